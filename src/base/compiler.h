@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The compiler extensions Lutra uses, and nothing else: every other file is plain C11 plus intrinsics.
+ */
+#ifndef LUTRA_BASE_COMPILER_H
+#define LUTRA_BASE_COMPILER_H
+
+#define LUTRA_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define LUTRA_LIKELY(x) __builtin_expect(!!(x), 1)
+#define LUTRA_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define LUTRA_NOINLINE __attribute__((noinline))
+#define LUTRA_INLINE static inline __attribute__((always_inline))
+#define LUTRA_API __attribute__((visibility("default")))
+#define LUTRA_ALIGNED(n) __attribute__((aligned(n)))
+#define LUTRA_PREFETCH(p) __builtin_prefetch(p)
+
+/* Sizes from files and callers: both yield true on overflow and then leave *out unusable. */
+#define LUTRA_MUL_OVERFLOWS(a, b, out) __builtin_mul_overflow(a, b, out)
+#define LUTRA_ADD_OVERFLOWS(a, b, out) __builtin_add_overflow(a, b, out)
+
+#endif
