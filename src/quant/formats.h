@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Weight formats as bytes: GGUF's type numbers, and one struct per block with its bit layout.
+ *
+ * Freestanding: no function, no libc beyond <stdint.h>, so that kernels of every device (the NPU's own binary
+ * included) compile this very file.  All fields are little-endian; `d`, `m`, `dmin` are IEEE half floats kept
+ * as their bits.  Elements of a row are numbered e0, e1, ... within a block; rows are whole numbers of blocks.
+ * In the drawings bit 7 is on the left and `x[i]` is the code of element i.   Text version: docs/FORMATS.md.
+ */
+#ifndef LUTRA_QUANT_FORMATS_H
+#define LUTRA_QUANT_FORMATS_H
+
+#include <stdint.h>
+
+/* GGUF's tensor types.  X(id, name, implemented): those with 0 are known only to be refused by name. */
+#define QUANT_TYPE_LIST(X)                                                                                             \
+    X(0, F32, 1)                                                                                                       \
+    X(1, F16, 1)                                                                                                       \
+    X(2, Q4_0, 1)                                                                                                      \
+    X(3, Q4_1, 1)                                                                                                      \
+    X(6, Q5_0, 1)                                                                                                      \
+    X(7, Q5_1, 1)                                                                                                      \
+    X(8, Q8_0, 1)                                                                                                      \
+    X(9, Q8_1, 0)                                                                                                      \
+    X(10, Q2_K, 0)                                                                                                     \
+    X(11, Q3_K, 0)                                                                                                     \
+    X(12, Q4_K, 1)                                                                                                     \
+    X(13, Q5_K, 1)                                                                                                     \
+    X(14, Q6_K, 1)                                                                                                     \
+    X(15, Q8_K, 0)                                                                                                     \
+    X(16, IQ2_XXS, 0)                                                                                                  \
+    X(17, IQ2_XS, 0)                                                                                                   \
+    X(18, IQ3_XXS, 0)                                                                                                  \
+    X(19, IQ1_S, 0)                                                                                                    \
+    X(20, IQ4_NL, 1)                                                                                                   \
+    X(21, IQ3_S, 0)                                                                                                    \
+    X(22, IQ2_S, 0)                                                                                                    \
+    X(23, IQ4_XS, 0)                                                                                                   \
+    X(24, I8, 0)                                                                                                       \
+    X(25, I16, 0)                                                                                                      \
+    X(26, I32, 0)                                                                                                      \
+    X(27, I64, 0)                                                                                                      \
+    X(28, F64, 0)                                                                                                      \
+    X(29, IQ1_M, 0)                                                                                                    \
+    X(30, BF16, 1)                                                                                                     \
+    X(34, TQ1_0, 1)                                                                                                    \
+    X(35, TQ2_0, 1)                                                                                                    \
+    X(39, MXFP4, 1)                                                                                                    \
+    X(40, NVFP4, 0)                                                                                                    \
+    X(41, Q1_0, 0)                                                                                                     \
+    X(42, Q2_0, 0)
+
+enum quant_type {
+#define QUANT_TYPE_ENUM(id, name, implemented) QUANT_##name = id,
+    QUANT_TYPE_LIST(QUANT_TYPE_ENUM)
+#undef QUANT_TYPE_ENUM
+        QUANT_TYPE_END = 43 /* one more than the largest id */
+};
+
+/* Elements of the small blocks, of the K-quant and ternary blocks, and of a K-quant's inner group. */
+enum { QUANT_BLOCK = 32, QUANT_SUPER = 256, QUANT_K_SCALES_BYTES = 12 };
+
+/* Q4_0, 18 bytes, 32 elements:  x = (q - 8) d
+ *
+ *   byte  0  1 | 2            3                 17
+ *        [ d   ]|[x16 ][x0 ] [x17 ][x1 ]  ...  [x31 ][x15]      high nibble, low nibble
+ */
+struct quant_q4_0 {
+    uint16_t d;
+    uint8_t qs[16];
+};
+
+/* Q4_1, 20 bytes, 32 elements:  x = q d + m.    Nibbles as in Q4_0. */
+struct quant_q4_1 {
+    uint16_t d, m;
+    uint8_t qs[16];
+};
+
+/* Q5_0, 22 bytes, 32 elements:  x = (q - 16) d
+ *
+ *   qs[i]  [ x(i+16) bits 3..0 ][ x(i) bits 3..0 ]       as in Q4_0
+ *   qh     bit i (of a little-endian u32) = bit 4 of x(i)
+ */
+struct quant_q5_0 {
+    uint16_t d;
+    uint8_t qh[4];
+    uint8_t qs[16];
+};
+
+/* Q5_1, 24 bytes, 32 elements:  x = q d + m.    Bits as in Q5_0. */
+struct quant_q5_1 {
+    uint16_t d, m;
+    uint8_t qh[4];
+    uint8_t qs[16];
+};
+
+/* Q8_0, 34 bytes, 32 elements:  x = q d */
+struct quant_q8_0 {
+    uint16_t d;
+    int8_t qs[32];
+};
+
+/* Q4_K, 144 bytes, 256 elements in 8 groups g of 32:  x = d sc(g) q - dmin mn(g)
+ *
+ *   scales, 12 bytes: sc and mn are 6 bits each
+ *     byte  j   (j = 0..3)  [ sc(j+4) bits 5..4 ][ sc(j) bits 5..0 ]
+ *     byte 4+j              [ mn(j+4) bits 5..4 ][ mn(j) bits 5..0 ]
+ *     byte 8+j              [ mn(j+4) bits 3..0 ][ sc(j+4) bits 3..0 ]
+ *   qs, 4 runs of 32 bytes; run r holds groups 2r (low nibbles) and 2r+1 (high nibbles):
+ *     qs[32r + i]           [ x(64r+32+i) ][ x(64r+i) ]
+ */
+struct quant_q4_k {
+    uint16_t d, dmin;
+    uint8_t scales[QUANT_K_SCALES_BYTES];
+    uint8_t qs[128];
+};
+
+/* Q5_K, 176 bytes, 256 elements:  x = d sc(g) q - dmin mn(g).  Scales and low 4 bits as in Q4_K.
+ *
+ *   qh[i], i = 0..31: bit g = bit 4 of the code of element 32g + i
+ */
+struct quant_q5_k {
+    uint16_t d, dmin;
+    uint8_t scales[QUANT_K_SCALES_BYTES];
+    uint8_t qh[32];
+    uint8_t qs[128];
+};
+
+/* Q6_K, 210 bytes, 256 elements in 16 groups of 16:  x = d scales[g] (q - 32)
+ *
+ *   two halves h of 128 elements, each 64 bytes of ql and 32 of qh; for l = 0..31, e = 128h + l:
+ *     ql[64h + l]       [ x(e+64) bits 3..0 ][ x(e)    bits 3..0 ]
+ *     ql[64h + 32 + l]  [ x(e+96) bits 3..0 ][ x(e+32) bits 3..0 ]
+ *     qh[32h + l]       [ x(e+96) 5..4 ][ x(e+64) 5..4 ][ x(e+32) 5..4 ][ x(e) 5..4 ]
+ */
+struct quant_q6_k {
+    uint8_t ql[128];
+    uint8_t qh[64];
+    int8_t scales[16];
+    uint16_t d;
+};
+
+/* IQ4_NL, 18 bytes, 32 elements:  x = QUANT_IQ4_NL_VALUES[q] d.   Nibbles as in Q4_0. */
+struct quant_iq4_nl {
+    uint16_t d;
+    uint8_t qs[16];
+};
+#define QUANT_IQ4_NL_VALUES                                                                                            \
+    {                                                                                                                  \
+        -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                                       \
+    }
+
+/* TQ1_0, 54 bytes, 256 ternary elements, 5 to a byte:  x = (t - 1) d, t in 0..2
+ *
+ *   A byte holds digits t0..t4 (t4 is 0 in qh) as ceil(256 (81 t0 + 27 t1 + 9 t2 + 3 t3 + t4) / 243),
+ *   so that digit n is ((byte * 3^n mod 256) * 3) >> 8.
+ *     qs[i], i = 0..31    digit n = element 32n + i             elements   0..159
+ *     qs[32+i], i = 0..15 digit n = element 160 + 16n + i       elements 160..239
+ *     qh[i], i = 0..3     digit n = element 240 + 4n + i, n < 4 elements 240..255
+ */
+struct quant_tq1_0 {
+    uint8_t qs[48];
+    uint8_t qh[4];
+    uint16_t d;
+};
+
+/* TQ2_0, 66 bytes, 256 elements of 2 bits:  x = (q - 1) d
+ *
+ *   qs[32h + l], h = 0..1, l = 0..31:  [ x(e+96) ][ x(e+64) ][ x(e+32) ][ x(e) ]   e = 128h + l
+ */
+struct quant_tq2_0 {
+    uint8_t qs[64];
+    uint16_t d;
+};
+
+/* MXFP4, 17 bytes, 32 elements:  x = QUANT_MXFP4_VALUES[q] / 2 * 2^(e - 127).   Nibbles as in Q4_0.
+ * The table holds twice the values of FP4 E2M1, so that it is a table of integers. */
+struct quant_mxfp4 {
+    uint8_t e;
+    uint8_t qs[16];
+};
+#define QUANT_MXFP4_VALUES                                                                                             \
+    {                                                                                                                  \
+        0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                                        \
+    }
+
+_Static_assert(sizeof(struct quant_q4_0) == 18, "Q4_0");
+_Static_assert(sizeof(struct quant_q4_1) == 20, "Q4_1");
+_Static_assert(sizeof(struct quant_q5_0) == 22, "Q5_0");
+_Static_assert(sizeof(struct quant_q5_1) == 24, "Q5_1");
+_Static_assert(sizeof(struct quant_q8_0) == 34, "Q8_0");
+_Static_assert(sizeof(struct quant_q4_k) == 144, "Q4_K");
+_Static_assert(sizeof(struct quant_q5_k) == 176, "Q5_K");
+_Static_assert(sizeof(struct quant_q6_k) == 210, "Q6_K");
+_Static_assert(sizeof(struct quant_iq4_nl) == 18, "IQ4_NL");
+_Static_assert(sizeof(struct quant_tq1_0) == 54, "TQ1_0");
+_Static_assert(sizeof(struct quant_tq2_0) == 66, "TQ2_0");
+_Static_assert(sizeof(struct quant_mxfp4) == 17, "MXFP4");
+
+#endif

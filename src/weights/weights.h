@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An opened model file: named read-only tensors and metadata.  GGUF v2 and v3, one file or all shards of a split.
+ *
+ *     struct weights *w;
+ *     TRY(weights_open(&w, path, err));
+ *     uint32_t n_layer;
+ *     TRY(weights_get_u32(w, "llama.block_count", &n_layer, err));
+ *     const struct tensor *t;
+ *     TRY(weights_tensor_get(w, "token_embd.weight", &t, err));
+ *     ...
+ *     weights_close(&w);
+ *
+ * The files are mapped, never read whole; every size in them is checked before it is used, and the heap used is
+ * bounded by a multiple of the header's size.  All pointers handed out (tensors, data, keys, strings) belong to
+ * `w` and live until weights_close.  After opening, everything but close is read-only and safe from any thread.
+ * A file that is cut short by someone else while mapped raises SIGBUS: that cannot be checked for.
+ *
+ * Failure: LUTRA_E_IO (cannot open or map), LUTRA_E_FORMAT (malformed), LUTRA_E_UNSUPPORTED (well-formed, but a
+ * version, byte order or tensor type that is refused by name), LUTRA_E_NO_MEMORY.  Texts begin with the path.
+ */
+#ifndef LUTRA_WEIGHTS_WEIGHTS_H
+#define LUTRA_WEIGHTS_WEIGHTS_H
+
+#include "lutra_status.h"
+#include "ops/tensor.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct weights;
+
+/* On failure *out is NULL and nothing stays open.  A path that names shard 1 of a split ("-00001-of-00003.gguf")
+ * opens all shards beside it; metadata comes from the first. */
+int weights_open(struct weights **out, const char *path, struct lutra_error *err);
+
+/* Unmaps and frees; sets *w to NULL; NULL is allowed. */
+void weights_close(struct weights **w);
+
+/* The path as given to open. */
+const char *weights_path(const struct weights *w);
+/* Bytes of all mapped files, and of all tensors' data. */
+uint64_t weights_file_bytes(const struct weights *w);
+uint64_t weights_tensor_bytes(const struct weights *w);
+
+/* ---- tensors ---- */
+
+size_t weights_tensor_count(const struct weights *w);
+/* In file order; i < weights_tensor_count. */
+const struct tensor *weights_tensor_at(const struct weights *w, size_t i);
+/* NULL when there is none.  Constant time. */
+const struct tensor *weights_tensor_find(const struct weights *w, const char *name);
+/* The same for a tensor that must exist: LUTRA_E_NOT_FOUND names file and tensor. */
+int weights_tensor_get(const struct weights *w, const char *name, const struct tensor **out, struct lutra_error *err);
+
+/* Hints about the pages of a tensor of an opened file: drop them from memory once packed (they are read again
+ * from the file if touched), or start reading them.  Whole pages inside the tensor only; never fails. */
+void weights_drop_pages(const struct tensor *t);
+void weights_prefetch(const struct tensor *t);
+
+/* ---- metadata ---- */
+
+/* GGUF's value types by their numbers. */
+enum weights_kind {
+    WEIGHTS_U8 = 0,
+    WEIGHTS_I8 = 1,
+    WEIGHTS_U16 = 2,
+    WEIGHTS_I16 = 3,
+    WEIGHTS_U32 = 4,
+    WEIGHTS_I32 = 5,
+    WEIGHTS_F32 = 6,
+    WEIGHTS_BOOL = 7,
+    WEIGHTS_STRING = 8,
+    WEIGHTS_ARRAY = 9,
+    WEIGHTS_U64 = 10,
+    WEIGHTS_I64 = 11,
+    WEIGHTS_F64 = 12
+};
+
+/* Bytes that are not NUL-terminated: they lie in the mapped file.  Any byte may occur in them. */
+struct weights_str {
+    const char *s;
+    size_t n;
+};
+
+/* One key.  A scalar is an array of one: `elem` is its type and n is 1. */
+struct weights_kv {
+    const char *key;        /* NUL-terminated, not empty */
+    enum weights_kind kind; /* WEIGHTS_ARRAY, or the scalar's type */
+    enum weights_kind elem; /* type of the elements; == kind for scalars */
+    uint64_t n;             /* elements */
+    const void *data;       /* first value in the file, any alignment; strings: see weights_kv_str */
+    const uint64_t *offset; /* string arrays: element i's length field is at data + offset[i]; else NULL */
+};
+
+/* In file order; i < weights_kv_count. */
+size_t weights_kv_count(const struct weights *w);
+const struct weights_kv *weights_kv_at(const struct weights *w, size_t i);
+/* NULL when there is none.  Constant time. */
+const struct weights_kv *weights_kv_find(const struct weights *w, const char *key);
+/* "u32", "string", ...; "?" for numbers that are no type. */
+const char *weights_kind_name(uint32_t kind);
+
+/* Element i < kv->n of any string key or array.  kv->elem must be WEIGHTS_STRING. */
+struct weights_str weights_kv_str(const struct weights_kv *kv, uint64_t i);
+/* Element i < kv->n as an integer or a float; false when the element is of another kind (or, for u64, negative).
+ * Integers of every width and bool are integers; f32 and f64 are floats. */
+bool weights_kv_i64(const struct weights_kv *kv, uint64_t i, int64_t *out);
+bool weights_kv_u64(const struct weights_kv *kv, uint64_t i, uint64_t *out);
+bool weights_kv_f64(const struct weights_kv *kv, uint64_t i, double *out);
+
+/* weights_get_X: the value must be there.  LUTRA_E_NOT_FOUND: no such key.  LUTRA_E_FORMAT: it has another type, or
+ * is out of range.  Both describe file and key in *err; *out is set only on success.
+ * Any integer type is accepted for an integer that fits; f32 and f64 for a float; bool only for bool.
+ *
+ * weights_opt_X: a missing key is success and leaves *out as it is (put the default there first). */
+int weights_get_u32(const struct weights *w, const char *key, uint32_t *out, struct lutra_error *err);
+int weights_opt_u32(const struct weights *w, const char *key, uint32_t *out, struct lutra_error *err);
+int weights_get_u64(const struct weights *w, const char *key, uint64_t *out, struct lutra_error *err);
+int weights_opt_u64(const struct weights *w, const char *key, uint64_t *out, struct lutra_error *err);
+int weights_get_i32(const struct weights *w, const char *key, int32_t *out, struct lutra_error *err);
+int weights_opt_i32(const struct weights *w, const char *key, int32_t *out, struct lutra_error *err);
+int weights_get_f32(const struct weights *w, const char *key, float *out, struct lutra_error *err);
+int weights_opt_f32(const struct weights *w, const char *key, float *out, struct lutra_error *err);
+int weights_get_bool(const struct weights *w, const char *key, bool *out, struct lutra_error *err);
+int weights_opt_bool(const struct weights *w, const char *key, bool *out, struct lutra_error *err);
+int weights_get_str(const struct weights *w, const char *key, struct weights_str *out, struct lutra_error *err);
+int weights_opt_str(const struct weights *w, const char *key, struct weights_str *out, struct lutra_error *err);
+
+/* An integer that is one value for all layers or an array with one per layer (attention.head_count_kv).
+ * An array shorter than `layer` + 1 is LUTRA_E_FORMAT. */
+int weights_get_layer_u32(
+    const struct weights *w, const char *key, uint32_t layer, uint32_t *out, struct lutra_error *err);
+int weights_opt_layer_u32(
+    const struct weights *w, const char *key, uint32_t layer, uint32_t *out, struct lutra_error *err);
+
+/* Arrays.  weights_get_array: the key as an array whose elements are `elem` exactly (walk strings with
+ * weights_kv_str).  weights_copy_X: n_max values at most are converted into out[], *n gets how many the file has;
+ * more than n_max is LUTRA_E_FORMAT; pass out = NULL, n_max = UINT64_MAX to learn *n only. */
+int weights_get_array(const struct weights *w, const char *key, enum weights_kind elem, const struct weights_kv **out,
+    struct lutra_error *err);
+int weights_copy_i32(
+    const struct weights *w, const char *key, int32_t *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
+int weights_copy_u32(
+    const struct weights *w, const char *key, uint32_t *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
+int weights_copy_f32(
+    const struct weights *w, const char *key, float *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
+
+#endif
