@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A batch of rows: the one input of a forward pass (ARCHITECTURE 1).
+ *
+ * A row is one token to evaluate.  It sees the committed cache of its sequence plus its ancestors in the batch, and
+ * nothing else.  parent = -1 continues the committed cache; otherwise the parent is an earlier row of the same
+ * sequence at the position before.  A prompt chunk is a chain; a draft is a tree; N samples are N chains of length 1.
+ * batch_check() proves all this once, at the front door, and finds the spans; kernels trust it.
+ */
+#ifndef LUTRA_OPS_BATCH_H
+#define LUTRA_OPS_BATCH_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum row_want {
+    WANT_NOTHING = 0,
+    WANT_LOGITS = 1,  /* all n_vocab logits */
+    WANT_HIDDEN = 2,  /* the state after the last norm, [d_model] */
+    WANT_TOPK = 4,    /* the ROW_TOPK largest logits and the log-sum-exp */
+    WANT_LOGPROB = 8, /* the logit of `target` and the log-sum-exp */
+};
+
+enum { ROW_TOPK = 64 };
+
+struct row {
+    int32_t token;
+    int32_t pos;    /* absolute position in its sequence */
+    int32_t seq;    /* cache sequence, see kv/kv.h */
+    int32_t parent; /* row index, or -1 */
+    uint32_t want;  /* set of enum row_want */
+    int32_t target; /* token of WANT_LOGPROB */
+};
+
+/* Rows first .. first + n - 1, each the parent of the next, none having another child before the last. */
+struct span {
+    int32_t first, n;
+};
+
+struct batch {
+    struct row *row;   /* [n_row] */
+    struct span *span; /* [n_span], filled by batch_check; room for n_row */
+    int n_row, n_span;
+};
+
+/* What a forward pass leaves for one row that wanted something.  Pointers are borrowed from the session and stay
+ * valid until its next forward pass. */
+struct row_result {
+    int32_t row;            /* index in the batch */
+    float *logits;          /* [n_vocab], when WANT_LOGITS */
+    float *hidden;          /* [d_model], when WANT_HIDDEN */
+    float log_sum_exp;      /* of the logits, when WANT_TOPK or WANT_LOGPROB */
+    float target_logit;     /* when WANT_LOGPROB: log-prob = target_logit - log_sum_exp */
+    int n_top;              /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
+    int32_t *top_id;        /* [n_top] */
+    float *top_logit;       /* [n_top] */
+};
+
+/* Verifies tokens (0 .. n_vocab-1), parents and positions and fills span/n_span.  committed(ctx, seq) returns the
+ * committed length of a sequence, or -1 if there is no such sequence.  Allocates nothing.
+ * Errors: LUTRA_E_ARGUMENT naming the row. */
+int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const void *ctx, int32_t seq), const void *ctx,
+    struct lutra_error *err);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What any processor must offer: prepare weights, run a segment of operations, say what it can do and what it costs.
+ *
+ * A step goes: the executor (sched/) submits segments with the tickets they depend on, and waits for the last.
+ * A device that runs at once (the CPU) returns a finished ticket.  Losing a device is an ordinary status,
+ * LUTRA_E_DEVICE_LOST: the step is redone from the last commit on what is left.
+ */
+#ifndef LUTRA_OPS_DEVICE_H
+#define LUTRA_OPS_DEVICE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "ops/batch.h"
+#include "ops/kv_view.h"
+#include "ops/op.h"
+
+struct device;
+
+/* Memory that more than one device may touch.  Ownership moves only by publish (after the last write of `writer`)
+ * and acquire (before the first read elsewhere): cache maintenance on real NPUs, nothing on the CPU. */
+struct buffer {
+    void *host;            /* 64-byte aligned */
+    size_t bytes;
+    void *handle;          /* device handle, or NULL */
+    struct device *writer; /* who wrote last; NULL = the host */
+};
+
+/* Everything one forward pass reads and writes, weights apart. */
+struct step {
+    const struct batch *batch;
+    const struct kv_view *kv;
+    struct buffer *value;        /* [n_value]: host = [n_row or n_out][dim] f32, dim as in op_list.value */
+    const int32_t *out_row;      /* [n_out] rows with a want, ascending */
+    int n_out;
+    struct row_result *result;   /* [n_out]; row and the pointers it wants are set before the step */
+    const atomic_bool *cancel;   /* may be NULL; looked at between operations */
+};
+
+struct segment {
+    const struct op *op; /* [n_op], run in order */
+    int n_op;
+    const struct op_list *list; /* for value dims and cache shape */
+    const struct step *step;
+};
+
+struct ticket {
+    struct device *device;
+    uint64_t id; /* 0 = already finished */
+};
+
+/* What one operation costs at a row count; durations are the clock's business (sched/). */
+struct demand {
+    uint64_t weight_bytes, act_bytes, cache_bytes;
+    uint64_t mac; /* multiply-accumulates */
+};
+
+struct device_caps {
+    int max_rows;          /* rows of one step */
+    int flat_rows;         /* rows up to which a step costs about the same as one: `underutilized` counts to this */
+    int invariant_rows;    /* row counts 1..this: a row's bits do not depend on its neighbours */
+    size_t memory_bytes;   /* budget for packed weights; 0 = host memory */
+    const char *numerics;  /* numerics class, a heading of docs/NUMERICS.md */
+};
+
+struct device_ops {
+    void (*close)(struct device *self);
+
+    /* 0, or LUTRA_E_UNSUPPORTED with the reason in *err.  Judges parameters and weight type, not sizes of a step. */
+    int (*supports)(struct device *self, const struct op *op, struct lutra_error *err);
+
+    /* Fills weight->packed for its uses; the source pages may be dropped by the caller afterwards unless
+     * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL. */
+    int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
+    void (*release)(struct device *self, struct weight *weight);
+
+    /* Scratch the device needs for steps up to these sizes; called when a session opens, so that steps allocate
+     * nothing.  Grows only. */
+    int (*reserve)(struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx,
+        struct lutra_error *err);
+
+    int (*submit)(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
+        struct ticket *out, struct lutra_error *err);
+    int (*wait)(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err);
+
+    int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
+    void (*buffer_free)(struct device *self, struct buffer *buffer);
+    void (*publish)(struct device *self, struct buffer *buffer); /* NULL = nothing to do */
+    void (*acquire)(struct device *self, struct buffer *buffer); /* NULL = nothing to do */
+
+    void (*demand)(struct device *self, const struct op *op, const struct step *step, struct demand *out);
+};
+
+struct device {
+    const struct device_ops *ops;
+    const char *name; /* "cpu", "npu-sim", ... */
+    struct device_caps caps;
+};
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What attention and kv_append see of the cache during one step.  Built by kv/ before the step, read-only in it.
+ *
+ * A block holds KV_BLOCK consecutive positions, aligned: position p of a sequence lies in slot p % KV_BLOCK of the
+ * block table[p / KV_BLOCK].  Per layer, and for K and V apart, a block is [n_kv_head][KV_BLOCK][d_head] contiguous:
+ *
+ *     pool: [n_layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head]
+ *
+ * Rows that continue the tip of their sequence write straight into their own (never shared) tail block and are
+ * committed by moving the tip; rows of a tree with branches are drafts: their K/V lie in the step scratch
+ *
+ *     draft: [n_layer][K,V][n_kv_head][n_draft][d_head]
+ *
+ * and the accepted ones are copied to position order at commit.  So row r sees, in ascending position:
+ *     positions 0 .. n_paged-1 from its blocks, then the draft slots path[path_first .. + n_path-1] (itself last).
+ * A row that writes straight into its block has n_paged = pos + 1 and n_path = 0.
+ *
+ * Segments.  Softmax statistics are computed per segment of KV_BLOCK positions aligned to absolute position and merged
+ * in ascending order, at every row count: that makes a row's bits independent of the batch (docs/NUMERICS.md).
+ *
+ * Work items.  items[] lists each physical block once with every row that sees it, in ascending position for every
+ * row: N samples over one prompt read the prompt's blocks once.  A segment in which a row also sees draft slots is
+ * not in the items: such a row handles its segments from n_paged / KV_BLOCK on by itself (block part, then path).
+ */
+#ifndef LUTRA_OPS_KV_VIEW_H
+#define LUTRA_OPS_KV_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quant/formats.h"
+
+enum { KV_BLOCK = 64 };
+enum kv_side { KV_K, KV_V };
+
+struct kv_row {
+    int32_t n_paged;            /* positions read from blocks */
+    int32_t path_first, n_path; /* in kv_view.path: draft slots at positions n_paged, n_paged + 1, ... */
+    int32_t table;              /* first entry of the row's block table in kv_view.table */
+    int32_t block;              /* destination block of the row's own K/V, or -1: draft scratch */
+    int32_t slot;               /* destination slot in the block, or in the draft scratch */
+};
+
+struct kv_item {
+    int32_t block;
+    int32_t pos;      /* absolute position of the block's slot 0 */
+    int32_t first, n; /* rows item_row[first .. first + n - 1], ascending */
+};
+
+struct kv_view {
+    enum quant_type type; /* F32 or F16 */
+    int n_layer, n_kv_head, d_head, n_block, n_draft;
+    size_t vec_bytes;        /* one [d_head] vector */
+    uint8_t *pool;           /* layout above */
+    uint8_t *draft;          /* layout above */
+    const struct kv_row *row; /* [n_row] of the batch */
+    const int32_t *table;    /* block ids, several tables one after another */
+    const int32_t *path;     /* draft slots */
+    const struct kv_item *item;
+    const int32_t *item_row;
+    int n_item;
+};
+
+/* [n_kv_head][KV_BLOCK][d_head] of one layer and side. */
+static inline uint8_t *kv_block_at(const struct kv_view *v, int layer, enum kv_side side, int32_t block)
+{
+    return v->pool + (((size_t)layer * v->n_block + block) * 2 + side) * v->n_kv_head * KV_BLOCK * v->vec_bytes;
+}
+
+/* [n_draft][d_head] of one layer, side and head. */
+static inline uint8_t *kv_draft_at(const struct kv_view *v, int layer, enum kv_side side, int head)
+{
+    return v->draft + (((size_t)layer * 2 + side) * v->n_kv_head + head) * v->n_draft * v->vec_bytes;
+}
+
+/* Where a row's own K or V vector of one head goes. */
+static inline uint8_t *kv_slot_at(const struct kv_view *v, int layer, enum kv_side side, int head, int row)
+{
+    const struct kv_row *r = &v->row[row];
+    if (r->block < 0) return kv_draft_at(v, layer, side, head) + r->slot * v->vec_bytes;
+    return kv_block_at(v, layer, side, r->block) + ((size_t)head * KV_BLOCK + r->slot) * v->vec_bytes;
+}
+
+#endif
