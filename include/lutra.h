@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Lutra: an LLM inference engine.  This header and lutra_status.h are the whole public API.
+ *
+ *     lutra_runtime *rt = NULL;  lutra_model *model = NULL;  lutra_session *s = NULL;
+ *     struct lutra_error err;
+ *     if (lutra_runtime_open(&rt, NULL, &err) < 0 || lutra_model_open(&model, rt, "model.gguf", NULL, &err) < 0 ||
+ *         lutra_session_open(&s, model, NULL, &err) < 0) { fprintf(stderr, "%s\n", err.what); ... }
+ *     struct lutra_request r = lutra_request_default();
+ *     r.prompt = tokens;  r.n_prompt = n;  r.on_text = print_piece;
+ *     lutra_generate(s, &r, &err);
+ *     lutra_session_close(&s);  lutra_model_close(&model);  lutra_runtime_close(&rt);
+ *
+ * One runtime (threads, devices, log) serves several loaded models; a session belongs to one model and holds its
+ * cache.  Everything is closed in the reverse order of opening.
+ *
+ * Settings structs start with their size and come from a _default() function: the ABI can grow.  A NULL settings
+ * pointer means the defaults.  Pointers in settings are borrowed for the call unless said otherwise.
+ * Status: 0 or a negative LUTRA_E_*, detail in the optional error struct.
+ * Threads: calls on one session must not overlap, except lutra_cancel(), which is safe anywhere, signal handlers
+ * included.  Sessions of one runtime may be used from several threads; their steps take turns.
+ */
+#ifndef LUTRA_H
+#define LUTRA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lutra_status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lutra_runtime lutra_runtime;
+typedef struct lutra_model lutra_model;
+typedef struct lutra_session lutra_session;
+
+const char *lutra_version(void); /* "0.1.0" */
+
+/* Frees text returned by this API.  NULL is fine. */
+void lutra_free(void *text);
+
+/* Called during long work; total 0 = not known.  A nonzero return cancels it (LUTRA_E_CANCELLED). */
+typedef int (*lutra_progress_fn)(void *user, const char *stage, uint64_t done, uint64_t total);
+
+/* ---- runtime ---------------------------------------------------------------------------------------------------- */
+
+struct lutra_runtime_settings {
+    size_t size;
+    int n_threads;      /* 0 = the CPUs this process may use (affinity and cgroup quota respected) */
+    bool pin;           /* pin worker threads */
+    const char *device; /* "cpu" (NULL), or "cpu-ref": the scalar reference of every operation */
+    const char *isa;    /* highest instruction set to use ("avx2", "avx512", ...); NULL = the best here */
+    lutra_log_fn log;   /* NULL = silent */
+    void *log_user;
+};
+struct lutra_runtime_settings lutra_runtime_settings_default(void);
+
+int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
+void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */
+
+/* Device and instruction set in words ("cpu: AMD EPYC, avx512bf16, 2 threads"); borrowed. */
+const char *lutra_runtime_device_text(const lutra_runtime *runtime);
+int lutra_runtime_n_threads(const lutra_runtime *runtime);
+
+/* ---- model ------------------------------------------------------------------------------------------------------ */
+
+struct lutra_model_settings {
+    size_t size;
+    bool vocab_only; /* tokenizer and metadata only: no session can be opened */
+    lutra_progress_fn progress;
+    void *progress_user;
+};
+struct lutra_model_settings lutra_model_settings_default(void);
+
+/* Maps a GGUF file and prepares its weights for the runtime's devices.  An architecture, type, tokenizer or scaling
+ * that is not implemented is refused by name (LUTRA_E_UNSUPPORTED). */
+int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, struct lutra_error *err);
+void lutra_model_close(lutra_model **model); /* its sessions must be closed */
+
+struct lutra_model_info {
+    size_t size;
+    const char *name, *arch, *file_type; /* borrowed from the model */
+    int n_vocab, n_ctx_train, d_model, n_layer, n_head, n_kv_head, d_head, d_ff;
+    uint64_t n_param, file_bytes;
+    uint64_t packed_bytes;            /* memory of prepared weights */
+    uint64_t cache_bytes_per_token;   /* F16 */
+    int32_t bos, eos;                 /* -1 = none */
+    bool add_bos;
+    const char *chat_template;        /* NULL = none */
+};
+/* Set info->size first. */
+void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info);
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
+enum lutra_tokenize_flags {
+    LUTRA_ADD_SPECIAL = 1,   /* beginning/end tokens as the model asks */
+    LUTRA_PARSE_SPECIAL = 2, /* control tokens spelt in the text become tokens */
+};
+/* Writes at most n_max tokens; *n_tok is how many the text has.  Thread-safe. */
+int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, int flags, int32_t *tokens, int n_max,
+    int *n_tok, struct lutra_error *err);
+
+/* Writes at most n_max bytes of a token's text (no NUL; maybe part of a UTF-8 character); *n_bytes is its length.
+ * Control tokens have text only with show_special. */
+int lutra_token_text(const lutra_model *model, int32_t token, bool show_special, char *text, size_t n_max,
+    size_t *n_bytes);
+
+/* The whole text of tokens, UTF-8 (invalid bytes become U+FFFD); free with lutra_free(). */
+int lutra_detokenize(const lutra_model *model, const int32_t *tokens, int n_tok, bool show_special, char **text,
+    struct lutra_error *err);
+
+/* Is it one of the model's end-of-generation tokens? */
+bool lutra_token_is_end(const lutra_model *model, int32_t token);
+
+struct lutra_message {
+    const char *role;    /* "system", "user", "assistant" */
+    const char *content;
+};
+/* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().
+ * chat_template: another template instead of the model's, or NULL. */
+int lutra_chat_render(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
+    int n_message, bool add_generation_prompt, char **text, struct lutra_error *err);
+
+/* The same with everything a template may ask for: a JSON object with "messages", "tools",
+ * "add_generation_prompt", "enable_thinking", ...; bos_token and eos_token are added when absent. */
+int lutra_chat_render_json(const lutra_model *model, const char *chat_template, const char *json, char **text,
+    struct lutra_error *err);
+
+/* ---- session ---------------------------------------------------------------------------------------------------- */
+
+struct lutra_session_settings {
+    size_t size;
+    int n_ctx;              /* longest sequence, tokens; 0 = the model's training context, or what memory allows */
+    int n_seq;              /* sequences alive at once; default 1 */
+    int64_t n_cache;        /* tokens of all sequences together, shared prefixes counted once; 0 = n_ctx * n_seq, or
+                               what memory allows */
+    int n_batch;            /* rows of one forward pass; default 512 */
+    int n_out;              /* rows of one pass whose results are kept; 0 = max(n_seq, 64) */
+    const char *cache_type; /* "f16" (NULL) or "f32" */
+};
+struct lutra_session_settings lutra_session_settings_default(void);
+
+/* Reserves all memory that steps need: decoding allocates nothing. */
+int lutra_session_open(lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings,
+    struct lutra_error *err);
+void lutra_session_close(lutra_session **session);
+void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
+
+/* Stops what the session does within one step: running requests end with LUTRA_STOP_CANCELLED, forward passes
+ * return LUTRA_E_CANCELLED.  From any thread or signal handler; cleared when the next request or pass begins. */
+void lutra_cancel(lutra_session *session);
+
+/* ---- generation: requests, continuously batched ----------------------------------------------------------------- */
+
+struct lutra_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+};
+
+/* llama.cpp's names, defaults and order: bias, penalties, top-k, top-p, min-p, temperature. */
+struct lutra_sampling {
+    size_t size;
+    uint64_t seed;           /* sample i of a request uses (seed, i): equal seeds give equal text */
+    float temperature;       /* 0.8; <= 0 = greedy */
+    int top_k;               /* 40; <= 0 = all */
+    float top_p;             /* 0.95; 1 = off */
+    float min_p;             /* 0.05; 0 = off */
+    int penalty_last_n;      /* 64; 0 = off, -1 = the whole context */
+    float repeat_penalty;    /* 1 = off */
+    float frequency_penalty; /* 0 = off */
+    float presence_penalty;  /* 0 = off */
+    const struct lutra_logit_bias *bias;
+    int n_bias;
+};
+struct lutra_sampling lutra_sampling_default(void);
+
+enum lutra_stop {
+    LUTRA_STOP_NONE,
+    LUTRA_STOP_END,       /* end-of-generation token */
+    LUTRA_STOP_STRING,    /* one of `stop` */
+    LUTRA_STOP_LENGTH,    /* max_tokens */
+    LUTRA_STOP_CTX_FULL,  /* the sequence reached n_ctx */
+    LUTRA_STOP_CALLER,    /* on_text returned nonzero */
+    LUTRA_STOP_CANCELLED,
+    LUTRA_STOP_DEADLINE,
+    LUTRA_STOP_ERROR,
+};
+
+/* A token of one sample.  Text comes in whole UTF-8 characters (it may lag a token behind, n_bytes may be 0) and
+ * never contains a stop string or part of one. */
+struct lutra_piece {
+    int32_t request;
+    int sample;
+    int32_t token;    /* -1: held-back text at the end, no new token */
+    float log_prob;   /* natural log-probability under the model, before sampling changes */
+    const char *text; /* borrowed for the call; NUL-terminated */
+    size_t n_bytes;
+};
+
+struct lutra_end {
+    int32_t request;
+    int sample;
+    enum lutra_stop reason;
+    int n_prompt, n_cached; /* prompt tokens, and how many of them came from the session's prefix cache */
+    int n_tok;              /* tokens generated, the end token not counted */
+    double sum_log_prob;
+    uint64_t first_us, end_us; /* since submit: first token (TTFT), end */
+};
+
+struct lutra_request {
+    size_t size;
+    const int32_t *prompt; /* [n_prompt] copied at submit */
+    int n_prompt;
+    int n_samples;         /* 1; they share the prompt's cache */
+    int max_tokens;        /* -1 = until the context is full */
+    struct lutra_sampling sampling;
+    const char *const *stop; /* [n_stop] strings that end a sample; copied */
+    int n_stop;
+    bool ignore_end;         /* go on after end-of-generation tokens */
+    bool show_special;       /* control tokens appear in the text */
+    uint64_t timeout_us;     /* 0 = none */
+    int (*on_text)(void *user, const struct lutra_piece *piece); /* may be NULL; nonzero ends this sample */
+    void (*on_end)(void *user, const struct lutra_end *end);     /* may be NULL; once per sample */
+    void *user;
+};
+struct lutra_request lutra_request_default(void);
+
+/* Takes a request in; its samples run in the following steps.  LUTRA_E_CTX_FULL: the prompt does not fit n_ctx (ever).
+ * Requests beyond n_seq or the cache wait their turn, first come first served. */
+int lutra_submit(lutra_session *session, const struct lutra_request *request, int32_t *id, struct lutra_error *err);
+
+/* One forward pass over rows of all running requests.  *n_active: samples still to finish (waiting ones counted).
+ * An error ends all running samples with LUTRA_STOP_ERROR and is returned; the session stays usable. */
+int lutra_step(lutra_session *session, int *n_active, struct lutra_error *err);
+
+/* submit, then steps until this session has nothing left to do. */
+int lutra_generate(lutra_session *session, const struct lutra_request *request, struct lutra_error *err);
+
+/* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next step). */
+int lutra_request_cancel(lutra_session *session, int32_t id);
+
+/* ---- rows: the layer below, for search, verification and evaluation ---------------------------------------------- */
+
+/* A sequence in the cache that will hold at most max_tok tokens (0 = n_ctx).  LUTRA_E_CTX_FULL when the cache
+ * cannot promise them. */
+int lutra_seq_open(lutra_session *session, int max_tok, int32_t *seq, struct lutra_error *err);
+/* A new sequence sharing the first n_tok tokens (n_tok <= length; -1 = all); costs at most one block copy. */
+int lutra_seq_fork(lutra_session *session, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
+void lutra_seq_close(lutra_session *session, int32_t seq);
+int lutra_seq_length(const lutra_session *session, int32_t seq); /* committed tokens, or -1 */
+
+enum lutra_want { LUTRA_WANT_LOGITS = 1, LUTRA_WANT_HIDDEN = 2, LUTRA_WANT_TOPK = 4, LUTRA_WANT_LOGPROB = 8 };
+
+struct lutra_row {
+    int32_t token;
+    int32_t pos;    /* absolute position: length of the sequence, or parent's + 1 */
+    int32_t seq;
+    int32_t parent; /* earlier row of this pass that it continues, or -1 */
+    uint32_t want;  /* set of lutra_want */
+    int32_t target; /* token of LUTRA_WANT_LOGPROB */
+};
+
+struct lutra_row_result {
+    int32_t row;
+    const float *logits; /* [n_vocab] */
+    const float *hidden; /* [d_model] */
+    float log_sum_exp, target_logit;
+    int n_top;
+    const int32_t *top_id;
+    const float *top_logit;
+};
+
+/* One forward pass.  Rows that extend a sequence in a chain are committed; rows of a tree with branches are drafts
+ * until lutra_commit().  Results are valid until the next pass.  On error no sequence has changed. */
+int lutra_forward(lutra_session *session, const struct lutra_row *rows, int n_row, struct lutra_error *err);
+/* The i-th row that wanted something (0 .. n-1, in row order); NULL past the end. */
+const struct lutra_row_result *lutra_forward_result(const lutra_session *session, int i);
+/* Accepts a draft row and its ancestors of the last pass; other drafts of that sequence are forgotten. */
+int lutra_commit(lutra_session *session, int32_t row, struct lutra_error *err);
+
+/* ---- accounting ------------------------------------------------------------------------------------------------- */
+
+/* Sums over steps since open or reset.  Counted, except the times, which are measured. */
+struct lutra_stats {
+    size_t size;
+    uint64_t n_step;
+    uint64_t rows_valid;         /* committed */
+    uint64_t rows_wasted;        /* evaluated, then rejected or not needed */
+    uint64_t rows_underutilized; /* rows a step could have held at about the same cost (device.flat_rows) */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens;
+    uint64_t weight_bytes, cache_bytes; /* read by steps */
+    uint64_t mac;
+    uint64_t prompt_us, decode_us; /* steps with prompt rows, other steps */
+    uint64_t sample_us;            /* sampling and text */
+};
+void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats); /* set stats->size first */
+void lutra_session_stats_reset(lutra_session *session);
+
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+struct lutra_quantize_settings {
+    size_t size;
+    const char *type;                /* "Q4_0", "Q8_0", "F16", ..., "COPY"; any case */
+    const char *token_embedding_type; /* NULL = type (llama.cpp's --token-embedding-type) */
+    const char *output_type;          /* NULL = type */
+    bool allow_requantize;
+    lutra_progress_fn progress;
+    void *progress_user;
+    lutra_log_fn log; /* tensors that kept or got another type, with the reason */
+    void *log_user;
+};
+struct lutra_quantize_settings lutra_quantize_settings_default(void);
+/* The new file appears whole or not at all. */
+int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
+    const struct lutra_quantize_settings *settings, struct lutra_error *err);
+
+struct lutra_make_model_settings {
+    size_t size;
+    const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shapes() */
+    const char *type;  /* of the matrices */
+    uint64_t seed;
+    bool outliers;     /* massive activations at the input of ffn_down */
+    int n_layer;       /* 0 = the shape's */
+    lutra_progress_fn progress;
+    void *progress_user;
+};
+struct lutra_make_model_settings lutra_make_model_settings_default(void);
+/* A file of random weights of a real shape, for measuring; streamed to disk. */
+int lutra_make_model(lutra_runtime *runtime, const char *path, const struct lutra_make_model_settings *settings,
+    struct lutra_error *err);
+const char *lutra_make_model_shapes(void); /* names separated by spaces */
+
+/* Metadata, tensors and the memory a model needs, as a JSON text; free with lutra_free(). */
+int lutra_inspect(const char *path, char **json, struct lutra_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
