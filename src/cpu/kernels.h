@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of CPU kernels: one slot per job, filled once from the CPU's ISA flags.
+ *
+ *     struct cpu_kernels k;
+ *     cpu_kernels_init(&k, cpu_isa());      reference in every slot, then better ISAs override, ascending
+ *     cpu_kernels_init(&k, 0);              the reference kernels alone (the definition, src/ops/ref)
+ *
+ * isa is a parameter so that a test can fill the table per level.  A caller picks a kernel only through a slot: the
+ * weight kernels of a type are one descriptor {packed_bytes, pack, quantize, run, unpack_row}, so that layout and kernel
+ * cannot drift apart.  Filling never fails, allocates nothing; the table is plain data, read-only after, any thread.
+ */
+#ifndef LUTRA_CPU_KERNELS_H
+#define LUTRA_CPU_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpu/attention.h"
+#include "ops/op.h"
+#include "quant/formats.h"
+
+/* One call of a matmul kernel: output rows of panels panel .. panel + n_panel - 1 for all n_row batch rows.
+ * out[r * out_stride + o] = sum over k of w[o][k] x[r][k], + bias[o].  Writes those outputs and nothing else. */
+struct cpu_gemm_args {
+    const void *packed; /* the whole packed weight, 64-byte aligned */
+    const void *act;    /* activations of all n_row rows as act_row left them, 64-byte aligned */
+    float *out;
+    size_t out_stride; /* in floats */
+    const float *bias; /* [n_out] or NULL */
+    size_t n_out, n_in;
+    size_t panel, n_panel; /* a panel is mr output rows; the last may be partial */
+    size_t n_row;          /* >= 1 */
+};
+
+/* Kernels of one weight type.  One arithmetic for all n_row: an output's bits do not depend on n_row, on the panel
+ * range or on other rows (docs/NUMERICS.md).  Trusts its caller: n_in is whole blocks, sizes do not overflow. */
+struct cpu_gemm {
+    const char *name;     /* "gemm_q4_0_q8g32_16x8_avx512" */
+    const char *numerics; /* class: kernels with the same class give the same bits on every ISA; or "ref" */
+    enum quant_type type;
+    int mr, nr, kr; /* output rows of a panel, columns of the register tile, inputs per dot-product step */
+    int act_group;  /* inputs per activation scale; 0 = activations stay f32 */
+
+    /* Bytes of the packed weight, a multiple of 64.  0: this shape overflows or cannot be packed. */
+    size_t (*packed_bytes)(size_t n_out, size_t n_in);
+
+    /* Packs panels panel .. panel + n_panel - 1 from src ([n_out] rows of the file format, maybe only 1-byte
+     * aligned) into dst (the whole packed weight).  Distinct panel ranges may be packed by several threads. */
+    void (*pack)(const void *src, size_t n_out, size_t n_in, size_t panel, size_t n_panel, void *dst);
+
+    /* Bytes of the prepared activations of n_row rows, a multiple of 64. */
+    size_t (*act_bytes)(size_t n_in, size_t n_row);
+
+    /* Prepares row `row` of n_row rows from x[n_in].  Distinct rows may be prepared by several threads. */
+    void (*act_row)(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+
+    void (*run)(const struct cpu_gemm_args *a);
+
+    /* dst[n_in] = row `row` of the packed weight, the exact values of the file format (embedding gather). */
+    void (*unpack_row)(const void *packed, size_t n_out, size_t n_in, size_t row, float *dst);
+};
+
+struct cpu_kernels {
+    uint32_t isa;     /* the flags it was filled for */
+    const char *name; /* of the highest level used: "reference", "avx2", "avxvnni", "avx512", ... */
+
+    struct cpu_gemm gemm[QUANT_TYPE_END]; /* by weight type; run == NULL: type not implemented */
+
+    /* out[n] = x / sqrt(mean(x^2) + eps) * w, one group; out may be x. */
+    const char *rms_norm_name;
+    void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *out);
+
+    /* Rotates x[n_head][d_head] in place.  cs[n_rot/2][2] = cos, sin of every pair, magnitude included (ref_rope_table
+     * computes it per position). */
+    const char *rope_name;
+    void (*rope)(const struct op_rope *op, const float *cs, float *x);
+
+    /* out = f(a) * b, elementwise; out may be a or b.  Tails use the same polynomial as full vectors. */
+    const char *glu_name;
+    void (*swiglu)(const float *a, const float *b, size_t n, float *out);
+    void (*geglu)(const float *a, const float *b, size_t n, float *out);
+    void (*relu2)(const float *a, const float *b, size_t n, float *out);
+    void (*add)(const float *a, const float *b, size_t n, float *out);
+
+    const char *convert_name;
+    void (*f32_to_f16)(const float *x, size_t n, uint16_t *out); /* exact round to nearest even */
+    void (*f16_to_f32)(const uint16_t *x, size_t n, float *out);
+
+    const char *head_name;
+    float (*max_row)(const float *x, size_t n);             /* exact; n >= 1 */
+    double (*sum_exp)(const float *x, size_t n, float max); /* sum of exp(x - max); f32 exp, own fixed order */
+
+    struct cpu_attention attention; /* cpu/attention.h */
+};
+
+void cpu_kernels_init(struct cpu_kernels *out, uint32_t isa);
+
+/* Fillers, lowest first; each file of kernels overrides its own slots.  gemm_* and small_* live apart. */
+void cpu_gemm_init_ref(struct cpu_kernels *out);
+void cpu_gemm_init_avx2(struct cpu_kernels *out);
+void cpu_gemm_init_avxvnni(struct cpu_kernels *out);
+void cpu_gemm_init_avx512(struct cpu_kernels *out);
+void cpu_small_init_ref(struct cpu_kernels *out);
+void cpu_small_init_avx2(struct cpu_kernels *out);
+void cpu_small_init_avx512(struct cpu_kernels *out);
+
+#endif
