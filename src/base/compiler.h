@@ -18,4 +18,24 @@
 #define LUTRA_MUL_OVERFLOWS(a, b, out) __builtin_mul_overflow(a, b, out)
 #define LUTRA_ADD_OVERFLOWS(a, b, out) __builtin_add_overflow(a, b, out)
 
+/* Tells the processor that this is a spin loop. */
+static inline void compiler_pause(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("pause");
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#if defined(__x86_64__)
+/* Which register files the operating system saves (XCR0); only where CPUID reports OSXSAVE. */
+static inline unsigned long long compiler_xgetbv0(void)
+{
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (unsigned long long)high << 32 | low;
+}
+#endif
+
 #endif

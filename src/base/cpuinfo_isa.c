@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Instruction sets.  x86: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1 section 13.3 for XCR0.
+ * Arm: the kernel's hwcaps (Documentation/arch/arm64/elf_hwcaps.rst).
+ */
+#include "base/cpuinfo.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+
+static bool bit(uint32_t word, int i)
+{
+    return word >> i & 1u;
+}
+
+uint32_t cpu_isa_detect(void)
+{
+    uint32_t a, b, c, d, c1, isa = 0;
+    if (!__get_cpuid(1, &a, &b, &c1, &d) || !bit(c1, 27) || !bit(c1, 28)) return 0; /* OSXSAVE, AVX */
+    uint64_t saved = compiler_xgetbv0();
+    if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0; /* xmm and ymm are saved */
+    bool avx2 = bit(b, 5) && bit(b, 8) && bit(c1, 12) && bit(c1, 29);                 /* AVX2 BMI2 FMA F16C */
+    bool zmm = (saved & 0xe6) == 0xe6;                                                /* and opmask and zmm */
+    bool avx512 = avx2 && zmm && bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) /* F DQ BW VL */
+                  && bit(c, 1) && bit(c, 11);                                         /* VBMI VNNI */
+    uint32_t a1 = 0;
+    if (a >= 1) __get_cpuid_count(7, 1, &a1, &b, &c, &d);
+    if (avx2) isa |= CPU_AVX2;
+    if (avx2 && bit(a1, 4)) isa |= CPU_AVXVNNI;
+    if (avx512) isa |= CPU_AVX512;
+    if (avx512 && bit(a1, 5)) isa |= CPU_AVX512BF16;
+    return isa;
+}
+
+#elif defined(__aarch64__)
+
+#include <sys/auxv.h>
+
+enum { HWCAP_DOTPROD_BIT = 20, HWCAP2_I8MM_BIT = 13 };
+
+uint32_t cpu_isa_detect(void)
+{
+    uint32_t isa = CPU_NEON;
+    if (getauxval(AT_HWCAP) >> HWCAP_DOTPROD_BIT & 1u) isa |= CPU_DOTPROD;
+    if (getauxval(AT_HWCAP2) >> HWCAP2_I8MM_BIT & 1u) isa |= CPU_I8MM;
+    return isa;
+}
+
+#else
+
+uint32_t cpu_isa_detect(void)
+{
+    return 0;
+}
+
+#endif
+
+const char *cpu_isa_name(uint32_t isa)
+{
+    switch (isa) {
+#define ISA_NAME(name, bit, text)                                                                                      \
+    case name: return text;
+        CPU_ISA_LIST(ISA_NAME)
+#undef ISA_NAME
+    }
+    return NULL;
+}
+
+static uint32_t find_isa(const char *name, size_t n)
+{
+    for (uint32_t isa = 1; isa & CPU_ISA_ALL; isa <<= 1) {
+        const char *known = cpu_isa_name(isa);
+        if (strlen(known) == n && memcmp(known, name, n) == 0) return isa;
+    }
+    return 0;
+}
+
+int cpu_isa_parse(const char *list, uint32_t *out, struct lutra_error *err)
+{
+    *out = 0;
+    if (strcmp(list, "none") == 0) return LUTRA_OK;
+    for (;;) {
+        size_t n = strcspn(list, ",");
+        uint32_t isa = find_isa(list, n);
+        if (!isa) {
+            *out = 0;
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "no instruction set is called '%.*s'", (int)n, list);
+        }
+        *out |= isa;
+        if (!list[n]) return LUTRA_OK;
+        list += n + 1;
+    }
+}
