@@ -5,6 +5,7 @@
  * A row is one token to evaluate.  It sees the committed cache of its sequence plus its ancestors in the batch, and
  * nothing else.  parent = -1 continues the committed cache; otherwise the parent is an earlier row of the same
  * sequence at the position before.  A prompt chunk is a chain; a draft is a tree; N samples are N chains of length 1.
+Rows of a sequence that are not drafts form one chain from its tip: they are committed when the pass succeeds.
  * batch_check() proves all this once, at the front door, and finds the spans; kernels trust it.
  */
 #ifndef LUTRA_OPS_BATCH_H
@@ -20,6 +21,8 @@ enum row_want {
     WANT_HIDDEN = 2,  /* the state after the last norm, [d_model] */
     WANT_TOPK = 4,    /* the ROW_TOPK largest logits and the log-sum-exp */
     WANT_LOGPROB = 8, /* the logit of `target` and the log-sum-exp */
+    WANT_ALL = 15,
+    ROW_DRAFT = 256, /* a guess: its K/V stay in the draft scratch until it is accepted; so are all rows below it */
 };
 
 enum { ROW_TOPK = 64 };
@@ -29,7 +32,7 @@ struct row {
     int32_t pos;    /* absolute position in its sequence */
     int32_t seq;    /* cache sequence, see kv/kv.h */
     int32_t parent; /* row index, or -1 */
-    uint32_t want;  /* set of enum row_want */
+    uint32_t want;  /* set of enum row_want, with ROW_DRAFT */
     int32_t target; /* token of WANT_LOGPROB */
 };
 
@@ -58,7 +61,8 @@ struct row_result {
 };
 
 /* Verifies tokens (0 .. n_vocab-1), parents and positions and fills span/n_span.  committed(ctx, seq) returns the
- * committed length of a sequence, or -1 if there is no such sequence.  Allocates nothing.
+ * committed length of a sequence, or -1 if there is no such sequence.  Rows of one sequence need not be adjacent.
+ * Allocates nothing.
  * Errors: LUTRA_E_ARGUMENT naming the row. */
 int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const void *ctx, int32_t seq), const void *ctx,
     struct lutra_error *err);

@@ -7,8 +7,8 @@
  *
  *     pool: [n_layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head]
  *
- * Rows that continue the tip of their sequence write straight into their own (never shared) tail block and are
- * committed by moving the tip; rows of a tree with branches are drafts: their K/V lie in the step scratch
+ * Ordinary rows continue the tip of their sequence: they write straight into its own (never shared) tail block and
+ * are committed by moving the tip.  Draft rows (ROW_DRAFT) keep their K/V in the step scratch
  *
  *     draft: [n_layer][K,V][n_kv_head][n_draft][d_head]
  *

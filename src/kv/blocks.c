@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks, sequences and promises.
+ */
+#include "kv/kv_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int32_t blocks_for(int32_t n_tok)
+{
+    return (n_tok + KV_BLOCK - 1) / KV_BLOCK;
+}
+
+/* Bytes of one position of one layer and side; 0 if the settings make no sense or overflow. */
+static bool size_all(const struct kv_settings *s, size_t *vec, size_t *pool, size_t *draft)
+{
+    size_t elem = s->type == QUANT_F32 ? 4 : 2;
+    if (s->type != QUANT_F32 && s->type != QUANT_F16) return false;
+    if (s->n_layer < 1 || s->n_kv_head < 1 || s->d_head < 1 || s->n_block < 1 || s->n_draft < 0) return false;
+    *vec = (size_t)s->d_head * elem;
+    size_t heads; /* one position, K and V, all layers and heads */
+    if (LUTRA_MUL_OVERFLOWS(*vec * 2, (size_t)s->n_kv_head * (size_t)s->n_layer, &heads)) return false;
+    if (LUTRA_MUL_OVERFLOWS(heads, (size_t)s->n_block * KV_BLOCK, pool)) return false;
+    return !LUTRA_MUL_OVERFLOWS(heads, (size_t)s->n_draft, draft);
+}
+
+size_t kv_bytes(const struct kv_settings *s)
+{
+    size_t vec, pool, draft, sum;
+    if (!size_all(s, &vec, &pool, &draft) || LUTRA_ADD_OVERFLOWS(pool, draft, &sum)) return 0;
+    return sum;
+}
+
+static int allocate(struct kv_cache *kv)
+{
+    const struct kv_settings *s = &kv->set;
+    size_t rows = (size_t)s->n_row, tables = (size_t)(s->n_row < s->n_seq ? s->n_row : s->n_seq);
+    size_t draft = (size_t)s->n_draft;
+    kv->seq = calloc((size_t)s->n_seq, sizeof *kv->seq);
+    kv->refs = calloc((size_t)s->n_block, sizeof *kv->refs);
+    kv->free_list = malloc((size_t)s->n_block * sizeof *kv->free_list);
+    kv->row = calloc(rows, sizeof *kv->row);
+    kv->path = malloc((draft * draft + 1) * sizeof *kv->path);
+    kv->table = malloc(tables * (size_t)kv->max_table * sizeof *kv->table);
+    kv->seq_table = malloc((size_t)s->n_seq * sizeof *kv->seq_table);
+    kv->item = malloc((size_t)s->n_block * sizeof *kv->item);
+    kv->block_item = malloc((size_t)s->n_block * sizeof *kv->block_item);
+    kv->item_row = malloc(rows * (size_t)kv->max_table * sizeof *kv->item_row);
+    int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
+    if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
+    if (!kv->seq || !kv->refs || !kv->free_list || !kv->row || !kv->path || !kv->table || !kv->seq_table || !kv->item ||
+        !kv->block_item || !kv->item_row || !tables_all) {
+        if (!kv->seq) free(tables_all);
+        return LUTRA_E_NO_MEMORY;
+    }
+    for (int i = 0; i < s->n_seq; i++) kv->seq[i].table = tables_all + (size_t)i * kv->max_table;
+    for (int i = 0; i < s->n_block; i++) {
+        kv->free_list[i] = s->n_block - 1 - i; /* lowest ids first */
+        kv->block_item[i] = -1;
+    }
+    kv->n_free = s->n_block;
+    return 0;
+}
+
+int kv_open(
+    struct kv_cache **out, const struct kv_settings *settings, const struct buffer *memory, struct lutra_error *err)
+{
+    *out = NULL;
+    size_t vec, pool, draft, bytes = kv_bytes(settings);
+    if (!bytes || settings->n_ctx < 1 || settings->n_seq < 1 || settings->n_row < 1)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: sizes out of range");
+    if (memory->bytes < bytes)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: %zu bytes needed, %zu given", bytes, memory->bytes);
+    size_all(settings, &vec, &pool, &draft);
+    struct kv_cache *kv = calloc(1, sizeof *kv);
+    if (!kv) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory");
+    kv->set = *settings;
+    kv->max_table = blocks_for(settings->n_ctx);
+    kv->shape = (struct kv_view){.type = settings->type,
+        .n_layer = settings->n_layer,
+        .n_kv_head = settings->n_kv_head,
+        .d_head = settings->d_head,
+        .n_block = settings->n_block,
+        .n_draft = settings->n_draft,
+        .vec_bytes = vec,
+        .pool = memory->host,
+        .draft = (uint8_t *)memory->host + pool};
+    if (allocate(kv) < 0) {
+        kv_close(&kv);
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory for its tables");
+    }
+    *out = kv;
+    return 0;
+}
+
+void kv_close(struct kv_cache **kvp)
+{
+    struct kv_cache *kv = *kvp;
+    if (!kv) return;
+    if (kv->seq) free(kv->seq[0].table);
+    free(kv->seq);
+    free(kv->refs);
+    free(kv->free_list);
+    free(kv->row);
+    free(kv->path);
+    free(kv->table);
+    free(kv->seq_table);
+    free(kv->item);
+    free(kv->block_item);
+    free(kv->item_row);
+    free(kv);
+    *kvp = NULL;
+}
+
+static struct kv_seq *find(const struct kv_cache *kv, int32_t seq)
+{
+    if (seq < 0 || seq >= kv->set.n_seq || !kv->seq[seq].open) return NULL;
+    return &kv->seq[seq];
+}
+
+int32_t kv_seq_length(const struct kv_cache *kv, int32_t seq)
+{
+    const struct kv_seq *s = find(kv, seq);
+    return s ? s->n_tok : -1;
+}
+
+/* An unused sequence with a promise of `blocks`, or an error; nothing changes on failure. */
+static int admit(struct kv_cache *kv, int32_t max_tok, int32_t blocks, int32_t *seq, struct lutra_error *err)
+{
+    if (max_tok < 0 || max_tok > kv->set.n_ctx)
+        return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: a sequence of %d tokens does not fit the context of %d",
+            max_tok, kv->set.n_ctx);
+    if (blocks > kv->n_free - kv->n_promised)
+        return lutra_fail(err, LUTRA_E_CTX_FULL,
+            "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised", blocks, KV_BLOCK,
+            kv->n_free - kv->n_promised, kv->set.n_block);
+    for (int32_t i = 0; i < kv->set.n_seq; i++) {
+        struct kv_seq *s = &kv->seq[i];
+        if (s->open) continue;
+        *s = (struct kv_seq){.open = true, .max_tok = max_tok, .promised = blocks, .table = s->table};
+        kv->n_promised += blocks;
+        *seq = i;
+        return 0;
+    }
+    return lutra_fail(err, LUTRA_E_BUSY, "cache: all %d sequences are in use", kv->set.n_seq);
+}
+
+int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_error *err)
+{
+    if (max_tok == 0) max_tok = kv->set.n_ctx;
+    return admit(kv, max_tok, blocks_for(max_tok), seq, err);
+}
+
+int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
+{
+    struct kv_seq *from = find(kv, seq);
+    if (!from) return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: there is no sequence %d", seq);
+    if (n_tok == -1) n_tok = from->n_tok;
+    if (max_tok == 0) max_tok = kv->set.n_ctx;
+    if (n_tok < 0 || n_tok > from->n_tok || max_tok < n_tok)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "cache: cannot fork %d of %d tokens with room for %d", n_tok, from->n_tok, max_tok);
+    /* The whole blocks are shared for good; a part-filled tail will be copied by whoever writes it first. */
+    bool part = n_tok % KV_BLOCK != 0;
+    bool parent_writes = part && n_tok / KV_BLOCK == from->n_tok / KV_BLOCK && from->max_tok > from->n_tok;
+    bool extra = parent_writes && !from->tail_promise;
+    if (extra && kv->n_free - kv->n_promised < 1)
+        return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: no free block for the tail that a fork shares");
+    if (extra) from->promised++, kv->n_promised++, from->tail_promise = true;
+    int rc = admit(kv, max_tok, blocks_for(max_tok) - n_tok / KV_BLOCK, fork, err);
+    if (rc < 0) {
+        if (extra) from->promised--, kv->n_promised--, from->tail_promise = false;
+        return rc;
+    }
+    struct kv_seq *to = &kv->seq[*fork];
+    to->n_tok = n_tok;
+    to->n_table = blocks_for(n_tok);
+    to->tail_promise = part;
+    for (int32_t b = 0; b < to->n_table; b++) kv->refs[to->table[b] = from->table[b]]++;
+    return 0;
+}
+
+void kv_seq_close(struct kv_cache *kv, int32_t seq)
+{
+    struct kv_seq *s = find(kv, seq);
+    if (!s) return;
+    for (int32_t b = 0; b < s->n_table; b++)
+        if (--kv->refs[s->table[b]] == 0) kv->free_list[kv->n_free++] = s->table[b];
+    kv->n_promised -= s->promised;
+    s->open = false;
+}
+
+static int take_block(struct kv_cache *kv, struct kv_seq *s, int32_t *block, struct lutra_error *err)
+{
+    if (s->promised < 1 || kv->n_free < 1)
+        return lutra_fail(
+            err, LUTRA_E_INTERNAL, "cache: a promise was broken (promised %d, free %d)", s->promised, kv->n_free);
+    s->promised--;
+    kv->n_promised--;
+    *block = kv->free_list[--kv->n_free];
+    kv->refs[*block] = 1;
+    return 0;
+}
+
+static void copy_block(struct kv_cache *kv, int32_t to, int32_t from)
+{
+    size_t bytes = (size_t)kv->shape.n_kv_head * KV_BLOCK * kv->shape.vec_bytes * 2; /* K and V lie together */
+    for (int layer = 0; layer < kv->shape.n_layer; layer++)
+        memcpy(kv_block_at(&kv->shape, layer, KV_K, to), kv_block_at(&kv->shape, layer, KV_K, from), bytes);
+    kv->copied_blocks++;
+}
+
+int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutra_error *err)
+{
+    int32_t b = pos / KV_BLOCK;
+    if (b == s->n_table) {
+        TRY(take_block(kv, s, &s->table[b], err));
+        s->n_table++;
+        return 0;
+    }
+    int32_t old = s->table[b];
+    if (kv->refs[old] > 1) {
+        TRY(take_block(kv, s, &s->table[b], err));
+        kv->refs[old]--;
+        copy_block(kv, s->table[b], old);
+    } else if (s->tail_promise) { /* the others copied or left: the block is ours, the promise not needed */
+        s->promised--;
+        kv->n_promised--;
+    }
+    s->tail_promise = false;
+    return 0;
+}
+
+void kv_usage(const struct kv_cache *kv, struct kv_usage *out)
+{
+    *out = (struct kv_usage){kv->set.n_block, kv->n_free, kv->n_promised, kv->copied_blocks};
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The cache of past tokens: paged, shared by prefixes, forked by samples, committed by moving a tip.
+ *
+ *     kv_open(&kv, &settings, buffer, &err);               all memory reserved here
+ *     kv_seq_open(kv, max_tok, &a, &err);                  the cache promises max_tok positions to a
+ *     kv_step_begin(kv, &batch, &view, &err);              blocks allocated, shared tails copied, view built
+ *       ... the forward pass ...
+ *     kv_step_end(kv, &batch, true);                       ordinary rows of the batch are now committed
+ *     kv_seq_fork(kv, a, -1, max_tok, &b, &err);           b shares a's blocks
+ *     kv_commit(kv, &batch, row, &err);                    an accepted draft row and its ancestors
+ *
+ * Blocks are counted by reference.  A block that more than one sequence holds is never written: the tail block of a
+ * fork is copied by whoever writes first.  Admission: opening or forking a sequence promises the blocks it may still
+ * need (copies of a shared tail included), and is refused when the free blocks cannot cover all promises; so a step
+ * never runs out of blocks half way.  One block of at most KV_BLOCK tokens is the most a fork costs by itself.
+ *
+ * The pass may fail at any point: until kv_step_end(..., true) no length has changed, and what was written lies
+ * beyond every committed length.  After opening nothing here allocates.  Not thread-safe.
+ */
+#ifndef LUTRA_KV_KV_H
+#define LUTRA_KV_KV_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "ops/batch.h"
+#include "ops/device.h"
+#include "ops/kv_view.h"
+
+struct kv_cache;
+
+struct kv_settings {
+    enum quant_type type; /* F16 or F32 */
+    int n_layer, n_kv_head, d_head;
+    int n_ctx;   /* longest sequence */
+    int n_block; /* blocks of the pool */
+    int n_seq;   /* sequences alive at once */
+    int n_row;   /* rows of a batch */
+    int n_draft; /* draft rows of a batch */
+};
+
+/* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */
+size_t kv_bytes(const struct kv_settings *settings);
+
+/* memory: kv_bytes() long, borrowed until kv_close. */
+int kv_open(
+    struct kv_cache **out, const struct kv_settings *settings, const struct buffer *memory, struct lutra_error *err);
+void kv_close(struct kv_cache **kv);
+
+/* Errors: LUTRA_E_BUSY, all n_seq sequences are open; LUTRA_E_CTX_FULL, max_tok beyond n_ctx or not to be promised
+ * now.  max_tok 0 = n_ctx. */
+int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_error *err);
+
+/* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open. */
+int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
+
+/* Gives its blocks and promises back. */
+void kv_seq_close(struct kv_cache *kv, int32_t seq);
+
+/* Committed tokens, or -1 when there is no such sequence. */
+int32_t kv_seq_length(const struct kv_cache *kv, int32_t seq);
+
+/* For a batch that passed batch_check(): reserves the slots of its rows, copies shared tails, fills *view (borrowed
+ * until the next kv_ call).  LUTRA_E_CTX_FULL: a row lies beyond its sequence's max_tok; nothing has changed. */
+int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view *view, struct lutra_error *err);
+
+/* ok: the batch's ordinary rows become committed.  Not ok: the lengths stay. */
+void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok);
+
+/* Commits draft row `row` of the last finished step and its ancestors that are drafts: their K/V are copied to
+ * position order.  The other drafts of its sequence are void afterwards.  LUTRA_E_ARGUMENT: not such a row;
+ * LUTRA_E_CTX_FULL: beyond max_tok. */
+int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err);
+
+struct kv_usage {
+    int n_block, n_free, n_promised; /* blocks */
+    uint64_t copied_blocks;          /* copy-on-write copies since open */
+};
+void kv_usage(const struct kv_cache *kv, struct kv_usage *out);
+
+/* K/V bytes that attention reads in a step with this view, shared blocks once (all layers).  Counted. */
+uint64_t kv_view_read_bytes(const struct kv_view *view, int n_row);
+
+#endif

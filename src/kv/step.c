@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One step: slots for the batch's rows, the view attention works from, and the commit.
+ */
+#include "kv/kv_impl.h"
+
+#include <string.h>
+
+/* Checks that every row lies within its sequence, before anything changes. */
+static int check_room(const struct kv_cache *kv, const struct batch *batch, struct lutra_error *err)
+{
+    int n_draft = 0;
+    for (int r = 0; r < batch->n_row; r++) {
+        const struct row *row = &batch->row[r];
+        const struct kv_seq *s = &kv->seq[row->seq];
+        n_draft += (row->want & ROW_DRAFT) != 0;
+        if (row->pos >= s->max_tok)
+            return lutra_fail_at(err, LUTRA_E_CTX_FULL, (uint64_t)r,
+                "row %d: position %d is beyond the %d tokens of sequence %d", r, row->pos, s->max_tok, row->seq);
+    }
+    if (n_draft > kv->set.n_draft)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%d draft rows in a pass, at most %d", n_draft, kv->set.n_draft);
+    if (batch->n_row > kv->set.n_row)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%d rows in a pass, at most %d", batch->n_row, kv->set.n_row);
+    return 0;
+}
+
+/* A draft row's path is its parent's with itself appended; a chain shares one stretch of `path`. */
+static void place_draft(struct kv_cache *kv, const struct batch *batch, int r, int32_t slot, int32_t *n_path)
+{
+    const struct row *row = &batch->row[r];
+    struct kv_row *out = &kv->row[r];
+    out->block = -1;
+    out->slot = slot;
+    if (row->parent < 0 || !(batch->row[row->parent].want & ROW_DRAFT)) {
+        out->n_paged = row->pos;
+        out->path_first = *n_path;
+        out->n_path = 0;
+    } else {
+        const struct kv_row *up = &kv->row[row->parent];
+        out->n_paged = up->n_paged;
+        out->n_path = up->n_path;
+        out->path_first = up->path_first;
+        if (up->path_first + up->n_path != *n_path) { /* a branch: the stretch goes on with another child */
+            memcpy(&kv->path[*n_path], &kv->path[up->path_first], (size_t)up->n_path * sizeof *kv->path);
+            out->path_first = *n_path;
+            *n_path += up->n_path;
+        }
+    }
+    kv->path[(*n_path)++] = slot;
+    out->n_path++;
+}
+
+static int place_rows(struct kv_cache *kv, const struct batch *batch, struct lutra_error *err)
+{
+    int32_t n_path = 0, n_draft = 0;
+    for (int r = 0; r < batch->n_row; r++) {
+        const struct row *row = &batch->row[r];
+        if (row->want & ROW_DRAFT) {
+            place_draft(kv, batch, r, n_draft++, &n_path);
+            continue;
+        }
+        struct kv_seq *s = &kv->seq[row->seq];
+        TRY(kv_block_own(kv, s, row->pos, err));
+        kv->row[r] = (struct kv_row){
+            .n_paged = row->pos + 1, .block = s->table[row->pos / KV_BLOCK], .slot = row->pos % KV_BLOCK};
+    }
+    return 0;
+}
+
+/* One copy of each sequence's block table, after its blocks are settled. */
+static void copy_tables(struct kv_cache *kv, const struct batch *batch)
+{
+    int32_t n = 0;
+    for (int r = 0; r < batch->n_row; r++) kv->seq_table[batch->row[r].seq] = -1;
+    for (int r = 0; r < batch->n_row; r++) {
+        int32_t seq = batch->row[r].seq;
+        const struct kv_seq *s = &kv->seq[seq];
+        if (kv->seq_table[seq] < 0) {
+            memcpy(&kv->table[n], s->table, (size_t)s->n_table * sizeof *kv->table);
+            kv->seq_table[seq] = n;
+            n += s->n_table;
+        }
+        kv->row[r].table = kv->seq_table[seq];
+    }
+}
+
+/* Blocks whose segment the row takes wholly from the pool. */
+static int32_t whole_blocks(const struct kv_row *r)
+{
+    return r->n_path ? r->n_paged / KV_BLOCK : (r->n_paged + KV_BLOCK - 1) / KV_BLOCK;
+}
+
+/* Each block once, with its rows; blocks in ascending position, so every row meets its own in order. */
+static int list_items(struct kv_cache *kv, int n_row)
+{
+    int32_t n_item = 0, n_ref = 0, deepest = 0;
+    for (int r = 0; r < n_row; r++)
+        if (whole_blocks(&kv->row[r]) > deepest) deepest = whole_blocks(&kv->row[r]);
+    for (int32_t b = 0; b < deepest; b++) {
+        int32_t first_item = n_item;
+        for (int r = 0; r < n_row; r++) {
+            if (b >= whole_blocks(&kv->row[r])) continue;
+            int32_t block = kv->table[kv->row[r].table + b];
+            if (kv->block_item[block] < 0) {
+                kv->block_item[block] = n_item;
+                kv->item[n_item++] = (struct kv_item){.block = block, .pos = b * KV_BLOCK};
+            }
+            kv->item[kv->block_item[block]].n++;
+        }
+        for (int32_t i = first_item; i < n_item; i++) {
+            kv->item[i].first = n_ref;
+            n_ref += kv->item[i].n;
+            kv->item[i].n = 0;
+        }
+        for (int r = 0; r < n_row; r++) {
+            if (b >= whole_blocks(&kv->row[r])) continue;
+            struct kv_item *item = &kv->item[kv->block_item[kv->table[kv->row[r].table + b]]];
+            kv->item_row[item->first + item->n++] = r;
+        }
+        for (int32_t i = first_item; i < n_item; i++) kv->block_item[kv->item[i].block] = -1;
+    }
+    return n_item;
+}
+
+int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view *view, struct lutra_error *err)
+{
+    TRY(check_room(kv, batch, err));
+    TRY(place_rows(kv, batch, err));
+    copy_tables(kv, batch);
+    *view = kv->shape;
+    view->row = kv->row;
+    view->table = kv->table;
+    view->path = kv->path;
+    view->item = kv->item;
+    view->item_row = kv->item_row;
+    view->n_item = list_items(kv, batch->n_row);
+    return 0;
+}
+
+void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
+{
+    if (!ok) return;
+    for (int r = 0; r < batch->n_row; r++)
+        if (!(batch->row[r].want & ROW_DRAFT)) kv->seq[batch->row[r].seq].n_tok = batch->row[r].pos + 1;
+}
+
+int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err)
+{
+    if (row < 0 || row >= batch->n_row || !(batch->row[row].want & ROW_DRAFT))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "row %d is not a draft row of the last pass", row);
+    const struct kv_row *from = &kv->row[row];
+    struct kv_seq *s = &kv->seq[batch->row[row].seq];
+    if (!s->open || s->n_tok != from->n_paged)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "row %d: its sequence has moved since the pass", row);
+    for (int32_t i = 0; i < from->n_path; i++) TRY(kv_block_own(kv, s, from->n_paged + i, err));
+    const struct kv_view *v = &kv->shape;
+    for (int layer = 0; layer < v->n_layer; layer++)
+        for (int side = KV_K; side <= KV_V; side++)
+            for (int head = 0; head < v->n_kv_head; head++)
+                for (int32_t i = 0; i < from->n_path; i++) {
+                    int32_t pos = from->n_paged + i;
+                    uint8_t *to = kv_block_at(v, layer, side, s->table[pos / KV_BLOCK]);
+                    memcpy(to + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * v->vec_bytes,
+                        kv_draft_at(v, layer, side, head) + (size_t)kv->path[from->path_first + i] * v->vec_bytes,
+                        v->vec_bytes);
+                }
+    s->n_tok = from->n_paged + from->n_path;
+    return 0;
+}
+
+uint64_t kv_view_read_bytes(const struct kv_view *v, int n_row)
+{
+    uint64_t positions = (uint64_t)v->n_item * KV_BLOCK;
+    for (int r = 0; r < n_row; r++)
+        if (v->row[r].n_path) positions += (uint64_t)(v->row[r].n_paged % KV_BLOCK + v->row[r].n_path);
+    return positions * 2 * v->vec_bytes * (uint64_t)v->n_kv_head * (uint64_t)v->n_layer;
+}
