@@ -64,4 +64,10 @@ static inline uint16_t f32_to_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
+/* Half of the power of two 2^(e - 127) that an E8M0 scale stands for: 2^(e - 128), subnormal for e < 2. */
+static inline float e8m0_half_to_f32(uint8_t e)
+{
+    return f32_from_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
+}
+
 #endif

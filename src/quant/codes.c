@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Formats whose codes index a small set of values: ternary TQ1_0 and TQ2_0, FP4 MXFP4, and the 16-value codebook
+ * of IQ4_NL.
+ */
+#include "base/f16.h"
+#include "quant/formats_impl.h"
+
+#include <string.h>
+
+/* ---- ternary: digits 0, 1, 2 stand for -d, 0, d ---- */
+
+static float ternary_digits(const float *x, uint8_t digit[QUANT_SUPER])
+{
+    float d = fabsf(quant_signed_max(x, QUANT_SUPER)), id = d != 0 ? 1.0f / d : 0.0f;
+    for (int i = 0; i < QUANT_SUPER; i++) digit[i] = (uint8_t)(quant_clamp(roundf(x[i] * id), -1, 1) + 1);
+    return d;
+}
+
+/* Digit 0 of the byte is the most significant.  Scaling to 256/243, rounded up, lets a decoder get each digit with
+ * one multiplication and the top bits, without division. */
+static uint8_t pack3(const uint8_t *digit, int stride, int n)
+{
+    unsigned v = 0;
+    for (int i = 0; i < 5; i++) v = v * 3 + (i < n ? digit[i * stride] : 0);
+    return (uint8_t)((v * 256 + 242) / 243);
+}
+
+static const uint8_t power3[5] = {1, 3, 9, 27, 81};
+
+static int digit3(uint8_t byte, int i)
+{
+    return (uint8_t)(byte * power3[i]) * 3 >> 8;
+}
+
+void quant_tq1_0_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_tq1_0 *b = src;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, dst += QUANT_SUPER) {
+        float d = f16_to_f32(b[k].d);
+        for (int i = 0; i < 32; i++)
+            for (int t = 0; t < 5; t++) dst[32 * t + i] = (float)(digit3(b[k].qs[i], t) - 1) * d;
+        for (int i = 0; i < 16; i++)
+            for (int t = 0; t < 5; t++) dst[160 + 16 * t + i] = (float)(digit3(b[k].qs[32 + i], t) - 1) * d;
+        for (int i = 0; i < 4; i++)
+            for (int t = 0; t < 4; t++) dst[240 + 4 * t + i] = (float)(digit3(b[k].qh[i], t) - 1) * d;
+    }
+}
+
+void quant_tq1_0_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_tq1_0 *b = dst;
+    uint8_t digit[QUANT_SUPER];
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        b[k].d = f32_to_f16(ternary_digits(src, digit));
+        for (int i = 0; i < 32; i++) b[k].qs[i] = pack3(digit + i, 32, 5);
+        for (int i = 0; i < 16; i++) b[k].qs[32 + i] = pack3(digit + 160 + i, 16, 5);
+        for (int i = 0; i < 4; i++) b[k].qh[i] = pack3(digit + 240 + i, 4, 4);
+    }
+}
+
+void quant_tq2_0_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_tq2_0 *b = src;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, dst += QUANT_SUPER) {
+        float d = f16_to_f32(b[k].d);
+        for (int i = 0; i < QUANT_SUPER; i++) {
+            int byte = b[k].qs[i / 128 * 32 + i % 32], shift = i % 128 / 32 * 2;
+            dst[i] = (float)((byte >> shift & 3) - 1) * d;
+        }
+    }
+}
+
+void quant_tq2_0_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_tq2_0 *b = dst;
+    uint8_t digit[QUANT_SUPER];
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        b[k].d = f32_to_f16(ternary_digits(src, digit));
+        memset(b[k].qs, 0, sizeof b[k].qs);
+        for (int i = 0; i < QUANT_SUPER; i++) b[k].qs[i / 128 * 32 + i % 32] |= (uint8_t)(digit[i] << i % 128 / 32 * 2);
+    }
+}
+
+/* ---- MXFP4: FP4 E2M1 with a power-of-two scale ---- */
+
+static const int8_t mxfp4_values[16] = QUANT_MXFP4_VALUES;
+
+/* First of the nearest values: ties go to the smaller magnitude. */
+static uint8_t nearest_mxfp4(float x, float d)
+{
+    int best = 0;
+    float best_error = fabsf(x);
+    for (int i = 1; i < 16; i++) {
+        float error = fabsf((float)mxfp4_values[i] * d - x);
+        if (error < best_error) {
+            best = i;
+            best_error = error;
+        }
+    }
+    return (uint8_t)best;
+}
+
+/* The largest magnitude gets the exponent of FP4's largest binade, 4..6 (OCP MX v1.0, section 6.3). */
+static uint8_t mxfp4_exponent(float amax)
+{
+    int power;
+    if (!(amax > 0) || isinf(amax)) return amax > 0 ? 254 : 0;
+    frexpf(amax, &power); /* amax = f 2^power, f in [0.5, 1) */
+    int e = power - 1 - 2 + 127;
+    return (uint8_t)(e < 0 ? 0 : e > 254 ? 254 : e);
+}
+
+void quant_mxfp4_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_mxfp4 *b = src;
+    for (size_t k = 0; k < n / QUANT_BLOCK; k++, dst += QUANT_BLOCK) {
+        float d = e8m0_half_to_f32(b[k].e);
+        for (int i = 0; i < 16; i++) {
+            dst[i] = (float)mxfp4_values[b[k].qs[i] & 15] * d;
+            dst[i + 16] = (float)mxfp4_values[b[k].qs[i] >> 4] * d;
+        }
+    }
+}
+
+void quant_mxfp4_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_mxfp4 *b = dst;
+    for (size_t k = 0; k < n / QUANT_BLOCK; k++, src += QUANT_BLOCK) {
+        b[k].e = mxfp4_exponent(fabsf(quant_signed_max(src, QUANT_BLOCK)));
+        float d = e8m0_half_to_f32(b[k].e);
+        for (int i = 0; i < 16; i++)
+            b[k].qs[i] = (uint8_t)(nearest_mxfp4(src[i], d) | nearest_mxfp4(src[i + 16], d) << 4);
+    }
+}
+
+/* ---- IQ4_NL: a codebook denser around zero ---- */
+
+static const int8_t iq4_nl_values[16] = QUANT_IQ4_NL_VALUES;
+
+/* Halfway between neighbours of the codebook. */
+static const float iq4_nl_between[15] = {
+    -115.5f, -93.5f, -74, -57, -42, -28.5f, -16, -4.5f, 7, 19, 31.5f, 45.5f, 61, 79, 101};
+
+/* The codes nearest to x / d in code[]; returns the sums of x v and v v over them, v being the codebook's values. */
+static void fit_iq4_nl(const float *x, float id, int code[QUANT_BLOCK], float *xv, float *vv)
+{
+    float t[QUANT_BLOCK];
+    for (int i = 0; i < QUANT_BLOCK; i++) {
+        t[i] = x[i] * id;
+        code[i] = 0;
+    }
+    for (int j = 0; j < 15; j++)
+        for (int i = 0; i < QUANT_BLOCK; i++) code[i] += t[i] > iq4_nl_between[j];
+    *xv = *vv = 0;
+    for (int i = 0; i < QUANT_BLOCK; i++) {
+        float v = iq4_nl_values[code[i]];
+        *xv += x[i] * v;
+        *vv += v * v;
+    }
+}
+
+/* Tries inverse scales that put the largest element near either end of the codebook; for each, the best scale for
+ * the codes it gives is xv / vv and the squared error falls by xv^2 / vv: keep the largest fall. */
+static float search_iq4_nl(const float *x)
+{
+    int code[QUANT_BLOCK];
+    float max = quant_signed_max(x, QUANT_BLOCK), best_gain = 0, best_d = 0;
+    if (!(fabsf(max) > 0) || isinf(max)) return 0;
+    for (int step = -6; step <= 6; step++) {
+        for (int end = 0; end < 2; end++) {
+            float xv, vv, target = (float)iq4_nl_values[end ? 15 : 0];
+            fit_iq4_nl(x, target * (1.0f + 0.035f * (float)step) / max, code, &xv, &vv);
+            if (vv > 0 && xv * xv > best_gain * vv) {
+                best_gain = xv * xv / vv;
+                best_d = xv / vv;
+            }
+        }
+    }
+    return best_d;
+}
+
+void quant_iq4_nl_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_iq4_nl *b = src;
+    for (size_t k = 0; k < n / QUANT_BLOCK; k++, dst += QUANT_BLOCK) {
+        float d = f16_to_f32(b[k].d);
+        for (int i = 0; i < 16; i++) {
+            dst[i] = (float)iq4_nl_values[b[k].qs[i] & 15] * d;
+            dst[i + 16] = (float)iq4_nl_values[b[k].qs[i] >> 4] * d;
+        }
+    }
+}
+
+void quant_iq4_nl_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_iq4_nl *b = dst;
+    int code[QUANT_BLOCK];
+    for (size_t k = 0; k < n / QUANT_BLOCK; k++, src += QUANT_BLOCK) {
+        float xv, vv;
+        b[k].d = f32_to_f16(search_iq4_nl(src));
+        float d = f16_to_f32(b[k].d); /* codes for the scale as it will be read back */
+        fit_iq4_nl(src, d != 0 ? 1.0f / d : 0.0f, code, &xv, &vv);
+        for (int i = 0; i < 16; i++) b[k].qs[i] = (uint8_t)(code[i] | code[i + 16] << 4);
+    }
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The conversions behind the table of quant.c, one pair per format, and the arithmetic they share.
+ */
+#ifndef LUTRA_QUANT_FORMATS_IMPL_H
+#define LUTRA_QUANT_FORMATS_IMPL_H
+
+#include "quant/formats.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define QUANT_DECLARE(format)                                                                                          \
+    void quant_##format##_dequantize(const void *src, float *dst, size_t n);                                           \
+    void quant_##format##_quantize(const float *src, void *dst, size_t n);
+QUANT_DECLARE(f32)
+QUANT_DECLARE(f16)
+QUANT_DECLARE(bf16)
+QUANT_DECLARE(q4_0)
+QUANT_DECLARE(q4_1)
+QUANT_DECLARE(q5_0)
+QUANT_DECLARE(q5_1)
+QUANT_DECLARE(q8_0)
+QUANT_DECLARE(q4_k)
+QUANT_DECLARE(q5_k)
+QUANT_DECLARE(q6_k)
+QUANT_DECLARE(iq4_nl)
+QUANT_DECLARE(tq1_0)
+QUANT_DECLARE(tq2_0)
+QUANT_DECLARE(mxfp4)
+#undef QUANT_DECLARE
+
+/* Truncates into [lo, hi]; NaN becomes lo.  A plain cast of NaN or a large float is undefined. */
+static inline int quant_clamp(float x, int lo, int hi)
+{
+    if (!(x > (float)lo)) return lo;
+    return x >= (float)hi ? hi : (int)x;
+}
+
+/* Nearest integer, ties to even, without a libm call; exact for |x| < 2^22. */
+static inline float quant_nearest(float x)
+{
+    return (x + 12582912.0f) - 12582912.0f;
+}
+
+/* The element of largest magnitude, with its sign. */
+static inline float quant_signed_max(const float *x, int n)
+{
+    float amax = 0, max = 0;
+    for (int i = 0; i < n; i++) {
+        if (amax < fabsf(x[i])) {
+            amax = fabsf(x[i]);
+            max = x[i];
+        }
+    }
+    return max;
+}
+
+static inline void quant_min_max(const float *x, int n, float *min, float *max)
+{
+    *min = *max = x[0];
+    for (int i = 1; i < n; i++) {
+        if (x[i] < *min) *min = x[i];
+        if (x[i] > *max) *max = x[i];
+    }
+}
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * K-quants: 256 elements in groups whose scales (and minima) are small integers times one half float.
+ *
+ * Dequantizing follows quant/formats.h.  Quantizing minimises the plain squared error in three steps: a search per
+ * group for its best real scale and minimum, rounding of these to the block's integers, and a least-squares fit of
+ * the block's half floats to the codes, after which the codes are chosen once more.
+ */
+#include "base/f16.h"
+#include "quant/formats_impl.h"
+
+#include <string.h>
+
+enum { GROUPS = 8, GROUP = 32 }; /* Q4_K, Q5_K */
+
+/* The 12 packed bytes as 8 scales and 8 minima of 6 bits. */
+static void unpack_scales(const uint8_t s[QUANT_K_SCALES_BYTES], uint8_t sc[GROUPS], uint8_t mn[GROUPS])
+{
+    for (int j = 0; j < 4; j++) {
+        sc[j] = s[j] & 63;
+        mn[j] = s[j + 4] & 63;
+        sc[j + 4] = (uint8_t)((s[j + 8] & 15) | (s[j] >> 6) << 4);
+        mn[j + 4] = (uint8_t)((s[j + 8] >> 4) | (s[j + 4] >> 6) << 4);
+    }
+}
+
+static void pack_scales(const uint8_t sc[GROUPS], const uint8_t mn[GROUPS], uint8_t s[QUANT_K_SCALES_BYTES])
+{
+    for (int j = 0; j < 4; j++) {
+        s[j] = (uint8_t)(sc[j] | (sc[j + 4] >> 4) << 6);
+        s[j + 4] = (uint8_t)(mn[j] | (mn[j + 4] >> 4) << 6);
+        s[j + 8] = (uint8_t)((sc[j + 4] & 15) | (mn[j + 4] & 15) << 4);
+    }
+}
+
+void quant_q4_k_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_q4_k *b = src;
+    uint8_t sc[GROUPS], mn[GROUPS];
+    for (size_t k = 0; k < n / QUANT_SUPER; k++) {
+        float d = f16_to_f32(b[k].d), dmin = f16_to_f32(b[k].dmin);
+        unpack_scales(b[k].scales, sc, mn);
+        for (int g = 0; g < GROUPS; g++, dst += GROUP) {
+            float scale = d * sc[g], min = dmin * mn[g];
+            for (int i = 0; i < GROUP; i++) {
+                int q = b[k].qs[g / 2 * 32 + i] >> (g & 1) * 4 & 15;
+                dst[i] = scale * (float)q - min;
+            }
+        }
+    }
+}
+
+void quant_q5_k_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_q5_k *b = src;
+    uint8_t sc[GROUPS], mn[GROUPS];
+    for (size_t k = 0; k < n / QUANT_SUPER; k++) {
+        float d = f16_to_f32(b[k].d), dmin = f16_to_f32(b[k].dmin);
+        unpack_scales(b[k].scales, sc, mn);
+        for (int g = 0; g < GROUPS; g++, dst += GROUP) {
+            float scale = d * sc[g], min = dmin * mn[g];
+            for (int i = 0; i < GROUP; i++) {
+                int q = (b[k].qs[g / 2 * 32 + i] >> (g & 1) * 4 & 15) | (b[k].qh[i] >> g & 1) << 4;
+                dst[i] = scale * (float)q - min;
+            }
+        }
+    }
+}
+
+void quant_q6_k_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_q6_k *b = src;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, dst += QUANT_SUPER) {
+        float d = f16_to_f32(b[k].d);
+        for (int e = 0; e < QUANT_SUPER; e++) {
+            int half = e / 128, quarter = e % 128 / 32, l = e % 32;
+            int low = b[k].ql[64 * half + quarter % 2 * 32 + l] >> quarter / 2 * 4 & 15;
+            int high = b[k].qh[32 * half + l] >> quarter * 2 & 3;
+            dst[e] = d * b[k].scales[e / 16] * (float)((low | high << 4) - 32);
+        }
+    }
+}
+
+/* ---- x = scale q - min, q in 0..q_max, min >= 0 ---- */
+
+struct affine {
+    float scale, min; /* both >= 0 */
+};
+
+/* Codes nearest to (x + min) * inverse, as floats, clamped to 0..q_max. */
+static void affine_codes(const float *x, float min, float inverse, float q_max, float q[GROUP])
+{
+    for (int i = 0; i < GROUP; i++) {
+        float t = (x[i] + min) * inverse;
+        t = t > 0 ? t : 0; /* NaN too */
+        q[i] = quant_nearest(t < q_max ? t : q_max);
+    }
+}
+
+/* The scale and minimum of least squared error for given codes; *error gets that error. */
+static struct affine affine_solve(const float *x, const float q[GROUP], float *error)
+{
+    float sq = 0, sqq = 0, sx = 0, sxq = 0;
+    for (int i = 0; i < GROUP; i++) {
+        sq += q[i];
+        sqq += q[i] * q[i];
+        sx += x[i];
+        sxq += x[i] * q[i];
+    }
+    struct affine a = {0, 0};
+    float det = GROUP * sqq - sq * sq;
+    if (det > 0) {
+        a.scale = (GROUP * sxq - sx * sq) / det;
+        a.min = (sq * sxq - sqq * sx) / det;
+    }
+    if (!(a.min >= 0) || !(det > 0)) {
+        a.min = 0;
+        a.scale = sqq > 0 ? sxq / sqq : 0;
+    }
+    if (!(a.scale >= 0)) a.scale = 0;
+    *error = 0;
+    for (int i = 0; i < GROUP; i++) {
+        float e = a.scale * q[i] - a.min - x[i];
+        *error += e * e;
+    }
+    return a;
+}
+
+/* Starts from a range slightly narrower or wider than the data's, then alternates codes and fit. */
+static struct affine affine_search(const float *x, float q_max)
+{
+    struct affine best = {0, 0};
+    float lo, hi, q[GROUP], error, best_error = INFINITY;
+    quant_min_max(x, GROUP, &lo, &hi);
+    if (lo > 0) lo = 0;
+    if (!(hi > lo) || isinf(hi - lo)) {
+        best.min = isinf(lo) ? 0 : -lo; /* constant group: all codes 0 */
+        return best;
+    }
+    for (int step = -6; step <= 6; step++) {
+        affine_codes(x, -lo, (q_max + 0.25f * (float)step) / (hi - lo), q_max, q);
+        struct affine a = affine_solve(x, q, &error);
+        for (int again = 0; again < 2 && a.scale > 0; again++) {
+            if (error < best_error) {
+                best_error = error;
+                best = a;
+            }
+            affine_codes(x, a.min, 1 / a.scale, q_max, q);
+            a = affine_solve(x, q, &error);
+        }
+        if (error < best_error) {
+            best_error = error;
+            best = a;
+        }
+    }
+    return best;
+}
+
+/* One block: integers sc, mn and half floats d, dmin, and the codes that go with them. */
+struct affine_block {
+    uint16_t d, dmin;
+    uint8_t sc[GROUPS], mn[GROUPS];
+    float q[QUANT_SUPER];
+};
+
+static void block_codes(const float *x, float q_max, struct affine_block *b)
+{
+    float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin);
+    for (int g = 0; g < GROUPS; g++) {
+        float scale = d * b->sc[g], min = dmin * b->mn[g];
+        affine_codes(x + GROUP * g, min, scale > 0 ? 1 / scale : 0, q_max, b->q + GROUP * g);
+    }
+}
+
+/* d and dmin of least squared error: two unknowns, x = d (sc q) - dmin mn over all 256 elements. */
+static void block_refit(const float *x, struct affine_block *b)
+{
+    double uu = 0, um = 0, mm = 0, xu = 0, xm = 0;
+    for (int i = 0; i < QUANT_SUPER; i++) {
+        double u = b->sc[i / GROUP] * (double)b->q[i], m = b->mn[i / GROUP];
+        uu += u * u;
+        um += u * m;
+        mm += m * m;
+        xu += x[i] * u;
+        xm += x[i] * m;
+    }
+    double det = uu * mm - um * um, d, dmin;
+    if (det > 1e-9 * uu * mm) {
+        d = (xu * mm - xm * um) / det;
+        dmin = (xu * um - xm * uu) / det;
+    } else {
+        d = uu > 0 ? xu / uu : 0;
+        dmin = 0;
+        if (mm > 0) return; /* degenerate: keep the rounded values */
+    }
+    if (!(d > 0) || !(dmin >= 0)) return;
+    b->d = f32_to_f16((float)d);
+    b->dmin = f32_to_f16((float)dmin);
+}
+
+static float squared_error(const float *x, const struct affine_block *b)
+{
+    float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin), sum = 0;
+    for (int i = 0; i < QUANT_SUPER; i++) {
+        float e = d * b->sc[i / GROUP] * b->q[i] - dmin * b->mn[i / GROUP] - x[i];
+        sum += e * e;
+    }
+    return sum;
+}
+
+static void block_search(const float *x, float q_max, struct affine_block *b)
+{
+    struct affine a[GROUPS];
+    float max_scale = 0, max_min = 0;
+    for (int g = 0; g < GROUPS; g++) {
+        a[g] = affine_search(x + GROUP * g, q_max);
+        max_scale = fmaxf(max_scale, a[g].scale);
+        max_min = fmaxf(max_min, a[g].min);
+    }
+    float to_sc = max_scale > 0 ? 63 / max_scale : 0, to_mn = max_min > 0 ? 63 / max_min : 0;
+    b->d = f32_to_f16(max_scale / 63);
+    b->dmin = f32_to_f16(max_min / 63);
+    for (int g = 0; g < GROUPS; g++) {
+        b->sc[g] = (uint8_t)quant_clamp(a[g].scale * to_sc + 0.5f, 0, 63);
+        b->mn[g] = (uint8_t)quant_clamp(a[g].min * to_mn + 0.5f, 0, 63);
+    }
+    block_codes(x, q_max, b);
+    struct affine_block refit = *b;
+    block_refit(x, &refit);
+    block_codes(x, q_max, &refit);
+    if (squared_error(x, &refit) < squared_error(x, b)) *b = refit;
+}
+
+void quant_q4_k_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_q4_k *out = dst;
+    struct affine_block b;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        block_search(src, 15, &b);
+        out[k].d = b.d;
+        out[k].dmin = b.dmin;
+        pack_scales(b.sc, b.mn, out[k].scales);
+        for (int i = 0; i < 128; i++) {
+            const float *q = b.q + i / 32 * 64 + i % 32;
+            out[k].qs[i] = (uint8_t)((int)q[0] | (int)q[32] << 4);
+        }
+    }
+}
+
+void quant_q5_k_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_q5_k *out = dst;
+    struct affine_block b;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        block_search(src, 31, &b);
+        out[k].d = b.d;
+        out[k].dmin = b.dmin;
+        pack_scales(b.sc, b.mn, out[k].scales);
+        for (int i = 0; i < 128; i++) {
+            const float *q = b.q + i / 32 * 64 + i % 32;
+            out[k].qs[i] = (uint8_t)(((int)q[0] & 15) | ((int)q[32] & 15) << 4);
+        }
+        for (int i = 0; i < 32; i++) {
+            unsigned bits = 0;
+            for (int g = 0; g < GROUPS; g++) bits |= (unsigned)((int)b.q[GROUP * g + i] >> 4) << g;
+            out[k].qh[i] = (uint8_t)bits;
+        }
+    }
+}
+
+/* ---- Q6_K: x = d sc q, q in -32..31, 16 groups of 16 ---- */
+
+enum { Q6_GROUP = 16, Q6_GROUPS = 16 };
+
+static void symmetric_codes(const float *x, float inverse, float q[Q6_GROUP])
+{
+    for (int i = 0; i < Q6_GROUP; i++) {
+        float t = x[i] * inverse;
+        t = t > -32 ? t : -32; /* NaN too */
+        q[i] = quant_nearest(t < 31 ? t : 31);
+    }
+}
+
+/* The best scale for the codes of a trial scale is xq / qq and lowers the squared error by xq^2 / qq. */
+static float symmetric_search(const float *x)
+{
+    float max = quant_signed_max(x, Q6_GROUP), best_gain = 0, best = 0, q[Q6_GROUP];
+    if (!(fabsf(max) > 0) || isinf(max)) return 0;
+    for (int step = -8; step <= 8; step++) {
+        symmetric_codes(x, (-32 + 0.125f * (float)step) / max, q);
+        float xq = 0, qq = 0;
+        for (int i = 0; i < Q6_GROUP; i++) {
+            xq += x[i] * q[i];
+            qq += q[i] * q[i];
+        }
+        if (qq > 0 && xq * xq > best_gain * qq) {
+            best_gain = xq * xq / qq;
+            best = xq / qq;
+        }
+    }
+    return best;
+}
+
+/* Codes of the whole block, and sums for the best d: x = d (sc q). */
+static float q6_codes(const float *x, float d, const int8_t sc[Q6_GROUPS], float q[QUANT_SUPER])
+{
+    double xu = 0, uu = 0;
+    for (int g = 0; g < Q6_GROUPS; g++) {
+        float scale = d * sc[g];
+        symmetric_codes(x + Q6_GROUP * g, scale != 0 ? 1 / scale : 0, q + Q6_GROUP * g);
+        for (int i = Q6_GROUP * g; i < Q6_GROUP * (g + 1); i++) {
+            double u = sc[g] * (double)q[i];
+            xu += x[i] * u;
+            uu += u * u;
+        }
+    }
+    return uu > 0 ? (float)(xu / uu) : d;
+}
+
+static void q6_pack(const float q[QUANT_SUPER], struct quant_q6_k *out)
+{
+    memset(out->ql, 0, sizeof out->ql);
+    memset(out->qh, 0, sizeof out->qh);
+    for (int e = 0; e < QUANT_SUPER; e++) {
+        int half = e / 128, quarter = e % 128 / 32, l = e % 32, code = (int)q[e] + 32;
+        out->ql[64 * half + quarter % 2 * 32 + l] |= (uint8_t)((code & 15) << quarter / 2 * 4);
+        out->qh[32 * half + l] |= (uint8_t)(code >> 4 << quarter * 2);
+    }
+}
+
+void quant_q6_k_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_q6_k *out = dst;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        float scale[Q6_GROUPS], q[QUANT_SUPER];
+        for (int g = 0; g < Q6_GROUPS; g++) scale[g] = symmetric_search(src + Q6_GROUP * g);
+        /* The scale of largest magnitude becomes -128, the end of int8's range that is one longer. */
+        float d = quant_signed_max(scale, Q6_GROUPS) / -128, id = d != 0 ? 1 / d : 0;
+        for (int g = 0; g < Q6_GROUPS; g++) out[k].scales[g] = (int8_t)quant_clamp(roundf(scale[g] * id), -128, 127);
+        float refit = q6_codes(src, f16_to_f32(f32_to_f16(d)), out[k].scales, q);
+        out[k].d = f32_to_f16(refit);
+        q6_codes(src, f16_to_f32(out[k].d), out[k].scales, q);
+        q6_pack(q, &out[k]);
+    }
+}

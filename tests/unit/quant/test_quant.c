@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * quant/quant.h: the table, blocks computed by hand, and properties every format must have.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "quant/quant.h"
+#include "lutra_status.h"
+
+static uint32_t random_state = 1;
+static uint32_t random_u32(void)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return random_state >> 8 ^ random_state << 24;
+}
+
+/* About normal, deviation 1. */
+static float random_normal(void)
+{
+    float sum = 0;
+    for (int i = 0; i < 12; i++) sum += (float)(random_u32() & 0xffff) / 65536.0f;
+    return sum - 6;
+}
+
+/* ---- the table ---- */
+
+static void table_is_complete_and_consistent(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = {0, 1, 2, 3, 6, 7, 8, 12, 13, 14, 20, 30, 34, 35, 39};
+    size_t n = sizeof ids / sizeof *ids;
+    assert_null(quant_info_at(n));
+    for (size_t i = 0; i < n; i++) {
+        const struct quant_info *q = quant_info_at(i);
+        assert_int_equal(q->type, ids[i]);
+        assert_ptr_equal(quant_info_of(ids[i]), q);
+        assert_ptr_equal(quant_info_by_name(q->name), q);
+        assert_string_equal(quant_type_name(ids[i]), q->name);
+        assert_non_null(q->dequantize);
+        assert_non_null(q->quantize);
+    }
+    assert_ptr_equal(quant_info_by_name("q4_k"), quant_info_of(QUANT_Q4_K));
+    assert_ptr_equal(quant_info_by_name("Bf16"), quant_info_of(QUANT_BF16));
+    assert_null(quant_info_by_name("Q4"));
+    assert_null(quant_info_by_name("Q4_KM"));
+    assert_null(quant_info_by_name(""));
+}
+
+static void other_types_have_names_only(void **state)
+{
+    (void)state;
+    assert_null(quant_info_of(QUANT_I32));
+    assert_string_equal(quant_type_name(QUANT_I32), "I32");
+    assert_string_equal(quant_type_name(QUANT_IQ2_XXS), "IQ2_XXS");
+    static const uint32_t removed[] = {4, 5, 31, 32, 33, 36, 37, 38, 43, 1000, UINT32_MAX};
+    for (size_t i = 0; i < sizeof removed / sizeof *removed; i++) {
+        assert_null(quant_info_of(removed[i]));
+        assert_null(quant_type_name(removed[i]));
+    }
+}
+
+static void row_bytes_checks_its_input(void **state)
+{
+    (void)state;
+    size_t bytes = 7;
+    assert_int_equal(quant_row_bytes(QUANT_Q4_0, 64, &bytes), 0);
+    assert_int_equal(bytes, 36);
+    assert_int_equal(quant_row_bytes(QUANT_Q6_K, 512, &bytes), 0);
+    assert_int_equal(bytes, 420);
+    bytes = 7;
+    assert_int_equal(quant_row_bytes(QUANT_Q4_0, 33, &bytes), LUTRA_E_ARGUMENT);
+    assert_int_equal(quant_row_bytes(QUANT_F32, 0, &bytes), LUTRA_E_ARGUMENT);
+    assert_int_equal(quant_row_bytes(QUANT_F32, -4, &bytes), LUTRA_E_ARGUMENT);
+    assert_int_equal(quant_row_bytes(QUANT_F32, INT64_MAX, &bytes), LUTRA_E_ARGUMENT);
+    assert_int_equal(quant_row_bytes(QUANT_I32, 32, &bytes), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(quant_row_bytes(99, 32, &bytes), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(bytes, 7);
+}
+
+/* ---- blocks by hand ---- */
+
+static void q4_0_by_hand(void **state)
+{
+    (void)state;
+    /* d = 0.5; e0 has code 15, e16 code 0, all others 8 (zero). */
+    uint8_t block[18] = {0x00, 0x38, 0x0f};
+    memset(block + 3, 0x88, 15);
+    float x[32];
+    quant_info_of(QUANT_Q4_0)->dequantize(block, x, 32);
+    assert_true(x[0] == 3.5f && x[16] == -4.0f && x[1] == 0 && x[31] == 0);
+    uint8_t again[18];
+    quant_info_of(QUANT_Q4_0)->quantize(x, again, 32);
+    assert_memory_equal(again, block, 18);
+}
+
+static void q4_1_and_q5_by_hand(void **state)
+{
+    (void)state;
+    float x[32];
+    uint8_t q41[20] = {0x00, 0x3c, 0x00, 0xc0, 0x2f}; /* d 1, m -2; e0 15, e16 2 */
+    quant_info_of(QUANT_Q4_1)->dequantize(q41, x, 32);
+    assert_true(x[0] == 13 && x[16] == 0 && x[1] == -2);
+
+    uint8_t q50[22] = {0x00, 0x3c, 0x01, 0x00, 0x02, 0x80, 0x21}; /* d 1; fifth bits of e0, e17, e31 */
+    quant_info_of(QUANT_Q5_0)->dequantize(q50, x, 32);
+    assert_true(x[0] == 1 && x[16] == -14 && x[17] == 0 && x[31] == 0 && x[2] == -16);
+
+    uint8_t q51[24] = {0x00, 0x40, 0x00, 0x3c, 0x01, 0, 0, 0, 0x03}; /* d 2, m 1; e0 = 16 + 3 */
+    quant_info_of(QUANT_Q5_1)->dequantize(q51, x, 32);
+    assert_true(x[0] == 39 && x[16] == 1 && x[1] == 1);
+}
+
+static void q8_0_by_hand(void **state)
+{
+    (void)state;
+    float x[32] = {-127.0f, 63.5f, 0.5f, -0.5f};
+    uint8_t block[34];
+    quant_info_of(QUANT_Q8_0)->quantize(x, block, 32);
+    static const uint8_t want[7] = {0x00, 0x3c, 0x81, 64, 1, 0xff, 0}; /* d 1; halves away from zero */
+    assert_memory_equal(block, want, 7);
+}
+
+static void q4_k_by_hand(void **state)
+{
+    (void)state;
+    struct quant_q4_k b = {.d = 0x3c00, .dmin = 0x3800}; /* 1 and 0.5 */
+    b.scales[1] = 3 | 2 << 6;                            /* sc(1) = 3, bits 5..4 of sc(5) = 2 */
+    b.scales[5] = 4 | 1 << 6;                            /* mn(1) = 4, bits 5..4 of mn(5) = 1 */
+    b.scales[9] = 1 | 5 << 4;                            /* sc(5) = 33, mn(5) = 21 */
+    b.qs[7] = 0xa9;                                      /* group 0 element 7: 9; group 1 element 7: 10 */
+    b.qs[64 + 31] = 0xc2;                                /* group 4: 2; group 5: 12 */
+    float x[256];
+    quant_info_of(QUANT_Q4_K)->dequantize(&b, x, 256);
+    assert_true(x[7] == 0);
+    assert_true(x[32 + 7] == 3 * 10 - 2.0f);
+    assert_true(x[32] == -2.0f);
+    assert_true(x[160 + 31] == 33 * 12 - 10.5f);
+    assert_true(x[128 + 31] == 0);
+}
+
+static void q5_k_by_hand(void **state)
+{
+    (void)state;
+    struct quant_q5_k b = {.d = 0x3c00, .dmin = 0x3c00};
+    b.scales[3] = 2, b.scales[7] = 1; /* group 3: scale 2, minimum 1 */
+    b.qs[32 + 5] = 0x70;              /* group 3 element 5: low bits 7 */
+    b.qh[5] = 1 << 3;
+    float x[256];
+    quant_info_of(QUANT_Q5_K)->dequantize(&b, x, 256);
+    assert_true(x[96 + 5] == 2 * 23 - 1);
+    assert_true(x[96 + 4] == -1 && x[5] == 0);
+}
+
+static void q6_k_by_hand(void **state)
+{
+    (void)state;
+    struct quant_q6_k b = {.d = 0x3c00};
+    memset(b.scales, 1, 16);
+    b.scales[8 + 6] = -2;           /* elements 128 + 96 .. 128 + 111 */
+    b.ql[64 + 32 + 3] = 0x51;       /* e 128+32+3 low 1; e 128+96+3 low 5 */
+    b.qh[32 + 3] = 3 << 6 | 1 << 2; /* high: 3 and 1 */
+    float x[256];
+    quant_info_of(QUANT_Q6_K)->dequantize(&b, x, 256);
+    assert_true(x[128 + 96 + 3] == -2 * (0x35 - 32));
+    assert_true(x[128 + 32 + 3] == 0x11 - 32);
+    assert_true(x[0] == -32 && x[128 + 97] == 64);
+}
+
+static void ternary_by_hand(void **state)
+{
+    (void)state;
+    float x[256], y[256];
+    for (int i = 0; i < 256; i++) x[i] = (float)(i * 7 % 3 - 1) * 0.5f;
+    uint8_t t1[54], t2[66];
+    quant_info_of(QUANT_TQ1_0)->quantize(x, t1, 256);
+    quant_info_of(QUANT_TQ2_0)->quantize(x, t2, 256);
+    assert_true(t1[52] == 0x00 && t1[53] == 0x38 && t2[64] == 0x00 && t2[65] == 0x38);
+    /* Byte 0 of TQ2_0: elements 0, 32, 64, 96 have digits 0, 2, 1, 0. */
+    assert_int_equal(t2[0], 0 | 2 << 2 | 1 << 4 | 0 << 6);
+    /* Byte 0 of TQ1_0: elements 0, 32, 64, 96, 128, digits 0 2 1 0 2 -> 0*81 + 2*27 + 9 + 0 + 2 = 65. */
+    assert_int_equal(t1[0], (65 * 256 + 242) / 243);
+    quant_info_of(QUANT_TQ1_0)->dequantize(t1, y, 256);
+    assert_memory_equal(x, y, sizeof x);
+    quant_info_of(QUANT_TQ2_0)->dequantize(t2, y, 256);
+    assert_memory_equal(x, y, sizeof x);
+}
+
+static void codebooks_by_hand(void **state)
+{
+    (void)state;
+    float x[32];
+    uint8_t nl[18] = {0x00, 0x3c, 0xf0, 0x87};
+    quant_info_of(QUANT_IQ4_NL)->dequantize(nl, x, 32);
+    assert_true(x[0] == -127 && x[16] == 113 && x[1] == -10 && x[17] == 1);
+    uint8_t mx[17] = {128, 0xf7, 0x9a};
+    quant_info_of(QUANT_MXFP4)->dequantize(mx, x, 32);
+    assert_true(x[0] == 12 && x[16] == -12 && x[1] == -2 && x[17] == -1 && x[2] == 0);
+    mx[0] = 0;
+    quant_info_of(QUANT_MXFP4)->dequantize(mx, x, 32);
+    assert_true(x[0] == 0x1.8p-125f);
+}
+
+/* ---- every format ---- */
+
+enum { N = 4096 };
+
+/* Largest allowed squared error relative to the data's, for normal data: measured values plus a tenth. */
+static double error_bound(enum quant_type type)
+{
+    switch (type) {
+    case QUANT_F32: return 0;
+    case QUANT_F16: return 1e-7;
+    case QUANT_BF16: return 4e-6;
+    case QUANT_Q8_0: return 4e-5;
+    case QUANT_Q6_K: return 3.6e-4;
+    case QUANT_Q5_K: return 1.6e-3;
+    case QUANT_Q5_0: return 2e-3;
+    case QUANT_Q5_1: return 2e-3;
+    case QUANT_Q4_K: return 6.0e-3;
+    case QUANT_IQ4_NL: return 7e-3;
+    case QUANT_Q4_0: return 9e-3;
+    case QUANT_Q4_1: return 8e-3;
+    case QUANT_MXFP4: return 1.5e-2;
+    default: return 0.75; /* ternary: made for ternary weights, poor on others */
+    }
+}
+
+static double relative_error(const float *x, const float *y)
+{
+    double e = 0, s = 0;
+    for (int i = 0; i < N; i++) {
+        e += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        s += (double)x[i] * x[i];
+    }
+    return e / s;
+}
+
+static void random_data_stays_within_bounds(void **state)
+{
+    (void)state;
+    float x[N], y[N];
+    static uint8_t bytes[N * 4 + 16];
+    for (int i = 0; i < N; i++) x[i] = 0.02f * random_normal();
+    for (size_t i = 0; quant_info_at(i); i++) {
+        const struct quant_info *q = quant_info_at(i);
+        size_t size;
+        assert_int_equal(quant_row_bytes(q->type, N, &size), 0);
+        memset(bytes, 0xa5, sizeof bytes);
+        q->quantize(x, bytes, N);
+        for (int j = 0; j < 16; j++) assert_int_equal(bytes[size + j], 0xa5);
+        q->dequantize(bytes, y, N);
+        double e = relative_error(x, y);
+        print_message("%-7s relative squared error %.2e\n", q->name, e);
+        assert_true(e <= error_bound(q->type));
+    }
+}
+
+/* Values that came out of a format go back in with no further loss: exactly for formats whose scale is determined by
+ * a code that is present, closely for searched ones. */
+static void requantizing_is_stable(void **state)
+{
+    (void)state;
+    float x[N], y[N], z[N];
+    static uint8_t one[N * 4], two[N * 4];
+    for (int i = 0; i < N; i++) x[i] = random_normal();
+    for (size_t i = 0; quant_info_at(i); i++) {
+        const struct quant_info *q = quant_info_at(i);
+        size_t size;
+        quant_row_bytes(q->type, N, &size);
+        q->quantize(x, one, N);
+        q->dequantize(one, y, N);
+        q->quantize(y, two, N);
+        q->dequantize(two, z, N);
+        double again = relative_error(y, z);
+        print_message("%-7s second pass %.2e\n", q->name, again);
+        switch (q->type) {
+        case QUANT_F32:
+        case QUANT_F16:
+        case QUANT_BF16:
+        case QUANT_MXFP4:
+        case QUANT_TQ1_0:
+        case QUANT_TQ2_0: assert_memory_equal(one, two, size); break;
+        default: assert_true(again <= 0.05 * error_bound(q->type)); break;
+        }
+    }
+}
+
+static void constant_and_zero_blocks(void **state)
+{
+    (void)state;
+    static const float values[] = {0.0f, 1.0f, -1.0f, 0.25f, -3.0f};
+    float x[256], y[256];
+    uint8_t bytes[1024];
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+        for (int i = 0; i < 256; i++) x[i] = values[v];
+        for (size_t i = 0; quant_info_at(i); i++) {
+            const struct quant_info *q = quant_info_at(i);
+            q->quantize(x, bytes, 256);
+            q->dequantize(bytes, y, 256);
+            for (int j = 0; j < 256; j++)
+                if (!(fabsf(y[j] - x[j]) <= 0.01f * fabsf(x[j]))) fail_msg("%s of %g: %g", q->name, x[j], y[j]);
+        }
+    }
+}
+
+/* Hostile sources: no trap under UBSan, and whole blocks are still written. */
+static void extreme_sources_are_defined(void **state)
+{
+    (void)state;
+    static const float extremes[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, -1e-40f, 0.0f, 1e10f};
+    float x[256], y[256];
+    uint8_t bytes[1024];
+    for (int round = 0; round < 2000; round++) {
+        for (int i = 0; i < 256; i++) {
+            uint32_t r = random_u32();
+            x[i] = r % (uint32_t)(1 + round % 5) ? random_normal() : extremes[r / 64 % 9];
+        }
+        for (size_t i = 0; quant_info_at(i); i++) {
+            const struct quant_info *q = quant_info_at(i);
+            q->quantize(x, bytes, 256);
+            q->dequantize(bytes, y, 256);
+        }
+    }
+    for (int round = 0; round < 2000; round++) { /* and any bytes can be read */
+        for (int i = 0; i < 1024; i++) bytes[i] = (uint8_t)random_u32();
+        for (size_t i = 0; quant_info_at(i); i++) quant_info_at(i)->dequantize(bytes, y, 256);
+    }
+}
+
+/* The searched formats must beat the plain ones of the same code width, else the search is broken. */
+static void searches_pay(void **state)
+{
+    (void)state;
+    static const enum quant_type pairs[][2] = {
+        {QUANT_Q4_K, QUANT_Q4_1}, {QUANT_Q5_K, QUANT_Q5_1}, {QUANT_IQ4_NL, QUANT_Q4_0}};
+    float x[N], y[N];
+    static uint8_t bytes[N * 4];
+    for (int i = 0; i < N; i++) x[i] = random_normal() * (i % 97 ? 1.0f : 5.0f);
+    for (size_t p = 0; p < 3; p++) {
+        double e[2];
+        for (int k = 0; k < 2; k++) {
+            const struct quant_info *q = quant_info_of(pairs[p][k]);
+            q->quantize(x, bytes, N);
+            q->dequantize(bytes, y, N);
+            e[k] = relative_error(x, y);
+        }
+        print_message("%s %.2e, %s %.2e\n", quant_type_name(pairs[p][0]), e[0], quant_type_name(pairs[p][1]), e[1]);
+        assert_true(e[0] < 0.95 * e[1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_is_complete_and_consistent),
+        cmocka_unit_test(other_types_have_names_only),
+        cmocka_unit_test(row_bytes_checks_its_input),
+        cmocka_unit_test(q4_0_by_hand),
+        cmocka_unit_test(q4_1_and_q5_by_hand),
+        cmocka_unit_test(q8_0_by_hand),
+        cmocka_unit_test(q4_k_by_hand),
+        cmocka_unit_test(q5_k_by_hand),
+        cmocka_unit_test(q6_k_by_hand),
+        cmocka_unit_test(ternary_by_hand),
+        cmocka_unit_test(codebooks_by_hand),
+        cmocka_unit_test(random_data_stays_within_bounds),
+        cmocka_unit_test(requantizing_is_stable),
+        cmocka_unit_test(constant_and_zero_blocks),
+        cmocka_unit_test(extreme_sources_are_defined),
+        cmocka_unit_test(searches_pay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
