@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * text -> special tokens and the text between them -> well-formed and ill-formed runs -> words -> merges.
+ */
+#include "text/encode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "text/utf8.h"
+#include "text/vocab_impl.h"
+
+struct encoder {
+    const struct text_vocab *vocab;
+    pcre2_match_data *match;
+    pcre2_match_context *limits;
+    struct text_bpe work;
+    struct text_tokens *out;
+};
+
+int text_tokens_push(struct text_tokens *tokens, int32_t id)
+{
+    if (tokens->n == tokens->cap) {
+        size_t cap = tokens->cap * 2 + 64;
+        int32_t *ids = realloc(tokens->ids, cap * sizeof *ids);
+        if (!ids) return LUTRA_E_NO_MEMORY;
+        tokens->ids = ids;
+        tokens->cap = cap;
+    }
+    tokens->ids[tokens->n++] = id;
+    return 0;
+}
+
+void text_tokens_fini(struct text_tokens *tokens)
+{
+    free(tokens->ids);
+    *tokens = (struct text_tokens){0};
+}
+
+/* Among special[low..high), which agree on `depth` bytes, the part whose next byte is `byte`. */
+static void narrow(const struct text_vocab *vocab, size_t *low, size_t *high, size_t depth, unsigned char byte)
+{
+    for (int end = 0; end < 2; end++) { /* first the lower bound of byte, then of byte + 1 */
+        size_t a = *low, b = *high;
+        while (a < b) {
+            size_t mid = a + (b - a) / 2;
+            struct text_bytes piece = text_pieces_get(&vocab->pieces, vocab->special[mid]);
+            bool less = piece.n <= depth || (unsigned char)piece.p[depth] < byte + end;
+            if (less)
+                a = mid + 1;
+            else
+                b = mid;
+        }
+        *(end ? high : low) = a;
+    }
+}
+
+/* The longest special token that starts here and that the flags let through: its length in bytes, 0 if none. */
+static size_t special_at(const struct text_vocab *vocab, const char *p, size_t n_bytes, unsigned flags, int32_t *id)
+{
+    size_t low = 0, high = vocab->n_special, best = 0;
+    if (n_bytes > TEXT_SPECIAL_MAX_BYTES) n_bytes = TEXT_SPECIAL_MAX_BYTES;
+    for (size_t depth = 0; depth < n_bytes; depth++) {
+        narrow(vocab, &low, &high, depth, (unsigned char)p[depth]);
+        if (low == high) break;
+        uint32_t token = vocab->special[low]; /* a piece that ends here comes before the longer ones */
+        if (text_pieces_get(&vocab->pieces, token).n != depth + 1) continue;
+        if (!(flags & TEXT_PARSE_SPECIAL) && vocab->types[token] != TEXT_TOKEN_USER_DEFINED) continue;
+        best = depth + 1;
+        *id = (int32_t)token;
+    }
+    return best;
+}
+
+/* Length of the word at `at`; the pattern covers all of Unicode, a single character is the safe answer if not. */
+static int next_word(struct encoder *e, const char *text, size_t n_bytes, size_t at, size_t *n_word)
+{
+    uint32_t options = PCRE2_NO_UTF_CHECK;
+    int rc = pcre2_match(e->vocab->split, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
+    if (rc < PCRE2_ERROR_NOMATCH) { /* the JIT stack has a limit, the interpreter has none */
+        options |= PCRE2_NO_JIT;
+        rc = pcre2_match(e->vocab->split, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
+    }
+    if (rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT) return LUTRA_E_NO_MEMORY;
+    if (rc < PCRE2_ERROR_NOMATCH) return LUTRA_E_INTERNAL;
+    size_t end = rc > 0 ? pcre2_get_ovector_pointer(e->match)[1] : at;
+    *n_word = end > at ? end - at : (size_t)text_utf8_scan(text + at, n_bytes - at);
+    return 0;
+}
+
+static int encode_valid(struct encoder *e, const char *text, size_t n_bytes)
+{
+    for (size_t at = 0, n_word; at < n_bytes; at += n_word) {
+        TRY(next_word(e, text, n_bytes, at, &n_word));
+        TRY(text_bpe_word(&e->work, e->vocab, text + at, n_word, e->out));
+    }
+    return 0;
+}
+
+/* Text without special tokens; a run of ill-formed bytes is a word of its own. */
+static int encode_plain(struct encoder *e, const char *text, size_t n_bytes)
+{
+    for (size_t at = 0; at < n_bytes;) {
+        size_t n_valid = text_utf8_valid(text + at, n_bytes - at);
+        TRY(encode_valid(e, text + at, n_valid));
+        size_t from = at += n_valid;
+        while (at < n_bytes) {
+            int k = text_utf8_scan(text + at, n_bytes - at);
+            if (k > 0) break;
+            at = k < 0 ? at + (size_t)-k : n_bytes;
+        }
+        TRY(text_bpe_word(&e->work, e->vocab, text + from, at - from, e->out));
+    }
+    return 0;
+}
+
+static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsigned flags)
+{
+    const struct text_vocab *v = e->vocab;
+    bool add = flags & TEXT_ADD_SPECIAL;
+    if (add && v->add_bos && v->ids[TEXT_BOS] >= 0) TRY(text_tokens_push(e->out, v->ids[TEXT_BOS]));
+    size_t from = 0;
+    for (size_t at = 0; at < n_bytes;) {
+        int32_t id = -1;
+        size_t k = 0;
+        if (v->special_first[(unsigned char)text[at]]) k = special_at(v, text + at, n_bytes - at, flags, &id);
+        if (k > 0) {
+            TRY(encode_plain(e, text + from, at - from));
+            TRY(text_tokens_push(e->out, id));
+            from = at + k;
+        }
+        at += k > 0 ? k : 1;
+    }
+    TRY(encode_plain(e, text + from, n_bytes - from));
+    if (add && v->add_eos && v->ids[TEXT_EOS] >= 0) TRY(text_tokens_push(e->out, v->ids[TEXT_EOS]));
+    return 0;
+}
+
+int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes, unsigned flags,
+    struct text_tokens *out, struct lutra_error *err)
+{
+    if (n_bytes > INT32_MAX) return lutra_fail(err, LUTRA_E_ARGUMENT, "%zu bytes of text are too many", n_bytes);
+    struct encoder e = {.vocab = vocab, .out = out};
+    e.match = pcre2_match_data_create(1, NULL);
+    e.limits = pcre2_match_context_create(NULL);
+    int rc = e.match && e.limits ? 0 : LUTRA_E_NO_MEMORY;
+    if (rc == 0) {
+        /* A long run of spaces backtracks once per space: linear, but more than the default limit allows. */
+        pcre2_set_match_limit(e.limits, UINT32_MAX);
+        pcre2_set_depth_limit(e.limits, UINT32_MAX);
+        pcre2_set_heap_limit(e.limits, UINT32_MAX);
+        rc = encode_all(&e, text, n_bytes, flags);
+    }
+    text_bpe_fini(&e.work);
+    pcre2_match_data_free(e.match);
+    pcre2_match_context_free(e.limits);
+    return rc < 0 ? lutra_fail(err, rc, "tokenizing %zu bytes: %s", n_bytes, lutra_status_text(rc)) : 0;
+}

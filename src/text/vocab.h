@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A vocabulary: token ids, the bytes they stand for, and the rules that turn text into ids.
+ *
+ *     struct text_vocab_source src = {.model = "gpt2", .pre = "qwen2", .tokens = tokens, .n_tok = n, ...};
+ *     struct text_vocab *v;
+ *     TRY(text_vocab_open(&v, &src, err));          // copies what it needs
+ *     TRY(text_encode(v, text, n_bytes, TEXT_PARSE_SPECIAL, &ids, err));   // text/encode.h
+ *     struct text_bytes piece = text_token_piece(v, id, 0);
+ *     text_vocab_close(&v);
+ *
+ * The arrays are those of GGUF metadata (`tokenizer.ggml.*`); whoever reads the file fills them in.  They are
+ * hostile input: every size and index is checked here.  A vocabulary is read-only once open: all functions but
+ * open and close are safe from any thread, and only these two and text_encode allocate.
+ */
+#ifndef LUTRA_TEXT_VOCAB_H
+#define LUTRA_TEXT_VOCAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lutra_status.h"
+
+struct text_bytes {
+    const char *p; /* may hold any bytes, not NUL-terminated */
+    size_t n;
+};
+
+/* tokenizer.ggml.token_type */
+enum text_token_type {
+    TEXT_TOKEN_NORMAL = 1,
+    TEXT_TOKEN_UNKNOWN = 2,
+    TEXT_TOKEN_CONTROL = 3,
+    TEXT_TOKEN_USER_DEFINED = 4,
+    TEXT_TOKEN_UNUSED = 5,
+    TEXT_TOKEN_BYTE = 6,
+};
+
+struct text_vocab_source {
+    const char *model;               /* "gpt2" (byte-level BPE); anything else is refused by name */
+    const char *pre;                 /* pre-split: "gpt-2", "llama-bpe", "qwen2" and their aliases */
+    size_t n_tok;                    /* 1 .. INT32_MAX */
+    const struct text_bytes *tokens; /* [n_tok] as spelt in the file (byte-to-unicode map for normal tokens) */
+    const int32_t *types;            /* [n_tok] enum text_token_type, or NULL: all normal */
+    size_t n_merge;
+    const struct text_bytes *merges;      /* [n_merge] "left right", best first */
+    int32_t bos, eos, eot, eom, pad, unk; /* ids, -1 where the file names none */
+    bool add_bos, add_eos;                /* what TEXT_ADD_SPECIAL adds */
+};
+
+/* A source with every special id absent. */
+struct text_vocab_source text_vocab_source_default(void);
+
+struct text_vocab;
+
+/* Builds a vocabulary.  On success the caller owns *out; on failure *out is NULL.
+ * Errors: LUTRA_E_UNSUPPORTED (model or pre-split, by name), LUTRA_E_FORMAT (a merge without two halves, an id
+ * out of range; err->where = its index), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
+int text_vocab_open(struct text_vocab **out, const struct text_vocab_source *src, struct lutra_error *err);
+void text_vocab_close(struct text_vocab **vocab); /* *vocab may be NULL; sets it to NULL */
+
+size_t text_vocab_n_tok(const struct text_vocab *vocab);
+size_t text_vocab_max_piece_bytes(const struct text_vocab *vocab); /* longest piece of any id */
+
+/* Special ids, -1 where absent. */
+enum text_special { TEXT_BOS, TEXT_EOS, TEXT_EOT, TEXT_EOM, TEXT_PAD, TEXT_UNK, TEXT_N_SPECIAL };
+int32_t text_vocab_special(const struct text_vocab *vocab, enum text_special which);
+
+/* The end-of-generation set: eos, eot, eom and every token spelt as one of the known end markers.
+ * Stopping on eos alone lets instruction models run on. */
+bool text_is_eog(const struct text_vocab *vocab, int32_t id);
+size_t text_vocab_n_eog(const struct text_vocab *vocab);
+const int32_t *text_vocab_eog(const struct text_vocab *vocab); /* [n_eog] ascending, borrowed */
+
+/* Type of an id; 0 where the id is out of range. */
+enum text_token_type text_token_type(const struct text_vocab *vocab, int32_t id);
+
+enum text_piece_flags { TEXT_PIECE_SPECIAL = 1 }; /* spell control and unknown tokens out; else they are empty */
+
+/* The bytes of a token (borrowed, valid until close): raw bytes for normal tokens, the text for others.
+ * Empty where the id is out of range. */
+struct text_bytes text_token_piece(const struct text_vocab *vocab, int32_t id, unsigned flags);
+
+/* Id of the token whose piece is exactly these bytes, special tokens before normal ones; -1 if none. */
+int32_t text_token_find(const struct text_vocab *vocab, const char *bytes, size_t n_bytes);
+
+#endif

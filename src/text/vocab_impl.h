@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside a vocabulary; private to text/.
+ *
+ * Merging works on symbols.  Symbols 0 .. n_tok-1 are the tokens; the ones above are strings that merges mention
+ * but the vocabulary lacks (they can appear half-way through a merge).  All pieces lie in one buffer.
+ */
+#ifndef LUTRA_TEXT_VOCAB_IMPL_H
+#define LUTRA_TEXT_VOCAB_IMPL_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "text/encode.h"
+#include "text/vocab.h"
+
+#define TEXT_NO_SYMBOL UINT32_MAX
+
+/* Every piece, end to end: piece i is bytes[at[i] .. at[i+1]). */
+struct text_pieces {
+    char *bytes;
+    size_t n_bytes, cap_bytes;
+    size_t *at; /* [n + 1] */
+    size_t n, cap;
+};
+
+/* Open-addressing set of piece numbers, keyed by the piece's bytes. */
+struct text_table {
+    uint32_t *slots; /* [mask + 1] piece number or TEXT_NO_SYMBOL */
+    size_t mask, n;
+};
+
+struct text_merge {
+    uint32_t left, right; /* symbols; left == TEXT_NO_SYMBOL marks a free slot */
+    uint32_t rank, product;
+};
+
+struct text_vocab {
+    size_t n_tok, max_piece_bytes;
+    struct text_pieces pieces; /* [n_symbols] */
+    uint8_t *types;            /* [n_tok] */
+    struct text_table symbols; /* normal tokens and extra symbols */
+    struct text_table found;   /* all tokens, special ones first */
+    struct text_merge *merges; /* [merge_mask + 1] hashed by (left, right) */
+    size_t merge_mask;
+    uint32_t byte_symbol[256];
+    uint32_t *special; /* [n_special] tokens cut out of text, ordered by bytes, no two equal */
+    size_t n_special;
+    bool special_first[256]; /* a special token starts with this byte */
+    int32_t ids[TEXT_N_SPECIAL];
+    int32_t *eog; /* [n_eog] */
+    size_t n_eog;
+    bool add_bos, add_eos;
+    bool ignore_merges; /* a whole word found in the vocabulary wins over merging */
+    pcre2_code *split;
+};
+
+/* pieces.c */
+struct text_bytes text_pieces_get(const struct text_pieces *pieces, size_t i);
+int text_pieces_add(struct text_pieces *pieces, const char *bytes, size_t n_bytes);
+void text_pieces_fini(struct text_pieces *pieces);
+int text_table_init(struct text_table *table, size_t n_max);
+uint32_t text_table_find(
+    const struct text_table *table, const struct text_pieces *pieces, const char *bytes, size_t n_bytes);
+/* Adds piece i unless its bytes are there; returns the piece that holds them, TEXT_NO_SYMBOL if memory ran out. */
+uint32_t text_table_add(struct text_table *table, const struct text_pieces *pieces, uint32_t i);
+void text_table_fini(struct text_table *table);
+
+/* bytemap.c: GPT-2's printable spelling of bytes, undone.  Writes at most n_bytes to out, returns how many. */
+size_t text_bytemap_decode(const char *spelt, size_t n_bytes, char *out);
+
+/* presplit.c: 0, or LUTRA_E_UNSUPPORTED for a name that is not implemented. */
+int text_presplit_open(pcre2_code **out, const char *name, bool *ignore_merges, struct lutra_error *err);
+
+/* merges.c: hash of (left, right). */
+int text_merges_open(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err);
+const struct text_merge *text_merges_find(const struct text_vocab *vocab, uint32_t left, uint32_t right);
+
+/* bpe.c: merges the bytes of one word and appends its ids. */
+struct text_bpe {
+    struct text_symbol *symbols; /* [cap] */
+    struct text_candidate *heap; /* [3 * cap] */
+    size_t cap;
+};
+int text_bpe_word(
+    struct text_bpe *work, const struct text_vocab *vocab, const char *word, size_t n_bytes, struct text_tokens *out);
+void text_bpe_fini(struct text_bpe *work);
+
+/* encode.c */
+int text_tokens_push(struct text_tokens *tokens, int32_t id);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "toy.h"
+
+static struct text_vocab *opened(struct toy *toy)
+{
+    struct text_vocab *v = NULL;
+    struct lutra_error err = {0};
+    if (text_vocab_open(&v, &toy->src, &err) != 0) fail_msg("%s", err.what);
+    return v;
+}
+
+/* Ids of `text` as "1 2 3". */
+static const char *ids_of(const struct text_vocab *v, const char *text, size_t n, unsigned flags)
+{
+    static char out[4096];
+    struct text_tokens ids = {0};
+    assert_int_equal(text_encode(v, text, n, flags, &ids, NULL), 0);
+    size_t at = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < ids.n && at < sizeof out - 16; i++) {
+        at += (size_t)snprintf(out + at, sizeof out - at, i ? " %d" : "%d", (int)ids.ids[i]);
+    }
+    text_tokens_fini(&ids);
+    return out;
+}
+
+#define assert_ids(v, text, flags, expected) assert_string_equal(ids_of(v, text, sizeof text - 1, flags), expected)
+
+static void merges_go_by_rank_then_from_the_left(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "qwen2");
+    toy_token(&toy, "ab", 1);  /* 256 */
+    toy_token(&toy, "bc", 1);  /* 257 */
+    toy_token(&toy, "abc", 1); /* 258 */
+    toy_token(&toy, "aa", 1);  /* 259 */
+    toy_token(&toy, "Ġa", 1);  /* 260 */
+    toy_merge(&toy, "b c");
+    toy_merge(&toy, "a b");
+    toy_merge(&toy, "a bc");
+    toy_merge(&toy, "a a");
+    toy_merge(&toy, "Ġ a");
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "abc", 0, "258");
+    assert_ids(v, "ab", 0, "256");
+    assert_ids(v, "aaa", 0, "259 97");
+    assert_ids(v, "aaaab", 0, "259 97 256"); /* a b outranks a a */
+    assert_ids(v, "a a", 0, "97 260");
+    assert_ids(v, "", 0, "");
+    text_vocab_close(&v);
+    assert_null(v);
+}
+
+static void a_merge_may_pass_through_a_string_that_is_no_token(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "gpt-2");
+    toy_token(&toy, "xyz", 1); /* 256; "xy" is not in the vocabulary */
+    toy_merge(&toy, "x y");
+    toy_merge(&toy, "xy z");
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "xyz", 0, "256");
+    assert_ids(v, "xyw", 0, "120 121 119");
+    text_vocab_close(&v);
+}
+
+static void ignore_merges_takes_the_whole_word(void **state)
+{
+    (void)state;
+    static const char *const pre[] = {"llama-bpe", "qwen2"}, *const expected[] = {"256", "113 113 113"};
+    for (int i = 0; i < 2; i++) {
+        struct toy toy;
+        toy_init(&toy, pre[i]);
+        toy_token(&toy, "qqq", 1); /* no merge leads here */
+        struct text_vocab *v = opened(&toy);
+        assert_ids(v, "qqq", 0, expected[i]);
+        text_vocab_close(&v);
+    }
+}
+
+static void digits_are_cut_as_each_pre_split_wants(void **state)
+{
+    (void)state;
+    static const char *const pre[] = {"gpt-2", "llama-bpe", "qwen2"};
+    static const char *const expected[] = {"257 257", "257 49 49", "49 49 49 49"};
+    for (int i = 0; i < 3; i++) {
+        struct toy toy;
+        toy_init(&toy, pre[i]);
+        toy_token(&toy, "1111", 1);
+        toy_token(&toy, "11", 1); /* 257 */
+        toy_merge(&toy, "1 1");
+        struct text_vocab *v = opened(&toy);
+        assert_ids(v, "1111", 0, expected[i]);
+        text_vocab_close(&v);
+    }
+}
+
+static void special_tokens_longest_first_and_only_when_asked(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "qwen2");
+    toy_token(&toy, "<|im_end|>", TEXT_TOKEN_CONTROL);  /* 256 */
+    toy_token(&toy, "<t>", TEXT_TOKEN_USER_DEFINED);    /* 257 */
+    toy_token(&toy, "<t><t>", TEXT_TOKEN_USER_DEFINED); /* 258 */
+    toy_token(&toy, "<|im_end|>!", TEXT_TOKEN_CONTROL); /* 259 */
+    toy_token(&toy, "｜é", TEXT_TOKEN_CONTROL);         /* 260: not byte-spelt */
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "a<|im_end|>b", TEXT_PARSE_SPECIAL, "97 256 98");
+    assert_ids(v, "<|im_end|>!", TEXT_PARSE_SPECIAL, "259");
+    assert_ids(v, "<|im_end|", TEXT_PARSE_SPECIAL, "60 124 105 109 95 101 110 100 124");
+    assert_ids(v, "<|im_end|>", 0, "60 124 105 109 95 101 110 100 124 62");
+    assert_ids(v, "<t><t><t>", 0, "258 257");
+    assert_ids(v, "｜é", TEXT_PARSE_SPECIAL, "260");
+    assert_int_equal(text_token_piece(v, 256, 0).n, 0);
+    assert_int_equal(text_token_piece(v, 256, TEXT_PIECE_SPECIAL).n, 10);
+    assert_int_equal(text_token_piece(v, 257, 0).n, 3);
+    assert_int_equal(text_token_piece(v, -1, 0).n, 0);
+    assert_int_equal(text_token_piece(v, 261, TEXT_PIECE_SPECIAL).n, 0);
+    assert_int_equal(text_token_type(v, 257), TEXT_TOKEN_USER_DEFINED);
+    assert_int_equal(text_token_type(v, 261), 0);
+    assert_int_equal(text_token_find(v, "<t>", 3), 257);
+    assert_int_equal(text_token_find(v, "nope", 4), -1);
+    text_vocab_close(&v);
+}
+
+static void bos_and_eos_where_the_vocabulary_asks(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "qwen2");
+    toy.src.bos = toy_token(&toy, "<s>", TEXT_TOKEN_CONTROL);
+    toy.src.eos = toy_token(&toy, "</s>", TEXT_TOKEN_CONTROL);
+    toy.src.add_bos = true;
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "a", TEXT_ADD_SPECIAL, "256 97");
+    assert_ids(v, "a", 0, "97");
+    text_vocab_close(&v);
+    toy.src.add_bos = false;
+    toy.src.add_eos = true;
+    v = opened(&toy);
+    assert_ids(v, "a", TEXT_ADD_SPECIAL, "97 257");
+    text_vocab_close(&v);
+}
+
+static void the_end_of_generation_set_is_whole(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "qwen2");
+    static const char *const markers[] = {
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>"};
+    for (int i = 0; i < 6; i++) toy_token(&toy, markers[i], TEXT_TOKEN_CONTROL);
+    toy.src.eot = toy_token(&toy, "<eot>", TEXT_TOKEN_CONTROL);
+    toy.src.eom = toy_token(&toy, "<eom>", TEXT_TOKEN_CONTROL);
+    toy.src.eos = 257;
+    toy_token(&toy, "<|im_start|>", TEXT_TOKEN_CONTROL);
+    struct text_vocab *v = opened(&toy);
+    assert_int_equal(text_vocab_n_eog(v), 8);
+    for (int32_t i = 0; i < 8; i++) assert_int_equal(text_vocab_eog(v)[i], 256 + i);
+    assert_true(text_is_eog(v, 262));
+    assert_false(text_is_eog(v, 264));
+    assert_false(text_is_eog(v, -1));
+    assert_int_equal(text_vocab_special(v, TEXT_EOS), 257);
+    assert_int_equal(text_vocab_special(v, TEXT_BOS), -1);
+    text_vocab_close(&v);
+}
+
+static void refuse(struct toy *toy, int code, const char *word)
+{
+    struct text_vocab *v = (struct text_vocab *)1;
+    struct lutra_error err = {0};
+    assert_int_equal(text_vocab_open(&v, &toy->src, &err), code);
+    assert_null(v);
+    assert_int_equal(err.code, code);
+    if (!strstr(err.what, word)) fail_msg("'%s' does not name '%s'", err.what, word);
+}
+
+static void what_is_not_implemented_or_malformed_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "qwen2");
+    toy.src.model = "llama";
+    refuse(&toy, LUTRA_E_UNSUPPORTED, "llama");
+    toy_init(&toy, "tekken");
+    refuse(&toy, LUTRA_E_UNSUPPORTED, "tekken");
+    toy_init(&toy, NULL);
+    refuse(&toy, LUTRA_E_UNSUPPORTED, "pre");
+    toy_init(&toy, "qwen2");
+    toy.src.n_tok = 0;
+    refuse(&toy, LUTRA_E_FORMAT, "tokens");
+    toy_init(&toy, "qwen2");
+    toy.src.eos = 256;
+    refuse(&toy, LUTRA_E_FORMAT, "eos");
+    toy_init(&toy, "qwen2");
+    toy.types[3] = 7;
+    refuse(&toy, LUTRA_E_FORMAT, "token_type[3]");
+    static const char *const bad[] = {"ab", "a ", " a", " ", "", "  "};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        toy_init(&toy, "qwen2");
+        toy_merge(&toy, bad[i]);
+        refuse(&toy, LUTRA_E_FORMAT, "merges[0]");
+    }
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static void assert_round_trip(const struct text_vocab *v, const char *text, size_t n)
+{
+    struct text_tokens ids = {0};
+    assert_int_equal(text_encode(v, text, n, TEXT_PARSE_SPECIAL, &ids, NULL), 0);
+    size_t at = 0;
+    for (size_t i = 0; i < ids.n; i++) {
+        struct text_bytes piece = text_token_piece(v, ids.ids[i], TEXT_PIECE_SPECIAL);
+        assert_true(piece.n <= n - at);
+        assert_memory_equal(piece.p, text + at, piece.n);
+        at += piece.n;
+    }
+    assert_int_equal(at, n);
+    text_tokens_fini(&ids);
+}
+
+static void bytes_survive_the_round_trip(void **state)
+{
+    (void)state;
+    static const char *const pre[] = {"gpt-2", "llama-bpe", "qwen2"};
+    uint64_t seed = 1;
+    for (int p = 0; p < 3; p++) {
+        struct toy toy;
+        toy_init(&toy, pre[p]);
+        toy_token(&toy, "Ġa", 1);
+        toy_token(&toy, "Ãł", 1);
+        toy_token(&toy, "<|x|>", TEXT_TOKEN_CONTROL);
+        toy_merge(&toy, "Ġ a");
+        toy_merge(&toy, "Ã ł");
+        struct text_vocab *v = opened(&toy);
+        for (int round = 0; round < 2000; round++) {
+            char text[64];
+            size_t n = 0;
+            while (n < 56) {
+                uint64_t r = next_random(&seed);
+                static const char alphabet[] = " a\n1'sR.\xE2\x80\x81\xFF<|x|>";
+                if (r % 3 == 0)
+                    text[n++] = (char)(r >> 8);
+                else if (r % 3 == 1)
+                    text[n++] = alphabet[(r >> 8) % (sizeof alphabet - 1)];
+                else
+                    n += (size_t)text_utf8_put((uint32_t)(r >> 8) % 0xD800, text + n);
+            }
+            assert_round_trip(v, text, n - next_random(&seed) % 8);
+        }
+        text_vocab_close(&v);
+    }
+}
+
+/* A megabyte of one kind, a linear or n log n algorithm's small change and a quadratic one's hour. */
+static void long_hostile_text_is_quick(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    static char text[N];
+    static const char *const patterns[] = {"a", " ", " \n", "\xFF", "\xE4\xB8", "<|", "'", "1", "\xE2\x80\x83", "\n"};
+    static const char *const pre[] = {"gpt-2", "llama-bpe", "qwen2"};
+    for (size_t i = 0; i < 3 * (sizeof patterns / sizeof *patterns); i++) {
+        const char *pattern = patterns[i / 3];
+        struct toy toy;
+        toy_init(&toy, pre[i % 3]);
+        toy_token(&toy, "aa", 1);
+        toy_token(&toy, "aaaa", 1);
+        toy_token(&toy, "ĠĠ", 1);
+        toy_token(&toy, "<|<|<|x", TEXT_TOKEN_CONTROL);
+        toy_merge(&toy, "a a");
+        toy_merge(&toy, "aa aa");
+        toy_merge(&toy, "Ġ Ġ");
+        struct text_vocab *v = opened(&toy);
+        for (size_t k = 0, m = strlen(pattern); k < N; k++) text[k] = pattern[k % m];
+        text[N - 1] = 'x';
+        clock_t start = clock();
+        assert_round_trip(v, text, N);
+        double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+        if (seconds > 10) fail_msg("pattern %zu under %s took %.1f s", i / 3, pre[i % 3], seconds);
+        text_vocab_close(&v);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merges_go_by_rank_then_from_the_left),
+        cmocka_unit_test(a_merge_may_pass_through_a_string_that_is_no_token),
+        cmocka_unit_test(ignore_merges_takes_the_whole_word),
+        cmocka_unit_test(digits_are_cut_as_each_pre_split_wants),
+        cmocka_unit_test(special_tokens_longest_first_and_only_when_asked),
+        cmocka_unit_test(bos_and_eos_where_the_vocabulary_asks),
+        cmocka_unit_test(the_end_of_generation_set_is_whole),
+        cmocka_unit_test(what_is_not_implemented_or_malformed_is_refused_by_name),
+        cmocka_unit_test(bytes_survive_the_round_trip),
+        cmocka_unit_test(long_hostile_text_is_quick),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
