@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hyperparameters from GGUF metadata.  Every value is checked against what the kernels can do.
+ */
+#include "model/model_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct arch archs[] = {
+    {"llama", ROPE_NORM, false, false},
+    {"qwen2", ROPE_NEOX, true, false},
+    {"qwen3", ROPE_NEOX, false, true},
+};
+
+/* Sizes beyond these are taken for damage. */
+enum { MAX_LAYER = 1024, MAX_DIM = 1 << 20, MAX_HEAD = 4096, MAX_VOCAB = 1 << 24, MAX_CTX = 1 << 24 };
+
+/* `{arch}.suffix` */
+static const char *key(char out[96], const struct hparams *hp, const char *suffix)
+{
+    snprintf(out, 96, "%s.%s", hp->arch, suffix);
+    return out;
+}
+
+static int bounded(const struct weights *w, const char *name, uint32_t value, uint32_t lo, uint32_t hi, int *out,
+    struct lutra_error *err)
+{
+    if (value < lo || value > hi)
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: key '%s' is %u, outside %u..%u", weights_path(w), name, value, lo, hi);
+    *out = (int)value;
+    return 0;
+}
+
+static int get_int(const struct hparams *hp, const struct weights *w, const char *suffix, uint32_t hi, int *out,
+    struct lutra_error *err)
+{
+    char name[96];
+    uint32_t value;
+    TRY(weights_get_u32(w, key(name, hp, suffix), &value, err));
+    return bounded(w, name, value, 1, hi, out, err);
+}
+
+/* A missing key leaves *out as it is. */
+static int opt_int(const struct hparams *hp, const struct weights *w, const char *suffix, uint32_t hi, int *out,
+    struct lutra_error *err)
+{
+    char name[96];
+    uint32_t value = (uint32_t)*out;
+    TRY(weights_opt_u32(w, key(name, hp, suffix), &value, err));
+    return bounded(w, name, value, 1, hi, out, err);
+}
+
+/* Head counts may be arrays, one value per layer; only equal ones are implemented. */
+static int get_heads(const struct hparams *hp, const struct weights *w, const char *suffix, int fallback, int *out,
+    struct lutra_error *err)
+{
+    char name[96];
+    key(name, hp, suffix);
+    for (int layer = 0; layer < hp->n_layer; layer++) {
+        uint32_t value = (uint32_t)fallback;
+        int n;
+        if (fallback)
+            TRY(weights_opt_layer_u32(w, name, (uint32_t)layer, &value, err));
+        else
+            TRY(weights_get_layer_u32(w, name, (uint32_t)layer, &value, err));
+        TRY(bounded(w, name, value, 1, MAX_HEAD, &n, err));
+        if (layer > 0 && n != *out)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' differs between layers (%d, %d): not implemented",
+                weights_path(w), name, *out, n);
+        *out = n;
+    }
+    return 0;
+}
+
+static int get_float(const struct hparams *hp, const struct weights *w, const char *suffix, bool needed, float lo,
+    float hi, float *out, struct lutra_error *err)
+{
+    char name[96];
+    key(name, hp, suffix);
+    if (needed)
+        TRY(weights_get_f32(w, name, out, err));
+    else
+        TRY(weights_opt_f32(w, name, out, err));
+    if (!(*out >= lo && *out <= hi))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is %g, outside %g..%g", weights_path(w), name,
+            (double)*out, (double)lo, (double)hi);
+    return 0;
+}
+
+static int read_rope(struct hparams *hp, const struct weights *w, struct lutra_error *err)
+{
+    char name[96];
+    struct op_rope *r = &hp->rope;
+    r->d_head = hp->d_head;
+    r->n_rot = hp->d_head;
+    r->freq_base = 10000.0f;
+    r->freq_scale = r->magnitude = 1.0f;
+    TRY(opt_int(hp, w, "rope.dimension_count", MAX_DIM, &r->n_rot, err));
+    if (r->n_rot > hp->d_head || r->n_rot % 2)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is %d with heads of %d", weights_path(w),
+            key(name, hp, "rope.dimension_count"), r->n_rot, hp->d_head);
+    TRY(get_float(hp, w, "rope.freq_base", false, 1.0f, 1e12f, &r->freq_base, err));
+
+    struct weights_str type = {"none", 4};
+    TRY(weights_opt_str(w, key(name, hp, "rope.scaling.type"), &type, err));
+    float factor = 1.0f;
+    if (type.n == 6 && !memcmp(type.s, "linear", 6)) {
+        TRY(get_float(hp, w, "rope.scaling.factor", true, 1e-3f, 1e6f, &factor, err));
+    } else if (!(type.n == 4 && !memcmp(type.s, "none", 4))) {
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: rope scaling '%.*s' (key '%s') is not implemented",
+            weights_path(w), (int)(type.n < 40 ? type.n : 40), type.s, name);
+    } else {
+        TRY(get_float(hp, w, "rope.scale_linear", false, 1e-3f, 1e6f, &factor, err));
+    }
+    r->freq_scale = 1.0f / factor;
+    return 0;
+}
+
+/* Features of these families that would make the result wrong if they were ignored. */
+static int refuse_unknown(const struct hparams *hp, const struct weights *w, struct lutra_error *err)
+{
+    static const char *const absent[] = {"attention.sliding_window", "expert_count", "attention.clamp_kqv",
+        "attention.max_alibi_bias", "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
+        "residual_scale", "embedding_scale", "attention.scale", "attention.output_scale"};
+    char name[96];
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        const struct weights_kv *kv = weights_kv_find(w, key(name, hp, absent[i]));
+        double f = 0;
+        int64_t n = 0;
+        if (kv && (kv->n != 1 || !((weights_kv_i64(kv, 0, &n) && n == 0) || (weights_kv_f64(kv, 0, &f) && f == 0))))
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' asks for something that is not implemented",
+                weights_path(w), name);
+    }
+    return 0;
+}
+
+static int read_arch(struct hparams *hp, const struct arch **arch, const struct weights *w, struct lutra_error *err)
+{
+    struct weights_str s;
+    TRY(weights_get_str(w, "general.architecture", &s, err));
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        if (strlen(archs[i].name) != s.n || memcmp(archs[i].name, s.s, s.n)) continue;
+        *arch = &archs[i];
+        snprintf(hp->arch, sizeof hp->arch, "%s", archs[i].name);
+        return 0;
+    }
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: architecture '%.*s' is not implemented (llama, qwen2, qwen3 are)",
+        weights_path(w), (int)(s.n < 40 ? s.n : 40), s.s);
+}
+
+int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, struct lutra_error *err)
+{
+    memset(hp, 0, sizeof *hp);
+    TRY(read_arch(hp, arch, w, err));
+    TRY(refuse_unknown(hp, w, err));
+    TRY(get_int(hp, w, "block_count", MAX_LAYER, &hp->n_layer, err));
+    TRY(get_int(hp, w, "embedding_length", MAX_DIM, &hp->d_model, err));
+    TRY(get_int(hp, w, "feed_forward_length", MAX_DIM, &hp->d_ff, err));
+    TRY(get_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err));
+    TRY(get_heads(hp, w, "attention.head_count", 0, &hp->n_head, err));
+    TRY(get_heads(hp, w, "attention.head_count_kv", hp->n_head, &hp->n_kv_head, err));
+    if (hp->n_head % hp->n_kv_head)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
+            weights_path(w), hp->n_head, hp->n_kv_head);
+    hp->d_head = hp->d_model / hp->n_head;
+    int d_value = hp->d_head > 0 ? hp->d_head : 1;
+    hp->d_head = d_value;
+    TRY(opt_int(hp, w, "attention.key_length", 1024, &hp->d_head, err));
+    TRY(opt_int(hp, w, "attention.value_length", 1024, &d_value, err));
+    if (d_value != hp->d_head)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key heads of %d and value heads of %d: not implemented",
+            weights_path(w), hp->d_head, d_value);
+    if (hp->d_head % 8 || hp->d_head > 512)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: heads of %d elements: only multiples of 8 up to 512",
+            weights_path(w), hp->d_head);
+    TRY(get_float(hp, w, "attention.layer_norm_rms_epsilon", true, 0.0f, 1.0f, &hp->rms_eps, err));
+    TRY(read_rope(hp, w, err));
+    const struct tensor *embd;
+    TRY(weights_tensor_get(w, "token_embd.weight", &embd, err));
+    if (embd->n_dim != 2 || embd->ne[1] < 1 || embd->ne[1] > MAX_VOCAB)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor 'token_embd.weight' is not a [vocabulary][%d] matrix",
+            weights_path(w), hp->d_model);
+    hp->n_vocab = (int)embd->ne[1];
+    hp->tied = !weights_tensor_find(w, "output.weight");
+    return 0;
+}

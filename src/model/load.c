@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finds the tensors of a model and checks their shapes; owns the model object.
+ */
+#include "model/model_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/quant.h"
+
+static int check_shape(struct model *m, const struct tensor *t, int64_t ne0, int64_t ne1, struct lutra_error *err)
+{
+    if (t->ne[0] == ne0 && t->ne[1] == ne1 && t->ne[2] == 1 && t->ne[3] == 1) return 0;
+    return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' has shape %lld x %lld x %lld, expected %lld x %lld",
+        weights_path(m->weights), t->name, (long long)t->ne[0], (long long)t->ne[1], (long long)(t->ne[2] * t->ne[3]),
+        (long long)ne0, (long long)ne1);
+}
+
+static int mark_used(struct model *m, const struct tensor *t, struct lutra_error *err)
+{
+    if (m->n_used == m->max_used) return lutra_fail(err, LUTRA_E_INTERNAL, "model: too many tensors");
+    m->used[m->n_used++] = t;
+    return 0;
+}
+
+/* A tensor nobody reads means a feature nobody implements: the result would be wrong. */
+static int refuse_unused(const struct model *m, struct lutra_error *err)
+{
+    for (size_t i = 0; i < weights_tensor_count(m->weights); i++) {
+        const struct tensor *t = weights_tensor_at(m->weights, i);
+        bool used = strstr(t->name, ".attn_rot_embd") != NULL; /* precomputed rope tables of old files */
+        for (int k = 0; k < m->n_used && !used; k++) used = m->used[k] == t;
+        if (!used)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+                "%s: tensor '%s' is not part of architecture '%s' as implemented", weights_path(m->weights), t->name,
+                m->hp.arch);
+    }
+    return 0;
+}
+
+int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out, int use, struct weight **out,
+    struct lutra_error *err)
+{
+    for (int i = 0; i < m->n_weight; i++) {
+        if (strcmp(m->weight[i].tensor.name, name)) continue;
+        m->weight[i].use |= use;
+        *out = &m->weight[i];
+        return 0;
+    }
+    const struct tensor *t;
+    TRY(weights_tensor_get(m->weights, name, &t, err));
+    TRY(check_shape(m, t, n_in, n_out, err));
+    if (m->n_weight == m->max_weight) return lutra_fail(err, LUTRA_E_INTERNAL, "model: too many matrices");
+    TRY(mark_used(m, t, err));
+    struct weight *w = &m->weight[m->n_weight++];
+    *w = (struct weight){.tensor = *t, .use = use};
+    *out = w;
+    return 0;
+}
+
+int model_vector(
+    struct model *m, const char *name, int64_t n, bool optional, const float **out, struct lutra_error *err)
+{
+    *out = NULL;
+    const struct tensor *t = weights_tensor_find(m->weights, name);
+    if (!t && optional) return 0;
+    TRY(weights_tensor_get(m->weights, name, &t, err));
+    TRY(check_shape(m, t, n, 1, err));
+    if (t->type != QUANT_F32 && t->type != QUANT_F16 && t->type != QUANT_BF16)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' of type %s: vectors are F32, F16 or BF16",
+            weights_path(m->weights), name, quant_info_of(t->type)->name);
+    TRY(mark_used(m, t, err));
+    /* Always a copy: the file only promises byte alignment. */
+    void *copy;
+    TRY(arena_take(&m->arena, (size_t)n * sizeof(float), name, &copy, err));
+    if (t->type == QUANT_F32)
+        memcpy(copy, t->data, (size_t)n * sizeof(float));
+    else
+        quant_info_of(t->type)->dequantize(t->data, copy, (size_t)n);
+    *out = copy;
+    return 0;
+}
+
+/* One reservation for ops, weights and vectors; generous, touched only where used. */
+static int reserve(struct model *m, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    m->max_op = 24 * hp->n_layer + 16;
+    m->max_weight = 7 * hp->n_layer + 2;
+    m->max_used = m->max_weight + 11 * hp->n_layer + 2;
+    size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;
+    size_t vectors = 4 * (size_t)hp->d_model + widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff;
+    size_t bytes = arena_cost((size_t)m->max_op * sizeof(struct op)) +
+                   arena_cost((size_t)m->max_weight * sizeof(struct weight)) +
+                   arena_cost((size_t)m->max_used * sizeof *m->used) +
+                   ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 16 * (size_t)ARENA_ALIGN);
+    TRY(arena_open(&m->arena, "model", bytes, 0, err));
+    void *p;
+    TRY(arena_take(&m->arena, (size_t)m->max_op * sizeof(struct op), "operations", &p, err));
+    m->list.op = p;
+    TRY(arena_take(&m->arena, (size_t)m->max_weight * sizeof(struct weight), "weights", &p, err));
+    m->weight = p;
+    TRY(arena_take(&m->arena, (size_t)m->max_used * sizeof *m->used, "tensor list", &p, err));
+    m->used = p;
+    return 0;
+}
+
+static int build(struct model *m, struct lutra_error *err)
+{
+    TRY(hparams_read(&m->hp, &m->arch, m->weights, err));
+    TRY(reserve(m, err));
+    TRY(transformer_build(m, err));
+    return refuse_unused(m, err);
+}
+
+int model_open(struct model **out, const struct weights *weights, struct lutra_error *err)
+{
+    *out = NULL;
+    struct model *m = calloc(1, sizeof *m);
+    if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "model: out of memory");
+    m->weights = weights;
+    int rc = build(m, err);
+    if (rc < 0) {
+        model_close(&m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+void model_close(struct model **model)
+{
+    if (!*model) return;
+    arena_close(&(*model)->arena);
+    free(*model);
+    *model = NULL;
+}
+
+const struct hparams *model_hparams(const struct model *model)
+{
+    return &model->hp;
+}
+
+const struct op_list *model_ops(const struct model *model)
+{
+    return &model->list;
+}
+
+int model_n_weight(const struct model *model)
+{
+    return model->n_weight;
+}
+
+struct weight *model_weight(struct model *model, int i)
+{
+    return &model->weight[i];
+}
+
+uint64_t model_n_param(const struct model *model)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < weights_tensor_count(model->weights); i++) {
+        const struct tensor *t = weights_tensor_at(model->weights, i);
+        n += (uint64_t)t->ne[0] * (uint64_t)t->ne[1] * (uint64_t)t->ne[2] * (uint64_t)t->ne[3];
+    }
+    return n;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An architecture's hyperparameters and its forward pass as an op list.  Runs nothing.
+ *
+ *     struct model *m;
+ *     TRY(model_open(&m, weights, &err));      reads metadata, checks every tensor's shape, writes the op list
+ *     model_hparams(m)->n_layer ... model_ops(m)->op[i] ...
+ *     model_close(&m);
+ *
+ * Architectures: llama (Llama 2/3.x and what converts to it), qwen2, qwen3.  Anything else, and any scaling, window
+ * or head shape that is not implemented, is refused by name (LUTRA_E_UNSUPPORTED).
+ */
+#ifndef LUTRA_MODEL_MODEL_H
+#define LUTRA_MODEL_MODEL_H
+
+#include <stdbool.h>
+
+#include "ops/op.h"
+#include "weights/weights.h"
+
+struct hparams {
+    char arch[32]; /* general.architecture */
+    int n_layer, d_model, n_head, n_kv_head, d_head, d_ff, n_vocab;
+    int n_ctx_train;
+    float rms_eps;
+    struct op_rope rope; /* n_head is set per use */
+    bool tied;           /* the head is the embedding */
+};
+
+struct model;
+
+/* weights must outlive the model: op weights and vectors refer to the mapping.  On failure *out is NULL. */
+int model_open(struct model **out, const struct weights *weights, struct lutra_error *err);
+void model_close(struct model **model);
+
+const struct hparams *model_hparams(const struct model *model);
+
+/* The forward pass; weights in it are prepared in place by the engine. */
+const struct op_list *model_ops(const struct model *model);
+
+/* Every matrix the op list refers to, each once: what devices have to prepare. */
+int model_n_weight(const struct model *model);
+struct weight *model_weight(struct model *model, int i);
+
+/* Elements of all tensors. */
+uint64_t model_n_param(const struct model *model);
+
+#endif

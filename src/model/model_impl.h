@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model under construction: hparams.c reads the sizes, load.c finds and checks tensors, transformer.c writes the
+ * op list.
+ */
+#ifndef LUTRA_MODEL_MODEL_IMPL_H
+#define LUTRA_MODEL_MODEL_IMPL_H
+
+#include "base/arena.h"
+#include "model/model.h"
+
+/* What distinguishes the architectures; one row each in hparams.c. */
+struct arch {
+    const char *name;
+    enum rope_kind rope;
+    bool qkv_bias; /* must be there (others: optional, used when there) */
+    bool qk_norm;  /* per-head norms of q and k before rope */
+};
+
+struct model {
+    struct hparams hp;
+    const struct arch *arch;
+    const struct weights *weights;
+    struct op_list list;
+    struct weight *weight; /* [n_weight] */
+    int n_weight, max_weight, max_op;
+    const struct tensor **used; /* [n_used] tensors of the file that the model reads */
+    int n_used, max_used;
+    struct arena arena; /* ops, weights, vectors converted to f32 */
+};
+
+int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, struct lutra_error *err);
+
+/* The tensor as a matrix [n_out][n_in]; the same name gives the same weight, whose use is extended. */
+int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out, int use, struct weight **out,
+    struct lutra_error *err);
+
+/* The tensor as n floats (converted when it is F16 or BF16); *out = NULL when it is absent and optional. */
+int model_vector(
+    struct model *m, const char *name, int64_t n, bool optional, const float **out, struct lutra_error *err);
+
+/* Writes the op list of a dense pre-norm transformer. */
+int transformer_build(struct model *m, struct lutra_error *err);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The dense pre-norm transformer of llama, qwen2 and qwen3 as an op list: this file is the model.
+ *
+ * In the last layer everything after attention runs only on the rows somebody wants a result of (ROWS_OUT).
+ */
+#include "model/model_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* clang-format off */
+/* Values of the op list. */
+enum {
+    X,       /* [d_model] the residual stream */
+    N,       /* [d_model] its norm */
+    Q, K, V, /* [n_head * d_head], [n_kv_head * d_head] twice */
+    A,       /* [n_head * d_head] attention's output */
+    T,       /* [d_model] what a sub-layer adds to X */
+    G, U,    /* [d_ff] gate and up */
+    XO, NO, AO, TO, GO, UO, /* the same for wanted rows only */
+    N_VALUE
+};
+/* clang-format on */
+
+/* The values of a stretch of ops: all rows, or wanted rows. */
+struct stream {
+    int x, n, a, t, g, u;
+};
+static const struct stream all_rows = {X, N, A, T, G, U}, out_rows = {XO, NO, AO, TO, GO, UO};
+
+static struct op *push(struct model *m, struct op op)
+{
+    struct op *slot = &m->list.op[m->list.n_op++];
+    *slot = op;
+    return slot;
+}
+
+/* `blk.layer.suffix` */
+static const char *named(char out[64], int layer, const char *suffix)
+{
+    snprintf(out, 64, "blk.%d.%s", layer, suffix);
+    return out;
+}
+
+static int norm(struct model *m, int layer, const char *name, int in, int out, int n_norm, struct lutra_error *err)
+{
+    struct op *op = push(m, (struct op){.kind = OP_RMS_NORM, .layer = layer, .in = in, .in2 = -1, .out = out});
+    op->norm.n_norm = n_norm;
+    op->norm.eps = m->hp.rms_eps;
+    return model_vector(m, name, n_norm, false, &op->norm.weight, err);
+}
+
+/* One part of a matmul: `blk.layer.base.weight` with an optional or required bias. */
+static int part(
+    struct model *m, struct op *op, const char *base, int n_in, int n_out, bool bias, int out, struct lutra_error *err)
+{
+    char suffix[48], name[64];
+    int i = op->matmul.n_part++;
+    op->matmul.part[i].out = out;
+    snprintf(suffix, sizeof suffix, "%s.weight", base);
+    TRY(model_matrix(m, named(name, op->layer, suffix), n_in, n_out, WEIGHT_MATMUL, &op->matmul.part[i].weight, err));
+    snprintf(suffix, sizeof suffix, "%s.bias", base);
+    return model_vector(m, named(name, op->layer, suffix), n_out, !bias, &op->matmul.part[i].bias, err);
+}
+
+static struct op *matmul(struct model *m, int layer, int in)
+{
+    return push(m, (struct op){.kind = OP_MATMUL, .layer = layer, .in = in, .in2 = -1, .out = -1});
+}
+
+static void binary(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
+{
+    push(m, (struct op){.kind = kind, .layer = layer, .in = in, .in2 = in2, .out = out});
+}
+
+static void rotate(struct model *m, int layer, int value, int n_head, const float *factors)
+{
+    struct op *op = push(m, (struct op){.kind = OP_ROPE, .layer = layer, .in = value, .in2 = -1, .out = value});
+    op->rope = m->hp.rope;
+    op->rope.kind = m->arch->rope;
+    op->rope.n_head = n_head;
+    op->rope.factors = factors;
+}
+
+static int attention(struct model *m, int layer, const float *factors, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    char name[64];
+    int d_q = hp->n_head * hp->d_head, d_kv = hp->n_kv_head * hp->d_head;
+    TRY(norm(m, layer, named(name, layer, "attn_norm.weight"), X, N, hp->d_model, err));
+    struct op *qkv = matmul(m, layer, N);
+    TRY(part(m, qkv, "attn_q", hp->d_model, d_q, m->arch->qkv_bias, Q, err));
+    TRY(part(m, qkv, "attn_k", hp->d_model, d_kv, m->arch->qkv_bias, K, err));
+    TRY(part(m, qkv, "attn_v", hp->d_model, d_kv, m->arch->qkv_bias, V, err));
+    if (m->arch->qk_norm) {
+        TRY(norm(m, layer, named(name, layer, "attn_q_norm.weight"), Q, Q, hp->d_head, err));
+        TRY(norm(m, layer, named(name, layer, "attn_k_norm.weight"), K, K, hp->d_head, err));
+    }
+    rotate(m, layer, Q, hp->n_head, factors);
+    rotate(m, layer, K, hp->n_kv_head, factors);
+    binary(m, OP_KV_APPEND, layer, K, V, -1);
+    struct op *att = push(m, (struct op){.kind = OP_ATTENTION, .layer = layer, .in = Q, .in2 = -1, .out = A});
+    att->attention = (struct op_attention){.n_head = hp->n_head,
+        .n_kv_head = hp->n_kv_head,
+        .d_head = hp->d_head,
+        .scale = 1.0f / sqrtf((float)hp->d_head)};
+    return 0;
+}
+
+/* Attention's output matrix and the feed-forward, on the rows of `s`. */
+static int feed_forward(struct model *m, int layer, const struct stream *s, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    char name[64];
+    TRY(part(m, matmul(m, layer, s->a), "attn_output", hp->n_head * hp->d_head, hp->d_model, false, s->t, err));
+    binary(m, OP_ADD, layer, s->x, s->t, s->x);
+    TRY(norm(m, layer, named(name, layer, "ffn_norm.weight"), s->x, s->n, hp->d_model, err));
+    struct op *gate_up = matmul(m, layer, s->n);
+    TRY(part(m, gate_up, "ffn_gate", hp->d_model, hp->d_ff, false, s->g, err));
+    TRY(part(m, gate_up, "ffn_up", hp->d_model, hp->d_ff, false, s->u, err));
+    binary(m, OP_SWIGLU, layer, s->g, s->u, s->g);
+    TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
+    binary(m, OP_ADD, layer, s->x, s->t, s->x);
+    return 0;
+}
+
+static void declare_values(struct model *m)
+{
+    const struct hparams *hp = &m->hp;
+    int d = hp->d_model, dq = hp->n_head * hp->d_head, dkv = hp->n_kv_head * hp->d_head, ff = hp->d_ff;
+    const int dims[N_VALUE] = {d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff};
+    for (int i = 0; i < N_VALUE; i++) m->list.value[i] = (struct value){dims[i], i < XO ? ROWS_ALL : ROWS_OUT};
+    m->list.n_value = N_VALUE;
+    m->list.n_layer = hp->n_layer;
+    m->list.n_kv_head = hp->n_kv_head;
+    m->list.d_head = hp->d_head;
+    m->list.d_model = hp->d_model;
+    m->list.n_vocab = hp->n_vocab;
+}
+
+int transformer_build(struct model *m, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    const float *factors;
+    declare_values(m);
+    TRY(model_vector(m, "rope_freqs.weight", hp->rope.n_rot / 2, true, &factors, err));
+    struct op *embed = push(m, (struct op){.kind = OP_EMBED, .layer = -1, .in = -1, .in2 = -1, .out = X});
+    embed->embed.scale = 1.0f;
+    TRY(model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &embed->embed.weight, err));
+    for (int layer = 0; layer < hp->n_layer; layer++) {
+        bool last = layer == hp->n_layer - 1;
+        TRY(attention(m, layer, factors, err));
+        if (last) {
+            binary(m, OP_TAKE, layer, X, -1, XO);
+            binary(m, OP_TAKE, layer, A, -1, AO);
+        }
+        TRY(feed_forward(m, layer, last ? &out_rows : &all_rows, err));
+    }
+    TRY(norm(m, -1, "output_norm.weight", XO, NO, hp->d_model, err));
+    struct op *head = push(m, (struct op){.kind = OP_HEAD, .layer = -1, .in = NO, .in2 = -1, .out = -1});
+    return model_matrix(m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL,
+        &head->head.weight, err);
+}
