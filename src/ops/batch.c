@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "ops/batch.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static int check_place(const struct batch *b, int i, int32_t (*committed)(const void *ctx, int32_t seq),
+    const void *ctx, struct lutra_error *err)
+{
+    const struct row *r = &b->row[i];
+    if (r->parent < -1 || r->parent >= i) {
+        return lutra_fail_at(
+            err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: parent %d is not an earlier row or -1", i, (int)r->parent);
+    }
+    if (r->parent >= 0) {
+        const struct row *parent = &b->row[r->parent];
+        if (parent->seq != r->seq) {
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+                "row %d: sequence %d, but its parent row %d has sequence %d", i, (int)r->seq, (int)r->parent,
+                (int)parent->seq);
+        }
+        if ((int64_t)r->pos != (int64_t)parent->pos + 1) {
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+                "row %d: position %d does not follow its parent's %d", i, (int)r->pos, (int)parent->pos);
+        }
+        return 0;
+    }
+    int32_t n = committed(ctx, r->seq);
+    if (n < 0) {
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: there is no sequence %d", i, (int)r->seq);
+    }
+    if (r->pos != n) {
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "row %d: position %d does not continue sequence %d of %d tokens", i, (int)r->pos, (int)r->seq, (int)n);
+    }
+    return 0;
+}
+
+static int check_token(const struct row *r, int i, int n_vocab, struct lutra_error *err)
+{
+    if (r->token < 0 || r->token >= n_vocab) {
+        return lutra_fail_at(
+            err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: token %d is outside 0..%d", i, (int)r->token, n_vocab - 1);
+    }
+    if (r->want & ~(uint32_t)(WANT_ALL | ROW_DRAFT)) {
+        return lutra_fail_at(
+            err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: unknown want flags 0x%x", i, (unsigned)r->want);
+    }
+    if ((r->want & WANT_LOGPROB) && (r->target < 0 || r->target >= n_vocab)) {
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: target token %d is outside 0..%d", i,
+            (int)r->target, n_vocab - 1);
+    }
+    return 0;
+}
+
+static bool drafted(const struct batch *b, int i)
+{
+    return (b->row[i].want & ROW_DRAFT) != 0;
+}
+
+/* Ordinary rows of a sequence form one chain from its tip; below a draft there are only drafts.  span[i].first
+ * counts row i's ordinary children. */
+static int check_chain(struct batch *b, int i, struct lutra_error *err)
+{
+    int32_t parent = b->row[i].parent;
+    b->span[i].first = 0;
+    if (drafted(b, i)) return 0;
+    if (parent >= 0 && drafted(b, parent))
+        return lutra_fail_at(
+            err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: not a draft, but its parent row %d is", i, (int)parent);
+    if (parent >= 0 && b->span[parent].first++ > 0)
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "row %d: a second continuation of row %d must be a draft", i, (int)parent);
+    for (int k = 0; parent < 0 && k < i; k++) {
+        if (b->row[k].parent < 0 && b->row[k].seq == b->row[i].seq && !drafted(b, k))
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+                "row %d: a second continuation of sequence %d must be a draft", i, (int)b->row[i].seq);
+    }
+    return 0;
+}
+
+/* Two passes within span[], which has room for n_row: first span[i].n counts row i's children, then the spans are
+ * written from the front.  Span s never lies behind row i, so every count is read before it is overwritten. */
+static void find_spans(struct batch *b)
+{
+    int n_span = 0, children_before = 0;
+    for (int i = 0; i < b->n_row; i++) b->span[i].n = 0;
+    for (int i = 0; i < b->n_row; i++) {
+        if (b->row[i].parent >= 0) b->span[b->row[i].parent].n++;
+    }
+    for (int i = 0; i < b->n_row; i++) {
+        int children = b->span[i].n;
+        if (i > 0 && b->row[i].parent == i - 1 && children_before == 1) {
+            b->span[n_span - 1].n++;
+        } else {
+            b->span[n_span++] = (struct span){.first = i, .n = 1};
+        }
+        children_before = children;
+    }
+    b->n_span = n_span;
+}
+
+int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const void *ctx, int32_t seq), const void *ctx,
+    struct lutra_error *err)
+{
+    batch->n_span = 0;
+    if (batch->n_row <= 0 || !batch->row || !batch->span) {
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "a batch needs at least one row");
+    }
+    for (int i = 0; i < batch->n_row; i++) {
+        TRY(check_token(&batch->row[i], i, n_vocab, err));
+        TRY(check_place(batch, i, committed, ctx, err));
+        TRY(check_chain(batch, i, err));
+    }
+    find_spans(batch);
+    return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The definition of every operation of ops/op.h in scalar C: what a fast kernel is compared with.
+ *
+ * Written to be read, not to be fast.  Plain arrays of f32; sums that can be long are kept in double, so that the
+ * distance of a kernel from these functions is the kernel's error.  Every function is pure but for its outputs,
+ * allocates nothing and may run on any thread.  Arguments are trusted (batch_check and each device's supports() judge
+ * them).  `out` may be the same array as an input of the same shape unless said otherwise; other overlaps are not
+ * allowed.
+ */
+#ifndef LUTRA_OPS_REF_H
+#define LUTRA_OPS_REF_H
+
+#include "ops/kv_view.h"
+#include "ops/op.h"
+
+struct row_result;
+
+/* ---- weights: OP_EMBED, OP_MATMUL ---- */
+
+/* out[n_in] = row `index` of w [n_out][n_in], dequantized (quant/quant.h), times scale.  w->data may have any
+ * alignment.  Types without a reader give zeros: supports() has refused them. */
+void ref_embed(const struct tensor *w, int64_t index, float scale, float *out);
+
+/* out[r][o] = sum over i of w[o][i] * x[r][i] + bias[o].  x: [n_row][n_in], out: [n_row][n_out] and not x;
+ * bias: [n_out] or NULL. */
+void ref_matmul(const struct tensor *w, const float *bias, const float *x, float *out, int n_row);
+
+/* ---- one row of activations ---- */
+
+/* out = x / sqrt(mean(x^2) + eps) * weight, separately for each of the n / n_norm groups.  x, out: [n];
+ * weight: [n_norm]. */
+void ref_rms_norm(const float *x, const float *weight, float eps, float *out, int n, int n_norm);
+
+/* Rotates x [n_head][d_head] to position pos, in place.  Pair i of a head, elements (2i, 2i+1) or (i, i + n_rot/2),
+ * turns by theta_i = pos * freq_scale * freq_base^(-2i/n_rot) / factors[i]; the elements from n_rot on stay. */
+void ref_rope(const struct op_rope *p, int32_t pos, float *x);
+
+void ref_swiglu(const float *gate, const float *up, float *out, int n); /* gate / (1 + e^-gate) * up */
+void ref_geglu(const float *gate, const float *up, float *out, int n);  /* the tanh form of gelu(gate), times up */
+void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(gate, 0)^2 * up */
+void ref_add(const float *a, const float *b, float *out, int n);
+
+/* out[i] = x[out_row[i]].  x: [rows][dim], out: [n_out][dim] and not x. */
+void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float *out);
+
+/* ---- the cache: OP_KV_APPEND, OP_ATTENTION, OP_KV_COPY ---- */
+
+/* Rounds k, v [n_kv_head][d_head] to the cache's type and stores them as row `row`'s own. */
+void ref_kv_append(const struct kv_view *kv, int layer, int row, const float *k, const float *v);
+
+/* The K or V vector [d_head] that `row` sees at position pos (0 .. n_paged + n_path - 1), as f32. */
+void ref_kv_read(const struct kv_view *kv, int layer, enum kv_side side, int head, int row, int32_t pos, float *out);
+
+/* The attention of one row: q, out [n_head][d_head]; out may be q.  The row's own position is the last it sees.
+ * scratch: double[n_paged + n_path + 2 * d_head]. */
+void ref_attention(const struct kv_view *kv, int layer, const struct op_attention *p, int row, const float *q,
+    float *out, double *scratch);
+
+/* Commits one accepted draft: every layer's K and V of `draft_slot` to `slot` of `block`. */
+void ref_kv_copy(const struct kv_view *kv, int32_t draft_slot, int32_t block, int32_t slot);
+
+/* ---- OP_HEAD, after its matmul ---- */
+
+/* logits[i] = cap * tanh(logits[i] / cap). */
+void ref_softcap(float *logits, int n, float cap);
+
+/* log(sum(exp(logits))). */
+float ref_log_sum_exp(const float *logits, int n);
+
+/* The min(k, n) largest, best first, ties by lower id; returns how many.  A NaN ranks as -infinity. */
+int ref_top_k(const float *logits, int n, int k, int32_t *id, float *logit);
+
+/* Fills what `want` (set of enum row_want) asks for in *result: log_sum_exp, target_logit, the top entries. */
+void ref_head_result(const float *logits, int n_vocab, uint32_t want, int32_t target, struct row_result *result);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The cache as a row sees it, and attention over it (ops/kv_view.h).
+ */
+#include "ops/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/f16.h"
+
+static void store_vec(const struct kv_view *kv, const float *src, uint8_t *dst)
+{
+    if (kv->type == QUANT_F32) {
+        memcpy(dst, src, (size_t)kv->d_head * sizeof *src);
+        return;
+    }
+    uint16_t *half = (uint16_t *)dst;
+    for (int i = 0; i < kv->d_head; i++) half[i] = f32_to_f16(src[i]);
+}
+
+static void load_vec(const struct kv_view *kv, const uint8_t *src, float *dst)
+{
+    if (kv->type == QUANT_F32) {
+        memcpy(dst, src, (size_t)kv->d_head * sizeof *dst);
+        return;
+    }
+    const uint16_t *half = (const uint16_t *)src;
+    for (int i = 0; i < kv->d_head; i++) dst[i] = f16_to_f32(half[i]);
+}
+
+void ref_kv_append(const struct kv_view *kv, int layer, int row, const float *k, const float *v)
+{
+    for (int h = 0; h < kv->n_kv_head; h++) {
+        store_vec(kv, k + h * kv->d_head, kv_slot_at(kv, layer, KV_K, h, row));
+        store_vec(kv, v + h * kv->d_head, kv_slot_at(kv, layer, KV_V, h, row));
+    }
+}
+
+void ref_kv_read(const struct kv_view *kv, int layer, enum kv_side side, int head, int row, int32_t pos, float *out)
+{
+    const struct kv_row *r = &kv->row[row];
+    const uint8_t *src;
+    if (pos < r->n_paged) {
+        int32_t block = kv->table[r->table + pos / KV_BLOCK];
+        src = kv_block_at(kv, layer, side, block) + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * kv->vec_bytes;
+    } else {
+        int32_t slot = kv->path[r->path_first + pos - r->n_paged];
+        src = kv_draft_at(kv, layer, side, head) + (size_t)slot * kv->vec_bytes;
+    }
+    load_vec(kv, src, out);
+}
+
+/* The scores of one head at positions first .. n - 1; returns the largest. */
+static double score_head(const struct kv_view *kv, int layer, const struct op_attention *p, int row, int head,
+    const float *q, int32_t first, int32_t n, double *score, float *vec)
+{
+    double max = p->sinks ? (double)p->sinks[head] : -INFINITY;
+    for (int32_t pos = first; pos < n; pos++) {
+        ref_kv_read(kv, layer, KV_K, head / (p->n_head / p->n_kv_head), row, pos, vec);
+        double s = 0;
+        for (int d = 0; d < p->d_head; d++) s += (double)q[d] * vec[d];
+        s *= p->scale;
+        if (p->softcap != 0) s = p->softcap * tanh(s / p->softcap);
+        score[pos] = s;
+        if (s > max) max = s;
+    }
+    return max;
+}
+
+void ref_attention(const struct kv_view *kv, int layer, const struct op_attention *p, int row, const float *q,
+    float *out, double *scratch)
+{
+    const struct kv_row *r = &kv->row[row];
+    int32_t n = r->n_paged + r->n_path;
+    int32_t first = p->window > 0 && n > p->window ? n - p->window : 0;
+    double *score = scratch, *sum_v = scratch + n;
+    float *vec = (float *)(sum_v + p->d_head);
+    for (int h = 0; h < p->n_head; h++) {
+        double max = score_head(kv, layer, p, row, h, q + h * p->d_head, first, n, score, vec);
+        double sum = p->sinks ? exp(p->sinks[h] - max) : 0;
+        for (int d = 0; d < p->d_head; d++) sum_v[d] = 0;
+        for (int32_t pos = first; pos < n; pos++) {
+            double weight = exp(score[pos] - max);
+            sum += weight;
+            ref_kv_read(kv, layer, KV_V, h / (p->n_head / p->n_kv_head), row, pos, vec);
+            for (int d = 0; d < p->d_head; d++) sum_v[d] += weight * vec[d];
+        }
+        for (int d = 0; d < p->d_head; d++) out[h * p->d_head + d] = (float)(sum_v[d] / sum);
+    }
+}
+
+void ref_kv_copy(const struct kv_view *kv, int32_t draft_slot, int32_t block, int32_t slot)
+{
+    for (int layer = 0; layer < kv->n_layer; layer++) {
+        for (int side = KV_K; side <= KV_V; side++) {
+            for (int h = 0; h < kv->n_kv_head; h++) {
+                const uint8_t *src = kv_draft_at(kv, layer, side, h) + (size_t)draft_slot * kv->vec_bytes;
+                uint8_t *dst = kv_block_at(kv, layer, side, block);
+                memcpy(dst + ((size_t)h * KV_BLOCK + slot) * kv->vec_bytes, src, kv->vec_bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * OP_EMBED and OP_MATMUL: rows of a weight matrix of any format, as f32 values.
+ */
+#include "ops/ref/ref.h"
+
+#include <string.h>
+
+#include "quant/quant.h"
+
+/* A run of elements that is whole blocks in every format, and its largest size (F32). */
+enum { RUN = QUANT_SUPER, RUN_BYTES_MAX = RUN * 4, ROW_TILE = 16 };
+
+/* Elements first .. first + n - 1 of row `index`; first is a multiple of RUN, n <= RUN.  Goes through an aligned
+ * copy because a file may place a tensor at any byte. */
+static void read_run(const struct tensor *w, int64_t index, int64_t first, int n, float *out)
+{
+    const struct quant_info *q = quant_info_of(w->type);
+    uint32_t aligned[RUN_BYTES_MAX / 4];
+    if (!q) {
+        memset(out, 0, (size_t)n * sizeof *out);
+        return;
+    }
+    size_t row_bytes = (size_t)(w->ne[0] / q->block_elems) * q->block_bytes;
+    size_t offset = (size_t)(first / q->block_elems) * q->block_bytes;
+    const uint8_t *src = (const uint8_t *)w->data + (size_t)index * row_bytes + offset;
+    memcpy(aligned, src, (size_t)n / q->block_elems * q->block_bytes);
+    q->dequantize(aligned, out, (size_t)n);
+}
+
+static int run_length(int64_t n_in, int64_t first)
+{
+    return n_in - first < RUN ? (int)(n_in - first) : RUN;
+}
+
+void ref_embed(const struct tensor *w, int64_t index, float scale, float *out)
+{
+    for (int64_t first = 0; first < w->ne[0]; first += RUN) {
+        int n = run_length(w->ne[0], first);
+        read_run(w, index, first, n, out + first);
+        for (int i = 0; i < n; i++) out[first + i] *= scale;
+    }
+}
+
+/* One output of up to ROW_TILE rows. */
+static void dot_rows(const struct tensor *w, int64_t o, const float *x, double *sum, int n_row)
+{
+    int64_t n_in = w->ne[0];
+    float run[RUN];
+    for (int r = 0; r < n_row; r++) sum[r] = 0;
+    for (int64_t first = 0; first < n_in; first += RUN) {
+        int n = run_length(n_in, first);
+        read_run(w, o, first, n, run);
+        for (int r = 0; r < n_row; r++) {
+            const float *xr = x + r * n_in + first;
+            for (int i = 0; i < n; i++) sum[r] += (double)run[i] * xr[i];
+        }
+    }
+}
+
+void ref_matmul(const struct tensor *w, const float *bias, const float *x, float *out, int n_row)
+{
+    int64_t n_in = w->ne[0], n_out = w->ne[1];
+    for (int r0 = 0; r0 < n_row; r0 += ROW_TILE) {
+        int n = n_row - r0 < ROW_TILE ? n_row - r0 : ROW_TILE;
+        for (int64_t o = 0; o < n_out; o++) {
+            double sum[ROW_TILE];
+            dot_rows(w, o, x + r0 * n_in, sum, n);
+            for (int r = 0; r < n; r++) out[(r0 + r) * n_out + o] = (float)(sum[r] + (bias ? bias[o] : 0));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Operations on one row of activations: norm, rotation, gates, sums, and picking rows.
+ */
+#include "ops/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+void ref_rms_norm(const float *x, const float *weight, float eps, float *out, int n, int n_norm)
+{
+    for (int first = 0; first < n; first += n_norm) {
+        double sum = 0;
+        for (int i = 0; i < n_norm; i++) sum += (double)x[first + i] * x[first + i];
+        double scale = 1 / sqrt(sum / n_norm + (double)eps);
+        for (int i = 0; i < n_norm; i++) out[first + i] = (float)(x[first + i] * scale * weight[i]);
+    }
+}
+
+void ref_rope(const struct op_rope *p, int32_t pos, float *x)
+{
+    int half = p->n_rot / 2;
+    for (int i = 0; i < half; i++) {
+        double theta = pos * (double)p->freq_scale * pow(p->freq_base, -2.0 * i / p->n_rot);
+        if (p->factors) theta /= p->factors[i];
+        double c = cos(theta) * p->magnitude, s = sin(theta) * p->magnitude;
+        int ia = p->kind == ROPE_NORM ? 2 * i : i, ib = p->kind == ROPE_NORM ? 2 * i + 1 : i + half;
+        for (int h = 0; h < p->n_head; h++) {
+            float *head = x + h * p->d_head;
+            double a = head[ia], b = head[ib];
+            head[ia] = (float)(a * c - b * s);
+            head[ib] = (float)(a * s + b * c);
+        }
+    }
+}
+
+void ref_swiglu(const float *gate, const float *up, float *out, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double g = gate[i];
+        out[i] = (float)(g / (1 + exp(-g)) * up[i]);
+    }
+}
+
+void ref_geglu(const float *gate, const float *up, float *out, int n)
+{
+    const double root_2_over_pi = 0.79788456080286535588;
+    for (int i = 0; i < n; i++) {
+        double g = gate[i], inner = root_2_over_pi * (g + 0.044715 * g * g * g);
+        out[i] = (float)(0.5 * g * (1 + tanh(inner)) * up[i]);
+    }
+}
+
+void ref_relu2(const float *gate, const float *up, float *out, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double g = gate[i] > 0 ? gate[i] : 0;
+        out[i] = (float)(g * g * up[i]);
+    }
+}
+
+void ref_add(const float *a, const float *b, float *out, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+
+void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float *out)
+{
+    for (int i = 0; i < n_out; i++) {
+        memcpy(out + (size_t)i * dim, x + (size_t)out_row[i] * dim, (size_t)dim * sizeof *out);
+    }
+}

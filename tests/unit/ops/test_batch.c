@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * batch_check: each rule refused by the row that breaks it, and the spans of chains and trees.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/batch.h"
+
+enum { N_VOCAB = 100, MAX_ROWS = 16 };
+
+/* Sequence s has 10 s tokens; only 0..3 exist. */
+static int32_t committed(const void *ctx, int32_t seq)
+{
+    (void)ctx;
+    return seq >= 0 && seq < 4 ? 10 * seq : -1;
+}
+
+static int check(struct row *rows, int n, struct batch *b, struct lutra_error *err)
+{
+    static struct span spans[MAX_ROWS];
+    memset(err, 0, sizeof *err);
+    *b = (struct batch){.row = rows, .span = spans, .n_row = n};
+    return batch_check(b, N_VOCAB, committed, NULL, err);
+}
+
+static void expect_spans(struct row *rows, int n, const struct span *want, int n_want)
+{
+    struct batch b;
+    struct lutra_error err;
+    assert_int_equal(check(rows, n, &b, &err), 0);
+    assert_int_equal(b.n_span, n_want);
+    for (int i = 0; i < n_want; i++) {
+        assert_int_equal(b.span[i].first, want[i].first);
+        assert_int_equal(b.span[i].n, want[i].n);
+    }
+}
+
+static void chain_is_one_span(void **state)
+{
+    (void)state;
+    struct row rows[5];
+    for (int i = 0; i < 5; i++) rows[i] = (struct row){.token = i, .pos = 10 + i, .seq = 1, .parent = i - 1};
+    expect_spans(rows, 5, (struct span[]){{0, 5}}, 1);
+}
+
+static void samples_are_spans_of_one(void **state)
+{
+    (void)state;
+    struct row rows[] = {
+        {.pos = 10, .seq = 1, .parent = -1}, {.pos = 20, .seq = 2, .parent = -1}, {.pos = 30, .seq = 3, .parent = -1}};
+    expect_spans(rows, 3, (struct span[]){{0, 1}, {1, 1}, {2, 1}}, 3);
+}
+
+static void tree_breaks_spans_where_it_branches(void **state)
+{
+    (void)state;
+    /* 0 - 1 - 2 - 3      and a second sequence 6 - 7
+     *       \ 4 - 5                                        */
+    struct row rows[] = {
+        {.pos = 10, .seq = 1, .parent = -1},
+        {.pos = 11, .seq = 1, .parent = 0},
+        {.pos = 12, .seq = 1, .parent = 1},
+        {.pos = 13, .seq = 1, .parent = 2},
+        {.pos = 12, .seq = 1, .parent = 1},
+        {.pos = 13, .seq = 1, .parent = 4},
+        {.pos = 0, .seq = 0, .parent = -1},
+        {.pos = 1, .seq = 0, .parent = 6},
+    };
+    expect_spans(rows, 8, (struct span[]){{0, 2}, {2, 2}, {4, 2}, {6, 2}}, 4);
+}
+
+static void interleaved_chains_do_not_join(void **state)
+{
+    (void)state;
+    struct row rows[] = {
+        {.pos = 10, .seq = 1, .parent = -1},
+        {.pos = 20, .seq = 2, .parent = -1},
+        {.pos = 11, .seq = 1, .parent = 0},
+        {.pos = 21, .seq = 2, .parent = 1},
+        {.pos = 22, .seq = 2, .parent = 3},
+    };
+    expect_spans(rows, 5, (struct span[]){{0, 1}, {1, 1}, {2, 1}, {3, 2}}, 4);
+}
+
+static void two_roots_of_one_sequence(void **state)
+{
+    (void)state;
+    struct row rows[] = {
+        {.pos = 10, .seq = 1, .parent = -1}, {.pos = 10, .seq = 1, .parent = -1}, {.pos = 11, .seq = 1, .parent = 1}};
+    expect_spans(rows, 3, (struct span[]){{0, 1}, {1, 2}}, 2);
+}
+
+static void bad_rows_are_named(void **state)
+{
+    (void)state;
+    const struct row good[3] = {
+        {.token = 1, .pos = 10, .seq = 1, .parent = -1},
+        {.token = 2, .pos = 11, .seq = 1, .parent = 0},
+        {.token = 3, .pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .target = 5},
+    };
+    const struct {
+        struct row row; /* put in place of row 2 */
+        const char *says;
+    } cases[] = {
+        {{.token = -1, .pos = 12, .seq = 1, .parent = 1}, "token -1"},
+        {{.token = N_VOCAB, .pos = 12, .seq = 1, .parent = 1}, "token 100"},
+        {{.pos = 12, .seq = 1, .parent = 2}, "parent 2"},
+        {{.pos = 12, .seq = 1, .parent = 3}, "parent 3"},
+        {{.pos = 12, .seq = 1, .parent = -2}, "parent -2"},
+        {{.pos = 12, .seq = 2, .parent = 1}, "sequence 2, but its parent"},
+        {{.pos = 13, .seq = 1, .parent = 1}, "position 13"},
+        {{.pos = INT32_MIN, .seq = 1, .parent = 1}, "position"},
+        {{.pos = 0, .seq = 7, .parent = -1}, "no sequence 7"},
+        {{.pos = 12, .seq = 1, .parent = -1}, "does not continue sequence 1"},
+        {{.pos = 12, .seq = 1, .parent = 1, .want = 16}, "want"},
+        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .target = -1}, "target token -1"},
+        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .target = N_VOCAB}, "target token 100"},
+    };
+    struct row rows[3];
+    struct batch b;
+    struct lutra_error err;
+    memcpy(rows, good, sizeof rows);
+    assert_int_equal(check(rows, 3, &b, &err), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(rows, good, sizeof rows);
+        rows[2] = cases[i].row;
+        assert_int_equal(check(rows, 3, &b, &err), LUTRA_E_ARGUMENT);
+        assert_int_equal(err.where, 2);
+        assert_non_null(strstr(err.what, "row 2"));
+        if (!strstr(err.what, cases[i].says)) fail_msg("case %zu says: %s", i, err.what);
+        assert_int_equal(b.n_span, 0);
+    }
+}
+
+static void empty_batch_is_refused(void **state)
+{
+    (void)state;
+    struct row row = {.parent = -1};
+    struct batch b;
+    struct lutra_error err;
+    assert_int_equal(check(&row, 0, &b, &err), LUTRA_E_ARGUMENT);
+    assert_int_equal(check(NULL, 1, &b, &err), LUTRA_E_ARGUMENT);
+    assert_int_equal(batch_check(&b, N_VOCAB, committed, NULL, NULL), LUTRA_E_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chain_is_one_span),
+        cmocka_unit_test(samples_are_spans_of_one),
+        cmocka_unit_test(tree_breaks_spans_where_it_branches),
+        cmocka_unit_test(interleaved_chains_do_not_join),
+        cmocka_unit_test(two_roots_of_one_sequence),
+        cmocka_unit_test(bad_rows_are_named),
+        cmocka_unit_test(empty_batch_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
