@@ -98,7 +98,7 @@ static void read_caches(struct cpu_info *out)
 
 void cpu_info_read(struct cpu_info *out)
 {
-    *out = (struct cpu_info){.isa = cpu_isa_detect(), .n_usable = cpu_usable()};
+    *out = (struct cpu_info){.isa = cpu_isa(), .n_usable = cpu_usable()};
     read_caches(out);
     read_key("/proc/cpuinfo", "model name", out->model, sizeof out->model);
     if (!out->model[0]) read_key("/proc/cpuinfo", "Hardware", out->model, sizeof out->model);

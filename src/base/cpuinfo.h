@@ -51,14 +51,14 @@ int cpu_usable(void);
  * which may exceed max; 0 if the system does not say. */
 int cpu_allowed(int *cpu, int max);
 
-uint32_t cpu_isa_detect(void);
+uint32_t cpu_isa(void);
 
 /* "avx2" and so on; NULL for anything but a single known bit. */
 const char *cpu_isa_name(uint32_t bit);
 
-/* A comma-separated list of those names as a set; "none" is the empty set.  LUTRA_E_ARGUMENT names what is not
- * known. */
-int cpu_isa_parse(const char *list, uint32_t *out, struct lutra_error *err);
+/* The set of everything up to and including the named instruction set, in the order of CPU_ISA_LIST; "none" is the
+ * empty set.  Meet it with cpu_isa().  LUTRA_E_ARGUMENT if the name is not known. */
+int cpu_isa_up_to(const char *name, uint32_t *out, struct lutra_error *err);
 
 /* Memory that can be taken without swapping: MemAvailable, and what the cgroup's limit leaves (its page cache that
  * can be dropped counts as free); UINT64_MAX if the system does not say. */

@@ -17,7 +17,7 @@ static bool bit(uint32_t word, int i)
     return word >> i & 1u;
 }
 
-uint32_t cpu_isa_detect(void)
+uint32_t cpu_isa(void)
 {
     uint32_t a, b, c, d, c1, isa = 0;
     if (!__get_cpuid(1, &a, &b, &c1, &d) || !bit(c1, 27) || !bit(c1, 28)) return 0; /* OSXSAVE, AVX */
@@ -42,7 +42,7 @@ uint32_t cpu_isa_detect(void)
 
 enum { HWCAP_DOTPROD_BIT = 20, HWCAP2_I8MM_BIT = 13 };
 
-uint32_t cpu_isa_detect(void)
+uint32_t cpu_isa(void)
 {
     uint32_t isa = CPU_NEON;
     if (getauxval(AT_HWCAP) >> HWCAP_DOTPROD_BIT & 1u) isa |= CPU_DOTPROD;
@@ -52,7 +52,7 @@ uint32_t cpu_isa_detect(void)
 
 #else
 
-uint32_t cpu_isa_detect(void)
+uint32_t cpu_isa(void)
 {
     return 0;
 }
@@ -70,28 +70,14 @@ const char *cpu_isa_name(uint32_t isa)
     return NULL;
 }
 
-static uint32_t find_isa(const char *name, size_t n)
-{
-    for (uint32_t isa = 1; isa & CPU_ISA_ALL; isa <<= 1) {
-        const char *known = cpu_isa_name(isa);
-        if (strlen(known) == n && memcmp(known, name, n) == 0) return isa;
-    }
-    return 0;
-}
-
-int cpu_isa_parse(const char *list, uint32_t *out, struct lutra_error *err)
+int cpu_isa_up_to(const char *name, uint32_t *out, struct lutra_error *err)
 {
     *out = 0;
-    if (strcmp(list, "none") == 0) return LUTRA_OK;
-    for (;;) {
-        size_t n = strcspn(list, ",");
-        uint32_t isa = find_isa(list, n);
-        if (!isa) {
-            *out = 0;
-            return lutra_fail(err, LUTRA_E_ARGUMENT, "no instruction set is called '%.*s'", (int)n, list);
-        }
+    if (strcmp(name, "none") == 0) return LUTRA_OK;
+    for (uint32_t isa = 1; isa & CPU_ISA_ALL; isa <<= 1) {
         *out |= isa;
-        if (!list[n]) return LUTRA_OK;
-        list += n + 1;
+        if (strcmp(cpu_isa_name(isa), name) == 0) return LUTRA_OK;
     }
+    *out = 0;
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "no instruction set is called '%s'", name);
 }

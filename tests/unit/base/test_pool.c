@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * base/pool: each thread once, barriers that really separate, runs that take turns, more threads than processors.
+ * Run under ThreadSanitizer too (scripts/test): the shared arrays below are plain memory on purpose.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpuinfo.h"
+#include "base/pool.h"
+
+enum { MAX = 64 };
+
+static struct pool *start(int n_thread, bool pin, int spin_us)
+{
+    struct pool *pool;
+    struct lutra_error err;
+    struct pool_settings settings = {.n_thread = n_thread, .pin = pin, .spin_us = spin_us};
+    assert_int_equal(pool_open(&pool, &settings, &err), LUTRA_OK);
+    assert_non_null(pool);
+    return pool;
+}
+
+struct count {
+    int by[MAX]; /* written by its own thread only */
+    int nth;
+};
+
+static void count_one(void *arg, int ith, int nth)
+{
+    struct count *c = arg;
+    c->by[ith]++;
+    if (ith == 0) c->nth = nth;
+}
+
+static void test_each_thread_once(void **state)
+{
+    static const int size[] = {1, 2, 3, 8, 33};
+    (void)state;
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        struct count c = {0};
+        struct pool *pool = start(size[i], false, 0);
+        assert_int_equal(pool_size(pool), size[i]);
+        for (int run = 0; run < 200; run++) pool_run(pool, count_one, &c);
+        assert_int_equal(c.nth, size[i]);
+        for (int t = 0; t < MAX; t++) assert_int_equal(c.by[t], t < size[i] ? 200 : 0);
+        pool_close(&pool);
+        assert_null(pool);
+    }
+}
+
+struct relay {
+    struct pool *pool;
+    int value[MAX]; /* plain: the barrier must order it */
+    int n_wrong[MAX];
+};
+
+/* Between two barriers everyone writes its own slot; after each everyone reads a neighbour's. */
+static void pass_on(void *arg, int ith, int nth)
+{
+    struct relay *r = arg;
+    for (int round = 1; round <= 300; round++) {
+        r->value[ith] = round;
+        pool_barrier(r->pool);
+        for (int t = 0; t < nth; t++) r->n_wrong[ith] += r->value[t] != round;
+        pool_barrier(r->pool);
+    }
+}
+
+static void test_barrier(void **state)
+{
+    static const int size[] = {1, 2, 7};
+    (void)state;
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        struct relay r = {.pool = start(size[i], false, 0)};
+        for (int run = 0; run < 3; run++) pool_run(r.pool, pass_on, &r);
+        for (int t = 0; t < MAX; t++) assert_int_equal(r.n_wrong[t], 0);
+        pool_close(&r.pool);
+    }
+}
+
+/* Workers must wake from their sleep, not only from their spin. */
+static void test_sleeping_workers_wake(void **state)
+{
+    struct count c = {0};
+    struct pool *pool = start(4, false, 1);
+    (void)state;
+    for (int run = 0; run < 20; run++) {
+        pool_run(pool, count_one, &c);
+        clock_sleep_us(clock_real(), 3000);
+    }
+    for (int t = 0; t < 4; t++) assert_int_equal(c.by[t], 20);
+    pool_close(&pool);
+}
+
+static void slow_last(void *arg, int ith, int nth)
+{
+    if (ith == nth - 1) {
+        clock_sleep_us(clock_real(), 5000);
+        ((int *)arg)[0]++;
+    }
+}
+
+/* The caller must sleep past its spin and still see the slowest worker's result. */
+static void test_caller_waits_for_slow_worker(void **state)
+{
+    int n_done = 0;
+    struct pool *pool = start(3, false, 1);
+    (void)state;
+    for (int run = 1; run <= 10; run++) {
+        pool_run(pool, slow_last, &n_done);
+        assert_int_equal(n_done, run);
+    }
+    pool_close(&pool);
+}
+
+static void add_plain(void *arg, int ith, int nth)
+{
+    (void)nth;
+    if (ith == 0) (*(int *)arg)++; /* plain: only serialised runs get this right */
+}
+
+struct caller {
+    struct pool *pool;
+    int *total;
+};
+
+static void *call_often(void *arg)
+{
+    struct caller *c = arg;
+    for (int i = 0; i < 300; i++) pool_run(c->pool, add_plain, c->total);
+    return NULL;
+}
+
+static void test_runs_take_turns(void **state)
+{
+    int total = 0;
+    pthread_t thread[3];
+    struct caller c = {.pool = start(2, false, 0), .total = &total};
+    (void)state;
+    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&thread[i], NULL, call_often, &c), 0);
+    for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
+    assert_int_equal(total, 900);
+    pool_close(&c.pool);
+}
+
+static void note_cpus(void *arg, int ith, int nth)
+{
+    cpu_set_t set;
+    (void)nth;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) ((int *)arg)[ith] = CPU_COUNT(&set);
+}
+
+static void test_pinning(void **state)
+{
+    int n_cpu[MAX] = {0};
+    int n_allowed = cpu_allowed(NULL, 0);
+    struct pool *pool = start(3, true, 0);
+    (void)state;
+    pool_run(pool, note_cpus, n_cpu);
+    assert_int_equal(n_cpu[0], n_allowed); /* the caller is left alone */
+    assert_int_equal(n_cpu[1], 1);
+    assert_int_equal(n_cpu[2], 1);
+    pool_close(&pool);
+}
+
+static void test_default_size_and_refusals(void **state)
+{
+    struct pool *pool = start(0, false, 0);
+    struct lutra_error err = {0};
+    (void)state;
+    assert_int_equal(pool_size(pool), cpu_usable());
+    pool_close(&pool);
+    pool_close(&pool);
+    assert_int_equal(pool_open(&pool, &(struct pool_settings){.n_thread = -1}, &err), LUTRA_E_ARGUMENT);
+    assert_null(pool);
+    assert_non_null(strstr(err.what, "-1 threads"));
+    assert_int_equal(pool_open(&pool, &(struct pool_settings){.n_thread = 1 << 20}, NULL), LUTRA_E_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_thread_once),
+        cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_sleeping_workers_wake),
+        cmocka_unit_test(test_caller_waits_for_slow_worker),
+        cmocka_unit_test(test_runs_take_turns),
+        cmocka_unit_test(test_pinning),
+        cmocka_unit_test(test_default_size_and_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
