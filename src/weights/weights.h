@@ -49,7 +49,7 @@ uint64_t weights_tensor_bytes(const struct weights *w);
 size_t weights_tensor_count(const struct weights *w);
 /* In file order; i < weights_tensor_count. */
 const struct tensor *weights_tensor_at(const struct weights *w, size_t i);
-/* NULL when there is none.  Constant time. */
+/* NULL when there is none.  Binary search. */
 const struct tensor *weights_tensor_find(const struct weights *w, const char *name);
 /* The same for a tensor that must exist: LUTRA_E_NOT_FOUND names file and tensor. */
 int weights_tensor_get(const struct weights *w, const char *name, const struct tensor **out, struct lutra_error *err);
@@ -97,7 +97,7 @@ struct weights_kv {
 /* In file order; i < weights_kv_count. */
 size_t weights_kv_count(const struct weights *w);
 const struct weights_kv *weights_kv_at(const struct weights *w, size_t i);
-/* NULL when there is none.  Constant time. */
+/* NULL when there is none.  Binary search. */
 const struct weights_kv *weights_kv_find(const struct weights *w, const char *key);
 /* "u32", "string", ...; "?" for numbers that are no type. */
 const char *weights_kind_name(uint32_t kind);
@@ -105,7 +105,7 @@ const char *weights_kind_name(uint32_t kind);
 /* Element i < kv->n of any string key or array.  kv->elem must be WEIGHTS_STRING. */
 struct weights_str weights_kv_str(const struct weights_kv *kv, uint64_t i);
 /* Element i < kv->n as an integer or a float; false when the element is of another kind (or, for u64, negative).
- * Integers of every width and bool are integers; f32 and f64 are floats. */
+ * Integers of every width and bool (0, 1) are integers here; f32 and f64 are floats. */
 bool weights_kv_i64(const struct weights_kv *kv, uint64_t i, int64_t *out);
 bool weights_kv_u64(const struct weights_kv *kv, uint64_t i, uint64_t *out);
 bool weights_kv_f64(const struct weights_kv *kv, uint64_t i, double *out);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Mapping of files, shards of a split model, and the lookup of tensors.
+ */
+#include "weights/weights_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- one file ---- */
+
+static void set_label(struct gguf_file *file, const char *path)
+{
+    size_t n = strlen(path), room = sizeof file->label - 4;
+    int cut = n > room;
+    snprintf(file->label, sizeof file->label, "%s%s", cut ? "..." : "", cut ? path + n - room : path);
+}
+
+static int map_file(struct gguf_file *file, const char *path, struct lutra_error *err)
+{
+    struct stat st;
+    set_label(file, path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return lutra_fail(err, LUTRA_E_IO, "%s: cannot open: %s", file->label, strerror(errno));
+    int rc = 0;
+    if (fstat(fd, &st) != 0) {
+        rc = lutra_fail(err, LUTRA_E_IO, "%s: cannot stat: %s", file->label, strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = lutra_fail(err, LUTRA_E_IO, "%s: not a regular file", file->label);
+    } else if (st.st_size == 0) {
+        rc = lutra_fail(err, LUTRA_E_FORMAT, "%s: the file is empty", file->label);
+    } else if ((uint64_t)st.st_size > SIZE_MAX / 2) {
+        rc = lutra_fail(err, LUTRA_E_IO, "%s: too large to map", file->label);
+    } else {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            rc = lutra_fail(err, LUTRA_E_IO, "%s: cannot map: %s", file->label, strerror(errno));
+        } else {
+            file->base = p;
+            file->bytes = (size_t)st.st_size;
+        }
+    }
+    close(fd);
+    return rc;
+}
+
+static void close_file(struct gguf_file *file)
+{
+    gguf_file_fini(file);
+    if (file->base) munmap((void *)file->base, file->bytes);
+    file->base = NULL;
+}
+
+/* ---- shards: PREFIX-00001-of-00003.gguf holds split.no = 0, split.count = 3 ---- */
+
+static int shard_path(const struct weights *w, uint64_t i, uint64_t n, char **out, struct lutra_error *err)
+{
+    char tail[48], mine[48];
+    size_t len = strlen(w->path);
+    int n_mine = snprintf(mine, sizeof mine, "-%05u-of-%05u.gguf", 1u, (unsigned)n);
+    if (len < (size_t)n_mine || strcmp(w->path + len - (size_t)n_mine, mine) != 0)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: one of %u shards, but its name does not end in '%s'",
+            w->file[0].label, (unsigned)n, mine);
+    int n_tail = snprintf(tail, sizeof tail, "-%05u-of-%05u.gguf", (unsigned)i + 1, (unsigned)n);
+    size_t prefix = len - (size_t)n_mine;
+    *out = malloc(prefix + (size_t)n_tail + 1);
+    if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->file[0].label);
+    memcpy(*out, w->path, prefix);
+    memcpy(*out + prefix, tail, (size_t)n_tail + 1);
+    return 0;
+}
+
+static int open_shard(struct weights *w, uint64_t i, uint64_t n, struct lutra_error *err)
+{
+    char *path;
+    uint64_t no, count;
+    TRY(shard_path(w, i, n, &path, err));
+    struct gguf_file *file = &w->file[i];
+    w->n_file = i + 1;
+    int rc = map_file(file, path, err);
+    free(path);
+    TRY(rc);
+    TRY(gguf_parse(file, err));
+    TRY(gguf_get_uint(file, "split.no", UINT16_MAX, &no, err));
+    TRY(gguf_get_uint(file, "split.count", UINT16_MAX, &count, err));
+    if (no != i || count != n)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: says it is shard %llu of %llu, not %llu of %llu", file->label,
+            (unsigned long long)no + 1, (unsigned long long)count, (unsigned long long)i + 1, (unsigned long long)n);
+    return 0;
+}
+
+static int open_shards(struct weights *w, struct lutra_error *err)
+{
+    uint64_t no, count, n_tensor = 0, want;
+    TRY(gguf_get_uint(&w->file[0], "split.no", UINT16_MAX, &no, err));
+    TRY(gguf_get_uint(&w->file[0], "split.count", UINT16_MAX, &count, err));
+    TRY(gguf_get_uint(&w->file[0], "split.tensors.count", INT32_MAX, &want, err));
+    if (count <= 1) return 0;
+    if (no != 0)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: shard %llu of %llu; open the first one", w->file[0].label,
+            (unsigned long long)no + 1, (unsigned long long)count);
+    struct gguf_file *file = realloc(w->file, count * sizeof *file);
+    if (!file) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->path);
+    w->file = file;
+    memset(file + 1, 0, (count - 1) * sizeof *file);
+    for (uint64_t i = 1; i < count; i++) TRY(open_shard(w, i, count, err));
+    for (size_t i = 0; i < w->n_file; i++) n_tensor += w->file[i].n_tensor;
+    if (gguf_kv_find(&w->file[0], "split.tensors.count") && n_tensor != want)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: the shards hold %llu tensors, split.tensors.count says %llu",
+            w->file[0].label, (unsigned long long)n_tensor, (unsigned long long)want);
+    return 0;
+}
+
+/* ---- tensors ---- */
+
+static int compare_tensors(const void *a, const void *b)
+{
+    const struct tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int index_tensors(struct weights *w, struct lutra_error *err)
+{
+    size_t n = 0;
+    for (size_t f = 0; f < w->n_file; f++) n += w->file[f].n_tensor;
+    w->tensor = malloc((n + 1) * sizeof *w->tensor);
+    w->tensor_by_name = malloc((n + 1) * sizeof *w->tensor_by_name);
+    if (!w->tensor || !w->tensor_by_name)
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", w->file[0].label);
+    for (size_t f = 0; f < w->n_file; f++) {
+        for (size_t i = 0; i < w->file[f].n_tensor; i++) {
+            const struct tensor *t = &w->file[f].tensor[i];
+            w->tensor[w->n_tensor] = w->tensor_by_name[w->n_tensor] = t;
+            w->n_tensor++;
+            w->tensor_bytes += t->bytes;
+        }
+    }
+    qsort(w->tensor_by_name, n, sizeof *w->tensor_by_name, compare_tensors);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(w->tensor_by_name[i - 1]->name, w->tensor_by_name[i]->name) == 0)
+            return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' occurs twice", w->file[0].label,
+                show_name(w->tensor_by_name[i]->name).s);
+    return 0;
+}
+
+int weights_open(struct weights **out, const char *path, struct lutra_error *err)
+{
+    *out = NULL;
+    struct weights *w = calloc(1, sizeof *w);
+    if (!w) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory to open a model");
+    int rc = LUTRA_E_NO_MEMORY;
+    w->path = strdup(path);
+    w->file = calloc(1, sizeof *w->file);
+    if (!w->path || !w->file) {
+        lutra_fail(err, rc, "no memory to open a model");
+        goto fail;
+    }
+    w->n_file = 1;
+    if ((rc = map_file(&w->file[0], path, err)) < 0) goto fail;
+    if ((rc = gguf_parse(&w->file[0], err)) < 0) goto fail;
+    if ((rc = open_shards(w, err)) < 0) goto fail;
+    if ((rc = index_tensors(w, err)) < 0) goto fail;
+    *out = w;
+    return 0;
+fail:
+    weights_close(&w);
+    return rc;
+}
+
+void weights_close(struct weights **w)
+{
+    if (!*w) return;
+    for (size_t i = 0; i < (*w)->n_file; i++) close_file(&(*w)->file[i]);
+    free((*w)->file);
+    free((*w)->path);
+    free((*w)->tensor);
+    free((*w)->tensor_by_name);
+    free(*w);
+    *w = NULL;
+}
+
+const char *weights_path(const struct weights *w)
+{
+    return w->path;
+}
+
+uint64_t weights_file_bytes(const struct weights *w)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < w->n_file; i++) n += w->file[i].bytes;
+    return n;
+}
+
+uint64_t weights_tensor_bytes(const struct weights *w)
+{
+    return w->tensor_bytes;
+}
+
+size_t weights_tensor_count(const struct weights *w)
+{
+    return w->n_tensor;
+}
+
+const struct tensor *weights_tensor_at(const struct weights *w, size_t i)
+{
+    return w->tensor[i];
+}
+
+const struct tensor *weights_tensor_find(const struct weights *w, const char *name)
+{
+    size_t lo = 0, hi = w->n_tensor;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int order = strcmp(name, w->tensor_by_name[mid]->name);
+        if (order == 0) return w->tensor_by_name[mid];
+        if (order < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return NULL;
+}
+
+int weights_tensor_get(const struct weights *w, const char *name, const struct tensor **out, struct lutra_error *err)
+{
+    *out = weights_tensor_find(w, name);
+    if (*out) return 0;
+    return lutra_fail(err, LUTRA_E_NOT_FOUND, "%s: tensor '%s' is missing", w->file[0].label, show_name(name).s);
+}
+
+/* Whole pages inside the tensor: its neighbours share the first and last one. */
+static void advise(const struct tensor *t, int advice)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t start = ((uintptr_t)t->data + page - 1) & ~(page - 1),
+              end = ((uintptr_t)t->data + t->bytes) & ~(page - 1);
+    if (start < end) madvise((void *)start, end - start, advice);
+}
+
+void weights_drop_pages(const struct tensor *t)
+{
+    advise(t, MADV_DONTNEED);
+}
+
+void weights_prefetch(const struct tensor *t)
+{
+    advise(t, MADV_WILLNEED);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of this room share: the mapped file and its parsed header.
+ */
+#ifndef LUTRA_WEIGHTS_WEIGHTS_IMPL_H
+#define LUTRA_WEIGHTS_WEIGHTS_IMPL_H
+
+#include "base/status.h"
+#include "weights/weights.h"
+
+/* Copies of names, NUL-terminated, in chunks that never move. */
+struct names {
+    struct names_chunk *last;
+};
+
+/* One mapped GGUF file.  Everything points into the mapping or into `names`. */
+struct gguf_file {
+    char label[160]; /* the path for messages, its tail if long */
+    const uint8_t *base;
+    size_t bytes;
+    struct names names;
+    struct weights_kv *kv; /* [n_kv] in file order */
+    size_t n_kv;
+    struct tensor *tensor; /* [n_tensor] in file order */
+    size_t n_tensor;
+    const struct weights_kv **kv_by_name; /* [n_kv] sorted by key */
+};
+
+struct weights {
+    char *path;
+    struct gguf_file *file; /* [n_file]: shards; metadata is file[0]'s */
+    size_t n_file;
+    const struct tensor **tensor;         /* [n_tensor] in file order over all shards */
+    const struct tensor **tensor_by_name; /* [n_tensor] sorted by name */
+    size_t n_tensor;
+    uint64_t tensor_bytes;
+};
+
+enum {
+    GGUF_VERSION = 3,
+    GGUF_ALIGNMENT = 32,    /* default of general.alignment */
+    GGUF_MAX_KEY = 65535,   /* bytes, by the format's specification */
+    GGUF_MAX_NAME = 255,    /* bytes of a tensor name; the specification says 64 */
+    GGUF_MIN_KV_BYTES = 14, /* key length, one byte of key, type, one byte of value */
+    GGUF_MIN_TENSOR_BYTES = 33
+};
+
+/* Bytes of a value of this kind in the file; 0 for strings, arrays and unknown kinds. */
+size_t gguf_kind_bytes(uint32_t kind);
+
+/* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls
+ * gguf_file_fini, which frees what was filled (not the mapping). */
+int gguf_parse(struct gguf_file *file, struct lutra_error *err);
+void gguf_file_fini(struct gguf_file *file);
+
+const struct weights_kv *gguf_kv_find(const struct gguf_file *file, const char *key);
+/* General integer of a file's key, 0 when the key is missing; LUTRA_E_FORMAT when it is no integer in 0..max. */
+int gguf_get_uint(const struct gguf_file *file, const char *key, uint64_t max, uint64_t *out, struct lutra_error *err);
+
+/* Copy of n bytes; NULL when out of memory. */
+const char *names_add(struct names *names, const char *s, size_t n);
+void names_fini(struct names *names);
+
+/* A name from a file made fit for a message: control and non-ASCII bytes become '?', long ones are cut. */
+struct shown {
+    char s[72];
+};
+struct shown show_bytes(const char *s, size_t n);
+struct shown show_name(const char *s);
+
+#endif
