@@ -33,7 +33,7 @@ static void expect_spans(struct row *rows, int n, const struct span *want, int n
 {
     struct batch b;
     struct lutra_error err;
-    assert_int_equal(check(rows, n, &b, &err), 0);
+    if (check(rows, n, &b, &err) < 0) fail_msg("%s", err.what);
     assert_int_equal(b.n_span, n_want);
     for (int i = 0; i < n_want; i++) {
         assert_int_equal(b.span[i].first, want[i].first);
@@ -67,8 +67,8 @@ static void tree_breaks_spans_where_it_branches(void **state)
         {.pos = 11, .seq = 1, .parent = 0},
         {.pos = 12, .seq = 1, .parent = 1},
         {.pos = 13, .seq = 1, .parent = 2},
-        {.pos = 12, .seq = 1, .parent = 1},
-        {.pos = 13, .seq = 1, .parent = 4},
+        {.pos = 12, .seq = 1, .parent = 1, .want = ROW_DRAFT},
+        {.pos = 13, .seq = 1, .parent = 4, .want = ROW_DRAFT},
         {.pos = 0, .seq = 0, .parent = -1},
         {.pos = 1, .seq = 0, .parent = 6},
     };
@@ -138,6 +138,25 @@ static void bad_rows_are_named(void **state)
     }
 }
 
+static void ordinary_rows_form_one_chain(void **state)
+{
+    (void)state;
+    struct row rows[3] = {{.pos = 10, .seq = 1, .parent = -1}, {.pos = 11, .seq = 1, .parent = 0},
+        {.pos = 11, .seq = 1, .parent = 0, .want = ROW_DRAFT}};
+    struct batch b;
+    struct lutra_error err;
+    assert_int_equal(check(rows, 3, &b, &err), 0);
+    rows[2].want = 0; /* a second ordinary child */
+    assert_int_equal(check(rows, 3, &b, &err), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(err.what, "row 2: a second continuation of row 0"));
+    rows[0].want = ROW_DRAFT; /* an ordinary row below a draft */
+    assert_int_equal(check(rows, 2, &b, &err), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(err.what, "row 1: not a draft"));
+    struct row roots[2] = {{.pos = 10, .seq = 1, .parent = -1}, {.pos = 10, .seq = 1, .parent = -1}};
+    assert_int_equal(check(roots, 2, &b, &err), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(err.what, "row 1: a second continuation of sequence 1"));
+}
+
 static void empty_batch_is_refused(void **state)
 {
     (void)state;
@@ -158,6 +177,7 @@ int main(void)
         cmocka_unit_test(interleaved_chains_do_not_join),
         cmocka_unit_test(two_roots_of_one_sequence),
         cmocka_unit_test(bad_rows_are_named),
+        cmocka_unit_test(ordinary_rows_form_one_chain),
         cmocka_unit_test(empty_batch_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
