@@ -92,7 +92,10 @@ static void two_roots_of_one_sequence(void **state)
 {
     (void)state;
     struct row rows[] = {
-        {.pos = 10, .seq = 1, .parent = -1}, {.pos = 10, .seq = 1, .parent = -1}, {.pos = 11, .seq = 1, .parent = 1}};
+        {.pos = 10, .seq = 1, .parent = -1},
+        {.pos = 10, .seq = 1, .parent = -1, .want = ROW_DRAFT},
+        {.pos = 11, .seq = 1, .parent = 1, .want = ROW_DRAFT},
+    };
     expect_spans(rows, 3, (struct span[]){{0, 1}, {1, 2}}, 2);
 }
 
