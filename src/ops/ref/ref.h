@@ -36,6 +36,9 @@ void ref_rms_norm(const float *x, const float *weight, float eps, float *out, in
  * turns by theta_i = pos * freq_scale * freq_base^(-2i/n_rot) / factors[i]; the elements from n_rot on stay. */
 void ref_rope(const struct op_rope *p, int32_t pos, float *x);
 
+/* What rotation kernels take instead of angles: cs[n_rot/2][2] = cos theta_i, sin theta_i, times magnitude. */
+void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs);
+
 void ref_swiglu(const float *gate, const float *up, float *out, int n); /* gate / (1 + e^-gate) * up */
 void ref_geglu(const float *gate, const float *up, float *out, int n);  /* the tanh form of gelu(gate), times up */
 void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(gate, 0)^2 * up */

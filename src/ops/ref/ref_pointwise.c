@@ -17,13 +17,20 @@ void ref_rms_norm(const float *x, const float *weight, float eps, float *out, in
     }
 }
 
+static void turn(const struct op_rope *p, int32_t pos, int i, double *c, double *s)
+{
+    double theta = pos * (double)p->freq_scale * pow(p->freq_base, -2.0 * i / p->n_rot);
+    if (p->factors) theta /= p->factors[i];
+    *c = cos(theta) * p->magnitude;
+    *s = sin(theta) * p->magnitude;
+}
+
 void ref_rope(const struct op_rope *p, int32_t pos, float *x)
 {
     int half = p->n_rot / 2;
     for (int i = 0; i < half; i++) {
-        double theta = pos * (double)p->freq_scale * pow(p->freq_base, -2.0 * i / p->n_rot);
-        if (p->factors) theta /= p->factors[i];
-        double c = cos(theta) * p->magnitude, s = sin(theta) * p->magnitude;
+        double c, s;
+        turn(p, pos, i, &c, &s);
         int ia = p->kind == ROPE_NORM ? 2 * i : i, ib = p->kind == ROPE_NORM ? 2 * i + 1 : i + half;
         for (int h = 0; h < p->n_head; h++) {
             float *head = x + h * p->d_head;
@@ -31,6 +38,16 @@ void ref_rope(const struct op_rope *p, int32_t pos, float *x)
             head[ia] = (float)(a * c - b * s);
             head[ib] = (float)(a * s + b * c);
         }
+    }
+}
+
+void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs)
+{
+    for (int i = 0; i < p->n_rot / 2; i++) {
+        double c, s;
+        turn(p, pos, i, &c, &s);
+        cs[2 * i] = (float)c;
+        cs[2 * i + 1] = (float)s;
     }
 }
 

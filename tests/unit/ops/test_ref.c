@@ -127,6 +127,10 @@ static void rope_turns_pairs(void **state)
     close_to(y[2], 1.5 * sin(2), 3e-7);
     close_to(y[1], -1.5 * sin(0.05), 3e-7);
     close_to(y[3], 1.5 * cos(0.05), 3e-7);
+    float cs[4];
+    ref_rope_table(&p, 8, cs);
+    close_to(cs[1], 1.5 * sin(2), 2e-7);
+    close_to(cs[2], 1.5 * cos(0.05), 2e-7);
 }
 
 static void gates_at_known_points(void **state)

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention over the paged cache, for 1 to 512 and more rows, scheduled by block (ops/kv_view.h).
+ *
+ *     scratch = 64-byte aligned, attention_scratch_bytes(op, max_rows, n_ctx, n_thread)
+ *     every thread of the pool:   attention_run(&kernels->attention, &args, pool, ith, nth);
+ *
+ * Arithmetic (docs/NUMERICS.md).  A query is one row and head.  Its positions are cut into segments of 64, aligned to
+ * absolute position.  Per segment:
+ *     score[j] = sum over ascending d of fma(q[d], k[j][d]), from 0, one f32 accumulator; times scale; softcap
+ *     m_s = max;  p[j] = exp(score[j] - m_s), exactly 0 where masked;  l_s = sum of p in one fixed order
+ *     o_s[d] = sum over ascending j of fma(p[j], v[j][d]), visible j only
+ * and segments are merged in ascending order into (m, l, o):  with M = max(m, m_s):
+ *     l = fma(l, e^(m-M), l_s e^(m_s-M)),  o[d] = fma(o[d], e^(m-M), o_s[d] e^(m_s-M));   at the end out = o / l.
+ * It starts at (-inf, 0, 0), or at (sink, 1, 0).  Nothing in this depends on the number of rows, on threads, on which
+ * rows share a block, or on whether K and V lie in blocks or in the draft scratch.  Masked positions are never
+ * multiplied in, so neither do other rows' values.
+ *
+ * Work.  A unit is (kv head, tile of rows).  It goes through the items once: K and V of a block are unpacked once for
+ * all its rows x heads of the group.  When there are fewer units than threads, threads take parts of the items
+ * instead, leave each segment's (m, l, o) in scratch, and merge after a barrier: the same operations in the same order.
+ */
+#ifndef LUTRA_CPU_ATTENTION_H
+#define LUTRA_CPU_ATTENTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/kv_view.h"
+#include "ops/op.h"
+
+struct pool;
+
+enum { ATTENTION_MAX_QUERY = 6, ATTENTION_MAX_D_HEAD = 512 };
+
+/* Running (m, l, o) of a query: floats.  o is padded to whole vectors of 16. */
+enum { ATTENTION_STATE_M = 0, ATTENTION_STATE_L = 1, ATTENTION_STATE_O = 16 };
+
+/* d_head rounded up to whole vectors of 16: the row length of v and of a state's o. */
+static inline int attention_padded(int d_head)
+{
+    return (d_head + 15) / 16 * 16;
+}
+
+/* Unpacks the first n_pos of the 64 positions of one segment and kv head to f32. */
+struct attention_load {
+    enum quant_type type; /* of the cache: F32 or F16 */
+    int d_head, n_pos;
+    const void *k, *v; /* [KV_BLOCK][d_head] */
+    float *kt;         /* [d_head][KV_BLOCK], 64-byte aligned: K transposed; columns from n_pos on are unspecified */
+    float *vf;         /* [n_pos][attention_padded(d_head)], 64-byte aligned; the padding is 0 */
+};
+
+/* One segment for up to ATTENTION_MAX_QUERY queries: scores, softmax, values, merged into each query's state. */
+struct attention_segment {
+    const float *kt, *vf; /* as attention_load leaves them */
+    int d_head, n_query;
+    float scale, softcap;
+    float *p;                            /* [ATTENTION_MAX_QUERY][KV_BLOCK] scratch, 64-byte aligned */
+    const float *q[ATTENTION_MAX_QUERY]; /* [d_head] each */
+    float *state[ATTENTION_MAX_QUERY];   /* [ATTENTION_STATE_O + attention_padded(d_head)], 64-byte aligned */
+    uint8_t lo[ATTENTION_MAX_QUERY];     /* sees slots lo <= j < hi of the segment, at least one */
+    uint8_t hi[ATTENTION_MAX_QUERY];
+};
+
+/* The kernels of one ISA. */
+struct cpu_attention {
+    const char *name;
+    void (*load)(const struct attention_load *a);
+    void (*segment)(const struct attention_segment *a);
+    /* into = merge(into, from): the later segment is `from`. */
+    void (*merge)(float *into, const float *from, int d_head);
+};
+
+struct attention_args {
+    const struct op_attention *op; /* d_head a multiple of 8, <= ATTENTION_MAX_D_HEAD */
+    const struct kv_view *kv;
+    int layer, n_row;
+    const float *q; /* [n_row][n_head][d_head] */
+    float *out;     /* the same shape; may be q */
+    void *scratch;
+    size_t scratch_bytes; /* at least attention_scratch_bytes of n_row rows */
+};
+
+/* Bytes of scratch that attention_run needs; 0 if that overflows.  More than this is used when offered only by
+ * callers that reserve for larger steps. */
+size_t attention_scratch_bytes(const struct op_attention *op, int max_rows, int n_ctx, int n_thread);
+
+/* Called by all nth threads of a pool_run with the same arguments.  The rows' K and V are in the cache (a barrier
+ * after kv_append).  May use pool_barrier.  On return this thread's part is done; the caller's barrier ends the
+ * operation.  pool may be NULL when nth is 1.  Allocates nothing. */
+void attention_run(
+    const struct cpu_attention *kernels, const struct attention_args *a, struct pool *pool, int ith, int nth);
+
+/* Kernels: the scalar ones, and those of an ISA. */
+void attention_init_ref(struct cpu_attention *out);
+void attention_init_avx2(struct cpu_attention *out);
+void attention_init_avx512(struct cpu_attention *out);
+
+#endif
