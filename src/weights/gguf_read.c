@@ -16,7 +16,8 @@ struct cursor {
     struct lutra_error *err;
 };
 
-#define FAIL(c, code, ...) lutra_fail_at((c)->err, code, (c)->at, __VA_ARGS__)
+/* The comma lets the compiler see that the value is an error, so that it can follow what TRY leaves set. */
+#define FAIL(c, code, ...) (lutra_fail_at((c)->err, code, (c)->at, __VA_ARGS__), code)
 
 static size_t left(const struct cursor *c)
 {

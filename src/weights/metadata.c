@@ -138,7 +138,7 @@ static int element_u64(const struct weights *w, const struct weights_kv *kv, uin
     struct lutra_error *err)
 {
     const char *want = max == UINT32_MAX ? "an unsigned 32-bit integer" : "an unsigned 64-bit integer";
-    uint64_t v;
+    uint64_t v = 0;
     if (!is_integer(kv)) return wrong_type(w, kv, "an integer", err);
     if (!weights_kv_u64(kv, i, &v) || v > max) return out_of_range(w, kv, want, err);
     *out = v;
@@ -169,7 +169,7 @@ static int element_f32(
 static int get_u32(const struct weights *w, const char *key, bool optional, uint32_t *out, struct lutra_error *err)
 {
     int rc;
-    uint64_t v;
+    uint64_t v = 0;
     const struct weights_kv *kv = look_up(w, key, optional, &rc, err);
     if (!kv) return rc;
     if (!is_scalar(kv)) return wrong_type(w, kv, "an integer", err);
@@ -230,7 +230,7 @@ static int get_layer_u32(
     const struct weights *w, const char *key, uint32_t layer, bool optional, uint32_t *out, struct lutra_error *err)
 {
     int rc;
-    uint64_t v;
+    uint64_t v = 0;
     const struct weights_kv *kv = look_up(w, key, optional, &rc, err);
     if (!kv) return rc;
     if (!is_scalar(kv) && layer >= kv->n)
@@ -367,7 +367,7 @@ int weights_copy_u32(
     const struct weights *w, const char *key, uint32_t *out, uint64_t n_max, uint64_t *n, struct lutra_error *err)
 {
     const struct weights_kv *kv;
-    uint64_t v;
+    uint64_t v = 0;
     TRY(get_for_copy(w, key, n_max, n, &kv, err));
     for (uint64_t i = 0; out && i < kv->n; i++) {
         TRY(element_u64(w, kv, i, UINT32_MAX, &v, err));

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+#include "weights/convert.h"
+
+#include "quant/quant.h"
+#include "weights/gguf_write.h"
+#include "weights/weights_impl.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    CHUNK = 65536, /* elements converted at a time: whole blocks of every type */
+    SLAB = 16,     /* chunks in flight */
+    QUANTIZATION_VERSION = 2
+};
+
+struct weights_quantize_settings weights_quantize_default(void)
+{
+    return (struct weights_quantize_settings){.type = QUANT_F16, .token_embd_type = -1, .output_type = -1};
+}
+
+/* ---- which type ---- */
+
+static bool match(const char *pattern, const char *name)
+{
+    const char *star = NULL, *again = NULL;
+    while (*name) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            again = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star;
+            name = ++again;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static bool is_matrix(const struct tensor *t)
+{
+    return t->n_dim >= 2 && ends_in(t->name, "weight") && !ends_in(t->name, "_norm.weight") &&
+           !ends_in(t->name, "ffn_gate_inp.weight");
+}
+
+static bool is_quantized(enum quant_type type)
+{
+    return type != QUANT_F32 && type != QUANT_F16 && type != QUANT_BF16;
+}
+
+static bool divides(enum quant_type type, int64_t n)
+{
+    const struct quant_info *q = quant_info_of(type);
+    return q && n % q->block_elems == 0;
+}
+
+enum quant_type weights_legal_type(enum quant_type type, int64_t n_elems)
+{
+    if (divides(type, n_elems)) return type;
+    switch (type) {
+    case QUANT_Q4_K: type = QUANT_Q5_0; break;
+    case QUANT_Q5_K: type = QUANT_Q5_1; break;
+    case QUANT_Q6_K: type = QUANT_Q8_0; break;
+    case QUANT_TQ1_0:
+    case QUANT_TQ2_0: type = QUANT_Q4_0; break;
+    default: break;
+    }
+    return divides(type, n_elems) ? type : QUANT_F16;
+}
+
+/* Before fallback. */
+static enum quant_type wanted_type(const struct weights_quantize_settings *s, const struct tensor *t, bool has_output)
+{
+    bool embd = strcmp(t->name, "token_embd.weight") == 0, output = strcmp(t->name, "output.weight") == 0;
+    for (size_t i = 0; i < s->n_rule; i++)
+        if (match(s->rule[i].pattern, t->name)) return s->rule[i].type;
+    if (embd && s->token_embd_type >= 0) return (enum quant_type)s->token_embd_type;
+    if ((output || (embd && !has_output)) && s->output_type >= 0) return (enum quant_type)s->output_type;
+    if (s->pure || !is_quantized(s->type)) return s->type;
+    if (output || (embd && !has_output)) {
+        bool eight = s->type == QUANT_Q8_0 || s->type == QUANT_MXFP4 || !divides(QUANT_Q6_K, t->ne[0]);
+        return eight ? QUANT_Q8_0 : QUANT_Q6_K;
+    }
+    if (embd && (s->type == QUANT_TQ1_0 || s->type == QUANT_TQ2_0)) return QUANT_Q4_K;
+    return s->type;
+}
+
+enum quant_type weights_quantized_type(
+    const struct weights_quantize_settings *s, const struct tensor *t, bool has_output)
+{
+    if (s->copy || !is_matrix(t)) return t->type;
+    return weights_legal_type(wanted_type(s, t, has_output), t->ne[0]);
+}
+
+/* ---- one run ---- */
+
+struct run {
+    const struct weights_quantize_settings *s;
+    const struct weights *in;
+    struct weights_writer *out;
+    enum quant_type *type; /* [n_tensor] */
+    uint64_t done_bytes;
+    float *f32;   /* [SLAB][CHUNK] */
+    uint8_t *raw; /* [SLAB][CHUNK] at the target's bytes per element */
+};
+
+static void say(
+    const struct run *run, enum lutra_log_level level, const struct tensor *t, enum quant_type type, const char *why)
+{
+    char line[256];
+    if (!run->s->log) return;
+    snprintf(line, sizeof line, "%s: %s -> %s%s", show_name(t->name).s, quant_info_of(t->type)->name,
+        quant_info_of(type)->name, why);
+    run->s->log(run->s->log_user, level, line);
+}
+
+static int check_types(const struct weights_quantize_settings *s, struct lutra_error *err)
+{
+    bool known = quant_info_of(s->type) && (s->token_embd_type < 0 || quant_info_of((uint32_t)s->token_embd_type)) &&
+                 (s->output_type < 0 || quant_info_of((uint32_t)s->output_type));
+    for (size_t i = 0; i < s->n_rule; i++) known = known && quant_info_of(s->rule[i].type);
+    return known ? 0 : lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: a type that is not supported");
+}
+
+static int choose_types(struct run *run, struct lutra_error *err)
+{
+    size_t n = weights_tensor_count(run->in);
+    bool has_output = weights_tensor_find(run->in, "output.weight") != NULL;
+    run->type = malloc((n + 1) * sizeof *run->type);
+    if (!run->type) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", weights_path(run->in));
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor *t = weights_tensor_at(run->in, i);
+        enum quant_type type = weights_quantized_type(run->s, t, has_output);
+        run->type[i] = type;
+        if (type != t->type && is_quantized(t->type) && !run->s->allow_requantize)
+            return lutra_fail(err, LUTRA_E_ARGUMENT,
+                "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(run->in),
+                show_name(t->name).s, quant_info_of(t->type)->name);
+        bool fell_back = !run->s->copy && is_matrix(t) && type != wanted_type(run->s, t, has_output);
+        say(run, fell_back ? LUTRA_LOG_WARN : LUTRA_LOG_DEBUG, t, type,
+            fell_back ? " (rows are not whole blocks of the wanted type)" : "");
+    }
+    return 0;
+}
+
+static bool is_rewritten(const struct run *run, const char *key)
+{
+    if (strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0) return true;
+    if (run->s->copy) return false;
+    return strcmp(key, "general.file_type") == 0 || strcmp(key, "general.quantization_version") == 0;
+}
+
+static void declare(struct run *run)
+{
+    for (size_t i = 0; i < weights_kv_count(run->in); i++) {
+        const struct weights_kv *kv = weights_kv_at(run->in, i);
+        if (!is_rewritten(run, kv->key)) weights_writer_copy(run->out, kv);
+    }
+    if (!run->s->copy) {
+        weights_writer_put_u32(run->out, "general.quantization_version", QUANTIZATION_VERSION);
+        weights_writer_put_u32(run->out, "general.file_type", quant_info_of(run->s->type)->file_type);
+    }
+    for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
+        const struct tensor *t = weights_tensor_at(run->in, i);
+        weights_writer_add_tensor(run->out, t->name, run->type[i], t->n_dim, t->ne);
+    }
+}
+
+static int report(struct run *run, size_t bytes, struct lutra_error *err)
+{
+    run->done_bytes += bytes;
+    if (!run->s->progress) return 0;
+    if (run->s->progress(run->s->progress_user, run->done_bytes, weights_tensor_bytes(run->in)) == 0) return 0;
+    return lutra_fail(err, LUTRA_E_CANCELLED, "%s: cancelled", weights_path(run->in));
+}
+
+static int copy_tensor(struct run *run, const struct tensor *t, struct lutra_error *err)
+{
+    const uint8_t *at = t->data;
+    for (size_t done = 0, part; done < t->bytes; done += part) {
+        part = t->bytes - done < 4u << 20 ? t->bytes - done : 4u << 20;
+        TRY(weights_writer_data(run->out, at + done, part));
+        TRY(report(run, part, err));
+    }
+    return 0;
+}
+
+/* The chunks of a slab, each by one call of convert_chunk. */
+struct slab {
+    struct run *run;
+    const struct quant_info *from, *to;
+    const uint8_t *src;
+    size_t n; /* elements in this slab */
+    _Atomic int not_finite;
+};
+
+static size_t bytes_of(const struct quant_info *q, size_t n)
+{
+    return n / q->block_elems * q->block_bytes;
+}
+
+static void convert_chunk(void *arg, int i)
+{
+    struct slab *slab = arg;
+    size_t first = (size_t)i * CHUNK, n = slab->n - first < CHUNK ? slab->n - first : CHUNK;
+    float *x = slab->run->f32 + first;
+    slab->from->dequantize(slab->src + bytes_of(slab->from, first), x, n);
+    for (size_t k = 0; k < n; k++)
+        if (!isfinite(x[k])) slab->not_finite = 1;
+    slab->to->quantize(x, slab->run->raw + bytes_of(slab->to, first), n);
+}
+
+static void convert_slab(struct slab *slab)
+{
+    const struct weights_quantize_settings *s = slab->run->s;
+    int n = (int)((slab->n + CHUNK - 1) / CHUNK);
+    if (s->parallel) {
+        s->parallel(s->parallel_user, convert_chunk, slab, n);
+    } else {
+        for (int i = 0; i < n; i++) convert_chunk(slab, i);
+    }
+}
+
+/* A tensor is one run of whole blocks in both types, so rows need not be looked at. */
+static int convert_tensor(struct run *run, const struct tensor *t, enum quant_type type, struct lutra_error *err)
+{
+    struct slab slab = {.run = run, .from = quant_info_of(t->type), .to = quant_info_of(type)};
+    size_t total = t->bytes / slab.from->block_bytes * slab.from->block_elems;
+    for (size_t done = 0; done < total; done += slab.n) {
+        slab.n = total - done < (size_t)SLAB * CHUNK ? total - done : (size_t)SLAB * CHUNK;
+        slab.src = (const uint8_t *)t->data + bytes_of(slab.from, done);
+        convert_slab(&slab);
+        if (slab.not_finite)
+            return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' holds a value that is NaN or infinite",
+                weights_path(run->in), show_name(t->name).s);
+        TRY(weights_writer_data(run->out, run->raw, bytes_of(slab.to, slab.n)));
+        TRY(report(run, bytes_of(slab.from, slab.n), err));
+    }
+    return 0;
+}
+
+static int convert_all(struct run *run, struct lutra_error *err)
+{
+    run->f32 = malloc((size_t)SLAB * CHUNK * sizeof *run->f32);
+    run->raw = malloc((size_t)SLAB * CHUNK * sizeof *run->f32);
+    if (!run->f32 || !run->raw) return lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory for buffers");
+    for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
+        const struct tensor *t = weights_tensor_at(run->in, i);
+        int rc = run->type[i] == t->type ? copy_tensor(run, t, err) : convert_tensor(run, t, run->type[i], err);
+        weights_drop_pages(t);
+        TRY(rc);
+    }
+    return 0;
+}
+
+static int refuse_same_file(const char *in, const char *out, struct lutra_error *err)
+{
+    struct stat a, b;
+    if (stat(in, &a) == 0 && stat(out, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: input and output are the same file", in);
+    return 0;
+}
+
+int weights_quantize_file(
+    const char *in, const char *out, const struct weights_quantize_settings *settings, struct lutra_error *err)
+{
+    struct weights *w;
+    struct run run = {.s = settings};
+    TRY(check_types(settings, err));
+    TRY(refuse_same_file(in, out, err));
+    TRY(weights_open(&w, in, err));
+    run.in = w;
+    int rc = choose_types(&run, err);
+    if (rc == 0) rc = weights_writer_open(&run.out, out, err);
+    if (rc < 0) goto done;
+    declare(&run);
+    rc = convert_all(&run, err);
+    /* A writer's failure is described by commit; any other is in *err already. */
+    if (rc == 0 || weights_writer_status(run.out) < 0) rc = weights_writer_commit(&run.out, err);
+done:
+    weights_writer_abort(&run.out);
+    free(run.type);
+    free(run.f32);
+    free(run.raw);
+    weights_close(&w);
+    return rc;
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+#include "weights/gguf_write.h"
+
+#include "quant/quant.h"
+#include "weights/weights_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A growing run of bytes. */
+struct bytes {
+    uint8_t *p;
+    size_t n, room;
+};
+
+struct planned {
+    char *name;
+    size_t bytes;
+};
+
+struct weights_writer {
+    int status;              /* the first failure */
+    struct lutra_error what; /* and its description */
+    int fd;
+    char *path, *temporary;
+    struct bytes kv, infos; /* serialized, without the fixed header */
+    uint64_t n_kv;
+    char **key; /* [n_kv], to refuse duplicates */
+    size_t key_room;
+    struct planned *tensor; /* [n_tensor] */
+    size_t n_tensor, tensor_room;
+    uint64_t offset; /* where the next declared tensor's data will start */
+    bool header_done;
+    size_t current, current_bytes; /* tensor being written, and how much of it is */
+};
+
+static const uint8_t zeros[GGUF_ALIGNMENT];
+
+static uint64_t align_up(uint64_t n)
+{
+    return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
+}
+
+/* Notes the failure that sticks. */
+#define STICK(w, code, ...) ((w)->status = lutra_fail(&(w)->what, code, __VA_ARGS__))
+
+static int no_memory(struct weights_writer *w)
+{
+    return STICK(w, LUTRA_E_NO_MEMORY, "%s: no memory to write the header", w->path);
+}
+
+/* ---- the header in memory ---- */
+
+static int append(struct weights_writer *w, struct bytes *b, const void *p, size_t n)
+{
+    if (w->status) return w->status;
+    if (b->room - b->n < n) {
+        size_t room = b->room + b->room / 2 + n + 256;
+        uint8_t *grown = realloc(b->p, room);
+        if (!grown) return no_memory(w);
+        b->p = grown;
+        b->room = room;
+    }
+    if (n) memcpy(b->p + b->n, p, n);
+    b->n += n;
+    return 0;
+}
+
+static int append_u32(struct weights_writer *w, struct bytes *b, uint32_t v)
+{
+    return append(w, b, &v, sizeof v);
+}
+
+static int append_u64(struct weights_writer *w, struct bytes *b, uint64_t v)
+{
+    return append(w, b, &v, sizeof v);
+}
+
+static int append_str(struct weights_writer *w, struct bytes *b, const char *s, size_t n)
+{
+    append_u64(w, b, n);
+    return append(w, b, s, n);
+}
+
+/* Starts a key: its name and type.  Everything before the data is still open. */
+static int put_key(struct weights_writer *w, const char *key, uint32_t kind)
+{
+    if (w->status) return w->status;
+    size_t n = strlen(key);
+    if (w->header_done) return STICK(w, LUTRA_E_ARGUMENT, "%s: key '%s' comes after tensor data", w->path, key);
+    if (n == 0 || n > GGUF_MAX_KEY) return STICK(w, LUTRA_E_ARGUMENT, "%s: a key of %zu bytes", w->path, n);
+    for (uint64_t i = 0; i < w->n_kv; i++)
+        if (strcmp(w->key[i], key) == 0)
+            return STICK(w, LUTRA_E_ARGUMENT, "%s: key '%s' is put twice", w->path, show_name(key).s);
+    if (w->n_kv == w->key_room) {
+        size_t room = w->key_room * 2 + 32;
+        char **grown = realloc(w->key, room * sizeof *grown);
+        if (!grown) return no_memory(w);
+        w->key = grown;
+        w->key_room = room;
+    }
+    w->key[w->n_kv] = strdup(key);
+    if (!w->key[w->n_kv]) return no_memory(w);
+    w->n_kv++;
+    append_str(w, &w->kv, key, n);
+    return append_u32(w, &w->kv, kind);
+}
+
+int weights_writer_put_scalar(struct weights_writer *w, const char *key, enum weights_kind kind, const void *data)
+{
+    size_t n = gguf_kind_bytes(kind);
+    if (w->status) return w->status;
+    if (n == 0) return STICK(w, LUTRA_E_ARGUMENT, "%s: key '%s': type %d is no scalar", w->path, key, (int)kind);
+    TRY(put_key(w, key, kind));
+    return append(w, &w->kv, data, n);
+}
+
+int weights_writer_put_u32(struct weights_writer *w, const char *key, uint32_t value)
+{
+    return weights_writer_put_scalar(w, key, WEIGHTS_U32, &value);
+}
+
+int weights_writer_put_f32(struct weights_writer *w, const char *key, float value)
+{
+    return weights_writer_put_scalar(w, key, WEIGHTS_F32, &value);
+}
+
+int weights_writer_put_bool(struct weights_writer *w, const char *key, bool value)
+{
+    uint8_t byte = value;
+    return weights_writer_put_scalar(w, key, WEIGHTS_BOOL, &byte);
+}
+
+static int put_string(struct weights_writer *w, const char *key, struct weights_str value)
+{
+    TRY(put_key(w, key, WEIGHTS_STRING));
+    return append_str(w, &w->kv, value.s, value.n);
+}
+
+int weights_writer_put_str(struct weights_writer *w, const char *key, const char *value)
+{
+    return put_string(w, key, (struct weights_str){value, strlen(value)});
+}
+
+static int put_array_head(struct weights_writer *w, const char *key, enum weights_kind elem, uint64_t n)
+{
+    TRY(put_key(w, key, WEIGHTS_ARRAY));
+    append_u32(w, &w->kv, elem);
+    return append_u64(w, &w->kv, n);
+}
+
+int weights_writer_put_strs(struct weights_writer *w, const char *key, const struct weights_str *value, uint64_t n)
+{
+    TRY(put_array_head(w, key, WEIGHTS_STRING, n));
+    for (uint64_t i = 0; i < n; i++) TRY(append_str(w, &w->kv, value[i].s, value[i].n));
+    return 0;
+}
+
+int weights_writer_put_array(
+    struct weights_writer *w, const char *key, enum weights_kind elem, const void *data, uint64_t n)
+{
+    size_t bytes;
+    if (w->status) return w->status;
+    if (gguf_kind_bytes(elem) == 0 || LUTRA_MUL_OVERFLOWS(n, gguf_kind_bytes(elem), &bytes))
+        return STICK(w, LUTRA_E_ARGUMENT, "%s: key '%s': no array of %llu x type %d", w->path, key,
+            (unsigned long long)n, (int)elem);
+    TRY(put_array_head(w, key, elem, n));
+    return append(w, &w->kv, data, bytes);
+}
+
+int weights_writer_copy(struct weights_writer *w, const struct weights_kv *kv)
+{
+    if (kv->kind == WEIGHTS_STRING) return put_string(w, kv->key, weights_kv_str(kv, 0));
+    if (kv->kind != WEIGHTS_ARRAY) return weights_writer_put_scalar(w, kv->key, kv->kind, kv->data);
+    if (kv->elem != WEIGHTS_STRING) return weights_writer_put_array(w, kv->key, kv->elem, kv->data, kv->n);
+    TRY(put_array_head(w, kv->key, WEIGHTS_STRING, kv->n));
+    for (uint64_t i = 0; i < kv->n; i++) {
+        struct weights_str s = weights_kv_str(kv, i);
+        TRY(append_str(w, &w->kv, s.s, s.n));
+    }
+    return 0;
+}
+
+/* ---- tensors ---- */
+
+static int check_tensor(
+    struct weights_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne, size_t *bytes)
+{
+    size_t n = strlen(name);
+    if (w->header_done) return STICK(w, LUTRA_E_ARGUMENT, "%s: tensor '%s' comes after data", w->path, name);
+    if (n == 0 || n > GGUF_MAX_NAME) return STICK(w, LUTRA_E_ARGUMENT, "%s: a tensor name of %zu bytes", w->path, n);
+    if (n_dim < 1 || n_dim > 4)
+        return STICK(w, LUTRA_E_ARGUMENT, "%s: tensor '%s' has %d dimensions", w->path, name, n_dim);
+    if (quant_row_bytes(type, ne[0], bytes) < 0)
+        return STICK(w, LUTRA_E_ARGUMENT, "%s: tensor '%s': no rows of %lld in type %s", w->path, name,
+            (long long)ne[0], quant_type_name(type) ? quant_type_name(type) : "?");
+    for (int i = 1; i < n_dim; i++)
+        if (ne[i] <= 0 || LUTRA_MUL_OVERFLOWS(*bytes, (size_t)ne[i], bytes))
+            return STICK(
+                w, LUTRA_E_ARGUMENT, "%s: tensor '%s': dimension %d is %lld", w->path, name, i, (long long)ne[i]);
+    for (size_t i = 0; i < w->n_tensor; i++)
+        if (strcmp(w->tensor[i].name, name) == 0)
+            return STICK(w, LUTRA_E_ARGUMENT, "%s: tensor '%s' is added twice", w->path, name);
+    return 0;
+}
+
+int weights_writer_add_tensor(
+    struct weights_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne)
+{
+    size_t bytes;
+    if (w->status) return w->status;
+    TRY(check_tensor(w, name, type, n_dim, ne, &bytes));
+    if (w->n_tensor == w->tensor_room) {
+        size_t room = w->tensor_room * 2 + 64;
+        struct planned *grown = realloc(w->tensor, room * sizeof *grown);
+        if (!grown) return no_memory(w);
+        w->tensor = grown;
+        w->tensor_room = room;
+    }
+    char *copy = strdup(name);
+    if (!copy) return no_memory(w);
+    w->tensor[w->n_tensor++] = (struct planned){copy, bytes};
+    append_str(w, &w->infos, name, strlen(name));
+    append_u32(w, &w->infos, (uint32_t)n_dim);
+    for (int i = 0; i < n_dim; i++) append_u64(w, &w->infos, (uint64_t)ne[i]);
+    append_u32(w, &w->infos, (uint32_t)type);
+    TRY(append_u64(w, &w->infos, w->offset));
+    if (LUTRA_ADD_OVERFLOWS(w->offset, bytes, &w->offset) || w->offset > INT64_MAX / 2)
+        return STICK(w, LUTRA_E_ARGUMENT, "%s: more than 2^62 bytes of tensors", w->path);
+    w->offset = align_up(w->offset);
+    return 0;
+}
+
+static uint64_t header_bytes(const struct weights_writer *w)
+{
+    return align_up(24 + w->kv.n + w->infos.n);
+}
+
+uint64_t weights_writer_file_bytes(const struct weights_writer *w)
+{
+    return header_bytes(w) + w->offset;
+}
+
+/* ---- the file ---- */
+
+static int write_all(struct weights_writer *w, const void *p, size_t n)
+{
+    const uint8_t *at = p;
+    while (n > 0 && w->status == 0) {
+        ssize_t done = write(w->fd, at, n < 1u << 30 ? n : 1u << 30);
+        if (done > 0) {
+            at += done;
+            n -= (size_t)done;
+        } else if (done == 0 || errno != EINTR) {
+            STICK(w, LUTRA_E_IO, "%s: cannot write: %s", w->temporary, done == 0 ? "short write" : strerror(errno));
+        }
+    }
+    return w->status;
+}
+
+static int write_header(struct weights_writer *w)
+{
+    uint8_t fixed[24] = "GGUF";
+    uint32_t version = GGUF_VERSION;
+    uint64_t n_tensor = w->n_tensor, total = weights_writer_file_bytes(w);
+    if (w->header_done || w->status) return w->status;
+    w->header_done = true;
+    /* Reserving the space tells of a full disk now; not every file system can. */
+    if (fallocate(w->fd, 0, 0, (off_t)total) != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+        return STICK(
+            w, LUTRA_E_IO, "%s: no room for %llu bytes: %s", w->temporary, (unsigned long long)total, strerror(errno));
+    memcpy(fixed + 4, &version, 4);
+    memcpy(fixed + 8, &n_tensor, 8);
+    memcpy(fixed + 16, &w->n_kv, 8);
+    write_all(w, fixed, sizeof fixed);
+    write_all(w, w->kv.p, w->kv.n);
+    write_all(w, w->infos.p, w->infos.n);
+    return write_all(w, zeros, header_bytes(w) - 24 - w->kv.n - w->infos.n);
+}
+
+int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n)
+{
+    const uint8_t *at = bytes;
+    TRY(write_header(w));
+    while (n > 0) {
+        if (w->current == w->n_tensor)
+            return STICK(w, LUTRA_E_ARGUMENT, "%s: %zu bytes more data than declared", w->path, n);
+        size_t size = w->tensor[w->current].bytes, want = size - w->current_bytes, part = n < want ? n : want;
+        TRY(write_all(w, at, part));
+        at += part;
+        n -= part;
+        w->current_bytes += part;
+        if (w->current_bytes == size) {
+            TRY(write_all(w, zeros, align_up(size) - size));
+            w->current++;
+            w->current_bytes = 0;
+        }
+    }
+    return w->status;
+}
+
+/* PATH.tmp-PID-N with the first N that is free.  Plain open, so that the file gets the mode of any new file. */
+static int create_temporary(struct weights_writer *w)
+{
+    size_t room = strlen(w->path) + 64;
+    w->temporary = malloc(room);
+    if (!w->temporary) return no_memory(w);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(w->temporary, room, "%s.tmp-%ld-%d", w->path, (long)getpid(), i);
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd >= 0) return 0;
+        if (errno != EEXIST) break;
+    }
+    return STICK(w, LUTRA_E_IO, "%s: cannot create: %s", w->temporary, strerror(errno));
+}
+
+int weights_writer_open(struct weights_writer **out, const char *path, struct lutra_error *err)
+{
+    *out = NULL;
+    struct weights_writer *w = calloc(1, sizeof *w);
+    if (!w) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory to write a model");
+    w->fd = -1;
+    w->path = strdup(path);
+    int rc = w->path ? create_temporary(w) : lutra_fail(&w->what, LUTRA_E_NO_MEMORY, "no memory to write a model");
+    if (rc < 0) {
+        if (err) *err = w->what;
+        weights_writer_abort(&w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+/* Makes the rename itself durable; a folder that cannot be synced does not make the file wrong. */
+static void sync_folder(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder) return;
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = 0;
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(folder);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+static int finish(struct weights_writer *w)
+{
+    TRY(write_header(w));
+    if (w->current != w->n_tensor)
+        return STICK(
+            w, LUTRA_E_ARGUMENT, "%s: the data of tensor '%s' is not complete", w->path, w->tensor[w->current].name);
+    if (fsync(w->fd) != 0) return STICK(w, LUTRA_E_IO, "%s: cannot sync: %s", w->temporary, strerror(errno));
+    int fd = w->fd;
+    w->fd = -1;
+    if (close(fd) != 0) return STICK(w, LUTRA_E_IO, "%s: cannot close: %s", w->temporary, strerror(errno));
+    if (rename(w->temporary, w->path) != 0)
+        return STICK(w, LUTRA_E_IO, "%s: cannot rename to it: %s", w->path, strerror(errno));
+    free(w->temporary);
+    w->temporary = NULL;
+    sync_folder(w->path);
+    return 0;
+}
+
+int weights_writer_status(const struct weights_writer *w)
+{
+    return w->status;
+}
+
+int weights_writer_commit(struct weights_writer **w, struct lutra_error *err)
+{
+    int rc = finish(*w);
+    if (rc < 0 && err) *err = (*w)->what;
+    weights_writer_abort(w);
+    return rc;
+}
+
+void weights_writer_abort(struct weights_writer **writer)
+{
+    struct weights_writer *w = *writer;
+    if (!w) return;
+    if (w->fd >= 0) {
+        close(w->fd);
+        unlink(w->temporary);
+    } else if (w->temporary && w->header_done) {
+        unlink(w->temporary); /* closed, but not renamed */
+    }
+    for (uint64_t i = 0; i < w->n_kv; i++) free(w->key[i]);
+    for (size_t i = 0; i < w->n_tensor; i++) free(w->tensor[i].name);
+    free(w->key);
+    free(w->tensor);
+    free(w->kv.p);
+    free(w->infos.p);
+    free(w->path);
+    free(w->temporary);
+    free(w);
+    *writer = NULL;
+}

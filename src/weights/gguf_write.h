@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes a GGUF v3 file as a stream: metadata, tensor declarations, then the tensors' bytes in that order.
+ *
+ *     struct weights_writer *w;
+ *     TRY(weights_writer_open(&w, path, err));
+ *     weights_writer_put_u32(w, "llama.block_count", 2);
+ *     weights_writer_add_tensor(w, "token_embd.weight", QUANT_F16, 2, ne);
+ *     weights_writer_data(w, bytes, n);                    as often as needed, over all tensors
+ *     TRY(weights_writer_commit(&w, err));
+ *
+ * The bytes go to a temporary file in the folder of `path`, which commit syncs and renames: a new file appears whole
+ * or not at all, and an existing one is replaced only then.  A killed process leaves at most the temporary file
+ * PATH.tmp-PID-N.  Alignment 32; padding is zero.
+ *
+ * The first failure sticks: later calls do nothing and return its code, and commit describes it.  So the calls
+ * between open and commit need not be checked one by one.  One thread at a time.
+ * Errors: LUTRA_E_IO (disk full, short write, cannot create), LUTRA_E_NO_MEMORY, LUTRA_E_ARGUMENT (duplicate or bad
+ * key or tensor, type not implemented, row not whole blocks, more or fewer data bytes than declared).
+ */
+#ifndef LUTRA_WEIGHTS_GGUF_WRITE_H
+#define LUTRA_WEIGHTS_GGUF_WRITE_H
+
+#include "weights/weights.h"
+
+struct weights_writer;
+
+/* Creates the temporary file.  On failure *out is NULL. */
+int weights_writer_open(struct weights_writer **out, const char *path, struct lutra_error *err);
+
+int weights_writer_put_u32(struct weights_writer *w, const char *key, uint32_t value);
+int weights_writer_put_f32(struct weights_writer *w, const char *key, float value);
+int weights_writer_put_bool(struct weights_writer *w, const char *key, bool value);
+int weights_writer_put_str(struct weights_writer *w, const char *key, const char *value);
+int weights_writer_put_strs(struct weights_writer *w, const char *key, const struct weights_str *value, uint64_t n);
+/* Any other value: `data` is one value of a scalar kind (not string), or n of them as an array. */
+int weights_writer_put_scalar(struct weights_writer *w, const char *key, enum weights_kind kind, const void *data);
+int weights_writer_put_array(
+    struct weights_writer *w, const char *key, enum weights_kind elem, const void *data, uint64_t n);
+/* A key of an opened file, as it is. */
+int weights_writer_copy(struct weights_writer *w, const struct weights_kv *kv);
+
+/* ne: n_dim elements, ne[0] contiguous.  All tensors are declared before the first byte of data. */
+int weights_writer_add_tensor(
+    struct weights_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne);
+
+/* Bytes of the file that the declarations so far make, metadata included. */
+uint64_t weights_writer_file_bytes(const struct weights_writer *w);
+
+/* The next n bytes of tensor data; may end inside a tensor, or run over several.  Padding is added between. */
+int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n);
+
+/* 0, or the code of the failure that stuck. */
+int weights_writer_status(const struct weights_writer *w);
+
+/* Writes what is outstanding, syncs, renames, closes.  On failure the temporary file is gone and any older file at
+ * `path` is untouched.  Sets *w to NULL either way. */
+int weights_writer_commit(struct weights_writer **w, struct lutra_error *err);
+
+/* Removes the temporary file and frees; sets *w to NULL; NULL is allowed. */
+void weights_writer_abort(struct weights_writer **w);
+
+#endif
