@@ -86,11 +86,11 @@ struct lutra_model_info {
     const char *name, *arch, *file_type; /* borrowed from the model */
     int n_vocab, n_ctx_train, d_model, n_layer, n_head, n_kv_head, d_head, d_ff;
     uint64_t n_param, file_bytes;
-    uint64_t packed_bytes;            /* memory of prepared weights */
-    uint64_t cache_bytes_per_token;   /* F16 */
-    int32_t bos, eos;                 /* -1 = none */
+    uint64_t packed_bytes;          /* memory of prepared weights */
+    uint64_t cache_bytes_per_token; /* F16 */
+    int32_t bos, eos;               /* -1 = none */
     bool add_bos;
-    const char *chat_template;        /* NULL = none */
+    const char *chat_template; /* NULL = none */
 };
 /* Set info->size first. */
 void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info);
@@ -107,8 +107,8 @@ int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, i
 
 /* Writes at most n_max bytes of a token's text (no NUL; maybe part of a UTF-8 character); *n_bytes is its length.
  * Control tokens have text only with show_special. */
-int lutra_token_text(const lutra_model *model, int32_t token, bool show_special, char *text, size_t n_max,
-    size_t *n_bytes);
+int lutra_token_text(
+    const lutra_model *model, int32_t token, bool show_special, char *text, size_t n_max, size_t *n_bytes);
 
 /* The whole text of tokens, UTF-8 (invalid bytes become U+FFFD); free with lutra_free(). */
 int lutra_detokenize(const lutra_model *model, const int32_t *tokens, int n_tok, bool show_special, char **text,
@@ -118,7 +118,7 @@ int lutra_detokenize(const lutra_model *model, const int32_t *tokens, int n_tok,
 bool lutra_token_is_end(const lutra_model *model, int32_t token);
 
 struct lutra_message {
-    const char *role;    /* "system", "user", "assistant" */
+    const char *role; /* "system", "user", "assistant" */
     const char *content;
 };
 /* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().
@@ -128,8 +128,8 @@ int lutra_chat_render(const lutra_model *model, const char *chat_template, const
 
 /* The same with everything a template may ask for: a JSON object with "messages", "tools",
  * "add_generation_prompt", "enable_thinking", ...; bos_token and eos_token are added when absent. */
-int lutra_chat_render_json(const lutra_model *model, const char *chat_template, const char *json, char **text,
-    struct lutra_error *err);
+int lutra_chat_render_json(
+    const lutra_model *model, const char *chat_template, const char *json, char **text, struct lutra_error *err);
 
 /* ---- session ---------------------------------------------------------------------------------------------------- */
 
@@ -146,8 +146,8 @@ struct lutra_session_settings {
 struct lutra_session_settings lutra_session_settings_default(void);
 
 /* Reserves all memory that steps need: decoding allocates nothing. */
-int lutra_session_open(lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings,
-    struct lutra_error *err);
+int lutra_session_open(
+    lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err);
 void lutra_session_close(lutra_session **session);
 void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
 
@@ -181,11 +181,11 @@ struct lutra_sampling lutra_sampling_default(void);
 
 enum lutra_stop {
     LUTRA_STOP_NONE,
-    LUTRA_STOP_END,       /* end-of-generation token */
-    LUTRA_STOP_STRING,    /* one of `stop` */
-    LUTRA_STOP_LENGTH,    /* max_tokens */
-    LUTRA_STOP_CTX_FULL,  /* the sequence reached n_ctx */
-    LUTRA_STOP_CALLER,    /* on_text returned nonzero */
+    LUTRA_STOP_END,      /* end-of-generation token */
+    LUTRA_STOP_STRING,   /* one of `stop` */
+    LUTRA_STOP_LENGTH,   /* max_tokens */
+    LUTRA_STOP_CTX_FULL, /* the sequence reached n_ctx */
+    LUTRA_STOP_CALLER,   /* on_text returned nonzero */
     LUTRA_STOP_CANCELLED,
     LUTRA_STOP_DEADLINE,
     LUTRA_STOP_ERROR,
@@ -216,14 +216,14 @@ struct lutra_request {
     size_t size;
     const int32_t *prompt; /* [n_prompt] copied at submit */
     int n_prompt;
-    int n_samples;         /* 1; they share the prompt's cache */
-    int max_tokens;        /* -1 = until the context is full */
+    int n_samples;  /* 1; they share the prompt's cache */
+    int max_tokens; /* -1 = until the context is full */
     struct lutra_sampling sampling;
     const char *const *stop; /* [n_stop] strings that end a sample; copied */
     int n_stop;
-    bool ignore_end;         /* go on after end-of-generation tokens */
-    bool show_special;       /* control tokens appear in the text */
-    uint64_t timeout_us;     /* 0 = none */
+    bool ignore_end;                                             /* go on after end-of-generation tokens */
+    bool show_special;                                           /* control tokens appear in the text */
+    uint64_t timeout_us;                                         /* 0 = none */
     int (*on_text)(void *user, const struct lutra_piece *piece); /* may be NULL; nonzero ends this sample */
     void (*on_end)(void *user, const struct lutra_end *end);     /* may be NULL; once per sample */
     void *user;
@@ -254,14 +254,20 @@ int lutra_seq_fork(lutra_session *session, int32_t seq, int n_tok, int max_tok, 
 void lutra_seq_close(lutra_session *session, int32_t seq);
 int lutra_seq_length(const lutra_session *session, int32_t seq); /* committed tokens, or -1 */
 
-enum lutra_want { LUTRA_WANT_LOGITS = 1, LUTRA_WANT_HIDDEN = 2, LUTRA_WANT_TOPK = 4, LUTRA_WANT_LOGPROB = 8 };
+enum lutra_want {
+    LUTRA_WANT_LOGITS = 1,
+    LUTRA_WANT_HIDDEN = 2,  /* the state after the last norm */
+    LUTRA_WANT_TOPK = 4,    /* the 64 largest logits, and log_sum_exp */
+    LUTRA_WANT_LOGPROB = 8, /* target_logit and log_sum_exp */
+    LUTRA_ROW_DRAFT = 256,  /* a guess: kept apart until lutra_commit(), like all rows below it */
+};
 
 struct lutra_row {
     int32_t token;
-    int32_t pos;    /* absolute position: length of the sequence, or parent's + 1 */
+    int32_t pos; /* absolute position: length of the sequence, or parent's + 1 */
     int32_t seq;
     int32_t parent; /* earlier row of this pass that it continues, or -1 */
-    uint32_t want;  /* set of lutra_want */
+    uint32_t want;  /* set of enum lutra_want */
     int32_t target; /* token of LUTRA_WANT_LOGPROB */
 };
 
@@ -275,8 +281,8 @@ struct lutra_row_result {
     const float *top_logit;
 };
 
-/* One forward pass.  Rows that extend a sequence in a chain are committed; rows of a tree with branches are drafts
- * until lutra_commit().  Results are valid until the next pass.  On error no sequence has changed. */
+/* One forward pass.  Ordinary rows of a sequence form one chain from its end and are committed; draft rows (a chain
+ * or a tree) wait for lutra_commit().  Results are valid until the next pass.  On error no sequence has changed. */
 int lutra_forward(lutra_session *session, const struct lutra_row *rows, int n_row, struct lutra_error *err);
 /* The i-th row that wanted something (0 .. n-1, in row order); NULL past the end. */
 const struct lutra_row_result *lutra_forward_result(const lutra_session *session, int i);
@@ -295,7 +301,7 @@ struct lutra_stats {
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
     uint64_t weight_bytes, cache_bytes; /* read by steps */
     uint64_t mac;
-    uint64_t prompt_us, decode_us; /* steps with prompt rows, other steps */
+    uint64_t prompt_us, decode_us; /* steps with a chain of several rows, other steps */
     uint64_t sample_us;            /* sampling and text */
 };
 void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats); /* set stats->size first */
@@ -305,10 +311,11 @@ void lutra_session_stats_reset(lutra_session *session);
 
 struct lutra_quantize_settings {
     size_t size;
-    const char *type;                /* "Q4_0", "Q8_0", "F16", ..., "COPY"; any case */
+    const char *type;                 /* "Q4_0", "Q8_0", "F16", ..., "COPY"; any case */
     const char *token_embedding_type; /* NULL = type (llama.cpp's --token-embedding-type) */
     const char *output_type;          /* NULL = type */
     bool allow_requantize;
+    bool pure; /* no better type for the output matrix than for the rest */
     lutra_progress_fn progress;
     void *progress_user;
     lutra_log_fn log; /* tensors that kept or got another type, with the reason */
@@ -324,8 +331,8 @@ struct lutra_make_model_settings {
     const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shapes() */
     const char *type;  /* of the matrices */
     uint64_t seed;
-    bool outliers;     /* massive activations at the input of ffn_down */
-    int n_layer;       /* 0 = the shape's */
+    bool outliers; /* massive activations at the input of ffn_down */
+    int n_layer;   /* 0 = the shape's */
     lutra_progress_fn progress;
     void *progress_user;
 };

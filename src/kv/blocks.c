@@ -67,7 +67,7 @@ int kv_open(
     struct kv_cache **out, const struct kv_settings *settings, const struct buffer *memory, struct lutra_error *err)
 {
     *out = NULL;
-    size_t vec, pool, draft, bytes = kv_bytes(settings);
+    size_t vec = 0, pool = 0, draft = 0, bytes = kv_bytes(settings);
     if (!bytes || settings->n_ctx < 1 || settings->n_seq < 1 || settings->n_row < 1)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: sizes out of range");
     if (memory->bytes < bytes)
@@ -178,6 +178,28 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
     to->n_table = blocks_for(n_tok);
     to->tail_promise = part;
     for (int32_t b = 0; b < to->n_table; b++) kv->refs[to->table[b] = from->table[b]]++;
+    return 0;
+}
+
+int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err)
+{
+    struct kv_seq *s = find(kv, seq);
+    if (!s || n_tok < 0 || n_tok > s->n_tok)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: cannot cut sequence %d to %d tokens", seq, n_tok);
+    int32_t keep = blocks_for(n_tok), own = 0;
+    for (int32_t b = keep; b < s->n_table; b++) own += kv->refs[s->table[b]] == 1;
+    /* Every block dropped is promised again; those of our own come back free. */
+    bool tail = n_tok % KV_BLOCK && kv->refs[s->table[keep - 1]] > 1;
+    int32_t more = s->n_table - keep + (tail && !s->tail_promise) - (!tail && s->tail_promise);
+    if (more > kv->n_free + own - kv->n_promised)
+        return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: no free blocks to cut a shared sequence");
+    for (int32_t b = keep; b < s->n_table; b++)
+        if (--kv->refs[s->table[b]] == 0) kv->free_list[kv->n_free++] = s->table[b];
+    s->promised += more;
+    kv->n_promised += more;
+    s->tail_promise = tail;
+    s->n_table = keep;
+    s->n_tok = n_tok;
     return 0;
 }
 

@@ -55,6 +55,10 @@ int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_err
 /* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open. */
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
 
+/* The sequence forgets what lies beyond n_tok (<= its length); it may grow to max_tok again.  LUTRA_E_CTX_FULL: what
+ * it shares with others would have to be promised anew and cannot; nothing has changed. */
+int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err);
+
 /* Gives its blocks and promises back. */
 void kv_seq_close(struct kv_cache *kv, int32_t seq);
 

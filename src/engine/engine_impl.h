@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The engine's objects, shared by its files.
+ *
+ *     runtime.c   threads, device, log                    model.c     file -> weights, op list, vocabulary, plan
+ *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
+ *     request.c   requests: admission and batching        sample.c    one running sample: token -> text -> end
+ *     prefix.c    finished sequences kept for reuse       files.c     quantize, make-model, inspect
+ */
+#ifndef LUTRA_ENGINE_ENGINE_IMPL_H
+#define LUTRA_ENGINE_ENGINE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "decode/sample/sampler.h"
+#include "kv/kv.h"
+#include "lutra.h"
+#include "model/model.h"
+#include "sched/plan.h"
+#include "text/stream.h"
+#include "text/template.h"
+#include "text/vocab.h"
+#include "weights/weights.h"
+
+struct lutra_runtime {
+    struct log log;
+    struct clock clock;
+    struct pool *pool;
+    struct device *device;
+    pthread_mutex_t turn; /* one forward pass at a time */
+    char text[160];
+};
+
+struct lutra_model {
+    lutra_runtime *runtime;
+    struct weights *weights;
+    struct text_vocab *vocab;
+    struct text_template *chat; /* NULL: none in the file, or one that does not parse (then logged) */
+    char *chat_source;          /* NUL-terminated copy, or NULL */
+    struct model *model;        /* NULL when vocab_only, like the plan */
+    struct plan plan;
+    uint64_t packed_bytes;
+    char name[128], file_type[16];
+};
+
+/* ---- a session ---- */
+
+enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_RETAINED = 4 };
+
+/* One sample slot: what a running sample needs, reserved when the session opens. */
+struct sample {
+    struct request *request; /* NULL: the slot is free */
+    int index;               /* which of the request's samples */
+    int32_t seq;
+    int32_t pending; /* token to evaluate next */
+    int32_t row;     /* its row in the current pass, or -1 */
+    int32_t *token;  /* [n_ctx] prompt and generated tokens that are in the cache */
+    int n_token;     /* length of `token` */
+    int n_generated;
+    double sum_log_prob;
+    uint64_t first_us;
+    struct text_stream *stream;
+    char *hold; /* text not yet given out: it may begin a stop string */
+    size_t n_hold;
+};
+
+/* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
+struct request {
+    struct request *next;
+    struct lutra_request set; /* with its own copies of prompt, stop and bias */
+    int32_t id;
+    int32_t seq;  /* of the prompt; -1 before it starts and after the last sample took it over */
+    int max_tok;  /* of each of its sequences */
+    int n_done;   /* prompt tokens in the cache */
+    int n_cached; /* of these, from the prefix cache */
+    int n_started, n_ended;
+    int32_t last_row; /* row of the last prompt token in the current pass, or -1 */
+    bool cancelled;
+    uint64_t submit_us;
+    struct sample_settings sampling;
+};
+
+/* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
+struct retained {
+    int32_t seq;    /* -1: empty */
+    int32_t *token; /* [n_ctx] */
+    int n_token;
+    uint64_t used; /* step number: the oldest goes first */
+};
+
+struct lutra_session {
+    lutra_model *model;
+    int n_ctx, n_seq, n_batch, n_out, n_draft;
+    int64_t n_cache;
+    struct arena arena;
+    uint64_t bytes; /* all memory of the session */
+
+    struct kv_cache *kv;
+    struct buffer kv_memory;
+    struct buffer value[VALUE_MAX];
+    struct batch batch; /* of the last pass */
+    int32_t *out_row;
+    struct row_result *result; /* [n_out] */
+    int n_result;
+    float *logits; /* [n_out][n_vocab] */
+    float *hidden; /* [n_out][d_model] */
+    int32_t *top_id;
+    float *top_logit; /* [n_out][ROW_TOPK] */
+    struct lutra_row_result *public_result;
+
+    atomic_bool cancel;
+    struct lutra_stats stats;
+
+    struct sampler *sampler;
+    struct sample *sample;    /* [n_seq] */
+    struct sample_pick *pick; /* [n_seq] of the current step */
+    int *pick_status;
+    struct request *first, *last; /* submitted, oldest first */
+    int32_t next_id;
+    struct retained retained[SESSION_RETAINED];
+};
+
+/* settings.c: copies as much of the caller's settings as both sides know over the defaults in dst. */
+int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
+
+/* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
+int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err);
+const float *session_logits(const lutra_session *s, int32_t row);
+
+/* sample.c */
+void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq);
+/* Takes the picked token in: text out, end reached or not. */
+void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick);
+void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason);
+/* For samples that end before they start. */
+void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop reason);
+
+/* prefix.c */
+void prefix_open(lutra_session *s, int32_t *tokens);
+/* Gives a finished sample's sequence to the prefix cache (or closes it). */
+void prefix_retain(lutra_session *s, struct sample *slot);
+/* A sequence for the prompt with as many tokens as a retained one shares, or an empty one; evicts retained
+ * sequences while the cache is too full. */
+int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
+    struct lutra_error *err);
+int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
+void prefix_clear(lutra_session *s);
+
+/* request.c */
+void requests_close(lutra_session *s);
+
+#endif

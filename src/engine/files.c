@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public file functions: quantize, make-model, inspect.
+ */
+#include "engine/engine_impl.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/quant.h"
+#include "weights/convert.h"
+#include "weights/make_model.h"
+
+/* ---- parallel work on the runtime's pool ---- */
+
+struct work {
+    void (*fn)(void *arg, int i);
+    void *arg;
+    int n;
+    atomic_int next;
+};
+
+static void work_some(void *arg, int ith, int nth)
+{
+    struct work *w = arg;
+    (void)ith;
+    (void)nth;
+    for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->n;) w->fn(w->arg, i);
+}
+
+static void in_parallel(void *user, void (*fn)(void *arg, int i), void *arg, int n)
+{
+    struct work w = {.fn = fn, .arg = arg, .n = n};
+    pool_run(((lutra_runtime *)user)->pool, work_some, &w);
+}
+
+/* lutra_progress_fn with its stage name. */
+struct progress {
+    lutra_progress_fn fn;
+    void *user;
+    const char *stage;
+};
+
+static int report(void *user, uint64_t done, uint64_t total)
+{
+    const struct progress *p = user;
+    return p->fn ? p->fn(p->user, p->stage, done, total) : 0;
+}
+
+static int type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err)
+{
+    const struct quant_info *q = name ? quant_info_by_name(name) : NULL;
+    if (!q) return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: type '%s' is not known", what, name ? name : "(none)");
+    *type = q->type;
+    return 0;
+}
+
+int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
+    const struct lutra_quantize_settings *settings, struct lutra_error *err)
+{
+    struct lutra_quantize_settings set = lutra_quantize_settings_default();
+    TRY(settings_copy(&set, sizeof set, settings, "quantize", err));
+    struct progress progress = {set.progress, set.progress_user, "quantizing"};
+    struct weights_quantize_settings q = weights_quantize_default();
+    q.copy = set.type && (!strcmp(set.type, "COPY") || !strcmp(set.type, "copy"));
+    q.pure = set.pure;
+    q.allow_requantize = set.allow_requantize;
+    q.parallel = in_parallel;
+    q.parallel_user = runtime;
+    q.progress = report;
+    q.progress_user = &progress;
+    q.log = set.log;
+    q.log_user = set.log_user;
+    enum quant_type type;
+    if (!q.copy) TRY(type_named("quantize", set.type, &q.type, err));
+    if (set.token_embedding_type) {
+        TRY(type_named("token embedding", set.token_embedding_type, &type, err));
+        q.token_embd_type = (int)type;
+    }
+    if (set.output_type) {
+        TRY(type_named("output", set.output_type, &type, err));
+        q.output_type = (int)type;
+    }
+    return weights_quantize_file(in_path, out_path, &q, err);
+}
+
+/* ---- inspect ---- */
+
+enum { INSPECT_HEAD = 8 /* elements shown of a long array */ };
+
+static json_t *element_json(const struct weights_kv *kv, uint64_t i)
+{
+    int64_t n;
+    double f;
+    if (kv->elem == WEIGHTS_STRING) {
+        struct weights_str s = weights_kv_str(kv, i);
+        json_t *text = json_stringn(s.s, s.n);
+        return text ? text : json_string("(not UTF-8)");
+    }
+    if (kv->elem == WEIGHTS_BOOL) return json_boolean(weights_kv_i64(kv, i, &n) && n);
+    if (weights_kv_i64(kv, i, &n)) return json_integer(n);
+    return weights_kv_f64(kv, i, &f) ? json_real(f) : json_null();
+}
+
+static json_t *value_json(const struct weights_kv *kv)
+{
+    if (kv->kind != WEIGHTS_ARRAY) return element_json(kv, 0);
+    json_t *head = json_array();
+    for (uint64_t i = 0; i < kv->n && i < INSPECT_HEAD; i++) json_array_append_new(head, element_json(kv, i));
+    return json_pack("{s:s, s:s, s:I, s:o}", "type", "array", "of", weights_kind_name(kv->elem), "n", (json_int_t)kv->n,
+        "head", head);
+}
+
+static json_t *tensor_json(const struct tensor *t)
+{
+    json_t *shape = json_array();
+    for (int d = 0; d < t->n_dim; d++) json_array_append_new(shape, json_integer(t->ne[d]));
+    return json_pack("{s:s, s:s, s:o, s:I}", "name", t->name, "type", quant_type_name(t->type), "shape", shape, "bytes",
+        (json_int_t)t->bytes);
+}
+
+/* What running the model takes, or why it cannot run. */
+static json_t *memory_json(const struct weights *w)
+{
+    struct model *m;
+    struct lutra_error why;
+    json_t *out = json_pack("{s:I}", "weights", (json_int_t)weights_tensor_bytes(w));
+    if (model_open(&m, w, &why) < 0) {
+        json_object_set_new(out, "unsupported", json_string(why.what));
+        return out;
+    }
+    const struct hparams *hp = model_hparams(m);
+    int64_t per_token = 4ll * hp->n_layer * hp->n_kv_head * hp->d_head;
+    json_object_set_new(out, "parameters", json_integer((json_int_t)model_n_param(m)));
+    json_object_set_new(out, "context_train", json_integer(hp->n_ctx_train));
+    json_object_set_new(out, "cache_per_token_f16", json_integer(per_token));
+    json_object_set_new(out, "cache_context_train_f16", json_integer(per_token * hp->n_ctx_train));
+    model_close(&m);
+    return out;
+}
+
+int lutra_inspect(const char *path, char **json, struct lutra_error *err)
+{
+    struct weights *w;
+    *json = NULL;
+    TRY(weights_open(&w, path, err));
+    json_t *metadata = json_object(), *tensors = json_array();
+    for (size_t i = 0; i < weights_kv_count(w); i++) {
+        const struct weights_kv *kv = weights_kv_at(w, i);
+        json_object_set_new(metadata, kv->key, value_json(kv)); /* a key that is not UTF-8 is left out */
+    }
+    for (size_t i = 0; i < weights_tensor_count(w); i++)
+        json_array_append_new(tensors, tensor_json(weights_tensor_at(w, i)));
+    json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o}", "file", path, "bytes", (json_int_t)weights_file_bytes(w),
+        "metadata", metadata, "tensors", tensors, "memory", memory_json(w));
+    weights_close(&w);
+    *json = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(all);
+    return *json ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
+}

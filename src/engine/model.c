@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A loaded model: the file, its vocabulary and template, the op list, and the weights prepared for the devices.
+ */
+#include "engine/engine_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/quant.h"
+
+/* ---- vocabulary ---- */
+
+/* A string key as a NUL-terminated copy in buf; the fallback when it is absent. */
+static int short_string(
+    const struct weights *w, const char *key, const char *fallback, char *buf, size_t n_buf, struct lutra_error *err)
+{
+    struct weights_str s = {fallback, strlen(fallback)};
+    TRY(weights_opt_str(w, key, &s, err));
+    if (s.n >= n_buf || memchr(s.s, 0, s.n))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is not a name", weights_path(w), key);
+    memcpy(buf, s.s, s.n);
+    buf[s.n] = 0;
+    return 0;
+}
+
+static int special_id(const struct weights *w, const char *name, int32_t *id, struct lutra_error *err)
+{
+    char key[64];
+    snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
+    uint32_t value = UINT32_MAX; /* some writers use it for none */
+    TRY(weights_opt_u32(w, key, &value, err));
+    *id = value > INT32_MAX ? -1 : (int32_t)value;
+    return 0;
+}
+
+static int string_array(const struct weights *w, const char *key, bool optional, struct text_bytes **out, size_t *n,
+    struct lutra_error *err)
+{
+    *out = NULL;
+    *n = 0;
+    if (optional && !weights_kv_find(w, key)) return 0;
+    const struct weights_kv *kv;
+    TRY(weights_get_array(w, key, WEIGHTS_STRING, &kv, err));
+    struct text_bytes *list = malloc((kv->n ? kv->n : 1) * sizeof *list);
+    if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
+    for (uint64_t i = 0; i < kv->n; i++) {
+        struct weights_str s = weights_kv_str(kv, i);
+        list[i] = (struct text_bytes){s.s, s.n};
+    }
+    *out = list;
+    *n = kv->n;
+    return 0;
+}
+
+struct vocab_arrays {
+    struct text_bytes *tokens, *merges;
+    int32_t *types;
+};
+
+static int read_types(const struct weights *w, size_t n_tok, struct vocab_arrays *a, struct lutra_error *err)
+{
+    static const char key[] = "tokenizer.ggml.token_type";
+    if (!weights_kv_find(w, key)) return 0;
+    uint64_t n;
+    a->types = malloc((n_tok ? n_tok : 1) * sizeof *a->types);
+    if (!a->types) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
+    TRY(weights_copy_i32(w, key, a->types, n_tok, &n, err));
+    if (n != n_tok)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' has %llu entries for %zu tokens", weights_path(w), key,
+            (unsigned long long)n, n_tok);
+    return 0;
+}
+
+static int read_vocab(struct lutra_model *m, struct vocab_arrays *a, struct lutra_error *err)
+{
+    const struct weights *w = m->weights;
+    struct text_vocab_source src = text_vocab_source_default();
+    char name[64], pre[64];
+    TRY(short_string(w, "tokenizer.ggml.model", "", name, sizeof name, err));
+    TRY(short_string(w, "tokenizer.ggml.pre", "", pre, sizeof pre, err));
+    src.model = name;
+    src.pre = pre;
+    TRY(string_array(w, "tokenizer.ggml.tokens", false, &a->tokens, &src.n_tok, err));
+    TRY(string_array(w, "tokenizer.ggml.merges", true, &a->merges, &src.n_merge, err));
+    TRY(read_types(w, src.n_tok, a, err));
+    src.tokens = a->tokens;
+    src.merges = a->merges;
+    src.types = a->types;
+    TRY(special_id(w, "bos", &src.bos, err));
+    TRY(special_id(w, "eos", &src.eos, err));
+    TRY(special_id(w, "eot", &src.eot, err));
+    TRY(special_id(w, "eom", &src.eom, err));
+    TRY(special_id(w, "padding", &src.pad, err));
+    TRY(special_id(w, "unknown", &src.unk, err));
+    /* llama.cpp's rule: the llama-bpe family begins with bos unless the file says otherwise. */
+    src.add_bos =
+        !strcmp(pre, "llama-bpe") || !strcmp(pre, "llama3") || !strcmp(pre, "llama-v3") || !strcmp(pre, "falcon3");
+    TRY(weights_opt_bool(w, "tokenizer.ggml.add_bos_token", &src.add_bos, err));
+    TRY(weights_opt_bool(w, "tokenizer.ggml.add_eos_token", &src.add_eos, err));
+    struct lutra_error why = {0};
+    int rc = text_vocab_open(&m->vocab, &src, &why);
+    if (rc < 0) return lutra_fail_at(err, rc, why.where, "%s: tokenizer: %s", weights_path(w), why.what);
+    return 0;
+}
+
+static int open_vocab(struct lutra_model *m, struct lutra_error *err)
+{
+    struct vocab_arrays a = {0};
+    int rc = read_vocab(m, &a, err);
+    free(a.tokens);
+    free(a.merges);
+    free(a.types);
+    return rc;
+}
+
+/* A template that does not parse is no reason to refuse the model: chat then says why. */
+static int open_chat(struct lutra_model *m, struct lutra_error *err)
+{
+    struct weights_str s = {0};
+    TRY(weights_opt_str(m->weights, "tokenizer.chat_template", &s, err));
+    if (!s.s) return 0;
+    m->chat_source = malloc(s.n + 1);
+    if (!m->chat_source) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
+    memcpy(m->chat_source, s.s, s.n);
+    m->chat_source[s.n] = 0;
+    struct lutra_error why = {0};
+    if (text_template_parse(&m->chat, s.s, s.n, &why) < 0)
+        log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: chat template: %s", weights_path(m->weights), why.what);
+    return 0;
+}
+
+/* ---- weights ---- */
+
+static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
+{
+    struct device *d = m->runtime->device;
+    uint64_t done = 0, total = 0;
+    for (int i = 0; i < model_n_weight(m->model); i++) total += model_weight(m->model, i)->tensor.bytes;
+    for (int i = 0; i < model_n_weight(m->model); i++) {
+        struct weight *w = model_weight(m->model, i);
+        bool keeps_source = true;
+        if (set->progress && set->progress(set->progress_user, "preparing weights", done, total))
+            return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
+        if (i + 1 < model_n_weight(m->model)) weights_prefetch(&model_weight(m->model, i + 1)->tensor);
+        TRY(d->ops->prepare(d, w, &keeps_source, err));
+        m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
+        if (!keeps_source) weights_drop_pages(&w->tensor);
+        done += w->tensor.bytes;
+    }
+    if (set->progress) set->progress(set->progress_user, "preparing weights", total, total);
+    return 0;
+}
+
+static int open_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
+{
+    TRY(model_open(&m->model, m->weights, err));
+    if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
+            model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
+    TRY(plan_open(&m->plan, model_ops(m->model), &m->runtime->device, 1, err));
+    return prepare_weights(m, set, err);
+}
+
+/* The type most bytes of the file are in. */
+static void name_file_type(struct lutra_model *m)
+{
+    uint64_t bytes[QUANT_TYPE_END] = {0};
+    int best = QUANT_F32;
+    for (size_t i = 0; i < weights_tensor_count(m->weights); i++) {
+        const struct tensor *t = weights_tensor_at(m->weights, i);
+        bytes[t->type] += t->bytes;
+        if (bytes[t->type] > bytes[best]) best = (int)t->type;
+    }
+    snprintf(m->file_type, sizeof m->file_type, "%s", quant_type_name((uint32_t)best));
+}
+
+static int open_all(
+    struct lutra_model *m, const char *path, const struct lutra_model_settings *set, struct lutra_error *err)
+{
+    TRY(weights_open(&m->weights, path, err));
+    TRY(open_vocab(m, err));
+    TRY(open_chat(m, err));
+    struct weights_str name = {"", 0};
+    TRY(weights_opt_str(m->weights, "general.name", &name, err));
+    snprintf(m->name, sizeof m->name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.s);
+    name_file_type(m);
+    return set->vocab_only ? 0 : open_weights(m, set, err);
+}
+
+int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, struct lutra_error *err)
+{
+    struct lutra_model_settings set = lutra_model_settings_default();
+    *out = NULL;
+    TRY(settings_copy(&set, sizeof set, settings, "model", err));
+    if (!path) return lutra_fail(err, LUTRA_E_ARGUMENT, "model: no path");
+    lutra_model *m = calloc(1, sizeof *m);
+    if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
+    m->runtime = runtime;
+    int rc = open_all(m, path, &set, err);
+    if (rc < 0) {
+        lutra_model_close(&m);
+        return rc;
+    }
+    log_line(&runtime->log, LUTRA_LOG_INFO, "%s: %s, %s", path, m->name, m->file_type);
+    *out = m;
+    return 0;
+}
+
+void lutra_model_close(lutra_model **model)
+{
+    lutra_model *m = *model;
+    if (!m) return;
+    if (m->model)
+        for (int i = 0; i < model_n_weight(m->model); i++) {
+            struct weight *w = model_weight(m->model, i);
+            if (w->packed) m->runtime->device->ops->release(m->runtime->device, w);
+        }
+    model_close(&m->model);
+    text_template_close(&m->chat);
+    free(m->chat_source);
+    text_vocab_close(&m->vocab);
+    weights_close(&m->weights);
+    free(m);
+    *model = NULL;
+}
+
+void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info)
+{
+    struct lutra_model_info all = {.name = m->name,
+        .file_type = m->file_type,
+        .n_vocab = (int)text_vocab_n_tok(m->vocab),
+        .file_bytes = weights_file_bytes(m->weights),
+        .packed_bytes = m->packed_bytes,
+        .bos = text_vocab_special(m->vocab, TEXT_BOS),
+        .eos = text_vocab_special(m->vocab, TEXT_EOS),
+        .chat_template = m->chat_source};
+    all.arch = "";
+    if (m->model) {
+        const struct hparams *hp = model_hparams(m->model);
+        all.arch = hp->arch;
+        all.n_ctx_train = hp->n_ctx_train;
+        all.d_model = hp->d_model;
+        all.n_layer = hp->n_layer;
+        all.n_head = hp->n_head;
+        all.n_kv_head = hp->n_kv_head;
+        all.d_head = hp->d_head;
+        all.d_ff = hp->d_ff;
+        all.n_param = model_n_param(m->model);
+        all.cache_bytes_per_token = 2ull * 2 * (uint64_t)hp->n_layer * (uint64_t)hp->n_kv_head * (uint64_t)hp->d_head;
+    }
+    size_t size = info->size < sizeof all ? info->size : sizeof all;
+    all.size = info->size;
+    memcpy(info, &all, size);
+}

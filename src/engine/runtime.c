@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The runtime: one thread pool, one log and the devices, shared by all models loaded into it.
+ */
+#include "engine/engine_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpuinfo.h"
+#include "cpu/device.h"
+
+const char *lutra_version(void)
+{
+    return "0.1.0";
+}
+
+void lutra_free(void *text)
+{
+    free(text);
+}
+
+static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *set, struct lutra_error *err)
+{
+    const char *name = set->device ? set->device : "cpu";
+    bool reference = !strcmp(name, "cpu-ref");
+    if (!reference && strcmp(name, "cpu"))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' is not known (cpu, cpu-ref are)", name);
+    uint32_t limit = CPU_ISA_ALL;
+    if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
+    struct cpu_device_settings cpu = {.isa = reference ? 0 : cpu_isa() & limit};
+    TRY(cpu_device_open(&rt->device, rt->pool, &cpu, err));
+    snprintf(rt->text, sizeof rt->text, "%s, %d threads", cpu_device_text(rt->device), pool_size(rt->pool));
+    return 0;
+}
+
+int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err)
+{
+    struct lutra_runtime_settings set = lutra_runtime_settings_default();
+    *out = NULL;
+    TRY(settings_copy(&set, sizeof set, settings, "runtime", err));
+    if (set.n_threads < 0 || set.n_threads > 1024)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_threads is %d, outside 0..1024", set.n_threads);
+    lutra_runtime *rt = calloc(1, sizeof *rt);
+    if (!rt) return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
+    log_init(&rt->log, set.log, set.log_user, LUTRA_LOG_DEBUG);
+    rt->clock = clock_real();
+    pthread_mutex_init(&rt->turn, NULL);
+    struct pool_settings pool = {.n_thread = set.n_threads, .pin = set.pin};
+    int rc = pool_open(&rt->pool, &pool, err);
+    if (rc == 0) rc = open_device(rt, &set, err);
+    if (rc < 0) {
+        lutra_runtime_close(&rt);
+        return rc;
+    }
+    *out = rt;
+    return 0;
+}
+
+void lutra_runtime_close(lutra_runtime **runtime)
+{
+    lutra_runtime *rt = *runtime;
+    if (!rt) return;
+    if (rt->device) rt->device->ops->close(rt->device);
+    pool_close(&rt->pool);
+    pthread_mutex_destroy(&rt->turn);
+    log_fini(&rt->log);
+    free(rt);
+    *runtime = NULL;
+}
+
+const char *lutra_runtime_device_text(const lutra_runtime *runtime)
+{
+    return runtime->text;
+}
+
+int lutra_runtime_n_threads(const lutra_runtime *runtime)
+{
+    return pool_size(runtime->pool);
+}

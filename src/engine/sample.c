@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One running sample: from the picked token to text, and to its end.
+ */
+#include "engine/engine_impl.h"
+
+#include <string.h>
+
+void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq)
+{
+    int i = (int)(slot - s->sample);
+    slot->request = r;
+    slot->index = r->n_started++;
+    slot->seq = seq;
+    slot->row = -1;
+    slot->pending = -1;
+    slot->n_token = r->set.n_prompt;
+    memcpy(slot->token, r->set.prompt, (size_t)r->set.n_prompt * sizeof *slot->token);
+    slot->n_generated = 0;
+    slot->sum_log_prob = 0;
+    slot->first_us = 0;
+    slot->n_hold = 0;
+    text_stream_flush(slot->stream);
+    sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
+    for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
+}
+
+/* ---- text and stop strings ---- */
+
+/* Length of the first stop string in the held text, at *at; 0 = none. */
+static size_t find_stop(const struct sample *slot, size_t *at)
+{
+    const struct lutra_request *set = &slot->request->set;
+    size_t found = 0;
+    *at = slot->n_hold;
+    for (int i = 0; i < set->n_stop; i++) {
+        size_t n = strlen(set->stop[i]);
+        const char *p = memmem(slot->hold, slot->n_hold, set->stop[i], n);
+        if (!p || (size_t)(p - slot->hold) >= *at) continue;
+        *at = (size_t)(p - slot->hold);
+        found = n;
+    }
+    return found;
+}
+
+/* Length of the longest end of the held text that could begin a stop string. */
+static size_t open_end(const struct sample *slot)
+{
+    const struct lutra_request *set = &slot->request->set;
+    size_t longest = 0;
+    for (int i = 0; i < set->n_stop; i++) {
+        size_t n = strlen(set->stop[i]) - 1, k = n < slot->n_hold ? n : slot->n_hold;
+        while (k > longest && memcmp(slot->hold + slot->n_hold - k, set->stop[i], k)) k--;
+        if (k > longest) longest = k;
+    }
+    /* Never cut a character: what is given out ends before a lead byte. */
+    while (longest > 0 && longest < slot->n_hold && ((unsigned char)slot->hold[slot->n_hold - longest] & 0xc0) == 0x80)
+        longest++;
+    return longest;
+}
+
+/* Gives out the first n held bytes with a token (-1: none).  Nonzero: the caller wants no more. */
+static int give(struct sample *slot, int32_t token, float log_prob, size_t n)
+{
+    const struct lutra_request *set = &slot->request->set;
+    int stop = 0;
+    if (set->on_text && (token >= 0 || n > 0)) {
+        char after = slot->hold[n];
+        slot->hold[n] = 0;
+        struct lutra_piece piece = {slot->request->id, slot->index, token, log_prob, slot->hold, n};
+        stop = set->on_text(set->user, &piece);
+        slot->hold[n] = after;
+    }
+    slot->n_hold -= n;
+    memmove(slot->hold, slot->hold + n, slot->n_hold);
+    return stop;
+}
+
+static void hold(struct sample *slot, struct text_bytes text)
+{
+    if (text.n > 0) memcpy(slot->hold + slot->n_hold, text.p, text.n);
+    slot->n_hold += text.n;
+}
+
+/* ---- the end ---- */
+
+static void report_end(const struct request *r, const struct lutra_end *end)
+{
+    if (r->set.on_end) r->set.on_end(r->set.user, end);
+}
+
+void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
+{
+    struct request *r = slot->request;
+    if (reason != LUTRA_STOP_STRING) {
+        hold(slot, text_stream_flush(slot->stream));
+        if (slot->n_hold > 0) give(slot, -1, 0, slot->n_hold);
+    }
+    struct lutra_end end = {.request = r->id,
+        .sample = slot->index,
+        .reason = reason,
+        .n_prompt = r->set.n_prompt,
+        .n_cached = r->n_cached,
+        .n_tok = slot->n_generated,
+        .sum_log_prob = slot->sum_log_prob,
+        .first_us = slot->first_us,
+        .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
+    if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
+        prefix_retain(s, slot);
+    } else {
+        kv_seq_close(s->kv, slot->seq);
+    }
+    slot->request = NULL;
+    r->n_ended++;
+    report_end(r, &end);
+}
+
+void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop reason)
+{
+    while (r->n_started < r->set.n_samples) {
+        struct lutra_end end = {.request = r->id,
+            .sample = r->n_started++,
+            .reason = reason,
+            .n_prompt = r->set.n_prompt,
+            .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
+        r->n_ended++;
+        report_end(r, &end);
+    }
+    if (r->seq >= 0) kv_seq_close(s->kv, r->seq);
+    r->seq = -1;
+}
+
+void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick)
+{
+    struct request *r = slot->request;
+    const struct text_vocab *vocab = s->model->vocab;
+    if (slot->n_generated == 0) slot->first_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
+    slot->sum_log_prob += (double)pick->log_prob;
+    if (text_is_eog(vocab, pick->token)) {
+        sample_end(s, slot, LUTRA_STOP_END);
+        return;
+    }
+    sampler_accept(s->sampler, (int)(slot - s->sample), pick->token);
+    slot->n_generated++;
+    s->stats.generated_tokens++;
+    slot->pending = pick->token;
+    hold(slot, text_stream_push(
+                   slot->stream, text_token_piece(vocab, pick->token, r->set.show_special ? TEXT_PIECE_SPECIAL : 0)));
+
+    size_t at, stop = find_stop(slot, &at);
+    size_t out = stop ? at : slot->n_hold - open_end(slot);
+    int enough = give(slot, pick->token, pick->log_prob, out);
+    if (stop) {
+        sample_end(s, slot, LUTRA_STOP_STRING);
+    } else if (enough) {
+        sample_end(s, slot, LUTRA_STOP_CALLER);
+    } else if (r->set.max_tokens >= 0 && slot->n_generated >= r->set.max_tokens) {
+        sample_end(s, slot, LUTRA_STOP_LENGTH);
+    } else if (slot->n_token >= r->max_tok) {
+        sample_end(s, slot, LUTRA_STOP_CTX_FULL);
+    }
+}

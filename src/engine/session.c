@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A session: its memory, forward passes over rows, commits, accounting.
+ */
+#include "engine/engine_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpuinfo.h"
+
+/* ---- sizes ---- */
+
+static struct kv_settings cache_settings(const lutra_session *s, enum quant_type type)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    return (struct kv_settings){.type = type,
+        .n_layer = list->n_layer,
+        .n_kv_head = list->n_kv_head,
+        .d_head = list->d_head,
+        .n_ctx = s->n_ctx,
+        .n_block = (int)(s->n_cache / KV_BLOCK),
+        .n_seq = 2 * s->n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
+        .n_row = s->n_batch,
+        .n_draft = s->n_draft};
+}
+
+/* What the caller left open follows from the model and from the memory there is. */
+static int choose_sizes(
+    lutra_session *s, const struct lutra_session_settings *set, enum quant_type type, struct lutra_error *err)
+{
+    const struct hparams *hp = model_hparams(s->model->model);
+    uint64_t per_token =
+        (type == QUANT_F32 ? 8ull : 4ull) * (uint64_t)hp->n_layer * (uint64_t)hp->n_kv_head * (uint64_t)hp->d_head;
+    uint64_t available = cpu_memory_available();
+    int64_t fits = (int64_t)(available / 2 / per_token / KV_BLOCK * KV_BLOCK); /* half: the rest is not ours */
+    if (fits < KV_BLOCK) fits = KV_BLOCK;
+    s->n_ctx = set->n_ctx ? set->n_ctx : hp->n_ctx_train;
+    if (!set->n_ctx && s->n_ctx > fits) {
+        s->n_ctx = (int)fits;
+        log_line(&s->model->runtime->log, LUTRA_LOG_WARN,
+            "context of %d tokens instead of %d: what half of the free memory holds", s->n_ctx, hp->n_ctx_train);
+    }
+    s->n_cache = set->n_cache;
+    if (!s->n_cache) {
+        s->n_cache = (int64_t)s->n_ctx * s->n_seq;
+        int64_t limit = fits > s->n_ctx ? fits : s->n_ctx;
+        if (s->n_cache > limit) s->n_cache = limit;
+    }
+    if (s->n_cache < s->n_ctx)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "a cache of %lld tokens cannot hold a context of %d",
+            (long long)s->n_cache, s->n_ctx);
+    /* Round up, and one block more per sequence for the tails that forks copy. */
+    s->n_cache = (s->n_cache + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK + (int64_t)KV_BLOCK * s->n_seq;
+    if ((uint64_t)s->n_cache > available / per_token || s->n_cache / KV_BLOCK > INT32_MAX)
+        return lutra_fail(err, LUTRA_E_NO_MEMORY,
+            "a cache of %lld tokens needs %llu MiB, %llu MiB are free: use a smaller context", (long long)s->n_cache,
+            (unsigned long long)((uint64_t)s->n_cache * per_token >> 20), (unsigned long long)(available >> 20));
+    return 0;
+}
+
+static int check_settings(const struct lutra_session_settings *set, enum quant_type *type, struct lutra_error *err)
+{
+    if (set->n_ctx < 0 || set->n_ctx > 1 << 24)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_ctx is %d, outside 0..%d", set->n_ctx, 1 << 24);
+    if (set->n_seq < 1 || set->n_seq > 4096)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_seq is %d, outside 1..4096", set->n_seq);
+    if (set->n_batch < 1 || set->n_batch > 8192)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_batch is %d, outside 1..8192", set->n_batch);
+    if (set->n_out < 0 || set->n_out > 8192)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..8192", set->n_out);
+    if (set->n_cache < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_cache is negative");
+    const char *name = set->cache_type ? set->cache_type : "f16";
+    if (strcmp(name, "f16") && strcmp(name, "f32"))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cache type '%s' is not implemented (f16, f32 are)", name);
+    *type = strcmp(name, "f16") ? QUANT_F32 : QUANT_F16;
+    return 0;
+}
+
+/* ---- memory ---- */
+
+/* The session's arrays: added up first (arena->start is NULL), then taken. */
+static int take(lutra_session *s, size_t *sum, size_t n, size_t each, void **out, struct lutra_error *err)
+{
+    size_t bytes;
+    if (LUTRA_MUL_OVERFLOWS(n, each, &bytes)) return lutra_fail(err, LUTRA_E_NO_MEMORY, "session: sizes overflow");
+    if (s->arena.start) return arena_take(&s->arena, bytes, "session", out, err);
+    *sum += arena_cost(bytes);
+    *out = NULL;
+    return 0;
+}
+
+#define TAKE(pointer, n) TRY(take(s, sum, (size_t)(n), sizeof *(pointer), (void **)&(pointer), err))
+
+static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    size_t n_out = (size_t)s->n_out, hold = SESSION_STOP_BYTES + 4 * text_vocab_max_piece_bytes(s->model->vocab) + 16;
+    int32_t *tokens = NULL;
+    char *holds = NULL;
+    TAKE(s->batch.row, s->n_batch);
+    TAKE(s->batch.span, s->n_batch);
+    TAKE(s->out_row, n_out);
+    TAKE(s->result, n_out);
+    TAKE(s->public_result, n_out);
+    TAKE(s->logits, n_out * (size_t)list->n_vocab);
+    TAKE(s->hidden, n_out * (size_t)list->d_model);
+    TAKE(s->top_id, n_out * ROW_TOPK);
+    TAKE(s->top_logit, n_out * ROW_TOPK);
+    TAKE(s->sample, s->n_seq);
+    TAKE(s->pick, s->n_seq);
+    TAKE(s->pick_status, s->n_seq);
+    TAKE(tokens, (size_t)s->n_ctx * ((size_t)s->n_seq + SESSION_RETAINED));
+    TAKE(holds, hold * (size_t)s->n_seq);
+    if (!s->arena.start) return 0;
+    for (int i = 0; i < s->n_seq; i++) {
+        s->sample[i].token = tokens + (size_t)i * (size_t)s->n_ctx;
+        s->sample[i].hold = holds + (size_t)i * hold;
+    }
+    prefix_open(s, tokens + (size_t)s->n_seq * (size_t)s->n_ctx);
+    return 0;
+}
+
+static int open_values(lutra_session *s, struct lutra_error *err)
+{
+    struct device *d = s->model->runtime->device;
+    const struct op_list *list = model_ops(s->model->model);
+    for (int v = 0; v < list->n_value; v++) {
+        size_t rows = (size_t)(list->value[v].rows == ROWS_ALL ? s->n_batch : s->n_out);
+        TRY(d->ops->buffer_alloc(d, rows * (size_t)list->value[v].dim * sizeof(float), &s->value[v], err));
+        s->bytes += s->value[v].bytes;
+    }
+    return d->ops->reserve(d, list, s->n_batch, s->n_out, s->n_ctx, err);
+}
+
+static int open_sampling(lutra_session *s, struct lutra_error *err)
+{
+    struct sampler_limits lim = {.n_vocab = model_ops(s->model->model)->n_vocab,
+        .n_seq = s->n_seq,
+        .n_history = s->n_ctx,
+        .n_bias = SESSION_BIAS,
+        .n_thread = pool_size(s->model->runtime->pool)};
+    TRY(sampler_open(&s->sampler, &lim, err));
+    for (int i = 0; i < s->n_seq; i++)
+        TRY(text_stream_open(&s->sample[i].stream, text_vocab_max_piece_bytes(s->model->vocab), err));
+    return 0;
+}
+
+static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
+{
+    enum quant_type type = QUANT_F16;
+    struct device *d = s->model->runtime->device;
+    TRY(check_settings(set, &type, err));
+    s->n_seq = set->n_seq;
+    s->n_draft = 64;
+    TRY(choose_sizes(s, set, type, err));
+    int max_rows = plan_caps(&s->model->plan).max_rows;
+    s->n_batch = set->n_batch < max_rows ? set->n_batch : max_rows;
+    s->n_out = set->n_out ? set->n_out : s->n_seq > 64 ? s->n_seq : 64;
+    if (s->n_out > s->n_batch) s->n_out = s->n_batch;
+
+    size_t sum = 0;
+    TRY(take_arrays(s, &sum, err));
+    TRY(arena_open(&s->arena, "session", sum, 0, err));
+    TRY(take_arrays(s, &sum, err));
+    struct kv_settings kv = cache_settings(s, type);
+    TRY(d->ops->buffer_alloc(d, kv_bytes(&kv), &s->kv_memory, err));
+    TRY(kv_open(&s->kv, &kv, &s->kv_memory, err));
+    s->bytes = sum + s->kv_memory.bytes;
+    TRY(open_values(s, err));
+    return open_sampling(s, err);
+}
+
+int lutra_session_open(
+    lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err)
+{
+    struct lutra_session_settings set = lutra_session_settings_default();
+    *out = NULL;
+    TRY(settings_copy(&set, sizeof set, settings, "session", err));
+    if (!model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the model was opened for its vocabulary only");
+    lutra_session *s = calloc(1, sizeof *s);
+    if (!s) return lutra_fail(err, LUTRA_E_NO_MEMORY, "session: out of memory");
+    s->model = model;
+    int rc = open_all(s, &set, err);
+    if (rc < 0) {
+        lutra_session_close(&s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void lutra_session_close(lutra_session **session)
+{
+    lutra_session *s = *session;
+    if (!s) return;
+    struct device *d = s->model->runtime->device;
+    requests_close(s);
+    for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
+    sampler_close(&s->sampler);
+    kv_close(&s->kv);
+    if (s->kv_memory.host) d->ops->buffer_free(d, &s->kv_memory);
+    for (int v = 0; v < VALUE_MAX; v++)
+        if (s->value[v].host) d->ops->buffer_free(d, &s->value[v]);
+    arena_close(&s->arena);
+    free(s);
+    *session = NULL;
+}
+
+void lutra_session_sizes(const lutra_session *s, int *n_ctx, int64_t *n_cache, uint64_t *bytes)
+{
+    if (n_ctx) *n_ctx = s->n_ctx;
+    if (n_cache) *n_cache = s->n_cache;
+    if (bytes) *bytes = s->bytes;
+}
+
+void lutra_cancel(lutra_session *session)
+{
+    atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
+}
+
+/* ---- a pass ---- */
+
+static int32_t committed(const void *kv, int32_t seq)
+{
+    return kv_seq_length(kv, seq);
+}
+
+/* Points the results of wanted rows into the session's arrays. */
+static int list_results(lutra_session *s, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    s->n_result = 0;
+    for (int r = 0; r < s->batch.n_row; r++) {
+        uint32_t want = s->batch.row[r].want & WANT_ALL;
+        if (!want) continue;
+        size_t i = (size_t)s->n_result;
+        if (s->n_result == s->n_out)
+            return lutra_fail_at(
+                err, LUTRA_E_ARGUMENT, (uint64_t)r, "row %d: more than n_out = %d rows want a result", r, s->n_out);
+        s->out_row[s->n_result++] = r;
+        s->result[i] = (struct row_result){.row = r,
+            .logits = s->logits + i * (size_t)list->n_vocab,
+            .hidden = want & WANT_HIDDEN ? s->hidden + i * (size_t)list->d_model : NULL,
+            .top_id = s->top_id + i * ROW_TOPK,
+            .top_logit = s->top_logit + i * ROW_TOPK};
+    }
+    return 0;
+}
+
+static void account(lutra_session *s, const struct step *step, uint64_t us)
+{
+    struct demand sum;
+    plan_demand(&s->model->plan, step, &sum);
+    int flat = plan_caps(&s->model->plan).flat_rows, n_row = s->batch.n_row;
+    uint64_t drafts = 0;
+    bool prompt = false;
+    for (int r = 0; r < n_row; r++) {
+        bool draft = (s->batch.row[r].want & ROW_DRAFT) != 0;
+        drafts += draft;
+        prompt |= !draft && s->batch.row[r].parent >= 0;
+    }
+    s->stats.n_step++;
+    s->stats.rows_valid += (uint64_t)n_row - drafts;
+    s->stats.rows_wasted += drafts; /* lutra_commit moves accepted ones over */
+    s->stats.rows_underutilized += n_row < flat ? (uint64_t)(flat - n_row) : 0;
+    s->stats.weight_bytes += sum.weight_bytes;
+    s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
+    s->stats.mac += sum.mac;
+    *(prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
+}
+
+static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, struct lutra_error *err)
+{
+    lutra_runtime *rt = s->model->runtime;
+    struct step step = {.batch = &s->batch,
+        .kv = view,
+        .value = s->value,
+        .out_row = s->out_row,
+        .n_out = s->n_result,
+        .result = s->result,
+        .cancel = &s->cancel};
+    pthread_mutex_lock(&rt->turn);
+    uint64_t start = clock_now_us(rt->clock);
+    int rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, err);
+    uint64_t us = clock_now_us(rt->clock) - start;
+    pthread_mutex_unlock(&rt->turn);
+    if (rc == 0) account(s, &step, us);
+    return rc;
+}
+
+int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err)
+{
+    struct kv_view view;
+    s->batch.n_row = n_row;
+    s->n_result = 0;
+    TRY(batch_check(&s->batch, model_ops(s->model->model)->n_vocab, committed, s->kv, err));
+    TRY(list_results(s, err));
+    TRY(kv_step_begin(s->kv, &s->batch, &view, err));
+    int rc = run(s, &view, deadline_us, err);
+    kv_step_end(s->kv, &s->batch, rc == 0);
+    if (rc < 0) s->batch.n_row = s->n_result = 0;
+    return rc;
+}
+
+const float *session_logits(const lutra_session *s, int32_t row)
+{
+    for (int i = 0; i < s->n_result; i++)
+        if (s->result[i].row == row) return s->result[i].logits;
+    return NULL;
+}
+
+/* ---- the public layer of rows ---- */
+
+int lutra_seq_open(lutra_session *s, int max_tok, int32_t *seq, struct lutra_error *err)
+{
+    int n_cached;
+    return prefix_seq_open(s, NULL, 0, max_tok, seq, &n_cached, err);
+}
+
+int lutra_seq_fork(lutra_session *s, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
+{
+    return prefix_seq_fork(s, seq, n_tok, max_tok, fork, err);
+}
+
+void lutra_seq_close(lutra_session *s, int32_t seq)
+{
+    kv_seq_close(s->kv, seq);
+}
+
+int lutra_seq_length(const lutra_session *s, int32_t seq)
+{
+    return kv_seq_length(s->kv, seq);
+}
+
+int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, struct lutra_error *err)
+{
+    if (n_row < 1 || n_row > s->n_batch)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%d rows in a pass, outside 1..%d", n_row, s->n_batch);
+    atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
+    for (int r = 0; r < n_row; r++)
+        s->batch.row[r] =
+            (struct row){rows[r].token, rows[r].pos, rows[r].seq, rows[r].parent, rows[r].want, rows[r].target};
+    TRY(session_forward(s, n_row, CLOCK_NEVER_US, err));
+    for (int i = 0; i < s->n_result; i++) {
+        const struct row_result *r = &s->result[i];
+        bool top = (s->batch.row[r->row].want & WANT_TOPK) != 0,
+             logits = (s->batch.row[r->row].want & WANT_LOGITS) != 0;
+        s->public_result[i] = (struct lutra_row_result){.row = r->row,
+            .logits = logits ? r->logits : NULL,
+            .hidden = r->hidden,
+            .log_sum_exp = r->log_sum_exp,
+            .target_logit = r->target_logit,
+            .n_top = top ? r->n_top : 0,
+            .top_id = top ? r->top_id : NULL,
+            .top_logit = top ? r->top_logit : NULL};
+    }
+    return 0;
+}
+
+const struct lutra_row_result *lutra_forward_result(const lutra_session *s, int i)
+{
+    return i >= 0 && i < s->n_result ? &s->public_result[i] : NULL;
+}
+
+int lutra_commit(lutra_session *s, int32_t row, struct lutra_error *err)
+{
+    int32_t before = row >= 0 && row < s->batch.n_row ? kv_seq_length(s->kv, s->batch.row[row].seq) : 0;
+    TRY(kv_commit(s->kv, &s->batch, row, err));
+    uint64_t n = (uint64_t)(kv_seq_length(s->kv, s->batch.row[row].seq) - before);
+    s->stats.rows_valid += n;
+    s->stats.rows_wasted -= n;
+    return 0;
+}
+
+void lutra_session_stats(const lutra_session *s, struct lutra_stats *stats)
+{
+    size_t size = stats->size < sizeof s->stats ? stats->size : sizeof s->stats;
+    struct lutra_stats all = s->stats;
+    all.size = stats->size;
+    memcpy(stats, &all, size);
+}
+
+void lutra_session_stats_reset(lutra_session *s)
+{
+    memset(&s->stats, 0, sizeof s->stats);
+}

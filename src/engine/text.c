@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public text functions: tokens and chat templates.
+ */
+#include "engine/engine_impl.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "text/encode.h"
+
+int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, int flags, int32_t *tokens, int n_max,
+    int *n_tok, struct lutra_error *err)
+{
+    struct text_tokens list = {0};
+    unsigned how =
+        (flags & LUTRA_ADD_SPECIAL ? TEXT_ADD_SPECIAL : 0) | (flags & LUTRA_PARSE_SPECIAL ? TEXT_PARSE_SPECIAL : 0);
+    int rc = text_encode(model->vocab, text, n_bytes, how, &list, err);
+    if (rc == 0) {
+        *n_tok = (int)list.n;
+        size_t n = list.n < (size_t)n_max ? list.n : (size_t)n_max;
+        if (n_max > 0 && n > 0) memcpy(tokens, list.ids, n * sizeof *tokens);
+    }
+    text_tokens_fini(&list);
+    return rc;
+}
+
+int lutra_token_text(
+    const lutra_model *model, int32_t token, bool show_special, char *text, size_t n_max, size_t *n_bytes)
+{
+    if (token < 0 || (size_t)token >= text_vocab_n_tok(model->vocab)) return LUTRA_E_ARGUMENT;
+    struct text_bytes piece = text_token_piece(model->vocab, token, show_special ? TEXT_PIECE_SPECIAL : 0);
+    *n_bytes = piece.n;
+    size_t n = piece.n < n_max ? piece.n : n_max;
+    if (n > 0) memcpy(text, piece.p, n);
+    return 0;
+}
+
+/* Appends to a growing text. */
+static int append(char **text, size_t *n, size_t *cap, struct text_bytes add)
+{
+    if (*n + add.n + 1 > *cap) {
+        size_t want = (*n + add.n + 1) * 2;
+        char *more = realloc(*text, want);
+        if (!more) return LUTRA_E_NO_MEMORY;
+        *text = more;
+        *cap = want;
+    }
+    if (add.n > 0) memcpy(*text + *n, add.p, add.n);
+    *n += add.n;
+    (*text)[*n] = 0;
+    return 0;
+}
+
+int lutra_detokenize(
+    const lutra_model *model, const int32_t *tokens, int n_tok, bool show_special, char **text, struct lutra_error *err)
+{
+    struct text_stream *stream = NULL;
+    char *all = NULL;
+    size_t n = 0, cap = 0;
+    *text = NULL;
+    TRY(text_stream_open(&stream, text_vocab_max_piece_bytes(model->vocab), err));
+    int rc = append(&all, &n, &cap, (struct text_bytes){"", 0});
+    for (int i = 0; i < n_tok && rc == 0; i++) {
+        struct text_bytes piece = text_token_piece(model->vocab, tokens[i], show_special ? TEXT_PIECE_SPECIAL : 0);
+        rc = append(&all, &n, &cap, text_stream_push(stream, piece));
+    }
+    if (rc == 0) rc = append(&all, &n, &cap, text_stream_flush(stream));
+    text_stream_close(&stream);
+    if (rc < 0) {
+        free(all);
+        return lutra_fail(err, rc, "detokenize: out of memory");
+    }
+    *text = all;
+    return 0;
+}
+
+bool lutra_token_is_end(const lutra_model *model, int32_t token)
+{
+    return text_is_eog(model->vocab, token);
+}
+
+/* ---- chat templates ---- */
+
+static int add_token_text(json_t *object, const char *key, const struct text_vocab *vocab, enum text_special which)
+{
+    if (json_object_get(object, key)) return 0;
+    struct text_bytes t = text_token_piece(vocab, text_vocab_special(vocab, which), TEXT_PIECE_SPECIAL);
+    return json_object_set_new(object, key, json_stringn(t.p ? t.p : "", t.n)) < 0 ? LUTRA_E_NO_MEMORY : 0;
+}
+
+/* transformers always defines these. */
+static int add_null(json_t *object, const char *key)
+{
+    return json_object_get(object, key) ? 0 : json_object_set_new(object, key, json_null());
+}
+
+static int render(
+    const lutra_model *m, const struct text_template *chat, json_t *object, char **text, struct lutra_error *err)
+{
+    if (add_token_text(object, "bos_token", m->vocab, TEXT_BOS) < 0 ||
+        add_token_text(object, "eos_token", m->vocab, TEXT_EOS) < 0 || add_null(object, "tools") < 0 ||
+        add_null(object, "documents") < 0)
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
+    char *json = json_dumps(object, JSON_COMPACT);
+    if (!json) return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
+    struct text_template_text out = {0};
+    int rc = text_template_render(chat, json, strlen(json), (int64_t)time(NULL), &out, err);
+    free(json);
+    *text = out.p;
+    return rc;
+}
+
+static int render_with(const lutra_model *m, const char *source, json_t *object, char **text, struct lutra_error *err)
+{
+    if (!source && !m->chat_source)
+        return lutra_fail(err, LUTRA_E_NOT_FOUND, "%s has no chat template (key 'tokenizer.chat_template')",
+            weights_path(m->weights));
+    if (!source && m->chat) return render(m, m->chat, object, text, err);
+    if (!source) source = m->chat_source; /* did not parse at load: say why again */
+    struct text_template *chat;
+    TRY(text_template_parse(&chat, source, strlen(source), err));
+    int rc = render(m, chat, object, text, err);
+    text_template_close(&chat);
+    return rc;
+}
+
+int lutra_chat_render_json(
+    const lutra_model *model, const char *chat_template, const char *json, char **text, struct lutra_error *err)
+{
+    *text = NULL;
+    json_error_t why;
+    json_t *object = json_loads(json, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return lutra_fail_at(err, LUTRA_E_FORMAT, (uint64_t)why.line, "chat template input: %s (line %d)",
+            object ? "not a JSON object" : why.text, object ? 1 : why.line);
+    }
+    int rc = render_with(model, chat_template, object, text, err);
+    json_decref(object);
+    return rc;
+}
+
+int lutra_chat_render(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
+    int n_message, bool add_generation_prompt, char **text, struct lutra_error *err)
+{
+    *text = NULL;
+    json_t *list = json_array();
+    for (int i = 0; i < n_message; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
+    if (json_array_size(list) != (size_t)n_message) {
+        json_decref(list);
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "chat template: a message is not UTF-8 text, or memory ran out");
+    }
+    json_t *object = json_pack("{s:o, s:b}", "messages", list, "add_generation_prompt", (int)add_generation_prompt);
+    if (!object) return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
+    int rc = render_with(model, chat_template, object, text, err);
+    json_decref(object);
+    return rc;
+}

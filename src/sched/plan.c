@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+#include "sched/plan.h"
+
+#include <string.h>
+
+/* The first device that can do it, or the last refusal. */
+static int choose(
+    const struct op *op, struct device *const *device, int n_device, struct device **out, struct lutra_error *err)
+{
+    struct lutra_error why = {.what = "there is no device"};
+    for (int d = 0; d < n_device; d++) {
+        if (device[d]->ops->supports(device[d], op, &why) < 0) continue;
+        *out = device[d];
+        return 0;
+    }
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "operation %s of layer %d: %s", op_name(op->kind), op->layer, why.what);
+}
+
+int plan_open(
+    struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
+{
+    plan->list = list;
+    plan->n_part = 0;
+    for (int i = 0; i < list->n_op; i++) {
+        struct device *d = NULL;
+        TRY(choose(&list->op[i], device, n_device, &d, err));
+        if (plan->n_part > 0 && plan->part[plan->n_part - 1].device == d) {
+            plan->part[plan->n_part - 1].n++;
+            continue;
+        }
+        if (plan->n_part == PLAN_MAX_PART)
+            return lutra_fail(
+                err, LUTRA_E_UNSUPPORTED, "the devices would change more than %d times in a pass", PLAN_MAX_PART);
+        plan->part[plan->n_part++] = (struct plan_part){d, i, 1};
+    }
+    return 0;
+}
+
+/* Values change hands where the device changes. */
+static void hand_over(const struct plan *plan, const struct step *step, struct device *from, struct device *to)
+{
+    for (int v = 0; v < plan->list->n_value; v++) {
+        struct buffer *b = &step->value[v];
+        if (b->writer != from) continue;
+        if (from->ops->publish) from->ops->publish(from, b);
+        if (to->ops->acquire) to->ops->acquire(to, b);
+    }
+}
+
+static void mark_writes(const struct plan *plan, const struct plan_part *part, const struct step *step)
+{
+    for (int i = part->first; i < part->first + part->n; i++) {
+        const struct op *op = &plan->list->op[i];
+        if (op->out >= 0) step->value[op->out].writer = part->device;
+        if (op->kind == OP_MATMUL)
+            for (int p = 0; p < op->matmul.n_part; p++) step->value[op->matmul.part[p].out].writer = part->device;
+    }
+}
+
+int plan_run(
+    const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us, struct lutra_error *err)
+{
+    struct ticket before = {0};
+    for (int p = 0; p < plan->n_part; p++) {
+        const struct plan_part *part = &plan->part[p];
+        if (step->cancel && atomic_load_explicit(step->cancel, memory_order_relaxed))
+            return lutra_fail(err, LUTRA_E_CANCELLED, "cancelled");
+        if (clock_now_us(clock) >= deadline_us) return lutra_fail(err, LUTRA_E_DEADLINE, "the deadline has passed");
+        if (p > 0 && plan->part[p - 1].device != part->device) {
+            TRY(before.device->ops->wait(before.device, &before, deadline_us, err));
+            hand_over(plan, step, before.device, part->device);
+        }
+        struct segment segment = {&plan->list->op[part->first], part->n, plan->list, step};
+        TRY(part->device->ops->submit(part->device, &segment, p > 0 ? &before : NULL, p > 0, &before, err));
+        mark_writes(plan, part, step);
+    }
+    return before.device->ops->wait(before.device, &before, deadline_us, err);
+}
+
+void plan_demand(const struct plan *plan, const struct step *step, struct demand *out)
+{
+    memset(out, 0, sizeof *out);
+    for (int p = 0; p < plan->n_part; p++) {
+        struct device *d = plan->part[p].device;
+        for (int i = plan->part[p].first; i < plan->part[p].first + plan->part[p].n; i++) {
+            struct demand one = {0};
+            d->ops->demand(d, &plan->list->op[i], step, &one);
+            out->weight_bytes += one.weight_bytes;
+            out->act_bytes += one.act_bytes;
+            out->cache_bytes += one.cache_bytes;
+            out->mac += one.mac;
+        }
+    }
+}
+
+struct device_caps plan_caps(const struct plan *plan)
+{
+    struct device_caps caps = plan->part[0].device->caps;
+    for (int p = 1; p < plan->n_part; p++) {
+        const struct device_caps *c = &plan->part[p].device->caps;
+        if (c->max_rows < caps.max_rows) caps.max_rows = c->max_rows;
+        if (c->flat_rows < caps.flat_rows) caps.flat_rows = c->flat_rows;
+        if (c->invariant_rows < caps.invariant_rows) caps.invariant_rows = c->invariant_rows;
+    }
+    return caps;
+}
