@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Parts of make_model.c.
+ */
+#ifndef LUTRA_WEIGHTS_MAKE_IMPL_H
+#define LUTRA_WEIGHTS_MAKE_IMPL_H
+
+#include "weights/gguf_write.h"
+#include "weights/make_model.h"
+
+enum { MAKE_MIN_VOCAB = 512 };
+
+/* Puts the tokenizer.* keys of a made vocabulary; n_vocab >= MAKE_MIN_VOCAB.  The writer's own failures stick. */
+int make_vocab(struct weights_writer *w, const char *arch, uint32_t n_vocab, struct lutra_error *err);
+/* Puts those of another file. */
+int make_vocab_copy(struct weights_writer *w, const struct weights *from);
+
+/* 2^20 normal numbers of one deviation, in f32 and in the file's type, drawn from in runs of 256. */
+enum { POOL_ELEMS = 1 << 20, POOL_RUN = 256, POOL_RUNS = POOL_ELEMS / POOL_RUN };
+struct make_pool {
+    float deviation;
+    enum quant_type type;
+    float *f32;   /* [POOL_ELEMS] */
+    uint8_t *raw; /* the same, quantized */
+};
+
+int make_pool_open(struct make_pool *pool, uint64_t seed, float deviation, enum quant_type type);
+void make_pool_close(struct make_pool *pool);
+
+/* Which run of the pool stands at run `at` of the tensor numbered `tensor`. */
+uint32_t make_pool_pick(uint64_t seed, uint32_t tensor, uint64_t at);
+
+/* Numbers first, first + 1, ... of a stream of standard normal ones (sums of 12 uniforms): a function of (seed, stream)
+ * alone, the same on every machine.  `first` is even. */
+void make_normals(uint64_t seed, uint32_t stream, uint64_t first, float *x, size_t n);
+
+#endif

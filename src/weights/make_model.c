@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+#include "weights/make_impl.h"
+
+#include "quant/quant.h"
+#include "weights/weights_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    QUANTIZATION_VERSION = 2,
+    N_POOLS = 3,               /* in memory at a time; row lengths of a shape: d_model, n_head d_head, d_ff */
+    N_OUTLIERS = 4,            /* channels of each ffn_down input */
+    MIN_POOLED = 3 * POOL_RUN, /* shorter rows would repeat: they are made one by one */
+    BUFFER_BYTES = 1 << 20
+};
+#define OUTLIER_SCALE 1000.0f     /* of the ffn_up row: the channel's activation grows as much */
+#define OUTLIER_COLUMN (1 / 32.f) /* of the ffn_down column: the channel then adds about what all others add */
+
+struct weights_make_settings weights_make_default(void)
+{
+    return (struct weights_make_settings){.type = QUANT_F16, .seed = 1};
+}
+
+/* ---- the list of tensors ---- */
+
+enum kind { MATRIX, NORM, BIAS, ROPE_FACTORS, FFN_UP, FFN_DOWN };
+
+struct make {
+    const struct weights_make_settings *s;
+    struct weights_shape shape; /* with the overrides applied */
+    struct weights_writer *out;
+    struct lutra_error *err;
+    bool writing;       /* second walk over the list; the first declares */
+    uint32_t n_tensors; /* walked so far */
+    uint64_t done_bytes, total_bytes;
+    struct make_pool pool[N_POOLS];
+    int next_pool;
+    float *row;      /* one row as floats */
+    uint8_t *buffer; /* [BUFFER_BYTES] or one row, if that is more */
+    size_t buffer_bytes;
+};
+
+static int write_tensor(
+    struct make *m, uint32_t index, enum kind kind, enum quant_type type, uint64_t n_in, uint64_t n_out);
+
+/* Declares or writes one tensor: n_out rows of n_in, or a vector of n_in when n_out is 0. */
+static int tensor(struct make *m, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out)
+{
+    int64_t ne[2] = {n_in, n_out};
+    enum quant_type type = n_out ? weights_legal_type(m->s->type, n_in) : QUANT_F32;
+    size_t row_bytes;
+    uint32_t index = m->n_tensors++;
+    TRY(quant_row_bytes(type, n_in, &row_bytes));
+    if (m->writing) return write_tensor(m, index, kind, type, n_in, n_out ? n_out : 1);
+    m->total_bytes += row_bytes * (n_out ? n_out : 1);
+    if (m->s->log && n_out && type != m->s->type) {
+        char line[160];
+        snprintf(line, sizeof line, "%s: rows of %u are not whole %s blocks; made %s", name, (unsigned)n_in,
+            quant_info_of(m->s->type)->name, quant_info_of(type)->name);
+        m->s->log(m->s->log_user, LUTRA_LOG_WARN, line);
+    }
+    return weights_writer_add_tensor(m->out, name, type, n_out ? 2 : 1, ne);
+}
+
+static int layer_tensor(struct make *m, uint32_t layer, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%u.%s", (unsigned)layer, name);
+    return tensor(m, full, kind, n_in, n_out);
+}
+
+static int layer(struct make *m, uint32_t i)
+{
+    const struct weights_shape *s = &m->shape;
+    uint32_t d = s->d_model, d_q = s->n_head * s->d_head, d_kv = s->n_kv_head * s->d_head;
+    bool qwen2 = strcmp(s->arch, "qwen2") == 0, qwen3 = strcmp(s->arch, "qwen3") == 0;
+    TRY(layer_tensor(m, i, "attn_norm.weight", NORM, d, 0));
+    TRY(layer_tensor(m, i, "attn_q.weight", MATRIX, d, d_q));
+    if (qwen2) TRY(layer_tensor(m, i, "attn_q.bias", BIAS, d_q, 0));
+    if (qwen3) TRY(layer_tensor(m, i, "attn_q_norm.weight", NORM, s->d_head, 0));
+    TRY(layer_tensor(m, i, "attn_k.weight", MATRIX, d, d_kv));
+    if (qwen2) TRY(layer_tensor(m, i, "attn_k.bias", BIAS, d_kv, 0));
+    if (qwen3) TRY(layer_tensor(m, i, "attn_k_norm.weight", NORM, s->d_head, 0));
+    TRY(layer_tensor(m, i, "attn_v.weight", MATRIX, d, d_kv));
+    if (qwen2) TRY(layer_tensor(m, i, "attn_v.bias", BIAS, d_kv, 0));
+    TRY(layer_tensor(m, i, "attn_output.weight", MATRIX, d_q, d));
+    TRY(layer_tensor(m, i, "ffn_norm.weight", NORM, d, 0));
+    TRY(layer_tensor(m, i, "ffn_gate.weight", MATRIX, d, s->d_ff));
+    TRY(layer_tensor(m, i, "ffn_up.weight", FFN_UP, d, s->d_ff));
+    return layer_tensor(m, i, "ffn_down.weight", FFN_DOWN, s->d_ff, d);
+}
+
+/* The list itself, walked twice: once to declare, once to write. */
+static int all_tensors(struct make *m)
+{
+    const struct weights_shape *s = &m->shape;
+    m->n_tensors = 0;
+    TRY(tensor(m, "token_embd.weight", MATRIX, s->d_model, s->n_vocab));
+    if (s->rope_factor > 0) TRY(tensor(m, "rope_freqs.weight", ROPE_FACTORS, s->d_head / 2, 0));
+    for (uint32_t i = 0; i < s->n_layer; i++) TRY(layer(m, i));
+    TRY(tensor(m, "output_norm.weight", NORM, s->d_model, 0));
+    if (!s->tied) TRY(tensor(m, "output.weight", MATRIX, s->d_model, s->n_vocab));
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+/* The pool for rows of n_in, made on first use; the oldest gives way. */
+static int find_pool(struct make *m, uint64_t n_in, enum quant_type type, const struct make_pool **out)
+{
+    float deviation = 1 / sqrtf((float)n_in);
+    for (int i = 0; i < N_POOLS; i++) {
+        if (m->pool[i].f32 && m->pool[i].deviation == deviation && m->pool[i].type == type) {
+            *out = &m->pool[i];
+            return 0;
+        }
+    }
+    struct make_pool *pool = &m->pool[m->next_pool];
+    m->next_pool = (m->next_pool + 1) % N_POOLS;
+    make_pool_close(pool);
+    int rc = make_pool_open(pool, m->s->seed, deviation, type);
+    *out = pool;
+    return rc < 0 ? lutra_fail(m->err, rc, "make-model: no memory for a pool of random numbers") : 0;
+}
+
+/* Row r as floats: the pool's runs put together, or fresh numbers. */
+static void draw_floats(
+    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, float *dst)
+{
+    uint64_t n_runs = (n_in + POOL_RUN - 1) / POOL_RUN;
+    if (n_in < MIN_POOLED) {
+        make_normals(m->s->seed, index + 1, r * n_in, dst, n_in);
+        for (uint64_t i = 0; i < n_in; i++) dst[i] *= pool->deviation;
+        return;
+    }
+    for (uint64_t k = 0; k < n_runs; k++) {
+        uint64_t elems = n_in - k * POOL_RUN < POOL_RUN ? n_in - k * POOL_RUN : POOL_RUN;
+        const float *src = pool->f32 + (size_t)make_pool_pick(m->s->seed, index, r * n_runs + k) * POOL_RUN;
+        memcpy(dst + k * POOL_RUN, src, elems * sizeof *dst);
+    }
+}
+
+/* The same in the file's type; runs of the pool are quantized already. */
+static void draw_row(
+    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, uint8_t *dst)
+{
+    const struct quant_info *q = quant_info_of(pool->type);
+    size_t run_bytes = POOL_RUN / q->block_elems * q->block_bytes;
+    uint64_t n_runs = (n_in + POOL_RUN - 1) / POOL_RUN;
+    if (n_in < MIN_POOLED) {
+        draw_floats(m, pool, index, r, n_in, m->row);
+        q->quantize(m->row, dst, n_in);
+        return;
+    }
+    for (uint64_t k = 0; k < n_runs; k++) {
+        uint64_t elems = n_in - k * POOL_RUN < POOL_RUN ? n_in - k * POOL_RUN : POOL_RUN;
+        const uint8_t *src = pool->raw + make_pool_pick(m->s->seed, index, r * n_runs + k) * run_bytes;
+        memcpy(dst + k * run_bytes, src, elems / q->block_elems * q->block_bytes);
+    }
+}
+
+static bool is_outlier(const struct make *m, uint64_t channel)
+{
+    uint64_t d_ff = m->shape.d_ff;
+    for (uint64_t i = 0; i < N_OUTLIERS; i++)
+        if (channel == d_ff * (2 * i + 1) / (2 * N_OUTLIERS)) return true;
+    return false;
+}
+
+/* Quantizes again the runs of an ffn_down row that hold an outlier's column, scaled down there. */
+static void scale_columns(
+    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, uint8_t *dst)
+{
+    const struct quant_info *q = quant_info_of(pool->type);
+    draw_floats(m, pool, index, r, n_in, m->row);
+    for (uint64_t c = 0; c < n_in; c++) {
+        if (!is_outlier(m, c)) continue;
+        uint64_t start = c / POOL_RUN * POOL_RUN, n = n_in - start < POOL_RUN ? n_in - start : POOL_RUN;
+        m->row[c] *= OUTLIER_COLUMN;
+        q->quantize(m->row + start, dst + start / q->block_elems * q->block_bytes, n);
+    }
+}
+
+static void scale_row(
+    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, uint8_t *dst)
+{
+    draw_floats(m, pool, index, r, n_in, m->row);
+    for (uint64_t i = 0; i < n_in; i++) m->row[i] *= OUTLIER_SCALE;
+    quant_info_of(pool->type)->quantize(m->row, dst, n_in);
+}
+
+static void write_vector(const struct make *m, uint32_t index, enum kind kind, uint64_t n, float *x)
+{
+    if (kind == ROPE_FACTORS) {
+        for (uint64_t i = 0; i < n; i++)
+            x[i] = weights_llama3_rope_factor((uint32_t)i, m->shape.d_head, m->shape.rope_base, m->shape.rope_factor);
+        return;
+    }
+    make_normals(m->s->seed, index + 1, 0, x, n); /* stream 0 is the pool's */
+    for (uint64_t i = 0; i < n; i++) x[i] = (kind == NORM ? 1.0f : 0.0f) + 0.1f * x[i];
+}
+
+static int emit(struct make *m, const void *bytes, size_t n)
+{
+    TRY(weights_writer_data(m->out, bytes, n));
+    m->done_bytes += n;
+    if (m->s->progress && m->s->progress(m->s->progress_user, m->done_bytes, m->total_bytes))
+        return lutra_fail(m->err, LUTRA_E_CANCELLED, "make-model: cancelled");
+    return 0;
+}
+
+static int write_tensor(
+    struct make *m, uint32_t index, enum kind kind, enum quant_type type, uint64_t n_in, uint64_t n_out)
+{
+    const struct make_pool *pool;
+    size_t row_bytes, filled = 0;
+    TRY(quant_row_bytes(type, (int64_t)n_in, &row_bytes));
+    if (kind == NORM || kind == BIAS || kind == ROPE_FACTORS) {
+        write_vector(m, index, kind, n_in, m->row);
+        return emit(m, m->row, row_bytes);
+    }
+    TRY(find_pool(m, n_in, type, &pool));
+    for (uint64_t r = 0; r < n_out; r++) {
+        if (m->buffer_bytes - filled < row_bytes) {
+            TRY(emit(m, m->buffer, filled));
+            filled = 0;
+        }
+        uint8_t *dst = m->buffer + filled;
+        draw_row(m, pool, index, r, n_in, dst);
+        if (m->s->outliers && kind == FFN_UP && is_outlier(m, r)) scale_row(m, pool, index, r, n_in, dst);
+        if (m->s->outliers && kind == FFN_DOWN) scale_columns(m, pool, index, r, n_in, dst);
+        filled += row_bytes;
+    }
+    return emit(m, m->buffer, filled);
+}
+
+/* ---- metadata ---- */
+
+static void put_arch_u32(struct make *m, const char *name, uint32_t value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", m->shape.arch, name);
+    weights_writer_put_u32(m->out, key, value);
+}
+
+static void put_arch_f32(struct make *m, const char *name, float value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", m->shape.arch, name);
+    weights_writer_put_f32(m->out, key, value);
+}
+
+static void put_hyperparameters(struct make *m)
+{
+    const struct weights_shape *s = &m->shape;
+    char name[96];
+    snprintf(name, sizeof name, "%s random, seed %llu%s", s->name, (unsigned long long)m->s->seed,
+        m->s->outliers ? ", outliers" : "");
+    weights_writer_put_str(m->out, "general.architecture", s->arch);
+    weights_writer_put_str(m->out, "general.type", "model");
+    weights_writer_put_str(m->out, "general.name", name);
+    weights_writer_put_u32(m->out, "general.quantization_version", QUANTIZATION_VERSION);
+    weights_writer_put_u32(m->out, "general.file_type", quant_info_of(m->s->type)->file_type);
+    put_arch_u32(m, "context_length", s->n_ctx);
+    put_arch_u32(m, "embedding_length", s->d_model);
+    put_arch_u32(m, "block_count", s->n_layer);
+    put_arch_u32(m, "feed_forward_length", s->d_ff);
+    put_arch_u32(m, "attention.head_count", s->n_head);
+    put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
+    put_arch_u32(m, "attention.key_length", s->d_head);
+    put_arch_u32(m, "attention.value_length", s->d_head);
+    put_arch_u32(m, "rope.dimension_count", s->d_head);
+    put_arch_u32(m, "vocab_size", s->n_vocab);
+    put_arch_f32(m, "attention.layer_norm_rms_epsilon", s->rms_eps);
+    put_arch_f32(m, "rope.freq_base", s->rope_base);
+}
+
+/* Applies the overrides; opens the tokenizer's file, if any, into *tokenizer. */
+static int settle(struct make *m, struct weights **tokenizer)
+{
+    const struct weights_make_settings *s = m->s;
+    const struct weights_shape *shape = s->shape ? weights_shape_find(s->shape) : NULL;
+    if (!shape) return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: no shape '%s'", s->shape ? s->shape : "");
+    if (!quant_info_of(s->type)) return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: type not supported");
+    m->shape = *shape;
+    if (s->n_layer) m->shape.n_layer = s->n_layer;
+    if (s->n_vocab) m->shape.n_vocab = s->n_vocab;
+    if (s->tokenizer) {
+        const struct weights_kv *tokens;
+        TRY(weights_open(tokenizer, s->tokenizer, m->err));
+        TRY(weights_get_array(*tokenizer, "tokenizer.ggml.tokens", WEIGHTS_STRING, &tokens, m->err));
+        if (!s->n_vocab && tokens->n <= UINT32_MAX) m->shape.n_vocab = (uint32_t)tokens->n;
+        if (tokens->n > m->shape.n_vocab)
+            return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: n_vocab %u is less than the tokenizer's %llu",
+                (unsigned)m->shape.n_vocab, (unsigned long long)tokens->n);
+    } else if (m->shape.n_vocab < MAKE_MIN_VOCAB || m->shape.n_vocab > 1u << 24) {
+        return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: n_vocab is %u, not %d to 2^24",
+            (unsigned)m->shape.n_vocab, MAKE_MIN_VOCAB);
+    }
+    return 0;
+}
+
+static int get_buffers(struct make *m)
+{
+    const struct weights_shape *s = &m->shape;
+    size_t longest = s->d_model;
+    if (longest < s->d_ff) longest = s->d_ff;
+    if (longest < (size_t)s->n_head * s->d_head) longest = (size_t)s->n_head * s->d_head;
+    m->buffer_bytes = longest * sizeof(float) > BUFFER_BYTES ? longest * sizeof(float) : BUFFER_BYTES;
+    m->row = malloc(longest * sizeof *m->row);
+    m->buffer = malloc(m->buffer_bytes);
+    return m->row && m->buffer ? 0 : lutra_fail(m->err, LUTRA_E_NO_MEMORY, "make-model: no memory for buffers");
+}
+
+static int make_file(struct make *m, const struct weights *tokenizer)
+{
+    TRY(get_buffers(m));
+    put_hyperparameters(m);
+    if (tokenizer)
+        TRY(make_vocab_copy(m->out, tokenizer));
+    else
+        TRY(make_vocab(m->out, m->shape.arch, m->shape.n_vocab, m->err));
+    TRY(all_tensors(m));
+    m->writing = true;
+    return all_tensors(m);
+}
+
+int weights_make_model(const char *path, const struct weights_make_settings *settings, struct lutra_error *err)
+{
+    struct make m = {.s = settings, .err = err};
+    struct weights *tokenizer = NULL;
+    int rc = settle(&m, &tokenizer);
+    if (rc == 0) rc = weights_writer_open(&m.out, path, err);
+    if (rc == 0) {
+        rc = make_file(&m, tokenizer);
+        /* A writer's failure is described by commit; any other is in *err already. */
+        if (rc == 0 || weights_writer_status(m.out) < 0) rc = weights_writer_commit(&m.out, err);
+    }
+    weights_writer_abort(&m.out);
+    weights_close(&tokenizer);
+    for (int i = 0; i < N_POOLS; i++) make_pool_close(&m.pool[i]);
+    free(m.row);
+    free(m.buffer);
+    return rc;
+}

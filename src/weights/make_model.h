@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Model files with random weights in the shape of a real model: for tests, benchmarks and comparisons with other
+ * engines where no trained model is at hand.  Any GGUF reader loads them.
+ *
+ *     struct weights_make_settings s = weights_make_default();
+ *     s.shape = "qwen2.5-1.5b";
+ *     s.type = QUANT_Q4_0;
+ *     TRY(weights_make_model("random.gguf", &s, err));
+ *
+ * Matrices are normal with deviation 1/sqrt(row length), norms 1 + 0.1 normal, biases 0.1 normal, so activations and
+ * logits stay near 1 through any depth.  The numbers come from a pool of 2^20 per row length: each run of 256
+ * elements of a row is one of its 4096 runs, drawn at random, so that writing is as fast as copying and two rows are
+ * practically never equal; rows shorter than 768 are made one by one.
+ * The weights are a function of (shape, seed, n_layer, n_vocab); `type` only rounds them: files of one seed in several
+ * types are quantizations of one model.  All matrices get `type` (where their rows are whole blocks; see
+ * weights_legal_type), all vectors F32.
+ *
+ * The tokenizer is byte-level BPE with GPT-2's byte alphabet, a few merges, filler tokens of type `unused`, and the
+ * special tokens at the end; or that of another model file.
+ */
+#ifndef LUTRA_WEIGHTS_MAKE_MODEL_H
+#define LUTRA_WEIGHTS_MAKE_MODEL_H
+
+#include "weights/convert.h"
+
+struct weights_shape {
+    const char *name; /* "qwen2.5-0.5b" */
+    const char *arch; /* "llama", "qwen2", "qwen3" */
+    uint32_t d_model, n_layer, n_head, n_kv_head, d_head, d_ff, n_vocab, n_ctx;
+    bool tied; /* no output.weight: token_embd serves */
+    float rope_base;
+    float rope_factor; /* Llama-3 frequency factors as rope_freqs.weight (8: 3.1, 32: 3.2); 0: none */
+    float rms_eps;
+};
+
+/* i = 0, 1, ... until NULL: real shapes first, then the "tiny-" ones for tests. */
+const struct weights_shape *weights_shape_at(size_t i);
+/* Case-insensitive; NULL when there is none. */
+const struct weights_shape *weights_shape_find(const char *name);
+
+struct weights_make_settings {
+    const char *shape;
+    enum quant_type type;
+    uint64_t seed;
+    bool outliers;         /* 4 inputs of each ffn_down at about 1000 times the usual size: their ffn_up rows are
+                            * scaled by 1000 and their ffn_down columns by 1/32 */
+    uint32_t n_vocab;      /* 0: the shape's.  At least 512 */
+    uint32_t n_layer;      /* 0: the shape's */
+    const char *tokenizer; /* GGUF file whose tokenizer.* keys are copied (n_vocab then is its token count unless set
+                            * to more), or NULL */
+    weights_progress_fn progress; /* NULL: none.  Bytes of the output's tensors */
+    void *progress_user;
+    lutra_log_fn log; /* NULL: none.  A warning for each tensor that falls back to another type */
+    void *log_user;
+};
+
+/* F16, seed 1; the shape is to be set. */
+struct weights_make_settings weights_make_default(void);
+
+/* Streams the file; memory: about 25 MB plus the header, whatever the shape.  The file appears whole or not at all.
+ * Errors: LUTRA_E_ARGUMENT (unknown shape or type, n_vocab too small), those of the writer, LUTRA_E_CANCELLED. */
+int weights_make_model(const char *path, const struct weights_make_settings *settings, struct lutra_error *err);
+
+/* Llama-3's factor of rope frequency i of d_head/2, by which it is divided: 1 for short wave lengths, `factor` for
+ * long ones, smooth between (low 1, high 4, original context 8192). */
+float weights_llama3_rope_factor(uint32_t i, uint32_t d_head, float rope_base, float factor);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hyperparameters of real models, from their published config.json, and small ones for tests.
+ */
+#include "weights/make_model.h"
+
+#include <math.h>
+#include <strings.h>
+
+static const struct weights_shape shapes[] = {
+    /* name, arch, d_model, n_layer, n_head, n_kv_head, d_head, d_ff, n_vocab, n_ctx, tied, rope base, factor, eps */
+    {"qwen2.5-0.5b", "qwen2", 896, 24, 14, 2, 64, 4864, 151936, 32768, true, 1e6f, 0, 1e-6f},
+    {"qwen2.5-1.5b", "qwen2", 1536, 28, 12, 2, 128, 8960, 151936, 32768, true, 1e6f, 0, 1e-6f},
+    {"qwen2.5-3b", "qwen2", 2048, 36, 16, 2, 128, 11008, 151936, 32768, true, 1e6f, 0, 1e-6f},
+    {"qwen2.5-7b", "qwen2", 3584, 28, 28, 4, 128, 18944, 152064, 32768, false, 1e6f, 0, 1e-6f},
+    {"llama3.2-1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 131072, true, 5e5f, 32, 1e-5f},
+    {"llama3.2-3b", "llama", 3072, 28, 24, 8, 128, 8192, 128256, 131072, true, 5e5f, 32, 1e-5f},
+    {"llama3.1-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 131072, false, 5e5f, 8, 1e-5f},
+    {"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    {"qwen3-1.7b", "qwen3", 2048, 28, 16, 8, 128, 6144, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    {"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    {"qwen3-8b", "qwen3", 4096, 36, 32, 8, 128, 12288, 151936, 40960, false, 1e6f, 0, 1e-6f},
+    /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
+     * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
+    {"tiny-llama", "llama", 256, 2, 4, 4, 64, 512, 512, 1024, false, 5e5f, 8, 1e-5f},
+    {"tiny-qwen2", "qwen2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3", "qwen3", 256, 2, 8, 4, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-llama-24", "llama", 96, 2, 12, 4, 24, 160, 512, 512, true, 1e4f, 0, 1e-5f},
+    {"tiny-llama-80", "llama", 160, 2, 4, 2, 80, 224, 512, 512, false, 1e4f, 32, 1e-5f},
+    {"tiny-qwen2-16", "qwen2", 224, 2, 14, 2, 16, 352, 512, 512, false, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3-40", "qwen3", 64, 2, 8, 8, 40, 160, 512, 512, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3-8", "qwen3", 64, 3, 28, 4, 8, 96, 512, 512, false, 1e6f, 0, 1e-6f},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+const struct weights_shape *weights_shape_at(size_t i)
+{
+    return i < N_SHAPES ? &shapes[i] : NULL;
+}
+
+const struct weights_shape *weights_shape_find(const char *name)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        if (strcasecmp(shapes[i].name, name) == 0) return &shapes[i];
+    return NULL;
+}
+
+float weights_llama3_rope_factor(uint32_t i, uint32_t d_head, float rope_base, float factor)
+{
+    const double low = 1, high = 4, n_ctx = 8192;
+    double wave_length = 2 * 3.14159265358979323846 * pow(rope_base, 2.0 * i / d_head);
+    if (wave_length < n_ctx / high) return 1;
+    if (wave_length > n_ctx / low) return factor;
+    double smooth = (n_ctx / wave_length - low) / (high - low);
+    return (float)(1 / ((1 - smooth) / factor + smooth));
+}
