@@ -12,6 +12,7 @@
 #define LUTRA_INLINE static inline __attribute__((always_inline))
 #define LUTRA_API __attribute__((visibility("default")))
 #define LUTRA_ALIGNED(n) __attribute__((aligned(n)))
+#define LUTRA_CONSTRUCTOR __attribute__((constructor)) /* tests only: the library runs nothing before main */
 #define LUTRA_PREFETCH(p) __builtin_prefetch(p)
 
 /* Sizes from files and callers: both yield true on overflow and then leave *out unusable. */
