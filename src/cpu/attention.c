@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who computes which part of an attention, and in which order parts are merged (cpu/attention.h).
+ */
+#include "cpu/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/pool.h"
+
+/* QUERIES: rows x heads of a group that one unit may hold; above it rows are cut into tiles of about TILE_QUERIES,
+ * and further, down to MIN_ROWS, when threads would be idle.  SPLIT_BYTES bounds what splitting by segments stores. */
+enum { QUERIES = 384, TILE_QUERIES = 192, MIN_ROWS = 4, MAX_HEADS = 4096, SPLIT_BYTES = 16 << 20 };
+
+/* One thread's view of the scratch. */
+struct lane {
+    const struct cpu_attention *kernels;
+    const struct attention_args *a;
+    float *kt, *vf, *p;
+    uint8_t *k, *v; /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
+    float *state;   /* [QUERIES or one row's group][state_floats] */
+    float *part;    /* [entry][n_head][state_floats] of all threads, when splitting */
+    size_t n_part;  /* entries that fit */
+    int group;      /* query heads per kv head */
+    size_t state_floats;
+};
+
+static size_t pad(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+static size_t state_size(const struct op_attention *op)
+{
+    return ATTENTION_STATE_O + (size_t)attention_padded(op->d_head);
+}
+
+static int tile_rows(const struct op_attention *op, int n_row)
+{
+    int group = op->n_head / op->n_kv_head;
+    if ((size_t)n_row * (size_t)group <= QUERIES) return n_row;
+    return group < TILE_QUERIES ? TILE_QUERIES / group : 1;
+}
+
+/* Queries whose states one thread holds at a time. */
+static size_t lane_queries(const struct op_attention *op, int max_rows)
+{
+    size_t group = (size_t)(op->n_head / op->n_kv_head), rows = (size_t)max_rows;
+    return rows * group <= QUERIES ? rows * group : group > QUERIES ? group : QUERIES;
+}
+
+static size_t lane_bytes(const struct op_attention *op, int max_rows)
+{
+    size_t d = (size_t)op->d_head, padded = (size_t)attention_padded(op->d_head), f = sizeof(float);
+    return pad(d * KV_BLOCK * f) + pad(padded * KV_BLOCK * f) + pad(ATTENTION_MAX_QUERY * KV_BLOCK * f) +
+           2 * pad(d * KV_BLOCK * f) + pad(lane_queries(op, max_rows) * state_size(op) * f);
+}
+
+/* Splitting serves few rows: at most so many entries (row, segment). */
+static size_t part_entries(const struct op_attention *op, int max_rows, int n_ctx)
+{
+    size_t entry = state_size(op) * (size_t)op->n_head * sizeof(float);
+    size_t want = (size_t)max_rows * ((size_t)n_ctx / KV_BLOCK + 1), most = SPLIT_BYTES / entry;
+    return want < most ? want : most;
+}
+
+size_t attention_scratch_bytes(const struct op_attention *op, int max_rows, int n_ctx, int n_thread)
+{
+    if (op->n_head > MAX_HEADS || op->d_head > ATTENTION_MAX_D_HEAD || max_rows <= 0 || n_thread <= 0) return 0;
+    size_t lanes, entry = state_size(op) * (size_t)op->n_head * sizeof(float);
+    if (LUTRA_MUL_OVERFLOWS((size_t)n_thread, lane_bytes(op, max_rows), &lanes)) return 0;
+    size_t parts = n_thread > 1 ? part_entries(op, max_rows, n_ctx) * entry : 0, total;
+    return LUTRA_ADD_OVERFLOWS(lanes, parts, &total) ? 0 : total;
+}
+
+static void *carve(uint8_t **at, size_t bytes)
+{
+    void *p = *at;
+    *at += pad(bytes);
+    return p;
+}
+
+static struct lane open_lane(const struct cpu_attention *kernels, const struct attention_args *a, int ith, int nth)
+{
+    const struct op_attention *op = a->op;
+    size_t d = (size_t)op->d_head, padded = (size_t)attention_padded(op->d_head), f = sizeof(float);
+    size_t each = lane_bytes(op, a->n_row), entry = state_size(op) * (size_t)op->n_head * f;
+    uint8_t *at = (uint8_t *)a->scratch + each * (size_t)ith;
+    struct lane x = {.kernels = kernels, .a = a, .group = op->n_head / op->n_kv_head, .state_floats = state_size(op)};
+    x.kt = carve(&at, d * KV_BLOCK * f);
+    x.vf = carve(&at, padded * KV_BLOCK * f);
+    x.p = carve(&at, ATTENTION_MAX_QUERY * KV_BLOCK * f);
+    x.k = carve(&at, d * KV_BLOCK * f);
+    x.v = carve(&at, d * KV_BLOCK * f);
+    x.state = carve(&at, lane_queries(op, a->n_row) * x.state_floats * f);
+    size_t lanes = each * (size_t)nth;
+    x.part = (float *)(void *)((uint8_t *)a->scratch + lanes);
+    x.n_part = a->scratch_bytes > lanes ? (a->scratch_bytes - lanes) / entry : 0;
+    return x;
+}
+
+/* ---- states ---- */
+
+/* Empty, or holding only the head's sink. */
+static void start_state(const struct lane *x, float *state, int head, bool with_sink)
+{
+    const float *sinks = with_sink ? x->a->op->sinks : NULL;
+    memset(state, 0, x->state_floats * sizeof *state);
+    state[ATTENTION_STATE_M] = sinks ? sinks[head] : -INFINITY;
+    state[ATTENTION_STATE_L] = sinks ? 1.0f : 0.0f;
+}
+
+static void write_out(const struct lane *x, const float *state, int row, int head)
+{
+    const struct op_attention *op = x->a->op;
+    float *out = x->a->out + ((size_t)row * (size_t)op->n_head + (size_t)head) * (size_t)op->d_head;
+    float l = state[ATTENTION_STATE_L];
+    for (int d = 0; d < op->d_head; d++) out[d] = state[ATTENTION_STATE_O + d] / l;
+}
+
+/* ---- one segment ---- */
+
+/* Slots lo .. hi - 1 of the segment at pos that the row sees, when n_pos of its slots lie there.  False: none. */
+static bool visible(const struct lane *x, int row, int32_t pos, int32_t n_pos, uint8_t *lo, uint8_t *hi)
+{
+    const struct kv_row *r = &x->a->kv->row[row];
+    int32_t n = r->n_paged + r->n_path, window = x->a->op->window;
+    int32_t first = window > 0 && n > window ? n - window - pos : 0;
+    *lo = first <= 0 ? 0 : first > KV_BLOCK ? KV_BLOCK : (uint8_t)first;
+    *hi = n_pos > KV_BLOCK ? KV_BLOCK : (uint8_t)n_pos;
+    return *lo < *hi;
+}
+
+static struct attention_segment new_segment(const struct lane *x)
+{
+    const struct op_attention *op = x->a->op;
+    return (struct attention_segment){
+        .kt = x->kt, .vf = x->vf, .d_head = op->d_head, .scale = op->scale, .softcap = op->softcap, .p = x->p};
+}
+
+static void load_segment(const struct lane *x, const void *k, const void *v, int n_pos)
+{
+    const struct attention_load load = {
+        .type = x->a->kv->type, .d_head = x->a->op->d_head, .n_pos = n_pos, .k = k, .v = v, .kt = x->kt, .vf = x->vf};
+    x->kernels->load(&load);
+}
+
+/* Appends the row's queries of a kv head; runs the segment whenever it is full.  states: of the row's group. */
+static void add_queries(
+    const struct lane *x, struct attention_segment *s, int kv_head, int row, uint8_t lo, uint8_t hi, float *states)
+{
+    const struct op_attention *op = x->a->op;
+    for (int g = 0; g < x->group; g++) {
+        int head = kv_head * x->group + g;
+        s->q[s->n_query] = x->a->q + ((size_t)row * (size_t)op->n_head + (size_t)head) * (size_t)op->d_head;
+        s->state[s->n_query] = states + (size_t)g * x->state_floats;
+        s->lo[s->n_query] = lo;
+        s->hi[s->n_query++] = hi;
+        if (s->n_query == ATTENTION_MAX_QUERY) {
+            x->kernels->segment(s);
+            s->n_query = 0;
+        }
+    }
+}
+
+static void flush(const struct lane *x, struct attention_segment *s)
+{
+    if (s->n_query > 0) x->kernels->segment(s);
+    s->n_query = 0;
+}
+
+static const uint8_t *block_head(const struct lane *x, enum kv_side side, int32_t block, int kv_head)
+{
+    const struct kv_view *kv = x->a->kv;
+    return kv_block_at(kv, x->a->layer, side, block) + (size_t)kv_head * KV_BLOCK * kv->vec_bytes;
+}
+
+/* Positions of an item's block that any of its rows first .. last - 1 (indexes of item_row) sees; 0: none. */
+static int item_reach(const struct lane *x, const struct kv_item *item, int first, int last)
+{
+    int reach = 0;
+    for (int i = first; i < last; i++) {
+        uint8_t lo, hi;
+        int row = x->a->kv->item_row[i];
+        if (visible(x, row, item->pos, x->a->kv->row[row].n_paged - item->pos, &lo, &hi) && hi > reach) reach = hi;
+    }
+    return reach;
+}
+
+/* One block for some of its rows.  state_of row r is states + (r - base) * stride, or that of entry i when base < 0. */
+static void run_item(const struct lane *x, int kv_head, const struct kv_item *item, int first, int last, float *states,
+    int base, size_t stride)
+{
+    const struct kv_view *kv = x->a->kv;
+    int reach = item_reach(x, item, first, last);
+    if (reach == 0) return;
+    load_segment(x, block_head(x, KV_K, item->block, kv_head), block_head(x, KV_V, item->block, kv_head), reach);
+    struct attention_segment s = new_segment(x);
+    for (int i = first; i < last; i++) {
+        uint8_t lo, hi;
+        int row = kv->item_row[i];
+        if (!visible(x, row, item->pos, kv->row[row].n_paged - item->pos, &lo, &hi)) continue;
+        add_queries(x, &s, kv_head, row, lo, hi, states + (size_t)(base < 0 ? i : row - base) * stride);
+    }
+    flush(x, &s);
+}
+
+/* The segments in which a row sees draft slots: its block part, then the path, put together in position order. */
+static void run_drafts(const struct lane *x, int kv_head, int row, float *states)
+{
+    const struct kv_view *kv = x->a->kv;
+    const struct kv_row *r = &kv->row[row];
+    int32_t n = r->n_paged + r->n_path;
+    if (r->n_path == 0) return;
+    for (int32_t pos = r->n_paged / KV_BLOCK * KV_BLOCK; pos < n; pos += KV_BLOCK) {
+        uint8_t lo, hi;
+        if (!visible(x, row, pos, n - pos, &lo, &hi)) continue;
+        int paged = r->n_paged > pos ? r->n_paged - pos : 0;
+        for (int side = KV_K; side <= KV_V; side++) {
+            uint8_t *dst = side == KV_K ? x->k : x->v;
+            const uint8_t *draft = kv_draft_at(kv, x->a->layer, side, kv_head);
+            if (paged > 0) {
+                int32_t block = kv->table[r->table + pos / KV_BLOCK];
+                memcpy(dst, block_head(x, side, block, kv_head), (size_t)paged * kv->vec_bytes);
+            }
+            for (int j = paged; j < hi; j++) {
+                int32_t slot = kv->path[r->path_first + pos + j - r->n_paged];
+                memcpy(dst + (size_t)j * kv->vec_bytes, draft + (size_t)slot * kv->vec_bytes, kv->vec_bytes);
+            }
+        }
+        load_segment(x, x->k, x->v, hi);
+        struct attention_segment s = new_segment(x);
+        add_queries(x, &s, kv_head, row, lo, hi, states);
+        flush(x, &s);
+    }
+}
+
+/* ---- units: (kv head, tile of rows) ---- */
+
+/* The first index of item_row within the item whose row is >= row. */
+static int find_row(const struct kv_view *kv, const struct kv_item *item, int row)
+{
+    int lo = item->first, hi = item->first + item->n;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (kv->item_row[mid] < row) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo;
+}
+
+static void run_unit(const struct lane *x, int kv_head, int row, int end)
+{
+    const struct kv_view *kv = x->a->kv;
+    size_t stride = (size_t)x->group * x->state_floats;
+    for (int r = row; r < end; r++) {
+        for (int g = 0; g < x->group; g++) {
+            float *state = x->state + (size_t)(r - row) * stride + (size_t)g * x->state_floats;
+            start_state(x, state, kv_head * x->group + g, true);
+        }
+    }
+    for (int i = 0; i < kv->n_item; i++) {
+        int first = find_row(kv, &kv->item[i], row), last = find_row(kv, &kv->item[i], end);
+        if (first < last) run_item(x, kv_head, &kv->item[i], first, last, x->state, row, stride);
+    }
+    for (int r = row; r < end; r++) {
+        float *states = x->state + (size_t)(r - row) * stride;
+        run_drafts(x, kv_head, r, states);
+        for (int g = 0; g < x->group; g++) {
+            write_out(x, states + (size_t)g * x->state_floats, r, kv_head * x->group + g);
+        }
+    }
+}
+
+/* Later tiles of a prompt chunk see more, so threads take turns in alternating order. */
+static void run_units(const struct lane *x, int ith, int nth, int n_tile, int rows)
+{
+    int n_unit = n_tile * x->a->op->n_kv_head;
+    for (int u = 0, turn = 0; u < n_unit; u += nth, turn++) {
+        int mine = u + (turn & 1 ? nth - 1 - ith : ith);
+        if (mine >= n_unit) continue;
+        int row = mine / x->a->op->n_kv_head * rows, end = row + rows;
+        run_unit(x, mine % x->a->op->n_kv_head, row, end < x->a->n_row ? end : x->a->n_row);
+    }
+}
+
+/* ---- split by segments ---- */
+
+/* Items i0 .. of (kv head, item), numbered head-major, each entry's states from empty. */
+static void run_split(const struct lane *x, int ith, int nth)
+{
+    const struct kv_view *kv = x->a->kv;
+    int64_t n = (int64_t)kv->n_item * x->a->op->n_kv_head;
+    size_t stride = (size_t)x->a->op->n_head * x->state_floats;
+    for (int64_t w = n * ith / nth; w < n * (ith + 1) / nth; w++) {
+        int kv_head = (int)(w / kv->n_item);
+        const struct kv_item *item = &kv->item[w % kv->n_item];
+        float *part = x->part + (size_t)kv_head * (size_t)x->group * x->state_floats;
+        for (int i = item->first; i < item->first + item->n; i++) {
+            for (int g = 0; g < x->group; g++) {
+                start_state(x, part + (size_t)i * stride + (size_t)g * x->state_floats, 0, false);
+            }
+        }
+        run_item(x, kv_head, item, item->first, item->first + item->n, part, -1, stride);
+    }
+}
+
+/* Merges the parts of one row and kv head in ascending position, then its drafts. */
+static void merge_row(const struct lane *x, int kv_head, int row)
+{
+    const struct kv_view *kv = x->a->kv;
+    size_t stride = (size_t)x->a->op->n_head * x->state_floats;
+    const float *part = x->part + (size_t)kv_head * (size_t)x->group * x->state_floats;
+    for (int g = 0; g < x->group; g++) {
+        start_state(x, x->state + (size_t)g * x->state_floats, kv_head * x->group + g, true);
+    }
+    for (int i = 0; i < kv->n_item; i++) {
+        uint8_t lo, hi;
+        int entry = find_row(kv, &kv->item[i], row);
+        if (entry == kv->item[i].first + kv->item[i].n || kv->item_row[entry] != row) continue;
+        if (!visible(x, row, kv->item[i].pos, kv->row[row].n_paged - kv->item[i].pos, &lo, &hi)) continue;
+        for (int g = 0; g < x->group; g++) {
+            size_t at = (size_t)g * x->state_floats;
+            x->kernels->merge(x->state + at, part + (size_t)entry * stride + at, x->a->op->d_head);
+        }
+    }
+    run_drafts(x, kv_head, row, x->state);
+    for (int g = 0; g < x->group; g++) {
+        write_out(x, x->state + (size_t)g * x->state_floats, row, kv_head * x->group + g);
+    }
+}
+
+/* Whether equal units leave threads without work for more than a fifth of the time. */
+static bool idle(int n_unit, int nth)
+{
+    int rounds = (n_unit + nth - 1) / nth;
+    return n_unit * 5 < rounds * nth * 4;
+}
+
+/* Splitting pays when whole units would leave threads idle and there is something to share out. */
+static bool splits(const struct lane *x, int nth, int n_tile)
+{
+    const struct kv_view *kv = x->a->kv;
+    if (kv->n_item < 2 * nth || !idle(n_tile * x->a->op->n_kv_head, nth)) return false;
+    const struct kv_item *last = &kv->item[kv->n_item - 1];
+    return (size_t)last->first + (size_t)last->n <= x->n_part;
+}
+
+void attention_run(
+    const struct cpu_attention *kernels, const struct attention_args *a, struct pool *pool, int ith, int nth)
+{
+    struct lane x = open_lane(kernels, a, ith, nth);
+    int rows = tile_rows(a->op, a->n_row), n_tile = (a->n_row + rows - 1) / rows;
+    if (!splits(&x, nth, n_tile)) {
+        while (rows > MIN_ROWS && idle(n_tile * a->op->n_kv_head, nth)) {
+            rows = (rows + 1) / 2;
+            n_tile = (a->n_row + rows - 1) / rows;
+        }
+        run_units(&x, ith, nth, n_tile, rows);
+        return;
+    }
+    run_split(&x, ith, nth);
+    pool_barrier(pool);
+    for (int w = ith; w < a->n_row * a->op->n_kv_head; w += nth) {
+        merge_row(&x, w % a->op->n_kv_head, w / a->op->n_kv_head);
+    }
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The attention kernels in scalar C: the arithmetic of cpu/attention.h, lane by lane, without fused operations.
+ */
+#include "cpu/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/f16.h"
+
+static void load(const struct attention_load *a)
+{
+    int padded = attention_padded(a->d_head);
+    memset(a->vf, 0, (size_t)a->n_pos * (size_t)padded * sizeof *a->vf);
+    for (int j = 0; j < a->n_pos; j++) {
+        for (int d = 0; d < a->d_head; d++) {
+            size_t at = (size_t)j * (size_t)a->d_head + (size_t)d;
+            bool half = a->type == QUANT_F16;
+            a->kt[d * KV_BLOCK + j] = half ? f16_to_f32(((const uint16_t *)a->k)[at]) : ((const float *)a->k)[at];
+            a->vf[j * padded + d] = half ? f16_to_f32(((const uint16_t *)a->v)[at]) : ((const float *)a->v)[at];
+        }
+    }
+}
+
+/* One segment of one query; o: [padded], its (m, l) in *m and *l. */
+static void attend(const struct attention_segment *a, int r, float *m, float *l, float *o)
+{
+    float *p = a->p + r * KV_BLOCK;
+    *m = -INFINITY;
+    *l = 0;
+    for (int j = a->lo[r]; j < a->hi[r]; j++) {
+        float s = 0;
+        for (int d = 0; d < a->d_head; d++) s += a->q[r][d] * a->kt[d * KV_BLOCK + j];
+        s *= a->scale;
+        if (a->softcap != 0) s = a->softcap * tanhf(s / a->softcap);
+        p[j] = s;
+        if (s > *m) *m = s;
+    }
+    int padded = attention_padded(a->d_head);
+    for (int d = 0; d < padded; d++) o[d] = 0;
+    for (int j = a->lo[r]; j < a->hi[r]; j++) {
+        p[j] = expf(p[j] - *m);
+        *l += p[j];
+        for (int d = 0; d < padded; d++) o[d] += p[j] * a->vf[j * padded + d];
+    }
+}
+
+static void merge_into(float *state, float m, float l, const float *o, int d_head)
+{
+    float old = state[ATTENTION_STATE_M], top = m > old ? m : old;
+    float into = expf(old - top), from = expf(m - top);
+    state[ATTENTION_STATE_M] = top;
+    state[ATTENTION_STATE_L] = state[ATTENTION_STATE_L] * into + l * from;
+    for (int d = 0; d < attention_padded(d_head); d++) {
+        state[ATTENTION_STATE_O + d] = state[ATTENTION_STATE_O + d] * into + (o[d] + 0.0f) * from;
+    }
+}
+
+static void segment(const struct attention_segment *a)
+{
+    for (int r = 0; r < a->n_query; r++) {
+        float m, l, o[ATTENTION_MAX_D_HEAD];
+        attend(a, r, &m, &l, o);
+        merge_into(a->state[r], m, l, o, a->d_head);
+    }
+}
+
+static void merge(float *into, const float *from, int d_head)
+{
+    merge_into(into, from[ATTENTION_STATE_M], from[ATTENTION_STATE_L], from + ATTENTION_STATE_O, d_head);
+}
+
+void attention_init_ref(struct cpu_attention *out)
+{
+    *out = (struct cpu_attention){.name = "attention_ref", .load = load, .segment = segment, .merge = merge};
+}

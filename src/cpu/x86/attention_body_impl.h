@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The attention kernels of one ISA (cpu/attention.h has the arithmetic), on the vectors of a vec_*_impl.h.
+ *
+ * Both products are register tiles of TILE_Q queries x TILE_V vectors: for the scores a lane is a key (K comes
+ * transposed), for the output a lane is an element of V.  So neither has a sum across lanes, and an accumulator's
+ * order is the same in every tile shape.
+ */
+#ifndef LUTRA_CPU_ATTENTION_BODY_IMPL_H
+#define LUTRA_CPU_ATTENTION_BODY_IMPL_H
+
+#include "cpu/attention.h"
+
+enum { KEY_VECS = KV_BLOCK / VEC };
+
+/* n <= VEC elements of a cache vector, from element d. */
+LUTRA_INLINE vec load_cache(enum quant_type type, const void *row, int d, int n)
+{
+    if (type == QUANT_F16) {
+        const uint16_t *p = (const uint16_t *)row + d;
+        return n >= VEC ? vec_load_f16(p) : vec_load_f16_part(p, n);
+    }
+    const float *p = (const float *)row + d;
+    return n >= VEC ? vec_load(p) : vec_load_part(p, n);
+}
+
+LUTRA_INLINE void load_segment(const struct attention_load *a, enum quant_type type)
+{
+    size_t vec_bytes = (size_t)a->d_head * (type == QUANT_F16 ? 2 : 4);
+    for (int key = 0; key < a->n_pos; key += VEC) {
+        for (int d = 0; d < a->d_head; d += VEC) {
+            vec r[VEC];
+            const uint8_t *k = (const uint8_t *)a->k + (size_t)key * vec_bytes;
+            for (int i = 0; i < VEC; i++) r[i] = load_cache(type, k + (size_t)i * vec_bytes, d, a->d_head - d);
+            vec_transpose(r);
+            int n = a->d_head - d < VEC ? a->d_head - d : VEC;
+            if (n == VEC) {
+                for (int i = 0; i < VEC; i++) vec_store(a->kt + (d + i) * KV_BLOCK + key, r[i]);
+            } else {
+                for (int i = 0; i < 8; i++) vec_store(a->kt + (d + i) * KV_BLOCK + key, r[i]);
+            }
+        }
+    }
+    int padded = attention_padded(a->d_head);
+    for (int j = 0; j < a->n_pos; j++) {
+        const uint8_t *v = (const uint8_t *)a->v + (size_t)j * vec_bytes;
+        for (int d = 0; d < padded; d += VEC) {
+            vec_store(a->vf + j * padded + d, d < a->d_head ? load_cache(type, v, d, a->d_head - d) : vec_zero());
+        }
+    }
+}
+
+static void attention_load(const struct attention_load *a)
+{
+    if (a->type == QUANT_F16) {
+        load_segment(a, QUANT_F16);
+    } else {
+        load_segment(a, QUANT_F32);
+    }
+}
+
+/* p[r][j] = q[r] . k[j] for queries first .. first + n_q - 1, all 64 keys. */
+LUTRA_INLINE void score_tile(const struct attention_segment *a, int first, const int n_q)
+{
+    for (int v0 = 0; v0 < KEY_VECS; v0 += TILE_V) {
+        vec sum[TILE_Q][TILE_V];
+        const float *kt = a->kt + v0 * VEC;
+        for (int r = 0; r < n_q; r++) {
+            for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_zero();
+        }
+        for (int d = 0; d < a->d_head; d++) {
+            vec k[TILE_V];
+            for (int v = 0; v < TILE_V; v++) k[v] = vec_load(kt + d * KV_BLOCK + v * VEC);
+            for (int r = 0; r < n_q; r++) {
+                vec q = vec_set1(a->q[first + r][d]);
+                for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_fma(q, k[v], sum[r][v]);
+            }
+        }
+        for (int r = 0; r < n_q; r++) {
+            for (int v = 0; v < TILE_V; v++) vec_store(a->p + (first + r) * KV_BLOCK + (v0 + v) * VEC, sum[r][v]);
+        }
+    }
+}
+
+/* How a segment goes into a state: both are multiplied by these. */
+struct mix {
+    float into, from;
+};
+
+/* (m, l) of the merged state; the first of a state's floats. */
+LUTRA_INLINE struct mix merge_sums(float *state, float m, float l)
+{
+    float old = state[ATTENTION_STATE_M], top = m > old ? m : old;
+    float part[VEC] = {old - top, m - top};
+    vec e = vec_exp(vec_load(part));
+    vec_store(part, e);
+    state[ATTENTION_STATE_M] = top;
+    state[ATTENTION_STATE_L] = fmaf(state[ATTENTION_STATE_L], part[0], l * part[1]);
+    return (struct mix){part[0], part[1]};
+}
+
+/* Scores of query r -> probabilities relative to the segment's maximum; merges (m, l). */
+LUTRA_INLINE struct mix softmax_row(const struct attention_segment *a, int r)
+{
+    float *p = a->p + r * KV_BLOCK;
+    vec s[KEY_VECS], scale = vec_set1(a->scale), low = vec_set1(-INFINITY), max = low;
+    for (int v = 0; v < KEY_VECS; v++) {
+        s[v] = vec_mul(vec_load(p + v * VEC), scale);
+        if (a->softcap != 0) {
+            s[v] = vec_mul(vec_set1(a->softcap), vec_tanh(vec_div(s[v], vec_set1(a->softcap))));
+        }
+        s[v] = vec_select(vec_lanes(a->lo[r] - v * VEC, a->hi[r] - v * VEC), s[v], low);
+        max = vec_max(max, s[v]);
+    }
+    float m = vec_largest(max);
+    for (int v = 0; v < KEY_VECS; v++) {
+        vmask seen = vec_lanes(a->lo[r] - v * VEC, a->hi[r] - v * VEC);
+        s[v] = vec_select(seen, vec_exp(vec_sub(s[v], vec_set1(m))), vec_zero());
+        vec_store(p + v * VEC, s[v]);
+    }
+    for (int n = KEY_VECS / 2; n > 0; n /= 2) {
+        for (int v = 0; v < n; v++) s[v] = vec_add(s[v], s[v + n]);
+    }
+    return merge_sums(a->state[r], m, vec_sum(s[0]));
+}
+
+/* Adds p[j] v[j] of positions from .. to - 1.  checked: only where a query sees j. */
+LUTRA_INLINE void add_values(const struct attention_segment *a, int first, const int n_q, const int n_v, int d,
+    int from, int to, const bool checked, vec sum[TILE_Q][TILE_V])
+{
+    int stride = attention_padded(a->d_head);
+    for (int j = from; j < to; j++) {
+        vec x[TILE_V];
+        for (int v = 0; v < n_v; v++) x[v] = vec_load(a->vf + j * stride + d + v * VEC);
+        for (int r = 0; r < n_q; r++) {
+            if (checked && (j < a->lo[first + r] || j >= a->hi[first + r])) continue;
+            vec p = vec_set1(a->p[(first + r) * KV_BLOCK + j]);
+            for (int v = 0; v < n_v; v++) sum[r][v] = vec_fma(p, x[v], sum[r][v]);
+        }
+    }
+}
+
+/* Positions of a tile: any query sees some of begin .. end - 1, and all see all of full .. full_end - 1. */
+struct reach {
+    int begin, full, full_end, end;
+};
+
+LUTRA_INLINE struct reach find_reach(const struct attention_segment *a, int first, int n_q)
+{
+    struct reach x = {KV_BLOCK, 0, KV_BLOCK, 0};
+    for (int r = first; r < first + n_q; r++) {
+        if (a->lo[r] < x.begin) x.begin = a->lo[r];
+        if (a->lo[r] > x.full) x.full = a->lo[r];
+        if (a->hi[r] < x.full_end) x.full_end = a->hi[r];
+        if (a->hi[r] > x.end) x.end = a->hi[r];
+    }
+    if (x.full >= x.full_end) x.full = x.full_end = x.end;
+    return x;
+}
+
+/* n_v vectors of output elements from d on.  Adding 0 turns a sum of -0 into +0, so that a segment merged into an
+ * empty state and again into another is the same as one merged at once. */
+LUTRA_INLINE void value_tile(const struct attention_segment *a, int first, const int n_q, const int n_v, int d,
+    const struct reach *x, const struct mix *mix)
+{
+    vec sum[TILE_Q][TILE_V];
+    for (int r = 0; r < n_q; r++) {
+        for (int v = 0; v < n_v; v++) sum[r][v] = vec_zero();
+    }
+    add_values(a, first, n_q, n_v, d, x->begin, x->full, true, sum);
+    add_values(a, first, n_q, n_v, d, x->full, x->full_end, false, sum);
+    add_values(a, first, n_q, n_v, d, x->full_end, x->end, true, sum);
+    for (int r = 0; r < n_q; r++) {
+        float *o = a->state[first + r] + ATTENTION_STATE_O + d;
+        vec into = vec_set1(mix[r].into), from = vec_set1(mix[r].from);
+        for (int v = 0; v < n_v; v++) {
+            vec segment = vec_mul(vec_add(sum[r][v], vec_zero()), from);
+            vec_store(o + v * VEC, vec_fma(vec_load(o + v * VEC), into, segment));
+        }
+    }
+}
+
+LUTRA_INLINE void segment_tile(const struct attention_segment *a, int first, const int n_q)
+{
+    struct mix mix[TILE_Q];
+    score_tile(a, first, n_q);
+    for (int r = 0; r < n_q; r++) mix[r] = softmax_row(a, first + r);
+    struct reach x = find_reach(a, first, n_q);
+    int padded = attention_padded(a->d_head), d = 0;
+    for (; d + TILE_V * VEC <= padded; d += TILE_V * VEC) value_tile(a, first, n_q, TILE_V, d, &x, mix);
+    for (; d + 2 * VEC <= padded; d += 2 * VEC) value_tile(a, first, n_q, 2, d, &x, mix);
+    for (; d < padded; d += VEC) value_tile(a, first, n_q, 1, d, &x, mix);
+}
+
+static LUTRA_NOINLINE void segment_queries(const struct attention_segment *a, int first, int n_q)
+{
+    const int wide = TILE_Q > 3; /* cases that a narrow tile never asks for repeat case 1 */
+    switch (n_q) {
+    case 1: segment_tile(a, first, 1); return;
+    case 2: segment_tile(a, first, 2); return;
+    case 3: segment_tile(a, first, 3); return;
+    case 4: segment_tile(a, first, wide ? 4 : 1); return;
+    case 5: segment_tile(a, first, wide ? 5 : 1); return;
+    case 6: segment_tile(a, first, wide ? 6 : 1); return;
+    }
+}
+
+static void attention_segment(const struct attention_segment *a)
+{
+    for (int first = 0; first < a->n_query; first += TILE_Q) {
+        int left = a->n_query - first;
+        segment_queries(a, first, left < TILE_Q ? left : TILE_Q);
+    }
+}
+
+static void attention_merge(float *into, const float *from, int d_head)
+{
+    struct mix mix = merge_sums(into, from[ATTENTION_STATE_M], from[ATTENTION_STATE_L]);
+    vec a = vec_set1(mix.into), b = vec_set1(mix.from);
+    for (int d = ATTENTION_STATE_O; d < ATTENTION_STATE_O + attention_padded(d_head); d += VEC) {
+        vec_store(into + d, vec_fma(vec_load(into + d), a, vec_mul(vec_load(from + d), b)));
+    }
+}
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention on the paged cache, every level of kernels this CPU has: right within a bound of the reference, and a
+ * row's bits the same whatever stands beside it, wherever its K and V lie, and however the work is shared out.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/cpuinfo.h"
+#include "base/pool.h"
+#include "cpu/attention.h"
+#include "unit/ops/kv_fixture.h"
+
+enum { MAX_THREAD = 3, CANARY = 64 };
+
+static struct cpu_attention levels[3];
+static int n_level;
+
+/* Largest error of an output, in units of the largest |v| (here 1): scores are sums of d_head products, and an error
+ * of a score moves a probability by as much. */
+static const double bound = 4e-6;
+
+static struct kv_fixture fix, other;
+
+struct run_args {
+    const struct cpu_attention *kernels;
+    struct attention_args a;
+    struct pool *pool;
+};
+
+static void run_thread(void *arg, int ith, int nth)
+{
+    struct run_args *r = arg;
+    attention_run(r->kernels, &r->a, r->pool, ith, nth);
+}
+
+static struct pool *pools[MAX_THREAD + 1];
+
+/* Runs all rows of a fixture; out has room for them. */
+static void attend(const struct cpu_attention *kernels, const struct kv_fixture *f, const struct op_attention *op,
+    const float *q, float *out, int n_thread)
+{
+    size_t bytes = attention_scratch_bytes(op, f->n_row, FIX_TABLE * KV_BLOCK, n_thread);
+    assert_true(bytes > 0);
+    uint8_t *scratch = aligned_alloc(64, bytes + CANARY);
+    memset(scratch, 0xff, bytes + CANARY); /* NaN: nothing may be read before it is written */
+    struct run_args r = {.kernels = kernels,
+        .pool = pools[n_thread],
+        .a = {.op = op,
+            .kv = &f->view,
+            .n_row = f->n_row,
+            .q = q,
+            .out = out,
+            .scratch = scratch,
+            .scratch_bytes = bytes}};
+    pool_run(r.pool, run_thread, &r);
+    for (int i = 0; i < CANARY; i++) assert_int_equal(scratch[bytes + (size_t)i], 0xff);
+    free(scratch);
+}
+
+static float *new_floats(size_t n)
+{
+    float *p = malloc((n + CANARY) * sizeof *p);
+    memset(p, 0xee, (n + CANARY) * sizeof *p);
+    return p;
+}
+
+static void check_canary(const float *p, size_t n)
+{
+    const uint8_t *b = (const uint8_t *)(p + n);
+    for (size_t i = 0; i < CANARY * sizeof *p; i++) assert_int_equal(b[i], 0xee);
+}
+
+static size_t row_floats(const struct op_attention *op)
+{
+    return (size_t)op->n_head * (size_t)op->d_head;
+}
+
+/* Queries of a row: a function of `content`, so that two fixtures can ask the same. */
+static void ask(const struct op_attention *op, float *q, uint32_t content)
+{
+    for (size_t i = 0; i < row_floats(op); i++) q[i] = 3 * fixture_noise(content, (uint32_t)i, 99);
+}
+
+static void check_against_reference(const struct op_attention *op, const float *q, const float *out, const char *what)
+{
+    double *scratch = malloc(((size_t)FIX_TABLE * KV_BLOCK + 2 * (size_t)op->d_head) * sizeof *scratch);
+    float *want = malloc(row_floats(op) * sizeof *want);
+    for (int r = 0; r < fix.n_row; r++) {
+        ref_attention(&fix.view, 0, op, r, q + (size_t)r * row_floats(op), want, scratch);
+        for (size_t i = 0; i < row_floats(op); i++) {
+            double error = fabs((double)out[(size_t)r * row_floats(op) + i] - want[i]);
+            if (!(error <= bound)) fail_msg("%s: row %d element %zu: error %g", what, r, i, error);
+        }
+    }
+    free(want);
+    free(scratch);
+}
+
+/* Rows of every kind: samples over a shared prompt, a prompt chunk, a draft tree across a segment's end. */
+static void add_mixed_rows(struct kv_fixture *f, int n_chunk)
+{
+    int prompt = fixture_sequence(f, 200, -1, 0);
+    for (int s = 0; s < 3; s++) {
+        int fork = fixture_sequence(f, 210 + 40 * s, prompt, 3);
+        fixture_row(f, fork, -1, false);
+    }
+    int chunk = fixture_sequence(f, 30, -1, 0);
+    for (int i = 0; i < n_chunk; i++) fixture_row(f, chunk, -1, false);
+    int tree = fixture_sequence(f, 190, prompt, 2), empty = fixture_sequence(f, 0, -1, 0);
+    int a = fixture_row(f, tree, -1, true), b = fixture_row(f, tree, a, true), c = fixture_row(f, tree, a, true);
+    int d = fixture_row(f, tree, b, true);
+    fixture_row(f, tree, c, true);
+    fixture_row(f, tree, d, true);
+    int first = fixture_row(f, empty, -1, true);
+    fixture_row(f, empty, first, true);
+    fixture_finish(f);
+}
+
+static void close_to_reference_at_all_shapes(void **state)
+{
+    (void)state;
+    static const int sizes[] = {8, 16, 24, 40, 64, 72, 80, 96, 104, 128, 136, 192, 256};
+    static const int groups[] = {1, 2, 3, 6, 7, 8};
+    float sinks[32];
+    for (int i = 0; i < 32; i++) sinks[i] = (float)(i % 7) - 3;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+            int variant = (int)(i + g) % 4, n_kv_head = 1 + (int)(i % 3);
+            struct op_attention op = {.n_head = n_kv_head * groups[g],
+                .n_kv_head = n_kv_head,
+                .d_head = sizes[i],
+                .scale = 1 / sqrtf((float)sizes[i])};
+            if (variant == 1) op.softcap = 2;
+            if (variant == 2) op.window = 70;
+            if (variant == 3) op.sinks = sinks;
+            fixture_open(&fix, (i + g) & 1 ? QUANT_F32 : QUANT_F16, n_kv_head, sizes[i]);
+            add_mixed_rows(&fix, 5 + (int)g * 7);
+            size_t n = row_floats(&op) * (size_t)fix.n_row;
+            float *q = new_floats(n), *out = new_floats(n);
+            for (int r = 0; r < fix.n_row; r++) ask(&op, q + (size_t)r * row_floats(&op), (uint32_t)r);
+            for (int k = 0; k < n_level; k++) {
+                for (int t = 1; t <= MAX_THREAD; t++) {
+                    attend(&levels[k], &fix, &op, q, out, t);
+                    check_canary(out, n);
+                    check_against_reference(&op, q, out, levels[k].name);
+                }
+            }
+            free(q);
+            free(out);
+            fixture_close(&fix);
+        }
+    }
+}
+
+/* Row `row` of `many` has the bits of `one` computed alone. */
+static void expect_alone(
+    const struct op_attention *op, const struct cpu_attention *kernels, const float *q, const float *many, int row)
+{
+    struct kv_fixture *alone = &other;
+    *alone = fix;
+    alone->n_row = 1;
+    alone->row[0] = fix.row[row];
+    fixture_finish(alone);
+    alone->view.row = alone->row;
+    alone->view.item = alone->item;
+    alone->view.item_row = alone->item_row;
+    float *out = new_floats(row_floats(op));
+    for (int t = 1; t <= MAX_THREAD; t++) {
+        attend(kernels, alone, op, q + (size_t)row * row_floats(op), out, t);
+        if (memcmp(out, many + (size_t)row * row_floats(op), row_floats(op) * sizeof *out) != 0) {
+            fail_msg("%s: row %d alone on %d threads has other bits", kernels->name, row, t);
+        }
+    }
+    free(out);
+}
+
+static void bits_do_not_depend_on_the_batch(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 3, 5, 8, 16, 33, 64, 200};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        struct op_attention op = {.n_head = 6, .n_kv_head = 2, .d_head = 40, .scale = 0.2f};
+        if (c & 1) op.window = 100;
+        fixture_open(&fix, QUANT_F16, 2, 40);
+        add_mixed_rows(&fix, counts[c]);
+        size_t n = row_floats(&op) * (size_t)fix.n_row;
+        float *q = new_floats(n), *out = new_floats(n), *again = new_floats(n);
+        for (int r = 0; r < fix.n_row; r++) ask(&op, q + (size_t)r * row_floats(&op), (uint32_t)r);
+        for (int k = 0; k < n_level; k++) {
+            attend(&levels[k], &fix, &op, q, out, 1);
+            for (int t = 2; t <= MAX_THREAD; t++) {
+                attend(&levels[k], &fix, &op, q, again, t);
+                assert_memory_equal(out, again, n * sizeof *out);
+            }
+            memcpy(again, q, n * sizeof *q); /* in place */
+            attend(&levels[k], &fix, &op, again, again, 2);
+            assert_memory_equal(out, again, n * sizeof *out);
+            for (int r = 0; r < fix.n_row; r += 1 + fix.n_row / 20) expect_alone(&op, &levels[k], q, out, r);
+        }
+        free(q);
+        free(out);
+        free(again);
+        fixture_close(&fix);
+    }
+}
+
+/* The same tokens as drafts over 100 committed ones, as rows of a chunk, and in private blocks. */
+static void bits_do_not_depend_on_where_the_cache_lies(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    struct op_attention op = {.n_head = 7, .n_kv_head = 1, .d_head = 64, .scale = 0.125f};
+    fixture_open(&fix, QUANT_F16, 1, 64);
+    int drafts = fixture_sequence_of(&fix, 100, -1, 0, 5), shares = fixture_sequence_of(&fix, 100, drafts, 1, 5);
+    int private = fixture_sequence_of(&fix, 100, -1, 0, 5);
+    for (int i = 0, parent = -1; i < N; i++) parent = fixture_row_of(&fix, drafts, parent, true, 500);
+    for (int i = 0; i < N; i++) fixture_row_of(&fix, shares, -1, false, 500);
+    for (int i = 0; i < N; i++) fixture_row_of(&fix, private, -1, false, 500);
+    fixture_finish(&fix);
+    size_t n = row_floats(&op) * (size_t)fix.n_row;
+    float *q = new_floats(n), *out = new_floats(n);
+    for (int r = 0; r < fix.n_row; r++) ask(&op, q + (size_t)r * row_floats(&op), (uint32_t)(r % N));
+    for (int k = 0; k < n_level; k++) {
+        for (int t = 1; t <= MAX_THREAD; t++) {
+            attend(&levels[k], &fix, &op, q, out, t);
+            assert_memory_equal(out, out + n / 3, n / 3 * sizeof *out);
+            assert_memory_equal(out, out + 2 * n / 3, n / 3 * sizeof *out);
+        }
+    }
+    free(q);
+    free(out);
+    fixture_close(&fix);
+}
+
+/* A neighbour whose K and V are infinite must not reach a row that does not see it. */
+static void masked_positions_are_never_multiplied(void **state)
+{
+    (void)state;
+    struct op_attention op = {.n_head = 2, .n_kv_head = 1, .d_head = 16, .scale = 0.25f};
+    fixture_open(&fix, QUANT_F32, 1, 16);
+    int s = fixture_sequence(&fix, 10, -1, 0);
+    for (int i = 0; i < 6; i++) fixture_row(&fix, s, -1, false);
+    fixture_finish(&fix);
+    float k[16], v[16], *q = new_floats(6 * 32), *out = new_floats(6 * 32);
+    for (int d = 0; d < 16; d++) k[d] = v[d] = INFINITY;
+    for (int r = 0; r < 6; r++) ask(&op, q + r * 32, 7);
+    ref_kv_append(&fix.view, 0, 5, k, v);
+    for (int level = 0; level < n_level; level++) {
+        attend(&levels[level], &fix, &op, q, out, 1);
+        for (int i = 0; i < 5 * 32; i++) assert_true(isfinite(out[i]));
+        assert_false(isfinite(out[5 * 32]));
+    }
+    free(q);
+    free(out);
+    fixture_close(&fix);
+}
+
+static int open_levels(void **state)
+{
+    (void)state;
+    attention_init_ref(&levels[n_level++]);
+    uint32_t isa = cpu_isa();
+#if defined(__x86_64__)
+    if (isa & CPU_AVX2) attention_init_avx2(&levels[n_level++]);
+    if (isa & CPU_AVX512) attention_init_avx512(&levels[n_level++]);
+#endif
+    for (int t = 1; t <= MAX_THREAD; t++) {
+        if (pool_open(&pools[t], &(struct pool_settings){.n_thread = t}, NULL) < 0) return -1;
+    }
+    return 0;
+}
+
+static int close_levels(void **state)
+{
+    (void)state;
+    for (int t = 1; t <= MAX_THREAD; t++) pool_close(&pools[t]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(close_to_reference_at_all_shapes),
+        cmocka_unit_test(bits_do_not_depend_on_the_batch),
+        cmocka_unit_test(bits_do_not_depend_on_where_the_cache_lies),
+        cmocka_unit_test(masked_positions_are_never_multiplied),
+    };
+    return cmocka_run_group_tests(tests, open_levels, close_levels);
+}
