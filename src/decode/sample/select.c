@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#include "decode/sample/select_impl.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum {
+    LANES = 16,       /* independent sums: the order of additions is fixed whatever the vector width */
+    SUM_BLOCK = 1024, /* f32 sums of this many terms are added up in f64 */
+    HEAP_MAX = 256,   /* up to here a heap beats the histogram */
+    SKIP_BLOCK = 32,
+};
+
+/* Histogram buckets below the largest logit, per nat.  2048 buckets reach 32 nats down: e^-32 x 2^20 tokens is below
+ * the f32 rounding of the sum. */
+static const float BUCKETS_PER_NAT = 64.0f;
+
+float select_max(const float *logits, int n, int *has_nan)
+{
+    float best[LANES];
+    int bad[LANES] = {0};
+    for (int j = 0; j < LANES; j++) best[j] = -INFINITY;
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            float x = logits[i + j];
+            best[j] = x > best[j] ? x : best[j];
+            bad[j] |= x != x;
+        }
+    }
+    for (; i < n; i++) {
+        best[0] = logits[i] > best[0] ? logits[i] : best[0];
+        bad[0] |= logits[i] != logits[i];
+    }
+    int any = 0;
+    for (int j = 0; j < LANES; j++) {
+        best[0] = best[j] > best[0] ? best[j] : best[0];
+        any |= bad[j];
+    }
+    *has_nan = any;
+    return best[0];
+}
+
+double select_exp_sum(const float *logits, int n, float max, float inv_temp)
+{
+    double total = 0;
+    float e[SUM_BLOCK];
+    for (int first = 0; first < n; first += SUM_BLOCK) {
+        int m = n - first < SUM_BLOCK ? n - first : SUM_BLOCK;
+        for (int i = 0; i < m; i++) e[i] = exp_nonpos((logits[first + i] - max) * inv_temp);
+        for (int i = m; i < SUM_BLOCK; i++) e[i] = 0;
+        float sum[LANES] = {0};
+        for (int i = 0; i < SUM_BLOCK; i += LANES)
+            for (int j = 0; j < LANES; j++) sum[j] += e[i + j];
+        for (int j = 0; j < LANES; j++) total += sum[j];
+    }
+    return total;
+}
+
+int32_t select_argmax(const float *logits, int n, float max)
+{
+    for (int i = 0; i < n; i++)
+        if (logits[i] == max) return i;
+    return -1;
+}
+
+static bool is_worse(struct sample_cand a, struct sample_cand b)
+{
+    return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+}
+
+/* Heap with the worst candidate at the root. */
+static void sift_down(struct sample_cand *heap, int n, int at)
+{
+    struct sample_cand moving = heap[at];
+    for (int child = 2 * at + 1; child < n; child = 2 * at + 1) {
+        if (child + 1 < n && is_worse(heap[child + 1], heap[child])) child++;
+        if (!is_worse(heap[child], moving)) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moving;
+}
+
+static void make_heap(struct sample_cand *heap, int n)
+{
+    for (int i = n / 2 - 1; i >= 0; i--) sift_down(heap, n, i);
+}
+
+/* Best first.  In place: the C library's qsort may allocate. */
+static void sort_heap(struct sample_cand *heap, int n)
+{
+    for (int last = n - 1; last > 0; last--) {
+        struct sample_cand worst = heap[0];
+        heap[0] = heap[last];
+        heap[last] = worst;
+        sift_down(heap, last, 0);
+    }
+}
+
+static int drop_forbidden(const struct sample_cand *cand, int n)
+{
+    while (n > 0 && cand[n - 1].logit == -INFINITY) n--;
+    return n;
+}
+
+/* Ids come in ascending order, so a later equal logit never displaces an earlier one. */
+static int top_k_by_heap(const float *logits, int n, int k, struct sample_cand *cand)
+{
+    for (int i = 0; i < k; i++) cand[i] = (struct sample_cand){i, logits[i]};
+    make_heap(cand, k);
+    int i = k;
+    while (i < n) {
+        if (i + SKIP_BLOCK <= n) {
+            float floor = cand[0].logit;
+            int any = 0;
+            for (int j = 0; j < SKIP_BLOCK; j++) any |= logits[i + j] > floor;
+            if (!any) {
+                i += SKIP_BLOCK;
+                continue;
+            }
+        }
+        int end = i + SKIP_BLOCK < n ? i + SKIP_BLOCK : n;
+        for (; i < end; i++) {
+            if (logits[i] <= cand[0].logit) continue;
+            cand[0] = (struct sample_cand){i, logits[i]};
+            sift_down(cand, k, 0);
+        }
+    }
+    sort_heap(cand, k);
+    return drop_forbidden(cand, k);
+}
+
+static int bucket_of(float x, float max)
+{
+    float depth = (max - x) * BUCKETS_PER_NAT;
+    return depth < SELECT_BUCKETS - 1 ? (int)depth : SELECT_BUCKETS - 1;
+}
+
+/* All logits of buckets 0 .. last, best first. */
+static int gather(const float *logits, int n, int last, float max, struct sample_cand *cand)
+{
+    int m = 0;
+    for (int i = 0; i < n; i++)
+        if (bucket_of(logits[i], max) <= last && logits[i] > -INFINITY) cand[m++] = (struct sample_cand){i, logits[i]};
+    make_heap(cand, m);
+    sort_heap(cand, m);
+    return m;
+}
+
+int select_top_k(const float *logits, int n, int k, float max, struct sample_cand *cand, struct select_scratch *tmp)
+{
+    if (k <= HEAP_MAX) return top_k_by_heap(logits, n, k, cand);
+    memset(tmp->count, 0, sizeof tmp->count);
+    for (int i = 0; i < n; i++) tmp->count[bucket_of(logits[i], max)]++;
+    int last = 0;
+    for (int seen = tmp->count[0]; seen < k && last < SELECT_BUCKETS - 1;) seen += tmp->count[++last];
+    int m = gather(logits, n, last, max, cand);
+    return m < k ? m : k;
+}
+
+int select_prefix(const struct sample_cand *cand, int n, float mass, int min_keep, float max, double total)
+{
+    double sum = 0, goal = (double)mass * total;
+    for (int i = 0; i < n; i++) {
+        sum += exp_nonpos(cand[i].logit - max);
+        if (sum >= goal && i + 1 >= min_keep) return i + 1;
+    }
+    return n;
+}
+
+int select_top_p(const float *logits, int n, float mass, int min_keep, float max, struct sample_cand *cand,
+    struct select_scratch *tmp)
+{
+    memset(tmp, 0, sizeof *tmp);
+    double total = 0;
+    for (int i = 0; i < n; i++) {
+        int b = bucket_of(logits[i], max);
+        float e = exp_nonpos(logits[i] - max);
+        tmp->count[b]++;
+        tmp->mass[b] += e;
+        total += e;
+    }
+    /* A little more than asked for, so that the rounding of bucket sums cannot cut the exact prefix short. */
+    double goal = ((double)mass + 1e-4) * total, sum = tmp->mass[0];
+    int last = 0, seen = tmp->count[0];
+    while (last < SELECT_BUCKETS - 1 && (sum < goal || seen < min_keep)) {
+        sum += tmp->mass[++last];
+        seen += tmp->count[last];
+    }
+    int m = gather(logits, n, last, max, cand);
+    return select_prefix(cand, m, mass, min_keep, max, total);
+}
