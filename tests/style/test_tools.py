@@ -1,0 +1,153 @@
+"""The checks of tools/ must find what they are for: each is run on a small tree with one fault."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+SPDX = "/* SPDX-License-Identifier: MIT */\n"
+LAYERS = "# layer room may include\n0 base\n1 text base\n1 quant base\n5 engine base text include\n"
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = Path(self.folder.name)
+        self.put("src/LAYERS", LAYERS)
+        self.put("include/lutra.h", SPDX)
+        self.put("include/lutra_status.h", SPDX)
+        self.put("src/base/status.h", SPDX + '#include "lutra_status.h"\n')
+        self.put("src/base/pool_impl.h", SPDX)
+        self.put("src/text/bpe.c", SPDX + '#include <stdio.h>\n#include "base/status.h"\n')
+        for room in ("base", "text"):
+            self.put(f"src/{room}/README.md", "A sentence.\n")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def put(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def run_tool(self, name, *args):
+        run = subprocess.run([sys.executable, TOOLS / name, *(args or [self.root])], capture_output=True, text=True)
+        return run.returncode, run.stdout
+
+    def refuses(self, tool, name, text, words):
+        self.put(name, text)
+        rc, out = self.run_tool(tool)
+        self.assertEqual(rc, 1, out)
+        self.assertIn(words, out)
+
+
+class Layers(Tree):
+    def refuses_include(self, name, line, words):
+        self.refuses("check_layers.py", name, SPDX + f'#include {line}\n', words)
+
+    def test_good_tree(self):
+        self.put("apps/cli/main.c", SPDX + '#include "lutra.h"\n#include "cli.h"\n')
+        self.put("apps/cli/cli.h", SPDX)
+        self.put("src/engine/engine.c", SPDX + '#include "lutra.h"\n#include "text/bpe.h"\n#include "near.h"\n')
+        self.put("src/engine/near.h", SPDX)
+        self.put("src/text/bpe.h", SPDX)
+        self.assertEqual(self.run_tool("check_layers.py")[0], 0)
+
+    def test_upwards(self):
+        self.refuses_include("src/base/a.c", '"text/bpe.c"', "base may not include text")
+
+    def test_sideways(self):
+        self.put("src/quant/q.h", SPDX)
+        self.refuses_include("src/text/a.c", '"quant/q.h"', "text may not include quant")
+
+    def test_private(self):
+        self.refuses_include("src/text/a.c", '"base/pool_impl.h"', "private header of base")
+
+    def test_public_api(self):
+        self.refuses_include("src/text/a.c", '"lutra.h"', "may not include the public API")
+
+    def test_going_up_by_path(self):
+        self.refuses_include("src/text/a.c", '"../base/status.h"', "may not go up")
+
+    def test_unknown(self):
+        self.refuses_include("src/text/a.c", '"base/nothing.h"', "no such file")
+        self.refuses_include("src/text/a.c", '"nothing.h"', "neither")
+
+    def test_angle_brackets(self):
+        self.refuses_include("src/text/a.c", "<lutra.h>", "with quotes")
+
+    def test_app_sees_the_api_only(self):
+        self.refuses_include("apps/cli/main.c", '"base/status.h"', "include/ and its own folder")
+
+    def test_unlisted_room(self):
+        self.refuses("check_layers.py", "src/extra/a.c", SPDX, "not in src/LAYERS")
+
+    def test_layers_themselves(self):
+        self.refuses("check_layers.py", "src/LAYERS", "0 base\n1 text base\n1 quant base text\n5 engine base\n", "may not include text")
+
+
+class Sizes(Tree):
+    def function(self, n):
+        return SPDX + "static int f(int a,\n    int b)\n{\n" + "    a++;\n" * (n - 2) + "}\n"
+
+    def test_function(self):
+        self.put("src/text/a.c", self.function(120))
+        self.assertEqual(self.run_tool("check_size.py")[0], 0)
+        self.refuses("check_size.py", "src/text/a.c", self.function(121), "f has 121 lines")
+
+    def test_kernel_may_be_longer(self):
+        self.put("src/cpu/a.c", self.function(200))
+        self.assertEqual(self.run_tool("check_size.py")[0], 0)
+
+    def test_files(self):
+        self.refuses("check_size.py", "src/text/a.c", SPDX + "\n" * 800, "801 lines")
+        self.refuses("check_size.py", "src/text/a.h", SPDX + "\n" * 250, "251 lines")
+
+
+class Text(Tree):
+    def test_good_tree(self):
+        self.put("src/text/a.c", SPDX + '/* printf( in a comment */\nint a = f("exit(1)");\n')
+        rc, out = self.run_tool("check_text.py")
+        self.assertEqual(rc, 0, out)
+
+    def test_faults(self):
+        for text, words in ((SPDX + "\tint a;\n", "a tab"), (SPDX + "int a; \n", "blank"), (SPDX + "#if 0\n", "#if 0"),
+                            (SPDX + "/* TO" + "DO */\n", "reminder"), ("int a;\n", "SPDX"),
+                            (SPDX + "void f(void)\n{\n    abort();\n}\n", "never prints"),
+                            (SPDX + 'void f(void)\n{\n    fprintf(stderr, "x");\n}\n', "never prints")):
+            self.refuses("check_text.py", "src/text/a.c", text, words)
+
+    def test_readmes(self):
+        self.put("README.md", "| `src/base/` | A sentence |\n| `src/text/` | Another |\n")
+        self.refuses("check_text.py", "src/base/README.md", "A sentence.\n", "| `src/text/` | A sentence |")
+        self.refuses("check_text.py", "src/base/README.md", "# Base\n", "must be the room's sentence")
+
+
+class Headers(Tree):
+    def test_incomplete_header(self):
+        rc, out = self.run_tool("check_headers.py", "cc", self.root)
+        self.assertEqual(rc, 0, out)
+        self.put("src/text/a.h", SPDX + "uint32_t f(void);\n")
+        rc, out = self.run_tool("check_headers.py", "cc", self.root)
+        self.assertEqual(rc, 1)
+        self.assertIn("a.h", out)
+
+
+class Globals(Tree):
+    def build(self, code):
+        self.put("a.c", code)
+        subprocess.run(["cc", "-fPIC", "-c", self.root / "a.c", "-o", self.root / "a.o"], check=True)
+        subprocess.run(["ar", "rc", self.root / "a.a", self.root / "a.o"], check=True)
+        return self.run_tool("check_globals.py", self.root / "a.a")
+
+    def test_globals(self):
+        self.assertEqual(self.build('const char *const t[] = {"a", "b"}; static const int c[] = {1}; int f(int i) { return c[i]; }')[0], 0)
+        for code in ("int counter;", "int counter = 3;", "int f(void) { static int n; return n++; }", "_Thread_local int t;"):
+            rc, out = self.build(code)
+            self.assertEqual(rc, 1, code)
+            self.assertIn("mutable", out)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,57 @@
+"""Checks the length of files and functions in src, include, apps, tests and bench.
+
+usage: check_size.py [ROOT]
+
+Ceilings (exit status 1): 800 lines for a .c, 250 for a .h (500 in include/: the public API is one file), 120
+for a function, 200 for a kernel.
+Worth another look (printed, status 0): 600 lines for a .c, 60 for a function.
+A function is what stands between a `{` and a `}` in the first column, as .clang-format lays it out.
+"""
+import re
+import sys
+from pathlib import Path
+
+FOLDERS = ("src", "include", "apps", "tests", "bench")
+KERNELS = ("src/cpu/", "src/npu/", "src/gpu/")
+NAME = re.compile(r"([A-Za-z_]\w*)\(")
+
+
+def functions(lines):
+    """Yields (line number, name, length) of each function body."""
+    start = None
+    for n, line in enumerate(lines, 1):
+        if line == "{":
+            start = n
+        elif line == "}" and start:
+            head = n_head = start - 1
+            while n_head > 1 and lines[n_head - 2].strip() and not lines[n_head - 2].startswith(("}", "#", "/", " *")):
+                n_head -= 1
+            m = NAME.search(" ".join(lines[n_head - 1:head]))
+            yield start, m.group(1) if m else "?", n - start + 1
+            start = None
+
+
+def check(root):
+    errors, notes = [], []
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*.[ch]")):
+            name = path.relative_to(root).as_posix()
+            lines = path.read_text(errors="replace").splitlines()
+            limit, soft = (800, 600) if path.suffix == ".c" else (500, 500) if folder == "include" else (250, 250)
+            if len(lines) > limit:
+                errors.append(f"{name}: {len(lines)} lines, at most {limit}")
+            elif len(lines) > soft:
+                notes.append(f"{name}: {len(lines)} lines, above {soft} it is worth another look")
+            limit = 200 if name.startswith(KERNELS) else 120
+            for n, function, length in functions(lines):
+                if length > limit:
+                    errors.append(f"{name}:{n}: {function} has {length} lines, at most {limit}")
+                elif length > 60:
+                    notes.append(f"{name}:{n}: {function} has {length} lines, above 60 it is worth another look")
+    return errors, notes
+
+
+if __name__ == "__main__":
+    bad, look = check(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    print("\n".join([f"note: {x}" for x in look] + bad) or "no file or function is too long")
+    sys.exit(bool(bad))
