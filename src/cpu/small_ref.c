@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The scalar kernels of one row of activations: ops/ref behind the signatures of the table.
+ */
+#include "cpu/kernels.h"
+
+#include <math.h>
+
+#include "base/f16.h"
+#include "ops/ref/ref.h"
+
+static void rms_norm(const float *x, const float *w, size_t n, float eps, float *out)
+{
+    ref_rms_norm(x, w, eps, out, (int)n, (int)n);
+}
+
+static void rope(const struct op_rope *op, const float *cs, float *x)
+{
+    int half = op->n_rot / 2;
+    for (int h = 0; h < op->n_head; h++, x += op->d_head) {
+        for (int i = 0; i < half; i++) {
+            float *a = op->kind == ROPE_NORM ? x + 2 * i : x + i;
+            float *b = op->kind == ROPE_NORM ? a + 1 : a + half;
+            double c = cs[2 * i], s = cs[2 * i + 1], ra = *a * c - *b * s, rb = *a * s + *b * c;
+            *a = (float)ra;
+            *b = (float)rb;
+        }
+    }
+}
+
+static void swiglu(const float *a, const float *b, size_t n, float *out)
+{
+    ref_swiglu(a, b, out, (int)n);
+}
+
+static void geglu(const float *a, const float *b, size_t n, float *out)
+{
+    ref_geglu(a, b, out, (int)n);
+}
+
+static void relu2(const float *a, const float *b, size_t n, float *out)
+{
+    ref_relu2(a, b, out, (int)n);
+}
+
+static void add(const float *a, const float *b, size_t n, float *out)
+{
+    ref_add(a, b, out, (int)n);
+}
+
+static void to_f16(const float *x, size_t n, uint16_t *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = f32_to_f16(x[i]);
+}
+
+static void to_f32(const uint16_t *x, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = f16_to_f32(x[i]);
+}
+
+static float max_row(const float *x, size_t n)
+{
+    float max = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] > max) max = x[i];
+    }
+    return max;
+}
+
+static double sum_exp(const float *x, size_t n, float max)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += exp((double)x[i] - max);
+    return sum;
+}
+
+void cpu_small_init_ref(struct cpu_kernels *out)
+{
+    out->rms_norm_name = "rms_norm_ref";
+    out->rms_norm = rms_norm;
+    out->rope_name = "rope_ref";
+    out->rope = rope;
+    out->glu_name = "glu_ref";
+    out->swiglu = swiglu;
+    out->geglu = geglu;
+    out->relu2 = relu2;
+    out->add = add;
+    out->convert_name = "convert_ref";
+    out->f32_to_f16 = to_f16;
+    out->f16_to_f32 = to_f32;
+    out->head_name = "head_ref";
+    out->max_row = max_row;
+    out->sum_exp = sum_exp;
+    attention_init_ref(&out->attention);
+}
