@@ -20,45 +20,52 @@
 #include "ops/op.h"
 #include "quant/formats.h"
 
-/* One call of a matmul kernel: output rows of panels panel .. panel + n_panel - 1 for all n_row batch rows.
- * out[r * out_stride + o] = sum over k of w[o][k] x[r][k], + bias[o].  Writes those outputs and nothing else. */
+struct cpu_gemm;
+
+/* One call of a matmul kernel: output rows of panels panel .. panel + n_panel - 1 for all n_row batch rows:
+ * out[r * out_stride + o - panel * mr] = sum over k of w[o][k] x[r][k], + bias[o].  Writes those outputs and nothing
+ * else. */
 struct cpu_gemm_args {
+    const struct cpu_gemm *gemm;
     const void *packed; /* the whole packed weight, 64-byte aligned */
     const void *act;    /* activations of all n_row rows as act_row left them, 64-byte aligned */
-    float *out;
-    size_t out_stride; /* in floats */
-    const float *bias; /* [n_out] or NULL */
+    float *out;         /* of row 0 and the first output of the range */
+    size_t out_stride;  /* in floats */
+    const float *bias;  /* [n_out] or NULL */
     size_t n_out, n_in;
-    size_t panel, n_panel; /* a panel is mr output rows; the last may be partial */
+    size_t panel, n_panel; /* a panel is mr output rows; the last of the weight may be partial */
     size_t n_row;          /* >= 1 */
 };
 
 /* Kernels of one weight type.  One arithmetic for all n_row: an output's bits do not depend on n_row, on the panel
  * range or on other rows (docs/NUMERICS.md).  Trusts its caller: n_in is whole blocks, sizes do not overflow. */
 struct cpu_gemm {
-    const char *name;     /* "gemm_q4_0_q8g32_16x8_avx512" */
-    const char *numerics; /* class: kernels with the same class give the same bits on every ISA; or "ref" */
+    const char *name;     /* "gemm_q4_0_q8x32_16x8_avx512" */
+    const char *numerics; /* class: kernels of one type and class give the same bits on every ISA; or "ref" */
     enum quant_type type;
     int mr, nr, kr; /* output rows of a panel, columns of the register tile, inputs per dot-product step */
     int act_group;  /* inputs per activation scale; 0 = activations stay f32 */
 
-    /* Bytes of the packed weight, a multiple of 64.  0: this shape overflows or cannot be packed. */
-    size_t (*packed_bytes)(size_t n_out, size_t n_in);
+    /* Bytes of the packed weight, a multiple of 64.  0: the shape overflows or is not whole blocks. */
+    size_t (*packed_bytes)(const struct cpu_gemm *self, size_t n_out, size_t n_in);
 
     /* Packs panels panel .. panel + n_panel - 1 from src ([n_out] rows of the file format, maybe only 1-byte
      * aligned) into dst (the whole packed weight).  Distinct panel ranges may be packed by several threads. */
-    void (*pack)(const void *src, size_t n_out, size_t n_in, size_t panel, size_t n_panel, void *dst);
+    void (*pack)(const struct cpu_gemm *self, const void *src, size_t n_out, size_t n_in, size_t panel, size_t n_panel,
+        void *dst);
 
-    /* Bytes of the prepared activations of n_row rows, a multiple of 64. */
+    /* Bytes of the prepared activations of n_row rows, a multiple of 64; grows with both. */
     size_t (*act_bytes)(size_t n_in, size_t n_row);
 
-    /* Prepares row `row` of n_row rows from x[n_in].  Distinct rows may be prepared by several threads. */
+    /* Prepares row `row` of n_row rows from x[n_in].  Distinct rows may be prepared by several threads.  Kernels with
+     * the same act_row share prepared activations. */
     void (*act_row)(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 
     void (*run)(const struct cpu_gemm_args *a);
 
     /* dst[n_in] = row `row` of the packed weight, the exact values of the file format (embedding gather). */
-    void (*unpack_row)(const void *packed, size_t n_out, size_t n_in, size_t row, float *dst);
+    void (*unpack_row)(
+        const struct cpu_gemm *self, const void *packed, size_t n_out, size_t n_in, size_t row, float *dst);
 };
 
 struct cpu_kernels {

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The CPU device: what it can run, prepared weights, scratch, and the front door of a step.
+ */
+#include "cpu/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpuinfo.h"
+#include "cpu/device_impl.h"
+
+enum { MAX_ROWS = 4096, INVARIANT_ROWS = 1 << 20, PACK_PANELS = 4 };
+
+static struct cpu_device *self_of(struct device *d)
+{
+    return (struct cpu_device *)d;
+}
+
+/* ---- what it can run ---- */
+
+static int check_weight(struct cpu_device *d, const struct weight *w, struct lutra_error *err)
+{
+    uint32_t type = (uint32_t)w->tensor.type;
+    if (type < QUANT_TYPE_END && d->kernels.gemm[type].run) return 0;
+    return lutra_fail(
+        err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' has type %u, which has no kernel", w->tensor.name, type);
+}
+
+static int check_rope(const struct op_rope *p, struct lutra_error *err)
+{
+    bool sane = p->n_head > 0 && p->n_rot > 0 && p->n_rot % 2 == 0 && p->n_rot <= p->d_head;
+    if (sane && (p->kind == ROPE_NORM || p->kind == ROPE_NEOX)) return 0;
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: rope: kind %d, %d heads, %d of %d elements rotated", (int)p->kind,
+        p->n_head, p->n_rot, p->d_head);
+}
+
+static int check_attention(const struct op_attention *p, struct lutra_error *err)
+{
+    if (p->d_head < 8 || p->d_head > ATTENTION_MAX_D_HEAD || p->d_head % 8) {
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: attention: head size %d is not a multiple of 8 up to %d",
+            p->d_head, ATTENTION_MAX_D_HEAD);
+    }
+    if (p->n_kv_head > 0 && p->n_head > 0 && p->n_head % p->n_kv_head == 0) return 0;
+    return lutra_fail(
+        err, LUTRA_E_UNSUPPORTED, "cpu: attention: %d query heads over %d key heads", p->n_head, p->n_kv_head);
+}
+
+static int cpu_supports(struct device *self, const struct op *op, struct lutra_error *err)
+{
+    struct cpu_device *d = self_of(self);
+    switch (op->kind) {
+    case OP_EMBED: return check_weight(d, op->embed.weight, err);
+    case OP_HEAD: return check_weight(d, op->head.weight, err);
+    case OP_MATMUL:
+        for (int i = 0; i < op->matmul.n_part; i++) TRY(check_weight(d, op->matmul.part[i].weight, err));
+        return 0;
+    case OP_ROPE: return check_rope(&op->rope, err);
+    case OP_ATTENTION: return check_attention(&op->attention, err);
+    case OP_RMS_NORM:
+    case OP_KV_APPEND:
+    case OP_SWIGLU:
+    case OP_GEGLU:
+    case OP_RELU2:
+    case OP_ADD:
+    case OP_TAKE: return 0;
+    default:
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: operation %d does not run on this device", (int)op->kind);
+    }
+}
+
+/* ---- weights ---- */
+
+struct pack_job {
+    const struct weight *weight;
+    struct packed *packed;
+    size_t panels;
+    atomic_size_t next;
+};
+
+static void pack_some(void *arg, int ith, int nth)
+{
+    struct pack_job *j = arg;
+    const struct packed *p = j->packed;
+    (void)ith, (void)nth;
+    for (;;) {
+        size_t panel = atomic_fetch_add_explicit(&j->next, PACK_PANELS, memory_order_relaxed);
+        if (panel >= j->panels) return;
+        size_t n = j->panels - panel < PACK_PANELS ? j->panels - panel : PACK_PANELS;
+        p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, p->data);
+    }
+}
+
+static void cpu_release(struct device *self, struct weight *weight)
+{
+    (void)self;
+    if (!weight->packed) return;
+    arena_close(&weight->packed->memory);
+    free(weight->packed);
+    weight->packed = NULL;
+}
+
+static int pack_weight(struct cpu_device *d, const struct weight *w, struct packed *p, struct lutra_error *err)
+{
+    p->gemm = &d->kernels.gemm[w->tensor.type];
+    p->bytes = p->gemm->packed_bytes(p->gemm, p->n_out, p->n_in);
+    if (p->bytes == 0) {
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' of %zu x %zu cannot be packed", w->tensor.name,
+            p->n_out, p->n_in);
+    }
+    TRY(arena_open(&p->memory, "packed weight", arena_cost(p->bytes), ARENA_HUGE_PAGES, err));
+    TRY(arena_take(&p->memory, p->bytes, w->tensor.name, &p->data, err));
+    struct pack_job job = {
+        .weight = w, .packed = p, .panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr};
+    pool_run(d->pool, pack_some, &job);
+    return 0;
+}
+
+static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err)
+{
+    struct cpu_device *d = self_of(self);
+    const struct tensor *t = &weight->tensor;
+    *keeps_source = false;
+    if (weight->packed) return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: tensor '%s' is prepared already", t->name);
+    TRY(check_weight(d, weight, err));
+    if (t->ne[0] <= 0 || t->ne[1] <= 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: tensor '%s' is empty", t->name);
+    struct packed *p = calloc(1, sizeof *p);
+    if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for tensor '%s'", t->name);
+    p->n_in = (size_t)t->ne[0];
+    p->n_out = (size_t)t->ne[1];
+    weight->packed = p;
+    if (!(weight->use & WEIGHT_MATMUL)) {
+        *keeps_source = true;
+        return 0;
+    }
+    int rc = pack_weight(d, weight, p, err);
+    if (rc < 0) cpu_release(self, weight);
+    return rc;
+}
+
+/* ---- steps ---- */
+
+static int check_value(const struct segment *s, const struct op *op, int value, struct lutra_error *err)
+{
+    if (value >= 0 && value < s->list->n_value) return 0;
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: no value %d", op_name(op->kind), op->layer, value);
+}
+
+static int check_prepared(const struct weight *w, const struct op *op, bool matmul, struct lutra_error *err)
+{
+    if (w->packed && (!matmul || w->packed->gemm)) return 0;
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: tensor '%s' is not prepared for it",
+        op_name(op->kind), op->layer, w->tensor.name);
+}
+
+static int check_op(const struct segment *s, const struct op *op, struct lutra_error *err)
+{
+    if (op->kind != OP_EMBED) TRY(check_value(s, op, op->in, err));
+    switch (op->kind) {
+    case OP_EMBED: TRY(check_prepared(op->embed.weight, op, false, err)); return check_value(s, op, op->out, err);
+    case OP_HEAD: return check_prepared(op->head.weight, op, true, err);
+    case OP_KV_APPEND: return check_value(s, op, op->in2, err);
+    case OP_MATMUL:
+        for (int i = 0; i < op->matmul.n_part; i++) {
+            TRY(check_prepared(op->matmul.part[i].weight, op, true, err));
+            TRY(check_value(s, op, op->matmul.part[i].out, err));
+        }
+        return 0;
+    case OP_SWIGLU:
+    case OP_GEGLU:
+    case OP_RELU2:
+    case OP_ADD: TRY(check_value(s, op, op->in2, err)); return check_value(s, op, op->out, err);
+    default: return check_value(s, op, op->out, err);
+    }
+}
+
+/* Gives every distinct rotation of the segment a table. */
+static int plan_rope(struct run *run, const struct op *op, struct lutra_error *err)
+{
+    const struct cpu_scratch *scratch = &run->device->scratch;
+    for (int i = 0; i < ROPE_TABLES; i++) {
+        struct rope_table *t = &run->rope[i];
+        if (t->params && cpu_rope_same_table(t->params, &op->rope)) return 0;
+        if (t->params) continue;
+        if ((size_t)op->rope.n_rot > scratch->rope_floats) break;
+        *t = (struct rope_table){&op->rope, scratch->rope[i]};
+        return 0;
+    }
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: more than %d different rotations in one model", ROPE_TABLES);
+}
+
+static int cpu_submit(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
+    struct ticket *out, struct lutra_error *err)
+{
+    struct cpu_device *d = self_of(self);
+    const struct step *step = segment->step;
+    struct run run = {.device = d, .segment = segment};
+    for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], UINT64_MAX, err));
+    if (step->batch->n_row > d->scratch.max_rows || step->n_out > d->scratch.max_out) {
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a step of %d rows, %d wanted; reserved for %d and %d",
+            step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
+    }
+    for (int i = 0; i < segment->n_op; i++) {
+        TRY(check_op(segment, &segment->op[i], err));
+        if (segment->op[i].kind == OP_ROPE) TRY(plan_rope(&run, &segment->op[i], err));
+    }
+    pool_run(d->pool, cpu_run_segment, &run);
+    *out = (struct ticket){self, 0};
+    if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
+    return 0;
+}
+
+static int cpu_wait(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err)
+{
+    (void)self, (void)ticket, (void)deadline_us, (void)err;
+    return 0; /* submit has finished the work */
+}
+
+/* Value arrays are ordinary memory. */
+static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
+{
+    (void)self;
+    memset(out, 0, sizeof *out);
+    if (bytes > SIZE_MAX - 63) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: a buffer of %zu bytes", bytes);
+    size_t whole = bytes ? (bytes + 63) & ~(size_t)63 : 64;
+    out->host = aligned_alloc(64, whole);
+    if (!out->host) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a buffer of %zu bytes", bytes);
+    memset(out->host, 0, whole);
+    out->bytes = bytes;
+    return 0;
+}
+
+static void cpu_buffer_free(struct device *self, struct buffer *buffer)
+{
+    (void)self;
+    free(buffer->host);
+    memset(buffer, 0, sizeof *buffer);
+}
+
+static void add_weight(const struct weight *w, size_t n_row, struct demand *out)
+{
+    const struct packed *p = w->packed;
+    size_t n_in = (size_t)w->tensor.ne[0], n_out = (size_t)w->tensor.ne[1];
+    out->weight_bytes += p && p->gemm ? p->bytes : w->tensor.bytes;
+    out->act_bytes += n_row * (n_in + n_out) * sizeof(float);
+    out->mac += (uint64_t)n_in * n_out * n_row;
+}
+
+/* Bytes of one layer's cache that a step reads (each block once) and the dot products over it. */
+static void add_attention(const struct op *op, const struct step *step, struct demand *out)
+{
+    const struct kv_view *kv = step->kv;
+    uint64_t vectors = 0;
+    for (int r = 0; r < step->batch->n_row; r++) vectors += (uint64_t)kv->row[r].n_paged + (uint64_t)kv->row[r].n_path;
+    out->cache_bytes += (uint64_t)kv->n_item * KV_BLOCK * (uint64_t)kv->n_kv_head * 2 * kv->vec_bytes;
+    out->mac += vectors * 2 * (uint64_t)op->attention.n_head * (uint64_t)op->attention.d_head;
+}
+
+static void cpu_demand(struct device *self, const struct op *op, const struct step *step, struct demand *out)
+{
+    size_t n_row = (size_t)step->batch->n_row;
+    (void)self;
+    memset(out, 0, sizeof *out);
+    switch (op->kind) {
+    case OP_MATMUL:
+        for (int i = 0; i < op->matmul.n_part; i++) add_weight(op->matmul.part[i].weight, n_row, out);
+        break;
+    case OP_HEAD: add_weight(op->head.weight, (size_t)step->n_out, out); break;
+    case OP_EMBED: out->act_bytes = n_row * (size_t)op->embed.weight->tensor.ne[0] * sizeof(float); break;
+    case OP_ATTENTION: add_attention(op, step, out); break;
+    default: break;
+    }
+}
+
+static void cpu_close(struct device *self)
+{
+    struct cpu_device *d = self_of(self);
+    arena_close(&d->scratch.memory);
+    free(d);
+}
+
+static const struct device_ops CPU_OPS = {.close = cpu_close,
+    .supports = cpu_supports,
+    .prepare = cpu_prepare,
+    .release = cpu_release,
+    .reserve = cpu_device_reserve,
+    .submit = cpu_submit,
+    .wait = cpu_wait,
+    .buffer_alloc = cpu_buffer_alloc,
+    .buffer_free = cpu_buffer_free,
+    .demand = cpu_demand};
+
+/* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED.md). */
+static int flat_rows(uint32_t isa)
+{
+    if (isa & CPU_AVX512) return 8;
+    return isa & CPU_AVX2 ? 3 : 1;
+}
+
+int cpu_device_open(
+    struct device **out, struct pool *pool, const struct cpu_device_settings *settings, struct lutra_error *err)
+{
+    *out = NULL;
+    struct cpu_device *d = calloc(1, sizeof *d);
+    if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for the device");
+    cpu_kernels_init(&d->kernels, settings->isa & cpu_isa());
+    d->pool = pool;
+    d->base = (struct device){.ops = &CPU_OPS,
+        .name = "cpu",
+        .caps = {.max_rows = MAX_ROWS,
+            .flat_rows = flat_rows(d->kernels.isa),
+            .invariant_rows = INVARIANT_ROWS,
+            .numerics = d->kernels.isa & CPU_AVX2 ? "cpu-i8" : "cpu-ref"}};
+    *out = &d->base;
+    return 0;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * OP_HEAD: what somebody wants of the output rows, without a pass over all logits unless they are wanted.
+ *
+ * A unit of work is HEAD_OUTPUTS outputs for up to HEAD_ROWS rows: its logits stay in the thread's scratch while their
+ * maximum, sum of exponentials and best entries are taken.  The sums are merged in ascending order of outputs, and the
+ * best entries are ordered totally (logit, then lower id), so neither depends on the number of threads.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/device_impl.h"
+#include "ops/ref/ref.h"
+
+static bool worse(struct top_entry a, struct top_entry b)
+{
+    return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+}
+
+/* Restores the heap below `at`. */
+static void sift(struct top_heap *h, int at)
+{
+    for (;;) {
+        int least = at;
+        for (int child = 2 * at + 1; child <= 2 * at + 2; child++) {
+            if (child < h->n && worse(h->entry[child], h->entry[least])) least = child;
+        }
+        if (least == at) return;
+        struct top_entry e = h->entry[at];
+        h->entry[at] = h->entry[least];
+        h->entry[least] = e;
+        at = least;
+    }
+}
+
+static void offer(struct top_heap *h, struct top_entry e)
+{
+    if (h->n == ROW_TOPK) {
+        if (!worse(h->entry[0], e)) return;
+        h->entry[0] = e;
+        sift(h, 0);
+        return;
+    }
+    int at = h->n++;
+    for (; at > 0 && worse(e, h->entry[(at - 1) / 2]); at = (at - 1) / 2) h->entry[at] = h->entry[(at - 1) / 2];
+    h->entry[at] = e;
+}
+
+static void offer_all(struct top_heap *h, const float *logit, int32_t first, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x = isnan(logit[i]) ? -INFINITY : logit[i];
+        if (h->n == ROW_TOPK && x <= h->entry[0].logit) continue;
+        offer(h, (struct top_entry){x, first + (int32_t)i});
+    }
+}
+
+/* Takes from a row's logits of outputs first .. first + n - 1 what it wants. */
+static void reduce(struct worker *w, float *logit, int row, int slot, size_t unit, size_t n, float softcap)
+{
+    struct cpu_device *d = w->run->device;
+    const struct step *step = w->run->segment->step;
+    struct row_result *result = &step->result[row];
+    const struct row *want = &step->batch->row[step->out_row[row]];
+    size_t first = unit * HEAD_OUTPUTS, at = unit * HEAD_ROWS + (size_t)slot;
+    if (softcap != 0) ref_softcap(logit, (int)n, softcap);
+    if (want->want & WANT_LOGITS) memcpy(result->logits + first, logit, n * sizeof *logit);
+    if (!(want->want & (WANT_TOPK | WANT_LOGPROB))) return;
+    float max = d->kernels.max_row(logit, n);
+    d->scratch.part_max[at] = max;
+    d->scratch.part_sum[at] = isinf(max) ? 0 : d->kernels.sum_exp(logit, n, max);
+    if (want->want & WANT_LOGPROB && want->target >= 0 && (size_t)want->target - first < n) {
+        result->target_logit = logit[(size_t)want->target - first];
+    }
+    if (!(want->want & WANT_TOPK)) return;
+    struct top_heap *h = &d->scratch.heap[w->ith * HEAD_ROWS + slot];
+    if (h->n == ROW_TOPK && max < h->entry[0].logit) return;
+    offer_all(h, logit, (int32_t)first, n);
+}
+
+static float merge_sums(const struct cpu_scratch *s, int slot, size_t n_part)
+{
+    double max = -INFINITY, sum = 0;
+    for (size_t i = 0; i < n_part; i++) {
+        if (s->part_max[i * HEAD_ROWS + (size_t)slot] > max) max = s->part_max[i * HEAD_ROWS + (size_t)slot];
+    }
+    if (isinf(max)) return (float)max;
+    for (size_t i = 0; i < n_part; i++) {
+        size_t at = i * HEAD_ROWS + (size_t)slot;
+        sum += s->part_sum[at] * exp(s->part_max[at] - max);
+    }
+    return (float)(max + log(sum));
+}
+
+/* The best of all threads' entries, in order. */
+static void merge_top(const struct worker *w, int slot, struct row_result *result)
+{
+    struct top_heap *h = &w->run->device->scratch.heap[slot];
+    for (int t = 1; t < w->nth; t++) {
+        const struct top_heap *other = &w->run->device->scratch.heap[t * HEAD_ROWS + slot];
+        for (int i = 0; i < other->n; i++) offer(h, other->entry[i]);
+    }
+    result->n_top = h->n;
+    while (h->n > 0) {
+        struct top_entry worst = h->entry[0];
+        h->entry[0] = h->entry[--h->n];
+        sift(h, 0);
+        result->top_id[h->n] = worst.id;
+        result->top_logit[h->n] = worst.logit;
+    }
+}
+
+/* Rows row .. row + n - 1, with no barrier after: the caller meets. */
+static bool run_pass(struct worker *w, const struct op *op, int row, int n)
+{
+    const struct segment *s = w->run->segment;
+    struct cpu_scratch *scratch = &w->run->device->scratch;
+    const struct packed *p = op->head.weight->packed;
+    float *logits = scratch->logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS;
+    size_t n_part = (p->n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS, mr = (size_t)p->gemm->mr;
+    int first, last;
+    cpu_worker_share(w, n, &first, &last);
+    for (int r = first; r < last; r++) {
+        p->gemm->act_row(cpu_value_row(s, op->in, row + r), p->n_in, (size_t)r, (size_t)n, scratch->act[0]);
+    }
+    for (int r = 0; r < n; r++) scratch->heap[w->ith * HEAD_ROWS + r].n = 0;
+    if (!cpu_worker_meet(w)) return false;
+    for (size_t unit = cpu_worker_next(w); unit < n_part; unit = cpu_worker_next(w)) {
+        size_t left = p->n_out - unit * HEAD_OUTPUTS, outs = left < HEAD_OUTPUTS ? left : HEAD_OUTPUTS;
+        struct cpu_gemm_args a = {.gemm = p->gemm,
+            .packed = p->data,
+            .act = scratch->act[0],
+            .out = logits,
+            .out_stride = HEAD_OUTPUTS,
+            .n_out = p->n_out,
+            .n_in = p->n_in,
+            .panel = unit * HEAD_OUTPUTS / mr,
+            .n_panel = (outs + mr - 1) / mr,
+            .n_row = (size_t)n};
+        p->gemm->run(&a);
+        for (int r = 0; r < n; r++) {
+            reduce(w, logits + (size_t)r * HEAD_OUTPUTS, row + r, r, unit, outs, op->head.softcap);
+        }
+    }
+    if (!cpu_worker_meet(w)) return false;
+    for (int r = first; r < last; r++) {
+        struct row_result *result = &s->step->result[row + r];
+        uint32_t want = s->step->batch->row[s->step->out_row[row + r]].want;
+        if (want & (WANT_TOPK | WANT_LOGPROB)) result->log_sum_exp = merge_sums(scratch, r, n_part);
+        if (want & WANT_TOPK) merge_top(w, r, result);
+    }
+    return true;
+}
+
+bool cpu_run_head(struct worker *w, const struct op *op)
+{
+    const struct segment *s = w->run->segment;
+    int n_out = cpu_value_rows(s, op->in), first, last;
+    bool logits_wanted = false;
+    if (w->pending && !cpu_worker_meet(w)) return false;
+    cpu_worker_share(w, n_out, &first, &last);
+    for (int r = 0; r < n_out; r++) {
+        uint32_t want = s->step->batch->row[s->step->out_row[r]].want;
+        logits_wanted |= (want & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB)) != 0;
+        if (want & WANT_HIDDEN && r >= first && r < last) {
+            memcpy(s->step->result[r].hidden, cpu_value_row(s, op->in, r),
+                (size_t)s->list->value[op->in].dim * sizeof(float));
+        }
+    }
+    for (int r = 0; r < n_out && logits_wanted; r += HEAD_ROWS) {
+        if (!run_pass(w, op, r, n_out - r < HEAD_ROWS ? n_out - r : HEAD_ROWS)) return false;
+        if (!cpu_worker_meet(w)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The packed layout of weights that all CPU kernels with vector lanes = output rows share, and that of activations.
+ *
+ * Weights.  A panel is LANES = 16 output rows; a tile is a panel's next 256 inputs (fewer in the last tile of formats
+ * with 32-element blocks).  A tile of B file blocks per row is a run of sections, one per field of the file's block:
+ *
+ *     section: [block 0..B-1][element of the field][row 0..15]          element = 1, 2 or 4 bytes
+ *
+ * so codes become vectors of 16 rows x 4 bytes (one dot-product step of 4 inputs, or 2 or 4 such steps in the bits of
+ * the bytes, exactly as the file has them), and scales become vectors of 16 rows.  Same bytes as the file, only in
+ * another order, but for TQ1_0, which becomes TQ2_0 codes.  Panels start at multiples of 64 bytes.  Missing rows of the
+ * last panel are zero.
+ *
+ * Activations.  Rows of the batch are columns here, in blocks of ACT_COLUMNS (the last block has w < 8 columns), each
+ * a run of records: values of 4 inputs of all columns side by side, then what a scale group needs once:
+ *
+ *     q8x32:  per 32 inputs:  int8 [8 steps][w][4], f32 scale[w], i32 start[w] = -8 sum, f32 sum[w] = scale * sum
+ *     q8x256: per 256 inputs: int8 [64 steps][w][4], f32 scale[w], i32 start[w] = -sum,
+ *                             i16 sums [4][w][2] of 32 inputs each, i32 start16[16][w] = -32 * sum of 16 inputs
+ *     f32:    per input:      f32 [w]
+ */
+#ifndef LUTRA_CPU_LAYOUT_H
+#define LUTRA_CPU_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpu/kernels.h"
+
+enum {
+    LANES = 16,
+    TILE_K = 256,
+    ACT_COLUMNS = 8,
+    ACT32_BYTES = 32 + 12,           /* of a q8x32 record, per column */
+    ACT256_BYTES = 256 + 8 + 16 + 64 /* of a q8x256 record, per column */
+};
+
+/* Slots of struct cpu_gemm, for any type but those that cannot be packed. */
+size_t cpu_packed_bytes(const struct cpu_gemm *self, size_t n_out, size_t n_in);
+void cpu_pack(
+    const struct cpu_gemm *self, const void *src, size_t n_out, size_t n_in, size_t panel, size_t n_panel, void *dst);
+void cpu_unpack_row(const struct cpu_gemm *self, const void *packed, size_t n_out, size_t n_in, size_t row, float *dst);
+
+/* Bytes of a panel of n_in inputs: the distance between panels. */
+size_t cpu_panel_bytes(enum quant_type type, size_t n_in);
+
+size_t cpu_act_bytes_q8x32(size_t n_in, size_t n_row);
+size_t cpu_act_bytes_q8x256(size_t n_in, size_t n_row);
+size_t cpu_act_bytes_f32(size_t n_in, size_t n_row);
+void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_q8x32_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_q8x256_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+
+/* Where a row lies in the activations: its block, the block's width, its column. */
+struct act_place {
+    size_t block, width, column;
+};
+
+static inline struct act_place act_place_of(size_t row, size_t n_row)
+{
+    size_t block = row / ACT_COLUMNS, left = n_row - block * ACT_COLUMNS;
+    return (struct act_place){block, left < ACT_COLUMNS ? left : ACT_COLUMNS, row % ACT_COLUMNS};
+}
+
+#endif

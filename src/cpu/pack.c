@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Packs weights into the layout of cpu/layout.h and reads single rows back: tables of fields, and one loop.
+ */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "cpu/layout.h"
+#include "quant/quant.h"
+
+/* What happens to a 4-byte element on its way. */
+enum change {
+    AS_IS,
+    FLIP_SIGNS, /* int8 codes become code + 128 */
+    SPREAD_BITS /* the fifth bits of 32 elements: bit 4v + j goes to bit v of byte j, j = 0..3 */
+};
+
+/* A field of a file block: count elements of `size` bytes from byte `from`. */
+struct field {
+    uint8_t size, count, from;
+    enum change change;
+};
+
+enum { MAX_FIELDS = 5 };
+
+static const struct field FIELDS[QUANT_TYPE_END][MAX_FIELDS] = {
+    [QUANT_F32] = {{4, 1, 0, AS_IS}},
+    [QUANT_F16] = {{2, 1, 0, AS_IS}},
+    [QUANT_BF16] = {{2, 1, 0, AS_IS}},
+    [QUANT_Q4_0] = {{4, 4, 2, AS_IS}, {2, 1, 0, AS_IS}},
+    [QUANT_Q4_1] = {{4, 4, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q5_0] = {{4, 4, 6, AS_IS}, {4, 1, 2, SPREAD_BITS}, {2, 1, 0, AS_IS}},
+    [QUANT_Q5_1] = {{4, 4, 8, AS_IS}, {4, 1, 4, SPREAD_BITS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q8_0] = {{4, 8, 2, FLIP_SIGNS}, {2, 1, 0, AS_IS}},
+    [QUANT_IQ4_NL] = {{4, 4, 2, AS_IS}, {2, 1, 0, AS_IS}},
+    [QUANT_MXFP4] = {{4, 4, 1, AS_IS}, {1, 1, 0, AS_IS}},
+    [QUANT_Q4_K] = {{4, 32, 16, AS_IS}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q5_K] = {{4, 32, 48, AS_IS}, {4, 8, 16, AS_IS}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q6_K] = {{4, 32, 0, AS_IS}, {4, 16, 128, AS_IS}, {1, 16, 192, AS_IS}, {2, 1, 208, AS_IS}},
+    [QUANT_TQ1_0] = {{4, 16, 0, AS_IS}, {2, 1, 64, AS_IS}},
+    [QUANT_TQ2_0] = {{4, 16, 0, AS_IS}, {2, 1, 64, AS_IS}},
+};
+
+/* The type whose blocks the packed form holds. */
+static const struct quant_info *packed_info(enum quant_type type)
+{
+    return quant_info_of(type == QUANT_TQ1_0 ? QUANT_TQ2_0 : type);
+}
+
+size_t cpu_panel_bytes(enum quant_type type, size_t n_in)
+{
+    const struct quant_info *q = packed_info(type);
+    return (n_in / q->block_elems * q->block_bytes * LANES + 63) & ~(size_t)63;
+}
+
+size_t cpu_packed_bytes(const struct cpu_gemm *self, size_t n_out, size_t n_in)
+{
+    const struct quant_info *q = packed_info(self->type);
+    size_t bytes;
+    if (n_out == 0 || n_in == 0 || n_in % q->block_elems) return 0;
+    if (n_in > SIZE_MAX / 256 || n_out > SIZE_MAX - LANES) return 0;
+    if (LUTRA_MUL_OVERFLOWS(cpu_panel_bytes(self->type, n_in), (n_out + LANES - 1) / LANES, &bytes)) return 0;
+    return bytes;
+}
+
+/* A transposition of an 8 x 4 bit matrix; `back` undoes it. */
+static uint32_t spread_bits(uint32_t x, int back)
+{
+    uint32_t y = 0;
+    for (int v = 0; v < 8; v++) {
+        for (int j = 0; j < 4; j++) {
+            int a = 4 * v + j, b = 8 * j + v;
+            y |= back ? (x >> b & 1u) << a : (x >> a & 1u) << b;
+        }
+    }
+    return y;
+}
+
+static uint32_t change_word(uint32_t x, enum change change, int back)
+{
+    if (change == FLIP_SIGNS) return x ^ 0x80808080u;
+    return change == SPREAD_BITS ? spread_bits(x, back) : x;
+}
+
+/* Moves one field of a row's n_block blocks between file order and its section; row_block: the row's first block. */
+static void move_field(
+    const struct field *f, uint8_t *row_block, size_t block_bytes, size_t n_block, uint8_t *lane, int back)
+{
+    for (size_t b = 0; b < n_block; b++, row_block += block_bytes) {
+        uint8_t *file = row_block + f->from;
+        for (int e = 0; e < f->count; e++, file += f->size, lane += (size_t)f->size * LANES) {
+            uint8_t *from = back ? lane : file, *to = back ? file : lane;
+            if (f->size == 4) {
+                uint32_t x;
+                memcpy(&x, from, 4);
+                x = change_word(x, f->change, back);
+                memcpy(to, &x, 4);
+            } else {
+                memcpy(to, from, f->size);
+            }
+        }
+    }
+}
+
+/* The same for all fields of one row of a tile. */
+static void move_row(enum quant_type type, uint8_t *row_block, size_t n_block, uint8_t *tile, size_t lane, int back)
+{
+    size_t block_bytes = packed_info(type)->block_bytes;
+    for (const struct field *f = FIELDS[type]; f < FIELDS[type] + MAX_FIELDS && f->size; f++) {
+        move_field(f, row_block, block_bytes, n_block, tile + lane * f->size, back);
+        tile += (size_t)f->size * f->count * n_block * LANES;
+    }
+}
+
+/* A TQ1_0 block as the TQ2_0 block of the same values. */
+static void tq1_to_tq2(const uint8_t *src, struct quant_tq2_0 *out)
+{
+    static const uint8_t POWER[5] = {1, 3, 9, 27, 81};
+    struct quant_tq1_0 in;
+    uint8_t code[QUANT_SUPER];
+    memcpy(&in, src, sizeof in);
+    for (int n = 0; n < 5; n++) {
+        for (int i = 0; i < 48; i++) {
+            int e = i < 32 ? 32 * n + i : 160 + 16 * n + i - 32;
+            code[e] = (uint8_t)((uint8_t)(in.qs[i] * POWER[n]) * 3 >> 8);
+        }
+        for (int i = 0; i < 4 && n < 4; i++) code[240 + 4 * n + i] = (uint8_t)((uint8_t)(in.qh[i] * POWER[n]) * 3 >> 8);
+    }
+    for (int i = 0; i < 64; i++) {
+        const uint8_t *c = code + i / 32 * 128 + i % 32;
+        out->qs[i] = (uint8_t)(c[0] | c[32] << 2 | c[64] << 4 | c[96] << 6);
+    }
+    out->d = in.d;
+}
+
+/* Fields are only read from row_block when packing, so its const may be dropped on the way to move_row. */
+static void pack_row(enum quant_type type, const uint8_t *src, size_t n_in, uint8_t *panel, size_t lane)
+{
+    const struct quant_info *q = packed_info(type), *file = quant_info_of(type);
+    size_t n_block = n_in / q->block_elems, per_tile = TILE_K / q->block_elems;
+    for (size_t b = 0; b < n_block; b += per_tile) {
+        size_t n = n_block - b < per_tile ? n_block - b : per_tile;
+        uint8_t *tile = panel + b * q->block_bytes * LANES;
+        if (type == QUANT_TQ1_0) {
+            struct quant_tq2_0 block;
+            tq1_to_tq2(src + b * file->block_bytes, &block);
+            move_row(type, (uint8_t *)&block, 1, tile, lane, 0);
+        } else {
+            move_row(type, (uint8_t *)(uintptr_t)(src + b * q->block_bytes), n, tile, lane, 0);
+        }
+    }
+}
+
+void cpu_pack(
+    const struct cpu_gemm *self, const void *src, size_t n_out, size_t n_in, size_t panel, size_t n_panel, void *dst)
+{
+    const struct quant_info *file = quant_info_of(self->type);
+    size_t row_bytes = n_in / file->block_elems * file->block_bytes, stride = cpu_panel_bytes(self->type, n_in);
+    for (size_t p = panel; p < panel + n_panel; p++) {
+        uint8_t *to = (uint8_t *)dst + p * stride;
+        if ((p + 1) * LANES > n_out) memset(to, 0, stride);
+        for (size_t lane = 0; lane < LANES && p * LANES + lane < n_out; lane++) {
+            pack_row(self->type, (const uint8_t *)src + (p * LANES + lane) * row_bytes, n_in, to, lane);
+        }
+    }
+}
+
+void cpu_unpack_row(const struct cpu_gemm *self, const void *packed, size_t n_out, size_t n_in, size_t row, float *dst)
+{
+    const struct quant_info *q = packed_info(self->type);
+    const uint8_t *panel = (const uint8_t *)packed + row / LANES * cpu_panel_bytes(self->type, n_in);
+    size_t n_block = n_in / q->block_elems, per_tile = TILE_K / q->block_elems;
+    uint32_t block[TILE_K]; /* a tile of one row in file order, at most 256 F32 */
+    (void)n_out;
+    for (size_t b = 0; b < n_block; b += per_tile) {
+        size_t n = n_block - b < per_tile ? n_block - b : per_tile;
+        uint8_t *tile = (uint8_t *)(uintptr_t)(panel + b * q->block_bytes * LANES);
+        move_row(self->type, (uint8_t *)block, n, tile, row % LANES, 1);
+        q->dequantize(block, dst + b * q->block_elems, n * q->block_elems);
+    }
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A segment of operations on all threads of the pool, in one pool_run.
+ *
+ * Two kinds of operation.  Row operations (norms, rope, gates, ...) give each thread the same rows every time, so a
+ * chain of them needs no barrier.  Matmul, attention and head read what other threads wrote: they meet before, share
+ * their work out in units, and meet after.  Who computes a unit never changes its bits.
+ */
+#include "cpu/device_impl.h"
+
+#include <string.h>
+
+#include "base/f16.h"
+#include "ops/ref/ref.h"
+
+enum { CHUNK_MIN_BYTES = 32 << 10, CHUNK_MAX_BYTES = 192 << 10, CHUNKS_PER_THREAD = 6 };
+
+bool cpu_worker_meet(struct worker *w)
+{
+    struct run *r = w->run;
+    unsigned next = (w->phase + 1) & 1;
+    if (w->ith == 0) {
+        const atomic_bool *cancel = r->segment->step->cancel;
+        r->phase[next].stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+        atomic_store_explicit(&r->phase[next].next, 0, memory_order_relaxed);
+    }
+    pool_barrier(r->device->pool);
+    w->phase++;
+    w->pending = 0;
+    return !r->phase[next].stop;
+}
+
+size_t cpu_worker_next(struct worker *w)
+{
+    return atomic_fetch_add_explicit(&w->run->phase[w->phase & 1].next, 1, memory_order_relaxed);
+}
+
+void cpu_worker_share(const struct worker *w, int n, int *first, int *last)
+{
+    *first = (int)((int64_t)n * w->ith / w->nth);
+    *last = (int)((int64_t)n * (w->ith + 1) / w->nth);
+}
+
+int cpu_value_rows(const struct segment *s, int value)
+{
+    return s->list->value[value].rows == ROWS_OUT ? s->step->n_out : s->step->batch->n_row;
+}
+
+float *cpu_value_row(const struct segment *s, int value, int row)
+{
+    return (float *)s->step->value[value].host + (size_t)row * (size_t)s->list->value[value].dim;
+}
+
+int cpu_act_form(const struct cpu_gemm *gemm, const struct cpu_gemm *forms[ACT_FORMS], int *n_form)
+{
+    for (int i = 0; i < *n_form; i++) {
+        if (forms[i]->act_row == gemm->act_row) return i;
+    }
+    forms[*n_form] = gemm;
+    return (*n_form)++;
+}
+
+/* ---- row operations ---- */
+
+static void embed_row(const struct worker *w, const struct op *op, int row)
+{
+    const struct segment *s = w->run->segment;
+    const struct weight *weight = op->embed.weight;
+    const struct packed *p = weight->packed;
+    float *out = cpu_value_row(s, op->out, row);
+    int32_t token = s->step->batch->row[row].token;
+    if (!p->gemm) {
+        ref_embed(&weight->tensor, token, op->embed.scale, out);
+        return;
+    }
+    p->gemm->unpack_row(p->gemm, p->data, p->n_out, p->n_in, (size_t)token, out);
+    for (size_t i = 0; i < p->n_in; i++) out[i] *= op->embed.scale;
+}
+
+static void norm_row(const struct worker *w, const struct op *op, int row)
+{
+    const struct segment *s = w->run->segment;
+    const float *x = cpu_value_row(s, op->in, row);
+    float *out = cpu_value_row(s, op->out, row);
+    int dim = s->list->value[op->in].dim;
+    for (int i = 0; i < dim; i += op->norm.n_norm) {
+        w->run->device->kernels.rms_norm(x + i, op->norm.weight, (size_t)op->norm.n_norm, op->norm.eps, out + i);
+    }
+}
+
+static void rope_row(const struct worker *w, const struct op *op, int row)
+{
+    const struct segment *s = w->run->segment;
+    float *x = cpu_value_row(s, op->out, row);
+    if (op->out != op->in) memcpy(x, cpu_value_row(s, op->in, row), (size_t)s->list->value[op->in].dim * sizeof *x);
+    for (int i = 0; i < ROPE_TABLES; i++) {
+        const struct rope_table *t = &w->run->rope[i];
+        if (!t->params || !cpu_rope_same_table(t->params, &op->rope)) continue;
+        w->run->device->kernels.rope(&op->rope, t->cs + (size_t)row * (size_t)op->rope.n_rot, x);
+        return;
+    }
+}
+
+static void store_vectors(const struct worker *w, const struct op *op, enum kv_side side, int value, int row)
+{
+    const struct segment *s = w->run->segment;
+    const struct kv_view *kv = s->step->kv;
+    const float *x = cpu_value_row(s, value, row);
+    for (int h = 0; h < kv->n_kv_head; h++, x += kv->d_head) {
+        void *to = kv_slot_at(kv, op->layer, side, h, row);
+        if (kv->type == QUANT_F16) {
+            w->run->device->kernels.f32_to_f16(x, (size_t)kv->d_head, to);
+        } else {
+            memcpy(to, x, (size_t)kv->d_head * sizeof *x);
+        }
+    }
+}
+
+static void pointwise_row(const struct worker *w, const struct op *op, int row)
+{
+    const struct segment *s = w->run->segment;
+    const struct cpu_kernels *k = &w->run->device->kernels;
+    const float *a = cpu_value_row(s, op->in, row), *b = cpu_value_row(s, op->in2, row);
+    float *out = cpu_value_row(s, op->out, row);
+    size_t n = (size_t)s->list->value[op->out].dim;
+    switch (op->kind) {
+    case OP_SWIGLU: k->swiglu(a, b, n, out); break;
+    case OP_GEGLU: k->geglu(a, b, n, out); break;
+    case OP_RELU2: k->relu2(a, b, n, out); break;
+    default: k->add(a, b, n, out); break;
+    }
+}
+
+static void run_row(const struct worker *w, const struct op *op, int row)
+{
+    const struct segment *s = w->run->segment;
+    switch (op->kind) {
+    case OP_EMBED: embed_row(w, op, row); break;
+    case OP_RMS_NORM: norm_row(w, op, row); break;
+    case OP_ROPE: rope_row(w, op, row); break;
+    case OP_KV_APPEND:
+        store_vectors(w, op, KV_K, op->in, row);
+        store_vectors(w, op, KV_V, op->in2, row);
+        break;
+    case OP_TAKE:
+        memcpy(cpu_value_row(s, op->out, row), cpu_value_row(s, op->in, s->step->out_row[row]),
+            (size_t)s->list->value[op->in].dim * sizeof(float));
+        break;
+    default: pointwise_row(w, op, row); break;
+    }
+}
+
+static bool run_rows(struct worker *w, const struct op *op)
+{
+    const struct segment *s = w->run->segment;
+    int value = op->out >= 0 ? op->out : op->in, rows = 1 + (int)s->list->value[value].rows, first, last;
+    bool crosses = op->kind == OP_TAKE ? w->pending == 1 : w->pending && w->pending != rows;
+    if (crosses && !cpu_worker_meet(w)) return false;
+    cpu_worker_share(w, cpu_value_rows(s, value), &first, &last);
+    for (int r = first; r < last; r++) run_row(w, op, r);
+    w->pending = rows;
+    return true;
+}
+
+/* ---- matmul ---- */
+
+/* Panels of one part per unit of work: a weight slice that stays in L2 while all columns pass over it. */
+static size_t chunk_panels(const struct packed *p, size_t total_bytes, int nth)
+{
+    size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+    size_t want = total_bytes / ((size_t)nth * CHUNKS_PER_THREAD), panel_bytes = p->bytes / panels + 1;
+    if (want < CHUNK_MIN_BYTES) want = CHUNK_MIN_BYTES;
+    if (want > CHUNK_MAX_BYTES) want = CHUNK_MAX_BYTES;
+    return want / panel_bytes + 1;
+}
+
+struct part_plan {
+    size_t panels, chunk, n_chunk;
+    int form;
+};
+
+static void run_chunk(
+    struct worker *w, const struct op *op, int part, const struct part_plan *plan, size_t chunk, int n_row)
+{
+    const struct segment *s = w->run->segment;
+    const struct packed *p = op->matmul.part[part].weight->packed;
+    size_t panel = chunk * plan->chunk, left = plan->panels - panel;
+    struct cpu_gemm_args a = {.gemm = p->gemm,
+        .packed = p->data,
+        .act = w->run->device->scratch.act[plan->form],
+        .out = cpu_value_row(s, op->matmul.part[part].out, 0) + panel * (size_t)p->gemm->mr,
+        .out_stride = (size_t)s->list->value[op->matmul.part[part].out].dim,
+        .bias = op->matmul.part[part].bias,
+        .n_out = p->n_out,
+        .n_in = p->n_in,
+        .panel = panel,
+        .n_panel = left < plan->chunk ? left : plan->chunk,
+        .n_row = (size_t)n_row};
+    p->gemm->run(&a);
+}
+
+static bool run_matmul(struct worker *w, const struct op *op)
+{
+    const struct segment *s = w->run->segment;
+    const struct cpu_gemm *forms[ACT_FORMS];
+    struct part_plan plan[3];
+    size_t total_bytes = 0;
+    int n_form = 0, n_row = cpu_value_rows(s, op->in), first, last;
+    for (int i = 0; i < op->matmul.n_part; i++) total_bytes += op->matmul.part[i].weight->packed->bytes;
+    for (int i = 0; i < op->matmul.n_part; i++) {
+        const struct packed *p = op->matmul.part[i].weight->packed;
+        size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+        size_t chunk = chunk_panels(p, total_bytes, w->nth);
+        plan[i] =
+            (struct part_plan){panels, chunk, (panels + chunk - 1) / chunk, cpu_act_form(p->gemm, forms, &n_form)};
+    }
+    int rows = 1 + (int)s->list->value[op->in].rows;
+    if (w->pending && w->pending != rows && !cpu_worker_meet(w)) return false;
+    cpu_worker_share(w, n_row, &first, &last);
+    for (int f = 0; f < n_form; f++) {
+        size_t n_in = (size_t)s->list->value[op->in].dim;
+        for (int r = first; r < last; r++) {
+            forms[f]->act_row(
+                cpu_value_row(s, op->in, r), n_in, (size_t)r, (size_t)n_row, w->run->device->scratch.act[f]);
+        }
+    }
+    if (!cpu_worker_meet(w)) return false;
+    for (size_t unit = cpu_worker_next(w), part = 0, base = 0;; unit = cpu_worker_next(w)) {
+        while (part < (size_t)op->matmul.n_part && unit - base >= plan[part].n_chunk) base += plan[part++].n_chunk;
+        if (part == (size_t)op->matmul.n_part) break;
+        run_chunk(w, op, (int)part, &plan[part], unit - base, n_row);
+    }
+    return cpu_worker_meet(w);
+}
+
+static bool run_attention(struct worker *w, const struct op *op)
+{
+    const struct segment *s = w->run->segment;
+    struct cpu_device *d = w->run->device;
+    if (w->pending && !cpu_worker_meet(w)) return false;
+    struct attention_args a = {.op = &op->attention,
+        .kv = s->step->kv,
+        .layer = op->layer,
+        .n_row = s->step->batch->n_row,
+        .q = cpu_value_row(s, op->in, 0),
+        .out = cpu_value_row(s, op->out, 0),
+        .scratch = d->scratch.attention,
+        .scratch_bytes = d->scratch.attention_bytes};
+    attention_run(&d->kernels.attention, &a, d->pool, w->ith, w->nth);
+    return cpu_worker_meet(w);
+}
+
+/* Cosines and sines of this thread's rows, once per segment. */
+static void fill_rope(const struct worker *w)
+{
+    const struct batch *b = w->run->segment->step->batch;
+    int first, last;
+    cpu_worker_share(w, b->n_row, &first, &last);
+    for (int i = 0; i < ROPE_TABLES; i++) {
+        const struct rope_table *t = &w->run->rope[i];
+        if (!t->params) continue;
+        for (int r = first; r < last; r++) {
+            cpu_rope_fill(t->params, b->row[r].pos, t->cs + (size_t)r * (size_t)t->params->n_rot);
+        }
+    }
+}
+
+void cpu_run_segment(void *arg, int ith, int nth)
+{
+    struct worker w = {.run = arg, .ith = ith, .nth = nth};
+    const struct segment *s = w.run->segment;
+    bool going = true;
+    fill_rope(&w);
+    for (int i = 0; i < s->n_op && going; i++) {
+        const struct op *op = &s->op[i];
+        switch (op->kind) {
+        case OP_MATMUL: going = run_matmul(&w, op); break;
+        case OP_ATTENTION: going = run_attention(&w, op); break;
+        case OP_HEAD: going = cpu_run_head(&w, op); break;
+        default: going = run_rows(&w, op); break;
+        }
+    }
+    if (ith == 0 && !going) w.run->stopped = true;
+}
