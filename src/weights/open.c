@@ -59,28 +59,36 @@ static void close_file(struct gguf_file *file)
 
 /* ---- shards: PREFIX-00001-of-00003.gguf holds split.no = 0, split.count = 3 ---- */
 
-static int shard_path(const struct weights *w, uint64_t i, uint64_t n, char **out, struct lutra_error *err)
+enum { SHARD_TAIL = sizeof "-00001-of-00003.gguf" }; /* with its NUL; counts have at most 5 digits */
+
+static void shard_tail(char tail[SHARD_TAIL], uint64_t i, uint64_t n)
 {
-    char tail[48], mine[48];
+    snprintf(tail, SHARD_TAIL, "-%05u-of-%05u.gguf", (unsigned)(i + 1) % 100000, (unsigned)n % 100000);
+}
+
+static int check_shard_name(const struct weights *w, uint64_t n, struct lutra_error *err)
+{
+    char tail[SHARD_TAIL];
     size_t len = strlen(w->path);
-    int n_mine = snprintf(mine, sizeof mine, "-%05u-of-%05u.gguf", 1u, (unsigned)n);
-    if (len < (size_t)n_mine || strcmp(w->path + len - (size_t)n_mine, mine) != 0)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: one of %u shards, but its name does not end in '%s'",
-            w->file[0].label, (unsigned)n, mine);
-    int n_tail = snprintf(tail, sizeof tail, "-%05u-of-%05u.gguf", (unsigned)i + 1, (unsigned)n);
-    size_t prefix = len - (size_t)n_mine;
-    *out = malloc(prefix + (size_t)n_tail + 1);
-    if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->file[0].label);
-    memcpy(*out, w->path, prefix);
-    memcpy(*out + prefix, tail, (size_t)n_tail + 1);
-    return 0;
+    shard_tail(tail, 0, n);
+    if (len >= SHARD_TAIL - 1 && strcmp(w->path + len - (SHARD_TAIL - 1), tail) == 0) return 0;
+    return lutra_fail(err, LUTRA_E_FORMAT, "%s: one of %u shards, but its name does not end in '%s'", w->file[0].label,
+        (unsigned)n, tail);
+}
+
+/* The path of shard i beside the first; to be freed. */
+static char *shard_path(const struct weights *w, uint64_t i, uint64_t n)
+{
+    char *path = strdup(w->path);
+    if (path) shard_tail(path + strlen(path) - (SHARD_TAIL - 1), i, n);
+    return path;
 }
 
 static int open_shard(struct weights *w, uint64_t i, uint64_t n, struct lutra_error *err)
 {
-    char *path;
     uint64_t no, count;
-    TRY(shard_path(w, i, n, &path, err));
+    char *path = shard_path(w, i, n);
+    if (!path) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->file[0].label);
     struct gguf_file *file = &w->file[i];
     w->n_file = i + 1;
     int rc = map_file(file, path, err);
@@ -105,6 +113,7 @@ static int open_shards(struct weights *w, struct lutra_error *err)
     if (no != 0)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: shard %llu of %llu; open the first one", w->file[0].label,
             (unsigned long long)no + 1, (unsigned long long)count);
+    TRY(check_shard_name(w, count, err)); /* before memory is taken for as many as the file claims */
     struct gguf_file *file = realloc(w->file, count * sizeof *file);
     if (!file) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->path);
     w->file = file;

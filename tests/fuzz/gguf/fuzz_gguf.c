@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opens mutated GGUF files and touches everything in those that open.  Success or an error each time: no crash, no
+ * hang (an alarm per input), no leak, and a heap bounded by the file's size.
+ *
+ *     fuzz_gguf                1,000 inputs from seed 1
+ *     fuzz_gguf --long         10,000 other inputs
+ *     fuzz_gguf N [FIRST]      inputs FIRST .. FIRST + N - 1; input numbers name inputs for good
+ *
+ * Run it in an ASan + UBSan build too (cmake --preset asan).
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fuzz/gguf/heap.h"
+#include "fuzz/gguf/mutate.h"
+#include "quant/quant.h"
+#include "weights/convert.h"
+#include "weights/weights.h"
+
+enum { SECONDS_PER_INPUT = 10 };
+
+/* The library's own bound for one small file is far below the promised 64 MiB + 16 x file size. */
+enum { HEAP_FIXED = 64 << 10, HEAP_PER_BYTE = 16 };
+
+static struct {
+    uint64_t input; /* for the handlers */
+    uint64_t n_open, n_format, n_unsupported, n_other, n_converted;
+    size_t worst_heap;
+    char folder[64];
+} run;
+
+static void on_signal(int number)
+{
+    char text[96];
+    int n = snprintf(text, sizeof text, "input %llu: signal %d\n", (unsigned long long)run.input, number);
+    if (write(2, text, (size_t)n) < 0) _exit(3);
+    _exit(2);
+}
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "input %llu: %s\n", (unsigned long long)run.input, what);
+    exit(1);
+}
+
+/* ---- touching ---- */
+
+static volatile uint64_t sink; /* keeps the reads */
+
+static void touch_key(const struct weights *w, const struct weights_kv *kv)
+{
+    struct lutra_error err;
+    uint32_t u32 = 0;
+    int32_t i32 = 0;
+    uint64_t u64 = 0;
+    int64_t i64;
+    float f32 = 0;
+    double f64;
+    bool b = false;
+    struct weights_str s = {"", 0};
+    weights_get_u32(w, kv->key, &u32, &err);
+    weights_get_i32(w, kv->key, &i32, &err);
+    weights_get_u64(w, kv->key, &u64, &err);
+    weights_get_f32(w, kv->key, &f32, &err);
+    weights_get_bool(w, kv->key, &b, &err);
+    weights_get_str(w, kv->key, &s, &err);
+    weights_get_layer_u32(w, kv->key, (uint32_t)(run.input % 5), &u32, &err);
+    weights_opt_u32(w, kv->key, &u32, &err);
+    for (uint64_t i = 0; i < kv->n; i++) {
+        if (kv->elem == WEIGHTS_STRING) {
+            s = weights_kv_str(kv, i);
+            for (size_t k = 0; k < s.n; k++) sink += (uint8_t)s.s[k];
+        } else {
+            if (weights_kv_i64(kv, i, &i64)) sink += (uint64_t)i64;
+            if (weights_kv_u64(kv, i, &u64)) sink += u64;
+            if (weights_kv_f64(kv, i, &f64)) sink += f64 > 0;
+        }
+    }
+    static float real[16];
+    static int32_t numbers[16];
+    const struct weights_kv *array;
+    weights_copy_f32(w, kv->key, real, 16, &u64, &err);
+    weights_copy_i32(w, kv->key, numbers, 16, &u64, &err);
+    weights_copy_u32(w, kv->key, (uint32_t *)numbers, 16, &u64, &err);
+    weights_get_array(w, kv->key, kv->elem, &array, &err);
+    if (weights_kv_find(w, kv->key) != kv) fail("a key is not found under its name");
+}
+
+static void touch_tensor(const struct weights *w, const struct tensor *t)
+{
+    static float row[65536];
+    const struct quant_info *q = quant_info_of(t->type);
+    const uint8_t *p = t->data;
+    for (size_t i = 0; i < t->bytes; i++) sink += p[i];
+    if (weights_tensor_find(w, t->name) != t) fail("a tensor is not found under its name");
+    if (t->ne[0] <= (int64_t)(sizeof row / sizeof *row)) q->dequantize(t->data, row, (size_t)t->ne[0]);
+    weights_prefetch(t);
+    weights_drop_pages(t);
+}
+
+static void touch(const struct weights *w)
+{
+    for (size_t i = 0; i < weights_kv_count(w); i++) touch_key(w, weights_kv_at(w, i));
+    for (size_t i = 0; i < weights_tensor_count(w); i++) touch_tensor(w, weights_tensor_at(w, i));
+    sink += weights_file_bytes(w) + weights_tensor_bytes(w);
+}
+
+/* Now and then what opens is also quantized: the writer must take whatever the reader gives. */
+static void convert(const char *path)
+{
+    char out[96];
+    struct lutra_error err;
+    struct weights *w;
+    struct weights_quantize_settings s = weights_quantize_default();
+    snprintf(out, sizeof out, "%s/out.gguf", run.folder);
+    s.type = quant_info_at(run.input / 7 % 15)->type;
+    s.allow_requantize = true;
+    if (weights_quantize_file(path, out, &s, &err) < 0) return;
+    if (weights_open(&w, out, &err) < 0) fail(err.what);
+    weights_close(&w);
+    unlink(out);
+    run.n_converted++;
+}
+
+/* ---- one input ---- */
+
+static void check_heap(size_t before, size_t bytes)
+{
+    size_t used = heap_peak() - before;
+    if (used > run.worst_heap) run.worst_heap = used;
+    if (used > HEAP_FIXED + HEAP_PER_BYTE * bytes) fail("too much heap");
+}
+
+static void try_input(const uint8_t *bytes, size_t n)
+{
+    char path[64];
+    struct weights *w;
+    struct lutra_error err = {0};
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n) fail("cannot write the input");
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    size_t before = heap_now();
+    heap_reset_peak();
+    alarm(SECONDS_PER_INPUT);
+    int rc = weights_open(&w, path, &err);
+    if (rc == 0) {
+        run.n_open++;
+        touch(w);
+        check_heap(before, n);
+        weights_close(&w);
+        if (run.input % 7 == 0) convert(path);
+    } else {
+        check_heap(before, n);
+        if (err.code != rc || strncmp(err.what, path, strlen(path)) != 0) fail("an error without its description");
+        run.n_format += rc == LUTRA_E_FORMAT;
+        run.n_unsupported += rc == LUTRA_E_UNSUPPORTED;
+        run.n_other += rc != LUTRA_E_FORMAT && rc != LUTRA_E_UNSUPPORTED;
+    }
+    alarm(0);
+    close(fd);
+    if (heap_now() != before) fail("a leak");
+}
+
+int main(int argc, char **argv)
+{
+    static uint8_t bytes[MAX_INPUT];
+    static struct seed seed[N_SEEDS];
+    bool is_long = argc > 1 && strcmp(argv[1], "--long") == 0;
+    uint64_t n = is_long ? 10000 : argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
+    uint64_t first = is_long ? 1001 : argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    static const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], on_signal);
+    snprintf(run.folder, sizeof run.folder, "/tmp/lutra-fuzz-gguf-XXXXXX");
+    if (!mkdtemp(run.folder) || seeds_make(seed, run.folder) < 0) fail("cannot make the seeds");
+    for (int i = 0; i < N_SEEDS; i++) try_input(seed[i].bytes, seed[i].n);
+    if (run.n_open != N_SEEDS) fail("a seed does not open");
+    for (run.input = first; run.input < first + n; run.input++) {
+        struct dice d = {run.input * 0x2545f4914f6cdd1du};
+        size_t size = mutate(seed, &d, bytes);
+        try_input(bytes, size);
+    }
+    seeds_free(seed);
+    rmdir(run.folder);
+    printf("%llu inputs: %llu opened (%llu also quantized), %llu malformed, %llu unsupported, %llu other; "
+           "largest heap %zu KiB\n",
+        (unsigned long long)n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
+        (unsigned long long)run.n_format, (unsigned long long)run.n_unsupported, (unsigned long long)run.n_other,
+        run.worst_heap / 1024);
+    return run.n_open > N_SEEDS && run.n_format && run.n_unsupported ? 0 : 1;
+}
