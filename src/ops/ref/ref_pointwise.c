@@ -59,12 +59,13 @@ void ref_swiglu(const float *gate, const float *up, float *out, int n)
     }
 }
 
+/* 0.5 (1 + tanh u) = 1 / (1 + e^-2u), which does not cancel for negative u; u = sqrt(2/pi) (g + 0.044715 g^3). */
 void ref_geglu(const float *gate, const float *up, float *out, int n)
 {
     const double root_2_over_pi = 0.79788456080286535588;
     for (int i = 0; i < n; i++) {
-        double g = gate[i], inner = root_2_over_pi * (g + 0.044715 * g * g * g);
-        out[i] = (float)(0.5 * g * (1 + tanh(inner)) * up[i]);
+        double g = gate[i], u = root_2_over_pi * (g + 0.044715 * g * g * g);
+        out[i] = (float)(g / (1 + exp(-2 * u)) * up[i]);
     }
 }
 
