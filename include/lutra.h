@@ -198,7 +198,7 @@ struct lutra_piece {
     int sample;
     int32_t token;    /* -1: held-back text at the end, no new token */
     float log_prob;   /* natural log-probability under the model, before sampling changes */
-    const char *text; /* borrowed for the call; NUL-terminated */
+    const char *text; /* borrowed for the call; a NUL follows (and NUL bytes may occur in it) */
     size_t n_bytes;
 };
 
@@ -328,7 +328,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
 
 struct lutra_make_model_settings {
     size_t size;
-    const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shapes() */
+    const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shape() */
     const char *type;  /* of the matrices */
     uint64_t seed;
     bool outliers; /* massive activations at the input of ffn_down */
@@ -340,7 +340,8 @@ struct lutra_make_model_settings lutra_make_model_settings_default(void);
 /* A file of random weights of a real shape, for measuring; streamed to disk. */
 int lutra_make_model(lutra_runtime *runtime, const char *path, const struct lutra_make_model_settings *settings,
     struct lutra_error *err);
-const char *lutra_make_model_shapes(void); /* names separated by spaces */
+/* i = 0, 1, ... until NULL. */
+const char *lutra_make_model_shape(int i);
 
 /* Metadata, tensors and the memory a model needs, as a JSON text; free with lutra_free(). */
 int lutra_inspect(const char *path, char **json, struct lutra_error *err);

@@ -72,7 +72,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     q.progress_user = &progress;
     q.log = set.log;
     q.log_user = set.log_user;
-    enum quant_type type;
+    enum quant_type type = QUANT_F16;
     if (!q.copy) TRY(type_named("quantize", set.type, &q.type, err));
     if (set.token_embedding_type) {
         TRY(type_named("token embedding", set.token_embedding_type, &type, err));
@@ -83,6 +83,32 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
         q.output_type = (int)type;
     }
     return weights_quantize_file(in_path, out_path, &q, err);
+}
+
+int lutra_make_model(
+    lutra_runtime *runtime, const char *path, const struct lutra_make_model_settings *settings, struct lutra_error *err)
+{
+    struct lutra_make_model_settings set = lutra_make_model_settings_default();
+    TRY(settings_copy(&set, sizeof set, settings, "make-model", err));
+    if (set.n_layer < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "make-model: n_layer is %d", set.n_layer);
+    struct progress progress = {set.progress, set.progress_user, "writing"};
+    struct weights_make_settings w = weights_make_default();
+    w.shape = set.shape ? set.shape : "(none)";
+    w.seed = set.seed;
+    w.outliers = set.outliers;
+    w.n_layer = (uint32_t)set.n_layer;
+    w.progress = report;
+    w.progress_user = &progress;
+    w.log = runtime->log.fn;
+    w.log_user = runtime->log.user;
+    TRY(type_named("make-model", set.type, &w.type, err));
+    return weights_make_model(path, &w, err);
+}
+
+const char *lutra_make_model_shape(int i)
+{
+    const struct weights_shape *shape = i >= 0 ? weights_shape_at((size_t)i) : NULL;
+    return shape ? shape->name : NULL;
 }
 
 /* ---- inspect ---- */

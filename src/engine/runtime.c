@@ -31,7 +31,12 @@ static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *s
     if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
     struct cpu_device_settings cpu = {.isa = reference ? 0 : cpu_isa() & limit};
     TRY(cpu_device_open(&rt->device, rt->pool, &cpu, err));
-    snprintf(rt->text, sizeof rt->text, "%s, %d threads", cpu_device_text(rt->device), pool_size(rt->pool));
+    struct cpu_info info;
+    cpu_info_read(&info);
+    const char *isa = "reference kernels";
+    for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
+        if (cpu.isa & bit) isa = cpu_isa_name(bit);
+    snprintf(rt->text, sizeof rt->text, "%s: %s, %s, %d threads", name, info.model, isa, pool_size(rt->pool));
     return 0;
 }
 

@@ -61,7 +61,7 @@ static int get_heads(const struct hparams *hp, const struct weights *w, const ch
     key(name, hp, suffix);
     for (int layer = 0; layer < hp->n_layer; layer++) {
         uint32_t value = (uint32_t)fallback;
-        int n;
+        int n = 0;
         if (fallback)
             TRY(weights_opt_layer_u32(w, name, (uint32_t)layer, &value, err));
         else

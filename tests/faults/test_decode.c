@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory: decoding takes none, and running out of it anywhere before is a status.
+ */
+#include "../unit/engine/engine_fixture.h"
+#include "alloc_count.h"
+
+static int count_text(void *user, const struct lutra_piece *p)
+{
+    (void)p;
+    ++*(int *)user;
+    return 0;
+}
+
+/* 16 sequences, every sampler stage at work, stop strings watched, blocks allocated and tails copied on the way. */
+static void no_allocation_while_decoding(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int32_t prompt[90];
+    int n_text = 0, active = 16;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    fixture_session(&f, 16, 256);
+    for (int i = 0; i < 90; i++) prompt[i] = token_at(i);
+    const char *const stop[] = {"\x01never\x02"};
+    struct lutra_logit_bias bias = {3, 0.5f};
+    struct lutra_request r = lutra_request_default();
+    r.prompt = prompt;
+    r.n_prompt = 90;
+    r.n_samples = 16;
+    r.max_tokens = 120;
+    r.ignore_end = true;
+    r.sampling.repeat_penalty = 1.1f;
+    r.sampling.frequency_penalty = 0.1f;
+    r.sampling.bias = &bias;
+    r.sampling.n_bias = 1;
+    r.stop = stop;
+    r.n_stop = 1;
+    r.on_text = count_text;
+    r.user = &n_text;
+    OK(lutra_submit(f.s, &r, NULL, err));
+    OK(lutra_step(f.s, &active, err)); /* the prompt */
+    alloc_count_begin();
+    for (int i = 0; i < 110; i++) OK(lutra_step(f.s, &active, err));
+    struct alloc_count count = alloc_count_end();
+    assert_int_equal(active, 16);
+    assert_int_equal(n_text, 16 * 111);
+    assert_int_equal(count.n_alloc, 0);
+    assert_int_equal(count.n_map, 0);
+    while (active) OK(lutra_step(f.s, &active, err));
+    fixture_close(&f);
+}
+
+/* Everything from the file to the first step, as one call that may run out of memory at any point. */
+static int open_all(void *path)
+{
+    lutra_runtime *rt = NULL;
+    lutra_model *model = NULL;
+    lutra_session *s = NULL;
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    rs.n_threads = 1;
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    ss.n_ctx = 64;
+    int32_t prompt[] = {1, 2, 3};
+    struct lutra_request r = lutra_request_default();
+    r.prompt = prompt;
+    r.n_prompt = 3;
+    r.max_tokens = 2;
+    int rc = lutra_runtime_open(&rt, &rs, NULL);
+    if (rc == 0) rc = lutra_model_open(&model, rt, path, NULL, NULL);
+    if (rc == 0) rc = lutra_session_open(&s, model, &ss, NULL);
+    if (rc == 0) rc = lutra_generate(s, &r, NULL);
+    lutra_session_close(&s);
+    lutra_model_close(&model);
+    lutra_runtime_close(&rt);
+    return rc;
+}
+
+static void every_failed_allocation_is_a_status(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen3-40", "F16", 1);
+    assert_int_equal(open_all(f.path), 0);
+    long n = alloc_fail_each(open_all, f.path, 100000);
+    if (n <= 0) fail_msg("allocation %ld failed without LUTRA_E_NO_MEMORY, or leaked", -n);
+    print_message("%ld allocations failed in turn\n", n);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_allocation_while_decoding),
+        cmocka_unit_test(every_failed_allocation_is_a_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A small model of random weights, opened: what the engine's tests stand on.
+ */
+#ifndef LUTRA_TESTS_ENGINE_FIXTURE_H
+#define LUTRA_TESTS_ENGINE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "lutra.h"
+
+struct fixture {
+    lutra_runtime *rt;
+    lutra_model *model;
+    lutra_session *s;
+    char path[64];
+};
+
+/* Aborts the test with the library's own words. */
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        struct lutra_error err_ = {.what = "(no text)"};                                                               \
+        struct lutra_error *err = &err_;                                                                               \
+        int rc_ = (call);                                                                                              \
+        if (rc_ < 0) fail_msg("%s: %s: %s", #call, lutra_status_text(rc_), err_.what);                                 \
+        (void)err;                                                                                                     \
+    } while (0)
+
+static inline void fixture_open(struct fixture *f, const char *shape, const char *type, int n_threads)
+{
+    memset(f, 0, sizeof *f);
+    snprintf(f->path, sizeof f->path, "/tmp/lutra-test-XXXXXX");
+    int fd = mkstemp(f->path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    rs.n_threads = n_threads;
+    OK(lutra_runtime_open(&f->rt, &rs, err));
+    struct lutra_make_model_settings ms = lutra_make_model_settings_default();
+    ms.shape = shape;
+    ms.type = type;
+    ms.seed = 5;
+    OK(lutra_make_model(f->rt, f->path, &ms, err));
+    OK(lutra_model_open(&f->model, f->rt, f->path, NULL, err));
+}
+
+static inline void fixture_session(struct fixture *f, int n_seq, int n_ctx)
+{
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    ss.n_seq = n_seq;
+    ss.n_ctx = n_ctx;
+    lutra_session_close(&f->s);
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+}
+
+static inline void fixture_close(struct fixture *f)
+{
+    lutra_session_close(&f->s);
+    lutra_model_close(&f->model);
+    lutra_runtime_close(&f->rt);
+    unlink(f->path);
+}
+
+/* A fixed, varied token sequence below 500 (the tiny shapes have 512 or more). */
+static inline int32_t token_at(int i)
+{
+    return (int32_t)((i * 7919 + 13) % 251);
+}
+
+#endif

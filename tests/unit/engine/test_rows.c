@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Forward passes over rows: a row's bits depend on its own history and on nothing else.
+ */
+#include "engine_fixture.h"
+
+enum { N_PROMPT = 70, N_MAX = 64 };
+
+static int n_vocab(const struct fixture *f)
+{
+    struct lutra_model_info info = {.size = sizeof info};
+    lutra_model_info_get(f->model, &info);
+    return info.n_vocab;
+}
+
+/* Feeds tokens [from, to) of token_at() to seq in one chain; the last row's logits are copied when out is given. */
+static void feed(struct fixture *f, int32_t seq, int from, int to, float *out)
+{
+    struct lutra_row row[N_PROMPT];
+    for (int i = from; i < to; i++)
+        row[i - from] = (struct lutra_row){
+            token_at(i), i, seq, i == from ? -1 : i - from - 1, i == to - 1 ? LUTRA_WANT_LOGITS : 0, 0};
+    OK(lutra_forward(f->s, row, to - from, err));
+    if (out) memcpy(out, lutra_forward_result(f->s, 0)->logits, (size_t)n_vocab(f) * sizeof *out);
+}
+
+static void same_bits(const float *a, const float *b, int n, const char *what, int rows)
+{
+    if (memcmp(a, b, (size_t)n * sizeof *a)) fail_msg("%s: bits differ with %d rows", what, rows);
+}
+
+static void check_type(const char *shape, const char *type, const char *cache)
+{
+    struct fixture f;
+    fixture_open(&f, shape, type, 2);
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    ss.n_seq = N_MAX + 2;
+    ss.n_ctx = 128;
+    ss.cache_type = cache;
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    int n = n_vocab(&f);
+    float *alone = malloc((size_t)n * sizeof *alone), *other = malloc((size_t)n * sizeof *other);
+    int32_t seq, fork[N_MAX];
+
+    /* One token at a time, and the whole prompt in one chain. */
+    OK(lutra_seq_open(f.s, 128, &seq, err));
+    for (int i = 0; i < N_PROMPT; i++) feed(&f, seq, i, i + 1, alone);
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += alone[i] * alone[i];
+    assert_true(sum > 1e-6f && sum < 1e12f);
+    int32_t chunk;
+    OK(lutra_seq_open(f.s, 128, &chunk, err));
+    feed(&f, chunk, 0, N_PROMPT, other);
+    same_bits(alone, other, n, type, N_PROMPT);
+
+    /* The same next token in 1..64 sequences, forked at different places, at once. */
+    feed(&f, seq, N_PROMPT, N_PROMPT + 1, alone);
+    for (int rows = 1; rows <= N_MAX; rows += rows < 18 ? 1 : 23) {
+        struct lutra_row row[N_MAX];
+        for (int i = 0; i < rows; i++) {
+            int from = i % 3 == 0 ? N_PROMPT : 64 + i % 7; /* a shared tail, or an earlier fork fed to the same end */
+            OK(lutra_seq_fork(f.s, chunk, from, 128, &fork[i], err));
+            if (from < N_PROMPT) feed(&f, fork[i], from, N_PROMPT, NULL);
+            row[i] = (struct lutra_row){
+                i == rows / 2 ? token_at(i) + 1 : token_at(N_PROMPT), N_PROMPT, fork[i], -1, LUTRA_WANT_LOGITS, 0};
+        }
+        OK(lutra_forward(f.s, row, rows, err));
+        for (int i = 0; i < rows; i++)
+            if (row[i].token == token_at(N_PROMPT))
+                same_bits(alone, lutra_forward_result(f.s, i)->logits, n, type, rows);
+        for (int i = 0; i < rows; i++) lutra_seq_close(f.s, fork[i]);
+    }
+    free(alone);
+    free(other);
+    fixture_close(&f);
+}
+
+static void bits_of_every_type(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K",
+        "Q6_K", "IQ4_NL", "TQ1_0", "TQ2_0", "MXFP4"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) check_type("tiny-qwen2", types[i], i % 2 ? "f16" : "f32");
+}
+
+static void bits_of_every_shape(void **state)
+{
+    (void)state;
+    const char *shape;
+    for (int i = 0; (shape = lutra_make_model_shape(i)); i++)
+        if (!strncmp(shape, "tiny-", 5)) check_type(shape, "F16", "f16");
+}
+
+/* A tree of drafts gives each row the bits of plain decoding, and a commit leaves the same cache. */
+static void drafts_are_lossless(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    fixture_session(&f, 4, 256);
+    int n = n_vocab(&f);
+    for (int len = 60; len <= 66; len++) { /* drafts before, across and behind a block's end */
+        int32_t plain, tree;
+        float want[6][4096];
+        assert_true(n <= 4096);
+        OK(lutra_seq_open(f.s, 256, &plain, err));
+        feed(&f, plain, 0, len, NULL);
+        OK(lutra_seq_fork(f.s, plain, -1, 256, &tree, err));
+        for (int i = 0; i < 6; i++) feed(&f, plain, len + i, len + i + 1, want[i]);
+        /* One ordinary row, then drafts: the right path 1-3-5 among wrong ones. */
+        const int right[] = {0, 1, 3, 5};
+        struct lutra_row row[] = {
+            {token_at(len), len, tree, -1, LUTRA_WANT_LOGITS, 0},
+            {token_at(len + 1), len + 1, tree, 0, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
+            {token_at(len + 1) + 1, len + 1, tree, 0, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
+            {token_at(len + 2), len + 2, tree, 1, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
+            {token_at(len + 2) + 2, len + 2, tree, 2, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
+            {token_at(len + 3), len + 3, tree, 3, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
+            {token_at(len + 3) + 3, len + 3, tree, 3, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
+        };
+        OK(lutra_forward(f.s, row, 7, err));
+        assert_int_equal(lutra_seq_length(f.s, tree), len + 1);
+        for (int i = 0; i < 4; i++) same_bits(want[i], lutra_forward_result(f.s, right[i])->logits, n, "draft", len);
+        OK(lutra_commit(f.s, 5, err));
+        assert_int_equal(lutra_commit(f.s, 6, NULL), LUTRA_E_ARGUMENT);
+        assert_int_equal(lutra_seq_length(f.s, tree), len + 4);
+        for (int i = 4; i < 6; i++) {
+            float got[4096];
+            feed(&f, tree, len + i, len + i + 1, got);
+            same_bits(want[i], got, n, "after commit", len);
+        }
+        lutra_seq_close(f.s, plain);
+        lutra_seq_close(f.s, tree);
+    }
+    struct lutra_stats stats = {.size = sizeof stats};
+    lutra_session_stats(f.s, &stats);
+    assert_int_equal(stats.rows_wasted, 7 * 3);
+    fixture_close(&f);
+}
+
+static void results_by_want(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-llama", "F16", 2);
+    fixture_session(&f, 1, 64);
+    int n = n_vocab(&f);
+    int32_t seq;
+    OK(lutra_seq_open(f.s, 0, &seq, err));
+    struct lutra_row row[] = {{1, 0, seq, -1, 0, 0},
+        {2, 1, seq, 0, LUTRA_WANT_LOGITS | LUTRA_WANT_TOPK | LUTRA_WANT_LOGPROB | LUTRA_WANT_HIDDEN, 77},
+        {3, 2, seq, 1, LUTRA_WANT_LOGPROB, 78}};
+    OK(lutra_forward(f.s, row, 3, err));
+    const struct lutra_row_result *a = lutra_forward_result(f.s, 0), *b = lutra_forward_result(f.s, 1);
+    assert_null(lutra_forward_result(f.s, 2));
+    assert_int_equal(a->row, 1);
+    assert_int_equal(b->row, 2);
+    assert_null(b->logits);
+    assert_null(b->hidden);
+    assert_non_null(a->hidden);
+    assert_true(a->target_logit == a->logits[77]);
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += exp((double)a->logits[i]);
+    assert_float_equal(log(sum), a->log_sum_exp, 1e-4);
+    assert_int_equal(a->n_top, 64);
+    for (int i = 0; i < n; i++) assert_true(a->logits[i] <= a->top_logit[0]);
+    for (int i = 1; i < a->n_top; i++) assert_true(a->top_logit[i] <= a->top_logit[i - 1]);
+    assert_true(b->target_logit < b->log_sum_exp);
+    fixture_close(&f);
+}
+
+static void bad_rows_change_nothing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    int32_t seq;
+    OK(lutra_seq_open(f.s, 8, &seq, err));
+    struct lutra_row row = {1, 0, seq, -1, 0, 0};
+    struct lutra_row bad[] = {{-1, 0, seq, -1, 0, 0}, {n_vocab(&f), 0, seq, -1, 0, 0}, {1, 1, seq, -1, 0, 0},
+        {1, 0, 3, -1, 0, 0}, {1, 0, -1, -1, 0, 0}, {1, 0, seq, 0, 0, 0}, {1, 0, seq, -1, 64, 0},
+        {1, 0, seq, -1, LUTRA_WANT_LOGPROB, -5}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(lutra_forward(f.s, &bad[i], 1, &why), LUTRA_E_ARGUMENT);
+        assert_non_null(strstr(why.what, "row 0"));
+        assert_int_equal(lutra_seq_length(f.s, seq), 0);
+    }
+    assert_int_equal(lutra_forward(f.s, &row, 0, &why), LUTRA_E_ARGUMENT);
+    for (int i = 0; i < 8; i++) {
+        row.pos = i;
+        OK(lutra_forward(f.s, &row, 1, err));
+    }
+    row.pos = 8;
+    assert_int_equal(lutra_forward(f.s, &row, 1, &why), LUTRA_E_CTX_FULL);
+    assert_int_equal(lutra_seq_length(f.s, seq), 8);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_of_every_type),
+        cmocka_unit_test(bits_of_every_shape),
+        cmocka_unit_test(drafts_are_lossless),
+        cmocka_unit_test(results_by_want),
+        cmocka_unit_test(bad_rows_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Plans over fake devices and a virtual clock.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sched/plan.h"
+
+/* A device that does some kinds of operations and writes down what is asked of it. */
+struct fake {
+    struct device device;
+    unsigned kinds;
+    char *log; /* shared by all fakes */
+    int fail;
+    struct virtual_time *time;
+    uint64_t takes_us;
+    atomic_bool *cancel_in_submit;
+};
+
+static int supports(struct device *self, const struct op *op, struct lutra_error *err)
+{
+    const struct fake *f = (const struct fake *)self;
+    return f->kinds >> op->kind & 1 ? 0 : lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s cannot", self->name);
+}
+
+static int submit(struct device *self, const struct segment *seg, const struct ticket *after, int n_after,
+    struct ticket *out, struct lutra_error *err)
+{
+    struct fake *f = (struct fake *)self;
+    (void)after;
+    char line[64];
+    snprintf(line, sizeof line, "%s:%d+%d@%d ", self->name, (int)(seg->op - seg->list->op), seg->n_op, n_after);
+    strcat(f->log, line);
+    if (f->fail) return lutra_fail(err, f->fail, "lost");
+    clock_virtual_advance(f->time, f->takes_us);
+    if (f->cancel_in_submit) atomic_store(f->cancel_in_submit, true);
+    *out = (struct ticket){self, 1};
+    return 0;
+}
+
+static int wait_for(struct device *self, const struct ticket *t, uint64_t deadline_us, struct lutra_error *err)
+{
+    (void)deadline_us;
+    (void)err;
+    assert_ptr_equal(t->device, self);
+    strcat(((struct fake *)self)->log, "w ");
+    return 0;
+}
+
+static void publish(struct device *self, struct buffer *b)
+{
+    (void)b;
+    strcat(((struct fake *)self)->log, "p ");
+}
+
+static void acquire(struct device *self, struct buffer *b)
+{
+    (void)b;
+    strcat(((struct fake *)self)->log, "a ");
+}
+
+static void demand(struct device *self, const struct op *op, const struct step *step, struct demand *out)
+{
+    (void)self;
+    (void)op;
+    (void)step;
+    out->mac = 10;
+}
+
+static const struct device_ops fake_ops = {
+    .supports = supports, .submit = submit, .wait = wait_for, .publish = publish, .acquire = acquire, .demand = demand};
+
+struct bench {
+    char log[512];
+    struct virtual_time time;
+    struct fake npu, cpu;
+    struct device *devices[2];
+    struct op op[4];
+    struct op_list list;
+    struct buffer value[4];
+    struct step step;
+    struct plan plan;
+};
+
+static void prepare(struct bench *b)
+{
+    memset(b, 0, sizeof *b);
+    b->npu = (struct fake){{&fake_ops, "npu", {.max_rows = 32, .flat_rows = 32, .invariant_rows = 8}},
+        1u << OP_MATMUL | 1u << OP_ADD, b->log, 0, &b->time, 5, NULL};
+    b->cpu = (struct fake){{&fake_ops, "cpu", {.max_rows = 512, .flat_rows = 4, .invariant_rows = 512}}, ~0u, b->log, 0,
+        &b->time, 7, NULL};
+    b->devices[0] = &b->npu.device;
+    b->devices[1] = &b->cpu.device;
+    for (int i = 0; i < 4; i++) b->op[i] = (struct op){.kind = i == 2 ? OP_ROPE : OP_ADD, .layer = i, .out = i};
+    b->list = (struct op_list){.op = b->op, .n_op = 4, .n_value = 4};
+    b->step.value = b->value;
+}
+
+static void splits_by_device(void **state)
+{
+    (void)state;
+    struct bench b;
+    prepare(&b);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.n_part, 3);
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL), 0);
+    /* Two values go to the CPU, one comes back; each part after the one before. */
+    assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 w p a npu:3+1@1 w ");
+    struct device_caps caps = plan_caps(&b.plan);
+    assert_int_equal(caps.max_rows, 32);
+    assert_int_equal(caps.flat_rows, 4);
+    assert_int_equal(caps.invariant_rows, 8);
+    struct demand sum;
+    plan_demand(&b.plan, &b.step, &sum);
+    assert_int_equal(sum.mac, 40);
+}
+
+static void refuses_by_name(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lutra_error err;
+    prepare(&b);
+    b.cpu.kinds = 0;
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, &err), LUTRA_E_UNSUPPORTED);
+    assert_string_equal(err.what, "operation rope of layer 2: cpu cannot");
+}
+
+static void stops_between_parts(void **state)
+{
+    (void)state;
+    struct bench b;
+    atomic_bool cancel = false;
+    prepare(&b);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), 6, NULL), LUTRA_E_DEADLINE);
+    assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 ");
+    b.log[0] = 0;
+    b.step.cancel = &cancel;
+    b.npu.cancel_in_submit = &cancel;
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL), LUTRA_E_CANCELLED);
+    assert_string_equal(b.log, "npu:0+2@0 ");
+    atomic_store(&cancel, false);
+    b.npu.fail = LUTRA_E_DEVICE_LOST;
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL), LUTRA_E_DEVICE_LOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(splits_by_device),
+        cmocka_unit_test(refuses_by_name),
+        cmocka_unit_test(stops_between_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
