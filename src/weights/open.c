@@ -40,7 +40,8 @@ static int map_file(struct gguf_file *file, const char *path, struct lutra_error
     } else {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
-            rc = lutra_fail(err, LUTRA_E_IO, "%s: cannot map: %s", file->label, strerror(errno));
+            int code = errno == ENOMEM ? LUTRA_E_NO_MEMORY : LUTRA_E_IO;
+            rc = lutra_fail(err, code, "%s: cannot map: %s", file->label, strerror(errno));
         } else {
             file->base = p;
             file->bytes = (size_t)st.st_size;
