@@ -82,46 +82,68 @@ LUTRA_INLINE void score_tile(const struct attention_segment *a, int first, const
     }
 }
 
-/* How a segment goes into a state: both are multiplied by these. */
+/* (m, l) of up to VEC queries: a segment's, and its state's.  After mix_sums: the merged state's, and the factors
+ * `into` of the state and `from` of the segment. */
 struct mix {
-    float into, from;
+    float m[VEC], l[VEC], old_m[VEC], old_l[VEC], into[VEC], from[VEC];
 };
 
-/* (m, l) of the merged state; the first of a state's floats. */
-LUTRA_INLINE struct mix merge_sums(float *state, float m, float l)
+LUTRA_INLINE void mix_sums(struct mix *x)
 {
-    float old = state[ATTENTION_STATE_M], top = m > old ? m : old;
-    float part[VEC] = {old - top, m - top};
-    vec e = vec_exp(vec_load(part));
-    vec_store(part, e);
-    state[ATTENTION_STATE_M] = top;
-    state[ATTENTION_STATE_L] = fmaf(state[ATTENTION_STATE_L], part[0], l * part[1]);
-    return (struct mix){part[0], part[1]};
+    vec m = vec_load(x->m), old = vec_load(x->old_m), top = vec_max(m, old);
+    vec into = vec_exp(vec_sub(old, top)), from = vec_exp(vec_sub(m, top));
+    vec_store(x->old_m, top);
+    vec_store(x->old_l, vec_fma(vec_load(x->old_l), into, vec_mul(vec_load(x->l), from)));
+    vec_store(x->into, into);
+    vec_store(x->from, from);
 }
 
-/* Scores of query r -> probabilities relative to the segment's maximum; merges (m, l). */
-LUTRA_INLINE struct mix softmax_row(const struct attention_segment *a, int r)
+/* Dot products -> scores, masked with -inf.  Returns the largest. */
+LUTRA_INLINE float score_row(const struct attention_segment *a, float *p, int lo, int hi)
 {
-    float *p = a->p + r * KV_BLOCK;
-    vec s[KEY_VECS], scale = vec_set1(a->scale), low = vec_set1(-INFINITY), max = low;
+    vec scale = vec_set1(a->scale), low = vec_set1(-INFINITY), max = low;
     for (int v = 0; v < KEY_VECS; v++) {
-        s[v] = vec_mul(vec_load(p + v * VEC), scale);
-        if (a->softcap != 0) {
-            s[v] = vec_mul(vec_set1(a->softcap), vec_tanh(vec_div(s[v], vec_set1(a->softcap))));
-        }
-        s[v] = vec_select(vec_lanes(a->lo[r] - v * VEC, a->hi[r] - v * VEC), s[v], low);
-        max = vec_max(max, s[v]);
+        vec s = vec_mul(vec_load(p + v * VEC), scale);
+        if (a->softcap != 0) s = vec_mul(vec_set1(a->softcap), vec_tanh(vec_div(s, vec_set1(a->softcap))));
+        if (hi - lo < KV_BLOCK) s = vec_select(vec_lanes(lo - v * VEC, hi - v * VEC), s, low);
+        max = vec_max(max, s);
+        vec_store(p + v * VEC, s);
     }
-    float m = vec_largest(max);
+    return vec_largest(max);
+}
+
+/* Scores -> probabilities relative to m, 0 where masked.  Returns their sum: first by halves of the keys down to one
+ * vector, then its lanes. */
+LUTRA_INLINE float exp_row(float *p, float m, int lo, int hi)
+{
+    vec e[KEY_VECS];
     for (int v = 0; v < KEY_VECS; v++) {
-        vmask seen = vec_lanes(a->lo[r] - v * VEC, a->hi[r] - v * VEC);
-        s[v] = vec_select(seen, vec_exp(vec_sub(s[v], vec_set1(m))), vec_zero());
-        vec_store(p + v * VEC, s[v]);
+        e[v] = vec_exp(vec_sub(vec_load(p + v * VEC), vec_set1(m)));
+        if (hi - lo < KV_BLOCK) e[v] = vec_select(vec_lanes(lo - v * VEC, hi - v * VEC), e[v], vec_zero());
+        vec_store(p + v * VEC, e[v]);
     }
     for (int n = KEY_VECS / 2; n > 0; n /= 2) {
-        for (int v = 0; v < n; v++) s[v] = vec_add(s[v], s[v + n]);
+        for (int v = 0; v < n; v++) e[v] = vec_add(e[v], e[v + n]);
     }
-    return merge_sums(a->state[r], m, vec_sum(s[0]));
+    return vec_sum(e[0]);
+}
+
+LUTRA_INLINE void softmax_tile(const struct attention_segment *a, int first, const int n_q, struct mix *x)
+{
+    for (int r = 0; r < VEC; r++) x->m[r] = x->l[r] = x->old_m[r] = x->old_l[r] = 0;
+    for (int r = 0; r < n_q; r++) {
+        x->m[r] = score_row(a, a->p + (first + r) * KV_BLOCK, a->lo[first + r], a->hi[first + r]);
+    }
+    for (int r = 0; r < n_q; r++) {
+        x->l[r] = exp_row(a->p + (first + r) * KV_BLOCK, x->m[r], a->lo[first + r], a->hi[first + r]);
+        x->old_m[r] = a->state[first + r][ATTENTION_STATE_M];
+        x->old_l[r] = a->state[first + r][ATTENTION_STATE_L];
+    }
+    mix_sums(x);
+    for (int r = 0; r < n_q; r++) {
+        a->state[first + r][ATTENTION_STATE_M] = x->old_m[r];
+        a->state[first + r][ATTENTION_STATE_L] = x->old_l[r];
+    }
 }
 
 /* Adds p[j] v[j] of positions from .. to - 1.  checked: only where a query sees j. */
@@ -172,7 +194,7 @@ LUTRA_INLINE void value_tile(const struct attention_segment *a, int first, const
     add_values(a, first, n_q, n_v, d, x->full_end, x->end, true, sum);
     for (int r = 0; r < n_q; r++) {
         float *o = a->state[first + r] + ATTENTION_STATE_O + d;
-        vec into = vec_set1(mix[r].into), from = vec_set1(mix[r].from);
+        vec into = vec_set1(mix->into[r]), from = vec_set1(mix->from[r]);
         for (int v = 0; v < n_v; v++) {
             vec segment = vec_mul(vec_add(sum[r][v], vec_zero()), from);
             vec_store(o + v * VEC, vec_fma(vec_load(o + v * VEC), into, segment));
@@ -182,14 +204,14 @@ LUTRA_INLINE void value_tile(const struct attention_segment *a, int first, const
 
 LUTRA_INLINE void segment_tile(const struct attention_segment *a, int first, const int n_q)
 {
-    struct mix mix[TILE_Q];
+    struct mix mix;
     score_tile(a, first, n_q);
-    for (int r = 0; r < n_q; r++) mix[r] = softmax_row(a, first + r);
+    softmax_tile(a, first, n_q, &mix);
     struct reach x = find_reach(a, first, n_q);
     int padded = attention_padded(a->d_head), d = 0;
-    for (; d + TILE_V * VEC <= padded; d += TILE_V * VEC) value_tile(a, first, n_q, TILE_V, d, &x, mix);
-    for (; d + 2 * VEC <= padded; d += 2 * VEC) value_tile(a, first, n_q, 2, d, &x, mix);
-    for (; d < padded; d += VEC) value_tile(a, first, n_q, 1, d, &x, mix);
+    for (; d + TILE_V * VEC <= padded; d += TILE_V * VEC) value_tile(a, first, n_q, TILE_V, d, &x, &mix);
+    for (; d + 2 * VEC <= padded; d += 2 * VEC) value_tile(a, first, n_q, 2, d, &x, &mix);
+    for (; d < padded; d += VEC) value_tile(a, first, n_q, 1, d, &x, &mix);
 }
 
 static LUTRA_NOINLINE void segment_queries(const struct attention_segment *a, int first, int n_q)
@@ -215,8 +237,14 @@ static void attention_segment(const struct attention_segment *a)
 
 static void attention_merge(float *into, const float *from, int d_head)
 {
-    struct mix mix = merge_sums(into, from[ATTENTION_STATE_M], from[ATTENTION_STATE_L]);
-    vec a = vec_set1(mix.into), b = vec_set1(mix.from);
+    struct mix x = {.m = {from[ATTENTION_STATE_M]},
+        .l = {from[ATTENTION_STATE_L]},
+        .old_m = {into[ATTENTION_STATE_M]},
+        .old_l = {into[ATTENTION_STATE_L]}};
+    mix_sums(&x);
+    into[ATTENTION_STATE_M] = x.old_m[0];
+    into[ATTENTION_STATE_L] = x.old_l[0];
+    vec a = vec_set1(x.into[0]), b = vec_set1(x.from[0]);
     for (int d = ATTENTION_STATE_O; d < ATTENTION_STATE_O + attention_padded(d_head); d += VEC) {
         vec_store(into + d, vec_fma(vec_load(into + d), a, vec_mul(vec_load(from + d), b)));
     }
