@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 #include "base/compiler.h"
-#include "cpu/x86/gemm_x86.h"
+#include "cpu/x86/gemm_x86_impl.h"
 
 enum { MAX_PANELS = 4 };
 

@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 #include "cpu/layout.h"
-#include "cpu/x86/gemm_x86.h"
+#include "cpu/x86/gemm_x86_impl.h"
 
 enum { STEP_BYTES = 64 };
 

@@ -2,7 +2,7 @@
  *
  * Descriptors of the x86 matmul kernels: one per numerics class, completed by type, name and run.
  */
-#include "cpu/x86/gemm_x86.h"
+#include "cpu/x86/gemm_x86_impl.h"
 
 static struct cpu_gemm common(enum quant_type type, const char *name, cpu_gemm_run *run)
 {
@@ -52,6 +52,12 @@ void cpu_gemm_init_avx2(struct cpu_kernels *out)
     cpu_gemm_init_i8_avx2(out);
     cpu_gemm_init_super_avx2(out);
     cpu_gemm_init_float_avx2(out);
+}
+
+void cpu_gemm_init_avxvnni(struct cpu_kernels *out)
+{
+    cpu_gemm_init_i8_avxvnni(out);
+    cpu_gemm_init_super_avxvnni(out);
 }
 
 void cpu_gemm_init_avx512(struct cpu_kernels *out)

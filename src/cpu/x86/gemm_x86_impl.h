@@ -21,9 +21,31 @@ struct cpu_gemm cpu_gemm_f32(enum quant_type type, const char *name, cpu_gemm_ru
 void cpu_gemm_init_i8_avx512(struct cpu_kernels *k);
 void cpu_gemm_init_super_avx512(struct cpu_kernels *k);
 void cpu_gemm_init_float_avx512(struct cpu_kernels *k);
+void cpu_gemm_init_i8_avxvnni(struct cpu_kernels *k);
+void cpu_gemm_init_super_avxvnni(struct cpu_kernels *k);
 void cpu_gemm_init_i8_avx2(struct cpu_kernels *k);
 void cpu_gemm_init_super_avx2(struct cpu_kernels *k);
 void cpu_gemm_init_float_avx2(struct cpu_kernels *k);
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+
+/* sum[2][4] -> outputs of a panel (lower and upper 8 rows) for rows row .. row + n - 1, bias added. */
+LUTRA_INLINE void store_panel_ymm(const struct cpu_gemm_args *a, size_t panel, size_t row, int n, __m256 (*sum)[4])
+{
+    size_t o = panel * LANES, left = a->n_out - o;
+    float *out = a->out + (panel - a->panel) * LANES + row * a->out_stride;
+    for (int c = 0; c < n; c++, out += a->out_stride) {
+        for (size_t h = 0; h < 2 && left > 8 * h; h++) {
+            size_t lanes = left - 8 * h < 8 ? left - 8 * h : 8;
+            __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+            __m256 y = sum[h][c];
+            if (a->bias) y = _mm256_add_ps(y, _mm256_maskload_ps(a->bias + o + 8 * h, mask));
+            _mm256_maskstore_ps(out + 8 * h, mask, y);
+        }
+    }
+}
+#endif
 
 #if defined(__AVX512F__)
 #include <immintrin.h>

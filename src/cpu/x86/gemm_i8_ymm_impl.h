@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * 256-bit matmul of the formats with 32-element blocks; the arithmetic of gemm_i8_avx512.c, to the bit.
+ *
+ * Included by one file per instruction set, which defines before:
+ *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128
+ *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane, w unsigned, x signed
+ *     __m256i dot_signed(__m256i acc, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
+ * and gets run_q4_0 and so on.  A tile is 8 rows (half a panel) x 4 columns.
+ */
+#ifndef LUTRA_CPU_X86_GEMM_I8_YMM_H
+#define LUTRA_CPU_X86_GEMM_I8_YMM_H
+
+#include <immintrin.h>
+
+#include "cpu/x86/gemm_x86_impl.h"
+
+enum { STEP_BYTES = 64, HALF = 8, TILE_COLUMNS = 4 };
+enum codes { NIBBLES, TABLE, FIVE_BITS, BYTES };
+enum scales { F16_SCALE, F16_SCALE_AND_MIN, E8M0_SCALE };
+
+/* What differs between formats; always a compile-time constant of an inlined call. */
+struct form {
+    enum codes codes;
+    enum scales scales;
+    int start_shift; /* start = stored start << this; -1: no offset */
+    bool wide;       /* codes may exceed 128 */
+};
+
+struct group {
+    const uint8_t *code, *bits, *d, *m; /* of one group */
+};
+
+LUTRA_INLINE __m256i code_table(enum quant_type type)
+{
+    const __m128i iq4_nl = _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
+        (char)181, (char)197, (char)217, (char)241);
+    const __m128i mxfp4 = _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4);
+    return _mm256_broadcastsi128_si256(type == QUANT_MXFP4 ? mxfp4 : iq4_nl);
+}
+
+LUTRA_INLINE __m256i load(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* Codes of step v of rows 8 half .. 8 half + 7, unsigned. */
+LUTRA_INLINE __m256i load_codes(struct form f, const struct group *g, int v, int half, __m256i table)
+{
+    const __m256i low = _mm256_set1_epi8(15);
+    if (f.codes == BYTES) return load(g->code + STEP_BYTES * v + 32 * half);
+    __m256i c = load(g->code + STEP_BYTES * (v & 3) + 32 * half);
+    c = v < 4 ? _mm256_and_si256(c, low) : _mm256_and_si256(_mm256_srli_epi16(c, 4), low);
+    if (f.codes == TABLE) return _mm256_shuffle_epi8(table, c);
+    if (f.codes == FIVE_BITS) {
+        __m256i b = load(g->bits + 32 * half);
+        b = v < 4 ? _mm256_slli_epi16(b, 4 - (v & 3)) : _mm256_srli_epi16(b, v & 3);
+        c = _mm256_or_si256(c, _mm256_and_si256(b, _mm256_set1_epi8(16)));
+    }
+    return c;
+}
+
+LUTRA_INLINE __m256 load_scale(struct form f, const uint8_t *d, int half)
+{
+    if (f.scales != E8M0_SCALE) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(d + 16 * half)));
+    /* 2^(e - 128): the exponent field e - 1, or a subnormal for e = 0 and 1. */
+    __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(d + 8 * half)));
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
+LUTRA_INLINE __m256i broadcast(const uint8_t *p)
+{
+    return _mm256_set1_epi32(*(const int *)(const void *)p);
+}
+
+LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
+{
+    return _mm256_broadcast_ss((const float *)(const void *)p);
+}
+
+/* One group for n of a block's `width` columns, the first at x. */
+LUTRA_INLINE void add_group(
+    struct form f, const struct group *g, const uint8_t *x, size_t width, int n, int half, __m256i table, __m256 *sum)
+{
+    __m256i acc[TILE_COLUMNS];
+    const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
+    bool sign = f.wide && !WIDE_CODES;
+    for (int c = 0; c < n; c++) {
+        acc[c] = f.start_shift < 0 || sign ? _mm256_setzero_si256()
+                                           : _mm256_slli_epi32(broadcast(start + 4 * c), f.start_shift);
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < 8; v++, x += 4 * width) {
+        __m256i w = load_codes(f, g, v, half, table);
+        if (sign) w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
+#pragma GCC unroll 4
+        for (int c = 0; c < n; c++) {
+            acc[c] = sign ? dot_signed(acc[c], w, broadcast(x + 4 * c)) : dot_step(acc[c], w, broadcast(x + 4 * c));
+        }
+    }
+    __m256 scale = load_scale(f, g->d, half);
+#pragma GCC unroll 4
+    for (int c = 0; c < n; c++) {
+        sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[c]), _mm256_mul_ps(scale, broadcast_f32(tail + 4 * c)), sum[c]);
+    }
+    if (f.scales != F16_SCALE_AND_MIN) return;
+    __m256 min = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(g->m + 16 * half)));
+#pragma GCC unroll 4
+    for (int c = 0; c < n; c++) sum[c] = _mm256_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[c]);
+}
+
+LUTRA_INLINE size_t code_bytes(struct form f)
+{
+    return f.codes == BYTES ? 512 : 256;
+}
+
+LUTRA_INLINE size_t scale_bytes(struct form f)
+{
+    return f.scales == E8M0_SCALE ? 16 : 32;
+}
+
+/* All inputs of one panel for n of `width` columns. */
+LUTRA_INLINE void run_panel(struct form f, const uint8_t *w, size_t n_in, const uint8_t *x, size_t width, int n,
+    __m256i table, __m256 sum[2][TILE_COLUMNS])
+{
+    for (int c = 0; c < n; c++) sum[0][c] = sum[1][c] = _mm256_setzero_ps();
+    for (size_t left = n_in / 32; left > 0;) {
+        size_t groups = left < 8 ? left : 8;
+        struct group g = {.code = w};
+        g.bits = g.code + groups * code_bytes(f);
+        g.d = g.bits + (f.codes == FIVE_BITS ? groups * STEP_BYTES : 0);
+        g.m = g.d + groups * scale_bytes(f);
+        w = g.m + (f.scales == F16_SCALE_AND_MIN ? groups * 32 : 0);
+        left -= groups;
+        for (; groups > 0; groups--) {
+            add_group(f, &g, x, width, n, 0, table, sum[0]);
+            add_group(f, &g, x, width, n, 1, table, sum[1]);
+            x += ACT32_BYTES * width;
+            g.code += code_bytes(f);
+            g.bits += STEP_BYTES;
+            g.d += scale_bytes(f);
+            g.m += 32;
+        }
+    }
+}
+
+LUTRA_INLINE void run_block(struct form f, const struct cpu_gemm_args *a, const uint8_t *w, size_t panel, size_t row,
+    const uint8_t *x, size_t width, int n, __m256i table)
+{
+    __m256 sum[2][TILE_COLUMNS];
+    run_panel(f, w, a->n_in, x, width, n, table, sum);
+    store_panel_ymm(a, panel, row, n, sum);
+}
+
+LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
+{
+    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), row_bytes = a->n_in / 32 * ACT32_BYTES;
+    __m256i table = code_table(a->gemm->type);
+    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
+        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
+        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
+            const uint8_t *w = (const uint8_t *)a->packed + p * panel_bytes;
+            for (size_t r = pass; r < end; r += TILE_COLUMNS) {
+                struct act_place place = act_place_of(r, a->n_row);
+                const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes + 4 * place.column;
+                switch (end - r) {
+                case 1: run_block(f, a, w, p, r, x, place.width, 1, table); break;
+                case 2: run_block(f, a, w, p, r, x, place.width, 2, table); break;
+                case 3: run_block(f, a, w, p, r, x, place.width, 3, table); break;
+                default: run_block(f, a, w, p, r, x, place.width, 4, table); break;
+                }
+            }
+        }
+    }
+}
+
+static void run_q4_0(const struct cpu_gemm_args *a)
+{
+    run_all((struct form){NIBBLES, F16_SCALE, 0, false}, a);
+}
+
+static void run_q4_1(const struct cpu_gemm_args *a)
+{
+    run_all((struct form){NIBBLES, F16_SCALE_AND_MIN, -1, false}, a);
+}
+
+static void run_q5_0(const struct cpu_gemm_args *a)
+{
+    run_all((struct form){FIVE_BITS, F16_SCALE, 1, false}, a);
+}
+
+static void run_q5_1(const struct cpu_gemm_args *a)
+{
+    run_all((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1, false}, a);
+}
+
+static void run_q8_0(const struct cpu_gemm_args *a)
+{
+    run_all((struct form){BYTES, F16_SCALE, 4, true}, a);
+}
+
+static void run_iq4_nl(const struct cpu_gemm_args *a)
+{
+    run_all((struct form){TABLE, F16_SCALE, 4, true}, a);
+}
+
+static void run_mxfp4(const struct cpu_gemm_args *a)
+{
+    run_all((struct form){TABLE, E8M0_SCALE, 1, false}, a);
+}
+
+#endif

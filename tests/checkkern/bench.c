@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Speed of the weight kernels: GMAC/s and GB/s as shares of peaks measured in the same run, once with the weights in
+ * L2 and once streamed from DRAM, for 1 to 32 columns.  With --threads=N each thread takes its share of the panels.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpuinfo.h"
+#include "checkkern.h"
+#include "quant/quant.h"
+
+enum { N_IN = 1536, L2_BYTES = 384 << 10, DRAM_BYTES = 192 << 20, MAX_THREADS = 64 };
+
+struct work {
+    const struct cpu_gemm *gemm;
+    struct guarded packed, act, out;
+    size_t n_out, panels, n_row;
+    int threads, reps;
+};
+
+struct share {
+    struct work *w;
+    int ith;
+    pthread_t thread;
+};
+
+static void *run_share(void *arg)
+{
+    struct share *s = arg;
+    struct work *w = s->w;
+    size_t first = w->panels * (size_t)s->ith / (size_t)w->threads,
+           last = w->panels * (size_t)(s->ith + 1) / (size_t)w->threads;
+    for (int rep = 0; rep < w->reps; rep++) {
+        /* In units as large as the device's. */
+        size_t unit = (192 << 10) / (w->packed.bytes / w->panels + 1) + 1;
+        for (size_t p = first; p < last; p += unit) {
+            struct cpu_gemm_args a = {.gemm = w->gemm,
+                .packed = w->packed.data,
+                .act = w->act.data,
+                .out = (float *)(void *)w->out.data + p * (size_t)w->gemm->mr,
+                .out_stride = w->n_out,
+                .n_out = w->n_out,
+                .n_in = N_IN,
+                .panel = p,
+                .n_panel = last - p < unit ? last - p : unit,
+                .n_row = w->n_row};
+            w->gemm->run(&a);
+        }
+    }
+    return NULL;
+}
+
+static double time_once(struct work *w)
+{
+    struct share share[MAX_THREADS];
+    double t = now_seconds();
+    for (int i = 0; i < w->threads; i++) share[i] = (struct share){.w = w, .ith = i};
+    for (int i = 1; i < w->threads; i++) {
+        if (pthread_create(&share[i].thread, NULL, run_share, &share[i])) exit(2);
+    }
+    run_share(&share[0]);
+    for (int i = 1; i < w->threads; i++) pthread_join(share[i].thread, NULL);
+    return (now_seconds() - t) / w->reps;
+}
+
+static double best_time(struct work *w)
+{
+    double best = 1e9;
+    w->reps = 1;
+    double once = time_once(w);
+    w->reps = once < 0.02 ? (int)(0.02 / once) + 1 : 1;
+    for (int i = 0; i < 7; i++) best = fmin(best, time_once(w));
+    return best;
+}
+
+static struct work open_work(const struct cpu_gemm *g, size_t weight_bytes, int threads)
+{
+    const struct quant_info *q = quant_info_of(g->type);
+    struct work w = {.gemm = g, .threads = threads};
+    size_t row_bytes = N_IN / q->block_elems * q->block_bytes;
+    w.n_out = weight_bytes * (size_t)threads / row_bytes / 16 * 16;
+    w.panels = w.n_out / (size_t)g->mr;
+    uint8_t *src = malloc(row_bytes * 16);
+    float x[N_IN];
+    uint64_t seed = 7;
+    if (!src) exit(2);
+    for (size_t r = 0; r < 16; r++) {
+        for (int i = 0; i < N_IN; i++) x[i] = random_normal(&seed);
+        q->quantize(x, src + r * row_bytes, N_IN);
+    }
+    w.packed = guard(g->packed_bytes(g, w.n_out, N_IN), 0);
+    g->pack(g, src, 16, N_IN, 0, 1, w.packed.data);
+    for (size_t p = 1; p < w.panels; p++)
+        memcpy(w.packed.data + p * (w.packed.bytes / w.panels), w.packed.data, w.packed.bytes / w.panels);
+    free(src);
+    return w;
+}
+
+static void set_rows(struct work *w, size_t n_row)
+{
+    float x[N_IN];
+    uint64_t seed = 9;
+    if (w->act.base) unguard(&w->act);
+    if (w->out.base) unguard(&w->out);
+    w->n_row = n_row;
+    w->act = guard(w->gemm->act_bytes(N_IN, n_row), 0);
+    w->out = guard(n_row * w->n_out * sizeof(float), 0);
+    for (size_t r = 0; r < n_row; r++) {
+        for (int i = 0; i < N_IN; i++) x[i] = random_normal(&seed);
+        w->gemm->act_row(x, N_IN, r, n_row, w->act.data);
+    }
+}
+
+static void close_work(struct work *w)
+{
+    unguard(&w->packed);
+    unguard(&w->act);
+    unguard(&w->out);
+}
+
+struct stream {
+    const uint64_t *data;
+    size_t words;
+    uint64_t sum;
+    pthread_t thread;
+};
+
+static void *read_stream(void *arg)
+{
+    struct stream *s = arg;
+    uint64_t a[8] = {0};
+    for (size_t i = 0; i < s->words; i += 8) {
+        for (int j = 0; j < 8; j++) a[j] ^= s->data[i + (size_t)j];
+    }
+    for (int j = 0; j < 8; j++) s->sum ^= a[j];
+    return NULL;
+}
+
+/* GB/s that `threads` threads together read from DRAM. */
+static double measure_stream(int threads)
+{
+    struct guarded g = guard((size_t)DRAM_BYTES * (size_t)threads, 1);
+    struct stream s[MAX_THREADS];
+    double best = 1e9;
+    for (int rep = 0; rep < 5; rep++) {
+        double t = now_seconds();
+        for (int i = 0; i < threads; i++) {
+            s[i] = (struct stream){
+                .data = (const uint64_t *)(const void *)(g.data + (size_t)i * DRAM_BYTES), .words = DRAM_BYTES / 8};
+            if (i > 0 && pthread_create(&s[i].thread, NULL, read_stream, &s[i])) exit(2);
+        }
+        read_stream(&s[0]);
+        for (int i = 1; i < threads; i++) pthread_join(s[i].thread, NULL);
+        best = fmin(best, now_seconds() - t);
+    }
+    unguard(&g);
+    return (double)DRAM_BYTES * threads / best * 1e-9;
+}
+
+static struct peaks measure_peaks(uint32_t isa)
+{
+    if (isa & CPU_AVX512) return measure_peaks_avx512();
+    if (isa & CPU_AVXVNNI) return measure_peaks_avxvnni();
+    return measure_peaks_avx2();
+}
+
+static void bench_one(const struct cpu_gemm *g, bool dram, struct peaks peaks, double stream, const struct options *o)
+{
+    static const size_t ROWS[] = {1, 2, 4, 8, 16, 32};
+    struct work w = open_work(g, dram ? DRAM_BYTES : L2_BYTES, o->threads);
+    double peak = (g->act_group ? peaks.int8_gmac : peaks.f32_gmac) * o->threads;
+    if (!o->json) printf("%-32s %s", g->name, dram ? "dram" : "l2  ");
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        set_rows(&w, ROWS[i]);
+        double t = best_time(&w), gmac = (double)w.n_out * N_IN * (double)ROWS[i] / t * 1e-9;
+        double gbs = (double)w.packed.bytes / t * 1e-9;
+        if (o->json) {
+            printf("{\"kernel\":\"%s\",\"memory\":\"%s\",\"threads\":%d,\"columns\":%zu,\"gmac_s\":%.1f,\"peak_share\":"
+                   "%.3f,"
+                   "\"gb_s\":%.2f,\"stream_share\":%.3f}\n",
+                g->name, dram ? "dram" : "l2", o->threads, ROWS[i], gmac, gmac / peak, gbs, gbs / stream);
+        } else {
+            printf(" | %2zu: %5.0f %3.0f%% %5.1f %3.0f%%", ROWS[i], gmac, 100 * gmac / peak, gbs, 100 * gbs / stream);
+        }
+    }
+    if (!o->json) printf("\n");
+    fflush(stdout);
+    close_work(&w);
+}
+
+void bench_gemm(const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o)
+{
+    struct peaks peaks = measure_peaks(k->isa);
+    double stream = measure_stream(o->threads);
+    if (!o->json) {
+        printf("%s, %d threads: peaks of a core: int8 %.0f GMAC/s, f32 %.0f G fma/s; stream %.1f GB/s.  Columns: "
+               "GMAC/s, share of peak, "
+               "GB/s of weights, share of stream\n",
+            k->name, o->threads, peaks.int8_gmac, peaks.f32_gmac, stream);
+    }
+    for (int i = 0; i < QUANT_TYPE_END; i++) {
+        const struct cpu_gemm *g = &k->gemm[i];
+        if (!g->run || g->run == lower->gemm[i].run || (o->only && !strstr(g->name, o->only))) continue;
+        bench_one(g, false, peaks, stream, o);
+        bench_one(g, true, peaks, stream, o);
+    }
+}

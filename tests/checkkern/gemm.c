@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Checks of weight kernels: packing, exact integer parts, error bounds, row bits whatever the batch.
+ *
+ * Bound of a matmul output against the reference (f32 activations, sums in double):
+ *     |new - ref| <= sum over k of |w| step / 2  +  4 (groups + 4) 2^-24 sum over k of |w| |x|
+ * step = the activation scale of k's group (0 for f32 activations, where groups = n_in): the first term is the rounding of activations to
+ * int8, the second that of the f32 accumulation.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "checkkern.h"
+#include "ops/ref/ref.h"
+#include "quant/quant.h"
+
+enum { MAX_ROWS = 66 };
+
+/* How the inputs of a case are made. */
+enum kind { RANDOM, OUTLIERS, WORST_POSITIVE, WORST_NEGATIVE, INTEGERS, KINDS };
+
+static const char *const KIND_NAME[KINDS] = {"random", "outliers", "worst case +", "worst case -", "integers"};
+
+struct problem {
+    const struct cpu_gemm *gemm;
+    size_t n_out, n_in, n_row, row_bytes;
+    enum kind kind;
+    uint8_t *src; /* file rows */
+    float *w;     /* [n_out][n_in] dequantized */
+    float *x;     /* [n_row][n_in] */
+    float *bias;  /* [n_out] */
+    struct guarded packed;
+};
+
+static void *take(size_t bytes)
+{
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p) abort();
+    return p;
+}
+
+/* Bytes of a block where a f16 scale lies, or -1; the K-quants' small scales are made harmless separately. */
+static void set_f16(uint8_t *block, int at, float value)
+{
+    uint16_t h = f32_to_f16(value);
+    memcpy(block + at, &h, 2);
+}
+
+/* Gives a block of random bytes sane scales: `value` for the main one. */
+static void set_scales(enum quant_type type, uint8_t *b, float value, float min, bool integers, bool worst)
+{
+    switch (type) {
+    case QUANT_Q4_0:
+    case QUANT_Q5_0:
+    case QUANT_Q8_0:
+    case QUANT_IQ4_NL: set_f16(b, 0, value); break;
+    case QUANT_Q4_1:
+    case QUANT_Q5_1:
+        set_f16(b, 0, value);
+        set_f16(b, 2, min);
+        break;
+    case QUANT_MXFP4: b[0] = integers ? 128 : (uint8_t)(worst ? 130 : 120 + b[0] % 10); break;
+    case QUANT_Q4_K:
+    case QUANT_Q5_K:
+        set_f16(b, 0, value);
+        set_f16(b, 2, fabsf(min));
+        for (int i = 0; i < 12 && integers; i++) b[4 + i] &= i < 8 ? 3 : 0x33;
+        break;
+    case QUANT_Q6_K:
+        set_f16(b, 208, value);
+        for (int i = 0; i < 16 && integers; i++) b[192 + i] = (uint8_t)((int)(b[192 + i] % 7) - 3);
+        break;
+    case QUANT_TQ1_0: set_f16(b, 52, value); break;
+    case QUANT_TQ2_0: set_f16(b, 64, value); break;
+    default: break;
+    }
+}
+
+/* TQ codes are 0..2 only, and TQ1_0's bytes are multiples of 256/243: made by quantizing. */
+static void fill_quantized(const struct quant_info *q, uint8_t *src, size_t n, enum kind kind, uint64_t *seed)
+{
+    float x[QUANT_SUPER];
+    for (size_t i = 0; i < n; i += q->block_elems, src += q->block_bytes) {
+        for (size_t e = 0; e < q->block_elems; e++) {
+            float r = random_normal(seed);
+            x[e] = kind == WORST_POSITIVE ? 2 : kind == WORST_NEGATIVE ? -2 : kind == INTEGERS ? rintf(r * 20) : r;
+            if ((q->type == QUANT_TQ1_0 || q->type == QUANT_TQ2_0) && kind == INTEGERS)
+                x[e] = x[e] > 0 ? 1 : x[e] < 0 ? -1 : 0;
+        }
+        q->quantize(x, src, q->block_elems);
+    }
+}
+
+static void fill_weights(struct problem *p, uint64_t *seed)
+{
+    const struct quant_info *q = quant_info_of(p->gemm->type);
+    size_t total = p->n_out * p->row_bytes;
+    bool worst = p->kind == WORST_POSITIVE || p->kind == WORST_NEGATIVE;
+    if (q->block_elems == 1 || p->gemm->type == QUANT_TQ1_0 || p->gemm->type == QUANT_TQ2_0) {
+        fill_quantized(q, p->src, p->n_out * p->n_in, p->kind, seed);
+        return;
+    }
+    for (size_t i = 0; i < total; i++) p->src[i] = (uint8_t)(random_u64(seed) >> 13);
+    if (worst) memset(p->src, p->kind == WORST_POSITIVE ? 0xff : 0, total);
+    /* The extreme byte code of Q8_0 is -128, and of Q6_K's scales too. */
+    if (p->kind == WORST_NEGATIVE && p->gemm->type == QUANT_Q8_0) memset(p->src, 0x80, total);
+    if (p->kind == WORST_POSITIVE && p->gemm->type == QUANT_Q8_0) memset(p->src, 0x7f, total);
+    for (size_t b = 0; b < total; b += q->block_bytes) {
+        float d = p->kind == INTEGERS ? 1 : worst ? 1.5f : (float)(0.01 + 0.1 * random_unit(seed));
+        float m = p->kind == INTEGERS ? 2 : worst ? 1.25f : random_normal(seed);
+        if (worst && p->gemm->type == QUANT_Q6_K) memset(p->src + b + 192, p->kind == WORST_POSITIVE ? 0x7f : 0x80, 16);
+        set_scales(p->gemm->type, p->src + b, d, m, p->kind == INTEGERS, worst);
+    }
+}
+
+static void fill_inputs(struct problem *p, uint64_t *seed)
+{
+    for (size_t i = 0; i < p->n_row * p->n_in; i++) {
+        float r = random_normal(seed);
+        switch (p->kind) {
+        case WORST_POSITIVE: p->x[i] = 127; break;
+        case WORST_NEGATIVE: p->x[i] = i / p->n_in % 2 ? -127 : 127; break;
+        case INTEGERS: p->x[i] = i % 16 == 3 ? 127 : rintf(r * 4); break;
+        case OUTLIERS: p->x[i] = random_u64(seed) % 97 == 0 ? 1000 * r : r; break;
+        default: p->x[i] = r; break;
+        }
+    }
+    for (size_t o = 0; o < p->n_out; o++) p->bias[o] = p->kind == INTEGERS ? (float)(o % 5) : random_normal(seed);
+}
+
+static struct problem open_problem(
+    const struct cpu_gemm *g, size_t n_out, size_t n_in, size_t n_row, enum kind kind, uint64_t *seed)
+{
+    struct problem p = {.gemm = g, .n_out = n_out, .n_in = n_in, .n_row = n_row, .kind = kind};
+    const struct quant_info *q = quant_info_of(g->type);
+    p.row_bytes = n_in / q->block_elems * q->block_bytes;
+    p.src = take(n_out * p.row_bytes);
+    p.w = take(n_out * n_in * sizeof(float));
+    p.x = take(n_row * n_in * sizeof(float));
+    p.bias = take(n_out * sizeof(float));
+    fill_weights(&p, seed);
+    fill_inputs(&p, seed);
+    struct tensor t = {.type = g->type, .n_dim = 2, .ne = {(int64_t)n_in, (int64_t)n_out, 1, 1}, .data = p.src};
+    for (size_t o = 0; o < n_out; o++) ref_embed(&t, (int64_t)o, 1.0f, p.w + o * n_in);
+    return p;
+}
+
+static void close_problem(struct problem *p)
+{
+    free(p->src);
+    free(p->w);
+    free(p->x);
+    free(p->bias);
+}
+
+/* Packs in two ranges, as two threads would, and reads every row back. */
+static void check_pack(struct tally *t, struct problem *p)
+{
+    const struct cpu_gemm *g = p->gemm;
+    size_t panels = (p->n_out + (size_t)g->mr - 1) / (size_t)g->mr, bytes = g->packed_bytes(g, p->n_out, p->n_in);
+    struct guarded row = guard(p->n_in * sizeof(float), 0x11);
+    p->packed = guard(bytes, 0xee);
+    /* The source may lie at any byte. */
+    uint8_t *odd = take(p->n_out * p->row_bytes + 1);
+    memcpy(odd + 1, p->src, p->n_out * p->row_bytes);
+    g->pack(g, odd + 1, p->n_out, p->n_in, panels / 2, panels - panels / 2, p->packed.data);
+    g->pack(g, odd + 1, p->n_out, p->n_in, 0, panels / 2, p->packed.data);
+    free(odd);
+    bool same = true;
+    for (size_t o = 0; o < p->n_out; o++) {
+        g->unpack_row(g, p->packed.data, p->n_out, p->n_in, o, (float *)(void *)row.data);
+        same &= memcmp(row.data, p->w + o * p->n_in, p->n_in * sizeof(float)) == 0;
+    }
+    expect(t, g->name, same, "unpack_row differs from the file's values (%zu x %zu)", p->n_out, p->n_in);
+    expect(t, g->name, unguard(&row), "unpack_row wrote outside its row");
+}
+
+/* out[n][n_out] by the kernel for rows first .. first + n - 1, in two panel ranges when split. */
+static void run_rows(struct tally *t, const struct problem *p, size_t first, size_t n, bool split, float *out)
+{
+    const struct cpu_gemm *g = p->gemm;
+    size_t panels = (p->n_out + (size_t)g->mr - 1) / (size_t)g->mr, stride = p->n_out + 3,
+           cut = split ? panels / 2 : panels;
+    struct guarded act = guard(g->act_bytes(p->n_in, n), 0xff), y = guard(n * stride * sizeof(float), 0x55);
+    for (size_t r = 0; r < n; r++) g->act_row(p->x + (first + r) * p->n_in, p->n_in, r, n, act.data);
+    for (int half = 0; half < 2; half++) {
+        size_t panel = half ? cut : 0, last = half ? panels : cut;
+        if (panel == last) continue;
+        struct cpu_gemm_args a = {.gemm = g,
+            .packed = p->packed.data,
+            .act = act.data,
+            .out = (float *)(void *)y.data + panel * (size_t)g->mr,
+            .out_stride = stride,
+            .bias = p->bias,
+            .n_out = p->n_out,
+            .n_in = p->n_in,
+            .panel = panel,
+            .n_panel = last - panel,
+            .n_row = n};
+        g->run(&a);
+    }
+    bool gaps = true;
+    for (size_t r = 0; r < n; r++) {
+        memcpy(out + r * p->n_out, y.data + r * stride * 4, p->n_out * sizeof(float));
+        for (size_t i = p->n_out * 4; i < stride * 4; i++) gaps &= y.data[r * stride * 4 + i] == 0x55;
+    }
+    expect(t, g->name, gaps, "wrote between rows (%zu x %zu, %zu rows)", p->n_out, p->n_in, n);
+    expect(t, g->name, unguard(&y), "wrote outside the output (%zu x %zu, %zu rows)", p->n_out, p->n_in, n);
+    expect(t, g->name, unguard(&act), "wrote outside the activations (%zu inputs, %zu rows)", p->n_in, n);
+}
+
+/* The bound of one output; see the head of this file. */
+static double bound_of(const struct problem *p, const float *w, const float *x)
+{
+    size_t group = p->gemm->act_group ? (size_t)p->gemm->act_group : 1;
+    double rounding = 0, magnitude = 0;
+    for (size_t k = 0; k < p->n_in; k += group) {
+        double max = 0, weights = 0;
+        for (size_t i = k; i < k + group && i < p->n_in; i++) {
+            if (fabs(x[i]) > max) max = fabs(x[i]);
+            weights += fabs(w[i]);
+            magnitude += fabs((double)w[i] * x[i]);
+        }
+        if (p->gemm->act_group) rounding += weights * max / 127 * 0.5001;
+        magnitude += p->gemm->act_group ? weights * max / 127 : 0;
+    }
+    /* Formats with a minimum cancel code against it: their terms are larger than |w| by a bounded factor. */
+    double groups = (double)p->n_in / (double)(p->gemm->act_group ? 32 : 1);
+    return rounding + 16 * (groups + 4) * 0x1p-24 * magnitude + 1e-6;
+}
+
+static void compare_reference(struct tally *t, const struct problem *p, const float *out)
+{
+    double worst = 0;
+    size_t at = 0;
+    bool finite = true;
+    for (size_t i = 0; i < p->n_row * p->n_out; i++) {
+        const float *w = p->w + i % p->n_out * p->n_in, *x = p->x + i / p->n_out * p->n_in;
+        double sum = p->bias[i % p->n_out], bound = bound_of(p, w, x) + 2e-7 * fabs(sum);
+        for (size_t k = 0; k < p->n_in; k++) sum += (double)w[k] * x[k];
+        /* All integers here are exact in f32, whatever the order. */
+        if (p->kind == INTEGERS) bound = p->gemm->act_group || p->gemm->type == QUANT_F32 ? 0 : 1e-3;
+        double error = fabs(out[i] - sum) / (bound > 0 ? bound : 1e-9);
+        finite &= isfinite(out[i]);
+        if (error > worst) worst = error, at = i;
+    }
+    expect(t, p->gemm->name, finite && worst <= 1,
+        "%s, %zu x %zu, %zu rows: error %g times the bound at row %zu output %zu", KIND_NAME[p->kind], p->n_out,
+        p->n_in, p->n_row, worst, at / p->n_out, at % p->n_out);
+}
+
+static void check_case(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *lower, size_t n_out,
+    size_t n_in, size_t n_row, enum kind kind, uint64_t *seed)
+{
+    struct problem p = open_problem(g, n_out, n_in, n_row, kind, seed);
+    float *out = take(n_row * n_out * sizeof(float)), *other = take(n_row * n_out * sizeof(float));
+    check_pack(t, &p);
+    run_rows(t, &p, 0, n_row, true, out);
+    compare_reference(t, &p, out);
+    if (strcmp(g->numerics, lower->numerics) == 0 && g->pack == lower->pack) {
+        p.gemm = lower;
+        run_rows(t, &p, 0, n_row, false, other);
+        p.gemm = g;
+        expect(t, g->name, memcmp(out, other, n_row * n_out * sizeof(float)) == 0,
+            "%s, %zu x %zu, %zu rows: bits differ from %s, the same class %s", KIND_NAME[kind], n_out, n_in, n_row,
+            lower->name, g->numerics);
+    }
+    expect(t, g->name, unguard(&p.packed), "pack wrote outside %zu x %zu", n_out, n_in);
+    free(out);
+    free(other);
+    close_problem(&p);
+}
+
+/* Rows alone, and in every batch of 1 .. 64, have the same bits. */
+static void check_invariance(struct tally *t, const struct cpu_gemm *g, uint64_t *seed)
+{
+    size_t n_out = 37, n_in = 512;
+    struct problem p = open_problem(g, n_out, n_in, MAX_ROWS, RANDOM, seed);
+    float *alone = take(MAX_ROWS * n_out * sizeof(float)), *out = take(MAX_ROWS * n_out * sizeof(float));
+    check_pack(t, &p);
+    for (size_t r = 0; r < MAX_ROWS; r++) run_rows(t, &p, r, 1, false, alone + r * n_out);
+    for (size_t n = 1; n <= MAX_ROWS; n++) {
+        size_t first = random_u64(seed) % (MAX_ROWS - n + 1);
+        run_rows(t, &p, first, n, n % 2, out);
+        expect(t, g->name, memcmp(out, alone + first * n_out, n * n_out * sizeof(float)) == 0,
+            "bits of rows depend on the batch of %zu", n);
+    }
+    expect(t, g->name, unguard(&p.packed), "pack wrote outside its memory");
+    free(alone);
+    free(out);
+    close_problem(&p);
+}
+
+static void check_refusals(struct tally *t, const struct cpu_gemm *g)
+{
+    const struct quant_info *q = quant_info_of(g->type);
+    expect(t, g->name, g->packed_bytes(g, 0, 256) == 0, "packs a weight without rows");
+    expect(
+        t, g->name, g->packed_bytes(g, SIZE_MAX / 4, SIZE_MAX / 256 / 256 * 256) == 0, "packs a weight that overflows");
+    if (q->block_elems > 1)
+        expect(t, g->name, g->packed_bytes(g, 16, q->block_elems + 1) == 0, "packs a partial block");
+}
+
+void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *lower, uint64_t seed)
+{
+    const struct quant_info *q = quant_info_of(g->type);
+    static const size_t OUTS[] = {1, 16, 23, 64, 50};
+    static const size_t ROWS[] = {1, 3, 8, 13, 5};
+    uint64_t state = seed ^ (uint64_t)g->type << 32;
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int i = 0; i < 5; i++) {
+            /* Whole tiles, odd tails of blocks, and single blocks. */
+            size_t unit = q->block_elems == 1 ? 1 : q->block_elems, blocks = (size_t[]){1, 3, 9, 16, 11}[i];
+            size_t n_in = unit == 1 ? (size_t[]){1, 31, 256, 300, 515}[i] : unit * blocks;
+            if (unit == QUANT_SUPER) n_in = unit * (size_t[]){1, 2, 3, 1, 5}[i];
+            check_case(t, g, lower, OUTS[i], n_in, ROWS[i], (enum kind)kind, &state);
+        }
+    }
+    check_invariance(t, g, &state);
+    check_refusals(t, g);
+}
