@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Methods of strings, dicts, lists and loops.  Methods that would change a list or dict do not exist: the sandbox of
+ * transformers refuses them.
+ */
+#include "text/jinja/jinja_impl.h"
+
+#define METHOD(name)                                                                                                   \
+    static int name(                                                                                                   \
+        struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out)
+#define COUNT(table) (sizeof table / sizeof *table)
+
+static int need_string(struct jinja_run *run, const char *who, struct jinja_value v)
+{
+    if (v.kind == JINJA_STRING) return 0;
+    return jinja_fail(run, LUTRA_E_FORMAT, "%s: a string is needed, not %s", who, jinja_type_name(v));
+}
+
+static int strip_side(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool left,
+    bool right, struct jinja_value *out)
+{
+    struct jinja_value chars;
+    TRY(jinja_bind(run, "strip", args, "chars", &chars));
+    if (chars.kind != JINJA_MISSING && chars.kind != JINJA_NONE) TRY(need_string(run, "strip", chars));
+    TRY(jinja_step(run, self.n));
+    *out = jinja_strip(self, chars, left, right);
+    return 0;
+}
+
+METHOD(str_strip)
+{
+    return strip_side(run, self, args, true, true, out);
+}
+
+METHOD(str_lstrip)
+{
+    return strip_side(run, self, args, true, false, out);
+}
+
+METHOD(str_rstrip)
+{
+    return strip_side(run, self, args, false, true, out);
+}
+
+/* Runs of space divide; at most `limit` cuts, from the left or the right. */
+static int split_space(struct jinja_run *run, struct jinja_value s, int64_t limit, bool right, struct jinja_value *out)
+{
+    struct jinja_value none = {0};
+    TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
+    for (s = jinja_strip(s, none, true, true); s.n > 0; limit--) {
+        size_t at = right ? s.n : 0;
+        uint32_t cp = 0;
+        while (limit != 0 && (right ? at > 0 : at < s.n)) {
+            size_t next = at;
+            if (right) do
+                    next--;
+                while (next > 0 && ((unsigned char)s.s[next] & 0xC0) == 0x80);
+            size_t k = jinja_char_at(s, next, &cp);
+            if (jinja_is_space(cp)) break;
+            at = right ? next : at + k;
+        }
+        if (limit == 0) at = right ? 0 : s.n;
+        struct jinja_value word = right ? jinja_view(s.s + at, s.n - at) : jinja_view(s.s, at);
+        TRY(jinja_list_add(run, out->list, word));
+        s = right ? jinja_view(s.s, at) : jinja_view(s.s + at, s.n - at);
+        s = jinja_strip(s, none, !right, right);
+    }
+    return 0;
+}
+
+static const char *find_last(struct jinja_value s, struct jinja_value what)
+{
+    for (size_t at = s.n >= what.n ? s.n - what.n + 1 : 0; at > 0; at--) {
+        if (memcmp(s.s + at - 1, what.s, what.n) == 0) return s.s + at - 1;
+    }
+    return NULL;
+}
+
+static int split_at(struct jinja_run *run, struct jinja_value s, struct jinja_value by, int64_t limit, bool right,
+    struct jinja_value *out)
+{
+    TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
+    for (; limit != 0; limit--) {
+        const char *hit = right ? find_last(s, by) : jinja_find(s, by, 0);
+        if (!hit) break;
+        size_t before = (size_t)(hit - s.s), after = before + by.n;
+        struct jinja_value rest = jinja_view(s.s + after, s.n - after);
+        TRY(jinja_list_add(run, out->list, right ? rest : jinja_view(s.s, before)));
+        s = right ? jinja_view(s.s, before) : rest;
+    }
+    return jinja_list_add(run, out->list, s);
+}
+
+static int split(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool right, struct jinja_value *out)
+{
+    struct jinja_value a[2];
+    int64_t limit = -1;
+    TRY(jinja_bind(run, "split", args, "sep maxsplit", a));
+    if (a[1].kind != JINJA_MISSING && !jinja_as_int(a[1], &limit)) {
+        return jinja_fail(run, LUTRA_E_FORMAT, "split: maxsplit must be an integer");
+    }
+    TRY(jinja_step(run, self.n));
+    if (a[0].kind == JINJA_MISSING || a[0].kind == JINJA_NONE) {
+        TRY(split_space(run, self, limit, right, out));
+    } else {
+        TRY(need_string(run, "split", a[0]));
+        if (a[0].n == 0) return jinja_fail(run, LUTRA_E_FORMAT, "split: empty separator");
+        TRY(split_at(run, self, a[0], limit, right, out));
+    }
+    struct jinja_list *list = out->list;
+    for (size_t i = 0; right && i < list->n / 2; i++) { /* the parts were found from the right */
+        struct jinja_value swap = list->items[i];
+        list->items[i] = list->items[list->n - 1 - i];
+        list->items[list->n - 1 - i] = swap;
+    }
+    return 0;
+}
+
+METHOD(str_split)
+{
+    return split(run, self, args, false, out);
+}
+
+METHOD(str_rsplit)
+{
+    return split(run, self, args, true, out);
+}
+
+METHOD(str_splitlines)
+{
+    TRY(jinja_bind(run, "splitlines", args, "", NULL));
+    return jinja_split_lines(run, self, out);
+}
+
+static bool touches(struct jinja_value s, struct jinja_value part, bool end)
+{
+    return part.n <= s.n && (part.n == 0 || memcmp(end ? s.s + s.n - part.n : s.s, part.s, part.n) == 0);
+}
+
+/* The argument may be a tuple of strings. */
+static int check_end(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool end, struct jinja_value *out)
+{
+    struct jinja_value part;
+    TRY(jinja_bind(run, "startswith or endswith", args, "part", &part));
+    *out = jinja_bool(false);
+    if (part.kind != JINJA_LIST || part.sub != JINJA_LIST_TUPLE) {
+        TRY(need_string(run, "startswith or endswith", part));
+        *out = jinja_bool(touches(self, part, end));
+        return 0;
+    }
+    for (size_t i = 0; i < part.list->n; i++) {
+        TRY(need_string(run, "startswith or endswith", part.list->items[i]));
+        if (touches(self, part.list->items[i], end)) *out = jinja_bool(true);
+    }
+    return 0;
+}
+
+METHOD(str_startswith)
+{
+    return check_end(run, self, args, false, out);
+}
+
+METHOD(str_endswith)
+{
+    return check_end(run, self, args, true, out);
+}
+
+static int recase(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, enum jinja_case how,
+    struct jinja_value *out)
+{
+    TRY(jinja_bind(run, "a change of case", args, "", NULL));
+    return jinja_change_case(run, self, how, out);
+}
+
+METHOD(str_upper)
+{
+    return recase(run, self, args, JINJA_UPPER, out);
+}
+
+METHOD(str_lower)
+{
+    return recase(run, self, args, JINJA_LOWER, out);
+}
+
+METHOD(str_title)
+{
+    return recase(run, self, args, JINJA_TITLE_METHOD, out);
+}
+
+METHOD(str_capitalize)
+{
+    return recase(run, self, args, JINJA_CAPITAL, out);
+}
+
+METHOD(str_replace)
+{
+    struct jinja_value a[3];
+    int64_t count = -1;
+    TRY(jinja_bind(run, "replace", args, "old new count", a));
+    TRY(need_string(run, "replace", a[0]));
+    TRY(need_string(run, "replace", a[1]));
+    if (a[2].kind != JINJA_MISSING && !jinja_as_int(a[2], &count)) {
+        return jinja_fail(run, LUTRA_E_FORMAT, "replace: count must be an integer");
+    }
+    return jinja_replace(run, self, a[0], a[1], count, out);
+}
+
+METHOD(str_join)
+{
+    struct jinja_value v;
+    const struct jinja_list *list;
+    TRY(jinja_bind(run, "join", args, "iterable", &v));
+    TRY(jinja_iterate(run, v, &list));
+    size_t start = run->out.n;
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->items[i].kind != JINJA_STRING) run->out.n = start;
+        TRY(need_string(run, "join", list->items[i]));
+        if (i) TRY(jinja_str(run, self, &run->out));
+        TRY(jinja_str(run, list->items[i], &run->out));
+    }
+    return jinja_take(run, start, out);
+}
+
+static int find_part(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool last, struct jinja_value *out)
+{
+    struct jinja_value part;
+    TRY(jinja_bind(run, "find", args, "part", &part));
+    TRY(need_string(run, "find", part));
+    TRY(jinja_step(run, self.n));
+    const char *hit = last ? find_last(self, part) : jinja_find(self, part, 0);
+    *out = jinja_int(hit ? (int64_t)jinja_n_chars(jinja_view(self.s, (size_t)(hit - self.s))) : -1);
+    return 0;
+}
+
+METHOD(str_find)
+{
+    return find_part(run, self, args, false, out);
+}
+
+METHOD(str_rfind)
+{
+    return find_part(run, self, args, true, out);
+}
+
+METHOD(str_count)
+{
+    struct jinja_value part;
+    TRY(jinja_bind(run, "count", args, "part", &part));
+    TRY(need_string(run, "count", part));
+    TRY(jinja_step(run, self.n));
+    int64_t n = part.n ? 0 : (int64_t)jinja_n_chars(self) + 1;
+    const char *hit = part.n ? jinja_find(self, part, 0) : NULL;
+    for (; hit; n++) hit = jinja_find(self, part, (size_t)(hit - self.s) + part.n);
+    *out = jinja_int(n);
+    return 0;
+}
+
+/* isdigit, isalpha etc.: not empty, and every character of the class. */
+static int check_all(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args,
+    bool (*fits)(uint32_t cp), struct jinja_value *out)
+{
+    uint32_t cp;
+    bool all = self.n > 0;
+    TRY(jinja_bind(run, "a test of characters", args, "", NULL));
+    TRY(jinja_step(run, self.n));
+    for (size_t at = 0; at < self.n && all; all = fits(cp)) at += jinja_char_at(self, at, &cp);
+    *out = jinja_bool(all);
+    return 0;
+}
+
+static bool is_digit(uint32_t cp)
+{
+    return cp >= '0' && cp <= '9';
+}
+
+METHOD(str_isdigit)
+{
+    return check_all(run, self, args, is_digit, out);
+}
+
+METHOD(str_isspace)
+{
+    return check_all(run, self, args, jinja_is_space, out);
+}
+
+static int remove_end(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool end, struct jinja_value *out)
+{
+    struct jinja_value part;
+    TRY(jinja_bind(run, "removeprefix or removesuffix", args, "part", &part));
+    TRY(need_string(run, "removeprefix or removesuffix", part));
+    *out = self;
+    if (!touches(self, part, end)) return 0;
+    *out = jinja_view(end ? self.s : self.s + part.n, self.n - part.n);
+    return 0;
+}
+
+METHOD(str_removeprefix)
+{
+    return remove_end(run, self, args, false, out);
+}
+
+METHOD(str_removesuffix)
+{
+    return remove_end(run, self, args, true, out);
+}
+
+static const struct jinja_function string_methods[] = {{"strip", str_strip}, {"lstrip", str_lstrip},
+    {"rstrip", str_rstrip}, {"split", str_split}, {"rsplit", str_rsplit}, {"splitlines", str_splitlines},
+    {"startswith", str_startswith}, {"endswith", str_endswith}, {"upper", str_upper}, {"lower", str_lower},
+    {"title", str_title}, {"capitalize", str_capitalize}, {"replace", str_replace}, {"join", str_join},
+    {"find", str_find}, {"rfind", str_rfind}, {"count", str_count}, {"isdigit", str_isdigit}, {"isspace", str_isspace},
+    {"removeprefix", str_removeprefix}, {"removesuffix", str_removesuffix}};
+
+enum part { KEYS, VALUES, ITEMS };
+
+static int list_pairs(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, enum part part,
+    struct jinja_value *out)
+{
+    TRY(jinja_bind(run, "keys, values or items", args, "", NULL));
+    TRY(jinja_list_new(run, JINJA_LIST_VIEW, out));
+    for (size_t i = 0; i < self.dict->n; i++) {
+        struct jinja_value item = part == KEYS ? self.dict->pairs[i].key : self.dict->pairs[i].value;
+        if (part == ITEMS) TRY(jinja_tuple2(run, self.dict->pairs[i].key, item, &item));
+        TRY(jinja_list_add(run, out->list, item));
+    }
+    return 0;
+}
+
+METHOD(dict_keys)
+{
+    return list_pairs(run, self, args, KEYS, out);
+}
+
+METHOD(dict_values)
+{
+    return list_pairs(run, self, args, VALUES, out);
+}
+
+METHOD(dict_items)
+{
+    return list_pairs(run, self, args, ITEMS, out);
+}
+
+METHOD(dict_get)
+{
+    struct jinja_value a[2], *found;
+    TRY(jinja_bind(run, "get", args, "key default", a));
+    TRY(jinja_dict_get(run, self.dict, a[0], &found));
+    *out = found ? *found : a[1].kind == JINJA_MISSING ? jinja_none() : a[1];
+    return 0;
+}
+
+/* Values never change, so a copy is the value. */
+METHOD(any_copy)
+{
+    TRY(jinja_bind(run, "copy", args, "", NULL));
+    *out = self;
+    return 0;
+}
+
+static const struct jinja_function dict_methods[] = {
+    {"keys", dict_keys}, {"values", dict_values}, {"items", dict_items}, {"get", dict_get}, {"copy", any_copy}};
+
+METHOD(list_index)
+{
+    struct jinja_value item;
+    bool same;
+    TRY(jinja_bind(run, "index", args, "item", &item));
+    for (size_t i = 0; i < self.list->n; i++) {
+        TRY(jinja_equal(run, self.list->items[i], item, &same));
+        *out = jinja_int((int64_t)i);
+        if (same) return 0;
+    }
+    return jinja_fail(run, LUTRA_E_FORMAT, "index: the value is not in the list");
+}
+
+METHOD(list_count)
+{
+    struct jinja_value item;
+    int64_t n = 0;
+    bool same;
+    TRY(jinja_bind(run, "count", args, "item", &item));
+    for (size_t i = 0; i < self.list->n; i++) {
+        TRY(jinja_equal(run, self.list->items[i], item, &same));
+        n += same;
+    }
+    *out = jinja_int(n);
+    return 0;
+}
+
+static const struct jinja_function list_methods[] = {{"index", list_index}, {"count", list_count}, {"copy", any_copy}};
+
+METHOD(loop_cycle)
+{
+    if (args->n == 0 || args->n_named) return jinja_fail(run, LUTRA_E_FORMAT, "no items for cycling given");
+    *out = args->pos[self.loop->index0 % args->n];
+    return 0;
+}
+
+METHOD(loop_changed)
+{
+    struct jinja_value now;
+    bool same = false;
+    TRY(jinja_list_new(run, JINJA_LIST_TUPLE, &now));
+    for (size_t i = 0; i < args->n; i++) TRY(jinja_list_add(run, now.list, args->pos[i]));
+    if (self.loop->last_changed.kind != JINJA_MISSING) TRY(jinja_equal(run, self.loop->last_changed, now, &same));
+    self.loop->last_changed = now;
+    *out = jinja_bool(!same);
+    return 0;
+}
+
+static const struct jinja_function loop_methods[] = {{"cycle", loop_cycle}, {"changed", loop_changed}};
+
+const struct jinja_function *jinja_search(const struct jinja_function *table, size_t n, struct jinja_value name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (jinja_is(name, table[i].name)) return &table[i];
+    }
+    return NULL;
+}
+
+const struct jinja_function *jinja_find_method(struct jinja_value object, struct jinja_value name)
+{
+    switch (object.kind) {
+    case JINJA_STRING: return jinja_search(string_methods, COUNT(string_methods), name);
+    case JINJA_DICT: return jinja_search(dict_methods, COUNT(dict_methods), name);
+    case JINJA_LIST:
+        return object.sub <= JINJA_LIST_RANGE ? jinja_search(list_methods, COUNT(list_methods), name) : NULL;
+    case JINJA_LOOP: return jinja_search(loop_methods, COUNT(loop_methods), name);
+    default: return NULL;
+    }
+}

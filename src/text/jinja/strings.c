@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Python's text operations on UTF-8: characters are code points, spaces are str.isspace's.
+ */
+#include <utf8proc.h>
+
+#include "text/jinja/jinja_impl.h"
+#include "text/utf8.h"
+
+bool jinja_is_space(uint32_t cp)
+{
+    return (cp >= 0x09 && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x20) || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||
+           (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
+           cp == 0x3000;
+}
+
+size_t jinja_n_chars(struct jinja_value s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.s[i] & 0xC0) != 0x80;
+    return n;
+}
+
+size_t jinja_char_at(struct jinja_value s, size_t byte, uint32_t *cp)
+{
+    int k = text_utf8_scan(s.s + byte, s.n - byte);
+    if (k <= 0) { /* cannot happen: template and JSON were checked */
+        *cp = 0xFFFD;
+        return 1;
+    }
+    *cp = text_utf8_get(s.s + byte, k);
+    return (size_t)k;
+}
+
+static bool is_stripped(struct jinja_value chars, uint32_t cp)
+{
+    if (chars.kind != JINJA_STRING) return jinja_is_space(cp);
+    uint32_t one;
+    for (size_t at = 0; at < chars.n;) {
+        at += jinja_char_at(chars, at, &one);
+        if (one == cp) return true;
+    }
+    return false;
+}
+
+struct jinja_value jinja_strip(struct jinja_value s, struct jinja_value chars, bool left, bool right)
+{
+    uint32_t cp;
+    while (left && s.n > 0) {
+        size_t k = jinja_char_at(s, 0, &cp);
+        if (!is_stripped(chars, cp)) break;
+        s.s += k;
+        s.n -= (uint32_t)k;
+    }
+    while (right && s.n > 0) {
+        size_t at = s.n - 1;
+        while (at > 0 && ((unsigned char)s.s[at] & 0xC0) == 0x80) at--;
+        jinja_char_at(s, at, &cp);
+        if (!is_stripped(chars, cp)) break;
+        s.n = (uint32_t)at;
+    }
+    return s;
+}
+
+const char *jinja_find(struct jinja_value in, struct jinja_value what, size_t from_byte)
+{
+    if (from_byte > in.n) return NULL;
+    if (what.n == 0) return in.s + from_byte;
+    return memmem(in.s + from_byte, in.n - from_byte, what.s, what.n);
+}
+
+int jinja_take(struct jinja_run *run, size_t from, struct jinja_value *out)
+{
+    int rc = jinja_string(run, run->out.p ? run->out.p + from : "", run->out.n - from, out);
+    run->out.n = from;
+    return rc;
+}
+
+static int add(struct jinja_run *run, const char *bytes, size_t n)
+{
+    TRY(jinja_step(run, n));
+    int rc = jinja_text_add(&run->out, bytes, n);
+    if (rc < 0) return jinja_fail(run, rc, "the text grows beyond %zu bytes", run->out.max_bytes);
+    return 0;
+}
+
+/* An empty `old` matches before every character and at the end, as in Python. */
+int jinja_replace(struct jinja_run *run, struct jinja_value s, struct jinja_value old, struct jinja_value with,
+    int64_t count, struct jinja_value *out)
+{
+    size_t start = run->out.n, at = 0;
+    uint32_t cp;
+    TRY(jinja_step(run, s.n));
+    for (; count != 0; count--) {
+        const char *hit = jinja_find(s, old, at);
+        if (!hit) break;
+        TRY(add(run, s.s + at, (size_t)(hit - s.s) - at));
+        TRY(add(run, with.s, with.n));
+        at = (size_t)(hit - s.s) + old.n;
+        if (old.n == 0) {
+            if (at == s.n) break;
+            size_t k = jinja_char_at(s, at, &cp);
+            TRY(add(run, s.s + at, k));
+            at += k;
+        }
+    }
+    TRY(add(run, s.s + at, s.n - at));
+    return jinja_take(run, start, out);
+}
+
+static bool ends_line(uint32_t cp)
+{
+    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+}
+
+int jinja_split_lines(struct jinja_run *run, struct jinja_value s, struct jinja_value *out)
+{
+    TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
+    TRY(jinja_step(run, s.n));
+    size_t from = 0;
+    uint32_t cp;
+    for (size_t at = 0, k; at < s.n; at += k) {
+        k = jinja_char_at(s, at, &cp);
+        if (!ends_line(cp)) continue;
+        TRY(jinja_list_add(run, out->list, jinja_view(s.s + from, at - from)));
+        if (cp == '\r' && at + 1 < s.n && s.s[at + 1] == '\n') k = 2;
+        from = at + k;
+    }
+    return from < s.n ? jinja_list_add(run, out->list, jinja_view(s.s + from, s.n - from)) : 0;
+}
+
+static bool is_cased(uint32_t cp)
+{
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)cp);
+    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+}
+
+static uint32_t recase(uint32_t cp, enum jinja_case how, bool first)
+{
+    bool title = how == JINJA_CAPITAL || how == JINJA_TITLE_METHOD;
+    if (first && title) return (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp);
+    if (first || how == JINJA_UPPER) return (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+}
+
+int jinja_change_case(struct jinja_run *run, struct jinja_value s, enum jinja_case how, struct jinja_value *out)
+{
+    size_t start = run->out.n;
+    bool first = how != JINJA_UPPER && how != JINJA_LOWER; /* at the first letter of a word */
+    uint32_t cp;
+    char one[4];
+    for (size_t at = 0; at < s.n;) {
+        at += jinja_char_at(s, at, &cp);
+        TRY(add(run, one, (size_t)text_utf8_put(recase(cp, how, first), one)));
+        if (how == JINJA_CAPITAL) first = false;
+        if (how == JINJA_TITLE_METHOD) first = !is_cased(cp);
+        /* The filter's words begin after space, hyphen or an opening bracket. */
+        if (how == JINJA_TITLE_FILTER) first = jinja_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
+    }
+    return jinja_take(run, start, out);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Chat templates: the part of Jinja that they use, rendered as transformers renders them (trim_blocks,
+ * lstrip_blocks, loop controls, `tojson` without escaping, an immutable sandbox, `raise_exception`, `strftime_now`).
+ *
+ *     struct text_template *t;
+ *     TRY(text_template_parse(&t, source, n_source, err));
+ *     TRY(text_template_render(t, json, n_json, time(NULL), &text, err));
+ *     use(text.p, text.n);
+ *     text_template_text_free(&text);
+ *     text_template_close(&t);
+ *
+ * The variables are one JSON object, e.g. {"messages": [...], "tools": null, "documents": null,
+ * "add_generation_prompt": true, "bos_token": "<s>"}.  transformers always passes `tools` and `documents`, as null
+ * where there are none; templates that ask `tools is defined` can tell the difference.
+ *
+ * Statements: for (with filter and else), if, set (also blocks and namespace attributes), macro, call, filter, with,
+ * generation, break, continue, raw, comments.  Loading other templates is refused.  What differs from Python:
+ * integers are 64 bits wide (overflow is an error), and case conversion maps character to character.
+ *
+ * Templates and JSON are hostile input: both must be UTF-8; steps, memory, output and nesting are bounded, so every
+ * render ends, in success or an error.  A parsed template is read-only and may be rendered from several threads.
+ */
+#ifndef LUTRA_TEXT_TEMPLATE_H
+#define LUTRA_TEXT_TEMPLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lutra_status.h"
+
+struct text_template;
+
+/* Limits of one parse or render; n is the size of template plus JSON in bytes. */
+#define TEXT_TEMPLATE_MAX_STEPS 20000000                           /* about a second */
+#define TEXT_TEMPLATE_MAX_HEAP(n) ((size_t)(32u << 20) + 8 * (n))  /* bytes of values and syntax tree */
+#define TEXT_TEMPLATE_MAX_OUTPUT(n) ((size_t)(8u << 20) + 2 * (n)) /* bytes of text, held up to three times */
+
+struct text_template_text {
+    char *p; /* NUL-terminated as well */
+    size_t n;
+};
+
+/* Copies what it needs of `source`.  On success the caller owns *out; on failure *out is NULL.
+ * Errors: LUTRA_E_FORMAT (syntax; err->where = line), LUTRA_E_UNSUPPORTED (a statement, by name),
+ * LUTRA_E_NO_MEMORY (the limit or the machine's). */
+int text_template_parse(struct text_template **out, const char *source, size_t n_source, struct lutra_error *err);
+void text_template_close(struct text_template **tmpl);
+
+/* Renders with the variables of `json`.  now: seconds since 1970 for strftime_now, shown in the local time zone.
+ * On success the caller owns *out; on failure it is empty.
+ * Errors: LUTRA_E_FORMAT (err->where = line of the template, or 0 for bad JSON; also raise_exception's message),
+ * LUTRA_E_UNSUPPORTED (a filter, test or method, by name), LUTRA_E_NO_MEMORY. */
+int text_template_render(const struct text_template *tmpl, const char *json, size_t n_json, int64_t now,
+    struct text_template_text *out, struct lutra_error *err);
+void text_template_text_free(struct text_template_text *text);
+
+#endif
