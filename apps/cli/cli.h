@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the commands of `lutra` share.  stdout carries results; progress, logs and errors go to stderr.
+ */
+#ifndef LUTRA_CLI_CLI_H
+#define LUTRA_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "lutra.h"
+#include "option.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+
+struct command {
+    const char *name;
+    const char *arguments; /* after the options in the usage line */
+    const char *summary;   /* one line */
+    const char *notes;     /* paragraphs under the options, or NULL */
+    size_t opts_bytes;
+    void (*defaults)(void *opts);
+    int (*sets)(void *opts, struct option_set *set); /* fills, returns how many */
+    int min_args, max_args;
+    int (*run)(void *opts, const char **arg, int n_arg); /* returns an exit code */
+};
+
+extern const struct command command_run, command_bench, command_eval, command_quantize, command_tokenize,
+    command_inspect, command_make_model;
+
+/* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
+
+/* Prints "lutra: ..." to stderr, the progress line cleared first. */
+void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Says what failed; returns the exit code for it (EXIT_INTERRUPTED after Ctrl-C). */
+int fail_with(const struct lutra_error *err);
+
+/* Ctrl-C: sets a flag and cancels the watched session (may be NULL).  A second one within the same wait kills. */
+void interrupt_watch(lutra_session *session);
+bool interrupted(void);
+void interrupt_clear(void);
+
+/* A line on stderr that rewrites itself, when stderr is a terminal and progress is wanted. */
+void progress_enable(bool wanted);
+void progress_show(const char *stage, uint64_t done, uint64_t total); /* with rate-limited redraw and ETA */
+void progress_clear(void);
+int progress_callback(void *user, const char *stage, uint64_t done, uint64_t total); /* lutra_progress_fn */
+
+/* Flushes stdout; EXIT_FAILED and a message if anything written there was lost. */
+int finish_stdout(int code);
+
+uint64_t now_us(void);
+
+/* ---- memory and text (text.c): these end the program when memory runs out --------------------------------------- */
+
+void *get_memory(size_t bytes);
+void *grow_memory(void *p, size_t bytes);
+char *copy_text(const char *text);
+
+struct buffer {
+    char *text; /* NUL-terminated when not NULL */
+    size_t n_bytes, room;
+};
+void buffer_add(struct buffer *b, const char *text, size_t n);
+void buffer_clear(struct buffer *b); /* empties, keeps the memory */
+void buffer_free(struct buffer *b);
+
+/* A whole file ("-" = stdin); 0 or -1 with a message. */
+int read_file(const char *path, struct buffer *b);
+
+/* Appears under `path` whole or not at all; 0 or -1 with a message. */
+int write_file_whole(const char *path, const char *text, size_t n_bytes);
+
+/* \n \t \" \' \\ \r \xHH become what they mean, in place. */
+void unescape(char *text, size_t *n_bytes);
+
+/* "1.20 GiB", "3.41 M": into out, which is returned. */
+char *bytes_text(double bytes, char *out, size_t n_out);
+char *count_text(double count, char *out, size_t n_out);
+
+/* Tokens of a text, growing as needed; 0 or an error status. */
+struct tokens {
+    int32_t *id;
+    int n, room;
+};
+int tokenize(
+    const lutra_model *model, const char *text, size_t n, int flags, struct tokens *out, struct lutra_error *err);
+
+/* Tokens of a rendered chat prompt: the beginning token is added only where the template has not written it. */
+int tokenize_chat(const lutra_model *model, const char *text, struct tokens *out, struct lutra_error *err);
+
+/* ---- opening a model (setup.c) ---------------------------------------------------------------------------------- */
+
+struct engine_options {
+    const char *model, *device, *isa, *type_k, *type_v;
+    int n_threads, n_ctx, n_batch;
+    bool pin, quiet, progress, verbose;
+};
+
+struct engine {
+    lutra_runtime *runtime;
+    lutra_model *model;
+    lutra_session *session;
+    struct lutra_model_info info;
+    uint64_t load_us;
+};
+
+void engine_options_init(struct engine_options *opts);
+struct option_set engine_option_set(struct engine_options *opts); /* -m -t --device -c -b ... */
+struct option_set output_option_set(struct engine_options *opts); /* -v --quiet --no-progress */
+
+/* Opens runtime and model; returns 0 or an exit code after a message. */
+int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only);
+int engine_open_runtime(struct engine *e, const struct engine_options *opts);
+/* settings: n_seq, n_out, n_cache and where nonzero n_ctx; the rest comes from the options. */
+int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings);
+void engine_close(struct engine *e);
+
+struct sampling_options {
+    int64_t seed; /* -1 = another one each time */
+    float temp, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
+    int top_k, repeat_last_n;
+    struct option_list bias; /* "15043+1.5", "15043-inf" */
+};
+
+void sampling_options_init(struct sampling_options *opts);
+struct option_set sampling_option_set(struct sampling_options *opts);
+/* bias: room for OPTION_LIST_MAX.  0 or EXIT_USAGE after a message. */
+int sampling_from_options(
+    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lutra: one program, one command per task.  `lutra --help` lists them.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command *const commands[] = {&command_run, &command_eval, &command_bench, &command_quantize,
+    &command_make_model, &command_inspect, &command_tokenize};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static const char *command_name(const void *ctx, int i)
+{
+    (void)ctx;
+    return i < N_COMMANDS ? commands[i]->name : NULL;
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static struct option_args describe(const struct command *c, void *opts)
+{
+    struct option_args args = {.command = c->name};
+    c->defaults(opts);
+    args.n_set = c->sets(opts, args.set);
+    return args;
+}
+
+static void print_command_help(const struct command *c, const struct option_args *args)
+{
+    printf("Usage: lutra %s [options]%s%s\n\n%s.\n", c->name, c->arguments[0] ? " " : "", c->arguments, c->summary);
+    option_help(args, stdout);
+    if (c->notes) printf("\n%s\n", c->notes);
+}
+
+static void print_help(void)
+{
+    printf("lutra %s: an LLM inference engine\n\nUsage: lutra COMMAND [options]\n\nCommands:\n", lutra_version());
+    for (int i = 0; i < N_COMMANDS; i++) printf("  %-14s%s\n", commands[i]->name, commands[i]->summary);
+    fputs("\nOther:\n"
+          "  -h, --help          this text; 'lutra COMMAND --help' lists a command's options\n"
+          "  --version           print the version\n"
+          "  --completion-bash   print a completion script: source <(lutra --completion-bash)\n"
+          "\nMost options can be given as environment variables, LUTRA_ARG_*; the command line wins.\n"
+          "Exit codes: 0 success, 1 failure, 2 usage, 130 interrupted.\n",
+        stdout);
+}
+
+static void print_completion(void)
+{
+    puts("_lutra()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} words=\n    case ${COMP_WORDS[1]} in");
+    for (int i = 0; i < N_COMMANDS; i++) {
+        void *opts = get_memory(commands[i]->opts_bytes);
+        struct option_args args = describe(commands[i], opts);
+        printf("    %s) words='", commands[i]->name);
+        option_spellings(&args, stdout);
+        puts("' ;;");
+        free(opts);
+    }
+    fputs("    esac\n    if [ \"$COMP_CWORD\" -eq 1 ]; then words='", stdout);
+    for (int i = 0; i < N_COMMANDS; i++) printf("%s ", commands[i]->name);
+    puts("--help --version --completion-bash'\n    elif [[ $word != -* ]]; then\n"
+         "        COMPREPLY=($(compgen -f -- \"$word\"))\n        return\n    fi\n"
+         "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\ncomplete -o filenames -F _lutra lutra");
+}
+
+static int start(const struct command *c, int argc, char **argv)
+{
+    void *opts = get_memory(c->opts_bytes);
+    struct option_args args = describe(c, opts);
+    int code = EXIT_USAGE;
+    if (option_parse(&args, argc, argv) < 0) goto done;
+    if (args.help) {
+        print_command_help(c, &args);
+        code = EXIT_OK;
+    } else if (args.n_positional < c->min_args) {
+        say("%s: %s: arguments are missing; see 'lutra %s --help'", c->name, c->arguments, c->name);
+    } else if (args.n_positional > c->max_args) {
+        say("%s: '%s' is one argument too many; see 'lutra %s --help'", c->name, args.positional[c->max_args], c->name);
+    } else {
+        code = c->run(opts, args.positional, args.n_positional);
+    }
+    code = finish_stdout(code);
+done:
+    free(opts);
+    return code;
+}
+
+static int unknown_command(const char *word)
+{
+    const char *near = option_nearest(word, command_name, NULL);
+    if (near)
+        say("unknown command '%s' (did you mean '%s'?)", word, near);
+    else
+        say("unknown command '%s'; 'lutra --help' lists them", word);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    if (!*word) {
+        print_help();
+        return finish_stdout(EXIT_USAGE);
+    }
+    if (strcmp(word, "help") == 0 && argc > 2) {
+        const struct command *c = find_command(argv[2]);
+        return c ? start(c, 1, (char *[]){"--help", NULL}) : unknown_command(argv[2]);
+    }
+    if (strcmp(word, "help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
+        print_help();
+        return finish_stdout(EXIT_OK);
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0) {
+        printf("lutra %s\n", lutra_version());
+        return finish_stdout(EXIT_OK);
+    }
+    if (strcmp(word, "--completion-bash") == 0) {
+        print_completion();
+        return finish_stdout(EXIT_OK);
+    }
+    const struct command *c = find_command(word);
+    return c ? start(c, argc - 2, argv + 2) : unknown_command(word);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+#include "option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_MAX_BYTES = 64, HELP_COLUMN = 34, HELP_WIDTH = 100 };
+
+static int complain(const struct option_args *args, const char *what, const char *name, const char *rest)
+{
+    fprintf(stderr, "lutra %s: %s%s%s\n", args->command, what, name, rest);
+    return -1;
+}
+
+/* Copies the i-th space-separated word; false at the end. */
+static bool word_at(const char *words, int i, char *out, size_t n_out)
+{
+    for (const char *p = words; p && *p;) {
+        size_t n = strcspn(p, " ");
+        if (i-- == 0) {
+            if (n >= n_out) n = n_out - 1;
+            memcpy(out, p, n);
+            out[n] = 0;
+            return true;
+        }
+        p += n;
+        p += strspn(p, " ");
+    }
+    return false;
+}
+
+static bool takes_value(const struct option *o)
+{
+    return o->type != OPT_ON && o->type != OPT_OFF;
+}
+
+/* llama.cpp accepts underscores for dashes in long names. */
+static bool same_name(const char *given, size_t n, const char *name)
+{
+    if (strlen(name) != n) return false;
+    bool is_long = n > 2 && given[0] == '-' && given[1] == '-';
+    for (size_t i = 0; i < n; i++) {
+        char c = is_long && given[i] == '_' ? '-' : given[i];
+        if (c != name[i]) return false;
+    }
+    return true;
+}
+
+static const struct option *find(const struct option_args *args, const char *given, size_t n, void **base)
+{
+    char name[NAME_MAX_BYTES];
+    for (int s = 0; s < args->n_set; s++)
+        for (int i = 0; i < args->set[s].n; i++)
+            for (int w = 0; word_at(args->set[s].option[i].names, w, name, sizeof name); w++)
+                if (same_name(given, n, name)) {
+                    *base = args->set[s].base;
+                    return &args->set[s].option[i];
+                }
+    return NULL;
+}
+
+int option_number(const char *text, double min, double max, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno) return -1;
+    if ((min != 0 || max != 0) && ((double)v < min || (double)v > max)) return -1;
+    *out = v;
+    return 0;
+}
+
+static int bad_value(const struct option_args *args, const struct option *o, const char *name, const char *text)
+{
+    if (o->type == OPT_CHOICE)
+        fprintf(stderr, "lutra %s: %s: '%s' is not one of: %s\n", args->command, name, text, o->choices);
+    else if (o->min != 0 || o->max != 0)
+        fprintf(stderr, "lutra %s: %s: '%s' is not a number from %.10g to %.10g\n", args->command, name, text, o->min,
+            o->max);
+    else
+        fprintf(stderr, "lutra %s: %s: '%s' is not a number\n", args->command, name, text);
+    return -1;
+}
+
+static bool is_choice(const char *choices, const char *text)
+{
+    char word[NAME_MAX_BYTES];
+    for (int i = 0; word_at(choices, i, word, sizeof word); i++)
+        if (strcmp(word, text) == 0) return true;
+    return false;
+}
+
+static int set_number(
+    const struct option_args *args, const struct option *o, void *to, const char *name, const char *text)
+{
+    int64_t v;
+    if (o->type == OPT_FLOAT) {
+        char *end;
+        double x = strtod(text, &end);
+        bool off = (o->min != 0 || o->max != 0) && !(x >= o->min && x <= o->max);
+        if (end == text || *end || !isfinite(x) || off) return bad_value(args, o, name, text);
+        *(float *)to = (float)x;
+        return 0;
+    }
+    if (option_number(text, o->min, o->max, &v) < 0) return bad_value(args, o, name, text);
+    if (o->type == OPT_I64) {
+        *(int64_t *)to = v;
+        return 0;
+    }
+    if (v < INT32_MIN || v > INT32_MAX) return bad_value(args, o, name, text);
+    *(int *)to = (int)v;
+    return 0;
+}
+
+static int set_value(
+    const struct option_args *args, const struct option *o, void *base, const char *name, const char *text)
+{
+    void *to = (char *)base + o->at;
+    switch (o->type) {
+    case OPT_ON: *(bool *)to = true; return 0;
+    case OPT_OFF: *(bool *)to = false; return 0;
+    case OPT_INT:
+    case OPT_I64:
+    case OPT_FLOAT: return set_number(args, o, to, name, text);
+    case OPT_TEXT: *(const char **)to = text; return 0;
+    case OPT_CHOICE:
+        if (!is_choice(o->choices, text)) return bad_value(args, o, name, text);
+        *(const char **)to = text;
+        return 0;
+    case OPT_LIST: {
+        struct option_list *list = to;
+        if (list->from_environment) *list = (struct option_list){0};
+        if (list->n == OPTION_LIST_MAX) return complain(args, "too many times: ", name, "");
+        list->item[list->n++] = text;
+        return 0;
+    }
+    }
+    return -1;
+}
+
+static int set_flag_by_word(
+    const struct option_args *args, const struct option *o, void *base, const char *name, const char *text)
+{
+    bool yes = is_choice("1 on true yes", text), no = is_choice("0 off false no", text);
+    if (!yes && !no) return complain(args, "not on or off: ", name, "");
+    *(bool *)((char *)base + o->at) = (o->type == OPT_ON) == yes;
+    return 0;
+}
+
+static int apply_environment(struct option_args *args)
+{
+    char name[NAME_MAX_BYTES];
+    for (int s = 0; s < args->n_set; s++)
+        for (int i = 0; i < args->set[s].n; i++) {
+            const struct option *o = &args->set[s].option[i];
+            if (!o->env) continue;
+            snprintf(name, sizeof name, "LUTRA_ARG_%s", o->env);
+            const char *text = getenv(name);
+            if (!text) continue;
+            int rc = takes_value(o) ? set_value(args, o, args->set[s].base, name, text)
+                                    : set_flag_by_word(args, o, args->set[s].base, name, text);
+            if (rc < 0) return rc;
+            if (o->type == OPT_LIST)
+                ((struct option_list *)((char *)args->set[s].base + o->at))->from_environment = true;
+        }
+    return 0;
+}
+
+/* Levenshtein distance of two short words. */
+static int distance(const char *a, const char *b)
+{
+    int row[NAME_MAX_BYTES + 1];
+    int n = (int)strnlen(b, NAME_MAX_BYTES);
+    for (int j = 0; j <= n; j++) row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < shift ? change : shift;
+        }
+    }
+    return row[n];
+}
+
+const char *option_nearest(const char *word, const char *(*next)(const void *ctx, int i), const void *ctx)
+{
+    const char *best = NULL, *name;
+    int least = (int)strlen(word) / 3 + 1;
+    for (int i = 0; (name = next(ctx, i)); i++) {
+        int d = distance(word, name);
+        if (d <= least && (!best || d < least)) best = name, least = d;
+    }
+    return best;
+}
+
+static int unknown(const struct option_args *args, const char *given)
+{
+    char best[NAME_MAX_BYTES] = "", name[NAME_MAX_BYTES];
+    int least = (int)strlen(given) / 3 + 1;
+    for (int s = 0; s < args->n_set; s++)
+        for (int i = 0; i < args->set[s].n; i++)
+            for (int w = 0; word_at(args->set[s].option[i].names, w, name, sizeof name); w++) {
+                int d = distance(given, name);
+                if (d > least || (best[0] && d == least)) continue;
+                least = d;
+                memcpy(best, name, sizeof best);
+            }
+    fprintf(stderr, "lutra %s: unknown option %s", args->command, given);
+    if (best[0]) fprintf(stderr, " (did you mean %s?)", best);
+    fprintf(stderr, "\nsee 'lutra %s --help'\n", args->command);
+    return -1;
+}
+
+static int parse_option(struct option_args *args, int argc, char **argv, int *at)
+{
+    const char *given = argv[*at];
+    const char *equals = given[1] == '-' ? strchr(given, '=') : NULL;
+    size_t n = equals ? (size_t)(equals - given) : strlen(given);
+    void *base = NULL;
+    const struct option *o = find(args, given, n, &base);
+    if (!o) return unknown(args, given);
+    if (!takes_value(o)) {
+        if (equals) return complain(args, "takes no value: ", given, "");
+        return set_value(args, o, base, given, NULL);
+    }
+    if (!equals && *at + 1 >= argc) {
+        fprintf(stderr, "lutra %s: %s: %s is missing\n", args->command, given, o->arg ? o->arg : "its value");
+        return -1;
+    }
+    char name[NAME_MAX_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)n, given);
+    return set_value(args, o, base, name, equals ? equals + 1 : argv[++*at]);
+}
+
+int option_parse(struct option_args *args, int argc, char **argv)
+{
+    bool only_words = false;
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) args->help = true;
+    if (args->help) return 0;
+    if (apply_environment(args) < 0) return -1;
+    for (int i = 0; i < argc; i++) {
+        if (!only_words && strcmp(argv[i], "--") == 0) {
+            only_words = true;
+        } else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
+            if (parse_option(args, argc, argv, &i) < 0) return -1;
+        } else {
+            if (args->n_positional == POSITIONAL_MAX) return complain(args, "too many arguments: ", argv[i], "");
+            args->positional[args->n_positional++] = argv[i];
+        }
+    }
+    return 0;
+}
+
+static void print_default(const struct option *o, const void *base, char *out, size_t n_out)
+{
+    const void *at = (const char *)base + o->at;
+    out[0] = 0;
+    if (o->type == OPT_INT) snprintf(out, n_out, " (default %d)", *(const int *)at);
+    if (o->type == OPT_I64) snprintf(out, n_out, " (default %lld)", (long long)*(const int64_t *)at);
+    if (o->type == OPT_FLOAT) snprintf(out, n_out, " (default %g)", (double)*(const float *)at);
+    if ((o->type == OPT_TEXT || o->type == OPT_CHOICE) && *(const char *const *)at)
+        snprintf(out, n_out, " (default %s)", *(const char *const *)at);
+}
+
+/* Text from column HELP_COLUMN on, wrapped between words. */
+static void print_wrapped(const char *text, int column, FILE *out)
+{
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column + (int)n > HELP_WIDTH) {
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        }
+        fprintf(out, "%.*s", (int)n, text);
+        column += (int)n;
+        text += n;
+        if (*text) {
+            fputc(' ', out);
+            column++;
+            text++;
+        }
+    }
+    fputc('\n', out);
+}
+
+static void print_option(const struct option *o, const void *base, FILE *out)
+{
+    char left[160] = "", name[NAME_MAX_BYTES], text[600], note[120];
+    for (int i = 0; word_at(o->names, i, name, sizeof name); i++) {
+        size_t n = strlen(left);
+        snprintf(left + n, sizeof left - n, "%s%s", i ? ", " : "", name);
+    }
+    if (takes_value(o)) {
+        size_t n = strlen(left);
+        snprintf(left + n, sizeof left - n, " %s", o->arg ? o->arg : "N");
+    }
+    print_default(o, base, note, sizeof note);
+    snprintf(text, sizeof text, "%s%s%s%s", o->help, note, o->env ? " $LUTRA_ARG_" : "", o->env ? o->env : "");
+    int n = fprintf(out, "  %s", left);
+    if (n >= HELP_COLUMN)
+        fprintf(out, "\n%*s", HELP_COLUMN, "");
+    else
+        fprintf(out, "%*s", HELP_COLUMN - n, "");
+    print_wrapped(text, HELP_COLUMN, out);
+}
+
+void option_help(const struct option_args *args, FILE *out)
+{
+    for (int s = 0; s < args->n_set; s++) {
+        fprintf(out, "\n%s:\n", args->set[s].title);
+        for (int i = 0; i < args->set[s].n; i++) print_option(&args->set[s].option[i], args->set[s].base, out);
+    }
+}
+
+void option_spellings(const struct option_args *args, FILE *out)
+{
+    for (int s = 0; s < args->n_set; s++)
+        for (int i = 0; i < args->set[s].n; i++) fprintf(out, "%s ", args->set[s].option[i].names);
+    fputs("-h --help", out);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(struct engine_options, field)
+
+static const struct option engine_table[] = {
+    {"-m --model", "MODEL", OPT_TEXT, AT(model), "FILE", .help = "model file (GGUF)"},
+    {"-t --threads", "THREADS", OPT_INT, AT(n_threads), "N", .help = "threads; 0 = the CPUs this process may use",
+        .min = 0, .max = 4096},
+    {"-c --ctx-size", "CTX_SIZE", OPT_INT, AT(n_ctx), "N",
+        .help = "context length in tokens; 0 = the model's, or what memory allows", .min = 0, .max = 1 << 24},
+    {"-b --batch-size", "BATCH", OPT_INT, AT(n_batch), "N", .help = "most rows of one forward pass", .min = 1,
+        .max = 1 << 16},
+    {"-ctk --cache-type-k", "CACHE_TYPE_K", OPT_CHOICE, AT(type_k), "TYPE", .help = "type of the cached keys: f16, f32",
+        .choices = "f16 f32"},
+    {"-ctv --cache-type-v", "CACHE_TYPE_V", OPT_CHOICE, AT(type_v), "TYPE",
+        .help = "type of the cached values; equal to that of the keys", .choices = "f16 f32"},
+    {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
+        .help = "cpu, or cpu-ref (scalar reference of every operation)"},
+    {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, ..."},
+    {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
+};
+
+static const struct option output_table[] = {
+    {"-v --verbose", NULL, OPT_ON, AT(verbose), NULL, .help = "log what the library does to stderr"},
+    {"-q --quiet", NULL, OPT_ON, AT(quiet), NULL, .help = "errors only: no progress, no figures on stderr"},
+    {"--no-progress", "NO_PROGRESS", OPT_OFF, AT(progress), NULL,
+        .help = "no progress line (there is none when stderr is not a terminal)"},
+};
+#undef AT
+
+void engine_options_init(struct engine_options *opts)
+{
+    *opts =
+        (struct engine_options){.n_batch = 512, .type_k = "f16", .type_v = "f16", .device = "cpu", .progress = true};
+}
+
+struct option_set engine_option_set(struct engine_options *opts)
+{
+    return (struct option_set){"Model and machine", engine_table, OPTION_COUNT(engine_table), opts};
+}
+
+struct option_set output_option_set(struct engine_options *opts)
+{
+    return (struct option_set){"Messages", output_table, OPTION_COUNT(output_table), opts};
+}
+
+static void log_line(void *user, enum lutra_log_level level, const char *line)
+{
+    const struct engine_options *opts = user;
+    static const char *const word[] = {"error: ", "warning: ", "", ""};
+    if (!opts->verbose && (level > LUTRA_LOG_WARN || opts->quiet)) return;
+    progress_clear();
+    fprintf(stderr, "%s%s\n", word[level & 3], line);
+}
+
+int engine_open_runtime(struct engine *e, const struct engine_options *opts)
+{
+    struct lutra_error err = {0};
+    struct lutra_runtime_settings settings = lutra_runtime_settings_default();
+    settings.n_threads = opts->n_threads;
+    settings.pin = opts->pin;
+    settings.device = opts->device;
+    settings.isa = opts->isa;
+    settings.log = log_line;
+    settings.log_user = (void *)opts;
+    progress_enable(opts->progress && !opts->quiet);
+    interrupt_watch(NULL);
+    return lutra_runtime_open(&e->runtime, &settings, &err) < 0 ? fail_with(&err) : 0;
+}
+
+int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only)
+{
+    struct lutra_error err = {0};
+    if (!opts->model) {
+        say("no model: give one with -m FILE or LUTRA_ARG_MODEL");
+        return EXIT_USAGE;
+    }
+    if (strcmp(opts->type_k, opts->type_v) != 0) {
+        say("-ctk %s and -ctv %s: keys and values have one type for now", opts->type_k, opts->type_v);
+        return EXIT_USAGE;
+    }
+    int code = engine_open_runtime(e, opts);
+    if (code) return code;
+    uint64_t start = now_us();
+    struct lutra_model_settings settings = lutra_model_settings_default();
+    settings.vocab_only = vocab_only;
+    settings.progress = progress_callback;
+    if (lutra_model_open(&e->model, e->runtime, opts->model, &settings, &err) < 0) return fail_with(&err);
+    progress_clear();
+    e->load_us = now_us() - start;
+    e->info.size = sizeof e->info;
+    lutra_model_info_get(e->model, &e->info);
+    return 0;
+}
+
+int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings)
+{
+    struct lutra_error err = {0};
+    if (settings.n_ctx == 0) settings.n_ctx = opts->n_ctx;
+    settings.n_batch = opts->n_batch;
+    settings.cache_type = opts->type_k;
+    if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);
+    interrupt_watch(e->session);
+    return 0;
+}
+
+void engine_close(struct engine *e)
+{
+    progress_clear();
+    interrupt_watch(NULL);
+    lutra_session_close(&e->session);
+    lutra_model_close(&e->model);
+    lutra_runtime_close(&e->runtime);
+}
+
+#define AT(field) offsetof(struct sampling_options, field)
+
+static const struct option sampling_table[] = {
+    {"-s --seed", "SEED", OPT_I64, AT(seed), "N", .help = "random seed; -1 = another one each time", .min = -1,
+        .max = 9e15},
+    {"--temp --temperature", "TEMP", OPT_FLOAT, AT(temp), "X", .help = "temperature; 0 = greedy", .min = 0,
+        .max = 1000},
+    {"--top-k", "TOP_K", OPT_INT, AT(top_k), "N", .help = "only the N most likely tokens; 0 = all", .min = 0,
+        .max = 1 << 24},
+    {"--top-p", "TOP_P", OPT_FLOAT, AT(top_p), "X",
+        .help = "only the likeliest tokens that hold X of the probability; 1 = all", .min = 0, .max = 1},
+    {"--min-p", "MIN_P", OPT_FLOAT, AT(min_p), "X",
+        .help = "only tokens at least X times as likely as the likeliest; 0 = all", .min = 0, .max = 1},
+    {"--repeat-last-n", "REPEAT_LAST_N", OPT_INT, AT(repeat_last_n), "N",
+        .help = "tokens that the penalties look back; 0 = off, -1 = the whole context", .min = -1, .max = 1 << 24},
+    {"--repeat-penalty", "REPEAT_PENALTY", OPT_FLOAT, AT(repeat_penalty), "X",
+        .help = "penalty of repeated tokens; 1 = off", .min = 0.001, .max = 1000},
+    {"--frequency-penalty", "FREQUENCY_PENALTY", OPT_FLOAT, AT(frequency_penalty), "X",
+        .help = "taken off per occurrence; 0 = off", .min = -1000, .max = 1000},
+    {"--presence-penalty", "PRESENCE_PENALTY", OPT_FLOAT, AT(presence_penalty), "X",
+        .help = "taken off once a token has occurred; 0 = off", .min = -1000, .max = 1000},
+    {"-l --logit-bias", NULL, OPT_LIST, AT(bias), "TOKEN+BIAS",
+        .help = "change the likelihood of a token: 15043+1, 15043-1 or 15043-inf; may be repeated"},
+};
+#undef AT
+
+void sampling_options_init(struct sampling_options *opts)
+{
+    struct lutra_sampling s = lutra_sampling_default();
+    *opts = (struct sampling_options){.seed = -1,
+        .temp = s.temperature,
+        .top_k = s.top_k,
+        .top_p = s.top_p,
+        .min_p = s.min_p,
+        .repeat_last_n = s.penalty_last_n,
+        .repeat_penalty = s.repeat_penalty,
+        .frequency_penalty = s.frequency_penalty,
+        .presence_penalty = s.presence_penalty};
+}
+
+struct option_set sampling_option_set(struct sampling_options *opts)
+{
+    return (struct option_set){"Sampling, in this order: bias, penalties, top-k, top-p, min-p, temperature",
+        sampling_table, OPTION_COUNT(sampling_table), opts};
+}
+
+static int parse_bias(const char *text, struct lutra_logit_bias *bias)
+{
+    char *end, *tail;
+    long token = strtol(text, &end, 10);
+    if (end == text || (*end != '+' && *end != '-') || token < 0 || token > INT32_MAX) return -1;
+    double value = strtod(end, &tail);
+    if (tail == end || *tail || isnan(value) || value > 1e6) return -1;
+    *bias = (struct lutra_logit_bias){(int32_t)token, (float)value};
+    return 0;
+}
+
+int sampling_from_options(
+    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out)
+{
+    *out = lutra_sampling_default();
+    out->seed =
+        opts->seed >= 0 ? (uint64_t)opts->seed : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid() + now_us();
+    out->temperature = opts->temp;
+    out->top_k = opts->top_k;
+    out->top_p = opts->top_p;
+    out->min_p = opts->min_p;
+    out->penalty_last_n = opts->repeat_last_n;
+    out->repeat_penalty = opts->repeat_penalty;
+    out->frequency_penalty = opts->frequency_penalty;
+    out->presence_penalty = opts->presence_penalty;
+    for (int i = 0; i < opts->bias.n; i++)
+        if (parse_bias(opts->bias.item[i], &bias[i]) < 0) {
+            say("--logit-bias: '%s' is not TOKEN+BIAS or TOKEN-BIAS", opts->bias.item[i]);
+            return EXIT_USAGE;
+        }
+    out->bias = bias;
+    out->n_bias = opts->bias.n;
+    return 0;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void *need(void *p)
+{
+    if (p) return p;
+    say("out of memory");
+    exit(EXIT_FAILED);
+}
+
+void *get_memory(size_t bytes)
+{
+    return need(calloc(1, bytes ? bytes : 1));
+}
+
+void *grow_memory(void *p, size_t bytes)
+{
+    return need(realloc(p, bytes ? bytes : 1));
+}
+
+char *copy_text(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    return memcpy(get_memory(n), text, n);
+}
+
+void buffer_add(struct buffer *b, const char *text, size_t n)
+{
+    if (b->n_bytes + n + 1 > b->room) {
+        b->room = (b->n_bytes + n + 1) * 2;
+        b->text = grow_memory(b->text, b->room);
+    }
+    memcpy(b->text + b->n_bytes, text, n);
+    b->n_bytes += n;
+    b->text[b->n_bytes] = 0;
+}
+
+void buffer_clear(struct buffer *b)
+{
+    b->n_bytes = 0;
+    buffer_add(b, "", 0);
+}
+
+void buffer_free(struct buffer *b)
+{
+    free(b->text);
+    *b = (struct buffer){0};
+}
+
+int read_file(const char *path, struct buffer *b)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!f) {
+        say("%s: %s", path, strerror(errno));
+        return -1;
+    }
+    char chunk[16384];
+    buffer_clear(b);
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;) buffer_add(b, chunk, n);
+    int bad = ferror(f);
+    if (bad) say("%s: %s", path, strerror(errno));
+    if (f != stdin) fclose(f);
+    return bad ? -1 : 0;
+}
+
+static int write_all(int fd, const char *text, size_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(fd, text, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return -1;
+        text += done;
+        n -= (size_t)done;
+    }
+    return fsync(fd);
+}
+
+int write_file_whole(const char *path, const char *text, size_t n_bytes)
+{
+    size_t room = strlen(path) + 16;
+    char *temporary = get_memory(room);
+    snprintf(temporary, room, "%s.XXXXXX", path);
+    int fd = mkstemp(temporary), rc = -1;
+    if (fd >= 0) {
+        mode_t mask = umask(0);
+        umask(mask);
+        rc = fchmod(fd, 0666 & ~mask);
+        if (rc == 0) rc = write_all(fd, text, n_bytes);
+        if (close(fd) < 0) rc = -1;
+        if (rc == 0) rc = rename(temporary, path);
+        if (rc < 0) {
+            int why = errno;
+            unlink(temporary);
+            errno = why;
+        }
+    }
+    if (rc < 0) say("%s: %s", path, strerror(errno));
+    free(temporary);
+    return rc;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+void unescape(char *text, size_t *n_bytes)
+{
+    static const char from[] = "nrt'\"\\", to[] = "\n\r\t'\"\\";
+    size_t n = *n_bytes, out = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *at = text[i] == '\\' && i + 1 < n && text[i + 1] ? strchr(from, text[i + 1]) : NULL;
+        if (at) {
+            text[out++] = to[at - from];
+            i++;
+        } else if (text[i] == '\\' && i + 3 < n && text[i + 1] == 'x' && hex_digit(text[i + 2]) >= 0 &&
+                   hex_digit(text[i + 3]) >= 0) {
+            text[out++] = (char)(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
+            i += 3;
+        } else {
+            text[out++] = text[i];
+        }
+    }
+    text[out] = 0;
+    *n_bytes = out;
+}
+
+char *bytes_text(double bytes, char *out, size_t n_out)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    for (; bytes >= 1024 && u < 4; u++) bytes /= 1024;
+    snprintf(out, n_out, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
+    return out;
+}
+
+char *count_text(double count, char *out, size_t n_out)
+{
+    if (count >= 1e9)
+        snprintf(out, n_out, "%.2f B", count * 1e-9);
+    else if (count >= 1e6)
+        snprintf(out, n_out, "%.2f M", count * 1e-6);
+    else if (count >= 1e3)
+        snprintf(out, n_out, "%.2f K", count * 1e-3);
+    else
+        snprintf(out, n_out, "%.0f", count);
+    return out;
+}
+
+int tokenize(
+    const lutra_model *model, const char *text, size_t n, int flags, struct tokens *out, struct lutra_error *err)
+{
+    for (;;) {
+        int rc = lutra_tokenize(model, text, n, flags, out->id, out->room, &out->n, err);
+        if (rc < 0) return rc;
+        if (out->n <= out->room && out->id) return 0;
+        out->room = out->n + 16;
+        out->id = grow_memory(out->id, (size_t)out->room * sizeof *out->id);
+    }
+}
+
+int tokenize_chat(const lutra_model *model, const char *text, struct tokens *out, struct lutra_error *err)
+{
+    struct lutra_model_info info = {.size = sizeof info};
+    lutra_model_info_get(model, &info);
+    int flags = LUTRA_PARSE_SPECIAL;
+    char bos[64];
+    size_t n_bos = 0;
+    if (info.add_bos && info.bos >= 0 && lutra_token_text(model, info.bos, true, bos, sizeof bos, &n_bos) == 0 &&
+        n_bos <= sizeof bos && strncmp(text, bos, n_bos) != 0)
+        flags |= LUTRA_ADD_SPECIAL;
+    return tokenize(model, text, strlen(text), flags, out, err);
+}
