@@ -6,7 +6,7 @@
 
 #include "checkkern.h"
 
-enum { CHAINS = 16, LOOPS = 2000000 };
+enum { CHAINS = 16, LOOPS = 100000 };
 
 struct peaks measure_peaks_avx512(void)
 {
@@ -14,8 +14,11 @@ struct peaks measure_peaks_avx512(void)
     __m512i w = _mm512_set1_epi8((char)seed), x = _mm512_set1_epi8((char)(seed + 1)), a[CHAINS];
     __m512 f[CHAINS], g = _mm512_set1_ps((float)seed * 1e-9f);
     struct peaks best = {0, 0};
-    for (int rep = 0; rep < 5; rep++) {
-        for (int c = 0; c < CHAINS; c++) a[c] = w, f[c] = g;
+    for (int rep = 0; rep < 40; rep++) {
+        for (int c = 0; c < CHAINS; c++) {
+            a[c] = _mm512_set1_epi32(c); /* chains differ, or the compiler would run one for all */
+            f[c] = _mm512_set1_ps((float)c);
+        }
         double t0 = now_seconds();
         for (int i = 0; i < LOOPS; i++) {
 #pragma GCC unroll 16

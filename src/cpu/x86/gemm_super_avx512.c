@@ -63,8 +63,8 @@ LUTRA_INLINE __m512i load_codes(enum codes f, const struct tile *t, int g, int v
         __m512i c = load(t->code + STEP_BYTES * (g / 4 * 16 + g % 2 * 8 + v));
         __m512i h = load(t->high + STEP_BYTES * (g / 4 * 8 + v));
         c = _mm512_and_si512(_mm512_srl_epi16(c, _mm_cvtsi32_si128(g % 4 / 2 * 4)), low);
-        h = _mm512_srl_epi16(_mm512_slli_epi16(h, 4), _mm_cvtsi32_si128(2 * (g % 4)));
-        if (g % 4 == 3) h = _mm512_srli_epi16(load(t->high + STEP_BYTES * (g / 4 * 8 + v)), 2);
+        int up = 4 - 2 * (g % 4); /* bits 2 (g % 4) and the next go to bits 4 and 5 */
+        h = up >= 0 ? _mm512_sll_epi16(h, _mm_cvtsi32_si128(up)) : _mm512_srli_epi16(h, 2);
         return _mm512_ternarylogic_epi64(c, h, _mm512_set1_epi8(0x30), 0xf8); /* c | (h & 0x30) */
     }
     __m512i c = load(t->code + STEP_BYTES * (g / 2 * 8 + v));

@@ -66,8 +66,8 @@ LUTRA_INLINE __m256i load_codes(enum codes f, const struct tile *t, int g, int v
         __m256i c = load(t->code + STEP_BYTES * (g / 4 * 16 + g % 2 * 8 + v));
         __m256i h = load(t->high + STEP_BYTES * (g / 4 * 8 + v));
         c = _mm256_and_si256(_mm256_srl_epi16(c, _mm_cvtsi32_si128(g % 4 / 2 * 4)), low);
-        h = _mm256_srl_epi16(_mm256_slli_epi16(h, 4), _mm_cvtsi32_si128(2 * (g % 4)));
-        if (g % 4 == 3) h = _mm256_srli_epi16(load(t->high + STEP_BYTES * (g / 4 * 8 + v)), 2);
+        int up = 4 - 2 * (g % 4); /* bits 2 (g % 4) and the next go to bits 4 and 5 */
+        h = up >= 0 ? _mm256_sll_epi16(h, _mm_cvtsi32_si128(up)) : _mm256_srli_epi16(h, 2);
         return _mm256_or_si256(c, _mm256_and_si256(h, _mm256_set1_epi8(0x30))); /* c | (h & 0x30) */
     }
     __m256i c = load(t->code + STEP_BYTES * (g / 2 * 8 + v));
