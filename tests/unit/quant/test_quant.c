@@ -129,6 +129,39 @@ static void q8_0_by_hand(void **state)
     assert_memory_equal(block, want, 7);
 }
 
+/* Halves go up: x / d + 8.5 and its like are truncated. */
+static void rounding_by_hand(void **state)
+{
+    (void)state;
+    float x[32] = {-8, 0.5f, 0.49f, -0.5f, -0.51f, 7.9f};
+    struct quant_q4_0 q40;
+    quant_info_of(QUANT_Q4_0)->quantize(x, &q40, 32);
+    static const uint8_t want40[6] = {0x80, 0x89, 0x88, 0x88, 0x87, 0x8f};
+    assert_int_equal(q40.d, 0x3c00);
+    assert_memory_equal(q40.qs, want40, 6);
+
+    float y[32] = {-16, 0.5f, 0.49f, -0.5f, -0.51f, 15.9f};
+    struct quant_q5_0 q50;
+    quant_info_of(QUANT_Q5_0)->quantize(y, &q50, 32);
+    static const uint8_t want50[6] = {0x00, 0x01, 0x00, 0x00, 0x0f, 0x0f};
+    assert_memory_equal(q50.qs, want50, 6);
+    assert_int_equal(q50.qh[0], 0xee); /* e0 and e4 are below 16 */
+
+    float z[32] = {-1, 14, -0.5f, -0.51f, 6.5f};
+    struct quant_q4_1 q41;
+    quant_info_of(QUANT_Q4_1)->quantize(z, &q41, 32);
+    static const uint8_t want41[5] = {0x10, 0x1f, 0x11, 0x10, 0x18};
+    assert_true(q41.d == 0x3c00 && q41.m == 0xbc00);
+    assert_memory_equal(q41.qs, want41, 5);
+
+    float v[32] = {-1, 30, -0.5f, -0.51f, 20.5f};
+    struct quant_q5_1 q51;
+    quant_info_of(QUANT_Q5_1)->quantize(v, &q51, 32);
+    static const uint8_t want51[5] = {0x10, 0x1f, 0x11, 0x10, 0x16};
+    assert_memory_equal(q51.qs, want51, 5);
+    assert_int_equal(q51.qh[0], 1 << 1 | 1 << 4);
+}
+
 static void q4_k_by_hand(void **state)
 {
     (void)state;
@@ -367,6 +400,7 @@ int main(void)
         cmocka_unit_test(q4_0_by_hand),
         cmocka_unit_test(q4_1_and_q5_by_hand),
         cmocka_unit_test(q8_0_by_hand),
+        cmocka_unit_test(rounding_by_hand),
         cmocka_unit_test(q4_k_by_hand),
         cmocka_unit_test(q5_k_by_hand),
         cmocka_unit_test(q6_k_by_hand),

@@ -142,6 +142,12 @@ static void counts_beyond_the_file(void **state)
         add_head(&f, 3, counts[i], 0);
         expect(LUTRA_E_FORMAT, "tensors do not fit");
     }
+    add_head(&f, 3, 4, 0); /* a tensor's entry has 33 bytes at least, a key's 14 */
+    add_zeros(&f, 131);
+    expect(LUTRA_E_FORMAT, "4 tensors do not fit in the 131 bytes left");
+    add_head(&f, 3, 0, 4);
+    add_zeros(&f, 55);
+    expect(LUTRA_E_FORMAT, "4 keys do not fit in the 55 bytes left");
 }
 
 static void keys(void **state)
@@ -291,6 +297,9 @@ static void tensor_shapes(void **state)
     expect(LUTRA_E_FORMAT, "a row of 128 is not whole Q4_K blocks of 256");
     uint64_t huge[4] = {(uint64_t)1 << 32, (uint64_t)1 << 32, 1, 1};
     one_tensor(4, huge, 0, 0, 4096);
+    expect(LUTRA_E_FORMAT, "more than 2^63 elements");
+    uint64_t large[3] = {(uint64_t)1 << 31, (uint64_t)1 << 31, 2}; /* few enough bytes for 64 bits in a 2-bit type */
+    one_tensor(3, large, 35, 0, 4096);
     expect(LUTRA_E_FORMAT, "more than 2^63 elements");
     uint64_t wide[1] = {INT64_MAX};
     one_tensor(1, wide, 0, 0, 4096);

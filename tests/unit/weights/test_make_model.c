@@ -189,6 +189,8 @@ static void vocabulary_is_complete(void **state)
     assert_memory_equal(weights_kv_str(tokens, 'A').s, "A", 1);
     assert_memory_equal(weights_kv_str(tokens, ' ').s, "\xc4\xa0", 2);  /* U+0120 */
     assert_memory_equal(weights_kv_str(tokens, '\n').s, "\xc4\x8a", 2); /* U+010A */
+    assert_memory_equal(weights_kv_str(tokens, 173).s, "\xc5\x83", 2);  /* the last that is moved: U+0143 */
+    assert_memory_equal(weights_kv_str(tokens, 174).s, "\xc2\xae", 2);
     assert_memory_equal(weights_kv_str(tokens, 255).s, "\xc3\xbf", 2);
     for (uint64_t i = 0; i < 512; i++) { /* all different */
         struct weights_str a = weights_kv_str(tokens, i);
