@@ -44,6 +44,7 @@ int text_presplit_open(pcre2_code **out, const char *name, bool *ignore_merges, 
     PCRE2_SIZE where;
     *out = pcre2_compile(
         (PCRE2_SPTR)pre->pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &code, &where, NULL);
+    if (!*out && code == PCRE2_ERROR_HEAP_FAILED) return lutra_fail(err, LUTRA_E_NO_MEMORY, "pre-split: out of memory");
     if (!*out) return lutra_fail(err, LUTRA_E_INTERNAL, "pre-split '%s': PCRE2 error %d at %zu", name, code, where);
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without JIT matching is slower, not different */
     *ignore_merges = pre->ignore_merges;

@@ -47,7 +47,7 @@ static int split_space(struct jinja_run *run, struct jinja_value s, int64_t limi
 {
     struct jinja_value none = {0};
     TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
-    for (s = jinja_strip(s, none, true, true); s.n > 0; limit--) {
+    for (s = jinja_strip(s, none, !right, right); s.n > 0; limit--) {
         size_t at = right ? s.n : 0;
         uint32_t cp = 0;
         while (limit != 0 && (right ? at > 0 : at < s.n)) {

@@ -208,6 +208,18 @@ static int integers(struct jinja_run *run, unsigned op, int64_t i, int64_t j, st
     return 0;
 }
 
+/* Division that rounds down, and the rest with the sign of the divisor; zeros are signed as in Python. */
+static double divide(double x, double y, bool want_rest)
+{
+    double rest = fmod(x, y), quotient = (x - rest) / y;
+    if (rest != 0 && (rest < 0) != (y < 0)) {
+        rest += y;
+        quotient -= 1;
+    }
+    if (want_rest) return rest != 0 ? rest : copysign(0, y);
+    return quotient != 0 ? floor(quotient + 0.5) : copysign(0, x / y); /* quotient is whole but for rounding */
+}
+
 static double floats(unsigned op, double x, double y)
 {
     switch (op) {
@@ -215,12 +227,8 @@ static double floats(unsigned op, double x, double y)
     case '-': return x - y;
     case '*': return x * y;
     case '/': return x / y;
-    case '%': {
-        double rest = fmod(x, y);
-        return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
-    }
     case JINJA_OP2('*', '*'): return pow(x, y);
-    default: return floor(x / y);
+    default: return divide(x, y, op == '%');
     }
 }
 

@@ -247,14 +247,26 @@ static int parse_postfix(struct jinja_parser *p, struct jinja_node **node)
     }
 }
 
-/* A filter's or test's name may have dots; only plain names exist here. */
+/* The name of a filter or test.  It may have dots; none that exists here has any. */
+static int parse_dotted(struct jinja_parser *p, const char *what, struct jinja_value *name)
+{
+    *name = p->token.value;
+    if (p->token.type != JINJA_T_NAME) return jinja_fail_parse(p, what);
+    TRY(jinja_advance(p));
+    while (jinja_is_op(p, '.')) {
+        TRY(jinja_advance(p));
+        if (p->token.type != JINJA_T_NAME) return jinja_fail_parse(p, what);
+        name->n = (uint32_t)(p->token.value.s + p->token.value.n - name->s);
+        TRY(jinja_advance(p));
+    }
+    return 0;
+}
+
 static int parse_filter(struct jinja_parser *p, struct jinja_node **node)
 {
-    if (p->token.type != JINJA_T_NAME) return jinja_fail_parse(p, "expected the name of a filter");
     TRY(wrap(p, JINJA_N_FILTER, 0, node));
-    (*node)->value = p->token.value;
-    (*node)->function = jinja_find_filter(p->token.value);
-    TRY(jinja_advance(p));
+    TRY(parse_dotted(p, "expected the name of a filter", &(*node)->value));
+    (*node)->function = jinja_find_filter((*node)->value);
     return jinja_is_op(p, '(') ? parse_arguments(p, *node) : 0;
 }
 
@@ -287,12 +299,10 @@ static int parse_test(struct jinja_parser *p, struct jinja_node **node)
     TRY(jinja_advance(p));
     bool negated = jinja_is_word(p, "not");
     if (negated) TRY(jinja_advance(p));
-    if (p->token.type != JINJA_T_NAME) return jinja_fail_parse(p, "expected the name of a test");
     TRY(wrap(p, JINJA_N_TEST, 0, node));
     struct jinja_node *test = *node;
-    test->value = p->token.value;
-    test->function = jinja_find_test(p->token.value);
-    TRY(jinja_advance(p));
+    TRY(parse_dotted(p, "expected the name of a test", &test->value));
+    test->function = jinja_find_test(test->value);
     if (jinja_is_op(p, '(')) {
         TRY(parse_arguments(p, test));
     } else if (jinja_is_word(p, "is")) {

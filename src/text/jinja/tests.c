@@ -83,9 +83,11 @@ TEST(t_false)
     return answer(run, args, self.kind == JINJA_BOOL && !self.b, out);
 }
 
+/* An undefined value has a __call__, which fails. */
 TEST(t_callable)
 {
-    return answer(run, args, self.kind == JINJA_FUNCTION || self.kind == JINJA_METHOD || self.kind == JINJA_MACRO, out);
+    bool function = self.kind == JINJA_FUNCTION || self.kind == JINJA_METHOD || self.kind == JINJA_MACRO;
+    return answer(run, args, function || self.kind == JINJA_UNDEFINED || self.kind == JINJA_LOOP, out);
 }
 
 /* The remainder of division by `by` is `want`. */

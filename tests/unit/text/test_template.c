@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <locale.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "text/template.h"
+
+#define NOW 1722074400 /* 27 July 2024, as in jinja_compare.py */
+
+/* Renders; on failure the text is empty and *err says why. */
+static int render(const char *source, const char *json, struct text_template_text *out, struct lutra_error *err)
+{
+    struct text_template *t;
+    *out = (struct text_template_text){0};
+    *err = (struct lutra_error){0};
+    int rc = text_template_parse(&t, source, strlen(source), err);
+    if (rc < 0) {
+        assert_null(t);
+        return rc;
+    }
+    rc = text_template_render(t, json, strlen(json), NOW, out, err);
+    text_template_close(&t);
+    assert_null(t);
+    return rc;
+}
+
+static void every_feature_gives_the_text_jinja_gives(void **state)
+{
+    (void)state;
+    json_error_t why;
+    json_t *file = json_load_file(LUTRA_SOURCE_DIR "/tests/unit/text/features.json", 0, &why), *one;
+    assert_non_null(file);
+    char *variables = json_dumps(json_object_get(file, "variables"), JSON_PRESERVE_ORDER);
+    size_t i;
+    json_array_foreach(json_object_get(file, "cases"), i, one)
+    {
+        struct text_template_text text;
+        struct lutra_error err;
+        const char *source = json_string_value(json_object_get(one, "template"));
+        const json_t *want = json_object_get(one, "text");
+        int rc = render(source, variables, &text, &err);
+        if (want && rc < 0) fail_msg("%s: %s", source, err.what);
+        if (!want && rc == 0) fail_msg("%s: should fail, gives %s", source, text.p);
+        bool same = !want || (text.n == json_string_length(want) && !memcmp(text.p, json_string_value(want), text.n));
+        if (!same) fail_msg("%s:\nwant %s\nhave %s", source, json_string_value(want), text.p);
+        text_template_text_free(&text);
+    }
+    assert_true(i > 100);
+    free(variables);
+    json_decref(file);
+}
+
+static void failures_name_the_line_and_the_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source;
+        int code;
+        uint64_t line;
+        const char *word;
+    } cases[] = {
+        {"a\n\n{{ x.y }}", LUTRA_E_FORMAT, 3, "'x' is undefined"},
+        {"\n{% if true %}\n{{ raise_exception('no ' ~ 'way') }}{% endif %}", LUTRA_E_FORMAT, 3, "no way"},
+        {"\n{{ 1 + }}", LUTRA_E_FORMAT, 2, "expression"},
+        {"\n{% if x %}\n", LUTRA_E_FORMAT, 2, "endif"},
+        {"{% include 'x' %}", LUTRA_E_UNSUPPORTED, 1, "include"},
+        {"{% for x in [] recursive %}{% endfor %}", LUTRA_E_UNSUPPORTED, 1, "recursive"},
+        {"{{ 'x'|wordwrap }}", LUTRA_E_UNSUPPORTED, 1, "wordwrap"},
+        {"{{ 9223372036854775807 + 1 }}", LUTRA_E_FORMAT, 1, "overflow"},
+        {"x\xFFy", LUTRA_E_FORMAT, 1, "UTF-8"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text_template_text text;
+        struct lutra_error err;
+        assert_int_equal(render(cases[i].source, "{}", &text, &err), cases[i].code);
+        assert_int_equal(err.where, cases[i].line);
+        if (!strstr(err.what, cases[i].word)) fail_msg("'%s' does not say '%s'", err.what, cases[i].word);
+        assert_null(text.p);
+    }
+}
+
+static void json_is_checked_and_read_as_python_does(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "[]", "{", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{\"a\":01}", "{\"a\":+1}",
+        "{\"a\":.5}", "{\"a\":1.}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":tru}",
+        "{\"a\":1}x", "{a:1}", "{\"a\":99999999999999999999}", "{\"a\":\"\xFF\"}", "{\"a\":[1 2]}", "{\"a\":\"x",
+        "{\"a\":1e}", "{\"a\":-}"};
+    struct text_template_text text;
+    struct lutra_error err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (render("x", bad[i], &text, &err) != LUTRA_E_FORMAT) fail_msg("accepted: %s", bad[i]);
+    }
+    const char *json =
+        " {\"b\": [1, -0.5, 1e3, true, null, \"\\u00e9\\ud83e\\udd99\\n\\/\"], \"a\": {}, \"b2\": [ ], \"a\": 2}\n";
+    assert_int_equal(render("{{ b }}{{ a }}{{ b2 }}", json, &text, &err), 0);
+    assert_string_equal(text.p, "[1, -0.5, 1000.0, True, None, '\xC3\xA9\xF0\x9F\xA6\x99\\n/']2[]");
+    text_template_text_free(&text);
+}
+
+static void time_is_what_the_caller_says(void **state)
+{
+    (void)state;
+    struct text_template_text text;
+    struct lutra_error err;
+    assert_int_equal(render("{{ strftime_now('%Y') }}", "{}", &text, &err), 0);
+    assert_string_equal(text.p, "2024");
+    text_template_text_free(&text);
+}
+
+static void numbers_do_not_depend_on_the_locale(void **state)
+{
+    (void)state;
+    static const char *const commas[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "nb_NO.UTF-8"};
+    bool comma = false;
+    for (size_t i = 0; i < sizeof commas / sizeof *commas; i++) comma |= setlocale(LC_NUMERIC, commas[i]) != NULL;
+    if (!comma) skip(); /* no locale with a decimal comma is installed here */
+    struct text_template_text text;
+    struct lutra_error err;
+    assert_int_equal(render("{{ 1.5 + x }}", "{\"x\": 0.25}", &text, &err), 0);
+    assert_string_equal(text.p, "1.75");
+    text_template_text_free(&text);
+    setlocale(LC_NUMERIC, "C");
+}
+
+/* Each would hang, or exhaust memory or the stack, without its limit. */
+static void hostile_templates_end_in_an_error(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    static char deep[N + 64];
+    struct text_template_text text;
+    struct lutra_error err;
+    static const char *const hostile[] = {
+        "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+        "{% set ns = namespace(l=[0]) %}{% for i in range(99) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
+        "{% set n = namespace(l=[0]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l == [[n.l]] }}",
+        "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ 'x' * 9999999999 }}", "{{ [0] * 9999999999 }}", "{% for i in range(100000) %}{{ 'x' * 10000 }}{% endfor %}",
+        "{{ range(99999999999999) }}", "{{ 2 ** 99999 }}",
+        "{% set x = 'a' * 1000000 %}{% for i in range(100000) %}{{ x.find('b') }}{% endfor %}",
+        "{% set x = range(100000)|list %}{% for i in x %}{% for j in x %}{{ j in x }}{% endfor %}{% endfor %}",
+
+        "{{ (('a' * 100000)|list)|map('replace', '', 'y' * 100000)|list }}"};
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        clock_t start = clock();
+        if (render(hostile[i], "{}", &text, &err) == 0) fail_msg("%s ended well", hostile[i]);
+        double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+        if (seconds > 20) fail_msg("%s took %.1f s", hostile[i], seconds);
+    }
+    static const char *const pairs[] = {"(", "[", "{1:", "not ", "-", "1+(", "x.y(", "a if b else ", "x is f(", "x|f(",
+        "{%if x%}", "{%for x in y%}", "{%macro m()%}"};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        size_t n = strlen(pairs[i]), at = 0;
+        if (pairs[i][1] != '%') at = (size_t)sprintf(deep, "{{ ");
+        while (at + n < N) at += (size_t)sprintf(deep + at, "%s", pairs[i]);
+        assert_true(render(deep, "{}", &text, &err) < 0);
+    }
+    memset(deep, '[', N);
+    memcpy(deep, "{\"a\":", 5);
+    assert_int_equal(render("x", deep, &text, &err), LUTRA_E_FORMAT);
+    size_t at = (size_t)sprintf(deep, "{{ 1");
+    while (at + 2 < N) at += (size_t)sprintf(deep + at, "+1");
+    sprintf(deep + at, " }}");
+    assert_true(render(deep, "{}", &text, &err) < 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_feature_gives_the_text_jinja_gives),
+        cmocka_unit_test(failures_name_the_line_and_the_reason),
+        cmocka_unit_test(json_is_checked_and_read_as_python_does),
+        cmocka_unit_test(time_is_what_the_caller_says),
+        cmocka_unit_test(numbers_do_not_depend_on_the_locale),
+        cmocka_unit_test(hostile_templates_end_in_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
