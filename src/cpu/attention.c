@@ -17,7 +17,8 @@ enum { QUERIES = 384, TILE_QUERIES = 192, MIN_ROWS = 4, MAX_HEADS = 4096, SPLIT_
 struct lane {
     const struct cpu_attention *kernels;
     const struct attention_args *a;
-    float *kt, *vf, *p;
+    void *kt, *vt; /* of struct attention_load */
+    float *p;
     uint8_t *k, *v; /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
     float *state;   /* [QUERIES or one row's group][state_floats] */
     float *part;    /* [entry][n_head][state_floats] of all threads, when splitting */
@@ -89,7 +90,7 @@ static struct lane open_lane(const struct cpu_attention *kernels, const struct a
     uint8_t *at = (uint8_t *)a->scratch + each * (size_t)ith;
     struct lane x = {.kernels = kernels, .a = a, .group = op->n_head / op->n_kv_head, .state_floats = state_size(op)};
     x.kt = carve(&at, d * KV_BLOCK * f);
-    x.vf = carve(&at, padded * KV_BLOCK * f);
+    x.vt = carve(&at, padded * KV_BLOCK * f);
     x.p = carve(&at, ATTENTION_MAX_QUERY * KV_BLOCK * f);
     x.k = carve(&at, d * KV_BLOCK * f);
     x.v = carve(&at, d * KV_BLOCK * f);
@@ -132,18 +133,15 @@ static bool visible(const struct lane *x, int row, int32_t pos, int32_t n_pos, u
     return *lo < *hi;
 }
 
-static struct attention_segment new_segment(const struct lane *x)
+/* A segment, without queries yet, of K and V [KV_BLOCK][d_head], of which n_pos positions count. */
+static struct attention_segment open_segment(const struct lane *x, const void *k, const void *v, int n_pos)
 {
     const struct op_attention *op = x->a->op;
-    return (struct attention_segment){
-        .kt = x->kt, .vf = x->vf, .d_head = op->d_head, .scale = op->scale, .softcap = op->softcap, .p = x->p};
-}
-
-static void load_segment(const struct lane *x, const void *k, const void *v, int n_pos)
-{
     const struct attention_load load = {
-        .type = x->a->kv->type, .d_head = x->a->op->d_head, .n_pos = n_pos, .k = k, .v = v, .kt = x->kt, .vf = x->vf};
-    x->kernels->load(&load);
+        .type = x->a->kv->type, .d_head = op->d_head, .n_pos = n_pos, .k = k, .v = v, .kt = x->kt, .vt = x->vt};
+    struct attention_segment s = {.d_head = op->d_head, .scale = op->scale, .softcap = op->softcap, .p = x->p};
+    x->kernels->load(&load, &s);
+    return s;
 }
 
 /* Appends the row's queries of a kv head; runs the segment whenever it is full.  states: of the row's group. */
@@ -195,8 +193,8 @@ static void run_item(const struct lane *x, int kv_head, const struct kv_item *it
     const struct kv_view *kv = x->a->kv;
     int reach = item_reach(x, item, first, last);
     if (reach == 0) return;
-    load_segment(x, block_head(x, KV_K, item->block, kv_head), block_head(x, KV_V, item->block, kv_head), reach);
-    struct attention_segment s = new_segment(x);
+    struct attention_segment s =
+        open_segment(x, block_head(x, KV_K, item->block, kv_head), block_head(x, KV_V, item->block, kv_head), reach);
     for (int i = first; i < last; i++) {
         uint8_t lo, hi;
         int row = kv->item_row[i];
@@ -229,8 +227,7 @@ static void run_drafts(const struct lane *x, int kv_head, int row, float *states
                 memcpy(dst + (size_t)j * kv->vec_bytes, draft + (size_t)slot * kv->vec_bytes, kv->vec_bytes);
             }
         }
-        load_segment(x, x->k, x->v, hi);
-        struct attention_segment s = new_segment(x);
+        struct attention_segment s = open_segment(x, x->k, x->v, hi);
         add_queries(x, &s, kv_head, row, lo, hi, states);
         flush(x, &s);
     }

@@ -16,7 +16,7 @@
  * rows share a block, or on whether K and V lie in blocks or in the draft scratch.  Masked positions are never
  * multiplied in, so neither do other rows' values.
  *
- * Work.  A unit is (kv head, tile of rows).  It goes through the items once: K and V of a block are unpacked once for
+ * Work.  A unit is (kv head, tile of rows).  It goes through the items once: K of a block is transposed once for
  * all its rows x heads of the group.  When there are fewer units than threads, threads take parts of the items
  * instead, leave each segment's (m, l, o) in scratch, and merge after a barrier: the same operations in the same order.
  */
@@ -36,24 +36,29 @@ enum { ATTENTION_MAX_QUERY = 6, ATTENTION_MAX_D_HEAD = 512 };
 /* Running (m, l, o) of a query: floats.  o is padded to whole vectors of 16. */
 enum { ATTENTION_STATE_M = 0, ATTENTION_STATE_L = 1, ATTENTION_STATE_O = 16 };
 
-/* d_head rounded up to whole vectors of 16: the row length of v and of a state's o. */
+/* d_head rounded up to whole vectors of 16: the length of a state's o. */
 static inline int attention_padded(int d_head)
 {
     return (d_head + 15) / 16 * 16;
 }
 
-/* Unpacks the first n_pos of the 64 positions of one segment and kv head to f32. */
+struct attention_segment;
+
+/* K and V of one segment and kv head, of which the first n_pos positions count. */
 struct attention_load {
     enum quant_type type; /* of the cache: F32 or F16 */
     int d_head, n_pos;
     const void *k, *v; /* [KV_BLOCK][d_head] */
-    float *kt;         /* [d_head][KV_BLOCK], 64-byte aligned: K transposed; columns from n_pos on are unspecified */
-    float *vf;         /* [n_pos][attention_padded(d_head)], 64-byte aligned; the padding is 0 */
+    void *kt;          /* scratch of [d_head][KV_BLOCK] floats, 64-byte aligned */
+    void *vt;          /* scratch of [KV_BLOCK][attention_padded(d_head)] floats, 64-byte aligned */
 };
 
 /* One segment for up to ATTENTION_MAX_QUERY queries: scores, softmax, values, merged into each query's state. */
 struct attention_segment {
-    const float *kt, *vf; /* as attention_load leaves them */
+    enum quant_type type; /* of kt and v: F32 or F16 */
+    const void *kt;       /* [d_head][KV_BLOCK]: K transposed; columns from n_pos on are unspecified */
+    const void *v;        /* [KV_BLOCK][v_stride]; elements d_head .. attention_padded(d_head) - 1 may be anything */
+    size_t v_stride;      /* in elements, at least attention_padded(d_head) */
     int d_head, n_query;
     float scale, softcap;
     float *p;                            /* [ATTENTION_MAX_QUERY][KV_BLOCK] scratch, 64-byte aligned */
@@ -66,7 +71,8 @@ struct attention_segment {
 /* The kernels of one ISA. */
 struct cpu_attention {
     const char *name;
-    void (*load)(const struct attention_load *a);
+    /* Sets s->type, kt, v and v_stride: values unchanged, laid out and typed as `segment` likes them. */
+    void (*load)(const struct attention_load *a, struct attention_segment *s);
     void (*segment)(const struct attention_segment *a);
     /* into = merge(into, from): the later segment is `from`. */
     void (*merge)(float *into, const float *from, int d_head);

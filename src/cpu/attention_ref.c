@@ -5,33 +5,38 @@
 #include "cpu/attention.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdbool.h>
 
 #include "base/f16.h"
 
-static void load(const struct attention_load *a)
+static void load(const struct attention_load *a, struct attention_segment *s)
 {
+    float *kt = a->kt, *vt = a->vt;
     int padded = attention_padded(a->d_head);
-    memset(a->vf, 0, (size_t)a->n_pos * (size_t)padded * sizeof *a->vf);
+    bool half = a->type == QUANT_F16;
     for (int j = 0; j < a->n_pos; j++) {
         for (int d = 0; d < a->d_head; d++) {
-            size_t at = (size_t)j * (size_t)a->d_head + (size_t)d;
-            bool half = a->type == QUANT_F16;
-            a->kt[d * KV_BLOCK + j] = half ? f16_to_f32(((const uint16_t *)a->k)[at]) : ((const float *)a->k)[at];
-            a->vf[j * padded + d] = half ? f16_to_f32(((const uint16_t *)a->v)[at]) : ((const float *)a->v)[at];
+            int at = j * a->d_head + d;
+            kt[d * KV_BLOCK + j] = half ? f16_to_f32(((const uint16_t *)a->k)[at]) : ((const float *)a->k)[at];
+            vt[j * padded + d] = half ? f16_to_f32(((const uint16_t *)a->v)[at]) : ((const float *)a->v)[at];
         }
     }
+    s->type = QUANT_F32;
+    s->kt = kt;
+    s->v = vt;
+    s->v_stride = (size_t)padded;
 }
 
 /* One segment of one query; o: [padded], its (m, l) in *m and *l. */
 static void attend(const struct attention_segment *a, int r, float *m, float *l, float *o)
 {
+    const float *kt = a->kt, *v = a->v;
     float *p = a->p + r * KV_BLOCK;
     *m = -INFINITY;
     *l = 0;
     for (int j = a->lo[r]; j < a->hi[r]; j++) {
         float s = 0;
-        for (int d = 0; d < a->d_head; d++) s += a->q[r][d] * a->kt[d * KV_BLOCK + j];
+        for (int d = 0; d < a->d_head; d++) s += a->q[r][d] * kt[d * KV_BLOCK + j];
         s *= a->scale;
         if (a->softcap != 0) s = a->softcap * tanhf(s / a->softcap);
         p[j] = s;
@@ -42,7 +47,7 @@ static void attend(const struct attention_segment *a, int r, float *m, float *l,
     for (int j = a->lo[r]; j < a->hi[r]; j++) {
         p[j] = expf(p[j] - *m);
         *l += p[j];
-        for (int d = 0; d < padded; d++) o[d] += p[j] * a->vf[j * padded + d];
+        for (int d = 0; d < a->d_head; d++) o[d] += p[j] * v[(size_t)j * a->v_stride + (size_t)d];
     }
 }
 

@@ -13,64 +13,79 @@
 
 enum { KEY_VECS = KV_BLOCK / VEC };
 
-/* n <= VEC elements of a cache vector, from element d. */
-LUTRA_INLINE vec load_cache(enum quant_type type, const void *row, int d, int n)
+LUTRA_INLINE vec load_cache(enum quant_type type, const void *p, size_t i)
 {
-    if (type == QUANT_F16) {
-        const uint16_t *p = (const uint16_t *)row + d;
-        return n >= VEC ? vec_load_f16(p) : vec_load_f16_part(p, n);
-    }
-    const float *p = (const float *)row + d;
-    return n >= VEC ? vec_load(p) : vec_load_part(p, n);
+    return type == QUANT_F16 ? vec_load_f16((const uint16_t *)p + i) : vec_load((const float *)p + i);
 }
 
-LUTRA_INLINE void load_segment(const struct attention_load *a, enum quant_type type)
+/* n <= VEC elements of a cache vector. */
+LUTRA_INLINE vec load_cache_part(enum quant_type type, const void *p, size_t i, int n)
 {
-    size_t vec_bytes = (size_t)a->d_head * (type == QUANT_F16 ? 2 : 4);
+    if (n >= VEC) return load_cache(type, p, i);
+    return type == QUANT_F16 ? vec_load_f16_part((const uint16_t *)p + i, n) : vec_load_part((const float *)p + i, n);
+}
+
+/* K as f32, transposed: VEC keys x VEC elements at a time, and a last half tile where d_head is not whole vectors. */
+LUTRA_INLINE void transpose_to_f32(const struct attention_load *a, const enum quant_type type)
+{
     for (int key = 0; key < a->n_pos; key += VEC) {
         for (int d = 0; d < a->d_head; d += VEC) {
             vec r[VEC];
-            const uint8_t *k = (const uint8_t *)a->k + (size_t)key * vec_bytes;
-            for (int i = 0; i < VEC; i++) r[i] = load_cache(type, k + (size_t)i * vec_bytes, d, a->d_head - d);
-            vec_transpose(r);
             int n = a->d_head - d < VEC ? a->d_head - d : VEC;
+            float *to = (float *)a->kt + d * KV_BLOCK + key;
+            for (int i = 0; i < VEC; i++) r[i] = load_cache_part(type, a->k, (size_t)((key + i) * a->d_head + d), n);
+            vec_transpose(r);
+            for (int i = 0; i < 8; i++) vec_store(to + i * KV_BLOCK, r[i]);
             if (n == VEC) {
-                for (int i = 0; i < VEC; i++) vec_store(a->kt + (d + i) * KV_BLOCK + key, r[i]);
-            } else {
-                for (int i = 0; i < 8; i++) vec_store(a->kt + (d + i) * KV_BLOCK + key, r[i]);
+                for (int i = 8; i < VEC; i++) vec_store(to + i * KV_BLOCK, r[i]);
             }
-        }
-    }
-    int padded = attention_padded(a->d_head);
-    for (int j = 0; j < a->n_pos; j++) {
-        const uint8_t *v = (const uint8_t *)a->v + (size_t)j * vec_bytes;
-        for (int d = 0; d < padded; d += VEC) {
-            vec_store(a->vf + j * padded + d, d < a->d_head ? load_cache(type, v, d, a->d_head - d) : vec_zero());
         }
     }
 }
 
-static void attention_load(const struct attention_load *a)
+/* V as f32, in rows of whole vectors. */
+LUTRA_INLINE void widen_to_f32(const struct attention_load *a, const enum quant_type type)
 {
+    int padded = attention_padded(a->d_head);
+    for (int j = 0; j < a->n_pos; j++) {
+        for (int d = 0; d < a->d_head; d += VEC) {
+            vec x = load_cache_part(type, a->v, (size_t)(j * a->d_head + d), a->d_head - d);
+            vec_store((float *)a->vt + j * padded + d, x);
+        }
+    }
+}
+
+static LUTRA_NOINLINE void load_as_f32(const struct attention_load *a, struct attention_segment *s)
+{
+    size_t padded = (size_t)attention_padded(a->d_head);
+    bool whole = padded == (size_t)a->d_head;
+    s->type = QUANT_F32;
+    s->kt = a->kt;
+    s->v = a->vt;
+    s->v_stride = padded;
     if (a->type == QUANT_F16) {
-        load_segment(a, QUANT_F16);
+        transpose_to_f32(a, QUANT_F16);
+        widen_to_f32(a, QUANT_F16);
     } else {
-        load_segment(a, QUANT_F32);
+        transpose_to_f32(a, QUANT_F32);
+        if (whole) s->v = a->v;
+        if (!whole) widen_to_f32(a, QUANT_F32);
     }
 }
 
 /* p[r][j] = q[r] . k[j] for queries first .. first + n_q - 1, all 64 keys. */
-LUTRA_INLINE void score_tile(const struct attention_segment *a, int first, const int n_q)
+LUTRA_INLINE void score_tile(const struct attention_segment *a, const enum quant_type type, int first, const int n_q)
 {
     for (int v0 = 0; v0 < KEY_VECS; v0 += TILE_V) {
         vec sum[TILE_Q][TILE_V];
-        const float *kt = a->kt + v0 * VEC;
         for (int r = 0; r < n_q; r++) {
             for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_zero();
         }
         for (int d = 0; d < a->d_head; d++) {
             vec k[TILE_V];
-            for (int v = 0; v < TILE_V; v++) k[v] = vec_load(kt + d * KV_BLOCK + v * VEC);
+            for (int v = 0; v < TILE_V; v++) {
+                k[v] = load_cache(type, a->kt, (size_t)(d * KV_BLOCK + (v0 + v) * VEC));
+            }
             for (int r = 0; r < n_q; r++) {
                 vec q = vec_set1(a->q[first + r][d]);
                 for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_fma(q, k[v], sum[r][v]);
@@ -147,13 +162,14 @@ LUTRA_INLINE void softmax_tile(const struct attention_segment *a, int first, con
 }
 
 /* Adds p[j] v[j] of positions from .. to - 1.  checked: only where a query sees j. */
-LUTRA_INLINE void add_values(const struct attention_segment *a, int first, const int n_q, const int n_v, int d,
-    int from, int to, const bool checked, vec sum[TILE_Q][TILE_V])
+LUTRA_INLINE void add_values(const struct attention_segment *a, const enum quant_type type, int first, const int n_q,
+    const int n_v, int d, int from, int to, const bool checked, vec sum[TILE_Q][TILE_V])
 {
-    int stride = attention_padded(a->d_head);
     for (int j = from; j < to; j++) {
         vec x[TILE_V];
-        for (int v = 0; v < n_v; v++) x[v] = vec_load(a->vf + j * stride + d + v * VEC);
+        for (int v = 0; v < n_v; v++) {
+            x[v] = load_cache(type, a->v, (size_t)j * a->v_stride + (size_t)(d + v * VEC));
+        }
         for (int r = 0; r < n_q; r++) {
             if (checked && (j < a->lo[first + r] || j >= a->hi[first + r])) continue;
             vec p = vec_set1(a->p[(first + r) * KV_BLOCK + j]);
@@ -182,16 +198,16 @@ LUTRA_INLINE struct reach find_reach(const struct attention_segment *a, int firs
 
 /* n_v vectors of output elements from d on.  Adding 0 turns a sum of -0 into +0, so that a segment merged into an
  * empty state and again into another is the same as one merged at once. */
-LUTRA_INLINE void value_tile(const struct attention_segment *a, int first, const int n_q, const int n_v, int d,
-    const struct reach *x, const struct mix *mix)
+LUTRA_INLINE void value_tile(const struct attention_segment *a, const enum quant_type type, int first, const int n_q,
+    const int n_v, int d, const struct reach *x, const struct mix *mix)
 {
     vec sum[TILE_Q][TILE_V];
     for (int r = 0; r < n_q; r++) {
         for (int v = 0; v < n_v; v++) sum[r][v] = vec_zero();
     }
-    add_values(a, first, n_q, n_v, d, x->begin, x->full, true, sum);
-    add_values(a, first, n_q, n_v, d, x->full, x->full_end, false, sum);
-    add_values(a, first, n_q, n_v, d, x->full_end, x->end, true, sum);
+    add_values(a, type, first, n_q, n_v, d, x->begin, x->full, true, sum);
+    add_values(a, type, first, n_q, n_v, d, x->full, x->full_end, false, sum);
+    add_values(a, type, first, n_q, n_v, d, x->full_end, x->end, true, sum);
     for (int r = 0; r < n_q; r++) {
         float *o = a->state[first + r] + ATTENTION_STATE_O + d;
         vec into = vec_set1(mix->into[r]), from = vec_set1(mix->from[r]);
@@ -202,36 +218,37 @@ LUTRA_INLINE void value_tile(const struct attention_segment *a, int first, const
     }
 }
 
-LUTRA_INLINE void segment_tile(const struct attention_segment *a, int first, const int n_q)
+LUTRA_INLINE void segment_tile(const struct attention_segment *a, const enum quant_type type, int first, const int n_q)
 {
     struct mix mix;
-    score_tile(a, first, n_q);
+    score_tile(a, type, first, n_q);
     softmax_tile(a, first, n_q, &mix);
     struct reach x = find_reach(a, first, n_q);
     int padded = attention_padded(a->d_head), d = 0;
-    for (; d + TILE_V * VEC <= padded; d += TILE_V * VEC) value_tile(a, first, n_q, TILE_V, d, &x, &mix);
-    for (; d + 2 * VEC <= padded; d += 2 * VEC) value_tile(a, first, n_q, 2, d, &x, &mix);
-    for (; d < padded; d += VEC) value_tile(a, first, n_q, 1, d, &x, &mix);
+    for (; d + TILE_V * VEC <= padded; d += TILE_V * VEC) value_tile(a, type, first, n_q, TILE_V, d, &x, &mix);
+    for (; d + 2 * VEC <= padded; d += 2 * VEC) value_tile(a, type, first, n_q, 2, d, &x, &mix);
+    for (; d < padded; d += VEC) value_tile(a, type, first, n_q, 1, d, &x, &mix);
 }
 
-static LUTRA_NOINLINE void segment_queries(const struct attention_segment *a, int first, int n_q)
+/* The tile of each number of queries; those that a narrow tile never asks for repeat the first. */
+LUTRA_INLINE void segment_queries(const struct attention_segment *a, const enum quant_type type, int first, int n_q)
 {
-    const int wide = TILE_Q > 3; /* cases that a narrow tile never asks for repeat case 1 */
+    const int wide = TILE_Q > 3;
     switch (n_q) {
-    case 1: segment_tile(a, first, 1); return;
-    case 2: segment_tile(a, first, 2); return;
-    case 3: segment_tile(a, first, 3); return;
-    case 4: segment_tile(a, first, wide ? 4 : 1); return;
-    case 5: segment_tile(a, first, wide ? 5 : 1); return;
-    case 6: segment_tile(a, first, wide ? 6 : 1); return;
+    case 1: segment_tile(a, type, first, 1); return;
+    case 2: segment_tile(a, type, first, 2); return;
+    case 3: segment_tile(a, type, first, 3); return;
+    case 4: segment_tile(a, type, first, wide ? 4 : 1); return;
+    case 5: segment_tile(a, type, first, wide ? 5 : 1); return;
+    case 6: segment_tile(a, type, first, wide ? 6 : 1); return;
     }
 }
 
-static void attention_segment(const struct attention_segment *a)
+static LUTRA_NOINLINE void segment_of_f32(const struct attention_segment *a)
 {
     for (int first = 0; first < a->n_query; first += TILE_Q) {
         int left = a->n_query - first;
-        segment_queries(a, first, left < TILE_Q ? left : TILE_Q);
+        segment_queries(a, QUANT_F32, first, left < TILE_Q ? left : TILE_Q);
     }
 }
 

@@ -16,6 +16,7 @@
 typedef __m256 vec;
 typedef __m256 vmask; /* all ones or all zeros per lane */
 
+/* As in vec_avx512_impl.h. */
 enum { VEC = 8, TILE_Q = 3, TILE_V = 4 };
 
 LUTRA_INLINE vec vec_load(const float *p)
