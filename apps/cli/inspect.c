@@ -130,6 +130,12 @@ static void print_tensors(const json_t *tensors, bool list)
         printf("  %-6s %5d tensors, %s\n", sum[i].name, sum[i].n, bytes_text(sum[i].bytes, text, sizeof text));
 }
 
+/* The library's words for sizes; everything else in the group is a count. */
+static bool is_bytes(const char *key)
+{
+    return strncmp(key, "parameters", 10) != 0 && strcmp(key, "context_train") != 0;
+}
+
 static void print_memory(const json_t *memory)
 {
     const char *key;
@@ -143,7 +149,7 @@ static void print_memory(const json_t *memory)
         for (char *p = words; *p; p++)
             if (*p == '_') *p = ' ';
         printf("  %-42s ", words);
-        if (json_is_number(value))
+        if (json_is_number(value) && is_bytes(key))
             puts(bytes_text(json_number_value(value), text, sizeof text));
         else
             print_raw(value);
@@ -179,8 +185,8 @@ static int run(void *opts, const char **arg, int n_arg)
     } else if (o->json) {
         print_raw(root);
     } else {
-        printf("%s: GGUF version %lld, %s\n", arg[0], (long long)json_integer_value(json_object_get(root, "version")),
-            bytes_text(json_number_value(json_object_get(root, "bytes")), size, sizeof size));
+        printf(
+            "%s: GGUF, %s\n", arg[0], bytes_text(json_number_value(json_object_get(root, "bytes")), size, sizeof size));
         print_metadata(json_object_get(root, "metadata"));
         print_tensors(json_object_get(root, "tensors"), o->tensors);
         print_memory(json_object_get(root, "memory"));

@@ -270,22 +270,19 @@ static void print_default(const struct option *o, const void *base, char *out, s
 }
 
 /* Text from column HELP_COLUMN on, wrapped between words. */
-static void print_wrapped(const char *text, int column, FILE *out)
+static void print_wrapped(const char *text, FILE *out)
 {
-    while (*text) {
-        size_t n = strcspn(text, " ");
-        if (column + (int)n > HELP_WIDTH) {
+    int column = HELP_COLUMN;
+    for (bool first = true; *text; first = false) {
+        int n = (int)strcspn(text, " ");
+        if (!first && column + 1 + n > HELP_WIDTH) {
             fprintf(out, "\n%*s", HELP_COLUMN, "");
             column = HELP_COLUMN;
+            first = true;
         }
-        fprintf(out, "%.*s", (int)n, text);
-        column += (int)n;
+        column += fprintf(out, "%s%.*s", first ? "" : " ", n, text);
         text += n;
-        if (*text) {
-            fputc(' ', out);
-            column++;
-            text++;
-        }
+        text += strspn(text, " ");
     }
     fputc('\n', out);
 }
@@ -308,7 +305,7 @@ static void print_option(const struct option *o, const void *base, FILE *out)
         fprintf(out, "\n%*s", HELP_COLUMN, "");
     else
         fprintf(out, "%*s", HELP_COLUMN - n, "");
-    print_wrapped(text, HELP_COLUMN, out);
+    print_wrapped(text, out);
 }
 
 void option_help(const struct option_args *args, FILE *out)

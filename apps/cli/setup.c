@@ -20,7 +20,7 @@ static const struct option engine_table[] = {
     {"-ctk --cache-type-k", "CACHE_TYPE_K", OPT_CHOICE, AT(type_k), "TYPE", .help = "type of the cached keys: f16, f32",
         .choices = "f16 f32"},
     {"-ctv --cache-type-v", "CACHE_TYPE_V", OPT_CHOICE, AT(type_v), "TYPE",
-        .help = "type of the cached values; equal to that of the keys", .choices = "f16 f32"},
+        .help = "type of the cached values; that of the keys, if given", .choices = "f16 f32"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
         .help = "cpu, or cpu-ref (scalar reference of every operation)"},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, ..."},
@@ -37,8 +37,7 @@ static const struct option output_table[] = {
 
 void engine_options_init(struct engine_options *opts)
 {
-    *opts =
-        (struct engine_options){.n_batch = 512, .type_k = "f16", .type_v = "f16", .device = "cpu", .progress = true};
+    *opts = (struct engine_options){.n_batch = 512, .type_k = "f16", .device = "cpu", .progress = true};
 }
 
 struct option_set engine_option_set(struct engine_options *opts)
@@ -82,7 +81,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
         say("no model: give one with -m FILE or LUTRA_ARG_MODEL");
         return EXIT_USAGE;
     }
-    if (strcmp(opts->type_k, opts->type_v) != 0) {
+    if (opts->type_v && strcmp(opts->type_k, opts->type_v) != 0) {
         say("-ctk %s and -ctv %s: keys and values have one type for now", opts->type_k, opts->type_v);
         return EXIT_USAGE;
     }

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+# quantize, make-model, inspect, tokenize: what they write, and that a failure leaves nothing behind.
+. "$(dirname "$0")/lib.sh"
+
+for type in f16 Q8_0 q4_0 Q4_1 COPY; do
+    lutra quantize "$MODEL" "$WORK/q-$type.gguf" $type
+    expect_code 0 "quantize $type"
+    lutra run -m "$WORK/q-$type.gguf" -st --temp 0 -n 40 -p "$QUESTION" -q
+    expect_code 0 "run $type"
+done
+lutra run -m "$WORK/q-Q8_0.gguf" -st --temp 0 -p "$QUESTION" -q
+expect_out '#### 84' 'the answer of the Q8_0 file'
+[ "$(stat -c %s "$WORK/q-q4_0.gguf")" -lt "$(stat -c %s "$WORK/q-Q8_0.gguf")" ] || fail 'Q4_0 is not smaller than Q8_0'
+lutra inspect "$WORK/q-Q8_0.gguf"
+expect_out 'Q8_0' 'types of the new file'
+
+# Whole or not at all: no new file, and an old one stays as it was.
+echo precious >"$WORK/old.gguf"
+mkdir "$WORK/empty"
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q9_9
+expect_code 1 'unknown type'
+expect_err Q9_9 'unknown type'
+head -c 1500000 "$MODEL" >"$WORK/cut.gguf"
+lutra quantize "$WORK/cut.gguf" "$WORK/empty/new.gguf" Q8_0
+expect_code 1 'input cut short'
+lutra quantize "$WORK/cut.gguf" "$WORK/old.gguf" Q8_0
+expect_code 1 'input cut short'
+[ "$(cat "$WORK/old.gguf")" = precious ] || fail 'a failed quantize touched the old file'
+lutra quantize "$MODEL" "$WORK/no/such/folder.gguf" Q8_0
+expect_code 1 'no such folder'
+(
+    ulimit -f 300 # 300 KiB: the disk is full in the middle
+    trap '' XFSZ
+    "$LUTRA" quantize "$MODEL" "$WORK/empty/new.gguf" Q8_0 >"$WORK/out" 2>"$WORK/err"
+)
+rc=$?
+expect_code 1 'disk full'
+lutra make-model -o "$WORK/empty/new.gguf" --shape no-such-shape
+expect_code 1 'unknown shape'
+[ -z "$(ls -A "$WORK/empty")" ] || fail "left behind: $(ls -A "$WORK/empty")"
+lutra quantize "$WORK/q-q4_0.gguf" "$WORK/again.gguf" Q8_0
+expect_code 1 'requantize without leave'
+lutra quantize --allow-requantize "$WORK/q-q4_0.gguf" "$WORK/again.gguf" Q8_0
+expect_code 0 'requantize with leave'
+
+lutra make-model --list
+expect_out qwen2.5-0.5b 'shapes'
+lutra make-model -o "$WORK/tiny.gguf" --shape qwen2.5-0.5b --type Q4_0 --layers 1
+expect_code 0 make-model
+lutra run -m "$WORK/tiny.gguf" -no-cnv -n 3 -p 'hello' -q -c 64
+expect_code 0 'run a made model'
+lutra make-model -o "$WORK/tiny2.gguf" --shape qwen2.5-0.5b --type Q4_0 --layers 1
+expect_same "$WORK/tiny.gguf" "$WORK/tiny2.gguf" 'equal seeds give equal files'
+rm -f "$WORK"/tiny*.gguf
+
+lutra inspect "$MODEL" --json
+expect_code 0 inspect
+expect_json "$WORK/out" 'd = json.load(sys.stdin)
+assert d["metadata"]["general.architecture"] == "qwen2", d["metadata"]
+assert len(d["tensors"]) == 50 and d["memory"]["weights"] > 0' 'inspect --json'
+lutra inspect "$MODEL" --kv qwen2.block_count
+[ "$(cat "$WORK/out")" = 4 ] || fail 'inspect --kv'
+lutra inspect "$MODEL" --kv no.such.key
+expect_code 1 'inspect of a missing key'
+lutra inspect "$MODEL" --tensors
+expect_out 'blk.3.ffn_down.weight' 'inspect --tensors'
+
+lutra tokenize -m "$MODEL" -p 'Tom has 5 pens.' --ids
+expect_code 0 tokenize
+expect_json "$WORK/out" 'assert len(json.load(sys.stdin)) == 6' 'tokenize --ids'
+lutra tokenize -m "$MODEL" -p '<|im_end|>' --show-count
+expect_out 'tokens: 1' 'special token'
+lutra tokenize -m "$MODEL" -p '<|im_end|>' --show-count --no-parse-special
+! grep -q 'tokens: 1$' "$WORK/out" || fail '--no-parse-special'
+printf 'Tom has 5 pens.' | "$LUTRA" tokenize -m "$MODEL" --stdin >"$WORK/stdin" 2>"$WORK/err"
+lutra tokenize -m "$MODEL" -p 'Tom has 5 pens.'
+expect_same "$WORK/out" "$WORK/stdin" 'tokenize --stdin'
+lutra tokenize -m "$MODEL"
+expect_code 2 'tokenize without a text'
+finish

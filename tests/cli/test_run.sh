@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+# lutra run: answers, chat, text mode, pipes and Ctrl-C.
+. "$(dirname "$0")/lib.sh"
+
+lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION"
+expect_code 0 'greedy answer'
+expect_out '42 * 2 = 84.' 'greedy answer'
+expect_out '#### 84' 'greedy answer'
+expect_err 'tokens per second' 'figures'
+cp "$WORK/out" "$WORK/greedy"
+lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION" -q
+expect_quiet '--quiet'
+expect_same "$WORK/out" "$WORK/greedy" 'the same answer again'
+lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION" -q -t 1 -b 7
+expect_same "$WORK/out" "$WORK/greedy" 'the same answer with one thread and small batches'
+printf %s "$QUESTION" >"$WORK/prompt"
+lutra run -m "$MODEL" -st --temp 0 -f "$WORK/prompt" --no-perf
+expect_same "$WORK/out" "$WORK/greedy" 'the prompt from a file'
+expect_quiet '--no-perf'
+LUTRA_ARG_MODEL=$MODEL LUTRA_ARG_PERF=off lutra run -st --temp 0 -p "$QUESTION"
+expect_same "$WORK/out" "$WORK/greedy" 'settings from the environment'
+expect_quiet 'LUTRA_ARG_PERF'
+
+for seed in 1 1 2 3 4; do
+    lutra run -m "$MODEL" -st --temp 2 --top-k 0 --top-p 1 --min-p 0 -s $seed -p "$QUESTION" -q -n 40
+    cp "$WORK/out" "$WORK/sample$seed$(test -e "$WORK/sample$seed" && echo again)"
+done
+expect_same "$WORK/sample1" "$WORK/sample1again" 'equal seeds'
+cmp -s "$WORK/sample1" "$WORK/sample2" && cmp -s "$WORK/sample1" "$WORK/sample3" && cmp -s "$WORK/sample1" "$WORK/sample4" &&
+    fail 'four seeds give one text'
+
+# Conversation on standard input: two turns, commands, a continued line.
+printf '%s\n/nonsense\n/clear\nSam has 42 cards. \\\nThen the number of cards doubles. How many?\n/exit\nnot read\n' "$QUESTION" |
+    timeout 60 "$LUTRA" run -m "$MODEL" --temp 0 >"$WORK/out" 2>"$WORK/err"
+rc=$?
+expect_code 0 'conversation'
+[ "$(grep -c '^####' "$WORK/out")" -eq 2 ] || fail 'conversation: two answers'
+expect_err '/nonsense' 'conversation'
+cp "$WORK/out" "$WORK/talk"
+printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" --temp 0 -q >"$WORK/out" 2>"$WORK/err"
+rc=$?
+cat "$WORK/greedy" "$WORK/greedy" >"$WORK/twice"
+expect_same "$WORK/out" "$WORK/twice" '/regen'
+
+# Plain text: the prompt is repeated, -n counts tokens, -r stops.
+lutra run -m "$MODEL" -no-cnv --temp 0 -n 8 -p '<|im_start|>user\n'"$QUESTION"'<|im_end|>\n<|im_start|>assistant\n' -q
+expect_code 0 'text mode'
+expect_out 'Sam has 42 cards' 'text mode repeats the prompt'
+lutra run -m "$MODEL" -no-cnv --temp 0 -p '<|im_start|>user\n'"$QUESTION"'<|im_end|>\n<|im_start|>assistant\n' -q --no-display-prompt
+expect_same "$WORK/out" "$WORK/greedy" 'text mode with the template written out'
+lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION" -q -r '####'
+expect_out '42 * 2 = 84.' 'reverse prompt'
+! grep -q '#' "$WORK/out" || fail 'reverse prompt: the stop text is shown'
+lutra run -m "$MODEL" -no-cnv -p ''
+expect_code 2 'empty prompt'
+lutra run -m "$MODEL" -st -p "$QUESTION" --chat-template '{{ nonsense( }}'
+expect_code 1 'bad template'
+# Forbidding a token of the answer changes it.
+id=$("$LUTRA" tokenize -m "$MODEL" --ids -p '8' | tr -d '[]')
+lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION" -q -l "$id-inf"
+expect_code 0 'logit bias'
+! grep -q 8 "$WORK/out" || fail 'logit bias: a forbidden token appears'
+
+lutra run -m "$MODEL" -st --temp 0 -c 32 -p "$QUESTION" --ignore-eos
+[ "$rc" -eq 0 ] || [ "$rc" -eq 1 ] || fail 'context full'
+expect_err 'context' 'context full'
+lutra run -m "$MODEL" -st -c 8 -p "$QUESTION"
+expect_code 1 'prompt longer than the context'
+expect_err 'context' 'prompt longer than the context'
+
+# A reader that leaves early ends the program quietly.
+timeout 20 "$LUTRA" run -m "$MODEL" -st --temp 0 --ignore-eos -q -p "$QUESTION" 2>"$WORK/err" </dev/null | head -c 5 >"$WORK/out"
+rc=${PIPESTATUS[0]}
+[ "$rc" -eq 141 ] || [ "$rc" -eq 0 ] || fail 'closed pipe'
+expect_quiet 'closed pipe'
+
+# Ctrl-C.  A background job of a script ignores SIGINT unless it asks for it back, as the program does.
+interrupt_after() {
+    "$LUTRA" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null &
+    pid=$!
+    for _ in $(seq 100); do
+        [ -s "$WORK/out" ] && break
+        sleep 0.1
+    done
+    start=$(date +%s%N)
+    kill -INT $pid
+    wait $pid
+    rc=$?
+    took=$((($(date +%s%N) - start) / 1000000))
+}
+interrupt_after run -m "$MODEL" -st --ignore-eos -s 1 -c 200000 -p "$QUESTION"
+expect_code 130 'Ctrl-C'
+[ "$took" -lt 3000 ] || fail "Ctrl-C took $took ms"
+[ "$(tail -c 1 "$WORK/out" | od -An -tx1)" = ' 0a' ] || fail 'Ctrl-C: the line is left open'
+finish

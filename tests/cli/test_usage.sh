@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+# Help, version, completion, and what a wrong command line says.
+. "$(dirname "$0")/lib.sh"
+
+commands='run eval bench quantize make-model inspect tokenize'
+
+lutra --version
+expect_code 0 version
+expect_out 'lutra 0.' version
+lutra --help
+expect_code 0 help
+for c in $commands; do expect_out "  $c " 'list of commands'; done
+lutra
+expect_code 2 'no command'
+
+for c in $commands; do
+    for way in "$c --help" "$c -h" "help $c"; do
+        lutra $way
+        expect_code 0 "$way"
+        expect_out "Usage: lutra $c" "$way"
+        expect_quiet "$way"
+        awk 'length > 122 { exit 1 }' "$WORK/out" || fail "$way: a line is too long"
+        ! grep -q ' $' "$WORK/out" || fail "$way: white space at a line's end"
+    done
+    lutra "$c" --no-such-option
+    expect_code 2 "$c, unknown option"
+    expect_err "unknown option --no-such-option" "$c, unknown option"
+done
+# The help shows the defaults that the parser starts from.
+lutra run --help
+expect_out '(default 0.8)' 'default of --temp'
+expect_out 'LUTRA_ARG_CTX_SIZE' 'environment names'
+
+lutra --completion-bash
+expect_code 0 completion
+bash -n "$WORK/out" || fail 'completion is not a bash script'
+words=$(bash -c '. "$0"; COMP_WORDS=(lutra run --ctx); COMP_CWORD=2; _lutra; echo "${COMPREPLY[@]}"' "$WORK/out")
+[ "$words" = --ctx-size ] || fail "completion of --ctx gives '$words'"
+words=$(bash -c '. "$0"; COMP_WORDS=(lutra qu); COMP_CWORD=1; _lutra; echo "${COMPREPLY[@]}"' "$WORK/out")
+[ "$words" = quantize ] || fail "completion of qu gives '$words'"
+
+lutra rum
+expect_code 2 'unknown command'
+expect_err "did you mean 'run'" 'unknown command'
+lutra run --modle x
+expect_code 2 'misspelt option'
+expect_err 'did you mean --model?' 'misspelt option'
+lutra run -m
+expect_code 2 'missing value'
+expect_err '-m: FILE is missing' 'missing value'
+lutra run -c 12x
+expect_code 2 'not a number'
+expect_err "'12x' is not a number" 'not a number'
+lutra run --top-p 1.5
+expect_code 2 'out of range'
+expect_err 'from 0 to 1' 'out of range'
+lutra run --temp nan
+expect_code 2 'NaN'
+lutra run -ctk q8_0
+expect_code 2 'unknown choice'
+expect_err 'f16 f32' 'unknown choice'
+lutra run -l 12
+expect_code 2 'bad bias'
+lutra run -cnv -no-cnv -m x
+expect_code 2 'both modes'
+lutra run -p x
+expect_code 2 'no model'
+expect_err 'LUTRA_ARG_MODEL' 'no model'
+lutra quantize a b
+expect_code 2 'too few arguments'
+lutra inspect a b
+expect_code 2 'too many arguments'
+expect_err "'b'" 'too many arguments'
+lutra bench -m x -p 5-1
+expect_code 2 'bad list'
+lutra eval -m x
+expect_code 2 'no problems'
+
+LUTRA_ARG_CTX_SIZE=12x lutra run -p x -m "$MODEL"
+expect_code 2 'bad environment'
+expect_err 'LUTRA_ARG_CTX_SIZE' 'bad environment'
+LUTRA_ARG_MODEL=/nowhere.gguf lutra run -p x
+expect_code 1 'model from the environment'
+expect_err '/nowhere.gguf' 'model from the environment'
+LUTRA_ARG_MODEL=/nowhere.gguf lutra tokenize -m "$MODEL" -p x
+expect_code 0 'the command line wins'
+LUTRA_ARG_MODEL=/nowhere.gguf lutra bench -m "$MODEL" -p 4 -n 0 -r 1 -q
+expect_code 0 'the command line wins in bench'
+lutra tokenize --model="$MODEL" --show_count -p x
+expect_code 0 'equals sign and underscore'
+
+for c in 'run -p x' 'tokenize -p x' 'bench' "eval -f $PROBLEMS"; do
+    lutra $c -m /no/such/file
+    expect_code 1 "missing file: $c"
+    expect_err '/no/such/file' "missing file: $c"
+    lutra $c -m "$LUTRA_SOURCE/LICENSE"
+    expect_code 1 "not a model: $c"
+    expect_err 'LICENSE' "not a model: $c"
+done
+head -c 100000 "$MODEL" >"$WORK/cut.gguf"
+lutra run -m "$WORK/cut.gguf" -p x
+expect_code 1 'a model cut short'
+expect_err 'cut.gguf' 'a model cut short'
+lutra inspect "$LUTRA_SOURCE"
+expect_code 1 'a folder'
+
+lutra --help
+"$LUTRA" --help >/dev/full 2>"$WORK/err"
+rc=$?
+expect_code 1 'a full disk'
+finish
