@@ -2,12 +2,15 @@
  *
  * Speed of the weight kernels: GMAC/s and GB/s as shares of peaks measured in the same run, once with the weights in
  * L2 and once streamed from DRAM, for 1 to 32 columns.  With --threads=N each thread takes its share of the panels.
+ * Time is CPU time of the slowest thread, so that other programs on the machine cost cache and bandwidth but not whole
+ * time slices.
  */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cpuinfo.h"
 #include "checkkern.h"
@@ -25,13 +28,22 @@ struct work {
 struct share {
     struct work *w;
     int ith;
+    double seconds;
     pthread_t thread;
 };
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 static void *run_share(void *arg)
 {
     struct share *s = arg;
     struct work *w = s->w;
+    double start = cpu_seconds();
     size_t first = w->panels * (size_t)s->ith / (size_t)w->threads,
            last = w->panels * (size_t)(s->ith + 1) / (size_t)w->threads;
     for (int rep = 0; rep < w->reps; rep++) {
@@ -51,20 +63,22 @@ static void *run_share(void *arg)
             w->gemm->run(&a);
         }
     }
+    s->seconds = cpu_seconds() - start;
     return NULL;
 }
 
 static double time_once(struct work *w)
 {
     struct share share[MAX_THREADS];
-    double t = now_seconds();
     for (int i = 0; i < w->threads; i++) share[i] = (struct share){.w = w, .ith = i};
     for (int i = 1; i < w->threads; i++) {
         if (pthread_create(&share[i].thread, NULL, run_share, &share[i])) exit(2);
     }
     run_share(&share[0]);
     for (int i = 1; i < w->threads; i++) pthread_join(share[i].thread, NULL);
-    return (now_seconds() - t) / w->reps;
+    double t = 0;
+    for (int i = 0; i < w->threads; i++) t = fmax(t, share[i].seconds);
+    return t / w->reps;
 }
 
 static double best_time(struct work *w)
@@ -127,17 +141,20 @@ struct stream {
     const uint64_t *data;
     size_t words;
     uint64_t sum;
+    double seconds;
     pthread_t thread;
 };
 
 static void *read_stream(void *arg)
 {
     struct stream *s = arg;
+    double start = cpu_seconds();
     uint64_t a[8] = {0};
     for (size_t i = 0; i < s->words; i += 8) {
         for (int j = 0; j < 8; j++) a[j] ^= s->data[i + (size_t)j];
     }
     for (int j = 0; j < 8; j++) s->sum ^= a[j];
+    s->seconds = cpu_seconds() - start;
     return NULL;
 }
 
@@ -148,7 +165,7 @@ static double measure_stream(int threads)
     struct stream s[MAX_THREADS];
     double best = 1e9;
     for (int rep = 0; rep < 10; rep++) {
-        double t = now_seconds();
+        double t = 0;
         for (int i = 0; i < threads; i++) {
             s[i] = (struct stream){
                 .data = (const uint64_t *)(const void *)(g.data + (size_t)i * DRAM_BYTES), .words = DRAM_BYTES / 8};
@@ -156,7 +173,8 @@ static double measure_stream(int threads)
         }
         read_stream(&s[0]);
         for (int i = 1; i < threads; i++) pthread_join(s[i].thread, NULL);
-        best = fmin(best, now_seconds() - t);
+        for (int i = 0; i < threads; i++) t = fmax(t, s[i].seconds);
+        best = fmin(best, t);
     }
     unguard(&g);
     return (double)DRAM_BYTES * threads / best * 1e-9;

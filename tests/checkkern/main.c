@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/cpuinfo.h"
@@ -45,12 +46,14 @@ float random_normal(uint64_t *state)
 
 struct guarded guard(size_t bytes, int fill)
 {
-    size_t whole = (bytes + 63) / 64 * 64;
-    struct guarded g = {.base = aligned_alloc(64, whole + 2 * CANARY_BYTES), .bytes = bytes};
+    size_t whole = (bytes + 4095) / 4096 * 4096;
+    struct guarded g = {
+        .base = aligned_alloc(whole > (4u << 20) ? 4096 : 64, whole + 2 * CANARY_BYTES), .bytes = bytes};
     if (!g.base) {
         fprintf(stderr, "checkkern: out of memory\n");
         exit(2);
     }
+    if (whole > (4u << 20)) madvise(g.base, whole, MADV_HUGEPAGE); /* as the device's arenas ask for */
     g.data = g.base + CANARY_BYTES;
     memset(g.base, 0xc5, whole + 2 * CANARY_BYTES);
     memset(g.data, fill, bytes);

@@ -12,7 +12,8 @@
 #include "cpu/layout.h"
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64 };
+/* The tile: 32 rows (two panels) x 4 columns; a broadcast of 4 inputs serves two dot products. */
+enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, PREFETCH_BYTES = 2048 };
 
 /* What differs between formats; always a compile-time constant of an inlined call. */
 enum codes { NIBBLES, TABLE, FIVE_BITS, BYTES };
@@ -73,32 +74,56 @@ LUTRA_INLINE __m512 broadcast_f32(const uint8_t *p)
     return _mm512_set1_ps(*(const float *)(const void *)p);
 }
 
-/* One group for n columns; x: the columns' record, width columns in it. */
-LUTRA_INLINE void add_group(
-    struct form f, const struct group *g, const uint8_t *x, size_t width, int n, __m512i table, __m512 *sum)
+/* The same group of up to two panels, panel_bytes apart. */
+LUTRA_INLINE struct group group_of(const struct group *g, size_t panel_bytes, int panel)
 {
-    __m512i acc[ACT_COLUMNS];
+    size_t at = panel ? panel_bytes : 0;
+    return (struct group){g->code + at, g->bits + at, g->d + at, g->m + at};
+}
+
+/* One group of np panels for n columns of a block `width` wide, the first at x. */
+LUTRA_INLINE void add_group(struct form f, const struct group *g, size_t panel_bytes, const uint8_t *x, size_t width,
+    int np, int n, __m512i table, __m512 sum[PANELS][COLUMNS])
+{
+    __m512i acc[PANELS][COLUMNS];
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
 #pragma GCC unroll 8
     for (int c = 0; c < n; c++) {
-        acc[c] = f.start_shift < 0 ? _mm512_setzero_si512()
-                                   : _mm512_slli_epi32(broadcast(start + 4 * c), (unsigned)f.start_shift);
+        acc[0][c] = _mm512_setzero_si512();
+        if (f.start_shift >= 0) acc[0][c] = _mm512_slli_epi32(broadcast(start + 4 * c), (unsigned)f.start_shift);
+        if (np > 1) acc[1][c] = acc[0][c];
     }
 #pragma GCC unroll 8
     for (int v = 0; v < 8; v++, x += 4 * width) {
-        __m512i w = load_codes(f, g, v, table);
+        __m512i w[PANELS];
+#pragma GCC unroll 2
+        for (int p = 0; p < np; p++) {
+            struct group at = group_of(g, panel_bytes, p);
+            w[p] = load_codes(f, &at, v, table);
+        }
 #pragma GCC unroll 8
-        for (int c = 0; c < n; c++) acc[c] = _mm512_dpbusd_epi32(acc[c], w, broadcast(x + 4 * c));
+        for (int c = 0; c < n; c++) {
+            __m512i b = broadcast(x + 4 * c);
+#pragma GCC unroll 2
+            for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], w[p], b);
+        }
     }
-    __m512 scale = load_scale(f, g->d);
+#pragma GCC unroll 2
+    for (int p = 0; p < np; p++) {
+        struct group at = group_of(g, panel_bytes, p);
+        __m512 scale = load_scale(f, at.d);
 #pragma GCC unroll 8
-    for (int c = 0; c < n; c++) {
-        sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[c]), _mm512_mul_ps(scale, broadcast_f32(tail + 4 * c)), sum[c]);
+        for (int c = 0; c < n; c++) {
+            __m512 s = _mm512_mul_ps(scale, broadcast_f32(tail + 4 * c));
+            sum[p][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[p][c]), s, sum[p][c]);
+        }
+        if (f.scales != F16_SCALE_AND_MIN) continue;
+        __m512 min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at.m));
+#pragma GCC unroll 8
+        for (int c = 0; c < n; c++) {
+            sum[p][c] = _mm512_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[p][c]);
+        }
     }
-    if (f.scales != F16_SCALE_AND_MIN) return;
-    __m512 min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)g->m));
-#pragma GCC unroll 8
-    for (int c = 0; c < n; c++) sum[c] = _mm512_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[c]);
 }
 
 /* Bytes of one group's part of each section. */
@@ -112,12 +137,27 @@ LUTRA_INLINE size_t scale_bytes(struct form f)
     return f.scales == E8M0_SCALE ? 16 : 32;
 }
 
-/* All inputs of one panel for n columns of a block `width` wide. */
-LUTRA_INLINE void run_panel(
-    struct form f, const uint8_t *w, size_t n_in, const uint8_t *x, size_t width, int n, __m512i table, __m512 *sum)
+/* Asks for what this group's place will hold PREFETCH_BYTES further on. */
+LUTRA_INLINE void prefetch_group(struct form f, const struct group *g, size_t panel_bytes, int np)
 {
-    for (int c = 0; c < n; c++) sum[c] = _mm512_setzero_ps();
-    for (size_t left = n_in / 32; left > 0;) {
+    for (int p = 0; p < np; p++) {
+        const uint8_t *at = group_of(g, panel_bytes, p).code + PREFETCH_BYTES;
+#pragma GCC unroll 8
+        for (size_t i = 0; i < code_bytes(f); i += 64) LUTRA_PREFETCH(at + i);
+    }
+}
+
+/* np panels against n of the columns of a block, rows row .. row + n - 1 of the batch. */
+LUTRA_INLINE void run_block(struct form f, const struct cpu_gemm_args *a, size_t panel, int np, size_t row,
+    const uint8_t *x, size_t width, int n, __m512i table)
+{
+    __m512 sum[PANELS][COLUMNS];
+    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in);
+    const uint8_t *w = (const uint8_t *)a->packed + panel * panel_bytes;
+    for (int p = 0; p < np; p++) {
+        for (int c = 0; c < n; c++) sum[p][c] = _mm512_setzero_ps();
+    }
+    for (size_t left = a->n_in / 32; left > 0;) {
         size_t groups = left < 8 ? left : 8;
         struct group g = {.code = w};
         g.bits = g.code + groups * code_bytes(f);
@@ -126,7 +166,8 @@ LUTRA_INLINE void run_panel(
         w = g.m + (f.scales == F16_SCALE_AND_MIN ? groups * 32 : 0);
         left -= groups;
         for (; groups > 0; groups--) {
-            add_group(f, &g, x, width, n, table, sum);
+            prefetch_group(f, &g, panel_bytes, np);
+            add_group(f, &g, panel_bytes, x, width, np, n, table, sum);
             x += ACT32_BYTES * width;
             g.code += code_bytes(f);
             g.bits += STEP_BYTES;
@@ -134,39 +175,34 @@ LUTRA_INLINE void run_panel(
             g.m += 32;
         }
     }
+    for (int p = 0; p < np; p++) store_panel_avx512(a, panel + (size_t)p, row, n, sum[p]);
 }
 
-/* One panel against one block of columns. */
-LUTRA_INLINE void run_block(struct form f, const struct cpu_gemm_args *a, const uint8_t *w, size_t panel, size_t row,
-    const uint8_t *x, int n, __m512i table)
+/* np panels against rows first .. end - 1. */
+LUTRA_INLINE void run_columns(
+    struct form f, const struct cpu_gemm_args *a, size_t panel, int np, size_t first, size_t end, __m512i table)
 {
-    __m512 sum[ACT_COLUMNS];
-    run_panel(f, w, a->n_in, x, (size_t)n, n, table, sum);
-    store_panel_avx512(a, panel, row, n, sum);
+    size_t row_bytes = a->n_in / 32 * ACT32_BYTES;
+    for (size_t r = first; r < end; r += COLUMNS) {
+        struct act_place place = act_place_of(r, a->n_row);
+        const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes + 4 * place.column;
+        switch (end - r) {
+        case 1: run_block(f, a, panel, np, r, x, place.width, 1, table); break;
+        case 2: run_block(f, a, panel, np, r, x, place.width, 2, table); break;
+        case 3: run_block(f, a, panel, np, r, x, place.width, 3, table); break;
+        default: run_block(f, a, panel, np, r, x, place.width, 4, table); break;
+        }
+    }
 }
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), row_bytes = a->n_in / 32 * ACT32_BYTES;
+    size_t last = a->panel + a->n_panel;
     __m512i table = code_table(a->gemm->type);
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
-        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
-            const uint8_t *w = (const uint8_t *)a->packed + p * panel_bytes;
-            for (size_t r = pass; r < end; r += ACT_COLUMNS) {
-                const uint8_t *x = (const uint8_t *)a->act + r * row_bytes;
-                switch (end - r) {
-                case 1: run_block(f, a, w, p, r, x, 1, table); break;
-                case 2: run_block(f, a, w, p, r, x, 2, table); break;
-                case 3: run_block(f, a, w, p, r, x, 3, table); break;
-                case 4: run_block(f, a, w, p, r, x, 4, table); break;
-                case 5: run_block(f, a, w, p, r, x, 5, table); break;
-                case 6: run_block(f, a, w, p, r, x, 6, table); break;
-                case 7: run_block(f, a, w, p, r, x, 7, table); break;
-                default: run_block(f, a, w, p, r, x, 8, table); break;
-                }
-            }
-        }
+        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS, p = a->panel;
+        for (; p + 2 <= last; p += 2) run_columns(f, a, p, 2, pass, end, table);
+        if (p < last) run_columns(f, a, p, 1, pass, end, table);
     }
 }
 
@@ -207,11 +243,11 @@ static void run_mxfp4(const struct cpu_gemm_args *a)
 
 void cpu_gemm_init_i8_avx512(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_Q4_0] = cpu_gemm_i8x32(QUANT_Q4_0, "gemm_q4_0_q8x32_16x8_avx512", run_q4_0);
-    k->gemm[QUANT_Q4_1] = cpu_gemm_i8x32(QUANT_Q4_1, "gemm_q4_1_q8x32_16x8_avx512", run_q4_1);
-    k->gemm[QUANT_Q5_0] = cpu_gemm_i8x32(QUANT_Q5_0, "gemm_q5_0_q8x32_16x8_avx512", run_q5_0);
-    k->gemm[QUANT_Q5_1] = cpu_gemm_i8x32(QUANT_Q5_1, "gemm_q5_1_q8x32_16x8_avx512", run_q5_1);
-    k->gemm[QUANT_Q8_0] = cpu_gemm_i8x32(QUANT_Q8_0, "gemm_q8_0_q8x32_16x8_avx512", run_q8_0);
-    k->gemm[QUANT_IQ4_NL] = cpu_gemm_i8x32(QUANT_IQ4_NL, "gemm_iq4_nl_q8x32_16x8_avx512", run_iq4_nl);
-    k->gemm[QUANT_MXFP4] = cpu_gemm_i8x32(QUANT_MXFP4, "gemm_mxfp4_q8x32_16x8_avx512", run_mxfp4);
+    k->gemm[QUANT_Q4_0] = cpu_gemm_i8x32(QUANT_Q4_0, "gemm_q4_0_q8x32_32x4_avx512", run_q4_0);
+    k->gemm[QUANT_Q4_1] = cpu_gemm_i8x32(QUANT_Q4_1, "gemm_q4_1_q8x32_32x4_avx512", run_q4_1);
+    k->gemm[QUANT_Q5_0] = cpu_gemm_i8x32(QUANT_Q5_0, "gemm_q5_0_q8x32_32x4_avx512", run_q5_0);
+    k->gemm[QUANT_Q5_1] = cpu_gemm_i8x32(QUANT_Q5_1, "gemm_q5_1_q8x32_32x4_avx512", run_q5_1);
+    k->gemm[QUANT_Q8_0] = cpu_gemm_i8x32(QUANT_Q8_0, "gemm_q8_0_q8x32_32x4_avx512", run_q8_0);
+    k->gemm[QUANT_IQ4_NL] = cpu_gemm_i8x32(QUANT_IQ4_NL, "gemm_iq4_nl_q8x32_32x4_avx512", run_iq4_nl);
+    k->gemm[QUANT_MXFP4] = cpu_gemm_i8x32(QUANT_MXFP4, "gemm_mxfp4_q8x32_32x4_avx512", run_mxfp4);
 }
