@@ -328,8 +328,8 @@ static long option(int argc, char **argv, const char *name, long fallback)
 
 int main(int argc, char **argv)
 {
-    long n = option(argc, argv, "--count", 1000), seed = option(argc, argv, "--seed", 1),
-         only = option(argc, argv, "--only", -1);
+    long n = option(argc, argv, "--count", getenv("LUTRA_TEST_LONG") ? 40000 : 2000),
+         seed = option(argc, argv, "--seed", 1), only = option(argc, argv, "--only", -1);
     load_seeds(LUTRA_SOURCE_DIR "/tests/unit/text/features.json");
     if (n_seeds == 0) return fprintf(stderr, "fuzz_text: no seeds\n"), 1;
     signal(SIGALRM, hang);
