@@ -49,7 +49,7 @@ void text_template_close(struct text_template **tmpl);
 
 /* Renders with the variables of `json`.  now: seconds since 1970 for strftime_now, shown in the local time zone.
  * On success the caller owns *out; on failure it is empty.
- * Errors: LUTRA_E_FORMAT (err->where = line of the template, or 0 for bad JSON; also raise_exception's message),
+ * Errors: LUTRA_E_FORMAT (err->where = line of the template, or byte of bad JSON; also raise_exception's message),
  * LUTRA_E_UNSUPPORTED (a filter, test or method, by name), LUTRA_E_NO_MEMORY. */
 int text_template_render(const struct text_template *tmpl, const char *json, size_t n_json, int64_t now,
     struct text_template_text *out, struct lutra_error *err);

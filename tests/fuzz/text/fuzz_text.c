@@ -174,8 +174,8 @@ static void mutate(struct rng *rng, struct input *in, const char *const *words, 
 
 /* ---- what is fed ---- */
 
-static char *seeds[MAX_SEEDS];
-static size_t n_seeds;
+static char *seeds[MAX_SEEDS], *hostile[MAX_SEEDS];
+static size_t n_seeds, n_hostile;
 static long n_parsed, n_rendered, n_opened;
 static const char messages[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", "
                                "\"content\": \"h\\u00e9 \\ud83e\\udd99\"}, "
@@ -194,6 +194,10 @@ static void load_seeds(const char *path)
         bool parses = json_object_get(one, "text") != NULL;
         if (parses && n_seeds < MAX_SEEDS)
             seeds[n_seeds++] = strdup(json_string_value(json_object_get(one, "template")));
+    }
+    json_array_foreach(json_object_get(file, "hostile"), i, one)
+    {
+        if (n_hostile < MAX_SEEDS) hostile[n_hostile++] = strdup(json_string_value(one));
     }
     json_decref(file);
 }
@@ -233,6 +237,18 @@ static size_t feed_template(struct rng *rng)
     free(exact);
     free(exact_json);
     return source.n + json.n;
+}
+
+/* Templates made to exhaust something; they are fed as they are. */
+static size_t feed_hostile(const char *source)
+{
+    struct text_template *t;
+    struct text_template_text text;
+    struct lutra_error err;
+    if (text_template_parse(&t, source, strlen(source), &err) < 0) return strlen(source);
+    if (text_template_render(t, "{}", 2, 0, &text, &err) == 0) text_template_text_free(&text);
+    text_template_close(&t);
+    return strlen(source) + 2;
 }
 
 static size_t feed_text(const struct text_vocab *v, struct rng *rng)
@@ -340,7 +356,9 @@ int main(int argc, char **argv)
         heap_peak = heap_bytes;
         current = (sig_atomic_t)i;
         alarm(20);
-        size_t n_bytes = i % 5 == 4 ? feed_vocab(&rng) : feed_template(&rng);
+        size_t n_bytes = (size_t)i < n_hostile ? feed_hostile(hostile[i])
+                         : i % 5 == 4          ? feed_vocab(&rng)
+                                               : feed_template(&rng);
         alarm(0);
         size_t used = heap_peak - before;
         if (used > worst) worst = used;
@@ -352,5 +370,6 @@ int main(int argc, char **argv)
         (double)worst / (1 << 20));
     printf("%ld templates parsed, %ld rendered, %ld vocabularies opened\n", n_parsed, n_rendered, n_opened);
     for (size_t i = 0; i < n_seeds; i++) free(seeds[i]);
+    for (size_t i = 0; i < n_hostile; i++) free(hostile[i]);
     return 0;
 }
