@@ -9,11 +9,7 @@
 #include <immintrin.h>
 
 #include "base/compiler.h"
-#include "cpu/layout.h"
-#include "cpu/x86/gemm_x86_impl.h"
-
-/* The tile: 32 rows (two panels) x 4 columns; a broadcast of 4 inputs serves two dot products. */
-enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, PREFETCH_BYTES = 2048 };
+#include "cpu/x86/gemm_tile_avx512_impl.h"
 
 /* What differs between formats; always a compile-time constant of an inlined call. */
 enum codes { NIBBLES, TABLE, FIVE_BITS, BYTES };
@@ -56,74 +52,12 @@ LUTRA_INLINE __m512i load_codes(struct form f, const struct group *g, int v, __m
 
 LUTRA_INLINE __m512 load_scale(struct form f, const uint8_t *d)
 {
-    if (f.scales != E8M0_SCALE) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)d));
+    if (f.scales != E8M0_SCALE) return load_f16(d);
     /* 2^(e - 128): the exponent field e - 1, or a subnormal for e = 0 and 1. */
     __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)d));
     __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
     __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2)), tiny));
-}
-
-LUTRA_INLINE __m512i broadcast(const uint8_t *p)
-{
-    return _mm512_set1_epi32(*(const int *)(const void *)p);
-}
-
-LUTRA_INLINE __m512 broadcast_f32(const uint8_t *p)
-{
-    return _mm512_set1_ps(*(const float *)(const void *)p);
-}
-
-/* The same group of up to two panels, panel_bytes apart. */
-LUTRA_INLINE struct group group_of(const struct group *g, size_t panel_bytes, int panel)
-{
-    size_t at = panel ? panel_bytes : 0;
-    return (struct group){g->code + at, g->bits + at, g->d + at, g->m + at};
-}
-
-/* One group of np panels for n columns of a block `width` wide, the first at x. */
-LUTRA_INLINE void add_group(struct form f, const struct group *g, size_t panel_bytes, const uint8_t *x, size_t width,
-    int np, int n, __m512i table, __m512 sum[PANELS][COLUMNS])
-{
-    __m512i acc[PANELS][COLUMNS];
-    const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
-#pragma GCC unroll 8
-    for (int c = 0; c < n; c++) {
-        acc[0][c] = _mm512_setzero_si512();
-        if (f.start_shift >= 0) acc[0][c] = _mm512_slli_epi32(broadcast(start + 4 * c), (unsigned)f.start_shift);
-        if (np > 1) acc[1][c] = acc[0][c];
-    }
-#pragma GCC unroll 8
-    for (int v = 0; v < 8; v++, x += 4 * width) {
-        __m512i w[PANELS];
-#pragma GCC unroll 2
-        for (int p = 0; p < np; p++) {
-            struct group at = group_of(g, panel_bytes, p);
-            w[p] = load_codes(f, &at, v, table);
-        }
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) {
-            __m512i b = broadcast(x + 4 * c);
-#pragma GCC unroll 2
-            for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], w[p], b);
-        }
-    }
-#pragma GCC unroll 2
-    for (int p = 0; p < np; p++) {
-        struct group at = group_of(g, panel_bytes, p);
-        __m512 scale = load_scale(f, at.d);
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) {
-            __m512 s = _mm512_mul_ps(scale, broadcast_f32(tail + 4 * c));
-            sum[p][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[p][c]), s, sum[p][c]);
-        }
-        if (f.scales != F16_SCALE_AND_MIN) continue;
-        __m512 min = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at.m));
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) {
-            sum[p][c] = _mm512_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[p][c]);
-        }
-    }
 }
 
 /* Bytes of one group's part of each section. */
@@ -137,74 +71,104 @@ LUTRA_INLINE size_t scale_bytes(struct form f)
     return f.scales == E8M0_SCALE ? 16 : 32;
 }
 
-/* Asks for what this group's place will hold PREFETCH_BYTES further on. */
-LUTRA_INLINE void prefetch_group(struct form f, const struct group *g, size_t panel_bytes, int np)
+LUTRA_INLINE size_t group_bytes(struct form f)
 {
-    for (int p = 0; p < np; p++) {
-        const uint8_t *at = group_of(g, panel_bytes, p).code + PREFETCH_BYTES;
-#pragma GCC unroll 8
-        for (size_t i = 0; i < code_bytes(f); i += 64) LUTRA_PREFETCH(at + i);
+    return code_bytes(f) + scale_bytes(f) + (f.codes == FIVE_BITS ? STEP_BYTES : 0) +
+           (f.scales == F16_SCALE_AND_MIN ? 32 : 0);
+}
+
+/* Group g of a tile at w. */
+LUTRA_INLINE struct group group_at(struct form f, const uint8_t *w, size_t groups, size_t g)
+{
+    const uint8_t *bits = w + groups * code_bytes(f), *d = bits + (f.codes == FIVE_BITS ? groups * STEP_BYTES : 0);
+    const uint8_t *m = d + groups * scale_bytes(f);
+    return (struct group){w + g * code_bytes(f), bits + g * STEP_BYTES, d + g * scale_bytes(f), m + g * 32};
+}
+
+/* Weights are used where they lie. */
+struct scratch {
+    __m512i table;
+};
+
+LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+{
+    (void)t, (void)np;
+    s->table =
+        f.codes == TABLE ? code_table(f.scales == E8M0_SCALE ? QUANT_MXFP4 : QUANT_IQ4_NL) : _mm512_setzero_si512();
+}
+
+/* acc = what the integer sums start from. */
+LUTRA_INLINE void start_group(struct form f, const uint8_t *start, int np, int n, __m512i acc[PANELS][COLUMNS])
+{
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        __m512i s = _mm512_setzero_si512();
+        if (f.start_shift >= 0) s = _mm512_slli_epi32(broadcast(start + 4 * c), (unsigned)f.start_shift);
+        UNROLL
+        for (int p = 0; p < np; p++) acc[p][c] = s;
     }
 }
 
-/* np panels against n of the columns of a block, rows row .. row + n - 1 of the batch. */
-LUTRA_INLINE void run_block(struct form f, const struct cpu_gemm_args *a, size_t panel, int np, size_t row,
-    const uint8_t *x, size_t width, int n, __m512i table)
+/* sum += acc, scaled; tail: scales, starts and sums of the record. */
+LUTRA_INLINE void finish_group(struct form f, const struct group *g, const uint8_t *tail, size_t width, int n,
+    const __m512i acc[COLUMNS], __m512 sum[COLUMNS])
+{
+    __m512 scale = load_scale(f, g->d);
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        __m512 s = _mm512_mul_ps(scale, broadcast_f32(tail + 4 * c));
+        sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[c]), s, sum[c]);
+    }
+    if (f.scales != F16_SCALE_AND_MIN) return;
+    __m512 min = load_f16(g->m);
+    UNROLL
+    for (int c = 0; c < n; c++) sum[c] = _mm512_fmadd_ps(min, broadcast_f32(tail + 8 * width + 4 * c), sum[c]);
+}
+
+LUTRA_INLINE void run_tile(
+    struct form f, const struct scratch *scratch, const struct tile *t, int np, int n, __m512 out[PANELS][COLUMNS])
 {
     __m512 sum[PANELS][COLUMNS];
-    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in);
-    const uint8_t *w = (const uint8_t *)a->packed + panel * panel_bytes;
+    const uint8_t *x = t->x;
+    size_t width = t->width;
+    UNROLL
     for (int p = 0; p < np; p++) {
-        for (int c = 0; c < n; c++) sum[p][c] = _mm512_setzero_ps();
+        UNROLL
+        for (int c = 0; c < n; c++) sum[p][c] = out[p][c];
     }
-    for (size_t left = a->n_in / 32; left > 0;) {
-        size_t groups = left < 8 ? left : 8;
-        struct group g = {.code = w};
-        g.bits = g.code + groups * code_bytes(f);
-        g.d = g.bits + (f.codes == FIVE_BITS ? groups * STEP_BYTES : 0);
-        g.m = g.d + groups * scale_bytes(f);
-        w = g.m + (f.scales == F16_SCALE_AND_MIN ? groups * 32 : 0);
-        left -= groups;
-        for (; groups > 0; groups--) {
-            prefetch_group(f, &g, panel_bytes, np);
-            add_group(f, &g, panel_bytes, x, width, np, n, table, sum);
-            x += ACT32_BYTES * width;
-            g.code += code_bytes(f);
-            g.bits += STEP_BYTES;
-            g.d += scale_bytes(f);
-            g.m += 32;
+    for (size_t g = 0; g < t->groups; g++) {
+        __m512i acc[PANELS][COLUMNS];
+        struct group group[PANELS];
+        UNROLL
+        for (int p = 0; p < np; p++) group[p] = group_at(f, t->w + (size_t)p * t->panel_bytes, t->groups, g);
+        prefetch_group(t, g, group_bytes(f), np);
+        start_group(f, x + 36 * width, np, n, acc);
+        UNROLL
+        for (int v = 0; v < 8; v++, x += 4 * width) {
+            __m512i w[PANELS];
+            UNROLL
+            for (int p = 0; p < np; p++) w[p] = load_codes(f, &group[p], v, scratch->table);
+            UNROLL
+            for (int c = 0; c < n; c++) {
+                __m512i b = broadcast(x + 4 * c);
+                UNROLL
+                for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], w[p], b);
+            }
         }
+        UNROLL
+        for (int p = 0; p < np; p++) finish_group(f, &group[p], x, width, n, acc[p], sum[p]);
+        x += (ACT32_BYTES - 32) * width;
     }
-    for (int p = 0; p < np; p++) store_panel_avx512(a, panel + (size_t)p, row, n, sum[p]);
-}
-
-/* np panels against rows first .. end - 1. */
-LUTRA_INLINE void run_columns(
-    struct form f, const struct cpu_gemm_args *a, size_t panel, int np, size_t first, size_t end, __m512i table)
-{
-    size_t row_bytes = a->n_in / 32 * ACT32_BYTES;
-    for (size_t r = first; r < end; r += COLUMNS) {
-        struct act_place place = act_place_of(r, a->n_row);
-        const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes + 4 * place.column;
-        switch (end - r) {
-        case 1: run_block(f, a, panel, np, r, x, place.width, 1, table); break;
-        case 2: run_block(f, a, panel, np, r, x, place.width, 2, table); break;
-        case 3: run_block(f, a, panel, np, r, x, place.width, 3, table); break;
-        default: run_block(f, a, panel, np, r, x, place.width, 4, table); break;
-        }
+    UNROLL
+    for (int p = 0; p < np; p++) {
+        UNROLL
+        for (int c = 0; c < n; c++) out[p][c] = sum[p][c];
     }
 }
 
-LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
-{
-    size_t last = a->panel + a->n_panel;
-    __m512i table = code_table(a->gemm->type);
-    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
-        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS, p = a->panel;
-        for (; p + 2 <= last; p += 2) run_columns(f, a, p, 2, pass, end, table);
-        if (p < last) run_columns(f, a, p, 1, pass, end, table);
-    }
-}
+enum { RECORD_BYTES = 8 * ACT32_BYTES };
+
+#include "cpu/x86/gemm_panels_avx512_impl.h"
 
 static void run_q4_0(const struct cpu_gemm_args *a)
 {

@@ -11,6 +11,13 @@
 /* Columns in passes of PASS_ROWS, whose activations stay in L2 while a unit's panels pass over them. */
 enum { PASS_ROWS = 64 };
 
+/* Before a loop whose trip count is a constant after inlining: accumulators in arrays become registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 typedef void cpu_gemm_run(const struct cpu_gemm_args *a);
 
 struct cpu_gemm cpu_gemm_i8x32(enum quant_type type, const char *name, cpu_gemm_run *run);

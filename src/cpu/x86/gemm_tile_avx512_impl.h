@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The register tile of the AVX-512 int8 kernels: 32 output rows (two panels) x 4 columns, so that one broadcast of 4
+ * inputs serves two dot products; and what a kernel is told about the tile of weights it works on.
+ */
+#ifndef LUTRA_CPU_X86_GEMM_TILE_AVX512_IMPL_H
+#define LUTRA_CPU_X86_GEMM_TILE_AVX512_IMPL_H
+
+#include <immintrin.h>
+
+#include "cpu/x86/gemm_x86_impl.h"
+
+enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, AHEAD_TILES = 2 };
+
+struct tile {
+    const uint8_t *w;           /* of the first panel; the second is panel_bytes further */
+    size_t panel_bytes, groups; /* groups of 32 inputs, 8 but for the last tile of a panel */
+    const uint8_t *x;           /* the first of the columns, in its block */
+    size_t width;               /* columns of the block */
+    const uint8_t *ahead;       /* to prefetch meanwhile: groups g with g % shares == share, of each panel */
+    size_t share, shares;
+};
+
+LUTRA_INLINE __m512i broadcast(const uint8_t *p)
+{
+    return _mm512_set1_epi32(*(const int *)(const void *)p);
+}
+
+LUTRA_INLINE __m512 broadcast_f32(const uint8_t *p)
+{
+    return _mm512_set1_ps(*(const float *)(const void *)p);
+}
+
+LUTRA_INLINE __m512 load_f16(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+LUTRA_INLINE void prefetch_group(const struct tile *t, size_t g, size_t bytes, int np)
+{
+    const uint8_t *at = t->ahead + g * bytes;
+    if (g % t->shares != t->share) return;
+    UNROLL
+    for (int p = 0; p < np; p++) {
+        UNROLL
+        for (size_t i = 0; i < bytes; i += 64) LUTRA_PREFETCH(at + (size_t)p * t->panel_bytes + i);
+    }
+}
+
+#endif
