@@ -26,10 +26,11 @@ LUTRA_INLINE void run_block(
     size_t step = type == QUANT_F32 ? 4 * LANES : 2 * LANES;
     const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(type, a->n_in);
     __m256 sum[2][TILE_COLUMNS];
+    UNROLL
     for (int c = 0; c < n; c++) sum[0][c] = sum[1][c] = _mm256_setzero_ps();
     for (size_t k = 0; k < a->n_in; k++, w += step, x += width) {
         __m256 lo = load_weights(type, w, 0), hi = load_weights(type, w, 1);
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < n; c++) {
             __m256 v = _mm256_broadcast_ss(x + c);
             sum[0][c] = _mm256_fmadd_ps(lo, v, sum[0][c]);

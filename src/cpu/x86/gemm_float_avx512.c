@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { MAX_PANELS = 4 };
+enum { MAX_PANELS = 4, PREFETCH_BYTES = 2048 };
 
 LUTRA_INLINE __m512 load_weights(enum quant_type type, const uint8_t *w)
 {
@@ -28,17 +28,22 @@ LUTRA_INLINE void run_block(
     const uint8_t *w = (const uint8_t *)a->packed + panel * panel_bytes;
     const float *x = (const float *)a->act + row * a->n_in;
     __m512 sum[MAX_PANELS][ACT_COLUMNS];
+    UNROLL
     for (int p = 0; p < n_panel; p++) {
+        UNROLL
         for (int c = 0; c < n; c++) sum[p][c] = _mm512_setzero_ps();
     }
     for (size_t k = 0; k < a->n_in; k++, w += step, x += n) {
-#pragma GCC unroll 4
+        UNROLL
         for (int p = 0; p < n_panel; p++) {
-            __m512 v = load_weights(type, w + (size_t)p * panel_bytes);
-#pragma GCC unroll 8
+            const uint8_t *at = w + (size_t)p * panel_bytes;
+            __m512 v = load_weights(type, at);
+            LUTRA_PREFETCH(at + PREFETCH_BYTES);
+            UNROLL
             for (int c = 0; c < n; c++) sum[p][c] = _mm512_fmadd_ps(v, _mm512_set1_ps(x[c]), sum[p][c]);
         }
     }
+    UNROLL
     for (int p = 0; p < n_panel; p++) store_panel_avx512(a, panel + (size_t)p, row, n, sum[p]);
 }
 

@@ -87,27 +87,28 @@ LUTRA_INLINE void add_group(
     __m256i acc[TILE_COLUMNS];
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
     bool sign = f.wide && !WIDE_CODES;
+    UNROLL
     for (int c = 0; c < n; c++) {
         acc[c] = f.start_shift < 0 || sign ? _mm256_setzero_si256()
                                            : _mm256_slli_epi32(broadcast(start + 4 * c), f.start_shift);
     }
-#pragma GCC unroll 8
+    UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
         __m256i w = load_codes(f, g, v, half, table);
         if (sign) w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < n; c++) {
             acc[c] = sign ? dot_signed(acc[c], w, broadcast(x + 4 * c)) : dot_step(acc[c], w, broadcast(x + 4 * c));
         }
     }
     __m256 scale = load_scale(f, g->d, half);
-#pragma GCC unroll 4
+    UNROLL
     for (int c = 0; c < n; c++) {
         sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[c]), _mm256_mul_ps(scale, broadcast_f32(tail + 4 * c)), sum[c]);
     }
     if (f.scales != F16_SCALE_AND_MIN) return;
     __m256 min = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(g->m + 16 * half)));
-#pragma GCC unroll 4
+    UNROLL
     for (int c = 0; c < n; c++) sum[c] = _mm256_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[c]);
 }
 
@@ -125,6 +126,7 @@ LUTRA_INLINE size_t scale_bytes(struct form f)
 LUTRA_INLINE void run_panel(struct form f, const uint8_t *w, size_t n_in, const uint8_t *x, size_t width, int n,
     __m256i table, __m256 sum[2][TILE_COLUMNS])
 {
+    UNROLL
     for (int c = 0; c < n; c++) sum[0][c] = sum[1][c] = _mm256_setzero_ps();
     for (size_t left = n_in / 32; left > 0;) {
         size_t groups = left < 8 ? left : 8;

@@ -3,21 +3,34 @@
  * AVX-512 VNNI matmul of the formats with 256-element blocks: K-quants and ternary, activations q8x256.
  *
  * A zmm lane is an output row.  Per 256 inputs everything is exact in 32-bit integers: the dot product of each group,
- * times its integer scale, and the minima times the sums of the inputs (at most 127 * 63 * 128 * 256 / 2 < 2^31).  Then
+ * times its integer scale, and the minima times the sums of the inputs (at most 63 * 127 * 128 * 256 < 2^31).  Then
  * sum = fma(float(dot), d * scale_x, sum) and, for formats with minima, sum = fma(-float(min), dmin * scale_x, sum).
+ * A tile's codes and scales are unpacked to L1 once for all columns.
  */
-#include <immintrin.h>
+#include "cpu/x86/gemm_tile_avx512_impl.h"
 
-#include "base/compiler.h"
-#include "cpu/layout.h"
-#include "cpu/x86/gemm_x86_impl.h"
-
-enum { STEP_BYTES = 64 };
 enum codes { FOUR_BITS, FIVE_BITS, SIX_BITS, TWO_BITS };
 
-/* One tile of a panel, by section. */
-struct tile {
-    const uint8_t *code, *high, *scales, *d, *dmin;
+struct form {
+    enum codes codes;
+};
+
+LUTRA_INLINE size_t group_bytes(struct form f)
+{
+    static const size_t BLOCK_BYTES[] = {144, 176, 210, 66};
+    return BLOCK_BYTES[f.codes] * LANES / 8;
+}
+
+/* A panel's tile, unpacked. */
+struct unpacked {
+    __m512i code[64];    /* step v of group g at 8 g + v: unsigned bytes */
+    __m512i scale[16];   /* of 32 inputs, or of 16 (Q6_K) */
+    __m512i min_pair[4]; /* i16: minima of groups 2p and 2p + 1 */
+    __m512 d, dmin;
+};
+
+struct scratch {
+    struct unpacked panel[PANELS];
 };
 
 LUTRA_INLINE __m512i load(const uint8_t *p)
@@ -25,223 +38,233 @@ LUTRA_INLINE __m512i load(const uint8_t *p)
     return _mm512_loadu_si512(p);
 }
 
-LUTRA_INLINE __m512 load_f16(const uint8_t *p)
+/* c | (h & bits) */
+LUTRA_INLINE __m512i merge(__m512i c, __m512i h, int bits)
 {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_ternarylogic_epi64(c, h, _mm512_set1_epi8((char)bits), 0xf8);
 }
 
-LUTRA_INLINE __m512i broadcast(const uint8_t *p)
+/* 6-bit scales or minima (side 0 or 1) of groups 0 .. 7: group j from bits of three words per row (quant/formats.h). */
+LUTRA_INLINE __m512i six_bits(const uint8_t *words, int g, int side)
 {
-    return _mm512_set1_epi32(*(const int *)(const void *)p);
-}
-
-LUTRA_INLINE size_t tile_bytes(enum codes f)
-{
-    static const size_t BYTES[] = {144 * LANES, 176 * LANES, 210 * LANES, 66 * LANES};
-    return BYTES[f];
-}
-
-LUTRA_INLINE struct tile tile_at(enum codes f, const uint8_t *p)
-{
-    switch (f) {
-    case FOUR_BITS: return (struct tile){p, p, p + 2048, p + 2240, p + 2272};
-    case FIVE_BITS: return (struct tile){p, p + 2048, p + 2560, p + 2752, p + 2784};
-    case SIX_BITS: return (struct tile){p, p + 2048, p + 3072, p + 3328, p};
-    default: return (struct tile){p, p, p, p + 1024, p};
-    }
-}
-
-/* Unsigned codes of inputs 32g + 4v .. 32g + 4v + 3 of 16 rows. */
-LUTRA_INLINE __m512i load_codes(enum codes f, const struct tile *t, int g, int v)
-{
-    const __m512i low = _mm512_set1_epi8(15);
-    if (f == TWO_BITS) {
-        __m512i c = load(t->code + STEP_BYTES * (g / 4 * 8 + v));
-        return _mm512_and_si512(_mm512_srl_epi16(c, _mm_cvtsi32_si128(2 * (g % 4))), _mm512_set1_epi8(3));
-    }
-    if (f == SIX_BITS) {
-        __m512i c = load(t->code + STEP_BYTES * (g / 4 * 16 + g % 2 * 8 + v));
-        __m512i h = load(t->high + STEP_BYTES * (g / 4 * 8 + v));
-        c = _mm512_and_si512(_mm512_srl_epi16(c, _mm_cvtsi32_si128(g % 4 / 2 * 4)), low);
-        int up = 4 - 2 * (g % 4); /* bits 2 (g % 4) and the next go to bits 4 and 5 */
-        h = up >= 0 ? _mm512_sll_epi16(h, _mm_cvtsi32_si128(up)) : _mm512_srli_epi16(h, 2);
-        return _mm512_ternarylogic_epi64(c, h, _mm512_set1_epi8(0x30), 0xf8); /* c | (h & 0x30) */
-    }
-    __m512i c = load(t->code + STEP_BYTES * (g / 2 * 8 + v));
-    c = _mm512_and_si512(_mm512_srl_epi16(c, _mm_cvtsi32_si128(g % 2 * 4)), low);
-    if (f == FIVE_BITS) {
-        __m512i h = load(t->high + STEP_BYTES * v);
-        h = g < 4 ? _mm512_sll_epi16(h, _mm_cvtsi32_si128(4 - g)) : _mm512_srl_epi16(h, _mm_cvtsi32_si128(g - 4));
-        c = _mm512_ternarylogic_epi64(c, h, _mm512_set1_epi8(16), 0xf8);
-    }
-    return c;
-}
-
-/* Scales or minima (side 0 or 1) of group g of 16 rows, from the 6-bit fields of Q4_K and Q5_K. */
-LUTRA_INLINE __m512i load_six_bits(const struct tile *t, int g, int side)
-{
-    __m512i own = load(t->scales + STEP_BYTES * side), rest = load(t->scales + STEP_BYTES * 2);
-    __m128i shift = _mm_cvtsi32_si128(8 * (g % 4));
-    if (g < 4) return _mm512_and_si512(_mm512_srl_epi32(own, shift), _mm512_set1_epi32(63));
-    __m512i high = _mm512_and_si512(_mm512_srli_epi32(_mm512_srl_epi32(own, shift), 2), _mm512_set1_epi32(0x30));
-    __m512i low = _mm512_srl_epi32(rest, _mm_cvtsi32_si128(8 * (g % 4) + 4 * side));
+    __m512i own = _mm512_srli_epi32(load(words + STEP_BYTES * side), (unsigned)(8 * (g % 4)));
+    if (g < 4) return _mm512_and_si512(own, _mm512_set1_epi32(63));
+    __m512i low = _mm512_srli_epi32(load(words + STEP_BYTES * 2), (unsigned)(8 * (g % 4) + 4 * side));
+    __m512i high = _mm512_and_si512(_mm512_srli_epi32(own, 2), _mm512_set1_epi32(0x30));
     return _mm512_ternarylogic_epi64(high, low, _mm512_set1_epi32(15), 0xf8);
 }
 
-/* dot[c] += groups of 32 inputs with one scale each. */
-LUTRA_INLINE void add_group32(
-    enum codes f, const struct tile *t, int g, const uint8_t *x, size_t width, int n, __m512i *dot)
+LUTRA_INLINE void unpack_six_bits(struct unpacked *u, const uint8_t *words)
 {
-    __m512i acc[ACT_COLUMNS], scale = load_six_bits(t, g, 0);
-    for (int c = 0; c < n; c++) acc[c] = _mm512_setzero_si512();
-#pragma GCC unroll 8
-    for (int v = 0; v < 8; v++, x += 4 * width) {
-        __m512i w = load_codes(f, t, g, v);
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) acc[c] = _mm512_dpbusd_epi32(acc[c], w, broadcast(x + 4 * c));
-    }
-#pragma GCC unroll 8
-    for (int c = 0; c < n; c++) dot[c] = _mm512_add_epi32(dot[c], _mm512_mullo_epi32(acc[c], scale));
-}
-
-/* Q6_K: 32 inputs with a scale per 16; start: [2][width]. */
-LUTRA_INLINE void add_group16(
-    const struct tile *t, int g, const uint8_t *x, const uint8_t *start, size_t width, int n, __m512i *dot)
-{
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++, start += 4 * width) {
-        __m512i acc[ACT_COLUMNS];
-        __m512i scale = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(t->scales + LANES * (2 * g + h))));
-        for (int c = 0; c < n; c++) acc[c] = broadcast(start + 4 * c);
-#pragma GCC unroll 4
-        for (int v = 4 * h; v < 4 * h + 4; v++, x += 4 * width) {
-            __m512i w = load_codes(SIX_BITS, t, g, v);
-#pragma GCC unroll 8
-            for (int c = 0; c < n; c++) acc[c] = _mm512_dpbusd_epi32(acc[c], w, broadcast(x + 4 * c));
-        }
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) dot[c] = _mm512_add_epi32(dot[c], _mm512_mullo_epi32(acc[c], scale));
+    UNROLL
+    for (int g = 0; g < 8; g++) u->scale[g] = six_bits(words, g, 0);
+    UNROLL
+    for (int p = 0; p < 4; p++) {
+        u->min_pair[p] =
+            _mm512_or_si512(six_bits(words, 2 * p, 1), _mm512_slli_epi32(six_bits(words, 2 * p + 1, 1), 16));
     }
 }
 
-LUTRA_INLINE void add_group_ternary(const struct tile *t, int g, const uint8_t *x, size_t width, int n, __m512i *dot)
+/* Q4_K and Q5_K: nibbles of groups 2r and 2r + 1 side by side; Q5_K's fifth bit of group g is bit g of `high`. */
+LUTRA_INLINE void unpack_nibbles(struct unpacked *u, const uint8_t *code, const uint8_t *high, bool five)
 {
-#pragma GCC unroll 8
-    for (int v = 0; v < 8; v++, x += 4 * width) {
-        __m512i w = load_codes(TWO_BITS, t, g, v);
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) dot[c] = _mm512_dpbusd_epi32(dot[c], w, broadcast(x + 4 * c));
-    }
-}
-
-/* The minima of a tile, times the inputs' sums; sums: i16 pairs [4][width]. */
-LUTRA_INLINE void subtract_minima(
-    const struct tile *t, const uint8_t *sums, const uint8_t *scale_x, size_t width, int n, __m512 *sum)
-{
-    __m512i min[ACT_COLUMNS];
-    for (int c = 0; c < n; c++) min[c] = _mm512_setzero_si512();
-#pragma GCC unroll 4
-    for (int p = 0; p < 4; p++, sums += 4 * width) {
-        __m512i pair =
-            _mm512_or_si512(load_six_bits(t, 2 * p, 1), _mm512_slli_epi32(load_six_bits(t, 2 * p + 1, 1), 16));
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) min[c] = _mm512_dpwssd_epi32(min[c], pair, broadcast(sums + 4 * c));
-    }
-    __m512 dmin = load_f16(t->dmin);
-#pragma GCC unroll 8
-    for (int c = 0; c < n; c++) {
-        __m512 s = _mm512_mul_ps(dmin, _mm512_castsi512_ps(broadcast(scale_x + 4 * c)));
-        sum[c] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(min[c]), s, sum[c]);
-    }
-}
-
-/* One tile for n columns; x: the columns' record. */
-LUTRA_INLINE void add_tile(enum codes f, const uint8_t *w, const uint8_t *x, size_t width, int n, __m512 *sum)
-{
-    struct tile t = tile_at(f, w);
-    const uint8_t *scale_x = x + 256 * width, *start = scale_x + 4 * width, *sums = start + 4 * width;
-    const uint8_t *start16 = sums + 16 * width;
-    __m512i dot[ACT_COLUMNS];
-    for (int c = 0; c < n; c++) dot[c] = f == TWO_BITS ? broadcast(start + 4 * c) : _mm512_setzero_si512();
-#pragma GCC unroll 1
-    for (int g = 0; g < 8; g++, x += 32 * width) {
-        if (f == TWO_BITS) {
-            add_group_ternary(&t, g, x, width, n, dot);
-        } else if (f == SIX_BITS) {
-            add_group16(&t, g, x, start16 + (size_t)g * 8 * width, width, n, dot);
-        } else {
-            add_group32(f, &t, g, x, width, n, dot);
+    const __m512i low = _mm512_set1_epi8(15);
+    for (int v = 0; v < 8; v++) {
+        __m512i h = five ? load(high + STEP_BYTES * v) : low;
+        UNROLL
+        for (int r = 0; r < 4; r++) {
+            __m512i c = load(code + STEP_BYTES * (8 * r + v));
+            __m512i even = _mm512_and_si512(c, low), odd = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
+            if (five) {
+                even = merge(even,
+                    r < 2 ? _mm512_slli_epi16(h, (unsigned)(4 - 2 * r)) : _mm512_srli_epi16(h, (unsigned)(2 * r - 4)),
+                    16);
+                odd = merge(odd,
+                    r < 2 ? _mm512_slli_epi16(h, (unsigned)(3 - 2 * r)) : _mm512_srli_epi16(h, (unsigned)(2 * r - 3)),
+                    16);
+            }
+            u->code[16 * r + v] = even;
+            u->code[16 * r + 8 + v] = odd;
         }
     }
-    __m512 d = load_f16(t.d);
-#pragma GCC unroll 8
-    for (int c = 0; c < n; c++) {
-        __m512 s = _mm512_mul_ps(d, _mm512_castsi512_ps(broadcast(scale_x + 4 * c)));
-        sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[c]), s, sum[c]);
-    }
-    if (f == FOUR_BITS || f == FIVE_BITS) subtract_minima(&t, sums, scale_x, width, n, sum);
 }
 
-LUTRA_INLINE void run_block(
-    enum codes f, const struct cpu_gemm_args *a, const uint8_t *w, size_t panel, size_t row, int n)
+/* Q6_K: low nibbles of quarters q and q + 2 of a half side by side, their high bits at 2q of `high`. */
+LUTRA_INLINE void unpack_q6(struct unpacked *u, const uint8_t *code, const uint8_t *high, const uint8_t *scales)
 {
-    __m512 sum[ACT_COLUMNS];
-    const uint8_t *x = (const uint8_t *)a->act + row * (a->n_in / TILE_K) * ACT256_BYTES;
-    for (int c = 0; c < n; c++) sum[c] = _mm512_setzero_ps();
-    for (size_t k = 0; k < a->n_in; k += TILE_K, w += tile_bytes(f), x += (size_t)n * ACT256_BYTES) {
-        add_tile(f, w, x, (size_t)n, n, sum);
+    const __m512i low = _mm512_set1_epi8(15);
+    for (int i = 0; i < 16; i++) {
+        int half = i / 8, v = i % 8;
+        const uint8_t *c = code + STEP_BYTES * (16 * half + v);
+        __m512i a = load(c), b = load(c + STEP_BYTES * 8), h = load(high + STEP_BYTES * i);
+        __m512i *to = u->code + 32 * half + v;
+        to[0] = merge(_mm512_and_si512(a, low), _mm512_slli_epi16(h, 4), 0x30);
+        to[8] = merge(_mm512_and_si512(b, low), _mm512_slli_epi16(h, 2), 0x30);
+        to[16] = merge(_mm512_and_si512(_mm512_srli_epi16(a, 4), low), h, 0x30);
+        to[24] = merge(_mm512_and_si512(_mm512_srli_epi16(b, 4), low), _mm512_srli_epi16(h, 2), 0x30);
+        u->scale[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(scales + LANES * i)));
     }
-    store_panel_avx512(a, panel, row, n, sum);
 }
 
-LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
+/* TQ2_0: codes of quarter q of a half at bits 2q. */
+LUTRA_INLINE void unpack_two_bits(struct unpacked *u, const uint8_t *code)
 {
-    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in);
-    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
-        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
-            const uint8_t *w = (const uint8_t *)a->packed + p * panel_bytes;
-            for (size_t r = pass; r < end; r += ACT_COLUMNS) {
-                switch (end - r) {
-                case 1: run_block(f, a, w, p, r, 1); break;
-                case 2: run_block(f, a, w, p, r, 2); break;
-                case 3: run_block(f, a, w, p, r, 3); break;
-                case 4: run_block(f, a, w, p, r, 4); break;
-                case 5: run_block(f, a, w, p, r, 5); break;
-                case 6: run_block(f, a, w, p, r, 6); break;
-                case 7: run_block(f, a, w, p, r, 7); break;
-                default: run_block(f, a, w, p, r, 8); break;
-                }
+    const __m512i low = _mm512_set1_epi8(3);
+    for (int i = 0; i < 16; i++) {
+        __m512i c = load(code + STEP_BYTES * i), *to = u->code + i / 8 * 32 + i % 8;
+        to[0] = _mm512_and_si512(c, low);
+        to[8] = _mm512_and_si512(_mm512_srli_epi16(c, 2), low);
+        to[16] = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
+        to[24] = _mm512_and_si512(_mm512_srli_epi16(c, 6), low);
+    }
+}
+
+LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+{
+    for (int p = 0; p < np; p++) {
+        struct unpacked *u = &s->panel[p];
+        const uint8_t *w = t->w + (size_t)p * t->panel_bytes;
+        switch (f.codes) {
+        case FOUR_BITS:
+            unpack_nibbles(u, w, w, false);
+            unpack_six_bits(u, w + 2048);
+            u->d = load_f16(w + 2240);
+            u->dmin = load_f16(w + 2272);
+            break;
+        case FIVE_BITS:
+            unpack_nibbles(u, w, w + 2048, true);
+            unpack_six_bits(u, w + 2560);
+            u->d = load_f16(w + 2752);
+            u->dmin = load_f16(w + 2784);
+            break;
+        case SIX_BITS:
+            unpack_q6(u, w, w + 2048, w + 3072);
+            u->d = load_f16(w + 3328);
+            break;
+        default:
+            unpack_two_bits(u, w);
+            u->d = load_f16(w + 1024);
+            break;
+        }
+    }
+}
+
+/* Steps first .. first + n_step - 1 of a group: acc += codes * inputs; x moves on. */
+LUTRA_INLINE const uint8_t *add_steps(const struct scratch *s, const uint8_t *x, size_t width, int first, int n_step,
+    int np, int n, __m512i acc[PANELS][COLUMNS])
+{
+    UNROLL
+    for (int v = 0; v < n_step; v++, x += 4 * width) {
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            __m512i b = broadcast(x + 4 * c);
+            UNROLL
+            for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], s->panel[p].code[first + v], b);
+        }
+    }
+    return x;
+}
+
+/* dot = the integer sum of the tile, scales applied. */
+LUTRA_INLINE void add_groups(
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512i dot[PANELS][COLUMNS])
+{
+    const int steps = f.codes == SIX_BITS ? 4 : 8;
+    const uint8_t *x = t->x, *start16 = x + (256 + 8 + 16) * t->width;
+    UNROLL
+    for (int p = 0; p < np; p++) {
+        UNROLL
+        for (int c = 0; c < n; c++)
+            dot[p][c] = f.codes == TWO_BITS ? broadcast(x + 260 * t->width + 4 * c) : _mm512_setzero_si512();
+    }
+    for (int g = 0; g < 64 / steps; g++, start16 += 4 * t->width) {
+        if (g % (8 / steps) == 0) prefetch_group(t, (size_t)(g * steps / 8), group_bytes(f), np);
+        if (f.codes == TWO_BITS) {
+            x = add_steps(s, x, t->width, steps * g, steps, np, n, dot);
+            continue;
+        }
+        __m512i acc[PANELS][COLUMNS];
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            __m512i a = f.codes == SIX_BITS ? broadcast(start16 + 4 * c) : _mm512_setzero_si512();
+            UNROLL
+            for (int p = 0; p < np; p++) acc[p][c] = a;
+        }
+        x = add_steps(s, x, t->width, steps * g, steps, np, n, acc);
+        UNROLL
+        for (int p = 0; p < np; p++) {
+            UNROLL
+            for (int c = 0; c < n; c++) {
+                dot[p][c] = _mm512_add_epi32(dot[p][c], _mm512_mullo_epi32(acc[p][c], s->panel[p].scale[g]));
             }
         }
     }
 }
 
+/* The minima of a tile times the inputs' sums; sums: i16 pairs [4][width]. */
+LUTRA_INLINE void subtract_minima(
+    const struct unpacked *u, const uint8_t *sums, const uint8_t *scale_x, size_t width, int n, __m512 sum[COLUMNS])
+{
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        __m512i min = _mm512_setzero_si512();
+        UNROLL
+        for (int p = 0; p < 4; p++) {
+            min = _mm512_dpwssd_epi32(min, u->min_pair[p], broadcast(sums + (size_t)p * 4 * width + 4 * c));
+        }
+        __m512 s = _mm512_mul_ps(u->dmin, broadcast_f32(scale_x + 4 * c));
+        sum[c] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(min), s, sum[c]);
+    }
+}
+
+LUTRA_INLINE void run_tile(
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+{
+    __m512i dot[PANELS][COLUMNS];
+    const uint8_t *scale_x = t->x + 256 * t->width;
+    add_groups(f, s, t, np, n, dot);
+    UNROLL
+    for (int p = 0; p < np; p++) {
+        const struct unpacked *u = &s->panel[p];
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            __m512 scale = _mm512_mul_ps(u->d, broadcast_f32(scale_x + 4 * c));
+            sum[p][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][c]), scale, sum[p][c]);
+        }
+        if (f.codes == FOUR_BITS || f.codes == FIVE_BITS)
+            subtract_minima(u, scale_x + 8 * t->width, scale_x, t->width, n, sum[p]);
+    }
+}
+
+enum { RECORD_BYTES = ACT256_BYTES };
+
+#include "cpu/x86/gemm_panels_avx512_impl.h"
+
 static void run_q4_k(const struct cpu_gemm_args *a)
 {
-    run_all(FOUR_BITS, a);
+    run_all((struct form){FOUR_BITS}, a);
 }
 
 static void run_q5_k(const struct cpu_gemm_args *a)
 {
-    run_all(FIVE_BITS, a);
+    run_all((struct form){FIVE_BITS}, a);
 }
 
 static void run_q6_k(const struct cpu_gemm_args *a)
 {
-    run_all(SIX_BITS, a);
+    run_all((struct form){SIX_BITS}, a);
 }
 
 static void run_ternary(const struct cpu_gemm_args *a)
 {
-    run_all(TWO_BITS, a);
+    run_all((struct form){TWO_BITS}, a);
 }
 
 void cpu_gemm_init_super_avx512(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_Q4_K] = cpu_gemm_i8x256(QUANT_Q4_K, "gemm_q4_k_q8x256_16x8_avx512", run_q4_k);
-    k->gemm[QUANT_Q5_K] = cpu_gemm_i8x256(QUANT_Q5_K, "gemm_q5_k_q8x256_16x8_avx512", run_q5_k);
-    k->gemm[QUANT_Q6_K] = cpu_gemm_i8x256(QUANT_Q6_K, "gemm_q6_k_q8x256_16x8_avx512", run_q6_k);
-    k->gemm[QUANT_TQ1_0] = cpu_gemm_i8x256(QUANT_TQ1_0, "gemm_tq1_0_q8x256_16x8_avx512", run_ternary);
-    k->gemm[QUANT_TQ2_0] = cpu_gemm_i8x256(QUANT_TQ2_0, "gemm_tq2_0_q8x256_16x8_avx512", run_ternary);
+    k->gemm[QUANT_Q4_K] = cpu_gemm_i8x256(QUANT_Q4_K, "gemm_q4_k_q8x256_32x4_avx512", run_q4_k);
+    k->gemm[QUANT_Q5_K] = cpu_gemm_i8x256(QUANT_Q5_K, "gemm_q5_k_q8x256_32x4_avx512", run_q5_k);
+    k->gemm[QUANT_Q6_K] = cpu_gemm_i8x256(QUANT_Q6_K, "gemm_q6_k_q8x256_32x4_avx512", run_q6_k);
+    k->gemm[QUANT_TQ1_0] = cpu_gemm_i8x256(QUANT_TQ1_0, "gemm_tq1_0_q8x256_32x4_avx512", run_ternary);
+    k->gemm[QUANT_TQ2_0] = cpu_gemm_i8x256(QUANT_TQ2_0, "gemm_tq2_0_q8x256_32x4_avx512", run_ternary);
 }

@@ -96,14 +96,15 @@ LUTRA_INLINE void add_group32(
     enum codes f, const struct tile *t, int g, const uint8_t *x, size_t width, int n, __m256i *dot)
 {
     __m256i acc[TILE_COLUMNS], scale = load_six_bits(t, g, 0);
+    UNROLL
     for (int c = 0; c < n; c++) acc[c] = _mm256_setzero_si256();
-#pragma GCC unroll 8
+    UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
         __m256i w = load_codes(f, t, g, v);
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < n; c++) acc[c] = dot_step(acc[c], w, broadcast(x + 4 * c));
     }
-#pragma GCC unroll 4
+    UNROLL
     for (int c = 0; c < n; c++) dot[c] = _mm256_add_epi32(dot[c], _mm256_mullo_epi32(acc[c], scale));
 }
 
@@ -111,28 +112,29 @@ LUTRA_INLINE void add_group32(
 LUTRA_INLINE void add_group16(
     const struct tile *t, int g, const uint8_t *x, const uint8_t *start, size_t width, int n, __m256i *dot)
 {
-#pragma GCC unroll 2
+    UNROLL
     for (int h = 0; h < 2; h++, start += 4 * width) {
         __m256i acc[TILE_COLUMNS];
         __m256i scale = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(t->scales + LANES * (2 * g + h))));
+        UNROLL
         for (int c = 0; c < n; c++) acc[c] = broadcast(start + 4 * c);
-#pragma GCC unroll 4
+        UNROLL
         for (int v = 4 * h; v < 4 * h + 4; v++, x += 4 * width) {
             __m256i w = load_codes(SIX_BITS, t, g, v);
-#pragma GCC unroll 4
+            UNROLL
             for (int c = 0; c < n; c++) acc[c] = dot_step(acc[c], w, broadcast(x + 4 * c));
         }
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < n; c++) dot[c] = _mm256_add_epi32(dot[c], _mm256_mullo_epi32(acc[c], scale));
     }
 }
 
 LUTRA_INLINE void add_group_ternary(const struct tile *t, int g, const uint8_t *x, size_t width, int n, __m256i *dot)
 {
-#pragma GCC unroll 8
+    UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
         __m256i w = load_codes(TWO_BITS, t, g, v);
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < n; c++) dot[c] = dot_step(dot[c], w, broadcast(x + 4 * c));
     }
 }
@@ -142,16 +144,17 @@ LUTRA_INLINE void subtract_minima(
     const struct tile *t, const uint8_t *sums, const uint8_t *scale_x, size_t width, int n, __m256 *sum)
 {
     __m256i min[TILE_COLUMNS];
+    UNROLL
     for (int c = 0; c < n; c++) min[c] = _mm256_setzero_si256();
-#pragma GCC unroll 4
+    UNROLL
     for (int p = 0; p < 4; p++, sums += 4 * width) {
         __m256i pair =
             _mm256_or_si256(load_six_bits(t, 2 * p, 1), _mm256_slli_epi32(load_six_bits(t, 2 * p + 1, 1), 16));
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < n; c++) min[c] = _mm256_add_epi32(min[c], _mm256_madd_epi16(pair, broadcast(sums + 4 * c)));
     }
     __m256 dmin = load_f16(t->dmin);
-#pragma GCC unroll 4
+    UNROLL
     for (int c = 0; c < n; c++) {
         __m256 s = _mm256_mul_ps(dmin, _mm256_castsi256_ps(broadcast(scale_x + 4 * c)));
         sum[c] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(min[c]), s, sum[c]);
@@ -165,8 +168,8 @@ LUTRA_INLINE void add_tile(enum codes f, const uint8_t *w, const uint8_t *x, siz
     const uint8_t *scale_x = x + 256 * width, *start = scale_x + 4 * width, *sums = start + 4 * width;
     const uint8_t *start16 = sums + 16 * width;
     __m256i dot[TILE_COLUMNS];
+    UNROLL
     for (int c = 0; c < n; c++) dot[c] = f == TWO_BITS ? broadcast(start + 4 * c) : _mm256_setzero_si256();
-#pragma GCC unroll 1
     for (int g = 0; g < 8; g++, x += 32 * width) {
         if (f == TWO_BITS) {
             add_group_ternary(&t, g, x, width, n, dot);
@@ -177,7 +180,7 @@ LUTRA_INLINE void add_tile(enum codes f, const uint8_t *w, const uint8_t *x, siz
         }
     }
     __m256 d = load_f16(t.d);
-#pragma GCC unroll 4
+    UNROLL
     for (int c = 0; c < n; c++) {
         __m256 s = _mm256_mul_ps(d, _mm256_castsi256_ps(broadcast(scale_x + 4 * c)));
         sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c]), s, sum[c]);
@@ -189,6 +192,7 @@ LUTRA_INLINE void run_block(enum codes f, const struct cpu_gemm_args *a, const u
     const uint8_t *x, size_t width, int n)
 {
     __m256 sum[2][TILE_COLUMNS];
+    UNROLL
     for (int c = 0; c < n; c++) sum[0][c] = sum[1][c] = _mm256_setzero_ps();
     for (size_t k = 0; k < a->n_in; k += TILE_K, w += tile_bytes(f), x += width * ACT256_BYTES) {
         add_tile(f, w, x, width, n, 0, sum[0]);
