@@ -54,6 +54,10 @@ void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm
 void check_small(
     struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
 
+void check_attention(
+    struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
+
+void bench_attention(const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
 void bench_gemm(const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
 
 /* Measured peaks of one core at a level: integer GMAC/s of its int8 dot product, G fma/s of f32. */

@@ -147,6 +147,7 @@ static void check_level(
         survive(t, k->gemm[i].name, check_one_gemm, &job);
     }
     check_small(t, k, lower, o);
+    check_attention(t, k, lower, o);
 }
 
 int main(int n, char **arg)
@@ -167,6 +168,7 @@ int main(int n, char **arg)
         cpu_kernels_init(&level, isa);
         if (o.bench) {
             bench_gemm(&level, &lower, &o);
+            bench_attention(&level, &lower, &o);
         } else {
             check_level(&t, &level, &lower, &o);
         }

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The attention kernels alone, one segment at a time: against the definition in double, between canaries, and a
+ * query's bits the same whichever queries share its call.  Blocks, windows, drafts and threads: tests/unit/cpu.
+ * Their speed: GMAC/s (scores and values), as a share of the measured f32 peak.
+ *
+ * Bound: 4e-6 of the largest |v| for unit-normal q and k, 1/sqrt(d_head) scale.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cpuinfo.h"
+#include "base/f16.h"
+#include "checkkern.h"
+
+enum { SEGMENTS = 3, BENCH_SEGMENTS = 64 };
+
+/* Memory of a call: SEGMENTS blocks of K and V, queries and their states. */
+struct bench_set {
+    enum quant_type type;
+    int d_head, n_query;
+    size_t block_bytes, state_floats;
+    struct guarded k, v, kt, vt, p, q, state;
+};
+
+static void fill_cache(struct guarded *g, enum quant_type type, uint64_t *seed)
+{
+    for (size_t i = 0; i < g->bytes / (type == QUANT_F16 ? 2 : 4); i++) {
+        float x = random_normal(seed);
+        if (type == QUANT_F16) {
+            ((uint16_t *)(void *)g->data)[i] = f32_to_f16(x);
+        } else {
+            ((float *)(void *)g->data)[i] = x;
+        }
+    }
+}
+
+static struct bench_set open_set(enum quant_type type, int d_head, int n_query, int n_segment, uint64_t *seed)
+{
+    struct bench_set s = {.type = type, .d_head = d_head, .n_query = n_query};
+    s.block_bytes = (size_t)KV_BLOCK * (size_t)d_head * (type == QUANT_F16 ? 2 : 4);
+    s.state_floats = (size_t)(ATTENTION_STATE_O + attention_padded(d_head));
+    s.k = guard(s.block_bytes * (size_t)n_segment, 0);
+    s.v = guard(s.block_bytes * (size_t)n_segment, 0);
+    s.kt = guard((size_t)d_head * KV_BLOCK * 4, 0xff);
+    s.vt = guard((size_t)attention_padded(d_head) * KV_BLOCK * 4, 0xff);
+    s.p = guard(ATTENTION_MAX_QUERY * KV_BLOCK * 4, 0xff);
+    s.q = guard((size_t)n_query * (size_t)d_head * 4, 0);
+    s.state = guard((size_t)n_query * s.state_floats * 4, 0);
+    fill_cache(&s.k, type, seed);
+    fill_cache(&s.v, type, seed);
+    fill_cache(&s.q, QUANT_F32, seed);
+    return s;
+}
+
+static bool close_set(struct bench_set *s)
+{
+    bool whole = unguard(&s->k);
+    whole &= unguard(&s->v);
+    whole &= unguard(&s->kt);
+    whole &= unguard(&s->vt);
+    whole &= unguard(&s->p);
+    whole &= unguard(&s->q);
+    whole &= unguard(&s->state);
+    return whole;
+}
+
+static float *state_of(const struct bench_set *s, int query)
+{
+    return (float *)(void *)s->state.data + (size_t)query * s->state_floats;
+}
+
+static void start_states(const struct bench_set *s)
+{
+    memset(s->state.data, 0, s->state.bytes);
+    for (int r = 0; r < s->n_query; r++) state_of(s, r)[ATTENTION_STATE_M] = -INFINITY;
+}
+
+/* The slots that query r sees of segment i: all, the first few, the last few, a stretch. */
+static void reach_of(int r, int i, uint8_t *lo, uint8_t *hi)
+{
+    int kind = (r + 2 * i) % 4;
+    *lo = kind == 2 ? 50 : kind == 3 ? 7 : 0;
+    *hi = (uint8_t)(kind == 1 ? 1 + 9 * (r % 7) : kind == 3 ? 33 : KV_BLOCK);
+}
+
+/* Queries first .. first + n - 1 over segment i, in calls of at most ATTENTION_MAX_QUERY; masked: as reach_of says. */
+static void run_segment(
+    const struct cpu_attention *a, const struct bench_set *s, int i, int first, int n, bool masked, float softcap)
+{
+    struct attention_load load = {.type = s->type,
+        .d_head = s->d_head,
+        .n_pos = KV_BLOCK,
+        .k = s->k.data + (size_t)i * s->block_bytes,
+        .v = s->v.data + (size_t)i * s->block_bytes,
+        .kt = s->kt.data,
+        .vt = s->vt.data};
+    struct attention_segment x = {
+        .d_head = s->d_head, .scale = 1 / sqrtf((float)s->d_head), .softcap = softcap, .p = (float *)(void *)s->p.data};
+    a->load(&load, &x);
+    for (int r = first; r < first + n;) {
+        for (x.n_query = 0; x.n_query < ATTENTION_MAX_QUERY && r < first + n; x.n_query++, r++) {
+            x.q[x.n_query] = (float *)(void *)s->q.data + (size_t)r * (size_t)s->d_head;
+            x.state[x.n_query] = state_of(s, r);
+            x.lo[x.n_query] = 0;
+            x.hi[x.n_query] = KV_BLOCK;
+            if (masked) reach_of(r, i, &x.lo[x.n_query], &x.hi[x.n_query]);
+        }
+        a->segment(&x);
+    }
+}
+
+static double read_at(const struct guarded *g, enum quant_type type, size_t i)
+{
+    if (type == QUANT_F16) return (double)f16_to_f32(((const uint16_t *)(const void *)g->data)[i]);
+    return (double)((const float *)(const void *)g->data)[i];
+}
+
+/* Largest error of o / l over queries and elements. */
+static double worst_error(const struct bench_set *s, float softcap)
+{
+    double worst = 0;
+    for (int r = 0; r < s->n_query; r++) {
+        double sum = 0, o[ATTENTION_MAX_D_HEAD] = {0};
+        for (int i = 0; i < SEGMENTS; i++) {
+            uint8_t lo, hi;
+            reach_of(r, i, &lo, &hi);
+            for (size_t j = lo; j < hi; j++) {
+                size_t at = ((size_t)i * KV_BLOCK + j) * (size_t)s->d_head;
+                double score = 0;
+                for (int d = 0; d < s->d_head; d++) {
+                    double q = (double)((float *)(void *)s->q.data)[r * s->d_head + d];
+                    score += q * read_at(&s->k, s->type, at + (size_t)d);
+                }
+                score /= sqrt(s->d_head);
+                if (softcap != 0) score = (double)softcap * tanh(score / (double)softcap);
+                sum += exp(score);
+                for (int d = 0; d < s->d_head; d++) o[d] += exp(score) * read_at(&s->v, s->type, at + (size_t)d);
+            }
+        }
+        const float *state = state_of(s, r);
+        for (int d = 0; d < s->d_head; d++) {
+            double got = (double)(state[ATTENTION_STATE_O + d] / state[ATTENTION_STATE_L]);
+            worst = fmax(worst, isnan(got) ? INFINITY : fabs(got - o[d] / sum));
+        }
+    }
+    return worst;
+}
+
+static void check_shape(
+    struct tally *t, const struct cpu_attention *a, enum quant_type type, int d_head, int n_query, uint64_t *seed)
+{
+    struct bench_set s = open_set(type, d_head, n_query, SEGMENTS, seed);
+    float softcap = n_query % 3 == 2 ? 3.0f : 0.0f;
+    start_states(&s);
+    for (int i = 0; i < SEGMENTS; i++) run_segment(a, &s, i, 0, n_query, true, softcap);
+    double worst = worst_error(&s, softcap);
+    expect(t, a->name, worst <= 1.6e-5, "d_head %d, %d queries: error %g", d_head, n_query, worst); /* |v| up to 4 */
+    float *together = malloc(s.state.bytes);
+    if (!together) exit(2);
+    memcpy(together, s.state.data, s.state.bytes);
+    start_states(&s);
+    for (int r = 0; r < n_query; r++) {
+        for (int i = 0; i < SEGMENTS; i++) run_segment(a, &s, i, r, 1, true, softcap);
+    }
+    bool same = true;
+    for (int r = 0; r < n_query; r++) {
+        size_t bytes = (size_t)(ATTENTION_STATE_O + d_head) * 4;
+        same &= memcmp(state_of(&s, r), together + (size_t)r * s.state_floats, bytes) == 0;
+    }
+    expect(t, a->name, same, "d_head %d: %d queries alone have other bits than together", d_head, n_query);
+    free(together);
+    expect(t, a->name, close_set(&s), "d_head %d, %d queries: wrote outside", d_head, n_query);
+}
+
+struct attention_job {
+    struct tally *t;
+    const struct cpu_attention *kernels;
+    uint64_t seed;
+};
+
+static void check_job(void *arg)
+{
+    struct attention_job *j = arg;
+    static const int sizes[] = {8, 16, 24, 40, 64, 80, 96, 128, 200, 256};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int n = 1; n <= 14; n += n < 8 ? 1 : 6) {
+            check_shape(j->t, j->kernels, n & 1 ? QUANT_F16 : QUANT_F32, sizes[i], n, &j->seed);
+            check_shape(j->t, j->kernels, n & 1 ? QUANT_F32 : QUANT_F16, sizes[i], n, &j->seed);
+        }
+    }
+}
+
+void check_attention(
+    struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o)
+{
+    const char *name = k->attention.name;
+    if (k->attention.segment == lower->attention.segment || (o->only && !strstr(name, o->only))) return;
+    struct attention_job job = {t, &k->attention, o->seed};
+    t->kernels++;
+    survive(t, name, check_job, &job);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Best CPU time of one segment, load included. */
+static double time_segment(const struct cpu_attention *a, const struct bench_set *s)
+{
+    double best = 1e9;
+    start_states(s);
+    for (double end = now_seconds() + 0.1; now_seconds() < end;) {
+        double start = cpu_seconds();
+        for (int i = 0; i < BENCH_SEGMENTS; i++) run_segment(a, s, i, 0, s->n_query, false, 0);
+        best = fmin(best, (cpu_seconds() - start) / BENCH_SEGMENTS);
+    }
+    return best;
+}
+
+void bench_attention(const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o)
+{
+    static const int sizes[] = {64, 128}, queries[] = {1, 6, 8, 48, 192};
+    const char *name = k->attention.name;
+    if (k->attention.segment == lower->attention.segment || (o->only && !strstr(name, o->only))) return;
+    double peak = (k->isa & CPU_AVX512 ? measure_peaks_avx512() : measure_peaks_avx2()).f32_gmac;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (!o->json) printf("%-20s f16 d_head %3d queries:", name, sizes[i]);
+        for (size_t n = 0; n < sizeof queries / sizeof *queries; n++) {
+            uint64_t seed = 3;
+            struct bench_set s = open_set(QUANT_F16, sizes[i], queries[n], BENCH_SEGMENTS, &seed);
+            double gmac = 2.0 * KV_BLOCK * sizes[i] * queries[n] / time_segment(&k->attention, &s) * 1e-9;
+            if (o->json) {
+                printf("{\"kernel\":\"%s\",\"d_head\":%d,\"queries\":%d,\"gmac_s\":%.1f,\"peak\":%.3f}\n", name,
+                    sizes[i], queries[n], gmac, gmac / peak);
+            } else {
+                printf("  %d: %.1f (%.0f %%)", queries[n], gmac, 100 * gmac / peak);
+            }
+            close_set(&s);
+        }
+        if (!o->json) printf("  GMAC/s, measured\n");
+    }
+}
