@@ -9,7 +9,8 @@
  * is a function of (seed, sample, position) alone (base/rng.h): text does not depend on the batch, on the order in
  * which sequences are sampled, or on the number of threads.
  *
- *     TRY(sampler_open(&s, &(struct sampler_limits){.n_vocab = v, .n_seq = 16, .n_history = n_ctx, .n_thread = 1}, err));
+ *     struct sampler_limits lim = {.n_vocab = v, .n_seq = 16, .n_history = n_ctx, .n_thread = 1};
+ *     TRY(sampler_open(&s, &lim, err));
  *     TRY(sampler_init_sequence(s, seq, &settings, sample, err));
  *     for each prompt token: sampler_accept(s, seq, token);      penalties count the prompt, as in llama.cpp
  *     loop:  TRY(sampler_pick(s, seq, 0, logits, pos, &pick, err));  sampler_accept(s, seq, pick.token);
