@@ -189,6 +189,7 @@ enum lutra_stop {
     LUTRA_STOP_CANCELLED,
     LUTRA_STOP_DEADLINE,
     LUTRA_STOP_ERROR,
+    LUTRA_STOP_PRUNED, /* a search gave it up, or had decided without it */
 };
 
 /* A token of one sample.  Text comes in whole UTF-8 characters (it may lag a token behind, n_bytes may be 0) and
@@ -243,6 +244,103 @@ int lutra_generate(lutra_session *session, const struct lutra_request *request, 
 
 /* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next step). */
 int lutra_request_cancel(lutra_session *session, int32_t id);
+
+/* ---- test-time scaling: several candidates, one answer ------------------------------------------------------------ */
+
+typedef struct lutra_verifier lutra_verifier;
+
+/* A reward model as a role beside the generator.  Two kinds, told apart by the file: a value head (`cls.output`: linear
+ * on the last hidden state, then a sigmoid), or the probability of one token against another ('+' and '-' unless the
+ * file or these settings name others) behind a step.  Its vocabulary must be the generator's. */
+struct lutra_verifier_settings {
+    size_t size;
+    int n_ctx;                       /* longest prompt + solution; 0 = the model's training context */
+    int n_seq;                       /* candidates at once; 16 */
+    int n_batch;                     /* rows of one pass; 512 */
+    const char *mark;                /* text put behind each step for the verifier to judge at; NULL = none */
+    const char *positive, *negative; /* token-probability kind; NULL = what the file names, or "+" and "-" */
+};
+struct lutra_verifier_settings lutra_verifier_settings_default(void);
+int lutra_verifier_open(
+    lutra_verifier **out, lutra_model *model, const struct lutra_verifier_settings *settings, struct lutra_error *err);
+void lutra_verifier_close(lutra_verifier **verifier);
+
+/* Rewards in [0, 1] of a solution's steps, read at the token before each entry of step_end (ascending offsets into
+ * solution, the last <= n_solution).  Evaluates the prompt, too: a search scores only new rows. */
+int lutra_verifier_score(lutra_verifier *verifier, const int32_t *prompt, int n_prompt, const int32_t *solution,
+    const int *step_end, int n_step, double *reward, struct lutra_error *err);
+
+enum lutra_search_method {
+    LUTRA_SEARCH_VOTE,     /* self-consistency: the most frequent answer */
+    LUTRA_SEARCH_WEIGHTED, /* votes weighted by reward */
+    LUTRA_SEARCH_BEST,     /* best-of-N by reward */
+    LUTRA_SEARCH_BEAM,     /* step-level beam search by reward */
+    LUTRA_SEARCH_DVTS,     /* beam search in subtrees that do not compete */
+    LUTRA_SEARCH_REBASE,   /* children in proportion to the softmax of rewards */
+};
+
+/* How the rewards of steps make a candidate's score. */
+enum lutra_search_score { LUTRA_SCORE_LAST, LUTRA_SCORE_MIN, LUTRA_SCORE_PRODUCT, LUTRA_SCORE_MEAN };
+
+enum lutra_search_event_kind {
+    LUTRA_EVENT_STEP, /* a step was scored (or, without a verifier, ended) */
+    LUTRA_EVENT_FORK, /* `candidate` is a new copy of `parent` */
+    LUTRA_EVENT_PRUNE,
+    LUTRA_EVENT_FINISH, /* a whole solution; answer is set */
+};
+
+struct lutra_search_event {
+    enum lutra_search_event_kind kind;
+    int32_t request, candidate, parent; /* parent: -1 = the prompt */
+    int n_step;                         /* steps so far */
+    double reward, score;               /* of the last step, of the candidate; 0 without a verifier */
+    const char *text;                   /* the last step (STEP), borrowed; "" otherwise */
+    const char *answer;                 /* FINISH: canonical, "" = none */
+};
+
+struct lutra_search {
+    size_t size;
+    enum lutra_search_method method;
+    int width;  /* candidates: N of vote and best-of, rows of beam search; 16 */
+    int expand; /* BEAM, DVTS: children of each survivor, width / expand beams; 4 */
+    enum lutra_search_score score;
+    const char *step;         /* what ends a step: "\n" */
+    int max_steps;            /* 64 */
+    lutra_verifier *verifier; /* needed by all methods but VOTE */
+    bool early_stop;          /* VOTE: end the others once they cannot change the winner; true */
+    float prune_below;        /* see decode/search: prune live candidates below this share of the best; 0 */
+    float temperature;        /* REBASE; 0.1 */
+    int64_t token_budget;     /* generated tokens of all candidates; 0 = none */
+    void (*on_event)(void *user, const struct lutra_search_event *event); /* may be NULL */
+    void *user;
+};
+struct lutra_search lutra_search_default(void);
+
+struct lutra_search_result {
+    char *text;        /* the winner's; NULL = no candidate finished.  Owned by the search */
+    char *answer;      /* canonical answer of `text`, "" = none */
+    int32_t candidate; /* the winner, -1 = none */
+    double score;      /* reward, or share of the votes */
+    int n_candidates, n_finished, n_pruned;
+    int64_t generated_tokens, verifier_rows;
+    uint64_t us; /* measured, submit to end */
+};
+
+typedef struct lutra_search_run lutra_search_run;
+
+/* Takes a search in, to run in the following lutra_step() calls beside other requests.  The request gives prompt,
+ * sampling, max_tokens (of each candidate), stop strings and callbacks (a sample is a candidate); n_samples is ignored.
+ * The session needs n_seq >= width.  The verifier must not be used elsewhere meanwhile. */
+int lutra_search_submit(lutra_search_run **out, lutra_session *session, const struct lutra_request *request,
+    const struct lutra_search *search, struct lutra_error *err);
+/* NULL while it runs; valid until lutra_search_close(). */
+const struct lutra_search_result *lutra_search_done(const lutra_search_run *run);
+void lutra_search_close(lutra_search_run **run); /* cancels what still runs */
+
+/* The canonical answer of a solution: what follows the last "####", stands in the last \\boxed{}, or follows "answer is",
+ * else the last number; normalised (commas, currency, units, fractions, decimals, LaTeX).  Writes at most n_max bytes
+ * with the NUL; returns its length, 0 = none. */
+size_t lutra_answer(const char *text, char *answer, size_t n_max);
 
 /* ---- rows: the layer below, for search, verification and evaluation ---------------------------------------------- */
 

@@ -6,6 +6,7 @@
  *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
  *     request.c   requests: admission and batching        sample.c    one running sample: token -> text -> end
  *     prefix.c    finished sequences kept for reuse       files.c     quantize, make-model, inspect
+ *     search.c    rounds of a search over candidates      verifier.c  the reward model
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
 #define LUTRA_ENGINE_ENGINE_IMPL_H
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "decode/sample/sampler.h"
+#include "decode/search/policy.h"
 #include "kv/kv.h"
 #include "lutra.h"
 #include "model/model.h"
@@ -52,6 +54,17 @@ struct lutra_model {
 
 enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_RETAINED = 4 };
 
+/* What a search knows of a candidate beside its tokens. */
+struct search_node {
+    bool paused;           /* its step has ended: no row until the round */
+    int32_t parent;        /* candidate it was copied from, or -1 */
+    int32_t group;         /* subtree (DVTS) */
+    int born;              /* generated tokens that came with it from its parent */
+    int step_from, n_step; /* first generated token of the current step; steps ended */
+    int32_t verify_seq;    /* its sequence in the verifier's cache, or -1 */
+    struct search_reward reward;
+};
+
 /* One sample slot: what a running sample needs, reserved when the session opens. */
 struct sample {
     struct request *request; /* NULL: the slot is free */
@@ -59,14 +72,15 @@ struct sample {
     int32_t seq;
     int32_t pending; /* token to evaluate next */
     int32_t row;     /* its row in the current pass, or -1 */
-    int32_t *token;  /* [n_ctx] prompt and generated tokens that are in the cache */
-    int n_token;     /* length of `token` */
+    int32_t *token;  /* [n_ctx + 1] prompt and generated tokens; the last may not be in the cache yet */
+    int n_token;     /* how many of them are in the cache or in the current pass */
     int n_generated;
     double sum_log_prob;
     uint64_t first_us;
     struct text_stream *stream;
     char *hold; /* text not yet given out: it may begin a stop string */
     size_t n_hold;
+    struct search_node node; /* of a search's candidate */
 };
 
 /* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
@@ -83,6 +97,7 @@ struct request {
     bool cancelled;
     uint64_t submit_us;
     struct sample_settings sampling;
+    lutra_search_run *search; /* NULL: independent samples for the caller */
 };
 
 /* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
@@ -153,5 +168,16 @@ void prefix_clear(lutra_session *s);
 
 /* request.c */
 void requests_close(lutra_session *s);
+void request_end(lutra_session *s, struct request *r, enum lutra_stop reason);
+/* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room. */
+struct sample *sample_fork(lutra_session *s, struct sample *from);
+
+/* search.c: what the others call for requests with a search. */
+int search_width(const lutra_search_run *run);
+int search_group(const lutra_search_run *run, int index);       /* of a candidate that starts from the prompt */
+void search_after_token(lutra_session *s, struct sample *slot); /* pauses at the end of a step */
+void search_record(lutra_session *s, struct sample *slot, enum lutra_stop reason); /* a candidate ends */
+int search_rounds(lutra_session *s, struct lutra_error *err);                      /* after every step */
+void search_finish(lutra_search_run *run);                                         /* the request is over */
 
 #endif

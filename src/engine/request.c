@@ -131,7 +131,7 @@ int lutra_request_cancel(lutra_session *s, int32_t id)
 
 /* ---- ends ---- */
 
-static void end_request(lutra_session *s, struct request *r, enum lutra_stop reason)
+void request_end(lutra_session *s, struct request *r, enum lutra_stop reason)
 {
     for (int i = 0; i < s->n_seq; i++)
         if (s->sample[i].request == r) sample_end(s, &s->sample[i], reason);
@@ -140,7 +140,7 @@ static void end_request(lutra_session *s, struct request *r, enum lutra_stop rea
 
 static void end_all(lutra_session *s, enum lutra_stop reason)
 {
-    for (struct request *r = s->first; r; r = r->next) end_request(s, r, reason);
+    for (struct request *r = s->first; r; r = r->next) request_end(s, r, reason);
 }
 
 /* Ends what was cancelled or ran out of time, and frees what has ended. */
@@ -152,10 +152,11 @@ static void sweep(lutra_session *s)
     while (*link) {
         struct request *r = *link;
         if (r->cancelled)
-            end_request(s, r, LUTRA_STOP_CANCELLED);
+            request_end(s, r, LUTRA_STOP_CANCELLED);
         else if (r->set.timeout_us && now - r->submit_us >= r->set.timeout_us)
-            end_request(s, r, LUTRA_STOP_DEADLINE);
+            request_end(s, r, LUTRA_STOP_DEADLINE);
         if (r->n_ended == r->set.n_samples) {
+            if (r->search) search_finish(r->search);
             *link = r->next;
             if (s->last == r) s->last = before;
             request_free(r);
@@ -171,6 +172,7 @@ void requests_close(lutra_session *s)
     struct request *r = s->first;
     while (r) {
         struct request *next = r->next;
+        if (r->search) search_finish(r->search);
         request_free(r);
         r = next;
     }
@@ -186,10 +188,16 @@ static struct sample *free_slot(lutra_session *s)
     return NULL;
 }
 
-static int n_free_slots(const lutra_session *s)
+/* Slots that r may take: the free ones, less those that other searches have a right to. */
+static int n_free_slots(const lutra_session *s, const struct request *r)
 {
     int n = 0;
     for (int i = 0; i < s->n_seq; i++) n += !s->sample[i].request;
+    for (const struct request *o = s->first; o; o = o->next) {
+        if (!o->search || o == r || (o->seq < 0 && o->n_started == 0)) continue;
+        n -= search_width(o->search);
+        for (int i = 0; i < s->n_seq; i++) n += s->sample[i].request == o;
+    }
     return n;
 }
 
@@ -214,14 +222,16 @@ static void admit(lutra_session *s)
     int reserved = 0; /* slots that prompts under way will want */
     for (struct request *r = s->first; r; r = r->next) {
         bool prompt_done = r->seq >= 0 && r->n_done == r->set.n_prompt;
-        for (struct sample *slot; prompt_done && r->n_started < r->set.n_samples && (slot = free_slot(s));) {
+        while (prompt_done && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
+            struct sample *slot = free_slot(s);
             int32_t seq;
             if (sample_seq(s, r, r->set.n_prompt - 1, &seq) < 0) return;
             sample_start(s, slot, r, seq);
             slot->pending = r->set.prompt[--slot->n_token];
         }
         if (r->n_started == r->set.n_samples || prompt_done) continue;
-        if (reserved >= n_free_slots(s)) return;
+        int need = r->search ? search_width(r->search) : 1;
+        if (reserved + need > n_free_slots(s, r)) return;
         if (r->seq < 0) {
             /* A prompt that is forked needs no room of its own to grow. */
             int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : r->max_tok;
@@ -243,10 +253,10 @@ static int pack_samples(lutra_session *s)
     int n = 0;
     for (int i = 0; i < s->n_seq; i++) {
         struct sample *slot = &s->sample[i];
-        if (!slot->request || n == s->n_batch || n == s->n_out) continue;
+        if (!slot->request || slot->node.paused || n == s->n_batch || n == s->n_out) continue;
         slot->row = n;
         s->batch.row[n++] = (struct row){slot->pending, kv_seq_length(s->kv, slot->seq), slot->seq, -1, WANT_LOGITS, 0};
-        slot->token[slot->n_token++] = slot->pending;
+        slot->n_token++;
     }
     return n;
 }
@@ -279,8 +289,9 @@ static void start_from_logits(lutra_session *s)
         r->n_done = kv_seq_length(s->kv, r->seq);
         struct sample *slot;
         int32_t seq;
-        while (r->last_row >= 0 && r->n_started < r->set.n_samples && (slot = free_slot(s)) &&
+        while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
                sample_seq(s, r, r->set.n_prompt, &seq) == 0) {
+            slot = free_slot(s);
             sample_start(s, slot, r, seq);
             slot->row = r->last_row;
         }
@@ -332,6 +343,7 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
     if (rc == 0 && n > 0) {
         start_from_logits(s);
         pick_tokens(s);
+        rc = search_rounds(s, err);
     } else if (rc < 0) {
         end_all(s, rc == LUTRA_E_CANCELLED ? LUTRA_STOP_CANCELLED : LUTRA_STOP_ERROR);
     } else if (s->first) { /* nothing runs and nothing can start */

@@ -20,6 +20,8 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->sum_log_prob = 0;
     slot->first_us = 0;
     slot->n_hold = 0;
+    slot->node = (struct search_node){.parent = -1, .verify_seq = -1, .reward = search_reward_none()};
+    if (r->search) slot->node.group = search_group(r->search, slot->index);
     text_stream_flush(slot->stream);
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
     for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
@@ -105,6 +107,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .sum_log_prob = slot->sum_log_prob,
         .first_us = slot->first_us,
         .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
+    if (r->search) search_record(s, slot, reason);
     if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
         prefix_retain(s, slot);
     } else {
@@ -113,6 +116,29 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
     slot->request = NULL;
     r->n_ended++;
     report_end(r, &end);
+}
+
+struct sample *sample_fork(lutra_session *s, struct sample *from)
+{
+    struct sample *to = NULL;
+    for (int i = 0; i < s->n_seq && !to; i++)
+        if (!s->sample[i].request) to = &s->sample[i];
+    int32_t seq;
+    struct request *r = from->request;
+    if (!to || prefix_seq_fork(s, from->seq, -1, r->max_tok, &seq, NULL) < 0) return NULL;
+    struct sample own = *to;
+    *to = *from;
+    to->token = own.token;
+    to->stream = own.stream;
+    to->hold = own.hold;
+    to->seq = seq;
+    to->index = r->n_started++;
+    r->set.n_samples++;
+    memcpy(to->token, from->token, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->token);
+    memcpy(to->hold, from->hold, from->n_hold);
+    text_stream_copy(to->stream, from->stream);
+    sampler_fork(s->sampler, (int)(to - s->sample), (int)(from - s->sample), (uint32_t)to->index);
+    return to;
 }
 
 void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop reason)
@@ -136,6 +162,7 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     const struct text_vocab *vocab = s->model->vocab;
     if (slot->n_generated == 0) slot->first_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
     slot->sum_log_prob += (double)pick->log_prob;
+    slot->token[r->set.n_prompt + slot->n_generated] = pick->token;
     if (text_is_eog(vocab, pick->token)) {
         sample_end(s, slot, LUTRA_STOP_END);
         return;
@@ -158,5 +185,7 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
         sample_end(s, slot, LUTRA_STOP_LENGTH);
     } else if (slot->n_token >= r->max_tok) {
         sample_end(s, slot, LUTRA_STOP_CTX_FULL);
+    } else if (r->search) {
+        search_after_token(s, slot);
     }
 }

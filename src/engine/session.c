@@ -110,14 +110,14 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->sample, s->n_seq);
     TAKE(s->pick, s->n_seq);
     TAKE(s->pick_status, s->n_seq);
-    TAKE(tokens, (size_t)s->n_ctx * ((size_t)s->n_seq + SESSION_RETAINED));
+    TAKE(tokens, ((size_t)s->n_ctx + 1) * ((size_t)s->n_seq + SESSION_RETAINED));
     TAKE(holds, hold * (size_t)s->n_seq);
     if (!s->arena.start) return 0;
     for (int i = 0; i < s->n_seq; i++) {
-        s->sample[i].token = tokens + (size_t)i * (size_t)s->n_ctx;
+        s->sample[i].token = tokens + (size_t)i * ((size_t)s->n_ctx + 1);
         s->sample[i].hold = holds + (size_t)i * hold;
     }
-    prefix_open(s, tokens + (size_t)s->n_seq * (size_t)s->n_ctx);
+    prefix_open(s, tokens + (size_t)s->n_seq * ((size_t)s->n_ctx + 1));
     return 0;
 }
 

@@ -88,7 +88,7 @@ static int reserve(struct model *m, struct lutra_error *err)
     const struct hparams *hp = &m->hp;
     m->max_op = 24 * hp->n_layer + 16;
     m->max_weight = 7 * hp->n_layer + 2;
-    m->max_used = m->max_weight + 11 * hp->n_layer + 2;
+    m->max_used = m->max_weight + 11 * hp->n_layer + 4;
     size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;
     size_t vectors = 4 * (size_t)hp->d_model + widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff;
     size_t bytes = arena_cost((size_t)m->max_op * sizeof(struct op)) +
@@ -155,6 +155,12 @@ int model_n_weight(const struct model *model)
 struct weight *model_weight(struct model *model, int i)
 {
     return &model->weight[i];
+}
+
+const float *model_value_head(const struct model *model, float *bias)
+{
+    *bias = model->value_bias ? *model->value_bias : 0;
+    return model->value_weight;
 }
 
 uint64_t model_n_param(const struct model *model)

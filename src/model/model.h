@@ -42,6 +42,9 @@ const struct op_list *model_ops(const struct model *model);
 int model_n_weight(const struct model *model);
 struct weight *model_weight(struct model *model, int i);
 
+/* The linear value head of a reward model (`cls.output`): [d_model] weights and a bias, or NULL when there is none. */
+const float *model_value_head(const struct model *model, float *bias);
+
 /* Elements of all tensors. */
 uint64_t model_n_param(const struct model *model);
 

@@ -26,7 +26,8 @@ struct model {
     int n_weight, max_weight, max_op;
     const struct tensor **used; /* [n_used] tensors of the file that the model reads */
     int n_used, max_used;
-    struct arena arena; /* ops, weights, vectors converted to f32 */
+    const float *value_weight, *value_bias; /* NULL: none */
+    struct arena arena;                     /* ops, weights, vectors converted to f32 */
 };
 
 int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, struct lutra_error *err);

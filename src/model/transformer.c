@@ -159,6 +159,8 @@ int transformer_build(struct model *m, struct lutra_error *err)
     }
     TRY(norm(m, -1, "output_norm.weight", XO, NO, hp->d_model, err));
     struct op *head = push(m, (struct op){.kind = OP_HEAD, .layer = -1, .in = NO, .in2 = -1, .out = -1});
+    TRY(model_vector(m, "cls.output.weight", hp->d_model, true, &m->value_weight, err));
+    TRY(model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err));
     return model_matrix(m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL,
         &head->head.weight, err);
 }
