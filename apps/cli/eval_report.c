@@ -53,8 +53,8 @@ static const char *reason_text(enum lutra_stop reason)
     case LUTRA_STOP_NONE: return "none";
     case LUTRA_STOP_CALLER: return "caller";
     case LUTRA_STOP_ERROR: return "error";
+    default: return "?";
     }
-    return "?";
 }
 
 static json_t *sample_json(const struct eval_sample *s)

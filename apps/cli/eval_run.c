@@ -8,7 +8,7 @@
 struct asked {
     struct eval_problem *problem;
     bool greedy;
-    int *n_done;
+    int *n_done, *n_failed;
     uint64_t *tokens;
 };
 
@@ -36,6 +36,7 @@ static void on_end(void *user, const struct lutra_end *end)
     buffer_free(&s->text);
     *a->tokens += (uint64_t)end->n_tok;
     ++*a->n_done;
+    *a->n_failed += end->reason == LUTRA_STOP_ERROR;
 }
 
 /* Each problem gets numbers of its own: splitmix64 of seed and place. */
@@ -72,14 +73,14 @@ int eval_run(struct eval_set *set, struct engine *e, const struct lutra_sampling
     enum { AHEAD = 256 };
     struct lutra_error err = {0};
     bool greedy = n == 0;
-    int per_problem = greedy ? 1 : n, n_done = 0, n_sent = 0, n_active = 0, code = 0;
+    int per_problem = greedy ? 1 : n, n_done = 0, n_failed = 0, n_sent = 0, n_active = 0, code = 0;
     int total = set->n * per_problem;
     struct asked *asked = get_memory((size_t)set->n * sizeof *asked);
     lutra_session_stats_reset(e->session);
     uint64_t start = now_us(), tokens = 0;
     while (!code && n_done < total) {
         while (!code && n_sent < set->n && n_sent * per_problem - n_done < AHEAD + per_problem) {
-            asked[n_sent] = (struct asked){&set->problem[n_sent], greedy, &n_done, &tokens};
+            asked[n_sent] = (struct asked){&set->problem[n_sent], greedy, &n_done, &n_failed, &tokens};
             if (submit(e, &asked[n_sent], sampling, n_sent, per_problem, max_tokens, &err) < 0) code = fail_with(&err);
             n_sent++;
         }
@@ -92,6 +93,10 @@ int eval_run(struct eval_set *set, struct engine *e, const struct lutra_sampling
     pass->tokens = tokens;
     pass->stats.size = sizeof pass->stats;
     lutra_session_stats(e->session, &pass->stats);
+    if (!code && n_failed) {
+        say("%d of %d answers ended in an error: the model's logits leave no token to sample", n_failed, total);
+        code = EXIT_FAILED;
+    }
     /* Requests still running call back into `asked`: end them before it goes. */
     if (code) {
         interrupt_watch(NULL);

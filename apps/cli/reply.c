@@ -45,6 +45,10 @@ static int explain_end(struct talk *t)
         lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
         say("the context of %d tokens is full; -c N gives more", n_ctx);
         return 0;
+    case LUTRA_STOP_ERROR:
+        reply_end_line(t);
+        say("the reply ended in an error: the model's logits leave no token to sample");
+        return EXIT_FAILED;
     case LUTRA_STOP_CALLER: return finish_stdout(EXIT_FAILED); /* stdout refused the text */
     default: return 0;
     }

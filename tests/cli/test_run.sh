@@ -68,6 +68,23 @@ lutra run -m "$MODEL" -st -c 8 -p "$QUESTION"
 expect_code 1 'prompt longer than the context'
 expect_err 'context' 'prompt longer than the context'
 
+# A weight that is not a number makes every logit one: an error, never an arbitrary token.
+"$LUTRA" inspect "$MODEL" --json | python3 -c 'import json, struct, sys
+model, out = sys.argv[1:]
+blob = bytearray(open(model, "rb").read())
+at = blob.find(b"output_norm.weight") + len("output_norm.weight")
+(n_dims,) = struct.unpack_from("<I", blob, at)
+(offset,) = struct.unpack_from("<Q", blob, at + 4 + 8 * n_dims + 4)
+data = len(blob) - sum((t["bytes"] + 31) // 32 * 32 for t in json.load(sys.stdin)["tensors"])
+struct.pack_into("<f", blob, data + offset, float("nan"))
+open(out, "wb").write(blob)' "$MODEL" "$WORK/nan.gguf"
+lutra run -m "$WORK/nan.gguf" -st -p "$QUESTION"
+expect_code 1 'logits that are not numbers'
+expect_err 'leave no token' 'logits that are not numbers'
+head -n 2 "$PROBLEMS" >"$WORK/two.jsonl"
+lutra eval -m "$WORK/nan.gguf" -f "$WORK/two.jsonl" --n 2
+expect_code 1 'evaluation of logits that are not numbers'
+
 # A reader that leaves early ends the program quietly.
 timeout 20 "$LUTRA" run -m "$MODEL" -st --temp 0 --ignore-eos -q -p "$QUESTION" 2>"$WORK/err" </dev/null | head -c 5 >"$WORK/out"
 rc=${PIPESTATUS[0]}
