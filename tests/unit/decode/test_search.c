@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -111,29 +112,136 @@ static void choices(void **state)
     assert_false(search_decided(sure, 4, 2));
 }
 
+/* Digits, a sign, a point, a slash and nothing else. */
+static bool answer_is_number(const char *text)
+{
+    return *text && strspn(text, "0123456789.-/") == strlen(text);
+}
+
+static const struct {
+    const char *text, *answer;
+} answer_cases[] = {
+    /* where it stands */
+    {"5 + 3 = 8.\n#### 8", "8"},
+    {"#### 1,234.50\nmore", "1234.5"},
+    {"#### 3\nno:\n#### 4 ", "4"},
+    {"so \\boxed{42} then \\boxed{{x}+1}", "{x}+1"},
+    {"\\boxed{\\frac{\\sqrt{3}}{\\text{a}}} and 7", "\\frac{\\sqrt{3}}{a}"},
+    {"thus $\\boxed 5$.", "5"},
+    {"\\boxed{12", "12"},
+    {"The answer is $18.", "18"},
+    {"The Answer is: 3.5 apples. It was 7 before.", "3.5"},
+    {"Answer: 12 because 3 * 4 = 12", "12"},
+    {"**Answer:**\n  7", "7"},
+    {"we get 3 and then -7.", "-7"},
+    {"10-7 leaves 3/4 of 12-9", "9"},
+    {"it is 1/2, or so.", "0.5"},
+    {"no number", ""},
+    {"", ""},
+    {"#### ", ""},
+    {"\\boxed{}", ""},
+    /* numbers */
+    {"#### $1,200.00", "1200"},
+    {"#### 1{,}234", "1234"},
+    {"#### 007", "7"},
+    {"#### -0", "0"},
+    {"#### +5", "5"},
+    {"#### .50", "0.5"},
+    {"#### -.5", "-0.5"},
+    {"#### \xe2\x88\x92"
+     "3",
+        "-3"},
+    {"#### 50%", "50"},
+    {"#### 50\\%", "50"},
+    {"#### 12.", "12"},
+    {"#### 1.2e3", "1200"},
+    {"#### 1.2 \\times 10^{3}", "1200"},
+    {"#### 3*10^-2", "0.03"},
+    {"#### 12345678901234567890123", "12345678901234567890123"},
+    {"#### \\frac{1}{2}", "0.5"},
+    {"#### \\dfrac12", "0.5"},
+    {"#### \\tfrac{ 2 }{ 4 }", "0.5"},
+    {"#### -\\frac{2}{6}", "-1/3"},
+    {"#### \\frac{-1}{3}", "-1/3"},
+    {"#### 2/6", "1/3"},
+    {"#### 6/3", "2"},
+    {"#### 3\\frac{1}{2}", "3.5"},
+    {"#### 3 1/2", "3.5"},
+    {"#### -1 1/3", "-4/3"},
+    {"#### 5/0", "5/0"},
+    /* words, units and dressing */
+    {"#### 12 apples", "12"},
+    {"#### 12 square cm", "12"},
+    {"#### 5\\text{ cm}^2", "5"},
+    {"#### 5cm", "5"},
+    {"#### 60 km/h", "60"},
+    {"#### 90^\\circ", "90"},
+    {"#### 90^{\\circ}", "90"},
+    {"#### about 15 dollars", "15"},
+    {"#### x = 5", "5"},
+    {"#### $x=5$", "5"},
+    {"#### 5x", "5x"},
+    {"#### 5x + 3", "5x+3"},
+    {"#### 2\\pi", "2\\pi"},
+    {"#### 3:4", "3:4"},
+    {"#### \\left( 3, \\frac{\\pi}{2} \\right)", "(3,\\frac{\\pi}{2})"},
+    {"#### (0.50, 1/3)", "(0.5,1/3)"},
+    {"#### 1, -2", "1,-2"},
+    {"#### 1,2", "1,2"},
+    {"#### \\sqrt2 \\leftarrow", "\\sqrt{2}\\leftarrow"},
+    {"#### \\text{Friday}.", "friday"},
+    {"#### Yes", "yes"},
+    /* choices */
+    {"#### (B)", "B"},
+    {"#### \\text{(B)}", "B"},
+    {"#### B.", "B"},
+    {"#### C) 12 apples", "C"},
+    {"The answer is (D) because 3 > 2.", "D"},
+};
+
 static void answers(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text, *answer;
-    } cases[] = {
-        {"5 + 3 = 8.\n#### 8", "8"},
-        {"#### 1,234.50\nmore", "1234.5"},
-        {"so \\boxed{42} then \\boxed{{x}+1}", "{x}+1"},
-        {"The answer is $18.", "18"},
-        {"we get 3 and then -7.", "-7"},
-        {"no number", ""},
-        {"", ""},
-        {"#### ", ""},
-        {"\\boxed{12", "12"},
-    };
     char out[64];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(search_answer(cases[i].text, out, sizeof out), strlen(cases[i].answer));
-        assert_string_equal(out, cases[i].answer);
+    for (size_t i = 0; i < sizeof answer_cases / sizeof *answer_cases; i++) {
+        size_t n = search_answer(answer_cases[i].text, out, sizeof out);
+        if (strcmp(out, answer_cases[i].answer) || n != strlen(out))
+            fail_msg("'%s': '%s' instead of '%s'", answer_cases[i].text, out, answer_cases[i].answer);
     }
     assert_int_equal(search_answer("#### 123456", out, 4), 3);
     assert_string_equal(out, "123");
+    assert_int_equal(search_answer("#### 123456", NULL, 0), 0);
+}
+
+/* Random texts from pieces that mean something here: no byte outside the buffer, and numbers keep their spelling when
+ * they are read again. */
+static void answers_of_noise(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"####", "\\boxed{", "\\frac", "{", "}", "1", "0", "23", ".", ",", "-", "/",
+        "e", "\\times 10^{", "\\text{", "(", ")", " ", "\\", "x", "B", "answer is", "\n", "=", "\xc2\xbd", "\xff",
+        "000000000000", "\\left", "$", "%"};
+    uint32_t random = 12345;
+    char text[4096], out[300], again[300] = "";
+    for (int round = 0; round < 20000; round++) {
+        size_t n = 0;
+        random = random * 1664525 + 1013904223;
+        for (int left = 1 + (int)(random >> 20) % (round % 100 ? 24 : 600); left > 0; left--) {
+            random = random * 1664525 + 1013904223;
+            const char *piece = pieces[(random >> 16) % (sizeof pieces / sizeof *pieces)];
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s", piece);
+            if (n > sizeof text - 32) break;
+        }
+        memset(out, 'z', sizeof out);
+        size_t room = 1 + (random >> 8) % 256, length = search_answer(text, out, room);
+        assert_true(length < room && strlen(out) == length && out[room] == 'z');
+        if (length + 1 == room) continue; /* cut */
+        for (int i = 0; i < 2; i++) {     /* what reads like a number now is spelt as one from then on */
+            snprintf(text, sizeof text, "#### %s", i ? again : out);
+            search_answer(text, i ? out : again, sizeof again);
+        }
+        if (answer_is_number(again) && strcmp(out, again)) fail_msg("'%s' becomes '%s'", again, out);
+    }
 }
 
 int main(void)
@@ -145,6 +253,7 @@ int main(void)
         cmocka_unit_test(rewards),
         cmocka_unit_test(choices),
         cmocka_unit_test(answers),
+        cmocka_unit_test(answers_of_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
