@@ -18,7 +18,8 @@
  * Suffixes: b h w = signed 8 16 32 bits, ub uh uw unsigned.  Lane 0 is at the lowest address.
  *
  *   memory     v_load v_store (128-byte aligned)  v_loadu v_storeu (any)  v_store_if(mask, p, v)
- *              s_load_u32 s_load_u64 s_store_u32 (scalar, aligned)   isa_ptr(offset): NPU pointer of a message's offset
+ *              s_load_u16 s_load_u32 s_load_u64 s_store_u32 (scalar, aligned)  v_const(p): of the program's constants
+ *              isa_ptr(offset): NPU pointer of a message's offset
  *   moves      v_zero v_splat_b v_splat_h v_splat_w   v_lo v_hi v_pair(hi, lo)   v_get_w(v, lane)
  *   logic      v_and v_or v_xor v_not  v_mux(mask, a, b)
  *   masks      m_first(n): first n bytes (n < 128)  m_and m_or m_not  v_gt_h v_gt_w v_gt_ub v_eq_h v_eq_w
@@ -44,7 +45,7 @@
  * or a conversion: never to memory, never to an integer operation.  (On silicon the q forms round differently in the
  * last place; equality with silicon is not claimed.)
  *
- *   q16_mul q16_add q16_sub(f16, f16)  q16_add_q(q16, f16)  f16_of_q16
+ *   q16_mul q16_add q16_sub(f16, f16)  q16_add_q(q16, f16)  q16_mul_qq(q16, q16)  f16_of_q16
  *   q32_mul q32_add q32_sub(f32, f32)  q32_add_q(q32, f32)  q32_add_qq q32_mul_qq(q32, q32)  f32_of_q32
  *   q32_mul_f16(f16, f16): exact; even lanes to lo, odd lanes to hi      f16_of_q32(pair): the way back
  *   f16_max f16_min f32_max f32_min (NaN if either is)  f16_gt f32_gt (mask; false for NaN)
@@ -58,6 +59,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#define ISA_INLINE static inline __attribute__((always_inline, unused))
 
 #if defined(__hexagon__)
 #include "npu/dsp/isa_hexagon_impl.h"

@@ -15,8 +15,6 @@ typedef HVX_VectorPair vec2;
 typedef HVX_VectorPred vmask;
 typedef HVX_UVector isa_uvec;
 
-#define ISA_INLINE static inline __attribute__((always_inline, unused))
-
 /* What a thread owns.  `base` is where offset 0 of the shared window is mapped. */
 struct isa {
     uint8_t *base;
@@ -26,6 +24,7 @@ struct isa {
 #define isa_ptr(offset) (isa->base + (offset))
 
 #define v_load(p) (*(const vec *)(const void *)(p))
+#define v_const(p) v_load(p)
 #define v_loadu(p) (*(const isa_uvec *)(const void *)(p))
 #define v_store(p, v) ((void)(*(vec *)(void *)(p) = (v)))
 #define v_storeu(p, v) ((void)(*(isa_uvec *)(void *)(p) = (v)))

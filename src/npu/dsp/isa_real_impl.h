@@ -16,6 +16,7 @@
 #define q16_add(a, b) Q6_Vqf16_vadd_VhfVhf(a, b)
 #define q16_sub(a, b) Q6_Vqf16_vsub_VhfVhf(a, b)
 #define q16_add_q(a, b) Q6_Vqf16_vadd_Vqf16Vhf(a, b)
+#define q16_mul_qq(a, b) Q6_Vqf16_vmpy_Vqf16Vqf16(a, b)
 #define f16_of_q16(a) Q6_Vhf_equals_Vqf16(a)
 #define q32_mul(a, b) Q6_Vqf32_vmpy_VsfVsf(a, b)
 #define q32_add(a, b) Q6_Vqf32_vadd_VsfVsf(a, b)

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 struct npu_sim;
-
 /* FORM_BITS: what memory holds (integers, IEEE floats).  The others exist only between float operations. */
 enum { FORM_BITS, FORM_Q16, FORM_Q32 };
 
@@ -36,7 +35,6 @@ struct sim_mask {
 typedef struct sim_vec vec;
 typedef struct sim_vec2 vec2;
 typedef struct sim_mask vmask;
-
 struct isa {
     uint8_t *base; /* where the window starts for the NPU; not readable */
     struct npu_sim *sim;
@@ -50,17 +48,17 @@ struct sim_at {
 
 #define ISA_AT ((struct sim_at){isa->sim, __func__, __LINE__})
 #define isa_ptr(offset) (isa->base + (offset))
-
 #define SIM_BINARY(X)                                                                                                  \
     X(and)                                                                                                             \
-    X(or) X(xor) X(add_b) X(add_h) X(add_w) X(sub_b) X(sub_h) X(sub_w) X(max_h) X(max_w) X(min_h) X(min_w) X(max_ub)   \
+    X(or)                                                                                                              \
+    X(xor) X(add_b) X(add_h) X(add_w) X(sub_b) X(sub_h) X(sub_w) X(max_h) X(max_w) X(min_h) X(min_w) X(max_ub)         \
         X(mpyi_h) X(delta) X(rdelta) X(pack_h) X(pack_b) X(packe_h) X(packe_b) X(q16_mul) X(q16_add) X(q16_sub)        \
-            X(q16_add_q) X(q32_mul) X(q32_add) X(q32_sub) X(q32_add_q) X(q32_add_qq) X(q32_mul_qq) X(f16_max)          \
-                X(f16_min) X(f32_max) X(f32_min)
+            X(q16_add_q) X(q16_mul_qq) X(q32_mul) X(q32_add) X(q32_sub) X(q32_add_q) X(q32_add_qq) X(q32_mul_qq)       \
+                X(f16_max) X(f16_min) X(f32_max) X(f32_min)
 #define SIM_UNARY(X)                                                                                                   \
     X(not )                                                                                                            \
-    X(shuff_b) X(shuff_h) X(deal_b) X(deal_h) X(f16_of_q16) X(f32_of_q32) X(f32_of_i32) X(i32_of_f32) X(f16_of_i16)    \
-        X(i16_of_f16)
+    X(shuff_b)                                                                                                         \
+    X(shuff_h) X(deal_b) X(deal_h) X(f16_of_q16) X(f32_of_q32) X(f32_of_i32) X(i32_of_f32) X(f16_of_i16) X(i16_of_f16)
 #define SIM_BY_SCALAR(X) X(lsr_ub) X(lsr_uh) X(lsr_uw) X(asr_h) X(asr_w) X(asl_h) X(asl_w) X(ror)
 #define SIM_WIDEN(X) X(sxt_b) X(zxt_ub) X(sxt_h) X(zxt_uh) X(unpack_b) X(unpack_ub) X(unpack_h) X(unpack_uh)
 #define SIM_COMPARE(X) X(gt_h) X(gt_w) X(gt_ub) X(eq_h) X(eq_w) X(f16_gt) X(f32_gt)
@@ -83,6 +81,7 @@ SIM_COMPARE(SIM_DECLARE)
 
 vec sim_load(struct sim_at at, const void *p);
 vec sim_loadu(struct sim_at at, const void *p);
+vec sim_const(struct sim_at at, const void *p);
 void sim_store(struct sim_at at, void *p, vec v);
 void sim_storeu(struct sim_at at, void *p, vec v);
 void sim_store_if(struct sim_at at, vmask m, void *p, vec v);
@@ -152,6 +151,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define q16_add(a, b) sim_q16_add(ISA_AT, a, b)
 #define q16_sub(a, b) sim_q16_sub(ISA_AT, a, b)
 #define q16_add_q(a, b) sim_q16_add_q(ISA_AT, a, b)
+#define q16_mul_qq(a, b) sim_q16_mul_qq(ISA_AT, a, b)
 #define q32_mul(a, b) sim_q32_mul(ISA_AT, a, b)
 #define q32_add(a, b) sim_q32_add(ISA_AT, a, b)
 #define q32_sub(a, b) sim_q32_sub(ISA_AT, a, b)
@@ -195,6 +195,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define v_ror(a, n) sim_ror(ISA_AT, a, n)
 
 #define v_load(p) sim_load(ISA_AT, p)
+#define v_const(p) sim_const(ISA_AT, p)
 #define v_loadu(p) sim_loadu(ISA_AT, p)
 #define v_store(p, v) sim_store(ISA_AT, p, v)
 #define v_storeu(p, v) sim_storeu(ISA_AT, p, v)

@@ -147,6 +147,16 @@ vec sim_load(struct sim_at at, const void *p)
     return v;
 }
 
+vec sim_const(struct sim_at at, const void *p)
+{
+    vec v;
+    v.form = FORM_BITS;
+    sim_count(at, NPU_SIM_LOAD);
+    if ((uintptr_t)p % 128) sim_fault(at, NPU_SIM_MISALIGNED, 0);
+    memcpy(v.ub, p, 128);
+    return v;
+}
+
 vec sim_loadu(struct sim_at at, const void *p)
 {
     vec v;

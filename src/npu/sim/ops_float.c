@@ -15,6 +15,7 @@
     X(q16_add, SHIFT, uh, 64, FORM_BITS, FORM_BITS, FORM_Q16, soft_add16(a.uh[i], b.uh[i]))                            \
     X(q16_sub, SHIFT, uh, 64, FORM_BITS, FORM_BITS, FORM_Q16, soft_sub16(a.uh[i], b.uh[i]))                            \
     X(q16_add_q, SHIFT, uh, 64, FORM_Q16, FORM_BITS, FORM_Q16, soft_add16(a.uh[i], b.uh[i]))                           \
+    X(q16_mul_qq, MULTIPLY_PAIR, uh, 64, FORM_Q16, FORM_Q16, FORM_Q16, soft_mul16(a.uh[i], b.uh[i]))                   \
     X(q32_mul, MULTIPLY_PAIR, uw, 32, FORM_BITS, FORM_BITS, FORM_Q32, soft_mul32(a.uw[i], b.uw[i]))                    \
     X(q32_add, SHIFT, uw, 32, FORM_BITS, FORM_BITS, FORM_Q32, soft_add32(a.uw[i], b.uw[i]))                            \
     X(q32_sub, SHIFT, uw, 32, FORM_BITS, FORM_BITS, FORM_Q32, soft_sub32(a.uw[i], b.uw[i]))                            \

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Packed weights to f16 tiles.  4-bit codes go through a 16-entry table of halves (one instruction for 128 codes), so a
+ * codebook is a table and nothing else [TTS 5.2.2].  Per vector of 256 codes: 2 lookups, 1 shift, 4 products, 4
+ * conversions, 4 stores; lookups, shift and conversions share the shifter, hence 7 packets at best.
+ */
+#include "npu/dsp/kernels.h"
+
+#include "quant/formats.h"
+
+/* Halves of the code values, in the low half of words 0..15. */
+static const uint16_t linear_table[64]
+    __attribute__((aligned(128))) = {0xc800, 0, 0xc700, 0, 0xc600, 0, 0xc500, 0, 0xc400, 0, 0xc200, 0, 0xc000, 0,
+        0xbc00, 0, 0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0, 0x4700, 0};
+static const uint16_t unsigned_table[64]
+    __attribute__((aligned(128))) = {0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0,
+        0x4700, 0, 0x4800, 0, 0x4880, 0, 0x4900, 0, 0x4980, 0, 0x4a00, 0, 0x4a80, 0, 0x4b00, 0, 0x4b80, 0};
+static const uint16_t nl_table[64]
+    __attribute__((aligned(128))) = {0xd7f0, 0, 0xd680, 0, 0xd530, 0, 0xd410, 0, 0xd220, 0, 0xd060, 0, 0xcd80, 0,
+        0xc900, 0, 0x3c00, 0, 0x4a80, 0, 0x4e40, 0, 0x50c0, 0, 0x52a0, 0, 0x5450, 0, 0x5590, 0, 0x5710, 0};
+
+/* Four tile vectors of 256 4-bit codes under one scale vector. */
+ISA_INLINE void expand_4(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale)
+{
+    vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
+    v_store(dst, f16_mul(v_lo(low), scale));
+    v_store(dst + 128, f16_mul(v_hi(low), scale));
+    v_store(dst + 256, f16_mul(v_lo(high), scale));
+    v_store(dst + 384, f16_mul(v_hi(high), scale));
+    (void)isa;
+}
+
+ISA_INLINE void expand_4m(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale, vec least)
+{
+    vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
+    v_store(dst, f16_of_q16(q16_add_q(q16_mul(v_lo(low), scale), least)));
+    v_store(dst + 128, f16_of_q16(q16_add_q(q16_mul(v_hi(low), scale), least)));
+    v_store(dst + 256, f16_of_q16(q16_add_q(q16_mul(v_lo(high), scale), least)));
+    v_store(dst + 384, f16_of_q16(q16_add_q(q16_mul(v_hi(high), scale), least)));
+    (void)isa;
+}
+
+static void dequant_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, vec table)
+{
+    for (uint32_t u = 0; u < n_units; u++, src += 1152, dst += 2 * TILE_BYTES) {
+        vec s = v_load(src + 1024);
+        vec2 scale = v_shuffoe_h(s, s);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_lo(scale));
+#pragma GCC unroll 4
+        for (int j = 4; j < 8; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_hi(scale));
+    }
+    (void)isa;
+}
+
+static void dequant_4m(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, vec table)
+{
+    for (uint32_t u = 0; u < n_units; u++, src += 1280, dst += 2 * TILE_BYTES) {
+        vec s = v_load(src + 1024), m = v_load(src + 1152);
+        vec2 scale = v_shuffoe_h(s, s), least = v_shuffoe_h(m, m);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            expand_4m(isa, dst + 512 * j, v_load(src + 128 * j), table, v_lo(scale), v_lo(least));
+#pragma GCC unroll 4
+        for (int j = 4; j < 8; j++)
+            expand_4m(isa, dst + 512 * j, v_load(src + 128 * j), table, v_hi(scale), v_hi(least));
+    }
+    (void)isa;
+}
+
+/* Two tile vectors of 128 8-bit codes. */
+ISA_INLINE void expand_8(struct isa *isa, uint8_t *restrict dst, vec codes, vec flip, vec scale)
+{
+    vec2 h = v_sxt_b(v_xor(codes, flip));
+    v_store(dst, f16_mul(f16_of_i16(v_lo(h)), scale));
+    v_store(dst + 128, f16_mul(f16_of_i16(v_hi(h)), scale));
+    (void)isa;
+}
+
+static void dequant_8(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    vec flip = v_splat_b(0x80);
+    for (uint32_t u = 0; u < n_units; u++, src += 2176, dst += 2 * TILE_BYTES) {
+        vec s = v_load(src + 2048);
+        vec2 scale = v_shuffoe_h(s, s);
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) expand_8(isa, dst + 256 * j, v_load(src + 128 * j), flip, v_lo(scale));
+#pragma GCC unroll 8
+        for (int j = 8; j < 16; j++) expand_8(isa, dst + 256 * j, v_load(src + 128 * j), flip, v_hi(scale));
+    }
+    (void)isa;
+}
+
+/* Vector j of a unit in supergroups: two more lookups put each of 8 scales before its 32 values. */
+ISA_INLINE void expand_super(
+    struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec table, vec scales, vec spread, int j)
+{
+    const int sel = (j >> 1 & 1) | (j >> 2) << 1;
+    vec codes = v_load(src + 128 * j), next = v_add_b(spread, v_splat_b(4));
+    vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
+    vec2 s_low = v_lut16(spread, scales, sel), s_high = v_lut16(next, scales, sel);
+    dst += 512 * j;
+    v_store(dst, f16_mul(v_lo(low), v_lo(s_low)));
+    v_store(dst + 128, f16_mul(v_hi(low), v_hi(s_low)));
+    v_store(dst + 256, f16_mul(v_lo(high), v_lo(s_high)));
+    v_store(dst + 384, f16_mul(v_hi(high), v_hi(s_high)));
+    (void)isa;
+}
+
+static void dequant_super(
+    struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, vec table)
+{
+    /* Even bytes select the low result vector's scale, odd bytes the high one's: groups 0 | 1 and 2 | 3. */
+    const vec even = v_mux(m_first(64), v_splat_h(0x0200), v_splat_h(0x0301)), odd = v_add_b(even, v_splat_b(8));
+    for (uint32_t u = 0; u < n_units; u++, src += 1152, dst += 2 * TILE_BYTES) {
+        vec scales = v_load(src + 1024);
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) expand_super(isa, dst, src, table, scales, j & 1 ? odd : even, j);
+    }
+    (void)isa;
+}
+
+void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    switch (kind) {
+    case NPU_W_Q4_0: dequant_4(isa, dst, src, n_units, v_const(linear_table)); break;
+    case NPU_W_IQ4_NL: dequant_4(isa, dst, src, n_units, v_const(nl_table)); break;
+    case NPU_W_Q4_1: dequant_4m(isa, dst, src, n_units, v_const(unsigned_table)); break;
+    case NPU_W_Q8_0: dequant_8(isa, dst, src, n_units); break;
+    case NPU_W_SUPER4: dequant_super(isa, dst, src, n_units, v_const(linear_table)); break;
+    default: break;
+    }
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kernels: every function works on NPU pointers, allocates nothing, and does no cache maintenance or DMA of its own
+ * unless it says so.  Vectors are aligned to 128 bytes, tiles to 2048.
+ */
+#ifndef LUTRA_NPU_DSP_KERNELS_H
+#define LUTRA_NPU_DSP_KERNELS_H
+
+#include "npu/dsp/isa.h"
+#include "npu/wire/layout.h"
+#include "npu/wire/message.h"
+
+/* Units of 64 k of one block of 32 outputs to f16 tiles: src in TCM or memory, dst [2 * n_units] tiles.
+ * Value = nearest half of code x scale (Q4_1: of that plus the minimum, rounded again). [TTS 5.2.2] */
+void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units);
+
+/* One row of activations to act8: k a multiple of 64, x in memory. */
+void npu_quantize(struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k);
+
+/* n_blocks blocks of 32 outputs times one act8 row; y: 32 f32 per block.
+ * Per group of 32 inputs: an exact integer sum, to f32, times the scale; groups of 256 inputs are added in ascending k,
+ * multiplied by the activation's scale and added to the output.  One rounding per written operation. */
+void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
+    const uint8_t *restrict act8, uint32_t n_blocks);
+
+/* Rows of f32 to f16 tiles [ceil(m / 32)][k / 32] and back; rows past m become 0 and are not stored. */
+void npu_tiles_of_rows(
+    struct isa *isa, uint8_t *restrict tiles, const uint8_t *restrict x, uint32_t stride, uint32_t m, uint32_t k);
+void npu_rows_of_tile(struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile, uint32_t m);
+
+/* Y [m][n] = X [m][k] W^T: DMA of packed weights, dequantization, tiles, store.  0 or an npu_op_status. */
+uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+
+void npu_add(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict a, const uint8_t *restrict b, uint32_t n);
+void npu_swiglu(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict a, const uint8_t *restrict b, uint32_t n);
+void npu_rms_norm(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, const uint8_t *restrict gain,
+    uint32_t n, uint32_t eps_bits);
+
+/* One head of n: neox pairs (i, i + n/2); otherwise (2i, 2i + 1).  table: n/2 cosines, then n/2 sines. */
+void npu_rope(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, const uint8_t *restrict table,
+    uint32_t n, int neox);
+
+/* exp of n halves <= 0, three ways.  The table is 32768 halves in TCM, indexed by the IEEE bits without the sign
+ * [TTS 5.2.1]; scratch: TCM for 4 vectors. */
+void npu_exp_table(struct isa *isa, uint8_t *table);
+void npu_exp_by_table(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n, const uint8_t *table,
+    uint8_t *restrict scratch);
+void npu_exp_by_f16(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
+void npu_exp_by_f32(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
+
+/* Executes one operation; returns enum npu_op_status. */
+uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+
+#endif

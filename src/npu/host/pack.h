@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * GGUF weights to the NPU's layouts (npu/wire/layout.h), on the host.
+ *
+ * Pure functions over memory that the caller owns; nothing allocates; any thread, also several on one matrix with
+ * disjoint ranges of blocks.
+ */
+#ifndef LUTRA_NPU_HOST_PACK_H
+#define LUTRA_NPU_HOST_PACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "npu/wire/layout.h"
+
+struct lutra_error;
+
+/* The tile32 kind of a GGUF type in *kind.  LUTRA_E_UNSUPPORTED names the type when there is none. */
+int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err);
+
+/* Blocks [first, last) of 32 outputs of a tile32 matrix.  rows: n rows of k elements in GGUF's format of w->kind,
+ * row_bytes apart; dst: the whole matrix.  Lossless: codes and scales are copied. */
+void npu_pack_tile32(
+    const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last);
+
+/* Quantizes f32 rows [n][k] to supergroups (w->kind is NPU_W_SUPER4): nearest 4-bit codes in groups of 2 k x 16
+ * outputs, scale = extreme / -8 as Q4_0 does it [TTS 5.1.1]. */
+void npu_pack_supergroup(
+    const struct npu_weights *w, const float *rows, size_t row_stride, uint8_t *dst, uint32_t first, uint32_t last);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where everything lies: weights, quantized activations, and the TCM plan of a matrix product.
+ *
+ * Pure functions of shape, type, TCM size and thread count, compiled on both sides, so that host and NPU cannot
+ * disagree.  Sizes in bytes, offsets from the start of the object.  No allocation, no state, any thread.
+ *
+ * tile32, the default weight layout.  W is [n][k] (n outputs).  Blocks of 32 outputs; in a block, units of 64 k; in a unit:
+ *
+ *     codes of tile 0 (k 0..31) | codes of tile 1 (k 32..63) | 64 scales, f16 | 64 minima, f16 (Q4_1 only)
+ *
+ *   Scale s of output c of tile t is half 2c + t: one even/odd interleaving spreads it over a tile's vector.
+ *   4-bit codes: 4 vectors per tile; vector j holds k = 8j .. 8j+7; of output c the bytes 4c .. 4c+3 are
+ *     low nibbles  [k0 k2 k1 k3]    high nibbles  [k4 k6 k5 k7]
+ *   so that a 16-entry lookup yields vectors of the 32x32 half tile, and a word is four k for an integer dot product.
+ *   8-bit codes (offset by 128, unsigned): 8 vectors per tile; vector j holds k = 4j .. 4j+3, bytes [k0 k2 k1 k3].
+ *   Codes and scales are GGUF's, bit for bit.  Outputs past n have scale 0.
+ *
+ * supergroup [TTS 5.1].  The same code order, but a scale belongs to 2 k x 16 outputs: 8 groups fill a vector of 4-bit
+ *   codes, and a unit (64 k x 32 outputs, 8 such vectors) has 64 scales behind its codes.  Scale of group g of vector
+ *   j is half 2 * (16 * (j >> 1 & 1) + 8 * (j & 1) + g) + (j >> 2): two lookups with constant indices spread it.
+ *
+ * act8: a row of activations for the integer product: int8 codes with one scale per 256 inputs.
+ *     quads: k / 4 words, four codes in the byte order of the 4-bit layout | sums: k / 32 int32, the sum of each tile's
+ *     codes | scales: one f32 per 256 inputs | padding to 128 bytes
+ */
+#ifndef LUTRA_NPU_WIRE_LAYOUT_H
+#define LUTRA_NPU_WIRE_LAYOUT_H
+
+#include <stdint.h>
+
+enum { NPU_COLS = 32, NPU_UNIT_K = 64, NPU_ACT_BLOCK = 256, NPU_TILE = 2048, NPU_LINE = 128 };
+
+/* Weight kinds: the code width and what a code stands for. */
+enum npu_weight_kind {
+    NPU_W_Q4_0 = 1, /* (q - 8) d */
+    NPU_W_Q4_1,     /* q d + m */
+    NPU_W_IQ4_NL,   /* table[q] d */
+    NPU_W_Q8_0,     /* (q - 128) d: GGUF's signed code plus 128 */
+    NPU_W_SUPER4,   /* supergroup, (q - 8) d */
+};
+
+struct npu_weights {
+    uint32_t kind;
+    uint32_t k, n;
+    uint32_t n_units;     /* of 64 k */
+    uint32_t n_blocks;    /* of 32 outputs */
+    uint32_t unit_bytes;  /* codes, scales and minima */
+    uint32_t code_bytes;  /* of a unit */
+    uint32_t block_bytes; /* n_units * unit_bytes */
+};
+
+/* 0, or -1: unknown kind, k not a positive multiple of 64, n not positive, or more than 2^31 bytes in all. */
+int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
+
+/* Where the code of (k, n) is: byte offset, and 0 or 4 as the shift of a 4-bit code. */
+uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift);
+uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n);
+
+struct npu_act8 {
+    uint32_t sums, scales, bytes; /* offsets; quads are at 0 */
+};
+void npu_act8_layout(uint32_t k, struct npu_act8 *out);
+
+/* TCM plan of Y [m][n] = X [m][k] W^T on tiles.  Offsets from the start of TCM, each a multiple of 2048. */
+struct npu_gemm_plan {
+    uint32_t row_blocks;   /* blocks of 32 rows held at once */
+    uint32_t n_passes;     /* over the weights: ceil(m / 32 / row_blocks) */
+    uint32_t chunk_blocks; /* blocks of 32 outputs per DMA, dequantization and store */
+    uint32_t n_chunks;
+    uint32_t act;           /* f16 tiles [row_blocks][k / 32] */
+    uint32_t packed[3];     /* rings of thread 0: two DMAs in flight while one is used */
+    uint32_t tiles[2];      /* f16 weight tiles [chunk_blocks][k / 32] */
+    uint32_t out[2];        /* f16 tiles [chunk_blocks][row_blocks] */
+    uint32_t thread_stride; /* thread t's packed, tiles and out are this much further, t times */
+    uint32_t bytes;         /* of TCM used, all threads */
+};
+
+/* 0, or -1 when not even one block of rows and outputs per thread fits.  first_byte: TCM taken by others. */
+int npu_gemm_plan(const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads,
+    struct npu_gemm_plan *out);
+
+/* TCM plan of the integer product of one row: a ring of three chunks of weights. */
+struct npu_gemv_plan {
+    uint32_t chunk_blocks, n_chunks;
+    uint32_t packed[3];
+    uint32_t bytes;
+};
+int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemv_plan *out);
+
+#endif

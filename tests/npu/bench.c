@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "bench_box.h"
+#include "npu/dsp/kernels.h"
+#include "npu/sim/tile.h"
+
+const char *bench_missing(void)
+{
+    return NPU_MISSING[0] ? NPU_MISSING : NULL;
+}
+
+int bench_skip(void)
+{
+    if (!bench_missing()) return 0;
+    printf("skipped: %s\n", bench_missing());
+    return 77;
+}
+
+static void start(struct bench *b, struct guest *g, const char *program)
+{
+    const char *folder = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+    snprintf(g->path, sizeof g->path, "%s/lutra-npu-XXXXXX", folder);
+    int fd = mkstemp(g->path);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, b->bytes), 0);
+    g->box = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(g->box != MAP_FAILED);
+    close(fd);
+    g->bytes = b->bytes;
+    g->box[BOX_BYTES] = b->bytes;
+    g->pid = fork();
+    assert_true(g->pid >= 0);
+    if (!g->pid) {
+        execl(NPU_QEMU, "qemu-hexagon", program, g->path, (char *)NULL);
+        _exit(127);
+    }
+}
+
+void bench_open(struct bench *b, uint32_t ddr_bytes)
+{
+    memset(b, 0, sizeof *b);
+    struct npu_sim_settings s = {.tcm_bytes = BENCH_TCM_BYTES, .ddr_bytes = ddr_bytes, .seed = 1};
+    assert_int_equal(npu_sim_open(&b->sim, &s, NULL), 0);
+    b->bytes = NPU_SIM_BOX_BYTES + BENCH_TCM_BYTES + ddr_bytes;
+    b->machine = (struct npu_machine){NPU_SIM_BOX_BYTES, BENCH_TCM_BYTES, 0, 1};
+}
+
+static void stop(struct guest *g)
+{
+    if (!g->pid) return;
+    g->box[BOX_COMMAND] = BOX_QUIT;
+    __atomic_add_fetch(&g->box[BOX_ASKED], 1, __ATOMIC_RELEASE);
+    waitpid(g->pid, NULL, 0);
+    munmap(g->box, g->bytes);
+    unlink(g->path);
+    g->pid = 0;
+}
+
+void bench_close(struct bench *b)
+{
+    stop(&b->values);
+    stop(&b->count);
+    npu_sim_close(&b->sim);
+}
+
+uint32_t bench_put(struct bench *b, const void *data, uint32_t bytes)
+{
+    uint32_t off = npu_sim_buffer(b->sim, bytes);
+    assert_true(off != 0);
+    if (data) memcpy(npu_sim_host(b->sim, off), data, bytes);
+    npu_sim_host_wrote(b->sim, off, bytes);
+    return off;
+}
+
+/* A tile operation that the guest asked for. */
+static void do_tile(struct npu_tile_acc *acc, uint32_t *box)
+{
+    const uint32_t *t = box + BOX_TILE;
+    uint8_t *base = (uint8_t *)box;
+    if (t[2] == 0)
+        npu_tile_clear(acc);
+    else if (t[2] == 1)
+        npu_tile_mac(acc, base + t[3], base + t[4], t[5]);
+    else
+        npu_tile_store(acc, base + t[3]);
+}
+
+static void ask(struct bench *b, struct guest *g, uint32_t command, const struct npu_op *op)
+{
+    struct npu_tile_acc *acc = calloc(1, sizeof *acc);
+    assert_non_null(acc);
+    memcpy(g->box + BOX_MACHINE, &b->machine, sizeof b->machine);
+    memcpy(g->box + BOX_OP, op, sizeof *op);
+    g->box[BOX_COMMAND] = command;
+    uint32_t asked = __atomic_add_fetch(&g->box[BOX_ASKED], 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&g->box[BOX_ANSWERED], __ATOMIC_ACQUIRE) != asked) {
+        uint32_t tile = __atomic_load_n(&g->box[BOX_TILE], __ATOMIC_ACQUIRE);
+        if (tile != g->box[BOX_TILE + 1]) {
+            do_tile(acc, g->box);
+            __atomic_store_n(&g->box[BOX_TILE + 1], tile, __ATOMIC_RELEASE);
+        } else if (waitpid(g->pid, NULL, WNOHANG) == g->pid) {
+            g->pid = 0;
+            unlink(g->path);
+            fail_msg("the Hexagon program ended");
+        }
+    }
+    free(acc);
+    b->packets = g->box[BOX_PACKETS], b->hvx = g->box[BOX_HVX];
+}
+
+static uint32_t memory_start(const struct bench *b)
+{
+    return NPU_SIM_BOX_BYTES + b->machine.tcm_bytes;
+}
+
+/* The host's view of shared memory before an operation, to a guest. */
+static void copy_memory(struct bench *b, struct guest *g)
+{
+    uint32_t from = memory_start(b);
+    memcpy((uint8_t *)g->box + from, npu_sim_host(b->sim, from), b->bytes - from);
+}
+
+void bench_sim(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t bytes)
+{
+    size_t n;
+    assert_int_equal(npu_execute(npu_sim_isa(b->sim), &b->machine, op), NPU_OK);
+    npu_sim_host_reads(b->sim, out, bytes);
+    npu_sim_end(b->sim, b->machine.tcm_kept);
+    const struct npu_sim_fault *f = npu_sim_faults(b->sim, &n);
+    if (n) fail_msg("%s in %s line %d, offset %#x", npu_sim_fault_name(f->kind), f->kernel, f->line, f->offset);
+}
+
+void bench_run(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t bytes)
+{
+    if (!bench_missing()) {
+        if (!b->values.pid) start(b, &b->values, NPU_GUEST_VALUES);
+        copy_memory(b, &b->values);
+        ask(b, &b->values, BOX_EXECUTE, op);
+        assert_int_equal(b->values.box[BOX_STATUS], NPU_OK);
+    }
+    bench_sim(b, op, out, bytes);
+    if (bench_missing()) return;
+    const uint8_t *x = npu_sim_host(b->sim, out), *y = (const uint8_t *)b->values.box + out;
+    for (uint32_t i = 0; i < bytes; i++)
+        if (x[i] != y[i]) fail_msg("emulator and Hexagon binary differ at byte %u: %02x %02x", i, x[i], y[i]);
+}
+
+void bench_isa_ops(struct bench *b, uint32_t dst, uint32_t src)
+{
+    struct npu_op op = {.dst = dst, .src = src};
+    if (!b->values.pid) start(b, &b->values, NPU_GUEST_VALUES);
+    copy_memory(b, &b->values);
+    ask(b, &b->values, BOX_ISA_OPS, &op);
+}
+
+uint32_t bench_count(struct bench *b, const struct npu_op *op)
+{
+    if (!b->count.pid) start(b, &b->count, NPU_GUEST_COUNT);
+    ask(b, &b->count, BOX_EXECUTE, op);
+    assert_int_equal(b->count.box[BOX_STATUS], NPU_OK);
+    return b->packets;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * npu/wire's layouts and plans: every code and scale has a place of its own and is GGUF's; every TCM plan fits.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "base/status.h"
+#include "npu/host/pack.h"
+#include "quant/quant.h"
+
+static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0};
+
+static uint64_t next(uint64_t *s)
+{
+    *s ^= *s << 13, *s ^= *s >> 7, *s ^= *s << 17;
+    return *s;
+}
+
+static void codes_and_scales_have_places_of_their_own(void **state)
+{
+    (void)state;
+    for (uint32_t kind = NPU_W_Q4_0; kind <= NPU_W_SUPER4; kind++) {
+        struct npu_weights w;
+        assert_int_equal(npu_weights_layout(kind, 192, 70, &w), 0);
+        uint32_t bytes = w.n_blocks * w.block_bytes;
+        uint8_t *used = calloc(bytes, 1); /* bits 0..3, 4..7: nibbles; 0xff: bytes of scales */
+        for (uint32_t n = 0; n < w.n_blocks * NPU_COLS; n++)
+            for (uint32_t k = 0; k < w.k; k++) {
+                uint32_t shift, at = npu_code_offset(&w, k, n, &shift), scale = npu_scale_offset(&w, k, n);
+                uint8_t mask = (uint8_t)(kind == NPU_W_Q8_0 ? 0xff : 15u << shift);
+                assert_true(at < bytes && scale + 1 < bytes);
+                assert_int_equal(used[at] & mask, 0);
+                used[at] |= mask;
+                assert_true(scale % w.block_bytes % w.unit_bytes >= w.code_bytes);
+            }
+        for (uint32_t i = 0; i < bytes; i++)
+            assert_int_equal(used[i], i % w.block_bytes % w.unit_bytes < w.code_bytes ? 0xff : 0);
+        free(used);
+    }
+}
+
+/* Value of one GGUF element from its packed code and scale, exactly as quant/ computes it. */
+static float value(const struct npu_weights *w, const uint8_t *packed, uint32_t k, uint32_t n)
+{
+    static const int8_t nl[16] = QUANT_IQ4_NL_VALUES;
+    uint32_t shift, at = npu_code_offset(w, k, n, &shift);
+    uint16_t d, m;
+    memcpy(&d, packed + npu_scale_offset(w, k, n), 2);
+    int q = w->kind == NPU_W_Q8_0 ? packed[at] - 128 : packed[at] >> shift & 15;
+    if (w->kind == NPU_W_Q4_0) return (float)(q - 8) * f16_to_f32(d);
+    if (w->kind == NPU_W_IQ4_NL) return (float)nl[q] * f16_to_f32(d);
+    if (w->kind == NPU_W_Q8_0) return (float)q * f16_to_f32(d);
+    memcpy(&m, packed + npu_scale_offset(w, k, n) + 128, 2);
+    return (float)q * f16_to_f32(d) + f16_to_f32(m);
+}
+
+static void packing_loses_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        const struct quant_info *q = quant_info_of(types[t]);
+        struct npu_weights w;
+        uint32_t kind, k = 320, n = 45;
+        size_t row_bytes;
+        assert_int_equal(npu_pack_kind(types[t], &kind, NULL), 0);
+        assert_int_equal(npu_weights_layout(kind, k, n, &w), 0);
+        assert_int_equal(quant_row_bytes(types[t], k, &row_bytes), 0);
+        float *row = malloc(k * sizeof *row), *back = malloc(k * sizeof *back);
+        uint8_t *rows = malloc(row_bytes * n), *packed = malloc((size_t)w.n_blocks * w.block_bytes);
+        for (uint32_t r = 0; r < n; r++) {
+            for (uint32_t i = 0; i < k; i++) row[i] = (float)(int64_t)next(&seed) * 0x1p-63f;
+            q->quantize(row, rows + r * row_bytes, k);
+        }
+        npu_pack_tile32(&w, rows, row_bytes, packed, 0, w.n_blocks);
+        for (uint32_t r = 0; r < n; r++) {
+            q->dequantize(rows + r * row_bytes, back, k);
+            for (uint32_t i = 0; i < k; i++) assert_true(f32_bits(back[i]) == f32_bits(value(&w, packed, i, r)));
+        }
+        free(row), free(back), free(rows), free(packed);
+    }
+}
+
+static void unknown_types_are_refused_by_name(void **state)
+{
+    (void)state;
+    struct lutra_error err;
+    uint32_t kind;
+    assert_int_equal(npu_pack_kind(QUANT_Q6_K, &kind, &err), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(err.what, "Q6_K"));
+}
+
+static void supergroups_keep_their_values(void **state)
+{
+    (void)state;
+    struct npu_weights w;
+    uint64_t seed = 99;
+    assert_int_equal(npu_weights_layout(NPU_W_SUPER4, 128, 40, &w), 0);
+    float *x = malloc(128 * 40 * sizeof *x);
+    uint8_t *packed = malloc((size_t)w.n_blocks * w.block_bytes);
+    for (int i = 0; i < 128 * 40; i++) x[i] = (float)(int64_t)next(&seed) * 0x1p-63f;
+    npu_pack_supergroup(&w, x, 128, packed, 0, w.n_blocks);
+    for (uint32_t n = 0; n < 40; n++)
+        for (uint32_t k = 0; k < 128; k++) {
+            uint32_t shift, at = npu_code_offset(&w, k, n, &shift);
+            uint16_t d;
+            memcpy(&d, packed + npu_scale_offset(&w, k, n), 2);
+            float step = f16_to_f32(d), got = (float)((packed[at] >> shift & 15) - 8) * step;
+            float worst = (step < 0 ? -step : step) * 1.01f; /* +8 steps do not exist: up to one whole step */
+            assert_true(got - x[n * 128 + k] <= worst && x[n * 128 + k] - got <= worst);
+        }
+    free(x), free(packed);
+}
+
+struct range {
+    uint64_t first, last;
+};
+
+static void check_apart(const struct range *r, int n, uint32_t limit)
+{
+    for (int i = 0; i < n; i++) {
+        assert_true(r[i].last <= limit);
+        assert_int_equal(r[i].first % NPU_TILE, 0);
+        for (int j = 0; j < i; j++) assert_true(r[i].first >= r[j].last || r[j].first >= r[i].last);
+    }
+}
+
+/* Thousands of shapes: what a plan gives out lies in TCM, apart, large enough, and covers rows and outputs. */
+static void plans_fit(void **state)
+{
+    (void)state;
+    uint64_t seed = 4711;
+    uint32_t planned = 0;
+    for (int i = 0; i < 20000; i++) {
+        struct npu_weights w;
+        struct npu_gemm_plan p;
+        uint32_t kind = (uint32_t)(NPU_W_Q4_0 + next(&seed) % 5),
+                 k = (uint32_t)(64 * (1 + next(&seed) % (1u << next(&seed) % 9)));
+        uint32_t n = (uint32_t)(1 + next(&seed) % (1u << next(&seed) % 18)),
+                 m = (uint32_t)(1 + next(&seed) % (1u << next(&seed) % 12));
+        uint32_t threads = (uint32_t)(1 + next(&seed) % 6), tcm = (uint32_t)(1 + next(&seed) % 8) << 20;
+        uint32_t kept = next(&seed) % 2 ? 65536 : 0;
+        if (npu_weights_layout(kind, k, n, &w) || npu_gemm_plan(&w, m, kept, tcm, threads, &p)) continue;
+        planned++;
+        struct range r[64];
+        int c = 0;
+        uint64_t act = (uint64_t)p.row_blocks * k * 64, packed = (uint64_t)p.chunk_blocks * w.block_bytes;
+        uint64_t tiles = (uint64_t)p.chunk_blocks * k * 64, out = (uint64_t)p.chunk_blocks * p.row_blocks * NPU_TILE;
+        assert_true(p.row_blocks && p.chunk_blocks && p.act >= kept && p.bytes <= tcm);
+        assert_true(
+            (uint64_t)p.row_blocks * p.n_passes * 32 >= m && (uint64_t)p.row_blocks * (p.n_passes - 1) * 32 < m);
+        assert_true(
+            (uint64_t)p.chunk_blocks * p.n_chunks >= w.n_blocks && p.chunk_blocks * (p.n_chunks - 1) < w.n_blocks);
+        r[c++] = (struct range){p.act, p.act + act};
+        for (uint32_t t = 0; t < threads; t++) {
+            uint64_t at = (uint64_t)t * p.thread_stride;
+            for (int j = 0; j < 3; j++, c++) r[c] = (struct range){at + p.packed[j], at + p.packed[j] + packed};
+            for (int j = 0; j < 2; j++, c++) r[c] = (struct range){at + p.tiles[j], at + p.tiles[j] + tiles};
+            for (int j = 0; j < 2; j++, c++) r[c] = (struct range){at + p.out[j], at + p.out[j] + out};
+        }
+        check_apart(r, c, p.bytes);
+    }
+    assert_true(planned > 10000);
+}
+
+static void impossible_shapes_are_refused(void **state)
+{
+    (void)state;
+    struct npu_weights w;
+    struct npu_gemm_plan p;
+    struct npu_gemv_plan v;
+    assert_int_equal(npu_weights_layout(NPU_W_Q4_0, 0, 1, &w), -1);
+    assert_int_equal(npu_weights_layout(NPU_W_Q4_0, 96, 1, &w), -1);
+    assert_int_equal(npu_weights_layout(NPU_W_Q4_0, 64, 0, &w), -1);
+    assert_int_equal(npu_weights_layout(0, 64, 64, &w), -1);
+    assert_int_equal(npu_weights_layout(99, 64, 64, &w), -1);
+    assert_int_equal(npu_weights_layout(NPU_W_Q4_0, 0xffffffc0u, 0xffffffffu, &w), -1);
+    assert_int_equal(npu_weights_layout(NPU_W_Q8_0, 65536, 32, &w), 0);
+    assert_int_equal(npu_gemm_plan(&w, 1, 0, 8 << 20, 1, &p), -1);
+    assert_int_equal(npu_gemm_plan(&w, 0, 0, 8 << 20, 1, &p), -1);
+    assert_int_equal(npu_gemm_plan(&w, 1, 16 << 20, 8 << 20, 1, &p), -1);
+    assert_int_equal(npu_gemv_plan(&w, 0, 4 << 20, &v), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codes_and_scales_have_places_of_their_own),
+        cmocka_unit_test(packing_loses_nothing),
+        cmocka_unit_test(unknown_types_are_refused_by_name),
+        cmocka_unit_test(supergroups_keep_their_values),
+        cmocka_unit_test(plans_fit),
+        cmocka_unit_test(impossible_shapes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
