@@ -1,0 +1,191 @@
+"""Trains a step verifier on sampled solutions, starting from the weights of the generator that wrote them.
+
+usage: train_prm.py GENERATOR_DIR SAMPLES.jsonl OUT_DIR [--epochs 2 --batch 12 --samples 6 --lr 2e-3 --dense 1 --lm 0.5]
+
+Loss: binary cross-entropy of both heads (prm.py) at the end of every step, right and wrong steps weighted equally; the
+same at every token of a solution, which shows where a step goes wrong (--dense); and the generator's own loss on the
+worked solution, which keeps the trunk learning arithmetic (--lm).  Each row holds a question, its worked solution and the first --samples different sampled ones.  The last 5 % of the problems are held
+out: step AUC is measured on them.  Checkpoints and resumes.
+"""
+import argparse
+import json
+import math
+import os
+import random
+import shutil
+import time
+
+import torch
+import torch.nn.functional as F
+
+import bpe
+import prm
+import problems
+import sample
+import steps
+
+
+def token_labels(tok, end, worked, ids, right):
+    """1 for each token before the first that differs from the worked solution in the first wrong step, then 0."""
+    if all(right):
+        return [1] * len(ids)
+    k = right.index(0)
+    starts = lambda s: [0] + [m + 1 for m in steps.marks(tok, s, end)] + [len(s)]
+    here, there = starts(ids), starts(worked)
+    at, step = here[k], worked[there[k]:there[k + 1]] if k + 1 < len(there) else []
+    while at < len(ids) and at - here[k] < len(step) and ids[at] == step[at - here[k]]:
+        at += 1
+    return [1] * at + [0] * (len(ids) - at)
+
+
+def read(path, tok, end, n_samples):
+    """Packed rows: (packed, marks, labels of the marks, (first column, tokens) of the worked solution, labels of all
+    solution tokens)."""
+    out = []
+    for line in open(path):
+        d = json.loads(line)
+        q, lines, answer = problems.make(d["seed"])
+        prompt = tok.encode(problems.chat(q))
+        worked = tok.encode("\n".join(l for l, _ in lines) + f"\n#### {answer}<|im_end|>")
+        sols = [worked] + [list(s) for s in dict.fromkeys(map(tuple, d["samples"])) if list(s) != worked][:n_samples]
+        at, where, y, dense = len(prompt), [], [], []
+        for s in sols:
+            where += [at + m for m in steps.marks(tok, s, end)]
+            right = steps.labels(d["seed"], tok.decode(s[:-1]))
+            y += right
+            dense += token_labels(tok, end, worked, s, right)
+            at += len(s)
+        out.append((prm.pack(prompt, sols), where, y, (len(prompt), len(worked)), dense))
+    return out
+
+
+def gather(hidden, at):
+    """Hidden states at (row, column) pairs."""
+    return hidden[tuple(torch.tensor(at, device=hidden.device).t())]
+
+
+def step_ends(hidden, rows):
+    """Hidden states at the step ends, and their labels."""
+    x = gather(hidden, [(r, m) for r, row in enumerate(rows) for m in row[1]])
+    return x, torch.tensor([v for row in rows for v in row[2]], device=x.device).float()
+
+
+def all_tokens(hidden, rows):
+    """Hidden states at all solution tokens, and their labels."""
+    x = gather(hidden, [(r, row[3][0] + i) for r, row in enumerate(rows) for i in range(len(row[4]))])
+    return x, torch.tensor([v for row in rows for v in row[4]], device=x.device).float()
+
+
+def worked(hidden, rows):
+    """Hidden states before the tokens of the worked solutions, and those tokens."""
+    columns = [(r, i) for r, row in enumerate(rows) for i in range(row[3][0], sum(row[3]))]
+    x = gather(hidden, [(r, i - 1) for r, i in columns])
+    return x, torch.tensor([rows[r][0][0][i] for r, i in columns], device=x.device)
+
+
+def balanced(verifier, x, y):
+    """Mean cross-entropy of the heads, right and wrong weighted equally."""
+    n, n_right = len(y), y.sum().clamp(1, len(y) - 1)
+    w = torch.where(y > 0, n / (2 * n_right), n / (2 * (n - n_right)))
+    return sum(F.binary_cross_entropy_with_logits(o, y, w) for o in verifier.heads(x).values()) / len(prm.KINDS)
+
+
+def auc(score, y):
+    """Chance that a right step scores higher than a wrong one."""
+    rank = torch.empty(len(score))
+    rank[score.argsort()] = torch.arange(1, len(score) + 1).float()
+    pos, neg = y.sum().item(), (1 - y).sum().item()
+    return (rank[y > 0].double().sum().item() - pos * (pos + 1) / 2) / max(pos * neg, 1)
+
+
+@torch.no_grad()
+def held_out_auc(verifier, rows, batch=32):
+    odds, ys = {k: [] for k in prm.KINDS}, []
+    for at in range(0, len(rows), batch):
+        part = rows[at:at + batch]
+        x, y = step_ends(prm.forward(verifier.trunk, [r[0] for r in part]), part)
+        ys.append(y.cpu())
+        for k, v in verifier.heads(x).items():
+            odds[k].append(v.cpu())
+    y = torch.cat(ys)
+    return {k: round(auc(torch.cat(v), y), 4) for k, v in odds.items()}, len(y), y.mean().item()
+
+
+def save(path, verifier, opt, c, step, tokens, spent):
+    torch.save(dict(model=verifier.trunk.state_dict(), value=verifier.value.state_dict(), opt=opt.state_dict(), step=step,
+                    tokens=tokens, spent=spent, config=c, prm=dict(plus=verifier.plus, minus=verifier.minus)), path)
+
+
+def order(n, epochs):
+    """The rows' order, the same whenever training resumes."""
+    out = []
+    for e in range(epochs):
+        part = list(range(n))
+        random.Random(e).shuffle(part)
+        out += part
+    return out
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("generator")
+    a.add_argument("data")
+    a.add_argument("out")
+    for k, v in dict(epochs=2, batch=12, samples=6, threads=1).items():
+        a.add_argument("--" + k, type=int, default=v)
+    a.add_argument("--lr", type=float, default=2e-3)
+    a.add_argument("--dense", type=float, default=1.0)
+    a.add_argument("--lm", type=float, default=0.5)
+    a.add_argument("--device", default="auto")
+    c = a.parse_args()
+    torch.set_num_threads(c.threads)
+    torch.manual_seed(1)
+    trunk, tok, ck = sample.load(c.generator, c.device)
+    end, dev = tok.id["<|im_end|>"], trunk.embed.weight.device
+    verifier = prm.Verifier(trunk.c, tok.id["+"], tok.id["-"]).to(dev)
+    verifier.trunk.load_state_dict(trunk.state_dict())
+    opt = torch.optim.AdamW(verifier.parameters(), c.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    os.makedirs(c.out, exist_ok=True)
+    shutil.copy(os.path.join(c.generator, "tokenizer.json"), c.out)
+    path, step, tokens, spent = os.path.join(c.out, "checkpoint.pt"), 0, 0, 0.0
+    if os.path.exists(path):
+        s = torch.load(path, map_location=dev)
+        verifier.trunk.load_state_dict(s["model"])
+        verifier.value.load_state_dict(s["value"])
+        opt.load_state_dict(s["opt"])
+        step, tokens, spent = s["step"], s["tokens"], s["spent"]
+    rows = read(c.data, tok, end, c.samples)
+    n_held = max(1, len(rows) // 20)
+    held, rows = rows[-n_held:], rows[:-n_held]
+    todo = order(len(rows), c.epochs)
+    n_step = len(todo) // c.batch
+    print(f"{len(rows)} problems, {sum(len(r[2]) for r in rows)} steps, {n_step} updates, starting at {step}", flush=True)
+    t0, last, ema = time.time() - spent, time.time(), None
+    for step in range(step, n_step):
+        for g in opt.param_groups:
+            g["lr"] = c.lr * min(1, (step + 1) / 100) * (0.02 + 0.49 * (1 + math.cos(math.pi * step / n_step)))
+        part = [rows[i] for i in todo[step * c.batch:(step + 1) * c.batch]]
+        hidden = prm.forward(verifier.trunk, [r[0] for r in part])
+        bce, dense = balanced(verifier, *step_ends(hidden, part)), balanced(verifier, *all_tokens(hidden, part))
+        before, target = worked(hidden, part)
+        lm = F.cross_entropy(verifier.trunk.logits(before), target)
+        opt.zero_grad()
+        (bce + c.dense * dense + c.lm * lm).backward()
+        torch.nn.utils.clip_grad_norm_(verifier.parameters(), 1.0)
+        opt.step()
+        tokens += sum(len(r[0][0]) for r in part)
+        now = torch.tensor([bce.item(), dense.item(), lm.item()])
+        ema = now if ema is None else 0.98 * ema + 0.02 * now
+        if (step + 1) % 50 == 0:
+            print(f"step {step + 1} step {ema[0]:.4f} token {ema[1]:.4f} lm {ema[2]:.4f} tokens {tokens / 1e6:.2f}M "
+                  f"{(time.time() - t0) / 60:.1f} min", flush=True)
+        if time.time() - last > 120:
+            save(path, verifier, opt, ck["config"], step + 1, tokens, time.time() - t0)
+            last = time.time()
+    save(path, verifier, opt, ck["config"], n_step, tokens, time.time() - t0)
+    result, n, right = held_out_auc(verifier, held)
+    print(f"step AUC {result} on {n} steps of {len(held)} held-out problems, {right:.3f} of them right")
+
+
+if __name__ == "__main__":
+    main()
