@@ -2,6 +2,7 @@
 # Sourced by every test: a folder of its own, and checks that say what they saw.
 set -u
 : "${LUTRA:?path of the program}" "${LUTRA_SOURCE:?path of the source folder}"
+[ -x "$LUTRA" ] || { echo "$LUTRA cannot be run"; exit 1; }
 unset "${!LUTRA_ARG_@}"
 MODEL=$LUTRA_SOURCE/models/abacus-1m-f16.gguf
 PROBLEMS=$LUTRA_SOURCE/models/abacus-test.jsonl
