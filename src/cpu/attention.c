@@ -273,15 +273,21 @@ static void run_unit(const struct lane *x, int kv_head, int row, int end)
     }
 }
 
-/* Later tiles of a prompt chunk see more, so threads take turns in alternating order. */
+/* The unit that this thread computes after `turn` others: handed out, or in turns of alternating order. */
+static size_t take_unit(const struct lane *x, int ith, int nth, int turn)
+{
+    if (x->a->next) return x->a->next(x->a->next_context);
+    return (size_t)turn * (size_t)nth + (size_t)(turn & 1 ? nth - 1 - ith : ith);
+}
+
+/* Later tiles of a prompt chunk see more, so they come first. */
 static void run_units(const struct lane *x, int ith, int nth, int n_tile, int rows)
 {
-    int n_unit = n_tile * x->a->op->n_kv_head;
-    for (int u = 0, turn = 0; u < n_unit; u += nth, turn++) {
-        int mine = u + (turn & 1 ? nth - 1 - ith : ith);
-        if (mine >= n_unit) continue;
-        int row = mine / x->a->op->n_kv_head * rows, end = row + rows;
-        run_unit(x, mine % x->a->op->n_kv_head, row, end < x->a->n_row ? end : x->a->n_row);
+    size_t n_head = (size_t)x->a->op->n_kv_head, n_unit = (size_t)n_tile * n_head;
+    int turn = 0;
+    for (size_t u = take_unit(x, ith, nth, turn); u < n_unit; u = take_unit(x, ith, nth, ++turn)) {
+        int row = (n_tile - 1 - (int)(u / n_head)) * rows, end = row + rows;
+        run_unit(x, (int)(u % n_head), row, end < x->a->n_row ? end : x->a->n_row);
     }
 }
 

@@ -86,6 +86,11 @@ struct attention_args {
     float *out;     /* the same shape; may be q */
     void *scratch;
     size_t scratch_bytes; /* at least attention_scratch_bytes of n_row rows */
+
+    /* Hands out 0, 1, 2, ... over all threads of this operation, so that a slow thread takes fewer units; or NULL:
+     * threads take turns.  The bits are the same. */
+    size_t (*next)(void *context);
+    void *next_context;
 };
 
 /* Bytes of scratch that attention_run needs; 0 if that overflows.  More than this is used when offered only by

@@ -233,6 +233,11 @@ static bool run_matmul(struct worker *w, const struct op *op)
     return cpu_worker_meet(w);
 }
 
+static size_t next_unit(void *worker)
+{
+    return cpu_worker_next(worker);
+}
+
 static bool run_attention(struct worker *w, const struct op *op)
 {
     const struct segment *s = w->run->segment;
@@ -245,7 +250,9 @@ static bool run_attention(struct worker *w, const struct op *op)
         .q = cpu_value_row(s, op->in, 0),
         .out = cpu_value_row(s, op->out, 0),
         .scratch = d->scratch.attention,
-        .scratch_bytes = d->scratch.attention_bytes};
+        .scratch_bytes = d->scratch.attention_bytes,
+        .next = next_unit,
+        .next_context = w};
     attention_run(&d->kernels.attention, &a, d->pool, w->ith, w->nth);
     return cpu_worker_meet(w);
 }

@@ -5,6 +5,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -42,6 +43,11 @@ static void run_thread(void *arg, int ith, int nth)
 
 static struct pool *pools[MAX_THREAD + 1];
 
+static size_t next_unit(void *context)
+{
+    return atomic_fetch_add((atomic_size_t *)context, 1);
+}
+
 /* Runs all rows of a fixture; out has room for them. */
 static void attend(const struct cpu_attention *kernels, const struct kv_fixture *f, const struct op_attention *op,
     const float *q, float *out, int n_thread)
@@ -59,6 +65,11 @@ static void attend(const struct cpu_attention *kernels, const struct kv_fixture 
             .out = out,
             .scratch = scratch,
             .scratch_bytes = bytes}};
+    atomic_size_t units = 0;
+    if (n_thread == 3) { /* handed out; otherwise in turns */
+        r.a.next = next_unit;
+        r.a.next_context = &units;
+    }
     pool_run(r.pool, run_thread, &r);
     for (int i = 0; i < CANARY; i++) assert_int_equal(scratch[bytes + (size_t)i], 0xff);
     free(scratch);
