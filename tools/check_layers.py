@@ -2,6 +2,9 @@
 
 usage: check_layers.py [ROOT]
 
+npu/dsp is compiled for the NPU: it includes npu/dsp, npu/wire, the format constants and freestanding headers, and only its
+isa.h names the emulator; npu/wire includes freestanding headers and itself.
+
 A room includes headers of its own, and public headers (not *_impl.h) of the rooms its line names; a line may name only
 rooms of lower layers.  include/lutra_status.h is for everyone, the other headers of include/ for rooms whose line says
 `include`.  An app includes include/ and its own folder only.  Exit status 1 and one line per violation.
@@ -36,6 +39,21 @@ def includes(path):
         m = INCLUDE.match(line)
         if m:
             yield n, m.group(1) == "<", m.group(2)
+
+
+FREESTANDING = {"stddef.h", "stdint.h", "hexagon_types.h", "hvx_hexagon_protos.h"}
+
+
+def judge_npu(path, system, name):
+    """What is wrong with this include of a file that also runs on the NPU, or None."""
+    if not path.startswith(("npu/dsp/", "npu/wire/")):
+        return None
+    if system:
+        return None if name in FREESTANDING else "not a freestanding header"
+    if name.startswith("npu/wire/") or path == "npu/dsp/isa.h" and name == "npu/sim/isa_sim.h":
+        return None
+    seen = name.startswith("npu/dsp/") or name in ("quant/formats.h", "base/f16.h")
+    return None if seen and path.startswith("npu/dsp/") else "the NPU's side may not see this"
 
 
 def judge_room(root, source, room, allowed, system, name):
@@ -80,6 +98,7 @@ def check(root):
             continue
         for n, system, name in includes(source):
             fault = judge_room(root, source, room, allowed, system, name)
+            fault = fault or judge_npu(source.relative_to(root / "src").as_posix(), system, name)
             if fault:
                 errors.append(f"{source}:{n}: {name}: {fault}")
     for source in sorted((root / "apps").rglob("*.[ch]")):

@@ -123,15 +123,15 @@ static void ask(struct bench *b, struct guest *g, uint32_t command, const struct
     b->packets = g->box[BOX_PACKETS], b->hvx = g->box[BOX_HVX];
 }
 
-static uint32_t memory_start(const struct bench *b)
+static uint32_t memory_start(void)
 {
-    return NPU_SIM_BOX_BYTES + b->machine.tcm_bytes;
+    return NPU_SIM_BOX_BYTES + BENCH_TCM_BYTES;
 }
 
 /* The host's view of shared memory before an operation, to a guest. */
 static void copy_memory(struct bench *b, struct guest *g)
 {
-    uint32_t from = memory_start(b);
+    uint32_t from = memory_start();
     memcpy((uint8_t *)g->box + from, npu_sim_host(b->sim, from), b->bytes - from);
 }
 

@@ -1,0 +1,62 @@
+"""Checks tests/npu/standins.txt: the types of both instructions in the compiler's header, that the header files of the
+back ends say the same pairs, and that each stand-in really is in the counting program's assembly.
+
+usage: check_standins.py CLANG SOURCE_ROOT
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+clang, root = sys.argv[1], Path(sys.argv[2])
+folder = subprocess.run([clang, "-print-resource-dir"], capture_output=True, text=True, check=True).stdout.strip()
+protos = (Path(folder) / "include/hvx_hexagon_protos.h").read_text()
+types = {}
+for m in re.finditer(r"Assembly Syntax:\s*(.*?)\n\s*C Intrinsic Prototype: \S+ (\w+)\(.*?\n\s*Instruction Type:\s*(\S+)\n"
+                     r"\s*Execution Slots:\s*(\S+)", protos):
+    types[m.group(2)] = (m.group(3), m.group(4), m.group(1))
+
+errors, rows = [], []
+for line in (root / "tests/npu/standins.txt").read_text().splitlines():
+    if line and not line.startswith("#"):
+        rows.append(line.split())
+count = re.split(r"#ifdef ISA_COUNT", (root / "src/npu/dsp/isa_qemu_impl.h").read_text())[1].split("#else")[0]
+real = (root / "src/npu/dsp/isa_real_impl.h").read_text()
+
+
+def defined(text, name):
+    m = re.search(r"#define %s\([^)]*\) (.*)" % name, text)
+    return m.group(1) if m else ""
+
+
+for name, silicon, standin, kind in rows:
+    want = types.get(standin)
+    if not want or want[0] != kind:
+        errors.append(f"{name}: {standin} has type {want and want[0]}, the map says {kind}")
+    if silicon != "-" and types.get(silicon, (None, None))[:2] != (want or (0, 0))[:2]:
+        errors.append(f"{name}: {silicon} is {types.get(silicon)}, {standin} is {want}")
+    if not defined(count, name).startswith(standin + "("):
+        errors.append(f"{name}: isa_qemu_impl.h has {defined(count, name) or 'nothing'}, the map says {standin}")
+    if silicon != "-" and not defined(real, name).startswith(silicon + "("):
+        errors.append(f"{name}: isa_real_impl.h has {defined(real, name) or 'nothing'}, the map says {silicon}")
+for text, where in ((count, "isa_qemu_impl.h"), (real, "isa_real_impl.h")):
+    for name in re.findall(r"#define ((?:q16|q32|f16|f32|i16|i32)_\w+)\(", text):
+        if name not in [r[0] for r in rows]:
+            errors.append(f"{name}: in {where}, not in the map")
+
+# The same source for silicon and for counting: as many packets (exp: the counting program is scheduled a little worse).
+flags = ["--target=hexagon-unknown-linux-musl", "-mv73", "-mhvx=v73", "-mhvx-length=128b", "-O2", "-std=c11", "-ffreestanding",
+         "-fno-builtin", "-ffp-contract=off", f"-I{root}/src", "-S", "-o", "-"]
+for source, slack in (("dequant", 0), ("gemv", 0), ("rowops", 0), ("quantize", 0), ("exp", 0.15)):
+    packets = []
+    for define in ("ISA_COUNT", "ISA_HEXAGON"):
+        run = subprocess.run([clang, *flags, f"-D{define}", root / f"src/npu/dsp/{source}.c"], capture_output=True, text=True)
+        if run.returncode:
+            errors.append(f"{source} with {define}: {run.stderr[:300]}")
+        packets.append(len(re.findall(r"^\t\}", run.stdout, re.M)))
+    a, b = packets
+    print(f"{source}: {a} packets in the counting program's text, {b} in silicon's")
+    if abs(a - b) > slack * b:
+        errors.append(f"{source}: {a} packets counted, {b} for silicon: a stand-in schedules differently")
+print("\n".join(errors) or f"{len(rows)} stand-ins of the same issue resource")
+sys.exit(bool(errors))

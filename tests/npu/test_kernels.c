@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Kernels against plain C: integer results bit for bit, floats within the bounds written here against f64; and every
+ * result of the emulator bit for bit against the Hexagon binary where one can be run.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "bench.h"
+#include "npu/dsp/kernels.h"
+#include "npu/host/pack.h"
+#include "npu/sim/tile.h"
+#include "quant/quant.h"
+
+enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, MEMORY_BYTES = 4 << 20 };
+
+static const struct {
+    uint32_t type, kind;
+} kinds[] = {{QUANT_Q4_0, NPU_W_Q4_0}, {QUANT_Q4_1, NPU_W_Q4_1}, {QUANT_IQ4_NL, NPU_W_IQ4_NL}, {QUANT_Q8_0, NPU_W_Q8_0},
+    {QUANT_F32, NPU_W_SUPER4}};
+enum { N_KINDS = 5, N_GGUF_KINDS = 4 };
+
+static uint64_t seed = 2026;
+
+static uint64_t next(void)
+{
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return seed;
+}
+
+static float uniform(void)
+{
+    return (float)(int64_t)next() * 0x1p-63f;
+}
+
+static float *floats(uint32_t n, float scale)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (uint32_t i = 0; i < n; i++) x[i] = uniform() * scale;
+    return x;
+}
+
+/* Random weights of a kind, packed, in a new buffer. */
+static uint32_t put_weights(struct bench *b, int i, const struct npu_weights *w)
+{
+    uint32_t bytes = w->n_blocks * w->block_bytes;
+    uint8_t *packed = malloc(bytes);
+    float *x = floats(w->k * w->n, 0.1f);
+    if (w->kind == NPU_W_SUPER4) {
+        npu_pack_supergroup(w, x, w->k, packed, 0, w->n_blocks);
+    } else {
+        size_t row_bytes;
+        assert_int_equal(quant_row_bytes(kinds[i].type, w->k, &row_bytes), 0);
+        uint8_t *rows = malloc(row_bytes * w->n);
+        for (uint32_t r = 0; r < w->n; r++)
+            quant_info_of(kinds[i].type)->quantize(x + r * w->k, rows + r * row_bytes, w->k);
+        npu_pack_tile32(w, rows, row_bytes, packed, 0, w->n_blocks);
+        free(rows);
+    }
+    uint32_t at = bench_put(b, packed, bytes);
+    free(packed), free(x);
+    return at;
+}
+
+static uint16_t half_at(const uint8_t *p, uint32_t offset)
+{
+    uint16_t h;
+    memcpy(&h, p + offset, 2);
+    return h;
+}
+
+/* What the code of (k, n) stands for, and its scale and minimum. */
+static int code_at(const struct npu_weights *w, const uint8_t *p, uint32_t k, uint32_t n, float *d, float *m)
+{
+    static const int8_t nl[16] = QUANT_IQ4_NL_VALUES;
+    uint32_t shift, at = npu_code_offset(w, k, n, &shift), scale = npu_scale_offset(w, k, n);
+    int q = p[at] >> shift & 15;
+    *d = f16_to_f32(half_at(p, scale));
+    *m = w->kind == NPU_W_Q4_1 ? f16_to_f32(half_at(p, scale + 128)) : 0;
+    switch (w->kind) {
+    case NPU_W_Q4_1: return q;
+    case NPU_W_IQ4_NL: return nl[q];
+    case NPU_W_Q8_0: return p[at] - 128;
+    default: return q - 8;
+    }
+}
+
+/* The half that dequantization must give. */
+static float tile_value(const struct npu_weights *w, const uint8_t *p, uint32_t k, uint32_t n)
+{
+    float d, m;
+    int q = code_at(w, p, k, n, &d, &m);
+    float x = f16_to_f32(f32_to_f16((float)q * d));
+    return w->kind == NPU_W_Q4_1 ? f16_to_f32(f32_to_f16(x + m)) : x;
+}
+
+static void dequantization_is_exact(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_KINDS; i++) {
+        struct bench b;
+        struct npu_weights w;
+        bench_open(&b, MEMORY_BYTES);
+        assert_int_equal(npu_weights_layout(kinds[i].kind, 192, 70, &w), 0);
+        uint32_t stride = 192 * 64, bytes = w.n_blocks * stride;
+        uint32_t at = put_weights(&b, i, &w), dst = bench_put(&b, NULL, bytes);
+        struct npu_op op = {.code = NPU_OP_DEQUANT,
+            .flags = BOTH,
+            .kind = w.kind,
+            .k = 192,
+            .n = 70,
+            .weights = at,
+            .dst = dst,
+            .dst_stride = stride};
+        bench_run(&b, &op, dst, bytes);
+        const uint8_t *packed = npu_sim_host(b.sim, at), *tiles = npu_sim_host(b.sim, dst);
+        for (uint32_t n = 0; n < 70; n++)
+            for (uint32_t k = 0; k < 192; k++) {
+                uint16_t h = half_at(tiles, n / 32 * stride + k / 32 * 2048 + npu_tile_offset(k % 32, n % 32));
+                assert_true(f16_to_f32(h) == tile_value(&w, packed, k, n));
+            }
+        bench_close(&b);
+    }
+}
+
+/* act8 as a reader sees it. */
+static int act_code(const uint8_t *a, uint32_t k)
+{
+    return (int8_t)a[k / 4 * 4 + ((k & 1) << 1 | (k >> 1 & 1))];
+}
+
+static void check_act8(const uint8_t *a, const float *x, uint32_t k)
+{
+    struct npu_act8 l;
+    npu_act8_layout(k, &l);
+    for (uint32_t i = 0; i < k; i += 32) {
+        int32_t sum = 0, stored;
+        float scale;
+        memcpy(&stored, a + l.sums + i / 8, 4);
+        memcpy(&scale, a + l.scales + i / 256 * 4, 4);
+        for (uint32_t j = i; j < i + 32; j++) {
+            sum += act_code(a, j);
+            assert_true(fabs((double)x[j] - (double)act_code(a, j) * scale) <= 0.501 * scale);
+        }
+        assert_int_equal(sum, stored);
+    }
+}
+
+/* The contract of npu_gemv in plain C: one rounding per written operation. */
+static float gemv_reference(const struct npu_weights *w, const uint8_t *p, const uint8_t *a, uint32_t n)
+{
+    struct npu_act8 l;
+    float acc = 0, group = 0, d = 0, m = 0, scale;
+    npu_act8_layout(w->k, &l);
+    for (uint32_t k = 0; k < w->k; k += 32) {
+        int32_t dot = 0, sum = 0;
+        for (uint32_t j = k; j < k + 32; j++) {
+            dot += code_at(w, p, j, n, &d, &m) * act_code(a, j);
+            sum += act_code(a, j);
+        }
+        float t = (float)dot * d;
+        group += t;
+        if (w->kind == NPU_W_Q4_1) {
+            t = (float)sum * m;
+            group += t;
+        }
+        if ((k + 32) % 256 && k + 32 < w->k) continue;
+        memcpy(&scale, a + l.scales + k / 256 * 4, 4);
+        t = group * scale;
+        acc += t;
+        group = 0;
+    }
+    return acc;
+}
+
+static void integer_product_of_one_row_is_exact(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{64, 32}, {256, 70}, {320, 33}, {1536, 64}};
+    for (int i = 0; i < N_GGUF_KINDS; i++)
+        for (int s = 0; s < 4; s++)
+            for (int extreme = 0; extreme < 2; extreme++) {
+                struct bench b;
+                struct npu_weights w;
+                struct npu_act8 l;
+                uint32_t k = shapes[s][0], n = shapes[s][1];
+                bench_open(&b, MEMORY_BYTES);
+                assert_int_equal(npu_weights_layout(kinds[i].kind, k, n, &w), 0);
+                npu_act8_layout(k, &l);
+                float *x = floats(k, 3);
+                for (uint32_t j = 0; extreme && j < k; j++) x[j] = j < 64 ? 0 : j % 3 ? -1e4f : 1e4f;
+                uint32_t src = bench_put(&b, x, 4 * k), act = bench_put(&b, NULL, l.bytes);
+                uint32_t at = put_weights(&b, i, &w), dst = bench_put(&b, NULL, 128 * w.n_blocks);
+                if (extreme) memset(npu_sim_host(b.sim, at), 0xff, w.code_bytes);
+                struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .k = k, .src = src, .dst = act};
+                bench_run(&b, &op, act, l.bytes);
+                const uint8_t *a = npu_sim_host(b.sim, act);
+                check_act8(a, x, k);
+                op = (struct npu_op){.code = NPU_OP_GEMV,
+                    .flags = BOTH,
+                    .kind = w.kind,
+                    .m = 1,
+                    .k = k,
+                    .n = n,
+                    .src = act,
+                    .weights = at,
+                    .dst = dst};
+                bench_run(&b, &op, dst, 128 * w.n_blocks);
+                const float *y = npu_sim_host(b.sim, dst);
+                for (uint32_t c = 0; c < n; c++) {
+                    float want = gemv_reference(&w, npu_sim_host(b.sim, at), a, c);
+                    if (y[c] != want) fail_msg("kind %u, %ux%u, output %u: %g, wanted %g", w.kind, k, n, c, y[c], want);
+                }
+                free(x);
+                bench_close(&b);
+            }
+}
+
+/* |error| of an output of the tile product: inputs are halves, sums f32 in k order, one half at the end. */
+static void check_product(
+    const struct npu_weights *w, const uint8_t *p, const float *x, const float *y, uint32_t r, uint32_t n)
+{
+    double sum = 0, size = 0;
+    for (uint32_t k = 0; k < w->k; k++) {
+        double t = (double)f16_to_f32(f32_to_f16(x[k])) * tile_value(w, p, k, n);
+        sum += t, size += fabs(t);
+    }
+    double bound = size * (w->k + 1) * 0x1p-24 + fabs(sum) * 0x1p-11 + 0x1p-25;
+    if (!(fabs(*y - sum) <= bound)) fail_msg("row %u, output %u: %g, wanted %g within %g", r, n, *y, sum, bound);
+}
+
+static void tile_product_of_any_row_count(void **state)
+{
+    (void)state;
+    /* The last shape is given so little TCM that it takes several passes and chunks. */
+    static const uint32_t shapes[][4] = {
+        {1, 64, 32, 8}, {5, 192, 70, 8}, {32, 320, 64, 8}, {33, 64, 200, 8}, {130, 1088, 96, 1}};
+    for (int i = 0; i < N_KINDS; i++)
+        for (int s = 0; s < 5; s++) {
+            struct bench b;
+            struct npu_weights w;
+            uint32_t m = shapes[s][0], k = shapes[s][1], n = shapes[s][2];
+            if (s == 4 && i) continue;
+            bench_open(&b, MEMORY_BYTES);
+            b.machine.tcm_bytes = shapes[s][3] << 20;
+            if (s == 4) b.machine.tcm_bytes = 512 << 10;
+            assert_int_equal(npu_weights_layout(kinds[i].kind, k, n, &w), 0);
+            struct npu_gemm_plan plan;
+            assert_int_equal(npu_gemm_plan(&w, m, 0, b.machine.tcm_bytes, 1, &plan), 0);
+            assert_int_equal(plan.n_passes > 1, s == 4);
+            float *x = floats(m * k, 2);
+            uint32_t src = bench_put(&b, x, 4 * m * k), at = put_weights(&b, i, &w);
+            uint32_t stride = 128 * w.n_blocks, dst = bench_put(&b, NULL, m * stride);
+            struct npu_op op = {.code = NPU_OP_GEMM,
+                .flags = BOTH,
+                .kind = w.kind,
+                .m = m,
+                .k = k,
+                .n = n,
+                .src = src,
+                .weights = at,
+                .dst = dst,
+                .src_stride = 4 * k,
+                .dst_stride = stride};
+            bench_run(&b, &op, dst, m * stride);
+            const uint8_t *packed = npu_sim_host(b.sim, at);
+            for (uint32_t r = 0; r < m; r++)
+                for (uint32_t c = 0; c < n; c++)
+                    check_product(&w, packed, x + r * k, (float *)npu_sim_host(b.sim, dst) + r * stride / 4 + c, r, c);
+            free(x);
+            bench_close(&b);
+        }
+}
+
+static void check_close(double got, double want, double relative, double absolute)
+{
+    if (!(fabs(got - want) <= fabs(want) * relative + absolute)) fail_msg("%.9g, wanted %.9g", got, want);
+}
+
+static void row_operations_are_close(void **state)
+{
+    (void)state;
+    enum { M = 3, N = 96 };
+    struct bench b;
+    bench_open(&b, MEMORY_BYTES);
+    float *x = floats(M * N, 20), *z = floats(M * N, 2), eps = 1e-6f;
+    uint32_t src = bench_put(&b, x, 4 * M * N), second = bench_put(&b, z, 4 * M * N),
+             dst = bench_put(&b, NULL, 4 * M * N);
+    struct npu_op op = {.flags = BOTH,
+        .m = M,
+        .n = N,
+        .src = src,
+        .weights = second,
+        .dst = dst,
+        .src_stride = 4 * N,
+        .dst_stride = 4 * N,
+        .param = f32_bits(eps)};
+    const float *y = npu_sim_host(b.sim, dst);
+    op.code = NPU_OP_ADD;
+    bench_run(&b, &op, dst, 4 * M * N);
+    for (int i = 0; i < M * N; i++) assert_true(y[i] == x[i] + z[i]);
+    op.code = NPU_OP_SWIGLU;
+    bench_run(&b, &op, dst, 4 * M * N);
+    for (int i = 0; i < M * N; i++) check_close(y[i], x[i] / (1 + exp(-(double)x[i])) * z[i], 2e-6, 1e-30);
+    op.code = NPU_OP_RMS_NORM;
+    bench_run(&b, &op, dst, 4 * M * N);
+    for (int r = 0; r < M; r++) {
+        double sum = 0;
+        for (int i = 0; i < N; i++) sum += (double)x[r * N + i] * x[r * N + i];
+        for (int i = 0; i < N; i++) check_close(y[r * N + i], x[r * N + i] / sqrt(sum / N + eps) * z[i], 2e-6, 1e-30);
+    }
+    free(x), free(z);
+    bench_close(&b);
+}
+
+static void rope_rotates_both_kinds_of_pairs(void **state)
+{
+    (void)state;
+    enum { M = 2, HEADS = 3, N = 128 };
+    for (uint32_t neox = 0; neox < 2; neox++) {
+        struct bench b;
+        bench_open(&b, MEMORY_BYTES);
+        float *x = floats(M * HEADS * N, 5), *t = floats(M * N, 1);
+        uint32_t bytes = 4 * M * HEADS * N, src = bench_put(&b, x, bytes), table = bench_put(&b, t, 4 * M * N);
+        uint32_t dst = bench_put(&b, NULL, bytes);
+        struct npu_op op = {.code = NPU_OP_ROPE,
+            .flags = BOTH,
+            .m = M,
+            .n = N,
+            .k = HEADS,
+            .kind = neox,
+            .src = src,
+            .weights = table,
+            .dst = dst,
+            .src_stride = 4 * HEADS * N,
+            .dst_stride = 4 * HEADS * N};
+        bench_run(&b, &op, dst, bytes);
+        for (int r = 0; r < M * HEADS; r++)
+            for (int i = 0; i < N / 2; i++) {
+                const float *in = x + r * N, *out = (const float *)npu_sim_host(b.sim, dst) + r * N;
+                const float c = t[r / HEADS * N + i], s = t[r / HEADS * N + N / 2 + i];
+                int p = neox ? i : 2 * i, q = neox ? i + N / 2 : 2 * i + 1;
+                check_close(out[p], (double)in[p] * c - (double)in[q] * s, 2e-7, 2e-6);
+                check_close(out[q], (double)in[p] * s + (double)in[q] * c, 2e-7, 2e-6);
+            }
+        free(x), free(t);
+        bench_close(&b);
+    }
+}
+
+/* Every half <= 0: table and f32 are the nearest half or one beside it; the half polynomial is off by up to 1 percent of
+ * the value (its argument is rounded to a half first), and absolutely by 2^-11. */
+static void exponentials_of_every_half(void **state)
+{
+    (void)state;
+    enum { N = 0x7c00 + 64 };
+    struct bench b;
+    uint16_t *x = malloc(2 * N);
+    bench_open(&b, MEMORY_BYTES);
+    b.machine.tcm_kept = 65536;
+    for (int i = 0; i < N; i++) x[i] = (uint16_t)(0x8000 | (i <= 0x7c00 ? i : 0x3c00));
+    uint32_t src = bench_put(&b, x, 2 * N), dst = bench_put(&b, NULL, 2 * N);
+    struct npu_op op = {.code = NPU_OP_EXP_TABLE, .flags = BOTH, .n = N, .src = src, .dst = dst};
+    bench_run(&b, &op, dst, 2 * N);
+    op.code = NPU_OP_EXP16;
+    for (op.kind = NPU_EXP_TABLE; op.kind <= NPU_EXP_F32; op.kind++) {
+        bench_run(&b, &op, dst, 2 * N);
+        const uint16_t *y = npu_sim_host(b.sim, dst);
+        for (int i = 0; i < N; i++) {
+            double want = exp(f16_to_f32(x[i]));
+            uint16_t nearest = f32_to_f16((float)want);
+            if (op.kind == NPU_EXP_F16)
+                check_close(f16_to_f32(y[i]), want, 0.01, 0x1p-11);
+            else if (y[i] > nearest + 1 || y[i] + 1 < nearest)
+                fail_msg("exp(%g): %04x, wanted %04x", f16_to_f32(x[i]), y[i], nearest);
+        }
+    }
+    free(x);
+    bench_close(&b);
+}
+
+static void bad_operations_are_refused(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, 1 << 20);
+    static const struct npu_op bad[] = {{.code = NPU_OPS}, {.code = NPU_OP_GEMM, .kind = NPU_W_Q4_0, .k = 64, .n = 32},
+        {.code = NPU_OP_GEMM, .kind = NPU_W_Q4_0, .m = 1, .k = 63, .n = 32},
+        {.code = NPU_OP_GEMV, .kind = NPU_W_SUPER4, .k = 64, .n = 32}, {.code = NPU_OP_ADD, .m = 1, .n = 31},
+        {.code = NPU_OP_EXP16, .kind = NPU_EXP_TABLE, .n = 64}, {.code = NPU_OP_ROPE, .m = 1, .k = 1, .n = 32},
+        {.code = NPU_OP_GEMM, .kind = NPU_W_Q8_0, .m = 1, .k = 1 << 20, .n = 32}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_not_equal(npu_execute(npu_sim_isa(b.sim), &b.machine, &bad[i]), NPU_OK);
+    }
+    bench_close(&b);
+}
+
+int main(void)
+{
+    if (bench_missing()) printf("emulator only: %s\n", bench_missing());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dequantization_is_exact),
+        cmocka_unit_test(integer_product_of_one_row_is_exact),
+        cmocka_unit_test(tile_product_of_any_row_count),
+        cmocka_unit_test(row_operations_are_close),
+        cmocka_unit_test(rope_rotates_both_kinds_of_pairs),
+        cmocka_unit_test(exponentials_of_every_half),
+        cmocka_unit_test(bad_operations_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
