@@ -196,7 +196,7 @@ LUTRA_INLINE struct reach find_reach(const struct attention_segment *a, int firs
     return x;
 }
 
-/* n_v vectors of output elements from d on.  Adding 0 turns a sum of -0 into +0, so that a segment merged into an
+/* n_v vectors of output elements from d on.  Adding +0 turns a sum of -0 into +0, so that a segment merged into an
  * empty state and again into another is the same as one merged at once. */
 LUTRA_INLINE void value_tile(const struct attention_segment *a, const enum quant_type type, int first, const int n_q,
     const int n_v, int d, const struct reach *x, const struct mix *mix)
@@ -212,7 +212,7 @@ LUTRA_INLINE void value_tile(const struct attention_segment *a, const enum quant
         float *o = a->state[first + r] + ATTENTION_STATE_O + d;
         vec into = vec_set1(mix->into[r]), from = vec_set1(mix->from[r]);
         for (int v = 0; v < n_v; v++) {
-            vec segment = vec_mul(vec_add(sum[r][v], vec_zero()), from);
+            vec segment = vec_fma(sum[r][v], from, vec_zero());
             vec_store(o + v * VEC, vec_fma(vec_load(o + v * VEC), into, segment));
         }
     }
