@@ -271,6 +271,44 @@ static void masked_positions_are_never_multiplied(void **state)
     fixture_close(&fix);
 }
 
+static atomic_int n_load;
+static struct cpu_attention counted_kernels;
+
+static void counted_load(const struct attention_load *a, struct attention_segment *s)
+{
+    atomic_fetch_add(&n_load, 1);
+    counted_kernels.load(a, s);
+}
+
+/* 8 samples over one prompt of 40 blocks: each of its blocks is loaded once per kv head, not once per sample. */
+static void a_shared_prompt_is_read_once(void **state)
+{
+    (void)state;
+    enum { SHARED = 40, SAMPLES = 8 };
+    struct op_attention op = {.n_head = 12, .n_kv_head = 2, .d_head = 16, .scale = 0.25f};
+    fixture_open(&fix, QUANT_F16, 2, 16);
+    int prompt = fixture_sequence(&fix, SHARED * KV_BLOCK, -1, 0);
+    for (int i = 0; i < SAMPLES; i++) {
+        fixture_row(&fix, fixture_sequence(&fix, SHARED * KV_BLOCK + 20, prompt, SHARED), -1, false);
+    }
+    fixture_finish(&fix);
+    size_t n = row_floats(&op) * SAMPLES;
+    float *q = new_floats(n), *out = new_floats(n);
+    for (int r = 0; r < SAMPLES; r++) ask(&op, q + (size_t)r * row_floats(&op), (uint32_t)r);
+    counted_kernels = levels[n_level - 1];
+    struct cpu_attention counting = counted_kernels;
+    counting.load = counted_load;
+    for (int t = 1; t <= MAX_THREAD; t++) {
+        atomic_store(&n_load, 0);
+        attend(&counting, &fix, &op, q, out, t);
+        assert_int_equal(atomic_load(&n_load), (SHARED + SAMPLES) * op.n_kv_head);
+    }
+    check_against_reference(&op, q, out, counting.name);
+    free(q);
+    free(out);
+    fixture_close(&fix);
+}
+
 static int open_levels(void **state)
 {
     (void)state;
@@ -300,6 +338,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_the_batch),
         cmocka_unit_test(bits_do_not_depend_on_where_the_cache_lies),
         cmocka_unit_test(masked_positions_are_never_multiplied),
+        cmocka_unit_test(a_shared_prompt_is_read_once),
     };
     return cmocka_run_group_tests(tests, open_levels, close_levels);
 }
