@@ -4,7 +4,7 @@
  * query's bits the same whichever queries share its call.  Blocks, windows, drafts and threads: tests/unit/cpu.
  * Their speed: GMAC/s (scores and values), as a share of the measured f32 peak.
  *
- * Bound: 4e-6 of the largest |v| for unit-normal q and k, 1/sqrt(d_head) scale.
+ * Bound: 3e-6 for unit-normal q, k and v at scale 1/sqrt(d_head); 6.4e-7 was the largest seen.
  */
 #include <math.h>
 #include <stdio.h>
@@ -158,7 +158,7 @@ static void check_shape(
     start_states(&s);
     for (int i = 0; i < SEGMENTS; i++) run_segment(a, &s, i, 0, n_query, true, softcap);
     double worst = worst_error(&s, softcap);
-    expect(t, a->name, worst <= 1.6e-5, "d_head %d, %d queries: error %g", d_head, n_query, worst); /* |v| up to 4 */
+    expect(t, a->name, worst <= 3e-6, "d_head %d, %d queries: error %g", d_head, n_query, worst);
     float *together = malloc(s.state.bytes);
     if (!together) exit(2);
     memcpy(together, s.state.data, s.state.bytes);
