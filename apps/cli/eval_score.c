@@ -4,37 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool eval_vote(const struct eval_problem *p, int k)
-{
-    int best = -1, most = 0;
-    for (int i = 0; i < k; i++) {
-        if (!p->sample[i].answer) continue;
-        int votes = 0;
-        bool seen = false;
-        for (int j = 0; j < k; j++) {
-            bool same = p->sample[j].answer && strcmp(p->sample[i].answer, p->sample[j].answer) == 0;
-            votes += same;
-            seen |= same && j < i;
-        }
-        if (!seen && votes > most) best = i, most = votes;
-    }
-    return best >= 0 && p->sample[best].right;
-}
-
-static bool any_right(const struct eval_problem *p, int k)
-{
-    for (int i = 0; i < k; i++)
-        if (p->sample[i].right) return true;
-    return false;
-}
-
-static double mean_right(const struct eval_problem *p, int k)
-{
-    int right = 0;
-    for (int i = 0; i < k; i++) right += p->sample[i].right;
-    return (double)right / k;
-}
-
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -66,68 +35,79 @@ struct eval_interval eval_bootstrap(const double *value, int n, uint64_t seed)
     return out;
 }
 
-static double tokens_of(const struct eval_set *set, int k)
+static const struct eval_method *find_method(const struct eval_set *set, const char *name)
 {
-    double sum = 0;
-    for (int i = 0; i < set->n; i++)
-        for (int j = 0; j < k; j++) sum += set->problem[i].sample[j].n_tok;
-    return sum / set->n;
+    for (int i = 0; name && i < set->n_method; i++)
+        if (!strcmp(set->method[i].name, name)) return &set->method[i];
+    return NULL;
 }
 
-static struct eval_method *add_method(
-    struct eval_result *out, const char *name, int k, const double *value, int n, uint64_t seed)
+/* Differences problem by problem: what two methods share of a problem's difficulty cancels. */
+static void compare(const struct eval_set *set, struct eval_method *m, uint64_t seed, double *value)
 {
-    struct eval_method *m = &out->method[out->n_method++];
-    *m = (struct eval_method){.accuracy = eval_bootstrap(value, n, seed)};
-    if (k)
-        snprintf(m->name, sizeof m->name, "%s@%d", name, k);
-    else
-        snprintf(m->name, sizeof m->name, "%s", name);
-    return m;
-}
-
-static void score_samples(const struct eval_set *set, const struct eval_options *o, const struct eval_pass *pass,
-    uint64_t seed, double *value, struct eval_result *out)
-{
-    int n = set->n, full = set->n_sample, n_silent = 0;
-    double rate = pass->seconds > 0 ? (double)pass->tokens / pass->seconds : 0;
-    for (int i = 0; i < n; i++) value[i] = mean_right(&set->problem[i], full);
-    struct eval_method *m = add_method(out, "mean sample", 0, value, n, seed);
-    m->tokens_per_problem = tokens_of(set, full) / full;
-    m->tokens_per_second = rate;
-    for (int k = 1; o->vote && k <= full; k = k * 2 > full && k < full ? full : k * 2) {
-        for (int i = 0; i < n; i++) value[i] = eval_vote(&set->problem[i], k);
-        m = add_method(out, "vote", k, value, n, seed);
-        m->tokens_per_problem = tokens_of(set, k);
-        m->tokens_per_second = k == full ? rate : 0;
+    for (int b = 0; b < EVAL_BASES; b++) {
+        const struct eval_method *base = find_method(set, set->base[b]);
+        if (!base || base == m) continue;
+        for (int i = 0; i < set->n; i++)
+            value[i] = eval_value(m, &set->problem[i]) - eval_value(base, &set->problem[i]);
+        m->minus[b] = eval_bootstrap(value, set->n, seed);
+        m->compared[b] = true;
     }
-    for (int i = 0; i < n; i++) value[i] = any_right(&set->problem[i], full);
-    m = add_method(out, "any", full, value, n, seed);
-    m->tokens_per_problem = tokens_of(set, full);
-    m->tokens_per_second = rate;
-    for (int i = 0; i < n; i++) value[i] = eval_vote(&set->problem[i], full) - mean_right(&set->problem[i], full);
-    out->gain = eval_bootstrap(value, n, seed);
-    out->has_gain = o->vote;
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < full; j++) n_silent += !set->problem[i].sample[j].answer;
-    out->no_answer = (double)n_silent / n / full;
 }
 
-void eval_score(const struct eval_set *set, const struct eval_options *o, const struct eval_pass *greedy,
-    const struct eval_pass *samples, uint64_t seed, struct eval_result *out)
+static double share_without_answer(const struct eval_set *set)
 {
+    int silent = 0, total = 0;
+    for (int s = 0; s < set->n_source; s++) {
+        if (set->source[s].kind != EVAL_SAMPLES) continue;
+        for (int i = 0; i < set->n; i++)
+            for (int k = 0; k < set->source[s].width; k++) {
+                silent += !set->problem[i].outcome[s].sample[k].answer;
+                total++;
+            }
+    }
+    return total ? (double)silent / total : 0;
+}
+
+void eval_score(struct eval_run *run)
+{
+    struct eval_set *set = run->set;
     double *value = get_memory((size_t)set->n * sizeof *value);
-    *out = (struct eval_result){0};
-    if (o->greedy) {
-        double tokens = 0;
+    for (int j = 0; j < set->n_method; j++) {
+        struct eval_method *m = &set->method[j];
+        const struct eval_source *source = &set->source[m->source];
         for (int i = 0; i < set->n; i++) {
-            value[i] = set->problem[i].greedy.right;
-            tokens += set->problem[i].greedy.n_tok;
+            value[i] = eval_value(m, &set->problem[i]);
+            eval_cost(run, m, &set->problem[i]);
         }
-        struct eval_method *m = add_method(out, "greedy", 0, value, set->n, seed);
-        m->tokens_per_problem = tokens / set->n;
-        m->tokens_per_second = greedy->seconds > 0 ? (double)greedy->tokens / greedy->seconds : 0;
+        m->accuracy = eval_bootstrap(value, set->n, run->sampling.seed);
+        compare(set, m, run->sampling.seed, value);
+        bool whole = m->kind == METHOD_MEAN || m->k == source->width;
+        if (whole && source->seconds > 0) m->tokens_per_second = (double)source->tokens / source->seconds;
     }
-    if (set->n_sample > 0) score_samples(set, o, samples, seed, value, out);
+    set->no_answer = share_without_answer(set);
     free(value);
+}
+
+int eval_time(struct eval_run *run)
+{
+    struct eval_set *set = run->set;
+    int n = run->opts->timed < set->n ? run->opts->timed : set->n, code = 0;
+    for (int j = 0; !code && j < set->n_method && n > 0; j++) {
+        struct eval_method *m = &set->method[j];
+        struct eval_source source;
+        double before, after, seconds = 0;
+        if (!eval_alone(set, m, &source)) continue;
+        snprintf(source.name, sizeof source.name, "timing %.15s", m->name);
+        bool energy = energy_read(&before);
+        for (int i = 0; !code && i < n; i++) {
+            struct eval_outcome out = {0}, *one = &out;
+            code = eval_run_source(run, &source, -1, &i, 1, 1, &one, false);
+            seconds += (double)out.us * 1e-6;
+            eval_outcome_free(&out);
+        }
+        m->latency_s = seconds / n;
+        if (energy && energy_read(&after) && after >= before) m->joules = (after - before) / n;
+    }
+    return code;
 }

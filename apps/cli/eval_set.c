@@ -1,62 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "eval.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A plain decimal number loses the zeros that do not count: "007" -> "7", "12.50" -> "12.5", "3." -> "3". */
-static void trim_number(char *text)
-{
-    char *p = text + (*text == '-' || *text == '+');
-    size_t whole = strspn(p, "0123456789");
-    bool point = p[whole] == '.';
-    size_t part = point ? strspn(p + whole + 1, "0123456789") : 0;
-    if (whole + part == 0 || p[whole + point + part]) return;
-    if (point) {
-        char *end = p + whole + 1 + part;
-        while (end[-1] == '0') *--end = 0;
-        if (end[-1] == '.') *--end = 0;
-    }
-    size_t zeros = strspn(p, "0");
-    if (zeros && (p[zeros] == 0 || p[zeros] == '.')) zeros--;
-    memmove(p, p + zeros, strlen(p + zeros) + 1);
-    if (*text == '+' || strcmp(text, "-0") == 0) memmove(text, text + 1, strlen(text));
-}
-
-static char *normalise(const char *text, size_t n)
-{
-    char *out = get_memory(n + 1);
-    size_t m = 0;
-    while (n > 0 && isspace((unsigned char)text[0])) text++, n--;
-    while (n > 0 && (isspace((unsigned char)text[n - 1]) || text[n - 1] == '.')) n--;
-    for (size_t i = 0; i < n; i++) {
-        bool between = text[i] == ',' && i > 0 && isdigit((unsigned char)text[i - 1]) && i + 1 < n &&
-                       isdigit((unsigned char)text[i + 1]);
-        if (text[i] != '$' && text[i] != '%' && !between) out[m++] = (char)tolower((unsigned char)text[i]);
-    }
-    while (m > 0 && isspace((unsigned char)out[m - 1])) m--;
-    size_t first = 0;
-    while (first < m && isspace((unsigned char)out[first])) first++;
-    memmove(out, out + first, m - first);
-    out[m - first] = 0;
-    trim_number(out);
-    return out;
-}
-
-char *eval_answer(const char *text, bool needs_mark)
-{
-    const char *mark = NULL;
-    for (const char *p = text; (p = strstr(p, "####")); p += 4) mark = p + 4;
-    if (!mark) return needs_mark ? NULL : normalise(text, strlen(text));
-    while (*mark == ' ' || *mark == '\t') mark++;
-    size_t n = strcspn(mark, "\n");
-    char *answer = normalise(mark, n);
-    if (*answer) return answer;
-    free(answer);
-    return NULL;
-}
 
 static int bad_line(const char *path, int line, const char *why)
 {
@@ -64,56 +11,94 @@ static int bad_line(const char *path, int line, const char *why)
     return EXIT_FAILED;
 }
 
+/* The canonical form of a given answer: worked out with its mark ("#### 7", \boxed{7}), or the bare answer. */
+static char *given_answer(const char *text, bool worked)
+{
+    char answer[1024];
+    struct buffer marked = {0};
+    bool has_mark = strstr(text, "####") || strstr(text, "\\boxed") || strstr(text, "\\fbox");
+    if (!worked && !has_mark) buffer_add(&marked, "#### ", 5);
+    buffer_add(&marked, text, strlen(text));
+    for (char *p = marked.text; !worked && !has_mark && *p; p++)
+        if (*p == '\n') *p = ' ';
+    size_t n = lutra_answer(marked.text, answer, sizeof answer);
+    buffer_free(&marked);
+    return n ? copy_text(answer) : NULL;
+}
+
 static char *answer_field(const json_t *value)
 {
     char number[64];
-    if (json_is_string(value)) return eval_answer(json_string_value(value), false);
+    if (json_is_string(value)) return given_answer(json_string_value(value), false);
     if (json_is_integer(value))
         snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
         snprintf(number, sizeof number, "%.12g", json_real_value(value));
     else
         return NULL;
-    return eval_answer(number, false);
+    return given_answer(number, false);
 }
 
-static int add_problem(struct eval_set *set, int *room, const char *path, int line, const char *text, size_t n)
+/* {question, answer} of plain JSONL and GSM8K, {problem, answer or solution} of MATH500. */
+static const char *read_question(struct eval_problem *p, const json_t *root)
+{
+    const char *question = json_string_value(json_object_get(root, "question"));
+    const char *solution = json_string_value(json_object_get(root, "solution"));
+    if (!question) question = json_string_value(json_object_get(root, "problem"));
+    if (!question) return "no \"question\" or \"problem\" (text)";
+    char *answer = answer_field(json_object_get(root, "answer"));
+    if (!answer && solution) answer = given_answer(solution, true);
+    if (!answer) return "no \"answer\" (text or number), and no \"solution\" with one";
+    p->question = copy_text(question);
+    p->answer = answer;
+    return NULL;
+}
+
+static int add_problem(
+    struct eval_set *set, int *room, const struct eval_options *o, int line, const char *text, size_t n)
 {
     json_error_t err;
+    struct eval_problem p = {0};
     json_t *root = json_loadb(text, n, 0, &err);
-    if (!root) return bad_line(path, line, err.text);
-    const char *question = json_string_value(json_object_get(root, "question"));
-    char *answer = answer_field(json_object_get(root, "answer"));
-    if (question && answer && *answer) {
-        if (set->n == *room) {
-            *room = *room * 2 + 64;
-            set->problem = grow_memory(set->problem, (size_t)*room * sizeof *set->problem);
-        }
-        set->problem[set->n++] = (struct eval_problem){.question = copy_text(question),
-            .answer = answer,
-            .sample = get_memory((size_t)set->n_sample * sizeof(struct eval_sample))};
-        json_decref(root);
-        return 0;
-    }
-    free(answer);
+    if (!root) return bad_line(o->file, line, err.text);
+    bool choice = eval_is_choice(root, o->format);
+    const char *why = choice ? eval_read_choice(&p, root) : read_question(&p, root);
     json_decref(root);
-    return bad_line(path, line, question ? "no \"answer\" (text or number)" : "no \"question\" (text)");
+    if (!why && set->n > 0 && choice != set->choices) why = "another kind of problem than the lines before";
+    if (why) return bad_line(o->file, line, why);
+    set->choices = choice;
+    if (set->n == *room) {
+        *room = *room * 2 + 64;
+        set->problem = grow_memory(set->problem, (size_t)*room * sizeof *set->problem);
+    }
+    p.outcome = get_memory(EVAL_SOURCES_MAX * sizeof *p.outcome);
+    set->problem[set->n++] = p;
+    return 0;
 }
 
-int eval_read(struct eval_set *set, const char *path, int limit, int n_sample)
+static uint64_t hash(const char *p, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)p[i]) * 0x100000001b3u;
+    return h;
+}
+
+int eval_read(struct eval_set *set, const struct eval_options *o)
 {
     struct buffer file = {0};
     int room = 0, code = 0, line = 1;
-    *set = (struct eval_set){.n_sample = n_sample};
-    if (read_file(path, &file) < 0) return EXIT_FAILED;
-    for (const char *p = file.text, *end = p + file.n_bytes; !code && p < end && !(limit && set->n >= limit); line++) {
+    *set = (struct eval_set){0};
+    if (read_file(o->file, &file) < 0) return EXIT_FAILED;
+    set->content_hash = hash(file.text, file.n_bytes);
+    for (const char *p = file.text, *end = p + file.n_bytes; !code && p < end && !(o->limit && set->n >= o->limit);
+         line++) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t n = stop ? (size_t)(stop - p) : (size_t)(end - p);
-        if (strspn(p, " \t\r") < n) code = add_problem(set, &room, path, line, p, n);
+        if (strspn(p, " \t\r") < n) code = add_problem(set, &room, o, line, p, n);
         p += n + 1;
     }
     if (!code && set->n == 0) {
-        say("%s: no problems in it", path);
+        say("%s: no problems in it", o->file);
         code = EXIT_FAILED;
     }
     buffer_free(&file);
@@ -124,13 +109,12 @@ void eval_free(struct eval_set *set)
 {
     for (int i = 0; i < set->n; i++) {
         struct eval_problem *p = &set->problem[i];
-        for (int j = 0; j < set->n_sample; j++) {
-            free(p->sample[j].answer);
-            buffer_free(&p->sample[j].text);
+        for (int s = 0; s < EVAL_SOURCES_MAX; s++) eval_outcome_free(&p->outcome[s]);
+        for (int c = 0; c < p->n_choice; c++) {
+            free(p->context[c]);
+            free(p->ending[c]);
         }
-        free(p->greedy.answer);
-        buffer_free(&p->greedy.text);
-        free(p->sample);
+        free(p->outcome);
         free(p->prompt.id);
         free(p->question);
         free(p->answer);
@@ -152,6 +136,23 @@ static int make_prompt(
     return rc;
 }
 
+/* Tokens of the longest context and ending together, near enough to size the cache. */
+static int longest_choice(const struct eval_problem *p, struct engine *e, struct lutra_error *err)
+{
+    struct tokens t = {0};
+    int longest = 0;
+    for (int c = 0; c < p->n_choice; c++) {
+        int n = 1;
+        if (tokenize(e->model, p->context[c], strlen(p->context[c]), LUTRA_ADD_SPECIAL, &t, err) < 0) break;
+        n += t.n;
+        if (tokenize(e->model, p->ending[c], strlen(p->ending[c]), 0, &t, err) < 0) break;
+        n += t.n;
+        if (n > longest) longest = n;
+    }
+    free(t.id);
+    return longest;
+}
+
 int eval_tokenize(struct eval_set *set, struct engine *e, const struct eval_options *o, int *longest)
 {
     struct lutra_error err = {0};
@@ -161,8 +162,9 @@ int eval_tokenize(struct eval_set *set, struct engine *e, const struct eval_opti
     if (o->template_file && read_file(o->template_file, &chat_template) < 0) return EXIT_FAILED;
     for (int i = 0; !code && i < set->n; i++) {
         struct eval_problem *p = &set->problem[i];
-        if (make_prompt(p, e, o->system, chat_template.text, &err) < 0) code = fail_with(&err);
-        if (p->prompt.n > *longest) *longest = p->prompt.n;
+        if (p->n_choice == 0 && make_prompt(p, e, o->system, chat_template.text, &err) < 0) code = fail_with(&err);
+        int n = p->n_choice ? longest_choice(p, e, &err) : p->prompt.n;
+        if (n > *longest) *longest = n;
     }
     buffer_free(&chat_template);
     return code;
