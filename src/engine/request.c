@@ -318,9 +318,11 @@ static void pick_tokens(lutra_session *s)
         struct sample *slot = &s->sample[i];
         if (!slot->request || slot->row < 0) continue;
         slot->row = -1;
-        if (s->pick_status[i] < 0)
+        if (s->pick_status[i] < 0) {
+            log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "request %d, sample %d: %s", slot->request->id,
+                slot->index, lutra_status_text(s->pick_status[i]));
             sample_end(s, slot, LUTRA_STOP_ERROR);
-        else
+        } else
             sample_advance(s, slot, &s->pick[i]);
     }
     s->stats.sample_us += clock_now_us(s->model->runtime->clock) - start;

@@ -5,7 +5,7 @@
  * A row is one token to evaluate.  It sees the committed cache of its sequence plus its ancestors in the batch, and
  * nothing else.  parent = -1 continues the committed cache; otherwise the parent is an earlier row of the same
  * sequence at the position before.  A prompt chunk is a chain; a draft is a tree; N samples are N chains of length 1.
-Rows of a sequence that are not drafts form one chain from its tip: they are committed when the pass succeeds.
+ * Rows of a sequence that are not drafts form one chain from its tip: they are committed when the pass succeeds.
  * batch_check() proves all this once, at the front door, and finds the spans; kernels trust it.
  */
 #ifndef LUTRA_OPS_BATCH_H
@@ -50,14 +50,14 @@ struct batch {
 /* What a forward pass leaves for one row that wanted something.  Pointers are borrowed from the session and stay
  * valid until its next forward pass. */
 struct row_result {
-    int32_t row;            /* index in the batch */
-    float *logits;          /* [n_vocab], when WANT_LOGITS */
-    float *hidden;          /* [d_model], when WANT_HIDDEN */
-    float log_sum_exp;      /* of the logits, when WANT_TOPK or WANT_LOGPROB */
-    float target_logit;     /* when WANT_LOGPROB: log-prob = target_logit - log_sum_exp */
-    int n_top;              /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
-    int32_t *top_id;        /* [n_top] */
-    float *top_logit;       /* [n_top] */
+    int32_t row;        /* index in the batch */
+    float *logits;      /* [n_vocab], when WANT_LOGITS */
+    float *hidden;      /* [d_model], when WANT_HIDDEN */
+    float log_sum_exp;  /* of the logits, when WANT_TOPK or WANT_LOGPROB */
+    float target_logit; /* when WANT_LOGPROB: log-prob = target_logit - log_sum_exp */
+    int n_top;          /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
+    int32_t *top_id;    /* [n_top] */
+    float *top_logit;   /* [n_top] */
 };
 
 /* Verifies tokens (0 .. n_vocab-1), parents and positions and fills span/n_span.  committed(ctx, seq) returns the

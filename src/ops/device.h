@@ -23,7 +23,7 @@ struct device;
 /* Memory that more than one device may touch.  Ownership moves only by publish (after the last write of `writer`)
  * and acquire (before the first read elsewhere): cache maintenance on real NPUs, nothing on the CPU. */
 struct buffer {
-    void *host;            /* 64-byte aligned */
+    void *host; /* 64-byte aligned */
     size_t bytes;
     void *handle;          /* device handle, or NULL */
     struct device *writer; /* who wrote last; NULL = the host */
@@ -33,11 +33,11 @@ struct buffer {
 struct step {
     const struct batch *batch;
     const struct kv_view *kv;
-    struct buffer *value;        /* [n_value]: host = [n_row or n_out][dim] f32, dim as in op_list.value */
-    const int32_t *out_row;      /* [n_out] rows with a want, ascending */
+    struct buffer *value;   /* [n_value]: host = [n_row or n_out][dim] f32, dim as in op_list.value */
+    const int32_t *out_row; /* [n_out] rows with a want, ascending */
     int n_out;
-    struct row_result *result;   /* [n_out]; row and the pointers it wants are set before the step */
-    const atomic_bool *cancel;   /* may be NULL; looked at between operations */
+    struct row_result *result; /* [n_out]; row and the pointers it wants are set before the step */
+    const atomic_bool *cancel; /* may be NULL; looked at between operations */
 };
 
 struct segment {
@@ -59,11 +59,11 @@ struct demand {
 };
 
 struct device_caps {
-    int max_rows;          /* rows of one step */
-    int flat_rows;         /* rows up to which a step costs about the same as one: `underutilized` counts to this */
-    int invariant_rows;    /* row counts 1..this: a row's bits do not depend on its neighbours */
-    size_t memory_bytes;   /* budget for packed weights; 0 = host memory */
-    const char *numerics;  /* numerics class, a heading of docs/NUMERICS.md */
+    int max_rows;         /* rows of one step */
+    int flat_rows;        /* rows up to which a step costs about the same as one: `underutilized` counts to this */
+    int invariant_rows;   /* row counts 1..this: a row's bits do not depend on its neighbours */
+    size_t memory_bytes;  /* budget for packed weights; 0 = host memory */
+    const char *numerics; /* numerics class, a heading of docs/NUMERICS.md */
 };
 
 struct device_ops {
@@ -79,8 +79,8 @@ struct device_ops {
 
     /* Scratch the device needs for steps up to these sizes; called when a session opens, so that steps allocate
      * nothing.  Grows only. */
-    int (*reserve)(struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx,
-        struct lutra_error *err);
+    int (*reserve)(
+        struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
 
     int (*submit)(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
         struct ticket *out, struct lutra_error *err);

@@ -51,12 +51,12 @@ struct kv_item {
 struct kv_view {
     enum quant_type type; /* F32 or F16 */
     int n_layer, n_kv_head, d_head, n_block, n_draft;
-    size_t vec_bytes;        /* one [d_head] vector */
-    uint8_t *pool;           /* layout above */
-    uint8_t *draft;          /* layout above */
+    size_t vec_bytes;         /* one [d_head] vector */
+    uint8_t *pool;            /* layout above */
+    uint8_t *draft;           /* layout above */
     const struct kv_row *row; /* [n_row] of the batch */
-    const int32_t *table;    /* block ids, several tables one after another */
-    const int32_t *path;     /* draft slots */
+    const int32_t *table;     /* block ids, several tables one after another */
+    const int32_t *path;      /* draft slots */
     const struct kv_item *item;
     const int32_t *item_row;
     int n_item;
