@@ -103,6 +103,7 @@ static void do_tile(struct npu_tile_acc *acc, uint32_t *box)
 static void ask(struct bench *b, struct guest *g, uint32_t command, const struct npu_op *op)
 {
     struct npu_tile_acc *acc = calloc(1, sizeof *acc);
+    int status;
     assert_non_null(acc);
     memcpy(g->box + BOX_MACHINE, &b->machine, sizeof b->machine);
     memcpy(g->box + BOX_OP, op, sizeof *op);
@@ -113,10 +114,11 @@ static void ask(struct bench *b, struct guest *g, uint32_t command, const struct
         if (tile != g->box[BOX_TILE + 1]) {
             do_tile(acc, g->box);
             __atomic_store_n(&g->box[BOX_TILE + 1], tile, __ATOMIC_RELEASE);
-        } else if (waitpid(g->pid, NULL, WNOHANG) == g->pid) {
+        } else if (waitpid(g->pid, &status, WNOHANG) == g->pid) {
             g->pid = 0;
             unlink(g->path);
-            fail_msg("the Hexagon program ended");
+            fail_msg("the Hexagon program ended: %s %d", WIFSIGNALED(status) ? "signal" : "exit",
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         }
     }
     free(acc);
@@ -171,6 +173,7 @@ void bench_isa_ops(struct bench *b, uint32_t dst, uint32_t src)
 uint32_t bench_count(struct bench *b, const struct npu_op *op)
 {
     if (!b->count.pid) start(b, &b->count, NPU_GUEST_COUNT);
+    if (op->rows) copy_memory(b, &b->count); /* addresses in memory steer it; elsewhere its bytes do not matter */
     ask(b, &b->count, BOX_EXECUTE, op);
     assert_int_equal(b->count.box[BOX_STATUS], NPU_OK);
     return b->packets;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Packets that QEMU counts for whole kernels, exact for clang 19.1 at -O2: loads, scales, loops and stores included.
- * Bars are asserted; the table is printed.  Figures are counted, not timed.
+ * Beside them the emulator's lower bound from its counters of issue resources, and how far it is off.
+ * Bars are asserted; the tables are printed.  Figures are counted, not timed.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,15 +11,30 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include "bench.h"
+#include "npu/dsp/kernels.h"
 #include "npu/wire/layout.h"
 
 enum { MEMORY_BYTES = 40 << 20 };
 
-static double show(const char *name, uint32_t packets, double units, const char *unit)
+/* One operation under QEMU and in the emulator; packets per unit. */
+static double show(struct bench *b, const char *name, const struct npu_op *op, double units, const char *unit)
 {
-    printf("%-28s %10u packets  %7.3f per %s\n", name, packets, packets / units, unit);
+    size_t n;
+    uint32_t packets = bench_count(b, op);
+    struct npu_sim_counters *c = npu_sim_counts(b->sim);
+    memset(c, 0, sizeof *c);
+    assert_int_equal(npu_execute(npu_sim_isa(b->sim), &b->machine, op), NPU_OK);
+    npu_sim_end(b->sim, b->machine.tcm_kept);
+    npu_sim_faults(b->sim, &n);
+    assert_int_equal(n, 0);
+    uint64_t bound = npu_sim_packet_bound(c);
+    printf("%-27s %9u packets %8.3f per %-11s  emulator %9llu (%+5.1f %%)  DMA %8llu B  tiles %llu\n", name, packets,
+        packets / units, unit, (unsigned long long)bound, 100.0 * ((double)bound - packets) / packets,
+        (unsigned long long)(c->dma_read_bytes + c->dma_write_bytes), (unsigned long long)c->tile_pairs);
+    assert_true(bound <= packets); /* or it is no lower bound */
     return packets / units;
 }
 
@@ -26,13 +42,15 @@ static double show(const char *name, uint32_t packets, double units, const char 
 static double weights(struct bench *b, const char *name, uint32_t code, uint32_t kind, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
+    struct npu_act8 a;
     assert_int_equal(npu_weights_layout(kind, k, n, &w), 0);
+    npu_act8_layout(k, &a);
     struct npu_op op = {.code = code, .kind = kind, .m = 1, .k = k, .n = n};
     op.weights = npu_sim_buffer(b->sim, w.n_blocks * w.block_bytes);
-    op.src = npu_sim_buffer(b->sim, 4 * k);
+    op.src = npu_sim_buffer(b->sim, 4 * k + a.bytes);
     op.dst = npu_sim_buffer(b->sim, 128 * w.n_blocks + 128 * k); /* blocks of tiles overwrite each other */
     assert_true(op.weights && op.src && op.dst);
-    return show(name, bench_count(b, &op), (double)k * n / 256, "256 weights");
+    return show(b, name, &op, (double)k * n / 256, "256 weights");
 }
 
 static void weight_kernels(void **state)
@@ -55,10 +73,10 @@ static void weight_kernels(void **state)
         {"gemm Q4_0, 1 row", NPU_OP_GEMM, NPU_W_Q4_0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (int turn = 0; turn < 2; turn++) {
+        for (int turn = 0; turn < (rows[i].bar > 0 ? 2 : 1); turn++) {
             struct bench b;
             char name[64];
-            uint32_t k = turn ? 8960 : 1536, n = turn ? 1536 : 8960;
+            uint32_t k = turn ? 8960 : 1536, n = turn ? 1536 : rows[i].code == NPU_OP_GEMM ? 1024 : 8960;
             bench_open(&b, MEMORY_BYTES);
             snprintf(name, sizeof name, "%s %ux%u", rows[i].name, k, n);
             double packets = weights(&b, name, rows[i].code, rows[i].kind, k, n);
@@ -77,28 +95,72 @@ static void row_kernels(void **state)
         {"add", NPU_OP_ADD, 0},
         {"swiglu", NPU_OP_SWIGLU, 0},
         {"rms_norm", NPU_OP_RMS_NORM, 0},
+        {"rope", NPU_OP_ROPE, 1},
+        {"quantize", NPU_OP_QUANTIZE, 0},
         {"exp16 table", NPU_OP_EXP16, NPU_EXP_TABLE},
         {"exp16 f16 polynomial", NPU_OP_EXP16, NPU_EXP_F16},
         {"exp16 f32", NPU_OP_EXP16, NPU_EXP_F32},
     };
+    enum { N_ROWS = sizeof rows / sizeof *rows };
     struct bench b;
     bench_open(&b, 4 << 20);
     b.machine.tcm_kept = 65536;
     uint32_t x = npu_sim_buffer(b.sim, 65536), y = npu_sim_buffer(b.sim, 65536), z = npu_sim_buffer(b.sim, 65536);
-    double per[6];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct npu_op op = {
-            .code = rows[i].code, .kind = rows[i].kind, .m = 1, .n = 8192, .src = x, .weights = y, .dst = z};
-        per[i] = show(rows[i].name, bench_count(&b, &op), 8192 / 64.0, "64 elements");
+    struct npu_op op = {.code = NPU_OP_EXP_TABLE};
+    double per[N_ROWS];
+    show(&b, "exp table, once", &op, 512, "64 elements");
+    for (size_t i = 0; i < N_ROWS; i++) {
+        op = (struct npu_op){
+            .code = rows[i].code, .kind = rows[i].kind, .m = 1, .n = 8192, .k = 8192, .src = x, .weights = y, .dst = z};
+        if (op.code == NPU_OP_ROPE) op.n = 128, op.k = 64;
+        per[i] = show(&b, rows[i].name, &op, 8192 / 64.0, "64 elements");
     }
     /* The order of the paper's Figure 14 before any latency: table, half polynomial, f32. */
-    assert_true(per[3] < per[4] && per[4] < per[5]);
+    assert_true(per[5] < per[6] && per[6] < per[7]);
     bench_close(&b);
+}
+
+/* Head of 128, one block of 32 rows, all keys seen. */
+static void attention(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"table", "f16", "f32"};
+    static const uint32_t n_keys[] = {1024, 4096};
+    for (int i = 0; i < 2; i++)
+        for (uint32_t way = 0; way < 3; way++) {
+            struct bench b;
+            char name[64];
+            bench_open(&b, 4 << 20);
+            b.machine.tcm_kept = 65536;
+            struct npu_segment s[64];
+            struct npu_row rows[32];
+            uint32_t keys = npu_sim_buffer(b.sim, 16384), values = npu_sim_buffer(b.sim, 16384);
+            for (uint32_t j = 0; j < 64; j++) s[j] = (struct npu_segment){keys, values};
+            for (uint32_t j = 0; j < 32; j++) rows[j] = (struct npu_row){.limit = n_keys[i]};
+            struct npu_op op = {.code = NPU_OP_EXP_TABLE};
+            assert_int_equal(npu_execute(npu_sim_isa(b.sim), &b.machine, &op), NPU_OK);
+            op = (struct npu_op){.code = NPU_OP_ATTENTION,
+                .flags = NPU_FROM_HOST,
+                .kind = way,
+                .m = 32,
+                .n = 128,
+                .k = n_keys[i],
+                .src = npu_sim_buffer(b.sim, 32 * 512),
+                .dst = npu_sim_buffer(b.sim, 32 * 512),
+                .src_stride = 512,
+                .dst_stride = 512,
+                .weights = bench_put(&b, s, sizeof s),
+                .rows = bench_put(&b, rows, sizeof rows)};
+            snprintf(name, sizeof name, "attention %s, %u keys", ways[way], n_keys[i]);
+            show(&b, name, &op, n_keys[i] * 32 / 64.0, "64 scores");
+            bench_close(&b);
+        }
 }
 
 int main(void)
 {
     if (bench_skip()) return 77;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weight_kernels), cmocka_unit_test(row_kernels)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weight_kernels), cmocka_unit_test(row_kernels), cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

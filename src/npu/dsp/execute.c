@@ -138,6 +138,17 @@ static uint32_t exponential(struct isa *isa, const struct npu_machine *machine, 
     return NPU_OK;
 }
 
+static uint32_t attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    if (!op->m || !op->k) return NPU_BAD_SHAPE;
+    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
+    take(isa, op, op->weights, (op->k + NPU_SEGMENT - 1) / NPU_SEGMENT * sizeof(struct npu_segment));
+    take(isa, op, op->rows, op->m * sizeof(struct npu_row));
+    uint32_t status = npu_attention(isa, machine, op);
+    if (status == NPU_OK) give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
+    return status;
+}
+
 uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     switch (op->code) {
@@ -151,6 +162,7 @@ uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const s
     case NPU_OP_RMS_NORM: return rows(isa, op);
     case NPU_OP_ROPE: return rope(isa, op);
     case NPU_OP_EXP16: return exponential(isa, machine, op);
+    case NPU_OP_ATTENTION: return attention(isa, machine, op);
     case NPU_OP_EXP_TABLE:
         if (machine->tcm_kept < 65536) return NPU_NO_ROOM;
         npu_exp_table(isa, isa_ptr(machine->tcm_start));

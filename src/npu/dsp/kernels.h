@@ -48,6 +48,12 @@ void npu_exp_by_table(struct isa *isa, uint8_t *restrict y, const uint8_t *restr
 void npu_exp_by_f16(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
 void npu_exp_by_f32(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
 
+/* FlashAttention over the keys of one KV head [TTS Algorithm 1]: rows of Q (heads of a group, samples, drafts) fill tiles
+ * of 32.  Scores and probabilities are halves, sums, maxima's rescaling and the output f32.  Segments of 64 keys in
+ * ascending order, so a row's bits do not depend on the other rows.  A masked probability is exactly 0, and a row that
+ * sees nothing is 0.  0 or an npu_op_status. */
+uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+
 /* Executes one operation; returns enum npu_op_status. */
 uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 

@@ -88,4 +88,21 @@ struct npu_gemv_plan {
 };
 int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemv_plan *out);
 
+/* TCM plan of attention with heads of n: offsets from the start of TCM. */
+struct npu_attention_plan {
+    uint32_t query;           /* f16 tiles [n / 32] */
+    uint32_t keys[2], values[2]; /* [64][n] halves as they arrive */
+    uint32_t key_tiles;       /* [2][n / 32] */
+    uint32_t value_tiles;     /* [n / 32][2] */
+    uint32_t score_tiles, prob_tiles; /* [2] */
+    uint32_t out_tile;        /* one */
+    uint32_t scores, probs;   /* [32] vectors of 64 halves, row by row */
+    uint32_t most;            /* [32] vectors: the row's largest score so far, in every lane */
+    uint32_t out;             /* f32 [32][n] */
+    uint32_t scratch;         /* 64 vectors */
+    uint32_t bytes;
+};
+/* 0, or -1: n is not a multiple of 64, or it does not fit. */
+int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out);
+
 #endif

@@ -21,6 +21,7 @@ enum npu_opcode {
     NPU_OP_RMS_NORM,  /* rows of f32 times gain */
     NPU_OP_ROPE,      /* rotation of pairs by a table of cos and sin */
     NPU_OP_EXP16,     /* y = exp(x) for x <= 0, f16: one of three ways */
+    NPU_OP_ATTENTION, /* m rows of n over the keys of one KV head */
     NPU_OP_EXP_TABLE, /* builds the table of NPU_EXP_TABLE at the start of TCM */
     NPU_OPS
 };
@@ -36,12 +37,23 @@ struct npu_op {
     uint32_t code;  /* enum npu_opcode */
     uint32_t flags; /* NPU_FROM_HOST, NPU_TO_HOST */
     uint32_t m, n, k;
-    uint32_t kind;    /* enum npu_weight_kind, or the way of NPU_OP_EXP16 */
+    uint32_t kind;    /* enum npu_weight_kind, or the way of NPU_OP_EXP16 and NPU_OP_ATTENTION, or neox pairs of NPU_OP_ROPE */
     uint32_t src;     /* X, a, act8's source */
     uint32_t weights; /* W, b, gain, table of cos and sin */
     uint32_t dst;
     uint32_t src_stride, dst_stride; /* bytes between rows */
-    uint32_t param;                  /* bits of an f32: epsilon */
+    uint32_t param;                  /* bits of an f32: epsilon, or the scale of Q K^T */
+    uint32_t rows;                   /* attention: struct npu_row [m] */
+};
+
+/* Attention.  Keys and values are halves, in segments of 64 keys: weights is an array of npu_segment, k the number of keys.
+ * A row sees key j if j < limit, or if bit j - tree_base of its 64 tree bits is set: its ancestors among the drafts. */
+enum { NPU_SEGMENT = 64 };
+struct npu_segment {
+    uint32_t keys, values; /* offsets of [64][n] halves; keys past the last may hold anything */
+};
+struct npu_row {
+    uint32_t limit, tree_base, tree[2];
 };
 
 /* What the executor knows of its machine. */

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention of the NPU against f64, with limits and trees; its rows do not know each other; emulator and Hexagon binary
+ * agree bit for bit.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/f16.h"
+#include "bench.h"
+
+enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST };
+
+static uint64_t seed = 77;
+
+static uint64_t next(void)
+{
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return seed;
+}
+
+static float uniform(void)
+{
+    return (float)(int64_t)next() * 0x1p-63f;
+}
+
+struct problem {
+    uint32_t m, n, n_keys;   /* rows, head size, keys */
+    float *q;                /* [m][n] */
+    uint16_t *keys, *values; /* [n_keys rounded up to 64][n] */
+    struct npu_row *rows;
+    float scale;
+};
+
+static void make(struct problem *p, uint32_t m, uint32_t n, uint32_t n_keys)
+{
+    uint32_t all = (n_keys + 63) / 64 * 64;
+    *p = (struct problem){m, n, n_keys, malloc(4 * m * n), malloc(2 * all * n), malloc(2 * all * n),
+        malloc(m * sizeof *p->rows), 1 / sqrtf((float)n)};
+    for (uint32_t i = 0; i < m * n; i++) p->q[i] = uniform() * 4;
+    for (uint32_t i = 0; i < all * n; i++) {
+        /* Past the last key stands anything: not numbers. */
+        p->keys[i] = i < n_keys * n ? f32_to_f16(uniform() * 2) : 0x7e00;
+        p->values[i] = i < n_keys * n ? f32_to_f16(uniform() * 3) : 0x7c00;
+    }
+    for (uint32_t r = 0; r < m; r++) {
+        uint32_t limit = (uint32_t)(next() % (n_keys + 1));
+        uint64_t tree = next() & next();
+        if (r % 4 == 0) limit = 0xffffffffu, tree = 0; /* everything */
+        if (r % 4 == 1) tree = 0;                      /* a prefix, perhaps empty */
+        p->rows[r] =
+            (struct npu_row){limit, (uint32_t)(next() % (n_keys + 10)), {(uint32_t)tree, (uint32_t)(tree >> 32)}};
+    }
+}
+
+static void drop(struct problem *p)
+{
+    free(p->q), free(p->keys), free(p->values), free(p->rows);
+}
+
+static int sees(const struct npu_row *r, uint32_t key)
+{
+    uint64_t tree = (uint64_t)r->tree[1] << 32 | r->tree[0];
+    return key < r->limit || (key >= r->tree_base && key - r->tree_base < 64 && tree >> (key - r->tree_base) & 1);
+}
+
+/* One row in f64, from the halves the NPU sees. */
+static void reference(const struct problem *p, uint32_t r, double *out)
+{
+    double *s = malloc(p->n_keys * sizeof *s), most = -INFINITY, sum = 0;
+    for (uint32_t k = 0; k < p->n_keys; k++) {
+        s[k] = -INFINITY;
+        if (!sees(&p->rows[r], k)) continue;
+        s[k] = 0;
+        for (uint32_t i = 0; i < p->n; i++)
+            s[k] += (double)f16_to_f32(f32_to_f16(p->q[r * p->n + i] * p->scale)) * f16_to_f32(p->keys[k * p->n + i]);
+        most = fmax(most, s[k]);
+    }
+    memset(out, 0, p->n * sizeof *out);
+    for (uint32_t k = 0; k < p->n_keys; k++) {
+        if (!sees(&p->rows[r], k)) continue;
+        double e = exp(s[k] - most);
+        sum += e;
+        for (uint32_t i = 0; i < p->n; i++) out[i] += e * f16_to_f32(p->values[k * p->n + i]);
+    }
+    for (uint32_t i = 0; i < p->n; i++) out[i] /= sum > 0 ? sum : 1;
+    free(s);
+}
+
+/* Segments are placed in reverse order, so that the table of them matters. */
+static uint32_t put_segments(struct bench *b, const struct problem *p)
+{
+    uint32_t count = (p->n_keys + 63) / 64, bytes = 64 * 2 * p->n;
+    struct npu_segment s[64];
+    for (uint32_t i = count; i-- > 0;) {
+        s[i].keys = bench_put(b, p->keys + i * 64 * p->n, bytes);
+        s[i].values = bench_put(b, p->values + i * 64 * p->n, bytes);
+    }
+    return bench_put(b, s, count * sizeof *s);
+}
+
+static struct npu_op put(struct bench *b, const struct problem *p, uint32_t way)
+{
+    uint32_t bytes = 4 * p->m * p->n;
+    struct npu_op op = {.code = NPU_OP_ATTENTION,
+        .flags = BOTH,
+        .kind = way,
+        .m = p->m,
+        .n = p->n,
+        .k = p->n_keys,
+        .src_stride = 4 * p->n,
+        .dst_stride = 4 * p->n,
+        .param = f32_bits(p->scale)};
+    op.src = bench_put(b, p->q, bytes);
+    op.weights = put_segments(b, p);
+    op.rows = bench_put(b, p->rows, p->m * sizeof *p->rows);
+    op.dst = bench_put(b, NULL, bytes);
+    return op;
+}
+
+static void make_table(struct bench *b)
+{
+    b->machine.tcm_kept = 65536;
+    struct npu_op op = {.code = NPU_OP_EXP_TABLE};
+    bench_run(b, &op, 0, 0);
+}
+
+static void attention_is_close(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][3] = {{1, 64, 1}, {7, 64, 64}, {33, 64, 100}, {32, 128, 200}, {5, 128, 65}};
+    /* Scores of up to 16 are halves with a step of 2^-7: probabilities are off by up to 0.4 percent. */
+    static const double bound[] = {[NPU_EXP_TABLE] = 0.012, [NPU_EXP_F16] = 0.03, [NPU_EXP_F32] = 0.012};
+    for (int s = 0; s < 5; s++)
+        for (uint32_t way = NPU_EXP_TABLE; way <= NPU_EXP_F32; way++) {
+            struct bench b;
+            struct problem p;
+            double want[128], worst = 0;
+            bench_open(&b, 2 << 20);
+            make_table(&b);
+            make(&p, shapes[s][0], shapes[s][1], shapes[s][2]);
+            struct npu_op op = put(&b, &p, way);
+            bench_run(&b, &op, op.dst, 4 * p.m * p.n);
+            const float *y = npu_sim_host(b.sim, op.dst);
+            for (uint32_t r = 0; r < p.m; r++) {
+                reference(&p, r, want);
+                for (uint32_t i = 0; i < p.n; i++) {
+                    double error = fabs(y[r * p.n + i] - want[i]);
+                    if (!(error <= bound[way]))
+                        fail_msg("way %u row %u: %g, wanted %g", way, r, y[r * p.n + i], want[i]);
+                    worst = fmax(worst, error);
+                }
+            }
+            printf("attention %2u rows, head %3u, %3u keys, exp %u: largest error %.5f of values up to 3\n", p.m, p.n,
+                p.n_keys, way, worst);
+            drop(&p);
+            bench_close(&b);
+        }
+}
+
+/* The same row alone and among 40 others gives the same bits. */
+static void rows_do_not_know_each_other(void **state)
+{
+    (void)state;
+    struct problem all;
+    make(&all, 41, 64, 150);
+    for (uint32_t way = NPU_EXP_TABLE; way <= NPU_EXP_F32; way++) {
+        struct bench b;
+        bench_open(&b, 2 << 20);
+        make_table(&b);
+        struct npu_op op = put(&b, &all, way);
+        bench_sim(&b, &op, op.dst, 4 * all.m * all.n);
+        for (uint32_t r = 0; r < all.m; r += 8) {
+            struct problem one = all;
+            one.m = 1, one.q = all.q + r * all.n, one.rows = all.rows + r;
+            struct npu_op single = put(&b, &one, way);
+            bench_sim(&b, &single, single.dst, 4 * one.n);
+            const float *x = npu_sim_host(b.sim, op.dst), *y = npu_sim_host(b.sim, single.dst);
+            assert_memory_equal(x + r * all.n, y, 4 * all.n);
+        }
+        bench_close(&b);
+    }
+    drop(&all);
+}
+
+static void a_row_that_sees_nothing_is_zero(void **state)
+{
+    (void)state;
+    for (uint32_t way = NPU_EXP_TABLE; way <= NPU_EXP_F32; way++) {
+        struct bench b;
+        struct problem p;
+        bench_open(&b, 2 << 20);
+        make_table(&b);
+        make(&p, 2, 64, 70);
+        p.rows[0] = (struct npu_row){0, 70, {0xffffffffu, 0xffffffffu}}; /* the tree lies past the keys */
+        p.rows[1] = (struct npu_row){1, 0, {0, 0}};
+        struct npu_op op = put(&b, &p, way);
+        bench_run(&b, &op, op.dst, 4 * p.m * p.n);
+        const float *y = npu_sim_host(b.sim, op.dst);
+        for (int i = 0; i < 64; i++) {
+            assert_true(y[i] == 0);
+            assert_true(fabsf(y[64 + i] - f16_to_f32(p.values[i])) < 1e-5f); /* one key: its value, weight exactly 1 */
+        }
+        drop(&p);
+        bench_close(&b);
+    }
+}
+
+int main(void)
+{
+    if (bench_missing()) printf("emulator only: %s\n", bench_missing());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_close),
+        cmocka_unit_test(rows_do_not_know_each_other),
+        cmocka_unit_test(a_row_that_sees_nothing_is_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
