@@ -116,13 +116,16 @@ def save(path, verifier, opt, c, step, tokens, spent):
                     tokens=tokens, spent=spent, config=c, prm=dict(plus=verifier.plus, minus=verifier.minus)), path)
 
 
-def order(n, epochs):
-    """The rows' order, the same whenever training resumes."""
+def order(rows, epochs, batch):
+    """Batches of rows of similar length, in an order that is the same whenever training resumes."""
     out = []
     for e in range(epochs):
-        part = list(range(n))
-        random.Random(e).shuffle(part)
-        out += part
+        rng = random.Random(e)
+        pool = rng.sample(rows, len(rows))
+        pool.sort(key=lambda r: len(r[0][0]))
+        groups = [pool[i:i + batch] for i in range(0, len(pool), batch)]
+        rng.shuffle(groups)
+        out += groups
     return out
 
 
@@ -157,14 +160,14 @@ def main():
     rows = read(c.data, tok, end, c.samples)
     n_held = max(1, len(rows) // 20)
     held, rows = rows[-n_held:], rows[:-n_held]
-    todo = order(len(rows), c.epochs)
-    n_step = len(todo) // c.batch
+    todo = order(rows, c.epochs, c.batch)
+    n_step = len(todo)
     print(f"{len(rows)} problems, {sum(len(r[2]) for r in rows)} steps, {n_step} updates, starting at {step}", flush=True)
     t0, last, ema = time.time() - spent, time.time(), None
     for step in range(step, n_step):
+        part = todo[step]
         for g in opt.param_groups:
             g["lr"] = c.lr * min(1, (step + 1) / 100) * (0.02 + 0.49 * (1 + math.cos(math.pi * step / n_step)))
-        part = [rows[i] for i in todo[step * c.batch:(step + 1) * c.batch]]
         hidden = prm.forward(verifier.trunk, [r[0] for r in part])
         bce, dense = balanced(verifier, *step_ends(hidden, part)), balanced(verifier, *all_tokens(hidden, part))
         before, target = worked(hidden, part)
@@ -179,7 +182,7 @@ def main():
         if (step + 1) % 50 == 0:
             print(f"step {step + 1} step {ema[0]:.4f} token {ema[1]:.4f} lm {ema[2]:.4f} tokens {tokens / 1e6:.2f}M "
                   f"{(time.time() - t0) / 60:.1f} min", flush=True)
-        if time.time() - last > 120:
+        if time.time() - last > 60:
             save(path, verifier, opt, ck["config"], step + 1, tokens, time.time() - t0)
             last = time.time()
     save(path, verifier, opt, ck["config"], n_step, tokens, time.time() - t0)
