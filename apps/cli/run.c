@@ -40,6 +40,7 @@ static void set_defaults(void *opts)
     struct run_options *o = opts;
     engine_options_init(&o->engine);
     sampling_options_init(&o->sampling);
+    search_options_init(&o->search);
     o->n_predict = -1;
     o->escape = o->perf = o->echo = true;
 }
@@ -48,10 +49,11 @@ static int list_sets(void *opts, struct option_set *set)
 {
     struct run_options *o = opts;
     set[0] = (struct option_set){"Text", run_table, OPTION_COUNT(run_table), o};
-    set[1] = engine_option_set(&o->engine);
-    set[2] = sampling_option_set(&o->sampling);
-    set[3] = output_option_set(&o->engine);
-    return 4;
+    set[1] = search_option_set(&o->search);
+    set[2] = engine_option_set(&o->engine);
+    set[3] = sampling_option_set(&o->sampling);
+    set[4] = output_option_set(&o->engine);
+    return 5;
 }
 
 /* The prompt of -p or -f in `out`; 0, or an exit code. */
@@ -125,7 +127,9 @@ static int talk_open(struct talk *t)
     int code = engine_open(&t->engine, &t->opts->engine, false);
     if (code) return code;
     struct lutra_session_settings settings = lutra_session_settings_default();
-    return engine_open_session(&t->engine, &t->opts->engine, settings);
+    if (t->searcher.wanted) settings.n_seq = t->searcher.settings.width;
+    code = engine_open_session(&t->engine, &t->opts->engine, settings);
+    return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine);
 }
 
 static int run(void *opts, const char **arg, int n_arg)
@@ -135,6 +139,7 @@ static int run(void *opts, const char **arg, int n_arg)
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
     (void)arg, (void)n_arg;
     int code = check_options(o);
+    if (!code) code = searcher_init(&t.searcher, &o->search);
     if (!code) code = sampling_from_options(&o->sampling, t.bias, &t.sampling);
     if (!code) code = read_prompt(o, &prompt);
     if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
@@ -157,6 +162,9 @@ static int run(void *opts, const char **arg, int n_arg)
         }
         reply_figures(&t);
     }
+    interrupt_watch(NULL);
+    lutra_session_close(&t.engine.session);
+    searcher_close(&t.searcher);
     engine_close(&t.engine);
     free(t.reply_tokens.id);
     buffer_free(&t.reply);

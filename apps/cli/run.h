@@ -4,12 +4,14 @@
  *
  *     run.c    options, opening, text mode (continue a prompt)
  *     chat.c   chat mode (messages through the model's template, history, /commands)
+ *     run_search.h  several candidates for one reply
  *     reply.c  one generation: stream to stdout, stop on Ctrl-C, say why it ended; figures at the end
  */
 #ifndef LUTRA_CLI_RUN_H
 #define LUTRA_CLI_RUN_H
 
 #include "cli.h"
+#include "run_search.h"
 
 struct run_options {
     struct engine_options engine;
@@ -18,6 +20,7 @@ struct run_options {
     bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo;
     int n_predict;
     struct option_list reverse;
+    struct search_options search;
 };
 
 struct talk {
@@ -29,6 +32,7 @@ struct talk {
     struct buffer reply;       /* text of the last reply */
     struct tokens reply_tokens;
     struct lutra_end end;
+    struct searcher searcher;
     bool at_line_start;
 };
 

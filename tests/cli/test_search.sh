@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+# lutra run with several candidates: winners, events, the picture on a terminal, budgets, Ctrl-C, wrong options.
+. "$(dirname "$0")/lib.sh"
+
+PRM=$WORK/prm.gguf
+lutra quantize "$MODEL" "$PRM" COPY # without a value head: '+' against '-'
+run() { lutra run -m "$MODEL" -st -s 4 -p "$QUESTION" -n 150 "$@"; }
+
+run --vote 8
+expect_code 0 'vote'
+expect_out '#### 84' 'vote'
+expect_err '#7 finished: 84' 'vote, events'
+expect_err 'vote 8: answer 84, share of votes 1.000' 'vote, summary'
+cp "$WORK/out" "$WORK/vote"
+run --vote 8 -q -t 1 -b 9
+expect_quiet 'vote --quiet'
+expect_same "$WORK/out" "$WORK/vote" 'one thread, small batches'
+
+for method in '--weighted 6' '--best-of 6' '--beam 3x2' '--dvts 3x2' '--rebase 6'; do
+    run $method --prm "$PRM" --score mean --no-perf
+    expect_code 0 "$method"
+    expect_out '####' "$method"
+    expect_err ' verifier rows, ' "$method, summary"
+    expect_err 'score 0.' "$method, rewards"
+    cp "$WORK/out" "$WORK/first"
+    grep -v ' s$' "$WORK/err" >"$WORK/events"
+    run $method --prm "$PRM" --score mean --no-perf -t 1
+    expect_same "$WORK/out" "$WORK/first" "$method again"
+    case $method in
+    --w* | --best*) ;;
+    *)
+        grep -v ' s$' "$WORK/err" >"$WORK/events1"
+        expect_same "$WORK/events" "$WORK/events1" "$method, events with one thread"
+        expect_err ' forked from #' "$method"
+        expect_err ' pruned' "$method"
+        ;;
+    esac
+done
+run --beam 3x2 --prm "$PRM" --budget 20
+[ "$(sed -n 's/.*pruned), \([0-9]*\) tokens.*/\1/p' "$WORK/err")" -lt 120 ] || fail 'a budget is kept'
+run --beam 2x2 --prm "$PRM" --step ' ' --verifier-mark ' +'
+expect_code 0 'another delimiter and a mark'
+expect_err 'step 6 ' 'a step at every blank'
+
+# A chat of two turns: the winner is what is remembered.
+printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" -s 4 --vote 4 -n 150 -q >"$WORK/out" 2>"$WORK/err"
+[ "$(grep -c '^#### 84' "$WORK/out")" -eq 2 ] || fail 'chat'
+
+# On a terminal of 60 columns: redrawn in place, never wider.
+cat >"$WORK/terminal.py" <<'END'
+import fcntl, os, pty, re, struct, sys, termios
+columns = 60
+pid, fd = pty.fork()
+if pid == 0:
+    os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600), 1)
+    fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    os.execv(sys.argv[2], sys.argv[2:])
+out = b""
+while True:
+    try:
+        part = os.read(fd, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    out += part
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+assert code == 0, (code, out[-500:])
+text = out.decode()
+ups = [int(n) for n in re.findall(r"\x1b\[(\d+)A", text)]
+assert ups and max(ups) < 24, ups
+picture = text.split("\x1b[J")[:-1]
+for line in "".join(picture).split("\n"):
+    line = re.sub(r"\x1b\[\d*[A-Za-z]", "", line.rstrip("\r")).split("\r")[-1]
+    assert len(line) < columns, line
+last = picture[-1]
+assert "beam 3x2: 0 running" in last and re.search(r"84 +#{24} +\d", last), last
+END
+python3 "$WORK/terminal.py" "$WORK/tty" "$LUTRA" run -m "$MODEL" -st -s 4 -p "$QUESTION" -n 150 --beam 3x2 --prm "$PRM" \
+    >"$WORK/out" 2>&1 || fail 'on a terminal'
+grep -q '#### 84' "$WORK/tty" || fail 'on a terminal: the winner'
+
+# What is wrong.
+run --vote 4 --best-of 4 --prm "$PRM"
+expect_code 2 'two searches'
+run --best-of 4
+expect_code 2 'no verifier'
+expect_err '--prm' 'no verifier'
+for bad in 4 4x x4 0x4 4x4x4 99x99; do
+    run --beam $bad --prm "$PRM"
+    expect_code 2 "--beam $bad"
+done
+run --vote 4 --step ''
+expect_code 2 'an empty delimiter'
+run --best-of 4 --prm /no/such/file
+expect_code 1 'no such verifier'
+lutra make-model -o "$WORK/other.gguf" --shape qwen2.5-0.5b --type Q4_0 --layers 1
+run --best-of 4 --prm "$WORK/other.gguf"
+expect_code 1 'a verifier of another vocabulary'
+expect_err 'vocabulary' 'a verifier of another vocabulary'
+
+# Ctrl-C.
+"$LUTRA" run -m "$MODEL" -st --ignore-eos -s 1 -c 100000 -p "$QUESTION" --vote 4 >"$WORK/out" 2>"$WORK/err" </dev/null &
+pid=$!
+sleep 1.5
+kill -INT $pid
+wait $pid
+rc=$?
+expect_code 130 'Ctrl-C'
+finish
