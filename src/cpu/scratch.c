@@ -3,8 +3,6 @@
  * The device's scratch for steps up to a size: one arena, laid out when a session opens, so that steps allocate
  * nothing.
  */
-#include <string.h>
-
 #include "cpu/device_impl.h"
 
 static size_t larger(size_t a, size_t b)
@@ -42,49 +40,52 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
         } else if (op->kind == OP_ROPE) {
             s->rope_floats = larger(s->rope_floats, (size_t)op->rope.n_rot);
         } else if (op->kind == OP_ATTENTION) {
-            s->attention_bytes =
-                larger(s->attention_bytes, attention_scratch_bytes(&op->attention, s->max_rows, s->n_ctx, n_thread));
+            size_t bytes = attention_scratch_bytes(&op->attention, s->max_rows, s->n_ctx, n_thread);
+            s->attention_bytes = larger(s->attention_bytes, bytes ? bytes : SIZE_MAX); /* 0: it overflows */
         }
     }
 }
 
-struct piece {
-    void **at;
-    size_t bytes;
-    const char *what;
-};
+enum { ACT, ATTENTION = ACT + ACT_FORMS, ROPE, LOGITS = ROPE + ROPE_TABLES, HEAP, PART_MAX, PART_SUM, N_PIECE };
 
-/* Reserves and hands out all pieces. */
-static int take_pieces(struct cpu_scratch *s, const struct piece *piece, int n, struct lutra_error *err)
+/* Bytes of every piece. */
+static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t bytes[N_PIECE])
 {
-    size_t total = 0;
-    for (int i = 0; i < n; i++) {
-        if (LUTRA_ADD_OVERFLOWS(total, arena_cost(piece[i].bytes), &total)) {
+    size_t head = product(n_thread, HEAD_ROWS) * (s->n_part > 0), parts = product(s->n_part, HEAD_ROWS);
+    for (int i = 0; i < ACT_FORMS; i++) bytes[ACT + i] = s->act_bytes;
+    bytes[ATTENTION] = s->attention_bytes;
+    for (int i = 0; i < ROPE_TABLES; i++) {
+        bytes[ROPE + i] = product(product((size_t)s->max_rows, s->rope_floats), sizeof(float));
+    }
+    bytes[LOGITS] = product(head, HEAD_OUTPUTS * sizeof(float));
+    bytes[HEAP] = product(head, sizeof *s->heap);
+    bytes[PART_MAX] = product(parts, sizeof *s->part_max);
+    bytes[PART_SUM] = product(parts, sizeof *s->part_sum);
+}
+
+/* Reserves the pieces and hands them out. */
+static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *err)
+{
+    size_t bytes[N_PIECE], total = 0;
+    void *at[N_PIECE] = {NULL};
+    measure_pieces(s, n_thread, bytes);
+    for (int i = 0; i < N_PIECE; i++) {
+        if (LUTRA_ADD_OVERFLOWS(total, arena_cost(bytes[i]), &total)) {
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: the scratch of a step is too large");
         }
     }
     TRY(arena_open(&s->memory, "cpu step scratch", total, ARENA_HUGE_PAGES, err));
-    for (int i = 0; i < n; i++) {
-        if (piece[i].bytes) TRY(arena_take(&s->memory, piece[i].bytes, piece[i].what, piece[i].at, err));
+    for (int i = 0; i < N_PIECE; i++) {
+        if (bytes[i]) TRY(arena_take(&s->memory, bytes[i], "cpu step scratch", &at[i], err));
     }
+    for (int i = 0; i < ACT_FORMS; i++) s->act[i] = at[ACT + i];
+    s->attention = at[ATTENTION];
+    for (int i = 0; i < ROPE_TABLES; i++) s->rope[i] = at[ROPE + i];
+    s->logits = at[LOGITS];
+    s->heap = at[HEAP];
+    s->part_max = at[PART_MAX];
+    s->part_sum = at[PART_SUM];
     return 0;
-}
-
-static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *err)
-{
-    size_t head = product(n_thread, HEAD_ROWS) * (s->n_part > 0), rope = product((size_t)s->max_rows, s->rope_floats);
-    size_t parts = product(s->n_part, HEAD_ROWS);
-    struct piece piece[] = {{&s->act[0], s->act_bytes, "activations"}, {&s->act[1], s->act_bytes, "activations"},
-        {&s->act[2], s->act_bytes, "activations"}, {&s->attention, s->attention_bytes, "attention"},
-        {(void **)&s->rope[0], product(rope, sizeof(float)), "rotation"},
-        {(void **)&s->rope[1], product(rope, sizeof(float)), "rotation"},
-        {(void **)&s->rope[2], product(rope, sizeof(float)), "rotation"},
-        {(void **)&s->rope[3], product(rope, sizeof(float)), "rotation"},
-        {(void **)&s->logits, product(head, HEAD_OUTPUTS * sizeof(float)), "logits"},
-        {(void **)&s->heap, product(head, sizeof *s->heap), "top entries"},
-        {(void **)&s->part_max, product(parts, sizeof *s->part_max), "head"},
-        {(void **)&s->part_sum, product(parts, sizeof *s->part_sum), "head"}};
-    return take_pieces(s, piece, (int)(sizeof piece / sizeof *piece), err);
 }
 
 int cpu_device_reserve(
