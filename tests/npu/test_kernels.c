@@ -26,8 +26,8 @@ enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, MEMORY_BYTES = 4 << 20 };
 static const struct {
     uint32_t type, kind;
 } kinds[] = {{QUANT_Q4_0, NPU_W_Q4_0}, {QUANT_Q4_1, NPU_W_Q4_1}, {QUANT_IQ4_NL, NPU_W_IQ4_NL}, {QUANT_Q8_0, NPU_W_Q8_0},
-    {QUANT_F32, NPU_W_SUPER4}};
-enum { N_KINDS = 5, N_GGUF_KINDS = 4 };
+    {QUANT_F32, NPU_W_SUPER4}, {QUANT_F16, NPU_W_F16}};
+enum { N_KINDS = 6, N_GGUF_KINDS = 4 };
 
 static uint64_t seed = 2026;
 
@@ -99,6 +99,8 @@ static int code_at(const struct npu_weights *w, const uint8_t *p, uint32_t k, ui
 static float tile_value(const struct npu_weights *w, const uint8_t *p, uint32_t k, uint32_t n)
 {
     float d, m;
+    uint32_t shift;
+    if (w->kind == NPU_W_F16) return f16_to_f32(half_at(p, npu_code_offset(w, k, n, &shift)));
     int q = code_at(w, p, k, n, &d, &m);
     float x = f16_to_f32(f32_to_f16((float)q * d));
     return w->kind == NPU_W_Q4_1 ? f16_to_f32(f32_to_f16(x + m)) : x;

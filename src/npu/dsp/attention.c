@@ -10,15 +10,16 @@
 
 enum { ROWS = 32, MINUS_INFINITY = (int16_t)0xfc00, LOWEST = (int16_t)0xfbff };
 
-static const uint16_t ramp_h[64] __attribute__((aligned(128))) = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
-    18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48,
-    49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
-static const uint32_t ramp_w[32] __attribute__((aligned(128))) = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
-    18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+static const uint16_t ramp_h[64] __attribute__((aligned(128))) = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+    16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44,
+    45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+static const uint32_t ramp_w[32] __attribute__((aligned(128))) = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+    16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 /* Bit i of a lane's 16 for lane i mod 16. */
-static const uint16_t bit_h[64] __attribute__((aligned(128))) = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192,
-    16384, 32768, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 1, 2, 4, 8, 16, 32, 64, 128, 256,
-    512, 1024, 2048, 4096, 8192, 16384, 32768, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+static const uint16_t bit_h[64] __attribute__((aligned(128))) = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048,
+    4096, 8192, 16384, 32768, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 1, 2, 4, 8,
+    16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048,
+    4096, 8192, 16384, 32768};
 
 struct job {
     const struct npu_op *op;
@@ -73,7 +74,8 @@ static void make_tiles(struct isa *isa, const struct job *j, uint32_t buffer, ui
             vec even = k < n_keys ? v_load(values + k * row + c) : v_zero();
             vec odd = k + 1 < n_keys ? v_load(values + (k + 1) * row + c) : v_zero();
             vec2 w = v_shuff2(odd, even, -2);
-            uint8_t *to = j->tcm + j->plan.value_tiles + c / 64 * 2 * TILE_BYTES + k / 32 * TILE_BYTES + k % 32 / 2 * 128;
+            uint8_t *to =
+                j->tcm + j->plan.value_tiles + c / 64 * 2 * TILE_BYTES + k / 32 * TILE_BYTES + k % 32 / 2 * 128;
             v_store(to, v_lo(w));
             v_store(to + 2 * TILE_BYTES, v_hi(w));
         }
@@ -104,10 +106,19 @@ ISA_INLINE vmask sees(struct isa *isa, const struct job *j, uint32_t row, uint32
     uint32_t left = j->op->k - first;
     if (left < 64) tree &= ((uint64_t)1 << left) - 1;
     uint32_t low = (uint32_t)tree, high = (uint32_t)(tree >> 32);
-    vec bits = v_mux(m_first(64), v_mux(m_first(32), v_splat_h((int32_t)(low & 0xffff)), v_splat_h((int32_t)(low >> 16))),
-        v_mux(m_first(96), v_splat_h((int32_t)(high & 0xffff)), v_splat_h((int32_t)(high >> 16))));
+    vec bits =
+        v_mux(m_first(64), v_mux(m_first(32), v_splat_h((int32_t)(low & 0xffff)), v_splat_h((int32_t)(low >> 16))),
+            v_mux(m_first(96), v_splat_h((int32_t)(high & 0xffff)), v_splat_h((int32_t)(high >> 16))));
     uint32_t until = limit < first ? 0 : limit - first < 64 ? limit - first : 64;
     return m_or(v_gt_h(v_splat_h((int32_t)until), lane), v_eq_h(v_and(bits, bit), bit));
+}
+
+/* Does a row see all of the keys first .. first + 63?  The common case of long prompts needs no mask. */
+ISA_INLINE int sees_all(struct isa *isa, const struct job *j, uint32_t row, uint32_t first)
+{
+    if (row >= j->n_rows || j->op->k - first < NPU_SEGMENT) return 0;
+    uint32_t limit = s_load_u32(isa_ptr(j->op->rows) + (size_t)(j->first + row) * sizeof(struct npu_row));
+    return limit >= first + NPU_SEGMENT;
 }
 
 /* Largest of 64 halves, in every lane. */
@@ -129,7 +140,8 @@ static vec mask_scores(struct isa *isa, const struct job *j, uint32_t first)
         vec2 w = v_deal2(v_load(tiles + TILE_BYTES + r / 2 * 128), v_load(tiles + r / 2 * 128), -2);
         for (uint32_t i = 0; i < 2; i++) {
             uint8_t *most = j->tcm + j->plan.most + (r + i) * 128;
-            vec s = v_mux(sees(isa, j, r + i, first), i ? v_hi(w) : v_lo(w), v_splat_h(MINUS_INFINITY));
+            vec s = i ? v_hi(w) : v_lo(w);
+            if (!sees_all(isa, j, r + i, first)) s = v_mux(sees(isa, j, r + i, first), s, v_splat_h(MINUS_INFINITY));
             vec m = f16_max(v_load(most), largest(isa, s));
             v_store(j->tcm + j->plan.scores + (r + i) * 128, s);
             v_store(most, m);
@@ -205,7 +217,8 @@ static vec step(struct isa *isa, const struct job *j, uint32_t segment, vec maxi
     uint8_t *scores = j->tcm + j->plan.score_tiles, *factors = j->tcm + j->plan.scratch;
     make_tiles(isa, j, segment % 2, j->op->k - first);
     for (uint32_t i = 0; i < 2; i++)
-        product(isa, scores + i * TILE_BYTES, j->tcm + j->plan.query, j->tcm + j->plan.key_tiles + i * half, j->n_tiles);
+        product(
+            isa, scores + i * TILE_BYTES, j->tcm + j->plan.query, j->tcm + j->plan.key_tiles + i * half, j->n_tiles);
     vec next = mask_scores(isa, j, first), factor = v_exp(isa, f32_sub(maxima, next));
     /* Where nothing was seen before, the clamped exponential of a large difference is not 0 but meets sums of 0. */
     exponentials(isa, j);
@@ -234,7 +247,8 @@ static void finish(struct isa *isa, const struct job *j, vec sums)
 
 uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    struct job j = {.op = op, .tcm = isa_ptr(machine->tcm_start), .table = isa_ptr(machine->tcm_start), .n_tiles = op->n / 32};
+    struct job j = {
+        .op = op, .tcm = isa_ptr(machine->tcm_start), .table = isa_ptr(machine->tcm_start), .n_tiles = op->n / 32};
     if (op->kind > NPU_EXP_F32) return NPU_BAD_OP;
     if (op->kind == NPU_EXP_TABLE && machine->tcm_kept < EXP_TABLE_BYTES) return NPU_NO_ROOM;
     if (!op->n || op->n % 64) return NPU_BAD_SHAPE;

@@ -120,6 +120,13 @@ static void dequant_super(
     (void)isa;
 }
 
+/* Halves are tiles already. */
+static void copy(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    for (uint32_t i = 0; i < n_units * 2 * TILE_BYTES; i += 128) v_store(dst + i, v_load(src + i));
+    (void)isa;
+}
+
 void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
 {
     switch (kind) {
@@ -128,6 +135,7 @@ void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const ui
     case NPU_W_Q4_1: dequant_4m(isa, dst, src, n_units, v_const(unsigned_table)); break;
     case NPU_W_Q8_0: dequant_8(isa, dst, src, n_units); break;
     case NPU_W_SUPER4: dequant_super(isa, dst, src, n_units, v_const(linear_table)); break;
+    case NPU_W_F16: copy(isa, dst, src, n_units); break;
     default: break;
     }
 }

@@ -77,10 +77,12 @@ static void compute(struct isa *isa, const struct pass *p, uint32_t chunk)
     const uint8_t *packed = p->tcm + plan->packed[chunk % 3];
     for (uint32_t b = 0; b < plan->chunk_blocks && first + b < p->w->n_blocks; b++) {
         uint8_t *weight = tiles + (size_t)b * n_tiles * TILE_BYTES;
-        npu_dequant(isa, p->w->kind, weight, packed + (size_t)b * p->w->block_bytes, p->w->n_units);
+        const uint8_t *from = packed + (size_t)b * p->w->block_bytes;
+        if (p->w->kind != NPU_W_F16) npu_dequant(isa, p->w->kind, weight, from, p->w->n_units);
         for (uint32_t r = 0; r < rows; r++) {
             uint8_t *to = out + (size_t)(b * plan->row_blocks + r) * TILE_BYTES;
-            multiply(isa, to, p->tcm + plan->act + (size_t)r * n_tiles * TILE_BYTES, weight, n_tiles);
+            multiply(isa, to, p->tcm + plan->act + (size_t)r * n_tiles * TILE_BYTES,
+                p->w->kind == NPU_W_F16 ? from : weight, n_tiles);
             npu_rows_of_tile(
                 isa, p->y + (size_t)32 * r * p->stride + (size_t)(first + b) * 128, p->stride, to, p->m - 32 * r);
         }

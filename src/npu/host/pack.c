@@ -15,6 +15,7 @@ int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err)
     case QUANT_Q4_1: *kind = NPU_W_Q4_1; return 0;
     case QUANT_IQ4_NL: *kind = NPU_W_IQ4_NL; return 0;
     case QUANT_Q8_0: *kind = NPU_W_Q8_0; return 0;
+    case QUANT_F16: *kind = NPU_W_F16; return 0;
     default: break;
     }
     const char *name = quant_type_name(quant_type);
@@ -32,10 +33,15 @@ static void put_code(const struct npu_weights *w, uint8_t *dst, uint32_t k, uint
     dst[at] = (uint8_t)(dst[at] | code << shift);
 }
 
-/* One GGUF block of 32 elements of output n, starting at k. */
+/* One GGUF block of 32 elements (F16: 32 halves) of output n, starting at k. */
 static void put_block(const struct npu_weights *w, uint8_t *dst, const uint8_t *block, uint32_t k, uint32_t n)
 {
     uint16_t d;
+    if (w->kind == NPU_W_F16) {
+        uint32_t shift;
+        for (uint32_t i = 0; i < 32; i++) memcpy(dst + npu_code_offset(w, k + i, n, &shift), block + 2 * i, 2);
+        return;
+    }
     memcpy(&d, block, 2);
     put_half(dst, npu_scale_offset(w, k, n), d);
     if (w->kind == NPU_W_Q8_0) {

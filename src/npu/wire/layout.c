@@ -11,8 +11,9 @@ static uint32_t round_up(uint32_t x, uint32_t to)
 
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
 {
-    uint32_t code = kind == NPU_W_Q8_0 ? 2048 : 1024, tail = kind == NPU_W_Q4_1 ? 256 : 128;
-    if (kind < NPU_W_Q4_0 || kind > NPU_W_SUPER4 || !k || k % NPU_UNIT_K || !n) return -1;
+    uint32_t code = kind == NPU_W_F16 ? 4096 : kind == NPU_W_Q8_0 ? 2048 : 1024;
+    uint32_t tail = kind == NPU_W_F16 ? 0 : kind == NPU_W_Q4_1 ? 256 : 128;
+    if (kind < NPU_W_Q4_0 || kind > NPU_W_F16 || !k || k % NPU_UNIT_K || !n) return -1;
     uint64_t bytes = (uint64_t)(k / NPU_UNIT_K) * (code + tail) * (((uint64_t)n + NPU_COLS - 1) / NPU_COLS);
     if (bytes > 1u << 31) return -1;
     out->kind = kind;
@@ -40,6 +41,10 @@ static uint32_t byte_of(uint32_t k)
 uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift)
 {
     uint32_t in_unit = k % NPU_UNIT_K, word = 4 * (n % NPU_COLS) + byte_of(k);
+    if (w->kind == NPU_W_F16) {
+        *shift = 0;
+        return unit_of(w, k, n) + in_unit / 2 * NPU_LINE + 4 * (n % NPU_COLS) + (k & 1) * 2;
+    }
     if (w->kind == NPU_W_Q8_0) {
         *shift = 0;
         return unit_of(w, k, n) + in_unit / 4 * NPU_LINE + word;
@@ -135,9 +140,10 @@ int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, stru
     struct {
         uint32_t *offset, bytes;
     } parts[] = {{&out->query, tiles}, {&out->keys[0], raw}, {&out->keys[1], raw}, {&out->values[0], raw},
-        {&out->values[1], raw}, {&out->key_tiles, 2 * tiles}, {&out->value_tiles, 2 * tiles}, {&out->score_tiles, 2 * NPU_TILE},
-        {&out->prob_tiles, 2 * NPU_TILE}, {&out->out_tile, NPU_TILE}, {&out->scores, vectors}, {&out->probs, vectors},
-        {&out->most, vectors}, {&out->out, 32 * 4 * n}, {&out->scratch, 2 * vectors}};
+        {&out->values[1], raw}, {&out->key_tiles, 2 * tiles}, {&out->value_tiles, 2 * tiles},
+        {&out->score_tiles, 2 * NPU_TILE}, {&out->prob_tiles, 2 * NPU_TILE}, {&out->out_tile, NPU_TILE},
+        {&out->scores, vectors}, {&out->probs, vectors}, {&out->most, vectors}, {&out->out, 32 * 4 * n},
+        {&out->scratch, 2 * vectors}};
     uint64_t at = ((uint64_t)first_byte + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
     for (uint32_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         *parts[i].offset = (uint32_t)at;

@@ -16,6 +16,8 @@
  *   8-bit codes (offset by 128, unsigned): 8 vectors per tile; vector j holds k = 4j .. 4j+3, bytes [k0 k2 k1 k3].
  *   Codes and scales are GGUF's, bit for bit.  Outputs past n have scale 0.
  *
+ *   F16: the two 32x32 half tiles themselves, without scales.
+ *
  * supergroup [TTS 5.1].  The same code order, but a scale belongs to 2 k x 16 outputs: 8 groups fill a vector of 4-bit
  *   codes, and a unit (64 k x 32 outputs, 8 such vectors) has 64 scales behind its codes.  Scale of group g of vector
  *   j is half 2 * (16 * (j >> 1 & 1) + 8 * (j & 1) + g) + (j >> 2): two lookups with constant indices spread it.
@@ -38,6 +40,7 @@ enum npu_weight_kind {
     NPU_W_IQ4_NL,   /* table[q] d */
     NPU_W_Q8_0,     /* (q - 128) d: GGUF's signed code plus 128 */
     NPU_W_SUPER4,   /* supergroup, (q - 8) d */
+    NPU_W_F16,      /* plain halves in tiles */
 };
 
 struct npu_weights {
@@ -53,7 +56,7 @@ struct npu_weights {
 /* 0, or -1: unknown kind, k not a positive multiple of 64, n not positive, or more than 2^31 bytes in all. */
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
-/* Where the code of (k, n) is: byte offset, and 0 or 4 as the shift of a 4-bit code. */
+/* Where the code of (k, n) is: byte offset, and 0 or 4 as the shift of a 4-bit code; of F16 the half itself. */
 uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift);
 uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n);
 
@@ -90,16 +93,16 @@ int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm
 
 /* TCM plan of attention with heads of n: offsets from the start of TCM. */
 struct npu_attention_plan {
-    uint32_t query;           /* f16 tiles [n / 32] */
-    uint32_t keys[2], values[2]; /* [64][n] halves as they arrive */
-    uint32_t key_tiles;       /* [2][n / 32] */
-    uint32_t value_tiles;     /* [n / 32][2] */
+    uint32_t query;                   /* f16 tiles [n / 32] */
+    uint32_t keys[2], values[2];      /* [64][n] halves as they arrive */
+    uint32_t key_tiles;               /* [2][n / 32] */
+    uint32_t value_tiles;             /* [n / 32][2] */
     uint32_t score_tiles, prob_tiles; /* [2] */
-    uint32_t out_tile;        /* one */
-    uint32_t scores, probs;   /* [32] vectors of 64 halves, row by row */
-    uint32_t most;            /* [32] vectors: the row's largest score so far, in every lane */
-    uint32_t out;             /* f32 [32][n] */
-    uint32_t scratch;         /* 64 vectors */
+    uint32_t out_tile;                /* one */
+    uint32_t scores, probs;           /* [32] vectors of 64 halves, row by row */
+    uint32_t most;                    /* [32] vectors: the row's largest score so far, in every lane */
+    uint32_t out;                     /* f32 [32][n] */
+    uint32_t scratch;                 /* 64 vectors */
     uint32_t bytes;
 };
 /* 0, or -1: n is not a multiple of 64, or it does not fit. */

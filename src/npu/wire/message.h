@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the host asks of the NPU: a message is a run of operations, executed in order.
+ * What the host asks of the NPU: one operation and the machine it runs on.
  *
  * All words are 32-bit little-endian; buffers are offsets into the shared window (0: none); TCM belongs to the executor.
  * Rows of f32 matrices start at multiples of 128 bytes.  The same structs on both sides, no padding.
@@ -37,7 +37,8 @@ struct npu_op {
     uint32_t code;  /* enum npu_opcode */
     uint32_t flags; /* NPU_FROM_HOST, NPU_TO_HOST */
     uint32_t m, n, k;
-    uint32_t kind;    /* enum npu_weight_kind, or the way of NPU_OP_EXP16 and NPU_OP_ATTENTION, or neox pairs of NPU_OP_ROPE */
+    uint32_t
+        kind; /* enum npu_weight_kind, or the way of NPU_OP_EXP16 and NPU_OP_ATTENTION, or neox pairs of NPU_OP_ROPE */
     uint32_t src;     /* X, a, act8's source */
     uint32_t weights; /* W, b, gain, table of cos and sin */
     uint32_t dst;

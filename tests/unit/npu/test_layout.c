@@ -16,7 +16,7 @@
 #include "npu/host/pack.h"
 #include "quant/quant.h"
 
-static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0};
+static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0, QUANT_F16};
 
 static uint64_t next(uint64_t *s)
 {
@@ -53,6 +53,10 @@ static float value(const struct npu_weights *w, const uint8_t *packed, uint32_t 
     static const int8_t nl[16] = QUANT_IQ4_NL_VALUES;
     uint32_t shift, at = npu_code_offset(w, k, n, &shift);
     uint16_t d, m;
+    if (w->kind == NPU_W_F16) {
+        memcpy(&d, packed + at, 2);
+        return f16_to_f32(d);
+    }
     memcpy(&d, packed + npu_scale_offset(w, k, n), 2);
     int q = w->kind == NPU_W_Q8_0 ? packed[at] - 128 : packed[at] >> shift & 15;
     if (w->kind == NPU_W_Q4_0) return (float)(q - 8) * f16_to_f32(d);
@@ -142,7 +146,7 @@ static void plans_fit(void **state)
     for (int i = 0; i < 20000; i++) {
         struct npu_weights w;
         struct npu_gemm_plan p;
-        uint32_t kind = (uint32_t)(NPU_W_Q4_0 + next(&seed) % 5),
+        uint32_t kind = (uint32_t)(NPU_W_Q4_0 + next(&seed) % 6),
                  k = (uint32_t)(64 * (1 + next(&seed) % (1u << next(&seed) % 9)));
         uint32_t n = (uint32_t)(1 + next(&seed) % (1u << next(&seed) % 18)),
                  m = (uint32_t)(1 + next(&seed) % (1u << next(&seed) % 12));
