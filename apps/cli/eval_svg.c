@@ -134,7 +134,7 @@ static bool is_free(const struct panel *p, struct box b)
 /* The first free place around a point, or the right of it. */
 static struct box place_label(struct panel *p, double x, double y, const char *text)
 {
-    double w = (double)strlen(text) * LABEL * 0.6, h = LABEL + 1;
+    double w = (double)strlen(text) * LABEL * 0.66, h = LABEL + 1;
     for (int ring = 0; ring < 12; ring++) {
         double d = ring * 9.0;
         const struct box tries[] = {{x + 7, y - h / 2 - d, w, h}, {x + 7, y - h / 2 + d, w, h},
