@@ -92,7 +92,7 @@ struct eval_interval {
     double mean, low, high;
 };
 
-enum { EVAL_BASES = 3 }; /* what methods are compared with: greedy, mean sample, the widest vote */
+enum { EVAL_BASES = 4 }; /* what methods are compared with: greedy, mean sample, the widest vote and best */
 
 struct eval_method {
     char name[24];

@@ -159,14 +159,18 @@ static int default_entries(const struct eval_options *o, struct entry *entry)
 
 static void name_bases(struct eval_set *set)
 {
-    int widest = 0;
+    int vote_k = 0, best_k = 0;
     for (int i = 0; i < set->n_method; i++) {
         const struct eval_method *m = &set->method[i];
         if (m->kind == METHOD_GREEDY) set->base[0] = m->name;
         if (m->kind == METHOD_MEAN) set->base[1] = m->name;
-        if (m->kind == METHOD_VOTE && m->k > widest) {
+        if (m->kind == METHOD_VOTE && m->k > vote_k) {
             set->base[2] = m->name;
-            widest = m->k;
+            vote_k = m->k;
+        }
+        if (m->kind == METHOD_BEST && m->k > best_k) {
+            set->base[3] = m->name;
+            best_k = m->k;
         }
     }
 }

@@ -12,22 +12,23 @@ static void print_differences(const struct eval_set *set)
     int n_base = 0;
     for (int b = 0; b < EVAL_BASES; b++) n_base += set->base[b] != NULL;
     if (n_base == 0 || set->n_method < 2) return;
-    printf("\npoints above  ");
+    printf("\npoints above");
     for (int b = 0; b < EVAL_BASES; b++)
-        if (set->base[b]) printf("%-23s", set->base[b]);
-    printf("(paired bootstrap over %d problems)\n", set->n);
+        if (set->base[b]) printf("  %21s", set->base[b]);
+    printf("\n");
     for (int i = 0; i < set->n_method; i++) {
         const struct eval_method *m = &set->method[i];
-        printf("%-12s  ", m->name);
+        printf("%-12s", m->name);
         for (int b = 0; b < EVAL_BASES; b++) {
             char text[48] = "";
             if (m->compared[b])
                 snprintf(text, sizeof text, "%+.1f (%+.1f to %+.1f)", m->minus[b].mean * 100, m->minus[b].low * 100,
                     m->minus[b].high * 100);
-            if (set->base[b]) printf("%-23s", text);
+            if (set->base[b]) printf("  %21s", text);
         }
         putchar('\n');
     }
+    printf("(paired bootstrap over %d problems)\n", set->n);
 }
 
 void eval_print(const struct eval_run *run)
