@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +115,7 @@ static void ask(struct bench *b, struct guest *g, uint32_t command, const struct
         if (tile != g->box[BOX_TILE + 1]) {
             do_tile(acc, g->box);
             __atomic_store_n(&g->box[BOX_TILE + 1], tile, __ATOMIC_RELEASE);
-        } else if (waitpid(g->pid, &status, WNOHANG) == g->pid) {
+        } else if (!sched_yield() && waitpid(g->pid, &status, WNOHANG) == g->pid) {
             g->pid = 0;
             unlink(g->path);
             fail_msg("the Hexagon program ended: %s %d", WIFSIGNALED(status) ? "signal" : "exit",

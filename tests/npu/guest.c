@@ -16,7 +16,7 @@ static long call6(long nr, long a, long b, long c, long d, long e, long f)
     return r0;
 }
 
-enum { SYS_OPENAT = 56, SYS_EXIT = 93, SYS_MMAP = 222 };
+enum { SYS_OPENAT = 56, SYS_EXIT = 93, SYS_YIELD = 124, SYS_MMAP = 222 };
 
 /* Packets, instructions and HVX instructions so far are c20 .. c22 under QEMU; the assembler does not know them. */
 #define COUNTER(name, word)                                                                                            \
@@ -67,7 +67,10 @@ __attribute__((noreturn, used)) void guest_main(const uint32_t *stack)
     struct isa isa = {.base = base, .mailbox = box};
     for (uint32_t answered = 0;;) {
         uint32_t asked = __atomic_load_n(&box[BOX_ASKED], __ATOMIC_ACQUIRE);
-        if (asked == answered) continue;
+        if (asked == answered) {
+            call6(SYS_YIELD, 0, 0, 0, 0, 0, 0);
+            continue;
+        }
         if (box[BOX_COMMAND] == BOX_QUIT) call6(SYS_EXIT, 0, 0, 0, 0, 0, 0);
         serve(&isa, box);
         answered = asked;
