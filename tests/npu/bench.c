@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,7 @@ static void start(struct bench *b, struct guest *g, const char *program)
     g->pid = fork();
     assert_true(g->pid >= 0);
     if (!g->pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no guest behind */
         execl(NPU_QEMU, "qemu-hexagon", program, g->path, (char *)NULL);
         _exit(127);
     }
@@ -123,6 +125,7 @@ static void ask(struct bench *b, struct guest *g, uint32_t command, const struct
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         }
     }
+    unlink(g->path); /* the guest has it open: nothing stays behind when a test fails */
     free(acc);
     b->packets = g->box[BOX_PACKETS], b->hvx = g->box[BOX_HVX];
 }
