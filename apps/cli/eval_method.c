@@ -41,7 +41,7 @@ static int add_method(struct eval_set *set, const char *name, enum eval_method_k
     if (set->n_method == EVAL_METHODS_MAX || source < 0) return -1;
     struct eval_method *m = &set->method[set->n_method++];
     *m = (struct eval_method){.kind = kind, .k = k, .source = source, .latency_s = -1, .joules = -1};
-    snprintf(m->name, sizeof m->name, "%s", name);
+    snprintf(m->name, sizeof m->name, "%.23s", name);
     return 0;
 }
 
