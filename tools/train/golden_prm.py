@@ -3,7 +3,8 @@
 usage: golden_prm.py GENERATOR_DIR PRM_DIR OUT.json
 
 For 20 problems from seed 1001000000 on: the prompt's ids, and a sampled and the worked solution's ids (end token last),
-where its steps end (step_end, the number of tokens up to and with the last of a step), each step's label, and its reward by both heads.
+where its steps end (step_end, the number of tokens up to and with the last of a step), each step's label, and its
+reward by both heads.
 """
 import json
 import sys

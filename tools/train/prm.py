@@ -48,7 +48,7 @@ def forward(trunk, rows):
 
 
 @torch.no_grad()
-def rewards(verifier, tok, prompts, solutions, end, kind, share=4, batch=64):
+def rewards(verifier, tok, prompts, solutions, end, kind, share=1, batch=64):
     """For each prompt and each of its solutions (ids) the reward of every step; solutions may be unfinished."""
     jobs = [(p, i) for p in range(len(prompts)) for i in range(0, len(solutions[p]), share)]
     jobs.sort(key=lambda j: len(prompts[j[0]]) + sum(map(len, solutions[j[0]][j[1]:j[1] + share])))

@@ -4,8 +4,9 @@ usage: train_prm.py GENERATOR_DIR SAMPLES.jsonl OUT_DIR [--epochs 2 --batch 12 -
 
 Loss: binary cross-entropy of both heads (prm.py) at the end of every step, right and wrong steps weighted equally; the
 same at every token of a solution, which shows where a step goes wrong (--dense); and the generator's own loss on the
-worked solution, which keeps the trunk learning arithmetic (--lm).  Each row holds a question, its worked solution and the first --samples different sampled ones.  The last 5 % of the problems are held
-out: step AUC is measured on them.  Checkpoints and resumes.
+worked solution, which keeps the trunk learning arithmetic (--lm).  Each row holds a question, its worked solution and
+the first --samples different sampled ones.  The last 5 % of the problems are held out: step AUC is measured on them.
+Checkpoints and resumes.
 """
 import argparse
 import json
