@@ -250,15 +250,15 @@ int lutra_request_cancel(lutra_session *session, int32_t id);
 typedef struct lutra_verifier lutra_verifier;
 
 /* A reward model as a role beside the generator.  Two kinds, told apart by the file: a value head (`cls.output`: linear
- * on the last hidden state, then a sigmoid), or the probability of one token against another ('+' and '-' unless the
- * file or these settings name others) behind a step.  Its vocabulary must be the generator's. */
+ * on the last hidden state, then a sigmoid), or the probability of one token against another behind a step
+ * (named by these settings, or by the file: `lutra.prm.kind`, with '+' and '-' unless it names others).  Its vocabulary must be the generator's. */
 struct lutra_verifier_settings {
     size_t size;
     int n_ctx;                       /* longest prompt + solution; 0 = the model's training context */
     int n_seq;                       /* candidates at once; 16 */
     int n_batch;                     /* rows of one pass; 512 */
     const char *mark;                /* text put behind each step for the verifier to judge at; NULL = none */
-    const char *positive, *negative; /* token-probability kind; NULL = what the file names, or "+" and "-" */
+    const char *positive, *negative; /* token-probability kind; NULL = what the file names */
 };
 struct lutra_verifier_settings lutra_verifier_settings_default(void);
 int lutra_verifier_open(

@@ -216,16 +216,20 @@ static int cpu_wait(struct device *self, const struct ticket *ticket, uint64_t d
     return 0; /* submit has finished the work */
 }
 
-/* Value arrays are ordinary memory. */
+/* Reserved, zero, and touched only when used: a cache for a long context costs nothing until it fills. */
 static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
 {
     (void)self;
     memset(out, 0, sizeof *out);
-    if (bytes > SIZE_MAX - 63) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: a buffer of %zu bytes", bytes);
-    size_t whole = bytes ? (bytes + 63) & ~(size_t)63 : 64;
-    out->host = aligned_alloc(64, whole);
-    if (!out->host) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a buffer of %zu bytes", bytes);
-    memset(out->host, 0, whole);
+    struct arena *memory = malloc(sizeof *memory);
+    if (!memory) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a buffer of %zu bytes", bytes);
+    int rc = arena_open(memory, "cpu buffer", bytes ? bytes : 1, 0, err);
+    if (rc < 0) {
+        free(memory);
+        return rc;
+    }
+    out->host = memory->start;
+    out->handle = memory;
     out->bytes = bytes;
     return 0;
 }
@@ -233,7 +237,8 @@ static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *ou
 static void cpu_buffer_free(struct device *self, struct buffer *buffer)
 {
     (void)self;
-    free(buffer->host);
+    if (buffer->handle) arena_close(buffer->handle);
+    free(buffer->handle);
     memset(buffer, 0, sizeof *buffer);
 }
 

@@ -58,6 +58,10 @@ static int open_all(lutra_verifier *v, const struct lutra_verifier_settings *set
     v->value = model_value_head(v->model->model, &bias);
     v->bias = bias;
     if (!v->value || set->positive || set->negative) {
+        if (!v->value && !set->positive && !set->negative && !weights_kv_find(v->model->weights, "lutra.prm.kind"))
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+                "%s is no reward model: it has neither 'cls.output' nor 'lutra.prm.kind', and no tokens were named",
+                weights_path(v->model->weights));
         v->value = NULL;
         TRY(find_signs(v, set, err));
     }

@@ -68,6 +68,11 @@ static lutra_verifier *open_verifier(struct fixture *f, const char *mark)
     vs.n_seq = WIDTH;
     vs.n_batch = 48; /* jobs are cut in the middle */
     vs.mark = mark;
+    struct lutra_error why;
+    assert_int_equal(lutra_verifier_open(&v, f->model, &vs, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "no reward model"));
+    vs.positive = "+";
+    vs.negative = "-";
     OK(lutra_verifier_open(&v, f->model, &vs, err));
     return v;
 }
