@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/arena.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+enum { HUGE_PAGE_BYTES = 2 << 20 };
+
+/* Reserves zero pages; those that want huge ones begin at a huge page's border.  NULL: no memory. */
+static void *reserve(size_t size_bytes, bool huge)
+{
+    size_t extra = huge && size_bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
+    char *start = mmap(NULL, size_bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) return NULL;
+    if (extra) {
+        size_t before = (HUGE_PAGE_BYTES - (uintptr_t)start % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+        if (before) munmap(start, before);
+        if (extra - before) munmap(start + before + size_bytes, extra - before);
+        start += before;
+        madvise(start, size_bytes, MADV_HUGEPAGE);
+    }
+    return start;
+}
 
 int arena_open(struct arena *arena, const char *tag, size_t size_bytes, unsigned flags, struct lutra_error *err)
 {
@@ -14,11 +33,10 @@ int arena_open(struct arena *arena, const char *tag, size_t size_bytes, unsigned
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s memory: %zu bytes asked for", tag, size_bytes);
     }
     size_bytes = (size_bytes + page - 1) / page * page;
-    void *start = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED) {
+    void *start = reserve(size_bytes, flags & ARENA_HUGE_PAGES);
+    if (!start) {
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s memory: cannot reserve %zu bytes", tag, size_bytes);
     }
-    if (flags & ARENA_HUGE_PAGES) madvise(start, size_bytes, MADV_HUGEPAGE);
     arena->start = start;
     arena->size_bytes = size_bytes;
     return LUTRA_OK;

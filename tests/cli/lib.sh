@@ -5,6 +5,7 @@ set -u
 [ -x "$LUTRA" ] || { echo "$LUTRA cannot be run"; exit 1; }
 unset "${!LUTRA_ARG_@}"
 MODEL=$LUTRA_SOURCE/models/abacus-1m-f16.gguf
+PRM=$LUTRA_SOURCE/models/abacus-xs-prm-token-f16.gguf # of the same vocabulary
 PROBLEMS=$LUTRA_SOURCE/models/abacus-test.jsonl
 QUESTION='Sam has 42 cards. Then the number of cards doubles. How many cards does Sam have in the end?'
 WORK=$(mktemp -d)

@@ -83,9 +83,8 @@ done
 mkdir "$WORK/power" "$WORK/power/intel-rapl:0" "$WORK/power/intel-rapl:0:0"
 echo 5000000 >"$WORK/power/intel-rapl:0/energy_uj"
 echo 9 >"$WORK/power/intel-rapl:0:0/energy_uj"
-lutra quantize "$MODEL" "$WORK/prm.gguf" COPY
 export LUTRA_POWERCAP=$WORK/power
-lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 6 --max-tokens 120 --prm "$WORK/prm.gguf" --timed 2 \
+lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 6 --max-tokens 120 --prm "$PRM" --timed 2 \
     --methods greedy,sample,vote@2,vote@4,weighted@4,best@4,beam@2x2,any@4 --report "$WORK/m.json" --svg "$WORK/m.svg"
 expect_code 0 'all methods'
 expect_json "$WORK/m.json" 'd = json.load(sys.stdin)

@@ -2,9 +2,6 @@
 # lutra eval, killed at random moments and started again: the same report but for its time fields; under mpirun, too.
 . "$(dirname "$0")/lib.sh"
 
-# A verifier is a value head on the model itself: any weights will do here.
-PRM=$WORK/prm.gguf
-lutra quantize "$MODEL" "$WORK/prm.gguf" COPY
 METHODS=greedy,sample,vote@4,best@4,weighted@4,any@4,beam@2x2,dvts@2x2,rebase@4
 EVAL="eval -m $MODEL -f $PROBLEMS --limit 24 -s 5 --max-tokens 120 --methods $METHODS --prm $PRM --score mean"
 

@@ -2,8 +2,6 @@
 # lutra run with several candidates: winners, events, the picture on a terminal, budgets, Ctrl-C, wrong options.
 . "$(dirname "$0")/lib.sh"
 
-PRM=$WORK/prm.gguf
-lutra quantize "$MODEL" "$PRM" COPY # without a value head: '+' against '-'
 run() { lutra run -m "$MODEL" -st -s 4 -p "$QUESTION" -n 150 "$@"; }
 
 run --vote 8
@@ -94,10 +92,9 @@ run --vote 4 --step ''
 expect_code 2 'an empty delimiter'
 run --best-of 4 --prm /no/such/file
 expect_code 1 'no such verifier'
-lutra make-model -o "$WORK/other.gguf" --shape qwen2.5-0.5b --type Q4_0 --layers 1
-run --best-of 4 --prm "$WORK/other.gguf"
-expect_code 1 'a verifier of another vocabulary'
-expect_err 'vocabulary' 'a verifier of another vocabulary'
+run --best-of 4 --prm "$MODEL"
+expect_code 1 'no reward model'
+expect_err 'no reward model' 'no reward model'
 
 # Ctrl-C.
 "$LUTRA" run -m "$MODEL" -st --ignore-eos -s 1 -c 100000 -p "$QUESTION" --vote 4 >"$WORK/out" 2>"$WORK/err" </dev/null &

@@ -244,6 +244,14 @@ static void early_ends(void **state)
     assert_int_equal(lutra_search_submit(&search, f.s, &r, &set, &why), LUTRA_E_ARGUMENT);
     set.width = 64;
     assert_int_equal(lutra_search_submit(&search, f.s, &r, &set, &why), LUTRA_E_ARGUMENT);
+    struct fixture other;
+    fixture_open(&other, "tiny-llama-24", "F16", 1);
+    lutra_verifier *stranger = open_verifier(&other, NULL);
+    set = settings(LUTRA_SEARCH_BEAM, stranger);
+    assert_int_equal(lutra_search_submit(&search, f.s, &r, &set, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "another vocabulary"));
+    lutra_verifier_close(&stranger);
+    fixture_close(&other);
     lutra_verifier_close(&v);
     fixture_close(&f);
 }
