@@ -109,9 +109,6 @@ int cpu_device_reserve(
 /* Rotations whose cosines and sines are the same numbers. */
 bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b);
 
-/* cs[n_rot/2][2] = cos, sin of every pair at a position, times magnitude. */
-void cpu_rope_fill(const struct op_rope *p, int32_t pos, float *cs);
-
 /* Runs OP_HEAD.  False: cancelled. */
 bool cpu_run_head(struct worker *w, const struct op *op);
 

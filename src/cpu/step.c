@@ -88,6 +88,12 @@ static void norm_row(const struct worker *w, const struct op *op, int row)
     }
 }
 
+bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b)
+{
+    return a->n_rot == b->n_rot && a->freq_base == b->freq_base && a->freq_scale == b->freq_scale &&
+           a->factors == b->factors && a->magnitude == b->magnitude;
+}
+
 static void rope_row(const struct worker *w, const struct op *op, int row)
 {
     const struct segment *s = w->run->segment;
@@ -267,7 +273,7 @@ static void fill_rope(const struct worker *w)
         const struct rope_table *t = &w->run->rope[i];
         if (!t->params) continue;
         for (int r = first; r < last; r++) {
-            cpu_rope_fill(t->params, b->row[r].pos, t->cs + (size_t)r * (size_t)t->params->n_rot);
+            ref_rope_table(t->params, b->row[r].pos, t->cs + (size_t)r * (size_t)t->params->n_rot);
         }
     }
 }

@@ -164,20 +164,23 @@ void prefix_retain(lutra_session *s, struct sample *slot);
 int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err);
 int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
-void prefix_clear(lutra_session *s);
 
 /* request.c */
 void requests_close(lutra_session *s);
 void request_end(lutra_session *s, struct request *r, enum lutra_stop reason);
+/* The longest one of its sequences may become: prompt and max_tokens, within the context. */
+int request_max_tok(const lutra_session *s, const struct lutra_request *set);
+/* A slot that no sample uses, or NULL. */
+struct sample *free_slot(lutra_session *s);
 /* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room. */
 struct sample *sample_fork(lutra_session *s, struct sample *from);
 
 /* search.c: what the others call for requests with a search. */
 int search_width(const lutra_search_run *run);
-int search_group(const lutra_search_run *run, int index);       /* of a candidate that starts from the prompt */
-void search_after_token(lutra_session *s, struct sample *slot); /* pauses at the end of a step */
-void search_record(lutra_session *s, struct sample *slot, enum lutra_stop reason); /* a candidate ends */
-int search_rounds(lutra_session *s, struct lutra_error *err);                      /* after every step */
-void search_finish(lutra_search_run *run);                                         /* the request is over */
+int search_group(const lutra_search_run *run, int index);        /* of a candidate that starts from the prompt */
+void search_after_token(struct sample *slot);                    /* pauses at the end of a step */
+void search_record(struct sample *slot, enum lutra_stop reason); /* a candidate ends */
+int search_rounds(lutra_session *s, struct lutra_error *err);    /* after every step */
+void search_finish(lutra_search_run *run);                       /* the request is over */
 
 #endif

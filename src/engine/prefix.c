@@ -20,12 +20,6 @@ static void drop(lutra_session *s, struct retained *r)
     r->n_token = 0;
 }
 
-void prefix_clear(lutra_session *s)
-{
-    for (int i = 0; i < SESSION_RETAINED; i++)
-        if (s->retained[i].seq >= 0) drop(s, &s->retained[i]);
-}
-
 static struct retained *oldest(lutra_session *s)
 {
     struct retained *old = NULL;

@@ -78,6 +78,12 @@ static int copy_sampling(
     return sample_settings_check(&r->sampling, model_ops(s->model->model)->n_vocab, err);
 }
 
+int request_max_tok(const lutra_session *s, const struct lutra_request *set)
+{
+    int64_t room = set->max_tokens < 0 ? s->n_ctx : (int64_t)set->n_prompt + set->max_tokens;
+    return room < s->n_ctx ? (int)room : s->n_ctx;
+}
+
 static int copy_request(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
@@ -91,8 +97,7 @@ static int copy_request(
     for (int i = 0; i < set->n_stop; i++)
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
-    int64_t room = set->max_tokens < 0 ? s->n_ctx : (int64_t)set->n_prompt + set->max_tokens;
-    r->max_tok = room < s->n_ctx ? (int)room : s->n_ctx;
+    r->max_tok = request_max_tok(s, set);
     return copy_sampling(s, r, set, err);
 }
 
@@ -181,7 +186,7 @@ void requests_close(lutra_session *s)
 
 /* ---- admission ---- */
 
-static struct sample *free_slot(lutra_session *s)
+struct sample *free_slot(lutra_session *s)
 {
     for (int i = 0; i < s->n_seq; i++)
         if (!s->sample[i].request) return &s->sample[i];

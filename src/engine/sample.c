@@ -107,7 +107,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .sum_log_prob = slot->sum_log_prob,
         .first_us = slot->first_us,
         .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
-    if (r->search) search_record(s, slot, reason);
+    if (r->search) search_record(slot, reason);
     if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
         prefix_retain(s, slot);
     } else {
@@ -120,9 +120,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
 
 struct sample *sample_fork(lutra_session *s, struct sample *from)
 {
-    struct sample *to = NULL;
-    for (int i = 0; i < s->n_seq && !to; i++)
-        if (!s->sample[i].request) to = &s->sample[i];
+    struct sample *to = free_slot(s);
     int32_t seq;
     struct request *r = from->request;
     if (!to || prefix_seq_fork(s, from->seq, -1, r->max_tok, &seq, NULL) < 0) return NULL;
@@ -186,6 +184,6 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     } else if (slot->n_token >= r->max_tok) {
         sample_end(s, slot, LUTRA_STOP_CTX_FULL);
     } else if (r->search) {
-        search_after_token(s, slot);
+        search_after_token(slot);
     }
 }

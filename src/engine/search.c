@@ -116,9 +116,8 @@ static const int32_t *generated(const struct sample *slot)
     return slot->token + slot->request->set.n_prompt;
 }
 
-void search_after_token(lutra_session *s, struct sample *slot)
+void search_after_token(struct sample *slot)
 {
-    (void)s;
     lutra_search_run *run = slot->request->search;
     if (!in_steps(run)) return;
     /* The delimiter may begin in an earlier token of the step. */
@@ -127,7 +126,7 @@ void search_after_token(lutra_session *s, struct sample *slot)
     slot->node.paused = strstr(spell(run, generated(slot), from, slot->n_generated), run->step) != NULL;
 }
 
-void search_record(lutra_session *s, struct sample *slot, enum lutra_stop reason)
+void search_record(struct sample *slot, enum lutra_stop reason)
 {
     lutra_search_run *run = slot->request->search;
     struct search_node *node = &slot->node;
@@ -141,7 +140,6 @@ void search_record(lutra_session *s, struct sample *slot, enum lutra_stop reason
         if (reason == LUTRA_STOP_PRUNED) tell(run, LUTRA_EVENT_PRUNE, slot->index, node, "", "");
         return;
     }
-    (void)s;
     struct final *f = &run->final[run->n_final++];
     f->id = slot->index;
     f->node = *node;
@@ -457,8 +455,7 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     struct lutra_request set = lutra_request_default();
     TRY(settings_copy(&set, sizeof set, request, "request", err));
     set.n_samples = run->set.width;
-    int64_t room = set.max_tokens < 0 ? s->n_ctx : (int64_t)set.n_prompt + set.max_tokens;
-    int max_tok = room < s->n_ctx ? (int)room : s->n_ctx;
+    int max_tok = request_max_tok(s, &set);
     if (run->set.verifier) {
         int64_t need = (int64_t)max_tok + 1 + (int64_t)run->set.verifier->mark.n * run->set.max_steps;
         if (need > run->set.verifier->session->n_ctx)
