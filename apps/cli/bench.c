@@ -27,7 +27,7 @@ static const struct option bench_table[] = {
     {"-oe --output-err", NULL, OPT_CHOICE, AT(format_err), "FORMAT", .help = "the same on stderr as well",
         .choices = "md csv json jsonl"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(engine.device), "NAME", .help = "cpu, or cpu-ref"},
-    {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, ..."},
+    {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(engine.pin), NULL, .help = "pin worker threads to CPUs"},
 };
 

@@ -23,7 +23,7 @@ static const struct option engine_table[] = {
         .help = "type of the cached values; that of the keys, if given", .choices = "f16 f32"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
         .help = "cpu, or cpu-ref (scalar reference of every operation)"},
-    {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, ..."},
+    {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
 };
 

@@ -29,6 +29,13 @@ static inline void compiler_pause(void)
 #endif
 }
 
+/* Memory, that at p included, is now what the source says, and may have changed after: for instructions whose operands
+ * in memory the compiler does not see (gcc's intrinsics of AMX do not say what they read). */
+static inline void compiler_fence(const void *p)
+{
+    __asm__ volatile("" ::"r"(p) : "memory");
+}
+
 #if defined(__x86_64__)
 /* Which register files the operating system saves (XCR0); only where CPUID reports OSXSAVE. */
 static inline unsigned long long compiler_xgetbv0(void)

@@ -20,9 +20,10 @@
     X(CPU_AVXVNNI, 1, "avxvnni")       /* the 256-bit form without AVX-512 */                                          \
     X(CPU_AVX512, 2, "avx512")         /* F, BW, VL, DQ, VNNI, VBMI, and all of avx2 */                                \
     X(CPU_AVX512BF16, 3, "avx512bf16") /* vdpbf16ps */                                                                 \
-    X(CPU_NEON, 4, "neon")                                                                                             \
-    X(CPU_DOTPROD, 5, "dotprod")                                                                                       \
-    X(CPU_I8MM, 6, "i8mm")
+    X(CPU_AMX, 4, "amx") /* tiles of int8 and bf16, all of avx512bf16, and Linux grants their registers */             \
+    X(CPU_NEON, 5, "neon")                                                                                             \
+    X(CPU_DOTPROD, 6, "dotprod")                                                                                       \
+    X(CPU_I8MM, 7, "i8mm")
 
 enum cpu_isa {
 #define CPU_ISA_ENUM(name, bit, text) name = 1 << bit,
@@ -30,7 +31,7 @@ enum cpu_isa {
 #undef CPU_ISA_ENUM
 };
 
-#define CPU_ISA_ALL 0x7fu
+#define CPU_ISA_ALL 0xffu
 
 struct cpu_info {
     uint32_t isa;     /* set of enum cpu_isa */
@@ -51,6 +52,8 @@ int cpu_usable(void);
  * which may exceed max; 0 if the system does not say. */
 int cpu_allowed(int *cpu, int max);
 
+/* Where there is AMX this asks Linux for its registers, which it grants to a whole process once; where it does not
+ * (an old kernel, a sandbox, a signal stack too small for them), CPU_AMX is not set. */
 uint32_t cpu_isa(void);
 
 /* "avx2" and so on; NULL for anything but a single known bit. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Instruction sets.  x86: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1 section 13.3 for XCR0.
+ * Instruction sets.  x86: Intel SDM volume 2, CPUID leaves 1 and 7; volume 1 section 13.3 for XCR0; the permission for
+ * AMX tiles: Linux's Documentation/arch/x86/xstate.rst.
  * Arm: the kernel's hwcaps (Documentation/arch/arm64/elf_hwcaps.rst).
  */
 #include "base/cpuinfo.h"
@@ -11,10 +12,20 @@
 #if defined(__x86_64__)
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { ARCH_REQUEST_XSTATE = 0x1023, XSTATE_TILE_DATA = 18 }; /* of arch_prctl */
 
 static bool bit(uint32_t word, int i)
 {
     return word >> i & 1u;
+}
+
+/* Threads and their children have the registers from then on; asking again changes nothing. */
+static bool may_use_tiles(void)
+{
+    return syscall(SYS_arch_prctl, ARCH_REQUEST_XSTATE, XSTATE_TILE_DATA) == 0;
 }
 
 uint32_t cpu_isa(void)
@@ -27,12 +38,14 @@ uint32_t cpu_isa(void)
     bool zmm = (saved & 0xe6) == 0xe6;                                                /* and opmask and zmm */
     bool avx512 = avx2 && zmm && bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) /* F DQ BW VL */
                   && bit(c, 1) && bit(c, 11);                                         /* VBMI VNNI */
+    bool tiles = (saved >> 17 & 3) == 3 && bit(d, 22) && bit(d, 24) && bit(d, 25);    /* AMX-BF16 AMX-TILE AMX-INT8 */
     uint32_t a1 = 0;
     if (a >= 1) __get_cpuid_count(7, 1, &a1, &b, &c, &d);
     if (avx2) isa |= CPU_AVX2;
     if (avx2 && bit(a1, 4)) isa |= CPU_AVXVNNI;
     if (avx512) isa |= CPU_AVX512;
     if (avx512 && bit(a1, 5)) isa |= CPU_AVX512BF16;
+    if (isa & CPU_AVX512BF16 && tiles && may_use_tiles()) isa |= CPU_AMX;
     return isa;
 }
 

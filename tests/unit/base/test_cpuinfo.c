@@ -129,6 +129,8 @@ static void test_isa_names(void **state)
     assert_int_equal(set, CPU_AVX2);
     assert_int_equal(cpu_isa_up_to("avx512", &set, NULL), LUTRA_OK);
     assert_int_equal(set, CPU_AVX2 | CPU_AVXVNNI | CPU_AVX512);
+    assert_int_equal(cpu_isa_up_to("amx", &set, NULL), LUTRA_OK);
+    assert_int_equal(set, CPU_AVX2 | CPU_AVXVNNI | CPU_AVX512 | CPU_AVX512BF16 | CPU_AMX);
     assert_int_equal(cpu_isa_up_to("i8mm", &set, NULL), LUTRA_OK);
     assert_int_equal(set, CPU_ISA_ALL);
     assert_int_equal(cpu_isa_up_to("none", &set, NULL), LUTRA_OK);
@@ -147,7 +149,7 @@ static void test_isa_agrees_with_kernel(void **state)
         uint32_t isa;
         const char *flag;
     } known[] = {{CPU_AVX2, " avx2 "}, {CPU_AVX512, " avx512_vnni "}, {CPU_AVX512BF16, " avx512_bf16 "},
-        {CPU_DOTPROD, " asimddp "}, {CPU_I8MM, " i8mm "}};
+        {CPU_AMX, " amx_tile "}, {CPU_DOTPROD, " asimddp "}, {CPU_I8MM, " i8mm "}};
     char line[8192];
     bool found = false;
     (void)state;
