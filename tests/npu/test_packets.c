@@ -67,9 +67,9 @@ static void weight_kernels(void **state)
         {"dequant Q8_0", NPU_OP_DEQUANT, NPU_W_Q8_0, 0},
         {"dequant supergroup", NPU_OP_DEQUANT, NPU_W_SUPER4, 0},
         {"gemv Q4_0", NPU_OP_GEMV, NPU_W_Q4_0, 3.5},
-        {"gemv Q4_1", NPU_OP_GEMV, NPU_W_Q4_1, 0},
-        {"gemv IQ4_NL", NPU_OP_GEMV, NPU_W_IQ4_NL, 0},
-        {"gemv Q8_0", NPU_OP_GEMV, NPU_W_Q8_0, 0},
+        {"gemv Q4_1", NPU_OP_GEMV, NPU_W_Q4_1, 3.5},
+        {"gemv IQ4_NL", NPU_OP_GEMV, NPU_W_IQ4_NL, 3.5},
+        {"gemv Q8_0", NPU_OP_GEMV, NPU_W_Q8_0, 3.5},
         {"gemm Q4_0, 1 row", NPU_OP_GEMM, NPU_W_Q4_0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
