@@ -72,6 +72,7 @@ struct lutra_model_settings {
     bool vocab_only; /* tokenizer and metadata only: no session can be opened */
     lutra_progress_fn progress;
     void *progress_user;
+    const char *packed; /* file of lutra_pack(); NULL = MODEL.lutra-packed where there is one, "" = none */
 };
 struct lutra_model_settings lutra_model_settings_default(void);
 
@@ -249,16 +250,19 @@ int lutra_request_cancel(lutra_session *session, int32_t id);
 
 typedef struct lutra_verifier lutra_verifier;
 
-/* A reward model as a role beside the generator.  Two kinds, told apart by the file: a value head (`cls.output`: linear
- * on the last hidden state, then a sigmoid), or the probability of one token against another behind a step
- * (named by these settings, or by the file: `lutra.prm.kind`, with '+' and '-' unless it names others).  Its vocabulary must be the generator's. */
+/* A model as a judge beside the generator.  Kinds, chosen by these settings or by the file's key `lutra.prm.kind`:
+ *   value       a value head (`cls.output`): linear on the last hidden state, then a sigmoid
+ *   token       the probability of one token against another behind a step ('+' and '-' unless others are named)
+ *   likelihood  any language model: its probability of the step, exp(sum of log p(token | all before))
+ * Its vocabulary must be the generator's. */
 struct lutra_verifier_settings {
     size_t size;
     int n_ctx;                       /* longest prompt + solution; 0 = the model's training context */
     int n_seq;                       /* candidates at once; 16 */
     int n_batch;                     /* rows of one pass; 512 */
     const char *mark;                /* text put behind each step for the verifier to judge at; NULL = none */
-    const char *positive, *negative; /* token-probability kind; NULL = what the file names */
+    const char *positive, *negative; /* token kind; NULL = what the file names */
+    const char *kind;                /* NULL = what the file says */
 };
 struct lutra_verifier_settings lutra_verifier_settings_default(void);
 int lutra_verifier_open(
@@ -423,6 +427,14 @@ struct lutra_quantize_settings lutra_quantize_settings_default(void);
 /* The new file appears whole or not at all. */
 int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
     const struct lutra_quantize_settings *settings, struct lutra_error *err);
+
+#define LUTRA_PACKED_SUFFIX ".lutra-packed"
+
+/* Writes the model's matrices as this runtime's device packs them, so that opening the model later maps them instead;
+ * found without asking at the model's path + LUTRA_PACKED_SUFFIX.  The new file appears whole or not at all.  A file that
+ * does not fit (another layout, or the model was changed or copied since) is left out, with a warning in the log. */
+int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path, lutra_progress_fn progress,
+    void *progress_user, struct lutra_error *err);
 
 struct lutra_make_model_settings {
     size_t size;

@@ -32,7 +32,7 @@ struct eval_options {
     struct engine_options engine;
     struct sampling_options sampling;
     const char *file, *format, *report, *svg, *system, *template_file, *methods;
-    const char *prm, *score, *step, *mark;
+    const char *prm, *prm_kind, *score, *step, *mark;
     int limit, n, parallel, max_tokens, timed;
     bool vote, greedy, table;
 };

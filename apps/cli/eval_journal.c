@@ -61,6 +61,7 @@ static char *describe(const struct eval_run *run)
     set_text(root, "prm", o->prm);
     json_object_set_new(root, "model_bytes", json_integer((json_int_t)file_bytes(o->engine.model)));
     json_object_set_new(root, "prm_bytes", json_integer((json_int_t)file_bytes(o->prm)));
+    set_text(root, "prm_kind", o->prm_kind);
     set_text(root, "score", o->score);
     set_text(root, "step", o->step);
     set_text(root, "mark", o->mark);

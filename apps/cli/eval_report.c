@@ -164,6 +164,7 @@ static json_t *settings_json(const struct eval_run *run)
         "problems", run->set->n, "seed", (json_int_t)s->seed, "temperature", (double)s->temperature, "top_k", s->top_k,
         "top_p", (double)s->top_p, "min_p", (double)s->min_p, "max_tokens", o->max_tokens);
     if (o->prm) json_object_set_new(out, "prm", json_string(o->prm));
+    if (o->prm_kind) json_object_set_new(out, "prm_kind", json_string(o->prm_kind));
     if (o->prm) json_object_set_new(out, "score", json_string(o->score));
     return out;
 }

@@ -248,6 +248,7 @@ static int open_verifiers(struct pass *p, int parallel)
     vs.n_seq = p->source->width;
     vs.n_ctx = p->run->n_ctx + 1 + p->run->n_mark * MAX_STEPS;
     vs.mark = p->run->opts->mark;
+    vs.kind = p->run->opts->prm_kind;
     for (int i = 0; i < p->n_verifier; i++) {
         if (lutra_verifier_open(&p->all[i], p->run->prm, &vs, &err) < 0) return fail_with(&err);
         p->verifier[i] = p->all[i];

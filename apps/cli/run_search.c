@@ -19,6 +19,9 @@ static const struct option search_table[] = {
     {"--rebase", NULL, OPT_INT, AT(rebase), "N", .help = "tree search of N rows, children in proportion to rewards",
         .min = 0, .max = WIDTH_MAX},
     {"--prm", NULL, OPT_TEXT, AT(prm), "FILE", .help = "verifier (reward model, GGUF): needed by all but --vote"},
+    {"--prm-kind", NULL, OPT_CHOICE, AT(prm_kind), "KIND",
+        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model)",
+        .choices = "value token likelihood"},
     {"--score", NULL, OPT_CHOICE, AT(score), "KIND",
         .help = "score of a candidate from the rewards of its steps: last, min, product, mean",
         .choices = "last min product mean"},
@@ -128,6 +131,7 @@ int searcher_open(struct searcher *s, const struct search_options *o, struct eng
     vs.n_seq = s->settings.width;
     vs.n_ctx = n_ctx + 1 + mark.n * s->settings.max_steps;
     vs.mark = o->mark;
+    vs.kind = o->prm_kind;
     if (lutra_verifier_open(&s->verifier, s->prm, &vs, &err) < 0) return fail_with(&err);
     s->settings.verifier = s->verifier;
     return 0;

@@ -13,7 +13,7 @@
 struct search_options {
     int vote, weighted, best_of, rebase; /* 0 = not asked for */
     const char *beam, *dvts;             /* "4x4" */
-    const char *prm, *score, *step, *mark;
+    const char *prm, *prm_kind, *score, *step, *mark;
     int64_t budget;
 };
 

@@ -158,11 +158,14 @@ static int add_job(
     lutra_search_run *run, int *n, struct search_node *node, const int32_t *token, int n_token, struct lutra_error *err)
 {
     lutra_session *v = run->set.verifier->session;
+    const struct lutra_request *set = &run->request->set;
     if (n_token == node->step_from) return 0; /* nothing new */
     if (node->verify_seq < 0) TRY(lutra_seq_fork(v, run->prompt_seq, -1, run->verify_tok, &node->verify_seq, err));
     run->judged[*n] = node;
-    run->job[(*n)++] =
-        (struct verify_job){.seq = node->verify_seq, .token = token + node->step_from, .n = n_token - node->step_from};
+    run->job[(*n)++] = (struct verify_job){.seq = node->verify_seq,
+        .before = node->step_from ? token[node->step_from - 1] : set->prompt[set->n_prompt - 1],
+        .token = token + node->step_from,
+        .n = n_token - node->step_from};
     return 0;
 }
 
@@ -172,8 +175,7 @@ static int open_prompt(lutra_search_run *run, struct lutra_error *err)
     const struct lutra_request *set = &run->request->set;
     if (run->prompt_seq >= 0) return 0;
     TRY(lutra_seq_open(v->session, set->n_prompt, &run->prompt_seq, err));
-    struct verify_job job = {.seq = run->prompt_seq, .token = set->prompt, .n = set->n_prompt};
-    return verifier_run(v, &job, 1, false, err);
+    return verifier_prompt(v, run->prompt_seq, set->prompt, set->n_prompt, err);
 }
 
 /* Rewards for what the live candidates and the unscored finals have said since the last round. */
@@ -186,7 +188,7 @@ static int score_new(lutra_search_run *run, int n_live, struct lutra_error *err)
         TRY(add_job(run, &n_job, &run->live[i]->node, generated(run->live[i]), run->live[i]->n_generated, err));
     for (int i = run->n_seen; i < run->n_final; i++)
         TRY(add_job(run, &n_job, &run->final[i].node, run->final[i].token, run->final[i].n_token, err));
-    TRY(verifier_run(run->set.verifier, run->job, n_job, true, err));
+    TRY(verifier_run(run->set.verifier, run->job, n_job, err));
     for (int i = 0; i < n_job; i++) search_reward_add(&run->judged[i]->reward, run->job[i].reward);
     return 0;
 }
@@ -230,7 +232,7 @@ static int score_whole(lutra_search_run *run, struct lutra_error *err)
             f->node.step_from = to;
             more = 1;
         }
-        TRY(verifier_run(run->set.verifier, run->job, n_job, true, err));
+        TRY(verifier_run(run->set.verifier, run->job, n_job, err));
         for (int i = 0; i < n_job; i++) {
             search_reward_add(&run->judged[i]->reward, run->job[i].reward);
             run->judged[i]->n_step++;

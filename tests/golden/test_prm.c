@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Step rewards of both bundled verifiers against those that PyTorch computed in f32 from the same weights
- * (tools/train/golden_prm.py).
+ * Step rewards of all kinds of verifier against those that others computed from the same weights: PyTorch in f32 for
+ * the value and token kinds (tools/train/golden_prm.py), NumPy in float64 for the likelihood kind (likelihood.py).
  */
 #include "engine_fixture.h"
 
@@ -38,42 +38,109 @@ static double compare(lutra_verifier *v, const json_t *one, const char *kind, in
     return worst;
 }
 
+struct source {
+    const char *kind, *file;
+    bool name_kind; /* the file does not say what kind it is */
+    double tolerance;
+};
+
 static void rewards_of(void **state)
 {
-    const char *kind = *state;
+    const struct source *source = *state;
     char path[512];
     struct fixture f = {0};
     lutra_verifier *v;
     json_t *golden = json_load_file(GOLDEN, 0, NULL);
     assert_non_null(golden);
-    snprintf(path, sizeof path, "%s",
-        !strcmp(kind, "value") ? MODELS "abacus-xs-prm-f16.gguf" : MODELS "abacus-xs-prm-token-f16.gguf");
+    snprintf(path, sizeof path, "%s%s", MODELS, source->file);
     struct lutra_runtime_settings rs = lutra_runtime_settings_default();
     struct lutra_verifier_settings vs = lutra_verifier_settings_default();
     rs.n_threads = 2;
     vs.n_seq = 1;
+    if (source->name_kind) vs.kind = source->kind;
     OK(lutra_runtime_open(&f.rt, &rs, err));
     OK(lutra_model_open(&f.model, f.rt, path, NULL, err));
     OK(lutra_verifier_open(&v, f.model, &vs, err));
     double worst = 0;
     int n_reward = 0;
     size_t n = json_array_size(golden);
-    for (size_t i = 0; i < n; i++) worst = fmax(worst, compare(v, json_array_get(golden, i), kind, &n_reward));
-    print_message("%s: %d rewards of %zu solutions, largest difference %.2g\n", kind, n_reward, n, worst);
+    for (size_t i = 0; i < n; i++) worst = fmax(worst, compare(v, json_array_get(golden, i), source->kind, &n_reward));
+    print_message("%s: %d rewards of %zu solutions, largest difference %.2g\n", source->kind, n_reward, n, worst);
     assert_true(n >= 20 && n_reward > 100);
-    assert_true(worst < 1e-3);
+    assert_true(worst < source->tolerance);
     json_decref(golden);
     lutra_verifier_close(&v);
     lutra_model_close(&f.model);
     lutra_runtime_close(&f.rt);
 }
 
+static void kinds_are_checked(void **state)
+{
+    static const struct {
+        const char *file, *kind, *positive, *mark, *why;
+        enum lutra_status code;
+    } bad[] = {
+        {"abacus-xs-f16.gguf", NULL, NULL, NULL, "no reward model", LUTRA_E_UNSUPPORTED},
+        {"abacus-xs-f16.gguf", "value", NULL, NULL, "no tensor 'cls.output'", LUTRA_E_UNSUPPORTED},
+        {"abacus-xs-f16.gguf", "oracle", NULL, NULL, "'oracle' is not known", LUTRA_E_ARGUMENT},
+        {"abacus-xs-f16.gguf", "likelihood", "+", NULL, "no use for tokens", LUTRA_E_ARGUMENT},
+        {"abacus-xs-f16.gguf", "likelihood", NULL, "+", "needs no mark", LUTRA_E_ARGUMENT},
+    };
+    struct fixture f = {0};
+    (void)state;
+    OK(lutra_runtime_open(&f.rt, NULL, err));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char path[512];
+        lutra_verifier *v;
+        struct lutra_error why = {0};
+        struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+        vs.kind = bad[i].kind;
+        vs.positive = bad[i].positive;
+        vs.mark = bad[i].mark;
+        snprintf(path, sizeof path, "%s%s", MODELS, bad[i].file);
+        OK(lutra_model_open(&f.model, f.rt, path, NULL, err));
+        assert_int_equal(lutra_verifier_open(&v, f.model, &vs, &why), bad[i].code);
+        if (!strstr(why.what, bad[i].why)) fail_msg("'%s' does not say '%s'", why.what, bad[i].why);
+        lutra_model_close(&f.model);
+    }
+    lutra_runtime_close(&f.rt);
+}
+
+/* The bundled value head, its kind misspelt. */
+static void unknown_kind_is_refused(void **state)
+{
+    static char data[1 << 20];
+    struct fixture f = {.path = "/tmp/lutra-test-XXXXXX"};
+    struct lutra_error why = {0};
+    lutra_verifier *v;
+    (void)state;
+    FILE *in = fopen(MODELS "abacus-xs-prm-f16.gguf", "rb"), *out = fdopen(mkstemp(f.path), "wb");
+    assert_true(in && out);
+    size_t n = fread(data, 1, sizeof data, in);
+    char *key = memmem(data, n, "lutra.prm.kind", 14);
+    assert_non_null(key);
+    memcpy(key + 14 + 4 + 8, "vague", 5); /* behind the key: u32 type, u64 length */
+    assert_int_equal(fwrite(data, 1, n, out), n);
+    fclose(in);
+    fclose(out);
+    OK(lutra_runtime_open(&f.rt, NULL, err));
+    OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
+    assert_int_equal(lutra_verifier_open(&v, f.model, NULL, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "'vague' is not known"));
+    fixture_close(&f);
+}
+
 int main(void)
 {
-    static char value[] = "value", token[] = "token";
+    static struct source value = {"value", "abacus-xs-prm-f16.gguf", false, 1e-3},
+                         token = {"token", "abacus-xs-prm-token-f16.gguf", false, 1e-3},
+                         likelihood = {"likelihood", "abacus-xs-long-f16.gguf", true, 2e-4};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(rewards_of, value),
-        cmocka_unit_test_prestate(rewards_of, token),
+        cmocka_unit_test_prestate(rewards_of, &value),
+        cmocka_unit_test_prestate(rewards_of, &token),
+        cmocka_unit_test_prestate(rewards_of, &likelihood),
+        cmocka_unit_test(kinds_are_checked),
+        cmocka_unit_test(unknown_kind_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,12 @@ double search_reward_score(const struct search_reward *r, enum search_score scor
     return 0;
 }
 
+double search_likelihood(double sum_log_prob)
+{
+    double p = exp(sum_log_prob);
+    return p <= 1 ? p : p > 1 ? 1 : 0; /* rounding may leave a sum just above 0 */
+}
+
 /* Better: higher score, then the lower id (candidates are in ascending id). */
 static bool better(const struct search_candidate *a, const struct search_candidate *b)
 {

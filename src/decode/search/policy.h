@@ -32,6 +32,9 @@ void search_reward_add(struct search_reward *reward, double step); /* step in [0
 /* The score; 0 before the first step. */
 double search_reward_score(const struct search_reward *reward, enum search_score score);
 
+/* The reward of a step whose tokens have this sum of log-probabilities: its probability.  0 for what is no number. */
+double search_likelihood(double sum_log_prob);
+
 struct search_settings {
     enum search_method method;
     enum search_score score;
