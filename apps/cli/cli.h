@@ -28,7 +28,7 @@ struct command {
 };
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_tokenize,
-    command_inspect, command_make_model;
+    command_inspect, command_make_model, command_pack;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 
@@ -95,7 +95,7 @@ int tokenize_chat(const lutra_model *model, const char *text, struct tokens *out
 /* ---- opening a model (setup.c) ---------------------------------------------------------------------------------- */
 
 struct engine_options {
-    const char *model, *device, *isa, *type_k, *type_v;
+    const char *model, *device, *isa, *type_k, *type_v, *packed;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose;
 };

@@ -25,6 +25,8 @@ static const struct option engine_table[] = {
         .help = "cpu, or cpu-ref (scalar reference of every operation)"},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
+    {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
+        .help = "packed weights ('lutra pack'); else MODEL.lutra-packed where there is one; '' = none"},
 };
 
 static const struct option output_table[] = {
@@ -90,6 +92,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     uint64_t start = now_us();
     struct lutra_model_settings settings = lutra_model_settings_default();
     settings.vocab_only = vocab_only;
+    settings.packed = opts->packed;
     settings.progress = progress_callback;
     if (lutra_model_open(&e->model, e->runtime, opts->model, &settings, &err) < 0) return fail_with(&err);
     progress_clear();

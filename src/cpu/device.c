@@ -73,7 +73,8 @@ static int cpu_supports(struct device *self, const struct op *op, struct lutra_e
 
 struct pack_job {
     const struct weight *weight;
-    struct packed *packed;
+    const struct packed *packed;
+    void *data;
     size_t panels;
     atomic_size_t next;
 };
@@ -87,7 +88,7 @@ static void pack_some(void *arg, int ith, int nth)
         size_t panel = atomic_fetch_add_explicit(&j->next, PACK_PANELS, memory_order_relaxed);
         if (panel >= j->panels) return;
         size_t n = j->panels - panel < PACK_PANELS ? j->panels - panel : PACK_PANELS;
-        p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, p->data);
+        p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, j->data);
     }
 }
 
@@ -100,18 +101,35 @@ static void cpu_release(struct device *self, struct weight *weight)
     weight->packed = NULL;
 }
 
+/* False: the source is all it needs. */
+static bool cpu_packed(struct device *self, const struct weight *w, struct packed_view *out)
+{
+    struct cpu_device *d = self_of(self);
+    if (!(w->use & WEIGHT_MATMUL) || check_weight(d, w, NULL) < 0) return false;
+    if (w->tensor.ne[0] <= 0 || w->tensor.ne[1] <= 0) return false;
+    const struct cpu_gemm *g = &d->kernels.gemm[w->tensor.type];
+    *out = (struct packed_view){.layout = g->layout,
+        .data = w->packed ? w->packed->data : NULL,
+        .bytes = g->packed_bytes(g, (size_t)w->tensor.ne[1], (size_t)w->tensor.ne[0])};
+    return out->layout && out->bytes > 0;
+}
+
 static int pack_weight(struct cpu_device *d, const struct weight *w, struct packed *p, struct lutra_error *err)
 {
+    void *data;
     p->gemm = &d->kernels.gemm[w->tensor.type];
     p->bytes = p->gemm->packed_bytes(p->gemm, p->n_out, p->n_in);
     if (p->bytes == 0) {
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' of %zu x %zu cannot be packed", w->tensor.name,
             p->n_out, p->n_in);
     }
+    p->data = w->stored;
+    if (p->data) return 0;
     TRY(arena_open(&p->memory, "packed weight", arena_cost(p->bytes), ARENA_HUGE_PAGES, err));
-    TRY(arena_take(&p->memory, p->bytes, w->tensor.name, &p->data, err));
+    TRY(arena_take(&p->memory, p->bytes, w->tensor.name, &data, err));
+    p->data = data;
     struct pack_job job = {
-        .weight = w, .packed = p, .panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr};
+        .weight = w, .packed = p, .data = data, .panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr};
     pool_run(d->pool, pack_some, &job);
     return 0;
 }
@@ -288,6 +306,7 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .supports = cpu_supports,
     .prepare = cpu_prepare,
     .release = cpu_release,
+    .packed = cpu_packed,
     .reserve = cpu_device_reserve,
     .submit = cpu_submit,
     .wait = cpu_wait,

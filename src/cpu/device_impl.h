@@ -22,8 +22,8 @@ enum {
 /* A prepared weight. */
 struct packed {
     const struct cpu_gemm *gemm; /* layout and kernels; NULL: rows are gathered from the source */
-    struct arena memory;
-    void *data; /* gemm->packed_bytes */
+    struct arena memory;         /* empty: data is the weight's stored copy */
+    const void *data;            /* gemm->packed_bytes */
     size_t n_out, n_in, bytes;
 };
 

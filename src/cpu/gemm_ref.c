@@ -85,6 +85,7 @@ void cpu_gemm_init_ref(struct cpu_kernels *out)
     for (size_t i = 0; (q = quant_info_at(i)) != NULL; i++) {
         out->gemm[q->type] = (struct cpu_gemm){.name = "gemm_ref",
             .numerics = "ref",
+            .layout = "rows.1",
             .type = q->type,
             .mr = PANEL,
             .nr = 1,

@@ -42,6 +42,7 @@ struct cpu_gemm_args {
 struct cpu_gemm {
     const char *name;     /* "gemm_q4_0_q8x32_16x8_avx512" */
     const char *numerics; /* class: kernels of one type and class give the same bits on every ISA; or "ref" */
+    const char *layout;   /* what pack writes, with its version: one name and type, one sequence of bytes everywhere */
     enum quant_type type;
     int mr, nr, kr; /* output rows of a panel, columns of the register tile, inputs per dot-product step */
     int act_group;  /* inputs per activation scale; 0 = activations stay f32 */

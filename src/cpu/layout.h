@@ -28,6 +28,9 @@
 
 #include "cpu/kernels.h"
 
+/* Of struct cpu_gemm.layout; the number counts changes of what cpu_pack writes: files keep packed copies. */
+#define CPU_PANEL_LAYOUT "panel16x4.1"
+
 enum {
     LANES = 16,
     TILE_K = 256,

@@ -6,6 +6,7 @@
  *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
  *     request.c   requests: admission and batching        sample.c    one running sample: token -> text -> end
  *     prefix.c    finished sequences kept for reuse       files.c     quantize, make-model, inspect
+ *     packed.c    the packed cache beside a model
  *     search.c    rounds of a search over candidates      verifier.c  the reward model
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
@@ -41,6 +42,7 @@ struct lutra_runtime {
 struct lutra_model {
     lutra_runtime *runtime;
     struct weights *weights;
+    struct weights *packed; /* packed copies of its matrices (weights/packed.h), or NULL */
     struct text_vocab *vocab;
     struct text_template *chat; /* NULL: none in the file, or one that does not parse (then logged) */
     char *chat_source;          /* NUL-terminated copy, or NULL */
@@ -142,6 +144,10 @@ struct lutra_session {
 
 /* settings.c: copies as much of the caller's settings as both sides know over the defaults in dst. */
 int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
+
+/* packed.c: opens the packed copy that was asked for (NULL: the one beside the model, if any; "": none) and gives the weights what
+ * it holds of them.  It only saves time: one that does not fit is left out with a warning in the log. */
+int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err);

@@ -137,13 +137,15 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
 {
     struct device *d = m->runtime->device;
     uint64_t done = 0, total = 0;
+    TRY(packed_cache_open(m, set->packed, err));
     for (int i = 0; i < model_n_weight(m->model); i++) total += model_weight(m->model, i)->tensor.bytes;
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
         bool keeps_source = true;
         if (set->progress && set->progress(set->progress_user, "preparing weights", done, total))
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
-        if (i + 1 < model_n_weight(m->model)) weights_prefetch(&model_weight(m->model, i + 1)->tensor);
+        const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
+        if (next && !next->stored) weights_prefetch(&next->tensor);
         TRY(d->ops->prepare(d, w, &keeps_source, err));
         m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
         if (!keeps_source) weights_drop_pages(&w->tensor);
@@ -222,6 +224,7 @@ void lutra_model_close(lutra_model **model)
     text_template_close(&m->chat);
     free(m->chat_source);
     text_vocab_close(&m->vocab);
+    weights_close(&m->packed);
     weights_close(&m->weights);
     free(m);
     *model = NULL;

@@ -58,6 +58,13 @@ struct demand {
     uint64_t mac; /* multiply-accumulates */
 };
 
+/* A packed copy as bytes that a file can keep. */
+struct packed_view {
+    const char *layout; /* a name with its version: the same name means the same bytes on every machine and device */
+    const void *data;   /* NULL before prepare */
+    size_t bytes;
+};
+
 struct device_caps {
     int max_rows;         /* rows of one step */
     int flat_rows;        /* rows up to which a step costs about the same as one: `underutilized` counts to this */
@@ -73,9 +80,13 @@ struct device_ops {
     int (*supports)(struct device *self, const struct op *op, struct lutra_error *err);
 
     /* Fills weight->packed for its uses; the source pages may be dropped by the caller afterwards unless
-     * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL. */
+     * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where set, is
+     * used in place: as long as `packed` said, 64-byte aligned, and valid until release. */
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
+
+    /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep.  NULL = never. */
+    bool (*packed)(struct device *self, const struct weight *weight, struct packed_view *out);
 
     /* Scratch the device needs for steps up to these sizes; called when a session opens, so that steps allocate
      * nothing.  Grows only. */

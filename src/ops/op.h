@@ -44,6 +44,7 @@ struct weight {
     struct tensor tensor;  /* source: [n_out][n_in] */
     int use;               /* set of WEIGHT_*: a tied embedding is both */
     struct packed *packed; /* owned by the device that prepared it; NULL before */
+    const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
 };
 
 enum rope_kind { ROPE_NORM /* pairs (2i, 2i+1) */, ROPE_NEOX /* pairs (i, i + n_rot/2) */ };

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PIECE_BYTES = 8 << 20, MAX_ALIGNMENT = 4096 };
+
 /* A growing run of bytes. */
 struct bytes {
     uint8_t *p;
@@ -27,6 +29,9 @@ struct weights_writer {
     struct lutra_error what; /* and its description */
     int fd;
     char *path, *temporary;
+    uint8_t *piece; /* [PIECE_BYTES] the file's next bytes, of which n_piece are there */
+    size_t n_piece;
+    uint64_t alignment;
     struct bytes kv, infos; /* serialized, without the fixed header */
     uint64_t n_kv;
     char **key; /* [n_kv], to refuse duplicates */
@@ -38,11 +43,11 @@ struct weights_writer {
     size_t current, current_bytes; /* tensor being written, and how much of it is */
 };
 
-static const uint8_t zeros[GGUF_ALIGNMENT];
+static const uint8_t zeros[MAX_ALIGNMENT];
 
-static uint64_t align_up(uint64_t n)
+static uint64_t align_up(const struct weights_writer *w, uint64_t n)
 {
-    return (n + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
+    return (n + w->alignment - 1) / w->alignment * w->alignment;
 }
 
 /* Notes the failure that sticks. */
@@ -187,6 +192,15 @@ int weights_writer_copy(struct weights_writer *w, const struct weights_kv *kv)
 
 /* ---- tensors ---- */
 
+int weights_writer_align(struct weights_writer *w, uint32_t alignment)
+{
+    if (w->status) return w->status;
+    if (w->n_tensor || alignment < 8 || alignment > MAX_ALIGNMENT || (alignment & (alignment - 1)))
+        return STICK(w, LUTRA_E_ARGUMENT, "%s: alignment %u", w->path, (unsigned)alignment);
+    w->alignment = alignment;
+    return weights_writer_put_u32(w, "general.alignment", alignment);
+}
+
 static int check_tensor(
     struct weights_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne, size_t *bytes)
 {
@@ -231,13 +245,13 @@ int weights_writer_add_tensor(
     TRY(append_u64(w, &w->infos, w->offset));
     if (LUTRA_ADD_OVERFLOWS(w->offset, bytes, &w->offset) || w->offset > INT64_MAX / 2)
         return STICK(w, LUTRA_E_ARGUMENT, "%s: more than 2^62 bytes of tensors", w->path);
-    w->offset = align_up(w->offset);
+    w->offset = align_up(w, w->offset);
     return 0;
 }
 
 static uint64_t header_bytes(const struct weights_writer *w)
 {
-    return align_up(24 + w->kv.n + w->infos.n);
+    return align_up(w, 24 + w->kv.n + w->infos.n);
 }
 
 uint64_t weights_writer_file_bytes(const struct weights_writer *w)
@@ -247,17 +261,29 @@ uint64_t weights_writer_file_bytes(const struct weights_writer *w)
 
 /* ---- the file ---- */
 
+static int write_piece(struct weights_writer *w)
+{
+    for (size_t at = 0; at < w->n_piece && w->status == 0;) {
+        ssize_t done = write(w->fd, w->piece + at, w->n_piece - at);
+        if (done > 0)
+            at += (size_t)done;
+        else if (done == 0 || errno != EINTR)
+            STICK(w, LUTRA_E_IO, "%s: cannot write: %s", w->temporary, done == 0 ? "short write" : strerror(errno));
+    }
+    w->n_piece = 0;
+    return w->status;
+}
+
 static int write_all(struct weights_writer *w, const void *p, size_t n)
 {
     const uint8_t *at = p;
     while (n > 0 && w->status == 0) {
-        ssize_t done = write(w->fd, at, n < 1u << 30 ? n : 1u << 30);
-        if (done > 0) {
-            at += done;
-            n -= (size_t)done;
-        } else if (done == 0 || errno != EINTR) {
-            STICK(w, LUTRA_E_IO, "%s: cannot write: %s", w->temporary, done == 0 ? "short write" : strerror(errno));
-        }
+        size_t part = n < PIECE_BYTES - w->n_piece ? n : PIECE_BYTES - w->n_piece;
+        memcpy(w->piece + w->n_piece, at, part);
+        at += part;
+        n -= part;
+        w->n_piece += part;
+        if (w->n_piece == PIECE_BYTES) write_piece(w);
     }
     return w->status;
 }
@@ -295,7 +321,7 @@ int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n)
         n -= part;
         w->current_bytes += part;
         if (w->current_bytes == size) {
-            TRY(write_all(w, zeros, align_up(size) - size));
+            TRY(write_all(w, zeros, align_up(w, size) - size));
             w->current++;
             w->current_bytes = 0;
         }
@@ -324,8 +350,11 @@ int weights_writer_open(struct weights_writer **out, const char *path, struct lu
     struct weights_writer *w = calloc(1, sizeof *w);
     if (!w) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory to write a model");
     w->fd = -1;
+    w->alignment = GGUF_ALIGNMENT;
     w->path = strdup(path);
-    int rc = w->path ? create_temporary(w) : lutra_fail(&w->what, LUTRA_E_NO_MEMORY, "no memory to write a model");
+    w->piece = malloc(PIECE_BYTES);
+    int rc = w->path && w->piece ? create_temporary(w)
+                                 : lutra_fail(&w->what, LUTRA_E_NO_MEMORY, "no memory to write a model");
     if (rc < 0) {
         if (err) *err = w->what;
         weights_writer_abort(&w);
@@ -355,6 +384,7 @@ static int finish(struct weights_writer *w)
     if (w->current != w->n_tensor)
         return STICK(
             w, LUTRA_E_ARGUMENT, "%s: the data of tensor '%s' is not complete", w->path, w->tensor[w->current].name);
+    TRY(write_piece(w));
     if (fsync(w->fd) != 0) return STICK(w, LUTRA_E_IO, "%s: cannot sync: %s", w->temporary, strerror(errno));
     int fd = w->fd;
     w->fd = -1;
@@ -394,6 +424,7 @@ void weights_writer_abort(struct weights_writer **writer)
     for (size_t i = 0; i < w->n_tensor; i++) free(w->tensor[i].name);
     free(w->key);
     free(w->tensor);
+    free(w->piece);
     free(w->kv.p);
     free(w->infos.p);
     free(w->path);

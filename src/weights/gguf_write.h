@@ -11,7 +11,8 @@
  *
  * The bytes go to a temporary file in the folder of `path`, which commit syncs and renames: a new file appears whole
  * or not at all, and an existing one is replaced only then.  A killed process leaves at most the temporary file
- * PATH.tmp-PID-N.  Alignment 32; padding is zero.
+ * PATH.tmp-PID-N.  Alignment 32 unless set; padding is zero.  Written in pieces of 8 MiB, so that a page cache with large
+ * folios keeps the file in huge pages.
  *
  * The first failure sticks: later calls do nothing and return its code, and commit describes it.  So the calls
  * between open and commit need not be checked one by one.  One thread at a time.
@@ -39,6 +40,9 @@ int weights_writer_put_array(
     struct weights_writer *w, const char *key, enum weights_kind elem, const void *data, uint64_t n);
 /* A key of an opened file, as it is. */
 int weights_writer_copy(struct weights_writer *w, const struct weights_kv *kv);
+
+/* Aligns the tensors' data to a power of two up to 4096 instead; puts general.alignment.  Before the first tensor. */
+int weights_writer_align(struct weights_writer *w, uint32_t alignment);
 
 /* ne: n_dim elements, ne[0] contiguous.  All tensors are declared before the first byte of data. */
 int weights_writer_add_tensor(

@@ -45,6 +45,7 @@ static int map_file(struct gguf_file *file, const char *path, struct lutra_error
         } else {
             file->base = p;
             file->bytes = (size_t)st.st_size;
+            file->modified_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
         }
     }
     close(fd);

@@ -18,6 +18,7 @@ struct gguf_file {
     char label[160]; /* the path for messages, its tail if long */
     const uint8_t *base;
     size_t bytes;
+    uint64_t modified_ns; /* since 1970 */
     struct names names;
     struct weights_kv *kv; /* [n_kv] in file order */
     size_t n_kv;

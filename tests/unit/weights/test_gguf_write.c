@@ -205,6 +205,30 @@ static void expect_failure(struct weights_writer *w, int status, const char *tex
     assert_int_equal(count_files("fail"), 0);
 }
 
+static void tensors_lie_where_the_alignment_says(void **state)
+{
+    (void)state;
+    static const float x[3] = {1, 2, 3};
+    const int64_t one[1] = {1}, two[1] = {2};
+    struct weights *in;
+    struct weights_writer *w = start("align.gguf");
+    assert_int_equal(weights_writer_align(w, 4096), 0);
+    weights_writer_add_tensor(w, "a", QUANT_F32, 1, one);
+    weights_writer_add_tensor(w, "b", QUANT_F32, 1, two);
+    weights_writer_data(w, x, sizeof x);
+    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+    assert_int_equal(weights_open(&in, in_folder("align.gguf"), NULL), 0);
+    for (size_t i = 0; i < 2; i++) {
+        const struct tensor *t = weights_tensor_at(in, i);
+        assert_int_equal((uintptr_t)t->data % 4096, 0);
+        assert_memory_equal(t->data, x + i, t->bytes);
+    }
+    weights_close(&in);
+    w = start("fail.gguf");
+    assert_int_equal(weights_writer_align(w, 48), LUTRA_E_ARGUMENT);
+    weights_writer_abort(&w);
+}
+
 static void misuse_is_reported_at_commit(void **state)
 {
     (void)state;
@@ -263,19 +287,20 @@ static void limit_file_size(rlim_t bytes, struct rlimit *before)
 static void full_disk_leaves_no_file(void **state)
 {
     (void)state;
-    static uint8_t bytes[65536];
+    static uint8_t bytes[9 << 20]; /* more than the writer keeps back */
     struct rlimit before;
-    int64_t ne[1] = {sizeof bytes / 4};
-    for (int late = 0; late < 2; late++) { /* noticed when the space is reserved, or at a write */
+    for (int late = 0; late < 3; late++) { /* noticed when the space is reserved, at a write, at the last write */
         struct weights_writer *w = start("fail.gguf");
+        size_t n = late < 2 ? sizeof bytes : 65536;
+        int64_t ne[1] = {(int64_t)n / 4};
         weights_writer_add_tensor(w, "t", QUANT_F32, 1, ne);
         if (late) weights_writer_data(w, bytes, 16);
         limit_file_size(20000, &before);
-        int rc = weights_writer_data(w, bytes, sizeof bytes - 16 * (size_t)late);
+        int rc = weights_writer_data(w, bytes, n - (late ? 16 : 0));
         struct lutra_error err = {0};
         int committed = weights_writer_commit(&w, &err);
         setrlimit(RLIMIT_FSIZE, &before);
-        assert_int_equal(rc, LUTRA_E_IO);
+        assert_int_equal(rc, late < 2 ? LUTRA_E_IO : 0);
         assert_int_equal(committed, LUTRA_E_IO);
         assert_non_null(strstr(err.what, late ? "cannot write: File too large" : "no room for"));
         assert_int_equal(count_files("fail"), 0);
@@ -334,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_key_comes_back),
         cmocka_unit_test(every_tensor_type_comes_back),
+        cmocka_unit_test(tensors_lie_where_the_alignment_says),
         cmocka_unit_test(misuse_is_reported_at_commit),
         cmocka_unit_test(full_disk_leaves_no_file),
         cmocka_unit_test(an_older_file_stays_until_the_new_one_is_whole),

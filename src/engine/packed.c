@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The packed cache of a model: found when it is opened, written by lutra_pack().
+ */
+#include "weights/packed.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine_impl.h"
+
+/* Where the packed copy of a model is looked for; to be freed. */
+static char *path_beside(const char *model)
+{
+    size_t room = strlen(model) + sizeof LUTRA_PACKED_SUFFIX;
+    char *path = malloc(room);
+    if (path) snprintf(path, room, "%s%s", model, LUTRA_PACKED_SUFFIX);
+    return path;
+}
+
+/* Gives the weights their packed copies, in the layouts of the device that will prepare them. */
+static void find_stored(struct lutra_model *m)
+{
+    struct device *d = m->runtime->device;
+    int n = model_n_weight(m->model), n_found = 0;
+    for (int i = 0; i < n && d->ops->packed; i++) {
+        struct weight *w = model_weight(m->model, i);
+        struct packed_view v;
+        if (!d->ops->packed(d, w, &v)) continue;
+        w->stored = packed_find(m->packed, v.layout, w->tensor.name, v.bytes);
+        n_found += w->stored != NULL;
+    }
+    log_line(&m->runtime->log, n_found ? LUTRA_LOG_INFO : LUTRA_LOG_WARN, "%s: %d of %d matrices taken from it",
+        weights_path(m->packed), n_found, n);
+}
+
+int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err)
+{
+    const char *model = weights_path(m->weights);
+    struct lutra_error why;
+    if (wish && !*wish) return 0;
+    char *path = wish ? strdup(wish) : path_beside(model);
+    if (!path) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", model);
+    bool there = access(path, F_OK) == 0;
+    int rc = there || !wish ? 0 : lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
+    if (there && packed_open(&m->packed, path, m->weights, &why) < 0)
+        log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s; left out", why.what);
+    else if (there)
+        find_stored(m);
+    free(path);
+    return rc;
+}
+
+/* What the device has made of the model's matrices; *out is freed by the caller. */
+static int collect(const lutra_model *m, struct packed_copy **out, size_t *n, struct lutra_error *err)
+{
+    struct device *d = m->runtime->device;
+    int n_weight = model_n_weight(m->model);
+    *n = 0;
+    *out = calloc((size_t)n_weight + 1, sizeof **out);
+    if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
+    for (int i = 0; i < n_weight && d->ops->packed; i++) {
+        const struct weight *w = model_weight(m->model, i);
+        struct packed_view v;
+        if (d->ops->packed(d, w, &v)) (*out)[(*n)++] = (struct packed_copy){v.layout, w->tensor.name, v.data, v.bytes};
+    }
+    if (*n > 0) return 0;
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: device '%s' makes nothing that a file could keep",
+        weights_path(m->weights), d->name);
+}
+
+/* lutra_progress_fn with its stage. */
+struct writing {
+    lutra_progress_fn fn;
+    void *user;
+};
+
+static int report(void *user, uint64_t done, uint64_t total)
+{
+    const struct writing *w = user;
+    return w->fn ? w->fn(w->user, "writing", done, total) : 0;
+}
+
+static int write_packed(const lutra_model *m, const char *path, struct writing *progress, struct lutra_error *err)
+{
+    char writer[256];
+    struct packed_copy *copy;
+    size_t n;
+    snprintf(writer, sizeof writer, "lutra %s, %s", lutra_version(), m->runtime->text);
+    int rc = collect(m, &copy, &n, err);
+    if (rc == 0) rc = packed_write(path, m->weights, writer, copy, n, report, progress, err);
+    free(copy);
+    return rc;
+}
+
+int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path, lutra_progress_fn progress,
+    void *progress_user, struct lutra_error *err)
+{
+    struct lutra_model_settings set = lutra_model_settings_default();
+    struct writing writing = {progress, progress_user};
+    lutra_model *m;
+    set.progress = progress;
+    set.progress_user = progress_user;
+    set.packed = "";
+    TRY(lutra_model_open(&m, runtime, model_path, &set, err));
+    int rc = write_packed(m, out_path, &writing, err);
+    lutra_model_close(&m);
+    return rc;
+}

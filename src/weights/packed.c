@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+#include "weights/packed.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "weights/gguf_write.h"
+#include "weights/weights_impl.h"
+
+#define KIND "lutra-packed"
+
+enum { PACKED_VERSION = 1, PACKED_ALIGN = 4096, COPY_ALIGN = 64, WRITE_BYTES = 64 << 20 };
+
+/* What tells one model file from another, all shards taken together. */
+struct identity {
+    uint64_t bytes, modified_ns, header_hash;
+};
+
+/* Not cryptographic: it tells apart files that were not made to collide. */
+static uint64_t hash_bytes(uint64_t h, const uint8_t *p, size_t n)
+{
+    while (n > 0) {
+        uint64_t x = 0;
+        size_t part = n < 8 ? n : 8;
+        memcpy(&x, p, part);
+        h = (h ^ x) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+        p += part;
+        n -= part;
+    }
+    return h;
+}
+
+/* Everything before the first tensor's data: metadata, names, types, shapes, offsets. */
+static size_t header_bytes(const struct gguf_file *f)
+{
+    size_t n = f->bytes;
+    for (size_t i = 0; i < f->n_tensor; i++) {
+        size_t at = (size_t)((const uint8_t *)f->tensor[i].data - f->base);
+        if (at < n) n = at;
+    }
+    return n;
+}
+
+static struct identity identity_of(const struct weights *w)
+{
+    struct identity id = {0};
+    for (size_t i = 0; i < w->n_file; i++) {
+        const struct gguf_file *f = &w->file[i];
+        id.bytes += f->bytes;
+        if (f->modified_ns > id.modified_ns) id.modified_ns = f->modified_ns;
+        id.header_hash = hash_bytes(id.header_hash + i, f->base, header_bytes(f)) >> 1; /* readers show 63 bits */
+    }
+    return id;
+}
+
+static bool name_copy(char name[GGUF_MAX_NAME + 1], const char *layout, const char *tensor)
+{
+    return snprintf(name, GGUF_MAX_NAME + 1, "%s/%s", layout, tensor) <= GGUF_MAX_NAME;
+}
+
+/* ---- reading ---- */
+
+static int check_identity(const struct weights *packed, const struct weights *model, struct lutra_error *err)
+{
+    struct identity is = identity_of(model), was;
+    const char *path = weights_path(packed);
+    TRY(weights_get_u64(packed, "lutra.packed.source.bytes", &was.bytes, err));
+    TRY(weights_get_u64(packed, "lutra.packed.source.modified_ns", &was.modified_ns, err));
+    TRY(weights_get_u64(packed, "lutra.packed.source.header_hash", &was.header_hash, err));
+    if (was.bytes != is.bytes)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: packed from %llu bytes, the model has %llu", path,
+            (unsigned long long)was.bytes, (unsigned long long)is.bytes);
+    if (was.header_hash != is.header_hash)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: packed from a model with another header", path);
+    if (was.modified_ns != is.modified_ns)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the model was modified or copied since it was packed", path);
+    return 0;
+}
+
+static int check(const struct weights *packed, const struct weights *model, struct lutra_error *err)
+{
+    struct weights_str kind = {"", 0};
+    uint32_t version;
+    TRY(weights_opt_str(packed, "general.architecture", &kind, err));
+    if (kind.n != strlen(KIND) || memcmp(kind.s, KIND, kind.n) != 0)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: not a packed copy", weights_path(packed));
+    TRY(weights_get_u32(packed, "lutra.packed.version", &version, err));
+    if (version != PACKED_VERSION)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: a packed copy of version %u, not %u", weights_path(packed),
+            (unsigned)version, (unsigned)PACKED_VERSION);
+    return check_identity(packed, model, err);
+}
+
+int packed_open(struct weights **out, const char *path, const struct weights *model, struct lutra_error *err)
+{
+    TRY(weights_open(out, path, err));
+    int rc = check(*out, model, err);
+    if (rc < 0) {
+        weights_close(out);
+        return rc;
+    }
+    /* Read from disk in huge pages, too; a kernel without them declines. */
+    for (size_t i = 0; i < (*out)->n_file; i++)
+        madvise((void *)(uintptr_t)(*out)->file[i].base, (*out)->file[i].bytes, MADV_HUGEPAGE);
+    return 0;
+}
+
+const void *packed_find(const struct weights *packed, const char *layout, const char *name, size_t bytes)
+{
+    char both[GGUF_MAX_NAME + 1];
+    const struct tensor *t = name_copy(both, layout, name) ? weights_tensor_find(packed, both) : NULL;
+    return t && t->bytes == bytes && (uintptr_t)t->data % COPY_ALIGN == 0 ? t->data : NULL;
+}
+
+/* ---- writing ---- */
+
+static int declare(struct weights_writer *w, const struct weights *model, const char *writer,
+    const struct packed_copy *copy, size_t n_copy, struct lutra_error *err)
+{
+    const struct identity id = identity_of(model);
+    char name[GGUF_MAX_NAME + 1];
+    weights_writer_align(w, PACKED_ALIGN);
+    weights_writer_put_str(w, "general.architecture", KIND);
+    weights_writer_put_u32(w, "lutra.packed.version", PACKED_VERSION);
+    weights_writer_put_str(w, "lutra.packed.writer", writer);
+    weights_writer_put_scalar(w, "lutra.packed.source.bytes", WEIGHTS_U64, &id.bytes);
+    weights_writer_put_scalar(w, "lutra.packed.source.modified_ns", WEIGHTS_U64, &id.modified_ns);
+    weights_writer_put_scalar(w, "lutra.packed.source.header_hash", WEIGHTS_U64, &id.header_hash);
+    for (size_t i = 0; i < n_copy; i++) {
+        const int64_t ne[1] = {(int64_t)(copy[i].bytes / 4)}; /* bytes that are of no type: so many words */
+        if (!name_copy(name, copy[i].layout, copy[i].name))
+            return lutra_fail(
+                err, LUTRA_E_ARGUMENT, "the name of tensor '%s' is too long to be packed", show_name(copy[i].name).s);
+        weights_writer_add_tensor(w, name, QUANT_F32, 1, ne);
+    }
+    return 0;
+}
+
+static int write_copies(struct weights_writer *w, const struct packed_copy *copy, size_t n_copy,
+    int (*progress)(void *user, uint64_t done, uint64_t total), void *user, struct lutra_error *err)
+{
+    uint64_t done = 0, total = 0;
+    for (size_t i = 0; i < n_copy; i++) total += copy[i].bytes;
+    for (size_t i = 0; i < n_copy; i++) {
+        for (size_t at = 0; at < copy[i].bytes;) {
+            size_t n = copy[i].bytes - at < WRITE_BYTES ? copy[i].bytes - at : WRITE_BYTES;
+            if (progress && progress(user, done, total))
+                return lutra_fail(err, LUTRA_E_CANCELLED, "packing was cancelled");
+            if (weights_writer_data(w, (const uint8_t *)copy[i].data + at, n) < 0) return 0; /* commit tells */
+            at += n;
+            done += n;
+        }
+    }
+    if (progress) progress(user, total, total);
+    return 0;
+}
+
+int packed_write(const char *path, const struct weights *model, const char *writer, const struct packed_copy *copy,
+    size_t n_copy, int (*progress)(void *user, uint64_t done, uint64_t total), void *user, struct lutra_error *err)
+{
+    struct weights_writer *w;
+    TRY(weights_writer_open(&w, path, err));
+    int rc = declare(w, model, writer, copy, n_copy, err);
+    if (rc == 0) rc = write_copies(w, copy, n_copy, progress, user, err);
+    if (rc < 0) {
+        weights_writer_abort(&w);
+        return rc;
+    }
+    return weights_writer_commit(&w, err);
+}

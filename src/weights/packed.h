@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The packed cache: what devices made of a model's matrices, in a file that the next start maps instead of packing.
+ *
+ *     struct weights *packed;
+ *     if (packed_open(&packed, path, model, err) == 0) ...
+ *     const void *copy = packed_find(packed, "panel16x4.1", "blk.0.attn_q.weight", bytes);
+ *     ...
+ *     weights_close(&packed);
+ *
+ * The file is GGUF (docs/FORMATS.md), so the reader's and the writer's guarantees are its own: hostile sizes end in
+ * gguf_read.c, and it appears whole or not at all.  A tensor is named LAYOUT/NAME: copies of one matrix for several
+ * devices may lie side by side.  The file belongs to one model file: size, time of modification and a hash of the
+ * header must be those of the model that it was packed from.
+ *
+ * It is written in whole huge pages, which a page cache that keeps large folios maps as such (docs/SPEED.md).
+ */
+#ifndef LUTRA_WEIGHTS_PACKED_H
+#define LUTRA_WEIGHTS_PACKED_H
+
+#include "weights/weights.h"
+
+/* Maps the packed copy of `model`.  LUTRA_E_IO, LUTRA_E_FORMAT: as weights_open; LUTRA_E_UNSUPPORTED: well-formed, but
+ * no packed copy, one of another version, or one of another model file; the text says which.  On failure *out is NULL. */
+int packed_open(struct weights **out, const char *path, const struct weights *model, struct lutra_error *err);
+
+/* The copy of a tensor in a layout, `bytes` long and 64-byte aligned; NULL when there is none of that size.  Borrowed
+ * from the file. */
+const void *packed_find(const struct weights *packed, const char *layout, const char *name, size_t bytes);
+
+/* One copy to be written. */
+struct packed_copy {
+    const char *layout, *name;
+    const void *data;
+    size_t bytes; /* a multiple of 4 */
+};
+
+/* Writes the copies of `model` to `path`, which appears whole or not at all.  writer: who packed it, for people
+ * ("lutra 0.1.0, avx512").  progress may be NULL; nonzero cancels.  Errors: as weights_writer_commit,
+ * LUTRA_E_CANCELLED. */
+int packed_write(const char *path, const struct weights *model, const char *writer, const struct packed_copy *copy,
+    size_t n_copy, int (*progress)(void *user, uint64_t done, uint64_t total), void *user, struct lutra_error *err);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The packed cache: what was written is found again, and nothing is found in a file that does not fit.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "unit/weights/build.h"
+#include "weights/gguf_write.h"
+#include "weights/packed.h"
+
+static uint8_t first[4096 + 64], second[128];
+
+static const struct packed_copy COPIES[3] = {{"panel.1", "a.weight", first, sizeof first},
+    {"tile.1", "a.weight", second, 64}, {"panel.1", "b.weight", second, sizeof second}};
+
+/* A model file of one tensor of n words. */
+static void make_model(const char *name, const char *arch, int64_t n)
+{
+    struct weights_writer *w;
+    assert_int_equal(weights_writer_open(&w, in_folder(name), NULL), 0);
+    weights_writer_put_str(w, "general.architecture", arch);
+    weights_writer_add_tensor(w, "a.weight", QUANT_F32, 1, &n);
+    weights_writer_data(w, first, (size_t)n * 4);
+    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+}
+
+static struct weights *open_model(const char *name)
+{
+    struct weights *w;
+    struct lutra_error err;
+    if (weights_open(&w, in_folder(name), &err) < 0) fail_msg("%s", err.what);
+    return w;
+}
+
+static void write_copies(const char *name, const struct weights *model)
+{
+    struct lutra_error err;
+    if (packed_write(in_folder(name), model, "test", COPIES, 3, NULL, NULL, &err) < 0) fail_msg("%s", err.what);
+}
+
+static void copies_come_back(void **state)
+{
+    (void)state;
+    struct weights *packed;
+    struct lutra_error err;
+    make_model("m.gguf", "llama", 16);
+    struct weights *model = open_model("m.gguf");
+    for (size_t i = 0; i < sizeof first; i++) first[i] = (uint8_t)(i * 7);
+    memset(second, 0xa5, sizeof second);
+    write_copies("m.packed", model);
+    if (packed_open(&packed, in_folder("m.packed"), model, &err) < 0) fail_msg("%s", err.what);
+    for (int i = 0; i < 3; i++) {
+        const struct packed_copy *c = &COPIES[i];
+        const void *data = packed_find(packed, c->layout, c->name, c->bytes);
+        assert_non_null(data);
+        assert_int_equal((uintptr_t)data % 4096, 0);
+        assert_memory_equal(data, c->data, c->bytes);
+        assert_null(packed_find(packed, c->layout, c->name, c->bytes + 4));
+        assert_null(packed_find(packed, c->layout, c->name, c->bytes - 4));
+    }
+    assert_null(packed_find(packed, "panel.2", "a.weight", sizeof first));
+    assert_null(packed_find(packed, "tile.1", "b.weight", sizeof second));
+    weights_close(&packed);
+    weights_close(&model);
+}
+
+static void expect_refused(const char *name, const struct weights *model, const char *text)
+{
+    struct weights *packed = NULL;
+    struct lutra_error err = {0};
+    int rc = packed_open(&packed, in_folder(name), model, &err);
+    if (rc == 0 || !strstr(err.what, text)) fail_msg("%s: %d, '%s' instead of '%s'", name, rc, err.what, text);
+    assert_null(packed);
+}
+
+static void another_model_is_refused(void **state)
+{
+    (void)state;
+    make_model("m.gguf", "llama", 16);
+    struct weights *model = open_model("m.gguf");
+    write_copies("m.packed", model);
+    make_model("longer.gguf", "llama", 32);
+    struct weights *other = open_model("longer.gguf");
+    expect_refused("m.packed", other, "packed from");
+    weights_close(&other);
+
+    /* The same size, another time. */
+    struct stat st;
+    assert_int_equal(stat(in_folder("m.gguf"), &st), 0);
+    make_model("m.gguf", "llama", 16);
+    struct timespec times[2] = {st.st_atim, st.st_mtim};
+    times[1].tv_nsec ^= 1;
+    assert_int_equal(utimensat(AT_FDCWD, in_folder("m.gguf"), times, 0), 0);
+    other = open_model("m.gguf");
+    expect_refused("m.packed", other, "modified or copied");
+    weights_close(&other);
+
+    /* The same size and time, another header. */
+    make_model("m.gguf", "llamb", 16);
+    times[1] = st.st_mtim;
+    assert_int_equal(utimensat(AT_FDCWD, in_folder("m.gguf"), times, 0), 0);
+    other = open_model("m.gguf");
+    assert_int_equal(weights_file_bytes(other), weights_file_bytes(model));
+    expect_refused("m.packed", other, "another header");
+    weights_close(&other);
+    weights_close(&model);
+}
+
+/* A packed copy with one key changed. */
+static void write_wrong(const char *name, const char *kind, uint32_t version, bool keys)
+{
+    struct weights_writer *w;
+    uint64_t bytes = 1;
+    assert_int_equal(weights_writer_open(&w, in_folder(name), NULL), 0);
+    weights_writer_put_str(w, "general.architecture", kind);
+    if (keys) weights_writer_put_u32(w, "lutra.packed.version", version);
+    if (keys) weights_writer_put_scalar(w, "lutra.packed.source.bytes", WEIGHTS_U64, &bytes);
+    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+}
+
+static void what_is_no_packed_copy_is_refused(void **state)
+{
+    (void)state;
+    make_model("m.gguf", "llama", 16);
+    struct weights *model = open_model("m.gguf");
+    expect_refused("m.gguf", model, "not a packed copy");
+    expect_refused("none.packed", model, "cannot open");
+    save(in_folder("junk.packed"), "GGUFjunkjunkjunkjunkjunk", 24);
+    expect_refused("junk.packed", model, "version");
+    write_wrong("w.packed", "lutra-packed", 1, false);
+    expect_refused("w.packed", model, "lutra.packed.version");
+    write_wrong("w.packed", "lutra-packed", 2, true);
+    expect_refused("w.packed", model, "version 2");
+    write_wrong("w.packed", "lutra-packed", 1, true);
+    expect_refused("w.packed", model, "modified_ns");
+    weights_close(&model);
+}
+
+static void copies_that_are_not_aligned_are_not_found(void **state)
+{
+    (void)state;
+    struct weights_writer *w;
+    struct weights *packed;
+    const int64_t ne[1] = {16};
+    assert_int_equal(weights_writer_open(&w, in_folder("odd.packed"), NULL), 0); /* alignment 32 */
+    for (int i = 0; i < 4; i++) {
+        const char *name[] = {"l.1/a", "l.1/b", "l.1/c", "l.1/d"};
+        const int64_t odd[1] = {i % 2 ? 8 : 16};
+        weights_writer_add_tensor(w, name[i], QUANT_F32, 1, i ? odd : ne);
+    }
+    for (int i = 0; i < 4; i++) weights_writer_data(w, first, i % 2 ? 32 : 64);
+    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+    assert_int_equal(weights_open(&packed, in_folder("odd.packed"), NULL), 0);
+    for (size_t i = 0; i < 4; i++) {
+        const struct tensor *t = weights_tensor_at(packed, i);
+        const void *data = packed_find(packed, "l.1", t->name + 4, t->bytes);
+        assert_ptr_equal(data, (uintptr_t)t->data % 64 ? NULL : t->data);
+    }
+    weights_close(&packed);
+}
+
+static int stop_at_once(void *user, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    return ++*(int *)user > 1;
+}
+
+static void a_cancelled_write_leaves_nothing(void **state)
+{
+    (void)state;
+    int calls = 0;
+    make_model("m.gguf", "llama", 16);
+    struct weights *model = open_model("m.gguf");
+    int rc = packed_write(in_folder("c.packed"), model, "test", COPIES, 3, stop_at_once, &calls, NULL);
+    assert_int_equal(rc, LUTRA_E_CANCELLED);
+    assert_int_equal(access(in_folder("c.packed"), F_OK), -1);
+    char long_name[300];
+    memset(long_name, 'n', sizeof long_name);
+    long_name[sizeof long_name - 1] = 0;
+    const struct packed_copy copy = {"l.1", long_name, first, 64};
+    rc = packed_write(in_folder("c.packed"), model, "test", &copy, 1, NULL, NULL, NULL);
+    assert_int_equal(rc, LUTRA_E_ARGUMENT);
+    assert_int_equal(access(in_folder("c.packed"), F_OK), -1);
+    weights_close(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_come_back),
+        cmocka_unit_test(another_model_is_refused),
+        cmocka_unit_test(what_is_no_packed_copy_is_refused),
+        cmocka_unit_test(copies_that_are_not_aligned_are_not_found),
+        cmocka_unit_test(a_cancelled_write_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
+}
