@@ -44,7 +44,6 @@ int npu_sim_open(struct npu_sim **out, const struct npu_sim_settings *settings, 
         npu_sim_close(&sim);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu emulator: out of memory");
     }
-    memset(sim->cache, SIM_POISON, settings->ddr_bytes);
     sim->isa = (struct isa){.base = sim->window, .sim = sim};
     npu_sim_end(sim, 0);
     *out = sim;
@@ -68,13 +67,20 @@ struct isa *npu_sim_isa(struct npu_sim *sim)
     return &sim->isa;
 }
 
+void npu_sim_own(struct npu_sim *sim, uint32_t offset, uint32_t bytes, int owned)
+{
+    uint32_t first = offset - sim->ddr_start, whole = (bytes + 127) / 128 * 128;
+    memset(sim->cache + first, SIM_POISON, whole);
+    for (uint32_t i = 0; i < whole; i += SIM_LINE_BYTES)
+        sim->lines[(first + i) / SIM_LINE_BYTES] = (struct sim_line){.state = owned ? LINE_OWNED : 0};
+}
+
 uint32_t npu_sim_buffer(struct npu_sim *sim, uint32_t bytes)
 {
     uint64_t whole = ((uint64_t)bytes + 127) / 128 * 128;
     if (!bytes || sim->next_buffer + whole + GAP_BYTES > sim->end) return 0;
     uint32_t off = sim->next_buffer;
-    for (uint32_t i = 0; i < whole; i += SIM_LINE_BYTES)
-        sim->lines[(off - sim->ddr_start + i) / SIM_LINE_BYTES].state = LINE_OWNED;
+    npu_sim_own(sim, off, bytes, 1);
     sim->next_buffer += (uint32_t)whole + GAP_BYTES;
     return off;
 }

@@ -125,6 +125,10 @@ struct isa *npu_sim_isa(struct npu_sim *sim);
 /* A buffer of shared memory, aligned to 128 bytes and followed by a gap that no access may touch.  0: none left. */
 uint32_t npu_sim_buffer(struct npu_sim *sim, uint32_t bytes);
 
+/* For an allocator of its own: accesses to [offset, offset + bytes), whole lines of shared memory, are allowed from now on,
+ * or no longer. */
+void npu_sim_own(struct npu_sim *sim, uint32_t offset, uint32_t bytes, int owned);
+
 /* The host's pointer to a window offset. */
 void *npu_sim_host(struct npu_sim *sim, uint32_t offset);
 
