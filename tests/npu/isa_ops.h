@@ -38,6 +38,7 @@ static uint8_t *isa_ops_int(struct isa *isa, uint8_t *dst, vec a, vec b, vec c)
     put(v_min_w(a, b));
     put(v_max_ub(a, b));
     put(v_mpyi_h(a, b));
+    put(v_mpyio_w(a, b));
     put(v_delta(a, b));
     put(v_rdelta(a, b));
     put(v_pack_h(a, b));

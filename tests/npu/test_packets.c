@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attention_box.h"
 #include "bench.h"
 #include "npu/dsp/kernels.h"
 #include "npu/wire/layout.h"
@@ -70,6 +71,13 @@ static void weight_kernels(void **state)
         {"gemv Q4_1", NPU_OP_GEMV, NPU_W_Q4_1, 3.5},
         {"gemv IQ4_NL", NPU_OP_GEMV, NPU_W_IQ4_NL, 3.5},
         {"gemv Q8_0", NPU_OP_GEMV, NPU_W_Q8_0, 3.5},
+        {"dequant supergroup 8", NPU_OP_DEQUANT, NPU_W_SUPER8, 0},
+        {"dequant Q4_K", NPU_OP_DEQUANT, NPU_W_Q4_K, 0},
+        {"dequant Q5_K", NPU_OP_DEQUANT, NPU_W_Q5_K, 0},
+        {"dequant Q6_K", NPU_OP_DEQUANT, NPU_W_Q6_K, 0},
+        {"gemv Q4_K", NPU_OP_GEMV, NPU_W_Q4_K, 3.5},
+        {"gemv Q5_K", NPU_OP_GEMV, NPU_W_Q5_K, 3.5},
+        {"gemv Q6_K", NPU_OP_GEMV, NPU_W_Q6_K, 0},
         {"gemm Q4_0, 1 row", NPU_OP_GEMM, NPU_W_Q4_0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -120,6 +128,12 @@ static void row_kernels(void **state)
     bench_close(&b);
 }
 
+static uint64_t sees_all(const void *user, uint32_t row, uint32_t segment)
+{
+    (void)user, (void)row, (void)segment;
+    return ~0ull;
+}
+
 /* Head of 128, one block of 32 rows, all keys seen. */
 static void attention(void **state)
 {
@@ -132,11 +146,11 @@ static void attention(void **state)
             char name[64];
             bench_open(&b, 4 << 20);
             b.machine.tcm_kept = 65536;
-            struct npu_segment s[64];
-            struct npu_row rows[32];
+            static struct attention_box box;
+            struct npu_slot at[64];
             uint32_t keys = npu_sim_buffer(b.sim, 16384), values = npu_sim_buffer(b.sim, 16384);
-            for (uint32_t j = 0; j < 64; j++) s[j] = (struct npu_segment){keys, values};
-            for (uint32_t j = 0; j < 32; j++) rows[j] = (struct npu_row){.limit = n_keys[i]};
+            for (uint32_t j = 0; j < 64; j++) at[j] = (struct npu_slot){keys, values, 0, 0};
+            attention_box_fill(&box, 32, 1, 1, n_keys[i] / 64, at, sees_all, NULL);
             struct npu_op op = {.code = NPU_OP_EXP_TABLE};
             assert_int_equal(npu_execute(npu_sim_isa(b.sim), &b.machine, &op), NPU_OK);
             op = (struct npu_op){.code = NPU_OP_ATTENTION,
@@ -144,13 +158,11 @@ static void attention(void **state)
                 .kind = way,
                 .m = 32,
                 .n = 128,
-                .k = n_keys[i],
                 .src = npu_sim_buffer(b.sim, 32 * 512),
                 .dst = npu_sim_buffer(b.sim, 32 * 512),
                 .src_stride = 512,
                 .dst_stride = 512,
-                .weights = bench_put(&b, s, sizeof s),
-                .rows = bench_put(&b, rows, sizeof rows)};
+                .rows = bench_put(&b, &box, sizeof box)};
             snprintf(name, sizeof name, "attention %s, %u keys", ways[way], n_keys[i]);
             show(&b, name, &op, n_keys[i] * 32 / 64.0, "64 scores");
             bench_close(&b);

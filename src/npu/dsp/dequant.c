@@ -107,6 +107,30 @@ ISA_INLINE void expand_super(
     (void)isa;
 }
 
+/* Vector j of 8-bit codes: half of the groups of 4-bit vector j / 2. */
+ISA_INLINE void expand_super_8(
+    struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec flip, vec scales, vec spread, int j)
+{
+    const int sel = (j >> 2 & 1) | (j >> 3) << 1;
+    vec2 h = v_sxt_b(v_xor(v_load(src + 128 * j), flip));
+    vec2 s = v_lut16(j & 1 ? v_add_b(spread, v_splat_b(4)) : spread, scales, sel);
+    v_store(dst + 256 * j, f16_mul(f16_of_i16(v_lo(h)), v_lo(s)));
+    v_store(dst + 256 * j + 128, f16_mul(f16_of_i16(v_hi(h)), v_hi(s)));
+    (void)isa;
+}
+
+static void dequant_super_8(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    const vec even = v_mux(m_first(64), v_splat_h(0x0200), v_splat_h(0x0301)), odd = v_add_b(even, v_splat_b(8));
+    const vec flip = v_splat_b(0x80);
+    for (uint32_t u = 0; u < n_units; u++, src += 2176, dst += 2 * TILE_BYTES) {
+        vec scales = v_load(src + 2048);
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; j++) expand_super_8(isa, dst, src, flip, scales, j & 2 ? odd : even, j);
+    }
+    (void)isa;
+}
+
 static void dequant_super(
     struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, vec table)
 {
@@ -135,7 +159,8 @@ void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const ui
     case NPU_W_Q4_1: dequant_4m(isa, dst, src, n_units, v_const(unsigned_table)); break;
     case NPU_W_Q8_0: dequant_8(isa, dst, src, n_units); break;
     case NPU_W_SUPER4: dequant_super(isa, dst, src, n_units, v_const(linear_table)); break;
+    case NPU_W_SUPER8: dequant_super_8(isa, dst, src, n_units); break;
     case NPU_W_F16: copy(isa, dst, src, n_units); break;
-    default: break;
+    default: npu_dequant_k(isa, kind, dst, src, n_units); break;
     }
 }

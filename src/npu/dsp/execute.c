@@ -30,7 +30,7 @@ static uint32_t dequant(struct isa *isa, const struct npu_op *op)
     for (uint32_t b = 0; b < w.n_blocks; b++)
         npu_dequant(
             isa, w.kind, isa_ptr(op->dst + b * op->dst_stride), isa_ptr(op->weights + b * w.block_bytes), w.n_units);
-    give(isa, op, span(w.n_blocks, op->dst_stride, w.n_units * 2 * NPU_TILE));
+    give(isa, op, span(w.n_blocks, op->dst_stride, w.k * 64));
     return NPU_OK;
 }
 
@@ -53,7 +53,7 @@ static uint32_t gemv(struct isa *isa, const struct npu_machine *machine, const s
     struct npu_gemv_plan plan;
     struct npu_act8 a;
     uint32_t ticket[3] = {0, 0, 0}, bytes;
-    if (npu_weights_layout(op->kind, op->k, op->n, &w) || w.kind >= NPU_W_SUPER4) return NPU_BAD_SHAPE;
+    if (npu_weights_layout(op->kind, op->k, op->n, &w) || !npu_weights_integer(w.kind)) return NPU_BAD_SHAPE;
     if (npu_gemv_plan(&w, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
     npu_act8_layout(op->k, &a);
     take(isa, op, op->src, a.bytes);

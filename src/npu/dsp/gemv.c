@@ -96,6 +96,10 @@ void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y,
     const uint8_t *restrict act8, uint32_t n_blocks)
 {
     struct npu_act8 a;
+    if (w->unit_k == NPU_SUPER_K) {
+        npu_gemv_k(isa, w, y, src, act8, n_blocks);
+        return;
+    }
     npu_act8_layout(w->k, &a);
     const uint8_t *sums = act8 + a.sums, *scales = act8 + a.scales;
     for (uint32_t b = 0; b < n_blocks; b++, src += w->block_bytes, y += 128) {

@@ -31,7 +31,8 @@
  *              v_delta v_rdelta(v, control)   v_pack_h(hi, lo) v_pack_b (saturating)  v_packe_h v_packe_b
  *              v_shuff2(hi, lo, r) v_deal2(hi, lo, r)  v_unpack_b v_unpack_ub v_unpack_h v_unpack_uh
  *   tables     v_lut32(index, table, sel)  v_lut16(index, table, sel): low 4 bits of each byte; even bytes to lo
- *   multiply   v_mpyi_h  v_mpy_h (even lanes to lo, odd to hi)  v_rmpy_ub_rb v_rmpyacc_ub_rb(acc, ub, scalar quad)
+ *   multiply   v_mpyi_h  v_mpyio_w(w, h): times the upper half of each word of h  v_mpy_h (even lanes to lo, odd to hi)
+ *              v_rmpy_ub_rb v_rmpyacc_ub_rb(acc, ub, scalar quad)
  *              v_rmpyacc_ub_b(acc, ub, b) v_rmpyacc_b_b  v_dmpyacc_ub_rb v_dmpyacc_h(acc, a, b, saturating)
  *   gather     v_gather_h(dst, base, bytes, offsets) v_gather_w  v_scatter_h(base, bytes, offsets, v) v_scatter_w
  *              scatter_sync(p): earlier scatters have landed.  TCM only; lanes out of range are dropped

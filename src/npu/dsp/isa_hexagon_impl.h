@@ -106,6 +106,7 @@ struct isa {
 #define v_lut16(i, t, sel) Q6_Wh_vlut16_VbVhR_nomatch(i, t, sel)
 
 #define v_mpyi_h(a, b) Q6_Vh_vmpyi_VhVh(a, b)
+#define v_mpyio_w(a, b) Q6_Vw_vmpyio_VwVh(a, b)
 #define v_mpy_h(a, b) Q6_Ww_vmpy_VhVh(a, b)
 #define v_rmpy_ub_rb(a, r) Q6_Vw_vrmpy_VubRb(a, r)
 #define v_rmpyacc_ub_rb(acc, a, r) Q6_Vw_vrmpyacc_VwVubRb(acc, a, r)

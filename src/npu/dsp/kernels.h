@@ -14,6 +14,10 @@
  * Value = nearest half of code x scale (Q4_1: of that plus the minimum, rounded again). [TTS 5.2.2] */
 void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units);
 
+/* The same of K-quants, units of 256 k, 8 tiles each: scale and minimum of a group are rounded to halves first. */
+void npu_dequant_k(
+    struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units);
+
 /* One row of activations to act8: k a multiple of 64, x in memory. */
 void npu_quantize(struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k);
 
@@ -21,6 +25,11 @@ void npu_quantize(struct isa *isa, uint8_t *restrict act8, const uint8_t *restri
  * Per group of 32 inputs: an exact integer sum, to f32, times the scale; groups of 256 inputs are added in ascending k,
  * multiplied by the activation's scale and added to the output.  One rounding per written operation. */
 void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
+    const uint8_t *restrict act8, uint32_t n_blocks);
+
+/* The same for K-quants.  Per 256 inputs: groups times their integer scales, exact; to f32, times d; the minima likewise;
+ * their sum times the activation's scale, added to the output. */
+void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks);
 
 /* Rows of f32 to f16 tiles [ceil(m / 32)][k / 32] and back; rows past m become 0 and are not stored. */

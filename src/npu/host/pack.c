@@ -16,6 +16,9 @@ int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err)
     case QUANT_IQ4_NL: *kind = NPU_W_IQ4_NL; return 0;
     case QUANT_Q8_0: *kind = NPU_W_Q8_0; return 0;
     case QUANT_F16: *kind = NPU_W_F16; return 0;
+    case QUANT_Q4_K: *kind = NPU_W_Q4_K; return 0;
+    case QUANT_Q5_K: *kind = NPU_W_Q5_K; return 0;
+    case QUANT_Q6_K: *kind = NPU_W_Q6_K; return 0;
     default: break;
     }
     const char *name = quant_type_name(quant_type);
@@ -64,6 +67,10 @@ static void put_block(const struct npu_weights *w, uint8_t *dst, const uint8_t *
 void npu_pack_tile32(
     const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last)
 {
+    if (w->unit_k == NPU_SUPER_K) {
+        npu_pack_k(w, rows, row_bytes, dst, first, last);
+        return;
+    }
     size_t block_bytes = row_bytes / (w->k / 32);
     for (uint32_t b = first; b < last; b++) {
         memset(dst + (size_t)b * w->block_bytes, 0, w->block_bytes);
@@ -77,17 +84,18 @@ void npu_pack_tile32(
 static void put_group(
     const struct npu_weights *w, const float *rows, size_t stride, uint8_t *dst, uint32_t k, uint32_t n)
 {
+    const int wide = w->kind == NPU_W_SUPER8;
     float extreme = 0;
     for (uint32_t i = 0; i < 32; i++) {
         float x = n + i / 2 < w->n ? rows[(n + i / 2) * stride + k + i % 2] : 0;
         if (fabsf(x) > fabsf(extreme)) extreme = x;
     }
-    float d = extreme / -8, inverse = d != 0 ? 1 / d : 0;
+    float d = wide ? fabsf(extreme) / 127 : extreme / -8, inverse = d != 0 ? 1 / d : 0;
     put_half(dst, npu_scale_offset(w, k, n), f32_to_f16(d));
     for (uint32_t i = 0; i < 32; i++) {
         float x = n + i / 2 < w->n ? rows[(n + i / 2) * stride + k + i % 2] : 0;
-        float q = floorf(x * inverse + 8.5f);
-        put_code(w, dst, k + i % 2, n + i / 2, (uint32_t)(q < 0 ? 0 : q > 15 ? 15 : q));
+        float q = floorf(x * inverse + (wide ? 128.5f : 8.5f)), most = wide ? 255 : 15;
+        put_code(w, dst, k + i % 2, n + i / 2, (uint32_t)(q < 0 ? 0 : q > most ? most : q));
     }
 }
 

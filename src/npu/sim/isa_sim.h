@@ -52,9 +52,9 @@ struct sim_at {
     X(and)                                                                                                             \
     X(or)                                                                                                              \
     X(xor) X(add_b) X(add_h) X(add_w) X(sub_b) X(sub_h) X(sub_w) X(max_h) X(max_w) X(min_h) X(min_w) X(max_ub)         \
-        X(mpyi_h) X(delta) X(rdelta) X(pack_h) X(pack_b) X(packe_h) X(packe_b) X(q16_mul) X(q16_add) X(q16_sub)        \
-            X(q16_add_q) X(q16_mul_qq) X(q32_mul) X(q32_add) X(q32_sub) X(q32_add_q) X(q32_add_qq) X(q32_mul_qq)       \
-                X(f16_max) X(f16_min) X(f32_max) X(f32_min)
+        X(mpyi_h) X(mpyio_w) X(delta) X(rdelta) X(pack_h) X(pack_b) X(packe_h) X(packe_b) X(q16_mul) X(q16_add)        \
+            X(q16_sub) X(q16_add_q) X(q16_mul_qq) X(q32_mul) X(q32_add) X(q32_sub) X(q32_add_q) X(q32_add_qq)          \
+                X(q32_mul_qq) X(f16_max) X(f16_min) X(f32_max) X(f32_min)
 #define SIM_UNARY(X)                                                                                                   \
     X(not )                                                                                                            \
     X(shuff_b)                                                                                                         \
@@ -135,6 +135,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define v_min_w(a, b) sim_min_w(ISA_AT, a, b)
 #define v_max_ub(a, b) sim_max_ub(ISA_AT, a, b)
 #define v_mpyi_h(a, b) sim_mpyi_h(ISA_AT, a, b)
+#define v_mpyio_w(a, b) sim_mpyio_w(ISA_AT, a, b)
 #define v_delta(a, b) sim_delta(ISA_AT, a, b)
 #define v_rdelta(a, b) sim_rdelta(ISA_AT, a, b)
 #define v_gt_h(a, b) sim_gt_h(ISA_AT, a, b)

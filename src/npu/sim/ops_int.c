@@ -22,7 +22,8 @@
     X(min_h, ALU, h, 64, a.h[i] < b.h[i] ? a.h[i] : b.h[i])                                                            \
     X(min_w, ALU, w, 32, a.w[i] < b.w[i] ? a.w[i] : b.w[i])                                                            \
     X(max_ub, ALU, ub, 128, a.ub[i] > b.ub[i] ? a.ub[i] : b.ub[i])                                                     \
-    X(mpyi_h, MULTIPLY_PAIR, uh, 64, (uint32_t)a.uh[i] * b.uh[i])
+    X(mpyi_h, MULTIPLY_PAIR, uh, 64, (uint32_t)a.uh[i] * b.uh[i])                                                      \
+    X(mpyio_w, MULTIPLY_PAIR, uw, 32, a.uw[i] * (uint32_t)b.h[2 * i + 1])
 
 #define WRITE_2(name, unit, f, lanes, value)                                                                           \
     vec sim_##name(struct sim_at at, vec a, vec b)                                                                     \

@@ -9,17 +9,29 @@ static uint32_t round_up(uint32_t x, uint32_t to)
     return (x + to - 1) / to * to;
 }
 
+int npu_weights_wide(uint32_t kind)
+{
+    return kind == NPU_W_Q8_0 || kind == NPU_W_SUPER8 || kind == NPU_W_Q5_K || kind == NPU_W_Q6_K;
+}
+
+int npu_weights_integer(uint32_t kind)
+{
+    return kind != NPU_W_F16 && kind != NPU_W_SUPER4 && kind != NPU_W_SUPER8;
+}
+
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
 {
-    uint32_t code = kind == NPU_W_F16 ? 4096 : kind == NPU_W_Q8_0 ? 2048 : 1024;
-    uint32_t tail = kind == NPU_W_F16 ? 0 : kind == NPU_W_Q4_1 ? 256 : 128;
-    if (kind < NPU_W_Q4_0 || kind > NPU_W_F16 || !k || k % NPU_UNIT_K || !n) return -1;
-    uint64_t bytes = (uint64_t)(k / NPU_UNIT_K) * (code + tail) * (((uint64_t)n + NPU_COLS - 1) / NPU_COLS);
+    uint32_t unit_k = kind >= NPU_W_Q4_K ? NPU_SUPER_K : NPU_UNIT_K;
+    uint32_t code = unit_k * NPU_COLS / 2 * (kind == NPU_W_F16 ? 4 : npu_weights_wide(kind) ? 2 : 1);
+    uint32_t tail = kind == NPU_W_F16 ? 0 : kind == NPU_W_Q4_1 ? 256 : kind >= NPU_W_Q4_K ? 640 : 128;
+    if (kind < NPU_W_Q4_0 || kind >= NPU_W_END || !k || k % unit_k || !n) return -1;
+    uint64_t bytes = (uint64_t)(k / unit_k) * (code + tail) * (((uint64_t)n + NPU_COLS - 1) / NPU_COLS);
     if (bytes > 1u << 31) return -1;
     out->kind = kind;
     out->k = k;
     out->n = n;
-    out->n_units = k / NPU_UNIT_K;
+    out->unit_k = unit_k;
+    out->n_units = k / unit_k;
     out->n_blocks = n / NPU_COLS + (n % NPU_COLS != 0);
     out->code_bytes = code;
     out->unit_bytes = code + tail;
@@ -29,10 +41,10 @@ int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights
 
 static uint32_t unit_of(const struct npu_weights *w, uint32_t k, uint32_t n)
 {
-    return n / NPU_COLS * w->block_bytes + k / NPU_UNIT_K * w->unit_bytes;
+    return n / NPU_COLS * w->block_bytes + k / w->unit_k * w->unit_bytes;
 }
 
-/* Position of k's low two bits in a word: k0 k2 k1 k3. */
+/* Position of the low two bits of k or of a K-quant's group in a word: 0 2 1 3. */
 static uint32_t byte_of(uint32_t k)
 {
     return (k & 1) << 1 | (k >> 1 & 1);
@@ -40,12 +52,12 @@ static uint32_t byte_of(uint32_t k)
 
 uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift)
 {
-    uint32_t in_unit = k % NPU_UNIT_K, word = 4 * (n % NPU_COLS) + byte_of(k);
+    uint32_t in_unit = k % w->unit_k, word = 4 * (n % NPU_COLS) + byte_of(k);
     if (w->kind == NPU_W_F16) {
         *shift = 0;
         return unit_of(w, k, n) + in_unit / 2 * NPU_LINE + 4 * (n % NPU_COLS) + (k & 1) * 2;
     }
-    if (w->kind == NPU_W_Q8_0) {
+    if (npu_weights_wide(w->kind)) {
         *shift = 0;
         return unit_of(w, k, n) + in_unit / 4 * NPU_LINE + word;
     }
@@ -55,14 +67,23 @@ uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, ui
 
 uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n)
 {
-    uint32_t c = n % NPU_COLS, in_unit = k % NPU_UNIT_K, half;
-    if (w->kind == NPU_W_SUPER4) {
+    uint32_t c = n % NPU_COLS, in_unit = k % w->unit_k, half;
+    if (w->unit_k == NPU_SUPER_K) {
+        uint32_t g = in_unit / (w->kind == NPU_W_Q6_K ? 16 : 32);
+        return unit_of(w, k, n) + w->code_bytes + (g >> 2) * 128 + 4 * c + byte_of(g);
+    }
+    if (w->kind == NPU_W_SUPER4 || w->kind == NPU_W_SUPER8) {
         uint32_t j = in_unit / 8, g = (in_unit % 8 >> 1) * 2 + c / 16;
         half = 2 * (16 * (j >> 1 & 1) + 8 * (j & 1) + g) + (j >> 2);
     } else {
         half = 2 * c + in_unit / 32;
     }
     return unit_of(w, k, n) + w->code_bytes + 2 * half;
+}
+
+uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n)
+{
+    return unit_of(w, k, n) + w->code_bytes + 512 + 4 * (n % NPU_COLS);
 }
 
 void npu_act8_layout(uint32_t k, struct npu_act8 *out)

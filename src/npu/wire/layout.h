@@ -18,9 +18,14 @@
  *
  *   F16: the two 32x32 half tiles themselves, without scales.
  *
+ *   K-quants: units of 256 k.  Codes as above (Q5_K and Q6_K as 8-bit codes 0..31 and 0..63), then
+ *     512 scale bytes | 32 pairs (d, dmin), f16          Q4_K, Q5_K: 8 scales, 8 minima per output; Q6_K: 16 scales
+ *   Scale of group g of output c is byte 128 (g >> 2) + 4c + {0, 2, 1, 3}[g & 3], minima 256 bytes further.
+ *
  * supergroup [TTS 5.1].  The same code order, but a scale belongs to 2 k x 16 outputs: 8 groups fill a vector of 4-bit
  *   codes, and a unit (64 k x 32 outputs, 8 such vectors) has 64 scales behind its codes.  Scale of group g of vector
  *   j is half 2 * (16 * (j >> 1 & 1) + 8 * (j & 1) + g) + (j >> 2): two lookups with constant indices spread it.
+ *   8-bit codes lie as above, their scales where those of 4-bit codes of the same k would.
  *
  * act8: a row of activations for the integer product: int8 codes with one scale per 256 inputs.
  *     quads: k / 4 words, four codes in the byte order of the 4-bit layout | sums: k / 32 int32, the sum of each tile's
@@ -31,7 +36,7 @@
 
 #include <stdint.h>
 
-enum { NPU_COLS = 32, NPU_UNIT_K = 64, NPU_ACT_BLOCK = 256, NPU_TILE = 2048, NPU_LINE = 128 };
+enum { NPU_COLS = 32, NPU_UNIT_K = 64, NPU_SUPER_K = 256, NPU_ACT_BLOCK = 256, NPU_TILE = 2048, NPU_LINE = 128 };
 
 /* Weight kinds: the code width and what a code stands for. */
 enum npu_weight_kind {
@@ -41,24 +46,35 @@ enum npu_weight_kind {
     NPU_W_Q8_0,     /* (q - 128) d: GGUF's signed code plus 128 */
     NPU_W_SUPER4,   /* supergroup, (q - 8) d */
     NPU_W_F16,      /* plain halves in tiles */
+    NPU_W_SUPER8,   /* supergroup, (q - 128) d */
+    NPU_W_Q4_K,     /* q d sc - dmin mn */
+    NPU_W_Q5_K,     /* the same */
+    NPU_W_Q6_K,     /* (q - 32) d sc */
+    NPU_W_END
 };
 
 struct npu_weights {
     uint32_t kind;
     uint32_t k, n;
-    uint32_t n_units;     /* of 64 k */
+    uint32_t unit_k;      /* 64, K-quants 256 */
+    uint32_t n_units;     /* of unit_k */
     uint32_t n_blocks;    /* of 32 outputs */
     uint32_t unit_bytes;  /* codes, scales and minima */
     uint32_t code_bytes;  /* of a unit */
     uint32_t block_bytes; /* n_units * unit_bytes */
 };
 
-/* 0, or -1: unknown kind, k not a positive multiple of 64, n not positive, or more than 2^31 bytes in all. */
+/* 0, or -1: unknown kind, k not a positive multiple of 64 (K-quants: 256), n not positive, more than 2^31 bytes in all. */
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
 /* Where the code of (k, n) is: byte offset, and 0 or 4 as the shift of a 4-bit code; of F16 the half itself. */
 uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift);
-uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n);
+uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of a byte */
+uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of d; dmin follows */
+
+/* Codes of 8 bits?  Exact products of quantized rows (NPU_OP_GEMV)? */
+int npu_weights_wide(uint32_t kind);
+int npu_weights_integer(uint32_t kind);
 
 struct npu_act8 {
     uint32_t sums, scales, bytes; /* offsets; quads are at 0 */

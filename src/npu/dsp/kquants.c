@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * K-quants: units of 256 k whose groups have integer scales under one pair of halves.
+ *
+ * Dequantization makes each group's scale (and minimum) a half first, then treats codes as the simple types do.  The integer
+ * product needs no half: groups are multiplied by their integer scales exactly, and floats appear once per 256 inputs.
+ */
+#include "npu/dsp/kernels.h"
+
+enum { CODES_4 = 4096, CODES_8 = 8192, MINIMA = 256, SUPER = 512, TAIL = 640 };
+
+/* Halves of 0 .. 15, in the low half of words 0 .. 15. */
+static const uint16_t unsigned_table[64]
+    __attribute__((aligned(128))) = {0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0,
+        0x4700, 0, 0x4800, 0, 0x4880, 0, 0x4900, 0, 0x4980, 0, 0x4a00, 0, 0x4a80, 0, 0x4b00, 0, 0x4b80, 0};
+
+/* Scales or minima of 4 groups of k, [0 .. 3]: each a tile vector of halves, the nearest to `byte x factor`. */
+struct spread {
+    vec group[4];
+};
+
+ISA_INLINE struct spread spread(struct isa *isa, vec2 bytes, vec factor)
+{
+    vec2 low = v_shuffoe_h(v_lo(bytes), v_lo(bytes)), high = v_shuffoe_h(v_hi(bytes), v_hi(bytes));
+    (void)isa;
+    return (struct spread){{f16_mul(f16_of_i16(v_lo(low)), factor), f16_mul(f16_of_i16(v_hi(low)), factor),
+        f16_mul(f16_of_i16(v_lo(high)), factor), f16_mul(f16_of_i16(v_hi(high)), factor)}};
+}
+
+/* A tile of 4-bit codes: x = q scale - least. */
+ISA_INLINE void tile_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec table, vec s, vec least)
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++, dst += 512) {
+        vec codes = v_load(src + 128 * j);
+        vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
+        v_store(dst, f16_of_q16(q16_add_q(q16_mul(v_lo(low), s), least)));
+        v_store(dst + 128, f16_of_q16(q16_add_q(q16_mul(v_hi(low), s), least)));
+        v_store(dst + 256, f16_of_q16(q16_add_q(q16_mul(v_lo(high), s), least)));
+        v_store(dst + 384, f16_of_q16(q16_add_q(q16_mul(v_hi(high), s), least)));
+    }
+    (void)isa;
+}
+
+/* A tile of 5-bit codes in bytes. */
+ISA_INLINE void tile_5(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec s, vec least)
+{
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++, dst += 256) {
+        vec2 h = v_zxt_ub(v_load(src + 128 * j));
+        v_store(dst, f16_of_q16(q16_add_q(q16_mul(f16_of_i16(v_lo(h)), s), least)));
+        v_store(dst + 128, f16_of_q16(q16_add_q(q16_mul(f16_of_i16(v_hi(h)), s), least)));
+    }
+    (void)isa;
+}
+
+/* Half a tile, 16 k, of 6-bit codes in bytes. */
+ISA_INLINE void half_tile_6(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec middle, vec s)
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++, dst += 256) {
+        vec2 h = v_sxt_b(v_sub_b(v_load(src + 128 * j), middle));
+        v_store(dst, f16_mul(f16_of_i16(v_lo(h)), s));
+        v_store(dst + 128, f16_mul(f16_of_i16(v_hi(h)), s));
+    }
+    (void)isa;
+}
+
+/* Q4_K, Q5_K; wide is a constant where this is called. */
+ISA_INLINE void dequant_min(
+    struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, const int wide)
+{
+    const vec table = v_const(unsigned_table), sign = v_splat_h((int16_t)0x8000);
+    const uint32_t codes = wide ? CODES_8 : CODES_4, tile = codes / 8;
+    for (uint32_t u = 0; u < n_units; u++, src += codes + TAIL, dst += 8 * TILE_BYTES) {
+        vec pairs = v_load(src + codes + SUPER);
+        vec2 d = v_shuffoe_h(pairs, pairs);
+        vec scale = v_lo(d), least = v_xor(v_hi(d), sign);
+#pragma GCC unroll 1
+        for (uint32_t g = 0; g < 2; g++) {
+            struct spread s = spread(isa, v_zxt_ub(v_load(src + codes + 128 * g)), scale);
+            struct spread m = spread(isa, v_zxt_ub(v_load(src + codes + MINIMA + 128 * g)), least);
+#pragma GCC unroll 4
+            for (uint32_t t = 0; t < 4; t++) {
+                uint8_t *to = dst + (4 * g + t) * TILE_BYTES;
+                const uint8_t *from = src + (4 * g + t) * tile;
+                if (wide)
+                    tile_5(isa, to, from, s.group[t], m.group[t]);
+                else
+                    tile_4(isa, to, from, table, s.group[t], m.group[t]);
+            }
+        }
+    }
+}
+
+static void dequant_6(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    const vec middle = v_splat_b(32);
+    for (uint32_t u = 0; u < n_units; u++, src += CODES_8 + TAIL, dst += 8 * TILE_BYTES) {
+        vec pairs = v_load(src + CODES_8 + SUPER), d = v_lo(v_shuffoe_h(pairs, pairs));
+#pragma GCC unroll 1
+        for (uint32_t g = 0; g < 4; g++) {
+            struct spread s = spread(isa, v_sxt_b(v_load(src + CODES_8 + 128 * g)), d);
+#pragma GCC unroll 4
+            for (uint32_t t = 0; t < 4; t++)
+                half_tile_6(isa, dst + (4 * g + t) * 1024, src + (4 * g + t) * 512, middle, s.group[t]);
+        }
+    }
+}
+
+void npu_dequant_k(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    switch (kind) {
+    case NPU_W_Q4_K: dequant_min(isa, dst, src, n_units, 0); break;
+    case NPU_W_Q5_K: dequant_min(isa, dst, src, n_units, 1); break;
+    default: dequant_6(isa, dst, src, n_units); break;
+    }
+}
+
+ISA_INLINE vec dot_4(struct isa *isa, const uint8_t *restrict codes, const uint8_t *restrict q, vec mask)
+{
+    vec sum = v_zero();
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        vec x = v_load(codes + 128 * j);
+        uint64_t quads = s_load_u64(q + 8 * j);
+        sum = v_rmpyacc_ub_rb(sum, v_and(x, mask), (uint32_t)quads);
+        sum = v_rmpyacc_ub_rb(sum, v_lsr_ub(x, 4), (uint32_t)(quads >> 32));
+    }
+    (void)isa;
+    return sum;
+}
+
+/* n vectors of 4 k in bytes. */
+ISA_INLINE vec dot_8(struct isa *isa, vec sum, const uint8_t *restrict codes, const uint8_t *restrict q, const int n)
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j += 2) {
+        uint64_t quads = s_load_u64(q + 4 * j);
+        sum = v_rmpyacc_ub_rb(sum, v_load(codes + 128 * j), (uint32_t)quads);
+        sum = v_rmpyacc_ub_rb(sum, v_load(codes + 128 * j + 128), (uint32_t)(quads >> 32));
+    }
+    (void)isa;
+    return sum;
+}
+
+/* Four groups' sums times their scales; `scales` as halves [s0 s1] in lo, [s2 s3] in hi. */
+ISA_INLINE vec weigh(struct isa *isa, vec total, vec i0, vec i1, vec i2, vec i3, vec2 scales)
+{
+    total = v_add_w(total, v_mpyio_w(i0, v_asl_w(v_lo(scales), 16)));
+    total = v_add_w(total, v_mpyio_w(i1, v_lo(scales)));
+    total = v_add_w(total, v_mpyio_w(i2, v_asl_w(v_hi(scales), 16)));
+    (void)isa;
+    return v_add_w(total, v_mpyio_w(i3, v_hi(scales)));
+}
+
+/* Two int32 sums, each within 16 bits, as halves. */
+ISA_INLINE int32_t two_sums(struct isa *isa, const uint8_t *restrict sums)
+{
+    (void)isa;
+    return (int32_t)((s_load_u32(sums) & 0xffff) | s_load_u32(sums + 4) << 16);
+}
+
+/* d total + dmin minima, times the activation's scale. */
+ISA_INLINE vec finish(struct isa *isa, vec acc, vec pairs, vec total, vec minima, const uint8_t *restrict scale)
+{
+    vec2 d = q32_mul_f16(pairs, v_splat_h(0x3c00));
+    vec sum = q32_mul(f32_of_i32(total), f32_of_q32(v_lo(d)));
+    sum = q32_add_qq(sum, q32_mul(f32_of_i32(minima), f32_of_q32(v_hi(d))));
+    (void)isa;
+    return f32_add(acc, f32_mul(f32_of_q32(sum), v_splat_w((int32_t)s_load_u32(scale))));
+}
+
+ISA_INLINE vec block_min(struct isa *isa, const uint8_t *restrict w, const uint8_t *restrict q,
+    const uint8_t *restrict sums, const uint8_t *restrict scales, uint32_t n_units, const int wide)
+{
+    const vec mask = v_splat_b(15);
+    const uint32_t codes = wide ? CODES_8 : CODES_4, tile = codes / 8;
+    vec acc = v_zero();
+    for (uint32_t u = 0; u < n_units; u++, w += codes + TAIL, q += 256, sums += 32, scales += 4) {
+        vec total = v_zero(), minima = v_zero();
+#pragma GCC unroll 2
+        for (uint32_t g = 0; g < 2; g++) {
+            const uint8_t *c = w + 4 * g * tile, *a = q + 128 * g;
+            vec i[4];
+#pragma GCC unroll 4
+            for (uint32_t t = 0; t < 4; t++)
+                i[t] = wide ? dot_8(isa, v_zero(), c + t * tile, a + 32 * t, 8)
+                            : dot_4(isa, c + t * tile, a + 32 * t, mask);
+            vec2 m = v_zxt_ub(v_load(w + codes + MINIMA + 128 * g));
+            total = weigh(isa, total, i[0], i[1], i[2], i[3], v_zxt_ub(v_load(w + codes + 128 * g)));
+            minima = v_dmpyacc_h(minima, v_lo(m), v_splat_w(two_sums(isa, sums + 16 * g)));
+            minima = v_dmpyacc_h(minima, v_hi(m), v_splat_w(two_sums(isa, sums + 16 * g + 8)));
+        }
+        acc = finish(isa, acc, v_load(w + codes + SUPER), total, v_sub_w(v_zero(), minima), scales);
+    }
+    return acc;
+}
+
+/* Sums of 16 activations, which the offset of the codes needs, are products with ones. */
+ISA_INLINE vec block_6(struct isa *isa, const uint8_t *restrict w, const uint8_t *restrict q,
+    const uint8_t *restrict scales, uint32_t n_units)
+{
+    const vec middle = v_splat_b(32);
+    vec acc = v_zero();
+    for (uint32_t u = 0; u < n_units; u++, w += CODES_8 + TAIL, q += 256, scales += 4) {
+        vec total = v_zero();
+#pragma GCC unroll 1
+        for (uint32_t g = 0; g < 4; g++) {
+            vec i[4];
+#pragma GCC unroll 4
+            for (uint32_t t = 0; t < 4; t++) {
+                const uint8_t *a = q + 64 * g + 16 * t;
+                uint64_t low = s_load_u64(a), high = s_load_u64(a + 8);
+                vec off = v_rmpyacc_ub_rb(v_zero(), middle, (uint32_t)low);
+                off = v_rmpyacc_ub_rb(off, middle, (uint32_t)(low >> 32));
+                off = v_rmpyacc_ub_rb(off, middle, (uint32_t)high);
+                off = v_rmpyacc_ub_rb(off, middle, (uint32_t)(high >> 32));
+                i[t] = v_sub_w(dot_8(isa, v_zero(), w + (4 * g + t) * 512, a, 4), off);
+            }
+            total = weigh(isa, total, i[0], i[1], i[2], i[3], v_sxt_b(v_load(w + CODES_8 + 128 * g)));
+        }
+        acc = finish(isa, acc, v_load(w + CODES_8 + SUPER), total, v_zero(), scales);
+    }
+    return acc;
+}
+
+void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
+    const uint8_t *restrict act8, uint32_t n_blocks)
+{
+    struct npu_act8 a;
+    npu_act8_layout(w->k, &a);
+    const uint8_t *sums = act8 + a.sums, *scales = act8 + a.scales;
+    for (uint32_t b = 0; b < n_blocks; b++, src += w->block_bytes, y += 128) {
+        vec r;
+        switch (w->kind) {
+        case NPU_W_Q4_K: r = block_min(isa, src, act8, sums, scales, w->n_units, 0); break;
+        case NPU_W_Q5_K: r = block_min(isa, src, act8, sums, scales, w->n_units, 1); break;
+        default: r = block_6(isa, src, act8, scales, w->n_units); break;
+        }
+        v_store(y, r);
+    }
+}
