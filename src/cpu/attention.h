@@ -107,5 +107,6 @@ void attention_run(
 void attention_init_ref(struct cpu_attention *out);
 void attention_init_avx2(struct cpu_attention *out);
 void attention_init_avx512(struct cpu_attention *out);
+void attention_init_neon(struct cpu_attention *out);
 
 #endif

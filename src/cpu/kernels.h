@@ -109,8 +109,12 @@ void cpu_gemm_init_ref(struct cpu_kernels *out);
 void cpu_gemm_init_avx2(struct cpu_kernels *out);
 void cpu_gemm_init_avxvnni(struct cpu_kernels *out);
 void cpu_gemm_init_avx512(struct cpu_kernels *out);
+void cpu_gemm_init_neon(struct cpu_kernels *out);
+void cpu_gemm_init_dotprod(struct cpu_kernels *out);
+void cpu_gemm_init_i8mm(struct cpu_kernels *out);
 void cpu_small_init_ref(struct cpu_kernels *out);
 void cpu_small_init_avx2(struct cpu_kernels *out);
 void cpu_small_init_avx512(struct cpu_kernels *out);
+void cpu_small_init_neon(struct cpu_kernels *out);
 
 #endif

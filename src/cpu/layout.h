@@ -52,6 +52,8 @@ size_t cpu_act_bytes_q8x32(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_q8x256(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_f32(size_t n_in, size_t n_row);
 void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_q8x32_neon(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_q8x256_neon(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 void cpu_act_row_q8x32_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 void cpu_act_row_q8x256_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 

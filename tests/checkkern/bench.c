@@ -180,11 +180,17 @@ static double measure_stream(int threads)
     return (double)DRAM_BYTES * threads / best * 1e-9;
 }
 
-static struct peaks measure_peaks(uint32_t isa)
+struct peaks measure_peaks(uint32_t isa)
 {
+#if defined(__aarch64__)
+    if (isa & CPU_I8MM) return measure_peaks_i8mm();
+    if (isa & CPU_DOTPROD) return measure_peaks_dotprod();
+    return measure_peaks_neon();
+#else
     if (isa & CPU_AVX512) return measure_peaks_avx512();
     if (isa & CPU_AVXVNNI) return measure_peaks_avxvnni();
     return measure_peaks_avx2();
+#endif
 }
 
 static void bench_one(const struct cpu_gemm *g, bool dram, struct peaks peaks, double stream, const struct options *o)

@@ -229,7 +229,7 @@ void bench_attention(const struct cpu_kernels *k, const struct cpu_kernels *lowe
     static const int sizes[] = {64, 128}, queries[] = {1, 6, 8, 48, 192};
     const char *name = k->attention.name;
     if (k->attention.segment == lower->attention.segment || (o->only && !strstr(name, o->only))) return;
-    double peak = (k->isa & CPU_AVX512 ? measure_peaks_avx512() : measure_peaks_avx2()).f32_gmac;
+    double peak = measure_peaks(k->isa).f32_gmac;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (!o->json) printf("%-20s f16 d_head %3d queries:", name, sizes[i]);
         for (size_t n = 0; n < sizeof queries / sizeof *queries; n++) {

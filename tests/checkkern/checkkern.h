@@ -2,7 +2,7 @@
  *
  * checkkern: every kernel of the CPU's table against the reference, per instruction set; and its speed.
  *
- *     checkkern [--seed=N] [--only=PATTERN] [--bench] [--threads=N] [--json]
+ *     checkkern [--seed=N] [--only=PATTERN] [--bench] [--threads=N] [--json] [--digest]
  *
  * For each level that this CPU has, the table is filled again (cpu_kernels_init) and every slot whose function is new
  * is checked.  A fault inside a kernel is reported with the kernel's name.  Exit status: 0 all passed, 1 some failed.
@@ -21,7 +21,7 @@ enum { CANARY_BYTES = 128 };
 struct options {
     uint64_t seed;
     const char *only; /* part of a kernel's name, or NULL */
-    bool bench, json;
+    bool bench, json, digest;
     int threads;
 };
 
@@ -64,9 +64,15 @@ void bench_gemm(const struct cpu_kernels *k, const struct cpu_kernels *lower, co
 struct peaks {
     double int8_gmac, f32_gmac;
 };
+struct peaks measure_peaks(uint32_t isa); /* of the best of the set */
 struct peaks measure_peaks_avx2(void);
 struct peaks measure_peaks_avxvnni(void);
 struct peaks measure_peaks_avx512(void);
+struct peaks measure_peaks_neon(void);
+struct peaks measure_peaks_dotprod(void);
+struct peaks measure_peaks_i8mm(void);
+
+void print_digests(const struct cpu_kernels *k);
 
 double now_seconds(void);
 

@@ -116,6 +116,8 @@ static bool parse(int n, char **arg, struct options *o)
             o->bench = true;
         } else if (strcmp(arg[i], "--json") == 0) {
             o->json = true;
+        } else if (strcmp(arg[i], "--digest") == 0) {
+            o->digest = true;
         } else {
             fprintf(stderr, "checkkern: option '%s' is not known\n", arg[i]);
             return false;
@@ -161,6 +163,11 @@ int main(int n, char **arg)
     signal(SIGFPE, fault);
     uint32_t isa = 0, have = cpu_isa();
     struct cpu_kernels lower, level;
+    if (o.digest) {
+        cpu_kernels_init(&level, have);
+        print_digests(&level);
+        return 0;
+    }
     cpu_kernels_init(&lower, 0);
     for (uint32_t bit = 1; bit <= CPU_ISA_ALL; bit <<= 1) {
         if (!(have & bit)) continue;

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Integer dot products of two steps (8 inputs) on plain NEON: byte products added in pairs, exact in 16 bits for codes
+ * of -128 .. 127 and activations of -127 .. 127 (2 x 128 x 127 = 32512).
+ *
+ * The same three names are in dot_dotprod_impl.h and dot_i8mm_impl.h.
+ */
+#ifndef LUTRA_CPU_ARM_DOT_H
+#define LUTRA_CPU_ARM_DOT_H
+
+#include "cpu/arm/gemm_arm_impl.h"
+
+/* Accumulators of a tile, in whatever order the instructions like. */
+struct dots {
+    int32x4_t sum[TILE_SUMS];
+};
+
+/* Starts every dot product at its column's start[c] << shift; a negative shift: at 0. */
+LUTRA_INLINE void dot_begin(struct dots *d, const uint8_t *start, int shift, int n_quad, int n)
+{
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        int32x4_t s = shift < 0 ? vdupq_n_s32(0) : vshlq_s32(broadcast(start + 4 * c), vdupq_n_s32(shift));
+        UNROLL
+        for (int q = 0; q < n_quad; q++) d->sum[tile_at(q, c, n)] = s;
+    }
+}
+
+LUTRA_INLINE int32x4_t dot_step(int32x4_t acc, int8x16_t w, int8x16_t x)
+{
+    int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x)), high = vmull_high_s8(w, x);
+    return vpadalq_s16(acc, vpaddq_s16(low, high));
+}
+
+/* Adds steps w0 and w1 of n_quad quads for n columns; x: [2 steps][width][4 inputs]. */
+LUTRA_INLINE void dot_pair(
+    struct dots *d, const int8x16_t *w0, const int8x16_t *w1, const uint8_t *x, size_t width, int n_quad, int n)
+{
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        int8x16_t x0 = vreinterpretq_s8_s32(broadcast(x + 4 * c));
+        int8x16_t x1 = vreinterpretq_s8_s32(broadcast(x + 4 * width + 4 * c));
+        UNROLL
+        for (int q = 0; q < n_quad; q++) {
+            int32x4_t *sum = &d->sum[tile_at(q, c, n)];
+            *sum = dot_step(dot_step(*sum, w0[q], x0), w1[q], x1);
+        }
+    }
+}
+
+/* The four rows of a quad and column. */
+LUTRA_INLINE int32x4_t dot_of(const struct dots *d, int quad, int c, int n)
+{
+    return d->sum[tile_at(quad, c, n)];
+}
+
+#endif

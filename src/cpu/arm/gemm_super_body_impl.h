@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Matmul of the formats with 256-element blocks on Arm: class i8x256, the arithmetic of x86/gemm_super_avx512.c to the
+ * bit.
+ *
+ * Included after a dot_*_impl.h, by one file per instruction set; gives run_q4_k and so on.
+ */
+#ifndef LUTRA_CPU_ARM_GEMM_SUPER_BODY_H
+#define LUTRA_CPU_ARM_GEMM_SUPER_BODY_H
+
+#include "cpu/arm/gemm_arm_impl.h"
+
+enum codes { FOUR_BITS, FIVE_BITS, SIX_BITS, TWO_BITS };
+
+/* One tile of a panel, by section; d and dmin are halves of 16 rows. */
+struct tile {
+    const uint8_t *code, *high, *scales, *d, *dmin;
+};
+
+/* The columns of a call: record of the first one, width of the block, how many. */
+struct columns {
+    const uint8_t *x;
+    size_t width;
+    int n;
+};
+
+LUTRA_INLINE size_t tile_bytes(enum codes f)
+{
+    static const size_t BYTES[] = {144 * LANES, 176 * LANES, 210 * LANES, 66 * LANES};
+    return BYTES[f];
+}
+
+LUTRA_INLINE struct tile split_tile(enum codes f, const uint8_t *p)
+{
+    switch (f) {
+    case FOUR_BITS: return (struct tile){p, p, p + 2048, p + 2240, p + 2272};
+    case FIVE_BITS: return (struct tile){p, p + 2048, p + 2560, p + 2752, p + 2784};
+    case SIX_BITS: return (struct tile){p, p + 2048, p + 3072, p + 3328, p};
+    default: return (struct tile){p, p, p, p + 1024, p};
+    }
+}
+
+/* Bytes shifted left by n, right by -n. */
+LUTRA_INLINE uint8x16_t shifted(const uint8_t *p, int n)
+{
+    return vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)n));
+}
+
+/* Codes of inputs 32g + 4v .. 32g + 4v + 3 of a quad. */
+LUTRA_INLINE int8x16_t load_codes(enum codes f, const struct tile *t, int g, int v, int quad)
+{
+    const uint8_t *code = t->code + 16 * quad, *high = t->high + 16 * quad;
+    uint8x16_t c;
+    if (f == TWO_BITS) {
+        c = vandq_u8(shifted(code + STEP_BYTES * (g / 4 * 8 + v), -2 * (g % 4)), vdupq_n_u8(3));
+        return vreinterpretq_s8_u8(c);
+    }
+    if (f == SIX_BITS) {
+        c = vandq_u8(shifted(code + STEP_BYTES * (g / 4 * 16 + g % 2 * 8 + v), g % 4 / 2 * -4), vdupq_n_u8(15));
+        uint8x16_t h = shifted(high + STEP_BYTES * (g / 4 * 8 + v), 4 - 2 * (g % 4));
+        return vreinterpretq_s8_u8(vorrq_u8(c, vandq_u8(h, vdupq_n_u8(0x30))));
+    }
+    c = vandq_u8(shifted(code + STEP_BYTES * (g / 2 * 8 + v), g % 2 * -4), vdupq_n_u8(15));
+    if (f == FIVE_BITS) c = vorrq_u8(c, vandq_u8(shifted(high + STEP_BYTES * v, 4 - g), vdupq_n_u8(16)));
+    return vreinterpretq_s8_u8(c);
+}
+
+/* Scales or minima (side 0 or 1) of group g of a quad, from the 6-bit fields of Q4_K and Q5_K. */
+LUTRA_INLINE int32x4_t load_six_bits(const struct tile *t, int g, int side, int quad)
+{
+    const uint8_t *p = t->scales + 16 * quad;
+    uint32x4_t own = vreinterpretq_u32_u8(vld1q_u8(p + STEP_BYTES * side));
+    own = vshlq_u32(own, vdupq_n_s32(-8 * (g % 4)));
+    if (g < 4) return vreinterpretq_s32_u32(vandq_u32(own, vdupq_n_u32(63)));
+    uint32x4_t rest = vreinterpretq_u32_u8(vld1q_u8(p + STEP_BYTES * 2));
+    uint32x4_t low = vshlq_u32(rest, vdupq_n_s32(-(8 * (g % 4) + 4 * side)));
+    uint32x4_t high = vandq_u32(vshrq_n_u32(own, 2), vdupq_n_u32(0x30));
+    return vreinterpretq_s32_u32(vorrq_u32(high, vandq_u32(low, vdupq_n_u32(15))));
+}
+
+/* Scales of 16 inputs (Q6_K), as they are. */
+LUTRA_INLINE int32x4_t load_eight_bits(const struct tile *t, int i, int quad)
+{
+    uint32_t bytes;
+    memcpy(&bytes, t->scales + LANES * i + 4 * quad, 4);
+    return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(bytes))));
+}
+
+/* Steps from .. to - 1 of group g added to dots. */
+LUTRA_INLINE void add_steps(enum codes f, const struct tile *t, int g, int from, int to, struct columns in, int first,
+    int n_quad, struct dots *dots)
+{
+    in.x += (size_t)(32 * g + 4 * from) * in.width;
+    UNROLL
+    for (int v = from; v < to; v += 2, in.x += 8 * in.width) {
+        int8x16_t w0[QUADS], w1[QUADS];
+        UNROLL
+        for (int q = 0; q < n_quad; q++) {
+            w0[q] = load_codes(f, t, g, v, first + q);
+            w1[q] = load_codes(f, t, g, v + 1, first + q);
+        }
+        dot_pair(dots, w0, w1, in.x, in.width, n_quad, in.n);
+    }
+}
+
+/* Integer sum of a tile, scales included, of group g. */
+LUTRA_INLINE void add_integers(
+    enum codes f, const struct tile *t, int g, struct columns in, int first, int n_quad, int32x4_t dot[TILE_SUMS])
+{
+    const uint8_t *start16 = in.x + (256 + 24) * in.width + (size_t)g * 8 * in.width;
+    int part = f == SIX_BITS ? 4 : 8;
+    UNROLL
+    for (int from = 0; from < 8; from += part, start16 += 4 * in.width) {
+        struct dots dots;
+        dot_begin(&dots, start16, f == SIX_BITS ? 0 : -1, n_quad, in.n);
+        add_steps(f, t, g, from, from + part, in, first, n_quad, &dots);
+        UNROLL
+        for (int q = 0; q < n_quad; q++) {
+            int32x4_t scale = f == SIX_BITS   ? load_eight_bits(t, 2 * g + from / 4, first + q)
+                              : f == TWO_BITS ? vdupq_n_s32(1)
+                                              : load_six_bits(t, g, 0, first + q);
+            UNROLL
+            for (int c = 0; c < in.n; c++) {
+                int32x4_t *sum = &dot[tile_at(q, c, in.n)], some = dot_of(&dots, q, c, in.n);
+                *sum = f == TWO_BITS ? vaddq_s32(*sum, some) : vmlaq_s32(*sum, some, scale);
+            }
+        }
+    }
+}
+
+/* The minima of a tile, times the inputs' sums: subtracted. */
+LUTRA_INLINE void subtract_minima(
+    const struct tile *t, struct columns in, int first, int n_quad, float32x4_t sum[TILE_SUMS])
+{
+    const uint8_t *scale_x = in.x + 256 * in.width, *sums = scale_x + 8 * in.width;
+    UNROLL
+    for (int q = 0; q < n_quad; q++) {
+        int32x4_t min[TILE_COLUMNS];
+        UNROLL
+        for (int c = 0; c < in.n; c++) min[c] = vdupq_n_s32(0);
+        UNROLL
+        for (int g = 0; g < 8; g++) {
+            int32x4_t m = load_six_bits(t, g, 1, first + q);
+            UNROLL
+            for (int c = 0; c < in.n; c++) {
+                int16_t x;
+                memcpy(&x, sums + (size_t)(g / 2) * 4 * in.width + 4 * c + 2 * (g % 2), 2);
+                min[c] = vmlaq_n_s32(min[c], m, x);
+            }
+        }
+        float32x4_t dmin = load_f16(t->dmin + 8 * (first + q));
+        UNROLL
+        for (int c = 0; c < in.n; c++) {
+            float32x4_t *s = &sum[tile_at(q, c, in.n)];
+            *s = vfmsq_f32(*s, vcvtq_f32_s32(min[c]), vmulq_f32(dmin, broadcast_f32(scale_x + 4 * c)));
+        }
+    }
+}
+
+/* One tile for the columns. */
+LUTRA_INLINE void add_tile(
+    enum codes f, const uint8_t *w, struct columns in, int first, int n_quad, float32x4_t sum[TILE_SUMS])
+{
+    struct tile t = split_tile(f, w);
+    const uint8_t *scale_x = in.x + 256 * in.width, *start = scale_x + 4 * in.width;
+    int32x4_t dot[TILE_SUMS];
+    UNROLL
+    for (int q = 0; q < n_quad; q++) {
+        UNROLL
+        for (int c = 0; c < in.n; c++) {
+            dot[tile_at(q, c, in.n)] = f == TWO_BITS ? broadcast(start + 4 * c) : vdupq_n_s32(0);
+        }
+    }
+    for (int g = 0; g < 8; g++) add_integers(f, &t, g, in, first, n_quad, dot);
+    UNROLL
+    for (int q = 0; q < n_quad; q++) {
+        float32x4_t d = load_f16(t.d + 8 * (first + q));
+        UNROLL
+        for (int c = 0; c < in.n; c++) {
+            float32x4_t *s = &sum[tile_at(q, c, in.n)];
+            float32x4_t scale = vmulq_f32(d, broadcast_f32(scale_x + 4 * c));
+            *s = vfmaq_f32(*s, vcvtq_f32_s32(dot[tile_at(q, c, in.n)]), scale);
+        }
+    }
+    if (f == FOUR_BITS || f == FIVE_BITS) subtract_minima(&t, in, first, n_quad, sum);
+}
+
+LUTRA_INLINE void run_tile(
+    enum codes f, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in, int first, int n_quad)
+{
+    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
+    float32x4_t sum[TILE_SUMS];
+    UNROLL
+    for (int i = 0; i < TILE_SUMS; i++) sum[i] = vdupq_n_f32(0);
+    for (size_t k = 0; k < a->n_in; k += TILE_K, w += tile_bytes(f), in.x += in.width * ACT256_BYTES) {
+        add_tile(f, w, in, first, n_quad, sum);
+    }
+    store_tile(a, panel, row, first, n_quad, in.n, sum);
+}
+
+LUTRA_INLINE void run_block(
+    enum codes f, const struct cpu_gemm_args *a, size_t panel, size_t row, const uint8_t *x, size_t width, int n)
+{
+    struct columns in = {x, width, n};
+    if (n == 1) {
+        run_tile(f, a, panel, row, in, 0, 4);
+        return;
+    }
+    run_tile(f, a, panel, row, in, 0, 2);
+    run_tile(f, a, panel, row, in, 2, 2);
+}
+
+LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
+{
+    size_t row_bytes = a->n_in / TILE_K * ACT256_BYTES;
+    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
+        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
+        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
+            for (size_t r = pass; r < end; r += TILE_COLUMNS) {
+                struct act_place place = act_place_of(r, a->n_row);
+                const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes + 4 * place.column;
+                switch (end - r) {
+                case 1: run_block(f, a, p, r, x, place.width, 1); break;
+                case 2: run_block(f, a, p, r, x, place.width, 2); break;
+                case 3: run_block(f, a, p, r, x, place.width, 3); break;
+                default: run_block(f, a, p, r, x, place.width, 4); break;
+                }
+            }
+        }
+    }
+}
+
+static void run_q4_k(const struct cpu_gemm_args *a)
+{
+    run_all(FOUR_BITS, a);
+}
+
+static void run_q5_k(const struct cpu_gemm_args *a)
+{
+    run_all(FIVE_BITS, a);
+}
+
+static void run_q6_k(const struct cpu_gemm_args *a)
+{
+    run_all(SIX_BITS, a);
+}
+
+static void run_ternary(const struct cpu_gemm_args *a)
+{
+    run_all(TWO_BITS, a);
+}
+
+#endif
