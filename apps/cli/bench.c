@@ -29,6 +29,7 @@ static const struct option bench_table[] = {
     {"-dev --device", "DEVICE", OPT_TEXT, AT(engine.device), "NAME", .help = "cpu, or cpu-ref"},
     {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(engine.pin), NULL, .help = "pin worker threads to CPUs"},
+    {"--packed", "PACKED", OPT_TEXT, AT(engine.packed), "FILE", .help = "packed weights; '' = none"},
 };
 
 static const struct option batched_table[] = {

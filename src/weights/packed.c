@@ -10,7 +10,7 @@
 
 #define KIND "lutra-packed"
 
-enum { PACKED_VERSION = 1, PACKED_ALIGN = 4096, COPY_ALIGN = 64, WRITE_BYTES = 64 << 20 };
+enum { PACKED_VERSION = 1, PACKED_ALIGN = 4096, WRITE_BYTES = 64 << 20 };
 
 /* What tells one model file from another, all shards taken together. */
 struct identity {
@@ -111,7 +111,7 @@ const void *packed_find(const struct weights *packed, const char *layout, const 
 {
     char both[GGUF_MAX_NAME + 1];
     const struct tensor *t = name_copy(both, layout, name) ? weights_tensor_find(packed, both) : NULL;
-    return t && t->bytes == bytes && (uintptr_t)t->data % COPY_ALIGN == 0 ? t->data : NULL;
+    return t && t->bytes == bytes && (uintptr_t)t->data % PACKED_ALIGN == 0 ? t->data : NULL;
 }
 
 /* ---- writing ---- */

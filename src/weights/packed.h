@@ -24,7 +24,7 @@
  * no packed copy, one of another version, or one of another model file; the text says which.  On failure *out is NULL. */
 int packed_open(struct weights **out, const char *path, const struct weights *model, struct lutra_error *err);
 
-/* The copy of a tensor in a layout, `bytes` long and 64-byte aligned; NULL when there is none of that size.  Borrowed
+/* The copy of a tensor in a layout, `bytes` long and at the start of a page; NULL when there is none of that size.  Borrowed
  * from the file. */
 const void *packed_find(const struct weights *packed, const char *layout, const char *name, size_t bytes);
 

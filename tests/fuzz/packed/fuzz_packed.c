@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opens a model beside mutated packed copies of it and runs a forward pass.  A packed copy only saves time: whatever it
+ * holds, the model opens and runs; where it is left out, and wherever only its header was touched, the logits are those
+ * without it.  (The container's parser has its own test, tests/fuzz/gguf.)
+ *
+ *     fuzz_packed [N [FIRST]]        inputs FIRST .. FIRST + N - 1 (300 from 1); numbers name inputs for good
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lutra.h"
+
+enum { N_TOK = 3, MAX_VOCAB = 4096, SECONDS_PER_INPUT = 20 };
+
+static struct {
+    uint64_t input; /* for the handlers */
+    char model[96], packed[128];
+    uint8_t *bytes; /* of the good packed copy */
+    size_t n, header;
+    lutra_runtime *rt;
+    bool left_out; /* the last open said so */
+    float want[MAX_VOCAB];
+    int n_vocab;
+} run;
+
+static void fail(const char *what, const char *detail)
+{
+    fprintf(stderr, "input %llu: %s: %s\n", (unsigned long long)run.input, what, detail);
+    exit(1);
+}
+
+static void on_signal(int number)
+{
+    char text[96];
+    int n = snprintf(text, sizeof text, "input %llu: signal %d\n", (unsigned long long)run.input, number);
+    if (write(2, text, (size_t)n) < 0) _exit(3);
+    _exit(2);
+}
+
+static uint64_t roll(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static void on_log(void *user, enum lutra_log_level level, const char *line)
+{
+    (void)user;
+    if (level == LUTRA_LOG_WARN && strstr(line, run.packed)) run.left_out = true;
+}
+
+static void save(const uint8_t *bytes, size_t n)
+{
+    FILE *f = fopen(run.packed, "wb");
+    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) fail("cannot write", run.packed);
+}
+
+/* Logits behind N_TOK tokens of the model, opened beside whatever lies at run.packed. */
+static void forward(float logits[MAX_VOCAB])
+{
+    struct lutra_error err = {0};
+    lutra_model *m;
+    lutra_session *s;
+    struct lutra_session_settings set = lutra_session_settings_default();
+    struct lutra_row row[N_TOK] = {{0}};
+    int32_t seq;
+    set.n_ctx = 64;
+    run.left_out = false;
+    if (lutra_model_open(&m, run.rt, run.model, NULL, &err) < 0) fail("the model does not open", err.what);
+    struct lutra_model_info info = {.size = sizeof info};
+    lutra_model_info_get(m, &info);
+    run.n_vocab = info.n_vocab < MAX_VOCAB ? info.n_vocab : MAX_VOCAB;
+    if (lutra_session_open(&s, m, &set, &err) < 0) fail("session", err.what);
+    if (lutra_seq_open(s, N_TOK, &seq, &err) < 0) fail("sequence", err.what);
+    for (int i = 0; i < N_TOK; i++)
+        row[i] = (struct lutra_row){.token = 7 + i, .pos = i, .seq = seq, .parent = i - 1, .want = LUTRA_WANT_LOGITS};
+    if (lutra_forward(s, row, N_TOK, &err) < 0) fail("forward pass", err.what);
+    memcpy(logits, lutra_forward_result(s, N_TOK - 1)->logits, (size_t)run.n_vocab * sizeof *logits);
+    lutra_session_close(&s);
+    lutra_model_close(&m);
+}
+
+/* The model, its logits, and the good packed copy; header: the bytes before the first copy. */
+static void prepare(const char *folder)
+{
+    struct lutra_error err = {0};
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_make_model_settings ms = lutra_make_model_settings_default();
+    rs.n_threads = 2;
+    rs.log = on_log;
+    ms.shape = "tiny-qwen3-40";
+    ms.n_layer = 1;
+    snprintf(run.model, sizeof run.model, "%s/m.gguf", folder);
+    snprintf(run.packed, sizeof run.packed, "%s%s", run.model, LUTRA_PACKED_SUFFIX);
+    if (lutra_runtime_open(&run.rt, &rs, &err) < 0) fail("runtime", err.what);
+    if (lutra_make_model(run.rt, run.model, &ms, &err) < 0) fail("model", err.what);
+    forward(run.want);
+    if (lutra_pack(run.rt, run.model, run.packed, NULL, NULL, &err) < 0) fail("pack", err.what);
+    FILE *f = fopen(run.packed, "rb");
+    if (!f || fseek(f, 0, SEEK_END) != 0) fail("cannot read", run.packed);
+    run.n = (size_t)ftell(f);
+    run.bytes = malloc(run.n);
+    rewind(f);
+    if (!run.bytes || fread(run.bytes, 1, run.n, f) != run.n) fail("cannot read", run.packed);
+    fclose(f);
+    run.header = 4096; /* copies begin at a page */
+}
+
+static void hit(uint64_t *dice, uint8_t *b, size_t n)
+{
+    static const uint64_t EXTREME[] = {0, 1, 2, 4, 32, 4096, UINT32_MAX, INT64_MAX, UINT64_MAX, UINT64_MAX - 4095};
+    size_t at = roll(dice) % n;
+    switch (roll(dice) % 4) {
+    case 0: b[at] ^= (uint8_t)(1u << roll(dice) % 8); break;
+    case 1: b[at] = (uint8_t)roll(dice); break;
+    default: {
+        uint64_t v = roll(dice) % 3 ? EXTREME[roll(dice) % (sizeof EXTREME / sizeof *EXTREME)] : roll(dice) % (2 * n);
+        size_t width = roll(dice) % 2 ? 4 : 8;
+        if (at + width <= n) memcpy(b + at, &v, width);
+    }
+    }
+}
+
+/* False: nothing but the header was changed. */
+static bool mutate(uint64_t *dice, uint8_t *b, size_t *n)
+{
+    bool data = roll(dice) % 4 == 0;
+    size_t room = data ? run.n : run.header;
+    memcpy(b, run.bytes, run.n);
+    *n = roll(dice) % 8 ? run.n : roll(dice) % run.n; /* cut short */
+    if (room > *n) room = *n;
+    for (uint64_t i = roll(dice) % 4; i + 1 > 0 && room > 0; i--) hit(dice, b, room);
+    return data;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : 300, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    static const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL};
+    static float logits[MAX_VOCAB];
+    char folder[] = "/tmp/lutra-fuzz-packed-XXXXXX";
+    uint64_t n_left_out = 0, n_used = 0;
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], on_signal);
+    if (!mkdtemp(folder)) fail("folder", folder);
+    prepare(folder);
+    size_t bytes = (size_t)run.n_vocab * sizeof *logits;
+    forward(logits);
+    if (run.left_out || memcmp(logits, run.want, bytes)) fail("the good copy", "is not used, or gives other logits");
+    uint8_t *b = malloc(run.n);
+    if (!b) fail("out of memory", "");
+    for (run.input = first; run.input < first + n; run.input++) {
+        uint64_t dice = run.input * 0x2545f4914f6cdd1du;
+        size_t size;
+        bool data = mutate(&dice, b, &size);
+        save(b, size);
+        alarm(SECONDS_PER_INPUT);
+        forward(logits);
+        alarm(0);
+        if ((run.left_out || !data) && memcmp(logits, run.want, bytes)) fail("other logits", "but no copy was changed");
+        n_left_out += run.left_out;
+        n_used += !run.left_out;
+    }
+    free(b);
+    free(run.bytes);
+    lutra_runtime_close(&run.rt);
+    unlink(run.packed);
+    unlink(run.model);
+    rmdir(folder);
+    printf("%llu inputs: %llu left out, %llu used\n", (unsigned long long)n, (unsigned long long)n_left_out,
+        (unsigned long long)n_used);
+    return n_left_out && n_used ? 0 : 1;
+}
