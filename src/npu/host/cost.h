@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Modelled time of counted work on a SoC: an interval, since a profile's figures are intervals.
+ *
+ *     struct npu_work w = {.packets = 388972, .dma_bytes = 7741440, .tile_pairs = 13440, .stages = 56};
+ *     struct npu_time t = npu_cost_time(&profile, &w);       t.us.low .. t.us.high, never called measured
+ *
+ * Each resource is busy for its work over its rate: vector threads (packets x cycles per packet / clock / threads), the
+ * gather unit, DMA, the cache path, the tile unit.  In a pipeline of `stages` chunks DMA | vector | tiles [TMAN 4.2] the
+ * longest hides the others but for one chunk: time = longest + (sum - longest) / stages.  Gathers and scatters run beside
+ * the packets that issue them at best and stall them at worst: both ends are in the interval.
+ */
+#ifndef LUTRA_NPU_HOST_COST_H
+#define LUTRA_NPU_HOST_COST_H
+
+#include <stdint.h>
+
+#include "npu/host/profile.h"
+
+struct npu_work {
+    double packets; /* of all threads together */
+    double gathers, scatters;
+    double tile_pairs;
+    double dma_bytes; /* memory to TCM and back */
+    double l2_bytes;  /* loads and stores of memory by vector instructions */
+    uint32_t threads; /* that can share the packets; 0: any number */
+    uint32_t stages;  /* chunks of a pipeline; 0 and 1: one thing after the other */
+};
+
+enum npu_resource { NPU_ON_VECTOR, NPU_ON_GATHER, NPU_ON_DMA, NPU_ON_L2, NPU_ON_TILES, NPU_RESOURCES };
+
+struct npu_time {
+    struct npu_interval us;
+    struct npu_interval busy_us[NPU_RESOURCES];
+    enum npu_resource longest[2]; /* at the low and at the high end */
+};
+
+struct npu_time npu_cost_time(const struct npu_profile *profile, const struct npu_work *work);
+
+/* Ratio of two modelled times under the same unknowns, for a comparison on one SoC: each figure at its low or at its high
+ * end in both, the extremes over all such choices. */
+struct npu_interval npu_cost_ratio(
+    const struct npu_profile *profile, const struct npu_work *slow, const struct npu_work *fast);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * npu/host's profiles and cost model: the profiles of the repository load, broken ones are refused by field and file, and
+ * modelled times are what the formula of cost.h says.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "npu/host/cost.h"
+
+static const char *const names[] = {"snapdragon-8gen2", "snapdragon-8gen3", "snapdragon-8elite"};
+
+static char *read_profile(const char *name)
+{
+    char path[512], *text = calloc(1, 65536);
+    snprintf(path, sizeof path, LUTRA_SOURCE_DIR "/profiles/%s.json", name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_true(fread(text, 1, 65535, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static void profiles_of_the_repository_load(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char path[512];
+        struct npu_profile p;
+        struct lutra_error err = {0};
+        snprintf(path, sizeof path, LUTRA_SOURCE_DIR "/profiles/%s.json", names[i]);
+        if (npu_profile_load(&p, path, &err)) fail_msg("%s", err.what);
+        assert_string_equal(p.name, names[i]);
+        assert_non_null(strstr(p.schedule, "v73"));
+        for (int f = 0; f < NPU_FIGURES; f++) assert_true(strlen(p.source[f]) > 5);
+    }
+}
+
+/* The profile with the first `from` replaced by `to`; expects an error that says `what`. */
+static void refuse(const char *from, const char *to, const char *what)
+{
+    struct npu_profile p;
+    struct lutra_error err = {0};
+    char *text = read_profile(names[1]), *at = strstr(text, from), *changed = calloc(1, 70000);
+    assert_non_null(at);
+    snprintf(changed, 70000, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    assert_int_equal(npu_profile_parse(&p, changed, strlen(changed), "some.json", &err), LUTRA_E_FORMAT);
+    if (!strstr(err.what, what) || !strstr(err.what, "some.json")) fail_msg("'%s' does not say '%s'", err.what, what);
+    free(text), free(changed);
+}
+
+static void broken_profiles_are_refused_by_field_and_file(void **state)
+{
+    (void)state;
+    refuse("\"clock_mhz\"", "\"clock\"", "unknown or doubled figure 'clock'");
+    refuse("\"dma_gbs\"", "\"l2_gbs\"", "doubled figure 'l2_gbs'");
+    refuse("{\"low\": 1460, ", "{", "figure 'clock_mhz' needs low, high and a source");
+    refuse("1460", "1e999", "number expected");
+    refuse("1460", "0x10", "number expected");
+    refuse("1460", "-5", "figure 'clock_mhz': -5 to 1470");
+    refuse("1460", "1480", "1480 to 1470");
+    refuse("\"high\": 1470", "\"high\": true", "number expected");
+    refuse("\"soc\"", "\"chip\"", "field 'chip'");
+    refuse("\"npu\": \"v75\",", "", "field 'npu' is missing");
+    refuse("\"v75\"", "\"v75v75v75v75v75v75v75\"", "string too long");
+    refuse("}\n}\n", "}\n}\n]", "more text");
+    refuse("}\n}\n", "}\n", "'}' expected");
+    struct npu_profile p;
+    struct lutra_error err = {0};
+    assert_int_equal(npu_profile_load(&p, "/no/such/file.json", &err), LUTRA_E_IO);
+    assert_non_null(strstr(err.what, "/no/such/file.json"));
+    assert_int_equal(npu_profile_parse(&p, "{\0}", 3, "z", &err), LUTRA_E_FORMAT);
+    assert_int_equal(npu_profile_parse(&p, "", 0, "z", &err), LUTRA_E_FORMAT);
+}
+
+/* Random damage never does more than fail; what still loads is within the limits. */
+static void damaged_profiles_do_no_harm(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    char *text = read_profile(names[2]);
+    size_t n = strlen(text), accepted = 0;
+    for (int i = 0; i < 20000; i++) {
+        char *copy = malloc(n); /* exactly as large: a read past the end is seen */
+        struct npu_profile p;
+        memcpy(copy, text, n);
+        size_t length = n;
+        for (int j = 0; j < 3; j++) {
+            seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+            size_t at = (size_t)(seed >> 8) % n;
+            if (seed % 16 == 0)
+                length = at;
+            else
+                copy[at] = (char)(seed % 3 ? "{}[],:\"\\0919.e-"[(seed >> 40) % 15] : (int)(seed >> 48));
+        }
+        if (!npu_profile_parse(&p, copy, length, "damaged", NULL)) {
+            accepted++;
+            for (int f = 0; f < NPU_FIGURES; f++)
+                assert_true(p.figure[f].low >= 1 && p.figure[f].low <= p.figure[f].high);
+        }
+        free(copy);
+    }
+    assert_true(accepted > 100 && accepted < 19000);
+    free(text);
+}
+
+static struct npu_profile exact(void)
+{
+    struct npu_profile p = {.name = "exact"};
+    const double f[NPU_FIGURES] = {[NPU_CLOCK_MHZ] = 1000,
+        [NPU_VECTOR_THREADS] = 4,
+        [NPU_CYCLES_PER_PACKET] = 2,
+        [NPU_TILE_CYCLES] = 8,
+        [NPU_GATHER_CYCLES] = 10,
+        [NPU_SCATTER_CYCLES] = 20,
+        [NPU_DMA_GBS] = 50,
+        [NPU_L2_GBS] = 25,
+        [NPU_TCM_MIB] = 8};
+    for (int i = 0; i < NPU_FIGURES; i++) p.figure[i] = (struct npu_interval){f[i], f[i]};
+    return p;
+}
+
+static void near(double got, double want)
+{
+    if (!(got > want * 0.999999 && got < want * 1.000001)) fail_msg("%g instead of %g", got, want);
+}
+
+static void times_follow_the_formula(void **state)
+{
+    (void)state;
+    struct npu_profile p = exact();
+    /* 100 us of packets, 200 of DMA, 40 of tiles. */
+    struct npu_work w = {.packets = 200e3, .dma_bytes = 10e6, .tile_pairs = 5000};
+    struct npu_time t = npu_cost_time(&p, &w);
+    near(t.us.low, 340), near(t.us.high, 340);
+    near(t.busy_us[NPU_ON_VECTOR].low, 100), near(t.busy_us[NPU_ON_DMA].high, 200),
+        near(t.busy_us[NPU_ON_TILES].low, 40);
+    assert_int_equal(t.longest[0], NPU_ON_DMA);
+    w.stages = 10;
+    t = npu_cost_time(&p, &w);
+    near(t.us.low, 214);
+    w = (struct npu_work){.packets = 200e3, .gathers = 6000, .scatters = 1000, .l2_bytes = 1e6, .threads = 2};
+    t = npu_cost_time(&p, &w); /* 200 of packets on two threads, 80 of gathers and scatters, 40 of loads */
+    near(t.us.low, 200), near(t.us.high, 320);
+    assert_int_equal(t.longest[1], NPU_ON_VECTOR);
+}
+
+static void intervals_contain_what_is_between(void **state)
+{
+    (void)state;
+    char *text = read_profile(names[0]);
+    struct npu_profile p, q;
+    struct npu_work w = {
+        .packets = 1e6, .gathers = 1e4, .dma_bytes = 1e7, .tile_pairs = 1e4, .l2_bytes = 1e5, .stages = 8};
+    struct npu_work v = {.packets = 3e6, .scatters = 1e5, .dma_bytes = 1e7, .tile_pairs = 1e4, .stages = 8};
+    assert_int_equal(npu_profile_parse(&p, text, strlen(text), "p", NULL), 0);
+    struct npu_time t = npu_cost_time(&p, &w);
+    struct npu_interval r = npu_cost_ratio(&p, &v, &w);
+    assert_true(t.us.low < t.us.high && r.low < r.high && r.low > 0);
+    for (int i = 0; i < NPU_FIGURES; i++)
+        for (int end = 0; end < 2; end++) {
+            q = p;
+            q.figure[i] = end ? (struct npu_interval){p.figure[i].high, p.figure[i].high}
+                              : (struct npu_interval){p.figure[i].low, p.figure[i].low};
+            struct npu_time u = npu_cost_time(&q, &w);
+            assert_true(u.us.low >= t.us.low && u.us.high <= t.us.high);
+            struct npu_interval s = npu_cost_ratio(&q, &v, &w);
+            assert_true(s.low >= r.low && s.high <= r.high);
+        }
+    r = npu_cost_ratio(&p, &w, &w);
+    near(r.low, 1), near(r.high, 1);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(profiles_of_the_repository_load),
+        cmocka_unit_test(broken_profiles_are_refused_by_field_and_file), cmocka_unit_test(damaged_profiles_do_no_harm),
+        cmocka_unit_test(times_follow_the_formula), cmocka_unit_test(intervals_contain_what_is_between)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
