@@ -1,11 +1,12 @@
 """Measures what sampling and verifying buy: accuracy of each method on unseen problems, with 95 % intervals.
 
-usage: measure.py GENERATOR_DIR [--prm PRM_DIR] [--first 1001000000 --problems 300 --samples 16 --temperature 0.8]
-                  [--beams 4] [--json OUT.json]
+usage: measure.py GENERATOR_DIR [--prm PRM_DIR] [--judge MODEL_DIR] [--first 1001000000 --problems 300 --samples 16]
+                  [--temperature 0.8 --beams 4] [--json OUT.json]
 
-Methods: greedy, mean single sample, vote, any (what a perfect verifier would get); with a verifier also best-of-N and
-weighted vote by the least, the product or the last of a solution's step rewards, and step beam search: --beams B keeps B
-solutions and writes samples/B next steps for each.  Differences are paired bootstrap intervals over the problems.
+Methods: greedy, mean single sample, vote, any (what a perfect verifier would get); with a verifier (--prm: its two heads;
+--judge: a model's likelihood) also best-of-N and weighted vote by the least, the product, the last or the mean of a
+solution's step rewards, and step beam search: --beams B keeps B solutions and writes samples/B next steps for each.
+Differences are paired bootstrap intervals over the problems.
 Test problems start at 10**9; 10**9 + 10**6 onwards is for choosing settings.
 """
 import argparse
@@ -16,6 +17,7 @@ from collections import defaultdict
 
 import torch
 
+import judge
 import prm
 import problems
 import sample
@@ -23,7 +25,7 @@ import steps
 from model import generate
 from train import answer_of
 
-POOL = {"min": min, "product": math.prod, "last": lambda r: r[-1]}
+POOL = {"min": min, "product": math.prod, "last": lambda r: r[-1], "mean": lambda r: sum(r) / len(r)}
 MAX_STEPS, MAX_STEP_TOKENS = 12, 24
 
 
@@ -44,8 +46,21 @@ def winner(answers, weights):
     return max(total, key=total.get) if total else None
 
 
-def beam(model, verifier, tok, prompts, end, kind, pool, beams, expand, temperature):
-    """The best finished solution of a step-level beam search for each prompt (ids, or None)."""
+def scorers(c, tok, end):
+    """{kind: function of (prompts, solutions) that gives the reward of every step}, for the verifiers asked for."""
+    out = {}
+    if c.prm:
+        v = load_verifier(c.prm, c.device)
+        for kind in prm.KINDS:
+            out[kind] = lambda prompts, sols, kind=kind: prm.rewards(v, tok, prompts, sols, end, kind)
+    if c.judge:
+        model = sample.load(c.judge, c.device)[0]
+        out["likelihood"] = lambda prompts, sols: judge.rewards(model, tok, prompts, sols, end)
+    return out
+
+
+def beam(model, score, tok, prompts, end, pool, beams, expand, temperature):
+    """The best finished solution of a step-level beam search for each prompt (ids, or None), and the rows it took."""
     stops = {end} | {i for i, t in enumerate(tok.vocab) if t.endswith("\u010a")}
     live = [[([], 1.0)] for _ in prompts]
     rows_used = 0
@@ -62,7 +77,7 @@ def beam(model, verifier, tok, prompts, end, kind, pool, beams, expand, temperat
             if step:
                 fresh[p][tuple(s + step)] = None
         fresh = [[list(s) for s in f] for f in fresh]
-        scores = prm.rewards(verifier, tok, prompts, fresh, end, kind)
+        scores = score(prompts, fresh)
         for p in range(len(prompts)):
             done = [c for c in live[p] if c[0] and c[0][-1] == end]
             scored = done + [(s, POOL[pool](r)) for s, r in zip(fresh[p], scores[p])]
@@ -81,6 +96,7 @@ def main():
     a = argparse.ArgumentParser()
     a.add_argument("generator")
     a.add_argument("--prm")
+    a.add_argument("--judge")
     for k, v in dict(first=10 ** 9 + 10 ** 6, problems=300, samples=16, beams=4, threads=1, seed=1).items():
         a.add_argument("--" + k, type=int, default=v)
     a.add_argument("--temperature", type=float, default=0.8)
@@ -102,19 +118,17 @@ def main():
           "mean sample": [sum(x == t for x in row) / len(row) for row, t in zip(ans, truth)],
           f"vote@{c.samples}": mark([winner(r, [1] * len(r)) for r in ans]),
           f"any@{c.samples}": [float(t in row) for row, t in zip(ans, truth)]}
-    if c.prm:
-        verifier = load_verifier(c.prm, c.device)
-        for kind in prm.KINDS:
-            score = prm.rewards(verifier, tok, prompts, [[s or [] for s in row] for row in sols], end, kind)
-            for pool, f in POOL.items():
-                w = [[f(r) if r else 0.0 for r in row] for row in score]
-                best = [max(zip(row, x), key=lambda p: (p[0] is not None, p[1]))[0] for row, x in zip(ans, w)]
-                ok[f"best of {c.samples}, {kind}, {pool}"] = mark(best)
-                ok[f"weighted vote, {kind}, {pool}"] = mark([winner(r, x) for r, x in zip(ans, w)])
-        for kind, pool in (("value", "last"), ("value", "min"), ("token", "last")):
-            picked, rows = beam(model, verifier, tok, prompts, end, kind, pool, c.beams, c.samples // c.beams, c.temperature)
+    for kind, score in scorers(c, tok, end).items():
+        rewards = score(prompts, [[s or [] for s in row] for row in sols])
+        for pool, f in POOL.items():
+            w = [[f(r) if r else 0.0 for r in row] for row in rewards]
+            best = [max(zip(row, x), key=lambda p: (p[0] is not None, p[1]))[0] for row, x in zip(ans, w)]
+            ok[f"best of {c.samples}, {kind}, {pool}"] = mark(best)
+            ok[f"weighted vote, {kind}, {pool}"] = mark([winner(r, x) for r, x in zip(ans, w)])
+        for pool in POOL:
+            picked, rows = beam(model, score, tok, prompts, end, pool, c.beams, c.samples // c.beams, c.temperature)
             ok[f"beam {c.beams}x{c.samples // c.beams}, {kind}, {pool}"] = mark([text(s) for s in picked])
-            print(f"beam: {rows / len(prompts):.1f} step rows per problem", flush=True)
+            print(f"beam, {kind}, {pool}: {rows / len(prompts):.1f} step rows per problem", flush=True)
     out = {}
     for name, marks in ok.items():
         line = {"accuracy": sum(marks) / len(marks)}

@@ -25,25 +25,31 @@ class Verifier(nn.Module):
         return {"value": self.value(x)[:, 0], "token": x @ (e[self.plus] - e[self.minus])}
 
 
-def pack(prompt, solutions):
-    """One row of ids for a prompt and several solutions that do not see one another: (ids, positions, segments)."""
-    ids, pos, seg = list(prompt), list(range(len(prompt))), [0] * len(prompt)
-    for i, s in enumerate(solutions, 1):
-        pos += range(len(prompt), len(prompt) + len(s))
-        seg += [i] * len(s)
-        ids += s
-    return ids, pos, seg
+def pack(stem, branches, starts=None):
+    """One row of ids for a stem and branches that do not see one another: (ids, positions, segments, starts).
+
+    A branch continues the stem's first starts[i] tokens (all of them if None) and sees no others of it.
+    """
+    ids, pos, seg, start = list(stem), list(range(len(stem))), [0] * len(stem), [0] * len(stem)
+    for i, b in enumerate(branches):
+        n = starts[i] if starts else len(stem)
+        ids += b
+        pos += range(n, n + len(b))
+        seg += [i + 1] * len(b)
+        start += [n] * len(b)
+    return ids, pos, seg, start
 
 
 def forward(trunk, rows):
     """Hidden states [rows][tokens][d] of packed rows; row r's are the first len(ids)."""
     dev = trunk.embed.weight.device
     n = max(len(r[0]) for r in rows)
-    ids, pos, seg = (torch.tensor([r[k] + [fill] * (n - len(r[0])) for r in rows], device=dev)
-                     for k, fill in ((0, 0), (1, 0), (2, -1)))
-    seen = (seg[:, :, None] == seg[:, None, :]) | (seg[:, None, :] == 0)
+    ids, pos, seg, start = (torch.tensor([r[k] + [fill] * (n - len(r[0])) for r in rows], device=dev)
+                            for k, fill in enumerate((0, 0, -1, 0)))
+    stem = (seg[:, None, :] == 0) & (pos[:, None, :] < start[:, :, None])
+    seen = ((seg[:, :, None] == seg[:, None, :]) | stem) & torch.ones(n, n, dtype=torch.bool, device=dev).tril()
     mask = torch.zeros(len(rows), 1, n, n, device=dev)
-    mask.masked_fill_(~(seen & torch.ones(n, n, dtype=torch.bool, device=dev).tril())[:, None], -1e9)
+    mask.masked_fill_(~seen[:, None], -1e9)
     return trunk.hidden(ids, mask, None, pos)
 
 

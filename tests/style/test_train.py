@@ -1,0 +1,101 @@
+"""What the likelihood judge is trained and measured on: trees of solutions against the same solutions one by one."""
+import argparse
+import sys
+import unittest
+from pathlib import Path
+
+try:
+    import torch
+except ImportError:
+    print("no PyTorch")
+    sys.exit(77)
+
+TRAIN = Path(__file__).resolve().parents[2] / "tools" / "train"
+sys.path.insert(0, str(TRAIN))
+import bpe  # noqa: E402
+import judge  # noqa: E402
+import problems  # noqa: E402
+import steps  # noqa: E402
+import train_judge  # noqa: E402
+from model import Model  # noqa: E402
+
+TOK = bpe.Tokenizer.load(TRAIN / "tokenizer.json")
+END = TOK.id["<|im_end|>"]
+SEED = next(s for s in range(1000) if len(problems.make(s)[1]) == 3 and "+" in problems.make(s)[1][0][0])
+QUESTION, LINES, ANSWER = problems.make(SEED)
+WORKED = [line for line, _ in LINES] + [f"#### {ANSWER}"]
+
+
+def ids(lines):
+    return TOK.encode("\n".join(lines) + "<|im_end|>")
+
+
+def swapped(line):
+    a, _, b, _, c = line.split()
+    return f"{b} + {a} = {c}"
+
+
+class Branches(unittest.TestCase):
+    def of(self, *solutions):
+        return train_judge.branches(TOK, END, SEED, ids(WORKED), [ids(s) for s in solutions])
+
+    def test_worked_solution_is_no_branch(self):
+        self.assertEqual(self.of(WORKED, WORKED), {})
+
+    def test_first_wrong_step_ends_a_branch(self):
+        wrong = WORKED[:1] + ["1 + 1 = 3."] + WORKED[2:]
+        start = len(TOK.encode(WORKED[0] + "\n"))
+        self.assertEqual(self.of(wrong, wrong), {(start, tuple(TOK.encode("1 + 1 = 3.\n"))): False})
+
+    def test_other_way_of_writing_is_right(self):
+        other = [swapped(WORKED[0])] + WORKED[1:]
+        self.assertEqual(self.of(other), {(0, tuple(ids(other))): True})
+
+    def test_wrong_behind_other_way(self):
+        other = [swapped(WORKED[0]), "1 + 1 = 3."] + WORKED[2:]
+        self.assertEqual(self.of(other), {(0, tuple(TOK.encode("\n".join(other[:2]) + "\n"))): False})
+
+
+class Likelihood(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+        self.model = Model(argparse.Namespace(d=16, layers=2, heads=2, kv=1, ff=24, vocab=len(TOK.vocab))).eval()
+        for p in self.model.parameters():  # far from uniform, so that a wrong column shows
+            p.data *= 4
+        self.prompt = TOK.encode(problems.chat(QUESTION))
+        other = swapped(WORKED[0])
+        self.solutions = [WORKED, WORKED[:1] + ["1 + 1 = 3."] + WORKED[2:], [other] + WORKED[1:], [other, "1 + 1 = 3."],
+                          WORKED[:2]]
+
+    @torch.no_grad()
+    def plain(self, stem, s):
+        """Log-probability of every step of s behind a stem, alone in its row."""
+        log_p = self.model.logits(self.model.hidden(torch.tensor([stem + s]))).log_softmax(-1)[0]
+        out, done = [], 0
+        for m in steps.marks(TOK, s, END):
+            out.append(sum(log_p[len(stem) + t - 1, s[t]].item() for t in range(done, m + 1)))
+            done = m + 1
+        return out
+
+    def test_rewards(self):
+        sols = [ids(s) for s in self.solutions]
+        got = judge.rewards(self.model, TOK, [self.prompt], [sols], END, share=3)[0]
+        for s, r in zip(sols, got):
+            for a, b in zip(r, self.plain(self.prompt, s)):
+                self.assertAlmostEqual(torch.tensor(a).log().item(), b, delta=1e-3)
+
+    @torch.no_grad()
+    def test_trees(self):
+        line = '{"seed": %d, "samples": %s}' % (SEED, [ids(s) for s in self.solutions[:4]])
+        n, stem, found = row = train_judge.tree(TOK, END, line)
+        packed, where, owner, right = train_judge.batch_of(TOK, END, [row, row])
+        got = judge.step_sums(judge.token_log_p(self.model, packed, where), owner, len(right)).tolist()
+        want = [x for start, s, _ in [(n, stem[n:], True)] + found for x in self.plain(stem[:start], s)]
+        self.assertEqual(right, ([True] * 4 + [False] + [True] * 4 + [True, False]) * 2)
+        self.assertEqual(len(got), 2 * len(want))
+        for a, b in zip(got, want * 2):
+            self.assertAlmostEqual(a, b, delta=1e-3)
+
+
+if __name__ == "__main__":
+    unittest.main()
