@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+#include "npu/host/session.h"
+
+#include <sched.h>
+
+#include "base/clock.h"
+
+enum { DEFAULT_TCM = 8 << 20, DEFAULT_MEMORY = 256 << 20, GRANULE = 65536, SPINS = 512 };
+#define STALLED_US (600 * UINT64_C(1000000)) /* without one answer: an NPU that long at one message is lost */
+
+int npu_session_plan(struct npu_session *s, const struct npu_transport_settings *settings, struct lutra_error *err)
+{
+    uint32_t tcm = settings->tcm_bytes ? settings->tcm_bytes : DEFAULT_TCM;
+    uint64_t memory = settings->memory_bytes ? settings->memory_bytes : DEFAULT_MEMORY;
+    memory = (memory + GRANULE - 1) / GRANULE * GRANULE;
+    if (tcm % GRANULE || NPU_RING_BYTES + (uint64_t)tcm + memory >= UINT32_MAX)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: %u bytes of TCM and %llu of memory make no 32-bit window",
+            s->npu.name, tcm, (unsigned long long)memory);
+    s->npu.first = NPU_RING_BYTES + tcm;
+    s->npu.end = s->npu.first + (uint32_t)memory;
+    s->npu.machine = (struct npu_machine){NPU_RING_BYTES, tcm, 65536, settings->n_threads ? settings->n_threads : 1};
+    return 0;
+}
+
+static void note(struct npu_session *s, const struct npu_answer *a)
+{
+    if (a->status == NPU_OK || a->status == NPU_SKIPPED || s->failed) return;
+    s->failed = LUTRA_E_INTERNAL;
+    if (s->why.code && a->status == NPU_STOPPED) return; /* said by who stopped it */
+    lutra_fail(&s->why, LUTRA_E_INTERNAL, "%s: operation %u of message %u, code %u, was refused: %s", s->npu.name,
+        a->op, a->number, a->code,
+        a->status == NPU_OUT_OF_WINDOW ? "it leaves the window"
+        : a->status == NPU_BAD_OP      ? "unknown operation"
+        : a->status == NPU_BAD_SHAPE   ? "shape"
+        : a->status == NPU_NO_ROOM     ? "it does not fit into TCM"
+                                       : "unknown status");
+}
+
+/* Waiting for answers up to a ticket, or for room. */
+struct waiting {
+    struct npu_session *s;
+    uint64_t ticket;
+    int rc;
+    struct lutra_error *err;
+};
+
+/* One look at both sides: 1 = something moved. */
+static int look(struct waiting *w)
+{
+    struct npu_answer a;
+    int moved = w->s->poll(w->s, w->err);
+    if (moved < 0) return w->rc = moved;
+    int next = npu_ring_next(&w->s->ring, &a);
+    if (next > 0) note(w->s, &a);
+    if (next < 0)
+        return w->rc = lutra_fail(w->err, LUTRA_E_DEVICE_LOST, "%s: the NPU stopped serving (state %u)", w->s->npu.name,
+                   w->s->ring.view.ring->npu.state);
+    return moved || next;
+}
+
+static bool arrived(void *arg)
+{
+    struct waiting *w = arg;
+    for (int idle = 0; idle < SPINS && w->s->ring.seen < w->ticket; idle++) {
+        int moved = look(w);
+        if (moved < 0) return true;
+        if (moved) idle = -1;
+        if (idle % 64 == 63) sched_yield();
+    }
+    return w->s->ring.seen >= w->ticket;
+}
+
+static int wait_for(struct npu_session *s, uint64_t ticket, uint64_t deadline_us, struct lutra_error *err)
+{
+    struct waiting w = {.s = s, .ticket = ticket, .err = err};
+    int rc = clock_wait(clock_real(), arrived, &w, 0, deadline_us);
+    if (w.rc < 0) return w.rc;
+    return rc < 0 ? lutra_fail(err, rc, "%s: no answer before the deadline", s->npu.name) : 0;
+}
+
+static bool met(void *arg)
+{
+    struct waiting *w = arg;
+    w->rc = w->s->poll(w->s, w->err);
+    return w->rc < 0 || npu_ring_ready(&w->s->ring);
+}
+
+int npu_session_meet(struct npu_session *s, uint64_t deadline_us, struct lutra_error *err)
+{
+    struct waiting w = {.s = s, .err = err};
+    int rc = clock_wait(clock_real(), met, &w, 0, deadline_us);
+    if (w.rc < 0) return w.rc;
+    if (rc < 0) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s: the NPU's program does not answer", s->npu.name);
+    s->npu.machine = s->ring.view.ring->npu.machine;
+    return 0;
+}
+
+int npu_session_submit(
+    struct npu_transport *self, const struct npu_op *op, uint32_t n_op, uint64_t *ticket, struct lutra_error *err)
+{
+    struct npu_session *s = (struct npu_session *)self;
+    for (uint32_t at = 0, n; at < n_op; at += n) {
+        n = n_op - at < NPU_MESSAGE_OPS ? n_op - at : NPU_MESSAGE_OPS;
+        while (!npu_ring_send(&s->ring, op + at, n, at > 0)) {
+            int rc = wait_for(s, s->ring.seen + 1, clock_now_us(clock_real()) + STALLED_US, err);
+            if (rc < 0) return rc == LUTRA_E_DEADLINE ? LUTRA_E_DEVICE_LOST : rc;
+        }
+    }
+    *ticket = s->ring.sent;
+    return 0;
+}
+
+int npu_session_wait(struct npu_transport *self, uint64_t ticket, uint64_t deadline_us, struct lutra_error *err)
+{
+    struct npu_session *s = (struct npu_session *)self;
+    TRY(wait_for(s, ticket, deadline_us, err));
+    if (!s->failed) return 0;
+    s->failed = s->why.code = 0;
+    return lutra_fail(err, LUTRA_E_INTERNAL, "%s", s->why.what);
+}
