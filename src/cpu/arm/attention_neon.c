@@ -10,6 +10,9 @@
 
 void attention_init_neon(struct cpu_attention *out)
 {
-    *out = (struct cpu_attention){
-        .name = "attention_neon", .load = load_as_f32, .segment = segment_of_f32, .merge = attention_merge};
+    *out = (struct cpu_attention){.name = "attention_neon",
+        .max_query = 6,
+        .load = load_as_f32,
+        .segment = segment_of_f32,
+        .merge = attention_merge};
 }

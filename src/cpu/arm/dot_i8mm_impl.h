@@ -17,11 +17,12 @@ struct dots {
  * lies more of the record. */
 LUTRA_INLINE void dot_begin(struct dots *d, const uint8_t *start, int shift, int n_quad, int n)
 {
-    UNROLL
-    for (int i = 0; i < (n == 1 ? n_quad : 4 * n_quad); i++) {
-        int32x4_t s = n == 1 ? broadcast(start)
-                             : vreinterpretq_s32_s64(vld1q_dup_s64((const int64_t *)(const void *)(start + i % 2 * 8)));
-        d->sum[i] = shift < 0 ? vdupq_n_s32(0) : vshlq_s32(s, vdupq_n_s32(shift));
+    (void)n_quad;
+    int32x4_t by = vdupq_n_s32(shift < 0 ? 0 : shift);
+    for (int i = 0; i < TILE_SUMS; i++) {
+        const int64_t *two = (const int64_t *)(const void *)(start + i % 2 * 8);
+        int32x4_t s = n == 1 ? broadcast(start) : vreinterpretq_s32_s64(vld1q_dup_s64(two));
+        d->sum[i] = shift < 0 ? vdupq_n_s32(0) : vshlq_s32(s, by);
     }
 }
 

@@ -7,6 +7,7 @@
 static struct cpu_gemm common(enum quant_type type, const char *name, cpu_gemm_run *run)
 {
     return (struct cpu_gemm){.name = name,
+        .layout = CPU_PANEL_LAYOUT,
         .type = type,
         .mr = LANES,
         .nr = TILE_COLUMNS,
