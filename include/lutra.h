@@ -65,6 +65,17 @@ void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its
 const char *lutra_runtime_device_text(const lutra_runtime *runtime);
 int lutra_runtime_n_threads(const lutra_runtime *runtime);
 
+/* What the device does at best with the runtime's threads and instruction set, measured now (about half a second): the
+ * yardstick of what a model achieves on it.  0: not known. */
+struct lutra_peaks {
+    size_t size;
+    const char *int8_name; /* the instruction behind int8_gmac_s, or NULL */
+    double int8_gmac_s;    /* 10^9 multiply-accumulates a second: int8 dot products, */
+    double f32_gmac_s;     /* and f32 fma */
+    double stream_gb_s;    /* reading memory */
+};
+void lutra_runtime_peaks(lutra_runtime *runtime, struct lutra_peaks *peaks); /* set peaks->size first */
+
 /* ---- model ------------------------------------------------------------------------------------------------------ */
 
 struct lutra_model_settings {
@@ -254,11 +265,13 @@ typedef struct lutra_verifier lutra_verifier;
  *   value       a value head (`cls.output`): linear on the last hidden state, then a sigmoid
  *   token       the probability of one token against another behind a step ('+' and '-' unless others are named)
  *   likelihood  any language model: its probability of the step, exp(sum of log p(token | all before))
- * Its vocabulary must be the generator's. */
+ * Its vocabulary must be the generator's.  A likelihood verifier on the generator's own lutra_model judges by the rows
+ * that sampling has evaluated anyway; the other kinds evaluate theirs, as they read the row of a step's last token. */
 struct lutra_verifier_settings {
     size_t size;
     int n_ctx;                       /* longest prompt + solution; 0 = the model's training context */
-    int n_seq;                       /* candidates at once; 16 */
+    int n_seq;                       /* candidates of all its searches at once; 16.  0 = no cache of its own, for
+                                        searches on the same model (likelihood only) */
     int n_batch;                     /* rows of one pass; 512 */
     const char *mark;                /* text put behind each step for the verifier to judge at; NULL = none */
     const char *positive, *negative; /* token kind; NULL = what the file names */
@@ -281,16 +294,17 @@ enum lutra_search_method {
     LUTRA_SEARCH_BEAM,     /* step-level beam search by reward */
     LUTRA_SEARCH_DVTS,     /* beam search in subtrees that do not compete */
     LUTRA_SEARCH_REBASE,   /* children in proportion to the softmax of rewards */
+    LUTRA_SEARCH_AUTO, /* what the budget buys: the most accurate of `option`, else (weighted) votes while it lasts */
 };
 
 /* How the rewards of steps make a candidate's score. */
 enum lutra_search_score { LUTRA_SCORE_LAST, LUTRA_SCORE_MIN, LUTRA_SCORE_PRODUCT, LUTRA_SCORE_MEAN };
 
 enum lutra_search_event_kind {
-    LUTRA_EVENT_STEP, /* a step was scored (or, without a verifier, ended) */
+    LUTRA_EVENT_STEP, /* a step was scored (or, without a verifier, ended); what follows the last is one, too */
     LUTRA_EVENT_FORK, /* `candidate` is a new copy of `parent` */
     LUTRA_EVENT_PRUNE,
-    LUTRA_EVENT_FINISH, /* a whole solution; answer is set */
+    LUTRA_EVENT_FINISH, /* a whole solution, scored; answer is set */
 };
 
 struct lutra_search_event {
@@ -302,21 +316,36 @@ struct lutra_search_event {
     const char *answer;                 /* FINISH: canonical, "" = none */
 };
 
+/* A measured method, for LUTRA_SEARCH_AUTO (lutra eval --report writes such tables). */
+struct lutra_search_option {
+    enum lutra_search_method method;
+    int width, expand;
+    bool greedy;     /* one candidate at temperature 0 */
+    double tokens;   /* generated per problem, all candidates */
+    double us;       /* latency; < 0 = not measured */
+    double accuracy; /* 0 .. 1 */
+};
+
 struct lutra_search {
     size_t size;
     enum lutra_search_method method;
-    int width;  /* candidates: N of vote and best-of, rows of beam search; 16 */
+    int width;  /* candidates: N of vote and best-of, rows of beam search, most at once of AUTO; 16 */
     int expand; /* BEAM, DVTS: children of each survivor, width / expand beams; 4 */
     enum lutra_search_score score;
-    const char *step;         /* what ends a step: "\n" */
-    int max_steps;            /* 64 */
+    const char *step;         /* ends a step of any text but blanks, with the token it ends in: "\n" */
+    int max_steps;            /* 64: a beam ends there; of an independent candidate, the rest is the last step */
     lutra_verifier *verifier; /* needed by all methods but VOTE */
     bool early_stop;          /* VOTE: end the others once they cannot change the winner; true */
     float prune_below;        /* see decode/search: prune live candidates below this share of the best; 0 */
     float temperature;        /* REBASE; 0.1 */
-    int64_t token_budget;     /* generated tokens of all candidates; 0 = none */
+    int64_t token_budget;     /* generated tokens; 0 = none.  Independent candidates are drawn in waves that should
+                                 fit, and count, in order, while all up to them do; beams end with the step that
+                                 exceeds it */
     void (*on_event)(void *user, const struct lutra_search_event *event); /* may be NULL */
     void *user;
+    uint64_t time_budget_us;                  /* 0 = none; what is chosen then depends on the clock */
+    const struct lutra_search_option *option; /* [n_option] AUTO; what a method leaves of the budget draws more */
+    int n_option;
 };
 struct lutra_search lutra_search_default(void);
 
@@ -327,14 +356,17 @@ struct lutra_search_result {
     double score;      /* reward, or share of the votes */
     int n_candidates, n_finished, n_pruned;
     int64_t generated_tokens, verifier_rows;
-    uint64_t us; /* measured, submit to end */
+    uint64_t us;                     /* measured, submit to end */
+    enum lutra_search_method method; /* as asked, or as AUTO chose */
+    int width, expand;
 };
 
 typedef struct lutra_search_run lutra_search_run;
 
 /* Takes a search in, to run in the following lutra_step() calls beside other requests.  The request gives prompt,
  * sampling, max_tokens (of each candidate), stop strings and callbacks (a sample is a candidate); n_samples is ignored.
- * The session needs n_seq >= width.  The verifier must not be used elsewhere meanwhile. */
+ * A search over steps needs a session with n_seq >= width.  Searches of one session may share a verifier, and then
+ * its passes: LUTRA_E_BUSY when its n_seq leave no room for this one.  It must not be used elsewhere meanwhile. */
 int lutra_search_submit(lutra_search_run **out, lutra_session *session, const struct lutra_request *request,
     const struct lutra_search *search, struct lutra_error *err);
 /* NULL while it runs; valid until lutra_search_close(). */

@@ -7,7 +7,7 @@
  *     request.c   requests: admission and batching        sample.c    one running sample: token -> text -> end
  *     prefix.c    finished sequences kept for reuse       files.c     quantize, make-model, inspect
  *     packed.c    the packed cache beside a model
- *     search.c    rounds of a search over candidates      verifier.c  the reward model
+ *     search*.c   searches over candidates               verifier.c  the judge
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
 #define LUTRA_ENGINE_ENGINE_IMPL_H
@@ -58,12 +58,16 @@ enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, 
 
 /* What a search knows of a candidate beside its tokens. */
 struct search_node {
-    bool paused;           /* its step has ended: no row until the round */
-    int32_t parent;        /* candidate it was copied from, or -1 */
-    int32_t group;         /* subtree (DVTS) */
-    int born;              /* generated tokens that came with it from its parent */
-    int step_from, n_step; /* first generated token of the current step; steps ended */
-    int32_t verify_seq;    /* its sequence in the verifier's cache, or -1 */
+    bool paused;        /* its step has ended: no row until the round */
+    int32_t parent;     /* candidate it was copied from, or -1 */
+    int32_t group;      /* subtree (DVTS) */
+    int born;           /* generated tokens that came with it from its parent */
+    int step_from;      /* first generated token of the step under way */
+    int n_ended;        /* steps ended */
+    int scored;         /* generated tokens of the steps that have been scored */
+    int n_step;         /* these steps */
+    double log_prob;    /* of these tokens, under the generator; known while no further step has ended */
+    int32_t verify_seq; /* its sequence in the verifier's cache, or -1 */
     struct search_reward reward;
 };
 

@@ -224,7 +224,7 @@ static int sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *s
 /* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
 static void admit(lutra_session *s)
 {
-    int reserved = 0; /* slots that prompts under way will want */
+    int reserved = 0; /* slots that prompts under way will want, beside searches' (n_free_slots knows those) */
     for (struct request *r = s->first; r; r = r->next) {
         bool prompt_done = r->seq >= 0 && r->n_done == r->set.n_prompt;
         while (prompt_done && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
@@ -247,7 +247,7 @@ static void admit(lutra_session *s)
             r->n_done = r->n_cached;
             s->stats.cached_tokens += (uint64_t)r->n_cached;
         }
-        reserved += r->set.n_samples;
+        if (!r->search) reserved += r->set.n_samples;
     }
 }
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A search: candidates run as samples of one request; at the end of every step they pause until all have, the
- * verifier scores what is new, and decode/search says who goes on and how often.
+ * A search: candidates run as samples of one request.  After every step of the session each search gets its turn here.
+ *
+ * Search over steps: candidates pause at the end of a step until all have; then what is new is scored, and
+ * decode/search says who goes on and how often.  Independent candidates never wait: their steps are scored while they
+ * run.  A budget draws them in waves, and candidates count in the order of their numbers, so that what is chosen does
+ * not depend on who ended first.
  */
 #include "engine/search_impl.h"
 
@@ -10,53 +14,6 @@
 #include <string.h>
 
 #include "decode/search/answer.h"
-
-enum { ANSWER_BYTES = 256, FINAL_PER_WIDTH = 4 };
-
-/* A whole solution. */
-struct final {
-    int32_t id, verify_seq; /* verify_seq -1: scored, or there is no verifier */
-    struct search_node node;
-    int32_t *token;      /* [max_tok + 1] generated tokens, an end token included */
-    int n_token, n_text; /* all, and without the end token */
-    char answer[ANSWER_BYTES];
-};
-
-struct lutra_search_run {
-    lutra_session *s;
-    struct request *request; /* NULL once it is over */
-    struct lutra_search set;
-    struct search_settings policy;
-    char step[32];
-    int32_t prompt_seq; /* the prompt in the verifier's cache, -1 before the first round */
-    int verify_tok;     /* longest sequence there */
-    int64_t rows_before;
-
-    struct final *final; /* [max_final] in order of their ends */
-    int n_final, max_final, n_seen;
-    int32_t *tokens;
-    char *text;                    /* scratch: one candidate's text */
-    struct search_candidate *cand; /* [width + max_final] */
-    struct search_final *choice;   /* [max_final] */
-    struct verify_job *job;        /* [2 * width] */
-    struct search_node **judged;   /* [2 * width] whose reward a job is */
-    struct sample **live;          /* [width] */
-    struct lutra_search_result result;
-    bool done;
-};
-
-struct lutra_search lutra_search_default(void)
-{
-    return (struct lutra_search){.size = sizeof(struct lutra_search),
-        .method = LUTRA_SEARCH_VOTE,
-        .width = 16,
-        .expand = 4,
-        .score = LUTRA_SCORE_LAST,
-        .step = "\n",
-        .max_steps = 64,
-        .early_stop = true,
-        .temperature = 0.1f};
-}
 
 size_t lutra_answer(const char *text, char *answer, size_t n_max)
 {
@@ -73,57 +30,17 @@ int search_group(const lutra_search_run *run, int index)
     return run->policy.method == SEARCH_DVTS ? index / run->set.expand : 0;
 }
 
-static bool in_steps(const lutra_search_run *run)
-{
-    return run->policy.method >= SEARCH_BEAM;
-}
-
-/* ---- text and events ---- */
-
-/* Generated tokens from .. to as text in run->text. */
-static const char *spell(lutra_search_run *run, const int32_t *token, int from, int to)
-{
-    size_t n = 0;
-    for (int i = from; i < to; i++) {
-        struct text_bytes piece = text_token_piece(run->s->model->vocab, token[i], 0);
-        if (piece.n) memcpy(run->text + n, piece.p, piece.n);
-        n += piece.n;
-    }
-    run->text[n] = 0;
-    return run->text;
-}
-
-static void tell(lutra_search_run *run, enum lutra_search_event_kind kind, int32_t id, const struct search_node *node,
-    const char *text, const char *answer)
-{
-    if (!run->set.on_event) return;
-    struct lutra_search_event e = {.kind = kind,
-        .request = run->request->id,
-        .candidate = id,
-        .parent = node->parent,
-        .n_step = node->n_step,
-        .reward = node->reward.last,
-        .score = search_reward_score(&node->reward, run->policy.score),
-        .text = text,
-        .answer = answer};
-    run->set.on_event(run->set.user, &e);
-}
-
 /* ---- what samples report ---- */
-
-static const int32_t *generated(const struct sample *slot)
-{
-    return slot->token + slot->request->set.n_prompt;
-}
 
 void search_after_token(struct sample *slot)
 {
     lutra_search_run *run = slot->request->search;
-    if (!in_steps(run)) return;
-    /* The delimiter may begin in an earlier token of the step. */
-    int from = slot->n_generated - (int)strlen(run->step);
-    if (from < slot->node.step_from) from = slot->node.step_from;
-    slot->node.paused = strstr(spell(run, generated(slot), from, slot->n_generated), run->step) != NULL;
+    struct search_node *node = &slot->node;
+    bool last = !search_in_steps(run) && node->n_ended + 1 >= run->set.max_steps; /* the rest is one step */
+    if (last || !search_step_ends(run, search_generated(slot), node->step_from, slot->n_generated)) return;
+    node->step_from = slot->n_generated;
+    node->n_ended++;
+    node->paused = search_in_steps(run);
 }
 
 void search_record(struct sample *slot, enum lutra_stop reason)
@@ -132,142 +49,27 @@ void search_record(struct sample *slot, enum lutra_stop reason)
     struct search_node *node = &slot->node;
     node->paused = false;
     run->result.generated_tokens += slot->n_generated - node->born;
+    if (!search_in_steps(run)) run->length[slot->index - run->first_id] = slot->n_generated;
     bool whole = reason == LUTRA_STOP_END || reason == LUTRA_STOP_STRING || reason == LUTRA_STOP_LENGTH ||
                  reason == LUTRA_STOP_CTX_FULL;
     if (!whole || run->n_final == run->max_final) {
-        if (node->verify_seq >= 0) lutra_seq_close(run->set.verifier->session, node->verify_seq);
+        search_drop_seq(run, node);
         run->result.n_pruned += reason == LUTRA_STOP_PRUNED;
-        if (reason == LUTRA_STOP_PRUNED) tell(run, LUTRA_EVENT_PRUNE, slot->index, node, "", "");
+        if (reason == LUTRA_STOP_PRUNED) search_tell(run, LUTRA_EVENT_PRUNE, slot->index, node, "", "");
         return;
     }
     struct final *f = &run->final[run->n_final++];
     f->id = slot->index;
     f->node = *node;
-    f->verify_seq = node->verify_seq;
     f->n_text = slot->n_generated;
     f->n_token = slot->n_generated + (reason == LUTRA_STOP_END);
-    memcpy(f->token, generated(slot), (size_t)f->n_token * sizeof *f->token);
-    search_answer(spell(run, f->token, 0, f->n_text), f->answer, sizeof f->answer);
-    tell(run, LUTRA_EVENT_FINISH, f->id, node, "", f->answer);
+    f->sum_log_prob = slot->sum_log_prob;
+    f->told = false;
+    memcpy(f->token, search_generated(slot), (size_t)f->n_token * sizeof *f->token);
+    search_answer(search_spell(run, f->token, 0, f->n_text).p, f->answer, sizeof f->answer);
 }
 
-/* ---- scoring ---- */
-
-/* A verifier job for the current step of a candidate. */
-static int add_job(
-    lutra_search_run *run, int *n, struct search_node *node, const int32_t *token, int n_token, struct lutra_error *err)
-{
-    lutra_session *v = run->set.verifier->session;
-    const struct lutra_request *set = &run->request->set;
-    if (n_token == node->step_from) return 0; /* nothing new */
-    if (node->verify_seq < 0) TRY(lutra_seq_fork(v, run->prompt_seq, -1, run->verify_tok, &node->verify_seq, err));
-    run->judged[*n] = node;
-    run->job[(*n)++] = (struct verify_job){.seq = node->verify_seq,
-        .before = node->step_from ? token[node->step_from - 1] : set->prompt[set->n_prompt - 1],
-        .token = token + node->step_from,
-        .n = n_token - node->step_from};
-    return 0;
-}
-
-static int open_prompt(lutra_search_run *run, struct lutra_error *err)
-{
-    lutra_verifier *v = run->set.verifier;
-    const struct lutra_request *set = &run->request->set;
-    if (run->prompt_seq >= 0) return 0;
-    TRY(lutra_seq_open(v->session, set->n_prompt, &run->prompt_seq, err));
-    return verifier_prompt(v, run->prompt_seq, set->prompt, set->n_prompt, err);
-}
-
-/* Rewards for what the live candidates and the unscored finals have said since the last round. */
-static int score_new(lutra_search_run *run, int n_live, struct lutra_error *err)
-{
-    int n_job = 0;
-    if (!run->set.verifier) return 0;
-    TRY(open_prompt(run, err));
-    for (int i = 0; i < n_live; i++)
-        TRY(add_job(run, &n_job, &run->live[i]->node, generated(run->live[i]), run->live[i]->n_generated, err));
-    for (int i = run->n_seen; i < run->n_final; i++)
-        TRY(add_job(run, &n_job, &run->final[i].node, run->final[i].token, run->final[i].n_token, err));
-    TRY(verifier_run(run->set.verifier, run->job, n_job, err));
-    for (int i = 0; i < n_job; i++) search_reward_add(&run->judged[i]->reward, run->job[i].reward);
-    return 0;
-}
-
-/* The steps just scored, told; finals give their sequence in the verifier back. */
-static void tell_steps(lutra_search_run *run, int n_live)
-{
-    for (int i = 0; i < n_live; i++) {
-        struct sample *slot = run->live[i];
-        slot->node.n_step++;
-        tell(run, LUTRA_EVENT_STEP, slot->index, &slot->node,
-            spell(run, generated(slot), slot->node.step_from, slot->n_generated), "");
-    }
-    for (; run->n_seen < run->n_final; run->n_seen++) {
-        struct final *f = &run->final[run->n_seen];
-        f->node.n_step++;
-        tell(run, LUTRA_EVENT_STEP, f->id, &f->node, spell(run, f->token, f->node.step_from, f->n_text), "");
-        if (f->node.verify_seq >= 0) lutra_seq_close(run->set.verifier->session, f->node.verify_seq);
-        f->node.verify_seq = -1;
-    }
-}
-
-/* Independent samples are scored whole: step by step, so that every step has its reward. */
-static int score_whole(lutra_search_run *run, struct lutra_error *err)
-{
-    if (!run->set.verifier) return 0;
-    TRY(open_prompt(run, err));
-    for (int more = 1; more;) {
-        int n_job = 0;
-        more = 0;
-        for (int i = run->n_seen; i < run->n_final && n_job < run->set.width; i++) {
-            struct final *f = &run->final[i];
-            int to = f->node.step_from;
-            size_t n_step = strlen(run->step);
-            while (to < f->n_token) {
-                int from = ++to - (int)n_step < f->node.step_from ? f->node.step_from : to - (int)n_step;
-                if (strstr(spell(run, f->token, from, to), run->step)) break;
-            }
-            if (to == f->node.step_from) continue;
-            TRY(add_job(run, &n_job, &f->node, f->token, to, err));
-            f->node.step_from = to;
-            more = 1;
-        }
-        TRY(verifier_run(run->set.verifier, run->job, n_job, err));
-        for (int i = 0; i < n_job; i++) {
-            search_reward_add(&run->judged[i]->reward, run->job[i].reward);
-            run->judged[i]->n_step++;
-        }
-    }
-    for (; run->n_seen < run->n_final; run->n_seen++) {
-        struct final *f = &run->final[run->n_seen];
-        tell(run, LUTRA_EVENT_STEP, f->id, &f->node, "", f->answer);
-        if (f->node.verify_seq >= 0) lutra_seq_close(run->set.verifier->session, f->node.verify_seq);
-        f->node.verify_seq = -1;
-    }
-    return 0;
-}
-
-/* ---- a round ---- */
-
-static int by_id(const void *a, const void *b)
-{
-    const struct sample *x = *(const struct sample *const *)a, *y = *(const struct sample *const *)b;
-    return (x->index > y->index) - (x->index < y->index);
-}
-
-/* The paused candidates, in order; -1 when one is still running. */
-static int list_live(lutra_search_run *run)
-{
-    int n = 0;
-    for (int i = 0; i < run->s->n_seq; i++) {
-        struct sample *slot = &run->s->sample[i];
-        if (slot->request != run->request) continue;
-        if (!slot->node.paused) return -1;
-        run->live[n++] = slot;
-    }
-    qsort(run->live, (size_t)n, sizeof *run->live, by_id);
-    return n;
-}
+/* ---- a round of a search over steps ---- */
 
 static bool repeats(const lutra_search_run *run, int i)
 {
@@ -275,7 +77,7 @@ static bool repeats(const lutra_search_run *run, int i)
     for (int k = 0; k < i; k++) {
         const struct sample *b = run->live[k];
         if (a->n_generated == b->n_generated && a->node.group == b->node.group &&
-            !memcmp(generated(a), generated(b), (size_t)a->n_generated * sizeof *a->token))
+            !memcmp(search_generated(a), search_generated(b), (size_t)a->n_generated * sizeof *a->token))
             return true;
     }
     return false;
@@ -320,10 +122,11 @@ static int fork_node(lutra_search_run *run, struct sample *from, struct lutra_er
     to->node.parent = from->index;
     to->node.born = from->n_generated;
     to->node.verify_seq = -1;
-    if (from->node.verify_seq >= 0)
-        TRY(lutra_seq_fork(
-            run->set.verifier->session, from->node.verify_seq, -1, run->verify_tok, &to->node.verify_seq, err));
-    tell(run, LUTRA_EVENT_FORK, to->index, &to->node, "", "");
+    if (from->node.verify_seq >= 0) {
+        TRY(lutra_seq_fork(run->judge->session, from->node.verify_seq, -1, run->verify_tok, &to->node.verify_seq, err));
+        run->n_open++;
+    }
+    search_tell(run, LUTRA_EVENT_FORK, to->index, &to->node, "", "");
     return 0;
 }
 
@@ -335,7 +138,6 @@ static int go_on(lutra_search_run *run, int n_live, int n_cand, struct lutra_err
         struct sample *slot = run->live[i];
         int children = children_of(run, n_cand, slot->index);
         bool out_of_steps = slot->node.n_step >= run->set.max_steps;
-        slot->node.step_from = slot->n_generated;
         if (children > 0 && !out_of_steps) {
             run->live[kept++] = slot;
             continue;
@@ -350,213 +152,139 @@ static int go_on(lutra_search_run *run, int n_live, int n_cand, struct lutra_err
     return 0;
 }
 
-static int64_t spent(const lutra_search_run *run)
+static int64_t spent(lutra_search_run *run)
 {
     int64_t n = run->result.generated_tokens;
+    int n_live = search_live(run);
+    for (int i = 0; i < n_live; i++) n += run->live[i]->n_generated - run->live[i]->node.born;
+    return n;
+}
+
+static bool over_time(const lutra_search_run *run)
+{
+    uint64_t now = clock_now_us(run->s->model->runtime->clock);
+    return run->set.time_budget_us > 0 && now - run->request->submit_us >= run->set.time_budget_us;
+}
+
+static int round_of_steps(lutra_search_run *run, struct lutra_error *err)
+{
+    if (over_time(run)) request_end(run->s, run->request, LUTRA_STOP_PRUNED);
+    if (!search_score_due(run)) return 0;
+    TRY(search_score(run, err));
+    if (run->set.token_budget > 0 && spent(run) >= run->set.token_budget) {
+        request_end(run->s, run->request, LUTRA_STOP_PRUNED);
+        return 0;
+    }
+    int n_live = search_live(run), n_cand = list_candidates(run, n_live);
+    search_allocate(&run->policy, run->cand, n_cand);
+    TRY(go_on(run, n_live, n_cand, err));
+    return run->n_final > 0 && search_live(run) == 0 ? search_score(run, err) : 0; /* those out of steps */
+}
+
+/* ---- independent candidates ---- */
+
+int search_counted(lutra_search_run *run)
+{
+    int n_live = search_live(run), n = run->request->n_started - run->first_id;
+    for (int i = 0; i < n_live; i++) run->length[run->live[i]->index - run->first_id] = run->live[i]->n_generated;
+    if (run->set.token_budget > 0) n = search_within(run->length, n, run->set.token_budget - run->spent_in_steps);
+    return run->first_id + n;
+}
+
+/* What a candidate costs on average, and the longest so far. */
+static void costs(const lutra_search_run *run, double *mean, double *longest)
+{
+    double sum = 0;
+    *mean = *longest = run->expected;
+    if (run->n_final > 0) *longest = 0;
+    for (int i = 0; i < run->n_final; i++) {
+        sum += run->final[i].n_text;
+        if (run->final[i].n_text > *longest) *longest = run->final[i].n_text;
+    }
+    if (run->n_final > 0) *mean = sum / run->n_final;
+}
+
+/* Candidates that what is left of the budget pays for, beside those already drawn. */
+static int more_candidates(lutra_search_run *run)
+{
+    uint64_t now = clock_now_us(run->s->model->runtime->clock), used = now - run->request->submit_us;
+    int most = run->n_more < run->set.width ? run->n_more : run->set.width;
+    double mean, longest;
+    costs(run, &mean, &longest);
+    if (run->set.token_budget > 0)
+        most = search_wave((double)(run->set.token_budget - spent(run)), mean, longest, most);
+    if (run->set.time_budget_us > 0 && used + (now - run->wave_us) > run->set.time_budget_us) return 0;
+    return most;
+}
+
+/* Candidates from the first whose ends are known. */
+static int n_known(const lutra_search_run *run, int n)
+{
     for (int i = 0; i < run->s->n_seq; i++) {
         const struct sample *slot = &run->s->sample[i];
-        if (slot->request == run->request) n += slot->n_generated - slot->node.born;
+        if (slot->request == run->request && slot->index < n) n = slot->index;
     }
     return n;
 }
 
-static int choices(lutra_search_run *run)
+/* Can those still to end, or to be drawn, change the vote?  Decided on the first candidates only, however early others
+ * have ended. */
+static bool vote_decided(lutra_search_run *run, int counted)
 {
-    for (int i = 0; i < run->n_final; i++)
-        run->choice[i] = (struct search_final){
-            run->final[i].id, run->final[i].answer, search_reward_score(&run->final[i].node.reward, run->policy.score)};
-    return run->n_final;
+    int known = n_known(run, counted), left = run->request->set.n_samples + run->n_more - known;
+    if (!run->set.early_stop || run->policy.method != SEARCH_VOTE || known == 0) return false;
+    return search_decided(run->choice, search_choices(run, known), left);
 }
 
-static int round_of(lutra_search_run *run, struct lutra_error *err)
+/* Ends those that are too late to count; all, when the vote is decided or the time is over. */
+static void stop_early(lutra_search_run *run)
 {
     struct request *r = run->request;
-    bool over_budget = run->set.token_budget > 0 && spent(run) >= run->set.token_budget;
-    bool running = r->n_ended < r->set.n_samples;
-    if (!in_steps(run)) {
-        bool decided = run->set.early_stop && run->policy.method == SEARCH_VOTE &&
-                       search_decided(run->choice, choices(run), r->set.n_samples - r->n_ended);
-        if (running && (over_budget || decided)) request_end(run->s, r, LUTRA_STOP_PRUNED);
-        if (r->n_ended < r->set.n_samples) return 0;
-        return score_whole(run, err);
-    }
-    int n_live = r->n_started < r->set.n_samples ? -1 : list_live(run);
-    if (n_live < 0) return 0;
-    TRY(score_new(run, n_live, err));
-    tell_steps(run, n_live);
-    if (over_budget) {
+    int counted = search_counted(run), n_live = search_live(run);
+    if (r->n_ended == r->set.n_samples) return;
+    if (over_time(run) || vote_decided(run, counted)) {
+        run->n_more = 0;
         request_end(run->s, r, LUTRA_STOP_PRUNED);
-        return 0;
+        return;
     }
-    int n_cand = list_candidates(run, n_live);
-    search_allocate(&run->policy, run->cand, n_cand);
-    return go_on(run, n_live, n_cand, err);
+    for (int i = 0; i < n_live; i++)
+        if (run->live[i]->index >= counted) sample_end(run->s, run->live[i], LUTRA_STOP_PRUNED);
+    if (counted < r->n_started) request_end_unstarted(run->s, r, LUTRA_STOP_PRUNED);
+}
+
+static int round_of_independent(lutra_search_run *run, struct lutra_error *err)
+{
+    stop_early(run);
+    return search_score_due(run) ? search_score(run, err) : 0;
+}
+
+/* What the budget has left draws further candidates; after a search over steps, too. */
+static void draw_more(lutra_search_run *run)
+{
+    struct request *r = run->request;
+    if (r->n_ended < r->set.n_samples || r->cancelled || run->n_final == 0) return;
+    int n = more_candidates(run);
+    if (n == 0) return;
+    if (search_in_steps(run)) {
+        run->alone = true;
+        run->first_id = r->set.n_samples;
+        run->spent_in_steps = spent(run);
+    }
+    run->wave_us = clock_now_us(run->s->model->runtime->clock);
+    run->n_more -= n;
+    r->set.n_samples += n;
 }
 
 int search_rounds(lutra_session *s, struct lutra_error *err)
 {
     int rc = 0;
     for (struct request *r = s->first; r && rc == 0; r = r->next) {
-        if (!r->search || r->search->done || r->seq >= 0 || r->n_started == 0) continue;
-        rc = round_of(r->search, err);
+        lutra_search_run *run = r->search;
+        if (!run || run->done || r->n_started == 0) continue;
+        if (search_in_steps(run) && r->seq >= 0) continue;
+        rc = search_in_steps(run) ? round_of_steps(run, err) : round_of_independent(run, err);
+        if (rc == 0) draw_more(run);
         if (rc < 0) request_end(s, r, LUTRA_STOP_ERROR);
     }
     return rc;
-}
-
-/* ---- begin and end ---- */
-
-static int check(const lutra_session *s, const struct lutra_search *set, struct lutra_error *err)
-{
-    if (set->width < 1 || set->width > 4096)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: width is %d, outside 1..4096", set->width);
-    if (set->method < LUTRA_SEARCH_VOTE || set->method > LUTRA_SEARCH_REBASE)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: method %d is not known", (int)set->method);
-    if (set->score < LUTRA_SCORE_LAST || set->score > LUTRA_SCORE_MEAN)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: score %d is not known", (int)set->score);
-    bool steps = set->method >= LUTRA_SEARCH_BEAM;
-    if (steps && set->width > s->n_seq)
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "search: %d rows wide, but the session has n_seq = %d", set->width, s->n_seq);
-    if (set->method != LUTRA_SEARCH_REBASE && steps && (set->expand < 1 || set->width % set->expand))
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "search: width %d is not a multiple of expand %d", set->width, set->expand);
-    if (!set->step || !*set->step || strlen(set->step) > 31)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: the step delimiter is empty or longer than 31 bytes");
-    if (set->max_steps < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "search: max_steps is %d", set->max_steps);
-    if (set->method != LUTRA_SEARCH_VOTE && !set->verifier)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: this method needs a verifier");
-    if (!set->verifier) return 0;
-    if (set->verifier->session->n_seq <= set->width)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: width is %d, but the verifier's n_seq is %d", set->width,
-            set->verifier->session->n_seq - 1);
-    return verifier_check_vocab(set->verifier, s->model, err);
-}
-
-static int reserve(lutra_search_run *run, int max_tok, struct lutra_error *err)
-{
-    size_t width = (size_t)run->set.width, n_final = (size_t)run->max_final, tok = (size_t)max_tok + 1;
-    run->final = calloc(n_final, sizeof *run->final);
-    run->tokens = calloc(n_final, tok * sizeof *run->tokens);
-    run->text = malloc(tok * text_vocab_max_piece_bytes(run->s->model->vocab) + 1);
-    run->cand = calloc(width + n_final, sizeof *run->cand);
-    run->choice = calloc(n_final, sizeof *run->choice);
-    run->job = calloc(2 * width, sizeof *run->job);
-    run->judged = calloc(2 * width, sizeof *run->judged);
-    run->live = calloc(width, sizeof *run->live);
-    if (!run->final || !run->tokens || !run->text || !run->cand || !run->choice || !run->job || !run->judged ||
-        !run->live)
-        return lutra_fail(err, LUTRA_E_NO_MEMORY, "search: out of memory");
-    for (size_t i = 0; i < n_final; i++) run->final[i].token = run->tokens + i * tok;
-    return 0;
-}
-
-static int submit(lutra_search_run *run, const struct lutra_request *request, struct lutra_error *err)
-{
-    lutra_session *s = run->s;
-    struct lutra_request set = lutra_request_default();
-    TRY(settings_copy(&set, sizeof set, request, "request", err));
-    set.n_samples = run->set.width;
-    int max_tok = request_max_tok(s, &set);
-    if (run->set.verifier) {
-        int64_t need = (int64_t)max_tok + 1 + (int64_t)run->set.verifier->mark.n * run->set.max_steps;
-        if (need > run->set.verifier->session->n_ctx)
-            return lutra_fail(err, LUTRA_E_CTX_FULL,
-                "search: candidates of up to %lld tokens do not fit the verifier's context of %d", (long long)need,
-                run->set.verifier->session->n_ctx);
-        run->verify_tok = (int)need;
-        run->rows_before = run->set.verifier->rows;
-    }
-    TRY(reserve(run, max_tok, err));
-    TRY(lutra_submit(s, &set, NULL, err));
-    run->request = s->last;
-    run->request->search = run;
-    return 0;
-}
-
-int lutra_search_submit(lutra_search_run **out, lutra_session *session, const struct lutra_request *request,
-    const struct lutra_search *search, struct lutra_error *err)
-{
-    struct lutra_search set = lutra_search_default();
-    *out = NULL;
-    TRY(settings_copy(&set, sizeof set, search, "search", err));
-    TRY(check(session, &set, err));
-    lutra_search_run *run = calloc(1, sizeof *run);
-    if (!run) return lutra_fail(err, LUTRA_E_NO_MEMORY, "search: out of memory");
-    run->s = session;
-    run->set = set;
-    snprintf(run->step, sizeof run->step, "%s", set.step);
-    run->prompt_seq = -1;
-    run->max_final = FINAL_PER_WIDTH * set.width;
-    run->policy = (struct search_settings){.method = (enum search_method)set.method,
-        .score = (enum search_score)set.score,
-        .width = set.width,
-        .expand = set.expand,
-        .prune_below = set.prune_below,
-        .temperature = set.temperature};
-    int rc = submit(run, request, err);
-    if (rc < 0) {
-        lutra_search_close(&run);
-        return rc;
-    }
-    *out = run;
-    return 0;
-}
-
-void search_finish(lutra_search_run *run)
-{
-    struct lutra_search_result *res = &run->result;
-    struct request *r = run->request;
-    if (run->done) return;
-    for (int i = run->n_seen; i < run->n_final; i++)
-        if (run->final[i].node.verify_seq >= 0)
-            lutra_seq_close(run->set.verifier->session, run->final[i].node.verify_seq);
-    if (run->prompt_seq >= 0) lutra_seq_close(run->set.verifier->session, run->prompt_seq);
-    int win = search_choose(run->policy.method, run->choice, choices(run));
-    res->candidate = -1;
-    if (win >= 0) {
-        const struct final *f = &run->final[win];
-        int votes = 0;
-        for (int i = 0; i < run->n_final; i++) votes += *f->answer && !strcmp(run->final[i].answer, f->answer);
-        res->candidate = f->id;
-        res->score = run->policy.method == SEARCH_VOTE ? (double)votes / run->n_final : run->choice[win].score;
-        lutra_detokenize(run->s->model, f->token, f->n_text, false, &res->text, NULL);
-        res->answer = strdup(f->answer);
-    }
-    res->n_candidates = r->n_started;
-    res->n_finished = run->n_final;
-    res->verifier_rows = run->set.verifier ? run->set.verifier->rows - run->rows_before : 0;
-    res->us = clock_now_us(run->s->model->runtime->clock) - r->submit_us;
-    run->done = true;
-    run->request = NULL;
-    run->s = NULL;
-}
-
-const struct lutra_search_result *lutra_search_done(const lutra_search_run *run)
-{
-    return run->done ? &run->result : NULL;
-}
-
-void lutra_search_close(lutra_search_run **search)
-{
-    lutra_search_run *run = *search;
-    if (!run) return;
-    if (run->request) {
-        struct request *r = run->request;
-        request_end(run->s, r, LUTRA_STOP_CANCELLED);
-        search_finish(run);
-        r->search = NULL;
-    }
-    free(run->final);
-    free(run->tokens);
-    free(run->text);
-    free(run->cand);
-    free(run->choice);
-    free(run->job);
-    free(run->judged);
-    free(run->live);
-    free(run->result.text);
-    free(run->result.answer);
-    free(run);
-    *search = NULL;
 }

@@ -112,22 +112,40 @@ static int rows_out(const lutra_verifier *v, const struct lutra_verifier_setting
     return fit < set->n_batch ? (int)fit : set->n_batch;
 }
 
-static int open_all(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
+/* What it judges by. */
+static int find_judge(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     if (!v->model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the verifier was opened for its vocabulary only");
     v->value = model_value_head(v->model->model, &v->bias);
     TRY(find_kind(v, set, err));
     if (set->mark) TRY(text_encode(v->model->vocab, set->mark, strlen(set->mark), TEXT_PARSE_SPECIAL, &v->mark, err));
-    if (set->n_seq < 1 || set->n_seq > 4095)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: n_seq is %d, outside 1..4095", set->n_seq);
+    if (set->n_seq < 0 || set->n_seq > 4095)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: n_seq is %d, outside 0..4095", set->n_seq);
+    if (set->n_seq == 0 && v->kind != VERIFIER_LIKELIHOOD)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "verifier: the %s kind reads the row of a step's last token, which a generator evaluates only with the "
+            "next "
+            "step: it needs a cache of its own (n_seq)",
+            kind_names[v->kind]);
+    return 0;
+}
+
+/* Its own session, and what searches that use it share. */
+static int open_session(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
+{
     struct lutra_session_settings ss = lutra_session_settings_default();
     ss.n_ctx = set->n_ctx;
     ss.n_seq = set->n_seq + 1; /* the prompt's own */
     ss.n_batch = set->n_batch;
     ss.n_out = rows_out(v, set);
     TRY(lutra_session_open(&v->session, v->model, &ss, err));
-    v->row = calloc((size_t)v->session->n_batch, sizeof *v->row);
-    return v->row ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
+    size_t n_batch = (size_t)v->session->n_batch;
+    v->free_seq = set->n_seq;
+    v->free_block = v->session->n_cache / KV_BLOCK;
+    v->row = calloc(n_batch, sizeof *v->row);
+    v->job = calloc(n_batch, sizeof *v->job);
+    v->step = calloc(n_batch, sizeof *v->step);
+    return v->row && v->job && v->step ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
 }
 
 int lutra_verifier_open(
@@ -139,7 +157,8 @@ int lutra_verifier_open(
     lutra_verifier *v = calloc(1, sizeof *v);
     if (!v) return lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
     v->model = model;
-    int rc = open_all(v, &set, err);
+    int rc = find_judge(v, &set, err);
+    if (rc == 0 && set.n_seq > 0) rc = open_session(v, &set, err);
     if (rc < 0) {
         lutra_verifier_close(&v);
         return rc;
@@ -155,6 +174,8 @@ void lutra_verifier_close(lutra_verifier **verifier)
     lutra_session_close(&v->session);
     text_tokens_fini(&v->mark);
     free(v->row);
+    free(v->job);
+    free(v->step);
     free(v);
     *verifier = NULL;
 }
@@ -208,9 +229,9 @@ static bool lags(const lutra_verifier *v)
     return v->kind == VERIFIER_LIKELIHOOD;
 }
 
-static int rows_of(const lutra_verifier *v, const struct verify_job *job)
+int verifier_rows(const lutra_verifier *v, int n)
 {
-    return job->n + (int)v->mark.n;
+    return n + (int)v->mark.n;
 }
 
 static bool wanted(const lutra_verifier *v, int row, int n_row)
@@ -240,7 +261,7 @@ static int pack(lutra_verifier *v, const struct verify_job *job, int n_job, stru
     int n = 0, n_want = 0, first = 0; /* first: of the current sequence's rows */
     for (; at->job < n_job; at->job++, at->row = 0) {
         const struct verify_job *j = &job[at->job];
-        int n_row = rows_of(v, j), length = lutra_seq_length(v->session, j->seq);
+        int n_row = verifier_rows(v, j->n), length = lutra_seq_length(v->session, j->seq);
         if (n == 0 || v->row[n - 1].seq != j->seq) first = n;
         for (; at->row < n_row; at->row++) {
             bool want = wanted(v, at->row, n_row);
@@ -259,7 +280,7 @@ static int pack(lutra_verifier *v, const struct verify_job *job, int n_job, stru
 static void take_results(const lutra_verifier *v, struct verify_job *job, struct place from, struct place to)
 {
     for (int k = from.job, i = 0; k <= to.job; k++) {
-        int n_row = k < to.job || to.row ? rows_of(v, &job[k]) : 0, end = k < to.job ? n_row : to.row;
+        int n_row = k < to.job || to.row ? verifier_rows(v, job[k].n) : 0, end = k < to.job ? n_row : to.row;
         for (int r = k == from.job ? from.row : 0; r < end; r++)
             if (wanted(v, r, n_row)) take_result(v, &job[k], lutra_forward_result(v->session, i++));
     }
@@ -273,14 +294,14 @@ int verifier_run(lutra_verifier *v, struct verify_job *job, int n_job, struct lu
         struct place to = from;
         int n = pack(v, job, n_job, &to);
         TRY(lutra_forward(v->session, v->row, n, err));
-        v->rows += n;
         take_results(v, job, from, to);
         from = to;
     }
     return 0;
 }
 
-int verifier_prompt(lutra_verifier *v, int32_t seq, const int32_t *prompt, int n_prompt, struct lutra_error *err)
+int verifier_prompt(
+    lutra_verifier *v, int32_t seq, const int32_t *prompt, int n_prompt, int64_t *rows, struct lutra_error *err)
 {
     int n_tok = n_prompt - lags(v);
     for (int t = 0; t < n_tok;) {
@@ -288,7 +309,7 @@ int verifier_prompt(lutra_verifier *v, int32_t seq, const int32_t *prompt, int n
         for (; t < n_tok && n < v->session->n_batch; t++, n++)
             v->row[n] = (struct lutra_row){prompt[t], t, seq, n - 1, 0, 0};
         TRY(lutra_forward(v->session, v->row, n, err));
-        v->rows += n;
+        *rows += n;
     }
     return 0;
 }
@@ -314,9 +335,12 @@ int lutra_verifier_score(lutra_verifier *v, const int32_t *prompt, int n_prompt,
     for (int i = 0; i < n_step; i++)
         if (step_end[i] <= (i ? step_end[i - 1] : 0))
             return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "verifier: step ends are not ascending");
+    if (!v->session)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: opened with n_seq = 0, it has no rows of its own");
     struct verify_job job = {.before = prompt[n_prompt - 1]};
+    int64_t rows = 0;
     TRY(lutra_seq_open(v->session, 0, &job.seq, err));
-    int rc = verifier_prompt(v, job.seq, prompt, n_prompt, err);
+    int rc = verifier_prompt(v, job.seq, prompt, n_prompt, &rows, err);
     if (rc == 0) rc = score_steps(v, job, solution, step_end, n_step, reward, err);
     lutra_seq_close(v->session, job.seq);
     return rc;

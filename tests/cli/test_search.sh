@@ -38,7 +38,8 @@ run --beam 3x2 --prm "$PRM" --budget 20
 [ "$(sed -n 's/.*pruned), \([0-9]*\) tokens.*/\1/p' "$WORK/err")" -lt 120 ] || fail 'a budget is kept'
 run --beam 2x2 --prm "$PRM" --step ' ' --verifier-mark ' +'
 expect_code 0 'another delimiter and a mark'
-expect_err 'step 6 ' 'a step at every blank'
+expect_err 'step 4 ' 'a step at every blank'
+if grep -q 'step 5 ' "$WORK/err"; then fail 'a blank alone is no step'; fi
 
 # A chat of two turns: the winner is what is remembered.
 printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" -s 4 --vote 4 -n 150 -q >"$WORK/out" 2>"$WORK/err"

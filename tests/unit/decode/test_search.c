@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "decode/search/answer.h"
+#include "decode/search/budget.h"
 #include "decode/search/policy.h"
 
 enum { MAX = 16 };
@@ -244,9 +245,74 @@ static void answers_of_noise(void **state)
     }
 }
 
+static void likelihoods(void **state)
+{
+    (void)state;
+    assert_true(search_likelihood(0) == 1);
+    assert_true(search_likelihood(1e-9) == 1); /* rounding */
+    assert_true(search_likelihood(-1e9) == 0);
+    assert_true(search_likelihood(0.0 / 0.0) == 0);
+    double half = search_likelihood(-0.6931471805599453);
+    assert_true(half > 0.4999999 && half < 0.5000001);
+}
+
+/* The best of a table within these means; -1: none. */
+static int pick(const struct search_option *table, int n, struct search_means means)
+{
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (search_option_fits(&table[i], &means) && (best < 0 || search_option_better(&table[i], &table[best])))
+            best = i;
+    return best;
+}
+
+static void what_a_budget_buys(void **state)
+{
+    static const struct search_option table[] = {
+        {SEARCH_VOTE, 1, 1, true, 50, 10, .59},
+        {SEARCH_VOTE, 4, 1, false, 190, 25, .54},
+        {SEARCH_BEST, 4, 1, false, 190, 40, .66},
+        {SEARCH_BEAM, 4, 2, false, 185, -1, .66},
+        {SEARCH_BEST, 64, 1, false, 3000, 400, .80},
+    };
+    (void)state;
+    struct search_means means = {.verifier = true, .max_width = 64, .max_beam = 16};
+    means.tokens = 49;
+    assert_int_equal(pick(table, 5, means), -1);
+    means.tokens = 184;
+    assert_int_equal(pick(table, 5, means), 0);
+    means.tokens = 1000; /* as accurate with fewer tokens */
+    assert_int_equal(pick(table, 5, means), 3);
+    means.max_beam = 3;
+    assert_int_equal(pick(table, 5, means), 2);
+    means.tokens = 3000;
+    assert_int_equal(pick(table, 5, means), 4);
+    means.max_width = 63;
+    assert_int_equal(pick(table, 5, means), 2);
+    means.verifier = false;
+    assert_int_equal(pick(table, 5, means), 0);
+    means = (struct search_means){.us = 40, .verifier = true, .max_width = 64, .max_beam = 16};
+    assert_int_equal(pick(table, 5, means), 2); /* what nobody has timed does not fit */
+    assert_int_equal(search_option_unmeasured(&means).method, SEARCH_WEIGHTED);
+    means.verifier = false;
+    assert_int_equal(search_option_unmeasured(&means).method, SEARCH_VOTE);
+
+    assert_int_equal(search_wave(100, 10, 30, 99), 8); /* one of 30, seven of 10 */
+    assert_int_equal(search_wave(29, 10, 30, 99), 0);
+    assert_int_equal(search_wave(100, 10, 30, 5), 5);
+    assert_int_equal(search_wave(-5, 0, 0, 5), 0);
+    assert_int_equal(search_wave(1e18, 0, 0, 5), 5);
+
+    assert_int_equal(search_within((const int[]){5, 5, 0, 5}, 4, 10), 3);
+    assert_int_equal(search_within((const int[]){5, 5, 0, 5}, 4, 15), 4);
+    assert_int_equal(search_within((const int[]){5}, 1, 4), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(likelihoods),
+        cmocka_unit_test(what_a_budget_buys),
         cmocka_unit_test(beams),
         cmocka_unit_test(subtrees),
         cmocka_unit_test(shares),
