@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/f16.h"
+#include "attention_box.h"
 #include "bench.h"
 
 enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST };
@@ -32,19 +33,27 @@ static float uniform(void)
     return (float)(int64_t)next() * 0x1p-63f;
 }
 
+/* A row sees key j if j < limit, or if bit j - base of its tree is set: its ancestors among the drafts. */
+struct seen {
+    uint32_t limit, base;
+    uint64_t tree;
+};
+
 struct problem {
     uint32_t m, n, n_keys;   /* rows, head size, keys */
     float *q;                /* [m][n] */
     uint16_t *keys, *values; /* [n_keys rounded up to 64][n] */
-    struct npu_row *rows;
-    float scale;
+    struct seen *rows;
+    float scale, cap; /* cap of scores; 0: none */
+    const float *sink;
 };
 
 static void make(struct problem *p, uint32_t m, uint32_t n, uint32_t n_keys)
 {
     uint32_t all = (n_keys + 63) / 64 * 64;
     *p = (struct problem){m, n, n_keys, malloc(4 * m * n), malloc(2 * all * n), malloc(2 * all * n),
-        malloc(m * sizeof *p->rows), 1 / sqrtf((float)n)};
+        malloc(m * sizeof *p->rows), 1 / sqrtf((float)n), 0, NULL};
+    p->q = realloc(p->q, 4 * m * n + 128);
     for (uint32_t i = 0; i < m * n; i++) p->q[i] = uniform() * 4;
     for (uint32_t i = 0; i < all * n; i++) {
         /* Past the last key stands anything: not numbers. */
@@ -56,8 +65,7 @@ static void make(struct problem *p, uint32_t m, uint32_t n, uint32_t n_keys)
         uint64_t tree = next() & next();
         if (r % 4 == 0) limit = 0xffffffffu, tree = 0; /* everything */
         if (r % 4 == 1) tree = 0;                      /* a prefix, perhaps empty */
-        p->rows[r] =
-            (struct npu_row){limit, (uint32_t)(next() % (n_keys + 10)), {(uint32_t)tree, (uint32_t)(tree >> 32)}};
+        p->rows[r] = (struct seen){limit, (uint32_t)(next() % (n_keys + 10)), tree};
     }
 }
 
@@ -66,10 +74,18 @@ static void drop(struct problem *p)
     free(p->q), free(p->keys), free(p->values), free(p->rows);
 }
 
-static int sees(const struct npu_row *r, uint32_t key)
+static int sees(const struct seen *r, uint32_t key)
 {
-    uint64_t tree = (uint64_t)r->tree[1] << 32 | r->tree[0];
-    return key < r->limit || (key >= r->tree_base && key - r->tree_base < 64 && tree >> (key - r->tree_base) & 1);
+    return key < r->limit || (key >= r->base && key - r->base < 64 && r->tree >> (key - r->base) & 1);
+}
+
+static uint64_t mask_of(const void *user, uint32_t row, uint32_t segment)
+{
+    const struct problem *p = user;
+    uint64_t mask = 0;
+    for (uint32_t i = 0; i < 64; i++)
+        mask |= (uint64_t)(segment * 64 + i < p->n_keys && sees(&p->rows[row], segment * 64 + i)) << i;
+    return mask;
 }
 
 /* One row in f64, from the halves the NPU sees. */
@@ -82,8 +98,10 @@ static void reference(const struct problem *p, uint32_t r, double *out)
         s[k] = 0;
         for (uint32_t i = 0; i < p->n; i++)
             s[k] += (double)f16_to_f32(f32_to_f16(p->q[r * p->n + i] * p->scale)) * f16_to_f32(p->keys[k * p->n + i]);
+        if (p->cap != 0) s[k] = p->cap * tanh(s[k] / p->cap);
         most = fmax(most, s[k]);
     }
+    if (p->sink) most = fmax(most, *p->sink), sum = exp(*p->sink - most);
     memset(out, 0, p->n * sizeof *out);
     for (uint32_t k = 0; k < p->n_keys; k++) {
         if (!sees(&p->rows[r], k)) continue;
@@ -96,15 +114,17 @@ static void reference(const struct problem *p, uint32_t r, double *out)
 }
 
 /* Segments are placed in reverse order, so that the table of them matters. */
-static uint32_t put_segments(struct bench *b, const struct problem *p)
+static uint32_t put_tables(struct bench *b, const struct problem *p)
 {
+    static struct attention_box box;
     uint32_t count = (p->n_keys + 63) / 64, bytes = 64 * 2 * p->n;
-    struct npu_segment s[64];
+    struct npu_slot at[64] = {0};
     for (uint32_t i = count; i-- > 0;) {
-        s[i].keys = bench_put(b, p->keys + i * 64 * p->n, bytes);
-        s[i].values = bench_put(b, p->values + i * 64 * p->n, bytes);
+        at[i].keys = bench_put(b, p->keys + i * 64 * p->n, bytes);
+        at[i].values = bench_put(b, p->values + i * 64 * p->n, bytes);
     }
-    return bench_put(b, s, count * sizeof *s);
+    attention_box_fill(&box, p->m, 1, 1, count, at, mask_of, p);
+    return bench_put(b, &box, sizeof box);
 }
 
 static struct npu_op put(struct bench *b, const struct problem *p, uint32_t way)
@@ -115,13 +135,13 @@ static struct npu_op put(struct bench *b, const struct problem *p, uint32_t way)
         .kind = way,
         .m = p->m,
         .n = p->n,
-        .k = p->n_keys,
         .src_stride = 4 * p->n,
         .dst_stride = 4 * p->n,
-        .param = f32_bits(p->scale)};
-    op.src = bench_put(b, p->q, bytes);
-    op.weights = put_segments(b, p);
-    op.rows = bench_put(b, p->rows, p->m * sizeof *p->rows);
+        .param = f32_bits(p->scale),
+        .param2 = f32_bits(p->cap)};
+    op.src = bench_put(b, p->q, bytes + 128);
+    op.rows = put_tables(b, p);
+    op.bias = p->sink ? bench_put(b, p->sink, 4) : 0;
     op.dst = bench_put(b, NULL, bytes);
     return op;
 }
@@ -136,17 +156,21 @@ static void make_table(struct bench *b)
 static void attention_is_close(void **state)
 {
     (void)state;
-    static const uint32_t shapes[][3] = {{1, 64, 1}, {7, 64, 64}, {33, 64, 100}, {32, 128, 200}, {5, 128, 65}};
+    static const uint32_t shapes[][3] = {{1, 64, 1}, {7, 64, 64}, {33, 64, 100}, {32, 128, 200}, {5, 128, 65},
+        {9, 16, 70}, {40, 32, 130}, {3, 80, 65}, {4, 96, 64}, {5, 256, 90}};
+    enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+    static const float sink = 1.5f;
     /* Scores of up to 16 are halves with a step of 2^-7: probabilities are off by up to 0.4 percent. */
     static const double bound[] = {[NPU_EXP_TABLE] = 0.012, [NPU_EXP_F16] = 0.03, [NPU_EXP_F32] = 0.012};
-    for (int s = 0; s < 5; s++)
-        for (uint32_t way = NPU_EXP_TABLE; way <= NPU_EXP_F32; way++) {
+    for (int s = 0; s < 2 * N_SHAPES; s++)
+        for (uint32_t way = NPU_EXP_TABLE; way <= (s < 6 ? NPU_EXP_F32 : NPU_EXP_TABLE); way++) {
             struct bench b;
             struct problem p;
-            double want[128], worst = 0;
-            bench_open(&b, 2 << 20);
+            double want[256], worst = 0;
+            bench_open(&b, 1 << 20);
             make_table(&b);
-            make(&p, shapes[s][0], shapes[s][1], shapes[s][2]);
+            make(&p, shapes[s / 2][0], shapes[s / 2][1], shapes[s / 2][2]);
+            if (s % 2) p.cap = 5, p.sink = &sink;
             struct npu_op op = put(&b, &p, way);
             bench_run(&b, &op, op.dst, 4 * p.m * p.n);
             const float *y = npu_sim_host(b.sim, op.dst);
@@ -174,7 +198,7 @@ static void rows_do_not_know_each_other(void **state)
     make(&all, 41, 64, 150);
     for (uint32_t way = NPU_EXP_TABLE; way <= NPU_EXP_F32; way++) {
         struct bench b;
-        bench_open(&b, 2 << 20);
+        bench_open(&b, 1 << 20);
         make_table(&b);
         struct npu_op op = put(&b, &all, way);
         bench_sim(&b, &op, op.dst, 4 * all.m * all.n);
@@ -197,11 +221,11 @@ static void a_row_that_sees_nothing_is_zero(void **state)
     for (uint32_t way = NPU_EXP_TABLE; way <= NPU_EXP_F32; way++) {
         struct bench b;
         struct problem p;
-        bench_open(&b, 2 << 20);
+        bench_open(&b, 1 << 20);
         make_table(&b);
         make(&p, 2, 64, 70);
-        p.rows[0] = (struct npu_row){0, 70, {0xffffffffu, 0xffffffffu}}; /* the tree lies past the keys */
-        p.rows[1] = (struct npu_row){1, 0, {0, 0}};
+        p.rows[0] = (struct seen){0, 70, ~0ull}; /* the tree lies past the keys */
+        p.rows[1] = (struct seen){1, 0, 0};
         struct npu_op op = put(&b, &p, way);
         bench_run(&b, &op, op.dst, 4 * p.m * p.n);
         const float *y = npu_sim_host(b.sim, op.dst);

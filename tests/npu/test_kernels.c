@@ -18,7 +18,9 @@
 #include "bench.h"
 #include "npu/dsp/kernels.h"
 #include "npu/host/pack.h"
+#include "npu/host/tables.h"
 #include "npu/sim/tile.h"
+#include "ops/ref/ref.h"
 #include "quant/quant.h"
 
 enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, MEMORY_BYTES = 4 << 20 };
@@ -204,7 +206,7 @@ static void integer_product_of_one_row_is_exact(void **state)
                 uint32_t src = bench_put(&b, x, 4 * k), act = bench_put(&b, NULL, l.bytes);
                 uint32_t at = put_weights(&b, i, &w), dst = bench_put(&b, NULL, 128 * w.n_blocks);
                 if (extreme) memset(npu_sim_host(b.sim, at), 0xff, w.code_bytes);
-                struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .k = k, .src = src, .dst = act};
+                struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .m = 1, .k = k, .src = src, .dst = act};
                 bench_run(&b, &op, act, l.bytes);
                 const uint8_t *a = npu_sim_host(b.sim, act);
                 check_act8(a, x, k);
@@ -325,37 +327,46 @@ static void row_operations_are_close(void **state)
     bench_close(&b);
 }
 
+/* Every head size and part of it that models rotate, in place. */
 static void rope_rotates_both_kinds_of_pairs(void **state)
 {
     (void)state;
-    enum { M = 2, HEADS = 3, N = 128 };
-    for (uint32_t neox = 0; neox < 2; neox++) {
+    enum { M = 2, HEADS = 4 };
+    static const int sizes[][2] = {{128, 128}, {64, 64}, {16, 16}, {32, 32}, {80, 80}, {96, 96}, {80, 32}, {64, 16}};
+    for (int i = 0; i < 16; i++) {
+        struct op_rope p = {.kind = i % 2 ? ROPE_NEOX : ROPE_NORM,
+            .n_head = HEADS,
+            .d_head = sizes[i / 2][0],
+            .n_rot = sizes[i / 2][1],
+            .freq_base = 10000,
+            .freq_scale = 1,
+            .magnitude = i % 3 ? 1 : 1.2f};
+        uint32_t n = (uint32_t)(HEADS * p.d_head), period = npu_rope_period(&p);
         struct bench b;
         bench_open(&b, MEMORY_BYTES);
-        float *x = floats(M * HEADS * N, 5), *t = floats(M * N, 1);
-        uint32_t bytes = 4 * M * HEADS * N, src = bench_put(&b, x, bytes), table = bench_put(&b, t, 4 * M * N);
-        uint32_t dst = bench_put(&b, NULL, bytes);
+        float *x = floats(M * n, 5), *t = calloc(period * (1 + 2 * M), 4), *want = malloc(4 * M * n);
+        npu_rope_mask(&p, (uint32_t *)t);
+        memcpy(want, x, 4 * M * n);
+        for (int r = 0; r < M; r++) {
+            npu_rope_row(&p, 7 + 100 * r, t + period * (uint32_t)(1 + 2 * r));
+            ref_rope(&p, 7 + 100 * r, want + (uint32_t)r * n);
+        }
+        uint32_t src = bench_put(&b, x, 4 * M * n), table = bench_put(&b, t, 4 * period * (1 + 2 * M));
         struct npu_op op = {.code = NPU_OP_ROPE,
             .flags = BOTH,
             .m = M,
-            .n = N,
-            .k = HEADS,
-            .kind = neox,
+            .n = n,
+            .k = npu_rope_distance(&p),
+            .param = period,
             .src = src,
             .weights = table,
-            .dst = dst,
-            .src_stride = 4 * HEADS * N,
-            .dst_stride = 4 * HEADS * N};
-        bench_run(&b, &op, dst, bytes);
-        for (int r = 0; r < M * HEADS; r++)
-            for (int i = 0; i < N / 2; i++) {
-                const float *in = x + r * N, *out = (const float *)npu_sim_host(b.sim, dst) + r * N;
-                const float c = t[r / HEADS * N + i], s = t[r / HEADS * N + N / 2 + i];
-                int p = neox ? i : 2 * i, q = neox ? i + N / 2 : 2 * i + 1;
-                check_close(out[p], (double)in[p] * c - (double)in[q] * s, 2e-7, 2e-6);
-                check_close(out[q], (double)in[p] * s + (double)in[q] * c, 2e-7, 2e-6);
-            }
-        free(x), free(t);
+            .dst = src,
+            .src_stride = 4 * n,
+            .dst_stride = 4 * n};
+        bench_run(&b, &op, src, 4 * M * n);
+        const float *y = npu_sim_host(b.sim, src);
+        for (uint32_t j = 0; j < M * n; j++) check_close(y[j], want[j], 3e-7, 3e-6);
+        free(x), free(t), free(want);
         bench_close(&b);
     }
 }
@@ -399,7 +410,8 @@ static void bad_operations_are_refused(void **state)
     static const struct npu_op bad[] = {{.code = NPU_OPS}, {.code = NPU_OP_GEMM, .kind = NPU_W_Q4_0, .k = 64, .n = 32},
         {.code = NPU_OP_GEMM, .kind = NPU_W_Q4_0, .m = 1, .k = 63, .n = 32},
         {.code = NPU_OP_GEMV, .kind = NPU_W_SUPER4, .k = 64, .n = 32}, {.code = NPU_OP_ADD, .m = 1, .n = 31},
-        {.code = NPU_OP_EXP16, .kind = NPU_EXP_TABLE, .n = 64}, {.code = NPU_OP_ROPE, .m = 1, .k = 1, .n = 32},
+        {.code = NPU_OP_EXP16, .kind = NPU_EXP_TABLE, .n = 64},
+        {.code = NPU_OP_ROPE, .m = 1, .k = 1, .n = 48, .param = 32},
         {.code = NPU_OP_GEMM, .kind = NPU_W_Q8_0, .m = 1, .k = 1 << 20, .n = 32}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_not_equal(npu_execute(npu_sim_isa(b.sim), &b.machine, &bad[i]), NPU_OK);

@@ -248,7 +248,7 @@ static void integer_product_is_exact(void **state)
                 memset(p, code, w.code_bytes);
                 memset(p + w.code_bytes, w.kind == NPU_W_Q6_K ? 0x80 : 63, 512);
             }
-            struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .k = k, .src = src, .dst = act};
+            struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .m = 1, .k = k, .src = src, .dst = act};
             bench_run(&b, &op, act, l.bytes);
             op = (struct npu_op){NPU_OP_GEMV, BOTH, .m = 1, .k = k, .n = n, .src = act, .weights = at, .dst = dst};
             op.kind = w.kind;

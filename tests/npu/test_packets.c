@@ -120,7 +120,7 @@ static void row_kernels(void **state)
     for (size_t i = 0; i < N_ROWS; i++) {
         op = (struct npu_op){
             .code = rows[i].code, .kind = rows[i].kind, .m = 1, .n = 8192, .k = 8192, .src = x, .weights = y, .dst = z};
-        if (op.code == NPU_OP_ROPE) op.n = 128, op.k = 64;
+        if (op.code == NPU_OP_ROPE) op.param = 128, op.k = 64; /* 64 heads of 128, neox pairs */
         per[i] = show(&b, rows[i].name, &op, 8192 / 64.0, "64 elements");
     }
     /* The order of the paper's Figure 14 before any latency: table, half polynomial, f32. */

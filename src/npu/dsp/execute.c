@@ -37,26 +37,38 @@ static uint32_t dequant(struct isa *isa, const struct npu_op *op)
 static uint32_t quantize(struct isa *isa, const struct npu_op *op)
 {
     struct npu_act8 a;
-    if (!op->k || op->k % NPU_UNIT_K) return NPU_BAD_SHAPE;
+    if (!op->m || !op->k || op->k % NPU_UNIT_K) return NPU_BAD_SHAPE;
     npu_act8_layout(op->k, &a);
-    take(isa, op, op->src, 4 * op->k);
-    take(isa, op, op->dst, a.bytes); /* its lines are written in parts */
-    npu_quantize(isa, isa_ptr(op->dst), isa_ptr(op->src), op->k);
-    give(isa, op, a.bytes);
+    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
+    take(isa, op, op->dst, span(op->m, op->dst_stride, a.bytes)); /* its lines are written in parts */
+    for (uint32_t r = 0; r < op->m; r++)
+        npu_quantize(
+            isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->src) + (size_t)r * op->src_stride, op->k);
+    give(isa, op, span(op->m, op->dst_stride, a.bytes));
     return NPU_OK;
 }
 
-/* Weights stream through TCM, two chunks ahead of the one in use. */
+/* The rows of a product that are to be moved by a bias. */
+static void add_bias(struct isa *isa, const struct npu_op *op)
+{
+    for (uint32_t r = 0; op->bias && r < op->m; r++) {
+        uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride;
+        npu_add(isa, y, y, isa_ptr(op->bias), (op->n + 31) / 32 * 32);
+    }
+}
+
+/* Weights stream through TCM, two chunks ahead of the one in use; each serves all rows. */
 static uint32_t gemv(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
     struct npu_gemv_plan plan;
     struct npu_act8 a;
     uint32_t ticket[3] = {0, 0, 0}, bytes;
-    if (npu_weights_layout(op->kind, op->k, op->n, &w) || !npu_weights_integer(w.kind)) return NPU_BAD_SHAPE;
+    if (!op->m || npu_weights_layout(op->kind, op->k, op->n, &w) || !npu_weights_integer(w.kind)) return NPU_BAD_SHAPE;
     if (npu_gemv_plan(&w, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
     npu_act8_layout(op->k, &a);
-    take(isa, op, op->src, a.bytes);
+    take(isa, op, op->src, span(op->m, op->src_stride, a.bytes));
+    take(isa, op, op->bias, 128 * w.n_blocks);
     uint8_t *tcm = isa_ptr(machine->tcm_start);
     bytes = plan.chunk_blocks * w.block_bytes;
     for (uint32_t c = 0; c < plan.n_chunks + 2; c++) {
@@ -68,9 +80,12 @@ static uint32_t gemv(struct isa *isa, const struct npu_machine *machine, const s
                 dma_start_1d(tcm + plan.packed[c % 3], isa_ptr(op->weights) + (size_t)c * bytes, n * w.block_bytes);
         if (c < 2) continue;
         n = w.n_blocks - first < plan.chunk_blocks ? w.n_blocks - first : plan.chunk_blocks;
-        npu_gemv(isa, &w, isa_ptr(op->dst) + first * 128, tcm + plan.packed[(c - 2) % 3], isa_ptr(op->src), n);
+        for (uint32_t r = 0; r < op->m; r++)
+            npu_gemv(isa, &w, isa_ptr(op->dst) + (size_t)r * op->dst_stride + first * 128,
+                tcm + plan.packed[(c - 2) % 3], isa_ptr(op->src) + (size_t)r * op->src_stride, n);
     }
-    give(isa, op, w.n_blocks * 128);
+    add_bias(isa, op);
+    give(isa, op, span(op->m, op->dst_stride, w.n_blocks * 128));
     return NPU_OK;
 }
 
@@ -79,12 +94,13 @@ static uint32_t gemm(struct isa *isa, const struct npu_machine *machine, const s
     uint32_t blocks = (op->n + 31) / 32;
     if (!op->m) return NPU_BAD_SHAPE;
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
+    take(isa, op, op->bias, 128 * blocks);
     uint32_t status = npu_gemm(isa, machine, op);
     if (status == NPU_OK) give(isa, op, span(op->m, op->dst_stride, 128 * blocks));
     return status;
 }
 
-/* m rows of n: add, swiglu, rms_norm. */
+/* m rows of n: element-wise operations, rms_norm. */
 static uint32_t rows(struct isa *isa, const struct npu_op *op)
 {
     if (!op->m || !op->n || op->n % 32) return NPU_BAD_SHAPE;
@@ -95,30 +111,142 @@ static uint32_t rows(struct isa *isa, const struct npu_op *op)
         uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride;
         const uint8_t *a = isa_ptr(op->src) + (size_t)r * op->src_stride,
                       *b = isa_ptr(op->weights) + (size_t)r * second;
-        if (op->code == NPU_OP_ADD)
-            npu_add(isa, y, a, b, op->n);
-        else if (op->code == NPU_OP_SWIGLU)
-            npu_swiglu(isa, y, a, b, op->n);
-        else
-            npu_rms_norm(isa, y, a, b, op->n, op->param);
+        switch (op->code) {
+        case NPU_OP_ADD: npu_add(isa, y, a, b, op->n); break;
+        case NPU_OP_SWIGLU: npu_swiglu(isa, y, a, b, op->n); break;
+        case NPU_OP_GEGLU: npu_geglu(isa, y, a, b, op->n); break;
+        case NPU_OP_RELU2: npu_relu2(isa, y, a, b, op->n); break;
+        default: npu_rms_norm(isa, y, a, b, op->n, op->param); break;
+        }
     }
     give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;
 }
 
-/* m tokens of k heads of n; the table has a row of n per token. */
-static uint32_t rope(struct isa *isa, const struct npu_op *op)
+static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    if (!op->m || !op->k || !op->n || op->n % 64) return NPU_BAD_SHAPE;
-    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n * op->k));
-    take(isa, op, op->weights, 4 * op->n * op->m);
+    const uint32_t period = op->param, table = 8 * period;
+    if (!op->m || !op->n || !period || period % 32 || op->n % period || op->k > 1024) return NPU_BAD_SHAPE;
+    if ((uint64_t)machine->tcm_kept + 4 * (uint64_t)op->n + 8192 > machine->tcm_bytes) return NPU_NO_ROOM;
+    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
+    take(isa, op, op->weights, 4 * period + op->m * table);
     for (uint32_t r = 0; r < op->m; r++)
-        for (uint32_t h = 0; h < op->k; h++)
-            npu_rope(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride + 4 * (size_t)op->n * h,
-                isa_ptr(op->src) + (size_t)r * op->src_stride + 4 * (size_t)op->n * h,
-                isa_ptr(op->weights) + 4 * (size_t)op->n * r, op->n, op->kind == 1);
-    give(isa, op, span(op->m, op->dst_stride, 4 * op->n * op->k));
+        npu_rope(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->src) + (size_t)r * op->src_stride,
+            isa_ptr(op->weights), isa_ptr(op->weights) + 4 * period + (size_t)r * table, op->n, period, op->k,
+            isa_ptr(machine->tcm_start + machine->tcm_kept));
+    give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;
+}
+
+static uint32_t embed(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    struct npu_weights w;
+    int can = op->kind >= NPU_W_Q4_0 && op->kind <= NPU_W_F16 && op->kind != NPU_W_SUPER4;
+    if (!can || !op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w))
+        return NPU_BAD_SHAPE;
+    if ((uint64_t)machine->tcm_kept + w.block_bytes / 32 + 256 > machine->tcm_bytes) return NPU_NO_ROOM;
+    take(isa, op, op->rows, 4 * op->m);
+    for (uint32_t r = 0; r < op->m; r++) {
+        uint32_t token = s_load_u32(isa_ptr(op->rows) + 4 * r);
+        if (token >= op->n) return NPU_BAD_SHAPE;
+        npu_embed(isa, &w, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->weights), token, op->k, op->param,
+            isa_ptr(machine->tcm_start + machine->tcm_kept));
+    }
+    give(isa, op, span(op->m, op->dst_stride, 4 * op->k));
+    return NPU_OK;
+}
+
+/* The rows a table names; a source row may be anywhere. */
+static uint32_t take_rows(struct isa *isa, const struct npu_op *op)
+{
+    if (!op->m || !op->n) return NPU_BAD_SHAPE;
+    take(isa, op, op->rows, 4 * op->m);
+    take(isa, op, op->dst, span(op->m, op->dst_stride, 4 * op->n)); /* its lines are written in parts */
+    for (uint32_t r = 0; r < op->m; r++) {
+        uint32_t from = op->src + s_load_u32(isa_ptr(op->rows) + 4 * r) * op->src_stride;
+        take(isa, op, from, 4 * op->n);
+        npu_copy(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(from), 4 * op->n);
+    }
+    give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
+    return NPU_OK;
+}
+
+/* Both sides of one row and head.  A slot may share its cache lines with others, which the host may have written; DMA
+ * reads memory: so lines are fetched anew before and written back behind. */
+static void append(struct isa *isa, const struct npu_op *op, uint32_t slot, uint32_t from, const uint8_t *x)
+{
+    uint8_t *to = isa_ptr(slot + from);
+    cache_invalidate(to, 2 * op->n);
+    npu_store_halves(isa, to, x, op->n);
+    cache_flush(to, 2 * op->n);
+}
+
+static uint32_t kv_append(struct isa *isa, const struct npu_op *op)
+{
+    if (!op->m || !op->n || op->n % 8 || !op->k) return NPU_BAD_SHAPE;
+    take(isa, op, op->rows, op->m * sizeof(struct npu_slot));
+    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n * op->k));
+    take(isa, op, op->weights, span(op->m, op->src_stride, 4 * op->n * op->k));
+    for (uint32_t r = 0; r < op->m; r++) {
+        const uint8_t *slot = isa_ptr(op->rows) + r * sizeof(struct npu_slot);
+        for (uint32_t h = 0; h < op->k; h++) {
+            uint32_t from = op->param * s_load_u32(slot + 8) + h * s_load_u32(slot + 12);
+            uint32_t at = r * op->src_stride + 4 * op->n * h;
+            append(isa, op, s_load_u32(slot), from, isa_ptr(op->src + at));
+            append(isa, op, s_load_u32(slot + 4), from, isa_ptr(op->weights + at));
+        }
+    }
+    return NPU_OK;
+}
+
+/* One slice of the vocabulary: logits of all rows to the scratch. */
+static uint32_t slice(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op, uint32_t act,
+    uint32_t first, uint32_t block_bytes)
+{
+    struct npu_op s = {.m = op->m,
+        .n = op->n - first < NPU_HEAD_SLICE ? op->n - first : NPU_HEAD_SLICE,
+        .k = op->k,
+        .kind = op->kind,
+        .src = op->src,
+        .src_stride = op->src_stride,
+        .weights = op->weights + first / NPU_COLS * block_bytes,
+        .dst = op->scratch,
+        .dst_stride = NPU_HEAD_SCRATCH};
+    if (!act) return npu_gemm(isa, machine, &s);
+    struct npu_act8 a;
+    npu_act8_layout(op->k, &a);
+    s.src = act, s.src_stride = a.bytes;
+    return gemv(isa, machine, &s);
+}
+
+static uint32_t head(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    struct npu_weights w;
+    uint32_t status = NPU_OK, act = 0;
+    if (!op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w)) return NPU_BAD_SHAPE;
+    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
+    take(isa, op, op->rows, op->m * sizeof(struct npu_head_row));
+    if (npu_product_integer(op->kind, op->k, op->m)) {
+        struct npu_act8 a;
+        npu_act8_layout(op->k, &a);
+        act = op->scratch + op->m * NPU_HEAD_SCRATCH;
+        struct npu_op q = {
+            .m = op->m, .k = op->k, .src = op->src, .src_stride = op->src_stride, .dst = act, .dst_stride = a.bytes};
+        status = quantize(isa, &q);
+    }
+    for (uint32_t r = 0; r < op->m; r++)
+        npu_head_begin(isa, isa_ptr(op->scratch) + (size_t)r * NPU_HEAD_SCRATCH,
+            isa_ptr(op->dst) + r * sizeof(struct npu_head_result));
+    for (uint32_t first = 0; first < op->n && status == NPU_OK; first += NPU_HEAD_SLICE) {
+        uint32_t left = op->n - first < NPU_HEAD_SLICE ? op->n - first : NPU_HEAD_SLICE;
+        status = slice(isa, machine, op, act, first, w.block_bytes);
+        if (status == NPU_OK) npu_head_slice(isa, op, first, (left + 31) / 32);
+    }
+    for (uint32_t r = 0; r < op->m; r++)
+        npu_head_end(isa, isa_ptr(op->scratch) + (size_t)r * NPU_HEAD_SCRATCH,
+            isa_ptr(op->dst) + r * sizeof(struct npu_head_result));
+    give(isa, op, op->m * sizeof(struct npu_head_result));
+    return status;
 }
 
 static uint32_t exponential(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
@@ -140,12 +268,16 @@ static uint32_t exponential(struct isa *isa, const struct npu_machine *machine, 
 
 static uint32_t attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    if (!op->m || !op->k) return NPU_BAD_SHAPE;
-    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
-    take(isa, op, op->weights, (op->k + NPU_SEGMENT - 1) / NPU_SEGMENT * sizeof(struct npu_segment));
-    take(isa, op, op->rows, op->m * sizeof(struct npu_row));
+    if (!op->m) return NPU_BAD_SHAPE;
+    take(isa, op, op->src, op->m * op->src_stride + (op->n % 32 ? NPU_LINE : 0)); /* heads are read as whole vectors */
+    take(isa, op, op->rows, sizeof(struct npu_attention));
+    if (op->flags & NPU_FROM_HOST) take(isa, op, op->rows, s_load_u32(isa_ptr(op->rows)));
+    if (op->flags & NPU_FROM_HOST) {
+        const uint8_t *tables = isa_ptr(op->rows);
+        take(isa, op, op->bias, 4 * s_load_u32(tables + 24) * s_load_u32(tables + 28));
+    }
     uint32_t status = npu_attention(isa, machine, op);
-    if (status == NPU_OK) give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
+    if (status == NPU_OK) give(isa, op, op->m * op->dst_stride);
     return status;
 }
 
@@ -159,10 +291,18 @@ uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const s
     case NPU_OP_GEMM: return gemm(isa, machine, op);
     case NPU_OP_ADD:
     case NPU_OP_SWIGLU:
+    case NPU_OP_GEGLU:
+    case NPU_OP_RELU2:
     case NPU_OP_RMS_NORM: return rows(isa, op);
-    case NPU_OP_ROPE: return rope(isa, op);
+    case NPU_OP_ROPE: return rope(isa, machine, op);
     case NPU_OP_EXP16: return exponential(isa, machine, op);
     case NPU_OP_ATTENTION: return attention(isa, machine, op);
+    case NPU_OP_EMBED: return embed(isa, machine, op);
+    case NPU_OP_TAKE: return take_rows(isa, op);
+    case NPU_OP_KV_APPEND: return kv_append(isa, op);
+    case NPU_OP_HEAD: return head(isa, machine, op);
+    case NPU_OP_INVALIDATE: cache_invalidate(isa_ptr(op->src), op->k); return NPU_OK;
+    case NPU_OP_FLUSH: cache_flush(isa_ptr(op->src), op->k); return NPU_OK;
     case NPU_OP_EXP_TABLE:
         if (machine->tcm_kept < 65536) return NPU_NO_ROOM;
         npu_exp_table(isa, isa_ptr(machine->tcm_start));

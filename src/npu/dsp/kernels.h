@@ -32,22 +32,44 @@ void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y,
 void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks);
 
-/* Rows of f32 to f16 tiles [ceil(m / 32)][k / 32] and back; rows past m become 0 and are not stored. */
-void npu_tiles_of_rows(
-    struct isa *isa, uint8_t *restrict tiles, const uint8_t *restrict x, uint32_t stride, uint32_t m, uint32_t k);
-void npu_rows_of_tile(struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile, uint32_t m);
+/* Rows of f32 to f16 tiles [ceil(m / 32)][n_tiles] and back; rows past m and columns past k become 0.  Back: a vector
+ * is added to every row, and rows past m are not stored. */
+void npu_tiles_of_rows(struct isa *isa, uint8_t *restrict tiles, const uint8_t *restrict x, uint32_t stride, uint32_t m,
+    uint32_t k, uint32_t n_tiles);
+void npu_rows_of_tile(
+    struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile, uint32_t m, vec bias);
 
-/* Y [m][n] = X [m][k] W^T: DMA of packed weights, dequantization, tiles, store.  0 or an npu_op_status. */
+/* Y [m][n] = X [m][k] W^T + bias: DMA of packed weights, dequantization, tiles, store.  k is a multiple of 32; the weights
+ * are packed for the next multiple of 64.  0 or an npu_op_status. */
 uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
-void npu_add(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict a, const uint8_t *restrict b, uint32_t n);
-void npu_swiglu(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict a, const uint8_t *restrict b, uint32_t n);
-void npu_rms_norm(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, const uint8_t *restrict gain,
-    uint32_t n, uint32_t eps_bits);
+/* Element-wise; y may be a. */
+void npu_add(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n);
+void npu_swiglu(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n);
+void npu_geglu(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n);
+void npu_relu2(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n);
+void npu_rms_norm(
+    struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict gain, uint32_t n, uint32_t eps_bits);
 
-/* One head of n: neox pairs (i, i + n/2); otherwise (2i, 2i + 1).  table: n/2 cosines, then n/2 sines. */
-void npu_rope(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, const uint8_t *restrict table,
-    uint32_t n, int neox);
+/* A row of n f32 rotated (wire/message.h, NPU_OP_ROPE); y may be x.  scratch: TCM for n + 2048 f32. */
+void npu_rope(struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict mask,
+    const uint8_t *restrict table, uint32_t n, uint32_t period, uint32_t distance, uint8_t *restrict scratch);
+
+/* y [k] f32 = output `token` of packed weights times a scale; values as npu_dequant's.  tcm: for the column's words and
+ * a vector. */
+void npu_embed(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict weights,
+    uint32_t token, uint32_t k, uint32_t scale_bits, uint8_t *restrict tcm);
+
+/* Bytes from anywhere to anywhere; up to 127 bytes behind x are read. */
+void npu_copy(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t bytes);
+
+/* n f32 to n halves at any even address; up to 127 bytes behind x are read. */
+void npu_store_halves(struct isa *isa, uint8_t *restrict to, const uint8_t *restrict x, uint32_t n);
+
+/* The head's rows, slice by slice (dsp/head.c).  scratch and result are one row's, slice those of op. */
+void npu_head_begin(struct isa *isa, uint8_t *scratch, uint8_t *result);
+void npu_head_slice(struct isa *isa, const struct npu_op *op, uint32_t first, uint32_t n_blocks);
+void npu_head_end(struct isa *isa, const uint8_t *scratch, uint8_t *result);
 
 /* exp of n halves <= 0, three ways.  The table is 32768 halves in TCM, indexed by the IEEE bits without the sign
  * [TTS 5.2.1]; scratch: TCM for 4 vectors. */
@@ -57,8 +79,7 @@ void npu_exp_by_table(struct isa *isa, uint8_t *restrict y, const uint8_t *restr
 void npu_exp_by_f16(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
 void npu_exp_by_f32(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
 
-/* FlashAttention over the keys of one KV head [TTS Algorithm 1]: rows of Q (heads of a group, samples, drafts) fill tiles
- * of 32.  Scores and probabilities are halves, sums, maxima's rescaling and the output f32.  Segments of 64 keys in
+/* FlashAttention over the cache [TTS Algorithm 1]: rows of Q (heads of a group, samples, drafts) fill tiles of 32.  Scores and probabilities are halves, sums, maxima's rescaling and the output f32.  Segments of 64 keys in
  * ascending order, so a row's bits do not depend on the other rows.  A masked probability is exactly 0, and a row that
  * sees nothing is 0.  0 or an npu_op_status. */
 uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);

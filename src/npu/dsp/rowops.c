@@ -5,13 +5,13 @@
 #include "npu/dsp/kernels.h"
 #include "npu/dsp/vmath.h"
 
-void npu_add(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict a, const uint8_t *restrict b, uint32_t n)
+void npu_add(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n)
 {
     for (uint32_t i = 0; i < 4 * n; i += 128) v_store(y + i, f32_add(v_load(a + i), v_load(b + i)));
     (void)isa;
 }
 
-void npu_swiglu(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict a, const uint8_t *restrict b, uint32_t n)
+void npu_swiglu(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n)
 {
     const vec one = v_splat_w(F32_ONE), sign = v_splat_w((int32_t)0x80000000);
     for (uint32_t i = 0; i < 4 * n; i += 128) {
@@ -21,8 +21,28 @@ void npu_swiglu(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict a,
     }
 }
 
-void npu_rms_norm(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, const uint8_t *restrict gain,
-    uint32_t n, uint32_t eps_bits)
+/* gelu by tanh is x times the logistic function of sqrt(8 / pi) (x + 0.044715 x^3). */
+void npu_geglu(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n)
+{
+    const vec one = v_splat_w(F32_ONE), linear = v_splat_w((int32_t)0xbfcc422a), cubic = v_splat_w(0x3d372713);
+    for (uint32_t i = 0; i < 4 * n; i += 128) {
+        vec x = v_load(a + i), inner = f32_add(x, f32_mul(f32_mul(f32_mul(x, x), x), cubic));
+        vec gate = v_reciprocal(isa, f32_add(one, v_exp(isa, f32_mul(inner, linear))));
+        v_store(y + i, f32_mul(f32_mul(x, gate), v_load(b + i)));
+    }
+}
+
+void npu_relu2(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < 4 * n; i += 128) {
+        vec x = f32_max(v_load(a + i), v_zero());
+        v_store(y + i, f32_mul(f32_mul(x, x), v_load(b + i)));
+    }
+    (void)isa;
+}
+
+void npu_rms_norm(
+    struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict gain, uint32_t n, uint32_t eps_bits)
 {
     vec squares = q32_add(v_zero(), v_zero());
     for (uint32_t i = 0; i < 4 * n; i += 128) {
@@ -34,31 +54,21 @@ void npu_rms_norm(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict 
     for (uint32_t i = 0; i < 4 * n; i += 128) v_store(y + i, f32_mul(f32_mul(v_load(x + i), scale), v_load(gain + i)));
 }
 
-/* Rotates (a, b) by (c, s). */
-ISA_INLINE vec2 rotate(struct isa *isa, vec a, vec b, vec c, vec s)
+void npu_rope(struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict mask,
+    const uint8_t *restrict table, uint32_t n, uint32_t period, uint32_t distance, uint8_t *restrict scratch)
 {
-    vec first = f32_sub(f32_mul(a, c), f32_mul(b, s)), second = f32_add(f32_mul(a, s), f32_mul(b, c));
-    (void)isa;
-    return v_pair(second, first);
-}
-
-void npu_rope(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, const uint8_t *restrict table,
-    uint32_t n, int neox)
-{
-    uint32_t half = 2 * n;
-    for (uint32_t i = 0; i < half; i += 128) {
-        vec c = v_load(table + i), s = v_load(table + half + i);
-        if (neox) {
-            vec2 r = rotate(isa, v_load(x + i), v_load(x + half + i), c, s);
-            v_store(y + i, v_lo(r));
-            v_store(y + half + i, v_hi(r));
-        } else {
-            vec2 pairs = v_deal2(v_load(x + 2 * i + 128), v_load(x + 2 * i), -4);
-            vec2 r = rotate(isa, v_lo(pairs), v_hi(pairs), c, s);
-            r = v_shuff2(v_hi(r), v_lo(r), -4);
-            v_store(y + 2 * i, v_lo(r));
-            v_store(y + 2 * i + 128, v_hi(r));
-        }
+    uint8_t *row = scratch + 4096;
+    /* y may be x: the row is read before any of it is written.  What lies before and behind it is 0. */
+    for (uint32_t i = 0; i < 4096; i += 128) {
+        v_store(scratch + i, v_zero());
+        v_store(row + 4 * n + i, v_zero());
+    }
+    for (uint32_t i = 0; i < 4 * n; i += 128) v_store(row + i, v_load(x + i));
+    for (uint32_t i = 0, at = 0; i < 4 * n; i += 128, at = at + 128 < 4 * period ? at + 128 : 0) {
+        vec up = v_loadu(row + i + 4 * distance), down = v_loadu(row + i - 4 * distance);
+        vec partner = v_mux(v_gt_ub(v_load(mask + at), v_zero()), up, down);
+        vec c = v_load(table + at), s = v_load(table + 4 * period + at);
+        v_store(y + i, f32_add(f32_mul(v_load(row + i), c), f32_mul(partner, s)));
     }
     (void)isa;
 }

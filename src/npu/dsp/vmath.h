@@ -60,4 +60,12 @@ ISA_INLINE vec v_exp(struct isa *isa, vec x)
     return v_add_w(f32_of_q32(p), v_asl_w(v_sub_w(whole, magic), 23));
 }
 
+/* tanh(x), absolute error < 1e-6. */
+ISA_INLINE vec v_tanh(struct isa *isa, vec x)
+{
+    const vec one = v_splat_w(F32_ONE), two = v_splat_w(0x40000000);
+    vec t = f32_min(f32_max(x, v_splat_w((int32_t)0xc1200000)), v_splat_w(0x41200000)); /* +-10 */
+    return f32_sub(one, f32_mul(two, v_reciprocal(isa, f32_add(v_exp(isa, f32_add(t, t)), one))));
+}
+
 #endif

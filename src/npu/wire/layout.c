@@ -156,7 +156,8 @@ int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm
 
 int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out)
 {
-    if (!n || n % 64 || n > 1024) return -1;
+    if (!n || n % 8 || n > 1024) return -1;
+    n = out->n = round_up(n, 64);
     uint32_t tiles = n / 32 * NPU_TILE, raw = 64 * 2 * n, vectors = 32 * NPU_LINE;
     struct {
         uint32_t *offset, bytes;

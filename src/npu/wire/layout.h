@@ -76,6 +76,20 @@ uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n); 
 int npu_weights_wide(uint32_t kind);
 int npu_weights_integer(uint32_t kind);
 
+/* The k that weights are packed for: the next multiple of 64, the rest zero. */
+static inline uint32_t npu_weights_k(uint32_t k)
+{
+    return (k + NPU_UNIT_K - 1) / NPU_UNIT_K * NPU_UNIT_K;
+}
+
+/* Is a product of m rows an integer one (QUANTIZE and GEMV) rather than one on tiles?  Few rows where codes allow it: a
+ * tile costs 7 packets per 256 weights once, a row of the integer core about 3. */
+enum { NPU_GEMV_ROWS = 2 };
+static inline int npu_product_integer(uint32_t kind, uint32_t k, uint32_t m)
+{
+    return m <= NPU_GEMV_ROWS && k % NPU_UNIT_K == 0 && npu_weights_integer(kind);
+}
+
 struct npu_act8 {
     uint32_t sums, scales, bytes; /* offsets; quads are at 0 */
 };
@@ -107,8 +121,9 @@ struct npu_gemv_plan {
 };
 int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemv_plan *out);
 
-/* TCM plan of attention with heads of n: offsets from the start of TCM. */
+/* TCM plan of attention with heads of n: offsets from the start of TCM; n below is that of the plan. */
 struct npu_attention_plan {
+    uint32_t n;                       /* the head size in TCM: a multiple of 64 */
     uint32_t query;                   /* f16 tiles [n / 32] */
     uint32_t keys[2], values[2];      /* [64][n] halves as they arrive */
     uint32_t key_tiles;               /* [2][n / 32] */
@@ -121,7 +136,7 @@ struct npu_attention_plan {
     uint32_t scratch;                 /* 64 vectors */
     uint32_t bytes;
 };
-/* 0, or -1: n is not a multiple of 64, or it does not fit. */
+/* 0, or -1: n is not a multiple of 8, or it does not fit. */
 int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out);
 
 #endif

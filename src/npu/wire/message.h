@@ -12,17 +12,25 @@
 
 enum npu_opcode {
     NPU_OP_NOP,
-    NPU_OP_DEQUANT,   /* weight blocks to f16 tiles: the matrix product's second stage alone */
-    NPU_OP_QUANTIZE,  /* f32 row to act8 */
-    NPU_OP_GEMV,      /* y [n] f32 = W act8, integer core */
-    NPU_OP_GEMM,      /* Y [m][n] f32 = X [m][k] f32 W^T on f16 tiles */
-    NPU_OP_ADD,       /* y = a + b, f32 */
-    NPU_OP_SWIGLU,    /* y = silu(a) * b, f32 */
-    NPU_OP_RMS_NORM,  /* rows of f32 times gain */
-    NPU_OP_ROPE,      /* rotation of pairs by a table of cos and sin */
-    NPU_OP_EXP16,     /* y = exp(x) for x <= 0, f16: one of three ways */
-    NPU_OP_ATTENTION, /* m rows of n over the keys of one KV head */
-    NPU_OP_EXP_TABLE, /* builds the table of NPU_EXP_TABLE at the start of TCM */
+    NPU_OP_DEQUANT,    /* weight blocks to f16 tiles: the matrix product's second stage alone */
+    NPU_OP_QUANTIZE,   /* m rows of k f32 to act8 */
+    NPU_OP_GEMV,       /* Y [m][n] f32 = act8 [m] W^T (+ bias), integer core, for few rows */
+    NPU_OP_GEMM,       /* Y [m][n] f32 = X [m][k] f32 W^T (+ bias) on f16 tiles */
+    NPU_OP_ADD,        /* y = a + b, f32 */
+    NPU_OP_SWIGLU,     /* y = silu(a) * b, f32 */
+    NPU_OP_RMS_NORM,   /* rows of f32 times gain */
+    NPU_OP_ROPE,       /* m rows of n f32 rotated by tables: see below */
+    NPU_OP_EXP16,      /* y = exp(x) for x <= 0, f16: one of three ways */
+    NPU_OP_ATTENTION,  /* rows over the cache: see below */
+    NPU_OP_EXP_TABLE,  /* builds the table of NPU_EXP_TABLE at the start of TCM */
+    NPU_OP_GEGLU,      /* y = gelu_tanh(a) * b, f32 */
+    NPU_OP_RELU2,      /* y = max(a, 0)^2 * b, f32 */
+    NPU_OP_EMBED,      /* m rows of k f32: columns rows[r] of packed weights, times param */
+    NPU_OP_TAKE,       /* m rows of n f32: row r = row rows[r] of src */
+    NPU_OP_KV_APPEND,  /* K = src, V = weights, rows of k heads of n f32, to halves in the cache: see below */
+    NPU_OP_HEAD,       /* logits and what is asked of them, streamed over the vocabulary: see below */
+    NPU_OP_INVALIDATE, /* k bytes at src: the host has written them */
+    NPU_OP_FLUSH,      /* k bytes at src: the host will read them */
     NPU_OPS
 };
 
@@ -37,24 +45,70 @@ struct npu_op {
     uint32_t code;  /* enum npu_opcode */
     uint32_t flags; /* NPU_FROM_HOST, NPU_TO_HOST */
     uint32_t m, n, k;
-    uint32_t
-        kind; /* enum npu_weight_kind, or the way of NPU_OP_EXP16 and NPU_OP_ATTENTION, or neox pairs of NPU_OP_ROPE */
+    uint32_t kind;    /* enum npu_weight_kind, or the way of NPU_OP_EXP16 and NPU_OP_ATTENTION */
     uint32_t src;     /* X, a, act8's source */
-    uint32_t weights; /* W, b, gain, table of cos and sin */
+    uint32_t weights; /* W, b, gain, tables of NPU_OP_ROPE */
     uint32_t dst;
     uint32_t src_stride, dst_stride; /* bytes between rows */
-    uint32_t param;                  /* bits of an f32: epsilon, or the scale of Q K^T */
-    uint32_t rows;                   /* attention: struct npu_row [m] */
+    uint32_t param;                  /* bits of an f32: epsilon, or the scale of Q K^T, of an embedding */
+    uint32_t rows;                   /* a table of the operation */
+    uint32_t bias;                   /* f32 [n] added to every row; sinks of attention; 0: none */
+    uint32_t param2;                 /* bits of an f32: soft cap of scores or logits; 0: none */
+    uint32_t scratch;                /* memory of NPU_OP_HEAD */
 };
 
-/* Attention.  Keys and values are halves, in segments of 64 keys: weights is an array of npu_segment, k the number of keys.
- * A row sees key j if j < limit, or if bit j - tree_base of its 64 tree bits is set: its ancestors among the drafts. */
-enum { NPU_SEGMENT = 64 };
-struct npu_segment {
-    uint32_t keys, values; /* offsets of [64][n] halves; keys past the last may hold anything */
+/* Rotation.  y = x * c + partner * s, where the partner of element i is i + d where the mask is set, i - d elsewhere, and
+ * d = k elements.  c, s and the mask repeat with a period of `param` elements, a multiple of 32 that divides n.  Tables
+ * at `weights`: the mask (words of ones and zeros), then for each row c and s; an element that stays has c 1 and s 0. */
+
+/* The cache: rows of n halves that lie `layer_stride` apart from layer to layer, `head_stride` from head to head. */
+struct npu_slot { /* NPU_OP_KV_APPEND: rows -> npu_slot [m]; param: the layer */
+    uint32_t keys, values, layer_stride, head_stride;
 };
-struct npu_row {
-    uint32_t limit, tree_base, tree[2];
+
+/* Attention.  rows -> struct npu_attention, `bytes` long with all its tables, which depend neither on layer nor on head; k
+ * is the layer, m the rows, whose strides are those of whole rows.  Rows are cut into groups; a group's rows times the query heads of one KV head fill up to 32 rows of a
+ * tile.  A group reads its segments of 64 keys in ascending position; bit i of a row's mask of a segment: it sees key
+ * i.  A segment is one or more runs of keys, 64 in all; keys that no row sees may hold anything. */
+enum { NPU_SEGMENT = 64, NPU_ATTENTION_ROWS = 32 };
+struct npu_run {
+    struct npu_slot at; /* of the first key */
+    uint32_t n;         /* keys, `2 n` bytes apart */
+};
+struct npu_segment {
+    uint32_t run, n_runs;
+    uint32_t mask; /* number of the first row's mask; one per row of the group */
+};
+struct npu_group {
+    uint32_t row, n_rows; /* n_rows * n_heads <= NPU_ATTENTION_ROWS */
+    uint32_t segment, n_segments;
+};
+struct npu_attention {
+    uint32_t bytes, n_groups;
+    uint32_t groups, segments, runs, masks; /* offsets from the start of this struct, masks 8-byte aligned */
+    uint32_t n_kv_heads, n_heads;           /* n_heads: query heads per KV head */
+};
+
+/* The head.  rows -> npu_head_row [m], dst -> npu_head_result [m], scratch: m * NPU_HEAD_SCRATCH bytes, and behind them one
+ * act8 per row where the product is an integer one (npu_product_integer). */
+enum {
+    NPU_HEAD_SLICE = 2048, /* outputs at a time */
+    NPU_HEAD_SCRATCH = NPU_HEAD_SLICE * 4 + 256,
+    NPU_HEAD_TOP = 64,
+    NPU_HEAD_TOPK = 1, /* the largest NPU_HEAD_TOP logits */
+    NPU_HEAD_SUM = 2,  /* sum of exponentials */
+};
+struct npu_head_row {
+    uint32_t want;   /* NPU_HEAD_* */
+    uint32_t target; /* whose logit is reported */
+    uint32_t logits; /* f32 [n rounded up to 32], or 0 */
+};
+struct npu_head_result {
+    uint32_t most, sum; /* bits of f32: log-sum-exp is most + log(sum) */
+    uint32_t target;    /* bits of the target's logit */
+    uint32_t n_top;
+    uint32_t id[NPU_HEAD_TOP], logit[NPU_HEAD_TOP]; /* best first, ties by lower id */
+    uint32_t pad[28];
 };
 
 /* What the executor knows of its machine. */
