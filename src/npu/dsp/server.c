@@ -56,8 +56,9 @@ int npu_server_step(struct npu_server *s)
 {
     struct npu_ring *r = s->view.ring;
     struct npu_message m;
+    uint32_t quit = npu_ring_load(&s->view, &r->host.quit); /* before `written`: what was sent before it is run */
     uint32_t n = npu_ring_load(&s->view, &r->host.written) - s->taken;
-    if (!n) return r->host.quit ? end(s, NPU_RING_ENDED) : 0;
+    if (!n) return quit ? end(s, NPU_RING_ENDED) : 0;
     if (n > NPU_RING_CELLS || !take(s, n, &m)) return end(s, NPU_RING_BROKEN);
     struct npu_answer *a = &r->answer[m.number % NPU_RING_ANSWERS];
     *a = run(s, &m);

@@ -68,6 +68,7 @@ struct npu_transport {
 typedef int npu_transport_open(
     struct npu_transport **out, const struct npu_transport_settings *settings, struct lutra_error *err);
 npu_transport_open npu_local_open; /* the emulator, in this process */
+npu_transport_open npu_child_open; /* a Hexagon program under qemu-hexagon */
 
 void npu_transport_close(struct npu_transport **npu);
 
