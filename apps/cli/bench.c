@@ -22,6 +22,7 @@ static const struct option bench_table[] = {
         .max = BENCH_REPS_MAX},
     {"--delay", NULL, OPT_INT, AT(delay_s), "N", .help = "seconds between tests", .min = 0, .max = 3600},
     {"--no-warmup", NULL, OPT_OFF, AT(warmup), NULL, .help = "no run before the timed ones"},
+    {"--no-peaks", NULL, OPT_OFF, AT(peaks), NULL, .help = "do not measure the machine's peaks: no shares of them"},
     {"-o --output --output-format", NULL, OPT_CHOICE, AT(format), "FORMAT", .help = "md, csv, json or jsonl on stdout",
         .choices = "md csv json jsonl"},
     {"-oe --output-err", NULL, OPT_CHOICE, AT(format_err), "FORMAT", .help = "the same on stderr as well",
@@ -54,7 +55,7 @@ static void set_defaults(void *opts)
     o->ntg = "128";
     o->format = "md";
     o->reps = 5;
-    o->warmup = true;
+    o->warmup = o->peaks = true;
 }
 
 static int list_sets(void *opts, struct option_set *set)
@@ -220,6 +221,7 @@ static int tests_of_model(struct bench_state *b, const char *model, int n_thread
         b->test->info = e.info;
         b->test->device = lutra_runtime_device_text(e.runtime);
         b->test->n_threads = lutra_runtime_n_threads(e.runtime);
+        b->test->peaks = bench_peaks(&e, b->o);
     }
     for (int t = 0; !code && t < b->grid->n_type; t++)
         for (int i = 0; !code && i < b->grid->batch.n; i++) {
@@ -259,8 +261,8 @@ static int run(void *opts, const char **arg, int n_arg)
     for (int m = 0; !code && m < o->models.n; m++)
         for (int t = 0; !code && t < g.threads.n; t++)
             code = tests_of_model(&b, o->models.item[m], (int)g.threads.v[t]);
-    bench_print_end(stdout, o->format);
-    if (o->format_err) bench_print_end(stderr, o->format_err);
+    bench_print_end(stdout, o->format, b.test);
+    if (o->format_err) bench_print_end(stderr, o->format_err, b.test);
     free(b.test);
     return code;
 }

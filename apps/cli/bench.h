@@ -25,8 +25,14 @@ struct bench_options {
     const char *n_prompt, *n_gen, *depth, *npp, *ntg, *npl; /* lists */
     struct option_list models, pg;
     int reps, delay_s;
-    bool warmup, shared_prompt;
+    bool warmup, peaks, shared_prompt;
     const char *format, *format_err;
+};
+
+/* What a test achieved: what it did is counted, how long it took and what the machine does at best are measured. */
+struct bench_rates {
+    double gmac_s, gmac_share; /* 10^9 multiply-accumulates a second; of the peak of the weights' arithmetic */
+    double gb_s, gb_share;     /* weights and cache read; of the memory's stream bandwidth */
 };
 
 /* One test on one setting, and its result. */
@@ -39,13 +45,17 @@ struct bench_test {
     int n_rep;
     uint64_t sample_ns[BENCH_REPS_MAX];
     double avg_ns, stddev_ns, avg_ts, stddev_ts;
+    struct lutra_stats stats; /* of all repetitions */
+    struct lutra_peaks peaks; /* all 0: not measured */
 };
 
 struct batched_test {
     int pp, tg, pl;
     bool shared;
-    double t_pp, t_tg; /* seconds */
-    struct lutra_stats stats;
+    const char *file_type;
+    double t_pp, t_tg;        /* seconds */
+    struct lutra_stats stats; /* of the decoding */
+    struct lutra_peaks peaks;
 };
 
 /* Rows for one forward pass, reserved once. */
@@ -68,13 +78,24 @@ int bench_decode(struct bench_pass *p, const int32_t *seq, int n_seq, int n, str
 /* Fills t->sample_ns and the averages; the session must have room for 2 sequences.  Status. */
 int bench_measure(struct bench_pass *p, struct bench_test *t, const struct bench_options *o, struct lutra_error *err);
 
+/* Peaks of the runtime, or zeros with --no-peaks. */
+struct lutra_peaks bench_peaks(const struct engine *e, const struct bench_options *o);
+
+/* Shares are 0 where there is no peak. */
+struct bench_rates bench_rates(
+    const struct lutra_stats *stats, double seconds, const struct lutra_peaks *peaks, const char *file_type);
+
 /* "16,32", "128-512+128", "1-64*2", repeated by commas; 0 or -1 with a message that names `option`. */
 int bench_parse_values(const char *option, const char *text, int64_t min, struct bench_values *out);
 
 /* Formats: "md" "csv" "json" "jsonl". */
+void bench_print_peaks(FILE *out, const struct lutra_peaks *peaks, int n_threads); /* under a table, for people */
 void bench_print_begin(FILE *out, const char *format);
 void bench_print_test(FILE *out, const char *format, const struct bench_test *t, int index);
-void bench_print_end(FILE *out, const char *format);
+void bench_print_end(FILE *out, const char *format, const struct bench_test *last);
+
+/* "345.1 (42 %)"; the share only where there is one. */
+const char *bench_rate_text(double rate, double share, char out[32]);
 
 /* Batched mode; returns an exit code. */
 int bench_batched(const struct bench_options *o);

@@ -42,19 +42,26 @@ static void print_batched(FILE *out, const char *format, const struct batched_te
     double total = t->t_pp + t->t_tg;
     double s_pp = t->t_pp > 0 ? n_pp / t->t_pp : 0, s_tg = t->t_tg > 0 ? n_tg / t->t_tg : 0;
     double s = total > 0 ? n_kv / total : 0;
+    struct bench_rates r = bench_rates(&t->stats, t->t_tg, &t->peaks, t->file_type);
+    char gmac[32], gb[32];
     if (strcmp(format, "md") == 0) {
-        fprintf(out, "|%6d | %6d | %4d | %6d | %8.3f | %8.2f | %8.3f | %8.2f | %8.3f | %8.2f |\n", t->pp, t->tg, t->pl,
-            n_kv, t->t_pp, s_pp, t->t_tg, s_tg, total, s);
+        fprintf(out, "|%6d | %6d | %4d | %6d | %8.3f | %8.2f | %8.3f | %8.2f | %8.3f | %8.2f | %15s | %13s |\n", t->pp,
+            t->tg, t->pl, n_kv, t->t_pp, s_pp, t->t_tg, s_tg, total, s, bench_rate_text(r.gmac_s, r.gmac_share, gmac),
+            bench_rate_text(r.gb_s, r.gb_share, gb));
     } else if (strcmp(format, "csv") == 0) {
-        fprintf(out, "%d,%d,%d,%d,%.6f,%.4f,%.6f,%.4f,%.6f,%.4f\n", t->pp, t->tg, t->pl, n_kv, t->t_pp, s_pp, t->t_tg,
-            s_tg, total, s);
+        fprintf(out, "%d,%d,%d,%d,%.6f,%.4f,%.6f,%.4f,%.6f,%.4f,%.4f,%.4f,%.4f,%.4f\n", t->pp, t->tg, t->pl, n_kv,
+            t->t_pp, s_pp, t->t_tg, s_tg, total, s, r.gmac_s, r.gmac_share, r.gb_s, r.gb_share);
     } else {
-        json_t *j = json_pack("{s:b, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}",
+        json_t *j = json_pack("{s:b, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, "
+                              "s:f, s:f, s:f, s:f, s:s, s:f, s:f, s:f}",
             "is_pp_shared", t->shared, "pp", t->pp, "tg", t->tg, "pl", t->pl, "n_kv", n_kv, "t_pp", t->t_pp, "speed_pp",
             s_pp, "t_tg", t->t_tg, "speed_tg", s_tg, "t", total, "speed", s, "tg_weight_bytes",
             (json_int_t)t->stats.weight_bytes, "tg_cache_bytes", (json_int_t)t->stats.cache_bytes, "tg_rows_valid",
             (json_int_t)t->stats.rows_valid, "tg_rows_underutilized", (json_int_t)t->stats.rows_underutilized,
-            "tg_steps", (json_int_t)t->stats.n_step);
+            "tg_steps", (json_int_t)t->stats.n_step, "tg_gmac_s", r.gmac_s, "tg_gmac_share", r.gmac_share, "tg_gb_s",
+            r.gb_s, "tg_gb_share", r.gb_share, "peak_int8_name", t->peaks.int8_name ? t->peaks.int8_name : "",
+            "peak_int8_gmac_s_measured", t->peaks.int8_gmac_s, "peak_f32_gmac_s_measured", t->peaks.f32_gmac_s,
+            "peak_stream_gb_s_measured", t->peaks.stream_gb_s);
         json_dumpf(j, out, JSON_COMPACT);
         fputc('\n', out);
         json_decref(j);
@@ -64,10 +71,13 @@ static void print_batched(FILE *out, const char *format, const struct batched_te
 
 static void print_header(FILE *out, const char *format)
 {
-    if (strcmp(format, "csv") == 0) fputs("pp,tg,b,n_kv,t_pp_s,s_pp,t_tg_s,s_tg,t_s,s\n", out);
+    if (strcmp(format, "csv") == 0)
+        fputs("pp,tg,b,n_kv,t_pp_s,s_pp,t_tg_s,s_tg,t_s,s,tg_gmac_s,tg_gmac_share,tg_gb_s,tg_gb_share\n", out);
     if (strcmp(format, "md") != 0) return;
-    fputs("|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |\n"
-          "|-------|--------|------|--------|----------|----------|----------|----------|----------|----------|\n",
+    fputs("|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |       "
+          "TG GMAC/s |       TG GB/s |\n"
+          "|-------|--------|------|--------|----------|----------|----------|----------|----------|----------|--------"
+          "---------|---------------|\n",
         out);
 }
 
@@ -90,18 +100,22 @@ static int run_grid(struct engine *e, const struct bench_options *o, const struc
     int code = 0;
     int32_t *seq = get_memory((size_t)largest(&g->pl) * sizeof *seq);
     bench_pass_init(&pass, e, o->engine.n_batch);
+    const struct lutra_peaks peaks = bench_peaks(e, o);
     print_header(stdout, o->format);
     for (int i = -(o->warmup ? 1 : 0); !code && i < g->pp.n * g->tg.n * g->pl.n; i++) {
         int at = i < 0 ? 0 : i, n_open = 0;
         struct batched_test t = {.pp = (int)g->pp.v[at / (g->tg.n * g->pl.n)],
             .tg = (int)g->tg.v[at / g->pl.n % g->tg.n],
             .pl = (int)g->pl.v[at % g->pl.n],
-            .shared = o->shared_prompt};
+            .shared = o->shared_prompt,
+            .file_type = e->info.file_type,
+            .peaks = peaks};
         if (i < 0) t.pp = t.pp < 16 ? t.pp : 16, t.tg = 1;
         if (measure(&pass, &t, seq, &n_open, &err) < 0) code = fail_with(&err);
         for (int j = 0; j < n_open; j++) lutra_seq_close(e->session, seq[j]);
         if (!code && i >= 0) print_batched(stdout, o->format, &t);
     }
+    if (strcmp(o->format, "md") == 0) bench_print_peaks(stdout, &peaks, lutra_runtime_n_threads(e->runtime));
     bench_pass_free(&pass);
     free(seq);
     return code;

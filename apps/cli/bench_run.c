@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static uint64_t now_ns(void)
@@ -65,6 +66,33 @@ int bench_decode(struct bench_pass *p, const int32_t *seq, int n_seq, int n, str
     return 0;
 }
 
+struct lutra_peaks bench_peaks(const struct engine *e, const struct bench_options *o)
+{
+    struct lutra_peaks peaks = {.size = sizeof peaks};
+    if (o->peaks) {
+        progress_show("measuring peaks", 0, 1);
+        lutra_runtime_peaks(e->runtime, &peaks);
+        progress_clear();
+    }
+    return peaks;
+}
+
+struct bench_rates bench_rates(
+    const struct lutra_stats *stats, double seconds, const struct lutra_peaks *peaks, const char *file_type)
+{
+    static const char *const floats[] = {"F32", "F16", "BF16"};
+    double peak = peaks->int8_gmac_s;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (file_type && strcmp(file_type, floats[i]) == 0) peak = peaks->f32_gmac_s;
+    if (seconds <= 0) return (struct bench_rates){0};
+    double gmac_s = (double)stats->mac / seconds * 1e-9;
+    double gb_s = (double)(stats->weight_bytes + stats->cache_bytes) / seconds * 1e-9;
+    return (struct bench_rates){.gmac_s = gmac_s,
+        .gmac_share = peak > 0 ? gmac_s / peak : 0,
+        .gb_s = gb_s,
+        .gb_share = peaks->stream_gb_s > 0 ? gb_s / peaks->stream_gb_s : 0};
+}
+
 static int one_run(struct bench_pass *p, int32_t base, int n_prompt, int n_gen, uint64_t *ns, struct lutra_error *err)
 {
     int32_t seq;
@@ -110,12 +138,15 @@ int bench_measure(struct bench_pass *p, struct bench_test *t, const struct bench
     if (rc < 0) return rc;
     rc = bench_prompt(p, base, t->n_depth, err);
     if (rc >= 0 && o->warmup) rc = one_run(p, base, t->n_prompt, t->n_gen ? 1 : 0, &ns, err);
+    lutra_session_stats_reset(p->e->session);
     for (int i = 0; rc >= 0 && i < o->reps; i++) {
         progress_show(stage, (uint64_t)i, (uint64_t)o->reps);
         rc = one_run(p, base, t->n_prompt, t->n_gen, &t->sample_ns[i], err);
         t->n_rep = i + 1;
     }
     progress_clear();
+    t->stats.size = sizeof t->stats;
+    lutra_session_stats(p->e->session, &t->stats);
     lutra_seq_close(p->e->session, base);
     if (rc >= 0) summarise(t);
     return rc;

@@ -9,8 +9,9 @@
 
 #include "base/cpuinfo.h"
 #include "cpu/device_impl.h"
+#include "cpu/peaks.h"
 
-enum { MAX_ROWS = 4096, INVARIANT_ROWS = 1 << 20, PACK_PANELS = 4 };
+enum { MAX_ROWS = 4096, INVARIANT_ROWS = 1 << 20, PACK_PANELS = 4, STREAM_BYTES = 512 << 20 };
 
 static struct cpu_device *self_of(struct device *d)
 {
@@ -295,6 +296,16 @@ static void cpu_demand(struct device *self, const struct op *op, const struct st
     }
 }
 
+static void cpu_measure_peaks(struct device *self, struct device_peaks *out)
+{
+    struct cpu_device *d = self_of(self);
+    struct cpu_peaks p = cpu_peaks_measure(&d->kernels, d->pool);
+    *out = (struct device_peaks){.int8_name = p.int8_name,
+        .int8_gmac = p.int8_gmac,
+        .f32_gmac = p.f32_gmac,
+        .stream_gbs = cpu_stream_measure(d->pool, STREAM_BYTES / (size_t)pool_size(d->pool))};
+}
+
 static void cpu_close(struct device *self)
 {
     struct cpu_device *d = self_of(self);
@@ -312,6 +323,7 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .wait = cpu_wait,
     .buffer_alloc = cpu_buffer_alloc,
     .buffer_free = cpu_buffer_free,
+    .peaks = cpu_measure_peaks,
     .demand = cpu_demand};
 
 /* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED.md). */

@@ -69,6 +69,13 @@ struct cpu_gemm {
         const struct cpu_gemm *self, const void *packed, size_t n_out, size_t n_in, size_t row, float *dst);
 };
 
+/* What the instructions of a level do at best, data in registers. */
+struct cpu_peaks {
+    const char *int8_name; /* the int8 dot product, in the processor's words; NULL: no peak */
+    double int8_gmac;      /* 10^9 multiply-accumulates a second */
+    double f32_gmac;       /* the same of fma */
+};
+
 struct cpu_kernels {
     uint32_t isa;     /* the flags it was filled for */
     const char *name; /* of the highest level used: "reference", "avx2", "avxvnni", "avx512", ... */
@@ -100,6 +107,8 @@ struct cpu_kernels {
     double (*sum_exp)(const float *x, size_t n, float max); /* sum of exp(x - max); f32 exp, own fixed order */
 
     struct cpu_attention attention; /* cpu/attention.h */
+
+    void (*peaks)(struct cpu_peaks *out); /* of the calling thread's core, measured (cpu/peaks.h); NULL: none */
 };
 
 void cpu_kernels_init(struct cpu_kernels *out, uint32_t isa);
@@ -116,5 +125,11 @@ void cpu_small_init_ref(struct cpu_kernels *out);
 void cpu_small_init_avx2(struct cpu_kernels *out);
 void cpu_small_init_avx512(struct cpu_kernels *out);
 void cpu_small_init_neon(struct cpu_kernels *out);
+void cpu_peaks_init_avx2(struct cpu_kernels *out);
+void cpu_peaks_init_avxvnni(struct cpu_kernels *out);
+void cpu_peaks_init_avx512(struct cpu_kernels *out);
+void cpu_peaks_init_neon(struct cpu_kernels *out);
+void cpu_peaks_init_dotprod(struct cpu_kernels *out);
+void cpu_peaks_init_i8mm(struct cpu_kernels *out);
 
 #endif

@@ -84,3 +84,13 @@ int lutra_runtime_n_threads(const lutra_runtime *runtime)
 {
     return pool_size(runtime->pool);
 }
+
+void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks)
+{
+    struct device_peaks p = {0};
+    pthread_mutex_lock(&rt->turn);
+    if (rt->device->ops->peaks) rt->device->ops->peaks(rt->device, &p);
+    pthread_mutex_unlock(&rt->turn);
+    struct lutra_peaks all = {peaks->size, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs};
+    memcpy(peaks, &all, peaks->size < sizeof all ? peaks->size : sizeof all);
+}

@@ -65,6 +65,13 @@ struct packed_view {
     size_t bytes;
 };
 
+/* What the device does at best, measured now with all of it at work.  0: not known. */
+struct device_peaks {
+    const char *int8_name;      /* the instruction behind int8_gmac; NULL: none */
+    double int8_gmac, f32_gmac; /* 10^9 multiply-accumulates a second, operands in registers */
+    double stream_gbs;          /* GB/s read from memory */
+};
+
 struct device_caps {
     int max_rows;         /* rows of one step */
     int flat_rows;        /* rows up to which a step costs about the same as one: `underutilized` counts to this */
@@ -101,6 +108,9 @@ struct device_ops {
     void (*buffer_free)(struct device *self, struct buffer *buffer);
     void (*publish)(struct device *self, struct buffer *buffer); /* NULL = nothing to do */
     void (*acquire)(struct device *self, struct buffer *buffer); /* NULL = nothing to do */
+
+    /* Takes part of a second; not during a step.  NULL = never known. */
+    void (*peaks)(struct device *self, struct device_peaks *out);
 
     void (*demand)(struct device *self, const struct op *op, const struct step *step, struct demand *out);
 };

@@ -14,9 +14,10 @@
 
 #include "base/cpuinfo.h"
 #include "checkkern.h"
+#include "cpu/peaks.h"
 #include "quant/quant.h"
 
-enum { N_IN = 1536, L2_BYTES = 384 << 10, DRAM_BYTES = 96 << 20, MAX_THREADS = 64 };
+enum { N_IN = 1536, L2_BYTES = 384 << 10, DRAM_BYTES = 256 << 20, MAX_THREADS = 64 };
 
 struct work {
     const struct cpu_gemm *gemm;
@@ -137,67 +138,12 @@ static void close_work(struct work *w)
     unguard(&w->out);
 }
 
-struct stream {
-    const uint64_t *data;
-    size_t words;
-    uint64_t sum;
-    double seconds;
-    pthread_t thread;
-};
-
-static void *read_stream(void *arg)
-{
-    struct stream *s = arg;
-    double start = cpu_seconds();
-    uint64_t a[8] = {0};
-    for (size_t i = 0; i < s->words; i += 8) {
-        for (int j = 0; j < 8; j++) a[j] ^= s->data[i + (size_t)j];
-    }
-    for (int j = 0; j < 8; j++) s->sum ^= a[j];
-    s->seconds = cpu_seconds() - start;
-    return NULL;
-}
-
-/* GB/s that `threads` threads together read from DRAM. */
-static double measure_stream(int threads)
-{
-    struct guarded g = guard((size_t)DRAM_BYTES * (size_t)threads, 1);
-    struct stream s[MAX_THREADS];
-    double best = 1e9;
-    for (int rep = 0; rep < 10; rep++) {
-        double t = 0;
-        for (int i = 0; i < threads; i++) {
-            s[i] = (struct stream){
-                .data = (const uint64_t *)(const void *)(g.data + (size_t)i * DRAM_BYTES), .words = DRAM_BYTES / 8};
-            if (i > 0 && pthread_create(&s[i].thread, NULL, read_stream, &s[i])) exit(2);
-        }
-        read_stream(&s[0]);
-        for (int i = 1; i < threads; i++) pthread_join(s[i].thread, NULL);
-        for (int i = 0; i < threads; i++) t = fmax(t, s[i].seconds);
-        best = fmin(best, t);
-    }
-    unguard(&g);
-    return (double)DRAM_BYTES * threads / best * 1e-9;
-}
-
-struct peaks measure_peaks(uint32_t isa)
-{
-#if defined(__aarch64__)
-    if (isa & CPU_I8MM) return measure_peaks_i8mm();
-    if (isa & CPU_DOTPROD) return measure_peaks_dotprod();
-    return measure_peaks_neon();
-#else
-    if (isa & CPU_AVX512) return measure_peaks_avx512();
-    if (isa & CPU_AVXVNNI) return measure_peaks_avxvnni();
-    return measure_peaks_avx2();
-#endif
-}
-
-static void bench_one(const struct cpu_gemm *g, bool dram, struct peaks peaks, double stream, const struct options *o)
+static void bench_one(
+    const struct cpu_gemm *g, bool dram, struct cpu_peaks peaks, double stream, const struct options *o)
 {
     static const size_t ROWS[] = {1, 2, 4, 8, 16, 32};
     struct work w = open_work(g, dram ? DRAM_BYTES : L2_BYTES, o->threads);
-    double peak = (g->act_group ? peaks.int8_gmac : peaks.f32_gmac) * o->threads;
+    double peak = g->act_group ? peaks.int8_gmac : peaks.f32_gmac;
     if (!o->json) printf("%-32s %s", g->name, dram ? "dram" : "l2  ");
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         set_rows(&w, ROWS[i]);
@@ -219,13 +165,20 @@ static void bench_one(const struct cpu_gemm *g, bool dram, struct peaks peaks, d
 
 void bench_gemm(const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o)
 {
-    struct peaks peaks = measure_peaks(k->isa);
-    double stream = measure_stream(o->threads);
-    if (!o->json) {
-        printf("%s, %d threads: peaks of a core: int8 %.0f GMAC/s, f32 %.0f G fma/s; stream %.1f GB/s.  Columns: "
-               "GMAC/s, share of peak, "
-               "GB/s of weights, share of stream\n",
-            k->name, o->threads, peaks.int8_gmac, peaks.f32_gmac, stream);
+    struct pool *pool;
+    if (pool_open(&pool, &(struct pool_settings){.n_thread = o->threads}, NULL) < 0) exit(2);
+    struct cpu_peaks peaks = cpu_peaks_measure(k, pool);
+    double stream = cpu_stream_measure(pool, DRAM_BYTES);
+    pool_close(&pool);
+    if (o->json) {
+        printf("{\"level\":\"%s\",\"threads\":%d,\"int8\":\"%s\",\"int8_gmac_s\":%.1f,\"f32_gmac_s\":%.1f,"
+               "\"stream_gb_s\":%.2f}\n",
+            k->name, o->threads, peaks.int8_name ? peaks.int8_name : "", peaks.int8_gmac, peaks.f32_gmac, stream);
+    } else {
+        printf("%s, %d threads: peaks: %s %.0f GMAC/s, fma %.0f GMAC/s, stream %.1f GB/s (%d MiB each).  Columns: "
+               "GMAC/s, share of peak, GB/s of weights, share of stream\n",
+            k->name, o->threads, peaks.int8_name ? peaks.int8_name : "none", peaks.int8_gmac, peaks.f32_gmac, stream,
+            DRAM_BYTES >> 20);
     }
     for (int i = 0; i < QUANT_TYPE_END; i++) {
         const struct cpu_gemm *g = &k->gemm[i];

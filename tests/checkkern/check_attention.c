@@ -229,7 +229,8 @@ void bench_attention(const struct cpu_kernels *k, const struct cpu_kernels *lowe
     static const int sizes[] = {64, 128}, queries[] = {1, 6, 8, 48, 192};
     const char *name = k->attention.name;
     if (k->attention.segment == lower->attention.segment || (o->only && !strstr(name, o->only))) return;
-    double peak = measure_peaks(k->isa).f32_gmac;
+    struct cpu_peaks peaks = {0};
+    if (k->peaks) k->peaks(&peaks);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (!o->json) printf("%-20s f16 d_head %3d queries:", name, sizes[i]);
         for (size_t n = 0; n < sizeof queries / sizeof *queries; n++) {
@@ -238,9 +239,9 @@ void bench_attention(const struct cpu_kernels *k, const struct cpu_kernels *lowe
             double gmac = 2.0 * KV_BLOCK * sizes[i] * queries[n] / time_segment(&k->attention, &s) * 1e-9;
             if (o->json) {
                 printf("{\"kernel\":\"%s\",\"d_head\":%d,\"queries\":%d,\"gmac_s\":%.1f,\"peak\":%.3f}\n", name,
-                    sizes[i], queries[n], gmac, gmac / peak);
+                    sizes[i], queries[n], gmac, gmac / peaks.f32_gmac);
             } else {
-                printf("  %d: %.1f (%.0f %%)", queries[n], gmac, 100 * gmac / peak);
+                printf("  %d: %.1f (%.0f %%)", queries[n], gmac, 100 * gmac / peaks.f32_gmac);
             }
             close_set(&s);
         }

@@ -60,18 +60,6 @@ void check_attention(
 void bench_attention(const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
 void bench_gemm(const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
 
-/* Measured peaks of one core at a level: integer GMAC/s of its int8 dot product, G fma/s of f32. */
-struct peaks {
-    double int8_gmac, f32_gmac;
-};
-struct peaks measure_peaks(uint32_t isa); /* of the best of the set */
-struct peaks measure_peaks_avx2(void);
-struct peaks measure_peaks_avxvnni(void);
-struct peaks measure_peaks_avx512(void);
-struct peaks measure_peaks_neon(void);
-struct peaks measure_peaks_dotprod(void);
-struct peaks measure_peaks_i8mm(void);
-
 void print_digests(const struct cpu_kernels *k);
 
 double now_seconds(void);

@@ -63,8 +63,16 @@ expect_json "$WORK/out" 'd = json.load(sys.stdin)
 assert [t["test"] for t in d] == ["pp16", "pp32", "tg4", "pp8+tg4", "pp16 @ d16", "pp32 @ d16", "tg4 @ d16", "pp8+tg4 @ d16"]
 assert all(len(t["samples_ts"]) == 2 and t["avg_ts"] > 0 for t in d)
 assert abs(d[0]["avg_ns"] - sum(d[0]["samples_ns"]) / 2) < 1' 'bench JSON'
+expect_json "$WORK/out" 'd = json.load(sys.stdin)
+tg = next(t for t in d if t["n_gen"] == 4 and not t["n_prompt"] and not t["n_depth"])
+pp = next(t for t in d if t["n_prompt"] == 16 and not t["n_gen"] and not t["n_depth"])
+assert tg["weight_bytes_counted"] == 4 * pp["weight_bytes_counted"] > 0, "a pass reads the weights once"
+assert tg["cache_bytes_counted"] > 0 and abs(tg["gmac_s"] - tg["mac_counted"] / tg["avg_ns"]) < 0.01 * tg["gmac_s"]
+assert tg["peak_stream_gb_s_measured"] > 0 and 0 < tg["gb_share"] == tg["gb_s"] / tg["peak_stream_gb_s_measured"]' \
+    'bench: counts and shares of peaks'
 expect_err 'pp16 @ d16' 'bench table on stderr'
-lutra bench -m "$MODEL" -p 4-16*2 -n 0 -r 1 -o csv
+expect_err 'shares are of peaks measured in this run on' 'bench says what its shares are of'
+lutra bench -m "$MODEL" -p 4-16*2 -n 0 -r 1 -o csv --no-peaks
 expect_code 0 'bench csv'
 [ "$(wc -l <"$WORK/out")" -eq 4 ] || fail 'bench csv: a header and three lines'
 lutra bench -m "$MODEL" -npp 16 -ntg 4 -npl 1,4 -o jsonl
