@@ -8,7 +8,8 @@
 enum { DEFAULT_TCM = 8 << 20, DEFAULT_MEMORY = 256 << 20, GRANULE = 65536, SPINS = 512 };
 #define STALLED_US (600 * UINT64_C(1000000)) /* without one answer: an NPU that long at one message is lost */
 
-int npu_session_plan(struct npu_session *s, const struct npu_transport_settings *settings, struct lutra_error *err)
+int npu_session_plan(
+    struct npu_session *s, const struct npu_transport_settings *settings, bool with_tcm, struct lutra_error *err)
 {
     uint32_t tcm = settings->tcm_bytes ? settings->tcm_bytes : DEFAULT_TCM;
     uint64_t memory = settings->memory_bytes ? settings->memory_bytes : DEFAULT_MEMORY;
@@ -16,7 +17,7 @@ int npu_session_plan(struct npu_session *s, const struct npu_transport_settings 
     if (tcm % GRANULE || NPU_RING_BYTES + (uint64_t)tcm + memory >= UINT32_MAX)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: %u bytes of TCM and %llu of memory make no 32-bit window",
             s->npu.name, tcm, (unsigned long long)memory);
-    s->npu.first = NPU_RING_BYTES + tcm;
+    s->npu.first = NPU_RING_BYTES + (with_tcm ? tcm : 0);
     s->npu.end = s->npu.first + (uint32_t)memory;
     s->npu.machine = (struct npu_machine){NPU_RING_BYTES, tcm, 65536, settings->n_threads ? settings->n_threads : 1};
     return 0;

@@ -19,8 +19,9 @@ struct npu_session {
     struct lutra_error why;
 };
 
-/* Settings with defaults filled in, and what they make of the window: a ring, TCM, memory. */
-int npu_session_plan(struct npu_session *s, const struct npu_transport_settings *settings, struct lutra_error *err);
+/* Settings with defaults filled in, and what they make of the window: a ring, TCM unless it lies elsewhere, memory. */
+int npu_session_plan(
+    struct npu_session *s, const struct npu_transport_settings *settings, bool with_tcm, struct lutra_error *err);
 
 /* Waits until the NPU has said hello and shows its machine in s->npu.machine. */
 int npu_session_meet(struct npu_session *s, uint64_t deadline_us, struct lutra_error *err);

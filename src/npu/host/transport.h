@@ -38,6 +38,7 @@ struct npu_transport_settings {
     uint32_t tcm_bytes;    /* 8 MiB; a multiple of 64 KiB.  Silicon has what it has */
     uint32_t memory_bytes; /* shared memory, 256 MiB; rounded up to 64 KiB */
     uint32_t n_threads;    /* vector threads the executor may use, 1 */
+    uint32_t session;      /* FastRPC: 0 the process's own, others are reserved (a device may have no more than two) */
     uint64_t seed;         /* in process: of the emulator's hazards */
 };
 
@@ -67,8 +68,9 @@ struct npu_transport {
  * old: the text says what to do), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY, LUTRA_E_DEVICE_LOST. */
 typedef int npu_transport_open(
     struct npu_transport **out, const struct npu_transport_settings *settings, struct lutra_error *err);
-npu_transport_open npu_local_open; /* the emulator, in this process */
-npu_transport_open npu_child_open; /* a Hexagon program under qemu-hexagon */
+npu_transport_open npu_local_open;   /* the emulator, in this process */
+npu_transport_open npu_child_open;   /* a Hexagon program under qemu-hexagon */
+npu_transport_open npu_fastrpc_open; /* a phone's NPU */
 
 void npu_transport_close(struct npu_transport **npu);
 

@@ -87,7 +87,7 @@ static int begin(struct child *c, const struct npu_transport_settings *settings,
 {
     char qemu[NPU_PATH_BYTES], program[NPU_PATH_BYTES];
     struct npu_transport *npu = &c->session.npu;
-    TRY(npu_session_plan(&c->session, settings, err));
+    TRY(npu_session_plan(&c->session, settings, true, err));
     TRY(npu_find_program(program, err));
     TRY(npu_find_qemu(qemu, err));
     TRY(map_window(c, fd, err));

@@ -93,7 +93,7 @@ static const struct npu_transport_ops local_ops = {
 static int begin(struct local *l, const struct npu_transport_settings *settings, struct lutra_error *err)
 {
     struct npu_transport *npu = &l->session.npu;
-    TRY(npu_session_plan(&l->session, settings, err));
+    TRY(npu_session_plan(&l->session, settings, true, err));
     struct npu_sim_settings sim = {
         .tcm_bytes = npu->machine.tcm_bytes, .ddr_bytes = npu->end - npu->first, .seed = settings->seed};
     TRY(npu_sim_open(&l->sim, &sim, err));
