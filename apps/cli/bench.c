@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench.h"
+#include "bench_npu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,13 @@ static const struct option batched_table[] = {
     {"-ntg", NULL, OPT_TEXT, AT(ntg), "LIST", .help = "tokens decoded per sequence"},
     {"-pps", NULL, OPT_ON, AT(shared_prompt), NULL, .help = "all sequences share one prompt (and its cache)"},
 };
+
+static const struct option npu_table[] = {
+    {"--npu", NULL, OPT_ON, AT(npu), NULL, .help = "packets, bytes, tile products, modelled times, the papers' tables"},
+    {"--npu-profile", NULL, OPT_LIST, AT(npu_profiles), "FILE", .help = "SoC profile (JSON); may be repeated"},
+    {"--npu-counter", NULL, OPT_TEXT, AT(npu_counter), "PROGRAM",
+        .help = "count now, with lutra-npu-count of a build folder, instead of showing the recorded counts"},
+};
 #undef AT
 
 static void set_defaults(void *opts)
@@ -64,8 +72,10 @@ static int list_sets(void *opts, struct option_set *set)
     set[0] = (struct option_set){
         "Options (LIST: 16,32 or 128-512+128 or 1-64*2)", bench_table, OPTION_COUNT(bench_table), o};
     set[1] = (struct option_set){"Batched mode, as llama-batched-bench", batched_table, OPTION_COUNT(batched_table), o};
-    set[2] = output_option_set(&o->engine);
-    return 3;
+    set[2] =
+        (struct option_set){"The NPU's kernels: counted, modelled, never timed", npu_table, OPTION_COUNT(npu_table), o};
+    set[3] = output_option_set(&o->engine);
+    return 4;
 }
 
 /* One item: "a", "a-b", "a-b+step" or "a-b*factor". */
@@ -238,6 +248,7 @@ static int run(void *opts, const char **arg, int n_arg)
     struct bench_options *o = opts;
     struct grid g = {0};
     (void)arg, (void)n_arg;
+    if (o->npu) return bench_npu(&o->npu_profiles, o->npu_counter, o->format);
     if (o->models.n == 0) {
         say("no model: give one with -m FILE or LUTRA_ARG_MODEL");
         return EXIT_USAGE;

@@ -6,6 +6,7 @@
  *     bench_run.c      the timed passes themselves
  *     bench_batched.c  llama-batched-bench's table: N sequences at once
  *     bench_print.c    md, csv, json, jsonl
+ *     bench_npu.h      the NPU's kernels: counted and modelled
  */
 #ifndef LUTRA_CLI_BENCH_H
 #define LUTRA_CLI_BENCH_H
@@ -23,9 +24,10 @@ struct bench_options {
     struct engine_options engine;
     const char *threads, *batch, *cache_k, *cache_v;        /* lists */
     const char *n_prompt, *n_gen, *depth, *npp, *ntg, *npl; /* lists */
-    struct option_list models, pg;
+    struct option_list models, pg, npu_profiles;
+    const char *npu_counter;
     int reps, delay_s;
-    bool warmup, peaks, shared_prompt;
+    bool npu, warmup, peaks, shared_prompt;
     const char *format, *format_err;
 };
 

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+#include "bench_npu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes that vector instructions move between memory and registers. */
+static double l2_bytes(const struct npu_count *c)
+{
+    if (!strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm")) return 4.0 * c->m * ((double)c->k + c->n);
+    if (!strcmp(c->kernel, "exp16")) return 4.0 * c->n;
+    if (!strcmp(c->kernel, "quantize")) return 5.2 * c->k;
+    if (!strcmp(c->kernel, "dequant") || !strcmp(c->kernel, "softmax")) return 0; /* in TCM */
+    return 12.0 * c->n;
+}
+
+static int read_row(struct npu_bench *b, json_t *item)
+{
+    struct npu_count *c = &b->row[b->n_row];
+    int m, k, n, stages;
+    if (b->n_row == NPU_ROWS_MAX ||
+        json_unpack(item, "{s:s, s:s, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i}", "kernel", &c->kernel, "kind",
+            &c->kind, "m", &m, "k", &k, "n", &n, "packets", &c->work.packets, "gathers", &c->work.gathers, "scatters",
+            &c->work.scatters, "dma_bytes", &c->work.dma_bytes, "tile_pairs", &c->work.tile_pairs, "stages", &stages))
+        return -1;
+    c->m = m, c->k = k, c->n = n;
+    c->work.stages = stages;
+    c->bound = json_number_value(json_object_get(item, "bound"));
+    c->work.l2_bytes = l2_bytes(c);
+    b->n_row++;
+    return 0;
+}
+
+static int read_counts(struct npu_bench *b, const char *text, size_t n_bytes, const char *name)
+{
+    json_error_t why;
+    json_t *rows, *item;
+    size_t i;
+    b->document = json_loadb(text, n_bytes, 0, &why);
+    if (!b->document ||
+        json_unpack(b->document, "{s:s, s:s, s:o}", "compiler", &b->compiler, "cpu", &b->cpu, "rows", &rows)) {
+        say("bench: %s: not a file of counts%s%s", name, b->document ? "" : ": ", b->document ? "" : why.text);
+        return -1;
+    }
+    json_array_foreach(rows, i, item)
+    {
+        if (read_row(b, item)) {
+            say("bench: %s: row %zu is not a count", name, i);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Counts afresh with a program, through its stdout. */
+static int count_now(struct npu_bench *b, const char *program)
+{
+    struct buffer text = {0};
+    char *command = get_memory(strlen(program) + 3), part[4096];
+    size_t n;
+    sprintf(command, "'%s'", program);
+    FILE *p = strchr(program, '\'') ? NULL : popen(command, "r");
+    free(command);
+    while (p && (n = fread(part, 1, sizeof part, p)) > 0) buffer_add(&text, part, n);
+    int rc = p ? pclose(p) : -1;
+    if (rc) say("bench: %s did not count%s", program, text.n_bytes ? "" : " (see its message above)");
+    if (!rc) rc = read_counts(b, text.text ? text.text : "", text.n_bytes, program);
+    buffer_free(&text);
+    return rc ? -1 : 0;
+}
+
+static int open_profiles(struct npu_bench *b, const struct option_list *files)
+{
+    struct lutra_error err = {0};
+    int rc = 0;
+    for (int i = 0; !rc && i < files->n && i < NPU_PROFILES_MAX; i++)
+        rc = lutra_npu_profile_open(&b->profile[b->n_profile++], files->item[i], &err);
+    for (const struct npu_data *d = npu_data + 1; !rc && !files->n && d->name; d++)
+        rc = lutra_npu_profile_parse(&b->profile[b->n_profile++], (const char *)d->bytes, d->n_bytes, d->name, &err);
+    return rc < 0 ? fail_with(&err) : 0;
+}
+
+const struct npu_count *npu_count_of(
+    const struct npu_bench *b, const char *kernel, const char *kind, int m, int k, int n)
+{
+    for (int i = 0; i < b->n_row; i++) {
+        const struct npu_count *c = &b->row[i];
+        if (c->m == m && c->k == k && c->n == n && !strcmp(c->kernel, kernel) && !strcmp(c->kind, kind)) return c;
+    }
+    return NULL;
+}
+
+int bench_npu(const struct option_list *profiles, const char *counter, const char *format)
+{
+    struct npu_bench *b = get_memory(sizeof *b);
+    memset(b, 0, sizeof *b);
+    b->origin = counter ? counter : "recorded";
+    int code = EXIT_FAILED;
+    if (strcmp(format, "md") != 0 && strcmp(format, "json") != 0) {
+        say("bench: --npu prints md or json");
+        code = EXIT_USAGE;
+    } else if (!(counter ? count_now(b, counter)
+                         : read_counts(b, (const char *)npu_data[0].bytes, npu_data[0].n_bytes, npu_data[0].name))) {
+        code = open_profiles(b, profiles);
+    }
+    if (!code && !strcmp(format, "md")) npu_print_tables(b);
+    if (!code && !strcmp(format, "json")) {
+        json_t *all = npu_json_tables(b);
+        json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+        printf("\n");
+        json_decref(all);
+    }
+    for (int i = 0; i < b->n_profile; i++)
+        if (b->profile[i]) lutra_npu_profile_close(&b->profile[i]);
+    json_decref(b->document);
+    free(b);
+    return code;
+}

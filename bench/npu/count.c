@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Counts packets of every kernel and shape under qemu-hexagon and writes them as JSON on stdout: the file that
+ * `lutra bench --npu` shows (bench/npu/counts.json).  Where the emulator can follow in reasonable time, its lower bound
+ * stands beside the packets, and the bytes, tile products, gathers and scatters computed here are compared with its counters.
+ *
+ *     lutra-npu-count > bench/npu/counts.json        77 and a reason on stderr where the tools are missing
+ *     lutra-npu-count --small                        the rows of one shape, for tests
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ablation.h"
+#include "bench.h"
+#include "npu/wire/layout.h"
+
+enum { MEMORY_BYTES = 96 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960 };
+
+/* One row of the file. */
+struct row {
+    const char *kernel, *kind;
+    struct npu_op op;
+    uint64_t gathers, scatters, dma_bytes, tile_pairs;
+    uint32_t stages;
+    int emulate;
+};
+
+struct run {
+    struct bench b;
+    uint32_t weights, src, dst;
+    int n_rows, small;
+};
+
+static const struct {
+    const char *name;
+    uint32_t kind;
+} kinds[] = {{"Q4_0", NPU_W_Q4_0}, {"Q4_1", NPU_W_Q4_1}, {"IQ4_NL", NPU_W_IQ4_NL}, {"Q8_0", NPU_W_Q8_0},
+    {"supergroup", NPU_W_SUPER4}, {"supergroup8", NPU_W_SUPER8}, {"Q4_K", NPU_W_Q4_K}, {"Q5_K", NPU_W_Q5_K},
+    {"Q6_K", NPU_W_Q6_K}};
+enum { Q4_0 = 0, Q8_0 = 3, SUPERGROUP = 4, N_KINDS = 9 };
+
+/* k x n of the matrices of Qwen2.5 1.5B, 3B, 7B and Llama 3.2 1B, 3B [TTS 7.1], and T-MAN's [TMAN 6.5]. */
+static const uint32_t shapes[][2] = {{1536, 1536}, {1536, 8960}, {8960, 1536}, {2048, 2048}, {2048, 11008},
+    {11008, 2048}, {3584, 3584}, {3584, 18944}, {18944, 3584}, {2048, 8192}, {8192, 2048}, {3072, 3072}, {3072, 8192},
+    {8192, 3072}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+static void same(const char *what, const struct row *r, uint64_t emulator, uint64_t computed)
+{
+    if (emulator == computed) return;
+    fprintf(stderr, "%s %s %ux%u: emulator counts %llu %s, computed %llu\n", r->kernel, r->kind, r->op.k, r->op.n,
+        (unsigned long long)emulator, what, (unsigned long long)computed);
+    fail();
+}
+
+/* The emulator's bound, after comparing what was computed. */
+static uint64_t bound_of(struct run *u, const struct row *r)
+{
+    size_t n;
+    struct npu_sim_counters *c = npu_sim_counts(u->b.sim);
+    memset(c, 0, sizeof *c);
+    assert_int_equal(ablation_execute(npu_sim_isa(u->b.sim), &u->b.machine, &r->op), NPU_OK);
+    npu_sim_end(u->b.sim, KEPT);
+    const struct npu_sim_fault *f = npu_sim_faults(u->b.sim, &n);
+    for (size_t i = 0; i < n; i++)
+        if (f[i].kind != NPU_SIM_UNINITIALIZED) fail_msg("%s: %s", r->kernel, npu_sim_fault_name(f[i].kind));
+    npu_sim_clear_faults(u->b.sim);
+    same("gathers", r, c->issued[NPU_SIM_GATHER], r->gathers);
+    same("scatters", r, c->issued[NPU_SIM_SCATTER], r->scatters);
+    if (c->dma_read_bytes) same("bytes by DMA", r, c->dma_read_bytes, r->dma_bytes);
+    if (c->tile_pairs) same("tile products", r, c->tile_pairs, r->tile_pairs);
+    return npu_sim_packet_bound(c);
+}
+
+static void add(struct run *u, const struct row *r)
+{
+    uint32_t packets = bench_count(&u->b, &r->op);
+    printf(
+        "%s\n  {\"kernel\": \"%s\", \"kind\": \"%s\", \"m\": %u, \"k\": %u, \"n\": %u, \"packets\": %u, \"hvx\": %u, "
+        "\"gathers\": %llu, \"scatters\": %llu, \"dma_bytes\": %llu, \"tile_pairs\": %llu, \"stages\": %u",
+        u->n_rows++ ? "," : "", r->kernel, r->kind, r->op.m, r->op.k, r->op.n, packets, u->b.hvx,
+        (unsigned long long)r->gathers, (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes,
+        (unsigned long long)r->tile_pairs, r->stages);
+    if (r->emulate) printf(", \"bound\": %llu", (unsigned long long)bound_of(u, r));
+    printf("}");
+    fflush(stdout);
+}
+
+static struct row row_of(struct run *u, const char *kernel, const char *kind, uint32_t code, uint32_t k, uint32_t n)
+{
+    struct row r = {.kernel = kernel, .kind = kind, .stages = 1};
+    r.op = (struct npu_op){.code = code, .m = 1, .k = k, .n = n, .src = u->src, .weights = u->weights, .dst = u->dst};
+    r.emulate = (uint64_t)k * n <= EMULATED_WEIGHTS;
+    return r;
+}
+
+/* Dequantization into TCM, where a product's tiles are. */
+static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
+{
+    struct npu_weights w;
+    if (npu_weights_layout(kinds[i].kind, k, n, &w)) return;
+    struct row r = row_of(u, "dequant", kinds[i].name, NPU_OP_DEQUANT, k, n);
+    r.op.kind = w.kind;
+    r.op.dst = u->b.machine.tcm_start + KEPT;
+    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
+    add(u, &r);
+}
+
+static void gemv(struct run *u, int i, uint32_t k, uint32_t n)
+{
+    struct npu_weights w;
+    struct npu_gemv_plan p;
+    if (npu_weights_layout(kinds[i].kind, k, n, &w) || !npu_weights_integer(w.kind)) return;
+    assert_int_equal(npu_gemv_plan(&w, KEPT, BENCH_TCM_BYTES, &p), 0);
+    struct row r = row_of(u, "gemv", kinds[i].name, NPU_OP_GEMV, k, n);
+    r.op.kind = w.kind;
+    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
+    r.stages = p.n_chunks;
+    add(u, &r);
+}
+
+static void gemm(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
+{
+    struct npu_weights w;
+    struct npu_gemm_plan p;
+    if (npu_weights_layout(kinds[i].kind, k, n, &w)) return;
+    assert_int_equal(npu_gemm_plan(&w, m, KEPT, BENCH_TCM_BYTES, 1, &p), 0);
+    struct row r = row_of(u, "gemm", kinds[i].name, NPU_OP_GEMM, k, n);
+    r.op.kind = w.kind;
+    r.op.m = m;
+    r.op.src_stride = 4 * k;
+    r.op.dst_stride = 128 * w.n_blocks;
+    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes * p.n_passes;
+    r.tile_pairs = (uint64_t)(m + 31) / 32 * (k / 32) * w.n_blocks;
+    r.stages = p.n_chunks * p.n_passes;
+    r.emulate = r.emulate && m == 1 && k * n <= 1536 * 1536;
+    add(u, &r);
+}
+
+static void ablation(struct run *u, const char *name, uint32_t code, double bytes_per_weight, uint32_t k, uint32_t n)
+{
+    struct row r = row_of(u, "dequant", name, code, k, n);
+    r.dma_bytes = (uint64_t)(bytes_per_weight * k * n + 0.5);
+    if (code == ABLATION_SCATTER) r.scatters = (uint64_t)k * n / 64;
+    add(u, &r);
+}
+
+static void weights(struct run *u)
+{
+    for (uint32_t s = u->small ? 1 : 0; s < (u->small ? 2 : N_SHAPES); s++) {
+        uint32_t k = shapes[s][0], n = shapes[s][1];
+        for (int i = 0; i < N_KINDS; i++) {
+            int every = k == 1536 && n == 8960; /* all kinds on one shape; elsewhere what the papers run */
+            if (every || i == Q4_0 || i == SUPERGROUP || (i == Q8_0 && k > n)) dequant(u, i, k, n);
+            if (every || i == Q4_0 || (i == Q8_0 && k > n)) gemv(u, i, k, n);
+        }
+        for (int i = 0; i < 3 && !u->small; i++) {
+            static const uint32_t m[] = {1, 4, 16};
+            gemm(u, Q4_0, m[i], k, n);
+            if (k > n) gemm(u, Q8_0, m[i], k, n);
+        }
+        ablation(u, "conventional, scatter", ABLATION_SCATTER, 18 / 32.0, k, n);
+        ablation(u, "groups not coalesced", ABLATION_GROUPS, 18 / 32.0, k, n);
+    }
+    uint32_t k = u->small ? 1024 : 4096;
+    dequant(u, Q4_0, k, k);
+    ablation(u, "convert", ABLATION_CONVERT, 18 / 32.0, k, k);
+    ablation(u, "bit planes, convert", ABLATION_PLANES, 0.5, k, k);
+    ablation(u, "bit planes, lookups", ABLATION_PLANES_LUT, 0.5, k, k);
+}
+
+/* One KV head of Qwen2.5-1.5B: 6 query heads. */
+static void softmax(struct run *u)
+{
+    static const char *const ways[] = {"table", "f16", "f32"};
+    static const uint32_t queries[] = {1, 4, 16}, keys[] = {1024, 4096, 16384};
+    struct npu_op table = {.code = NPU_OP_EXP_TABLE};
+    for (int q = 0; q < (u->small ? 1 : 3); q++)
+        for (int j = 0; j < (u->small ? 1 : 3); j++)
+            for (uint32_t way = 0; way < 3; way++) {
+                struct row r = row_of(u, "softmax", ways[way], ABLATION_SOFTMAX, keys[j], 0);
+                r.op.m = 6 * queries[q];
+                r.op.kind = way;
+                if (way == NPU_EXP_TABLE) r.gathers = (uint64_t)r.op.m * keys[j] / 64;
+                r.emulate = keys[j] <= 4096;
+                assert_int_equal(npu_execute(npu_sim_isa(u->b.sim), &u->b.machine, &table), NPU_OK);
+                add(u, &r);
+            }
+}
+
+static void rows(struct run *u)
+{
+    static const struct {
+        const char *name, *kind;
+        uint32_t code, way;
+    } list[] = {{"add", "f32", NPU_OP_ADD, 0}, {"swiglu", "f32", NPU_OP_SWIGLU, 0},
+        {"rms_norm", "f32", NPU_OP_RMS_NORM, 0}, {"quantize", "act8", NPU_OP_QUANTIZE, 0},
+        {"exp16", "table", NPU_OP_EXP16, NPU_EXP_TABLE}, {"exp16", "f16", NPU_OP_EXP16, NPU_EXP_F16},
+        {"exp16", "f32", NPU_OP_EXP16, NPU_EXP_F32}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        uint32_t n = 8192;
+        struct row r = row_of(u, list[i].name, list[i].kind, list[i].code, n, n);
+        r.op.kind = list[i].way;
+        r.emulate = 1;
+        if (list[i].code == NPU_OP_EXP16 && !list[i].way) r.gathers = n / 64;
+        struct npu_op table = {.code = NPU_OP_EXP_TABLE};
+        assert_int_equal(npu_execute(npu_sim_isa(u->b.sim), &u->b.machine, &table), NPU_OK);
+        add(u, &r);
+    }
+}
+
+static void compiler(char *text, size_t n)
+{
+    FILE *p = popen(NPU_CLANG " --version", "r");
+    if (!p || !fgets(text, (int)n, p)) snprintf(text, n, "unknown");
+    if (p) pclose(p);
+    text[strcspn(text, "\n(")] = 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct run u = {.small = argc > 1 && strcmp(argv[1], "--small") == 0};
+    char name[128];
+    if (bench_missing()) {
+        fprintf(stderr, "lutra-npu-count: %s\n", bench_missing());
+        return 77;
+    }
+    bench_open(&u.b, MEMORY_BYTES);
+    u.b.machine.tcm_kept = KEPT;
+    u.weights = npu_sim_buffer(u.b.sim, 80 << 20);
+    u.src = npu_sim_buffer(u.b.sim, 16 * 4 * 18944);
+    u.dst = npu_sim_buffer(u.b.sim, 16 * 4 * 18944);
+    assert_true(u.weights && u.src && u.dst);
+    compiler(name, sizeof name);
+    printf("{\"compiler\": \"%s\", \"cpu\": \"v73\", \"flags\": \"-O2\", \"rows\": [", name);
+    weights(&u);
+    softmax(&u);
+    rows(&u);
+    printf("\n]}\n");
+    bench_close(&u.b);
+    return 0;
+}
