@@ -76,39 +76,55 @@ static uint32_t spread_bits(uint32_t x, int back)
     return y;
 }
 
-static uint32_t change_word(uint32_t x, enum change change, int back)
-{
-    if (change == FLIP_SIGNS) return x ^ 0x80808080u;
-    return change == SPREAD_BITS ? spread_bits(x, back) : x;
-}
+/* ---- packing: an element of all rows at a time ---- */
 
-/* Moves one field of a row's n_block blocks between file order and its section; row_block: the row's first block. */
-static void move_field(
-    const struct field *f, uint8_t *row_block, size_t block_bytes, size_t n_block, uint8_t *lane, int back)
+/* One element of n_lane rows, row_bytes apart, side by side.  `size` and n_lane are constants where it counts. */
+LUTRA_INLINE void gather(const uint8_t *from, size_t row_bytes, size_t n_lane, size_t size, uint32_t flip, uint8_t *to)
 {
-    for (size_t b = 0; b < n_block; b++, row_block += block_bytes) {
-        uint8_t *file = row_block + f->from;
-        for (int e = 0; e < f->count; e++, file += f->size, lane += (size_t)f->size * LANES) {
-            uint8_t *from = back ? lane : file, *to = back ? file : lane;
-            if (f->size == 4) {
-                uint32_t x;
-                memcpy(&x, from, 4);
-                x = change_word(x, f->change, back);
-                memcpy(to, &x, 4);
-            } else {
-                memcpy(to, from, f->size);
-            }
-        }
+    for (size_t lane = 0; lane < n_lane; lane++, from += row_bytes, to += size) {
+        uint32_t x = 0;
+        memcpy(&x, from, size);
+        x ^= flip;
+        memcpy(to, &x, size);
     }
 }
 
-/* The same for all fields of one row of a tile. */
-static void move_row(enum quant_type type, uint8_t *row_block, size_t n_block, uint8_t *tile, size_t lane, int back)
+static void gather_spread(const uint8_t *from, size_t row_bytes, size_t n_lane, uint8_t *to)
+{
+    for (size_t lane = 0; lane < n_lane; lane++) {
+        uint32_t x;
+        memcpy(&x, from + lane * row_bytes, 4);
+        x = spread_bits(x, 0);
+        memcpy(to + 4 * lane, &x, 4);
+    }
+}
+
+static void gather_element(const struct field *f, const uint8_t *from, size_t row_bytes, size_t n_lane, uint8_t *to)
+{
+    uint32_t flip = f->change == FLIP_SIGNS ? 0x80808080u : 0;
+    if (f->change == SPREAD_BITS)
+        gather_spread(from, row_bytes, n_lane, to);
+    else if (n_lane < LANES)
+        gather(from, row_bytes, n_lane, f->size, flip, to);
+    else if (f->size == 4)
+        gather(from, row_bytes, LANES, 4, flip, to);
+    else if (f->size == 2)
+        gather(from, row_bytes, LANES, 2, 0, to);
+    else
+        gather(from, row_bytes, LANES, 1, 0, to);
+}
+
+/* A tile of n_block blocks per row from n_lane rows; rows that are missing stay as they are. */
+static void pack_tile(
+    enum quant_type type, const uint8_t *src, size_t row_bytes, size_t n_lane, size_t n_block, uint8_t *tile)
 {
     size_t block_bytes = packed_info(type)->block_bytes;
     for (const struct field *f = FIELDS[type]; f < FIELDS[type] + MAX_FIELDS && f->size; f++) {
-        move_field(f, row_block, block_bytes, n_block, tile + lane * f->size, back);
-        tile += (size_t)f->size * f->count * n_block * LANES;
+        for (size_t b = 0; b < n_block; b++) {
+            const uint8_t *from = src + b * block_bytes + f->from;
+            for (int e = 0; e < f->count; e++, from += f->size, tile += (size_t)f->size * LANES)
+                gather_element(f, from, row_bytes, n_lane, tile);
+        }
     }
 }
 
@@ -133,20 +149,21 @@ static void tq1_to_tq2(const uint8_t *src, struct quant_tq2_0 *out)
     out->d = in.d;
 }
 
-/* Fields are only read from row_block when packing, so its const may be dropped on the way to move_row. */
-static void pack_row(enum quant_type type, const uint8_t *src, size_t n_in, uint8_t *panel, size_t lane)
+static void pack_panel(
+    enum quant_type type, const uint8_t *src, size_t row_bytes, size_t n_lane, size_t n_in, uint8_t *panel)
 {
     const struct quant_info *q = packed_info(type), *file = quant_info_of(type);
     size_t n_block = n_in / q->block_elems, per_tile = TILE_K / q->block_elems;
     for (size_t b = 0; b < n_block; b += per_tile) {
         size_t n = n_block - b < per_tile ? n_block - b : per_tile;
+        const uint8_t *from = src + b * file->block_bytes;
         uint8_t *tile = panel + b * q->block_bytes * LANES;
+        struct quant_tq2_0 block[LANES];
         if (type == QUANT_TQ1_0) {
-            struct quant_tq2_0 block;
-            tq1_to_tq2(src + b * file->block_bytes, &block);
-            move_row(type, (uint8_t *)&block, 1, tile, lane, 0);
+            for (size_t lane = 0; lane < n_lane; lane++) tq1_to_tq2(from + lane * row_bytes, &block[lane]);
+            pack_tile(type, (const uint8_t *)block, sizeof *block, n_lane, n, tile);
         } else {
-            move_row(type, (uint8_t *)(uintptr_t)(src + b * q->block_bytes), n, tile, lane, 0);
+            pack_tile(type, from, row_bytes, n_lane, n, tile);
         }
     }
 }
@@ -158,9 +175,25 @@ void cpu_pack(
     size_t row_bytes = n_in / file->block_elems * file->block_bytes, stride = cpu_panel_bytes(self->type, n_in);
     for (size_t p = panel; p < panel + n_panel; p++) {
         uint8_t *to = (uint8_t *)dst + p * stride;
-        if ((p + 1) * LANES > n_out) memset(to, 0, stride);
-        for (size_t lane = 0; lane < LANES && p * LANES + lane < n_out; lane++) {
-            pack_row(self->type, (const uint8_t *)src + (p * LANES + lane) * row_bytes, n_in, to, lane);
+        size_t left = n_out - p * LANES, n_lane = left < LANES ? left : LANES;
+        if (n_lane < LANES) memset(to, 0, stride);
+        pack_panel(self->type, (const uint8_t *)src + p * LANES * row_bytes, row_bytes, n_lane, n_in, to);
+    }
+}
+
+/* ---- reading one row back ---- */
+
+static void unpack_field(
+    const struct field *f, const uint8_t *lane, size_t n_block, uint8_t *row_block, size_t block_bytes)
+{
+    for (size_t b = 0; b < n_block; b++, row_block += block_bytes) {
+        uint8_t *to = row_block + f->from;
+        for (int e = 0; e < f->count; e++, to += f->size, lane += (size_t)f->size * LANES) {
+            uint32_t x = 0;
+            memcpy(&x, lane, f->size);
+            if (f->change == FLIP_SIGNS) x ^= 0x80808080u;
+            if (f->change == SPREAD_BITS) x = spread_bits(x, 1);
+            memcpy(to, &x, f->size);
         }
     }
 }
@@ -174,8 +207,11 @@ void cpu_unpack_row(const struct cpu_gemm *self, const void *packed, size_t n_ou
     (void)n_out;
     for (size_t b = 0; b < n_block; b += per_tile) {
         size_t n = n_block - b < per_tile ? n_block - b : per_tile;
-        uint8_t *tile = (uint8_t *)(uintptr_t)(panel + b * q->block_bytes * LANES);
-        move_row(self->type, (uint8_t *)block, n, tile, row % LANES, 1);
+        const uint8_t *tile = panel + b * q->block_bytes * LANES;
+        for (const struct field *f = FIELDS[self->type]; f < FIELDS[self->type] + MAX_FIELDS && f->size; f++) {
+            unpack_field(f, tile + row % LANES * f->size, n, (uint8_t *)block, q->block_bytes);
+            tile += (size_t)f->size * f->count * n * LANES;
+        }
         q->dequantize(block, dst + b * q->block_elems, n * q->block_elems);
     }
 }
