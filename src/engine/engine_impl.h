@@ -34,9 +34,11 @@ struct lutra_runtime {
     struct log log;
     struct clock clock;
     struct pool *pool;
-    struct device *device;
-    pthread_mutex_t turn; /* one forward pass at a time */
-    char text[160];
+    struct device *device; /* goes first: `first`, or the CPU where there is none or it was lost */
+    struct device *cpu;    /* stands behind it */
+    struct device *first;  /* NULL: none */
+    pthread_mutex_t turn;  /* one forward pass at a time */
+    char text[200];
 };
 
 struct lutra_model {
@@ -48,6 +50,7 @@ struct lutra_model {
     char *chat_source;          /* NUL-terminated copy, or NULL */
     struct model *model;        /* NULL when vocab_only, like the plan */
     struct plan plan;
+    struct device *loaded; /* has the op list's constants, or NULL */
     uint64_t packed_bytes;
     char name[128], file_type[16];
 };
@@ -116,6 +119,7 @@ struct retained {
 
 struct lutra_session {
     lutra_model *model;
+    struct device *device; /* its buffers' */
     int n_ctx, n_seq, n_batch, n_out, n_draft;
     int64_t n_cache;
     struct arena arena;
@@ -152,6 +156,9 @@ int settings_copy(void *dst, size_t dst_size, const void *src, const char *what,
 /* packed.c: opens the packed copy that was asked for (NULL: the one beside the model, if any; "": none) and gives the weights what
  * it holds of them.  It only saves time: one that does not fit is left out with a warning in the log. */
 int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err);
+
+/* model.c: after LUTRA_E_DEVICE_LOST, the model on the CPU alone: weights are prepared again from the file. */
+int model_fall_back(struct lutra_model *m, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err);

@@ -133,11 +133,45 @@ static int open_chat(struct lutra_model *m, struct lutra_error *err)
 
 /* ---- weights ---- */
 
+/* Which device the plan gives each weight to. */
+static int place_weight(struct weight *w, struct device *d, struct lutra_error *err)
+{
+    if (!w->device) w->device = d;
+    if (w->device == d) return 0;
+    return lutra_fail(
+        err, LUTRA_E_UNSUPPORTED, "tensor '%s' would be needed by %s and %s", w->tensor.name, w->device->name, d->name);
+}
+
+static int place_weights(struct lutra_model *m, struct lutra_error *err)
+{
+    for (int p = 0; p < m->plan.n_part; p++) {
+        const struct plan_part *part = &m->plan.part[p];
+        for (int i = part->first; i < part->first + part->n; i++) {
+            const struct op *op = &m->plan.list->op[i];
+            if (op->kind == OP_EMBED) TRY(place_weight(op->embed.weight, part->device, err));
+            if (op->kind == OP_HEAD) TRY(place_weight(op->head.weight, part->device, err));
+            for (int j = 0; op->kind == OP_MATMUL && j < op->matmul.n_part; j++)
+                TRY(place_weight(op->matmul.part[j].weight, part->device, err));
+        }
+    }
+    return 0;
+}
+
+static void release_weights(struct lutra_model *m)
+{
+    for (int i = 0; i < model_n_weight(m->model); i++) {
+        struct weight *w = model_weight(m->model, i);
+        if (w->packed) w->device->ops->release(w->device, w);
+        w->device = NULL;
+    }
+    if (m->loaded && m->loaded->ops->unload) m->loaded->ops->unload(m->loaded, model_ops(m->model));
+    m->loaded = NULL;
+}
+
 static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
-    struct device *d = m->runtime->device;
     uint64_t done = 0, total = 0;
-    TRY(packed_cache_open(m, set->packed, err));
+    TRY(place_weights(m, err));
     for (int i = 0; i < model_n_weight(m->model); i++) total += model_weight(m->model, i)->tensor.bytes;
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
@@ -146,23 +180,50 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
         const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
         if (next && !next->stored) weights_prefetch(&next->tensor);
-        TRY(d->ops->prepare(d, w, &keeps_source, err));
+        if (!w->device) w->device = m->runtime->cpu; /* no operation uses it */
+        TRY(w->device->ops->prepare(w->device, w, &keeps_source, err));
         m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
         if (!keeps_source) weights_drop_pages(&w->tensor);
         done += w->tensor.bytes;
     }
     if (set->progress) set->progress(set->progress_user, "preparing weights", total, total);
+    struct device *d = m->runtime->device;
+    if (d->ops->load) TRY(d->ops->load(d, model_ops(m->model), err));
+    m->loaded = d;
     return 0;
+}
+
+/* Who runs what, and why not the first device. */
+static void report_plan(const struct lutra_model *m)
+{
+    char line[256];
+    for (int i = 0; plan_report(&m->plan, m->runtime->device, i, line, sizeof line); i++)
+        log_line(&m->runtime->log, LUTRA_LOG_INFO, "%s", line);
 }
 
 static int open_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
+    struct device *devices[] = {m->runtime->device, m->runtime->cpu};
     TRY(model_open(&m->model, m->weights, err));
     if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
             model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
-    TRY(plan_open(&m->plan, model_ops(m->model), &m->runtime->device, 1, err));
+    TRY(plan_open(&m->plan, model_ops(m->model), devices, devices[0] == devices[1] ? 1 : 2, err));
+    report_plan(m);
+    TRY(packed_cache_open(m, set->packed, err));
     return prepare_weights(m, set, err);
+}
+
+int model_fall_back(struct lutra_model *m, struct lutra_error *err)
+{
+    struct lutra_model_settings set = lutra_model_settings_default();
+    lutra_runtime *rt = m->runtime;
+    log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on the CPU", rt->first->name, m->name);
+    rt->device = rt->cpu;
+    release_weights(m);
+    m->packed_bytes = 0;
+    TRY(plan_open(&m->plan, model_ops(m->model), &rt->cpu, 1, err));
+    return prepare_weights(m, &set, err);
 }
 
 /* The type most bytes of the file are in. */
@@ -215,11 +276,7 @@ void lutra_model_close(lutra_model **model)
 {
     lutra_model *m = *model;
     if (!m) return;
-    if (m->model)
-        for (int i = 0; i < model_n_weight(m->model); i++) {
-            struct weight *w = model_weight(m->model, i);
-            if (w->packed) m->runtime->device->ops->release(m->runtime->device, w);
-        }
+    if (m->model) release_weights(m);
     model_close(&m->model);
     text_template_close(&m->chat);
     free(m->chat_source);

@@ -10,6 +10,10 @@
 
 #include "base/cpuinfo.h"
 #include "cpu/device.h"
+#include "npu/host/device.h"
+
+/* Of the emulator and of QEMU's child: reserved, touched only where used. */
+enum { NPU_WINDOW_BYTES = 512 << 20 };
 
 const char *lutra_version(void)
 {
@@ -21,23 +25,51 @@ void lutra_free(void *text)
     free(text);
 }
 
-static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *set, struct lutra_error *err)
+static int open_cpu(
+    lutra_runtime *rt, const struct lutra_runtime_settings *set, bool reference, struct lutra_error *err)
 {
-    const char *name = set->device ? set->device : "cpu";
-    bool reference = !strcmp(name, "cpu-ref");
-    if (!reference && strcmp(name, "cpu"))
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' is not known (cpu, cpu-ref are)", name);
     uint32_t limit = CPU_ISA_ALL;
     if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
     struct cpu_device_settings cpu = {.isa = reference ? 0 : cpu_isa() & limit};
-    TRY(cpu_device_open(&rt->device, rt->pool, &cpu, err));
+    TRY(cpu_device_open(&rt->cpu, rt->pool, &cpu, err));
     struct cpu_info info;
     cpu_info_read(&info);
     const char *isa = "reference kernels";
     for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
         if (cpu.isa & bit) isa = cpu_isa_name(bit);
-    snprintf(rt->text, sizeof rt->text, "%s: %s, %s, %d threads", name, info.model, isa, pool_size(rt->pool));
+    snprintf(rt->text, sizeof rt->text, "%s: %s, %s, %d threads", reference ? "cpu-ref" : "cpu", info.model, isa,
+        pool_size(rt->pool));
     return 0;
+}
+
+/* Another device goes first; the CPU stands behind it. */
+static int open_first(lutra_runtime *rt, npu_transport_open *open, struct lutra_error *err)
+{
+    char cpu[sizeof rt->text];
+    struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES};
+    TRY(npu_device_open(&rt->first, open, &npu, err));
+    memcpy(cpu, rt->text, sizeof cpu);
+    snprintf(
+        rt->text, sizeof rt->text, "%s, %zu MiB; %.120s", rt->first->name, rt->first->caps.memory_bytes >> 20, cpu);
+    rt->device = rt->first;
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    npu_transport_open *open; /* NULL: the CPU alone */
+} device_kinds[] = {{"cpu", NULL}, {"cpu-ref", NULL}, {"npu-sim", npu_local_open}, {"npu-qemu", npu_child_open}};
+
+static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *set, struct lutra_error *err)
+{
+    const char *name = set->device ? set->device : "cpu";
+    for (size_t i = 0; i < sizeof device_kinds / sizeof *device_kinds; i++) {
+        if (strcmp(name, device_kinds[i].name)) continue;
+        TRY(open_cpu(rt, set, !strcmp(name, "cpu-ref"), err));
+        rt->device = rt->cpu;
+        return device_kinds[i].open ? open_first(rt, device_kinds[i].open, err) : 0;
+    }
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' is not known (cpu, cpu-ref, npu-sim, npu-qemu are)", name);
 }
 
 int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err)
@@ -67,7 +99,8 @@ void lutra_runtime_close(lutra_runtime **runtime)
 {
     lutra_runtime *rt = *runtime;
     if (!rt) return;
-    if (rt->device) rt->device->ops->close(rt->device);
+    if (rt->first) rt->first->ops->close(rt->first);
+    if (rt->cpu) rt->cpu->ops->close(rt->cpu);
     pool_close(&rt->pool);
     pthread_mutex_destroy(&rt->turn);
     log_fini(&rt->log);

@@ -123,13 +123,14 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
 
 static int open_values(lutra_session *s, struct lutra_error *err)
 {
-    struct device *d = s->model->runtime->device;
+    struct device *d = s->device, *cpu = s->model->runtime->cpu;
     const struct op_list *list = model_ops(s->model->model);
     for (int v = 0; v < list->n_value; v++) {
         size_t rows = (size_t)(list->value[v].rows == ROWS_ALL ? s->n_batch : s->n_out);
         TRY(d->ops->buffer_alloc(d, rows * (size_t)list->value[v].dim * sizeof(float), &s->value[v], err));
         s->bytes += s->value[v].bytes;
     }
+    if (d != cpu) TRY(cpu->ops->reserve(cpu, list, s->n_batch, s->n_out, s->n_ctx, err));
     return d->ops->reserve(d, list, s->n_batch, s->n_out, s->n_ctx, err);
 }
 
@@ -149,7 +150,7 @@ static int open_sampling(lutra_session *s, struct lutra_error *err)
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
-    struct device *d = s->model->runtime->device;
+    struct device *d = s->device = s->model->runtime->device;
     TRY(check_settings(set, &type, err));
     s->n_seq = set->n_seq;
     s->n_draft = 64;
@@ -194,7 +195,7 @@ void lutra_session_close(lutra_session **session)
 {
     lutra_session *s = *session;
     if (!s) return;
-    struct device *d = s->model->runtime->device;
+    struct device *d = s->device;
     requests_close(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     sampler_close(&s->sampler);
@@ -283,6 +284,11 @@ static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, str
     pthread_mutex_lock(&rt->turn);
     uint64_t start = clock_now_us(rt->clock);
     int rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, err);
+    if (rc == LUTRA_E_DEVICE_LOST) { /* nothing of this step counts yet: it is done again on the CPU */
+        for (int v = 0; v < VALUE_MAX; v++) s->value[v].writer = NULL;
+        rc = model_fall_back(s->model, err);
+        if (rc == 0) rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, err);
+    }
     uint64_t us = clock_now_us(rt->clock) - start;
     pthread_mutex_unlock(&rt->turn);
     if (rc == 0) account(s, &step, us);

@@ -47,10 +47,11 @@ static int allocate(struct kv_cache *kv)
     kv->item = malloc((size_t)s->n_block * sizeof *kv->item);
     kv->block_item = malloc((size_t)s->n_block * sizeof *kv->block_item);
     kv->item_row = malloc(rows * (size_t)kv->max_table * sizeof *kv->item_row);
+    kv->host_wrote = calloc((size_t)s->n_block, 1);
     int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
     if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
     if (!kv->seq || !kv->refs || !kv->free_list || !kv->row || !kv->path || !kv->table || !kv->seq_table || !kv->item ||
-        !kv->block_item || !kv->item_row || !tables_all) {
+        !kv->block_item || !kv->item_row || !kv->host_wrote || !tables_all) {
         if (!kv->seq) free(tables_all);
         return LUTRA_E_NO_MEMORY;
     }
@@ -109,6 +110,7 @@ void kv_close(struct kv_cache **kvp)
     free(kv->item);
     free(kv->block_item);
     free(kv->item_row);
+    free(kv->host_wrote);
     free(kv);
     *kvp = NULL;
 }
@@ -230,6 +232,7 @@ static void copy_block(struct kv_cache *kv, int32_t to, int32_t from)
     size_t bytes = (size_t)kv->shape.n_kv_head * KV_BLOCK * kv->shape.vec_bytes * 2; /* K and V lie together */
     for (int layer = 0; layer < kv->shape.n_layer; layer++)
         memcpy(kv_block_at(&kv->shape, layer, KV_K, to), kv_block_at(&kv->shape, layer, KV_K, from), bytes);
+    kv->host_wrote[to] = 1;
     kv->copied_blocks++;
 }
 

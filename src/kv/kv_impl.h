@@ -34,6 +34,7 @@ struct kv_cache {
     struct kv_item *item; /* [n_block] */
     int32_t *block_item;  /* [n_block] item of a block in this step, or -1 */
     int32_t *item_row;    /* [n_row * max_table] */
+    uint8_t *host_wrote;  /* [n_block] blocks written here since the last good step */
 };
 
 /* Makes the block that holds position pos writable by seq: allocates it if it is the next one, copies it if it is

@@ -135,12 +135,14 @@ int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view
     view->item = kv->item;
     view->item_row = kv->item_row;
     view->n_item = list_items(kv, batch->n_row);
+    view->host_wrote = kv->host_wrote;
     return 0;
 }
 
 void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
 {
     if (!ok) return;
+    memset(kv->host_wrote, 0, (size_t)kv->set.n_block);
     for (int r = 0; r < batch->n_row; r++)
         if (!(batch->row[r].want & ROW_DRAFT)) kv->seq[batch->row[r].seq].n_tok = batch->row[r].pos + 1;
 }
@@ -153,7 +155,10 @@ int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struc
     struct kv_seq *s = &kv->seq[batch->row[row].seq];
     if (!s->open || s->n_tok != from->n_paged)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "row %d: its sequence has moved since the pass", row);
-    for (int32_t i = 0; i < from->n_path; i++) TRY(kv_block_own(kv, s, from->n_paged + i, err));
+    for (int32_t i = 0; i < from->n_path; i++) {
+        TRY(kv_block_own(kv, s, from->n_paged + i, err));
+        kv->host_wrote[s->table[(from->n_paged + i) / KV_BLOCK]] = 1;
+    }
     const struct kv_view *v = &kv->shape;
     for (int layer = 0; layer < v->n_layer; layer++)
         for (int side = KV_K; side <= KV_V; side++)

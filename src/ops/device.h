@@ -95,6 +95,11 @@ struct device_ops {
     /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep.  NULL = never. */
     bool (*packed)(struct device *self, const struct weight *weight, struct packed_view *out);
 
+    /* What a model's operations carry beside weights (norms, biases, sinks) is taken to where the device reads it, for
+     * the operations it supports; unload forgets it.  Not during a step.  NULL = read where it lies. */
+    int (*load)(struct device *self, const struct op_list *list, struct lutra_error *err);
+    void (*unload)(struct device *self, const struct op_list *list);
+
     /* Scratch the device needs for steps up to these sizes; called when a session opens, so that steps allocate
      * nothing.  Grows only. */
     int (*reserve)(
@@ -106,8 +111,8 @@ struct device_ops {
 
     int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
     void (*buffer_free)(struct device *self, struct buffer *buffer);
-    void (*publish)(struct device *self, struct buffer *buffer); /* NULL = nothing to do */
-    void (*acquire)(struct device *self, struct buffer *buffer); /* NULL = nothing to do */
+    int (*publish)(struct device *self, struct buffer *buffer, struct lutra_error *err); /* NULL = nothing to do */
+    void (*acquire)(struct device *self, struct buffer *buffer);                         /* NULL = nothing to do */
 
     /* Takes part of a second; not during a step.  NULL = never known. */
     void (*peaks)(struct device *self, struct device_peaks *out);

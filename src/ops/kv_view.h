@@ -60,6 +60,8 @@ struct kv_view {
     const struct kv_item *item;
     const int32_t *item_row;
     int n_item;
+    const uint8_t
+        *host_wrote; /* [n_block] nonzero: copied or committed to by the host since the last good step; NULL: none */
 };
 
 /* [n_kv_head][KV_BLOCK][d_head] of one layer and side. */

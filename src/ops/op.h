@@ -39,11 +39,14 @@ enum op_kind {
 
 enum { WEIGHT_MATMUL = 1, WEIGHT_GATHER = 2 };
 
+struct device;
+
 /* A matrix, or a slice of its rows, that a device has prepared. */
 struct weight {
     struct tensor tensor;  /* source: [n_out][n_in] */
     int use;               /* set of WEIGHT_*: a tied embedding is both */
     struct packed *packed; /* owned by the device that prepared it; NULL before */
+    struct device *device; /* that device */
     const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sched/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The first device that can do it, or the last refusal. */
@@ -37,14 +38,16 @@ int plan_open(
 }
 
 /* Values change hands where the device changes. */
-static void hand_over(const struct plan *plan, const struct step *step, struct device *from, struct device *to)
+static int hand_over(
+    const struct plan *plan, const struct step *step, struct device *from, struct device *to, struct lutra_error *err)
 {
     for (int v = 0; v < plan->list->n_value; v++) {
         struct buffer *b = &step->value[v];
         if (b->writer != from) continue;
-        if (from->ops->publish) from->ops->publish(from, b);
+        if (from->ops->publish) TRY(from->ops->publish(from, b, err));
         if (to->ops->acquire) to->ops->acquire(to, b);
     }
+    return 0;
 }
 
 static void mark_writes(const struct plan *plan, const struct plan_part *part, const struct step *step)
@@ -68,7 +71,7 @@ int plan_run(
         if (clock_now_us(clock) >= deadline_us) return lutra_fail(err, LUTRA_E_DEADLINE, "the deadline has passed");
         if (p > 0 && plan->part[p - 1].device != part->device) {
             TRY(before.device->ops->wait(before.device, &before, deadline_us, err));
-            hand_over(plan, step, before.device, part->device);
+            TRY(hand_over(plan, step, before.device, part->device, err));
         }
         struct segment segment = {&plan->list->op[part->first], part->n, plan->list, step};
         TRY(part->device->ops->submit(part->device, &segment, p > 0 ? &before : NULL, p > 0, &before, err));
@@ -103,4 +106,51 @@ struct device_caps plan_caps(const struct plan *plan)
         if (c->invariant_rows < caps.invariant_rows) caps.invariant_rows = c->invariant_rows;
     }
     return caps;
+}
+
+/* How many operations of a kind a device runs. */
+static int count(const struct plan *plan, const struct device *d, enum op_kind kind)
+{
+    int n = 0;
+    for (int p = 0; p < plan->n_part; p++)
+        for (int i = plan->part[p].first; plan->part[p].device == d && i < plan->part[p].first + plan->part[p].n; i++)
+            n += plan->list->op[i].kind == kind;
+    return n;
+}
+
+static bool describe_device(const struct plan *plan, const struct device *d, char *text, size_t size)
+{
+    int at = snprintf(text, size, "%s runs", d->name), n_kind = 0;
+    for (int kind = 0; kind < OP_COUNT; kind++) {
+        int n = count(plan, d, (enum op_kind)kind);
+        if (n && at >= 0 && (size_t)at < size)
+            at +=
+                snprintf(text + at, size - (size_t)at, "%s %d %s", n_kind++ ? "," : "", n, op_name((enum op_kind)kind));
+    }
+    return n_kind > 0;
+}
+
+bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size)
+{
+    struct device *seen[2] = {0};
+    struct lutra_error why = {0}, last = {0};
+    for (int p = 0, n = 0; p < plan->n_part; p++) {
+        struct device *d = plan->part[p].device;
+        if (d == seen[0] || d == seen[1] || n == 2) continue;
+        seen[n++] = d;
+        if (line-- == 0) return describe_device(plan, d, text, size);
+    }
+    for (int p = 0; p < plan->n_part; p++) {
+        const struct plan_part *part = &plan->part[p];
+        for (int i = part->first; part->device != first && i < part->first + part->n; i++) {
+            const struct op *op = &plan->list->op[i];
+            if (first->ops->supports(first, op, &why) == 0 || !strcmp(why.what, last.what)) continue;
+            last = why;
+            if (line-- > 0) continue;
+            snprintf(text, size, "%s runs %s of layer %d because of %s", part->device->name, op_name(op->kind),
+                op->layer, why.what);
+            return true;
+        }
+    }
+    return false;
 }

@@ -12,6 +12,8 @@
 #ifndef LUTRA_SCHED_PLAN_H
 #define LUTRA_SCHED_PLAN_H
 
+#include <stdbool.h>
+
 #include "base/clock.h"
 #include "ops/device.h"
 
@@ -41,6 +43,10 @@ int plan_run(const struct plan *plan, const struct step *step, struct clock cloc
 
 /* Sum of the devices' demands for one step.  Counted. */
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out);
+
+/* Line 0, 1, ... of a report: what each device runs, then what the first one does not and its reason (a reason that
+ * repeats itself once).  False: there is no such line. */
+bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size);
 
 /* The smallest of the devices' row limits, and of their flat rows. */
 struct device_caps plan_caps(const struct plan *plan);

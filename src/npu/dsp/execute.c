@@ -141,16 +141,15 @@ static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const s
 static uint32_t embed(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
-    int can = op->kind >= NPU_W_Q4_0 && op->kind <= NPU_W_F16 && op->kind != NPU_W_SUPER4;
-    if (!can || !op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w))
-        return NPU_BAD_SHAPE;
-    if ((uint64_t)machine->tcm_kept + w.block_bytes / 32 + 256 > machine->tcm_bytes) return NPU_NO_ROOM;
+    uint32_t first = (machine->tcm_kept + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
+    if (!op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w)) return NPU_BAD_SHAPE;
+    if (first + NPU_TILE + 64 * (uint64_t)w.k + w.block_bytes > machine->tcm_bytes) return NPU_NO_ROOM;
     take(isa, op, op->rows, 4 * op->m);
     for (uint32_t r = 0; r < op->m; r++) {
         uint32_t token = s_load_u32(isa_ptr(op->rows) + 4 * r);
         if (token >= op->n) return NPU_BAD_SHAPE;
         npu_embed(isa, &w, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->weights), token, op->k, op->param,
-            isa_ptr(machine->tcm_start + machine->tcm_kept));
+            isa_ptr(machine->tcm_start + first));
     }
     give(isa, op, span(op->m, op->dst_stride, 4 * op->k));
     return NPU_OK;

@@ -55,8 +55,8 @@ void npu_rms_norm(
 void npu_rope(struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict mask,
     const uint8_t *restrict table, uint32_t n, uint32_t period, uint32_t distance, uint8_t *restrict scratch);
 
-/* y [k] f32 = output `token` of packed weights times a scale; values as npu_dequant's.  tcm: for the column's words and
- * a vector. */
+/* y [k] f32 = output `token` of packed weights times a scale; values as npu_dequant's.  tcm, aligned to
+ * tiles: for one, for those of a block, and for a packed block. */
 void npu_embed(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict weights,
     uint32_t token, uint32_t k, uint32_t scale_bits, uint8_t *restrict tcm);
 

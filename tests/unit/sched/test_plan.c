@@ -54,10 +54,11 @@ static int wait_for(struct device *self, const struct ticket *t, uint64_t deadli
     return 0;
 }
 
-static void publish(struct device *self, struct buffer *b)
+static int publish(struct device *self, struct buffer *b, struct lutra_error *err)
 {
-    (void)b;
+    (void)b, (void)err;
     strcat(((struct fake *)self)->log, "p ");
+    return 0;
 }
 
 static void acquire(struct device *self, struct buffer *b)

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An NPU as a device (ops/device.h), over any transport.
+ *
+ *     struct device *npu;
+ *     TRY(npu_device_open(&npu, npu_local_open, &(struct npu_transport_settings){0}, err));
+ *
+ * Weights, values and the cache live in the NPU's window.  A segment becomes one submission: products of up to
+ * NPU_GEMV_ROWS rows go to the integer core where the format allows it, more rows to tiles; attention stacks the heads
+ * of a group and rows that share blocks.  What the host must see comes back when the segment is waited for: results,
+ * and the cache's new rows.
+ *
+ * One segment at a time, from one thread.  After LUTRA_E_DEVICE_LOST the host's side of every buffer stays readable.
+ */
+#ifndef LUTRA_NPU_HOST_DEVICE_H
+#define LUTRA_NPU_HOST_DEVICE_H
+
+#include "npu/host/transport.h"
+#include "ops/device.h"
+
+/* Errors are those of opening the transport. */
+int npu_device_open(struct device **out, npu_transport_open *open, const struct npu_transport_settings *settings,
+    struct lutra_error *err);
+
+#endif
