@@ -17,8 +17,10 @@ enum { QUERIES = 384, TILE_QUERIES = 192, MIN_ROWS = 4, MAX_HEADS = 4096, SPLIT_
 struct lane {
     const struct cpu_attention *kernels;
     const struct attention_args *a;
-    void *kt, *vt; /* of struct attention_load */
+    void *kt, *vt, *work; /* of struct attention_load */
     float *p;
+    uint8_t *query; /* [queries][attention_query_bytes] of a unit, when the kernels prepare them */
+    int query_row;  /* row of the first */
     uint8_t *k, *v; /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
     float *state;   /* [QUERIES or one row's group][state_floats] */
     float *part;    /* [entry][n_head][state_floats] of all threads, when splitting */
@@ -53,9 +55,10 @@ static size_t lane_queries(const struct op_attention *op, int max_rows)
 
 static size_t lane_bytes(const struct op_attention *op, int max_rows)
 {
-    size_t d = (size_t)op->d_head, padded = (size_t)attention_padded(op->d_head), f = sizeof(float);
-    return pad(d * KV_BLOCK * f) + pad(padded * KV_BLOCK * f) + pad(ATTENTION_MAX_QUERY * KV_BLOCK * f) +
-           2 * pad(d * KV_BLOCK * f) + pad(lane_queries(op, max_rows) * state_size(op) * f);
+    size_t d = (size_t)op->d_head, f = sizeof(float), queries = lane_queries(op, max_rows);
+    return 2 * attention_tile_bytes(op->d_head) + attention_work_bytes(op->d_head) +
+           pad(ATTENTION_MAX_QUERY * KV_BLOCK * f) + queries * attention_query_bytes(op->d_head) +
+           2 * pad(d * KV_BLOCK * f) + pad(queries * state_size(op) * f);
 }
 
 /* Splitting serves few rows: at most so many entries (row, segment). */
@@ -85,16 +88,18 @@ static void *carve(uint8_t **at, size_t bytes)
 static struct lane open_lane(const struct cpu_attention *kernels, const struct attention_args *a, int ith, int nth)
 {
     const struct op_attention *op = a->op;
-    size_t d = (size_t)op->d_head, padded = (size_t)attention_padded(op->d_head), f = sizeof(float);
+    size_t d = (size_t)op->d_head, f = sizeof(float), queries = lane_queries(op, a->n_row);
     size_t each = lane_bytes(op, a->n_row), entry = state_size(op) * (size_t)op->n_head * f;
     uint8_t *at = (uint8_t *)a->scratch + each * (size_t)ith;
     struct lane x = {.kernels = kernels, .a = a, .group = op->n_head / op->n_kv_head, .state_floats = state_size(op)};
-    x.kt = carve(&at, d * KV_BLOCK * f);
-    x.vt = carve(&at, padded * KV_BLOCK * f);
+    x.kt = carve(&at, attention_tile_bytes(op->d_head));
+    x.vt = carve(&at, attention_tile_bytes(op->d_head));
+    x.work = carve(&at, attention_work_bytes(op->d_head));
+    x.query = carve(&at, queries * attention_query_bytes(op->d_head));
     x.p = carve(&at, ATTENTION_MAX_QUERY * KV_BLOCK * f);
     x.k = carve(&at, d * KV_BLOCK * f);
     x.v = carve(&at, d * KV_BLOCK * f);
-    x.state = carve(&at, lane_queries(op, a->n_row) * x.state_floats * f);
+    x.state = carve(&at, queries * x.state_floats * f);
     size_t lanes = each * (size_t)nth;
     x.part = (float *)(void *)((uint8_t *)a->scratch + lanes);
     x.n_part = a->scratch_bytes > lanes ? (a->scratch_bytes - lanes) / entry : 0;
@@ -134,28 +139,62 @@ static bool visible(const struct lane *x, int row, int32_t pos, int32_t n_pos, u
 }
 
 /* A segment, without queries yet, of K and V [KV_BLOCK][d_head], of which n_pos positions count. */
-static struct attention_segment open_segment(const struct lane *x, const void *k, const void *v, int n_pos)
+static void open_segment(const struct lane *x, const void *k, const void *v, int n_pos, struct attention_segment *s)
 {
     const struct op_attention *op = x->a->op;
-    const struct attention_load load = {
-        .type = x->a->kv->type, .d_head = op->d_head, .n_pos = n_pos, .k = k, .v = v, .kt = x->kt, .vt = x->vt};
-    struct attention_segment s = {.d_head = op->d_head, .scale = op->scale, .softcap = op->softcap, .p = x->p};
-    x->kernels->load(&load, &s);
-    return s;
+    s->from = (struct attention_load){.type = x->a->kv->type,
+        .d_head = op->d_head,
+        .n_pos = n_pos,
+        .k = k,
+        .v = v,
+        .kt = x->kt,
+        .vt = x->vt,
+        .work = x->work};
+    s->scale = op->scale;
+    s->softcap = op->softcap;
+    s->p = x->p;
+    s->n_query = 0;
+    x->kernels->load(&s->from, s);
+}
+
+static const float *query_at(const struct lane *x, int kv_head, int row, int g)
+{
+    const struct op_attention *op = x->a->op;
+    size_t head = (size_t)row * (size_t)op->n_head + (size_t)(kv_head * x->group + g);
+    return x->a->q + head * (size_t)op->d_head;
+}
+
+/* Makes the queries of rows row .. end - 1 ready for the kernels. */
+static void prepare_queries(struct lane *x, int kv_head, int row, int end)
+{
+    const struct op_attention *op = x->a->op;
+    uint8_t *to = x->query;
+    x->query_row = row;
+    if (!x->kernels->prepare) return;
+    for (int r = row; r < end; r++) {
+        for (int g = 0; g < x->group; g++, to += attention_query_bytes(op->d_head)) {
+            x->kernels->prepare(query_at(x, kv_head, r, g), op->d_head, x->a->kv->type, to);
+        }
+    }
+}
+
+static const void *prepared_query(const struct lane *x, int kv_head, int row, int g)
+{
+    if (!x->kernels->prepare) return query_at(x, kv_head, row, g);
+    size_t query = (size_t)(row - x->query_row) * (size_t)x->group + (size_t)g;
+    return x->query + query * attention_query_bytes(x->a->op->d_head);
 }
 
 /* Appends the row's queries of a kv head; runs the segment whenever it is full.  states: of the row's group. */
 static void add_queries(
     const struct lane *x, struct attention_segment *s, int kv_head, int row, uint8_t lo, uint8_t hi, float *states)
 {
-    const struct op_attention *op = x->a->op;
     for (int g = 0; g < x->group; g++) {
-        int head = kv_head * x->group + g;
-        s->q[s->n_query] = x->a->q + ((size_t)row * (size_t)op->n_head + (size_t)head) * (size_t)op->d_head;
+        s->q[s->n_query] = prepared_query(x, kv_head, row, g);
         s->state[s->n_query] = states + (size_t)g * x->state_floats;
         s->lo[s->n_query] = lo;
         s->hi[s->n_query++] = hi;
-        if (s->n_query == ATTENTION_MAX_QUERY) {
+        if (s->n_query == x->kernels->max_query) {
             x->kernels->segment(s);
             s->n_query = 0;
         }
@@ -193,8 +232,8 @@ static void run_item(const struct lane *x, int kv_head, const struct kv_item *it
     const struct kv_view *kv = x->a->kv;
     int reach = item_reach(x, item, first, last);
     if (reach == 0) return;
-    struct attention_segment s =
-        open_segment(x, block_head(x, KV_K, item->block, kv_head), block_head(x, KV_V, item->block, kv_head), reach);
+    struct attention_segment s;
+    open_segment(x, block_head(x, KV_K, item->block, kv_head), block_head(x, KV_V, item->block, kv_head), reach, &s);
     for (int i = first; i < last; i++) {
         uint8_t lo, hi;
         int row = kv->item_row[i];
@@ -227,7 +266,8 @@ static void run_drafts(const struct lane *x, int kv_head, int row, float *states
                 memcpy(dst + (size_t)j * kv->vec_bytes, draft + (size_t)slot * kv->vec_bytes, kv->vec_bytes);
             }
         }
-        struct attention_segment s = open_segment(x, x->k, x->v, hi);
+        struct attention_segment s;
+        open_segment(x, x->k, x->v, hi, &s);
         add_queries(x, &s, kv_head, row, lo, hi, states);
         flush(x, &s);
     }
@@ -250,7 +290,7 @@ static int find_row(const struct kv_view *kv, const struct kv_item *item, int ro
     return lo;
 }
 
-static void run_unit(const struct lane *x, int kv_head, int row, int end)
+static void run_unit(struct lane *x, int kv_head, int row, int end)
 {
     const struct kv_view *kv = x->a->kv;
     size_t stride = (size_t)x->group * x->state_floats;
@@ -260,6 +300,7 @@ static void run_unit(const struct lane *x, int kv_head, int row, int end)
             start_state(x, state, kv_head * x->group + g, true);
         }
     }
+    prepare_queries(x, kv_head, row, end);
     for (int i = 0; i < kv->n_item; i++) {
         int first = find_row(kv, &kv->item[i], row), last = find_row(kv, &kv->item[i], end);
         if (first < last) run_item(x, kv_head, &kv->item[i], first, last, x->state, row, stride);
@@ -281,7 +322,7 @@ static size_t take_unit(const struct lane *x, int ith, int nth, int turn)
 }
 
 /* Later tiles of a prompt chunk see more, so they come first. */
-static void run_units(const struct lane *x, int ith, int nth, int n_tile, int rows)
+static void run_units(struct lane *x, int ith, int nth, int n_tile, int rows)
 {
     size_t n_head = (size_t)x->a->op->n_kv_head, n_unit = (size_t)n_tile * n_head;
     int turn = 0;
@@ -294,13 +335,15 @@ static void run_units(const struct lane *x, int ith, int nth, int n_tile, int ro
 /* ---- split by segments ---- */
 
 /* Items i0 .. of (kv head, item), numbered head-major, each entry's states from empty. */
-static void run_split(const struct lane *x, int ith, int nth)
+static void run_split(struct lane *x, int ith, int nth)
 {
     const struct kv_view *kv = x->a->kv;
     int64_t n = (int64_t)kv->n_item * x->a->op->n_kv_head;
     size_t stride = (size_t)x->a->op->n_head * x->state_floats;
-    for (int64_t w = n * ith / nth; w < n * (ith + 1) / nth; w++) {
+    for (int64_t w = n * ith / nth, ready = -1; w < n * (ith + 1) / nth; w++) {
         int kv_head = (int)(w / kv->n_item);
+        if (kv_head != ready) prepare_queries(x, kv_head, 0, x->a->n_row);
+        ready = kv_head;
         const struct kv_item *item = &kv->item[w % kv->n_item];
         float *part = x->part + (size_t)kv_head * (size_t)x->group * x->state_floats;
         for (int i = item->first; i < item->first + item->n; i++) {
@@ -313,7 +356,7 @@ static void run_split(const struct lane *x, int ith, int nth)
 }
 
 /* Merges the parts of one row and kv head in ascending position, then its drafts. */
-static void merge_row(const struct lane *x, int kv_head, int row)
+static void merge_row(struct lane *x, int kv_head, int row)
 {
     const struct kv_view *kv = x->a->kv;
     size_t stride = (size_t)x->a->op->n_head * x->state_floats;
@@ -331,6 +374,7 @@ static void merge_row(const struct lane *x, int kv_head, int row)
             x->kernels->merge(x->state + at, part + (size_t)entry * stride + at, x->a->op->d_head);
         }
     }
+    prepare_queries(x, kv_head, row, row + 1);
     run_drafts(x, kv_head, row, x->state);
     for (int g = 0; g < x->group; g++) {
         write_out(x, x->state + (size_t)g * x->state_floats, row, kv_head * x->group + g);
@@ -348,6 +392,7 @@ static bool idle(int n_unit, int nth)
 static bool splits(const struct lane *x, int nth, int n_tile)
 {
     const struct kv_view *kv = x->a->kv;
+    if ((size_t)x->a->n_row * (size_t)x->group > QUERIES) return false;
     if (kv->n_item < 2 * nth || !idle(n_tile * x->a->op->n_kv_head, nth)) return false;
     const struct kv_item *last = &kv->item[kv->n_item - 1];
     return (size_t)last->first + (size_t)last->n <= x->n_part;

@@ -31,7 +31,7 @@
 
 struct pool;
 
-enum { ATTENTION_MAX_QUERY = 6, ATTENTION_MAX_D_HEAD = 512 };
+enum { ATTENTION_MAX_QUERY = 48, ATTENTION_MAX_D_HEAD = 512 };
 
 /* Running (m, l, o) of a query: floats.  o is padded to whole vectors of 16. */
 enum { ATTENTION_STATE_M = 0, ATTENTION_STATE_L = 1, ATTENTION_STATE_O = 16 };
@@ -42,35 +42,53 @@ static inline int attention_padded(int d_head)
     return (d_head + 15) / 16 * 16;
 }
 
-struct attention_segment;
+/* Bytes of what a kernel makes of K or V of a segment, of a query, and of what it needs during a segment. */
+static inline size_t attention_tile_bytes(int d_head)
+{
+    return (size_t)((d_head + 63) / 64) * 64 * KV_BLOCK * sizeof(float);
+}
+static inline size_t attention_query_bytes(int d_head)
+{
+    return (size_t)((d_head + 31) / 32) * 32 * sizeof(float);
+}
+static inline size_t attention_work_bytes(int d_head)
+{
+    return ATTENTION_MAX_QUERY * KV_BLOCK * sizeof(float) + attention_tile_bytes(d_head);
+}
 
 /* K and V of one segment and kv head, of which the first n_pos positions count. */
 struct attention_load {
     enum quant_type type; /* of the cache: F32 or F16 */
     int d_head, n_pos;
     const void *k, *v; /* [KV_BLOCK][d_head] */
-    void *kt;          /* scratch of [d_head][KV_BLOCK] floats, 64-byte aligned */
-    void *vt;          /* scratch of [KV_BLOCK][attention_padded(d_head)] floats, 64-byte aligned */
+    void *kt, *vt;     /* scratch of attention_tile_bytes(d_head) each, 64-byte aligned */
+    void *work;        /* scratch of attention_work_bytes(d_head), 64-byte aligned */
 };
 
-/* One segment for up to ATTENTION_MAX_QUERY queries: scores, softmax, values, merged into each query's state. */
+/* One segment for some queries, at most max_query of the kernels: scores, softmax, values, merged into each query's
+ * state.  type, kt, v and v_stride are what `load` left, here in the form that most kernels share. */
 struct attention_segment {
+    struct attention_load from;
     enum quant_type type; /* of kt and v: F32 or F16 */
     const void *kt;       /* [d_head][KV_BLOCK]: K transposed; columns from n_pos on are unspecified */
     const void *v;        /* [KV_BLOCK][v_stride]; elements d_head .. attention_padded(d_head) - 1 may be anything */
     size_t v_stride;      /* in elements, at least attention_padded(d_head) */
-    int d_head, n_query;
+    int n_query;
     float scale, softcap;
-    float *p;                            /* [ATTENTION_MAX_QUERY][KV_BLOCK] scratch, 64-byte aligned */
-    const float *q[ATTENTION_MAX_QUERY]; /* [d_head] each */
-    float *state[ATTENTION_MAX_QUERY];   /* [ATTENTION_STATE_O + attention_padded(d_head)], 64-byte aligned */
-    uint8_t lo[ATTENTION_MAX_QUERY];     /* sees slots lo <= j < hi of the segment, at least one */
+    float *p;                           /* [ATTENTION_MAX_QUERY][KV_BLOCK] scratch, 64-byte aligned */
+    const void *q[ATTENTION_MAX_QUERY]; /* float [d_head] each, or what `prepare` made of it */
+    float *state[ATTENTION_MAX_QUERY];  /* [ATTENTION_STATE_O + attention_padded(d_head)], 64-byte aligned */
+    uint8_t lo[ATTENTION_MAX_QUERY];    /* sees slots lo <= j < hi of the segment, at least one */
     uint8_t hi[ATTENTION_MAX_QUERY];
 };
 
 /* The kernels of one ISA. */
 struct cpu_attention {
     const char *name;
+    const char *numerics; /* class of both products over an F16 cache: "f32" or "bf16x3" (docs/NUMERICS.md) */
+    int max_query;        /* of a call of `segment` */
+    /* prepared [attention_query_bytes], 64-byte aligned, from q [d_head]; or NULL: queries are taken as they are. */
+    void (*prepare)(const float *q, int d_head, enum quant_type type, void *prepared);
     /* Sets s->type, kt, v and v_stride: values unchanged, laid out and typed as `segment` likes them. */
     void (*load)(const struct attention_load *a, struct attention_segment *s);
     void (*segment)(const struct attention_segment *a);
@@ -107,6 +125,7 @@ void attention_run(
 void attention_init_ref(struct cpu_attention *out);
 void attention_init_avx2(struct cpu_attention *out);
 void attention_init_avx512(struct cpu_attention *out);
+void attention_init_amx(struct cpu_attention *out);
 void attention_init_neon(struct cpu_attention *out);
 
 #endif

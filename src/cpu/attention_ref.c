@@ -30,24 +30,24 @@ static void load(const struct attention_load *a, struct attention_segment *s)
 /* One segment of one query; o: [padded], its (m, l) in *m and *l. */
 static void attend(const struct attention_segment *a, int r, float *m, float *l, float *o)
 {
-    const float *kt = a->kt, *v = a->v;
+    const float *kt = a->kt, *v = a->v, *q = a->q[r];
     float *p = a->p + r * KV_BLOCK;
     *m = -INFINITY;
     *l = 0;
     for (int j = a->lo[r]; j < a->hi[r]; j++) {
         float s = 0;
-        for (int d = 0; d < a->d_head; d++) s += a->q[r][d] * kt[d * KV_BLOCK + j];
+        for (int d = 0; d < a->from.d_head; d++) s += q[d] * kt[d * KV_BLOCK + j];
         s *= a->scale;
         if (a->softcap != 0) s = a->softcap * tanhf(s / a->softcap);
         p[j] = s;
         if (s > *m) *m = s;
     }
-    int padded = attention_padded(a->d_head);
+    int padded = attention_padded(a->from.d_head);
     for (int d = 0; d < padded; d++) o[d] = 0;
     for (int j = a->lo[r]; j < a->hi[r]; j++) {
         p[j] = expf(p[j] - *m);
         *l += p[j];
-        for (int d = 0; d < a->d_head; d++) o[d] += p[j] * v[(size_t)j * a->v_stride + (size_t)d];
+        for (int d = 0; d < a->from.d_head; d++) o[d] += p[j] * v[(size_t)j * a->v_stride + (size_t)d];
     }
 }
 
@@ -67,7 +67,7 @@ static void segment(const struct attention_segment *a)
     for (int r = 0; r < a->n_query; r++) {
         float m, l, o[ATTENTION_MAX_D_HEAD];
         attend(a, r, &m, &l, o);
-        merge_into(a->state[r], m, l, o, a->d_head);
+        merge_into(a->state[r], m, l, o, a->from.d_head);
     }
 }
 
@@ -78,5 +78,10 @@ static void merge(float *into, const float *from, int d_head)
 
 void attention_init_ref(struct cpu_attention *out)
 {
-    *out = (struct cpu_attention){.name = "attention_ref", .load = load, .segment = segment, .merge = merge};
+    *out = (struct cpu_attention){.name = "attention_ref",
+        .numerics = "f32",
+        .max_query = ATTENTION_MAX_QUERY,
+        .load = load,
+        .segment = segment,
+        .merge = merge};
 }

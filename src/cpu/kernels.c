@@ -33,6 +33,10 @@ void cpu_kernels_init(struct cpu_kernels *out, uint32_t isa)
         cpu_small_init_avx512(out);
         cpu_peaks_init_avx512(out);
     }
+    if (isa & CPU_AMX) {
+        out->name = "amx";
+        attention_init_amx(&out->attention);
+    }
 #elif defined(__aarch64__)
     if (isa & CPU_NEON) {
         out->name = "neon";

@@ -4,7 +4,8 @@
  * query's bits the same whichever queries share its call.  Blocks, windows, drafts and threads: tests/unit/cpu.
  * Their speed: GMAC/s (scores and values), as a share of the measured f32 peak.
  *
- * Bound: 3e-6 for unit-normal q, k and v at scale 1/sqrt(d_head); 6.4e-7 was the largest seen.
+ * Bound for unit-normal q, k and v at scale 1/sqrt(d_head): 3e-6 (6.4e-7 was the largest seen); of class bf16x3 4e-5
+ * (1.3e-5 was the largest seen), and 3e-6 over an F32 cache.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ struct bench_set {
     enum quant_type type;
     int d_head, n_query;
     size_t block_bytes, state_floats;
-    struct guarded k, v, kt, vt, p, q, state;
+    struct guarded k, v, kt, vt, work, p, q, prepared, state;
 };
 
 static void fill_cache(struct guarded *g, enum quant_type type, uint64_t *seed)
@@ -45,10 +46,12 @@ static struct bench_set open_set(enum quant_type type, int d_head, int n_query, 
     s.state_floats = (size_t)(ATTENTION_STATE_O + attention_padded(d_head));
     s.k = guard(s.block_bytes * (size_t)n_segment, 0);
     s.v = guard(s.block_bytes * (size_t)n_segment, 0);
-    s.kt = guard((size_t)d_head * KV_BLOCK * 4, 0xff);
-    s.vt = guard((size_t)attention_padded(d_head) * KV_BLOCK * 4, 0xff);
+    s.kt = guard(attention_tile_bytes(d_head), 0xff);
+    s.vt = guard(attention_tile_bytes(d_head), 0xff);
+    s.work = guard(attention_work_bytes(d_head), 0xff);
     s.p = guard(ATTENTION_MAX_QUERY * KV_BLOCK * 4, 0xff);
     s.q = guard((size_t)n_query * (size_t)d_head * 4, 0);
+    s.prepared = guard((size_t)n_query * attention_query_bytes(d_head), 0xff);
     s.state = guard((size_t)n_query * s.state_floats * 4, 0);
     fill_cache(&s.k, type, seed);
     fill_cache(&s.v, type, seed);
@@ -62,8 +65,10 @@ static bool close_set(struct bench_set *s)
     whole &= unguard(&s->v);
     whole &= unguard(&s->kt);
     whole &= unguard(&s->vt);
+    whole &= unguard(&s->work);
     whole &= unguard(&s->p);
     whole &= unguard(&s->q);
+    whole &= unguard(&s->prepared);
     whole &= unguard(&s->state);
     return whole;
 }
@@ -73,8 +78,23 @@ static float *state_of(const struct bench_set *s, int query)
     return (float *)(void *)s->state.data + (size_t)query * s->state_floats;
 }
 
-static void start_states(const struct bench_set *s)
+static const void *query_of(const struct cpu_attention *a, const struct bench_set *s, int r)
 {
+    if (a->prepare) return s->prepared.data + (size_t)r * attention_query_bytes(s->d_head);
+    return s->q.data + (size_t)r * (size_t)s->d_head * 4;
+}
+
+static void prepare_queries(const struct cpu_attention *a, const struct bench_set *s)
+{
+    for (int r = 0; a->prepare && r < s->n_query; r++) {
+        a->prepare((float *)(void *)s->q.data + (size_t)r * (size_t)s->d_head, s->d_head, s->type,
+            s->prepared.data + (size_t)r * attention_query_bytes(s->d_head));
+    }
+}
+
+static void start_states(const struct cpu_attention *a, const struct bench_set *s)
+{
+    prepare_queries(a, s);
     memset(s->state.data, 0, s->state.bytes);
     for (int r = 0; r < s->n_query; r++) state_of(s, r)[ATTENTION_STATE_M] = -INFINITY;
 }
@@ -97,13 +117,14 @@ static void run_segment(
         .k = s->k.data + (size_t)i * s->block_bytes,
         .v = s->v.data + (size_t)i * s->block_bytes,
         .kt = s->kt.data,
-        .vt = s->vt.data};
+        .vt = s->vt.data,
+        .work = s->work.data};
     struct attention_segment x = {
-        .d_head = s->d_head, .scale = 1 / sqrtf((float)s->d_head), .softcap = softcap, .p = (float *)(void *)s->p.data};
-    a->load(&load, &x);
+        .from = load, .scale = 1 / sqrtf((float)s->d_head), .softcap = softcap, .p = (float *)(void *)s->p.data};
+    a->load(&x.from, &x);
     for (int r = first; r < first + n;) {
-        for (x.n_query = 0; x.n_query < ATTENTION_MAX_QUERY && r < first + n; x.n_query++, r++) {
-            x.q[x.n_query] = (float *)(void *)s->q.data + (size_t)r * (size_t)s->d_head;
+        for (x.n_query = 0; x.n_query < a->max_query && r < first + n; x.n_query++, r++) {
+            x.q[x.n_query] = query_of(a, s, r);
             x.state[x.n_query] = state_of(s, r);
             x.lo[x.n_query] = 0;
             x.hi[x.n_query] = KV_BLOCK;
@@ -155,14 +176,14 @@ static void check_shape(
 {
     struct bench_set s = open_set(type, d_head, n_query, SEGMENTS, seed);
     float softcap = n_query % 3 == 2 ? 3.0f : 0.0f;
-    start_states(&s);
+    start_states(a, &s);
     for (int i = 0; i < SEGMENTS; i++) run_segment(a, &s, i, 0, n_query, true, softcap);
-    double worst = worst_error(&s, softcap);
-    expect(t, a->name, worst <= 3e-6, "d_head %d, %d queries: error %g", d_head, n_query, worst);
+    double worst = worst_error(&s, softcap), bound = type == QUANT_F32 || !strcmp(a->numerics, "f32") ? 3e-6 : 4e-5;
+    expect(t, a->name, worst <= bound, "d_head %d, %d queries: error %g", d_head, n_query, worst);
     float *together = malloc(s.state.bytes);
     if (!together) exit(2);
     memcpy(together, s.state.data, s.state.bytes);
-    start_states(&s);
+    start_states(a, &s);
     for (int r = 0; r < n_query; r++) {
         for (int i = 0; i < SEGMENTS; i++) run_segment(a, &s, i, r, 1, true, softcap);
     }
@@ -215,7 +236,7 @@ static double cpu_seconds(void)
 static double time_segment(const struct cpu_attention *a, const struct bench_set *s)
 {
     double best = 1e9;
-    start_states(s);
+    start_states(a, s);
     for (double end = now_seconds() + 0.1; now_seconds() < end;) {
         double start = cpu_seconds();
         for (int i = 0; i < BENCH_SEGMENTS; i++) run_segment(a, s, i, 0, s->n_query, false, 0);

@@ -11,6 +11,7 @@
 void attention_init_neon(struct cpu_attention *out)
 {
     *out = (struct cpu_attention){.name = "attention_neon",
+        .numerics = "f32",
         .max_query = 6,
         .load = load_as_f32,
         .segment = segment_of_f32,

@@ -10,6 +10,10 @@
 
 void attention_init_avx2(struct cpu_attention *out)
 {
-    *out = (struct cpu_attention){
-        .name = "attention_avx2", .load = load_as_f32, .segment = segment_of_f32, .merge = attention_merge};
+    *out = (struct cpu_attention){.name = "attention_avx2",
+        .numerics = "f32",
+        .max_query = 6,
+        .load = load_as_f32,
+        .segment = segment_of_f32,
+        .merge = attention_merge};
 }

@@ -81,13 +81,13 @@ LUTRA_INLINE void score_tile(const struct attention_segment *a, const enum quant
         for (int r = 0; r < n_q; r++) {
             for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_zero();
         }
-        for (int d = 0; d < a->d_head; d++) {
+        for (int d = 0; d < a->from.d_head; d++) {
             vec k[TILE_V];
             for (int v = 0; v < TILE_V; v++) {
                 k[v] = load_cache(type, a->kt, (size_t)(d * KV_BLOCK + (v0 + v) * VEC));
             }
             for (int r = 0; r < n_q; r++) {
-                vec q = vec_set1(a->q[first + r][d]);
+                vec q = vec_set1(((const float *)a->q[first + r])[d]);
                 for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_fma(q, k[v], sum[r][v]);
             }
         }
@@ -224,7 +224,7 @@ LUTRA_INLINE void segment_tile(const struct attention_segment *a, const enum qua
     score_tile(a, type, first, n_q);
     softmax_tile(a, first, n_q, &mix);
     struct reach x = find_reach(a, first, n_q);
-    int padded = attention_padded(a->d_head), d = 0;
+    int padded = attention_padded(a->from.d_head), d = 0;
     for (; d + TILE_V * VEC <= padded; d += TILE_V * VEC) value_tile(a, type, first, n_q, TILE_V, d, &x, &mix);
     for (; d + 2 * VEC <= padded; d += 2 * VEC) value_tile(a, type, first, n_q, 2, d, &x, &mix);
     for (; d < padded; d += VEC) value_tile(a, type, first, n_q, 1, d, &x, &mix);
