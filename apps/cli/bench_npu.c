@@ -10,7 +10,8 @@ static double l2_bytes(const struct npu_count *c)
     if (!strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm")) return 4.0 * c->m * ((double)c->k + c->n);
     if (!strcmp(c->kernel, "exp16")) return 4.0 * c->n;
     if (!strcmp(c->kernel, "quantize")) return 5.2 * c->k;
-    if (!strcmp(c->kernel, "dequant") || !strcmp(c->kernel, "softmax")) return 0; /* in TCM */
+    if (!strcmp(c->kernel, "dequant") || !strcmp(c->kernel, "softmax") || !strncmp(c->kernel, "attention", 9))
+        return 0; /* in TCM, but for what DMA brings */
     return 12.0 * c->n;
 }
 

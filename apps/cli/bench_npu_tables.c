@@ -134,8 +134,9 @@ static struct comparisons *all_comparisons(const struct npu_bench *b)
 static double units_of(const struct npu_count *c, const char **unit)
 {
     int weights = !strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "dequant");
-    *unit = weights ? "256 weights" : !strcmp(c->kernel, "softmax") ? "64 scores" : "64 elements";
-    return weights ? (double)c->k * c->n / 256 : !strcmp(c->kernel, "softmax") ? (double)c->m * c->k / 64 : c->n / 64.0;
+    int scores = !strcmp(c->kernel, "softmax") || !strncmp(c->kernel, "attention", 9);
+    *unit = weights ? "256 weights" : scores ? "64 scores" : "64 elements";
+    return weights ? (double)c->k * c->n / 256 : scores ? (double)c->m * c->k / 64 : c->n / 64.0;
 }
 
 static void print_counts(const struct npu_bench *b)
@@ -174,11 +175,36 @@ static const char *verdict(const struct comparison *c, double low, double high)
                                                                 : "above";
 }
 
+/* [TTS Figure 8]: where attention's packets go, beside the tile unit's time. */
+static void print_stages(const struct npu_bench *b, const lutra_npu_profile *p)
+{
+    const struct npu_count *whole = NULL;
+    for (int i = 0; i < b->n_row; i++)
+        if (!strcmp(b->row[i].kernel, "attention") && !strcmp(b->row[i].kind, "table")) whole = &b->row[i];
+    if (!whole) return;
+    struct lutra_npu_work tiles = {.tile_pairs = whole->work.tile_pairs},
+                          vector = {.packets = whole->work.packets, .threads = 1};
+    struct lutra_npu_time t = lutra_npu_model(p, &tiles), v = lutra_npu_model(p, &vector);
+    printf("\n## Attention by stage\n\nOne KV head, %d rows, %d keys, head %d; exp by table.  Counted packets of one "
+           "thread "
+           "(modelled on %s: %.0f to %.0f us) beside %.0f products on the tile unit (modelled: %.1f to %.1f us) "
+           "[TTS Figure 8].\n\n| stage | packets | of the whole |\n|---|---|---|\n",
+        whole->m, whole->k, whole->n, lutra_npu_profile_name(p), v.low_us, v.high_us, whole->work.tile_pairs, t.low_us,
+        t.high_us);
+    for (int i = 0; i < b->n_row; i++) {
+        const struct npu_count *c = &b->row[i];
+        if (!strncmp(c->kernel, "attention stage", 15))
+            printf("| %s | %.0f | %.0f %% |\n", c->kind, c->work.packets, 100 * c->work.packets / whole->work.packets);
+    }
+    printf("| whole | %.0f | |\n", whole->work.packets);
+}
+
 void npu_print_tables(const struct npu_bench *b)
 {
     const lutra_npu_profile *p = published_on(b);
     print_counts(b);
     if (!p) return;
+    print_stages(b, p);
     struct comparisons *all = all_comparisons(b);
     printf(
         "\n## The papers' tables\n\nRatios of modelled times on %s, over everything its profile leaves open (%s).\n\n"

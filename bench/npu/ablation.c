@@ -309,5 +309,6 @@ static uint32_t softmax_op(struct isa *isa, const struct npu_machine *machine, c
 uint32_t ablation_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     if (op->code < ABLATION_FIRST) return npu_execute(isa, machine, op);
+    if (op->code == ABLATION_ATTENTION_STAGE) return ablation_stage(isa, machine, op);
     return op->code == ABLATION_SOFTMAX ? softmax_op(isa, machine, op) : dequant(isa, machine, op);
 }

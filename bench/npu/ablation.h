@@ -30,7 +30,20 @@ enum ablation_code {
     /* Softmax of scores that are in TCM as tiles of 32 rows x 64 keys: kind is the way of exp, m rows, k keys (a multiple
      * of 64).  Probabilities replace the scores, sums go to dst, 32 f32 per two rows [TTS Figure 14]. */
     ABLATION_SOFTMAX,
+
+    /* One stage of the library's attention (m, below) over k keys and 32 rows of n; rows: 32 masks of 64 bits. */
+    ABLATION_ATTENTION_STAGE,
     ABLATION_END
+};
+
+enum ablation_stage_kind {
+    ABLATION_STAGE_NONE,   /* the loop, and TCM filled */
+    ABLATION_STAGE_TILES,  /* keys transposed, values interleaved into tiles */
+    ABLATION_STAGE_MAXIMA, /* scores to rows, masks, maxima */
+    ABLATION_STAGE_EXP,
+    ABLATION_STAGE_SUMS,   /* sums, probabilities to tiles */
+    ABLATION_STAGE_OUTPUT, /* rescaling and adding P V */
+    ABLATION_STAGES
 };
 
 /* Bytes of one tile (32 k x 32 outputs) in memory.  PLANES: 4 vectors, one per bit; the code of tile half o (vector o / 64,
@@ -40,6 +53,7 @@ enum ablation_code {
 enum { ABLATION_GROUP_BYTES = 18, ABLATION_GROUPS_TILE = 32 * 18, ABLATION_PLANES_TILE = 512 };
 
 /* npu_execute, and the operations above. */
+uint32_t ablation_stage(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
 #endif

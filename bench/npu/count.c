@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "ablation.h"
+#include "attention_box.h"
 #include "bench.h"
 #include "npu/wire/layout.h"
 
@@ -28,12 +29,13 @@ struct row {
     struct npu_op op;
     uint64_t gathers, scatters, dma_bytes, tile_pairs;
     uint32_t stages;
+    uint32_t shown_m, shown_k; /* where the operation's own fields mean something else; 0: they do not */
     int emulate;
 };
 
 struct run {
     struct bench b;
-    uint32_t weights, src, dst;
+    uint32_t weights, src, dst, tables;
     int n_rows, small;
 };
 
@@ -84,9 +86,10 @@ static void add(struct run *u, const struct row *r)
     printf(
         "%s\n  {\"kernel\": \"%s\", \"kind\": \"%s\", \"m\": %u, \"k\": %u, \"n\": %u, \"packets\": %u, \"hvx\": %u, "
         "\"gathers\": %llu, \"scatters\": %llu, \"dma_bytes\": %llu, \"tile_pairs\": %llu, \"stages\": %u",
-        u->n_rows++ ? "," : "", r->kernel, r->kind, r->op.m, r->op.k, r->op.n, packets, u->b.hvx,
-        (unsigned long long)r->gathers, (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes,
-        (unsigned long long)r->tile_pairs, r->stages);
+        u->n_rows++ ? "," : "", r->kernel, r->kind, r->shown_m ? r->shown_m : r->op.m,
+        r->shown_k ? r->shown_k : r->op.k, r->op.n, packets, u->b.hvx, (unsigned long long)r->gathers,
+        (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes, (unsigned long long)r->tile_pairs,
+        r->stages);
     if (r->emulate) printf(", \"bound\": %llu", (unsigned long long)bound_of(u, r));
     printf("}");
     fflush(stdout);
@@ -194,6 +197,54 @@ static void softmax(struct run *u)
             }
 }
 
+static uint64_t every_key(const void *user, uint32_t row, uint32_t segment)
+{
+    (void)user, (void)row, (void)segment;
+    return ~(uint64_t)0;
+}
+
+/* Attention of one KV head and 32 rows over 4096 keys, head 128: whole, and its stages [TTS Figure 8]. */
+static void attention(struct run *u)
+{
+    static const char *const stages[ABLATION_STAGES] = {"loop", "tiles of K and V", "maxima", "exp", "sums", "output"};
+    static const char *const ways[] = {"table", "f16", "f32"};
+    enum { KEYS = 4096, HEAD = 128 };
+    static struct attention_box box;
+    static struct npu_slot at[KEYS / NPU_SEGMENT];
+    for (int i = 0; i < KEYS / NPU_SEGMENT; i++) at[i] = (struct npu_slot){u->weights, u->weights + 16384, 0, 0};
+    attention_box_fill(&box, 32, 1, 1, KEYS / NPU_SEGMENT, at, every_key, NULL);
+    for (uint32_t way = 0; way < 3; way++) {
+        struct row r = row_of(u, "attention", ways[way], NPU_OP_ATTENTION, 0, HEAD);
+        r.op.kind = way;
+        r.op.m = 32;
+        r.op.src_stride = r.op.dst_stride = 4 * HEAD;
+        r.op.rows = u->tables;
+        memcpy(npu_sim_host(u->b.sim, u->tables), &box, sizeof box);
+        r.dma_bytes = (uint64_t)KEYS * HEAD * 4;
+        r.tile_pairs = KEYS / NPU_SEGMENT * (2 * HEAD / 32 + 2 * HEAD / 32);
+        r.gathers = way ? 0 : KEYS / NPU_SEGMENT * 32;
+        r.shown_k = KEYS;
+        r.stages = KEYS / NPU_SEGMENT;
+        r.emulate = 0;
+        add(u, &r);
+    }
+    for (uint32_t stage = 0; stage < ABLATION_STAGES; stage++)
+        for (uint32_t way = 0; way < (stage == ABLATION_STAGE_EXP ? 3 : 1); way++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s%s%s", stages[stage], stage == ABLATION_STAGE_EXP ? " by " : "",
+                stage == ABLATION_STAGE_EXP ? ways[way] : "");
+            struct row r = row_of(u, "attention stage", name, ABLATION_ATTENTION_STAGE, KEYS, HEAD);
+            r.op.m = stage;
+            r.op.kind = way;
+            r.shown_m = 32;
+            r.gathers = stage == ABLATION_STAGE_EXP && !way ? KEYS / NPU_SEGMENT * 32 : 0;
+            r.op.rows = u->tables;
+            memset(npu_sim_host(u->b.sim, u->tables), 0xff, 256);
+            r.emulate = 0;
+            add(u, &r);
+        }
+}
+
 static void rows(struct run *u)
 {
     static const struct {
@@ -236,11 +287,13 @@ int main(int argc, char **argv)
     u.weights = npu_sim_buffer(u.b.sim, 80 << 20);
     u.src = npu_sim_buffer(u.b.sim, 16 * 4 * 18944);
     u.dst = npu_sim_buffer(u.b.sim, 16 * 4 * 18944);
-    assert_true(u.weights && u.src && u.dst);
+    u.tables = npu_sim_buffer(u.b.sim, sizeof(struct attention_box));
+    assert_true(u.weights && u.src && u.dst && u.tables);
     compiler(name, sizeof name);
     printf("{\"compiler\": \"%s\", \"cpu\": \"v73\", \"flags\": \"-O2\", \"rows\": [", name);
     weights(&u);
     softmax(&u);
+    attention(&u);
     rows(&u);
     printf("\n]}\n");
     bench_close(&u.b);
