@@ -299,8 +299,8 @@ enum lutra_search_method {
     LUTRA_SEARCH_AUTO, /* what the budget buys: the most accurate of `option`, else (weighted) votes while it lasts */
 };
 
-/* How the rewards of steps make a candidate's score. */
-enum lutra_search_score { LUTRA_SCORE_LAST, LUTRA_SCORE_MIN, LUTRA_SCORE_PRODUCT, LUTRA_SCORE_MEAN };
+/* How the rewards of steps make a candidate's score.  AUTO: the product of likelihoods, else the last. */
+enum lutra_search_score { LUTRA_SCORE_LAST, LUTRA_SCORE_MIN, LUTRA_SCORE_PRODUCT, LUTRA_SCORE_MEAN, LUTRA_SCORE_AUTO };
 
 enum lutra_search_event_kind {
     LUTRA_EVENT_STEP, /* a step was scored (or, without a verifier, ended); what follows the last is one, too */
@@ -338,7 +338,8 @@ struct lutra_search {
     int max_steps;            /* 64: a beam ends there; of an independent candidate, the rest is the last step */
     lutra_verifier *verifier; /* needed by all methods but VOTE */
     bool early_stop;          /* VOTE: end the others once they cannot change the winner; true */
-    float prune_below;        /* see decode/search: prune live candidates below this share of the best; 0 */
+    float prune_below;        /* live candidates below this share of the best score are pruned and give their
+                                 rows to the others; 0.1 */
     float temperature;        /* REBASE; 0.1 */
     int64_t token_budget;     /* generated tokens; 0 = none.  Independent candidates are drawn in waves that should
                                  fit, and count, in order, while all up to them do; beams end with the step that

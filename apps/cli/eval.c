@@ -15,17 +15,27 @@ static const struct option eval_table[] = {
         .choices = "auto jsonl gsm8k math500 winogrande mmlu hellaswag"},
     {"--methods", NULL, OPT_TEXT, AT(methods), "LIST",
         .help = "what to compare, separated by commas: greedy, sample, vote@N, any@N, weighted@N, best@N, beam@BxE, "
-                "dvts@BxE (B beams, E children each), rebase@N; the N samples are drawn once for all of them"},
-    {"--prm", NULL, OPT_TEXT, AT(prm), "FILE",
+                "dvts@BxE (B beams, E children each), rebase@N, auto@T (what a budget of T tokens, or T ms like 20ms, "
+                "buys); the N samples are drawn once for all of them"},
+    {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
+        .help = "what auto chooses from: a report of lutra eval (on other problems than these)"},
+    {"--prm", NULL, OPT_TEXT, AT(judge.prm), "FILE",
         .help = "verifier (reward model, GGUF) for weighted, best and the searches"},
-    {"--prm-kind", NULL, OPT_CHOICE, AT(prm_kind), "KIND",
-        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model)",
+    {"--prm-kind", NULL, OPT_CHOICE, AT(judge.kind), "KIND",
+        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model; "
+                "without --prm the model itself, which costs nothing)",
         .choices = "value token likelihood"},
     {"--score", NULL, OPT_CHOICE, AT(score), "KIND",
-        .help = "score of a solution from the rewards of its steps: last, min, product, mean",
-        .choices = "last min product mean"},
+        .help =
+            "score of a solution from the rewards of its steps: auto (product of likelihoods, else last), last, min, "
+            "product, mean",
+        .choices = "auto last min product mean"},
+    {"--prune", NULL, OPT_FLOAT, AT(prune), "X",
+        .help = "searches over steps: drop candidates below X of the best score; their rows go to the others; 0 = none",
+        .min = 0, .max = 1},
     {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
-    {"--verifier-mark", NULL, OPT_TEXT, AT(mark), "STR", .help = "text behind each step for the verifier to judge at"},
+    {"--verifier-mark", NULL, OPT_TEXT, AT(judge.mark), "STR",
+        .help = "text behind each step for the verifier to judge at"},
     {"--timed", NULL, OPT_INT, AT(timed), "N",
         .help = "measure latency and energy of each method alone on the first N problems, one at a time; -1 = 10 with "
                 "--svg, else 0",
@@ -62,8 +72,9 @@ static void set_defaults(void *opts)
     o->parallel = 64;
     o->max_tokens = 512;
     o->format = "auto";
-    o->score = "last";
+    o->score = "auto";
     o->step = "\\n";
+    o->prune = lutra_search_default().prune_below;
     o->timed = -1;
     o->vote = o->greedy = true;
 }
@@ -94,22 +105,6 @@ static int open_session(struct eval_run *run, int longest)
     if (run->set->choices) settings.n_seq = 8 * (EVAL_CHOICES_MAX + 1);
     settings.n_out = settings.n_seq > 64 ? settings.n_seq : 64;
     return engine_open_session(&run->engine, &o->engine, settings);
-}
-
-static int open_verifier_model(struct eval_run *run)
-{
-    struct lutra_error err = {0};
-    struct lutra_model_settings settings = lutra_model_settings_default();
-    struct tokens mark = {0};
-    const char *text = run->opts->mark;
-    if (!run->opts->prm) return 0;
-    settings.progress = progress_callback;
-    if (lutra_model_open(&run->prm, run->engine.runtime, run->opts->prm, &settings, &err) < 0) return fail_with(&err);
-    if (text && tokenize(run->prm, text, strlen(text), LUTRA_PARSE_SPECIAL, &mark, &err) < 0) return fail_with(&err);
-    run->n_mark = mark.n;
-    free(mark.id);
-    progress_clear();
-    return 0;
 }
 
 /* This rank's part of what a source has still to do. */
@@ -149,7 +144,7 @@ static int evaluate(struct eval_run *run)
     int longest = 0, code = engine_open(&run->engine, &run->opts->engine, false);
     if (!code) code = eval_tokenize(run->set, &run->engine, run->opts, &longest);
     if (!code) code = open_session(run, longest);
-    if (!code) code = open_verifier_model(run);
+    if (!code) code = judge_open(&run->judge, &run->opts->judge, &run->engine, run->opts->engine.model);
     if (!code && run->opts->report) code = eval_journal_open(run);
     uint64_t start = now_us();
     for (int i = 0; !code && i < run->set->n_source; i++) code = run_source(run, i);
@@ -159,7 +154,7 @@ static int evaluate(struct eval_run *run)
     eval_journal_close(run, !code && run->ranks.rank == 0);
     interrupt_watch(NULL);
     lutra_session_close(&run->engine.session);
-    lutra_model_close(&run->prm);
+    judge_close(&run->judge, &run->engine);
     engine_close(&run->engine);
     return code;
 }
@@ -196,6 +191,7 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = sampling_from_options(&o->sampling, run.bias, &run.sampling);
     if (!code) code = eval_read(&set, o);
     if (!code) code = eval_methods(&set, o);
+    if (!code && o->auto_table) code = method_table_read(&run.auto_table, o->auto_table);
     if (!code) code = ranks_open(&run.ranks);
     if (!code && run.ranks.n > 1 && !o->report) {
         say("eval: several ranks meet in the journal beside the report: give --report FILE");

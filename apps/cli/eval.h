@@ -19,9 +19,10 @@
 #define LUTRA_CLI_EVAL_H
 
 #include "cli.h"
+#include "judge.h"
 
 enum {
-    EVAL_WIDTH_MAX = 1024,
+    EVAL_WIDTH_MAX = METHOD_WIDTH_MAX,
     EVAL_METHODS_MAX = 48,
     EVAL_SOURCES_MAX = 24,
     EVAL_RESAMPLES = 10000,
@@ -32,7 +33,9 @@ struct eval_options {
     struct engine_options engine;
     struct sampling_options sampling;
     const char *file, *format, *report, *svg, *system, *template_file, *methods;
-    const char *prm, *prm_kind, *score, *step, *mark;
+    const char *score, *step, *auto_table;
+    float prune;
+    struct judge_options judge;
     int limit, n, parallel, max_tokens, timed;
     bool vote, greedy, table;
 };
@@ -44,6 +47,8 @@ struct eval_source {
     enum eval_source_kind kind;
     enum lutra_search_method search; /* EVAL_SEARCH */
     int width, expand;
+    int64_t tokens_budget; /* LUTRA_SEARCH_AUTO */
+    uint64_t us_budget;
     bool scored; /* EVAL_SAMPLES: by the verifier */
     bool early_stop;
     /* this process's run: time fields */
@@ -134,12 +139,13 @@ struct eval_run {
     struct eval_set *set;
     const struct eval_options *opts;
     struct engine engine;
-    lutra_model *prm;
+    struct judge judge;
+    struct method_table auto_table;
     struct lutra_sampling sampling;
     struct lutra_logit_bias bias[OPTION_LIST_MAX];
     struct eval_journal *journal; /* NULL = none is kept */
     struct ranks ranks;
-    int n_ctx, n_mark;
+    int n_ctx;
     double seconds;
 };
 

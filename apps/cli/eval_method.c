@@ -19,6 +19,7 @@ static const struct {
     {"beam", METHOD_SEARCH, LUTRA_SEARCH_BEAM, true, true, true},
     {"dvts", METHOD_SEARCH, LUTRA_SEARCH_DVTS, true, true, true},
     {"rebase", METHOD_SEARCH, LUTRA_SEARCH_REBASE, true, false, true},
+    {"auto", METHOD_SEARCH, LUTRA_SEARCH_AUTO, false, false, false},
 };
 enum { N_KNOWN = sizeof known / sizeof *known };
 
@@ -52,28 +53,29 @@ static int method_of(const char *word, size_t n)
     return -1;
 }
 
-/* "@4" or "@4x4" behind a method's name: beams and children; 0 or -1. */
-static int read_width(const char *p, size_t n, bool expand, int *width, int *children)
-{
-    char text[32], *x;
-    int64_t a, b = 1;
-    if (n < 2 || n >= sizeof text || *p != '@') return -1;
-    memcpy(text, p + 1, n - 1);
-    text[n - 1] = 0;
-    x = strchr(text, 'x');
-    if (x) *x = 0;
-    if ((x != NULL) != expand || option_number(text, 1, EVAL_WIDTH_MAX, &a) < 0 ||
-        (x && option_number(x + 1, 1, EVAL_WIDTH_MAX, &b) < 0) || a * b > EVAL_WIDTH_MAX)
-        return -1;
-    *width = (int)(a * b);
-    *children = (int)b;
-    return 0;
-}
+enum { AUTO_WIDTH = 16 }; /* candidates at once of auto, unless a table has wider methods */
 
 struct entry {
     char name[24];
     int known, width, expand;
+    int64_t tokens;
+    uint64_t us;
 };
+
+static const char *read_size(struct entry *out, const char *size, size_t n)
+{
+    char text[24];
+    if (known[out->known].search == LUTRA_SEARCH_AUTO) {
+        snprintf(text, sizeof text, "%.*s", (int)n, size);
+        out->width = AUTO_WIDTH;
+        bool budget = n > 1 && budget_read(text + 1, &out->tokens, &out->us) == 0 && out->tokens + (int64_t)out->us > 0;
+        return budget ? NULL : "give the budget as @T, tokens (auto@800) or time (auto@20ms)";
+    }
+    if (!known[out->known].width) return n ? "it has no size" : NULL;
+    if (n > 1 && beams_read(size + 1, n - 1, known[out->known].expand, &out->width, &out->expand) == 0) return NULL;
+    return known[out->known].expand ? "give beams and children as @BxE, at most 1024 together"
+                                    : "give the number of samples as @N, 1 to 1024";
+}
 
 static int read_entry(const char *word, size_t n, const struct eval_options *o, struct entry *out)
 {
@@ -82,14 +84,10 @@ static int read_entry(const char *word, size_t n, const struct eval_options *o, 
     *out = (struct entry){.known = method_of(word, stem), .width = 1, .expand = 1};
     const char *why = NULL;
     if (out->known < 0 || n >= sizeof out->name)
-        why = "not one of greedy, sample, vote@N, any@N, weighted@N, best@N, beam@BxE, dvts@BxE, rebase@N";
-    else if (known[out->known].width
-                 ? read_width(word + stem, n - stem, known[out->known].expand, &out->width, &out->expand) < 0
-                 : stem < n)
-        why = known[out->known].expand ? "give beams and children as @BxE, at most 1024 together"
-                                       : "give the number of samples as @N, 1 to 1024; greedy and sample have none";
-    else if (known[out->known].verifier && !o->prm)
-        why = "needs a verifier: --prm FILE";
+        why = "not one of greedy, sample, vote@N, any@N, weighted@N, best@N, beam@BxE, dvts@BxE, rebase@N, auto@T";
+    else
+        why = read_size(out, word + stem, n - stem);
+    if (!why && known[out->known].verifier && !judge_wanted(&o->judge)) why = "needs a verifier: --prm FILE";
     if (!why) {
         memcpy(out->name, word, n);
         return 0;
@@ -119,8 +117,12 @@ static int add_entries(struct eval_set *set, const struct entry *entry, int n, c
     for (int i = 0; i < n; i++) {
         int at = entry[i].known;
         enum eval_method_kind kind = known[at].kind;
-        struct eval_source search = {
-            .kind = EVAL_SEARCH, .search = known[at].search, .width = entry[i].width, .expand = entry[i].expand};
+        struct eval_source search = {.kind = EVAL_SEARCH,
+            .search = known[at].search,
+            .width = entry[i].width,
+            .expand = entry[i].expand,
+            .tokens_budget = entry[i].tokens,
+            .us_budget = entry[i].us};
         memcpy(search.name, entry[i].name, sizeof search.name);
         int source = add_source(set, kind == METHOD_GREEDY ? greedy : kind == METHOD_SEARCH ? search : samples);
         const char *name = kind == METHOD_MEAN ? "mean sample" : entry[i].name;
@@ -151,8 +153,8 @@ static int default_entries(const struct eval_options *o, struct entry *entry)
     name_entry(&entry[n++], "sample", 1, 1);
     for (int k = 1; o->vote && k <= full; k = k * 2 > full && k < full ? full : k * 2)
         name_entry(&entry[n++], "vote", k, 1);
-    if (o->prm) name_entry(&entry[n++], "weighted", full, 1);
-    if (o->prm) name_entry(&entry[n++], "best", full, 1);
+    if (judge_wanted(&o->judge)) name_entry(&entry[n++], "weighted", full, 1);
+    if (judge_wanted(&o->judge)) name_entry(&entry[n++], "best", full, 1);
     name_entry(&entry[n++], "any", full, 1);
     return n;
 }
@@ -268,6 +270,17 @@ double eval_value(const struct eval_method *m, const struct eval_problem *p)
     return win && win->right;
 }
 
+/* Rows of the verifier for the first k samples: as counted for all of them, less the other samples' steps. */
+static double verified_rows(const struct eval_run *run, const struct eval_outcome *out, int k)
+{
+    double rows = (double)out->verifier_rows;
+    for (int i = k; i < out->n_sample && rows > 0; i++) {
+        const struct eval_sample *s = &out->sample[i];
+        rows -= s->n_tok + (s->reason == LUTRA_STOP_END) + run->judge.n_mark * s->n_step;
+    }
+    return rows;
+}
+
 void eval_cost(const struct eval_run *run, struct eval_method *m, const struct eval_problem *p)
 {
     const struct eval_outcome *out = &p->outcome[m->source];
@@ -277,12 +290,8 @@ void eval_cost(const struct eval_run *run, struct eval_method *m, const struct e
         tokens = (double)out->tokens;
         verified = (double)out->verifier_rows;
     } else {
-        for (int i = 0; i < used; i++) {
-            const struct eval_sample *s = &out->sample[i];
-            tokens += s->n_tok;
-            verified += s->n_tok + (s->reason == LUTRA_STOP_END) + run->n_mark * s->n_step;
-        }
-        verified = m->kind == METHOD_WEIGHTED || m->kind == METHOD_BEST ? verified + p->prompt.n : 0;
+        for (int i = 0; i < used; i++) tokens += out->sample[i].n_tok;
+        if (m->kind == METHOD_WEIGHTED || m->kind == METHOD_BEST) verified = verified_rows(run, out, used);
         if (m->kind == METHOD_MEAN) tokens /= used;
     }
     m->tokens += tokens / n;

@@ -163,9 +163,10 @@ static json_t *settings_json(const struct eval_run *run)
     json_t *out = json_pack("{s:s, s:s, s:i, s:I, s:f, s:i, s:f, s:f, s:i}", "model", o->engine.model, "file", o->file,
         "problems", run->set->n, "seed", (json_int_t)s->seed, "temperature", (double)s->temperature, "top_k", s->top_k,
         "top_p", (double)s->top_p, "min_p", (double)s->min_p, "max_tokens", o->max_tokens);
-    if (o->prm) json_object_set_new(out, "prm", json_string(o->prm));
-    if (o->prm_kind) json_object_set_new(out, "prm_kind", json_string(o->prm_kind));
-    if (o->prm) json_object_set_new(out, "score", json_string(o->score));
+    if (o->judge.prm) json_object_set_new(out, "prm", json_string(o->judge.prm));
+    if (o->judge.kind) json_object_set_new(out, "prm_kind", json_string(o->judge.kind));
+    if (judge_wanted(&o->judge)) json_object_set_new(out, "score", json_string(o->score));
+    if (judge_wanted(&o->judge)) json_object_set_new(out, "prune", json_real((double)o->prune));
     return out;
 }
 

@@ -17,7 +17,6 @@ struct attempt {
     int n_tok_room, n_failed;
     bool each; /* every candidate of the search is a sample of the outcome */
     lutra_search_run *search;
-    lutra_verifier **verifier; /* its place in the pool, or NULL */
     uint64_t start_us;
 };
 
@@ -25,11 +24,10 @@ struct attempt {
 struct pass {
     struct eval_run *run;
     const struct eval_source *source;
-    int max_tokens, n_verifier;
-    lutra_verifier **verifier; /* [n_verifier], idle ones not NULL */
-    lutra_verifier **all;      /* [n_verifier] */
-    struct attempt **active;   /* [n_active] */
-    int n_active, n_waiting;   /* samples under way */
+    int max_tokens, n_search; /* searches at once */
+    lutra_verifier *verifier; /* of all of them */
+    struct attempt **active;  /* [n_active] */
+    int n_active, n_waiting;  /* samples under way */
     uint64_t tokens;
     int n_failed;
 };
@@ -114,17 +112,22 @@ static bool needs_verifier(const struct eval_source *s)
 
 static struct lutra_search search_settings(const struct pass *p, struct attempt *a)
 {
-    static const char *const scores[] = {"last", "min", "product", "mean"};
+    static const char *const scores[] = {"last", "min", "product", "mean", "auto"};
     struct lutra_search s = lutra_search_default();
     s.method = a->each ? LUTRA_SEARCH_BEST : p->source->search;
     s.width = p->source->width;
     s.expand = p->source->expand > 0 ? p->source->expand : 1;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (!strcmp(scores[i], p->run->opts->score)) s.score = (enum lutra_search_score)i;
     s.step = p->run->opts->step;
     s.max_steps = MAX_STEPS;
+    s.prune_below = p->run->opts->prune;
     s.early_stop = p->source->early_stop;
-    s.verifier = a->verifier ? *a->verifier : NULL;
+    s.verifier = p->verifier;
+    s.token_budget = p->source->tokens_budget;
+    s.time_budget_us = p->source->us_budget;
+    s.option = p->run->auto_table.option;
+    s.n_option = p->run->auto_table.n;
     s.on_event = on_event;
     s.user = a;
     return s;
@@ -149,18 +152,10 @@ static int submit(struct pass *p, struct attempt *a)
     if (is_search(p->source)) {
         struct lutra_search s = search_settings(p, a);
         rc = lutra_search_submit(&a->search, p->run->engine.session, &r, &s, &err);
-        if (a->verifier) *a->verifier = NULL; /* taken */
     } else {
         rc = lutra_submit(p->run->engine.session, &r, NULL, &err);
     }
     return rc < 0 ? fail_with(&err) : 0;
-}
-
-static lutra_verifier **idle_verifier(struct pass *p)
-{
-    for (int i = 0; i < p->n_verifier; i++)
-        if (p->verifier[i]) return &p->verifier[i];
-    return NULL;
 }
 
 static int begin(struct pass *p, int index, struct eval_outcome *out)
@@ -171,7 +166,6 @@ static int begin(struct pass *p, int index, struct eval_outcome *out)
     *a = (struct attempt){.problem = &p->run->set->problem[index], .out = out, .problem_index = index};
     a->each = search && p->source->kind == EVAL_SAMPLES;
     a->n_left = n;
-    a->verifier = needs_verifier(p->source) ? idle_verifier(p) : NULL;
     *out = (struct eval_outcome){.n_sample = n, .sample = get_memory((size_t)n * sizeof *out->sample)};
     if (!search) a->text = get_memory((size_t)n * sizeof *a->text);
     p->active[p->n_active++] = a;
@@ -180,7 +174,7 @@ static int begin(struct pass *p, int index, struct eval_outcome *out)
 }
 
 /* What a finished search leaves. */
-static void take_result(struct pass *p, struct attempt *a)
+static void take_result(struct attempt *a)
 {
     const struct lutra_search_result *res = lutra_search_done(a->search);
     struct eval_outcome *out = a->out;
@@ -195,7 +189,6 @@ static void take_result(struct pass *p, struct attempt *a)
         s->score = res->score;
         s->reason = res->candidate >= 0 ? LUTRA_STOP_END : LUTRA_STOP_NONE;
     }
-    if (a->verifier) *a->verifier = p->all[a->verifier - p->verifier];
     lutra_search_close(&a->search);
 }
 
@@ -220,7 +213,7 @@ static int collect(struct pass *p, int source, bool journal)
             continue;
         }
         bool search = a->search != NULL;
-        if (search) take_result(p, a);
+        if (search) take_result(a);
         if (!search) a->out->n_candidates = a->out->n_finished = a->out->n_sample;
         a->out->us = now_us() - a->start_us;
         a->out->done = true;
@@ -237,37 +230,25 @@ static int collect(struct pass *p, int source, bool journal)
 
 /* ---- a pass ---- */
 
-static int open_verifiers(struct pass *p, int parallel)
+static int open_verifier(struct pass *p, int parallel)
 {
-    struct lutra_error err = {0};
-    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
-    if (!needs_verifier(p->source)) return 0;
-    p->n_verifier = parallel > 1 ? parallel / p->source->width + 1 : 1;
-    p->verifier = get_memory((size_t)p->n_verifier * sizeof(lutra_verifier *));
-    p->all = get_memory((size_t)p->n_verifier * sizeof(lutra_verifier *));
-    vs.n_seq = p->source->width;
-    vs.n_ctx = p->run->n_ctx + 1 + p->run->n_mark * MAX_STEPS;
-    vs.mark = p->run->opts->mark;
-    vs.kind = p->run->opts->prm_kind;
-    for (int i = 0; i < p->n_verifier; i++) {
-        if (lutra_verifier_open(&p->all[i], p->run->prm, &vs, &err) < 0) return fail_with(&err);
-        p->verifier[i] = p->all[i];
-    }
-    return 0;
+    const struct eval_run *run = p->run;
+    if (!needs_verifier(p->source) || !run->judge.model) return 0;
+    p->n_search = parallel > 1 ? parallel / p->source->width + 1 : 1;
+    return judge_verifier(
+        &run->judge, &run->opts->judge, p->n_search * (p->source->width + 1), run->n_ctx, MAX_STEPS, &p->verifier);
 }
 
 static bool has_room(const struct pass *p, int parallel)
 {
-    if (needs_verifier(p->source)) return idle_verifier((struct pass *)p) != NULL;
+    if (p->verifier) return p->n_active < p->n_search;
     return p->n_waiting < (parallel > 1 ? parallel + AHEAD : 1);
 }
 
 static void close_pass(struct pass *p)
 {
     for (int i = 0; i < p->n_active; i++) free_attempt(p, p->active[i]);
-    for (int i = 0; i < p->n_verifier; i++) lutra_verifier_close(&p->all[i]);
-    free(p->verifier);
-    free(p->all);
+    lutra_verifier_close(&p->verifier);
     free(p->active);
 }
 
@@ -278,7 +259,7 @@ int eval_run_source(struct eval_run *run, struct eval_source *source, int index,
     struct lutra_error err = {0};
     int n_done = 0, n_sent = 0, n_active = 0;
     p.active = get_memory((size_t)n_list * sizeof *p.active + 1);
-    int code = open_verifiers(&p, parallel);
+    int code = open_verifier(&p, parallel);
     uint64_t start = now_us();
     while (!code && n_done < n_list) {
         while (!code && n_sent < n_list && has_room(&p, parallel)) {

@@ -203,8 +203,9 @@ int eval_svg(const struct eval_run *run)
         "font-size='%d'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n",
         WIDTH, HEIGHT, WIDTH, HEIGHT, LABEL);
     add(&out, "<text x='%d' y='20' font-size='13'>%s%s%s: %d problems of %s, 95 %% bootstrap intervals</text>\n", LEFT,
-        plain_name(o->engine.model, model, sizeof model), o->prm ? " with " : "",
-        o->prm ? plain_name(o->prm, prm, sizeof prm) : "", run->set->n, plain_name(o->file, file, sizeof file));
+        plain_name(o->engine.model, model, sizeof model), o->judge.prm ? " with " : "",
+        o->judge.prm ? plain_name(o->judge.prm, prm, sizeof prm) : "", run->set->n,
+        plain_name(o->file, file, sizeof file));
     draw_panel(&out, run->set, false, LEFT);
     draw_panel(&out, run->set, true, LEFT + PANEL + GAP);
     add(&out, "</svg>\n");

@@ -129,7 +129,7 @@ static int talk_open(struct talk *t)
     struct lutra_session_settings settings = lutra_session_settings_default();
     if (t->searcher.wanted) settings.n_seq = t->searcher.settings.width;
     code = engine_open_session(&t->engine, &t->opts->engine, settings);
-    return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine);
+    return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine, t->opts->engine.model);
 }
 
 static int run(void *opts, const char **arg, int n_arg)
@@ -164,7 +164,7 @@ static int run(void *opts, const char **arg, int n_arg)
     }
     interrupt_watch(NULL);
     lutra_session_close(&t.engine.session);
-    searcher_close(&t.searcher);
+    searcher_close(&t.searcher, &t.engine);
     engine_close(&t.engine);
     free(t.reply_tokens.id);
     buffer_free(&t.reply);

@@ -1,60 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 #include "run_search.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-enum { WIDTH_MAX = 1024 };
 
 #define AT(field) offsetof(struct search_options, field)
 
 static const struct option search_table[] = {
-    {"--vote", NULL, OPT_INT, AT(vote), "N", .help = "N samples, the most frequent answer", .min = 0, .max = WIDTH_MAX},
+    {"--vote", NULL, OPT_INT, AT(vote), "N", .help = "N samples, the most frequent answer", .min = 0,
+        .max = METHOD_WIDTH_MAX},
     {"--weighted", NULL, OPT_INT, AT(weighted), "N", .help = "N samples, votes weighted by the verifier", .min = 0,
-        .max = WIDTH_MAX},
+        .max = METHOD_WIDTH_MAX},
     {"--best-of", NULL, OPT_INT, AT(best_of), "N", .help = "N samples, the one the verifier likes best", .min = 0,
-        .max = WIDTH_MAX},
+        .max = METHOD_WIDTH_MAX},
     {"--beam", NULL, OPT_TEXT, AT(beam), "BxE", .help = "beam search over steps: B beams, E children each"},
     {"--dvts", NULL, OPT_TEXT, AT(dvts), "BxE", .help = "the same, the beams in subtrees that do not compete"},
     {"--rebase", NULL, OPT_INT, AT(rebase), "N", .help = "tree search of N rows, children in proportion to rewards",
-        .min = 0, .max = WIDTH_MAX},
-    {"--prm", NULL, OPT_TEXT, AT(prm), "FILE", .help = "verifier (reward model, GGUF): needed by all but --vote"},
-    {"--prm-kind", NULL, OPT_CHOICE, AT(prm_kind), "KIND",
-        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model)",
+        .min = 0, .max = METHOD_WIDTH_MAX},
+    {"--method", NULL, OPT_CHOICE, AT(method), "NAME",
+        .help =
+            "auto: what --budget buys, by --auto-table if it is given, else (weighted) votes while the budget lasts",
+        .choices = "auto"},
+    {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
+        .help = "measured accuracy and cost of methods to choose from: a report of lutra eval"},
+    {"--prm", NULL, OPT_TEXT, AT(judge.prm), "FILE", .help = "verifier (reward model, GGUF): needed by all but --vote"},
+    {"--prm-kind", NULL, OPT_CHOICE, AT(judge.kind), "KIND",
+        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model; "
+                "without --prm the model itself, which costs nothing)",
         .choices = "value token likelihood"},
     {"--score", NULL, OPT_CHOICE, AT(score), "KIND",
-        .help = "score of a candidate from the rewards of its steps: last, min, product, mean",
-        .choices = "last min product mean"},
+        .help =
+            "score of a solution from the rewards of its steps: auto (product of likelihoods, else last), last, min, "
+            "product, mean",
+        .choices = "auto last min product mean"},
+    {"--prune", NULL, OPT_FLOAT, AT(prune), "X",
+        .help = "searches over steps: drop candidates below X of the best score; their rows go to the others; 0 = none",
+        .min = 0, .max = 1},
     {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
-    {"--budget", NULL, OPT_I64, AT(budget), "TOKENS", .help = "most tokens of all candidates together; 0 = no limit",
-        .min = 0, .max = 1e15},
-    {"--verifier-mark", NULL, OPT_TEXT, AT(mark), "STR", .help = "text behind each step for the verifier to judge at"},
+    {"--budget", NULL, OPT_TEXT, AT(budget), "T",
+        .help = "most tokens of all candidates together (2000), or most time (500ms, 2s)"},
+    {"--verifier-mark", NULL, OPT_TEXT, AT(judge.mark), "STR",
+        .help = "text behind each step for the verifier to judge at"},
 };
 #undef AT
 
 void search_options_init(struct search_options *o)
 {
-    *o = (struct search_options){.score = "last", .step = "\\n"};
+    *o = (struct search_options){.score = "auto", .step = "\\n", .prune = lutra_search_default().prune_below};
 }
 
 struct option_set search_option_set(struct search_options *o)
 {
     return (struct option_set){"Search: several candidates, one reply", search_table, OPTION_COUNT(search_table), o};
-}
-
-/* "4x4": beams and children of each; 0 or -1. */
-static int read_beams(const char *text, int *width, int *expand)
-{
-    char beams[16];
-    const char *x = strchr(text, 'x');
-    int64_t b, e;
-    if (!x || (size_t)(x - text) >= sizeof beams) return -1;
-    snprintf(beams, sizeof beams, "%.*s", (int)(x - text), text);
-    if (option_number(beams, 1, WIDTH_MAX, &b) < 0 || option_number(x + 1, 1, WIDTH_MAX, &e) < 0 || b * e > WIDTH_MAX)
-        return -1;
-    *width = (int)(b * e);
-    *expand = (int)e;
-    return 0;
 }
 
 static int read_method(struct searcher *s, const struct search_options *o)
@@ -65,7 +61,8 @@ static int read_method(struct searcher *s, const struct search_options *o)
         enum lutra_search_method method;
     } asked[] = {{"vote", NULL, o->vote, LUTRA_SEARCH_VOTE}, {"weighted", NULL, o->weighted, LUTRA_SEARCH_WEIGHTED},
         {"best-of", NULL, o->best_of, LUTRA_SEARCH_BEST}, {"beam", o->beam, 0, LUTRA_SEARCH_BEAM},
-        {"dvts", o->dvts, 0, LUTRA_SEARCH_DVTS}, {"rebase", NULL, o->rebase, LUTRA_SEARCH_REBASE}};
+        {"dvts", o->dvts, 0, LUTRA_SEARCH_DVTS}, {"rebase", NULL, o->rebase, LUTRA_SEARCH_REBASE},
+        {"method auto", NULL, o->method ? lutra_search_default().width : 0, LUTRA_SEARCH_AUTO}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         if (!asked[i].beams && asked[i].width == 0) continue;
         if (s->wanted) {
@@ -76,27 +73,51 @@ static int read_method(struct searcher *s, const struct search_options *o)
         s->settings.method = asked[i].method;
         s->settings.width = asked[i].width;
         s->settings.expand = 1;
-        if (asked[i].beams && read_beams(asked[i].beams, &s->settings.width, &s->settings.expand) < 0) {
+        if (asked[i].beams &&
+            beams_read(asked[i].beams, strlen(asked[i].beams), true, &s->settings.width, &s->settings.expand) < 0) {
             say("run: --%s: '%s' is not BxE, beams x children, at most %d together", asked[i].name, asked[i].beams,
-                WIDTH_MAX);
+                METHOD_WIDTH_MAX);
             return EXIT_USAGE;
         }
         if (asked[i].beams)
             snprintf(s->name, sizeof s->name, "%s %.12s", asked[i].name, asked[i].beams);
+        else if (asked[i].method == LUTRA_SEARCH_AUTO)
+            snprintf(s->name, sizeof s->name, "auto");
         else
             snprintf(s->name, sizeof s->name, "%s %d", asked[i].name, asked[i].width);
     }
     return 0;
 }
 
+static int read_budget(struct searcher *s, const struct search_options *o)
+{
+    bool automatic = s->settings.method == LUTRA_SEARCH_AUTO;
+    if (o->budget && budget_read(o->budget, &s->settings.token_budget, &s->settings.time_budget_us) < 0) {
+        say("run: --budget: '%s' is neither a number of tokens nor a time (500ms, 2s)", o->budget);
+        return EXIT_USAGE;
+    }
+    if (automatic && s->settings.token_budget == 0 && s->settings.time_budget_us == 0) {
+        say("run: --method auto chooses what a budget buys: give --budget T");
+        return EXIT_USAGE;
+    }
+    if (!automatic || !o->auto_table) return 0;
+    int code = method_table_read(&s->table, o->auto_table);
+    s->settings.option = s->table.option;
+    s->settings.n_option = s->table.n;
+    for (int i = 0; i < s->table.n; i++) /* room for the widest */
+        if (s->table.option[i].width > s->settings.width) s->settings.width = s->table.option[i].width;
+    return code;
+}
+
 int searcher_init(struct searcher *s, const struct search_options *o)
 {
-    static const char *const scores[] = {"last", "min", "product", "mean"};
+    static const char *const scores[] = {"last", "min", "product", "mean", "auto"};
     size_t n = strlen(o->step);
     *s = (struct searcher){.settings = lutra_search_default()};
     int code = read_method(s, o);
     if (code || !s->wanted) return code;
-    if (s->settings.method != LUTRA_SEARCH_VOTE && !o->prm) {
+    bool votes = s->settings.method == LUTRA_SEARCH_VOTE || s->settings.method == LUTRA_SEARCH_AUTO;
+    if (!votes && !judge_wanted(&o->judge)) {
         say("run: --%.*s needs a verifier: --prm FILE", (int)strcspn(s->name, " "), s->name);
         return EXIT_USAGE;
     }
@@ -106,41 +127,29 @@ int searcher_init(struct searcher *s, const struct search_options *o)
     }
     memcpy(s->step, o->step, n + 1);
     unescape(s->step, &n);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (!strcmp(scores[i], o->score)) s->settings.score = (enum lutra_search_score)i;
     s->settings.step = s->step;
-    s->settings.token_budget = o->budget;
-    return 0;
+    s->settings.prune_below = o->prune;
+    return read_budget(s, o);
 }
 
-int searcher_open(struct searcher *s, const struct search_options *o, struct engine *e)
+int searcher_open(struct searcher *s, const struct search_options *o, struct engine *e, const char *model_path)
 {
-    struct lutra_error err = {0};
-    struct lutra_model_settings ms = lutra_model_settings_default();
-    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
-    struct tokens mark = {0};
     int n_ctx;
-    if (!s->wanted || s->settings.method == LUTRA_SEARCH_VOTE) return 0;
-    ms.progress = progress_callback;
-    if (lutra_model_open(&s->prm, e->runtime, o->prm, &ms, &err) < 0) return fail_with(&err);
-    progress_clear();
-    if (o->mark && tokenize(s->prm, o->mark, strlen(o->mark), LUTRA_PARSE_SPECIAL, &mark, &err) < 0)
-        return fail_with(&err);
-    free(mark.id);
+    if (!s->wanted || s->settings.method == LUTRA_SEARCH_VOTE || !judge_wanted(&o->judge)) return 0;
+    int code = judge_open(&s->judge, &o->judge, e, model_path);
     lutra_session_sizes(e->session, &n_ctx, NULL, NULL);
-    vs.n_seq = s->settings.width;
-    vs.n_ctx = n_ctx + 1 + mark.n * s->settings.max_steps;
-    vs.mark = o->mark;
-    vs.kind = o->prm_kind;
-    if (lutra_verifier_open(&s->verifier, s->prm, &vs, &err) < 0) return fail_with(&err);
+    if (!code)
+        code = judge_verifier(&s->judge, &o->judge, s->settings.width, n_ctx, s->settings.max_steps, &s->verifier);
     s->settings.verifier = s->verifier;
-    return 0;
+    return code;
 }
 
-void searcher_close(struct searcher *s)
+void searcher_close(struct searcher *s, const struct engine *e)
 {
     lutra_verifier_close(&s->verifier);
-    lutra_model_close(&s->prm);
+    judge_close(&s->judge, e);
 }
 
 static int on_text(void *user, const struct lutra_piece *piece)
@@ -174,7 +183,7 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
     }
     const struct lutra_search_result *res = code ? NULL : lutra_search_done(run);
     *cancelled = interrupted();
-    view_close(view, *cancelled ? NULL : res, s->settings.method);
+    view_close(view, *cancelled ? NULL : res);
     if (res && res->text && !*cancelled) buffer_add(reply, res->text, strlen(res->text));
     if (!code && !*cancelled && !(res && res->text)) {
         say("no candidate came to an end");

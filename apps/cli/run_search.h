@@ -9,12 +9,14 @@
 #define LUTRA_CLI_RUN_SEARCH_H
 
 #include "cli.h"
+#include "judge.h"
 
 struct search_options {
     int vote, weighted, best_of, rebase; /* 0 = not asked for */
     const char *beam, *dvts;             /* "4x4" */
-    const char *prm, *prm_kind, *score, *step, *mark;
-    int64_t budget;
+    const char *method, *auto_table, *score, *step, *budget;
+    float prune;
+    struct judge_options judge;
 };
 
 struct searcher {
@@ -22,8 +24,8 @@ struct searcher {
     char name[24]; /* "beam 4x4" */
     char step[32];
     struct lutra_search settings;
-    const char *mark;
-    lutra_model *prm;
+    struct method_table table;
+    struct judge judge;
     lutra_verifier *verifier;
 };
 
@@ -32,8 +34,8 @@ struct option_set search_option_set(struct search_options *o);
 /* Which search is wanted, if any; 0 or EXIT_USAGE after a message. */
 int searcher_init(struct searcher *s, const struct search_options *o);
 /* Opens the verifier for a session of the engine; 0 or an exit code. */
-int searcher_open(struct searcher *s, const struct search_options *o, struct engine *e);
-void searcher_close(struct searcher *s);
+int searcher_open(struct searcher *s, const struct search_options *o, struct engine *e, const char *model_path);
+void searcher_close(struct searcher *s, const struct engine *e);
 
 /* Runs a search for one reply: the winner's text goes into *reply.  0, or an exit code after a message; cancelled: true
  * after Ctrl-C.  quiet: nothing on stderr. */
@@ -50,6 +52,6 @@ void view_event(struct view *v, const struct lutra_search_event *event);
 /* Redraws when that is due (or at the end). */
 void view_draw(struct view *v, bool end);
 /* The summary, and the end of the view. */
-void view_close(struct view *v, const struct lutra_search_result *result, enum lutra_search_method method);
+void view_close(struct view *v, const struct lutra_search_result *result);
 
 #endif

@@ -218,17 +218,30 @@ void view_draw(struct view *v, bool end)
     fflush(stderr);
 }
 
-void view_close(struct view *v, const struct lutra_search_result *res, enum lutra_search_method method)
+/* What was done: the search's name, and the method where the budget chose it. */
+static void put_name(const struct view *v, const struct lutra_search_result *res)
+{
+    static const char *const names[] = {"vote", "weighted", "best-of", "beam", "dvts", "rebase"};
+    fputs(v->name, stderr);
+    if (strcmp(v->name, "auto") || (int)res->method >= (int)(sizeof names / sizeof *names)) return;
+    if (res->expand > 1)
+        fprintf(stderr, " (%s %dx%d)", names[res->method], res->width / res->expand, res->expand);
+    else
+        fprintf(stderr, " (%s %d)", names[res->method], res->n_candidates);
+}
+
+void view_close(struct view *v, const struct lutra_search_result *res)
 {
     view_draw(v, true);
     if (res && !v->quiet) {
+        put_name(v, res);
         fprintf(stderr,
-            "%s: answer %s, %s %.3f, candidate #%d of %d (%d finished, %d pruned), %lld tokens, %lld verifier rows, "
+            ": answer %s, %s %.3f, candidate #%d of %d (%d finished, %d pruned), %lld tokens, %lld verifier rows, "
             "%.2f s\n",
-            v->name, res->answer && *res->answer ? res->answer : "none",
-            method == LUTRA_SEARCH_VOTE ? "share of votes" : "score", res->score, res->candidate, res->n_candidates,
-            res->n_finished, res->n_pruned, (long long)res->generated_tokens, (long long)res->verifier_rows,
-            (double)res->us * 1e-6);
+            res->answer && *res->answer ? res->answer : "none",
+            res->method == LUTRA_SEARCH_VOTE ? "share of votes" : "score", res->score, res->candidate,
+            res->n_candidates, res->n_finished, res->n_pruned, (long long)res->generated_tokens,
+            (long long)res->verifier_rows, (double)res->us * 1e-6);
     }
     free(v->candidate);
     free(v);

@@ -22,10 +22,11 @@ struct lutra_search lutra_search_default(void)
         .method = LUTRA_SEARCH_VOTE,
         .width = 16,
         .expand = 4,
-        .score = LUTRA_SCORE_LAST,
+        .score = LUTRA_SCORE_AUTO,
         .step = "\n",
         .max_steps = 64,
         .early_stop = true,
+        .prune_below = 0.1f,
         .temperature = 0.1f};
 }
 
@@ -48,7 +49,7 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: width is %d, outside 1..4096", set->width);
     if (set->method < LUTRA_SEARCH_VOTE || set->method > LUTRA_SEARCH_AUTO)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: method %d is not known", (int)set->method);
-    if (set->score < LUTRA_SCORE_LAST || set->score > LUTRA_SCORE_MEAN)
+    if (set->score < LUTRA_SCORE_LAST || set->score > LUTRA_SCORE_AUTO)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: score %d is not known", (int)set->score);
     bool steps = set->method >= LUTRA_SEARCH_BEAM && set->method <= LUTRA_SEARCH_REBASE;
     if (steps && set->width > s->n_seq)
@@ -190,6 +191,9 @@ int lutra_search_submit(lutra_search_run **out, lutra_session *session, const st
     if (!run) return lutra_fail(err, LUTRA_E_NO_MEMORY, "search: out of memory");
     run->s = session;
     run->set = set;
+    if (set.score == LUTRA_SCORE_AUTO)
+        run->set.score =
+            set.verifier && set.verifier->kind == VERIFIER_LIKELIHOOD ? LUTRA_SCORE_PRODUCT : LUTRA_SCORE_LAST;
     run->self = set.verifier && set.verifier->kind == VERIFIER_LIKELIHOOD && set.verifier->model == session->model;
     run->judge = run->self ? NULL : set.verifier;
     run->prompt_seq = -1;

@@ -119,6 +119,8 @@ static int find_judge(lutra_verifier *v, const struct lutra_verifier_settings *s
     v->value = model_value_head(v->model->model, &v->bias);
     TRY(find_kind(v, set, err));
     if (set->mark) TRY(text_encode(v->model->vocab, set->mark, strlen(set->mark), TEXT_PARSE_SPECIAL, &v->mark, err));
+    if (set->n_ctx < 0 || set->n_ctx > 1 << 24)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: n_ctx is %d, outside 0..%d", set->n_ctx, 1 << 24);
     if (set->n_seq < 0 || set->n_seq > 4095)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: n_seq is %d, outside 0..4095", set->n_seq);
     if (set->n_seq == 0 && v->kind != VERIFIER_LIKELIHOOD)
@@ -134,8 +136,8 @@ static int find_judge(lutra_verifier *v, const struct lutra_verifier_settings *s
 static int open_session(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     struct lutra_session_settings ss = lutra_session_settings_default();
-    ss.n_ctx = set->n_ctx;
-    ss.n_seq = set->n_seq + 1; /* the prompt's own */
+    ss.n_ctx = (set->n_ctx + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; /* whole blocks: searches reserve them */
+    ss.n_seq = set->n_seq + 1;                                    /* the prompt's own */
     ss.n_batch = set->n_batch;
     ss.n_out = rows_out(v, set);
     TRY(lutra_session_open(&v->session, v->model, &ss, err));

@@ -24,11 +24,11 @@ for method in '--weighted 6' '--best-of 6' '--beam 3x2' '--dvts 3x2' '--rebase 6
     grep -v ' s$' "$WORK/err" >"$WORK/events"
     run $method --prm "$PRM" --score mean --no-perf -t 1
     expect_same "$WORK/out" "$WORK/first" "$method again"
+    grep -v ' s$' "$WORK/err" >"$WORK/events1"
+    expect_same "$WORK/events" "$WORK/events1" "$method, events with one thread"
     case $method in
     --w* | --best*) ;;
     *)
-        grep -v ' s$' "$WORK/err" >"$WORK/events1"
-        expect_same "$WORK/events" "$WORK/events1" "$method, events with one thread"
         expect_err ' forked from #' "$method"
         expect_err ' pruned' "$method"
         ;;
@@ -40,6 +40,61 @@ run --beam 2x2 --prm "$PRM" --step ' ' --verifier-mark ' +'
 expect_code 0 'another delimiter and a mark'
 expect_err 'step 4 ' 'a step at every blank'
 if grep -q 'step 5 ' "$WORK/err"; then fail 'a blank alone is no step'; fi
+
+# The kinds of judge: any model's likelihood, the generator's own at no cost, and what is refused.
+LONG=$LUTRA_SOURCE/models/abacus-xs-long-f16.gguf
+XS=$LUTRA_SOURCE/models/abacus-xs-f16.gguf
+run --best-of 6 --prm "$LONG" --prm-kind likelihood --no-perf
+expect_code 0 'likelihood'
+expect_err '#5 step 1 reward 0.' 'likelihood, steps while others run'
+expect_err ' verifier rows' 'likelihood'
+if grep -q ' 0 verifier rows' "$WORK/err"; then fail 'another model has rows of its own'; fi
+run --best-of 6 --prm-kind likelihood --no-perf
+expect_err ' 0 verifier rows' 'own likelihood'
+cp "$WORK/out" "$WORK/own"
+run --best-of 6 --prm "$MODEL" --prm-kind likelihood --no-perf
+expect_err ' 0 verifier rows' 'own likelihood, by its file'
+expect_same "$WORK/out" "$WORK/own" 'own likelihood, by its file'
+run --best-of 6 --prm "$LONG" --prm-kind oracle
+expect_code 2 'an unknown kind'
+run --best-of 6 --prm "$LONG" --prm-kind value
+expect_code 1 'no value head'
+expect_err "no tensor 'cls.output'" 'no value head'
+
+# What a budget buys, without and with a table of measured methods.
+run --method auto --budget 300 --prm "$LONG" --prm-kind likelihood
+expect_code 0 'auto'
+expect_err 'auto (weighted ' 'auto without a table'
+tokens=$(sed -n 's/.*pruned), \([0-9]*\) tokens.*/\1/p' "$WORK/err")
+[ "$tokens" -gt 200 ] && [ "$tokens" -le 300 ] || fail "auto: $tokens tokens of 300"
+run --method auto --budget 300
+expect_err 'auto (vote ' 'auto without a judge'
+cat >"$WORK/table.json" <<'END'
+{"methods": [
+ {"method": "greedy", "accuracy": {"mean": 0.59}, "tokens_per_problem": 45},
+ {"method": "mean sample", "accuracy": {"mean": 0.99}, "tokens_per_problem": 45},
+ {"method": "any@16", "accuracy": {"mean": 0.99}, "tokens_per_problem": 45},
+ {"method": "beam@2x2", "accuracy": {"mean": 0.7}, "tokens_per_problem": 180},
+ {"method": "best@16", "accuracy": {"mean": 0.8}, "tokens_per_problem": 730}],
+ "time": {"methods": {"greedy": {"latency_s": 0.001}, "best@16": {"latency_s": 3600}}}}
+END
+auto() { run --method auto --prm "$LONG" --prm-kind likelihood --auto-table "$WORK/table.json" --budget "$1"; }
+auto 100
+expect_err 'auto (vote 1): ' 'auto: the greedy answer is what 100 tokens buy'
+auto 200
+expect_err 'auto (beam 2x2): ' 'auto: 200 tokens'
+auto 2000
+expect_err 'auto (best-of ' 'auto: 2000 tokens'
+auto 20s
+expect_err 'auto (vote 1): ' 'auto: what is too slow, or was not timed, is not chosen'
+run --method auto --prm "$LONG" --prm-kind likelihood
+expect_code 2 'auto without a budget'
+for bad in 12x -1 1.5 ''; do
+    run --method auto --budget "$bad"
+    expect_code 2 "--budget '$bad'"
+done
+run --method auto --budget 10 --auto-table "$PROBLEMS"
+expect_code 1 'a table that is none'
 
 # A chat of two turns: the winner is what is remembered.
 printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" -s 4 --vote 4 -n 150 -q >"$WORK/out" 2>"$WORK/err"

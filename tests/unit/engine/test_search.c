@@ -131,6 +131,7 @@ static struct lutra_search settings(enum lutra_search_method method, lutra_verif
     set.expand = 4;
     set.step = "e"; /* frequent in random text */
     set.score = LUTRA_SCORE_PRODUCT;
+    set.prune_below = 0;
     set.verifier = v;
     return set;
 }

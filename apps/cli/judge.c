@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+#include "judge.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the judge ---- */
+
+bool judge_wanted(const struct judge_options *o)
+{
+    return o->prm || (o->kind && !strcmp(o->kind, "likelihood"));
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int judge_open(struct judge *j, const struct judge_options *o, struct engine *e, const char *generator_path)
+{
+    struct lutra_error err = {0};
+    struct lutra_model_settings settings = lutra_model_settings_default();
+    struct tokens mark = {0};
+    *j = (struct judge){0};
+    if (!judge_wanted(o)) return 0;
+    if (!o->prm || same_file(o->prm, generator_path)) {
+        j->model = e->model;
+        j->own = o->kind && !strcmp(o->kind, "likelihood");
+    } else {
+        settings.progress = progress_callback;
+        if (lutra_model_open(&j->model, e->runtime, o->prm, &settings, &err) < 0) return fail_with(&err);
+        progress_clear();
+    }
+    if (o->mark && tokenize(j->model, o->mark, strlen(o->mark), LUTRA_PARSE_SPECIAL, &mark, &err) < 0)
+        return fail_with(&err);
+    j->n_mark = mark.n;
+    free(mark.id);
+    return 0;
+}
+
+int judge_verifier(
+    const struct judge *j, const struct judge_options *o, int n_seq, int n_tok, int max_steps, lutra_verifier **out)
+{
+    struct lutra_error err = {0};
+    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+    vs.n_seq = j->own ? 0 : n_seq;
+    vs.n_ctx = n_tok + 1 + j->n_mark * max_steps;
+    vs.mark = o->mark;
+    vs.kind = o->kind;
+    return lutra_verifier_open(out, j->model, &vs, &err) < 0 ? fail_with(&err) : 0;
+}
+
+void judge_close(struct judge *j, const struct engine *e)
+{
+    if (j->model != e->model) lutra_model_close(&j->model);
+    j->model = NULL;
+}
+
+/* ---- budgets and methods ---- */
+
+int budget_read(const char *text, int64_t *tokens, uint64_t *us)
+{
+    char *end;
+    double x = strtod(text, &end), unit = !strcmp(end, "ms") ? 1e3 : !strcmp(end, "s") ? 1e6 : 0;
+    *tokens = 0;
+    *us = 0;
+    if (end == text || !isfinite(x) || x < 0 || x > 1e12) return -1;
+    if (*end && unit == 0) return -1;
+    if (!*end && x != floor(x)) return -1;
+    if (*end)
+        *us = (uint64_t)(x * unit);
+    else
+        *tokens = (int64_t)x;
+    return 0;
+}
+
+int beams_read(const char *text, size_t n, bool with_children, int *width, int *expand)
+{
+    char copy[24], *x;
+    int64_t beams, children = 1;
+    if (n < 1 || n >= sizeof copy) return -1;
+    memcpy(copy, text, n);
+    copy[n] = 0;
+    x = strchr(copy, 'x');
+    if (x) *x = 0;
+    if ((x != NULL) != with_children || option_number(copy, 1, METHOD_WIDTH_MAX, &beams) < 0 ||
+        (x && option_number(x + 1, 1, METHOD_WIDTH_MAX, &children) < 0) || beams * children > METHOD_WIDTH_MAX)
+        return -1;
+    *width = (int)(beams * children);
+    *expand = (int)children;
+    return 0;
+}
+
+/* "best@16" as an option; false for what is no method of its own (any@16, mean sample). */
+static bool read_name(const char *name, struct lutra_search_option *o)
+{
+    static const struct {
+        const char *name;
+        enum lutra_search_method method;
+        bool children;
+    } known[] = {{"vote", LUTRA_SEARCH_VOTE, false}, {"weighted", LUTRA_SEARCH_WEIGHTED, false},
+        {"best", LUTRA_SEARCH_BEST, false}, {"beam", LUTRA_SEARCH_BEAM, true}, {"dvts", LUTRA_SEARCH_DVTS, true},
+        {"rebase", LUTRA_SEARCH_REBASE, false}};
+    *o = (struct lutra_search_option){.method = LUTRA_SEARCH_VOTE, .width = 1, .expand = 1, .us = -1};
+    o->greedy = !strcmp(name, "greedy");
+    if (o->greedy) return true;
+    size_t stem = strcspn(name, "@");
+    for (size_t i = 0; i < sizeof known / sizeof *known && name[stem]; i++) {
+        if (strlen(known[i].name) != stem || memcmp(known[i].name, name, stem)) continue;
+        o->method = known[i].method;
+        return beams_read(name + stem + 1, strlen(name + stem + 1), known[i].children, &o->width, &o->expand) == 0;
+    }
+    return false;
+}
+
+int method_table_read(struct method_table *t, const char *path)
+{
+    json_error_t why;
+    json_t *root = json_load_file(path, 0, &why), *time = json_object_get(json_object_get(root, "time"), "methods");
+    json_t *list = json_object_get(root, "methods"), *one;
+    size_t i;
+    t->n = 0;
+    json_array_foreach(list, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "method"));
+        struct lutra_search_option o;
+        if (!name || !read_name(name, &o) || t->n == METHOD_OPTIONS_MAX) continue;
+        const json_t *latency = json_object_get(json_object_get(time, name), "latency_s");
+        o.accuracy = json_number_value(json_object_get(json_object_get(one, "accuracy"), "mean"));
+        o.tokens = json_number_value(json_object_get(one, "tokens_per_problem"));
+        if (json_is_number(latency)) o.us = json_number_value(latency) * 1e6;
+        if (o.tokens > 0) t->option[t->n++] = o;
+    }
+    json_decref(root);
+    if (t->n > 0) return 0;
+    say("%s: %s", path, root ? "no methods in it: give a report of lutra eval" : why.text);
+    return EXIT_FAILED;
+}
