@@ -35,6 +35,7 @@ void cpu_kernels_init(struct cpu_kernels *out, uint32_t isa)
     }
     if (isa & CPU_AMX) {
         out->name = "amx";
+        cpu_gemm_init_amx(out);
         attention_init_amx(&out->attention);
     }
 #elif defined(__aarch64__)

@@ -64,6 +64,9 @@ struct cpu_gemm {
 
     void (*run)(const struct cpu_gemm_args *a);
 
+    /* What run calls for few rows, with the same bits; NULL: it calls nothing. */
+    void (*run_few)(const struct cpu_gemm_args *a);
+
     /* dst[n_in] = row `row` of the packed weight, the exact values of the file format (embedding gather). */
     void (*unpack_row)(
         const struct cpu_gemm *self, const void *packed, size_t n_out, size_t n_in, size_t row, float *dst);
@@ -118,6 +121,7 @@ void cpu_gemm_init_ref(struct cpu_kernels *out);
 void cpu_gemm_init_avx2(struct cpu_kernels *out);
 void cpu_gemm_init_avxvnni(struct cpu_kernels *out);
 void cpu_gemm_init_avx512(struct cpu_kernels *out);
+void cpu_gemm_init_amx(struct cpu_kernels *out);
 void cpu_gemm_init_neon(struct cpu_kernels *out);
 void cpu_gemm_init_dotprod(struct cpu_kernels *out);
 void cpu_gemm_init_i8mm(struct cpu_kernels *out);

@@ -16,7 +16,7 @@
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-enum { MAX_ROWS = 66 };
+enum { MAX_ROWS = 66, TILE_INPUTS = 256 };
 
 /* How the inputs of a case are made. */
 enum kind { RANDOM, OUTLIERS, WORST_POSITIVE, WORST_NEGATIVE, INTEGERS, KINDS };
@@ -318,6 +318,8 @@ void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm
             check_case(t, g, lower, OUTS[i], n_in, ROWS[i], (enum kind)kind, &state);
         }
     }
+    /* So long and so many rows that a kernel may take them in several passes. */
+    check_case(t, g, lower, 17, 42 * TILE_INPUTS, 70, RANDOM, &state);
     check_invariance(t, g, &state);
     check_refusals(t, g);
 }

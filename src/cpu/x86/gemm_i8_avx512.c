@@ -9,81 +9,7 @@
 #include <immintrin.h>
 
 #include "base/compiler.h"
-#include "cpu/x86/gemm_tile_avx512_impl.h"
-
-/* What differs between formats; always a compile-time constant of an inlined call. */
-enum codes { NIBBLES, TABLE, FIVE_BITS, BYTES };
-enum scales { F16_SCALE, F16_SCALE_AND_MIN, E8M0_SCALE };
-
-struct form {
-    enum codes codes;
-    enum scales scales;
-    int start_shift; /* start = stored start << this: offset 8 << shift; -1: no offset */
-};
-
-struct group {
-    const uint8_t *code, *bits, *d, *m; /* of one group */
-};
-
-LUTRA_INLINE __m512i code_table(enum quant_type type)
-{
-    /* IQ4_NL: value + 128; MXFP4: value + 16. */
-    const __m128i iq4_nl = _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
-        (char)181, (char)197, (char)217, (char)241);
-    const __m128i mxfp4 = _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4);
-    return _mm512_broadcast_i32x4(type == QUANT_MXFP4 ? mxfp4 : iq4_nl);
-}
-
-/* The codes of step v (inputs 4v .. 4v+3 of the group) of 16 rows, as unsigned bytes. */
-LUTRA_INLINE __m512i load_codes(struct form f, const struct group *g, int v, __m512i table)
-{
-    const __m512i low = _mm512_set1_epi8(15);
-    if (f.codes == BYTES) return _mm512_loadu_si512(g->code + STEP_BYTES * v);
-    __m512i c = _mm512_loadu_si512(g->code + STEP_BYTES * (v & 3));
-    c = v < 4 ? _mm512_and_si512(c, low) : _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
-    if (f.codes == TABLE) return _mm512_shuffle_epi8(table, c);
-    if (f.codes == FIVE_BITS) {
-        __m512i b = _mm512_loadu_si512(g->bits);
-        b = v < 4 ? _mm512_slli_epi16(b, 4 - (v & 3)) : _mm512_srli_epi16(b, v & 3);
-        c = _mm512_ternarylogic_epi64(c, b, _mm512_set1_epi8(16), 0xf8); /* c | (b & 16) */
-    }
-    return c;
-}
-
-LUTRA_INLINE __m512 load_scale(struct form f, const uint8_t *d)
-{
-    if (f.scales != E8M0_SCALE) return load_f16(d);
-    /* 2^(e - 128): the exponent field e - 1, or a subnormal for e = 0 and 1. */
-    __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)d));
-    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2)), tiny));
-}
-
-/* Bytes of one group's part of each section. */
-LUTRA_INLINE size_t code_bytes(struct form f)
-{
-    return f.codes == BYTES ? 512 : 256;
-}
-
-LUTRA_INLINE size_t scale_bytes(struct form f)
-{
-    return f.scales == E8M0_SCALE ? 16 : 32;
-}
-
-LUTRA_INLINE size_t group_bytes(struct form f)
-{
-    return code_bytes(f) + scale_bytes(f) + (f.codes == FIVE_BITS ? STEP_BYTES : 0) +
-           (f.scales == F16_SCALE_AND_MIN ? 32 : 0);
-}
-
-/* Group g of a tile at w. */
-LUTRA_INLINE struct group group_at(struct form f, const uint8_t *w, size_t groups, size_t g)
-{
-    const uint8_t *bits = w + groups * code_bytes(f), *d = bits + (f.codes == FIVE_BITS ? groups * STEP_BYTES : 0);
-    const uint8_t *m = d + groups * scale_bytes(f);
-    return (struct group){w + g * code_bytes(f), bits + g * STEP_BYTES, d + g * scale_bytes(f), m + g * 32};
-}
+#include "cpu/x86/gemm_i8_form_impl.h"
 
 /* Weights are used where they lie. */
 struct scratch {
@@ -93,8 +19,7 @@ struct scratch {
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
     (void)t, (void)np;
-    s->table =
-        f.codes == TABLE ? code_table(f.scales == E8M0_SCALE ? QUANT_MXFP4 : QUANT_IQ4_NL) : _mm512_setzero_si512();
+    s->table = code_table(f);
 }
 
 /* acc = what the integer sums start from. */

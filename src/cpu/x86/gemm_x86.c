@@ -67,3 +67,8 @@ void cpu_gemm_init_avx512(struct cpu_kernels *out)
     cpu_gemm_init_super_avx512(out);
     cpu_gemm_init_float_avx512(out);
 }
+
+void cpu_gemm_init_amx(struct cpu_kernels *out)
+{
+    cpu_gemm_init_i8_amx(out);
+}

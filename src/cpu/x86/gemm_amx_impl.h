@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the AMX matmul files share: from how many rows on AMX is used, and its blocks of activations.
+ *
+ * Fewer rows go to the kernel that the table held before (cpu_gemm.run_few), with that kernel's activations: both give
+ * the same bits, so the number is a matter of speed only.
+ *
+ * Rows of the batch are rows of tile A here, in blocks of amx_block_rows; rows that a last block lacks have scales 0.
+ */
+#ifndef LUTRA_CPU_X86_GEMM_AMX_IMPL_H
+#define LUTRA_CPU_X86_GEMM_AMX_IMPL_H
+
+#include "cpu/x86/amx_impl.h"
+#include "cpu/x86/gemm_x86_impl.h"
+
+enum {
+    AMX_MIN_ROWS = 5,
+    AMX_MAX_BLOCKS = 32,      /* of rows in one pass over a unit's panels */
+    AMX_PASS_BYTES = 1 << 20, /* of activations in one pass: they stay in L2 */
+    AMX_SPARE = 8,            /* records that may be read behind the last of a block */
+    AMX32_BYTES = 32 + 2 * 4  /* of a q8x32 record for AMX, per row */
+};
+
+LUTRA_INLINE size_t amx_block_rows(size_t n_row)
+{
+    return n_row <= 8 ? 8 : 16;
+}
+
+LUTRA_INLINE size_t amx_blocks(size_t n_row)
+{
+    return (n_row + amx_block_rows(n_row) - 1) / amx_block_rows(n_row);
+}
+
+/* Blocks of one pass, when a block of all inputs takes `bytes`: as many as fit L2, in passes of equal length. */
+LUTRA_INLINE size_t amx_pass_blocks(size_t n_block, size_t bytes)
+{
+    size_t most = AMX_PASS_BYTES / bytes;
+    most = most < 4 ? 4 : most > AMX_MAX_BLOCKS ? AMX_MAX_BLOCKS : most;
+    size_t n_pass = (n_block + most - 1) / most;
+    return (n_block + n_pass - 1) / n_pass;
+}
+
+size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row);
+void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+
+#endif
