@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The bundled models on the emulated NPU against the CPU: the same final answers, the same perplexity.
+ *
+ *     npu_device_answers [PROBLEMS]        12 problems; the bars of 98 in 100 and 0.2 % are meant for 100
+ */
+#include "engine_fixture.h"
+
+#include <jansson.h>
+
+enum { MAX_PROBLEMS = 500, MAX_IDS = 512, ANSWER_BYTES = 32 };
+
+static int n_problem = 12;
+
+struct problem {
+    char *question, *text; /* the worked solution */
+    int32_t prompt[MAX_IDS], all[MAX_IDS];
+    int n_prompt, n_all;
+};
+
+struct answers {
+    char last[MAX_PROBLEMS][ANSWER_BYTES];
+    double log_prob; /* of the solutions' tokens */
+    long n_tok;
+};
+
+struct device {
+    lutra_runtime *rt;
+    lutra_model *model;
+    lutra_session *s;
+};
+
+static void device_open(struct device *d, const char *path, const char *name)
+{
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    rs.device = name;
+    rs.n_threads = 2;
+    ss.n_seq = 16;
+    ss.n_batch = 128;
+    ss.n_out = 128;
+    OK(lutra_runtime_open(&d->rt, &rs, err));
+    OK(lutra_model_open(&d->model, d->rt, path, NULL, err));
+    OK(lutra_session_open(&d->s, d->model, &ss, err));
+}
+
+static void device_close(struct device *d)
+{
+    lutra_session_close(&d->s);
+    lutra_model_close(&d->model);
+    lutra_runtime_close(&d->rt);
+}
+
+/* A problem of the test set as the model was trained on it. */
+static void read_problem(struct problem *p, const lutra_model *model, const char *line)
+{
+    json_t *j = json_loads(line, 0, NULL);
+    assert_non_null(j);
+    const char *question = json_string_value(json_object_get(j, "question"));
+    struct lutra_message message = {"user", question};
+    char *text, solution[1024] = "";
+    size_t i, at = 0;
+    json_t *step;
+    json_array_foreach(json_object_get(j, "steps"), i, step) at +=
+        (size_t)snprintf(solution + at, sizeof solution - at, "%s\n", json_string_value(step));
+    snprintf(solution + at, sizeof solution - at, "#### %s", json_string_value(json_object_get(j, "answer")));
+    OK(lutra_chat_render(model, NULL, &message, 1, true, &text, err));
+    OK(lutra_tokenize(model, text, strlen(text), LUTRA_PARSE_SPECIAL, p->prompt, MAX_IDS, &p->n_prompt, err));
+    memcpy(p->all, p->prompt, sizeof p->all);
+    OK(lutra_tokenize(
+        model, solution, strlen(solution), 0, p->all + p->n_prompt, MAX_IDS - p->n_prompt, &p->n_all, err));
+    p->n_all += p->n_prompt;
+    lutra_free(text);
+    json_decref(j);
+}
+
+struct writer {
+    char text[2048];
+    size_t n;
+    char *last;
+};
+
+static int on_text(void *user, const struct lutra_piece *piece)
+{
+    struct writer *w = user;
+    size_t n = piece->n_bytes < sizeof w->text - 1 - w->n ? piece->n_bytes : sizeof w->text - 1 - w->n;
+    memcpy(w->text + w->n, piece->text, n);
+    w->n += n;
+    return 0;
+}
+
+static void on_end(void *user, const struct lutra_end *end)
+{
+    struct writer *w = user;
+    const char *mark;
+    (void)end;
+    w->text[w->n] = 0;
+    mark = strstr(w->text, "####");
+    snprintf(w->last, ANSWER_BYTES, "%.31s", mark ? mark : "none");
+}
+
+static void solve(struct device *d, const struct problem *problem, struct answers *out)
+{
+    struct writer *w = calloc((size_t)n_problem, sizeof *w);
+    int n_active = 1;
+    for (int i = 0; i < n_problem; i++) {
+        struct lutra_request r = lutra_request_default();
+        w[i].last = out->last[i];
+        r.prompt = problem[i].prompt, r.n_prompt = problem[i].n_prompt;
+        r.max_tokens = 200;
+        r.sampling.temperature = 0;
+        r.on_text = on_text, r.on_end = on_end, r.user = &w[i];
+        int32_t id;
+        OK(lutra_submit(d->s, &r, &id, err));
+    }
+    while (n_active) OK(lutra_step(d->s, &n_active, err));
+    free(w);
+}
+
+static void score(struct device *d, const struct problem *p, struct answers *out)
+{
+    struct lutra_row row[MAX_IDS];
+    int32_t seq;
+    OK(lutra_seq_open(d->s, 0, &seq, err));
+    for (int from = 0; from < p->n_all; from += 128) {
+        int n = p->n_all - from < 128 ? p->n_all - from : 128;
+        for (int i = 0; i < n; i++) {
+            int at = from + i;
+            bool want = at >= p->n_prompt - 1 && at + 1 < p->n_all;
+            row[i] = (struct lutra_row){
+                p->all[at], at, seq, i - 1, want ? LUTRA_WANT_LOGPROB : 0, want ? p->all[at + 1] : 0};
+        }
+        OK(lutra_forward(d->s, row, n, err));
+        const struct lutra_row_result *r;
+        for (int i = 0; (r = lutra_forward_result(d->s, i)); i++, out->n_tok++)
+            out->log_prob += (double)r->target_logit - (double)r->log_sum_exp;
+    }
+    lutra_seq_close(d->s, seq);
+}
+
+static void run_on(const char *path, const char *device, struct answers *out)
+{
+    struct device d = {0};
+    FILE *f = fopen(LUTRA_SOURCE_DIR "/models/abacus-test.jsonl", "r");
+    struct problem *problem = calloc((size_t)n_problem, sizeof *problem);
+    char *line = NULL;
+    size_t cap = 0;
+    assert_non_null(f);
+    memset(out, 0, sizeof *out);
+    device_open(&d, path, device);
+    for (int i = 0; i < n_problem; i++) {
+        assert_true(getline(&line, &cap, f) > 0);
+        read_problem(&problem[i], d.model, line);
+    }
+    solve(&d, problem, out);
+    for (int i = 0; i < n_problem; i++) score(&d, &problem[i], out);
+    device_close(&d);
+    free(problem), free(line);
+    fclose(f);
+}
+
+/* allowed: problems answered differently, per 100; most: relative difference of perplexity. */
+static void compare(const char *path, int allowed, double most)
+{
+    static struct answers cpu, npu;
+    int differ = 0;
+    run_on(path, "cpu", &cpu);
+    run_on(path, "npu-sim", &npu);
+    for (int i = 0; i < n_problem; i++) differ += strcmp(cpu.last[i], npu.last[i]) != 0;
+    assert_int_equal(cpu.n_tok, npu.n_tok);
+    double a = exp(-cpu.log_prob / (double)cpu.n_tok), b = exp(-npu.log_prob / (double)npu.n_tok);
+    printf("%s: %d of %d answers differ; perplexity of %ld tokens: cpu %.5f, npu-sim %.5f (%+.3f %%)\n", path, differ,
+        n_problem, cpu.n_tok, a, b, 100 * (b / a - 1));
+    assert_true(differ * 100 <= allowed * n_problem);
+    assert_true(fabs(b / a - 1) <= most);
+}
+
+static void f16_models_answer_alike(void **state)
+{
+    (void)state;
+    compare(LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", 2, 0.002);
+    if (n_problem >= 100) compare(LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", 2, 0.002);
+}
+
+/* The CPU's int8 activations and the NPU's halves differ more: a looser bound, and the figure printed. */
+static void q4_0_answers_alike(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"abacus-1m", "abacus-3m"};
+    for (int i = 0; i < (n_problem >= 100 ? 2 : 1); i++) {
+        char from[256], to[64];
+        struct lutra_quantize_settings qs = lutra_quantize_settings_default();
+        lutra_runtime *rt;
+        qs.type = "Q4_0";
+        snprintf(from, sizeof from, "%s/models/%s-f16.gguf", LUTRA_SOURCE_DIR, names[i]);
+        snprintf(to, sizeof to, "/tmp/lutra-npu-q4-%d.gguf", (int)getpid());
+        OK(lutra_runtime_open(&rt, NULL, err));
+        OK(lutra_quantize(rt, from, to, &qs, err));
+        lutra_runtime_close(&rt);
+        compare(to, 10, 0.02);
+        remove(to);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) n_problem = atoi(argv[1]);
+    if (n_problem < 1 || n_problem > MAX_PROBLEMS) return 2;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(f16_models_answer_alike), cmocka_unit_test(q4_0_answers_alike)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows on the emulated NPU: drafts give the bits of committed rows, a row does not know its neighbours, every kind of
+ * result agrees, forks and commits reach the NPU, refused types run on the CPU, and a lost NPU's answer goes on.
+ */
+#include "engine_fixture.h"
+
+#include "engine/engine_impl.h"
+#include "npu/host/device_impl.h"
+
+#define MODEL LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf"
+
+enum { N_VOCAB = 1024 };
+
+static void open_on(struct fixture *f, const char *path, const char *device)
+{
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    memset(f, 0, sizeof *f);
+    rs.device = device;
+    rs.n_threads = 2;
+    ss.n_seq = 8;
+    ss.n_ctx = 256;
+    ss.n_batch = 64;
+    OK(lutra_runtime_open(&f->rt, &rs, err));
+    OK(lutra_model_open(&f->model, f->rt, path, NULL, err));
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+}
+
+static void shut(struct fixture *f)
+{
+    lutra_session_close(&f->s);
+    lutra_model_close(&f->model);
+    lutra_runtime_close(&f->rt);
+}
+
+static int32_t id_at(int i)
+{
+    return (int32_t)((i * 37 + 11) % 900);
+}
+
+/* Positions from .. from + n - 1 of a sequence as one chain; logits of the last. */
+static const float *feed(lutra_session *s, int32_t seq, int from, int n, uint32_t flags)
+{
+    struct lutra_row row[64];
+    for (int i = 0; i < n; i++)
+        row[i] =
+            (struct lutra_row){id_at(from + i), from + i, seq, i - 1, flags | (i == n - 1 ? LUTRA_WANT_LOGITS : 0), 0};
+    OK(lutra_forward(s, row, n, err));
+    return lutra_forward_result(s, 0)->logits;
+}
+
+/* One token after the other; in chunks; as drafts behind a committed part; and committed from drafts: the same bits. */
+static void drafts_have_the_bits_of_committed_rows(void **state)
+{
+    (void)state;
+    enum { N = 70, START = 60 };
+    struct fixture f;
+    float one[N_VOCAB], next[N_VOCAB];
+    int32_t a, b, c;
+    open_on(&f, MODEL, "npu-sim");
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    for (int i = 0; i < N; i++) memcpy(one, feed(f.s, a, i, 1, 0), sizeof one);
+    memcpy(next, feed(f.s, a, N, 1, 0), sizeof next);
+    OK(lutra_seq_open(f.s, 0, &b, err));
+    feed(f.s, b, 0, START, 0);
+    OK(lutra_seq_fork(f.s, b, -1, 0, &c, err));
+    assert_memory_equal(feed(f.s, b, START, N - START, 0), one, sizeof one);
+    assert_memory_equal(feed(f.s, c, START, N - START, LUTRA_ROW_DRAFT), one, sizeof one);
+    OK(lutra_commit(f.s, N - START - 1, err));
+    assert_int_equal(lutra_seq_length(f.s, c), N);
+    assert_memory_equal(feed(f.s, c, N, 1, 0), next, sizeof next);
+    shut(&f);
+}
+
+/* Two branches below one committed row see their own ancestors only. */
+static void branches_of_a_tree(void **state)
+{
+    (void)state;
+    struct fixture f;
+    float want[N_VOCAB];
+    int32_t a, b;
+    open_on(&f, MODEL, "npu-sim");
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    feed(f.s, a, 0, 10, 0);
+    OK(lutra_seq_fork(f.s, a, -1, 0, &b, err));
+    struct lutra_row line[] = {{500, 10, a, -1, 0, 0}, {501, 11, a, 0, LUTRA_WANT_LOGITS, 0}};
+    OK(lutra_forward(f.s, line, 2, err));
+    memcpy(want, lutra_forward_result(f.s, 0)->logits, sizeof want);
+    struct lutra_row tree[] = {{400, 10, b, -1, LUTRA_ROW_DRAFT, 0}, {500, 10, b, -1, LUTRA_ROW_DRAFT, 0},
+        {401, 11, b, 0, LUTRA_ROW_DRAFT | LUTRA_WANT_LOGITS, 0},
+        {501, 11, b, 1, LUTRA_ROW_DRAFT | LUTRA_WANT_LOGITS, 0}};
+    OK(lutra_forward(f.s, tree, 4, err));
+    assert_memory_not_equal(lutra_forward_result(f.s, 0)->logits, want, sizeof want);
+    assert_memory_equal(lutra_forward_result(f.s, 1)->logits, want, sizeof want);
+    shut(&f);
+}
+
+static void results_of_every_kind_agree(void **state)
+{
+    (void)state;
+    struct fixture cpu, npu;
+    int32_t a, b;
+    open_on(&cpu, MODEL, "cpu");
+    open_on(&npu, MODEL, "npu-sim");
+    OK(lutra_seq_open(cpu.s, 0, &a, err));
+    OK(lutra_seq_open(npu.s, 0, &b, err));
+    uint32_t all = LUTRA_WANT_LOGITS | LUTRA_WANT_HIDDEN | LUTRA_WANT_TOPK | LUTRA_WANT_LOGPROB;
+    struct lutra_row row[3] = {{5, 0, a, -1, all, 7}, {6, 1, a, 0, 0, 0}, {7, 2, a, 1, LUTRA_WANT_TOPK, 0}};
+    OK(lutra_forward(cpu.s, row, 3, err));
+    for (int i = 0; i < 3; i++) row[i].seq = b;
+    OK(lutra_forward(npu.s, row, 3, err));
+    const struct lutra_row_result *x = lutra_forward_result(cpu.s, 0), *y = lutra_forward_result(npu.s, 0);
+    for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(x->logits[i] - y->logits[i]) < 0.1f);
+    for (int i = 0; i < 128; i++) assert_true(fabsf(x->hidden[i] - y->hidden[i]) < 0.1f);
+    assert_true(fabsf(x->log_sum_exp - y->log_sum_exp) < 0.05f);
+    assert_true(y->target_logit == y->logits[7]);
+    assert_int_equal(y->n_top, 64);
+    for (int i = 0; i < y->n_top; i++) assert_true(y->top_logit[i] == y->logits[y->top_id[i]]);
+    x = lutra_forward_result(cpu.s, 1), y = lutra_forward_result(npu.s, 1);
+    assert_null(y->logits);
+    assert_int_equal(x->top_id[0], y->top_id[0]);
+    shut(&cpu);
+    shut(&npu);
+}
+
+struct lines {
+    char text[2048];
+};
+
+static void keep_line(void *user, enum lutra_log_level level, const char *line)
+{
+    struct lines *l = user;
+    size_t n = strlen(l->text);
+    (void)level;
+    snprintf(l->text + n, sizeof l->text - n, "%s\n", line);
+}
+
+/* Q5_0 has no layout: products run on the CPU, everything else on the NPU, and the log says so. */
+static void what_the_npu_lacks_runs_on_the_cpu(void **state)
+{
+    (void)state;
+    struct lines log = {""};
+    struct fixture f;
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_quantize_settings qs = lutra_quantize_settings_default();
+    char path[64];
+    int32_t a, b;
+    float want[N_VOCAB];
+    memset(&f, 0, sizeof f);
+    rs.device = "npu-sim";
+    rs.log = keep_line, rs.log_user = &log;
+    qs.type = "Q5_0";
+    snprintf(path, sizeof path, "/tmp/lutra-npu-q5-%d.gguf", (int)getpid());
+    OK(lutra_runtime_open(&f.rt, &rs, err));
+    OK(lutra_quantize(f.rt, MODEL, path, &qs, err));
+    OK(lutra_model_open(&f.model, f.rt, path, NULL, err));
+    assert_non_null(strstr(log.text, "because of npu: no weight layout for Q5_0"));
+    assert_non_null(strstr(log.text, "4 attention"));
+    fixture_session(&f, 2, 128);
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    for (int i = 0; i < 5; i++) memcpy(want, feed(f.s, a, i, 1, 0), sizeof want);
+    shut(&f);
+    open_on(&f, path, "cpu");
+    OK(lutra_seq_open(f.s, 0, &b, err));
+    const float *got = feed(f.s, b, 0, 5, 0);
+    for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(got[i] - want[i]) < 0.2f);
+    shut(&f);
+    remove(path);
+}
+
+/* The NPU goes away after six tokens: the step is done again on the CPU and the answer goes on. */
+static void a_lost_npu_is_followed_by_the_cpu(void **state)
+{
+    (void)state;
+    struct fixture f, cpu;
+    int32_t a, b;
+    open_on(&f, MODEL, "npu-sim");
+    open_on(&cpu, MODEL, "cpu");
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    OK(lutra_seq_open(cpu.s, 0, &b, err));
+    for (int i = 0; i < 6; i++) feed(f.s, a, i, 1, 0);
+    ((struct npu_device *)f.rt->first)->link->lost = true;
+    feed(f.s, a, 6, 10, LUTRA_ROW_DRAFT);
+    OK(lutra_commit(f.s, 4, err));
+    const float *x = feed(f.s, a, 11, 3, 0), *y = feed(cpu.s, b, 0, 14, 0);
+    for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(x[i] - y[i]) < 0.1f);
+    assert_ptr_equal(f.rt->device, f.rt->cpu);
+    lutra_session *second; /* and others can still be opened */
+    OK(lutra_session_open(&second, f.model, NULL, err));
+    lutra_session_close(&second);
+    shut(&f);
+    shut(&cpu);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_have_the_bits_of_committed_rows),
+        cmocka_unit_test(branches_of_a_tree),
+        cmocka_unit_test(results_of_every_kind_agree),
+        cmocka_unit_test(what_the_npu_lacks_runs_on_the_cpu),
+        cmocka_unit_test(a_lost_npu_is_followed_by_the_cpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
