@@ -180,6 +180,20 @@ static int check(struct eval_options *o, char *step, size_t n_step)
     return 0;
 }
 
+/* What auto chooses from, and room for the widest of it. */
+static int read_table(struct eval_run *run, const char *path)
+{
+    int code = method_table_read(&run->auto_table, path);
+    for (int i = 0; i < run->auto_table.n; i++)
+        for (int k = 0; k < run->set->n_source; k++) {
+            struct eval_source *source = &run->set->source[k];
+            bool chooses = source->kind == EVAL_SEARCH && source->search == LUTRA_SEARCH_AUTO;
+            if (chooses && run->auto_table.option[i].width > source->width)
+                source->width = run->auto_table.option[i].width;
+        }
+    return code;
+}
+
 static int run(void *opts, const char **arg, int n_arg)
 {
     struct eval_options *o = opts;
@@ -191,7 +205,7 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = sampling_from_options(&o->sampling, run.bias, &run.sampling);
     if (!code) code = eval_read(&set, o);
     if (!code) code = eval_methods(&set, o);
-    if (!code && o->auto_table) code = method_table_read(&run.auto_table, o->auto_table);
+    if (!code && o->auto_table) code = read_table(&run, o->auto_table);
     if (!code) code = ranks_open(&run.ranks);
     if (!code && run.ranks.n > 1 && !o->report) {
         say("eval: several ranks meet in the journal beside the report: give --report FILE");

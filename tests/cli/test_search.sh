@@ -96,6 +96,22 @@ done
 run --method auto --budget 10 --auto-table "$PROBLEMS"
 expect_code 1 'a table that is none'
 
+# The same in an evaluation: a budget of tokens buys the same answers however many problems run at once.
+head -n 12 "$PROBLEMS" >"$WORK/twelve"
+for np in 1 64; do
+    lutra eval -m "$XS" --prm "$LONG" --prm-kind likelihood -f "$WORK/twelve" -np $np --auto-table "$WORK/table.json" \
+        --methods best@4,auto@60,auto@200,auto@1000 --report "$WORK/report$np.json"
+    expect_code 0 "eval auto, -np $np"
+    python3 -c "import json,sys
+d = json.load(open(sys.argv[1])); d.pop('time'); d['settings'].pop('file', None); print(json.dumps(d, indent=1))" \
+        "$WORK/report$np.json" >"$WORK/plain$np"
+done
+expect_same "$WORK/plain1" "$WORK/plain64" 'eval auto, one problem or many at once'
+for bad in auto auto@ auto@0 auto@x auto@5x; do
+    lutra eval -m "$XS" -f "$WORK/twelve" --methods $bad
+    expect_code 2 "eval --methods $bad"
+done
+
 # A chat of two turns: the winner is what is remembered.
 printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" -s 4 --vote 4 -n 150 -q >"$WORK/out" 2>"$WORK/err"
 [ "$(grep -c '^#### 84' "$WORK/out")" -eq 2 ] || fail 'chat'
