@@ -175,6 +175,48 @@ static const char *verdict(const struct comparison *c, double low, double high)
                                                                 : "above";
 }
 
+static const struct {
+    const char *name;
+    int n_layer, d_model, d_ff;
+} models[] = {{"Qwen2.5-1.5B", 28, 1536, 8960}, {"Qwen2.5-3B", 36, 2048, 11008}, {"Qwen2.5-7B", 28, 3584, 18944},
+    {"Llama-3.2-1B", 16, 2048, 8192}, {"Llama-3.2-3B", 28, 3072, 8192}};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+/* Microseconds of the matrices that [TTS 7.1] runs, all layers, for m rows; 0 or -1: not counted. */
+static int decode_us(const struct npu_bench *b, const lutra_npu_profile *p, int model, int m, double us[2])
+{
+    int d = models[model].d_model, f = models[model].d_ff;
+    const struct npu_count *attention = npu_count_of(b, "gemm", "Q4_0", m, d, d),
+                           *up = npu_count_of(b, "gemm", "Q4_0", m, d, f),
+                           *down = npu_count_of(b, "gemm", "Q8_0", m, f, d);
+    if (!attention || !up || !down) return -1;
+    struct lutra_npu_time a = lutra_npu_model(p, &attention->work), u = lutra_npu_model(p, &up->work),
+                          w = lutra_npu_model(p, &down->work);
+    us[0] = models[model].n_layer * (2 * a.low_us + 2 * u.low_us + w.low_us);
+    us[1] = models[model].n_layer * (2 * a.high_us + 2 * u.high_us + w.high_us);
+    return 0;
+}
+
+/* [TTS Figure 11]: what further rows cost. */
+static void print_decode(const struct npu_bench *b)
+{
+    printf("\n## Decoding by rows\n\nMilliseconds of the layers' query, output, gate, up (Q4_0) and down (Q8_0) "
+           "matrices on tiles "
+           "for 1, 4 and 16 rows, modelled; without\nkeys and values, attention, rows of f32 and the head [TTS Figure "
+           "11].\n\n"
+           "| model | SoC | 1 row | 4 rows | 16 rows |\n|---|---|---|---|---|\n");
+    for (int model = 0; model < N_MODELS; model++)
+        for (int i = 0; i < b->n_profile; i++) {
+            double us[3][2];
+            if (decode_us(b, b->profile[i], model, 1, us[0]) || decode_us(b, b->profile[i], model, 4, us[1]) ||
+                decode_us(b, b->profile[i], model, 16, us[2]))
+                continue;
+            printf("| %s | %s |", models[model].name, lutra_npu_profile_name(b->profile[i]));
+            for (int m = 0; m < 3; m++) printf(" %.1f to %.1f |", us[m][0] / 1e3, us[m][1] / 1e3);
+            printf("\n");
+        }
+}
+
 /* [TTS Figure 8]: where attention's packets go, beside the tile unit's time. */
 static void print_stages(const struct npu_bench *b, const lutra_npu_profile *p)
 {
@@ -204,6 +246,7 @@ void npu_print_tables(const struct npu_bench *b)
     const lutra_npu_profile *p = published_on(b);
     print_counts(b);
     if (!p) return;
+    print_decode(b);
     print_stages(b, p);
     struct comparisons *all = all_comparisons(b);
     printf(

@@ -256,7 +256,7 @@ static void judge(const char *path, const char *device, const char *problems, in
         json_decref(problem);
     }
     fclose(f);
-    printf("| %s | %s | %s | %.5f | %ld | %d / %d |\n", schemes[scheme].name, schemes[scheme].what, device,
+    printf("| %s | %s | %s | %.6f | %ld | %d / %d |\n", schemes[scheme].name, schemes[scheme].what, device,
         exp(b.nll / (double)b.n_tok), b.n_tok, b.n_right, b.n_answer);
     fflush(stdout);
     lutra_session_close(&b.session);

@@ -115,14 +115,19 @@ static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
     add(u, &r);
 }
 
-static void gemv(struct run *u, int i, uint32_t k, uint32_t n)
+static void gemv(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
     struct npu_gemv_plan p;
     if (npu_weights_layout(kinds[i].kind, k, n, &w) || !npu_weights_integer(w.kind)) return;
     assert_int_equal(npu_gemv_plan(&w, KEPT, BENCH_TCM_BYTES, &p), 0);
     struct row r = row_of(u, "gemv", kinds[i].name, NPU_OP_GEMV, k, n);
+    struct npu_act8 act;
+    npu_act8_layout(k, &act);
     r.op.kind = w.kind;
+    r.op.m = m;
+    r.op.src_stride = act.bytes;
+    r.op.dst_stride = 128 * w.n_blocks;
     r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
     r.stages = p.n_chunks;
     add(u, &r);
@@ -161,7 +166,8 @@ static void weights(struct run *u)
         for (int i = 0; i < N_KINDS; i++) {
             int every = k == 1536 && n == 8960; /* all kinds on one shape; elsewhere what the papers run */
             if (every || i == Q4_0 || i == SUPERGROUP || (i == Q8_0 && k > n)) dequant(u, i, k, n);
-            if (every || i == Q4_0 || (i == Q8_0 && k > n)) gemv(u, i, k, n);
+            if (every || i == Q4_0 || (i == Q8_0 && k > n)) gemv(u, i, 1, k, n);
+            if (every) gemv(u, i, 2, k, n);
         }
         for (int i = 0; i < 3 && !u->small; i++) {
             static const uint32_t m[] = {1, 4, 16};

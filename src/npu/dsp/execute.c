@@ -80,9 +80,8 @@ static uint32_t gemv(struct isa *isa, const struct npu_machine *machine, const s
                 dma_start_1d(tcm + plan.packed[c % 3], isa_ptr(op->weights) + (size_t)c * bytes, n * w.block_bytes);
         if (c < 2) continue;
         n = w.n_blocks - first < plan.chunk_blocks ? w.n_blocks - first : plan.chunk_blocks;
-        for (uint32_t r = 0; r < op->m; r++)
-            npu_gemv(isa, &w, isa_ptr(op->dst) + (size_t)r * op->dst_stride + first * 128,
-                tcm + plan.packed[(c - 2) % 3], isa_ptr(op->src) + (size_t)r * op->src_stride, n);
+        npu_gemv(isa, &w, isa_ptr(op->dst) + first * 128, op->dst_stride, tcm + plan.packed[(c - 2) % 3],
+            isa_ptr(op->src), op->src_stride, n, op->m);
     }
     add_bias(isa, op);
     give(isa, op, span(op->m, op->dst_stride, w.n_blocks * 128));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One row times packed weights with integer dot products: codes stay unsigned bytes, four activations are a scalar, and
+ * Few rows times packed weights with integer dot products: codes stay unsigned bytes, four activations are a scalar, and
  * the offset of the codes is folded into where the sum starts.  Floats appear once per 32 inputs.
  *
  * Per vector of 256 4-bit codes: 1 load, a mask, a shift, 1 scalar load of two quads and 2 multiplications.
@@ -92,7 +92,103 @@ ISA_INLINE vec block(struct isa *isa, const uint32_t kind, const uint8_t *restri
     return acc;
 }
 
-void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
+/* Two rows share what does not depend on them: loads, masks, shifts, lookups and the scales' conversion. */
+enum { ROWS = 2 };
+
+/* One tile of 32 inputs added to the rows' integer sums. */
+ISA_INLINE void tile_rows(struct isa *isa, const uint32_t kind, vec sum[ROWS], const struct constants *c,
+    const uint8_t *restrict codes, const uint8_t *restrict q, uint32_t stride)
+{
+    const uint32_t wide = kind == NPU_W_Q8_0;
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < 4; j++) {
+        vec x = v_load(codes + 128 * (wide ? 2 * j : j)), low = wide ? x : v_and(x, c->mask);
+        vec high = wide ? v_load(codes + 256 * j + 128) : v_lsr_ub(x, 4);
+        if (kind == NPU_W_IQ4_NL) low = v_lut32(low, c->table, 0), high = v_lut32(high, c->table, 0);
+#pragma GCC unroll 2
+        for (uint32_t r = 0; r < ROWS; r++) {
+            uint64_t quads = s_load_u64(q + r * stride + 8 * j);
+            sum[r] = v_rmpyacc_ub_rb(sum[r], low, (uint32_t)quads);
+            sum[r] = v_rmpyacc_ub_rb(sum[r], high, (uint32_t)(quads >> 32));
+        }
+    }
+    (void)isa;
+}
+
+/* The rows' sums of one tile times its scale and minimum, added to their float sums. */
+ISA_INLINE void weigh_rows(struct isa *isa, const uint32_t kind, vec sum[ROWS], const struct constants *c,
+    const uint8_t *restrict codes, const uint8_t *restrict q, const uint8_t *restrict sums, uint32_t stride, vec d,
+    vec m)
+{
+    const int32_t offset = kind == NPU_W_Q4_0 ? -8 : kind == NPU_W_IQ4_NL ? -127 : kind == NPU_W_Q8_0 ? -128 : 0;
+    int32_t s[ROWS];
+    vec i[ROWS];
+#pragma GCC unroll 2
+    for (uint32_t r = 0; r < ROWS; r++) s[r] = (int32_t)s_load_u32(sums + r * stride), i[r] = v_splat_w(s[r] * offset);
+    tile_rows(isa, kind, i, c, codes, q, stride);
+#pragma GCC unroll 2
+    for (uint32_t r = 0; r < ROWS; r++) {
+        sum[r] = q32_add_qq(sum[r], q32_mul(f32_of_i32(i[r]), d));
+        if (kind == NPU_W_Q4_1) sum[r] = q32_add_qq(sum[r], q32_mul(f32_of_i32(v_splat_w(s[r])), m));
+    }
+    (void)isa;
+}
+
+/* One unit of 64 inputs added to the rows' sums. */
+ISA_INLINE void unit_rows(struct isa *isa, const uint32_t kind, vec sum[ROWS], const struct constants *c,
+    const uint8_t *restrict w, const uint8_t *restrict q, const uint8_t *restrict sums, uint32_t stride)
+{
+    const uint32_t code = kind == NPU_W_Q8_0 ? 2048 : 1024;
+    vec2 d = q32_mul_f16(v_load(w + code), c->one), m = d;
+    if (kind == NPU_W_Q4_1) m = q32_mul_f16(v_load(w + code + 128), c->one);
+    weigh_rows(isa, kind, sum, c, w, q, sums, stride, f32_of_q32(v_lo(d)), f32_of_q32(v_lo(m)));
+    weigh_rows(isa, kind, sum, c, w + code / 2, q + 32, sums + 4, stride, f32_of_q32(v_hi(d)), f32_of_q32(v_hi(m)));
+}
+
+/* The product of one block of outputs with two rows, `stride` apart. */
+ISA_INLINE void block_rows(struct isa *isa, const uint32_t kind, vec acc[ROWS], const uint8_t *restrict w,
+    const uint8_t *restrict q, const uint8_t *restrict sums, const uint8_t *restrict scales, uint32_t stride,
+    uint32_t n_units)
+{
+    const uint32_t bytes = (kind == NPU_W_Q8_0 ? 2048 : 1024) + (kind == NPU_W_Q4_1 ? 256 : 128);
+    const struct constants c = {v_splat_b(15), v_splat_h(0x3c00), kind == NPU_W_IQ4_NL ? v_const(nl_bytes) : v_zero()};
+    for (uint32_t r = 0; r < ROWS; r++) acc[r] = v_zero();
+    for (uint32_t left = n_units; left; scales += 4) {
+        vec sum[ROWS];
+        for (uint32_t r = 0; r < ROWS; r++) sum[r] = q32_add(v_zero(), v_zero());
+        if (left >= 4) {
+#pragma GCC unroll 4
+            for (uint32_t u = 0; u < 4; u++)
+                unit_rows(isa, kind, sum, &c, w + u * bytes, q + 64 * u, sums + 8 * u, stride);
+            w += 4 * bytes, q += 256, sums += 32, left -= 4;
+        } else {
+            for (; left; left--, w += bytes, q += 64, sums += 8) unit_rows(isa, kind, sum, &c, w, q, sums, stride);
+        }
+        for (uint32_t r = 0; r < ROWS; r++)
+            acc[r] = f32_add(acc[r], f32_mul(f32_of_q32(sum[r]), v_splat_w((int32_t)s_load_u32(scales + r * stride))));
+    }
+}
+
+/* Two rows; K-quants: not here. */
+static void gemv_rows(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, uint32_t y_stride,
+    const uint8_t *restrict src, const uint8_t *restrict act8, uint32_t stride, uint32_t n_blocks)
+{
+    struct npu_act8 a;
+    vec acc[ROWS];
+    npu_act8_layout(w->k, &a);
+    const uint8_t *sums = act8 + a.sums, *scales = act8 + a.scales;
+    for (uint32_t b = 0; b < n_blocks; b++, src += w->block_bytes, y += 128) {
+        switch (w->kind) {
+        case NPU_W_Q4_0: block_rows(isa, NPU_W_Q4_0, acc, src, act8, sums, scales, stride, w->n_units); break;
+        case NPU_W_Q4_1: block_rows(isa, NPU_W_Q4_1, acc, src, act8, sums, scales, stride, w->n_units); break;
+        case NPU_W_IQ4_NL: block_rows(isa, NPU_W_IQ4_NL, acc, src, act8, sums, scales, stride, w->n_units); break;
+        default: block_rows(isa, NPU_W_Q8_0, acc, src, act8, sums, scales, stride, w->n_units); break;
+        }
+        for (uint32_t r = 0; r < ROWS; r++) v_store(y + (size_t)r * y_stride, acc[r]);
+    }
+}
+
+static void gemv_row(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks)
 {
     struct npu_act8 a;
@@ -112,4 +208,12 @@ void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y,
         }
         v_store(y, r);
     }
+}
+
+void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, uint32_t y_stride,
+    const uint8_t *restrict src, const uint8_t *restrict act8, uint32_t stride, uint32_t n_blocks, uint32_t m)
+{
+    for (; m >= ROWS && w->unit_k == NPU_UNIT_K; m -= ROWS, y += ROWS * y_stride, act8 += ROWS * stride)
+        gemv_rows(isa, w, y, y_stride, src, act8, stride, n_blocks);
+    for (; m; m--, y += y_stride, act8 += stride) gemv_row(isa, w, y, src, act8, n_blocks);
 }

@@ -21,13 +21,14 @@ void npu_dequant_k(
 /* One row of activations to act8: k a multiple of 64, x in memory. */
 void npu_quantize(struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k);
 
-/* n_blocks blocks of 32 outputs times one act8 row; y: 32 f32 per block.
+/* n_blocks blocks of 32 outputs times m act8 rows, `stride` apart; y: 32 f32 per block, rows y_stride apart.  A row's bits
+ * do not depend on the other rows; two rows at a time share the unpacking.
  * Per group of 32 inputs: an exact integer sum, to f32, times the scale; groups of 256 inputs are added in ascending k,
  * multiplied by the activation's scale and added to the output.  One rounding per written operation. */
-void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
-    const uint8_t *restrict act8, uint32_t n_blocks);
+void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, uint32_t y_stride,
+    const uint8_t *restrict src, const uint8_t *restrict act8, uint32_t stride, uint32_t n_blocks, uint32_t m);
 
-/* The same for K-quants.  Per 256 inputs: groups times their integer scales, exact; to f32, times d; the minima likewise;
+/* One row, K-quants.  Per 256 inputs: groups times their integer scales, exact; to f32, times d; the minima likewise;
  * their sum times the activation's scale, added to the output. */
 void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks);
