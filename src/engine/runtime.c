@@ -13,7 +13,7 @@
 #include "npu/host/device.h"
 
 /* Of the emulator and of QEMU's child: reserved, touched only where used. */
-enum { NPU_WINDOW_BYTES = 512 << 20 };
+enum { NPU_WINDOW_BYTES = 512 << 20, NPU_VECTOR_THREADS = 4 };
 
 const char *lutra_version(void)
 {
@@ -46,7 +46,7 @@ static int open_cpu(
 static int open_first(lutra_runtime *rt, npu_transport_open *open, struct lutra_error *err)
 {
     char cpu[sizeof rt->text];
-    struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES};
+    struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_VECTOR_THREADS};
     TRY(npu_device_open(&rt->first, open, &npu, err));
     memcpy(cpu, rt->text, sizeof cpu);
     snprintf(

@@ -360,6 +360,60 @@ static void attention_over_blocks_and_drafts(void **state)
     }
 }
 
+/* The same operation with 1 to 6 threads in the emulator, in whatever order they come: the same bits, no race. */
+static void same_bits(struct bench *b, const struct npu_op *op, uint32_t bytes)
+{
+    uint8_t *want = malloc(bytes);
+    for (b->machine.n_threads = 1; b->machine.n_threads <= 6; b->machine.n_threads++) {
+        bench_sim(b, op, op->dst, bytes);
+        if (b->machine.n_threads == 1) memcpy(want, npu_sim_host(b->sim, op->dst), bytes);
+        assert_memory_equal(npu_sim_host(b->sim, op->dst), want, bytes);
+        memset(npu_sim_host(b->sim, op->dst), 0, bytes);
+        npu_sim_host_wrote(b->sim, op->dst, bytes);
+    }
+    b->machine.n_threads = 1;
+    free(want);
+}
+
+static void threads_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    enum { M = 40, K = 256, N = 224 };
+    struct bench b;
+    struct npu_weights w;
+    struct cache c;
+    uint32_t at, a, q;
+    bench_open(&b, MEMORY_BYTES);
+    b.machine.tcm_kept = 65536;
+    struct npu_op op = {.code = NPU_OP_EXP_TABLE};
+    bench_sim(&b, &op, 0, 0);
+    float *x = put_floats(&b, M * K, 1, &a);
+    for (int t = 0; t < N_TYPES; t += 4) {
+        free(weights(&b, types[t], K, N, &w, &at));
+        op = (struct npu_op){.code = NPU_OP_GEMM, .flags = BOTH, .m = M, .n = N, .k = K, .kind = w.kind, .src = a};
+        op.weights = at, op.src_stride = 4 * K, op.dst_stride = 4 * N, op.dst = bench_put(&b, NULL, 4 * M * N);
+        same_bits(&b, &op, 4 * M * N);
+    }
+    op = (struct npu_op){.code = NPU_OP_SWIGLU, .flags = BOTH, .m = M, .n = K / 2, .src = a, .weights = a};
+    op.src_stride = op.dst_stride = 2 * K, op.dst = bench_put(&b, NULL, 4 * M * K);
+    same_bits(&b, &op, 2 * M * K);
+    op.code = NPU_OP_RMS_NORM;
+    same_bits(&b, &op, 2 * M * K);
+    open_cache(&c, &b, 80);
+    fill_rows(&c);
+    float *y = put_floats(&b, ROWS * 6 * 80 + 32, 3, &q);
+    struct npu_attention_request r = {&c.view, c.at, draft_at(&c), ROWS, 3, 0};
+    size_t bytes = npu_attention_bytes(ROWS, 192, 3);
+    void *tables = calloc(1, bytes);
+    npu_attention_tables(&r, tables, bytes);
+    op = (struct npu_op){.code = NPU_OP_ATTENTION, .flags = BOTH, .m = ROWS, .n = 80, .k = 1, .src = q};
+    op.rows = bench_put(&b, tables, ((struct npu_attention *)tables)->bytes);
+    op.src_stride = op.dst_stride = 4 * 6 * 80, op.param = f32_bits(0.1f), op.dst = bench_put(&b, NULL, 4 * ROWS * 480);
+    same_bits(&b, &op, 4 * ROWS * 480);
+    free(x), free(y), free(tables);
+    bench_close(&b);
+}
+
 int main(void)
 {
     if (bench_missing()) printf("emulator only: %s\n", bench_missing());
@@ -371,6 +425,7 @@ int main(void)
         cmocka_unit_test(head_reports_what_is_asked),
         cmocka_unit_test(keys_and_values_go_to_their_slots),
         cmocka_unit_test(attention_over_blocks_and_drafts),
+        cmocka_unit_test(threads_do_not_change_a_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

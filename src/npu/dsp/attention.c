@@ -333,30 +333,66 @@ static void clear_padding(struct isa *isa, const struct job *j)
     (void)isa;
 }
 
-uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+/* What threads share: their scratch areas follow one another in TCM. */
+struct section {
+    const struct npu_op *op;
+    const struct npu_machine *machine;
+    uint32_t area_bytes; /* of TCM for a thread */
+    uint32_t status[NPU_THREADS_MAX];
+};
+
+/* Every n-th tile: the KV heads of a group one after the other. */
+static void tiles_of_thread(struct isa *isa, void *user, uint32_t thread, uint32_t n)
 {
-    const uint8_t *step = isa_ptr(op->rows), *group;
-    struct job j = {.op = op, .tcm = isa_ptr(machine->tcm_start), .table = isa_ptr(machine->tcm_start)};
-    if (op->kind > NPU_EXP_F32) return NPU_BAD_OP;
-    if (op->kind == NPU_EXP_TABLE && machine->tcm_kept < EXP_TABLE_BYTES) return NPU_NO_ROOM;
-    if (!op->n || op->n % 8 || op->n > 1024) return NPU_BAD_SHAPE;
-    if (npu_attention_plan(op->n, machine->tcm_kept, machine->tcm_bytes, &j.plan)) return NPU_NO_ROOM;
+    struct section *s = user;
+    const struct npu_op *op = s->op;
+    const uint8_t *step = isa_ptr(op->rows), *group = step + s_load_u32(step + 8);
+    struct job j = {.op = op, .tcm = isa_ptr(s->machine->tcm_start), .table = isa_ptr(s->machine->tcm_start)};
+    npu_attention_plan(op->n, s->machine->tcm_kept + thread * s->area_bytes, s->machine->tcm_bytes, &j.plan);
     j.n_tiles = (op->n + 31) / 32;
     j.segments = step + s_load_u32(step + 12), j.runs = step + s_load_u32(step + 16);
     j.masks = step + s_load_u32(step + 20);
     j.n_kv_heads = s_load_u32(step + 24), j.n_heads = s_load_u32(step + 28);
-    if (!j.n_heads || j.n_heads > ROWS) return NPU_BAD_SHAPE;
     for (uint32_t r = 0, batch = 0, head = 0; r < ROWS; r++) {
         j.batch_of[r] = (uint8_t)batch;
         if (++head == j.n_heads) head = 0, batch++;
     }
     clear_padding(isa, &j);
-    group = step + s_load_u32(step + 8);
+    uint32_t next = thread; /* tiles until this thread's next one */
     for (uint32_t g = s_load_u32(step + 4); g; g--, group += sizeof(struct npu_group)) {
         j.row = s_load_u32(group), j.n_batch = s_load_u32(group + 4), j.n_rows = j.n_batch * j.n_heads;
         j.segment = s_load_u32(group + 8), j.n_segment = s_load_u32(group + 12);
-        if (!j.n_batch || j.n_batch > ROWS || j.n_rows > ROWS) return NPU_BAD_SHAPE;
-        for (j.kv_head = 0; j.kv_head < j.n_kv_heads; j.kv_head++) run_tile(isa, &j);
+        if (!j.n_batch || j.n_batch > ROWS || j.n_rows > ROWS) {
+            s->status[thread] = NPU_BAD_SHAPE;
+            return;
+        }
+        for (j.kv_head = 0; j.kv_head < j.n_kv_heads; j.kv_head++) {
+            if (next) {
+                next--;
+                continue;
+            }
+            next = n - 1;
+            run_tile(isa, &j);
+        }
     }
+}
+
+uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    struct npu_attention_plan plan;
+    struct section s = {.op = op, .machine = machine};
+    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+    uint32_t n_heads = s_load_u32(isa_ptr(op->rows) + 28),
+             start = (machine->tcm_kept + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
+    if (op->kind > NPU_EXP_F32) return NPU_BAD_OP;
+    if (op->kind == NPU_EXP_TABLE && machine->tcm_kept < EXP_TABLE_BYTES) return NPU_NO_ROOM;
+    if (!op->n || op->n % 8 || op->n > 1024 || !n_heads || n_heads > ROWS) return NPU_BAD_SHAPE;
+    if (npu_attention_plan(op->n, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
+    s.area_bytes = plan.bytes - start;
+    while (n > 1 && start + (uint64_t)n * s.area_bytes > machine->tcm_bytes) n--;
+    for (uint32_t t = 0; t < NPU_THREADS_MAX; t++) s.status[t] = NPU_OK;
+    isa_threads(n, tiles_of_thread, &s);
+    for (uint32_t t = 0; t < NPU_THREADS_MAX; t++)
+        if (s.status[t] != NPU_OK) return s.status[t];
     return NPU_OK;
 }

@@ -99,25 +99,35 @@ static uint32_t gemm(struct isa *isa, const struct npu_machine *machine, const s
     return status;
 }
 
-/* m rows of n: element-wise operations, rms_norm. */
-static uint32_t rows(struct isa *isa, const struct npu_op *op)
+/* A thread's share of rows: of every row a part, or of rms_norm every n-th row. */
+static void share_of_rows(struct isa *isa, void *user, uint32_t thread, uint32_t n)
 {
-    if (!op->m || !op->n || op->n % 32) return NPU_BAD_SHAPE;
-    uint32_t second = op->code == NPU_OP_RMS_NORM ? 0 : op->src_stride;
-    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
-    take(isa, op, op->weights, span(op->m, second, 4 * op->n));
-    for (uint32_t r = 0; r < op->m; r++) {
-        uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride;
-        const uint8_t *a = isa_ptr(op->src) + (size_t)r * op->src_stride,
-                      *b = isa_ptr(op->weights) + (size_t)r * second;
+    const struct npu_op *op = *(const struct npu_op *const *)user;
+    int norm = op->code == NPU_OP_RMS_NORM;
+    uint32_t second = norm ? 0 : op->src_stride, first = 0, last = op->n / 32;
+    if (!norm && n > 1) first = last * thread / n, last = last * (thread + 1) / n;
+    for (uint32_t r = norm ? thread : 0; r < op->m; r += norm ? n : 1) {
+        uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride + 128 * first;
+        const uint8_t *a = isa_ptr(op->src) + (size_t)r * op->src_stride + 128 * first;
+        const uint8_t *b = isa_ptr(op->weights) + (size_t)r * second + 128 * first;
         switch (op->code) {
-        case NPU_OP_ADD: npu_add(isa, y, a, b, op->n); break;
-        case NPU_OP_SWIGLU: npu_swiglu(isa, y, a, b, op->n); break;
-        case NPU_OP_GEGLU: npu_geglu(isa, y, a, b, op->n); break;
-        case NPU_OP_RELU2: npu_relu2(isa, y, a, b, op->n); break;
+        case NPU_OP_ADD: npu_add(isa, y, a, b, 32 * (last - first)); break;
+        case NPU_OP_SWIGLU: npu_swiglu(isa, y, a, b, 32 * (last - first)); break;
+        case NPU_OP_GEGLU: npu_geglu(isa, y, a, b, 32 * (last - first)); break;
+        case NPU_OP_RELU2: npu_relu2(isa, y, a, b, 32 * (last - first)); break;
         default: npu_rms_norm(isa, y, a, b, op->n, op->param); break;
         }
     }
+}
+
+/* m rows of n: element-wise operations, rms_norm. */
+static uint32_t rows(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+    if (!op->m || !op->n || op->n % 32) return NPU_BAD_SHAPE;
+    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
+    take(isa, op, op->weights, span(op->m, op->code == NPU_OP_RMS_NORM ? 0 : op->src_stride, 4 * op->n));
+    isa_threads(n, share_of_rows, &op);
     give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;
 }
@@ -291,7 +301,7 @@ uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const s
     case NPU_OP_SWIGLU:
     case NPU_OP_GEGLU:
     case NPU_OP_RELU2:
-    case NPU_OP_RMS_NORM: return rows(isa, op);
+    case NPU_OP_RMS_NORM: return rows(isa, machine, op);
     case NPU_OP_ROPE: return rope(isa, machine, op);
     case NPU_OP_EXP16: return exponential(isa, machine, op);
     case NPU_OP_ATTENTION: return attention(isa, machine, op);

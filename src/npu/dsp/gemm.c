@@ -15,12 +15,12 @@ ISA_INLINE vec interleave(struct isa *isa, vec even, vec odd)
 }
 
 void npu_tiles_of_rows(struct isa *isa, uint8_t *restrict tiles, const uint8_t *restrict x, uint32_t stride, uint32_t m,
-    uint32_t k, uint32_t n_tiles)
+    uint32_t k, uint32_t n_tiles, uint32_t first, uint32_t last)
 {
     for (uint32_t r = 0; r < (m + 31) / 32 * 32; r += 2) {
         uint8_t *to = tiles + (size_t)(r / 32) * n_tiles * TILE_BYTES + r % 32 / 2 * 128;
         const uint8_t *from = x + (size_t)r * stride;
-        for (uint32_t t = 0; t < n_tiles; t++) {
+        for (uint32_t t = first; t < last; t++) {
             vec even = r < m && 32 * t < k ? v_load(from + 128 * t) : v_zero();
             vec odd = r + 1 < m && 32 * t < k ? v_load(from + stride + 128 * t) : v_zero();
             v_store(to + t * TILE_BYTES, interleave(isa, even, odd));
@@ -52,42 +52,68 @@ static void multiply(struct isa *isa, uint8_t *out, const uint8_t *act, const ui
     (void)isa;
 }
 
-/* One pass: rows first .. first + m of X, all outputs. */
+/* One pass: rows of X, all outputs; what threads share. */
 struct pass {
+    const struct npu_op *op;
     const struct npu_weights *w;
     const struct npu_gemm_plan *plan;
-    const uint8_t *packed; /* in memory */
     uint8_t *tcm, *y;
-    const uint8_t *bias; /* f32 [n], or NULL */
-    uint32_t stride, m;
+    const uint8_t *x;
+    uint32_t m;
 };
 
-static uint32_t start(struct isa *isa, const struct pass *p, uint32_t chunk)
+/* A thread's part of the rings: chunk c of all goes into slot c / n. */
+static uint32_t start(struct isa *isa, const struct pass *p, uint8_t *rings, uint32_t chunk, uint32_t slot)
 {
     uint32_t first = chunk * p->plan->chunk_blocks, left = p->w->n_blocks - first;
     uint32_t n = left < p->plan->chunk_blocks ? left : p->plan->chunk_blocks;
-    return dma_start_1d(
-        p->tcm + p->plan->packed[chunk % 3], p->packed + (size_t)first * p->w->block_bytes, n * p->w->block_bytes);
+    return dma_start_1d(rings + p->plan->packed[slot % 3], isa_ptr(p->op->weights) + (size_t)first * p->w->block_bytes,
+        n * p->w->block_bytes);
 }
 
-static void compute(struct isa *isa, const struct pass *p, uint32_t chunk)
+static void compute(struct isa *isa, const struct pass *p, uint8_t *rings, uint32_t chunk, uint32_t slot)
 {
     const struct npu_gemm_plan *plan = p->plan;
     uint32_t first = chunk * plan->chunk_blocks, n_tiles = p->w->k / 32, rows = (p->m + 31) / 32;
-    uint8_t *tiles = p->tcm + plan->tiles[chunk % 2], *out = p->tcm + plan->out[chunk % 2];
-    const uint8_t *packed = p->tcm + plan->packed[chunk % 3];
+    uint32_t stride = p->op->dst_stride;
+    uint8_t *tiles = rings + plan->tiles[slot % 2], *out = rings + plan->out[slot % 2];
+    const uint8_t *packed = rings + plan->packed[slot % 3];
     for (uint32_t b = 0; b < plan->chunk_blocks && first + b < p->w->n_blocks; b++) {
         uint8_t *weight = tiles + (size_t)b * n_tiles * TILE_BYTES;
         const uint8_t *from = packed + (size_t)b * p->w->block_bytes;
-        vec bias = p->bias ? v_load(p->bias + (size_t)(first + b) * 128) : v_zero();
+        vec bias = p->op->bias ? v_load(isa_ptr(p->op->bias) + (size_t)(first + b) * 128) : v_zero();
         if (p->w->kind != NPU_W_F16) npu_dequant(isa, p->w->kind, weight, from, p->w->n_units);
         for (uint32_t r = 0; r < rows; r++) {
             uint8_t *to = out + (size_t)(b * plan->row_blocks + r) * TILE_BYTES;
             multiply(isa, to, p->tcm + plan->act + (size_t)r * n_tiles * TILE_BYTES,
                 p->w->kind == NPU_W_F16 ? from : weight, n_tiles);
             npu_rows_of_tile(
-                isa, p->y + (size_t)32 * r * p->stride + (size_t)(first + b) * 128, p->stride, to, p->m - 32 * r, bias);
+                isa, p->y + (size_t)32 * r * stride + (size_t)(first + b) * 128, stride, to, p->m - 32 * r, bias);
         }
+    }
+}
+
+/* Each thread turns some columns of X into tiles. */
+static void convert(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct pass *p = user;
+    uint32_t n_tiles = p->w->k / 32;
+    npu_tiles_of_rows(isa, p->tcm + p->plan->act, p->x, p->op->src_stride, p->m, p->op->k, n_tiles,
+        n_tiles * thread / n, n_tiles * (thread + 1) / n);
+}
+
+/* Each thread has every n-th chunk of outputs, with a ring of its own. */
+static void products(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct pass *p = user;
+    uint8_t *rings = p->tcm + (size_t)thread * p->plan->thread_stride;
+    uint32_t ticket[3] = {0, 0, 0}, end = p->plan->n_chunks;
+    for (uint32_t c = thread, slot = 0; c < end && slot < 2; c += n, slot++)
+        ticket[slot] = start(isa, p, rings, c, slot);
+    for (uint32_t c = thread, slot = 0; c < end; c += n, slot++) {
+        dma_wait(ticket[slot % 3]);
+        if (c + 2 * n < end) ticket[(slot + 2) % 3] = start(isa, p, rings, c + 2 * n, slot + 2);
+        compute(isa, p, rings, c, slot);
     }
 }
 
@@ -95,21 +121,18 @@ uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const stru
 {
     struct npu_weights w;
     struct npu_gemm_plan plan;
+    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
     if (op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w) || !op->m) return NPU_BAD_SHAPE;
-    if (npu_gemm_plan(&w, op->m, machine->tcm_kept, machine->tcm_bytes, 1, &plan)) return NPU_NO_ROOM;
+    /* Where rings for all threads do not fit, fewer work. */
+    while (n && npu_gemm_plan(&w, op->m, machine->tcm_kept, machine->tcm_bytes, n, &plan)) n--;
+    if (!n) return NPU_NO_ROOM;
     for (uint32_t i = 0; i < plan.n_passes; i++) {
-        uint32_t first = i * plan.row_blocks * 32, left = op->m - first, ticket[3] = {0, 0, 0};
-        struct pass p = {&w, &plan, isa_ptr(op->weights), isa_ptr(machine->tcm_start),
-            isa_ptr(op->dst) + (size_t)first * op->dst_stride, op->bias ? isa_ptr(op->bias) : 0, op->dst_stride,
+        uint32_t first = i * plan.row_blocks * 32, left = op->m - first;
+        struct pass p = {op, &w, &plan, isa_ptr(machine->tcm_start), isa_ptr(op->dst) + (size_t)first * op->dst_stride,
+            isa_ptr(op->src) + (size_t)first * op->src_stride,
             left < plan.row_blocks * 32 ? left : plan.row_blocks * 32};
-        for (uint32_t c = 0; c < 2 && c < plan.n_chunks; c++) ticket[c] = start(isa, &p, c);
-        npu_tiles_of_rows(isa, p.tcm + plan.act, isa_ptr(op->src) + (size_t)first * op->src_stride, op->src_stride, p.m,
-            op->k, w.k / 32);
-        for (uint32_t c = 0; c < plan.n_chunks; c++) {
-            dma_wait(ticket[c % 3]);
-            if (c + 2 < plan.n_chunks) ticket[(c + 2) % 3] = start(isa, &p, c + 2);
-            compute(isa, &p, c);
-        }
+        isa_threads(n, convert, &p);
+        isa_threads(n, products, &p);
     }
     return NPU_OK;
 }

@@ -39,6 +39,8 @@
  *   dma        dma_start_1d(dst, src, bytes)  dma_start_2d(dst, dst_stride, src, src_stride, width, rows): a ticket;
  *              dma_poll(ticket) dma_wait(ticket): it and all before it have landed
  *   cache      cache_flush(p, bytes)  cache_invalidate(p, bytes)
+ *   threads    isa_threads(n, fn, user): fn(isa, user, thread, n) on n vector threads, done on return.  A section: what one
+ *              thread writes no other may touch; a DMA is waited for by the thread that started it
  *   tiles      tile_clear()  tile_mac(act, weight, n_pairs)  tile_store(dst)   [npu/sim/tile.h]
  *
  * Floats.  An operation rounds once, to nearest even; denormals are kept; a NaN result is the canonical one (0x7e00,

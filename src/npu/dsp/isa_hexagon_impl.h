@@ -21,6 +21,12 @@ struct isa {
     volatile uint32_t *mailbox; /* QEMU: words through which the host does tile operations */
 };
 
+typedef void isa_thread(struct isa *isa, void *user, uint32_t thread, uint32_t n);
+
+/* One hardware thread does the work of all. */
+#define isa_threads(n, fn, user)                                                                                       \
+    for (uint32_t thread_ = 0; thread_ < (n); thread_++) fn(isa, user, thread_, n)
+
 #define isa_ptr(offset) (isa->base + (offset))
 
 #define v_load(p) (*(const vec *)(const void *)(p))

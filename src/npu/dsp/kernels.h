@@ -21,8 +21,8 @@ void npu_dequant_k(
 /* One row of activations to act8: k a multiple of 64, x in memory. */
 void npu_quantize(struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k);
 
-/* n_blocks blocks of 32 outputs times m act8 rows, `stride` apart; y: 32 f32 per block, rows y_stride apart.  A row's bits
- * do not depend on the other rows; two rows at a time share the unpacking.
+/* n_blocks blocks of 32 outputs times m act8 rows, `stride` apart; y: 32 f32 per block, rows y_stride apart.  A row's bits do
+ * not depend on the other rows; two rows at a time share the unpacking.
  * Per group of 32 inputs: an exact integer sum, to f32, times the scale; groups of 256 inputs are added in ascending k,
  * multiplied by the activation's scale and added to the output.  One rounding per written operation. */
 void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, uint32_t y_stride,
@@ -33,10 +33,11 @@ void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y,
 void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks);
 
-/* Rows of f32 to f16 tiles [ceil(m / 32)][n_tiles] and back; rows past m and columns past k become 0.  Back: a vector
+/* Rows of f32 to tiles first .. last - 1 of f16 [ceil(m / 32)][n_tiles], and back; rows past m and columns past k become
+ * 0.  Back: a vector
  * is added to every row, and rows past m are not stored. */
 void npu_tiles_of_rows(struct isa *isa, uint8_t *restrict tiles, const uint8_t *restrict x, uint32_t stride, uint32_t m,
-    uint32_t k, uint32_t n_tiles);
+    uint32_t k, uint32_t n_tiles, uint32_t first, uint32_t last);
 void npu_rows_of_tile(
     struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile, uint32_t m, vec bias);
 

@@ -7,7 +7,15 @@
 
 void npu_add(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, uint32_t n)
 {
-    for (uint32_t i = 0; i < 4 * n; i += 128) v_store(y + i, f32_add(v_load(a + i), v_load(b + i)));
+    uint32_t i = 0;
+    for (; i + 512 <= 4 * n; i += 512) { /* loads before stores: y may be a, which the compiler cannot know */
+        vec sum[4];
+#pragma GCC unroll 4
+        for (uint32_t j = 0; j < 4; j++) sum[j] = f32_add(v_load(a + i + 128 * j), v_load(b + i + 128 * j));
+#pragma GCC unroll 4
+        for (uint32_t j = 0; j < 4; j++) v_store(y + i + 128 * j, sum[j]);
+    }
+    for (; i < 4 * n; i += 128) v_store(y + i, f32_add(v_load(a + i), v_load(b + i)));
     (void)isa;
 }
 
@@ -51,7 +59,16 @@ void npu_rms_norm(
     }
     vec mean = f32_mul(v_sum_w(isa, f32_of_q32(squares)), v_reciprocal(isa, f32_of_i32(v_splat_w((int32_t)n))));
     vec scale = v_rsqrt(isa, f32_add(mean, v_splat_w((int32_t)eps_bits)));
-    for (uint32_t i = 0; i < 4 * n; i += 128) v_store(y + i, f32_mul(f32_mul(v_load(x + i), scale), v_load(gain + i)));
+    uint32_t i = 0;
+    for (; i + 512 <= 4 * n; i += 512) {
+        vec out[4];
+#pragma GCC unroll 4
+        for (uint32_t j = 0; j < 4; j++)
+            out[j] = f32_mul(f32_mul(v_load(x + i + 128 * j), scale), v_load(gain + i + 128 * j));
+#pragma GCC unroll 4
+        for (uint32_t j = 0; j < 4; j++) v_store(y + i + 128 * j, out[j]);
+    }
+    for (; i < 4 * n; i += 128) v_store(y + i, f32_mul(f32_mul(v_load(x + i), scale), v_load(gain + i)));
 }
 
 void npu_rope(struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict mask,

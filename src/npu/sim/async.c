@@ -122,6 +122,32 @@ int sim_dma_poll(struct sim_at at, uint32_t ticket)
     return 1;
 }
 
+void sim_threads(struct sim_at at, uint32_t n, isa_thread *fn, void *user)
+{
+    struct npu_sim *sim = at.sim;
+    uint32_t order[15];
+    if (!n || n > 15 || sim->thread) {
+        sim_fault(at, NPU_SIM_BAD_OPERAND, n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) order[i] = i;
+    for (uint32_t i = n - 1; i; i--) {
+        uint32_t j = (uint32_t)(sim_random(sim) % (i + 1)), t = order[i];
+        order[i] = order[j], order[j] = t;
+    }
+    sim->section++;
+    for (uint32_t i = 0; i < n; i++) {
+        sim->thread = order[i] + 1;
+        sim->acc.set = 0;
+        fn(&sim->isa, user, order[i], n);
+        if (sim->dma_landed == sim->dma_started) continue;
+        struct sim_dma *d = &sim->ring[sim->dma_landed % NPU_SIM_RING];
+        sim_fault(d->at, NPU_SIM_DMA_LEFT, d->dst);
+        sim_dma_wait(at, sim->dma_started);
+    }
+    sim->thread = 0;
+}
+
 /* Offset of a gather's or scatter's region; UINT32_MAX when it is not one. */
 static uint32_t region(struct sim_at at, const void *base, uint32_t bytes, uint32_t lane_bytes)
 {

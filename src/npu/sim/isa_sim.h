@@ -31,7 +31,6 @@ struct sim_vec2 {
 struct sim_mask {
     uint8_t set[128]; /* 0 or 1 per byte */
 };
-
 typedef struct sim_vec vec;
 typedef struct sim_vec2 vec2;
 typedef struct sim_mask vmask;
@@ -39,6 +38,7 @@ struct isa {
     uint8_t *base; /* where the window starts for the NPU; not readable */
     struct npu_sim *sim;
 };
+typedef void isa_thread(struct isa *isa, void *user, uint32_t thread, uint32_t n);
 
 struct sim_at {
     struct npu_sim *sim;
@@ -116,10 +116,10 @@ int sim_dma_poll(struct sim_at at, uint32_t ticket);
 void sim_dma_wait(struct sim_at at, uint32_t ticket);
 void sim_flush(struct sim_at at, const void *p, uint32_t bytes);
 void sim_invalidate(struct sim_at at, const void *p, uint32_t bytes);
+void sim_threads(struct sim_at at, uint32_t n, isa_thread *fn, void *user);
 void sim_tile_clear(struct sim_at at);
 void sim_tile_mac(struct sim_at at, const void *act, const void *weight, uint32_t n_pairs);
 void sim_tile_store(struct sim_at at, void *dst);
-
 #define v_and(a, b) sim_and(ISA_AT, a, b)
 #define v_or(a, b) sim_or(ISA_AT, a, b)
 #define v_xor(a, b) sim_xor(ISA_AT, a, b)
@@ -242,6 +242,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define dma_wait(ticket) sim_dma_wait(ISA_AT, ticket)
 #define cache_flush(p, bytes) sim_flush(ISA_AT, p, bytes)
 #define cache_invalidate(p, bytes) sim_invalidate(ISA_AT, p, bytes)
+#define isa_threads(n, fn, user) sim_threads(ISA_AT, n, fn, user)
 #define tile_clear() sim_tile_clear(ISA_AT)
 #define tile_mac(a, w, n) sim_tile_mac(ISA_AT, a, w, n)
 #define tile_store(dst) sim_tile_store(ISA_AT, dst)

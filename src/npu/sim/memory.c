@@ -14,6 +14,23 @@ uint32_t sim_offset(const struct npu_sim *sim, const void *p, uint64_t bytes)
     return (uint32_t)off;
 }
 
+/* Inside of a section nobody may touch what another thread writes, nor write what another thread has read.  Threads run
+ * one after another here, in random order. */
+static void check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int writes)
+{
+    struct npu_sim *sim = at.sim;
+    uint32_t *writer = sim->tcm_writer + (off - sim->tcm_start), *reader = sim->tcm_reader + (off - sim->tcm_start);
+    uint32_t section = sim->section, mine = section * 16 + sim->thread;
+    for (uint32_t i = 0; i < bytes; i++) {
+        int written = writer[i] / 16 == section && writer[i] != mine;
+        if (written || (writes && reader[i] / 16 == section && reader[i] != mine)) {
+            sim_fault(at, NPU_SIM_THREAD_RACE, off);
+            return;
+        }
+        *(writes ? &writer[i] : &reader[i]) = mine;
+    }
+}
+
 static void read_tcm(struct sim_at at, uint32_t off, void *dst, uint32_t bytes)
 {
     const uint8_t *state = at.sim->tcm_state + (off - at.sim->tcm_start);
@@ -25,6 +42,7 @@ static void read_tcm(struct sim_at at, uint32_t off, void *dst, uint32_t bytes)
         sim_fault(at, NPU_SIM_SCATTER_OPEN, off);
     else if (!(all & BYTE_SET))
         sim_fault(at, NPU_SIM_UNINITIALIZED, off);
+    if (at.sim->thread) check_threads(at, off, bytes, 0);
     memcpy(dst, at.sim->memory + off, bytes);
     at.sim->counts.tcm_read_bytes += bytes;
 }
@@ -34,6 +52,7 @@ static void write_tcm(struct sim_at at, uint32_t off, const void *src, uint32_t 
     uint8_t *state = at.sim->tcm_state + (off - at.sim->tcm_start), any = 0;
     for (uint32_t i = 0; i < bytes; i++) any |= state[i];
     if (any & (BYTE_DMA_IN | BYTE_DMA_OUT)) sim_fault(at, NPU_SIM_DMA_OVERWRITE, off);
+    if (at.sim->thread) check_threads(at, off, bytes, 1);
     memset(state, BYTE_SET, bytes);
     memcpy(at.sim->memory + off, src, bytes);
     if (off + bytes > at.sim->tcm_high) at.sim->tcm_high = off + bytes;

@@ -37,10 +37,13 @@ int npu_sim_open(struct npu_sim **out, const struct npu_sim_settings *settings, 
     sim->memory = calloc(1, sim->end);
     sim->cache = malloc(settings->ddr_bytes + 1);
     sim->tcm_state = calloc(1, settings->tcm_bytes);
+    sim->tcm_writer = calloc(settings->tcm_bytes, sizeof *sim->tcm_writer);
+    sim->tcm_reader = calloc(settings->tcm_bytes, sizeof *sim->tcm_reader);
     sim->lines = calloc(settings->ddr_bytes / SIM_LINE_BYTES + 1, sizeof *sim->lines);
     void *window = mmap(NULL, sim->end, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     sim->window = window == MAP_FAILED ? NULL : window;
-    if (!sim->memory || !sim->cache || !sim->tcm_state || !sim->lines || !sim->window) {
+    if (!sim->memory || !sim->cache || !sim->tcm_state || !sim->tcm_writer || !sim->tcm_reader || !sim->lines ||
+        !sim->window) {
         npu_sim_close(&sim);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu emulator: out of memory");
     }
@@ -57,6 +60,8 @@ void npu_sim_close(struct npu_sim **sim)
     free((*sim)->memory);
     free((*sim)->cache);
     free((*sim)->tcm_state);
+    free((*sim)->tcm_writer);
+    free((*sim)->tcm_reader);
     free((*sim)->lines);
     free(*sim);
     *sim = NULL;

@@ -55,6 +55,7 @@ struct isa;
     X(QFLOAT_STORED, "value stored in the float unit's own form")                                                      \
     X(QFLOAT_AS_BITS, "value in the float unit's own form used by an integer operation")                               \
     X(QFLOAT_AS_FLOAT, "value in the wrong float form")                                                                \
+    X(THREAD_RACE, "TCM that another thread writes in the same section")                                               \
     X(BAD_OPERAND, "scalar operand out of range")
 
 enum npu_sim_fault_kind {

@@ -30,16 +30,18 @@ struct sim_dma {
 
 struct npu_sim {
     struct isa isa;
-    uint8_t *window;    /* reserved, no access */
-    uint8_t *memory;    /* host's view of every offset; TCM itself */
-    uint8_t *cache;     /* NPU's view of shared memory, indexed by offset - ddr_start */
-    uint8_t *tcm_state; /* [tcm_bytes] BYTE_* */
+    uint8_t *window;                   /* reserved, no access */
+    uint8_t *memory;                   /* host's view of every offset; TCM itself */
+    uint8_t *cache;                    /* NPU's view of shared memory, indexed by offset - ddr_start */
+    uint8_t *tcm_state;                /* [tcm_bytes] BYTE_* */
+    uint32_t *tcm_writer, *tcm_reader; /* [tcm_bytes] section * 16 + thread that did it last */
     struct sim_line *lines;
     uint32_t tcm_start, ddr_start, end;
     uint32_t next_buffer;
     uint32_t tcm_high; /* offset above the highest TCM byte written */
     uint32_t dma_limit;
     uint64_t random;
+    uint32_t section, thread; /* of isa_threads; thread 0: outside of one */
 
     struct sim_dma ring[NPU_SIM_RING];
     uint32_t dma_started, dma_landed; /* tickets: number of the descriptor */

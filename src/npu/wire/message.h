@@ -111,12 +111,14 @@ struct npu_head_result {
     uint32_t pad[28];
 };
 
+enum { NPU_THREADS_MAX = 8 };
+
 /* What the executor knows of its machine. */
 struct npu_machine {
     uint32_t tcm_start; /* window offset */
     uint32_t tcm_bytes;
-    uint32_t tcm_kept; /* first bytes of TCM that hold the exp table; 0: there is none */
-    uint32_t n_threads;
+    uint32_t tcm_kept;  /* first bytes of TCM that hold the exp table; 0: there is none */
+    uint32_t n_threads; /* vector threads, at least 1 */
 };
 
 #endif

@@ -477,6 +477,67 @@ static void every_bug_is_caught_by_its_name(void **state)
     }
 }
 
+/* ---- threads of a section ---- */
+
+static void write_one_area(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct place *p = user;
+    (void)thread, (void)n;
+    v_store(p->tcm, v_zero());
+}
+
+/* Thread 0 makes what thread 1 reads: right only if it happens to come first. */
+static void read_without_waiting(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct place *p = user;
+    (void)n;
+    if (thread == 0) v_store(p->tcm, v_zero());
+    if (thread == 1) v_store(p->tcm + 128, v_load(p->tcm));
+}
+
+static void leave_a_dma(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct place *p = user;
+    (void)n;
+    dma_start_1d(p->tcm + 128 * thread, p->x, 128);
+}
+
+static void keep_apart(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct place *p = user;
+    dma_wait(dma_start_1d(p->tcm + 256 * thread, p->x, 128));
+    v_store(p->tcm + 256 * thread + 128, v_load(p->tcm + 256 * thread));
+    (void)n;
+}
+
+static void threads_that_meet_are_caught(void **state)
+{
+    (void)state;
+    static const struct {
+        isa_thread *run;
+        const char *name;
+        int kind; /* -1: none */
+    } cases[] = {{write_one_area, "write_one_area", NPU_SIM_THREAD_RACE},
+        {read_without_waiting, "read_without_waiting", NPU_SIM_THREAD_RACE},
+        {leave_a_dma, "leave_a_dma", NPU_SIM_DMA_LEFT}, {keep_apart, "keep_apart", -1}};
+    for (int i = 0; i < 4; i++)
+        for (uint64_t seed = 1; seed < 20; seed++) {
+            struct bench b;
+            size_t n;
+            set_up(&b, seed);
+            struct isa *isa = npu_sim_isa(b.sim);
+            v_store(b.place.tcm, v_zero()); /* before the section: anybody may read it */
+            isa_threads(4, cases[i].run, &b.place);
+            npu_sim_end(b.sim, 0);
+            const struct npu_sim_fault *f = npu_sim_faults(b.sim, &n);
+            /* A reader that comes first reads old bytes, as on silicon: then the writer is the one that is caught. */
+            assert_int_equal(n > 0, cases[i].kind >= 0);
+            if (n) assert_int_equal((int)f->kind, cases[i].kind);
+            if (n) assert_string_equal(f->kernel, cases[i].name);
+            npu_sim_close(&b.sim);
+        }
+}
+
 /* The careful way through all of it: not one fault. */
 static void careful(struct isa *isa, const struct place *p)
 {
@@ -589,6 +650,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bug_is_caught_by_its_name),
+        cmocka_unit_test(threads_that_meet_are_caught),
         cmocka_unit_test(careful_code_runs_clean),
         cmocka_unit_test(wrong_values_reach_the_host),
         cmocka_unit_test(conflicting_scatters_land_in_any_order),
