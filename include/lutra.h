@@ -155,7 +155,7 @@ struct lutra_session_settings {
                                what memory allows */
     int n_batch;            /* rows of one forward pass; default 512 */
     int n_out;              /* rows of one pass whose results are kept; 0 = max(n_seq, 64) */
-    const char *cache_type; /* "f16" (NULL) or "f32" */
+    const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
 };
 struct lutra_session_settings lutra_session_settings_default(void);
 
@@ -342,8 +342,8 @@ struct lutra_search {
                                  rows to the others; 0.1 */
     float temperature;        /* REBASE; 0.1 */
     int64_t token_budget;     /* generated tokens; 0 = none.  Independent candidates are drawn in waves that should
-                                 fit, and count, in order, while all up to them do; beams end with the step that
-                                 exceeds it */
+                                 fit, and count, in order, while all up to them do; beams narrow to what is left.
+                                 One candidate always comes to its end */
     void (*on_event)(void *user, const struct lutra_search_event *event); /* may be NULL */
     void *user;
     uint64_t time_budget_us;                  /* 0 = none; what is chosen then depends on the clock */

@@ -9,7 +9,7 @@
  */
 #include "engine/search_impl.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,15 +166,26 @@ static bool over_time(const lutra_search_run *run)
     return run->set.time_budget_us > 0 && now - run->request->submit_us >= run->set.time_budget_us;
 }
 
+/* Rows that the budget pays for to the end, at least one: a search always comes to an answer. */
+static int affordable_width(lutra_search_run *run)
+{
+    double left = (double)(run->set.token_budget - spent(run)), length = 1, steps = 1;
+    int n_live = search_live(run);
+    for (int i = 0; i < n_live; i++) {
+        length = fmax(length, run->live[i]->n_generated);
+        steps = fmax(steps, run->live[i]->node.n_step);
+    }
+    if (over_time(run)) return 1;
+    if (run->set.token_budget == 0) return run->set.width;
+    double rest = run->measured ? fmax(run->expected - length, length / steps) : length; /* unmeasured: half is said */
+    return left < rest ? 1 : left / rest < run->set.width ? (int)(left / rest) : run->set.width;
+}
+
 static int round_of_steps(lutra_search_run *run, struct lutra_error *err)
 {
-    if (over_time(run)) request_end(run->s, run->request, LUTRA_STOP_PRUNED);
     if (!search_score_due(run)) return 0;
     TRY(search_score(run, err));
-    if (run->set.token_budget > 0 && spent(run) >= run->set.token_budget) {
-        request_end(run->s, run->request, LUTRA_STOP_PRUNED);
-        return 0;
-    }
+    run->policy.width = affordable_width(run);
     int n_live = search_live(run), n_cand = list_candidates(run, n_live);
     search_allocate(&run->policy, run->cand, n_cand);
     TRY(go_on(run, n_live, n_cand, err));
@@ -188,7 +199,7 @@ int search_counted(lutra_search_run *run)
     int n_live = search_live(run), n = run->request->n_started - run->first_id;
     for (int i = 0; i < n_live; i++) run->length[run->live[i]->index - run->first_id] = run->live[i]->n_generated;
     if (run->set.token_budget > 0) n = search_within(run->length, n, run->set.token_budget - run->spent_in_steps);
-    return run->first_id + n;
+    return run->first_id + (n == 0 && run->first_id == 0 && run->request->n_started > 0 ? 1 : n); /* one always does */
 }
 
 /* What a candidate costs on average, and the longest so far. */
@@ -242,7 +253,10 @@ static void stop_early(lutra_search_run *run)
     struct request *r = run->request;
     int counted = search_counted(run), n_live = search_live(run);
     if (r->n_ended == r->set.n_samples) return;
-    if (over_time(run) || vote_decided(run, counted)) {
+    if (over_time(run) && run->n_final == 0) {
+        counted = run->live[0]->index + 1; /* the first comes to its end */
+        run->n_more = 0;
+    } else if (over_time(run) || vote_decided(run, counted)) {
         run->n_more = 0;
         request_end(run->s, r, LUTRA_STOP_PRUNED);
         return;

@@ -100,6 +100,7 @@ struct lutra_search_run {
     int n_more;             /* candidates that may still be drawn */
     int *length;            /* [max_final] tokens of each independent candidate so far */
     double expected;        /* tokens of a candidate, until some have ended */
+    bool measured;          /* that is no guess */
     int64_t spent_in_steps; /* tokens, before first_id */
     uint64_t wave_us;       /* when the candidates that run now began */
 

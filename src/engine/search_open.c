@@ -96,7 +96,8 @@ static void choose_method(lutra_search_run *run, struct lutra_request *request)
     set->expand = best.expand;
     if (best.greedy) request->sampling.temperature = 0;
     run->n_more = best.greedy ? 0 : AUTO_PER_WIDTH * best.width;
-    if (best.tokens > 0) run->expected = best.tokens / best.width;
+    run->measured = best.tokens > 0;
+    if (run->measured) run->expected = best.tokens / best.width;
 }
 
 /* Candidates to begin with; the others of a budget follow when the first have shown what one costs. */
