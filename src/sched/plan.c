@@ -123,9 +123,10 @@ static bool describe_device(const struct plan *plan, const struct device *d, cha
     int at = snprintf(text, size, "%s runs", d->name), n_kind = 0;
     for (int kind = 0; kind < OP_COUNT; kind++) {
         int n = count(plan, d, (enum op_kind)kind);
-        if (n && at >= 0 && (size_t)at < size)
-            at +=
-                snprintf(text + at, size - (size_t)at, "%s %d %s", n_kind++ ? "," : "", n, op_name((enum op_kind)kind));
+        if (!n) continue;
+        if (at >= 0 && (size_t)at < size)
+            at += snprintf(text + at, size - (size_t)at, "%s %d %s", n_kind ? "," : "", n, op_name((enum op_kind)kind));
+        n_kind++;
     }
     return n_kind > 0;
 }

@@ -123,6 +123,23 @@ static void splits_by_device(void **state)
     assert_int_equal(sum.mac, 40);
 }
 
+static void reports_who_runs_what_and_why(void **state)
+{
+    (void)state;
+    struct bench b;
+    char line[128];
+    prepare(&b);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_true(plan_report(&b.plan, b.devices[0], 0, line, sizeof line));
+    assert_string_equal(line, "npu runs 3 add");
+    assert_true(plan_report(&b.plan, b.devices[0], 1, line, sizeof line));
+    assert_string_equal(line, "cpu runs 1 rope");
+    assert_true(plan_report(&b.plan, b.devices[0], 2, line, sizeof line));
+    assert_string_equal(line, "cpu runs rope of layer 2 because of npu cannot");
+    assert_false(plan_report(&b.plan, b.devices[0], 3, line, sizeof line));
+    assert_true(plan_report(&b.plan, b.devices[0], 0, line, 8)); /* cut, not overrun */
+}
+
 static void refuses_by_name(void **state)
 {
     (void)state;
@@ -157,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_by_device),
+        cmocka_unit_test(reports_who_runs_what_and_why),
         cmocka_unit_test(refuses_by_name),
         cmocka_unit_test(stops_between_parts),
     };
