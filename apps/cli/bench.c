@@ -17,7 +17,7 @@ static const struct option bench_table[] = {
     {"-t --threads", "THREADS", OPT_TEXT, AT(threads), "LIST", .help = "threads; 0 = the CPUs this process may use"},
     {"-b --batch-size -ub --ubatch-size", NULL, OPT_TEXT, AT(batch), "LIST", .help = "most rows of one forward pass"},
     {"-ctk --cache-type-k", NULL, OPT_TEXT, AT(cache_k), "LIST",
-        .help = "cache types: f16, f32 (keys and values alike)"},
+        .help = "cache types: f16, f32, q8_0 (keys and values alike)"},
     {"-ctv --cache-type-v", NULL, OPT_TEXT, AT(cache_v), "LIST", .help = "must name the same types as -ctk"},
     {"-r --repetitions", NULL, OPT_INT, AT(reps), "N", .help = "repetitions of each test", .min = 1,
         .max = BENCH_REPS_MAX},
@@ -122,7 +122,7 @@ struct grid {
     struct bench_values pp, tg, depth, threads, batch;
     int pg[OPTION_LIST_MAX][2];
     int n_pg;
-    const char *type[2];
+    const char *type[3];
     int n_type;
 };
 
@@ -135,13 +135,16 @@ static int parse_types(const struct bench_options *o, struct grid *g)
     char *copy = copy_text(o->cache_k), *rest = copy, *item;
     int rc = 0;
     while (rc == 0 && (item = strsep(&rest, ","))) {
-        bool half = strcmp(item, "f16") == 0;
-        if ((!half && strcmp(item, "f32") != 0) || g->n_type == 2)
+        static const char *const names[] = {"f16", "f32", "q8_0"};
+        size_t i = 0, n = sizeof names / sizeof *names;
+        while (i < n && strcmp(item, names[i]) != 0) i++;
+        if (i == n || (size_t)g->n_type == n) {
             rc = -1;
-        else
-            g->type[g->n_type++] = half ? "f16" : "f32";
+        } else {
+            g->type[g->n_type++] = names[i];
+        }
     }
-    if (rc < 0) say("bench: -ctk: '%s' is not a list of f16 and f32", o->cache_k);
+    if (rc < 0) say("bench: -ctk: '%s' is not a list of f16, f32 and q8_0", o->cache_k);
     free(copy);
     return rc;
 }

@@ -58,7 +58,7 @@ static inline size_t attention_work_bytes(int d_head)
 
 /* K and V of one segment and kv head, of which the first n_pos positions count. */
 struct attention_load {
-    enum quant_type type; /* of the cache: F32 or F16 */
+    enum quant_type type; /* of the cache: F32, F16 or Q8_0 */
     int d_head, n_pos;
     const void *k, *v; /* [KV_BLOCK][d_head] */
     void *kt, *vt;     /* scratch of attention_tile_bytes(d_head) each, 64-byte aligned */

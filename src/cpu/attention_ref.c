@@ -7,24 +7,23 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "base/f16.h"
+#include "quant/quant.h"
 
 static void load(const struct attention_load *a, struct attention_segment *s)
 {
-    float *kt = a->kt, *vt = a->vt;
-    int padded = attention_padded(a->d_head);
-    bool half = a->type == QUANT_F16;
-    for (int j = 0; j < a->n_pos; j++) {
-        for (int d = 0; d < a->d_head; d++) {
-            int at = j * a->d_head + d;
-            kt[d * KV_BLOCK + j] = half ? f16_to_f32(((const uint16_t *)a->k)[at]) : ((const float *)a->k)[at];
-            vt[j * padded + d] = half ? f16_to_f32(((const uint16_t *)a->v)[at]) : ((const float *)a->v)[at];
-        }
+    const struct quant_info *type = quant_info_of(a->type);
+    float *kt = a->kt, *vt = a->vt, k[ATTENTION_MAX_D_HEAD];
+    size_t d_head = (size_t)a->d_head, padded = (size_t)attention_padded(a->d_head);
+    size_t bytes = d_head / type->block_elems * type->block_bytes;
+    for (size_t j = 0; j < (size_t)a->n_pos; j++) {
+        type->dequantize((const uint8_t *)a->k + j * bytes, k, d_head);
+        type->dequantize((const uint8_t *)a->v + j * bytes, vt + j * padded, d_head);
+        for (size_t d = 0; d < d_head; d++) kt[d * KV_BLOCK + j] = k[d];
     }
     s->type = QUANT_F32;
     s->kt = kt;
     s->v = vt;
-    s->v_stride = (size_t)padded;
+    s->v_stride = padded;
 }
 
 /* One segment of one query; o: [padded], its (m, l) in *m and *l. */

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-#include "base/f16.h"
 #include "ops/ref/ref.h"
+#include "quant/quant.h"
 
 enum { CHUNK_MIN_BYTES = 32 << 10, CHUNK_MAX_BYTES = 192 << 10, CHUNKS_PER_THREAD = 6 };
 
@@ -117,7 +117,7 @@ static void store_vectors(const struct worker *w, const struct op *op, enum kv_s
         if (kv->type == QUANT_F16) {
             w->run->device->kernels.f32_to_f16(x, (size_t)kv->d_head, to);
         } else {
-            memcpy(to, x, (size_t)kv->d_head * sizeof *x);
+            quant_info_of(kv->type)->quantize(x, to, (size_t)kv->d_head);
         }
     }
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cpuinfo.h"
+#include "quant/quant.h"
 
 /* ---- sizes ---- */
 
@@ -30,8 +31,9 @@ static int choose_sizes(
     lutra_session *s, const struct lutra_session_settings *set, enum quant_type type, struct lutra_error *err)
 {
     const struct hparams *hp = model_hparams(s->model->model);
-    uint64_t per_token =
-        (type == QUANT_F32 ? 8ull : 4ull) * (uint64_t)hp->n_layer * (uint64_t)hp->n_kv_head * (uint64_t)hp->d_head;
+    size_t vec_bytes;
+    TRY(quant_row_bytes(type, hp->d_head, &vec_bytes));
+    uint64_t per_token = 2 * (uint64_t)vec_bytes * (uint64_t)hp->n_layer * (uint64_t)hp->n_kv_head;
     uint64_t available = cpu_memory_available();
     int64_t fits = (int64_t)(available / 2 / per_token / KV_BLOCK * KV_BLOCK); /* half: the rest is not ours */
     if (fits < KV_BLOCK) fits = KV_BLOCK;
@@ -59,7 +61,8 @@ static int choose_sizes(
     return 0;
 }
 
-static int check_settings(const struct lutra_session_settings *set, enum quant_type *type, struct lutra_error *err)
+static int check_settings(
+    const struct lutra_session_settings *set, int d_head, enum quant_type *type, struct lutra_error *err)
 {
     if (set->n_ctx < 0 || set->n_ctx > 1 << 24)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_ctx is %d, outside 0..%d", set->n_ctx, 1 << 24);
@@ -71,10 +74,16 @@ static int check_settings(const struct lutra_session_settings *set, enum quant_t
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..8192", set->n_out);
     if (set->n_cache < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_cache is negative");
     const char *name = set->cache_type ? set->cache_type : "f16";
-    if (strcmp(name, "f16") && strcmp(name, "f32"))
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cache type '%s' is not implemented (f16, f32 are)", name);
-    *type = strcmp(name, "f16") ? QUANT_F32 : QUANT_F16;
-    return 0;
+    static const enum quant_type types[] = {QUANT_F16, QUANT_F32, QUANT_Q8_0};
+    static const char *const names[] = {"f16", "f32", "q8_0"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strcmp(name, names[i]) != 0) continue;
+        *type = types[i];
+        if (*type != QUANT_Q8_0 || d_head % 32 == 0) return 0;
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "a cache of q8_0 needs heads of whole blocks of 32; this model's have %d elements", d_head);
+    }
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cache type '%s' is not implemented (f16, f32, q8_0 are)", name);
 }
 
 /* ---- memory ---- */
@@ -151,7 +160,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
 {
     enum quant_type type = QUANT_F16;
     struct device *d = s->device = s->model->runtime->device;
-    TRY(check_settings(set, &type, err));
+    TRY(check_settings(set, model_hparams(s->model->model)->d_head, &type, err));
     s->n_seq = set->n_seq;
     s->n_draft = 64;
     TRY(choose_sizes(s, set, type, err));

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quant/quant.h"
+
 static int32_t blocks_for(int32_t n_tok)
 {
     return (n_tok + KV_BLOCK - 1) / KV_BLOCK;
@@ -15,10 +17,9 @@ static int32_t blocks_for(int32_t n_tok)
 /* Bytes of one position of one layer and side; 0 if the settings make no sense or overflow. */
 static bool size_all(const struct kv_settings *s, size_t *vec, size_t *pool, size_t *draft)
 {
-    size_t elem = s->type == QUANT_F32 ? 4 : 2;
-    if (s->type != QUANT_F32 && s->type != QUANT_F16) return false;
+    if (s->type != QUANT_F32 && s->type != QUANT_F16 && s->type != QUANT_Q8_0) return false;
     if (s->n_layer < 1 || s->n_kv_head < 1 || s->d_head < 1 || s->n_block < 1 || s->n_draft < 0) return false;
-    *vec = (size_t)s->d_head * elem;
+    if (quant_row_bytes(s->type, s->d_head, vec) < 0) return false;
     size_t heads; /* one position, K and V, all layers and heads */
     if (LUTRA_MUL_OVERFLOWS(*vec * 2, (size_t)s->n_kv_head * (size_t)s->n_layer, &heads)) return false;
     if (LUTRA_MUL_OVERFLOWS(heads, (size_t)s->n_block * KV_BLOCK, pool)) return false;

@@ -31,7 +31,7 @@
 struct kv_cache;
 
 struct kv_settings {
-    enum quant_type type; /* F16 or F32 */
+    enum quant_type type; /* F16, F32, or Q8_0 when d_head is a multiple of 32 */
     int n_layer, n_kv_head, d_head;
     int n_ctx;   /* longest sequence */
     int n_block; /* blocks of the pool */

@@ -49,7 +49,7 @@ struct kv_item {
 };
 
 struct kv_view {
-    enum quant_type type; /* F32 or F16 */
+    enum quant_type type; /* F32, F16 or Q8_0; d_head is whole blocks of it */
     int n_layer, n_kv_head, d_head, n_block, n_draft;
     size_t vec_bytes;         /* one [d_head] vector */
     uint8_t *pool;            /* layout above */

@@ -133,6 +133,11 @@ LUTRA_INLINE vec vec_load_f16_part(const uint16_t *p, int n)
     if (n > 0) memcpy(part, p, (size_t)(n < VEC ? n : VEC) * sizeof *part);
     return vec_load_f16(part);
 }
+LUTRA_INLINE vec vec_load_i8(const int8_t *p)
+{
+    int16x8_t x = vmovl_s8(vld1_s8(p));
+    return (vec){vcvtq_f32_s32(vmovl_s16(vget_low_s16(x))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(x)))};
+}
 LUTRA_INLINE void vec_store_f16(uint16_t *p, vec v)
 {
     vst1q_u16(p, vreinterpretq_u16_f16(vcombine_f16(vcvt_f16_f32(v.lo), vcvt_f16_f32(v.hi))));

@@ -12,7 +12,7 @@
  * Left factor:   [query][chunk of 32][hi, lo][32]: word i of 16 = inputs i (low half) and 16 + i of the chunk.
  * Right factor:  tiles of 16 words (as above) x 16 columns, see tile_at.
  *
- * An F32 cache has more bits than this keeps: it is attended in f32.
+ * F32 and Q8_0 caches have more bits than two bf16 keep: they are attended in f32.
  */
 #include "cpu/attention.h"
 
@@ -66,7 +66,7 @@ LUTRA_INLINE void split_exact(__m512 a, __m512 b, void *hi, void *lo)
 
 static void prepare(const float *q, int d_head, enum quant_type type, void *prepared)
 {
-    if (type == QUANT_F32) {
+    if (type != QUANT_F16) {
         memcpy(prepared, q, (size_t)d_head * sizeof *q);
         return;
     }
@@ -132,7 +132,7 @@ static int head_chunks(int d_head)
 
 static void load(const struct attention_load *a, struct attention_segment *s)
 {
-    if (a->type == QUANT_F32) {
+    if (a->type != QUANT_F16) {
         load_as_f32(a, s);
         return;
     }

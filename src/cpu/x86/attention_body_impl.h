@@ -9,6 +9,7 @@
 #ifndef LUTRA_CPU_ATTENTION_BODY_IMPL_H
 #define LUTRA_CPU_ATTENTION_BODY_IMPL_H
 
+#include "base/f16.h"
 #include "cpu/attention.h"
 
 enum { KEY_VECS = KV_BLOCK / VEC };
@@ -21,6 +22,10 @@ LUTRA_INLINE vec load_cache(enum quant_type type, const void *p, size_t i)
 /* n <= VEC elements of a cache vector. */
 LUTRA_INLINE vec load_cache_part(enum quant_type type, const void *p, size_t i, int n)
 {
+    if (type == QUANT_Q8_0) { /* rows are whole blocks, so no vector is partial */
+        const struct quant_q8_0 *block = (const struct quant_q8_0 *)p + i / 32;
+        return vec_mul(vec_load_i8(block->qs + i % 32), vec_set1(f16_to_f32(block->d)));
+    }
     if (n >= VEC) return load_cache(type, p, i);
     return type == QUANT_F16 ? vec_load_f16_part((const uint16_t *)p + i, n) : vec_load_part((const float *)p + i, n);
 }
@@ -66,6 +71,9 @@ static LUTRA_NOINLINE void load_as_f32(const struct attention_load *a, struct at
     if (a->type == QUANT_F16) {
         transpose_to_f32(a, QUANT_F16);
         widen_to_f32(a, QUANT_F16);
+    } else if (a->type == QUANT_Q8_0) {
+        transpose_to_f32(a, QUANT_Q8_0);
+        widen_to_f32(a, QUANT_Q8_0);
     } else {
         transpose_to_f32(a, QUANT_F32);
         if (whole) s->v = a->v;

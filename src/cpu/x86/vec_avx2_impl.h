@@ -113,6 +113,10 @@ LUTRA_INLINE vec vec_load_f16_part(const uint16_t *p, int n)
     if (n > 0) memcpy(part, p, (size_t)(n < VEC ? n : VEC) * sizeof *part);
     return vec_load_f16(part);
 }
+LUTRA_INLINE vec vec_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
 LUTRA_INLINE void vec_store_f16(uint16_t *p, vec v)
 {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));

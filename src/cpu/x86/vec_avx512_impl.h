@@ -108,6 +108,10 @@ LUTRA_INLINE vec vec_load_f16_part(const uint16_t *p, int n)
 {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(vec_lanes(0, n), p));
 }
+LUTRA_INLINE vec vec_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
 LUTRA_INLINE void vec_store_f16(uint16_t *p, vec v)
 {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));

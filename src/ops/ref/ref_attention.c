@@ -7,26 +7,16 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/f16.h"
+#include "quant/quant.h"
 
 static void store_vec(const struct kv_view *kv, const float *src, uint8_t *dst)
 {
-    if (kv->type == QUANT_F32) {
-        memcpy(dst, src, (size_t)kv->d_head * sizeof *src);
-        return;
-    }
-    uint16_t *half = (uint16_t *)dst;
-    for (int i = 0; i < kv->d_head; i++) half[i] = f32_to_f16(src[i]);
+    quant_info_of(kv->type)->quantize(src, dst, (size_t)kv->d_head);
 }
 
 static void load_vec(const struct kv_view *kv, const uint8_t *src, float *dst)
 {
-    if (kv->type == QUANT_F32) {
-        memcpy(dst, src, (size_t)kv->d_head * sizeof *dst);
-        return;
-    }
-    const uint16_t *half = (const uint16_t *)src;
-    for (int i = 0; i < kv->d_head; i++) dst[i] = f16_to_f32(half[i]);
+    quant_info_of(kv->type)->dequantize(src, dst, (size_t)kv->d_head);
 }
 
 void ref_kv_append(const struct kv_view *kv, int layer, int row, const float *k, const float *v)

@@ -91,6 +91,33 @@ static void bits_of_every_shape(void **state)
         if (!strncmp(shape, "tiny-", 5)) check_type(shape, "F16", "f16");
 }
 
+/* Models whose heads are whole blocks of 32 have it; the others are told why not. */
+static void bits_over_a_cache_of_q8_0(void **state)
+{
+    (void)state;
+    int n_checked = 0, n_refused = 0;
+    const char *shape;
+    for (int i = 0; (shape = lutra_make_model_shape(i)); i++) {
+        if (strncmp(shape, "tiny-", 5) != 0) continue;
+        struct fixture f;
+        struct lutra_error why = {0};
+        fixture_open(&f, shape, "F16", 1);
+        struct lutra_session_settings ss = lutra_session_settings_default();
+        ss.cache_type = "q8_0";
+        int rc = lutra_session_open(&f.s, f.model, &ss, &why);
+        fixture_close(&f);
+        if (rc == 0) {
+            check_type(shape, "F16", "q8_0");
+            n_checked++;
+        } else {
+            assert_int_equal(rc, LUTRA_E_UNSUPPORTED);
+            assert_non_null(strstr(why.what, "blocks of 32"));
+            n_refused++;
+        }
+    }
+    assert_true(n_checked > 0 && n_refused > 0);
+}
+
 /* A tree of drafts gives each row the bits of plain decoding, and a commit leaves the same cache. */
 static void drafts_are_lossless(void **state)
 {
@@ -203,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_every_type),
         cmocka_unit_test(bits_of_every_shape),
+        cmocka_unit_test(bits_over_a_cache_of_q8_0),
         cmocka_unit_test(drafts_are_lossless),
         cmocka_unit_test(results_by_want),
         cmocka_unit_test(bad_rows_change_nothing),

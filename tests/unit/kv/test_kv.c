@@ -272,11 +272,28 @@ static void promises_are_kept_or_refused(void **state)
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, &err), LUTRA_E_CTX_FULL);
 }
 
+static void q8_0_takes_34_bytes_where_f16_takes_64(void **state)
+{
+    (void)state;
+    struct kv_settings s = settings;
+    s.d_head = 64;
+    s.type = QUANT_F16;
+    size_t half = kv_bytes(&s);
+    s.type = QUANT_Q8_0;
+    assert_int_equal(kv_bytes(&s) * 64, half * 34);
+    s.d_head = 40;
+    assert_int_equal(kv_bytes(&s), 0);
+    s.type = QUANT_Q4_0;
+    s.d_head = 64;
+    assert_int_equal(kv_bytes(&s), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(random_histories, setup, teardown),
         cmocka_unit_test_setup_teardown(forks_cost_one_block, setup, teardown),
+        cmocka_unit_test(q8_0_takes_34_bytes_where_f16_takes_64),
         cmocka_unit_test_setup_teardown(promises_are_kept_or_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

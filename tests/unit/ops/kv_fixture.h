@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "ops/ref/ref.h"
+#include "quant/quant.h"
 
 enum { FIX_BLOCKS = 160, FIX_SEQS = 80, FIX_TABLE = 80, FIX_ROWS = 600, FIX_PATH = 20000, FIX_ITEM_ROWS = 50000 };
 
@@ -56,7 +57,8 @@ static inline void fixture_fill_nan(uint8_t *p, size_t bytes)
 static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int n_kv_head, int d_head)
 {
     memset(f, 0, sizeof *f);
-    size_t vec = (size_t)d_head * (type == QUANT_F32 ? 4 : 2);
+    size_t vec = 0;
+    if (quant_row_bytes(type, d_head, &vec) < 0) abort();
     f->view = (struct kv_view){.type = type,
         .n_layer = 1,
         .n_kv_head = n_kv_head,
