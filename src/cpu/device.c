@@ -76,7 +76,7 @@ struct pack_job {
     const struct weight *weight;
     const struct packed *packed;
     void *data;
-    size_t panels;
+    size_t panels, panel_bytes; /* a share of the whole that tiles it: the last one takes the rest */
     atomic_size_t next;
 };
 
@@ -89,7 +89,12 @@ static void pack_some(void *arg, int ith, int nth)
         size_t panel = atomic_fetch_add_explicit(&j->next, PACK_PANELS, memory_order_relaxed);
         if (panel >= j->panels) return;
         size_t n = j->panels - panel < PACK_PANELS ? j->panels - panel : PACK_PANELS;
-        p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, j->data);
+        if (j->weight->stored) {
+            size_t at = panel * j->panel_bytes, bytes = panel + n < j->panels ? n * j->panel_bytes : p->bytes - at;
+            memcpy((uint8_t *)j->data + at, (const uint8_t *)j->weight->stored + at, bytes);
+        } else {
+            p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, j->data);
+        }
     }
 }
 
@@ -124,13 +129,15 @@ static int pack_weight(struct cpu_device *d, const struct weight *w, struct pack
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' of %zu x %zu cannot be packed", w->tensor.name,
             p->n_out, p->n_in);
     }
-    p->data = w->stored;
-    if (p->data) return 0;
+    if (w->stored && !w->copy_stored) {
+        p->data = w->stored;
+        return 0;
+    }
     TRY(arena_open(&p->memory, "packed weight", arena_cost(p->bytes), ARENA_HUGE_PAGES, err));
     TRY(arena_take(&p->memory, p->bytes, w->tensor.name, &data, err));
     p->data = data;
-    struct pack_job job = {
-        .weight = w, .packed = p, .data = data, .panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr};
+    size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+    struct pack_job job = {.weight = w, .packed = p, .data = data, .panels = panels, .panel_bytes = p->bytes / panels};
     pool_run(d->pool, pack_some, &job);
     return 0;
 }

@@ -153,9 +153,11 @@ struct lutra_session {
 /* settings.c: copies as much of the caller's settings as both sides know over the defaults in dst. */
 int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
 
-/* packed.c: opens the packed copy that was asked for (NULL: the one beside the model, if any; "": none) and gives the weights what
- * it holds of them.  It only saves time: one that does not fit is left out with a warning in the log. */
+/* packed.c: opens the packed copy that was asked for (NULL: the one beside the model, if any; "": none).  It only saves
+ * time: one that does not fit is left out with a warning in the log. */
 int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err);
+/* Gives the weights what it holds of them for their devices; before they are prepared. */
+void packed_cache_find(struct lutra_model *m);
 
 /* model.c: after LUTRA_E_DEVICE_LOST, the model on the CPU alone: weights are prepared again from the file. */
 int model_fall_back(struct lutra_model *m, struct lutra_error *err);

@@ -154,6 +154,10 @@ static int place_weights(struct lutra_model *m, struct lutra_error *err)
                 TRY(place_weight(op->matmul.part[j].weight, part->device, err));
         }
     }
+    for (int i = 0; i < model_n_weight(m->model); i++) {
+        struct weight *w = model_weight(m->model, i);
+        if (!w->device) w->device = m->runtime->cpu; /* no operation uses it */
+    }
     return 0;
 }
 
@@ -172,6 +176,7 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
 {
     uint64_t done = 0, total = 0;
     TRY(place_weights(m, err));
+    packed_cache_find(m);
     for (int i = 0; i < model_n_weight(m->model); i++) total += model_weight(m->model, i)->tensor.bytes;
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
@@ -180,7 +185,6 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
         const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
         if (next && !next->stored) weights_prefetch(&next->tensor);
-        if (!w->device) w->device = m->runtime->cpu; /* no operation uses it */
         TRY(w->device->ops->prepare(w->device, w, &keeps_source, err));
         m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
         if (!keeps_source) weights_drop_pages(&w->tensor);

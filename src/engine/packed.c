@@ -21,20 +21,26 @@ static char *path_beside(const char *model)
     return path;
 }
 
-/* Gives the weights their packed copies, in the layouts of the device that will prepare them. */
-static void find_stored(struct lutra_model *m)
+/* What a device makes of a weight, or has made. */
+static bool view_of(const struct weight *w, struct packed_view *out)
 {
-    struct device *d = m->runtime->device;
+    return w->device->ops->packed && w->device->ops->packed(w->device, w, out);
+}
+
+void packed_cache_find(struct lutra_model *m)
+{
     int n = model_n_weight(m->model), n_found = 0;
-    for (int i = 0; i < n && d->ops->packed; i++) {
+    if (!m->packed) return;
+    bool copy = !packed_in_huge_pages(m->packed);
+    for (int i = 0; i < n; i++) {
         struct weight *w = model_weight(m->model, i);
         struct packed_view v;
-        if (!d->ops->packed(d, w, &v)) continue;
-        w->stored = packed_find(m->packed, v.layout, w->tensor.name, v.bytes);
+        w->stored = view_of(w, &v) ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes) : NULL;
+        w->copy_stored = copy;
         n_found += w->stored != NULL;
     }
-    log_line(&m->runtime->log, n_found ? LUTRA_LOG_INFO : LUTRA_LOG_WARN, "%s: %d of %d matrices taken from it",
-        weights_path(m->packed), n_found, n);
+    log_line(&m->runtime->log, n_found ? LUTRA_LOG_INFO : LUTRA_LOG_WARN, "%s: %d of %d matrices %s it",
+        weights_path(m->packed), n_found, n, copy ? "copied from" : "mapped from");
 }
 
 int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err)
@@ -48,8 +54,6 @@ int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_erro
     int rc = there || !wish ? 0 : lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
     if (there && packed_open(&m->packed, path, m->weights, &why) < 0)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s; left out", why.what);
-    else if (there)
-        find_stored(m);
     free(path);
     return rc;
 }
@@ -57,19 +61,18 @@ int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_erro
 /* What the device has made of the model's matrices; *out is freed by the caller. */
 static int collect(const lutra_model *m, struct packed_copy **out, size_t *n, struct lutra_error *err)
 {
-    struct device *d = m->runtime->device;
     int n_weight = model_n_weight(m->model);
     *n = 0;
     *out = calloc((size_t)n_weight + 1, sizeof **out);
     if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
-    for (int i = 0; i < n_weight && d->ops->packed; i++) {
+    for (int i = 0; i < n_weight; i++) {
         const struct weight *w = model_weight(m->model, i);
         struct packed_view v;
-        if (d->ops->packed(d, w, &v)) (*out)[(*n)++] = (struct packed_copy){v.layout, w->tensor.name, v.data, v.bytes};
+        if (view_of(w, &v)) (*out)[(*n)++] = (struct packed_copy){v.layout, w->tensor.name, v.data, v.bytes};
     }
     if (*n > 0) return 0;
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: device '%s' makes nothing that a file could keep",
-        weights_path(m->weights), d->name);
+        weights_path(m->weights), m->runtime->device->name);
 }
 
 /* lutra_progress_fn with its stage. */

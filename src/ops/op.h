@@ -48,6 +48,7 @@ struct weight {
     struct packed *packed; /* owned by the device that prepared it; NULL before */
     struct device *device; /* that device */
     const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
+    bool copy_stored;      /* that file is mapped in small pages, which read slower than a copy in huge ones */
 };
 
 enum rope_kind { ROPE_NORM /* pairs (2i, 2i+1) */, ROPE_NEOX /* pairs (i, i + n_rot/2) */ };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "weights/packed.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +11,7 @@
 
 #define KIND "lutra-packed"
 
-enum { PACKED_VERSION = 1, PACKED_ALIGN = 4096, WRITE_BYTES = 64 << 20 };
+enum { PACKED_VERSION = 1, PACKED_ALIGN = 4096, WRITE_BYTES = 64 << 20, HUGE_PAGE_BYTES = 2 << 20 };
 
 /* What tells one model file from another, all shards taken together. */
 struct identity {
@@ -112,6 +113,37 @@ const void *packed_find(const struct weights *packed, const char *layout, const 
     char both[GGUF_MAX_NAME + 1];
     const struct tensor *t = name_copy(both, layout, name) ? weights_tensor_find(packed, both) : NULL;
     return t && t->bytes == bytes && (uintptr_t)t->data % PACKED_ALIGN == 0 ? t->data : NULL;
+}
+
+/* Bytes of start .. start + bytes - 1 that this process has mapped in huge pages of the page cache; smaps lists address
+ * ranges, each followed by its counters. */
+static size_t huge_bytes(uintptr_t start, size_t bytes)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[512];
+    size_t sum = 0;
+    bool inside = false;
+    while (f && fgets(line, sizeof line, f)) {
+        uintptr_t first, last;
+        size_t kib;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &first, &last) == 2)
+            inside = first < start + bytes && last > start;
+        else if (inside && sscanf(line, "FilePmdMapped: %zu kB", &kib) == 1)
+            sum += kib << 10;
+    }
+    if (f) fclose(f);
+    return sum;
+}
+
+bool packed_in_huge_pages(const struct weights *packed)
+{
+    enum { PLACES = 8 };
+    const struct gguf_file *f = &packed->file[0];
+    volatile uint8_t sink = 0;
+    size_t whole = f->bytes / HUGE_PAGE_BYTES;
+    if (whole < PLACES) return true; /* small: it does not matter */
+    for (size_t i = 0; i < PLACES; i++) sink ^= f->base[whole * i / PLACES * HUGE_PAGE_BYTES];
+    return huge_bytes((uintptr_t)f->base, f->bytes) >= (size_t)PLACES / 2 * HUGE_PAGE_BYTES;
 }
 
 /* ---- writing ---- */

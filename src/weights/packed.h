@@ -28,6 +28,9 @@ int packed_open(struct weights **out, const char *path, const struct weights *mo
  * from the file. */
 const void *packed_find(const struct weights *packed, const char *layout, const char *name, size_t bytes);
 
+/* Whether the page cache maps the file in huge pages: judged by a few places in it, which are read. */
+bool packed_in_huge_pages(const struct weights *packed);
+
 /* One copy to be written. */
 struct packed_copy {
     const char *layout, *name;

@@ -15,7 +15,7 @@ expect_code 0 pack
 expect_out "$P" 'the new file is named'
 [ -s "$P" ] || fail 'no file beside the model'
 run
-expect_err "$P: 29 of 29 matrices taken from it" 'found beside the model'
+expect_err "$P: 29 of 29 matrices mapped from it" 'found beside the model'
 expect_same "$WORK/out" "$WORK/answer" 'the same answer from the packed copy'
 run --packed ''
 grep -q lutra-packed "$WORK/err" && fail 'used in spite of --packed ""'
