@@ -5,8 +5,8 @@
  *     scratch = 64-byte aligned, attention_scratch_bytes(op, max_rows, n_ctx, n_thread)
  *     every thread of the pool:   attention_run(&kernels->attention, &args, pool, ith, nth);
  *
- * Arithmetic (docs/NUMERICS.md).  A query is one row and head.  Its positions are cut into segments of 64, aligned to
- * absolute position.  Per segment:
+ * Arithmetic of class f32; bf16x3 forms the two sums of products otherwise (docs/NUMERICS.md).  A query is one row
+ * and head.  Its positions are cut into segments of 64, aligned to absolute position.  Per segment:
  *     score[j] = sum over ascending d of fma(q[d], k[j][d]), from 0, one f32 accumulator; times scale; softcap
  *     m_s = max;  p[j] = exp(score[j] - m_s), exactly 0 where masked;  l_s = sum of p in one fixed order
  *     o_s[d] = sum over ascending j of fma(p[j], v[j][d]), visible j only

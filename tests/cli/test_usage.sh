@@ -56,9 +56,9 @@ expect_code 2 'out of range'
 expect_err 'from 0 to 1' 'out of range'
 lutra run --temp nan
 expect_code 2 'NaN'
-lutra run -ctk q8_0
+lutra run -ctk q4_0
 expect_code 2 'unknown choice'
-expect_err 'f16 f32' 'unknown choice'
+expect_err 'f16 f32 q8_0' 'unknown choice'
 lutra run -l 12
 expect_code 2 'bad bias'
 lutra run -cnv -no-cnv -m x
