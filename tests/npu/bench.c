@@ -19,7 +19,7 @@
 #include "bench.h"
 #include "bench_box.h"
 #include "npu/dsp/kernels.h"
-#include "npu/sim/tile.h"
+#include "npu/host/tiles.h"
 
 const char *bench_missing(void)
 {
@@ -90,19 +90,6 @@ uint32_t bench_put(struct bench *b, const void *data, uint32_t bytes)
     return off;
 }
 
-/* A tile operation that the guest asked for. */
-static void do_tile(struct npu_tile_acc *acc, uint32_t *box)
-{
-    const uint32_t *t = box + BOX_TILE;
-    uint8_t *base = (uint8_t *)box;
-    if (t[2] == 0)
-        npu_tile_clear(acc);
-    else if (t[2] == 1)
-        npu_tile_mac(acc, base + t[3], base + t[4], t[5]);
-    else
-        npu_tile_store(acc, base + t[3]);
-}
-
 static void ask(struct bench *b, struct guest *g, uint32_t command, const struct npu_op *op)
 {
     struct npu_tile_acc *acc = calloc(1, sizeof *acc);
@@ -114,11 +101,9 @@ static void ask(struct bench *b, struct guest *g, uint32_t command, const struct
     g->box[BOX_COMMAND] = command;
     uint32_t asked = __atomic_add_fetch(&g->box[BOX_ASKED], 1, __ATOMIC_RELEASE);
     while (__atomic_load_n(&g->box[BOX_ANSWERED], __ATOMIC_ACQUIRE) != asked) {
-        uint32_t tile = __atomic_load_n(&g->box[BOX_TILE], __ATOMIC_ACQUIRE);
-        if (tile != g->box[BOX_TILE + 1]) {
-            do_tile(acc, g->box);
-            __atomic_store_n(&g->box[BOX_TILE + 1], tile, __ATOMIC_RELEASE);
-        } else if (++polls % 1024 == 0 && !sched_yield() && waitpid(g->pid, &status, WNOHANG) == g->pid) {
+        int played = npu_tiles_play(acc, &b->machine, (uint8_t *)g->box);
+        assert_true(played >= 0);
+        if (!played && ++polls % 1024 == 0 && !sched_yield() && waitpid(g->pid, &status, WNOHANG) == g->pid) {
             g->pid = 0;
             unlink(g->path);
             fail_msg("the Hexagon program ended: %s %d", WIFSIGNALED(status) ? "signal" : "exit",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Words of the mailbox at the start of the shared file; words 64 .. 255 are those of dsp/isa_qemu_impl.h.
+ * Words of the mailbox at the start of the shared file; from word 64 on they are those of wire/tile.h.
  */
 #ifndef LUTRA_TESTS_NPU_BENCH_BOX_H
 #define LUTRA_TESTS_NPU_BENCH_BOX_H
@@ -16,7 +16,6 @@ enum {
     BOX_PACKETS,
     BOX_INSTRUCTIONS,
     BOX_HVX,
-    BOX_TILE = 64,
     BOX_QUIT = 0, /* commands */
     BOX_EXECUTE,
     BOX_ISA_OPS

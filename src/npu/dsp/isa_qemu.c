@@ -16,6 +16,8 @@ void npu_qemu_clean(const void *p, uint32_t bytes)
         __asm__ volatile("dccleaninva(%0)" : : "r"(line) : "memory");
 }
 
+#ifdef ISA_COUNT
+
 void npu_qemu_tile(struct isa *isa, uint32_t op, const void *a, const void *b, uint32_t n)
 {
     volatile uint32_t *box = isa->mailbox + NPU_BOX_TILE;
@@ -23,13 +25,39 @@ void npu_qemu_tile(struct isa *isa, uint32_t op, const void *a, const void *b, u
     box[3] = (uint32_t)((const uint8_t *)a - isa->base);
     box[4] = (uint32_t)((const uint8_t *)b - isa->base);
     box[5] = n;
-#ifndef ISA_COUNT
-    uint32_t asked = box[0] + 1;
-    __atomic_store_n(&box[0], asked, __ATOMIC_RELEASE);
-    while (__atomic_load_n(&box[1], __ATOMIC_ACQUIRE) != asked) {
-    }
-#endif
 }
+
+#else
+
+/* Sleeps until *word is not `old`, or for a millisecond: system call futex. */
+static void sleep_on(volatile uint32_t *word, uint32_t old)
+{
+    const uint32_t time[4] = {0, 1000000, 0, 0}; /* whatever the width of its fields */
+    register uint32_t r0 __asm__("r0") = (uint32_t)word, r1 __asm__("r1") = 0 /* FUTEX_WAIT */, r2 __asm__("r2") = old,
+                         r3 __asm__("r3") = (uint32_t)time, r6 __asm__("r6") = 98;
+    __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r1), "r"(r2), "r"(r3), "r"(r6) : "memory");
+}
+
+/* Operations are listed, and the host is waited for only when a result is due: nothing they read changes before. */
+void npu_qemu_tile(struct isa *isa, uint32_t op, const void *a, const void *b, uint32_t n)
+{
+    volatile uint32_t *box = isa->mailbox + NPU_BOX_TILE, *entry = box + NPU_TILE_FIRST + 4 * box[2];
+    entry[0] = op, entry[3] = n;
+    entry[1] = (uint32_t)((const uint8_t *)a - isa->base);
+    entry[2] = (uint32_t)((const uint8_t *)b - isa->base);
+    if (++box[2] < NPU_TILE_LIST && op != NPU_TILE_STORE) return;
+    uint32_t before = box[0];
+    __atomic_store_n(&box[0], before + 1, __ATOMIC_RELEASE);
+    for (uint32_t i = 1; __atomic_load_n(&box[1], __ATOMIC_ACQUIRE) == before; i++) {
+        if (i % 256) continue;
+        __atomic_store_n(&box[3], 1, __ATOMIC_RELEASE);
+        sleep_on(&box[1], before);
+        box[3] = 0;
+    }
+    box[2] = 0;
+}
+
+#endif
 
 uint32_t npu_qemu_dma(struct isa *isa, uint8_t *dst, uint32_t dst_stride, const uint8_t *src, uint32_t src_stride,
     uint32_t width, uint32_t rows)
@@ -40,8 +68,11 @@ uint32_t npu_qemu_dma(struct isa *isa, uint8_t *dst, uint32_t dst_stride, const 
     descriptor[4] = src_stride, descriptor[5] = dst_stride;
 #else
     (void)isa;
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t i = 0; i < width; i++) dst[r * dst_stride + i] = src[r * src_stride + i];
+    for (uint32_t r = 0; r < rows; r++, dst += dst_stride, src += src_stride) {
+        uint32_t i = 0;
+        for (; i + 128 <= width; i += 128) v_storeu(dst + i, v_loadu(src + i));
+        for (; i < width; i++) dst[i] = src[i];
+    }
 #endif
     return 0;
 }

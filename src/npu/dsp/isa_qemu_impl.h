@@ -12,8 +12,7 @@
 #ifndef LUTRA_NPU_DSP_ISA_QEMU_IMPL_H
 #define LUTRA_NPU_DSP_ISA_QEMU_IMPL_H
 
-/* Mailbox words from NPU_BOX_TILE on: sequence number asked, answered, operation, arguments (window offsets). */
-enum { NPU_BOX_TILE = 64, NPU_TILE_CLEAR = 0, NPU_TILE_MAC = 1, NPU_TILE_STORE = 2 };
+#include "npu/wire/tile.h"
 
 void npu_qemu_tile(struct isa *isa, uint32_t op, const void *a, const void *b, uint32_t n);
 uint32_t npu_qemu_dma(struct isa *isa, uint8_t *dst, uint32_t dst_stride, const uint8_t *src, uint32_t src_stride,

@@ -2,7 +2,7 @@
  *
  * qemu-hexagon: a real Hexagon program in its own 32-bit address space, in a child process that maps the same memory.
  * Both see it coherently, so publish and acquire have nothing to do.  The tile unit, which QEMU lacks, is played by the
- * host while it waits (dsp/isa_qemu_impl.h).
+ * host while it waits (host/tiles.h).
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "npu/host/child.h"
 #include "npu/host/session.h"
-#include "npu/sim/tile.h"
+#include "npu/host/tiles.h"
 
-enum { START_US = 10 * 1000 * 1000, LOOK_EVERY = 256, TILE = 2048, PAIRS = 32 };
+enum { START_US = 10 * 1000 * 1000, LOOK_EVERY = 256 };
 
 struct child {
     struct npu_session session; /* first */
@@ -30,38 +30,11 @@ static void child_close(struct npu_transport *self)
     free(c);
 }
 
-/* n tiles of TCM. */
-static bool tiles(const struct child *c, uint32_t at, uint32_t n)
-{
-    const struct npu_machine *m = &c->session.npu.machine;
-    uint32_t from = at - m->tcm_start;
-    return n <= PAIRS && from % TILE == 0 && from <= m->tcm_bytes && n * TILE <= m->tcm_bytes - from;
-}
-
-/* The tile operation that the program waits for: words asked, answered, operation, addresses, pairs. */
-static int play_tile(struct child *c, struct lutra_error *err)
-{
-    uint32_t *word = c->session.ring.view.ring->tile, asked = __atomic_load_n(&word[0], __ATOMIC_ACQUIRE);
-    uint8_t *base = c->session.npu.base;
-    uint32_t a = word[3], b = word[4], n = word[5];
-    if (asked == word[1]) return 0;
-    if (word[2] == 0)
-        npu_tile_clear(&c->acc);
-    else if (word[2] == 1 && n && tiles(c, a, n) && tiles(c, b, n))
-        npu_tile_mac(&c->acc, base + a, base + b, n);
-    else if (word[2] == 2 && tiles(c, a, 1))
-        npu_tile_store(&c->acc, base + a);
-    else
-        return lutra_fail(
-            err, LUTRA_E_DEVICE_LOST, "npu-qemu: tile operation %u on %#x, %#x, %u: not in TCM", word[2], a, b, n);
-    __atomic_store_n(&word[1], asked, __ATOMIC_RELEASE);
-    return 1;
-}
-
 static int child_poll(struct npu_session *session, struct lutra_error *err)
 {
     struct child *c = (struct child *)session;
-    int moved = play_tile(c, err);
+    int moved = npu_tiles_play(&c->acc, &session->npu.machine, session->npu.base);
+    if (moved < 0) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu-qemu: a tile operation outside of TCM");
     if (!moved && c->polls++ % LOOK_EVERY == 0) TRY(npu_child_alive(&c->pid, err));
     return moved;
 }
