@@ -58,7 +58,8 @@ static int open_first(lutra_runtime *rt, npu_transport_open *open, struct lutra_
 static const struct {
     const char *name;
     npu_transport_open *open; /* NULL: the CPU alone */
-} device_kinds[] = {{"cpu", NULL}, {"cpu-ref", NULL}, {"npu-sim", npu_local_open}, {"npu-qemu", npu_child_open}};
+} device_kinds[] = {{"cpu", NULL}, {"cpu-ref", NULL}, {"npu-sim", npu_local_open}, {"npu-qemu", npu_child_open},
+    {"npu", npu_fastrpc_open}};
 
 static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *set, struct lutra_error *err)
 {
@@ -69,7 +70,8 @@ static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *s
         rt->device = rt->cpu;
         return device_kinds[i].open ? open_first(rt, device_kinds[i].open, err) : 0;
     }
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' is not known (cpu, cpu-ref, npu-sim, npu-qemu are)", name);
+    return lutra_fail(
+        err, LUTRA_E_UNSUPPORTED, "device '%s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are)", name);
 }
 
 int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err)
