@@ -169,15 +169,12 @@ static bool over_time(const lutra_search_run *run)
 /* Rows that the budget pays for to the end, at least one: a search always comes to an answer. */
 static int affordable_width(lutra_search_run *run)
 {
-    double left = (double)(run->set.token_budget - spent(run)), length = 1, steps = 1;
+    double left = (double)(run->set.token_budget - spent(run)), length = 1;
     int n_live = search_live(run);
-    for (int i = 0; i < n_live; i++) {
-        length = fmax(length, run->live[i]->n_generated);
-        steps = fmax(steps, run->live[i]->node.n_step);
-    }
+    for (int i = 0; i < n_live; i++) length = fmax(length, run->live[i]->n_generated);
     if (over_time(run)) return 1;
     if (run->set.token_budget == 0) return run->set.width;
-    double rest = run->measured ? fmax(run->expected - length, length / steps) : length; /* unmeasured: half is said */
+    double rest = fmax(run->measured ? run->expected - length : 0, length / 2); /* what is long will be longer */
     return left < rest ? 1 : left / rest < run->set.width ? (int)(left / rest) : run->set.width;
 }
 
