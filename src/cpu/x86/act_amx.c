@@ -3,6 +3,7 @@
  * Activations for the AMX matmul: the same int8 codes and scales as cpu/layout.h's, in tiles of 8 or 16 rows.
  *
  *     q8x32:  per 32 inputs:  int8 code [rows][32], f32 scale[rows], f32 sum[rows] = scale * sum of the codes
+ *     q8x256: per 256 inputs: int8 code [4][rows][64], f32 scale[rows], i16 sums [4][rows][2] of 32 inputs each
  */
 #include <string.h>
 
@@ -20,6 +21,12 @@ size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row)
 {
     if (n_row < AMX_MIN_ROWS) return cpu_act_bytes_q8x32(n_in, n_row);
     return block_bytes(n_row, n_in / 32, AMX32_BYTES);
+}
+
+size_t cpu_act_bytes_q8x256_amx(size_t n_in, size_t n_row)
+{
+    if (n_row < AMX_MIN_ROWS256) return cpu_act_bytes_q8x256(n_in, n_row);
+    return block_bytes(n_row, n_in / 256, AMX256_BYTES);
 }
 
 /* Clears a f32 of the rows behind `row` in a block of `rows`. */
@@ -49,5 +56,29 @@ void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row
         if (row + 1 < n_row) continue;
         clear_rest(tail, r, rows);
         clear_rest(tail + 4 * rows, r, rows);
+    }
+}
+
+void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+{
+    if (n_row < AMX_MIN_ROWS256) {
+        cpu_act_row_q8x256_avx2(x, n_in, row, n_row, act);
+        return;
+    }
+    size_t rows = amx_block_rows(n_row), r = row % rows;
+    uint8_t *record = (uint8_t *)act + (row - r) * (n_in / 256) * AMX256_BYTES;
+    for (size_t k = 0; k < n_in; k += 256, record += rows * AMX256_BYTES) {
+        float max = max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
+        uint8_t *tail = record + 256 * rows;
+        memcpy(tail + 4 * r, &scale, 4);
+        for (size_t g = 0; g < 8; g++) {
+            __m256i q = quantize32(x + k + 32 * g, inverse);
+            int32_t sum[2];
+            sum16(q, sum);
+            int16_t both = (int16_t)(sum[0] + sum[1]);
+            _mm256_storeu_si256((__m256i *)(record + 64 * (g / 2 * rows + r) + 32 * (g % 2)), q);
+            memcpy(tail + 4 * rows + 4 * (g / 2 * rows + r) + 2 * (g % 2), &both, 2);
+        }
+        if (row + 1 == n_row) clear_rest(tail, r, rows);
     }
 }

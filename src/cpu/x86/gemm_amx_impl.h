@@ -14,11 +14,13 @@
 #include "cpu/x86/gemm_x86_impl.h"
 
 enum {
-    AMX_MIN_ROWS = 5,
-    AMX_MAX_BLOCKS = 32,      /* of rows in one pass over a unit's panels */
-    AMX_PASS_BYTES = 1 << 20, /* of activations in one pass: they stay in L2 */
-    AMX_SPARE = 8,            /* records that may be read behind the last of a block */
-    AMX32_BYTES = 32 + 2 * 4  /* of a q8x32 record for AMX, per row */
+    AMX_MIN_ROWS = 5,               /* of the formats with 32-element blocks */
+    AMX_MIN_ROWS256 = 9,            /* of those with 256 */
+    AMX_MAX_BLOCKS = 32,            /* of rows in one pass over a unit's panels */
+    AMX_PASS_BYTES = 1 << 20,       /* of activations in one pass: they stay in L2 */
+    AMX_SPARE = 8,                  /* records that may be read behind the last of a block */
+    AMX32_BYTES = 32 + 2 * 4,       /* of a q8x32 record for AMX, per row */
+    AMX256_BYTES = 256 + 4 + 16 + 4 /* of a q8x256 record, likewise; 4 unused, for whole cache lines */
 };
 
 LUTRA_INLINE size_t amx_block_rows(size_t n_row)
@@ -41,6 +43,8 @@ LUTRA_INLINE size_t amx_pass_blocks(size_t n_block, size_t bytes)
 }
 
 size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row);
+size_t cpu_act_bytes_q8x256_amx(size_t n_in, size_t n_row);
+void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 
 #endif

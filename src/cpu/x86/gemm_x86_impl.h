@@ -26,6 +26,7 @@ struct cpu_gemm cpu_gemm_f32(enum quant_type type, const char *name, cpu_gemm_ru
 
 /* Fillers of one file each. */
 void cpu_gemm_init_i8_amx(struct cpu_kernels *k);
+void cpu_gemm_init_super_amx(struct cpu_kernels *k);
 void cpu_gemm_init_i8_avx512(struct cpu_kernels *k);
 void cpu_gemm_init_super_avx512(struct cpu_kernels *k);
 void cpu_gemm_init_float_avx512(struct cpu_kernels *k);
