@@ -28,7 +28,7 @@ static const struct option bench_table[] = {
         .choices = "md csv json jsonl"},
     {"-oe --output-err", NULL, OPT_CHOICE, AT(format_err), "FORMAT", .help = "the same on stderr as well",
         .choices = "md csv json jsonl"},
-    {"-dev --device", "DEVICE", OPT_TEXT, AT(engine.device), "NAME", .help = "cpu, cpu-ref, npu-sim or npu-qemu"},
+    {"-dev --device", "DEVICE", OPT_TEXT, AT(engine.device), "NAME", .help = "cpu, cpu-ref, npu-sim, npu-qemu or npu"},
     {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(engine.pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(engine.packed), "FILE", .help = "packed weights; '' = none"},

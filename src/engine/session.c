@@ -164,8 +164,10 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->n_seq = set->n_seq;
     s->n_draft = 64;
     TRY(choose_sizes(s, set, type, err));
-    int max_rows = plan_caps(&s->model->plan).max_rows;
-    s->n_batch = set->n_batch < max_rows ? set->n_batch : max_rows;
+    struct device_caps caps = plan_caps(&s->model->plan);
+    if (caps.f16_cache && type != QUANT_F16)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' needs a cache of f16", d->name);
+    s->n_batch = set->n_batch < caps.max_rows ? set->n_batch : caps.max_rows;
     s->n_out = set->n_out ? set->n_out : s->n_seq > 64 ? s->n_seq : 64;
     if (s->n_out > s->n_batch) s->n_out = s->n_batch;
 

@@ -48,7 +48,7 @@ void plan_demand(const struct plan *plan, const struct step *step, struct demand
  * repeats itself once).  False: there is no such line. */
 bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size);
 
-/* The smallest of the devices' row limits, and of their flat rows. */
+/* The smallest of the devices' row limits, and of their flat rows; an F16 cache if any needs it. */
 struct device_caps plan_caps(const struct plan *plan);
 
 #endif

@@ -323,6 +323,7 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
             .flat_rows = FLAT_ROWS,
             .invariant_rows = NPU_GEMV_ROWS,
             .memory_bytes = d->link->end - d->link->first,
+            .f16_cache = true,
             .numerics = "npu-f16"}};
     *out = &d->base;
     return 0;

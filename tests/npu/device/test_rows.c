@@ -136,6 +136,22 @@ static void keep_line(void *user, enum lutra_log_level level, const char *line)
     snprintf(l->text + n, sizeof l->text - n, "%s\n", line);
 }
 
+/* The NPU's attention reads halves: another cache is refused when the session opens, not in a step. */
+static void another_cache_type_is_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    lutra_session *other = NULL;
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_error error = {0};
+    open_on(&f, MODEL, "npu-sim");
+    ss.cache_type = "q8_0";
+    assert_int_equal(lutra_session_open(&other, f.model, &ss, &error), LUTRA_E_UNSUPPORTED);
+    assert_null(other);
+    assert_non_null(strstr(error.what, "npu-sim"));
+    shut(&f);
+}
+
 /* Q5_0 has no layout: products run on the CPU, everything else on the NPU, and the log says so. */
 static void what_the_npu_lacks_runs_on_the_cpu(void **state)
 {
@@ -199,6 +215,7 @@ int main(void)
         cmocka_unit_test(drafts_have_the_bits_of_committed_rows),
         cmocka_unit_test(branches_of_a_tree),
         cmocka_unit_test(results_of_every_kind_agree),
+        cmocka_unit_test(another_cache_type_is_refused),
         cmocka_unit_test(what_the_npu_lacks_runs_on_the_cpu),
         cmocka_unit_test(a_lost_npu_is_followed_by_the_cpu),
     };
