@@ -20,8 +20,8 @@
 
 #include "cpu/x86/amx_impl.h"
 #include "cpu/x86/vec_avx512_impl.h"
-#include "cpu/x86/vec_math_impl.h"
-#include "cpu/x86/attention_body_impl.h"
+#include "cpu/vec_math_impl.h"
+#include "cpu/attention_body_impl.h"
 #include "cpu/x86/transpose_avx512_impl.h"
 
 enum { CHUNK = 32, CHUNK_BYTES = 2 * CHUNK * 2, TILE_N = 16, TILE_BYTES = 1024, GROUP = 4, LO = TILE_BYTES };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cpu/x86/vec_avx512_impl.h"
-#include "cpu/x86/vec_math_impl.h"
-#include "cpu/x86/small_body_impl.h"
+#include "cpu/vec_math_impl.h"
+#include "cpu/small_body_impl.h"
 
 void cpu_small_init_avx512(struct cpu_kernels *out)
 {
