@@ -52,10 +52,14 @@ size_t cpu_act_bytes_q8x32(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_q8x256(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_f32(size_t n_in, size_t n_row);
 void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q8x32_neon(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q8x256_neon(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q8x32_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q8x256_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+
+/* Descriptor of a type's kernel in its numerics class (cpu/README.md); act_row of the int8 classes is the architecture's. */
+typedef void cpu_gemm_run(const struct cpu_gemm_args *a);
+struct cpu_gemm cpu_gemm_i8x32(enum quant_type type, const char *name, cpu_gemm_run *run);
+struct cpu_gemm cpu_gemm_i8x256(enum quant_type type, const char *name, cpu_gemm_run *run);
+struct cpu_gemm cpu_gemm_f32(enum quant_type type, const char *name, cpu_gemm_run *run);
 
 /* Where a row lies in the activations: its block, the block's width, its column. */
 struct act_place {

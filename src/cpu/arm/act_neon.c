@@ -51,7 +51,7 @@ LUTRA_INLINE float scale_of(float max)
     return max > SMALLEST && max < LARGEST ? max / 127.0f : 0;
 }
 
-void cpu_act_row_q8x32_neon(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
     struct act_place p = act_place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 32) * ACT32_BYTES;
@@ -68,7 +68,7 @@ void cpu_act_row_q8x32_neon(const float *x, size_t n_in, size_t row, size_t n_ro
     }
 }
 
-void cpu_act_row_q8x256_neon(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
     struct act_place p = act_place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 256) * ACT256_BYTES;

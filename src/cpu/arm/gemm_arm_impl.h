@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the Arm matmul files share: descriptors of a numerics class, vectors of a panel, and how its sums are stored.
+ * What the Arm matmul files share: vectors of a panel, and how its sums are stored.
  *
  * A panel of 16 output rows is four quads: vectors of 4 rows x 4 inputs, as the packed layout has them
  * (cpu/layout.h).  The same layout serves sdot and smmla: interleaving the words of two steps gives smmla's pairs of
@@ -28,12 +28,6 @@ enum {
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
-
-typedef void cpu_gemm_run(const struct cpu_gemm_args *a);
-
-struct cpu_gemm cpu_gemm_arm_i8x32(enum quant_type type, const char *name, cpu_gemm_run *run);
-struct cpu_gemm cpu_gemm_arm_i8x256(enum quant_type type, const char *name, cpu_gemm_run *run);
-struct cpu_gemm cpu_gemm_arm_f32(enum quant_type type, const char *name, cpu_gemm_run *run);
 
 /* Fillers of one file each. */
 void cpu_gemm_init_i8_neon(struct cpu_kernels *k);

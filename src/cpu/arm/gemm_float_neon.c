@@ -79,7 +79,7 @@ static void run_bf16(const struct cpu_gemm_args *a)
 
 void cpu_gemm_init_float_neon(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_F32] = cpu_gemm_arm_f32(QUANT_F32, "gemm_f32_f32_16x4_neon", run_f32);
-    k->gemm[QUANT_F16] = cpu_gemm_arm_f32(QUANT_F16, "gemm_f16_f32_16x4_neon", run_f16);
-    k->gemm[QUANT_BF16] = cpu_gemm_arm_f32(QUANT_BF16, "gemm_bf16_f32_16x4_neon", run_bf16);
+    k->gemm[QUANT_F32] = cpu_gemm_f32(QUANT_F32, "gemm_f32_f32_16x4_neon", run_f32);
+    k->gemm[QUANT_F16] = cpu_gemm_f32(QUANT_F16, "gemm_f16_f32_16x4_neon", run_f16);
+    k->gemm[QUANT_BF16] = cpu_gemm_f32(QUANT_BF16, "gemm_bf16_f32_16x4_neon", run_bf16);
 }

@@ -38,7 +38,7 @@ LUTRA_INLINE void clear_rest(uint8_t *f32, size_t row, size_t rows)
 void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
     if (n_row < AMX_MIN_ROWS) {
-        cpu_act_row_q8x32_avx2(x, n_in, row, n_row, act);
+        cpu_act_row_q8x32(x, n_in, row, n_row, act);
         return;
     }
     size_t rows = amx_block_rows(n_row), r = row % rows;
@@ -62,7 +62,7 @@ void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row
 void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
     if (n_row < AMX_MIN_ROWS256) {
-        cpu_act_row_q8x256_avx2(x, n_in, row, n_row, act);
+        cpu_act_row_q8x256(x, n_in, row, n_row, act);
         return;
     }
     size_t rows = amx_block_rows(n_row), r = row % rows;

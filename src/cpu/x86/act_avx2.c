@@ -16,7 +16,7 @@ LUTRA_INLINE void scatter(uint8_t *to, size_t width, __m256i q)
     for (int i = 0; i < 8; i++) memcpy(to + (size_t)i * width * 4, &word[i], 4);
 }
 
-void cpu_act_row_q8x32_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
     struct act_place p = act_place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 32) * ACT32_BYTES;
@@ -35,7 +35,7 @@ void cpu_act_row_q8x32_avx2(const float *x, size_t n_in, size_t row, size_t n_ro
     }
 }
 
-void cpu_act_row_q8x256_avx2(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
     struct act_place p = act_place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 256) * ACT256_BYTES;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the x86 matmul files share: descriptors of a numerics class, and how a panel's sums are stored.
+ * What the x86 matmul files share: how a panel's sums are stored.
  */
 #ifndef LUTRA_CPU_X86_GEMM_X86_H
 #define LUTRA_CPU_X86_GEMM_X86_H
@@ -17,12 +17,6 @@ enum { PASS_ROWS = 64 };
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
-
-typedef void cpu_gemm_run(const struct cpu_gemm_args *a);
-
-struct cpu_gemm cpu_gemm_i8x32(enum quant_type type, const char *name, cpu_gemm_run *run);
-struct cpu_gemm cpu_gemm_i8x256(enum quant_type type, const char *name, cpu_gemm_run *run);
-struct cpu_gemm cpu_gemm_f32(enum quant_type type, const char *name, cpu_gemm_run *run);
 
 /* Fillers of one file each. */
 void cpu_gemm_init_i8_amx(struct cpu_kernels *k);
