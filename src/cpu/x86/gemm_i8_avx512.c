@@ -94,41 +94,7 @@ LUTRA_INLINE void run_tile(
 enum { RECORD_BYTES = 8 * ACT32_BYTES };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
-
-static void run_q4_0(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){NIBBLES, F16_SCALE, 0}, a);
-}
-
-static void run_q4_1(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){NIBBLES, F16_SCALE_AND_MIN, -1}, a);
-}
-
-static void run_q5_0(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){FIVE_BITS, F16_SCALE, 1}, a);
-}
-
-static void run_q5_1(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1}, a);
-}
-
-static void run_q8_0(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){BYTES, F16_SCALE, 4}, a);
-}
-
-static void run_iq4_nl(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){TABLE, F16_SCALE, 4}, a);
-}
-
-static void run_mxfp4(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){TABLE, E8M0_SCALE, 1}, a);
-}
+#include "cpu/x86/gemm_i8_runs_impl.h"
 
 void cpu_gemm_init_i8_avx512(struct cpu_kernels *k)
 {
