@@ -47,7 +47,9 @@ static int open_first(lutra_runtime *rt, npu_transport_open *open, struct lutra_
 {
     char cpu[sizeof rt->text];
     struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_VECTOR_THREADS};
-    TRY(npu_device_open(&rt->first, open, &npu, err));
+    const char *window = getenv("LUTRA_NPU_WINDOW_KIB");
+    if (window && atoi(window) > 0) npu.memory_bytes = (uint32_t)atoi(window) << 10;
+    TRY(npu_device_open(&rt->first, open, &npu, rt->pool, err));
     memcpy(cpu, rt->text, sizeof cpu);
     snprintf(
         rt->text, sizeof rt->text, "%s, %zu MiB; %.120s", rt->first->name, rt->first->caps.memory_bytes >> 20, cpu);

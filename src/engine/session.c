@@ -132,15 +132,46 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
 
 static int open_values(lutra_session *s, struct lutra_error *err)
 {
-    struct device *d = s->device, *cpu = s->model->runtime->cpu;
+    struct device *d = s->device;
     const struct op_list *list = model_ops(s->model->model);
     for (int v = 0; v < list->n_value; v++) {
         size_t rows = (size_t)(list->value[v].rows == ROWS_ALL ? s->n_batch : s->n_out);
         TRY(d->ops->buffer_alloc(d, rows * (size_t)list->value[v].dim * sizeof(float), &s->value[v], err));
         s->bytes += s->value[v].bytes;
     }
+    return 0;
+}
+
+static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error *err)
+{
+    struct device *d = s->device;
+    struct kv_settings kv = cache_settings(s, type);
+    size_t bytes = kv_bytes(&kv);
+    int rc = d->ops->cache_alloc ? d->ops->cache_alloc(d, model_ops(s->model->model), bytes, &s->kv_memory, err)
+                                 : d->ops->buffer_alloc(d, bytes, &s->kv_memory, err);
+    if (rc < 0) return rc;
+    s->bytes += s->kv_memory.bytes;
+    return kv_open(&s->kv, &kv, &s->kv_memory, err);
+}
+
+/* What lies where, of devices with memory of their own. */
+static void report_memory(const lutra_session *s)
+{
+    char line[512];
+    for (int i = 0; s->device->ops->report && s->device->ops->report(s->device, i, line, sizeof line); i++)
+        log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "%s", line);
+}
+
+static int open_device_memory(lutra_session *s, enum quant_type type, struct lutra_error *err)
+{
+    struct device *d = s->device, *cpu = s->model->runtime->cpu;
+    const struct op_list *list = model_ops(s->model->model);
     if (d != cpu) TRY(cpu->ops->reserve(cpu, list, s->n_batch, s->n_out, s->n_ctx, err));
-    return d->ops->reserve(d, list, s->n_batch, s->n_out, s->n_ctx, err);
+    TRY(d->ops->reserve(d, list, s->n_batch, s->n_out, s->n_ctx, err));
+    TRY(open_cache(s, type, err));
+    TRY(open_values(s, err));
+    report_memory(s);
+    return 0;
 }
 
 static int open_sampling(lutra_session *s, struct lutra_error *err)
@@ -175,11 +206,8 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(take_arrays(s, &sum, err));
     TRY(arena_open(&s->arena, "session", sum, 0, err));
     TRY(take_arrays(s, &sum, err));
-    struct kv_settings kv = cache_settings(s, type);
-    TRY(d->ops->buffer_alloc(d, kv_bytes(&kv), &s->kv_memory, err));
-    TRY(kv_open(&s->kv, &kv, &s->kv_memory, err));
-    s->bytes = sum + s->kv_memory.bytes;
-    TRY(open_values(s, err));
+    s->bytes = sum;
+    TRY(open_device_memory(s, type, err));
     return open_sampling(s, err);
 }
 

@@ -111,9 +111,16 @@ struct device_ops {
     int (*wait)(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err);
 
     int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
+    /* Memory of a cache whose layers (of equal size, kv_view.h) may lie in different memories of the device, after
+     * reserve.  NULL = buffer_alloc. */
+    int (*cache_alloc)(
+        struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err);
     void (*buffer_free)(struct device *self, struct buffer *buffer);
     int (*publish)(struct device *self, struct buffer *buffer, struct lutra_error *err); /* NULL = nothing to do */
     void (*acquire)(struct device *self, struct buffer *buffer);                         /* NULL = nothing to do */
+
+    /* Line 0, 1, ... of what lies where in the device's memory.  False: there is no such line.  NULL = none. */
+    bool (*report)(struct device *self, int line, char *text, size_t size);
 
     /* Takes part of a second; not during a step.  NULL = never known. */
     void (*peaks)(struct device *self, struct device_peaks *out);

@@ -1,57 +1,65 @@
 /* SPDX-License-Identifier: MIT
  *
- * Constant vectors of op lists in the window.
+ * Constant vectors of op lists in the windows.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "npu/host/device_impl.h"
 
-static int add(struct npu_device *d, const struct op_list *list, const float *x, size_t n, struct lutra_error *err)
+static int add(
+    struct npu_device *d, const struct op_list *list, const float *x, size_t n, int window, struct lutra_error *err)
 {
-    if (!x) return 0;
-    for (int i = 0; i < d->n_constant; i++)
-        if (d->constant[i].list == list && d->constant[i].host == x) return 0;
+    struct npu_transport *link = d->window[window].link;
+    if (!x || npu_constant_at(d, list, x, window)) return 0;
     if (d->n_constant == d->max_constant) {
         int max = 2 * d->max_constant + 64;
         struct npu_constant *more = realloc(d->constant, (size_t)max * sizeof *more);
         if (!more) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->base.name);
         d->constant = more, d->max_constant = max;
     }
-    uint32_t bytes = (uint32_t)((n + 31) / 32 * 128), at = npu_transport_alloc(d->link, bytes);
-    if (!at) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: the window is full", d->base.name);
-    memset(d->link->base + at, 0, bytes);
-    memcpy(d->link->base + at, x, n * sizeof *x);
-    d->constant[d->n_constant++] = (struct npu_constant){list, x, at};
-    npu_transport_publish(d->link, at, bytes);
-    struct npu_op fresh = {.code = NPU_OP_INVALIDATE, .src = at, .k = bytes};
-    uint64_t ticket;
-    TRY(npu_transport_submit(d->link, &fresh, 1, &ticket, err));
-    return npu_transport_wait(d->link, ticket, CLOCK_NEVER_US, err);
+    uint32_t bytes = (uint32_t)((n + 31) / 32 * 128), at = npu_transport_alloc(link, bytes);
+    if (!at) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: session %d is full", d->base.name, window + 1);
+    memset(link->base + at, 0, bytes);
+    memcpy(link->base + at, x, n * sizeof *x);
+    d->constant[d->n_constant++] = (struct npu_constant){list, x, window, at};
+    npu_transport_publish(link, at, bytes);
+    return npu_window_do(d, window, NPU_OP_INVALIDATE, at, bytes, err);
 }
 
-static int add_op(struct npu_device *d, const struct op_list *list, const struct op *op, struct lutra_error *err)
+static int add_op(struct npu_device *d, const struct op_list *list, int i, struct lutra_error *err)
 {
-    switch (op->kind) {
-    case OP_RMS_NORM: return add(d, list, op->norm.weight, (size_t)op->norm.n_norm, err);
-    case OP_ATTENTION: return add(d, list, op->attention.sinks, (size_t)op->attention.n_head, err);
-    case OP_MATMUL:
-        for (int i = 0; i < op->matmul.n_part; i++)
-            TRY(add(d, list, op->matmul.part[i].bias, (size_t)op->matmul.part[i].weight->tensor.ne[1], err));
-        return 0;
-    default: return 0;
+    const struct op *op = &list->op[i];
+    if (op->kind == OP_RMS_NORM)
+        return add(d, list, op->norm.weight, (size_t)op->norm.n_norm, npu_home(d, list, i), err);
+    for (int j = 0; op->kind == OP_MATMUL && j < op->matmul.n_part; j++) {
+        const struct weight *w = op->matmul.part[j].weight;
+        if (w->device == &d->base && w->packed)
+            TRY(add(d, list, op->matmul.part[j].bias, (size_t)w->tensor.ne[1], w->packed->window, err));
     }
+    return 0;
 }
 
 int npu_constants_load(struct npu_device *d, const struct op_list *list, struct lutra_error *err)
 {
     for (int i = 0; i < list->n_op; i++) {
         if (d->base.ops->supports(&d->base, &list->op[i], NULL) < 0) continue;
-        int rc = add_op(d, list, &list->op[i], err);
+        int rc = add_op(d, list, i, err);
         if (rc == 0) continue;
         npu_constants_unload(d, list);
         return rc;
+    }
+    return 0;
+}
+
+int npu_constants_sinks(
+    struct npu_device *d, const struct op_list *list, const struct npu_buffer *cache, struct lutra_error *err)
+{
+    for (int i = 0; i < list->n_op; i++) {
+        const struct op *op = &list->op[i];
+        if (op->kind != OP_ATTENTION || op->layer < 0 || op->layer >= cache->n_layer) continue;
+        const struct op_attention *a = &op->attention;
+        TRY(add(d, list, a->sinks, (size_t)a->n_head, cache->layer[op->layer].window, err));
     }
     return 0;
 }
@@ -60,17 +68,20 @@ void npu_constants_unload(struct npu_device *d, const struct op_list *list)
 {
     int n = 0;
     for (int i = 0; i < d->n_constant; i++) {
-        if (d->constant[i].list == list)
-            npu_transport_free(d->link, d->constant[i].at);
+        const struct npu_constant *c = &d->constant[i];
+        if (c->list == list)
+            npu_transport_free(d->window[c->window].link, c->at);
         else
-            d->constant[n++] = d->constant[i];
+            d->constant[n++] = *c;
     }
     d->n_constant = n;
 }
 
-uint32_t npu_constant_at(const struct npu_device *d, const struct op_list *list, const float *host)
+uint32_t npu_constant_at(const struct npu_device *d, const struct op_list *list, const float *host, int window)
 {
-    for (int i = 0; i < d->n_constant; i++)
-        if (d->constant[i].host == host && d->constant[i].list == list) return d->constant[i].at;
+    for (int i = 0; i < d->n_constant; i++) {
+        const struct npu_constant *c = &d->constant[i];
+        if (c->host == host && c->list == list && c->window == window) return c->at;
+    }
     return 0;
 }

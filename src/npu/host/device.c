@@ -9,8 +9,6 @@
 
 #include "base/clock.h"
 #include "npu/host/device_impl.h"
-#include "npu/host/pack.h"
-#include "quant/quant.h"
 
 enum { MAX_ROWS = 512, FLAT_ROWS = 32 };
 
@@ -21,29 +19,12 @@ static struct npu_device *self_of(struct device *d)
 
 /* ---- what it can run ---- */
 
-/* The layout of a weight, or why there is none. */
-static int lay_out(struct npu_device *d, const struct weight *w, struct npu_weights *out, struct lutra_error *err)
-{
-    const struct tensor *t = &w->tensor;
-    uint32_t kind;
-    struct npu_gemm_plan plan;
-    TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
-    if (t->ne[0] < 32 || t->ne[0] % 32 || t->ne[0] > 1 << 24 || t->ne[1] < 1 || t->ne[1] > 1 << 24 ||
-        npu_weights_layout(kind, npu_weights_k((uint32_t)t->ne[0]), (uint32_t)t->ne[1], out))
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %lld x %lld has no layout", t->name,
-            (long long)t->ne[1], (long long)t->ne[0]);
-    if (npu_gemm_plan(out, 32, d->link->machine.tcm_kept, d->link->machine.tcm_bytes, 1, &plan))
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: rows of %lld of tensor '%s' do not fit into TCM",
-            (long long)t->ne[0], t->name);
-    return 0;
-}
-
 static int check_product(struct npu_device *d, const struct op *op, struct lutra_error *err)
 {
     struct npu_weights w;
     for (int i = 0; i < op->matmul.n_part; i++) {
         const struct weight *weight = op->matmul.part[i].weight;
-        TRY(lay_out(d, weight, &w, err));
+        TRY(npu_weight_layout(d, weight, &w, err));
         if (weight->tensor.ne[1] % 32)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' has %lld outputs, not a multiple of 32",
                 weight->tensor.name, (long long)weight->tensor.ne[1]);
@@ -62,7 +43,7 @@ static int check_rope(const struct op_rope *p, struct lutra_error *err)
 static int check_attention(struct npu_device *d, const struct op_attention *p, struct lutra_error *err)
 {
     struct npu_attention_plan plan;
-    const struct npu_machine *m = &d->link->machine;
+    const struct npu_machine *m = &d->window[0].link->machine;
     if (p->d_head < 8 || p->n_head * p->d_head % 32 ||
         npu_attention_plan((uint32_t)p->d_head, m->tcm_kept, m->tcm_bytes, &plan))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: attention: %d heads of %d", p->n_head, p->d_head);
@@ -76,8 +57,8 @@ static int npu_supports(struct device *self, const struct op *op, struct lutra_e
     struct npu_device *d = self_of(self);
     struct npu_weights w;
     switch (op->kind) {
-    case OP_EMBED: return lay_out(d, op->embed.weight, &w, err);
-    case OP_HEAD: return lay_out(d, op->head.weight, &w, err);
+    case OP_EMBED: return npu_weight_layout(d, op->embed.weight, &w, err);
+    case OP_HEAD: return npu_weight_layout(d, op->head.weight, &w, err);
     case OP_MATMUL: return check_product(d, op, err);
     case OP_ROPE: return check_rope(&op->rope, err);
     case OP_ATTENTION: return check_attention(d, &op->attention, err);
@@ -98,55 +79,15 @@ static int npu_supports(struct device *self, const struct op *op, struct lutra_e
 
 /* ---- weights ---- */
 
-static void npu_release(struct device *self, struct weight *weight)
-{
-    if (!weight->packed) return;
-    npu_transport_free(self_of(self)->link, weight->packed->at);
-    free(weight->packed);
-    weight->packed = NULL;
-}
-
-/* Rows to tiles; where k is an odd number of 32, a block of zeros is put behind every row first. */
-static int pack(const struct tensor *t, const struct npu_weights *w, uint8_t *dst, struct lutra_error *err)
-{
-    size_t row_bytes, wide_bytes;
-    TRY(quant_row_bytes((uint32_t)t->type, (size_t)t->ne[0], &row_bytes));
-    if ((size_t)t->ne[0] == w->k) {
-        npu_pack_tile32(w, t->data, row_bytes, dst, 0, w->n_blocks);
-        return 0;
-    }
-    TRY(quant_row_bytes((uint32_t)t->type, w->k, &wide_bytes));
-    uint8_t *wide = calloc(w->n, wide_bytes);
-    if (!wide) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory to pack tensor '%s'", t->name);
-    for (uint32_t r = 0; r < w->n; r++)
-        memcpy(wide + r * wide_bytes, (const uint8_t *)t->data + r * row_bytes, row_bytes);
-    npu_pack_tile32(w, wide, wide_bytes, dst, 0, w->n_blocks);
-    free(wide);
-    return 0;
-}
-
 static int npu_prepare(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err)
 {
-    struct npu_device *d = self_of(self);
-    const struct tensor *t = &weight->tensor;
-    struct npu_weights w;
     *keeps_source = false;
-    if (weight->packed) return lutra_fail(err, LUTRA_E_ARGUMENT, "npu: tensor '%s' is prepared already", t->name);
-    TRY(lay_out(d, weight, &w, err));
-    struct packed *p = calloc(1, sizeof *p);
-    if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory for tensor '%s'", t->name);
-    *p = (struct packed){.layout = w, .bytes = w.n_blocks * w.block_bytes};
-    p->at = npu_transport_alloc(d->link, p->bytes);
-    weight->packed = p;
-    int rc =
-        p->at ? pack(t, &w, d->link->base + p->at, err)
-              : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: tensor '%s' needs %u MiB of the NPU's memory, %u MiB are left",
-                    d->base.name, t->name, p->bytes >> 20, (unsigned)(npu_transport_free_bytes(d->link) >> 20));
-    if (rc < 0)
-        npu_release(self, weight);
-    else
-        npu_transport_publish(d->link, p->at, p->bytes);
-    return rc;
+    return npu_weight_prepare(self_of(self), weight, err);
+}
+
+static void npu_release(struct device *self, struct weight *weight)
+{
+    npu_weight_release(self_of(self), weight);
 }
 
 static int npu_load(struct device *self, const struct op_list *list, struct lutra_error *err)
@@ -161,78 +102,89 @@ static void npu_unload(struct device *self, const struct op_list *list)
 
 /* ---- buffers ---- */
 
+static void give_buffer(const struct npu_buffer *b, struct buffer *out)
+{
+    *out = (struct buffer){.host = b->host, .bytes = b->bytes, .handle = b->host};
+}
+
 static int npu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
 {
-    struct npu_device *d = self_of(self);
+    struct npu_buffer *b;
     memset(out, 0, sizeof *out);
-    /* Kernels read whole vectors: a little behind the last row. */
-    uint32_t at = bytes < UINT32_MAX - 4096 ? npu_transport_alloc(d->link, (uint32_t)bytes + NPU_LINE) : 0;
-    if (!at)
-        return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: a buffer of %zu MiB does not fit, %u MiB are left", d->base.name,
-            bytes >> 20, (unsigned)(npu_transport_free_bytes(d->link) >> 20));
-    *out = (struct buffer){.host = d->link->base + at, .bytes = bytes, .handle = d->link->base + at};
+    TRY(npu_value_alloc(self_of(self), bytes, &b, err));
+    give_buffer(b, out);
     return 0;
+}
+
+static int npu_cache_alloc(
+    struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err)
+{
+    struct npu_device *d = self_of(self);
+    struct npu_buffer *b;
+    memset(out, 0, sizeof *out);
+    TRY(npu_cache_place(d, list, bytes, &b, err));
+    int rc = npu_constants_sinks(d, list, b, err);
+    if (rc < 0)
+        npu_buffer_drop(d, b);
+    else
+        give_buffer(b, out);
+    return rc;
 }
 
 static void npu_buffer_free(struct device *self, struct buffer *buffer)
 {
-    struct npu_device *d = self_of(self);
-    if (buffer->handle) npu_transport_free(d->link, npu_window_offset(d, buffer->host));
+    struct npu_buffer *b = npu_buffer_of(self_of(self), buffer->host);
+    if (b) npu_buffer_drop(self_of(self), b);
     memset(buffer, 0, sizeof *buffer);
 }
 
 /* The host will read what the NPU wrote. */
 static int npu_publish(struct device *self, struct buffer *buffer, struct lutra_error *err)
 {
-    struct npu_device *d = self_of(self);
-    uint32_t at = npu_window_offset(d, buffer->host), bytes = (uint32_t)buffer->bytes;
-    struct npu_op op = {.code = NPU_OP_FLUSH, .src = at, .k = bytes};
-    uint64_t ticket;
-    if (!at) return 0;
-    TRY(npu_transport_submit(d->link, &op, 1, &ticket, err));
-    TRY(npu_transport_wait(d->link, ticket, CLOCK_NEVER_US, err));
-    npu_transport_acquire(d->link, at, bytes);
-    return 0;
+    struct npu_buffer *b = npu_buffer_of(self_of(self), buffer->host);
+    return b && !b->n_layer ? npu_value_to_host(self_of(self), b, (uint32_t)b->bytes, err) : 0;
 }
 
-/* The NPU will read what somebody else wrote. */
+/* The NPU will read what somebody else wrote: it is brought when it is needed. */
 static void npu_acquire(struct device *self, struct buffer *buffer)
 {
-    struct npu_device *d = self_of(self);
-    uint32_t at = npu_window_offset(d, buffer->host);
-    if (!at) return;
-    npu_transport_publish(d->link, at, (uint32_t)buffer->bytes);
-    for (int i = 0; i < d->n_written; i++)
-        if (d->written[i].offset == at) return;
-    if (d->n_written == (int)(sizeof d->written / sizeof *d->written)) { /* nobody submits */
-        struct npu_op op = {.code = NPU_OP_INVALIDATE, .src = at, .k = (uint32_t)buffer->bytes};
-        uint64_t ticket;
-        if (npu_transport_submit(d->link, &op, 1, &ticket, NULL) == 0)
-            npu_transport_wait(d->link, ticket, CLOCK_NEVER_US, NULL);
-        return;
-    }
-    d->written[d->n_written].offset = at;
-    d->written[d->n_written++].bytes = (uint32_t)buffer->bytes;
+    struct npu_buffer *b = npu_buffer_of(self_of(self), buffer->host);
+    if (!b || b->n_layer) return;
+    b->host_fresh = b->shared = true;
+    b->fresh = 0;
 }
 
 /* ---- steps ---- */
+
+static int reserve_ops(struct npu_device *d, int n, struct lutra_error *err)
+{
+    if (n <= d->max_op) return 0;
+    struct npu_op *op = realloc(d->op, (size_t)n * sizeof *op);
+    if (!op) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->base.name);
+    d->op = op, d->max_op = n;
+    return 0;
+}
 
 static int npu_reserve(
     struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err)
 {
     struct npu_device *d = self_of(self);
-    if (max_rows > d->max_rows) d->max_rows = max_rows;
-    if (max_out > d->max_out) d->max_out = max_out;
-    if (n_ctx > d->n_ctx) d->n_ctx = n_ctx;
-    return npu_program_reserve(d, list, err);
+    struct npu_reserved had = d->most, *most = &d->most;
+    if (max_rows > most->max_rows) most->max_rows = max_rows;
+    if (max_out > most->max_out) most->max_out = max_out;
+    if (n_ctx > most->n_ctx) most->n_ctx = n_ctx;
+    int rc = reserve_ops(d, npu_program_ops(list) + 2 * most->max_out, err);
+    if (rc == 0) rc = npu_reserve_all(d, list, err);
+    if (rc < 0) d->most = had;
+    return rc;
 }
 
 static int npu_wait(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err)
 {
     struct npu_device *d = self_of(self);
-    if (!ticket->id) return 0;
-    TRY(npu_transport_wait(d->link, ticket->id, deadline_us, err));
-    if (ticket->id == d->ticket) npu_program_finish(d);
+    if (ticket->id != d->ticket) return 0; /* what came after waited for it */
+    TRY(npu_run_drain(d, deadline_us, err));
+    npu_run_finish(d);
     return 0;
 }
 
@@ -240,12 +192,23 @@ static int npu_submit(struct device *self, const struct segment *segment, const 
     struct ticket *out, struct lutra_error *err)
 {
     struct npu_device *d = self_of(self);
-    struct ticket last = {self, d->ticket};
     for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], CLOCK_NEVER_US, err));
-    TRY(npu_wait(self, &last, CLOCK_NEVER_US, err));
-    TRY(npu_program_submit(d, segment, err));
-    *out = (struct ticket){self, d->ticket};
+    TRY(npu_run_abandon(d, err));
+    int rc = npu_program_submit(d, segment, err);
+    if (rc < 0) {
+        d->step = NULL;
+        return rc;
+    }
+    *out = (struct ticket){self, ++d->ticket};
     return 0;
+}
+
+static bool npu_report(struct device *self, int line, char *text, size_t size)
+{
+    const struct npu_device *d = self_of(self);
+    if (line >= d->n_window) return false;
+    npu_window_describe(d, line, text, size);
+    return true;
 }
 
 static void add_weight(const struct weight *w, size_t n_row, struct demand *out)
@@ -281,9 +244,10 @@ static void npu_demand(struct device *self, const struct op *op, const struct st
 static void npu_close(struct device *self)
 {
     struct npu_device *d = self_of(self);
-    npu_program_fini(d);
+    while (d->buffer) npu_buffer_drop(d, d->buffer);
+    while (d->n_window) npu_window_remove(d);
     free(d->constant);
-    npu_transport_close(&d->link);
+    free(d->op);
     free(d);
 }
 
@@ -297,32 +261,32 @@ static const struct device_ops DEVICE_OPS = {.close = npu_close,
     .submit = npu_submit,
     .wait = npu_wait,
     .buffer_alloc = npu_buffer_alloc,
+    .cache_alloc = npu_cache_alloc,
     .buffer_free = npu_buffer_free,
     .publish = npu_publish,
     .acquire = npu_acquire,
+    .report = npu_report,
     .demand = npu_demand};
 
 int npu_device_open(struct device **out, npu_transport_open *open, const struct npu_transport_settings *settings,
-    struct lutra_error *err)
+    struct pool *pool, struct lutra_error *err)
 {
-    struct npu_op table = {.code = NPU_OP_EXP_TABLE};
     *out = NULL;
     struct npu_device *d = calloc(1, sizeof *d);
     if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory for the device");
-    int rc = open(&d->link, settings, err);
-    if (rc == 0) rc = npu_transport_submit(d->link, &table, 1, &d->ticket, err);
-    if (rc == 0) rc = npu_transport_wait(d->link, d->ticket, CLOCK_NEVER_US, err);
+    d->open = open, d->settings = *settings, d->pool = pool;
+    d->base.name = "npu";
+    int rc = npu_window_add(d, err);
     if (rc < 0) {
-        if (d->link) npu_transport_close(&d->link);
         free(d);
         return rc;
     }
     d->base = (struct device){.ops = &DEVICE_OPS,
-        .name = d->link->name,
+        .name = d->window[0].link->name,
         .caps = {.max_rows = MAX_ROWS,
             .flat_rows = FLAT_ROWS,
             .invariant_rows = NPU_GEMV_ROWS,
-            .memory_bytes = d->link->end - d->link->first,
+            .memory_bytes = npu_window_bytes(d),
             .f16_cache = true,
             .numerics = "npu-f16"}};
     *out = &d->base;

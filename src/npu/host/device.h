@@ -3,9 +3,10 @@
  * An NPU as a device (ops/device.h), over any transport.
  *
  *     struct device *npu;
- *     TRY(npu_device_open(&npu, npu_local_open, &(struct npu_transport_settings){0}, err));
+ *     TRY(npu_device_open(&npu, npu_local_open, &(struct npu_transport_settings){0}, pool, err));
  *
- * Weights, values and the cache live in the NPU's window.  A segment becomes one submission: products of up to
+ * Weights, values and the cache live in the windows of as many NPU sessions as they need [TTS 8], the first opened here,
+ * others when a weight or a cache finds no room.  A segment becomes one run of messages per change of session: products of up to
  * NPU_GEMV_ROWS rows go to the integer core where the format allows it, more rows to tiles; attention stacks the heads
  * of a group and rows that share blocks.  What the host must see comes back when the segment is waited for: results,
  * and the cache's new rows.
@@ -18,8 +19,10 @@
 #include "npu/host/transport.h"
 #include "ops/device.h"
 
-/* Errors are those of opening the transport. */
+struct pool;
+
+/* settings are those of each session.  pool, borrowed, packs weights.  Errors are those of opening the transport. */
 int npu_device_open(struct device **out, npu_transport_open *open, const struct npu_transport_settings *settings,
-    struct lutra_error *err);
+    struct pool *pool, struct lutra_error *err);
 
 #endif

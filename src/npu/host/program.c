@@ -5,18 +5,14 @@
  * The messages of a step refer to tables that the host writes anew each time: tokens, rotations, slots, masks.  They lie
  * one behind another in one region, which the first message invalidates.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "npu/host/device_impl.h"
 
-/* A submission in the making. */
-struct program {
-    struct npu_device *d;
-    const struct segment *s;
-    int n_op;
-    uint32_t used;        /* of the tables */
+/* What the messages of a step refer to in one window. */
+struct tables {
+    uint32_t used, sent;  /* bytes; the first `sent` are published */
     uint32_t pool, draft; /* window offsets of the cache */
     uint32_t tokens, out_rows, slots;
     struct {
@@ -30,38 +26,28 @@ struct program {
     int n_rope, n_attention;
 };
 
-uint32_t npu_window_offset(const struct npu_device *d, const void *host)
-{
-    const uint8_t *p = host, *base = d->link->base;
-    if (p < base + d->link->first || p >= base + d->link->end) return 0;
-    return (uint32_t)(p - base);
-}
-
-/* ---- memory ---- */
-
-/* Gives back an old region of the window and takes a larger one. */
-static int renew(struct npu_device *d, uint32_t *at, uint32_t *have, size_t want, struct lutra_error *err)
-{
-    if (want <= *have) return 0;
-    npu_transport_free(d->link, *at);
-    *have = 0;
-    *at = want < UINT32_MAX ? npu_transport_alloc(d->link, (uint32_t)want) : 0;
-    if (!*at)
-        return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: %zu MiB of scratch do not fit, %u MiB are left", d->base.name,
-            want >> 20, (unsigned)(npu_transport_free_bytes(d->link) >> 20));
-    *have = (uint32_t)want;
-    return 0;
-}
+/* A submission in the making. */
+struct program {
+    struct npu_device *d;
+    const struct segment *s;
+    struct npu_buffer *value[VALUE_MAX];
+    struct npu_window *w; /* of the run at work */
+    struct tables *t;
+    int fresh; /* its operation that invalidates tables */
+    struct tables tables[NPU_WINDOWS];
+};
 
 static size_t round_up(size_t x, size_t to)
 {
     return (x + to - 1) / to * to;
 }
 
-/* Tables that a list's steps can need at most. */
-static size_t table_bytes(const struct npu_device *d, const struct op_list *list)
+/* ---- tables ---- */
+
+size_t npu_program_tables(const struct npu_device *d, const struct op_list *list)
 {
-    size_t rows = (size_t)d->max_rows, sum = rows * 32 + (size_t)d->max_out * 32 + 1024, rope = 0, attention = 0;
+    size_t rows = (size_t)d->most.max_rows, sum = rows * 32 + (size_t)d->most.max_out * 32 + 1024, rope = 0,
+           attention = 0;
     for (int i = 0; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
         if (op->kind == OP_ROPE) {
@@ -70,7 +56,7 @@ static size_t table_bytes(const struct npu_device *d, const struct op_list *list
         } else if (op->kind == OP_ATTENTION && op->attention.n_kv_head > 0) {
             int heads = op->attention.n_head / op->attention.n_kv_head;
             if (heads < 1 || heads > NPU_ATTENTION_ROWS) continue;
-            size_t n = npu_attention_bytes(d->max_rows, d->n_ctx, heads) + 128;
+            size_t n = npu_attention_bytes(d->most.max_rows, d->most.n_ctx, heads) + 128;
             attention = n > attention ? n : attention;
         }
     }
@@ -78,55 +64,27 @@ static size_t table_bytes(const struct npu_device *d, const struct op_list *list
     return sum + 2 * rope + 2 * attention;
 }
 
-int npu_program_reserve(struct npu_device *d, const struct op_list *list, struct lutra_error *err)
+/* Operations that one of a list becomes: six and two values brought; and those around a run. */
+int npu_program_ops(const struct op_list *list)
 {
-    struct npu_act8 act;
-    size_t widest = 64, out = (size_t)d->max_out, vocab = round_up((size_t)list->n_vocab, 32);
-    for (int v = 0; v < list->n_value; v++)
-        if ((size_t)list->value[v].dim > widest) widest = (size_t)list->value[v].dim;
-    npu_act8_layout((uint32_t)round_up(widest, 64), &act);
-    TRY(renew(d, &d->tables, &d->tables_bytes, table_bytes(d, list), err));
-    TRY(renew(d, &d->acts, &d->acts_bytes, NPU_GEMV_ROWS * (size_t)act.bytes, err));
-    TRY(renew(d, &d->scratch, &d->scratch_bytes, out * NPU_HEAD_SCRATCH + NPU_GEMV_ROWS * (size_t)act.bytes, err));
-    TRY(renew(d, &d->results, &d->results_bytes, out * sizeof(struct npu_head_result), err));
-    TRY(renew(d, &d->logits, &d->logits_bytes, out * vocab * 4, err));
-    int most = 8 * list->n_op + 2 * VALUE_MAX + 64 + 2 * d->max_out;
-    if (most <= d->max_op) return 0;
-    struct npu_op *op = realloc(d->op, (size_t)most * sizeof *op);
-    if (!op) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->base.name);
-    d->op = op, d->max_op = most;
-    return 0;
-}
-
-void npu_program_fini(struct npu_device *d)
-{
-    free(d->op);
-    d->op = NULL;
+    return 8 * list->n_op + 2 * VALUE_MAX + 64;
 }
 
 /* A table of the step; NULL: no room, which reserve has not foreseen. */
 static void *take(struct program *p, size_t bytes, uint32_t *at)
 {
-    if (bytes > p->d->tables_bytes - p->used) return NULL;
-    *at = p->d->tables + p->used;
-    p->used += (uint32_t)round_up(bytes, 128);
-    if (p->used > p->d->tables_bytes) p->used = p->d->tables_bytes;
-    return p->d->link->base + *at;
+    struct tables *t = p->t;
+    if (bytes > p->w->tables.bytes - t->used) return NULL;
+    *at = p->w->tables.at + t->used;
+    t->used += (uint32_t)round_up(bytes, 128);
+    if (t->used > p->w->tables.bytes) t->used = p->w->tables.bytes;
+    return p->w->link->base + *at;
 }
 
 static int no_room(const struct program *p, struct lutra_error *err)
 {
     return lutra_fail(err, LUTRA_E_INTERNAL, "%s: the tables of a step do not fit", p->d->base.name);
 }
-
-static struct npu_op *push(struct program *p, uint32_t code)
-{
-    struct npu_op *op = &p->d->op[p->n_op++];
-    *op = (struct npu_op){.code = code};
-    return op;
-}
-
-/* ---- values ---- */
 
 static uint32_t rows_of(const struct program *p, int value)
 {
@@ -139,9 +97,95 @@ static uint32_t stride_of(const struct program *p, int value)
     return 4 * (uint32_t)p->s->list->value[value].dim;
 }
 
+/* ---- runs ---- */
+
+static struct npu_op *push(struct program *p, uint32_t code)
+{
+    struct npu_op *op = &p->d->op[p->d->n_op++];
+    *op = (struct npu_op){.code = code};
+    return op;
+}
+
+static void flush(struct program *p, uint32_t at, uint32_t bytes)
+{
+    struct npu_op *m = push(p, NPU_OP_FLUSH);
+    m->src = at, m->k = bytes;
+}
+
+static void begin_run(struct program *p, int window)
+{
+    struct npu_device *d = p->d;
+    d->at = window;
+    d->n_op = d->n_sent = 0;
+    p->w = &d->window[window], p->t = &p->tables[window];
+    p->fresh = d->n_op;
+    push(p, NPU_OP_INVALIDATE);
+}
+
+/* Publishes the run's tables, writes back what others will read, and sends the first messages. */
+static int end_run(struct program *p, struct lutra_error *err)
+{
+    struct npu_device *d = p->d;
+    struct tables *t = p->t;
+    for (int v = 0; v < p->s->list->n_value; v++) {
+        struct npu_buffer *b = p->value[v];
+        if (!b->shared || !b->dirty[d->at]) continue;
+        flush(p, b->at[d->at], b->dirty[d->at]);
+        b->dirty[d->at] = 0;
+    }
+    d->op[p->fresh].src = p->w->tables.at + t->sent, d->op[p->fresh].k = t->used - t->sent;
+    if (t->used > t->sent) npu_transport_publish(p->w->link, p->w->tables.at + t->sent, t->used - t->sent);
+    t->sent = t->used;
+    return npu_run_feed(d, err);
+}
+
+/* What follows runs in this window. */
+static int turn(struct program *p, int window, struct lutra_error *err)
+{
+    if (p->w && window == p->d->at) return 0;
+    if (p->w) {
+        TRY(end_run(p, err));
+        TRY(npu_run_drain(p->d, CLOCK_NEVER_US, err));
+    }
+    begin_run(p, window);
+    return 0;
+}
+
+/* ---- values ---- */
+
 static uint32_t at_of(const struct program *p, int value)
 {
-    return npu_window_offset(p->d, p->s->step->value[value].host);
+    return p->value[value]->at[p->d->at];
+}
+
+/* Makes a value current in the run's window. */
+static int bring(struct program *p, int value, struct lutra_error *err)
+{
+    if (value < 0 || p->value[value]->fresh >> p->d->at & 1) return 0;
+    struct npu_buffer *b = p->value[value];
+    uint32_t bytes = rows_of(p, value) * stride_of(p, value);
+    if (!bytes) return 0;
+    TRY(npu_value_to_window(p->d, b, p->d->at, bytes, err));
+    struct npu_op *m = push(p, NPU_OP_INVALIDATE);
+    m->src = at_of(p, value), m->k = bytes;
+    return 0;
+}
+
+static void wrote(struct program *p, int value)
+{
+    if (value < 0) return;
+    struct npu_buffer *b = p->value[value];
+    uint32_t bytes = rows_of(p, value) * stride_of(p, value), *dirty = &b->dirty[p->d->at];
+    b->fresh = 1u << p->d->at, b->host_fresh = false;
+    *dirty = bytes > *dirty ? bytes : *dirty;
+}
+
+/* A constant of the run's window. */
+static int constant(const struct program *p, const float *host, uint32_t *at, struct lutra_error *err)
+{
+    *at = host ? npu_constant_at(p->d, p->s->list, host, p->d->at) : 0;
+    if (*at || !host) return 0;
+    return lutra_fail(err, LUTRA_E_INTERNAL, "%s: a constant is not in session %d", p->d->base.name, p->d->at + 1);
 }
 
 /* ---- operations ---- */
@@ -150,27 +194,27 @@ static int emit_embed(struct program *p, const struct op *op, struct lutra_error
 {
     const struct batch *b = p->s->step->batch;
     const struct packed *w = op->embed.weight->packed;
-    if (!p->tokens) {
-        int32_t *token = take(p, (size_t)b->n_row * 4, &p->tokens);
+    if (!p->t->tokens) {
+        int32_t *token = take(p, (size_t)b->n_row * 4, &p->t->tokens);
         if (!token) return no_room(p, err);
         for (int r = 0; r < b->n_row; r++) token[r] = b->row[r].token;
     }
     struct npu_op *m = push(p, NPU_OP_EMBED);
     m->m = (uint32_t)b->n_row, m->n = w->layout.n, m->k = stride_of(p, op->out) / 4;
-    m->kind = w->layout.kind, m->weights = w->at, m->rows = p->tokens;
+    m->kind = w->layout.kind, m->weights = w->at, m->rows = p->t->tokens;
     m->dst = at_of(p, op->out), m->dst_stride = stride_of(p, op->out);
     memcpy(&m->param, &op->embed.scale, 4);
     return 0;
 }
 
-static void emit_norm(struct program *p, const struct op *op)
+static int emit_norm(struct program *p, const struct op *op, struct lutra_error *err)
 {
     uint32_t n = (uint32_t)op->norm.n_norm;
     struct npu_op *m = push(p, NPU_OP_RMS_NORM);
     m->m = rows_of(p, op->in) * (stride_of(p, op->in) / 4 / n), m->n = n;
     m->src = at_of(p, op->in), m->dst = at_of(p, op->out), m->src_stride = m->dst_stride = 4 * n;
-    m->weights = npu_constant_at(p->d, p->s->list, op->norm.weight);
     memcpy(&m->param, &op->norm.eps, 4);
+    return constant(p, op->norm.weight, &m->weights, err);
 }
 
 /* Element-wise: all rows as one. */
@@ -182,27 +226,32 @@ static void emit_pointwise(struct program *p, const struct op *op, uint32_t code
     m->src_stride = m->dst_stride = 4 * m->n;
 }
 
-static void emit_product(struct program *p, const struct op *op)
+/* Each part where its weight lies. */
+static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
     uint32_t m_rows = rows_of(p, op->in), k = stride_of(p, op->in) / 4;
     struct npu_act8 act;
-    bool quantized = false;
+    int quantized = -1; /* window with the rows as act8 */
     npu_act8_layout(k, &act);
     for (int i = 0; i < op->matmul.n_part; i++) {
         const struct packed *w = op->matmul.part[i].weight->packed;
         bool integer = npu_product_integer(w->layout.kind, k, m_rows);
-        if (integer && !quantized) {
+        TRY(turn(p, w->window, err));
+        TRY(bring(p, op->in, err));
+        if (integer && quantized != w->window) {
             struct npu_op *q = push(p, NPU_OP_QUANTIZE);
             q->m = m_rows, q->k = k, q->src = at_of(p, op->in), q->src_stride = 4 * k;
-            q->dst = p->d->acts, q->dst_stride = act.bytes;
-            quantized = true;
+            q->dst = p->w->acts.at, q->dst_stride = act.bytes;
+            quantized = w->window;
         }
         struct npu_op *m = push(p, integer ? NPU_OP_GEMV : NPU_OP_GEMM);
         m->m = m_rows, m->n = w->layout.n, m->k = k, m->kind = w->layout.kind, m->weights = w->at;
-        m->src = integer ? p->d->acts : at_of(p, op->in), m->src_stride = integer ? act.bytes : 4 * k;
+        m->src = integer ? p->w->acts.at : at_of(p, op->in), m->src_stride = integer ? act.bytes : 4 * k;
         m->dst = at_of(p, op->matmul.part[i].out), m->dst_stride = stride_of(p, op->matmul.part[i].out);
-        m->bias = npu_constant_at(p->d, p->s->list, op->matmul.part[i].bias);
+        TRY(constant(p, op->matmul.part[i].bias, &m->bias, err));
+        wrote(p, op->matmul.part[i].out);
     }
+    return 0;
 }
 
 static bool same_rotation(const struct op_rope *a, const struct op_rope *b)
@@ -215,16 +264,16 @@ static int rope_tables(struct program *p, const struct op_rope *rope, uint32_t *
 {
     const struct batch *b = p->s->step->batch;
     uint32_t period = npu_rope_period(rope);
-    for (int i = 0; i < p->n_rope; i++) {
-        *at = p->rope[i].at;
-        if (same_rotation(p->rope[i].rope, rope)) return 0;
+    for (int i = 0; i < p->t->n_rope; i++) {
+        *at = p->t->rope[i].at;
+        if (same_rotation(p->t->rope[i].rope, rope)) return 0;
     }
     float *t = take(p, (size_t)period * 4 * (1 + 2 * (size_t)b->n_row), at);
-    if (!t || p->n_rope == NPU_TABLES) return no_room(p, err);
+    if (!t || p->t->n_rope == NPU_TABLES) return no_room(p, err);
     npu_rope_mask(rope, (uint32_t *)(void *)t);
     for (int r = 0; r < b->n_row; r++) npu_rope_row(rope, b->row[r].pos, t + period * (1 + 2 * (size_t)r));
-    p->rope[p->n_rope].rope = rope;
-    p->rope[p->n_rope++].at = *at;
+    p->t->rope[p->t->n_rope].rope = rope;
+    p->t->rope[p->t->n_rope++].at = *at;
     return 0;
 }
 
@@ -243,15 +292,16 @@ static int emit_append(struct program *p, const struct op *op, struct lutra_erro
 {
     const struct kv_view *kv = p->s->step->kv;
     int n_row = p->s->step->batch->n_row;
-    if (!p->slots) {
-        struct npu_slot *slot = take(p, (size_t)n_row * sizeof *slot, &p->slots);
+    if (!p->t->slots) {
+        struct npu_slot *slot = take(p, (size_t)n_row * sizeof *slot, &p->t->slots);
         if (!slot) return no_room(p, err);
-        npu_kv_slots(kv, p->pool, p->draft, n_row, slot);
+        npu_kv_slots(kv, p->t->pool, p->t->draft, n_row, slot);
     }
     struct npu_op *m = push(p, NPU_OP_KV_APPEND);
-    m->m = (uint32_t)n_row, m->n = (uint32_t)kv->d_head, m->k = (uint32_t)kv->n_kv_head, m->param = (uint32_t)op->layer;
+    m->m = (uint32_t)n_row, m->n = (uint32_t)kv->d_head, m->k = (uint32_t)kv->n_kv_head;
+    m->param = p->d->cache->layer[op->layer].index;
     m->src = at_of(p, op->in), m->weights = at_of(p, op->in2), m->src_stride = stride_of(p, op->in);
-    m->rows = p->slots;
+    m->rows = p->t->slots;
     p->d->append = true;
     return 0;
 }
@@ -260,20 +310,20 @@ static int attention_tables(struct program *p, const struct op_attention *a, uin
 {
     const struct step *step = p->s->step;
     int n_heads = a->n_head / a->n_kv_head;
-    for (int i = 0; i < p->n_attention; i++) {
-        *at = p->attention[i].at;
-        if (p->attention[i].window == a->window && p->attention[i].n_heads == n_heads) return 0;
+    for (int i = 0; i < p->t->n_attention; i++) {
+        *at = p->t->attention[i].at;
+        if (p->t->attention[i].window == a->window && p->t->attention[i].n_heads == n_heads) return 0;
     }
-    struct npu_attention_request r = {step->kv, p->pool, p->draft, step->batch->n_row, n_heads, a->window};
-    size_t bytes = npu_attention_bytes(r.n_row, p->d->n_ctx, n_heads);
-    uint32_t used = p->used;
+    struct npu_attention_request r = {step->kv, p->t->pool, p->t->draft, step->batch->n_row, n_heads, a->window};
+    size_t bytes = npu_attention_bytes(r.n_row, p->d->most.n_ctx, n_heads);
+    uint32_t used = p->t->used;
     struct npu_attention *t = take(p, bytes, at);
-    if (!t || p->n_attention == NPU_TABLES) return no_room(p, err);
+    if (!t || p->t->n_attention == NPU_TABLES) return no_room(p, err);
     npu_attention_tables(&r, t, bytes);
-    p->used = used + (uint32_t)round_up(t->bytes, 128);
-    p->attention[p->n_attention].window = a->window;
-    p->attention[p->n_attention].n_heads = n_heads;
-    p->attention[p->n_attention++].at = *at;
+    p->t->used = used + (uint32_t)round_up(t->bytes, 128);
+    p->t->attention[p->t->n_attention].window = a->window;
+    p->t->attention[p->t->n_attention].n_heads = n_heads;
+    p->t->attention[p->t->n_attention++].at = *at;
     return 0;
 }
 
@@ -283,25 +333,26 @@ static int emit_attention(struct program *p, const struct op *op, struct lutra_e
     uint32_t tables = 0;
     TRY(attention_tables(p, a, &tables, err));
     struct npu_op *m = push(p, NPU_OP_ATTENTION);
-    m->m = rows_of(p, op->in), m->n = (uint32_t)a->d_head, m->k = (uint32_t)op->layer, m->kind = NPU_EXP_TABLE;
+    m->m = rows_of(p, op->in), m->n = (uint32_t)a->d_head, m->kind = NPU_EXP_TABLE;
+    m->k = p->d->cache->layer[op->layer].index;
     m->src = at_of(p, op->in), m->dst = at_of(p, op->out);
     m->src_stride = stride_of(p, op->in), m->dst_stride = stride_of(p, op->out);
-    m->rows = tables, m->bias = npu_constant_at(p->d, p->s->list, a->sinks);
+    m->rows = tables;
     memcpy(&m->param, &a->scale, 4);
     memcpy(&m->param2, &a->softcap, 4);
-    return 0;
+    return constant(p, a->sinks, &m->bias, err);
 }
 
 static int emit_take(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const struct step *step = p->s->step;
-    if (!p->out_rows) {
-        int32_t *row = take(p, (size_t)step->n_out * 4, &p->out_rows);
+    if (!p->t->out_rows) {
+        int32_t *row = take(p, (size_t)step->n_out * 4, &p->t->out_rows);
         if (!row) return no_room(p, err);
         memcpy(row, step->out_row, (size_t)step->n_out * 4);
     }
     struct npu_op *m = push(p, NPU_OP_TAKE);
-    m->m = (uint32_t)step->n_out, m->n = stride_of(p, op->in) / 4, m->rows = p->out_rows;
+    m->m = (uint32_t)step->n_out, m->n = stride_of(p, op->in) / 4, m->rows = p->t->out_rows;
     m->src = at_of(p, op->in), m->src_stride = stride_of(p, op->in);
     m->dst = at_of(p, op->out), m->dst_stride = stride_of(p, op->out);
     return 0;
@@ -312,19 +363,13 @@ static uint32_t want_of(const struct step *step, int i)
     return step->batch->row[step->result[i].row].want;
 }
 
-static void flush(struct program *p, uint32_t at, uint32_t bytes)
-{
-    struct npu_op *m = push(p, NPU_OP_FLUSH);
-    m->src = at, m->k = bytes;
-}
-
 static int emit_head(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const struct step *step = p->s->step;
     struct npu_device *d = p->d;
     const struct packed *w = op->head.weight->packed;
     uint32_t all = 0, rows, n_out = (uint32_t)step->n_out;
-    d->n_vocab = w->layout.n;
+    d->n_vocab = w->layout.n, d->head_window = d->at;
     d->logits_stride = (uint32_t)round_up(w->layout.n, 32) * 4;
     struct npu_head_row *row = take(p, n_out * sizeof *row, &rows);
     if (!row) return no_room(p, err);
@@ -334,7 +379,7 @@ static int emit_head(struct program *p, const struct op *op, struct lutra_error 
         row[i] = (struct npu_head_row){
             .want = (want & WANT_TOPK ? NPU_HEAD_TOPK : 0) | (want & (WANT_TOPK | WANT_LOGPROB) ? NPU_HEAD_SUM : 0),
             .target = want & WANT_LOGPROB ? (uint32_t)step->batch->row[step->result[i].row].target : UINT32_MAX,
-            .logits = want & WANT_LOGITS ? d->logits + i * d->logits_stride : 0};
+            .logits = want & WANT_LOGITS ? p->w->logits.at + i * d->logits_stride : 0};
     }
     if (all & WANT_HIDDEN) {
         d->hidden = at_of(p, op->in), d->hidden_bytes = n_out * stride_of(p, op->in);
@@ -345,23 +390,20 @@ static int emit_head(struct program *p, const struct op *op, struct lutra_error 
     struct npu_op *m = push(p, NPU_OP_HEAD);
     m->m = n_out, m->n = w->layout.n, m->k = stride_of(p, op->in) / 4, m->kind = w->layout.kind, m->weights = w->at;
     m->src = at_of(p, op->in), m->src_stride = stride_of(p, op->in);
-    m->rows = rows, m->dst = d->results, m->scratch = d->scratch;
+    m->rows = rows, m->dst = p->w->results.at, m->scratch = p->w->scratch.at;
     memcpy(&m->param2, &op->head.softcap, 4);
-    flush(p, d->results, n_out * (uint32_t)sizeof(struct npu_head_result));
+    flush(p, p->w->results.at, n_out * (uint32_t)sizeof(struct npu_head_result));
     for (uint32_t i = 0; i < n_out; i++)
         if (row[i].logits) flush(p, row[i].logits, d->logits_stride);
     d->head = true;
     return 0;
 }
 
-static int emit(struct program *p, const struct op *op, struct lutra_error *err)
+static int emit_one(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    int value = op->in >= 0 && op->kind != OP_TAKE ? op->in : op->out;
-    if (!rows_of(p, value)) return 0;
     switch (op->kind) {
     case OP_EMBED: return emit_embed(p, op, err);
-    case OP_RMS_NORM: emit_norm(p, op); return 0;
-    case OP_MATMUL: emit_product(p, op); return 0;
+    case OP_RMS_NORM: return emit_norm(p, op, err);
     case OP_ROPE: return emit_rope(p, op, err);
     case OP_KV_APPEND: return emit_append(p, op, err);
     case OP_ATTENTION: return emit_attention(p, op, err);
@@ -375,21 +417,54 @@ static int emit(struct program *p, const struct op *op, struct lutra_error *err)
     }
 }
 
+/* Where an operation runs: with its weight, with its layer's cache, a norm with the next weight, the rest where the last
+ * one ran. */
+static int place(const struct program *p, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_EMBED: return op->embed.weight->packed->window;
+    case OP_HEAD: return op->head.weight->packed->window;
+    case OP_KV_APPEND:
+    case OP_ATTENTION: return p->d->cache->layer[op->layer].window;
+    case OP_RMS_NORM: return npu_home(p->d, p->s->list, (int)(op - p->s->list->op));
+    default: return p->w ? p->d->at : 0;
+    }
+}
+
+static int emit(struct program *p, const struct op *op, struct lutra_error *err)
+{
+    int value = op->in >= 0 && op->kind != OP_TAKE ? op->in : op->out;
+    if (!rows_of(p, value)) return 0;
+    if (op->kind == OP_MATMUL) return emit_product(p, op, err);
+    TRY(turn(p, place(p, op), err));
+    TRY(bring(p, op->in, err));
+    TRY(bring(p, op->in2, err));
+    TRY(emit_one(p, op, err));
+    wrote(p, op->out);
+    return 0;
+}
+
 /* ---- a submission ---- */
 
-static int check(const struct program *p, struct lutra_error *err)
+static int begin(struct program *p, struct lutra_error *err)
 {
-    const struct npu_device *d = p->d;
+    struct npu_device *d = p->d;
     const struct step *step = p->s->step;
     if (step->kv->type != QUANT_F16)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the cache must be f16", d->base.name);
-    if (step->batch->n_row > d->max_rows || step->n_out > d->max_out)
+    if (step->batch->n_row > d->most.max_rows || step->n_out > d->most.max_out)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: a step of %d rows, %d wanted; reserved for %d and %d",
-            d->base.name, step->batch->n_row, step->n_out, d->max_rows, d->max_out);
-    for (int v = 0; v < p->s->list->n_value; v++)
-        if (!at_of(p, v))
+            d->base.name, step->batch->n_row, step->n_out, d->most.max_rows, d->most.max_out);
+    for (int v = 0; v < p->s->list->n_value; v++) {
+        p->value[v] = npu_buffer_of(d, step->value[v].host);
+        if (!p->value[v])
             return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: value %d is not in its window", d->base.name, v);
-    if (!p->pool) return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: the cache is not in its window", d->base.name);
+    }
+    d->cache = npu_buffer_of(d, step->kv->pool);
+    if (!d->cache || d->cache->n_layer != step->kv->n_layer)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: the cache is not in its window", d->base.name);
+    for (int w = 0; w < d->n_window; w++)
+        npu_cache_offsets(d->cache, step->kv, w, &p->tables[w].pool, &p->tables[w].draft);
     return 0;
 }
 
@@ -400,83 +475,16 @@ static void publish_cache(const struct program *p)
     uint32_t bytes = 2 * (uint32_t)kv->n_kv_head * KV_BLOCK * (uint32_t)kv->vec_bytes;
     for (int b = 0; kv->host_wrote && b < kv->n_block; b++)
         for (int layer = 0; kv->host_wrote[b] && layer < kv->n_layer; layer++)
-            npu_transport_publish(p->d->link, npu_window_offset(p->d, kv_block_at(kv, layer, KV_K, b)), bytes);
+            npu_cache_publish(p->d, p->d->cache, kv, layer, kv_block_at(kv, layer, KV_K, b), bytes);
 }
 
 int npu_program_submit(struct npu_device *d, const struct segment *segment, struct lutra_error *err)
 {
-    const struct kv_view *kv = segment->step->kv;
-    struct program p = {.d = d, .s = segment, .pool = npu_window_offset(d, kv->pool)};
-    p.draft = kv->n_draft ? npu_window_offset(d, kv->draft) : p.pool;
-    TRY(check(&p, err));
-    d->head = d->append = false, d->hidden = 0, d->step = NULL;
-    struct npu_op *fresh = push(&p, NPU_OP_INVALIDATE);
-    for (int i = 0; i < d->n_written; i++) {
-        struct npu_op *m = push(&p, NPU_OP_INVALIDATE);
-        m->src = d->written[i].offset, m->k = d->written[i].bytes;
-    }
-    d->n_written = 0;
-    for (int i = 0; i < segment->n_op; i++) TRY(emit(&p, &segment->op[i], err));
-    fresh->src = d->tables, fresh->k = p.used;
-    if (p.used) npu_transport_publish(d->link, d->tables, p.used);
-    publish_cache(&p);
-    TRY(npu_transport_submit(d->link, d->op, (uint32_t)p.n_op, &d->ticket, err));
+    struct program p = {.d = d, .s = segment};
+    TRY(begin(&p, err));
+    d->head = d->append = false, d->hidden = 0;
     d->step = segment->step;
-    return 0;
-}
-
-/* ---- what comes back ---- */
-
-/* New keys and values; rows that lie behind one another at once. */
-static void acquire_cache(const struct npu_device *d, const struct step *step)
-{
-    const struct kv_view *kv = step->kv;
-    int n_row = step->batch->n_row;
-    for (int r = 0, n; r < n_row; r += n) {
-        const struct kv_row *row = &kv->row[r];
-        for (n = 1; r + n < n_row && row[n].block == row->block && row[n].slot == row->slot + n;) n++;
-        for (int layer = 0; layer < kv->n_layer; layer++)
-            for (int h = 0; h < kv->n_kv_head; h++)
-                for (int side = KV_K; side <= KV_V; side++)
-                    npu_transport_acquire(d->link,
-                        npu_window_offset(d, kv_slot_at(kv, layer, (enum kv_side)side, h, r)),
-                        (uint32_t)n * (uint32_t)kv->vec_bytes);
-    }
-}
-
-static void take_result(const struct npu_device *d, const struct step *step, int i)
-{
-    struct row_result *to = &step->result[i];
-    uint32_t want = want_of(step, i), logits = d->logits + (uint32_t)i * d->logits_stride;
-    const struct npu_head_result *from = (const struct npu_head_result *)(const void *)(d->link->base + d->results) + i;
-    float most, sum;
-    memcpy(&most, &from->most, 4);
-    memcpy(&sum, &from->sum, 4);
-    if (want & (WANT_TOPK | WANT_LOGPROB)) to->log_sum_exp = most + logf(sum);
-    if (want & WANT_LOGPROB) memcpy(&to->target_logit, &from->target, 4);
-    if (want & WANT_TOPK) {
-        to->n_top = (int)from->n_top;
-        memcpy(to->top_id, from->id, (size_t)to->n_top * 4);
-        memcpy(to->top_logit, from->logit, (size_t)to->n_top * 4);
-    }
-    if (!(want & WANT_LOGITS)) return;
-    npu_transport_acquire(d->link, logits, d->logits_stride);
-    memcpy(to->logits, d->link->base + logits, (size_t)d->n_vocab * 4);
-}
-
-void npu_program_finish(struct npu_device *d)
-{
-    const struct step *step = d->step;
-    d->step = NULL;
-    if (!step) return;
-    if (d->append) acquire_cache(d, step);
-    if (d->hidden) npu_transport_acquire(d->link, d->hidden, d->hidden_bytes);
-    if (d->head)
-        npu_transport_acquire(d->link, d->results, (uint32_t)step->n_out * (uint32_t)sizeof(struct npu_head_result));
-    for (int i = 0; i < step->n_out; i++) {
-        if (d->head) take_result(d, step, i);
-        if (d->hidden && want_of(step, i) & WANT_HIDDEN)
-            memcpy(step->result[i].hidden, d->link->base + d->hidden + (size_t)i * 4 * (size_t)d->d_model,
-                4 * (size_t)d->d_model);
-    }
+    publish_cache(&p);
+    for (int i = 0; i < segment->n_op; i++) TRY(emit(&p, &segment->op[i], err));
+    return p.w ? end_run(&p, err) : 0;
 }

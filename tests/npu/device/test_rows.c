@@ -3,14 +3,7 @@
  * Rows on the emulated NPU: drafts give the bits of committed rows, a row does not know its neighbours, every kind of
  * result agrees, forks and commits reach the NPU, refused types run on the CPU, and a lost NPU's answer goes on.
  */
-#include "engine_fixture.h"
-
-#include "engine/engine_impl.h"
-#include "npu/host/device_impl.h"
-
-#define MODEL LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf"
-
-enum { N_VOCAB = 1024 };
+#include "device_fixture.h"
 
 static void open_on(struct fixture *f, const char *path, const char *device)
 {
@@ -25,29 +18,6 @@ static void open_on(struct fixture *f, const char *path, const char *device)
     OK(lutra_runtime_open(&f->rt, &rs, err));
     OK(lutra_model_open(&f->model, f->rt, path, NULL, err));
     OK(lutra_session_open(&f->s, f->model, &ss, err));
-}
-
-static void shut(struct fixture *f)
-{
-    lutra_session_close(&f->s);
-    lutra_model_close(&f->model);
-    lutra_runtime_close(&f->rt);
-}
-
-static int32_t id_at(int i)
-{
-    return (int32_t)((i * 37 + 11) % 900);
-}
-
-/* Positions from .. from + n - 1 of a sequence as one chain; logits of the last. */
-static const float *feed(lutra_session *s, int32_t seq, int from, int n, uint32_t flags)
-{
-    struct lutra_row row[64];
-    for (int i = 0; i < n; i++)
-        row[i] =
-            (struct lutra_row){id_at(from + i), from + i, seq, i - 1, flags | (i == n - 1 ? LUTRA_WANT_LOGITS : 0), 0};
-    OK(lutra_forward(s, row, n, err));
-    return lutra_forward_result(s, 0)->logits;
 }
 
 /* One token after the other; in chunks; as drafts behind a committed part; and committed from drafts: the same bits. */
@@ -124,18 +94,6 @@ static void results_of_every_kind_agree(void **state)
     shut(&npu);
 }
 
-struct lines {
-    char text[2048];
-};
-
-static void keep_line(void *user, enum lutra_log_level level, const char *line)
-{
-    struct lines *l = user;
-    size_t n = strlen(l->text);
-    (void)level;
-    snprintf(l->text + n, sizeof l->text - n, "%s\n", line);
-}
-
 /* The NPU's attention reads halves: another cache is refused when the session opens, not in a step. */
 static void another_cache_type_is_refused(void **state)
 {
@@ -196,7 +154,7 @@ static void a_lost_npu_is_followed_by_the_cpu(void **state)
     OK(lutra_seq_open(f.s, 0, &a, err));
     OK(lutra_seq_open(cpu.s, 0, &b, err));
     for (int i = 0; i < 6; i++) feed(f.s, a, i, 1, 0);
-    ((struct npu_device *)f.rt->first)->link->lost = true;
+    npu_of(&f)->window[0].link->lost = true;
     feed(f.s, a, 6, 10, LUTRA_ROW_DRAFT);
     OK(lutra_commit(f.s, 4, err));
     const float *x = feed(f.s, a, 11, 3, 0), *y = feed(cpu.s, b, 0, 14, 0);

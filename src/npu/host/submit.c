@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run of operations in one session: sent a few messages ahead of what is answered, and what comes back at the end.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "npu/host/device_impl.h"
+
+/* ---- on its way ---- */
+
+int npu_run_feed(struct npu_device *d, struct lutra_error *err)
+{
+    while (d->n_sent < d->n_op && d->n_flight < NPU_AHEAD) {
+        int n = d->n_op - d->n_sent < NPU_RUN_OPS ? d->n_op - d->n_sent : NPU_RUN_OPS;
+        TRY(npu_transport_submit(d->window[d->at].link, d->op + d->n_sent, (uint32_t)n, &d->flight[d->n_flight], err));
+        d->n_sent += n, d->n_flight++;
+    }
+    return 0;
+}
+
+static bool cancelled(const struct npu_device *d)
+{
+    return d->step && d->step->cancel && atomic_load_explicit(d->step->cancel, memory_order_relaxed);
+}
+
+int npu_run_drain(struct npu_device *d, uint64_t deadline_us, struct lutra_error *err)
+{
+    bool stop = false;
+    while (d->n_flight || d->n_sent < d->n_op) {
+        if (d->n_sent < d->n_op && cancelled(d)) d->n_op = d->n_sent, stop = true;
+        TRY(npu_run_feed(d, err));
+        if (!d->n_flight) break;
+        int rc = npu_transport_wait(d->window[d->at].link, d->flight[0], deadline_us, err);
+        if (rc == LUTRA_E_DEADLINE) return rc;
+        memmove(d->flight, d->flight + 1, (size_t)--d->n_flight * sizeof *d->flight);
+        if (rc < 0) {
+            d->n_op = d->n_sent;
+            return rc;
+        }
+    }
+    return stop ? lutra_fail(err, LUTRA_E_CANCELLED, "cancelled") : 0;
+}
+
+int npu_run_abandon(struct npu_device *d, struct lutra_error *err)
+{
+    struct lutra_error ignored;
+    int rc = 0;
+    d->step = NULL; /* may be gone */
+    d->n_op = d->n_sent;
+    while (d->n_flight) {
+        rc = npu_run_drain(d, CLOCK_NEVER_US, &ignored);
+        if (rc == LUTRA_E_DEVICE_LOST) break;
+    }
+    d->n_op = d->n_sent = d->n_flight = 0;
+    return rc == LUTRA_E_DEVICE_LOST ? lutra_fail(err, rc, "%s", ignored.what) : 0;
+}
+
+/* ---- what comes back ---- */
+
+/* New keys and values; rows that lie behind one another at once. */
+static void acquire_cache(struct npu_device *d, const struct step *step)
+{
+    const struct kv_view *kv = step->kv;
+    int n_row = step->batch->n_row;
+    for (int r = 0, n; r < n_row; r += n) {
+        const struct kv_row *row = &kv->row[r];
+        for (n = 1; r + n < n_row && row[n].block == row->block && row[n].slot == row->slot + n;) n++;
+        for (int layer = 0; layer < kv->n_layer; layer++)
+            for (int h = 0; h < kv->n_kv_head; h++)
+                for (int side = KV_K; side <= KV_V; side++)
+                    npu_cache_acquire(d, d->cache, kv, layer, kv_slot_at(kv, layer, (enum kv_side)side, h, r),
+                        (uint32_t)n * (uint32_t)kv->vec_bytes);
+    }
+}
+
+static void take_result(const struct npu_device *d, const struct npu_window *w, const struct step *step, int i)
+{
+    struct row_result *to = &step->result[i];
+    uint32_t want = step->batch->row[to->row].want, logits = w->logits.at + (uint32_t)i * d->logits_stride;
+    const struct npu_head_result *from =
+        (const struct npu_head_result *)(const void *)(w->link->base + w->results.at) + i;
+    float most, sum;
+    memcpy(&most, &from->most, 4);
+    memcpy(&sum, &from->sum, 4);
+    if (want & (WANT_TOPK | WANT_LOGPROB)) to->log_sum_exp = most + logf(sum);
+    if (want & WANT_LOGPROB) memcpy(&to->target_logit, &from->target, 4);
+    if (want & WANT_TOPK) {
+        to->n_top = (int)from->n_top;
+        memcpy(to->top_id, from->id, (size_t)to->n_top * 4);
+        memcpy(to->top_logit, from->logit, (size_t)to->n_top * 4);
+    }
+    if (!(want & WANT_LOGITS)) return;
+    npu_transport_acquire(w->link, logits, d->logits_stride);
+    memcpy(to->logits, w->link->base + logits, (size_t)d->n_vocab * 4);
+}
+
+void npu_run_finish(struct npu_device *d)
+{
+    const struct step *step = d->step;
+    const struct npu_window *w = &d->window[d->head_window];
+    d->step = NULL;
+    if (!step) return;
+    if (d->append) acquire_cache(d, step);
+    if (d->hidden) npu_transport_acquire(w->link, d->hidden, d->hidden_bytes);
+    if (d->head)
+        npu_transport_acquire(w->link, w->results.at, (uint32_t)step->n_out * (uint32_t)sizeof(struct npu_head_result));
+    for (int i = 0; i < step->n_out; i++) {
+        if (d->head) take_result(d, w, step, i);
+        if (d->hidden && step->batch->row[step->result[i].row].want & WANT_HIDDEN)
+            memcpy(step->result[i].hidden, w->link->base + d->hidden + (size_t)i * 4 * (size_t)d->d_model,
+                4 * (size_t)d->d_model);
+    }
+}

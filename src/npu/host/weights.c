@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Weights in the NPU's windows: their layout, packing on all threads, where they lie.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "npu/host/device_impl.h"
+#include "npu/host/pack.h"
+#include "quant/quant.h"
+
+int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_weights *out, struct lutra_error *err)
+{
+    const struct tensor *t = &w->tensor;
+    const struct npu_machine *m = &d->window[0].link->machine;
+    uint32_t kind;
+    struct npu_gemm_plan plan;
+    TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
+    if (t->ne[0] < 32 || t->ne[0] % 32 || t->ne[0] > 1 << 24 || t->ne[1] < 1 || t->ne[1] > 1 << 24 ||
+        npu_weights_layout(kind, npu_weights_k((uint32_t)t->ne[0]), (uint32_t)t->ne[1], out))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %lld x %lld has no layout", t->name,
+            (long long)t->ne[1], (long long)t->ne[0]);
+    if (npu_gemm_plan(out, 32, m->tcm_kept, m->tcm_bytes, 1, &plan))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: rows of %lld of tensor '%s' do not fit into TCM",
+            (long long)t->ne[0], t->name);
+    uint64_t bytes = (uint64_t)out->n_blocks * out->block_bytes;
+    if (bytes + 4 * NPU_LINE > npu_window_bytes(d))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %llu KiB exceeds a session's window of %u KiB",
+            t->name, (unsigned long long)(bytes >> 10), npu_window_bytes(d) >> 10);
+    return 0;
+}
+
+/* ---- packing ---- */
+
+struct packing {
+    const struct npu_weights *w;
+    const uint8_t *rows;
+    size_t row_bytes;
+    uint8_t *dst;
+};
+
+static void pack_some(void *arg, int ith, int nth)
+{
+    const struct packing *p = arg;
+    uint64_t n = p->w->n_blocks;
+    npu_pack_tile32(p->w, p->rows, p->row_bytes, p->dst, (uint32_t)(n * (uint64_t)ith / (uint64_t)nth),
+        (uint32_t)(n * ((uint64_t)ith + 1) / (uint64_t)nth));
+}
+
+/* Rows to tiles; where k is an odd number of 32, a block of zeros is put behind every row first. */
+static int pack(
+    struct npu_device *d, const struct tensor *t, const struct npu_weights *w, uint8_t *dst, struct lutra_error *err)
+{
+    struct packing p = {.w = w, .rows = t->data, .dst = dst};
+    size_t row_bytes;
+    uint8_t *wide = NULL;
+    TRY(quant_row_bytes((uint32_t)t->type, (size_t)t->ne[0], &row_bytes));
+    TRY(quant_row_bytes((uint32_t)t->type, w->k, &p.row_bytes));
+    if (row_bytes != p.row_bytes) {
+        p.rows = wide = calloc(w->n, p.row_bytes);
+        if (!wide) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory to pack tensor '%s'", t->name);
+        for (uint32_t r = 0; r < w->n; r++)
+            memcpy(wide + r * p.row_bytes, (const uint8_t *)t->data + r * row_bytes, row_bytes);
+    }
+    pool_run(d->pool, pack_some, &p);
+    free(wide);
+    return 0;
+}
+
+int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra_error *err)
+{
+    const struct tensor *t = &weight->tensor;
+    struct npu_weights w;
+    struct lutra_error why;
+    if (weight->packed) return lutra_fail(err, LUTRA_E_ARGUMENT, "npu: tensor '%s' is prepared already", t->name);
+    TRY(npu_weight_layout(d, weight, &w, err));
+    struct packed *p = calloc(1, sizeof *p);
+    if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory for tensor '%s'", t->name);
+    *p = (struct packed){.layout = w, .bytes = w.n_blocks * w.block_bytes, .name = t->name};
+    int rc = npu_window_place(d, p->bytes, &p->window, &p->at, &why);
+    if (rc < 0) {
+        free(p);
+        return lutra_fail(err, rc, "%s: tensor '%s': %s", d->base.name, t->name, why.what);
+    }
+    weight->packed = p;
+    p->next = d->packed, d->packed = p;
+    struct npu_transport *link = d->window[p->window].link;
+    rc = pack(d, t, &w, link->base + p->at, err);
+    if (rc < 0)
+        npu_weight_release(d, weight);
+    else
+        npu_transport_publish(link, p->at, p->bytes);
+    return rc;
+}
+
+void npu_weight_release(struct npu_device *d, struct weight *weight)
+{
+    struct packed *p = weight->packed;
+    if (!p) return;
+    for (struct packed **at = &d->packed; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    npu_transport_free(d->window[p->window].link, p->at);
+    d->window[p->window].weight_bytes -= p->bytes;
+    if (!d->packed) d->filling = 0;
+    free(p);
+    weight->packed = NULL;
+}
+
+/* ---- where ---- */
+
+/* The window of an operation's first weight, or -1: it has none here. */
+static int window_of(const struct npu_device *d, const struct op *op)
+{
+    const struct weight *w = op->kind == OP_EMBED    ? op->embed.weight
+                             : op->kind == OP_HEAD   ? op->head.weight
+                             : op->kind == OP_MATMUL ? op->matmul.part[0].weight
+                                                     : NULL;
+    return w && w->packed && w->device == &d->base ? w->packed->window : -1;
+}
+
+int npu_home(const struct npu_device *d, const struct op_list *list, int i)
+{
+    for (; i < list->n_op; i++)
+        if (window_of(d, &list->op[i]) >= 0) return window_of(d, &list->op[i]);
+    return 0;
+}
+
+int npu_layer_home(const struct npu_device *d, const struct op_list *list, int layer)
+{
+    for (int i = 0; i < list->n_op; i++)
+        if (list->op[i].layer == layer && window_of(d, &list->op[i]) >= 0) return window_of(d, &list->op[i]);
+    return 0;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model that exceeds one window: weights and cache over several NPU sessions, values handed from one to the next.  The
+ * bits are those of one large window, whichever session is lost the CPU goes on, and what fits nowhere is said by name.
+ */
+#include "device_fixture.h"
+
+/* Windows that hold this model with a small context in one, two and three sessions. */
+static const struct {
+    int kib, sessions;
+} windows[] = {{16384, 1}, {1600, 2}, {1100, 3}};
+
+static void open_with(struct fixture *f, const char *device, int window_kib, int n_ctx, struct lines *log)
+{
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    char kib[16];
+    memset(f, 0, sizeof *f);
+    rs.device = device;
+    rs.n_threads = 2;
+    rs.log = log ? keep_line : NULL, rs.log_user = log;
+    ss.n_seq = 2, ss.n_ctx = n_ctx, ss.n_batch = 8, ss.n_out = 2;
+    snprintf(kib, sizeof kib, "%d", window_kib);
+    setenv("LUTRA_NPU_WINDOW_KIB", kib, 1);
+    OK(lutra_runtime_open(&f->rt, &rs, err));
+    OK(lutra_model_open(&f->model, f->rt, MODEL, NULL, err));
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+}
+
+static void open_in(struct fixture *f, const char *device, int window_kib)
+{
+    open_with(f, device, window_kib, 128, NULL);
+}
+
+/* Everything that moves a cache: a prompt in chunks, single rows, a fork, drafts and their commit over a block's end. */
+struct trace {
+    float logits[40][N_VOCAB];
+    int n;
+};
+
+static void keep(struct trace *t, const float *logits)
+{
+    memcpy(t->logits[t->n++], logits, sizeof t->logits[0]);
+}
+
+static void play(lutra_session *s, struct trace *t)
+{
+    int32_t a, b;
+    t->n = 0;
+    OK(lutra_seq_open(s, 0, &a, err));
+    for (int i = 0; i < 56; i += 8) keep(t, feed(s, a, i, 8, 0));
+    OK(lutra_seq_fork(s, a, -1, 0, &b, err));
+    for (int i = 56; i < 60; i++) keep(t, feed(s, a, i, 1, 0));
+    keep(t, feed(s, b, 56, 3, 0));
+    keep(t, feed(s, b, 59, 7, LUTRA_ROW_DRAFT));
+    OK(lutra_commit(s, 6, err));
+    for (int i = 66; i < 70; i++) keep(t, feed(s, b, i, 1, 0));
+    struct lutra_row both[] = {{5, 60, a, -1, LUTRA_WANT_LOGITS, 0}, {6, 70, b, -1, LUTRA_WANT_LOGITS, 0}};
+    OK(lutra_forward(s, both, 2, err));
+    for (int i = 0; i < 2; i++) keep(t, lutra_forward_result(s, i)->logits);
+    lutra_seq_close(s, a);
+    lutra_seq_close(s, b);
+}
+
+static void bits_of_one_window(void **state)
+{
+    (void)state;
+    static struct trace one, many;
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        struct fixture f;
+        open_in(&f, "npu-sim", windows[i].kib);
+        assert_int_equal(npu_of(&f)->n_window, windows[i].sessions);
+        play(f.s, i ? &many : &one);
+        if (i) assert_memory_equal(&one, &many, sizeof one);
+        play(f.s, &many); /* again, over a used cache */
+        assert_memory_equal(&one, &many, sizeof one);
+        shut(&f);
+    }
+}
+
+struct text {
+    char bytes[2][1024];
+};
+
+static int on_text(void *user, const struct lutra_piece *piece)
+{
+    struct text *t = user;
+    strncat(t->bytes[piece->sample], piece->text, piece->n_bytes);
+    return 0;
+}
+
+/* Two samples of a chat, token for token. */
+static void answer(const struct fixture *f, struct text *out)
+{
+    struct lutra_request r = lutra_request_default();
+    struct lutra_message m = {"user", "Tom has 3 apples and buys 5 more. How many apples does he have?"};
+    int32_t id[64];
+    char *text;
+    memset(out, 0, sizeof *out);
+    OK(lutra_chat_render(f->model, NULL, &m, 1, true, &text, err));
+    OK(lutra_tokenize(f->model, text, strlen(text), LUTRA_PARSE_SPECIAL, id, 64, &r.n_prompt, err));
+    lutra_free(text);
+    r.prompt = id, r.n_samples = 2, r.max_tokens = 60;
+    r.sampling.temperature = 1, r.sampling.seed = 7;
+    r.on_text = on_text, r.user = out;
+    OK(lutra_generate(f->s, &r, err));
+    assert_true(strlen(out->bytes[0]) > 4);
+}
+
+static void answers_of_one_window(void **state)
+{
+    (void)state;
+    struct text one, many;
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        struct fixture f;
+        open_in(&f, "npu-sim", windows[i].kib);
+        answer(&f, i ? &many : &one);
+        if (i) assert_memory_equal(&one, &many, sizeof one);
+        shut(&f);
+    }
+}
+
+/* Weights that leave no room for the cache: it lies in a session of its own. */
+static void a_cache_may_lie_elsewhere(void **state)
+{
+    (void)state;
+    static struct trace one, many;
+    struct lines log = {""};
+    struct fixture f;
+    open_with(&f, "npu-sim", 16384, 512, NULL);
+    play(f.s, &one);
+    shut(&f);
+    open_with(&f, "npu-sim", 2400, 512, &log);
+    const struct npu_device *d = npu_of(&f);
+    assert_int_equal(d->n_window, 2);
+    assert_int_equal(d->window[1].weight_bytes, 0);
+    assert_non_null(strstr(log.text, "session 1 of 2: 29 weights (token_embd.weight .. blk.3.ffn_down.weight)"));
+    assert_non_null(strstr(log.text, "session 2 of 2: no weights, caches of "));
+    play(f.s, &many);
+    assert_memory_equal(&one, &many, sizeof one);
+    shut(&f);
+}
+
+/* Whichever session goes away after eight tokens, the CPU goes on from there. */
+static void loss_of_any_session(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 3; lost++) {
+        struct fixture f, cpu;
+        int32_t a, b;
+        open_in(&f, "npu-sim", windows[2].kib);
+        open_in(&cpu, "cpu", 0);
+        OK(lutra_seq_open(f.s, 0, &a, err));
+        OK(lutra_seq_open(cpu.s, 0, &b, err));
+        feed(f.s, a, 0, 8, 0), feed(cpu.s, b, 0, 8, 0);
+        npu_of(&f)->window[lost].link->lost = true;
+        const float *x = feed(f.s, a, 8, 4, 0), *y = feed(cpu.s, b, 8, 4, 0);
+        for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(x[i] - y[i]) < 0.1f);
+        assert_ptr_equal(f.rt->device, f.rt->cpu);
+        shut(&f);
+        shut(&cpu);
+    }
+}
+
+/* A matrix that no window holds runs on the CPU, and the log says which and how large; the device itself refuses it. */
+static void a_tensor_larger_than_a_window(void **state)
+{
+    (void)state;
+    static const char reason[] = "tensor 'token_embd.weight' of 256 KiB exceeds a session's window of 256 KiB";
+    struct lines log = {""};
+    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_error why = {0};
+    lutra_runtime *rt;
+    lutra_model *model;
+    bool keeps;
+    rs.device = "npu-sim";
+    rs.log = keep_line, rs.log_user = &log;
+    setenv("LUTRA_NPU_WINDOW_KIB", "256", 1);
+    OK(lutra_runtime_open(&rt, &rs, err));
+    OK(lutra_model_open(&model, rt, MODEL, NULL, err));
+    assert_non_null(strstr(log.text, reason));
+    struct weight w = *model_weight(model->model, 0);
+    w.packed = NULL;
+    assert_int_equal(rt->first->ops->prepare(rt->first, &w, &keeps, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, reason));
+    lutra_model_close(&model);
+    lutra_runtime_close(&rt);
+}
+
+/* Nothing has room for a long context: an error with sizes, no sessions left open, and a small one still fits. */
+static void a_cache_larger_than_all_windows(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_error why = {0};
+    lutra_session *other = NULL;
+    open_in(&f, "npu-sim", windows[1].kib);
+    ss.n_ctx = 4096, ss.n_seq = 2, ss.n_batch = 8, ss.n_out = 2; /* its tables do not fit already */
+    assert_int_equal(lutra_session_open(&other, f.model, &ss, &why), LUTRA_E_NO_MEMORY);
+    ss.n_ctx = 128, ss.n_cache = 1 << 16;
+    assert_int_equal(lutra_session_open(&other, f.model, &ss, &why), LUTRA_E_NO_MEMORY);
+    assert_null(other);
+    assert_non_null(strstr(why.what, "npu-sim: a cache of "));
+    assert_int_equal(npu_of(&f)->n_window, 2);
+    int32_t a;
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    feed(f.s, a, 0, 8, 0);
+    shut(&f);
+}
+
+/* Two Hexagon programs under QEMU, each with its window; one is killed and the CPU goes on. */
+static void under_qemu(void **state)
+{
+    (void)state;
+    struct npu_transport *probe;
+    struct lutra_error why;
+    struct text one, many;
+    struct fixture f;
+    setenv("LUTRA_NPU_PROGRAM", NPU_PROGRAM, 1);
+    if (npu_child_open(&probe, &(struct npu_transport_settings){.memory_bytes = 1 << 20}, &why)) {
+        print_message("%s\n", why.what);
+        skip();
+    }
+    npu_transport_close(&probe);
+    open_in(&f, "npu-sim", windows[1].kib);
+    answer(&f, &one);
+    shut(&f);
+    open_in(&f, "npu-qemu", windows[1].kib);
+    assert_int_equal(npu_of(&f)->n_window, 2);
+    answer(&f, &many);
+    assert_memory_equal(&one, &many, sizeof one);
+    shut(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_of_one_window),
+        cmocka_unit_test(answers_of_one_window),
+        cmocka_unit_test(a_cache_may_lie_elsewhere),
+        cmocka_unit_test(loss_of_any_session),
+        cmocka_unit_test(a_tensor_larger_than_a_window),
+        cmocka_unit_test(a_cache_larger_than_all_windows),
+        cmocka_unit_test(under_qemu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
