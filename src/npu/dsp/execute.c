@@ -277,15 +277,14 @@ static uint32_t exponential(struct isa *isa, const struct npu_machine *machine, 
 static uint32_t attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     if (!op->m) return NPU_BAD_SHAPE;
-    take(isa, op, op->src, op->m * op->src_stride + (op->n % 32 ? NPU_LINE : 0)); /* heads are read as whole vectors */
     take(isa, op, op->rows, sizeof(struct npu_attention));
-    if (op->flags & NPU_FROM_HOST) take(isa, op, op->rows, s_load_u32(isa_ptr(op->rows)));
-    if (op->flags & NPU_FROM_HOST) {
-        const uint8_t *tables = isa_ptr(op->rows);
-        take(isa, op, op->bias, 4 * s_load_u32(tables + 24) * s_load_u32(tables + 28));
-    }
+    uint32_t n_heads = s_load_u32(isa_ptr(op->rows) + 24) * s_load_u32(isa_ptr(op->rows) + 28);
+    uint32_t bytes = 4 * n_heads * op->n;
+    take(isa, op, op->rows, s_load_u32(isa_ptr(op->rows)));
+    take(isa, op, op->bias, 4 * n_heads);
+    take(isa, op, op->src, span(op->m, op->src_stride, bytes + (op->n % 32 ? NPU_LINE : 0))); /* whole vectors */
     uint32_t status = npu_attention(isa, machine, op);
-    if (status == NPU_OK) give(isa, op, op->m * op->dst_stride);
+    if (status == NPU_OK) give(isa, op, span(op->m, op->dst_stride, bytes));
     return status;
 }
 

@@ -183,9 +183,41 @@ static void nothing_leaves_memory(void **state)
     npu_sim_close(&b.sim);
 }
 
+/* Rows far apart whose last one ends where memory ends: nothing behind it is maintained. */
+static void rows_may_end_where_memory_ends(void **state)
+{
+    struct box b;
+    size_t n;
+    (void)state;
+    open_box(&b);
+    npu_sim_own(b.sim, b.memory.first, MEMORY, 1);
+    uint32_t stride = 8192, last = b.memory.end - 128 - 4 * stride - 1024;
+    struct npu_op op = {.code = NPU_OP_ATTENTION,
+        .flags = NPU_FROM_HOST | NPU_TO_HOST,
+        .m = 5,
+        .n = 32,
+        .kind = NPU_EXP_TABLE,
+        .src = last,
+        .dst = last - 1024,
+        .src_stride = stride,
+        .dst_stride = stride,
+        .rows = put_attention(&b)};
+    for (int side = 0; side < 2; side++) {
+        assert_int_equal(npu_op_check(npu_sim_isa(b.sim), &b.memory, &op), NPU_OK);
+        assert_int_equal(npu_execute(npu_sim_isa(b.sim), &b.machine, &op), NPU_OK);
+        const struct npu_sim_fault *f = npu_sim_faults(b.sim, &n);
+        for (size_t i = 0; i < n; i++)
+            if (f[i].kind == NPU_SIM_OUT_OF_BOUNDS) fail_msg("side %d: line %d at %#x", side, f[i].line, f[i].offset);
+        npu_sim_clear_faults(b.sim);
+        op.src = last - 1024, op.dst = last;
+    }
+    npu_sim_close(&b.sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_may_end_where_memory_ends),
         cmocka_unit_test(nothing_leaves_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
