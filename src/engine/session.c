@@ -310,6 +310,11 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     *(prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
 }
 
+static int fall_back(void *model, struct lutra_error *err)
+{
+    return model_fall_back(model, err);
+}
+
 static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, struct lutra_error *err)
 {
     lutra_runtime *rt = s->model->runtime;
@@ -320,14 +325,10 @@ static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, str
         .n_out = s->n_result,
         .result = s->result,
         .cancel = &s->cancel};
+    const struct plan_rescue rescue = {fall_back, s->model};
     pthread_mutex_lock(&rt->turn);
     uint64_t start = clock_now_us(rt->clock);
-    int rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, err);
-    if (rc == LUTRA_E_DEVICE_LOST) { /* nothing of this step counts yet: it is done again on the CPU */
-        for (int v = 0; v < VALUE_MAX; v++) s->value[v].writer = NULL;
-        rc = model_fall_back(s->model, err);
-        if (rc == 0) rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, err);
-    }
+    int rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, &rescue, err);
     uint64_t us = clock_now_us(rt->clock) - start;
     pthread_mutex_unlock(&rt->turn);
     if (rc == 0) account(s, &step, us);

@@ -60,7 +60,7 @@ static void mark_writes(const struct plan *plan, const struct plan_part *part, c
     }
 }
 
-int plan_run(
+static int run_once(
     const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us, struct lutra_error *err)
 {
     struct ticket before = {0};
@@ -78,6 +78,18 @@ int plan_run(
         mark_writes(plan, part, step);
     }
     return before.device->ops->wait(before.device, &before, deadline_us, err);
+}
+
+int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
+    const struct plan_rescue *rescue, struct lutra_error *err)
+{
+    int rc = run_once(plan, step, clock, deadline_us, err);
+    while (rc == LUTRA_E_DEVICE_LOST && rescue) {
+        for (int v = 0; v < plan->list->n_value; v++) step->value[v].writer = NULL;
+        TRY(rescue->replace(rescue->user, err));
+        rc = run_once(plan, step, clock, deadline_us, err);
+    }
+    return rc;
 }
 
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out)

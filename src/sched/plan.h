@@ -30,6 +30,12 @@ struct plan {
     int n_part;
 };
 
+/* Whom to ask when a device is lost: replace opens the plan anew without it, or says why not. */
+struct plan_rescue {
+    int (*replace)(void *user, struct lutra_error *err);
+    void *user;
+};
+
 /* list and devices are borrowed and must outlive the plan.  LUTRA_E_UNSUPPORTED names the operation, its layer and
  * each device's reason.  Allocates nothing. */
 int plan_open(
@@ -37,9 +43,11 @@ int plan_open(
 
 /* One forward pass: submits the parts in order, each after the one before, with ownership of the values published
  * and acquired where the device changes, and waits for the last.  Stops between parts when step->cancel is set or
- * the deadline (on `clock`) has passed: LUTRA_E_CANCELLED, LUTRA_E_DEADLINE.  Allocates nothing. */
+ * the deadline (on `clock`) has passed: LUTRA_E_CANCELLED, LUTRA_E_DEADLINE.  When a device is lost, nothing of the step
+ * counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is left.  Allocates
+ * nothing. */
 int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
-    struct lutra_error *err);
+    const struct plan_rescue *rescue, struct lutra_error *err);
 
 /* Sum of the devices' demands for one step.  Counted. */
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out);

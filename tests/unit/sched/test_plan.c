@@ -19,6 +19,7 @@ struct fake {
     unsigned kinds;
     char *log; /* shared by all fakes */
     int fail;
+    int fail_at; /* from this operation on */
     struct virtual_time *time;
     uint64_t takes_us;
     atomic_bool *cancel_in_submit;
@@ -38,7 +39,7 @@ static int submit(struct device *self, const struct segment *seg, const struct t
     char line[64];
     snprintf(line, sizeof line, "%s:%d+%d@%d ", self->name, (int)(seg->op - seg->list->op), seg->n_op, n_after);
     strcat(f->log, line);
-    if (f->fail) return lutra_fail(err, f->fail, "lost");
+    if (f->fail && seg->op - seg->list->op >= f->fail_at) return lutra_fail(err, f->fail, "lost");
     clock_virtual_advance(f->time, f->takes_us);
     if (f->cancel_in_submit) atomic_store(f->cancel_in_submit, true);
     *out = (struct ticket){self, 1};
@@ -94,9 +95,9 @@ static void prepare(struct bench *b)
 {
     memset(b, 0, sizeof *b);
     b->npu = (struct fake){{&fake_ops, "npu", {.max_rows = 32, .flat_rows = 32, .invariant_rows = 8}},
-        1u << OP_MATMUL | 1u << OP_ADD, b->log, 0, &b->time, 5, NULL};
+        1u << OP_MATMUL | 1u << OP_ADD, b->log, 0, 0, &b->time, 5, NULL};
     b->cpu = (struct fake){{&fake_ops, "cpu", {.max_rows = 512, .flat_rows = 4, .invariant_rows = 512}}, ~0u, b->log, 0,
-        &b->time, 7, NULL};
+        0, &b->time, 7, NULL};
     b->devices[0] = &b->npu.device;
     b->devices[1] = &b->cpu.device;
     for (int i = 0; i < 4; i++) b->op[i] = (struct op){.kind = i == 2 ? OP_ROPE : OP_ADD, .layer = i, .out = i};
@@ -111,7 +112,7 @@ static void splits_by_device(void **state)
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(b.plan.n_part, 3);
-    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL, NULL), 0);
     /* Two values go to the CPU, one comes back; each part after the one before. */
     assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 w p a npu:3+1@1 w ");
     struct device_caps caps = plan_caps(&b.plan);
@@ -158,16 +159,51 @@ static void stops_between_parts(void **state)
     atomic_bool cancel = false;
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), 6, NULL), LUTRA_E_DEADLINE);
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), 6, NULL, NULL), LUTRA_E_DEADLINE);
     assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 ");
     b.log[0] = 0;
     b.step.cancel = &cancel;
     b.npu.cancel_in_submit = &cancel;
-    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL), LUTRA_E_CANCELLED);
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL, NULL), LUTRA_E_CANCELLED);
     assert_string_equal(b.log, "npu:0+2@0 ");
     atomic_store(&cancel, false);
     b.npu.fail = LUTRA_E_DEVICE_LOST;
-    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL), LUTRA_E_DEVICE_LOST);
+    assert_int_equal(
+        plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL, NULL), LUTRA_E_DEVICE_LOST);
+}
+
+/* The devices that are left. */
+static int leave_out_npu(void *user, struct lutra_error *err)
+{
+    struct bench *b = user;
+    strcat(b->log, "! ");
+    for (int v = 0; v < b->list.n_value; v++) assert_null(b->value[v].writer);
+    return plan_open(&b->plan, &b->list, b->devices + 1, 1, err);
+}
+
+static int refuse(void *user, struct lutra_error *err)
+{
+    (void)user;
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "no room for its weights");
+}
+
+/* In the third part a device goes away: all of the step is done again, and nothing of it is handed over. */
+static void a_lost_device_is_replaced(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plan_rescue rescue = {leave_out_npu, &b};
+    struct lutra_error err;
+    prepare(&b);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    b.npu.fail = LUTRA_E_DEVICE_LOST, b.npu.fail_at = 3;
+    assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, &rescue, NULL), 0);
+    assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 w p a npu:3+1@1 ! cpu:0+4@0 w ");
+    rescue.replace = refuse;
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(
+        plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, &rescue, &err), LUTRA_E_NO_MEMORY);
+    assert_string_equal(err.what, "no room for its weights");
 }
 
 int main(void)
@@ -177,6 +213,7 @@ int main(void)
         cmocka_unit_test(reports_who_runs_what_and_why),
         cmocka_unit_test(refuses_by_name),
         cmocka_unit_test(stops_between_parts),
+        cmocka_unit_test(a_lost_device_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
