@@ -25,6 +25,63 @@ int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err)
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: no weight layout for %s", name ? name : "an unknown type");
 }
 
+void npu_pack_codes(const struct npu_weights *w, uint8_t *dst, const uint8_t *code, uint32_t k, uint32_t n)
+{
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    uint32_t shift;
+    uint8_t *to = dst + npu_code_offset(w, k, n, &shift);
+    if (npu_weights_wide(w->kind)) {
+        for (uint32_t j = 0; j < 8; j++, to += NPU_LINE, code += 4)
+            for (uint32_t i = 0; i < 4; i++) to[i] = code[order[i]];
+        return;
+    }
+    for (uint32_t j = 0; j < 4; j++, to += NPU_LINE, code += 8)
+        for (uint32_t i = 0; i < 4; i++) to[i] = (uint8_t)(code[order[i]] | code[4 + order[i]] << 4);
+}
+
+static void put_halves(const struct npu_weights *w, uint8_t *dst, const uint8_t *half, uint32_t k, uint32_t n)
+{
+    uint32_t shift;
+    uint8_t *to = dst + npu_code_offset(w, k, n, &shift);
+    for (uint32_t j = 0; j < 16; j++) memcpy(to + j * NPU_LINE, half + 4 * j, 4);
+}
+
+/* One GGUF block of 32 elements of output n, starting at k. */
+static void put_block(const struct npu_weights *w, uint8_t *dst, const uint8_t *block, uint32_t k, uint32_t n)
+{
+    uint32_t scale = npu_scale_offset(w, k, n);
+    uint8_t code[32];
+    memcpy(dst + scale, block, 2);
+    block += 2;
+    if (w->kind == NPU_W_Q4_1) {
+        memcpy(dst + scale + 128, block, 2);
+        block += 2;
+    }
+    for (uint32_t i = 0; i < 16; i++) {
+        code[i] = w->kind == NPU_W_Q8_0 ? block[i] ^ 0x80u : block[i] & 15u;
+        code[i + 16] = w->kind == NPU_W_Q8_0 ? block[i + 16] ^ 0x80u : (uint8_t)(block[i] >> 4);
+    }
+    npu_pack_codes(w, dst, code, k, n);
+}
+
+void npu_pack_tile32(
+    const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last)
+{
+    size_t block_bytes = row_bytes / (w->k / 32);
+    for (uint32_t b = first; b < last; b++) {
+        uint32_t from = b * NPU_COLS, end = from + NPU_COLS < w->n ? from + NPU_COLS : w->n;
+        if (end - from < NPU_COLS) memset(dst + (size_t)b * w->block_bytes, 0, w->block_bytes);
+        if (w->unit_k == NPU_SUPER_K) {
+            npu_pack_k(w, rows, row_bytes, dst, from, end);
+            continue;
+        }
+        for (uint32_t k = 0; k < w->k; k += 32)
+            for (uint32_t n = from; n < end; n++)
+                (w->kind == NPU_W_F16 ? put_halves : put_block)(
+                    w, dst, (const uint8_t *)rows + n * row_bytes + k / 32 * block_bytes, k, n);
+    }
+}
+
 static void put_half(uint8_t *dst, uint32_t offset, uint16_t h)
 {
     memcpy(dst + offset, &h, 2);
@@ -34,50 +91,6 @@ static void put_code(const struct npu_weights *w, uint8_t *dst, uint32_t k, uint
 {
     uint32_t shift, at = npu_code_offset(w, k, n, &shift);
     dst[at] = (uint8_t)(dst[at] | code << shift);
-}
-
-/* One GGUF block of 32 elements (F16: 32 halves) of output n, starting at k. */
-static void put_block(const struct npu_weights *w, uint8_t *dst, const uint8_t *block, uint32_t k, uint32_t n)
-{
-    uint16_t d;
-    if (w->kind == NPU_W_F16) {
-        uint32_t shift;
-        for (uint32_t i = 0; i < 32; i++) memcpy(dst + npu_code_offset(w, k + i, n, &shift), block + 2 * i, 2);
-        return;
-    }
-    memcpy(&d, block, 2);
-    put_half(dst, npu_scale_offset(w, k, n), d);
-    if (w->kind == NPU_W_Q8_0) {
-        for (uint32_t i = 0; i < 32; i++) put_code(w, dst, k + i, n, block[2 + i] ^ 0x80u);
-        return;
-    }
-    const uint8_t *qs = block + 2;
-    if (w->kind == NPU_W_Q4_1) {
-        uint16_t m;
-        memcpy(&m, block + 2, 2);
-        put_half(dst, npu_scale_offset(w, k, n) + 128, m);
-        qs = block + 4;
-    }
-    for (uint32_t i = 0; i < 16; i++) {
-        put_code(w, dst, k + i, n, qs[i] & 15u);
-        put_code(w, dst, k + i + 16, n, qs[i] >> 4);
-    }
-}
-
-void npu_pack_tile32(
-    const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last)
-{
-    if (w->unit_k == NPU_SUPER_K) {
-        npu_pack_k(w, rows, row_bytes, dst, first, last);
-        return;
-    }
-    size_t block_bytes = row_bytes / (w->k / 32);
-    for (uint32_t b = first; b < last; b++) {
-        memset(dst + (size_t)b * w->block_bytes, 0, w->block_bytes);
-        for (uint32_t n = b * NPU_COLS; n < (b + 1) * NPU_COLS && n < w->n; n++)
-            for (uint32_t k = 0; k < w->k; k += 32)
-                put_block(w, dst, (const uint8_t *)rows + n * row_bytes + k / 32 * block_bytes, k, n);
-    }
 }
 
 /* Group: k, k + 1 and outputs n .. n + 15; outputs past the last one count as 0. */

@@ -23,9 +23,12 @@ int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err);
 void npu_pack_tile32(
     const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last);
 
-/* The same for K-quants; npu_pack_tile32 calls it. */
+/* Outputs [first, last) of K-quants; npu_pack_tile32 calls it. */
 void npu_pack_k(
     const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last);
+
+/* 32 codes of output n, k a multiple of 32: whole words of the layout. */
+void npu_pack_codes(const struct npu_weights *w, uint8_t *dst, const uint8_t *code, uint32_t k, uint32_t n);
 
 /* Quantizes f32 rows [n][k] to supergroups: nearest codes in groups of 2 k x 16 outputs [TTS 5.1.1].  NPU_W_SUPER4: scale
  * = extreme / -8 as Q4_0 does it; NPU_W_SUPER8: largest magnitude / 127 as Q8_0 does it. */

@@ -70,10 +70,7 @@ static void unpack_q6_k(struct super *s, const uint8_t *block)
 static void put(const struct npu_weights *w, uint8_t *dst, const struct super *s, uint32_t k, uint32_t n)
 {
     uint32_t n_groups = w->kind == NPU_W_Q6_K ? 16 : 8, group = NPU_SUPER_K / n_groups;
-    for (uint32_t i = 0; i < NPU_SUPER_K; i++) {
-        uint32_t shift, at = npu_code_offset(w, k + i, n, &shift);
-        dst[at] = (uint8_t)(dst[at] | s->code[i] << shift);
-    }
+    for (uint32_t i = 0; i < NPU_SUPER_K; i += 32) npu_pack_codes(w, dst, s->code + i, k + i, n);
     for (uint32_t g = 0; g < n_groups; g++) {
         uint32_t at = npu_scale_offset(w, k + g * group, n);
         dst[at] = s->scale[g];
@@ -91,12 +88,9 @@ void npu_pack_k(
                                                                                     : unpack_q6_k;
     size_t block_bytes = row_bytes / w->n_units;
     struct super s;
-    for (uint32_t b = first; b < last; b++) {
-        memset(dst + (size_t)b * w->block_bytes, 0, w->block_bytes);
-        for (uint32_t n = b * NPU_COLS; n < (b + 1) * NPU_COLS && n < w->n; n++)
-            for (uint32_t u = 0; u < w->n_units; u++) {
-                unpack(&s, (const uint8_t *)rows + n * row_bytes + u * block_bytes);
-                put(w, dst, &s, u * NPU_SUPER_K, n);
-            }
-    }
+    for (uint32_t u = 0; u < w->n_units; u++)
+        for (uint32_t n = first; n < last; n++) {
+            unpack(&s, (const uint8_t *)rows + n * row_bytes + u * block_bytes);
+            put(w, dst, &s, u * NPU_SUPER_K, n);
+        }
 }

@@ -79,17 +79,21 @@ static void packing_loses_nothing(void **state)
         assert_int_equal(npu_weights_layout(kind, k, n, &w), 0);
         assert_int_equal(quant_row_bytes(types[t], k, &row_bytes), 0);
         float *row = malloc(k * sizeof *row), *back = malloc(k * sizeof *back);
-        uint8_t *rows = malloc(row_bytes * n), *packed = malloc((size_t)w.n_blocks * w.block_bytes);
+        size_t all = (size_t)w.n_blocks * w.block_bytes;
+        uint8_t *rows = malloc(row_bytes * n), *packed = malloc(all), *parts = malloc(all);
+        memset(packed, 0xaa, all), memset(parts, 0x55, all);
         for (uint32_t r = 0; r < n; r++) {
             for (uint32_t i = 0; i < k; i++) row[i] = (float)(int64_t)next(&seed) * 0x1p-63f;
             q->quantize(row, rows + r * row_bytes, k);
         }
         npu_pack_tile32(&w, rows, row_bytes, packed, 0, w.n_blocks);
+        for (uint32_t b = w.n_blocks; b--;) npu_pack_tile32(&w, rows, row_bytes, parts, b, b + 1);
+        assert_memory_equal(packed, parts, all); /* every byte, whoever packs which part */
         for (uint32_t r = 0; r < n; r++) {
             q->dequantize(rows + r * row_bytes, back, k);
             for (uint32_t i = 0; i < k; i++) assert_true(f32_bits(back[i]) == f32_bits(value(&w, packed, i, r)));
         }
-        free(row), free(back), free(rows), free(packed);
+        free(row), free(back), free(rows), free(packed), free(parts);
     }
 }
 
