@@ -37,11 +37,12 @@ enum ablation_code {
 };
 
 enum ablation_stage_kind {
-    ABLATION_STAGE_NONE,   /* the loop, and TCM filled */
-    ABLATION_STAGE_TILES,  /* keys transposed, values interleaved into tiles */
-    ABLATION_STAGE_MAXIMA, /* scores to rows, masks, maxima */
+    ABLATION_STAGE_NONE,  /* the loop, and TCM filled */
+    ABLATION_STAGE_TILES, /* keys and values interleaved into tiles */
+    ABLATION_STAGE_MASKS, /* where some row does not see all of a segment */
+    ABLATION_STAGE_MAXIMA,
     ABLATION_STAGE_EXP,
-    ABLATION_STAGE_SUMS,   /* sums, probabilities to tiles */
+    ABLATION_STAGE_SUMS,   /* sums, probabilities transposed */
     ABLATION_STAGE_OUTPUT, /* rescaling and adding P V */
     ABLATION_STAGES
 };

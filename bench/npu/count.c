@@ -212,7 +212,8 @@ static uint64_t every_key(const void *user, uint32_t row, uint32_t segment)
 /* Attention of one KV head and 32 rows over 4096 keys, head 128: whole, and its stages [TTS Figure 8]. */
 static void attention(struct run *u)
 {
-    static const char *const stages[ABLATION_STAGES] = {"loop", "tiles of K and V", "maxima", "exp", "sums", "output"};
+    static const char *const stages[ABLATION_STAGES] = {
+        "loop", "tiles of K and V", "masks", "maxima", "exp", "sums", "output"};
     static const char *const ways[] = {"table", "f16", "f32"};
     enum { KEYS = 4096, HEAD = 128 };
     static struct attention_box box;

@@ -23,21 +23,24 @@ uint32_t ablation_stage(struct isa *isa, const struct npu_machine *machine, cons
     j.n_tiles = op->n / 32;
     j.n_rows = ROWS;
     if (op->m == ABLATION_STAGE_NONE) fill(isa, &j);
-    uint8_t *sink = j.tcm + j.plan.scratch, *masks = isa_ptr(op->rows);
+    uint8_t *masks = isa_ptr(op->rows);
     for (uint32_t r = 0; r < ROWS; r++) j.batch_of[r] = (uint8_t)r;
     vec x = v_zero();
     for (uint32_t s = 0; s < op->k; s += NPU_SEGMENT) {
         switch (op->m) {
-        case ABLATION_STAGE_TILES: make_tiles(isa, &j, 0, NPU_SEGMENT); break;
-        case ABLATION_STAGE_MAXIMA: x = v_or(x, mask_scores(isa, &j, masks)); break;
-        case ABLATION_STAGE_EXP: exponentials(isa, &j); break;
-        case ABLATION_STAGE_SUMS: x = v_or(x, pack_probs(isa, &j)); break;
-        case ABLATION_STAGE_OUTPUT:
-            for (uint32_t t = 0; t < j.n_tiles; t++) accumulate(isa, &j, t, sink);
+        case ABLATION_STAGE_TILES: make_tiles(isa, &j, 0); break;
+        case ABLATION_STAGE_MASKS: mask_scores(isa, &j, masks); break;
+        case ABLATION_STAGE_MAXIMA: x = largest(isa, &j, x); break;
+        case ABLATION_STAGE_EXP: exponentials(isa, &j, x); break;
+        case ABLATION_STAGE_SUMS:
+            for (uint32_t i = 0; i < 2; i++)
+                x = v_or(x,
+                    turn_tile(isa, j.tcm + j.plan.prob_tiles + i * TILE_BYTES, j.tcm + j.plan.probs + i * TILE_BYTES));
             break;
+        case ABLATION_STAGE_OUTPUT: accumulate(isa, &j, x); break;
         default: break;
         }
     }
-    v_store(sink, x);
+    v_store(j.tcm + j.plan.scratch, x);
     return NPU_OK;
 }

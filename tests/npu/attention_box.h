@@ -39,9 +39,9 @@ static inline void attention_box_fill(struct attention_box *box, uint32_t m, uin
             for (uint32_t i = 0; i < n; i++) box->masks[n_mask + i] = mask(user, r + i, s);
         }
     }
-    box->head = (struct npu_attention){sizeof *box, g, offsetof(struct attention_box, groups),
-        offsetof(struct attention_box, segments), offsetof(struct attention_box, runs),
-        offsetof(struct attention_box, masks), n_kv_heads, n_heads};
+    box->head = (struct npu_attention){(uint32_t)offsetof(struct attention_box, masks) + 8 * n_mask, g,
+        offsetof(struct attention_box, groups), offsetof(struct attention_box, segments),
+        offsetof(struct attention_box, runs), offsetof(struct attention_box, masks), n_kv_heads, n_heads};
 }
 
 #endif

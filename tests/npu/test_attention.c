@@ -238,6 +238,38 @@ static void a_row_that_sees_nothing_is_zero(void **state)
     }
 }
 
+/* Between keys that rows see, too. */
+static void keys_that_nobody_sees_may_hold_anything(void **state)
+{
+    (void)state;
+    static const uint64_t tree = 0x8421000300c00011;
+    for (uint32_t way = NPU_EXP_TABLE; way <= NPU_EXP_F32; way++) {
+        struct bench b;
+        struct problem p;
+        double want[64];
+        bench_open(&b, 1 << 20);
+        make_table(&b);
+        make(&p, 3, 64, 128);
+        p.rows[0] = (struct seen){0, 0, tree};
+        p.rows[1] = (struct seen){0, 0, tree & 0xffffffff};
+        p.rows[2] = (struct seen){0, 64, tree};
+        for (uint32_t k = 0; k < 128; k++)
+            if (!(tree >> k % 64 & 1))
+                for (uint32_t i = 0; i < p.n; i++) p.keys[k * p.n + i] = 0x7e00, p.values[k * p.n + i] = 0xfc00;
+        struct npu_op op = put(&b, &p, way);
+        bench_run(&b, &op, op.dst, 4 * p.m * p.n);
+        const float *y = npu_sim_host(b.sim, op.dst);
+        for (uint32_t r = 0; r < p.m; r++) {
+            reference(&p, r, want);
+            for (uint32_t i = 0; i < p.n; i++)
+                if (!(fabs(y[r * p.n + i] - want[i]) <= 0.03))
+                    fail_msg("way %u row %u: %g, wanted %g", way, r, y[r * p.n + i], want[i]);
+        }
+        drop(&p);
+        bench_close(&b);
+    }
+}
+
 int main(void)
 {
     if (bench_missing()) printf("emulator only: %s\n", bench_missing());
@@ -245,6 +277,7 @@ int main(void)
         cmocka_unit_test(attention_is_close),
         cmocka_unit_test(rows_do_not_know_each_other),
         cmocka_unit_test(a_row_that_sees_nothing_is_zero),
+        cmocka_unit_test(keys_that_nobody_sees_may_hold_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

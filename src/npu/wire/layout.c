@@ -158,14 +158,13 @@ int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, stru
 {
     if (!n || n % 8 || n > 1024) return -1;
     n = out->n = round_up(n, 64);
-    uint32_t tiles = n / 32 * NPU_TILE, raw = 64 * 2 * n, vectors = 32 * NPU_LINE;
+    uint32_t tiles = n / 32 * NPU_TILE, raw = 64 * 2 * n;
     struct {
         uint32_t *offset, bytes;
     } parts[] = {{&out->query, tiles}, {&out->keys[0], raw}, {&out->keys[1], raw}, {&out->values[0], raw},
         {&out->values[1], raw}, {&out->key_tiles, 2 * tiles}, {&out->value_tiles, 2 * tiles},
-        {&out->score_tiles, 2 * NPU_TILE}, {&out->prob_tiles, 2 * NPU_TILE}, {&out->out_tile, NPU_TILE},
-        {&out->scores, vectors}, {&out->probs, vectors}, {&out->most, vectors}, {&out->out, 32 * 4 * n},
-        {&out->scratch, 2 * vectors}};
+        {&out->score_tiles, 2 * NPU_TILE}, {&out->prob_tiles, 2 * NPU_TILE}, {&out->probs, 2 * NPU_TILE},
+        {&out->out_tiles, tiles}, {&out->out, 32 * 4 * n}, {&out->scratch, 64 * NPU_LINE}};
     uint64_t at = ((uint64_t)first_byte + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
     for (uint32_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         *parts[i].offset = (uint32_t)at;

@@ -124,14 +124,13 @@ int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm
 /* TCM plan of attention with heads of n: offsets from the start of TCM; n below is that of the plan. */
 struct npu_attention_plan {
     uint32_t n;                       /* the head size in TCM: a multiple of 64 */
-    uint32_t query;                   /* f16 tiles [n / 32] */
+    uint32_t query;                   /* f16 tiles [n / 32]: dimensions down, rows across */
     uint32_t keys[2], values[2];      /* [64][n] halves as they arrive */
     uint32_t key_tiles;               /* [2][n / 32] */
     uint32_t value_tiles;             /* [n / 32][2] */
-    uint32_t score_tiles, prob_tiles; /* [2] */
-    uint32_t out_tile;                /* one */
-    uint32_t scores, probs;           /* [32] vectors of 64 halves, row by row */
-    uint32_t most;                    /* [32] vectors: the row's largest score so far, in every lane */
+    uint32_t score_tiles, prob_tiles; /* [2]: keys down, rows across; the other way round */
+    uint32_t probs;                   /* as score_tiles */
+    uint32_t out_tiles;               /* [n / 32] */
     uint32_t out;                     /* f32 [32][n] */
     uint32_t scratch;                 /* 64 vectors */
     uint32_t bytes;
