@@ -124,6 +124,40 @@ static void gates_are_close(void **state)
     bench_close(&b);
 }
 
+/* A power of two brings massive rows below 2^13 and back; other rows, infinities and NaN keep every bit. */
+static void massive_rows_fit_halves(void **state)
+{
+    (void)state;
+    enum { N = 96, M = 10 };
+    static const float most[M] = {0, 1, 8191.9f, 8192, -60000, 65520, -1e9f, 3e38f, INFINITY, NAN};
+    struct bench b;
+    uint32_t at;
+    bench_open(&b, MEMORY_BYTES);
+    float *x = put_floats(&b, M * (N + 32), 1, &at);
+    for (uint32_t r = 0; r < M; r++) x[r * N + 7 * r] = most[r];
+    memcpy(npu_sim_host(b.sim, at), x, 4 * M * N);
+    npu_sim_host_wrote(b.sim, at, 4 * M * N);
+    struct npu_op op = {.code = NPU_OP_FIT, .flags = BOTH, .m = M, .n = N, .dst = at, .dst_stride = 4 * N};
+    op.weights = at + 4 * M * N;
+    bench_run(&b, &op, at, 4 * M * (N + 32));
+    const float *y = npu_sim_host(b.sim, at), *factor = y + M * N;
+    for (uint32_t r = 0; r < M; r++) {
+        int fits = r < 3 || r >= 8;
+        float largest = 0;
+        for (uint32_t i = 0; i < N; i++) largest = fmaxf(largest, fabsf(y[r * N + i]));
+        if (fits) assert_memory_equal(y + r * N, x + r * N, 4 * N);
+        assert_true(fits ? factor[32 * r] == 1 : factor[32 * r] > 1 && largest >= 4096 && largest < 8192);
+        for (uint32_t i = 0; !fits && i < N; i++)
+            check_close(y[r * N + i] * factor[32 * r], x[r * N + i], 0, fabs(most[r]) * 0x1p-126);
+    }
+    op.code = NPU_OP_UNFIT;
+    bench_run(&b, &op, at, 4 * M * N);
+    for (uint32_t i = 0; i < 7 * N; i++) assert_true(y[i] == x[i]);
+    for (uint32_t i = 0; i < N; i++) check_close(y[7 * N + i], x[7 * N + i], 0, 1e-30);
+    free(x);
+    bench_close(&b);
+}
+
 static void rows_are_taken(void **state)
 {
     (void)state;
@@ -420,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embeddings_are_those_of_the_file),
         cmocka_unit_test(gates_are_close),
+        cmocka_unit_test(massive_rows_fit_halves),
         cmocka_unit_test(rows_are_taken),
         cmocka_unit_test(products_with_bias),
         cmocka_unit_test(head_reports_what_is_asked),

@@ -98,6 +98,11 @@ static int elements(struct judge *j, uint32_t second)
     return src_rows(j, bytes) && rows(j, j->op->weights, j->op->m, second, bytes) && dst_rows(j, bytes);
 }
 
+static int fit(struct judge *j)
+{
+    return dst_rows(j, 4 * (uint64_t)j->op->n) && rows(j, j->op->weights, j->op->m, 128, 128);
+}
+
 static int rope(struct judge *j)
 {
     uint64_t period = j->op->param, bytes = 4 * (uint64_t)j->op->n;
@@ -221,6 +226,8 @@ static int judge(struct judge *j)
     case NPU_OP_GEGLU:
     case NPU_OP_RELU2: return elements(j, op->src_stride);
     case NPU_OP_RMS_NORM: return elements(j, 0);
+    case NPU_OP_FIT:
+    case NPU_OP_UNFIT: return fit(j);
     case NPU_OP_ROPE: return rope(j);
     case NPU_OP_EXP16: return inside(j, op->src, 2 * (uint64_t)op->n) && inside(j, op->dst, 2 * (uint64_t)op->n);
     case NPU_OP_ATTENTION: return attention(j);

@@ -132,6 +132,30 @@ static uint32_t rows(struct isa *isa, const struct npu_machine *machine, const s
     return NPU_OK;
 }
 
+static void share_of_fit(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct npu_op *op = *(const struct npu_op *const *)user;
+    for (uint32_t r = thread; r < op->m; r += n) {
+        uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride, *factor = isa_ptr(op->weights) + (size_t)r * 128;
+        if (op->code == NPU_OP_FIT)
+            npu_fit(isa, y, factor, op->n);
+        else
+            npu_unfit(isa, y, factor, op->n);
+    }
+}
+
+static uint32_t fit(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+    if (!op->m || !op->n || op->n % 32) return NPU_BAD_SHAPE;
+    take(isa, op, op->dst, span(op->m, op->dst_stride, 4 * op->n));
+    if (op->code == NPU_OP_UNFIT) take(isa, op, op->weights, op->m * 128);
+    isa_threads(n, share_of_fit, &op);
+    if (op->flags & NPU_TO_HOST) cache_flush(isa_ptr(op->weights), op->m * 128);
+    give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
+    return NPU_OK;
+}
+
 static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     const uint32_t period = op->param, table = 8 * period;
@@ -301,6 +325,8 @@ uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const s
     case NPU_OP_GEGLU:
     case NPU_OP_RELU2:
     case NPU_OP_RMS_NORM: return rows(isa, machine, op);
+    case NPU_OP_FIT:
+    case NPU_OP_UNFIT: return fit(isa, machine, op);
     case NPU_OP_ROPE: return rope(isa, machine, op);
     case NPU_OP_EXP16: return exponential(isa, machine, op);
     case NPU_OP_ATTENTION: return attention(isa, machine, op);

@@ -53,6 +53,10 @@ void npu_relu2(struct isa *isa, uint8_t *y, const uint8_t *a, const uint8_t *b, 
 void npu_rms_norm(
     struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict gain, uint32_t n, uint32_t eps_bits);
 
+/* Massive rows (wire/message.h, NPU_OP_FIT): y in place, its factor; and back. */
+void npu_fit(struct isa *isa, uint8_t *y, uint8_t *restrict factor, uint32_t n);
+void npu_unfit(struct isa *isa, uint8_t *y, const uint8_t *restrict factor, uint32_t n);
+
 /* A row of n f32 rotated (wire/message.h, NPU_OP_ROPE); y may be x.  scratch: TCM for n + 2048 f32. */
 void npu_rope(struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *restrict mask,
     const uint8_t *restrict table, uint32_t n, uint32_t period, uint32_t distance, uint8_t *restrict scratch);

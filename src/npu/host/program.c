@@ -226,6 +226,37 @@ static void emit_pointwise(struct program *p, const struct op *op, uint32_t code
     m->src_stride = m->dst_stride = 4 * m->n;
 }
 
+static bool is_gate(const struct op *op)
+{
+    return op->kind == OP_SWIGLU || op->kind == OP_GEGLU || op->kind == OP_RELU2;
+}
+
+static bool writes(const struct op *op, int value)
+{
+    for (int i = 0; op->kind == OP_MATMUL && i < op->matmul.n_part; i++)
+        if (op->matmul.part[i].out == value) return true;
+    return op->kind != OP_MATMUL && op->out == value;
+}
+
+/* May rows of this product's input be massive?  A gate's may.  They are changed in place: nobody else reads them. */
+static bool massive(const struct op_list *list, const struct op *op)
+{
+    const struct op *from = op, *to = op + 1, *end = list->op + list->n_op;
+    if (op->matmul.n_part != 1 || op->matmul.part[0].bias) return false;
+    while (from > list->op && !writes(--from, op->in)) continue;
+    if (!writes(from, op->in) || !is_gate(from)) return false;
+    while (to < end && to->in != op->in && to->in2 != op->in && !writes(to, op->in)) to++;
+    return to == end || (to->in != op->in && to->in2 != op->in);
+}
+
+static void push_fit(struct program *p, uint32_t code, int value)
+{
+    struct npu_op *m = push(p, code);
+    m->m = rows_of(p, value), m->n = stride_of(p, value) / 4;
+    m->dst = at_of(p, value), m->dst_stride = stride_of(p, value), m->weights = p->w->factors.at;
+    wrote(p, value);
+}
+
 /* Each part where its weight lies. */
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
@@ -244,12 +275,15 @@ static int emit_product(struct program *p, const struct op *op, struct lutra_err
             q->dst = p->w->acts.at, q->dst_stride = act.bytes;
             quantized = w->window;
         }
+        bool fit = !integer && massive(p->s->list, op);
+        if (fit) push_fit(p, NPU_OP_FIT, op->in);
         struct npu_op *m = push(p, integer ? NPU_OP_GEMV : NPU_OP_GEMM);
         m->m = m_rows, m->n = w->layout.n, m->k = k, m->kind = w->layout.kind, m->weights = w->at;
         m->src = integer ? p->w->acts.at : at_of(p, op->in), m->src_stride = integer ? act.bytes : 4 * k;
         m->dst = at_of(p, op->matmul.part[i].out), m->dst_stride = stride_of(p, op->matmul.part[i].out);
         TRY(constant(p, op->matmul.part[i].bias, &m->bias, err));
         wrote(p, op->matmul.part[i].out);
+        if (fit) push_fit(p, NPU_OP_UNFIT, op->matmul.part[i].out);
     }
     return 0;
 }

@@ -107,6 +107,7 @@ int npu_window_reserve(struct npu_device *d, int window, const struct op_list *l
     size_t acts = NPU_GEMV_ROWS * (size_t)act.bytes;
     TRY(renew(d, window, &w->tables, npu_program_tables(d, list), err));
     TRY(renew(d, window, &w->acts, acts, err));
+    TRY(renew(d, window, &w->factors, (size_t)d->most.max_rows * NPU_LINE, err));
     if (!has_head(d, list, window)) return 0;
     TRY(renew(d, window, &w->scratch, out * NPU_HEAD_SCRATCH + acts, err));
     TRY(renew(d, window, &w->results, out * sizeof(struct npu_head_result), err));

@@ -31,6 +31,8 @@ enum npu_opcode {
     NPU_OP_HEAD,       /* logits and what is asked of them, streamed over the vocabulary: see below */
     NPU_OP_INVALIDATE, /* k bytes at src: the host has written them */
     NPU_OP_FLUSH,      /* k bytes at src: the host will read them */
+    NPU_OP_FIT,        /* m rows of n f32 at dst made small enough for halves, in place: see below */
+    NPU_OP_UNFIT,      /* m rows of n f32 at dst times their factors, in place */
     NPU_OPS
 };
 
@@ -60,6 +62,10 @@ struct npu_op {
 /* Rotation.  y = x * c + partner * s, where the partner of element i is i + d where the mask is set, i - d elsewhere, and
  * d = k elements.  c, s and the mask repeat with a period of `param` elements, a multiple of 32 that divides n.  Tables
  * at `weights`: the mask (words of ones and zeros), then for each row c and s; an element that stays has c 1 and s 0. */
+
+/* Massive rows.  NPU_OP_FIT multiplies a row whose largest magnitude is 2^13 or more by the power of two that brings it into
+ * [2^12, 2^13): then neither it nor a product of it overflows halves, and nothing is lost but what is 2^-26 of it.  The
+ * inverse, 1 for the rows that it leaves alone, goes to weights + 128 r as a vector of f32; NPU_OP_UNFIT multiplies by it. */
 
 /* The cache: rows of n halves that lie `layer_stride` apart from layer to layer, `head_stride` from head to head. */
 struct npu_slot { /* NPU_OP_KV_APPEND: rows -> npu_slot [m]; param: the layer */

@@ -143,6 +143,57 @@ static void what_the_npu_lacks_runs_on_the_cpu(void **state)
     remove(path);
 }
 
+/* A copy of the model whose layer 1 makes one input of ffn_down 4^shift times as large. */
+static void write_massive(const char *path, int shift)
+{
+    static const char *const names[] = {"blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"};
+    struct weights *w;
+    FILE *f = fopen(MODEL, "rb"), *out = fopen(path, "wb");
+    OK(weights_open(&w, MODEL, err));
+    size_t n = weights_file_bytes(w);
+    uint8_t *all = malloc(n);
+    assert_true(f && out && fread(all, 1, n, f) == n);
+    for (int t = 0; t < 2; t++) {
+        const struct tensor *source = weights_tensor_find(w, names[t]);
+        uint8_t *at = memmem(all, n, source->data, source->bytes);
+        for (int64_t i = 0; i < source->ne[0]; i++) { /* row 5: halves times 2^shift */
+            uint16_t h;
+            memcpy(&h, at + 2 * (5 * source->ne[0] + i), 2);
+            if (h & 0x7c00) h = (uint16_t)(h + (shift << 10));
+            memcpy(at + 2 * (5 * source->ne[0] + i), &h, 2);
+        }
+    }
+    assert_int_equal(fwrite(all, 1, n, out), n);
+    fclose(f), fclose(out), free(all);
+    weights_close(&w);
+}
+
+/* What a half cannot hold at the input of ffn_down becomes no infinity: the CPU's logits, at one row and at many. */
+static void massive_activations_stay_finite(void **state)
+{
+    (void)state;
+    struct fixture cpu, npu;
+    char path[64];
+    int32_t a, b;
+    snprintf(path, sizeof path, "/tmp/lutra-npu-massive-%d.gguf", (int)getpid());
+    write_massive(path, 13);
+    open_on(&cpu, path, "cpu");
+    open_on(&npu, path, "npu-sim");
+    OK(lutra_seq_open(cpu.s, 0, &a, err));
+    OK(lutra_seq_open(npu.s, 0, &b, err));
+    for (int i = 0; i < 4; i++) {
+        const float *x = feed(cpu.s, a, i ? 20 * i - 19 : 0, i ? 20 : 1, 0),
+                    *y = feed(npu.s, b, i ? 20 * i - 19 : 0, i ? 20 : 1, 0);
+        float worst = 0;
+        for (int j = 0; j < N_VOCAB; j++) worst = fmaxf(worst, fabsf(x[j] - y[j]));
+
+        for (int j = 0; j < N_VOCAB; j++) assert_true(fabsf(x[j] - y[j]) < 0.3f);
+    }
+    shut(&cpu);
+    shut(&npu);
+    remove(path);
+}
+
 /* The NPU goes away after six tokens: the step is done again on the CPU and the answer goes on. */
 static void a_lost_npu_is_followed_by_the_cpu(void **state)
 {
@@ -175,6 +226,7 @@ int main(void)
         cmocka_unit_test(results_of_every_kind_agree),
         cmocka_unit_test(another_cache_type_is_refused),
         cmocka_unit_test(what_the_npu_lacks_runs_on_the_cpu),
+        cmocka_unit_test(massive_activations_stay_finite),
         cmocka_unit_test(a_lost_npu_is_followed_by_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
