@@ -36,6 +36,13 @@ static inline void compiler_fence(const void *p)
     __asm__ volatile("" ::"r"(p) : "memory");
 }
 
+/* p; but the compiler does not know that it is, and keeps nothing that was loaded through the one for the other. */
+static inline const void *compiler_unknown(const void *p)
+{
+    __asm__("" : "+r"(p));
+    return p;
+}
+
 #if defined(__x86_64__)
 /* Which register files the operating system saves (XCR0); only where CPUID reports OSXSAVE. */
 static inline unsigned long long compiler_xgetbv0(void)

@@ -19,6 +19,10 @@
  *     q8x256: per 256 inputs: int8 [64 steps][w][4], f32 scale[w], i32 start[w] = -sum,
  *                             i16 sums [4][w][2] of 32 inputs each, i32 start16[16][w] = -32 * sum of 16 inputs
  *     f32:    per input:      f32 [w]
+ *
+ * For instructions that take 8 inputs of 2 rows (Arm's smmla) the steps are 8 inputs wide, in weights and activations: the
+ * section of codes has elements of 8 bytes, Q6_K's scales likewise.  Such kernels say kr = 8 and name the layout
+ * CPU_PANEL8_LAYOUT; their activations stand in arm/pairs_i8mm_impl.h.
  */
 #ifndef LUTRA_CPU_LAYOUT_H
 #define LUTRA_CPU_LAYOUT_H
@@ -30,6 +34,7 @@
 
 /* Of struct cpu_gemm.layout; the number counts changes of what cpu_pack writes: files keep packed copies. */
 #define CPU_PANEL_LAYOUT "panel16x4.1"
+#define CPU_PANEL8_LAYOUT "panel16x8.1"
 
 enum {
     LANES = 16,
@@ -39,7 +44,7 @@ enum {
     ACT256_BYTES = 256 + 8 + 16 + 64 /* of a q8x256 record, per column */
 };
 
-/* Slots of struct cpu_gemm, for any type but those that cannot be packed. */
+/* Slots of struct cpu_gemm, for any type but those that cannot be packed; steps of 8 inputs where self->kr is 8. */
 size_t cpu_packed_bytes(const struct cpu_gemm *self, size_t n_out, size_t n_in);
 void cpu_pack(
     const struct cpu_gemm *self, const void *src, size_t n_out, size_t n_in, size_t panel, size_t n_panel, void *dst);

@@ -8,10 +8,11 @@
 #include "cpu/layout.h"
 #include "quant/quant.h"
 
-/* What happens to a 4-byte element on its way. */
+/* What happens to an element on its way. */
 enum change {
     AS_IS,
-    FLIP_SIGNS, /* int8 codes become code + 128 */
+    CODES,      /* elements of 8 bytes where steps are 8 inputs */
+    FLIP_SIGNS, /* the same; where steps are 4 inputs, int8 codes become code + 128 */
     SPREAD_BITS /* the fifth bits of 32 elements: bit 4v + j goes to bit v of byte j, j = 0..3 */
 };
 
@@ -27,19 +28,36 @@ static const struct field FIELDS[QUANT_TYPE_END][MAX_FIELDS] = {
     [QUANT_F32] = {{4, 1, 0, AS_IS}},
     [QUANT_F16] = {{2, 1, 0, AS_IS}},
     [QUANT_BF16] = {{2, 1, 0, AS_IS}},
-    [QUANT_Q4_0] = {{4, 4, 2, AS_IS}, {2, 1, 0, AS_IS}},
-    [QUANT_Q4_1] = {{4, 4, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
-    [QUANT_Q5_0] = {{4, 4, 6, AS_IS}, {4, 1, 2, SPREAD_BITS}, {2, 1, 0, AS_IS}},
-    [QUANT_Q5_1] = {{4, 4, 8, AS_IS}, {4, 1, 4, SPREAD_BITS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q4_0] = {{4, 4, 2, CODES}, {2, 1, 0, AS_IS}},
+    [QUANT_Q4_1] = {{4, 4, 4, CODES}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q5_0] = {{4, 4, 6, CODES}, {4, 1, 2, SPREAD_BITS}, {2, 1, 0, AS_IS}},
+    [QUANT_Q5_1] = {{4, 4, 8, CODES}, {4, 1, 4, SPREAD_BITS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
     [QUANT_Q8_0] = {{4, 8, 2, FLIP_SIGNS}, {2, 1, 0, AS_IS}},
-    [QUANT_IQ4_NL] = {{4, 4, 2, AS_IS}, {2, 1, 0, AS_IS}},
-    [QUANT_MXFP4] = {{4, 4, 1, AS_IS}, {1, 1, 0, AS_IS}},
-    [QUANT_Q4_K] = {{4, 32, 16, AS_IS}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
-    [QUANT_Q5_K] = {{4, 32, 48, AS_IS}, {4, 8, 16, AS_IS}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
-    [QUANT_Q6_K] = {{4, 32, 0, AS_IS}, {4, 16, 128, AS_IS}, {1, 16, 192, AS_IS}, {2, 1, 208, AS_IS}},
-    [QUANT_TQ1_0] = {{4, 16, 0, AS_IS}, {2, 1, 64, AS_IS}},
-    [QUANT_TQ2_0] = {{4, 16, 0, AS_IS}, {2, 1, 64, AS_IS}},
+    [QUANT_IQ4_NL] = {{4, 4, 2, CODES}, {2, 1, 0, AS_IS}},
+    [QUANT_MXFP4] = {{4, 4, 1, CODES}, {1, 1, 0, AS_IS}},
+    [QUANT_Q4_K] = {{4, 32, 16, CODES}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q5_K] = {{4, 32, 48, CODES}, {4, 8, 16, CODES}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
+    [QUANT_Q6_K] = {{4, 32, 0, CODES}, {4, 16, 128, CODES}, {1, 16, 192, CODES}, {2, 1, 208, AS_IS}},
+    [QUANT_TQ1_0] = {{4, 16, 0, CODES}, {2, 1, 64, AS_IS}},
+    [QUANT_TQ2_0] = {{4, 16, 0, CODES}, {2, 1, 64, AS_IS}},
 };
+
+/* The fields of a kernel's type as its steps want them. */
+struct fields {
+    struct field f[MAX_FIELDS + 1]; /* the last has size 0 */
+};
+
+static struct fields fields_of(const struct cpu_gemm *gemm)
+{
+    struct fields all = {0};
+    for (int i = 0; i < MAX_FIELDS && FIELDS[gemm->type][i].size; i++) {
+        struct field *f = &all.f[i];
+        *f = FIELDS[gemm->type][i];
+        if (gemm->kr != 8 || (f->change != CODES && f->change != FLIP_SIGNS)) continue;
+        *f = (struct field){8, (uint8_t)(f->count * f->size / 8), f->from, CODES};
+    }
+    return all;
+}
 
 /* The type whose blocks the packed form holds. */
 static const struct quant_info *packed_info(enum quant_type type)
@@ -83,6 +101,10 @@ LUTRA_INLINE void gather(const uint8_t *from, size_t row_bytes, size_t n_lane, s
 {
     for (size_t lane = 0; lane < n_lane; lane++, from += row_bytes, to += size) {
         uint32_t x = 0;
+        if (size > sizeof x) {
+            memcpy(to, from, size);
+            continue;
+        }
         memcpy(&x, from, size);
         x ^= flip;
         memcpy(to, &x, size);
@@ -106,6 +128,8 @@ static void gather_element(const struct field *f, const uint8_t *from, size_t ro
         gather_spread(from, row_bytes, n_lane, to);
     else if (n_lane < LANES)
         gather(from, row_bytes, n_lane, f->size, flip, to);
+    else if (f->size == 8)
+        gather(from, row_bytes, LANES, 8, 0, to);
     else if (f->size == 4)
         gather(from, row_bytes, LANES, 4, flip, to);
     else if (f->size == 2)
@@ -115,11 +139,10 @@ static void gather_element(const struct field *f, const uint8_t *from, size_t ro
 }
 
 /* A tile of n_block blocks per row from n_lane rows; rows that are missing stay as they are. */
-static void pack_tile(
-    enum quant_type type, const uint8_t *src, size_t row_bytes, size_t n_lane, size_t n_block, uint8_t *tile)
+static void pack_tile(const struct field *f, size_t block_bytes, const uint8_t *src, size_t row_bytes, size_t n_lane,
+    size_t n_block, uint8_t *tile)
 {
-    size_t block_bytes = packed_info(type)->block_bytes;
-    for (const struct field *f = FIELDS[type]; f < FIELDS[type] + MAX_FIELDS && f->size; f++) {
+    for (; f->size; f++) {
         for (size_t b = 0; b < n_block; b++) {
             const uint8_t *from = src + b * block_bytes + f->from;
             for (int e = 0; e < f->count; e++, from += f->size, tile += (size_t)f->size * LANES)
@@ -150,21 +173,23 @@ static void tq1_to_tq2(const uint8_t *src, struct quant_tq2_0 *out)
 }
 
 static void pack_panel(
-    enum quant_type type, const uint8_t *src, size_t row_bytes, size_t n_lane, size_t n_in, uint8_t *panel)
+    const struct cpu_gemm *gemm, const uint8_t *src, size_t row_bytes, size_t n_lane, size_t n_in, uint8_t *panel)
 {
-    const struct quant_info *q = packed_info(type), *file = quant_info_of(type);
+    const struct quant_info *q = packed_info(gemm->type), *file = quant_info_of(gemm->type);
+    const struct fields fields = fields_of(gemm);
     size_t n_block = n_in / q->block_elems, per_tile = TILE_K / q->block_elems;
     for (size_t b = 0; b < n_block; b += per_tile) {
         size_t n = n_block - b < per_tile ? n_block - b : per_tile;
         const uint8_t *from = src + b * file->block_bytes;
         uint8_t *tile = panel + b * q->block_bytes * LANES;
         struct quant_tq2_0 block[LANES];
-        if (type == QUANT_TQ1_0) {
+        size_t distance = row_bytes;
+        if (gemm->type == QUANT_TQ1_0) {
             for (size_t lane = 0; lane < n_lane; lane++) tq1_to_tq2(from + lane * row_bytes, &block[lane]);
-            pack_tile(type, (const uint8_t *)block, sizeof *block, n_lane, n, tile);
-        } else {
-            pack_tile(type, from, row_bytes, n_lane, n, tile);
+            from = (const uint8_t *)block;
+            distance = sizeof *block;
         }
+        pack_tile(fields.f, q->block_bytes, from, distance, n_lane, n, tile);
     }
 }
 
@@ -177,7 +202,7 @@ void cpu_pack(
         uint8_t *to = (uint8_t *)dst + p * stride;
         size_t left = n_out - p * LANES, n_lane = left < LANES ? left : LANES;
         if (n_lane < LANES) memset(to, 0, stride);
-        pack_panel(self->type, (const uint8_t *)src + p * LANES * row_bytes, row_bytes, n_lane, n_in, to);
+        pack_panel(self, (const uint8_t *)src + p * LANES * row_bytes, row_bytes, n_lane, n_in, to);
     }
 }
 
@@ -189,10 +214,10 @@ static void unpack_field(
     for (size_t b = 0; b < n_block; b++, row_block += block_bytes) {
         uint8_t *to = row_block + f->from;
         for (int e = 0; e < f->count; e++, to += f->size, lane += (size_t)f->size * LANES) {
-            uint32_t x = 0;
+            uint64_t x = 0;
             memcpy(&x, lane, f->size);
             if (f->change == FLIP_SIGNS) x ^= 0x80808080u;
-            if (f->change == SPREAD_BITS) x = spread_bits(x, 1);
+            if (f->change == SPREAD_BITS) x = spread_bits((uint32_t)x, 1);
             memcpy(to, &x, f->size);
         }
     }
@@ -203,12 +228,13 @@ void cpu_unpack_row(const struct cpu_gemm *self, const void *packed, size_t n_ou
     const struct quant_info *q = packed_info(self->type);
     const uint8_t *panel = (const uint8_t *)packed + row / LANES * cpu_panel_bytes(self->type, n_in);
     size_t n_block = n_in / q->block_elems, per_tile = TILE_K / q->block_elems;
+    const struct fields fields = fields_of(self);
     uint32_t block[TILE_K]; /* a tile of one row in file order, at most 256 F32 */
     (void)n_out;
     for (size_t b = 0; b < n_block; b += per_tile) {
         size_t n = n_block - b < per_tile ? n_block - b : per_tile;
         const uint8_t *tile = panel + b * q->block_bytes * LANES;
-        for (const struct field *f = FIELDS[self->type]; f < FIELDS[self->type] + MAX_FIELDS && f->size; f++) {
+        for (const struct field *f = fields.f; f->size; f++) {
             unpack_field(f, tile + row % LANES * f->size, n, (uint8_t *)block, q->block_bytes);
             tile += (size_t)f->size * f->count * n * LANES;
         }

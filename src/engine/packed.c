@@ -30,17 +30,26 @@ static bool view_of(const struct weight *w, struct packed_view *out)
 void packed_cache_find(struct lutra_model *m)
 {
     int n = model_n_weight(m->model), n_found = 0;
+    const char *missing = NULL; /* a layout wanted that the file does not have */
     if (!m->packed) return;
     bool copy = !packed_in_huge_pages(m->packed);
     for (int i = 0; i < n; i++) {
         struct weight *w = model_weight(m->model, i);
         struct packed_view v;
-        w->stored = view_of(w, &v) ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes) : NULL;
+        bool kept = view_of(w, &v);
+        w->stored = kept ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes) : NULL;
         w->copy_stored = copy;
         n_found += w->stored != NULL;
+        if (kept && !w->stored) missing = v.layout;
     }
-    log_line(&m->runtime->log, n_found ? LUTRA_LOG_INFO : LUTRA_LOG_WARN, "%s: %d of %d matrices %s it",
-        weights_path(m->packed), n_found, n, copy ? "copied from" : "mapped from");
+    const char *path = weights_path(m->packed), *how = copy ? "copied" : "mapped";
+    if (!missing)
+        log_line(&m->runtime->log, LUTRA_LOG_INFO, "%s: %d of %d matrices %s from it", path, n_found, n, how);
+    else
+        log_line(&m->runtime->log, LUTRA_LOG_WARN,
+            "%s: %d of %d matrices %s from it; others are packed again, since this processor's kernels read layout %s, "
+            "which the file has not: make it here with lutra pack",
+            path, n_found, n, how, missing);
 }
 
 int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err)

@@ -59,21 +59,25 @@ def digest(out, native):
 
 
 def symbol_sizes(binary):
-    sizes = {}
+    """Sizes of functions by address, and the ranges of what kernels call."""
+    sizes, called = {}, []
     for line in run("aarch64-linux-gnu-nm", "-S", binary).splitlines():
         words = line.split()
         if len(words) == 4 and words[2] in "tT":
             sizes[int(words[0], 16)] = int(words[1], 16)
-    return sizes
+            if words[3] == "gemm_arm_store":
+                called.append(f"0x{words[0]}+0x{words[1]}")
+    return sizes, called
 
 
-def instructions(out, sizes, weight_type, level, rows):
+def instructions(out, symbols, weight_type, level, rows):
     """Name of the kernel, and its instructions per 256 weights."""
+    sizes, called = symbols
     command = [out / "tests/arm/count", weight_type, level, rows]
     name, address, blocks = run(QEMU, "-cpu", "max", *command).split()
     log = out / "count.log"
     run(QEMU, "-cpu", "max", "-one-insn-per-tb", "-d", "exec,nochain", "-D", log,
-        "-dfilter", f"{address}+{sizes[int(address, 16)]:#x}", *command)
+        "-dfilter", ",".join([f"{address}+{sizes[int(address, 16)]:#x}", *called]), *command)
     with open(log) as f:
         count = sum(line.startswith("Trace") for line in f)
     log.unlink()
@@ -81,12 +85,12 @@ def instructions(out, sizes, weight_type, level, rows):
 
 
 def count(out):
-    sizes = symbol_sizes(out / "tests/arm/count")
+    symbols = symbol_sizes(out / "tests/arm/count")
     print("instructions of whole kernels per 256 weights (counted by QEMU), by rows:", *ROWS)
     for weight_type in TYPES:
         plain = None
         for level, _ in LEVELS:
-            figures = [instructions(out, sizes, weight_type, level, rows) for rows in ROWS]
+            figures = [instructions(out, symbols, weight_type, level, rows) for rows in ROWS]
             print(f"{figures[0][0]:32}", *(f"{f:8.1f}" for _, f in figures))
             plain = plain or figures[-1][1]
             if level != "neon" and figures[-1][1] > 0.8 * plain:

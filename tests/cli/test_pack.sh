@@ -34,6 +34,7 @@ lutra run -m "$M" -st --temp 0 -n 3 -p x --packed "$WORK/elsewhere" --device cpu
 expect_code 0 'another layout'
 expect_err 'warning: ' 'another layout is told'
 expect_err '0 of 29 matrices' 'another layout is left out'
+expect_err 'layout rows.1' 'the layout that is wanted is named'
 run --packed "$WORK/none"
 expect_code 1 'a file that was asked for is missing'
 expect_err "$WORK/none: No such file" 'it is named'

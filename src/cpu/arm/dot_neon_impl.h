@@ -3,7 +3,7 @@
  * Integer dot products of two steps (8 inputs) on plain NEON: byte products added in pairs, exact in 16 bits for codes
  * of -128 .. 127 and activations of -127 .. 127 (2 x 128 x 127 = 32512).
  *
- * The same three names are in dot_dotprod_impl.h and dot_i8mm_impl.h.
+ * The same names are in dot_dotprod_impl.h.
  */
 #ifndef LUTRA_CPU_ARM_DOT_H
 #define LUTRA_CPU_ARM_DOT_H

@@ -13,16 +13,18 @@ LUTRA_INLINE float32x4_t load_weights(enum quant_type type, const uint8_t *w, in
     return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(w + 8 * quad)), 16));
 }
 
-/* One panel against n columns of a block `width` wide, the first at x. */
-LUTRA_INLINE void run_block(
-    enum quant_type type, const struct cpu_gemm_args *a, size_t panel, size_t row, const float *x, size_t width, int n)
+/* One panel against the columns. */
+LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in)
 {
+    const enum quant_type type = *(const enum quant_type *)form;
+    const int n = in.n;
     size_t step = type == QUANT_F32 ? 4 * LANES : 2 * LANES;
     const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(type, a->n_in);
-    float32x4_t sum[2][TILE_SUMS];
+    const float *x = (const float *)(const void *)in.x;
+    float32x4_t sum[TILE_MAX_SUMS];
     UNROLL
-    for (int i = 0; i < 2 * TILE_SUMS; i++) sum[i / TILE_SUMS][i % TILE_SUMS] = vdupq_n_f32(0);
-    for (size_t k = 0; k < a->n_in; k++, w += step, x += width) {
+    for (int i = 0; i < TILE_MAX_SUMS; i++) sum[i] = vdupq_n_f32(0);
+    for (size_t k = 0; k < a->n_in; k++, w += step, x += in.width) {
         float32x4_t q[QUADS];
         UNROLL
         for (int i = 0; i < QUADS; i++) q[i] = load_weights(type, w, i);
@@ -31,35 +33,17 @@ LUTRA_INLINE void run_block(
             float32x4_t v = vld1q_dup_f32(x + c);
             UNROLL
             for (int i = 0; i < QUADS; i++) {
-                float32x4_t *s = &sum[i / 2][i % 2 * TILE_COLUMNS + c];
+                float32x4_t *s = &sum[tile_at(i, c, n)];
                 *s = vfmaq_f32(*s, q[i], v);
             }
         }
     }
-    for (int half = 0; half < 2; half++) {
-        float32x4_t *s = sum[half];
-        if (n == 1) s[1] = s[TILE_COLUMNS]; /* one column: quads side by side */
-        store_tile(a, panel, row, 2 * half, 2, n, s);
-    }
+    store_tile(a, panel, row, 0, QUADS, n, sum);
 }
 
 LUTRA_INLINE void run_all(enum quant_type type, const struct cpu_gemm_args *a)
 {
-    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
-        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
-            for (size_t r = pass; r < end; r += TILE_COLUMNS) {
-                struct act_place place = act_place_of(r, a->n_row);
-                const float *x = (const float *)a->act + (r - place.column) * a->n_in + place.column;
-                switch (end - r) {
-                case 1: run_block(type, a, p, r, x, place.width, 1); break;
-                case 2: run_block(type, a, p, r, x, place.width, 2); break;
-                case 3: run_block(type, a, p, r, x, place.width, 3); break;
-                default: run_block(type, a, p, r, x, place.width, 4); break;
-                }
-            }
-        }
-    }
+    run_rows(a, a->n_in * sizeof(float), sizeof(float), TILE_COLUMNS, run_tile, &type);
 }
 
 static void run_f32(const struct cpu_gemm_args *a)

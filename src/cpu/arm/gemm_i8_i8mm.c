@@ -1,17 +1,150 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matmul of the formats with 32-element blocks by smmla.
+ * Matmul of the formats with 32-element blocks by smmla: class i8x32, the arithmetic of x86/gemm_i8_avx512.c to the bit.
+ *
+ * A tile is 8 rows x 5 to 8 columns or 16 rows x up to 4: 16 cells of sums and, of one quad at a time, 8 of products.
  */
-#include "cpu/arm/dot_i8mm_impl.h"
-#include "cpu/arm/gemm_i8_body_impl.h"
+#include "cpu/arm/gemm_i8_form_impl.h"
+#include "cpu/arm/pairs_i8mm_impl.h"
+
+/* Shifts that bring the fifth bits of step u to bit 4: bits 2u and 2u + 1 of a byte, of inputs 0-3 and 4-7. */
+LUTRA_INLINE int8x16_t bit_shifts(int u)
+{
+    static const int8_t FIRST[16] = {4, 4, 4, 4, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 3, 3};
+    return vsubq_s8(vld1q_s8(FIRST), vdupq_n_s8((int8_t)(2 * u)));
+}
+
+/* Codes of step u (8 inputs) of a quad's pair of rows, within int8. */
+LUTRA_INLINE int8x16_t load_codes(struct form f, const struct group *g, int u, int quad, int pair, int8x16_t table)
+{
+    const uint8_t *at = g->code + 32 * quad + 16 * pair;
+    if (f.codes == BYTES) return vld1q_s8((const int8_t *)at + PAIR_STEP_BYTES * u);
+    uint8x16_t c = vld1q_u8(at + PAIR_STEP_BYTES * (u % 2));
+    c = u < 2 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
+    if (f.codes == TABLE) return vqtbl1q_s8(table, c);
+    if (f.codes == FIVE_BITS) {
+        uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(g->bits + 16 * quad));
+        b = pair ? vzip2q_u32(b, b) : vzip1q_u32(b, b);
+        c = vbslq_u8(vdupq_n_u8(16), vshlq_u8(vreinterpretq_u8_u32(b), bit_shifts(u)), c);
+    }
+    return vreinterpretq_s8_u8(c);
+}
+
+/* Dot products of a quad and a group. */
+LUTRA_INLINE void multiply_quad(struct form f, const struct group *g, struct columns in, int quad, int8x16_t table,
+    int32x4_t dot[2 * MAX_CELL_COLUMNS])
+{
+    const uint8_t *start = in.x + 40 * in.width;
+    const int n = in.n, n_cell = cell_columns(n);
+    UNROLL
+    for (int i = 0; i < n_cell; i++) {
+        int32x4_t s = f.start_shift < 0 ? vdupq_n_s32(0)
+                      : n == 1          ? start_single(start)
+                                        : vld1q_s32((const int32_t *)(const void *)(start + 16 * i));
+        if (f.start_shift > 0) s = vshlq_n_s32(s, 1);
+        dot[cell_at(0, i, n)] = dot[cell_at(1, i, n)] = s;
+    }
+    UNROLL
+    for (int step = 0; step < 4; step++) {
+        int u = step / 2 + step % 2 * 2; /* both nibbles of the same bytes, one after the other */
+        const int8x16_t rows[2] = {load_codes(f, g, u, quad, 0, table), load_codes(f, g, u, quad, 1, table)};
+        multiply(rows, in.x + 8 * (size_t)u * in.width, n, dot);
+    }
+}
+
+LUTRA_INLINE float32x4_t load_twice(const uint8_t *columns, int i)
+{
+    return vld1q_f32((const float *)(const void *)columns + 4 * i);
+}
+
+/* A group's dot products of quad q of the tile, scaled and added to the sums. */
+LUTRA_INLINE void add_quad(struct form f, const struct group *g, struct columns in, int first, int q,
+    const int32x4_t dot[2 * MAX_CELL_COLUMNS], float32x4_t sum[TILE_MAX_SUMS])
+{
+    const uint8_t *scales = in.x + 32 * in.width, *scaled_sums = scales + 16 * in.width;
+    const int n = in.n, n_cell = cell_columns(n);
+    float32x4_t d = load_scale(f, g->d, first + q), m = d;
+    if (f.scales == F16_SCALE_AND_MIN) m = load_f16(g->m + 8 * (first + q));
+    if (n == 1) {
+        float32x4_t scale = vmulq_f32(d, broadcast_f32(scales));
+        sum[q] = vfmaq_f32(sum[q], vcvtq_f32_s32(fold_quad(dot)), scale);
+        if (f.scales == F16_SCALE_AND_MIN) sum[q] = vfmaq_f32(sum[q], m, broadcast_f32(scaled_sums));
+        return;
+    }
+    UNROLL
+    for (int pair = 0; pair < 2; pair++) {
+        float32x4_t rows = pair_rows(d, pair), minima = pair_rows(m, pair);
+        UNROLL
+        for (int i = 0; i < n_cell; i++) {
+            float32x4_t *s = &sum[cell_at(2 * q + pair, i, n)], scale = vmulq_f32(rows, load_twice(scales, i));
+            *s = vfmaq_f32(*s, vcvtq_f32_s32(dot[cell_at(pair, i, n)]), scale);
+            if (f.scales == F16_SCALE_AND_MIN) *s = vfmaq_f32(*s, minima, load_twice(scaled_sums, i));
+        }
+    }
+}
+
+/* All inputs of a tile's quads for the columns. */
+LUTRA_INLINE void run_quads(
+    struct form f, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in, int first)
+{
+    const uint8_t *tile = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
+    int8x16_t table = code_table(a->gemm->type);
+    const int n_quad = tile_quads(in.n);
+    float32x4_t sum[TILE_MAX_SUMS];
+    UNROLL
+    for (int i = 0; i < TILE_MAX_SUMS; i++) sum[i] = vdupq_n_f32(0);
+    for (size_t left = a->n_in / 32; left > 0;) {
+        size_t groups = left < 8 ? left : 8;
+        struct group g;
+        tile = first_group(f, tile, groups, &g);
+        left -= groups;
+        for (; groups > 0; groups--) {
+            UNROLL
+            for (int q = 0; q < n_quad; q++) {
+                int32x4_t dot[2 * MAX_CELL_COLUMNS];
+                in.x = reload(in.x, in.n);
+                multiply_quad(f, &g, in, first + q, table, dot);
+                add_quad(f, &g, in, first, q, dot, sum);
+            }
+            in.x += PAIRS32_BYTES * in.width;
+            next_group(f, &g);
+        }
+    }
+    store_cells(a, panel, row, first, in.n, sum);
+}
+
+LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in)
+{
+    UNROLL
+    for (int first = 0; first < QUADS; first += tile_quads(in.n)) {
+        run_quads(*(const struct form *)form, a, panel, row, in, first);
+    }
+}
+
+LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
+{
+    run_rows(a, a->n_in / 32 * PAIRS32_BYTES, 8, ACT_COLUMNS, run_tile, &f);
+}
+
+#include "cpu/arm/gemm_i8_runs_impl.h"
+
+static struct cpu_gemm pairs(enum quant_type type, const char *name, cpu_gemm_run *run)
+{
+    struct cpu_gemm g = cpu_gemm_i8x32(type, name, run);
+    g.layout = CPU_PANEL8_LAYOUT;
+    g.kr = 8;
+    g.act_bytes = act_bytes_q8x32_pairs;
+    g.act_row = act_row_q8x32_pairs;
+    return g;
+}
 
 void cpu_gemm_init_i8_i8mm(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_Q4_0] = cpu_gemm_i8x32(QUANT_Q4_0, "gemm_q4_0_q8x32_8x4_i8mm", run_q4_0);
-    k->gemm[QUANT_Q4_1] = cpu_gemm_i8x32(QUANT_Q4_1, "gemm_q4_1_q8x32_8x4_i8mm", run_q4_1);
-    k->gemm[QUANT_Q5_0] = cpu_gemm_i8x32(QUANT_Q5_0, "gemm_q5_0_q8x32_8x4_i8mm", run_q5_0);
-    k->gemm[QUANT_Q5_1] = cpu_gemm_i8x32(QUANT_Q5_1, "gemm_q5_1_q8x32_8x4_i8mm", run_q5_1);
-    k->gemm[QUANT_Q8_0] = cpu_gemm_i8x32(QUANT_Q8_0, "gemm_q8_0_q8x32_8x4_i8mm", run_q8_0);
-    k->gemm[QUANT_IQ4_NL] = cpu_gemm_i8x32(QUANT_IQ4_NL, "gemm_iq4_nl_q8x32_8x4_i8mm", run_iq4_nl);
-    k->gemm[QUANT_MXFP4] = cpu_gemm_i8x32(QUANT_MXFP4, "gemm_mxfp4_q8x32_8x4_i8mm", run_mxfp4);
+    k->gemm[QUANT_Q4_0] = pairs(QUANT_Q4_0, "gemm_q4_0_q8x32_8x8_i8mm", run_q4_0);
+    k->gemm[QUANT_Q4_1] = pairs(QUANT_Q4_1, "gemm_q4_1_q8x32_8x8_i8mm", run_q4_1);
+    k->gemm[QUANT_Q5_0] = pairs(QUANT_Q5_0, "gemm_q5_0_q8x32_8x8_i8mm", run_q5_0);
+    k->gemm[QUANT_Q5_1] = pairs(QUANT_Q5_1, "gemm_q5_1_q8x32_8x8_i8mm", run_q5_1);
+    k->gemm[QUANT_Q8_0] = pairs(QUANT_Q8_0, "gemm_q8_0_q8x32_8x8_i8mm", run_q8_0);
+    k->gemm[QUANT_IQ4_NL] = pairs(QUANT_IQ4_NL, "gemm_iq4_nl_q8x32_8x8_i8mm", run_iq4_nl);
+    k->gemm[QUANT_MXFP4] = pairs(QUANT_MXFP4, "gemm_mxfp4_q8x32_8x8_i8mm", run_mxfp4);
 }

@@ -1,15 +1,275 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matmul of the formats with 256-element blocks by smmla.
+ * Matmul of the formats with 256-element blocks by smmla: class i8x256, the arithmetic of x86/gemm_super_avx512.c to the
+ * bit.
+ *
+ * Tiles as in gemm_i8_i8mm.c; their integer sums are cells, too.  Minima (Q4_K, Q5_K) and the offset of Q6_K's codes are
+ * dot products of 8 or 16 bytes per row with the inputs' sums: smmla again.
  */
-#include "cpu/arm/dot_i8mm_impl.h"
-#include "cpu/arm/gemm_super_body_impl.h"
+#include <stdbool.h>
+
+#include "cpu/arm/gemm_super_form_impl.h"
+#include "cpu/arm/pairs_i8mm_impl.h"
+
+/* 6-bit factors of a quad's pairs of rows: [row][8 groups]. */
+struct factors {
+    int8x16_t scale[2], min[2];
+};
+
+/* Groups of 32 inputs whose codes share bytes. */
+LUTRA_INLINE int part_groups(enum codes f)
+{
+    return f == FOUR_BITS || f == FIVE_BITS ? 2 : 4;
+}
+
+LUTRA_INLINE bool has_minima(enum codes f)
+{
+    return f == FOUR_BITS || f == FIVE_BITS;
+}
+
+/* ---- factors ---- */
+
+/* Fields 0..3 in the lower bits of `own`, 4..7 of four bits in `low` and two in the upper bits of `own`: of four rows, of
+ * which those of a pair are wanted. */
+LUTRA_INLINE int8x16_t join_fields(uint8x16_t own, uint8x16_t low, int pair)
+{
+    uint8x16_t last = vorrq_u8(vandq_u8(low, vdupq_n_u8(15)), vandq_u8(vshrq_n_u8(own, 2), vdupq_n_u8(0x30)));
+    uint32x4_t a = vreinterpretq_u32_u8(vandq_u8(own, vdupq_n_u8(63))), b = vreinterpretq_u32_u8(last);
+    return vreinterpretq_s8_u32(pair ? vzip2q_u32(a, b) : vzip1q_u32(a, b));
+}
+
+LUTRA_INLINE struct factors load_factors(const struct tile *t, int quad)
+{
+    const uint8_t *p = t->scales + 16 * quad;
+    uint8x16_t scale = vld1q_u8(p), min = vld1q_u8(p + STEP_BYTES), rest = vld1q_u8(p + 2 * STEP_BYTES);
+    struct factors all;
+    UNROLL
+    for (int pair = 0; pair < 2; pair++) {
+        all.scale[pair] = join_fields(scale, rest, pair);
+        all.min[pair] = join_fields(min, vshrq_n_u8(rest, 4), pair);
+    }
+    return all;
+}
+
+/* Q6_K's scales of a pair of rows: [row][8], of the first or last half of a tile. */
+LUTRA_INLINE int8x16_t load_scales(const struct tile *t, int half, int quad, int pair)
+{
+    return vld1q_s8((const int8_t *)t->scales + PAIR_STEP_BYTES * half + 32 * quad + 16 * pair);
+}
+
+/* Byte i of both rows as words [0 0 1 1].  Signed bytes go to the top of the word and come down with their sign. */
+LUTRA_INLINE int32x4_t spread_scale(int8x16_t scales, int i, bool is_signed)
+{
+    /* From 128 on, an index gives 0. */
+    uint64_t row0 = is_signed ? 0x0080808000808080u : 0x8080800080808000u,
+             row1 = row0 + (is_signed ? 0x0800000008000000u : 0x0000000800000008u);
+    uint8x16_t at = vaddq_u8(vcombine_u8(vcreate_u8(row0), vcreate_u8(row1)), vdupq_n_u8((uint8_t)i));
+    int32x4_t words = vreinterpretq_s32_s8(vqtbl1q_s8(scales, at));
+    return is_signed ? vshrq_n_s32(words, 24) : words;
+}
+
+/* ---- products ---- */
+
+/* Where the codes of a part (groups that share bytes), for a quad, and the columns' inputs begin. */
+struct part {
+    const uint8_t *code, *high, *x;
+    int i;
+};
+
+LUTRA_INLINE struct part part_of(enum codes f, const struct tile *t, struct columns in, int quad, int i)
+{
+    size_t group = 4 * PAIR_STEP_BYTES, at = 32 * (size_t)quad;
+    struct part p = {.code = t->code + at + (f == SIX_BITS ? 2 : 1) * group * (size_t)i,
+        .high = t->high + at + (f == SIX_BITS ? group * (size_t)i : 0),
+        .x = in.x + (size_t)(32 * part_groups(f) * i) * in.width,
+        .i = i};
+    p.x = reload(p.x, in.n);
+    return p;
+}
+
+/* Codes of step u (8 inputs) of group j of a part, of one of the quad's pairs of rows. */
+LUTRA_INLINE int8x16_t load_codes(enum codes f, const struct part *p, int j, int u, int pair)
+{
+    const uint8_t *code = p->code + 16 * pair + PAIR_STEP_BYTES * u, *high = p->high + 16 * pair + PAIR_STEP_BYTES * u;
+    uint8x16_t c;
+    switch (f) {
+    case TWO_BITS:
+        c = vld1q_u8(code);
+        if (j > 0) c = vshrq_n_u8(c, 2 * j);
+        return vreinterpretq_s8_u8(j < 3 ? vandq_u8(c, vdupq_n_u8(3)) : c);
+    case SIX_BITS:
+        c = vld1q_u8(code + j % 2 * (4 * PAIR_STEP_BYTES));
+        c = j < 2 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
+        return vreinterpretq_s8_u8(vbslq_u8(vdupq_n_u8(0x30), shifted(high, 4 - 2 * j), c));
+    default:
+        c = vld1q_u8(code);
+        c = j == 0 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
+        if (f == FIVE_BITS) c = vbslq_u8(vdupq_n_u8(16), shifted(high, 4 - (2 * p->i + j)), c);
+        return vreinterpretq_s8_u8(c);
+    }
+}
+
+/* Adds the products of step u of group j of a part to a quad's cells. */
+LUTRA_INLINE void add_step(
+    enum codes f, const struct part *p, int j, int u, struct columns in, int32x4_t dot[2 * MAX_CELL_COLUMNS])
+{
+    const int8x16_t rows[2] = {load_codes(f, p, j, u, 0), load_codes(f, p, j, u, 1)};
+    multiply(rows, p->x + (size_t)(32 * j + 8 * u) * in.width, in.n, dot);
+}
+
+/* Adds steps from .. to - 1 of group j of a part to a quad's cells, scaled (one scale per pair of rows). */
+LUTRA_INLINE void add_scaled(enum codes f, const struct part *p, int j, int from, int to, struct columns in,
+    const int32x4_t scale[2], int32x4_t cell[2 * MAX_CELL_COLUMNS])
+{
+    const int n_cell = cell_columns(in.n);
+    int32x4_t dot[2 * MAX_CELL_COLUMNS];
+    UNROLL
+    for (int i = 0; i < 2 * n_cell; i++) dot[i] = vdupq_n_s32(0);
+    UNROLL
+    for (int u = from; u < to; u++) add_step(f, p, j, u, in, dot);
+    UNROLL
+    for (int i = 0; i < 2 * n_cell; i++) cell[i] = vmlaq_s32(cell[i], dot[i], scale[i / n_cell]);
+}
+
+/* Adds a part to a quad's cells. */
+LUTRA_INLINE void add_part(enum codes f, const struct tile *t, const struct factors *factors, int part,
+    struct columns in, int quad, int32x4_t cell[2 * MAX_CELL_COLUMNS])
+{
+    struct part p = part_of(f, t, in, quad, part);
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        int32x4_t scale[2];
+        if (f == SIX_BITS || (in.n > 4 && (f != TWO_BITS || i % 2 == 0))) {
+            p.code = compiler_unknown(p.code);
+            p.high = compiler_unknown(p.high);
+        }
+        if (f == TWO_BITS) {
+            add_step(f, &p, i % 2 * 2, i / 2, in, cell);
+            add_step(f, &p, i % 2 * 2 + 1, i / 2, in, cell);
+        } else if (f == SIX_BITS) {
+            for (int k = 0; k < 2; k++) scale[k] = spread_scale(load_scales(t, part, quad, k), i, true);
+            add_scaled(f, &p, i / 2, i % 2 * 2, i % 2 * 2 + 2, in, scale, cell);
+        } else if (i < 2) {
+            for (int k = 0; k < 2; k++) scale[k] = spread_scale(factors->scale[k], 2 * part + i, false);
+            add_scaled(f, &p, i, 0, 4, in, scale, cell);
+        }
+    }
+}
+
+/* ---- what a whole tile needs once ---- */
+
+/* Products of n_8 x 8 factors per row with sums of inputs (pairs_i8mm_impl.h), for cell column i. */
+LUTRA_INLINE int32x4_t multiply_sums(const int8x16_t *factors, int n_8, const uint8_t *low, struct columns in, int i)
+{
+    const uint8_t *high = low + (size_t)(8 * n_8) * in.width;
+    int32x4_t sum = vdupq_n_s32(0);
+    UNROLL
+    for (int k = 0; k < n_8; k++)
+        sum = add_products(sum, factors[k], load_inputs(high + (size_t)(8 * k) * in.width, i, in.n), in.n);
+    sum = vshlq_n_s32(sum, SUM_BITS);
+    UNROLL
+    for (int k = 0; k < n_8; k++)
+        sum = add_products(sum, factors[k], load_inputs(low + (size_t)(8 * k) * in.width, i, in.n), in.n);
+    return sum;
+}
+
+/* The sums of a pair of rows become floats, or with one column those of its quad. */
+LUTRA_INLINE float32x4_t cell_to_f32(const int32x4_t *cell, int n)
+{
+    return vcvtq_f32_s32(n == 1 ? fold_quad(cell) : *cell);
+}
+
+LUTRA_INLINE void add_floats(enum codes f, const struct tile *t, const struct factors *factors, struct columns in,
+    int quad, int32x4_t cell[2 * MAX_CELL_COLUMNS], float32x4_t sum[2 * MAX_CELL_COLUMNS])
+{
+    const int n = in.n, n_cell = cell_columns(n), n_sum = n == 1 ? 1 : 2 * n_cell;
+    const uint8_t *scales = in.x + 256 * in.width, *low32 = scales + 8 * in.width, *low16 = low32 + 16 * in.width;
+    float32x4_t d = load_f16(t->d + 8 * quad), dmin = has_minima(f) ? load_f16(t->dmin + 8 * quad) : d;
+    int32x4_t min[2 * MAX_CELL_COLUMNS];
+    UNROLL
+    for (int c = 0; c < 2 * n_cell; c++) {
+        int pair = c / n_cell, i = c % n_cell;
+        if (has_minima(f)) min[c] = multiply_sums(&factors->min[pair], 1, low32, in, i);
+        if (f != SIX_BITS) continue;
+        const int8x16_t scale[2] = {load_scales(t, 0, quad, pair), load_scales(t, 1, quad, pair)};
+        cell[c] = vsubq_s32(cell[c], vshlq_n_s32(multiply_sums(scale, 2, low16, in, i), 5));
+    }
+    UNROLL
+    for (int c = 0; c < n_sum; c++) {
+        float32x4_t scale_x = n == 1 ? broadcast_f32(scales) : load_pair(scales, c % n_cell);
+        float32x4_t rows = n == 1 ? d : pair_rows(d, c / n_cell), minima = n == 1 ? dmin : pair_rows(dmin, c / n_cell);
+        sum[c] = vfmaq_f32(sum[c], cell_to_f32(&cell[c], n), vmulq_f32(rows, scale_x));
+        if (has_minima(f)) sum[c] = vfmsq_f32(sum[c], cell_to_f32(&min[c], n), vmulq_f32(minima, scale_x));
+    }
+}
+
+/* One tile of weights for the columns, some quads at a time: 8 cells of them, and 8 of a group. */
+LUTRA_INLINE void add_tile(enum codes f, const uint8_t *w, struct columns in, int first, float32x4_t sum[TILE_MAX_SUMS])
+{
+    const int n = in.n, n_cell = cell_columns(n), n_quad = tile_quads(n), some = n > 4 ? 1 : n > 1 ? 2 : 4;
+    const uint8_t *start = in.x + 260 * in.width;
+    const struct tile t = split_tile(f, w);
+    for (int q = 0; q < n_quad; q += some) {
+        struct factors factors[QUADS];
+        int32x4_t cell[2 * MAX_CELL_COLUMNS];
+        for (int i = 0; i < some && has_minima(f); i++) factors[i] = load_factors(&t, first + q + i);
+        UNROLL
+        for (int c = 0; c < 2 * n_cell * some; c++)
+            cell[c] = f != TWO_BITS ? vdupq_n_s32(0)
+                      : n == 1      ? start_single(start)
+                                    : vreinterpretq_s32_f32(load_pair(start, c % n_cell));
+        for (int part = 0; part < 8 / part_groups(f); part++) {
+            UNROLL
+            for (int i = 0; i < some; i++) add_part(f, &t, &factors[i], part, in, first + q + i, &cell[2 * n_cell * i]);
+        }
+        UNROLL
+        for (int i = 0; i < some; i++) {
+            add_floats(f, &t, &factors[i], in, first + q + i, &cell[2 * n_cell * i],
+                &sum[(q + i) * (n == 1 ? 1 : 2 * n_cell)]);
+        }
+    }
+}
+
+LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in)
+{
+    const enum codes f = *(const enum codes *)form;
+    const uint8_t *packed = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
+    UNROLL
+    for (int first = 0; first < QUADS; first += tile_quads(in.n)) {
+        const uint8_t *w = packed;
+        struct columns at = in;
+        float32x4_t sum[TILE_MAX_SUMS];
+        UNROLL
+        for (int i = 0; i < TILE_MAX_SUMS; i++) sum[i] = vdupq_n_f32(0);
+        for (size_t k = 0; k < a->n_in; k += TILE_K, w += tile_bytes(f), at.x += in.width * PAIRS256_BYTES) {
+            add_tile(f, w, at, first, sum);
+        }
+        store_cells(a, panel, row, first, in.n, sum);
+    }
+}
+
+LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
+{
+    run_rows(a, a->n_in / TILE_K * PAIRS256_BYTES, 8, ACT_COLUMNS, run_tile, &f);
+}
+
+#include "cpu/arm/gemm_super_runs_impl.h"
+
+static struct cpu_gemm pairs(enum quant_type type, const char *name, cpu_gemm_run *run)
+{
+    struct cpu_gemm g = cpu_gemm_i8x256(type, name, run);
+    g.layout = CPU_PANEL8_LAYOUT;
+    g.kr = 8;
+    g.act_bytes = act_bytes_q8x256_pairs;
+    g.act_row = act_row_q8x256_pairs;
+    return g;
+}
 
 void cpu_gemm_init_super_i8mm(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_Q4_K] = cpu_gemm_i8x256(QUANT_Q4_K, "gemm_q4_k_q8x256_8x4_i8mm", run_q4_k);
-    k->gemm[QUANT_Q5_K] = cpu_gemm_i8x256(QUANT_Q5_K, "gemm_q5_k_q8x256_8x4_i8mm", run_q5_k);
-    k->gemm[QUANT_Q6_K] = cpu_gemm_i8x256(QUANT_Q6_K, "gemm_q6_k_q8x256_8x4_i8mm", run_q6_k);
-    k->gemm[QUANT_TQ1_0] = cpu_gemm_i8x256(QUANT_TQ1_0, "gemm_tq1_0_q8x256_8x4_i8mm", run_ternary);
-    k->gemm[QUANT_TQ2_0] = cpu_gemm_i8x256(QUANT_TQ2_0, "gemm_tq2_0_q8x256_8x4_i8mm", run_ternary);
+    k->gemm[QUANT_Q4_K] = pairs(QUANT_Q4_K, "gemm_q4_k_q8x256_8x8_i8mm", run_q4_k);
+    k->gemm[QUANT_Q5_K] = pairs(QUANT_Q5_K, "gemm_q5_k_q8x256_8x8_i8mm", run_q5_k);
+    k->gemm[QUANT_Q6_K] = pairs(QUANT_Q6_K, "gemm_q6_k_q8x256_8x8_i8mm", run_q6_k);
+    k->gemm[QUANT_TQ1_0] = pairs(QUANT_TQ1_0, "gemm_tq1_0_q8x256_8x8_i8mm", run_ternary);
+    k->gemm[QUANT_TQ2_0] = pairs(QUANT_TQ2_0, "gemm_tq2_0_q8x256_8x8_i8mm", run_ternary);
 }

@@ -1,50 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matmul of the formats with 256-element blocks on Arm: class i8x256, the arithmetic of x86/gemm_super_avx512.c to the
- * bit.
+ * Matmul of the formats with 256-element blocks on vectors of 4 rows x 4 inputs (NEON, sdot): class i8x256, the
+ * arithmetic of x86/gemm_super_avx512.c to the bit.
  *
  * Included after a dot_*_impl.h, by one file per instruction set; gives run_q4_k and so on.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_SUPER_BODY_H
-#define LUTRA_CPU_ARM_GEMM_SUPER_BODY_H
+#ifndef LUTRA_CPU_ARM_GEMM_SUPER_QUADS_H
+#define LUTRA_CPU_ARM_GEMM_SUPER_QUADS_H
 
-#include "cpu/arm/gemm_arm_impl.h"
-
-enum codes { FOUR_BITS, FIVE_BITS, SIX_BITS, TWO_BITS };
-
-/* One tile of a panel, by section; d and dmin are halves of 16 rows. */
-struct tile {
-    const uint8_t *code, *high, *scales, *d, *dmin;
-};
-
-/* The columns of a call: record of the first one, width of the block, how many. */
-struct columns {
-    const uint8_t *x;
-    size_t width;
-    int n;
-};
-
-LUTRA_INLINE size_t tile_bytes(enum codes f)
-{
-    static const size_t BYTES[] = {144 * LANES, 176 * LANES, 210 * LANES, 66 * LANES};
-    return BYTES[f];
-}
-
-LUTRA_INLINE struct tile split_tile(enum codes f, const uint8_t *p)
-{
-    switch (f) {
-    case FOUR_BITS: return (struct tile){p, p, p + 2048, p + 2240, p + 2272};
-    case FIVE_BITS: return (struct tile){p, p + 2048, p + 2560, p + 2752, p + 2784};
-    case SIX_BITS: return (struct tile){p, p + 2048, p + 3072, p + 3328, p};
-    default: return (struct tile){p, p, p, p + 1024, p};
-    }
-}
-
-/* Bytes shifted left by n, right by -n. */
-LUTRA_INLINE uint8x16_t shifted(const uint8_t *p, int n)
-{
-    return vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)n));
-}
+#include "cpu/arm/gemm_super_form_impl.h"
 
 /* Codes of inputs 32g + 4v .. 32g + 4v + 3 of a quad. */
 LUTRA_INLINE int8x16_t load_codes(enum codes f, const struct tile *t, int g, int v, int quad)
@@ -185,7 +149,7 @@ LUTRA_INLINE void add_tile(
     if (f == FOUR_BITS || f == FIVE_BITS) subtract_minima(&t, in, first, n_quad, sum);
 }
 
-LUTRA_INLINE void run_tile(
+LUTRA_INLINE void run_quads(
     enum codes f, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in, int first, int n_quad)
 {
     const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
@@ -198,56 +162,20 @@ LUTRA_INLINE void run_tile(
     store_tile(a, panel, row, first, n_quad, in.n, sum);
 }
 
-LUTRA_INLINE void run_block(
-    enum codes f, const struct cpu_gemm_args *a, size_t panel, size_t row, const uint8_t *x, size_t width, int n)
+LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in)
 {
-    struct columns in = {x, width, n};
-    if (n == 1) {
-        run_tile(f, a, panel, row, in, 0, 4);
-        return;
+    int n_quad = in.n == 1 ? 4 : 2;
+    UNROLL
+    for (int first = 0; first < QUADS; first += n_quad) {
+        run_quads(*(const enum codes *)form, a, panel, row, in, first, n_quad);
     }
-    run_tile(f, a, panel, row, in, 0, 2);
-    run_tile(f, a, panel, row, in, 2, 2);
 }
 
 LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
 {
-    size_t row_bytes = a->n_in / TILE_K * ACT256_BYTES;
-    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
-        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
-            for (size_t r = pass; r < end; r += TILE_COLUMNS) {
-                struct act_place place = act_place_of(r, a->n_row);
-                const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes + 4 * place.column;
-                switch (end - r) {
-                case 1: run_block(f, a, p, r, x, place.width, 1); break;
-                case 2: run_block(f, a, p, r, x, place.width, 2); break;
-                case 3: run_block(f, a, p, r, x, place.width, 3); break;
-                default: run_block(f, a, p, r, x, place.width, 4); break;
-                }
-            }
-        }
-    }
+    run_rows(a, a->n_in / TILE_K * ACT256_BYTES, 4, TILE_COLUMNS, run_tile, &f);
 }
 
-static void run_q4_k(const struct cpu_gemm_args *a)
-{
-    run_all(FOUR_BITS, a);
-}
-
-static void run_q5_k(const struct cpu_gemm_args *a)
-{
-    run_all(FIVE_BITS, a);
-}
-
-static void run_q6_k(const struct cpu_gemm_args *a)
-{
-    run_all(SIX_BITS, a);
-}
-
-static void run_ternary(const struct cpu_gemm_args *a)
-{
-    run_all(TWO_BITS, a);
-}
+#include "cpu/arm/gemm_super_runs_impl.h"
 
 #endif
