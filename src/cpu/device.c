@@ -100,9 +100,8 @@ static void pack_some(void *arg, int ith, int nth)
 
 static void cpu_release(struct device *self, struct weight *weight)
 {
-    (void)self;
     if (!weight->packed) return;
-    arena_close(&weight->packed->memory);
+    slab_give(&self_of(self)->slabs, weight->packed->slab);
     free(weight->packed);
     weight->packed = NULL;
 }
@@ -133,8 +132,7 @@ static int pack_weight(struct cpu_device *d, const struct weight *w, struct pack
         p->data = w->stored;
         return 0;
     }
-    TRY(arena_open(&p->memory, "packed weight", arena_cost(p->bytes), ARENA_HUGE_PAGES, err));
-    TRY(arena_take(&p->memory, p->bytes, w->tensor.name, &data, err));
+    TRY(slab_take(&d->slabs, p->bytes, w->tensor.name, &p->slab, &data, err));
     p->data = data;
     size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
     struct pack_job job = {.weight = w, .packed = p, .data = data, .panels = panels, .panel_bytes = p->bytes / panels};
@@ -242,14 +240,13 @@ static int cpu_wait(struct device *self, const struct ticket *ticket, uint64_t d
     return 0; /* submit has finished the work */
 }
 
-/* Reserved, zero, and touched only when used: a cache for a long context costs nothing until it fills. */
-static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
+/* Reserved, zero, and touched only when used. */
+static int alloc_buffer(size_t bytes, unsigned flags, struct buffer *out, struct lutra_error *err)
 {
-    (void)self;
     memset(out, 0, sizeof *out);
     struct arena *memory = malloc(sizeof *memory);
     if (!memory) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a buffer of %zu bytes", bytes);
-    int rc = arena_open(memory, "cpu buffer", bytes ? bytes : 1, 0, err);
+    int rc = arena_open(memory, "cpu buffer", bytes ? bytes : 1, flags, err);
     if (rc < 0) {
         free(memory);
         return rc;
@@ -258,6 +255,21 @@ static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *ou
     out->handle = memory;
     out->bytes = bytes;
     return 0;
+}
+
+/* Values: a batch's matmul writes rows far apart. */
+static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
+{
+    (void)self;
+    return alloc_buffer(bytes, ARENA_HUGE_PAGES, out, err);
+}
+
+/* In small pages: every layer has its own part, and a cache for a long context costs nothing until it fills. */
+static int cpu_cache_alloc(
+    struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err)
+{
+    (void)self, (void)list;
+    return alloc_buffer(bytes, 0, out, err);
 }
 
 static void cpu_buffer_free(struct device *self, struct buffer *buffer)
@@ -329,6 +341,7 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .submit = cpu_submit,
     .wait = cpu_wait,
     .buffer_alloc = cpu_buffer_alloc,
+    .cache_alloc = cpu_cache_alloc,
     .buffer_free = cpu_buffer_free,
     .peaks = cpu_measure_peaks,
     .demand = cpu_demand};

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
+#include "cpu/slab.h"
 
 enum {
     ACT_FORMS = 3,       /* forms of prepared activations that one matmul's parts may need */
@@ -22,7 +23,7 @@ enum {
 /* A prepared weight. */
 struct packed {
     const struct cpu_gemm *gemm; /* layout and kernels; NULL: rows are gathered from the source */
-    struct arena memory;         /* empty: data is the weight's stored copy */
+    struct slab *slab;           /* NULL: data is the weight's stored copy */
     const void *data;            /* gemm->packed_bytes */
     size_t n_out, n_in, bytes;
 };
@@ -64,6 +65,7 @@ struct cpu_device {
     struct pool *pool;
     struct cpu_kernels kernels;
     struct cpu_scratch scratch;
+    struct slab *slabs; /* of packed weights */
 };
 
 /* One submit, shared by its threads.  Work counters and the stop flag alternate between two slots by phase (a phase

@@ -13,7 +13,9 @@
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-enum { CHUNK_MIN_BYTES = 32 << 10, CHUNK_MAX_BYTES = 192 << 10, CHUNKS_PER_THREAD = 6 };
+/* A unit of a matmul.  Up to ONE_PASS_ROWS rows read its weights once, so its length is a matter of balance; above that
+ * a kernel may pass over it again, and it stays in L2. */
+enum { CHUNK_MIN_BYTES = 32 << 10, CHUNK_MAX_BYTES = 192 << 10, CHUNKS_PER_THREAD = 6, ONE_PASS_ROWS = 64 };
 
 bool cpu_worker_meet(struct worker *w)
 {
@@ -170,13 +172,13 @@ static bool run_rows(struct worker *w, const struct op *op)
 
 /* ---- matmul ---- */
 
-/* Panels of one part per unit of work: a weight slice that stays in L2 while all columns pass over it. */
-static size_t chunk_panels(const struct packed *p, size_t total_bytes, int nth)
+/* Panels of one part per unit of work. */
+static size_t chunk_panels(const struct packed *p, size_t total_bytes, int nth, int n_row)
 {
     size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
     size_t want = total_bytes / ((size_t)nth * CHUNKS_PER_THREAD), panel_bytes = p->bytes / panels + 1;
     if (want < CHUNK_MIN_BYTES) want = CHUNK_MIN_BYTES;
-    if (want > CHUNK_MAX_BYTES) want = CHUNK_MAX_BYTES;
+    if (n_row > ONE_PASS_ROWS && want > CHUNK_MAX_BYTES) want = CHUNK_MAX_BYTES;
     return want / panel_bytes + 1;
 }
 
@@ -216,7 +218,7 @@ static bool run_matmul(struct worker *w, const struct op *op)
     for (int i = 0; i < op->matmul.n_part; i++) {
         const struct packed *p = op->matmul.part[i].weight->packed;
         size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
-        size_t chunk = chunk_panels(p, total_bytes, w->nth);
+        size_t chunk = chunk_panels(p, total_bytes, w->nth, n_row);
         plan[i] =
             (struct part_plan){panels, chunk, (panels + chunk - 1) / chunk, cpu_act_form(p->gemm, forms, &n_form)};
     }

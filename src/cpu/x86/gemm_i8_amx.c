@@ -178,6 +178,8 @@ LUTRA_INLINE void run_pass(
             then.a += block;
             if (b + 1 == last) then = (struct product){act + next_k * GROUPS * record, to, source.groups};
             for (int r = 0; k == 0 && r < rows; r++) sum[r] = _mm512_setzero_ps();
+            if (k + 2 == tiles)
+                prefetch_outputs(a, a->panel + t / tiles, b * (size_t)rows, (size_t)(left < rows ? left : rows));
             if (left <= 8) {
                 run_block(f, w, &now, &then, rows, 8, unpack, to, sum);
             } else {

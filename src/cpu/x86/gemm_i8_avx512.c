@@ -66,11 +66,12 @@ LUTRA_INLINE void run_tile(
         struct group group[PANELS];
         UNROLL
         for (int p = 0; p < np; p++) group[p] = group_at(f, t->w + (size_t)p * t->panel_bytes, t->groups, g);
-        prefetch_group(t, g, group_bytes(f), np);
         start_group(f, x + 36 * width, np, n, acc);
         UNROLL
         for (int v = 0; v < 8; v++, x += 4 * width) {
             __m512i w[PANELS];
+            prefetch_line(t, g, (size_t)v, group_bytes(f), np);
+            if (v == 7) prefetch_line(t, g, 8, group_bytes(f), np);
             UNROLL
             for (int p = 0; p < np; p++) w[p] = load_codes(f, &group[p], v, scratch->table);
             UNROLL

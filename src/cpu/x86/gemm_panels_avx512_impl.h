@@ -4,7 +4,7 @@
  *
  *     for each pass of up to PASS_ROWS rows, each pair of panels, each tile of 256 inputs, each group of 4 columns
  *
- * A tile's weights stay in L1 while all columns of the pass use them; meanwhile the tile AHEAD_TILES further on is
+ * A tile's weights stay in L1 while all columns of the pass use them; meanwhile the tile AHEAD_BYTES or more further on is
  * prefetched, spread over the columns, so that memory works all the time.  Sums of all columns live in L1 and pass
  * through registers once per tile.
  *
@@ -34,7 +34,8 @@ LUTRA_INLINE void run_panels(
 {
     __m512 sum[PASS_ROWS / COLUMNS][PANELS][COLUMNS];
     struct scratch scratch;
-    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), ahead_bytes = AHEAD_TILES * 8 * group_bytes(f);
+    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), tile_bytes = 8 * group_bytes(f);
+    size_t ahead_bytes = (AHEAD_BYTES + tile_bytes - 1) / tile_bytes * tile_bytes;
     const uint8_t *base = (const uint8_t *)a->packed + panel * panel_bytes;
     struct tile t = {.w = base, .panel_bytes = panel_bytes, .shares = (end - first + COLUMNS - 1) / COLUMNS};
     for (size_t g = 0; g < t.shares; g++) {
@@ -49,6 +50,8 @@ LUTRA_INLINE void run_panels(
         t.ahead = t.w + ahead_bytes;
         /* Past the end of the panels: the start of the next ones. */
         if ((size_t)(t.ahead - base) >= panel_bytes) t.ahead += (size_t)(np - 1) * panel_bytes;
+        for (int p = 0; p < np && k / TILE_K + 2 == (a->n_in + TILE_K - 1) / TILE_K; p++)
+            prefetch_outputs(a, panel + (size_t)p, first, end - first);
         begin_tile(f, &scratch, &t, np);
         for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
             t.x = place_columns(a, r, k, &t.width);

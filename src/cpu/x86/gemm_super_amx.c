@@ -152,6 +152,7 @@ LUTRA_INLINE void run_pass(
             int left = (int)(a->n_row - b * (size_t)rows);
             __m512 *sum = w->sum[b - first];
             for (int r = 0; k == 0 && r < rows; r++) sum[r] = _mm512_setzero_ps();
+            if (k + 2 == tiles) prefetch_outputs(a, panel, b * (size_t)rows, (size_t)(left < rows ? left : rows));
             multiply_block(f, w, x, rows);
             add_block(f, w, x + 256 * rows, rows, rows, sum);
             if (k + 1 == tiles) store_panel_avx512(a, panel, b * (size_t)rows, left < rows ? left : rows, sum);

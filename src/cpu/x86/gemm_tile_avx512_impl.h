@@ -10,7 +10,7 @@
 
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, AHEAD_TILES = 2 };
+enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, AHEAD_BYTES = 2048 };
 
 struct tile {
     const uint8_t *w;           /* of the first panel; the second is panel_bytes further */
@@ -36,15 +36,18 @@ LUTRA_INLINE __m512 load_f16(const uint8_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* Line i of what is prefetched with group g of `bytes` bytes, if it is this share's. */
+LUTRA_INLINE void prefetch_line(const struct tile *t, size_t g, size_t i, size_t bytes, int np)
+{
+    if (i * 64 >= bytes || g % t->shares != t->share) return;
+    UNROLL
+    for (int p = 0; p < np; p++) LUTRA_PREFETCH(t->ahead + g * bytes + i * 64 + (size_t)p * t->panel_bytes);
+}
+
 LUTRA_INLINE void prefetch_group(const struct tile *t, size_t g, size_t bytes, int np)
 {
-    const uint8_t *at = t->ahead + g * bytes;
-    if (g % t->shares != t->share) return;
     UNROLL
-    for (int p = 0; p < np; p++) {
-        UNROLL
-        for (size_t i = 0; i < bytes; i += 64) LUTRA_PREFETCH(at + (size_t)p * t->panel_bytes + i);
-    }
+    for (size_t i = 0; i < (bytes + 63) / 64; i++) prefetch_line(t, g, i, bytes, np);
 }
 
 #endif

@@ -53,6 +53,14 @@ LUTRA_INLINE void store_panel_ymm(const struct cpu_gemm_args *a, size_t panel, s
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
+/* Fetches what store_panel_avx512 will write: a line of its own per row, often not in any cache, and stores that wait for
+ * it hold up whatever is stored after them. */
+LUTRA_INLINE void prefetch_outputs(const struct cpu_gemm_args *a, size_t panel, size_t row, size_t n)
+{
+    const float *out = a->out + (panel - a->panel) * LANES + row * a->out_stride;
+    for (size_t c = 0; c < n; c++, out += a->out_stride) LUTRA_PREFETCH(out);
+}
+
 /* sum[n] -> outputs of a panel for rows row .. row + n - 1, bias added. */
 LUTRA_INLINE void store_panel_avx512(const struct cpu_gemm_args *a, size_t panel, size_t row, int n, const __m512 *sum)
 {
