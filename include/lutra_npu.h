@@ -34,6 +34,7 @@ struct lutra_npu_work {
 
 struct lutra_npu_time {
     double low_us, high_us;
+    double low_mj, high_mj;                 /* energy of the whole device in that time, 10^-3 J */
     const char *longest_low, *longest_high; /* the busiest resource: "vector" "gather" "dma" "l2" "tiles" */
 };
 
@@ -47,6 +48,9 @@ const char *lutra_npu_profile_name(const lutra_npu_profile *profile);     /* "sn
 const char *lutra_npu_profile_schedule(const lutra_npu_profile *profile); /* which NPU the counted packets are of */
 
 struct lutra_npu_time lutra_npu_model(const lutra_npu_profile *profile, const struct lutra_npu_work *work);
+
+/* n messages from the host and back, while the NPU does nothing; longest: "host". */
+struct lutra_npu_time lutra_npu_messages(const lutra_npu_profile *profile, double n);
 
 /* Time of `slow` over that of `fast` on the same SoC: extremes over everything the profile leaves open. */
 void lutra_npu_ratio(const lutra_npu_profile *profile, const struct lutra_npu_work *slow,

@@ -7,7 +7,8 @@
 /* Bytes that vector instructions move between memory and registers. */
 static double l2_bytes(const struct npu_count *c)
 {
-    if (!strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm")) return 4.0 * c->m * ((double)c->k + c->n);
+    if (!strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "head"))
+        return 4.0 * c->m * ((double)c->k + c->n);
     if (!strcmp(c->kernel, "exp16")) return 4.0 * c->n;
     if (!strcmp(c->kernel, "quantize")) return 5.2 * c->k;
     if (!strcmp(c->kernel, "dequant") || !strcmp(c->kernel, "softmax") || !strncmp(c->kernel, "attention", 9))
@@ -76,7 +77,7 @@ static int open_profiles(struct npu_bench *b, const struct option_list *files)
     int rc = 0;
     for (int i = 0; !rc && i < files->n && i < NPU_PROFILES_MAX; i++)
         rc = lutra_npu_profile_open(&b->profile[b->n_profile++], files->item[i], &err);
-    for (const struct npu_data *d = npu_data + 1; !rc && !files->n && d->name; d++)
+    for (const struct npu_data *d = npu_data + NPU_DATA_PROFILES; !rc && !files->n && d->name; d++)
         rc = lutra_npu_profile_parse(&b->profile[b->n_profile++], (const char *)d->bytes, d->n_bytes, d->name, &err);
     return rc < 0 ? fail_with(&err) : 0;
 }
@@ -101,7 +102,8 @@ int bench_npu(const struct option_list *profiles, const char *counter, const cha
         say("bench: --npu prints md or json");
         code = EXIT_USAGE;
     } else if (!(counter ? count_now(b, counter)
-                         : read_counts(b, (const char *)npu_data[0].bytes, npu_data[0].n_bytes, npu_data[0].name))) {
+                         : read_counts(b, (const char *)npu_data[NPU_DATA_COUNTS].bytes,
+                               npu_data[NPU_DATA_COUNTS].n_bytes, npu_data[NPU_DATA_COUNTS].name))) {
         code = open_profiles(b, profiles);
     }
     if (!code && !strcmp(format, "md")) npu_print_tables(b);

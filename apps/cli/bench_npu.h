@@ -3,7 +3,9 @@
  * `lutra bench --npu`: counted packets of the NPU's kernels, the times SoC profiles model from them, and the papers' tables.
  *
  *     bench_npu.c          counts and profiles: where they come from, looking rows up
- *     bench_npu_tables.c   the tables, as md or JSON
+ *     bench_npu_tables.c   kernels and ratios, as md or JSON
+ *     bench_npu_step.c     work of whole steps of a model from counted operations
+ *     bench_npu_models.c   models: throughput, energy, memory, accuracy against cost; as md or JSON
  */
 #ifndef LUTRA_CLI_BENCH_NPU_H
 #define LUTRA_CLI_BENCH_NPU_H
@@ -13,13 +15,14 @@
 #include "cli.h"
 #include "lutra_npu.h"
 
-/* Files inside the program: bench/npu/counts.json, then the profiles; ends with a NULL name. */
+/* Files inside the program: bench/npu/counts.json, bench/npu/scaling.json, then the profiles; ends with a NULL name. */
 struct npu_data {
     const char *name;
     const unsigned char *bytes;
     size_t n_bytes;
 };
 extern const struct npu_data npu_data[];
+enum { NPU_DATA_COUNTS, NPU_DATA_SCALING, NPU_DATA_PROFILES };
 
 enum { NPU_PROFILES_MAX = 8, NPU_ROWS_MAX = 1024 };
 
@@ -43,6 +46,41 @@ struct npu_bench {
 /* NULL: not counted. */
 const struct npu_count *npu_count_of(
     const struct npu_bench *b, const char *kernel, const char *kind, int m, int k, int n);
+
+/* A model as far as its cost goes.  Weights: of the layers, of ffn_down, of the head (and the embedding). */
+struct npu_model {
+    const char *name, *weights, *down, *head;
+    int n_layer, d_model, d_ff, n_head, n_kv_head, d_head, n_vocab;
+    int tied; /* the head is the embedding */
+};
+extern const struct npu_model npu_models[];
+enum { NPU_PAPER_MODELS = 5, NPU_MODELS = 8 };
+
+/* Modelled time and energy of one step, and of its parts, which follow one another: their sum. */
+enum npu_part { NPU_PRODUCTS, NPU_ATTENTION, NPU_ROWS, NPU_HEAD, NPU_MESSAGE, NPU_PARTS };
+struct npu_step {
+    struct lutra_npu_time part[NPU_PARTS], whole;
+};
+extern const char *const npu_part_names[NPU_PARTS];
+
+/* One token of each of `batch` sequences that share `context` keys.  0, or -1: something was not counted. */
+int npu_decode_step(const struct npu_bench *b, const lutra_npu_profile *p, const struct npu_model *m, double batch,
+    double context, struct npu_step *out);
+
+/* A prompt of n tokens, in steps of up to NPU_CHUNK; logits of the last. */
+enum { NPU_CHUNK = 128 };
+int npu_prefill(
+    const struct npu_bench *b, const lutra_npu_profile *p, const struct npu_model *m, int n, struct npu_step *out);
+
+/* Bytes of what a model keeps in memory for n_ctx tokens of cache: layers, head and embedding, cache. */
+void npu_memory(const struct npu_model *m, int n_ctx, double bytes[3]);
+
+/* The sections of models; JSON: members of `all`. */
+void npu_print_models(const struct npu_bench *b, const lutra_npu_profile *p);
+void npu_json_models(const struct npu_bench *b, json_t *all);
+
+/* The profile of the papers' figures, or what there is; NULL: none. */
+const lutra_npu_profile *npu_published_on(const struct npu_bench *b);
 
 /* The tables as text on stdout, or all of it as one JSON object. */
 void npu_print_tables(const struct npu_bench *b);

@@ -111,8 +111,7 @@ static void preparation(const struct npu_bench *b, struct comparisons *out)
     compare(out, "TMAN Figure 16", "ConvertDQ / two-level lookup, both from bit planes", &bits, &lookups, 10.2, 10.2);
 }
 
-/* The SoC of the published figures, or what there is. */
-static const lutra_npu_profile *published_on(const struct npu_bench *b)
+const lutra_npu_profile *npu_published_on(const struct npu_bench *b)
 {
     for (int i = 0; i < b->n_profile; i++)
         if (strstr(lutra_npu_profile_name(b->profile[i]), "8gen3")) return b->profile[i];
@@ -133,10 +132,13 @@ static struct comparisons *all_comparisons(const struct npu_bench *b)
 /* Units that packets are divided by, and how many a row has. */
 static double units_of(const struct npu_count *c, const char **unit)
 {
-    int weights = !strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "dequant");
-    int scores = !strcmp(c->kernel, "softmax") || !strncmp(c->kernel, "attention", 9);
-    *unit = weights ? "256 weights" : scores ? "64 scores" : "64 elements";
-    return weights ? (double)c->k * c->n / 256 : scores ? (double)c->m * c->k / 64 : c->n / 64.0;
+    int weights = !strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "dequant") ||
+                  !strcmp(c->kernel, "head");
+    int step = !strcmp(c->kernel, "attention step");
+    int scores =
+        !strcmp(c->kernel, "softmax") || !strcmp(c->kernel, "attention") || !strcmp(c->kernel, "attention stage");
+    *unit = weights ? "256 weights" : scores ? "64 scores" : step ? "64 keys" : "64 elements";
+    return weights ? (double)c->k * c->n / 256 : scores ? (double)c->m * c->k / 64 : step ? c->k / 64.0 : c->n / 64.0;
 }
 
 static void print_counts(const struct npu_bench *b)
@@ -175,48 +177,6 @@ static const char *verdict(const struct comparison *c, double low, double high)
                                                                 : "above";
 }
 
-static const struct {
-    const char *name;
-    int n_layer, d_model, d_ff;
-} models[] = {{"Qwen2.5-1.5B", 28, 1536, 8960}, {"Qwen2.5-3B", 36, 2048, 11008}, {"Qwen2.5-7B", 28, 3584, 18944},
-    {"Llama-3.2-1B", 16, 2048, 8192}, {"Llama-3.2-3B", 28, 3072, 8192}};
-enum { N_MODELS = sizeof models / sizeof *models };
-
-/* Microseconds of the matrices that [TTS 7.1] runs, all layers, for m rows; 0 or -1: not counted. */
-static int decode_us(const struct npu_bench *b, const lutra_npu_profile *p, int model, int m, double us[2])
-{
-    int d = models[model].d_model, f = models[model].d_ff;
-    const struct npu_count *attention = npu_count_of(b, "gemm", "Q4_0", m, d, d),
-                           *up = npu_count_of(b, "gemm", "Q4_0", m, d, f),
-                           *down = npu_count_of(b, "gemm", "Q8_0", m, f, d);
-    if (!attention || !up || !down) return -1;
-    struct lutra_npu_time a = lutra_npu_model(p, &attention->work), u = lutra_npu_model(p, &up->work),
-                          w = lutra_npu_model(p, &down->work);
-    us[0] = models[model].n_layer * (2 * a.low_us + 2 * u.low_us + w.low_us);
-    us[1] = models[model].n_layer * (2 * a.high_us + 2 * u.high_us + w.high_us);
-    return 0;
-}
-
-/* [TTS Figure 11]: what further rows cost. */
-static void print_decode(const struct npu_bench *b)
-{
-    printf("\n## Decoding by rows\n\nMilliseconds of the layers' query, output, gate, up (Q4_0) and down (Q8_0) "
-           "matrices on tiles "
-           "for 1, 4 and 16 rows, modelled; without\nkeys and values, attention, rows of f32 and the head [TTS Figure "
-           "11].\n\n"
-           "| model | SoC | 1 row | 4 rows | 16 rows |\n|---|---|---|---|---|\n");
-    for (int model = 0; model < N_MODELS; model++)
-        for (int i = 0; i < b->n_profile; i++) {
-            double us[3][2];
-            if (decode_us(b, b->profile[i], model, 1, us[0]) || decode_us(b, b->profile[i], model, 4, us[1]) ||
-                decode_us(b, b->profile[i], model, 16, us[2]))
-                continue;
-            printf("| %s | %s |", models[model].name, lutra_npu_profile_name(b->profile[i]));
-            for (int m = 0; m < 3; m++) printf(" %.1f to %.1f |", us[m][0] / 1e3, us[m][1] / 1e3);
-            printf("\n");
-        }
-}
-
 /* [TTS Figure 8]: where attention's packets go, beside the tile unit's time. */
 static void print_stages(const struct npu_bench *b, const lutra_npu_profile *p)
 {
@@ -243,10 +203,9 @@ static void print_stages(const struct npu_bench *b, const lutra_npu_profile *p)
 
 void npu_print_tables(const struct npu_bench *b)
 {
-    const lutra_npu_profile *p = published_on(b);
+    const lutra_npu_profile *p = npu_published_on(b);
     print_counts(b);
     if (!p) return;
-    print_decode(b);
     print_stages(b, p);
     struct comparisons *all = all_comparisons(b);
     printf(
@@ -267,6 +226,7 @@ void npu_print_tables(const struct npu_bench *b)
         printf(" | %s |\n", verdict(c, low, high));
     }
     free(all);
+    npu_print_models(b, p);
 }
 
 static json_t *json_of_count(const struct npu_bench *b, const struct npu_count *c)
@@ -287,7 +247,7 @@ static json_t *json_of_count(const struct npu_bench *b, const struct npu_count *
 
 json_t *npu_json_tables(const struct npu_bench *b)
 {
-    const lutra_npu_profile *p = published_on(b);
+    const lutra_npu_profile *p = npu_published_on(b);
     struct comparisons *all = all_comparisons(b);
     json_t *rows = json_array(), *ratios = json_array();
     for (int i = 0; i < b->n_row; i++) json_array_append_new(rows, json_of_count(b, &b->row[i]));
@@ -301,6 +261,8 @@ json_t *npu_json_tables(const struct npu_bench *b)
                         c->published_high, "verdict", verdict(c, low, high)));
     }
     free(all);
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "compiler", b->compiler, "cpu", b->cpu, "origin", b->origin,
-        "ratios_on", p ? lutra_npu_profile_name(p) : "", "kernels", rows, "ratios", ratios);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "compiler", b->compiler, "cpu", b->cpu, "origin",
+        b->origin, "ratios_on", p ? lutra_npu_profile_name(p) : "", "kernels", rows, "ratios", ratios);
+    npu_json_models(b, out);
+    return out;
 }

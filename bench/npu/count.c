@@ -6,6 +6,7 @@
  *
  *     lutra-npu-count > bench/npu/counts.json        77 and a reason on stderr where the tools are missing
  *     lutra-npu-count --small                        the rows of one shape, for tests
+ *     lutra-npu-count --steps                        only what whole steps of models need beside the papers' matrices
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@
 #include "bench.h"
 #include "npu/wire/layout.h"
 
-enum { MEMORY_BYTES = 96 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960 };
+enum { MEMORY_BYTES = 128 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960, ROWS_MAX = 128 };
 
 /* One row of the file. */
 struct row {
@@ -35,7 +36,7 @@ struct row {
 
 struct run {
     struct bench b;
-    uint32_t weights, src, dst, tables;
+    uint32_t weights, src, dst, tables, scratch;
     int n_rows, small;
 };
 
@@ -44,14 +45,25 @@ static const struct {
     uint32_t kind;
 } kinds[] = {{"Q4_0", NPU_W_Q4_0}, {"Q4_1", NPU_W_Q4_1}, {"IQ4_NL", NPU_W_IQ4_NL}, {"Q8_0", NPU_W_Q8_0},
     {"supergroup", NPU_W_SUPER4}, {"supergroup8", NPU_W_SUPER8}, {"Q4_K", NPU_W_Q4_K}, {"Q5_K", NPU_W_Q5_K},
-    {"Q6_K", NPU_W_Q6_K}};
-enum { Q4_0 = 0, Q8_0 = 3, SUPERGROUP = 4, N_KINDS = 9 };
+    {"Q6_K", NPU_W_Q6_K}, {"F16", NPU_W_F16}};
+enum { Q4_0 = 0, Q8_0 = 3, SUPERGROUP = 4, F16 = 9, N_KINDS = 10 };
 
 /* k x n of the matrices of Qwen2.5 1.5B, 3B, 7B and Llama 3.2 1B, 3B [TTS 7.1], and T-MAN's [TMAN 6.5]. */
 static const uint32_t shapes[][2] = {{1536, 1536}, {1536, 8960}, {8960, 1536}, {2048, 2048}, {2048, 11008},
     {11008, 2048}, {3584, 3584}, {3584, 18944}, {18944, 3584}, {2048, 8192}, {8192, 2048}, {3072, 3072}, {3072, 8192},
     {8192, 3072}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+/* What a step of a model needs beside these: the papers' keys and values, this project's small models; heads and their
+ * size [n_head / n_kv_head, n_kv_head, d_head]. */
+static const uint32_t kv_shapes[][2] = {{1536, 256}, {2048, 256}, {3584, 512}, {2048, 512}, {3072, 1024}};
+static const uint32_t small_shapes[][2] = {{64, 64}, {64, 32}, {64, 192}, {192, 64}, {128, 128}, {128, 64}, {128, 384},
+    {384, 128}, {256, 256}, {256, 128}, {256, 768}, {768, 256}};
+static const uint32_t heads[][3] = {
+    {6, 2, 128}, {8, 2, 128}, {7, 4, 128}, {4, 8, 64}, {3, 8, 128}, {2, 2, 16}, {2, 2, 32}, {2, 2, 64}};
+static const uint32_t widths[] = {1536, 2048, 3072, 3584, 64, 128, 256}; /* of rows that the head takes */
+static const uint32_t batches[] = {1, 2, 4, 8, 16};
+enum { N_KV_SHAPES = 5, N_SMALL_SHAPES = 12, N_HEADS = 8, N_WIDTHS = 7, N_BATCHES = 5, HEAD_OUTPUTS = 8192 };
 
 static void same(const char *what, const struct row *r, uint64_t emulator, uint64_t computed)
 {
@@ -107,7 +119,7 @@ static struct row row_of(struct run *u, const char *kernel, const char *kind, ui
 static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
-    if (npu_weights_layout(kinds[i].kind, k, n, &w)) return;
+    if (i == F16 || npu_weights_layout(kinds[i].kind, k, n, &w)) return;
     struct row r = row_of(u, "dequant", kinds[i].name, NPU_OP_DEQUANT, k, n);
     r.op.kind = w.kind;
     r.op.dst = u->b.machine.tcm_start + KEPT;
@@ -159,6 +171,8 @@ static void ablation(struct run *u, const char *name, uint32_t code, double byte
     add(u, &r);
 }
 
+static const uint32_t rows_of_gemm[] = {1, 4, 16, ROWS_MAX};
+
 static void weights(struct run *u)
 {
     for (uint32_t s = u->small ? 1 : 0; s < (u->small ? 2 : N_SHAPES); s++) {
@@ -167,12 +181,11 @@ static void weights(struct run *u)
             int every = k == 1536 && n == 8960; /* all kinds on one shape; elsewhere what the papers run */
             if (every || i == Q4_0 || i == SUPERGROUP || (i == Q8_0 && k > n)) dequant(u, i, k, n);
             if (every || i == Q4_0 || (i == Q8_0 && k > n)) gemv(u, i, 1, k, n);
-            if (every) gemv(u, i, 2, k, n);
+            if (every || (!u->small && (i == Q4_0 || (i == Q8_0 && k > n)))) gemv(u, i, 2, k, n);
         }
-        for (int i = 0; i < 3 && !u->small; i++) {
-            static const uint32_t m[] = {1, 4, 16};
-            gemm(u, Q4_0, m[i], k, n);
-            if (k > n) gemm(u, Q8_0, m[i], k, n);
+        for (int i = 0; i < 4 && !u->small; i++) {
+            gemm(u, Q4_0, rows_of_gemm[i], k, n);
+            if (k > n) gemm(u, Q8_0, rows_of_gemm[i], k, n);
         }
         ablation(u, "conventional, scatter", ABLATION_SCATTER, 18 / 32.0, k, n);
         ablation(u, "groups not coalesced", ABLATION_GROUPS, 18 / 32.0, k, n);
@@ -182,6 +195,80 @@ static void weights(struct run *u)
     ablation(u, "convert", ABLATION_CONVERT, 18 / 32.0, k, k);
     ablation(u, "bit planes, convert", ABLATION_PLANES, 0.5, k, k);
     ablation(u, "bit planes, lookups", ABLATION_PLANES_LUT, 0.5, k, k);
+}
+
+static uint64_t every_key(const void *user, uint32_t row, uint32_t segment)
+{
+    (void)user, (void)row, (void)segment;
+    return ~(uint64_t)0;
+}
+
+/* Attention of one layer for a batch that shares its keys: all KV heads, as it runs; m is rows of the batch. */
+static void attention_step(struct run *u, const uint32_t head[3], uint32_t m, uint32_t keys)
+{
+    static struct attention_box box;
+    static struct npu_slot at[BOX_SEGMENTS];
+    uint32_t per = NPU_ATTENTION_ROWS / head[0], groups = (m + per - 1) / per, n_segments = keys / NPU_SEGMENT;
+    char name[64];
+    for (uint32_t i = 0; i < n_segments; i++) at[i] = (struct npu_slot){u->weights, u->weights + 16384, 0, 0};
+    attention_box_fill(&box, m, head[1], head[0], n_segments, at, every_key, NULL);
+    snprintf(name, sizeof name, "%u x %u heads", head[0], head[1]);
+    struct row r = row_of(u, "attention step", name, NPU_OP_ATTENTION, 0, head[2]);
+    r.op.kind = NPU_EXP_TABLE;
+    r.op.m = m;
+    r.op.src_stride = r.op.dst_stride = 4 * head[0] * head[1] * head[2];
+    r.op.rows = u->tables;
+    memcpy(npu_sim_host(u->b.sim, u->tables), &box, sizeof box);
+    r.dma_bytes = (uint64_t)groups * head[1] * keys * head[2] * 4;
+    r.tile_pairs = (uint64_t)groups * head[1] * n_segments * 4 * (head[2] + 31) / 32;
+    if (head[2] % 64) r.tile_pairs += (uint64_t)groups * head[1] * n_segments * 2; /* value tiles come in pairs */
+    r.gathers = (uint64_t)groups * head[1] * n_segments * 32;
+    r.shown_k = keys;
+    r.stages = n_segments;
+    r.emulate = 0;
+    add(u, &r);
+}
+
+/* The vocabulary head without its insertions among the largest: 8192 outputs of the streamed vocabulary. */
+static void head(struct run *u, int i, uint32_t m, uint32_t k)
+{
+    struct npu_weights w;
+    struct npu_head_row rows[16] = {0};
+    assert_int_equal(npu_weights_layout(kinds[i].kind, k, HEAD_OUTPUTS, &w), 0);
+    struct row r = row_of(u, "head", kinds[i].name, NPU_OP_HEAD, k, HEAD_OUTPUTS);
+    for (uint32_t j = 0; j < m; j++) rows[j].want = NPU_HEAD_TOPK;
+    memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
+    r.op.kind = w.kind;
+    r.op.m = m;
+    r.op.src_stride = 4 * k;
+    r.op.rows = u->tables;
+    r.op.scratch = u->scratch;
+    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
+    if (!npu_product_integer(w.kind, k, m)) r.tile_pairs = (uint64_t)(k / 32) * w.n_blocks;
+    r.stages = HEAD_OUTPUTS / NPU_HEAD_SLICE;
+    r.emulate = 0;
+    add(u, &r);
+}
+
+/* What a whole step needs that the papers' tables do not. */
+static void steps(struct run *u)
+{
+    for (int s = 0; s < N_KV_SHAPES; s++) {
+        for (int m = 0; m < 4; m++) gemm(u, Q4_0, rows_of_gemm[m], kv_shapes[s][0], kv_shapes[s][1]);
+        gemv(u, Q4_0, 1, kv_shapes[s][0], kv_shapes[s][1]);
+        gemv(u, Q4_0, 2, kv_shapes[s][0], kv_shapes[s][1]);
+    }
+    for (int s = 0; s < N_SMALL_SHAPES; s++)
+        for (int m = 0; m < 4; m++) gemm(u, F16, rows_of_gemm[m], small_shapes[s][0], small_shapes[s][1]);
+    for (int s = 0; s < N_HEADS; s++)
+        for (int m = 0; m <= N_BATCHES; m++) {
+            uint32_t full = NPU_ATTENTION_ROWS / heads[s][0]; /* a tile's rows: what prefill fills */
+            uint32_t n = m < N_BATCHES ? batches[m] : full;
+            int twice = m == N_BATCHES && (full == 1 || full == 2 || full == 4 || full == 8 || full == 16);
+            if (!twice) attention_step(u, heads[s], n, 1024), attention_step(u, heads[s], n, 4096);
+        }
+    for (int w = 0; w < N_WIDTHS; w++)
+        for (int m = 0; m < N_BATCHES; m++) head(u, widths[w] < 1024 ? F16 : Q8_0, batches[m], widths[w]);
 }
 
 /* One KV head of Qwen2.5-1.5B: 6 query heads. */
@@ -201,12 +288,6 @@ static void softmax(struct run *u)
                 assert_int_equal(npu_execute(npu_sim_isa(u->b.sim), &u->b.machine, &table), NPU_OK);
                 add(u, &r);
             }
-}
-
-static uint64_t every_key(const void *user, uint32_t row, uint32_t segment)
-{
-    (void)user, (void)row, (void)segment;
-    return ~(uint64_t)0;
 }
 
 /* Attention of one KV head and 32 rows over 4096 keys, head 128: whole, and its stages [TTS Figure 8]. */
@@ -258,14 +339,15 @@ static void rows(struct run *u)
         const char *name, *kind;
         uint32_t code, way;
     } list[] = {{"add", "f32", NPU_OP_ADD, 0}, {"swiglu", "f32", NPU_OP_SWIGLU, 0},
-        {"rms_norm", "f32", NPU_OP_RMS_NORM, 0}, {"quantize", "act8", NPU_OP_QUANTIZE, 0},
-        {"exp16", "table", NPU_OP_EXP16, NPU_EXP_TABLE}, {"exp16", "f16", NPU_OP_EXP16, NPU_EXP_F16},
-        {"exp16", "f32", NPU_OP_EXP16, NPU_EXP_F32}};
+        {"rms_norm", "f32", NPU_OP_RMS_NORM, 0}, {"rope", "f32", NPU_OP_ROPE, 0},
+        {"quantize", "act8", NPU_OP_QUANTIZE, 0}, {"exp16", "table", NPU_OP_EXP16, NPU_EXP_TABLE},
+        {"exp16", "f16", NPU_OP_EXP16, NPU_EXP_F16}, {"exp16", "f32", NPU_OP_EXP16, NPU_EXP_F32}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         uint32_t n = 8192;
         struct row r = row_of(u, list[i].name, list[i].kind, list[i].code, n, n);
         r.op.kind = list[i].way;
         r.emulate = 1;
+        if (r.op.code == NPU_OP_ROPE) r.op.param = 128, r.op.k = 64, r.shown_k = n; /* heads of 128, halves as pairs */
         if (list[i].code == NPU_OP_EXP16 && !list[i].way) r.gathers = n / 64;
         struct npu_op table = {.code = NPU_OP_EXP_TABLE};
         assert_int_equal(npu_execute(npu_sim_isa(u->b.sim), &u->b.machine, &table), NPU_OK);
@@ -284,6 +366,7 @@ static void compiler(char *text, size_t n)
 int main(int argc, char **argv)
 {
     struct run u = {.small = argc > 1 && strcmp(argv[1], "--small") == 0};
+    int only_steps = argc > 1 && strcmp(argv[1], "--steps") == 0;
     char name[128];
     if (bench_missing()) {
         fprintf(stderr, "lutra-npu-count: %s\n", bench_missing());
@@ -292,16 +375,16 @@ int main(int argc, char **argv)
     bench_open(&u.b, MEMORY_BYTES);
     u.b.machine.tcm_kept = KEPT;
     u.weights = npu_sim_buffer(u.b.sim, 80 << 20);
-    u.src = npu_sim_buffer(u.b.sim, 16 * 4 * 18944);
-    u.dst = npu_sim_buffer(u.b.sim, 16 * 4 * 18944);
+    u.src = npu_sim_buffer(u.b.sim, ROWS_MAX * 4 * 18944);
+    u.dst = npu_sim_buffer(u.b.sim, ROWS_MAX * 4 * 18944);
     u.tables = npu_sim_buffer(u.b.sim, sizeof(struct attention_box));
-    assert_true(u.weights && u.src && u.dst && u.tables);
+    u.scratch = npu_sim_buffer(u.b.sim, 16 * (NPU_HEAD_SCRATCH + 8192));
+    assert_true(u.weights && u.src && u.dst && u.tables && u.scratch);
     compiler(name, sizeof name);
     printf("{\"compiler\": \"%s\", \"cpu\": \"v73\", \"flags\": \"-O2\", \"rows\": [", name);
-    weights(&u);
-    softmax(&u);
-    attention(&u);
+    if (!only_steps) weights(&u), softmax(&u), attention(&u);
     rows(&u);
+    if (!u.small) steps(&u);
     printf("\n]}\n");
     bench_close(&u.b);
     return 0;

@@ -1,9 +1,9 @@
-# The recorded counts and the SoC profiles as bytes of the program `lutra`, so that an installed one has them.
+# The recorded counts, the recorded accuracies and the SoC profiles as bytes of the program `lutra`, so that an installed one has them.
 set(embedded ${CMAKE_BINARY_DIR}/npu_data.c)
 set(text "/* SPDX-License-Identifier: MIT */\n/* Made by bench/npu/embed.cmake. */\n#include \"bench_npu.h\"\n\n")
 set(table "")
-foreach(file bench/npu/counts.json profiles/snapdragon-8gen2.json profiles/snapdragon-8gen3.json
-             profiles/snapdragon-8elite.json)
+foreach(file bench/npu/counts.json bench/npu/scaling.json profiles/snapdragon-8gen2.json
+             profiles/snapdragon-8gen3.json profiles/snapdragon-8elite.json)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
   string(MAKE_C_IDENTIFIER ${file} name)
   file(READ ${CMAKE_SOURCE_DIR}/${file} bytes HEX)

@@ -71,7 +71,14 @@ struct lutra_npu_time lutra_npu_model(const lutra_npu_profile *profile, const st
     static const char *const names[NPU_RESOURCES] = {"vector", "gather", "dma", "l2", "tiles"};
     struct npu_work w = work_of(work);
     struct npu_time t = npu_cost_time(&profile->p, &w);
-    return (struct lutra_npu_time){t.us.low, t.us.high, names[t.longest[0]], names[t.longest[1]]};
+    struct npu_interval mj = npu_cost_energy(&profile->p, &w);
+    return (struct lutra_npu_time){t.us.low, t.us.high, mj.low, mj.high, names[t.longest[0]], names[t.longest[1]]};
+}
+
+struct lutra_npu_time lutra_npu_messages(const lutra_npu_profile *profile, double n)
+{
+    struct npu_interval us = npu_cost_message_us(&profile->p, n), mj = npu_cost_message_mj(&profile->p, n);
+    return (struct lutra_npu_time){us.low, us.high, mj.low, mj.high, "host", "host"};
 }
 
 void lutra_npu_ratio(const lutra_npu_profile *profile, const struct lutra_npu_work *slow,

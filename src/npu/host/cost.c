@@ -36,15 +36,21 @@ static int is_rate(int i)
     return i == NPU_CLOCK_MHZ || i == NPU_VECTOR_THREADS || i == NPU_DMA_GBS || i == NPU_L2_GBS || i == NPU_TCM_MIB;
 }
 
+/* Everything at its better or at its worse end. */
+static struct choice end_of(const struct npu_profile *profile, int worst)
+{
+    struct choice c = {.stalls = worst};
+    for (int i = 0; i < NPU_FIGURES; i++)
+        c.f[i] = is_rate(i) != worst ? profile->figure[i].high : profile->figure[i].low;
+    return c;
+}
+
 struct npu_time npu_cost_time(const struct npu_profile *profile, const struct npu_work *work)
 {
     struct npu_time t;
     for (int worst = 0; worst < 2; worst++) {
-        struct choice c = {.stalls = worst};
-        double busy[NPU_RESOURCES], us;
-        for (int i = 0; i < NPU_FIGURES; i++)
-            c.f[i] = is_rate(i) != worst ? profile->figure[i].high : profile->figure[i].low;
-        us = time_of(&c, work, busy);
+        struct choice c = end_of(profile, worst);
+        double busy[NPU_RESOURCES], us = time_of(&c, work, busy);
         *(worst ? &t.us.high : &t.us.low) = us;
         t.longest[worst] = NPU_ON_VECTOR;
         for (int i = 0; i < NPU_RESOURCES; i++) {
@@ -55,14 +61,42 @@ struct npu_time npu_cost_time(const struct npu_profile *profile, const struct np
     return t;
 }
 
+struct npu_interval npu_cost_energy(const struct npu_profile *profile, const struct npu_work *work)
+{
+    double mj[2];
+    for (int worst = 0; worst < 2; worst++) {
+        struct choice c = end_of(profile, worst);
+        double busy[NPU_RESOURCES], us = time_of(&c, work, busy);
+        double vector_us = work->packets * c.f[NPU_CYCLES_PER_PACKET] / c.f[NPU_CLOCK_MHZ];
+        mj[worst] = (c.f[NPU_BASE_MW] * us + c.f[NPU_VECTOR_MW] * vector_us + c.f[NPU_TILES_MW] * busy[NPU_ON_TILES] +
+                        c.f[NPU_MEMORY_PJ] * 1e-3 * (work->dma_bytes + work->l2_bytes)) *
+                    1e-6;
+    }
+    return (struct npu_interval){mj[0], mj[1]};
+}
+
+struct npu_interval npu_cost_message_us(const struct npu_profile *profile, double n)
+{
+    const struct npu_interval *f = &profile->figure[NPU_MESSAGE_US];
+    return (struct npu_interval){n * f->low, n * f->high};
+}
+
+struct npu_interval npu_cost_message_mj(const struct npu_profile *profile, double n)
+{
+    const struct npu_interval *f = profile->figure, us = npu_cost_message_us(profile, n);
+    return (struct npu_interval){us.low * (f[NPU_BASE_MW].low + f[NPU_CPU_MW].low) * 1e-6,
+        us.high * (f[NPU_BASE_MW].high + f[NPU_CPU_MW].high) * 1e-6};
+}
+
 struct npu_interval npu_cost_ratio(
     const struct npu_profile *profile, const struct npu_work *slow, const struct npu_work *fast)
 {
     struct npu_interval r = {0, 0};
-    for (unsigned choice = 0; choice < 2u << NPU_FIGURES; choice++) {
-        struct choice c = {.stalls = (int)(choice >> NPU_FIGURES)};
+    /* Figures from NPU_MESSAGE_US on are not of an operation's time. */
+    for (unsigned choice = 0; choice < 2u << NPU_MESSAGE_US; choice++) {
+        struct choice c = {.stalls = (int)(choice >> NPU_MESSAGE_US)};
         double busy[NPU_RESOURCES];
-        for (int i = 0; i < NPU_FIGURES; i++)
+        for (int i = 0; i < NPU_MESSAGE_US; i++)
             c.f[i] = choice >> i & 1 ? profile->figure[i].high : profile->figure[i].low;
         double b = time_of(&c, fast, busy), ratio = b > 0 ? time_of(&c, slow, busy) / b : 0;
         if (!choice || ratio < r.low) r.low = ratio;

@@ -37,6 +37,14 @@ struct npu_time {
 
 struct npu_time npu_cost_time(const struct npu_profile *profile, const struct npu_work *work);
 
+/* Energy, as modelled as the time: mJ.  Each busy resource takes its power for its own time (vector threads together as
+ * long as one would need), memory its energy per byte, and the rest of the device its power for the whole time. */
+struct npu_interval npu_cost_energy(const struct npu_profile *profile, const struct npu_work *work);
+
+/* The same of n messages, during which one core waits and the NPU does nothing: time in us, energy in mJ. */
+struct npu_interval npu_cost_message_us(const struct npu_profile *profile, double n);
+struct npu_interval npu_cost_message_mj(const struct npu_profile *profile, double n);
+
 /* Ratio of two modelled times under the same unknowns, for a comparison on one SoC: each figure at its low or at its high
  * end in both, the extremes over all such choices. */
 struct npu_interval npu_cost_ratio(

@@ -71,6 +71,9 @@ static void broken_profiles_are_refused_by_field_and_file(void **state)
     refuse("\"soc\"", "\"chip\"", "field 'chip'");
     refuse("\"npu\": \"v75\",", "", "field 'npu' is missing");
     refuse("\"v75\"", "\"v75v75v75v75v75v75v75\"", "string too long");
+    refuse("\"memory_pj\"", "\"memory_nj\"", "unknown or doubled figure 'memory_nj'");
+    refuse("\"base_mw\": {\"low\": 500", "\"base_mw\": {\"low\": -500", "figure 'base_mw': -500 to 3000");
+    refuse("\"vector_mw\": {\"low\": 30, ", "\"vector_mw\": {", "figure 'vector_mw' needs low, high and a source");
     refuse("}\n}\n", "}\n}\n]", "more text");
     refuse("}\n}\n", "}\n", "'}' expected");
     struct npu_profile p;
@@ -123,7 +126,13 @@ static struct npu_profile exact(void)
         [NPU_SCATTER_CYCLES] = 20,
         [NPU_DMA_GBS] = 50,
         [NPU_L2_GBS] = 25,
-        [NPU_TCM_MIB] = 8};
+        [NPU_TCM_MIB] = 8,
+        [NPU_MESSAGE_US] = 50,
+        [NPU_BASE_MW] = 1000,
+        [NPU_VECTOR_MW] = 100,
+        [NPU_TILES_MW] = 500,
+        [NPU_MEMORY_PJ] = 40,
+        [NPU_CPU_MW] = 600};
     for (int i = 0; i < NPU_FIGURES; i++) p.figure[i] = (struct npu_interval){f[i], f[i]};
     return p;
 }
@@ -153,6 +162,43 @@ static void times_follow_the_formula(void **state)
     assert_int_equal(t.longest[1], NPU_ON_VECTOR);
 }
 
+static void energies_follow_the_formula(void **state)
+{
+    (void)state;
+    struct npu_profile p = exact();
+    /* 340 us of the device, 400 us of one vector thread, 40 of tiles, 10^7 bytes. */
+    struct npu_work w = {.packets = 200e3, .dma_bytes = 10e6, .tile_pairs = 5000};
+    struct npu_interval mj = npu_cost_energy(&p, &w), us;
+    near(mj.low, 0.34 + 0.04 + 0.02 + 0.4), near(mj.high, mj.low);
+    mj = npu_cost_message_mj(&p, 3), us = npu_cost_message_us(&p, 3);
+    near(us.low, 150), near(mj.high, 0.15 * 1.6);
+}
+
+/* More power, more energy, and no other time; a longer message, no longer operation. */
+static void power_is_not_time(void **state)
+{
+    (void)state;
+    struct npu_profile p = exact();
+    struct npu_work w = {.packets = 200e3, .dma_bytes = 10e6, .tile_pairs = 5000, .gathers = 10, .stages = 4};
+    struct npu_time t = npu_cost_time(&p, &w);
+    double mj = npu_cost_energy(&p, &w).low;
+    for (int i = NPU_MESSAGE_US; i < NPU_FIGURES; i++) {
+        struct npu_profile q = p;
+        q.figure[i].low *= 2, q.figure[i].high *= 2;
+        near(npu_cost_time(&q, &w).us.high, t.us.high);
+        near(npu_cost_ratio(&q, &w, &w).low, 1);
+        int of_operations = i != NPU_MESSAGE_US && i != NPU_CPU_MW;
+        assert_int_equal(npu_cost_energy(&q, &w).low > mj * 1.0001, of_operations);
+        assert_true(npu_cost_message_mj(&q, 1).low > npu_cost_message_mj(&p, 1).low * 1.0001 ||
+                    (i != NPU_MESSAGE_US && i != NPU_BASE_MW && i != NPU_CPU_MW));
+    }
+    for (double f = 2; f < 100; f *= 3) { /* more work, more of both */
+        struct npu_work more = w;
+        more.packets *= f, more.dma_bytes *= f, more.tile_pairs *= f;
+        assert_true(npu_cost_time(&p, &more).us.low > t.us.low && npu_cost_energy(&p, &more).low > mj);
+    }
+}
+
 static void intervals_contain_what_is_between(void **state)
 {
     (void)state;
@@ -172,6 +218,8 @@ static void intervals_contain_what_is_between(void **state)
                               : (struct npu_interval){p.figure[i].low, p.figure[i].low};
             struct npu_time u = npu_cost_time(&q, &w);
             assert_true(u.us.low >= t.us.low && u.us.high <= t.us.high);
+            struct npu_interval e = npu_cost_energy(&p, &w), d = npu_cost_energy(&q, &w);
+            assert_true(d.low >= e.low && d.high <= e.high);
             struct npu_interval s = npu_cost_ratio(&q, &v, &w);
             assert_true(s.low >= r.low && s.high <= r.high);
         }
@@ -184,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(profiles_of_the_repository_load),
         cmocka_unit_test(broken_profiles_are_refused_by_field_and_file), cmocka_unit_test(damaged_profiles_do_no_harm),
-        cmocka_unit_test(times_follow_the_formula), cmocka_unit_test(intervals_contain_what_is_between)};
+        cmocka_unit_test(times_follow_the_formula), cmocka_unit_test(energies_follow_the_formula),
+        cmocka_unit_test(power_is_not_time), cmocka_unit_test(intervals_contain_what_is_between)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
