@@ -30,18 +30,6 @@ COUNTER(packets, "0x6a14c000")
 COUNTER(instructions, "0x6a15c000")
 COUNTER(hvx_instructions, "0x6a16c000")
 
-void *memset(void *dst, int c, size_t n)
-{
-    for (size_t i = 0; i < n; i++) ((volatile uint8_t *)dst)[i] = (uint8_t)c;
-    return dst;
-}
-
-void *memcpy(void *restrict dst, const void *restrict src, size_t n)
-{
-    for (size_t i = 0; i < n; i++) ((volatile uint8_t *)dst)[i] = ((const uint8_t *)src)[i];
-    return dst;
-}
-
 static void serve(struct isa *isa, volatile uint32_t *box)
 {
     struct npu_op op;

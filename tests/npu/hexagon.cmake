@@ -1,10 +1,9 @@
-# Sets NPU_CLANG, NPU_LLD, NPU_QEMU, and npu_missing: why Hexagon binaries cannot be built and run here; empty if they can.
-find_program(NPU_CLANG NAMES clang-19)
-find_program(NPU_LLD NAMES ld.lld-19)
+# What src/npu/dsp/hexagon.cmake sets, NPU_QEMU, and npu_missing: why Hexagon binaries cannot be built and run here; empty if
+# they can.
+include(${CMAKE_SOURCE_DIR}/src/npu/dsp/hexagon.cmake)
 find_program(NPU_QEMU NAMES qemu-hexagon)
-set(npu_missing "")
-if(NOT NPU_CLANG OR NOT NPU_LLD)
-  set(npu_missing "clang-19 and ld.lld-19 are needed to build Hexagon binaries (packages clang-19, lld-19)")
+set(npu_missing "${npu_no_compiler}")
+if(npu_missing)
 elseif(NOT NPU_QEMU)
   set(npu_missing "qemu-hexagon was not found (package qemu-user, version 10 or later)")
 else()

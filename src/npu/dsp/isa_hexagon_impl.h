@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * isa.h on a Hexagon compiler: integer operations as intrinsics.  Floats, DMA, cache and tiles come from
- * isa_real_impl.h (ISA_HEXAGON) or isa_qemu_impl.h.
+ * isa_real_impl.h and silicon/machine_impl.h
+ * (ISA_HEXAGON) or isa_qemu_impl.h; its software floats with silicon's machine where tests run that on QEMU (ISA_SILICON).
  */
 #ifndef LUTRA_NPU_DSP_ISA_HEXAGON_IMPL_H
 #define LUTRA_NPU_DSP_ISA_HEXAGON_IMPL_H
@@ -19,13 +20,10 @@ typedef HVX_UVector isa_uvec;
 struct isa {
     uint8_t *base;
     volatile uint32_t *mailbox; /* QEMU: words through which the host does tile operations */
+    struct npu_thread *thread;  /* silicon: dsp/silicon/silicon.h */
 };
 
 typedef void isa_thread(struct isa *isa, void *user, uint32_t thread, uint32_t n);
-
-/* One hardware thread does the work of all. */
-#define isa_threads(n, fn, user)                                                                                       \
-    for (uint32_t thread_ = 0; thread_ < (n); thread_++) fn(isa, user, thread_, n)
 
 #define isa_ptr(offset) (isa->base + (offset))
 
@@ -133,6 +131,9 @@ typedef void isa_thread(struct isa *isa, void *user, uint32_t thread, uint32_t n
 #include "npu/dsp/isa_real_impl.h"
 #else
 #include "npu/dsp/isa_qemu_impl.h"
+#endif
+#if defined(ISA_HEXAGON) || defined(ISA_SILICON)
+#include "npu/dsp/silicon/machine_impl.h"
 #endif
 
 #endif

@@ -19,6 +19,10 @@ uint32_t npu_qemu_dma(struct isa *isa, uint8_t *dst, uint32_t dst_stride, const 
     uint32_t width, uint32_t rows);
 void npu_qemu_clean(const void *p, uint32_t bytes);
 
+#ifndef ISA_SILICON
+/* One hardware thread does the work of all. */
+#define isa_threads(n, fn, user)                                                                                       \
+    for (uint32_t thread_ = 0; thread_ < (n); thread_++) fn(isa, user, thread_, n)
 #define dma_start_1d(dst, src, bytes) npu_qemu_dma(isa, dst, 0, src, 0, bytes, 1)
 #define dma_start_2d(dst, ds, src, ss, w, rows) npu_qemu_dma(isa, dst, ds, src, ss, w, rows)
 #define dma_poll(ticket) ((void)(ticket), 1)
@@ -28,6 +32,7 @@ void npu_qemu_clean(const void *p, uint32_t bytes);
 #define tile_clear() npu_qemu_tile(isa, NPU_TILE_CLEAR, 0, 0, 0)
 #define tile_mac(a, w, n) npu_qemu_tile(isa, NPU_TILE_MAC, a, w, n)
 #define tile_store(dst) npu_qemu_tile(isa, NPU_TILE_STORE, dst, 0, 0)
+#endif
 
 #ifdef ISA_COUNT
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * isa.h on silicon: HVX's own floats (v73) and user DMA.  Compiled by tests/npu, run nowhere here.
+ * isa.h on silicon: HVX's own floats (v73).  Compiled into liblutra_npu.so, run nowhere here.  Threads, DMA, cache and tiles
+ * are in silicon/machine_impl.h.
  *
- * The last place of q16/q32 operations differs from isa.h's rounding.  The tile machine exists only in the vendor's
- * assembler: npu_hmx_* are left undefined for the back end that has it.
+ * The last place of q16/q32 operations differs from isa.h's rounding.
  */
 #ifndef LUTRA_NPU_DSP_ISA_REAL_IMPL_H
 #define LUTRA_NPU_DSP_ISA_REAL_IMPL_H
@@ -37,27 +37,5 @@
 #define i32_of_f32(a) __builtin_HEXAGON_V6_vconv_w_sf_128B(a)
 #define f16_of_i16(a) __builtin_HEXAGON_V6_vconv_hf_h_128B(a)
 #define i16_of_f16(a) __builtin_HEXAGON_V6_vconv_h_hf_128B(a)
-
-/* User DMA: descriptors in the thread's ring, see npu/dsp/dma.c. */
-uint32_t npu_dma_start(struct isa *isa, uint8_t *dst, uint32_t dst_stride, const uint8_t *src, uint32_t src_stride,
-    uint32_t width, uint32_t rows);
-int npu_dma_done(struct isa *isa, uint32_t ticket);
-void npu_hmx_clear(struct isa *isa);
-void npu_hmx_mac(struct isa *isa, const uint8_t *act, const uint8_t *weight, uint32_t n_pairs);
-void npu_hmx_store(struct isa *isa, uint8_t *dst);
-void npu_cache_flush(const uint8_t *p, uint32_t bytes);
-void npu_cache_invalidate(const uint8_t *p, uint32_t bytes);
-
-#define dma_start_1d(dst, src, bytes) npu_dma_start(isa, dst, 0, src, 0, bytes, 1)
-#define dma_start_2d(dst, ds, src, ss, w, rows) npu_dma_start(isa, dst, ds, src, ss, w, rows)
-#define dma_poll(ticket) npu_dma_done(isa, ticket)
-#define dma_wait(ticket)                                                                                               \
-    while (!npu_dma_done(isa, ticket)) {                                                                               \
-    }
-#define cache_flush(p, bytes) npu_cache_flush(p, bytes)
-#define cache_invalidate(p, bytes) npu_cache_invalidate(p, bytes)
-#define tile_clear() npu_hmx_clear(isa)
-#define tile_mac(a, w, n) npu_hmx_mac(isa, a, w, n)
-#define tile_store(dst) npu_hmx_store(isa, dst)
 
 #endif

@@ -46,3 +46,22 @@ void fastrpc_unload(struct fastrpc *rpc)
     if (rpc->library) dlclose(rpc->library);
     rpc->library = NULL;
 }
+
+const char *fastrpc_reason(int rc)
+{
+    static const char *const reason[NPU_SERVE_STEPS] = {
+        [NPU_SERVE_CALL] = "its library is of another build",
+        [NPU_SERVE_BUSY] = "it serves another session of this process",
+        [NPU_SERVE_POWER] = "the power manager refused",
+        [NPU_SERVE_MAP] = "the window is not mapped",
+        [NPU_SERVE_WINDOW] = "what is mapped is no window",
+        [NPU_SERVE_TCM] = "there is no TCM for it, or no tile unit: another program may hold it",
+        [NPU_SERVE_THREADS] = "it got no threads",
+        [NPU_SERVE_VECTORS] = "it got no vector context",
+        [NPU_SERVE_TILES] = "its threads may not use the tile unit",
+        [NPU_SERVE_RING] = "a message was damaged",
+        [NPU_SERVE_DMA] = "the DMA engine stopped",
+    };
+    uint32_t step = (uint32_t)rc >> 16 & 0xff;
+    return (uint32_t)rc >> 24 == NPU_SERVE_ERROR && step < NPU_SERVE_STEPS ? reason[step] : NULL;
+}

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "npu/wire/serve.h"
 
 enum {
     FASTRPC_CDSP = 3,     /* the domain of the NPU */
@@ -21,14 +22,6 @@ enum {
     FASTRPC_NEW_SESSION = 13,
     FASTRPC_URI = 15,
     FASTRPC_LATENCY = 1, /* request of a handle: keep the CPU awake for answers */
-};
-
-union fastrpc_arg {
-    struct {
-        void *data;
-        size_t bytes;
-    } buffer;
-    uint64_t handle;
 };
 
 struct fastrpc_unsigned {
@@ -65,7 +58,7 @@ struct fastrpc {
     int (*fastrpc_mmap)(int domain, int fd, void *p, int offset, size_t bytes, int flags);
     int (*fastrpc_munmap)(int domain, int fd, void *p, size_t bytes);
     int (*remote_handle64_open)(const char *uri, uint64_t *handle);
-    int (*remote_handle64_invoke)(uint64_t handle, uint32_t scalars, union fastrpc_arg *arg);
+    int (*remote_handle64_invoke)(uint64_t handle, uint32_t scalars, union npu_remote_arg *arg);
     int (*remote_handle64_close)(uint64_t handle);
     int (*remote_session_control)(uint32_t request, void *data, uint32_t bytes);
     int (*remote_handle64_control)(uint64_t handle, uint32_t request, void *data, uint32_t bytes); /* may be NULL */
@@ -75,24 +68,7 @@ struct fastrpc {
 int fastrpc_load(struct fastrpc *rpc, struct lutra_error *err);
 void fastrpc_unload(struct fastrpc *rpc);
 
-/* Calls of our program (dsp/silicon): method 2, with one buffer of these words, returns when the NPU stops serving. */
-enum { NPU_METHOD_SERVE = 2 };
-#define FASTRPC_SCALARS(method, in_buffers) ((uint32_t)(method) << 24 | (uint32_t)(in_buffers) << 16)
-
-/* Corners of voltage and clock. */
-enum { NPU_CORNER_NOMINAL = 4, NPU_CORNER_TURBO_L3 = 9 };
-
-/* What the NPU's program asks of the power manager while it serves. */
-struct npu_power {
-    uint32_t least_corner, most_corner; /* of core and bus; the target is the most */
-    uint32_t latency_us;                /* how long a wake-up may take */
-    uint32_t steady;                    /* nonzero: performance mode, no sleep between messages */
-    uint32_t tiles;                     /* nonzero: power for the tile unit */
-};
-
-struct npu_serve {
-    uint32_t fd, window_bytes, n_threads;
-    struct npu_power power;
-};
+/* What a result of NPU_METHOD_SERVE says, in words: "no TCM ...", or NULL where it is not the program's (wire/serve.h). */
+const char *fastrpc_reason(int rc);
 
 #endif

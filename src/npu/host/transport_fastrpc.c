@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The NPU of a phone.  A window of memory that both processors reach, and one long call that serves the ring in it [TTS 6]: the
- * call's return is how the NPU's end is noticed.  Never run on silicon by this project: tested against a library of its own.
+ * call's return is how the NPU's end is noticed.  The NPU's end is dsp/silicon.  Never run on silicon by this project: tested
+ * against libraries of its own, one of which runs that end under qemu-hexagon.
  *
  * Coherence is one-way: the NPU's accesses see the CPU's caches, but its own cache is maintained by its program (NPU_FROM_HOST,
  * NPU_TO_HOST, the ring's view there).  So publish and acquire have nothing to do on this side.
@@ -37,8 +38,8 @@ struct phone {
 static void *call(void *arg)
 {
     struct phone *p = arg;
-    union fastrpc_arg a = {.buffer = {&p->serve, sizeof p->serve}};
-    int rc = p->rpc.remote_handle64_invoke(p->handle, FASTRPC_SCALARS(NPU_METHOD_SERVE, 1), &a);
+    union npu_remote_arg a = {.buffer = {&p->serve, sizeof p->serve}};
+    int rc = p->rpc.remote_handle64_invoke(p->handle, NPU_SCALARS_SERVE, &a);
     atomic_store(&p->ended, rc ? rc : 1);
     return NULL;
 }
@@ -73,8 +74,9 @@ static int phone_poll(struct npu_session *session, struct lutra_error *err)
 {
     int ended = atomic_load(&((struct phone *)session)->ended);
     if (!ended) return 0;
-    return lutra_fail(
-        err, LUTRA_E_DEVICE_LOST, "npu: the NPU's program ended, error %#x", ended == 1 ? 0 : (unsigned)ended);
+    const char *reason = fastrpc_reason(ended);
+    return lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu: the NPU's program ended, error %#x%s%s",
+        ended == 1 ? 0 : (unsigned)ended, reason ? ": " : "", reason ? reason : "");
 }
 
 static const struct npu_transport_ops phone_ops = {
@@ -143,7 +145,8 @@ static int begin(struct phone *p, const struct npu_transport_settings *settings,
     TRY(load_program(p, uri, err));
     TRY(share_window(p, err));
     npu_ring_begin(&p->session.ring, npu->end, npu->machine.tcm_bytes, npu->machine.n_threads);
-    p->serve.fd = (uint32_t)p->fd, p->serve.window_bytes = npu->end, p->serve.n_threads = npu->machine.n_threads;
+    p->serve.magic = NPU_RING_MAGIC, p->serve.fd = (uint32_t)p->fd;
+    p->serve.window_bytes = npu->end, p->serve.n_threads = npu->machine.n_threads;
     if (pthread_create(&p->caller, NULL, call, p)) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no thread");
     p->called = true;
     return npu_session_meet(&p->session, clock_now_us(clock_real()) + 10 * SECOND_US, err);

@@ -33,7 +33,7 @@ EXPORT int rpcmem_to_fd(void *p);
 EXPORT int fastrpc_mmap(int domain, int fd, void *p, int offset, size_t bytes, int flags);
 EXPORT int fastrpc_munmap(int domain, int fd, void *p, size_t bytes);
 EXPORT int remote_handle64_open(const char *uri, uint64_t *handle);
-EXPORT int remote_handle64_invoke(uint64_t handle, uint32_t scalars, union fastrpc_arg *arg);
+EXPORT int remote_handle64_invoke(uint64_t handle, uint32_t scalars, union npu_remote_arg *arg);
 EXPORT int remote_handle64_close(uint64_t handle);
 EXPORT int remote_session_control(uint32_t request, void *data, uint32_t bytes);
 EXPORT int remote_handle64_control(uint64_t handle, uint32_t request, void *data, uint32_t bytes);
@@ -151,12 +151,12 @@ static uint32_t execute(void *user, const struct npu_op *given)
     return status;
 }
 
-int remote_handle64_invoke(uint64_t handle, uint32_t scalars, union fastrpc_arg *arg)
+int remote_handle64_invoke(uint64_t handle, uint32_t scalars, union npu_remote_arg *arg)
 {
     static struct npu npu;
     struct npu *n = calloc(1, sizeof npu);
     int rc = 0;
-    if (!n || handle != 42 || scalars != FASTRPC_SCALARS(NPU_METHOD_SERVE, 1)) return 1;
+    if (!n || handle != 42 || scalars != NPU_SCALARS_SERVE) return 1;
     memcpy(&lutra_fake.serve, arg->buffer.data, sizeof lutra_fake.serve);
     n->window = memory[lutra_fake.serve.fd - FD], n->bytes = lutra_fake.serve.window_bytes;
     struct npu_sim_settings s = {.tcm_bytes = TCM, .ddr_bytes = n->bytes - NPU_RING_BYTES, .seed = 1};

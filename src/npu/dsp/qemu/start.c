@@ -25,19 +25,6 @@ static long call6(long nr, long a, long b, long c, long d, long e, long f)
     return r0;
 }
 
-/* The compiler calls these for structures. */
-void *memset(void *dst, int c, size_t n)
-{
-    for (size_t i = 0; i < n; i++) ((volatile uint8_t *)dst)[i] = (uint8_t)c;
-    return dst;
-}
-
-void *memcpy(void *restrict dst, const void *restrict src, size_t n)
-{
-    for (size_t i = 0; i < n; i++) ((volatile uint8_t *)dst)[i] = ((const uint8_t *)src)[i];
-    return dst;
-}
-
 static uint32_t execute(void *user, const struct npu_op *op)
 {
     struct program *p = user;
