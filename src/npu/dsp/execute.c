@@ -159,14 +159,15 @@ static uint32_t fit(struct isa *isa, const struct npu_machine *machine, const st
 static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     const uint32_t period = op->param, table = 8 * period;
+    struct npu_scratch_plan plan;
     if (!op->m || !op->n || !period || period % 32 || op->n % period || op->k > 1024) return NPU_BAD_SHAPE;
-    if ((uint64_t)machine->tcm_kept + 4 * (uint64_t)op->n + 8192 > machine->tcm_bytes) return NPU_NO_ROOM;
+    if (npu_scratch_plan(npu_rope_scratch(op->n), machine, &plan)) return NPU_NO_ROOM;
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
     take(isa, op, op->weights, 4 * period + op->m * table);
     for (uint32_t r = 0; r < op->m; r++)
         npu_rope(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->src) + (size_t)r * op->src_stride,
             isa_ptr(op->weights), isa_ptr(op->weights) + 4 * period + (size_t)r * table, op->n, period, op->k,
-            isa_ptr(machine->tcm_start + machine->tcm_kept));
+            isa_ptr(machine->tcm_start + plan.at));
     give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;
 }
@@ -174,15 +175,15 @@ static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const s
 static uint32_t embed(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
-    uint32_t first = (machine->tcm_kept + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
+    struct npu_scratch_plan plan;
     if (!op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w)) return NPU_BAD_SHAPE;
-    if (first + NPU_TILE + 64 * (uint64_t)w.k + w.block_bytes > machine->tcm_bytes) return NPU_NO_ROOM;
+    if (npu_scratch_plan(npu_embed_scratch(&w), machine, &plan)) return NPU_NO_ROOM;
     take(isa, op, op->rows, 4 * op->m);
     for (uint32_t r = 0; r < op->m; r++) {
         uint32_t token = s_load_u32(isa_ptr(op->rows) + 4 * r);
         if (token >= op->n) return NPU_BAD_SHAPE;
         npu_embed(isa, &w, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->weights), token, op->k, op->param,
-            isa_ptr(machine->tcm_start + first));
+            isa_ptr(machine->tcm_start + plan.at));
     }
     give(isa, op, span(op->m, op->dst_stride, 4 * op->k));
     return NPU_OK;
@@ -284,12 +285,14 @@ static uint32_t head(struct isa *isa, const struct npu_machine *machine, const s
 static uint32_t exponential(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     uint8_t *y = isa_ptr(op->dst), *tcm = isa_ptr(machine->tcm_start);
+    struct npu_scratch_plan plan;
     const uint8_t *x = isa_ptr(op->src);
     if (!op->n || op->n % 64) return NPU_BAD_SHAPE;
     if (op->kind == NPU_EXP_TABLE && machine->tcm_kept < 65536) return NPU_NO_ROOM;
+    if (npu_scratch_plan(4 * NPU_LINE, machine, &plan)) return NPU_NO_ROOM;
     take(isa, op, op->src, 2 * op->n);
     switch (op->kind) {
-    case NPU_EXP_TABLE: npu_exp_by_table(isa, y, x, op->n, tcm, tcm + machine->tcm_kept); break;
+    case NPU_EXP_TABLE: npu_exp_by_table(isa, y, x, op->n, tcm, tcm + plan.at); break;
     case NPU_EXP_F16: npu_exp_by_f16(isa, y, x, op->n); break;
     case NPU_EXP_F32: npu_exp_by_f32(isa, y, x, op->n); break;
     default: return NPU_BAD_OP;

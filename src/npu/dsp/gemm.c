@@ -121,10 +121,9 @@ uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const stru
 {
     struct npu_weights w;
     struct npu_gemm_plan plan;
-    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+    uint32_t n;
     if (op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w) || !op->m) return NPU_BAD_SHAPE;
-    /* Where rings for all threads do not fit, fewer work. */
-    while (n && npu_gemm_plan(&w, op->m, machine->tcm_kept, machine->tcm_bytes, n, &plan)) n--;
+    n = npu_gemm_threads(&w, op->m, machine, &plan);
     if (!n) return NPU_NO_ROOM;
     for (uint32_t i = 0; i < plan.n_passes; i++) {
         uint32_t first = i * plan.row_blocks * 32, left = op->m - first;

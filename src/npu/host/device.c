@@ -4,6 +4,7 @@
  */
 #include "npu/host/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,7 +176,10 @@ static int npu_reserve(
     if (n_ctx > most->n_ctx) most->n_ctx = n_ctx;
     int rc = reserve_ops(d, npu_program_ops(list) + 2 * most->max_out, err);
     if (rc == 0) rc = npu_reserve_all(d, list, err);
-    if (rc < 0) d->most = had;
+    if (rc < 0)
+        d->most = had;
+    else
+        npu_tcm_note(d, list);
     return rc;
 }
 
@@ -206,9 +210,14 @@ static int npu_submit(struct device *self, const struct segment *segment, const 
 static bool npu_report(struct device *self, int line, char *text, size_t size)
 {
     const struct npu_device *d = self_of(self);
-    if (line >= d->n_window) return false;
-    npu_window_describe(d, line, text, size);
-    return true;
+    double mib = 1 << 20;
+    if (line < d->n_window) {
+        npu_window_describe(d, line, text, size);
+        return true;
+    }
+    snprintf(text, size, "%s TCM: %.1f of %.1f MiB at most, by %s of layer %d", d->base.name, d->tcm.bytes / mib,
+        d->window[0].link->machine.tcm_bytes / mib, op_name(d->tcm.kind), d->tcm.layer);
+    return line == d->n_window && d->tcm.bytes;
 }
 
 static void add_weight(const struct weight *w, size_t n_row, struct demand *out)

@@ -90,6 +90,11 @@ struct npu_device {
         int max_rows, max_out, n_ctx;
         uint64_t value_bytes; /* of a step, in each window */
     } most;
+    struct {
+        uint32_t bytes; /* of TCM, at most */
+        enum op_kind kind;
+        int layer; /* of the operation that takes them */
+    } tcm;
     struct npu_op *op; /* [max_op] */
     int max_op;
 
@@ -131,6 +136,11 @@ uint32_t npu_window_bytes(const struct npu_device *d); /* of the first one */
 
 /* What lies in a window, in words. */
 void npu_window_describe(const struct npu_device *d, int window, char *text, size_t size);
+
+/* ---- tcm.c ---- */
+
+/* Notes how much TCM the list's operations take at most, for what is reserved. */
+void npu_tcm_note(struct npu_device *d, const struct op_list *list);
 
 /* ---- weights.c ---- */
 

@@ -23,13 +23,18 @@ int npu_session_plan(
     return 0;
 }
 
+static const char *const NAMES[NPU_OPS] = {"nop", "dequant", "quantize", "gemv", "gemm", "add", "swiglu", "rms_norm",
+    "rope", "exp16", "attention", "exp_table", "geglu", "relu2", "embed", "take", "kv_append", "head", "invalidate",
+    "flush", "fit", "unfit"};
+
 static void note(struct npu_session *s, const struct npu_answer *a)
 {
+    const char *name = a->code < NPU_OPS ? NAMES[a->code] : "unknown";
     if (a->status == NPU_OK || a->status == NPU_SKIPPED || s->failed) return;
     s->failed = LUTRA_E_INTERNAL;
     if (s->why.code && a->status == NPU_STOPPED) return; /* said by who stopped it */
-    lutra_fail(&s->why, LUTRA_E_INTERNAL, "%s: operation %u of message %u, code %u, was refused: %s", s->npu.name,
-        a->op, a->number, a->code,
+    lutra_fail(&s->why, LUTRA_E_INTERNAL, "%s: operation %u of message %u, %s, was refused: %s", s->npu.name, a->op,
+        a->number, name,
         a->status == NPU_OUT_OF_WINDOW ? "it leaves the window"
         : a->status == NPU_BAD_OP      ? "unknown operation"
         : a->status == NPU_BAD_SHAPE   ? "shape"

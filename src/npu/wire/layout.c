@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "npu/wire/layout.h"
 
+#include "npu/wire/message.h"
+#include "npu/wire/tcm.h"
+
 /* A DMA of about this size hides its set-up; larger ones only cost TCM. */
 enum { DMA_TARGET_BYTES = 64 << 10 };
 
@@ -93,84 +96,94 @@ void npu_act8_layout(uint32_t k, struct npu_act8 *out)
     out->bytes = round_up(out->scales + (k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK * 4, NPU_LINE);
 }
 
-/* Bytes of one thread's rings with chunks of c blocks and r blocks of rows. */
-static uint64_t rings(const struct npu_weights *w, uint32_t c, uint32_t r)
+/* Tiles of all rows, then each thread's rings.  0: it fits. */
+static int lay_gemm(const struct npu_weights *w, uint32_t rows, uint32_t chunk, uint32_t n_threads, struct npu_tcm tcm,
+    struct npu_gemm_plan *p)
 {
-    uint64_t packed = round_up(w->block_bytes, 1) * (uint64_t)c, tiles = (uint64_t)w->k * 64 * c;
-    packed = (packed + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
-    return 3 * packed + 2 * tiles + 2 * (uint64_t)NPU_TILE * r * c;
-}
-
-static void place(const struct npu_weights *w, uint32_t at, struct npu_gemm_plan *p)
-{
-    uint32_t packed = round_up(w->block_bytes * p->chunk_blocks, NPU_TILE), tiles = w->k * 64 * p->chunk_blocks;
-    uint32_t out = NPU_TILE * p->row_blocks * p->chunk_blocks;
-    for (int i = 0; i < 3; i++, at += packed) p->packed[i] = at;
-    for (int i = 0; i < 2; i++, at += tiles) p->tiles[i] = at;
-    for (int i = 0; i < 2; i++, at += out) p->out[i] = at;
+    p->row_blocks = rows, p->chunk_blocks = chunk;
+    p->act = npu_tcm_take(&tcm, (uint64_t)rows * w->k * 64);
+    uint64_t start = tcm.used;
+    for (int i = 0; i < 3; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
+    for (int i = 0; i < 2; i++) p->tiles[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->k * 64);
+    for (int i = 0; i < 2; i++) p->out[i] = npu_tcm_take(&tcm, (uint64_t)chunk * rows * NPU_TILE);
+    p->thread_stride = (uint32_t)(tcm.used - start);
+    tcm.used += (n_threads - 1) * (tcm.used - start);
+    p->bytes = (uint32_t)tcm.used;
+    return npu_tcm_fits(&tcm) ? 0 : -1;
 }
 
 int npu_gemm_plan(const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads,
     struct npu_gemm_plan *out)
 {
-    uint32_t all_rows = m / 32 + (m % 32 != 0);
-    uint64_t first = ((uint64_t)first_byte + NPU_TILE - 1) / NPU_TILE * NPU_TILE, act = (uint64_t)w->k * 64;
-    if (!m || !n_threads || first >= tcm_bytes) return -1;
-    uint64_t room = tcm_bytes - first;
-    if (act + n_threads * rings(w, 1, 1) > room) return -1;
-
+    const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
+    uint32_t all = m / 32 + (m % 32 != 0), rows = all;
+    if (!m || !n_threads) return -1;
     /* As many rows as fit beside the smallest rings: each pass reads every weight again. */
-    uint64_t per_row = act + n_threads * 2 * (uint64_t)NPU_TILE, fixed = n_threads * rings(w, 1, 0);
-    uint64_t rows = (room - fixed) / per_row;
-    out->row_blocks = rows < all_rows ? (uint32_t)rows : all_rows;
-    out->n_passes = (all_rows + out->row_blocks - 1) / out->row_blocks;
-    out->row_blocks = (all_rows + out->n_passes - 1) / out->n_passes;
+    while (rows && lay_gemm(w, rows, 1, n_threads, tcm, out)) rows--;
+    if (!rows) return -1;
+    out->n_passes = (all + rows - 1) / rows;
+    rows = (all + out->n_passes - 1) / out->n_passes;
 
     uint32_t chunk = 1, share = (w->n_blocks + n_threads - 1) / n_threads;
     while (chunk < share && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES &&
-           out->row_blocks * act + n_threads * rings(w, chunk + 1, out->row_blocks) <= room)
+           !lay_gemm(w, rows, chunk + 1, n_threads, tcm, out))
         chunk++;
-    out->chunk_blocks = chunk;
     out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
-    out->act = (uint32_t)first;
-    out->thread_stride = (uint32_t)rings(w, chunk, out->row_blocks);
-    place(w, (uint32_t)(first + out->row_blocks * act), out);
-    out->bytes = (uint32_t)(first + out->row_blocks * act + (uint64_t)n_threads * out->thread_stride);
-    return 0;
+    return lay_gemm(w, rows, chunk, n_threads, tcm, out);
+}
+
+uint32_t npu_gemm_threads(
+    const struct npu_weights *w, uint32_t m, const struct npu_machine *machine, struct npu_gemm_plan *out)
+{
+    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+    while (n && npu_gemm_plan(w, m, machine->tcm_kept, machine->tcm_bytes, n, out)) n--;
+    return n;
+}
+
+static int lay_gemv(const struct npu_weights *w, uint32_t chunk, struct npu_tcm tcm, struct npu_gemv_plan *p)
+{
+    p->chunk_blocks = chunk;
+    for (int i = 0; i < 3; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
+    p->bytes = (uint32_t)tcm.used;
+    return npu_tcm_fits(&tcm) ? 0 : -1;
 }
 
 int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemv_plan *out)
 {
-    uint64_t first = ((uint64_t)first_byte + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
-    if (first + 3 * (uint64_t)w->block_bytes > tcm_bytes) return -1;
+    const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
     uint32_t chunk = 1;
-    while (chunk < w->n_blocks && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES &&
-           first + 3 * (uint64_t)(chunk + 1) * w->block_bytes <= tcm_bytes)
+    while (
+        chunk < w->n_blocks && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES && !lay_gemv(w, chunk + 1, tcm, out))
         chunk++;
-    out->chunk_blocks = chunk;
     out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
-    for (uint32_t i = 0; i < 3; i++) out->packed[i] = (uint32_t)first + i * chunk * w->block_bytes;
-    out->bytes = (uint32_t)first + 3 * chunk * w->block_bytes;
-    return 0;
+    return lay_gemv(w, chunk, tcm, out);
 }
 
 int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out)
 {
+    struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
     if (!n || n % 8 || n > 1024) return -1;
     n = out->n = round_up(n, 64);
     uint32_t tiles = n / 32 * NPU_TILE, raw = 64 * 2 * n;
-    struct {
-        uint32_t *offset, bytes;
-    } parts[] = {{&out->query, tiles}, {&out->keys[0], raw}, {&out->keys[1], raw}, {&out->values[0], raw},
-        {&out->values[1], raw}, {&out->key_tiles, 2 * tiles}, {&out->value_tiles, 2 * tiles},
-        {&out->score_tiles, 2 * NPU_TILE}, {&out->prob_tiles, 2 * NPU_TILE}, {&out->probs, 2 * NPU_TILE},
-        {&out->out_tiles, tiles}, {&out->out, 32 * 4 * n}, {&out->scratch, 64 * NPU_LINE}};
-    uint64_t at = ((uint64_t)first_byte + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
-    for (uint32_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        *parts[i].offset = (uint32_t)at;
-        at += round_up(parts[i].bytes, NPU_TILE);
-        if (at > tcm_bytes) return -1;
-    }
-    out->bytes = (uint32_t)at;
-    return 0;
+    out->query = npu_tcm_take(&tcm, tiles);
+    for (int i = 0; i < 2; i++) out->keys[i] = npu_tcm_take(&tcm, raw);
+    for (int i = 0; i < 2; i++) out->values[i] = npu_tcm_take(&tcm, raw);
+    out->key_tiles = npu_tcm_take(&tcm, 2 * tiles);
+    out->value_tiles = npu_tcm_take(&tcm, 2 * tiles);
+    out->score_tiles = npu_tcm_take(&tcm, 2 * NPU_TILE);
+    out->prob_tiles = npu_tcm_take(&tcm, 2 * NPU_TILE);
+    out->probs = npu_tcm_take(&tcm, 2 * NPU_TILE);
+    out->out_tiles = npu_tcm_take(&tcm, tiles);
+    out->out = npu_tcm_take(&tcm, 32 * 4 * n);
+    out->scratch = npu_tcm_take(&tcm, 64 * NPU_LINE);
+    out->bytes = (uint32_t)tcm.used;
+    return npu_tcm_fits(&tcm) ? 0 : -1;
+}
+
+int npu_scratch_plan(uint64_t bytes, const struct npu_machine *machine, struct npu_scratch_plan *out)
+{
+    struct npu_tcm tcm = npu_tcm_from(machine->tcm_kept, machine->tcm_bytes);
+    out->at = npu_tcm_take(&tcm, bytes);
+    out->bytes = (uint32_t)tcm.used;
+    return npu_tcm_fits(&tcm) ? 0 : -1;
 }

@@ -113,6 +113,11 @@ struct npu_gemm_plan {
 int npu_gemm_plan(const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads,
     struct npu_gemm_plan *out);
 
+/* The same for as many of the machine's threads as there is room for: how many, or 0. */
+struct npu_machine;
+uint32_t npu_gemm_threads(
+    const struct npu_weights *w, uint32_t m, const struct npu_machine *machine, struct npu_gemm_plan *out);
+
 /* TCM plan of the integer product of one row: a ring of three chunks of weights. */
 struct npu_gemv_plan {
     uint32_t chunk_blocks, n_chunks;
@@ -137,5 +142,21 @@ struct npu_attention_plan {
 };
 /* 0, or -1: n is not a multiple of 8, or it does not fit. */
 int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out);
+
+/* One area of TCM for an operation that needs no more: rotations, embeddings, exponentials.  0, or -1. */
+struct npu_scratch_plan {
+    uint32_t at, bytes; /* bytes: up to its end */
+};
+int npu_scratch_plan(uint64_t bytes, const struct npu_machine *machine, struct npu_scratch_plan *out);
+
+static inline uint64_t npu_rope_scratch(uint32_t n)
+{
+    return 4 * (uint64_t)n + 8192;
+}
+
+static inline uint64_t npu_embed_scratch(const struct npu_weights *w)
+{
+    return NPU_TILE + 64 * (uint64_t)w->k + w->block_bytes;
+}
 
 #endif

@@ -184,9 +184,6 @@ static void massive_activations_stay_finite(void **state)
     for (int i = 0; i < 4; i++) {
         const float *x = feed(cpu.s, a, i ? 20 * i - 19 : 0, i ? 20 : 1, 0),
                     *y = feed(npu.s, b, i ? 20 * i - 19 : 0, i ? 20 : 1, 0);
-        float worst = 0;
-        for (int j = 0; j < N_VOCAB; j++) worst = fmaxf(worst, fabsf(x[j] - y[j]));
-
         for (int j = 0; j < N_VOCAB; j++) assert_true(fabsf(x[j] - y[j]) < 0.3f);
     }
     shut(&cpu);

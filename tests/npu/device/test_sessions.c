@@ -136,6 +136,7 @@ static void a_cache_may_lie_elsewhere(void **state)
     assert_int_equal(d->window[1].weight_bytes, 0);
     assert_non_null(strstr(log.text, "session 1 of 2: 29 weights (token_embd.weight .. blk.3.ffn_down.weight)"));
     assert_non_null(strstr(log.text, "session 2 of 2: no weights, caches of "));
+    assert_non_null(strstr(log.text, "npu-sim TCM: "));
     play(f.s, &many);
     assert_memory_equal(&one, &many, sizeof one);
     shut(&f);

@@ -14,6 +14,7 @@
 #include "base/f16.h"
 #include "base/status.h"
 #include "npu/host/pack.h"
+#include "npu/wire/tcm.h"
 #include "quant/quant.h"
 
 static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0, QUANT_F16};
@@ -179,6 +180,52 @@ static void plans_fit(void **state)
     assert_true(planned > 10000);
 }
 
+/* Areas of any size, also absurd ones: apart, aligned, behind what is kept; they fit exactly if the last one ends inside. */
+static void tcm_is_given_out_once(void **state)
+{
+    (void)state;
+    uint64_t seed = 99;
+    int fitted = 0;
+    for (int i = 0; i < 20000; i++) {
+        uint32_t kept = (uint32_t)(next(&seed) % 70000), end = (uint32_t)(1 + next(&seed) % (8 << 20));
+        struct npu_tcm tcm = npu_tcm_from(kept, end);
+        uint64_t last = kept;
+        int n = (int)(next(&seed) % 12);
+        for (int j = 0; j < n; j++) {
+            uint64_t bytes = next(&seed) % 50 ? next(&seed) % (1u << next(&seed) % 20) : next(&seed) >> 8;
+            uint64_t at = npu_tcm_take(&tcm, bytes);
+            if (!npu_tcm_fits(&tcm)) continue;
+            assert_true(at % NPU_TILE == 0 && at >= last && at + bytes <= end && at + bytes <= tcm.used);
+            last = at + bytes;
+        }
+        assert_true(npu_tcm_fits(&tcm) == (tcm.used <= end));
+        fitted += n && npu_tcm_fits(&tcm);
+    }
+    assert_true(fitted > 4000);
+}
+
+/* Heads of every size: areas of a thread lie apart, and where it does not fit nothing is planned. */
+static void plans_of_attention_fit(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 1100; n++)
+        for (uint32_t tcm = 64 << 10; tcm <= 2 << 20; tcm *= 2) {
+            struct npu_attention_plan p;
+            if (npu_attention_plan(n, 4096, tcm, &p)) {
+                assert_true(n % 8 || n > 1024 || 2000 * (uint64_t)n + 65536 > tcm);
+                continue;
+            }
+            uint64_t tiles = p.n / 32 * NPU_TILE, raw = 128 * p.n;
+            struct range r[] = {{0, 4096}, {p.query, p.query + tiles}, {p.keys[0], p.keys[0] + raw},
+                {p.keys[1], p.keys[1] + raw}, {p.values[0], p.values[0] + raw}, {p.values[1], p.values[1] + raw},
+                {p.key_tiles, p.key_tiles + 2 * tiles}, {p.value_tiles, p.value_tiles + 2 * tiles},
+                {p.score_tiles, p.score_tiles + 4096}, {p.prob_tiles, p.prob_tiles + 4096}, {p.probs, p.probs + 4096},
+                {p.out_tiles, p.out_tiles + tiles}, {p.out, p.out + 128 * p.n}, {p.scratch, p.scratch + 8192}};
+            assert_true(p.bytes <= tcm && p.n >= n);
+            check_apart(r, sizeof r / sizeof *r, p.bytes);
+        }
+}
+
 static void impossible_shapes_are_refused(void **state)
 {
     (void)state;
@@ -206,6 +253,8 @@ int main(void)
         cmocka_unit_test(unknown_types_are_refused_by_name),
         cmocka_unit_test(supergroups_keep_their_values),
         cmocka_unit_test(plans_fit),
+        cmocka_unit_test(tcm_is_given_out_once),
+        cmocka_unit_test(plans_of_attention_fit),
         cmocka_unit_test(impossible_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

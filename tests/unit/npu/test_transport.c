@@ -105,6 +105,24 @@ static void a_broken_rule_is_named(void **state)
     npu_transport_close(&npu);
 }
 
+/* What does not fit into TCM is refused by name, and the NPU goes on. */
+static void too_much_for_tcm_is_refused_by_name(void **state)
+{
+    (void)state;
+    enum { K = 32768 };
+    struct npu_transport *npu;
+    struct lutra_error err;
+    struct npu_transport_settings set = {.tcm_bytes = 1 << 20, .memory_bytes = 8 << 20};
+    assert_int_equal(npu_local_open(&npu, &set, &err), 0);
+    uint32_t w = npu_transport_alloc(npu, 2 << 20), x = npu_transport_alloc(npu, 4 * K);
+    struct npu_op op[2] = {{.code = NPU_OP_NOP},
+        {.code = NPU_OP_GEMM, .m = 1, .n = 32, .k = K, .kind = 1 /* Q4_0 */, .src = x, .weights = w, .dst = x}};
+    assert_int_equal(run(npu, op, 2, &err), LUTRA_E_INTERNAL);
+    assert_non_null(strstr(err.what, "operation 1 of message 1, gemm, was refused: it does not fit into TCM"));
+    assert_int_equal(run(npu, op, 1, &err), 0);
+    npu_transport_close(&npu);
+}
+
 static void buffers_do_not_overlap(void **state)
 {
     struct npu_transport *npu = open_small();
@@ -141,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publish_and_acquire_carry_bytes),
         cmocka_unit_test(a_broken_rule_is_named),
+        cmocka_unit_test(too_much_for_tcm_is_refused_by_name),
         cmocka_unit_test(buffers_do_not_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
