@@ -2,7 +2,7 @@
  *
  * checkkern: every kernel of the CPU's table against the reference, per instruction set; and its speed.
  *
- *     checkkern [--seed=N] [--only=PATTERN] [--bench] [--threads=N] [--json] [--digest]
+ *     checkkern [--seed=N] [--only=PATTERN] [--quick] [--bench] [--threads=N] [--json] [--digest]
  *
  * For each level that this CPU has, the table is filled again (cpu_kernels_init) and every slot whose function is new
  * is checked.  A fault inside a kernel is reported with the kernel's name.  Exit status: 0 all passed, 1 some failed.
@@ -22,6 +22,7 @@ struct options {
     uint64_t seed;
     const char *only; /* part of a kernel's name, or NULL */
     bool bench, json, digest;
+    bool quick; /* every kernel, format and odd tail once: for emulators */
     int threads;
 };
 
@@ -50,7 +51,7 @@ void expect(struct tally *t, const char *kernel, bool ok, const char *fmt, ...) 
 /* Calls fn(arg) and reports a fault in it under the kernel's name; false on a fault. */
 bool survive(struct tally *t, const char *kernel, void (*fn)(void *arg), void *arg);
 
-void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *lower, uint64_t seed);
+void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *lower, const struct options *o);
 void check_small(
     struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
 

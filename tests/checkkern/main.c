@@ -114,6 +114,8 @@ static bool parse(int n, char **arg, struct options *o)
             o->threads = atoi(arg[i] + 10);
         } else if (strcmp(arg[i], "--bench") == 0) {
             o->bench = true;
+        } else if (strcmp(arg[i], "--quick") == 0) {
+            o->quick = true;
         } else if (strcmp(arg[i], "--json") == 0) {
             o->json = true;
         } else if (strcmp(arg[i], "--digest") == 0) {
@@ -129,20 +131,20 @@ static bool parse(int n, char **arg, struct options *o)
 struct gemm_job {
     struct tally *tally;
     const struct cpu_gemm *gemm, *lower;
-    uint64_t seed;
+    const struct options *options;
 };
 
 static void check_one_gemm(void *arg)
 {
     struct gemm_job *j = arg;
-    check_gemm(j->tally, j->gemm, j->lower, j->seed);
+    check_gemm(j->tally, j->gemm, j->lower, j->options);
 }
 
 static void check_level(
     struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o)
 {
     for (int i = 0; i < QUANT_TYPE_END; i++) {
-        struct gemm_job job = {t, &k->gemm[i], &lower->gemm[i], o->seed};
+        struct gemm_job job = {t, &k->gemm[i], &lower->gemm[i], o};
         if (!k->gemm[i].run || k->gemm[i].run == lower->gemm[i].run) continue;
         if (o->only && !strstr(k->gemm[i].name, o->only)) continue;
         t->kernels++;
