@@ -5,6 +5,8 @@
  */
 #include "device_fixture.h"
 
+#include <signal.h>
+
 /* Windows that hold this model with a small context in one, two and three sessions. */
 static const struct {
     int kib, sessions;
@@ -210,6 +212,18 @@ static void a_cache_larger_than_all_windows(void **state)
     shut(&f);
 }
 
+/* The newest child of this process. */
+static pid_t newest_child(void)
+{
+    char path[64];
+    int pid, last = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "r");
+    while (f && fscanf(f, "%d", &pid) == 1) last = pid;
+    if (f) fclose(f);
+    return last;
+}
+
 /* Two Hexagon programs under QEMU, each with its window; one is killed and the CPU goes on. */
 static void under_qemu(void **state)
 {
@@ -231,6 +245,18 @@ static void under_qemu(void **state)
     assert_int_equal(npu_of(&f)->n_window, 2);
     answer(&f, 10, &many);
     assert_memory_equal(&one, &many, sizeof one);
+    struct fixture cpu;
+    int32_t a, b;
+    open_in(&cpu, "cpu", 0);
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    OK(lutra_seq_open(cpu.s, 0, &b, err));
+    feed(f.s, a, 0, 2, 0), feed(cpu.s, b, 0, 2, 0);
+    assert_true(newest_child() > 0);
+    kill(newest_child(), SIGKILL);
+    const float *x = feed(f.s, a, 2, 4, 0), *y = feed(cpu.s, b, 2, 4, 0);
+    for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(x[i] - y[i]) < 0.1f);
+    assert_ptr_equal(f.rt->device, f.rt->cpu);
+    shut(&cpu);
     shut(&f);
 }
 
