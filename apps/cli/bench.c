@@ -44,6 +44,8 @@ static const struct option batched_table[] = {
 static const struct option npu_table[] = {
     {"--npu", NULL, OPT_ON, AT(npu), NULL, .help = "packets, bytes, tile products, modelled times, the papers' tables"},
     {"--npu-profile", NULL, OPT_LIST, AT(npu_profiles), "FILE", .help = "SoC profile (JSON); may be repeated"},
+    {"--npu-svg", NULL, OPT_TEXT, AT(npu_svg), "FILE",
+        .help = "with --npu: accuracy against modelled latency and energy, as a picture"},
     {"--npu-counter", NULL, OPT_TEXT, AT(npu_counter), "PROGRAM",
         .help = "count now, with lutra-npu-count of a build folder, instead of showing the recorded counts"},
 };
@@ -251,7 +253,7 @@ static int run(void *opts, const char **arg, int n_arg)
     struct bench_options *o = opts;
     struct grid g = {0};
     (void)arg, (void)n_arg;
-    if (o->npu) return bench_npu(&o->npu_profiles, o->npu_counter, o->format);
+    if (o->npu) return bench_npu(&o->npu_profiles, o->npu_counter, o->npu_svg, o->format);
     if (o->models.n == 0) {
         say("no model: give one with -m FILE or LUTRA_ARG_MODEL");
         return EXIT_USAGE;

@@ -25,7 +25,7 @@ struct bench_options {
     const char *threads, *batch, *cache_k, *cache_v;        /* lists */
     const char *n_prompt, *n_gen, *depth, *npp, *ntg, *npl; /* lists */
     struct option_list models, pg, npu_profiles;
-    const char *npu_counter;
+    const char *npu_counter, *npu_svg;
     int reps, delay_s;
     bool npu, warmup, peaks, shared_prompt;
     const char *format, *format_err;

@@ -9,7 +9,8 @@ static double l2_bytes(const struct npu_count *c)
 {
     if (!strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "head"))
         return 4.0 * c->m * ((double)c->k + c->n);
-    if (!strcmp(c->kernel, "exp16")) return 4.0 * c->n;
+    if (!strcmp(c->kernel, "exp16") || !strcmp(c->kernel, "fit")) return 4.0 * c->n;
+    if (!strcmp(c->kernel, "unfit")) return 0; /* of ordinary rows, which stay */
     if (!strcmp(c->kernel, "quantize")) return 5.2 * c->k;
     if (!strcmp(c->kernel, "dequant") || !strcmp(c->kernel, "softmax") || !strncmp(c->kernel, "attention", 9))
         return 0; /* in TCM, but for what DMA brings */
@@ -92,7 +93,17 @@ const struct npu_count *npu_count_of(
     return NULL;
 }
 
-int bench_npu(const struct option_list *profiles, const char *counter, const char *format)
+static int write_svg(const struct npu_bench *b, const char *path)
+{
+    FILE *f = fopen(path, "w");
+    if (f) npu_print_svg(b, npu_published_on(b), f);
+    int bad = !f || ferror(f);
+    if (f && fclose(f)) bad = 1;
+    if (bad) say("bench: %s cannot be written", path);
+    return bad ? EXIT_FAILED : 0;
+}
+
+int bench_npu(const struct option_list *profiles, const char *counter, const char *svg, const char *format)
 {
     struct npu_bench *b = get_memory(sizeof *b);
     memset(b, 0, sizeof *b);
@@ -107,6 +118,7 @@ int bench_npu(const struct option_list *profiles, const char *counter, const cha
         code = open_profiles(b, profiles);
     }
     if (!code && !strcmp(format, "md")) npu_print_tables(b);
+    if (!code && svg && npu_published_on(b)) code = write_svg(b, svg);
     if (!code && !strcmp(format, "json")) {
         json_t *all = npu_json_tables(b);
         json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));

@@ -5,6 +5,7 @@
  *     bench_npu.c          counts and profiles: where they come from, looking rows up
  *     bench_npu_tables.c   kernels and ratios, as md or JSON
  *     bench_npu_step.c     work of whole steps of a model from counted operations
+ *     bench_npu_svg.c      accuracy against cost as a picture
  *     bench_npu_models.c   models: throughput, energy, memory, accuracy against cost; as md or JSON
  */
 #ifndef LUTRA_CLI_BENCH_NPU_H
@@ -75,6 +76,22 @@ int npu_prefill(
 /* Bytes of what a model keeps in memory for n_ctx tokens of cache: layers, head and embedding, cache. */
 void npu_memory(const struct npu_model *m, int n_ctx, double bytes[3]);
 
+/* Accuracy of a method (measured) and what it costs per problem (modelled). */
+struct npu_choice {
+    const char *method, *model, *prm;
+    double accuracy, low, high; /* 95 % */
+    double us[2], mj[2];
+    int front[2]; /* nothing faster, nothing cheaper in energy is at least as accurate */
+};
+enum { NPU_CHOICES_MAX = 64 };
+
+/* Every method of the recorded accuracies once, out [NPU_CHOICES_MAX]; texts are the document's.  How many. */
+json_t *npu_open_accuracies(void);
+int npu_read_choices(const struct npu_bench *b, const lutra_npu_profile *p, json_t *document, struct npu_choice *out);
+
+/* The same as an SVG picture: accuracy against latency and against energy [TTS Figures 10, 12]. */
+void npu_print_svg(const struct npu_bench *b, const lutra_npu_profile *p, FILE *out);
+
 /* The sections of models; JSON: members of `all`. */
 void npu_print_models(const struct npu_bench *b, const lutra_npu_profile *p);
 void npu_json_models(const struct npu_bench *b, json_t *all);
@@ -86,7 +103,8 @@ const lutra_npu_profile *npu_published_on(const struct npu_bench *b);
 void npu_print_tables(const struct npu_bench *b);
 json_t *npu_json_tables(const struct npu_bench *b);
 
-/* profiles: files, or none for those inside the program; counter: a program that counts, or NULL for the recorded counts. */
-int bench_npu(const struct option_list *profiles, const char *counter, const char *format);
+/* profiles: files, or none for those inside the program; counter: a program that counts, or NULL for the recorded counts;
+ * svg: a file to write the picture to, or NULL. */
+int bench_npu(const struct option_list *profiles, const char *counter, const char *svg, const char *format);
 
 #endif

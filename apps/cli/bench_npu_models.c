@@ -106,14 +106,7 @@ static void print_memory(void)
 
 /* ---- accuracy against cost ---- */
 
-struct choice {
-    const char *method, *model, *prm;
-    double accuracy, low, high; /* measured, 95 % */
-    double us[2], mj[2];        /* modelled, per problem */
-    int front[2];               /* nothing faster, nothing cheaper in energy is at least as accurate */
-};
-
-enum { CHOICES_MAX = 64, PROMPT_ROWS = 51 /* of a problem, mean */, JUDGE_ROWS = 16, KEYS = 128 };
+enum { PROMPT_ROWS = 51 /* of a problem, mean */, JUDGE_ROWS = 16, KEYS = 128 };
 
 static const struct npu_model *model_of(const char *path)
 {
@@ -142,7 +135,7 @@ static void add_times(double us[2], double mj[2], const struct lutra_npu_time *t
 /* The prompt, then all candidates a token per step, then the judge's rows in passes of 16 (a tile holds that many: 2 heads
  * share keys). */
 static int cost_of(const struct npu_bench *b, const lutra_npu_profile *p, const struct npu_model *m, double rows,
-    double judged, int width, struct choice *c)
+    double judged, int width, struct npu_choice *c)
 {
     struct npu_step s;
     double steps = (rows - PROMPT_ROWS) / width;
@@ -156,10 +149,10 @@ static int cost_of(const struct npu_bench *b, const lutra_npu_profile *p, const 
 }
 
 static int read_choice(
-    const struct npu_bench *b, const lutra_npu_profile *p, json_t *settings, json_t *item, struct choice *c)
+    const struct npu_bench *b, const lutra_npu_profile *p, json_t *settings, json_t *item, struct npu_choice *c)
 {
     double rows, judged;
-    *c = (struct choice){.prm = ""};
+    *c = (struct npu_choice){.prm = ""};
     if (json_unpack(settings, "{s:s, s?s}", "model", &c->model, "prm", &c->prm) ||
         json_unpack(item, "{s:s, s:F, s:F, s:{s:F, s:F, s:F}}", "method", &c->method, "generator_rows", &rows,
             "verifier_rows", &judged, "accuracy", "mean", &c->accuracy, "low", &c->low, "high", &c->high))
@@ -172,7 +165,7 @@ static int read_choice(
 }
 
 /* At the better end of the profile; the worse gives the same order but for ties. */
-static void mark_front(struct choice *c, int n)
+static void mark_front(struct npu_choice *c, int n)
 {
     for (int i = 0; i < n; i++) {
         c[i].front[0] = c[i].front[1] = 1;
@@ -184,8 +177,7 @@ static void mark_front(struct choice *c, int n)
     }
 }
 
-/* Every method once, costs modelled; the texts are the document's. */
-static int read_choices(const struct npu_bench *b, const lutra_npu_profile *p, json_t *document, struct choice *out)
+int npu_read_choices(const struct npu_bench *b, const lutra_npu_profile *p, json_t *document, struct npu_choice *out)
 {
     json_t *run, *item;
     size_t i, j;
@@ -194,8 +186,8 @@ static int read_choices(const struct npu_bench *b, const lutra_npu_profile *p, j
     {
         json_array_foreach(json_object_get(run, "methods"), j, item)
         {
-            struct choice *c = &out[n];
-            if (n == CHOICES_MAX || read_choice(b, p, json_object_get(run, "settings"), item, c)) continue;
+            struct npu_choice *c = &out[n];
+            if (n == NPU_CHOICES_MAX || read_choice(b, p, json_object_get(run, "settings"), item, c)) continue;
             int known = 0;
             for (int k = 0; k < n; k++) known |= !strcmp(out[k].method, c->method) && !strcmp(out[k].model, c->model);
             n += !known;
@@ -205,7 +197,7 @@ static int read_choices(const struct npu_bench *b, const lutra_npu_profile *p, j
     return n;
 }
 
-static json_t *open_accuracies(void)
+json_t *npu_open_accuracies(void)
 {
     const struct npu_data *d = &npu_data[NPU_DATA_SCALING];
     return json_loadb((const char *)d->bytes, d->n_bytes, 0, NULL);
@@ -213,9 +205,9 @@ static json_t *open_accuracies(void)
 
 static void print_choices(const struct npu_bench *b, const lutra_npu_profile *p)
 {
-    struct choice *c = get_memory(CHOICES_MAX * sizeof *c);
-    json_t *document = open_accuracies();
-    int n = read_choices(b, p, document, c);
+    struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);
+    json_t *document = npu_open_accuracies();
+    int n = npu_read_choices(b, p, document, c);
     print_head("Accuracy against latency and energy",
         "Accuracy: measured, 500 problems, 95 % intervals (`docs/SCALING.md`).  Milliseconds and millijoules per "
         "problem: "
@@ -259,7 +251,7 @@ static json_t *json_of_step(
         "tokens_per_s_high", n * 1e6 / s->whole.low_us);
 }
 
-static json_t *json_of_choice(const char *soc, const struct choice *c)
+static json_t *json_of_choice(const char *soc, const struct npu_choice *c)
 {
     return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "soc", soc, "model", c->model,
         "method", c->method, "accuracy_measured", c->accuracy, "accuracy_low", c->low, "accuracy_high", c->high,
@@ -282,8 +274,8 @@ static void json_of_profile(const struct npu_bench *b, const lutra_npu_profile *
             if (!npu_prefill(b, p, &npu_models[m], prompts[i], &s))
                 json_array_append_new(prefill, json_of_step(npu_models[m].name, soc, "tokens", prompts[i], 0, &s));
     }
-    struct choice *c = get_memory(CHOICES_MAX * sizeof *c);
-    int n = read_choices(b, p, document, c);
+    struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);
+    int n = npu_read_choices(b, p, document, c);
     for (int i = 0; i < n; i++) json_array_append_new(choices, json_of_choice(soc, &c[i]));
     free(c);
 }
@@ -291,7 +283,7 @@ static void json_of_profile(const struct npu_bench *b, const lutra_npu_profile *
 void npu_json_models(const struct npu_bench *b, json_t *all)
 {
     json_t *decode = json_array(), *prefill = json_array(), *memory = json_array(), *choices = json_array(),
-           *document = open_accuracies();
+           *document = npu_open_accuracies();
     for (int i = 0; i < b->n_profile; i++) json_of_profile(b, b->profile[i], decode, prefill, choices, document);
     for (int m = 0; m < NPU_MODELS; m++) {
         double bytes[3];

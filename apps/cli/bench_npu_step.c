@@ -84,12 +84,17 @@ static int add_rows(
     return 0;
 }
 
+static int is_integer(const char *kind, double rows)
+{
+    return rows <= INTEGER_ROWS && strcmp(kind, "F16") != 0;
+}
+
 /* One matrix, all layers: the integer product for few rows where codes allow it, as the device chooses. */
 static int add_product(const struct npu_bench *b, const lutra_npu_profile *p, const struct npu_model *m,
     const char *kind, double rows, int k, int n, struct npu_step *s)
 {
     struct lutra_npu_work w;
-    int integer = rows <= INTEGER_ROWS && strcmp(kind, "F16") != 0;
+    int integer = is_integer(kind, rows);
     if (at_rows(b, integer ? "gemv" : "gemm", kind, rows, k, n, &w)) return -1;
     add_work(p, &s->part[NPU_PRODUCTS], &w, m->n_layer);
     return integer ? add_rows(b, p, "quantize", rows * k * m->n_layer, s) : 0;
@@ -105,13 +110,22 @@ static int add_products(
            add_product(b, p, m, m->weights, rows, d, m->d_ff, s) || add_product(b, p, m, m->down, rows, m->d_ff, d, s);
 }
 
+/* Rows of ffn_down on tiles are made to fit halves, before and after; ordinary ones do. */
+static int add_fits(
+    const struct npu_bench *b, const lutra_npu_profile *p, const struct npu_model *m, double rows, struct npu_step *s)
+{
+    if (is_integer(m->down, rows)) return 0;
+    return add_rows(b, p, "fit", rows * m->n_layer * m->d_ff, s) ||
+           add_rows(b, p, "unfit", rows * m->n_layer * m->d_model, s);
+}
+
 static int add_row_operations(
     const struct npu_bench *b, const lutra_npu_profile *p, const struct npu_model *m, double rows, struct npu_step *s)
 {
     double n = rows * m->n_layer, kv = m->n_kv_head * m->d_head;
     return add_rows(b, p, "rms_norm", 2 * n * m->d_model + rows * m->d_model, s) ||
            add_rows(b, p, "rope", n * (m->d_model + kv), s) || add_rows(b, p, "swiglu", n * m->d_ff, s) ||
-           add_rows(b, p, "add", 2 * n * m->d_model, s);
+           add_rows(b, p, "add", 2 * n * m->d_model, s) || add_fits(b, p, m, rows, s);
 }
 
 /* All KV heads of one layer for a group of `rows` rows of the batch. */

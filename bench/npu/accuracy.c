@@ -3,8 +3,10 @@
  * What an NPU's weight layout costs in accuracy: perplexity and greedy answers of a model whose matrices are replaced by what
  * a scheme makes of them [TTS Tables 1, 4], on any device [TTS Table 5: --device npu-sim beside cpu].
  *
- *     lutra-npu-accuracy [--device NAME] [--answers N] [--problems N] MODEL PROBLEMS SCHEME...
+ *     lutra-npu-accuracy [--device NAME] [--only attention|products] [--answers N] [--problems N] MODEL PROBLEMS SCHEME...
  *
+ * --only: just attention (halves, exp by table), or just matrices (tiles of halves) and the head, on the device; the
+ * CPU does the rest.
  * PROBLEMS: JSON lines of question, steps, answer (models/abacus-test.jsonl).  Perplexity is over the tokens of the worked
  * solutions under the model's chat template; answers are decoded greedily.  Matrices of the layers only: embedding and head stay.
  */
@@ -17,8 +19,11 @@
 #include <unistd.h>
 
 #include "base/f16.h"
+#include "engine/engine_impl.h"
 #include "lutra.h"
+#include "base/status.h"
 #include "npu/host/pack.h"
+#include "ops/device.h"
 #include "quant/quant.h"
 #include "weights/gguf_write.h"
 
@@ -230,7 +235,33 @@ static void add_answer(struct bench *b, json_t *problem, const int32_t *tok, int
     b->n_answer++;
 }
 
-static void judge(const char *path, const char *device, const char *problems, int n_problems, int n_answers, int scheme)
+/* A device whose operations are those of another, but for the kinds it leaves to the CPU. */
+static struct {
+    struct device_ops ops;
+    int (*supports)(struct device *self, const struct op *op, struct lutra_error *err);
+    const char *only; /* NULL: all */
+} narrow;
+
+static int supports_only(struct device *self, const struct op *op, struct lutra_error *err)
+{
+    bool attention = op->kind == OP_ATTENTION || op->kind == OP_KV_APPEND;
+    bool product = op->kind == OP_MATMUL || op->kind == OP_HEAD || op->kind == OP_EMBED; /* a tied head's matrix */
+    if (!strcmp(narrow.only, "attention") ? !attention : !product)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "left to the CPU");
+    return narrow.supports(self, op, err);
+}
+
+static void keep_only(struct device *device, const char *only)
+{
+    narrow.ops = *device->ops;
+    narrow.supports = device->ops->supports;
+    narrow.only = only;
+    narrow.ops.supports = supports_only;
+    device->ops = &narrow.ops;
+}
+
+static void judge(const char *path, const char *device, const char *only, const char *problems, int n_problems,
+    int n_answers, int scheme)
 {
     struct bench b = {0};
     struct lutra_error err = {0};
@@ -243,6 +274,7 @@ static void judge(const char *path, const char *device, const char *problems, in
     ms.packed = "";
     ss.n_ctx = ss.n_batch = ss.n_out = TOKENS_MAX;
     check(lutra_runtime_open(&b.runtime, &rs, &err), &err);
+    if (only) keep_only(b.runtime->first ? b.runtime->first : b.runtime->device, only);
     check(lutra_model_open(&b.model, b.runtime, path, &ms, &err), &err);
     check(lutra_session_open(&b.session, b.model, &ss, &err), &err);
     FILE *f = fopen(problems, "r");
@@ -256,8 +288,8 @@ static void judge(const char *path, const char *device, const char *problems, in
         json_decref(problem);
     }
     fclose(f);
-    printf("| %s | %s | %s | %.6f | %ld | %d / %d |\n", schemes[scheme].name, schemes[scheme].what, device,
-        exp(b.nll / (double)b.n_tok), b.n_tok, b.n_right, b.n_answer);
+    printf("| %s | %s | %s%s%s | %.6f | %ld | %d / %d |\n", schemes[scheme].name, schemes[scheme].what, device,
+        only ? ", only " : "", only ? only : "", exp(b.nll / (double)b.n_tok), b.n_tok, b.n_right, b.n_answer);
     fflush(stdout);
     lutra_session_close(&b.session);
     lutra_model_close(&b.model);
@@ -266,17 +298,19 @@ static void judge(const char *path, const char *device, const char *problems, in
 
 int main(int argc, char **argv)
 {
-    const char *device = "cpu";
+    const char *device = "cpu", *only = NULL;
     int n_answers = 0, n_problems = 1 << 30, i = 1;
     for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
         if (!strcmp(argv[i], "--device"))
             device = argv[i + 1];
+        else if (!strcmp(argv[i], "--only") && (!strcmp(argv[i + 1], "attention") || !strcmp(argv[i + 1], "products")))
+            only = argv[i + 1];
         else if (!strcmp(argv[i], "--answers"))
             n_answers = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--problems"))
             n_problems = atoi(argv[i + 1]);
         else
-            stop("options: --device NAME, --answers N, --problems N");
+            stop("options: --device NAME, --only attention|products, --answers N, --problems N");
     }
     if (argc - i < 3)
         stop("usage: [options] MODEL PROBLEMS SCHEME...  (f16 groups tiles groups-down8 tiles-down8 channel)");
@@ -289,7 +323,7 @@ int main(int argc, char **argv)
         if ((fd = mkstemp(path)) < 0) stop("no temporary file");
         close(fd);
         write_model(argv[i], path, s);
-        judge(path, device, argv[i + 1], n_problems, n_answers, s);
+        judge(path, device, only, argv[i + 1], n_problems, n_answers, s);
         unlink(path);
     }
     return 0;

@@ -339,9 +339,10 @@ static void rows(struct run *u)
         const char *name, *kind;
         uint32_t code, way;
     } list[] = {{"add", "f32", NPU_OP_ADD, 0}, {"swiglu", "f32", NPU_OP_SWIGLU, 0},
-        {"rms_norm", "f32", NPU_OP_RMS_NORM, 0}, {"rope", "f32", NPU_OP_ROPE, 0},
-        {"quantize", "act8", NPU_OP_QUANTIZE, 0}, {"exp16", "table", NPU_OP_EXP16, NPU_EXP_TABLE},
-        {"exp16", "f16", NPU_OP_EXP16, NPU_EXP_F16}, {"exp16", "f32", NPU_OP_EXP16, NPU_EXP_F32}};
+        {"rms_norm", "f32", NPU_OP_RMS_NORM, 0}, {"rope", "f32", NPU_OP_ROPE, 0}, {"fit", "f32", NPU_OP_FIT, 0},
+        {"unfit", "f32", NPU_OP_UNFIT, 0}, {"quantize", "act8", NPU_OP_QUANTIZE, 0},
+        {"exp16", "table", NPU_OP_EXP16, NPU_EXP_TABLE}, {"exp16", "f16", NPU_OP_EXP16, NPU_EXP_F16},
+        {"exp16", "f32", NPU_OP_EXP16, NPU_EXP_F32}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         uint32_t n = 8192;
         struct row r = row_of(u, list[i].name, list[i].kind, list[i].code, n, n);

@@ -60,6 +60,19 @@ for c in chosen:  # a front is what nothing beats
         assert c[front] == (not better), c
 " "bench --npu -o json: whole models"
 
+lutra bench --npu --npu-svg "$WORK/cost.svg"
+expect_code 0 "bench --npu-svg"
+expect_json "$WORK/cost.svg" "
+import xml.dom.minidom
+points = xml.dom.minidom.parse('$WORK/cost.svg').getElementsByTagName('circle')
+assert len(points) >= 40 and all(0 <= float(p.getAttribute('cx')) <= 1040 for p in points)
+titles = [p.getElementsByTagName('title')[0].firstChild.data for p in points]
+assert any('best@16: 77.4 %' in t for t in titles), titles
+" "bench --npu-svg: a picture"
+lutra bench --npu --npu-svg "$WORK/no/such/cost.svg"
+expect_code 1 "bench --npu-svg: a file that cannot be written"
+expect_err "cost.svg cannot be written" "bench --npu-svg names the file"
+
 lutra bench --npu -o csv
 expect_code 2 "bench --npu -o csv"
 
