@@ -7,7 +7,7 @@
  *
  * Three back ends, chosen by the compiler's target and one macro:
  *
- *     Hexagon, ISA_HEXAGON   intrinsics, real floats (v73; dsp/isa_hexagon_impl.h)
+ *     Hexagon, ISA_HEXAGON   intrinsics, real floats (v73; dsp/isa_hexagon_impl.h), threads and units of silicon (dsp/silicon)
  *     Hexagon, otherwise     intrinsics for integers; floats in software, or with ISA_COUNT as integer instructions of
  *                            the same issue resource (dsp/isa_qemu_impl.h, tests/npu/standins.txt)
  *     anything else          the emulator with hazards (npu/sim/isa_sim.h), the only other header dsp/ may see

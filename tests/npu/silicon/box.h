@@ -45,6 +45,7 @@ struct box {
     /* what to do */
     int32_t fail[BOX_FUNCTIONS];        /* the error; 0: none */
     uint32_t fail_after[BOX_FUNCTIONS]; /* calls that succeed before */
+    uint32_t again;                     /* a second call while one is served: asked for */
     uint32_t tcm_bytes, units;          /* zeros: 1 MiB, 6 */
     uint32_t fd, window_bytes, mapped;  /* by the host's library */
 
@@ -58,6 +59,7 @@ struct box {
     uint32_t tile_macs, tile_stores, tile_fault;
     uint32_t lines_bytes, lines_first, lines_end; /* the longest range */
     uint32_t sleeps;
+    int32_t again_rc;
 };
 
 #endif

@@ -225,6 +225,10 @@ int qurt_thread_get_priority(uint32_t id)
 int qurt_timer_sleep(uint64_t us)
 {
     add(&box->sleeps, 1);
+    if (box->again) {
+        box->again_rc = guest_invoke();
+        box->again = 0;
+    }
     guest_sleep((uint32_t)us);
     return 0;
 }

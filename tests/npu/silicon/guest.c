@@ -31,7 +31,7 @@ void guest_sleep(uint32_t us)
     call6(SYS_NANOSLEEP, (long)time, 0, 0, 0, 0, 0);
 }
 
-static int invoke(void)
+int guest_invoke(void)
 {
     union npu_remote_arg arg[BOX_ARGS];
     uint32_t handles = (box->scalars >> 4 & 15) + (box->scalars & 15), n = box->n_args;
@@ -59,7 +59,7 @@ __attribute__((noreturn, used)) void guest_main(const uint32_t *stack)
             guest_sleep(100);
             continue;
         }
-        box->rc = box->scalars == BOX_RINGS ? guest_rings() : invoke();
+        box->rc = box->scalars == BOX_RINGS ? guest_rings() : guest_invoke();
         done = asked;
         __atomic_store_n(&box->answered, done, __ATOMIC_RELEASE);
     }

@@ -15,6 +15,7 @@ extern int box_file;
 long call6(long nr, long a, long b, long c, long d, long e, long f);
 void *guest_map(uint32_t at, uint32_t bytes, long offset, long fd); /* at 0: anywhere; fd -1: memory of its own */
 void guest_sleep(uint32_t us);
+int guest_invoke(void); /* the call in the box */
 
 void firmware_begin(void);
 /* What a function is to return now. */

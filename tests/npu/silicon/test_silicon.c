@@ -148,7 +148,7 @@ static void products_are_shared_by_threads(void **state)
     npu_transport_close(&local);
 }
 
-static void an_idle_npu_sleeps(void **state)
+static void an_idle_npu_sleeps_and_serves_one_window(void **state)
 {
     struct lutra_error err;
     struct work w;
@@ -158,7 +158,10 @@ static void an_idle_npu_sleeps(void **state)
     put_work(&w, npu, 1);
     for (int i = 0; i < 1000 && !b->sleeps; i++) clock_sleep_us(clock_real(), 10000);
     assert_true(b->sleeps > 0);
-    assert_int_equal(run_work(npu, &w, CLOCK_NEVER_US, &err), 0); /* and wakes */
+    __atomic_store_n(&b->again, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 1000 && __atomic_load_n(&b->again, __ATOMIC_ACQUIRE); i++) clock_sleep_us(clock_real(), 10000);
+    assert_int_equal(b->again_rc, npu_serve_error(NPU_SERVE_BUSY, 0)); /* one window at a time */
+    assert_int_equal(run_work(npu, &w, CLOCK_NEVER_US, &err), 0);      /* and wakes */
     npu_transport_close(&npu);
     nothing_left(b);
 }
@@ -446,7 +449,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_comes_back),
         cmocka_unit_test(products_are_shared_by_threads),
-        cmocka_unit_test(an_idle_npu_sleeps),
+        cmocka_unit_test(an_idle_npu_sleeps_and_serves_one_window),
         cmocka_unit_test(votes_are_placed),
         cmocka_unit_test(an_older_firmware_has_less),
         cmocka_unit_test(lines_are_written_back),

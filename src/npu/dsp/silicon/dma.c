@@ -32,7 +32,7 @@ static uint32_t past_cache(const struct npu_pool *pool, const uint8_t *p, uint32
 int npu_dma_done(struct isa *isa, uint32_t ticket)
 {
     struct npu_dma *dma = &isa->thread->dma;
-    while ((int32_t)(ticket - dma->landed) > 0) {
+    while (dma->started - ticket < dma->started - dma->landed) { /* of those in flight; tickets wrap */
         uint32_t state = npu_unit_dmpoll();
         struct npu_dma_descriptor *d = &dma->descriptor[dma->landed % NPU_DMA_RING];
         if (__atomic_load_n(&d->control, __ATOMIC_ACQUIRE) & NPU_DMA_DONE) {
