@@ -7,11 +7,16 @@
 #include "cpu/arm/gemm_i8_form_impl.h"
 #include "cpu/arm/pairs_i8mm_impl.h"
 
-/* Shifts that bring the fifth bits of step u to bit 4: bits 2u and 2u + 1 of a byte, of inputs 0-3 and 4-7. */
-LUTRA_INLINE int8x16_t bit_shifts(int u)
+/* Bit 4 of every byte: the fifth bit of step u of a pair of rows.  In the file's order bits 2u and 2u + 1 of a row's 4
+ * bytes are those of inputs 0-3 and 4-7. */
+LUTRA_INLINE uint8x16_t fifth_bits(const struct group *g, int u, int quad, int pair)
 {
-    static const int8_t FIRST[16] = {4, 4, 4, 4, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 3, 3};
-    return vsubq_s8(vld1q_s8(FIRST), vdupq_n_s8((int8_t)(2 * u)));
+    static const int8_t ODD[16] = {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1};
+    uint32x4_t four = vreinterpretq_u32_u8(vld1q_u8(g->bits + 16 * quad));
+    uint8x16_t two = vreinterpretq_u8_u32(pair ? vzip2q_u32(four, four) : vzip1q_u32(four, four));
+    two = vshlq_u8(two, vld1q_s8(ODD));
+    if (u == 2) return two;
+    return u == 0 ? vshlq_n_u8(two, 4) : u == 1 ? vshlq_n_u8(two, 2) : vshrq_n_u8(two, 2);
 }
 
 /* Codes of step u (8 inputs) of a quad's pair of rows, within int8. */
@@ -22,11 +27,7 @@ LUTRA_INLINE int8x16_t load_codes(struct form f, const struct group *g, int u, i
     uint8x16_t c = vld1q_u8(at + PAIR_STEP_BYTES * (u % 2));
     c = u < 2 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
     if (f.codes == TABLE) return vqtbl1q_s8(table, c);
-    if (f.codes == FIVE_BITS) {
-        uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(g->bits + 16 * quad));
-        b = pair ? vzip2q_u32(b, b) : vzip1q_u32(b, b);
-        c = vbslq_u8(vdupq_n_u8(16), vshlq_u8(vreinterpretq_u8_u32(b), bit_shifts(u)), c);
-    }
+    if (f.codes == FIVE_BITS) c = vbslq_u8(vdupq_n_u8(16), fifth_bits(g, u, quad, pair), c);
     return vreinterpretq_s8_u8(c);
 }
 
