@@ -61,6 +61,7 @@ struct attention_load {
     enum quant_type type; /* of the cache: F32, F16 or Q8_0 */
     int d_head, n_pos;
     const void *k, *v; /* [KV_BLOCK][d_head] */
+    const void *next;  /* K of the segment that follows, to prefetch; or k again */
     void *kt, *vt;     /* scratch of attention_tile_bytes(d_head) each, 64-byte aligned */
     void *work;        /* scratch of attention_work_bytes(d_head), 64-byte aligned */
 };

@@ -2,7 +2,9 @@
  *
  * Activations for the AMX matmul: the same int8 codes and scales as cpu/layout.h's, in tiles of 8 or 16 rows.
  *
- *     q8x32:  per 32 inputs:  int8 code [rows][32], f32 scale[rows], f32 sum[rows] = scale * sum of the codes
+ *     q8x32:  per 32 inputs:  int8 code [16][32], f32 scale[16], f32 sum[16] = scale * sum of the codes
+ *             up to 8 rows, per 64 inputs: int8 code [8][32 of the first group, 32 zeros], [8][32 zeros, 32 of the second],
+ *                                          per group f32 scale[8], f32 sum[8]
  *     q8x256: per 256 inputs: int8 code [4][rows][64], f32 scale[rows], i16 sums [4][rows][2] of 32 inputs each
  */
 #include <string.h>
@@ -20,6 +22,7 @@ static size_t block_bytes(size_t n_row, size_t n, size_t record_bytes)
 size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row)
 {
     if (n_row < AMX_MIN_ROWS) return cpu_act_bytes_q8x32(n_in, n_row);
+    if (n_row <= 8) return ((n_in + 63) / 64 + AMX_SPARE) * AMX32_PAIR_BYTES;
     return block_bytes(n_row, n_in / 32, AMX32_BYTES);
 }
 
@@ -35,6 +38,25 @@ LUTRA_INLINE void clear_rest(uint8_t *f32, size_t row, size_t rows)
     memset(f32 + 4 * (row + 1), 0, 4 * (rows - row - 1));
 }
 
+/* Where a group of 32 inputs of a row goes. */
+struct place32 {
+    uint8_t *code, *zeros; /* zeros: NULL = none */
+    uint8_t *scale, *sum;  /* of row 0; f32 [rows] */
+};
+
+LUTRA_INLINE struct place32 place_group(void *act, size_t n_in, size_t k, size_t row, size_t n_row)
+{
+    if (n_row <= 8) {
+        size_t second = k / 32 % 2;
+        uint8_t *pair = (uint8_t *)act + k / 64 * AMX32_PAIR_BYTES, *half = pair + second * 512 + row * 64;
+        uint8_t *tail = pair + 1024 + second * 64;
+        return (struct place32){half + second * 32, half + !second * 32, tail, tail + 32};
+    }
+    size_t r = row % 16;
+    uint8_t *record = (uint8_t *)act + ((row - r) * (n_in / 32) + k / 32 * 16) * AMX32_BYTES, *tail = record + 32 * 16;
+    return (struct place32){record + 32 * r, NULL, tail, tail + 64};
+}
+
 void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
     if (n_row < AMX_MIN_ROWS) {
@@ -42,20 +64,20 @@ void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row
         return;
     }
     size_t rows = amx_block_rows(n_row), r = row % rows;
-    uint8_t *record = (uint8_t *)act + (row - r) * (n_in / 32) * AMX32_BYTES;
-    for (size_t k = 0; k < n_in; k += 32, record += rows * AMX32_BYTES) {
+    for (size_t k = 0; k < n_in; k += 32) {
+        struct place32 to = place_group(act, n_in, k, row, n_row);
         float max = max_abs(x + k, 32), scale = scale_of(max);
         __m256i q = quantize32(x + k, inverse_of(max));
         int32_t sum[2];
         sum16(q, sum);
         float scaled = scale * (float)(sum[0] + sum[1]);
-        uint8_t *tail = record + 32 * rows;
-        _mm256_storeu_si256((__m256i *)(record + 32 * r), q);
-        memcpy(tail + 4 * r, &scale, 4);
-        memcpy(tail + 4 * (rows + r), &scaled, 4);
+        _mm256_storeu_si256((__m256i *)to.code, q);
+        if (to.zeros) _mm256_storeu_si256((__m256i *)to.zeros, _mm256_setzero_si256());
+        memcpy(to.scale + 4 * r, &scale, 4);
+        memcpy(to.sum + 4 * r, &scaled, 4);
         if (row + 1 < n_row) continue;
-        clear_rest(tail, r, rows);
-        clear_rest(tail + 4 * rows, r, rows);
+        clear_rest(to.scale, r, rows);
+        clear_rest(to.sum, r, rows);
     }
 }
 

@@ -87,14 +87,16 @@ LUTRA_INLINE uint8_t *tile_at(void *tiles, int n_chunk, int c, int t)
     return (uint8_t *)tiles + (size_t)((t / GROUP * n_chunk + c) * GROUP + t % GROUP) * 2 * TILE_BYTES;
 }
 
-/* m[first .. end - 1][n_column] half floats -> tiles of n_chunk chunks; other rows count as zero. */
-LUTRA_INLINE void split_rows(
-    const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles, const bool whole)
+/* m[first .. end - 1][n_column] half floats -> tiles of n_chunk chunks; other rows count as zero.  Meanwhile as many bytes
+ * are prefetched from `ahead` on. */
+LUTRA_INLINE void split_rows(const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles,
+    const uint8_t *ahead, const bool whole)
 {
     for (int c = 0; c < n_chunk; c++) {
         for (int t = 0; 16 * t < n_column; t++) {
             uint8_t *to = tile_at(tiles, n_chunk, c, t);
-            for (int i = 0; i < 16; i++) {
+            for (int i = 0; i < 16; i++, ahead += 64) {
+                LUTRA_PREFETCH(ahead);
                 const uint16_t *a = m + (c * CHUNK + i) * stride + 16 * t;
                 if (whole) {
                     split_exact(vec_load_f16(a), vec_load_f16(a + 16 * stride), to + 64 * i, to + LO + 64 * i);
@@ -110,19 +112,19 @@ LUTRA_INLINE void split_rows(
 }
 
 static LUTRA_NOINLINE void split_f16(
-    const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles)
+    const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles, const void *ahead)
 {
     if (first == 0 && end == n_chunk * CHUNK && n_column % 16 == 0) {
-        split_rows(m, stride, first, end, n_column, n_chunk, tiles, true);
+        split_rows(m, stride, first, end, n_column, n_chunk, tiles, ahead, true);
     } else {
-        split_rows(m, stride, first, end, n_column, n_chunk, tiles, false);
+        split_rows(m, stride, first, end, n_column, n_chunk, tiles, ahead, false);
     }
 }
 
 /* V of slots lo .. hi - 1; the others are zero. */
 static void split_values(const struct attention_load *a, int lo, int hi)
 {
-    split_f16(a->v, a->d_head, lo, hi, a->d_head, P_CHUNKS, a->vt);
+    split_f16(a->v, a->d_head, lo, hi, a->d_head, P_CHUNKS, a->vt, a->next);
 }
 
 static int head_chunks(int d_head)
@@ -137,7 +139,7 @@ static void load(const struct attention_load *a, struct attention_segment *s)
         return;
     }
     transpose_f16(a->k, a->d_head, a->n_pos, a->work);
-    split_f16(a->work, KV_BLOCK, 0, a->d_head, KV_BLOCK, head_chunks(a->d_head), a->kt);
+    split_f16(a->work, KV_BLOCK, 0, a->d_head, KV_BLOCK, head_chunks(a->d_head), a->kt, a->v);
     split_values(a, 0, a->n_pos);
     s->type = QUANT_F16;
 }

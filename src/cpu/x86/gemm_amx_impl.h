@@ -14,12 +14,13 @@
 #include "cpu/x86/gemm_x86_impl.h"
 
 enum {
-    AMX_MIN_ROWS = 5,               /* of the formats with 32-element blocks */
+    AMX_MIN_ROWS = 7,               /* of the formats with 32-element blocks */
     AMX_MIN_ROWS256 = 9,            /* of those with 256 */
     AMX_MAX_BLOCKS = 32,            /* of rows in one pass over a unit's panels */
     AMX_PASS_BYTES = 1 << 20,       /* of activations in one pass: they stay in L2 */
     AMX_SPARE = 8,                  /* records that may be read behind the last of a block */
     AMX32_BYTES = 32 + 2 * 4,       /* of a q8x32 record for AMX, per row */
+    AMX32_PAIR_BYTES = 1024 + 128,  /* of a pair of groups, for up to 8 rows: gemm_i8_amx_pairs_impl.h */
     AMX256_BYTES = 256 + 4 + 16 + 4 /* of a q8x256 record, likewise; 4 unused, for whole cache lines */
 };
 

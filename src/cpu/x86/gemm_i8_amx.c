@@ -26,8 +26,8 @@ struct unpacked {
 
 /* One tile of the packed weights. */
 struct source {
-    const uint8_t *w;
-    size_t groups; /* 8 but for the last tile of a panel */
+    const uint8_t *w, *ahead; /* ahead: to prefetch meanwhile */
+    size_t groups;            /* 8 but for the last tile of a panel */
 };
 
 struct work {
@@ -36,7 +36,7 @@ struct work {
     __m512 sum[AMX_MAX_BLOCKS][MAX_ROWS];
 };
 
-/* Group g of a tile, to signed codes and f32 scales; prefetches the tile after it. */
+/* Group g of a tile, to signed codes and f32 scales; prefetches. */
 LUTRA_INLINE void unpack_group(struct form f, const struct source *t, size_t g, struct unpacked *to)
 {
     struct group group = group_at(f, t->w, t->groups, g);
@@ -48,9 +48,8 @@ LUTRA_INLINE void unpack_group(struct form f, const struct source *t, size_t g, 
     }
     to->scale[g] = load_scale(f, group.d);
     if (f.scales == F16_SCALE_AND_MIN) to->min[g] = load_f16(group.m);
-    const uint8_t *ahead = t->w + (GROUPS + g) * group_bytes(f);
     UNROLL
-    for (size_t i = 0; i < group_bytes(f); i += 64) LUTRA_PREFETCH(ahead + i);
+    for (size_t i = 0; i < group_bytes(f); i += 64) LUTRA_PREFETCH(t->ahead + g * group_bytes(f) + i);
 }
 
 /* Begins the product of a block of rows with a group of weights in tile register `slot`. */
@@ -159,7 +158,7 @@ LUTRA_INLINE void run_pass(
     size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), tail_groups = (a->n_in - (tiles - 1) * TILE_K) / 32;
     const uint8_t *act = (const uint8_t *)a->act + first * block;
     const uint8_t *packed = (const uint8_t *)a->packed + a->panel * panel_bytes;
-    struct source source = {packed, tiles > 1 ? GROUPS : tail_groups};
+    struct source source = {packed, packed + GROUPS * group_bytes(f), tiles > 1 ? GROUPS : tail_groups};
     struct product now = {act, w->tile, source.groups}, then;
     for (size_t g = 0; g < source.groups; g++) unpack_group(f, &source, g, w->tile);
     UNROLL
@@ -169,6 +168,7 @@ LUTRA_INLINE void run_pass(
         size_t k = t % tiles, next = t + 1, next_k = next % tiles;
         struct unpacked *to = &w->tile[next % 2];
         source.w = packed + next / tiles * panel_bytes + next_k * GROUPS * group_bytes(f);
+        source.ahead = source.w + GROUPS * group_bytes(f);
         source.groups = next == n_tile ? 0 : next_k + 1 < tiles ? GROUPS : tail_groups;
         for (size_t b = first; b < last; b++, now = then) {
             int left = (int)(a->n_row - b * (size_t)rows);
@@ -202,16 +202,18 @@ LUTRA_INLINE void run_rows(struct form f, struct work *w, const struct cpu_gemm_
     amx_end();
 }
 
+#include "cpu/x86/gemm_i8_amx_pairs_impl.h"
+
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
     if (a->n_row < AMX_MIN_ROWS) {
         a->gemm->run_few(a);
         return;
     }
-    struct work w;
     if (a->n_row <= 8) {
-        run_rows(f, &w, a, 8);
+        run_few_rows(f, a);
     } else {
+        struct work w;
         run_rows(f, &w, a, 16);
     }
 }
