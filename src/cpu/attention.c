@@ -139,8 +139,8 @@ static bool visible(const struct lane *x, int row, int32_t pos, int32_t n_pos, u
 }
 
 /* A segment, without queries yet, of K and V [KV_BLOCK][d_head], of which n_pos positions count. */
-static void open_segment(const struct lane *x, const void *k, const void *v, const void *next, int n_pos,
-    struct attention_segment *s)
+static void open_segment(const struct lane *x, const uint8_t *k, const uint8_t *v, const uint8_t *next_k,
+    const uint8_t *next_v, int n_pos, struct attention_segment *s)
 {
     const struct op_attention *op = x->a->op;
     s->from = (struct attention_load){.type = x->a->kv->type,
@@ -148,7 +148,9 @@ static void open_segment(const struct lane *x, const void *k, const void *v, con
         .n_pos = n_pos,
         .k = k,
         .v = v,
-        .next = next,
+        .next_k = next_k,
+        .next_v = next_v,
+        .bytes = KV_BLOCK * x->a->kv->vec_bytes,
         .kt = x->kt,
         .vt = x->vt,
         .work = x->work};
@@ -237,7 +239,7 @@ static void run_item(const struct lane *x, int kv_head, const struct kv_item *it
     struct attention_segment s;
     const struct kv_item *next = item + 1 < kv->item + kv->n_item ? item + 1 : item;
     open_segment(x, block_head(x, KV_K, item->block, kv_head), block_head(x, KV_V, item->block, kv_head),
-        block_head(x, KV_K, next->block, kv_head), reach, &s);
+        block_head(x, KV_K, next->block, kv_head), block_head(x, KV_V, next->block, kv_head), reach, &s);
     for (int i = first; i < last; i++) {
         uint8_t lo, hi;
         int row = kv->item_row[i];
@@ -271,7 +273,7 @@ static void run_drafts(const struct lane *x, int kv_head, int row, float *states
             }
         }
         struct attention_segment s;
-        open_segment(x, x->k, x->v, x->k, hi, &s);
+        open_segment(x, x->k, x->v, x->k, x->v, hi, &s);
         add_queries(x, &s, kv_head, row, lo, hi, states);
         flush(x, &s);
     }

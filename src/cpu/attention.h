@@ -60,10 +60,11 @@ static inline size_t attention_work_bytes(int d_head)
 struct attention_load {
     enum quant_type type; /* of the cache: F32, F16 or Q8_0 */
     int d_head, n_pos;
-    const void *k, *v; /* [KV_BLOCK][d_head] */
-    const void *next;  /* K of the segment that follows, to prefetch; or k again */
-    void *kt, *vt;     /* scratch of attention_tile_bytes(d_head) each, 64-byte aligned */
-    void *work;        /* scratch of attention_work_bytes(d_head), 64-byte aligned */
+    const void *k, *v;              /* [KV_BLOCK][d_head] */
+    const uint8_t *next_k, *next_v; /* of the segment that follows, to prefetch; or k and v again */
+    size_t bytes;                   /* of k, and of v */
+    void *kt, *vt;                  /* scratch of attention_tile_bytes(d_head) each, 64-byte aligned */
+    void *work;                     /* scratch of attention_work_bytes(d_head), 64-byte aligned */
 };
 
 /* One segment for some queries, at most max_query of the kernels: scores, softmax, values, merged into each query's

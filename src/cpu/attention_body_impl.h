@@ -81,6 +81,12 @@ static LUTRA_NOINLINE void load_as_f32(const struct attention_load *a, struct at
     }
 }
 
+/* Piece i of n of a block that follows, while this one is computed. */
+LUTRA_INLINE void prefetch_piece(const uint8_t *block, size_t bytes, size_t i, size_t n)
+{
+    for (size_t at = bytes / n * i; at < bytes / n * (i + 1); at += 64) LUTRA_PREFETCH(block + at);
+}
+
 /* p[r][j] = q[r] . k[j] for queries first .. first + n_q - 1, all 64 keys. */
 LUTRA_INLINE void score_tile(const struct attention_segment *a, const enum quant_type type, int first, const int n_q)
 {
@@ -91,6 +97,7 @@ LUTRA_INLINE void score_tile(const struct attention_segment *a, const enum quant
         }
         for (int d = 0; d < a->from.d_head; d++) {
             vec k[TILE_V];
+            if (first == 0 && v0 == 0) prefetch_piece(a->from.next_k, a->from.bytes, (size_t)d, (size_t)a->from.d_head);
             for (int v = 0; v < TILE_V; v++) {
                 k[v] = load_cache(type, a->kt, (size_t)(d * KV_BLOCK + (v0 + v) * VEC));
             }
@@ -175,6 +182,7 @@ LUTRA_INLINE void add_values(const struct attention_segment *a, const enum quant
 {
     for (int j = from; j < to; j++) {
         vec x[TILE_V];
+        if (first == 0 && d == 0) prefetch_piece(a->from.next_v, a->from.bytes, (size_t)j, KV_BLOCK);
         for (int v = 0; v < n_v; v++) {
             x[v] = load_cache(type, a->v, (size_t)j * a->v_stride + (size_t)(d + v * VEC));
         }

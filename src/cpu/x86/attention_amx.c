@@ -112,7 +112,7 @@ LUTRA_INLINE void split_rows(const uint16_t *m, int stride, int first, int end, 
 }
 
 static LUTRA_NOINLINE void split_f16(
-    const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles, const void *ahead)
+    const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles, const uint8_t *ahead)
 {
     if (first == 0 && end == n_chunk * CHUNK && n_column % 16 == 0) {
         split_rows(m, stride, first, end, n_column, n_chunk, tiles, ahead, true);
@@ -124,7 +124,7 @@ static LUTRA_NOINLINE void split_f16(
 /* V of slots lo .. hi - 1; the others are zero. */
 static void split_values(const struct attention_load *a, int lo, int hi)
 {
-    split_f16(a->v, a->d_head, lo, hi, a->d_head, P_CHUNKS, a->vt, a->next);
+    split_f16(a->v, a->d_head, lo, hi, a->d_head, P_CHUNKS, a->vt, a->next_v);
 }
 
 static int head_chunks(int d_head)
@@ -139,7 +139,7 @@ static void load(const struct attention_load *a, struct attention_segment *s)
         return;
     }
     transpose_f16(a->k, a->d_head, a->n_pos, a->work);
-    split_f16(a->work, KV_BLOCK, 0, a->d_head, KV_BLOCK, head_chunks(a->d_head), a->kt, a->v);
+    split_f16(a->work, KV_BLOCK, 0, a->d_head, KV_BLOCK, head_chunks(a->d_head), a->kt, a->next_k);
     split_values(a, 0, a->n_pos);
     s->type = QUANT_F16;
 }
