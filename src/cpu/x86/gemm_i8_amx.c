@@ -11,7 +11,7 @@
  *
  * The products run as one pipeline over all of that.  While group j is scaled, the product of group j + STORE_AHEAD
  * goes from its tile register to memory, that of group j + DOT_AHEAD begins, and in the first block of a tile the next
- * tile's group is unpacked.
+ * tile's group is unpacked.  Up to 8 rows: gemm_i8_amx_pairs_impl.h.
  */
 #include "cpu/x86/gemm_amx_impl.h"
 #include "cpu/x86/gemm_i8_form_impl.h"
@@ -52,32 +52,42 @@ LUTRA_INLINE void unpack_group(struct form f, const struct source *t, size_t g, 
     for (size_t i = 0; i < group_bytes(f); i += 64) LUTRA_PREFETCH(t->ahead + g * group_bytes(f) + i);
 }
 
-/* Begins the product of a block of rows with a group of weights in tile register `slot`. */
-LUTRA_INLINE void begin_dot(int slot, const uint8_t *a, const uint8_t *b)
+/* Begins a product in tile register `slot`: of inputs a (lines of `bytes` bytes) with weights b.  pairs: two products in
+ * turn share a, which is loaded for the even slots. */
+LUTRA_INLINE void begin_dot(int slot, const uint8_t *a, size_t bytes, const uint8_t *b, const bool pairs)
 {
     compiler_fence(b);
     switch (slot) {
     case 0:
         _tile_zero(0);
-        _tile_loadd(4, a, 32);
+        _tile_loadd(4, a, bytes);
         _tile_loadd(6, b, 64);
         _tile_dpbssd(0, 4, 6);
         break;
     case 1:
         _tile_zero(1);
-        _tile_loadd(5, a, 32);
         _tile_loadd(7, b, 64);
-        _tile_dpbssd(1, 5, 7);
+        if (pairs) {
+            _tile_dpbssd(1, 4, 7);
+        } else {
+            _tile_loadd(5, a, bytes);
+            _tile_dpbssd(1, 5, 7);
+        }
         break;
     case 2:
         _tile_zero(2);
-        _tile_loadd(4, a, 32);
         _tile_loadd(6, b, 64);
-        _tile_dpbssd(2, 4, 6);
+        if (pairs) {
+            _tile_loadd(5, a, bytes);
+            _tile_dpbssd(2, 5, 6);
+        } else {
+            _tile_loadd(4, a, bytes);
+            _tile_dpbssd(2, 4, 6);
+        }
         break;
     default:
         _tile_zero(3);
-        _tile_loadd(5, a, 32);
+        if (!pairs) _tile_loadd(5, a, bytes);
         _tile_loadd(7, b, 64);
         _tile_dpbssd(3, 5, 7);
         break;
@@ -135,10 +145,11 @@ LUTRA_INLINE void run_block(struct form f, struct work *w, const struct product 
         for (size_t u = 0; u < SLOTS; u++) {
             if (g + u < unpack) unpack_group(f, source, g + u, to);
             if (u + DOT_AHEAD < SLOTS) {
-                begin_dot((int)(u + DOT_AHEAD), a + (u + DOT_AHEAD) * record, b + (u + DOT_AHEAD) * CODE_BYTES);
+                begin_dot(
+                    (int)(u + DOT_AHEAD), a + (u + DOT_AHEAD) * record, 32, b + (u + DOT_AHEAD) * CODE_BYTES, false);
             } else {
                 size_t d = u + DOT_AHEAD - SLOTS;
-                begin_dot((int)d, next_a + d * record, next_b + d * CODE_BYTES);
+                begin_dot((int)d, next_a + d * record, 32, next_b + d * CODE_BYTES, false);
             }
             store_dot((int)((u + STORE_AHEAD) % SLOTS), w->dot);
             if (g + u < now->groups)
@@ -162,7 +173,7 @@ LUTRA_INLINE void run_pass(
     struct product now = {act, w->tile, source.groups}, then;
     for (size_t g = 0; g < source.groups; g++) unpack_group(f, &source, g, w->tile);
     UNROLL
-    for (int g = 0; g < DOT_AHEAD; g++) begin_dot(g, now.a + (size_t)g * record, now.tile->code[g]);
+    for (int g = 0; g < DOT_AHEAD; g++) begin_dot(g, now.a + (size_t)g * record, 32, now.tile->code[g], false);
     store_dot(0, w->dot);
     for (size_t t = 0; t < n_tile; t++) {
         size_t k = t % tiles, next = t + 1, next_k = next % tiles;

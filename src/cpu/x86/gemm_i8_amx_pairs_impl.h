@@ -15,9 +15,9 @@
 #ifndef LUTRA_CPU_X86_GEMM_I8_AMX_PAIRS_IMPL_H
 #define LUTRA_CPU_X86_GEMM_I8_AMX_PAIRS_IMPL_H
 
-enum { PAIRS = GROUPS / 2, FEW = 8, PAIR_CODE_BYTES = 2 * CODE_BYTES };
+enum { PAIRS = GROUPS / 2, FEW = 8 };
 
-/* The tiles of np panels, and their outputs so far. */
+/* Results on their way, and the tiles of np panels: this one and the next. */
 struct few {
     LUTRA_ALIGNED(64) uint8_t dot[2][1024]; /* i32 [group of the pair][row][lane] */
     struct unpacked tile[2][PANELS];
@@ -27,46 +27,7 @@ struct few {
 LUTRA_INLINE void begin_pair(int np, size_t i, const uint8_t *act, const struct unpacked *tile)
 {
     size_t j = i / (size_t)np;
-    const uint8_t *a = act + j * AMX32_PAIR_BYTES, *b = tile[i % (size_t)np].code[2 * j];
-    compiler_fence(b);
-    switch (i % SLOTS) {
-    case 0:
-        _tile_zero(0);
-        _tile_loadd(4, a, 64);
-        _tile_loadd(6, b, 64);
-        _tile_dpbssd(0, 4, 6);
-        break;
-    case 1:
-        _tile_zero(1);
-        if (np == 1) _tile_loadd(5, a, 64);
-        _tile_loadd(7, b, 64);
-        if (np == 1) {
-            _tile_dpbssd(1, 5, 7);
-        } else {
-            _tile_dpbssd(1, 4, 7);
-        }
-        break;
-    case 2:
-        _tile_zero(2);
-        if (np == 1) {
-            _tile_loadd(4, a, 64);
-        } else {
-            _tile_loadd(5, a, 64);
-        }
-        _tile_loadd(6, b, 64);
-        if (np == 1) {
-            _tile_dpbssd(2, 4, 6);
-        } else {
-            _tile_dpbssd(2, 5, 6);
-        }
-        break;
-    default:
-        _tile_zero(3);
-        if (np == 1) _tile_loadd(5, a, 64);
-        _tile_loadd(7, b, 64);
-        _tile_dpbssd(3, 5, 7);
-        break;
-    }
+    begin_dot((int)(i % SLOTS), act + j * AMX32_PAIR_BYTES, 64, tile[i % (size_t)np].code[2 * j], np == 2);
 }
 
 /* Groups 2j and 2j + 1, those there are, of each panel's next tile. */
