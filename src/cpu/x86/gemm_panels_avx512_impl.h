@@ -50,8 +50,8 @@ LUTRA_INLINE void run_panels(
         t.ahead = t.w + ahead_bytes;
         /* Past the end of the panels: the start of the next ones. */
         if ((size_t)(t.ahead - base) >= panel_bytes) t.ahead += (size_t)(np - 1) * panel_bytes;
-        for (int p = 0; p < np && k / TILE_K + 2 == (a->n_in + TILE_K - 1) / TILE_K; p++)
-            prefetch_outputs(a, panel + (size_t)p, first, end - first);
+        bool last_but_one = k + TILE_K < a->n_in && k + 2 * TILE_K >= a->n_in;
+        for (size_t p = 0; last_but_one && p < (size_t)np; p++) prefetch_outputs(a, panel + p, first, end - first);
         begin_tile(f, &scratch, &t, np);
         for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
             t.x = place_columns(a, r, k, &t.width);
