@@ -43,6 +43,17 @@ LUTRA_INLINE size_t amx_pass_blocks(size_t n_block, size_t bytes)
     return (n_block + n_pass - 1) / n_pass;
 }
 
+/* Puts an AMX kernel and its activations over what the slot holds, which stays for few rows. */
+LUTRA_INLINE void amx_over(struct cpu_gemm *slot, const char *name, cpu_gemm_run *run,
+    size_t (*act_bytes)(size_t, size_t), void (*act_row)(const float *, size_t, size_t, size_t, void *))
+{
+    slot->run_few = slot->run;
+    slot->name = name;
+    slot->run = run;
+    slot->act_bytes = act_bytes;
+    slot->act_row = act_row;
+}
+
 size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_q8x256_amx(size_t n_in, size_t n_row);
 void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);

@@ -130,10 +130,10 @@ struct product {
 /* Adds the groups of `now`, whose first DOT_AHEAD products are under way, and begins those of `then`.  While at it,
  * unpacks `source`, if any, into `to`.  The pipeline does not pause at a tile with fewer groups than 8: those it lacks
  * are products that nobody uses. */
-LUTRA_INLINE void run_block(struct form f, struct work *w, const struct product *now, const struct product *then,
-    int rows, int n, const struct source *source, struct unpacked *to, __m512 *out)
+LUTRA_INLINE void run_block(struct form f, struct work *w, const struct product *now, const struct product *then, int n,
+    const struct source *source, struct unpacked *to, __m512 *out)
 {
-    const size_t record = (size_t)rows * AMX32_BYTES;
+    const size_t record = MAX_ROWS * AMX32_BYTES;
     size_t unpack = source ? source->groups : 0;
     __m512 sum[MAX_ROWS];
     UNROLL
@@ -153,7 +153,7 @@ LUTRA_INLINE void run_block(struct form f, struct work *w, const struct product 
             }
             store_dot((int)((u + STORE_AHEAD) % SLOTS), w->dot);
             if (g + u < now->groups)
-                add_dot(f, now->tile, g + u, w->dot[u % 2], a + u * record + 32 * rows, (size_t)rows, n, sum);
+                add_dot(f, now->tile, g + u, w->dot[u % 2], a + u * record + 32 * MAX_ROWS, MAX_ROWS, n, sum);
         }
     }
     UNROLL
@@ -161,10 +161,9 @@ LUTRA_INLINE void run_block(struct form f, struct work *w, const struct product 
 }
 
 /* Blocks first .. last - 1 of rows, for all panels of the call. */
-LUTRA_INLINE void run_pass(
-    struct form f, struct work *w, const struct cpu_gemm_args *a, int rows, size_t first, size_t last)
+LUTRA_INLINE void run_pass(struct form f, struct work *w, const struct cpu_gemm_args *a, size_t first, size_t last)
 {
-    const size_t record = (size_t)rows * AMX32_BYTES;
+    const size_t record = MAX_ROWS * AMX32_BYTES;
     size_t tiles = (a->n_in + TILE_K - 1) / TILE_K, n_tile = tiles * a->n_panel, block = a->n_in / 32 * record;
     size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), tail_groups = (a->n_in - (tiles - 1) * TILE_K) / 32;
     const uint8_t *act = (const uint8_t *)a->act + first * block;
@@ -182,34 +181,34 @@ LUTRA_INLINE void run_pass(
         source.ahead = source.w + GROUPS * group_bytes(f);
         source.groups = next == n_tile ? 0 : next_k + 1 < tiles ? GROUPS : tail_groups;
         for (size_t b = first; b < last; b++, now = then) {
-            int left = (int)(a->n_row - b * (size_t)rows);
+            int left = (int)(a->n_row - b * MAX_ROWS);
             __m512 *sum = w->sum[b - first];
             const struct source *unpack = b == first ? &source : NULL;
             then = now;
             then.a += block;
             if (b + 1 == last) then = (struct product){act + next_k * GROUPS * record, to, source.groups};
-            for (int r = 0; k == 0 && r < rows; r++) sum[r] = _mm512_setzero_ps();
+            for (int r = 0; k == 0 && r < MAX_ROWS; r++) sum[r] = _mm512_setzero_ps();
             if (k + 2 == tiles)
-                prefetch_outputs(a, a->panel + t / tiles, b * (size_t)rows, (size_t)(left < rows ? left : rows));
+                prefetch_outputs(a, a->panel + t / tiles, b * MAX_ROWS, (size_t)(left < MAX_ROWS ? left : MAX_ROWS));
             if (left <= 8) {
-                run_block(f, w, &now, &then, rows, 8, unpack, to, sum);
+                run_block(f, w, &now, &then, 8, unpack, to, sum);
             } else {
-                run_block(f, w, &now, &then, rows, rows, unpack, to, sum);
+                run_block(f, w, &now, &then, MAX_ROWS, unpack, to, sum);
             }
             if (k + 1 == tiles)
-                store_panel_avx512(a, a->panel + t / tiles, b * (size_t)rows, left < rows ? left : rows, sum);
+                store_panel_avx512(a, a->panel + t / tiles, b * MAX_ROWS, left < MAX_ROWS ? left : MAX_ROWS, sum);
         }
     }
 }
 
-/* With tiles A and C of `rows` rows. */
-LUTRA_INLINE void run_rows(struct form f, struct work *w, const struct cpu_gemm_args *a, int rows)
+LUTRA_INLINE void run_blocks(struct form f, const struct cpu_gemm_args *a)
 {
-    size_t blocks = amx_blocks(a->n_row), pass = amx_pass_blocks(blocks, a->n_in / 32 * (size_t)rows * AMX32_BYTES);
+    struct work w;
+    size_t blocks = amx_blocks(a->n_row), pass = amx_pass_blocks(blocks, a->n_in / 32 * MAX_ROWS * AMX32_BYTES);
     struct amx_shapes shapes = {0};
-    for (int i = 0; i < 8; i++) amx_shape(&shapes, i, i < 6 ? rows : 8, i == 4 || i == 5 ? 32 : 64);
+    for (int i = 0; i < 8; i++) amx_shape(&shapes, i, i < 6 ? MAX_ROWS : 8, i == 4 || i == 5 ? 32 : 64);
     amx_begin(&shapes);
-    for (size_t b = 0; b < blocks; b += pass) run_pass(f, w, a, rows, b, b + pass < blocks ? b + pass : blocks);
+    for (size_t b = 0; b < blocks; b += pass) run_pass(f, &w, a, b, b + pass < blocks ? b + pass : blocks);
     amx_end();
 }
 
@@ -219,13 +218,10 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
     if (a->n_row < AMX_MIN_ROWS) {
         a->gemm->run_few(a);
-        return;
-    }
-    if (a->n_row <= 8) {
+    } else if (a->n_row <= FEW) {
         run_few_rows(f, a);
     } else {
-        struct work w;
-        run_rows(f, &w, a, 16);
+        run_blocks(f, a);
     }
 }
 
@@ -234,12 +230,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 /* The descriptor in the slot, with AMX from AMX_MIN_ROWS rows on. */
 static void add_amx(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {
-    struct cpu_gemm *g = &k->gemm[type];
-    g->run_few = g->run;
-    g->name = name;
-    g->run = run;
-    g->act_bytes = cpu_act_bytes_q8x32_amx;
-    g->act_row = cpu_act_row_q8x32_amx;
+    amx_over(&k->gemm[type], name, run, cpu_act_bytes_q8x32_amx, cpu_act_row_q8x32_amx);
 }
 
 void cpu_gemm_init_i8_amx(struct cpu_kernels *k)

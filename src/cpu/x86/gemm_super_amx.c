@@ -206,12 +206,7 @@ static void run_ternary(const struct cpu_gemm_args *a)
 /* The descriptor in the slot, with AMX from AMX_MIN_ROWS256 rows on. */
 static void add_amx(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {
-    struct cpu_gemm *g = &k->gemm[type];
-    g->run_few = g->run;
-    g->name = name;
-    g->run = run;
-    g->act_bytes = cpu_act_bytes_q8x256_amx;
-    g->act_row = cpu_act_row_q8x256_amx;
+    amx_over(&k->gemm[type], name, run, cpu_act_bytes_q8x256_amx, cpu_act_row_q8x256_amx);
 }
 
 void cpu_gemm_init_super_amx(struct cpu_kernels *k)
