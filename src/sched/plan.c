@@ -4,13 +4,26 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first device that can do it, or the last refusal. */
-static int choose(
-    const struct op *op, struct device *const *device, int n_device, struct device **out, struct lutra_error *err)
+/* The operation that must run on the same device as operation i: who reads a layer's cache writes it, too. */
+static const struct op *companion(const struct op_list *list, int i)
 {
+    const struct op *op = &list->op[i];
+    enum op_kind other = op->kind == OP_KV_APPEND ? OP_ATTENTION : OP_KV_APPEND;
+    bool cache = op->kind == OP_KV_APPEND || op->kind == OP_ATTENTION;
+    for (int j = 0; cache && j < list->n_op; j++)
+        if (list->op[j].kind == other && list->op[j].layer == op->layer) return &list->op[j];
+    return op;
+}
+
+/* The first device that can do operation i, or the last refusal. */
+static int choose(const struct op_list *list, int i, struct device *const *device, int n_device, struct device **out,
+    struct lutra_error *err)
+{
+    const struct op *op = &list->op[i], *with = companion(list, i);
     struct lutra_error why = {.what = "there is no device"};
     for (int d = 0; d < n_device; d++) {
-        if (device[d]->ops->supports(device[d], op, &why) < 0) continue;
+        const struct device_ops *ops = device[d]->ops;
+        if (ops->supports(device[d], op, &why) < 0 || ops->supports(device[d], with, &why) < 0) continue;
         *out = device[d];
         return 0;
     }
@@ -24,7 +37,7 @@ int plan_open(
     plan->n_part = 0;
     for (int i = 0; i < list->n_op; i++) {
         struct device *d = NULL;
-        TRY(choose(&list->op[i], device, n_device, &d, err));
+        TRY(choose(list, i, device, n_device, &d, err));
         if (plan->n_part > 0 && plan->part[plan->n_part - 1].device == d) {
             plan->part[plan->n_part - 1].n++;
             continue;

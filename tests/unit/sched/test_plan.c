@@ -124,6 +124,29 @@ static void splits_by_device(void **state)
     assert_int_equal(sum.mac, 40);
 }
 
+static void keeps_a_layers_cache_on_one_device(void **state)
+{
+    (void)state;
+    struct bench b;
+    prepare(&b);
+    b.op[1] = (struct op){.kind = OP_KV_APPEND, .layer = 0, .out = -1};
+    b.op[2] = (struct op){.kind = OP_ATTENTION, .layer = 0, .out = 2};
+    static const enum op_kind half[] = {OP_KV_APPEND, OP_ATTENTION};
+    for (int i = 0; i < 2; i++) { /* a device that does half of it does none of it */
+        b.npu.kinds = 1u << half[i] | 1u << OP_ADD;
+        assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+        assert_int_equal(b.plan.n_part, 3);
+        assert_ptr_equal(b.plan.part[1].device, &b.cpu.device);
+        assert_int_equal(b.plan.part[1].first, 1);
+        assert_int_equal(b.plan.part[1].n, 2);
+    }
+    b.op[2].layer = 1; /* another layer's append decides nothing */
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.n_part, 3);
+    assert_ptr_equal(b.plan.part[1].device, &b.cpu.device);
+    assert_int_equal(b.plan.part[1].n, 1);
+}
+
 static void reports_who_runs_what_and_why(void **state)
 {
     (void)state;
@@ -210,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_by_device),
+        cmocka_unit_test(keeps_a_layers_cache_on_one_device),
         cmocka_unit_test(reports_who_runs_what_and_why),
         cmocka_unit_test(refuses_by_name),
         cmocka_unit_test(stops_between_parts),
