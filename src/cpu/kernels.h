@@ -85,27 +85,24 @@ struct cpu_kernels {
 
     struct cpu_gemm gemm[QUANT_TYPE_END]; /* by weight type; run == NULL: type not implemented */
 
+    const char *small_isa; /* of the row kernels from here to sum_exp */
+
     /* out[n] = x / sqrt(mean(x^2) + eps) * w, one group; out may be x. */
-    const char *rms_norm_name;
     void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *out);
 
     /* Rotates x[n_head][d_head] in place.  cs[n_rot/2][2] = cos, sin of every pair, magnitude included (ref_rope_table
      * computes it per position). */
-    const char *rope_name;
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
 
     /* out = f(a) * b, elementwise; out may be a or b.  Tails use the same polynomial as full vectors. */
-    const char *glu_name;
     void (*swiglu)(const float *a, const float *b, size_t n, float *out);
     void (*geglu)(const float *a, const float *b, size_t n, float *out);
     void (*relu2)(const float *a, const float *b, size_t n, float *out);
     void (*add)(const float *a, const float *b, size_t n, float *out);
 
-    const char *convert_name;
     void (*f32_to_f16)(const float *x, size_t n, uint16_t *out); /* exact round to nearest even */
     void (*f16_to_f32)(const uint16_t *x, size_t n, float *out);
 
-    const char *head_name;
     float (*max_row)(const float *x, size_t n);             /* exact; n >= 1 */
     double (*sum_exp)(const float *x, size_t n, float max); /* sum of exp(x - max); f32 exp, own fixed order */
 

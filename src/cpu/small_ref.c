@@ -74,22 +74,10 @@ static double sum_exp(const float *x, size_t n, float max)
     return sum;
 }
 
+#include "cpu/small_slots_impl.h"
+
 void cpu_small_init_ref(struct cpu_kernels *out)
 {
-    out->rms_norm_name = "rms_norm_ref";
-    out->rms_norm = rms_norm;
-    out->rope_name = "rope_ref";
-    out->rope = rope;
-    out->glu_name = "glu_ref";
-    out->swiglu = swiglu;
-    out->geglu = geglu;
-    out->relu2 = relu2;
-    out->add = add;
-    out->convert_name = "convert_ref";
-    out->f32_to_f16 = to_f16;
-    out->f16_to_f32 = to_f32;
-    out->head_name = "head_ref";
-    out->max_row = max_row;
-    out->sum_exp = sum_exp;
+    fill_small(out, "ref");
     attention_init_ref(&out->attention);
 }

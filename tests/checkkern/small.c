@@ -4,6 +4,7 @@
  * Bounds: relative 2e-6 of the value's terms (norm, rope, gates), exact for add and half floats.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/f16.h"
@@ -46,7 +47,7 @@ static void check_gate(struct tally *t, const char *name, const char *what, gate
     }
 }
 
-static void check_norm(struct tally *t, const struct cpu_kernels *k, uint64_t *seed)
+static void check_norm(struct tally *t, const char *name, const struct cpu_kernels *k, uint64_t *seed)
 {
     float x[N], w[N], want[N], got[N];
     for (int n = 1; n < N; n += n < 40 ? 1 : 37) {
@@ -54,11 +55,12 @@ static void check_norm(struct tally *t, const struct cpu_kernels *k, uint64_t *s
         fill(w, n, seed);
         ref_rms_norm(x, w, 1e-5f, want, n, n);
         k->rms_norm(x, w, (size_t)n, 1e-5f, got);
-        compare(t, k->rms_norm_name, "rms_norm", got, want, n, 1);
+        compare(t, name, "rms_norm", got, want, n, 1);
     }
 }
 
-static void check_rope(struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, uint64_t *seed)
+static void check_rope(
+    struct tally *t, const char *name, const struct cpu_kernels *k, const struct cpu_kernels *lower, uint64_t *seed)
 {
     float x[2 * 64], y[2 * 64], cs[64];
     for (int n_rot = 2; n_rot <= 64; n_rot += 2) {
@@ -69,12 +71,12 @@ static void check_rope(struct tally *t, const struct cpu_kernels *k, const struc
             for (int i = 0; i < n_rot / 2; i++) cs[2 * i] = cosf((float)i), cs[2 * i + 1] = sinf((float)i);
             k->rope(&op, cs, x);
             lower->rope(&op, cs, y);
-            compare(t, k->rope_name, "rope", x, y, 128, 100);
+            compare(t, name, "rope", x, y, 128, 100);
         }
     }
 }
 
-static void check_halves(struct tally *t, const struct cpu_kernels *k)
+static void check_halves(struct tally *t, const char *name, const struct cpu_kernels *k)
 {
     static uint16_t half[65536 + 16], back[65536];
     static float wide[65536];
@@ -87,20 +89,20 @@ static void check_halves(struct tally *t, const struct cpu_kernels *k)
         memcpy(&a, &wide[i], 4);
         bad += a != b || back[i] != f32_to_f16(f16_to_f32(half[i]));
     }
-    expect(t, k->convert_name, bad == 0, "%d half floats differ", bad);
+    expect(t, name, bad == 0, "%d half floats differ", bad);
 }
 
-static void check_head(struct tally *t, const struct cpu_kernels *k, uint64_t *seed)
+static void check_head(struct tally *t, const char *name, const struct cpu_kernels *k, uint64_t *seed)
 {
     float x[N];
     for (int n = 1; n < N; n++) {
         fill(x, n, seed);
         float max = x[0];
         for (int i = 1; i < n; i++) max = fmaxf(max, x[i]);
-        expect(t, k->head_name, k->max_row(x, (size_t)n) == max, "max_row of %d", n);
+        expect(t, name, k->max_row(x, (size_t)n) == max, "max_row of %d", n);
         double sum = 0, got = k->sum_exp(x, (size_t)n, max);
         for (int i = 0; i < n; i++) sum += exp((double)x[i] - max);
-        expect(t, k->head_name, fabs(got - sum) <= 1e-5 * sum, "sum_exp of %d: %g, not %g", n, got, sum);
+        expect(t, name, fabs(got - sum) <= 1e-5 * sum, "sum_exp of %d: %g, not %g", n, got, sum);
     }
 }
 
@@ -108,55 +110,56 @@ struct job {
     struct tally *t;
     const struct cpu_kernels *k, *lower;
     uint64_t seed;
+    char name[32]; /* of the slot with its ISA */
 };
 
 static void norm_job(void *arg)
 {
     struct job *j = arg;
-    check_norm(j->t, j->k, &j->seed);
+    check_norm(j->t, j->name, j->k, &j->seed);
 }
 
 static void rope_job(void *arg)
 {
     struct job *j = arg;
-    check_rope(j->t, j->k, j->lower, &j->seed);
+    check_rope(j->t, j->name, j->k, j->lower, &j->seed);
 }
 
 static void gate_job(void *arg)
 {
     struct job *j = arg;
-    check_gate(j->t, j->k->glu_name, "swiglu", j->k->swiglu, ref_swiglu, &j->seed);
-    check_gate(j->t, j->k->glu_name, "geglu", j->k->geglu, ref_geglu, &j->seed);
-    check_gate(j->t, j->k->glu_name, "relu2", j->k->relu2, ref_relu2, &j->seed);
-    check_gate(j->t, j->k->glu_name, "add", j->k->add, ref_add, &j->seed);
+    check_gate(j->t, j->name, "swiglu", j->k->swiglu, ref_swiglu, &j->seed);
+    check_gate(j->t, j->name, "geglu", j->k->geglu, ref_geglu, &j->seed);
+    check_gate(j->t, j->name, "relu2", j->k->relu2, ref_relu2, &j->seed);
+    check_gate(j->t, j->name, "add", j->k->add, ref_add, &j->seed);
 }
 
 static void halves_job(void *arg)
 {
     struct job *j = arg;
-    check_halves(j->t, j->k);
+    check_halves(j->t, j->name, j->k);
 }
 
 static void head_job(void *arg)
 {
     struct job *j = arg;
-    check_head(j->t, j->k, &j->seed);
+    check_head(j->t, j->name, j->k, &j->seed);
 }
 
 void check_small(struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o)
 {
-    struct job job = {t, k, lower, o->seed};
+    struct job job = {t, k, lower, o->seed, ""};
     const struct {
         const char *name;
         bool new;
         void (*run)(void *arg);
-    } slots[] = {{k->rms_norm_name, k->rms_norm != lower->rms_norm, norm_job},
-        {k->rope_name, k->rope != lower->rope, rope_job}, {k->glu_name, k->swiglu != lower->swiglu, gate_job},
-        {k->convert_name, k->f32_to_f16 != lower->f32_to_f16, halves_job},
-        {k->head_name, k->sum_exp != lower->sum_exp, head_job}};
+    } slots[] = {{"rms_norm", k->rms_norm != lower->rms_norm, norm_job}, {"rope", k->rope != lower->rope, rope_job},
+        {"glu", k->swiglu != lower->swiglu, gate_job}, {"convert", k->f32_to_f16 != lower->f32_to_f16, halves_job},
+        {"head", k->sum_exp != lower->sum_exp, head_job}};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
-        if (!slots[i].new || (o->only && !strstr(slots[i].name, o->only))) continue;
+        snprintf(job.name, sizeof job.name, "%s_%s", slots[i].name, k->small_isa);
+        if (!slots[i].new || (o->only && !strstr(job.name, o->only))) continue;
         t->kernels++;
-        survive(t, slots[i].name, slots[i].run, &job);
+        survive(t, job.name, slots[i].run, &job);
     }
 }

@@ -77,24 +77,9 @@ LUTRA_INLINE void run_all(enum quant_type type, const struct cpu_gemm_args *a)
     }
 }
 
-static void run_f32(const struct cpu_gemm_args *a)
-{
-    run_all(QUANT_F32, a);
-}
-
-static void run_f16(const struct cpu_gemm_args *a)
-{
-    run_all(QUANT_F16, a);
-}
-
-static void run_bf16(const struct cpu_gemm_args *a)
-{
-    run_all(QUANT_BF16, a);
-}
+#include "cpu/gemm_float_runs_impl.h"
 
 void cpu_gemm_init_float_avx512(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_F32] = cpu_gemm_f32(QUANT_F32, "gemm_f32_f32_16x8_avx512", run_f32);
-    k->gemm[QUANT_F16] = cpu_gemm_f32(QUANT_F16, "gemm_f16_f32_16x8_avx512", run_f16);
-    k->gemm[QUANT_BF16] = cpu_gemm_f32(QUANT_BF16, "gemm_bf16_f32_16x8_avx512", run_bf16);
+    FILL_FLOAT(k->gemm, "16x8_avx512");
 }

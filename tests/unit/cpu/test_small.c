@@ -91,10 +91,10 @@ static void gates_and_sums(void **state)
         for (int scale = 1; scale <= 100; scale *= 10) {
             fill((float)scale);
             /* Relative 1e-6, and nothing below 1e-36: exp leaves the subnormal range out. */
-            check_pair(levels[k].glu_name, levels[k].swiglu, ref_swiglu, 1e-6, 1e-34);
-            check_pair(levels[k].glu_name, levels[k].geglu, ref_geglu, 4e-5, 1e-30);
-            check_pair(levels[k].glu_name, levels[k].relu2, ref_relu2, 3e-7, 0);
-            check_pair(levels[k].glu_name, levels[k].add, ref_add, 0, 0);
+            check_pair(levels[k].small_isa, levels[k].swiglu, ref_swiglu, 1e-6, 1e-34);
+            check_pair(levels[k].small_isa, levels[k].geglu, ref_geglu, 4e-5, 1e-30);
+            check_pair(levels[k].small_isa, levels[k].relu2, ref_relu2, 3e-7, 0);
+            check_pair(levels[k].small_isa, levels[k].add, ref_add, 0, 0);
         }
         fill(1);
         a[0] = 1e30f, a[1] = -1e30f, a[2] = 0, a[3] = -0.0f, a[4] = 87.5f, a[5] = -88.9f, a[6] = 1e-30f;
@@ -118,11 +118,11 @@ static void norms(void **state)
             ref_rms_norm(a, b, 1e-6f, want, n, n);
             arm();
             levels[k].rms_norm(a, b, (size_t)n, 1e-6f, got);
-            check_close(levels[k].rms_norm_name, n, 1e-6, 1e-30);
-            check_canaries(levels[k].rms_norm_name, n);
+            check_close(levels[k].small_isa, n, 1e-6, 1e-30);
+            check_canaries(levels[k].small_isa, n);
             memcpy(got, a, (size_t)n * sizeof *got);
             levels[k].rms_norm(got, b, (size_t)n, 1e-6f, got);
-            check_close(levels[k].rms_norm_name, n, 1e-6, 1e-30);
+            check_close(levels[k].small_isa, n, 1e-6, 1e-30);
         }
     }
 }
@@ -154,8 +154,8 @@ static void rotations(void **state)
                 arm();
                 memcpy(got, a, (size_t)n * sizeof *got);
                 levels[k].rope(&op, cs, got);
-                check_close(levels[k].rope_name, n, 0, 4e-7); /* |x| <= 1: a few roundings of values up to 1.6 */
-                check_canaries(levels[k].rope_name, n);
+                check_close(levels[k].small_isa, n, 0, 4e-7); /* |x| <= 1: a few roundings of values up to 1.6 */
+                check_canaries(levels[k].small_isa, n);
             }
         }
     }
@@ -179,7 +179,7 @@ static void half_floats_are_exact(void **state)
             levels[k].f16_to_f32(half, (size_t)n, got);
             for (int i = 0; i < n; i++) want[i] = f16_to_f32(half[i]);
             assert_memory_equal(got, want, (size_t)n * sizeof *got);
-            check_canaries(levels[k].convert_name, n);
+            check_canaries(levels[k].small_isa, n);
         }
         for (uint32_t h = 0; h < 0x10000; h += 16) { /* every half float, 16 at a time; NaNs are quieted alike */
             for (uint32_t i = 0; i < 16; i++) half[i] = (uint16_t)(h + i);
@@ -205,7 +205,7 @@ static void logit_sums(void **state)
             for (int i = 0; i < n; i++) sum += exp((double)a[i] - expect);
             assert_true(max == expect);
             double got_sum = levels[k].sum_exp(a, (size_t)n, max);
-            if (!(fabs(got_sum / sum - 1) < 1e-6)) fail_msg("%s: %g, not %g", levels[k].head_name, got_sum, sum);
+            if (!(fabs(got_sum / sum - 1) < 1e-6)) fail_msg("%s: %g, not %g", levels[k].small_isa, got_sum, sum);
         }
         a[3] = NAN;
         assert_true(levels[k].max_row(a, 64) > -71);
@@ -223,7 +223,7 @@ static void exponential_is_within_its_bound(void **state)
             double e = levels[k].sum_exp(&x, 1, 0), error = fabs(e / exp((double)x) - 1);
             if (error > worst) worst = error;
         }
-        if (!(worst < 1e-7)) fail_msg("%s: relative error %g", levels[k].head_name, worst);
+        if (!(worst < 1e-7)) fail_msg("%s: relative error %g", levels[k].small_isa, worst);
         float x[4] = {0, -INFINITY, -87.31f, NAN};
         assert_true(levels[k].sum_exp(&x[0], 1, 0) == 1);
         assert_true(levels[k].sum_exp(&x[1], 1, 0) == 0);

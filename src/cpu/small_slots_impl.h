@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Puts the row kernels that the including file defined before into the table.
+ */
+#ifndef LUTRA_CPU_SMALL_SLOTS_IMPL_H
+#define LUTRA_CPU_SMALL_SLOTS_IMPL_H
+
+#include "base/compiler.h"
+#include "cpu/kernels.h"
+
+LUTRA_INLINE void fill_small(struct cpu_kernels *out, const char *isa)
+{
+    out->small_isa = isa;
+    out->rms_norm = rms_norm;
+    out->rope = rope;
+    out->swiglu = swiglu;
+    out->geglu = geglu;
+    out->relu2 = relu2;
+    out->add = add;
+    out->f32_to_f16 = to_f16;
+    out->f16_to_f32 = to_f32;
+    out->max_row = max_row;
+    out->sum_exp = sum_exp;
+}
+
+#endif
