@@ -76,6 +76,8 @@ struct lutra_peaks {
     double int8_gmac_s;    /* 10^9 multiply-accumulates a second: int8 dot products, */
     double f32_gmac_s;     /* and f32 fma */
     double stream_gb_s;    /* reading memory */
+    const char *bf16_name; /* a matrix unit's product of bf16 pairs, or NULL; */
+    double bf16_gmac_s;    /* the same of it */
 };
 void lutra_runtime_peaks(lutra_runtime *runtime, struct lutra_peaks *peaks); /* set peaks->size first */
 

@@ -11,6 +11,8 @@
 #ifndef LUTRA_CLI_BENCH_H
 #define LUTRA_CLI_BENCH_H
 
+#include <jansson.h>
+
 #include "cli.h"
 
 enum { BENCH_VALUES_MAX = 64, BENCH_REPS_MAX = 1000 };
@@ -92,6 +94,7 @@ int bench_parse_values(const char *option, const char *text, int64_t min, struct
 
 /* Formats: "md" "csv" "json" "jsonl". */
 void bench_print_peaks(FILE *out, const struct lutra_peaks *peaks, int n_threads); /* under a table, for people */
+void bench_add_peaks(json_t *to, const struct lutra_peaks *peaks);                 /* as fields, for programs */
 void bench_print_begin(FILE *out, const char *format);
 void bench_print_test(FILE *out, const char *format, const struct bench_test *t, int index);
 void bench_print_end(FILE *out, const char *format, const struct bench_test *last);

@@ -53,15 +53,14 @@ static void print_batched(FILE *out, const char *format, const struct batched_te
             t->t_pp, s_pp, t->t_tg, s_tg, total, s, r.gmac_s, r.gmac_share, r.gb_s, r.gb_share);
     } else {
         json_t *j = json_pack("{s:b, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, "
-                              "s:f, s:f, s:f, s:f, s:s, s:f, s:f, s:f}",
+                              "s:f, s:f, s:f, s:f}",
             "is_pp_shared", t->shared, "pp", t->pp, "tg", t->tg, "pl", t->pl, "n_kv", n_kv, "t_pp", t->t_pp, "speed_pp",
             s_pp, "t_tg", t->t_tg, "speed_tg", s_tg, "t", total, "speed", s, "tg_weight_bytes",
             (json_int_t)t->stats.weight_bytes, "tg_cache_bytes", (json_int_t)t->stats.cache_bytes, "tg_rows_valid",
             (json_int_t)t->stats.rows_valid, "tg_rows_underutilized", (json_int_t)t->stats.rows_underutilized,
             "tg_steps", (json_int_t)t->stats.n_step, "tg_gmac_s", r.gmac_s, "tg_gmac_share", r.gmac_share, "tg_gb_s",
-            r.gb_s, "tg_gb_share", r.gb_share, "peak_int8_name", t->peaks.int8_name ? t->peaks.int8_name : "",
-            "peak_int8_gmac_s_measured", t->peaks.int8_gmac_s, "peak_f32_gmac_s_measured", t->peaks.f32_gmac_s,
-            "peak_stream_gb_s_measured", t->peaks.stream_gb_s);
+            r.gb_s, "tg_gb_share", r.gb_share);
+        bench_add_peaks(j, &t->peaks);
         json_dumpf(j, out, JSON_COMPACT);
         fputc('\n', out);
         json_decref(j);

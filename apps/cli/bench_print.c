@@ -25,18 +25,27 @@ static void model_type(const struct bench_test *t, char *out, size_t n_out)
     snprintf(out, n_out, "%s %s", t->info.arch ? t->info.arch : "?", t->info.file_type ? t->info.file_type : "?");
 }
 
+void bench_add_peaks(json_t *to, const struct lutra_peaks *p)
+{
+    json_t *peaks = json_pack("{s:s, s:f, s:f, s:f, s:s, s:f}", "peak_int8_name", p->int8_name ? p->int8_name : "",
+        "peak_int8_gmac_s_measured", p->int8_gmac_s, "peak_f32_gmac_s_measured", p->f32_gmac_s,
+        "peak_stream_gb_s_measured", p->stream_gb_s, "peak_bf16_name", p->bf16_name ? p->bf16_name : "",
+        "peak_bf16_gmac_s_measured", p->bf16_gmac_s);
+    json_object_update(to, peaks);
+    json_decref(peaks);
+}
+
 /* Counts are per repetition. */
 static void add_rates(json_t *j, const struct bench_test *t)
 {
     double n = t->n_rep ? t->n_rep : 1, seconds = t->avg_ns * n * 1e-9;
     struct bench_rates r = bench_rates(&t->stats, seconds, &t->peaks, t->info.file_type);
-    json_t *more = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:f, s:f, s:f}", "mac_counted",
-        (double)t->stats.mac / n, "weight_bytes_counted", (double)t->stats.weight_bytes / n, "cache_bytes_counted",
+    json_t *more = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mac_counted", (double)t->stats.mac / n,
+        "weight_bytes_counted", (double)t->stats.weight_bytes / n, "cache_bytes_counted",
         (double)t->stats.cache_bytes / n, "gmac_s", r.gmac_s, "gmac_share", r.gmac_share, "gb_s", r.gb_s, "gb_share",
-        r.gb_share, "peak_int8_name", t->peaks.int8_name ? t->peaks.int8_name : "", "peak_int8_gmac_s_measured",
-        t->peaks.int8_gmac_s, "peak_f32_gmac_s_measured", t->peaks.f32_gmac_s, "peak_stream_gb_s_measured",
-        t->peaks.stream_gb_s);
+        r.gb_share);
     json_object_update(j, more);
+    bench_add_peaks(j, &t->peaks);
     json_decref(more);
 }
 
@@ -87,8 +96,10 @@ void bench_print_peaks(FILE *out, const struct lutra_peaks *p, int n_threads)
     if (!p->int8_name) return;
     fprintf(out,
         "\nGMAC and GB are counted, times measured; shares are of peaks measured in this run on %d threads:\n"
-        "%s %.0f GMAC/s, f32 fma %.0f GMAC/s, memory %.1f GB/s\n",
+        "%s %.0f GMAC/s, f32 fma %.0f GMAC/s, memory %.1f GB/s",
         n_threads, p->int8_name, p->int8_gmac_s, p->f32_gmac_s, p->stream_gb_s);
+    if (p->bf16_name) fprintf(out, ", %s %.0f GMAC/s", p->bf16_name, p->bf16_gmac_s);
+    fputc('\n', out);
 }
 
 /* A CSV field of text, quoted. */

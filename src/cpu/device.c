@@ -322,6 +322,8 @@ static void cpu_measure_peaks(struct device *self, struct device_peaks *out)
     *out = (struct device_peaks){.int8_name = p.int8_name,
         .int8_gmac = p.int8_gmac,
         .f32_gmac = p.f32_gmac,
+        .bf16_name = p.bf16_name,
+        .bf16_gmac = p.bf16_gmac,
         .stream_gbs = cpu_stream_measure(d->pool, STREAM_BYTES / (size_t)pool_size(d->pool))};
 }
 

@@ -37,6 +37,7 @@ void cpu_kernels_init(struct cpu_kernels *out, uint32_t isa)
         out->name = "amx";
         cpu_gemm_init_amx(out);
         attention_init_amx(&out->attention);
+        cpu_peaks_init_amx(out);
     }
 #elif defined(__aarch64__)
     if (isa & CPU_NEON) {

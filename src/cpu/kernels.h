@@ -77,6 +77,8 @@ struct cpu_peaks {
     const char *int8_name; /* the int8 dot product, in the processor's words; NULL: no peak */
     double int8_gmac;      /* 10^9 multiply-accumulates a second */
     double f32_gmac;       /* the same of fma */
+    const char *bf16_name; /* the matrix unit's product of bf16 pairs; NULL: none */
+    double bf16_gmac;      /* the same of it */
 };
 
 struct cpu_kernels {
@@ -109,6 +111,8 @@ struct cpu_kernels {
     struct cpu_attention attention; /* cpu/attention.h */
 
     void (*peaks)(struct cpu_peaks *out); /* of the calling thread's core, measured (cpu/peaks.h); NULL: none */
+    const char *bf16_name;
+    double (*bf16_peak)(void); /* 10^9 multiply-accumulates a second of that core's matrix unit; NULL: none */
 };
 
 void cpu_kernels_init(struct cpu_kernels *out, uint32_t isa);
@@ -129,6 +133,7 @@ void cpu_small_init_neon(struct cpu_kernels *out);
 void cpu_peaks_init_avx2(struct cpu_kernels *out);
 void cpu_peaks_init_avxvnni(struct cpu_kernels *out);
 void cpu_peaks_init_avx512(struct cpu_kernels *out);
+void cpu_peaks_init_amx(struct cpu_kernels *out);
 void cpu_peaks_init_neon(struct cpu_kernels *out);
 void cpu_peaks_init_dotprod(struct cpu_kernels *out);
 void cpu_peaks_init_i8mm(struct cpu_kernels *out);

@@ -24,10 +24,14 @@ static void measure_thread(void *arg, int ith, int nth)
     (void)ith, (void)nth;
     pool_barrier(j->pool);
     j->kernels->peaks(&mine);
+    mine.bf16_name = j->kernels->bf16_name;
+    if (mine.bf16_name) mine.bf16_gmac = j->kernels->bf16_peak();
     pthread_mutex_lock(&j->lock);
     j->sum.int8_name = mine.int8_name;
     j->sum.int8_gmac += mine.int8_gmac;
     j->sum.f32_gmac += mine.f32_gmac;
+    j->sum.bf16_name = mine.bf16_name;
+    j->sum.bf16_gmac += mine.bf16_gmac;
     pthread_mutex_unlock(&j->lock);
 }
 

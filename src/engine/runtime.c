@@ -128,6 +128,7 @@ void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks)
     pthread_mutex_lock(&rt->turn);
     if (rt->device->ops->peaks) rt->device->ops->peaks(rt->device, &p);
     pthread_mutex_unlock(&rt->turn);
-    struct lutra_peaks all = {peaks->size, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs};
+    struct lutra_peaks all = {
+        peaks->size, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs, p.bf16_name, p.bf16_gmac};
     memcpy(peaks, &all, peaks->size < sizeof all ? peaks->size : sizeof all);
 }

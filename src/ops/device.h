@@ -69,6 +69,8 @@ struct packed_view {
 struct device_peaks {
     const char *int8_name;      /* the instruction behind int8_gmac; NULL: none */
     double int8_gmac, f32_gmac; /* 10^9 multiply-accumulates a second, operands in registers */
+    const char *bf16_name;      /* the matrix unit's product of bf16 pairs; NULL: none */
+    double bf16_gmac;           /* of it */
     double stream_gbs;          /* GB/s read from memory */
 };
 

@@ -40,6 +40,7 @@ static void every_level_has_peaks(void **state)
         if (!k.peaks) fail_msg("%s has no peaks", k.name);
         assert_non_null(p.int8_name);
         assert_true(p.int8_gmac > 0 && p.f32_gmac > 0);
+        if (p.bf16_name && p.bf16_gmac < p.int8_gmac) fail_msg("%s: a matrix unit of %.1f", k.name, p.bf16_gmac);
         if (p.int8_gmac < p.f32_gmac) fail_msg("%s: int8 %.1f, f32 %.1f", k.name, p.int8_gmac, p.f32_gmac);
     }
 }
