@@ -89,15 +89,15 @@ LUTRA_INLINE void run_quads(
     struct form f, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in, int first)
 {
     const uint8_t *tile = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
-    int8x16_t table = code_table(a->gemm->type);
+    int8x16_t table = code_table(f);
     const int n_quad = tile_quads(in.n);
     float32x4_t sum[TILE_MAX_SUMS];
     UNROLL
     for (int i = 0; i < TILE_MAX_SUMS; i++) sum[i] = vdupq_n_f32(0);
     for (size_t left = a->n_in / 32; left > 0;) {
         size_t groups = left < 8 ? left : 8;
-        struct group g;
-        tile = first_group(f, tile, groups, &g);
+        struct group g = group_at(f, tile, groups, 0);
+        tile += groups * group_bytes(f);
         left -= groups;
         for (; groups > 0; groups--) {
             UNROLL
@@ -124,28 +124,23 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
+    f = in_int8(f);
     run_rows(a, a->n_in / 32 * PAIRS32_BYTES, 8, ACT_COLUMNS, run_tile, &f);
 }
 
-#include "cpu/arm/gemm_i8_runs_impl.h"
+#include "cpu/gemm_i8_runs_impl.h"
 
-static struct cpu_gemm pairs(enum quant_type type, const char *name, cpu_gemm_run *run)
+static void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {
-    struct cpu_gemm g = cpu_gemm_i8x32(type, name, run);
-    g.layout = CPU_PANEL8_LAYOUT;
-    g.kr = 8;
-    g.act_bytes = act_bytes_q8x32_pairs;
-    g.act_row = act_row_q8x32_pairs;
-    return g;
+    struct cpu_gemm *g = &k->gemm[type];
+    *g = cpu_gemm_i8x32(type, name, run);
+    g->layout = CPU_PANEL8_LAYOUT;
+    g->kr = 8;
+    g->act_bytes = act_bytes_q8x32_pairs;
+    g->act_row = act_row_q8x32_pairs;
 }
 
 void cpu_gemm_init_i8_i8mm(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_Q4_0] = pairs(QUANT_Q4_0, "gemm_q4_0_q8x32_8x8_i8mm", run_q4_0);
-    k->gemm[QUANT_Q4_1] = pairs(QUANT_Q4_1, "gemm_q4_1_q8x32_8x8_i8mm", run_q4_1);
-    k->gemm[QUANT_Q5_0] = pairs(QUANT_Q5_0, "gemm_q5_0_q8x32_8x8_i8mm", run_q5_0);
-    k->gemm[QUANT_Q5_1] = pairs(QUANT_Q5_1, "gemm_q5_1_q8x32_8x8_i8mm", run_q5_1);
-    k->gemm[QUANT_Q8_0] = pairs(QUANT_Q8_0, "gemm_q8_0_q8x32_8x8_i8mm", run_q8_0);
-    k->gemm[QUANT_IQ4_NL] = pairs(QUANT_IQ4_NL, "gemm_iq4_nl_q8x32_8x8_i8mm", run_iq4_nl);
-    k->gemm[QUANT_MXFP4] = pairs(QUANT_MXFP4, "gemm_mxfp4_q8x32_8x8_i8mm", run_mxfp4);
+    FILL_I8X32(set_pairs, k, "8x8_i8mm");
 }

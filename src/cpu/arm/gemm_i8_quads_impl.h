@@ -68,14 +68,14 @@ LUTRA_INLINE void run_quads(
     struct form f, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in, int first, int n_quad)
 {
     const uint8_t *tile = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
-    int8x16_t table = code_table(a->gemm->type);
+    int8x16_t table = code_table(f);
     float32x4_t sum[TILE_SUMS];
     UNROLL
     for (int i = 0; i < TILE_SUMS; i++) sum[i] = vdupq_n_f32(0);
     for (size_t left = a->n_in / 32; left > 0;) {
         size_t groups = left < 8 ? left : 8;
-        struct group g;
-        tile = first_group(f, tile, groups, &g);
+        struct group g = group_at(f, tile, groups, 0);
+        tile += groups * group_bytes(f);
         left -= groups;
         for (; groups > 0; groups--) {
             add_group(f, &g, in, first, n_quad, table, sum);
@@ -96,9 +96,10 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
+    f = in_int8(f);
     run_rows(a, a->n_in / 32 * ACT32_BYTES, 4, TILE_COLUMNS, run_tile, &f);
 }
 
-#include "cpu/arm/gemm_i8_runs_impl.h"
+#include "cpu/gemm_i8_runs_impl.h"
 
 #endif

@@ -225,7 +225,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/x86/gemm_i8_runs_impl.h"
+#include "cpu/gemm_i8_runs_impl.h"
 
 /* The descriptor in the slot, with AMX from AMX_MIN_ROWS rows on. */
 static void add_amx(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
@@ -235,11 +235,5 @@ static void add_amx(struct cpu_kernels *k, enum quant_type type, const char *nam
 
 void cpu_gemm_init_i8_amx(struct cpu_kernels *k)
 {
-    add_amx(k, QUANT_Q4_0, "gemm_q4_0_q8x32_16x16_amx", run_q4_0);
-    add_amx(k, QUANT_Q4_1, "gemm_q4_1_q8x32_16x16_amx", run_q4_1);
-    add_amx(k, QUANT_Q5_0, "gemm_q5_0_q8x32_16x16_amx", run_q5_0);
-    add_amx(k, QUANT_Q5_1, "gemm_q5_1_q8x32_16x16_amx", run_q5_1);
-    add_amx(k, QUANT_Q8_0, "gemm_q8_0_q8x32_16x16_amx", run_q8_0);
-    add_amx(k, QUANT_IQ4_NL, "gemm_iq4_nl_q8x32_16x16_amx", run_iq4_nl);
-    add_amx(k, QUANT_MXFP4, "gemm_mxfp4_q8x32_16x16_amx", run_mxfp4);
+    FILL_I8X32(add_amx, k, "16x16_amx");
 }

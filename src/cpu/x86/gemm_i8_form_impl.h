@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The formats with 32-element blocks as the 512-bit kernels see them: which codes, which scales, and where a group of
- * 32 inputs lies in a packed tile.
+ * Codes and scales of the formats with 32-element blocks as 512-bit vectors.
  */
 #ifndef LUTRA_CPU_X86_GEMM_I8_FORM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_I8_FORM_IMPL_H
 
 #include "cpu/x86/gemm_tile_avx512_impl.h"
 
-/* What differs between formats; always a compile-time constant of an inlined call. */
-enum codes { NIBBLES, TABLE, FIVE_BITS, BYTES };
-enum scales { F16_SCALE, F16_SCALE_AND_MIN, E8M0_SCALE };
-
-struct form {
-    enum codes codes;
-    enum scales scales;
-    int start_shift; /* codes are value + offset, offset = 8 << this, or 0 if -1; start = stored start << this */
-};
-
-struct group {
-    const uint8_t *code, *bits, *d, *m; /* of one group */
-};
+#include "cpu/gemm_i8_form_impl.h"
 
 /* The values of TABLE codes, plus the offset. */
 LUTRA_INLINE __m512i code_table(struct form f)
@@ -56,31 +43,6 @@ LUTRA_INLINE __m512 load_scale(struct form f, const uint8_t *d)
     __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
     __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2)), tiny));
-}
-
-/* Bytes of one group's part of each section. */
-LUTRA_INLINE size_t code_bytes(struct form f)
-{
-    return f.codes == BYTES ? 512 : 256;
-}
-
-LUTRA_INLINE size_t scale_bytes(struct form f)
-{
-    return f.scales == E8M0_SCALE ? 16 : 32;
-}
-
-LUTRA_INLINE size_t group_bytes(struct form f)
-{
-    return code_bytes(f) + scale_bytes(f) + (f.codes == FIVE_BITS ? STEP_BYTES : 0) +
-           (f.scales == F16_SCALE_AND_MIN ? 32 : 0);
-}
-
-/* Group g of a tile at w. */
-LUTRA_INLINE struct group group_at(struct form f, const uint8_t *w, size_t groups, size_t g)
-{
-    const uint8_t *bits = w + groups * code_bytes(f), *d = bits + (f.codes == FIVE_BITS ? groups * STEP_BYTES : 0);
-    const uint8_t *m = d + groups * scale_bytes(f);
-    return (struct group){w + g * code_bytes(f), bits + g * STEP_BYTES, d + g * scale_bytes(f), m + g * 32};
 }
 
 #endif

@@ -16,27 +16,15 @@
 #include "cpu/x86/gemm_x86_impl.h"
 
 enum { STEP_BYTES = 64, HALF = 8, TILE_COLUMNS = 4 };
-enum codes { NIBBLES, TABLE, FIVE_BITS, BYTES };
-enum scales { F16_SCALE, F16_SCALE_AND_MIN, E8M0_SCALE };
 
-/* What differs between formats; always a compile-time constant of an inlined call. */
-struct form {
-    enum codes codes;
-    enum scales scales;
-    int start_shift; /* start = stored start << this; -1: no offset */
-    bool wide;       /* codes may exceed 128 */
-};
+#include "cpu/gemm_i8_form_impl.h"
 
-struct group {
-    const uint8_t *code, *bits, *d, *m; /* of one group */
-};
-
-LUTRA_INLINE __m256i code_table(enum quant_type type)
+LUTRA_INLINE __m256i code_table(struct form f)
 {
     const __m128i iq4_nl = _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
         (char)181, (char)197, (char)217, (char)241);
     const __m128i mxfp4 = _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4);
-    return _mm256_broadcastsi128_si256(type == QUANT_MXFP4 ? mxfp4 : iq4_nl);
+    return _mm256_broadcastsi128_si256(f.scales == E8M0_SCALE ? mxfp4 : iq4_nl);
 }
 
 LUTRA_INLINE __m256i load(const uint8_t *p)
@@ -86,7 +74,7 @@ LUTRA_INLINE void add_group(
 {
     __m256i acc[TILE_COLUMNS];
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
-    bool sign = f.wide && !WIDE_CODES;
+    bool sign = f.start_shift == 4 && !WIDE_CODES; /* offset 128: codes up to 255 */
     UNROLL
     for (int c = 0; c < n; c++) {
         acc[c] = f.start_shift < 0 || sign ? _mm256_setzero_si256()
@@ -112,16 +100,6 @@ LUTRA_INLINE void add_group(
     for (int c = 0; c < n; c++) sum[c] = _mm256_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[c]);
 }
 
-LUTRA_INLINE size_t code_bytes(struct form f)
-{
-    return f.codes == BYTES ? 512 : 256;
-}
-
-LUTRA_INLINE size_t scale_bytes(struct form f)
-{
-    return f.scales == E8M0_SCALE ? 16 : 32;
-}
-
 /* All inputs of one panel for n of `width` columns. */
 LUTRA_INLINE void run_panel(struct form f, const uint8_t *w, size_t n_in, const uint8_t *x, size_t width, int n,
     __m256i table, __m256 sum[2][TILE_COLUMNS])
@@ -130,20 +108,14 @@ LUTRA_INLINE void run_panel(struct form f, const uint8_t *w, size_t n_in, const 
     for (int c = 0; c < n; c++) sum[0][c] = sum[1][c] = _mm256_setzero_ps();
     for (size_t left = n_in / 32; left > 0;) {
         size_t groups = left < 8 ? left : 8;
-        struct group g = {.code = w};
-        g.bits = g.code + groups * code_bytes(f);
-        g.d = g.bits + (f.codes == FIVE_BITS ? groups * STEP_BYTES : 0);
-        g.m = g.d + groups * scale_bytes(f);
-        w = g.m + (f.scales == F16_SCALE_AND_MIN ? groups * 32 : 0);
+        struct group g = group_at(f, w, groups, 0);
+        w += groups * group_bytes(f);
         left -= groups;
         for (; groups > 0; groups--) {
             add_group(f, &g, x, width, n, 0, table, sum[0]);
             add_group(f, &g, x, width, n, 1, table, sum[1]);
             x += ACT32_BYTES * width;
-            g.code += code_bytes(f);
-            g.bits += STEP_BYTES;
-            g.d += scale_bytes(f);
-            g.m += 32;
+            next_group(f, &g);
         }
     }
 }
@@ -159,7 +131,7 @@ LUTRA_INLINE void run_block(struct form f, const struct cpu_gemm_args *a, const 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
     size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), row_bytes = a->n_in / 32 * ACT32_BYTES;
-    __m256i table = code_table(a->gemm->type);
+    __m256i table = code_table(f);
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
         size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
         for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
@@ -178,39 +150,6 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-static void run_q4_0(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){NIBBLES, F16_SCALE, 0, false}, a);
-}
-
-static void run_q4_1(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){NIBBLES, F16_SCALE_AND_MIN, -1, false}, a);
-}
-
-static void run_q5_0(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){FIVE_BITS, F16_SCALE, 1, false}, a);
-}
-
-static void run_q5_1(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1, false}, a);
-}
-
-static void run_q8_0(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){BYTES, F16_SCALE, 4, true}, a);
-}
-
-static void run_iq4_nl(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){TABLE, F16_SCALE, 4, true}, a);
-}
-
-static void run_mxfp4(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){TABLE, E8M0_SCALE, 1, false}, a);
-}
+#include "cpu/gemm_i8_runs_impl.h"
 
 #endif
