@@ -19,23 +19,6 @@ static const struct option eval_table[] = {
                 "buys); the N samples are drawn once for all of them"},
     {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
         .help = "what auto chooses from: a report of lutra eval (on other problems than these)"},
-    {"--prm", NULL, OPT_TEXT, AT(judge.prm), "FILE",
-        .help = "verifier (reward model, GGUF) for weighted, best and the searches"},
-    {"--prm-kind", NULL, OPT_CHOICE, AT(judge.kind), "KIND",
-        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model; "
-                "without --prm the model itself, which costs nothing)",
-        .choices = "value token likelihood"},
-    {"--score", NULL, OPT_CHOICE, AT(score), "KIND",
-        .help =
-            "score of a solution from the rewards of its steps: auto (product of likelihoods, else last), last, min, "
-            "product, mean",
-        .choices = "auto last min product mean"},
-    {"--prune", NULL, OPT_FLOAT, AT(prune), "X",
-        .help = "searches over steps: drop candidates below X of the best score; their rows go to the others; 0 = none",
-        .min = 0, .max = 1},
-    {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
-    {"--verifier-mark", NULL, OPT_TEXT, AT(judge.mark), "STR",
-        .help = "text behind each step for the verifier to judge at"},
     {"--timed", NULL, OPT_INT, AT(timed), "N",
         .help = "measure latency and energy of each method alone on the first N problems, one at a time; -1 = 10 with "
                 "--svg, else 0",
@@ -72,9 +55,7 @@ static void set_defaults(void *opts)
     o->parallel = 64;
     o->max_tokens = 512;
     o->format = "auto";
-    o->score = "auto";
-    o->step = "\\n";
-    o->prune = lutra_search_default().prune_below;
+    judge_options_init(&o->judge);
     o->timed = -1;
     o->vote = o->greedy = true;
 }
@@ -83,10 +64,11 @@ static int list_sets(void *opts, struct option_set *set)
 {
     struct eval_options *o = opts;
     set[0] = (struct option_set){"Evaluation", eval_table, OPTION_COUNT(eval_table), o};
-    set[1] = engine_option_set(&o->engine);
-    set[2] = sampling_option_set(&o->sampling);
-    set[3] = output_option_set(&o->engine);
-    return 4;
+    set[1] = judge_option_set(&o->judge);
+    set[2] = engine_option_set(&o->engine);
+    set[3] = sampling_option_set(&o->sampling);
+    set[4] = output_option_set(&o->engine);
+    return 5;
 }
 
 /* A context no longer than the longest problem needs keeps the cache small. */
@@ -159,25 +141,19 @@ static int evaluate(struct eval_run *run)
     return code;
 }
 
-static int check(struct eval_options *o, char *step, size_t n_step)
+static int check(struct eval_options *o)
 {
     const char *why = NULL;
-    size_t n = strlen(o->step);
     if (!o->file)
         why = "no problems: give a JSONL file with -f";
     else if (!o->methods && !o->greedy && o->n == 0)
         why = "--no-greedy with --n 0 leaves nothing to do";
-    else if (n == 0 || n >= n_step)
-        why = "--step: 1 to 31 bytes";
     if (why) {
         say("eval: %s", why);
         return EXIT_USAGE;
     }
-    memcpy(step, o->step, n + 1);
-    unescape(step, &n);
-    o->step = step;
     if (o->timed < 0) o->timed = o->svg ? 10 : 0;
-    return 0;
+    return judge_options_check(&o->judge, "eval");
 }
 
 /* What auto chooses from, and room for the widest of it. */
@@ -199,9 +175,8 @@ static int run(void *opts, const char **arg, int n_arg)
     struct eval_options *o = opts;
     struct eval_set set = {0};
     struct eval_run run = {.set = &set, .opts = o};
-    char step[32];
     (void)arg, (void)n_arg;
-    int code = check(o, step, sizeof step);
+    int code = check(o);
     if (!code) code = sampling_from_options(&o->sampling, run.bias, &run.sampling);
     if (!code) code = eval_read(&set, o);
     if (!code) code = eval_methods(&set, o);

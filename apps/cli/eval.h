@@ -32,9 +32,7 @@ enum {
 struct eval_options {
     struct engine_options engine;
     struct sampling_options sampling;
-    const char *file, *format, *report, *svg, *system, *template_file, *methods;
-    const char *score, *step, *auto_table;
-    float prune;
+    const char *file, *format, *report, *svg, *system, *template_file, *methods, *auto_table;
     struct judge_options judge;
     int limit, n, parallel, max_tokens, timed;
     bool vote, greedy, table;

@@ -62,10 +62,10 @@ static char *describe(const struct eval_run *run)
     json_object_set_new(root, "model_bytes", json_integer((json_int_t)file_bytes(o->engine.model)));
     json_object_set_new(root, "prm_bytes", json_integer((json_int_t)file_bytes(o->judge.prm)));
     set_text(root, "prm_kind", o->judge.kind);
-    set_text(root, "score", o->score);
+    set_text(root, "score", o->judge.score);
     set_text(root, "auto_table", o->auto_table);
-    set_text(root, "step", o->step);
-    json_object_set_new(root, "prune", json_real((double)o->prune));
+    set_text(root, "step", o->judge.step);
+    json_object_set_new(root, "prune", json_real((double)o->judge.prune));
     set_text(root, "mark", o->judge.mark);
     set_text(root, "system", o->system);
     set_text(root, "template", o->template_file);

@@ -165,8 +165,8 @@ static json_t *settings_json(const struct eval_run *run)
         "top_p", (double)s->top_p, "min_p", (double)s->min_p, "max_tokens", o->max_tokens);
     if (o->judge.prm) json_object_set_new(out, "prm", json_string(o->judge.prm));
     if (o->judge.kind) json_object_set_new(out, "prm_kind", json_string(o->judge.kind));
-    if (judge_wanted(&o->judge)) json_object_set_new(out, "score", json_string(o->score));
-    if (judge_wanted(&o->judge)) json_object_set_new(out, "prune", json_real((double)o->prune));
+    if (judge_wanted(&o->judge)) json_object_set_new(out, "score", json_string(o->judge.score));
+    if (judge_wanted(&o->judge)) json_object_set_new(out, "prune", json_real((double)o->judge.prune));
     return out;
 }
 

@@ -112,16 +112,12 @@ static bool needs_verifier(const struct eval_source *s)
 
 static struct lutra_search search_settings(const struct pass *p, struct attempt *a)
 {
-    static const char *const scores[] = {"last", "min", "product", "mean", "auto"};
     struct lutra_search s = lutra_search_default();
     s.method = a->each ? LUTRA_SEARCH_BEST : p->source->search;
     s.width = p->source->width;
     s.expand = p->source->expand > 0 ? p->source->expand : 1;
-    for (int i = 0; i < 5; i++)
-        if (!strcmp(scores[i], p->run->opts->score)) s.score = (enum lutra_search_score)i;
-    s.step = p->run->opts->step;
+    judge_options_apply(&p->run->opts->judge, &s);
     s.max_steps = MAX_STEPS;
-    s.prune_below = p->run->opts->prune;
     s.early_stop = p->source->early_stop;
     s.verifier = p->verifier;
     s.token_budget = p->source->tokens_budget;

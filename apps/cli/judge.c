@@ -7,6 +7,62 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* ---- options ---- */
+
+#define AT(field) offsetof(struct judge_options, field)
+
+static const struct option judge_table[] = {
+    {"--prm", NULL, OPT_TEXT, AT(prm), "FILE",
+        .help = "verifier (reward model, GGUF) for weighted, best and the searches"},
+    {"--prm-kind", NULL, OPT_CHOICE, AT(kind), "KIND",
+        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model; "
+                "without --prm the model itself, which costs nothing)",
+        .choices = "value token likelihood"},
+    {"--score", NULL, OPT_CHOICE, AT(score), "KIND",
+        .help =
+            "score of a solution from the rewards of its steps: auto (product of likelihoods, else last), last, min, "
+            "product, mean",
+        .choices = "auto last min product mean"},
+    {"--prune", NULL, OPT_FLOAT, AT(prune), "X",
+        .help = "searches over steps: drop candidates below X of the best score; their rows go to the others; 0 = none",
+        .min = 0, .max = 1},
+    {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
+    {"--verifier-mark", NULL, OPT_TEXT, AT(mark), "STR", .help = "text behind each step for the verifier to judge at"},
+};
+#undef AT
+
+void judge_options_init(struct judge_options *o)
+{
+    *o = (struct judge_options){.score = "auto", .step = "\\n", .prune = lutra_search_default().prune_below};
+}
+
+struct option_set judge_option_set(struct judge_options *o)
+{
+    return (struct option_set){"Steps and their verifier", judge_table, OPTION_COUNT(judge_table), o};
+}
+
+int judge_options_check(struct judge_options *o, const char *command)
+{
+    size_t n = strlen(o->step);
+    if (n == 0 || n >= sizeof o->step_text) {
+        say("%s: --step: 1 to %zu bytes", command, sizeof o->step_text - 1);
+        return EXIT_USAGE;
+    }
+    memcpy(o->step_text, o->step, n + 1);
+    unescape(o->step_text, &n);
+    o->step = o->step_text;
+    return 0;
+}
+
+void judge_options_apply(const struct judge_options *o, struct lutra_search *s)
+{
+    static const char *const scores[] = {"last", "min", "product", "mean", "auto"};
+    for (int i = 0; i < 5; i++)
+        if (!strcmp(scores[i], o->score)) s->score = (enum lutra_search_score)i;
+    s->step = o->step;
+    s->prune_below = o->prune;
+}
+
 /* ---- the judge ---- */
 
 bool judge_wanted(const struct judge_options *o)

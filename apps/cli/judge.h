@@ -8,10 +8,20 @@
 
 #include "cli.h"
 
-/* --prm, --prm-kind and --verifier-mark. */
+enum { JUDGE_STEP_MAX = 32 };
+
 struct judge_options {
-    const char *prm, *kind, *mark;
+    const char *prm, *kind, *mark, *score, *step;
+    float prune;
+    char step_text[JUDGE_STEP_MAX]; /* of judge_options_check; step points to it from then on */
 };
+
+void judge_options_init(struct judge_options *o);
+struct option_set judge_option_set(struct judge_options *o);
+/* Undoes the escapes of --step; 0 or an exit code after a message of the command. */
+int judge_options_check(struct judge_options *o, const char *command);
+/* Score, step and pruning of a search; o has been checked and must outlive it. */
+void judge_options_apply(const struct judge_options *o, struct lutra_search *s);
 
 struct judge {
     lutra_model *model; /* NULL: none */

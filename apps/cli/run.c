@@ -50,10 +50,11 @@ static int list_sets(void *opts, struct option_set *set)
     struct run_options *o = opts;
     set[0] = (struct option_set){"Text", run_table, OPTION_COUNT(run_table), o};
     set[1] = search_option_set(&o->search);
-    set[2] = engine_option_set(&o->engine);
-    set[3] = sampling_option_set(&o->sampling);
-    set[4] = output_option_set(&o->engine);
-    return 5;
+    set[2] = judge_option_set(&o->search.judge);
+    set[3] = engine_option_set(&o->engine);
+    set[4] = sampling_option_set(&o->sampling);
+    set[5] = output_option_set(&o->engine);
+    return 6;
 }
 
 /* The prompt of -p or -f in `out`; 0, or an exit code. */

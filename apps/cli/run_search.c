@@ -22,30 +22,15 @@ static const struct option search_table[] = {
         .choices = "auto"},
     {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
         .help = "measured accuracy and cost of methods to choose from: a report of lutra eval"},
-    {"--prm", NULL, OPT_TEXT, AT(judge.prm), "FILE", .help = "verifier (reward model, GGUF): needed by all but --vote"},
-    {"--prm-kind", NULL, OPT_CHOICE, AT(judge.kind), "KIND",
-        .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model; "
-                "without --prm the model itself, which costs nothing)",
-        .choices = "value token likelihood"},
-    {"--score", NULL, OPT_CHOICE, AT(score), "KIND",
-        .help =
-            "score of a solution from the rewards of its steps: auto (product of likelihoods, else last), last, min, "
-            "product, mean",
-        .choices = "auto last min product mean"},
-    {"--prune", NULL, OPT_FLOAT, AT(prune), "X",
-        .help = "searches over steps: drop candidates below X of the best score; their rows go to the others; 0 = none",
-        .min = 0, .max = 1},
-    {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
     {"--budget", NULL, OPT_TEXT, AT(budget), "T",
         .help = "most tokens of all candidates together (2000), or most time (500ms, 2s)"},
-    {"--verifier-mark", NULL, OPT_TEXT, AT(judge.mark), "STR",
-        .help = "text behind each step for the verifier to judge at"},
 };
 #undef AT
 
 void search_options_init(struct search_options *o)
 {
-    *o = (struct search_options){.score = "auto", .step = "\\n", .prune = lutra_search_default().prune_below};
+    *o = (struct search_options){0};
+    judge_options_init(&o->judge);
 }
 
 struct option_set search_option_set(struct search_options *o)
@@ -109,10 +94,8 @@ static int read_budget(struct searcher *s, const struct search_options *o)
     return code;
 }
 
-int searcher_init(struct searcher *s, const struct search_options *o)
+int searcher_init(struct searcher *s, struct search_options *o)
 {
-    static const char *const scores[] = {"last", "min", "product", "mean", "auto"};
-    size_t n = strlen(o->step);
     *s = (struct searcher){.settings = lutra_search_default()};
     int code = read_method(s, o);
     if (code || !s->wanted) return code;
@@ -121,16 +104,8 @@ int searcher_init(struct searcher *s, const struct search_options *o)
         say("run: --%.*s needs a verifier: --prm FILE", (int)strcspn(s->name, " "), s->name);
         return EXIT_USAGE;
     }
-    if (n == 0 || n >= sizeof s->step) {
-        say("run: --step: 1 to %zu bytes", sizeof s->step - 1);
-        return EXIT_USAGE;
-    }
-    memcpy(s->step, o->step, n + 1);
-    unescape(s->step, &n);
-    for (int i = 0; i < 5; i++)
-        if (!strcmp(scores[i], o->score)) s->settings.score = (enum lutra_search_score)i;
-    s->settings.step = s->step;
-    s->settings.prune_below = o->prune;
+    if ((code = judge_options_check(&o->judge, "run"))) return code;
+    judge_options_apply(&o->judge, &s->settings);
     return read_budget(s, o);
 }
 

@@ -14,15 +14,13 @@
 struct search_options {
     int vote, weighted, best_of, rebase; /* 0 = not asked for */
     const char *beam, *dvts;             /* "4x4" */
-    const char *method, *auto_table, *score, *step, *budget;
-    float prune;
+    const char *method, *auto_table, *budget;
     struct judge_options judge;
 };
 
 struct searcher {
     bool wanted;
     char name[24]; /* "beam 4x4" */
-    char step[32];
     struct lutra_search settings;
     struct method_table table;
     struct judge judge;
@@ -32,7 +30,7 @@ struct searcher {
 void search_options_init(struct search_options *o);
 struct option_set search_option_set(struct search_options *o);
 /* Which search is wanted, if any; 0 or EXIT_USAGE after a message. */
-int searcher_init(struct searcher *s, const struct search_options *o);
+int searcher_init(struct searcher *s, struct search_options *o);
 /* Opens the verifier for a session of the engine; 0 or an exit code. */
 int searcher_open(struct searcher *s, const struct search_options *o, struct engine *e, const char *model_path);
 void searcher_close(struct searcher *s, const struct engine *e);
