@@ -72,12 +72,11 @@ int lutra_runtime_n_threads(const lutra_runtime *runtime);
  * yardstick of what a model achieves on it.  0: not known. */
 struct lutra_peaks {
     size_t size;
-    const char *int8_name; /* the instruction behind int8_gmac_s, or NULL */
-    double int8_gmac_s;    /* 10^9 multiply-accumulates a second: int8 dot products, */
-    double f32_gmac_s;     /* and f32 fma */
-    double stream_gb_s;    /* reading memory */
-    const char *bf16_name; /* a matrix unit's product of bf16 pairs, or NULL; */
-    double bf16_gmac_s;    /* the same of it */
+    const char *int8_name;          /* the instruction behind int8_gmac_s, or NULL */
+    double int8_gmac_s, f32_gmac_s; /* 10^9 multiply-accumulates a second: int8 dot products, f32 fma */
+    double stream_gb_s;             /* reading memory */
+    const char *bf16_name;          /* a matrix unit's product of bf16 pairs, or NULL; */
+    double bf16_gmac_s;             /* the same of it */
 };
 void lutra_runtime_peaks(lutra_runtime *runtime, struct lutra_peaks *peaks); /* set peaks->size first */
 
@@ -400,6 +399,7 @@ enum lutra_want {
     LUTRA_WANT_TOPK = 4,    /* the 64 largest logits, and log_sum_exp */
     LUTRA_WANT_LOGPROB = 8, /* target_logit and log_sum_exp */
     LUTRA_ROW_DRAFT = 256,  /* a guess: kept apart until lutra_commit(), like all rows below it */
+    LUTRA_ROW_BULK = 512,   /* of a prompt: whole blocks of 32 may use a faster arithmetic (docs/NUMERICS.md) */
 };
 
 struct lutra_row {

@@ -38,10 +38,11 @@ int bench_prompt(struct bench_pass *p, int32_t seq, int n, struct lutra_error *e
     for (int done = 0; done < n;) {
         int m = n - done < p->n_batch ? n - done : p->n_batch;
         for (int i = 0; i < m; i++)
-            p->row[i] = (struct lutra_row){.token = random_token(p), .pos = pos + i, .seq = seq, .parent = i - 1};
+            p->row[i] = (struct lutra_row){
+                .token = random_token(p), .pos = pos + i, .seq = seq, .parent = i - 1, .want = LUTRA_ROW_BULK};
         done += m;
         pos += m;
-        if (done == n) p->row[m - 1].want = LUTRA_WANT_LOGITS;
+        if (done == n) p->row[m - 1].want |= LUTRA_WANT_LOGITS;
         int rc = lutra_forward(p->e->session, p->row, m, err);
         if (rc < 0) return rc;
     }

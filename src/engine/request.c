@@ -272,15 +272,15 @@ static int pack_prompts(lutra_session *s, int n)
     for (struct request *r = s->first; r && n < s->n_batch; r = r->next) {
         r->last_row = -1;
         if (r->seq < 0 || r->n_done == r->set.n_prompt) continue;
-        int first = n;
-        for (int t = r->n_done; t < r->set.n_prompt && n < s->n_batch; t++) {
+        int first = n, left = r->set.n_prompt - r->n_done, room = s->n_batch - n;
+        if (n_want == s->n_out && room >= left) room = left - 1;
+        int end = n + batch_fit(s->batch.bulk, r->n_done, left, room);
+        for (int t = r->n_done; n < end; t++, n++) {
             bool last = t == r->set.n_prompt - 1;
-            if (last && n_want == s->n_out) break;
             n_want += last;
             if (last) r->last_row = n;
-            s->batch.row[n] =
-                (struct row){r->set.prompt[t], t, r->seq, n == first ? -1 : n - 1, last ? WANT_LOGITS : 0, 0};
-            n++;
+            s->batch.row[n] = (struct row){
+                r->set.prompt[t], t, r->seq, n == first ? -1 : n - 1, ROW_BULK | (last ? WANT_LOGITS : 0), 0};
         }
     }
     return n;

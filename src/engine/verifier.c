@@ -307,9 +307,8 @@ int verifier_prompt(
 {
     int n_tok = n_prompt - lags(v);
     for (int t = 0; t < n_tok;) {
-        int n = 0;
-        for (; t < n_tok && n < v->session->n_batch; t++, n++)
-            v->row[n] = (struct lutra_row){prompt[t], t, seq, n - 1, 0, 0};
+        int n = 0, fit = batch_fit(v->session->batch.bulk, t, n_tok - t, v->session->n_batch);
+        for (; n < fit; t++, n++) v->row[n] = (struct lutra_row){prompt[t], t, seq, n - 1, LUTRA_ROW_BULK, 0};
         TRY(lutra_forward(v->session, v->row, n, err));
         *rows += n;
     }

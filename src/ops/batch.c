@@ -42,7 +42,7 @@ static int check_token(const struct row *r, int i, int n_vocab, struct lutra_err
         return lutra_fail_at(
             err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: token %d is outside 0..%d", i, (int)r->token, n_vocab - 1);
     }
-    if (r->want & ~(uint32_t)(WANT_ALL | ROW_DRAFT)) {
+    if (r->want & ~(uint32_t)(WANT_ALL | ROW_DRAFT | ROW_BULK)) {
         return lutra_fail_at(
             err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: unknown want flags 0x%x", i, (unsigned)r->want);
     }
@@ -100,6 +100,34 @@ static void find_spans(struct batch *b)
     b->n_span = n_span;
 }
 
+/* span[i].n counts the rows of row i's block up to it, 0 where one is missing or may not be in bulk. */
+static void find_bulk(struct batch *b)
+{
+    for (int i = 0; i < b->n_row; i++) {
+        const struct row *r = &b->row[i];
+        bool starts = b->bulk > 0 && r->pos % b->bulk == 0;
+        bool goes_on = r->parent >= 0 && !(b->row[r->parent].want & WANT_ALL);
+        int before = starts || !goes_on ? 0 : b->span[r->parent].n;
+        bool counts = (r->want & ROW_BULK) && !drafted(b, i) && (starts || before > 0);
+        b->span[i].n = counts ? before + 1 : 0;
+    }
+    for (int i = b->n_row - 1; i >= 0; i--) {
+        bool whole = b->span[i].n > 0 && b->span[i].n == b->bulk;
+        if (whole && b->row[i].pos % b->bulk != 0) b->span[b->row[i].parent].n = b->bulk;
+        b->span[i].n = whole;
+    }
+    for (int i = 0; i < b->n_row; i++)
+        if (!b->span[i].n || b->row[i].want & WANT_ALL) b->row[i].want &= ~(uint32_t)ROW_BULK;
+}
+
+int batch_fit(int bulk, int pos, int n, int room)
+{
+    if (n <= room || bulk == 0) return n < room ? n : room;
+    int cut = pos + room, start = cut - cut % bulk;
+    bool whole = start >= pos && start + bulk <= pos + n;
+    return (whole ? start : cut) - pos;
+}
+
 int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const void *ctx, int32_t seq), const void *ctx,
     struct lutra_error *err)
 {
@@ -112,6 +140,7 @@ int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const voi
         TRY(check_place(batch, i, committed, ctx, err));
         TRY(check_chain(batch, i, err));
     }
+    find_bulk(batch);
     find_spans(batch);
     return 0;
 }

@@ -23,6 +23,7 @@ enum row_want {
     WANT_LOGPROB = 8, /* the logit of `target` and the log-sum-exp */
     WANT_ALL = 15,
     ROW_DRAFT = 256, /* a guess: its K/V stay in the draft scratch until it is accepted; so are all rows below it */
+    ROW_BULK = 512,  /* of a prompt: if its whole block is here, a device may use the numerics class it has for bulk */
 };
 
 enum { ROW_TOPK = 64 };
@@ -32,7 +33,7 @@ struct row {
     int32_t pos;    /* absolute position in its sequence */
     int32_t seq;    /* cache sequence, see kv/kv.h */
     int32_t parent; /* row index, or -1 */
-    uint32_t want;  /* set of enum row_want, with ROW_DRAFT */
+    uint32_t want;  /* set of enum row_want, with ROW_DRAFT or ROW_BULK */
     int32_t target; /* token of WANT_LOGPROB */
 };
 
@@ -45,6 +46,7 @@ struct batch {
     struct row *row;   /* [n_row] */
     struct span *span; /* [n_span], filled by batch_check; room for n_row */
     int n_row, n_span;
+    int bulk; /* positions of a bulk block, a property of the plan; 0: none */
 };
 
 /* What a forward pass leaves for one row that wanted something.  Pointers are borrowed from the session and stay
@@ -62,9 +64,18 @@ struct row_result {
 
 /* Verifies tokens (0 .. n_vocab-1), parents and positions and fills span/n_span.  committed(ctx, seq) returns the
  * committed length of a sequence, or -1 if there is no such sequence.  Rows of one sequence need not be adjacent.
+ *
+ * Takes ROW_BULK from all rows but those of whole blocks: positions k bulk .. (k + 1) bulk - 1 of a sequence, all in this
+ * batch with ROW_BULK, none wanting a result but maybe the last, which is then no bulk row itself.  So which class a
+ * row gets depends on its prompt alone, as long as nobody cuts a block in two (batch_fit).
+ *
  * Allocates nothing.
  * Errors: LUTRA_E_ARGUMENT naming the row. */
 int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const void *ctx, int32_t seq), const void *ctx,
     struct lutra_error *err);
+
+/* How many of the next n rows of a prompt, from position pos on, go into a batch with room for `room` more, so that no
+ * whole block of `bulk` positions is cut.  0: wait for the next batch. */
+int batch_fit(int bulk, int pos, int n, int room);
 
 #endif

@@ -89,6 +89,10 @@ struct device_ops {
     /* 0, or LUTRA_E_UNSUPPORTED with the reason in *err.  Judges parameters and weight type, not sizes of a step. */
     int (*supports)(struct device *self, const struct op *op, struct lutra_error *err);
 
+    /* Positions of a prompt's block from which on the device has another numerics class for the operation, faster in
+     * bulk; 0 or no function: it has not.  See ROW_BULK. */
+    int (*bulk_rows)(struct device *self, const struct op *op);
+
     /* Fills weight->packed for its uses; the source pages may be dropped by the caller afterwards unless
      * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where set, is
      * used in place: as long as `packed` said, 64-byte aligned, and valid until release. */

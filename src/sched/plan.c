@@ -121,6 +121,19 @@ void plan_demand(const struct plan *plan, const struct step *step, struct demand
     }
 }
 
+int plan_bulk_rows(const struct plan *plan)
+{
+    int most = 0;
+    for (int p = 0; p < plan->n_part; p++) {
+        struct device *d = plan->part[p].device;
+        for (int i = 0; d->ops->bulk_rows && i < plan->part[p].n; i++) {
+            int n = d->ops->bulk_rows(d, &plan->list->op[plan->part[p].first + i]);
+            if (n > most) most = n;
+        }
+    }
+    return most;
+}
+
 struct device_caps plan_caps(const struct plan *plan)
 {
     struct device_caps caps = plan->part[0].device->caps;

@@ -56,6 +56,9 @@ void plan_demand(const struct plan *plan, const struct step *step, struct demand
  * repeats itself once).  False: there is no such line. */
 bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size);
 
+/* Positions of a bulk block (ROW_BULK): the most that any operation's device asks for; 0: none. */
+int plan_bulk_rows(const struct plan *plan);
+
 /* The smallest of the devices' row limits, and of their flat rows; an F16 cache if any needs it. */
 struct device_caps plan_caps(const struct plan *plan);
 

@@ -50,7 +50,7 @@ static int setup(void **state)
     f->memory.bytes = kv_bytes(&settings);
     f->memory.host = aligned_alloc(64, (f->memory.bytes + 63) / 64 * 64);
     memset(f->memory.host, 0xff, f->memory.bytes);
-    f->batch = (struct batch){f->row, f->span, 0, 0};
+    f->batch = (struct batch){.row = f->row, .span = f->span};
     f->seed = 1;
     *state = f;
     return kv_open(&f->kv, &settings, &f->memory, NULL);

@@ -12,7 +12,7 @@
 
 #include "ops/batch.h"
 
-enum { N_VOCAB = 100, MAX_ROWS = 16 };
+enum { N_VOCAB = 100, MAX_ROWS = 16, BLOCK = 4 };
 
 /* Sequence s has 10 s tokens; only 0..3 exist. */
 static int32_t committed(const void *ctx, int32_t seq)
@@ -25,7 +25,7 @@ static int check(struct row *rows, int n, struct batch *b, struct lutra_error *e
 {
     static struct span spans[MAX_ROWS];
     memset(err, 0, sizeof *err);
-    *b = (struct batch){.row = rows, .span = spans, .n_row = n};
+    *b = (struct batch){.row = rows, .span = spans, .n_row = n, .bulk = BLOCK};
     return batch_check(b, N_VOCAB, committed, NULL, err);
 }
 
@@ -160,6 +160,65 @@ static void ordinary_rows_form_one_chain(void **state)
     assert_non_null(strstr(err.what, "row 1: a second continuation of sequence 1"));
 }
 
+/* Which of the rows are bulk, as letters: "b" or ".". */
+static void expect_bulk(struct row *rows, int n, const char *want)
+{
+    struct batch b;
+    struct lutra_error err;
+    char got[MAX_ROWS + 1] = "";
+    if (check(rows, n, &b, &err) < 0) fail_msg("%s", err.what);
+    for (int i = 0; i < n; i++) got[i] = rows[i].want & ROW_BULK ? 'b' : '.';
+    assert_string_equal(got, want);
+}
+
+/* n rows of sequence 1 (10 tokens) behind each other. */
+static void prompt_rows(struct row *rows, int n)
+{
+    for (int i = 0; i < n; i++) rows[i] = (struct row){.pos = 10 + i, .seq = 1, .parent = i - 1, .want = ROW_BULK};
+}
+
+static void whole_blocks_are_bulk(void **state)
+{
+    (void)state;
+    struct row rows[MAX_ROWS];
+    prompt_rows(rows, 12); /* positions 10 to 21; whole: 12 to 15 and 16 to 19 */
+    expect_bulk(rows, 12, "..bbbbbbbb..");
+    prompt_rows(rows, 9);
+    rows[5].want |= WANT_LOGITS; /* the last of its block */
+    expect_bulk(rows, 9, "..bbb....");
+    prompt_rows(rows, 10);
+    rows[4].want |= WANT_HIDDEN; /* in the middle of it */
+    expect_bulk(rows, 10, "......bbbb");
+    prompt_rows(rows, 10);
+    rows[7].want = 0;
+    expect_bulk(rows, 10, "..bbbb....");
+    prompt_rows(rows, 7); /* another sequence between, and a draft beside */
+    rows[6] = (struct row){.pos = 15, .seq = 1, .parent = 5, .want = ROW_BULK};
+    rows[5] = rows[4], rows[5].parent = 3, rows[5].pos = 14;
+    rows[4] = (struct row){.pos = 20, .seq = 2, .parent = -1, .want = ROW_BULK};
+    rows[7] = (struct row){.pos = 13, .seq = 1, .parent = 2, .want = ROW_DRAFT | ROW_BULK};
+    expect_bulk(rows, 8, "..bb.bb.");
+}
+
+/* Whatever the room, the blocks that are whole in a prompt stay whole in its pieces. */
+static void fitting_cuts_no_block(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 6; first++)
+        for (int n = 1; n < 14; n++)
+            for (int room = BLOCK; room < 14; room++)
+                for (int done = 0; done < n;) {
+                    int fit = batch_fit(BLOCK, first + done, n - done, room), cut = first + done + fit;
+                    assert_in_range(fit, 1, room);
+                    int start = cut - cut % BLOCK;
+                    if (cut != start && start >= first) assert_true(start + BLOCK > first + n);
+                    done += fit;
+                }
+    assert_int_equal(batch_fit(BLOCK, 8, 10, BLOCK - 1), 0);
+    assert_int_equal(batch_fit(BLOCK, 8, 3, 2), 2);
+    assert_int_equal(batch_fit(0, 8, 10, 3), 3);
+}
+
 static void empty_batch_is_refused(void **state)
 {
     (void)state;
@@ -181,6 +240,8 @@ int main(void)
         cmocka_unit_test(two_roots_of_one_sequence),
         cmocka_unit_test(bad_rows_are_named),
         cmocka_unit_test(ordinary_rows_form_one_chain),
+        cmocka_unit_test(whole_blocks_are_bulk),
+        cmocka_unit_test(fitting_cuts_no_block),
         cmocka_unit_test(empty_batch_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
