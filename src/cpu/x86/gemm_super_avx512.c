@@ -5,7 +5,7 @@
  * A zmm lane is an output row.  Per 256 inputs everything is exact in 32-bit integers: the dot product of each group,
  * times its integer scale, and the minima times the sums of the inputs (at most 63 * 127 * 128 * 256 < 2^31).  Then
  * sum = fma(float(dot), d * scale_x, sum) and, for formats with minima, sum = fma(-float(min), dmin * scale_x, sum).
- * A tile's codes and scales are unpacked to L1 once for all columns.
+ * A tile's codes and scales are unpacked to L1 once for all columns; up to 4 columns expand codes as they use them.
  */
 #include "cpu/x86/gemm_super_form_impl.h"
 
@@ -15,67 +15,72 @@ struct scratch {
 
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
-    for (int p = 0; p < np; p++) unpack_tile(f, &s->panel[p], t->w + (size_t)p * t->panel_bytes);
+    for (int p = 0; p < np; p++) {
+        const uint8_t *w = t->w + (size_t)p * t->panel_bytes;
+        if (t->shares > 1) unpack_codes(f, &s->panel[p], w);
+        unpack_scales(f, &s->panel[p], w);
+    }
 }
 
-/* Steps first .. first + n_step - 1 of a group: acc += codes * inputs; x moves on. */
-LUTRA_INLINE const uint8_t *add_steps(const struct scratch *s, const uint8_t *x, size_t width, int first, int n_step,
-    int np, int n, __m512i acc[PANELS][COLUMNS])
+/* Steps of a group: 16 or 32 inputs with one scale. */
+LUTRA_INLINE int group_steps(struct form f)
+{
+    return f.codes == SIX_BITS ? 4 : 8;
+}
+
+/* acc += codes q * inputs, one step. */
+LUTRA_INLINE void add_step(
+    const __m512i code[PANELS][4], int q, const uint8_t *x, int np, int n, __m512i acc[PANELS][COLUMNS])
 {
     UNROLL
-    for (int v = 0; v < n_step; v++, x += 4 * width) {
+    for (int c = 0; c < n; c++) {
+        __m512i b = broadcast(x + 4 * c);
         UNROLL
-        for (int c = 0; c < n; c++) {
-            __m512i b = broadcast(x + 4 * c);
-            UNROLL
-            for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], s->panel[p].code[first + v], b);
-        }
+        for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], code[p][q], b);
     }
-    return x;
 }
 
-/* dot = the integer sum of the tile, scales applied. */
-LUTRA_INLINE void add_groups(
-    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512i dot[PANELS][COLUMNS])
+/* What the integer sums of a tile and of a group start from. */
+LUTRA_INLINE void start_tile(struct form f, const struct tile *t, int np, int n, __m512i dot[PANELS][COLUMNS])
 {
-    const int steps = f.codes == SIX_BITS ? 4 : 8;
-    const uint8_t *x = t->x, *start16 = x + (256 + 8 + 16) * t->width;
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        const uint8_t *start = t->x + 260 * t->width + 4 * c;
+        UNROLL
+        for (int p = 0; p < np; p++) dot[p][c] = f.codes == TWO_BITS ? broadcast(start) : _mm512_setzero_si512();
+    }
+}
+
+LUTRA_INLINE void start_group(struct form f, const struct tile *t, int g, int np, int n, __m512i acc[PANELS][COLUMNS])
+{
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        const uint8_t *start16 = t->x + (280 + 4 * (size_t)g) * t->width + 4 * c;
+        UNROLL
+        for (int p = 0; p < np; p++) acc[p][c] = f.codes == SIX_BITS ? broadcast(start16) : _mm512_setzero_si512();
+    }
+}
+
+/* dot += acc, scaled. */
+LUTRA_INLINE void finish_group(struct form f, const struct scratch *s, int g, int np, int n,
+    const __m512i acc[PANELS][COLUMNS], __m512i dot[PANELS][COLUMNS])
+{
     UNROLL
     for (int p = 0; p < np; p++) {
         UNROLL
-        for (int c = 0; c < n; c++)
-            dot[p][c] = f.codes == TWO_BITS ? broadcast(x + 260 * t->width + 4 * c) : _mm512_setzero_si512();
-    }
-    for (int g = 0; g < 64 / steps; g++, start16 += 4 * t->width) {
-        if (g % (8 / steps) == 0) prefetch_group(t, (size_t)(g * steps / 8), group_bytes(f), np);
-        if (f.codes == TWO_BITS) {
-            x = add_steps(s, x, t->width, steps * g, steps, np, n, dot);
-            continue;
-        }
-        __m512i acc[PANELS][COLUMNS];
-        UNROLL
         for (int c = 0; c < n; c++) {
-            __m512i a = f.codes == SIX_BITS ? broadcast(start16 + 4 * c) : _mm512_setzero_si512();
-            UNROLL
-            for (int p = 0; p < np; p++) acc[p][c] = a;
-        }
-        x = add_steps(s, x, t->width, steps * g, steps, np, n, acc);
-        UNROLL
-        for (int p = 0; p < np; p++) {
-            UNROLL
-            for (int c = 0; c < n; c++) {
-                dot[p][c] = _mm512_add_epi32(dot[p][c], _mm512_mullo_epi32(acc[p][c], s->panel[p].scale[g]));
-            }
+            __m512i a = acc[p][c];
+            if (f.codes != TWO_BITS) a = _mm512_mullo_epi32(a, s->panel[p].scale[g]);
+            dot[p][c] = _mm512_add_epi32(dot[p][c], a);
         }
     }
 }
 
-LUTRA_INLINE void run_tile(
-    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+/* sum += dot, scaled, less the minima. */
+LUTRA_INLINE void finish_tile(struct form f, const struct scratch *s, const struct tile *t, int np, int n,
+    const __m512i dot[PANELS][COLUMNS], __m512 sum[PANELS][COLUMNS])
 {
-    __m512i dot[PANELS][COLUMNS];
     const uint8_t *scale_x = t->x + 256 * t->width;
-    add_groups(f, s, t, np, n, dot);
     UNROLL
     for (int p = 0; p < np; p++) {
         const struct unpacked *u = &s->panel[p];
@@ -86,6 +91,85 @@ LUTRA_INLINE void run_tile(
         }
         if (f.codes == FOUR_BITS || f.codes == FIVE_BITS)
             subtract_minima(u, scale_x + 8 * t->width, scale_x, t->width, n, sum[p]);
+    }
+}
+
+/* One tile for n columns, from codes in the scratch. */
+LUTRA_INLINE void run_unpacked(
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+{
+    __m512i dot[PANELS][COLUMNS];
+    const int steps = group_steps(f);
+    const uint8_t *x = t->x;
+    start_tile(f, t, np, n, dot);
+    for (int g = 0; g < 64 / steps; g++) {
+        __m512i acc[PANELS][COLUMNS];
+        if (g % (8 / steps) == 0) prefetch_group(t, (size_t)(g * steps / 8), group_bytes(f), np);
+        if (f.codes != TWO_BITS) start_group(f, t, g, np, n, acc);
+        UNROLL
+        for (int v = 0; v < steps; v++, x += 4 * t->width) {
+            __m512i code[PANELS][4];
+            UNROLL
+            for (int p = 0; p < np; p++) code[p][0] = s->panel[p].code[steps * g + v];
+            add_step(code, 0, x, np, n, f.codes == TWO_BITS ? dot : acc);
+        }
+        if (f.codes != TWO_BITS) finish_group(f, s, g, np, n, acc, dot);
+    }
+    finish_tile(f, s, t, np, n, dot, sum);
+}
+
+/* Prefetches what belongs to step i of run r, evenly: a burst would wait for line-fill buffers. */
+LUTRA_INLINE void prefetch_step(struct form f, const struct tile *t, int r, int i, int np)
+{
+    const int runs = 8 / vector_codes(f), steps = 64 / runs;
+    const int bytes = (int)group_bytes(f) * 8 / runs, lines = (bytes + 63) / 64;
+    UNROLL
+    for (int k = i * lines / steps; k < (i + 1) * lines / steps; k++) {
+        UNROLL
+        for (int p = 0; p < np; p++) LUTRA_PREFETCH(t->ahead + r * bytes + 64 * k + (size_t)p * t->panel_bytes);
+    }
+}
+
+/* The same from codes as they are packed, for a single group of columns: all codes of a vector at once if registers
+ * allow. */
+LUTRA_INLINE void run_packed(
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+{
+    const int steps = group_steps(f), codes = vector_codes(f), at_once = f.codes == TWO_BITS || n <= 2 ? codes : 1;
+    const int sets = at_once < 2 ? at_once : 2;
+    __m512i dot[PANELS][COLUMNS], acc[2][PANELS][COLUMNS];
+    start_tile(f, t, np, n, dot);
+    for (int r = 0; r < 8 / codes; r++) {
+        UNROLL
+        for (int i = 0; i < 8 * codes / at_once; i += steps) {
+            int first = i % 8, q0 = i / 8 * at_once;
+            UNROLL
+            for (int q = 0; q < sets; q++) start_group(f, t, step_of(f, r, first, q0 + q) / steps, np, n, acc[q]);
+            UNROLL
+            for (int v = 0; v < steps; v++) {
+                __m512i code[PANELS][4];
+                UNROLL
+                for (int p = 0; p < np; p++) expand(f, t->w + (size_t)p * t->panel_bytes, r, first + v, code[p]);
+                UNROLL
+                for (int q = q0; q < q0 + at_once; q++) {
+                    prefetch_step(f, t, r, at_once * (i + v) + q - q0, np);
+                    add_step(code, q, t->x + (size_t)step_of(f, r, first + v, q) * 4 * t->width, np, n, acc[q % sets]);
+                }
+            }
+            UNROLL
+            for (int q = 0; q < sets; q++) finish_group(f, s, step_of(f, r, first, q0 + q) / steps, np, n, acc[q], dot);
+        }
+    }
+    finish_tile(f, s, t, np, n, dot, sum);
+}
+
+LUTRA_INLINE void run_tile(
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+{
+    if (t->shares > 1) {
+        run_unpacked(f, s, t, np, n, sum);
+    } else {
+        run_packed(f, s, t, np, n, sum);
     }
 }
 

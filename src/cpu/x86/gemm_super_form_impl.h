@@ -60,84 +60,85 @@ LUTRA_INLINE void unpack_six_bits(struct unpacked *u, const uint8_t *words)
     }
 }
 
-/* Q4_K and Q5_K: nibbles of groups 2r and 2r + 1 side by side; Q5_K's fifth bit of group g is bit g of `high`. */
-LUTRA_INLINE void unpack_nibbles(struct unpacked *u, const uint8_t *code, const uint8_t *high, bool five)
+/* Codes that a vector of a tile holds.  Code q of vector v of run r (8 vectors) is which step: Q4_K and Q5_K have groups 2r
+ * and 2r + 1 side by side, Q6_K quarters q and q + 2 of a half, TQ2_0 all four quarters. */
+LUTRA_INLINE int vector_codes(struct form f)
 {
-    const __m512i low = _mm512_set1_epi8(15);
+    return f.codes == TWO_BITS ? 4 : 2;
+}
+
+LUTRA_INLINE int step_of(struct form f, int r, int v, int q)
+{
+    if (f.codes == SIX_BITS) return 32 * (r / 2) + 8 * (r % 2) + v + 16 * q;
+    return 8 * vector_codes(f) * r + v + 8 * q;
+}
+
+/* Vector v of run r of the tile at w to bytes.  Q5_K's fifth bit of group g is bit g of its bytes of high bits; Q6_K's high
+ * bits of quarter q are bits 2q and 2q + 1. */
+LUTRA_INLINE void expand(struct form f, const uint8_t *w, int r, int v, __m512i code[4])
+{
+    const __m512i low = _mm512_set1_epi8(f.codes == TWO_BITS ? 3 : 15);
+    __m512i c = load(w + STEP_BYTES * (8 * r + v));
+    code[0] = _mm512_and_si512(c, low);
+    if (f.codes == TWO_BITS) {
+        code[1] = _mm512_and_si512(_mm512_srli_epi16(c, 2), low);
+        code[2] = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
+        code[3] = _mm512_and_si512(_mm512_srli_epi16(c, 6), low);
+        return;
+    }
+    code[1] = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
+    if (f.codes == FIVE_BITS) {
+        __m512i h = _mm512_rolv_epi32(load(w + 2048 + STEP_BYTES * v), _mm512_set1_epi32(4 - 2 * r));
+        code[0] = merge(code[0], h, 16);
+        code[1] = merge(code[1], _mm512_srli_epi16(h, 1), 16);
+    } else if (f.codes == SIX_BITS) {
+        const uint8_t *high = w + 2048 + STEP_BYTES * (8 * (r / 2) + v);
+        __m512i h = _mm512_srlv_epi32(load(high), _mm512_set1_epi32(r % 2 * 2));
+        code[0] = merge(code[0], _mm512_slli_epi16(h, 4), 0x30);
+        code[1] = merge(code[1], h, 0x30);
+    }
+}
+
+LUTRA_INLINE void unpack_codes(struct form f, struct unpacked *u, const uint8_t *w)
+{
     for (int v = 0; v < 8; v++) {
-        __m512i h = five ? load(high + STEP_BYTES * v) : low;
         UNROLL
-        for (int r = 0; r < 4; r++) {
-            __m512i c = load(code + STEP_BYTES * (8 * r + v));
-            __m512i even = _mm512_and_si512(c, low), odd = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
-            if (five) {
-                even = merge(even,
-                    r < 2 ? _mm512_slli_epi16(h, (unsigned)(4 - 2 * r)) : _mm512_srli_epi16(h, (unsigned)(2 * r - 4)),
-                    16);
-                odd = merge(odd,
-                    r < 2 ? _mm512_slli_epi16(h, (unsigned)(3 - 2 * r)) : _mm512_srli_epi16(h, (unsigned)(2 * r - 3)),
-                    16);
-            }
-            u->code[16 * r + v] = even;
-            u->code[16 * r + 8 + v] = odd;
+        for (int r = 0; r < 8 / vector_codes(f); r++) {
+            __m512i code[4];
+            expand(f, w, r, v, code);
+            UNROLL
+            for (int q = 0; q < vector_codes(f); q++) u->code[step_of(f, r, v, q)] = code[q];
         }
     }
 }
 
-/* Q6_K: low nibbles of quarters q and q + 2 of a half side by side, their high bits at 2q of `high`. */
-LUTRA_INLINE void unpack_q6(struct unpacked *u, const uint8_t *code, const uint8_t *high, const uint8_t *scales)
-{
-    const __m512i low = _mm512_set1_epi8(15);
-    for (int i = 0; i < 16; i++) {
-        int half = i / 8, v = i % 8;
-        const uint8_t *c = code + STEP_BYTES * (16 * half + v);
-        __m512i a = load(c), b = load(c + STEP_BYTES * 8), h = load(high + STEP_BYTES * i);
-        __m512i *to = u->code + 32 * half + v;
-        to[0] = merge(_mm512_and_si512(a, low), _mm512_slli_epi16(h, 4), 0x30);
-        to[8] = merge(_mm512_and_si512(b, low), _mm512_slli_epi16(h, 2), 0x30);
-        to[16] = merge(_mm512_and_si512(_mm512_srli_epi16(a, 4), low), h, 0x30);
-        to[24] = merge(_mm512_and_si512(_mm512_srli_epi16(b, 4), low), _mm512_srli_epi16(h, 2), 0x30);
-        u->scale[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(scales + LANES * i)));
-    }
-}
-
-/* TQ2_0: codes of quarter q of a half at bits 2q. */
-LUTRA_INLINE void unpack_two_bits(struct unpacked *u, const uint8_t *code)
-{
-    const __m512i low = _mm512_set1_epi8(3);
-    for (int i = 0; i < 16; i++) {
-        __m512i c = load(code + STEP_BYTES * i), *to = u->code + i / 8 * 32 + i % 8;
-        to[0] = _mm512_and_si512(c, low);
-        to[8] = _mm512_and_si512(_mm512_srli_epi16(c, 2), low);
-        to[16] = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
-        to[24] = _mm512_and_si512(_mm512_srli_epi16(c, 6), low);
-    }
-}
-
-LUTRA_INLINE void unpack_tile(struct form f, struct unpacked *u, const uint8_t *w)
+LUTRA_INLINE void unpack_scales(struct form f, struct unpacked *u, const uint8_t *w)
 {
     switch (f.codes) {
     case FOUR_BITS:
-        unpack_nibbles(u, w, w, false);
         unpack_six_bits(u, w + 2048);
         u->d = load_f16(w + 2240);
         u->dmin = load_f16(w + 2272);
         break;
     case FIVE_BITS:
-        unpack_nibbles(u, w, w + 2048, true);
         unpack_six_bits(u, w + 2560);
         u->d = load_f16(w + 2752);
         u->dmin = load_f16(w + 2784);
         break;
     case SIX_BITS:
-        unpack_q6(u, w, w + 2048, w + 3072);
+        UNROLL
+        for (int i = 0; i < 16; i++)
+            u->scale[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(w + 3072 + LANES * i)));
         u->d = load_f16(w + 3328);
         break;
-    default:
-        unpack_two_bits(u, w);
-        u->d = load_f16(w + 1024);
-        break;
+    default: u->d = load_f16(w + 1024); break;
     }
+}
+
+LUTRA_INLINE void unpack_tile(struct form f, struct unpacked *u, const uint8_t *w)
+{
+    unpack_codes(f, u, w);
+    unpack_scales(f, u, w);
 }
 
 /* The minima of a tile times the inputs' sums; sums: i16 pairs [4][width]. */
