@@ -19,7 +19,7 @@ struct lane {
     const struct attention_args *a;
     void *kt, *vt, *work; /* of struct attention_load */
     float *p;
-    uint8_t *query; /* [queries][attention_query_bytes] of a unit, when the kernels prepare them */
+    uint8_t *query; /* [attention_columns_bytes] of each ATTENTION_COLUMNS queries of a unit, when prepared */
     int query_row;  /* row of the first */
     uint8_t *k, *v; /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
     float *state;   /* [QUERIES or one row's group][state_floats] */
@@ -53,12 +53,16 @@ static size_t lane_queries(const struct op_attention *op, int max_rows)
     return rows * group <= QUERIES ? rows * group : group > QUERIES ? group : QUERIES;
 }
 
+static size_t query_bytes(const struct op_attention *op, size_t queries)
+{
+    return (queries + ATTENTION_COLUMNS - 1) / ATTENTION_COLUMNS * attention_columns_bytes(op->d_head);
+}
+
 static size_t lane_bytes(const struct op_attention *op, int max_rows)
 {
     size_t d = (size_t)op->d_head, f = sizeof(float), queries = lane_queries(op, max_rows);
-    return 2 * attention_tile_bytes(op->d_head) + attention_work_bytes(op->d_head) +
-           pad(ATTENTION_MAX_QUERY * KV_BLOCK * f) + queries * attention_query_bytes(op->d_head) +
-           2 * pad(d * KV_BLOCK * f) + pad(queries * state_size(op) * f);
+    return 2 * attention_tile_bytes(op->d_head) + ATTENTION_WORK_BYTES + pad(ATTENTION_MAX_QUERY * KV_BLOCK * f) +
+           query_bytes(op, queries) + 2 * pad(d * KV_BLOCK * f) + pad(queries * state_size(op) * f);
 }
 
 /* Splitting serves few rows: at most so many entries (row, segment). */
@@ -94,8 +98,8 @@ static struct lane open_lane(const struct cpu_attention *kernels, const struct a
     struct lane x = {.kernels = kernels, .a = a, .group = op->n_head / op->n_kv_head, .state_floats = state_size(op)};
     x.kt = carve(&at, attention_tile_bytes(op->d_head));
     x.vt = carve(&at, attention_tile_bytes(op->d_head));
-    x.work = carve(&at, attention_work_bytes(op->d_head));
-    x.query = carve(&at, queries * attention_query_bytes(op->d_head));
+    x.work = carve(&at, ATTENTION_WORK_BYTES);
+    x.query = carve(&at, query_bytes(op, queries));
     x.p = carve(&at, ATTENTION_MAX_QUERY * KV_BLOCK * f);
     x.k = carve(&at, d * KV_BLOCK * f);
     x.v = carve(&at, d * KV_BLOCK * f);
@@ -157,7 +161,9 @@ static void open_segment(const struct lane *x, const uint8_t *k, const uint8_t *
     s->scale = op->scale;
     s->softcap = op->softcap;
     s->p = x->p;
+    s->prepared = x->query;
     s->n_query = 0;
+    s->again = false;
     x->kernels->load(&s->from, s);
 }
 
@@ -173,42 +179,40 @@ static void prepare_queries(struct lane *x, int kv_head, int row, int end)
 {
     const struct op_attention *op = x->a->op;
     uint8_t *to = x->query;
+    const float *q[ATTENTION_COLUMNS];
+    int n = (end - row) * x->group, k = 0;
     x->query_row = row;
-    if (!x->kernels->prepare) return;
-    for (int r = row; r < end; r++) {
-        for (int g = 0; g < x->group; g++, to += attention_query_bytes(op->d_head)) {
-            x->kernels->prepare(query_at(x, kv_head, r, g), op->d_head, x->a->kv->type, to);
-        }
+    if (!x->kernels->prepare || x->a->kv->type != QUANT_F16) return;
+    for (int i = 0; i < n; i++) {
+        q[k++] = query_at(x, kv_head, row + i / x->group, i % x->group);
+        if (k < ATTENTION_COLUMNS && i < n - 1) continue;
+        x->kernels->prepare(q, k, op->d_head, to);
+        to += attention_columns_bytes(op->d_head);
+        k = 0;
     }
 }
 
-static const void *prepared_query(const struct lane *x, int kv_head, int row, int g)
+/* Runs the queries gathered so far; more of them follow, or not. */
+static void flush(const struct lane *x, struct attention_segment *s, bool last)
 {
-    if (!x->kernels->prepare) return query_at(x, kv_head, row, g);
-    size_t query = (size_t)(row - x->query_row) * (size_t)x->group + (size_t)g;
-    return x->query + query * attention_query_bytes(x->a->op->d_head);
+    s->last = last;
+    if (s->n_query > 0) x->kernels->segment(s);
+    s->again = true;
+    s->n_query = 0;
 }
 
-/* Appends the row's queries of a kv head; runs the segment whenever it is full.  states: of the row's group. */
+/* Appends the row's queries of a kv head; runs the segment when there is no room for one.  states: of the row's group. */
 static void add_queries(
     const struct lane *x, struct attention_segment *s, int kv_head, int row, uint8_t lo, uint8_t hi, float *states)
 {
     for (int g = 0; g < x->group; g++) {
-        s->q[s->n_query] = prepared_query(x, kv_head, row, g);
+        if (s->n_query == x->kernels->max_query) flush(x, s, false);
+        s->q[s->n_query] = query_at(x, kv_head, row, g);
+        s->index[s->n_query] = (uint16_t)((row - x->query_row) * x->group + g);
         s->state[s->n_query] = states + (size_t)g * x->state_floats;
         s->lo[s->n_query] = lo;
         s->hi[s->n_query++] = hi;
-        if (s->n_query == x->kernels->max_query) {
-            x->kernels->segment(s);
-            s->n_query = 0;
-        }
     }
-}
-
-static void flush(const struct lane *x, struct attention_segment *s)
-{
-    if (s->n_query > 0) x->kernels->segment(s);
-    s->n_query = 0;
 }
 
 static const uint8_t *block_head(const struct lane *x, enum kv_side side, int32_t block, int kv_head)
@@ -246,7 +250,7 @@ static void run_item(const struct lane *x, int kv_head, const struct kv_item *it
         if (!visible(x, row, item->pos, kv->row[row].n_paged - item->pos, &lo, &hi)) continue;
         add_queries(x, &s, kv_head, row, lo, hi, states + (size_t)(base < 0 ? i : row - base) * stride);
     }
-    flush(x, &s);
+    flush(x, &s, true);
 }
 
 /* The segments in which a row sees draft slots: its block part, then the path, put together in position order. */
@@ -275,7 +279,7 @@ static void run_drafts(const struct lane *x, int kv_head, int row, float *states
         struct attention_segment s;
         open_segment(x, x->k, x->v, x->k, x->v, hi, &s);
         add_queries(x, &s, kv_head, row, lo, hi, states);
-        flush(x, &s);
+        flush(x, &s, true);
     }
 }
 
@@ -404,22 +408,30 @@ static bool splits(const struct lane *x, int nth, int n_tile)
     return (size_t)last->first + (size_t)last->n <= x->n_part;
 }
 
-void attention_run(
-    const struct cpu_attention *kernels, const struct attention_args *a, struct pool *pool, int ith, int nth)
+static void run_lane(struct lane *x, struct pool *pool, int ith, int nth)
 {
-    struct lane x = open_lane(kernels, a, ith, nth);
+    const struct attention_args *a = x->a;
     int rows = tile_rows(a->op, a->n_row), n_tile = (a->n_row + rows - 1) / rows;
-    if (!splits(&x, nth, n_tile)) {
+    if (!splits(x, nth, n_tile)) {
         while (rows > MIN_ROWS && idle(n_tile * a->op->n_kv_head, nth)) {
             rows = (rows + 1) / 2;
             n_tile = (a->n_row + rows - 1) / rows;
         }
-        run_units(&x, ith, nth, n_tile, rows);
+        run_units(x, ith, nth, n_tile, rows);
         return;
     }
-    run_split(&x, ith, nth);
+    run_split(x, ith, nth);
     pool_barrier(pool);
     for (int w = ith; w < a->n_row * a->op->n_kv_head; w += nth) {
-        merge_row(&x, w % a->op->n_kv_head, w / a->op->n_kv_head);
+        merge_row(x, w % a->op->n_kv_head, w / a->op->n_kv_head);
     }
+}
+
+void attention_run(
+    const struct cpu_attention *kernels, const struct attention_args *a, struct pool *pool, int ith, int nth)
+{
+    struct lane x = open_lane(kernels, a, ith, nth);
+    if (kernels->begin) kernels->begin();
+    run_lane(&x, pool, ith, nth);
+    if (kernels->end) kernels->end();
 }

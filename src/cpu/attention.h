@@ -23,6 +23,7 @@
 #ifndef LUTRA_CPU_ATTENTION_H
 #define LUTRA_CPU_ATTENTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ struct pool;
 
 enum { ATTENTION_MAX_QUERY = 48, ATTENTION_MAX_D_HEAD = 512 };
 
+/* Queries that `prepare` takes at once; bytes that a kernel needs during a segment. */
+enum { ATTENTION_COLUMNS = 16, ATTENTION_WORK_BYTES = 42 << 10 };
+
 /* Running (m, l, o) of a query: floats.  o is padded to whole vectors of 16. */
 enum { ATTENTION_STATE_M = 0, ATTENTION_STATE_L = 1, ATTENTION_STATE_O = 16 };
 
@@ -42,18 +46,14 @@ static inline int attention_padded(int d_head)
     return (d_head + 15) / 16 * 16;
 }
 
-/* Bytes of what a kernel makes of K or V of a segment, of a query, and of what it needs during a segment. */
+/* Bytes of what a kernel makes of K or V of a segment, and of ATTENTION_COLUMNS queries. */
 static inline size_t attention_tile_bytes(int d_head)
 {
     return (size_t)((d_head + 63) / 64) * 64 * KV_BLOCK * sizeof(float);
 }
-static inline size_t attention_query_bytes(int d_head)
+static inline size_t attention_columns_bytes(int d_head)
 {
-    return (size_t)((d_head + 31) / 32) * 32 * sizeof(float);
-}
-static inline size_t attention_work_bytes(int d_head)
-{
-    return ATTENTION_MAX_QUERY * KV_BLOCK * sizeof(float) + attention_tile_bytes(d_head);
+    return (size_t)((d_head + 31) / 32) * 32 * ATTENTION_COLUMNS * sizeof(float);
 }
 
 /* K and V of one segment and kv head, of which the first n_pos positions count. */
@@ -64,7 +64,7 @@ struct attention_load {
     const uint8_t *next_k, *next_v; /* of the segment that follows, to prefetch; or k and v again */
     size_t bytes;                   /* of k, and of v */
     void *kt, *vt;                  /* scratch of attention_tile_bytes(d_head) each, 64-byte aligned */
-    void *work;                     /* scratch of attention_work_bytes(d_head), 64-byte aligned */
+    void *work;                     /* scratch of ATTENTION_WORK_BYTES, 64-byte aligned */
 };
 
 /* One segment for some queries, at most max_query of the kernels: scores, softmax, values, merged into each query's
@@ -77,10 +77,13 @@ struct attention_segment {
     size_t v_stride;      /* in elements, at least attention_padded(d_head) */
     int n_query;
     float scale, softcap;
-    float *p;                           /* [ATTENTION_MAX_QUERY][KV_BLOCK] scratch, 64-byte aligned */
-    const void *q[ATTENTION_MAX_QUERY]; /* float [d_head] each, or what `prepare` made of it */
-    float *state[ATTENTION_MAX_QUERY];  /* [ATTENTION_STATE_O + attention_padded(d_head)], 64-byte aligned */
-    uint8_t lo[ATTENTION_MAX_QUERY];    /* sees slots lo <= j < hi of the segment, at least one */
+    float *p;                            /* [ATTENTION_MAX_QUERY][KV_BLOCK] scratch, 64-byte aligned */
+    const float *q[ATTENTION_MAX_QUERY]; /* [d_head] each */
+    const void *prepared;                /* queries in columns, where the kernels prepare them ... */
+    uint16_t index[ATTENTION_MAX_QUERY]; /* ... and which of those each query is, ascending */
+    bool again, last;                    /* not the first, and the last call over what was loaded */
+    float *state[ATTENTION_MAX_QUERY];   /* [ATTENTION_STATE_O + attention_padded(d_head)], 64-byte aligned */
+    uint8_t lo[ATTENTION_MAX_QUERY];     /* sees slots lo <= j < hi of the segment, at least one */
     uint8_t hi[ATTENTION_MAX_QUERY];
 };
 
@@ -89,8 +92,12 @@ struct cpu_attention {
     const char *name;
     const char *numerics; /* class of both products over an F16 cache: "f32" or "bf16x3" (docs/NUMERICS.md) */
     int max_query;        /* of a call of `segment` */
-    /* prepared [attention_query_bytes], 64-byte aligned, from q [d_head]; or NULL: queries are taken as they are. */
-    void (*prepare)(const float *q, int d_head, enum quant_type type, void *prepared);
+    /* Before the first and after the last call of a thread; or NULL. */
+    void (*begin)(void);
+    void (*end)(void);
+    /* For an F16 cache: prepared [attention_columns_bytes], 64-byte aligned, from n <= ATTENTION_COLUMNS queries; queries
+     * 16 i .. make columns i.  Or NULL: queries are taken as they are. */
+    void (*prepare)(const float *const *q, int n, int d_head, void *prepared);
     /* Sets s->type, kt, v and v_stride: values unchanged, laid out and typed as `segment` likes them. */
     void (*load)(const struct attention_load *a, struct attention_segment *s);
     void (*segment)(const struct attention_segment *a);

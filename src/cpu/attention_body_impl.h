@@ -84,7 +84,7 @@ static LUTRA_NOINLINE void load_as_f32(const struct attention_load *a, struct at
 /* Piece i of n of a block that follows, while this one is computed. */
 LUTRA_INLINE void prefetch_piece(const uint8_t *block, size_t bytes, size_t i, size_t n)
 {
-    for (size_t at = bytes / n * i; at < bytes / n * (i + 1); at += 64) LUTRA_PREFETCH(block + at);
+    for (size_t at = bytes / n * i; at < bytes / n * (i + 1); at += 64) LUTRA_PREFETCH_L2(block + at);
 }
 
 /* p[r][j] = q[r] . k[j] for queries first .. first + n_q - 1, all 64 keys. */
@@ -102,7 +102,7 @@ LUTRA_INLINE void score_tile(const struct attention_segment *a, const enum quant
                 k[v] = load_cache(type, a->kt, (size_t)(d * KV_BLOCK + (v0 + v) * VEC));
             }
             for (int r = 0; r < n_q; r++) {
-                vec q = vec_set1(((const float *)a->q[first + r])[d]);
+                vec q = vec_set1(a->q[first + r][d]);
                 for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_fma(q, k[v], sum[r][v]);
             }
         }

@@ -46,10 +46,11 @@ static struct bench_set open_set(enum quant_type type, int d_head, int n_query, 
     s.v = guard(s.block_bytes * (size_t)n_segment, 0);
     s.kt = guard(attention_tile_bytes(d_head), 0xff);
     s.vt = guard(attention_tile_bytes(d_head), 0xff);
-    s.work = guard(attention_work_bytes(d_head), 0xff);
+    s.work = guard(ATTENTION_WORK_BYTES, 0xff);
     s.p = guard(ATTENTION_MAX_QUERY * KV_BLOCK * 4, 0xff);
     s.q = guard((size_t)n_query * (size_t)d_head * 4, 0);
-    s.prepared = guard((size_t)n_query * attention_query_bytes(d_head), 0xff);
+    size_t columns = (size_t)(n_query + ATTENTION_COLUMNS - 1) / ATTENTION_COLUMNS;
+    s.prepared = guard(columns * attention_columns_bytes(d_head), 0xff);
     s.state = guard((size_t)n_query * s.state_floats * 4, 0);
     fill_cache(&s.k, type, seed);
     fill_cache(&s.v, type, seed);
@@ -76,17 +77,20 @@ static float *state_of(const struct bench_set *s, int query)
     return (float *)(void *)s->state.data + (size_t)query * s->state_floats;
 }
 
-static const void *query_of(const struct cpu_attention *a, const struct bench_set *s, int r)
+static const float *query_of(const struct bench_set *s, int r)
 {
-    if (a->prepare) return s->prepared.data + (size_t)r * attention_query_bytes(s->d_head);
-    return s->q.data + (size_t)r * (size_t)s->d_head * 4;
+    return (const float *)(void *)s->q.data + (size_t)r * (size_t)s->d_head;
 }
 
 static void prepare_queries(const struct cpu_attention *a, const struct bench_set *s)
 {
-    for (int r = 0; a->prepare && r < s->n_query; r++) {
-        a->prepare((float *)(void *)s->q.data + (size_t)r * (size_t)s->d_head, s->d_head, s->type,
-            s->prepared.data + (size_t)r * attention_query_bytes(s->d_head));
+    if (!a->prepare || s->type != QUANT_F16) return;
+    for (int r = 0, n; r < s->n_query; r += n) {
+        const float *q[ATTENTION_COLUMNS];
+        n = s->n_query - r < ATTENTION_COLUMNS ? s->n_query - r : ATTENTION_COLUMNS;
+        for (int i = 0; i < n; i++) q[i] = query_of(s, r + i);
+        a->prepare(
+            q, n, s->d_head, s->prepared.data + (size_t)(r / ATTENTION_COLUMNS) * attention_columns_bytes(s->d_head));
     }
 }
 
@@ -117,19 +121,27 @@ static void run_segment(
         .kt = s->kt.data,
         .vt = s->vt.data,
         .work = s->work.data};
-    struct attention_segment x = {
-        .from = load, .scale = 1 / sqrtf((float)s->d_head), .softcap = softcap, .p = (float *)(void *)s->p.data};
+    struct attention_segment x = {.from = load,
+        .scale = 1 / sqrtf((float)s->d_head),
+        .softcap = softcap,
+        .p = (float *)(void *)s->p.data,
+        .prepared = s->prepared.data};
+    if (a->begin) a->begin();
     a->load(&x.from, &x);
     for (int r = first; r < first + n;) {
         for (x.n_query = 0; x.n_query < a->max_query && r < first + n; x.n_query++, r++) {
-            x.q[x.n_query] = query_of(a, s, r);
+            x.q[x.n_query] = query_of(s, r);
+            x.index[x.n_query] = (uint16_t)r;
             x.state[x.n_query] = state_of(s, r);
             x.lo[x.n_query] = 0;
             x.hi[x.n_query] = KV_BLOCK;
             if (masked) reach_of(r, i, &x.lo[x.n_query], &x.hi[x.n_query]);
         }
+        x.last = r == first + n;
         a->segment(&x);
+        x.again = true;
     }
+    if (a->end) a->end();
 }
 
 static double read_at(const struct guarded *g, enum quant_type type, size_t i)

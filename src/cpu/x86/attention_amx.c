@@ -6,11 +6,15 @@
  *     x y = hi hi' + hi lo' + lo hi' + lo lo'
  *
  * Scores take all four products: their errors are exponentiated.  Values leave lo lo' out, at most 2^-16 |p v|.
- * The left factor (queries, then probabilities) is split where it is made; the right one (K, then V) once per block
- * for all its queries.  Per 32 inputs a tile sum takes the products in the order above; inputs ascend.
+ * Per 32 inputs a tile sum takes the products in the order above; inputs ascend.
  *
- * Left factor:   [query][chunk of 32][hi, lo][32]: word i of 16 = inputs i (low half) and 16 + i of the chunk.
- * Right factor:  tiles of 16 words (as above) x 16 columns, see tile_at.
+ * Queries stand in columns, 16 to a tile: scores^T = K q^T, so that K is the left factor, whose rows lie as in the cache,
+ * and the softmax has a query per lane.  Then o = p V: V is the right factor, its rows in pairs, as in the cache, too;
+ * only p is transposed.  A word holds inputs i (low half) and 16 + i of a chunk of 32.
+ *
+ * K and V are split in pieces that stay in L1 until the tile unit has used them; in memory only when other calls
+ * will want them.  (Splitting some pieces ahead, while tiles are at work, gains nothing: with real data the two share one
+ * power budget, docs/PITFALLS.md.)
  *
  * F32 and Q8_0 caches have more bits than two bf16 keep: they are attended in f32.
  */
@@ -22,10 +26,10 @@
 #include "cpu/x86/vec_avx512_impl.h"
 #include "cpu/vec_math_impl.h"
 #include "cpu/attention_body_impl.h"
-#include "cpu/x86/transpose_avx512_impl.h"
 
-enum { CHUNK = 32, CHUNK_BYTES = 2 * CHUNK * 2, TILE_N = 16, TILE_BYTES = 1024, GROUP = 4, LO = TILE_BYTES };
-enum { P_CHUNKS = KV_BLOCK / CHUNK, P_BYTES = P_CHUNKS * CHUNK_BYTES, TILE_M = 16 };
+/* Bytes of a tile; of hi and lo, a piece of K.  Tiles of queries that share a pass over K and V. */
+enum { CHUNK = 32, SIDE = 16, TILE = 1024, BOTH = 2 * TILE, GROUP = 4 };
+enum { HALVES = KV_BLOCK / CHUNK, V_PIECE = HALVES * BOTH };
 
 /* ---- splitting ---- */
 
@@ -64,170 +68,313 @@ LUTRA_INLINE void split_exact(__m512 a, __m512 b, void *hi, void *lo)
     _mm512_store_si512(lo, join(la, lb));
 }
 
-static void prepare(const float *q, int d_head, enum quant_type type, void *prepared)
-{
-    if (type != QUANT_F16) {
-        memcpy(prepared, q, (size_t)d_head * sizeof *q);
-        return;
-    }
-    uint8_t *to = prepared;
-    for (int d = 0; d < d_head; d += CHUNK, to += CHUNK_BYTES) {
-        int left = d_head - d;
-        split_rounded(vec_load_part(q + d, left < 16 ? left : 16),
-            vec_load_part(q + d + 16, left < 16   ? 0
-                                      : left < 32 ? left - 16
-                                                  : 16),
-            to, to + CHUNK_BYTES / 2);
-    }
-}
-
-/* Tile of chunk c and columns 16 t ..: [column group][chunk][4 of the group][hi, lo], so that a product reads on. */
-LUTRA_INLINE uint8_t *tile_at(void *tiles, int n_chunk, int c, int t)
-{
-    return (uint8_t *)tiles + (size_t)((t / GROUP * n_chunk + c) * GROUP + t % GROUP) * 2 * TILE_BYTES;
-}
-
-/* m[first .. end - 1][n_column] half floats -> tiles of n_chunk chunks; other rows count as zero.  Meanwhile as many bytes
- * are prefetched from `ahead` on. */
-LUTRA_INLINE void split_rows(const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles,
-    const uint8_t *ahead, const bool whole)
-{
-    for (int c = 0; c < n_chunk; c++) {
-        for (int t = 0; 16 * t < n_column; t++) {
-            uint8_t *to = tile_at(tiles, n_chunk, c, t);
-            for (int i = 0; i < 16; i++, ahead += 64) {
-                LUTRA_PREFETCH(ahead);
-                const uint16_t *a = m + (c * CHUNK + i) * stride + 16 * t;
-                if (whole) {
-                    split_exact(vec_load_f16(a), vec_load_f16(a + 16 * stride), to + 64 * i, to + LO + 64 * i);
-                    continue;
-                }
-                int row = c * CHUNK + i, n = n_column - 16 * t < 16 ? n_column - 16 * t : 16;
-                vec x = row >= first && row < end ? vec_load_f16_part(a, n) : vec_zero();
-                vec y = row + 16 >= first && row + 16 < end ? vec_load_f16_part(a + 16 * stride, n) : vec_zero();
-                split_exact(x, y, to + 64 * i, to + LO + 64 * i);
-            }
-        }
-    }
-}
-
-static LUTRA_NOINLINE void split_f16(
-    const uint16_t *m, int stride, int first, int end, int n_column, int n_chunk, void *tiles, const uint8_t *ahead)
-{
-    if (first == 0 && end == n_chunk * CHUNK && n_column % 16 == 0) {
-        split_rows(m, stride, first, end, n_column, n_chunk, tiles, ahead, true);
-    } else {
-        split_rows(m, stride, first, end, n_column, n_chunk, tiles, ahead, false);
-    }
-}
-
-/* V of slots lo .. hi - 1; the others are zero. */
-static void split_values(const struct attention_load *a, int lo, int hi)
-{
-    split_f16(a->v, a->d_head, lo, hi, a->d_head, P_CHUNKS, a->vt, a->next_v);
-}
-
 static int head_chunks(int d_head)
 {
     return (d_head + CHUNK - 1) / CHUNK;
 }
 
-static void load(const struct attention_load *a, struct attention_segment *s)
+static int clip(int n, int most)
 {
-    if (a->type != QUANT_F16) {
-        load_as_f32(a, s);
+    return n < 0 ? 0 : n < most ? n : most;
+}
+
+/* Columns of queries: [chunk][hi, lo][16 words][16 queries].  Columns from n on are zero. */
+static void prepare(const float *const *q, int n, int d_head, void *tiles)
+{
+    uint8_t *to = tiles;
+    for (int d = 0; d < d_head; d += CHUNK, to += BOTH) {
+        vec part[2][SIDE];
+        for (int r = 0; r < SIDE; r++) {
+            int left = r < n ? d_head - d : 0;
+            const float *from = q[r < n ? r : 0] + d;
+            split_rounded(quiet(vec_load_part(from, clip(left, SIDE))),
+                quiet(vec_load_part(from + SIDE, clip(left - SIDE, SIDE))), &part[0][r], &part[1][r]);
+        }
+        for (int i = 0; i < 2; i++) {
+            vec_transpose(part[i]);
+            for (int r = 0; r < SIDE; r++) vec_store((float *)(void *)(to + i * TILE + r * 64), part[i][r]);
+        }
+    }
+}
+
+/* Keys 16 t .. of chunk c, a row each.  Prefetches as many bytes of the next segment's K. */
+static LUTRA_NOINLINE void split_keys(const struct attention_load *a, int t, int c, uint8_t *to)
+{
+    int stride = a->d_head, left = a->d_head - c * CHUNK;
+    const uint16_t *k = (const uint16_t *)a->k + t * SIDE * stride + c * CHUNK;
+    const uint8_t *ahead = a->next_k + (t * head_chunks(a->d_head) + c) * SIDE * 64;
+    if (left >= CHUNK) {
+        for (int i = 0; i < SIDE; i++, k += stride) {
+            LUTRA_PREFETCH_L2(ahead + 64 * i);
+            split_exact(vec_load_f16(k), vec_load_f16(k + SIDE), to + 64 * i, to + TILE + 64 * i);
+        }
         return;
     }
-    transpose_f16(a->k, a->d_head, a->n_pos, a->work);
-    split_f16(a->work, KV_BLOCK, 0, a->d_head, KV_BLOCK, head_chunks(a->d_head), a->kt, a->next_k);
-    split_values(a, 0, a->n_pos);
-    s->type = QUANT_F16;
-}
-
-/* ---- products ---- */
-
-/* c[n_row <= 16][16 columns x n_tile] = left x right; strides in bytes; the tile shapes are set for n_row.
- * all: with lo lo'. */
-static void product(const uint8_t *left, size_t left_stride, void *right, int n_chunk, int n_tile, float *c,
-    size_t c_stride, const bool all)
-{
-    compiler_fence(left);
-    for (int t = 0; t < n_tile; t += GROUP) {
-        int n = n_tile - t;
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-        for (int k = 0; k < n_chunk; k++) {
-            const uint8_t *b = tile_at(right, n_chunk, k, t);
-            _tile_loadd(4, left + k * CHUNK_BYTES, left_stride);
-            _tile_loadd(5, left + k * CHUNK_BYTES + CHUNK_BYTES / 2, left_stride);
-#define COLUMNS(u)                                                                                                     \
-    _tile_loadd(6, b + (u)*2 * TILE_BYTES, 64);                                                                        \
-    _tile_loadd(7, b + (u)*2 * TILE_BYTES + LO, 64);                                                                   \
-    _tile_dpbf16ps(u, 4, 6);                                                                                           \
-    _tile_dpbf16ps(u, 4, 7);                                                                                           \
-    _tile_dpbf16ps(u, 5, 6);                                                                                           \
-    if (all) _tile_dpbf16ps(u, 5, 7)
-            COLUMNS(0);
-            if (n > 1) {
-                COLUMNS(1);
-            }
-            if (n > 2) {
-                COLUMNS(2);
-            }
-            if (n > 3) {
-                COLUMNS(3);
-            }
-#undef COLUMNS
-        }
-        float *to = c + 16 * t;
-        _tile_stored(0, to, c_stride);
-        if (n > 1) _tile_stored(1, to + 16, c_stride);
-        if (n > 2) _tile_stored(2, to + 32, c_stride);
-        if (n > 3) _tile_stored(3, to + 48, c_stride);
+    for (int i = 0; i < SIDE; i++, k += stride) {
+        split_exact(vec_load_f16_part(k, clip(left, SIDE)), vec_load_f16_part(k + SIDE, clip(left - SIDE, SIDE)),
+            to + 64 * i, to + TILE + 64 * i);
     }
-    compiler_fence(c);
 }
 
-static void shape_for(int n_row)
+/* Elements 16 t .. of V in slots lo .. hi - 1, zero in the others: [half][hi, lo].  Prefetches like split_keys. */
+static LUTRA_NOINLINE void split_values(const struct attention_load *a, int t, int lo, int hi, uint8_t *to)
+{
+    int stride = a->d_head, n = clip(a->d_head - t * SIDE, SIDE);
+    const uint16_t *v = (const uint16_t *)a->v + t * SIDE;
+    const uint8_t *ahead = a->next_v + t * CHUNK * 64;
+    if (lo == 0 && hi == KV_BLOCK && n == SIDE) {
+        for (int h = 0; h < HALVES; h++, to += BOTH, v += CHUNK * stride) {
+            for (int i = 0; i < SIDE; i++, ahead += 64) {
+                const uint16_t *x = v + i * stride;
+                LUTRA_PREFETCH_L2(ahead);
+                split_exact(vec_load_f16(x), vec_load_f16(x + SIDE * stride), to + 64 * i, to + TILE + 64 * i);
+            }
+        }
+        return;
+    }
+    for (int h = 0; h < HALVES; h++, to += BOTH) {
+        for (int j = h * CHUNK; j < h * CHUNK + SIDE; j++) {
+            vec x = j >= lo && j < hi ? vec_load_f16_part(v + j * stride, n) : vec_zero();
+            int other = j + SIDE;
+            vec y = other >= lo && other < hi ? vec_load_f16_part(v + other * stride, n) : vec_zero();
+            split_exact(x, y, to + 64 * (j % CHUNK), to + TILE + 64 * (j % CHUNK));
+        }
+    }
+}
+
+/* ---- a segment for up to GROUP tiles of queries ---- */
+
+/* Queries first .. first + n - 1 of the segment, in columns of one tile. */
+struct columns {
+    const uint8_t *q; /* what `prepare` left */
+    int first, n;
+    uint8_t column[SIDE]; /* of query first + i */
+    uint8_t *scores;      /* [KV_BLOCK][16] f32 */
+    uint8_t *p;           /* [half][hi, lo][16 queries][16 words] */
+    struct mix mix;       /* by column */
+};
+
+struct group {
+    const struct attention_segment *a;
+    struct columns x[GROUP];
+    int n;
+    bool fresh;   /* K and V are not split yet */
+    bool again;   /* the pieces are needed by another group: each has its place; or all have one */
+    uint8_t *tmp; /* [hi, lo] */
+    uint8_t *o;   /* [2][GROUP][16 queries][16] f32 */
+};
+
+static void open_tiles(void)
 {
     struct amx_shapes s = {0};
-    for (int i = 0; i < 6; i++) amx_shape(&s, i, n_row, 64);
-    amx_shape(&s, 6, 16, 64);
-    amx_shape(&s, 7, 16, 64);
+    for (int i = 0; i < 8; i++) amx_shape(&s, i, SIDE, 64);
     amx_begin(&s);
 }
 
-/* ---- a segment ---- */
-
-/* The prepared queries at equal distance: where they are, or copied together. */
-static const uint8_t *queries_of(const struct attention_segment *a, uint8_t *copy, size_t bytes)
+/* Scores of key tile t, unscaled. */
+static void score_keys(const struct group *g, int t, int n_chunk)
 {
-    const uint8_t *q = a->q[0];
-    int n = 1;
-    while (n < a->n_query && a->q[n] == q + (size_t)n * bytes) n++;
-    if (n == a->n_query) return q;
-    for (int r = 0; r < a->n_query; r++) memcpy(copy + (size_t)r * bytes, a->q[r], bytes);
-    return copy;
+    const struct attention_load *f = &g->a->from;
+    const struct columns *x = g->x;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int c = 0, at = 0, piece = t * n_chunk; c < n_chunk; c++, at += BOTH, piece++) {
+        uint8_t *keys = (uint8_t *)f->kt + (size_t)(g->again ? piece : 0) * BOTH;
+        if (g->fresh) split_keys(f, t, c, keys);
+        compiler_fence(keys);
+        _tile_loadd(4, keys, 64);
+        _tile_loadd(5, keys + TILE, 64);
+#define QUERIES(u)                                                                                                     \
+    _tile_loadd(6, x[u].q + at, 64);                                                                                   \
+    _tile_loadd(7, x[u].q + at + TILE, 64);                                                                            \
+    _tile_dpbf16ps(u, 4, 6);                                                                                           \
+    _tile_dpbf16ps(u, 4, 7);                                                                                           \
+    _tile_dpbf16ps(u, 5, 6);                                                                                           \
+    _tile_dpbf16ps(u, 5, 7)
+        QUERIES(0);
+        if (g->n > 1) {
+            QUERIES(1);
+        }
+        if (g->n > 2) {
+            QUERIES(2);
+        }
+        if (g->n > 3) {
+            QUERIES(3);
+        }
+#undef QUERIES
+    }
+    _tile_stored(0, x[0].scores + t * TILE, 64);
+    if (g->n > 1) _tile_stored(1, x[1].scores + t * TILE, 64);
+    if (g->n > 2) _tile_stored(2, x[2].scores + t * TILE, 64);
+    if (g->n > 3) _tile_stored(3, x[3].scores + t * TILE, 64);
+    compiler_fence(x[0].scores);
 }
 
-/* Probabilities [n_q][64] as a left factor. */
-LUTRA_INLINE void split_probabilities(const float *p, int n_q, uint8_t *to)
+/* What the queries of a tile see, by column. */
+struct sight {
+    __m512i lo, hi;
+    bool whole;
+};
+
+static struct sight sight_of(const struct attention_segment *a, const struct columns *x)
 {
-    for (int i = 0; i < n_q * P_CHUNKS; i++, p += CHUNK, to += CHUNK_BYTES) {
-        split_rounded(vec_load(p), vec_load(p + 16), to, to + CHUNK_BYTES / 2);
+    int32_t lo[SIDE] = {0}, hi[SIDE];
+    bool whole = true;
+    for (int i = 0; i < SIDE; i++) hi[i] = KV_BLOCK;
+    for (int i = 0; i < x->n; i++) {
+        lo[x->column[i]] = a->lo[x->first + i];
+        hi[x->column[i]] = a->hi[x->first + i];
+        whole &= a->lo[x->first + i] == 0 && a->hi[x->first + i] == KV_BLOCK;
+    }
+    return (struct sight){_mm512_loadu_si512(lo), _mm512_loadu_si512(hi), whole};
+}
+
+LUTRA_INLINE vmask sees(const struct sight *s, int j)
+{
+    __m512i slot = _mm512_set1_epi32(j);
+    return _mm512_cmple_epi32_mask(s->lo, slot) & _mm512_cmplt_epi32_mask(slot, s->hi);
+}
+
+/* Dot products of n_key keys -> scores, masked with -inf.  Returns the largest of each query. */
+LUTRA_INLINE vec scale_scores(const struct attention_segment *a, const struct sight *s, float *scores, int n_key)
+{
+    vec scale = vec_set1(a->scale), low = vec_set1(-INFINITY), max = low;
+    for (int j = 0; j < n_key; j++, scores += SIDE) {
+        vec x = vec_mul(vec_load(scores), scale);
+        if (a->softcap != 0) x = vec_mul(vec_set1(a->softcap), vec_tanh(vec_div(x, vec_set1(a->softcap))));
+        if (!s->whole) x = vec_select(sees(s, j), x, low);
+        max = vec_max(max, x);
+        vec_store(scores, x);
+    }
+    return max;
+}
+
+LUTRA_INLINE vec probability(const struct sight *s, const float *scores, int j, vec max)
+{
+    vec e = vec_exp(vec_sub(vec_load(scores + j * SIDE), max));
+    return s->whole ? e : vec_select(sees(s, j), e, vec_zero());
+}
+
+/* Scores -> probabilities relative to max, transposed and split.  Returns their sums: of every other key of each half, then
+ * of the two. */
+LUTRA_INLINE vec take_exp(const struct group *g, const struct columns *x, const struct sight *s, int n_key, vec max)
+{
+    const float *scores = (const float *)(const void *)x->scores;
+    uint8_t *p = x->p;
+    vec even = vec_zero(), odd = vec_zero();
+    for (int h = 0; h < n_key; h += CHUNK, p += BOTH) {
+        for (int i = 0; i < SIDE; i++) {
+            vec a = probability(s, scores, h + i, max), b = vec_zero();
+            if (h + SIDE < n_key) b = probability(s, scores, h + SIDE + i, max);
+            even = vec_add(even, a);
+            odd = vec_add(odd, b);
+            split_rounded(a, b, g->tmp + 64 * i, g->tmp + TILE + 64 * i);
+        }
+        for (int part = 0; part < BOTH; part += TILE) {
+            vec r[SIDE];
+            for (int i = 0; i < SIDE; i++) r[i] = vec_load((const float *)(const void *)(g->tmp + part + 64 * i));
+            vec_transpose(r);
+            for (int i = 0; i < SIDE; i++) vec_store((float *)(void *)(p + part + 64 * i), r[i]);
+        }
+    }
+    return vec_add(even, odd);
+}
+
+static LUTRA_NOINLINE void softmax_columns(const struct group *g, struct columns *x)
+{
+    const struct attention_segment *a = g->a;
+    struct sight s = sight_of(a, x);
+    int n_key = (a->from.n_pos + SIDE - 1) / SIDE * SIDE;
+    struct mix *mix = &x->mix;
+    vec max = scale_scores(a, &s, (float *)(void *)x->scores, n_key);
+    vec_store(mix->m, max);
+    vec_store(mix->l, take_exp(g, x, &s, n_key, max));
+    vec_store(mix->old_m, vec_zero());
+    vec_store(mix->old_l, vec_zero());
+    for (int i = 0; i < x->n; i++) {
+        mix->old_m[x->column[i]] = a->state[x->first + i][ATTENTION_STATE_M];
+        mix->old_l[x->column[i]] = a->state[x->first + i][ATTENTION_STATE_L];
+    }
+    mix_sums(mix);
+    for (int i = 0; i < x->n; i++) {
+        a->state[x->first + i][ATTENTION_STATE_M] = mix->old_m[x->column[i]];
+        a->state[x->first + i][ATTENTION_STATE_L] = mix->old_l[x->column[i]];
     }
 }
 
-/* A query's state = state * into + o * from. */
-LUTRA_INLINE void add_output(const struct attention_segment *a, int query, const float *o, float into, float from)
+/* Tile t of the outputs of queries first .. end - 1, merged into their states. */
+static void add_outputs(const struct group *g, int t, int first, int end)
 {
-    float *state = a->state[query] + ATTENTION_STATE_O;
-    vec x = vec_set1(into), y = vec_set1(from);
-    for (int d = 0; d < attention_padded(a->from.d_head); d += VEC) {
-        vec_store(state + d, vec_fma(vec_load(state + d), x, vec_fma(vec_load(o + d), y, vec_zero())));
+    const uint8_t *o = g->o + (t & 1) * GROUP * TILE;
+    for (int u = 0; u < g->n; u++, o += TILE) {
+        const struct columns *x = &g->x[u];
+        for (int i = 0; i < x->n; i++) {
+            if (x->first + i < first || x->first + i >= end) continue;
+            int column = x->column[i];
+            float *state = g->a->state[x->first + i] + ATTENTION_STATE_O + t * SIDE;
+            vec into = vec_set1(x->mix.into[column]), from = vec_set1(x->mix.from[column]);
+            vec segment = vec_fma(vec_load((const float *)(const void *)(o + 64 * column)), from, vec_zero());
+            vec_store(state, vec_fma(vec_load(state), into, segment));
+        }
     }
+}
+
+/* Elements 16 t .. of the outputs. */
+static void value_products(const struct group *g, int t, const uint8_t *piece, int n_half)
+{
+    const struct columns *x = g->x;
+    uint8_t *o = g->o + (t & 1) * GROUP * TILE;
+    compiler_fence(piece);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int at = 0; at < n_half * BOTH; at += BOTH) {
+        _tile_loadd(6, piece + at, 64);
+        _tile_loadd(7, piece + at + TILE, 64);
+#define QUERIES(u)                                                                                                     \
+    _tile_loadd(4, x[u].p + at, 64);                                                                                   \
+    _tile_loadd(5, x[u].p + at + TILE, 64);                                                                            \
+    _tile_dpbf16ps(u, 4, 6);                                                                                           \
+    _tile_dpbf16ps(u, 4, 7);                                                                                           \
+    _tile_dpbf16ps(u, 5, 6)
+        QUERIES(0);
+        if (g->n > 1) {
+            QUERIES(1);
+        }
+        if (g->n > 2) {
+            QUERIES(2);
+        }
+        if (g->n > 3) {
+            QUERIES(3);
+        }
+#undef QUERIES
+    }
+    _tile_stored(0, o, 64);
+    if (g->n > 1) _tile_stored(1, o + TILE, 64);
+    if (g->n > 2) _tile_stored(2, o + 2 * TILE, 64);
+    if (g->n > 3) _tile_stored(3, o + 3 * TILE, 64);
+    compiler_fence(o);
+}
+
+static uint8_t *value_piece(const struct group *g, int t)
+{
+    return (uint8_t *)g->a->from.vt + (size_t)(g->again ? t : 0) * V_PIECE;
+}
+
+/* Of queries first .. end - 1, over slots lo .. hi - 1. */
+static void run_values(const struct group *g, int lo, int hi, bool fresh, int first, int end)
+{
+    const struct attention_load *f = &g->a->from;
+    int n_tile = attention_padded(f->d_head) / SIDE, n_half = (hi + CHUNK - 1) / CHUNK;
+    for (int t = 0; t < n_tile; t++) {
+        if (fresh) split_values(f, t, lo, hi, value_piece(g, t));
+        value_products(g, t, value_piece(g, t), n_half);
+        if (t > 0) add_outputs(g, t - 1, first, end);
+    }
+    add_outputs(g, n_tile - 1, first, end);
 }
 
 /* Whether a query does not see all of what was loaded, and what it does not see holds an infinity or a NaN. */
@@ -247,60 +394,73 @@ static bool poisoned(const struct attention_segment *a)
     return _mm512_cmpge_epu16_mask(most, _mm512_set1_epi16((short)0xf800)) != 0;
 }
 
-/* Scratch of a segment. */
-struct room {
-    const uint8_t *q;
-    uint8_t *p; /* [query][P_BYTES] */
-    float *o;   /* [TILE_M][o_stride] */
-    size_t query_bytes;
-    int o_stride;
-};
-
-static void run_scores(const struct attention_segment *a, const struct room *x, int first)
+/* Each query by itself, so that nothing is multiplied by a value that it does not see. */
+static void run_values_alone(const struct group *g)
 {
-    size_t bytes = x->query_bytes;
-    product(x->q + (size_t)first * bytes, bytes, a->from.kt, head_chunks(a->from.d_head), KV_BLOCK / TILE_N,
-        a->p + first * KV_BLOCK, KV_BLOCK * sizeof(float), true);
+    const struct attention_segment *a = g->a;
+    for (int u = 0; u < g->n; u++) {
+        for (int r = g->x[u].first; r < g->x[u].first + g->x[u].n; r++) {
+            run_values(g, a->lo[r], a->hi[r], true, r, r + 1);
+        }
+    }
+    int n_tile = g->again ? attention_padded(a->from.d_head) / SIDE : 0;
+    for (int t = 0; t < n_tile; t++) split_values(&a->from, t, 0, a->from.n_pos, value_piece(g, t));
 }
 
-static void run_values(const struct attention_segment *a, const struct room *x, int first, int n, const struct mix *mix)
+static void run_group(struct group *g)
 {
-    int n_tile = attention_padded(a->from.d_head) / TILE_N;
-    product(x->p + first * P_BYTES, P_BYTES, a->from.vt, P_CHUNKS, n_tile, x->o, (size_t)x->o_stride * sizeof(float),
-        false);
-    for (int r = first; r < first + n; r++) {
-        add_output(a, r, x->o + (r - first) * x->o_stride, mix->into[r % TILE_M], mix->from[r % TILE_M]);
+    const struct attention_segment *a = g->a;
+    int n_chunk = head_chunks(a->from.d_head);
+    for (int t = 0; t * SIDE < a->from.n_pos; t++) score_keys(g, t, n_chunk);
+    for (int u = 0; u < g->n; u++) softmax_columns(g, &g->x[u]);
+    if (poisoned(a)) {
+        run_values_alone(g);
+    } else {
+        run_values(g, 0, a->from.n_pos, g->fresh, 0, a->n_query);
     }
+}
+
+/* The tiles in which queries from `first` on stand, as many as a group holds.  Returns the first query not taken. */
+static int take_queries(struct group *g, int first)
+{
+    const struct attention_segment *a = g->a;
+    const size_t tile_bytes = attention_columns_bytes(a->from.d_head);
+    int r = first, tile = -1;
+    for (g->n = 0; r < a->n_query; r++) {
+        if (a->index[r] / SIDE != tile) {
+            if (g->n == GROUP) break;
+            tile = a->index[r] / SIDE;
+            g->x[g->n].q = (const uint8_t *)a->prepared + (size_t)tile * tile_bytes;
+            g->x[g->n].first = r;
+            g->x[g->n++].n = 0;
+        }
+        struct columns *x = &g->x[g->n - 1];
+        x->column[x->n++] = (uint8_t)(a->index[r] % SIDE);
+    }
+    return r;
 }
 
 static LUTRA_NOINLINE void segment_of_tiles(const struct attention_segment *a)
 {
-    int d = a->from.d_head;
-    struct room x = {.p = a->from.work, .query_bytes = attention_query_bytes(d), .o_stride = (d + 63) / 64 * 64};
-    uint8_t *copy = x.p + ATTENTION_MAX_QUERY * P_BYTES;
-    x.o = (float *)(void *)(copy + ATTENTION_MAX_QUERY * x.query_bytes);
-    x.q = queries_of(a, copy, x.query_bytes);
-    struct mix mix[ATTENTION_MAX_QUERY / TILE_M];
-    for (int first = 0, n; first < a->n_query; first += n) {
-        n = a->n_query - first < TILE_M ? a->n_query - first : TILE_M;
-        if (first == 0 || n < TILE_M) shape_for(n);
-        run_scores(a, &x, first);
+    struct group g = {.a = a, .fresh = !a->again};
+    uint8_t *work = a->from.work;
+    for (int u = 0; u < GROUP; u++) {
+        g.x[u].scores = work + u * KV_BLOCK * 64;
+        g.x[u].p = work + (GROUP + u) * KV_BLOCK * 64;
     }
-    for (int first = 0, n; first < a->n_query; first += n) {
-        n = a->n_query - first < TILE_M ? a->n_query - first : TILE_M;
-        softmax_tile(a, first, n, &mix[first / TILE_M]);
-        split_probabilities(a->p + first * KV_BLOCK, n, x.p + first * P_BYTES);
+    g.o = work + 2 * GROUP * KV_BLOCK * 64;
+    g.tmp = g.o + 2 * GROUP * TILE;
+    for (int next, r = 0; r < a->n_query; r = next, g.fresh = false) {
+        next = take_queries(&g, r);
+        g.again = !g.fresh || next < a->n_query || !a->last;
+        run_group(&g);
     }
-    bool alone = poisoned(a);
-    int step = alone ? 1 : TILE_M;
-    for (int first = 0, n; first < a->n_query; first += n) {
-        n = a->n_query - first < step ? a->n_query - first : step;
-        if (first == 0 || n < step) shape_for(n);
-        if (alone) split_values(&a->from, a->lo[first], a->hi[first]);
-        run_values(a, &x, first, n, &mix[first / TILE_M]);
-    }
-    if (alone) split_values(&a->from, 0, a->from.n_pos);
-    amx_end();
+}
+
+static void load(const struct attention_load *a, struct attention_segment *s)
+{
+    s->type = QUANT_F16;
+    if (a->type != QUANT_F16) load_as_f32(a, s);
 }
 
 static void segment(const struct attention_segment *a)
@@ -317,6 +477,8 @@ void attention_init_amx(struct cpu_attention *out)
     *out = (struct cpu_attention){.name = "attention_amx",
         .numerics = "bf16x3",
         .max_query = ATTENTION_MAX_QUERY,
+        .begin = open_tiles,
+        .end = amx_end,
         .prepare = prepare,
         .load = load,
         .segment = segment,
