@@ -15,6 +15,7 @@
 #define LUTRA_CONSTRUCTOR __attribute__((constructor)) /* tests only: the library runs nothing before main */
 #define LUTRA_PREFETCH(p) __builtin_prefetch(p)
 #define LUTRA_PREFETCH_L2(p) __builtin_prefetch(p, 0, 2) /* no further up than L2 */
+#define LUTRA_PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
 
 /* Sizes from files and callers: both yield true on overflow and then leave *out unusable. */
 #define LUTRA_MUL_OVERFLOWS(a, b, out) __builtin_mul_overflow(a, b, out)

@@ -123,6 +123,7 @@ static int pack_weight(struct cpu_device *d, const struct weight *w, struct pack
 {
     void *data;
     p->gemm = &d->kernels.gemm[w->tensor.type];
+    p->bulk = d->kernels.bulk[w->tensor.type].run ? &d->kernels.bulk[w->tensor.type] : NULL;
     p->bytes = p->gemm->packed_bytes(p->gemm, p->n_out, p->n_in);
     if (p->bytes == 0) {
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' of %zu x %zu cannot be packed", w->tensor.name,
@@ -334,8 +335,17 @@ static void cpu_close(struct device *self)
     free(d);
 }
 
+static int cpu_bulk_rows(struct device *self, const struct op *op)
+{
+    (void)self;
+    for (int i = 0; op->kind == OP_MATMUL && i < op->matmul.n_part; i++)
+        if (op->matmul.part[i].weight->packed->bulk) return CPU_BULK_ROWS;
+    return 0;
+}
+
 static const struct device_ops CPU_OPS = {.close = cpu_close,
     .supports = cpu_supports,
+    .bulk_rows = cpu_bulk_rows,
     .prepare = cpu_prepare,
     .release = cpu_release,
     .packed = cpu_packed,

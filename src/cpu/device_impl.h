@@ -14,15 +14,17 @@
 #include "cpu/slab.h"
 
 enum {
-    ACT_FORMS = 3,       /* forms of prepared activations that one matmul's parts may need */
+    ACT_FORMS = 4,       /* forms of prepared activations that one matmul's parts may need */
     ROPE_TABLES = 4,     /* distinct rotations of one op list */
     HEAD_OUTPUTS = 1024, /* outputs of one unit of work of the head; log-sum-exp is merged over these */
     HEAD_ROWS = 64,      /* wanted rows of one pass over the head's weight */
+    STRETCHES = 16,      /* of rows of one class that a matmul prepares at once */
 };
 
 /* A prepared weight. */
 struct packed {
     const struct cpu_gemm *gemm; /* layout and kernels; NULL: rows are gathered from the source */
+    const struct cpu_gemm *bulk; /* kernels for bulk rows; NULL: gemm */
     struct slab *slab;           /* NULL: data is the weight's stored copy */
     const void *data;            /* gemm->packed_bytes */
     size_t n_out, n_in, bytes;
@@ -52,6 +54,8 @@ struct cpu_scratch {
     void *attention;
     float *rope[ROPE_TABLES]; /* [max_rows][rope_floats] */
     size_t rope_floats;
+    uint8_t *work; /* [n_thread][work_bytes] of matmul kernels */
+    size_t work_bytes;
     /* head */
     float *logits;         /* [n_thread][HEAD_ROWS][HEAD_OUTPUTS] */
     struct top_heap *heap; /* [n_thread][HEAD_ROWS] */
@@ -101,9 +105,6 @@ void cpu_worker_share(const struct worker *w, int n, int *first, int *last);
 int cpu_value_rows(const struct segment *s, int value);
 float *cpu_value_row(const struct segment *s, int value, int row);
 
-/* The index in scratch.act of the form that the kernels want, among forms[*n_form]; added when new. */
-int cpu_act_form(const struct cpu_gemm *gemm, const struct cpu_gemm *forms[ACT_FORMS], int *n_form);
-
 /* device_ops.reserve */
 int cpu_device_reserve(
     struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
@@ -111,7 +112,8 @@ int cpu_device_reserve(
 /* Rotations whose cosines and sines are the same numbers. */
 bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b);
 
-/* Runs OP_HEAD.  False: cancelled. */
+/* Runs OP_MATMUL, OP_HEAD.  False: cancelled. */
+bool cpu_run_matmul(struct worker *w, const struct op *op);
 bool cpu_run_head(struct worker *w, const struct op *op);
 
 /* The body of pool_run: all operations of the segment. */

@@ -22,6 +22,9 @@
 
 struct cpu_gemm;
 
+/* A block of a prompt that goes to the bulk kernels of a weight, where it has them (ROW_BULK of ops/batch.h). */
+enum { CPU_BULK_ROWS = 32 };
+
 /* One call of a matmul kernel: output rows of panels panel .. panel + n_panel - 1 for all n_row batch rows:
  * out[r * out_stride + o - panel * mr] = sum over k of w[o][k] x[r][k], + bias[o].  Writes those outputs and nothing
  * else. */
@@ -35,10 +38,11 @@ struct cpu_gemm_args {
     size_t n_out, n_in;
     size_t panel, n_panel; /* a panel is mr output rows; the last of the weight may be partial */
     size_t n_row;          /* >= 1 */
+    void *work;            /* gemm->work_bytes, 64-byte aligned, of this thread alone; NULL if 0 */
 };
 
-/* Kernels of one weight type.  One arithmetic for all n_row: an output's bits do not depend on n_row, on the panel
- * range or on other rows (docs/NUMERICS.md).  Trusts its caller: n_in is whole blocks, sizes do not overflow. */
+/* Kernels of one weight type and class.  One arithmetic for all n_row: an output's bits do not depend on n_row, on the
+ * panel range or on other rows (docs/NUMERICS.md).  Trusts its caller: n_in is whole blocks, sizes do not overflow. */
 struct cpu_gemm {
     const char *name;     /* "gemm_q4_0_q8x32_16x8_avx512" */
     const char *numerics; /* class: kernels of one type and class give the same bits on every ISA; or "ref" */
@@ -62,6 +66,8 @@ struct cpu_gemm {
      * the same act_row share prepared activations. */
     void (*act_row)(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 
+    size_t work_bytes;  /* of cpu_gemm_args.work */
+    size_t unit_panels; /* the most panels that a call likes; 0: any */
     void (*run)(const struct cpu_gemm_args *a);
 
     /* What run calls for few rows, with the same bits; NULL: it calls nothing. */
@@ -86,6 +92,9 @@ struct cpu_kernels {
     const char *name; /* of the highest level used: "reference", "avx2", "avxvnni", "avx512", ... */
 
     struct cpu_gemm gemm[QUANT_TYPE_END]; /* by weight type; run == NULL: type not implemented */
+
+    /* A second class over the same packed weight, faster in bulk (CPU_BULK_ROWS rows and more); run == NULL: none. */
+    struct cpu_gemm bulk[QUANT_TYPE_END];
 
     const char *small_isa; /* of the row kernels from here to sum_exp */
 

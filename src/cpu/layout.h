@@ -50,6 +50,9 @@ void cpu_pack(
     const struct cpu_gemm *self, const void *src, size_t n_out, size_t n_in, size_t panel, size_t n_panel, void *dst);
 void cpu_unpack_row(const struct cpu_gemm *self, const void *packed, size_t n_out, size_t n_in, size_t row, float *dst);
 
+/* Bytes of a panel's tile of TILE_K inputs: the distance between tiles. */
+size_t cpu_tile_bytes(enum quant_type type);
+
 /* Bytes of a panel of n_in inputs: the distance between panels. */
 size_t cpu_panel_bytes(enum quant_type type, size_t n_in);
 

@@ -65,6 +65,12 @@ static const struct quant_info *packed_info(enum quant_type type)
     return quant_info_of(type == QUANT_TQ1_0 ? QUANT_TQ2_0 : type);
 }
 
+size_t cpu_tile_bytes(enum quant_type type)
+{
+    const struct quant_info *q = packed_info(type);
+    return TILE_K / q->block_elems * q->block_bytes * LANES;
+}
+
 size_t cpu_panel_bytes(enum quant_type type, size_t n_in)
 {
     const struct quant_info *q = packed_info(type);

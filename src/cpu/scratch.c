@@ -17,11 +17,22 @@ static size_t product(size_t a, size_t b)
     return LUTRA_MUL_OVERFLOWS(a, b, &bytes) ? SIZE_MAX : bytes;
 }
 
-static size_t weight_act(const struct cpu_device *d, const struct weight *w, size_t rows)
+/* What the kernels of a weight need for up to `rows` rows.  Of two classes each may get all rows, in stretches that are
+ * rounded up to blocks of 16. */
+static void measure_weight(const struct cpu_device *d, const struct weight *w, size_t rows, struct cpu_scratch *s)
 {
     uint32_t type = (uint32_t)w->tensor.type;
-    if (type >= QUANT_TYPE_END || !d->kernels.gemm[type].run) return 0;
-    return d->kernels.gemm[type].act_bytes((size_t)w->tensor.ne[0], rows);
+    size_t n_in = (size_t)w->tensor.ne[0];
+    if (type >= QUANT_TYPE_END || !d->kernels.gemm[type].run) return;
+    const struct cpu_gemm *g = &d->kernels.gemm[type], *bulk = &d->kernels.bulk[type];
+    size_t act = g->act_bytes(n_in, rows);
+    if (bulk->run) {
+        act = larger(act, bulk->act_bytes(n_in, rows));
+        act += product(STRETCHES, larger(g->act_bytes(n_in, 16), bulk->act_bytes(n_in, 16)));
+        s->work_bytes = larger(s->work_bytes, bulk->work_bytes);
+    }
+    s->act_bytes = larger(s->act_bytes, act);
+    s->work_bytes = larger(s->work_bytes, g->work_bytes);
 }
 
 static void measure(const struct cpu_device *d, const struct op_list *list, struct cpu_scratch *s, int n_thread)
@@ -31,11 +42,11 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
         const struct op *op = &list->op[i];
         if (op->kind == OP_MATMUL) {
             for (int p = 0; p < op->matmul.n_part; p++) {
-                s->act_bytes = larger(s->act_bytes, weight_act(d, op->matmul.part[p].weight, rows));
+                measure_weight(d, op->matmul.part[p].weight, rows, s);
             }
         } else if (op->kind == OP_HEAD) {
             size_t n_out = (size_t)op->head.weight->tensor.ne[1];
-            s->act_bytes = larger(s->act_bytes, weight_act(d, op->head.weight, HEAD_ROWS));
+            measure_weight(d, op->head.weight, HEAD_ROWS, s);
             s->n_part = larger(s->n_part, (n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS);
         } else if (op->kind == OP_ROPE) {
             s->rope_floats = larger(s->rope_floats, (size_t)op->rope.n_rot);
@@ -46,7 +57,7 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
     }
 }
 
-enum { ACT, ATTENTION = ACT + ACT_FORMS, ROPE, LOGITS = ROPE + ROPE_TABLES, HEAP, PART_MAX, PART_SUM, N_PIECE };
+enum { ACT, ATTENTION = ACT + ACT_FORMS, ROPE, WORK = ROPE + ROPE_TABLES, LOGITS, HEAP, PART_MAX, PART_SUM, N_PIECE };
 
 /* Bytes of every piece. */
 static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t bytes[N_PIECE])
@@ -57,6 +68,7 @@ static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t 
     for (int i = 0; i < ROPE_TABLES; i++) {
         bytes[ROPE + i] = product(product((size_t)s->max_rows, s->rope_floats), sizeof(float));
     }
+    bytes[WORK] = product(n_thread, s->work_bytes);
     bytes[LOGITS] = product(head, HEAD_OUTPUTS * sizeof(float));
     bytes[HEAP] = product(head, sizeof *s->heap);
     bytes[PART_MAX] = product(parts, sizeof *s->part_max);
@@ -81,6 +93,7 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
     for (int i = 0; i < ACT_FORMS; i++) s->act[i] = at[ACT + i];
     s->attention = at[ATTENTION];
     for (int i = 0; i < ROPE_TABLES; i++) s->rope[i] = at[ROPE + i];
+    s->work = at[WORK];
     s->logits = at[LOGITS];
     s->heap = at[HEAP];
     s->part_max = at[PART_MAX];
@@ -99,6 +112,7 @@ int cpu_device_reserve(
         .act_bytes = old->act_bytes,
         .attention_bytes = old->attention_bytes,
         .rope_floats = old->rope_floats,
+        .work_bytes = old->work_bytes,
         .n_part = old->n_part};
     measure(d, list, &s, pool_size(d->pool));
     int rc = lay_out(&s, (size_t)pool_size(d->pool), err);

@@ -13,10 +13,6 @@
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-/* A unit of a matmul.  Up to ONE_PASS_ROWS rows read its weights once, so its length is a matter of balance; above that
- * a kernel may pass over it again, and it stays in L2. */
-enum { CHUNK_MIN_BYTES = 32 << 10, CHUNK_MAX_BYTES = 192 << 10, CHUNKS_PER_THREAD = 6, ONE_PASS_ROWS = 64 };
-
 bool cpu_worker_meet(struct worker *w)
 {
     struct run *r = w->run;
@@ -51,15 +47,6 @@ int cpu_value_rows(const struct segment *s, int value)
 float *cpu_value_row(const struct segment *s, int value, int row)
 {
     return (float *)s->step->value[value].host + (size_t)row * (size_t)s->list->value[value].dim;
-}
-
-int cpu_act_form(const struct cpu_gemm *gemm, const struct cpu_gemm *forms[ACT_FORMS], int *n_form)
-{
-    for (int i = 0; i < *n_form; i++) {
-        if (forms[i]->act_row == gemm->act_row) return i;
-    }
-    forms[*n_form] = gemm;
-    return (*n_form)++;
 }
 
 /* ---- row operations ---- */
@@ -170,77 +157,6 @@ static bool run_rows(struct worker *w, const struct op *op)
     return true;
 }
 
-/* ---- matmul ---- */
-
-/* Panels of one part per unit of work. */
-static size_t chunk_panels(const struct packed *p, size_t total_bytes, int nth, int n_row)
-{
-    size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
-    size_t want = total_bytes / ((size_t)nth * CHUNKS_PER_THREAD), panel_bytes = p->bytes / panels + 1;
-    if (want < CHUNK_MIN_BYTES) want = CHUNK_MIN_BYTES;
-    if (n_row > ONE_PASS_ROWS && want > CHUNK_MAX_BYTES) want = CHUNK_MAX_BYTES;
-    return want / panel_bytes + 1;
-}
-
-struct part_plan {
-    size_t panels, chunk, n_chunk;
-    int form;
-};
-
-static void run_chunk(
-    struct worker *w, const struct op *op, int part, const struct part_plan *plan, size_t chunk, int n_row)
-{
-    const struct segment *s = w->run->segment;
-    const struct packed *p = op->matmul.part[part].weight->packed;
-    size_t panel = chunk * plan->chunk, left = plan->panels - panel;
-    struct cpu_gemm_args a = {.gemm = p->gemm,
-        .packed = p->data,
-        .act = w->run->device->scratch.act[plan->form],
-        .out = cpu_value_row(s, op->matmul.part[part].out, 0) + panel * (size_t)p->gemm->mr,
-        .out_stride = (size_t)s->list->value[op->matmul.part[part].out].dim,
-        .bias = op->matmul.part[part].bias,
-        .n_out = p->n_out,
-        .n_in = p->n_in,
-        .panel = panel,
-        .n_panel = left < plan->chunk ? left : plan->chunk,
-        .n_row = (size_t)n_row};
-    p->gemm->run(&a);
-}
-
-static bool run_matmul(struct worker *w, const struct op *op)
-{
-    const struct segment *s = w->run->segment;
-    const struct cpu_gemm *forms[ACT_FORMS];
-    struct part_plan plan[3];
-    size_t total_bytes = 0;
-    int n_form = 0, n_row = cpu_value_rows(s, op->in), first, last;
-    for (int i = 0; i < op->matmul.n_part; i++) total_bytes += op->matmul.part[i].weight->packed->bytes;
-    for (int i = 0; i < op->matmul.n_part; i++) {
-        const struct packed *p = op->matmul.part[i].weight->packed;
-        size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
-        size_t chunk = chunk_panels(p, total_bytes, w->nth, n_row);
-        plan[i] =
-            (struct part_plan){panels, chunk, (panels + chunk - 1) / chunk, cpu_act_form(p->gemm, forms, &n_form)};
-    }
-    int rows = 1 + (int)s->list->value[op->in].rows;
-    if (w->pending && w->pending != rows && !cpu_worker_meet(w)) return false;
-    cpu_worker_share(w, n_row, &first, &last);
-    for (int f = 0; f < n_form; f++) {
-        size_t n_in = (size_t)s->list->value[op->in].dim;
-        for (int r = first; r < last; r++) {
-            forms[f]->act_row(
-                cpu_value_row(s, op->in, r), n_in, (size_t)r, (size_t)n_row, w->run->device->scratch.act[f]);
-        }
-    }
-    if (!cpu_worker_meet(w)) return false;
-    for (size_t unit = cpu_worker_next(w), part = 0, base = 0;; unit = cpu_worker_next(w)) {
-        while (part < (size_t)op->matmul.n_part && unit - base >= plan[part].n_chunk) base += plan[part++].n_chunk;
-        if (part == (size_t)op->matmul.n_part) break;
-        run_chunk(w, op, (int)part, &plan[part], unit - base, n_row);
-    }
-    return cpu_worker_meet(w);
-}
-
 static size_t next_unit(void *worker)
 {
     return cpu_worker_next(worker);
@@ -289,7 +205,7 @@ void cpu_run_segment(void *arg, int ith, int nth)
     for (int i = 0; i < s->n_op && going; i++) {
         const struct op *op = &s->op[i];
         switch (op->kind) {
-        case OP_MATMUL: going = run_matmul(&w, op); break;
+        case OP_MATMUL: going = cpu_run_matmul(&w, op); break;
         case OP_ATTENTION: going = run_attention(&w, op); break;
         case OP_HEAD: going = cpu_run_head(&w, op); break;
         default: going = run_rows(&w, op); break;

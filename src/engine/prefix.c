@@ -86,8 +86,7 @@ int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int m
 {
     int n_match, rc;
     struct retained *from = longest_match(s, prompt, n_prompt - 1, &n_match); /* one row is left to evaluate */
-    if (s->batch.bulk)
-        n_match -= n_match % s->batch.bulk; /* so that the rest is in bulk where a new prompt's would be */
+    if (s->batch.bulk) n_match -= n_match % s->batch.bulk; /* the rest is in bulk where a new prompt's would be */
     *n_cached = 0;
     if (from && n_match > 0) {
         from->used = s->stats.n_step;

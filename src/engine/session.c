@@ -202,8 +202,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->n_out = set->n_out ? set->n_out : s->n_seq > 64 ? s->n_seq : 64;
     if (s->n_out > s->n_batch) s->n_out = s->n_batch;
     int bulk = plan_bulk_rows(&s->model->plan);
-    s->batch.bulk =
-        s->n_batch >= s->n_seq + bulk ? bulk : 0; /* a block must fit beside the samples, or it would wait */
+    s->batch.bulk = s->n_batch >= s->n_seq + bulk ? bulk : 0; /* a block fits beside all samples, or would wait */
 
     size_t sum = 0;
     TRY(take_arrays(s, &sum, err));

@@ -52,6 +52,8 @@ void expect(struct tally *t, const char *kernel, bool ok, const char *fmt, ...) 
 bool survive(struct tally *t, const char *kernel, void (*fn)(void *arg), void *arg);
 
 void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *lower, const struct options *o);
+/* Of a kernel in `bulk`; few: that of the same type in `gemm`. */
+void check_gemm_bulk(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *few, const struct options *o);
 void check_small(
     struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o);
 

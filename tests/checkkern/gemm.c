@@ -5,7 +5,9 @@
  * Bound of a matmul output against the reference (f32 activations, sums in double):
  *     |new - ref| <= sum over k of |w| step / 2  +  4 (groups + 4) 2^-24 sum over k of |w| |x|
  * step = the activation scale of k's group (0 for f32 activations, where groups = n_in): the first term is the rounding of activations to
- * int8, the second that of the f32 accumulation.
+ * int8, the second that of the f32 accumulation.  Class bf16 rounds each factor to 8 bits instead, at most 2^-8 of it:
+ *     |new - ref| <= 2.01 * 2^-8 sum over k of |w| |x|  +  16 (n_in + 4) 2^-24 sum over k of |w| |x|
+ * and because that is 100 times what happens with random numbers, its RMS is bounded, too (compare_rms).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-enum { MAX_ROWS = 66, TILE_INPUTS = 256 };
+enum { MAX_ROWS = 66, TILE_INPUTS = 256, LANES = 16 };
 
 /* How the inputs of a case are made. */
 enum kind { RANDOM, OUTLIERS, WORST_POSITIVE, WORST_NEGATIVE, INTEGERS, KINDS };
@@ -177,16 +179,16 @@ static void check_pack(struct tally *t, struct problem *p)
     expect(t, g->name, unguard(&row), "unpack_row wrote outside its row");
 }
 
-/* out[n][n_out] by the kernel for rows first .. first + n - 1, in two panel ranges when split. */
-static void run_rows(struct tally *t, const struct problem *p, size_t first, size_t n, bool split, float *out)
+/* out[n][n_out] by the kernel for rows first .. first + n - 1, in `parts` ranges of panels. */
+static void run_rows(struct tally *t, const struct problem *p, size_t first, size_t n, size_t parts, float *out)
 {
     const struct cpu_gemm *g = p->gemm;
-    size_t panels = (p->n_out + (size_t)g->mr - 1) / (size_t)g->mr, stride = p->n_out + 3,
-           cut = split ? panels / 2 : panels;
+    size_t panels = (p->n_out + (size_t)g->mr - 1) / (size_t)g->mr, stride = p->n_out + 3;
     struct guarded act = guard(g->act_bytes(p->n_in, n), 0xff), y = guard(n * stride * sizeof(float), 0x55);
+    struct guarded work = guard(g->work_bytes, 0x7f);
     for (size_t r = 0; r < n; r++) g->act_row(p->x + (first + r) * p->n_in, p->n_in, r, n, act.data);
-    for (int half = 0; half < 2; half++) {
-        size_t panel = half ? cut : 0, last = half ? panels : cut;
+    for (size_t part = 0; part < parts; part++) {
+        size_t panel = panels * part / parts, last = panels * (part + 1) / parts;
         if (panel == last) continue;
         struct cpu_gemm_args a = {.gemm = g,
             .packed = p->packed.data,
@@ -198,7 +200,8 @@ static void run_rows(struct tally *t, const struct problem *p, size_t first, siz
             .n_in = p->n_in,
             .panel = panel,
             .n_panel = last - panel,
-            .n_row = n};
+            .n_row = n,
+            .work = g->work_bytes ? work.data : NULL};
         g->run(&a);
     }
     bool gaps = true;
@@ -209,6 +212,12 @@ static void run_rows(struct tally *t, const struct problem *p, size_t first, siz
     expect(t, g->name, gaps, "wrote between rows (%zu x %zu, %zu rows)", p->n_out, p->n_in, n);
     expect(t, g->name, unguard(&y), "wrote outside the output (%zu x %zu, %zu rows)", p->n_out, p->n_in, n);
     expect(t, g->name, unguard(&act), "wrote outside the activations (%zu inputs, %zu rows)", p->n_in, n);
+    expect(t, g->name, unguard(&work), "wrote outside its work memory (%zu x %zu, %zu rows)", p->n_out, p->n_in, n);
+}
+
+static bool is_bf16(const struct cpu_gemm *g)
+{
+    return strcmp(g->numerics, "bf16") == 0;
 }
 
 /* The bound of one output; see the head of this file. */
@@ -228,6 +237,7 @@ static double bound_of(const struct problem *p, const float *w, const float *x)
     }
     /* Formats with a minimum cancel code against it: their terms are larger than |w| by a bounded factor. */
     double groups = (double)p->n_in / (double)(p->gemm->act_group ? 32 : 1);
+    if (is_bf16(p->gemm)) rounding = 2.01 * 0x1p-8 * magnitude;
     return rounding + 16 * (groups + 4) * 0x1p-24 * magnitude + 1e-6;
 }
 
@@ -241,7 +251,8 @@ static void compare_reference(struct tally *t, const struct problem *p, const fl
         double sum = p->bias[i % p->n_out], bound = bound_of(p, w, x) + 2e-7 * fabs(sum);
         for (size_t k = 0; k < p->n_in; k++) sum += (double)w[k] * x[k];
         /* All integers here are exact in f32, whatever the order. */
-        if (p->kind == INTEGERS) bound = p->gemm->act_group || p->gemm->type == QUANT_F32 ? 0 : 1e-3;
+        if (p->kind == INTEGERS)
+            bound = p->gemm->act_group || p->gemm->type == QUANT_F32 || is_bf16(p->gemm) ? 0 : 1e-3;
         double error = fabs(out[i] - sum) / (bound > 0 ? bound : 1e-9);
         finite &= isfinite(out[i]);
         if (error > worst) worst = error, at = i;
@@ -251,20 +262,40 @@ static void compare_reference(struct tally *t, const struct problem *p, const fl
         p->n_in, p->n_row, worst, at / p->n_out, at % p->n_out);
 }
 
+/* Rounding to nearest leaves a RMS error of 2^-8 / sqrt(3) of a factor near 1, of 0.74 times that where all mantissas are
+ * as likely as those of products: 0.0024 for two.  Cutting one of them off gives 0.0037. */
+static void compare_rms(struct tally *t, const struct problem *p, const float *out)
+{
+    double error = 0, size = 0;
+    for (size_t i = 0; i < p->n_row * p->n_out; i++) {
+        const float *w = p->w + i % p->n_out * p->n_in, *x = p->x + i / p->n_out * p->n_in;
+        double sum = p->bias[i % p->n_out];
+        for (size_t k = 0; k < p->n_in; k++) {
+            sum += (double)w[k] * x[k];
+            size += (double)w[k] * w[k] * x[k] * x[k];
+        }
+        error += (out[i] - sum) * (out[i] - sum);
+    }
+    double rms = sqrt(error / size);
+    expect(t, p->gemm->name, rms < 0.0028, "%zu x %zu, %zu rows: RMS error %g of the products'", p->n_out, p->n_in,
+        p->n_row, rms);
+}
+
 static void check_case(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *lower, size_t n_out,
     size_t n_in, size_t n_row, enum kind kind, uint64_t *seed)
 {
     struct problem p = open_problem(g, n_out, n_in, n_row, kind, seed);
     float *out = take(n_row * n_out * sizeof(float)), *other = take(n_row * n_out * sizeof(float));
     check_pack(t, &p);
-    run_rows(t, &p, 0, n_row, true, out);
+    run_rows(t, &p, 0, n_row, 2, out);
     compare_reference(t, &p, out);
+    if (is_bf16(g) && kind == RANDOM && n_out > LANES) compare_rms(t, &p, out);
     if (strcmp(g->numerics, lower->numerics) == 0) {
         struct problem q = p;
         q.gemm = lower;
         q.packed = guard(lower->packed_bytes(lower, n_out, n_in), 0xee);
         lower->pack(lower, p.src, n_out, n_in, 0, (n_out + (size_t)lower->mr - 1) / (size_t)lower->mr, q.packed.data);
-        run_rows(t, &q, 0, n_row, false, other);
+        run_rows(t, &q, 0, n_row, 1, other);
         unguard(&q.packed);
         expect(t, g->name, memcmp(out, other, n_row * n_out * sizeof(float)) == 0,
             "%s, %zu x %zu, %zu rows: bits differ from %s, the same class %s", KIND_NAME[kind], n_out, n_in, n_row,
@@ -283,10 +314,10 @@ static void check_invariance(struct tally *t, const struct cpu_gemm *g, bool qui
     struct problem p = open_problem(g, n_out, n_in, MAX_ROWS, RANDOM, seed);
     float *alone = take(MAX_ROWS * n_out * sizeof(float)), *out = take(MAX_ROWS * n_out * sizeof(float));
     check_pack(t, &p);
-    for (size_t r = 0; r < MAX_ROWS; r++) run_rows(t, &p, r, 1, false, alone + r * n_out);
+    for (size_t r = 0; r < MAX_ROWS; r++) run_rows(t, &p, r, 1, 1, alone + r * n_out);
     for (size_t n = 1; n <= MAX_ROWS; n += quick && n >= 18 ? 16 : 1) {
         size_t first = random_u64(seed) % (MAX_ROWS - n + 1);
-        run_rows(t, &p, first, n, n % 2, out);
+        run_rows(t, &p, first, n, 1 + n % 2, out);
         expect(t, g->name, memcmp(out, alone + first * n_out, n * n_out * sizeof(float)) == 0,
             "bits of rows depend on the batch of %zu", n);
     }
@@ -326,4 +357,42 @@ void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm
     check_case(t, g, lower, 17, (o->quick ? 6 : 42) * TILE_INPUTS, 70, RANDOM, &state);
     check_invariance(t, g, o->quick, &state);
     check_refusals(t, g);
+}
+
+/* Rows in batches of whatever size, in whatever ranges of panels, have the bits they have among all. */
+static void check_bulk_invariance(
+    struct tally *t, const struct cpu_gemm *g, size_t n_out, size_t n_in, size_t n_row, uint64_t *seed)
+{
+    struct problem p = open_problem(g, n_out, n_in, n_row, RANDOM, seed);
+    float *all = take(n_row * n_out * sizeof(float)), *out = take(n_row * n_out * sizeof(float));
+    check_pack(t, &p);
+    run_rows(t, &p, 0, n_row, 1, all);
+    for (size_t n = 1, parts = 1; n < n_row; n += 7 + n / 4, parts++) {
+        size_t first = random_u64(seed) % (n_row - n + 1);
+        run_rows(t, &p, first, n, parts, out);
+        expect(t, g->name, memcmp(out, all + first * n_out, n * n_out * sizeof(float)) == 0,
+            "bits of rows depend on the batch of %zu or on %zu ranges of panels (%zu x %zu)", n, parts, n_out, n_in);
+    }
+    expect(t, g->name, unguard(&p.packed), "pack wrote outside its memory");
+    free(all);
+    free(out);
+    close_problem(&p);
+}
+
+void check_gemm_bulk(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm *few, const struct options *o)
+{
+    const struct quant_info *q = quant_info_of(g->type);
+    /* Half panels, pairs and odd ones, more than one call takes at once; half tiles and slices of inputs; odd rows. */
+    static const size_t OUTS[] = {1, 23, 64, 50, 37, 565}, ROWS[] = {31, 97, 1, 131, 300, 66};
+    static const size_t INPUTS[] = {32, 96, 512, 544, 1568, 1056}, SUPER_INPUTS[] = {256, 512, 768, 1024, 1536, 256};
+    const size_t *inputs = q->block_elems == QUANT_SUPER ? SUPER_INPUTS : INPUTS;
+    uint64_t state = o->seed ^ (uint64_t)g->type << 40;
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int i = 0; i < 6; i++) {
+            if (o->quick ? (kind + i) % 5 > 0 : kind > 0 && i > 3) continue;
+            check_case(t, g, few, OUTS[i], inputs[i], ROWS[i], (enum kind)kind, &state);
+        }
+    }
+    check_bulk_invariance(t, g, 37, inputs[3], 300, &state);
+    check_bulk_invariance(t, g, 165, inputs[0], 530, &state); /* more rows than one pass takes */
 }

@@ -140,6 +140,12 @@ static void check_one_gemm(void *arg)
     check_gemm(j->tally, j->gemm, j->lower, j->options);
 }
 
+static void check_one_gemm_bulk(void *arg)
+{
+    struct gemm_job *j = arg;
+    check_gemm_bulk(j->tally, j->gemm, j->lower, j->options);
+}
+
 static void check_level(
     struct tally *t, const struct cpu_kernels *k, const struct cpu_kernels *lower, const struct options *o)
 {
@@ -149,6 +155,13 @@ static void check_level(
         if (o->only && !strstr(k->gemm[i].name, o->only)) continue;
         t->kernels++;
         survive(t, k->gemm[i].name, check_one_gemm, &job);
+    }
+    for (int i = 0; i < QUANT_TYPE_END; i++) {
+        struct gemm_job job = {t, &k->bulk[i], &k->gemm[i], o};
+        if (!k->bulk[i].run || k->bulk[i].run == lower->bulk[i].run) continue;
+        if (o->only && !strstr(k->bulk[i].name, o->only)) continue;
+        t->kernels++;
+        survive(t, k->bulk[i].name, check_one_gemm_bulk, &job);
     }
     check_small(t, k, lower, o);
     check_attention(t, k, lower, o);

@@ -28,4 +28,5 @@ void cpu_gemm_init_amx(struct cpu_kernels *out)
 {
     cpu_gemm_init_i8_amx(out);
     cpu_gemm_init_super_amx(out);
+    cpu_gemm_init_bf16_amx(out);
 }

@@ -21,6 +21,7 @@ enum { PASS_ROWS = 64 };
 /* Fillers of one file each. */
 void cpu_gemm_init_i8_amx(struct cpu_kernels *k);
 void cpu_gemm_init_super_amx(struct cpu_kernels *k);
+void cpu_gemm_init_bf16_amx(struct cpu_kernels *k);
 void cpu_gemm_init_i8_avx512(struct cpu_kernels *k);
 void cpu_gemm_init_super_avx512(struct cpu_kernels *k);
 void cpu_gemm_init_float_avx512(struct cpu_kernels *k);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * OP_MATMUL: the parts of a fused matmul over all rows, shared out in units of panels.
+ *
+ * Rows come in stretches: side by side and of one class.  Bulk rows of prompts go to a weight's bulk kernels where it has
+ * them, all others to its ordinary ones.  A unit of weights serves every stretch while it is in cache.
+ */
+#include "cpu/device_impl.h"
+
+/* A unit of weights.  Up to ONE_PASS_ROWS rows read it once, so its length is a matter of balance; above that a kernel
+ * may pass over it again, and it stays in L2. */
+enum { UNIT_MIN_BYTES = 32 << 10, UNIT_MAX_BYTES = 192 << 10, UNITS_PER_THREAD = 6, ONE_PASS_ROWS = 64 };
+
+enum class { ORDINARY, BULK, CLASSES };
+
+struct stretch {
+    int first, n;
+    enum class class;
+    size_t act[ACT_FORMS]; /* where its activations begin in each form's scratch */
+};
+
+struct part_plan {
+    size_t panels, unit, n_unit; /* panels in all and of a unit */
+    int form[CLASSES];
+};
+
+/* What all threads find alike. */
+struct plan {
+    struct part_plan part[3];
+    const struct cpu_gemm *form[ACT_FORMS]; /* kernels of that form of activations */
+    int n_form;
+    bool used[CLASSES][ACT_FORMS];
+};
+
+static const struct cpu_gemm *kernels_of(const struct packed *p, enum class class)
+{
+    return class == BULK && p->bulk ? p->bulk : p->gemm;
+}
+
+static int find_form(struct plan *plan, const struct cpu_gemm *gemm)
+{
+    for (int i = 0; i < plan->n_form; i++)
+        if (plan->form[i]->act_row == gemm->act_row) return i;
+    plan->form[plan->n_form] = gemm;
+    return plan->n_form++;
+}
+
+/* Panels of one part per unit. */
+static size_t unit_panels(const struct packed *p, size_t panels, size_t total_bytes, int nth, int n_row, bool bulk)
+{
+    size_t most = bulk && p->bulk ? p->bulk->unit_panels * (size_t)nth : 0;
+    if (most) { /* as near to it as equal shares for all threads can be */
+        size_t shares = (panels + most - 1) / most * (size_t)nth;
+        return (panels + shares - 1) / shares;
+    }
+    size_t want = total_bytes / ((size_t)nth * UNITS_PER_THREAD), panel_bytes = p->bytes / panels + 1;
+    if (want < UNIT_MIN_BYTES) want = UNIT_MIN_BYTES;
+    if (n_row > ONE_PASS_ROWS && want > UNIT_MAX_BYTES) want = UNIT_MAX_BYTES;
+    return want / panel_bytes + 1;
+}
+
+static void make_plan(struct plan *plan, const struct op *op, int nth, int n_row, bool bulk)
+{
+    size_t total_bytes = 0;
+    *plan = (struct plan){0};
+    for (int i = 0; i < op->matmul.n_part; i++) total_bytes += op->matmul.part[i].weight->packed->bytes;
+    for (int i = 0; i < op->matmul.n_part; i++) {
+        const struct packed *p = op->matmul.part[i].weight->packed;
+        struct part_plan *part = &plan->part[i];
+        part->panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+        part->unit = unit_panels(p, part->panels, total_bytes, nth, n_row, bulk);
+        part->n_unit = (part->panels + part->unit - 1) / part->unit;
+        for (enum class c = ORDINARY; c < CLASSES; c++) {
+            part->form[c] = find_form(plan, kernels_of(p, c));
+            plan->used[c][part->form[c]] = true;
+        }
+    }
+}
+
+/* Whether any row is bulk, and any weight has kernels for it. */
+static bool has_bulk(const struct segment *s, const struct op *op, int n_row)
+{
+    bool kernels = false;
+    for (int i = 0; i < op->matmul.n_part; i++) kernels |= op->matmul.part[i].weight->packed->bulk != NULL;
+    if (!kernels || s->list->value[op->in].rows == ROWS_OUT) return false;
+    for (int r = 0; r < n_row; r++)
+        if (s->step->batch->row[r].want & ROW_BULK) return true;
+    return false;
+}
+
+/* Up to STRETCHES stretches from row *at on, which moves behind them; returns how many. */
+static int find_stretches(
+    const struct segment *s, const struct plan *plan, size_t n_in, bool bulk, int n_row, int *at, struct stretch *out)
+{
+    const struct row *row = s->step->batch->row;
+    size_t used[ACT_FORMS] = {0};
+    int n = 0;
+    for (; *at < n_row && n < STRETCHES; n++) {
+        struct stretch *t = &out[n];
+        *t = (struct stretch){.first = *at, .class = bulk && row[*at].want & ROW_BULK ? BULK : ORDINARY};
+        for (; *at < n_row && (!bulk || !(row[*at].want & ROW_BULK) == (t->class == ORDINARY)); ++*at) t->n++;
+        for (int f = 0; f < plan->n_form; f++) {
+            t->act[f] = used[f];
+            if (plan->used[t->class][f]) used[f] += plan->form[f]->act_bytes(n_in, (size_t)t->n);
+        }
+    }
+    return n;
+}
+
+/* The activations of this thread's rows, in every form that a stretch needs. */
+static void prepare_rows(
+    const struct worker *w, const struct op *op, const struct plan *plan, const struct stretch *t, int n_row)
+{
+    const struct segment *s = w->run->segment;
+    size_t n_in = (size_t)s->list->value[op->in].dim;
+    int first, last;
+    cpu_worker_share(w, n_row, &first, &last);
+    if (first < t->first) first = t->first;
+    if (last > t->first + t->n) last = t->first + t->n;
+    for (int f = 0; f < plan->n_form; f++) {
+        uint8_t *act = (uint8_t *)w->run->device->scratch.act[f] + t->act[f];
+        if (!plan->used[t->class][f]) continue;
+        for (int r = first; r < last; r++)
+            plan->form[f]->act_row(cpu_value_row(s, op->in, r), n_in, (size_t)(r - t->first), (size_t)t->n, act);
+    }
+}
+
+static void run_unit(const struct worker *w, const struct op *op, const struct plan *plan, size_t part, size_t unit,
+    const struct stretch *t)
+{
+    const struct segment *s = w->run->segment;
+    const struct cpu_scratch *scratch = &w->run->device->scratch;
+    const struct packed *p = op->matmul.part[part].weight->packed;
+    const struct part_plan *plan_part = &plan->part[part];
+    const struct cpu_gemm *gemm = kernels_of(p, t->class);
+    int form = plan_part->form[t->class], out = op->matmul.part[part].out;
+    size_t panel = unit * plan_part->unit, left = plan_part->panels - panel;
+    struct cpu_gemm_args a = {.gemm = gemm,
+        .packed = p->data,
+        .act = (const uint8_t *)scratch->act[form] + t->act[form],
+        .out = cpu_value_row(s, out, t->first) + panel * (size_t)gemm->mr,
+        .out_stride = (size_t)s->list->value[out].dim,
+        .bias = op->matmul.part[part].bias,
+        .n_out = p->n_out,
+        .n_in = p->n_in,
+        .panel = panel,
+        .n_panel = left < plan_part->unit ? left : plan_part->unit,
+        .n_row = (size_t)t->n,
+        .work = scratch->work + (size_t)w->ith * scratch->work_bytes};
+    gemm->run(&a);
+}
+
+/* A few stretches from their activations to their outputs. */
+static bool run_stretches(struct worker *w, const struct op *op, const struct plan *plan, const struct stretch *stretch,
+    int n_stretch, int n_row)
+{
+    for (int i = 0; i < n_stretch; i++) prepare_rows(w, op, plan, &stretch[i], n_row);
+    if (!cpu_worker_meet(w)) return false;
+    for (size_t unit = cpu_worker_next(w), part = 0, base = 0;; unit = cpu_worker_next(w)) {
+        while (part < (size_t)op->matmul.n_part && unit - base >= plan->part[part].n_unit)
+            base += plan->part[part++].n_unit;
+        if (part == (size_t)op->matmul.n_part) break;
+        for (int i = 0; i < n_stretch; i++) run_unit(w, op, plan, part, unit - base, &stretch[i]);
+    }
+    return cpu_worker_meet(w);
+}
+
+bool cpu_run_matmul(struct worker *w, const struct op *op)
+{
+    const struct segment *s = w->run->segment;
+    int n_row = cpu_value_rows(s, op->in), rows = 1 + (int)s->list->value[op->in].rows;
+    bool bulk = has_bulk(s, op, n_row);
+    struct plan plan;
+    make_plan(&plan, op, w->nth, n_row, bulk);
+    if (w->pending && w->pending != rows && !cpu_worker_meet(w)) return false;
+    for (int at = 0; at < n_row;) {
+        struct stretch stretch[STRETCHES];
+        size_t n_in = (size_t)s->list->value[op->in].dim;
+        int n = find_stretches(s, &plan, n_in, bulk, n_row, &at, stretch);
+        if (!run_stretches(w, op, &plan, stretch, n, n_row)) return false;
+    }
+    return true;
+}
