@@ -6,6 +6,9 @@
  *             up to 8 rows, per 64 inputs: int8 code [8][32 of the first group, 32 zeros], [8][32 zeros, 32 of the second],
  *                                          per group f32 scale[8], f32 sum[8]
  *     q8x256: per 256 inputs: int8 code [4][rows][64], f32 scale[rows], i16 sums [4][rows][2] of 32 inputs each
+ *             up to 8 rows of K-quants, per 256 inputs and in groups of G = 32 (Q6_K: 16): int8 code
+ *                 [128 / G][8][G of the first group, G zeros], [8][G zeros, G of the second], interleaved by pair;
+ *                 f32 scale[8], i16 sums [4][8][2], 32 unused
  */
 #include <string.h>
 
@@ -29,6 +32,13 @@ size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row)
 size_t cpu_act_bytes_q8x256_amx(size_t n_in, size_t n_row)
 {
     if (n_row < AMX_MIN_ROWS256) return cpu_act_bytes_q8x256(n_in, n_row);
+    if (n_row <= 8) return n_in / 256 * AMX256_PAIR_BYTES;
+    return block_bytes(n_row, n_in / 256, AMX256_BYTES);
+}
+
+size_t cpu_act_bytes_ternary_amx(size_t n_in, size_t n_row)
+{
+    if (n_row < AMX_MIN_ROWS_TERNARY) return cpu_act_bytes_q8x256(n_in, n_row);
     return block_bytes(n_row, n_in / 256, AMX256_BYTES);
 }
 
@@ -81,12 +91,9 @@ void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row
     }
 }
 
-void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+/* In blocks of 8 or 16 rows. */
+static void act_row_blocks(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
-    if (n_row < AMX_MIN_ROWS256) {
-        cpu_act_row_q8x256(x, n_in, row, n_row, act);
-        return;
-    }
     size_t rows = amx_block_rows(n_row), r = row % rows;
     uint8_t *record = (uint8_t *)act + (row - r) * (n_in / 256) * AMX256_BYTES;
     for (size_t k = 0; k < n_in; k += 256, record += rows * AMX256_BYTES) {
@@ -102,5 +109,65 @@ void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_ro
             memcpy(tail + 4 * rows + 4 * (g / 2 * rows + r) + 2 * (g % 2), &both, 2);
         }
         if (row + 1 == n_row) clear_rest(tail, r, rows);
+    }
+}
+
+/* Up to 8 rows, in pairs of groups of `group` inputs: 32 or 16. */
+LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t n_row, const size_t group, void *act)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    uint8_t *record = (uint8_t *)act;
+    for (size_t k = 0; k < n_in; k += 256, record += AMX256_PAIR_BYTES) {
+        float max = max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
+        uint8_t *tail = record + 4096;
+        memcpy(tail + 4 * row, &scale, 4);
+        for (size_t g = 0; g < 8; g++) {
+            __m256i q = quantize32(x + k + 32 * g, inverse);
+            int32_t sum[2];
+            sum16(q, sum);
+            int16_t both = (int16_t)(sum[0] + sum[1]);
+            memcpy(tail + 32 + 4 * (g / 2 * 8 + row) + 2 * (g % 2), &both, 2);
+            if (group == 32) {
+                uint8_t *to = record + g / 2 * 1024 + g % 2 * 512 + row * 64;
+                _mm256_storeu_si256((__m256i *)(to + g % 2 * 32), q);
+                _mm256_storeu_si256((__m256i *)(to + !(g % 2) * 32), zero);
+            } else {
+                uint8_t *to = record + g * 512 + row * 32;
+                _mm256_storeu_si256((__m256i *)to, _mm256_blend_epi32(q, zero, 0xf0));
+                _mm256_storeu_si256((__m256i *)(to + 256), _mm256_blend_epi32(q, zero, 0x0f));
+            }
+        }
+        if (row + 1 == n_row) clear_rest(tail, row, 8);
+    }
+}
+
+void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+{
+    if (n_row < AMX_MIN_ROWS256) {
+        cpu_act_row_q8x256(x, n_in, row, n_row, act);
+    } else if (n_row <= 8) {
+        act_row_pairs(x, n_in, row, n_row, 32, act);
+    } else {
+        act_row_blocks(x, n_in, row, n_row, act);
+    }
+}
+
+void cpu_act_row_q6_k_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+{
+    if (n_row < AMX_MIN_ROWS256) {
+        cpu_act_row_q8x256(x, n_in, row, n_row, act);
+    } else if (n_row <= 8) {
+        act_row_pairs(x, n_in, row, n_row, 16, act);
+    } else {
+        act_row_blocks(x, n_in, row, n_row, act);
+    }
+}
+
+void cpu_act_row_ternary_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+{
+    if (n_row < AMX_MIN_ROWS_TERNARY) {
+        cpu_act_row_q8x256(x, n_in, row, n_row, act);
+    } else {
+        act_row_blocks(x, n_in, row, n_row, act);
     }
 }

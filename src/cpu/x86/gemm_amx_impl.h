@@ -14,14 +14,16 @@
 #include "cpu/x86/gemm_x86_impl.h"
 
 enum {
-    AMX_MIN_ROWS = 7,               /* of the formats with 32-element blocks */
-    AMX_MIN_ROWS256 = 9,            /* of those with 256 */
-    AMX_MAX_BLOCKS = 32,            /* of rows in one pass over a unit's panels */
-    AMX_PASS_BYTES = 1 << 20,       /* of activations in one pass: they stay in L2 */
-    AMX_SPARE = 8,                  /* records that may be read behind the last of a block */
-    AMX32_BYTES = 32 + 2 * 4,       /* of a q8x32 record for AMX, per row */
-    AMX32_PAIR_BYTES = 1024 + 128,  /* of a pair of groups, for up to 8 rows: gemm_i8_amx_pairs_impl.h */
-    AMX256_BYTES = 256 + 4 + 16 + 4 /* of a q8x256 record, likewise; 4 unused, for whole cache lines */
+    AMX_MIN_ROWS = 7,                /* of the formats with 32-element blocks */
+    AMX_MIN_ROWS256 = 7,             /* of K-quants */
+    AMX_MIN_ROWS_TERNARY = 6,        /* of TQ1_0 and TQ2_0 */
+    AMX_MAX_BLOCKS = 32,             /* of rows in one pass over a unit's panels */
+    AMX_PASS_BYTES = 1 << 20,        /* of activations in one pass: they stay in L2 */
+    AMX_SPARE = 8,                   /* records that may be read behind the last of a block */
+    AMX32_BYTES = 32 + 2 * 4,        /* of a q8x32 record for AMX, per row */
+    AMX32_PAIR_BYTES = 1024 + 128,   /* of a pair of groups, for up to 8 rows: gemm_i8_amx_pairs_impl.h */
+    AMX256_BYTES = 256 + 4 + 16 + 4, /* of a q8x256 record, likewise; 4 unused, for whole cache lines */
+    AMX256_PAIR_BYTES = 4096 + 192   /* of one in pairs of groups, for up to 8 rows: gemm_super_amx_pairs_impl.h */
 };
 
 LUTRA_INLINE size_t amx_block_rows(size_t n_row)
@@ -56,7 +58,10 @@ LUTRA_INLINE void amx_over(struct cpu_gemm *slot, const char *name, cpu_gemm_run
 
 size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_q8x256_amx(size_t n_in, size_t n_row);
+size_t cpu_act_bytes_ternary_amx(size_t n_in, size_t n_row);
 void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_q6_k_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+void cpu_act_row_ternary_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * AMX matmul of the formats with 256-element blocks, for batches of AMX_MIN_ROWS256 rows and more: the arithmetic and
- * the bits of gemm_super_avx512.c.
+ * AMX matmul of the formats with 256-element blocks, for more than 8 rows (ternary: AMX_MIN_ROWS_TERNARY and
+ * more): the arithmetic and the bits of gemm_super_avx512.c.  Up to 8 rows: gemm_super_amx_pairs_impl.h.
  *
  * The integer scales of a tile's groups are multiplied into its codes, so that one product per 64 inputs runs through
  * all 256 with no stop at groups.  code * scale does not fit a byte; code * digit does, where
@@ -171,49 +171,56 @@ LUTRA_INLINE void run_rows(struct form f, struct work *w, const struct cpu_gemm_
     amx_end();
 }
 
-LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
+#include "cpu/x86/gemm_super_amx_pairs_impl.h"
+
+LUTRA_INLINE void run_k(struct form f, const struct cpu_gemm_args *a)
 {
     struct work w;
     if (a->n_row < AMX_MIN_ROWS256) {
         a->gemm->run_few(a);
-    } else if (a->n_row <= 8) {
-        run_rows(f, &w, a, 8);
+    } else if (a->n_row <= FEW) {
+        run_few_rows(f, a);
     } else {
-        run_rows(f, &w, a, 16);
+        run_rows(f, &w, a, MAX_ROWS);
     }
 }
 
 static void run_q4_k(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){FOUR_BITS}, a);
+    run_k((struct form){FOUR_BITS}, a);
 }
 
 static void run_q5_k(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){FIVE_BITS}, a);
+    run_k((struct form){FIVE_BITS}, a);
 }
 
 static void run_q6_k(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){SIX_BITS}, a);
+    run_k((struct form){SIX_BITS}, a);
 }
 
 static void run_ternary(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){TWO_BITS}, a);
-}
-
-/* The descriptor in the slot, with AMX from AMX_MIN_ROWS256 rows on. */
-static void add_amx(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
-{
-    amx_over(&k->gemm[type], name, run, cpu_act_bytes_q8x256_amx, cpu_act_row_q8x256_amx);
+    const struct form f = {TWO_BITS};
+    struct work w;
+    if (a->n_row < AMX_MIN_ROWS_TERNARY) {
+        a->gemm->run_few(a);
+    } else if (a->n_row <= 8) {
+        run_rows(f, &w, a, 8);
+    } else {
+        run_rows(f, &w, a, MAX_ROWS);
+    }
 }
 
 void cpu_gemm_init_super_amx(struct cpu_kernels *k)
 {
-    add_amx(k, QUANT_Q4_K, "gemm_q4_k_q8x256_16x16_amx", run_q4_k);
-    add_amx(k, QUANT_Q5_K, "gemm_q5_k_q8x256_16x16_amx", run_q5_k);
-    add_amx(k, QUANT_Q6_K, "gemm_q6_k_q8x256_16x16_amx", run_q6_k);
-    add_amx(k, QUANT_TQ1_0, "gemm_tq1_0_q8x256_16x16_amx", run_ternary);
-    add_amx(k, QUANT_TQ2_0, "gemm_tq2_0_q8x256_16x16_amx", run_ternary);
+    struct cpu_gemm *g = k->gemm;
+    amx_over(&g[QUANT_Q4_K], "gemm_q4_k_q8x256_16x16_amx", run_q4_k, cpu_act_bytes_q8x256_amx, cpu_act_row_q8x256_amx);
+    amx_over(&g[QUANT_Q5_K], "gemm_q5_k_q8x256_16x16_amx", run_q5_k, cpu_act_bytes_q8x256_amx, cpu_act_row_q8x256_amx);
+    amx_over(&g[QUANT_Q6_K], "gemm_q6_k_q8x256_16x16_amx", run_q6_k, cpu_act_bytes_q8x256_amx, cpu_act_row_q6_k_amx);
+    amx_over(&g[QUANT_TQ1_0], "gemm_tq1_0_q8x256_16x16_amx", run_ternary, cpu_act_bytes_ternary_amx,
+        cpu_act_row_ternary_amx);
+    amx_over(&g[QUANT_TQ2_0], "gemm_tq2_0_q8x256_16x16_amx", run_ternary, cpu_act_bytes_ternary_amx,
+        cpu_act_row_ternary_amx);
 }

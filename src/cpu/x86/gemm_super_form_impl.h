@@ -39,24 +39,31 @@ LUTRA_INLINE __m512i merge(__m512i c, __m512i h, int bits)
     return _mm512_ternarylogic_epi64(c, h, _mm512_set1_epi8((char)bits), 0xf8);
 }
 
-/* 6-bit scales or minima (side 0 or 1) of groups 0 .. 7: group j from bits of three words per row (quant/formats.h). */
-LUTRA_INLINE __m512i six_bits(const uint8_t *words, int g, int side)
+/* 6-bit scales (side 0) or minima (1) of groups 0 .. 3 and 4 .. 7, a byte each: three words per row (quant/formats.h). */
+LUTRA_INLINE void six_bits(const uint8_t *words, int side, __m512i group[2])
 {
-    __m512i own = _mm512_srli_epi32(load(words + STEP_BYTES * side), (unsigned)(8 * (g % 4)));
-    if (g < 4) return _mm512_and_si512(own, _mm512_set1_epi32(63));
-    __m512i low = _mm512_srli_epi32(load(words + STEP_BYTES * 2), (unsigned)(8 * (g % 4) + 4 * side));
-    __m512i high = _mm512_and_si512(_mm512_srli_epi32(own, 2), _mm512_set1_epi32(0x30));
-    return _mm512_ternarylogic_epi64(high, low, _mm512_set1_epi32(15), 0xf8);
+    __m512i own = load(words + STEP_BYTES * side), rest = load(words + STEP_BYTES * 2);
+    __m512i high = _mm512_and_si512(_mm512_srli_epi32(own, 2), _mm512_set1_epi8(0x30));
+    group[0] = _mm512_and_si512(own, _mm512_set1_epi8(63));
+    group[1] = merge(high, side ? _mm512_srli_epi32(rest, 4) : rest, 15);
 }
 
 LUTRA_INLINE void unpack_six_bits(struct unpacked *u, const uint8_t *words)
 {
+    __m512i scale[2], min[2];
+    six_bits(words, 0, scale);
+    six_bits(words, 1, min);
     UNROLL
-    for (int g = 0; g < 8; g++) u->scale[g] = six_bits(words, g, 0);
+    for (int g = 0; g < 8; g++) {
+        __m512i s = _mm512_srli_epi32(scale[g / 4], (unsigned)(8 * (g % 4)));
+        u->scale[g] = g % 4 < 3 ? _mm512_and_si512(s, _mm512_set1_epi32(63)) : s;
+    }
+    /* Bytes 2p and 2p + 1 of each word to its halves. */
     UNROLL
     for (int p = 0; p < 4; p++) {
-        u->min_pair[p] =
-            _mm512_or_si512(six_bits(words, 2 * p, 1), _mm512_slli_epi32(six_bits(words, 2 * p + 1, 1), 16));
+        const __m128i low = _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1);
+        const __m128i high = _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1);
+        u->min_pair[p] = _mm512_shuffle_epi8(min[p / 2], _mm512_broadcast_i32x4(p % 2 ? high : low));
     }
 }
 
