@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * AMX matmul of the formats with 256-element blocks, for more than 8 rows (ternary: AMX_MIN_ROWS_TERNARY and
- * more): the arithmetic and the bits of gemm_super_avx512.c.  Up to 8 rows: gemm_super_amx_pairs_impl.h.
+ * AMX matmul of the formats with 256-element blocks, for more than 8 rows (ternary: AMX_MIN_ROWS_TERNARY and more): the
+ * arithmetic and the bits of gemm_super_avx512.c.  K-quants up to 8 rows: gemm_super_amx_pairs_impl.h.
  *
  * The integer scales of a tile's groups are multiplied into its codes, so that one product per 64 inputs runs through
  * all 256 with no stop at groups.  code * scale does not fit a byte; code * digit does, where
