@@ -7,6 +7,10 @@
  *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane, w unsigned, x signed
  *     __m256i dot_signed(__m256i acc, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
  * and gets run_q4_0 and so on.  A tile is 8 rows (half a panel) x 4 columns.
+ *
+ *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs, each group of 4 columns
+ *
+ * A tile's weights stay in L1 for all columns; what comes AHEAD_BYTES later is prefetched meanwhile, spread over them.
  */
 #ifndef LUTRA_CPU_X86_GEMM_I8_YMM_H
 #define LUTRA_CPU_X86_GEMM_I8_YMM_H
@@ -15,7 +19,7 @@
 
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64, HALF = 8, TILE_COLUMNS = 4 };
+enum { STEP_BYTES = 64, HALF = 8, TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
 
 #include "cpu/gemm_i8_form_impl.h"
 
@@ -68,9 +72,9 @@ LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
     return _mm256_broadcast_ss((const float *)(const void *)p);
 }
 
-/* One group for n of a block's `width` columns, the first at x. */
-LUTRA_INLINE void add_group(
-    struct form f, const struct group *g, const uint8_t *x, size_t width, int n, int half, __m256i table, __m256 *sum)
+/* One group for n of a block's `width` columns, the first at x; prefetches a group at `ahead`, a line per step, if any. */
+LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t *x, size_t width, int n, int half,
+    __m256i table, const uint8_t *ahead, __m256 *sum)
 {
     __m256i acc[TILE_COLUMNS];
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
@@ -82,6 +86,8 @@ LUTRA_INLINE void add_group(
     }
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
+        size_t line = (size_t)(8 * half + v) * 64;
+        if (line < group_bytes(f) && ahead) LUTRA_PREFETCH(ahead + line);
         __m256i w = load_codes(f, g, v, half, table);
         if (sign) w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
         UNROLL
@@ -100,53 +106,66 @@ LUTRA_INLINE void add_group(
     for (int c = 0; c < n; c++) sum[c] = _mm256_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[c]);
 }
 
-/* All inputs of one panel for n of `width` columns. */
-LUTRA_INLINE void run_panel(struct form f, const uint8_t *w, size_t n_in, const uint8_t *x, size_t width, int n,
-    __m256i table, __m256 sum[2][TILE_COLUMNS])
-{
-    UNROLL
-    for (int c = 0; c < n; c++) sum[0][c] = sum[1][c] = _mm256_setzero_ps();
-    for (size_t left = n_in / 32; left > 0;) {
-        size_t groups = left < 8 ? left : 8;
-        struct group g = group_at(f, w, groups, 0);
-        w += groups * group_bytes(f);
-        left -= groups;
-        for (; groups > 0; groups--) {
-            add_group(f, &g, x, width, n, 0, table, sum[0]);
-            add_group(f, &g, x, width, n, 1, table, sum[1]);
-            x += ACT32_BYTES * width;
-            next_group(f, &g);
-        }
-    }
-}
+/* The columns that share a tile of weights are taken in `shares` groups; each prefetches its share. */
+struct tile {
+    const uint8_t *w;
+    size_t groups; /* 8 but for the last tile of a panel */
+    size_t share, shares;
+};
 
-LUTRA_INLINE void run_block(struct form f, const struct cpu_gemm_args *a, const uint8_t *w, size_t panel, size_t row,
-    const uint8_t *x, size_t width, int n, __m256i table)
+/* One tile for n of a block's `width` columns. */
+LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const uint8_t *x, size_t width, int n, __m256i table,
+    __m256 out[2][TILE_COLUMNS])
 {
     __m256 sum[2][TILE_COLUMNS];
-    run_panel(f, w, a->n_in, x, width, n, table, sum);
-    store_panel_ymm(a, panel, row, n, sum);
+    struct group group = group_at(f, t->w, t->groups, 0);
+    UNROLL
+    for (int c = 0; c < n; c++) sum[0][c] = out[0][c], sum[1][c] = out[1][c];
+    for (size_t g = 0; g < t->groups; g++, x += ACT32_BYTES * width, next_group(f, &group)) {
+        const uint8_t *ahead = g % t->shares == t->share ? t->w + AHEAD_BYTES + g * group_bytes(f) : NULL;
+        add_group(f, &group, x, width, n, 0, table, ahead, sum[0]);
+        add_group(f, &group, x, width, n, 1, table, ahead, sum[1]);
+    }
+    UNROLL
+    for (int c = 0; c < n; c++) out[0][c] = sum[0][c], out[1][c] = sum[1][c];
+}
+
+/* One panel for rows first .. end - 1. */
+LUTRA_INLINE void run_panel(
+    struct form f, const struct cpu_gemm_args *a, size_t panel, size_t first, size_t end, __m256i table)
+{
+    __m256 sum[PASS_ROWS / TILE_COLUMNS][2][TILE_COLUMNS];
+    size_t row_bytes = a->n_in / 32 * ACT32_BYTES;
+    struct tile t = {.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in),
+        .shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS};
+    for (size_t s = 0; s < t.shares; s++) {
+        for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
+    }
+    for (size_t k = 0; k < a->n_in; k += TILE_K, t.w += t.groups * group_bytes(f)) {
+        t.groups = a->n_in - k < TILE_K ? (a->n_in - k) / 32 : TILE_K / 32;
+        for (t.share = 0; t.share < t.shares; t.share++) {
+            size_t r = first + t.share * TILE_COLUMNS;
+            struct act_place place = act_place_of(r, a->n_row);
+            const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes +
+                               k / 32 * ACT32_BYTES * place.width + 4 * place.column;
+            switch (end - r) {
+            case 1: run_tile(f, &t, x, place.width, 1, table, sum[t.share]); break;
+            case 2: run_tile(f, &t, x, place.width, 2, table, sum[t.share]); break;
+            case 3: run_tile(f, &t, x, place.width, 3, table, sum[t.share]); break;
+            default: run_tile(f, &t, x, place.width, 4, table, sum[t.share]); break;
+            }
+        }
+    }
+    for (size_t r = first, s = 0; r < end; r += TILE_COLUMNS, s++)
+        store_panel_ymm(a, panel, r, end - r < TILE_COLUMNS ? (int)(end - r) : TILE_COLUMNS, sum[s]);
 }
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), row_bytes = a->n_in / 32 * ACT32_BYTES;
     __m256i table = code_table(f);
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
         size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
-            const uint8_t *w = (const uint8_t *)a->packed + p * panel_bytes;
-            for (size_t r = pass; r < end; r += TILE_COLUMNS) {
-                struct act_place place = act_place_of(r, a->n_row);
-                const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes + 4 * place.column;
-                switch (end - r) {
-                case 1: run_block(f, a, w, p, r, x, place.width, 1, table); break;
-                case 2: run_block(f, a, w, p, r, x, place.width, 2, table); break;
-                case 3: run_block(f, a, w, p, r, x, place.width, 3, table); break;
-                default: run_block(f, a, w, p, r, x, place.width, 4, table); break;
-                }
-            }
-        }
+        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) run_panel(f, a, p, pass, end, table);
     }
 }
 
