@@ -90,7 +90,8 @@ LUTRA_INLINE void unpack_part(struct form f, const uint8_t *w, size_t j, struct 
         expand(f, w, r, first + v, code);
         UNROLL
         for (int q = 0; q < 2; q++)
-            at[v + step_of(f, 0, 0, q)] = f.codes == SIX_BITS ? _mm512_sub_epi8(code[q], offset) : code[q];
+            at[v + step_of(f, 0, 0, q)] =
+                f.codes == SIX_BITS ? _mm512_sub_epi8(code[q], offset) : plain_code(f, code, q);
     }
 }
 

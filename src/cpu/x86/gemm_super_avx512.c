@@ -61,15 +61,15 @@ LUTRA_INLINE void start_group(struct form f, const struct tile *t, int g, int np
     }
 }
 
-/* dot += acc, scaled. */
-LUTRA_INLINE void finish_group(struct form f, const struct scratch *s, int g, int np, int n,
+/* dot += acc, which has codes times 1 << shift, scaled. */
+LUTRA_INLINE void finish_group(struct form f, const struct scratch *s, int g, int shift, int np, int n,
     const __m512i acc[PANELS][COLUMNS], __m512i dot[PANELS][COLUMNS])
 {
     UNROLL
     for (int p = 0; p < np; p++) {
         UNROLL
         for (int c = 0; c < n; c++) {
-            __m512i a = acc[p][c];
+            __m512i a = shift ? _mm512_srai_epi32(acc[p][c], (unsigned)shift) : acc[p][c];
             if (f.codes != TWO_BITS) a = _mm512_mullo_epi32(a, s->panel[p].scale[g]);
             dot[p][c] = _mm512_add_epi32(dot[p][c], a);
         }
@@ -113,7 +113,7 @@ LUTRA_INLINE void run_unpacked(
             for (int p = 0; p < np; p++) code[p][0] = s->panel[p].code[steps * g + v];
             add_step(code, 0, x, np, n, f.codes == TWO_BITS ? dot : acc);
         }
-        if (f.codes != TWO_BITS) finish_group(f, s, g, np, n, acc, dot);
+        if (f.codes != TWO_BITS) finish_group(f, s, g, 0, np, n, acc, dot);
     }
     finish_tile(f, s, t, np, n, dot, sum);
 }
@@ -157,7 +157,8 @@ LUTRA_INLINE void run_packed(
                 }
             }
             UNROLL
-            for (int q = 0; q < sets; q++) finish_group(f, s, step_of(f, r, first, q0 + q) / steps, np, n, acc[q], dot);
+            for (int q = 0; q < sets; q++)
+                finish_group(f, s, step_of(f, r, first, q0 + q) / steps, code_shift(f, q0 + q), np, n, acc[q], dot);
         }
     }
     finish_tile(f, s, t, np, n, dot, sum);

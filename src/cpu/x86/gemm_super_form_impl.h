@@ -80,30 +80,41 @@ LUTRA_INLINE int step_of(struct form f, int r, int v, int q)
     return 8 * vector_codes(f) * r + v + 8 * q;
 }
 
-/* Vector v of run r of the tile at w to bytes.  Q5_K's fifth bit of group g is bit g of its bytes of high bits; Q6_K's high
- * bits of quarter q are bits 2q and 2q + 1. */
+/* expand leaves codes q times 1 << code_shift, which saves shifts. */
+LUTRA_INLINE int code_shift(struct form f, int q)
+{
+    return f.codes == TWO_BITS ? q % 2 * 2 : 0;
+}
+
+/* Vector v of run r of the tile at w to unsigned bytes.  Q5_K's fifth bit of group g is bit g of its bytes of high bits;
+ * Q6_K's high bits of quarter q are bits 2q and 2q + 1. */
 LUTRA_INLINE void expand(struct form f, const uint8_t *w, int r, int v, __m512i code[4])
 {
     const __m512i low = _mm512_set1_epi8(f.codes == TWO_BITS ? 3 : 15);
-    __m512i c = load(w + STEP_BYTES * (8 * r + v));
+    __m512i c = load(w + STEP_BYTES * (8 * r + v)), up = _mm512_srli_epi16(c, 4);
     code[0] = _mm512_and_si512(c, low);
     if (f.codes == TWO_BITS) {
-        code[1] = _mm512_and_si512(_mm512_srli_epi16(c, 2), low);
-        code[2] = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
-        code[3] = _mm512_and_si512(_mm512_srli_epi16(c, 6), low);
-        return;
-    }
-    code[1] = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
-    if (f.codes == FIVE_BITS) {
+        code[1] = _mm512_and_si512(c, _mm512_set1_epi8(12));
+        code[2] = _mm512_and_si512(up, low);
+        code[3] = _mm512_and_si512(up, _mm512_set1_epi8(12));
+    } else if (f.codes == FOUR_BITS) {
+        code[1] = _mm512_and_si512(up, low);
+    } else if (f.codes == FIVE_BITS) {
         __m512i h = _mm512_rolv_epi32(load(w + 2048 + STEP_BYTES * v), _mm512_set1_epi32(4 - 2 * r));
         code[0] = merge(code[0], h, 16);
-        code[1] = merge(code[1], _mm512_srli_epi16(h, 1), 16);
-    } else if (f.codes == SIX_BITS) {
+        code[1] = merge(_mm512_and_si512(up, low), _mm512_srli_epi16(h, 1), 16);
+    } else {
         const uint8_t *high = w + 2048 + STEP_BYTES * (8 * (r / 2) + v);
         __m512i h = _mm512_srlv_epi32(load(high), _mm512_set1_epi32(r % 2 * 2));
         code[0] = merge(code[0], _mm512_slli_epi16(h, 4), 0x30);
-        code[1] = merge(code[1], h, 0x30);
+        code[1] = merge(_mm512_and_si512(up, low), h, 0x30);
     }
+}
+
+/* Code q as it is. */
+LUTRA_INLINE __m512i plain_code(struct form f, const __m512i code[4], int q)
+{
+    return code_shift(f, q) ? _mm512_srli_epi16(code[q], (unsigned)code_shift(f, q)) : code[q];
 }
 
 LUTRA_INLINE void unpack_codes(struct form f, struct unpacked *u, const uint8_t *w)
@@ -114,7 +125,7 @@ LUTRA_INLINE void unpack_codes(struct form f, struct unpacked *u, const uint8_t 
             __m512i code[4];
             expand(f, w, r, v, code);
             UNROLL
-            for (int q = 0; q < vector_codes(f); q++) u->code[step_of(f, r, v, q)] = code[q];
+            for (int q = 0; q < vector_codes(f); q++) u->code[step_of(f, r, v, q)] = plain_code(f, code, q);
         }
     }
 }
