@@ -6,7 +6,8 @@
  * rows are 8 rows of the batch twice: in the first 8 the codes of one group beside zeros, in the others zeros beside the
  * codes of the next group.
  *
- *     for each two panels, each tile of 256 inputs: 4 pairs of groups, for each panel
+ *     for each panel of the first half of the unit with its fellow of the second half, each tile of 256 inputs: 4 pairs of
+ *     groups, for each panel
  *
  * The pipeline is that of gemm_i8_amx.c, with products in the order of the line above.
  *
@@ -74,17 +75,16 @@ LUTRA_INLINE void run_pairs(struct form f, struct few *w, int np, const uint8_t 
     }
 }
 
-/* Tile t of np panels, counted over all panels of the run; none after the last. */
+/* Tile t of the p-th part of the run's panels, counted over all of the part; no groups after the last. */
 LUTRA_INLINE struct source few_source(
-    struct form f, const uint8_t *packed, size_t panel_bytes, size_t n_group, int np, size_t t, size_t n_tile, size_t p)
+    struct form f, const uint8_t *packed, size_t panel_bytes, size_t n_group, size_t t, size_t n_tile, size_t p)
 {
     size_t tiles = (n_group + GROUPS - 1) / GROUPS, k = t % tiles, left = n_group - k * GROUPS;
-    const uint8_t *w = packed + (t / tiles * (size_t)np + p) * panel_bytes + k * GROUPS * group_bytes(f);
-    size_t skip = k + 1 == tiles ? (size_t)(np - 1) * panel_bytes : 0;
-    return (struct source){w, w + GROUPS * group_bytes(f) + skip, t == n_tile ? 0 : left < GROUPS ? left : GROUPS};
+    const uint8_t *w = packed + (t / tiles + p * (n_tile / tiles)) * panel_bytes + k * GROUPS * group_bytes(f);
+    return (struct source){w, w + AHEAD_BYTES, t == n_tile ? 0 : left < GROUPS ? left : GROUPS};
 }
 
-/* Panels panel .. panel + n_panel - 1, np at a time, for all rows. */
+/* Panels panel .. panel + n_panel - 1, in np equal parts side by side, for all rows. */
 LUTRA_INLINE void run_few_panels(
     struct form f, struct few *w, const struct cpu_gemm_args *a, size_t panel, size_t n_panel, int np)
 {
@@ -95,7 +95,7 @@ LUTRA_INLINE void run_few_panels(
     __m512 sum[PANELS][FEW];
     UNROLL
     for (int p = 0; p < np; p++) {
-        next[p] = few_source(f, packed, panel_bytes, n_group, np, 0, n_tile, (size_t)p);
+        next[p] = few_source(f, packed, panel_bytes, n_group, 0, n_tile, (size_t)p);
         for (size_t j = 0; j < PAIRS; j++) unpack_pair(f, &next[p], j, &w->tile[0][p]);
     }
     UNROLL
@@ -105,14 +105,14 @@ LUTRA_INLINE void run_few_panels(
         size_t k = t % tiles, groups = next[0].groups, next_k = (t + 1) % tiles;
         UNROLL
         for (int p = 0; p < np; p++) {
-            next[p] = few_source(f, packed, panel_bytes, n_group, np, t + 1, n_tile, (size_t)p);
+            next[p] = few_source(f, packed, panel_bytes, n_group, t + 1, n_tile, (size_t)p);
             for (int r = 0; k == 0 && r < FEW; r++) sum[p][r] = _mm512_setzero_ps();
         }
         run_pairs(f, w, np, act + k * PAIRS * AMX32_PAIR_BYTES, groups, act + next_k * PAIRS * AMX32_PAIR_BYTES, next,
             t % 2, sum);
         if (k + 1 < tiles) continue;
         for (size_t p = 0; p < (size_t)np; p++)
-            store_panel_avx512(a, panel + t / tiles * (size_t)np + p, 0, (int)a->n_row, sum[p]);
+            store_panel_avx512(a, panel + t / tiles + p * (n_panel / (size_t)np), 0, (int)a->n_row, sum[p]);
     }
 }
 

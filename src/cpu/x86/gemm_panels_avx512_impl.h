@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The loops around an AVX-512 int8 kernel: pairs of panels, tiles of 256 inputs, groups of four columns.
+ * The loops around an AVX-512 int8 kernel: two panels, tiles of 256 inputs, groups of four columns.
  *
- *     for each pass of up to PASS_ROWS rows, each pair of panels, each tile of 256 inputs, each group of 4 columns
+ *     for each pass of up to PASS_ROWS rows, each panel of the first half of the unit with its fellow of the second half,
+ *     each tile of 256 inputs, each group of 4 columns
  *
- * A tile's weights stay in L1 while all columns of the pass use them; meanwhile the tile AHEAD_BYTES or more further on is
- * prefetched, spread over the columns, so that memory works all the time.  Sums of all columns live in L1 and pass
- * through registers once per tile.
+ * So memory is read as two streams without gaps.  A tile's weights stay in L1 while all columns of the pass use them;
+ * meanwhile what lies AHEAD_BYTES further on is prefetched, spread over the columns, so that memory works all the time.
+ * Sums of all columns live in L1 and pass through registers once per tile.
  *
  * Included by one file per family of formats, which defines before:
  *     struct form, always a compile-time constant; size_t group_bytes(form): packed bytes per 32 inputs of a panel
@@ -28,16 +29,16 @@ LUTRA_INLINE const uint8_t *place_columns(const struct cpu_gemm_args *a, size_t 
     return (const uint8_t *)a->act + (r - p.column) * row_bytes + k / 32 * (RECORD_BYTES / 8) * p.width + 4 * p.column;
 }
 
-/* Panels panel .. panel + np - 1 for rows first .. end - 1. */
+/* np panels, `panel` and every `hop` after, for rows first .. end - 1. */
 LUTRA_INLINE void run_panels(
-    struct form f, const struct cpu_gemm_args *a, size_t panel, int np, size_t first, size_t end)
+    struct form f, const struct cpu_gemm_args *a, size_t panel, size_t hop, int np, size_t first, size_t end)
 {
     __m512 sum[PASS_ROWS / COLUMNS][PANELS][COLUMNS];
     struct scratch scratch;
-    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in), tile_bytes = 8 * group_bytes(f);
-    size_t ahead_bytes = (AHEAD_BYTES + tile_bytes - 1) / tile_bytes * tile_bytes;
-    const uint8_t *base = (const uint8_t *)a->packed + panel * panel_bytes;
-    struct tile t = {.w = base, .panel_bytes = panel_bytes, .shares = (end - first + COLUMNS - 1) / COLUMNS};
+    size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in);
+    struct tile t = {.w = (const uint8_t *)a->packed + panel * panel_bytes,
+        .panel_bytes = hop * panel_bytes,
+        .shares = (end - first + COLUMNS - 1) / COLUMNS};
     for (size_t g = 0; g < t.shares; g++) {
         UNROLL
         for (int p = 0; p < PANELS; p++) {
@@ -47,11 +48,10 @@ LUTRA_INLINE void run_panels(
     }
     for (size_t k = 0; k < a->n_in; k += TILE_K, t.w += t.groups * group_bytes(f)) {
         t.groups = a->n_in - k < TILE_K ? (a->n_in - k) / 32 : TILE_K / 32;
-        t.ahead = t.w + ahead_bytes;
-        /* Past the end of the panels: the start of the next ones. */
-        if ((size_t)(t.ahead - base) >= panel_bytes) t.ahead += (size_t)(np - 1) * panel_bytes;
+        t.ahead = t.w + AHEAD_BYTES;
         bool last_but_one = k + TILE_K < a->n_in && k + 2 * TILE_K >= a->n_in;
-        for (size_t p = 0; last_but_one && p < (size_t)np; p++) prefetch_outputs(a, panel + p, first, end - first);
+        for (size_t p = 0; last_but_one && p < (size_t)np; p++)
+            prefetch_outputs(a, panel + p * hop, first, end - first);
         begin_tile(f, &scratch, &t, np);
         for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
             t.x = place_columns(a, r, k, &t.width);
@@ -66,17 +66,17 @@ LUTRA_INLINE void run_panels(
     }
     for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
         int n = end - r < COLUMNS ? (int)(end - r) : COLUMNS;
-        for (int p = 0; p < np; p++) store_panel_avx512(a, panel + (size_t)p, r, n, sum[g][p]);
+        for (int p = 0; p < np; p++) store_panel_avx512(a, panel + (size_t)p * hop, r, n, sum[g][p]);
     }
 }
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    size_t last = a->panel + a->n_panel;
+    size_t half = a->n_panel / 2;
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
-        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS, p = a->panel;
-        for (; p + 2 <= last; p += 2) run_panels(f, a, p, 2, pass, end);
-        if (p < last) run_panels(f, a, p, 1, pass, end);
+        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
+        for (size_t p = 0; p < half; p++) run_panels(f, a, a->panel + p, half, 2, pass, end);
+        if (2 * half < a->n_panel) run_panels(f, a, a->panel + 2 * half, 0, 1, pass, end);
     }
 }
 

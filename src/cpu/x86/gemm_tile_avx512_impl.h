@@ -10,10 +10,10 @@
 
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, AHEAD_BYTES = 2048 };
+enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, AHEAD_BYTES = 3456 };
 
 struct tile {
-    const uint8_t *w;           /* of the first panel; the second is panel_bytes further */
+    const uint8_t *w;           /* of the first panel; panel_bytes further: of the second */
     size_t panel_bytes, groups; /* groups of 32 inputs, 8 but for the last tile of a panel */
     const uint8_t *x;           /* the first of the columns, in its block */
     size_t width;               /* columns of the block */
