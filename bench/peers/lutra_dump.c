@@ -5,7 +5,8 @@
  *   lutra_dump -m model.gguf --greedy 200 [options] < ids     free-running argmax; one line of new ids per input line
  *
  * Options (defaults): -t threads (2); --kv f32|f16 (f32); --rows n rows per pass (64; 1 = one token at a time);
- * --device cpu|cpu-ref; --isa NAME.
+ * --device cpu|cpu-ref; --isa NAME; --bulk 1: whole blocks of 32 positions are bulk rows of a prompt for all that follows
+ * them (LUTRA_ROW_BULK), evaluated once more for their own logits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,11 @@
 
 #include "lutra.h"
 
+enum { BULK_ROWS = 32 };
+
 struct dump {
     const char *model, *out, *kv, *device, *isa;
-    int n_greedy, n_threads, n_rows;
+    int n_greedy, n_threads, n_rows, bulk;
     lutra_model *lm;
     lutra_session *s;
     int n_vocab;
@@ -54,6 +57,8 @@ static void parse(struct dump *d, int argc, char **argv)
             d->device = v;
         else if (!strcmp(a, "--isa"))
             d->isa = v;
+        else if (!strcmp(a, "--bulk"))
+            d->bulk = atoi(v);
         else
             die("unknown option", a);
     }
@@ -86,8 +91,10 @@ static void open_all(struct dump *d, int n_ctx, lutra_runtime **rt)
     rs.device = d->device;
     rs.isa = d->isa;
     struct lutra_session_settings ss = lutra_session_settings_default();
+    if (d->bulk) ss.n_seq = 2;
     ss.n_ctx = n_ctx;
-    ss.n_batch = ss.n_out = d->n_rows;
+    ss.n_batch = d->bulk ? d->n_rows + BULK_ROWS : d->n_rows;
+    ss.n_out = d->n_rows;
     ss.cache_type = d->kv;
     struct lutra_model_info info = {.size = sizeof info};
     if (lutra_runtime_open(rt, &rs, &err) < 0 || lutra_model_open(&d->lm, *rt, d->model, NULL, &err) < 0 ||
@@ -107,6 +114,30 @@ static void forward(struct dump *d, int32_t seq, const int32_t *ids, int n, int 
     if (lutra_forward(d->s, row, n, &err) < 0) die("forward", err.what);
 }
 
+static void write_logits(const struct dump *d, int n, FILE *f)
+{
+    for (int i = 0; i < n; i++)
+        fwrite(lutra_forward_result(d->s, i)->logits, sizeof(float), (size_t)d->n_vocab, f);
+}
+
+/* Logits of a sequence whose every row follows bulk rows: a fork has the logits of a block, the sequence itself goes on
+ * with the same block in bulk. */
+static void dump_after_bulk(struct dump *d, int32_t seq, const int32_t *ids, int n_tok, FILE *f)
+{
+    for (int at = 0; at < n_tok; at += BULK_ROWS) {
+        struct lutra_error err;
+        struct lutra_row row[BULK_ROWS];
+        int n = n_tok - at < BULK_ROWS ? n_tok - at : BULK_ROWS;
+        int32_t fork;
+        if (lutra_seq_fork(d->s, seq, at, 0, &fork, &err) < 0) die("fork", err.what);
+        forward(d, fork, ids + at, n, at, true);
+        write_logits(d, n, f);
+        lutra_seq_close(d->s, fork);
+        for (int i = 0; i < n; i++) row[i] = (struct lutra_row){ids[at + i], at + i, seq, i - 1, LUTRA_ROW_BULK, 0};
+        if (at + n < n_tok && lutra_forward(d->s, row, n, &err) < 0) die("forward", err.what);
+    }
+}
+
 static void dump_logits(struct dump *d, const struct seqs *q)
 {
     FILE *f = fopen(d->out, "wb");
@@ -117,11 +148,11 @@ static void dump_logits(struct dump *d, const struct seqs *q)
     for (int s = 0; s < q->n_seq; ids += q->n_tok[s++]) {
         int32_t seq;
         if (lutra_seq_open(d->s, 0, &seq, NULL) < 0) die("sequence", "cache full");
-        for (int at = 0; at < q->n_tok[s]; at += d->n_rows) {
+        if (d->bulk) dump_after_bulk(d, seq, ids, q->n_tok[s], f);
+        for (int at = 0; at < q->n_tok[s] && !d->bulk; at += d->n_rows) {
             int n = q->n_tok[s] - at < d->n_rows ? q->n_tok[s] - at : d->n_rows;
             forward(d, seq, ids + at, n, at, true);
-            for (int i = 0; i < n; i++)
-                fwrite(lutra_forward_result(d->s, i)->logits, sizeof(float), (size_t)d->n_vocab, f);
+            write_logits(d, n, f);
         }
         lutra_seq_close(d->s, seq);
     }
