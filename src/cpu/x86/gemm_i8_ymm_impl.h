@@ -6,7 +6,7 @@
  *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128
  *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane, w unsigned, x signed
  *     __m256i dot_signed(__m256i acc, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
- * and gets run_q4_0 and so on.  A tile is 8 rows (half a panel) x 4 columns.
+ * and gets run_q4_0 and so on.  A tile is 16 rows (a panel, in two halves) x 4 columns.
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs, each group of 4 columns
  *
@@ -19,7 +19,7 @@
 
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64, HALF = 8, TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
+enum { STEP_BYTES = 64, TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
 
 #include "cpu/gemm_i8_form_impl.h"
 
@@ -72,38 +72,52 @@ LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
     return _mm256_broadcast_ss((const float *)(const void *)p);
 }
 
-/* One group for n of a block's `width` columns, the first at x; prefetches a group at `ahead`, a line per step, if any. */
-LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t *x, size_t width, int n, int half,
-    __m256i table, const uint8_t *ahead, __m256 *sum)
+/* One group for n of a block's `width` columns, the first at x: one broadcast of 4 inputs serves both halves of the panel.
+ * Prefetches a group at `ahead`, up to two lines per step, if any. */
+LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t *x, size_t width, int n, __m256i table,
+    const uint8_t *ahead, __m256 (*sum)[TILE_COLUMNS])
 {
-    __m256i acc[TILE_COLUMNS];
+    __m256i acc[2][TILE_COLUMNS];
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
     bool sign = f.start_shift == 4 && !WIDE_CODES; /* offset 128: codes up to 255 */
     UNROLL
     for (int c = 0; c < n; c++) {
-        acc[c] = f.start_shift < 0 || sign ? _mm256_setzero_si256()
-                                           : _mm256_slli_epi32(broadcast(start + 4 * c), f.start_shift);
+        __m256i s = _mm256_setzero_si256();
+        if (f.start_shift >= 0 && !sign) s = _mm256_slli_epi32(broadcast(start + 4 * c), f.start_shift);
+        acc[0][c] = acc[1][c] = s;
     }
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
-        size_t line = (size_t)(8 * half + v) * 64;
-        if (line < group_bytes(f) && ahead) LUTRA_PREFETCH(ahead + line);
-        __m256i w = load_codes(f, g, v, half, table);
-        if (sign) w = _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
+        __m256i w[2];
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            size_t line = (size_t)(8 * h + v) * 64;
+            if (line < group_bytes(f) && ahead) LUTRA_PREFETCH(ahead + line);
+            w[h] = load_codes(f, g, v, h, table);
+            if (sign) w[h] = _mm256_xor_si256(w[h], _mm256_set1_epi8((char)0x80));
+        }
         UNROLL
         for (int c = 0; c < n; c++) {
-            acc[c] = sign ? dot_signed(acc[c], w, broadcast(x + 4 * c)) : dot_step(acc[c], w, broadcast(x + 4 * c));
+            __m256i b = broadcast(x + 4 * c);
+            UNROLL
+            for (int h = 0; h < 2; h++)
+                acc[h][c] = sign ? dot_signed(acc[h][c], w[h], b) : dot_step(acc[h][c], w[h], b);
         }
     }
-    __m256 scale = load_scale(f, g->d, half);
     UNROLL
-    for (int c = 0; c < n; c++) {
-        sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[c]), _mm256_mul_ps(scale, broadcast_f32(tail + 4 * c)), sum[c]);
+    for (int h = 0; h < 2; h++) {
+        __m256 scale = load_scale(f, g->d, h);
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            sum[h][c] = _mm256_fmadd_ps(
+                _mm256_cvtepi32_ps(acc[h][c]), _mm256_mul_ps(scale, broadcast_f32(tail + 4 * c)), sum[h][c]);
+        }
+        if (f.scales != F16_SCALE_AND_MIN) continue;
+        __m256 min = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(g->m + 16 * h)));
+        UNROLL
+        for (int c = 0; c < n; c++)
+            sum[h][c] = _mm256_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[h][c]);
     }
-    if (f.scales != F16_SCALE_AND_MIN) return;
-    __m256 min = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(g->m + 16 * half)));
-    UNROLL
-    for (int c = 0; c < n; c++) sum[c] = _mm256_fmadd_ps(min, broadcast_f32(start + 4 * width + 4 * c), sum[c]);
 }
 
 /* The columns that share a tile of weights are taken in `shares` groups; each prefetches its share. */
@@ -123,8 +137,7 @@ LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const uint8_t *x
     for (int c = 0; c < n; c++) sum[0][c] = out[0][c], sum[1][c] = out[1][c];
     for (size_t g = 0; g < t->groups; g++, x += ACT32_BYTES * width, next_group(f, &group)) {
         const uint8_t *ahead = g % t->shares == t->share ? t->w + AHEAD_BYTES + g * group_bytes(f) : NULL;
-        add_group(f, &group, x, width, n, 0, table, ahead, sum[0]);
-        add_group(f, &group, x, width, n, 1, table, ahead, sum[1]);
+        add_group(f, &group, x, width, n, table, ahead, sum);
     }
     UNROLL
     for (int c = 0; c < n; c++) out[0][c] = sum[0][c], out[1][c] = sum[1][c];
