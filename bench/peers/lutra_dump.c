@@ -116,8 +116,7 @@ static void forward(struct dump *d, int32_t seq, const int32_t *ids, int n, int 
 
 static void write_logits(const struct dump *d, int n, FILE *f)
 {
-    for (int i = 0; i < n; i++)
-        fwrite(lutra_forward_result(d->s, i)->logits, sizeof(float), (size_t)d->n_vocab, f);
+    for (int i = 0; i < n; i++) fwrite(lutra_forward_result(d->s, i)->logits, sizeof(float), (size_t)d->n_vocab, f);
 }
 
 /* Logits of a sequence whose every row follows bulk rows: a fork has the logits of a block, the sequence itself goes on
