@@ -81,23 +81,28 @@ static LUTRA_NOINLINE void load_as_f32(const struct attention_load *a, struct at
     }
 }
 
-/* Piece i of n of a block that follows, while this one is computed. */
-LUTRA_INLINE void prefetch_piece(const uint8_t *block, size_t bytes, size_t i, size_t n)
+/* While this segment is computed, K and V of the next one come closer, as evenly as can be: the lines that begin in bytes
+ * at .. at + n - 1 of each.  Two streams at once read faster than one after the other. */
+LUTRA_INLINE void prefetch_next(const struct attention_load *a, size_t at, size_t n)
 {
-    for (size_t at = bytes / n * i; at < bytes / n * (i + 1); at += 64) LUTRA_PREFETCH_L2(block + at);
+    for (size_t line = (at + 63) & ~(size_t)63; line < at + n; line += 64) {
+        LUTRA_PREFETCH_L2(a->next_k + line);
+        LUTRA_PREFETCH_L2(a->next_v + line);
+    }
 }
 
 /* p[r][j] = q[r] . k[j] for queries first .. first + n_q - 1, all 64 keys. */
 LUTRA_INLINE void score_tile(const struct attention_segment *a, const enum quant_type type, int first, const int n_q)
 {
+    size_t step = a->from.bytes / 2 * TILE_V / KEY_VECS / (size_t)a->from.d_head, ahead = 0;
     for (int v0 = 0; v0 < KEY_VECS; v0 += TILE_V) {
         vec sum[TILE_Q][TILE_V];
         for (int r = 0; r < n_q; r++) {
             for (int v = 0; v < TILE_V; v++) sum[r][v] = vec_zero();
         }
-        for (int d = 0; d < a->from.d_head; d++) {
+        for (int d = 0; d < a->from.d_head; d++, ahead += step) {
             vec k[TILE_V];
-            if (first == 0 && v0 == 0) prefetch_piece(a->from.next_k, a->from.bytes, (size_t)d, (size_t)a->from.d_head);
+            if (first == 0) prefetch_next(&a->from, ahead, step);
             for (int v = 0; v < TILE_V; v++) {
                 k[v] = load_cache(type, a->kt, (size_t)(d * KV_BLOCK + (v0 + v) * VEC));
             }
@@ -180,9 +185,11 @@ LUTRA_INLINE void softmax_tile(const struct attention_segment *a, int first, con
 LUTRA_INLINE void add_values(const struct attention_segment *a, const enum quant_type type, int first, const int n_q,
     const int n_v, int d, int from, int to, const bool checked, vec sum[TILE_Q][TILE_V])
 {
-    for (int j = from; j < to; j++) {
+    size_t half = a->from.bytes / 2, step = half * (size_t)(n_v * VEC) / (size_t)a->from.d_head / KV_BLOCK;
+    size_t ahead = half + half / (size_t)a->from.d_head * (size_t)d + step * (size_t)from;
+    for (int j = from; j < to; j++, ahead += step) {
         vec x[TILE_V];
-        if (first == 0 && d == 0) prefetch_piece(a->from.next_v, a->from.bytes, (size_t)j, KV_BLOCK);
+        if (first == 0) prefetch_next(&a->from, ahead, step);
         for (int v = 0; v < n_v; v++) {
             x[v] = load_cache(type, a->v, (size_t)j * a->v_stride + (size_t)(d + v * VEC));
         }

@@ -97,15 +97,15 @@ static void prepare(const float *const *q, int n, int d_head, void *tiles)
     }
 }
 
-/* Keys 16 t .. of chunk c, a row each.  Prefetches as many bytes of the next segment's K. */
+/* Keys 16 t .. of chunk c, a row each.  All of K prefetches one half of the next segment, all of V the other. */
 static LUTRA_NOINLINE void split_keys(const struct attention_load *a, int t, int c, uint8_t *to)
 {
     int stride = a->d_head, left = a->d_head - c * CHUNK;
     const uint16_t *k = (const uint16_t *)a->k + t * SIDE * stride + c * CHUNK;
-    const uint8_t *ahead = a->next_k + (t * head_chunks(a->d_head) + c) * SIDE * 64;
+    size_t ahead = (size_t)(t * head_chunks(a->d_head) + c) * SIDE * 32;
     if (left >= CHUNK) {
-        for (int i = 0; i < SIDE; i++, k += stride) {
-            LUTRA_PREFETCH_L2(ahead + 64 * i);
+        for (int i = 0; i < SIDE; i++, k += stride, ahead += 32) {
+            prefetch_next(a, ahead, 32);
             split_exact(vec_load_f16(k), vec_load_f16(k + SIDE), to + 64 * i, to + TILE + 64 * i);
         }
         return;
@@ -116,17 +116,17 @@ static LUTRA_NOINLINE void split_keys(const struct attention_load *a, int t, int
     }
 }
 
-/* Elements 16 t .. of V in slots lo .. hi - 1, zero in the others: [half][hi, lo].  Prefetches like split_keys. */
+/* Elements 16 t .. of V in slots lo .. hi - 1, zero in the others: [half][hi, lo]. */
 static LUTRA_NOINLINE void split_values(const struct attention_load *a, int t, int lo, int hi, uint8_t *to)
 {
     int stride = a->d_head, n = clip(a->d_head - t * SIDE, SIDE);
     const uint16_t *v = (const uint16_t *)a->v + t * SIDE;
-    const uint8_t *ahead = a->next_v + t * CHUNK * 64;
+    size_t ahead = a->bytes / 2 + (size_t)t * CHUNK * 32;
     if (lo == 0 && hi == KV_BLOCK && n == SIDE) {
         for (int h = 0; h < HALVES; h++, to += BOTH, v += CHUNK * stride) {
-            for (int i = 0; i < SIDE; i++, ahead += 64) {
+            for (int i = 0; i < SIDE; i++, ahead += 32) {
                 const uint16_t *x = v + i * stride;
-                LUTRA_PREFETCH_L2(ahead);
+                prefetch_next(a, ahead, 32);
                 split_exact(vec_load_f16(x), vec_load_f16(x + SIDE * stride), to + 64 * i, to + TILE + 64 * i);
             }
         }
