@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Speed of the weight kernels: GMAC/s and GB/s as shares of peaks measured in the same run, once with the weights in
- * L2 and once streamed from DRAM, for 1 to 32 columns.  With --threads=N each thread takes its share of the panels.
- * Time is CPU time of the slowest thread, so that other programs on the machine cost cache and bandwidth but not whole
- * time slices.
+ * L2 and once streamed from DRAM, for 1 to 32 columns, of bulk kernels for 32 to 1024.  With --threads=N each thread takes
+ * its share of the panels.  Time is CPU time of the slowest thread, so that other programs on the machine cost cache and
+ * bandwidth but not whole time slices.
  */
 #include <math.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ enum { N_IN = 1536, L2_BYTES = 384 << 10, DRAM_BYTES = 256 << 20, MAX_THREADS = 
 
 struct work {
     const struct cpu_gemm *gemm;
-    struct guarded packed, act, out;
+    struct guarded packed, act, out, work; /* work: of each thread */
     size_t n_out, panels, n_row;
     int threads, reps;
 };
@@ -49,7 +49,7 @@ static void *run_share(void *arg)
            last = w->panels * (size_t)(s->ith + 1) / (size_t)w->threads;
     for (int rep = 0; rep < w->reps; rep++) {
         /* In units as large as the device's. */
-        size_t unit = (192 << 10) / (w->packed.bytes / w->panels + 1) + 1;
+        size_t unit = w->gemm->unit_panels ? w->gemm->unit_panels : (192 << 10) / (w->packed.bytes / w->panels + 1) + 1;
         for (size_t p = first; p < last; p += unit) {
             struct cpu_gemm_args a = {.gemm = w->gemm,
                 .packed = w->packed.data,
@@ -60,7 +60,8 @@ static void *run_share(void *arg)
                 .n_in = N_IN,
                 .panel = p,
                 .n_panel = last - p < unit ? last - p : unit,
-                .n_row = w->n_row};
+                .n_row = w->n_row,
+                .work = w->work.data + (size_t)s->ith * w->gemm->work_bytes};
             w->gemm->run(&a);
         }
     }
@@ -112,6 +113,7 @@ static struct work open_work(const struct cpu_gemm *g, size_t weight_bytes, int 
     g->pack(g, src, 16, N_IN, 0, 1, w.packed.data);
     for (size_t p = 1; p < w.panels; p++)
         memcpy(w.packed.data + p * (w.packed.bytes / w.panels), w.packed.data, w.packed.bytes / w.panels);
+    w.work = guard(g->work_bytes * (size_t)threads, 0);
     free(src);
     return w;
 }
@@ -136,26 +138,29 @@ static void close_work(struct work *w)
     unguard(&w->packed);
     unguard(&w->act);
     unguard(&w->out);
+    unguard(&w->work);
 }
 
 static void bench_one(
     const struct cpu_gemm *g, bool dram, struct cpu_peaks peaks, double stream, const struct options *o)
 {
-    static const size_t ROWS[] = {1, 2, 4, 8, 16, 32};
+    static const size_t FEW[] = {1, 2, 4, 8, 16, 32}, BULK[] = {32, 64, 128, 256, 512, 1024};
+    bool bulk = strcmp(g->numerics, "bf16") == 0;
+    const size_t *rows = bulk ? BULK : FEW;
     struct work w = open_work(g, dram ? DRAM_BYTES : L2_BYTES, o->threads);
-    double peak = g->act_group ? peaks.int8_gmac : peaks.f32_gmac;
+    double peak = bulk ? peaks.bf16_gmac : g->act_group ? peaks.int8_gmac : peaks.f32_gmac;
     if (!o->json) printf("%-32s %s", g->name, dram ? "dram" : "l2  ");
-    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
-        set_rows(&w, ROWS[i]);
-        double t = best_time(&w), gmac = (double)w.n_out * N_IN * (double)ROWS[i] / t * 1e-9;
+    for (size_t i = 0; i < sizeof FEW / sizeof *FEW; i++) {
+        set_rows(&w, rows[i]);
+        double t = best_time(&w), gmac = (double)w.n_out * N_IN * (double)rows[i] / t * 1e-9;
         double gbs = (double)w.packed.bytes / t * 1e-9;
         if (o->json) {
             printf("{\"kernel\":\"%s\",\"memory\":\"%s\",\"threads\":%d,\"columns\":%zu,\"gmac_s\":%.1f,\"peak_share\":"
                    "%.3f,"
                    "\"gb_s\":%.2f,\"stream_share\":%.3f}\n",
-                g->name, dram ? "dram" : "l2", o->threads, ROWS[i], gmac, gmac / peak, gbs, gbs / stream);
+                g->name, dram ? "dram" : "l2", o->threads, rows[i], gmac, gmac / peak, gbs, gbs / stream);
         } else {
-            printf(" | %2zu: %5.0f %3.0f%% %5.1f %3.0f%%", ROWS[i], gmac, 100 * gmac / peak, gbs, 100 * gbs / stream);
+            printf(" | %2zu: %5.0f %3.0f%% %5.1f %3.0f%%", rows[i], gmac, 100 * gmac / peak, gbs, 100 * gbs / stream);
         }
     }
     if (!o->json) printf("\n");
@@ -183,6 +188,12 @@ void bench_gemm(const struct cpu_kernels *k, const struct cpu_kernels *lower, co
     for (int i = 0; i < QUANT_TYPE_END; i++) {
         const struct cpu_gemm *g = &k->gemm[i];
         if (!g->run || g->run == lower->gemm[i].run || (o->only && !strstr(g->name, o->only))) continue;
+        bench_one(g, false, peaks, stream, o);
+        bench_one(g, true, peaks, stream, o);
+    }
+    for (int i = 0; i < QUANT_TYPE_END; i++) {
+        const struct cpu_gemm *g = &k->bulk[i];
+        if (!g->run || g->run == lower->bulk[i].run || (o->only && !strstr(g->name, o->only))) continue;
         bench_one(g, false, peaks, stream, o);
         bench_one(g, true, peaks, stream, o);
     }
