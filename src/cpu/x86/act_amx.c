@@ -141,26 +141,26 @@ LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t 
     }
 }
 
-void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+/* group: of the weights' integer scales. */
+static void act_row256(const float *x, size_t n_in, size_t row, size_t n_row, size_t group, void *act)
 {
     if (n_row < AMX_MIN_ROWS256) {
         cpu_act_row_q8x256(x, n_in, row, n_row, act);
     } else if (n_row <= 8) {
-        act_row_pairs(x, n_in, row, n_row, 32, act);
+        act_row_pairs(x, n_in, row, n_row, group, act);
     } else {
         act_row_blocks(x, n_in, row, n_row, act);
     }
 }
 
+void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+{
+    act_row256(x, n_in, row, n_row, 32, act);
+}
+
 void cpu_act_row_q6_k_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
 {
-    if (n_row < AMX_MIN_ROWS256) {
-        cpu_act_row_q8x256(x, n_in, row, n_row, act);
-    } else if (n_row <= 8) {
-        act_row_pairs(x, n_in, row, n_row, 16, act);
-    } else {
-        act_row_blocks(x, n_in, row, n_row, act);
-    }
+    act_row256(x, n_in, row, n_row, 16, act);
 }
 
 void cpu_act_row_ternary_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)

@@ -45,6 +45,58 @@ LUTRA_INLINE size_t amx_pass_blocks(size_t n_block, size_t bytes)
     return (n_block + n_pass - 1) / n_pass;
 }
 
+/* Begins a product in tile register `slot`: of inputs a (lines of `bytes` bytes) with weights b.  pairs: two products in
+ * turn share a, which is loaded for the even slots. */
+LUTRA_INLINE void begin_dot(int slot, const uint8_t *a, size_t bytes, const void *b, const bool pairs)
+{
+    compiler_fence(b);
+    switch (slot) {
+    case 0:
+        _tile_zero(0);
+        _tile_loadd(4, a, bytes);
+        _tile_loadd(6, b, 64);
+        _tile_dpbssd(0, 4, 6);
+        break;
+    case 1:
+        _tile_zero(1);
+        _tile_loadd(7, b, 64);
+        if (pairs) {
+            _tile_dpbssd(1, 4, 7);
+        } else {
+            _tile_loadd(5, a, bytes);
+            _tile_dpbssd(1, 5, 7);
+        }
+        break;
+    case 2:
+        _tile_zero(2);
+        _tile_loadd(6, b, 64);
+        if (pairs) {
+            _tile_loadd(5, a, bytes);
+            _tile_dpbssd(2, 5, 6);
+        } else {
+            _tile_loadd(4, a, bytes);
+            _tile_dpbssd(2, 4, 6);
+        }
+        break;
+    default:
+        _tile_zero(3);
+        if (!pairs) _tile_loadd(5, a, bytes);
+        _tile_loadd(7, b, 64);
+        _tile_dpbssd(3, 5, 7);
+        break;
+    }
+}
+
+LUTRA_INLINE void store_dot(int slot, uint8_t (*dot)[1024])
+{
+    switch (slot) {
+    case 0: _tile_stored(0, dot[0], 64); break;
+    case 1: _tile_stored(1, dot[1], 64); break;
+    case 2: _tile_stored(2, dot[0], 64); break;
+    default: _tile_stored(3, dot[1], 64); break;
+    }
+}
+
 /* Puts an AMX kernel and its activations over what the slot holds, which stays for few rows. */
 LUTRA_INLINE void amx_over(struct cpu_gemm *slot, const char *name, cpu_gemm_run *run,
     size_t (*act_bytes)(size_t, size_t), void (*act_row)(const float *, size_t, size_t, size_t, void *))

@@ -52,58 +52,6 @@ LUTRA_INLINE void unpack_group(struct form f, const struct source *t, size_t g, 
     for (size_t i = 0; i < group_bytes(f); i += 64) LUTRA_PREFETCH(t->ahead + g * group_bytes(f) + i);
 }
 
-/* Begins a product in tile register `slot`: of inputs a (lines of `bytes` bytes) with weights b.  pairs: two products in
- * turn share a, which is loaded for the even slots. */
-LUTRA_INLINE void begin_dot(int slot, const uint8_t *a, size_t bytes, const uint8_t *b, const bool pairs)
-{
-    compiler_fence(b);
-    switch (slot) {
-    case 0:
-        _tile_zero(0);
-        _tile_loadd(4, a, bytes);
-        _tile_loadd(6, b, 64);
-        _tile_dpbssd(0, 4, 6);
-        break;
-    case 1:
-        _tile_zero(1);
-        _tile_loadd(7, b, 64);
-        if (pairs) {
-            _tile_dpbssd(1, 4, 7);
-        } else {
-            _tile_loadd(5, a, bytes);
-            _tile_dpbssd(1, 5, 7);
-        }
-        break;
-    case 2:
-        _tile_zero(2);
-        _tile_loadd(6, b, 64);
-        if (pairs) {
-            _tile_loadd(5, a, bytes);
-            _tile_dpbssd(2, 5, 6);
-        } else {
-            _tile_loadd(4, a, bytes);
-            _tile_dpbssd(2, 4, 6);
-        }
-        break;
-    default:
-        _tile_zero(3);
-        if (!pairs) _tile_loadd(5, a, bytes);
-        _tile_loadd(7, b, 64);
-        _tile_dpbssd(3, 5, 7);
-        break;
-    }
-}
-
-LUTRA_INLINE void store_dot(int slot, uint8_t (*dot)[1024])
-{
-    switch (slot) {
-    case 0: _tile_stored(0, dot[0], 64); break;
-    case 1: _tile_stored(1, dot[1], 64); break;
-    case 2: _tile_stored(2, dot[0], 64); break;
-    default: _tile_stored(3, dot[1], 64); break;
-    }
-}
-
 /* sum += dot, scaled, for n rows of a block of `rows`; tail: scales and sums of the record. */
 LUTRA_INLINE void add_dot(struct form f, const struct unpacked *t, size_t g, const uint8_t *dot, const uint8_t *tail,
     size_t rows, int n, __m512 *sum)

@@ -30,48 +30,6 @@ LUTRA_INLINE int pair_steps(struct form f)
     return f.codes == SIX_BITS ? 8 : 16;
 }
 
-/* Begins a product in tile register `slot`; two panels in turn share a, which is loaded for the even slots. */
-LUTRA_INLINE void begin_pair(int slot, const uint8_t *a, size_t bytes, const __m512i *b, const bool two)
-{
-    compiler_fence(b);
-    switch (slot) {
-    case 0:
-        _tile_zero(0);
-        _tile_loadd(4, a, bytes);
-        _tile_loadd(6, b, 64);
-        _tile_dpbssd(0, 4, 6);
-        break;
-    case 1:
-        _tile_zero(1);
-        _tile_loadd(7, b, 64);
-        if (!two) _tile_loadd(4, a, bytes);
-        _tile_dpbssd(1, 4, 7);
-        break;
-    case 2:
-        _tile_zero(2);
-        _tile_loadd(5, a, bytes);
-        _tile_loadd(6, b, 64);
-        _tile_dpbssd(2, 5, 6);
-        break;
-    default:
-        _tile_zero(3);
-        _tile_loadd(7, b, 64);
-        if (!two) _tile_loadd(5, a, bytes);
-        _tile_dpbssd(3, 5, 7);
-        break;
-    }
-}
-
-LUTRA_INLINE void store_pair(int slot, uint8_t (*dot)[1024])
-{
-    switch (slot) {
-    case 0: _tile_stored(0, dot[0], 64); break;
-    case 1: _tile_stored(1, dot[1], 64); break;
-    case 2: _tile_stored(2, dot[0], 64); break;
-    default: _tile_stored(3, dot[1], 64); break;
-    }
-}
-
 /* Part j of a tile, as many vectors as a pair of groups has codes for, to signed codes; prefetches. */
 LUTRA_INLINE void unpack_part(struct form f, const uint8_t *w, size_t j, struct unpacked *to)
 {
@@ -139,13 +97,13 @@ LUTRA_INLINE void run_pairs(struct form f, struct few *w, int np, const struct p
             size_t j = j0 + u / (size_t)np, p = u % (size_t)np, b = (u + DOT_AHEAD) % SLOTS, k = b / (size_t)np;
             unpack_part(f, next[p], j, &then->tile[p]);
             if (u + DOT_AHEAD < SLOTS) {
-                begin_pair((int)b, act + k * 16 * a_bytes, a_bytes,
+                begin_dot((int)b, act + k * 16 * a_bytes, a_bytes,
                     &now->tile[b % (size_t)np].code[code + k * (size_t)pair_steps(f)], np == 2);
             } else {
-                begin_pair((int)b, next_act + k * 16 * a_bytes, a_bytes,
+                begin_dot((int)b, next_act + k * 16 * a_bytes, a_bytes,
                     &tile[b % (size_t)np].code[next_code + k * (size_t)pair_steps(f)], np == 2);
             }
-            store_pair((int)((u + STORE_AHEAD) % SLOTS), w->dot);
+            store_dot((int)((u + STORE_AHEAD) % SLOTS), w->dot);
             add_pair(&now->tile[p], j, w->dot[u % 2], dot[p]);
         }
     }
@@ -175,9 +133,9 @@ LUTRA_INLINE void run_pair_panels(
     }
     UNROLL
     for (int i = 0; i < DOT_AHEAD; i++)
-        begin_pair(i, now.act + i / np * 64 * pair_steps(f), (size_t)(4 * pair_steps(f)),
+        begin_dot(i, now.act + i / np * 64 * pair_steps(f), (size_t)(4 * pair_steps(f)),
             &now.tile[i % np].code[i / np * pair_steps(f)], np == 2);
-    store_pair(0, w->dot);
+    store_dot(0, w->dot);
     for (size_t t = 0; t < n_tile; t++, now = then) {
         size_t k = t % tiles, next_t = t + 1 < n_tile ? t + 1 : t, next_k = (t + 1) % tiles;
         then = (struct pairs){(const uint8_t *)a->act + next_k * AMX256_PAIR_BYTES, w->tile[(t + 1) % 2]};
