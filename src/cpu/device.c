@@ -338,9 +338,7 @@ static void cpu_close(struct device *self)
 static int cpu_bulk_rows(struct device *self, const struct op *op)
 {
     (void)self;
-    for (int i = 0; op->kind == OP_MATMUL && i < op->matmul.n_part; i++)
-        if (op->matmul.part[i].weight->packed->bulk) return CPU_BULK_ROWS;
-    return 0;
+    return op->kind == OP_MATMUL && cpu_matmul_has_bulk(op) ? CPU_BULK_ROWS : 0;
 }
 
 static const struct device_ops CPU_OPS = {.close = cpu_close,

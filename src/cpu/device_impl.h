@@ -112,6 +112,9 @@ int cpu_device_reserve(
 /* Rotations whose cosines and sines are the same numbers. */
 bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b);
 
+/* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
+bool cpu_matmul_has_bulk(const struct op *op);
+
 /* Runs OP_MATMUL, OP_HEAD.  False: cancelled. */
 bool cpu_run_matmul(struct worker *w, const struct op *op);
 bool cpu_run_head(struct worker *w, const struct op *op);

@@ -23,6 +23,14 @@ struct form {
     int start_shift; /* unsigned codes are value + offset, offset = 8 << this, or 0 if -1; start = stored start << this */
 };
 
+#define FORM_Q4_0 ((struct form){NIBBLES, F16_SCALE, 0})
+#define FORM_Q4_1 ((struct form){NIBBLES, F16_SCALE_AND_MIN, -1})
+#define FORM_Q5_0 ((struct form){FIVE_BITS, F16_SCALE, 1})
+#define FORM_Q5_1 ((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1})
+#define FORM_Q8_0 ((struct form){BYTES, F16_SCALE, 4})
+#define FORM_IQ4_NL ((struct form){TABLE, F16_SCALE, 4})
+#define FORM_MXFP4 ((struct form){TABLE, E8M0_SCALE, 1})
+
 struct group {
     const uint8_t *code, *bits, *d, *m; /* of one group */
 };

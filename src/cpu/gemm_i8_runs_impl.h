@@ -9,37 +9,37 @@
 
 static void run_q4_0(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){NIBBLES, F16_SCALE, 0}, a);
+    run_all(FORM_Q4_0, a);
 }
 
 static void run_q4_1(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){NIBBLES, F16_SCALE_AND_MIN, -1}, a);
+    run_all(FORM_Q4_1, a);
 }
 
 static void run_q5_0(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){FIVE_BITS, F16_SCALE, 1}, a);
+    run_all(FORM_Q5_0, a);
 }
 
 static void run_q5_1(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1}, a);
+    run_all(FORM_Q5_1, a);
 }
 
 static void run_q8_0(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){BYTES, F16_SCALE, 4}, a);
+    run_all(FORM_Q8_0, a);
 }
 
 static void run_iq4_nl(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){TABLE, F16_SCALE, 4}, a);
+    run_all(FORM_IQ4_NL, a);
 }
 
 static void run_mxfp4(const struct cpu_gemm_args *a)
 {
-    run_all((struct form){TABLE, E8M0_SCALE, 1}, a);
+    run_all(FORM_MXFP4, a);
 }
 
 LUTRA_INLINE void set_i8x32(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)

@@ -77,12 +77,17 @@ static void make_plan(struct plan *plan, const struct op *op, int nth, int n_row
     }
 }
 
+bool cpu_matmul_has_bulk(const struct op *op)
+{
+    for (int i = 0; i < op->matmul.n_part; i++)
+        if (op->matmul.part[i].weight->packed->bulk) return true;
+    return false;
+}
+
 /* Whether any row is bulk, and any weight has kernels for it. */
 static bool has_bulk(const struct segment *s, const struct op *op, int n_row)
 {
-    bool kernels = false;
-    for (int i = 0; i < op->matmul.n_part; i++) kernels |= op->matmul.part[i].weight->packed->bulk != NULL;
-    if (!kernels || s->list->value[op->in].rows == ROWS_OUT) return false;
+    if (!cpu_matmul_has_bulk(op) || s->list->value[op->in].rows == ROWS_OUT) return false;
     for (int r = 0; r < n_row; r++)
         if (s->step->batch->row[r].want & ROW_BULK) return true;
     return false;

@@ -7,7 +7,8 @@
  *     TRY(plan_run(&plan, &step, clock, deadline_us, &err));
  *
  * Today a plan puts each operation on the first device that supports it, and what writes a layer's cache where that
- * layer's attention runs (ARCHITECTURE 6 names the partitions that the solver will choose from).  sched/ sees only struct device and the op list.
+ * layer's attention runs (ARCHITECTURE 6 names the partitions that the solver will choose from).  sched/ sees only
+ * struct device and the op list.
  */
 #ifndef LUTRA_SCHED_PLAN_H
 #define LUTRA_SCHED_PLAN_H

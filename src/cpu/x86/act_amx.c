@@ -42,6 +42,13 @@ size_t cpu_act_bytes_ternary_amx(size_t n_in, size_t n_row)
     return block_bytes(n_row, n_in / 256, AMX256_BYTES);
 }
 
+LUTRA_INLINE int32_t sum32(__m256i q)
+{
+    int32_t half[2];
+    sum16(q, half);
+    return half[0] + half[1];
+}
+
 /* Clears a f32 of the rows behind `row` in a block of `rows`. */
 LUTRA_INLINE void clear_rest(uint8_t *f32, size_t row, size_t rows)
 {
@@ -78,9 +85,7 @@ void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row
         struct place32 to = place_group(act, n_in, k, row, n_row);
         float max = max_abs(x + k, 32), scale = scale_of(max);
         __m256i q = quantize32(x + k, inverse_of(max));
-        int32_t sum[2];
-        sum16(q, sum);
-        float scaled = scale * (float)(sum[0] + sum[1]);
+        float scaled = scale * (float)sum32(q);
         _mm256_storeu_si256((__m256i *)to.code, q);
         if (to.zeros) _mm256_storeu_si256((__m256i *)to.zeros, _mm256_setzero_si256());
         memcpy(to.scale + 4 * r, &scale, 4);
@@ -102,11 +107,9 @@ static void act_row_blocks(const float *x, size_t n_in, size_t row, size_t n_row
         memcpy(tail + 4 * r, &scale, 4);
         for (size_t g = 0; g < 8; g++) {
             __m256i q = quantize32(x + k + 32 * g, inverse);
-            int32_t sum[2];
-            sum16(q, sum);
-            int16_t both = (int16_t)(sum[0] + sum[1]);
+            int16_t sum = (int16_t)sum32(q);
             _mm256_storeu_si256((__m256i *)(record + 64 * (g / 2 * rows + r) + 32 * (g % 2)), q);
-            memcpy(tail + 4 * rows + 4 * (g / 2 * rows + r) + 2 * (g % 2), &both, 2);
+            memcpy(tail + 4 * rows + 4 * (g / 2 * rows + r) + 2 * (g % 2), &sum, 2);
         }
         if (row + 1 == n_row) clear_rest(tail, r, rows);
     }
@@ -123,10 +126,8 @@ LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t 
         memcpy(tail + 4 * row, &scale, 4);
         for (size_t g = 0; g < 8; g++) {
             __m256i q = quantize32(x + k + 32 * g, inverse);
-            int32_t sum[2];
-            sum16(q, sum);
-            int16_t both = (int16_t)(sum[0] + sum[1]);
-            memcpy(tail + 32 + 4 * (g / 2 * 8 + row) + 2 * (g % 2), &both, 2);
+            int16_t sum = (int16_t)sum32(q);
+            memcpy(tail + 32 + 4 * (g / 2 * 8 + row) + 2 * (g % 2), &sum, 2);
             if (group == 32) {
                 uint8_t *to = record + g / 2 * 1024 + g % 2 * 512 + row * 64;
                 _mm256_storeu_si256((__m256i *)(to + g % 2 * 32), q);

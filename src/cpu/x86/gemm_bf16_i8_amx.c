@@ -18,43 +18,43 @@ LUTRA_INLINE void unpack(struct form f, const uint8_t *packed, size_t groups, si
 static void unpack_q4_0(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack((struct form){NIBBLES, F16_SCALE, 0}, packed, groups, g, to);
+    unpack(FORM_Q4_0, packed, groups, g, to);
 }
 
 static void unpack_q4_1(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack((struct form){NIBBLES, F16_SCALE_AND_MIN, -1}, packed, groups, g, to);
+    unpack(FORM_Q4_1, packed, groups, g, to);
 }
 
 static void unpack_q5_0(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack((struct form){FIVE_BITS, F16_SCALE, 1}, packed, groups, g, to);
+    unpack(FORM_Q5_0, packed, groups, g, to);
 }
 
 static void unpack_q5_1(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1}, packed, groups, g, to);
+    unpack(FORM_Q5_1, packed, groups, g, to);
 }
 
 static void unpack_q8_0(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack((struct form){BYTES, F16_SCALE, 4}, packed, groups, g, to);
+    unpack(FORM_Q8_0, packed, groups, g, to);
 }
 
 static void unpack_iq4_nl(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack((struct form){TABLE, F16_SCALE, 4}, packed, groups, g, to);
+    unpack(FORM_IQ4_NL, packed, groups, g, to);
 }
 
 static void unpack_mxfp4(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack((struct form){TABLE, E8M0_SCALE, 1}, packed, groups, g, to);
+    unpack(FORM_MXFP4, packed, groups, g, to);
 }
 
 const struct bf16_format BF16_I8_FORMATS[QUANT_TYPE_END] = {

@@ -16,7 +16,7 @@
 #ifndef LUTRA_CPU_X86_GEMM_SUPER_AMX_PAIRS_IMPL_H
 #define LUTRA_CPU_X86_GEMM_SUPER_AMX_PAIRS_IMPL_H
 
-enum { FEW = 8, DOT_AHEAD = 3, STORE_AHEAD = 1, SLOTS = 4, FEW_AHEAD_BYTES = 3456 };
+enum { FEW = 8, DOT_AHEAD = 3, STORE_AHEAD = 1, SLOTS = 4 };
 
 /* Results on their way, and the tiles of np panels: this one and the next. */
 struct few {
@@ -44,7 +44,7 @@ LUTRA_INLINE void unpack_part(struct form f, const uint8_t *w, size_t j, struct 
         __m512i code[4];
         UNROLL
         for (int line = v * lines / vectors; line < (v + 1) * lines / vectors; line++)
-            LUTRA_PREFETCH(w + FEW_AHEAD_BYTES + j * bytes + 64 * (size_t)line);
+            LUTRA_PREFETCH(w + AHEAD_BYTES + j * bytes + 64 * (size_t)line);
         expand(f, w, r, first + v, code);
         UNROLL
         for (int q = 0; q < 2; q++)
