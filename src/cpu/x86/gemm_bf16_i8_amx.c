@@ -5,11 +5,31 @@
 #include "cpu/x86/gemm_bf16_amx_impl.h"
 #include "cpu/x86/gemm_i8_form_impl.h"
 
+/* Nibbles without a minimum: two rotations of a lane bring all eight of them to bits 8, 12 and 16. */
+LUTRA_INLINE void unpack_nibbles(struct form f, const uint8_t *packed, size_t groups, size_t g, uint8_t *to)
+{
+    struct group group = group_at(f, packed, groups, g);
+    __m512 scale = load_scale(f, group.d), zero = _mm512_setzero_ps();
+    const int offset = 8 << f.start_shift;
+    struct bf16_scale s8 = bf16_scale_of(scale, 8, offset, zero), s12 = bf16_scale_of(scale, 12, offset, zero),
+                      s16 = bf16_scale_of(scale, 16, offset, zero);
+    UNROLL
+    for (int v = 0; v < 4; v++, to += 2 * STEP_BYTES) {
+        uint8_t *high = to + 8 * STEP_BYTES; /* step v + 4 */
+        __m512i x = _mm512_loadu_si512(group.code + STEP_BYTES * v);
+        __m512i y = _mm512_ror_epi32(x, 12), z = _mm512_rol_epi32(x, 8);
+        bf16_store_pairs(bf16_weight(z, 8, 15, s8), bf16_weight(x, 8, 15, s8), to);
+        bf16_store_pairs(bf16_weight(x, 16, 15, s16), bf16_weight(y, 12, 15, s12), to + 64);
+        bf16_store_pairs(bf16_weight(z, 12, 15, s12), bf16_weight(x, 12, 15, s12), high);
+        bf16_store_pairs(bf16_weight(y, 8, 15, s8), bf16_weight(y, 16, 15, s16), high + 64);
+    }
+}
+
 LUTRA_INLINE void unpack(struct form f, const uint8_t *packed, size_t groups, size_t g, uint8_t *to)
 {
     struct group group = group_at(f, packed, groups, g);
     __m512 min = f.scales == F16_SCALE_AND_MIN ? load_f16(group.m) : _mm512_setzero_ps();
-    struct bf16_scale s = bf16_scale_of(load_scale(f, group.d), f.start_shift < 0 ? 0 : 8 << f.start_shift, min);
+    struct bf16_scale s = bf16_scale_of(load_scale(f, group.d), 15, f.start_shift < 0 ? 0 : 8 << f.start_shift, min);
     __m512i table = code_table(f);
     UNROLL
     for (int v = 0; v < 8; v++) bf16_store_step(load_codes(f, &group, v, table), s, to + 2 * STEP_BYTES * v);
@@ -18,7 +38,7 @@ LUTRA_INLINE void unpack(struct form f, const uint8_t *packed, size_t groups, si
 static void unpack_q4_0(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
-    unpack(FORM_Q4_0, packed, groups, g, to);
+    unpack_nibbles(FORM_Q4_0, packed, groups, g, to);
 }
 
 static void unpack_q4_1(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)

@@ -11,13 +11,13 @@ _Static_assert(sizeof(struct unpacked) <= BF16_KEPT_BYTES, "an unpacked tile fit
 /* Scale i of a tile, with its minimum for the formats that have them. */
 LUTRA_INLINE struct bf16_scale scale_at(struct form f, const struct unpacked *u, size_t i)
 {
-    if (f.codes == TWO_BITS) return bf16_scale_of(u->d, 1, _mm512_setzero_ps());
+    if (f.codes == TWO_BITS) return bf16_scale_of(u->d, 15, 1, _mm512_setzero_ps());
     __m512 scale = _mm512_mul_ps(u->d, _mm512_cvtepi32_ps(u->scale[i]));
-    if (f.codes == SIX_BITS) return bf16_scale_of(scale, 32, _mm512_setzero_ps());
+    if (f.codes == SIX_BITS) return bf16_scale_of(scale, 15, 32, _mm512_setzero_ps());
     __m512i pair = u->min_pair[i / 2];
     __m512 min =
         _mm512_cvtepi32_ps(i % 2 ? _mm512_srli_epi32(pair, 16) : _mm512_and_si512(pair, _mm512_set1_epi32(63)));
-    return bf16_scale_of(scale, 0, _mm512_mul_ps(min, _mm512_sub_ps(_mm512_setzero_ps(), u->dmin)));
+    return bf16_scale_of(scale, 15, 0, _mm512_mul_ps(min, _mm512_sub_ps(_mm512_setzero_ps(), u->dmin)));
 }
 
 LUTRA_INLINE void unpack(struct form f, const uint8_t *packed, size_t g, void *kept, uint8_t *to)
