@@ -68,9 +68,9 @@ static void reduce(struct worker *w, float *logit, int row, int slot, size_t uni
     if (!(want->want & (WANT_TOPK | WANT_LOGPROB))) return;
     float max = d->kernels.max_row(logit, n);
     d->scratch.part_max[at] = max;
-    d->scratch.part_sum[at] = isinf(max) ? 0 : d->kernels.sum_exp(logit, n, max);
-    if (want->want & WANT_LOGPROB && want->target >= 0 && (size_t)want->target - first < n) {
-        result->target_logit = logit[(size_t)want->target - first];
+    d->scratch.part_sum[at] = d->kernels.sum_exp(logit, n, isinf(max) ? 0 : max);
+    for (int i = 0; want->want & WANT_LOGPROB && i < want->n_listed; i++) {
+        if ((size_t)want->listed[i] - first < n) result->listed_logit[i] = logit[(size_t)want->listed[i] - first];
     }
     if (!(want->want & WANT_TOPK)) return;
     struct top_heap *h = &d->scratch.heap[w->ith * HEAD_ROWS + slot];
@@ -82,7 +82,9 @@ static float merge_sums(const struct cpu_scratch *s, int slot, size_t n_part)
 {
     double max = -INFINITY, sum = 0;
     for (size_t i = 0; i < n_part; i++) {
-        if (s->part_max[i * HEAD_ROWS + (size_t)slot] > max) max = s->part_max[i * HEAD_ROWS + (size_t)slot];
+        size_t at = i * HEAD_ROWS + (size_t)slot;
+        if (isnan(s->part_sum[at])) return NAN; /* a maximum passes NaN over, a sum does not */
+        if (s->part_max[at] > max) max = s->part_max[at];
     }
     if (isinf(max)) return (float)max;
     for (size_t i = 0; i < n_part; i++) {

@@ -135,7 +135,8 @@ struct lutra_session {
     float *logits; /* [n_out][n_vocab] */
     float *hidden; /* [n_out][d_model] */
     int32_t *top_id;
-    float *top_logit; /* [n_out][ROW_TOPK] */
+    float *top_logit;    /* [n_out][ROW_TOPK] */
+    float *listed_logit; /* [n_out][ROW_LISTED] */
     struct lutra_row_result *public_result;
 
     atomic_bool cancel;
@@ -164,7 +165,8 @@ int model_fall_back(struct lutra_model *m, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err);
-const float *session_logits(const lutra_session *s, int32_t row);
+/* What the last pass left for a row; NULL: it wanted nothing. */
+const struct row_result *session_result(const lutra_session *s, int32_t row);
 
 /* sample.c */
 void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq);

@@ -253,6 +253,10 @@ static void admit(lutra_session *s)
 
 /* ---- a step ---- */
 
+/* What a draw from all logits takes.  log_sum_exp comes from the head always, so that log-probs do not depend on how much of
+ * a row was wanted. */
+enum { WANT_ROW = WANT_LOGITS | WANT_LOGPROB };
+
 static int pack_samples(lutra_session *s)
 {
     int n = 0;
@@ -260,7 +264,10 @@ static int pack_samples(lutra_session *s)
         struct sample *slot = &s->sample[i];
         if (!slot->request || slot->node.paused || n == s->n_batch || n == s->n_out) continue;
         slot->row = n;
-        s->batch.row[n++] = (struct row){slot->pending, kv_seq_length(s->kv, slot->seq), slot->seq, -1, WANT_LOGITS, 0};
+        const int32_t *listed;
+        int n_listed = sampler_listed(s->sampler, i, &listed);
+        s->batch.row[n++] = (struct row){slot->pending, kv_seq_length(s->kv, slot->seq), slot->seq, -1,
+            n_listed < 0 ? WANT_ROW : WANT_TOPK | WANT_LOGPROB, n_listed < 0 ? 0 : n_listed, listed};
         slot->n_token++;
     }
     return n;
@@ -280,7 +287,7 @@ static int pack_prompts(lutra_session *s, int n)
             n_want += last;
             if (last) r->last_row = n;
             s->batch.row[n] = (struct row){
-                r->set.prompt[t], t, r->seq, n == first ? -1 : n - 1, ROW_BULK | (last ? WANT_LOGITS : 0), 0};
+                r->set.prompt[t], t, r->seq, n == first ? -1 : n - 1, ROW_BULK | (last ? WANT_ROW : 0), 0, NULL};
         }
     }
     return n;
@@ -309,9 +316,9 @@ static void pick_some(void *arg, int ith, int nth)
     for (int i = ith; i < s->n_seq; i += nth) {
         struct sample *slot = &s->sample[i];
         if (!slot->request || slot->row < 0) continue;
-        const float *logits = session_logits(s, slot->row);
+        const struct row_result *result = session_result(s, slot->row);
         s->pick_status[i] =
-            sampler_pick(s->sampler, i, ith, logits, kv_seq_length(s->kv, slot->seq), &s->pick[i], NULL);
+            sampler_pick(s->sampler, i, ith, result, kv_seq_length(s->kv, slot->seq), &s->pick[i], NULL);
     }
 }
 

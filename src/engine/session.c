@@ -116,6 +116,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->hidden, n_out * (size_t)list->d_model);
     TAKE(s->top_id, n_out * ROW_TOPK);
     TAKE(s->top_logit, n_out * ROW_TOPK);
+    TAKE(s->listed_logit, n_out * ROW_LISTED);
     TAKE(s->sample, s->n_seq);
     TAKE(s->pick, s->n_seq);
     TAKE(s->pick_status, s->n_seq);
@@ -282,8 +283,9 @@ static int list_results(lutra_session *s, struct lutra_error *err)
                 err, LUTRA_E_ARGUMENT, (uint64_t)r, "row %d: more than n_out = %d rows want a result", r, s->n_out);
         s->out_row[s->n_result++] = r;
         s->result[i] = (struct row_result){.row = r,
-            .logits = s->logits + i * (size_t)list->n_vocab,
+            .logits = want & WANT_LOGITS ? s->logits + i * (size_t)list->n_vocab : NULL,
             .hidden = want & WANT_HIDDEN ? s->hidden + i * (size_t)list->d_model : NULL,
+            .listed_logit = s->listed_logit + i * ROW_LISTED,
             .top_id = s->top_id + i * ROW_TOPK,
             .top_logit = s->top_logit + i * ROW_TOPK};
     }
@@ -351,10 +353,10 @@ int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lu
     return rc;
 }
 
-const float *session_logits(const lutra_session *s, int32_t row)
+const struct row_result *session_result(const lutra_session *s, int32_t row)
 {
     for (int i = 0; i < s->n_result; i++)
-        if (s->result[i].row == row) return s->result[i].logits;
+        if (s->result[i].row == row) return &s->result[i];
     return NULL;
 }
 
@@ -388,17 +390,17 @@ int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, str
     atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     for (int r = 0; r < n_row; r++)
         s->batch.row[r] =
-            (struct row){rows[r].token, rows[r].pos, rows[r].seq, rows[r].parent, rows[r].want, rows[r].target};
+            (struct row){rows[r].token, rows[r].pos, rows[r].seq, rows[r].parent, rows[r].want, 1, &rows[r].target};
     TRY(session_forward(s, n_row, CLOCK_NEVER_US, err));
     for (int i = 0; i < s->n_result; i++) {
         const struct row_result *r = &s->result[i];
-        bool top = (s->batch.row[r->row].want & WANT_TOPK) != 0,
-             logits = (s->batch.row[r->row].want & WANT_LOGITS) != 0;
+        uint32_t want = s->batch.row[r->row].want;
+        bool top = (want & WANT_TOPK) != 0;
         s->public_result[i] = (struct lutra_row_result){.row = r->row,
-            .logits = logits ? r->logits : NULL,
+            .logits = r->logits,
             .hidden = r->hidden,
             .log_sum_exp = r->log_sum_exp,
-            .target_logit = r->target_logit,
+            .target_logit = want & WANT_LOGPROB ? r->listed_logit[0] : 0,
             .n_top = top ? r->n_top : 0,
             .top_id = top ? r->top_id : NULL,
             .top_logit = top ? r->top_logit : NULL};

@@ -46,10 +46,14 @@ static int check_token(const struct row *r, int i, int n_vocab, struct lutra_err
         return lutra_fail_at(
             err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: unknown want flags 0x%x", i, (unsigned)r->want);
     }
-    if ((r->want & WANT_LOGPROB) && (r->target < 0 || r->target >= n_vocab)) {
-        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: target token %d is outside 0..%d", i,
-            (int)r->target, n_vocab - 1);
-    }
+    if (!(r->want & WANT_LOGPROB)) return 0;
+    if (r->n_listed < 0 || r->n_listed > ROW_LISTED)
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: %d listed tokens, outside 0..%d", i,
+            (int)r->n_listed, ROW_LISTED);
+    for (int k = 0; k < r->n_listed; k++)
+        if (r->listed[k] < 0 || r->listed[k] >= n_vocab)
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: target token %d is outside 0..%d", i,
+                (int)r->listed[k], n_vocab - 1);
     return 0;
 }
 

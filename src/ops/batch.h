@@ -20,13 +20,13 @@ enum row_want {
     WANT_LOGITS = 1,  /* all n_vocab logits */
     WANT_HIDDEN = 2,  /* the state after the last norm, [d_model] */
     WANT_TOPK = 4,    /* the ROW_TOPK largest logits and the log-sum-exp */
-    WANT_LOGPROB = 8, /* the logit of `target` and the log-sum-exp */
+    WANT_LOGPROB = 8, /* the logits of listed tokens and the log-sum-exp */
     WANT_ALL = 15,
     ROW_DRAFT = 256, /* a guess: its K/V stay in the draft scratch until it is accepted; so are all rows below it */
     ROW_BULK = 512,  /* of a prompt: if its whole block is here, a device may use the numerics class it has for bulk */
 };
 
-enum { ROW_TOPK = 64 };
+enum { ROW_TOPK = 64, ROW_LISTED = 64 };
 
 struct row {
     int32_t token;
@@ -34,7 +34,8 @@ struct row {
     int32_t seq;    /* cache sequence, see kv/kv.h */
     int32_t parent; /* row index, or -1 */
     uint32_t want;  /* set of enum row_want, with ROW_DRAFT or ROW_BULK */
-    int32_t target; /* token of WANT_LOGPROB */
+    int32_t n_listed;
+    const int32_t *listed; /* [n_listed <= ROW_LISTED] tokens of WANT_LOGPROB, the caller's until the pass is over */
 };
 
 /* Rows first .. first + n - 1, each the parent of the next, none having another child before the last. */
@@ -52,14 +53,14 @@ struct batch {
 /* What a forward pass leaves for one row that wanted something.  Pointers are borrowed from the session and stay
  * valid until its next forward pass. */
 struct row_result {
-    int32_t row;        /* index in the batch */
-    float *logits;      /* [n_vocab], when WANT_LOGITS */
-    float *hidden;      /* [d_model], when WANT_HIDDEN */
-    float log_sum_exp;  /* of the logits, when WANT_TOPK or WANT_LOGPROB */
-    float target_logit; /* when WANT_LOGPROB: log-prob = target_logit - log_sum_exp */
-    int n_top;          /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
-    int32_t *top_id;    /* [n_top] */
-    float *top_logit;   /* [n_top] */
+    int32_t row;         /* index in the batch */
+    float *logits;       /* [n_vocab], when WANT_LOGITS */
+    float *hidden;       /* [d_model], when WANT_HIDDEN */
+    float log_sum_exp;   /* of the logits, when WANT_TOPK or WANT_LOGPROB; NaN when one of them is */
+    float *listed_logit; /* [n_listed], when WANT_LOGPROB: log-prob = listed_logit - log_sum_exp */
+    int n_top;           /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
+    int32_t *top_id;     /* [n_top] */
+    float *top_logit;    /* [n_top] */
 };
 
 /* Verifies tokens (0 .. n_vocab-1), parents and positions and fills span/n_span.  committed(ctx, seq) returns the

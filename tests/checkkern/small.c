@@ -103,6 +103,8 @@ static void check_head(struct tally *t, const char *name, const struct cpu_kerne
         double sum = 0, got = k->sum_exp(x, (size_t)n, max);
         for (int i = 0; i < n; i++) sum += exp((double)x[i] - max);
         expect(t, name, fabs(got - sum) <= 1e-5 * sum, "sum_exp of %d: %g, not %g", n, got, sum);
+        x[n / 2] = NAN;
+        expect(t, name, isnan(k->sum_exp(x, (size_t)n, max)), "sum_exp of %d: a NaN got lost", n);
     }
 }
 

@@ -2,23 +2,33 @@
 #include "decode/sample/sampler_impl.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/rng.h"
 
 /* llama.cpp's rule: a seen token's logit is divided by the repeat penalty where positive and multiplied where not,
  * then lowered by count x frequency + presence. */
+static float penalised(const struct sample_settings *set, float x, int count)
+{
+    x = x <= 0 ? x * set->repeat_penalty : x / set->repeat_penalty;
+    return x - ((float)count * set->frequency_penalty + set->presence_penalty);
+}
+
+static int window_length(const struct sample_state *st)
+{
+    return (int)(st->n_seen < st->window ? st->n_seen : st->window);
+}
+
 static void apply_penalties(const struct sample_state *st, float *row, int32_t *seen, int n_vocab)
 {
-    const struct sample_settings *set = &st->set;
-    int n = (int)(st->n_seen < st->window ? st->n_seen : st->window);
+    int n = window_length(st);
     for (int i = 0; i < n; i++)
         if (st->history[i] >= 0 && st->history[i] < n_vocab) seen[st->history[i]]++;
     for (int i = 0; i < n; i++) {
         int32_t t = st->history[i];
         if (t < 0 || t >= n_vocab || !seen[t]) continue;
-        row[t] = row[t] <= 0 ? row[t] * set->repeat_penalty : row[t] / set->repeat_penalty;
-        row[t] -= (float)seen[t] * set->frequency_penalty + set->presence_penalty;
+        row[t] = penalised(&st->set, row[t], seen[t]);
         seen[t] = 0;
     }
 }
@@ -30,6 +40,16 @@ const float *sample_adjust(const struct sample_state *st, int n_vocab, const flo
     for (int i = 0; i < st->set.n_bias; i++) tmp->logits[st->set.bias[i].token] += st->set.bias[i].bias;
     if (st->window > 0) apply_penalties(st, tmp->logits, tmp->seen, n_vocab);
     return tmp->logits;
+}
+
+/* The same for one token. */
+static float adjust_one(const struct sample_state *st, int32_t token, float x)
+{
+    int count = 0;
+    for (int i = 0; i < st->set.n_bias; i++)
+        if (st->set.bias[i].token == token) x += st->set.bias[i].bias;
+    for (int i = 0; i < window_length(st); i++) count += st->history[i] == token;
+    return count ? penalised(&st->set, x, count) : x;
 }
 
 /* Without top-k and top-p no order is needed: candidates stay in order of id. */
@@ -60,6 +80,23 @@ static double sum_of(const struct sample_cand *cand, int n, float max)
     return total;
 }
 
+/* What top-p and min-p leave of the best top_k. */
+static int cut_best(const struct sample_settings *set, const struct sample_cand *cand, int n, float max)
+{
+    if (set->top_p < 1) n = select_prefix(cand, n, set->top_p, set->min_keep, max, sum_of(cand, n, max));
+    return cut_min_p(set, cand, n, max);
+}
+
+static struct sample_choice weigh(const struct sample_settings *set, struct sample_cand *cand, int n, float max)
+{
+    double total = 0;
+    for (int i = 0; i < n; i++) {
+        cand[i].logit = exp_nonpos((cand[i].logit - max) / set->temperature);
+        total += cand[i].logit;
+    }
+    return (struct sample_choice){cand, n, total};
+}
+
 struct sample_choice sample_choose(
     const struct sample_settings *set, int n_vocab, const float *row, float max, struct sample_scratch *tmp)
 {
@@ -67,20 +104,14 @@ struct sample_choice sample_choose(
     int n;
     if (set->top_k > 0) {
         n = select_top_k(row, n_vocab, set->top_k < n_vocab ? set->top_k : n_vocab, max, cand, &tmp->select);
-        if (set->top_p < 1) n = select_prefix(cand, n, set->top_p, set->min_keep, max, sum_of(cand, n, max));
-        n = cut_min_p(set, cand, n, max);
+        n = cut_best(set, cand, n, max);
     } else if (set->top_p < 1) {
         n = select_top_p(row, n_vocab, set->top_p, set->min_keep, max, cand, &tmp->select);
         n = cut_min_p(set, cand, n, max);
     } else {
         n = keep_min_p(set, n_vocab, row, max, tmp);
     }
-    double total = 0;
-    for (int i = 0; i < n; i++) {
-        cand[i].logit = exp_nonpos((cand[i].logit - max) / set->temperature);
-        total += cand[i].logit;
-    }
-    return (struct sample_choice){cand, n, total};
+    return weigh(set, cand, n, max);
 }
 
 static int32_t draw(struct sample_choice choice, double u)
@@ -96,42 +127,141 @@ static int32_t draw(struct sample_choice choice, double u)
     return last;
 }
 
-static int check_row(const float *logits, int n_vocab, float max, int has_nan, struct lutra_error *err)
+static int32_t draw_at(const struct sample_state *st, struct sample_choice choice, int64_t pos)
 {
-    if (has_nan || max == INFINITY) {
-        int at = 0;
-        while (at < n_vocab - 1 && !isnan(logits[at]) && logits[at] != INFINITY) at++;
+    struct rng_key key = {st->set.seed, st->sample, (uint32_t)pos};
+    return draw(choice, rng_double(key, 0));
+}
+
+/* max: the model's largest logit; at: its token, or that of a NaN, or -1. */
+static int check_model(float max, bool has_nan, int at, struct lutra_error *err)
+{
+    if (has_nan && at < 0) return lutra_fail(err, LUTRA_E_INTERNAL, "a logit of the model is not a number");
+    if (has_nan || max == INFINITY)
         return lutra_fail_at(err, LUTRA_E_INTERNAL, (uint64_t)at, "the model's logit of token %d is %s", at,
-            isnan(logits[at]) ? "not a number" : "infinite");
-    }
+            has_nan ? "not a number" : "infinite");
     return max > -INFINITY ? 0
                            : lutra_fail(err, LUTRA_E_NOT_FOUND, "no token left to sample: every logit is -infinity");
 }
 
-int sampler_pick(struct sampler *s, int seq, int thread, const float *logits, int64_t pos, struct sample_pick *pick,
-    struct lutra_error *err)
+static int check_adjusted(float max, bool has_nan, struct lutra_error *err)
+{
+    if (has_nan || max == INFINITY)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "penalties and logit bias drive a logit beyond what a float holds");
+    return max > -INFINITY
+               ? 0
+               : lutra_fail(err, LUTRA_E_NOT_FOUND, "no token left to sample: the logit bias forbids every one");
+}
+
+/* ---- from all logits ---- */
+
+static int find_bad(const float *logits, int n_vocab, bool nan)
+{
+    int at = 0;
+    while (at < n_vocab - 1 && !(nan ? isnan(logits[at]) : logits[at] == INFINITY)) at++;
+    return at;
+}
+
+static int pick_from_all(const struct sampler *s, const struct sample_state *st, struct sample_scratch *tmp,
+    const float *logits, int64_t pos, int32_t *token, struct lutra_error *err)
+{
+    int n_vocab = s->lim.n_vocab, has_nan;
+    float max = select_max(logits, n_vocab, &has_nan);
+    bool bad = has_nan || max == INFINITY;
+    TRY(check_model(max, has_nan, bad ? find_bad(logits, n_vocab, has_nan) : -1, err));
+    const float *row = sample_adjust(st, n_vocab, logits, tmp);
+    if (row != logits) max = select_max(row, n_vocab, &has_nan);
+    TRY(check_adjusted(max, has_nan, err));
+    *token = st->set.temperature <= 0 ? select_argmax(row, n_vocab, max)
+                                      : draw_at(st, sample_choose(&st->set, n_vocab, row, max, tmp), pos);
+    return 0;
+}
+
+/* ---- from the best and the listed ---- */
+
+/* How many of the adjusted best a draw looks at; 0: as many as there are. */
+static int n_best(const struct sample_settings *set)
+{
+    return set->temperature <= 0 ? 1 : set->top_k > 0 ? set->top_k : 0;
+}
+
+static int find_listed(const struct sample_state *st, int32_t token)
+{
+    for (int i = 0; i < st->n_listed; i++)
+        if (st->listed[i] == token) return i;
+    return -1;
+}
+
+static void list_token(struct sample_state *st, int32_t token)
+{
+    if (find_listed(st, token) < 0) st->listed[st->n_listed++] = token;
+}
+
+/* Bias and penalties may take n listed tokens out of the best ROW_TOPK; the others stay in order. */
+int sampler_listed(struct sampler *s, int seq, const int32_t **listed)
+{
+    struct sample_state *st = &s->seq[seq];
+    int best = n_best(&st->set), n_seen = window_length(st);
+    st->n_listed = 0;
+    *listed = st->listed;
+    if (best == 0 || best > ROW_TOPK || st->set.n_bias > ROW_TOPK - best - n_seen) return -1;
+    for (int i = 0; i < st->set.n_bias; i++) list_token(st, st->set.bias[i].token);
+    for (int i = 0; i < n_seen; i++)
+        if (st->history[i] >= 0 && st->history[i] < s->lim.n_vocab) list_token(st, st->history[i]);
+    return st->n_listed;
+}
+
+/* Candidates best first, those of -infinity left out: insertion from the end. */
+static int insert(struct sample_cand *cand, int n, struct sample_cand c)
+{
+    if (c.logit == -INFINITY) return n;
+    int at = n;
+    for (; at > 0 && select_is_worse(cand[at - 1], c); at--) cand[at] = cand[at - 1];
+    cand[at] = c;
+    return n + 1;
+}
+
+static int pick_from_best(const struct sample_state *st, struct sample_cand *cand, const struct row_result *r,
+    int64_t pos, int32_t *token, struct lutra_error *err)
+{
+    int n = 0, best = n_best(&st->set);
+    bool has_nan = isnan(r->log_sum_exp) || isnan(r->top_logit[0]);
+    TRY(check_model(r->top_logit[0], has_nan, has_nan ? -1 : r->top_id[0], err));
+    for (int i = 0; i < r->n_top; i++)
+        if (find_listed(st, r->top_id[i]) < 0) n = insert(cand, n, (struct sample_cand){r->top_id[i], r->top_logit[i]});
+    for (int i = 0; i < st->n_listed; i++) {
+        struct sample_cand c = {st->listed[i], adjust_one(st, st->listed[i], r->listed_logit[i])};
+        has_nan |= isnan(c.logit);
+        n = insert(cand, n, c);
+    }
+    float max = n ? cand[0].logit : -INFINITY;
+    TRY(check_adjusted(max, has_nan, err));
+    if (n > best) n = best;
+    *token = st->set.temperature <= 0 ? cand[0].id
+                                      : draw_at(st, weigh(&st->set, cand, cut_best(&st->set, cand, n, max), max), pos);
+    return 0;
+}
+
+static float logit_of(const struct sample_state *st, const struct row_result *r, int32_t token)
+{
+    if (r->logits) return r->logits[token];
+    int at = find_listed(st, token);
+    if (at >= 0) return r->listed_logit[at];
+    for (at = 0; r->top_id[at] != token;) at++;
+    return r->top_logit[at];
+}
+
+int sampler_pick(struct sampler *s, int seq, int thread, const struct row_result *result, int64_t pos,
+    struct sample_pick *pick, struct lutra_error *err)
 {
     const struct sample_state *st = &s->seq[seq];
     struct sample_scratch *tmp = &s->scratch[thread];
-    int n_vocab = s->lim.n_vocab, has_nan;
-    float max = select_max(logits, n_vocab, &has_nan);
-    TRY(check_row(logits, n_vocab, max, has_nan, err));
-
-    const float *row = sample_adjust(st, n_vocab, logits, tmp);
-    float row_max = row == logits ? max : select_max(row, n_vocab, &has_nan);
-    if (row_max == -INFINITY)
-        return lutra_fail(err, LUTRA_E_NOT_FOUND, "no token left to sample: the logit bias forbids every one");
-    if (has_nan || row_max == INFINITY)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "penalties and logit bias drive a logit beyond what a float holds");
-    if (st->set.temperature <= 0) {
-        pick->token = select_argmax(row, n_vocab, row_max);
+    if (result->logits) {
+        TRY(pick_from_all(s, st, tmp, result->logits, pos, &pick->token, err));
     } else {
-        struct sample_choice choice = sample_choose(&st->set, n_vocab, row, row_max, tmp);
-        struct rng_key key = {st->set.seed, st->sample, (uint32_t)pos};
-        pick->token = draw(choice, rng_double(key, 0));
+        TRY(pick_from_best(st, tmp->cand, result, pos, &pick->token, err));
     }
     /* log softmax(logits)[token] under the model itself, not under the cut and heated distribution */
-    double total = select_exp_sum(logits, n_vocab, max, 1.0f);
-    pick->log_prob = (float)((double)(logits[pick->token] - max) - log(total));
+    pick->log_prob = (float)((double)logit_of(st, result, pick->token) - (double)result->log_sum_exp);
     return 0;
 }

@@ -80,7 +80,8 @@ int sampler_open(struct sampler **out, const struct sampler_limits *limits, stru
     s->scratch = calloc((size_t)limits->n_thread, sizeof *s->scratch);
     s->bias = calloc(n_seq, ((size_t)limits->n_bias + 1) * sizeof *s->bias);
     s->history = calloc(n_seq, ((size_t)limits->n_history + 1) * sizeof *s->history);
-    int rc = s->seq && s->scratch && s->bias && s->history ? 0 : LUTRA_E_NO_MEMORY;
+    s->listed = calloc(n_seq, ROW_LISTED * sizeof *s->listed);
+    int rc = s->seq && s->scratch && s->bias && s->history && s->listed ? 0 : LUTRA_E_NO_MEMORY;
     for (int i = 0; rc == 0 && i < limits->n_thread; i++) rc = open_scratch(&s->scratch[i], limits->n_vocab);
     if (rc < 0) {
         sampler_close(&s);
@@ -91,6 +92,7 @@ int sampler_open(struct sampler **out, const struct sampler_limits *limits, stru
         s->seq[i].set = sample_settings_default();
         s->seq[i].set.bias = s->bias + i * ((size_t)limits->n_bias + 1);
         s->seq[i].history = s->history + i * ((size_t)limits->n_history + 1);
+        s->seq[i].listed = s->listed + i * ROW_LISTED;
     }
     *out = s;
     return 0;
@@ -109,6 +111,7 @@ void sampler_close(struct sampler **sampler)
     free(s->seq);
     free(s->bias);
     free(s->history);
+    free(s->listed);
     free(s);
     *sampler = NULL;
 }
@@ -120,7 +123,7 @@ static int window_of(const struct sample_settings *set, int n_history)
     return set->penalty_last_n < 0 || set->penalty_last_n > n_history ? n_history : set->penalty_last_n;
 }
 
-/* Each sequence's bias list and ring stay where they are; only their contents move. */
+/* Each sequence's lists and ring stay where they are; only their contents move. */
 static struct sample_bias *bias_of(struct sampler *s, int seq)
 {
     return s->bias + (size_t)seq * ((size_t)s->lim.n_bias + 1);
@@ -156,9 +159,10 @@ void sampler_fork(struct sampler *s, int dst, int src, uint32_t sample)
     struct sample_state *to = &s->seq[dst];
     const struct sample_state *from = &s->seq[src];
     if (dst != src) {
-        int32_t *history = to->history;
+        int32_t *history = to->history, *listed = to->listed;
         *to = *from;
         to->history = history;
+        to->listed = listed;
         to->set.bias = bias_of(s, dst);
         memcpy(bias_of(s, dst), bias_of(s, src), (size_t)from->set.n_bias * sizeof *s->bias);
         int64_t kept = from->n_seen < from->window ? from->n_seen : from->window;

@@ -13,7 +13,10 @@
  *     TRY(sampler_open(&s, &lim, err));
  *     TRY(sampler_init_sequence(s, seq, &settings, sample, err));
  *     for each prompt token: sampler_accept(s, seq, token);      penalties count the prompt, as in llama.cpp
- *     loop:  TRY(sampler_pick(s, seq, 0, logits, pos, &pick, err));  sampler_accept(s, seq, pick.token);
+ *     loop:  TRY(sampler_pick(s, seq, 0, result, pos, &pick, err));  sampler_accept(s, seq, pick.token);
+ *
+ * A draw needs all logits only where its settings keep more than the head's ROW_TOPK best could hold: sampler_listed()
+ * says so before the pass.
  *
  * All memory is taken by sampler_open(); nothing later allocates.  Different sequences may be used from different
  * threads at the same time if each thread passes its own `thread` to sampler_pick().
@@ -24,6 +27,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "ops/batch.h"
 
 struct sampler;
 
@@ -61,7 +65,7 @@ struct sampler_limits {
     int n_thread;  /* sampler_pick() calls at the same time */
 };
 
-/* Memory: n_seq x (n_history x 4 + n_bias x 8) + n_thread x n_vocab x 16 bytes, touched only when used.
+/* Memory: n_seq x (n_history x 4 + n_bias x 8 + 256) + n_thread x n_vocab x 16 bytes, touched only when used.
  * On failure *out is NULL.  Errors: LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
 int sampler_open(struct sampler **out, const struct sampler_limits *limits, struct lutra_error *err);
 
@@ -83,11 +87,17 @@ struct sample_pick {
     float log_prob; /* natural log-probability of token under the model's own distribution softmax(logits) */
 };
 
-/* Picks the token for position `pos` of `seq` from logits [n_vocab], which are only read.  The state is unchanged.
- * thread: 0 .. n_thread - 1, one user at a time.
- * Errors: LUTRA_E_INTERNAL, a logit is NaN or +infinity (where = token); LUTRA_E_NOT_FOUND, no token is left to
+/* Whether the next pick of seq can do without all logits: the number of tokens whose logits it needs beside the best
+ * ROW_TOPK (*listed: tokens with a bias, and those the penalties see; the sampler's, until the sequence changes or is asked
+ * again); or -1, it needs all.  So its row wants WANT_TOPK | WANT_LOGPROB of the list, or WANT_LOGITS | WANT_LOGPROB. */
+int sampler_listed(struct sampler *sampler, int seq, const int32_t **listed);
+
+/* Picks the token for position `pos` of `seq` from what the head reports of its row: from result->logits [n_vocab], or
+ * where these are NULL from the best and the listed, as sampler_listed() said just before; the same token in both cases.
+ * The state is unchanged.  thread: 0 .. n_thread - 1, one user at a time.
+ * Errors: LUTRA_E_INTERNAL, a logit is NaN or +infinity (where = token, if known); LUTRA_E_NOT_FOUND, no token is left to
  * sample (all logits or all that the bias allows are -infinity); LUTRA_E_ARGUMENT, penalties overflow a float. */
-int sampler_pick(struct sampler *sampler, int seq, int thread, const float *logits, int64_t pos,
+int sampler_pick(struct sampler *sampler, int seq, int thread, const struct row_result *result, int64_t pos,
     struct sample_pick *pick, struct lutra_error *err);
 
 #endif

@@ -14,6 +14,8 @@ struct sample_state {
     int window;       /* tokens that penalties look back; 0 when they change nothing */
     int64_t n_seen;   /* accepted tokens */
     int32_t *history; /* [n_history] ring of the last `window` tokens: token i lies at i % window */
+    int32_t *listed;  /* [ROW_LISTED] tokens with a bias or in the window, each once */
+    int n_listed;     /* as of the last sampler_listed() */
 };
 
 /* Working space of one draw. */
@@ -30,6 +32,7 @@ struct sampler {
     struct sample_scratch *scratch; /* [n_thread] */
     struct sample_bias *bias;       /* [n_seq][n_bias] */
     int32_t *history;               /* [n_seq][n_history] */
+    int32_t *listed;                /* [n_seq][ROW_LISTED] */
 };
 
 /* What is left to draw from, in drawing order, with unnormalised weights. */

@@ -6,9 +6,8 @@
 #include <string.h>
 
 enum {
-    LANES = 16,       /* independent sums: the order of additions is fixed whatever the vector width */
-    SUM_BLOCK = 1024, /* f32 sums of this many terms are added up in f64 */
-    HEAP_MAX = 256,   /* up to here a heap beats the histogram */
+    LANES = 16,     /* independent maxima */
+    HEAP_MAX = 256, /* up to here a heap beats the histogram */
     SKIP_BLOCK = 32,
 };
 
@@ -42,22 +41,6 @@ float select_max(const float *logits, int n, int *has_nan)
     return best[0];
 }
 
-double select_exp_sum(const float *logits, int n, float max, float inv_temp)
-{
-    double total = 0;
-    float e[SUM_BLOCK];
-    for (int first = 0; first < n; first += SUM_BLOCK) {
-        int m = n - first < SUM_BLOCK ? n - first : SUM_BLOCK;
-        for (int i = 0; i < m; i++) e[i] = exp_nonpos((logits[first + i] - max) * inv_temp);
-        for (int i = m; i < SUM_BLOCK; i++) e[i] = 0;
-        float sum[LANES] = {0};
-        for (int i = 0; i < SUM_BLOCK; i += LANES)
-            for (int j = 0; j < LANES; j++) sum[j] += e[i + j];
-        for (int j = 0; j < LANES; j++) total += sum[j];
-    }
-    return total;
-}
-
 int32_t select_argmax(const float *logits, int n, float max)
 {
     for (int i = 0; i < n; i++)
@@ -65,7 +48,7 @@ int32_t select_argmax(const float *logits, int n, float max)
     return -1;
 }
 
-static bool is_worse(struct sample_cand a, struct sample_cand b)
+bool select_is_worse(struct sample_cand a, struct sample_cand b)
 {
     return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
 }
@@ -75,8 +58,8 @@ static void sift_down(struct sample_cand *heap, int n, int at)
 {
     struct sample_cand moving = heap[at];
     for (int child = 2 * at + 1; child < n; child = 2 * at + 1) {
-        if (child + 1 < n && is_worse(heap[child + 1], heap[child])) child++;
-        if (!is_worse(heap[child], moving)) break;
+        if (child + 1 < n && select_is_worse(heap[child + 1], heap[child])) child++;
+        if (!select_is_worse(heap[child], moving)) break;
         heap[at] = heap[child];
         at = child;
     }

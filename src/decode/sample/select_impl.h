@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Candidates of a draw: finding the best of a long row of logits without sorting it, and exponentials in bulk.
+ * Candidates of a draw: finding the best of a long row of logits without sorting it.
  * Pure functions of their arguments; nothing allocates.  "Best first" means larger logit, ties by lower id.
  */
 #ifndef LUTRA_DECODE_SAMPLE_SELECT_IMPL_H
 #define LUTRA_DECODE_SAMPLE_SELECT_IMPL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/f16.h"
@@ -48,8 +49,8 @@ static inline float exp_nonpos(float x)
 /* Largest of n logits (-INFINITY for n = 0) and whether one of them is NaN. */
 float select_max(const float *logits, int n, int *has_nan);
 
-/* Sum of exp((x - max) * inv_temp) over n logits. */
-double select_exp_sum(const float *logits, int n, float max, float inv_temp);
+/* Whether a comes after b, best first. */
+bool select_is_worse(struct sample_cand a, struct sample_cand b);
 
 /* First index that holds the largest logit. */
 int32_t select_argmax(const float *logits, int n, float max);

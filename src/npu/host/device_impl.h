@@ -205,5 +205,8 @@ int npu_run_abandon(struct npu_device *d, struct lutra_error *err);
 
 /* After the segment is done: results and new cache rows to the host. */
 void npu_run_finish(struct npu_device *d);
+/* The one token whose logit the head itself reports for result i; NULL: none, or more, which come out of all logits. */
+const int32_t *npu_head_target(const struct step *step, int i);
+bool npu_head_brings_logits(const struct step *step, int i);
 
 #endif

@@ -397,6 +397,18 @@ static uint32_t want_of(const struct step *step, int i)
     return step->batch->row[step->result[i].row].want;
 }
 
+const int32_t *npu_head_target(const struct step *step, int i)
+{
+    const struct row *row = &step->batch->row[step->result[i].row];
+    return row->want & WANT_LOGPROB && row->n_listed == 1 ? row->listed : NULL;
+}
+
+bool npu_head_brings_logits(const struct step *step, int i)
+{
+    const struct row *row = &step->batch->row[step->result[i].row];
+    return row->want & WANT_LOGITS || (row->want & WANT_LOGPROB && row->n_listed > 1);
+}
+
 static int emit_head(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const struct step *step = p->s->step;
@@ -409,11 +421,12 @@ static int emit_head(struct program *p, const struct op *op, struct lutra_error 
     if (!row) return no_room(p, err);
     for (uint32_t i = 0; i < n_out; i++) {
         uint32_t want = want_of(step, (int)i);
+        const int32_t *target = npu_head_target(step, (int)i);
         all |= want;
         row[i] = (struct npu_head_row){
             .want = (want & WANT_TOPK ? NPU_HEAD_TOPK : 0) | (want & (WANT_TOPK | WANT_LOGPROB) ? NPU_HEAD_SUM : 0),
-            .target = want & WANT_LOGPROB ? (uint32_t)step->batch->row[step->result[i].row].target : UINT32_MAX,
-            .logits = want & WANT_LOGITS ? p->w->logits.at + i * d->logits_stride : 0};
+            .target = target ? (uint32_t)*target : UINT32_MAX,
+            .logits = npu_head_brings_logits(step, (int)i) ? p->w->logits.at + i * d->logits_stride : 0};
     }
     if (all & WANT_HIDDEN) {
         d->hidden = at_of(p, op->in), d->hidden_bytes = n_out * stride_of(p, op->in);

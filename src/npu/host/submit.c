@@ -78,22 +78,25 @@ static void acquire_cache(struct npu_device *d, const struct step *step)
 static void take_result(const struct npu_device *d, const struct npu_window *w, const struct step *step, int i)
 {
     struct row_result *to = &step->result[i];
-    uint32_t want = step->batch->row[to->row].want, logits = w->logits.at + (uint32_t)i * d->logits_stride;
+    const struct row *row = &step->batch->row[to->row];
+    uint32_t want = row->want, logits = w->logits.at + (uint32_t)i * d->logits_stride;
     const struct npu_head_result *from =
         (const struct npu_head_result *)(const void *)(w->link->base + w->results.at) + i;
     float most, sum;
     memcpy(&most, &from->most, 4);
     memcpy(&sum, &from->sum, 4);
     if (want & (WANT_TOPK | WANT_LOGPROB)) to->log_sum_exp = most + logf(sum);
-    if (want & WANT_LOGPROB) memcpy(&to->target_logit, &from->target, 4);
+    if (npu_head_target(step, i)) memcpy(to->listed_logit, &from->target, 4);
     if (want & WANT_TOPK) {
         to->n_top = (int)from->n_top;
         memcpy(to->top_id, from->id, (size_t)to->n_top * 4);
         memcpy(to->top_logit, from->logit, (size_t)to->n_top * 4);
     }
-    if (!(want & WANT_LOGITS)) return;
+    if (!npu_head_brings_logits(step, i)) return;
     npu_transport_acquire(w->link, logits, d->logits_stride);
-    memcpy(to->logits, w->link->base + logits, (size_t)d->n_vocab * 4);
+    if (want & WANT_LOGITS) memcpy(to->logits, w->link->base + logits, (size_t)d->n_vocab * 4);
+    for (int k = 0; want & WANT_LOGPROB && k < row->n_listed; k++)
+        memcpy(&to->listed_logit[k], w->link->base + logits + 4 * (size_t)row->listed[k], 4);
 }
 
 void npu_run_finish(struct npu_device *d)

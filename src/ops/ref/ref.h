@@ -14,6 +14,7 @@
 #include "ops/kv_view.h"
 #include "ops/op.h"
 
+struct row;
 struct row_result;
 
 /* ---- weights: OP_EMBED, OP_MATMUL ---- */
@@ -68,13 +69,13 @@ void ref_kv_copy(const struct kv_view *kv, int32_t draft_slot, int32_t block, in
 /* logits[i] = cap * tanh(logits[i] / cap). */
 void ref_softcap(float *logits, int n, float cap);
 
-/* log(sum(exp(logits))). */
+/* log(sum(exp(logits))); NaN when a logit is. */
 float ref_log_sum_exp(const float *logits, int n);
 
 /* The min(k, n) largest, best first, ties by lower id; returns how many.  A NaN ranks as -infinity. */
 int ref_top_k(const float *logits, int n, int k, int32_t *id, float *logit);
 
-/* Fills what `want` (set of enum row_want) asks for in *result: log_sum_exp, target_logit, the top entries. */
-void ref_head_result(const float *logits, int n_vocab, uint32_t want, int32_t target, struct row_result *result);
+/* Fills what the row wants of its logits in *result: log_sum_exp, listed_logit, the top entries. */
+void ref_head_result(const float *logits, int n_vocab, const struct row *row, struct row_result *result);
 
 #endif

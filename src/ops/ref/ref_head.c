@@ -19,7 +19,7 @@ float ref_log_sum_exp(const float *logits, int n)
     for (int i = 0; i < n; i++) {
         if (logits[i] > max) max = logits[i];
     }
-    if (isinf(max)) return (float)max;
+    if (isinf(max)) max = 0; /* the sum shows what there is: 0, infinity or NaN */
     for (int i = 0; i < n; i++) sum += exp(logits[i] - max);
     return (float)(max + log(sum));
 }
@@ -42,11 +42,12 @@ int ref_top_k(const float *logits, int n, int k, int32_t *id, float *logit)
     return n_top;
 }
 
-void ref_head_result(const float *logits, int n_vocab, uint32_t want, int32_t target, struct row_result *result)
+void ref_head_result(const float *logits, int n_vocab, const struct row *row, struct row_result *result)
 {
-    if (want & (WANT_TOPK | WANT_LOGPROB)) result->log_sum_exp = ref_log_sum_exp(logits, n_vocab);
-    if (want & WANT_LOGPROB) result->target_logit = logits[target];
-    if (want & WANT_TOPK) {
+    if (row->want & (WANT_TOPK | WANT_LOGPROB)) result->log_sum_exp = ref_log_sum_exp(logits, n_vocab);
+    for (int i = 0; row->want & WANT_LOGPROB && i < row->n_listed; i++)
+        result->listed_logit[i] = logits[row->listed[i]];
+    if (row->want & WANT_TOPK) {
         result->n_top = ref_top_k(logits, n_vocab, ROW_TOPK, result->top_id, result->top_logit);
     }
 }

@@ -142,6 +142,7 @@ struct bench {
     struct device *device;
     struct kv_fixture kv;
     struct row row[ROWS];
+    int32_t listed[ROWS][3];
     struct batch batch;
     struct buffer value[N_VALUES];
     int32_t out_row[ROWS];
@@ -176,7 +177,9 @@ static void open_bench(struct bench *b, uint32_t isa, int threads, int first, in
             .seq = seq[(first + i) % 3],
             .parent = -1,
             .want = (first + i) % 4 == 3 ? WANT_NOTHING : want,
-            .target = (first + i) * 100};
+            .n_listed = 3,
+            .listed = b->listed[i]};
+        for (int k = 0; k < 3; k++) b->listed[i][k] = ((first + i) * 100 + k * 333) % VOCAB;
         if (b->row[i].want) b->out_row[b->step.n_out++] = i;
     }
     fixture_finish(&b->kv);
@@ -191,7 +194,8 @@ static void open_bench(struct bench *b, uint32_t isa, int threads, int first, in
             .logits = malloc(VOCAB * sizeof(float)),
             .hidden = malloc(D * sizeof(float)),
             .top_id = malloc(ROW_TOPK * sizeof(int32_t)),
-            .top_logit = malloc(ROW_TOPK * sizeof(float))};
+            .top_logit = malloc(ROW_TOPK * sizeof(float)),
+            .listed_logit = malloc(ROW_LISTED * sizeof(float))};
     }
     b->step = (struct step){.batch = &b->batch,
         .kv = &b->kv.view,
@@ -209,6 +213,7 @@ static void close_bench(struct bench *b)
         free(b->result[i].hidden);
         free(b->result[i].top_id);
         free(b->result[i].top_logit);
+        free(b->result[i].listed_logit);
     }
     for (int i = 0; i < N_VALUES; i++) b->device->ops->buffer_free(b->device, &b->value[i]);
     for (int i = 0; i < N_WEIGHTS; i++) b->device->ops->release(b->device, &weights[i]);
@@ -231,7 +236,7 @@ static void assert_same(const struct row_result *a, const struct row_result *b)
     assert_memory_equal(a->logits, b->logits, VOCAB * sizeof(float));
     assert_memory_equal(a->hidden, b->hidden, D * sizeof(float));
     assert_memory_equal(&a->log_sum_exp, &b->log_sum_exp, sizeof(float));
-    assert_memory_equal(&a->target_logit, &b->target_logit, sizeof(float));
+    assert_memory_equal(a->listed_logit, b->listed_logit, 3 * sizeof(float));
     assert_int_equal(a->n_top, b->n_top);
     assert_memory_equal(a->top_id, b->top_id, (size_t)a->n_top * sizeof(int32_t));
 }
@@ -322,7 +327,7 @@ static void head_reports_what_is_wanted(void **state)
             assert_memory_equal(id, r->top_id, sizeof id);
             assert_memory_equal(logit, r->top_logit, sizeof logit);
             assert_true(fabsf(r->log_sum_exp - ref_log_sum_exp(r->logits, VOCAB)) < 2e-6f * fabsf(r->log_sum_exp));
-            assert_true(r->target_logit == r->logits[b.row[r->row].target]);
+            for (int k = 0; k < 3; k++) assert_true(r->listed_logit[k] == r->logits[b.row[r->row].listed[k]]);
             for (int v = 0; v < VOCAB; v++) assert_true(fabsf(r->logits[v]) <= 30);
             assert_memory_equal(r->hidden, (float *)b.value[V_N].host + i * D, D * sizeof(float));
         }

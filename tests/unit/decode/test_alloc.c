@@ -66,7 +66,8 @@ static void nothing_after_open_allocates(void **state)
         for (int q = 1; q < SEQS; q++) sampler_fork(s, q, 0, (uint32_t)q);
         for (int q = 0; q < SEQS; q++) {
             struct sample_pick pick;
-            bad |= sampler_pick(s, q, 0, row, 5, &pick, NULL);
+            struct row_result result = {.logits = row};
+            bad |= sampler_pick(s, q, 0, &result, 5, &pick, NULL);
             sampler_accept(s, q, pick.token);
         }
         int counted = n_alloc - before;

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "decode/sample/sampler_impl.h"
+#include "ops/ref/ref.h"
 #include "unit/decode/reference.h"
 
 static uint32_t rolls;
@@ -44,11 +45,40 @@ static void start(struct sampler *s, int seq, const struct sample_settings *set,
     if (sampler_init_sequence(s, seq, set, sample, &err) < 0) fail_msg("%s", err.what);
 }
 
+/* What a head reports: all logits, or what the sampler lists. */
+struct head {
+    struct row_result result;
+    int32_t top_id[ROW_TOPK];
+    float top_logit[ROW_TOPK], listed_logit[ROW_LISTED];
+};
+
+static const struct row_result *all_logits(struct head *h, const float *logits, int n_vocab)
+{
+    h->result = (struct row_result){.logits = (float *)logits, .log_sum_exp = ref_log_sum_exp(logits, n_vocab)};
+    return &h->result;
+}
+
+static const struct row_result *best_logits(
+    struct head *h, const float *logits, int n_vocab, const int32_t *listed, int n_listed)
+{
+    struct row row = {.want = WANT_TOPK | WANT_LOGPROB, .n_listed = n_listed, .listed = listed};
+    h->result = (struct row_result){.top_id = h->top_id, .top_logit = h->top_logit, .listed_logit = h->listed_logit};
+    ref_head_result(logits, n_vocab, &row, &h->result);
+    return &h->result;
+}
+
+static int pick_row(struct sampler *s, const float *logits, int pos, struct sample_pick *pick, struct lutra_error *err)
+{
+    struct head h;
+    return sampler_pick(s, 0, 0, all_logits(&h, logits, s->lim.n_vocab), pos, pick, err);
+}
+
 static int32_t pick_at(struct sampler *s, int seq, const float *logits, int pos)
 {
+    struct head h;
     struct sample_pick pick = {-1, 0};
     struct lutra_error err = {0};
-    if (sampler_pick(s, seq, 0, logits, pos, &pick, &err) < 0) fail_msg("%s", err.what);
+    if (sampler_pick(s, seq, 0, all_logits(&h, logits, s->lim.n_vocab), pos, &pick, &err) < 0) fail_msg("%s", err.what);
     return pick.token;
 }
 
@@ -335,9 +365,84 @@ static void log_prob_is_the_models(void **state)
     struct sampler *s = open_sampler(V, 1, 0);
     start(s, 0, &set, 0);
     struct sample_pick pick;
-    assert_int_equal(sampler_pick(s, 0, 0, row, 3, &pick, NULL), 0);
+    assert_int_equal(pick_row(s, row, 3, &pick, NULL), 0);
     assert_int_equal(pick.token, 17);
     assert_true(fabs((double)pick.log_prob - ((double)row[17] - log(sum))) < 1e-5);
+    sampler_close(&s);
+}
+
+/* Whatever the settings: where the best are enough, they give the token, the log-prob and the error that all give. */
+static void best_are_as_good_as_all(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 4000 };
+    int n_best = 0, n_all = 0, n_outside = 0, n_error = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        int n_vocab = roll(4) ? 65 + (int)roll(2000) : 1 + (int)roll(80);
+        float *row = malloc((size_t)n_vocab * sizeof *row);
+        struct sample_bias bias[8];
+        fill_row(row, n_vocab);
+        if (roll(50) == 0) row[roll((uint32_t)n_vocab)] = roll(2) ? NAN : INFINITY;
+        struct sample_settings set = random_settings(bias, n_vocab);
+        if (roll(4) == 0) set.temperature = 0;
+        if (roll(2)) set.top_k = 1 + (int)roll(70);
+        struct sampler *s = open_sampler(n_vocab, 1, 100);
+        start(s, 0, &set, 0);
+        for (uint32_t i = roll(30); i > 0; i--) sampler_accept(s, 0, (int32_t)roll((uint32_t)n_vocab));
+        const int32_t *listed;
+        int n = sampler_listed(s, 0, &listed);
+        n < 0 ? n_all++ : n_best++;
+        if (n >= 0) {
+            struct head all, best;
+            struct sample_pick a = {-1, 0}, b = {-1, 0};
+            const struct row_result *r = best_logits(&best, row, n_vocab, listed, n);
+            int rc = sampler_pick(s, 0, 0, all_logits(&all, row, n_vocab), round, &a, NULL);
+            assert_int_equal(sampler_pick(s, 0, 0, r, round, &b, NULL), rc);
+            n_error += rc < 0;
+            if (rc == 0 && (a.token != b.token || a.log_prob != b.log_prob))
+                fail_msg("round %d: token %d (%.9g), not %d (%.9g)", round, b.token, b.log_prob, a.token, a.log_prob);
+            n_outside += rc == 0 && row[a.token] < best.top_logit[r->n_top - 1];
+        }
+        sampler_close(&s);
+        free(row);
+    }
+    assert_true(n_best > ROUNDS / 4 && n_all > ROUNDS / 4 && n_error > 10);
+    assert_true(n_outside > 0); /* a bias lifted a token from below the best */
+}
+
+static void what_needs_all_logits(void **state)
+{
+    (void)state;
+    struct sampler *s = open_sampler(1000, 1, 100);
+    struct sample_bias bias[4] = {{5, 1}, {6, 1}, {5, 2}, {900, -INFINITY}};
+    struct sample_settings set = sample_settings_default();
+    const int32_t *listed;
+    start(s, 0, &set, 0);
+    assert_int_equal(sampler_listed(s, 0, &listed), 0);
+    set.bias = bias;
+    set.n_bias = 4;
+    start(s, 0, &set, 0);
+    assert_int_equal(sampler_listed(s, 0, &listed), 3);
+    assert_memory_equal(listed, ((int32_t[]){5, 6, 900}), 3 * sizeof *listed);
+    set.repeat_penalty = 1.1f; /* 40 best, 4 biases: room for 20 tokens of the window */
+    start(s, 0, &set, 0);
+    for (int32_t t = 0; t < 20; t++) sampler_accept(s, 0, t);
+    assert_int_equal(sampler_listed(s, 0, &listed), 21);
+    sampler_accept(s, 0, 20);
+    assert_int_equal(sampler_listed(s, 0, &listed), -1);
+    set.temperature = 0;
+    start(s, 0, &set, 0);
+    for (int32_t t = 0; t < 59; t++) sampler_accept(s, 0, t);
+    assert_int_equal(sampler_listed(s, 0, &listed), 60);
+    sampler_accept(s, 0, 59);
+    assert_int_equal(sampler_listed(s, 0, &listed), -1);
+    set = sample_settings_default();
+    set.top_k = 65;
+    start(s, 0, &set, 0);
+    assert_int_equal(sampler_listed(s, 0, &listed), -1);
+    set.top_k = 0;
+    start(s, 0, &set, 0);
+    assert_int_equal(sampler_listed(s, 0, &listed), -1);
     sampler_close(&s);
 }
 
@@ -355,26 +460,26 @@ static void bad_logits_are_errors(void **state)
         set.temperature = (float)heat;
         start(s, 0, &set, 0);
         for (int i = 0; i < V; i++) row[i] = -INFINITY;
-        assert_int_equal(sampler_pick(s, 0, 0, row, 0, &pick, &err), LUTRA_E_NOT_FOUND);
+        assert_int_equal(pick_row(s, row, 0, &pick, &err), LUTRA_E_NOT_FOUND);
         assert_non_null(strstr(err.what, "no token left to sample"));
         row[49] = -1e30f;
         assert_int_equal(pick_at(s, 0, row, 0), 49);
         row[20] = NAN;
-        assert_int_equal(sampler_pick(s, 0, 0, row, 0, &pick, &err), LUTRA_E_INTERNAL);
+        assert_int_equal(pick_row(s, row, 0, &pick, &err), LUTRA_E_INTERNAL);
         assert_int_equal(err.where, 20);
         row[20] = INFINITY;
-        assert_int_equal(sampler_pick(s, 0, 0, row, 0, &pick, &err), LUTRA_E_INTERNAL);
+        assert_int_equal(pick_row(s, row, 0, &pick, &err), LUTRA_E_INTERNAL);
         row[20] = 3e38f;
         assert_int_equal(pick_at(s, 0, row, 0), 20);
         set.bias = ban;
         set.n_bias = 2;
         start(two, 0, &set, 0);
-        assert_int_equal(sampler_pick(two, 0, 0, (float[]){1, 2}, 0, &pick, &err), LUTRA_E_NOT_FOUND);
+        assert_int_equal(pick_row(two, (float[]){1, 2}, 0, &pick, &err), LUTRA_E_NOT_FOUND);
         set.n_bias = 0;
         set.repeat_penalty = 0.001f;
         start(s, 0, &set, 0);
         sampler_accept(s, 0, 20);
-        assert_int_equal(sampler_pick(s, 0, 0, row, 0, &pick, &err), LUTRA_E_ARGUMENT);
+        assert_int_equal(pick_row(s, row, 0, &pick, &err), LUTRA_E_ARGUMENT);
     }
     sampler_close(&s);
     sampler_close(&two);
@@ -421,6 +526,8 @@ int main(void)
         cmocka_unit_test(bias_list_is_copied),
         cmocka_unit_test(greedy_is_the_first_largest),
         cmocka_unit_test(log_prob_is_the_models),
+        cmocka_unit_test(best_are_as_good_as_all),
+        cmocka_unit_test(what_needs_all_logits),
         cmocka_unit_test(bad_logits_are_errors),
         cmocka_unit_test(bad_settings_are_named),
     };

@@ -103,6 +103,34 @@ static void same_text_whatever_the_batch(void **state)
     fixture_close(&one);
 }
 
+/* Biases of nothing, and many, are too many for the head's best: the sampler gets all logits, and picks the same. */
+static void same_text_from_best_and_all(void **state)
+{
+    (void)state;
+    enum { N = 70 };
+    struct fixture f;
+    struct lutra_logit_bias nothing[N] = {{0}}, some[3] = {{5, 3}, {6, -2}, {5, 1}};
+    int32_t prompt[40];
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    fixture_session(&f, 4, 64);
+    for (int greedy = 0; greedy < 2; greedy++) {
+        struct lutra_request r = make_request(&first, f.s, prompt, 40, 6, 40);
+        r.sampling.temperature = greedy ? 0 : 1.5f;
+        r.sampling.bias = some;
+        r.sampling.n_bias = 3;
+        OK(lutra_generate(f.s, &r, err));
+        r = make_request(&second, f.s, prompt, 40, 6, 40);
+        r.sampling.temperature = greedy ? 0 : 1.5f;
+        memcpy(nothing, some, sizeof some);
+        for (int i = 3; i < N; i++) nothing[i].token = i;
+        r.sampling.bias = nothing;
+        r.sampling.n_bias = N;
+        OK(lutra_generate(f.s, &r, err));
+        same_samples(&first, &second, 6);
+    }
+    fixture_close(&f);
+}
+
 static void identical_greedy_prompts_agree(void **state)
 {
     (void)state;
@@ -271,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_text_whatever_the_batch),
+        cmocka_unit_test(same_text_from_best_and_all),
         cmocka_unit_test(identical_greedy_prompts_agree),
         cmocka_unit_test(prefix_is_reused),
         cmocka_unit_test(every_way_to_end),

@@ -105,7 +105,7 @@ static void bad_rows_are_named(void **state)
     const struct row good[3] = {
         {.token = 1, .pos = 10, .seq = 1, .parent = -1},
         {.token = 2, .pos = 11, .seq = 1, .parent = 0},
-        {.token = 3, .pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .target = 5},
+        {.token = 3, .pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .n_listed = 1, .listed = (int32_t[]){5}},
     };
     const struct {
         struct row row; /* put in place of row 2 */
@@ -122,8 +122,12 @@ static void bad_rows_are_named(void **state)
         {{.pos = 0, .seq = 7, .parent = -1}, "no sequence 7"},
         {{.pos = 12, .seq = 1, .parent = -1}, "does not continue sequence 1"},
         {{.pos = 12, .seq = 1, .parent = 1, .want = 16}, "want"},
-        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .target = -1}, "target token -1"},
-        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .target = N_VOCAB}, "target token 100"},
+        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .n_listed = 2, .listed = (int32_t[]){0, -1}},
+            "target token -1"},
+        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .n_listed = 1, .listed = (int32_t[]){N_VOCAB}},
+            "target token 100"},
+        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .n_listed = ROW_LISTED + 1}, "65 listed tokens"},
+        {{.pos = 12, .seq = 1, .parent = 1, .want = WANT_LOGPROB, .n_listed = -1}, "-1 listed tokens"},
     };
     struct row rows[3];
     struct batch b;

@@ -315,11 +315,18 @@ static void head_ranks_and_sums(void **state)
 
     float top64[64];
     int32_t id64[64];
-    struct row_result result = {.top_id = id64, .top_logit = top64};
-    ref_head_result(many, 100, WANT_TOPK | WANT_LOGPROB, 7, &result);
+    float listed[2];
+    struct row_result result = {.top_id = id64, .top_logit = top64, .listed_logit = listed};
+    many[9] = 499;
+    struct row row = {.want = WANT_TOPK | WANT_LOGPROB, .n_listed = 2, .listed = (int32_t[]){7, 9}};
+    ref_head_result(many, 100, &row, &result);
     assert_int_equal(result.n_top, 64);
-    assert_int_equal(result.top_id[63], 63);
-    close_to(result.target_logit - result.log_sum_exp, -log(100), 1e-4);
+    assert_int_equal(result.top_id[63], 64); /* 9 is not among them */
+    close_to(listed[0] - result.log_sum_exp, -log(99 + exp(-1)), 1e-4);
+    close_to(listed[1], 499, 0);
+    assert_true(isnan(ref_log_sum_exp((float[]){0, NAN, 1}, 3)));
+    assert_true(isnan(ref_log_sum_exp((float[]){NAN, -INFINITY}, 2)));
+    assert_true(ref_log_sum_exp((float[]){-INFINITY, -INFINITY}, 2) == -INFINITY);
 
     float cap[3] = {0, 30, -1e9f};
     ref_softcap(cap, 3, 30);
