@@ -115,6 +115,17 @@ bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b);
 /* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
 bool cpu_matmul_has_bulk(const struct op *op);
 
+/* Whether operations i, i + 1 and i + 2 of the segment are two products, a gate on them and a product of that, which may run
+ * as one: nobody else reads what lies between, and there are bulk rows whose kernels can.  cpu_run_gated does. */
+bool cpu_matmul_gates(const struct worker *w, int i);
+bool cpu_run_gated(struct worker *w, const struct op *op);
+
+/* A row of an operation that is no matmul, attention or head. */
+void cpu_run_row(const struct worker *w, const struct op *op, int row);
+
+/* out = f(a, b) of OP_SWIGLU and its like; NULL: it is none. */
+cpu_pointwise *cpu_gate_of(const struct cpu_kernels *k, enum op_kind kind);
+
 /* Runs OP_MATMUL, OP_HEAD.  False: cancelled. */
 bool cpu_run_matmul(struct worker *w, const struct op *op);
 bool cpu_run_head(struct worker *w, const struct op *op);

@@ -25,6 +25,18 @@ struct cpu_gemm;
 /* A block of a prompt that goes to the bulk kernels of a weight, where it has them (ROW_BULK of ops/batch.h). */
 enum { CPU_BULK_ROWS = 32 };
 
+/* out[i] = f(a[i], b[i]) for i < n, whatever the other elements; out may be a or b. */
+typedef void cpu_pointwise(const float *a, const float *b, size_t n, float *out);
+
+/* Two weights of one shape and type at once, whose outputs become activations: for every row r and output o,
+ * f(w x, w2 x2)[o] goes to where act_row of the same kernel would put input o of row r. */
+struct cpu_gate {
+    cpu_pointwise *f;   /* n is LANES */
+    const void *packed; /* w2, with its bias */
+    const float *bias;
+    void *act; /* act_bytes(n_out, n_row); n_out is a multiple of 32 */
+};
+
 /* One call of a matmul kernel: output rows of panels panel .. panel + n_panel - 1 for all n_row batch rows:
  * out[r * out_stride + o - panel * mr] = sum over k of w[o][k] x[r][k], + bias[o].  Writes those outputs and nothing
  * else. */
@@ -36,9 +48,10 @@ struct cpu_gemm_args {
     size_t out_stride;  /* in floats */
     const float *bias;  /* [n_out] or NULL */
     size_t n_out, n_in;
-    size_t panel, n_panel; /* a panel is mr output rows; the last of the weight may be partial */
-    size_t n_row;          /* >= 1 */
-    void *work;            /* gemm->work_bytes, 64-byte aligned, of this thread alone; NULL if 0 */
+    size_t panel, n_panel;       /* a panel is mr output rows; the last of the weight may be partial */
+    size_t n_row;                /* >= 1 */
+    void *work;                  /* gemm->work_bytes, 64-byte aligned, of this thread alone; NULL if 0 */
+    const struct cpu_gate *gate; /* NULL: none; otherwise out is not used.  Kernels with takes_gate only */
 };
 
 /* Kernels of one weight type and class.  One arithmetic for all n_row: an output's bits do not depend on n_row, on the
@@ -68,6 +81,7 @@ struct cpu_gemm {
 
     size_t work_bytes;  /* of cpu_gemm_args.work */
     size_t unit_panels; /* the most panels that a call likes; 0: any */
+    bool takes_gate;
     void (*run)(const struct cpu_gemm_args *a);
 
     /* What run calls for few rows, with the same bits; NULL: it calls nothing. */
@@ -105,11 +119,8 @@ struct cpu_kernels {
      * computes it per position). */
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
 
-    /* out = f(a) * b, elementwise; out may be a or b.  Tails use the same polynomial as full vectors. */
-    void (*swiglu)(const float *a, const float *b, size_t n, float *out);
-    void (*geglu)(const float *a, const float *b, size_t n, float *out);
-    void (*relu2)(const float *a, const float *b, size_t n, float *out);
-    void (*add)(const float *a, const float *b, size_t n, float *out);
+    /* f(a) * b, and a + b.  Tails use the same polynomial as full vectors. */
+    cpu_pointwise *swiglu, *geglu, *relu2, *add;
 
     void (*f32_to_f16)(const float *x, size_t n, uint16_t *out); /* exact round to nearest even */
     void (*f16_to_f32)(const uint16_t *x, size_t n, float *out);

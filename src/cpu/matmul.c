@@ -4,6 +4,9 @@
  *
  * Rows come in stretches: side by side and of one class.  Bulk rows of prompts go to a weight's bulk kernels where it has
  * them, all others to its ordinary ones.  A unit of weights serves every stretch while it is in cache.
+ *
+ * Bulk rows of a gated feed-forward (gate and up, OP_SWIGLU or its like, down) skip their values in between: the gate's
+ * kernel leaves the activations of the next matmul.  Other rows of the batch take the three operations one by one.
  */
 #include "cpu/device_impl.h"
 
@@ -29,6 +32,7 @@ struct plan {
     struct part_plan part[3];
     const struct cpu_gemm *form[ACT_FORMS]; /* kernels of that form of activations */
     int n_form;
+    int first_form; /* of the scratch; the ones before belong to another plan */
     bool used[CLASSES][ACT_FORMS];
 };
 
@@ -46,9 +50,10 @@ static int find_form(struct plan *plan, const struct cpu_gemm *gemm)
 }
 
 /* Panels of one part per unit. */
-static size_t unit_panels(const struct packed *p, size_t panels, size_t total_bytes, int nth, int n_row, bool bulk)
+static size_t unit_panels(
+    const struct packed *p, size_t panels, size_t total_bytes, int nth, int n_row, bool bulk, bool gated)
 {
-    size_t most = bulk && p->bulk ? p->bulk->unit_panels * (size_t)nth : 0;
+    size_t most = bulk && p->bulk ? p->bulk->unit_panels * (size_t)nth >> gated : 0;
     if (most) { /* as near to it as equal shares for all threads can be */
         size_t shares = (panels + most - 1) / most * (size_t)nth;
         return (panels + shares - 1) / shares;
@@ -59,7 +64,8 @@ static size_t unit_panels(const struct packed *p, size_t panels, size_t total_by
     return want / panel_bytes + 1;
 }
 
-static void make_plan(struct plan *plan, const struct op *op, int nth, int n_row, bool bulk)
+/* gated: units are of two parts at once. */
+static void make_plan(struct plan *plan, const struct op *op, int nth, int n_row, bool bulk, bool gated)
 {
     size_t total_bytes = 0;
     *plan = (struct plan){0};
@@ -68,7 +74,7 @@ static void make_plan(struct plan *plan, const struct op *op, int nth, int n_row
         const struct packed *p = op->matmul.part[i].weight->packed;
         struct part_plan *part = &plan->part[i];
         part->panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
-        part->unit = unit_panels(p, part->panels, total_bytes, nth, n_row, bulk);
+        part->unit = unit_panels(p, part->panels, total_bytes, nth, n_row, bulk, gated);
         part->n_unit = (part->panels + part->unit - 1) / part->unit;
         for (enum class c = ORDINARY; c < CLASSES; c++) {
             part->form[c] = find_form(plan, kernels_of(p, c));
@@ -112,6 +118,19 @@ static int find_stretches(
     return n;
 }
 
+static uint8_t *act_of(const struct worker *w, const struct plan *plan, int form, const struct stretch *t)
+{
+    return (uint8_t *)w->run->device->scratch.act[plan->first_form + form] + t->act[form];
+}
+
+/* This thread's rows of a stretch. */
+static void share_of(const struct worker *w, const struct stretch *t, int n_row, int *first, int *last)
+{
+    cpu_worker_share(w, n_row, first, last);
+    if (*first < t->first) *first = t->first;
+    if (*last > t->first + t->n) *last = t->first + t->n;
+}
+
 /* The activations of this thread's rows, in every form that a stretch needs. */
 static void prepare_rows(
     const struct worker *w, const struct op *op, const struct plan *plan, const struct stretch *t, int n_row)
@@ -119,19 +138,17 @@ static void prepare_rows(
     const struct segment *s = w->run->segment;
     size_t n_in = (size_t)s->list->value[op->in].dim;
     int first, last;
-    cpu_worker_share(w, n_row, &first, &last);
-    if (first < t->first) first = t->first;
-    if (last > t->first + t->n) last = t->first + t->n;
+    share_of(w, t, n_row, &first, &last);
     for (int f = 0; f < plan->n_form; f++) {
-        uint8_t *act = (uint8_t *)w->run->device->scratch.act[f] + t->act[f];
         if (!plan->used[t->class][f]) continue;
         for (int r = first; r < last; r++)
-            plan->form[f]->act_row(cpu_value_row(s, op->in, r), n_in, (size_t)(r - t->first), (size_t)t->n, act);
+            plan->form[f]->act_row(
+                cpu_value_row(s, op->in, r), n_in, (size_t)(r - t->first), (size_t)t->n, act_of(w, plan, f, t));
     }
 }
 
-static void run_unit(const struct worker *w, const struct op *op, const struct plan *plan, size_t part, size_t unit,
-    const struct stretch *t)
+static struct cpu_gemm_args unit_args(const struct worker *w, const struct op *op, const struct plan *plan, size_t part,
+    size_t unit, const struct stretch *t)
 {
     const struct segment *s = w->run->segment;
     const struct cpu_scratch *scratch = &w->run->device->scratch;
@@ -140,9 +157,9 @@ static void run_unit(const struct worker *w, const struct op *op, const struct p
     const struct cpu_gemm *gemm = kernels_of(p, t->class);
     int form = plan_part->form[t->class], out = op->matmul.part[part].out;
     size_t panel = unit * plan_part->unit, left = plan_part->panels - panel;
-    struct cpu_gemm_args a = {.gemm = gemm,
+    return (struct cpu_gemm_args){.gemm = gemm,
         .packed = p->data,
-        .act = (const uint8_t *)scratch->act[form] + t->act[form],
+        .act = act_of(w, plan, form, t),
         .out = cpu_value_row(s, out, t->first) + panel * (size_t)gemm->mr,
         .out_stride = (size_t)s->list->value[out].dim,
         .bias = op->matmul.part[part].bias,
@@ -152,14 +169,19 @@ static void run_unit(const struct worker *w, const struct op *op, const struct p
         .n_panel = left < plan_part->unit ? left : plan_part->unit,
         .n_row = (size_t)t->n,
         .work = scratch->work + (size_t)w->ith * scratch->work_bytes};
-    gemm->run(&a);
 }
 
-/* A few stretches from their activations to their outputs. */
-static bool run_stretches(struct worker *w, const struct op *op, const struct plan *plan, const struct stretch *stretch,
-    int n_stretch, int n_row)
+static void run_unit(const struct worker *w, const struct op *op, const struct plan *plan, size_t part, size_t unit,
+    const struct stretch *t)
 {
-    for (int i = 0; i < n_stretch; i++) prepare_rows(w, op, plan, &stretch[i], n_row);
+    struct cpu_gemm_args a = unit_args(w, op, plan, part, unit, t);
+    a.gemm->run(&a);
+}
+
+/* A few stretches, whose activations are ready, to their outputs. */
+static bool run_stretches(
+    struct worker *w, const struct op *op, const struct plan *plan, const struct stretch *stretch, int n_stretch)
+{
     if (!cpu_worker_meet(w)) return false;
     for (size_t unit = cpu_worker_next(w), part = 0, base = 0;; unit = cpu_worker_next(w)) {
         while (part < (size_t)op->matmul.n_part && unit - base >= plan->part[part].n_unit)
@@ -170,19 +192,137 @@ static bool run_stretches(struct worker *w, const struct op *op, const struct pl
     return cpu_worker_meet(w);
 }
 
+/* Before the activations of an operation: what they are made of is there. */
+static bool begin(struct worker *w, const struct op *op)
+{
+    int rows = 1 + (int)w->run->segment->list->value[op->in].rows;
+    return !w->pending || w->pending == rows || cpu_worker_meet(w);
+}
+
 bool cpu_run_matmul(struct worker *w, const struct op *op)
 {
     const struct segment *s = w->run->segment;
-    int n_row = cpu_value_rows(s, op->in), rows = 1 + (int)s->list->value[op->in].rows;
+    int n_row = cpu_value_rows(s, op->in);
+    size_t n_in = (size_t)s->list->value[op->in].dim;
     bool bulk = has_bulk(s, op, n_row);
     struct plan plan;
-    make_plan(&plan, op, w->nth, n_row, bulk);
-    if (w->pending && w->pending != rows && !cpu_worker_meet(w)) return false;
+    make_plan(&plan, op, w->nth, n_row, bulk, false);
+    if (!begin(w, op)) return false;
     for (int at = 0; at < n_row;) {
         struct stretch stretch[STRETCHES];
-        size_t n_in = (size_t)s->list->value[op->in].dim;
         int n = find_stretches(s, &plan, n_in, bulk, n_row, &at, stretch);
-        if (!run_stretches(w, op, &plan, stretch, n, n_row)) return false;
+        for (int i = 0; i < n; i++) prepare_rows(w, op, &plan, &stretch[i], n_row);
+        if (!run_stretches(w, op, &plan, stretch, n)) return false;
     }
     return true;
+}
+
+/* ---- gates ---- */
+
+/* Both matmuls of a gated feed-forward. */
+struct gated {
+    struct plan first, second;
+    struct stretch in[STRETCHES], out[STRETCHES]; /* the same rows as the one's inputs and the other's */
+    int n;
+};
+
+/* Whether the operations' weights and values allow a gate: of one shape and class. */
+static bool can_gate(const struct segment *s, const struct op *op)
+{
+    const struct op *gate = op + 1, *next = op + 2;
+    if (op->kind != OP_MATMUL || op->matmul.n_part != 2 || next->kind != OP_MATMUL) return false;
+    if (gate->in != op->matmul.part[0].out || gate->in2 != op->matmul.part[1].out || gate->out != next->in)
+        return false;
+    const struct packed *a = op->matmul.part[0].weight->packed, *b = op->matmul.part[1].weight->packed;
+    if (!a->bulk || a->bulk != b->bulk || !a->bulk->takes_gate || a->n_out != b->n_out || a->n_out % 32) return false;
+    for (int i = 0; i < next->matmul.n_part; i++) {
+        const struct packed *p = next->matmul.part[i].weight->packed;
+        if (!p->bulk || p->bulk->act_row != a->bulk->act_row || p->n_in != a->n_out) return false;
+    }
+    return s->list->value[gate->out].rows == s->list->value[op->in].rows;
+}
+
+static bool reads(const struct op *op, int value)
+{
+    return op->in == value || op->in2 == value;
+}
+
+static bool writes(const struct op *op, int value)
+{
+    for (int i = 0; op->kind == OP_MATMUL && i < op->matmul.n_part; i++)
+        if (op->matmul.part[i].out == value) return true;
+    return op->out == value;
+}
+
+/* Whether nobody reads a value from operation i of the segment on, until it is written again or the model ends. */
+static bool is_dead(const struct segment *s, int i, int value)
+{
+    for (; i < s->n_op; i++) {
+        if (reads(&s->op[i], value)) return false;
+        if (writes(&s->op[i], value)) return true;
+    }
+    return s->op + s->n_op == s->list->op + s->list->n_op;
+}
+
+/* False: the batch's rows do not allow it. */
+static bool plan_gated(const struct worker *w, const struct op *op, struct gated *g)
+{
+    const struct segment *s = w->run->segment;
+    const struct op *next = op + 2;
+    int n_row = cpu_value_rows(s, op->in), at = 0, again = 0;
+    if (!has_bulk(s, op, n_row)) return false;
+    make_plan(&g->first, op, w->nth, n_row, true, true);
+    make_plan(&g->second, next, w->nth, n_row, true, false);
+    g->second.first_form = g->first.n_form;
+    if (g->first.n_form + g->second.n_form > ACT_FORMS) return false;
+    g->n = find_stretches(s, &g->first, (size_t)s->list->value[op->in].dim, true, n_row, &at, g->in);
+    find_stretches(s, &g->second, (size_t)s->list->value[next->in].dim, true, n_row, &again, g->out);
+    return at == n_row;
+}
+
+bool cpu_matmul_gates(const struct worker *w, int i)
+{
+    const struct segment *s = w->run->segment;
+    const struct op *op = &s->op[i];
+    struct gated g;
+    if (i + 3 > s->n_op || !cpu_gate_of(&w->run->device->kernels, op[1].kind) || !can_gate(s, op)) return false;
+    return is_dead(s, i + 3, op[1].in) && is_dead(s, i + 3, op[1].in2) && is_dead(s, i + 3, op[1].out) &&
+           plan_gated(w, op, &g);
+}
+
+/* A unit of both weights for one stretch. */
+static void run_gated_unit(const struct worker *w, const struct op *op, const struct gated *g, size_t unit, int i)
+{
+    struct cpu_gemm_args a = unit_args(w, op, &g->first, 0, unit, &g->in[i]);
+    struct cpu_gate gate = {.f = cpu_gate_of(&w->run->device->kernels, op[1].kind),
+        .packed = op->matmul.part[1].weight->packed->data,
+        .bias = op->matmul.part[1].bias};
+    if (g->in[i].class == BULK) {
+        gate.act = act_of(w, &g->second, g->second.part[0].form[BULK], &g->out[i]);
+        a.gate = &gate;
+        a.gemm->run(&a);
+    } else {
+        a.gemm->run(&a);
+        run_unit(w, op, &g->first, 1, unit, &g->in[i]);
+    }
+}
+
+bool cpu_run_gated(struct worker *w, const struct op *op)
+{
+    struct gated g;
+    int n_row = cpu_value_rows(w->run->segment, op->in), first, last;
+    plan_gated(w, op, &g);
+    if (!begin(w, op)) return false;
+    for (int i = 0; i < g.n; i++) prepare_rows(w, op, &g.first, &g.in[i], n_row);
+    if (!cpu_worker_meet(w)) return false;
+    for (size_t unit; (unit = cpu_worker_next(w)) < g.first.part[0].n_unit;)
+        for (int i = 0; i < g.n; i++) run_gated_unit(w, op, &g, unit, i);
+    if (!cpu_worker_meet(w)) return false;
+    for (int i = 0; i < g.n; i++) {
+        if (g.out[i].class == BULK) continue;
+        share_of(w, &g.out[i], n_row, &first, &last);
+        for (int r = first; r < last; r++) cpu_run_row(w, op + 1, r);
+        prepare_rows(w, op + 2, &g.second, &g.out[i], n_row);
+    }
+    return run_stretches(w, op + 2, &g.second, g.out, g.n);
 }

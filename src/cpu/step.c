@@ -111,22 +111,26 @@ static void store_vectors(const struct worker *w, const struct op *op, enum kv_s
     }
 }
 
+cpu_pointwise *cpu_gate_of(const struct cpu_kernels *k, enum op_kind kind)
+{
+    switch (kind) {
+    case OP_SWIGLU: return k->swiglu;
+    case OP_GEGLU: return k->geglu;
+    case OP_RELU2: return k->relu2;
+    default: return NULL;
+    }
+}
+
 static void pointwise_row(const struct worker *w, const struct op *op, int row)
 {
     const struct segment *s = w->run->segment;
     const struct cpu_kernels *k = &w->run->device->kernels;
-    const float *a = cpu_value_row(s, op->in, row), *b = cpu_value_row(s, op->in2, row);
-    float *out = cpu_value_row(s, op->out, row);
-    size_t n = (size_t)s->list->value[op->out].dim;
-    switch (op->kind) {
-    case OP_SWIGLU: k->swiglu(a, b, n, out); break;
-    case OP_GEGLU: k->geglu(a, b, n, out); break;
-    case OP_RELU2: k->relu2(a, b, n, out); break;
-    default: k->add(a, b, n, out); break;
-    }
+    cpu_pointwise *f = op->kind == OP_ADD ? k->add : cpu_gate_of(k, op->kind);
+    f(cpu_value_row(s, op->in, row), cpu_value_row(s, op->in2, row), (size_t)s->list->value[op->out].dim,
+        cpu_value_row(s, op->out, row));
 }
 
-static void run_row(const struct worker *w, const struct op *op, int row)
+void cpu_run_row(const struct worker *w, const struct op *op, int row)
 {
     const struct segment *s = w->run->segment;
     switch (op->kind) {
@@ -152,7 +156,7 @@ static bool run_rows(struct worker *w, const struct op *op)
     bool crosses = op->kind == OP_TAKE ? w->pending == 1 : w->pending && w->pending != rows;
     if (crosses && !cpu_worker_meet(w)) return false;
     cpu_worker_share(w, cpu_value_rows(s, value), &first, &last);
-    for (int r = first; r < last; r++) run_row(w, op, r);
+    for (int r = first; r < last; r++) cpu_run_row(w, op, r);
     w->pending = rows;
     return true;
 }
@@ -204,6 +208,11 @@ void cpu_run_segment(void *arg, int ith, int nth)
     fill_rope(&w);
     for (int i = 0; i < s->n_op && going; i++) {
         const struct op *op = &s->op[i];
+        if (cpu_matmul_gates(&w, i)) {
+            going = cpu_run_gated(&w, op);
+            i += 2;
+            continue;
+        }
         switch (op->kind) {
         case OP_MATMUL: going = cpu_run_matmul(&w, op); break;
         case OP_ATTENTION: going = run_attention(&w, op); break;

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A gated feed-forward of the CPU device: run as one where nobody sees what lies between (bulk rows, AMX), it leaves the bits
+ * that its operations leave one by one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/cpuinfo.h"
+#include "cpu/device.h"
+#include "quant/quant.h"
+#include "unit/ops/kv_fixture.h"
+
+enum { ROWS = 600 };
+enum { V_IN, V_GATE, V_UP, V_OUT, V_SEEN, N_VALUES };
+enum { W_GATE, W_UP, W_DOWN, N_WEIGHTS };
+
+/* The operations, their weights, and a device that has them. */
+struct bench {
+    struct pool *pool;
+    struct device *device;
+    struct weight weight[N_WEIGHTS];
+    float *bias; /* [d_ff] */
+    int d, d_ff;
+    struct op op[4];
+    struct op_list list;
+    struct row row[ROWS];
+    struct buffer value[N_VALUES];
+};
+
+static void make_weight(struct bench *b, int i, enum quant_type type, int n_out, int n_in)
+{
+    const struct quant_info *q = quant_info_of(type);
+    size_t n = (size_t)n_out * (size_t)n_in;
+    float *x = malloc(n * sizeof *x);
+    for (size_t e = 0; e < n; e++) x[e] = 0.15f * fixture_noise((uint32_t)e, (uint32_t)i, 3);
+    struct tensor *t = &b->weight[i].tensor;
+    *t = (struct tensor){.name = "w", .type = q->type, .n_dim = 2, .ne = {n_in, n_out, 1, 1}};
+    t->bytes = n / q->block_elems * q->block_bytes;
+    void *data = malloc(t->bytes);
+    q->quantize(x, data, n);
+    t->data = data;
+    b->weight[i].use = WEIGHT_MATMUL;
+    free(x);
+}
+
+static void make_ops(struct bench *b, enum op_kind gate)
+{
+    for (int i = 0; i < 4; i++) b->op[i] = (struct op){.kind = OP_MATMUL, .layer = 0, .in = -1, .in2 = -1, .out = -1};
+    b->op[0].in = V_IN;
+    b->op[0].matmul = (struct op_matmul){
+        .n_part = 2, .part = {{&b->weight[W_GATE], NULL, V_GATE}, {&b->weight[W_UP], b->bias, V_UP}}};
+    b->op[1] = (struct op){.kind = gate, .layer = 0, .in = V_GATE, .in2 = V_UP, .out = V_GATE};
+    b->op[2].in = V_GATE;
+    b->op[2].matmul = (struct op_matmul){.n_part = 1, .part = {{&b->weight[W_DOWN], NULL, V_OUT}}};
+    b->op[3] = (struct op){.kind = OP_ADD, .layer = 0, .in = V_GATE, .in2 = V_UP, .out = V_SEEN}; /* sees both */
+    b->list = (struct op_list){.op = b->op, .n_value = N_VALUES, .d_model = b->d};
+    for (int i = 0; i < N_VALUES; i++)
+        b->list.value[i] = (struct value){i == V_IN || i == V_OUT ? b->d : b->d_ff, ROWS_ALL};
+}
+
+static void open_bench(struct bench *b, enum quant_type type, enum quant_type up, int d, int d_ff, int threads)
+{
+    struct lutra_error err = {0};
+    bool keeps;
+    *b = (struct bench){.d = d, .d_ff = d_ff, .bias = malloc((size_t)d_ff * sizeof(float))};
+    for (int i = 0; i < d_ff; i++) b->bias[i] = fixture_noise((uint32_t)i, 1, 1);
+    make_weight(b, W_GATE, type, d_ff, d);
+    make_weight(b, W_UP, up, d_ff, d);
+    make_weight(b, W_DOWN, type, d, d_ff);
+    assert_int_equal(pool_open(&b->pool, &(struct pool_settings){.n_thread = threads}, &err), 0);
+    assert_int_equal(cpu_device_open(&b->device, b->pool, &(struct cpu_device_settings){.isa = cpu_isa()}, &err), 0);
+    for (int i = 0; i < N_WEIGHTS; i++)
+        assert_int_equal(b->device->ops->prepare(b->device, &b->weight[i], &keeps, &err), 0);
+    make_ops(b, OP_SWIGLU);
+    b->list.n_op = 4;
+    assert_int_equal(b->device->ops->reserve(b->device, &b->list, ROWS, 1, 1, &err), 0);
+    for (int i = 0; i < N_VALUES; i++) {
+        size_t bytes = sizeof(float) * ROWS * (size_t)b->list.value[i].dim;
+        assert_int_equal(b->device->ops->buffer_alloc(b->device, bytes, &b->value[i], &err), 0);
+    }
+    float *x = b->value[V_IN].host;
+    for (int i = 0; i < ROWS * d; i++) x[i] = 3 * fixture_noise((uint32_t)i, 7, 7);
+}
+
+static void close_bench(struct bench *b)
+{
+    for (int i = 0; i < N_VALUES; i++) b->device->ops->buffer_free(b->device, &b->value[i]);
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        b->device->ops->release(b->device, &b->weight[i]);
+        free((void *)(uintptr_t)b->weight[i].tensor.data);
+    }
+    b->device->ops->close(b->device);
+    pool_close(&b->pool);
+    free(b->bias);
+}
+
+/* The first n_op operations, as all of a model, on n rows. */
+static void run(struct bench *b, enum op_kind gate, int n_op, int n)
+{
+    struct lutra_error err = {0};
+    struct ticket ticket;
+    struct batch batch = {.row = b->row, .n_row = n};
+    struct step step = {.batch = &batch, .value = b->value};
+    make_ops(b, gate);
+    b->list.n_op = n_op;
+    struct segment segment = {.op = b->op, .n_op = n_op, .list = &b->list, .step = &step};
+    for (int i = V_GATE; i < N_VALUES; i++) memset(b->value[i].host, 0x5a, b->value[i].bytes);
+    int rc = b->device->ops->submit(b->device, &segment, NULL, 0, &ticket, &err);
+    if (rc < 0) fail_msg("submit: %s", err.what);
+}
+
+static bool was_written(const struct bench *b, int value, int row)
+{
+    int dim = b->list.value[value].dim;
+    const uint32_t *x = (const uint32_t *)b->value[value].host + (size_t)row * (size_t)dim;
+    for (int i = 0; i < dim; i++)
+        if (x[i] == 0x5a5a5a5a) return false;
+    return true;
+}
+
+/* Rows whose class changes at every place of `at`, beginning with ordinary ones; at the end of it every 2 rows, if it says so. */
+static void set_classes(struct bench *b, const int *at, int n)
+{
+    bool bulk = false;
+    for (int r = 0, i = 0; r < n; r++) {
+        for (; at[i] == r; i++) bulk = !bulk;
+        if (at[i] < 0 && r % 2 == 0) bulk = !bulk;
+        b->row[r].want = bulk ? ROW_BULK : 0;
+    }
+}
+
+static const struct {
+    int n, at[6]; /* at: 0 ends it, -1 likewise, and classes change every 2 rows from there */
+    bool together;
+} BATCH[] = {{1, {0, ROWS}, true}, {130, {0, ROWS}, true}, {64, {0, 63, ROWS}, true}, {600, {0, 599, ROWS}, true},
+    {115, {5, 69, 76, 109, ROWS}, true}, {50, {0, 17, 18, 49, ROWS}, true}, {90, {-1}, false}, {40, {ROWS}, false}};
+
+static void compare(struct bench *b, enum op_kind gate, bool may)
+{
+    size_t bytes = b->value[V_OUT].bytes;
+    uint8_t *apart = malloc(bytes);
+    for (size_t i = 0; i < sizeof BATCH / sizeof *BATCH; i++) {
+        int n = BATCH[i].n;
+        bool together = BATCH[i].together && may;
+        set_classes(b, BATCH[i].at, n);
+        run(b, gate, 4, n);
+        memcpy(apart, b->value[V_OUT].host, bytes);
+        for (int r = 0; r < n; r++) assert_true(was_written(b, V_UP, r) && was_written(b, V_SEEN, r));
+        run(b, gate, 3, n);
+        assert_memory_equal(b->value[V_OUT].host, apart, bytes);
+        for (int r = 0; r < n; r++) assert_int_equal(was_written(b, V_UP, r), !(together && b->row[r].want & ROW_BULK));
+    }
+    free(apart);
+}
+
+static void same_bits_together_and_apart(void **state)
+{
+    static const struct {
+        enum quant_type type, up;
+        int d, d_ff, threads;
+    } SHAPE[] = {{QUANT_Q4_0, QUANT_Q4_0, 96, 1056, 1}, {QUANT_Q4_0, QUANT_Q4_0, 544, 480, 3},
+        {QUANT_Q5_1, QUANT_Q5_1, 64, 96, 2}, {QUANT_Q6_K, QUANT_Q6_K, 256, 768, 2},
+        {QUANT_Q4_0, QUANT_Q8_0, 96, 480, 2}, {QUANT_F16, QUANT_F16, 64, 96, 2}};
+    static const enum op_kind GATE[] = {OP_SWIGLU, OP_GEGLU, OP_RELU2};
+    (void)state;
+    for (size_t i = 0; i < sizeof SHAPE / sizeof *SHAPE; i++) {
+        struct bench b;
+        open_bench(&b, SHAPE[i].type, SHAPE[i].up, SHAPE[i].d, SHAPE[i].d_ff, SHAPE[i].threads);
+        bool may = cpu_isa() & CPU_AMX && SHAPE[i].type == SHAPE[i].up && SHAPE[i].type != QUANT_F16;
+        for (int k = 0; k < 3; k++) compare(&b, GATE[k], may);
+        close_bench(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_together_and_apart)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
