@@ -407,6 +407,33 @@ static void budgets(void **state)
     fixture_close(&f);
 }
 
+static int by_text(const void *x, const void *y)
+{
+    return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+/* Splits h's log at its ends of lines.  Returns the number of lines, sorted. */
+static size_t sort_events(struct heard *h, const char **line)
+{
+    size_t n = 0;
+    for (char *rest = h->log, *end; (end = strchr(rest, '\n')); rest = end + 1) {
+        *end = '\0';
+        line[n++] = rest;
+    }
+    qsort(line, n, sizeof *line, by_text);
+    return n;
+}
+
+/* The same events in a and b.  Candidates that end in one step are told of in the order of their slots, which depends on
+ * what else has some. */
+static void assert_same_events(void)
+{
+    static const char *line_a[sizeof a.log], *line_b[sizeof b.log];
+    size_t n = sort_events(&a, line_a);
+    assert_int_equal(n, sort_events(&b, line_b));
+    for (size_t i = 0; i < n; i++) assert_string_equal(line_a[i], line_b[i]);
+}
+
 static void same_search_whatever_runs_beside(void **state)
 {
     (void)state;
@@ -426,7 +453,7 @@ static void same_search_whatever_runs_beside(void **state)
         set.verifier = v1;
         struct lutra_search_result rb = run(&one, &set, &b, true, text_b);
         assert_string_equal(text_a, text_b);
-        if (methods[m] >= LUTRA_SEARCH_BEAM) assert_string_equal(a.log, b.log); /* others end in the order of slots */
+        if (methods[m] >= LUTRA_SEARCH_BEAM) assert_same_events();
         assert_true(ra.score == rb.score);
         assert_int_equal(ra.candidate, rb.candidate);
         assert_int_equal(ra.n_candidates, a.n_end);
