@@ -28,7 +28,7 @@
 #include "cpu/attention_body_impl.h"
 
 /* Bytes of a tile; of hi and lo, a piece of K.  Tiles of queries that share a pass over K and V. */
-enum { CHUNK = 32, SIDE = 16, TILE = 1024, BOTH = 2 * TILE, GROUP = 4 };
+enum { CHUNK = 32, SIDE = 16, TILE = 1024, BOTH = 2 * TILE, GROUP = 4, KEY_TILES = KV_BLOCK / SIDE };
 enum { HALVES = KV_BLOCK / CHUNK, V_PIECE = HALVES * BOTH };
 
 /* ---- splitting ---- */
@@ -39,16 +39,24 @@ LUTRA_INLINE __m512i join(__m512i a, __m512i b)
     return _mm512_ternarylogic_epi32(_mm512_srli_epi32(a, 16), b, _mm512_set1_epi32((int)0xffff0000), 0xf8);
 }
 
+/* Rounded to nearest: hi, and lo in the upper halves of the lanes. */
+LUTRA_INLINE void split_words(__m512 x, __m512 part[2])
+{
+    const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32((int)0xffff0000);
+    __m512i hi = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), half), mask);
+    __m512i lo = _mm512_castps_si512(_mm512_sub_ps(x, _mm512_castsi512_ps(hi)));
+    part[0] = _mm512_castsi512_ps(hi);
+    part[1] = _mm512_castsi512_ps(_mm512_add_epi32(lo, half));
+}
+
 /* 32 values as words, both parts rounded to nearest. */
 LUTRA_INLINE void split_rounded(__m512 a, __m512 b, void *hi, void *lo)
 {
-    const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32((int)0xffff0000);
-    __m512i ha = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(a), half), mask);
-    __m512i hb = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(b), half), mask);
-    __m512i la = _mm512_castps_si512(_mm512_sub_ps(a, _mm512_castsi512_ps(ha)));
-    __m512i lb = _mm512_castps_si512(_mm512_sub_ps(b, _mm512_castsi512_ps(hb)));
-    _mm512_store_si512(hi, join(ha, hb));
-    _mm512_store_si512(lo, join(_mm512_add_epi32(la, half), _mm512_add_epi32(lb, half)));
+    __m512 x[2], y[2];
+    split_words(a, x);
+    split_words(b, y);
+    _mm512_store_si512(hi, join(_mm512_castps_si512(x[0]), _mm512_castps_si512(y[0])));
+    _mm512_store_si512(lo, join(_mm512_castps_si512(x[1]), _mm512_castps_si512(y[1])));
 }
 
 /* Any NaN as one that rounding does not turn into a number. */
@@ -159,7 +167,7 @@ struct group {
     struct columns x[GROUP];
     int n;
     bool fresh;   /* K and V are not split yet */
-    bool again;   /* the pieces are needed by another group: each has its place; or all have one */
+    bool keep;    /* for another group what is split */
     uint8_t *tmp; /* [hi, lo] */
     uint8_t *o;   /* [2][GROUP][16 queries][16] f32 */
 };
@@ -171,45 +179,53 @@ static void open_tiles(void)
     amx_begin(&s);
 }
 
-/* Scores of key tile t, unscaled. */
-static void score_keys(const struct group *g, int t, int n_chunk)
+/* Where chunk c of key tile t lies, split: all side by side, or those of a chunk. */
+static uint8_t *key_piece(const struct group *g, int c, int t)
+{
+    bool keep = g->keep || g->n > 1;
+    return (uint8_t *)g->a->from.kt + (size_t)((keep ? c * KEY_TILES : 0) + t) * BOTH;
+}
+
+/* Scores of the queries of tile u, unscaled. */
+static void score_columns(const struct group *g, int u)
 {
     const struct attention_load *f = &g->a->from;
-    const struct columns *x = g->x;
+    const uint8_t *q = g->x[u].q;
+    int n_key_tile = (f->n_pos + SIDE - 1) / SIDE;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int c = 0, at = 0, piece = t * n_chunk; c < n_chunk; c++, at += BOTH, piece++) {
-        uint8_t *keys = (uint8_t *)f->kt + (size_t)(g->again ? piece : 0) * BOTH;
-        if (g->fresh) split_keys(f, t, c, keys);
-        compiler_fence(keys);
-        _tile_loadd(4, keys, 64);
-        _tile_loadd(5, keys + TILE, 64);
-#define QUERIES(u)                                                                                                     \
-    _tile_loadd(6, x[u].q + at, 64);                                                                                   \
-    _tile_loadd(7, x[u].q + at + TILE, 64);                                                                            \
-    _tile_dpbf16ps(u, 4, 6);                                                                                           \
-    _tile_dpbf16ps(u, 4, 7);                                                                                           \
-    _tile_dpbf16ps(u, 5, 6);                                                                                           \
-    _tile_dpbf16ps(u, 5, 7)
-        QUERIES(0);
-        if (g->n > 1) {
-            QUERIES(1);
+    for (int c = 0; c < head_chunks(f->d_head); c++, q += BOTH) {
+        for (int t = 0; g->fresh && u == 0 && t < n_key_tile; t++) split_keys(f, t, c, key_piece(g, c, t));
+        compiler_fence(q);
+        _tile_loadd(6, q, 64);
+        _tile_loadd(7, q + TILE, 64);
+#define KEYS(t)                                                                                                        \
+    _tile_loadd(4, key_piece(g, c, t), 64);                                                                            \
+    _tile_loadd(5, key_piece(g, c, t) + TILE, 64);                                                                     \
+    _tile_dpbf16ps(t, 4, 6);                                                                                           \
+    _tile_dpbf16ps(t, 4, 7);                                                                                           \
+    _tile_dpbf16ps(t, 5, 6);                                                                                           \
+    _tile_dpbf16ps(t, 5, 7)
+        KEYS(0);
+        if (n_key_tile > 1) {
+            KEYS(1);
         }
-        if (g->n > 2) {
-            QUERIES(2);
+        if (n_key_tile > 2) {
+            KEYS(2);
         }
-        if (g->n > 3) {
-            QUERIES(3);
+        if (n_key_tile > 3) {
+            KEYS(3);
         }
-#undef QUERIES
+#undef KEYS
     }
-    _tile_stored(0, x[0].scores + t * TILE, 64);
-    if (g->n > 1) _tile_stored(1, x[1].scores + t * TILE, 64);
-    if (g->n > 2) _tile_stored(2, x[2].scores + t * TILE, 64);
-    if (g->n > 3) _tile_stored(3, x[3].scores + t * TILE, 64);
-    compiler_fence(x[0].scores);
+    uint8_t *scores = g->x[u].scores;
+    _tile_stored(0, scores, 64);
+    if (n_key_tile > 1) _tile_stored(1, scores + TILE, 64);
+    if (n_key_tile > 2) _tile_stored(2, scores + 2 * TILE, 64);
+    if (n_key_tile > 3) _tile_stored(3, scores + 3 * TILE, 64);
+    compiler_fence(scores);
 }
 
 /* What the queries of a tile see, by column. */
@@ -222,13 +238,14 @@ static struct sight sight_of(const struct attention_segment *a, const struct col
 {
     int32_t lo[SIDE] = {0}, hi[SIDE];
     bool whole = true;
+    for (int i = 0; i < x->n; i++) whole &= a->lo[x->first + i] == 0 && a->hi[x->first + i] == KV_BLOCK;
+    if (whole) return (struct sight){.whole = true};
     for (int i = 0; i < SIDE; i++) hi[i] = KV_BLOCK;
     for (int i = 0; i < x->n; i++) {
         lo[x->column[i]] = a->lo[x->first + i];
         hi[x->column[i]] = a->hi[x->first + i];
-        whole &= a->lo[x->first + i] == 0 && a->hi[x->first + i] == KV_BLOCK;
     }
-    return (struct sight){_mm512_loadu_si512(lo), _mm512_loadu_si512(hi), whole};
+    return (struct sight){_mm512_loadu_si512(lo), _mm512_loadu_si512(hi), false};
 }
 
 LUTRA_INLINE vmask sees(const struct sight *s, int j)
@@ -251,51 +268,111 @@ LUTRA_INLINE vec scale_scores(const struct attention_segment *a, const struct si
     return max;
 }
 
-LUTRA_INLINE vec probability(const struct sight *s, const float *scores, int j, vec max)
+/* e^(score - max), given max log2(e): 2^y = 2^floor(y) 2^f, the latter 1 + f q(f) with q of degree 4 interpolated at
+ * Chebyshev nodes: error below 3e-7, where rounding to two bf16 makes 7.6e-6.  0 at -inf. */
+LUTRA_INLINE vec probability(vec score, vec max_log2)
 {
-    vec e = vec_exp(vec_sub(vec_load(scores + j * SIDE), max));
-    return s->whole ? e : vec_select(sees(s, j), e, vec_zero());
+    vec y = _mm512_fmsub_ps(score, vec_set1(0x1.715476p+0f), max_log2);
+    vec f = _mm512_reduce_ps(y, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    vec q = vec_fma(vec_set1(0x1.d4cf66p-10f), f, vec_set1(0x1.2d720ep-7f));
+    q = vec_fma(q, f, vec_set1(0x1.c7f14ep-5f));
+    q = vec_fma(q, f, vec_set1(0x1.ebf1c0p-3f));
+    q = vec_fma(q, f, vec_set1(0x1.62e43cp-1f));
+    return vec_scale2(vec_fma(q, f, vec_set1(1)), y);
 }
 
-/* Scores -> probabilities relative to max, transposed and split.  Returns their sums: of every other key of each half, then
- * of the two. */
+/* tmp [16 words of key pairs][16 queries] -> a row per query. */
+LUTRA_INLINE void transpose_words(const uint8_t *tmp, vec r[SIDE])
+{
+    for (int i = 0; i < SIDE; i++) r[i] = vec_load((const float *)(const void *)(tmp + 64 * i));
+    vec_transpose(r);
+}
+
+/* Scores -> probabilities relative to the largest, transposed and split.  Returns their sums: of the lower and of the upper
+ * 16 keys of each half, then of the two. */
 LUTRA_INLINE vec take_exp(const struct group *g, const struct columns *x, const struct sight *s, int n_key, vec max)
 {
-    const float *scores = (const float *)(const void *)x->scores;
-    uint8_t *p = x->p;
-    vec even = vec_zero(), odd = vec_zero();
-    for (int h = 0; h < n_key; h += CHUNK, p += BOTH) {
+    const float *row = (const float *)(const void *)x->scores;
+    vec lower = vec_zero(), upper = vec_zero();
+    for (int h = 0; h < n_key; h += CHUNK, row += CHUNK * SIDE) {
         for (int i = 0; i < SIDE; i++) {
-            vec a = probability(s, scores, h + i, max), b = vec_zero();
-            if (h + SIDE < n_key) b = probability(s, scores, h + SIDE + i, max);
-            even = vec_add(even, a);
-            odd = vec_add(odd, b);
+            vec a = probability(vec_load(row + i * SIDE), max), b = vec_zero();
+            if (!s->whole) a = vec_select(sees(s, h + i), a, vec_zero());
+            if (h + SIDE < n_key) b = probability(vec_load(row + (i + SIDE) * SIDE), max);
+            if (!s->whole) b = vec_select(sees(s, h + SIDE + i), b, vec_zero());
+            lower = vec_add(lower, a);
+            upper = vec_add(upper, b);
             split_rounded(a, b, g->tmp + 64 * i, g->tmp + TILE + 64 * i);
         }
         for (int part = 0; part < BOTH; part += TILE) {
             vec r[SIDE];
-            for (int i = 0; i < SIDE; i++) r[i] = vec_load((const float *)(const void *)(g->tmp + part + 64 * i));
-            vec_transpose(r);
-            for (int i = 0; i < SIDE; i++) vec_store((float *)(void *)(p + part + 64 * i), r[i]);
+            transpose_words(g->tmp + part, r);
+            for (int i = 0; i < SIDE; i++) {
+                vec_store((float *)(void *)(x->p + h / CHUNK * BOTH + part + 64 * i), r[i]);
+            }
         }
     }
-    return vec_add(even, odd);
+    return vec_add(lower, upper);
+}
+
+/* a's lower half below b's; the upper halves. */
+LUTRA_INLINE vec lower_halves(vec a, vec b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0x44);
+}
+LUTRA_INLINE vec upper_halves(vec a, vec b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0xee);
+}
+
+/* The same values for eight columns from `first` on: a vector holds a key's and below it the 16th before's. */
+LUTRA_INLINE vec take_exp_8(
+    const struct group *g, const struct columns *x, int first, const struct sight *s, int n_key, vec max)
+{
+    const float *row = (const float *)(const void *)x->scores + first;
+    vec sum = vec_zero();
+    max = first ? upper_halves(max, max) : lower_halves(max, max);
+    for (int h = 0; h < n_key; h += CHUNK, row += CHUNK * SIDE) {
+        for (int i = 0; i < SIDE; i++) {
+            __m256 a = _mm256_loadu_ps(row + i * SIDE), b = _mm256_loadu_ps(row + (i + SIDE) * SIDE);
+            vec e = probability(_mm512_insertf32x8(_mm512_castps256_ps512(a), b, 1), max);
+            if (!s->whole) {
+                unsigned seen = (sees(s, h + i) >> first & 0xffu) | (sees(s, h + SIDE + i) >> first & 0xffu) << 8;
+                e = vec_select((vmask)seen, e, vec_zero());
+            }
+            sum = vec_add(sum, e);
+            vec part[2];
+            split_words(e, part);
+            _mm512_store_si512(g->tmp + 64 * i, join(_mm512_castps_si512(lower_halves(part[0], part[1])),
+                                                    _mm512_castps_si512(upper_halves(part[0], part[1]))));
+        }
+        vec r[SIDE];
+        transpose_words(g->tmp, r);
+        uint8_t *p = x->p + h / CHUNK * BOTH + 64 * first;
+        for (int i = 0; i < SIDE; i++) vec_store((float *)(void *)(p + i / 8 * TILE + 64 * (i % 8)), r[i]);
+    }
+    return vec_add(sum, upper_halves(sum, lower_halves(sum, sum)));
 }
 
 static LUTRA_NOINLINE void softmax_columns(const struct group *g, struct columns *x)
 {
     const struct attention_segment *a = g->a;
-    struct sight s = sight_of(a, x);
-    int n_key = (a->from.n_pos + SIDE - 1) / SIDE * SIDE;
     struct mix *mix = &x->mix;
-    vec max = scale_scores(a, &s, (float *)(void *)x->scores, n_key);
-    vec_store(mix->m, max);
-    vec_store(mix->l, take_exp(g, x, &s, n_key, max));
     vec_store(mix->old_m, vec_zero());
     vec_store(mix->old_l, vec_zero());
     for (int i = 0; i < x->n; i++) {
         mix->old_m[x->column[i]] = a->state[x->first + i][ATTENTION_STATE_M];
         mix->old_l[x->column[i]] = a->state[x->first + i][ATTENTION_STATE_L];
+    }
+    struct sight s = sight_of(a, x);
+    int n_key = (a->from.n_pos + SIDE - 1) / SIDE * SIDE, first = x->column[0] / 8 * 8;
+    vec max = scale_scores(a, &s, (float *)(void *)x->scores, n_key);
+    vec max_log2 = vec_mul(max, vec_set1(0x1.715476p+0f));
+    vec_store(mix->m, max);
+    if (x->column[x->n - 1] < first + 8) {
+        vec_store(mix->l, take_exp_8(g, x, first, &s, n_key, max_log2));
+    } else {
+        vec_store(mix->l, take_exp(g, x, &s, n_key, max_log2));
     }
     mix_sums(mix);
     for (int i = 0; i < x->n; i++) {
@@ -304,19 +381,21 @@ static LUTRA_NOINLINE void softmax_columns(const struct group *g, struct columns
     }
 }
 
-/* Tile t of the outputs of queries first .. end - 1, merged into their states. */
-static void add_outputs(const struct group *g, int t, int first, int end)
+/* Tiles t and, where n is 2, t + 1 of the outputs of queries first .. end - 1, merged into their states. */
+static void add_outputs(const struct group *g, int t, int n, int first, int end)
 {
-    const uint8_t *o = g->o + (t & 1) * GROUP * TILE;
-    for (int u = 0; u < g->n; u++, o += TILE) {
+    for (int u = 0; u < g->n; u++) {
         const struct columns *x = &g->x[u];
         for (int i = 0; i < x->n; i++) {
             if (x->first + i < first || x->first + i >= end) continue;
             int column = x->column[i];
+            const float *o = (const float *)(const void *)(g->o + u * TILE + 64 * column);
             float *state = g->a->state[x->first + i] + ATTENTION_STATE_O + t * SIDE;
             vec into = vec_set1(x->mix.into[column]), from = vec_set1(x->mix.from[column]);
-            vec segment = vec_fma(vec_load((const float *)(const void *)(o + 64 * column)), from, vec_zero());
-            vec_store(state, vec_fma(vec_load(state), into, segment));
+            for (int k = 0; k < n; k++, state += SIDE, o += GROUP * SIDE * SIDE) {
+                vec segment = vec_fma(vec_load(o), from, vec_zero());
+                vec_store(state, vec_fma(vec_load(state), into, segment));
+            }
         }
     }
 }
@@ -361,7 +440,7 @@ static void value_products(const struct group *g, int t, const uint8_t *piece, i
 
 static uint8_t *value_piece(const struct group *g, int t)
 {
-    return (uint8_t *)g->a->from.vt + (size_t)(g->again ? t : 0) * V_PIECE;
+    return (uint8_t *)g->a->from.vt + (size_t)(g->keep ? t : 0) * V_PIECE;
 }
 
 /* Of queries first .. end - 1, over slots lo .. hi - 1. */
@@ -372,9 +451,8 @@ static void run_values(const struct group *g, int lo, int hi, bool fresh, int fi
     for (int t = 0; t < n_tile; t++) {
         if (fresh) split_values(f, t, lo, hi, value_piece(g, t));
         value_products(g, t, value_piece(g, t), n_half);
-        if (t > 0) add_outputs(g, t - 1, first, end);
+        if ((t & 1) || t == n_tile - 1) add_outputs(g, t & ~1, 1 + (t & 1), first, end);
     }
-    add_outputs(g, n_tile - 1, first, end);
 }
 
 /* Whether a query does not see all of what was loaded, and what it does not see holds an infinity or a NaN. */
@@ -403,16 +481,17 @@ static void run_values_alone(const struct group *g)
             run_values(g, a->lo[r], a->hi[r], true, r, r + 1);
         }
     }
-    int n_tile = g->again ? attention_padded(a->from.d_head) / SIDE : 0;
+    int n_tile = g->keep ? attention_padded(a->from.d_head) / SIDE : 0;
     for (int t = 0; t < n_tile; t++) split_values(&a->from, t, 0, a->from.n_pos, value_piece(g, t));
 }
 
 static void run_group(struct group *g)
 {
     const struct attention_segment *a = g->a;
-    int n_chunk = head_chunks(a->from.d_head);
-    for (int t = 0; t * SIDE < a->from.n_pos; t++) score_keys(g, t, n_chunk);
-    for (int u = 0; u < g->n; u++) softmax_columns(g, &g->x[u]);
+    for (int u = 0; u < g->n; u++) { /* in turns: after some 1600 idle cycles the tile unit starts slowly */
+        score_columns(g, u);
+        softmax_columns(g, &g->x[u]);
+    }
     if (poisoned(a)) {
         run_values_alone(g);
     } else {
@@ -452,7 +531,7 @@ static LUTRA_NOINLINE void segment_of_tiles(const struct attention_segment *a)
     g.tmp = g.o + 2 * GROUP * TILE;
     for (int next, r = 0; r < a->n_query; r = next, g.fresh = false) {
         next = take_queries(&g, r);
-        g.again = !g.fresh || next < a->n_query || !a->last;
+        g.keep = !g.fresh || next < a->n_query || !a->last;
         run_group(&g);
     }
 }
