@@ -11,15 +11,26 @@
 #include "base/compiler.h"
 #include "cpu/x86/gemm_i8_form_impl.h"
 
-/* Weights are used where they lie. */
+/* Few columns expand a tile's codes as they use them; many have it done once. */
+enum { MANY = 16 / COLUMNS };
 struct scratch {
     __m512i table;
+    bool expanded;
+    LUTRA_ALIGNED(64) uint8_t code[PANELS][TILE_K / 4][STEP_BYTES];
 };
 
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
-    (void)t, (void)np;
     s->table = code_table(f);
+    s->expanded = f.codes != BYTES && t->shares >= MANY;
+    for (size_t p = 0; s->expanded && p < (size_t)np; p++) {
+        for (size_t g = 0; g < t->groups; g++) {
+            struct group group = group_at(f, t->w + p * t->panel_bytes, t->groups, g);
+            UNROLL
+            for (int v = 0; v < 8; v++)
+                _mm512_store_si512(s->code[p][8 * g + (size_t)v], load_codes(f, &group, v, s->table));
+        }
+    }
 }
 
 /* acc = what the integer sums start from. */
@@ -50,8 +61,8 @@ LUTRA_INLINE void finish_group(struct form f, const struct group *g, const uint8
     for (int c = 0; c < n; c++) sum[c] = _mm512_fmadd_ps(min, broadcast_f32(tail + 8 * width + 4 * c), sum[c]);
 }
 
-LUTRA_INLINE void run_tile(
-    struct form f, const struct scratch *scratch, const struct tile *t, int np, int n, __m512 out[PANELS][COLUMNS])
+LUTRA_INLINE void run_codes(struct form f, const struct scratch *scratch, const struct tile *t, int np, int n,
+    const bool expanded, __m512 out[PANELS][COLUMNS])
 {
     __m512 sum[PANELS][COLUMNS];
     const uint8_t *x = t->x;
@@ -73,7 +84,10 @@ LUTRA_INLINE void run_tile(
             prefetch_line(t, g, (size_t)v, group_bytes(f), np);
             if (v == 7) prefetch_line(t, g, 8, group_bytes(f), np);
             UNROLL
-            for (int p = 0; p < np; p++) w[p] = load_codes(f, &group[p], v, scratch->table);
+            for (int p = 0; p < np; p++) {
+                w[p] = expanded ? _mm512_load_si512(scratch->code[p][8 * g + (size_t)v])
+                                : load_codes(f, &group[p], v, scratch->table);
+            }
             UNROLL
             for (int c = 0; c < n; c++) {
                 __m512i b = broadcast(x + 4 * c);
@@ -89,6 +103,16 @@ LUTRA_INLINE void run_tile(
     for (int p = 0; p < np; p++) {
         UNROLL
         for (int c = 0; c < n; c++) out[p][c] = sum[p][c];
+    }
+}
+
+LUTRA_INLINE void run_tile(
+    struct form f, const struct scratch *scratch, const struct tile *t, int np, int n, __m512 out[PANELS][COLUMNS])
+{
+    if (f.codes != BYTES && n == COLUMNS && scratch->expanded) {
+        run_codes(f, scratch, t, np, n, true, out);
+    } else {
+        run_codes(f, scratch, t, np, n, false, out);
     }
 }
 
