@@ -18,7 +18,7 @@
 #define CPU_ISA_LIST(X)                                                                                                \
     X(CPU_AVX2, 0, "avx2")             /* AVX2, FMA, F16C, BMI2 */                                                     \
     X(CPU_AVXVNNI, 1, "avxvnni")       /* the 256-bit form without AVX-512 */                                          \
-    X(CPU_AVX512, 2, "avx512")         /* F, BW, VL, DQ, VNNI, VBMI, and all of avx2 */                                \
+    X(CPU_AVX512, 2, "avx512")         /* F, BW, VL, DQ, VNNI, VBMI, GFNI, and all of avx2 */                          \
     X(CPU_AVX512BF16, 3, "avx512bf16") /* vdpbf16ps */                                                                 \
     X(CPU_AMX, 4, "amx") /* tiles of int8 and bf16, all of avx512bf16, and Linux grants their registers */             \
     X(CPU_NEON, 5, "neon")                                                                                             \

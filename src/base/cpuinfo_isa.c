@@ -37,7 +37,7 @@ uint32_t cpu_isa(void)
     bool avx2 = bit(b, 5) && bit(b, 8) && bit(c1, 12) && bit(c1, 29);                 /* AVX2 BMI2 FMA F16C */
     bool zmm = (saved & 0xe6) == 0xe6;                                                /* and opmask and zmm */
     bool avx512 = avx2 && zmm && bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) /* F DQ BW VL */
-                  && bit(c, 1) && bit(c, 11);                                         /* VBMI VNNI */
+                  && bit(c, 1) && bit(c, 8) && bit(c, 11);                            /* VBMI GFNI VNNI */
     bool tiles = (saved >> 17 & 3) == 3 && bit(d, 22) && bit(d, 24) && bit(d, 25);    /* AMX-BF16 AMX-TILE AMX-INT8 */
     uint32_t a1 = 0;
     if (a >= 1) __get_cpuid_count(7, 1, &a1, &b, &c, &d);

@@ -8,7 +8,10 @@
  *     q8x256: per 256 inputs: int8 code [4][rows][64], f32 scale[rows], i16 sums [4][rows][2] of 32 inputs each
  *             up to 8 rows of K-quants, per 256 inputs and in groups of G = 32 (Q6_K: 16): int8 code
  *                 [128 / G][8][G of the first group, G zeros], [8][G zeros, G of the second], interleaved by pair;
- *                 f32 scale[8], i16 sums [4][8][2], 32 unused
+ *                 f32 scale[8], i16 sums [4][8][2], i16 reach[8], 16 unused
+ *
+ * The reach of 256 inputs tells how large the dot product of a group of them with codes can be: the most that the inputs
+ * of one sign add up to (unsigned codes; Q6_K, whose codes are signed: that all add up to), without their signs.
  */
 #include <string.h>
 
@@ -115,6 +118,17 @@ static void act_row_blocks(const float *x, size_t n_in, size_t row, size_t n_row
     }
 }
 
+/* The larger of what 32 codes above and below 0 add up to, or, of 16 codes each, the larger sum of magnitudes. */
+LUTRA_INLINE int16_t reach_of(__m256i q, int32_t sum, size_t group)
+{
+    __m256i eights = _mm256_sad_epu8(_mm256_abs_epi8(q), _mm256_setzero_si256());
+    __m128i lower = _mm256_castsi256_si128(eights), upper = _mm256_extracti128_si256(eights, 1);
+    int first = _mm_cvtsi128_si32(lower) + _mm_extract_epi16(lower, 4);
+    int second = _mm_cvtsi128_si32(upper) + _mm_extract_epi16(upper, 4);
+    if (group == 16) return (int16_t)(first > second ? first : second);
+    return (int16_t)((first + second + (sum < 0 ? -sum : sum)) / 2);
+}
+
 /* Up to 8 rows, in pairs of groups of `group` inputs: 32 or 16. */
 LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t n_row, const size_t group, void *act)
 {
@@ -122,11 +136,14 @@ LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t 
     uint8_t *record = (uint8_t *)act;
     for (size_t k = 0; k < n_in; k += 256, record += AMX256_PAIR_BYTES) {
         float max = max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
-        uint8_t *tail = record + 4096;
+        uint8_t *tail = record + 4096, *reaches = tail + AMX256_REACH_AT;
+        int16_t reach = 0;
         memcpy(tail + 4 * row, &scale, 4);
         for (size_t g = 0; g < 8; g++) {
             __m256i q = quantize32(x + k + 32 * g, inverse);
             int16_t sum = (int16_t)sum32(q);
+            int16_t own = reach_of(q, sum, group);
+            reach = own > reach ? own : reach;
             memcpy(tail + 32 + 4 * (g / 2 * 8 + row) + 2 * (g % 2), &sum, 2);
             if (group == 32) {
                 uint8_t *to = record + g / 2 * 1024 + g % 2 * 512 + row * 64;
@@ -138,7 +155,10 @@ LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t 
                 _mm256_storeu_si256((__m256i *)(to + 256), _mm256_blend_epi32(q, zero, 0x0f));
             }
         }
-        if (row + 1 == n_row) clear_rest(tail, row, 8);
+        memcpy(reaches + 2 * row, &reach, 2);
+        if (row + 1 < n_row) continue;
+        clear_rest(tail, row, 8);
+        memset(reaches + 2 * (row + 1), 0, 2 * (8 - row - 1));
     }
 }
 

@@ -149,7 +149,7 @@ LUTRA_INLINE void run_packed(
             for (int v = 0; v < steps; v++) {
                 __m512i code[PANELS][4];
                 UNROLL
-                for (int p = 0; p < np; p++) expand(f, t->w + (size_t)p * t->panel_bytes, r, first + v, code[p]);
+                for (int p = 0; p < np; p++) expand(f, t->w + (size_t)p * t->panel_bytes, r, first + v, false, code[p]);
                 UNROLL
                 for (int q = q0; q < q0 + at_once; q++) {
                     prefetch_step(f, t, r, at_once * (i + v) + q - q0, np);

@@ -6,6 +6,8 @@
 #ifndef LUTRA_CPU_X86_GEMM_SUPER_FORM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_SUPER_FORM_IMPL_H
 
+#include <stdbool.h>
+
 #include "cpu/x86/gemm_tile_avx512_impl.h"
 
 enum codes { FOUR_BITS, FIVE_BITS, SIX_BITS, TWO_BITS };
@@ -86,28 +88,36 @@ LUTRA_INLINE int code_shift(struct form f, int q)
     return f.codes == TWO_BITS ? q % 2 * 2 : 0;
 }
 
-/* Vector v of run r of the tile at w to unsigned bytes.  Q5_K's fifth bit of group g is bit g of its bytes of high bits;
- * Q6_K's high bits of quarter q are bits 2q and 2q + 1. */
-LUTRA_INLINE void expand(struct form f, const uint8_t *w, int r, int v, __m512i code[4])
+/* The bits that code q of run r has besides its nibble, at 4 (Q5_K) or 4 and 5 (Q6_K) of each byte.  Q5_K's fifth bit of
+ * group g is bit g of its bytes of high bits; Q6_K's high bits of quarter q are bits 2q and 2q + 1.  A matrix of bits for
+ * each 8 bytes: byte 7 - i of it says which bits of h make bit i.  is_signed (Q6_K): the offset is taken off, so that bit
+ * 5, inverted, is the sign. */
+LUTRA_INLINE __m512i high_bits(struct form f, __m512i h, int r, int q, bool is_signed)
+{
+    if (f.codes == FIVE_BITS) return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(1LL << (24 + 2 * r + q)), 0);
+    const int64_t bit4 = 1LL << (r % 2 * 2 + 4 * q), bit5 = 2 * bit4;
+    if (!is_signed) return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(bit4 << 24 | bit5 << 16), 0);
+    return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(bit4 << 24 | bit5 << 16 | bit5 << 8 | bit5), 0xe0);
+}
+
+/* Vector v of run r of the tile at w to unsigned bytes, or for Q6_K, if is_signed, to the values. */
+LUTRA_INLINE void expand(struct form f, const uint8_t *w, int r, int v, bool is_signed, __m512i code[4])
 {
     const __m512i low = _mm512_set1_epi8(f.codes == TWO_BITS ? 3 : 15);
     __m512i c = load(w + STEP_BYTES * (8 * r + v)), up = _mm512_srli_epi16(c, 4);
+    if (f.codes == FIVE_BITS || f.codes == SIX_BITS) {
+        __m512i h = load(w + 2048 + STEP_BYTES * (f.codes == SIX_BITS ? 8 * (r / 2) + v : v));
+        code[0] = merge(high_bits(f, h, r, 0, is_signed), c, 15);
+        code[1] = merge(high_bits(f, h, r, 1, is_signed), up, 15);
+        return;
+    }
     code[0] = _mm512_and_si512(c, low);
     if (f.codes == TWO_BITS) {
         code[1] = _mm512_and_si512(c, _mm512_set1_epi8(12));
         code[2] = _mm512_and_si512(up, low);
         code[3] = _mm512_and_si512(up, _mm512_set1_epi8(12));
-    } else if (f.codes == FOUR_BITS) {
-        code[1] = _mm512_and_si512(up, low);
-    } else if (f.codes == FIVE_BITS) {
-        __m512i h = _mm512_rolv_epi32(load(w + 2048 + STEP_BYTES * v), _mm512_set1_epi32(4 - 2 * r));
-        code[0] = merge(code[0], h, 16);
-        code[1] = merge(_mm512_and_si512(up, low), _mm512_srli_epi16(h, 1), 16);
     } else {
-        const uint8_t *high = w + 2048 + STEP_BYTES * (8 * (r / 2) + v);
-        __m512i h = _mm512_srlv_epi32(load(high), _mm512_set1_epi32(r % 2 * 2));
-        code[0] = merge(code[0], _mm512_slli_epi16(h, 4), 0x30);
-        code[1] = merge(_mm512_and_si512(up, low), h, 0x30);
+        code[1] = _mm512_and_si512(up, low);
     }
 }
 
@@ -123,7 +133,7 @@ LUTRA_INLINE void unpack_codes(struct form f, struct unpacked *u, const uint8_t 
         UNROLL
         for (int r = 0; r < 8 / vector_codes(f); r++) {
             __m512i code[4];
-            expand(f, w, r, v, code);
+            expand(f, w, r, v, false, code);
             UNROLL
             for (int q = 0; q < vector_codes(f); q++) u->code[step_of(f, r, v, q)] = plain_code(f, code, q);
         }
