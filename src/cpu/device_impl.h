@@ -57,7 +57,7 @@ struct cpu_scratch {
     uint8_t *work; /* [n_thread][work_bytes] of matmul kernels */
     size_t work_bytes;
     /* head */
-    float *logits;         /* [n_thread][HEAD_ROWS][HEAD_OUTPUTS] */
+    float *logits;         /* [n_thread][HEAD_ROWS][HEAD_OUTPUTS]; also what a matmul gathers */
     struct top_heap *heap; /* [n_thread][HEAD_ROWS] */
     float *part_max;       /* [n_part][HEAD_ROWS] of n_part = outputs / HEAD_OUTPUTS */
     double *part_sum;      /* [n_part][HEAD_ROWS] of exp(logit - max) */

@@ -8,11 +8,20 @@
  * Bulk rows of a gated feed-forward (gate and up, OP_SWIGLU or its like, down) skip their values in between: the gate's
  * kernel leaves the activations of the next matmul.  Other rows of the batch take the three operations one by one.
  */
+#include <string.h>
+
 #include "cpu/device_impl.h"
 
 /* A unit of weights.  Up to ONE_PASS_ROWS rows read it once, so its length is a matter of balance; above that a kernel
  * may pass over it again, and it stays in L2. */
-enum { UNIT_MIN_BYTES = 32 << 10, UNIT_MAX_BYTES = 192 << 10, UNITS_PER_THREAD = 6, ONE_PASS_ROWS = 64 };
+enum {
+    UNIT_MIN_BYTES = 32 << 10,
+    UNIT_MAX_BYTES = 192 << 10,
+    UNITS_PER_THREAD = 6,
+    UNIT_STREAMS = 4, /* panels of a unit are a multiple of it: kernels read as many of them side by side */
+    ONE_PASS_ROWS = 64,
+    GATHERED = 16 << 10 /* outputs of a unit, at most, that are gathered before they are stored */
+};
 
 enum class { ORDINARY, BULK, CLASSES };
 
@@ -61,7 +70,7 @@ static size_t unit_panels(
     size_t want = total_bytes / ((size_t)nth * UNITS_PER_THREAD), panel_bytes = p->bytes / panels + 1;
     if (want < UNIT_MIN_BYTES) want = UNIT_MIN_BYTES;
     if (n_row > ONE_PASS_ROWS && want > UNIT_MAX_BYTES) want = UNIT_MAX_BYTES;
-    return want / panel_bytes + 1;
+    return (want / panel_bytes + UNIT_STREAMS) / UNIT_STREAMS * UNIT_STREAMS;
 }
 
 /* gated: units are of two parts at once. */
@@ -171,11 +180,29 @@ static struct cpu_gemm_args unit_args(const struct worker *w, const struct op *o
         .work = scratch->work + (size_t)w->ith * scratch->work_bytes};
 }
 
+/* Outputs of few rows wait in the thread's own scratch until the unit is done.  Lines written one by one between weights,
+ * which are in no near cache, would hold up the stream of weights (docs/SPEED.md). */
+static void run_gathered(const struct worker *w, struct cpu_gemm_args *a, size_t stride)
+{
+    float *out = a->out;
+    size_t out_stride = a->out_stride, left = a->n_out - a->panel * (size_t)a->gemm->mr,
+           n = left < stride ? left : stride;
+    a->out = w->run->device->scratch.logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS;
+    a->out_stride = stride;
+    a->gemm->run(a);
+    for (size_t r = 0; r < a->n_row; r++) memcpy(out + r * out_stride, a->out + r * stride, n * sizeof *out);
+}
+
 static void run_unit(const struct worker *w, const struct op *op, const struct plan *plan, size_t part, size_t unit,
     const struct stretch *t)
 {
     struct cpu_gemm_args a = unit_args(w, op, plan, part, unit, t);
-    a.gemm->run(&a);
+    size_t stride = a.n_panel * (size_t)a.gemm->mr;
+    if (w->run->device->scratch.logits && stride * a.n_row <= GATHERED) {
+        run_gathered(w, &a, stride);
+    } else {
+        a.gemm->run(&a);
+    }
 }
 
 /* A few stretches, whose activations are ready, to their outputs. */

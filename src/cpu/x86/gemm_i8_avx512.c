@@ -22,7 +22,7 @@ struct scratch {
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
     s->table = code_table(f);
-    s->expanded = f.codes != BYTES && t->shares >= MANY;
+    s->expanded = np <= PANELS && f.codes != BYTES && t->shares >= MANY;
     for (size_t p = 0; s->expanded && p < (size_t)np; p++) {
         for (size_t g = 0; g < t->groups; g++) {
             struct group group = group_at(f, t->w + p * t->panel_bytes, t->groups, g);
@@ -34,7 +34,7 @@ LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile
 }
 
 /* acc = what the integer sums start from. */
-LUTRA_INLINE void start_group(struct form f, const uint8_t *start, int np, int n, __m512i acc[PANELS][COLUMNS])
+LUTRA_INLINE void start_group(struct form f, const uint8_t *start, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
@@ -62,9 +62,9 @@ LUTRA_INLINE void finish_group(struct form f, const struct group *g, const uint8
 }
 
 LUTRA_INLINE void run_codes(struct form f, const struct scratch *scratch, const struct tile *t, int np, int n,
-    const bool expanded, __m512 out[PANELS][COLUMNS])
+    const bool expanded, __m512 out[MOST_PANELS][COLUMNS])
 {
-    __m512 sum[PANELS][COLUMNS];
+    __m512 sum[MOST_PANELS][COLUMNS];
     const uint8_t *x = t->x;
     size_t width = t->width;
     UNROLL
@@ -73,14 +73,14 @@ LUTRA_INLINE void run_codes(struct form f, const struct scratch *scratch, const 
         for (int c = 0; c < n; c++) sum[p][c] = out[p][c];
     }
     for (size_t g = 0; g < t->groups; g++) {
-        __m512i acc[PANELS][COLUMNS];
-        struct group group[PANELS];
+        __m512i acc[MOST_PANELS][COLUMNS];
+        struct group group[MOST_PANELS];
         UNROLL
         for (int p = 0; p < np; p++) group[p] = group_at(f, t->w + (size_t)p * t->panel_bytes, t->groups, g);
         start_group(f, x + 36 * width, np, n, acc);
         UNROLL
         for (int v = 0; v < 8; v++, x += 4 * width) {
-            __m512i w[PANELS];
+            __m512i w[MOST_PANELS];
             prefetch_line(t, g, (size_t)v, group_bytes(f), np);
             if (v == 7) prefetch_line(t, g, 8, group_bytes(f), np);
             UNROLL
@@ -107,7 +107,7 @@ LUTRA_INLINE void run_codes(struct form f, const struct scratch *scratch, const 
 }
 
 LUTRA_INLINE void run_tile(
-    struct form f, const struct scratch *scratch, const struct tile *t, int np, int n, __m512 out[PANELS][COLUMNS])
+    struct form f, const struct scratch *scratch, const struct tile *t, int np, int n, __m512 out[MOST_PANELS][COLUMNS])
 {
     if (f.codes != BYTES && n == COLUMNS && scratch->expanded) {
         run_codes(f, scratch, t, np, n, true, out);
@@ -116,7 +116,7 @@ LUTRA_INLINE void run_tile(
     }
 }
 
-enum { RECORD_BYTES = 8 * ACT32_BYTES };
+enum { RECORD_BYTES = 8 * ACT32_BYTES, WIDE = MOST_PANELS };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 #include "cpu/gemm_i8_runs_impl.h"

@@ -5,15 +5,18 @@
  *     for each pass of up to PASS_ROWS rows, each panel of the first half of the unit with its fellow of the second half,
  *     each tile of 256 inputs, each group of 4 columns
  *
- * So memory is read as two streams without gaps.  A tile's weights stay in L1 while all columns of the pass use them;
- * meanwhile what lies AHEAD_BYTES further on is prefetched, spread over the columns, so that memory works all the time.
- * Sums of all columns live in L1 and pass through registers once per tile.
+ * So memory is read as two streams without gaps; for one or two rows as WIDE streams, one from each quarter of the unit.
+ * A tile's weights stay in L1 while all columns of the pass use them; meanwhile what lies AHEAD_BYTES further on is
+ * prefetched, spread over the columns, so that memory works all the time.  Streams are prefetched and read in turn, a line
+ * of each: one after the other costs a sixth of the bandwidth (docs/SPEED.md).  Sums of all columns live in L1 and pass
+ * through registers once per tile.
  *
  * Included by one file per family of formats, which defines before:
  *     struct form, always a compile-time constant; size_t group_bytes(form): packed bytes per 32 inputs of a panel
  *     enum { RECORD_BYTES }: activation bytes per 256 inputs and column
+ *     enum { WIDE }: panels at once for up to FEW_COLUMNS rows
  *     struct scratch; void begin_tile(form, struct scratch *, const struct tile *, int np): once per tile
- *     void run_tile(form, const struct scratch *, const struct tile *, int np, int n, __m512 sum[PANELS][COLUMNS])
+ *     void run_tile(form, const struct scratch *, const struct tile *, int np, int n, __m512 sum[][COLUMNS])
  */
 #ifndef LUTRA_CPU_X86_GEMM_PANELS_AVX512_IMPL_H
 #define LUTRA_CPU_X86_GEMM_PANELS_AVX512_IMPL_H
@@ -29,11 +32,26 @@ LUTRA_INLINE const uint8_t *place_columns(const struct cpu_gemm_args *a, size_t 
     return (const uint8_t *)a->act + (r - p.column) * row_bytes + k / 32 * (RECORD_BYTES / 8) * p.width + 4 * p.column;
 }
 
+/* A tile for `left` columns, 4 at most, or FEW_COLUMNS of more than PANELS panels. */
+LUTRA_INLINE void run_columns(
+    struct form f, const struct scratch *s, const struct tile *t, int np, size_t left, __m512 sum[MOST_PANELS][COLUMNS])
+{
+    if (left == 1) {
+        run_tile(f, s, t, np, 1, sum);
+    } else if (left == 2 || np > PANELS) {
+        run_tile(f, s, t, np, 2, sum);
+    } else if (left == 3) {
+        run_tile(f, s, t, np, 3, sum);
+    } else {
+        run_tile(f, s, t, np, 4, sum);
+    }
+}
+
 /* np panels, `panel` and every `hop` after, for rows first .. end - 1. */
 LUTRA_INLINE void run_panels(
     struct form f, const struct cpu_gemm_args *a, size_t panel, size_t hop, int np, size_t first, size_t end)
 {
-    __m512 sum[PASS_ROWS / COLUMNS][PANELS][COLUMNS];
+    __m512 sum[PASS_ROWS / COLUMNS][MOST_PANELS][COLUMNS];
     struct scratch scratch;
     size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in);
     struct tile t = {.w = (const uint8_t *)a->packed + panel * panel_bytes,
@@ -41,7 +59,7 @@ LUTRA_INLINE void run_panels(
         .shares = (end - first + COLUMNS - 1) / COLUMNS};
     for (size_t g = 0; g < t.shares; g++) {
         UNROLL
-        for (int p = 0; p < PANELS; p++) {
+        for (int p = 0; p < np; p++) {
             UNROLL
             for (int c = 0; c < COLUMNS; c++) sum[g][p][c] = _mm512_setzero_ps();
         }
@@ -56,12 +74,7 @@ LUTRA_INLINE void run_panels(
         for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
             t.x = place_columns(a, r, k, &t.width);
             t.share = g;
-            switch (end - r) {
-            case 1: run_tile(f, &scratch, &t, np, 1, sum[g]); break;
-            case 2: run_tile(f, &scratch, &t, np, 2, sum[g]); break;
-            case 3: run_tile(f, &scratch, &t, np, 3, sum[g]); break;
-            default: run_tile(f, &scratch, &t, np, 4, sum[g]); break;
-            }
+            run_columns(f, &scratch, &t, np, end - r, sum[g]);
         }
     }
     for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
@@ -70,14 +83,22 @@ LUTRA_INLINE void run_panels(
     }
 }
 
+/* All panels of the call, np side by side and equally far apart, for rows first .. end - 1. */
+LUTRA_INLINE void run_pass(struct form f, const struct cpu_gemm_args *a, int np, size_t first, size_t end)
+{
+    size_t hop = a->n_panel / (size_t)np;
+    for (size_t p = 0; p < hop; p++) run_panels(f, a, a->panel + p, hop, np, first, end);
+    for (size_t p = hop * (size_t)np; p < a->n_panel; p++) run_panels(f, a, a->panel + p, 0, 1, first, end);
+}
+
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    size_t half = a->n_panel / 2;
-    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
-        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = 0; p < half; p++) run_panels(f, a, a->panel + p, half, 2, pass, end);
-        if (2 * half < a->n_panel) run_panels(f, a, a->panel + 2 * half, 0, 1, pass, end);
+    if ((int)WIDE > (int)PANELS && a->n_row <= FEW_COLUMNS) {
+        run_pass(f, a, WIDE, 0, a->n_row);
+        return;
     }
+    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS)
+        run_pass(f, a, PANELS, pass, a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS);
 }
 
 #endif

@@ -174,7 +174,7 @@ LUTRA_INLINE void run_tile(
     }
 }
 
-enum { RECORD_BYTES = ACT256_BYTES };
+enum { RECORD_BYTES = ACT256_BYTES, WIDE = PANELS };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 
