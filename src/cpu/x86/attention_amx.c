@@ -59,6 +59,21 @@ LUTRA_INLINE void split_rounded(__m512 a, __m512 b, void *hi, void *lo)
     _mm512_store_si512(lo, join(_mm512_castps_si512(x[1]), _mm512_castps_si512(y[1])));
 }
 
+/* How much of the next segment's K and V has been fetched while this one is computed: `step` more bytes of each with every
+ * two vectors that are split, SOFTMAX_STEPS as many with two vectors of scores.  Fetched during splits alone, memory would
+ * bound those and idle in between. */
+enum { SOFTMAX_STEPS = 3 };
+struct ahead {
+    size_t at, step;
+};
+
+LUTRA_INLINE void fetch_ahead(const struct attention_load *a, struct ahead *x, size_t n_step)
+{
+    if (x->at >= a->bytes) return;
+    prefetch_next(a, x->at, n_step * x->step);
+    x->at += n_step * x->step;
+}
+
 /* Any NaN as one that rounding does not turn into a number. */
 LUTRA_INLINE vec quiet(vec x)
 {
@@ -105,17 +120,18 @@ static void prepare(const float *const *q, int n, int d_head, void *tiles)
     }
 }
 
-/* Keys 16 t .. of chunk c, a row each.  All of K prefetches one half of the next segment, all of V the other. */
-static LUTRA_NOINLINE void split_keys(const struct attention_load *a, int t, int c, uint8_t *to)
+/* Keys 16 t .. of chunk c, a row each. */
+static LUTRA_NOINLINE void split_keys(const struct attention_load *a, int t, int c, uint8_t *to, struct ahead *next)
 {
     int stride = a->d_head, left = a->d_head - c * CHUNK;
     const uint16_t *k = (const uint16_t *)a->k + t * SIDE * stride + c * CHUNK;
-    size_t ahead = (size_t)(t * head_chunks(a->d_head) + c) * SIDE * 32;
+    struct ahead ahead = *next;
     if (left >= CHUNK) {
-        for (int i = 0; i < SIDE; i++, k += stride, ahead += 32) {
-            prefetch_next(a, ahead, 32);
+        for (int i = 0; i < SIDE; i++, k += stride) {
+            fetch_ahead(a, &ahead, 1);
             split_exact(vec_load_f16(k), vec_load_f16(k + SIDE), to + 64 * i, to + TILE + 64 * i);
         }
+        *next = ahead;
         return;
     }
     for (int i = 0; i < SIDE; i++, k += stride) {
@@ -125,19 +141,21 @@ static LUTRA_NOINLINE void split_keys(const struct attention_load *a, int t, int
 }
 
 /* Elements 16 t .. of V in slots lo .. hi - 1, zero in the others: [half][hi, lo]. */
-static LUTRA_NOINLINE void split_values(const struct attention_load *a, int t, int lo, int hi, uint8_t *to)
+static LUTRA_NOINLINE void split_values(
+    const struct attention_load *a, int t, int lo, int hi, uint8_t *to, struct ahead *next)
 {
     int stride = a->d_head, n = clip(a->d_head - t * SIDE, SIDE);
     const uint16_t *v = (const uint16_t *)a->v + t * SIDE;
-    size_t ahead = a->bytes / 2 + (size_t)t * CHUNK * 32;
+    struct ahead ahead = *next;
     if (lo == 0 && hi == KV_BLOCK && n == SIDE) {
         for (int h = 0; h < HALVES; h++, to += BOTH, v += CHUNK * stride) {
-            for (int i = 0; i < SIDE; i++, ahead += 32) {
+            for (int i = 0; i < SIDE; i++) {
                 const uint16_t *x = v + i * stride;
-                prefetch_next(a, ahead, 32);
+                fetch_ahead(a, &ahead, 1);
                 split_exact(vec_load_f16(x), vec_load_f16(x + SIDE * stride), to + 64 * i, to + TILE + 64 * i);
             }
         }
+        *next = ahead;
         return;
     }
     for (int h = 0; h < HALVES; h++, to += BOTH) {
@@ -166,8 +184,9 @@ struct group {
     const struct attention_segment *a;
     struct columns x[GROUP];
     int n;
-    bool fresh;   /* K and V are not split yet */
-    bool keep;    /* for another group what is split */
+    bool fresh; /* K and V are not split yet */
+    bool keep;  /* for another group what is split */
+    struct ahead *ahead;
     uint8_t *tmp; /* [hi, lo] */
     uint8_t *o;   /* [2][GROUP][16 queries][16] f32 */
 };
@@ -197,7 +216,7 @@ static void score_columns(const struct group *g, int u)
     _tile_zero(2);
     _tile_zero(3);
     for (int c = 0; c < head_chunks(f->d_head); c++, q += BOTH) {
-        for (int t = 0; g->fresh && u == 0 && t < n_key_tile; t++) split_keys(f, t, c, key_piece(g, c, t));
+        for (int t = 0; g->fresh && u == 0 && t < n_key_tile; t++) split_keys(f, t, c, key_piece(g, c, t), g->ahead);
         compiler_fence(q);
         _tile_loadd(6, q, 64);
         _tile_loadd(7, q + TILE, 64);
@@ -294,8 +313,10 @@ LUTRA_INLINE vec take_exp(const struct group *g, const struct columns *x, const 
 {
     const float *row = (const float *)(const void *)x->scores;
     vec lower = vec_zero(), upper = vec_zero();
+    struct ahead ahead = *g->ahead;
     for (int h = 0; h < n_key; h += CHUNK, row += CHUNK * SIDE) {
         for (int i = 0; i < SIDE; i++) {
+            fetch_ahead(&g->a->from, &ahead, SOFTMAX_STEPS);
             vec a = probability(vec_load(row + i * SIDE), max), b = vec_zero();
             if (!s->whole) a = vec_select(sees(s, h + i), a, vec_zero());
             if (h + SIDE < n_key) b = probability(vec_load(row + (i + SIDE) * SIDE), max);
@@ -312,6 +333,7 @@ LUTRA_INLINE vec take_exp(const struct group *g, const struct columns *x, const 
             }
         }
     }
+    *g->ahead = ahead;
     return vec_add(lower, upper);
 }
 
@@ -331,9 +353,11 @@ LUTRA_INLINE vec take_exp_8(
 {
     const float *row = (const float *)(const void *)x->scores + first;
     vec sum = vec_zero();
+    struct ahead ahead = *g->ahead;
     max = first ? upper_halves(max, max) : lower_halves(max, max);
     for (int h = 0; h < n_key; h += CHUNK, row += CHUNK * SIDE) {
         for (int i = 0; i < SIDE; i++) {
+            fetch_ahead(&g->a->from, &ahead, SOFTMAX_STEPS);
             __m256 a = _mm256_loadu_ps(row + i * SIDE), b = _mm256_loadu_ps(row + (i + SIDE) * SIDE);
             vec e = probability(_mm512_insertf32x8(_mm512_castps256_ps512(a), b, 1), max);
             if (!s->whole) {
@@ -351,6 +375,7 @@ LUTRA_INLINE vec take_exp_8(
         uint8_t *p = x->p + h / CHUNK * BOTH + 64 * first;
         for (int i = 0; i < SIDE; i++) vec_store((float *)(void *)(p + i / 8 * TILE + 64 * (i % 8)), r[i]);
     }
+    *g->ahead = ahead;
     return vec_add(sum, upper_halves(sum, lower_halves(sum, sum)));
 }
 
@@ -449,7 +474,7 @@ static void run_values(const struct group *g, int lo, int hi, bool fresh, int fi
     const struct attention_load *f = &g->a->from;
     int n_tile = attention_padded(f->d_head) / SIDE, n_half = (hi + CHUNK - 1) / CHUNK;
     for (int t = 0; t < n_tile; t++) {
-        if (fresh) split_values(f, t, lo, hi, value_piece(g, t));
+        if (fresh) split_values(f, t, lo, hi, value_piece(g, t), g->ahead);
         value_products(g, t, value_piece(g, t), n_half);
         if ((t & 1) || t == n_tile - 1) add_outputs(g, t & ~1, 1 + (t & 1), first, end);
     }
@@ -482,7 +507,7 @@ static void run_values_alone(const struct group *g)
         }
     }
     int n_tile = g->keep ? attention_padded(a->from.d_head) / SIDE : 0;
-    for (int t = 0; t < n_tile; t++) split_values(&a->from, t, 0, a->from.n_pos, value_piece(g, t));
+    for (int t = 0; t < n_tile; t++) split_values(&a->from, t, 0, a->from.n_pos, value_piece(g, t), g->ahead);
 }
 
 static void run_group(struct group *g)
@@ -519,9 +544,18 @@ static int take_queries(struct group *g, int first)
     return r;
 }
 
+/* What makes all of the next segment come while n tiles of queries are computed. */
+static size_t step_ahead(const struct attention_segment *a, int n)
+{
+    int d = a->from.d_head, splits = KV_BLOCK * head_chunks(d) + KV_BLOCK / 2 * attention_padded(d) / SIDE;
+    size_t steps = (size_t)(splits + n * SOFTMAX_STEPS * KV_BLOCK / 2);
+    return (a->from.bytes + steps - 1) / steps;
+}
+
 static LUTRA_NOINLINE void segment_of_tiles(const struct attention_segment *a)
 {
-    struct group g = {.a = a, .fresh = !a->again};
+    struct ahead ahead = {0};
+    struct group g = {.a = a, .fresh = !a->again, .ahead = &ahead};
     uint8_t *work = a->from.work;
     for (int u = 0; u < GROUP; u++) {
         g.x[u].scores = work + u * KV_BLOCK * 64;
@@ -531,6 +565,7 @@ static LUTRA_NOINLINE void segment_of_tiles(const struct attention_segment *a)
     g.tmp = g.o + 2 * GROUP * TILE;
     for (int next, r = 0; r < a->n_query; r = next, g.fresh = false) {
         next = take_queries(&g, r);
+        ahead.step = g.fresh ? step_ahead(a, g.n) : 0;
         g.keep = !g.fresh || next < a->n_query || !a->last;
         run_group(&g);
     }
