@@ -10,7 +10,7 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs, each group of 4 columns
  *
- * A tile's weights stay in L1 for all columns; what comes AHEAD_BYTES later is prefetched meanwhile, spread over them.
+ * A tile's weights stay in L1 for all columns, as codes from MANY groups of columns on, which expand them once; what comes AHEAD_BYTES later is prefetched meanwhile, spread over them.
  */
 #ifndef LUTRA_CPU_X86_GEMM_I8_YMM_H
 #define LUTRA_CPU_X86_GEMM_I8_YMM_H
@@ -19,7 +19,7 @@
 
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64, TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
+enum { STEP_BYTES = 64, TILE_COLUMNS = 4, AHEAD_BYTES = 2304, MANY = 16 / TILE_COLUMNS };
 
 #include "cpu/gemm_i8_form_impl.h"
 
@@ -72,14 +72,34 @@ LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
     return _mm256_broadcast_ss((const float *)(const void *)p);
 }
 
+/* Whether codes go to dot_signed: they have offset 128 and are up to 255. */
+LUTRA_INLINE bool is_signed(struct form f)
+{
+    return f.start_shift == 4 && !WIDE_CODES;
+}
+
+/* Codes as the dot product takes them. */
+LUTRA_INLINE __m256i operand(struct form f, const struct group *g, int v, int half, __m256i table)
+{
+    __m256i w = load_codes(f, g, v, half, table);
+    return is_signed(f) ? _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80)) : w;
+}
+
+/* Whether expanding takes instructions at all. */
+LUTRA_INLINE bool worth_expanding(struct form f)
+{
+    return f.codes != BYTES || is_signed(f);
+}
+
 /* One group for n of a block's `width` columns, the first at x: one broadcast of 4 inputs serves both halves of the panel.
- * Prefetches a group at `ahead`, up to two lines per step, if any. */
-LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t *x, size_t width, int n, __m256i table,
-    const uint8_t *ahead, __m256 (*sum)[TILE_COLUMNS])
+ * codes: the group's operands [8 steps][16 rows][4], or NULL.  Prefetches a group at `ahead`, up to two lines per step, if
+ * any. */
+LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t *codes, const uint8_t *x, size_t width,
+    int n, __m256i table, const uint8_t *ahead, __m256 (*sum)[TILE_COLUMNS])
 {
     __m256i acc[2][TILE_COLUMNS];
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
-    bool sign = f.start_shift == 4 && !WIDE_CODES; /* offset 128: codes up to 255 */
+    bool sign = is_signed(f);
     UNROLL
     for (int c = 0; c < n; c++) {
         __m256i s = _mm256_setzero_si256();
@@ -93,8 +113,7 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
         for (int h = 0; h < 2; h++) {
             size_t line = (size_t)(8 * h + v) * 64;
             if (line < group_bytes(f) && ahead) LUTRA_PREFETCH(ahead + line);
-            w[h] = load_codes(f, g, v, h, table);
-            if (sign) w[h] = _mm256_xor_si256(w[h], _mm256_set1_epi8((char)0x80));
+            w[h] = codes ? load(codes + STEP_BYTES * v + 32 * h) : operand(f, g, v, h, table);
         }
         UNROLL
         for (int c = 0; c < n; c++) {
@@ -125,11 +144,25 @@ struct tile {
     const uint8_t *w;
     size_t groups; /* 8 but for the last tile of a panel */
     size_t share, shares;
+    LUTRA_ALIGNED(64) uint8_t code[TILE_K / 4][STEP_BYTES]; /* expanded, for many columns */
 };
 
+LUTRA_INLINE void expand_tile(struct form f, struct tile *t, __m256i table)
+{
+    for (size_t g = 0; g < t->groups; g++) {
+        struct group group = group_at(f, t->w, t->groups, g);
+        UNROLL
+        for (int v = 0; v < 8; v++) {
+            uint8_t *to = t->code[8 * g + (size_t)v];
+            _mm256_store_si256((__m256i *)to, operand(f, &group, v, 0, table));
+            _mm256_store_si256((__m256i *)(to + 32), operand(f, &group, v, 1, table));
+        }
+    }
+}
+
 /* One tile for n of a block's `width` columns. */
-LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const uint8_t *x, size_t width, int n, __m256i table,
-    __m256 out[2][TILE_COLUMNS])
+LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const bool expanded, const uint8_t *x, size_t width,
+    int n, __m256i table, __m256 out[2][TILE_COLUMNS])
 {
     __m256 sum[2][TILE_COLUMNS];
     struct group group = group_at(f, t->w, t->groups, 0);
@@ -137,7 +170,7 @@ LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const uint8_t *x
     for (int c = 0; c < n; c++) sum[0][c] = out[0][c], sum[1][c] = out[1][c];
     for (size_t g = 0; g < t->groups; g++, x += ACT32_BYTES * width, next_group(f, &group)) {
         const uint8_t *ahead = g % t->shares == t->share ? t->w + AHEAD_BYTES + g * group_bytes(f) : NULL;
-        add_group(f, &group, x, width, n, table, ahead, sum);
+        add_group(f, &group, expanded ? t->code[8 * g] : NULL, x, width, n, table, ahead, sum);
     }
     UNROLL
     for (int c = 0; c < n; c++) out[0][c] = sum[0][c], out[1][c] = sum[1][c];
@@ -149,23 +182,28 @@ LUTRA_INLINE void run_panel(
 {
     __m256 sum[PASS_ROWS / TILE_COLUMNS][2][TILE_COLUMNS];
     size_t row_bytes = a->n_in / 32 * ACT32_BYTES;
-    struct tile t = {.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in),
-        .shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS};
+    struct tile t;
+    t.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
+    t.shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    bool many = worth_expanding(f) && t.shares >= MANY;
     for (size_t s = 0; s < t.shares; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }
     for (size_t k = 0; k < a->n_in; k += TILE_K, t.w += t.groups * group_bytes(f)) {
         t.groups = a->n_in - k < TILE_K ? (a->n_in - k) / 32 : TILE_K / 32;
+        if (many) expand_tile(f, &t, table);
         for (t.share = 0; t.share < t.shares; t.share++) {
             size_t r = first + t.share * TILE_COLUMNS;
             struct act_place place = act_place_of(r, a->n_row);
             const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes +
                                k / 32 * ACT32_BYTES * place.width + 4 * place.column;
             switch (end - r) {
-            case 1: run_tile(f, &t, x, place.width, 1, table, sum[t.share]); break;
-            case 2: run_tile(f, &t, x, place.width, 2, table, sum[t.share]); break;
-            case 3: run_tile(f, &t, x, place.width, 3, table, sum[t.share]); break;
-            default: run_tile(f, &t, x, place.width, 4, table, sum[t.share]); break;
+            case 1: run_tile(f, &t, false, x, place.width, 1, table, sum[t.share]); break;
+            case 2: run_tile(f, &t, false, x, place.width, 2, table, sum[t.share]); break;
+            case 3: run_tile(f, &t, false, x, place.width, 3, table, sum[t.share]); break;
+            default:
+                if (many) run_tile(f, &t, true, x, place.width, 4, table, sum[t.share]);
+                if (!many) run_tile(f, &t, false, x, place.width, 4, table, sum[t.share]);
             }
         }
     }
