@@ -23,7 +23,8 @@ static struct kv_settings cache_settings(const lutra_session *s, enum quant_type
         .n_block = (int)(s->n_cache / KV_BLOCK),
         .n_seq = 2 * s->n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
         .n_row = s->n_batch,
-        .n_draft = s->n_draft};
+        .n_draft = s->n_draft,
+        .by_block = !s->device->ops->cache_alloc};
 }
 
 /* What the caller left open follows from the model and from the memory there is. */

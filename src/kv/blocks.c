@@ -85,6 +85,7 @@ int kv_open(
         .d_head = settings->d_head,
         .n_block = settings->n_block,
         .n_draft = settings->n_draft,
+        .by_block = settings->by_block,
         .vec_bytes = vec,
         .pool = memory->host,
         .draft = (uint8_t *)memory->host + pool};

@@ -33,11 +33,12 @@ struct kv_cache;
 struct kv_settings {
     enum quant_type type; /* F16, F32, or Q8_0 when d_head is a multiple of 32 */
     int n_layer, n_kv_head, d_head;
-    int n_ctx;   /* longest sequence */
-    int n_block; /* blocks of the pool */
-    int n_seq;   /* sequences alive at once */
-    int n_row;   /* rows of a batch */
-    int n_draft; /* draft rows of a batch */
+    int n_ctx;     /* longest sequence */
+    int n_block;   /* blocks of the pool */
+    int n_seq;     /* sequences alive at once */
+    int n_row;     /* rows of a batch */
+    int n_draft;   /* draft rows of a batch */
+    bool by_block; /* order of the pool (ops/kv_view.h) */
 };
 
 /* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */

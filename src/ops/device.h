@@ -118,7 +118,7 @@ struct device_ops {
 
     int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
     /* Memory of a cache whose layers (of equal size, kv_view.h) may lie in different memories of the device, after
-     * reserve.  NULL = buffer_alloc. */
+     * reserve.  NULL = buffer_alloc, and the cache lies by block. */
     int (*cache_alloc)(
         struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err);
     void (*buffer_free)(struct device *self, struct buffer *buffer);

@@ -5,7 +5,10 @@
  * A block holds KV_BLOCK consecutive positions, aligned: position p of a sequence lies in slot p % KV_BLOCK of the
  * block table[p / KV_BLOCK].  Per layer, and for K and V apart, a block is [n_kv_head][KV_BLOCK][d_head] contiguous:
  *
- *     pool: [n_layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head]
+ *     pool: [n_layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head], or by_block: [n_block][n_layer][K,V]...
+ *
+ * By block, memory is touched as the context grows, in one place: huge pages fit.  By layer, parts of the layers can lie in
+ * different memories.
  *
  * Ordinary rows continue the tip of their sequence: they write straight into its own (never shared) tail block and
  * are committed by moving the tip.  Draft rows (ROW_DRAFT) keep their K/V in the step scratch
@@ -26,6 +29,7 @@
 #ifndef LUTRA_OPS_KV_VIEW_H
 #define LUTRA_OPS_KV_VIEW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +55,7 @@ struct kv_item {
 struct kv_view {
     enum quant_type type; /* F32, F16 or Q8_0; d_head is whole blocks of it */
     int n_layer, n_kv_head, d_head, n_block, n_draft;
+    bool by_block;            /* order of the pool */
     size_t vec_bytes;         /* one [d_head] vector */
     uint8_t *pool;            /* layout above */
     uint8_t *draft;           /* layout above */
@@ -67,7 +72,8 @@ struct kv_view {
 /* [n_kv_head][KV_BLOCK][d_head] of one layer and side. */
 static inline uint8_t *kv_block_at(const struct kv_view *v, int layer, enum kv_side side, int32_t block)
 {
-    return v->pool + (((size_t)layer * v->n_block + block) * 2 + side) * v->n_kv_head * KV_BLOCK * v->vec_bytes;
+    size_t at = v->by_block ? (size_t)block * v->n_layer + layer : (size_t)layer * v->n_block + block;
+    return v->pool + (at * 2 + side) * v->n_kv_head * KV_BLOCK * v->vec_bytes;
 }
 
 /* [n_draft][d_head] of one layer, side and head. */

@@ -44,8 +44,9 @@ static uint32_t below(struct fixture *f, uint32_t n)
     return (uint32_t)(((uint64_t)f->seed * n) >> 32);
 }
 
-static int setup(void **state)
+static int open_fixture(void **state, bool by_block)
 {
+    struct kv_settings s = settings;
     struct fixture *f = calloc(1, sizeof *f);
     f->memory.bytes = kv_bytes(&settings);
     f->memory.host = aligned_alloc(64, (f->memory.bytes + 63) / 64 * 64);
@@ -53,7 +54,18 @@ static int setup(void **state)
     f->batch = (struct batch){.row = f->row, .span = f->span};
     f->seed = 1;
     *state = f;
-    return kv_open(&f->kv, &settings, &f->memory, NULL);
+    s.by_block = by_block;
+    return kv_open(&f->kv, &s, &f->memory, NULL);
+}
+
+static int setup(void **state)
+{
+    return open_fixture(state, false);
+}
+
+static int setup_by_block(void **state)
+{
+    return open_fixture(state, true);
 }
 
 static int teardown(void **state)
@@ -292,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(random_histories, setup, teardown),
+        cmocka_unit_test_setup_teardown(random_histories, setup_by_block, teardown),
         cmocka_unit_test_setup_teardown(forks_cost_one_block, setup, teardown),
         cmocka_unit_test(q8_0_takes_34_bytes_where_f16_takes_64),
         cmocka_unit_test_setup_teardown(promises_are_kept_or_refused, setup, teardown),
