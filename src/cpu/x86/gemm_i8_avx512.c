@@ -116,7 +116,7 @@ LUTRA_INLINE void run_tile(
     }
 }
 
-enum { RECORD_BYTES = 8 * ACT32_BYTES, WIDE = MOST_PANELS };
+enum { RECORD_BYTES = 8 * ACT32_BYTES, FEW_COLUMNS = 2 };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 #include "cpu/gemm_i8_runs_impl.h"

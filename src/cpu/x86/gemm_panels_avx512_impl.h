@@ -5,7 +5,7 @@
  *     for each pass of up to PASS_ROWS rows, each panel of the first half of the unit with its fellow of the second half,
  *     each tile of 256 inputs, each group of 4 columns
  *
- * So memory is read as two streams without gaps; for one or two rows as WIDE streams, one from each quarter of the unit.
+ * So memory is read as two streams without gaps; for up to FEW_COLUMNS rows as four, one from each quarter of the unit.
  * A tile's weights stay in L1 while all columns of the pass use them; meanwhile what lies AHEAD_BYTES further on is
  * prefetched, spread over the columns, so that memory works all the time.  Streams are prefetched and read in turn, a line
  * of each: one after the other costs a sixth of the bandwidth (docs/SPEED.md).  Sums of all columns live in L1 and pass
@@ -14,7 +14,7 @@
  * Included by one file per family of formats, which defines before:
  *     struct form, always a compile-time constant; size_t group_bytes(form): packed bytes per 32 inputs of a panel
  *     enum { RECORD_BYTES }: activation bytes per 256 inputs and column
- *     enum { WIDE }: panels at once for up to FEW_COLUMNS rows
+ *     enum { FEW_COLUMNS }: 1 or 2; up to as many rows take MOST_PANELS panels at once
  *     struct scratch; void begin_tile(form, struct scratch *, const struct tile *, int np): once per tile
  *     void run_tile(form, const struct scratch *, const struct tile *, int np, int n, __m512 sum[][COLUMNS])
  */
@@ -32,7 +32,7 @@ LUTRA_INLINE const uint8_t *place_columns(const struct cpu_gemm_args *a, size_t 
     return (const uint8_t *)a->act + (r - p.column) * row_bytes + k / 32 * (RECORD_BYTES / 8) * p.width + 4 * p.column;
 }
 
-/* A tile for `left` columns, 4 at most, or FEW_COLUMNS of more than PANELS panels. */
+/* A tile for `left` columns, 4 at most, or 2 of more than PANELS panels. */
 LUTRA_INLINE void run_columns(
     struct form f, const struct scratch *s, const struct tile *t, int np, size_t left, __m512 sum[MOST_PANELS][COLUMNS])
 {
@@ -93,8 +93,8 @@ LUTRA_INLINE void run_pass(struct form f, const struct cpu_gemm_args *a, int np,
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    if ((int)WIDE > (int)PANELS && a->n_row <= FEW_COLUMNS) {
-        run_pass(f, a, WIDE, 0, a->n_row);
+    if (a->n_row - 1 < FEW_COLUMNS) {
+        run_pass(f, a, MOST_PANELS, 0, a->n_row);
         return;
     }
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS)

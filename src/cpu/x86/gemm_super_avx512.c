@@ -10,14 +10,14 @@
 #include "cpu/x86/gemm_super_form_impl.h"
 
 struct scratch {
-    struct unpacked panel[PANELS];
+    struct unpacked panel[MOST_PANELS];
 };
 
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
     for (int p = 0; p < np; p++) {
         const uint8_t *w = t->w + (size_t)p * t->panel_bytes;
-        if (t->shares > 1) unpack_codes(f, &s->panel[p], w);
+        if (np <= PANELS && t->shares > 1) unpack_codes(f, &s->panel[p], w);
         unpack_scales(f, &s->panel[p], w);
     }
 }
@@ -30,7 +30,7 @@ LUTRA_INLINE int group_steps(struct form f)
 
 /* acc += codes q * inputs, one step. */
 LUTRA_INLINE void add_step(
-    const __m512i code[PANELS][4], int q, const uint8_t *x, int np, int n, __m512i acc[PANELS][COLUMNS])
+    const __m512i code[MOST_PANELS][4], int q, const uint8_t *x, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
@@ -41,7 +41,7 @@ LUTRA_INLINE void add_step(
 }
 
 /* What the integer sums of a tile and of a group start from. */
-LUTRA_INLINE void start_tile(struct form f, const struct tile *t, int np, int n, __m512i dot[PANELS][COLUMNS])
+LUTRA_INLINE void start_tile(struct form f, const struct tile *t, int np, int n, __m512i dot[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
@@ -51,7 +51,8 @@ LUTRA_INLINE void start_tile(struct form f, const struct tile *t, int np, int n,
     }
 }
 
-LUTRA_INLINE void start_group(struct form f, const struct tile *t, int g, int np, int n, __m512i acc[PANELS][COLUMNS])
+LUTRA_INLINE void start_group(
+    struct form f, const struct tile *t, int g, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
@@ -63,7 +64,7 @@ LUTRA_INLINE void start_group(struct form f, const struct tile *t, int g, int np
 
 /* dot += acc, which has codes times 1 << shift, scaled. */
 LUTRA_INLINE void finish_group(struct form f, const struct scratch *s, int g, int shift, int np, int n,
-    const __m512i acc[PANELS][COLUMNS], __m512i dot[PANELS][COLUMNS])
+    const __m512i acc[MOST_PANELS][COLUMNS], __m512i dot[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int p = 0; p < np; p++) {
@@ -78,7 +79,7 @@ LUTRA_INLINE void finish_group(struct form f, const struct scratch *s, int g, in
 
 /* sum += dot, scaled, less the minima. */
 LUTRA_INLINE void finish_tile(struct form f, const struct scratch *s, const struct tile *t, int np, int n,
-    const __m512i dot[PANELS][COLUMNS], __m512 sum[PANELS][COLUMNS])
+    const __m512i dot[MOST_PANELS][COLUMNS], __m512 sum[MOST_PANELS][COLUMNS])
 {
     const uint8_t *scale_x = t->x + 256 * t->width;
     UNROLL
@@ -96,19 +97,19 @@ LUTRA_INLINE void finish_tile(struct form f, const struct scratch *s, const stru
 
 /* One tile for n columns, from codes in the scratch. */
 LUTRA_INLINE void run_unpacked(
-    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    __m512i dot[PANELS][COLUMNS];
+    __m512i dot[MOST_PANELS][COLUMNS];
     const int steps = group_steps(f);
     const uint8_t *x = t->x;
     start_tile(f, t, np, n, dot);
     for (int g = 0; g < 64 / steps; g++) {
-        __m512i acc[PANELS][COLUMNS];
+        __m512i acc[MOST_PANELS][COLUMNS];
         if (g % (8 / steps) == 0) prefetch_group(t, (size_t)(g * steps / 8), group_bytes(f), np);
         if (f.codes != TWO_BITS) start_group(f, t, g, np, n, acc);
         UNROLL
         for (int v = 0; v < steps; v++, x += 4 * t->width) {
-            __m512i code[PANELS][4];
+            __m512i code[MOST_PANELS][4];
             UNROLL
             for (int p = 0; p < np; p++) code[p][0] = s->panel[p].code[steps * g + v];
             add_step(code, 0, x, np, n, f.codes == TWO_BITS ? dot : acc);
@@ -133,11 +134,11 @@ LUTRA_INLINE void prefetch_step(struct form f, const struct tile *t, int r, int 
 /* The same from codes as they are packed, for a single group of columns: all codes of a vector at once if registers
  * allow. */
 LUTRA_INLINE void run_packed(
-    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    const int steps = group_steps(f), codes = vector_codes(f), at_once = f.codes == TWO_BITS || n <= 2 ? codes : 1;
+    const int steps = group_steps(f), codes = vector_codes(f), at_once = f.codes == TWO_BITS || np * n <= 4 ? codes : 1;
     const int sets = at_once < 2 ? at_once : 2;
-    __m512i dot[PANELS][COLUMNS], acc[2][PANELS][COLUMNS];
+    __m512i dot[MOST_PANELS][COLUMNS], acc[2][MOST_PANELS][COLUMNS];
     start_tile(f, t, np, n, dot);
     for (int r = 0; r < 8 / codes; r++) {
         UNROLL
@@ -147,7 +148,7 @@ LUTRA_INLINE void run_packed(
             for (int q = 0; q < sets; q++) start_group(f, t, step_of(f, r, first, q0 + q) / steps, np, n, acc[q]);
             UNROLL
             for (int v = 0; v < steps; v++) {
-                __m512i code[PANELS][4];
+                __m512i code[MOST_PANELS][4];
                 UNROLL
                 for (int p = 0; p < np; p++) expand(f, t->w + (size_t)p * t->panel_bytes, r, first + v, false, code[p]);
                 UNROLL
@@ -165,16 +166,16 @@ LUTRA_INLINE void run_packed(
 }
 
 LUTRA_INLINE void run_tile(
-    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[PANELS][COLUMNS])
+    struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    if (t->shares > 1) {
+    if (np <= PANELS && t->shares > 1) {
         run_unpacked(f, s, t, np, n, sum);
     } else {
         run_packed(f, s, t, np, n, sum);
     }
 }
 
-enum { RECORD_BYTES = ACT256_BYTES, WIDE = PANELS };
+enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 1 };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 

@@ -10,10 +10,10 @@
 
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, AHEAD_BYTES = 3456, NEAR_BYTES = 1728 };
+enum { STEP_BYTES = 64, PANELS = 2, COLUMNS = 4, AHEAD_BYTES = 3456 };
 
-/* Up to FEW_COLUMNS columns take up to MOST_PANELS panels at once: as many sums, more streams. */
-enum { MOST_PANELS = 4, FEW_COLUMNS = 2 };
+/* Panels at once for one or two columns: as many sums, more streams. */
+enum { MOST_PANELS = 4 };
 
 struct tile {
     const uint8_t *w;           /* of the first panel; panel_bytes further: of the next */
@@ -39,21 +39,12 @@ LUTRA_INLINE __m512 load_f16(const uint8_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* Line i of what is prefetched with group g of `bytes` bytes, if it is this share's.  More than two streams come to L2
- * AHEAD_BYTES before they are used and to L1 NEAR_BYTES before. */
+/* Line i of what is prefetched with group g of `bytes` bytes, if it is this share's. */
 LUTRA_INLINE void prefetch_line(const struct tile *t, size_t g, size_t i, size_t bytes, int np)
 {
     if (i * 64 >= bytes || g % t->shares != t->share) return;
     UNROLL
-    for (int p = 0; p < np; p++) {
-        const uint8_t *ahead = t->ahead + g * bytes + i * 64 + (size_t)p * t->panel_bytes;
-        if (np > PANELS) {
-            LUTRA_PREFETCH(ahead - (AHEAD_BYTES - NEAR_BYTES));
-            LUTRA_PREFETCH_L2(ahead);
-        } else {
-            LUTRA_PREFETCH(ahead);
-        }
-    }
+    for (int p = 0; p < np; p++) LUTRA_PREFETCH(t->ahead + g * bytes + i * 64 + (size_t)p * t->panel_bytes);
 }
 
 LUTRA_INLINE void prefetch_group(const struct tile *t, size_t g, size_t bytes, int np)
