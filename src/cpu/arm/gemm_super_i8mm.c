@@ -17,14 +17,9 @@ struct factors {
 };
 
 /* Groups of 32 inputs whose codes share bytes. */
-LUTRA_INLINE int part_groups(enum codes f)
+LUTRA_INLINE int part_groups(struct form f)
 {
-    return f == FOUR_BITS || f == FIVE_BITS ? 2 : 4;
-}
-
-LUTRA_INLINE bool has_minima(enum codes f)
-{
-    return f == FOUR_BITS || f == FIVE_BITS;
+    return has_minima(f) ? 2 : 4;
 }
 
 /* ---- factors ---- */
@@ -76,11 +71,11 @@ struct part {
     int i;
 };
 
-LUTRA_INLINE struct part part_of(enum codes f, const struct tile *t, struct columns in, int quad, int i)
+LUTRA_INLINE struct part part_of(struct form f, const struct tile *t, struct columns in, int quad, int i)
 {
     size_t group = 4 * PAIR_STEP_BYTES, at = 32 * (size_t)quad;
-    struct part p = {.code = t->code + at + (f == SIX_BITS ? 2 : 1) * group * (size_t)i,
-        .high = t->high + at + (f == SIX_BITS ? group * (size_t)i : 0),
+    struct part p = {.code = t->code + at + (f.codes == SIX_BITS ? 2 : 1) * group * (size_t)i,
+        .high = t->high + at + (f.codes == SIX_BITS ? group * (size_t)i : 0),
         .x = in.x + (size_t)(32 * part_groups(f) * i) * in.width,
         .i = i};
     p.x = reload(p.x, in.n);
@@ -88,11 +83,11 @@ LUTRA_INLINE struct part part_of(enum codes f, const struct tile *t, struct colu
 }
 
 /* Codes of step u (8 inputs) of group j of a part, of one of the quad's pairs of rows. */
-LUTRA_INLINE int8x16_t load_codes(enum codes f, const struct part *p, int j, int u, int pair)
+LUTRA_INLINE int8x16_t load_codes(struct form f, const struct part *p, int j, int u, int pair)
 {
     const uint8_t *code = p->code + 16 * pair + PAIR_STEP_BYTES * u, *high = p->high + 16 * pair + PAIR_STEP_BYTES * u;
     uint8x16_t c;
-    switch (f) {
+    switch (f.codes) {
     case TWO_BITS:
         c = vld1q_u8(code);
         if (j > 0) c = vshrq_n_u8(c, 2 * j);
@@ -104,21 +99,21 @@ LUTRA_INLINE int8x16_t load_codes(enum codes f, const struct part *p, int j, int
     default:
         c = vld1q_u8(code);
         c = j == 0 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
-        if (f == FIVE_BITS) c = vbslq_u8(vdupq_n_u8(16), shifted(high, 4 - (2 * p->i + j)), c);
+        if (f.codes == FIVE_BITS) c = vbslq_u8(vdupq_n_u8(16), shifted(high, 4 - (2 * p->i + j)), c);
         return vreinterpretq_s8_u8(c);
     }
 }
 
 /* Adds the products of step u of group j of a part to a quad's cells. */
 LUTRA_INLINE void add_step(
-    enum codes f, const struct part *p, int j, int u, struct columns in, int32x4_t dot[2 * MAX_CELL_COLUMNS])
+    struct form f, const struct part *p, int j, int u, struct columns in, int32x4_t dot[2 * MAX_CELL_COLUMNS])
 {
     const int8x16_t rows[2] = {load_codes(f, p, j, u, 0), load_codes(f, p, j, u, 1)};
     multiply(rows, p->x + (size_t)(32 * j + 8 * u) * in.width, in.n, dot);
 }
 
 /* Adds steps from .. to - 1 of group j of a part to a quad's cells, scaled (one scale per pair of rows). */
-LUTRA_INLINE void add_scaled(enum codes f, const struct part *p, int j, int from, int to, struct columns in,
+LUTRA_INLINE void add_scaled(struct form f, const struct part *p, int j, int from, int to, struct columns in,
     const int32x4_t scale[2], int32x4_t cell[2 * MAX_CELL_COLUMNS])
 {
     const int n_cell = cell_columns(in.n);
@@ -132,21 +127,21 @@ LUTRA_INLINE void add_scaled(enum codes f, const struct part *p, int j, int from
 }
 
 /* Adds a part to a quad's cells. */
-LUTRA_INLINE void add_part(enum codes f, const struct tile *t, const struct factors *factors, int part,
+LUTRA_INLINE void add_part(struct form f, const struct tile *t, const struct factors *factors, int part,
     struct columns in, int quad, int32x4_t cell[2 * MAX_CELL_COLUMNS])
 {
     struct part p = part_of(f, t, in, quad, part);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int32x4_t scale[2];
-        if (f == SIX_BITS || (in.n > 4 && (f != TWO_BITS || i % 2 == 0))) {
+        if (f.codes == SIX_BITS || (in.n > 4 && (f.codes != TWO_BITS || i % 2 == 0))) {
             p.code = compiler_unknown(p.code);
             p.high = compiler_unknown(p.high);
         }
-        if (f == TWO_BITS) {
+        if (f.codes == TWO_BITS) {
             add_step(f, &p, i % 2 * 2, i / 2, in, cell);
             add_step(f, &p, i % 2 * 2 + 1, i / 2, in, cell);
-        } else if (f == SIX_BITS) {
+        } else if (f.codes == SIX_BITS) {
             for (int k = 0; k < 2; k++) scale[k] = spread_scale(load_scales(t, part, quad, k), i, true);
             add_scaled(f, &p, i / 2, i % 2 * 2, i % 2 * 2 + 2, in, scale, cell);
         } else if (i < 2) {
@@ -179,7 +174,7 @@ LUTRA_INLINE float32x4_t cell_to_f32(const int32x4_t *cell, int n)
     return vcvtq_f32_s32(n == 1 ? fold_quad(cell) : *cell);
 }
 
-LUTRA_INLINE void add_floats(enum codes f, const struct tile *t, const struct factors *factors, struct columns in,
+LUTRA_INLINE void add_floats(struct form f, const struct tile *t, const struct factors *factors, struct columns in,
     int quad, int32x4_t cell[2 * MAX_CELL_COLUMNS], float32x4_t sum[2 * MAX_CELL_COLUMNS])
 {
     const int n = in.n, n_cell = cell_columns(n), n_sum = n == 1 ? 1 : 2 * n_cell;
@@ -190,7 +185,7 @@ LUTRA_INLINE void add_floats(enum codes f, const struct tile *t, const struct fa
     for (int c = 0; c < 2 * n_cell; c++) {
         int pair = c / n_cell, i = c % n_cell;
         if (has_minima(f)) min[c] = multiply_sums(&factors->min[pair], 1, low32, in, i);
-        if (f != SIX_BITS) continue;
+        if (f.codes != SIX_BITS) continue;
         const int8x16_t scale[2] = {load_scales(t, 0, quad, pair), load_scales(t, 1, quad, pair)};
         cell[c] = vsubq_s32(cell[c], vshlq_n_s32(multiply_sums(scale, 2, low16, in, i), 5));
     }
@@ -204,7 +199,8 @@ LUTRA_INLINE void add_floats(enum codes f, const struct tile *t, const struct fa
 }
 
 /* One tile of weights for the columns, some quads at a time: 8 cells of them, and 8 of a group. */
-LUTRA_INLINE void add_tile(enum codes f, const uint8_t *w, struct columns in, int first, float32x4_t sum[TILE_MAX_SUMS])
+LUTRA_INLINE void add_tile(
+    struct form f, const uint8_t *w, struct columns in, int first, float32x4_t sum[TILE_MAX_SUMS])
 {
     const int n = in.n, n_cell = cell_columns(n), n_quad = tile_quads(n), some = n > 4 ? 1 : n > 1 ? 2 : 4;
     const uint8_t *start = in.x + 260 * in.width;
@@ -215,9 +211,9 @@ LUTRA_INLINE void add_tile(enum codes f, const uint8_t *w, struct columns in, in
         for (int i = 0; i < some && has_minima(f); i++) factors[i] = load_factors(&t, first + q + i);
         UNROLL
         for (int c = 0; c < 2 * n_cell * some; c++)
-            cell[c] = f != TWO_BITS ? vdupq_n_s32(0)
-                      : n == 1      ? start_single(start)
-                                    : vreinterpretq_s32_f32(load_pair(start, c % n_cell));
+            cell[c] = f.codes != TWO_BITS ? vdupq_n_s32(0)
+                      : n == 1            ? start_single(start)
+                                          : vreinterpretq_s32_f32(load_pair(start, c % n_cell));
         for (int part = 0; part < 8 / part_groups(f); part++) {
             UNROLL
             for (int i = 0; i < some; i++) add_part(f, &t, &factors[i], part, in, first + q + i, &cell[2 * n_cell * i]);
@@ -232,7 +228,7 @@ LUTRA_INLINE void add_tile(enum codes f, const uint8_t *w, struct columns in, in
 
 LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in)
 {
-    const enum codes f = *(const enum codes *)form;
+    const struct form f = *(const struct form *)form;
     const uint8_t *packed = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
     UNROLL
     for (int first = 0; first < QUADS; first += tile_quads(in.n)) {
@@ -248,28 +244,24 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
     }
 }
 
-LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
+LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
     run_rows(a, a->n_in / TILE_K * PAIRS256_BYTES, 8, ACT_COLUMNS, run_tile, &f);
 }
 
-#include "cpu/arm/gemm_super_runs_impl.h"
+#include "cpu/gemm_super_runs_impl.h"
 
-static struct cpu_gemm pairs(enum quant_type type, const char *name, cpu_gemm_run *run)
+LUTRA_INLINE void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {
-    struct cpu_gemm g = cpu_gemm_i8x256(type, name, run);
-    g.layout = CPU_PANEL8_LAYOUT;
-    g.kr = 8;
-    g.act_bytes = act_bytes_q8x256_pairs;
-    g.act_row = act_row_q8x256_pairs;
-    return g;
+    struct cpu_gemm *g = &k->gemm[type];
+    *g = cpu_gemm_i8x256(type, name, run);
+    g->layout = CPU_PANEL8_LAYOUT;
+    g->kr = 8;
+    g->act_bytes = act_bytes_q8x256_pairs;
+    g->act_row = act_row_q8x256_pairs;
 }
 
 void cpu_gemm_init_super_i8mm(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_Q4_K] = pairs(QUANT_Q4_K, "gemm_q4_k_q8x256_8x8_i8mm", run_q4_k);
-    k->gemm[QUANT_Q5_K] = pairs(QUANT_Q5_K, "gemm_q5_k_q8x256_8x8_i8mm", run_q5_k);
-    k->gemm[QUANT_Q6_K] = pairs(QUANT_Q6_K, "gemm_q6_k_q8x256_8x8_i8mm", run_q6_k);
-    k->gemm[QUANT_TQ1_0] = pairs(QUANT_TQ1_0, "gemm_tq1_0_q8x256_8x8_i8mm", run_ternary);
-    k->gemm[QUANT_TQ2_0] = pairs(QUANT_TQ2_0, "gemm_tq2_0_q8x256_8x8_i8mm", run_ternary);
+    FILL_I8X256(set_pairs, k, "8x8_i8mm");
 }

@@ -11,22 +11,14 @@
 #include "cpu/arm/gemm_super_form_impl.h"
 
 /* Codes of inputs 32g + 4v .. 32g + 4v + 3 of a quad. */
-LUTRA_INLINE int8x16_t load_codes(enum codes f, const struct tile *t, int g, int v, int quad)
+LUTRA_INLINE int8x16_t load_codes(struct form f, const struct tile *t, int g, int v, int quad)
 {
     const uint8_t *code = t->code + 16 * quad, *high = t->high + 16 * quad;
-    uint8x16_t c;
-    if (f == TWO_BITS) {
-        c = vandq_u8(shifted(code + STEP_BYTES * (g / 4 * 8 + v), -2 * (g % 4)), vdupq_n_u8(3));
-        return vreinterpretq_s8_u8(c);
-    }
-    if (f == SIX_BITS) {
-        c = vandq_u8(shifted(code + STEP_BYTES * (g / 4 * 16 + g % 2 * 8 + v), g % 4 / 2 * -4), vdupq_n_u8(15));
-        uint8x16_t h = shifted(high + STEP_BYTES * (g / 4 * 8 + v), 4 - 2 * (g % 4));
-        return vreinterpretq_s8_u8(vorrq_u8(c, vandq_u8(h, vdupq_n_u8(0x30))));
-    }
-    c = vandq_u8(shifted(code + STEP_BYTES * (g / 2 * 8 + v), g % 2 * -4), vdupq_n_u8(15));
-    if (f == FIVE_BITS) c = vorrq_u8(c, vandq_u8(shifted(high + STEP_BYTES * v, 4 - g), vdupq_n_u8(16)));
-    return vreinterpretq_s8_u8(c);
+    uint8x16_t c = shifted(code + STEP_BYTES * (code_vector(f, g) + v), -code_bit(f, g));
+    c = vandq_u8(c, vdupq_n_u8(code_mask(f)));
+    if (high_bytes(f) == 0) return vreinterpretq_s8_u8(c);
+    uint8x16_t h = shifted(high + STEP_BYTES * (high_vector(f, g) + v), 4 - high_bit(f, g));
+    return vreinterpretq_s8_u8(vorrq_u8(c, vandq_u8(h, vdupq_n_u8(high_mask(f)))));
 }
 
 /* Scales or minima (side 0 or 1) of group g of a quad, from the 6-bit fields of Q4_K and Q5_K. */
@@ -51,7 +43,7 @@ LUTRA_INLINE int32x4_t load_eight_bits(const struct tile *t, int i, int quad)
 }
 
 /* Steps from .. to - 1 of group g added to dots. */
-LUTRA_INLINE void add_steps(enum codes f, const struct tile *t, int g, int from, int to, struct columns in, int first,
+LUTRA_INLINE void add_steps(struct form f, const struct tile *t, int g, int from, int to, struct columns in, int first,
     int n_quad, struct dots *dots)
 {
     in.x += (size_t)(32 * g + 4 * from) * in.width;
@@ -69,24 +61,24 @@ LUTRA_INLINE void add_steps(enum codes f, const struct tile *t, int g, int from,
 
 /* Integer sum of a tile, scales included, of group g. */
 LUTRA_INLINE void add_integers(
-    enum codes f, const struct tile *t, int g, struct columns in, int first, int n_quad, int32x4_t dot[TILE_SUMS])
+    struct form f, const struct tile *t, int g, struct columns in, int first, int n_quad, int32x4_t dot[TILE_SUMS])
 {
     const uint8_t *start16 = in.x + (256 + 24) * in.width + (size_t)g * 8 * in.width;
-    int part = f == SIX_BITS ? 4 : 8;
+    int part = f.codes == SIX_BITS ? 4 : 8;
     UNROLL
     for (int from = 0; from < 8; from += part, start16 += 4 * in.width) {
         struct dots dots;
-        dot_begin(&dots, start16, f == SIX_BITS ? 0 : -1, n_quad, in.n);
+        dot_begin(&dots, start16, f.codes == SIX_BITS ? 0 : -1, n_quad, in.n);
         add_steps(f, t, g, from, from + part, in, first, n_quad, &dots);
         UNROLL
         for (int q = 0; q < n_quad; q++) {
-            int32x4_t scale = f == SIX_BITS   ? load_eight_bits(t, 2 * g + from / 4, first + q)
-                              : f == TWO_BITS ? vdupq_n_s32(1)
-                                              : load_six_bits(t, g, 0, first + q);
+            int32x4_t scale = f.codes == SIX_BITS   ? load_eight_bits(t, 2 * g + from / 4, first + q)
+                              : f.codes == TWO_BITS ? vdupq_n_s32(1)
+                                                    : load_six_bits(t, g, 0, first + q);
             UNROLL
             for (int c = 0; c < in.n; c++) {
                 int32x4_t *sum = &dot[tile_at(q, c, in.n)], some = dot_of(&dots, q, c, in.n);
-                *sum = f == TWO_BITS ? vaddq_s32(*sum, some) : vmlaq_s32(*sum, some, scale);
+                *sum = f.codes == TWO_BITS ? vaddq_s32(*sum, some) : vmlaq_s32(*sum, some, scale);
             }
         }
     }
@@ -123,7 +115,7 @@ LUTRA_INLINE void subtract_minima(
 
 /* One tile for the columns. */
 LUTRA_INLINE void add_tile(
-    enum codes f, const uint8_t *w, struct columns in, int first, int n_quad, float32x4_t sum[TILE_SUMS])
+    struct form f, const uint8_t *w, struct columns in, int first, int n_quad, float32x4_t sum[TILE_SUMS])
 {
     struct tile t = split_tile(f, w);
     const uint8_t *scale_x = in.x + 256 * in.width, *start = scale_x + 4 * in.width;
@@ -132,7 +124,7 @@ LUTRA_INLINE void add_tile(
     for (int q = 0; q < n_quad; q++) {
         UNROLL
         for (int c = 0; c < in.n; c++) {
-            dot[tile_at(q, c, in.n)] = f == TWO_BITS ? broadcast(start + 4 * c) : vdupq_n_s32(0);
+            dot[tile_at(q, c, in.n)] = f.codes == TWO_BITS ? broadcast(start + 4 * c) : vdupq_n_s32(0);
         }
     }
     for (int g = 0; g < 8; g++) add_integers(f, &t, g, in, first, n_quad, dot);
@@ -146,11 +138,11 @@ LUTRA_INLINE void add_tile(
             *s = vfmaq_f32(*s, vcvtq_f32_s32(dot[tile_at(q, c, in.n)]), scale);
         }
     }
-    if (f == FOUR_BITS || f == FIVE_BITS) subtract_minima(&t, in, first, n_quad, sum);
+    if (has_minima(f)) subtract_minima(&t, in, first, n_quad, sum);
 }
 
 LUTRA_INLINE void run_quads(
-    enum codes f, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in, int first, int n_quad)
+    struct form f, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in, int first, int n_quad)
 {
     const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
     float32x4_t sum[TILE_SUMS];
@@ -167,15 +159,15 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
     int n_quad = in.n == 1 ? 4 : 2;
     UNROLL
     for (int first = 0; first < QUADS; first += n_quad) {
-        run_quads(*(const enum codes *)form, a, panel, row, in, first, n_quad);
+        run_quads(*(const struct form *)form, a, panel, row, in, first, n_quad);
     }
 }
 
-LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
+LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
     run_rows(a, a->n_in / TILE_K * ACT256_BYTES, 4, TILE_COLUMNS, run_tile, &f);
 }
 
-#include "cpu/arm/gemm_super_runs_impl.h"
+#include "cpu/gemm_super_runs_impl.h"
 
 #endif

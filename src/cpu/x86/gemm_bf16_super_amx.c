@@ -36,25 +36,25 @@ LUTRA_INLINE void unpack(struct form f, const uint8_t *packed, size_t g, void *k
 static void unpack_q4_k(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)groups;
-    unpack((struct form){FOUR_BITS}, packed, g, kept, to);
+    unpack(FORM_Q4_K, packed, g, kept, to);
 }
 
 static void unpack_q5_k(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)groups;
-    unpack((struct form){FIVE_BITS}, packed, g, kept, to);
+    unpack(FORM_Q5_K, packed, g, kept, to);
 }
 
 static void unpack_q6_k(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)groups;
-    unpack((struct form){SIX_BITS}, packed, g, kept, to);
+    unpack(FORM_Q6_K, packed, g, kept, to);
 }
 
 static void unpack_ternary(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)groups;
-    unpack((struct form){TWO_BITS}, packed, g, kept, to);
+    unpack(FORM_TERNARY, packed, g, kept, to);
 }
 
 const struct bf16_format BF16_SUPER_FORMATS[QUANT_TYPE_END] = {

@@ -134,8 +134,7 @@ LUTRA_INLINE void add_block(struct form f, const struct work *w, const uint8_t *
         __m512 scale = _mm512_mul_ps(w->tile.d, broadcast_f32(tail + 4 * r));
         sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, sum[r]);
     }
-    if (f.codes == FOUR_BITS || f.codes == FIVE_BITS)
-        subtract_minima(&w->tile, tail + 4 * rows, tail, (size_t)rows, n, sum);
+    if (has_minima(f)) subtract_minima(&w->tile, tail + 4 * rows, tail, (size_t)rows, n, sum);
 }
 
 /* Blocks first .. last - 1 of rows, for all panels of the call. */
@@ -173,54 +172,34 @@ LUTRA_INLINE void run_rows(struct form f, struct work *w, const struct cpu_gemm_
 
 #include "cpu/x86/gemm_super_amx_pairs_impl.h"
 
-LUTRA_INLINE void run_k(struct form f, const struct cpu_gemm_args *a)
+LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
+    const size_t least = f.codes == TWO_BITS ? AMX_MIN_ROWS_TERNARY : AMX_MIN_ROWS256;
     struct work w;
-    if (a->n_row < AMX_MIN_ROWS256) {
+    if (a->n_row < least) {
         a->gemm->run_few(a);
-    } else if (a->n_row <= FEW) {
-        run_few_rows(f, a);
-    } else {
+    } else if (a->n_row > FEW) {
         run_rows(f, &w, a, MAX_ROWS);
+    } else if (f.codes == TWO_BITS) {
+        run_rows(f, &w, a, FEW);
+    } else {
+        run_few_rows(f, a);
     }
 }
 
-static void run_q4_k(const struct cpu_gemm_args *a)
-{
-    run_k((struct form){FOUR_BITS}, a);
-}
+#include "cpu/gemm_super_runs_impl.h"
 
-static void run_q5_k(const struct cpu_gemm_args *a)
+LUTRA_INLINE void put_over(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {
-    run_k((struct form){FIVE_BITS}, a);
-}
-
-static void run_q6_k(const struct cpu_gemm_args *a)
-{
-    run_k((struct form){SIX_BITS}, a);
-}
-
-static void run_ternary(const struct cpu_gemm_args *a)
-{
-    const struct form f = {TWO_BITS};
-    struct work w;
-    if (a->n_row < AMX_MIN_ROWS_TERNARY) {
-        a->gemm->run_few(a);
-    } else if (a->n_row <= 8) {
-        run_rows(f, &w, a, 8);
+    if (type == QUANT_TQ1_0 || type == QUANT_TQ2_0) {
+        amx_over(&k->gemm[type], name, run, cpu_act_bytes_ternary_amx, cpu_act_row_ternary_amx);
     } else {
-        run_rows(f, &w, a, MAX_ROWS);
+        amx_over(&k->gemm[type], name, run, cpu_act_bytes_q8x256_amx,
+            type == QUANT_Q6_K ? cpu_act_row_q6_k_amx : cpu_act_row_q8x256_amx);
     }
 }
 
 void cpu_gemm_init_super_amx(struct cpu_kernels *k)
 {
-    struct cpu_gemm *g = k->gemm;
-    amx_over(&g[QUANT_Q4_K], "gemm_q4_k_q8x256_16x16_amx", run_q4_k, cpu_act_bytes_q8x256_amx, cpu_act_row_q8x256_amx);
-    amx_over(&g[QUANT_Q5_K], "gemm_q5_k_q8x256_16x16_amx", run_q5_k, cpu_act_bytes_q8x256_amx, cpu_act_row_q8x256_amx);
-    amx_over(&g[QUANT_Q6_K], "gemm_q6_k_q8x256_16x16_amx", run_q6_k, cpu_act_bytes_q8x256_amx, cpu_act_row_q6_k_amx);
-    amx_over(&g[QUANT_TQ1_0], "gemm_tq1_0_q8x256_16x16_amx", run_ternary, cpu_act_bytes_ternary_amx,
-        cpu_act_row_ternary_amx);
-    amx_over(&g[QUANT_TQ2_0], "gemm_tq2_0_q8x256_16x16_amx", run_ternary, cpu_act_bytes_ternary_amx,
-        cpu_act_row_ternary_amx);
+    FILL_I8X256(put_over, k, "16x16_amx");
 }

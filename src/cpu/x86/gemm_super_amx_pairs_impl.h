@@ -82,7 +82,7 @@ LUTRA_INLINE bool is_narrow(struct form f, const uint8_t *tail)
 LUTRA_INLINE __m512i pair_scale(struct form f, const struct few *w, const uint8_t *packed, int p, int g)
 {
     if (f.codes != SIX_BITS) return w->tile[p].scale[g];
-    return _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(packed + 3072 + LANES * g)));
+    return _mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(packed + scales_at(f) + LANES * g)));
 }
 
 /* dot += a group's sums, scaled; narrow: of the sums and scales only the lower halves count. */
@@ -133,7 +133,7 @@ LUTRA_INLINE void run_pairs(
     UNROLL
     for (int p = 0; p < np; p++) {
         if (f.codes == SIX_BITS) {
-            w->tile[p].d = load_f16(now->w[p] + 3328);
+            w->tile[p].d = load_f16(now->w[p] + d_at(f));
         } else {
             unpack_scales(f, &w->tile[p], now->w[p]);
         }
@@ -149,7 +149,7 @@ LUTRA_INLINE void run_pairs(
             __m512 scale = _mm512_mul_ps(w->tile[p].d, broadcast_f32(tail + 4 * r));
             w->sum[p][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][r]), scale, w->sum[p][r]);
         }
-        if (f.codes != SIX_BITS) subtract_minima(&w->tile[p], tail + 4 * FEW, tail, FEW, FEW, w->sum[p]);
+        if (has_minima(f)) subtract_minima(&w->tile[p], tail + 4 * FEW, tail, FEW, FEW, w->sum[p]);
     }
 }
 

@@ -90,8 +90,7 @@ LUTRA_INLINE void finish_tile(struct form f, const struct scratch *s, const stru
             __m512 scale = _mm512_mul_ps(u->d, broadcast_f32(scale_x + 4 * c));
             sum[p][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][c]), scale, sum[p][c]);
         }
-        if (f.codes == FOUR_BITS || f.codes == FIVE_BITS)
-            subtract_minima(u, scale_x + 8 * t->width, scale_x, t->width, n, sum[p]);
+        if (has_minima(f)) subtract_minima(u, scale_x + 8 * t->width, scale_x, t->width, n, sum[p]);
     }
 }
 
@@ -179,31 +178,9 @@ enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 1 };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 
-static void run_q4_k(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){FOUR_BITS}, a);
-}
-
-static void run_q5_k(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){FIVE_BITS}, a);
-}
-
-static void run_q6_k(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){SIX_BITS}, a);
-}
-
-static void run_ternary(const struct cpu_gemm_args *a)
-{
-    run_all((struct form){TWO_BITS}, a);
-}
+#include "cpu/gemm_super_runs_impl.h"
 
 void cpu_gemm_init_super_avx512(struct cpu_kernels *k)
 {
-    k->gemm[QUANT_Q4_K] = cpu_gemm_i8x256(QUANT_Q4_K, "gemm_q4_k_q8x256_32x4_avx512", run_q4_k);
-    k->gemm[QUANT_Q5_K] = cpu_gemm_i8x256(QUANT_Q5_K, "gemm_q5_k_q8x256_32x4_avx512", run_q5_k);
-    k->gemm[QUANT_Q6_K] = cpu_gemm_i8x256(QUANT_Q6_K, "gemm_q6_k_q8x256_32x4_avx512", run_q6_k);
-    k->gemm[QUANT_TQ1_0] = cpu_gemm_i8x256(QUANT_TQ1_0, "gemm_tq1_0_q8x256_32x4_avx512", run_ternary);
-    k->gemm[QUANT_TQ2_0] = cpu_gemm_i8x256(QUANT_TQ2_0, "gemm_tq2_0_q8x256_32x4_avx512", run_ternary);
+    FILL_I8X256(set_i8x256, k, "32x4_avx512");
 }

@@ -6,21 +6,9 @@
 #ifndef LUTRA_CPU_X86_GEMM_SUPER_FORM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_SUPER_FORM_IMPL_H
 
-#include <stdbool.h>
-
 #include "cpu/x86/gemm_tile_avx512_impl.h"
 
-enum codes { FOUR_BITS, FIVE_BITS, SIX_BITS, TWO_BITS };
-
-struct form {
-    enum codes codes;
-};
-
-LUTRA_INLINE size_t group_bytes(struct form f)
-{
-    static const size_t BLOCK_BYTES[] = {144, 176, 210, 66};
-    return BLOCK_BYTES[f.codes] * LANES / 8;
-}
+#include "cpu/gemm_super_form_impl.h"
 
 /* A panel's tile, unpacked. */
 struct unpacked {
@@ -69,17 +57,23 @@ LUTRA_INLINE void unpack_six_bits(struct unpacked *u, const uint8_t *words)
     }
 }
 
-/* Codes that a vector of a tile holds.  Code q of vector v of run r (8 vectors) is which step: Q4_K and Q5_K have groups 2r
- * and 2r + 1 side by side, Q6_K quarters q and q + 2 of a half, TQ2_0 all four quarters. */
+/* Codes that a vector of a tile holds, each of another group. */
 LUTRA_INLINE int vector_codes(struct form f)
 {
     return f.codes == TWO_BITS ? 4 : 2;
 }
 
+/* The group whose codes are q-th in the vectors of run r, that is vectors 8r .. 8r + 7 of a tile: Q4_K and Q5_K have groups
+ * 2r and 2r + 1 side by side, Q6_K quarters q and q + 2 of a half, TQ2_0 all four quarters (code_vector). */
+LUTRA_INLINE int group_of(struct form f, int r, int q)
+{
+    if (f.codes == SIX_BITS) return 4 * (r / 2) + r % 2 + 2 * q;
+    return vector_codes(f) * r + q;
+}
+
 LUTRA_INLINE int step_of(struct form f, int r, int v, int q)
 {
-    if (f.codes == SIX_BITS) return 32 * (r / 2) + 8 * (r % 2) + v + 16 * q;
-    return 8 * vector_codes(f) * r + v + 8 * q;
+    return 8 * group_of(f, r, q) + v;
 }
 
 /* expand leaves codes q times 1 << code_shift, which saves shifts. */
@@ -88,14 +82,12 @@ LUTRA_INLINE int code_shift(struct form f, int q)
     return f.codes == TWO_BITS ? q % 2 * 2 : 0;
 }
 
-/* The bits that code q of run r has besides its nibble, at 4 (Q5_K) or 4 and 5 (Q6_K) of each byte.  Q5_K's fifth bit of
- * group g is bit g of its bytes of high bits; Q6_K's high bits of quarter q are bits 2q and 2q + 1.  A matrix of bits for
- * each 8 bytes: byte 7 - i of it says which bits of h make bit i.  is_signed (Q6_K): the offset is taken off, so that bit
- * 5, inverted, is the sign. */
-LUTRA_INLINE __m512i high_bits(struct form f, __m512i h, int r, int q, bool is_signed)
+/* The bits that codes of group g have besides their nibble, at 4 (Q5_K) or 4 and 5 (Q6_K) of each byte.  A matrix of bits
+ * for each 8 bytes: byte 7 - i of it says which bits of h make bit i.  is_signed (Q6_K): the offset is taken off, so that
+ * bit 5, inverted, is the sign. */
+LUTRA_INLINE __m512i high_bits(struct form f, __m512i h, int g, bool is_signed)
 {
-    if (f.codes == FIVE_BITS) return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(1LL << (24 + 2 * r + q)), 0);
-    const int64_t bit4 = 1LL << (r % 2 * 2 + 4 * q), bit5 = 2 * bit4;
+    const int64_t bit4 = 1LL << high_bit(f, g), bit5 = f.codes == SIX_BITS ? 2 * bit4 : 0;
     if (!is_signed) return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(bit4 << 24 | bit5 << 16), 0);
     return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(bit4 << 24 | bit5 << 16 | bit5 << 8 | bit5), 0xe0);
 }
@@ -103,12 +95,12 @@ LUTRA_INLINE __m512i high_bits(struct form f, __m512i h, int r, int q, bool is_s
 /* Vector v of run r of the tile at w to unsigned bytes, or for Q6_K, if is_signed, to the values. */
 LUTRA_INLINE void expand(struct form f, const uint8_t *w, int r, int v, bool is_signed, __m512i code[4])
 {
-    const __m512i low = _mm512_set1_epi8(f.codes == TWO_BITS ? 3 : 15);
+    const __m512i low = _mm512_set1_epi8((char)code_mask(f));
     __m512i c = load(w + STEP_BYTES * (8 * r + v)), up = _mm512_srli_epi16(c, 4);
     if (f.codes == FIVE_BITS || f.codes == SIX_BITS) {
-        __m512i h = load(w + 2048 + STEP_BYTES * (f.codes == SIX_BITS ? 8 * (r / 2) + v : v));
-        code[0] = merge(high_bits(f, h, r, 0, is_signed), c, 15);
-        code[1] = merge(high_bits(f, h, r, 1, is_signed), up, 15);
+        __m512i h = load(w + high_at(f) + (size_t)(STEP_BYTES * (high_vector(f, group_of(f, r, 0)) + v)));
+        code[0] = merge(high_bits(f, h, group_of(f, r, 0), is_signed), c, 15);
+        code[1] = merge(high_bits(f, h, group_of(f, r, 1), is_signed), up, 15);
         return;
     }
     code[0] = _mm512_and_si512(c, low);
@@ -142,25 +134,16 @@ LUTRA_INLINE void unpack_codes(struct form f, struct unpacked *u, const uint8_t 
 
 LUTRA_INLINE void unpack_scales(struct form f, struct unpacked *u, const uint8_t *w)
 {
-    switch (f.codes) {
-    case FOUR_BITS:
-        unpack_six_bits(u, w + 2048);
-        u->d = load_f16(w + 2240);
-        u->dmin = load_f16(w + 2272);
-        break;
-    case FIVE_BITS:
-        unpack_six_bits(u, w + 2560);
-        u->d = load_f16(w + 2752);
-        u->dmin = load_f16(w + 2784);
-        break;
-    case SIX_BITS:
-        UNROLL
-        for (int i = 0; i < 16; i++)
-            u->scale[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(w + 3072 + LANES * i)));
-        u->d = load_f16(w + 3328);
-        break;
-    default: u->d = load_f16(w + 1024); break;
+    const uint8_t *scales = w + scales_at(f);
+    u->d = load_f16(w + d_at(f));
+    if (has_minima(f)) {
+        unpack_six_bits(u, scales);
+        u->dmin = load_f16(w + dmin_at(f));
     }
+    if (f.codes != SIX_BITS) return;
+    UNROLL
+    for (int i = 0; i < 16; i++)
+        u->scale[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(scales + LANES * i)));
 }
 
 LUTRA_INLINE void unpack_tile(struct form f, struct unpacked *u, const uint8_t *w)

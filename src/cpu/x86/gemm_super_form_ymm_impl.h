@@ -10,7 +10,8 @@
 #include "cpu/x86/gemm_x86_impl.h"
 
 enum { STEP_BYTES = 64 };
-enum codes { FOUR_BITS, FIVE_BITS, SIX_BITS, TWO_BITS };
+
+#include "cpu/gemm_super_form_impl.h"
 
 /* One tile of a panel, by section, for 8 of its rows. */
 struct tile {
@@ -33,48 +34,25 @@ LUTRA_INLINE __m256i broadcast(const uint8_t *p)
     return _mm256_set1_epi32(*(const int *)(const void *)p);
 }
 
-LUTRA_INLINE size_t tile_bytes(enum codes f)
-{
-    static const size_t BYTES[] = {144 * LANES, 176 * LANES, 210 * LANES, 66 * LANES};
-    return BYTES[f];
-}
-
 /* The tile at p, for rows 8 half .. 8 half + 7. */
-LUTRA_INLINE struct tile tile_at(enum codes f, const uint8_t *p, int half)
+LUTRA_INLINE struct tile tile_at(struct form f, const uint8_t *p, int half)
 {
     const uint8_t *code = p + 32 * half, *d = p + 16 * half;
-    switch (f) {
-    case FOUR_BITS: return (struct tile){code, code, code + 2048, d + 2240, d + 2272, half};
-    case FIVE_BITS: return (struct tile){code, code + 2048, code + 2560, d + 2752, d + 2784, half};
-    case SIX_BITS: return (struct tile){code, code + 2048, p + 3072 + 8 * half, d + 3328, p, half};
-    default: return (struct tile){code, code, p, d + 1024, p, half};
-    }
+    const uint8_t *scales = p + scales_at(f) + (f.codes == SIX_BITS ? 8 : 32) * half;
+    return (struct tile){code, code + high_at(f), scales, d + d_at(f), d + dmin_at(f), half};
 }
 
 /* Unsigned codes of inputs 32g + 4v .. 32g + 4v + 3 of 16 rows. */
-LUTRA_INLINE __m256i load_codes(enum codes f, const struct tile *t, int g, int v)
+LUTRA_INLINE __m256i load_codes(struct form f, const struct tile *t, int g, int v)
 {
-    const __m256i low = _mm256_set1_epi8(15);
-    if (f == TWO_BITS) {
-        __m256i c = load(t->code + STEP_BYTES * (g / 4 * 8 + v));
-        return _mm256_and_si256(_mm256_srl_epi16(c, _mm_cvtsi32_si128(2 * (g % 4))), _mm256_set1_epi8(3));
-    }
-    if (f == SIX_BITS) {
-        __m256i c = load(t->code + STEP_BYTES * (g / 4 * 16 + g % 2 * 8 + v));
-        __m256i h = load(t->high + STEP_BYTES * (g / 4 * 8 + v));
-        c = _mm256_and_si256(_mm256_srl_epi16(c, _mm_cvtsi32_si128(g % 4 / 2 * 4)), low);
-        int up = 4 - 2 * (g % 4); /* bits 2 (g % 4) and the next go to bits 4 and 5 */
-        h = up >= 0 ? _mm256_sll_epi16(h, _mm_cvtsi32_si128(up)) : _mm256_srli_epi16(h, 2);
-        return _mm256_or_si256(c, _mm256_and_si256(h, _mm256_set1_epi8(0x30))); /* c | (h & 0x30) */
-    }
-    __m256i c = load(t->code + STEP_BYTES * (g / 2 * 8 + v));
-    c = _mm256_and_si256(_mm256_srl_epi16(c, _mm_cvtsi32_si128(g % 2 * 4)), low);
-    if (f == FIVE_BITS) {
-        __m256i h = load(t->high + STEP_BYTES * v);
-        h = g < 4 ? _mm256_sll_epi16(h, _mm_cvtsi32_si128(4 - g)) : _mm256_srl_epi16(h, _mm_cvtsi32_si128(g - 4));
-        c = _mm256_or_si256(c, _mm256_and_si256(h, _mm256_set1_epi8(16)));
-    }
-    return c;
+    __m256i c = load(t->code + STEP_BYTES * (code_vector(f, g) + v));
+    c = _mm256_srl_epi16(c, _mm_cvtsi32_si128(code_bit(f, g)));
+    c = _mm256_and_si256(c, _mm256_set1_epi8((char)code_mask(f)));
+    if (high_bytes(f) == 0) return c;
+    const int up = 4 - high_bit(f, g);
+    __m256i h = load(t->high + STEP_BYTES * (high_vector(f, g) + v));
+    h = up >= 0 ? _mm256_sll_epi16(h, _mm_cvtsi32_si128(up)) : _mm256_srl_epi16(h, _mm_cvtsi32_si128(-up));
+    return _mm256_or_si256(c, _mm256_and_si256(h, _mm256_set1_epi8((char)high_mask(f))));
 }
 
 /* Scales or minima (side 0 or 1) of group g of 16 rows, from the 6-bit fields of Q4_K and Q5_K. */

@@ -17,14 +17,14 @@
 enum { TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
 
 /* At step v of a group: every other line of a group at `ahead`, if any; the other half of the panel takes the rest. */
-LUTRA_INLINE void prefetch_step(enum codes f, const struct tile *t, const uint8_t *ahead, int v)
+LUTRA_INLINE void prefetch_step(struct form f, const struct tile *t, const uint8_t *ahead, int v)
 {
     size_t line = (size_t)(2 * v + t->half) * 64;
-    if (line < tile_bytes(f) / 8 && ahead) LUTRA_PREFETCH(ahead + line);
+    if (line < group_bytes(f) && ahead) LUTRA_PREFETCH(ahead + line);
 }
 
 /* dot[c] += groups of 32 inputs with one scale each. */
-LUTRA_INLINE void add_group32(enum codes f, const struct tile *t, int g, const uint8_t *x, size_t width, int n,
+LUTRA_INLINE void add_group32(struct form f, const struct tile *t, int g, const uint8_t *x, size_t width, int n,
     const uint8_t *ahead, __m256i *dot)
 {
     __m256i acc[TILE_COLUMNS], scale = load_six_bits(t, g, 0);
@@ -53,8 +53,8 @@ LUTRA_INLINE void add_group16(const struct tile *t, int g, const uint8_t *x, con
         for (int c = 0; c < n; c++) acc[c] = broadcast(start + 4 * c);
         UNROLL
         for (int v = 4 * h; v < 4 * h + 4; v++, x += 4 * width) {
-            prefetch_step(SIX_BITS, t, ahead, v);
-            __m256i w = load_codes(SIX_BITS, t, g, v);
+            prefetch_step(FORM_Q6_K, t, ahead, v);
+            __m256i w = load_codes(FORM_Q6_K, t, g, v);
             UNROLL
             for (int c = 0; c < n; c++) acc[c] = dot_step(acc[c], w, broadcast(x + 4 * c));
         }
@@ -68,8 +68,8 @@ LUTRA_INLINE void add_group_ternary(
 {
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
-        prefetch_step(TWO_BITS, t, ahead, v);
-        __m256i w = load_codes(TWO_BITS, t, g, v);
+        prefetch_step(FORM_TERNARY, t, ahead, v);
+        __m256i w = load_codes(FORM_TERNARY, t, g, v);
         UNROLL
         for (int c = 0; c < n; c++) dot[c] = dot_step(dot[c], w, broadcast(x + 4 * c));
     }
@@ -105,20 +105,20 @@ struct work {
 
 /* One tile for n columns; x: the columns' record. */
 LUTRA_INLINE void add_tile(
-    enum codes f, const struct work *work, const uint8_t *x, size_t width, int n, int half, __m256 *sum)
+    struct form f, const struct work *work, const uint8_t *x, size_t width, int n, int half, __m256 *sum)
 {
     struct tile t = tile_at(f, work->w, half);
     const uint8_t *scale_x = x + 256 * width, *start = scale_x + 4 * width, *sums = start + 4 * width;
     const uint8_t *start16 = sums + 16 * width;
     __m256i dot[TILE_COLUMNS];
     UNROLL
-    for (int c = 0; c < n; c++) dot[c] = f == TWO_BITS ? broadcast(start + 4 * c) : _mm256_setzero_si256();
+    for (int c = 0; c < n; c++) dot[c] = f.codes == TWO_BITS ? broadcast(start + 4 * c) : _mm256_setzero_si256();
     for (int g = 0; g < 8; g++, x += 32 * width) {
         bool mine = (size_t)g % work->shares == work->share;
-        const uint8_t *ahead = mine ? work->w + AHEAD_BYTES + (size_t)g * (tile_bytes(f) / 8) : NULL;
-        if (f == TWO_BITS) {
+        const uint8_t *ahead = mine ? work->w + AHEAD_BYTES + (size_t)g * (group_bytes(f)) : NULL;
+        if (f.codes == TWO_BITS) {
             add_group_ternary(&t, g, x, width, n, ahead, dot);
-        } else if (f == SIX_BITS) {
+        } else if (f.codes == SIX_BITS) {
             add_group16(&t, g, x, start16 + (size_t)g * 8 * width, width, n, ahead, dot);
         } else {
             add_group32(f, &t, g, x, width, n, ahead, dot);
@@ -130,18 +130,18 @@ LUTRA_INLINE void add_tile(
         __m256 s = _mm256_mul_ps(d, _mm256_castsi256_ps(broadcast(scale_x + 4 * c)));
         sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c]), s, sum[c]);
     }
-    if (f == FOUR_BITS || f == FIVE_BITS) subtract_minima(&t, sums, scale_x, width, n, sum);
+    if (has_minima(f)) subtract_minima(&t, sums, scale_x, width, n, sum);
 }
 
 LUTRA_INLINE void add_halves(
-    enum codes f, const struct work *work, const uint8_t *x, size_t width, int n, __m256 sum[2][TILE_COLUMNS])
+    struct form f, const struct work *work, const uint8_t *x, size_t width, int n, __m256 sum[2][TILE_COLUMNS])
 {
     add_tile(f, work, x, width, n, 0, sum[0]);
     add_tile(f, work, x, width, n, 1, sum[1]);
 }
 
 /* One panel for rows first .. end - 1. */
-LUTRA_INLINE void run_panel(enum codes f, const struct cpu_gemm_args *a, size_t panel, size_t first, size_t end)
+LUTRA_INLINE void run_panel(struct form f, const struct cpu_gemm_args *a, size_t panel, size_t first, size_t end)
 {
     __m256 sum[PASS_ROWS / TILE_COLUMNS][2][TILE_COLUMNS];
     size_t row_bytes = a->n_in / TILE_K * ACT256_BYTES;
@@ -168,7 +168,7 @@ LUTRA_INLINE void run_panel(enum codes f, const struct cpu_gemm_args *a, size_t 
         store_panel_ymm(a, panel, r, end - r < TILE_COLUMNS ? (int)(end - r) : TILE_COLUMNS, sum[s]);
 }
 
-LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
+LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
         size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
@@ -176,24 +176,6 @@ LUTRA_INLINE void run_all(enum codes f, const struct cpu_gemm_args *a)
     }
 }
 
-static void run_q4_k(const struct cpu_gemm_args *a)
-{
-    run_all(FOUR_BITS, a);
-}
-
-static void run_q5_k(const struct cpu_gemm_args *a)
-{
-    run_all(FIVE_BITS, a);
-}
-
-static void run_q6_k(const struct cpu_gemm_args *a)
-{
-    run_all(SIX_BITS, a);
-}
-
-static void run_ternary(const struct cpu_gemm_args *a)
-{
-    run_all(TWO_BITS, a);
-}
+#include "cpu/gemm_super_runs_impl.h"
 
 #endif
