@@ -22,6 +22,7 @@ enum {
     ONE_PASS_ROWS = 64,
     GATHERED = 16 << 10 /* outputs of a unit, at most, that are gathered before they are stored */
 };
+_Static_assert((int)GATHERED <= (int)HEAD_ROWS * (int)HEAD_OUTPUTS, "what is gathered fits the scratch");
 
 enum class { ORDINARY, BULK, CLASSES };
 
