@@ -115,10 +115,10 @@ bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b);
 /* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
 bool cpu_matmul_has_bulk(const struct op *op);
 
-/* Whether operations i, i + 1 and i + 2 of the segment are two products, a gate on them and a product of that, which may run
- * as one: nobody else reads what lies between, and there are bulk rows whose kernels can.  cpu_run_gated does. */
-bool cpu_matmul_gates(const struct worker *w, int i);
-bool cpu_run_gated(struct worker *w, const struct op *op);
+/* Runs operations i, i + 1 and i + 2 of the segment as one where they are two products, a gate on them and a product of that,
+ * nobody else reads what lies between, and there are bulk rows whose kernels can.  False: they cannot, and nothing was done.
+ * *going: false if cancelled. */
+bool cpu_run_gated(struct worker *w, int i, bool *going);
 
 /* A row of an operation that is no matmul, attention or head. */
 void cpu_run_row(const struct worker *w, const struct op *op, int row);

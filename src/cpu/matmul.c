@@ -308,49 +308,54 @@ static bool plan_gated(const struct worker *w, const struct op *op, struct gated
     return at == n_row;
 }
 
-bool cpu_matmul_gates(const struct worker *w, int i)
+/* Whether operations i, i + 1 and i + 2 may run as one, for these rows: then how. */
+static bool gates(const struct worker *w, int i, struct gated *g)
 {
     const struct segment *s = w->run->segment;
     const struct op *op = &s->op[i];
-    struct gated g;
     if (i + 3 > s->n_op || !cpu_gate_of(&w->run->device->kernels, op[1].kind) || !can_gate(s, op)) return false;
     return is_dead(s, i + 3, op[1].in) && is_dead(s, i + 3, op[1].in2) && is_dead(s, i + 3, op[1].out) &&
-           plan_gated(w, op, &g);
+           plan_gated(w, op, g);
 }
 
 /* A unit of both weights for one stretch. */
 static void run_gated_unit(const struct worker *w, const struct op *op, const struct gated *g, size_t unit, int i)
 {
-    struct cpu_gemm_args a = unit_args(w, op, &g->first, 0, unit, &g->in[i]);
+    if (g->in[i].class != BULK) {
+        for (size_t part = 0; part < 2; part++) run_unit(w, op, &g->first, part, unit, &g->in[i]);
+        return;
+    }
     struct cpu_gate gate = {.f = cpu_gate_of(&w->run->device->kernels, op[1].kind),
         .packed = op->matmul.part[1].weight->packed->data,
-        .bias = op->matmul.part[1].bias};
-    if (g->in[i].class == BULK) {
-        gate.act = act_of(w, &g->second, g->second.part[0].form[BULK], &g->out[i]);
-        a.gate = &gate;
-        a.gemm->run(&a);
-    } else {
-        a.gemm->run(&a);
-        run_unit(w, op, &g->first, 1, unit, &g->in[i]);
-    }
+        .bias = op->matmul.part[1].bias,
+        .act = act_of(w, &g->second, g->second.part[0].form[BULK], &g->out[i])};
+    struct cpu_gemm_args a = unit_args(w, op, &g->first, 0, unit, &g->in[i]);
+    a.gate = &gate;
+    a.gemm->run(&a);
 }
 
-bool cpu_run_gated(struct worker *w, const struct op *op)
+static bool run_gated(struct worker *w, const struct op *op, const struct gated *g)
+{
+    int n_row = cpu_value_rows(w->run->segment, op->in), first, last;
+    if (!begin(w, op)) return false;
+    for (int i = 0; i < g->n; i++) prepare_rows(w, op, &g->first, &g->in[i], n_row);
+    if (!cpu_worker_meet(w)) return false;
+    for (size_t unit; (unit = cpu_worker_next(w)) < g->first.part[0].n_unit;)
+        for (int i = 0; i < g->n; i++) run_gated_unit(w, op, g, unit, i);
+    if (!cpu_worker_meet(w)) return false;
+    for (int i = 0; i < g->n; i++) {
+        if (g->out[i].class == BULK) continue;
+        share_of(w, &g->out[i], n_row, &first, &last);
+        for (int r = first; r < last; r++) cpu_run_row(w, op + 1, r);
+        prepare_rows(w, op + 2, &g->second, &g->out[i], n_row);
+    }
+    return run_stretches(w, op + 2, &g->second, g->out, g->n);
+}
+
+bool cpu_run_gated(struct worker *w, int i, bool *going)
 {
     struct gated g;
-    int n_row = cpu_value_rows(w->run->segment, op->in), first, last;
-    plan_gated(w, op, &g);
-    if (!begin(w, op)) return false;
-    for (int i = 0; i < g.n; i++) prepare_rows(w, op, &g.first, &g.in[i], n_row);
-    if (!cpu_worker_meet(w)) return false;
-    for (size_t unit; (unit = cpu_worker_next(w)) < g.first.part[0].n_unit;)
-        for (int i = 0; i < g.n; i++) run_gated_unit(w, op, &g, unit, i);
-    if (!cpu_worker_meet(w)) return false;
-    for (int i = 0; i < g.n; i++) {
-        if (g.out[i].class == BULK) continue;
-        share_of(w, &g.out[i], n_row, &first, &last);
-        for (int r = first; r < last; r++) cpu_run_row(w, op + 1, r);
-        prepare_rows(w, op + 2, &g.second, &g.out[i], n_row);
-    }
-    return run_stretches(w, op + 2, &g.second, g.out, g.n);
+    if (!gates(w, i, &g)) return false;
+    *going = run_gated(w, &w->run->segment->op[i], &g);
+    return true;
 }

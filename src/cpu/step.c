@@ -208,8 +208,7 @@ void cpu_run_segment(void *arg, int ith, int nth)
     fill_rope(&w);
     for (int i = 0; i < s->n_op && going; i++) {
         const struct op *op = &s->op[i];
-        if (cpu_matmul_gates(&w, i)) {
-            going = cpu_run_gated(&w, op);
+        if (cpu_run_gated(&w, i, &going)) {
             i += 2;
             continue;
         }

@@ -132,12 +132,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 
 static void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {
-    struct cpu_gemm *g = &k->gemm[type];
-    *g = cpu_gemm_i8x32(type, name, run);
-    g->layout = CPU_PANEL8_LAYOUT;
-    g->kr = 8;
-    g->act_bytes = act_bytes_q8x32_pairs;
-    g->act_row = act_row_q8x32_pairs;
+    k->gemm[type] = in_pairs(cpu_gemm_i8x32(type, name, run), act_bytes_q8x32_pairs, act_row_q8x32_pairs);
 }
 
 void cpu_gemm_init_i8_i8mm(struct cpu_kernels *k)

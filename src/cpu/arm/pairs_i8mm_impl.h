@@ -35,6 +35,17 @@ size_t act_bytes_q8x256_pairs(size_t n_in, size_t n_row);
 void act_row_q8x32_pairs(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 void act_row_q8x256_pairs(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 
+/* A kernel over weights and activations in pairs. */
+LUTRA_INLINE struct cpu_gemm in_pairs(struct cpu_gemm g, size_t (*act_bytes)(size_t n_in, size_t n_row),
+    void (*act_row)(const float *x, size_t n_in, size_t row, size_t n_row, void *act))
+{
+    g.layout = CPU_PANEL8_LAYOUT;
+    g.kr = 8;
+    g.act_bytes = act_bytes;
+    g.act_row = act_row;
+    return g;
+}
+
 /* Cells per row pair of n columns. */
 LUTRA_INLINE int cell_columns(int n)
 {
