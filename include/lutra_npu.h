@@ -16,7 +16,7 @@
 
 #include <stddef.h>
 
-#include "lutra_status.h"
+#include "lutra/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,7 +6,7 @@ npu/dsp is compiled for the NPU: it includes npu/dsp, npu/wire, the format const
 isa.h names the emulator; npu/wire includes freestanding headers and itself.
 
 A room includes headers of its own, and public headers (not *_impl.h) of the rooms its line names; a line may name only
-rooms of lower layers.  include/lutra_status.h is for everyone, the other headers of include/ for rooms whose line says
+rooms of lower layers.  include/lutra/status.h is for everyone, the other headers of include/ for rooms whose line says
 `include`.  An app includes include/ and its own folder only.  Exit status 1 and one line per violation.
 """
 import re
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
-SHARED = "lutra_status.h"
+SHARED = "lutra/status.h"
 
 
 def read_layers(path, errors):

@@ -200,7 +200,8 @@ static int tests_of_session(struct bench_state *b, struct engine *e, const struc
 {
     const struct grid *g = b->grid;
     struct bench_pass pass;
-    struct lutra_session_settings settings = lutra_session_settings_default();
+    struct lutra_session_settings settings;
+    lutra_session_settings_init(&settings, sizeof settings);
     int64_t most = 0, deepest = 0;
     for (int i = 0; i < g->pp.n; i++) most = g->pp.v[i] > most ? g->pp.v[i] : most;
     for (int i = 0; i < g->tg.n; i++) most = g->tg.v[i] > most ? g->tg.v[i] : most;

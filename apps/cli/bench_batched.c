@@ -31,8 +31,7 @@ static int measure(struct bench_pass *p, struct batched_test *t, int32_t *seq, i
     start = now_us();
     rc = bench_decode(p, seq, t->pl, t->tg, err);
     t->t_tg = seconds_since(start);
-    t->stats.size = sizeof t->stats;
-    lutra_session_stats(s, &t->stats);
+    lutra_session_stats(s, &t->stats, sizeof t->stats);
     return rc;
 }
 
@@ -134,7 +133,8 @@ int bench_batched(const struct bench_options *o)
     }
     int code = engine_open(&e, &o->engine, false);
     if (!code) {
-        struct lutra_session_settings settings = lutra_session_settings_default();
+        struct lutra_session_settings settings;
+        lutra_session_settings_init(&settings, sizeof settings);
         settings.n_ctx = (int)(pp + tg);
         settings.n_seq = (int)pl;
         settings.n_out = (int)(pl < 64 ? 64 : pl);

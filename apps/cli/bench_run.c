@@ -43,7 +43,7 @@ int bench_prompt(struct bench_pass *p, int32_t seq, int n, struct lutra_error *e
         done += m;
         pos += m;
         if (done == n) p->row[m - 1].want |= LUTRA_WANT_LOGITS;
-        int rc = lutra_forward(p->e->session, p->row, m, err);
+        int rc = lutra_forward(p->e->session, p->row, m, sizeof *p->row, err);
         if (rc < 0) return rc;
     }
     return 0;
@@ -61,7 +61,7 @@ int bench_decode(struct bench_pass *p, const int32_t *seq, int n_seq, int n, str
                     .seq = seq[first + j],
                     .parent = -1,
                     .want = LUTRA_WANT_LOGITS};
-            int rc = lutra_forward(p->e->session, p->row, m, err);
+            int rc = lutra_forward(p->e->session, p->row, m, sizeof *p->row, err);
             if (rc < 0) return rc;
         }
     return 0;
@@ -69,10 +69,10 @@ int bench_decode(struct bench_pass *p, const int32_t *seq, int n_seq, int n, str
 
 struct lutra_peaks bench_peaks(const struct engine *e, const struct bench_options *o)
 {
-    struct lutra_peaks peaks = {.size = sizeof peaks};
+    struct lutra_peaks peaks = {0};
     if (o->peaks) {
         progress_show("measuring peaks", 0, 1);
-        lutra_runtime_peaks(e->runtime, &peaks);
+        lutra_runtime_peaks(e->runtime, &peaks, sizeof peaks);
         progress_clear();
     }
     return peaks;
@@ -146,8 +146,7 @@ int bench_measure(struct bench_pass *p, struct bench_test *t, const struct bench
         t->n_rep = i + 1;
     }
     progress_clear();
-    t->stats.size = sizeof t->stats;
-    lutra_session_stats(p->e->session, &t->stats);
+    lutra_session_stats(p->e->session, &t->stats, sizeof t->stats);
     lutra_seq_close(p->e->session, base);
     if (rc >= 0) summarise(t);
     return rc;

@@ -76,7 +76,8 @@ static int open_session(struct eval_run *run, int longest)
 {
     const struct eval_options *o = run->opts;
     const struct lutra_model_info *info = &run->engine.info;
-    struct lutra_session_settings settings = lutra_session_settings_default();
+    struct lutra_session_settings settings;
+    lutra_session_settings_init(&settings, sizeof settings);
     int widest = 1, new_tokens = run->set->choices ? 1 : o->max_tokens;
     for (int i = 0; i < run->set->n_source; i++)
         if (run->set->source[i].width > widest) widest = run->set->source[i].width;

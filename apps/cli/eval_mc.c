@@ -165,7 +165,7 @@ struct feed {
 static int flush(struct feed *f, struct lutra_error *err)
 {
     if (f->n == 0) return 0;
-    int rc = lutra_forward(f->session, f->row, f->n, err);
+    int rc = lutra_forward(f->session, f->row, f->n, sizeof *f->row, err);
     for (int i = 0; rc >= 0 && i < f->n_want; i++) {
         const struct lutra_row_result *r = lutra_forward_result(f->session, i);
         *f->sink[i] += (double)r->target_logit - (double)r->log_sum_exp;

@@ -112,7 +112,8 @@ static bool needs_verifier(const struct eval_source *s)
 
 static struct lutra_search search_settings(const struct pass *p, struct attempt *a)
 {
-    struct lutra_search s = lutra_search_default();
+    struct lutra_search s;
+    lutra_search_init(&s, sizeof s);
     s.method = a->each ? LUTRA_SEARCH_BEST : p->source->search;
     s.width = p->source->width;
     s.expand = p->source->expand > 0 ? p->source->expand : 1;
@@ -124,6 +125,7 @@ static struct lutra_search search_settings(const struct pass *p, struct attempt 
     s.time_budget_us = p->source->us_budget;
     s.option = p->run->auto_table.option;
     s.n_option = p->run->auto_table.n;
+    s.option_size = sizeof *s.option;
     s.on_event = on_event;
     s.user = a;
     return s;
@@ -132,15 +134,17 @@ static struct lutra_search search_settings(const struct pass *p, struct attempt 
 static int submit(struct pass *p, struct attempt *a)
 {
     struct lutra_error err = {0};
-    struct lutra_request r = lutra_request_default();
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
     int rc;
     r.prompt = a->problem->prompt.id;
     r.n_prompt = a->problem->prompt.n;
     r.n_samples = p->source->kind == EVAL_SAMPLES ? p->source->width : 1;
     r.max_tokens = p->max_tokens;
-    r.sampling = p->run->sampling;
-    r.sampling.seed = problem_seed(p->run->sampling.seed, a->problem_index);
-    if (p->source->kind == EVAL_GREEDY) r.sampling.temperature = 0;
+    struct lutra_sampling sampling = p->run->sampling;
+    sampling.seed = problem_seed(sampling.seed, a->problem_index);
+    if (p->source->kind == EVAL_GREEDY) sampling.temperature = 0;
+    r.sampling = &sampling;
     r.on_text = on_text;
     r.on_end = on_end;
     r.user = a;

@@ -33,7 +33,9 @@ static const struct option judge_table[] = {
 
 void judge_options_init(struct judge_options *o)
 {
-    *o = (struct judge_options){.score = "auto", .step = "\\n", .prune = lutra_search_default().prune_below};
+    struct lutra_search search;
+    lutra_search_init(&search, sizeof search);
+    *o = (struct judge_options){.score = "auto", .step = "\\n", .prune = search.prune_below};
 }
 
 struct option_set judge_option_set(struct judge_options *o)
@@ -79,7 +81,8 @@ static bool same_file(const char *a, const char *b)
 int judge_open(struct judge *j, const struct judge_options *o, struct engine *e, const char *generator_path)
 {
     struct lutra_error err = {0};
-    struct lutra_model_settings settings = lutra_model_settings_default();
+    struct lutra_model_settings settings;
+    lutra_model_settings_init(&settings, sizeof settings);
     struct tokens mark = {0};
     *j = (struct judge){0};
     if (!judge_wanted(o)) return 0;
@@ -102,7 +105,8 @@ int judge_verifier(
     const struct judge *j, const struct judge_options *o, int n_seq, int n_tok, int max_steps, lutra_verifier **out)
 {
     struct lutra_error err = {0};
-    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
     vs.n_seq = j->own ? 0 : n_seq;
     vs.n_ctx = n_tok + 1 + j->n_mark * max_steps;
     vs.mark = o->mark;

@@ -68,7 +68,8 @@ static int run(void *opts, const char **arg, int n_arg)
     }
     int code = engine_open_runtime(&e, &o->engine);
     if (!code) {
-        struct lutra_make_model_settings settings = lutra_make_model_settings_default();
+        struct lutra_make_model_settings settings;
+        lutra_make_model_settings_init(&settings, sizeof settings);
         settings.shape = o->shape;
         settings.type = o->type;
         settings.seed = (uint64_t)o->seed;

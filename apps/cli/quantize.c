@@ -66,7 +66,8 @@ static int run(void *opts, const char **arg, int n_arg)
     o->engine.n_threads = (int)n_threads;
     int code = engine_open_runtime(&e, &o->engine);
     if (!code) {
-        struct lutra_quantize_settings settings = lutra_quantize_settings_default();
+        struct lutra_quantize_settings settings;
+        lutra_quantize_settings_init(&settings, sizeof settings);
         settings.type = arg[2];
         settings.token_embedding_type = o->token_embedding_type;
         settings.output_type = o->output_type;

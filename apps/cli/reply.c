@@ -72,11 +72,12 @@ static int search_reply(struct talk *t, const struct lutra_request *r)
 int reply_stream(struct talk *t, const struct tokens *prompt)
 {
     struct lutra_error err = {0};
-    struct lutra_request r = lutra_request_default();
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
     r.prompt = prompt->id;
     r.n_prompt = prompt->n;
     r.max_tokens = t->opts->n_predict < 0 ? -1 : t->opts->n_predict;
-    r.sampling = t->sampling;
+    r.sampling = &t->sampling;
     r.stop = t->opts->reverse.item;
     r.n_stop = t->opts->reverse.n;
     r.ignore_end = t->opts->ignore_eos;
@@ -137,9 +138,9 @@ static double per_second(uint64_t n, uint64_t us)
 
 void reply_figures(const struct talk *t)
 {
-    struct lutra_stats s = {.size = sizeof s};
+    struct lutra_stats s;
     if (!t->opts->perf || t->opts->engine.quiet || !t->engine.session) return;
-    lutra_session_stats(t->engine.session, &s);
+    lutra_session_stats(t->engine.session, &s, sizeof s);
     progress_clear();
     fprintf(stderr, "\n%s\n", lutra_runtime_device_text(t->engine.runtime));
     fprintf(stderr, "load:    %10.2f ms\n", (double)t->engine.load_us * 1e-3);

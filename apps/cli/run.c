@@ -127,7 +127,8 @@ static int talk_open(struct talk *t)
 {
     int code = engine_open(&t->engine, &t->opts->engine, false);
     if (code) return code;
-    struct lutra_session_settings settings = lutra_session_settings_default();
+    struct lutra_session_settings settings;
+    lutra_session_settings_init(&settings, sizeof settings);
     if (t->searcher.wanted) settings.n_seq = t->searcher.settings.width;
     code = engine_open_session(&t->engine, &t->opts->engine, settings);
     return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine, t->opts->engine.model);

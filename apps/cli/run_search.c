@@ -47,7 +47,7 @@ static int read_method(struct searcher *s, const struct search_options *o)
     } asked[] = {{"vote", NULL, o->vote, LUTRA_SEARCH_VOTE}, {"weighted", NULL, o->weighted, LUTRA_SEARCH_WEIGHTED},
         {"best-of", NULL, o->best_of, LUTRA_SEARCH_BEST}, {"beam", o->beam, 0, LUTRA_SEARCH_BEAM},
         {"dvts", o->dvts, 0, LUTRA_SEARCH_DVTS}, {"rebase", NULL, o->rebase, LUTRA_SEARCH_REBASE},
-        {"method auto", NULL, o->method ? lutra_search_default().width : 0, LUTRA_SEARCH_AUTO}};
+        {"method auto", NULL, o->method ? s->settings.width : 0, LUTRA_SEARCH_AUTO}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         if (!asked[i].beams && asked[i].width == 0) continue;
         if (s->wanted) {
@@ -89,6 +89,7 @@ static int read_budget(struct searcher *s, const struct search_options *o)
     int code = method_table_read(&s->table, o->auto_table);
     s->settings.option = s->table.option;
     s->settings.n_option = s->table.n;
+    s->settings.option_size = sizeof *s->settings.option;
     for (int i = 0; i < s->table.n; i++) /* room for the widest */
         if (s->table.option[i].width > s->settings.width) s->settings.width = s->table.option[i].width;
     return code;
@@ -96,7 +97,8 @@ static int read_budget(struct searcher *s, const struct search_options *o)
 
 int searcher_init(struct searcher *s, struct search_options *o)
 {
-    *s = (struct searcher){.settings = lutra_search_default()};
+    *s = (struct searcher){0};
+    lutra_search_init(&s->settings, sizeof s->settings);
     int code = read_method(s, o);
     if (code || !s->wanted) return code;
     bool votes = s->settings.method == LUTRA_SEARCH_VOTE || s->settings.method == LUTRA_SEARCH_AUTO;

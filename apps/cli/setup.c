@@ -64,7 +64,8 @@ static void log_line(void *user, enum lutra_log_level level, const char *line)
 int engine_open_runtime(struct engine *e, const struct engine_options *opts)
 {
     struct lutra_error err = {0};
-    struct lutra_runtime_settings settings = lutra_runtime_settings_default();
+    struct lutra_runtime_settings settings;
+    lutra_runtime_settings_init(&settings, sizeof settings);
     settings.n_threads = opts->n_threads;
     settings.pin = opts->pin;
     settings.device = opts->device;
@@ -90,15 +91,15 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     int code = engine_open_runtime(e, opts);
     if (code) return code;
     uint64_t start = now_us();
-    struct lutra_model_settings settings = lutra_model_settings_default();
+    struct lutra_model_settings settings;
+    lutra_model_settings_init(&settings, sizeof settings);
     settings.vocab_only = vocab_only;
     settings.packed = opts->packed;
     settings.progress = progress_callback;
     if (lutra_model_open(&e->model, e->runtime, opts->model, &settings, &err) < 0) return fail_with(&err);
     progress_clear();
     e->load_us = now_us() - start;
-    e->info.size = sizeof e->info;
-    lutra_model_info_get(e->model, &e->info);
+    lutra_model_info_get(e->model, &e->info, sizeof e->info);
     return 0;
 }
 
@@ -150,7 +151,8 @@ static const struct option sampling_table[] = {
 
 void sampling_options_init(struct sampling_options *opts)
 {
-    struct lutra_sampling s = lutra_sampling_default();
+    struct lutra_sampling s;
+    lutra_sampling_init(&s, sizeof s);
     *opts = (struct sampling_options){.seed = -1,
         .temp = s.temperature,
         .top_k = s.top_k,
@@ -182,7 +184,7 @@ static int parse_bias(const char *text, struct lutra_logit_bias *bias)
 int sampling_from_options(
     const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out)
 {
-    *out = lutra_sampling_default();
+    lutra_sampling_init(out, sizeof *out);
     out->seed =
         opts->seed >= 0 ? (uint64_t)opts->seed : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid() + now_us();
     out->temperature = opts->temp;

@@ -170,8 +170,8 @@ int tokenize(
 
 int tokenize_chat(const lutra_model *model, const char *text, struct tokens *out, struct lutra_error *err)
 {
-    struct lutra_model_info info = {.size = sizeof info};
-    lutra_model_info_get(model, &info);
+    struct lutra_model_info info;
+    lutra_model_info_get(model, &info, sizeof info);
     int flags = LUTRA_PARSE_SPECIAL;
     char bos[64];
     size_t n_bos = 0;

@@ -201,7 +201,7 @@ static void add_perplexity(struct bench *b, const int32_t *tok, int n, int n_pro
             .parent = i - 1,
             .want = i + 1 >= n_prompt ? LUTRA_WANT_LOGPROB : 0,
             .target = tok[i + 1]};
-    check(lutra_forward(b->session, row, n - 1, &err), &err);
+    check(lutra_forward(b->session, row, n - 1, sizeof *row, &err), &err);
     const struct lutra_row_result *r;
     for (int i = 0; (r = lutra_forward_result(b->session, i)); i++)
         b->nll += r->log_sum_exp - r->target_logit, b->n_tok++;
@@ -221,11 +221,15 @@ static int keep_text(void *user, const struct lutra_piece *piece)
 
 static void add_answer(struct bench *b, json_t *problem, const int32_t *tok, int n_prompt)
 {
-    struct lutra_request r = lutra_request_default();
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
     struct lutra_error err = {0};
     char answer[64];
     r.prompt = tok, r.n_prompt = n_prompt, r.max_tokens = 400;
-    r.sampling.temperature = 0;
+    struct lutra_sampling sampling;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.temperature = 0;
+    r.sampling = &sampling;
     r.on_text = keep_text, r.user = b;
     b->n_text = 0;
     check(lutra_generate(b->session, &r, &err), &err);
@@ -265,9 +269,12 @@ static void judge(const char *path, const char *device, const char *only, const 
 {
     struct bench b = {0};
     struct lutra_error err = {0};
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_model_settings ms = lutra_model_settings_default();
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_model_settings ms;
+    lutra_model_settings_init(&ms, sizeof ms);
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     char line[16384];
     static int32_t tok[TOKENS_MAX];
     rs.device = device;

@@ -86,21 +86,23 @@ static struct seqs read_ids(void)
 static void open_all(struct dump *d, int n_ctx, lutra_runtime **rt)
 {
     struct lutra_error err;
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
     rs.n_threads = d->n_threads;
     rs.device = d->device;
     rs.isa = d->isa;
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     if (d->bulk) ss.n_seq = 2;
     ss.n_ctx = n_ctx;
     ss.n_batch = d->bulk ? d->n_rows + BULK_ROWS : d->n_rows;
     ss.n_out = d->n_rows;
     ss.cache_type = d->kv;
-    struct lutra_model_info info = {.size = sizeof info};
+    struct lutra_model_info info;
     if (lutra_runtime_open(rt, &rs, &err) < 0 || lutra_model_open(&d->lm, *rt, d->model, NULL, &err) < 0 ||
         lutra_session_open(&d->s, d->lm, &ss, &err) < 0)
         die("cannot open", err.what);
-    lutra_model_info_get(d->lm, &info);
+    lutra_model_info_get(d->lm, &info, sizeof info);
     d->n_vocab = info.n_vocab;
 }
 
@@ -111,7 +113,7 @@ static void forward(struct dump *d, int32_t seq, const int32_t *ids, int n, int 
     struct lutra_row row[512];
     for (int i = 0; i < n; i++)
         row[i] = (struct lutra_row){ids[i], from + i, seq, i - 1, all || i == n - 1 ? LUTRA_WANT_LOGITS : 0, 0};
-    if (lutra_forward(d->s, row, n, &err) < 0) die("forward", err.what);
+    if (lutra_forward(d->s, row, n, sizeof *row, &err) < 0) die("forward", err.what);
 }
 
 static void write_logits(const struct dump *d, int n, FILE *f)
@@ -133,7 +135,7 @@ static void dump_after_bulk(struct dump *d, int32_t seq, const int32_t *ids, int
         write_logits(d, n, f);
         lutra_seq_close(d->s, fork);
         for (int i = 0; i < n; i++) row[i] = (struct lutra_row){ids[at + i], at + i, seq, i - 1, LUTRA_ROW_BULK, 0};
-        if (at + n < n_tok && lutra_forward(d->s, row, n, &err) < 0) die("forward", err.what);
+        if (at + n < n_tok && lutra_forward(d->s, row, n, sizeof *row, &err) < 0) die("forward", err.what);
     }
 }
 

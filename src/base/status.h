@@ -11,7 +11,7 @@
 #define LUTRA_BASE_STATUS_H
 
 #include "base/compiler.h"
-#include "lutra_status.h"
+#include "lutra/status.h"
 
 /* Returns the status of `expr` to the caller if it is an error. */
 #define TRY(expr)                                                                                                      \

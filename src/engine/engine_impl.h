@@ -151,8 +151,14 @@ struct lutra_session {
     struct retained retained[SESSION_RETAINED];
 };
 
-/* settings.c: copies as much of the caller's settings as both sides know over the defaults in dst. */
+/* settings.c: fills a caller's struct of `size` bytes from one of ours (each begins with its size); what we do not know
+ * becomes 0. */
+void settings_fill(void *dst, size_t size, const void *src);
+/* Copies a caller's settings over the defaults in dst, as far as both sides know them; NULL: none.  Errors:
+ * LUTRA_E_ARGUMENT, no such size; LUTRA_E_UNSUPPORTED, a field that we do not know is set (where: its byte). */
 int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
+/* Checks n elements of `size` bytes each, of which we know the first `known`.  Errors as above. */
+int elements_check(const void *element, int n, size_t size, size_t known, const char *what, struct lutra_error *err);
 
 /* packed.c: opens the packed copy that was asked for (NULL: the one beside the model, if any; "": none).  It only saves
  * time: one that does not fit is left out with a warning in the log. */

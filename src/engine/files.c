@@ -59,7 +59,8 @@ static int type_named(const char *what, const char *name, enum quant_type *type,
 int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
     const struct lutra_quantize_settings *settings, struct lutra_error *err)
 {
-    struct lutra_quantize_settings set = lutra_quantize_settings_default();
+    struct lutra_quantize_settings set;
+    lutra_quantize_settings_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, settings, "quantize", err));
     struct progress progress = {set.progress, set.progress_user, "quantizing"};
     struct weights_quantize_settings q = weights_quantize_default();
@@ -88,7 +89,8 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
 int lutra_make_model(
     lutra_runtime *runtime, const char *path, const struct lutra_make_model_settings *settings, struct lutra_error *err)
 {
-    struct lutra_make_model_settings set = lutra_make_model_settings_default();
+    struct lutra_make_model_settings set;
+    lutra_make_model_settings_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, settings, "make-model", err));
     if (set.n_layer < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "make-model: n_layer is %d", set.n_layer);
     struct progress progress = {set.progress, set.progress_user, "writing"};

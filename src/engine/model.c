@@ -220,7 +220,8 @@ static int open_weights(struct lutra_model *m, const struct lutra_model_settings
 
 int model_fall_back(struct lutra_model *m, struct lutra_error *err)
 {
-    struct lutra_model_settings set = lutra_model_settings_default();
+    struct lutra_model_settings set;
+    lutra_model_settings_init(&set, sizeof set);
     lutra_runtime *rt = m->runtime;
     log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on the CPU", rt->first->name, m->name);
     rt->device = rt->cpu;
@@ -259,7 +260,8 @@ static int open_all(
 int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, struct lutra_error *err)
 {
-    struct lutra_model_settings set = lutra_model_settings_default();
+    struct lutra_model_settings set;
+    lutra_model_settings_init(&set, sizeof set);
     *out = NULL;
     TRY(settings_copy(&set, sizeof set, settings, "model", err));
     if (!path) return lutra_fail(err, LUTRA_E_ARGUMENT, "model: no path");
@@ -291,9 +293,10 @@ void lutra_model_close(lutra_model **model)
     *model = NULL;
 }
 
-void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info)
+void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, size_t size)
 {
-    struct lutra_model_info all = {.name = m->name,
+    struct lutra_model_info all = {.size = sizeof all,
+        .name = m->name,
         .file_type = m->file_type,
         .n_vocab = (int)text_vocab_n_tok(m->vocab),
         .file_bytes = weights_file_bytes(m->weights),
@@ -315,7 +318,5 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info)
         all.n_param = model_n_param(m->model);
         all.cache_bytes_per_token = 2ull * 2 * (uint64_t)hp->n_layer * (uint64_t)hp->n_kv_head * (uint64_t)hp->d_head;
     }
-    size_t size = info->size < sizeof all ? info->size : sizeof all;
-    all.size = info->size;
-    memcpy(info, &all, size);
+    settings_fill(info, size, &all);
 }

@@ -111,7 +111,8 @@ static int write_packed(const lutra_model *m, const char *path, struct writing *
 int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path, lutra_progress_fn progress,
     void *progress_user, struct lutra_error *err)
 {
-    struct lutra_model_settings set = lutra_model_settings_default();
+    struct lutra_model_settings set;
+    lutra_model_settings_init(&set, sizeof set);
     struct writing writing = {progress, progress_user};
     lutra_model *m;
     set.progress = progress;

@@ -45,10 +45,6 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
         if (!set->stop[i] || !*set->stop[i] || strlen(set->stop[i]) > SESSION_STOP_BYTES)
             return lutra_fail(err, LUTRA_E_ARGUMENT, "request: stop string %d is empty or longer than %d bytes", i,
                 SESSION_STOP_BYTES);
-    size_t n_eog = set->ignore_end ? text_vocab_n_eog(s->model->vocab) : 0;
-    if (set->sampling.n_bias < 0 || (size_t)set->sampling.n_bias + n_eog > SESSION_BIAS)
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "request: %d logit biases, at most %zu", set->sampling.n_bias, SESSION_BIAS - n_eog);
     return 0;
 }
 
@@ -56,23 +52,28 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
 static int copy_sampling(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
-    const struct lutra_sampling *p = &set->sampling;
-    size_t n_eog = set->ignore_end ? text_vocab_n_eog(s->model->vocab) : 0, n = (size_t)p->n_bias + n_eog;
+    struct lutra_sampling p;
+    lutra_sampling_init(&p, sizeof p);
+    TRY(settings_copy(&p, sizeof p, set->sampling, "sampling", err));
+    size_t n_eog = set->ignore_end ? text_vocab_n_eog(s->model->vocab) : 0, n = (size_t)p.n_bias + n_eog;
+    if (p.n_bias < 0 || n > SESSION_BIAS)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "request: %d logit biases, at most %zu", p.n_bias, SESSION_BIAS - n_eog);
     struct sample_bias *bias = malloc((n ? n : 1) * sizeof *bias);
     if (!bias) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
-    for (int i = 0; i < p->n_bias; i++) bias[i] = (struct sample_bias){p->bias[i].token, p->bias[i].bias};
+    for (int i = 0; i < p.n_bias; i++) bias[i] = (struct sample_bias){p.bias[i].token, p.bias[i].bias};
     for (size_t i = 0; i < n_eog; i++)
-        bias[(size_t)p->n_bias + i] = (struct sample_bias){text_vocab_eog(s->model->vocab)[i], -INFINITY};
-    r->sampling = (struct sample_settings){.seed = p->seed,
-        .temperature = p->temperature,
-        .top_k = p->top_k,
-        .top_p = p->top_p,
-        .min_p = p->min_p,
+        bias[(size_t)p.n_bias + i] = (struct sample_bias){text_vocab_eog(s->model->vocab)[i], -INFINITY};
+    r->sampling = (struct sample_settings){.seed = p.seed,
+        .temperature = p.temperature,
+        .top_k = p.top_k,
+        .top_p = p.top_p,
+        .min_p = p.min_p,
         .min_keep = 0,
-        .penalty_last_n = p->penalty_last_n,
-        .repeat_penalty = p->repeat_penalty,
-        .frequency_penalty = p->frequency_penalty,
-        .presence_penalty = p->presence_penalty,
+        .penalty_last_n = p.penalty_last_n,
+        .repeat_penalty = p.repeat_penalty,
+        .frequency_penalty = p.frequency_penalty,
+        .presence_penalty = p.presence_penalty,
         .bias = bias,
         .n_bias = (int)n};
     return sample_settings_check(&r->sampling, model_ops(s->model->model)->n_vocab, err);
@@ -88,7 +89,7 @@ static int copy_request(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set = *set;
-    r->set.sampling.bias = NULL;
+    r->set.sampling = NULL; /* r->sampling has it */
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
     r->set.prompt = prompt;
@@ -103,7 +104,8 @@ static int copy_request(
 
 int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t *id, struct lutra_error *err)
 {
-    struct lutra_request set = lutra_request_default();
+    struct lutra_request set;
+    lutra_request_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, request, "request", err));
     TRY(check_request(s, &set, err));
     struct request *r = calloc(1, sizeof *r);

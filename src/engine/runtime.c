@@ -78,7 +78,8 @@ static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *s
 
 int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err)
 {
-    struct lutra_runtime_settings set = lutra_runtime_settings_default();
+    struct lutra_runtime_settings set;
+    lutra_runtime_settings_init(&set, sizeof set);
     *out = NULL;
     TRY(settings_copy(&set, sizeof set, settings, "runtime", err));
     if (set.n_threads < 0 || set.n_threads > 1024)
@@ -122,13 +123,12 @@ int lutra_runtime_n_threads(const lutra_runtime *runtime)
     return pool_size(runtime->pool);
 }
 
-void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks)
+void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks, size_t size)
 {
     struct device_peaks p = {0};
     pthread_mutex_lock(&rt->turn);
     if (rt->device->ops->peaks) rt->device->ops->peaks(rt->device, &p);
     pthread_mutex_unlock(&rt->turn);
-    struct lutra_peaks all = {
-        peaks->size, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs, p.bf16_name, p.bf16_gmac};
-    memcpy(peaks, &all, peaks->size < sizeof all ? peaks->size : sizeof all);
+    struct lutra_peaks all = {sizeof all, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs, p.bf16_name, p.bf16_gmac};
+    settings_fill(peaks, size, &all);
 }

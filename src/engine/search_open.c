@@ -16,20 +16,6 @@ enum {
     EXPECTED_TOKENS = 128 /* of a candidate, while nothing is known */
 };
 
-struct lutra_search lutra_search_default(void)
-{
-    return (struct lutra_search){.size = sizeof(struct lutra_search),
-        .method = LUTRA_SEARCH_VOTE,
-        .width = 16,
-        .expand = 4,
-        .score = LUTRA_SCORE_AUTO,
-        .step = "\n",
-        .max_steps = 64,
-        .early_stop = true,
-        .prune_below = 0.1f,
-        .temperature = 0.1f};
-}
-
 /* ---- settings ---- */
 
 static int check_verifier(const lutra_session *s, const struct lutra_search *set, struct lutra_error *err)
@@ -63,6 +49,7 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
     if (set->max_steps < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "search: max_steps is %d", set->max_steps);
     if (set->token_budget < 0 || set->n_option < 0 || set->n_option > AUTO_OPTIONS)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: a negative budget, or not 0..%d options", AUTO_OPTIONS);
+    TRY(elements_check(set->option, set->n_option, set->option_size, sizeof *set->option, "search: options", err));
     if (set->method == LUTRA_SEARCH_AUTO && set->token_budget == 0 && set->time_budget_us == 0)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: to choose a method takes a budget of tokens or time");
     if (set->method != LUTRA_SEARCH_VOTE && set->method != LUTRA_SEARCH_AUTO && !set->verifier)
@@ -70,8 +57,8 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
     return check_verifier(s, set, err);
 }
 
-/* AUTO becomes the method that the budget buys. */
-static void choose_method(lutra_search_run *run, struct lutra_request *request)
+/* AUTO becomes the method that the budget buys; *temperature that of its samples. */
+static void choose_method(lutra_search_run *run, float *temperature)
 {
     struct lutra_search *set = &run->set;
     struct search_means means = {.tokens = set->token_budget,
@@ -82,7 +69,7 @@ static void choose_method(lutra_search_run *run, struct lutra_request *request)
     struct search_option best = search_option_unmeasured(&means);
     bool found = false;
     for (int i = 0; i < set->n_option; i++) {
-        const struct lutra_search_option *o = &set->option[i];
+        const struct lutra_search_option *o = (const void *)((const char *)set->option + (size_t)i * set->option_size);
         struct search_option one = {(enum search_method)o->method, o->width, o->expand > 0 ? o->expand : 1, o->greedy,
             o->tokens, o->us, o->accuracy};
         bool known = o->method >= LUTRA_SEARCH_VOTE && o->method <= LUTRA_SEARCH_REBASE && one.width % one.expand == 0;
@@ -94,7 +81,7 @@ static void choose_method(lutra_search_run *run, struct lutra_request *request)
     set->method = (enum lutra_search_method)best.method;
     set->width = best.width;
     set->expand = best.expand;
-    if (best.greedy) request->sampling.temperature = 0;
+    if (best.greedy) *temperature = 0;
     run->n_more = best.greedy ? 0 : AUTO_PER_WIDTH * best.width;
     run->measured = best.tokens > 0;
     if (run->measured) run->expected = best.tokens / best.width;
@@ -157,11 +144,16 @@ static int reserve_judge(lutra_search_run *run, int n_prompt, int max_tok, struc
 static int submit(lutra_search_run *run, const struct lutra_request *request, struct lutra_error *err)
 {
     lutra_session *s = run->s;
-    struct lutra_request set = lutra_request_default();
+    struct lutra_request set;
+    lutra_request_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, request, "request", err));
+    struct lutra_sampling sampling;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    TRY(settings_copy(&sampling, sizeof sampling, set.sampling, "sampling", err));
+    set.sampling = &sampling;
     run->expected = set.max_tokens >= 0 && set.max_tokens < EXPECTED_TOKENS ? set.max_tokens : EXPECTED_TOKENS;
     bool chosen = run->set.method == LUTRA_SEARCH_AUTO;
-    if (chosen) choose_method(run, &set);
+    if (chosen) choose_method(run, &sampling.temperature);
     run->policy = (struct search_settings){.method = (enum search_method)run->set.method,
         .score = (enum search_score)run->set.score,
         .width = run->set.width,
@@ -184,7 +176,8 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
 int lutra_search_submit(lutra_search_run **out, lutra_session *session, const struct lutra_request *request,
     const struct lutra_search *search, struct lutra_error *err)
 {
-    struct lutra_search set = lutra_search_default();
+    struct lutra_search set;
+    lutra_search_init(&set, sizeof set);
     *out = NULL;
     TRY(settings_copy(&set, sizeof set, search, "search", err));
     TRY(check(session, &set, err));

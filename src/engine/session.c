@@ -218,7 +218,8 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
 int lutra_session_open(
     lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err)
 {
-    struct lutra_session_settings set = lutra_session_settings_default();
+    struct lutra_session_settings set;
+    lutra_session_settings_init(&set, sizeof set);
     *out = NULL;
     TRY(settings_copy(&set, sizeof set, settings, "session", err));
     if (!model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the model was opened for its vocabulary only");
@@ -384,14 +385,16 @@ int lutra_seq_length(const lutra_session *s, int32_t seq)
     return kv_seq_length(s->kv, seq);
 }
 
-int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, struct lutra_error *err)
+int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err)
 {
     if (n_row < 1 || n_row > s->n_batch)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%d rows in a pass, outside 1..%d", n_row, s->n_batch);
     atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
-    for (int r = 0; r < n_row; r++)
-        s->batch.row[r] =
-            (struct row){rows[r].token, rows[r].pos, rows[r].seq, rows[r].parent, rows[r].want, 1, &rows[r].target};
+    TRY(elements_check(rows, n_row, row_size, sizeof *rows, "rows", err));
+    for (int r = 0; r < n_row; r++) {
+        const struct lutra_row *row = (const void *)((const char *)rows + (size_t)r * row_size);
+        s->batch.row[r] = (struct row){row->token, row->pos, row->seq, row->parent, row->want, 1, &row->target};
+    }
     TRY(session_forward(s, n_row, CLOCK_NEVER_US, err));
     for (int i = 0; i < s->n_result; i++) {
         const struct row_result *r = &s->result[i];
@@ -424,12 +427,11 @@ int lutra_commit(lutra_session *s, int32_t row, struct lutra_error *err)
     return 0;
 }
 
-void lutra_session_stats(const lutra_session *s, struct lutra_stats *stats)
+void lutra_session_stats(const lutra_session *s, struct lutra_stats *stats, size_t size)
 {
-    size_t size = stats->size < sizeof s->stats ? stats->size : sizeof s->stats;
     struct lutra_stats all = s->stats;
-    all.size = stats->size;
-    memcpy(stats, &all, size);
+    all.size = sizeof all;
+    settings_fill(stats, size, &all);
 }
 
 void lutra_session_stats_reset(lutra_session *s)

@@ -1,62 +1,121 @@
 /* SPDX-License-Identifier: MIT
  *
- * Settings: defaults, and the copy that lets the ABI grow.
+ * Public structs: their defaults, and the two copies that let programs and libraries of different age fit
+ * (lutra/core.h has the rules).
  */
 #include "engine/engine_impl.h"
 
 #include <string.h>
+
+enum { SIZE_MAX_BYTES = 1 << 20 }; /* no struct of a program that was compiled against any of our headers is larger */
+
+void settings_fill(void *dst, size_t size, const void *src)
+{
+    size_t known;
+    if (size < sizeof size) return;
+    memcpy(&known, src, sizeof known);
+    memset(dst, 0, size);
+    memcpy(dst, src, size < known ? size : known);
+    memcpy(dst, &size, sizeof size);
+}
+
+/* The tail of a newer program's struct must say nothing. */
+static int check_tail(const char *src, size_t size, size_t known, const char *what, struct lutra_error *err)
+{
+    for (size_t i = known; i < size; i++)
+        if (src[i])
+            return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, i,
+                "%s: the field at byte %zu is set, but lutra %s knows only %zu bytes: it is older than the program",
+                what, i, lutra_version(), known);
+    return 0;
+}
 
 int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err)
 {
     if (!src) return 0;
     size_t size;
     memcpy(&size, src, sizeof size);
-    if (size < sizeof size || size > (1u << 20))
+    if (size < sizeof size || size % sizeof size || size > SIZE_MAX_BYTES)
         return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "%s settings: size is %zu; begin with the _default() function", what, size);
+            err, LUTRA_E_ARGUMENT, "%s: size is %zu, of no struct's version; begin with its _init()", what, size);
+    TRY(check_tail(src, size, dst_size, what, err));
     memcpy(dst, src, size < dst_size ? size : dst_size);
     memcpy(dst, &dst_size, sizeof dst_size);
     return 0;
 }
 
-struct lutra_runtime_settings lutra_runtime_settings_default(void)
+int elements_check(const void *element, int n, size_t size, size_t known, const char *what, struct lutra_error *err)
 {
-    return (struct lutra_runtime_settings){.size = sizeof(struct lutra_runtime_settings)};
+    if (n > 0 && (!element || size < known || size > SIZE_MAX_BYTES))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: %d of %zu bytes each, not of %zu", what, n, size, known);
+    for (int i = 0; i < n; i++) TRY(check_tail((const char *)element + (size_t)i * size, size, known, what, err));
+    return 0;
 }
 
-struct lutra_model_settings lutra_model_settings_default(void)
+/* ---- defaults ---- */
+
+void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size)
 {
-    return (struct lutra_model_settings){.size = sizeof(struct lutra_model_settings)};
+    settings_fill(settings, size, &(struct lutra_runtime_settings){.size = sizeof *settings});
 }
 
-struct lutra_session_settings lutra_session_settings_default(void)
+void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size)
 {
-    return (struct lutra_session_settings){.size = sizeof(struct lutra_session_settings), .n_seq = 1, .n_batch = 512};
+    settings_fill(settings, size, &(struct lutra_model_settings){.size = sizeof *settings});
 }
 
-struct lutra_sampling lutra_sampling_default(void)
+void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size)
 {
-    return (struct lutra_sampling){.size = sizeof(struct lutra_sampling),
+    struct lutra_session_settings d = {.size = sizeof d, .n_seq = 1, .n_batch = 512};
+    settings_fill(settings, size, &d);
+}
+
+void lutra_sampling_init(struct lutra_sampling *sampling, size_t size)
+{
+    struct lutra_sampling d = {.size = sizeof d,
         .temperature = 0.8f,
         .top_k = 40,
         .top_p = 0.95f,
         .min_p = 0.05f,
         .penalty_last_n = 64,
         .repeat_penalty = 1.0f};
+    settings_fill(sampling, size, &d);
 }
 
-struct lutra_request lutra_request_default(void)
+void lutra_request_init(struct lutra_request *request, size_t size)
 {
-    return (struct lutra_request){
-        .size = sizeof(struct lutra_request), .n_samples = 1, .max_tokens = -1, .sampling = lutra_sampling_default()};
+    struct lutra_request d = {.size = sizeof d, .n_samples = 1, .max_tokens = -1};
+    settings_fill(request, size, &d);
 }
 
-struct lutra_quantize_settings lutra_quantize_settings_default(void)
+void lutra_verifier_settings_init(struct lutra_verifier_settings *settings, size_t size)
 {
-    return (struct lutra_quantize_settings){.size = sizeof(struct lutra_quantize_settings)};
+    struct lutra_verifier_settings d = {.size = sizeof d, .n_seq = 16, .n_batch = 512};
+    settings_fill(settings, size, &d);
 }
 
-struct lutra_make_model_settings lutra_make_model_settings_default(void)
+void lutra_search_init(struct lutra_search *search, size_t size)
 {
-    return (struct lutra_make_model_settings){.size = sizeof(struct lutra_make_model_settings), .type = "Q4_0"};
+    struct lutra_search d = {.size = sizeof d,
+        .method = LUTRA_SEARCH_VOTE,
+        .width = 16,
+        .expand = 4,
+        .score = LUTRA_SCORE_AUTO,
+        .step = "\n",
+        .max_steps = 64,
+        .early_stop = true,
+        .prune_below = 0.1f,
+        .temperature = 0.1f};
+    settings_fill(search, size, &d);
+}
+
+void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size)
+{
+    settings_fill(settings, size, &(struct lutra_quantize_settings){.size = sizeof *settings});
+}
+
+void lutra_make_model_settings_init(struct lutra_make_model_settings *settings, size_t size)
+{
+    struct lutra_make_model_settings d = {.size = sizeof d, .type = "Q4_0"};
+    settings_fill(settings, size, &d);
 }

@@ -16,12 +16,6 @@
 
 enum { OUT_BYTES = 64 << 20 };
 
-struct lutra_verifier_settings lutra_verifier_settings_default(void)
-{
-    return (struct lutra_verifier_settings){
-        .size = sizeof(struct lutra_verifier_settings), .n_seq = 16, .n_batch = 512};
-}
-
 /* The single token of a text. */
 static int one_token(
     const struct lutra_model *m, const char *what, const char *text, int32_t *token, struct lutra_error *err)
@@ -135,7 +129,8 @@ static int find_judge(lutra_verifier *v, const struct lutra_verifier_settings *s
 /* Its own session, and what searches that use it share. */
 static int open_session(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = (set->n_ctx + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK; /* whole blocks: searches reserve them */
     ss.n_seq = set->n_seq + 1;                                    /* the prompt's own */
     ss.n_batch = set->n_batch;
@@ -153,7 +148,8 @@ static int open_session(lutra_verifier *v, const struct lutra_verifier_settings 
 int lutra_verifier_open(
     lutra_verifier **out, lutra_model *model, const struct lutra_verifier_settings *settings, struct lutra_error *err)
 {
-    struct lutra_verifier_settings set = lutra_verifier_settings_default();
+    struct lutra_verifier_settings set;
+    lutra_verifier_settings_init(&set, sizeof set);
     *out = NULL;
     TRY(settings_copy(&set, sizeof set, settings, "verifier", err));
     lutra_verifier *v = calloc(1, sizeof *v);
@@ -295,7 +291,7 @@ int verifier_run(lutra_verifier *v, struct verify_job *job, int n_job, struct lu
     while (from.job < n_job) {
         struct place to = from;
         int n = pack(v, job, n_job, &to);
-        TRY(lutra_forward(v->session, v->row, n, err));
+        TRY(lutra_forward(v->session, v->row, n, sizeof *v->row, err));
         take_results(v, job, from, to);
         from = to;
     }
@@ -309,7 +305,7 @@ int verifier_prompt(
     for (int t = 0; t < n_tok;) {
         int n = 0, fit = batch_fit(v->session->batch.bulk, t, n_tok - t, v->session->n_batch);
         for (; n < fit; t++, n++) v->row[n] = (struct lutra_row){prompt[t], t, seq, n - 1, LUTRA_ROW_BULK, 0};
-        TRY(lutra_forward(v->session, v->row, n, err));
+        TRY(lutra_forward(v->session, v->row, n, sizeof *v->row, err));
         *rows += n;
     }
     return 0;

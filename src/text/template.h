@@ -27,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lutra_status.h"
+#include "lutra/status.h"
 
 struct text_template;
 

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lutra_status.h"
+#include "lutra/status.h"
 
 struct text_bytes {
     const char *p; /* may hold any bytes, not NUL-terminated */

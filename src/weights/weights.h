@@ -22,7 +22,7 @@
 #ifndef LUTRA_WEIGHTS_WEIGHTS_H
 #define LUTRA_WEIGHTS_WEIGHTS_H
 
-#include "lutra_status.h"
+#include "lutra/status.h"
 #include "ops/tensor.h"
 
 #include <stdbool.h>

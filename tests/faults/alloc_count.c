@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
-#include "lutra_status.h"
+#include "lutra/status.h"
 
 static atomic_long n_alloc, n_free, n_map, n_unmap, live_bytes, peak_bytes;
 static atomic_long until_failure; /* allocations left up to the one that fails; 0 and below = none */

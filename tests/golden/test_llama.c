@@ -36,7 +36,7 @@ static void feed(lutra_session *s, int32_t seq, const int32_t *ids, int n, int f
 {
     struct lutra_row row[MAX_IDS];
     for (int i = 0; i < n; i++) row[i] = (struct lutra_row){ids[i], from + i, seq, i - 1, want, 0};
-    OK(lutra_forward(s, row, n, err));
+    OK(lutra_forward(s, row, n, sizeof *row, err));
 }
 
 static void logits_of_random_models(void **state)
@@ -53,7 +53,8 @@ static void logits_of_random_models(void **state)
         assert_int_equal(sscanf(line, "%31s %d", shape, &n_vocab), 2);
         assert_true(next_line(golden, &line, &cap) && n_vocab <= MAX_VOCAB);
         fixture_open(&f, shape, "F32", 2);
-        struct lutra_session_settings ss = lutra_session_settings_default();
+        struct lutra_session_settings ss;
+        lutra_session_settings_init(&ss, sizeof ss);
         ss.n_ctx = 128;
         ss.cache_type = "f32";
         OK(lutra_session_open(&f.s, f.model, &ss, err));
@@ -95,11 +96,13 @@ static void answers_of_the_bundled_model(void **state)
 {
     (void)state;
     struct fixture f = {0};
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
     rs.n_threads = 2;
     OK(lutra_runtime_open(&f.rt, &rs, err));
     OK(lutra_model_open(&f.model, f.rt, LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", NULL, err));
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = ss.n_batch = ss.n_out = MAX_IDS;
     ss.n_seq = 2;
     ss.cache_type = "f32";

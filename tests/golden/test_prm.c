@@ -53,8 +53,10 @@ static void rewards_of(void **state)
     json_t *golden = json_load_file(GOLDEN, 0, NULL);
     assert_non_null(golden);
     snprintf(path, sizeof path, "%s%s", MODELS, source->file);
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
     rs.n_threads = 2;
     vs.n_seq = 1;
     if (source->name_kind) vs.kind = source->kind;
@@ -93,7 +95,8 @@ static void kinds_are_checked(void **state)
         char path[512];
         lutra_verifier *v;
         struct lutra_error why = {0};
-        struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+        struct lutra_verifier_settings vs;
+        lutra_verifier_settings_init(&vs, sizeof vs);
         vs.kind = bad[i].kind;
         vs.positive = bad[i].positive;
         vs.mark = bad[i].mark;

@@ -16,8 +16,8 @@ class Tree(unittest.TestCase):
         self.root = Path(self.folder.name)
         self.put("src/LAYERS", LAYERS)
         self.put("include/lutra.h", SPDX)
-        self.put("include/lutra_status.h", SPDX)
-        self.put("src/base/status.h", SPDX + '#include "lutra_status.h"\n')
+        self.put("include/lutra/status.h", SPDX)
+        self.put("src/base/status.h", SPDX + '#include "lutra/status.h"\n')
         self.put("src/base/pool_impl.h", SPDX)
         self.put("src/text/bpe.c", SPDX + '#include <stdio.h>\n#include "base/status.h"\n')
         for room in ("base", "text"):

@@ -68,20 +68,21 @@ static void forward(float logits[MAX_VOCAB])
     struct lutra_error err = {0};
     lutra_model *m;
     lutra_session *s;
-    struct lutra_session_settings set = lutra_session_settings_default();
+    struct lutra_session_settings set;
+    lutra_session_settings_init(&set, sizeof set);
     struct lutra_row row[N_TOK] = {{0}};
     int32_t seq;
     set.n_ctx = 64;
     run.left_out = false;
     if (lutra_model_open(&m, run.rt, run.model, NULL, &err) < 0) fail("the model does not open", err.what);
-    struct lutra_model_info info = {.size = sizeof info};
-    lutra_model_info_get(m, &info);
+    struct lutra_model_info info;
+    lutra_model_info_get(m, &info, sizeof info);
     run.n_vocab = info.n_vocab < MAX_VOCAB ? info.n_vocab : MAX_VOCAB;
     if (lutra_session_open(&s, m, &set, &err) < 0) fail("session", err.what);
     if (lutra_seq_open(s, N_TOK, &seq, &err) < 0) fail("sequence", err.what);
     for (int i = 0; i < N_TOK; i++)
         row[i] = (struct lutra_row){.token = 7 + i, .pos = i, .seq = seq, .parent = i - 1, .want = LUTRA_WANT_LOGITS};
-    if (lutra_forward(s, row, N_TOK, &err) < 0) fail("forward pass", err.what);
+    if (lutra_forward(s, row, N_TOK, sizeof *row, &err) < 0) fail("forward pass", err.what);
     memcpy(logits, lutra_forward_result(s, N_TOK - 1)->logits, (size_t)run.n_vocab * sizeof *logits);
     lutra_session_close(&s);
     lutra_model_close(&m);
@@ -91,8 +92,10 @@ static void forward(float logits[MAX_VOCAB])
 static void prepare(const char *folder)
 {
     struct lutra_error err = {0};
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_make_model_settings ms = lutra_make_model_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_make_model_settings ms;
+    lutra_make_model_settings_init(&ms, sizeof ms);
     rs.n_threads = 2;
     rs.log = on_log;
     ms.shape = "tiny-qwen3-40";

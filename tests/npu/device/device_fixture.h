@@ -50,7 +50,7 @@ static inline int feed_rows(lutra_session *s, int32_t seq, int from, int n, uint
     for (int i = 0; i < n; i++)
         row[i] =
             (struct lutra_row){id_at(from + i), from + i, seq, i - 1, flags | (i == n - 1 ? LUTRA_WANT_LOGITS : 0), 0};
-    return lutra_forward(s, row, n, err);
+    return lutra_forward(s, row, n, sizeof *row, err);
 }
 
 /* Its logits. */

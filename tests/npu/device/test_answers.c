@@ -32,8 +32,10 @@ struct device {
 
 static void device_open(struct device *d, const char *path, const char *name)
 {
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     rs.device = name;
     rs.n_threads = 2;
     ss.n_seq = 16;
@@ -104,11 +106,15 @@ static void solve(struct device *d, const struct problem *problem, struct answer
     struct writer *w = calloc((size_t)n_problem, sizeof *w);
     int n_active = 1;
     for (int i = 0; i < n_problem; i++) {
-        struct lutra_request r = lutra_request_default();
+        struct lutra_request r;
+        lutra_request_init(&r, sizeof r);
         w[i].last = out->last[i];
         r.prompt = problem[i].prompt, r.n_prompt = problem[i].n_prompt;
         r.max_tokens = 200;
-        r.sampling.temperature = 0;
+        struct lutra_sampling sampling;
+        lutra_sampling_init(&sampling, sizeof sampling);
+        sampling.temperature = 0;
+        r.sampling = &sampling;
         r.on_text = on_text, r.on_end = on_end, r.user = &w[i];
         int32_t id;
         OK(lutra_submit(d->s, &r, &id, err));
@@ -130,7 +136,7 @@ static void score(struct device *d, const struct problem *p, struct answers *out
             row[i] = (struct lutra_row){
                 p->all[at], at, seq, i - 1, want ? LUTRA_WANT_LOGPROB : 0, want ? p->all[at + 1] : 0};
         }
-        OK(lutra_forward(d->s, row, n, err));
+        OK(lutra_forward(d->s, row, n, sizeof *row, err));
         const struct lutra_row_result *r;
         for (int i = 0; (r = lutra_forward_result(d->s, i)); i++, out->n_tok++)
             out->log_prob += (double)r->target_logit - (double)r->log_sum_exp;
@@ -189,7 +195,8 @@ static void q4_0_answers_alike(void **state)
     static const char *const names[] = {"abacus-1m", "abacus-3m"};
     for (int i = 0; i < (n_problem >= 100 ? 2 : 1); i++) {
         char from[256], to[64];
-        struct lutra_quantize_settings qs = lutra_quantize_settings_default();
+        struct lutra_quantize_settings qs;
+        lutra_quantize_settings_init(&qs, sizeof qs);
         lutra_runtime *rt;
         qs.type = "Q4_0";
         snprintf(from, sizeof from, "%s/models/%s-f16.gguf", LUTRA_SOURCE_DIR, names[i]);

@@ -7,8 +7,10 @@
 
 static void open_on(struct fixture *f, const char *path, const char *device)
 {
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     memset(f, 0, sizeof *f);
     rs.device = device;
     rs.n_threads = 2;
@@ -55,12 +57,12 @@ static void branches_of_a_tree(void **state)
     feed(f.s, a, 0, 10, 0);
     OK(lutra_seq_fork(f.s, a, -1, 0, &b, err));
     struct lutra_row line[] = {{500, 10, a, -1, 0, 0}, {501, 11, a, 0, LUTRA_WANT_LOGITS, 0}};
-    OK(lutra_forward(f.s, line, 2, err));
+    OK(lutra_forward(f.s, line, 2, sizeof *line, err));
     memcpy(want, lutra_forward_result(f.s, 0)->logits, sizeof want);
     struct lutra_row tree[] = {{400, 10, b, -1, LUTRA_ROW_DRAFT, 0}, {500, 10, b, -1, LUTRA_ROW_DRAFT, 0},
         {401, 11, b, 0, LUTRA_ROW_DRAFT | LUTRA_WANT_LOGITS, 0},
         {501, 11, b, 1, LUTRA_ROW_DRAFT | LUTRA_WANT_LOGITS, 0}};
-    OK(lutra_forward(f.s, tree, 4, err));
+    OK(lutra_forward(f.s, tree, 4, sizeof *tree, err));
     assert_memory_not_equal(lutra_forward_result(f.s, 0)->logits, want, sizeof want);
     assert_memory_equal(lutra_forward_result(f.s, 1)->logits, want, sizeof want);
     shut(&f);
@@ -77,9 +79,9 @@ static void results_of_every_kind_agree(void **state)
     OK(lutra_seq_open(npu.s, 0, &b, err));
     uint32_t all = LUTRA_WANT_LOGITS | LUTRA_WANT_HIDDEN | LUTRA_WANT_TOPK | LUTRA_WANT_LOGPROB;
     struct lutra_row row[3] = {{5, 0, a, -1, all, 7}, {6, 1, a, 0, 0, 0}, {7, 2, a, 1, LUTRA_WANT_TOPK, 0}};
-    OK(lutra_forward(cpu.s, row, 3, err));
+    OK(lutra_forward(cpu.s, row, 3, sizeof *row, err));
     for (int i = 0; i < 3; i++) row[i].seq = b;
-    OK(lutra_forward(npu.s, row, 3, err));
+    OK(lutra_forward(npu.s, row, 3, sizeof *row, err));
     const struct lutra_row_result *x = lutra_forward_result(cpu.s, 0), *y = lutra_forward_result(npu.s, 0);
     for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(x->logits[i] - y->logits[i]) < 0.1f);
     for (int i = 0; i < 128; i++) assert_true(fabsf(x->hidden[i] - y->hidden[i]) < 0.1f);
@@ -100,7 +102,8 @@ static void another_cache_type_is_refused(void **state)
     (void)state;
     struct fixture f;
     lutra_session *other = NULL;
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     struct lutra_error error = {0};
     open_on(&f, MODEL, "npu-sim");
     ss.cache_type = "q8_0";
@@ -116,8 +119,10 @@ static void what_the_npu_lacks_runs_on_the_cpu(void **state)
     (void)state;
     struct lines log = {""};
     struct fixture f;
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_quantize_settings qs = lutra_quantize_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_quantize_settings qs;
+    lutra_quantize_settings_init(&qs, sizeof qs);
     char path[64];
     int32_t a, b;
     float want[N_VOCAB];

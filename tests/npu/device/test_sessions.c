@@ -14,8 +14,10 @@ static const struct {
 
 static void open_with(struct fixture *f, const char *device, int window_kib, int n_ctx, struct lines *log)
 {
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     char kib[16];
     memset(f, 0, sizeof *f);
     rs.device = device;
@@ -58,7 +60,7 @@ static void play(lutra_session *s, struct trace *t)
     OK(lutra_commit(s, 6, err));
     for (int i = 66; i < 70; i++) keep(t, feed(s, b, i, 1, 0));
     struct lutra_row both[] = {{5, 60, a, -1, LUTRA_WANT_LOGITS, 0}, {6, 70, b, -1, LUTRA_WANT_LOGITS, 0}};
-    OK(lutra_forward(s, both, 2, err));
+    OK(lutra_forward(s, both, 2, sizeof *both, err));
     for (int i = 0; i < 2; i++) keep(t, lutra_forward_result(s, i)->logits);
     lutra_seq_close(s, a);
     lutra_seq_close(s, b);
@@ -94,7 +96,8 @@ static int on_text(void *user, const struct lutra_piece *piece)
 /* Two samples of a chat, token for token. */
 static void answer(const struct fixture *f, int max_tokens, struct text *out)
 {
-    struct lutra_request r = lutra_request_default();
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
     struct lutra_message m = {"user", "Tom has 3 apples and buys 5 more. How many apples does he have?"};
     int32_t id[64];
     char *text;
@@ -103,7 +106,10 @@ static void answer(const struct fixture *f, int max_tokens, struct text *out)
     OK(lutra_tokenize(f->model, text, strlen(text), LUTRA_PARSE_SPECIAL, id, 64, &r.n_prompt, err));
     lutra_free(text);
     r.prompt = id, r.n_samples = 2, r.max_tokens = max_tokens;
-    r.sampling.temperature = 1, r.sampling.seed = 7;
+    struct lutra_sampling sampling;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.temperature = 1, sampling.seed = 7;
+    r.sampling = &sampling;
     r.on_text = on_text, r.user = out;
     OK(lutra_generate(f->s, &r, err));
     assert_true(strlen(out->bytes[0]) > 4);
@@ -171,7 +177,8 @@ static void a_tensor_larger_than_a_window(void **state)
     (void)state;
     static const char reason[] = "tensor 'token_embd.weight' of 256 KiB exceeds a session's window of 256 KiB";
     struct lines log = {""};
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
     struct lutra_error why = {0};
     lutra_runtime *rt;
     lutra_model *model;
@@ -195,7 +202,8 @@ static void a_cache_larger_than_all_windows(void **state)
 {
     (void)state;
     struct fixture f;
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     struct lutra_error why = {0};
     lutra_session *other = NULL;
     open_in(&f, "npu-sim", windows[1].kib);

@@ -28,8 +28,10 @@ static int wait_for(struct npu_transport *self, uint64_t ticket, uint64_t deadli
 
 static void open_watched(struct fixture *f)
 {
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     memset(f, 0, sizeof *f);
     rs.device = "npu-sim";
     rs.n_threads = 2;

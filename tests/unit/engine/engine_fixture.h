@@ -43,10 +43,12 @@ static inline void fixture_open(struct fixture *f, const char *shape, const char
     int fd = mkstemp(f->path);
     assert_true(fd >= 0);
     close(fd);
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
     rs.n_threads = n_threads;
     OK(lutra_runtime_open(&f->rt, &rs, err));
-    struct lutra_make_model_settings ms = lutra_make_model_settings_default();
+    struct lutra_make_model_settings ms;
+    lutra_make_model_settings_init(&ms, sizeof ms);
     ms.shape = shape;
     ms.type = type;
     ms.seed = 5;
@@ -56,7 +58,8 @@ static inline void fixture_open(struct fixture *f, const char *shape, const char
 
 static inline void fixture_session(struct fixture *f, int n_seq, int n_ctx)
 {
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = n_seq;
     ss.n_ctx = n_ctx;
     lutra_session_close(&f->s);

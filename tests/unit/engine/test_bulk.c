@@ -10,8 +10,8 @@ enum { BLOCK = 32, N_PROMPT = 150, N_NEW = 12, N_OTHER = 3, N_VOCAB_MAX = 4096 }
 
 static int n_vocab(const struct fixture *f)
 {
-    struct lutra_model_info info = {.size = sizeof info};
-    lutra_model_info_get(f->model, &info);
+    struct lutra_model_info info;
+    lutra_model_info_get(f->model, &info, sizeof info);
     assert_true(info.n_vocab <= N_VOCAB_MAX);
     return info.n_vocab;
 }
@@ -38,7 +38,7 @@ static void logits_of(struct fixture *f, const int *cut, int n_cut, int beside, 
             n = add_rows(row, 0, other, 0, beside, flag);
         }
         n = add_rows(row, n, seq, from, cut[i], flag);
-        OK(lutra_forward(f->s, row, n, err));
+        OK(lutra_forward(f->s, row, n, sizeof *row, err));
         if (beside) lutra_seq_close(f->s, other);
     }
     memcpy(out, lutra_forward_result(f->s, 0)->logits, (size_t)n_vocab(f) * sizeof *out);
@@ -107,14 +107,18 @@ static void say(struct fixture *f, const int32_t *prompt, int n_other, struct sa
     struct said ignored[N_OTHER] = {0};
     memset(said, 0, sizeof *said);
     for (int k = 0; k < n_other + 1; k++) {
-        struct lutra_request r = lutra_request_default();
+        struct lutra_request r;
+        lutra_request_init(&r, sizeof r);
         bool mine = k == n_other; /* last in line */
         for (int i = 0; !mine && i < N_PROMPT; i++) noise[k][i] = token_at(i + 11 * k + 3);
         r.prompt = mine ? prompt : noise[k];
         r.n_prompt = mine ? N_PROMPT : 41 + 37 * k;
         r.max_tokens = N_NEW;
         r.ignore_end = true;
-        r.sampling.seed = 5;
+        struct lutra_sampling sampling;
+        lutra_sampling_init(&sampling, sizeof sampling);
+        sampling.seed = 5;
+        r.sampling = &sampling;
         r.on_text = on_text;
         r.user = mine ? said : &ignored[k];
         if (mine) r.on_end = on_end;
@@ -155,7 +159,8 @@ static void requests_do_not_depend_on_the_load(void **state)
     say(&f, prompt, 0, &want);
     for (int n_batch = 2 * BLOCK; n_batch <= 512; n_batch += 73)
         for (int n_other = 0; n_other <= N_OTHER; n_other += N_OTHER) {
-            struct lutra_session_settings ss = lutra_session_settings_default();
+            struct lutra_session_settings ss;
+            lutra_session_settings_init(&ss, sizeof ss);
             ss.n_seq = 4;
             ss.n_ctx = 512;
             ss.n_batch = n_batch;

@@ -37,18 +37,23 @@ static void on_end(void *user, const struct lutra_end *e)
     h->n_end++;
 }
 
+static struct lutra_sampling sampling; /* of the request made last */
+
 static struct lutra_request make_request(
     struct heard *h, lutra_session *s, int32_t *prompt, int n_prompt, int n_samples, int max_tokens)
 {
     memset(h, 0, sizeof *h);
     h->s = s;
     for (int i = 0; i < n_prompt; i++) prompt[i] = token_at(i);
-    struct lutra_request r = lutra_request_default();
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
     r.prompt = prompt;
     r.n_prompt = n_prompt;
     r.n_samples = n_samples;
     r.max_tokens = max_tokens;
-    r.sampling.seed = 42;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.seed = 42;
+    r.sampling = &sampling;
     r.ignore_end = true;
     r.on_text = on_text;
     r.on_end = on_end;
@@ -90,9 +95,9 @@ static void same_text_whatever_the_batch(void **state)
 
     fixture_session(&one, 5, 256); /* one thread, another request beside it, small passes */
     struct lutra_request r2 = make_request(&third, one.s, other, 50, 7, 25);
-    r2.sampling.seed = 7;
-    r = make_request(&second, one.s, prompt, 100, 16, 40);
+    sampling.seed = 7;
     OK(lutra_submit(one.s, &r2, NULL, err));
+    r = make_request(&second, one.s, prompt, 100, 16, 40);
     int active = 1;
     for (int i = 0; i < 3; i++) OK(lutra_step(one.s, &active, err));
     OK(lutra_submit(one.s, &r, NULL, err));
@@ -115,16 +120,16 @@ static void same_text_from_best_and_all(void **state)
     fixture_session(&f, 4, 64);
     for (int greedy = 0; greedy < 2; greedy++) {
         struct lutra_request r = make_request(&first, f.s, prompt, 40, 6, 40);
-        r.sampling.temperature = greedy ? 0 : 1.5f;
-        r.sampling.bias = some;
-        r.sampling.n_bias = 3;
+        sampling.temperature = greedy ? 0 : 1.5f;
+        sampling.bias = some;
+        sampling.n_bias = 3;
         OK(lutra_generate(f.s, &r, err));
         r = make_request(&second, f.s, prompt, 40, 6, 40);
-        r.sampling.temperature = greedy ? 0 : 1.5f;
+        sampling.temperature = greedy ? 0 : 1.5f;
         memcpy(nothing, some, sizeof some);
         for (int i = 3; i < N; i++) nothing[i].token = i;
-        r.sampling.bias = nothing;
-        r.sampling.n_bias = N;
+        sampling.bias = nothing;
+        sampling.n_bias = N;
         OK(lutra_generate(f.s, &r, err));
         same_samples(&first, &second, 6);
     }
@@ -139,7 +144,7 @@ static void identical_greedy_prompts_agree(void **state)
     fixture_open(&f, "tiny-qwen3", "Q8_0", 2);
     fixture_session(&f, MAX_SAMPLES, 128);
     struct lutra_request r = make_request(&first, f.s, prompt, 30, MAX_SAMPLES, 50);
-    r.sampling.temperature = 0;
+    sampling.temperature = 0;
     OK(lutra_generate(f.s, &r, err));
     for (int i = 1; i < MAX_SAMPLES; i++) assert_memory_equal(first.token[0], first.token[i], sizeof first.token[0]);
     fixture_close(&f);
@@ -223,8 +228,8 @@ static void every_way_to_end(void **state)
     while (!lutra_token_is_end(f.model, bias.token)) bias.token++;
     r = make_request(&second, f.s, prompt, 50, 1, -1);
     r.ignore_end = false;
-    r.sampling.bias = &bias;
-    r.sampling.n_bias = 1;
+    sampling.bias = &bias;
+    sampling.n_bias = 1;
     OK(lutra_generate(f.s, &r, err));
     assert_int_equal(second.end[0].reason, LUTRA_STOP_END);
     assert_int_equal(second.end[0].n_tok, 0);
@@ -288,8 +293,9 @@ static void bad_requests_are_refused(void **state)
     r.size = 0;
     assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_ARGUMENT);
     r = good;
-    r.sampling.top_p = 0.0f / 0.0f;
+    sampling.top_p = 0.0f / 0.0f;
     assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_ARGUMENT);
+    sampling.top_p = 1;
     OK(lutra_generate(f.s, &good, err));
     assert_int_equal(first.end[0].n_tok, 5);
     fixture_close(&f);

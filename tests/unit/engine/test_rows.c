@@ -8,8 +8,8 @@ enum { N_PROMPT = 70, N_MAX = 64 };
 
 static int n_vocab(const struct fixture *f)
 {
-    struct lutra_model_info info = {.size = sizeof info};
-    lutra_model_info_get(f->model, &info);
+    struct lutra_model_info info;
+    lutra_model_info_get(f->model, &info, sizeof info);
     return info.n_vocab;
 }
 
@@ -20,7 +20,7 @@ static void feed(struct fixture *f, int32_t seq, int from, int to, float *out)
     for (int i = from; i < to; i++)
         row[i - from] = (struct lutra_row){
             token_at(i), i, seq, i == from ? -1 : i - from - 1, i == to - 1 ? LUTRA_WANT_LOGITS : 0, 0};
-    OK(lutra_forward(f->s, row, to - from, err));
+    OK(lutra_forward(f->s, row, to - from, sizeof *row, err));
     if (out) memcpy(out, lutra_forward_result(f->s, 0)->logits, (size_t)n_vocab(f) * sizeof *out);
 }
 
@@ -33,7 +33,8 @@ static void check_type(const char *shape, const char *type, const char *cache)
 {
     struct fixture f;
     fixture_open(&f, shape, type, 2);
-    struct lutra_session_settings ss = lutra_session_settings_default();
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = N_MAX + 2;
     ss.n_ctx = 128;
     ss.cache_type = cache;
@@ -64,7 +65,7 @@ static void check_type(const char *shape, const char *type, const char *cache)
             row[i] = (struct lutra_row){
                 i == rows / 2 ? token_at(i) + 1 : token_at(N_PROMPT), N_PROMPT, fork[i], -1, LUTRA_WANT_LOGITS, 0};
         }
-        OK(lutra_forward(f.s, row, rows, err));
+        OK(lutra_forward(f.s, row, rows, sizeof *row, err));
         for (int i = 0; i < rows; i++)
             if (row[i].token == token_at(N_PROMPT))
                 same_bits(alone, lutra_forward_result(f.s, i)->logits, n, type, rows);
@@ -102,7 +103,8 @@ static void bits_over_a_cache_of_q8_0(void **state)
         struct fixture f;
         struct lutra_error why = {0};
         fixture_open(&f, shape, "F16", 1);
-        struct lutra_session_settings ss = lutra_session_settings_default();
+        struct lutra_session_settings ss;
+        lutra_session_settings_init(&ss, sizeof ss);
         ss.cache_type = "q8_0";
         int rc = lutra_session_open(&f.s, f.model, &ss, &why);
         fixture_close(&f);
@@ -145,7 +147,7 @@ static void drafts_are_lossless(void **state)
             {token_at(len + 3), len + 3, tree, 3, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
             {token_at(len + 3) + 3, len + 3, tree, 3, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0},
         };
-        OK(lutra_forward(f.s, row, 7, err));
+        OK(lutra_forward(f.s, row, 7, sizeof *row, err));
         assert_int_equal(lutra_seq_length(f.s, tree), len + 1);
         for (int i = 0; i < 4; i++) same_bits(want[i], lutra_forward_result(f.s, right[i])->logits, n, "draft", len);
         OK(lutra_commit(f.s, 5, err));
@@ -159,8 +161,8 @@ static void drafts_are_lossless(void **state)
         lutra_seq_close(f.s, plain);
         lutra_seq_close(f.s, tree);
     }
-    struct lutra_stats stats = {.size = sizeof stats};
-    lutra_session_stats(f.s, &stats);
+    struct lutra_stats stats;
+    lutra_session_stats(f.s, &stats, sizeof stats);
     assert_int_equal(stats.rows_wasted, 7 * 3);
     fixture_close(&f);
 }
@@ -177,7 +179,7 @@ static void results_by_want(void **state)
     struct lutra_row row[] = {{1, 0, seq, -1, 0, 0},
         {2, 1, seq, 0, LUTRA_WANT_LOGITS | LUTRA_WANT_TOPK | LUTRA_WANT_LOGPROB | LUTRA_WANT_HIDDEN, 77},
         {3, 2, seq, 1, LUTRA_WANT_LOGPROB, 78}};
-    OK(lutra_forward(f.s, row, 3, err));
+    OK(lutra_forward(f.s, row, 3, sizeof *row, err));
     const struct lutra_row_result *a = lutra_forward_result(f.s, 0), *b = lutra_forward_result(f.s, 1);
     assert_null(lutra_forward_result(f.s, 2));
     assert_int_equal(a->row, 1);
@@ -210,17 +212,17 @@ static void bad_rows_change_nothing(void **state)
         {1, 0, 3, -1, 0, 0}, {1, 0, -1, -1, 0, 0}, {1, 0, seq, 0, 0, 0}, {1, 0, seq, -1, 64, 0},
         {1, 0, seq, -1, LUTRA_WANT_LOGPROB, -5}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(lutra_forward(f.s, &bad[i], 1, &why), LUTRA_E_ARGUMENT);
+        assert_int_equal(lutra_forward(f.s, &bad[i], 1, sizeof bad[i], &why), LUTRA_E_ARGUMENT);
         assert_non_null(strstr(why.what, "row 0"));
         assert_int_equal(lutra_seq_length(f.s, seq), 0);
     }
-    assert_int_equal(lutra_forward(f.s, &row, 0, &why), LUTRA_E_ARGUMENT);
+    assert_int_equal(lutra_forward(f.s, &row, 0, sizeof row, &why), LUTRA_E_ARGUMENT);
     for (int i = 0; i < 8; i++) {
         row.pos = i;
-        OK(lutra_forward(f.s, &row, 1, err));
+        OK(lutra_forward(f.s, &row, 1, sizeof row, err));
     }
     row.pos = 8;
-    assert_int_equal(lutra_forward(f.s, &row, 1, &why), LUTRA_E_CTX_FULL);
+    assert_int_equal(lutra_forward(f.s, &row, 1, sizeof row, &why), LUTRA_E_CTX_FULL);
     assert_int_equal(lutra_seq_length(f.s, seq), 8);
     fixture_close(&f);
 }

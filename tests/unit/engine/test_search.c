@@ -47,15 +47,20 @@ static void on_event(void *user, const struct lutra_search_event *e)
     if (e->kind == LUTRA_EVENT_STEP) h->n_step[e->candidate] = e->n_step;
 }
 
+static struct lutra_sampling sampling;
+
 static struct lutra_request make_request(struct heard *h)
 {
     memset(h, 0, sizeof *h);
     for (int i = 0; i < 40; i++) prompt[i] = token_at(i);
-    struct lutra_request r = lutra_request_default();
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
     r.prompt = prompt;
     r.n_prompt = 40;
     r.max_tokens = 60;
-    r.sampling.seed = 9;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.seed = 9;
+    r.sampling = &sampling;
     r.ignore_end = true;
     r.on_text = on_text;
     r.on_end = on_end;
@@ -71,7 +76,8 @@ static const struct judge token_kind = {"token", NULL, "e"};
 static lutra_verifier *open_judge(lutra_model *model, const struct judge *j, int n_seq)
 {
     lutra_verifier *v;
-    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
     vs.n_seq = n_seq;
     if (n_seq <= WIDTH) vs.n_batch = 48; /* jobs are cut in the middle */
     vs.mark = j->mark;
@@ -104,7 +110,8 @@ static struct lutra_search_result run(
     set->on_event = on_event;
     set->user = h;
     if (beside) {
-        struct lutra_request o = lutra_request_default();
+        struct lutra_request o;
+        lutra_request_init(&o, sizeof o);
         o.prompt = other;
         o.n_prompt = 3;
         o.max_tokens = 30;
@@ -125,7 +132,8 @@ static struct lutra_search_result run(
 
 static struct lutra_search settings(enum lutra_search_method method, lutra_verifier *v)
 {
-    struct lutra_search set = lutra_search_default();
+    struct lutra_search set;
+    lutra_search_init(&set, sizeof set);
     set.method = method;
     set.width = WIDTH;
     set.expand = 4;
@@ -250,7 +258,8 @@ static void own_likelihood_is_free(void **state)
     fixture_session(&g, WIDTH, 128);
     assert_int_equal(lutra_search_submit(&search, g.s, &r, &set, &why), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(why.what, "same model"));
-    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
     lutra_verifier *none;
     vs.n_seq = 0;
     vs.positive = "+";
@@ -385,6 +394,7 @@ static void budgets(void **state)
         set.token_budget = cases[i].budget;
         set.option = table;
         set.n_option = cases[i].n_option;
+        set.option_size = sizeof *set.option;
         fixture_session(&f, WIDTH + 3, 128);
         struct lutra_search_result ra = run(&f, &set, &a, false, text_a);
         bool steps = cases[i].chosen == LUTRA_SEARCH_BEAM;

@@ -22,8 +22,10 @@ static int on_text(void *user, const struct lutra_piece *p)
 
 static void open_model(struct fixture *f)
 {
-    struct lutra_make_model_settings ms = lutra_make_model_settings_default();
-    struct lutra_runtime_settings rs = lutra_runtime_settings_default();
+    struct lutra_make_model_settings ms;
+    lutra_make_model_settings_init(&ms, sizeof ms);
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
     const char *all = getenv("LUTRA_TEST_LONG");
     memset(f, 0, sizeof *f);
     snprintf(f->path, sizeof f->path, "/tmp/lutra-test-XXXXXX");
@@ -47,9 +49,12 @@ static int64_t blocks_in_use(const lutra_session *s)
     return u.n_block - u.n_free;
 }
 
+static struct lutra_sampling sampling;
+
 static struct lutra_request make_request(int n_prompt)
 {
-    struct lutra_request r = lutra_request_default();
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
     for (int i = 0; i < n_prompt; i++) prompt[i] = token_at(i);
     memset(n_said, 0, sizeof n_said);
     r.prompt = prompt;
@@ -57,7 +62,9 @@ static struct lutra_request make_request(int n_prompt)
     r.n_samples = N_SAMPLE;
     r.max_tokens = N_NEW;
     r.ignore_end = true;
-    r.sampling.seed = 5;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.seed = 5;
+    r.sampling = &sampling;
     r.on_text = on_text;
     return r;
 }
@@ -84,14 +91,14 @@ static void samples_share_the_prompt(void **state)
     for (int odd = 0; odd < 2; odd++) {
         int n_prompt = odd ? 4096 - 27 : 4096, active = 1;
         struct lutra_request r = make_request(n_prompt);
-        struct lutra_stats stats = {.size = sizeof stats};
+        struct lutra_stats stats;
         fixture_session(&f, N_SAMPLE, N_CTX);
         OK(lutra_submit(f.s, &r, NULL, err));
         while (active) {
             OK(lutra_step(f.s, &active, err));
             check_growth(f.s, n_prompt);
         }
-        lutra_session_stats(f.s, &stats);
+        lutra_session_stats(f.s, &stats, sizeof stats);
         /* a sample's last token is not evaluated */
         assert_int_equal(stats.rows_valid, n_prompt + N_SAMPLE * (N_NEW - 1));
         assert_int_equal(stats.rows_wasted, 0);
@@ -109,15 +116,17 @@ static void search_shares_the_prompt(void **state)
     (void)state;
     open_model(&f);
     fixture_session(&f, N_SAMPLE, N_CTX);
-    struct lutra_verifier_settings vs = lutra_verifier_settings_default();
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
     vs.positive = "!"; /* any tokens will do */
     vs.negative = "\"";
     vs.n_seq = N_SAMPLE;
     vs.n_ctx = N_CTX;
     OK(lutra_verifier_open(&v, f.model, &vs, err));
     struct lutra_request r = make_request(4096);
-    struct lutra_search set = lutra_search_default();
-    struct lutra_stats stats = {.size = sizeof stats};
+    struct lutra_search set;
+    lutra_search_init(&set, sizeof set);
+    struct lutra_stats stats;
     set.method = LUTRA_SEARCH_BEST;
     set.width = N_SAMPLE;
     set.verifier = v;
@@ -128,7 +137,7 @@ static void search_shares_the_prompt(void **state)
         if (active) check_growth(v->session, 4096);
     }
     const struct lutra_search_result *res = lutra_search_done(run);
-    lutra_session_stats(f.s, &stats);
+    lutra_session_stats(f.s, &stats, sizeof stats);
     assert_int_equal(stats.rows_valid, 4096 + N_SAMPLE * (N_NEW - 1));
     assert_int_equal(res->verifier_rows, 4096 + N_SAMPLE * N_NEW);
     assert_int_equal(blocks_in_use(v->session), 0); /* all given back */

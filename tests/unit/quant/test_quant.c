@@ -14,7 +14,7 @@
 
 #include "base/f16.h"
 #include "quant/quant.h"
-#include "lutra_status.h"
+#include "lutra/status.h"
 
 static uint32_t random_state = 1;
 static uint32_t random_u32(void)

@@ -15,6 +15,13 @@
 extern "C" {
 #endif
 
+/* What the library exports; everything else in it is hidden. */
+#if defined(__GNUC__)
+#define LUTRA_API __attribute__((visibility("default")))
+#else
+#define LUTRA_API
+#endif
+
 /* One line per code: name, value, text. */
 #define LUTRA_STATUS_LIST(X)                                                                                           \
     X(LUTRA_OK, 0, "success")                                                                                          \
@@ -44,7 +51,7 @@ struct lutra_error {
 };
 
 /* Short constant text of a status code; never NULL. */
-const char *lutra_status_text(int code);
+LUTRA_API const char *lutra_status_text(int code);
 
 enum lutra_log_level { LUTRA_LOG_ERROR, LUTRA_LOG_WARN, LUTRA_LOG_INFO, LUTRA_LOG_DEBUG };
 

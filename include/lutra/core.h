@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Runtime, model, text and session; accounting.
+ *
+ * One runtime (threads, devices, log) serves several loaded models; a session belongs to one model and holds its
+ * cache.  Everything is closed in the reverse order of opening.
+ *
+ * Status: 0 or a negative LUTRA_E_*, detail in the optional error struct.
+ * Threads: calls on one session must not overlap, except lutra_cancel(), which is safe anywhere, signal handlers
+ * included.  Sessions of one runtime may be used from several threads; their steps take turns.
+ * A NULL settings pointer means the defaults.  Pointers in settings are borrowed for the call unless said otherwise.
+ *
+ * Structs, so that a program and a library of different age fit:
+ *
+ * - Settings, requests, searches begin with their size.  `lutra_x_init(&x, sizeof x)` fills in the defaults and never
+ *   writes past that size.  What an older program's struct lacks has its default.  A newer program's struct may be
+ *   larger: fields that this library does not know must be 0, else the call fails with LUTRA_E_UNSUPPORTED.
+ * - They nest by pointer; NULL means the defaults of the inner struct, which is copied.
+ * - What the library fills in (peaks, info, stats) is passed with its size, too: fields it does not know become 0.
+ * - What it hands out (pieces, ends, events, results) is read through its pointer and may grow at the end.
+ * - Arrays whose elements may grow (rows, options) come with the size of one, under the same rules.
+ * - Messages, biases and lutra_error never change.
+ * - New fields go to the end, never into padding.
+ */
+#ifndef LUTRA_CORE_H
+#define LUTRA_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lutra/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lutra_runtime lutra_runtime;
+typedef struct lutra_model lutra_model;
+typedef struct lutra_session lutra_session;
+
+LUTRA_API const char *lutra_version(void); /* "0.1.0" */
+
+/* Frees text returned by this API.  NULL is fine. */
+LUTRA_API void lutra_free(void *text);
+
+/* Called during long work; total 0 = not known.  A nonzero return cancels it (LUTRA_E_CANCELLED). */
+typedef int (*lutra_progress_fn)(void *user, const char *stage, uint64_t done, uint64_t total);
+
+/* ---- runtime ---------------------------------------------------------------------------------------------------- */
+
+struct lutra_runtime_settings {
+    size_t size;
+    int n_threads;      /* 0 = the CPUs this process may use (affinity and cgroup quota respected) */
+    bool pin;           /* pin worker threads */
+    const char *device; /* "cpu" (NULL), "cpu-ref", "npu-sim", "npu-qemu", "npu": see below */
+    const char *isa;    /* highest instruction set to use ("avx2", "avx512", ...); NULL = the best here */
+    lutra_log_fn log;   /* NULL = silent */
+    void *log_user;
+};
+LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
+
+/* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program under
+ * qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  The CPU runs what an NPU cannot,
+ * and everything once an NPU is lost. */
+LUTRA_API int lutra_runtime_open(
+    lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
+LUTRA_API void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */
+
+/* Device and instruction set in words ("cpu: AMD EPYC, avx512bf16, 2 threads"); borrowed. */
+LUTRA_API const char *lutra_runtime_device_text(const lutra_runtime *runtime);
+LUTRA_API int lutra_runtime_n_threads(const lutra_runtime *runtime);
+
+/* What the device does at best with the runtime's threads and instruction set, measured now (about half a second): the
+ * yardstick of what a model achieves on it.  0: not known. */
+struct lutra_peaks {
+    size_t size;                    /* as passed */
+    const char *int8_name;          /* the instruction behind int8_gmac_s, or NULL */
+    double int8_gmac_s, f32_gmac_s; /* 10^9 multiply-accumulates a second: int8 dot products, f32 fma */
+    double stream_gb_s;             /* reading memory */
+    const char *bf16_name;          /* a matrix unit's product of bf16 pairs, or NULL; */
+    double bf16_gmac_s;             /* the same of it */
+};
+LUTRA_API void lutra_runtime_peaks(lutra_runtime *runtime, struct lutra_peaks *peaks, size_t size);
+
+/* ---- model ------------------------------------------------------------------------------------------------------ */
+
+struct lutra_model_settings {
+    size_t size;
+    bool vocab_only; /* tokenizer and metadata only: no session can be opened */
+    lutra_progress_fn progress;
+    void *progress_user;
+    const char *packed; /* file of lutra_pack(); NULL = MODEL.lutra-packed where there is one, "" = none */
+};
+LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
+
+/* Maps a GGUF file and prepares its weights for the runtime's devices.  An architecture, type, tokenizer or scaling
+ * that is not implemented is refused by name (LUTRA_E_UNSUPPORTED). */
+LUTRA_API int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, struct lutra_error *err);
+LUTRA_API void lutra_model_close(lutra_model **model); /* its sessions must be closed */
+
+struct lutra_model_info {
+    size_t size;
+    const char *name, *arch, *file_type; /* borrowed from the model */
+    int n_vocab, n_ctx_train, d_model, n_layer, n_head, n_kv_head, d_head, d_ff;
+    uint64_t n_param, file_bytes;
+    uint64_t packed_bytes;          /* memory of prepared weights */
+    uint64_t cache_bytes_per_token; /* F16 */
+    int32_t bos, eos;               /* -1 = none */
+    bool add_bos;
+    const char *chat_template; /* NULL = none */
+};
+LUTRA_API void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info, size_t size);
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
+enum lutra_tokenize_flags {
+    LUTRA_ADD_SPECIAL = 1,   /* beginning/end tokens as the model asks */
+    LUTRA_PARSE_SPECIAL = 2, /* control tokens spelt in the text become tokens */
+};
+/* Writes at most n_max tokens; *n_tok is how many the text has.  Thread-safe. */
+LUTRA_API int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, int flags, int32_t *tokens,
+    int n_max, int *n_tok, struct lutra_error *err);
+
+/* Writes at most n_max bytes of a token's text (no NUL; maybe part of a UTF-8 character); *n_bytes is its length.
+ * Control tokens have text only with show_special. */
+LUTRA_API int lutra_token_text(
+    const lutra_model *model, int32_t token, bool show_special, char *text, size_t n_max, size_t *n_bytes);
+
+/* The whole text of tokens, UTF-8 (invalid bytes become U+FFFD); free with lutra_free(). */
+LUTRA_API int lutra_detokenize(const lutra_model *model, const int32_t *tokens, int n_tok, bool show_special,
+    char **text, struct lutra_error *err);
+
+/* Is it one of the model's end-of-generation tokens? */
+LUTRA_API bool lutra_token_is_end(const lutra_model *model, int32_t token);
+
+struct lutra_message {
+    const char *role; /* "system", "user", "assistant" */
+    const char *content;
+};
+/* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().
+ * chat_template: another template instead of the model's, or NULL. */
+LUTRA_API int lutra_chat_render(const lutra_model *model, const char *chat_template,
+    const struct lutra_message *messages, int n_message, bool add_generation_prompt, char **text,
+    struct lutra_error *err);
+
+/* The same with everything a template may ask for: a JSON object with "messages", "tools",
+ * "add_generation_prompt", "enable_thinking", ...; bos_token and eos_token are added when absent. */
+LUTRA_API int lutra_chat_render_json(
+    const lutra_model *model, const char *chat_template, const char *json, char **text, struct lutra_error *err);
+
+/* ---- session ---------------------------------------------------------------------------------------------------- */
+
+struct lutra_session_settings {
+    size_t size;
+    int n_ctx;              /* longest sequence, tokens; 0 = the model's training context, or what memory allows */
+    int n_seq;              /* sequences alive at once; default 1 */
+    int64_t n_cache;        /* tokens of all sequences together, shared prefixes counted once; 0 = n_ctx * n_seq, or
+                               what memory allows */
+    int n_batch;            /* rows of one forward pass; default 512 */
+    int n_out;              /* rows of one pass whose results are kept; 0 = max(n_seq, 64) */
+    const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
+};
+LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
+
+/* Reserves all memory that steps need: decoding allocates nothing. */
+LUTRA_API int lutra_session_open(
+    lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err);
+LUTRA_API void lutra_session_close(lutra_session **session);
+LUTRA_API void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
+
+/* Stops what the session does within one step: running requests end with LUTRA_STOP_CANCELLED, forward passes
+ * return LUTRA_E_CANCELLED.  From any thread or signal handler; cleared when the next request or pass begins. */
+LUTRA_API void lutra_cancel(lutra_session *session);
+
+/* ---- accounting ------------------------------------------------------------------------------------------------- */
+
+/* Sums over steps since open or reset.  Counted, except the times, which are measured. */
+struct lutra_stats {
+    size_t size;
+    uint64_t n_step;
+    uint64_t rows_valid;         /* committed */
+    uint64_t rows_wasted;        /* evaluated, then rejected or not needed */
+    uint64_t rows_underutilized; /* rows a step could have held at about the same cost (device.flat_rows) */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens;
+    uint64_t weight_bytes, cache_bytes; /* read by steps */
+    uint64_t mac;
+    uint64_t prompt_us, decode_us; /* steps with a chain of several rows, other steps */
+    uint64_t sample_us;            /* sampling and text */
+};
+LUTRA_API void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats, size_t size);
+LUTRA_API void lutra_session_stats_reset(lutra_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Model files: quantize, pack, make, inspect.
+ */
+#ifndef LUTRA_FILES_H
+#define LUTRA_FILES_H
+
+#include "lutra/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct lutra_quantize_settings {
+    size_t size;
+    const char *type;                 /* "Q4_0", "Q8_0", "F16", ..., "COPY"; any case */
+    const char *token_embedding_type; /* NULL = type (llama.cpp's --token-embedding-type) */
+    const char *output_type;          /* NULL = type */
+    bool allow_requantize;
+    bool pure; /* no better type for the output matrix than for the rest */
+    lutra_progress_fn progress;
+    void *progress_user;
+    lutra_log_fn log; /* tensors that kept or got another type, with the reason */
+    void *log_user;
+};
+LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
+/* The new file appears whole or not at all. */
+LUTRA_API int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
+    const struct lutra_quantize_settings *settings, struct lutra_error *err);
+
+#define LUTRA_PACKED_SUFFIX ".lutra-packed"
+
+/* Writes the model's matrices as this runtime's device packs them, so that opening the model later maps them instead;
+ * found without asking at the model's path + LUTRA_PACKED_SUFFIX.  The new file appears whole or not at all.  A file that
+ * does not fit (another layout, or the model was changed or copied since) is left out, with a warning in the log. */
+LUTRA_API int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path,
+    lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
+
+struct lutra_make_model_settings {
+    size_t size;
+    const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shape() */
+    const char *type;  /* of the matrices */
+    uint64_t seed;
+    bool outliers; /* massive activations at the input of ffn_down */
+    int n_layer;   /* 0 = the shape's */
+    lutra_progress_fn progress;
+    void *progress_user;
+};
+LUTRA_API void lutra_make_model_settings_init(struct lutra_make_model_settings *settings, size_t size);
+/* A file of random weights of a real shape, for measuring; streamed to disk. */
+LUTRA_API int lutra_make_model(lutra_runtime *runtime, const char *path,
+    const struct lutra_make_model_settings *settings, struct lutra_error *err);
+/* i = 0, 1, ... until NULL. */
+LUTRA_API const char *lutra_make_model_shape(int i);
+
+/* Metadata, tensors and the memory a model needs, as a JSON text; free with lutra_free(). */
+LUTRA_API int lutra_inspect(const char *path, char **json, struct lutra_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

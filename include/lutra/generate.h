@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests, continuously batched.
+ *
+ *     struct lutra_request r;
+ *     lutra_request_init(&r, sizeof r);
+ *     r.prompt = tokens;  r.n_prompt = n;  r.on_text = print_piece;
+ *     lutra_generate(session, &r, &err);
+ *
+ * Or several at once: lutra_submit() each, then lutra_step() until none is active.
+ */
+#ifndef LUTRA_GENERATE_H
+#define LUTRA_GENERATE_H
+
+#include "lutra/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct lutra_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+};
+
+/* llama.cpp's names, defaults and order: bias, penalties, top-k, top-p, min-p, temperature. */
+struct lutra_sampling {
+    size_t size;
+    uint64_t seed;           /* sample i of a request uses (seed, i): equal seeds give equal text */
+    float temperature;       /* 0.8; <= 0 = greedy */
+    int top_k;               /* 40; <= 0 = all */
+    float top_p;             /* 0.95; 1 = off */
+    float min_p;             /* 0.05; 0 = off */
+    int penalty_last_n;      /* 64; 0 = off, -1 = the whole context */
+    float repeat_penalty;    /* 1 = off */
+    float frequency_penalty; /* 0 = off */
+    float presence_penalty;  /* 0 = off */
+    const struct lutra_logit_bias *bias;
+    int n_bias;
+};
+LUTRA_API void lutra_sampling_init(struct lutra_sampling *sampling, size_t size);
+
+enum lutra_stop {
+    LUTRA_STOP_NONE,
+    LUTRA_STOP_END,      /* end-of-generation token */
+    LUTRA_STOP_STRING,   /* one of `stop` */
+    LUTRA_STOP_LENGTH,   /* max_tokens */
+    LUTRA_STOP_CTX_FULL, /* the sequence reached n_ctx */
+    LUTRA_STOP_CALLER,   /* on_text returned nonzero */
+    LUTRA_STOP_CANCELLED,
+    LUTRA_STOP_DEADLINE,
+    LUTRA_STOP_ERROR,
+    LUTRA_STOP_PRUNED, /* a search gave it up, or had decided without it */
+};
+
+/* A token of one sample.  Text comes in whole UTF-8 characters (it may lag a token behind, n_bytes may be 0) and
+ * never contains a stop string or part of one. */
+struct lutra_piece {
+    int32_t request;
+    int sample;
+    int32_t token;    /* -1: held-back text at the end, no new token */
+    float log_prob;   /* natural log-probability under the model, before sampling changes */
+    const char *text; /* borrowed for the call; a NUL follows (and NUL bytes may occur in it) */
+    size_t n_bytes;
+};
+
+struct lutra_end {
+    int32_t request;
+    int sample;
+    enum lutra_stop reason;
+    int n_prompt, n_cached; /* prompt tokens, and how many of them came from the session's prefix cache */
+    int n_tok;              /* tokens generated, the end token not counted */
+    double sum_log_prob;
+    uint64_t first_us, end_us; /* since submit: first token (TTFT), end */
+};
+
+struct lutra_request {
+    size_t size;
+    const int32_t *prompt; /* [n_prompt] copied at submit */
+    int n_prompt;
+    int n_samples;                         /* 1; they share the prompt's cache */
+    int max_tokens;                        /* -1 = until the context is full */
+    const struct lutra_sampling *sampling; /* copied at submit; NULL = the defaults */
+    const char *const *stop;               /* [n_stop] strings that end a sample; copied */
+    int n_stop;
+    bool ignore_end;                                             /* go on after end-of-generation tokens */
+    bool show_special;                                           /* control tokens appear in the text */
+    uint64_t timeout_us;                                         /* 0 = none */
+    int (*on_text)(void *user, const struct lutra_piece *piece); /* may be NULL; nonzero ends this sample */
+    void (*on_end)(void *user, const struct lutra_end *end);     /* may be NULL; once per sample */
+    void *user;
+};
+LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
+
+/* Takes a request in; its samples run in the following steps.  LUTRA_E_CTX_FULL: the prompt does not fit n_ctx (ever).
+ * Requests beyond n_seq or the cache wait their turn, first come first served. */
+LUTRA_API int lutra_submit(
+    lutra_session *session, const struct lutra_request *request, int32_t *id, struct lutra_error *err);
+
+/* One forward pass over rows of all running requests.  *n_active: samples still to finish (waiting ones counted).
+ * An error ends all running samples with LUTRA_STOP_ERROR and is returned; the session stays usable. */
+LUTRA_API int lutra_step(lutra_session *session, int *n_active, struct lutra_error *err);
+
+/* submit, then steps until this session has nothing left to do. */
+LUTRA_API int lutra_generate(lutra_session *session, const struct lutra_request *request, struct lutra_error *err);
+
+/* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next step). */
+LUTRA_API int lutra_request_cancel(lutra_session *session, int32_t id);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

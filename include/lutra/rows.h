@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows: the layer below requests, for search, verification and evaluation by the program itself.
+ */
+#ifndef LUTRA_ROWS_H
+#define LUTRA_ROWS_H
+
+#include "lutra/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A sequence in the cache that will hold at most max_tok tokens (0 = n_ctx).  LUTRA_E_CTX_FULL when the cache
+ * cannot promise them. */
+LUTRA_API int lutra_seq_open(lutra_session *session, int max_tok, int32_t *seq, struct lutra_error *err);
+/* A new sequence sharing the first n_tok tokens (n_tok <= length; -1 = all); costs at most one block copy. */
+LUTRA_API int lutra_seq_fork(
+    lutra_session *session, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
+LUTRA_API void lutra_seq_close(lutra_session *session, int32_t seq);
+LUTRA_API int lutra_seq_length(const lutra_session *session, int32_t seq); /* committed tokens, or -1 */
+
+enum lutra_want {
+    LUTRA_WANT_LOGITS = 1,
+    LUTRA_WANT_HIDDEN = 2,  /* the state after the last norm */
+    LUTRA_WANT_TOPK = 4,    /* the 64 largest logits, and log_sum_exp */
+    LUTRA_WANT_LOGPROB = 8, /* target_logit and log_sum_exp */
+    LUTRA_ROW_DRAFT = 256,  /* a guess: kept apart until lutra_commit(), like all rows below it */
+    LUTRA_ROW_BULK = 512,   /* of a prompt: whole blocks of 32 may use a faster arithmetic (docs/NUMERICS.md) */
+};
+
+struct lutra_row {
+    int32_t token;
+    int32_t pos; /* absolute position: length of the sequence, or parent's + 1 */
+    int32_t seq;
+    int32_t parent; /* earlier row of this pass that it continues, or -1 */
+    uint32_t want;  /* set of enum lutra_want */
+    int32_t target; /* token of LUTRA_WANT_LOGPROB */
+};
+
+struct lutra_row_result {
+    int32_t row;
+    const float *logits; /* [n_vocab] */
+    const float *hidden; /* [d_model] */
+    float log_sum_exp, target_logit;
+    int n_top;
+    const int32_t *top_id;
+    const float *top_logit;
+};
+
+/* One forward pass.  Ordinary rows of a sequence form one chain from its end and are committed; draft rows (a chain
+ * or a tree) wait for lutra_commit().  row_size: sizeof *rows.  Results are valid until the next pass.  On error no sequence has changed. */
+LUTRA_API int lutra_forward(
+    lutra_session *session, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err);
+/* The i-th row that wanted something (0 .. n-1, in row order); NULL past the end. */
+LUTRA_API const struct lutra_row_result *lutra_forward_result(const lutra_session *session, int i);
+/* Accepts a draft row and its ancestors of the last pass; other drafts of that sequence are forgotten. */
+LUTRA_API int lutra_commit(lutra_session *session, int32_t row, struct lutra_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

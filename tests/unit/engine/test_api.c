@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What lutra/core.h promises of structs: a program and a library of different age fit, or part by name.
+ */
+#include <stdbool.h>
+
+#include "engine_fixture.h"
+
+enum { GUARD = 0x5a, KNOWN_MORE = 64 };
+
+/* A program's struct, older (shorter) or newer (longer) than the library's, before a canary. */
+union grown {
+    struct lutra_request request;
+    struct lutra_sampling sampling;
+    struct lutra_session_settings session;
+    struct lutra_search search;
+    struct lutra_stats stats;
+    unsigned char byte[512];
+};
+
+static void init_keeps_to_its_size(void **state)
+{
+    (void)state;
+    for (size_t size = sizeof(size_t); size <= sizeof(struct lutra_sampling) + KNOWN_MORE; size += sizeof(size_t)) {
+        union grown u;
+        struct lutra_sampling all;
+        memset(&u, GUARD, sizeof u);
+        lutra_sampling_init(&u.sampling, size);
+        lutra_sampling_init(&all, sizeof all);
+        assert_true(u.sampling.size == size);
+        all.size = size;
+        size_t both = size < sizeof all ? size : sizeof all;
+        assert_memory_equal(&u, &all, both);
+        for (size_t i = both; i < size; i++) assert_int_equal(u.byte[i], 0);
+        for (size_t i = size; i < sizeof u; i++) assert_int_equal(u.byte[i], GUARD);
+    }
+}
+
+static void size_zero_writes_nothing(void **state)
+{
+    (void)state;
+    union grown u;
+    memset(&u, GUARD, sizeof u);
+    lutra_request_init(&u.request, 0);
+    lutra_search_init(&u.search, sizeof(size_t) - 1);
+    for (size_t i = 0; i < sizeof u; i++) assert_int_equal(u.byte[i], GUARD);
+}
+
+static void what_is_filled_in_keeps_to_its_size(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    size_t cases[] = {offsetof(struct lutra_stats, rows_wasted), sizeof(struct lutra_stats) + KNOWN_MORE};
+    for (int i = 0; i < 2; i++) {
+        union grown u;
+        memset(&u, GUARD, sizeof u);
+        lutra_session_stats(f.s, &u.stats, cases[i]);
+        assert_true(u.stats.size == cases[i]);
+        assert_int_equal(u.stats.n_step, 0);
+        for (size_t k = sizeof u.stats; k < cases[i]; k++) assert_int_equal(u.byte[k], 0);
+        for (size_t k = cases[i]; k < sizeof u; k++) assert_int_equal(u.byte[k], GUARD);
+    }
+    fixture_close(&f);
+}
+
+/* Opens a session with settings of any size; the error's code. */
+static int open_with(struct fixture *f, union grown *u, struct lutra_error *why)
+{
+    lutra_session_close(&f->s);
+    *why = (struct lutra_error){0};
+    return lutra_session_open(&f->s, f->model, &u->session, why);
+}
+
+static void older_and_newer_settings(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    union grown u;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+
+    memset(&u, GUARD, sizeof u); /* what is behind an older program's struct is not read */
+    lutra_session_settings_init(&u.session, offsetof(struct lutra_session_settings, n_batch));
+    u.session.n_ctx = 64;
+    assert_int_equal(open_with(&f, &u, &why), 0);
+
+    lutra_session_settings_init(&u.session, sizeof u.session + KNOWN_MORE);
+    u.session.n_ctx = 64;
+    assert_int_equal(open_with(&f, &u, &why), 0);
+    u.byte[sizeof u.session + KNOWN_MORE - 1] = 1; /* a field that this library does not know is used */
+    assert_int_equal(open_with(&f, &u, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "session"));
+    assert_int_equal(why.where, sizeof u.session + KNOWN_MORE - 1);
+
+    size_t never[] = {0, 4, sizeof u.session - 1, (size_t)1 << 30, SIZE_MAX};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        lutra_session_settings_init(&u.session, sizeof u.session);
+        u.session.size = never[i];
+        assert_int_equal(open_with(&f, &u, &why), LUTRA_E_ARGUMENT);
+        assert_null(f.s);
+    }
+    fixture_close(&f);
+}
+
+/* A newer program's sampling inside a request that this library knows. */
+static void inner_structs_grow_by_themselves(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    struct lutra_request r;
+    union grown u;
+    int32_t prompt[] = {1, 2, 3};
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    lutra_request_init(&r, sizeof r);
+    lutra_sampling_init(&u.sampling, sizeof u.sampling + KNOWN_MORE);
+    r.prompt = prompt, r.n_prompt = 3, r.max_tokens = 2;
+    OK(lutra_generate(f.s, &r, err)); /* no sampling: its defaults */
+    r.sampling = &u.sampling;
+    OK(lutra_generate(f.s, &r, err));
+    u.byte[sizeof u.sampling] = 1;
+    assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "sampling"));
+    fixture_close(&f);
+}
+
+static void rows_may_be_longer(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    struct {
+        struct lutra_row row;
+        int32_t more[2];
+    } rows[3] = {{.row = {.token = 1, .parent = -1}}, {.row = {.token = 2, .pos = 1, .parent = 0}},
+        {.row = {.token = 3, .pos = 2, .parent = 1, .want = LUTRA_WANT_LOGPROB, .target = 4}}};
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    int32_t seq;
+    OK(lutra_seq_open(f.s, 0, &seq, err));
+    for (int i = 0; i < 3; i++) rows[i].row.seq = seq;
+    rows[2].more[1] = 7;
+    assert_int_equal(lutra_forward(f.s, &rows[0].row, 3, sizeof *rows, &why), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(lutra_forward(f.s, &rows[0].row, 3, sizeof(struct lutra_row) - 4, &why), LUTRA_E_ARGUMENT);
+    assert_int_equal(lutra_seq_length(f.s, seq), 0);
+    rows[2].more[1] = 0;
+    OK(lutra_forward(f.s, &rows[0].row, 3, sizeof *rows, err));
+    assert_int_equal(lutra_seq_length(f.s, seq), 3);
+    assert_int_equal(lutra_forward_result(f.s, 0)->row, 2);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(init_keeps_to_its_size),
+        cmocka_unit_test(size_zero_writes_nothing),
+        cmocka_unit_test(what_is_filled_in_keeps_to_its_size),
+        cmocka_unit_test(older_and_newer_settings),
+        cmocka_unit_test(inner_structs_grow_by_themselves),
+        cmocka_unit_test(rows_may_be_longer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
