@@ -7,7 +7,7 @@
  *
  * Status: 0 or a negative LUTRA_E_*, detail in the optional error struct.
  * Threads: calls on one session must not overlap, except lutra_cancel(), which is safe anywhere, signal handlers
- * included.  Sessions of one runtime may be used from several threads; their steps take turns.
+ * included.  Several threads may open, use and close models and sessions of one runtime; their steps take turns.
  * A NULL settings pointer means the defaults.  Pointers in settings are borrowed for the call unless said otherwise.
  *
  * Structs, so that a program and a library of different age fit:

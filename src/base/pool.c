@@ -116,15 +116,24 @@ static int start_worker(struct pool *pool, int ith, int cpu, struct lutra_error 
     return LUTRA_OK;
 }
 
-/* Signals go to the application's own threads: workers start with all of them blocked. */
+/* Signals go to the application's own threads: workers block them.  But for those that an instruction of the worker itself
+ * raises: blocked, they would kill the process past the handler that reports the crash. */
+static void block_signals(sigset_t *old)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+    sigset_t set;
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&set, own[i]);
+    pthread_sigmask(SIG_SETMASK, &set, old);
+}
+
 static int start_workers(struct pool *pool, bool pin, struct lutra_error *err)
 {
     int cpu[MAX_THREAD], rc = LUTRA_OK;
     int n_cpu = pin ? cpu_allowed(cpu, MAX_THREAD) : 0;
     if (n_cpu > MAX_THREAD) n_cpu = MAX_THREAD;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    sigset_t old;
+    block_signals(&old);
     for (int i = 1; i < pool->n_thread && rc == LUTRA_OK; i++) {
         rc = start_worker(pool, i, n_cpu ? cpu[i % n_cpu] : -1, err);
     }

@@ -6,7 +6,7 @@
  *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
  *     request.c   requests: admission and batching        sample.c    one running sample: token -> text -> end
  *     prefix.c    finished sequences kept for reuse       files.c     quantize, make-model, inspect
- *     packed.c    the packed cache beside a model
+ *     packed.c    the packed cache beside a model         turn.c      one thread at a time on the devices
  *     search*.c   searches over candidates               verifier.c  the judge
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
@@ -30,14 +30,25 @@
 #include "text/vocab.h"
 #include "weights/weights.h"
 
+/* Threads take turns, first come first served; one that has the turn may take it again. */
+struct turn {
+    pthread_mutex_t lock;
+    pthread_cond_t given;
+    uint64_t next, now; /* the number that the next to come gets, and the one whose turn it is */
+    pthread_t owner;    /* while depth > 0 */
+    int depth;          /* how often the owner has taken it */
+};
+
 struct lutra_runtime {
     struct log log;
     struct clock clock;
     struct pool *pool;
-    struct device *device; /* goes first: `first`, or the CPU where there is none or it was lost */
-    struct device *cpu;    /* stands behind it */
-    struct device *first;  /* NULL: none */
-    pthread_mutex_t turn;  /* one forward pass at a time */
+    struct device *_Atomic device; /* goes first: `first`, or the CPU where there is none or it was lost */
+    struct device *cpu;            /* stands behind it */
+    struct device *first;          /* NULL: none */
+    /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the plans of
+     * this runtime's models: a step that loses its device changes its model's. */
+    struct turn turn;
     char text[200];
 };
 
@@ -51,7 +62,7 @@ struct lutra_model {
     struct model *model;        /* NULL when vocab_only, like the plan */
     struct plan plan;
     struct device *loaded; /* has the op list's constants, or NULL */
-    uint64_t packed_bytes;
+    _Atomic uint64_t packed_bytes;
     char name[128], file_type[16];
 };
 
@@ -151,6 +162,12 @@ struct lutra_session {
     struct retained retained[SESSION_RETAINED];
 };
 
+/* turn.c */
+void turn_init(struct turn *t);
+void turn_fini(struct turn *t);
+void turn_take(struct turn *t);
+void turn_give(struct turn *t);
+
 /* settings.c: fills a caller's struct of `size` bytes from one of ours (each begins with its size); what we do not know
  * becomes 0. */
 void settings_fill(void *dst, size_t size, const void *src);
@@ -166,7 +183,7 @@ int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_erro
 /* Gives the weights what it holds of them for their devices; before they are prepared. */
 void packed_cache_find(struct lutra_model *m);
 
-/* model.c: after LUTRA_E_DEVICE_LOST, the model on the CPU alone: weights are prepared again from the file. */
+/* model.c: after LUTRA_E_DEVICE_LOST, the model on the CPU alone: weights are prepared again from the file.  With the turn. */
 int model_fall_back(struct lutra_model *m, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */

@@ -163,6 +163,7 @@ static int place_weights(struct lutra_model *m, struct lutra_error *err)
 
 static void release_weights(struct lutra_model *m)
 {
+    turn_take(&m->runtime->turn);
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
         if (w->packed) w->device->ops->release(w->device, w);
@@ -170,8 +171,32 @@ static void release_weights(struct lutra_model *m)
     }
     if (m->loaded && m->loaded->ops->unload) m->loaded->ops->unload(m->loaded, model_ops(m->model));
     m->loaded = NULL;
+    turn_give(&m->runtime->turn);
 }
 
+static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_error *err)
+{
+    bool keeps_source = true;
+    turn_take(&m->runtime->turn);
+    int rc = w->device->ops->prepare(w->device, w, &keeps_source, err);
+    turn_give(&m->runtime->turn);
+    if (rc < 0) return rc;
+    m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
+    if (!keeps_source) weights_drop_pages(&w->tensor);
+    return 0;
+}
+
+static int load_constants(struct lutra_model *m, struct lutra_error *err)
+{
+    struct device *d = m->runtime->device;
+    turn_take(&m->runtime->turn);
+    int rc = d->ops->load ? d->ops->load(d, model_ops(m->model), err) : 0;
+    turn_give(&m->runtime->turn);
+    if (rc == 0) m->loaded = d;
+    return rc;
+}
+
+/* Sessions of other models run between two weights. */
 static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
     uint64_t done = 0, total = 0;
@@ -180,21 +205,15 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
     for (int i = 0; i < model_n_weight(m->model); i++) total += model_weight(m->model, i)->tensor.bytes;
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
-        bool keeps_source = true;
         if (set->progress && set->progress(set->progress_user, "preparing weights", done, total))
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
         const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
         if (next && !next->stored) weights_prefetch(&next->tensor);
-        TRY(w->device->ops->prepare(w->device, w, &keeps_source, err));
-        m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
-        if (!keeps_source) weights_drop_pages(&w->tensor);
+        TRY(prepare_weight(m, w, err));
         done += w->tensor.bytes;
     }
     if (set->progress) set->progress(set->progress_user, "preparing weights", total, total);
-    struct device *d = m->runtime->device;
-    if (d->ops->load) TRY(d->ops->load(d, model_ops(m->model), err));
-    m->loaded = d;
-    return 0;
+    return load_constants(m, err);
 }
 
 /* Who runs what, and why not the first device. */

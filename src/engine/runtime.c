@@ -88,7 +88,7 @@ int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings 
     if (!rt) return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
     log_init(&rt->log, set.log, set.log_user, LUTRA_LOG_DEBUG);
     rt->clock = clock_real();
-    pthread_mutex_init(&rt->turn, NULL);
+    turn_init(&rt->turn);
     struct pool_settings pool = {.n_thread = set.n_threads, .pin = set.pin};
     int rc = pool_open(&rt->pool, &pool, err);
     if (rc == 0) rc = open_device(rt, &set, err);
@@ -107,7 +107,7 @@ void lutra_runtime_close(lutra_runtime **runtime)
     if (rt->first) rt->first->ops->close(rt->first);
     if (rt->cpu) rt->cpu->ops->close(rt->cpu);
     pool_close(&rt->pool);
-    pthread_mutex_destroy(&rt->turn);
+    turn_fini(&rt->turn);
     log_fini(&rt->log);
     free(rt);
     *runtime = NULL;
@@ -126,9 +126,10 @@ int lutra_runtime_n_threads(const lutra_runtime *runtime)
 void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks, size_t size)
 {
     struct device_peaks p = {0};
-    pthread_mutex_lock(&rt->turn);
-    if (rt->device->ops->peaks) rt->device->ops->peaks(rt->device, &p);
-    pthread_mutex_unlock(&rt->turn);
+    turn_take(&rt->turn);
+    struct device *d = rt->device;
+    if (d->ops->peaks) d->ops->peaks(d, &p);
+    turn_give(&rt->turn);
     struct lutra_peaks all = {sizeof all, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs, p.bf16_name, p.bf16_gmac};
     settings_fill(peaks, size, &all);
 }

@@ -226,7 +226,9 @@ int lutra_session_open(
     lutra_session *s = calloc(1, sizeof *s);
     if (!s) return lutra_fail(err, LUTRA_E_NO_MEMORY, "session: out of memory");
     s->model = model;
+    turn_take(&model->runtime->turn);
     int rc = open_all(s, &set, err);
+    turn_give(&model->runtime->turn);
     if (rc < 0) {
         lutra_session_close(&s);
         return rc;
@@ -240,13 +242,16 @@ void lutra_session_close(lutra_session **session)
     lutra_session *s = *session;
     if (!s) return;
     struct device *d = s->device;
+    struct turn *turn = &s->model->runtime->turn;
     requests_close(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     sampler_close(&s->sampler);
     kv_close(&s->kv);
+    turn_take(turn);
     if (s->kv_memory.host) d->ops->buffer_free(d, &s->kv_memory);
     for (int v = 0; v < VALUE_MAX; v++)
         if (s->value[v].host) d->ops->buffer_free(d, &s->value[v]);
+    turn_give(turn);
     arena_close(&s->arena);
     free(s);
     *session = NULL;
@@ -332,12 +337,11 @@ static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, str
         .result = s->result,
         .cancel = &s->cancel};
     const struct plan_rescue rescue = {fall_back, s->model};
-    pthread_mutex_lock(&rt->turn);
+    turn_take(&rt->turn);
     uint64_t start = clock_now_us(rt->clock);
     int rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, &rescue, err);
-    uint64_t us = clock_now_us(rt->clock) - start;
-    pthread_mutex_unlock(&rt->turn);
-    if (rc == 0) account(s, &step, us);
+    if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
+    turn_give(&rt->turn);
     return rc;
 }
 

@@ -108,7 +108,7 @@ struct device_ops {
     void (*unload)(struct device *self, const struct op_list *list);
 
     /* Scratch the device needs for steps up to these sizes; called when a session opens, so that steps allocate
-     * nothing.  Grows only. */
+     * nothing.  Grows only, and may move: not during a step. */
     int (*reserve)(
         struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * base/pool: each thread once, barriers that really separate, runs that take turns, more threads than processors.
+ * base/pool: each thread once, barriers that really separate, runs that take turns, more threads than processors, crashes that are
+ * reported.
  * Run under ThreadSanitizer too (scripts/test): the shared arrays below are plain memory on purpose.
  */
 #include <setjmp.h>
@@ -9,7 +10,12 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cpuinfo.h"
@@ -170,6 +176,63 @@ static void test_pinning(void **state)
     pool_close(&pool);
 }
 
+/* ---- signals ---- */
+
+static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+
+static void note_mask(void *arg, int ith, int nth)
+{
+    (void)nth;
+    if (ith == 1) pthread_sigmask(SIG_SETMASK, NULL, arg);
+}
+
+/* A crash must reach the handler that reports it; what is sent to the process is for the application's threads. */
+static void test_signals_of_workers(void **state)
+{
+    sigset_t mask;
+    struct pool *pool = start(2, false, 0);
+    (void)state;
+    pool_run(pool, note_mask, &mask);
+    for (size_t i = 0; i < sizeof own_signals / sizeof *own_signals; i++)
+        assert_int_equal(sigismember(&mask, own_signals[i]), 0);
+    assert_int_equal(sigismember(&mask, SIGINT), 1);
+    assert_int_equal(sigismember(&mask, SIGTERM), 1);
+    assert_int_equal(sigismember(&mask, SIGALRM), 1);
+    pool_close(&pool);
+}
+
+static void report_crash(int signal)
+{
+    (void)signal;
+    _exit(42);
+}
+
+static void crash(void *arg, int ith, int nth)
+{
+    (void)nth;
+    if (ith == 1) mprotect(arg, 1, PROT_NONE), ((volatile char *)arg)[0] = 1;
+}
+
+static void test_crash_of_a_worker_is_reported(void **state)
+{
+    int status;
+    pid_t child = fork();
+    (void)state;
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        sigaction(SIGSEGV, &(struct sigaction){.sa_handler = report_crash}, NULL);
+        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct pool *pool = start(2, false, 0);
+        pool_run(pool, crash, page);
+        _exit(1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 42);
+}
+
 static void test_default_size_and_refusals(void **state)
 {
     struct pool *pool = start(0, false, 0);
@@ -193,6 +256,8 @@ int main(void)
         cmocka_unit_test(test_caller_waits_for_slow_worker),
         cmocka_unit_test(test_runs_take_turns),
         cmocka_unit_test(test_pinning),
+        cmocka_unit_test(test_signals_of_workers),
+        cmocka_unit_test(test_crash_of_a_worker_is_reported),
         cmocka_unit_test(test_default_size_and_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
