@@ -23,7 +23,7 @@ import problems
 import sample
 import steps
 from model import generate
-from train import answer_of
+from problems import answer_of
 
 POOL = {"min": min, "product": math.prod, "last": lambda r: r[-1], "mean": lambda r: sum(r) / len(r)}
 MAX_STEPS, MAX_STEP_TOKENS = 12, 24

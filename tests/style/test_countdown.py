@@ -1,0 +1,40 @@
+"""Countdown's problems and its rule: what is made holds, what is almost right does not."""
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "train"))
+import countdown  # noqa: E402
+
+QUESTION = "Use 3, 25, 7, 12 to make 46."
+RIGHT = ["25-7=18\n12*3=36\n36+18=54", "7-3=4\n25-4=21\n12+21=33"]  # of 54 and of 33
+
+
+class Rule(unittest.TestCase):
+    def test_made_problems_hold(self):
+        for first in (0, 10 ** 8, 10 ** 9):
+            for seed in range(first, first + 500):
+                question, steps, answer = countdown.make(seed)
+                text = "\n".join(line for line, _ in steps)
+                self.assertTrue(countdown.holds(question, text), (question, text))
+                self.assertEqual(countdown.for_tests(*countdown.numbers_of(question)), first == 10 ** 9)
+                self.assertEqual(countdown.numbers_of(question)[1], answer)
+
+    def test_right(self):
+        self.assertTrue(countdown.holds("Use 3, 25, 7, 12 to make 54.", RIGHT[0]))
+        self.assertTrue(countdown.holds("Use 3, 25, 7, 12 to make 33.", RIGHT[1] + "\n"))
+        self.assertTrue(countdown.holds("Use 3, 25, 7, 12 to make 33.", " 7 - 3 = 4\n25-4= 21\n12+21=33"))
+
+    def test_wrong(self):
+        for text in ("", "46", "25-7=18\n12*3=36",  # not all are used
+                     "25-7=19\n12*3=36\n36+19=55",  # a line that does not hold
+                     "25-7=18\n12*3=36\n36+18=54",  # another target
+                     "25+12=37\n7+3=10\n37+10=47\n47-1=46",  # a number that was not given
+                     "25+7=32\n12+3=15\n32+15=47\n\n46",
+                     "25+25=50\n7-3=4\n50-4=46",  # one used twice
+                     "25/7=3\n12*3=36\n36+3=39", "3-25=-22\n7+12=19", "25/0=0"):
+            self.assertFalse(countdown.holds(QUESTION, text), text)
+
+
+if __name__ == "__main__":
+    unittest.main()
