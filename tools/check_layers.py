@@ -85,7 +85,9 @@ def judge_app(root, source, system, name):
         return "headers of Lutra are included with quotes" if public else None
     if ".." in Path(name).parts:
         return "a path may not go up"
-    return None if public or (source.parent / name).is_file() else "an app includes include/ and its own folder only"
+    app = root / "apps" / source.relative_to(root / "apps").parts[0]
+    own = (source.parent / name).is_file() or (app / name).is_file()
+    return None if public or own else "an app includes include/ and its own folder only"
 
 
 def check(root):

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "run.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -100,35 +99,40 @@ int reply_stream(struct talk *t, const struct tokens *prompt)
     return explain_end(t);
 }
 
-bool read_user(struct talk *t, struct buffer *line)
+/* A terminal hands over at most this much of one line, and drops the rest. */
+enum { TERMINAL_LINE_BYTES = 4095 };
+
+/* A line as it comes, without an editor. */
+static bool read_line(struct talk *t, struct buffer *line)
 {
-    bool tty = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO), more = true;
     char *text = NULL;
     size_t room = 0;
     buffer_clear(line);
-    while (more) {
-        if (tty) {
-            fputs(t->opts->color ? "\033[1;32m> " : "> ", stdout);
-            fflush(stdout);
-        }
-        errno = 0;
-        ssize_t n = getline(&text, &room, stdin);
-        if (tty && t->opts->color) fputs("\033[0m", stdout);
-        if (n < 0) {
-            if (tty) putchar('\n');
-            break;
-        }
-        if (n > 0 && text[n - 1] == '\n') n--;
-        more = n > 0 && text[n - 1] == '\\';
-        if (more) text[n - 1] = '\n';
-        buffer_add(line, text, (size_t)n);
-        if (!more) {
-            free(text);
-            return true;
-        }
-    }
+    if (t->talks) fputs(t->opts->color ? "\033[1;32m> " : "> ", stdout);
+    fflush(stdout);
+    ssize_t n = getline(&text, &room, stdin);
+    if (t->talks && t->opts->color) fputs("\033[0m", stdout);
+    if (t->talks && n < 0) putchar('\n');
+    if (t->talks && n >= TERMINAL_LINE_BYTES)
+        say("the terminal may have cut this line at %d bytes; /read FILE has no limit", TERMINAL_LINE_BYTES);
+    if (n > 0 && text[n - 1] == '\n') n--;
+    if (n > 0) buffer_add(line, text, (size_t)n);
     free(text);
-    return line->n_bytes > 0 && !interrupted();
+    return n >= 0;
+}
+
+bool read_user(struct talk *t, struct buffer *message)
+{
+    struct buffer line = {0};
+    bool more = true;
+    buffer_clear(message);
+    while (more && (t->editor ? line_read(t->editor, &line) : read_line(t, &line))) {
+        more = line.n_bytes > 0 && line.text[line.n_bytes - 1] == '\\';
+        if (more) line.text[line.n_bytes - 1] = '\n';
+        buffer_add(message, line.text, line.n_bytes);
+    }
+    buffer_free(&line);
+    return !more || (message->n_bytes > 0 && !interrupted());
 }
 
 static double per_second(uint64_t n, uint64_t us)

@@ -29,6 +29,9 @@ static const struct option run_table[] = {
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
     {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
+    {"--history", "HISTORY", OPT_TEXT, AT(history), "FILE",
+        .help = "what was typed, for arrows and Ctrl-R; '' = keep none. Else $XDG_STATE_HOME/lutra/history or "
+                "~/.local/state/lutra/history"},
     {"-co --color", NULL, OPT_ON, AT(color), NULL, .help = "colour what the user types"},
     {"--perf", "PERF", OPT_ON, AT(perf), NULL, .help = "figures on stderr at the end (default)"},
     {"--no-perf", NULL, OPT_OFF, AT(perf), NULL, .help = "no figures"},
@@ -123,6 +126,27 @@ static int check_options(const struct run_options *o)
     return EXIT_USAGE;
 }
 
+/* `lutra run model.gguf`: instead of the environment's, not beside -m. */
+static int set_model(struct run_options *o, const char *path)
+{
+    if (o->engine.model && o->engine.model != getenv("LUTRA_ARG_MODEL")) {
+        say("run: '%s' and -m %s: one model, please (a prompt needs -p)", path, o->engine.model);
+        return EXIT_USAGE;
+    }
+    o->engine.model = path;
+    return 0;
+}
+
+/* The editor, for who sits at a terminal; the path of its history stays in *path. */
+static void open_editor(struct talk *t, char **path)
+{
+    const char *wanted = t->opts->history;
+    t->talks = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    if (!t->talks || t->opts->single_turn) return;
+    if (!wanted) *path = history_default_path();
+    t->editor = line_open(wanted ? (*wanted ? wanted : NULL) : *path, t->opts->color);
+}
+
 static int talk_open(struct talk *t)
 {
     int code = engine_open(&t->engine, &t->opts->engine, false);
@@ -139,8 +163,9 @@ static int run(void *opts, const char **arg, int n_arg)
     struct run_options *o = opts;
     struct talk t = {.opts = o, .at_line_start = true};
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
-    (void)arg, (void)n_arg;
+    char *history_path = NULL;
     int code = check_options(o);
+    if (!code && n_arg > 0) code = set_model(o, arg[0]);
     if (!code) code = searcher_init(&t.searcher, &o->search);
     if (!code) code = sampling_from_options(&o->sampling, t.bias, &t.sampling);
     if (!code) code = read_prompt(o, &prompt);
@@ -152,6 +177,7 @@ static int run(void *opts, const char **arg, int n_arg)
     }
     if (!code) code = talk_open(&t);
     if (!code) {
+        open_editor(&t, &history_path);
         t.chat_template = o->template_file ? chat_template.text : o->template_text;
         bool has_template = t.chat_template || t.engine.info.chat_template;
         if ((o->chat || o->system) && !has_template) {
@@ -168,6 +194,8 @@ static int run(void *opts, const char **arg, int n_arg)
     lutra_session_close(&t.engine.session);
     searcher_close(&t.searcher, &t.engine);
     engine_close(&t.engine);
+    line_close(&t.editor);
+    free(history_path);
     free(t.reply_tokens.id);
     buffer_free(&t.reply);
     buffer_free(&prompt);
@@ -178,10 +206,14 @@ static int run(void *opts, const char **arg, int n_arg)
 
 const struct command command_run = {
     .name = "run",
-    .arguments = "",
+    .arguments = "[MODEL]",
+    .max_args = 1,
     .summary = "Answer a prompt or hold a chat",
-    .notes = "In a chat: a line ending in \\ goes on in the next; /regen answers again, /clear forgets, /exit leaves.\n"
-             "Ctrl-C stops a reply; at the prompt it leaves.",
+    .notes = "In a chat /help lists the commands (/system /save /load /read /context /regen /clear /exit). A line "
+             "ending in\n"
+             "\\ goes on in the next; at a terminal Alt-Enter begins a new line, arrows and Ctrl-R bring back what was "
+             "typed,\n"
+             "and a paste arrives whole. Ctrl-C stops a reply; at an empty prompt it leaves.",
     .opts_bytes = sizeof(struct run_options),
     .defaults = set_defaults,
     .sets = list_sets,

@@ -64,6 +64,14 @@ expect_code 0 'logit bias'
 lutra run -m "$MODEL" -st --temp 0 -c 32 -p "$QUESTION" --ignore-eos
 [ "$rc" -eq 0 ] || [ "$rc" -eq 1 ] || fail 'context full'
 expect_err 'context' 'context full'
+lutra run -m "$MODEL" -st -n 1 -c 200000 -p "$QUESTION"
+expect_err 'warning: a context of 200000 tokens' 'more context than the model was trained with'
+lutra run -m "$MODEL" -st -n 1 -p "$QUESTION"
+! grep -q warning "$WORK/err" || fail 'no warning at the context it was trained with'
+lutra run "$MODEL" -st --temp 0 -p "$QUESTION" -q
+expect_same "$WORK/out" "$WORK/greedy" 'a model without -m'
+lutra run "$MODEL" -m "$MODEL" -st -p "$QUESTION"
+expect_code 2 'two models'
 lutra run -m "$MODEL" -st -c 8 -p "$QUESTION"
 expect_code 1 'prompt longer than the context'
 expect_err 'context' 'prompt longer than the context'

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "run/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct lutra_error *err)
+{
+    const struct talk *t = c->talk;
+    char *text = NULL;
+    int rc = lutra_chat_render(t->engine.model, t->chat_template, c->past.message, c->past.n, for_reply, &text, err);
+    if (rc == 0) rc = tokenize_chat(t->engine.model, text, out, err);
+    lutra_free(text);
+    return rc;
+}
+
+/* Under a reply, for who sits at the terminal. */
+static void show_figures(const struct talk *t, int n_prompt)
+{
+    const struct lutra_end *end = &t->end;
+    int n_ctx;
+    if (!t->talks || t->opts->engine.quiet || !t->opts->perf) return;
+    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+    fprintf(stderr, "[%s, %d of %d tokens", t->engine.info.name, n_prompt + t->reply_tokens.n, n_ctx);
+    if (end->n_tok > 1 && end->end_us > end->first_us)
+        fprintf(stderr, ", %.1f t/s", (end->n_tok - 1) * 1e6 / (double)(end->end_us - end->first_us));
+    fputs("]\n", stderr);
+}
+
+/* One turn: the whole conversation through the template; what the cache already holds is not computed again. */
+static int answer(struct chat *c)
+{
+    struct talk *t = c->talk;
+    struct lutra_error err = {0};
+    struct tokens prompt = {0};
+    int code = chat_tokens(c, true, &prompt, &err) < 0 ? fail_with(&err) : reply_stream(t, &prompt);
+    reply_end_line(t);
+    if (code == 0) {
+        conversation_add(&c->past, "assistant", t->reply.text);
+        show_figures(t, prompt.n);
+    }
+    free(prompt.id);
+    return code;
+}
+
+/* Asks until something is to be answered; false when the user leaves. */
+static bool next_message(struct chat *c)
+{
+    for (;;) {
+        if (!read_user(c->talk, &c->line)) return false;
+        enum line_means what = chat_take_line(c);
+        if (what != LINE_AGAIN) return what == LINE_ANSWER;
+    }
+}
+
+int chat(struct talk *t, const char *first)
+{
+    struct chat c = {.talk = t};
+    int code = 0;
+    if (t->opts->system) conversation_set_system(&c.past, t->opts->system);
+    if (first) conversation_add(&c.past, "user", first);
+    if (t->talks && !t->opts->engine.quiet && !t->opts->single_turn)
+        fprintf(stderr, "%s (%s, %s); /help lists commands\n", t->engine.info.name, t->engine.info.arch,
+            t->engine.info.file_type);
+    bool go_on = first || next_message(&c);
+    while (go_on) {
+        code = answer(&c);
+        if (t->opts->single_turn) break;
+        if (code == EXIT_FAILED && !t->opts->engine.quiet) say("/clear starts a new conversation");
+        if (interrupted() && t->end.reason != LUTRA_STOP_CANCELLED) break;
+        interrupt_clear();
+        /* An unanswered question does not stay in the conversation. */
+        if (code) conversation_cut(&c.past, c.past.n - 1);
+        go_on = next_message(&c);
+    }
+    if (interrupted()) code = EXIT_INTERRUPTED;
+    conversation_free(&c.past);
+    buffer_free(&c.line);
+    buffer_free(&c.attached);
+    return code;
+}
