@@ -7,12 +7,14 @@
 struct pack_options {
     struct engine_options engine;
     const char *out;
+    bool check;
 };
 
 #define AT(field) offsetof(struct pack_options, field)
 
 static const struct option pack_table[] = {
     {"-o --output", NULL, OPT_TEXT, AT(out), "FILE", .help = "the new file; MODEL.lutra-packed without it"},
+    {"--check", NULL, OPT_ON, AT(check), NULL, .help = "say whether the packed FILE is whole, and do nothing else"},
     {"-t --threads", "THREADS", OPT_INT, AT(engine.n_threads), "N",
         .help = "threads; 0 = the CPUs this process may use", .min = 0, .max = 4096},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(engine.device), "NAME", .help = "device to pack for: cpu, or cpu-ref"},
@@ -40,9 +42,18 @@ static void print_size(const char *path)
     if (stat(path, &st) == 0) printf("%s: %s\n", path, bytes_text((double)st.st_size, size, sizeof size));
 }
 
+static int check(const char *path, bool quiet)
+{
+    struct lutra_error err = {0};
+    if (lutra_pack_check(path, &err) < 0) return fail_with(&err);
+    if (!quiet) printf("%s: undamaged\n", path);
+    return EXIT_OK;
+}
+
 static int run(void *opts, const char **arg, int n_arg)
 {
     struct pack_options *o = opts;
+    if (o->check) return check(arg[0], o->engine.quiet);
     struct engine e = {0};
     struct lutra_error err = {0};
     struct buffer beside = {0};
@@ -60,7 +71,7 @@ static int run(void *opts, const char **arg, int n_arg)
 
 const struct command command_pack = {
     .name = "pack",
-    .arguments = "MODEL.gguf",
+    .arguments = "MODEL.gguf | --check FILE",
     .summary = "Keep a model's packed weights in a file, so that it starts faster",
     .notes =
         "The file is as large as the model's matrices and belongs to this model file and this kind of processor; "

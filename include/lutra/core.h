@@ -91,6 +91,7 @@ struct lutra_model_settings {
     lutra_progress_fn progress;
     void *progress_user;
     const char *packed; /* file of lutra_pack(); NULL = MODEL.lutra-packed where there is one, "" = none */
+    bool check_packed;  /* read that file whole and compare its sums: else only what is read anyway is checked */
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 

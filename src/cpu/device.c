@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cpuinfo.h"
+#include "base/hash.h"
 #include "cpu/device_impl.h"
 #include "cpu/peaks.h"
 
@@ -76,8 +77,9 @@ struct pack_job {
     const struct weight *weight;
     const struct packed *packed;
     void *data;
-    size_t panels, panel_bytes; /* a share of the whole that tiles it: the last one takes the rest */
+    size_t panels;
     atomic_size_t next;
+    atomic_uint_least64_t sum;
 };
 
 static void pack_some(void *arg, int ith, int nth)
@@ -89,12 +91,21 @@ static void pack_some(void *arg, int ith, int nth)
         size_t panel = atomic_fetch_add_explicit(&j->next, PACK_PANELS, memory_order_relaxed);
         if (panel >= j->panels) return;
         size_t n = j->panels - panel < PACK_PANELS ? j->panels - panel : PACK_PANELS;
-        if (j->weight->stored) {
-            size_t at = panel * j->panel_bytes, bytes = panel + n < j->panels ? n * j->panel_bytes : p->bytes - at;
-            memcpy((uint8_t *)j->data + at, (const uint8_t *)j->weight->stored + at, bytes);
-        } else {
-            p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, j->data);
-        }
+        p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, j->data);
+    }
+}
+
+/* Copies the stored copy to j->data, if there is such a place, and sums up what will be used. */
+static void read_stored(void *arg, int ith, int nth)
+{
+    struct pack_job *j = arg;
+    const uint8_t *stored = j->weight->stored;
+    size_t bytes = j->packed->bytes, part;
+    (void)ith, (void)nth;
+    while ((part = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) * HASH_PART < bytes) {
+        size_t at = part * HASH_PART, n = bytes - at < HASH_PART ? bytes - at : HASH_PART;
+        if (j->data) memcpy((uint8_t *)j->data + at, stored + at, n);
+        atomic_fetch_add_explicit(&j->sum, hash_part(j->data ? j->data : stored, bytes, part), memory_order_relaxed);
     }
 }
 
@@ -119,7 +130,17 @@ static bool cpu_packed(struct device *self, const struct weight *w, struct packe
     return out->layout && out->bytes > 0;
 }
 
-static int pack_weight(struct cpu_device *d, const struct weight *w, struct packed *p, struct lutra_error *err)
+/* Uses the stored copy, in place or copied to p->data.  False: its sum is wrong. */
+static bool use_stored(struct cpu_device *d, const struct weight *w, struct packed *p, void *data)
+{
+    struct pack_job job = {.weight = w, .packed = p, .data = data};
+    if (!data) p->data = w->stored;
+    if (!data && !w->check_stored) return true;
+    pool_run(d->pool, read_stored, &job);
+    return atomic_load_explicit(&job.sum, memory_order_relaxed) == w->stored_sum;
+}
+
+static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p, struct lutra_error *err)
 {
     void *data;
     p->gemm = &d->kernels.gemm[w->tensor.type];
@@ -130,13 +151,18 @@ static int pack_weight(struct cpu_device *d, const struct weight *w, struct pack
             p->n_out, p->n_in);
     }
     if (w->stored && !w->copy_stored) {
-        p->data = w->stored;
-        return 0;
+        if (use_stored(d, w, p, NULL)) return 0;
+        w->stored = NULL;
     }
     TRY(slab_take(&d->slabs, p->bytes, w->tensor.name, &p->slab, &data, err));
     p->data = data;
+    if (w->stored) {
+        if (use_stored(d, w, p, data)) return 0;
+        w->stored = NULL;
+        memset(data, 0, p->bytes); /* as a slab gives it */
+    }
     size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
-    struct pack_job job = {.weight = w, .packed = p, .data = data, .panels = panels, .panel_bytes = p->bytes / panels};
+    struct pack_job job = {.weight = w, .packed = p, .data = data, .panels = panels};
     pool_run(d->pool, pack_some, &job);
     return 0;
 }

@@ -56,6 +56,7 @@ struct lutra_model {
     lutra_runtime *runtime;
     struct weights *weights;
     struct weights *packed; /* packed copies of its matrices (weights/packed.h), or NULL */
+    bool check_packed;      /* their sums are compared even where they are used in place */
     struct text_vocab *vocab;
     struct text_template *chat; /* NULL: none in the file, or one that does not parse (then logged) */
     char *chat_source;          /* NUL-terminated copy, or NULL */
@@ -177,9 +178,9 @@ int settings_copy(void *dst, size_t dst_size, const void *src, const char *what,
 /* Checks n elements of `size` bytes each, of which we know the first `known`.  Errors as above. */
 int elements_check(const void *element, int n, size_t size, size_t known, const char *what, struct lutra_error *err);
 
-/* packed.c: opens the packed copy that was asked for (NULL: the one beside the model, if any; "": none).  It only saves
- * time: one that does not fit is left out with a warning in the log. */
-int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err);
+/* packed.c: opens the packed copy that was asked for.  It only saves time: one that does not fit is left out with a warning in
+ * the log. */
+int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err);
 /* Gives the weights what it holds of them for their devices; before they are prepared. */
 void packed_cache_find(struct lutra_model *m);
 

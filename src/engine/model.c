@@ -176,11 +176,14 @@ static void release_weights(struct lutra_model *m)
 
 static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_error *err)
 {
-    bool keeps_source = true;
+    bool keeps_source = true, stored = w->stored != NULL;
     turn_take(&m->runtime->turn);
     int rc = w->device->ops->prepare(w->device, w, &keeps_source, err);
     turn_give(&m->runtime->turn);
     if (rc < 0) return rc;
+    if (stored && !w->stored)
+        log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: the copy of tensor '%s' is damaged; packed from the model",
+            weights_path(m->packed), w->tensor.name);
     m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
     if (!keeps_source) weights_drop_pages(&w->tensor);
     return 0;
@@ -233,7 +236,7 @@ static int open_weights(struct lutra_model *m, const struct lutra_model_settings
             model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
     TRY(plan_open(&m->plan, model_ops(m->model), devices, devices[0] == devices[1] ? 1 : 2, err));
     report_plan(m);
-    TRY(packed_cache_open(m, set->packed, err));
+    TRY(packed_cache_open(m, set, err));
     return prepare_weights(m, set, err);
 }
 

@@ -37,8 +37,9 @@ void packed_cache_find(struct lutra_model *m)
         struct weight *w = model_weight(m->model, i);
         struct packed_view v;
         bool kept = view_of(w, &v);
-        w->stored = kept ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes) : NULL;
+        w->stored = kept ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes, &w->stored_sum) : NULL;
         w->copy_stored = copy;
+        w->check_stored = m->check_packed;
         n_found += w->stored != NULL;
         if (kept && !w->stored) missing = v.layout;
     }
@@ -52,9 +53,9 @@ void packed_cache_find(struct lutra_model *m)
             path, n_found, n, how, missing);
 }
 
-int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_error *err)
+int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
-    const char *model = weights_path(m->weights);
+    const char *model = weights_path(m->weights), *wish = set->packed;
     struct lutra_error why;
     if (wish && !*wish) return 0;
     char *path = wish ? strdup(wish) : path_beside(model);
@@ -63,6 +64,7 @@ int packed_cache_open(struct lutra_model *m, const char *wish, struct lutra_erro
     int rc = there || !wish ? 0 : lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
     if (there && packed_open(&m->packed, path, m->weights, &why) < 0)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s; left out", why.what);
+    m->check_packed = set->check_packed;
     free(path);
     return rc;
 }
@@ -122,4 +124,9 @@ int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_p
     int rc = write_packed(m, out_path, &writing, err);
     lutra_model_close(&m);
     return rc;
+}
+
+int lutra_pack_check(const char *packed_path, struct lutra_error *err)
+{
+    return packed_check(packed_path, err);
 }

@@ -95,7 +95,8 @@ struct device_ops {
 
     /* Fills weight->packed for its uses; the source pages may be dropped by the caller afterwards unless
      * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where set, is
-     * used in place: as long as `packed` said, 64-byte aligned, and valid until release. */
+     * used in place: as long as `packed` said, 64-byte aligned, and valid until release.  Where its bytes are read for a copy
+     * or a check and do not have their sum, it becomes NULL, and the source is packed. */
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
 

@@ -11,6 +11,7 @@
 #define LUTRA_OPS_OP_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "ops/tensor.h"
 
@@ -48,7 +49,9 @@ struct weight {
     struct packed *packed; /* owned by the device that prepared it; NULL before */
     struct device *device; /* that device */
     const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
+    uint64_t stored_sum;   /* hash_parts of that copy, if it is undamaged */
     bool copy_stored;      /* that file is mapped in small pages, which read slower than a copy in huge ones */
+    bool check_stored;     /* compare the sum even where the copy is used in place */
 };
 
 enum rope_kind { ROPE_NORM /* pairs (2i, 2i+1) */, ROPE_NEOX /* pairs (i, i + n_rot/2) */ };

@@ -3,35 +3,23 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/hash.h"
 #include "weights/gguf_write.h"
 #include "weights/weights_impl.h"
 
 #define KIND "lutra-packed"
+#define KEY_SUMS "lutra.packed.sums"
 
-enum { PACKED_VERSION = 1, PACKED_ALIGN = 4096, WRITE_BYTES = 64 << 20, HUGE_PAGE_BYTES = 2 << 20 };
+enum { PACKED_VERSION = 2, PACKED_ALIGN = 4096, WRITE_BYTES = 64 << 20, HUGE_PAGE_BYTES = 2 << 20 };
 
 /* What tells one model file from another, all shards taken together. */
 struct identity {
     uint64_t bytes, modified_ns, header_hash;
 };
-
-/* Not cryptographic: it tells apart files that were not made to collide. */
-static uint64_t hash_bytes(uint64_t h, const uint8_t *p, size_t n)
-{
-    while (n > 0) {
-        uint64_t x = 0;
-        size_t part = n < 8 ? n : 8;
-        memcpy(&x, p, part);
-        h = (h ^ x) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
-        p += part;
-        n -= part;
-    }
-    return h;
-}
 
 /* Everything before the first tensor's data: metadata, names, types, shapes, offsets. */
 static size_t header_bytes(const struct gguf_file *f)
@@ -61,7 +49,31 @@ static bool name_copy(char name[GGUF_MAX_NAME + 1], const char *layout, const ch
     return snprintf(name, GGUF_MAX_NAME + 1, "%s/%s", layout, tensor) <= GGUF_MAX_NAME;
 }
 
+/* A sum as the file keeps it: copies that lie under each other's names are damage, too. */
+static uint64_t sealed(uint64_t sum, const char *name)
+{
+    return sum ^ hash_bytes(0, name, strlen(name));
+}
+
 /* ---- reading ---- */
+
+static int check_sums(const struct weights *packed, struct lutra_error *err)
+{
+    const struct weights_kv *kv;
+    TRY(weights_get_array(packed, KEY_SUMS, WEIGHTS_U64, &kv, err));
+    if (packed->n_file == 1 && kv->n == packed->n_tensor) return 0;
+    return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '" KEY_SUMS "' has %llu entries for %zu tensors in %zu files",
+        weights_path(packed), (unsigned long long)kv->n, packed->n_tensor, packed->n_file);
+}
+
+/* Of a file whose sums have been checked; t is one of its tensors. */
+static uint64_t sum_of(const struct weights *packed, const struct tensor *t)
+{
+    const struct weights_kv *kv = weights_kv_find(packed, KEY_SUMS);
+    uint64_t sum;
+    memcpy(&sum, (const uint8_t *)kv->data + (size_t)(t - packed->file[0].tensor) * sizeof sum, sizeof sum);
+    return sealed(sum, t->name);
+}
 
 static int check_identity(const struct weights *packed, const struct weights *model, struct lutra_error *err)
 {
@@ -80,7 +92,7 @@ static int check_identity(const struct weights *packed, const struct weights *mo
     return 0;
 }
 
-static int check(const struct weights *packed, const struct weights *model, struct lutra_error *err)
+static int check_kind(const struct weights *packed, struct lutra_error *err)
 {
     struct weights_str kind = {"", 0};
     uint32_t version;
@@ -91,13 +103,33 @@ static int check(const struct weights *packed, const struct weights *model, stru
     if (version != PACKED_VERSION)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: a packed copy of version %u, not %u", weights_path(packed),
             (unsigned)version, (unsigned)PACKED_VERSION);
-    return check_identity(packed, model, err);
+    return check_sums(packed, err);
+}
+
+int packed_check(const char *path, struct lutra_error *err)
+{
+    struct weights *packed;
+    const struct tensor *bad = NULL;
+    size_t n_bad = 0;
+    TRY(weights_open(&packed, path, err));
+    int rc = check_kind(packed, err);
+    for (size_t i = 0; rc == 0 && i < packed->n_tensor; i++) {
+        const struct tensor *t = packed->tensor[i];
+        if (hash_parts(t->data, t->bytes) == sum_of(packed, t)) continue;
+        if (n_bad++ == 0) bad = t;
+    }
+    if (n_bad)
+        rc = lutra_fail(err, LUTRA_E_FORMAT, "%s: %zu of %zu tensors are damaged, the first is '%s'", path, n_bad,
+            packed->n_tensor, show_name(bad->name).s);
+    weights_close(&packed);
+    return rc;
 }
 
 int packed_open(struct weights **out, const char *path, const struct weights *model, struct lutra_error *err)
 {
     TRY(weights_open(out, path, err));
-    int rc = check(*out, model, err);
+    int rc = check_kind(*out, err);
+    if (rc == 0) rc = check_identity(*out, model, err);
     if (rc < 0) {
         weights_close(out);
         return rc;
@@ -108,11 +140,13 @@ int packed_open(struct weights **out, const char *path, const struct weights *mo
     return 0;
 }
 
-const void *packed_find(const struct weights *packed, const char *layout, const char *name, size_t bytes)
+const void *packed_find(const struct weights *packed, const char *layout, const char *name, size_t bytes, uint64_t *sum)
 {
     char both[GGUF_MAX_NAME + 1];
     const struct tensor *t = name_copy(both, layout, name) ? weights_tensor_find(packed, both) : NULL;
-    return t && t->bytes == bytes && (uintptr_t)t->data % PACKED_ALIGN == 0 ? t->data : NULL;
+    if (!t || t->bytes != bytes || (uintptr_t)t->data % PACKED_ALIGN != 0) return NULL;
+    *sum = sum_of(packed, t);
+    return t->data;
 }
 
 /* Bytes of start .. start + bytes - 1 that this process has mapped in huge pages of the page cache; smaps lists address
@@ -148,8 +182,9 @@ bool packed_in_huge_pages(const struct weights *packed)
 
 /* ---- writing ---- */
 
+/* sum: room for n_copy. */
 static int declare(struct weights_writer *w, const struct weights *model, const char *writer,
-    const struct packed_copy *copy, size_t n_copy, struct lutra_error *err)
+    const struct packed_copy *copy, size_t n_copy, uint64_t *sum, struct lutra_error *err)
 {
     const struct identity id = identity_of(model);
     char name[GGUF_MAX_NAME + 1];
@@ -166,7 +201,9 @@ static int declare(struct weights_writer *w, const struct weights *model, const 
             return lutra_fail(
                 err, LUTRA_E_ARGUMENT, "the name of tensor '%s' is too long to be packed", show_name(copy[i].name).s);
         weights_writer_add_tensor(w, name, QUANT_F32, 1, ne);
+        sum[i] = sealed(hash_parts(copy[i].data, copy[i].bytes), name);
     }
+    weights_writer_put_array(w, KEY_SUMS, WEIGHTS_U64, sum, n_copy);
     return 0;
 }
 
@@ -193,8 +230,11 @@ int packed_write(const char *path, const struct weights *model, const char *writ
     size_t n_copy, int (*progress)(void *user, uint64_t done, uint64_t total), void *user, struct lutra_error *err)
 {
     struct weights_writer *w;
-    TRY(weights_writer_open(&w, path, err));
-    int rc = declare(w, model, writer, copy, n_copy, err);
+    uint64_t *sum = calloc(n_copy + 1, sizeof *sum);
+    if (!sum) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for its sums", path);
+    int rc = weights_writer_open(&w, path, err);
+    if (rc == 0) rc = declare(w, model, writer, copy, n_copy, sum, err);
+    free(sum);
     if (rc == 0) rc = write_copies(w, copy, n_copy, progress, user, err);
     if (rc < 0) {
         weights_writer_abort(&w);

@@ -4,14 +4,15 @@
  *
  *     struct weights *packed;
  *     if (packed_open(&packed, path, model, err) == 0) ...
- *     const void *copy = packed_find(packed, "panel16x4.1", "blk.0.attn_q.weight", bytes);
+ *     const void *copy = packed_find(packed, "panel16x4.1", "blk.0.attn_q.weight", bytes, &sum);
  *     ...
  *     weights_close(&packed);
  *
  * The file is GGUF (docs/FORMATS.md), so the reader's and the writer's guarantees are its own: hostile sizes end in
  * gguf_read.c, and it appears whole or not at all.  A tensor is named LAYOUT/NAME: copies of one matrix for several
  * devices may lie side by side.  The file belongs to one model file: size, time of modification and a hash of the
- * header must be those of the model that it was packed from.
+ * header must be those of the model that it was packed from.  Each copy has a sum (hash_parts of base/hash.h): opening does
+ * not read the copies, so whoever reads them compares.
  *
  * It is written in whole huge pages, which a page cache that keeps large folios maps as such (docs/SPEED.md).
  */
@@ -25,8 +26,13 @@
 int packed_open(struct weights **out, const char *path, const struct weights *model, struct lutra_error *err);
 
 /* The copy of a tensor in a layout, `bytes` long and at the start of a page; NULL when there is none of that size.  Borrowed
- * from the file. */
-const void *packed_find(const struct weights *packed, const char *layout, const char *name, size_t bytes);
+ * from the file.  *sum: what hash_parts of it must be. */
+const void *packed_find(
+    const struct weights *packed, const char *layout, const char *name, size_t bytes, uint64_t *sum);
+
+/* Reads the whole file and compares every sum.  LUTRA_E_FORMAT names the first damaged tensor; others as packed_open, but
+ * for the model, which is not looked at. */
+int packed_check(const char *path, struct lutra_error *err);
 
 /* Whether the page cache maps the file in huge pages: judged by a few places in it, which are read. */
 bool packed_in_huge_pages(const struct weights *packed);

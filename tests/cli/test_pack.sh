@@ -26,6 +26,18 @@ expect_out lutra.packed.source.bytes 'inspect shows what it was packed from'
 lutra run -m "$P" -p x
 expect_code 1 'a packed copy is no model'
 
+# Damage is told, by name.
+lutra pack --check "$P"
+expect_code 0 'a good file'
+expect_out undamaged 'a good file is told'
+cp "$P" "$WORK/bad"
+dd if=/dev/zero of="$WORK/bad" bs=4096 count=1 seek=$(($(stat -c %s "$P") / 8192)) conv=notrunc 2>/dev/null
+lutra pack --check "$WORK/bad"
+expect_code 1 'a zeroed page'
+expect_err '1 of 29 tensors are damaged' 'a zeroed page is told'
+lutra pack --check "$M"
+expect_code 1 'a model is no packed copy'
+
 # By name; for another device; for another layout.
 mv "$P" "$WORK/elsewhere"
 run --packed "$WORK/elsewhere"

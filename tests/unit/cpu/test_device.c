@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/cpuinfo.h"
+#include "base/hash.h"
 #include "cpu/device.h"
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
@@ -413,11 +414,51 @@ static void gather_only_keeps_its_source(void **state)
     close_bench(&b);
 }
 
+/* A damaged copy is used only where nobody reads it before the step: in place, unchecked. */
+static void stored_copies_are_checked_where_they_are_read(void **state)
+{
+    struct pool *pool;
+    struct device *d;
+    const struct pool_settings ps = {.n_thread = 3};
+    const struct cpu_device_settings set = {.isa = cpu_isa()};
+    (void)state;
+    assert_int_equal(pool_open(&pool, &ps, NULL), 0);
+    assert_int_equal(cpu_device_open(&d, pool, &set, NULL), 0);
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        struct weight w = weights[i];
+        struct packed_view good, v;
+        bool keeps;
+        assert_int_equal(d->ops->prepare(d, &w, &keeps, NULL), 0);
+        assert_true(d->ops->packed(d, &w, &good));
+        uint8_t *stored = aligned_alloc(64, (good.bytes + 63) / 64 * 64);
+        for (int round = 0; round < 8; round++) {
+            struct weight from = weights[i];
+            bool damaged = round & 1;
+            from.stored_sum = hash_parts(good.data, good.bytes);
+            from.stored = memcpy(stored, good.data, good.bytes);
+            from.copy_stored = round & 2, from.check_stored = round & 4;
+            if (damaged) stored[good.bytes - 1 - (size_t)i * 64] ^= 0x10;
+            assert_int_equal(d->ops->prepare(d, &from, &keeps, NULL), 0);
+            assert_true(d->ops->packed(d, &from, &v));
+            bool told = damaged && round > 1;
+            assert_ptr_equal(from.stored, told ? NULL : stored);
+            assert_true((v.data == stored) == (from.stored && !from.copy_stored));
+            if (v.data != stored) assert_memory_equal(v.data, good.data, good.bytes);
+            d->ops->release(d, &from);
+        }
+        d->ops->release(d, &w);
+        free(stored);
+    }
+    d->ops->close(d);
+    pool_close(&pool);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(levels_agree_with_reference),
-        cmocka_unit_test(threads_give_the_same_bits), cmocka_unit_test(rows_do_not_know_their_batch),
-        cmocka_unit_test(head_reports_what_is_wanted), cmocka_unit_test(cancelling_stops_the_step),
-        cmocka_unit_test(refuses_with_the_reason), cmocka_unit_test(gather_only_keeps_its_source)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stored_copies_are_checked_where_they_are_read),
+        cmocka_unit_test(levels_agree_with_reference), cmocka_unit_test(threads_give_the_same_bits),
+        cmocka_unit_test(rows_do_not_know_their_batch), cmocka_unit_test(head_reports_what_is_wanted),
+        cmocka_unit_test(cancelling_stops_the_step), cmocka_unit_test(refuses_with_the_reason),
+        cmocka_unit_test(gather_only_keeps_its_source)};
     return cmocka_run_group_tests_name("cpu/device", tests, make_model, free_model);
 }

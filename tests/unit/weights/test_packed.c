@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/hash.h"
 #include "unit/weights/build.h"
 #include "weights/gguf_write.h"
 #include "weights/packed.h"
@@ -48,6 +49,7 @@ static void write_copies(const char *name, const struct weights *model)
 static void copies_come_back(void **state)
 {
     (void)state;
+    uint64_t sum, other = 0;
     struct weights *packed;
     struct lutra_error err;
     make_model("m.gguf", "llama", 16);
@@ -58,15 +60,17 @@ static void copies_come_back(void **state)
     if (packed_open(&packed, in_folder("m.packed"), model, &err) < 0) fail_msg("%s", err.what);
     for (int i = 0; i < 3; i++) {
         const struct packed_copy *c = &COPIES[i];
-        const void *data = packed_find(packed, c->layout, c->name, c->bytes);
+        const void *data = packed_find(packed, c->layout, c->name, c->bytes, &sum);
         assert_non_null(data);
+        assert_true(sum == hash_parts(c->data, c->bytes) && sum != other);
+        other = sum;
         assert_int_equal((uintptr_t)data % 4096, 0);
         assert_memory_equal(data, c->data, c->bytes);
-        assert_null(packed_find(packed, c->layout, c->name, c->bytes + 4));
-        assert_null(packed_find(packed, c->layout, c->name, c->bytes - 4));
+        assert_null(packed_find(packed, c->layout, c->name, c->bytes + 4, &sum));
+        assert_null(packed_find(packed, c->layout, c->name, c->bytes - 4, &sum));
     }
-    assert_null(packed_find(packed, "panel.2", "a.weight", sizeof first));
-    assert_null(packed_find(packed, "tile.1", "b.weight", sizeof second));
+    assert_null(packed_find(packed, "panel.2", "a.weight", sizeof first, &sum));
+    assert_null(packed_find(packed, "tile.1", "b.weight", sizeof second, &sum));
     weights_close(&packed);
     weights_close(&model);
 }
@@ -113,15 +117,16 @@ static void another_model_is_refused(void **state)
     weights_close(&model);
 }
 
-/* A packed copy with one key changed. */
-static void write_wrong(const char *name, const char *kind, uint32_t version, bool keys)
+/* A packed copy of nothing with one key changed; version 0: without any.  sum: NULL, or [n]. */
+static void write_wrong(const char *name, const char *kind, uint32_t version, const uint64_t *sum, uint64_t n)
 {
     struct weights_writer *w;
     uint64_t bytes = 1;
     assert_int_equal(weights_writer_open(&w, in_folder(name), NULL), 0);
     weights_writer_put_str(w, "general.architecture", kind);
-    if (keys) weights_writer_put_u32(w, "lutra.packed.version", version);
-    if (keys) weights_writer_put_scalar(w, "lutra.packed.source.bytes", WEIGHTS_U64, &bytes);
+    if (version) weights_writer_put_u32(w, "lutra.packed.version", version);
+    if (version) weights_writer_put_scalar(w, "lutra.packed.source.bytes", WEIGHTS_U64, &bytes);
+    if (sum) weights_writer_put_array(w, "lutra.packed.sums", WEIGHTS_U64, sum, n);
     assert_int_equal(weights_writer_commit(&w, NULL), 0);
 }
 
@@ -134,11 +139,16 @@ static void what_is_no_packed_copy_is_refused(void **state)
     expect_refused("none.packed", model, "cannot open");
     save(in_folder("junk.packed"), "GGUFjunkjunkjunkjunkjunk", 24);
     expect_refused("junk.packed", model, "version");
-    write_wrong("w.packed", "lutra-packed", 1, false);
+    write_wrong("w.packed", "lutra-packed", 0, NULL, 0);
     expect_refused("w.packed", model, "lutra.packed.version");
-    write_wrong("w.packed", "lutra-packed", 2, true);
-    expect_refused("w.packed", model, "version 2");
-    write_wrong("w.packed", "lutra-packed", 1, true);
+    write_wrong("w.packed", "lutra-packed", 1, NULL, 0);
+    expect_refused("w.packed", model, "version 1, not 2");
+    write_wrong("w.packed", "lutra-packed", 2, NULL, 0);
+    expect_refused("w.packed", model, "lutra.packed.sums");
+    const uint64_t sum = 5;
+    write_wrong("w.packed", "lutra-packed", 2, &sum, 1);
+    expect_refused("w.packed", model, "1 entries for 0 tensors");
+    write_wrong("w.packed", "lutra-packed", 2, &sum, 0);
     expect_refused("w.packed", model, "modified_ns");
     weights_close(&model);
 }
@@ -148,6 +158,7 @@ static void a_copy_inside_a_page_is_not_found(void **state)
     (void)state;
     struct weights_writer *w;
     struct weights *packed;
+    uint64_t sum;
     const int64_t ne[1] = {16};
     assert_int_equal(weights_writer_open(&w, in_folder("odd.packed"), NULL), 0); /* alignment 32 */
     weights_writer_add_tensor(w, "l.1/a", QUANT_F32, 1, ne);
@@ -155,8 +166,54 @@ static void a_copy_inside_a_page_is_not_found(void **state)
     assert_int_equal(weights_writer_commit(&w, NULL), 0);
     assert_int_equal(weights_open(&packed, in_folder("odd.packed"), NULL), 0);
     assert_int_equal(weights_tensor_at(packed, 0)->bytes, 64);
-    assert_null(packed_find(packed, "l.1", "a", 64));
+    assert_null(packed_find(packed, "l.1", "a", 64, &sum));
     weights_close(&packed);
+}
+
+static uint8_t *load(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    uint8_t *bytes = malloc(1 << 16);
+    assert_true(f && bytes);
+    *n = fread(bytes, 1, 1 << 16, f);
+    fclose(f);
+    return bytes;
+}
+
+/* Every kind of damage to the copies or their names is found, and told by the name of what it hit. */
+static void damage_is_found(void **state)
+{
+    (void)state;
+    struct lutra_error err = {0};
+    make_model("m.gguf", "llama", 16);
+    struct weights *model = open_model("m.gguf");
+    for (size_t i = 0; i < sizeof first; i++) first[i] = (uint8_t)(i * 7 + 1);
+    memset(second, 0xa5, sizeof second);
+    write_copies("d.packed", model);
+    weights_close(&model);
+    if (packed_check(in_folder("d.packed"), &err) < 0) fail_msg("%s", err.what);
+    size_t n;
+    uint8_t *good = load(in_folder("d.packed"), &n), *bad = malloc(n);
+    const size_t copy[3] = {4096, 3 * 4096, 4 * 4096}; /* where they begin */
+    assert_memory_equal(good + copy[2], second, sizeof second);
+    for (int i = 0; i < 3; i++)
+        for (size_t bit = 0; bit < 8 * COPIES[i].bytes; bit += i ? 1 : 97) {
+            memcpy(bad, good, n);
+            bad[copy[i] + bit / 8] ^= (uint8_t)(1 << bit % 8);
+            save(in_folder("bad.packed"), bad, n);
+            assert_int_equal(packed_check(in_folder("bad.packed"), &err), LUTRA_E_FORMAT);
+            if (!strstr(err.what, COPIES[i].name) || !strstr(err.what, "1 of 3")) fail_msg("%s", err.what);
+        }
+    /* Two equal copies whose names have changed places. */
+    memcpy(bad, good, n);
+    for (size_t i = 0; i < 4096; i++)
+        if (!memcmp(bad + i, "/a.weight", 9) || !memcmp(bad + i, "/b.weight", 9)) bad[i + 1] ^= 'a' ^ 'b';
+    save(in_folder("bad.packed"), bad, n);
+    assert_true(packed_check(in_folder("bad.packed"), &err) < 0);
+    assert_int_equal(packed_check(in_folder("m.gguf"), &err), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(packed_check(in_folder("none.packed"), &err), LUTRA_E_IO);
+    free(good);
+    free(bad);
 }
 
 static int stop_at_once(void *user, uint64_t done, uint64_t total)
@@ -191,6 +248,7 @@ int main(void)
         cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(what_is_no_packed_copy_is_refused),
         cmocka_unit_test(a_copy_inside_a_page_is_not_found),
+        cmocka_unit_test(damage_is_found),
         cmocka_unit_test(a_cancelled_write_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
