@@ -48,6 +48,7 @@ class Layers(Tree):
 
     def test_good_tree(self):
         self.put("apps/cli/main.c", SPDX + '#include "lutra.h"\n#include "cli.h"\n')
+        self.put("apps/cli/run/run.c", SPDX + '#include "cli.h"\n')
         self.put("apps/cli/cli.h", SPDX)
         self.put("src/engine/engine.c", SPDX + '#include "lutra.h"\n#include "text/bpe.h"\n#include "near.h"\n')
         self.put("src/engine/near.h", SPDX)

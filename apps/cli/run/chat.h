@@ -9,7 +9,7 @@
 #ifndef LUTRA_CLI_CHAT_H
 #define LUTRA_CLI_CHAT_H
 
-#include "run.h"
+#include "run/run.h"
 
 /* Messages own their contents; roles are literals.  A system message, if any, is the first. */
 struct conversation {

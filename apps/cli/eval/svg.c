@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Accuracy against latency and against rows, side by side [TTS Figure 10]: a point per method with its interval, and
+ * the line of those that nothing cheaper beats.
+ */
+#include "eval/eval.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum { WIDTH = 1040, HEIGHT = 480, LEFT = 64, TOP = 56, PANEL = 430, TALL = 350, GAP = 80, LABEL = 11 };
+
+struct box {
+    double x, y, w, h;
+};
+
+struct panel {
+    struct buffer *out;
+    const struct eval_set *set;
+    bool rows; /* the x axis: rows, else latency */
+    double left, x_low, x_high, y_low, y_high;
+    struct box taken[2 * EVAL_METHODS_MAX];
+    int n_taken;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct buffer *out, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (n > 0) buffer_add(out, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+static double cost_of(const struct panel *p, const struct eval_method *m)
+{
+    return p->rows ? m->generator_rows + m->verifier_rows : m->latency_s * 1e3;
+}
+
+static bool shown(const struct panel *p, const struct eval_method *m)
+{
+    return m->kind != METHOD_ANY && m->kind < METHOD_ACC && cost_of(p, m) > 0;
+}
+
+static double x_of(const struct panel *p, double cost)
+{
+    return p->left + (log10(cost) - p->x_low) / (p->x_high - p->x_low) * PANEL;
+}
+
+static double y_of(const struct panel *p, double accuracy)
+{
+    return TOP + (p->y_high - accuracy * 100) / (p->y_high - p->y_low) * TALL;
+}
+
+static void set_range(struct panel *p)
+{
+    double low = INFINITY, high = 0, worst = 100, best = 0;
+    for (int i = 0; i < p->set->n_method; i++) {
+        const struct eval_method *m = &p->set->method[i];
+        if (!shown(p, m)) continue;
+        low = fmin(low, cost_of(p, m));
+        high = fmax(high, cost_of(p, m));
+        worst = fmin(worst, m->accuracy.low * 100);
+        best = fmax(best, m->accuracy.high * 100);
+    }
+    if (high == 0) low = high = 1;
+    p->x_low = log10(low) - 0.15;
+    p->x_high = log10(high) + 0.4; /* room for the last label */
+    p->y_low = fmax(0, floor((worst - 1) / 5) * 5);
+    p->y_high = fmin(100, ceil((best + 1) / 5) * 5);
+    if (p->y_high <= p->y_low) p->y_high = p->y_low + 5;
+}
+
+static void draw_axes(struct panel *p)
+{
+    double bottom = TOP + TALL, step = p->y_high - p->y_low > 40 ? 10 : 5;
+    add(p->out, "<rect x='%.0f' y='%d' width='%d' height='%d' fill='none' stroke='#888'/>\n", p->left, TOP, PANEL,
+        TALL);
+    for (double y = p->y_low; y <= p->y_high + 0.1; y += step) {
+        double at = y_of(p, y / 100);
+        add(p->out, "<path d='M%.0f %.1fh%d' stroke='#ddd'/><text x='%.0f' y='%.1f' text-anchor='end'>%.0f %%</text>\n",
+            p->left, at, PANEL, p->left - 6, at + 4, y);
+    }
+    for (int decade = (int)floor(p->x_low); decade <= (int)ceil(p->x_high); decade++)
+        for (int k = 1; k < 10; k += k == 1 ? 1 : k == 2 ? 3 : 5) { /* 1, 2, 5 */
+            double cost = k * pow(10, decade), at = x_of(p, cost);
+            if (at < p->left || at > p->left + PANEL) continue;
+            add(p->out,
+                "<path d='M%.1f %dv%d' stroke='#eee'/><text x='%.1f' y='%.0f' text-anchor='middle'>%.10g</text>\n", at,
+                TOP, TALL, at, bottom + 16, cost);
+        }
+    add(p->out, "<text x='%.0f' y='%.0f' text-anchor='middle'>%s</text>\n", p->left + PANEL / 2, bottom + 36,
+        p->rows ? "rows per problem, generator + verifier (counted)" : "ms per problem, one at a time (measured)");
+    add(p->out, "<text x='%.0f' y='%d' font-weight='bold'>accuracy against %s</text>\n", p->left, TOP - 10,
+        p->rows ? "rows" : "latency");
+}
+
+/* From cheap to costly, each better than all before: a staircase. */
+static void draw_front(struct panel *p)
+{
+    double best = -1, cost = 0;
+    bool open = false;
+    for (;;) {
+        const struct eval_method *next = NULL;
+        for (int i = 0; i < p->set->n_method; i++) {
+            const struct eval_method *m = &p->set->method[i];
+            bool further = shown(p, m) && m->accuracy.mean > best && cost_of(p, m) >= cost;
+            if (further && (!next || cost_of(p, m) < cost_of(p, next) ||
+                               (cost_of(p, m) == cost_of(p, next) && m->accuracy.mean > next->accuracy.mean)))
+                next = m;
+        }
+        if (!next) break;
+        add(p->out, open ? "H%.1fV%.1f" : "<path fill='none' stroke='#2a7' stroke-dasharray='5 3' d='M%.1f %.1f",
+            x_of(p, cost_of(p, next)), y_of(p, next->accuracy.mean));
+        open = true;
+        best = next->accuracy.mean;
+        cost = cost_of(p, next);
+    }
+    if (open) add(p->out, "H%.1f'/>\n", p->left + PANEL);
+}
+
+static bool is_free(const struct panel *p, struct box b)
+{
+    if (b.x < p->left || b.x + b.w > p->left + PANEL || b.y < TOP || b.y + b.h > TOP + TALL) return false;
+    for (int i = 0; i < p->n_taken; i++) {
+        const struct box *t = &p->taken[i];
+        if (b.x < t->x + t->w && t->x < b.x + b.w && b.y < t->y + t->h && t->y < b.y + b.h) return false;
+    }
+    return true;
+}
+
+/* The first free place around a point, or the right of it. */
+static struct box place_label(struct panel *p, double x, double y, const char *text)
+{
+    double w = (double)strlen(text) * LABEL * 0.66, h = LABEL + 1;
+    for (int ring = 0; ring < 12; ring++) {
+        double d = ring * 9.0;
+        const struct box tries[] = {{x + 7, y - h / 2 - d, w, h}, {x + 7, y - h / 2 + d, w, h},
+            {x - 7 - w, y - h / 2 - d, w, h}, {x - 7 - w, y - h / 2 + d, w, h}};
+        for (int i = 0; i < 4; i++)
+            if (is_free(p, tries[i])) return tries[i];
+    }
+    return (struct box){x + 7, y - h / 2, w, h};
+}
+
+static void draw_points(struct panel *p)
+{
+    for (int i = 0; i < p->set->n_method; i++) {
+        const struct eval_method *m = &p->set->method[i];
+        if (!shown(p, m)) continue;
+        double x = x_of(p, cost_of(p, m)), y = y_of(p, m->accuracy.mean);
+        p->taken[p->n_taken++] = (struct box){x - 5, y - 5, 10, 10};
+    }
+    for (int i = 0; i < p->set->n_method; i++) {
+        const struct eval_method *m = &p->set->method[i];
+        static const char *const colours[] = {"#555", "#555", "#36c", "#36c", "#c63", "#a3a", "#092", "#000", "#000"};
+        if (!shown(p, m)) continue;
+        double x = x_of(p, cost_of(p, m)), y = y_of(p, m->accuracy.mean), top = y_of(p, m->accuracy.high),
+               bottom = y_of(p, m->accuracy.low);
+        const char *colour = colours[m->kind];
+        add(p->out, "<path d='M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6' stroke='%s' stroke-opacity='.45'/>\n", x, top,
+            bottom, x - 3, top, x - 3, bottom, colour);
+        add(p->out,
+            "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s: %.1f %% (%.1f to %.1f)</title></circle>\n", x, y,
+            colour, m->name, m->accuracy.mean * 100, m->accuracy.low * 100, m->accuracy.high * 100);
+        struct box b = place_label(p, x, y, m->name);
+        p->taken[p->n_taken++] = b;
+        if (fabs(b.y + b.h / 2 - y) > 10)
+            add(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", x, y, b.x > x ? b.x : b.x + b.w,
+                b.y + b.h / 2);
+        add(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", b.x, b.y + b.h - 3, colour, m->name);
+    }
+}
+
+static void draw_panel(struct buffer *out, const struct eval_set *set, bool rows, double left)
+{
+    struct panel p = {.out = out, .set = set, .rows = rows, .left = left};
+    set_range(&p);
+    draw_axes(&p);
+    draw_front(&p);
+    draw_points(&p);
+}
+
+/* The last part of a path, without what XML would read as markup. */
+static const char *plain_name(const char *path, char *out, size_t n_out)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(out, n_out, "%s", slash ? slash + 1 : path);
+    for (char *c = out; *c; c++)
+        if (*c == '<' || *c == '>' || *c == '&' || *c == '\'') *c = '_';
+    return out;
+}
+
+int eval_svg(const struct eval_run *run)
+{
+    struct buffer out = {0};
+    char model[80], file[80], prm[80];
+    const struct eval_options *o = run->opts;
+    add(&out,
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' height='%d' font-family='sans-serif' "
+        "font-size='%d'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n",
+        WIDTH, HEIGHT, WIDTH, HEIGHT, LABEL);
+    add(&out, "<text x='%d' y='20' font-size='13'>%s%s%s: %d problems of %s, 95 %% bootstrap intervals</text>\n", LEFT,
+        plain_name(o->engine.model, model, sizeof model), o->judge.prm ? " with " : "",
+        o->judge.prm ? plain_name(o->judge.prm, prm, sizeof prm) : "", run->set->n,
+        plain_name(o->file, file, sizeof file));
+    draw_panel(&out, run->set, false, LEFT);
+    draw_panel(&out, run->set, true, LEFT + PANEL + GAP);
+    add(&out, "</svg>\n");
+    int rc = write_file_whole(o->svg, out.text, out.n_bytes);
+    buffer_free(&out);
+    return rc < 0 ? EXIT_FAILED : 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int on_text(void *user, const struct lutra_piece *piece)
+{
+    struct talk *t = user;
+    if (piece->token >= 0) {
+        struct tokens *out = &t->reply_tokens;
+        if (out->n == out->room) {
+            out->room = out->room * 2 + 64;
+            out->id = grow_memory(out->id, (size_t)out->room * sizeof *out->id);
+        }
+        out->id[out->n++] = piece->token;
+    }
+    if (!piece->n_bytes) return 0;
+    buffer_add(&t->reply, piece->text, piece->n_bytes);
+    t->at_line_start = piece->text[piece->n_bytes - 1] == '\n';
+    size_t written = fwrite(piece->text, 1, piece->n_bytes, stdout);
+    return written < piece->n_bytes || fflush(stdout) != 0;
+}
+
+static void on_end(void *user, const struct lutra_end *end)
+{
+    ((struct talk *)user)->end = *end;
+}
+
+void reply_end_line(struct talk *t)
+{
+    if (!t->at_line_start) putchar('\n');
+    fflush(stdout);
+    t->at_line_start = true;
+}
+
+static int explain_end(struct talk *t)
+{
+    int n_ctx;
+    switch (t->end.reason) {
+    case LUTRA_STOP_CTX_FULL:
+        reply_end_line(t);
+        lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+        say("the context of %d tokens is full; -c N gives more", n_ctx);
+        return 0;
+    case LUTRA_STOP_ERROR:
+        reply_end_line(t);
+        say("the reply ended in an error: the model's logits leave no token to sample");
+        return EXIT_FAILED;
+    case LUTRA_STOP_CALLER: return finish_stdout(EXIT_FAILED); /* stdout refused the text */
+    default: return 0;
+    }
+}
+
+/* A search's winner, written at once. */
+static int search_reply(struct talk *t, const struct lutra_request *r)
+{
+    struct lutra_error err = {0};
+    bool cancelled;
+    int code = searcher_run(&t->searcher, &t->engine, r, t->opts->engine.quiet, &t->reply, &cancelled);
+    t->end.reason = cancelled ? LUTRA_STOP_CANCELLED : LUTRA_STOP_END;
+    if (code || cancelled || !t->reply.n_bytes) return code;
+    if (tokenize(t->engine.model, t->reply.text, t->reply.n_bytes, LUTRA_PARSE_SPECIAL, &t->reply_tokens, &err) < 0)
+        return fail_with(&err);
+    t->at_line_start = t->reply.text[t->reply.n_bytes - 1] == '\n';
+    size_t written = fwrite(t->reply.text, 1, t->reply.n_bytes, stdout);
+    return written < t->reply.n_bytes || fflush(stdout) != 0 ? finish_stdout(EXIT_FAILED) : 0;
+}
+
+int reply_stream(struct talk *t, const struct tokens *prompt)
+{
+    struct lutra_error err = {0};
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
+    r.prompt = prompt->id;
+    r.n_prompt = prompt->n;
+    r.max_tokens = t->opts->n_predict < 0 ? -1 : t->opts->n_predict;
+    r.sampling = &t->sampling;
+    r.stop = t->opts->reverse.item;
+    r.n_stop = t->opts->reverse.n;
+    r.ignore_end = t->opts->ignore_eos;
+    r.show_special = t->opts->show_special;
+    r.on_text = on_text;
+    r.on_end = on_end;
+    r.user = t;
+    buffer_clear(&t->reply);
+    t->reply_tokens.n = 0;
+    t->end = (struct lutra_end){0};
+    if (t->searcher.wanted) return search_reply(t, &r);
+    int32_t id;
+    int n_active = 1;
+    if (lutra_submit(t->engine.session, &r, &id, &err) < 0) return fail_with(&err);
+    while (n_active > 0) {
+        /* A signal between two steps would be forgotten by the next one: hand it on. */
+        if (interrupted()) lutra_request_cancel(t->engine.session, id);
+        if (lutra_step(t->engine.session, &n_active, &err) < 0 && err.code != LUTRA_E_CANCELLED) return fail_with(&err);
+    }
+    return explain_end(t);
+}
+
+/* A terminal hands over at most this much of one line, and drops the rest. */
+enum { TERMINAL_LINE_BYTES = 4095 };
+
+/* A line as it comes, without an editor. */
+static bool read_line(struct talk *t, struct buffer *line)
+{
+    char *text = NULL;
+    size_t room = 0;
+    buffer_clear(line);
+    if (t->talks) fputs(t->opts->color ? "\033[1;32m> " : "> ", stdout);
+    fflush(stdout);
+    ssize_t n = getline(&text, &room, stdin);
+    if (t->talks && t->opts->color) fputs("\033[0m", stdout);
+    if (t->talks && n < 0) putchar('\n');
+    if (t->talks && n >= TERMINAL_LINE_BYTES)
+        say("the terminal may have cut this line at %d bytes; /read FILE has no limit", TERMINAL_LINE_BYTES);
+    if (n > 0 && text[n - 1] == '\n') n--;
+    if (n > 0) buffer_add(line, text, (size_t)n);
+    free(text);
+    return n >= 0;
+}
+
+bool read_user(struct talk *t, struct buffer *message)
+{
+    struct buffer line = {0};
+    bool more = true;
+    buffer_clear(message);
+    while (more && (t->editor ? line_read(t->editor, &line) : read_line(t, &line))) {
+        more = line.n_bytes > 0 && line.text[line.n_bytes - 1] == '\\';
+        if (more) line.text[line.n_bytes - 1] = '\n';
+        buffer_add(message, line.text, line.n_bytes);
+    }
+    buffer_free(&line);
+    return !more || (message->n_bytes > 0 && !interrupted());
+}
+
+static double per_second(uint64_t n, uint64_t us)
+{
+    return us ? (double)n * 1e6 / (double)us : 0;
+}
+
+void reply_figures(const struct talk *t)
+{
+    struct lutra_stats s;
+    if (!t->opts->perf || t->opts->engine.quiet || !t->engine.session) return;
+    lutra_session_stats(t->engine.session, &s, sizeof s);
+    progress_clear();
+    fprintf(stderr, "\n%s\n", lutra_runtime_device_text(t->engine.runtime));
+    fprintf(stderr, "load:    %10.2f ms\n", (double)t->engine.load_us * 1e-3);
+    fprintf(stderr, "prompt:  %10.2f ms / %5llu tokens (%.2f tokens per second), %llu more from the cache\n",
+        (double)s.prompt_us * 1e-3, (unsigned long long)s.prompt_tokens, per_second(s.prompt_tokens, s.prompt_us),
+        (unsigned long long)s.cached_tokens);
+    fprintf(stderr, "decode:  %10.2f ms / %5llu tokens (%.2f tokens per second)\n", (double)s.decode_us * 1e-3,
+        (unsigned long long)s.generated_tokens, per_second(s.generated_tokens, s.decode_us));
+    fprintf(stderr, "sample:  %10.2f ms\n", (double)s.sample_us * 1e-3);
+    fprintf(stderr, "rows:    %llu valid, %llu wasted, %llu underutilized in %llu steps\n",
+        (unsigned long long)s.rows_valid, (unsigned long long)s.rows_wasted, (unsigned long long)s.rows_underutilized,
+        (unsigned long long)s.n_step);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(struct run_options, field)
+
+static const struct option run_table[] = {
+    {"-p --prompt", "PROMPT", OPT_TEXT, AT(prompt), "TEXT", .help = "prompt, or first message of a chat"},
+    {"-f --file", "FILE", OPT_TEXT, AT(file), "FILE", .help = "read the prompt from a file; - is standard input"},
+    {"-sys --system-prompt", "SYSTEM_PROMPT", OPT_TEXT, AT(system), "TEXT", .help = "system message of a chat"},
+    {"-cnv --conversation", NULL, OPT_ON, AT(chat), NULL,
+        .help = "chat; the default when the model has a chat template"},
+    {"-no-cnv --no-conversation", NULL, OPT_ON, AT(no_chat), NULL, .help = "continue the prompt as plain text"},
+    {"-st --single-turn", NULL, OPT_ON, AT(single_turn), NULL, .help = "answer once and leave"},
+    {"-i --interactive", NULL, OPT_ON, AT(interactive), NULL, .help = "plain text: ask for more after each reply"},
+    {"-n --predict --n-predict", "N_PREDICT", OPT_INT, AT(n_predict), "N",
+        .help = "most tokens of a reply; -1 = until the context is full", .min = -1, .max = 1 << 24},
+    {"-r --reverse-prompt", NULL, OPT_LIST, AT(reverse), "TEXT",
+        .help = "stop a reply before this text; may be repeated"},
+    {"-e --escape", NULL, OPT_ON, AT(escape), NULL,
+        .help = "\\n, \\t, \\xHH ... in -p and -sys mean characters (default)"},
+    {"--no-escape", NULL, OPT_OFF, AT(escape), NULL, .help = "leave backslashes in -p and -sys alone"},
+    {"--ignore-eos", NULL, OPT_ON, AT(ignore_eos), NULL, .help = "go on after end-of-generation tokens"},
+    {"--chat-template", "CHAT_TEMPLATE", OPT_TEXT, AT(template_text), "TEXT",
+        .help = "chat template (Jinja) instead of the model's"},
+    {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
+    {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
+    {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
+    {"--history", "HISTORY", OPT_TEXT, AT(history), "FILE",
+        .help = "what was typed, for arrows and Ctrl-R; '' = keep none. Else $XDG_STATE_HOME/lutra/history or "
+                "~/.local/state/lutra/history"},
+    {"-co --color", NULL, OPT_ON, AT(color), NULL, .help = "colour what the user types"},
+    {"--perf", "PERF", OPT_ON, AT(perf), NULL, .help = "figures on stderr at the end (default)"},
+    {"--no-perf", NULL, OPT_OFF, AT(perf), NULL, .help = "no figures"},
+};
+#undef AT
+
+static void set_defaults(void *opts)
+{
+    struct run_options *o = opts;
+    engine_options_init(&o->engine);
+    sampling_options_init(&o->sampling);
+    search_options_init(&o->search);
+    o->n_predict = -1;
+    o->escape = o->perf = o->echo = true;
+}
+
+static int list_sets(void *opts, struct option_set *set)
+{
+    struct run_options *o = opts;
+    set[0] = (struct option_set){"Text", run_table, OPTION_COUNT(run_table), o};
+    set[1] = search_option_set(&o->search);
+    set[2] = judge_option_set(&o->search.judge);
+    set[3] = engine_option_set(&o->engine);
+    set[4] = sampling_option_set(&o->sampling);
+    set[5] = output_option_set(&o->engine);
+    return 6;
+}
+
+/* The prompt of -p or -f in `out`; 0, or an exit code. */
+static int read_prompt(const struct run_options *o, struct buffer *out)
+{
+    if (o->prompt && o->file) {
+        say("run: -p and -f: give one of them");
+        return EXIT_USAGE;
+    }
+    if (o->file) return read_file(o->file, out) < 0 ? EXIT_FAILED : 0;
+    if (!o->prompt) return 0;
+    buffer_add(out, o->prompt, strlen(o->prompt));
+    if (o->escape) unescape(out->text, &out->n_bytes);
+    return 0;
+}
+
+/* Plain text: everything said so far is the prompt of the next reply. */
+static int continue_text(struct talk *t, const struct buffer *prompt)
+{
+    struct lutra_error err = {0};
+    struct tokens all = {0}, more = {0};
+    struct buffer line = {0};
+    int code = 0;
+    if (tokenize(t->engine.model, prompt->text ? prompt->text : "", prompt->n_bytes,
+            LUTRA_ADD_SPECIAL | LUTRA_PARSE_SPECIAL, &all, &err) < 0)
+        code = fail_with(&err);
+    if (!code && all.n == 0) {
+        say("run: the prompt is empty; give one with -p or -f");
+        code = EXIT_USAGE;
+    }
+    if (!code && t->opts->echo && prompt->n_bytes) {
+        fwrite(prompt->text, 1, prompt->n_bytes, stdout);
+        t->at_line_start = false;
+    }
+    while (!code) {
+        code = reply_stream(t, &all);
+        if (code || !t->opts->interactive || t->opts->single_turn) break;
+        interrupt_clear();
+        reply_end_line(t);
+        if (!read_user(t, &line)) break;
+        int n = all.n + t->reply_tokens.n;
+        if (tokenize(t->engine.model, line.text, line.n_bytes, LUTRA_PARSE_SPECIAL, &more, &err) < 0) {
+            code = fail_with(&err);
+            break;
+        }
+        all.id = grow_memory(all.id, (size_t)(n + more.n) * sizeof *all.id);
+        memcpy(all.id + all.n, t->reply_tokens.id, (size_t)t->reply_tokens.n * sizeof *all.id);
+        memcpy(all.id + n, more.id, (size_t)more.n * sizeof *all.id);
+        all.n = all.room = n + more.n;
+    }
+    reply_end_line(t);
+    free(all.id);
+    free(more.id);
+    buffer_free(&line);
+    return interrupted() ? EXIT_INTERRUPTED : code;
+}
+
+static int check_options(const struct run_options *o)
+{
+    const char *why = NULL;
+    if (o->chat && o->no_chat) why = "-cnv and -no-cnv exclude each other";
+    if (o->no_chat && o->system) why = "-sys needs chat mode, -no-cnv is given";
+    if (o->template_text && o->template_file) why = "--chat-template and --chat-template-file: give one of them";
+    if (!why) return 0;
+    say("run: %s", why);
+    return EXIT_USAGE;
+}
+
+/* `lutra run model.gguf`: instead of the environment's, not beside -m. */
+static int set_model(struct run_options *o, const char *path)
+{
+    if (o->engine.model && o->engine.model != getenv("LUTRA_ARG_MODEL")) {
+        say("run: '%s' and -m %s: one model, please (a prompt needs -p)", path, o->engine.model);
+        return EXIT_USAGE;
+    }
+    o->engine.model = path;
+    return 0;
+}
+
+/* The editor, for who sits at a terminal; the path of its history stays in *path. */
+static void open_editor(struct talk *t, char **path)
+{
+    const char *wanted = t->opts->history;
+    t->talks = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    if (!t->talks || t->opts->single_turn) return;
+    if (!wanted) *path = history_default_path();
+    t->editor = line_open(wanted ? (*wanted ? wanted : NULL) : *path, t->opts->color);
+}
+
+static int talk_open(struct talk *t)
+{
+    int code = engine_open(&t->engine, &t->opts->engine, false);
+    if (code) return code;
+    struct lutra_session_settings settings;
+    lutra_session_settings_init(&settings, sizeof settings);
+    if (t->searcher.wanted) settings.n_seq = t->searcher.settings.width;
+    code = engine_open_session(&t->engine, &t->opts->engine, settings);
+    return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine, t->opts->engine.model);
+}
+
+static int run(void *opts, const char **arg, int n_arg)
+{
+    struct run_options *o = opts;
+    struct talk t = {.opts = o, .at_line_start = true};
+    struct buffer prompt = {0}, chat_template = {0}, system = {0};
+    char *history_path = NULL;
+    int code = check_options(o);
+    if (!code && n_arg > 0) code = set_model(o, arg[0]);
+    if (!code) code = searcher_init(&t.searcher, &o->search);
+    if (!code) code = sampling_from_options(&o->sampling, t.bias, &t.sampling);
+    if (!code) code = read_prompt(o, &prompt);
+    if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
+    if (!code && o->system && o->escape) {
+        buffer_add(&system, o->system, strlen(o->system));
+        unescape(system.text, &system.n_bytes);
+        o->system = system.text;
+    }
+    if (!code) code = talk_open(&t);
+    if (!code) {
+        open_editor(&t, &history_path);
+        t.chat_template = o->template_file ? chat_template.text : o->template_text;
+        bool has_template = t.chat_template || t.engine.info.chat_template;
+        if ((o->chat || o->system) && !has_template) {
+            say("%s has no chat template; give one with --chat-template or use -no-cnv", o->engine.model);
+            code = EXIT_FAILED;
+        } else if (has_template && !o->no_chat) {
+            code = chat(&t, prompt.n_bytes ? prompt.text : NULL);
+        } else {
+            code = continue_text(&t, &prompt);
+        }
+        reply_figures(&t);
+    }
+    interrupt_watch(NULL);
+    lutra_session_close(&t.engine.session);
+    searcher_close(&t.searcher, &t.engine);
+    engine_close(&t.engine);
+    line_close(&t.editor);
+    free(history_path);
+    free(t.reply_tokens.id);
+    buffer_free(&t.reply);
+    buffer_free(&prompt);
+    buffer_free(&chat_template);
+    buffer_free(&system);
+    return code;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .arguments = "[MODEL]",
+    .max_args = 1,
+    .summary = "Answer a prompt or hold a chat",
+    .notes = "In a chat /help lists the commands (/system /save /load /read /context /regen /clear /exit). A line "
+             "ending in\n"
+             "\\ goes on in the next; at a terminal Alt-Enter begins a new line, arrows and Ctrl-R bring back what was "
+             "typed,\n"
+             "and a paste arrives whole. Ctrl-C stops a reply; at an empty prompt it leaves.",
+    .opts_bytes = sizeof(struct run_options),
+    .defaults = set_defaults,
+    .sets = list_sets,
+    .run = run,
+};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `lutra run`: its options and the one thing both of its modes do, streaming a reply.
+ *
+ *     run.c     options, opening, text mode (continue a prompt)
+ *     chat.h    chat mode: messages through the model's template, /commands
+ *     line.h    a message typed at a terminal
+ *     search.h  several candidates for one reply
+ *     reply.c   one generation: stream to stdout, stop on Ctrl-C, say why it ended; figures at the end
+ */
+#ifndef LUTRA_CLI_RUN_H
+#define LUTRA_CLI_RUN_H
+
+#include "cli.h"
+#include "run/line.h"
+#include "run/search.h"
+
+struct run_options {
+    struct engine_options engine;
+    struct sampling_options sampling;
+    const char *prompt, *file, *system, *template_text, *template_file, *history;
+    bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo;
+    int n_predict;
+    struct option_list reverse;
+    struct search_options search;
+};
+
+struct talk {
+    const struct run_options *opts;
+    struct engine engine;
+    struct lutra_sampling sampling;
+    struct lutra_logit_bias bias[OPTION_LIST_MAX];
+    const char *chat_template; /* instead of the model's, or NULL */
+    struct buffer reply;       /* text of the last reply */
+    struct tokens reply_tokens;
+    struct lutra_end end;
+    struct searcher searcher;
+    bool at_line_start;
+    bool talks;                 /* stdin and stdout are a terminal */
+    struct line_editor *editor; /* NULL: lines as they come */
+};
+
+/* Streams the continuation of prompt to stdout.  0, or an exit code after a message; a reply stopped by Ctrl-C is 0
+ * with end.reason LUTRA_STOP_CANCELLED. */
+int reply_stream(struct talk *t, const struct tokens *prompt);
+
+/* Tokens per second and rows, to stderr. */
+void reply_figures(const struct talk *t);
+
+/* Ends the line that a reply left open. */
+void reply_end_line(struct talk *t);
+
+/* A message from the user (a trailing backslash continues it on the next line): false at the end of input or Ctrl-C. */
+bool read_user(struct talk *t, struct buffer *line);
+
+/* The whole of chat mode; first: the opening message or NULL. */
+int chat(struct talk *t, const char *first);
+
+#endif

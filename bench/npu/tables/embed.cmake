@@ -1,0 +1,16 @@
+# The recorded counts, the recorded accuracies and the SoC profiles as bytes of the program, so that an installed one has them.
+set(embedded ${CMAKE_CURRENT_BINARY_DIR}/npu_data.c)
+set(text "/* SPDX-License-Identifier: MIT */\n/* Made by bench/npu/tables/embed.cmake. */\n#include \"tables.h\"\n\n")
+set(table "")
+foreach(file bench/npu/counts.json bench/npu/scaling.json profiles/snapdragon-8gen2.json
+             profiles/snapdragon-8gen3.json profiles/snapdragon-8elite.json)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
+  string(MAKE_C_IDENTIFIER ${file} name)
+  file(READ ${CMAKE_SOURCE_DIR}/${file} bytes HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  string(APPEND text "static const unsigned char ${name}[] = {${bytes}0};\n")
+  string(APPEND table "    {\"${file}\", ${name}, sizeof ${name} - 1},\n")
+endforeach()
+string(APPEND text "\nconst struct npu_data npu_data[] = {\n${table}    {0, 0, 0},\n};\n")
+file(CONFIGURE OUTPUT ${embedded} CONTENT "${text}" @ONLY)
+target_sources(lutra_npu_tables PRIVATE ${embedded})

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A ratio of two modelled times beside the published one. */
+struct comparison {
+    const char *table;
+    char what[96];
+    struct npu_work slow, fast;
+    double published_low, published_high; /* low 0: "up to" */
+};
+
+enum { COMPARISONS_MAX = 128 };
+
+struct comparisons {
+    struct comparison item[COMPARISONS_MAX];
+    int n;
+};
+
+static void compare(struct comparisons *c, const char *table, const char *what, const struct npu_work *slow,
+    const struct npu_work *fast, double low, double high)
+{
+    if (c->n == COMPARISONS_MAX) return;
+    struct comparison *x = &c->item[c->n++];
+    *x =
+        (struct comparison){.table = table, .slow = *slow, .fast = *fast, .published_low = low, .published_high = high};
+    snprintf(x->what, sizeof x->what, "%s", what);
+}
+
+/* The one-row product on tiles with another way to fill the tiles: packets of its dequantization exchanged. */
+static struct npu_work product(const struct npu_count *gemm, const struct npu_count *own, const struct npu_count *other)
+{
+    struct npu_work w = gemm->work;
+    w.packets += (other ? other->work.packets : 0) - own->work.packets;
+    if (other) w.scatters = other->work.scatters, w.dma_bytes = other->work.dma_bytes;
+    return w;
+}
+
+/* [TTS Figure 15]: GEMV by layout on 8 Gen 3. */
+static void layouts(const struct npu_bench *b, struct comparisons *out)
+{
+    for (int i = 0; i < b->n_row; i++) {
+        const struct npu_count *gemm = &b->row[i];
+        if (strcmp(gemm->kernel, "gemm") != 0 || strcmp(gemm->kind, "Q4_0") != 0 || gemm->m != 1) continue;
+        int k = gemm->k, n = gemm->n;
+        const struct npu_count *tile = npu_count_of(b, "dequant", "Q4_0", 1, k, n),
+                               *super = npu_count_of(b, "dequant", "supergroup", 1, k, n),
+                               *groups = npu_count_of(b, "dequant", "groups not coalesced", 1, k, n),
+                               *scatter = npu_count_of(b, "dequant", "conventional, scatter", 1, k, n);
+        if (!tile || !super || !groups || !scatter) continue;
+        struct npu_work ours = product(gemm, tile, super), none = product(gemm, tile, NULL),
+                        by_group = product(gemm, tile, groups), scattered = product(gemm, tile, scatter);
+        char what[96];
+        snprintf(what, sizeof what, "%dx%d: conventional + scatter / supergroup", k, n);
+        compare(out, "TTS Figure 15", what, &scattered, &ours, 9.65, 19.04);
+        snprintf(what, sizeof what, "%dx%d: tile layout, groups alone / supergroup", k, n);
+        compare(out, "TTS Figure 15", what, &by_group, &ours, 1.82, 3.45);
+        snprintf(what, sizeof what, "%dx%d: supergroup / no dequantization", k, n);
+        compare(out, "TTS Figure 15", what, &ours, &none, 1.27, 1.27);
+        snprintf(what, sizeof what, "%dx%d: tile32 (Lutra's default) / no dequantization", k, n);
+        compare(out, "TTS Figure 15", what, &gemm->work, &none, 1.27, 1.27);
+    }
+}
+
+/* Both KV heads of Qwen2.5-1.5B, a thread each. */
+static struct npu_work two_heads(const struct npu_count *c)
+{
+    struct npu_work w = c->work;
+    w.packets *= 2, w.gathers *= 2;
+    w.threads = 2;
+    return w;
+}
+
+/* [TTS Figure 14]: softmax by way of exp on 8 Gen 3. */
+static void softmax(const struct npu_bench *b, struct comparisons *out)
+{
+    for (int i = 0; i < b->n_row; i++) {
+        const struct npu_count *c = &b->row[i];
+        if (strcmp(c->kernel, "softmax") != 0 || strcmp(c->kind, "table") != 0) continue;
+        const struct npu_count *f16 = npu_count_of(b, "softmax", "f16", c->m, c->k, 0),
+                               *f32 = npu_count_of(b, "softmax", "f32", c->m, c->k, 0);
+        if (!f16 || !f32) continue;
+        struct npu_work table = two_heads(c), half = two_heads(f16), wide = two_heads(f32);
+        char what[96];
+        snprintf(what, sizeof what, "query %d, KV %d: f32 / table", c->m / 6, c->k);
+        compare(out, "TTS Figure 14", what, &wide, &table, 1.26, 2.19);
+        snprintf(what, sizeof what, "query %d, KV %d: f16 / table", c->m / 6, c->k);
+        compare(out, "TTS Figure 14", what, &half, &table, 0, 1.60);
+    }
+}
+
+/* [TMAN 6.5.1, Figure 16]: weights of 4096x4096 to halves in TCM. */
+static void preparation(const struct npu_bench *b, struct comparisons *out)
+{
+    enum { K = 4096 };
+    const struct npu_count *ours = npu_count_of(b, "dequant", "Q4_0", 1, K, K),
+                           *planes = npu_count_of(b, "dequant", "bit planes, lookups", 1, K, K),
+                           *convert = npu_count_of(b, "dequant", "convert", 1, K, K),
+                           *slow = npu_count_of(b, "dequant", "bit planes, convert", 1, K, K);
+    if (!ours || !planes || !convert || !slow) return;
+    struct npu_work table = ours->work, lookups = planes->work, nibbles = convert->work, bits = slow->work;
+    struct npu_work full = {.dma_bytes = 2.0 * K * K}, loads = {.l2_bytes = 2.0 * K * K, .packets = K * K / 64.0};
+    table.stages = lookups.stages = nibbles.stages = bits.stages = 64; /* chunks of 128 KiB or so */
+    compare(out, "TMAN Figure 16", "LoadFull by DMA / lookup", &full, &table, 4.9, 4.9);
+    compare(out, "TMAN Figure 16", "LoadFull by vector loads / lookup", &loads, &table, 4.9, 4.9);
+    compare(out, "TMAN Figure 16", "ConvertDQ from nibbles / lookup", &nibbles, &table, 10.2, 10.2);
+    compare(out, "TMAN Figure 16", "ConvertDQ from bit planes / lookup", &bits, &table, 10.2, 10.2);
+    compare(out, "TMAN Figure 16", "ConvertDQ / two-level lookup, both from bit planes", &bits, &lookups, 10.2, 10.2);
+}
+
+const struct npu_profile *npu_published_on(const struct npu_bench *b)
+{
+    for (int i = 0; i < b->n_profile; i++)
+        if (strstr(b->profile[i]->name, "8gen3")) return b->profile[i];
+    return b->n_profile ? b->profile[0] : NULL;
+}
+
+/* All of them, on the heap. */
+static struct comparisons *all_comparisons(const struct npu_bench *b)
+{
+    struct comparisons *out = get_memory(sizeof *out);
+    out->n = 0;
+    layouts(b, out);
+    softmax(b, out);
+    preparation(b, out);
+    return out;
+}
+
+/* Units that packets are divided by, and how many a row has. */
+static double units_of(const struct npu_count *c, const char **unit)
+{
+    int weights = !strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "dequant") ||
+                  !strcmp(c->kernel, "head");
+    int step = !strcmp(c->kernel, "attention step");
+    int scores =
+        !strcmp(c->kernel, "softmax") || !strcmp(c->kernel, "attention") || !strcmp(c->kernel, "attention stage");
+    *unit = weights ? "256 weights" : scores ? "64 scores" : step ? "64 keys" : "64 elements";
+    return weights ? (double)c->k * c->n / 256 : scores ? (double)c->m * c->k / 64 : step ? c->k / 64.0 : c->n / 64.0;
+}
+
+static void print_counts(const struct npu_bench *b)
+{
+    printf(
+        "\n## Kernels\n\nPackets: counted under qemu-hexagon, %s, %s, %s.  Bound: the emulator's, from issue resources "
+        "alone; its error against the packets.\nTimes: modelled, microseconds, all vector threads, from the profile's "
+        "low "
+        "to its high end; nothing here was measured.\n\n",
+        b->compiler, b->cpu, b->origin);
+    printf("| kernel | kind | rows | k x n | packets | per unit | unit | bound | DMA bytes | tile products |");
+    for (int i = 0; i < b->n_profile; i++) printf(" %s |", b->profile[i]->name);
+    printf("\n|---|---|---|---|---|---|---|---|---|---|");
+    for (int i = 0; i < b->n_profile; i++) printf("---|");
+    printf("\n");
+    for (int r = 0; r < b->n_row; r++) {
+        const struct npu_count *c = &b->row[r];
+        const char *unit;
+        double units = units_of(c, &unit), packets = c->work.packets;
+        printf("| %s | %s | %d | %dx%d | %.0f | %.2f | %s | ", c->kernel, c->kind, c->m, c->k, c->n, packets,
+            packets / units, unit);
+        if (c->bound > 0) printf("%+.0f %% ", 100 * (c->bound - packets) / packets);
+        printf("| %.0f | %.0f |", c->work.dma_bytes, c->work.tile_pairs);
+        for (int i = 0; i < b->n_profile; i++) {
+            struct modelled t = model_work(b->profile[i], &c->work);
+            printf(" %.4g to %.4g |", t.low_us, t.high_us);
+        }
+        printf("\n");
+    }
+}
+
+static const char *verdict(const struct comparison *c, double low, double high)
+{
+    return low <= c->published_high && high >= c->published_low ? "overlap"
+           : high < c->published_low                            ? "below"
+                                                                : "above";
+}
+
+/* [TTS Figure 8]: where attention's packets go, beside the tile unit's time. */
+static void print_stages(const struct npu_bench *b, const struct npu_profile *p)
+{
+    const struct npu_count *whole = NULL;
+    for (int i = 0; i < b->n_row; i++)
+        if (!strcmp(b->row[i].kernel, "attention") && !strcmp(b->row[i].kind, "table")) whole = &b->row[i];
+    if (!whole) return;
+    struct npu_work tiles = {.tile_pairs = whole->work.tile_pairs},
+                    vector = {.packets = whole->work.packets, .threads = 1};
+    struct modelled t = model_work(p, &tiles), v = model_work(p, &vector);
+    printf("\n## Attention by stage\n\nOne KV head, %d rows, %d keys, head %d; exp by table.  Counted packets of one "
+           "thread "
+           "(modelled on %s: %.0f to %.0f us) beside %.0f products on the tile unit (modelled: %.1f to %.1f us) "
+           "[TTS Figure 8].\n\n| stage | packets | of the whole |\n|---|---|---|\n",
+        whole->m, whole->k, whole->n, p->name, v.low_us, v.high_us, whole->work.tile_pairs, t.low_us, t.high_us);
+    for (int i = 0; i < b->n_row; i++) {
+        const struct npu_count *c = &b->row[i];
+        if (!strncmp(c->kernel, "attention stage", 15))
+            printf("| %s | %.0f | %.0f %% |\n", c->kind, c->work.packets, 100 * c->work.packets / whole->work.packets);
+    }
+    printf("| whole | %.0f | |\n", whole->work.packets);
+}
+
+void npu_print_tables(const struct npu_bench *b)
+{
+    const struct npu_profile *p = npu_published_on(b);
+    if (p) npu_print_models(b, p);
+    print_counts(b);
+    if (!p) return;
+    print_stages(b, p);
+    struct comparisons *all = all_comparisons(b);
+    printf(
+        "\n## The papers' tables\n\nRatios of modelled times on %s, over everything its profile leaves open (%s).\n\n"
+        "| table | ratio | modelled | published | |\n|---|---|---|---|---|\n",
+        p->name, p->schedule);
+    for (int i = 0; i < all->n; i++) {
+        const struct comparison *c = &all->item[i];
+        struct npu_interval r = npu_cost_ratio(p, &c->slow, &c->fast);
+        printf("| %s | %s | %.2f to %.2f | ", c->table, c->what, r.low, r.high);
+        if (c->published_low == 0)
+            printf("up to %.2f", c->published_high);
+        else if (c->published_low < c->published_high)
+            printf("%.2f to %.2f", c->published_low, c->published_high);
+        else
+            printf("%.2f", c->published_low);
+        printf(" | %s |\n", verdict(c, r.low, r.high));
+    }
+    free(all);
+}
+
+static json_t *json_of_count(const struct npu_bench *b, const struct npu_count *c)
+{
+    json_t *times = json_object(), *row;
+    for (int i = 0; i < b->n_profile; i++) {
+        struct modelled t = model_work(b->profile[i], &c->work);
+        json_object_set_new(times, b->profile[i]->name,
+            json_pack("{s:f, s:f, s:s, s:s}", "low_us", t.low_us, "high_us", t.high_us, "longest_low", t.longest_low,
+                "longest_high", t.longest_high));
+    }
+    row = json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "kernel", c->kernel, "kind", c->kind,
+        "m", c->m, "k", c->k, "n", c->n, "packets_counted", c->work.packets, "gathers", c->work.gathers, "scatters",
+        c->work.scatters, "dma_bytes", c->work.dma_bytes, "tile_products", c->work.tile_pairs, "modelled", times);
+    if (c->bound > 0) json_object_set_new(row, "emulator_bound", json_real(c->bound));
+    return row;
+}
+
+json_t *npu_json_tables(const struct npu_bench *b)
+{
+    const struct npu_profile *p = npu_published_on(b);
+    struct comparisons *all = all_comparisons(b);
+    json_t *rows = json_array(), *ratios = json_array();
+    for (int i = 0; i < b->n_row; i++) json_array_append_new(rows, json_of_count(b, &b->row[i]));
+    for (int i = 0; p && i < all->n; i++) {
+        const struct comparison *c = &all->item[i];
+        struct npu_interval r = npu_cost_ratio(p, &c->slow, &c->fast);
+        json_array_append_new(
+            ratios, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:s}", "table", c->table, "ratio", c->what,
+                        "modelled_low", r.low, "modelled_high", r.high, "published_low", c->published_low,
+                        "published_high", c->published_high, "verdict", verdict(c, r.low, r.high)));
+    }
+    free(all);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "compiler", b->compiler, "cpu", b->cpu, "origin",
+        b->origin, "ratios_on", p ? p->name : "", "kernels", rows, "ratios", ratios);
+    npu_json_models(b, out);
+    return out;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Accuracy against latency and against energy, side by side [TTS Figures 10, 12]: a box per method, as wide as what the profile
+ * leaves open and as high as the accuracy's interval, a point at its better end, and the line of those that nothing cheaper
+ * beats.
+ */
+#include "tables.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 1040, HEIGHT = 470, LEFT = 60, TOP = 60, PANEL = 430, TALL = 340, GAP = 80 };
+
+struct panel {
+    FILE *out;
+    const struct npu_choice *choice;
+    int n, energy; /* the x axis: energy, else time */
+    double left, x_low, x_high, y_low, y_high;
+};
+
+static const double *cost_of(const struct panel *p, int i)
+{
+    return p->energy ? p->choice[i].mj : p->choice[i].us;
+}
+
+static double x_of(const struct panel *p, double cost)
+{
+    return p->left + PANEL * log(cost / p->x_low) / log(p->x_high / p->x_low);
+}
+
+static double y_of(const struct panel *p, double accuracy)
+{
+    return TOP + TALL * (p->y_high - accuracy) / (p->y_high - p->y_low);
+}
+
+/* Powers of ten, and tenths of accuracy. */
+static void set_range(struct panel *p)
+{
+    p->x_low = INFINITY, p->x_high = 0, p->y_low = 1, p->y_high = 0;
+    for (int i = 0; i < p->n; i++) {
+        p->x_low = fmin(p->x_low, cost_of(p, i)[0]), p->x_high = fmax(p->x_high, cost_of(p, i)[1]);
+        p->y_low = fmin(p->y_low, p->choice[i].low), p->y_high = fmax(p->y_high, p->choice[i].high);
+    }
+    p->x_low = pow(10, floor(log10(p->x_low))), p->x_high = pow(10, ceil(log10(p->x_high)));
+    p->y_low = floor(p->y_low * 10) / 10, p->y_high = ceil(p->y_high * 10) / 10;
+}
+
+static void draw_axes(const struct panel *p)
+{
+    for (double x = p->x_low; x <= p->x_high * 1.001; x *= 10)
+        fprintf(p->out, "<path d='M%.1f %dv%d' stroke='#ddd'/><text x='%.1f' y='%d' text-anchor='middle'>%g</text>\n",
+            x_of(p, x), TOP, TALL, x_of(p, x), TOP + TALL + 16, p->energy ? x : x / 1e3);
+    for (double y = p->y_low; y <= p->y_high + 0.001; y += 0.1)
+        fprintf(p->out,
+            "<path d='M%.1f %.1fh%d' stroke='#ddd'/><text x='%.1f' y='%.1f' text-anchor='end'>%.0f %%</text>\n",
+            p->left, y_of(p, y), PANEL, p->left - 6, y_of(p, y) + 4, 100 * y);
+    fprintf(p->out, "<text x='%.1f' y='%d' text-anchor='middle'>%s per problem, modelled</text>\n",
+        p->left + PANEL / 2.0, TOP + TALL + 36, p->energy ? "mJ" : "ms");
+}
+
+static void draw_choice(const struct panel *p, int i)
+{
+    const struct npu_choice *c = &p->choice[i];
+    const double *cost = cost_of(p, i);
+    int other = strcmp(c->model, p->choice[0].model) != 0;
+    const char *colour = other ? "#c63" : c->front[p->energy] ? "#36c" : "#888";
+    double x = x_of(p, cost[0]), y = y_of(p, c->accuracy);
+    fprintf(p->out, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s' fill-opacity='.05'/>\n", x,
+        y_of(p, c->high), x_of(p, cost[1]) - x, y_of(p, c->low) - y_of(p, c->high), colour);
+    fprintf(p->out,
+        "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s, %s: %.1f %% (%.1f to %.1f), %.3g to %.3g %s"
+        "</title></circle>\n",
+        x, y, colour, c->model, c->method, 100 * c->accuracy, 100 * c->low, 100 * c->high,
+        p->energy ? cost[0] : cost[0] / 1e3, p->energy ? cost[1] : cost[1] / 1e3, p->energy ? "mJ" : "ms");
+    if (c->front[p->energy])
+        fprintf(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s%s%s</text>\n", x + 6, y - 5, colour,
+            other ? c->model : "", other ? ", " : "", c->method);
+}
+
+/* The front as steps, from the cheapest. */
+static void draw_front(const struct panel *p)
+{
+    double done = 0;
+    fprintf(p->out, "<path fill='none' stroke='#36c' stroke-opacity='.5' d='");
+    for (int drawn = 0;; drawn++) {
+        int next = -1;
+        for (int i = 0; i < p->n; i++)
+            if (p->choice[i].front[p->energy] && cost_of(p, i)[0] > done &&
+                (next < 0 || cost_of(p, i)[0] < cost_of(p, next)[0]))
+                next = i;
+        if (next < 0) break;
+        double x = x_of(p, cost_of(p, next)[0]), y = y_of(p, p->choice[next].accuracy);
+        fprintf(p->out, drawn ? "H%.1fV%.1f" : "M%.1f %.1f", x, y);
+        done = cost_of(p, next)[0];
+    }
+    fprintf(p->out, "'/>\n");
+}
+
+static void draw_panel(FILE *out, const struct npu_choice *c, int n, int energy, double left)
+{
+    struct panel p = {.out = out, .choice = c, .n = n, .energy = energy, .left = left};
+    set_range(&p);
+    draw_axes(&p);
+    for (int i = 0; i < n; i++) draw_choice(&p, i);
+    draw_front(&p);
+}
+
+void npu_print_svg(const struct npu_bench *b, const struct npu_profile *p, FILE *out)
+{
+    struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);
+    json_t *document = npu_open_accuracies();
+    int n = npu_read_choices(b, p, document, c);
+    fprintf(out,
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' height='%d' font-family='sans-serif' "
+        "font-size='11'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n",
+        WIDTH, HEIGHT, WIDTH, HEIGHT);
+    fprintf(out,
+        "<text x='%d' y='22' font-size='13'>Accuracy (measured, 500 problems) against modelled cost on %s</text>\n"
+        "<text x='%d' y='40'>Points: the better end of the profile; boxes: all it leaves open, and 95 %% of the "
+        "accuracy</text>\n",
+        LEFT, p->name, LEFT);
+    if (n > 0) draw_panel(out, c, n, 0, LEFT), draw_panel(out, c, n, 1, LEFT + PANEL + GAP);
+    fprintf(out, "</svg>\n");
+    json_decref(document);
+    free(c);
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# lutra-npu-tables: the recorded counts as tables and JSON, broken profiles and counters.
+. "$LUTRA_SOURCE/tests/cli/lib.sh"
+tables() { lutra "$@"; } # $LUTRA is lutra-npu-tables here
+
+tables
+expect_code 0 "npu-tables"
+expect_out "| gemv | Q4_0 | 1 | 1536x8960 |" "npu-tables: kernels"
+expect_out "snapdragon-8elite" "npu-tables: profiles"
+expect_out "TTS Figure 15" "npu-tables: the papers' tables"
+expect_out "## Decoding against batch" "npu-tables: models"
+expect_out "## Accuracy against latency and energy" "npu-tables: accuracy against cost"
+expect_out "nothing here was measured" "npu-tables says that times are modelled"
+
+tables -o json
+expect_code 0 "npu-tables -o json"
+expect_json "$WORK/out" "
+d = json.load(open('$WORK/out'))
+r = {(x['kernel'], x['kind'], x['m'], x['k'], x['n']): x for x in d['kernels']}
+g = r['gemv', 'Q4_0', 1, 1536, 8960]
+assert g['packets_counted'] / (1536 * 8960 / 256) <= 3.5 and g['dma_bytes'] == 7741440
+t = g['modelled']['snapdragon-8gen3']
+assert 0 < t['low_us'] <= t['high_us']
+# what one resource alone takes: 7741440 bytes at 60 GB/s
+assert t['low_us'] >= 7741440 / 60e3
+f = [x for x in d['ratios'] if x['table'] == 'TTS Figure 14']
+assert len(f) == 18 and all(x['modelled_low'] < x['modelled_high'] for x in f)
+assert d['compiler'] and d['origin'] == 'recorded'
+" "npu-tables -o json"
+
+expect_json "$WORK/out" "
+d = json.load(open('$WORK/out'))
+def near(a, b): return abs(a - b) <= 1e-4 * abs(b)
+FIELDS = ('low_us', 'high_us', 'low_mj', 'high_mj')
+steps = {(s['soc'], s['model'], s['batch'], s['context']): s for s in d['decode_modelled']}
+assert len(steps) == 3 * 8 * 5 * 4, len(steps)
+for s in d['decode_modelled'] + d['prefill_modelled']:
+    for f in FIELDS:  # a whole is the sum of its parts
+        assert near(s['whole'][f], sum(p[f] for p in s['parts'].values())), (s, f)
+    assert 0 < s['whole']['low_us'] <= s['whole']['high_us'] and 0 < s['whole']['low_mj'] <= s['whole']['high_mj']
+for (soc, model, batch, context), s in steps.items():
+    assert near(s['tokens_per_s_high'], batch * 1e6 / s['whole']['low_us'])
+    longer, wider = steps.get((soc, model, batch, 2 * context)), steps.get((soc, model, 2 * batch, context))
+    for f in FIELDS:  # more keys, more rows: never less
+        assert not longer or longer['whole'][f] > s['whole'][f], (soc, model, batch, context, f)
+        assert not wider or model.startswith('abacus') or wider['whole'][f] >= s['whole'][f], (soc, model, batch, f)
+    # rows are nearly free: a doubled batch never takes twice as long
+    assert not wider or wider['whole']['high_us'] < 2 * s['whole']['high_us'], (soc, model, batch)
+fills = {(s['soc'], s['model'], s['tokens']): s['whole']['low_us'] for s in d['prefill_modelled']}
+assert len(fills) == 3 * 8 * 5 and all(fills[k] < fills[k[0], k[1], 4096] for k in fills if k[2] < 4096)
+memory = {m['model']: (m['layers_bytes'] + m['cache_bytes']) / 2**20 for m in d['memory_computed']}
+assert abs(memory['Qwen2.5-1.5B'] / 1056 - 1) < .1 and abs(memory['Qwen2.5-3B'] / 2090 - 1) < .1  # [TTS 7.5]
+chosen = [c for c in d['accuracy_against_cost'] if c['soc'] == 'snapdragon-8gen3']
+by = {(c['model'], c['method']): c for c in chosen}
+assert len(chosen) == len(by) >= 20 and by['abacus-xs', 'best@16']['accuracy_measured'] == .774
+assert by['abacus-xs', 'best@16']['low_us'] < 16 * by['abacus-xs', 'greedy']['low_us']
+for c in chosen:  # a front is what nothing beats
+    for cost, front in (('low_us', 'front_latency'), ('low_mj', 'front_energy')):
+        better = [e for e in chosen if e['accuracy_measured'] >= c['accuracy_measured'] and e[cost] < c[cost]]
+        assert c[front] == (not better), c
+" "npu-tables -o json: whole models"
+
+tables --svg "$WORK/cost.svg"
+expect_code 0 "npu-tables --svg"
+expect_json "$WORK/cost.svg" "
+import xml.dom.minidom
+points = xml.dom.minidom.parse('$WORK/cost.svg').getElementsByTagName('circle')
+assert len(points) >= 40 and all(0 <= float(p.getAttribute('cx')) <= 1040 for p in points)
+titles = [p.getElementsByTagName('title')[0].firstChild.data for p in points]
+assert any('best@16: 77.4 %' in t for t in titles), titles
+" "npu-tables --svg: a picture"
+tables --svg "$WORK/no/such/cost.svg"
+expect_code 1 "npu-tables --svg: a file that cannot be written"
+expect_err "cost.svg cannot be written" "npu-tables --svg names the file"
+
+tables -o csv
+expect_code 2 "npu-tables -o csv"
+
+sed 's/"dma_gbs"/"dma"/' "$LUTRA_SOURCE/profiles/snapdragon-8gen3.json" >"$WORK/broken.json"
+tables --profile "$WORK/broken.json"
+expect_code 1 "a broken profile"
+expect_err "broken.json: unknown or doubled figure 'dma'" "a broken profile is named"
+
+grep -v '"message_us"' "$LUTRA_SOURCE/profiles/snapdragon-8gen3.json" | grep -v "llama.cpp issue 18139); a few" >"$WORK/broken.json"
+tables --profile "$WORK/broken.json"
+expect_code 1 "a profile without a figure"
+expect_err "broken.json: figure 'message_us' is missing" "the missing figure is named"
+
+tables --counter /bin/false
+expect_code 1 "a counter that fails"
+expect_err "/bin/false did not count" "a counter that fails is named"
+tables --counter /bin/true
+expect_code 1 "a counter that says nothing"
+expect_err "not a file of counts" "a counter that says nothing"
+
+finish
