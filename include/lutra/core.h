@@ -160,8 +160,9 @@ struct lutra_session_settings {
     int64_t n_cache;        /* tokens of all sequences together, shared prefixes counted once; 0 = n_ctx * n_seq, or
                                what memory allows */
     int n_batch;            /* rows of one forward pass; default 512 */
-    int n_out;              /* rows of one pass whose results are kept; 0 = max(n_seq, 64) */
+    int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
+    int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 

@@ -4,9 +4,10 @@
  *
  *     runtime.c   threads, device, log                    model.c     file -> weights, op list, vocabulary, plan
  *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
- *     request.c   requests: admission and batching        sample.c    one running sample: token -> text -> end
- *     prefix.c    finished sequences kept for reuse       files.c     quantize, make-model, inspect
- *     packed.c    the packed cache beside a model         turn.c      one thread at a time on the devices
+ *     step.c      a step: the sources of its rows         sample.c    one running sample: token -> text -> end
+ *     request.c   requests: submit, admission, ends       prefix.c    finished sequences kept for reuse
+ *     packed.c    the packed cache beside a model         files.c     quantize, make-model, inspect
+ *     turn.c      one thread at a time on the devices
  *     search*.c   searches over candidates               verifier.c  the judge
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
@@ -20,7 +21,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "decode/sample/sampler.h"
-#include "decode/search/policy.h"
+#include "decode/source.h"
 #include "kv/kv.h"
 #include "lutra.h"
 #include "model/model.h"
@@ -69,21 +70,16 @@ struct lutra_model {
 
 /* ---- a session ---- */
 
+struct sample;
+
 enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_RETAINED = 4 };
 
-/* What a search knows of a candidate beside its tokens. */
-struct search_node {
-    bool paused;        /* its step has ended: no row until the round */
-    int32_t parent;     /* candidate it was copied from, or -1 */
-    int32_t group;      /* subtree (DVTS) */
-    int born;           /* generated tokens that came with it from its parent */
-    int step_from;      /* first generated token of the step under way */
-    int n_ended;        /* steps ended */
-    int scored;         /* generated tokens of the steps that have been scored */
-    int n_step;         /* these steps */
-    double log_prob;    /* of these tokens, under the generator; known while no further step has ended */
-    int32_t verify_seq; /* its sequence in the verifier's cache, or -1 */
-    struct search_reward reward;
+/* Who looks after the samples of a request, a search: told as they run, without a row of its own. */
+struct sample_watch {
+    void (*begin)(void *self, struct sample *slot); /* it starts from the prompt */
+    void (*token)(void *self, struct sample *slot); /* a token came in and it goes on; may pause it */
+    void (*end)(void *self, struct sample *slot, enum lutra_stop reason);
+    void (*over)(void *self); /* so has the request */
 };
 
 /* One sample slot: what a running sample needs, reserved when the session opens. */
@@ -92,7 +88,9 @@ struct sample {
     int index;               /* which of the request's samples */
     int32_t seq;
     int32_t pending; /* token to evaluate next */
-    int32_t row;     /* its row in the current pass, or -1 */
+    bool paused;     /* no row until a search goes on with it */
+    int32_t row;     /* where it stands in the current pass, or -1 */
+    int tip;         /* of the pass; -1: none, it began from the prompt's logits */
     int32_t *token;  /* [n_ctx + 1] prompt and generated tokens; the last may not be in the cache yet */
     int n_token;     /* how many of them are in the cache or in the current pass */
     int n_generated;
@@ -101,7 +99,6 @@ struct sample {
     struct text_stream *stream;
     char *hold; /* text not yet given out: it may begin a stop string */
     size_t n_hold;
-    struct search_node node; /* of a search's candidate */
 };
 
 /* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
@@ -118,7 +115,9 @@ struct request {
     bool cancelled;
     uint64_t submit_us;
     struct sample_settings sampling;
-    lutra_search_run *search; /* NULL: independent samples for the caller */
+    const struct sample_watch *watch; /* NULL: independent samples for the caller */
+    void *watcher;
+    int width; /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
 };
 
 /* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
@@ -140,7 +139,9 @@ struct lutra_session {
     struct kv_cache *kv;
     struct buffer kv_memory;
     struct buffer value[VALUE_MAX];
-    struct batch batch; /* of the last pass */
+    struct batch batch;  /* of the last pass */
+    struct row_tip *tip; /* [n_seq] of it */
+    struct row_source *sources, samples, prompts;
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;
@@ -189,6 +190,8 @@ int model_fall_back(struct lutra_model *m, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err);
+/* Adds the sources that every session has. */
+void sources_open(lutra_session *s);
 /* What the last pass left for a row; NULL: it wanted nothing. */
 const struct row_result *session_result(const lutra_session *s, int32_t row);
 
@@ -197,6 +200,8 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
 /* Takes the picked token in: text out, end reached or not. */
 void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick);
 void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason);
+/* The sample goes no further in this pass: drafts up to the row where it stands become its past. */
+int sample_settle(lutra_session *s, struct sample *slot);
 /* For samples that end before they start. */
 void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop reason);
 
@@ -208,24 +213,28 @@ void prefix_retain(lutra_session *s, struct sample *slot);
  * sequences while the cache is too full. */
 int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err);
+int prefix_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err);
 int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
 
 /* request.c */
 void requests_close(lutra_session *s);
 void request_end(lutra_session *s, struct request *r, enum lutra_stop reason);
+void requests_end(lutra_session *s, enum lutra_stop reason); /* all of them */
+/* Was it cancelled, or is its time over? */
+enum lutra_stop request_stopped(const lutra_session *s, const struct request *r);
+/* Ends what was stopped, and frees what has ended. */
+void requests_sweep(lutra_session *s);
+/* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
+void requests_admit(lutra_session *s);
+/* The sequence of the next sample, n_tok tokens of the prompt.  A single sample takes the prompt's own. */
+int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq);
+/* Slots that r may take: the free ones, less those that other searches have a right to. */
+int n_free_slots(const lutra_session *s, const struct request *r);
 /* The longest one of its sequences may become: prompt and max_tokens, within the context. */
 int request_max_tok(const lutra_session *s, const struct lutra_request *set);
 /* A slot that no sample uses, or NULL. */
 struct sample *free_slot(lutra_session *s);
 /* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room. */
 struct sample *sample_fork(lutra_session *s, struct sample *from);
-
-/* search.c: what the others call for requests with a search. */
-int search_width(const lutra_search_run *run);
-int search_group(const lutra_search_run *run, int index);        /* of a candidate that starts from the prompt */
-void search_after_token(struct sample *slot);                    /* pauses at the end of a step */
-void search_record(struct sample *slot, enum lutra_stop reason); /* a candidate ends */
-int search_rounds(lutra_session *s, struct lutra_error *err);    /* after every step */
-void search_finish(lutra_search_run *run);                       /* the request is over */
 
 #endif

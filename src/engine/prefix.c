@@ -99,6 +99,14 @@ int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int m
     return rc;
 }
 
+int prefix_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err)
+{
+    int rc;
+    do rc = kv_seq_truncate(s->kv, seq, n_tok, err);
+    while (full(rc) && make_room(s));
+    return rc;
+}
+
 int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err)
 {
     int rc;

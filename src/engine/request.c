@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests, continuously batched: every step packs one row per running sample and fills the rest with prompt rows.
+ * Requests, continuously batched: what is submitted, when it starts and when it is over.
  *
  *     submit -> waiting -> prompt in chunks -> samples (forks of the prompt) -> ends
  *
@@ -145,25 +145,28 @@ void request_end(lutra_session *s, struct request *r, enum lutra_stop reason)
     request_end_unstarted(s, r, reason);
 }
 
-static void end_all(lutra_session *s, enum lutra_stop reason)
+void requests_end(lutra_session *s, enum lutra_stop reason)
 {
     for (struct request *r = s->first; r; r = r->next) request_end(s, r, reason);
 }
 
-/* Ends what was cancelled or ran out of time, and frees what has ended. */
-static void sweep(lutra_session *s)
+enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 {
-    uint64_t now = clock_now_us(s->model->runtime->clock);
-    if (atomic_load_explicit(&s->cancel, memory_order_relaxed)) end_all(s, LUTRA_STOP_CANCELLED);
+    if (r->cancelled || atomic_load_explicit(&s->cancel, memory_order_relaxed)) return LUTRA_STOP_CANCELLED;
+    if (!r->set.timeout_us) return LUTRA_STOP_NONE;
+    uint64_t used = clock_now_us(s->model->runtime->clock) - r->submit_us;
+    return used >= r->set.timeout_us ? LUTRA_STOP_DEADLINE : LUTRA_STOP_NONE;
+}
+
+void requests_sweep(lutra_session *s)
+{
     struct request **link = &s->first, *before = NULL;
     while (*link) {
         struct request *r = *link;
-        if (r->cancelled)
-            request_end(s, r, LUTRA_STOP_CANCELLED);
-        else if (r->set.timeout_us && now - r->submit_us >= r->set.timeout_us)
-            request_end(s, r, LUTRA_STOP_DEADLINE);
+        enum lutra_stop why = request_stopped(s, r);
+        if (why) request_end(s, r, why);
         if (r->n_ended == r->set.n_samples) {
-            if (r->search) search_finish(r->search);
+            if (r->watch) r->watch->over(r->watcher);
             *link = r->next;
             if (s->last == r) s->last = before;
             request_free(r);
@@ -179,7 +182,7 @@ void requests_close(lutra_session *s)
     struct request *r = s->first;
     while (r) {
         struct request *next = r->next;
-        if (r->search) search_finish(r->search);
+        if (r->watch) r->watch->over(r->watcher);
         request_free(r);
         r = next;
     }
@@ -195,36 +198,33 @@ struct sample *free_slot(lutra_session *s)
     return NULL;
 }
 
-/* Slots that r may take: the free ones, less those that other searches have a right to. */
-static int n_free_slots(const lutra_session *s, const struct request *r)
+int n_free_slots(const lutra_session *s, const struct request *r)
 {
     int n = 0;
     for (int i = 0; i < s->n_seq; i++) n += !s->sample[i].request;
     for (const struct request *o = s->first; o; o = o->next) {
-        if (!o->search || o == r || (o->seq < 0 && o->n_started == 0)) continue;
-        n -= search_width(o->search);
+        if (!o->width || o == r || (o->seq < 0 && o->n_started == 0)) continue;
+        n -= o->width;
         for (int i = 0; i < s->n_seq; i++) n += s->sample[i].request == o;
     }
     return n;
 }
 
-/* The sequence of the next sample, n_tok tokens of the prompt.  A single sample takes the prompt's own. */
-static int sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq)
+int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq)
 {
     if (r->set.n_samples > 1) {
         TRY(prefix_seq_fork(s, r->seq, n_tok, r->max_tok, seq, NULL));
         if (r->n_started < r->set.n_samples - 1) return 0;
         kv_seq_close(s->kv, r->seq);
     } else {
-        TRY(kv_seq_truncate(s->kv, r->seq, n_tok, NULL));
+        TRY(prefix_seq_truncate(s, r->seq, n_tok, NULL));
         *seq = r->seq;
     }
     r->seq = -1;
     return 0;
 }
 
-/* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
-static void admit(lutra_session *s)
+void requests_admit(lutra_session *s)
 {
     int reserved = 0; /* slots that prompts under way will want, beside searches' (n_free_slots knows those) */
     for (struct request *r = s->first; r; r = r->next) {
@@ -232,12 +232,12 @@ static void admit(lutra_session *s)
         while (prompt_done && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
             struct sample *slot = free_slot(s);
             int32_t seq;
-            if (sample_seq(s, r, r->set.n_prompt - 1, &seq) < 0) return;
+            if (request_sample_seq(s, r, r->set.n_prompt - 1, &seq) < 0) return;
             sample_start(s, slot, r, seq);
             slot->pending = r->set.prompt[--slot->n_token];
         }
         if (r->n_started == r->set.n_samples || prompt_done) continue;
-        int need = r->search ? search_width(r->search) : 1;
+        int need = r->width ? r->width : 1;
         if (reserved + need > n_free_slots(s, r)) return;
         if (r->seq < 0) {
             /* A prompt that is forked needs no room of its own to grow. */
@@ -249,132 +249,6 @@ static void admit(lutra_session *s)
             r->n_done = r->n_cached;
             s->stats.cached_tokens += (uint64_t)r->n_cached;
         }
-        if (!r->search) reserved += r->set.n_samples;
+        if (!r->width) reserved += r->set.n_samples;
     }
-}
-
-/* ---- a step ---- */
-
-/* What a draw from all logits takes.  log_sum_exp comes from the head always, so that log-probs do not depend on how much of
- * a row was wanted. */
-enum { WANT_ROW = WANT_LOGITS | WANT_LOGPROB };
-
-static int pack_samples(lutra_session *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->n_seq; i++) {
-        struct sample *slot = &s->sample[i];
-        if (!slot->request || slot->node.paused || n == s->n_batch || n == s->n_out) continue;
-        slot->row = n;
-        const int32_t *listed;
-        int n_listed = sampler_listed(s->sampler, i, &listed);
-        s->batch.row[n++] = (struct row){slot->pending, kv_seq_length(s->kv, slot->seq), slot->seq, -1,
-            n_listed < 0 ? WANT_ROW : WANT_TOPK | WANT_LOGPROB, n_listed < 0 ? 0 : n_listed, listed};
-        slot->n_token++;
-    }
-    return n;
-}
-
-static int pack_prompts(lutra_session *s, int n)
-{
-    int n_want = n;
-    for (struct request *r = s->first; r && n < s->n_batch; r = r->next) {
-        r->last_row = -1;
-        if (r->seq < 0 || r->n_done == r->set.n_prompt) continue;
-        int first = n, left = r->set.n_prompt - r->n_done, room = s->n_batch - n;
-        if (n_want == s->n_out && room >= left) room = left - 1;
-        int end = n + batch_fit(s->batch.bulk, r->n_done, left, room);
-        for (int t = r->n_done; n < end; t++, n++) {
-            bool last = t == r->set.n_prompt - 1;
-            n_want += last;
-            if (last) r->last_row = n;
-            s->batch.row[n] = (struct row){
-                r->set.prompt[t], t, r->seq, n == first ? -1 : n - 1, ROW_BULK | (last ? WANT_ROW : 0), 0, NULL};
-        }
-    }
-    return n;
-}
-
-/* Prompts advance; those at their end start the samples that have a slot, from the logits of the last row. */
-static void start_from_logits(lutra_session *s)
-{
-    for (struct request *r = s->first; r; r = r->next) {
-        if (r->seq < 0) continue;
-        r->n_done = kv_seq_length(s->kv, r->seq);
-        struct sample *slot;
-        int32_t seq;
-        while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
-               sample_seq(s, r, r->set.n_prompt, &seq) == 0) {
-            slot = free_slot(s);
-            sample_start(s, slot, r, seq);
-            slot->row = r->last_row;
-        }
-    }
-}
-
-static void pick_some(void *arg, int ith, int nth)
-{
-    lutra_session *s = arg;
-    for (int i = ith; i < s->n_seq; i += nth) {
-        struct sample *slot = &s->sample[i];
-        if (!slot->request || slot->row < 0) continue;
-        const struct row_result *result = session_result(s, slot->row);
-        s->pick_status[i] =
-            sampler_pick(s->sampler, i, ith, result, kv_seq_length(s->kv, slot->seq), &s->pick[i], NULL);
-    }
-}
-
-static void pick_tokens(lutra_session *s)
-{
-    uint64_t start = clock_now_us(s->model->runtime->clock);
-    pool_run(s->model->runtime->pool, pick_some, s);
-    for (int i = 0; i < s->n_seq; i++) {
-        struct sample *slot = &s->sample[i];
-        if (!slot->request || slot->row < 0) continue;
-        slot->row = -1;
-        if (s->pick_status[i] < 0) {
-            log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "request %d, sample %d: %s", slot->request->id,
-                slot->index, lutra_status_text(s->pick_status[i]));
-            sample_end(s, slot, LUTRA_STOP_ERROR);
-        } else
-            sample_advance(s, slot, &s->pick[i]);
-    }
-    s->stats.sample_us += clock_now_us(s->model->runtime->clock) - start;
-}
-
-static int count_active(const lutra_session *s)
-{
-    int n = 0;
-    for (const struct request *r = s->first; r; r = r->next) n += r->set.n_samples - r->n_ended;
-    return n;
-}
-
-int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
-{
-    sweep(s);
-    admit(s);
-    int n = pack_prompts(s, pack_samples(s));
-    int rc = 0;
-    if (n > 0) rc = session_forward(s, n, CLOCK_NEVER_US, err);
-    if (rc == 0 && n > 0) {
-        start_from_logits(s);
-        pick_tokens(s);
-        rc = search_rounds(s, err);
-    } else if (rc < 0) {
-        end_all(s, rc == LUTRA_E_CANCELLED ? LUTRA_STOP_CANCELLED : LUTRA_STOP_ERROR);
-    } else if (s->first) { /* nothing runs and nothing can start */
-        rc = lutra_fail(err, LUTRA_E_CTX_FULL, "the cache is held by open sequences: no request can start");
-        end_all(s, LUTRA_STOP_ERROR);
-    }
-    sweep(s);
-    if (n_active) *n_active = count_active(s);
-    return rc == LUTRA_E_CANCELLED ? 0 : rc;
-}
-
-int lutra_generate(lutra_session *s, const struct lutra_request *request, struct lutra_error *err)
-{
-    int n_active = 1;
-    TRY(lutra_submit(s, request, NULL, err));
-    while (n_active > 0) TRY(lutra_step(s, &n_active, err));
-    return 0;
 }

@@ -12,7 +12,8 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->request = r;
     slot->index = r->n_started++;
     slot->seq = seq;
-    slot->row = -1;
+    slot->paused = false;
+    slot->row = slot->tip = -1;
     slot->pending = -1;
     slot->n_token = r->set.n_prompt;
     memcpy(slot->token, r->set.prompt, (size_t)r->set.n_prompt * sizeof *slot->token);
@@ -20,11 +21,10 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->sum_log_prob = 0;
     slot->first_us = 0;
     slot->n_hold = 0;
-    slot->node = (struct search_node){.parent = -1, .verify_seq = -1, .reward = search_reward_none()};
-    if (r->search) slot->node.group = search_group(r->search, slot->index);
     text_stream_flush(slot->stream);
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
     for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
+    if (r->watch) r->watch->begin(r->watcher, slot);
 }
 
 /* ---- text and stop strings ---- */
@@ -91,9 +91,17 @@ static void report_end(const struct request *r, const struct lutra_end *end)
     if (r->set.on_end) r->set.on_end(r->set.user, end);
 }
 
+int sample_settle(lutra_session *s, struct sample *slot)
+{
+    int32_t row = slot->row;
+    slot->row = -1;
+    return row >= 0 && s->batch.row[row].want & ROW_DRAFT ? lutra_commit(s, row, NULL) : 0;
+}
+
 void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
 {
     struct request *r = slot->request;
+    sample_settle(s, slot); /* if it fails, its past is shorter */
     if (reason != LUTRA_STOP_STRING) {
         hold(slot, text_stream_flush(slot->stream));
         if (slot->n_hold > 0) give(slot, -1, 0, slot->n_hold);
@@ -107,7 +115,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .sum_log_prob = slot->sum_log_prob,
         .first_us = slot->first_us,
         .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
-    if (r->search) search_record(slot, reason);
+    if (r->watch) r->watch->end(r->watcher, slot, reason);
     if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
         prefix_retain(s, slot);
     } else {
@@ -183,7 +191,7 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
         sample_end(s, slot, LUTRA_STOP_LENGTH);
     } else if (slot->n_token >= r->max_tok) {
         sample_end(s, slot, LUTRA_STOP_CTX_FULL);
-    } else if (r->search) {
-        search_after_token(slot);
+    } else if (r->watch) {
+        r->watch->token(r->watcher, slot);
     }
 }

@@ -20,45 +20,58 @@ size_t lutra_answer(const char *text, char *answer, size_t n_max)
     return search_answer(text, answer, n_max);
 }
 
-int search_width(const lutra_search_run *run)
-{
-    return run->set.width < run->s->n_seq ? run->set.width : run->s->n_seq;
-}
-
-int search_group(const lutra_search_run *run, int index)
-{
-    return run->policy.method == SEARCH_DVTS ? index / run->set.expand : 0;
-}
-
 /* ---- what samples report ---- */
 
-void search_after_token(struct sample *slot)
+static void begin(void *self, struct sample *slot)
 {
-    lutra_search_run *run = slot->request->search;
-    struct search_node *node = &slot->node;
+    lutra_search_run *run = self;
+    *search_node(run, slot) = (struct search_node){.parent = -1,
+        .group = run->policy.method == SEARCH_DVTS ? slot->index / run->set.expand : 0,
+        .verify_seq = -1,
+        .reward = search_reward_none()};
+}
+
+/* Pauses a candidate at the end of a step, or scores the step where nothing has to be waited for. */
+static void after_token(void *self, struct sample *slot)
+{
+    lutra_search_run *run = self;
+    struct search_node *node = search_node(run, slot);
     bool last = !search_in_steps(run) && node->n_ended + 1 >= run->set.max_steps; /* the rest is one step */
     if (last || !search_step_ends(run, search_generated(slot), node->step_from, slot->n_generated)) return;
     node->step_from = slot->n_generated;
     node->n_ended++;
-    node->paused = search_in_steps(run);
+    slot->paused = search_in_steps(run);
+    if (!slot->paused && !run->judge) search_score_own(run, slot);
 }
 
-void search_record(struct sample *slot, enum lutra_stop reason)
+/* A place for one more whole solution.  Where there is none, the highest number since the last round goes, whoever ended
+ * first. */
+static struct final *final_place(lutra_search_run *run, int32_t id)
 {
-    lutra_search_run *run = slot->request->search;
-    struct search_node *node = &slot->node;
-    node->paused = false;
+    if (run->n_final < run->max_final) return &run->final[run->n_final++];
+    struct final *last = NULL;
+    for (int i = 0; i < run->n_final; i++)
+        if (!run->final[i].told && (!last || run->final[i].id > last->id)) last = &run->final[i];
+    if (!last || last->id < id) return NULL;
+    search_drop_seq(run, &last->node);
+    return last;
+}
+
+static void record_end(void *self, struct sample *slot, enum lutra_stop reason)
+{
+    lutra_search_run *run = self;
+    struct search_node *node = search_node(run, slot);
     run->result.generated_tokens += slot->n_generated - node->born;
     if (!search_in_steps(run)) run->length[slot->index - run->first_id] = slot->n_generated;
     bool whole = reason == LUTRA_STOP_END || reason == LUTRA_STOP_STRING || reason == LUTRA_STOP_LENGTH ||
                  reason == LUTRA_STOP_CTX_FULL;
-    if (!whole || run->n_final == run->max_final) {
+    struct final *f = whole ? final_place(run, slot->index) : NULL;
+    if (!f) {
         search_drop_seq(run, node);
         run->result.n_pruned += reason == LUTRA_STOP_PRUNED;
         if (reason == LUTRA_STOP_PRUNED) search_tell(run, LUTRA_EVENT_PRUNE, slot->index, node, "", "");
         return;
     }
-    struct final *f = &run->final[run->n_final++];
     f->id = slot->index;
     f->node = *node;
     f->n_text = slot->n_generated;
@@ -76,7 +89,7 @@ static bool repeats(const lutra_search_run *run, int i)
     const struct sample *a = run->live[i];
     for (int k = 0; k < i; k++) {
         const struct sample *b = run->live[k];
-        if (a->n_generated == b->n_generated && a->node.group == b->node.group &&
+        if (a->n_generated == b->n_generated && search_node(run, a)->group == search_node(run, b)->group &&
             !memcmp(search_generated(a), search_generated(b), (size_t)a->n_generated * sizeof *a->token))
             return true;
     }
@@ -93,11 +106,11 @@ static int list_candidates(lutra_search_run *run, int n_live)
 {
     int n = 0;
     for (int i = 0; i < n_live; i++) {
-        const struct sample *slot = run->live[i];
-        run->cand[n++] = (struct search_candidate){.id = slot->index,
-            .group = slot->node.group,
+        const struct search_node *node = search_node(run, run->live[i]);
+        run->cand[n++] = (struct search_candidate){.id = run->live[i]->index,
+            .group = node->group,
             .duplicate = repeats(run, i),
-            .score = search_reward_score(&slot->node.reward, run->policy.score)};
+            .score = search_reward_score(&node->reward, run->policy.score)};
     }
     for (int i = 0; i < run->n_final; i++)
         run->cand[n++] = (struct search_candidate){.id = run->final[i].id,
@@ -119,14 +132,17 @@ static int fork_node(lutra_search_run *run, struct sample *from, struct lutra_er
 {
     struct sample *to = sample_fork(run->s, from);
     if (!to) return 0; /* the cache has no room: the beam is narrower */
-    to->node.parent = from->index;
-    to->node.born = from->n_generated;
-    to->node.verify_seq = -1;
-    if (from->node.verify_seq >= 0) {
-        TRY(lutra_seq_fork(run->judge->session, from->node.verify_seq, -1, run->verify_tok, &to->node.verify_seq, err));
+    const struct search_node *parent = search_node(run, from);
+    struct search_node *node = search_node(run, to);
+    *node = *parent;
+    node->parent = from->index;
+    node->born = from->n_generated;
+    node->verify_seq = -1;
+    if (parent->verify_seq >= 0) {
+        TRY(lutra_seq_fork(run->judge->session, parent->verify_seq, -1, run->verify_tok, &node->verify_seq, err));
         run->n_open++;
     }
-    search_tell(run, LUTRA_EVENT_FORK, to->index, &to->node, "", "");
+    search_tell(run, LUTRA_EVENT_FORK, to->index, node, "", "");
     return 0;
 }
 
@@ -137,7 +153,7 @@ static int go_on(lutra_search_run *run, int n_live, int n_cand, struct lutra_err
     for (int i = 0; i < n_live; i++) {
         struct sample *slot = run->live[i];
         int children = children_of(run, n_cand, slot->index);
-        bool out_of_steps = slot->node.n_step >= run->set.max_steps;
+        bool out_of_steps = search_node(run, slot)->n_step >= run->set.max_steps;
         if (children > 0 && !out_of_steps) {
             run->live[kept++] = slot;
             continue;
@@ -148,7 +164,7 @@ static int go_on(lutra_search_run *run, int n_live, int n_cand, struct lutra_err
         for (int c = children_of(run, n_cand, run->live[i]->index); c > 1; c--) TRY(fork_node(run, run->live[i], err));
     }
     for (int i = 0; i < run->s->n_seq; i++)
-        if (run->s->sample[i].request == run->request) run->s->sample[i].node.paused = false;
+        if (run->s->sample[i].request == run->request) run->s->sample[i].paused = false;
     return 0;
 }
 
@@ -156,7 +172,7 @@ static int64_t spent(lutra_search_run *run)
 {
     int64_t n = run->result.generated_tokens;
     int n_live = search_live(run);
-    for (int i = 0; i < n_live; i++) n += run->live[i]->n_generated - run->live[i]->node.born;
+    for (int i = 0; i < n_live; i++) n += run->live[i]->n_generated - search_node(run, run->live[i])->born;
     return n;
 }
 
@@ -219,6 +235,9 @@ static int more_candidates(lutra_search_run *run)
     int most = run->n_more < run->set.width ? run->n_more : run->set.width;
     double mean, longest;
     costs(run, &mean, &longest);
+    bool spent_all =
+        run->set.token_budget > 0 && !search_in_steps(run) && search_counted(run) < run->request->n_started;
+    if (spent_all) return 0; /* how far those ran that did not fit does not matter */
     if (run->set.token_budget > 0)
         most = search_wave((double)(run->set.token_budget - spent(run)), mean, longest, most);
     if (run->set.time_budget_us > 0 && used + (now - run->wave_us) > run->set.time_budget_us) return 0;
@@ -286,16 +305,22 @@ static void draw_more(lutra_search_run *run)
     r->set.n_samples += n;
 }
 
-int search_rounds(lutra_session *s, struct lutra_error *err)
+static int take_round(void *self, const struct pass *pass, struct lutra_error *err)
 {
-    int rc = 0;
-    for (struct request *r = s->first; r && rc == 0; r = r->next) {
-        lutra_search_run *run = r->search;
-        if (!run || run->done || r->n_started == 0) continue;
-        if (search_in_steps(run) && r->seq >= 0) continue;
-        rc = search_in_steps(run) ? round_of_steps(run, err) : round_of_independent(run, err);
-        if (rc == 0) draw_more(run);
-        if (rc < 0) request_end(s, r, LUTRA_STOP_ERROR);
-    }
+    (void)pass;
+    lutra_search_run *run = self;
+    struct request *r = run->request;
+    if (r->n_started == 0 || (search_in_steps(run) && r->seq >= 0)) return 0; /* some are still to begin */
+    int rc = search_in_steps(run) ? round_of_steps(run, err) : round_of_independent(run, err);
+    if (rc == 0) draw_more(run);
+    if (rc < 0) request_end(run->s, r, LUTRA_STOP_ERROR);
     return rc;
 }
+
+static void finish(void *self)
+{
+    search_finish(self);
+}
+
+const struct sample_watch search_watch = {begin, after_token, record_end, finish};
+const struct row_source_ops search_source = {"search", SOURCE_SEARCH, NULL, take_round};

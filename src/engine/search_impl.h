@@ -15,6 +15,20 @@
 #include "engine/engine_impl.h"
 #include "text/encode.h"
 
+/* What a search knows of a candidate beside its tokens. */
+struct search_node {
+    int32_t parent;     /* candidate it was copied from, or -1 */
+    int32_t group;      /* subtree (DVTS) */
+    int born;           /* generated tokens that came with it from its parent */
+    int step_from;      /* first generated token of the step under way */
+    int n_ended;        /* steps ended */
+    int scored;         /* generated tokens of the steps that have been scored */
+    int n_step;         /* these steps */
+    double log_prob;    /* of these tokens, under the generator; not kept for a judge with rows of its own */
+    int32_t verify_seq; /* its sequence in the verifier's cache, or -1 */
+    struct search_reward reward;
+};
+
 enum verifier_kind { VERIFIER_VALUE, VERIFIER_TOKEN, VERIFIER_LIKELIHOOD };
 
 /* A step of one sequence of the verifier. */
@@ -81,7 +95,9 @@ struct final {
 
 struct lutra_search_run {
     lutra_session *s;
-    struct request *request; /* NULL once it is over */
+    struct row_source source; /* of no rows: it takes its turn when samples have taken theirs */
+    struct search_node *node; /* [n_seq of the session] of the candidate in a slot */
+    struct request *request;  /* NULL once it is over */
     struct lutra_search set;
     struct search_settings policy;
     char step[32];
@@ -120,10 +136,28 @@ static inline bool search_in_steps(const lutra_search_run *run)
     return run->policy.method >= SEARCH_BEAM && !run->alone;
 }
 
+static inline struct search_node *search_node(const lutra_search_run *run, const struct sample *slot)
+{
+    return &run->node[slot - run->s->sample];
+}
+
 static inline const int32_t *search_generated(const struct sample *slot)
 {
     return slot->token + slot->request->set.n_prompt;
 }
+
+/* search.c: what ties a search to its request and to the session. */
+extern const struct sample_watch search_watch;
+extern const struct row_source_ops search_source;
+
+/* The search behind a request, or NULL. */
+static inline lutra_search_run *search_of(const struct request *r)
+{
+    return r->watch == &search_watch ? r->watcher : NULL;
+}
+
+/* The request is over: chooses the winner. */
+void search_finish(lutra_search_run *run);
 
 /* Generated tokens from .. to - 1 as text in run->text, a NUL behind. */
 struct text_bytes search_spell(lutra_search_run *run, const int32_t *token, int from, int to);
@@ -137,6 +171,9 @@ bool search_step_ends(lutra_search_run *run, const int32_t *token, int from, int
 
 /* The running candidates, by id; returns how many. */
 int search_live(lutra_search_run *run);
+
+/* Without a judge: rewards of the steps that a candidate has ended, before it goes on. */
+void search_score_own(lutra_search_run *run, struct sample *slot);
 
 /* Rewards for all steps that have ended, of this search and of others that wait for the same judge; tells of them. */
 int search_score(lutra_search_run *run, struct lutra_error *err);

@@ -108,7 +108,9 @@ static int reserve(lutra_search_run *run, int max_tok, struct lutra_error *err)
     run->cand = calloc((size_t)run->set.width + n_final, sizeof *run->cand);
     run->choice = calloc(n_final, sizeof *run->choice);
     run->live = calloc((size_t)run->s->n_seq, sizeof *run->live);
-    if (!run->final || !run->tokens || !run->length || !run->text || !run->cand || !run->choice || !run->live)
+    run->node = calloc((size_t)run->s->n_seq, sizeof *run->node);
+    if (!run->node || !run->final || !run->tokens || !run->length || !run->text || !run->cand || !run->choice ||
+        !run->live)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "search: out of memory");
     for (size_t i = 0; i < n_final; i++) run->final[i].token = run->tokens + i * tok;
     return 0;
@@ -168,7 +170,11 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     TRY(reserve_judge(run, set.n_prompt, max_tok, err));
     TRY(lutra_submit(s, &set, NULL, err));
     run->request = s->last;
-    run->request->search = run;
+    run->request->watch = &search_watch;
+    run->request->watcher = run;
+    run->request->width = run->set.width < s->n_seq ? run->set.width : s->n_seq;
+    run->source = (struct row_source){&search_source, run, NULL};
+    source_add(&s->sources, &run->source);
     run->wave_us = run->request->submit_us;
     return 0;
 }
@@ -261,6 +267,7 @@ void search_finish(lutra_search_run *run)
     res->width = run->set.width;
     res->expand = run->set.expand;
     res->us = clock_now_us(run->s->model->runtime->clock) - r->submit_us;
+    source_remove(&run->s->sources, &run->source);
     run->done = true;
     run->request = NULL;
     run->s = NULL;
@@ -279,7 +286,7 @@ void lutra_search_close(lutra_search_run **search)
         struct request *r = run->request;
         request_end(run->s, r, LUTRA_STOP_CANCELLED);
         search_finish(run);
-        r->search = NULL;
+        r->watch = NULL;
     }
     give_back(run);
     free(run->final);
@@ -289,6 +296,7 @@ void lutra_search_close(lutra_search_run **search)
     free(run->cand);
     free(run->choice);
     free(run->live);
+    free(run->node);
     free(run->result.text);
     free(run->result.answer);
     free(run);

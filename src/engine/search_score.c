@@ -87,8 +87,8 @@ bool search_score_due(lutra_search_run *run)
     if (search_in_steps(run) && run->request->n_started < run->request->set.n_samples) return false;
     if (!run->judge && !search_in_steps(run)) return true;
     for (int i = 0; i < n; i++)
-        if (search_in_steps(run) ? !run->live[i]->node.paused
-                                 : run->live[i]->node.scored == run->live[i]->node.step_from)
+        if (search_in_steps(run) ? !run->live[i]->paused
+                                 : search_node(run, run->live[i])->scored == search_node(run, run->live[i])->step_from)
             return false;
     return true;
 }
@@ -105,8 +105,9 @@ static int step_end(lutra_search_run *run, const struct search_node *node, const
 static bool next_of_sample(lutra_search_run *run, struct sample *slot, struct search_step *step)
 {
     const int32_t *token = search_generated(slot);
-    int to = step_end(run, &slot->node, token, slot->n_generated, false);
-    *step = (struct search_step){run, &slot->node, token, slot->index, to, to, slot->sum_log_prob, NULL};
+    struct search_node *node = search_node(run, slot);
+    int to = step_end(run, node, token, slot->n_generated, false);
+    *step = (struct search_step){run, node, token, slot->index, to, to, slot->sum_log_prob, NULL};
     return to > 0;
 }
 
@@ -147,18 +148,28 @@ static void take_step(const struct search_step *step, const double *reward)
 }
 
 /* Without rows: the generator's likelihood, or no reward at all. */
-static void score_self(lutra_search_run *run)
+static void take_own(const struct search_step *step)
+{
+    double reward = search_likelihood(step->sum_log_prob - step->node->log_prob);
+    take_step(step, step->run->self ? &reward : NULL);
+}
+
+void search_score_own(lutra_search_run *run, struct sample *slot)
+{
+    struct search_step step;
+    while (next_of_sample(run, slot, &step)) take_own(&step);
+}
+
+static void score_all_own(lutra_search_run *run)
 {
     struct search_step step;
     int n = search_live(run);
-    for (int i = 0; i < n + run->n_final; i++) {
-        struct final *f = i < n ? NULL : &run->final[i - n];
-        if (f && f->told) continue;
-        while (f ? next_of_final(run, f, &step) : next_of_sample(run, run->live[i], &step)) {
-            double reward = search_likelihood(step.sum_log_prob - step.node->log_prob);
-            take_step(&step, run->self ? &reward : NULL);
-        }
-        if (f) finish(run, f);
+    for (int i = 0; i < n; i++) search_score_own(run, run->live[i]);
+    for (int i = 0; i < run->n_final; i++) {
+        struct final *f = &run->final[i];
+        if (f->told) continue;
+        while (next_of_final(run, f, &step)) take_own(&step);
+        finish(run, f);
     }
 }
 
@@ -183,7 +194,7 @@ static int add_jobs(lutra_search_run *run, struct sample *slot, struct final *f,
 {
     lutra_verifier *v = run->judge;
     const struct lutra_request *set = &run->request->set;
-    struct search_node *node = f ? &f->node : &slot->node;
+    struct search_node *node = f ? &f->node : search_node(run, slot);
     struct search_step step;
     int scored = node->scored;
     while (*n < v->session->n_batch && (f ? next_of_final(run, f, &step) : next_of_sample(run, slot, &step))) {
@@ -228,17 +239,17 @@ int search_score(lutra_search_run *run, struct lutra_error *err)
 {
     lutra_verifier *v = run->judge;
     if (!v) {
-        score_self(run);
+        score_all_own(run);
         return 0;
     }
     for (int n = 1; n > 0;) {
         n = 0;
         for (struct request *r = run->s->first; r; r = r->next)
-            if (shares_pass(run, r->search)) TRY(collect(r->search, &n, err));
+            if (shares_pass(run, search_of(r))) TRY(collect(search_of(r), &n, err));
         TRY(verifier_run(v, v->job, n, err));
         for (int i = 0; i < n; i++) take_step(&v->step[i], &v->job[i].reward);
         for (struct request *r = run->s->first; r; r = r->next)
-            if (shares_pass(run, r->search)) finish_all(r->search);
+            if (shares_pass(run, search_of(r))) finish_all(search_of(r));
     }
     return 0;
 }

@@ -73,6 +73,8 @@ static int check_settings(
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_batch is %d, outside 1..8192", set->n_batch);
     if (set->n_out < 0 || set->n_out > 8192)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..8192", set->n_out);
+    if (set->n_draft < 0 || set->n_draft > 8192)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..8192", set->n_draft);
     if (set->n_cache < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_cache is negative");
     const char *name = set->cache_type ? set->cache_type : "f16";
     static const enum quant_type types[] = {QUANT_F16, QUANT_F32, QUANT_Q8_0};
@@ -110,6 +112,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     char *holds = NULL;
     TAKE(s->batch.row, s->n_batch);
     TAKE(s->batch.span, s->n_batch);
+    TAKE(s->tip, s->n_seq);
     TAKE(s->out_row, n_out);
     TAKE(s->result, n_out);
     TAKE(s->public_result, n_out);
@@ -195,13 +198,14 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     struct device *d = s->device = s->model->runtime->device;
     TRY(check_settings(set, model_hparams(s->model->model)->d_head, &type, err));
     s->n_seq = set->n_seq;
-    s->n_draft = 64;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);
     if (caps.f16_cache && type != QUANT_F16)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' needs a cache of f16", d->name);
     s->n_batch = set->n_batch < caps.max_rows ? set->n_batch : caps.max_rows;
-    s->n_out = set->n_out ? set->n_out : s->n_seq > 64 ? s->n_seq : 64;
+    int n_draft = set->n_draft ? set->n_draft : 64, n_want = s->n_seq + set->n_draft;
+    s->n_draft = n_draft < s->n_batch ? n_draft : s->n_batch;
+    s->n_out = set->n_out ? set->n_out : n_want > 64 ? n_want : 64;
     if (s->n_out > s->n_batch) s->n_out = s->n_batch;
     int bulk = plan_bulk_rows(&s->model->plan);
     s->batch.bulk = s->n_batch >= s->n_seq + bulk ? bulk : 0; /* a block fits beside all samples, or would wait */
@@ -212,7 +216,9 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(take_arrays(s, &sum, err));
     s->bytes = sum;
     TRY(open_device_memory(s, type, err));
-    return open_sampling(s, err);
+    TRY(open_sampling(s, err));
+    sources_open(s);
+    return 0;
 }
 
 int lutra_session_open(
@@ -377,6 +383,11 @@ int lutra_seq_open(lutra_session *s, int max_tok, int32_t *seq, struct lutra_err
 int lutra_seq_fork(lutra_session *s, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
 {
     return prefix_seq_fork(s, seq, n_tok, max_tok, fork, err);
+}
+
+int lutra_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err)
+{
+    return prefix_seq_truncate(s, seq, n_tok, err);
 }
 
 void lutra_seq_close(lutra_session *s, int32_t seq)

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "decode/source.h"
+
+#include <stddef.h>
+
+/* ---- a pass ---- */
+
+void pass_begin(struct pass *pass, struct batch *batch, struct row_tip *tip, int n_vocab, struct row_room room)
+{
+    batch->n_row = 0;
+    *pass = (struct pass){.n_vocab = n_vocab, .batch = batch, .tip = tip, .left = room};
+}
+
+/* The caller has seen that there is room. */
+static int32_t append(struct pass *pass, struct row row)
+{
+    pass->left.rows--;
+    pass->left.outs -= (row.want & WANT_ALL) != 0;
+    pass->left.drafts -= (row.want & ROW_DRAFT) != 0;
+    pass->batch->row[pass->batch->n_row++] = row;
+    if (row.want & ROW_DRAFT) pass->draft_end = pass->batch->n_row;
+    return pass->batch->n_row - 1;
+}
+
+int pass_tip(struct pass *pass, struct row row, struct row_tip tip)
+{
+    if (pass->left.rows < 1 || pass->left.outs < 1) return LUTRA_E_BUSY;
+    tip.row = tip.taken = append(pass, row);
+    tip.picked = -1;
+    pass->tip[pass->n_tip++] = tip;
+    return tip.row;
+}
+
+int32_t pass_draft(struct pass *pass, const struct row_tip *tip, int32_t parent, int32_t token)
+{
+    const struct batch *b = pass->batch;
+    if (token < 0 || token >= pass->n_vocab || parent < tip->row || parent >= b->n_row) return LUTRA_E_ARGUMENT;
+    const struct row *up = &b->row[parent];
+    if (up->seq != b->row[tip->row].seq) return LUTRA_E_ARGUMENT;
+    if (up->pos + 1 >= tip->max_tok) return LUTRA_E_CTX_FULL;
+    int32_t same = pass_child(pass, parent, token);
+    if (same >= 0) return same;
+    int block = b->bulk > 1 ? b->bulk : 1;
+    if (pass->left.rows <= block || pass->left.outs <= 1 || pass->left.drafts < 1) return LUTRA_E_BUSY;
+    return append(pass, (struct row){token, up->pos + 1, up->seq, parent, WANT_DRAW | ROW_DRAFT, 0, NULL});
+}
+
+int pass_prompt(struct pass *pass, int32_t seq, const int32_t *prompt, int done, int n_prompt)
+{
+    int left = n_prompt - done, room = pass->left.rows;
+    if (pass->left.outs < 1 && room >= left) room = left - 1;
+    int n = batch_fit(pass->batch->bulk, done, left, room);
+    for (int i = 0; i < n; i++) {
+        int32_t parent = i == 0 ? -1 : pass->batch->n_row - 1;
+        uint32_t want = done + i == n_prompt - 1 ? ROW_BULK | WANT_DRAW : ROW_BULK;
+        append(pass, (struct row){prompt[done + i], done + i, seq, parent, want, 0, NULL});
+    }
+    return n;
+}
+
+int32_t pass_child(const struct pass *pass, int32_t row, int32_t token)
+{
+    const struct batch *b = pass->batch;
+    for (int32_t r = row + 1; r < pass->draft_end; r++)
+        if (b->row[r].parent == row && b->row[r].token == token && (b->row[r].want & ROW_DRAFT)) return r;
+    return -1;
+}
+
+/* ---- sources ---- */
+
+void source_add(struct row_source **list, struct row_source *source)
+{
+    while (*list && (*list)->ops->rank <= source->ops->rank) list = &(*list)->next;
+    source->next = *list;
+    *list = source;
+}
+
+void source_remove(struct row_source **list, const struct row_source *source)
+{
+    while (*list && *list != source) list = &(*list)->next;
+    if (*list) *list = source->next;
+}
+
+void sources_offer(const struct row_source *list, struct pass *pass)
+{
+    for (; list; list = list->next)
+        if (list->ops->offer) list->ops->offer(list->self, pass);
+}
+
+int sources_take(const struct row_source *list, const struct pass *pass, struct lutra_error *err)
+{
+    for (; list; list = list->next)
+        if (list->ops->take) TRY(list->ops->take(list->self, pass, err));
+    return 0;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Row sources: who fills the rows of a pass, and who gets their results.
+ *
+ * A source offers rows while the pass has room and takes back what became of them.  The step only shares out the room:
+ * sources stand in the order of their ranks, and the first has first choice.  Running samples put one row each and mark
+ * it as a tip: a row behind which a token will be picked.  Drafters hang guesses beneath tips, in trees, without knowing
+ * who owns them; prompts fill what is left; a source without rows (a search) only looks at what came of a pass.
+ *
+ *     pass_begin(&pass, &limits);
+ *     sources_offer(list, &pass);          samples: pass_tip     drafters: pass_draft     prompts: pass_prompt
+ *       ... the forward pass over pass.batch ...
+ *     sources_take(list, &pass, err);      samples pick at their tips and walk on by pass_child() as far as guesses are right
+ *
+ * What is picked at a row does not depend on the drafts, as a row's result does not depend on the batch (docs/NUMERICS.md)
+ * and a draw is a function of (seed, sample, position): drafts change how many passes a text takes, and nothing else.
+ *
+ * Nothing here allocates; the arrays of a pass are the session's.
+ */
+#ifndef LUTRA_DECODE_SOURCE_H
+#define LUTRA_DECODE_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "ops/batch.h"
+
+/* ---- a pass ---- */
+
+/* What draws from all logits take.  Whatever a sampler lists for a token further down a tree (its penalties see the drafts
+ * above) is a part of it, so it is what drafts want.  log_sum_exp comes from the head always, so that log-probs do not
+ * depend on how much of a row was wanted. */
+enum { WANT_DRAW = WANT_LOGITS | WANT_LOGPROB };
+
+/* A row behind which a token will be picked. */
+struct row_tip {
+    int32_t row;
+    int32_t request, sample; /* whose, by the numbers the caller knows */
+    const int32_t *token;    /* [n_token] its text so far, the row's token included */
+    int n_token;
+    int max_tok; /* the sequence holds no more */
+
+    /* for drafters, once samples have taken their results */
+    int32_t taken;  /* the last row at which a token was picked: it and those up to the tip were right */
+    int32_t picked; /* the token picked there */
+};
+
+/* Counts of a pass: rows, rows that want a result, drafts. */
+struct row_room {
+    int rows, outs, drafts;
+};
+
+struct pass {
+    int n_vocab;
+    struct batch *batch; /* its n_row grows */
+    struct row_tip *tip; /* room for as many as the session has samples */
+    int n_tip;
+    int32_t draft_end; /* no draft lies behind */
+    struct row_room left;
+};
+
+/* An empty pass over batch->row; batch->bulk is set. */
+void pass_begin(struct pass *pass, struct batch *batch, struct row_tip *tip, int n_vocab, struct row_room room);
+
+/* A sample's next row, wanting what the sample draws from; tip.row is set here.  LUTRA_E_BUSY: the pass is full. */
+int pass_tip(struct pass *pass, struct row row, struct row_tip tip);
+
+/* A guess at the token behind row `parent`: the tip's own, or a draft's beneath it.  Returns the guess's row; the same guess
+ * made twice is one row.  LUTRA_E_BUSY: no room (one block of a prompt and one result stay free behind all drafts, so
+ * that prompts go on beside them); LUTRA_E_CTX_FULL: the sequence ends there; LUTRA_E_ARGUMENT: no such token, or parent of
+ * this tip.  Nothing has changed then. */
+int32_t pass_draft(struct pass *pass, const struct row_tip *tip, int32_t parent, int32_t token);
+
+/* Rows of a prompt from position `done` on, as many as there is room for, whole blocks where a device has a bulk class
+ * (batch_fit).  Returns how many; the last token's row wants WANT_DRAW. */
+int pass_prompt(struct pass *pass, int32_t seq, const int32_t *prompt, int done, int n_prompt);
+
+/* The draft of `token` behind a row, or -1. */
+int32_t pass_child(const struct pass *pass, int32_t row, int32_t token);
+
+/* ---- sources ---- */
+
+/* The order in which sources choose, and in which they take. */
+enum source_rank { SOURCE_SAMPLES, SOURCE_DRAFTS, SOURCE_PROMPTS, SOURCE_SEARCH };
+
+struct row_source_ops {
+    const char *name;
+    enum source_rank rank;
+    void (*offer)(void *self, struct pass *pass);                              /* NULL: it has no rows */
+    int (*take)(void *self, const struct pass *pass, struct lutra_error *err); /* NULL: it does not ask */
+};
+
+struct row_source {
+    const struct row_source_ops *ops;
+    void *self;
+    struct row_source *next; /* the list's */
+};
+
+/* Puts a source behind those of its rank; takes it out again (one that is not in the list is left alone). */
+void source_add(struct row_source **list, struct row_source *source);
+void source_remove(struct row_source **list, const struct row_source *source);
+
+void sources_offer(const struct row_source *list, struct pass *pass);
+/* Each source takes, the first error ends it. */
+int sources_take(const struct row_source *list, const struct pass *pass, struct lutra_error *err);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A step: sources offer rows, one forward pass evaluates them, sources take the results (decode/source.h).
+ *
+ * Two of the sources are here.  Samples put the token each has to evaluate next; where drafters have guessed what follows,
+ * a sample walks on as long as it picks what was guessed, several tokens in one pass.  Prompts fill what is left.
+ */
+#include "engine/engine_impl.h"
+
+/* ---- samples ---- */
+
+static void offer_samples(void *self, struct pass *pass)
+{
+    lutra_session *s = self;
+    for (int i = 0; i < s->n_seq; i++) {
+        struct sample *slot = &s->sample[i];
+        if (!slot->request || slot->paused) continue;
+        const int32_t *listed;
+        int n_listed = sampler_listed(s->sampler, i, &listed);
+        struct row row = {slot->pending, kv_seq_length(s->kv, slot->seq), slot->seq, -1, WANT_DRAW, 0, NULL};
+        if (n_listed >= 0) row.want = WANT_TOPK | WANT_LOGPROB, row.n_listed = n_listed, row.listed = listed;
+        struct row_tip tip = {.request = slot->request->id,
+            .sample = slot->index,
+            .token = slot->token,
+            .n_token = slot->n_token + 1,
+            .max_tok = slot->request->max_tok};
+        slot->tip = pass->n_tip;
+        slot->row = pass_tip(pass, row, tip);
+        if (slot->row < 0) return; /* the others wait for the next pass */
+        slot->n_token++;
+    }
+}
+
+static void pick_some(void *arg, int ith, int nth)
+{
+    lutra_session *s = arg;
+    for (int i = ith; i < s->n_seq; i += nth) {
+        const struct sample *slot = &s->sample[i];
+        if (!slot->request || slot->row < 0) continue;
+        s->pick_status[i] = sampler_pick(
+            s->sampler, i, ith, session_result(s, slot->row), s->batch.row[slot->row].pos + 1, &s->pick[i], NULL);
+    }
+}
+
+/* Takes the token picked at the sample's row, and goes on to the row that guessed it. */
+static void follow(lutra_session *s, struct sample *slot, const struct pass *pass)
+{
+    const struct sample_pick *pick = &s->pick[slot - s->sample];
+    int status = s->pick_status[slot - s->sample];
+    if (slot->tip >= 0) {
+        pass->tip[slot->tip].taken = slot->row;
+        pass->tip[slot->tip].picked = status < 0 ? -1 : pick->token;
+    }
+    if (status == 0) {
+        sample_advance(s, slot, pick);
+        if (!slot->request) return; /* it has ended */
+        bool stay = slot->paused || request_stopped(s, slot->request) != LUTRA_STOP_NONE;
+        int32_t next = stay ? -1 : pass_child(pass, slot->row, pick->token);
+        if (next >= 0) {
+            slot->row = next;
+            slot->n_token++;
+            return;
+        }
+        status = sample_settle(s, slot);
+        if (status == 0) return;
+    }
+    log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "request %d, sample %d: %s", slot->request->id, slot->index,
+        lutra_status_text(status));
+    sample_end(s, slot, LUTRA_STOP_ERROR);
+}
+
+/* Picks at the rows that samples stand on, until none goes on to another. */
+static int take_samples(void *self, const struct pass *pass, struct lutra_error *err)
+{
+    (void)err;
+    lutra_session *s = self;
+    uint64_t start = clock_now_us(s->model->runtime->clock);
+    for (bool more = true; more;) {
+        more = false;
+        pool_run(s->model->runtime->pool, pick_some, s);
+        for (int i = 0; i < s->n_seq; i++) {
+            struct sample *slot = &s->sample[i];
+            if (!slot->request || slot->row < 0) continue;
+            follow(s, slot, pass);
+            more |= slot->request && slot->row >= 0;
+        }
+    }
+    s->stats.sample_us += clock_now_us(s->model->runtime->clock) - start;
+    return 0;
+}
+
+static const struct row_source_ops samples_ops = {"samples", SOURCE_SAMPLES, offer_samples, take_samples};
+
+/* ---- prompts ---- */
+
+static void offer_prompts(void *self, struct pass *pass)
+{
+    lutra_session *s = self;
+    for (struct request *r = s->first; r; r = r->next) {
+        r->last_row = -1;
+        if (r->seq < 0 || r->n_done == r->set.n_prompt) continue;
+        int n = pass_prompt(pass, r->seq, r->set.prompt, r->n_done, r->set.n_prompt);
+        if (n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
+    }
+}
+
+/* Prompts advance; those at their end start the samples that have a slot, from the logits of the last row. */
+static int take_prompts(void *self, const struct pass *pass, struct lutra_error *err)
+{
+    lutra_session *s = self;
+    bool started = false;
+    for (struct request *r = s->first; r; r = r->next) {
+        if (r->seq < 0) continue;
+        r->n_done = kv_seq_length(s->kv, r->seq);
+        int32_t seq;
+        while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
+               request_sample_seq(s, r, r->set.n_prompt, &seq) == 0) {
+            struct sample *slot = free_slot(s);
+            sample_start(s, slot, r, seq);
+            slot->row = r->last_row;
+            started = true;
+        }
+    }
+    return started ? take_samples(s, pass, err) : 0;
+}
+
+static const struct row_source_ops prompts_ops = {"prompts", SOURCE_PROMPTS, offer_prompts, take_prompts};
+
+/* ---- a step ---- */
+
+void sources_open(lutra_session *s)
+{
+    s->samples = (struct row_source){&samples_ops, s, NULL};
+    s->prompts = (struct row_source){&prompts_ops, s, NULL};
+    source_add(&s->sources, &s->samples);
+    source_add(&s->sources, &s->prompts);
+}
+
+static int count_active(const lutra_session *s)
+{
+    int n = 0;
+    for (const struct request *r = s->first; r; r = r->next) n += r->set.n_samples - r->n_ended;
+    return n;
+}
+
+static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err)
+{
+    struct row_room room = {s->n_batch, s->n_out, s->n_draft};
+    pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
+    sources_offer(s->sources, pass);
+    if (s->batch.n_row > 0) return session_forward(s, s->batch.n_row, CLOCK_NEVER_US, err);
+    if (!s->first) return 0;
+    return lutra_fail(err, LUTRA_E_CTX_FULL, "the cache is held by open sequences: no request can start");
+}
+
+int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
+{
+    requests_sweep(s);
+    requests_admit(s);
+    struct pass pass;
+    int rc = run_pass(s, &pass, err);
+    if (rc < 0)
+        requests_end(s, rc == LUTRA_E_CANCELLED ? LUTRA_STOP_CANCELLED : LUTRA_STOP_ERROR);
+    else
+        rc = sources_take(s->sources, &pass, err); /* a source that fails has ended what is its own */
+    s->batch.n_row = 0;                            /* drafts that were not taken are nobody's any more */
+    requests_sweep(s);
+    if (n_active) *n_active = count_active(s);
+    return rc == LUTRA_E_CANCELLED ? 0 : rc;
+}
+
+int lutra_generate(lutra_session *s, const struct lutra_request *request, struct lutra_error *err)
+{
+    int n_active = 1;
+    TRY(lutra_submit(s, request, NULL, err));
+    while (n_active > 0) TRY(lutra_step(s, &n_active, err));
+    return 0;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Drafts: whatever a source guesses, text, log-probs, ends and events are those of plain decoding, bit for bit.
+ */
+#include "engine_fixture.h"
+
+#include "guess_source.h"
+
+enum { N_WHO = 3, MAX_CAND = 120, MAX_TOK = 100, N_PROMPT = 40 };
+
+/* What a request's listener hears. */
+struct heard {
+    char text[MAX_CAND][1024];
+    int32_t token[MAX_CAND][MAX_TOK];
+    float log_prob[MAX_CAND][MAX_TOK];
+    int n_token[MAX_CAND], n_tok[MAX_CAND];
+    enum lutra_stop reason[MAX_CAND];
+    double sum_log_prob[MAX_CAND];
+    char event[MAX_CAND * 40][96];
+    int n_event;
+    int n_prompt, enough; /* on_text returns nonzero at so many tokens; 0: never */
+    int cancel;           /* sample 0 cancels all at so many; 0: never */
+    lutra_session *s;
+};
+
+/* Requests of one run, by their ids. */
+struct run {
+    struct heard who[N_WHO];
+    char winner[1024];
+    double score;
+    uint64_t n_step;
+};
+
+static struct run plain, drafted; /* large: not on the stack */
+
+static int on_text(void *user, const struct lutra_piece *p)
+{
+    struct heard *h = user;
+    assert_in_range(p->sample, 0, MAX_CAND - 1);
+    size_t at = strlen(h->text[p->sample]);
+    for (size_t i = 0; i < p->n_bytes && at < sizeof h->text[0] - 1; i++)
+        h->text[p->sample][at++] = p->text[i] ? p->text[i] : '@'; /* NUL is text, too */
+    if (p->token < 0) return 0;
+    int n = h->n_token[p->sample]++;
+    assert_in_range(n, 0, MAX_TOK - 1);
+    h->token[p->sample][n] = p->token;
+    h->log_prob[p->sample][n] = p->log_prob;
+    if (h->cancel && p->sample == 0 && n + 1 == h->cancel) lutra_cancel(h->s);
+    return h->enough && n + 1 == h->enough + p->sample;
+}
+
+static void on_end(void *user, const struct lutra_end *e)
+{
+    struct heard *h = user;
+    assert_int_equal(h->reason[e->sample], LUTRA_STOP_NONE);
+    h->reason[e->sample] = e->reason;
+    h->n_tok[e->sample] = e->n_tok;
+    h->sum_log_prob[e->sample] = e->sum_log_prob;
+}
+
+static void on_event(void *user, const struct lutra_search_event *e)
+{
+    struct heard *h = user;
+    assert_in_range(h->n_event, 0, sizeof h->event / sizeof *h->event - 1);
+    snprintf(h->event[h->n_event++], sizeof *h->event, "%d %d %d %d %.17g %.17g %.20s", e->candidate, (int)e->kind,
+        e->parent, e->n_step, e->reward, e->score, e->answer);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* The same but for the order in which candidates that end beside each other are told of. */
+static void assert_same(struct run *a, struct run *b, int trial)
+{
+    for (int w = 0; w < N_WHO; w++) {
+        struct heard *x = &a->who[w], *y = &b->who[w];
+        qsort(x->event, (size_t)x->n_event, sizeof *x->event, by_text);
+        qsort(y->event, (size_t)y->n_event, sizeof *y->event, by_text);
+        if (memcmp(x->text, y->text, sizeof x->text) || memcmp(x->token, y->token, sizeof x->token) ||
+            memcmp(x->log_prob, y->log_prob, sizeof x->log_prob) || memcmp(x->n_token, y->n_token, sizeof x->n_token) ||
+            memcmp(x->reason, y->reason, sizeof x->reason) || memcmp(x->n_tok, y->n_tok, sizeof x->n_tok) ||
+            memcmp(x->sum_log_prob, y->sum_log_prob, sizeof x->sum_log_prob) || x->n_event != y->n_event ||
+            memcmp(x->event, y->event, sizeof x->event))
+            fail_msg("trial %d, request %d: not as without drafts", trial, w);
+    }
+    assert_string_equal(a->winner, b->winner);
+    assert_true(a->score == b->score);
+}
+
+static int32_t prompt[N_WHO][N_PROMPT];
+
+/* What sample tip->sample says at this depth behind the tip, as the plain run has heard it. */
+static int32_t said(const void *text, const struct row_tip *tip, int depth)
+{
+    const struct heard *h = &((const struct run *)text)->who[tip->request % N_WHO];
+    int n = tip->n_token - h->n_prompt + depth - 1;
+    return n >= 0 && n < h->n_token[tip->sample] ? h->token[tip->sample][n] : -1;
+}
+
+/* A trial's random choices: the same numbers for both runs. */
+struct dice {
+    struct guesser g;
+};
+
+static int roll(struct dice *d, int n)
+{
+    return guess_below(&d->g, n);
+}
+
+static struct lutra_request make_request(struct dice *d, lutra_session *s, struct heard *h, int who)
+{
+    static const char *const stops[] = {"e", "\xff\xfe", "ing"};
+    static struct lutra_logit_bias bias[3];
+    static struct lutra_sampling all[N_WHO], *sp;
+    sp = &all[who];
+    lutra_sampling_init(sp, sizeof *sp);
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
+    h->n_prompt = 1 + roll(d, N_PROMPT);
+    h->s = s;
+    for (int i = 0; i < N_PROMPT; i++) prompt[who][i] = token_at(i + 100 * who);
+    for (int i = 0; i < 3; i++) bias[i] = (struct lutra_logit_bias){7 * i + 60, (float)(3 * i)};
+    r.sampling = sp;
+    r.prompt = prompt[who];
+    r.n_prompt = h->n_prompt;
+    r.n_samples = 1 + roll(d, 6);
+    r.max_tokens = roll(d, 3) ? 1 + roll(d, 40) : -1;
+    sp->seed = (uint64_t)roll(d, 1000);
+    sp->temperature = (float)roll(d, 4) / 2;
+    if (roll(d, 3) == 0) sp->top_k = 0;
+    if (roll(d, 3) == 0) sp->repeat_penalty = 1.3f, sp->presence_penalty = 0.4f;
+    if (roll(d, 3) == 0) sp->penalty_last_n = roll(d, 80) - 1;
+    if (roll(d, 3) == 0) sp->bias = bias, sp->n_bias = 3;
+    if (roll(d, 4) == 0) r.stop = stops, r.n_stop = 1 + roll(d, 3);
+    if (roll(d, 6) == 0) h->enough = 1 + roll(d, 20);
+    r.ignore_end = roll(d, 2);
+    r.on_text = on_text;
+    r.on_end = on_end;
+    r.user = h;
+    return r;
+}
+
+static lutra_search_run *submit_search(
+    struct dice *d, struct fixture *f, struct lutra_request *r, lutra_verifier *v, int n_seq)
+{
+    struct lutra_search set;
+    lutra_search_init(&set, sizeof set);
+    lutra_search_run *search;
+    int width = 1 + roll(d, n_seq < 8 ? n_seq : 8);
+    set.method = (enum lutra_search_method)roll(d, LUTRA_SEARCH_REBASE + 1);
+    set.width = width;
+    set.expand = width % 2 ? 1 : 2;
+    set.step = roll(d, 2) ? "e" : " ";
+    set.max_steps = 2 + roll(d, 20);
+    set.early_stop = false; /* how far the others have come then depends on the load */
+    set.score = LUTRA_SCORE_MEAN;
+    set.verifier = v;
+    set.on_event = on_event;
+    set.user = r->user;
+    r->max_tokens = 10 + roll(d, 30);
+    OK(lutra_search_submit(&search, f->s, r, &set, err));
+    return search;
+}
+
+/* Two requests and a search in a session of random sizes; with drafts where g is given. */
+static void run_trial(struct fixture *f, lutra_verifier *v, int trial, struct guesser *g, struct run *out)
+{
+    struct dice d = {.g.state = (uint64_t)trial * 977 + 5};
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_seq = 1 + roll(&d, 9);
+    ss.n_ctx = 64;
+    ss.n_batch = 1 + roll(&d, roll(&d, 2) ? 12 : 120);
+    ss.n_out = roll(&d, 2) ? 0 : 1 + roll(&d, 40);
+    ss.n_draft = roll(&d, 2) ? 0 : 1 + roll(&d, 100);
+    lutra_session_close(&f->s);
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+    memset(out, 0, sizeof *out);
+    if (g) guess_begin(g, f->s);
+    for (int w = 0; w < N_WHO - 1; w++) {
+        struct lutra_request r = make_request(&d, f->s, &out->who[w], w);
+        OK(lutra_submit(f->s, &r, NULL, err));
+    }
+    struct lutra_request r = make_request(&d, f->s, &out->who[N_WHO - 1], N_WHO - 1);
+    lutra_search_run *search = submit_search(&d, f, &r, v, ss.n_seq);
+    for (int active = 1; active;) OK(lutra_step(f->s, &active, err));
+    const struct lutra_search_result *res = lutra_search_done(search);
+    snprintf(out->winner, sizeof out->winner, "%s", res->text ? res->text : "");
+    out->score = res->score;
+    out->n_step = f->s->stats.n_step;
+    lutra_search_close(&search);
+}
+
+static void random_trees_change_nothing(void **state)
+{
+    const char *type = *state;
+    struct fixture f;
+    long n_tree = 0, n_right = 0;
+    fixture_open(&f, "tiny-qwen2", type, 2);
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
+    lutra_verifier *own;
+    vs.kind = "likelihood";
+    vs.n_seq = 0;
+    OK(lutra_verifier_open(&own, f.model, &vs, err));
+    for (int trial = 0; trial < 30; trial++) {
+        struct guesser g = {.state = (uint64_t)trial,
+            .most = 1 + trial % GUESS_MOST,
+            .right_in_8 = trial % 9,
+            .right = said,
+            .text = &plain};
+        run_trial(&f, own, trial, NULL, &plain);
+        run_trial(&f, own, trial, &g, &drafted);
+        assert_same(&plain, &drafted, trial);
+        n_tree += g.n_tree;
+        n_right += g.n_right;
+    }
+    print_message("%s: %ld trees, %ld drafts taken\n", type, n_tree, n_right);
+    assert_true(n_tree > 2000 && n_right > 500);
+    lutra_verifier_close(&own);
+    fixture_close(&f);
+}
+
+static void generate(struct fixture *f, struct guesser *g, int n_samples, int cancel, struct run *out)
+{
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
+    memset(out, 0, sizeof *out);
+    out->who[0].n_prompt = N_PROMPT;
+    out->who[0].cancel = cancel;
+    out->who[0].s = f->s;
+    for (int i = 0; i < N_PROMPT; i++) prompt[0][i] = token_at(i);
+    r.prompt = prompt[0];
+    r.n_prompt = N_PROMPT;
+    r.n_samples = n_samples;
+    r.max_tokens = 64;
+    r.ignore_end = true;
+    r.on_text = on_text;
+    r.on_end = on_end;
+    r.user = &out->who[0];
+    if (g) guess_begin(g, f->s);
+    lutra_session_stats_reset(f->s);
+    OK(lutra_generate(f->s, &r, err));
+    out->n_step = f->s->stats.n_step;
+}
+
+/* Who offers what will be said gets it in fewer passes, and what was taken is in the cache. */
+static void right_drafts_are_taken(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    for (int n_samples = 1; n_samples <= 4; n_samples += 3) {
+        struct guesser g = {.most = 7, .right_in_8 = 8, .right = said, .text = &plain};
+        fixture_session(&f, 4, 256);
+        generate(&f, NULL, n_samples, 0, &plain);
+        assert_int_equal(plain.n_step, 64);
+        fixture_session(&f, 4, 256);
+        generate(&f, &g, n_samples, 0, &drafted);
+        assert_same(&plain, &drafted, n_samples);
+        assert_int_equal(drafted.n_step, 1 + 63 / 8 + 1); /* the prompt's token, then eight at a time */
+        assert_int_equal(g.n_right, n_samples * (63 - 63 / 8 - 1));
+        assert_int_equal(f.s->stats.rows_wasted, n_samples); /* the last token is a right guess that nobody needs */
+        int length = lutra_seq_length(f.s, f.s->retained[0].seq);
+        assert_int_equal(length, N_PROMPT + 63); /* as always, all but the last token */
+        assert_memory_equal(f.s->retained[0].token + N_PROMPT, plain.who[0].token[0], 63 * sizeof(int32_t));
+    }
+    fixture_close(&f);
+}
+
+/* Cancelled in the middle of a tree: not one token more than without drafts. */
+static void a_cancel_drops_the_rest(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    fixture_session(&f, 1, 256);
+    generate(&f, NULL, 1, 0, &plain);
+    struct guesser g = {.most = 7, .right_in_8 = 8, .right = said, .text = &plain};
+    fixture_session(&f, 1, 256);
+    generate(&f, &g, 1, 20, &drafted);
+    assert_int_equal(drafted.who[0].reason[0], LUTRA_STOP_CANCELLED);
+    assert_int_equal(drafted.who[0].n_tok[0], 20);
+    assert_int_equal(lutra_seq_length(f.s, f.s->retained[0].seq), N_PROMPT + 19);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    static char q4[] = "Q4_0", f16[] = "F16", q6[] = "Q6_K";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(random_trees_change_nothing, q4),
+        cmocka_unit_test_prestate(random_trees_change_nothing, f16),
+        cmocka_unit_test_prestate(random_trees_change_nothing, q6),
+        cmocka_unit_test(right_drafts_are_taken),
+        cmocka_unit_test(a_cancel_drops_the_rest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
