@@ -3,6 +3,7 @@
  * lutra: one program, one command per task.  `lutra --help` lists them.
  */
 #include "cli.h"
+#include "foreign.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,10 @@ done:
 static int unknown_command(const char *word)
 {
     const char *near = option_nearest(word, command_name, NULL);
-    if (near)
+    const char *tool = foreign_tool(strncmp(word, "llama-", 6) == 0 ? word + 6 : word);
+    if (tool)
+        say("%s: %s", word, tool);
+    else if (near)
         say("unknown command '%s' (did you mean '%s'?)", word, near);
     else
         say("unknown command '%s'; 'lutra --help' lists them", word);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "foreign.h"
+
 enum { NAME_MAX_BYTES = 64, HELP_COLUMN = 34, HELP_WIDTH = 100 };
 
 static int complain(const struct option_args *args, const char *what, const char *name, const char *rest)
@@ -49,16 +51,22 @@ static bool same_name(const char *given, size_t n, const char *name)
     return true;
 }
 
-static const struct option *find(const struct option_args *args, const char *given, size_t n, void **base)
+bool option_is_named(const char *names, const char *given, size_t n)
 {
     char name[NAME_MAX_BYTES];
+    for (int w = 0; word_at(names, w, name, sizeof name); w++)
+        if (same_name(given, n, name)) return true;
+    return false;
+}
+
+static const struct option *find(const struct option_args *args, const char *given, size_t n, void **base)
+{
     for (int s = 0; s < args->n_set; s++)
         for (int i = 0; i < args->set[s].n; i++)
-            for (int w = 0; word_at(args->set[s].option[i].names, w, name, sizeof name); w++)
-                if (same_name(given, n, name)) {
-                    *base = args->set[s].base;
-                    return &args->set[s].option[i];
-                }
+            if (option_is_named(args->set[s].option[i].names, given, n)) {
+                *base = args->set[s].base;
+                return &args->set[s].option[i];
+            }
     return NULL;
 }
 
@@ -169,30 +177,38 @@ static int apply_environment(struct option_args *args)
     return 0;
 }
 
-/* Levenshtein distance of two short words. */
+/* How many letters were added, left out, changed or swapped between two short words. */
 static int distance(const char *a, const char *b)
 {
-    int row[NAME_MAX_BYTES + 1];
+    int rows[3][NAME_MAX_BYTES + 1], *before = rows[0], *above = rows[1], *row = rows[2];
     int n = (int)strnlen(b, NAME_MAX_BYTES);
     for (int j = 0; j <= n; j++) row[j] = j;
     for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
+        int *free_row = before;
+        before = above, above = row, row = free_row;
         row[0] = i;
         for (int j = 1; j <= n; j++) {
-            int change = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            int change = above[j - 1] + (a[i - 1] != b[j - 1]),
+                shift = (above[j] < row[j - 1] ? above[j] : row[j - 1]) + 1;
             row[j] = change < shift ? change : shift;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && before[j - 2] + 1 < row[j]) row[j] = before[j - 2] + 1;
         }
     }
     return row[n];
 }
 
+/* A hint is worth giving where it is hardly wrong: two letters have none, three to seven may differ in one. */
+static int distance_allowed(const char *word)
+{
+    return ((int)strlen(word + strspn(word, "-/")) + 2) / 5;
+}
+
 const char *option_nearest(const char *word, const char *(*next)(const void *ctx, int i), const void *ctx)
 {
     const char *best = NULL, *name;
-    int least = (int)strlen(word) / 3 + 1;
-    for (int i = 0; (name = next(ctx, i)); i++) {
+    int least = distance_allowed(word);
+    for (int i = 0; least > 0 && (name = next(ctx, i)); i++) {
         int d = distance(word, name);
         if (d <= least && (!best || d < least)) best = name, least = d;
     }
@@ -202,8 +218,8 @@ const char *option_nearest(const char *word, const char *(*next)(const void *ctx
 static int unknown(const struct option_args *args, const char *given)
 {
     char best[NAME_MAX_BYTES] = "", name[NAME_MAX_BYTES];
-    int least = (int)strlen(given) / 3 + 1;
-    for (int s = 0; s < args->n_set; s++)
+    int least = distance_allowed(given);
+    for (int s = 0; least > 0 && s < args->n_set; s++)
         for (int i = 0; i < args->set[s].n; i++)
             for (int w = 0; word_at(args->set[s].option[i].names, w, name, sizeof name); w++) {
                 int d = distance(given, name);
@@ -217,6 +233,25 @@ static int unknown(const struct option_args *args, const char *given)
     return -1;
 }
 
+static int skip_foreign(
+    struct option_args *args, const struct foreign *f, const char *equals, int argc, char **argv, int *at)
+{
+    const char *given = argv[*at], *value = equals ? equals + 1 : NULL;
+    int n_value = f->value == FOREIGN_TWO ? 2 : f->value == FOREIGN_ONE;
+    if (f->value == FOREIGN_SWITCH && *at + 1 < argc) n_value = foreign_is_switch(argv[*at + 1]);
+    if (value) n_value = 0;
+    if (*at + n_value >= argc) return complain(args, "its value is missing: ", given, "");
+    if (n_value) value = argv[*at + 1];
+    *at += n_value;
+    if (f->lacks && !(value && f->neutral && is_choice(f->neutral, value))) {
+        fprintf(stderr, "lutra %s: %s: %s\n", args->command, given, f->lacks);
+        return -1;
+    }
+    size_t n = strlen(args->without_effect);
+    snprintf(args->without_effect + n, sizeof args->without_effect - n, "%s%s", n ? ", " : "", given);
+    return 0;
+}
+
 static int parse_option(struct option_args *args, int argc, char **argv, int *at)
 {
     const char *given = argv[*at];
@@ -224,9 +259,13 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
     size_t n = equals ? (size_t)(equals - given) : strlen(given);
     void *base = NULL;
     const struct option *o = find(args, given, n, &base);
+    const struct foreign *f = o ? NULL : foreign_find(given, n);
+    if (f) return skip_foreign(args, f, equals, argc, argv, at);
     if (!o) return unknown(args, given);
     if (!takes_value(o)) {
         if (equals) return complain(args, "takes no value: ", given, "");
+        bool said = o->choices && *at + 1 < argc && is_choice(o->choices, argv[*at + 1]);
+        if (said && strcmp(argv[++*at], "off") == 0) return set_flag_by_word(args, o, base, given, "off");
         return set_value(args, o, base, given, NULL);
     }
     if (!equals && *at + 1 >= argc) {
@@ -240,7 +279,7 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
 
 int option_parse(struct option_args *args, int argc, char **argv)
 {
-    bool only_words = false;
+    bool only_words = false, quiet = false;
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) args->help = true;
     if (args->help) return 0;
@@ -254,7 +293,10 @@ int option_parse(struct option_args *args, int argc, char **argv)
             if (args->n_positional == POSITIONAL_MAX) return complain(args, "too many arguments: ", argv[i], "");
             args->positional[args->n_positional++] = argv[i];
         }
+        quiet = quiet || strcmp(argv[i], "-q") == 0 || strcmp(argv[i], "--quiet") == 0;
     }
+    if (args->without_effect[0] && !quiet)
+        fprintf(stderr, "lutra %s: without effect here: %s\n", args->command, args->without_effect);
     return 0;
 }
 

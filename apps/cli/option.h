@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 enum option_type {
-    OPT_ON,     /* bool field becomes true */
+    OPT_ON,     /* bool field becomes true; with `choices`, one of "on off auto" may follow */
     OPT_OFF,    /* bool field becomes false */
     OPT_INT,    /* int */
     OPT_I64,    /* int64_t */
@@ -60,7 +60,8 @@ struct option_args {
     int n_set;
     const char *positional[POSITIONAL_MAX];
     int n_positional;
-    bool help; /* -h or --help was given */
+    bool help;                /* -h or --help was given */
+    char without_effect[256]; /* options of llama.cpp that change nothing here, as given */
 };
 
 /* Applies the environment, then argv.  Returns 0, or -1 after writing a message to stderr. */
@@ -68,6 +69,9 @@ int option_parse(struct option_args *args, int argc, char **argv);
 
 /* Options with defaults, wrapped to 100 columns. */
 void option_help(const struct option_args *args, FILE *out);
+
+/* Is given[n] one of the space-separated names? */
+bool option_is_named(const char *names, const char *given, size_t n);
 
 /* Every spelling, separated by spaces. */
 void option_spellings(const struct option_args *args, FILE *out);

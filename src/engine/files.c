@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "quant/quant.h"
@@ -48,12 +49,19 @@ static int report(void *user, uint64_t done, uint64_t total)
     return p->fn ? p->fn(p->user, p->stage, done, total) : 0;
 }
 
+/* The error lists the types. */
 static int type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err)
 {
     const struct quant_info *q = name ? quant_info_by_name(name) : NULL;
-    if (!q) return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: type '%s' is not known", what, name ? name : "(none)");
-    *type = q->type;
-    return 0;
+    char names[160] = "";
+    if (q) {
+        *type = q->type;
+        return 0;
+    }
+    for (size_t i = 0, n = 0; (q = quant_info_at(i)); i++)
+        if (n < sizeof names) n += (size_t)snprintf(names + n, sizeof names - n, " %s", q->name);
+    return lutra_fail(
+        err, LUTRA_E_ARGUMENT, "%s: type '%s' is not known; there are%s", what, name ? name : "(none)", names);
 }
 
 int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,

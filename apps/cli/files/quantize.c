@@ -59,6 +59,10 @@ static int run(void *opts, const char **arg, int n_arg)
     struct engine e = {0};
     struct lutra_error err = {0};
     int64_t n_threads = o->engine.n_threads;
+    if (n_arg == 3 && option_number(arg[2], 1, 4096, &n_threads) == 0) {
+        say("quantize: OUT.gguf is missing: IN.gguf OUT.gguf TYPE [THREADS]");
+        return EXIT_USAGE;
+    }
     if (n_arg == 4 && option_number(arg[3], 1, 4096, &n_threads) < 0) {
         say("quantize: '%s' is not a number of threads", arg[3]);
         return EXIT_USAGE;
@@ -87,7 +91,9 @@ const struct command command_quantize = {
     .name = "quantize",
     .arguments = "IN.gguf OUT.gguf TYPE [THREADS]",
     .summary = "Write a model file with another weight type",
-    .notes = "TYPE, in any case: F32, F16, BF16, Q8_0, Q4_0, Q4_1, COPY.  OUT.gguf appears whole or not at all.",
+    .notes =
+        "TYPE, in any case: F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K IQ4_NL TQ1_0 TQ2_0 MXFP4, or COPY.\n"
+        "OUT.gguf appears whole or not at all.",
     .opts_bytes = sizeof(struct quantize_options),
     .defaults = set_defaults,
     .sets = list_sets,

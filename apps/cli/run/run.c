@@ -9,15 +9,18 @@
 
 static const struct option run_table[] = {
     {"-p --prompt", "PROMPT", OPT_TEXT, AT(prompt), "TEXT", .help = "prompt, or first message of a chat"},
-    {"-f --file", "FILE", OPT_TEXT, AT(file), "FILE", .help = "read the prompt from a file; - is standard input"},
+    {"-f --file -bf --binary-file", "FILE", OPT_TEXT, AT(file), "FILE",
+        .help = "read the prompt from a file; - is standard input"},
     {"-sys --system-prompt", "SYSTEM_PROMPT", OPT_TEXT, AT(system), "TEXT", .help = "system message of a chat"},
+    {"-sysf --system-prompt-file", "SYSTEM_PROMPT_FILE", OPT_TEXT, AT(system_file), "FILE",
+        .help = "the same from a file"},
     {"-cnv --conversation", NULL, OPT_ON, AT(chat), NULL,
         .help = "chat; the default when the model has a chat template"},
     {"-no-cnv --no-conversation", NULL, OPT_ON, AT(no_chat), NULL, .help = "continue the prompt as plain text"},
     {"-st --single-turn", NULL, OPT_ON, AT(single_turn), NULL, .help = "answer once and leave"},
     {"-i --interactive", NULL, OPT_ON, AT(interactive), NULL, .help = "plain text: ask for more after each reply"},
     {"-n --predict --n-predict", "N_PREDICT", OPT_INT, AT(n_predict), "N",
-        .help = "most tokens of a reply; -1 = until the context is full", .min = -1, .max = 1 << 24},
+        .help = "most tokens of a reply; -1 = until the context is full", .min = -2, .max = 1 << 24},
     {"-r --reverse-prompt", NULL, OPT_LIST, AT(reverse), "TEXT",
         .help = "stop a reply before this text; may be repeated"},
     {"-e --escape", NULL, OPT_ON, AT(escape), NULL,
@@ -25,14 +28,14 @@ static const struct option run_table[] = {
     {"--no-escape", NULL, OPT_OFF, AT(escape), NULL, .help = "leave backslashes in -p and -sys alone"},
     {"--ignore-eos", NULL, OPT_ON, AT(ignore_eos), NULL, .help = "go on after end-of-generation tokens"},
     {"--chat-template", "CHAT_TEMPLATE", OPT_TEXT, AT(template_text), "TEXT",
-        .help = "chat template (Jinja) instead of the model's"},
+        .help = "chat template instead of the model's: Jinja, or a name (chatml, llama3, gemma ...)"},
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
     {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
     {"--history", "HISTORY", OPT_TEXT, AT(history), "FILE",
         .help = "what was typed, for arrows and Ctrl-R; '' = keep none. Else $XDG_STATE_HOME/lutra/history or "
                 "~/.local/state/lutra/history"},
-    {"-co --color", NULL, OPT_ON, AT(color), NULL, .help = "colour what the user types"},
+    {"-co --color", NULL, OPT_ON, AT(color), NULL, .help = "colour what the user types", .choices = "on off auto"},
     {"--perf", "PERF", OPT_ON, AT(perf), NULL, .help = "figures on stderr at the end (default)"},
     {"--no-perf", NULL, OPT_OFF, AT(perf), NULL, .help = "no figures"},
 };
@@ -71,6 +74,31 @@ static int read_prompt(const struct run_options *o, struct buffer *out)
     if (!o->prompt) return 0;
     buffer_add(out, o->prompt, strlen(o->prompt));
     if (o->escape) unescape(out->text, &out->n_bytes);
+    return 0;
+}
+
+/* --chat-template: a name, or Jinja itself. */
+static int find_template(struct run_options *o)
+{
+    const char *text = o->template_text;
+    char names[256];
+    if (!text || strchr(text, '{')) return 0;
+    o->template_text = template_named(text);
+    if (o->template_text) return 0;
+    template_list(names, sizeof names);
+    say("run: --chat-template: '%s' is neither Jinja nor one of: %s", text, names);
+    return EXIT_USAGE;
+}
+
+/* The system message of -sys or -sysf, in `text` where it is not the option's own. */
+static int read_system(struct run_options *o, struct buffer *text)
+{
+    if (o->system_file && read_file(o->system_file, text) < 0) return EXIT_FAILED;
+    if (!o->system_file && o->system && o->escape) {
+        buffer_add(text, o->system, strlen(o->system));
+        unescape(text->text, &text->n_bytes);
+    }
+    if (text->text) o->system = text->text;
     return 0;
 }
 
@@ -119,7 +147,8 @@ static int check_options(const struct run_options *o)
 {
     const char *why = NULL;
     if (o->chat && o->no_chat) why = "-cnv and -no-cnv exclude each other";
-    if (o->no_chat && o->system) why = "-sys needs chat mode, -no-cnv is given";
+    if (o->system && o->system_file) why = "-sys and -sysf: give one of them";
+    if (o->no_chat && (o->system || o->system_file)) why = "-sys needs chat mode, -no-cnv is given";
     if (o->template_text && o->template_file) why = "--chat-template and --chat-template-file: give one of them";
     if (!why) return 0;
     say("run: %s", why);
@@ -170,11 +199,8 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = sampling_from_options(&o->sampling, t.bias, &t.sampling);
     if (!code) code = read_prompt(o, &prompt);
     if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
-    if (!code && o->system && o->escape) {
-        buffer_add(&system, o->system, strlen(o->system));
-        unescape(system.text, &system.n_bytes);
-        o->system = system.text;
-    }
+    if (!code) code = read_system(o, &system);
+    if (!code) code = find_template(o);
     if (!code) code = talk_open(&t);
     if (!code) {
         open_editor(&t, &history_path);

@@ -5,6 +5,7 @@
  *     run.c     options, opening, text mode (continue a prompt)
  *     chat.h    chat mode: messages through the model's template, /commands
  *     line.h    a message typed at a terminal
+ *     templates.c  chat templates by name
  *     search.h  several candidates for one reply
  *     reply.c   one generation: stream to stdout, stop on Ctrl-C, say why it ended; figures at the end
  */
@@ -18,7 +19,7 @@
 struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
-    const char *prompt, *file, *system, *template_text, *template_file, *history;
+    const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history;
     bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo;
     int n_predict;
     struct option_list reverse;
@@ -43,6 +44,10 @@ struct talk {
 /* Streams the continuation of prompt to stdout.  0, or an exit code after a message; a reply stopped by Ctrl-C is 0
  * with end.reason LUTRA_STOP_CANCELLED. */
 int reply_stream(struct talk *t, const struct tokens *prompt);
+
+/* A chat template by llama.cpp's name for it ("chatml"), or NULL; all names, separated by spaces. */
+const char *template_named(const char *name);
+void template_list(char *out, size_t n_out);
 
 /* Tokens per second and rows, to stderr. */
 void reply_figures(const struct talk *t);

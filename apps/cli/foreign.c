@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Names as in llama.cpp's `--help` and READMEs (builds to 2026).  A table of facts: one row for each answer.
+ */
+#include "foreign.h"
+
+#include <string.h>
+
+#include "option.h"
+
+static const struct foreign table[] = {
+    /* ---- changes nothing here ---- */
+    {"-ngl --gpu-layers --n-gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu -ot --override-tensor "
+     "-ncmoe --n-cpu-moe -ncffn --n-cpu-ffn --moe-cache-mib -fitt --fit-target -fitc --fit-ctx",
+        FOREIGN_ONE, NULL, NULL},
+    {"-fa --flash-attn -fit --fit -mmp --mmap -nkvo --no-kv-offload --repack --no-host -nopo --no-op-offload",
+        FOREIGN_SWITCH, NULL, NULL},
+    {"-cmoe --cpu-moe -kvo --kv-offload --op-offload -nr --no-repack --swa-full -kvu --kv-unified -no-kvu "
+     "--no-kv-unified -cb --cont-batching -nocb --no-cont-batching --mlock --no-mmap --direct-io --no-direct-io "
+     "--check-tensors -bs --backend-sampling",
+        FOREIGN_NONE, NULL, NULL},
+    {"-ub --ubatch-size -tb --threads-batch -C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll -Cb "
+     "--cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch --prio-batch --poll-batch --numa -dt --defrag-thold "
+     "-lm --load-mode -lzm --lazy-mode -np --parallel -cram --cache-ram -ctxcp --ctx-checkpoints --swa-checkpoints "
+     "--cache-reuse --keep --threads-http -c --ctx-size",
+        FOREIGN_ONE, NULL, NULL},
+    {"--jinja --warmup --no-warmup -mli --multiline-input --simple-io --no-context-shift --offline --show-timings "
+     "--no-show-timings --display-prompt --progress --log-disable --log-prefix --no-log-prefix --log-timestamps "
+     "--no-log-timestamps --log-verbose -mms --no-mmproj --no-mmproj-auto --mmproj-auto --skip-chat-parsing "
+     "--no-skip-chat-parsing",
+        FOREIGN_NONE, NULL, NULL},
+    {"--log-file -lv --verbosity --log-verbosity --log-prompts-dir", FOREIGN_ONE, NULL, NULL},
+    {"--log-colors", FOREIGN_SWITCH, NULL, NULL},
+    /* ---- would change the result ---- */
+    {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo -hfv -hfrv --hf-repo-v",
+        FOREIGN_ONE, "models are not downloaded (give a file with -m)", NULL},
+    {"--gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default --vision-gemma-12b-default "
+     "--fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default",
+        FOREIGN_NONE, "models are not downloaded (give a file with -m)", NULL},
+    {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", FOREIGN_ONE,
+        "output is not constrained by grammars or schemas", NULL},
+    {"--lora --lora-scaled --lora-base", FOREIGN_ONE, "there are no LoRA adapters", NULL},
+    {"--control-vector --control-vector-scaled", FOREIGN_ONE, "there are no control vectors", NULL},
+    {"--control-vector-layer-range", FOREIGN_TWO, "there are no control vectors", NULL},
+    {"-mm --mmproj -mmu --mmproj-url --image --audio --video --image-min-tokens --image-max-tokens -mmdev "
+     "--mmproj-device",
+        FOREIGN_ONE, "there are no images, sounds or videos", NULL},
+    {"--rope-scaling", FOREIGN_ONE, "a model's rotary scaling is what its file says", "none"},
+    {"--rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor "
+     "--yarn-beta-slow --yarn-beta-fast",
+        FOREIGN_ONE, "a model's rotary scaling is what its file says", "0 0.0"},
+    {"--override-kv", FOREIGN_ONE, "a model's metadata is what its file says", NULL},
+    {"-gan --grp-attn-n -gaw --grp-attn-w", FOREIGN_ONE, "there is no self-extend", "1"},
+    {"--samplers --sampler-seq --sampling-seq", FOREIGN_ONE, "the samplers have one order (see --help)", NULL},
+    {"--mirostat --mirostat-lr --mirostat-ent", FOREIGN_ONE, "there is no Mirostat", "0"},
+    {"--typical --typical-p", FOREIGN_ONE, "there is no locally typical sampling", "1 1.0"},
+    {"--top-nsigma --top-n-sigma", FOREIGN_ONE, "there is no top-n-sigma sampling", "-1 -1.0"},
+    {"--xtc-probability --xtc-threshold", FOREIGN_ONE, "there is no XTC sampling", "0 0.0"},
+    {"--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker", FOREIGN_ONE,
+        "there is no DRY penalty", "0 0.0"},
+    {"--dynatemp-range --dynatemp-exp", FOREIGN_ONE, "there is no dynamic temperature", "0 0.0"},
+    {"--adaptive-target --adaptive-decay", FOREIGN_ONE, "there is no adaptive-p sampling", "-1 -1.0"},
+    {"--smoothing-factor --smoothing-curve", FOREIGN_ONE, "there is no quadratic sampling", "0 0.0"},
+    {"-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft -ngld --gpu-layers-draft --n-gpu-layers-draft "
+     "-devd --device-draft -cd --ctx-size-draft -td --threads-draft -tbd --threads-batch-draft -ctkd "
+     "--cache-type-k-draft -ctvd --cache-type-v-draft --draft --draft-n --draft-max --draft-min --draft-p-min "
+     "--draft-p-split --spec-type --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min --spec-draft-ngl "
+     "--spec-draft-hf --spec-replace -lcs --lookup-cache-static -lcd --lookup-cache-dynamic",
+        FOREIGN_ONE, "there is no speculative decoding yet", "none"},
+    {"--spec-default", FOREIGN_NONE, "there is no speculative decoding yet", NULL},
+    {"--prompt-cache", FOREIGN_ONE, "prompt caches are not kept in files", NULL},
+    {"--prompt-cache-all --prompt-cache-ro", FOREIGN_NONE, "prompt caches are not kept in files", NULL},
+    {"--context-shift", FOREIGN_NONE, "a full context ends the reply (-c N gives more)", NULL},
+    {"--no-jinja", FOREIGN_NONE, "chat templates are always rendered as Jinja", NULL},
+    {"--in-prefix --in-suffix", FOREIGN_ONE, "what goes around a message is the chat template's", NULL},
+    {"--in-prefix-bos", FOREIGN_NONE, "what goes around a message is the chat template's", NULL},
+    {"-if --interactive-first", FOREIGN_NONE, "text mode begins with a prompt (-p, then -i)", NULL},
+    {"--chat-template-kwargs --reasoning-budget-message --reasoning-effort", FOREIGN_ONE,
+        "templates get no arguments from the command line", NULL},
+    {"--reasoning-format --reasoning-budget -rea --reasoning", FOREIGN_ONE, "thinking is shown as the model writes it",
+        "none auto -1"},
+    {"--reasoning-preserve --no-reasoning-preserve", FOREIGN_NONE, "thinking is shown as the model writes it", NULL},
+    {"--verbose-prompt", FOREIGN_NONE, "'lutra tokenize' shows a prompt's tokens", NULL},
+    {"--list-devices -cl --cache-list", FOREIGN_NONE, "--device lists the devices in --help", NULL},
+    {"--rpc -rpc", FOREIGN_ONE, "models do not spread over machines", NULL},
+    {"-embd --embedding --embeddings", FOREIGN_SWITCH, "there are no embeddings", "0"},
+    {"-tgs", FOREIGN_NONE, "sequences are decoded together", NULL},
+    {"--pooling --attention --host --port --path --api-prefix --api-key --api-key-file --ssl-key-file --ssl-cert-file "
+     "-to --timeout --slot-save-path -sps --slot-prompt-similarity --server-base -a --alias",
+        FOREIGN_ONE, "there is no server yet", NULL},
+    {"--metrics --props --slots --no-slots --no-webui --webui --rerank --reranking", FOREIGN_NONE,
+        "there is no server yet", NULL},
+    {"--imatrix --include-weights --exclude-weights", FOREIGN_ONE, "importance matrices are not used", NULL},
+    {"--tensor-type --tensor-type-file --prune-layers --target-bpw --max-buffer-size", FOREIGN_ONE,
+        "tensors get the types of TYPE, --token-embedding-type and --output-tensor-type", NULL},
+    {"--keep-split --dry-run --leave-output-tensor --no-importance --keep-bpw-state", FOREIGN_NONE,
+        "it is not implemented", NULL},
+    {"--ppl --hellaswag --winogrande --multiple-choice --kl-divergence --all-logits --save-all-logits", FOREIGN_NONE,
+        "'lutra eval' judges answers; there is no perplexity", NULL},
+};
+
+const struct foreign *foreign_find(const char *given, size_t n)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (option_is_named(table[i].names, given, n)) return &table[i];
+    return NULL;
+}
+
+bool foreign_is_switch(const char *word)
+{
+    return word[0] && (strspn(word, "01,") == strlen(word) || strcmp(word, "on") == 0 || strcmp(word, "off") == 0 ||
+                          strcmp(word, "auto") == 0);
+}
+
+const char *foreign_tool(const char *name)
+{
+    static const struct {
+        const char *names, *answer;
+    } tools[] = {
+        {"cli main completion chat simple simple-chat", "that is 'lutra run'"},
+        {"batched-bench", "that is 'lutra bench' with -npl"},
+        {"server serve", "there is no server yet"},
+        {"perplexity", "there is no perplexity; 'lutra eval' judges answers"},
+        {"imatrix gguf-split gguf export-lora cvector-generator tts mtmd-cli embedding retrieval rpc-server "
+         "speculative "
+         "speculative-simple lookup lookahead parallel save-load-state infill run-server fit-params",
+            "it is not implemented"},
+    };
+    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
+        if (option_is_named(tools[i].names, name, strlen(name))) return tools[i].answer;
+    return NULL;
+}

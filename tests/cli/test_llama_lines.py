@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""llama.cpp's documented command lines: each works, is accepted with one line, or is refused by name."""
+import os
+import subprocess
+import sys
+import tempfile
+
+LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
+COMMANDS = {"llama-cli": "run", "llama-completion": "run", "llama-bench": "bench", "llama-batched-bench": "bench",
+            "llama-quantize": "quantize", "llama-tokenize": "tokenize"}
+
+
+def arguments(words, folder):
+    model = SOURCE + "/models/abacus-1m-f16.gguf"
+    with open(folder + "/text", "w") as f:
+        f.write("some text")
+    values = {"MODEL": model, "F16": model, "FILE": folder + "/text", "OUT": folder + "/out.gguf"}
+    tool, rest = words[0], [values.get(w, w) for w in words[1:]]
+    command = COMMANDS.get(tool, tool)
+    if rest in (["--version"], ["--help"]):
+        return rest
+    if command == "run" and "-n" not in rest:
+        rest += ["-n", "2"]  # what is said of the options does not depend on it
+    return [command] + rest
+
+
+def verdict(words, folder):
+    r = subprocess.run([LUTRA, *arguments(words, folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                       timeout=100, cwd=folder, env={"PATH": os.environ["PATH"], "HOME": folder})
+    said = [line for line in r.stderr.splitlines() if "without effect" in line]
+    if "did you mean" in r.stderr:
+        return "misleading: " + r.stderr
+    if r.returncode == 0:
+        return "note" if len(said) == 1 else "works" if not said else "more than one line"
+    first = r.stderr.splitlines()[0] if r.stderr else ""
+    return f"code {r.returncode}: {first}"
+
+
+def main():
+    n_wrong = n_lines = 0
+    for line in open(SOURCE + "/tests/cli/llama_command_lines.txt"):
+        expected, *words = line.split()
+        if expected.startswith("#"):
+            continue
+        n_lines += 1
+        with tempfile.TemporaryDirectory() as folder:
+            seen = verdict(words, folder)
+        by_name = seen.startswith("code") and f": {expected}" in seen.replace("llama-", "")
+        if seen != expected and not by_name:
+            n_wrong += 1
+            print(f"FAILED: {' '.join(words)}\n  expected {expected}, saw {seen}")
+    print(f"{n_lines} command lines, {n_wrong} wrong")
+    return n_wrong > 0 or n_lines < 138
+
+
+sys.exit(main())
