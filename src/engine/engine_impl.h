@@ -2,7 +2,7 @@
  *
  * The engine's objects, shared by its files.
  *
- *     runtime.c   threads, device, log                    model.c     file -> weights, op list, vocabulary, plan
+ *     runtime.c   threads, device, log                    model.c     file -> weights, op list, plan; vocab.c its tokens
  *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
  *     step.c      a step: the sources of its rows         sample.c    one running sample: token -> text -> end
  *     request.c   requests: submit, admission, ends       prefix.c    finished sequences kept for reuse
@@ -187,6 +187,9 @@ void packed_cache_find(struct lutra_model *m);
 
 /* model.c: after LUTRA_E_DEVICE_LOST, the model on the CPU alone: weights are prepared again from the file.  With the turn. */
 int model_fall_back(struct lutra_model *m, struct lutra_error *err);
+
+/* The vocabulary of a file.  The caller closes *out, NULL on failure. */
+int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err);

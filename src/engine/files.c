@@ -156,16 +156,13 @@ static json_t *tensor_json(const struct tensor *t)
         (json_int_t)t->bytes);
 }
 
-/* What running the model takes, or why it cannot run. */
+/* What running the model takes, as far as it can run. */
 static json_t *memory_json(const struct weights *w)
 {
     struct model *m;
     struct lutra_error why;
     json_t *out = json_pack("{s:I}", "weights", (json_int_t)weights_tensor_bytes(w));
-    if (model_open(&m, w, &why) < 0) {
-        json_object_set_new(out, "unsupported", json_string(why.what));
-        return out;
-    }
+    if (model_open(&m, w, &why) < 0) return out;
     const struct hparams *hp = model_hparams(m);
     int64_t per_token = 4ll * hp->n_layer * hp->n_kv_head * hp->d_head;
     json_object_set_new(out, "parameters", json_integer((json_int_t)model_n_param(m)));
@@ -174,6 +171,23 @@ static json_t *memory_json(const struct weights *w)
     json_object_set_new(out, "cache_context_train_f16", json_integer(per_token * hp->n_ctx_train));
     model_close(&m);
     return out;
+}
+
+static void add_sentence(void *list, const char *sentence)
+{
+    json_array_append_new(list, json_string(sentence));
+}
+
+/* Why the model cannot run: everything, not only the first thing. */
+static json_t *lacks_json(const struct weights *w)
+{
+    struct text_vocab *vocab;
+    struct lutra_error why;
+    json_t *list = json_array();
+    model_tell_lacks(w, add_sentence, list);
+    if (vocab_read(&vocab, w, &why) < 0) add_sentence(list, why.what);
+    text_vocab_close(&vocab);
+    return list;
 }
 
 int lutra_inspect(const char *path, char **json, struct lutra_error *err)
@@ -188,8 +202,8 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
     }
     for (size_t i = 0; i < weights_tensor_count(w); i++)
         json_array_append_new(tensors, tensor_json(weights_tensor_at(w, i)));
-    json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o}", "file", path, "bytes", (json_int_t)weights_file_bytes(w),
-        "metadata", metadata, "tensors", tensors, "memory", memory_json(w));
+    json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o}", "file", path, "bytes", (json_int_t)weights_file_bytes(w),
+        "metadata", metadata, "tensors", tensors, "memory", memory_json(w), "lacks", lacks_json(w));
     weights_close(&w);
     *json = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);

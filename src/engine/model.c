@@ -10,110 +10,7 @@
 
 #include "quant/quant.h"
 
-/* ---- vocabulary ---- */
-
-/* A string key as a NUL-terminated copy in buf; the fallback when it is absent. */
-static int short_string(
-    const struct weights *w, const char *key, const char *fallback, char *buf, size_t n_buf, struct lutra_error *err)
-{
-    struct weights_str s = {fallback, strlen(fallback)};
-    TRY(weights_opt_str(w, key, &s, err));
-    if (s.n >= n_buf || memchr(s.s, 0, s.n))
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is not a name", weights_path(w), key);
-    memcpy(buf, s.s, s.n);
-    buf[s.n] = 0;
-    return 0;
-}
-
-static int special_id(const struct weights *w, const char *name, int32_t *id, struct lutra_error *err)
-{
-    char key[64];
-    snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
-    uint32_t value = UINT32_MAX; /* some writers use it for none */
-    TRY(weights_opt_u32(w, key, &value, err));
-    *id = value > INT32_MAX ? -1 : (int32_t)value;
-    return 0;
-}
-
-static int string_array(const struct weights *w, const char *key, bool optional, struct text_bytes **out, size_t *n,
-    struct lutra_error *err)
-{
-    *out = NULL;
-    *n = 0;
-    if (optional && !weights_kv_find(w, key)) return 0;
-    const struct weights_kv *kv;
-    TRY(weights_get_array(w, key, WEIGHTS_STRING, &kv, err));
-    struct text_bytes *list = malloc((kv->n ? kv->n : 1) * sizeof *list);
-    if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
-    for (uint64_t i = 0; i < kv->n; i++) {
-        struct weights_str s = weights_kv_str(kv, i);
-        list[i] = (struct text_bytes){s.s, s.n};
-    }
-    *out = list;
-    *n = kv->n;
-    return 0;
-}
-
-struct vocab_arrays {
-    struct text_bytes *tokens, *merges;
-    int32_t *types;
-};
-
-static int read_types(const struct weights *w, size_t n_tok, struct vocab_arrays *a, struct lutra_error *err)
-{
-    static const char key[] = "tokenizer.ggml.token_type";
-    if (!weights_kv_find(w, key)) return 0;
-    uint64_t n;
-    a->types = malloc((n_tok ? n_tok : 1) * sizeof *a->types);
-    if (!a->types) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
-    TRY(weights_copy_i32(w, key, a->types, n_tok, &n, err));
-    if (n != n_tok)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' has %llu entries for %zu tokens", weights_path(w), key,
-            (unsigned long long)n, n_tok);
-    return 0;
-}
-
-static int read_vocab(struct lutra_model *m, struct vocab_arrays *a, struct lutra_error *err)
-{
-    const struct weights *w = m->weights;
-    struct text_vocab_source src = text_vocab_source_default();
-    char name[64], pre[64];
-    TRY(short_string(w, "tokenizer.ggml.model", "", name, sizeof name, err));
-    TRY(short_string(w, "tokenizer.ggml.pre", "", pre, sizeof pre, err));
-    src.model = name;
-    src.pre = pre;
-    TRY(string_array(w, "tokenizer.ggml.tokens", false, &a->tokens, &src.n_tok, err));
-    TRY(string_array(w, "tokenizer.ggml.merges", true, &a->merges, &src.n_merge, err));
-    TRY(read_types(w, src.n_tok, a, err));
-    src.tokens = a->tokens;
-    src.merges = a->merges;
-    src.types = a->types;
-    TRY(special_id(w, "bos", &src.bos, err));
-    TRY(special_id(w, "eos", &src.eos, err));
-    TRY(special_id(w, "eot", &src.eot, err));
-    TRY(special_id(w, "eom", &src.eom, err));
-    TRY(special_id(w, "padding", &src.pad, err));
-    TRY(special_id(w, "unknown", &src.unk, err));
-    /* llama.cpp's rule: the llama-bpe family begins with bos unless the file says otherwise. */
-    src.add_bos =
-        !strcmp(pre, "llama-bpe") || !strcmp(pre, "llama3") || !strcmp(pre, "llama-v3") || !strcmp(pre, "falcon3");
-    TRY(weights_opt_bool(w, "tokenizer.ggml.add_bos_token", &src.add_bos, err));
-    TRY(weights_opt_bool(w, "tokenizer.ggml.add_eos_token", &src.add_eos, err));
-    struct lutra_error why = {0};
-    int rc = text_vocab_open(&m->vocab, &src, &why);
-    if (rc < 0) return lutra_fail_at(err, rc, why.where, "%s: tokenizer: %s", weights_path(w), why.what);
-    return 0;
-}
-
-static int open_vocab(struct lutra_model *m, struct lutra_error *err)
-{
-    struct vocab_arrays a = {0};
-    int rc = read_vocab(m, &a, err);
-    free(a.tokens);
-    free(a.merges);
-    free(a.types);
-    return rc;
-}
+/* ---- chat template ---- */
 
 /* A template that does not parse is no reason to refuse the model: chat then says why. */
 static int open_chat(struct lutra_model *m, struct lutra_error *err)
@@ -230,7 +127,6 @@ static void report_plan(const struct lutra_model *m)
 static int open_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
     struct device *devices[] = {m->runtime->device, m->runtime->cpu};
-    TRY(model_open(&m->model, m->weights, err));
     if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
             model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
@@ -270,7 +166,8 @@ static int open_all(
     struct lutra_model *m, const char *path, const struct lutra_model_settings *set, struct lutra_error *err)
 {
     TRY(weights_open(&m->weights, path, err));
-    TRY(open_vocab(m, err));
+    if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */
+    TRY(vocab_read(&m->vocab, m->weights, err));
     TRY(open_chat(m, err));
     struct weights_str name = {"", 0};
     TRY(weights_opt_str(m->weights, "general.name", &name, err));

@@ -90,76 +90,121 @@ static int get_float(const struct hparams *hp, const struct weights *w, const ch
     return 0;
 }
 
-static int read_rope(struct hparams *hp, const struct weights *w, struct lutra_error *err)
+/* A factor without a type is linear, a factor of 0 none at all, and type none overrules any factor (llama.cpp). */
+static int read_scaling(struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
+{
+    char name[96];
+    struct weights_str type = {"linear", 6};
+    float factor = 0, magnitude = 1;
+    TRY(get_float(hp, w, "rope.scaling.attn_factor", false, 0.0f, 1e6f, &magnitude, err));
+    if (magnitude != 1)
+        TRY(model_lack(
+            to, err, "%s: key '%s' is not implemented", weights_path(w), key(name, hp, "rope.scaling.attn_factor")));
+    TRY(weights_opt_str(w, key(name, hp, "rope.scaling.type"), &type, err));
+    if (type.n == 4 && !memcmp(type.s, "none", 4)) return 0;
+    if (type.n != 6 || memcmp(type.s, "linear", 6))
+        return model_lack(to, err, "%s: rope scaling '%.*s' (key '%s') is not implemented", weights_path(w),
+            (int)(type.n < 40 ? type.n : 40), type.s, name);
+    bool has_factor = weights_kv_find(w, key(name, hp, "rope.scaling.factor"));
+    TRY(get_float(hp, w, has_factor ? "rope.scaling.factor" : "rope.scale_linear", false, 0.0f, 1e6f, &factor, err));
+    if (factor > 0) hp->rope.freq_scale = 1.0f / (factor < 1e-6f ? 1e-6f : factor);
+    return 0;
+}
+
+static int read_rope(struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
 {
     char name[96];
     struct op_rope *r = &hp->rope;
     r->d_head = hp->d_head;
     r->n_rot = hp->d_head;
     r->freq_base = 10000.0f;
-    r->freq_scale = r->magnitude = 1.0f;
-    TRY(opt_int(hp, w, "rope.dimension_count", MAX_DIM, &r->n_rot, err));
-    if (r->n_rot > hp->d_head || r->n_rot % 2)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is %d with heads of %d", weights_path(w),
-            key(name, hp, "rope.dimension_count"), r->n_rot, hp->d_head);
-    TRY(get_float(hp, w, "rope.freq_base", false, 1.0f, 1e12f, &r->freq_base, err));
-
-    struct weights_str type = {"none", 4};
-    TRY(weights_opt_str(w, key(name, hp, "rope.scaling.type"), &type, err));
-    float factor = 1.0f;
-    if (type.n == 6 && !memcmp(type.s, "linear", 6)) {
-        TRY(get_float(hp, w, "rope.scaling.factor", true, 1e-3f, 1e6f, &factor, err));
-    } else if (!(type.n == 4 && !memcmp(type.s, "none", 4))) {
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: rope scaling '%.*s' (key '%s') is not implemented",
-            weights_path(w), (int)(type.n < 40 ? type.n : 40), type.s, name);
-    } else {
-        TRY(get_float(hp, w, "rope.scale_linear", false, 1e-3f, 1e6f, &factor, err));
-    }
-    r->freq_scale = 1.0f / factor;
-    return 0;
+    int n_rot = hp->d_head;
+    TRY(opt_int(hp, w, "rope.dimension_count", MAX_DIM, &n_rot, err));
+    if (n_rot != hp->d_head)
+        TRY(model_lack(to, err, "%s: key '%s' is %d with heads of %d: rotating a part of a head is not implemented",
+            weights_path(w), key(name, hp, "rope.dimension_count"), n_rot, hp->d_head));
+    return get_float(hp, w, "rope.freq_base", false, 1.0f, 1e12f, &r->freq_base, err);
 }
 
-/* Features of these families that would make the result wrong if they were ignored. */
-static int refuse_unknown(const struct hparams *hp, const struct weights *w, struct lutra_error *err)
+/* Whether a key is absent, or says 0 (false): nothing of what it could ask for. */
+static bool is_off(const struct weights_kv *kv)
 {
-    static const char *const absent[] = {"attention.sliding_window", "expert_count", "attention.clamp_kqv",
-        "attention.max_alibi_bias", "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
-        "residual_scale", "embedding_scale", "attention.scale", "attention.output_scale"};
-    char name[96];
-    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        const struct weights_kv *kv = weights_kv_find(w, key(name, hp, absent[i]));
-        double f = 0;
-        int64_t n = 0;
-        if (kv && (kv->n != 1 || !((weights_kv_i64(kv, 0, &n) && n == 0) || (weights_kv_f64(kv, 0, &f) && f == 0))))
-            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' asks for something that is not implemented",
-                weights_path(w), name);
-    }
-    return 0;
+    double f = 0;
+    int64_t n = 0;
+    return !kv || (kv->n == 1 && ((weights_kv_i64(kv, 0, &n) && n == 0) || (weights_kv_f64(kv, 0, &f) && f == 0)));
 }
 
-static int read_arch(struct hparams *hp, const struct arch **arch, const struct weights *w, struct lutra_error *err)
+/* Features that would make the result wrong if they were ignored. */
+static int refuse_unknown(
+    const struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
+{
+    static const struct {
+        const char *key, *what;
+    } absent[] = {{"expert_count", "experts"}, {"attention.clamp_kqv", "clamped attention"},
+        {"attention.max_alibi_bias", "attention with biases for distance (ALiBi)"},
+        {"attn_logit_softcapping", "capped attention"}, {"final_logit_softcapping", "capped logits"},
+        {"logit_scale", "scaled logits"}, {"residual_scale", "scaled residuals"},
+        {"embedding_scale", "scaled embeddings"}, {"attention.scale", "another scale of attention"},
+        {"attention.output_scale", "scaled attention"}};
+    char name[96];
+    bool causal = true;
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        if (is_off(weights_kv_find(w, key(name, hp, absent[i].key)))) continue;
+        TRY(model_lack(to, err, "%s: key '%s' asks for %s: not implemented", weights_path(w), name, absent[i].what));
+    }
+    TRY(weights_opt_bool(w, key(name, hp, "attention.causal"), &causal, err));
+    if (causal) return 0;
+    return model_lack(to, err, "%s: key '%s' is false: models that look ahead (embeddings) are not implemented",
+        weights_path(w), name);
+}
+
+/* A window as long as the context hides nothing. */
+static int read_window(struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
+{
+    char name[96];
+    const struct weights_kv *kv = weights_kv_find(w, key(name, hp, "attention.sliding_window"));
+    int64_t window = 0;
+    if (is_off(kv)) return 0;
+    if (kv->n == 1 && weights_kv_i64(kv, 0, &window) && window >= hp->n_ctx_train) {
+        hp->window = window < MAX_CTX ? (int)window : MAX_CTX;
+        return 0;
+    }
+    return model_lack(to, err, "%s: key '%s' asks for a window inside the context of %d: not implemented",
+        weights_path(w), name, hp->n_ctx_train);
+}
+
+static int read_arch(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
+    struct lutra_error *err)
 {
     struct weights_str s;
+    *arch = NULL;
     TRY(weights_get_str(w, "general.architecture", &s, err));
+    snprintf(hp->arch, sizeof hp->arch, "%.*s", (int)(s.n < sizeof hp->arch ? s.n : sizeof hp->arch - 1), s.s);
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         if (strlen(archs[i].name) != s.n || memcmp(archs[i].name, s.s, s.n)) continue;
         *arch = &archs[i];
-        snprintf(hp->arch, sizeof hp->arch, "%s", archs[i].name);
         return 0;
     }
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: architecture '%.*s' is not implemented (llama, qwen2, qwen3 are)",
-        weights_path(w), (int)(s.n < 40 ? s.n : 40), s.s);
+    return model_lack(
+        to, err, "%s: architecture '%s' is not implemented (llama, qwen2, qwen3 are)", weights_path(w), hp->arch);
 }
 
-int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, struct lutra_error *err)
+int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
+    struct lutra_error *err)
 {
     memset(hp, 0, sizeof *hp);
-    TRY(read_arch(hp, arch, w, err));
-    TRY(refuse_unknown(hp, w, err));
+    hp->rope.freq_scale = hp->rope.magnitude = 1.0f;
+    TRY(read_arch(hp, arch, w, to, err));
+    TRY(refuse_unknown(hp, w, to, err));
+    hp->n_ctx_train = MAX_CTX;
+    TRY(*arch ? get_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err)
+              : opt_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err));
+    TRY(read_window(hp, w, to, err));
+    TRY(read_scaling(hp, w, to, err));
+    if (!*arch) return 0;
     TRY(get_int(hp, w, "block_count", MAX_LAYER, &hp->n_layer, err));
     TRY(get_int(hp, w, "embedding_length", MAX_DIM, &hp->d_model, err));
     TRY(get_int(hp, w, "feed_forward_length", MAX_DIM, &hp->d_ff, err));
-    TRY(get_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err));
     TRY(get_heads(hp, w, "attention.head_count", 0, &hp->n_head, err));
     TRY(get_heads(hp, w, "attention.head_count_kv", hp->n_head, &hp->n_kv_head, err));
     if (hp->n_head % hp->n_kv_head)
@@ -171,13 +216,13 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     TRY(opt_int(hp, w, "attention.key_length", 1024, &hp->d_head, err));
     TRY(opt_int(hp, w, "attention.value_length", 1024, &d_value, err));
     if (d_value != hp->d_head)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key heads of %d and value heads of %d: not implemented",
-            weights_path(w), hp->d_head, d_value);
+        TRY(model_lack(to, err, "%s: key heads of %d and value heads of %d: not implemented", weights_path(w),
+            hp->d_head, d_value));
     if (hp->d_head % 8 || hp->d_head > 512)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: heads of %d elements: only multiples of 8 up to 512",
-            weights_path(w), hp->d_head);
+        TRY(model_lack(
+            to, err, "%s: heads of %d elements: only multiples of 8 up to 512", weights_path(w), hp->d_head));
     TRY(get_float(hp, w, "attention.layer_norm_rms_epsilon", true, 0.0f, 1.0f, &hp->rms_eps, err));
-    TRY(read_rope(hp, w, err));
+    TRY(read_rope(hp, w, to, err));
     const struct tensor *embd;
     TRY(weights_tensor_get(w, "token_embd.weight", &embd, err));
     if (embd->n_dim != 2 || embd->ne[1] < 1 || embd->ne[1] > MAX_VOCAB)

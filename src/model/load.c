@@ -4,10 +4,24 @@
  */
 #include "model/model_impl.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "quant/quant.h"
+
+int model_lack(const struct listener *to, struct lutra_error *err, const char *format, ...)
+{
+    char text[sizeof err->what];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!to->tell) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s", text);
+    to->tell(to->user, text);
+    return 0;
+}
 
 static int check_shape(struct model *m, const struct tensor *t, int64_t ne0, int64_t ne1, struct lutra_error *err)
 {
@@ -32,9 +46,8 @@ static int refuse_unused(const struct model *m, struct lutra_error *err)
         bool used = strstr(t->name, ".attn_rot_embd") != NULL; /* precomputed rope tables of old files */
         for (int k = 0; k < m->n_used && !used; k++) used = m->used[k] == t;
         if (!used)
-            return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "%s: tensor '%s' is not part of architecture '%s' as implemented", weights_path(m->weights), t->name,
-                m->hp.arch);
+            TRY(model_lack(&m->listener, err, "%s: tensor '%s' is not part of architecture '%s' as implemented",
+                weights_path(m->weights), t->name, m->hp.arch));
     }
     return 0;
 }
@@ -108,18 +121,21 @@ static int reserve(struct model *m, struct lutra_error *err)
 
 static int build(struct model *m, struct lutra_error *err)
 {
-    TRY(hparams_read(&m->hp, &m->arch, m->weights, err));
+    TRY(hparams_read(&m->hp, &m->arch, m->weights, &m->listener, err));
+    if (!m->arch) return 0;
     TRY(reserve(m, err));
     TRY(transformer_build(m, err));
     return refuse_unused(m, err);
 }
 
-int model_open(struct model **out, const struct weights *weights, struct lutra_error *err)
+static int open_told(
+    struct model **out, const struct weights *weights, struct listener listener, struct lutra_error *err)
 {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "model: out of memory");
     m->weights = weights;
+    m->listener = listener;
     int rc = build(m, err);
     if (rc < 0) {
         model_close(&m);
@@ -127,6 +143,19 @@ int model_open(struct model **out, const struct weights *weights, struct lutra_e
     }
     *out = m;
     return 0;
+}
+
+int model_open(struct model **out, const struct weights *weights, struct lutra_error *err)
+{
+    return open_told(out, weights, (struct listener){NULL, NULL}, err);
+}
+
+void model_tell_lacks(const struct weights *weights, model_tell_fn tell, void *user)
+{
+    struct model *m;
+    struct lutra_error err;
+    if (open_told(&m, weights, (struct listener){tell, user}, &err) < 0) tell(user, err.what);
+    model_close(&m);
 }
 
 void model_close(struct model **model)

@@ -22,6 +22,7 @@ struct hparams {
     char arch[32]; /* general.architecture */
     int n_layer, d_model, n_head, n_kv_head, d_head, d_ff, n_vocab;
     int n_ctx_train;
+    int window; /* a row sees that many positions at most, itself included; 0: all.  Not below n_ctx_train */
     float rms_eps;
     struct op_rope rope; /* n_head is set per use */
     bool tied;           /* the head is the embedding */
@@ -32,6 +33,10 @@ struct model;
 /* weights must outlive the model: op weights and vectors refer to the mapping.  On failure *out is NULL. */
 int model_open(struct model **out, const struct weights *weights, struct lutra_error *err);
 void model_close(struct model **model);
+
+/* Tells everything that keeps this file from being opened, a sentence at a time; nothing when it can be. */
+typedef void (*model_tell_fn)(void *user, const char *sentence);
+void model_tell_lacks(const struct weights *weights, model_tell_fn tell, void *user);
 
 const struct hparams *model_hparams(const struct model *model);
 

@@ -17,10 +17,17 @@ struct arch {
     bool qk_norm;  /* per-head norms of q and k before rope */
 };
 
+/* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
+struct listener {
+    model_tell_fn tell;
+    void *user;
+};
+
 struct model {
     struct hparams hp;
     const struct arch *arch;
     const struct weights *weights;
+    struct listener listener;
     struct op_list list;
     struct weight *weight; /* [n_weight] */
     int n_weight, max_weight, max_op;
@@ -30,7 +37,13 @@ struct model {
     struct arena arena;                     /* ops, weights, vectors converted to f32 */
 };
 
-int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, struct lutra_error *err);
+/* What the file needs and Lutra lacks: told, or LUTRA_E_UNSUPPORTED. */
+int model_lack(const struct listener *to, struct lutra_error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* *arch is NULL where it is unknown (only with a listener): then only what every architecture may ask for was read. */
+int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
+    struct lutra_error *err);
 
 /* The tensor as a matrix [n_out][n_in]; the same name gives the same weight, whose use is extended. */
 int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out, int use, struct weight **out,

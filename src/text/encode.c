@@ -73,27 +73,34 @@ static size_t special_at(const struct text_vocab *vocab, const char *p, size_t n
     return best;
 }
 
-/* Length of the word at `at`; the pattern covers all of Unicode, a single character is the safe answer if not. */
-static int next_word(struct encoder *e, const char *text, size_t n_bytes, size_t at, size_t *n_word)
+/* The next match of a pattern from `at` on: text[*from .. *to), both n_bytes where there is none. */
+static int find(
+    struct encoder *e, const pcre2_code *pattern, const char *text, size_t n_bytes, size_t at, size_t *from, size_t *to)
 {
     uint32_t options = PCRE2_NO_UTF_CHECK;
-    int rc = pcre2_match(e->vocab->split, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
+    int rc = pcre2_match(pattern, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
     if (rc < PCRE2_ERROR_NOMATCH) { /* the JIT stack has a limit, the interpreter has none */
         options |= PCRE2_NO_JIT;
-        rc = pcre2_match(e->vocab->split, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
+        rc = pcre2_match(pattern, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
     }
     if (rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT) return LUTRA_E_NO_MEMORY;
     if (rc < PCRE2_ERROR_NOMATCH) return LUTRA_E_INTERNAL;
-    size_t end = rc > 0 ? pcre2_get_ovector_pointer(e->match)[1] : at;
-    *n_word = end > at ? end - at : (size_t)text_utf8_scan(text + at, n_bytes - at);
+    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(e->match);
+    bool found = rc > 0 && match[1] > match[0];
+    *from = found ? match[0] : n_bytes;
+    *to = found ? match[1] : n_bytes;
     return 0;
 }
 
-static int encode_valid(struct encoder *e, const char *text, size_t n_bytes)
+/* Well-formed text, cut by the patterns from `level` on; what is left then is a word. */
+static int encode_split(struct encoder *e, int level, const char *text, size_t n_bytes)
 {
-    for (size_t at = 0, n_word; at < n_bytes; at += n_word) {
-        TRY(next_word(e, text, n_bytes, at, &n_word));
-        TRY(text_bpe_word(&e->work, e->vocab, text + at, n_word, e->out));
+    if (level == TEXT_MAX_SPLITS || !e->vocab->split[level])
+        return text_bpe_word(&e->work, e->vocab, text, n_bytes, e->out);
+    for (size_t at = 0, from, to; at < n_bytes; at = to) {
+        TRY(find(e, e->vocab->split[level], text, n_bytes, at, &from, &to));
+        if (from > at) TRY(encode_split(e, level + 1, text + at, from - at));
+        if (to > from) TRY(encode_split(e, level + 1, text + from, to - from));
     }
     return 0;
 }
@@ -103,7 +110,7 @@ static int encode_plain(struct encoder *e, const char *text, size_t n_bytes)
 {
     for (size_t at = 0; at < n_bytes;) {
         size_t n_valid = text_utf8_valid(text + at, n_bytes - at);
-        TRY(encode_valid(e, text + at, n_valid));
+        TRY(encode_split(e, 0, text + at, n_valid));
         size_t from = at += n_valid;
         while (at < n_bytes) {
             int k = text_utf8_scan(text + at, n_bytes - at);

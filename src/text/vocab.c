@@ -7,13 +7,19 @@
 #include "base/status.h"
 #include "text/vocab_impl.h"
 
-/* Every spelling of "the model has finished" that instruction models use in place of, or beside, eos. */
-static const char *const end_markers[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>"};
-
 struct text_vocab_source text_vocab_source_default(void)
 {
-    return (struct text_vocab_source){.bos = -1, .eos = -1, .eot = -1, .eom = -1, .pad = -1, .unk = -1};
+    return (struct text_vocab_source){.bos = -1,
+        .eos = -1,
+        .eot = -1,
+        .eom = -1,
+        .pad = -1,
+        .unk = -1,
+        .fim_pad = -1,
+        .fim_rep = -1,
+        .fim_sep = -1,
+        .add_bos = -1,
+        .add_eos = -1};
 }
 
 static bool is_special(uint8_t type)
@@ -30,7 +36,11 @@ static int check(const struct text_vocab_source *src, struct lutra_error *err)
     if (src->n_tok == 0 || src->n_tok > INT32_MAX) {
         return lutra_fail(err, LUTRA_E_FORMAT, "tokenizer.ggml.tokens has %zu entries", src->n_tok);
     }
-    if (!src->tokens || (src->n_merge && !src->merges)) return lutra_fail(err, LUTRA_E_ARGUMENT, "an array is NULL");
+    if (!src->tokens) return lutra_fail(err, LUTRA_E_ARGUMENT, "tokens is NULL");
+    if (!src->merges) {
+        return lutra_fail(err, LUTRA_E_FORMAT,
+            "tokenizer.ggml.merges is missing: text would become single bytes; convert the model again");
+    }
     for (size_t i = 0; src->types && i < src->n_tok; i++) {
         if (src->types[i] < 0 || src->types[i] > TEXT_TOKEN_BYTE) {
             return lutra_fail_at(err, LUTRA_E_FORMAT, i, "tokenizer.ggml.token_type[%zu] is %d", i, (int)src->types[i]);
@@ -39,18 +49,13 @@ static int check(const struct text_vocab_source *src, struct lutra_error *err)
     return 0;
 }
 
-static int set_ids(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err)
+static void set_ids(struct text_vocab *vocab, const struct text_vocab_source *src)
 {
-    const int32_t ids[TEXT_N_SPECIAL] = {src->bos, src->eos, src->eot, src->eom, src->pad, src->unk};
-    static const char *const names[TEXT_N_SPECIAL] = {"bos", "eos", "eot", "eom", "padding", "unknown"};
+    const int32_t ids[TEXT_N_SPECIAL] = {
+        src->bos, src->eos, src->eot, src->eom, src->pad, src->unk, src->fim_pad, src->fim_rep, src->fim_sep};
     for (int i = 0; i < TEXT_N_SPECIAL; i++) {
-        if (ids[i] < -1 || (ids[i] >= 0 && (size_t)ids[i] >= vocab->n_tok)) {
-            return lutra_fail_at(err, LUTRA_E_FORMAT, (uint64_t)i, "tokenizer.ggml.%s_token_id %d is not below %zu",
-                names[i], (int)ids[i], vocab->n_tok);
-        }
-        vocab->ids[i] = ids[i];
+        vocab->ids[i] = ids[i] >= 0 && (size_t)ids[i] < vocab->n_tok ? ids[i] : -1;
     }
-    return 0;
 }
 
 /* Copies the tokens, undoing the byte spelling of all but special ones. */
@@ -63,7 +68,7 @@ static int copy_tokens(struct text_vocab *vocab, const struct text_vocab_source 
     int rc = scratch && vocab->types ? 0 : LUTRA_E_NO_MEMORY;
     for (size_t i = 0; i < src->n_tok && rc == 0; i++) {
         struct text_bytes token = src->tokens[i];
-        vocab->types[i] = src->types ? (uint8_t)src->types[i] : TEXT_TOKEN_NORMAL;
+        vocab->types[i] = text_marker_type(token, src->types ? (uint8_t)src->types[i] : TEXT_TOKEN_NORMAL);
         if (is_special(vocab->types[i])) {
             rc = text_pieces_add(&vocab->pieces, token.p, token.n);
         } else {
@@ -151,29 +156,28 @@ static void add_eog(struct text_vocab *vocab, int32_t id)
 
 static int collect_eog(struct text_vocab *vocab)
 {
-    const size_t n_markers = sizeof end_markers / sizeof *end_markers;
-    vocab->eog = malloc((n_markers + 3) * sizeof *vocab->eog);
+    static const enum text_special ends[] = {TEXT_EOS, TEXT_EOT, TEXT_EOM, TEXT_FIM_PAD, TEXT_FIM_REP, TEXT_FIM_SEP};
+    const size_t n_ends = sizeof ends / sizeof *ends;
+    int32_t spelt[TEXT_MAX_ENDS];
+    size_t n_spelt = text_marker_ends(vocab, spelt);
+    vocab->eog = malloc((n_spelt + n_ends) * sizeof *vocab->eog);
     if (!vocab->eog) return LUTRA_E_NO_MEMORY;
-    add_eog(vocab, vocab->ids[TEXT_EOS]);
-    add_eog(vocab, vocab->ids[TEXT_EOT]);
-    add_eog(vocab, vocab->ids[TEXT_EOM]);
-    for (size_t i = 0; i < n_markers; i++) {
-        add_eog(vocab, text_token_find(vocab, end_markers[i], strlen(end_markers[i])));
-    }
+    for (size_t i = 0; i < n_ends; i++) add_eog(vocab, vocab->ids[ends[i]]);
+    for (size_t i = 0; i < n_spelt; i++) add_eog(vocab, spelt[i]);
     return 0;
 }
 
 static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err)
 {
-    TRY(text_presplit_open(&vocab->split, src->pre, &vocab->ignore_merges, err));
+    TRY(text_presplit_open(vocab, src->pre, err));
     vocab->n_tok = src->n_tok;
-    vocab->add_bos = src->add_bos;
-    vocab->add_eos = src->add_eos;
-    TRY(set_ids(vocab, src, err));
+    if (src->add_bos >= 0) vocab->add_bos = src->add_bos;
+    if (src->add_eos >= 0) vocab->add_eos = src->add_eos;
+    set_ids(vocab, src);
     int rc = copy_tokens(vocab, src);
     if (rc == 0) rc = build_tables(vocab);
-    if (rc == 0) rc = collect_special(vocab);
     if (rc == 0) rc = collect_eog(vocab);
+    if (rc == 0) rc = collect_special(vocab);
     if (rc < 0) return lutra_fail(err, rc, "out of memory for a vocabulary of %zu tokens", src->n_tok);
     return text_merges_open(vocab, src, err);
 }
@@ -197,7 +201,7 @@ void text_vocab_close(struct text_vocab **vocab)
 {
     struct text_vocab *v = *vocab;
     if (!v) return;
-    pcre2_code_free(v->split);
+    text_presplit_fini(v);
     text_pieces_fini(&v->pieces);
     text_table_fini(&v->symbols);
     text_table_fini(&v->found);

@@ -39,24 +39,25 @@ enum text_token_type {
 
 struct text_vocab_source {
     const char *model;               /* "gpt2" (byte-level BPE); anything else is refused by name */
-    const char *pre;                 /* pre-split: "gpt-2", "llama-bpe", "qwen2" and their aliases */
+    const char *pre;                 /* pre-split, see presplit.c; NULL or "": "default" */
     size_t n_tok;                    /* 1 .. INT32_MAX */
     const struct text_bytes *tokens; /* [n_tok] as spelt in the file (byte-to-unicode map for normal tokens) */
     const int32_t *types;            /* [n_tok] enum text_token_type, or NULL: all normal */
     size_t n_merge;
-    const struct text_bytes *merges;      /* [n_merge] "left right", best first */
-    int32_t bos, eos, eot, eom, pad, unk; /* ids, -1 where the file names none */
-    bool add_bos, add_eos;                /* what TEXT_ADD_SPECIAL adds */
+    const struct text_bytes *merges;      /* [n_merge] "left right", best first; NULL is refused, none is not */
+    int32_t bos, eos, eot, eom, pad, unk; /* ids, -1 where the file names none; no token's id counts as none */
+    int32_t fim_pad, fim_rep, fim_sep;    /* of fill-in-the-middle: they end generation */
+    int add_bos, add_eos;                 /* what TEXT_ADD_SPECIAL adds: 1, 0, or -1 for what `pre` implies */
 };
 
-/* A source with every special id absent. */
+/* A source with every special id absent and nothing said about bos and eos. */
 struct text_vocab_source text_vocab_source_default(void);
 
 struct text_vocab;
 
 /* Builds a vocabulary.  On success the caller owns *out; on failure *out is NULL.
- * Errors: LUTRA_E_UNSUPPORTED (model or pre-split, by name), LUTRA_E_FORMAT (a merge without two halves, an id
- * out of range; err->where = its index), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
+ * Errors: LUTRA_E_UNSUPPORTED (model or pre-split, by name), LUTRA_E_FORMAT (no merges, one without two halves, a
+ * type out of range; err->where = its index), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
 int text_vocab_open(struct text_vocab **out, const struct text_vocab_source *src, struct lutra_error *err);
 void text_vocab_close(struct text_vocab **vocab); /* *vocab may be NULL; sets it to NULL */
 
@@ -64,16 +65,27 @@ size_t text_vocab_n_tok(const struct text_vocab *vocab);
 size_t text_vocab_max_piece_bytes(const struct text_vocab *vocab); /* longest piece of any id */
 
 /* Special ids, -1 where absent. */
-enum text_special { TEXT_BOS, TEXT_EOS, TEXT_EOT, TEXT_EOM, TEXT_PAD, TEXT_UNK, TEXT_N_SPECIAL };
+enum text_special {
+    TEXT_BOS,
+    TEXT_EOS,
+    TEXT_EOT,
+    TEXT_EOM,
+    TEXT_PAD,
+    TEXT_UNK,
+    TEXT_FIM_PAD,
+    TEXT_FIM_REP,
+    TEXT_FIM_SEP,
+    TEXT_N_SPECIAL
+};
 int32_t text_vocab_special(const struct text_vocab *vocab, enum text_special which);
 
-/* The end-of-generation set: eos, eot, eom and every token spelt as one of the known end markers.
- * Stopping on eos alone lets instruction models run on. */
+/* The end-of-generation set: eos, eot, eom, fim_pad, fim_rep, fim_sep and every token spelt as one of the known end
+ * markers (markers.c).  Stopping on eos alone lets instruction models run on. */
 bool text_is_eog(const struct text_vocab *vocab, int32_t id);
 size_t text_vocab_n_eog(const struct text_vocab *vocab);
 const int32_t *text_vocab_eog(const struct text_vocab *vocab); /* [n_eog] ascending, borrowed */
 
-/* Type of an id; 0 where the id is out of range. */
+/* Type of an id: the file's, but for the spellings of markers.c; 0 where the id is out of range. */
 enum text_token_type text_token_type(const struct text_vocab *vocab, int32_t id);
 
 enum text_piece_flags { TEXT_PIECE_SPECIAL = 1 }; /* spell control and unknown tokens out; else they are empty */

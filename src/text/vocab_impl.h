@@ -16,6 +16,8 @@
 
 #define TEXT_NO_SYMBOL UINT32_MAX
 
+enum { TEXT_MAX_SPLITS = 5, TEXT_MAX_ENDS = 64 };
+
 /* Every piece, end to end: piece i is bytes[at[i] .. at[i+1]). */
 struct text_pieces {
     char *bytes;
@@ -51,8 +53,8 @@ struct text_vocab {
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
     bool add_bos, add_eos;
-    bool ignore_merges; /* a whole word found in the vocabulary wins over merging */
-    pcre2_code *split;
+    bool ignore_merges;                 /* a whole word found in the vocabulary wins over merging */
+    pcre2_code *split[TEXT_MAX_SPLITS]; /* each cuts the pieces that the one before left; NULL after the last */
 };
 
 /* pieces.c */
@@ -69,8 +71,15 @@ void text_table_fini(struct text_table *table);
 /* bytemap.c: GPT-2's printable spelling of bytes, undone.  Writes at most n_bytes to out, returns how many. */
 size_t text_bytemap_decode(const char *spelt, size_t n_bytes, char *out);
 
-/* presplit.c: 0, or LUTRA_E_UNSUPPORTED for a name that is not implemented. */
-int text_presplit_open(pcre2_code **out, const char *name, bool *ignore_merges, struct lutra_error *err);
+/* presplit.c: sets the patterns, ignore_merges and what the name implies for bos.  LUTRA_E_UNSUPPORTED for a name
+ * that is not implemented. */
+int text_presplit_open(struct text_vocab *vocab, const char *name, struct lutra_error *err);
+void text_presplit_fini(struct text_vocab *vocab);
+
+/* markers.c: the type of a token by its spelling, `type` where the spelling says nothing. */
+uint8_t text_marker_type(struct text_bytes spelt, uint8_t type);
+/* The tokens whose spelling ends generation; returns how many. */
+size_t text_marker_ends(struct text_vocab *vocab, int32_t ends[TEXT_MAX_ENDS]);
 
 /* merges.c: hash of (left, right). */
 int text_merges_open(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err);

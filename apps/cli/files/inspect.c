@@ -156,6 +156,14 @@ static void print_memory(const json_t *memory)
     }
 }
 
+static void print_lacks(const json_t *lacks)
+{
+    size_t i;
+    json_t *sentence;
+    if (json_array_size(lacks)) puts("\ncannot run");
+    json_array_foreach((json_t *)lacks, i, sentence) printf("  %s\n", json_string_value(sentence));
+}
+
 static int print_key(const json_t *metadata, const char *path, const char *key)
 {
     const json_t *value = json_object_get(metadata, key);
@@ -190,6 +198,7 @@ static int run(void *opts, const char **arg, int n_arg)
         print_metadata(json_object_get(root, "metadata"));
         print_tensors(json_object_get(root, "tensors"), o->tensors);
         print_memory(json_object_get(root, "memory"));
+        print_lacks(json_object_get(root, "lacks"));
     }
     json_decref(root);
     lutra_free(text);

@@ -176,6 +176,78 @@ static void the_end_of_generation_set_is_whole(void **state)
     text_vocab_close(&v);
 }
 
+/* llama.cpp build 11669 on the same vocabulary: 256 to 260 are control, 256 to 258 end, 261 stays text. */
+static void tokens_spelt_like_control_are_control_whatever_their_type(void **state)
+{
+    (void)state;
+    for (int typed = 0; typed < 3; typed++) {
+        struct toy toy;
+        toy_init(&toy, "qwen2");
+        static const char *const spelt[] = {
+            "<|im_end|>", "<|repo_name|>", "<|file_sep|>", "<|fim_middle|>", "<fim_prefix>", "<|im_start|>"};
+        int32_t type = typed == 2 ? TEXT_TOKEN_USER_DEFINED : TEXT_TOKEN_NORMAL;
+        for (int i = 0; i < 6; i++) toy_token(&toy, spelt[i], type);
+        if (typed == 0) toy.src.types = NULL;
+        struct text_vocab *v = opened(&toy);
+        assert_ids(v, "a<|im_end|>b<|fim_middle|>", TEXT_PARSE_SPECIAL, "97 256 98 259");
+        assert_ids(v, "<|im_end|>", 0, "60 124 105 109 95 101 110 100 124 62");
+        for (int32_t i = 256; i < 261; i++) assert_int_equal(text_token_type(v, i), TEXT_TOKEN_CONTROL);
+        assert_int_equal(text_token_type(v, 261), type);
+        assert_int_equal(text_vocab_n_eog(v), 3);
+        for (int32_t i = 0; i < 3; i++) assert_int_equal(text_vocab_eog(v)[i], 256 + i);
+        text_vocab_close(&v);
+    }
+}
+
+/* gpt-oss: <|end|> divides, <|return|> and <|call|> end; its headers are to be seen. */
+static void end_is_no_end_where_return_and_call_are(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "gpt-4o");
+    static const char *const spelt[] = {"<|end|>", "<|return|>", "<|call|>", "<|channel|>"};
+    for (int i = 0; i < 4; i++) toy_token(&toy, spelt[i], TEXT_TOKEN_CONTROL);
+    struct text_vocab *v = opened(&toy);
+    assert_int_equal(text_vocab_n_eog(v), 2);
+    assert_int_equal(text_vocab_eog(v)[0], 257);
+    assert_int_equal(text_token_type(v, 256), TEXT_TOKEN_USER_DEFINED);
+    assert_int_equal(text_token_type(v, 259), TEXT_TOKEN_USER_DEFINED);
+    assert_ids(v, "<|end|><|channel|>", 0, "256 259");
+    text_vocab_close(&v);
+}
+
+static void an_id_that_is_no_token_counts_as_none(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "qwen2");
+    toy.src.eos = 256;
+    toy.src.fim_pad = 7;
+    struct text_vocab *v = opened(&toy);
+    assert_int_equal(text_vocab_special(v, TEXT_EOS), -1);
+    assert_int_equal(text_vocab_n_eog(v), 1);
+    assert_true(text_is_eog(v, 7));
+    text_vocab_close(&v);
+}
+
+static void what_the_file_does_not_say_follows_from_the_pre_split(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pre;
+        bool bos;
+    } cases[] = {
+        {"llama-bpe", true}, {"pixtral", true}, {"tekken", true}, {"dbrx", false}, {"qwen35", false}, {NULL, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct toy toy;
+        toy_init(&toy, cases[i].pre);
+        toy.src.bos = toy_token(&toy, "<s>", TEXT_TOKEN_CONTROL);
+        struct text_vocab *v = opened(&toy);
+        assert_ids(v, "a", TEXT_ADD_SPECIAL, cases[i].bos ? "256 97" : "97");
+        text_vocab_close(&v);
+    }
+}
+
 static void refuse(struct toy *toy, int code, const char *word)
 {
     struct text_vocab *v = (struct text_vocab *)1;
@@ -193,16 +265,14 @@ static void what_is_not_implemented_or_malformed_is_refused_by_name(void **state
     toy_init(&toy, "qwen2");
     toy.src.model = "llama";
     refuse(&toy, LUTRA_E_UNSUPPORTED, "llama");
-    toy_init(&toy, "tekken");
-    refuse(&toy, LUTRA_E_UNSUPPORTED, "tekken");
-    toy_init(&toy, NULL);
-    refuse(&toy, LUTRA_E_UNSUPPORTED, "pre");
+    toy_init(&toy, "kimi-k2");
+    refuse(&toy, LUTRA_E_UNSUPPORTED, "kimi-k2");
     toy_init(&toy, "qwen2");
     toy.src.n_tok = 0;
     refuse(&toy, LUTRA_E_FORMAT, "tokens");
     toy_init(&toy, "qwen2");
-    toy.src.eos = 256;
-    refuse(&toy, LUTRA_E_FORMAT, "eos");
+    toy.src.merges = NULL;
+    refuse(&toy, LUTRA_E_FORMAT, "merges");
     toy_init(&toy, "qwen2");
     toy.types[3] = 7;
     refuse(&toy, LUTRA_E_FORMAT, "token_type[3]");
@@ -308,6 +378,10 @@ int main(void)
         cmocka_unit_test(special_tokens_longest_first_and_only_when_asked),
         cmocka_unit_test(bos_and_eos_where_the_vocabulary_asks),
         cmocka_unit_test(the_end_of_generation_set_is_whole),
+        cmocka_unit_test(tokens_spelt_like_control_are_control_whatever_their_type),
+        cmocka_unit_test(end_is_no_end_where_return_and_call_are),
+        cmocka_unit_test(an_id_that_is_no_token_counts_as_none),
+        cmocka_unit_test(what_the_file_does_not_say_follows_from_the_pre_split),
         cmocka_unit_test(what_is_not_implemented_or_malformed_is_refused_by_name),
         cmocka_unit_test(bytes_survive_the_round_trip),
         cmocka_unit_test(long_hostile_text_is_quick),

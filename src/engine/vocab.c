@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vocabulary of a GGUF file: its `tokenizer.ggml` keys, handed to the text room.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_impl.h"
+
+/* A string key as a NUL-terminated copy in buf; the fallback when it is absent. */
+static int short_string(
+    const struct weights *w, const char *key, const char *fallback, char *buf, size_t n_buf, struct lutra_error *err)
+{
+    struct weights_str s = {fallback, strlen(fallback)};
+    TRY(weights_opt_str(w, key, &s, err));
+    if (s.n >= n_buf || memchr(s.s, 0, s.n))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is not a name", weights_path(w), key);
+    memcpy(buf, s.s, s.n);
+    buf[s.n] = 0;
+    return 0;
+}
+
+static int special_id(const struct weights *w, const char *name, int32_t *id, struct lutra_error *err)
+{
+    char key[64];
+    snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
+    uint32_t value = UINT32_MAX; /* some writers use it for none */
+    TRY(weights_opt_u32(w, key, &value, err));
+    *id = value > INT32_MAX ? -1 : (int32_t)value;
+    return 0;
+}
+
+/* A bool key; *out stays -1, nothing said, where it is absent. */
+static int said(const struct weights *w, const char *key, int *out, struct lutra_error *err)
+{
+    bool value = false;
+    TRY(weights_opt_bool(w, key, &value, err));
+    if (weights_kv_find(w, key)) *out = value;
+    return 0;
+}
+
+static int string_array(const struct weights *w, const char *key, bool optional, struct text_bytes **out, size_t *n,
+    struct lutra_error *err)
+{
+    *out = NULL;
+    *n = 0;
+    if (optional && !weights_kv_find(w, key)) return 0;
+    const struct weights_kv *kv;
+    TRY(weights_get_array(w, key, WEIGHTS_STRING, &kv, err));
+    struct text_bytes *list = malloc((kv->n ? kv->n : 1) * sizeof *list);
+    if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
+    for (uint64_t i = 0; i < kv->n; i++) {
+        struct weights_str s = weights_kv_str(kv, i);
+        list[i] = (struct text_bytes){s.s, s.n};
+    }
+    *out = list;
+    *n = kv->n;
+    return 0;
+}
+
+struct vocab_arrays {
+    struct text_bytes *tokens, *merges;
+    int32_t *types;
+};
+
+static int read_types(const struct weights *w, size_t n_tok, struct vocab_arrays *a, struct lutra_error *err)
+{
+    static const char key[] = "tokenizer.ggml.token_type";
+    if (!weights_kv_find(w, key)) return 0;
+    uint64_t n;
+    a->types = malloc((n_tok ? n_tok : 1) * sizeof *a->types);
+    if (!a->types) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
+    TRY(weights_copy_i32(w, key, a->types, n_tok, &n, err));
+    if (n != n_tok)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' has %llu entries for %zu tokens", weights_path(w), key,
+            (unsigned long long)n, n_tok);
+    return 0;
+}
+
+static int read_vocab(
+    struct text_vocab **vocab, const struct weights *w, struct vocab_arrays *a, struct lutra_error *err)
+{
+    struct text_vocab_source src = text_vocab_source_default();
+    char name[64], pre[64];
+    TRY(short_string(w, "tokenizer.ggml.model", "", name, sizeof name, err));
+    TRY(short_string(w, "tokenizer.ggml.pre", "", pre, sizeof pre, err));
+    src.model = name;
+    src.pre = pre;
+    TRY(string_array(w, "tokenizer.ggml.tokens", false, &a->tokens, &src.n_tok, err));
+    TRY(string_array(w, "tokenizer.ggml.merges", true, &a->merges, &src.n_merge, err));
+    TRY(read_types(w, src.n_tok, a, err));
+    src.tokens = a->tokens;
+    src.merges = a->merges;
+    src.types = a->types;
+    TRY(special_id(w, "bos", &src.bos, err));
+    TRY(special_id(w, "eos", &src.eos, err));
+    TRY(special_id(w, "eot", &src.eot, err));
+    TRY(special_id(w, "eom", &src.eom, err));
+    TRY(special_id(w, "padding", &src.pad, err));
+    TRY(special_id(w, "unknown", &src.unk, err));
+    TRY(special_id(w, "fim_pad", &src.fim_pad, err));
+    TRY(special_id(w, "fim_rep", &src.fim_rep, err));
+    TRY(special_id(w, "fim_sep", &src.fim_sep, err));
+    TRY(said(w, "tokenizer.ggml.add_bos_token", &src.add_bos, err));
+    TRY(said(w, "tokenizer.ggml.add_eos_token", &src.add_eos, err));
+    struct lutra_error why = {0};
+    int rc = text_vocab_open(vocab, &src, &why);
+    if (rc < 0) return lutra_fail_at(err, rc, why.where, "%s: tokenizer: %s", weights_path(w), why.what);
+    return 0;
+}
+
+int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_error *err)
+{
+    struct vocab_arrays a = {0};
+    *out = NULL;
+    int rc = read_vocab(out, w, &a, err);
+    free(a.tokens);
+    free(a.merges);
+    free(a.types);
+    return rc;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One key of a made model changed at a time: what is read, and what is refused by name.  The expected values are
+ * llama.cpp's (build 11669) on the same files: its logits there equal those of the plain file, of half and of a
+ * quarter of its frequencies; what it refuses or aborts on is refused here.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "model/model.h"
+#include "weights/gguf_write.h"
+#include "weights/make_model.h"
+
+enum { MAX_CHANGE = 3 };
+
+struct change {
+    const char *key;
+    enum weights_kind kind; /* of value; WEIGHTS_STRING: text */
+    const void *value;
+};
+
+static const float zero = 0, two = 2, four = 4;
+static const uint32_t part = 16, inside = 255, as_long = 256, experts = 8;
+static const uint8_t no = 0, yes = 1;
+
+static char plain[64], changed[64];
+
+static int make(void **state)
+{
+    (void)state;
+    struct weights_make_settings set = weights_make_default();
+    struct lutra_error err;
+    snprintf(plain, sizeof plain, "/tmp/lutra-hparams-%d.gguf", (int)getpid());
+    snprintf(changed, sizeof changed, "/tmp/lutra-hparams-%d-changed.gguf", (int)getpid());
+    set.shape = "tiny-llama";
+    set.n_layer = 1;
+    if (weights_make_model(plain, &set, &err) == 0) return 0;
+    fprintf(stderr, "%s\n", err.what);
+    return -1;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    unlink(plain);
+    unlink(changed);
+    return 0;
+}
+
+static void put(struct weights_writer *w, const struct change *c)
+{
+    if (c->kind == WEIGHTS_STRING)
+        weights_writer_put_str(w, c->key, c->value);
+    else
+        weights_writer_put_scalar(w, c->key, c->kind, c->value);
+}
+
+/* The plain file with other values of some keys, and the name of one tensor spelt otherwise. */
+static struct weights *change(const struct change *list, const char *extra_tensor)
+{
+    struct weights *from, *to;
+    struct weights_writer *w;
+    struct lutra_error err;
+    if (weights_open(&from, plain, &err) < 0 || weights_writer_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
+    for (size_t i = 0; i < weights_kv_count(from); i++) {
+        const struct weights_kv *kv = weights_kv_at(from, i);
+        bool kept = true;
+        for (int k = 0; k < MAX_CHANGE && list[k].key; k++) kept &= strcmp(kv->key, list[k].key) != 0;
+        if (kept) weights_writer_copy(w, kv);
+    }
+    for (int k = 0; k < MAX_CHANGE && list[k].key; k++) put(w, &list[k]);
+    for (size_t i = 0; i < weights_tensor_count(from); i++) {
+        const struct tensor *t = weights_tensor_at(from, i);
+        weights_writer_add_tensor(w, t->name, t->type, t->n_dim, t->ne);
+    }
+    const int64_t ne = 8;
+    const float values[8] = {0};
+    if (extra_tensor) weights_writer_add_tensor(w, extra_tensor, QUANT_F32, 1, &ne);
+    for (size_t i = 0; i < weights_tensor_count(from); i++)
+        weights_writer_data(w, weights_tensor_at(from, i)->data, weights_tensor_at(from, i)->bytes);
+    if (extra_tensor) weights_writer_data(w, values, sizeof values);
+    if (weights_writer_commit(&w, &err) < 0) fail_msg("%s", err.what);
+    weights_close(&from);
+    if (weights_open(&to, changed, &err) < 0) fail_msg("%s", err.what);
+    return to;
+}
+
+#define SCALING "llama.rope.scaling."
+
+static void rope_scaling_is_read_as_llama_cpp_does(void **state)
+{
+    (void)state;
+    static const struct {
+        struct change change[MAX_CHANGE];
+        float scale;
+    } cases[] = {
+        {{{SCALING "factor", WEIGHTS_F32, &four}}, 0.25f},
+        {{{SCALING "type", WEIGHTS_STRING, "linear"}, {SCALING "factor", WEIGHTS_F32, &four}}, 0.25f},
+        {{{SCALING "type", WEIGHTS_STRING, "none"}, {SCALING "factor", WEIGHTS_F32, &four}}, 1},
+        {{{SCALING "type", WEIGHTS_STRING, "linear"}, {SCALING "factor", WEIGHTS_F32, &zero}}, 1},
+        {{{"llama.rope.scale_linear", WEIGHTS_F32, &two}}, 0.5f},
+        {{{"llama.rope.scale_linear", WEIGHTS_F32, &two}, {SCALING "factor", WEIGHTS_F32, &four}}, 0.25f},
+        {{{"llama.rope.scale_linear", WEIGHTS_F32, &two}, {SCALING "type", WEIGHTS_STRING, "none"}}, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weights *w = change(cases[i].change, NULL);
+        struct model *m;
+        struct lutra_error err;
+        if (model_open(&m, w, &err) < 0) fail_msg("case %zu: %s", i, err.what);
+        float scale = model_hparams(m)->rope.freq_scale;
+        if (scale != cases[i].scale) fail_msg("case %zu: %g", i, (double)scale);
+        model_close(&m);
+        weights_close(&w);
+    }
+}
+
+static void what_would_run_wrong_is_refused_by_its_key(void **state)
+{
+    (void)state;
+    static const struct {
+        struct change change;
+        const char *tensor, *word; /* word NULL: it opens */
+    } cases[] = {
+        {{"llama.rope.dimension_count", WEIGHTS_U32, &part}, NULL, "rope.dimension_count"},
+        {{"llama.attention.causal", WEIGHTS_BOOL, &no}, NULL, "attention.causal"},
+        {{"llama.attention.causal", WEIGHTS_BOOL, &yes}, NULL, NULL},
+        {{"llama.attention.sliding_window", WEIGHTS_U32, &inside}, NULL, "sliding_window"},
+        {{"llama.attention.sliding_window", WEIGHTS_U32, &as_long}, NULL, NULL},
+        {{SCALING "type", WEIGHTS_STRING, "yarn"}, NULL, "yarn"},
+        {{SCALING "attn_factor", WEIGHTS_F32, &two}, NULL, "attn_factor"},
+        {{"llama.expert_count", WEIGHTS_U32, &experts}, NULL, "experts"},
+        {{"general.architecture", WEIGHTS_STRING, "phi3"}, NULL, "'phi3'"},
+        {{"general.name", WEIGHTS_STRING, "x"}, "blk.0.attn_sub_norm.weight", "attn_sub_norm"},
+    };
+    static const uint32_t n_ctx = 256;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct change list[MAX_CHANGE] = {cases[i].change, {"llama.context_length", WEIGHTS_U32, &n_ctx}};
+        struct weights *w = change(list, cases[i].tensor);
+        struct model *m;
+        struct lutra_error err = {.what = ""};
+        int rc = model_open(&m, w, &err);
+        assert_int_equal(rc, cases[i].word ? LUTRA_E_UNSUPPORTED : 0);
+        if (cases[i].word && !strstr(err.what, cases[i].word)) fail_msg("case %zu: %s", i, err.what);
+        model_close(&m);
+        weights_close(&w);
+    }
+}
+
+static void join(void *user, const char *sentence)
+{
+    char *all = user;
+    snprintf(all + strlen(all), 2000 - strlen(all), "%s\n", sentence);
+}
+
+static void everything_a_file_lacks_is_told(void **state)
+{
+    (void)state;
+    static const struct change known[MAX_CHANGE] = {{"llama.attention.causal", WEIGHTS_BOOL, &no},
+        {SCALING "type", WEIGHTS_STRING, "longrope"}, {"llama.rope.dimension_count", WEIGHTS_U32, &part}};
+    static const struct change unknown[MAX_CHANGE] = {{"general.architecture", WEIGHTS_STRING, "gemma2"},
+        {"gemma2.attention.sliding_window", WEIGHTS_U32, &inside},
+        {"gemma2.final_logit_softcapping", WEIGHTS_F32, &four}};
+    static const char *const words[][4] = {{"causal", "longrope", "dimension_count", "blk.0.extra"},
+        {"'gemma2'", "sliding_window", "final_logit_softcapping", "gemma2"}};
+    for (int i = 0; i < 3; i++) {
+        static const struct change none[MAX_CHANGE];
+        struct weights *w = change(i == 0 ? known : i == 1 ? unknown : none, i == 0 ? "blk.0.extra" : NULL);
+        char told[2000] = "";
+        model_tell_lacks(w, join, told);
+        for (int k = 0; k < 4 && i < 2; k++)
+            if (!strstr(told, words[i][k])) fail_msg("no '%s' in: %s", words[i][k], told);
+        if (i == 2) assert_string_equal(told, "");
+        weights_close(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rope_scaling_is_read_as_llama_cpp_does),
+        cmocka_unit_test(what_would_run_wrong_is_refused_by_its_key),
+        cmocka_unit_test(everything_a_file_lacks_is_told),
+    };
+    return cmocka_run_group_tests(tests, make, clean);
+}
