@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDERS = ("src", "include", "apps", "tests", "bench")
+FOLDERS = ("src", "include", "apps", "examples", "tests", "bench")
 VERSION = "14"
 
 

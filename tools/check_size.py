@@ -1,4 +1,4 @@
-"""Checks the length of files and functions in src, include, apps, tests and bench.
+"""Checks the length of files and functions in src, include, apps, examples, tests and bench.
 
 usage: check_size.py [ROOT]
 
@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-FOLDERS = ("src", "include", "apps", "tests", "bench")
+FOLDERS = ("src", "include", "apps", "examples", "tests", "bench")
 KERNELS = ("src/cpu/", "src/npu/", "src/gpu/")
 NAME = re.compile(r"([A-Za-z_]\w*)\(")
 

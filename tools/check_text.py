@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-FOLDERS = ("src", "include", "apps", "tests", "bench")
+FOLDERS = ("src", "include", "apps", "examples", "tests", "bench")
 SPDX = "/* SPDX-License-Identifier: MIT"
 NEVER = [(re.compile(r"\t"), "a tab"), (re.compile(r"\s$"), "a blank at the end"),
          (re.compile(r"^\s*#\s*if\s+0\b"), "#if 0"), (re.compile(r"\b(TODO|FIXME|XXX)\b"), "a reminder")]

@@ -49,7 +49,6 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
     if (set->max_steps < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "search: max_steps is %d", set->max_steps);
     if (set->token_budget < 0 || set->n_option < 0 || set->n_option > AUTO_OPTIONS)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: a negative budget, or not 0..%d options", AUTO_OPTIONS);
-    TRY(elements_check(set->option, set->n_option, set->option_size, sizeof *set->option, "search: options", err));
     if (set->method == LUTRA_SEARCH_AUTO && set->token_budget == 0 && set->time_budget_us == 0)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: to choose a method takes a budget of tokens or time");
     if (set->method != LUTRA_SEARCH_VOTE && set->method != LUTRA_SEARCH_AUTO && !set->verifier)
@@ -57,10 +56,14 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
     return check_verifier(s, set, err);
 }
 
+static const struct element_kind option_kind = {"search: option",
+    offsetof(struct lutra_search_option, accuracy) + sizeof(double), sizeof(struct lutra_search_option)};
+
 /* AUTO becomes the method that the budget buys; *temperature that of its samples. */
-static void choose_method(lutra_search_run *run, float *temperature)
+static int choose_method(lutra_search_run *run, float *temperature, struct lutra_error *err)
 {
     struct lutra_search *set = &run->set;
+    struct lutra_search_option o;
     struct search_means means = {.tokens = set->token_budget,
         .us = set->time_budget_us,
         .verifier = set->verifier != NULL,
@@ -69,10 +72,10 @@ static void choose_method(lutra_search_run *run, float *temperature)
     struct search_option best = search_option_unmeasured(&means);
     bool found = false;
     for (int i = 0; i < set->n_option; i++) {
-        const struct lutra_search_option *o = (const void *)((const char *)set->option + (size_t)i * set->option_size);
-        struct search_option one = {(enum search_method)o->method, o->width, o->expand > 0 ? o->expand : 1, o->greedy,
-            o->tokens, o->us, o->accuracy};
-        bool known = o->method >= LUTRA_SEARCH_VOTE && o->method <= LUTRA_SEARCH_REBASE && one.width % one.expand == 0;
+        TRY(element_copy(&option_kind, &o, set->option, i, set->option_size, err));
+        struct search_option one = {
+            (enum search_method)o.method, o.width, o.expand > 0 ? o.expand : 1, o.greedy, o.tokens, o.us, o.accuracy};
+        bool known = o.method >= LUTRA_SEARCH_VOTE && o.method <= LUTRA_SEARCH_REBASE && one.width % one.expand == 0;
         if (!known || !search_option_fits(&one, &means) || (found && !search_option_better(&one, &best))) continue;
         best = one;
         found = true;
@@ -85,6 +88,7 @@ static void choose_method(lutra_search_run *run, float *temperature)
     run->n_more = best.greedy ? 0 : AUTO_PER_WIDTH * best.width;
     run->measured = best.tokens > 0;
     if (run->measured) run->expected = best.tokens / best.width;
+    return 0;
 }
 
 /* Candidates to begin with; the others of a budget follow when the first have shown what one costs. */
@@ -155,7 +159,7 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     set.sampling = &sampling;
     run->expected = set.max_tokens >= 0 && set.max_tokens < EXPECTED_TOKENS ? set.max_tokens : EXPECTED_TOKENS;
     bool chosen = run->set.method == LUTRA_SEARCH_AUTO;
-    if (chosen) choose_method(run, &sampling.temperature);
+    if (chosen) TRY(choose_method(run, &sampling.temperature, err));
     run->policy = (struct search_settings){.method = (enum search_method)run->set.method,
         .score = (enum search_score)run->set.score,
         .width = run->set.width,

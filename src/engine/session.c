@@ -403,15 +403,19 @@ int lutra_seq_length(const lutra_session *s, int32_t seq)
     return kv_seq_length(s->kv, seq);
 }
 
+static const struct element_kind row_kind = {
+    "row", offsetof(struct lutra_row, target) + sizeof(int32_t), sizeof(struct lutra_row)};
+
 int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err)
 {
     if (n_row < 1 || n_row > s->n_batch)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%d rows in a pass, outside 1..%d", n_row, s->n_batch);
     atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
-    TRY(elements_check(rows, n_row, row_size, sizeof *rows, "rows", err));
     for (int r = 0; r < n_row; r++) {
-        const struct lutra_row *row = (const void *)((const char *)rows + (size_t)r * row_size);
-        s->batch.row[r] = (struct row){row->token, row->pos, row->seq, row->parent, row->want, 1, &row->target};
+        struct lutra_row row;
+        TRY(element_copy(&row_kind, &row, rows, r, row_size, err));
+        const void *target = (const char *)rows + (size_t)r * row_size + offsetof(struct lutra_row, target);
+        s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target};
     }
     TRY(session_forward(s, n_row, CLOCK_NEVER_US, err));
     for (int i = 0; i < s->n_result; i++) {

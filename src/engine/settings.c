@@ -44,11 +44,16 @@ int settings_copy(void *dst, size_t dst_size, const void *src, const char *what,
     return 0;
 }
 
-int elements_check(const void *element, int n, size_t size, size_t known, const char *what, struct lutra_error *err)
+int element_copy(
+    const struct element_kind *kind, void *dst, const void *array, int i, size_t size, struct lutra_error *err)
 {
-    if (n > 0 && (!element || size < known || size > SIZE_MAX_BYTES))
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: %d of %zu bytes each, not of %zu", what, n, size, known);
-    for (int i = 0; i < n; i++) TRY(check_tail((const char *)element + (size_t)i * size, size, known, what, err));
+    if (!array || size < kind->first || size > SIZE_MAX_BYTES)
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "%s %d: %zu bytes each, less than any version has; pass the size of an element", kind->what, i, size);
+    const char *src = (const char *)array + (size_t)i * size;
+    TRY(check_tail(src, size, kind->known, kind->what, err));
+    memset(dst, 0, kind->known);
+    memcpy(dst, src, size < kind->known ? size : kind->known);
     return 0;
 }
 

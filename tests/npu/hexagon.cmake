@@ -1,6 +1,6 @@
 # What src/npu/dsp/hexagon.cmake sets, NPU_QEMU, and npu_missing: why Hexagon binaries cannot be built and run here; empty if
 # they can.
-include(${CMAKE_SOURCE_DIR}/src/npu/dsp/hexagon.cmake)
+include(${PROJECT_SOURCE_DIR}/src/npu/dsp/hexagon.cmake)
 find_program(NPU_QEMU NAMES qemu-hexagon)
 set(npu_missing "${npu_no_compiler}")
 if(npu_missing)

@@ -4,9 +4,9 @@ set(text "/* SPDX-License-Identifier: MIT */\n/* Made by bench/npu/tables/embed.
 set(table "")
 foreach(file bench/npu/counts.json bench/npu/scaling.json profiles/snapdragon-8gen2.json
              profiles/snapdragon-8gen3.json profiles/snapdragon-8elite.json)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
   string(MAKE_C_IDENTIFIER ${file} name)
-  file(READ ${CMAKE_SOURCE_DIR}/${file} bytes HEX)
+  file(READ ${PROJECT_SOURCE_DIR}/${file} bytes HEX)
   string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
   string(APPEND text "static const unsigned char ${name}[] = {${bytes}0};\n")
   string(APPEND table "    {\"${file}\", ${name}, sizeof ${name} - 1},\n")

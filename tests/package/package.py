@@ -1,0 +1,220 @@
+"""The library as programs meet it: installed, linked in every way, of another age than the program.
+
+usage: package.py CASE BUILD SOURCE CC CXX      exit status 77 (skipped) where a tool is missing
+
+Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, python, growth.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CASE, BUILD, SOURCE, CC, CXX = sys.argv[1], *map(Path, sys.argv[2:4]), *sys.argv[4:6]
+PREFIX = BUILD / "tests/package/prefix"
+MODEL = SOURCE / "models/abacus-xs-f16.gguf"
+QUESTION = "Tom has 3 apples and buys 5 more. How many apples does he have?"
+ANSWER = "3 + 5 = 8.\n#### 8\n"
+WARN = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
+
+
+def run(*command, **more):
+    """Standard output; an error ends the test with everything that the command said."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **more)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def need(*tools):
+    for tool in tools:
+        if not tool or not shutil.which(tool):
+            print(f"skipped: {tool or 'a C++ compiler'} is not installed")
+            sys.exit(77)
+
+
+def same(what, found, wanted):
+    if found != wanted:
+        sys.exit(f"{what}: {found!r} instead of {wanted!r}")
+
+
+def environment(**more):
+    return {**os.environ, **more}
+
+
+def with_library(folder=PREFIX / "lib"):
+    return environment(LD_LIBRARY_PATH=str(folder))
+
+
+def answers(*command, env=None):
+    same(command[0], run(*command, MODEL, QUESTION, env=env), ANSWER)
+
+
+def elects(program, env=None):
+    found = run(program, MODEL, QUESTION, env=env)
+    if not re.fullmatch(r"8 \(\d+ % of the votes\)\n", found):
+        sys.exit(f"{program}: {found!r}")
+
+
+# ---- cases
+
+
+def install():
+    shutil.rmtree(PREFIX, ignore_errors=True)
+    run("cmake", "--install", BUILD, "--component", "library", "--prefix", PREFIX)
+
+
+def declared():
+    """Functions of the public headers."""
+    names = set()
+    for header in [SOURCE / "include/lutra.h", *sorted((SOURCE / "include/lutra").glob("*.h"))]:
+        text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
+        text = re.sub(r"^\s*#.*(\\\n.*)*", "", text, flags=re.M)
+        for statement in re.findall(r"[^;{}]*\([^;{}]*;", text):
+            function = re.search(r"\b(lutra_\w+)\(", statement)
+            if function and "typedef" not in statement:
+                if "LUTRA_API" not in statement:
+                    sys.exit(f"{header}: {function[1]} has no LUTRA_API")
+                names.add(function[1])
+    return names
+
+
+def symbols():
+    need("nm")
+    for library, how in (("liblutra.so.0", "-D"), ("liblutra.a", "-g")):
+        listing = run("nm", how, "--defined-only", PREFIX / "lib" / library)
+        found = {line.split()[2] for line in listing.splitlines() if len(line.split()) == 3}
+        extra, missing = found - declared(), declared() - found
+        if extra or missing:
+            sys.exit(f"{library}: not in the headers: {sorted(extra)}; missing: {sorted(missing)}")
+    print(f"{len(declared())} functions")
+
+
+def pkgconfig():
+    need("pkg-config", CXX)
+    env = environment(PKG_CONFIG_PATH=str(PREFIX / "lib/pkgconfig"))
+    shared, static = (run("pkg-config", *how, "--cflags", "--libs", "lutra", env=env).split() for how in ([], ["--static"]))
+    with tempfile.TemporaryDirectory() as tmp:
+        for source, compiler in (("complete.c", [CC, "-std=c11"]), ("complete.cpp", [CXX, "-std=c++17"])):
+            program = Path(tmp) / "complete"
+            run(*compiler, *WARN, SOURCE / "examples" / source, "-o", program, *shared)
+            answers(program, env=with_library())
+            alone = [f.replace("-llutra", "-l:liblutra.a") for f in static]
+            run(*compiler, *WARN, SOURCE / "examples" / source, "-o", program, *alone)
+            answers(program)
+        run(CC, "-std=c11", *WARN, SOURCE / "examples/search.c", "-o", program, *shared)
+        elects(program, with_library())
+    version = run("pkg-config", "--modversion", "lutra", env=env).strip()
+    same("lutra_version()", run("strings", "-a", PREFIX / "lib/liblutra.so.0").split("\n").count(version) > 0, True)
+
+
+def project(folder, *settings):
+    """Configures the examples; compiler and launcher as this build has them."""
+    run("cmake", "-S", SOURCE / "examples", "-B", folder, "-G", "Ninja", f"-DCMAKE_C_COMPILER={CC}",
+        f"-DCMAKE_CXX_COMPILER={CXX}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *settings)
+
+
+def cmake():
+    need("cmake", "ninja", "pkg-config", CXX)
+    for shared in ("OFF", "ON"):
+        with tempfile.TemporaryDirectory() as tmp:
+            project(tmp, f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DBUILD_SHARED_LIBS={shared}")
+            run("cmake", "--build", tmp)
+            linked = "liblutra.so.0" in run("ldd", f"{tmp}/complete")
+            same(f"BUILD_SHARED_LIBS={shared}: needs liblutra.so.0", linked, shared == "ON")
+            answers(f"{tmp}/complete")
+            answers(f"{tmp}/complete_cpp")
+            elects(f"{tmp}/search")
+
+
+def subfolder():
+    """The whole build only as a long test: it compiles the library once more."""
+    need("cmake", "ninja", "pkg-config", CXX)
+    long = bool(os.environ.get("LUTRA_TEST_LONG"))
+    with tempfile.TemporaryDirectory() as tmp:
+        project(tmp, f"-DLUTRA_FOLDER={SOURCE}")
+        commands = json.loads((Path(tmp) / "compile_commands.json").read_text())
+        own, = (c["command"] for c in commands if c["file"].endswith("examples/complete.c"))
+        for leak in ("-ffp-contract", "-Wshadow", "_GNU_SOURCE", "visibility", f"-I{SOURCE}/src"):
+            if leak in own:
+                sys.exit(f"{leak} came from lutra into the project around it: {own}")
+        run("sh", "-c", own + " -fsyntax-only", cwd=tmp)
+        targets = run("cmake", "--build", tmp, "--target", "help")
+        for foreign in ("lutra_cli", "unit_", "tests/"):
+            if re.search(rf"^{foreign}", targets, flags=re.M):
+                sys.exit(f"a target of lutra's own tests or programs: {foreign}")
+        if long:
+            run("cmake", "--build", tmp, "--target", "complete")
+            answers(f"{tmp}/complete")
+        else:
+            run("cmake", "--build", tmp, "--target", "lutra_base")
+
+
+def python():
+    library = PREFIX / "lib/liblutra.so.0"
+    answers(sys.executable, SOURCE / "examples/complete.py", env=environment(LUTRA_LIBRARY=str(library)))
+
+
+# ---- programs and libraries of different age
+
+FIXED = {"lutra_error", "lutra_message", "lutra_logit_bias"}
+
+
+def grow_headers(folder):
+    """The headers of a later version: each struct that may grow has."""
+    shutil.copytree(SOURCE / "include", folder)
+    grown = 0
+    for header in (folder / "lutra").glob("*.h"):
+        def grow(struct):
+            nonlocal grown
+            if struct[1] in FIXED:
+                return struct[0]
+            grown += 1
+            return struct[0].replace("\n};", "\n    uint64_t future[4];\n};")
+        header.write_text(re.sub(r"^struct (\w+) \{.*?^\};", grow, header.read_text(), flags=re.S | re.M))
+    same("structs that grow", grown > 15, True)
+
+
+def build_library(folder, include):
+    """liblutra.so.0 with the engine compiled against other headers; the rooms below do not see them."""
+    rooms = [p for p in sorted(BUILD.glob("liblutra_*.a")) if p.name != "liblutra_engine.a"]
+    libraries = run("pkg-config", "--libs", "jansson", "libpcre2-8", "libutf8proc").split()
+    folder.mkdir()
+    run(CC, "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GNU_SOURCE", "-Werror", "-pthread",
+        f"-I{include}", f"-I{SOURCE}/src", *sorted((SOURCE / "src/engine").glob("*.c")), "-Wl,--start-group", *rooms,
+        "-Wl,--end-group", *libraries, "-lm", "-ldl", "-Wl,-soname,liblutra.so.0", "-o", folder / "liblutra.so.0")
+
+
+def growth():
+    need("pkg-config")
+    with tempfile.TemporaryDirectory() as name:
+        tmp = Path(name)
+        grow_headers(tmp / "later")
+        include = {"now": SOURCE / "include", "later": tmp / "later"}
+        for age, headers in include.items():
+            build_library(tmp / f"lib-{age}", headers)
+            run(CC, "-std=c11", *WARN, *(["-DLUTRA_FUTURE"] if age == "later" else []), f"-I{headers}",
+                SOURCE / "tests/package/growth.c", "-o", tmp / f"program-{age}", tmp / f"lib-{age}/liblutra.so.0")
+        said = {(program, library): run(tmp / f"program-{program}", MODEL, env=with_library(tmp / f"lib-{library}"))
+                for program in include for library in include}
+        for pair, text in said.items():
+            same(f"program {pair[0]} with library {pair[1]}", text, said["now", "now"])
+        if "answer 8" not in said["now", "now"]:
+            sys.exit(said["now", "now"])
+        future = [run(tmp / "program-later", MODEL, "future", env=with_library(tmp / f"lib-{a}")) for a in include]
+        same("a later field and a later library", future[1], "future: success\n")
+        if "not supported: sampling" not in future[0] or "older than the program" not in future[0]:
+            sys.exit(f"a later field and an older library: {future[0]!r}")
+        if shutil.which("abidiff"):
+            found = subprocess.run(["abidiff", "--headers-dir1", include["now"], "--headers-dir2", include["later"],
+                                    *(tmp / f"lib-{age}/liblutra.so.0" for age in include)], text=True, capture_output=True)
+            if found.returncode & ~4 or "offset changed" in found.stdout:  # 4: something has changed, as it should
+                sys.exit(f"abidiff: {found.returncode}\n{found.stdout[-3000:]}{found.stderr}")
+        else:
+            print("abidiff is not installed (Debian: abigail-tools)")
+
+
+globals()[CASE]()
