@@ -244,7 +244,7 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
     r.op.rows = u->tables;
     r.op.scratch = u->scratch;
     r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
-    if (!npu_product_integer(w.kind, k, m)) r.tile_pairs = (uint64_t)(k / 32) * w.n_blocks;
+    r.tile_pairs = (uint64_t)(k / 32) * w.n_blocks;
     r.stages = HEAD_OUTPUTS / NPU_HEAD_SLICE;
     r.emulate = 0;
     add(u, &r);

@@ -22,7 +22,7 @@ const struct npu_model npu_models[NPU_MODELS] = {
 
 const char *const npu_part_names[NPU_PARTS] = {"products", "attention", "rows", "head", "message"};
 
-enum { HEAD_OUTPUTS = 8192, ELEMENTS = 8192, SEGMENT = 64, TILE_ROWS = 32, INTEGER_ROWS = 2 };
+enum { HEAD_OUTPUTS = 8192, ELEMENTS = 8192, SEGMENT = 64, TILE_ROWS = 32 };
 
 /* a + t (b - a) in everything but threads and stages. */
 static struct npu_work between(const struct npu_work *a, const struct npu_work *b, double t)
@@ -84,20 +84,14 @@ static int add_rows(
     return 0;
 }
 
-static int is_integer(const char *kind, double rows)
-{
-    return rows <= INTEGER_ROWS && strcmp(kind, "F16") != 0;
-}
-
-/* One matrix, all layers: the integer product for few rows where codes allow it, as the device chooses. */
+/* One matrix, all layers. */
 static int add_product(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m,
     const char *kind, double rows, int k, int n, struct npu_step *s)
 {
     struct npu_work w;
-    int integer = is_integer(kind, rows);
-    if (at_rows(b, integer ? "gemv" : "gemm", kind, rows, k, n, &w)) return -1;
+    if (at_rows(b, "gemm", kind, rows, k, n, &w)) return -1;
     add_work(p, &s->part[NPU_PRODUCTS], &w, m->n_layer);
-    return integer ? add_rows(b, p, "quantize", rows * k * m->n_layer, s) : 0;
+    return 0;
 }
 
 static int add_products(
@@ -114,7 +108,6 @@ static int add_products(
 static int add_fits(
     const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double rows, struct npu_step *s)
 {
-    if (is_integer(m->down, rows)) return 0;
     return add_rows(b, p, "fit", rows * m->n_layer * m->d_ff, s) ||
            add_rows(b, p, "unfit", rows * m->n_layer * m->d_model, s);
 }

@@ -153,7 +153,6 @@ static int head(struct judge *j)
     uint64_t scratch = (uint64_t)op->m * NPU_HEAD_SCRATCH;
     const uint8_t *t = table(j, op->m * (uint64_t)sizeof(struct npu_head_row));
     if (!t || !weights(j, npu_weights_k(op->k), &w) || !src_rows(j, 4 * (uint64_t)op->k)) return 0;
-    if (op->m <= NPU_GEMV_ROWS) scratch += op->m * (uint64_t)act_bytes(op->k);
     if (!writable(j, op->scratch, scratch)) return 0;
     for (uint32_t r = 0; r < op->m; r++) {
         uint32_t logits = word(j, t, 3 * r + 2);

@@ -233,8 +233,8 @@ static uint32_t kv_append(struct isa *isa, const struct npu_op *op)
 }
 
 /* One slice of the vocabulary: logits of all rows to the scratch. */
-static uint32_t slice(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op, uint32_t act,
-    uint32_t first, uint32_t block_bytes)
+static uint32_t slice(
+    struct isa *isa, const struct npu_machine *machine, const struct npu_op *op, uint32_t first, uint32_t block_bytes)
 {
     struct npu_op s = {.m = op->m,
         .n = op->n - first < NPU_HEAD_SLICE ? op->n - first : NPU_HEAD_SLICE,
@@ -245,34 +245,22 @@ static uint32_t slice(struct isa *isa, const struct npu_machine *machine, const 
         .weights = op->weights + first / NPU_COLS * block_bytes,
         .dst = op->scratch,
         .dst_stride = NPU_HEAD_SCRATCH};
-    if (!act) return npu_gemm(isa, machine, &s);
-    struct npu_act8 a;
-    npu_act8_layout(op->k, &a);
-    s.src = act, s.src_stride = a.bytes;
-    return gemv(isa, machine, &s);
+    return npu_gemm(isa, machine, &s);
 }
 
 static uint32_t head(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
-    uint32_t status = NPU_OK, act = 0;
+    uint32_t status = NPU_OK;
     if (!op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w)) return NPU_BAD_SHAPE;
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
     take(isa, op, op->rows, op->m * sizeof(struct npu_head_row));
-    if (npu_product_integer(op->kind, op->k, op->m)) {
-        struct npu_act8 a;
-        npu_act8_layout(op->k, &a);
-        act = op->scratch + op->m * NPU_HEAD_SCRATCH;
-        struct npu_op q = {
-            .m = op->m, .k = op->k, .src = op->src, .src_stride = op->src_stride, .dst = act, .dst_stride = a.bytes};
-        status = quantize(isa, &q);
-    }
     for (uint32_t r = 0; r < op->m; r++)
         npu_head_begin(isa, isa_ptr(op->scratch) + (size_t)r * NPU_HEAD_SCRATCH,
             isa_ptr(op->dst) + r * sizeof(struct npu_head_result));
     for (uint32_t first = 0; first < op->n && status == NPU_OK; first += NPU_HEAD_SLICE) {
         uint32_t left = op->n - first < NPU_HEAD_SLICE ? op->n - first : NPU_HEAD_SLICE;
-        status = slice(isa, machine, op, act, first, w.block_bytes);
+        status = slice(isa, machine, op, first, w.block_bytes);
         if (status == NPU_OK) npu_head_slice(isa, op, first, (left + 31) / 32);
     }
     for (uint32_t r = 0; r < op->m; r++)

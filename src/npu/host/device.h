@@ -6,9 +6,8 @@
  *     TRY(npu_device_open(&npu, npu_local_open, &(struct npu_transport_settings){0}, pool, err));
  *
  * Weights, values and the cache live in the windows of as many NPU sessions as they need [TTS 8], the first opened here,
- * others when a weight or a cache finds no room.  A segment becomes one run of messages per change of session: products of up to
- * NPU_GEMV_ROWS rows go to the integer core where the format allows it, more rows to tiles; attention stacks the heads
- * of a group and rows that share blocks.  What the host must see comes back when the segment is waited for: results,
+ * others when a weight or a cache finds no room.  A segment becomes one run of messages per change of session: products go to
+ * tiles at every row count; attention stacks the heads of a group and rows that share blocks.  What the host must see comes back when the segment is waited for: results,
  * and the cache's new rows.
  *
  * One segment at a time, from one thread.  After LUTRA_E_DEVICE_LOST the host's side of every buffer stays readable.

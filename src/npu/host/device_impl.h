@@ -42,7 +42,6 @@ struct npu_window {
     struct npu_transport *link;
     uint64_t weight_bytes;
     struct npu_region tables;  /* what a step's messages refer to */
-    struct npu_region acts;    /* act8 of NPU_GEMV_ROWS rows */
     struct npu_region factors; /* of massive rows */
     struct npu_region scratch; /* of the head, like the next two */
     struct npu_region results, logits;

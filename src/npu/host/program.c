@@ -257,33 +257,25 @@ static void push_fit(struct program *p, uint32_t code, int value)
     wrote(p, value);
 }
 
-/* Each part where its weight lies. */
+/* Each part where its weight lies.  On tiles at every row count: one row of them costs no more bytes than the integer product,
+ * and a row's bits are the same beside any others (docs/NPU.md). */
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    uint32_t m_rows = rows_of(p, op->in), k = stride_of(p, op->in) / 4;
-    struct npu_act8 act;
-    int quantized = -1; /* window with the rows as act8 */
-    npu_act8_layout(k, &act);
+    bool fit = massive(p->s->list, op);
     for (int i = 0; i < op->matmul.n_part; i++) {
         const struct packed *w = op->matmul.part[i].weight->packed;
-        bool integer = npu_product_integer(w->layout.kind, k, m_rows);
+        int out = op->matmul.part[i].out;
         TRY(turn(p, w->window, err));
         TRY(bring(p, op->in, err));
-        if (integer && quantized != w->window) {
-            struct npu_op *q = push(p, NPU_OP_QUANTIZE);
-            q->m = m_rows, q->k = k, q->src = at_of(p, op->in), q->src_stride = 4 * k;
-            q->dst = p->w->acts.at, q->dst_stride = act.bytes;
-            quantized = w->window;
-        }
-        bool fit = !integer && massive(p->s->list, op);
         if (fit) push_fit(p, NPU_OP_FIT, op->in);
-        struct npu_op *m = push(p, integer ? NPU_OP_GEMV : NPU_OP_GEMM);
-        m->m = m_rows, m->n = w->layout.n, m->k = k, m->kind = w->layout.kind, m->weights = w->at;
-        m->src = integer ? p->w->acts.at : at_of(p, op->in), m->src_stride = integer ? act.bytes : 4 * k;
-        m->dst = at_of(p, op->matmul.part[i].out), m->dst_stride = stride_of(p, op->matmul.part[i].out);
+        struct npu_op *m = push(p, NPU_OP_GEMM);
+        m->m = rows_of(p, op->in), m->n = w->layout.n, m->k = stride_of(p, op->in) / 4;
+        m->kind = w->layout.kind, m->weights = w->at;
+        m->src = at_of(p, op->in), m->src_stride = stride_of(p, op->in);
+        m->dst = at_of(p, out), m->dst_stride = stride_of(p, out);
         TRY(constant(p, op->matmul.part[i].bias, &m->bias, err));
-        wrote(p, op->matmul.part[i].out);
-        if (fit) push_fit(p, NPU_OP_UNFIT, op->matmul.part[i].out);
+        wrote(p, out);
+        if (fit) push_fit(p, NPU_OP_UNFIT, out);
     }
     return 0;
 }

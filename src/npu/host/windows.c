@@ -99,17 +99,11 @@ static bool has_head(const struct npu_device *d, const struct op_list *list, int
 int npu_window_reserve(struct npu_device *d, int window, const struct op_list *list, struct lutra_error *err)
 {
     struct npu_window *w = &d->window[window];
-    struct npu_act8 act;
-    size_t widest = 64, out = (size_t)d->most.max_out, vocab = ((size_t)list->n_vocab + 31) / 32 * 32;
-    for (int v = 0; v < list->n_value; v++)
-        if ((size_t)list->value[v].dim > widest) widest = (size_t)list->value[v].dim;
-    npu_act8_layout((uint32_t)(widest + 63) / 64 * 64, &act);
-    size_t acts = NPU_GEMV_ROWS * (size_t)act.bytes;
+    size_t out = (size_t)d->most.max_out, vocab = ((size_t)list->n_vocab + 31) / 32 * 32;
     TRY(renew(d, window, &w->tables, npu_program_tables(d, list), err));
-    TRY(renew(d, window, &w->acts, acts, err));
     TRY(renew(d, window, &w->factors, (size_t)d->most.max_rows * NPU_LINE, err));
     if (!has_head(d, list, window)) return 0;
-    TRY(renew(d, window, &w->scratch, out * NPU_HEAD_SCRATCH + acts, err));
+    TRY(renew(d, window, &w->scratch, out * NPU_HEAD_SCRATCH, err));
     TRY(renew(d, window, &w->results, out * sizeof(struct npu_head_result), err));
     return renew(d, window, &w->logits, out * vocab * 4, err);
 }

@@ -82,14 +82,6 @@ static inline uint32_t npu_weights_k(uint32_t k)
     return (k + NPU_UNIT_K - 1) / NPU_UNIT_K * NPU_UNIT_K;
 }
 
-/* Is a product of m rows an integer one (QUANTIZE and GEMV) rather than one on tiles?  Few rows where codes allow it: a
- * tile costs 7 packets per 256 weights once, a row of the integer core about 3. */
-enum { NPU_GEMV_ROWS = 2 };
-static inline int npu_product_integer(uint32_t kind, uint32_t k, uint32_t m)
-{
-    return m <= NPU_GEMV_ROWS && k % NPU_UNIT_K == 0 && npu_weights_integer(kind);
-}
-
 struct npu_act8 {
     uint32_t sums, scales, bytes; /* offsets; quads are at 0 */
 };

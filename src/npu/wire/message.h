@@ -14,7 +14,7 @@ enum npu_opcode {
     NPU_OP_NOP,
     NPU_OP_DEQUANT,    /* weight blocks to f16 tiles: the matrix product's second stage alone */
     NPU_OP_QUANTIZE,   /* m rows of k f32 to act8 */
-    NPU_OP_GEMV,       /* Y [m][n] f32 = act8 [m] W^T (+ bias), integer core, for few rows */
+    NPU_OP_GEMV,       /* Y [m][n] f32 = act8 [m] W^T (+ bias), integer core; no device uses it */
     NPU_OP_GEMM,       /* Y [m][n] f32 = X [m][k] f32 W^T (+ bias) on f16 tiles */
     NPU_OP_ADD,        /* y = a + b, f32 */
     NPU_OP_SWIGLU,     /* y = silu(a) * b, f32 */
@@ -95,8 +95,7 @@ struct npu_attention {
     uint32_t n_kv_heads, n_heads;           /* n_heads: query heads per KV head */
 };
 
-/* The head.  rows -> npu_head_row [m], dst -> npu_head_result [m], scratch: m * NPU_HEAD_SCRATCH bytes, and behind them one
- * act8 per row where the product is an integer one (npu_product_integer). */
+/* The head.  rows -> npu_head_row [m], dst -> npu_head_result [m], scratch: m * NPU_HEAD_SCRATCH bytes. */
 enum {
     NPU_HEAD_SLICE = 2048, /* outputs at a time */
     NPU_HEAD_SCRATCH = NPU_HEAD_SLICE * 4 + 256,

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "base/cpuinfo.h"
 #include "lutra.h"
 
 struct fixture {
@@ -36,7 +37,13 @@ struct fixture {
         (void)err;                                                                                                     \
     } while (0)
 
-static inline void fixture_open(struct fixture *f, const char *shape, const char *type, int n_threads)
+/* Where tests run beside the default: every instruction set of this machine, and the devices that anyone has. */
+struct where {
+    const char *device, *isa; /* NULL: the default, the best */
+};
+
+static inline void fixture_open_on(
+    struct fixture *f, const struct where *where, const char *shape, const char *type, int n_threads)
 {
     memset(f, 0, sizeof *f);
     snprintf(f->path, sizeof f->path, "/tmp/lutra-test-XXXXXX");
@@ -46,6 +53,8 @@ static inline void fixture_open(struct fixture *f, const char *shape, const char
     struct lutra_runtime_settings rs;
     lutra_runtime_settings_init(&rs, sizeof rs);
     rs.n_threads = n_threads;
+    rs.device = where->device;
+    rs.isa = where->isa;
     OK(lutra_runtime_open(&f->rt, &rs, err));
     struct lutra_make_model_settings ms;
     lutra_make_model_settings_init(&ms, sizeof ms);
@@ -54,6 +63,33 @@ static inline void fixture_open(struct fixture *f, const char *shape, const char
     ms.seed = 5;
     OK(lutra_make_model(f->rt, f->path, &ms, err));
     OK(lutra_model_open(&f->model, f->rt, f->path, NULL, err));
+}
+
+static inline void fixture_open(struct fixture *f, const char *shape, const char *type, int n_threads)
+{
+    fixture_open_on(f, &(struct where){0}, shape, type, n_threads);
+}
+
+/* Calls check for each place; npu-qemu only where its program and QEMU are. */
+static inline void fixture_everywhere(void (*check)(const struct where *where))
+{
+    static const char *const devices[] = {"cpu-ref", "npu-sim", "npu-qemu"};
+    for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
+        if (cpu_isa() & bit) check(&(struct where){"cpu", cpu_isa_name(bit)});
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        struct lutra_runtime_settings rs;
+        lutra_runtime *rt;
+        lutra_runtime_settings_init(&rs, sizeof rs);
+        rs.device = devices[i];
+        if (lutra_runtime_open(&rt, &rs, NULL) < 0) {
+            assert_string_equal(devices[i], "npu-qemu");
+            print_message("no npu-qemu here\n");
+            continue;
+        }
+        lutra_runtime_close(&rt);
+        print_message("%s\n", devices[i]);
+        check(&(struct where){devices[i], NULL});
+    }
 }
 
 static inline void fixture_session(struct fixture *f, int n_seq, int n_ctx)
