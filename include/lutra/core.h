@@ -185,8 +185,8 @@ struct lutra_stats {
     uint64_t rows_valid;         /* committed */
     uint64_t rows_wasted;        /* evaluated, then rejected or not needed */
     uint64_t rows_underutilized; /* rows a step could have held at about the same cost (device.flat_rows) */
-    uint64_t prompt_tokens, cached_tokens, generated_tokens;
-    uint64_t weight_bytes, cache_bytes; /* read by steps */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens; /* prompts': evaluated, and found in the cache */
+    uint64_t weight_bytes, cache_bytes;                      /* read by steps */
     uint64_t mac;
     uint64_t prompt_us, decode_us; /* steps with a chain of several rows, other steps */
     uint64_t sample_us;            /* sampling and text */

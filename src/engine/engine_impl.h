@@ -217,13 +217,13 @@ void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop 
 
 /* prefix.c */
 void prefix_open(lutra_session *s, int32_t *tokens);
-/* Gives a finished sample's sequence to the prefix cache (or closes it). */
+/* Gives a finished sample's sequence to the prefix cache (or closes it).  It stays while nobody needs its blocks. */
 void prefix_retain(lutra_session *s, struct sample *slot);
-/* A sequence for the prompt with as many tokens as a retained one shares, or an empty one; evicts retained
- * sequences while the cache is too full. */
+/* Closes the sequence that was not used for longest; false: there is none. */
+bool prefix_make_room(void *session);
+/* A sequence for the prompt with as many tokens as a retained one shares, or an empty one. */
 int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err);
-int prefix_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err);
 int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
 
 /* request.c */

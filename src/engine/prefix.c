@@ -30,35 +30,48 @@ static struct retained *oldest(lutra_session *s)
     return old;
 }
 
-/* Evicts the oldest retained sequence; false when there is none. */
-static bool make_room(lutra_session *s)
+/* Nobody's blocks but theirs are taken: kv.h's close_idle. */
+bool prefix_make_room(void *session)
 {
-    struct retained *old = oldest(s);
-    if (old) drop(s, old);
+    struct retained *old = oldest(session);
+    if (old) drop(session, old);
     return old != NULL;
+}
+
+static int n_common(const struct retained *r, const int32_t *token, int n_token)
+{
+    int n = 0, most = r->seq < 0 ? 0 : r->n_token < n_token ? r->n_token : n_token;
+    while (n < most && r->token[n] == token[n]) n++;
+    return n;
+}
+
+/* Where a sequence of these tokens is kept: over one that it begins with, in an empty place, or over the oldest. */
+static struct retained *place_for(lutra_session *s, const int32_t *token, int n_token)
+{
+    struct retained *place = NULL;
+    for (int i = 0; i < SESSION_RETAINED; i++) {
+        struct retained *r = &s->retained[i];
+        if (r->seq >= 0 && n_common(r, token, n_token) == r->n_token) return r;
+        if (r->seq < 0 && !place) place = r;
+    }
+    return place ? place : oldest(s);
 }
 
 void prefix_retain(lutra_session *s, struct sample *slot)
 {
-    struct retained *place = NULL;
     int n = kv_seq_length(s->kv, slot->seq);
-    for (int i = 0; i < SESSION_RETAINED && !place; i++)
-        if (s->retained[i].seq < 0) place = &s->retained[i];
-    if (!place) {
-        make_room(s);
-        for (int i = 0; i < SESSION_RETAINED && !place; i++)
-            if (s->retained[i].seq < 0) place = &s->retained[i];
+    if (n > 0) {
+        struct retained *place = place_for(s, slot->token, n);
+        drop(s, place);
+        kv_seq_idle(s->kv, slot->seq);
+        place->seq = slot->seq;
+        place->n_token = n;
+        place->used = s->stats.n_step;
+        memcpy(place->token, slot->token, (size_t)n * sizeof *place->token);
+    } else {
+        kv_seq_close(s->kv, slot->seq);
     }
-    /* A fork without room to grow keeps the blocks and gives the promise back. */
-    int32_t seq = -1;
-    int rc = n > 0 ? kv_seq_fork(s->kv, slot->seq, n, n, &seq, NULL) : LUTRA_E_NOT_FOUND;
-    kv_seq_close(s->kv, slot->seq);
     slot->seq = -1;
-    if (rc < 0) return;
-    place->seq = seq;
-    place->n_token = n;
-    place->used = s->stats.n_step;
-    memcpy(place->token, slot->token, (size_t)n * sizeof *place->token);
 }
 
 static struct retained *longest_match(lutra_session *s, const int32_t *prompt, int n_prompt, int *n_match)
@@ -66,51 +79,37 @@ static struct retained *longest_match(lutra_session *s, const int32_t *prompt, i
     struct retained *best = NULL;
     *n_match = 0;
     for (int i = 0; i < SESSION_RETAINED; i++) {
-        struct retained *r = &s->retained[i];
-        int n = 0, most = r->seq < 0 ? 0 : r->n_token < n_prompt ? r->n_token : n_prompt;
-        while (n < most && r->token[n] == prompt[n]) n++;
+        int n = n_common(&s->retained[i], prompt, n_prompt);
         if (n <= *n_match) continue;
-        best = r;
+        best = &s->retained[i];
         *n_match = n;
     }
     return best;
-}
-
-static bool full(int rc)
-{
-    return rc == LUTRA_E_CTX_FULL || rc == LUTRA_E_BUSY;
-}
-
-int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
-    struct lutra_error *err)
-{
-    int n_match, rc;
-    struct retained *from = longest_match(s, prompt, n_prompt - 1, &n_match); /* one row is left to evaluate */
-    if (s->batch.bulk) n_match -= n_match % s->batch.bulk; /* the rest is in bulk where a new prompt's would be */
-    *n_cached = 0;
-    if (from && n_match > 0) {
-        from->used = s->stats.n_step;
-        rc = kv_seq_fork(s->kv, from->seq, n_match, max_tok, seq, err);
-        if (rc == 0) *n_cached = n_match;
-        if (!full(rc)) return rc;
-    }
-    do rc = kv_seq_open(s->kv, max_tok, seq, err);
-    while (full(rc) && make_room(s));
-    return rc;
-}
-
-int prefix_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err)
-{
-    int rc;
-    do rc = kv_seq_truncate(s->kv, seq, n_tok, err);
-    while (full(rc) && make_room(s));
-    return rc;
 }
 
 int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err)
 {
     int rc;
     do rc = kv_seq_fork(s->kv, from, n_tok, max_tok, seq, err);
-    while (full(rc) && make_room(s));
+    while (rc == LUTRA_E_BUSY && kv_seq_length(s->kv, from) >= 0 && prefix_make_room(s));
+    return rc;
+}
+
+int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
+    struct lutra_error *err)
+{
+    int n, rc = LUTRA_E_NOT_FOUND;
+    struct retained *from = longest_match(s, prompt, n_prompt - 1, &n); /* one row is left to evaluate */
+    if (s->batch.bulk) n -= n % s->batch.bulk; /* the rest is in bulk where a new prompt's would be */
+    if (from) from->used = s->stats.n_step;
+    /* A part-filled block takes one more while both hold it: without it, if that is too much. */
+    for (; rc < 0 && n > 0; n -= n % KV_BLOCK ? n % KV_BLOCK : n) {
+        rc = prefix_seq_fork(s, from->seq, n, max_tok, seq, err);
+        *n_cached = n;
+    }
+    if (rc == 0) return 0;
+    *n_cached = 0;
+    do rc = kv_seq_open(s->kv, max_tok, seq, err);
+    while (rc == LUTRA_E_BUSY && prefix_make_room(s));
     return rc;
 }

@@ -121,7 +121,6 @@ int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t 
     r->submit_us = clock_now_us(s->model->runtime->clock);
     *(s->last ? &s->last->next : &s->first) = r;
     s->last = r;
-    s->stats.prompt_tokens += (uint64_t)set.n_prompt;
     if (id) *id = r->id;
     return 0;
 }
@@ -217,7 +216,7 @@ int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *
         if (r->n_started < r->set.n_samples - 1) return 0;
         kv_seq_close(s->kv, r->seq);
     } else {
-        TRY(prefix_seq_truncate(s, r->seq, n_tok, NULL));
+        TRY(kv_seq_truncate(s->kv, r->seq, n_tok, NULL));
         *seq = r->seq;
     }
     r->seq = -1;

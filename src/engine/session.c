@@ -12,7 +12,7 @@
 
 /* ---- sizes ---- */
 
-static struct kv_settings cache_settings(const lutra_session *s, enum quant_type type)
+static struct kv_settings cache_settings(lutra_session *s, enum quant_type type)
 {
     const struct op_list *list = model_ops(s->model->model);
     return (struct kv_settings){.type = type,
@@ -24,7 +24,9 @@ static struct kv_settings cache_settings(const lutra_session *s, enum quant_type
         .n_seq = 2 * s->n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
         .n_row = s->n_batch,
         .n_draft = s->n_draft,
-        .by_block = !s->device->ops->cache_alloc};
+        .by_block = !s->device->ops->cache_alloc,
+        .close_idle = prefix_make_room,
+        .ctx = s};
 }
 
 /* What the caller left open follows from the model and from the memory there is. */
@@ -390,7 +392,7 @@ int lutra_seq_fork(lutra_session *s, int32_t seq, int n_tok, int max_tok, int32_
 
 int lutra_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err)
 {
-    return prefix_seq_truncate(s, seq, n_tok, err);
+    return kv_seq_truncate(s->kv, seq, n_tok, err);
 }
 
 void lutra_seq_close(lutra_session *s, int32_t seq)

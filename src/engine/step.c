@@ -111,7 +111,9 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
     bool started = false;
     for (struct request *r = s->first; r; r = r->next) {
         if (r->seq < 0) continue;
+        int before = r->n_done;
         r->n_done = kv_seq_length(s->kv, r->seq);
+        s->stats.prompt_tokens += (uint64_t)(r->n_done - before);
         int32_t seq;
         while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
                request_sample_seq(s, r, r->set.n_prompt, &seq) == 0) {

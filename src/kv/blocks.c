@@ -40,6 +40,7 @@ static int allocate(struct kv_cache *kv)
     size_t draft = (size_t)s->n_draft;
     kv->seq = calloc((size_t)s->n_seq, sizeof *kv->seq);
     kv->refs = calloc((size_t)s->n_block, sizeof *kv->refs);
+    kv->used = calloc((size_t)s->n_block, sizeof *kv->used);
     kv->free_list = malloc((size_t)s->n_block * sizeof *kv->free_list);
     kv->row = calloc(rows, sizeof *kv->row);
     kv->path = malloc((draft * draft + 1) * sizeof *kv->path);
@@ -51,8 +52,8 @@ static int allocate(struct kv_cache *kv)
     kv->host_wrote = calloc((size_t)s->n_block, 1);
     int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
     if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
-    if (!kv->seq || !kv->refs || !kv->free_list || !kv->row || !kv->path || !kv->table || !kv->seq_table || !kv->item ||
-        !kv->block_item || !kv->item_row || !kv->host_wrote || !tables_all) {
+    if (!kv->seq || !kv->refs || !kv->used || !kv->free_list || !kv->row || !kv->path || !kv->table || !kv->seq_table ||
+        !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !tables_all) {
         if (!kv->seq) free(tables_all);
         return LUTRA_E_NO_MEMORY;
     }
@@ -104,6 +105,7 @@ void kv_close(struct kv_cache **kvp)
     if (kv->seq) free(kv->seq[0].table);
     free(kv->seq);
     free(kv->refs);
+    free(kv->used);
     free(kv->free_list);
     free(kv->row);
     free(kv->path);
@@ -129,16 +131,52 @@ int32_t kv_seq_length(const struct kv_cache *kv, int32_t seq)
     return s ? s->n_tok : -1;
 }
 
-/* An unused sequence with a promise of `blocks`, or an error; nothing changes on failure. */
-static int admit(struct kv_cache *kv, int32_t max_tok, int32_t blocks, int32_t *seq, struct lutra_error *err)
+/* ---- who holds a block ---- */
+
+/* Blocks that may still be promised. */
+static int32_t unpromised(const struct kv_cache *kv)
+{
+    return kv->n_free + kv->n_idle - kv->n_promised;
+}
+
+/* Of the first n blocks of a table, those that a new holder takes from the idle. */
+static int32_t count_idle(const struct kv_cache *kv, const int32_t *table, int32_t n)
+{
+    int32_t idle = 0;
+    for (int32_t b = 0; b < n; b++) idle += kv->used[table[b]] == 0;
+    return idle;
+}
+
+static void hold(struct kv_cache *kv, int32_t block)
+{
+    kv->n_idle -= kv->refs[block] > 0 && kv->used[block] == 0;
+    kv->refs[block]++;
+    kv->used[block]++;
+}
+
+static void release(struct kv_cache *kv, int32_t block, bool idle)
+{
+    bool was_idle = kv->used[block] == 0;
+    kv->used[block] -= !idle;
+    kv->n_idle += kv->used[block] == 0 && !was_idle;
+    if (--kv->refs[block] > 0) return;
+    kv->n_idle--;
+    kv->free_list[kv->n_free++] = block;
+}
+
+/* ---- sequences ---- */
+
+/* An unused sequence with a promise of `blocks`, where `idle` others come into use; or an error, and nothing has changed. */
+static int admit(
+    struct kv_cache *kv, int32_t max_tok, int32_t blocks, int32_t idle, int32_t *seq, struct lutra_error *err)
 {
     if (max_tok < 0 || max_tok > kv->set.n_ctx)
         return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: a sequence of %d tokens does not fit the context of %d",
             max_tok, kv->set.n_ctx);
-    if (blocks > kv->n_free - kv->n_promised)
+    if (blocks + idle > unpromised(kv))
         return lutra_fail(err, LUTRA_E_CTX_FULL,
-            "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised", blocks, KV_BLOCK,
-            kv->n_free - kv->n_promised, kv->set.n_block);
+            "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised", blocks + idle, KV_BLOCK,
+            unpromised(kv), kv->set.n_block);
     for (int32_t i = 0; i < kv->set.n_seq; i++) {
         struct kv_seq *s = &kv->seq[i];
         if (s->open) continue;
@@ -153,7 +191,7 @@ static int admit(struct kv_cache *kv, int32_t max_tok, int32_t blocks, int32_t *
 int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_error *err)
 {
     if (max_tok == 0) max_tok = kv->set.n_ctx;
-    return admit(kv, max_tok, blocks_for(max_tok), seq, err);
+    return admit(kv, max_tok, blocks_for(max_tok), 0, seq, err);
 }
 
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
@@ -169,10 +207,11 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
     bool part = n_tok % KV_BLOCK != 0;
     bool parent_writes = part && n_tok / KV_BLOCK == from->n_tok / KV_BLOCK && from->max_tok > from->n_tok;
     bool extra = parent_writes && !from->tail_promise;
-    if (extra && kv->n_free - kv->n_promised < 1)
+    if (extra && unpromised(kv) < 1)
         return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: no free block for the tail that a fork shares");
     if (extra) from->promised++, kv->n_promised++, from->tail_promise = true;
-    int rc = admit(kv, max_tok, blocks_for(max_tok) - n_tok / KV_BLOCK, fork, err);
+    int32_t idle = count_idle(kv, from->table, blocks_for(n_tok));
+    int rc = admit(kv, max_tok, blocks_for(max_tok) - n_tok / KV_BLOCK, idle, fork, err);
     if (rc < 0) {
         if (extra) from->promised--, kv->n_promised--, from->tail_promise = false;
         return rc;
@@ -181,24 +220,23 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
     to->n_tok = n_tok;
     to->n_table = blocks_for(n_tok);
     to->tail_promise = part;
-    for (int32_t b = 0; b < to->n_table; b++) kv->refs[to->table[b] = from->table[b]]++;
+    for (int32_t b = 0; b < to->n_table; b++) hold(kv, to->table[b] = from->table[b]);
     return 0;
 }
 
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err)
 {
     struct kv_seq *s = find(kv, seq);
-    if (!s || n_tok < 0 || n_tok > s->n_tok)
+    if (!s || s->idle || n_tok < 0 || n_tok > s->n_tok)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: cannot cut sequence %d to %d tokens", seq, n_tok);
     int32_t keep = blocks_for(n_tok), own = 0;
-    for (int32_t b = keep; b < s->n_table; b++) own += kv->refs[s->table[b]] == 1;
-    /* Every block dropped is promised again; those of our own come back free. */
+    for (int32_t b = keep; b < s->n_table; b++) own += kv->used[s->table[b]] == 1;
+    /* Every block dropped is promised again; those of our own come back free, or become idle. */
     bool tail = n_tok % KV_BLOCK && kv->refs[s->table[keep - 1]] > 1;
     int32_t more = s->n_table - keep + (tail && !s->tail_promise) - (!tail && s->tail_promise);
-    if (more > kv->n_free + own - kv->n_promised)
+    if (more > unpromised(kv) + own)
         return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: no free blocks to cut a shared sequence");
-    for (int32_t b = keep; b < s->n_table; b++)
-        if (--kv->refs[s->table[b]] == 0) kv->free_list[kv->n_free++] = s->table[b];
+    for (int32_t b = keep; b < s->n_table; b++) release(kv, s->table[b], false);
     s->promised += more;
     kv->n_promised += more;
     s->tail_promise = tail;
@@ -207,25 +245,39 @@ int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_er
     return 0;
 }
 
+void kv_seq_idle(struct kv_cache *kv, int32_t seq)
+{
+    struct kv_seq *s = find(kv, seq);
+    if (!s || s->idle) return;
+    while (s->n_table > blocks_for(s->n_tok)) release(kv, s->table[--s->n_table], false); /* of a failed step */
+    for (int32_t b = 0; b < s->n_table; b++) kv->n_idle += --kv->used[s->table[b]] == 0;
+    kv->n_promised -= s->promised;
+    s->promised = 0;
+    s->tail_promise = false;
+    s->max_tok = s->n_tok;
+    s->idle = true;
+}
+
 void kv_seq_close(struct kv_cache *kv, int32_t seq)
 {
     struct kv_seq *s = find(kv, seq);
     if (!s) return;
-    for (int32_t b = 0; b < s->n_table; b++)
-        if (--kv->refs[s->table[b]] == 0) kv->free_list[kv->n_free++] = s->table[b];
+    for (int32_t b = 0; b < s->n_table; b++) release(kv, s->table[b], s->idle);
     kv->n_promised -= s->promised;
     s->open = false;
 }
 
 static int take_block(struct kv_cache *kv, struct kv_seq *s, int32_t *block, struct lutra_error *err)
 {
+    while (kv->n_free < 1 && kv->n_idle > 0 && kv->set.close_idle(kv->set.ctx)) {
+    }
     if (s->promised < 1 || kv->n_free < 1)
         return lutra_fail(
             err, LUTRA_E_INTERNAL, "cache: a promise was broken (promised %d, free %d)", s->promised, kv->n_free);
     s->promised--;
     kv->n_promised--;
     *block = kv->free_list[--kv->n_free];
-    kv->refs[*block] = 1;
+    hold(kv, *block);
     return 0;
 }
 
@@ -249,8 +301,8 @@ int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutr
     int32_t old = s->table[b];
     if (kv->refs[old] > 1) {
         TRY(take_block(kv, s, &s->table[b], err));
-        kv->refs[old]--;
         copy_block(kv, s->table[b], old);
+        release(kv, old, false);  /* the last holder, if the others were idle and had to go for the new block */
     } else if (s->tail_promise) { /* the others copied or left: the block is ours, the promise not needed */
         s->promised--;
         kv->n_promised--;
@@ -261,5 +313,5 @@ int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutr
 
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out)
 {
-    *out = (struct kv_usage){kv->set.n_block, kv->n_free, kv->n_promised, kv->copied_blocks};
+    *out = (struct kv_usage){kv->set.n_block, kv->n_free, kv->n_idle, kv->n_promised, kv->copied_blocks};
 }

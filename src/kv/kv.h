@@ -14,6 +14,7 @@
  * fork is copied by whoever writes first.  Admission: opening or forking a sequence promises the blocks it may still
  * need (copies of a shared tail included), and is refused when the free blocks cannot cover all promises; so a step
  * never runs out of blocks half way.  One block of at most KV_BLOCK tokens is the most a fork costs by itself.
+ * Blocks of idle sequences count as free: they are kept for whoever has use for them, and go when one is needed.
  *
  * The pass may fail at any point: until kv_step_end(..., true) no length has changed, and what was written lies
  * beyond every committed length.  After opening nothing here allocates.  Not thread-safe.
@@ -33,12 +34,14 @@ struct kv_cache;
 struct kv_settings {
     enum quant_type type; /* F16, F32, or Q8_0 when d_head is a multiple of 32 */
     int n_layer, n_kv_head, d_head;
-    int n_ctx;     /* longest sequence */
-    int n_block;   /* blocks of the pool */
-    int n_seq;     /* sequences alive at once */
-    int n_row;     /* rows of a batch */
-    int n_draft;   /* draft rows of a batch */
-    bool by_block; /* order of the pool (ops/kv_view.h) */
+    int n_ctx;                     /* longest sequence */
+    int n_block;                   /* blocks of the pool */
+    int n_seq;                     /* sequences alive at once */
+    int n_row;                     /* rows of a batch */
+    int n_draft;                   /* draft rows of a batch */
+    bool by_block;                 /* order of the pool (ops/kv_view.h) */
+    bool (*close_idle)(void *ctx); /* a block is needed: closes one idle sequence; false: there is none */
+    void *ctx;
 };
 
 /* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */
@@ -60,6 +63,10 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
  * it shares with others would have to be promised anew and cannot; nothing has changed. */
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err);
 
+/* Nobody will write the sequence any more: it may be forked while it is there, and is closed by close_idle() when its room
+ * is needed, in the middle of a step if need be.  Its promises are given back. */
+void kv_seq_idle(struct kv_cache *kv, int32_t seq);
+
 /* Gives its blocks and promises back. */
 void kv_seq_close(struct kv_cache *kv, int32_t seq);
 
@@ -79,8 +86,8 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok);
 int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err);
 
 struct kv_usage {
-    int n_block, n_free, n_promised; /* blocks */
-    uint64_t copied_blocks;          /* copy-on-write copies since open */
+    int n_block, n_free, n_idle, n_promised; /* blocks */
+    uint64_t copied_blocks;                  /* copy-on-write copies since open */
 };
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out);
 

@@ -8,7 +8,7 @@
 #include "kv/kv.h"
 
 struct kv_seq {
-    bool open;
+    bool open, idle;
     int32_t n_tok; /* committed */
     int32_t max_tok;
     int32_t n_table;   /* blocks held: enough for n_tok, maybe more after a failed step */
@@ -22,8 +22,10 @@ struct kv_cache {
     struct kv_view shape; /* pool, draft and sizes; the per-step part is set by kv_step_begin */
     struct kv_seq *seq;   /* [n_seq] */
     int32_t *refs;        /* [n_block] holders of each block */
+    int32_t *used;        /* [n_block] those of them that are not idle */
     int32_t *free_list;   /* [n_block] a stack */
     int32_t n_free, n_promised;
+    int32_t n_idle; /* blocks that only idle sequences hold */
     int32_t max_table;
     uint64_t copied_blocks;
 

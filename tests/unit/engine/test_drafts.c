@@ -95,7 +95,8 @@ static int32_t prompt[N_WHO][N_PROMPT];
 static int32_t said(const void *text, const struct row_tip *tip, int depth)
 {
     const struct heard *h = &((const struct run *)text)->who[tip->request % N_WHO];
-    int n = tip->n_token - h->n_prompt + depth - 1;
+    int inherited = h->n_tok[tip->sample] - h->n_token[tip->sample]; /* by a fork */
+    int n = tip->n_token - h->n_prompt + depth - 1 - inherited;
     return n >= 0 && n < h->n_token[tip->sample] ? h->token[tip->sample][n] : -1;
 }
 
@@ -142,14 +143,28 @@ static struct lutra_request make_request(struct dice *d, lutra_session *s, struc
     return r;
 }
 
-static lutra_search_run *submit_search(
-    struct dice *d, struct fixture *f, struct lutra_request *r, lutra_verifier *v, int n_seq)
+/* A judge: the generator's own likelihood, or one with rows of its own. */
+static lutra_verifier *open_judge(struct fixture *f, bool own)
+{
+    struct lutra_verifier_settings vs;
+    lutra_verifier *v;
+    lutra_verifier_settings_init(&vs, sizeof vs);
+    vs.kind = own ? "likelihood" : "token";
+    vs.n_seq = own ? 0 : 8;
+    vs.positive = own ? NULL : "+";
+    vs.negative = own ? NULL : "-";
+    OK(lutra_verifier_open(&v, f->model, &vs, err));
+    return v;
+}
+
+static lutra_search_run *submit_search(struct dice *d, struct fixture *f, struct lutra_request *r, lutra_verifier *v,
+    enum lutra_search_method method, int n_seq)
 {
     struct lutra_search set;
     lutra_search_init(&set, sizeof set);
     lutra_search_run *search;
     int width = 1 + roll(d, n_seq < 8 ? n_seq : 8);
-    set.method = (enum lutra_search_method)roll(d, LUTRA_SEARCH_REBASE + 1);
+    set.method = method;
     set.width = width;
     set.expand = width % 2 ? 1 : 2;
     set.step = roll(d, 2) ? "e" : " ";
@@ -162,6 +177,16 @@ static lutra_search_run *submit_search(
     r->max_tokens = 10 + roll(d, 30);
     OK(lutra_search_submit(&search, f->s, r, &set, err));
     return search;
+}
+
+static void run_to_end(struct fixture *f, lutra_search_run *search, struct run *out)
+{
+    for (int active = 1; active;) OK(lutra_step(f->s, &active, err));
+    const struct lutra_search_result *res = lutra_search_done(search);
+    snprintf(out->winner, sizeof out->winner, "%s", res->text ? res->text : "");
+    out->score = res->score;
+    out->n_step = f->s->stats.n_step;
+    lutra_search_close(&search);
 }
 
 /* Two requests and a search in a session of random sizes; with drafts where g is given. */
@@ -184,13 +209,8 @@ static void run_trial(struct fixture *f, lutra_verifier *v, int trial, struct gu
         OK(lutra_submit(f->s, &r, NULL, err));
     }
     struct lutra_request r = make_request(&d, f->s, &out->who[N_WHO - 1], N_WHO - 1);
-    lutra_search_run *search = submit_search(&d, f, &r, v, ss.n_seq);
-    for (int active = 1; active;) OK(lutra_step(f->s, &active, err));
-    const struct lutra_search_result *res = lutra_search_done(search);
-    snprintf(out->winner, sizeof out->winner, "%s", res->text ? res->text : "");
-    out->score = res->score;
-    out->n_step = f->s->stats.n_step;
-    lutra_search_close(&search);
+    enum lutra_search_method method = (enum lutra_search_method)roll(&d, LUTRA_SEARCH_REBASE + 1);
+    run_to_end(f, submit_search(&d, f, &r, v, method, ss.n_seq), out);
 }
 
 static void random_trees_change_nothing(void **state)
@@ -199,12 +219,7 @@ static void random_trees_change_nothing(void **state)
     struct fixture f;
     long n_tree = 0, n_right = 0;
     fixture_open(&f, "tiny-qwen2", type, 2);
-    struct lutra_verifier_settings vs;
-    lutra_verifier_settings_init(&vs, sizeof vs);
-    lutra_verifier *own;
-    vs.kind = "likelihood";
-    vs.n_seq = 0;
-    OK(lutra_verifier_open(&own, f.model, &vs, err));
+    lutra_verifier *own = open_judge(&f, true);
     for (int trial = 0; trial < 30; trial++) {
         struct guesser g = {.state = (uint64_t)trial,
             .most = 1 + trial % GUESS_MOST,
@@ -220,6 +235,36 @@ static void random_trees_change_nothing(void **state)
     print_message("%s: %ld trees, %ld drafts taken\n", type, n_tree, n_right);
     assert_true(n_tree > 2000 && n_right > 500);
     lutra_verifier_close(&own);
+    fixture_close(&f);
+}
+
+/* One search over a text that a drafter knows: many steps end in the middle of a chain, several in one pass. */
+static void steps_end_within_a_pass(void **state)
+{
+    (void)state;
+    static const enum lutra_search_method methods[] = {
+        LUTRA_SEARCH_VOTE, LUTRA_SEARCH_WEIGHTED, LUTRA_SEARCH_BEST, LUTRA_SEARCH_BEAM, LUTRA_SEARCH_REBASE};
+    struct fixture f;
+    long n_right = 0;
+    fixture_open(&f, "tiny-qwen2", "F16", 2);
+    lutra_verifier *judge[] = {open_judge(&f, true), open_judge(&f, false)};
+    for (size_t m = 0; m < 2 * sizeof methods / sizeof *methods; m++) {
+        struct guesser g = {.most = 12, .right_in_8 = 8, .right = said, .text = &plain};
+        for (int drafts = 0; drafts < 2; drafts++) {
+            struct dice d = {.g.state = m};
+            struct run *out = drafts ? &drafted : &plain;
+            memset(out, 0, sizeof *out);
+            fixture_session(&f, 4, 128);
+            if (drafts) guess_begin(&g, f.s);
+            struct lutra_request r = make_request(&d, f.s, &out->who[0], 0);
+            run_to_end(&f, submit_search(&d, &f, &r, judge[m % 2], methods[m / 2], 4), out);
+        }
+        assert_same(&plain, &drafted, (int)m);
+        n_right += g.n_right;
+    }
+    print_message("%ld drafts taken\n", n_right);
+    assert_true(n_right > 200);
+    for (int i = 0; i < 2; i++) lutra_verifier_close(&judge[i]);
     fixture_close(&f);
 }
 
@@ -294,6 +339,7 @@ int main(void)
         cmocka_unit_test_prestate(random_trees_change_nothing, q4),
         cmocka_unit_test_prestate(random_trees_change_nothing, f16),
         cmocka_unit_test_prestate(random_trees_change_nothing, q6),
+        cmocka_unit_test(steps_end_within_a_pass),
         cmocka_unit_test(right_drafts_are_taken),
         cmocka_unit_test(a_cancel_drops_the_rest),
     };

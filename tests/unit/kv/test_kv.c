@@ -21,6 +21,8 @@ struct fixture {
     struct buffer memory;
     int32_t token[N_SEQ][N_CTX]; /* the model */
     int32_t max_tok[N_SEQ];
+    bool idle[N_SEQ];
+    int n_closed; /* of the idle, for their room */
     struct row row[N_ROW];
     struct span span[N_ROW];
     struct batch batch;
@@ -44,10 +46,26 @@ static uint32_t below(struct fixture *f, uint32_t n)
     return (uint32_t)(((uint64_t)f->seed * n) >> 32);
 }
 
+static bool close_idle(void *ctx)
+{
+    struct fixture *f = ctx;
+    for (int32_t s = 0, first = (int32_t)below(f, N_SEQ); s < N_SEQ; s++) {
+        int32_t i = (first + s) % N_SEQ;
+        if (!f->idle[i]) continue;
+        f->idle[i] = false;
+        f->n_closed++;
+        kv_seq_close(f->kv, i);
+        return true;
+    }
+    return false;
+}
+
 static int open_fixture(void **state, bool by_block)
 {
     struct kv_settings s = settings;
     struct fixture *f = calloc(1, sizeof *f);
+    s.close_idle = close_idle;
+    s.ctx = f;
     f->memory.bytes = kv_bytes(&settings);
     f->memory.host = aligned_alloc(64, (f->memory.bytes + 63) / 64 * 64);
     memset(f->memory.host, 0xff, f->memory.bytes);
@@ -198,10 +216,10 @@ static void random_step(struct fixture *f)
 static void random_histories(void **state)
 {
     struct fixture *f = *state;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 30000; i++) {
         int32_t s = (int32_t)below(f, N_SEQ), t;
         int len = kv_seq_length(f->kv, s);
-        switch (below(f, 12)) {
+        switch (below(f, 13)) {
         case 0: {
             int max_tok = 1 + (int)below(f, N_CTX);
             if (kv_seq_open(f->kv, max_tok, &t, NULL) == 0) f->max_tok[t] = max_tok;
@@ -216,20 +234,35 @@ static void random_histories(void **state)
             memcpy(f->token[t], f->token[s], sizeof f->token[t]);
             break;
         }
-        case 3: kv_seq_close(f->kv, s); break;
+        case 3:
+            if (f->idle[s] && below(f, 4)) break; /* they stay for long */
+            kv_seq_close(f->kv, s);
+            f->idle[s] = false;
+            break;
         case 4:
-            if (len > 0) kv_seq_truncate(f->kv, s, (int)below(f, (uint32_t)len + 1), NULL);
+            if (len < 200) break;
+            kv_seq_idle(f->kv, s); /* it may still be forked, but not grow */
+            f->idle[s] = true;
+            f->max_tok[s] = len;
+            break;
+        case 5:
+            if (len > 0 && f->idle[s])
+                assert_int_equal(kv_seq_truncate(f->kv, s, len - 1, NULL), LUTRA_E_ARGUMENT);
+            else if (len > 0)
+                kv_seq_truncate(f->kv, s, (int)below(f, (uint32_t)len + 1), NULL);
             break;
         default: random_step(f);
         }
         struct kv_usage u;
         kv_usage(f->kv, &u);
-        assert_in_range(u.n_promised, 0, u.n_free);
+        assert_in_range(u.n_promised, 0, u.n_free + u.n_idle);
     }
+    assert_true(f->n_closed > 30);
     for (int32_t s = 0; s < N_SEQ; s++) kv_seq_close(f->kv, s);
     struct kv_usage u;
     kv_usage(f->kv, &u);
     assert_int_equal(u.n_free, N_BLOCK);
+    assert_int_equal(u.n_idle, 0);
     assert_int_equal(u.n_promised, 0);
     assert_true(u.copied_blocks > 100);
 }
@@ -284,6 +317,31 @@ static void promises_are_kept_or_refused(void **state)
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, &err), LUTRA_E_CTX_FULL);
 }
 
+/* Idle sequences cost nobody anything: all they hold can be promised again, and goes when it is written, not before. */
+static void the_idle_make_room(void **state)
+{
+    struct fixture *f = *state;
+    int32_t old[3], a;
+    struct kv_usage u;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(kv_seq_open(f->kv, N_CTX, &old[i], NULL), 0);
+        feed(f, old[i], N_CTX);
+        kv_seq_idle(f->kv, old[i]);
+        f->idle[old[i]] = true;
+    }
+    kv_usage(f->kv, &u);
+    assert_int_equal(u.n_free + u.n_idle, N_BLOCK);
+    for (int i = 0; i < 3; i++) assert_int_equal(kv_seq_open(f->kv, N_CTX, &a, NULL), 0);
+    assert_int_equal(f->n_closed, 0);
+    assert_int_equal(kv_seq_fork(f->kv, old[0], -1, N_CTX, &a, NULL), LUTRA_E_CTX_FULL); /* 7 of them come into use */
+    for (int32_t s = 3; s < 6; s++) {
+        feed(f, s, N_CTX);
+        assert_in_range(f->n_closed, s - 3, s - 2);
+    }
+    kv_usage(f->kv, &u);
+    assert_int_equal(u.n_promised, 0);
+}
+
 static void q8_0_takes_34_bytes_where_f16_takes_64(void **state)
 {
     (void)state;
@@ -308,6 +366,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(forks_cost_one_block, setup, teardown),
         cmocka_unit_test(q8_0_takes_34_bytes_where_f16_takes_64),
         cmocka_unit_test_setup_teardown(promises_are_kept_or_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_idle_make_room, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
