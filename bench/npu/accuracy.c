@@ -242,17 +242,17 @@ static void add_answer(struct bench *b, json_t *problem, const int32_t *tok, int
 /* A device whose operations are those of another, but for the kinds it leaves to the CPU. */
 static struct {
     struct device_ops ops;
-    int (*supports)(struct device *self, const struct op *op, struct lutra_error *err);
+    int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
     const char *only; /* NULL: all */
 } narrow;
 
-static int supports_only(struct device *self, const struct op *op, struct lutra_error *err)
+static int supports_only(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
     bool attention = op->kind == OP_ATTENTION || op->kind == OP_KV_APPEND;
     bool product = op->kind == OP_MATMUL || op->kind == OP_HEAD || op->kind == OP_EMBED; /* a tied head's matrix */
     if (!strcmp(narrow.only, "attention") ? !attention : !product)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "left to the CPU");
-    return narrow.supports(self, op, err);
+    return narrow.supports(self, list, op, err);
 }
 
 static void keep_only(struct device *device, const char *only)

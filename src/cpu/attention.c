@@ -19,13 +19,14 @@ struct lane {
     const struct attention_args *a;
     void *kt, *vt, *work; /* of struct attention_load */
     float *p;
-    uint8_t *query; /* [attention_columns_bytes] of each ATTENTION_COLUMNS queries of a unit, when prepared */
-    int query_row;  /* row of the first */
-    uint8_t *k, *v; /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
-    float *state;   /* [QUERIES or one row's group][state_floats] */
-    float *part;    /* [entry][n_head][state_floats] of all threads, when splitting */
-    size_t n_part;  /* entries that fit */
-    int group;      /* query heads per kv head */
+    uint8_t *query;   /* [attention_columns_bytes] of each ATTENTION_COLUMNS queries of a unit, when prepared */
+    int query_row;    /* row of the first */
+    uint8_t *k, *v;   /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
+    float *state;     /* [QUERIES or one row's group][state_floats] */
+    float *part;      /* [entry][n_head][state_floats] of all threads, when splitting */
+    size_t n_part;    /* entries that fit */
+    int group;        /* query heads per kv head */
+    size_t vec_bytes; /* of K or V in the cache */
     size_t state_floats;
 };
 
@@ -95,7 +96,11 @@ static struct lane open_lane(const struct cpu_attention *kernels, const struct a
     size_t d = (size_t)op->d_head, f = sizeof(float), queries = lane_queries(op, a->n_row);
     size_t each = lane_bytes(op, a->n_row), entry = state_size(op) * (size_t)op->n_head * f;
     uint8_t *at = (uint8_t *)a->scratch + each * (size_t)ith;
-    struct lane x = {.kernels = kernels, .a = a, .group = op->n_head / op->n_kv_head, .state_floats = state_size(op)};
+    struct lane x = {.kernels = kernels,
+        .a = a,
+        .group = op->n_head / op->n_kv_head,
+        .vec_bytes = a->kv->layer[a->layer].vec_bytes,
+        .state_floats = state_size(op)};
     x.kt = carve(&at, attention_tile_bytes(op->d_head));
     x.vt = carve(&at, attention_tile_bytes(op->d_head));
     x.work = carve(&at, ATTENTION_WORK_BYTES);
@@ -154,7 +159,7 @@ static void open_segment(const struct lane *x, const uint8_t *k, const uint8_t *
         .v = v,
         .next_k = next_k,
         .next_v = next_v,
-        .bytes = KV_BLOCK * x->a->kv->vec_bytes,
+        .bytes = KV_BLOCK * x->vec_bytes,
         .kt = x->kt,
         .vt = x->vt,
         .work = x->work};
@@ -218,7 +223,7 @@ static void add_queries(
 static const uint8_t *block_head(const struct lane *x, enum kv_side side, int32_t block, int kv_head)
 {
     const struct kv_view *kv = x->a->kv;
-    return kv_block_at(kv, x->a->layer, side, block) + (size_t)kv_head * KV_BLOCK * kv->vec_bytes;
+    return kv_block_at(kv, x->a->layer, side, block) + (size_t)kv_head * KV_BLOCK * x->vec_bytes;
 }
 
 /* Positions of an item's block that any of its rows first .. last - 1 (indexes of item_row) sees; 0: none. */
@@ -269,11 +274,11 @@ static void run_drafts(const struct lane *x, int kv_head, int row, float *states
             const uint8_t *draft = kv_draft_at(kv, x->a->layer, side, kv_head);
             if (paged > 0) {
                 int32_t block = kv->table[r->table + pos / KV_BLOCK];
-                memcpy(dst, block_head(x, side, block, kv_head), (size_t)paged * kv->vec_bytes);
+                memcpy(dst, block_head(x, side, block, kv_head), (size_t)paged * x->vec_bytes);
             }
             for (int j = paged; j < hi; j++) {
                 int32_t slot = kv->path[r->path_first + pos + j - r->n_paged];
-                memcpy(dst + (size_t)j * kv->vec_bytes, draft + (size_t)slot * kv->vec_bytes, kv->vec_bytes);
+                memcpy(dst + (size_t)j * x->vec_bytes, draft + (size_t)slot * x->vec_bytes, x->vec_bytes);
             }
         }
         struct attention_segment s;

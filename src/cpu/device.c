@@ -48,17 +48,16 @@ static int check_attention(const struct op_attention *p, struct lutra_error *err
         err, LUTRA_E_UNSUPPORTED, "cpu: attention: %d query heads over %d key heads", p->n_head, p->n_kv_head);
 }
 
-static int cpu_supports(struct device *self, const struct op *op, struct lutra_error *err)
+static int cpu_supports(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
-    struct cpu_device *d = self_of(self);
+    (void)list;
+    for (int i = 0; i < op->n_weight; i++) TRY(check_weight(self_of(self), op->weight[i], err));
     switch (op->kind) {
-    case OP_EMBED: return check_weight(d, op->embed.weight, err);
-    case OP_HEAD: return check_weight(d, op->head.weight, err);
-    case OP_MATMUL:
-        for (int i = 0; i < op->matmul.n_part; i++) TRY(check_weight(d, op->matmul.part[i].weight, err));
-        return 0;
     case OP_ROPE: return check_rope(&op->rope, err);
     case OP_ATTENTION: return check_attention(&op->attention, err);
+    case OP_EMBED:
+    case OP_HEAD:
+    case OP_MATMUL:
     case OP_RMS_NORM:
     case OP_KV_APPEND:
     case OP_SWIGLU:
@@ -115,6 +114,7 @@ static void cpu_release(struct device *self, struct weight *weight)
     slab_give(&self_of(self)->slabs, weight->packed->slab);
     free(weight->packed);
     weight->packed = NULL;
+    weight->packed_bytes = 0;
 }
 
 /* False: the source is all it needs. */
@@ -185,44 +185,22 @@ static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_s
         return 0;
     }
     int rc = pack_weight(d, weight, p, err);
+    weight->packed_bytes = p->bytes;
     if (rc < 0) cpu_release(self, weight);
     return rc;
 }
 
 /* ---- steps ---- */
 
-static int check_value(const struct segment *s, const struct op *op, int value, struct lutra_error *err)
+static int check_prepared(const struct op *op, struct lutra_error *err)
 {
-    if (value >= 0 && value < s->list->n_value) return 0;
-    return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: no value %d", op_name(op->kind), op->layer, value);
-}
-
-static int check_prepared(const struct weight *w, const struct op *op, bool matmul, struct lutra_error *err)
-{
-    if (w->packed && (!matmul || w->packed->gemm)) return 0;
-    return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: tensor '%s' is not prepared for it",
-        op_name(op->kind), op->layer, w->tensor.name);
-}
-
-static int check_op(const struct segment *s, const struct op *op, struct lutra_error *err)
-{
-    if (op->kind != OP_EMBED) TRY(check_value(s, op, op->in, err));
-    switch (op->kind) {
-    case OP_EMBED: TRY(check_prepared(op->embed.weight, op, false, err)); return check_value(s, op, op->out, err);
-    case OP_HEAD: return check_prepared(op->head.weight, op, true, err);
-    case OP_KV_APPEND: return check_value(s, op, op->in2, err);
-    case OP_MATMUL:
-        for (int i = 0; i < op->matmul.n_part; i++) {
-            TRY(check_prepared(op->matmul.part[i].weight, op, true, err));
-            TRY(check_value(s, op, op->matmul.part[i].out, err));
-        }
-        return 0;
-    case OP_SWIGLU:
-    case OP_GEGLU:
-    case OP_RELU2:
-    case OP_ADD: TRY(check_value(s, op, op->in2, err)); return check_value(s, op, op->out, err);
-    default: return check_value(s, op, op->out, err);
+    for (int i = 0; i < op->n_weight; i++) {
+        const struct packed *p = op->weight[i]->packed;
+        if (p && (p->gemm || !(op_info_of(op->kind)->use & WEIGHT_MATMUL))) continue;
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: tensor '%s' is not prepared for it",
+            op_name(op->kind), op->layer, op->weight[i]->tensor.name);
     }
+    return 0;
 }
 
 /* Gives every distinct rotation of the segment a table. */
@@ -252,7 +230,7 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
             step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
     }
     for (int i = 0; i < segment->n_op; i++) {
-        TRY(check_op(segment, &segment->op[i], err));
+        TRY(check_prepared(&segment->op[i], err));
         if (segment->op[i].kind == OP_ROPE) TRY(plan_rope(&run, &segment->op[i], err));
     }
     pool_run(d->pool, cpu_run_segment, &run);
@@ -294,41 +272,6 @@ static void cpu_buffer_free(struct device *self, struct buffer *buffer)
     memset(buffer, 0, sizeof *buffer);
 }
 
-static void add_weight(const struct weight *w, size_t n_row, struct demand *out)
-{
-    const struct packed *p = w->packed;
-    size_t n_in = (size_t)w->tensor.ne[0], n_out = (size_t)w->tensor.ne[1];
-    out->weight_bytes += p && p->gemm ? p->bytes : w->tensor.bytes;
-    out->act_bytes += n_row * (n_in + n_out) * sizeof(float);
-    out->mac += (uint64_t)n_in * n_out * n_row;
-}
-
-/* Bytes of one layer's cache that a step reads (each block once) and the dot products over it. */
-static void add_attention(const struct op *op, const struct step *step, struct demand *out)
-{
-    const struct kv_view *kv = step->kv;
-    uint64_t vectors = 0;
-    for (int r = 0; r < step->batch->n_row; r++) vectors += (uint64_t)kv->row[r].n_paged + (uint64_t)kv->row[r].n_path;
-    out->cache_bytes += (uint64_t)kv->n_item * KV_BLOCK * (uint64_t)kv->n_kv_head * 2 * kv->vec_bytes;
-    out->mac += vectors * 2 * (uint64_t)op->attention.n_head * (uint64_t)op->attention.d_head;
-}
-
-static void cpu_demand(struct device *self, const struct op *op, const struct step *step, struct demand *out)
-{
-    size_t n_row = (size_t)step->batch->n_row;
-    (void)self;
-    memset(out, 0, sizeof *out);
-    switch (op->kind) {
-    case OP_MATMUL:
-        for (int i = 0; i < op->matmul.n_part; i++) add_weight(op->matmul.part[i].weight, n_row, out);
-        break;
-    case OP_HEAD: add_weight(op->head.weight, (size_t)step->n_out, out); break;
-    case OP_EMBED: out->act_bytes = n_row * (size_t)op->embed.weight->tensor.ne[0] * sizeof(float); break;
-    case OP_ATTENTION: add_attention(op, step, out); break;
-    default: break;
-    }
-}
-
 static void cpu_measure_peaks(struct device *self, struct device_peaks *out)
 {
     struct cpu_device *d = self_of(self);
@@ -365,8 +308,7 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .wait = cpu_wait,
     .buffer_alloc = cpu_buffer_alloc,
     .buffer_free = cpu_buffer_free,
-    .peaks = cpu_measure_peaks,
-    .demand = cpu_demand};
+    .peaks = cpu_measure_peaks};
 
 /* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED.md; of Arm modelled
  * from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */
@@ -388,10 +330,7 @@ int cpu_device_open(
     d->pool = pool;
     d->base = (struct device){.ops = &CPU_OPS,
         .name = "cpu",
-        .caps = {.max_rows = MAX_ROWS,
-            .flat_rows = flat_rows(d->kernels.isa),
-            .invariant_rows = INVARIANT_ROWS,
-            .numerics = d->kernels.isa & (CPU_AVX2 | CPU_NEON) ? "cpu-i8" : "cpu-ref"}};
+        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa), .invariant_rows = INVARIANT_ROWS}};
     *out = &d->base;
     return 0;
 }

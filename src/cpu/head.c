@@ -117,13 +117,13 @@ static bool run_pass(struct worker *w, const struct op *op, int row, int n)
 {
     const struct segment *s = w->run->segment;
     struct cpu_scratch *scratch = &w->run->device->scratch;
-    const struct packed *p = op->head.weight->packed;
+    const struct packed *p = op->weight[0]->packed;
     float *logits = scratch->logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS;
     size_t n_part = (p->n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS, mr = (size_t)p->gemm->mr;
     int first, last;
     cpu_worker_share(w, n, &first, &last);
     for (int r = first; r < last; r++) {
-        p->gemm->act_row(cpu_value_row(s, op->in, row + r), p->n_in, (size_t)r, (size_t)n, scratch->act[0]);
+        p->gemm->act_row(cpu_value_row(s, op->in[0], row + r), p->n_in, (size_t)r, (size_t)n, scratch->act[0]);
     }
     for (int r = 0; r < n; r++) scratch->heap[w->ith * HEAD_ROWS + r].n = 0;
     if (!cpu_worker_meet(w)) return false;
@@ -157,7 +157,7 @@ static bool run_pass(struct worker *w, const struct op *op, int row, int n)
 bool cpu_run_head(struct worker *w, const struct op *op)
 {
     const struct segment *s = w->run->segment;
-    int n_out = cpu_value_rows(s, op->in), first, last;
+    int n_out = cpu_value_rows(s, op->in[0]), first, last;
     bool logits_wanted = false;
     if (w->pending && !cpu_worker_meet(w)) return false;
     cpu_worker_share(w, n_out, &first, &last);
@@ -165,8 +165,8 @@ bool cpu_run_head(struct worker *w, const struct op *op)
         uint32_t want = s->step->batch->row[s->step->out_row[r]].want;
         logits_wanted |= (want & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB)) != 0;
         if (want & WANT_HIDDEN && r >= first && r < last) {
-            memcpy(s->step->result[r].hidden, cpu_value_row(s, op->in, r),
-                (size_t)s->list->value[op->in].dim * sizeof(float));
+            memcpy(s->step->result[r].hidden, cpu_value_row(s, op->in[0], r),
+                (size_t)s->list->value[op->in[0]].dim * sizeof(float));
         }
     }
     for (int r = 0; r < n_out && logits_wanted; r += HEAD_ROWS) {

@@ -79,9 +79,9 @@ static void make_plan(struct plan *plan, const struct op *op, int nth, int n_row
 {
     size_t total_bytes = 0;
     *plan = (struct plan){0};
-    for (int i = 0; i < op->matmul.n_part; i++) total_bytes += op->matmul.part[i].weight->packed->bytes;
-    for (int i = 0; i < op->matmul.n_part; i++) {
-        const struct packed *p = op->matmul.part[i].weight->packed;
+    for (int i = 0; i < op->n_weight; i++) total_bytes += op->weight[i]->packed->bytes;
+    for (int i = 0; i < op->n_weight; i++) {
+        const struct packed *p = op->weight[i]->packed;
         struct part_plan *part = &plan->part[i];
         part->panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
         part->unit = unit_panels(p, part->panels, total_bytes, nth, n_row, bulk, gated);
@@ -95,15 +95,15 @@ static void make_plan(struct plan *plan, const struct op *op, int nth, int n_row
 
 bool cpu_matmul_has_bulk(const struct op *op)
 {
-    for (int i = 0; i < op->matmul.n_part; i++)
-        if (op->matmul.part[i].weight->packed->bulk) return true;
+    for (int i = 0; i < op->n_weight; i++)
+        if (op->weight[i]->packed->bulk) return true;
     return false;
 }
 
 /* Whether any row is bulk, and any weight has kernels for it. */
 static bool has_bulk(const struct segment *s, const struct op *op, int n_row)
 {
-    if (!cpu_matmul_has_bulk(op) || s->list->value[op->in].rows == ROWS_OUT) return false;
+    if (!cpu_matmul_has_bulk(op) || s->list->value[op->in[0]].rows == ROWS_OUT) return false;
     for (int r = 0; r < n_row; r++)
         if (s->step->batch->row[r].want & ROW_BULK) return true;
     return false;
@@ -146,14 +146,14 @@ static void prepare_rows(
     const struct worker *w, const struct op *op, const struct plan *plan, const struct stretch *t, int n_row)
 {
     const struct segment *s = w->run->segment;
-    size_t n_in = (size_t)s->list->value[op->in].dim;
+    size_t n_in = (size_t)s->list->value[op->in[0]].dim;
     int first, last;
     share_of(w, t, n_row, &first, &last);
     for (int f = 0; f < plan->n_form; f++) {
         if (!plan->used[t->class][f]) continue;
         for (int r = first; r < last; r++)
             plan->form[f]->act_row(
-                cpu_value_row(s, op->in, r), n_in, (size_t)(r - t->first), (size_t)t->n, act_of(w, plan, f, t));
+                cpu_value_row(s, op->in[0], r), n_in, (size_t)(r - t->first), (size_t)t->n, act_of(w, plan, f, t));
     }
 }
 
@@ -162,17 +162,17 @@ static struct cpu_gemm_args unit_args(const struct worker *w, const struct op *o
 {
     const struct segment *s = w->run->segment;
     const struct cpu_scratch *scratch = &w->run->device->scratch;
-    const struct packed *p = op->matmul.part[part].weight->packed;
+    const struct packed *p = op->weight[part]->packed;
     const struct part_plan *plan_part = &plan->part[part];
     const struct cpu_gemm *gemm = kernels_of(p, t->class);
-    int form = plan_part->form[t->class], out = op->matmul.part[part].out;
+    int form = plan_part->form[t->class], out = op->out[part];
     size_t panel = unit * plan_part->unit, left = plan_part->panels - panel;
     return (struct cpu_gemm_args){.gemm = gemm,
         .packed = p->data,
         .act = act_of(w, plan, form, t),
         .out = cpu_value_row(s, out, t->first) + panel * (size_t)gemm->mr,
         .out_stride = (size_t)s->list->value[out].dim,
-        .bias = op->matmul.part[part].bias,
+        .bias = op->matmul.bias[part],
         .n_out = p->n_out,
         .n_in = p->n_in,
         .panel = panel,
@@ -212,9 +212,8 @@ static bool run_stretches(
 {
     if (!cpu_worker_meet(w)) return false;
     for (size_t unit = cpu_worker_next(w), part = 0, base = 0;; unit = cpu_worker_next(w)) {
-        while (part < (size_t)op->matmul.n_part && unit - base >= plan->part[part].n_unit)
-            base += plan->part[part++].n_unit;
-        if (part == (size_t)op->matmul.n_part) break;
+        while (part < (size_t)op->n_weight && unit - base >= plan->part[part].n_unit) base += plan->part[part++].n_unit;
+        if (part == (size_t)op->n_weight) break;
         for (int i = 0; i < n_stretch; i++) run_unit(w, op, plan, part, unit - base, &stretch[i]);
     }
     return cpu_worker_meet(w);
@@ -223,15 +222,15 @@ static bool run_stretches(
 /* Before the activations of an operation: what they are made of is there. */
 static bool begin(struct worker *w, const struct op *op)
 {
-    int rows = 1 + (int)w->run->segment->list->value[op->in].rows;
+    int rows = 1 + (int)w->run->segment->list->value[op->in[0]].rows;
     return !w->pending || w->pending == rows || cpu_worker_meet(w);
 }
 
 bool cpu_run_matmul(struct worker *w, const struct op *op)
 {
     const struct segment *s = w->run->segment;
-    int n_row = cpu_value_rows(s, op->in);
-    size_t n_in = (size_t)s->list->value[op->in].dim;
+    int n_row = cpu_value_rows(s, op->in[0]);
+    size_t n_in = (size_t)s->list->value[op->in[0]].dim;
     bool bulk = has_bulk(s, op, n_row);
     struct plan plan;
     make_plan(&plan, op, w->nth, n_row, bulk, false);
@@ -258,38 +257,15 @@ struct gated {
 static bool can_gate(const struct segment *s, const struct op *op)
 {
     const struct op *gate = op + 1, *next = op + 2;
-    if (op->kind != OP_MATMUL || op->matmul.n_part != 2 || next->kind != OP_MATMUL) return false;
-    if (gate->in != op->matmul.part[0].out || gate->in2 != op->matmul.part[1].out || gate->out != next->in)
-        return false;
-    const struct packed *a = op->matmul.part[0].weight->packed, *b = op->matmul.part[1].weight->packed;
+    if (op->kind != OP_MATMUL || op->n_weight != 2 || next->kind != OP_MATMUL) return false;
+    if (gate->in[0] != op->out[0] || gate->in[1] != op->out[1] || gate->out[0] != next->in[0]) return false;
+    const struct packed *a = op->weight[0]->packed, *b = op->weight[1]->packed;
     if (!a->bulk || a->bulk != b->bulk || !a->bulk->takes_gate || a->n_out != b->n_out || a->n_out % 32) return false;
-    for (int i = 0; i < next->matmul.n_part; i++) {
-        const struct packed *p = next->matmul.part[i].weight->packed;
+    for (int i = 0; i < next->n_weight; i++) {
+        const struct packed *p = next->weight[i]->packed;
         if (!p->bulk || p->bulk->act_row != a->bulk->act_row || p->n_in != a->n_out) return false;
     }
-    return s->list->value[gate->out].rows == s->list->value[op->in].rows;
-}
-
-static bool reads(const struct op *op, int value)
-{
-    return op->in == value || op->in2 == value;
-}
-
-static bool writes(const struct op *op, int value)
-{
-    for (int i = 0; op->kind == OP_MATMUL && i < op->matmul.n_part; i++)
-        if (op->matmul.part[i].out == value) return true;
-    return op->out == value;
-}
-
-/* Whether nobody reads a value from operation i of the segment on, until it is written again or the model ends. */
-static bool is_dead(const struct segment *s, int i, int value)
-{
-    for (; i < s->n_op; i++) {
-        if (reads(&s->op[i], value)) return false;
-        if (writes(&s->op[i], value)) return true;
-    }
-    return s->op + s->n_op == s->list->op + s->list->n_op;
+    return s->list->value[gate->out[0]].rows == s->list->value[op->in[0]].rows;
 }
 
 /* False: the batch's rows do not allow it. */
@@ -297,14 +273,14 @@ static bool plan_gated(const struct worker *w, const struct op *op, struct gated
 {
     const struct segment *s = w->run->segment;
     const struct op *next = op + 2;
-    int n_row = cpu_value_rows(s, op->in), at = 0, again = 0;
+    int n_row = cpu_value_rows(s, op->in[0]), at = 0, again = 0;
     if (!has_bulk(s, op, n_row)) return false;
     make_plan(&g->first, op, w->nth, n_row, true, true);
     make_plan(&g->second, next, w->nth, n_row, true, false);
     g->second.first_form = g->first.n_form;
     if (g->first.n_form + g->second.n_form > ACT_FORMS) return false;
-    g->n = find_stretches(s, &g->first, (size_t)s->list->value[op->in].dim, true, n_row, &at, g->in);
-    find_stretches(s, &g->second, (size_t)s->list->value[next->in].dim, true, n_row, &again, g->out);
+    g->n = find_stretches(s, &g->first, (size_t)s->list->value[op->in[0]].dim, true, n_row, &at, g->in);
+    find_stretches(s, &g->second, (size_t)s->list->value[next->in[0]].dim, true, n_row, &again, g->out);
     return at == n_row;
 }
 
@@ -314,8 +290,9 @@ static bool gates(const struct worker *w, int i, struct gated *g)
     const struct segment *s = w->run->segment;
     const struct op *op = &s->op[i];
     if (i + 3 > s->n_op || !cpu_gate_of(&w->run->device->kernels, op[1].kind) || !can_gate(s, op)) return false;
-    return is_dead(s, i + 3, op[1].in) && is_dead(s, i + 3, op[1].in2) && is_dead(s, i + 3, op[1].out) &&
-           plan_gated(w, op, g);
+    int behind = (int)(op + 3 - s->list->op);
+    return op_list_is_dead(s->list, behind, op[1].in[0]) && op_list_is_dead(s->list, behind, op[1].in[1]) &&
+           op_list_is_dead(s->list, behind, op[1].out[0]) && plan_gated(w, op, g);
 }
 
 /* A unit of both weights for one stretch. */
@@ -326,8 +303,8 @@ static void run_gated_unit(const struct worker *w, const struct op *op, const st
         return;
     }
     struct cpu_gate gate = {.f = cpu_gate_of(&w->run->device->kernels, op[1].kind),
-        .packed = op->matmul.part[1].weight->packed->data,
-        .bias = op->matmul.part[1].bias,
+        .packed = op->weight[1]->packed->data,
+        .bias = op->matmul.bias[1],
         .act = act_of(w, &g->second, g->second.part[0].form[BULK], &g->out[i])};
     struct cpu_gemm_args a = unit_args(w, op, &g->first, 0, unit, &g->in[i]);
     a.gate = &gate;
@@ -336,7 +313,7 @@ static void run_gated_unit(const struct worker *w, const struct op *op, const st
 
 static bool run_gated(struct worker *w, const struct op *op, const struct gated *g)
 {
-    int n_row = cpu_value_rows(w->run->segment, op->in), first, last;
+    int n_row = cpu_value_rows(w->run->segment, op->in[0]), first, last;
     if (!begin(w, op)) return false;
     for (int i = 0; i < g->n; i++) prepare_rows(w, op, &g->first, &g->in[i], n_row);
     if (!cpu_worker_meet(w)) return false;

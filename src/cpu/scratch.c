@@ -40,13 +40,10 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
     size_t rows = (size_t)s->max_rows;
     for (int i = 0; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
-        if (op->kind == OP_MATMUL) {
-            for (int p = 0; p < op->matmul.n_part; p++) {
-                measure_weight(d, op->matmul.part[p].weight, rows, s);
-            }
-        } else if (op->kind == OP_HEAD) {
-            size_t n_out = (size_t)op->head.weight->tensor.ne[1];
-            measure_weight(d, op->head.weight, HEAD_ROWS, s);
+        for (int k = 0; k < op->n_weight && op_info_of(op->kind)->use & WEIGHT_MATMUL; k++)
+            measure_weight(d, op->weight[k], op->kind == OP_HEAD ? HEAD_ROWS : rows, s);
+        if (op->kind == OP_HEAD) {
+            size_t n_out = (size_t)op->weight[0]->tensor.ne[1];
             s->n_part = larger(s->n_part, (n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS);
         } else if (op->kind == OP_ROPE) {
             s->rope_floats = larger(s->rope_floats, (size_t)op->rope.n_rot);

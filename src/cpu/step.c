@@ -54,9 +54,9 @@ float *cpu_value_row(const struct segment *s, int value, int row)
 static void embed_row(const struct worker *w, const struct op *op, int row)
 {
     const struct segment *s = w->run->segment;
-    const struct weight *weight = op->embed.weight;
+    const struct weight *weight = op->weight[0];
     const struct packed *p = weight->packed;
-    float *out = cpu_value_row(s, op->out, row);
+    float *out = cpu_value_row(s, op->out[0], row);
     int32_t token = s->step->batch->row[row].token;
     if (!p->gemm) {
         ref_embed(&weight->tensor, token, op->embed.scale, out);
@@ -69,9 +69,9 @@ static void embed_row(const struct worker *w, const struct op *op, int row)
 static void norm_row(const struct worker *w, const struct op *op, int row)
 {
     const struct segment *s = w->run->segment;
-    const float *x = cpu_value_row(s, op->in, row);
-    float *out = cpu_value_row(s, op->out, row);
-    int dim = s->list->value[op->in].dim;
+    const float *x = cpu_value_row(s, op->in[0], row);
+    float *out = cpu_value_row(s, op->out[0], row);
+    int dim = s->list->value[op->in[0]].dim;
     for (int i = 0; i < dim; i += op->norm.n_norm) {
         w->run->device->kernels.rms_norm(x + i, op->norm.weight, (size_t)op->norm.n_norm, op->norm.eps, out + i);
     }
@@ -86,8 +86,9 @@ bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b)
 static void rope_row(const struct worker *w, const struct op *op, int row)
 {
     const struct segment *s = w->run->segment;
-    float *x = cpu_value_row(s, op->out, row);
-    if (op->out != op->in) memcpy(x, cpu_value_row(s, op->in, row), (size_t)s->list->value[op->in].dim * sizeof *x);
+    float *x = cpu_value_row(s, op->out[0], row);
+    if (op->out[0] != op->in[0])
+        memcpy(x, cpu_value_row(s, op->in[0], row), (size_t)s->list->value[op->in[0]].dim * sizeof *x);
     for (int i = 0; i < ROPE_TABLES; i++) {
         const struct rope_table *t = &w->run->rope[i];
         if (!t->params || !cpu_rope_same_table(t->params, &op->rope)) continue;
@@ -100,13 +101,14 @@ static void store_vectors(const struct worker *w, const struct op *op, enum kv_s
 {
     const struct segment *s = w->run->segment;
     const struct kv_view *kv = s->step->kv;
+    const struct kv_layer *l = &kv->layer[op->layer];
     const float *x = cpu_value_row(s, value, row);
-    for (int h = 0; h < kv->n_kv_head; h++, x += kv->d_head) {
+    for (int h = 0; h < l->n_kv_head; h++, x += l->d_head) {
         void *to = kv_slot_at(kv, op->layer, side, h, row);
         if (kv->type == QUANT_F16) {
-            w->run->device->kernels.f32_to_f16(x, (size_t)kv->d_head, to);
+            w->run->device->kernels.f32_to_f16(x, (size_t)l->d_head, to);
         } else {
-            quant_info_of(kv->type)->quantize(x, to, (size_t)kv->d_head);
+            quant_info_of(kv->type)->quantize(x, to, (size_t)l->d_head);
         }
     }
 }
@@ -126,8 +128,8 @@ static void pointwise_row(const struct worker *w, const struct op *op, int row)
     const struct segment *s = w->run->segment;
     const struct cpu_kernels *k = &w->run->device->kernels;
     cpu_pointwise *f = op->kind == OP_ADD ? k->add : cpu_gate_of(k, op->kind);
-    f(cpu_value_row(s, op->in, row), cpu_value_row(s, op->in2, row), (size_t)s->list->value[op->out].dim,
-        cpu_value_row(s, op->out, row));
+    f(cpu_value_row(s, op->in[0], row), cpu_value_row(s, op->in[1], row), (size_t)s->list->value[op->out[0]].dim,
+        cpu_value_row(s, op->out[0], row));
 }
 
 void cpu_run_row(const struct worker *w, const struct op *op, int row)
@@ -138,12 +140,12 @@ void cpu_run_row(const struct worker *w, const struct op *op, int row)
     case OP_RMS_NORM: norm_row(w, op, row); break;
     case OP_ROPE: rope_row(w, op, row); break;
     case OP_KV_APPEND:
-        store_vectors(w, op, KV_K, op->in, row);
-        store_vectors(w, op, KV_V, op->in2, row);
+        store_vectors(w, op, KV_K, op->in[0], row);
+        store_vectors(w, op, KV_V, op->in[1], row);
         break;
     case OP_TAKE:
-        memcpy(cpu_value_row(s, op->out, row), cpu_value_row(s, op->in, s->step->out_row[row]),
-            (size_t)s->list->value[op->in].dim * sizeof(float));
+        memcpy(cpu_value_row(s, op->out[0], row), cpu_value_row(s, op->in[0], s->step->out_row[row]),
+            (size_t)s->list->value[op->in[0]].dim * sizeof(float));
         break;
     default: pointwise_row(w, op, row); break;
     }
@@ -152,7 +154,7 @@ void cpu_run_row(const struct worker *w, const struct op *op, int row)
 static bool run_rows(struct worker *w, const struct op *op)
 {
     const struct segment *s = w->run->segment;
-    int value = op->out >= 0 ? op->out : op->in, rows = 1 + (int)s->list->value[value].rows, first, last;
+    int value = op->n_out ? op->out[0] : op->in[0], rows = 1 + (int)s->list->value[value].rows, first, last;
     bool crosses = op->kind == OP_TAKE ? w->pending == 1 : w->pending && w->pending != rows;
     if (crosses && !cpu_worker_meet(w)) return false;
     cpu_worker_share(w, cpu_value_rows(s, value), &first, &last);
@@ -175,8 +177,8 @@ static bool run_attention(struct worker *w, const struct op *op)
         .kv = s->step->kv,
         .layer = op->layer,
         .n_row = s->step->batch->n_row,
-        .q = cpu_value_row(s, op->in, 0),
-        .out = cpu_value_row(s, op->out, 0),
+        .q = cpu_value_row(s, op->in[0], 0),
+        .out = cpu_value_row(s, op->out[0], 0),
         .scratch = d->scratch.attention,
         .scratch_bytes = d->scratch.attention_bytes,
         .next = next_unit,
@@ -212,11 +214,14 @@ void cpu_run_segment(void *arg, int ith, int nth)
             i += 2;
             continue;
         }
+        if (op_info_of(op->kind)->by_row) {
+            going = run_rows(&w, op);
+            continue;
+        }
         switch (op->kind) {
-        case OP_MATMUL: going = cpu_run_matmul(&w, op); break;
         case OP_ATTENTION: going = run_attention(&w, op); break;
         case OP_HEAD: going = cpu_run_head(&w, op); break;
-        default: going = run_rows(&w, op); break;
+        default: going = cpu_run_matmul(&w, op); break;
         }
     }
     if (ith == 0 && !going) w.run->stopped = true;

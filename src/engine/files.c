@@ -164,7 +164,7 @@ static json_t *memory_json(const struct weights *w)
     json_t *out = json_pack("{s:I}", "weights", (json_int_t)weights_tensor_bytes(w));
     if (model_open(&m, w, &why) < 0) return out;
     const struct hparams *hp = model_hparams(m);
-    int64_t per_token = 4ll * hp->n_layer * hp->n_kv_head * hp->d_head;
+    int64_t per_token = (int64_t)kv_token_bytes(QUANT_F16, model_ops(m)->layer, model_ops(m)->n_layer);
     json_object_set_new(out, "parameters", json_integer((json_int_t)model_n_param(m)));
     json_object_set_new(out, "context_train", json_integer(hp->n_ctx_train));
     json_object_set_new(out, "cache_per_token_f16", json_integer(per_token));

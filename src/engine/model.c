@@ -45,10 +45,7 @@ static int place_weights(struct lutra_model *m, struct lutra_error *err)
         const struct plan_part *part = &m->plan.part[p];
         for (int i = part->first; i < part->first + part->n; i++) {
             const struct op *op = &m->plan.list->op[i];
-            if (op->kind == OP_EMBED) TRY(place_weight(op->embed.weight, part->device, err));
-            if (op->kind == OP_HEAD) TRY(place_weight(op->head.weight, part->device, err));
-            for (int j = 0; op->kind == OP_MATMUL && j < op->matmul.n_part; j++)
-                TRY(place_weight(op->matmul.part[j].weight, part->device, err));
+            for (int k = 0; k < op->n_weight; k++) TRY(place_weight(op->weight[k], part->device, err));
         }
     }
     for (int i = 0; i < model_n_weight(m->model); i++) {
@@ -235,7 +232,7 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         all.d_head = hp->d_head;
         all.d_ff = hp->d_ff;
         all.n_param = model_n_param(m->model);
-        all.cache_bytes_per_token = 2ull * 2 * (uint64_t)hp->n_layer * (uint64_t)hp->n_kv_head * (uint64_t)hp->d_head;
+        all.cache_bytes_per_token = kv_token_bytes(QUANT_F16, model_ops(m->model)->layer, model_ops(m->model)->n_layer);
     }
     settings_fill(info, size, &all);
 }

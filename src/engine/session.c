@@ -16,9 +16,8 @@ static struct kv_settings cache_settings(lutra_session *s, enum quant_type type)
 {
     const struct op_list *list = model_ops(s->model->model);
     return (struct kv_settings){.type = type,
+        .layer = list->layer,
         .n_layer = list->n_layer,
-        .n_kv_head = list->n_kv_head,
-        .d_head = list->d_head,
         .n_ctx = s->n_ctx,
         .n_block = (int)(s->n_cache / KV_BLOCK),
         .n_seq = 2 * s->n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
@@ -34,9 +33,9 @@ static int choose_sizes(
     lutra_session *s, const struct lutra_session_settings *set, enum quant_type type, struct lutra_error *err)
 {
     const struct hparams *hp = model_hparams(s->model->model);
-    size_t vec_bytes;
-    TRY(quant_row_bytes(type, hp->d_head, &vec_bytes));
-    uint64_t per_token = 2 * (uint64_t)vec_bytes * (uint64_t)hp->n_layer * (uint64_t)hp->n_kv_head;
+    const struct op_list *list = model_ops(s->model->model);
+    uint64_t per_token = kv_token_bytes(type, list->layer, list->n_layer);
+    if (!per_token) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the model keeps no keys and values");
     uint64_t available = cpu_memory_available();
     int64_t fits = (int64_t)(available / 2 / per_token / KV_BLOCK * KV_BLOCK); /* half: the rest is not ours */
     if (fits < KV_BLOCK) fits = KV_BLOCK;
@@ -67,8 +66,19 @@ static int choose_sizes(
     return 0;
 }
 
-static int check_settings(
-    const struct lutra_session_settings *set, int d_head, enum quant_type *type, struct lutra_error *err)
+/* Whether heads are whole blocks of the cache's type. */
+static int check_heads(const struct op_list *list, enum quant_type type, struct lutra_error *err)
+{
+    for (int i = 0; i < list->n_layer && type == QUANT_Q8_0; i++)
+        if (list->layer[i].d_head % 32)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+                "a cache of q8_0 needs heads of whole blocks of 32; this model's have %d elements",
+                list->layer[i].d_head);
+    return 0;
+}
+
+static int check_settings(const struct lutra_session_settings *set, const struct op_list *list, enum quant_type *type,
+    struct lutra_error *err)
 {
     if (set->n_ctx < 0 || set->n_ctx > 1 << 24)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_ctx is %d, outside 0..%d", set->n_ctx, 1 << 24);
@@ -87,9 +97,7 @@ static int check_settings(
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         *type = types[i];
-        if (*type != QUANT_Q8_0 || d_head % 32 == 0) return 0;
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "a cache of q8_0 needs heads of whole blocks of 32; this model's have %d elements", d_head);
+        return check_heads(list, *type, err);
     }
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cache type '%s' is not implemented (f16, f32, q8_0 are)", name);
 }
@@ -116,7 +124,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     int32_t *tokens = NULL;
     char *holds = NULL;
     TAKE(s->batch.row, s->n_batch);
-    TAKE(s->batch.span, s->n_batch);
+    TAKE(s->batch.mark, s->n_batch);
     TAKE(s->tip, s->n_seq);
     TAKE(s->out_row, n_out);
     TAKE(s->result, n_out);
@@ -201,7 +209,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
 {
     enum quant_type type = QUANT_F16;
     struct device *d = s->device = s->model->runtime->device;
-    TRY(check_settings(set, model_hparams(s->model->model)->d_head, &type, err));
+    TRY(check_settings(set, model_ops(s->model->model), &type, err));
     s->n_seq = set->n_seq;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);

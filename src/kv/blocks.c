@@ -14,23 +14,52 @@ static int32_t blocks_for(int32_t n_tok)
     return (n_tok + KV_BLOCK - 1) / KV_BLOCK;
 }
 
-/* Bytes of one position of one layer and side; 0 if the settings make no sense or overflow. */
-static bool size_all(const struct kv_settings *s, size_t *vec, size_t *pool, size_t *draft)
+/* What a cache takes: bytes of one position, K and V of all layers, and of the whole. */
+struct sizes {
+    size_t each, pool, draft, sum;
+};
+
+/* Lays the layers out; out: [n_layer], or NULL for the sizes alone.  False: the settings make no sense or overflow. */
+static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_layer *out)
 {
+    *z = (struct sizes){0};
     if (s->type != QUANT_F32 && s->type != QUANT_F16 && s->type != QUANT_Q8_0) return false;
-    if (s->n_layer < 1 || s->n_kv_head < 1 || s->d_head < 1 || s->n_block < 1 || s->n_draft < 0) return false;
-    if (quant_row_bytes(s->type, s->d_head, vec) < 0) return false;
-    size_t heads; /* one position, K and V, all layers and heads */
-    if (LUTRA_MUL_OVERFLOWS(*vec * 2, (size_t)s->n_kv_head * (size_t)s->n_layer, &heads)) return false;
-    if (LUTRA_MUL_OVERFLOWS(heads, (size_t)s->n_block * KV_BLOCK, pool)) return false;
-    return !LUTRA_MUL_OVERFLOWS(heads, (size_t)s->n_draft, draft);
+    if (s->n_layer < 1 || s->n_block < 1 || s->n_draft < 0) return false;
+    for (int i = 0; i < s->n_layer; i++) {
+        const struct op_layer *l = &s->layer[i];
+        struct kv_layer at = {.cache = l->cache, .n_kv_head = l->n_kv_head, .d_head = l->d_head};
+        if (l->cache != i) {
+            if (out) out[i] = l->cache < 0 ? (struct kv_layer){.cache = -1} : out[l->cache];
+            continue;
+        }
+        if (l->n_kv_head < 1 || l->d_head < 1 || quant_row_bytes(s->type, l->d_head, &at.vec_bytes) < 0) return false;
+        size_t both;
+        if (LUTRA_MUL_OVERFLOWS(at.vec_bytes * 2, (size_t)l->n_kv_head, &both)) return false;
+        at.side_bytes = both / 2 * KV_BLOCK;
+        at.block_bytes = both * KV_BLOCK;
+        at.pool = z->each * KV_BLOCK * (s->by_block ? 1 : (size_t)s->n_block);
+        at.draft = z->each * (size_t)s->n_draft;
+        if (out) out[i] = at;
+        if (LUTRA_ADD_OVERFLOWS(z->each, both, &z->each)) return false;
+    }
+    for (int i = 0; out && s->by_block && i < s->n_layer; i++)
+        if (out[i].cache >= 0) out[i].block_bytes = z->each * KV_BLOCK;
+    if (LUTRA_MUL_OVERFLOWS(z->each, (size_t)s->n_block * KV_BLOCK, &z->pool)) return false;
+    if (LUTRA_MUL_OVERFLOWS(z->each, (size_t)s->n_draft, &z->draft)) return false;
+    return !LUTRA_ADD_OVERFLOWS(z->pool, z->draft, &z->sum);
 }
 
 size_t kv_bytes(const struct kv_settings *s)
 {
-    size_t vec, pool, draft, sum;
-    if (!size_all(s, &vec, &pool, &draft) || LUTRA_ADD_OVERFLOWS(pool, draft, &sum)) return 0;
-    return sum;
+    struct sizes z;
+    return lay_out(s, &z, NULL) ? z.sum : 0;
+}
+
+size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_layer)
+{
+    struct sizes z;
+    struct kv_settings one = {.type = type, .layer = layer, .n_layer = n_layer, .n_block = 1};
+    return lay_out(&one, &z, NULL) ? z.each : 0;
 }
 
 static int allocate(struct kv_cache *kv)
@@ -38,6 +67,7 @@ static int allocate(struct kv_cache *kv)
     const struct kv_settings *s = &kv->set;
     size_t rows = (size_t)s->n_row, tables = (size_t)(s->n_row < s->n_seq ? s->n_row : s->n_seq);
     size_t draft = (size_t)s->n_draft;
+    kv->layer = calloc((size_t)s->n_layer, sizeof *kv->layer);
     kv->seq = calloc((size_t)s->n_seq, sizeof *kv->seq);
     kv->refs = calloc((size_t)s->n_block, sizeof *kv->refs);
     kv->used = calloc((size_t)s->n_block, sizeof *kv->used);
@@ -52,8 +82,8 @@ static int allocate(struct kv_cache *kv)
     kv->host_wrote = calloc((size_t)s->n_block, 1);
     int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
     if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
-    if (!kv->seq || !kv->refs || !kv->used || !kv->free_list || !kv->row || !kv->path || !kv->table || !kv->seq_table ||
-        !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !tables_all) {
+    if (!kv->layer || !kv->seq || !kv->refs || !kv->used || !kv->free_list || !kv->row || !kv->path || !kv->table ||
+        !kv->seq_table || !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !tables_all) {
         if (!kv->seq) free(tables_all);
         return LUTRA_E_NO_MEMORY;
     }
@@ -70,30 +100,28 @@ int kv_open(
     struct kv_cache **out, const struct kv_settings *settings, const struct buffer *memory, struct lutra_error *err)
 {
     *out = NULL;
-    size_t vec = 0, pool = 0, draft = 0, bytes = kv_bytes(settings);
-    if (!bytes || settings->n_ctx < 1 || settings->n_seq < 1 || settings->n_row < 1)
+    struct sizes z;
+    if (!lay_out(settings, &z, NULL) || !z.sum || settings->n_ctx < 1 || settings->n_seq < 1 || settings->n_row < 1)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: sizes out of range");
-    if (memory->bytes < bytes)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: %zu bytes needed, %zu given", bytes, memory->bytes);
-    size_all(settings, &vec, &pool, &draft);
+    if (memory->bytes < z.sum)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: %zu bytes needed, %zu given", z.sum, memory->bytes);
     struct kv_cache *kv = calloc(1, sizeof *kv);
     if (!kv) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory");
     kv->set = *settings;
     kv->max_table = blocks_for(settings->n_ctx);
-    kv->shape = (struct kv_view){.type = settings->type,
-        .n_layer = settings->n_layer,
-        .n_kv_head = settings->n_kv_head,
-        .d_head = settings->d_head,
-        .n_block = settings->n_block,
-        .n_draft = settings->n_draft,
-        .by_block = settings->by_block,
-        .vec_bytes = vec,
-        .pool = memory->host,
-        .draft = (uint8_t *)memory->host + pool};
     if (allocate(kv) < 0) {
         kv_close(&kv);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory for its tables");
     }
+    lay_out(settings, &z, kv->layer);
+    kv->set.layer = NULL;
+    kv->shape = (struct kv_view){.type = settings->type,
+        .n_layer = settings->n_layer,
+        .n_block = settings->n_block,
+        .n_draft = settings->n_draft,
+        .layer = kv->layer,
+        .pool = memory->host,
+        .draft = (uint8_t *)memory->host + z.pool};
     *out = kv;
     return 0;
 }
@@ -104,6 +132,7 @@ void kv_close(struct kv_cache **kvp)
     if (!kv) return;
     if (kv->seq) free(kv->seq[0].table);
     free(kv->seq);
+    free(kv->layer);
     free(kv->refs);
     free(kv->used);
     free(kv->free_list);
@@ -283,9 +312,10 @@ static int take_block(struct kv_cache *kv, struct kv_seq *s, int32_t *block, str
 
 static void copy_block(struct kv_cache *kv, int32_t to, int32_t from)
 {
-    size_t bytes = (size_t)kv->shape.n_kv_head * KV_BLOCK * kv->shape.vec_bytes * 2; /* K and V lie together */
-    for (int layer = 0; layer < kv->shape.n_layer; layer++)
-        memcpy(kv_block_at(&kv->shape, layer, KV_K, to), kv_block_at(&kv->shape, layer, KV_K, from), bytes);
+    const struct kv_view *v = &kv->shape;
+    for (int layer = 0; layer < v->n_layer; layer++)
+        if (kv_owns(v, layer)) /* K and V lie together */
+            memcpy(kv_block_at(v, layer, KV_K, to), kv_block_at(v, layer, KV_K, from), 2 * v->layer[layer].side_bytes);
     kv->host_wrote[to] = 1;
     kv->copied_blocks++;
 }

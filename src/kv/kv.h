@@ -32,8 +32,9 @@
 struct kv_cache;
 
 struct kv_settings {
-    enum quant_type type; /* F16, F32, or Q8_0 when d_head is a multiple of 32 */
-    int n_layer, n_kv_head, d_head;
+    enum quant_type type;         /* F16, F32, or Q8_0 when every d_head is a multiple of 32 */
+    const struct op_layer *layer; /* [n_layer], of a list that op_list_check accepts; only read when opening */
+    int n_layer;
     int n_ctx;                     /* longest sequence */
     int n_block;                   /* blocks of the pool */
     int n_seq;                     /* sequences alive at once */
@@ -46,6 +47,9 @@ struct kv_settings {
 
 /* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */
 size_t kv_bytes(const struct kv_settings *settings);
+
+/* Bytes of one position in all layers; 0: heads of a layer are no whole blocks of the type, or it overflows. */
+size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_layer);
 
 /* memory: kv_bytes() long, borrowed until kv_close. */
 int kv_open(

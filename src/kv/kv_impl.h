@@ -19,11 +19,12 @@ struct kv_seq {
 
 struct kv_cache {
     struct kv_settings set;
-    struct kv_view shape; /* pool, draft and sizes; the per-step part is set by kv_step_begin */
-    struct kv_seq *seq;   /* [n_seq] */
-    int32_t *refs;        /* [n_block] holders of each block */
-    int32_t *used;        /* [n_block] those of them that are not idle */
-    int32_t *free_list;   /* [n_block] a stack */
+    struct kv_view shape;   /* pool, draft and sizes; the per-step part is set by kv_step_begin */
+    struct kv_layer *layer; /* [n_layer] */
+    struct kv_seq *seq;     /* [n_seq] */
+    int32_t *refs;          /* [n_block] holders of each block */
+    int32_t *used;          /* [n_block] those of them that are not idle */
+    int32_t *free_list;     /* [n_block] a stack */
     int32_t n_free, n_promised;
     int32_t n_idle; /* blocks that only idle sequences hold */
     int32_t max_table;

@@ -147,6 +147,21 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
         if (!(batch->row[r].want & ROW_DRAFT)) kv->seq[batch->row[r].seq].n_tok = batch->row[r].pos + 1;
 }
 
+/* Copies the rows' own keys and values from the draft scratch to position order. */
+static void commit_layer(const struct kv_cache *kv, const struct kv_seq *s, const struct kv_row *from, int layer)
+{
+    const struct kv_view *v = &kv->shape;
+    size_t vec = v->layer[layer].vec_bytes;
+    for (int side = KV_K; side <= KV_V; side++)
+        for (int head = 0; head < v->layer[layer].n_kv_head; head++)
+            for (int32_t i = 0; i < from->n_path; i++) {
+                int32_t pos = from->n_paged + i;
+                uint8_t *to = kv_block_at(v, layer, side, s->table[pos / KV_BLOCK]);
+                memcpy(to + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * vec,
+                    kv_draft_at(v, layer, side, head) + (size_t)kv->path[from->path_first + i] * vec, vec);
+            }
+}
+
 int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err)
 {
     if (row < 0 || row >= batch->n_row || !(batch->row[row].want & ROW_DRAFT))
@@ -159,17 +174,8 @@ int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struc
         TRY(kv_block_own(kv, s, from->n_paged + i, err));
         kv->host_wrote[s->table[(from->n_paged + i) / KV_BLOCK]] = 1;
     }
-    const struct kv_view *v = &kv->shape;
-    for (int layer = 0; layer < v->n_layer; layer++)
-        for (int side = KV_K; side <= KV_V; side++)
-            for (int head = 0; head < v->n_kv_head; head++)
-                for (int32_t i = 0; i < from->n_path; i++) {
-                    int32_t pos = from->n_paged + i;
-                    uint8_t *to = kv_block_at(v, layer, side, s->table[pos / KV_BLOCK]);
-                    memcpy(to + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * v->vec_bytes,
-                        kv_draft_at(v, layer, side, head) + (size_t)kv->path[from->path_first + i] * v->vec_bytes,
-                        v->vec_bytes);
-                }
+    for (int layer = 0; layer < kv->shape.n_layer; layer++)
+        if (kv_owns(&kv->shape, layer)) commit_layer(kv, s, from, layer);
     s->n_tok = from->n_paged + from->n_path;
     return 0;
 }
@@ -179,5 +185,7 @@ uint64_t kv_view_read_bytes(const struct kv_view *v, int n_row)
     uint64_t positions = (uint64_t)v->n_item * KV_BLOCK;
     for (int r = 0; r < n_row; r++)
         if (v->row[r].n_path) positions += (uint64_t)(v->row[r].n_paged % KV_BLOCK + v->row[r].n_path);
-    return positions * 2 * v->vec_bytes * (uint64_t)v->n_kv_head * (uint64_t)v->n_layer;
+    uint64_t each = 0; /* bytes of a position */
+    for (int i = 0; i < v->n_layer; i++) each += 2 * v->layer[i].side_bytes / KV_BLOCK;
+    return positions * each;
 }

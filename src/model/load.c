@@ -104,14 +104,16 @@ static int reserve(struct model *m, struct lutra_error *err)
     m->max_used = m->max_weight + 11 * hp->n_layer + 4;
     size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;
     size_t vectors = 4 * (size_t)hp->d_model + widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff;
-    size_t bytes = arena_cost((size_t)m->max_op * sizeof(struct op)) +
-                   arena_cost((size_t)m->max_weight * sizeof(struct weight)) +
-                   arena_cost((size_t)m->max_used * sizeof *m->used) +
-                   ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 16 * (size_t)ARENA_ALIGN);
+    size_t bytes =
+        arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +
+        arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +
+        ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 16 * (size_t)ARENA_ALIGN);
     TRY(arena_open(&m->arena, "model", bytes, 0, err));
     void *p;
     TRY(arena_take(&m->arena, (size_t)m->max_op * sizeof(struct op), "operations", &p, err));
     m->list.op = p;
+    TRY(arena_take(&m->arena, (size_t)hp->n_layer * sizeof(struct op_layer), "layers", &p, err));
+    m->list.layer = m->layer = p;
     TRY(arena_take(&m->arena, (size_t)m->max_weight * sizeof(struct weight), "weights", &p, err));
     m->weight = p;
     TRY(arena_take(&m->arena, (size_t)m->max_used * sizeof *m->used, "tensor list", &p, err));
@@ -125,6 +127,7 @@ static int build(struct model *m, struct lutra_error *err)
     if (!m->arch) return 0;
     TRY(reserve(m, err));
     TRY(transformer_build(m, err));
+    TRY(op_list_check(&m->list, err));
     return refuse_unused(m, err);
 }
 

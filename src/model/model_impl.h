@@ -29,7 +29,8 @@ struct model {
     const struct weights *weights;
     struct listener listener;
     struct op_list list;
-    struct weight *weight; /* [n_weight] */
+    struct op_layer *layer; /* [n_layer] the list's */
+    struct weight *weight;  /* [n_weight] */
     int n_weight, max_weight, max_op;
     const struct tensor **used; /* [n_used] tensors of the file that the model reads */
     int n_used, max_used;

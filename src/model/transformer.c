@@ -29,10 +29,10 @@ struct stream {
 };
 static const struct stream all_rows = {X, N, A, T, G, U}, out_rows = {XO, NO, AO, TO, GO, UO};
 
-static struct op *push(struct model *m, struct op op)
+static struct op *push(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
 {
     struct op *slot = &m->list.op[m->list.n_op++];
-    *slot = op;
+    *slot = op_make(kind, layer, in, in2, out);
     return slot;
 }
 
@@ -45,7 +45,7 @@ static const char *named(char out[64], int layer, const char *suffix)
 
 static int norm(struct model *m, int layer, const char *name, int in, int out, int n_norm, struct lutra_error *err)
 {
-    struct op *op = push(m, (struct op){.kind = OP_RMS_NORM, .layer = layer, .in = in, .in2 = -1, .out = out});
+    struct op *op = push(m, OP_RMS_NORM, layer, in, -1, out);
     op->norm.n_norm = n_norm;
     op->norm.eps = m->hp.rms_eps;
     return model_vector(m, name, n_norm, false, &op->norm.weight, err);
@@ -56,27 +56,24 @@ static int part(
     struct model *m, struct op *op, const char *base, int n_in, int n_out, bool bias, int out, struct lutra_error *err)
 {
     char suffix[48], name[64];
-    int i = op->matmul.n_part++;
-    op->matmul.part[i].out = out;
+    struct weight *weight;
+    const float *vector;
     snprintf(suffix, sizeof suffix, "%s.weight", base);
-    TRY(model_matrix(m, named(name, op->layer, suffix), n_in, n_out, WEIGHT_MATMUL, &op->matmul.part[i].weight, err));
+    TRY(model_matrix(m, named(name, op->layer, suffix), n_in, n_out, WEIGHT_MATMUL, &weight, err));
     snprintf(suffix, sizeof suffix, "%s.bias", base);
-    return model_vector(m, named(name, op->layer, suffix), n_out, !bias, &op->matmul.part[i].bias, err);
+    TRY(model_vector(m, named(name, op->layer, suffix), n_out, !bias, &vector, err));
+    op_add_part(op, weight, vector, out);
+    return 0;
 }
 
 static struct op *matmul(struct model *m, int layer, int in)
 {
-    return push(m, (struct op){.kind = OP_MATMUL, .layer = layer, .in = in, .in2 = -1, .out = -1});
-}
-
-static void binary(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
-{
-    push(m, (struct op){.kind = kind, .layer = layer, .in = in, .in2 = in2, .out = out});
+    return push(m, OP_MATMUL, layer, in, -1, -1);
 }
 
 static void rotate(struct model *m, int layer, int value, int n_head, const float *factors)
 {
-    struct op *op = push(m, (struct op){.kind = OP_ROPE, .layer = layer, .in = value, .in2 = -1, .out = value});
+    struct op *op = push(m, OP_ROPE, layer, value, -1, value);
     op->rope = m->hp.rope;
     op->rope.kind = m->arch->rope;
     op->rope.n_head = n_head;
@@ -99,8 +96,8 @@ static int attention(struct model *m, int layer, const float *factors, struct lu
     }
     rotate(m, layer, Q, hp->n_head, factors);
     rotate(m, layer, K, hp->n_kv_head, factors);
-    binary(m, OP_KV_APPEND, layer, K, V, -1);
-    struct op *att = push(m, (struct op){.kind = OP_ATTENTION, .layer = layer, .in = Q, .in2 = -1, .out = A});
+    push(m, OP_KV_APPEND, layer, K, V, -1);
+    struct op *att = push(m, OP_ATTENTION, layer, Q, -1, A);
     att->attention = (struct op_attention){.n_head = hp->n_head,
         .n_kv_head = hp->n_kv_head,
         .d_head = hp->d_head,
@@ -114,14 +111,14 @@ static int feed_forward(struct model *m, int layer, const struct stream *s, stru
     const struct hparams *hp = &m->hp;
     char name[64];
     TRY(part(m, matmul(m, layer, s->a), "attn_output", hp->n_head * hp->d_head, hp->d_model, false, s->t, err));
-    binary(m, OP_ADD, layer, s->x, s->t, s->x);
+    push(m, OP_ADD, layer, s->x, s->t, s->x);
     TRY(norm(m, layer, named(name, layer, "ffn_norm.weight"), s->x, s->n, hp->d_model, err));
     struct op *gate_up = matmul(m, layer, s->n);
     TRY(part(m, gate_up, "ffn_gate", hp->d_model, hp->d_ff, false, s->g, err));
     TRY(part(m, gate_up, "ffn_up", hp->d_model, hp->d_ff, false, s->u, err));
-    binary(m, OP_SWIGLU, layer, s->g, s->u, s->g);
+    push(m, OP_SWIGLU, layer, s->g, s->u, s->g);
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
-    binary(m, OP_ADD, layer, s->x, s->t, s->x);
+    push(m, OP_ADD, layer, s->x, s->t, s->x);
     return 0;
 }
 
@@ -133,8 +130,7 @@ static void declare_values(struct model *m)
     for (int i = 0; i < N_VALUE; i++) m->list.value[i] = (struct value){dims[i], i < XO ? ROWS_ALL : ROWS_OUT};
     m->list.n_value = N_VALUE;
     m->list.n_layer = hp->n_layer;
-    m->list.n_kv_head = hp->n_kv_head;
-    m->list.d_head = hp->d_head;
+    for (int i = 0; i < hp->n_layer; i++) m->layer[i] = (struct op_layer){i, hp->n_kv_head, hp->d_head, 0};
     m->list.d_model = hp->d_model;
     m->list.n_vocab = hp->n_vocab;
 }
@@ -145,22 +141,22 @@ int transformer_build(struct model *m, struct lutra_error *err)
     const float *factors;
     declare_values(m);
     TRY(model_vector(m, "rope_freqs.weight", hp->rope.n_rot / 2, true, &factors, err));
-    struct op *embed = push(m, (struct op){.kind = OP_EMBED, .layer = -1, .in = -1, .in2 = -1, .out = X});
+    struct op *embed = push(m, OP_EMBED, -1, -1, -1, X);
     embed->embed.scale = 1.0f;
-    TRY(model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &embed->embed.weight, err));
+    TRY(model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &embed->weight[0], err));
     for (int layer = 0; layer < hp->n_layer; layer++) {
         bool last = layer == hp->n_layer - 1;
         TRY(attention(m, layer, factors, err));
         if (last) {
-            binary(m, OP_TAKE, layer, X, -1, XO);
-            binary(m, OP_TAKE, layer, A, -1, AO);
+            push(m, OP_TAKE, layer, X, -1, XO);
+            push(m, OP_TAKE, layer, A, -1, AO);
         }
         TRY(feed_forward(m, layer, last ? &out_rows : &all_rows, err));
     }
     TRY(norm(m, -1, "output_norm.weight", XO, NO, hp->d_model, err));
-    struct op *head = push(m, (struct op){.kind = OP_HEAD, .layer = -1, .in = NO, .in2 = -1, .out = -1});
+    struct op *head = push(m, OP_HEAD, -1, NO, -1, -1);
     TRY(model_vector(m, "cls.output.weight", hp->d_model, true, &m->value_weight, err));
     TRY(model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err));
     return model_matrix(m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL,
-        &head->head.weight, err);
+        &head->weight[0], err);
 }

@@ -62,17 +62,17 @@ static bool drafted(const struct batch *b, int i)
     return (b->row[i].want & ROW_DRAFT) != 0;
 }
 
-/* Ordinary rows of a sequence form one chain from its tip; below a draft there are only drafts.  span[i].first
+/* Ordinary rows of a sequence form one chain from its tip; below a draft there are only drafts.  mark[i]
  * counts row i's ordinary children. */
 static int check_chain(struct batch *b, int i, struct lutra_error *err)
 {
     int32_t parent = b->row[i].parent;
-    b->span[i].first = 0;
+    b->mark[i] = 0;
     if (drafted(b, i)) return 0;
     if (parent >= 0 && drafted(b, parent))
         return lutra_fail_at(
             err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: not a draft, but its parent row %d is", i, (int)parent);
-    if (parent >= 0 && b->span[parent].first++ > 0)
+    if (parent >= 0 && b->mark[parent]++ > 0)
         return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
             "row %d: a second continuation of row %d must be a draft", i, (int)parent);
     for (int k = 0; parent < 0 && k < i; k++) {
@@ -83,45 +83,24 @@ static int check_chain(struct batch *b, int i, struct lutra_error *err)
     return 0;
 }
 
-/* Two passes within span[], which has room for n_row: first span[i].n counts row i's children, then the spans are
- * written from the front.  Span s never lies behind row i, so every count is read before it is overwritten. */
-static void find_spans(struct batch *b)
-{
-    int n_span = 0, children_before = 0;
-    for (int i = 0; i < b->n_row; i++) b->span[i].n = 0;
-    for (int i = 0; i < b->n_row; i++) {
-        if (b->row[i].parent >= 0) b->span[b->row[i].parent].n++;
-    }
-    for (int i = 0; i < b->n_row; i++) {
-        int children = b->span[i].n;
-        if (i > 0 && b->row[i].parent == i - 1 && children_before == 1) {
-            b->span[n_span - 1].n++;
-        } else {
-            b->span[n_span++] = (struct span){.first = i, .n = 1};
-        }
-        children_before = children;
-    }
-    b->n_span = n_span;
-}
-
-/* span[i].n counts the rows of row i's block up to it, 0 where one is missing or may not be in bulk. */
+/* mark[i] counts the rows of row i's block up to it, 0 where one is missing or may not be in bulk. */
 static void find_bulk(struct batch *b)
 {
     for (int i = 0; i < b->n_row; i++) {
         const struct row *r = &b->row[i];
         bool starts = b->bulk > 0 && r->pos % b->bulk == 0;
         bool goes_on = r->parent >= 0 && !(b->row[r->parent].want & WANT_ALL);
-        int before = starts || !goes_on ? 0 : b->span[r->parent].n;
+        int before = starts || !goes_on ? 0 : b->mark[r->parent];
         bool counts = (r->want & ROW_BULK) && !drafted(b, i) && (starts || before > 0);
-        b->span[i].n = counts ? before + 1 : 0;
+        b->mark[i] = counts ? before + 1 : 0;
     }
     for (int i = b->n_row - 1; i >= 0; i--) {
-        bool whole = b->span[i].n > 0 && b->span[i].n == b->bulk;
-        if (whole && b->row[i].pos % b->bulk != 0) b->span[b->row[i].parent].n = b->bulk;
-        b->span[i].n = whole;
+        bool whole = b->mark[i] > 0 && b->mark[i] == b->bulk;
+        if (whole && b->row[i].pos % b->bulk != 0) b->mark[b->row[i].parent] = b->bulk;
+        b->mark[i] = whole;
     }
     for (int i = 0; i < b->n_row; i++)
-        if (!b->span[i].n || b->row[i].want & WANT_ALL) b->row[i].want &= ~(uint32_t)ROW_BULK;
+        if (!b->mark[i] || b->row[i].want & WANT_ALL) b->row[i].want &= ~(uint32_t)ROW_BULK;
 }
 
 int batch_fit(int bulk, int pos, int n, int room)
@@ -135,8 +114,7 @@ int batch_fit(int bulk, int pos, int n, int room)
 int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const void *ctx, int32_t seq), const void *ctx,
     struct lutra_error *err)
 {
-    batch->n_span = 0;
-    if (batch->n_row <= 0 || !batch->row || !batch->span) {
+    if (batch->n_row <= 0 || !batch->row || !batch->mark) {
         return lutra_fail(err, LUTRA_E_ARGUMENT, "a batch needs at least one row");
     }
     for (int i = 0; i < batch->n_row; i++) {
@@ -145,6 +123,5 @@ int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const voi
         TRY(check_chain(batch, i, err));
     }
     find_bulk(batch);
-    find_spans(batch);
     return 0;
 }

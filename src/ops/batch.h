@@ -6,7 +6,7 @@
  * nothing else.  parent = -1 continues the committed cache; otherwise the parent is an earlier row of the same
  * sequence at the position before.  A prompt chunk is a chain; a draft is a tree; N samples are N chains of length 1.
  * Rows of a sequence that are not drafts form one chain from its tip: they are committed when the pass succeeds.
- * batch_check() proves all this once, at the front door, and finds the spans; kernels trust it.
+ * batch_check() proves all this once, at the front door; kernels trust it.
  */
 #ifndef LUTRA_OPS_BATCH_H
 #define LUTRA_OPS_BATCH_H
@@ -38,15 +38,10 @@ struct row {
     const int32_t *listed; /* [n_listed <= ROW_LISTED] tokens of WANT_LOGPROB, the caller's until the pass is over */
 };
 
-/* Rows first .. first + n - 1, each the parent of the next, none having another child before the last. */
-struct span {
-    int32_t first, n;
-};
-
 struct batch {
-    struct row *row;   /* [n_row] */
-    struct span *span; /* [n_span], filled by batch_check; room for n_row */
-    int n_row, n_span;
+    struct row *row; /* [n_row] */
+    int32_t *mark;   /* [n_row] batch_check's own */
+    int n_row;
     int bulk; /* positions of a bulk block, a property of the plan; 0: none */
 };
 
@@ -63,7 +58,7 @@ struct row_result {
     float *top_logit;    /* [n_top] */
 };
 
-/* Verifies tokens (0 .. n_vocab-1), parents and positions and fills span/n_span.  committed(ctx, seq) returns the
+/* Verifies tokens (0 .. n_vocab-1), parents and positions.  committed(ctx, seq) returns the
  * committed length of a sequence, or -1 if there is no such sequence.  Rows of one sequence need not be adjacent.
  *
  * Takes ROW_BULK from all rows but those of whole blocks: positions k bulk .. (k + 1) bulk - 1 of a sequence, all in this

@@ -52,11 +52,13 @@ struct ticket {
     uint64_t id; /* 0 = already finished */
 };
 
-/* What one operation costs at a row count; durations are the clock's business (sched/). */
+/* What one operation asks for in a step, counted; durations are the clock's business (sched/). */
 struct demand {
     uint64_t weight_bytes, act_bytes, cache_bytes;
     uint64_t mac; /* multiply-accumulates */
 };
+
+void op_demand(const struct op_list *list, const struct op *op, const struct step *step, struct demand *out);
 
 /* A packed copy as bytes that a file can keep. */
 struct packed_view {
@@ -75,25 +77,25 @@ struct device_peaks {
 };
 
 struct device_caps {
-    int max_rows;         /* rows of one step */
-    int flat_rows;        /* rows up to which a step costs about the same as one: `underutilized` counts to this */
-    int invariant_rows;   /* row counts 1..this: a row's bits do not depend on its neighbours */
-    size_t memory_bytes;  /* budget for packed weights; 0 = host memory */
-    bool f16_cache;       /* K and V must be F16 */
-    const char *numerics; /* numerics class, a heading of docs/NUMERICS.md */
+    int max_rows;        /* rows of one step */
+    int flat_rows;       /* rows up to which a step costs about the same as one: `underutilized` counts to this */
+    int invariant_rows;  /* row counts 1..this: a row's bits do not depend on its neighbours */
+    size_t memory_bytes; /* budget for packed weights; 0 = host memory */
+    bool f16_cache;      /* K and V must be F16 */
 };
 
 struct device_ops {
     void (*close)(struct device *self);
 
-    /* 0, or LUTRA_E_UNSUPPORTED with the reason in *err.  Judges parameters and weight type, not sizes of a step. */
-    int (*supports)(struct device *self, const struct op *op, struct lutra_error *err);
+    /* 0, or LUTRA_E_UNSUPPORTED with the reason in *err, for an operation of a list that op_list_check accepts.  Judges
+     * parameters, weight type and cache geometry, not sizes of a step. */
+    int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
 
     /* Positions of a prompt's block from which on the device has another numerics class for the operation, faster in
      * bulk; 0 or no function: it has not.  See ROW_BULK. */
     int (*bulk_rows)(struct device *self, const struct op *op);
 
-    /* Fills weight->packed for its uses; the source pages may be dropped by the caller afterwards unless
+    /* Fills weight->packed and packed_bytes for its uses; the source pages may be dropped by the caller afterwards unless
      * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where set, is
      * used in place: as long as `packed` said, 64-byte aligned, and valid until release.  Where its bytes are read for a copy
      * or a check and do not have their sum, it becomes NULL, and the source is packed. */
@@ -131,8 +133,6 @@ struct device_ops {
 
     /* Takes part of a second; not during a step.  NULL = never known. */
     void (*peaks)(struct device *self, struct device_peaks *out);
-
-    void (*demand)(struct device *self, const struct op *op, const struct step *step, struct demand *out);
 };
 
 struct device {

@@ -3,9 +3,10 @@
  * What attention and kv_append see of the cache during one step.  Built by kv/ before the step, read-only in it.
  *
  * A block holds KV_BLOCK consecutive positions, aligned: position p of a sequence lies in slot p % KV_BLOCK of the
- * block table[p / KV_BLOCK].  Per layer, and for K and V apart, a block is [n_kv_head][KV_BLOCK][d_head] contiguous:
+ * block table[p / KV_BLOCK].  Layers may differ in heads and head size, share another's cache or have none (struct
+ * op_layer).  Per layer with a cache of its own, and for K and V apart, a block is [n_kv_head][KV_BLOCK][d_head] contiguous:
  *
- *     pool: [n_layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head], or by_block: [n_block][n_layer][K,V]...
+ *     pool: [layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head], or by block: [n_block][layer][K,V]...
  *
  * By block, memory is touched as the context grows, in one place: huge pages fit.  By layer, parts of the layers can lie in
  * different memories.
@@ -13,7 +14,7 @@
  * Ordinary rows continue the tip of their sequence: they write straight into its own (never shared) tail block and
  * are committed by moving the tip.  Draft rows (ROW_DRAFT) keep their K/V in the step scratch
  *
- *     draft: [n_layer][K,V][n_kv_head][n_draft][d_head]
+ *     draft: [layer][K,V][n_kv_head][n_draft][d_head]
  *
  * and the accepted ones are copied to position order at commit.  So row r sees, in ascending position:
  *     positions 0 .. n_paged-1 from its blocks, then the draft slots path[path_first .. + n_path-1] (itself last).
@@ -52,16 +53,26 @@ struct kv_item {
     int32_t first, n; /* rows item_row[first .. first + n - 1], ascending */
 };
 
+/* Where a layer's keys and values lie.  Layers that share a cache have the same entry. */
+struct kv_layer {
+    int cache; /* the layer whose memory it is; -1: none, and all is 0 */
+    int n_kv_head, d_head;
+    size_t vec_bytes;   /* one [d_head] vector */
+    size_t side_bytes;  /* K or V of a block: n_kv_head * KV_BLOCK vectors */
+    size_t pool;        /* in kv_view.pool: K of block 0 */
+    size_t block_bytes; /* from a block to the next */
+    size_t draft;       /* in kv_view.draft: K of head 0 */
+};
+
 struct kv_view {
     enum quant_type type; /* F32, F16 or Q8_0; d_head is whole blocks of it */
-    int n_layer, n_kv_head, d_head, n_block, n_draft;
-    bool by_block;            /* order of the pool */
-    size_t vec_bytes;         /* one [d_head] vector */
-    uint8_t *pool;            /* layout above */
-    uint8_t *draft;           /* layout above */
-    const struct kv_row *row; /* [n_row] of the batch */
-    const int32_t *table;     /* block ids, several tables one after another */
-    const int32_t *path;      /* draft slots */
+    int n_layer, n_block, n_draft;
+    const struct kv_layer *layer; /* [n_layer] */
+    uint8_t *pool;                /* layout above */
+    uint8_t *draft;               /* layout above */
+    const struct kv_row *row;     /* [n_row] of the batch */
+    const int32_t *table;         /* block ids, several tables one after another */
+    const int32_t *path;          /* draft slots */
     const struct kv_item *item;
     const int32_t *item_row;
     int n_item;
@@ -69,25 +80,33 @@ struct kv_view {
         *host_wrote; /* [n_block] nonzero: copied or committed to by the host since the last good step; NULL: none */
 };
 
+/* Whether a layer's cache is its own: loops over all of the cache skip the others. */
+static inline bool kv_owns(const struct kv_view *v, int layer)
+{
+    return v->layer[layer].cache == layer;
+}
+
 /* [n_kv_head][KV_BLOCK][d_head] of one layer and side. */
 static inline uint8_t *kv_block_at(const struct kv_view *v, int layer, enum kv_side side, int32_t block)
 {
-    size_t at = v->by_block ? (size_t)block * v->n_layer + layer : (size_t)layer * v->n_block + block;
-    return v->pool + (at * 2 + side) * v->n_kv_head * KV_BLOCK * v->vec_bytes;
+    const struct kv_layer *l = &v->layer[layer];
+    return v->pool + l->pool + (size_t)block * l->block_bytes + side * l->side_bytes;
 }
 
 /* [n_draft][d_head] of one layer, side and head. */
 static inline uint8_t *kv_draft_at(const struct kv_view *v, int layer, enum kv_side side, int head)
 {
-    return v->draft + (((size_t)layer * 2 + side) * v->n_kv_head + head) * v->n_draft * v->vec_bytes;
+    const struct kv_layer *l = &v->layer[layer];
+    return v->draft + l->draft + ((size_t)side * l->n_kv_head + head) * v->n_draft * l->vec_bytes;
 }
 
 /* Where a row's own K or V vector of one head goes. */
 static inline uint8_t *kv_slot_at(const struct kv_view *v, int layer, enum kv_side side, int head, int row)
 {
     const struct kv_row *r = &v->row[row];
-    if (r->block < 0) return kv_draft_at(v, layer, side, head) + r->slot * v->vec_bytes;
-    return kv_block_at(v, layer, side, r->block) + ((size_t)head * KV_BLOCK + r->slot) * v->vec_bytes;
+    size_t bytes = v->layer[layer].vec_bytes;
+    if (r->block < 0) return kv_draft_at(v, layer, side, head) + r->slot * bytes;
+    return kv_block_at(v, layer, side, r->block) + ((size_t)head * KV_BLOCK + r->slot) * bytes;
 }
 
 #endif

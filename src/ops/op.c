@@ -1,12 +1,97 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * What is known of each kind of operation, and the walks over what operations touch.
+ */
 #include "ops/op.h"
+
+static const struct op_info infos[OP_COUNT + 1] = {
+    [OP_EMBED] = {"embed", .n_out = 1, .n_weight = 1, .rows = OP_ALL_ROWS, .use = WEIGHT_GATHER, .by_row = true},
+    [OP_RMS_NORM] = {"rms_norm", .n_in = 1, .n_out = 1, .by_row = true},
+    [OP_MATMUL] = {"matmul", .n_in = 1, .n_out = 3, .n_weight = 3, .use = WEIGHT_MATMUL},
+    [OP_ROPE] = {"rope", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .by_row = true},
+    [OP_KV_APPEND] = {"kv_append", .n_in = 2, .rows = OP_ALL_ROWS, .by_row = true, .writes_cache = true},
+    [OP_ATTENTION] = {"attention", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .reads_cache = true},
+    [OP_SWIGLU] = {"swiglu", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_GEGLU] = {"geglu", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_RELU2] = {"relu2", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_ADD] = {"add", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_TAKE] = {"take", .n_in = 1, .n_out = 1, .rows = OP_TAKES_ROWS, .by_row = true},
+    [OP_HEAD] = {"head", .n_in = 1, .n_weight = 1, .rows = OP_OUT_ROWS, .use = WEIGHT_MATMUL},
+};
+
+const struct op_info *op_info_of(enum op_kind kind)
+{
+    return &infos[(unsigned)kind < OP_COUNT ? kind : OP_COUNT];
+}
 
 const char *op_name(enum op_kind kind)
 {
-    static const char *const names[] = {
-#define OP_TEXT(name, text) [name] = text,
-        OP_LIST(OP_TEXT)
-#undef OP_TEXT
-    };
-    return (unsigned)kind < OP_COUNT ? names[kind] : "unknown";
+    const char *name = op_info_of(kind)->name;
+    return name ? name : "unknown";
+}
+
+struct op op_make(enum op_kind kind, int layer, int in, int in2, int out)
+{
+    const struct op_info *info = op_info_of(kind);
+    bool parts = kind == OP_MATMUL;
+    return (struct op){.kind = kind,
+        .layer = layer,
+        .n_in = info->n_in,
+        .n_out = parts ? 0 : info->n_out,
+        .n_weight = parts ? 0 : info->n_weight,
+        .in = {in, in2},
+        .out = {out}};
+}
+
+void op_add_part(struct op *op, struct weight *weight, const float *bias, int out)
+{
+    op->matmul.bias[op->n_weight] = bias;
+    op->weight[op->n_weight++] = weight;
+    op->out[op->n_out++] = out;
+}
+
+bool op_reads(const struct op *op, int value)
+{
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i] == value) return true;
+    return false;
+}
+
+bool op_writes(const struct op *op, int value)
+{
+    for (int i = 0; i < op->n_out; i++)
+        if (op->out[i] == value) return true;
+    return false;
+}
+
+bool op_list_is_dead(const struct op_list *list, int i, int value)
+{
+    for (; i < list->n_op; i++) {
+        if (op_reads(&list->op[i], value)) return false;
+        if (op_writes(&list->op[i], value)) return true;
+    }
+    return true;
+}
+
+bool op_constant(const struct op *op, int i, struct op_constant *out)
+{
+    *out = (struct op_constant){.weight = -1};
+    if (op->kind == OP_MATMUL) {
+        if (i >= op->n_weight) return false;
+        *out = (struct op_constant){op->matmul.bias[i], (size_t)op->weight[i]->tensor.ne[1], i};
+        return true;
+    }
+    switch (op->kind) {
+    case OP_RMS_NORM: out->x = op->norm.weight, out->n = (size_t)op->norm.n_norm; break;
+    case OP_ROPE: out->x = op->rope.factors, out->n = (size_t)op->rope.n_rot / 2; break;
+    case OP_ATTENTION: out->x = op->attention.sinks, out->n = (size_t)op->attention.n_head; break;
+    default: return false;
+    }
+    return i == 0;
+}
+
+bool op_uses_cache(const struct op_list *list, const struct op *op, int layer)
+{
+    const struct op_info *info = op_info_of(op->kind);
+    return (info->reads_cache || info->writes_cache) && list->layer[op->layer].cache == layer;
 }

@@ -13,29 +13,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/status.h"
 #include "ops/tensor.h"
 
-/* One line per operation: name, text.  out = ... with x = in. */
-#define OP_LIST(X)                                                                                                     \
-    X(OP_EMBED, "embed")         /* out[r] = row token[r] of the weight, times scale */                                \
-    X(OP_RMS_NORM, "rms_norm")   /* out = x / sqrt(mean(x^2) + eps) * weight, over groups of n_norm elements */        \
-    X(OP_MATMUL, "matmul")       /* part.out = x * part.weight^T + part.bias, for up to 3 parts with the same x */     \
-    X(OP_ROPE, "rope")           /* out = in rotated by position, in place */                                          \
-    X(OP_KV_APPEND, "kv_append") /* K = in, V = in2 of every row, rounded to the cache type, to the row's slot */      \
-    X(OP_ATTENTION, "attention") /* out = softmax(in K^T scale) V over what the row sees */                            \
-    X(OP_SWIGLU, "swiglu")       /* out = silu(in) * in2 */                                                            \
-    X(OP_GEGLU, "geglu")         /* out = gelu_tanh(in) * in2 */                                                       \
-    X(OP_RELU2, "relu2")         /* out = max(in, 0)^2 * in2 */                                                        \
-    X(OP_ADD, "add")             /* out = in + in2 */                                                                  \
-    X(OP_TAKE, "take")           /* out[i] = in[out_row[i]] */                                                         \
-    X(OP_HEAD, "head")           /* results of the wanted rows: logits = in * weight^T, hidden = in */                 \
-    X(OP_KV_COPY, "kv_copy")     /* accepted draft slots to their blocks (commit) */
-
+/* Inputs, outputs and weights in the order of struct op's arrays. */
 enum op_kind {
-#define OP_ENUM(name, text) name,
-    OP_LIST(OP_ENUM)
-#undef OP_ENUM
-        OP_COUNT
+    OP_EMBED,     /* out[r] = row token[r] of the weight, times scale */
+    OP_RMS_NORM,  /* out = x / sqrt(mean(x^2) + eps) * weight, over groups of n_norm elements */
+    OP_MATMUL,    /* out[i] = in * weight[i]^T + bias[i], for one to three weights with the same input */
+    OP_ROPE,      /* out = in rotated by position */
+    OP_KV_APPEND, /* K = in[0], V = in[1] of every row, rounded to the cache type, to the row's slot */
+    OP_ATTENTION, /* out = softmax(in K^T scale) V over what the row sees of its layer's cache */
+    OP_SWIGLU,    /* out = silu(in[0]) * in[1] */
+    OP_GEGLU,     /* out = gelu_tanh(in[0]) * in[1] */
+    OP_RELU2,     /* out = max(in[0], 0)^2 * in[1] */
+    OP_ADD,       /* out = in[0] + in[1] */
+    OP_TAKE,      /* out[i] = in[out_row[i]] */
+    OP_HEAD,      /* results of the wanted rows: logits = in * weight^T, hidden = in */
+    OP_COUNT
 };
 
 enum { WEIGHT_MATMUL = 1, WEIGHT_GATHER = 2 };
@@ -47,6 +42,7 @@ struct weight {
     struct tensor tensor;  /* source: [n_out][n_in] */
     int use;               /* set of WEIGHT_*: a tied embedding is both */
     struct packed *packed; /* owned by the device that prepared it; NULL before */
+    size_t packed_bytes;   /* that a product with all of it reads; 0: those of the source */
     struct device *device; /* that device */
     const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
     uint64_t stored_sum;   /* hash_parts of that copy, if it is undamaged */
@@ -55,15 +51,6 @@ struct weight {
 };
 
 enum rope_kind { ROPE_NORM /* pairs (2i, 2i+1) */, ROPE_NEOX /* pairs (i, i + n_rot/2) */ };
-
-struct op_matmul {
-    int n_part;
-    struct {
-        struct weight *weight;
-        const float *bias; /* [n_out] or NULL */
-        int out;
-    } part[3];
-};
 
 struct op_rope {
     enum rope_kind kind;
@@ -83,13 +70,16 @@ struct op_attention {
     const float *sinks;            /* [n_head] extra logit per head in the softmax sum, or NULL */
 };
 
+enum { OP_INS = 2, OP_OUTS = 3, OP_WEIGHTS = 3 };
+
 struct op {
     enum op_kind kind;
-    int layer;        /* of the cache and for reports; -1 outside the layers */
-    int in, in2, out; /* values; -1 where unused */
+    int layer; /* whose cache it uses, and for reports; -1 outside the layers */
+    int n_in, n_out, n_weight;
+    int in[OP_INS], out[OP_OUTS]; /* values; one may be both */
+    struct weight *weight[OP_WEIGHTS];
     union {
         struct {
-            struct weight *weight;
             float scale;
         } embed;
         struct {
@@ -97,11 +87,12 @@ struct op {
             int n_norm;          /* group length: d_model, or d_head for q/k norms */
             float eps;
         } norm;
-        struct op_matmul matmul;
+        struct {
+            const float *bias[OP_WEIGHTS]; /* [n_out of that weight] or NULL */
+        } matmul;
         struct op_rope rope;
         struct op_attention attention;
         struct {
-            struct weight *weight;
             float softcap; /* of the logits; 0 = none */
         } head;
     };
@@ -116,16 +107,73 @@ struct value {
 
 enum { VALUE_MAX = 32 };
 
+/* What a layer keeps of the past. */
+struct op_layer {
+    int cache;             /* the layer whose keys and values its attention reads: itself, an earlier one, -1: none */
+    int n_kv_head, d_head; /* of that cache; 0: none */
+    size_t state_bytes;    /* of fixed size per sequence (recurrent layers); nothing implements it: 0 */
+};
+
 /* A model as a list of operations (built by model/, split over devices by sched/). */
 struct op_list {
     struct op *op;
     int n_op;
     struct value value[VALUE_MAX];
     int n_value;
-    int n_layer, n_kv_head, d_head; /* of the cache */
+    const struct op_layer *layer; /* [n_layer] */
+    int n_layer;
     int d_model, n_vocab;
 };
 
+/* ---- what is known of a kind ---- */
+
+enum op_rows {
+    OP_SAME_ROWS, /* of all its values, whichever these are */
+    OP_ALL_ROWS,
+    OP_OUT_ROWS,
+    OP_TAKES_ROWS, /* reads all, writes the wanted ones */
+};
+
+struct op_info {
+    const char *name;
+    int n_in, n_out, n_weight; /* of OP_MATMUL at most: as many outputs as weights */
+    enum op_rows rows;
+    int use;     /* of its weights: WEIGHT_* */
+    bool by_row; /* a row of its output needs nothing but rows of its inputs, and is cheap */
+    bool reads_cache, writes_cache;
+};
+
+const struct op_info *op_info_of(enum op_kind kind); /* one without a name where there is no such kind */
 const char *op_name(enum op_kind kind);
+
+/* An operation with its counts set; in2 and out count where the kind has them.  Of OP_MATMUL there are no parts yet. */
+struct op op_make(enum op_kind kind, int layer, int in, int in2, int out);
+/* One more part of an OP_MATMUL with fewer than OP_WEIGHTS. */
+void op_add_part(struct op *op, struct weight *weight, const float *bias, int out);
+
+/* ---- what an operation touches ---- */
+
+bool op_reads(const struct op *op, int value);
+bool op_writes(const struct op *op, int value);
+
+/* Whether nobody reads a value from operation i on before it is written again, or at all. */
+bool op_list_is_dead(const struct op_list *list, int i, int value);
+
+/* A f32 vector that an operation reads beside weights and values. */
+struct op_constant {
+    const float *x; /* NULL: it has none at this place */
+    size_t n;
+    int weight; /* the weight whose outputs it belongs to; -1: none */
+};
+
+/* Place 0, 1, ...; false: there is no such place. */
+bool op_constant(const struct op *op, int i, struct op_constant *out);
+
+/* Whether an operation uses the cache that belongs to `layer`. */
+bool op_uses_cache(const struct op_list *list, const struct op *op, int layer);
+
+/* What every device may rely on: kinds, counts, values and layers in range, values, weights and caches of fitting shapes,
+ * nothing read before it is written.  LUTRA_E_ARGUMENT names the operation; LUTRA_E_UNSUPPORTED: state_bytes. */
+int op_list_check(const struct op_list *list, struct lutra_error *err);
 
 #endif

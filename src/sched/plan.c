@@ -4,26 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The operation that must run on the same device as operation i: who reads a layer's cache writes it, too. */
-static const struct op *companion(const struct op_list *list, int i)
+/* Whether a device does everything that uses the same cache: that stays together. */
+static int supports(struct device *d, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
-    const struct op *op = &list->op[i];
-    enum op_kind other = op->kind == OP_KV_APPEND ? OP_ATTENTION : OP_KV_APPEND;
-    bool cache = op->kind == OP_KV_APPEND || op->kind == OP_ATTENTION;
-    for (int j = 0; cache && j < list->n_op; j++)
-        if (list->op[j].kind == other && list->op[j].layer == op->layer) return &list->op[j];
-    return op;
+    const struct op_info *info = op_info_of(op->kind);
+    TRY(d->ops->supports(d, list, op, err));
+    if (!info->reads_cache && !info->writes_cache) return 0;
+    for (int i = 0; i < list->n_op; i++)
+        if (op_uses_cache(list, &list->op[i], list->layer[op->layer].cache))
+            TRY(d->ops->supports(d, list, &list->op[i], err));
+    return 0;
 }
 
-/* The first device that can do operation i, or the last refusal. */
-static int choose(const struct op_list *list, int i, struct device *const *device, int n_device, struct device **out,
-    struct lutra_error *err)
+/* The first device that can do an operation, or the last refusal. */
+static int choose(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
+    struct device **out, struct lutra_error *err)
 {
-    const struct op *op = &list->op[i], *with = companion(list, i);
     struct lutra_error why = {.what = "there is no device"};
     for (int d = 0; d < n_device; d++) {
-        const struct device_ops *ops = device[d]->ops;
-        if (ops->supports(device[d], op, &why) < 0 || ops->supports(device[d], with, &why) < 0) continue;
+        if (supports(device[d], list, op, &why) < 0) continue;
         *out = device[d];
         return 0;
     }
@@ -37,7 +36,7 @@ int plan_open(
     plan->n_part = 0;
     for (int i = 0; i < list->n_op; i++) {
         struct device *d = NULL;
-        TRY(choose(list, i, device, n_device, &d, err));
+        TRY(choose(list, &list->op[i], device, n_device, &d, err));
         if (plan->n_part > 0 && plan->part[plan->n_part - 1].device == d) {
             plan->part[plan->n_part - 1].n++;
             continue;
@@ -67,9 +66,7 @@ static void mark_writes(const struct plan *plan, const struct plan_part *part, c
 {
     for (int i = part->first; i < part->first + part->n; i++) {
         const struct op *op = &plan->list->op[i];
-        if (op->out >= 0) step->value[op->out].writer = part->device;
-        if (op->kind == OP_MATMUL)
-            for (int p = 0; p < op->matmul.n_part; p++) step->value[op->matmul.part[p].out].writer = part->device;
+        for (int k = 0; k < op->n_out; k++) step->value[op->out[k]].writer = part->device;
     }
 }
 
@@ -108,16 +105,13 @@ int plan_run(const struct plan *plan, const struct step *step, struct clock cloc
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out)
 {
     memset(out, 0, sizeof *out);
-    for (int p = 0; p < plan->n_part; p++) {
-        struct device *d = plan->part[p].device;
-        for (int i = plan->part[p].first; i < plan->part[p].first + plan->part[p].n; i++) {
-            struct demand one = {0};
-            d->ops->demand(d, &plan->list->op[i], step, &one);
-            out->weight_bytes += one.weight_bytes;
-            out->act_bytes += one.act_bytes;
-            out->cache_bytes += one.cache_bytes;
-            out->mac += one.mac;
-        }
+    for (int i = 0; i < plan->list->n_op; i++) {
+        struct demand one;
+        op_demand(plan->list, &plan->list->op[i], step, &one);
+        out->weight_bytes += one.weight_bytes;
+        out->act_bytes += one.act_bytes;
+        out->cache_bytes += one.cache_bytes;
+        out->mac += one.mac;
     }
 }
 
@@ -184,7 +178,7 @@ bool plan_report(const struct plan *plan, struct device *first, int line, char *
         const struct plan_part *part = &plan->part[p];
         for (int i = part->first; part->device != first && i < part->first + part->n; i++) {
             const struct op *op = &plan->list->op[i];
-            if (first->ops->supports(first, op, &why) == 0 || !strcmp(why.what, last.what)) continue;
+            if (first->ops->supports(first, plan->list, op, &why) == 0 || !strcmp(why.what, last.what)) continue;
             last = why;
             if (line-- > 0) continue;
             snprintf(text, size, "%s runs %s of layer %d because of %s", part->device->name, op_name(op->kind),

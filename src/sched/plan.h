@@ -50,7 +50,7 @@ int plan_open(
 int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
     const struct plan_rescue *rescue, struct lutra_error *err);
 
-/* Sum of the devices' demands for one step.  Counted. */
+/* What one step asks of all devices together.  Counted. */
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out);
 
 /* Line 0, 1, ... of a report: what each device runs, then what the first one does not and its reason (a reason that

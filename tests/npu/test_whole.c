@@ -272,6 +272,7 @@ enum { BLOCKS = 8, DRAFTS = 64, LAYERS = 2, KV_HEADS = 2, ROWS = 12 };
 
 struct cache {
     struct kv_view view;
+    struct kv_layer layer[LAYERS];
     struct kv_row row[ROWS];
     int32_t table[16], path[32];
     uint32_t at; /* window offset */
@@ -286,16 +287,23 @@ static void open_cache(struct cache *c, struct bench *b, int d_head)
     uint8_t *host = npu_sim_host(b->sim, c->at);
     c->view = (struct kv_view){.type = QUANT_F16,
         .n_layer = LAYERS,
-        .n_kv_head = KV_HEADS,
-        .d_head = d_head,
         .n_block = BLOCKS,
         .n_draft = DRAFTS,
-        .vec_bytes = each,
+        .layer = c->layer,
         .pool = host,
         .draft = host + pool,
         .row = c->row,
         .table = c->table,
         .path = c->path};
+    for (int i = 0; i < LAYERS; i++)
+        c->layer[i] = (struct kv_layer){.cache = i,
+            .n_kv_head = KV_HEADS,
+            .d_head = d_head,
+            .vec_bytes = each,
+            .side_bytes = KV_HEADS * KV_BLOCK * each,
+            .pool = (size_t)i * pool / LAYERS,
+            .block_bytes = 2 * KV_HEADS * KV_BLOCK * each,
+            .draft = (size_t)i * draft / LAYERS};
     for (size_t i = 0; i < (pool + draft) / 2; i++) ((uint16_t *)(void *)host)[i] = f32_to_f16(uniform() * 2);
     npu_sim_host_wrote(b->sim, c->at, (uint32_t)(pool + draft));
 }

@@ -159,9 +159,10 @@ int npu_cache_place(
     return rc;
 }
 
+/* Of any layer: they are alike, and lie one behind another. */
 static size_t pool_layer(const struct kv_view *kv)
 {
-    return (size_t)kv->n_block * 2 * (size_t)kv->n_kv_head * KV_BLOCK * kv->vec_bytes;
+    return (size_t)kv->n_block * kv->layer[0].block_bytes;
 }
 
 void npu_cache_offsets(
@@ -174,7 +175,7 @@ void npu_cache_offsets(
 /* The window offset of host memory of one layer. */
 static uint32_t place_of(const struct npu_buffer *b, const struct kv_view *kv, int layer, const uint8_t *host)
 {
-    size_t draft_layer = 2 * (size_t)kv->n_kv_head * (size_t)kv->n_draft * kv->vec_bytes;
+    size_t draft_layer = 2 * kv->layer[0].side_bytes / KV_BLOCK * (size_t)kv->n_draft;
     uint32_t index = b->layer[layer].index, pool, draft;
     npu_cache_offsets(b, kv, b->layer[layer].window, &pool, &draft);
     if (kv->n_draft && host >= kv->draft)

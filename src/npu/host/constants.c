@@ -27,15 +27,16 @@ static int add(
     return npu_window_do(d, window, NPU_OP_INVALIDATE, at, bytes, err);
 }
 
+/* A product's, where its weight lies; a norm's, where the next weight lies; a rotation's becomes part of its tables, and
+ * sinks lie beside the cache (npu_constants_sinks). */
 static int add_op(struct npu_device *d, const struct op_list *list, int i, struct lutra_error *err)
 {
     const struct op *op = &list->op[i];
-    if (op->kind == OP_RMS_NORM)
-        return add(d, list, op->norm.weight, (size_t)op->norm.n_norm, npu_home(d, list, i), err);
-    for (int j = 0; op->kind == OP_MATMUL && j < op->matmul.n_part; j++) {
-        const struct weight *w = op->matmul.part[j].weight;
-        if (w->device == &d->base && w->packed)
-            TRY(add(d, list, op->matmul.part[j].bias, (size_t)w->tensor.ne[1], w->packed->window, err));
+    struct op_constant c;
+    for (int k = 0; op->kind != OP_ROPE && op->kind != OP_ATTENTION && op_constant(op, k, &c); k++) {
+        const struct weight *w = c.weight < 0 ? NULL : op->weight[c.weight];
+        if (w && (w->device != &d->base || !w->packed)) continue;
+        TRY(add(d, list, c.x, c.n, w ? w->packed->window : npu_home(d, list, i), err));
     }
     return 0;
 }
@@ -43,7 +44,7 @@ static int add_op(struct npu_device *d, const struct op_list *list, int i, struc
 int npu_constants_load(struct npu_device *d, const struct op_list *list, struct lutra_error *err)
 {
     for (int i = 0; i < list->n_op; i++) {
-        if (d->base.ops->supports(&d->base, &list->op[i], NULL) < 0) continue;
+        if (d->base.ops->supports(&d->base, list, &list->op[i], NULL) < 0) continue;
         int rc = add_op(d, list, i, err);
         if (rc == 0) continue;
         npu_constants_unload(d, list);
@@ -57,9 +58,9 @@ int npu_constants_sinks(
 {
     for (int i = 0; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
-        if (op->kind != OP_ATTENTION || op->layer < 0 || op->layer >= cache->n_layer) continue;
-        const struct op_attention *a = &op->attention;
-        TRY(add(d, list, a->sinks, (size_t)a->n_head, cache->layer[op->layer].window, err));
+        struct op_constant c;
+        for (int k = 0; op_info_of(op->kind)->reads_cache && op_constant(op, k, &c); k++)
+            TRY(add(d, list, c.x, c.n, cache->layer[op->layer].window, err));
     }
     return 0;
 }

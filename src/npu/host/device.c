@@ -23,8 +23,8 @@ static struct npu_device *self_of(struct device *d)
 static int check_product(struct npu_device *d, const struct op *op, struct lutra_error *err)
 {
     struct npu_weights w;
-    for (int i = 0; i < op->matmul.n_part; i++) {
-        const struct weight *weight = op->matmul.part[i].weight;
+    for (int i = 0; i < op->n_weight; i++) {
+        const struct weight *weight = op->weight[i];
         TRY(npu_weight_layout(d, weight, &w, err));
         if (weight->tensor.ne[1] % 32)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' has %lld outputs, not a multiple of 32",
@@ -53,21 +53,34 @@ static int check_attention(struct npu_device *d, const struct op_attention *p, s
         err, LUTRA_E_UNSUPPORTED, "npu: attention: %d query heads over %d key heads", p->n_head, p->n_kv_head);
 }
 
-static int npu_supports(struct device *self, const struct op *op, struct lutra_error *err)
+/* Its windows hold whole layers, and cut a cache into equal ones (npu_cache_place). */
+static int check_cache(const struct op_list *list, struct lutra_error *err)
+{
+    for (int i = 0; i < list->n_layer; i++) {
+        const struct op_layer *l = &list->layer[i], *first = &list->layer[0];
+        if (l->cache == i && l->n_kv_head == first->n_kv_head && l->d_head == first->d_head) continue;
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "npu: layer %d: %d heads of %d in the cache of layer %d; only layers with caches of their own, all alike",
+            i, l->n_kv_head, l->d_head, l->cache);
+    }
+    return 0;
+}
+
+static int npu_supports(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
     struct npu_device *d = self_of(self);
     struct npu_weights w;
     switch (op->kind) {
-    case OP_EMBED: return npu_weight_layout(d, op->embed.weight, &w, err);
-    case OP_HEAD: return npu_weight_layout(d, op->head.weight, &w, err);
+    case OP_EMBED: return npu_weight_layout(d, op->weight[0], &w, err);
+    case OP_HEAD: return npu_weight_layout(d, op->weight[0], &w, err);
     case OP_MATMUL: return check_product(d, op, err);
     case OP_ROPE: return check_rope(&op->rope, err);
-    case OP_ATTENTION: return check_attention(d, &op->attention, err);
+    case OP_ATTENTION: TRY(check_cache(list, err)); return check_attention(d, &op->attention, err);
+    case OP_KV_APPEND: return check_cache(list, err);
     case OP_RMS_NORM:
         if (op->norm.n_norm % 32 == 0) return 0;
         return lutra_fail(
             err, LUTRA_E_UNSUPPORTED, "npu: rms_norm over %d elements, not a multiple of 32", op->norm.n_norm);
-    case OP_KV_APPEND:
     case OP_SWIGLU:
     case OP_GEGLU:
     case OP_RELU2:
@@ -220,36 +233,6 @@ static bool npu_report(struct device *self, int line, char *text, size_t size)
     return line == d->n_window && d->tcm.bytes;
 }
 
-static void add_weight(const struct weight *w, size_t n_row, struct demand *out)
-{
-    size_t n_in = (size_t)w->tensor.ne[0], n_out = (size_t)w->tensor.ne[1];
-    out->weight_bytes += w->packed ? w->packed->bytes : w->tensor.bytes;
-    out->act_bytes += n_row * (n_in + n_out) * sizeof(float);
-    out->mac += (uint64_t)n_in * n_out * n_row;
-}
-
-static void npu_demand(struct device *self, const struct op *op, const struct step *step, struct demand *out)
-{
-    const struct kv_view *kv = step->kv;
-    size_t n_row = (size_t)step->batch->n_row;
-    uint64_t seen = 0;
-    (void)self;
-    memset(out, 0, sizeof *out);
-    switch (op->kind) {
-    case OP_MATMUL:
-        for (int i = 0; i < op->matmul.n_part; i++) add_weight(op->matmul.part[i].weight, n_row, out);
-        break;
-    case OP_HEAD: add_weight(op->head.weight, (size_t)step->n_out, out); break;
-    case OP_EMBED: out->act_bytes = n_row * (size_t)op->embed.weight->tensor.ne[0] * sizeof(float); break;
-    case OP_ATTENTION:
-        for (size_t r = 0; r < n_row; r++) seen += (uint64_t)kv->row[r].n_paged + (uint64_t)kv->row[r].n_path;
-        out->cache_bytes = (uint64_t)kv->n_item * KV_BLOCK * (uint64_t)kv->n_kv_head * 2 * kv->vec_bytes;
-        out->mac = seen * 2 * (uint64_t)op->attention.n_head * (uint64_t)op->attention.d_head;
-        break;
-    default: break;
-    }
-}
-
 static void npu_close(struct device *self)
 {
     struct npu_device *d = self_of(self);
@@ -274,8 +257,7 @@ static const struct device_ops DEVICE_OPS = {.close = npu_close,
     .buffer_free = npu_buffer_free,
     .publish = npu_publish,
     .acquire = npu_acquire,
-    .report = npu_report,
-    .demand = npu_demand};
+    .report = npu_report};
 
 int npu_device_open(struct device **out, npu_transport_open *open, const struct npu_transport_settings *settings,
     struct pool *pool, struct lutra_error *err)
@@ -296,8 +278,7 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
             .flat_rows = FLAT_ROWS,
             .invariant_rows = MAX_ROWS,
             .memory_bytes = npu_window_bytes(d),
-            .f16_cache = true,
-            .numerics = "npu-f16"}};
+            .f16_cache = true}};
     *out = &d->base;
     return 0;
 }

@@ -161,7 +161,7 @@ static uint32_t at_of(const struct program *p, int value)
 /* Makes a value current in the run's window. */
 static int bring(struct program *p, int value, struct lutra_error *err)
 {
-    if (value < 0 || p->value[value]->fresh >> p->d->at & 1) return 0;
+    if (p->value[value]->fresh >> p->d->at & 1) return 0;
     struct npu_buffer *b = p->value[value];
     uint32_t bytes = rows_of(p, value) * stride_of(p, value);
     if (!bytes) return 0;
@@ -173,7 +173,6 @@ static int bring(struct program *p, int value, struct lutra_error *err)
 
 static void wrote(struct program *p, int value)
 {
-    if (value < 0) return;
     struct npu_buffer *b = p->value[value];
     uint32_t bytes = rows_of(p, value) * stride_of(p, value), *dirty = &b->dirty[p->d->at];
     b->fresh = 1u << p->d->at, b->host_fresh = false;
@@ -193,16 +192,16 @@ static int constant(const struct program *p, const float *host, uint32_t *at, st
 static int emit_embed(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const struct batch *b = p->s->step->batch;
-    const struct packed *w = op->embed.weight->packed;
+    const struct packed *w = op->weight[0]->packed;
     if (!p->t->tokens) {
         int32_t *token = take(p, (size_t)b->n_row * 4, &p->t->tokens);
         if (!token) return no_room(p, err);
         for (int r = 0; r < b->n_row; r++) token[r] = b->row[r].token;
     }
     struct npu_op *m = push(p, NPU_OP_EMBED);
-    m->m = (uint32_t)b->n_row, m->n = w->layout.n, m->k = stride_of(p, op->out) / 4;
+    m->m = (uint32_t)b->n_row, m->n = w->layout.n, m->k = stride_of(p, op->out[0]) / 4;
     m->kind = w->layout.kind, m->weights = w->at, m->rows = p->t->tokens;
-    m->dst = at_of(p, op->out), m->dst_stride = stride_of(p, op->out);
+    m->dst = at_of(p, op->out[0]), m->dst_stride = stride_of(p, op->out[0]);
     memcpy(&m->param, &op->embed.scale, 4);
     return 0;
 }
@@ -211,8 +210,8 @@ static int emit_norm(struct program *p, const struct op *op, struct lutra_error 
 {
     uint32_t n = (uint32_t)op->norm.n_norm;
     struct npu_op *m = push(p, NPU_OP_RMS_NORM);
-    m->m = rows_of(p, op->in) * (stride_of(p, op->in) / 4 / n), m->n = n;
-    m->src = at_of(p, op->in), m->dst = at_of(p, op->out), m->src_stride = m->dst_stride = 4 * n;
+    m->m = rows_of(p, op->in[0]) * (stride_of(p, op->in[0]) / 4 / n), m->n = n;
+    m->src = at_of(p, op->in[0]), m->dst = at_of(p, op->out[0]), m->src_stride = m->dst_stride = 4 * n;
     memcpy(&m->param, &op->norm.eps, 4);
     return constant(p, op->norm.weight, &m->weights, err);
 }
@@ -221,8 +220,8 @@ static int emit_norm(struct program *p, const struct op *op, struct lutra_error 
 static void emit_pointwise(struct program *p, const struct op *op, uint32_t code)
 {
     struct npu_op *m = push(p, code);
-    m->m = 1, m->n = (uint32_t)round_up(rows_of(p, op->out) * (size_t)stride_of(p, op->out) / 4, 32);
-    m->src = at_of(p, op->in), m->weights = at_of(p, op->in2), m->dst = at_of(p, op->out);
+    m->m = 1, m->n = (uint32_t)round_up(rows_of(p, op->out[0]) * (size_t)stride_of(p, op->out[0]) / 4, 32);
+    m->src = at_of(p, op->in[0]), m->weights = at_of(p, op->in[1]), m->dst = at_of(p, op->out[0]);
     m->src_stride = m->dst_stride = 4 * m->n;
 }
 
@@ -231,22 +230,13 @@ static bool is_gate(const struct op *op)
     return op->kind == OP_SWIGLU || op->kind == OP_GEGLU || op->kind == OP_RELU2;
 }
 
-static bool writes(const struct op *op, int value)
-{
-    for (int i = 0; op->kind == OP_MATMUL && i < op->matmul.n_part; i++)
-        if (op->matmul.part[i].out == value) return true;
-    return op->kind != OP_MATMUL && op->out == value;
-}
-
 /* May rows of this product's input be massive?  A gate's may.  They are changed in place: nobody else reads them. */
 static bool massive(const struct op_list *list, const struct op *op)
 {
-    const struct op *from = op, *to = op + 1, *end = list->op + list->n_op;
-    if (op->matmul.n_part != 1 || op->matmul.part[0].bias) return false;
-    while (from > list->op && !writes(--from, op->in)) continue;
-    if (!writes(from, op->in) || !is_gate(from)) return false;
-    while (to < end && to->in != op->in && to->in2 != op->in && !writes(to, op->in)) to++;
-    return to == end || (to->in != op->in && to->in2 != op->in);
+    const struct op *from = op;
+    if (op->n_weight != 1 || op->matmul.bias[0]) return false;
+    while (from > list->op && !op_writes(--from, op->in[0])) continue;
+    return op_writes(from, op->in[0]) && is_gate(from) && op_list_is_dead(list, (int)(op - list->op) + 1, op->in[0]);
 }
 
 static void push_fit(struct program *p, uint32_t code, int value)
@@ -262,18 +252,18 @@ static void push_fit(struct program *p, uint32_t code, int value)
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
     bool fit = massive(p->s->list, op);
-    for (int i = 0; i < op->matmul.n_part; i++) {
-        const struct packed *w = op->matmul.part[i].weight->packed;
-        int out = op->matmul.part[i].out;
+    for (int i = 0; i < op->n_weight; i++) {
+        const struct packed *w = op->weight[i]->packed;
+        int in = op->in[0], out = op->out[i];
         TRY(turn(p, w->window, err));
-        TRY(bring(p, op->in, err));
-        if (fit) push_fit(p, NPU_OP_FIT, op->in);
+        TRY(bring(p, in, err));
+        if (fit) push_fit(p, NPU_OP_FIT, in);
         struct npu_op *m = push(p, NPU_OP_GEMM);
-        m->m = rows_of(p, op->in), m->n = w->layout.n, m->k = stride_of(p, op->in) / 4;
+        m->m = rows_of(p, in), m->n = w->layout.n, m->k = stride_of(p, in) / 4;
         m->kind = w->layout.kind, m->weights = w->at;
-        m->src = at_of(p, op->in), m->src_stride = stride_of(p, op->in);
+        m->src = at_of(p, in), m->src_stride = stride_of(p, in);
         m->dst = at_of(p, out), m->dst_stride = stride_of(p, out);
-        TRY(constant(p, op->matmul.part[i].bias, &m->bias, err));
+        TRY(constant(p, op->matmul.bias[i], &m->bias, err));
         wrote(p, out);
         if (fit) push_fit(p, NPU_OP_UNFIT, out);
     }
@@ -308,9 +298,10 @@ static int emit_rope(struct program *p, const struct op *op, struct lutra_error 
     uint32_t tables = 0;
     TRY(rope_tables(p, &op->rope, &tables, err));
     struct npu_op *m = push(p, NPU_OP_ROPE);
-    m->m = rows_of(p, op->in), m->n = stride_of(p, op->in) / 4, m->k = npu_rope_distance(&op->rope);
+    m->m = rows_of(p, op->in[0]), m->n = stride_of(p, op->in[0]) / 4, m->k = npu_rope_distance(&op->rope);
     m->param = npu_rope_period(&op->rope), m->weights = tables;
-    m->src = at_of(p, op->in), m->dst = at_of(p, op->out), m->src_stride = m->dst_stride = stride_of(p, op->in);
+    m->src = at_of(p, op->in[0]), m->dst = at_of(p, op->out[0]),
+    m->src_stride = m->dst_stride = stride_of(p, op->in[0]);
     return 0;
 }
 
@@ -324,9 +315,10 @@ static int emit_append(struct program *p, const struct op *op, struct lutra_erro
         npu_kv_slots(kv, p->t->pool, p->t->draft, n_row, slot);
     }
     struct npu_op *m = push(p, NPU_OP_KV_APPEND);
-    m->m = (uint32_t)n_row, m->n = (uint32_t)kv->d_head, m->k = (uint32_t)kv->n_kv_head;
+    m->m = (uint32_t)n_row, m->n = (uint32_t)kv->layer[op->layer].d_head,
+    m->k = (uint32_t)kv->layer[op->layer].n_kv_head;
     m->param = p->d->cache->layer[op->layer].index;
-    m->src = at_of(p, op->in), m->weights = at_of(p, op->in2), m->src_stride = stride_of(p, op->in);
+    m->src = at_of(p, op->in[0]), m->weights = at_of(p, op->in[1]), m->src_stride = stride_of(p, op->in[0]);
     m->rows = p->t->slots;
     p->d->append = true;
     return 0;
@@ -359,10 +351,10 @@ static int emit_attention(struct program *p, const struct op *op, struct lutra_e
     uint32_t tables = 0;
     TRY(attention_tables(p, a, &tables, err));
     struct npu_op *m = push(p, NPU_OP_ATTENTION);
-    m->m = rows_of(p, op->in), m->n = (uint32_t)a->d_head, m->kind = NPU_EXP_TABLE;
+    m->m = rows_of(p, op->in[0]), m->n = (uint32_t)a->d_head, m->kind = NPU_EXP_TABLE;
     m->k = p->d->cache->layer[op->layer].index;
-    m->src = at_of(p, op->in), m->dst = at_of(p, op->out);
-    m->src_stride = stride_of(p, op->in), m->dst_stride = stride_of(p, op->out);
+    m->src = at_of(p, op->in[0]), m->dst = at_of(p, op->out[0]);
+    m->src_stride = stride_of(p, op->in[0]), m->dst_stride = stride_of(p, op->out[0]);
     m->rows = tables;
     memcpy(&m->param, &a->scale, 4);
     memcpy(&m->param2, &a->softcap, 4);
@@ -378,9 +370,9 @@ static int emit_take(struct program *p, const struct op *op, struct lutra_error 
         memcpy(row, step->out_row, (size_t)step->n_out * 4);
     }
     struct npu_op *m = push(p, NPU_OP_TAKE);
-    m->m = (uint32_t)step->n_out, m->n = stride_of(p, op->in) / 4, m->rows = p->t->out_rows;
-    m->src = at_of(p, op->in), m->src_stride = stride_of(p, op->in);
-    m->dst = at_of(p, op->out), m->dst_stride = stride_of(p, op->out);
+    m->m = (uint32_t)step->n_out, m->n = stride_of(p, op->in[0]) / 4, m->rows = p->t->out_rows;
+    m->src = at_of(p, op->in[0]), m->src_stride = stride_of(p, op->in[0]);
+    m->dst = at_of(p, op->out[0]), m->dst_stride = stride_of(p, op->out[0]);
     return 0;
 }
 
@@ -405,7 +397,7 @@ static int emit_head(struct program *p, const struct op *op, struct lutra_error 
 {
     const struct step *step = p->s->step;
     struct npu_device *d = p->d;
-    const struct packed *w = op->head.weight->packed;
+    const struct packed *w = op->weight[0]->packed;
     uint32_t all = 0, rows, n_out = (uint32_t)step->n_out;
     d->n_vocab = w->layout.n, d->head_window = d->at;
     d->logits_stride = (uint32_t)round_up(w->layout.n, 32) * 4;
@@ -421,14 +413,14 @@ static int emit_head(struct program *p, const struct op *op, struct lutra_error 
             .logits = npu_head_brings_logits(step, (int)i) ? p->w->logits.at + i * d->logits_stride : 0};
     }
     if (all & WANT_HIDDEN) {
-        d->hidden = at_of(p, op->in), d->hidden_bytes = n_out * stride_of(p, op->in);
-        d->d_model = p->s->list->value[op->in].dim;
+        d->hidden = at_of(p, op->in[0]), d->hidden_bytes = n_out * stride_of(p, op->in[0]);
+        d->d_model = p->s->list->value[op->in[0]].dim;
         flush(p, d->hidden, d->hidden_bytes);
     }
     if (!(all & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB))) return 0;
     struct npu_op *m = push(p, NPU_OP_HEAD);
-    m->m = n_out, m->n = w->layout.n, m->k = stride_of(p, op->in) / 4, m->kind = w->layout.kind, m->weights = w->at;
-    m->src = at_of(p, op->in), m->src_stride = stride_of(p, op->in);
+    m->m = n_out, m->n = w->layout.n, m->k = stride_of(p, op->in[0]) / 4, m->kind = w->layout.kind, m->weights = w->at;
+    m->src = at_of(p, op->in[0]), m->src_stride = stride_of(p, op->in[0]);
     m->rows = rows, m->dst = p->w->results.at, m->scratch = p->w->scratch.at;
     memcpy(&m->param2, &op->head.softcap, 4);
     flush(p, p->w->results.at, n_out * (uint32_t)sizeof(struct npu_head_result));
@@ -460,26 +452,21 @@ static int emit_one(struct program *p, const struct op *op, struct lutra_error *
  * one ran. */
 static int place(const struct program *p, const struct op *op)
 {
-    switch (op->kind) {
-    case OP_EMBED: return op->embed.weight->packed->window;
-    case OP_HEAD: return op->head.weight->packed->window;
-    case OP_KV_APPEND:
-    case OP_ATTENTION: return p->d->cache->layer[op->layer].window;
-    case OP_RMS_NORM: return npu_home(p->d, p->s->list, (int)(op - p->s->list->op));
-    default: return p->w ? p->d->at : 0;
-    }
+    const struct op_info *info = op_info_of(op->kind);
+    if (op->n_weight) return op->weight[0]->packed->window;
+    if (info->reads_cache || info->writes_cache) return p->d->cache->layer[op->layer].window;
+    if (op->kind == OP_RMS_NORM) return npu_home(p->d, p->s->list, (int)(op - p->s->list->op));
+    return p->w ? p->d->at : 0;
 }
 
 static int emit(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    int value = op->in >= 0 && op->kind != OP_TAKE ? op->in : op->out;
-    if (!rows_of(p, value)) return 0;
+    if (!rows_of(p, op->n_out ? op->out[0] : op->in[0])) return 0;
     if (op->kind == OP_MATMUL) return emit_product(p, op, err);
     TRY(turn(p, place(p, op), err));
-    TRY(bring(p, op->in, err));
-    TRY(bring(p, op->in2, err));
+    for (int i = 0; i < op->n_in; i++) TRY(bring(p, op->in[i], err));
     TRY(emit_one(p, op, err));
-    wrote(p, op->out);
+    for (int i = 0; i < op->n_out; i++) wrote(p, op->out[i]);
     return 0;
 }
 
@@ -511,7 +498,7 @@ static int begin(struct program *p, struct lutra_error *err)
 static void publish_cache(const struct program *p)
 {
     const struct kv_view *kv = p->s->step->kv;
-    uint32_t bytes = 2 * (uint32_t)kv->n_kv_head * KV_BLOCK * (uint32_t)kv->vec_bytes;
+    uint32_t bytes = (uint32_t)kv->layer[0].block_bytes;
     for (int b = 0; kv->host_wrote && b < kv->n_block; b++)
         for (int layer = 0; kv->host_wrote[b] && layer < kv->n_layer; layer++)
             npu_cache_publish(p->d, p->d->cache, kv, layer, kv_block_at(kv, layer, KV_K, b), bytes);

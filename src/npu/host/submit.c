@@ -68,10 +68,10 @@ static void acquire_cache(struct npu_device *d, const struct step *step)
         const struct kv_row *row = &kv->row[r];
         for (n = 1; r + n < n_row && row[n].block == row->block && row[n].slot == row->slot + n;) n++;
         for (int layer = 0; layer < kv->n_layer; layer++)
-            for (int h = 0; h < kv->n_kv_head; h++)
+            for (int h = 0; h < kv->layer[layer].n_kv_head; h++)
                 for (int side = KV_K; side <= KV_V; side++)
                     npu_cache_acquire(d, d->cache, kv, layer, kv_slot_at(kv, layer, (enum kv_side)side, h, r),
-                        (uint32_t)n * (uint32_t)kv->vec_bytes);
+                        (uint32_t)n * (uint32_t)kv->layer[layer].vec_bytes);
     }
 }
 

@@ -49,7 +49,7 @@ void npu_rope_row(const struct op_rope *p, int32_t pos, float *c_and_s)
 /* Slot `slot` of a block, or of the draft scratch for block -1: layer 0, head 0. */
 static struct npu_slot slot_at(const struct kv_view *kv, uint32_t pool, uint32_t draft, int32_t block, int32_t slot)
 {
-    uint32_t vec = (uint32_t)kv->vec_bytes, heads = (uint32_t)kv->n_kv_head;
+    uint32_t vec = (uint32_t)kv->layer[0].vec_bytes, heads = (uint32_t)kv->layer[0].n_kv_head;
     if (block < 0) {
         uint32_t head = (uint32_t)kv->n_draft * vec;
         return (struct npu_slot){
@@ -215,7 +215,7 @@ void npu_attention_tables(const struct npu_attention_request *r, void *out, size
     memmove(base + segments, b.segment, b.n_segment * sizeof *b.segment);
     memmove(base + runs, b.run, b.n_run * sizeof *b.run);
     memmove(base + masks, b.mask, b.n_mask * sizeof *b.mask);
-    *(struct npu_attention *)out =
-        (struct npu_attention){(uint32_t)(masks + b.n_mask * sizeof *b.mask), n_group, (uint32_t)p.groups,
-            (uint32_t)segments, (uint32_t)runs, (uint32_t)masks, (uint32_t)r->kv->n_kv_head, (uint32_t)r->n_heads};
+    *(struct npu_attention *)out = (struct npu_attention){(uint32_t)(masks + b.n_mask * sizeof *b.mask), n_group,
+        (uint32_t)p.groups, (uint32_t)segments, (uint32_t)runs, (uint32_t)masks, (uint32_t)r->kv->layer[0].n_kv_head,
+        (uint32_t)r->n_heads};
 }

@@ -35,14 +35,14 @@ static uint32_t of_op(const struct npu_device *d, const struct op_list *list, co
     uint32_t most = 0;
     switch (op->kind) {
     case OP_MATMUL:
-        for (int i = 0; i < op->matmul.n_part; i++) {
-            uint32_t bytes = of_product(m, op->matmul.part[i].weight->packed, UINT32_MAX, d->most.max_rows);
+        for (int i = 0; i < op->n_weight; i++) {
+            uint32_t bytes = of_product(m, op->weight[i]->packed, UINT32_MAX, d->most.max_rows);
             most = bytes > most ? bytes : most;
         }
         return most;
-    case OP_HEAD: return of_product(m, op->head.weight->packed, NPU_HEAD_SLICE, d->most.max_out);
-    case OP_EMBED: return of_scratch(m, npu_embed_scratch(&op->embed.weight->packed->layout));
-    case OP_ROPE: return of_scratch(m, npu_rope_scratch((uint32_t)list->value[op->in].dim));
+    case OP_HEAD: return of_product(m, op->weight[0]->packed, NPU_HEAD_SLICE, d->most.max_out);
+    case OP_EMBED: return of_scratch(m, npu_embed_scratch(&op->weight[0]->packed->layout));
+    case OP_ROPE: return of_scratch(m, npu_rope_scratch((uint32_t)list->value[op->in[0]].dim));
     case OP_ATTENTION: return of_attention(m, (uint32_t)op->attention.d_head);
     default: return 0;
     }
@@ -51,7 +51,7 @@ static uint32_t of_op(const struct npu_device *d, const struct op_list *list, co
 void npu_tcm_note(struct npu_device *d, const struct op_list *list)
 {
     for (int i = 0; i < list->n_op; i++) {
-        if (d->base.ops->supports(&d->base, &list->op[i], NULL) < 0) continue;
+        if (d->base.ops->supports(&d->base, list, &list->op[i], NULL) < 0) continue;
         uint32_t bytes = of_op(d, list, &list->op[i]);
         if (bytes <= d->tcm.bytes) continue;
         d->tcm.bytes = bytes, d->tcm.kind = list->op[i].kind, d->tcm.layer = list->op[i].layer;

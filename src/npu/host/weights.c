@@ -83,7 +83,7 @@ int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra
         free(p);
         return lutra_fail(err, rc, "%s: tensor '%s': %s", d->base.name, t->name, why.what);
     }
-    weight->packed = p;
+    weight->packed = p, weight->packed_bytes = p->bytes;
     p->next = d->packed, d->packed = p;
     struct npu_transport *link = d->window[p->window].link;
     rc = pack(d, t, &w, link->base + p->at, err);
@@ -107,7 +107,7 @@ void npu_weight_release(struct npu_device *d, struct weight *weight)
     d->window[p->window].weight_bytes -= p->bytes;
     if (!d->packed) d->filling = 0;
     free(p);
-    weight->packed = NULL;
+    weight->packed = NULL, weight->packed_bytes = 0;
 }
 
 /* ---- where ---- */
@@ -115,10 +115,7 @@ void npu_weight_release(struct npu_device *d, struct weight *weight)
 /* The window of an operation's first weight, or -1: it has none here. */
 static int window_of(const struct npu_device *d, const struct op *op)
 {
-    const struct weight *w = op->kind == OP_EMBED    ? op->embed.weight
-                             : op->kind == OP_HEAD   ? op->head.weight
-                             : op->kind == OP_MATMUL ? op->matmul.part[0].weight
-                                                     : NULL;
+    const struct weight *w = op->n_weight ? op->weight[0] : NULL;
     return w && w->packed && w->device == &d->base ? w->packed->window : -1;
 }
 

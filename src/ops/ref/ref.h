@@ -48,7 +48,7 @@ void ref_add(const float *a, const float *b, float *out, int n);
 /* out[i] = x[out_row[i]].  x: [rows][dim], out: [n_out][dim] and not x. */
 void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float *out);
 
-/* ---- the cache: OP_KV_APPEND, OP_ATTENTION, OP_KV_COPY ---- */
+/* ---- the cache: OP_KV_APPEND, OP_ATTENTION ---- */
 
 /* Rounds k, v [n_kv_head][d_head] to the cache's type and stores them as row `row`'s own. */
 void ref_kv_append(const struct kv_view *kv, int layer, int row, const float *k, const float *v);
@@ -60,9 +60,6 @@ void ref_kv_read(const struct kv_view *kv, int layer, enum kv_side side, int hea
  * scratch: double[n_paged + n_path + 2 * d_head]. */
 void ref_attention(const struct kv_view *kv, int layer, const struct op_attention *p, int row, const float *q,
     float *out, double *scratch);
-
-/* Commits one accepted draft: every layer's K and V of `draft_slot` to `slot` of `block`. */
-void ref_kv_copy(const struct kv_view *kv, int32_t draft_slot, int32_t block, int32_t slot);
 
 /* ---- OP_HEAD, after its matmul ---- */
 

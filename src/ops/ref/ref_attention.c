@@ -9,36 +9,29 @@
 
 #include "quant/quant.h"
 
-static void store_vec(const struct kv_view *kv, const float *src, uint8_t *dst)
-{
-    quant_info_of(kv->type)->quantize(src, dst, (size_t)kv->d_head);
-}
-
-static void load_vec(const struct kv_view *kv, const uint8_t *src, float *dst)
-{
-    quant_info_of(kv->type)->dequantize(src, dst, (size_t)kv->d_head);
-}
-
 void ref_kv_append(const struct kv_view *kv, int layer, int row, const float *k, const float *v)
 {
-    for (int h = 0; h < kv->n_kv_head; h++) {
-        store_vec(kv, k + h * kv->d_head, kv_slot_at(kv, layer, KV_K, h, row));
-        store_vec(kv, v + h * kv->d_head, kv_slot_at(kv, layer, KV_V, h, row));
+    const struct kv_layer *l = &kv->layer[layer];
+    const struct quant_info *type = quant_info_of(kv->type);
+    for (int h = 0; h < l->n_kv_head; h++) {
+        type->quantize(k + h * l->d_head, kv_slot_at(kv, layer, KV_K, h, row), (size_t)l->d_head);
+        type->quantize(v + h * l->d_head, kv_slot_at(kv, layer, KV_V, h, row), (size_t)l->d_head);
     }
 }
 
 void ref_kv_read(const struct kv_view *kv, int layer, enum kv_side side, int head, int row, int32_t pos, float *out)
 {
     const struct kv_row *r = &kv->row[row];
+    size_t vec = kv->layer[layer].vec_bytes;
     const uint8_t *src;
     if (pos < r->n_paged) {
         int32_t block = kv->table[r->table + pos / KV_BLOCK];
-        src = kv_block_at(kv, layer, side, block) + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * kv->vec_bytes;
+        src = kv_block_at(kv, layer, side, block) + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * vec;
     } else {
         int32_t slot = kv->path[r->path_first + pos - r->n_paged];
-        src = kv_draft_at(kv, layer, side, head) + (size_t)slot * kv->vec_bytes;
+        src = kv_draft_at(kv, layer, side, head) + (size_t)slot * vec;
     }
-    load_vec(kv, src, out);
+    quant_info_of(kv->type)->dequantize(src, out, (size_t)kv->layer[layer].d_head);
 }
 
 /* The scores of one head at positions first .. n - 1; returns the largest. */
@@ -77,18 +70,5 @@ void ref_attention(const struct kv_view *kv, int layer, const struct op_attentio
             for (int d = 0; d < p->d_head; d++) sum_v[d] += weight * vec[d];
         }
         for (int d = 0; d < p->d_head; d++) out[h * p->d_head + d] = (float)(sum_v[d] / sum);
-    }
-}
-
-void ref_kv_copy(const struct kv_view *kv, int32_t draft_slot, int32_t block, int32_t slot)
-{
-    for (int layer = 0; layer < kv->n_layer; layer++) {
-        for (int side = KV_K; side <= KV_V; side++) {
-            for (int h = 0; h < kv->n_kv_head; h++) {
-                const uint8_t *src = kv_draft_at(kv, layer, side, h) + (size_t)draft_slot * kv->vec_bytes;
-                uint8_t *dst = kv_block_at(kv, layer, side, block);
-                memcpy(dst + ((size_t)h * KV_BLOCK + slot) * kv->vec_bytes, src, kv->vec_bytes);
-            }
-        }
     }
 }

@@ -34,6 +34,7 @@ static const struct {
 static struct weight weights[N_WEIGHTS];
 static float norm_weight[D], bias[D];
 static struct op ops[24];
+static const struct op_layer layer = {.cache = 0, .n_kv_head = KV_HEADS, .d_head = D_HEAD};
 static struct op_list list;
 
 static void make_weight(int i)
@@ -55,7 +56,7 @@ static void make_weight(int i)
 static struct op *add_op(enum op_kind kind, int in, int in2, int out)
 {
     struct op *op = &ops[list.n_op++];
-    *op = (struct op){.kind = kind, .layer = 0, .in = in, .in2 = in2, .out = out};
+    *op = op_make(kind, 0, in, in2, out);
     return op;
 }
 
@@ -70,12 +71,7 @@ static void add_norm(int in, int out)
 static void add_matmul(int in, int n, const int (*part)[2])
 {
     struct op *op = add_op(OP_MATMUL, in, -1, -1);
-    op->matmul.n_part = n;
-    for (int i = 0; i < n; i++) {
-        op->matmul.part[i].weight = &weights[part[i][0]];
-        op->matmul.part[i].bias = part[i][0] == W_Q ? bias : NULL;
-        op->matmul.part[i].out = part[i][1];
-    }
+    for (int i = 0; i < n; i++) op_add_part(op, &weights[part[i][0]], part[i][0] == W_Q ? bias : NULL, part[i][1]);
 }
 
 static void add_rope(int value, int heads)
@@ -97,16 +93,11 @@ static int make_model(void **state)
     for (int i = 0; i < N_WEIGHTS; i++) make_weight(i);
     for (int i = 0; i < D; i++)
         norm_weight[i] = 1 + 0.1f * fixture_noise((uint32_t)i, 5, 5), bias[i] = 0.1f * (float)(i % 3);
-    list = (struct op_list){.op = ops,
-        .n_value = N_VALUES,
-        .n_layer = 1,
-        .n_kv_head = KV_HEADS,
-        .d_head = D_HEAD,
-        .d_model = D,
-        .n_vocab = VOCAB};
+    list =
+        (struct op_list){.op = ops, .n_value = N_VALUES, .layer = &layer, .n_layer = 1, .d_model = D, .n_vocab = VOCAB};
     for (int i = 0; i < N_VALUES; i++) list.value[i] = (struct value){DIM[i], i >= V_OUT ? ROWS_OUT : ROWS_ALL};
     struct op *op = add_op(OP_EMBED, -1, -1, V_X);
-    op->embed.weight = &weights[W_EMBED];
+    op->weight[0] = &weights[W_EMBED];
     op->embed.scale = 2;
     add_norm(V_X, V_H);
     add_matmul(V_H, 3, (const int[][2]){{W_Q, V_Q}, {W_K, V_K}, {W_V, V_V}});
@@ -125,9 +116,9 @@ static int make_model(void **state)
     add_op(OP_TAKE, V_X, -1, V_OUT);
     add_norm(V_OUT, V_N);
     op = add_op(OP_HEAD, V_N, -1, -1);
-    op->head.weight = &weights[W_EMBED];
+    op->weight[0] = &weights[W_EMBED];
     op->head.softcap = 30;
-    return 0;
+    return op_list_check(&list, NULL);
 }
 
 static int free_model(void **state)
@@ -163,7 +154,7 @@ static void open_bench(struct bench *b, uint32_t isa, int threads, int first, in
         assert_int_equal(b->device->ops->prepare(b->device, &weights[i], &keeps, &err), 0);
         assert_false(keeps);
     }
-    for (int i = 0; i < list.n_op; i++) assert_int_equal(b->device->ops->supports(b->device, &ops[i], &err), 0);
+    for (int i = 0; i < list.n_op; i++) assert_int_equal(b->device->ops->supports(b->device, &list, &ops[i], &err), 0);
     assert_int_equal(b->device->ops->reserve(b->device, &list, ROWS, ROWS, CTX, &err), 0);
     fixture_open(&b->kv, QUANT_F16, KV_HEADS, D_HEAD);
     int seq[3] = {fixture_sequence_of(&b->kv, 70, -1, 0, 1), 0, 0};
@@ -357,23 +348,24 @@ static void refuses_with_the_reason(void **state)
     struct lutra_error err = {0};
     struct ticket ticket;
     struct weight odd = {.tensor = {.name = "blk.0.odd", .type = QUANT_IQ2_S, .n_dim = 2, .ne = {256, 4, 1, 1}}};
-    struct op op = {.kind = OP_HEAD, .head = {.weight = &odd}};
+    struct op op = op_make(OP_HEAD, -1, V_N, -1, -1);
     bool keeps;
     (void)state;
+    op.weight[0] = &odd;
     open_bench(&b, cpu_isa(), 1, 0, 2);
-    assert_int_equal(b.device->ops->supports(b.device, &op, &err), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(err.what, "blk.0.odd"));
     assert_int_equal(b.device->ops->prepare(b.device, &odd, &keeps, &err), LUTRA_E_UNSUPPORTED);
     assert_null(odd.packed);
     op = ops[6];
     op.attention.d_head = 60;
-    assert_int_equal(b.device->ops->supports(b.device, &op, &err), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(err.what, "60"));
     op = ops[3];
     op.rope.n_rot = 128;
-    assert_int_equal(b.device->ops->supports(b.device, &op, &err), LUTRA_E_UNSUPPORTED);
-    op = (struct op){.kind = OP_KV_COPY};
-    assert_int_equal(b.device->ops->supports(b.device, &op, &err), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
+    op = (struct op){.kind = OP_COUNT};
+    assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
     assert_int_equal(b.device->ops->prepare(b.device, &weights[0], &keeps, &err), LUTRA_E_ARGUMENT);
     b.batch.n_row = ROWS + 1;
     assert_int_equal(b.device->ops->submit(b.device, &b.segment, NULL, 0, &ticket, &err), LUTRA_E_ARGUMENT);
@@ -399,7 +391,7 @@ static void gather_only_keeps_its_source(void **state)
     run(&b);
     float first[D];
     struct op op = ops[0];
-    op.embed.weight = &w;
+    op.weight[0] = &w;
     b.segment.op = &ops[0];
     b.segment.n_op = 1;
     run(&b);
@@ -407,7 +399,7 @@ static void gather_only_keeps_its_source(void **state)
     b.segment.op = &op;
     run(&b);
     assert_memory_equal(first, b.value[V_X].host, sizeof first);
-    b.device->ops->demand(b.device, &ops[2], &b.step, &demand);
+    op_demand(&list, &ops[2], &b.step, &demand);
     assert_int_equal(demand.mac, 3 * D * (D + 2 * KV_HEADS * D_HEAD));
     assert_true(demand.weight_bytes > 0);
     b.device->ops->release(b.device, &w);

@@ -52,14 +52,13 @@ static void make_weight(struct bench *b, int i, enum quant_type type, int n_out,
 
 static void make_ops(struct bench *b, enum op_kind gate)
 {
-    for (int i = 0; i < 4; i++) b->op[i] = (struct op){.kind = OP_MATMUL, .layer = 0, .in = -1, .in2 = -1, .out = -1};
-    b->op[0].in = V_IN;
-    b->op[0].matmul = (struct op_matmul){
-        .n_part = 2, .part = {{&b->weight[W_GATE], NULL, V_GATE}, {&b->weight[W_UP], b->bias, V_UP}}};
-    b->op[1] = (struct op){.kind = gate, .layer = 0, .in = V_GATE, .in2 = V_UP, .out = V_GATE};
-    b->op[2].in = V_GATE;
-    b->op[2].matmul = (struct op_matmul){.n_part = 1, .part = {{&b->weight[W_DOWN], NULL, V_OUT}}};
-    b->op[3] = (struct op){.kind = OP_ADD, .layer = 0, .in = V_GATE, .in2 = V_UP, .out = V_SEEN}; /* sees both */
+    b->op[0] = op_make(OP_MATMUL, 0, V_IN, -1, -1);
+    op_add_part(&b->op[0], &b->weight[W_GATE], NULL, V_GATE);
+    op_add_part(&b->op[0], &b->weight[W_UP], b->bias, V_UP);
+    b->op[1] = op_make(gate, 0, V_GATE, V_UP, V_GATE);
+    b->op[2] = op_make(OP_MATMUL, 0, V_GATE, -1, -1);
+    op_add_part(&b->op[2], &b->weight[W_DOWN], NULL, V_OUT);
+    b->op[3] = op_make(OP_ADD, 0, V_GATE, V_UP, V_SEEN); /* sees both */
     b->list = (struct op_list){.op = b->op, .n_value = N_VALUES, .d_model = b->d};
     for (int i = 0; i < N_VALUES; i++)
         b->list.value[i] = (struct value){i == V_IN || i == V_OUT ? b->d : b->d_ff, ROWS_ALL};

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * The cache against a model of itself: every sequence as a plain list of tokens.  A "pass" writes each row's token
- * into its slot; after every step the whole visible context of every row and sequence must spell the right tokens.
+ * into its slot; after every step the whole visible context of every row and sequence must spell the right tokens, and
+ * attention over it is that over the list.  Layers differ in heads and head size, share caches or have none.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +15,9 @@
 #include <cmocka.h>
 
 #include "kv/kv.h"
+#include "ops/ref/ref.h"
 
-enum { N_LAYER = 2, N_HEAD = 2, D_HEAD = 8, N_CTX = 400, N_BLOCK = 24, N_SEQ = 8, N_ROW = 96, N_DRAFT = 24 };
+enum { N_LAYER = 6, MAX_HEAD = 3, MAX_D = 16, N_CTX = 400, N_BLOCK = 24, N_SEQ = 8, N_ROW = 96, N_DRAFT = 24 };
 
 struct fixture {
     struct kv_cache *kv;
@@ -24,16 +27,19 @@ struct fixture {
     bool idle[N_SEQ];
     int n_closed; /* of the idle, for their room */
     struct row row[N_ROW];
-    struct span span[N_ROW];
+    int32_t mark[N_ROW];
     struct batch batch;
     uint32_t seed;
     int32_t next_token;
 };
 
+/* Its own, none, its own of another shape, that of the first, that of the third, its own. */
+static const struct op_layer layers[N_LAYER] = {
+    {0, 2, 8, 0}, {-1, 0, 0, 0}, {2, 3, 16, 0}, {0, 2, 8, 0}, {2, 3, 16, 0}, {5, 1, 4, 0}};
+
 static const struct kv_settings settings = {.type = QUANT_F32,
+    .layer = layers,
     .n_layer = N_LAYER,
-    .n_kv_head = N_HEAD,
-    .d_head = D_HEAD,
     .n_ctx = N_CTX,
     .n_block = N_BLOCK,
     .n_seq = N_SEQ,
@@ -69,7 +75,7 @@ static int open_fixture(void **state, bool by_block)
     f->memory.bytes = kv_bytes(&settings);
     f->memory.host = aligned_alloc(64, (f->memory.bytes + 63) / 64 * 64);
     memset(f->memory.host, 0xff, f->memory.bytes);
-    f->batch = (struct batch){.row = f->row, .span = f->span};
+    f->batch = (struct batch){.row = f->row, .mark = f->mark};
     f->seed = 1;
     *state = f;
     s.by_block = by_block;
@@ -95,31 +101,27 @@ static int teardown(void **state)
     return 0;
 }
 
+/* The first element of a vector: layer, side and head of whoever wrote it; the others follow from it. */
 static float code(int32_t token, int layer, int side, int head)
 {
-    return (float)(token * 8 + layer * 4 + side * 2 + head);
+    return (float)(token * 64 + layer * 8 + side * 4 + head);
+}
+
+static float element(float code, int d)
+{
+    return d ? sinf(code + (float)d) : code;
 }
 
 static void write_rows(const struct kv_view *v, const struct batch *b)
 {
     for (int layer = 0; layer < N_LAYER; layer++)
-        for (int side = KV_K; side <= KV_V; side++)
-            for (int head = 0; head < N_HEAD; head++)
+        for (int side = KV_K; side <= KV_V && kv_owns(v, layer); side++)
+            for (int head = 0; head < layers[layer].n_kv_head; head++)
                 for (int r = 0; r < b->n_row; r++) {
                     float *x = (float *)(void *)kv_slot_at(v, layer, side, head, r);
-                    for (int d = 0; d < D_HEAD; d++) x[d] = code(b->row[r].token, layer, side, head);
+                    for (int d = 0; d < layers[layer].d_head; d++)
+                        x[d] = element(code(b->row[r].token, layer, side, head), d);
                 }
-}
-
-static float read_pos(const struct kv_view *v, const struct kv_row *r, int pos, int layer, int side, int head)
-{
-    if (pos < r->n_paged) {
-        int32_t block = v->table[r->table + pos / KV_BLOCK];
-        const float *x = (const float *)(const void *)kv_block_at(v, layer, side, block);
-        return x[(head * KV_BLOCK + pos % KV_BLOCK) * D_HEAD];
-    }
-    const float *x = (const float *)(const void *)kv_draft_at(v, layer, side, head);
-    return x[v->path[r->path_first + pos - r->n_paged] * D_HEAD];
 }
 
 /* What row r should see at pos: its ancestors' tokens, else its sequence's. */
@@ -138,10 +140,39 @@ static void check_view(struct fixture *f, const struct kv_view *v)
         for (int pos = 0; pos <= f->row[r].pos; pos++) {
             int32_t token = expected(f, r, pos);
             if (token < 0) token = f->token[f->row[r].seq][pos];
-            int layer = pos % 2, side = pos / 2 % 2, head = pos / 4 % 2;
-            assert_true(read_pos(v, kr, pos, layer, side, head) == code(token, layer, side, head));
+            const int layer = pos % N_LAYER, side = pos / 8 % 2, owner = layers[layer].cache;
+            if (owner < 0) continue;
+            const int head = pos / 16 % layers[layer].n_kv_head;
+            float x[MAX_D];
+            ref_kv_read(v, layer, side, head, r, pos, x);
+            for (int d = 0; d < layers[layer].d_head; d++)
+                assert_true(x[d] == element(code(token, owner, side, head), d));
         }
     }
+}
+
+/* ref_attention of one row and head through the view, and from the tokens alone. */
+static void check_attention(struct fixture *f, const struct kv_view *v, int r, int layer)
+{
+    const struct op_layer *l = &layers[layer];
+    struct op_attention a = {
+        .n_head = 2 * l->n_kv_head, .n_kv_head = l->n_kv_head, .d_head = l->d_head, .scale = 1e-6f, .window = 90};
+    float q[2 * MAX_HEAD * MAX_D], out[2 * MAX_HEAD * MAX_D];
+    double scratch[N_CTX + 2 * MAX_D], want[MAX_D] = {0}, sum = 0;
+    int head = (int)below(f, 2u * (uint32_t)l->n_kv_head), n = f->row[r].pos + 1;
+    for (int i = 0; i < a.n_head * a.d_head; i++) q[i] = (float)below(f, 100) * 0.01f;
+    ref_attention(v, layer, &a, r, q, out, scratch);
+    for (int pos = n > 90 ? n - 90 : 0; pos < n; pos++) {
+        int32_t token = expected(f, r, pos);
+        if (token < 0) token = f->token[f->row[r].seq][pos];
+        double score = 0;
+        for (int d = 0; d < l->d_head; d++)
+            score += (double)q[head * l->d_head + d] * element(code(token, l->cache, KV_K, head / 2), d);
+        sum += score = exp(score * (double)a.scale);
+        for (int d = 0; d < l->d_head; d++) want[d] += score * element(code(token, l->cache, KV_V, head / 2), d);
+    }
+    for (int d = 0; d < l->d_head; d++)
+        assert_true(fabs(out[head * l->d_head + d] - want[d] / sum) <= 1e-5 * (1 + fabs(want[d] / sum)));
 }
 
 /* Items: each block once, every row meets each of its whole segments once, in ascending position. */
@@ -197,6 +228,8 @@ static void random_step(struct fixture *f)
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
     write_rows(&v, &f->batch);
     check_view(f, &v);
+    for (int layer = 0; layer < N_LAYER; layer++)
+        if (layers[layer].cache >= 0) check_attention(f, &v, (int)below(f, (uint32_t)n), layer);
     check_items(f, &v);
     bool ok = below(f, 5) != 0;
     kv_step_end(f->kv, &f->batch, ok);
@@ -345,17 +378,37 @@ static void the_idle_make_room(void **state)
 static void q8_0_takes_34_bytes_where_f16_takes_64(void **state)
 {
     (void)state;
+    struct op_layer one = {0, 2, 64, 0};
     struct kv_settings s = settings;
-    s.d_head = 64;
+    s.layer = &one, s.n_layer = 1;
     s.type = QUANT_F16;
     size_t half = kv_bytes(&s);
     s.type = QUANT_Q8_0;
     assert_int_equal(kv_bytes(&s) * 64, half * 34);
-    s.d_head = 40;
+    assert_int_equal(kv_token_bytes(QUANT_Q8_0, &one, 1), 2 * 2 * 68);
+    one.d_head = 40;
     assert_int_equal(kv_bytes(&s), 0);
+    assert_int_equal(kv_token_bytes(QUANT_Q8_0, &one, 1), 0);
     s.type = QUANT_Q4_0;
-    s.d_head = 64;
+    one.d_head = 64;
     assert_int_equal(kv_bytes(&s), 0);
+}
+
+/* What is shared takes no memory; every layer that attends reads. */
+static void layers_take_their_own(void **state)
+{
+    struct fixture *f = *state;
+    struct kv_view v;
+    int32_t a;
+    size_t each = sizeof(float) * 2 * (2 * 8 + 3 * 16 + 4), read = sizeof(float) * 2 * (2 * 2 * 8 + 2 * 3 * 16 + 4);
+    assert_int_equal(kv_token_bytes(QUANT_F32, layers, N_LAYER), each);
+    assert_int_equal(kv_bytes(&settings), each * (N_BLOCK * KV_BLOCK + N_DRAFT));
+    assert_int_equal(kv_seq_open(f->kv, 10, &a, NULL), 0);
+    f->row[0] = (struct row){1, 0, a, -1, 0, 0, NULL};
+    f->batch.n_row = 1;
+    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
+    assert_int_equal(kv_view_read_bytes(&v, 1), read * KV_BLOCK);
+    assert_ptr_equal(kv_block_at(&v, 3, KV_V, 2), kv_block_at(&v, 0, KV_V, 2));
 }
 
 int main(void)
@@ -364,6 +417,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(random_histories, setup, teardown),
         cmocka_unit_test_setup_teardown(random_histories, setup_by_block, teardown),
         cmocka_unit_test_setup_teardown(forks_cost_one_block, setup, teardown),
+        cmocka_unit_test_setup_teardown(layers_take_their_own, setup, teardown),
         cmocka_unit_test(q8_0_takes_34_bytes_where_f16_takes_64),
         cmocka_unit_test_setup_teardown(promises_are_kept_or_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(the_idle_make_room, setup, teardown),

@@ -27,6 +27,7 @@ enum { FIX_BLOCKS = 160, FIX_SEQS = 80, FIX_TABLE = 80, FIX_ROWS = 600, FIX_PATH
 
 struct kv_fixture {
     struct kv_view view;
+    struct kv_layer layer;
     int n_row, n_seq, n_path, next_block;
     int32_t committed[FIX_SEQS], direct[FIX_SEQS]; /* tokens before the batch, and written straight by it */
     int row_seq[FIX_ROWS];
@@ -59,14 +60,12 @@ static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int 
     memset(f, 0, sizeof *f);
     size_t vec = 0;
     if (quant_row_bytes(type, d_head, &vec) < 0) abort();
-    f->view = (struct kv_view){.type = type,
-        .n_layer = 1,
-        .n_kv_head = n_kv_head,
-        .d_head = d_head,
-        .n_block = FIX_BLOCKS,
-        .n_draft = FIX_ROWS,
-        .vec_bytes = vec};
-    size_t pool = (size_t)FIX_BLOCKS * 2 * n_kv_head * KV_BLOCK * vec, draft = 2 * (size_t)n_kv_head * FIX_ROWS * vec;
+    size_t side = (size_t)n_kv_head * KV_BLOCK * vec;
+    f->layer = (struct kv_layer){
+        .n_kv_head = n_kv_head, .d_head = d_head, .vec_bytes = vec, .side_bytes = side, .block_bytes = 2 * side};
+    f->view =
+        (struct kv_view){.type = type, .n_layer = 1, .n_block = FIX_BLOCKS, .n_draft = FIX_ROWS, .layer = &f->layer};
+    size_t pool = FIX_BLOCKS * 2 * side, draft = 2 * (size_t)n_kv_head * FIX_ROWS * vec;
     f->view.pool = aligned_alloc(64, (pool + 63) / 64 * 64);
     f->view.draft = aligned_alloc(64, (draft + 63) / 64 * 64);
     fixture_fill_nan(f->view.pool, pool);
@@ -87,9 +86,10 @@ static inline void fixture_close(struct kv_fixture *f)
 /* K and V of one position: a function of (content, position), so that equal tokens have equal vectors. */
 static inline void fixture_store(struct kv_fixture *f, uint32_t content, int32_t pos, int row)
 {
-    float *k = malloc(2 * sizeof(float) * (size_t)(f->view.n_kv_head * f->view.d_head));
-    float *v = k + f->view.n_kv_head * f->view.d_head;
-    for (int i = 0; i < f->view.n_kv_head * f->view.d_head; i++) {
+    int n = f->layer.n_kv_head * f->layer.d_head;
+    float *k = malloc(2 * sizeof(float) * (size_t)n);
+    float *v = k + n;
+    for (int i = 0; i < n; i++) {
         k[i] = fixture_noise(content, (uint32_t)pos, (uint32_t)(2 * i));
         v[i] = fixture_noise(content, (uint32_t)pos, (uint32_t)(2 * i + 1));
     }

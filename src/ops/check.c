@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * op_list_check: the one place where an op list is judged.
+ */
+#include "ops/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct check {
+    const struct op_list *list;
+    const struct op *op; /* under judgement */
+    bool written[VALUE_MAX];
+    struct lutra_error *err;
+};
+
+/* "add of layer 2: ..." */
+LUTRA_PRINTF(2, 3) static int refuse(const struct check *c, const char *fmt, ...)
+{
+    char why[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    return lutra_fail(c->err, LUTRA_E_ARGUMENT, "operation %d, %s of layer %d: %s", (int)(c->op - c->list->op),
+        op_name(c->op->kind), c->op->layer, why);
+}
+
+static int check_layer(const struct op_list *list, int i, struct lutra_error *err)
+{
+    const struct op_layer *l = &list->layer[i];
+    if (l->state_bytes)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "layer %d keeps a state of %zu bytes per sequence: recurrent layers are not implemented", i,
+            l->state_bytes);
+    if (l->cache < -1 || l->cache > i)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "layer %d reads the cache of layer %d", i, l->cache);
+    const struct op_layer *of = l->cache < 0 ? l : &list->layer[l->cache];
+    bool there = l->cache >= 0;
+    if (there && of->cache != l->cache)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "layer %d reads the cache of layer %d, which has none", i, l->cache);
+    if (of->n_kv_head == l->n_kv_head && of->d_head == l->d_head && (l->n_kv_head > 0) == there &&
+        (l->d_head > 0) == there)
+        return 0;
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "layer %d: a cache of %d heads of %d, in that of layer %d", i,
+        l->n_kv_head, l->d_head, l->cache);
+}
+
+/* Values: in range, written before they are read, of the rows that the kind has. */
+static int check_value(struct check *c, int v, enum value_rows rows)
+{
+    if (v < 0 || v >= c->list->n_value) return refuse(c, "there is no value %d", v);
+    if (c->list->value[v].rows != rows) return refuse(c, "value %d has the wrong rows", v);
+    return 0;
+}
+
+static int check_values(struct check *c, const struct op_info *info)
+{
+    const struct op *op = c->op;
+    const struct value *value = c->list->value;
+    int first = op->n_in ? op->in[0] : op->out[0];
+    enum value_rows in = info->rows == OP_OUT_ROWS ? ROWS_OUT : ROWS_ALL;
+    if (first < 0 || first >= c->list->n_value) return refuse(c, "there is no value %d", first);
+    if (info->rows == OP_SAME_ROWS) in = value[first].rows;
+    enum value_rows out = info->rows == OP_TAKES_ROWS ? ROWS_OUT : in;
+    for (int i = 0; i < op->n_in; i++) {
+        TRY(check_value(c, op->in[i], in));
+        if (!c->written[op->in[i]]) return refuse(c, "it reads value %d, which nothing has written", op->in[i]);
+    }
+    for (int i = 0; i < op->n_out; i++) {
+        TRY(check_value(c, op->out[i], out));
+        c->written[op->out[i]] = true;
+    }
+    return 0;
+}
+
+static int want_dim(const struct check *c, int value, int64_t dim)
+{
+    int has = c->list->value[value].dim;
+    return has == dim ? 0 : refuse(c, "value %d has %d elements, not %lld", value, has, (long long)dim);
+}
+
+/* Every value of the operation has as many elements as the first. */
+static int want_same_dims(const struct check *c, int dim)
+{
+    for (int i = 0; i < c->op->n_in; i++) TRY(want_dim(c, c->op->in[i], dim));
+    for (int i = 0; i < c->op->n_out; i++) TRY(want_dim(c, c->op->out[i], dim));
+    return 0;
+}
+
+static int check_weight(const struct check *c, int i, int64_t n_in, int64_t n_out)
+{
+    const struct weight *w = c->op->weight[i];
+    int use = op_info_of(c->op->kind)->use;
+    if (!w) return refuse(c, "weight %d is not there", i);
+    const struct tensor *t = &w->tensor;
+    if ((w->use & use) != use) return refuse(c, "tensor '%s' is not meant for it", t->name);
+    if (t->ne[0] == n_in && t->ne[1] == n_out) return 0;
+    return refuse(c, "tensor '%s' has %lld inputs and %lld outputs, not %lld and %lld", t->name, (long long)t->ne[0],
+        (long long)t->ne[1], (long long)n_in, (long long)n_out);
+}
+
+/* What a cache holds is appended earlier in the list, by its own layer. */
+static int check_cache(const struct check *c, const struct op_info *info)
+{
+    const struct op_list *list = c->list;
+    const struct op *op = c->op, *before = list->op;
+    if (op->layer < 0) return refuse(c, "it needs a layer");
+    const struct op_layer *l = &list->layer[op->layer];
+    if (l->cache < 0) return refuse(c, "the layer has no cache");
+    if (info->writes_cache) {
+        if (l->cache != op->layer) return refuse(c, "the cache is that of layer %d", l->cache);
+        return want_same_dims(c, l->n_kv_head * l->d_head);
+    }
+    const struct op_attention *a = &op->attention;
+    if (a->n_kv_head != l->n_kv_head || a->d_head != l->d_head)
+        return refuse(
+            c, "%d heads of %d over a cache of %d heads of %d", a->n_kv_head, a->d_head, l->n_kv_head, l->d_head);
+    if (a->n_head < 1 || a->n_head % a->n_kv_head)
+        return refuse(c, "%d query heads over %d key heads", a->n_head, a->n_kv_head);
+    while (before < op && !(op_info_of(before->kind)->writes_cache && op_uses_cache(list, before, l->cache))) before++;
+    if (before == op) return refuse(c, "nothing has been appended to the cache of layer %d", l->cache);
+    return want_same_dims(c, a->n_head * a->d_head);
+}
+
+static int check_shapes(const struct check *c)
+{
+    const struct op_list *list = c->list;
+    const struct op *op = c->op;
+    const struct value *value = list->value;
+    switch (op->kind) {
+    case OP_EMBED: return check_weight(c, 0, value[op->out[0]].dim, list->n_vocab);
+    case OP_HEAD: return check_weight(c, 0, value[op->in[0]].dim, list->n_vocab);
+    case OP_MATMUL:
+        for (int i = 0; i < op->n_weight; i++) {
+            if (op->out[i] == op->in[0]) return refuse(c, "it writes its input");
+            TRY(check_weight(c, i, value[op->in[0]].dim, value[op->out[i]].dim));
+        }
+        return 0;
+    case OP_RMS_NORM:
+        if (!op->norm.weight || op->norm.n_norm < 1 || value[op->in[0]].dim % op->norm.n_norm)
+            return refuse(c, "groups of %d in %d elements", op->norm.n_norm, value[op->in[0]].dim);
+        return want_same_dims(c, value[op->in[0]].dim);
+    case OP_ROPE: return want_same_dims(c, op->rope.n_head * op->rope.d_head);
+    case OP_KV_APPEND:
+    case OP_ATTENTION: return check_cache(c, op_info_of(op->kind));
+    default: return want_same_dims(c, value[op->in[0]].dim);
+    }
+}
+
+static int check_op(struct check *c)
+{
+    const struct op *op = c->op;
+    const struct op_info *info = op_info_of(op->kind);
+    if (!info->name) return refuse(c, "there is no kind %d", (int)op->kind);
+    if (op->layer < -1 || op->layer >= c->list->n_layer) return refuse(c, "there is no such layer");
+    bool parts = op->kind == OP_MATMUL && op->n_weight >= 1 && op->n_weight <= OP_WEIGHTS && op->n_out == op->n_weight;
+    if (op->n_in != info->n_in || (!parts && (op->n_out != info->n_out || op->n_weight != info->n_weight)))
+        return refuse(c, "%d inputs, %d outputs, %d weights", op->n_in, op->n_out, op->n_weight);
+    TRY(check_values(c, info));
+    return check_shapes(c);
+}
+
+int op_list_check(const struct op_list *list, struct lutra_error *err)
+{
+    struct check c = {.list = list, .err = err};
+    if (list->n_value < 0 || list->n_value > VALUE_MAX)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%d values, at most %d", list->n_value, VALUE_MAX);
+    for (int v = 0; v < list->n_value; v++)
+        if (list->value[v].dim < 1)
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "value %d has %d elements", v, list->value[v].dim);
+    for (int i = 0; i < list->n_layer; i++) TRY(check_layer(list, i, err));
+    for (int i = 0; i < list->n_op; i++) {
+        c.op = &list->op[i];
+        TRY(check_op(&c));
+    }
+    return 0;
+}
