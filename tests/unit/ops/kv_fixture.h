@@ -3,7 +3,7 @@
  * Builds a kv_view by hand, straight from the rules of ops/kv_view.h, for tests of ops/ and of attention kernels.
  *
  *     struct kv_fixture f;
- *     fixture_open(&f, QUANT_F16, n_kv_head, d_head);        one layer
+ *     fixture_open(&f, QUANT_F16, n_kv_head, d_head);        one layer; fixture_open_layers: more
  *     int s = fixture_sequence(&f, 100, -1, 0);               100 committed tokens of its own
  *     int t = fixture_sequence(&f, 130, s, 1);                shares the first block of s
  *     int r = fixture_row(&f, t, -1, false);                  the next token, straight into its block
@@ -23,11 +23,19 @@
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-enum { FIX_BLOCKS = 160, FIX_SEQS = 80, FIX_TABLE = 80, FIX_ROWS = 600, FIX_PATH = 20000, FIX_ITEM_ROWS = 50000 };
+enum {
+    FIX_BLOCKS = 160,
+    FIX_SEQS = 80,
+    FIX_TABLE = 80,
+    FIX_ROWS = 600,
+    FIX_PATH = 20000,
+    FIX_ITEM_ROWS = 50000,
+    FIX_LAYERS = 8
+};
 
 struct kv_fixture {
     struct kv_view view;
-    struct kv_layer layer;
+    struct kv_layer layer[FIX_LAYERS];
     int n_row, n_seq, n_path, next_block;
     int32_t committed[FIX_SEQS], direct[FIX_SEQS]; /* tokens before the batch, and written straight by it */
     int row_seq[FIX_ROWS];
@@ -55,17 +63,31 @@ static inline void fixture_fill_nan(uint8_t *p, size_t bytes)
     memset(p, 0xff, bytes); /* all ones is a NaN in f16 and f32 */
 }
 
-static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int n_kv_head, int d_head)
+static inline void fixture_open_layers(
+    struct kv_fixture *f, enum quant_type type, const struct op_layer *layer, int n_layer)
 {
     memset(f, 0, sizeof *f);
-    size_t vec = 0;
-    if (quant_row_bytes(type, d_head, &vec) < 0) abort();
-    size_t side = (size_t)n_kv_head * KV_BLOCK * vec;
-    f->layer = (struct kv_layer){
-        .n_kv_head = n_kv_head, .d_head = d_head, .vec_bytes = vec, .side_bytes = side, .block_bytes = 2 * side};
-    f->view =
-        (struct kv_view){.type = type, .n_layer = 1, .n_block = FIX_BLOCKS, .n_draft = FIX_ROWS, .layer = &f->layer};
-    size_t pool = FIX_BLOCKS * 2 * side, draft = 2 * (size_t)n_kv_head * FIX_ROWS * vec;
+    size_t pool = 0, draft = 0;
+    for (int i = 0; i < n_layer; i++) {
+        size_t vec = 0, heads = (size_t)layer[i].n_kv_head;
+        if (layer[i].cache != i) {
+            f->layer[i] = layer[i].cache < 0 ? (struct kv_layer){.cache = -1} : f->layer[layer[i].cache];
+            continue;
+        }
+        if (quant_row_bytes(type, layer[i].d_head, &vec) < 0) abort();
+        f->layer[i] = (struct kv_layer){.cache = i,
+            .n_kv_head = layer[i].n_kv_head,
+            .d_head = layer[i].d_head,
+            .vec_bytes = vec,
+            .side_bytes = heads * KV_BLOCK * vec,
+            .pool = pool,
+            .block_bytes = 2 * heads * KV_BLOCK * vec,
+            .draft = draft};
+        pool += FIX_BLOCKS * f->layer[i].block_bytes;
+        draft += 2 * heads * FIX_ROWS * vec;
+    }
+    f->view = (struct kv_view){
+        .type = type, .n_layer = n_layer, .n_block = FIX_BLOCKS, .n_draft = FIX_ROWS, .layer = f->layer};
     f->view.pool = aligned_alloc(64, (pool + 63) / 64 * 64);
     f->view.draft = aligned_alloc(64, (draft + 63) / 64 * 64);
     fixture_fill_nan(f->view.pool, pool);
@@ -77,6 +99,11 @@ static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int 
     f->view.item_row = f->item_row;
 }
 
+static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int n_kv_head, int d_head)
+{
+    fixture_open_layers(f, type, &(struct op_layer){0, n_kv_head, d_head, 0}, 1);
+}
+
 static inline void fixture_close(struct kv_fixture *f)
 {
     free(f->view.pool);
@@ -86,15 +113,18 @@ static inline void fixture_close(struct kv_fixture *f)
 /* K and V of one position: a function of (content, position), so that equal tokens have equal vectors. */
 static inline void fixture_store(struct kv_fixture *f, uint32_t content, int32_t pos, int row)
 {
-    int n = f->layer.n_kv_head * f->layer.d_head;
-    float *k = malloc(2 * sizeof(float) * (size_t)n);
-    float *v = k + n;
-    for (int i = 0; i < n; i++) {
-        k[i] = fixture_noise(content, (uint32_t)pos, (uint32_t)(2 * i));
-        v[i] = fixture_noise(content, (uint32_t)pos, (uint32_t)(2 * i + 1));
+    for (int layer = 0; layer < f->view.n_layer; layer++) {
+        int n = f->layer[layer].n_kv_head * f->layer[layer].d_head;
+        if (!kv_owns(&f->view, layer)) continue;
+        float *k = malloc(2 * sizeof(float) * (size_t)n);
+        float *v = k + n;
+        for (int i = 0; i < n; i++) {
+            k[i] = fixture_noise(content, (uint32_t)pos, (uint32_t)(2 * i + 100000 * layer));
+            v[i] = fixture_noise(content, (uint32_t)pos, (uint32_t)(2 * i + 1 + 100000 * layer));
+        }
+        ref_kv_append(&f->view, layer, row, k, v);
+        free(k);
     }
-    ref_kv_append(&f->view, 0, row, k, v);
-    free(k);
 }
 
 static inline int32_t fixture_block(struct kv_fixture *f, int seq, int32_t pos)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The CPU device on random op lists, over layers whose caches differ in heads and head size, are shared or missing: each operation, given the
+ * reference's inputs, leaves what the reference leaves.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/cpuinfo.h"
+#include "cpu/device.h"
+#include "unit/ops/random_list.h"
+
+enum { LISTS = 60 };
+
+static void assert_near(const float *a, const float *b, size_t n, double bound, const char *what, uint32_t seed)
+{
+    double most = 0, error = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(b[i]) && fabs(b[i]) > most) most = fabs(b[i]);
+        if (isfinite(b[i]) && fabs((double)a[i] - b[i]) > error) error = fabs((double)a[i] - b[i]);
+        if (!isfinite(a[i]) && isfinite(b[i])) fail_msg("list %u: %s is not finite", seed, what);
+    }
+    if (error > bound * most) fail_msg("list %u: %s is off by %g of %g", seed, what, error, most);
+}
+
+/* Runs operation i both ways from the same values and cache. */
+static void compare(struct device *d, struct random_list *r, int i, uint32_t seed)
+{
+    static float before[RL_VALUES][RL_ROWS * RL_DIM], want[RL_VALUES][RL_ROWS * RL_DIM];
+    const struct op *op = &r->op[i];
+    struct lutra_error err = {0};
+    struct segment segment = {op, 1, &r->list, &r->step};
+    struct ticket ticket;
+    for (int v = 0; v < RL_VALUES; v++) memcpy(before[v], r->value[v].host, r->value[v].bytes);
+    ref_run(&r->list, i, 1, &r->step);
+    for (int v = 0; v < RL_VALUES; v++) {
+        memcpy(want[v], r->value[v].host, r->value[v].bytes);
+        memcpy(r->value[v].host, before[v], r->value[v].bytes);
+    }
+    if (d->ops->submit(d, &segment, NULL, 0, &ticket, &err) < 0) fail_msg("list %u: %s", seed, err.what);
+    for (int v = 0; v < RL_VALUES; v++) {
+        const struct value *value = &r->list.value[v];
+        size_t rows = (size_t)(value->rows == ROWS_OUT ? r->step.n_out : r->batch.n_row);
+        if (op_writes(op, v)) /* weights of f32 are multiplied as they are; a cache of f16 holds the same bits */
+            assert_near(r->value[v].host, want[v], rows * (size_t)value->dim, 1e-4, op_name(op->kind), seed);
+        memcpy(r->value[v].host, want[v], r->value[v].bytes);
+    }
+}
+
+static void operations_agree_with_the_reference(void **state)
+{
+    static struct random_list r;
+    struct pool *pool;
+    struct lutra_error err = {0};
+    (void)state;
+    assert_int_equal(pool_open(&pool, &(struct pool_settings){.n_thread = 2}, &err), 0);
+    for (uint32_t seed = 0; seed < LISTS; seed++) {
+        struct device *d;
+        bool keeps;
+        uint32_t isa = seed % 3 ? cpu_isa() : 0;
+        random_list_open(&r, seed);
+        assert_int_equal(op_list_check(&r.list, &err), 0);
+        assert_int_equal(cpu_device_open(&d, pool, &(struct cpu_device_settings){.isa = isa}, &err), 0);
+        for (int i = 0; i < r.n_weight; i++) assert_int_equal(d->ops->prepare(d, &r.weight[i], &keeps, &err), 0);
+        for (int i = 0; i < r.list.n_op; i++) assert_int_equal(d->ops->supports(d, &r.list, &r.op[i], &err), 0);
+        assert_int_equal(d->ops->reserve(d, &r.list, RL_ROWS, RL_ROWS, FIX_TABLE * KV_BLOCK, &err), 0);
+        for (int i = 0; i < r.list.n_op; i++) compare(d, &r, i, seed);
+        for (int i = 0; i < r.n_weight; i++) d->ops->release(d, &r.weight[i]);
+        d->ops->close(d);
+        random_list_close(&r);
+    }
+    pool_close(&pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_agree_with_the_reference)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

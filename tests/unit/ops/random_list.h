@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Random op lists that op_list_check accepts, a step over a random cache for them, and their run by the reference:
+ *
+ *     struct random_list r;
+ *     random_list_open(&r, seed);            layers of different geometry, some sharing a cache, some without one
+ *     ref_run(&r.list, first, n, &r.step);   operations first .. first + n - 1
+ *     random_list_close(&r);
+ */
+#ifndef TESTS_RANDOM_LIST_H
+#define TESTS_RANDOM_LIST_H
+
+#include "ops/device.h"
+#include "unit/ops/kv_fixture.h"
+
+enum { RL_OPS = 48, RL_VALUES = 12, RL_WEIGHTS = 24, RL_ROWS = 10, RL_DIM = 64, RL_VOCAB = 40, RL_SEQS = 3 };
+
+struct random_list {
+    uint32_t seed;
+    struct op op[RL_OPS];
+    struct op_layer layer[FIX_LAYERS];
+    struct op_list list;
+    struct weight weight[RL_WEIGHTS];
+    int n_weight;
+    bool written[RL_VALUES], appended[FIX_LAYERS];
+    float vector[RL_DIM * 8]; /* norms and biases */
+
+    struct kv_fixture kv;
+    struct row row[RL_ROWS];
+    struct batch batch;
+    struct buffer value[RL_VALUES];
+    int32_t out_row[RL_ROWS];
+    struct row_result result[RL_ROWS];
+    float logits[RL_ROWS][RL_VOCAB], hidden[RL_ROWS][RL_DIM], top_logit[RL_ROWS][ROW_TOPK];
+    int32_t top_id[RL_ROWS][ROW_TOPK];
+    struct step step;
+};
+
+static inline int rl_below(struct random_list *r, int n)
+{
+    r->seed = r->seed * 1664525u + 1013904223u;
+    return (int)(((uint64_t)r->seed * (uint32_t)n) >> 32);
+}
+
+static inline struct weight *rl_weight(struct random_list *r, int n_in, int n_out, int use)
+{
+    struct weight *w = &r->weight[r->n_weight++];
+    float *x = malloc(sizeof *x * (size_t)(n_in * n_out));
+    for (int i = 0; i < n_in * n_out; i++) x[i] = 0.3f * fixture_noise((uint32_t)i, r->seed, 3);
+    *w = (struct weight){
+        .use = use, .tensor = {"w", QUANT_F32, 2, {n_in, n_out, 1, 1}, x, sizeof *x * (size_t)(n_in * n_out)}};
+    return w;
+}
+
+/* A value of these rows and this size (0: any) that has been written, or may be; -1 after a few tries. */
+static inline int rl_value(struct random_list *r, enum value_rows rows, int dim, bool written)
+{
+    for (int i = 0; i < 40; i++) {
+        int v = rl_below(r, RL_VALUES);
+        const struct value *value = &r->list.value[v];
+        if (value->rows == rows && (!dim || value->dim == dim) && (!written || r->written[v])) return v;
+    }
+    return -1;
+}
+
+static inline void rl_push(struct random_list *r, const struct op *op)
+{
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i] < 0) return;
+    for (int i = 0; i < op->n_out; i++)
+        if (op->out[i] < 0) return;
+    for (int i = 0; i < op->n_out; i++) r->written[op->out[i]] = true;
+    if (op->kind == OP_KV_APPEND) r->appended[op->layer] = true;
+    r->op[r->list.n_op++] = *op;
+}
+
+static inline void rl_add_matmul(struct random_list *r, int in, int layer)
+{
+    struct op op = op_make(OP_MATMUL, layer, in, -1, -1);
+    if (in < 0) return;
+    for (int part = 1 + rl_below(r, 3); part > 0 && r->n_weight + 4 < RL_WEIGHTS; part--) {
+        int out = rl_value(r, r->list.value[in].rows, 0, false);
+        if (out < 0 || out == in || op_writes(&op, out)) continue;
+        struct weight *w = rl_weight(r, r->list.value[in].dim, r->list.value[out].dim, WEIGHT_MATMUL);
+        op_add_part(&op, w, rl_below(r, 2) ? r->vector + RL_DIM : NULL, out);
+    }
+    if (op.n_weight) rl_push(r, &op);
+}
+
+static inline void rl_add_attention(struct random_list *r, int layer, bool append)
+{
+    const struct op_layer *l = &r->layer[layer];
+    int n = l->n_kv_head * l->d_head;
+    if (append && l->cache == layer) {
+        struct op op = op_make(OP_KV_APPEND, layer, rl_value(r, ROWS_ALL, n, true), rl_value(r, ROWS_ALL, n, true), -1);
+        rl_push(r, &op);
+    } else if (!append && l->cache >= 0 && r->appended[l->cache]) {
+        int in = rl_value(r, ROWS_ALL, 0, true), dim = in < 0 ? 1 : r->list.value[in].dim;
+        struct op op = op_make(OP_ATTENTION, layer, in, -1, rl_value(r, ROWS_ALL, dim, false));
+        op.attention = (struct op_attention){.n_head = dim / l->d_head,
+            .n_kv_head = l->n_kv_head,
+            .d_head = l->d_head,
+            .scale = 0.2f,
+            .window = rl_below(r, 3) ? 0 : 20,
+            .sinks = rl_below(r, 3) ? NULL : r->vector};
+        if (dim % n == 0) rl_push(r, &op);
+    }
+}
+
+static inline void rl_add_random(struct random_list *r)
+{
+    enum op_kind kind = (enum op_kind)rl_below(r, OP_COUNT);
+    int layer = rl_below(r, r->list.n_layer);
+    enum value_rows rows = rl_below(r, 4) ? ROWS_ALL : ROWS_OUT;
+    int in = rl_value(r, rows, 0, true), dim = in < 0 ? 1 : r->list.value[in].dim;
+    int same = rl_value(r, rows, dim, true), out = rl_value(r, rows, dim, false);
+    struct op op = op_make(kind, layer, in, same, out);
+    switch (kind) {
+    case OP_MATMUL: rl_add_matmul(r, in, layer); return;
+    case OP_KV_APPEND:
+    case OP_ATTENTION: rl_add_attention(r, layer, kind == OP_KV_APPEND); return;
+    case OP_EMBED:
+    case OP_HEAD: return; /* at the ends */
+    case OP_RMS_NORM:
+        op.norm.weight = r->vector;
+        op.norm.n_norm = rl_below(r, 2) ? dim : 32;
+        op.norm.eps = 1e-5f;
+        break;
+    case OP_ROPE:
+        if (rows == ROWS_OUT) return;
+        op.rope = (struct op_rope){ROPE_NEOX, dim / 16, 16, 8, 10000, 1, NULL, 1};
+        break;
+    case OP_TAKE:
+        op.in[0] = rl_value(r, ROWS_ALL, 0, true);
+        op.out[0] = op.in[0] < 0 ? -1 : rl_value(r, ROWS_OUT, r->list.value[op.in[0]].dim, false);
+        break;
+    default: break;
+    }
+    rl_push(r, &op);
+}
+
+static inline void rl_make_list(struct random_list *r)
+{
+    static const int shape[][2] = {{1, 32}, {2, 16}, {4, 8}, {2, 32}, {1, 64}};
+    r->list = (struct op_list){.op = r->op,
+        .n_value = RL_VALUES,
+        .layer = r->layer,
+        .n_layer = 1 + rl_below(r, FIX_LAYERS),
+        .d_model = RL_DIM,
+        .n_vocab = RL_VOCAB};
+    for (int i = 0; i < r->list.n_layer; i++) {
+        const int *s = shape[rl_below(r, 5)];
+        int with = i && rl_below(r, 3) == 0 ? rl_below(r, i) : i;
+        r->layer[i] = rl_below(r, 6) == 0            ? (struct op_layer){.cache = -1}
+                      : r->layer[with].cache != with ? (struct op_layer){i, s[0], s[1], 0}
+                      : with < i                     ? r->layer[with]
+                                                     : (struct op_layer){i, s[0], s[1], 0};
+    }
+    for (int v = 0; v < RL_VALUES; v++)
+        r->list.value[v] = (struct value){v % 2 ? RL_DIM : RL_DIM / 2, v < 8 ? ROWS_ALL : ROWS_OUT};
+    for (int i = 0; i < RL_DIM * 8; i++) r->vector[i] = 1 + 0.2f * fixture_noise((uint32_t)i, r->seed, 9);
+    for (int v = 0; v < 2; v++) {
+        struct op op = op_make(OP_EMBED, -1, -1, -1, v);
+        op.weight[0] = rl_weight(r, r->list.value[v].dim, RL_VOCAB, WEIGHT_GATHER);
+        op.embed.scale = 1.5f;
+        rl_push(r, &op);
+    }
+    for (int i = 0; i < 200 && r->list.n_op < RL_OPS - 2; i++) rl_add_random(r);
+    struct op take = op_make(OP_TAKE, -1, 1, -1, 9), head = op_make(OP_HEAD, -1, 9, -1, -1);
+    rl_push(r, &take);
+    head.weight[0] = rl_weight(r, RL_DIM, RL_VOCAB, WEIGHT_MATMUL);
+    head.head.softcap = rl_below(r, 2) ? 0 : 20;
+    rl_push(r, &head);
+}
+
+static inline void rl_make_step(struct random_list *r)
+{
+    static const uint32_t wants[] = {WANT_LOGITS, WANT_HIDDEN, WANT_TOPK, WANT_ALL & ~WANT_LOGPROB};
+    int n = 1 + rl_below(r, RL_ROWS), n_out = 0, seq[RL_SEQS];
+    fixture_open_layers(&r->kv, QUANT_F16, r->layer, r->list.n_layer);
+    for (int s = 0; s < RL_SEQS; s++) seq[s] = fixture_sequence(&r->kv, rl_below(r, 150), -1, 0);
+    r->kv.n_row = 0;
+    for (int i = 0; i < n; i++) {
+        int s = seq[rl_below(r, RL_SEQS)], row = fixture_row(&r->kv, s, -1, rl_below(r, 2));
+        const struct kv_row *k = &r->kv.row[row];
+        r->row[i] = (struct row){rl_below(r, RL_VOCAB), k->n_paged + k->n_path - 1, s, -1, 0, 0, NULL};
+        if (i && rl_below(r, 2)) continue;
+        r->row[i].want = wants[rl_below(r, 4)];
+        r->result[n_out] = (struct row_result){.row = i,
+            .logits = r->logits[n_out],
+            .hidden = r->hidden[n_out],
+            .top_id = r->top_id[n_out],
+            .top_logit = r->top_logit[n_out]};
+        r->out_row[n_out++] = i;
+    }
+    fixture_finish(&r->kv);
+    r->batch = (struct batch){.row = r->row, .n_row = n};
+    for (int v = 0; v < RL_VALUES; v++) {
+        r->value[v].bytes = sizeof(float) * RL_ROWS * (size_t)r->list.value[v].dim;
+        r->value[v].host = aligned_alloc(64, r->value[v].bytes);
+        fixture_fill_nan(r->value[v].host, r->value[v].bytes);
+    }
+    r->step = (struct step){.batch = &r->batch,
+        .kv = &r->kv.view,
+        .value = r->value,
+        .out_row = r->out_row,
+        .n_out = n_out,
+        .result = r->result};
+}
+
+static inline void random_list_open(struct random_list *r, uint32_t seed)
+{
+    memset(r, 0, sizeof *r);
+    r->seed = seed * 2654435761u + 1;
+    rl_make_list(r);
+    rl_make_step(r);
+}
+
+static inline void random_list_close(struct random_list *r)
+{
+    for (int i = 0; i < r->n_weight; i++) free((void *)(uintptr_t)r->weight[i].tensor.data);
+    for (int v = 0; v < RL_VALUES; v++) free(r->value[v].host);
+    fixture_close(&r->kv);
+}
+
+/* ---- the run by the reference ---- */
+
+static inline float *rl_row(const struct op_list *list, const struct step *step, int value, int row)
+{
+    return (float *)step->value[value].host + (size_t)row * (size_t)list->value[value].dim;
+}
+
+static inline void ref_run_head(const struct op_list *list, const struct op *op, const struct step *step)
+{
+    int dim = list->value[op->in[0]].dim;
+    float *logits = malloc(sizeof *logits * (size_t)list->n_vocab);
+    for (int i = 0; i < step->n_out; i++) {
+        struct row_result *result = &step->result[i];
+        const struct row *row = &step->batch->row[step->out_row[i]];
+        const float *x = rl_row(list, step, op->in[0], i);
+        ref_matmul(&op->weight[0]->tensor, NULL, x, logits, 1);
+        if (op->head.softcap != 0) ref_softcap(logits, list->n_vocab, op->head.softcap);
+        if (row->want & WANT_HIDDEN) memcpy(result->hidden, x, sizeof *x * (size_t)dim);
+        if (row->want & WANT_LOGITS) memcpy(result->logits, logits, sizeof *logits * (size_t)list->n_vocab);
+        ref_head_result(logits, list->n_vocab, row, result);
+    }
+    free(logits);
+}
+
+/* One row of an operation that is no head. */
+static inline void ref_run_row(const struct op_list *list, const struct op *op, const struct step *step, int r)
+{
+    const float *a = op->n_in ? rl_row(list, step, op->in[0], op->kind == OP_TAKE ? step->out_row[r] : r) : NULL;
+    const float *b = op->n_in > 1 ? rl_row(list, step, op->in[1], r) : NULL;
+    float *out = op->n_out ? rl_row(list, step, op->out[0], r) : NULL;
+    int n = list->value[op->n_in ? op->in[0] : op->out[0]].dim;
+    const struct row *row = &step->batch->row[r];
+    double scratch[FIX_TABLE * KV_BLOCK + 2 * RL_DIM];
+    switch (op->kind) {
+    case OP_EMBED: ref_embed(&op->weight[0]->tensor, row->token, op->embed.scale, out); break;
+    case OP_RMS_NORM: ref_rms_norm(a, op->norm.weight, op->norm.eps, out, n, op->norm.n_norm); break;
+    case OP_MATMUL:
+        for (int i = 0; i < op->n_weight; i++)
+            ref_matmul(&op->weight[i]->tensor, op->matmul.bias[i], a, rl_row(list, step, op->out[i], r), 1);
+        break;
+    case OP_ROPE:
+        memmove(out, a, sizeof *a * (size_t)n);
+        ref_rope(&op->rope, row->pos, out);
+        break;
+    case OP_KV_APPEND: ref_kv_append(step->kv, op->layer, r, a, b); break;
+    case OP_ATTENTION: ref_attention(step->kv, op->layer, &op->attention, r, a, out, scratch); break;
+    case OP_SWIGLU: ref_swiglu(a, b, out, n); break;
+    case OP_GEGLU: ref_geglu(a, b, out, n); break;
+    case OP_RELU2: ref_relu2(a, b, out, n); break;
+    case OP_ADD: ref_add(a, b, out, n); break;
+    default: memmove(out, a, sizeof *a * (size_t)n); break; /* take */
+    }
+}
+
+static inline void ref_run(const struct op_list *list, int first, int n, const struct step *step)
+{
+    for (const struct op *op = list->op + first; op < list->op + first + n; op++) {
+        int value = op->n_out ? op->out[0] : op->in[0];
+        int rows = list->value[value].rows == ROWS_OUT ? step->n_out : step->batch->n_row;
+        if (op->kind == OP_HEAD) ref_run_head(list, op, step);
+        for (int r = 0; op->kind != OP_HEAD && r < rows; r++) ref_run_row(list, op, step, r);
+    }
+}
+
+#endif

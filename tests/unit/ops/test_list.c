@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Op lists: random ones pass op_list_check, each rule refuses the operation that breaks it by name, the walks see every operand, and demand
+ * counts what a step reads.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "unit/ops/random_list.h"
+
+enum { LISTS = 300 };
+
+static void random_lists_pass_and_run(void **state)
+{
+    static struct random_list r;
+    int kinds[OP_COUNT] = {0}, shared = 0, without = 0;
+    (void)state;
+    for (uint32_t seed = 0; seed < LISTS; seed++) {
+        struct lutra_error err = {0};
+        random_list_open(&r, seed);
+        if (op_list_check(&r.list, &err) < 0) fail_msg("list %u: %s", seed, err.what);
+        ref_run(&r.list, 0, r.list.n_op, &r.step);
+        for (int i = 0; i < r.list.n_op; i++) {
+            kinds[r.op[i].kind]++;
+            if (r.op[i].kind == OP_ATTENTION) shared += r.layer[r.op[i].layer].cache != r.op[i].layer;
+        }
+        for (int i = 0; i < r.list.n_layer; i++) without += r.layer[i].cache < 0;
+        random_list_close(&r);
+    }
+    for (int kind = 0; kind < OP_COUNT; kind++) assert_true(kinds[kind] > 20);
+    assert_true(shared > 20 && without > 20);
+}
+
+/* ---- refusals ---- */
+
+/* embed 0 -> 1; matmul 1 -> 2, 3; append 2, 3 and attention 1 -> 4 in layer 1; take 4 -> 5; head 5. */
+struct model {
+    struct weight weight[4];
+    struct op op[6];
+    struct op_layer layer[3];
+    struct op_list list;
+};
+
+static void make(struct model *m)
+{
+    *m = (struct model){.layer = {{-1, 0, 0, 0}, {1, 2, 16, 0}, {1, 2, 16, 0}}};
+    for (int i = 0; i < 4; i++) {
+        m->weight[i].tensor = (struct tensor){"w", QUANT_F32, 2, {64, i % 3 ? 32 : 40, 1, 1}, NULL, 0};
+        m->weight[i].use = i ? WEIGHT_MATMUL : WEIGHT_GATHER;
+    }
+    m->op[0] = op_make(OP_EMBED, -1, -1, -1, 1);
+    m->op[0].weight[0] = &m->weight[0];
+    m->op[1] = op_make(OP_MATMUL, 1, 1, -1, -1);
+    op_add_part(&m->op[1], &m->weight[1], NULL, 2);
+    op_add_part(&m->op[1], &m->weight[2], NULL, 3);
+    m->op[2] = op_make(OP_KV_APPEND, 1, 2, 3, -1);
+    m->op[3] = op_make(OP_ATTENTION, 2, 1, -1, 4);
+    m->op[3].attention = (struct op_attention){.n_head = 4, .n_kv_head = 2, .d_head = 16, .scale = 1};
+    m->op[4] = op_make(OP_TAKE, -1, 4, -1, 5);
+    m->op[5] = op_make(OP_HEAD, -1, 5, -1, -1);
+    m->op[5].weight[0] = &m->weight[3];
+    m->list = (struct op_list){.op = m->op, .n_op = 6, .n_value = 6, .layer = m->layer, .n_layer = 3, .n_vocab = 40};
+    for (int v = 0; v < 6; v++)
+        m->list.value[v] = (struct value){v == 2 || v == 3 ? 32 : 64, v == 5 ? ROWS_OUT : ROWS_ALL};
+}
+
+#define REFUSES(change, says)                                                                                          \
+    do {                                                                                                               \
+        struct model m;                                                                                                \
+        struct lutra_error err = {0};                                                                                  \
+        make(&m);                                                                                                      \
+        assert_int_equal(op_list_check(&m.list, &err), 0);                                                             \
+        change;                                                                                                        \
+        assert_true(op_list_check(&m.list, &err) < 0);                                                                 \
+        if (!strstr(err.what, says)) fail_msg("%s: says %s", #change, err.what);                                       \
+    } while (0)
+
+static void broken_lists_are_named(void **state)
+{
+    (void)state;
+    REFUSES(m.list.n_value = VALUE_MAX + 1, "33 values");
+    REFUSES(m.list.value[3].dim = 0, "value 3 has 0 elements");
+    REFUSES(m.op[3].kind = OP_COUNT, "there is no kind 12");
+    REFUSES(m.op[3].kind = (enum op_kind) - 1, "there is no kind -1");
+    REFUSES(m.op[3].layer = 3, "there is no such layer");
+    REFUSES(m.op[2].n_in = 1, "operation 2, kv_append of layer 1: 1 inputs");
+    REFUSES(m.op[1].n_weight = 4, "4 weights");
+    REFUSES(m.op[1].n_out = 1, "1 outputs");
+    REFUSES(m.op[1].n_weight = m.op[1].n_out = 0, "0 weights");
+    REFUSES(m.op[2].in[1] = 6, "there is no value 6");
+    REFUSES(m.op[0].out[0] = -1, "there is no value -1");
+    REFUSES(m.op[2].in[1] = 5, "value 5 has the wrong rows");
+    REFUSES(m.op[2].in[0] = 0, "reads value 0, which nothing has written");
+    REFUSES(m.op[1].out[1] = 1, "it writes its input");
+    REFUSES(m.op[1].weight[1] = NULL, "weight 1 is not there");
+    REFUSES(m.weight[1].tensor.ne[1] = 31, "tensor 'w' has 64 inputs and 31 outputs, not 64 and 32");
+    REFUSES(m.weight[0].use = WEIGHT_MATMUL, "is not meant for it");
+    REFUSES(m.list.n_vocab = 41, "not 64 and 41");
+    REFUSES(m.list.value[4].dim = 32, "value 4 has 32 elements, not 64");
+    REFUSES(m.op[2].layer = 2, "the cache is that of layer 1");
+    REFUSES(m.op[3].layer = 0, "the layer has no cache");
+    REFUSES(m.op[3].layer = -1, "it needs a layer");
+    REFUSES(m.op[3].attention.n_head = 3, "3 query heads over 2 key heads");
+    REFUSES(m.op[3].attention.d_head = 8, "2 heads of 8 over a cache of 2 heads of 16");
+    REFUSES(m.op[2] = op_make(OP_ADD, 1, 2, 3, 2), "nothing has been appended to the cache of layer 1");
+    REFUSES(m.layer[1].cache = 2, "layer 1 reads the cache of layer 2");
+    REFUSES(m.layer[2].cache = 0, "layer 2 reads the cache of layer 0, which has none");
+    REFUSES(m.layer[2].d_head = 8, "layer 2: a cache of 2 heads of 8, in that of layer 1");
+    REFUSES(m.layer[0].n_kv_head = 1, "layer 0: a cache of 1 heads");
+    REFUSES(m.layer[2].state_bytes = 64, "layer 2 keeps a state of 64 bytes per sequence");
+    struct model m;
+    make(&m);
+    m.layer[2].state_bytes = 64;
+    assert_int_equal(op_list_check(&m.list, NULL), LUTRA_E_UNSUPPORTED);
+    make(&m);
+    m.op[3] = op_make(OP_RMS_NORM, 1, 1, -1, 4);
+    assert_int_equal(op_list_check(&m.list, NULL), LUTRA_E_ARGUMENT); /* it has no weight */
+}
+
+/* ---- walks ---- */
+
+static void operands_are_seen(void **state)
+{
+    struct model m;
+    struct op_constant c;
+    float bias[32], sinks[4];
+    (void)state;
+    make(&m);
+    m.op[1].matmul.bias[1] = bias;
+    m.op[3].attention.sinks = sinks;
+    for (int v = 0; v < 6; v++) {
+        assert_int_equal(op_reads(&m.op[1], v), v == 1);
+        assert_int_equal(op_writes(&m.op[1], v), v == 2 || v == 3);
+        assert_int_equal(op_reads(&m.op[2], v), v == 2 || v == 3);
+        assert_false(op_writes(&m.op[2], v));
+        assert_false(op_reads(&m.op[0], v));
+    }
+    assert_true(op_constant(&m.op[1], 0, &c) && !c.x && c.weight == 0);
+    assert_true(op_constant(&m.op[1], 1, &c) && c.x == bias && c.n == 32 && c.weight == 1);
+    assert_false(op_constant(&m.op[1], 2, &c));
+    assert_true(op_constant(&m.op[3], 0, &c) && c.x == sinks && c.n == 4 && c.weight == -1);
+    assert_false(op_constant(&m.op[3], 1, &c) || op_constant(&m.op[4], 0, &c));
+    assert_false(op_list_is_dead(&m.list, 1, 1)); /* the product reads it */
+    assert_false(op_list_is_dead(&m.list, 2, 1)); /* attention does */
+    assert_true(op_list_is_dead(&m.list, 4, 1));
+    assert_true(op_list_is_dead(&m.list, 1, 4)); /* written before it is read */
+    assert_true(op_uses_cache(&m.list, &m.op[3], 1) && op_uses_cache(&m.list, &m.op[2], 1));
+    assert_false(op_uses_cache(&m.list, &m.op[3], 2) || op_uses_cache(&m.list, &m.op[1], 1));
+    assert_string_equal(op_name(OP_COUNT), "unknown");
+}
+
+static void demand_counts_rows_and_blocks(void **state)
+{
+    static struct kv_fixture kv;
+    struct model m;
+    struct demand d;
+    struct row row[3] = {{.pos = 70}, {.pos = 71}, {.pos = 72}};
+    struct batch batch = {.row = row, .n_row = 3};
+    (void)state;
+    make(&m);
+    fixture_open_layers(&kv, QUANT_F16, m.layer, 3);
+    int s = fixture_sequence(&kv, 70, -1, 0);
+    kv.n_row = 0;
+    for (int i = 0; i < 3; i++) fixture_row(&kv, s, -1, false);
+    fixture_finish(&kv);
+    struct step step = {.batch = &batch, .kv = &kv.view, .n_out = 1};
+    m.weight[1].packed_bytes = 1000, m.weight[2].tensor.bytes = 64 * 32 * 4;
+    op_demand(&m.list, &m.op[0], &step, &d);
+    assert_true(d.act_bytes == 3 * 64 * 4 && !d.mac && !d.weight_bytes);
+    op_demand(&m.list, &m.op[1], &step, &d);
+    assert_true(d.weight_bytes == 1000 + 64 * 32 * 4 && d.mac == 3 * 64 * 64 && d.act_bytes == 3 * 4 * (2 * 64 + 64));
+    op_demand(&m.list, &m.op[3], &step, &d); /* two blocks, K and V of 2 x 16 halves; it reads the cache of layer 1 */
+    assert_true(d.cache_bytes == 2 * KV_BLOCK * 2 * 2 * 16 * 2 && d.mac == (71 + 72 + 73) * 2 * 4 * 16);
+    op_demand(&m.list, &m.op[5], &step, &d);
+    assert_true(d.mac == 64 * 40);
+    step.n_out = 0; /* nobody wants anything: the head is not read */
+    m.weight[3].packed_bytes = 9;
+    op_demand(&m.list, &m.op[5], &step, &d);
+    assert_true(!d.mac && !d.weight_bytes);
+    fixture_close(&kv);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_lists_pass_and_run),
+        cmocka_unit_test(broken_lists_are_named), cmocka_unit_test(operands_are_seen),
+        cmocka_unit_test(demand_counts_rows_and_blocks)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
