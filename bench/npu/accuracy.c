@@ -281,7 +281,7 @@ static void judge(const char *path, const char *device, const char *only, const 
     ms.packed = "";
     ss.n_ctx = ss.n_batch = ss.n_out = TOKENS_MAX;
     check(lutra_runtime_open(&b.runtime, &rs, &err), &err);
-    if (only) keep_only(b.runtime->first ? b.runtime->first : b.runtime->device, only);
+    if (only) keep_only(b.runtime->device[0], only);
     check(lutra_model_open(&b.model, b.runtime, path, &ms, &err), &err);
     check(lutra_session_open(&b.session, b.model, &ss, &err), &err);
     FILE *f = fopen(problems, "r");

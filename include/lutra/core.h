@@ -53,7 +53,7 @@ struct lutra_runtime_settings {
     size_t size;
     int n_threads;      /* 0 = the CPUs this process may use (affinity and cgroup quota respected) */
     bool pin;           /* pin worker threads */
-    const char *device; /* "cpu" (NULL), "cpu-ref", "npu-sim", "npu-qemu", "npu": see below */
+    const char *device; /* "cpu" (NULL), "cpu-ref", "npu-sim", "npu-qemu", "npu", or a list with commas: see below */
     const char *isa;    /* highest instruction set to use ("avx2", "avx512", ...); NULL = the best here */
     lutra_log_fn log;   /* NULL = silent */
     void *log_user;
@@ -61,8 +61,9 @@ struct lutra_runtime_settings {
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 
 /* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program under
- * qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  The CPU runs what an NPU cannot,
- * and everything once an NPU is lost. */
+ * qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  A list is in order of preference: each
+ * operation runs on the first device that can do it, and on the next when that one is lost.  The CPU stands last where the
+ * list does not name it. */
 LUTRA_API int lutra_runtime_open(
     lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
 LUTRA_API void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */

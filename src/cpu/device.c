@@ -299,16 +299,16 @@ static int cpu_bulk_rows(struct device *self, const struct op *op)
 
 static const struct device_ops CPU_OPS = {.close = cpu_close,
     .supports = cpu_supports,
-    .bulk_rows = cpu_bulk_rows,
     .prepare = cpu_prepare,
     .release = cpu_release,
-    .packed = cpu_packed,
     .reserve = cpu_device_reserve,
     .submit = cpu_submit,
     .wait = cpu_wait,
     .buffer_alloc = cpu_buffer_alloc,
-    .buffer_free = cpu_buffer_free,
-    .peaks = cpu_measure_peaks};
+    .buffer_free = cpu_buffer_free};
+
+static const struct device_extras CPU_EXTRAS = {
+    .bulk_rows = cpu_bulk_rows, .packed = cpu_packed, .peaks = cpu_measure_peaks};
 
 /* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED.md; of Arm modelled
  * from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */
@@ -329,6 +329,7 @@ int cpu_device_open(
     cpu_kernels_init(&d->kernels, settings->isa & cpu_isa());
     d->pool = pool;
     d->base = (struct device){.ops = &CPU_OPS,
+        .extras = &CPU_EXTRAS,
         .name = "cpu",
         .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa), .invariant_rows = INVARIANT_ROWS}};
     *out = &d->base;

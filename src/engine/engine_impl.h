@@ -7,7 +7,7 @@
  *     step.c      a step: the sources of its rows         sample.c    one running sample: token -> text -> end
  *     request.c   requests: submit, admission, ends       prefix.c    finished sequences kept for reuse
  *     packed.c    the packed cache beside a model         files.c     quantize, make-model, inspect
- *     turn.c      one thread at a time on the devices
+ *     memory.c    values and cache on the devices         turn.c      one thread at a time on the devices
  *     search*.c   searches over candidates               verifier.c  the judge
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
@@ -44,13 +44,14 @@ struct lutra_runtime {
     struct log log;
     struct clock clock;
     struct pool *pool;
-    struct device *_Atomic device; /* goes first: `first`, or the CPU where there is none or it was lost */
-    struct device *cpu;            /* stands behind it */
-    struct device *first;          /* NULL: none */
+    struct device *device[PLAN_DEVICES]; /* [n_device], the first is asked first; the CPU is one of them */
+    atomic_bool lost[PLAN_DEVICES];
+    int n_device;
+    struct device *cpu;
     /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the plans of
      * this runtime's models: a step that loses its device changes its model's. */
     struct turn turn;
-    char text[200];
+    char text[400];
 };
 
 struct lutra_model {
@@ -130,7 +131,9 @@ struct retained {
 
 struct lutra_session {
     lutra_model *model;
-    struct device *device; /* its buffers' */
+    struct device *home, *cache_home;    /* that allocated the values, and the cache */
+    struct device *joined[PLAN_DEVICES]; /* [n_joined] that have a place for them */
+    int n_joined;
     int n_ctx, n_seq, n_batch, n_out, n_draft;
     int64_t n_cache;
     struct arena arena;
@@ -192,8 +195,20 @@ int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *
 /* Gives the weights what it holds of them for their devices; before they are prepared. */
 void packed_cache_find(struct lutra_model *m);
 
-/* model.c: after LUTRA_E_DEVICE_LOST, the model on the CPU alone: weights are prepared again from the file.  With the turn. */
-int model_fall_back(struct lutra_model *m, struct lutra_error *err);
+/* runtime.c: the first device that is not lost. */
+struct device *runtime_first(const lutra_runtime *rt);
+/* Those that are left, in order; returns how many. */
+int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES]);
+
+/* model.c: after LUTRA_E_DEVICE_LOST, the model on the devices that are left: a new plan, and what was on the lost one is
+ * prepared again from the file.  With the turn. */
+int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
+
+/* memory.c: the session's values and cache, where the model's plan needs them. */
+int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err);
+/* The same for devices that the plan has now and had not before.  With the turn. */
+int memory_follow(lutra_session *s, struct lutra_error *err);
+void memory_close(lutra_session *s);
 
 /* The vocabulary of a file.  The caller closes *out, NULL on failure. */
 int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_error *err);

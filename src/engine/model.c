@@ -41,11 +41,11 @@ static int place_weight(struct weight *w, struct device *d, struct lutra_error *
 
 static int place_weights(struct lutra_model *m, struct lutra_error *err)
 {
-    for (int p = 0; p < m->plan.n_part; p++) {
-        const struct plan_part *part = &m->plan.part[p];
-        for (int i = part->first; i < part->first + part->n; i++) {
+    for (int p = 0; p < m->plan.n_piece; p++) {
+        const struct plan_piece *piece = &m->plan.piece[p];
+        for (int i = piece->first; i < piece->first + piece->n; i++) {
             const struct op *op = &m->plan.list->op[i];
-            for (int k = 0; k < op->n_weight; k++) TRY(place_weight(op->weight[k], part->device, err));
+            for (int k = 0; k < op->n_weight; k++) TRY(place_weight(op->weight[k], m->plan.device[piece->device], err));
         }
     }
     for (int i = 0; i < model_n_weight(m->model); i++) {
@@ -55,16 +55,22 @@ static int place_weights(struct lutra_model *m, struct lutra_error *err)
     return 0;
 }
 
+/* What a device has of the model. */
+static void release_device(struct lutra_model *m, struct device *d)
+{
+    for (int i = 0; i < model_n_weight(m->model); i++) {
+        struct weight *w = model_weight(m->model, i);
+        if (w->device != d) continue;
+        if (w->packed) d->ops->release(d, w);
+        w->device = NULL;
+    }
+    if (d->memory) d->memory->unload(d, model_ops(m->model));
+}
+
 static void release_weights(struct lutra_model *m)
 {
     turn_take(&m->runtime->turn);
-    for (int i = 0; i < model_n_weight(m->model); i++) {
-        struct weight *w = model_weight(m->model, i);
-        if (w->packed) w->device->ops->release(w->device, w);
-        w->device = NULL;
-    }
-    if (m->loaded && m->loaded->ops->unload) m->loaded->ops->unload(m->loaded, model_ops(m->model));
-    m->loaded = NULL;
+    for (int i = 0; i < m->runtime->n_device; i++) release_device(m, m->runtime->device[i]);
     turn_give(&m->runtime->turn);
 }
 
@@ -78,18 +84,19 @@ static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_
     if (stored && !w->stored)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: the copy of tensor '%s' is damaged; packed from the model",
             weights_path(m->packed), w->tensor.name);
-    m->packed_bytes += keeps_source ? 0 : w->tensor.bytes;
     if (!keeps_source) weights_drop_pages(&w->tensor);
     return 0;
 }
 
 static int load_constants(struct lutra_model *m, struct lutra_error *err)
 {
-    struct device *d = m->runtime->device;
+    int rc = 0;
     turn_take(&m->runtime->turn);
-    int rc = d->ops->load ? d->ops->load(d, model_ops(m->model), err) : 0;
+    for (int i = 0; i < m->plan.n_device && rc == 0; i++) {
+        struct device *d = m->plan.device[i];
+        if (d->memory) rc = d->memory->load(d, model_ops(m->model), err);
+    }
     turn_give(&m->runtime->turn);
-    if (rc == 0) m->loaded = d;
     return rc;
 }
 
@@ -99,13 +106,15 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
     uint64_t done = 0, total = 0;
     TRY(place_weights(m, err));
     packed_cache_find(m);
-    for (int i = 0; i < model_n_weight(m->model); i++) total += model_weight(m->model, i)->tensor.bytes;
+    for (int i = 0; i < model_n_weight(m->model); i++)
+        if (!model_weight(m->model, i)->packed) total += model_weight(m->model, i)->tensor.bytes;
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
+        if (w->packed) continue;
         if (set->progress && set->progress(set->progress_user, "preparing weights", done, total))
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
         const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
-        if (next && !next->stored) weights_prefetch(&next->tensor);
+        if (next && !next->stored && !next->packed) weights_prefetch(&next->tensor);
         TRY(prepare_weight(m, w, err));
         done += w->tensor.bytes;
     }
@@ -117,32 +126,38 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
 static void report_plan(const struct lutra_model *m)
 {
     char line[256];
-    for (int i = 0; plan_report(&m->plan, m->runtime->device, i, line, sizeof line); i++)
+    for (int i = 0; plan_report(&m->plan, runtime_first(m->runtime), i, line, sizeof line); i++)
         log_line(&m->runtime->log, LUTRA_LOG_INFO, "%s", line);
 }
 
 static int open_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
-    struct device *devices[] = {m->runtime->device, m->runtime->cpu};
+    struct device *device[PLAN_DEVICES];
+    int n_device = runtime_devices(m->runtime, device);
     if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
             model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
-    TRY(plan_open(&m->plan, model_ops(m->model), devices, devices[0] == devices[1] ? 1 : 2, err));
+    TRY(plan_open(&m->plan, model_ops(m->model), device, n_device, err));
     report_plan(m);
     TRY(packed_cache_open(m, set, err));
     return prepare_weights(m, set, err);
 }
 
-int model_fall_back(struct lutra_model *m, struct lutra_error *err)
+int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err)
 {
     struct lutra_model_settings set;
-    lutra_model_settings_init(&set, sizeof set);
+    struct device *device[PLAN_DEVICES];
     lutra_runtime *rt = m->runtime;
-    log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on the CPU", rt->first->name, m->name);
-    rt->device = rt->cpu;
-    release_weights(m);
-    m->packed_bytes = 0;
-    TRY(plan_open(&m->plan, model_ops(m->model), &rt->cpu, 1, err));
+    char others[160] = "";
+    lutra_model_settings_init(&set, sizeof set);
+    for (int i = 0; i < rt->n_device; i++)
+        if (rt->device[i] == lost) atomic_store(&rt->lost[i], true);
+    int n_device = runtime_devices(rt, device);
+    for (int i = 0, at = 0; i < n_device && (size_t)at < sizeof others; i++)
+        at += snprintf(others + at, sizeof others - (size_t)at, "%s%s", i ? ", " : "", device[i]->name);
+    log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on %s", lost->name, m->name, others);
+    release_device(m, lost);
+    TRY(plan_open(&m->plan, model_ops(m->model), device, n_device, err));
     return prepare_weights(m, &set, err);
 }
 
@@ -216,7 +231,6 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         .file_type = m->file_type,
         .n_vocab = (int)text_vocab_n_tok(m->vocab),
         .file_bytes = weights_file_bytes(m->weights),
-        .packed_bytes = m->packed_bytes,
         .bos = text_vocab_special(m->vocab, TEXT_BOS),
         .eos = text_vocab_special(m->vocab, TEXT_EOS),
         .chat_template = m->chat_source};
@@ -232,6 +246,8 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         all.d_head = hp->d_head;
         all.d_ff = hp->d_ff;
         all.n_param = model_n_param(m->model);
+        for (int i = 0; i < model_n_weight(m->model); i++)
+            if (model_weight(m->model, i)->packed_bytes) all.packed_bytes += model_weight(m->model, i)->tensor.bytes;
         all.cache_bytes_per_token = kv_token_bytes(QUANT_F16, model_ops(m->model)->layer, model_ops(m->model)->n_layer);
     }
     settings_fill(info, size, &all);

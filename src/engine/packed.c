@@ -24,7 +24,8 @@ static char *path_beside(const char *model)
 /* What a device makes of a weight, or has made. */
 static bool view_of(const struct weight *w, struct packed_view *out)
 {
-    return w->device->ops->packed && w->device->ops->packed(w->device, w, out);
+    const struct device_extras *x = w->device->extras;
+    return x && x->packed && x->packed(w->device, w, out);
 }
 
 void packed_cache_find(struct lutra_model *m)
@@ -36,6 +37,7 @@ void packed_cache_find(struct lutra_model *m)
     for (int i = 0; i < n; i++) {
         struct weight *w = model_weight(m->model, i);
         struct packed_view v;
+        if (w->packed) continue;
         bool kept = view_of(w, &v);
         w->stored = kept ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes, &w->stored_sum) : NULL;
         w->copy_stored = copy;
@@ -83,7 +85,7 @@ static int collect(const lutra_model *m, struct packed_copy **out, size_t *n, st
     }
     if (*n > 0) return 0;
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: device '%s' makes nothing that a file could keep",
-        weights_path(m->weights), m->runtime->device->name);
+        weights_path(m->weights), runtime_first(m->runtime)->name);
 }
 
 /* lutra_progress_fn with its stage. */

@@ -25,56 +25,126 @@ void lutra_free(void *text)
     free(text);
 }
 
-static int open_cpu(
-    lutra_runtime *rt, const struct lutra_runtime_settings *set, bool reference, struct lutra_error *err)
+/* ---- devices ---- */
+
+typedef const struct lutra_runtime_settings runtime_settings;
+
+/* text [n]: what it is, in words. */
+static int open_cpu_with(lutra_runtime *rt, uint32_t isa, const char *name, struct device **out, char *text, size_t n,
+    struct lutra_error *err)
 {
-    uint32_t limit = CPU_ISA_ALL;
-    if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
-    struct cpu_device_settings cpu = {.isa = reference ? 0 : cpu_isa() & limit};
-    TRY(cpu_device_open(&rt->cpu, rt->pool, &cpu, err));
+    struct cpu_device_settings cpu = {.isa = isa};
     struct cpu_info info;
+    const char *kernels = "reference kernels";
+    TRY(cpu_device_open(out, rt->pool, &cpu, err));
+    if (!rt->cpu) rt->cpu = *out;
     cpu_info_read(&info);
-    const char *isa = "reference kernels";
     for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
-        if (cpu.isa & bit) isa = cpu_isa_name(bit);
-    snprintf(rt->text, sizeof rt->text, "%s: %s, %s, %d threads", reference ? "cpu-ref" : "cpu", info.model, isa,
-        pool_size(rt->pool));
+        if (cpu.isa & bit) kernels = cpu_isa_name(bit);
+    snprintf(text, n, "%s: %.80s, %s, %d threads", name, info.model, kernels, pool_size(rt->pool));
     return 0;
 }
 
-/* Another device goes first; the CPU stands behind it. */
-static int open_first(lutra_runtime *rt, npu_transport_open *open, struct lutra_error *err)
+static int open_cpu(
+    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    char cpu[sizeof rt->text];
+    uint32_t limit = CPU_ISA_ALL;
+    if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
+    return open_cpu_with(rt, cpu_isa() & limit, "cpu", out, text, n, err);
+}
+
+static int open_cpu_ref(
+    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
+{
+    (void)set;
+    return open_cpu_with(rt, 0, "cpu-ref", out, text, n, err);
+}
+
+static int open_npu_over(npu_transport_open *transport, lutra_runtime *rt, struct device **out, char *text, size_t n,
+    struct lutra_error *err)
+{
     struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_VECTOR_THREADS};
     const char *window = getenv("LUTRA_NPU_WINDOW_KIB");
     if (window && atoi(window) > 0) npu.memory_bytes = (uint32_t)atoi(window) << 10;
-    TRY(npu_device_open(&rt->first, open, &npu, rt->pool, err));
-    memcpy(cpu, rt->text, sizeof cpu);
-    snprintf(
-        rt->text, sizeof rt->text, "%s, %zu MiB; %.120s", rt->first->name, rt->first->caps.memory_bytes >> 20, cpu);
-    rt->device = rt->first;
+    TRY(npu_device_open(out, transport, &npu, rt->pool, err));
+    snprintf(text, n, "%s, %zu MiB", (*out)->name, (*out)->caps.memory_bytes >> 20);
     return 0;
+}
+
+static int open_npu_sim(
+    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
+{
+    (void)set;
+    return open_npu_over(npu_local_open, rt, out, text, n, err);
+}
+
+static int open_npu_qemu(
+    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
+{
+    (void)set;
+    return open_npu_over(npu_child_open, rt, out, text, n, err);
+}
+
+static int open_npu(
+    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
+{
+    (void)set;
+    return open_npu_over(npu_fastrpc_open, rt, out, text, n, err);
 }
 
 static const struct {
     const char *name;
-    npu_transport_open *open; /* NULL: the CPU alone */
-} device_kinds[] = {{"cpu", NULL}, {"cpu-ref", NULL}, {"npu-sim", npu_local_open}, {"npu-qemu", npu_child_open},
-    {"npu", npu_fastrpc_open}};
+    int (*open)(
+        lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err);
+} openers[] = {{"cpu", open_cpu}, {"cpu-ref", open_cpu_ref}, {"npu-sim", open_npu_sim}, {"npu-qemu", open_npu_qemu},
+    {"npu", open_npu}};
 
-static int open_device(lutra_runtime *rt, const struct lutra_runtime_settings *set, struct lutra_error *err)
+/* The device that the first n_name bytes name, as the next in order. */
+static int open_device(
+    lutra_runtime *rt, runtime_settings *set, const char *name, size_t n_name, struct lutra_error *err)
 {
-    const char *name = set->device ? set->device : "cpu";
-    for (size_t i = 0; i < sizeof device_kinds / sizeof *device_kinds; i++) {
-        if (strcmp(name, device_kinds[i].name)) continue;
-        TRY(open_cpu(rt, set, !strcmp(name, "cpu-ref"), err));
-        rt->device = rt->cpu;
-        return device_kinds[i].open ? open_first(rt, device_kinds[i].open, err) : 0;
+    char text[160];
+    for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) {
+        if (strlen(openers[i].name) != n_name || memcmp(openers[i].name, name, n_name) != 0) continue;
+        if (rt->n_device == PLAN_DEVICES)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
+        TRY(openers[i].open(rt, set, &rt->device[rt->n_device], text, sizeof text, err));
+        size_t at = strlen(rt->text);
+        snprintf(rt->text + at, sizeof rt->text - at, "%s%s", rt->n_device ? "; " : "", text);
+        rt->n_device++;
+        return 0;
     }
-    return lutra_fail(
-        err, LUTRA_E_UNSUPPORTED, "device '%s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are)", name);
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are)",
+        (int)(n_name < 60 ? n_name : 60), name);
 }
+
+/* The names in order, and the CPU behind them where it is not among them. */
+static int open_devices(lutra_runtime *rt, runtime_settings *set, struct lutra_error *err)
+{
+    for (const char *name = set->device ? set->device : "cpu"; name;) {
+        size_t n = strcspn(name, ",");
+        TRY(open_device(rt, set, name, n, err));
+        name = name[n] ? name + n + 1 : NULL;
+    }
+    return rt->cpu ? 0 : open_device(rt, set, "cpu", 3, err);
+}
+
+int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES])
+{
+    int n = 0;
+    for (int i = 0; i < rt->n_device; i++)
+        if (!atomic_load(&rt->lost[i])) out[n++] = rt->device[i];
+    return n;
+}
+
+struct device *runtime_first(const lutra_runtime *rt)
+{
+    struct device *left[PLAN_DEVICES] = {rt->cpu};
+    runtime_devices(rt, left);
+    return left[0];
+}
+
+/* ---- a runtime ---- */
 
 int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err)
 {
@@ -91,7 +161,7 @@ int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings 
     turn_init(&rt->turn);
     struct pool_settings pool = {.n_thread = set.n_threads, .pin = set.pin};
     int rc = pool_open(&rt->pool, &pool, err);
-    if (rc == 0) rc = open_device(rt, &set, err);
+    if (rc == 0) rc = open_devices(rt, &set, err);
     if (rc < 0) {
         lutra_runtime_close(&rt);
         return rc;
@@ -104,8 +174,7 @@ void lutra_runtime_close(lutra_runtime **runtime)
 {
     lutra_runtime *rt = *runtime;
     if (!rt) return;
-    if (rt->first) rt->first->ops->close(rt->first);
-    if (rt->cpu) rt->cpu->ops->close(rt->cpu);
+    for (int i = 0; i < rt->n_device; i++) rt->device[i]->ops->close(rt->device[i]);
     pool_close(&rt->pool);
     turn_fini(&rt->turn);
     log_fini(&rt->log);
@@ -127,8 +196,8 @@ void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks, size_t si
 {
     struct device_peaks p = {0};
     turn_take(&rt->turn);
-    struct device *d = rt->device;
-    if (d->ops->peaks) d->ops->peaks(d, &p);
+    struct device *d = runtime_first(rt);
+    if (d->extras && d->extras->peaks) d->extras->peaks(d, &p);
     turn_give(&rt->turn);
     struct lutra_peaks all = {sizeof all, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs, p.bf16_name, p.bf16_gmac};
     settings_fill(peaks, size, &all);

@@ -12,22 +12,6 @@
 
 /* ---- sizes ---- */
 
-static struct kv_settings cache_settings(lutra_session *s, enum quant_type type)
-{
-    const struct op_list *list = model_ops(s->model->model);
-    return (struct kv_settings){.type = type,
-        .layer = list->layer,
-        .n_layer = list->n_layer,
-        .n_ctx = s->n_ctx,
-        .n_block = (int)(s->n_cache / KV_BLOCK),
-        .n_seq = 2 * s->n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
-        .n_row = s->n_batch,
-        .n_draft = s->n_draft,
-        .by_block = !s->device->ops->cache_alloc,
-        .close_idle = prefix_make_room,
-        .ctx = s};
-}
-
 /* What the caller left open follows from the model and from the memory there is. */
 static int choose_sizes(
     lutra_session *s, const struct lutra_session_settings *set, enum quant_type type, struct lutra_error *err)
@@ -148,50 +132,6 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     return 0;
 }
 
-static int open_values(lutra_session *s, struct lutra_error *err)
-{
-    struct device *d = s->device;
-    const struct op_list *list = model_ops(s->model->model);
-    for (int v = 0; v < list->n_value; v++) {
-        size_t rows = (size_t)(list->value[v].rows == ROWS_ALL ? s->n_batch : s->n_out);
-        TRY(d->ops->buffer_alloc(d, rows * (size_t)list->value[v].dim * sizeof(float), &s->value[v], err));
-        s->bytes += s->value[v].bytes;
-    }
-    return 0;
-}
-
-static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error *err)
-{
-    struct device *d = s->device;
-    struct kv_settings kv = cache_settings(s, type);
-    size_t bytes = kv_bytes(&kv);
-    int rc = d->ops->cache_alloc ? d->ops->cache_alloc(d, model_ops(s->model->model), bytes, &s->kv_memory, err)
-                                 : d->ops->buffer_alloc(d, bytes, &s->kv_memory, err);
-    if (rc < 0) return rc;
-    s->bytes += s->kv_memory.bytes;
-    return kv_open(&s->kv, &kv, &s->kv_memory, err);
-}
-
-/* What lies where, of devices with memory of their own. */
-static void report_memory(const lutra_session *s)
-{
-    char line[512];
-    for (int i = 0; s->device->ops->report && s->device->ops->report(s->device, i, line, sizeof line); i++)
-        log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "%s", line);
-}
-
-static int open_device_memory(lutra_session *s, enum quant_type type, struct lutra_error *err)
-{
-    struct device *d = s->device, *cpu = s->model->runtime->cpu;
-    const struct op_list *list = model_ops(s->model->model);
-    if (d != cpu) TRY(cpu->ops->reserve(cpu, list, s->n_batch, s->n_out, s->n_ctx, err));
-    TRY(d->ops->reserve(d, list, s->n_batch, s->n_out, s->n_ctx, err));
-    TRY(open_cache(s, type, err));
-    TRY(open_values(s, err));
-    report_memory(s);
-    return 0;
-}
-
 static int open_sampling(lutra_session *s, struct lutra_error *err)
 {
     struct sampler_limits lim = {.n_vocab = model_ops(s->model->model)->n_vocab,
@@ -208,13 +148,12 @@ static int open_sampling(lutra_session *s, struct lutra_error *err)
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
-    struct device *d = s->device = s->model->runtime->device;
     TRY(check_settings(set, model_ops(s->model->model), &type, err));
     s->n_seq = set->n_seq;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);
     if (caps.f16_cache && type != QUANT_F16)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' needs a cache of f16", d->name);
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' needs a cache of f16", s->model->plan.device[0]->name);
     s->n_batch = set->n_batch < caps.max_rows ? set->n_batch : caps.max_rows;
     int n_draft = set->n_draft ? set->n_draft : 64, n_want = s->n_seq + set->n_draft;
     s->n_draft = n_draft < s->n_batch ? n_draft : s->n_batch;
@@ -228,7 +167,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(arena_open(&s->arena, "session", sum, 0, err));
     TRY(take_arrays(s, &sum, err));
     s->bytes = sum;
-    TRY(open_device_memory(s, type, err));
+    TRY(memory_open(s, type, err));
     TRY(open_sampling(s, err));
     sources_open(s);
     return 0;
@@ -260,17 +199,11 @@ void lutra_session_close(lutra_session **session)
 {
     lutra_session *s = *session;
     if (!s) return;
-    struct device *d = s->device;
-    struct turn *turn = &s->model->runtime->turn;
     requests_close(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     sampler_close(&s->sampler);
     kv_close(&s->kv);
-    turn_take(turn);
-    if (s->kv_memory.host) d->ops->buffer_free(d, &s->kv_memory);
-    for (int v = 0; v < VALUE_MAX; v++)
-        if (s->value[v].host) d->ops->buffer_free(d, &s->value[v]);
-    turn_give(turn);
+    memory_close(s);
     arena_close(&s->arena);
     free(s);
     *session = NULL;
@@ -340,9 +273,12 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     *(prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
 }
 
-static int fall_back(void *model, struct lutra_error *err)
+/* A device is lost: the model, and this session, go on with the others. */
+static int replace(void *session, struct device *lost, struct lutra_error *err)
 {
-    return model_fall_back(model, err);
+    lutra_session *s = session;
+    TRY(model_leave_device(s->model, lost, err));
+    return memory_follow(s, err);
 }
 
 static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, struct lutra_error *err)
@@ -355,10 +291,11 @@ static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, str
         .n_out = s->n_result,
         .result = s->result,
         .cancel = &s->cancel};
-    const struct plan_rescue rescue = {fall_back, s->model};
+    const struct plan_rescue rescue = {replace, s};
     turn_take(&rt->turn);
     uint64_t start = clock_now_us(rt->clock);
-    int rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, &rescue, err);
+    int rc = memory_follow(s, err); /* another session may have changed the plan */
+    if (rc == 0) rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, &rescue, err);
     if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
     turn_give(&rt->turn);
     return rc;

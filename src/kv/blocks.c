@@ -341,6 +341,11 @@ int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutr
     return 0;
 }
 
+void kv_host_wrote_all(struct kv_cache *kv)
+{
+    memset(kv->host_wrote, 1, (size_t)kv->set.n_block);
+}
+
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out)
 {
     *out = (struct kv_usage){kv->set.n_block, kv->n_free, kv->n_idle, kv->n_promised, kv->copied_blocks};

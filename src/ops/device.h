@@ -20,13 +20,12 @@
 
 struct device;
 
-/* Memory that more than one device may touch.  Ownership moves only by publish (after the last write of `writer`)
- * and acquire (before the first read elsewhere): cache maintenance on real NPUs, nothing on the CPU. */
+/* Memory that all devices share: a value, or a cache.  A device with memory of its own (struct device_memory) brings what
+ * it wrote there by publish and takes what others wrote from there by acquire; sched/ knows who holds what, and says when. */
 struct buffer {
     void *host; /* 64-byte aligned */
     size_t bytes;
-    void *handle;          /* device handle, or NULL */
-    struct device *writer; /* who wrote last; NULL = the host */
+    void *handle; /* of the device that allocated it, or NULL */
 };
 
 /* Everything one forward pass reads and writes, weights apart. */
@@ -84,16 +83,13 @@ struct device_caps {
     bool f16_cache;      /* K and V must be F16 */
 };
 
+/* What every device has. */
 struct device_ops {
     void (*close)(struct device *self);
 
     /* 0, or LUTRA_E_UNSUPPORTED with the reason in *err, for an operation of a list that op_list_check accepts.  Judges
      * parameters, weight type and cache geometry, not sizes of a step. */
     int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
-
-    /* Positions of a prompt's block from which on the device has another numerics class for the operation, faster in
-     * bulk; 0 or no function: it has not.  See ROW_BULK. */
-    int (*bulk_rows)(struct device *self, const struct op *op);
 
     /* Fills weight->packed and packed_bytes for its uses; the source pages may be dropped by the caller afterwards unless
      * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where set, is
@@ -102,42 +98,63 @@ struct device_ops {
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
 
-    /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep.  NULL = never. */
-    bool (*packed)(struct device *self, const struct weight *weight, struct packed_view *out);
-
-    /* What a model's operations carry beside weights (norms, biases, sinks) is taken to where the device reads it, for
-     * the operations it supports; unload forgets it.  Not during a step.  NULL = read where it lies. */
-    int (*load)(struct device *self, const struct op_list *list, struct lutra_error *err);
-    void (*unload)(struct device *self, const struct op_list *list);
-
     /* Scratch the device needs for steps up to these sizes; called when a session opens, so that steps allocate
      * nothing.  Grows only, and may move: not during a step. */
     int (*reserve)(
         struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
 
+    /* Starts a segment after the tickets, which are the device's own.  Segments of a device are over in order. */
     int (*submit)(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
         struct ticket *out, struct lutra_error *err);
     int (*wait)(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err);
 
     int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
-    /* Memory of a cache whose layers (of equal size, kv_view.h) may lie in different memories of the device, after
-     * reserve.  NULL = buffer_alloc, and the cache lies by block. */
+    void (*buffer_free)(struct device *self, struct buffer *buffer);
+};
+
+/* Of a device that does not work in the host's memory. */
+struct device_memory {
+    /* Of a value's first bytes, those of the step's rows.  Publish: the segment that wrote them has been waited for, others may be under way. */
+    int (*publish)(struct device *self, struct buffer *buffer, struct lutra_error *err);
+    void (*acquire)(struct device *self, struct buffer *buffer);
+
+    /* What a model's operations carry beside weights (norms, biases, sinks) is taken to where the device reads it, for
+     * the operations it supports; unload forgets it.  Not during a step. */
+    int (*load)(struct device *self, const struct op_list *list, struct lutra_error *err);
+    void (*unload)(struct device *self, const struct op_list *list);
+
+    /* Memory of a cache whose layers (kv_view.h) may lie in different memories of the device, after reserve: the cache lies by
+     * layer, not by block.  buffer_free gives it back. */
     int (*cache_alloc)(
         struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err);
-    void (*buffer_free)(struct device *self, struct buffer *buffer);
-    int (*publish)(struct device *self, struct buffer *buffer, struct lutra_error *err); /* NULL = nothing to do */
-    void (*acquire)(struct device *self, struct buffer *buffer);                         /* NULL = nothing to do */
 
-    /* Line 0, 1, ... of what lies where in the device's memory.  False: there is no such line.  NULL = none. */
+    /* A place of its own for a buffer that another device has allocated, whose contents it does not have yet; a value, or with
+     * `list` the cache of a session.  leave gives it back, before the buffer is freed. */
+    int (*join)(struct device *self, const struct op_list *list, const struct buffer *buffer, struct lutra_error *err);
+    void (*leave)(struct device *self, const struct buffer *buffer);
+};
+
+/* What some devices know beside that; each may be NULL. */
+struct device_extras {
+    /* Positions of a prompt's block from which on the device has another numerics class for a prepared operation, faster in
+     * bulk; 0: it has not.  See ROW_BULK. */
+    int (*bulk_rows)(struct device *self, const struct op *op);
+
+    /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep. */
+    bool (*packed)(struct device *self, const struct weight *weight, struct packed_view *out);
+
+    /* Line 0, 1, ... of what lies where in the device's memory.  False: there is no such line. */
     bool (*report)(struct device *self, int line, char *text, size_t size);
 
-    /* Takes part of a second; not during a step.  NULL = never known. */
+    /* Takes part of a second; not during a step. */
     void (*peaks)(struct device *self, struct device_peaks *out);
 };
 
 struct device {
     const struct device_ops *ops;
-    const char *name; /* "cpu", "npu-sim", ... */
+    const struct device_memory *memory; /* NULL: it works in the host's */
+    const struct device_extras *extras; /* NULL: none */
+    const char *name;                   /* "cpu", "npu-sim", ... */
     struct device_caps caps;
 };
 

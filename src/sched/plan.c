@@ -1,18 +1,30 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * A plan: operations placed, pieces cut, hand-overs found.
+ */
 #include "sched/plan.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Whether a device does everything that uses the same cache: that stays together. */
+/* ---- placing ---- */
+
+/* Whether two operations must be on one device: over the same cache, or with the same weight. */
+static bool bound(const struct op_list *list, const struct op *a, const struct op *b)
+{
+    const struct op_info *info = op_info_of(a->kind);
+    for (int i = 0; i < a->n_weight; i++)
+        for (int k = 0; k < b->n_weight; k++)
+            if (a->weight[i] == b->weight[k]) return true;
+    return (info->reads_cache || info->writes_cache) && op_uses_cache(list, b, list->layer[a->layer].cache);
+}
+
+/* Whether a device does an operation and all that are bound to it. */
 static int supports(struct device *d, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
-    const struct op_info *info = op_info_of(op->kind);
     TRY(d->ops->supports(d, list, op, err));
-    if (!info->reads_cache && !info->writes_cache) return 0;
     for (int i = 0; i < list->n_op; i++)
-        if (op_uses_cache(list, &list->op[i], list->layer[op->layer].cache))
-            TRY(d->ops->supports(d, list, &list->op[i], err));
+        if (bound(list, op, &list->op[i])) TRY(d->ops->supports(d, list, &list->op[i], err));
     return 0;
 }
 
@@ -29,78 +41,98 @@ static int choose(const struct op_list *list, const struct op *op, struct device
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "operation %s of layer %d: %s", op_name(op->kind), op->layer, why.what);
 }
 
+/* Its number in the plan; -1: there are too many. */
+static int index_of(struct plan *plan, struct device *d)
+{
+    for (int i = 0; i < plan->n_device; i++)
+        if (plan->device[i] == d) return i;
+    if (plan->n_device == PLAN_DEVICES) return -1;
+    plan->device[plan->n_device] = d;
+    return plan->n_device++;
+}
+
+/* ---- who holds what ---- */
+
+struct holders {
+    uint32_t valid;             /* set of devices that have it */
+    int writer;                 /* piece that wrote it last */
+    int16_t used[PLAN_DEVICES]; /* last piece of each device that read or wrote it; -1: none */
+};
+
+static void wait_for(struct plan *plan, int piece, int other)
+{
+    int16_t *wait = &plan->piece[piece].wait[plan->piece[other].device];
+    if (other > *wait) *wait = (int16_t)other;
+}
+
+/* Piece p reads a value. */
+static void note_read(struct plan *plan, int p, int value, struct holders *h)
+{
+    struct plan_piece *piece = &plan->piece[p];
+    uint32_t self = 1u << piece->device;
+    h->used[piece->device] = (int16_t)p;
+    if (h->valid & self) return;
+    wait_for(plan, p, h->writer);
+    plan->piece[h->writer].publish |= 1u << value;
+    piece->acquire |= 1u << value;
+    h->valid |= self;
+}
+
+/* Piece p writes a value: others may still use what was in shared memory. */
+static void note_write(struct plan *plan, int p, struct holders *h)
+{
+    int self = plan->piece[p].device;
+    for (int d = 0; d < plan->n_device; d++)
+        if (d != self && h->used[d] >= 0) wait_for(plan, p, h->used[d]);
+    h->valid = 1u << self;
+    h->writer = p;
+    h->used[self] = (int16_t)p;
+}
+
+static void find_moves(struct plan *plan)
+{
+    struct holders holders[VALUE_MAX];
+    int last[PLAN_DEVICES];
+    memset(holders, 0, sizeof holders);
+    memset(last, -1, sizeof last);
+    for (int v = 0; v < VALUE_MAX; v++) memset(holders[v].used, -1, sizeof holders[v].used);
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
+        if (last[piece->device] >= 0) wait_for(plan, p, last[piece->device]);
+        last[piece->device] = p;
+        for (const struct op *op = plan->list->op + piece->first; op < plan->list->op + piece->first + piece->n; op++) {
+            for (int i = 0; i < op->n_in; i++) note_read(plan, p, op->in[i], &holders[op->in[i]]);
+            for (int i = 0; i < op->n_out; i++) note_write(plan, p, &holders[op->out[i]]);
+        }
+    }
+}
+
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
 {
     plan->list = list;
-    plan->n_part = 0;
+    plan->n_piece = plan->n_device = 0;
     for (int i = 0; i < list->n_op; i++) {
         struct device *d = NULL;
         TRY(choose(list, &list->op[i], device, n_device, &d, err));
-        if (plan->n_part > 0 && plan->part[plan->n_part - 1].device == d) {
-            plan->part[plan->n_part - 1].n++;
+        int index = index_of(plan, d);
+        if (index < 0) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices in a plan", PLAN_DEVICES);
+        if (plan->n_piece > 0 && plan->piece[plan->n_piece - 1].device == index) {
+            plan->piece[plan->n_piece - 1].n++;
             continue;
         }
-        if (plan->n_part == PLAN_MAX_PART)
+        if (plan->n_piece == PLAN_PIECES)
             return lutra_fail(
-                err, LUTRA_E_UNSUPPORTED, "the devices would change more than %d times in a pass", PLAN_MAX_PART);
-        plan->part[plan->n_part++] = (struct plan_part){d, i, 1};
+                err, LUTRA_E_UNSUPPORTED, "the devices would change more than %d times in a pass", PLAN_PIECES);
+        struct plan_piece *piece = &plan->piece[plan->n_piece++];
+        *piece = (struct plan_piece){.device = index, .first = i, .n = 1};
+        memset(piece->wait, -1, sizeof piece->wait);
     }
+    find_moves(plan);
     return 0;
 }
 
-/* Values change hands where the device changes. */
-static int hand_over(
-    const struct plan *plan, const struct step *step, struct device *from, struct device *to, struct lutra_error *err)
-{
-    for (int v = 0; v < plan->list->n_value; v++) {
-        struct buffer *b = &step->value[v];
-        if (b->writer != from) continue;
-        if (from->ops->publish) TRY(from->ops->publish(from, b, err));
-        if (to->ops->acquire) to->ops->acquire(to, b);
-    }
-    return 0;
-}
-
-static void mark_writes(const struct plan *plan, const struct plan_part *part, const struct step *step)
-{
-    for (int i = part->first; i < part->first + part->n; i++) {
-        const struct op *op = &plan->list->op[i];
-        for (int k = 0; k < op->n_out; k++) step->value[op->out[k]].writer = part->device;
-    }
-}
-
-static int run_once(
-    const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us, struct lutra_error *err)
-{
-    struct ticket before = {0};
-    for (int p = 0; p < plan->n_part; p++) {
-        const struct plan_part *part = &plan->part[p];
-        if (step->cancel && atomic_load_explicit(step->cancel, memory_order_relaxed))
-            return lutra_fail(err, LUTRA_E_CANCELLED, "cancelled");
-        if (clock_now_us(clock) >= deadline_us) return lutra_fail(err, LUTRA_E_DEADLINE, "the deadline has passed");
-        if (p > 0 && plan->part[p - 1].device != part->device) {
-            TRY(before.device->ops->wait(before.device, &before, deadline_us, err));
-            TRY(hand_over(plan, step, before.device, part->device, err));
-        }
-        struct segment segment = {&plan->list->op[part->first], part->n, plan->list, step};
-        TRY(part->device->ops->submit(part->device, &segment, p > 0 ? &before : NULL, p > 0, &before, err));
-        mark_writes(plan, part, step);
-    }
-    return before.device->ops->wait(before.device, &before, deadline_us, err);
-}
-
-int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
-    const struct plan_rescue *rescue, struct lutra_error *err)
-{
-    int rc = run_once(plan, step, clock, deadline_us, err);
-    while (rc == LUTRA_E_DEVICE_LOST && rescue) {
-        for (int v = 0; v < plan->list->n_value; v++) step->value[v].writer = NULL;
-        TRY(rescue->replace(rescue->user, err));
-        rc = run_once(plan, step, clock, deadline_us, err);
-    }
-    return rc;
-}
+/* ---- what a plan says of itself ---- */
 
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out)
 {
@@ -115,13 +147,23 @@ void plan_demand(const struct plan *plan, const struct step *step, struct demand
     }
 }
 
+bool plan_keeps_cache(const struct plan *plan, const struct device *device)
+{
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct op *op = plan->list->op + plan->piece[p].first, *end = op + plan->piece[p].n;
+        for (; plan->device[plan->piece[p].device] == device && op < end; op++)
+            if (op_info_of(op->kind)->reads_cache || op_info_of(op->kind)->writes_cache) return true;
+    }
+    return false;
+}
+
 int plan_bulk_rows(const struct plan *plan)
 {
     int most = 0;
-    for (int p = 0; p < plan->n_part; p++) {
-        struct device *d = plan->part[p].device;
-        for (int i = 0; d->ops->bulk_rows && i < plan->part[p].n; i++) {
-            int n = d->ops->bulk_rows(d, &plan->list->op[plan->part[p].first + i]);
+    for (int p = 0; p < plan->n_piece; p++) {
+        struct device *d = plan->device[plan->piece[p].device];
+        for (int i = 0; d->extras && d->extras->bulk_rows && i < plan->piece[p].n; i++) {
+            int n = d->extras->bulk_rows(d, &plan->list->op[plan->piece[p].first + i]);
             if (n > most) most = n;
         }
     }
@@ -130,9 +172,9 @@ int plan_bulk_rows(const struct plan *plan)
 
 struct device_caps plan_caps(const struct plan *plan)
 {
-    struct device_caps caps = plan->part[0].device->caps;
-    for (int p = 1; p < plan->n_part; p++) {
-        const struct device_caps *c = &plan->part[p].device->caps;
+    struct device_caps caps = plan->device[0]->caps;
+    for (int i = 1; i < plan->n_device; i++) {
+        const struct device_caps *c = &plan->device[i]->caps;
         if (c->max_rows < caps.max_rows) caps.max_rows = c->max_rows;
         if (c->flat_rows < caps.flat_rows) caps.flat_rows = c->flat_rows;
         if (c->invariant_rows < caps.invariant_rows) caps.invariant_rows = c->invariant_rows;
@@ -142,47 +184,44 @@ struct device_caps plan_caps(const struct plan *plan)
 }
 
 /* How many operations of a kind a device runs. */
-static int count(const struct plan *plan, const struct device *d, enum op_kind kind)
+static int count(const struct plan *plan, int device, enum op_kind kind)
 {
     int n = 0;
-    for (int p = 0; p < plan->n_part; p++)
-        for (int i = plan->part[p].first; plan->part[p].device == d && i < plan->part[p].first + plan->part[p].n; i++)
-            n += plan->list->op[i].kind == kind;
+    for (int p = 0; p < plan->n_piece; p++)
+        for (int i = 0; plan->piece[p].device == device && i < plan->piece[p].n; i++)
+            n += plan->list->op[plan->piece[p].first + i].kind == kind;
     return n;
 }
 
-static bool describe_device(const struct plan *plan, const struct device *d, char *text, size_t size)
+static void describe_device(const struct plan *plan, int device, char *text, size_t size)
 {
-    int at = snprintf(text, size, "%s runs", d->name), n_kind = 0;
+    int at = snprintf(text, size, "%s runs", plan->device[device]->name), n_kind = 0;
     for (int kind = 0; kind < OP_COUNT; kind++) {
-        int n = count(plan, d, (enum op_kind)kind);
-        if (!n) continue;
-        if (at >= 0 && (size_t)at < size)
+        int n = count(plan, device, (enum op_kind)kind);
+        if (n && at >= 0 && (size_t)at < size)
             at += snprintf(text + at, size - (size_t)at, "%s %d %s", n_kind ? "," : "", n, op_name((enum op_kind)kind));
-        n_kind++;
+        n_kind += n > 0;
     }
-    return n_kind > 0;
 }
 
 bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size)
 {
-    struct device *seen[2] = {0};
     struct lutra_error why = {0}, last = {0};
-    for (int p = 0, n = 0; p < plan->n_part; p++) {
-        struct device *d = plan->part[p].device;
-        if (d == seen[0] || d == seen[1] || n == 2) continue;
-        seen[n++] = d;
-        if (line-- == 0) return describe_device(plan, d, text, size);
+    if (line < plan->n_device) {
+        describe_device(plan, line, text, size);
+        return true;
     }
-    for (int p = 0; p < plan->n_part; p++) {
-        const struct plan_part *part = &plan->part[p];
-        for (int i = part->first; part->device != first && i < part->first + part->n; i++) {
+    line -= plan->n_device;
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
+        const struct device *d = plan->device[piece->device];
+        for (int i = piece->first; d != first && i < piece->first + piece->n; i++) {
             const struct op *op = &plan->list->op[i];
-            if (first->ops->supports(first, plan->list, op, &why) == 0 || !strcmp(why.what, last.what)) continue;
+            if (supports(first, plan->list, op, &why) == 0 || !strcmp(why.what, last.what)) continue;
             last = why;
             if (line-- > 0) continue;
-            snprintf(text, size, "%s runs %s of layer %d because of %s", part->device->name, op_name(op->kind),
-                op->layer, why.what);
+            snprintf(
+                text, size, "%s runs %s of layer %d because of %s", d->name, op_name(op->kind), op->layer, why.what);
             return true;
         }
     }

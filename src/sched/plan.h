@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who computes what: an op list cut into segments, each on one device, and the run itself.
+ * Who computes what: an op list as pieces, each on one device, and the run itself.
  *
  *     struct plan plan;
  *     TRY(plan_open(&plan, list, devices, n_device, &err));      refuses what no device supports, by name
- *     TRY(plan_run(&plan, &step, clock, deadline_us, &err));
+ *     TRY(plan_run(&plan, &step, clock, deadline_us, &rescue, &err));
  *
- * Today a plan puts each operation on the first device that supports it, and what writes a layer's cache where that
- * layer's attention runs (ARCHITECTURE 6 names the partitions that the solver will choose from).  sched/ sees only
+ * Today a plan puts each operation on the first device that supports it and all that must be with it: operations over the
+ * same cache, or with the same weight (ARCHITECTURE 6 names the partitions that a solver will choose from).  sched/ sees only
  * struct device and the op list.
+ *
+ * A value is valid on a set of devices: who wrote it last, and who has acquired it since.  From this plan_open finds what
+ * each piece acquires and whom it waits for; nothing moves between devices that already hold it, and nobody waits for a
+ * device that neither wrote what it reads nor still uses what it writes.
  */
 #ifndef LUTRA_SCHED_PLAN_H
 #define LUTRA_SCHED_PLAN_H
@@ -18,44 +22,51 @@
 #include "base/clock.h"
 #include "ops/device.h"
 
-enum { PLAN_MAX_PART = 64 };
+enum { PLAN_PIECES = 1024, PLAN_DEVICES = 8 };
 
-struct plan_part {
-    struct device *device;
-    int first, n; /* ops list->op[first .. first + n - 1] */
+struct plan_piece {
+    int device;                 /* in plan.device */
+    int first, n;               /* ops list->op[first .. first + n - 1] */
+    int16_t wait[PLAN_DEVICES]; /* the last piece of each device that must be over before; -1: none */
+    uint32_t acquire;           /* set of values that it takes from shared memory before */
+    uint32_t publish;           /* set of values that others take from there after */
 };
 
 struct plan {
     const struct op_list *list;
-    struct plan_part part[PLAN_MAX_PART];
-    int n_part;
+    struct device *device[PLAN_DEVICES]; /* that run anything */
+    int n_device;
+    struct plan_piece piece[PLAN_PIECES];
+    int n_piece;
 };
 
 /* Whom to ask when a device is lost: replace opens the plan anew without it, or says why not. */
 struct plan_rescue {
-    int (*replace)(void *user, struct lutra_error *err);
+    int (*replace)(void *user, struct device *lost, struct lutra_error *err);
     void *user;
 };
 
-/* list and devices are borrowed and must outlive the plan.  LUTRA_E_UNSUPPORTED names the operation, its layer and
- * each device's reason.  Allocates nothing. */
+/* A list that op_list_check accepts; list and devices, in order of preference, are borrowed and must outlive the plan.
+ * LUTRA_E_UNSUPPORTED names the operation, its layer and the last device's reason.  Allocates nothing. */
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err);
 
-/* One forward pass: submits the parts in order, each after the one before, with ownership of the values published
- * and acquired where the device changes, and waits for the last.  Stops between parts when step->cancel is set or
+/* One forward pass: submits the pieces in order and waits for all of them.  Stops between pieces when step->cancel is set or
  * the deadline (on `clock`) has passed: LUTRA_E_CANCELLED, LUTRA_E_DEADLINE.  When a device is lost, nothing of the step
- * counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is left.  Allocates
- * nothing. */
+ * counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is left.  Unless the
+ * deadline has passed, nothing of the step is under way when it returns.  Allocates nothing. */
 int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
     const struct plan_rescue *rescue, struct lutra_error *err);
 
 /* What one step asks of all devices together.  Counted. */
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out);
 
-/* Line 0, 1, ... of a report: what each device runs, then what the first one does not and its reason (a reason that
+/* Line 0, 1, ... of a report: what each device runs, then what the first of preference does not and its reason (a reason that
  * repeats itself once).  False: there is no such line. */
 bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size);
+
+/* Whether a device writes or reads caches. */
+bool plan_keeps_cache(const struct plan *plan, const struct device *device);
 
 /* Positions of a bulk block (ROW_BULK): the most that any operation's device asks for; 0: none. */
 int plan_bulk_rows(const struct plan *plan);

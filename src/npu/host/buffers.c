@@ -58,10 +58,11 @@ static int take_place(struct npu_device *d, struct npu_buffer *b, int window, si
     return b->at[window] ? 0 : no_room(d, bytes, window, err);
 }
 
-/* The host's side of a buffer whose places are taken. */
+/* The host's side of a buffer whose places are taken, unless it is somebody else's. */
 static int take_host(struct npu_device *d, struct npu_buffer *b, struct lutra_error *err)
 {
     int only = -1, n = 0;
+    if (b->host) return 0;
     for (int w = 0; w < d->n_window; w++)
         if (b->at[w]) only = w, n++;
     b->own = n != 1;
@@ -75,21 +76,21 @@ static int take_host(struct npu_device *d, struct npu_buffer *b, struct lutra_er
     return 0;
 }
 
-static struct npu_buffer *new_buffer(struct npu_device *d, size_t bytes, struct lutra_error *err)
+static struct npu_buffer *new_buffer(struct npu_device *d, void *host, size_t bytes, struct lutra_error *err)
 {
     struct npu_buffer *b = calloc(1, sizeof *b);
     if (!b) {
         lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->base.name);
         return NULL;
     }
-    b->bytes = bytes, b->host_fresh = true;
+    b->host = host, b->bytes = bytes, b->host_fresh = true;
     b->next = d->buffer, d->buffer = b;
     return b;
 }
 
-int npu_value_alloc(struct npu_device *d, size_t bytes, struct npu_buffer **out, struct lutra_error *err)
+int npu_value_alloc(struct npu_device *d, void *host, size_t bytes, struct npu_buffer **out, struct lutra_error *err)
 {
-    struct npu_buffer *b = *out = new_buffer(d, bytes, err);
+    struct npu_buffer *b = *out = new_buffer(d, host, bytes, err);
     int rc = b ? 0 : LUTRA_E_NO_MEMORY;
     for (int w = 0; rc == 0 && w < d->n_window; w++) rc = take_place(d, b, w, bytes, err);
     if (rc == 0) rc = take_host(d, b, err);
@@ -142,10 +143,10 @@ static int place_layers(struct npu_device *d, const struct op_list *list, struct
     return 0;
 }
 
-int npu_cache_place(
-    struct npu_device *d, const struct op_list *list, size_t bytes, struct npu_buffer **out, struct lutra_error *err)
+int npu_cache_place(struct npu_device *d, const struct op_list *list, void *host, size_t bytes, struct npu_buffer **out,
+    struct lutra_error *err)
 {
-    struct npu_buffer *b = *out = new_buffer(d, bytes, err);
+    struct npu_buffer *b = *out = new_buffer(d, host, bytes, err);
     if (!b) return LUTRA_E_NO_MEMORY;
     int had = d->n_window;
     b->n_layer = list->n_layer;

@@ -125,24 +125,43 @@ static int npu_buffer_alloc(struct device *self, size_t bytes, struct buffer *ou
 {
     struct npu_buffer *b;
     memset(out, 0, sizeof *out);
-    TRY(npu_value_alloc(self_of(self), bytes, &b, err));
+    TRY(npu_value_alloc(self_of(self), NULL, bytes, &b, err));
     give_buffer(b, out);
     return 0;
+}
+
+/* With the sinks of its layers.  host: NULL, or somebody else's memory. */
+static int place_cache(struct npu_device *d, const struct op_list *list, void *host, size_t bytes,
+    struct npu_buffer **out, struct lutra_error *err)
+{
+    TRY(npu_cache_place(d, list, host, bytes, out, err));
+    int rc = npu_constants_sinks(d, list, *out, err);
+    if (rc < 0) npu_buffer_drop(d, *out);
+    return rc;
 }
 
 static int npu_cache_alloc(
     struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err)
 {
-    struct npu_device *d = self_of(self);
     struct npu_buffer *b;
     memset(out, 0, sizeof *out);
-    TRY(npu_cache_place(d, list, bytes, &b, err));
-    int rc = npu_constants_sinks(d, list, b, err);
-    if (rc < 0)
-        npu_buffer_drop(d, b);
-    else
-        give_buffer(b, out);
-    return rc;
+    TRY(place_cache(self_of(self), list, NULL, bytes, &b, err));
+    give_buffer(b, out);
+    return 0;
+}
+
+static int npu_join(
+    struct device *self, const struct op_list *list, const struct buffer *buffer, struct lutra_error *err)
+{
+    struct npu_buffer *b;
+    return list ? place_cache(self_of(self), list, buffer->host, buffer->bytes, &b, err)
+                : npu_value_alloc(self_of(self), buffer->host, buffer->bytes, &b, err);
+}
+
+static void npu_leave(struct device *self, const struct buffer *buffer)
+{
+    struct npu_buffer *b = npu_buffer_of(self_of(self), buffer->host);
+    if (b) npu_buffer_drop(self_of(self), b);
 }
 
 static void npu_buffer_free(struct device *self, struct buffer *buffer)
@@ -155,8 +174,11 @@ static void npu_buffer_free(struct device *self, struct buffer *buffer)
 /* The host will read what the NPU wrote. */
 static int npu_publish(struct device *self, struct buffer *buffer, struct lutra_error *err)
 {
-    struct npu_buffer *b = npu_buffer_of(self_of(self), buffer->host);
-    return b && !b->n_layer ? npu_value_to_host(self_of(self), b, (uint32_t)b->bytes, err) : 0;
+    struct npu_device *d = self_of(self);
+    struct npu_buffer *b = npu_buffer_of(d, buffer->host);
+    if (!b || b->n_layer) return 0;
+    TRY(npu_run_drain(d, CLOCK_NEVER_US, err)); /* of a later segment */
+    return npu_value_to_host(d, b, (uint32_t)b->bytes, err);
 }
 
 /* The NPU will read what somebody else wrote: it is brought when it is needed. */
@@ -247,17 +269,21 @@ static const struct device_ops DEVICE_OPS = {.close = npu_close,
     .supports = npu_supports,
     .prepare = npu_prepare,
     .release = npu_release,
-    .load = npu_load,
-    .unload = npu_unload,
     .reserve = npu_reserve,
     .submit = npu_submit,
     .wait = npu_wait,
     .buffer_alloc = npu_buffer_alloc,
-    .cache_alloc = npu_cache_alloc,
-    .buffer_free = npu_buffer_free,
-    .publish = npu_publish,
+    .buffer_free = npu_buffer_free};
+
+static const struct device_memory DEVICE_MEMORY = {.publish = npu_publish,
     .acquire = npu_acquire,
-    .report = npu_report};
+    .load = npu_load,
+    .unload = npu_unload,
+    .cache_alloc = npu_cache_alloc,
+    .join = npu_join,
+    .leave = npu_leave};
+
+static const struct device_extras DEVICE_EXTRAS = {.report = npu_report};
 
 int npu_device_open(struct device **out, npu_transport_open *open, const struct npu_transport_settings *settings,
     struct pool *pool, struct lutra_error *err)
@@ -273,6 +299,8 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
         return rc;
     }
     d->base = (struct device){.ops = &DEVICE_OPS,
+        .memory = &DEVICE_MEMORY,
+        .extras = &DEVICE_EXTRAS,
         .name = d->window[0].link->name,
         .caps = {.max_rows = MAX_ROWS,
             .flat_rows = FLAT_ROWS,

@@ -104,11 +104,12 @@ struct npu_device {
     int n_flight;
 
     /* The segment it belongs to: */
-    uint64_t ticket;         /* 0: none yet */
-    const struct step *step; /* whose results come back when it is waited for; NULL: none */
-    const struct npu_buffer *cache;
-    bool append; /* has it new rows of the cache? */
-    bool head;   /* has it results? */
+    uint64_t ticket;          /* 0: none yet */
+    const struct step *step;  /* whose results come back when it is waited for; NULL: none */
+    const struct op *segment; /* [n_seg] its operations */
+    int n_seg;
+    const struct npu_buffer *cache; /* NULL: it uses none */
+    bool head;                      /* has it results? */
     int head_window, d_model;
     uint32_t hidden, hidden_bytes; /* the head's input where somebody wants it; 0 */
     uint32_t logits_stride, n_vocab;
@@ -153,9 +154,10 @@ int npu_layer_home(const struct npu_device *d, const struct op_list *list, int l
 
 /* ---- buffers.c ---- */
 
-int npu_value_alloc(struct npu_device *d, size_t bytes, struct npu_buffer **out, struct lutra_error *err);
-int npu_cache_place(
-    struct npu_device *d, const struct op_list *list, size_t bytes, struct npu_buffer **out, struct lutra_error *err);
+/* host: NULL, or memory of somebody else's that they are places of. */
+int npu_value_alloc(struct npu_device *d, void *host, size_t bytes, struct npu_buffer **out, struct lutra_error *err);
+int npu_cache_place(struct npu_device *d, const struct op_list *list, void *host, size_t bytes, struct npu_buffer **out,
+    struct lutra_error *err);
 void npu_buffer_drop(struct npu_device *d, struct npu_buffer *b);
 struct npu_buffer *npu_buffer_of(const struct npu_device *d, const void *host); /* that starts there; NULL: none */
 

@@ -320,7 +320,6 @@ static int emit_append(struct program *p, const struct op *op, struct lutra_erro
     m->param = p->d->cache->layer[op->layer].index;
     m->src = at_of(p, op->in[0]), m->weights = at_of(p, op->in[1]), m->src_stride = stride_of(p, op->in[0]);
     m->rows = p->t->slots;
-    p->d->append = true;
     return 0;
 }
 
@@ -472,10 +471,18 @@ static int emit(struct program *p, const struct op *op, struct lutra_error *err)
 
 /* ---- a submission ---- */
 
+static bool uses_cache(const struct segment *s)
+{
+    for (int i = 0; i < s->n_op; i++)
+        if (op_info_of(s->op[i].kind)->reads_cache || op_info_of(s->op[i].kind)->writes_cache) return true;
+    return false;
+}
+
 static int begin(struct program *p, struct lutra_error *err)
 {
     struct npu_device *d = p->d;
     const struct step *step = p->s->step;
+    d->cache = NULL;
     if (step->kv->type != QUANT_F16)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the cache must be f16", d->base.name);
     if (step->batch->n_row > d->most.max_rows || step->n_out > d->most.max_out)
@@ -486,6 +493,7 @@ static int begin(struct program *p, struct lutra_error *err)
         if (!p->value[v])
             return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: value %d is not in its window", d->base.name, v);
     }
+    if (!uses_cache(p->s)) return 0;
     d->cache = npu_buffer_of(d, step->kv->pool);
     if (!d->cache || d->cache->n_layer != step->kv->n_layer)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: the cache is not in its window", d->base.name);
@@ -494,22 +502,26 @@ static int begin(struct program *p, struct lutra_error *err)
     return 0;
 }
 
-/* Blocks that the host copied or committed to. */
+/* Blocks that the host copied or committed to, of layers read here. */
 static void publish_cache(const struct program *p)
 {
     const struct kv_view *kv = p->s->step->kv;
-    uint32_t bytes = (uint32_t)kv->layer[0].block_bytes;
-    for (int b = 0; kv->host_wrote && b < kv->n_block; b++)
-        for (int layer = 0; kv->host_wrote[b] && layer < kv->n_layer; layer++)
-            npu_cache_publish(p->d, p->d->cache, kv, layer, kv_block_at(kv, layer, KV_K, b), bytes);
+    for (int i = 0; i < p->s->n_op; i++) {
+        int layer = p->s->op[i].layer;
+        if (!op_info_of(p->s->op[i].kind)->reads_cache) continue;
+        for (int b = 0; kv->host_wrote && b < kv->n_block; b++)
+            if (kv->host_wrote[b])
+                npu_cache_publish(p->d, p->d->cache, kv, layer, kv_block_at(kv, layer, KV_K, b),
+                    (uint32_t)kv->layer[layer].block_bytes);
+    }
 }
 
 int npu_program_submit(struct npu_device *d, const struct segment *segment, struct lutra_error *err)
 {
     struct program p = {.d = d, .s = segment};
     TRY(begin(&p, err));
-    d->head = d->append = false, d->hidden = 0;
-    d->step = segment->step;
+    d->head = false, d->hidden = 0;
+    d->step = segment->step, d->segment = segment->op, d->n_seg = segment->n_op;
     publish_cache(&p);
     for (int i = 0; i < segment->n_op; i++) TRY(emit(&p, &segment->op[i], err));
     return p.w ? end_run(&p, err) : 0;

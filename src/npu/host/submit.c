@@ -59,19 +59,18 @@ int npu_run_abandon(struct npu_device *d, struct lutra_error *err)
 
 /* ---- what comes back ---- */
 
-/* New keys and values; rows that lie behind one another at once. */
-static void acquire_cache(struct npu_device *d, const struct step *step)
+/* New keys and values of a layer; rows that lie behind one another at once. */
+static void acquire_layer(struct npu_device *d, const struct step *step, int layer)
 {
     const struct kv_view *kv = step->kv;
     int n_row = step->batch->n_row;
     for (int r = 0, n; r < n_row; r += n) {
         const struct kv_row *row = &kv->row[r];
         for (n = 1; r + n < n_row && row[n].block == row->block && row[n].slot == row->slot + n;) n++;
-        for (int layer = 0; layer < kv->n_layer; layer++)
-            for (int h = 0; h < kv->layer[layer].n_kv_head; h++)
-                for (int side = KV_K; side <= KV_V; side++)
-                    npu_cache_acquire(d, d->cache, kv, layer, kv_slot_at(kv, layer, (enum kv_side)side, h, r),
-                        (uint32_t)n * (uint32_t)kv->layer[layer].vec_bytes);
+        for (int h = 0; h < kv->layer[layer].n_kv_head; h++)
+            for (int side = KV_K; side <= KV_V; side++)
+                npu_cache_acquire(d, d->cache, kv, layer, kv_slot_at(kv, layer, (enum kv_side)side, h, r),
+                    (uint32_t)n * (uint32_t)kv->layer[layer].vec_bytes);
     }
 }
 
@@ -105,7 +104,8 @@ void npu_run_finish(struct npu_device *d)
     const struct npu_window *w = &d->window[d->head_window];
     d->step = NULL;
     if (!step) return;
-    if (d->append) acquire_cache(d, step);
+    for (int i = 0; i < d->n_seg; i++)
+        if (op_info_of(d->segment[i].kind)->writes_cache) acquire_layer(d, step, d->segment[i].layer);
     if (d->hidden) npu_transport_acquire(w->link, d->hidden, d->hidden_bytes);
     if (d->head)
         npu_transport_acquire(w->link, w->results.at, (uint32_t)step->n_out * (uint32_t)sizeof(struct npu_head_result));

@@ -33,6 +33,8 @@ static uint32_t of_op(const struct npu_device *d, const struct op_list *list, co
 {
     const struct npu_machine *m = &d->window[0].link->machine;
     uint32_t most = 0;
+    for (int i = 0; i < op->n_weight; i++)
+        if (op->weight[i]->device != &d->base || !op->weight[i]->packed) return 0; /* another device's */
     switch (op->kind) {
     case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++) {

@@ -421,7 +421,7 @@ static void stored_copies_are_checked_where_they_are_read(void **state)
         struct packed_view good, v;
         bool keeps;
         assert_int_equal(d->ops->prepare(d, &w, &keeps, NULL), 0);
-        assert_true(d->ops->packed(d, &w, &good));
+        assert_true(d->extras->packed(d, &w, &good));
         uint8_t *stored = aligned_alloc(64, (good.bytes + 63) / 64 * 64);
         for (int round = 0; round < 8; round++) {
             struct weight from = weights[i];
@@ -431,7 +431,7 @@ static void stored_copies_are_checked_where_they_are_read(void **state)
             from.copy_stored = round & 2, from.check_stored = round & 4;
             if (damaged) stored[good.bytes - 1 - (size_t)i * 64] ^= 0x10;
             assert_int_equal(d->ops->prepare(d, &from, &keeps, NULL), 0);
-            assert_true(d->ops->packed(d, &from, &v));
+            assert_true(d->extras->packed(d, &from, &v));
             bool told = damaged && round > 1;
             assert_ptr_equal(from.stored, told ? NULL : stored);
             assert_true((v.data == stored) == (from.stored && !from.copy_stored));

@@ -13,6 +13,7 @@
 #include "base/cpuinfo.h"
 #include "cpu/device.h"
 #include "unit/ops/random_list.h"
+#include "unit/ops/ref_run.h"
 
 enum { LISTS = 60 };
 

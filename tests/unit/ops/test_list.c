@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "unit/ops/random_list.h"
+#include "unit/ops/ref_run.h"
 
 enum { LISTS = 300 };
 

@@ -69,8 +69,8 @@ static void acquire(struct device *self, struct buffer *b)
     strcat(((struct fake *)self)->log, "a ");
 }
 
-static const struct device_ops fake_ops = {
-    .supports = supports, .submit = submit, .wait = wait_for, .publish = publish, .acquire = acquire};
+static const struct device_ops fake_ops = {.supports = supports, .submit = submit, .wait = wait_for};
+static const struct device_memory fake_memory = {.publish = publish, .acquire = acquire};
 
 struct bench {
     char log[512];
@@ -78,6 +78,7 @@ struct bench {
     struct fake npu, cpu;
     struct device *devices[2];
     struct op op[4];
+    struct weight weight[2];
     struct op_layer layer[4];
     struct op_list list;
     struct buffer value[4];
@@ -88,13 +89,18 @@ struct bench {
 static void prepare(struct bench *b)
 {
     memset(b, 0, sizeof *b);
-    b->npu = (struct fake){{&fake_ops, "npu", {.max_rows = 32, .flat_rows = 32, .invariant_rows = 8}},
-        1u << OP_MATMUL | 1u << OP_ADD, b->log, 0, 0, &b->time, 5, NULL};
-    b->cpu = (struct fake){{&fake_ops, "cpu", {.max_rows = 512, .flat_rows = 4, .invariant_rows = 512}}, ~0u, b->log, 0,
-        0, &b->time, 7, NULL};
+    b->npu =
+        (struct fake){{&fake_ops, &fake_memory, NULL, "npu", {.max_rows = 32, .flat_rows = 32, .invariant_rows = 8}},
+            1u << OP_EMBED | 1u << OP_ADD, b->log, 0, 0, &b->time, 5, NULL};
+    b->cpu = (struct fake){{&fake_ops, NULL, NULL, "cpu", {.max_rows = 512, .flat_rows = 4, .invariant_rows = 512}},
+        ~0u, b->log, 0, 0, &b->time, 7, NULL};
     b->devices[0] = &b->npu.device;
     b->devices[1] = &b->cpu.device;
-    for (int i = 0; i < 4; i++) b->op[i] = op_make(i == 2 ? OP_ROPE : OP_ADD, i, 0, 0, i);
+    b->op[0] = op_make(OP_EMBED, 0, -1, -1, 0);
+    b->op[0].weight[0] = &b->weight[0];
+    b->op[1] = op_make(OP_ADD, 1, 0, 0, 1);
+    b->op[2] = op_make(OP_ROPE, 2, 1, -1, 2);
+    b->op[3] = op_make(OP_ADD, 3, 2, 0, 3);
     for (int i = 0; i < 4; i++) b->layer[i] = (struct op_layer){.cache = i};
     b->list = (struct op_list){.op = b->op, .n_op = 4, .n_value = 4, .layer = b->layer, .n_layer = 4};
     b->step.value = b->value;
@@ -106,10 +112,10 @@ static void splits_by_device(void **state)
     struct bench b;
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(b.plan.n_part, 3);
+    assert_int_equal(b.plan.n_piece, 3);
     assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL, NULL), 0);
-    /* Two values go to the CPU, one comes back; each part after the one before. */
-    assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 w p a npu:3+1@1 w ");
+    /* One value goes to the CPU, which works where it lies then, one comes back; the one that the CPU did not touch stays. */
+    assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 w a npu:3+1@0 w ");
     struct device_caps caps = plan_caps(&b.plan);
     assert_int_equal(caps.max_rows, 32);
     assert_int_equal(caps.flat_rows, 4);
@@ -125,18 +131,38 @@ static void keeps_a_layers_cache_on_one_device(void **state)
     b.op[2] = op_make(OP_ATTENTION, 0, 0, -1, 2);
     static const enum op_kind half[] = {OP_KV_APPEND, OP_ATTENTION};
     for (int i = 0; i < 2; i++) { /* a device that does half of it does none of it */
-        b.npu.kinds = 1u << half[i] | 1u << OP_ADD;
+        b.npu.kinds = 1u << half[i] | 1u << OP_EMBED | 1u << OP_ADD;
         assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-        assert_int_equal(b.plan.n_part, 3);
-        assert_ptr_equal(b.plan.part[1].device, &b.cpu.device);
-        assert_int_equal(b.plan.part[1].first, 1);
-        assert_int_equal(b.plan.part[1].n, 2);
+        assert_int_equal(b.plan.n_piece, 3);
+        assert_ptr_equal(b.plan.device[b.plan.piece[1].device], &b.cpu.device);
+        assert_int_equal(b.plan.piece[1].first, 1);
+        assert_int_equal(b.plan.piece[1].n, 2);
     }
     b.op[2].layer = 1; /* another layer's append decides nothing */
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(b.plan.n_part, 3);
-    assert_ptr_equal(b.plan.part[1].device, &b.cpu.device);
-    assert_int_equal(b.plan.part[1].n, 1);
+    assert_int_equal(b.plan.n_piece, 3);
+    assert_ptr_equal(b.plan.device[b.plan.piece[1].device], &b.cpu.device);
+    assert_int_equal(b.plan.piece[1].n, 1);
+    b.layer[1].cache = 0; /* but one that writes what it reads does */
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.piece[1].n, 2);
+    assert_true(plan_keeps_cache(&b.plan, &b.cpu.device) && !plan_keeps_cache(&b.plan, &b.npu.device));
+}
+
+static void keeps_users_of_a_weight_on_one_device(void **state)
+{
+    (void)state;
+    struct bench b;
+    prepare(&b);
+    b.op[3] = op_make(OP_HEAD, -1, 2, -1, -1);
+    b.op[3].weight[0] = &b.weight[1];
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.piece[0].n, 2);
+    b.op[3].weight[0] = &b.weight[0]; /* the NPU does no head */
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.n_piece, 3);
+    assert_ptr_equal(b.plan.device[b.plan.piece[0].device], &b.cpu.device);
+    assert_int_equal(b.plan.piece[0].n, 1);
 }
 
 static void reports_who_runs_what_and_why(void **state)
@@ -147,7 +173,7 @@ static void reports_who_runs_what_and_why(void **state)
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_true(plan_report(&b.plan, b.devices[0], 0, line, sizeof line));
-    assert_string_equal(line, "npu runs 3 add");
+    assert_string_equal(line, "npu runs 1 embed, 2 add");
     assert_true(plan_report(&b.plan, b.devices[0], 1, line, sizeof line));
     assert_string_equal(line, "cpu runs 1 rope");
     assert_true(plan_report(&b.plan, b.devices[0], 2, line, sizeof line));
@@ -167,7 +193,7 @@ static void refuses_by_name(void **state)
     assert_string_equal(err.what, "operation rope of layer 2: cpu cannot");
 }
 
-static void stops_between_parts(void **state)
+static void stops_between_pieces(void **state)
 {
     (void)state;
     struct bench b;
@@ -175,12 +201,12 @@ static void stops_between_parts(void **state)
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), 6, NULL, NULL), LUTRA_E_DEADLINE);
-    assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 ");
+    assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 ");
     b.log[0] = 0;
     b.step.cancel = &cancel;
     b.npu.cancel_in_submit = &cancel;
     assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL, NULL), LUTRA_E_CANCELLED);
-    assert_string_equal(b.log, "npu:0+2@0 ");
+    assert_string_equal(b.log, "npu:0+2@0 w "); /* nothing is under way any more */
     atomic_store(&cancel, false);
     b.npu.fail = LUTRA_E_DEVICE_LOST;
     assert_int_equal(
@@ -188,21 +214,27 @@ static void stops_between_parts(void **state)
 }
 
 /* The devices that are left. */
-static int leave_out_npu(void *user, struct lutra_error *err)
+static int leave_out_npu(void *user, struct device *lost, struct lutra_error *err)
 {
     struct bench *b = user;
     strcat(b->log, "! ");
-    for (int v = 0; v < b->list.n_value; v++) assert_null(b->value[v].writer);
+    assert_ptr_equal(lost, &b->npu.device);
     return plan_open(&b->plan, &b->list, b->devices + 1, 1, err);
 }
 
-static int refuse(void *user, struct lutra_error *err)
+static int refuse(void *user, struct device *lost, struct lutra_error *err)
 {
-    (void)user;
+    (void)user, (void)lost;
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "no room for its weights");
 }
 
-/* In the third part a device goes away: all of the step is done again, and nothing of it is handed over. */
+static int keep_it(void *user, struct device *lost, struct lutra_error *err)
+{
+    (void)user, (void)lost, (void)err;
+    return 0;
+}
+
+/* In the third piece a device goes away: all of the step is done again, and nothing of it is handed over. */
 static void a_lost_device_is_replaced(void **state)
 {
     (void)state;
@@ -213,12 +245,17 @@ static void a_lost_device_is_replaced(void **state)
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     b.npu.fail = LUTRA_E_DEVICE_LOST, b.npu.fail_at = 3;
     assert_int_equal(plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, &rescue, NULL), 0);
-    assert_string_equal(b.log, "npu:0+2@0 w p a p a cpu:2+1@1 w p a npu:3+1@1 ! cpu:0+4@0 w ");
+    assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 w a npu:3+1@0 ! cpu:0+4@0 w ");
     rescue.replace = refuse;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(
         plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, &rescue, &err), LUTRA_E_NO_MEMORY);
     assert_string_equal(err.what, "no room for its weights");
+    rescue.replace = keep_it;
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(
+        plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, &rescue, &err), LUTRA_E_INTERNAL);
+    assert_string_equal(err.what, "the plan keeps npu, which is lost");
 }
 
 int main(void)
@@ -226,9 +263,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_by_device),
         cmocka_unit_test(keeps_a_layers_cache_on_one_device),
+        cmocka_unit_test(keeps_users_of_a_weight_on_one_device),
         cmocka_unit_test(reports_who_runs_what_and_why),
         cmocka_unit_test(refuses_by_name),
-        cmocka_unit_test(stops_between_parts),
+        cmocka_unit_test(stops_between_pieces),
         cmocka_unit_test(a_lost_device_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A session's values and cache, in memory that every device of the model's plan can reach.
+ *
+ * One device allocates a buffer, the others that have memory of their own join it: at first those of the plan, later those
+ * that take over from a lost one.
+ */
+#include "engine/engine_impl.h"
+
+/* The device that allocates: one with memory of its own, so that nothing of it needs to be copied; else the CPU.  For the
+ * cache, one that uses it. */
+static struct device *home_of(const lutra_session *s, bool cache)
+{
+    const struct plan *plan = &s->model->plan;
+    for (int i = 0; i < plan->n_device; i++)
+        if (plan->device[i]->memory && (!cache || plan_keeps_cache(plan, plan->device[i]))) return plan->device[i];
+    return s->model->runtime->cpu;
+}
+
+static int reserve(lutra_session *s, struct device *d, struct lutra_error *err)
+{
+    return d->ops->reserve(d, model_ops(s->model->model), s->n_batch, s->n_out, s->n_ctx, err);
+}
+
+static int open_values(lutra_session *s, struct lutra_error *err)
+{
+    struct device *d = s->home = home_of(s, false);
+    const struct op_list *list = model_ops(s->model->model);
+    for (int v = 0; v < list->n_value; v++) {
+        size_t rows = (size_t)(list->value[v].rows == ROWS_ALL ? s->n_batch : s->n_out);
+        TRY(d->ops->buffer_alloc(d, rows * (size_t)list->value[v].dim * sizeof(float), &s->value[v], err));
+        s->bytes += s->value[v].bytes;
+    }
+    return 0;
+}
+
+static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error *err)
+{
+    struct device *d = s->cache_home = home_of(s, true);
+    const struct op_list *list = model_ops(s->model->model);
+    struct kv_settings kv = {.type = type,
+        .layer = list->layer,
+        .n_layer = list->n_layer,
+        .n_ctx = s->n_ctx,
+        .n_block = (int)(s->n_cache / KV_BLOCK),
+        .n_seq = 2 * s->n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
+        .n_row = s->n_batch,
+        .n_draft = s->n_draft,
+        .by_block = !d->memory,
+        .close_idle = prefix_make_room,
+        .ctx = s};
+    size_t bytes = kv_bytes(&kv);
+    int rc = d->memory ? d->memory->cache_alloc(d, list, bytes, &s->kv_memory, err)
+                       : d->ops->buffer_alloc(d, bytes, &s->kv_memory, err);
+    if (rc < 0) return rc;
+    s->bytes += s->kv_memory.bytes;
+    return kv_open(&s->kv, &kv, &s->kv_memory, err);
+}
+
+/* What lies where, of devices with memory of their own. */
+static void report_memory(const lutra_session *s)
+{
+    const struct plan *plan = &s->model->plan;
+    char line[512];
+    for (int i = 0; i < plan->n_device; i++) {
+        struct device *d = plan->device[i];
+        for (int k = 0; d->extras && d->extras->report && d->extras->report(d, k, line, sizeof line); k++)
+            log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "%s", line);
+    }
+}
+
+static bool has_joined(const lutra_session *s, const struct device *d)
+{
+    for (int i = 0; i < s->n_joined; i++)
+        if (s->joined[i] == d) return true;
+    return false;
+}
+
+static void leave(lutra_session *s, struct device *d)
+{
+    if (s->cache_home != d) d->memory->leave(d, &s->kv_memory);
+    for (int v = 0; s->home != d && v < model_ops(s->model->model)->n_value; v++) d->memory->leave(d, &s->value[v]);
+}
+
+static int join_buffers(lutra_session *s, struct device *d, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    if (s->cache_home != d && plan_keeps_cache(&s->model->plan, d)) TRY(d->memory->join(d, list, &s->kv_memory, err));
+    for (int v = 0; s->home != d && v < list->n_value; v++) TRY(d->memory->join(d, NULL, &s->value[v], err));
+    return 0;
+}
+
+int memory_follow(lutra_session *s, struct lutra_error *err)
+{
+    const struct plan *plan = &s->model->plan;
+    for (int i = 0; i < plan->n_device; i++) {
+        struct device *d = plan->device[i];
+        if (!d->memory || has_joined(s, d)) continue;
+        TRY(reserve(s, d, err));
+        int rc = join_buffers(s, d, err);
+        if (rc < 0) {
+            leave(s, d);
+            return rc;
+        }
+        s->joined[s->n_joined++] = d;
+        kv_host_wrote_all(s->kv);
+    }
+    return 0;
+}
+
+static int open_all(lutra_session *s, enum quant_type type, struct lutra_error *err)
+{
+    const struct plan *plan = &s->model->plan;
+    TRY(reserve(s, s->model->runtime->cpu, err)); /* it stands behind all others */
+    for (int i = 0; i < plan->n_device; i++)
+        if (plan->device[i] != s->model->runtime->cpu) TRY(reserve(s, plan->device[i], err));
+    TRY(open_cache(s, type, err));
+    TRY(open_values(s, err));
+    TRY(memory_follow(s, err));
+    report_memory(s);
+    return 0;
+}
+
+int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
+{
+    turn_take(&s->model->runtime->turn);
+    int rc = open_all(s, type, err);
+    turn_give(&s->model->runtime->turn);
+    return rc;
+}
+
+void memory_close(lutra_session *s)
+{
+    turn_take(&s->model->runtime->turn);
+    for (int i = 0; i < s->n_joined; i++) leave(s, s->joined[i]);
+    if (s->kv_memory.host) s->cache_home->ops->buffer_free(s->cache_home, &s->kv_memory);
+    for (int v = 0; v < VALUE_MAX; v++)
+        if (s->value[v].host) s->home->ops->buffer_free(s->home, &s->value[v]);
+    turn_give(&s->model->runtime->turn);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The run of a plan: pieces submitted, waited for where another device needs what they leave, done again when a device is
+ * lost.
+ */
+#include <string.h>
+
+#include "sched/plan.h"
+
+struct run {
+    const struct plan *plan;
+    const struct step *step;
+    uint64_t deadline_us;
+    int n; /* pieces submitted */
+    struct ticket ticket[PLAN_PIECES];
+    bool over[PLAN_PIECES];
+    struct device *lost;
+};
+
+static int note_loss(struct run *r, struct device *d, int rc)
+{
+    if (rc == LUTRA_E_DEVICE_LOST) r->lost = d;
+    return rc;
+}
+
+/* Waits for a piece, with which those before it on the device are over, and brings what others will read of them to where
+ * they find it. */
+static int finish(struct run *r, int p, struct lutra_error *err)
+{
+    int self = r->plan->piece[p].device;
+    struct device *d = r->plan->device[self];
+    uint32_t publish = 0;
+    if (r->over[p]) return 0;
+    TRY(note_loss(r, d, d->ops->wait(d, &r->ticket[p], r->deadline_us, err)));
+    for (; p >= 0 && !r->over[p]; p = r->plan->piece[p].wait[self]) {
+        r->over[p] = true;
+        publish |= r->plan->piece[p].publish;
+    }
+    for (int v = 0; d->memory && v < r->plan->list->n_value; v++)
+        if (publish >> v & 1) TRY(note_loss(r, d, d->memory->publish(d, &r->step->value[v], err)));
+    return 0;
+}
+
+static int start(struct run *r, int p, struct lutra_error *err)
+{
+    const struct plan *plan = r->plan;
+    const struct plan_piece *piece = &plan->piece[p];
+    struct device *d = plan->device[piece->device];
+    int before = piece->wait[piece->device];
+    for (int i = 0; i < plan->n_device; i++)
+        if (i != piece->device && piece->wait[i] >= 0) TRY(finish(r, piece->wait[i], err));
+    for (int v = 0; d->memory && v < plan->list->n_value; v++)
+        if (piece->acquire >> v & 1) d->memory->acquire(d, &r->step->value[v]);
+    struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step};
+    const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
+    TRY(note_loss(r, d, d->ops->submit(d, &segment, after, after != NULL, &r->ticket[p], err)));
+    r->n = p + 1;
+    return 0;
+}
+
+static int run_pieces(struct run *r, struct clock clock, struct lutra_error *err)
+{
+    for (int p = 0; p < r->plan->n_piece; p++) {
+        if (r->step->cancel && atomic_load_explicit(r->step->cancel, memory_order_relaxed))
+            return lutra_fail(err, LUTRA_E_CANCELLED, "cancelled");
+        if (clock_now_us(clock) >= r->deadline_us) return lutra_fail(err, LUTRA_E_DEADLINE, "the deadline has passed");
+        TRY(start(r, p, err));
+    }
+    for (int p = r->n - 1; p >= 0; p--) TRY(finish(r, p, err));
+    return 0;
+}
+
+/* Nothing of a step that failed goes on, on the devices that are left. */
+static void settle(struct run *r)
+{
+    struct lutra_error ignored;
+    for (int p = 0; p < r->n; p++) {
+        struct device *d = r->plan->device[r->plan->piece[p].device];
+        if (!r->over[p] && d != r->lost) d->ops->wait(d, &r->ticket[p], r->deadline_us, &ignored);
+    }
+}
+
+static int run_once(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
+    struct device **lost, struct lutra_error *err)
+{
+    struct run r = {.plan = plan, .step = step, .deadline_us = deadline_us};
+    int rc = run_pieces(&r, clock, err);
+    if (rc < 0 && rc != LUTRA_E_DEADLINE) settle(&r);
+    *lost = r.lost;
+    return rc;
+}
+
+int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
+    const struct plan_rescue *rescue, struct lutra_error *err)
+{
+    struct device *lost = NULL;
+    int rc = run_once(plan, step, clock, deadline_us, &lost, err);
+    while (rc == LUTRA_E_DEVICE_LOST && lost && rescue) {
+        TRY(rescue->replace(rescue->user, lost, err));
+        for (int i = 0; i < plan->n_device; i++)
+            if (plan->device[i] == lost)
+                return lutra_fail(err, LUTRA_E_INTERNAL, "the plan keeps %s, which is lost", lost->name);
+        rc = run_once(plan, step, clock, deadline_us, &lost, err);
+    }
+    return rc;
+}

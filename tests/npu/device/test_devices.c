@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model over a list of devices: two emulated NPUs and the CPU.  The bits are those of one NPU wherever an operation or a
+ * layer's cache lies; whichever is lost, and when, the others go on from the last commit.
+ */
+#include "device_fixture.h"
+
+/* A device whose operations are those of another, but for some that it leaves to the next. */
+struct narrow {
+    struct device_ops ops;
+    int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
+    enum split { NOTHING, PRODUCTS, ATTENTION, EVEN_LAYERS } split;
+};
+static struct narrow narrow;
+
+static int supports_some(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
+{
+    bool cache = op_info_of(op->kind)->reads_cache || op_info_of(op->kind)->writes_cache;
+    bool mine = narrow.split == PRODUCTS      ? op->n_weight > 0
+                : narrow.split == ATTENTION   ? cache
+                : narrow.split == EVEN_LAYERS ? op->layer % 2 == 0
+                                              : false;
+    return mine ? narrow.supports(self, list, op, err) : lutra_fail(err, LUTRA_E_UNSUPPORTED, "left to the next");
+}
+
+static void open_on_list(struct fixture *f, const char *devices, enum split split)
+{
+    struct lutra_runtime_settings rs;
+    struct lutra_session_settings ss;
+    memset(f, 0, sizeof *f);
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    lutra_session_settings_init(&ss, sizeof ss);
+    rs.device = devices, rs.n_threads = 2;
+    ss.n_seq = 2, ss.n_ctx = 128, ss.n_batch = 8, ss.n_out = 2;
+    setenv("LUTRA_NPU_WINDOW_KIB", "16384", 1);
+    OK(lutra_runtime_open(&f->rt, &rs, err));
+    if (f->rt->n_device > 2) { /* the first of two NPUs */
+        struct device *d = f->rt->device[0];
+        narrow = (struct narrow){*d->ops, d->ops->supports, split};
+        narrow.ops.supports = supports_some;
+        d->ops = &narrow.ops;
+    }
+    OK(lutra_model_open(&f->model, f->rt, MODEL, NULL, err));
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+}
+
+enum { PASSES = 14 };
+struct trace {
+    float logits[PASSES][N_VOCAB];
+};
+
+/* A prompt, a fork, single rows, drafts and their commit over the end of a block; before pass `at` a device is lost. */
+static void play(struct fixture *f, struct trace *t, int at, int device)
+{
+    int32_t a, b;
+    int pass = 0;
+#define PASS(...)                                                                                                      \
+    do {                                                                                                               \
+        if (pass == at) ((struct npu_device *)f->rt->device[device])->window[0].link->lost = true;                     \
+        memcpy(t->logits[pass++], feed(f->s, __VA_ARGS__), sizeof t->logits[0]);                                       \
+    } while (0)
+    OK(lutra_seq_open(f->s, 0, &a, err));
+    for (int i = 0; i < 56; i += 8) PASS(a, i, 8, 0);
+    OK(lutra_seq_fork(f->s, a, -1, 0, &b, err));
+    PASS(a, 56, 1, 0);
+    PASS(b, 56, 3, 0);
+    PASS(b, 59, 7, LUTRA_ROW_DRAFT);
+    OK(lutra_commit(f->s, 6, err));
+    for (int i = 66; i < 69; i++) PASS(b, i, 1, 0);
+    PASS(a, 57, 1, 0);
+#undef PASS
+    assert_int_equal(pass, PASSES);
+    lutra_seq_close(f->s, a);
+    lutra_seq_close(f->s, b);
+}
+
+static void bits_of_one_npu(void **state)
+{
+    static struct trace one, two;
+    struct fixture f;
+    (void)state;
+    open_on_list(&f, "npu-sim", NOTHING);
+    play(&f, &one, -1, 0);
+    shut(&f);
+    for (enum split split = NOTHING; split <= EVEN_LAYERS; split++) {
+        open_on_list(&f, "npu-sim,npu-sim,cpu", split);
+        assert_int_equal(f.model->plan.n_device, split == NOTHING ? 1 : 2);
+        play(&f, &two, -1, 0);
+        assert_memory_equal(&one, &two, sizeof one);
+        play(&f, &two, -1, 0); /* over a used cache */
+        assert_memory_equal(&one, &two, sizeof one);
+        shut(&f);
+    }
+}
+
+/* The other NPU takes over with the same bits, and after it the CPU with nearly the same. */
+static void any_of_them_may_be_lost(void **state)
+{
+    static struct trace one, two;
+    struct fixture f;
+    (void)state;
+    open_on_list(&f, "npu-sim", NOTHING);
+    play(&f, &one, -1, 0);
+    shut(&f);
+    for (enum split split = PRODUCTS; split <= EVEN_LAYERS; split++)
+        for (int at = 0; at < PASSES; at += 3) {
+            open_on_list(&f, "npu-sim,npu-sim", split);
+            play(&f, &two, at, 0);
+            assert_memory_equal(&one, &two, sizeof one);
+            assert_ptr_equal(runtime_first(f.rt), f.rt->device[1]);
+            assert_int_equal(f.model->plan.n_device, 1);
+            play(&f, &two, at, 1);
+            for (int i = 0; i < PASSES; i++)
+                for (int k = 0; k < N_VOCAB; k++) assert_true(fabsf(one.logits[i][k] - two.logits[i][k]) < 0.1f);
+            assert_ptr_equal(runtime_first(f.rt), f.rt->cpu);
+            shut(&f);
+        }
+    for (int at = 1; at < PASSES; at += 6) { /* the second alone: what it did goes to the CPU */
+        open_on_list(&f, "npu-sim,npu-sim", EVEN_LAYERS);
+        play(&f, &two, at, 1);
+        for (int i = 0; i < PASSES; i++)
+            for (int k = 0; k < N_VOCAB; k++) assert_true(fabsf(one.logits[i][k] - two.logits[i][k]) < 0.1f);
+        assert_int_equal(f.model->plan.n_device, 2);
+        assert_ptr_equal(runtime_first(f.rt), f.rt->device[0]);
+        shut(&f);
+    }
+}
+
+static void lists_are_read_in_order(void **state)
+{
+    static const struct {
+        const char *device, *says;
+    } bad[] = {{"npu-sim,,cpu", "device '' is not known"}, {"cpu,npu-simm", "device 'npu-simm' is not known"},
+        {"cpu,", "device '' is not known"}, {" cpu", "device ' cpu' is not known"},
+        {"cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu", "more than 8 devices"}};
+    struct lutra_runtime_settings rs;
+    struct lutra_error why;
+    struct fixture f;
+    (void)state;
+    open_on_list(&f, "cpu,npu-sim", NOTHING); /* the CPU can do all */
+    assert_int_equal(f.rt->n_device, 2);
+    assert_int_equal(f.model->plan.n_device, 1);
+    assert_ptr_equal(f.model->plan.device[0], f.rt->cpu);
+    assert_non_null(strstr(lutra_runtime_device_text(f.rt), "; npu-sim, 16 MiB"));
+    shut(&f);
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rs.device = bad[i].device;
+        assert_true(lutra_runtime_open(&f.rt, &rs, &why) < 0);
+        assert_non_null(strstr(why.what, bad[i].says));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_of_one_npu), cmocka_unit_test(any_of_them_may_be_lost),
+        cmocka_unit_test(lists_are_read_in_order)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

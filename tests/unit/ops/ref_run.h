@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Operations of a list run by the reference, one after the other, on a step's values: what every device has to leave.
+ */
+#ifndef TESTS_REF_RUN_H
+#define TESTS_REF_RUN_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/device.h"
+#include "ops/ref/ref.h"
+
+enum { REF_POSITIONS = 8192 }; /* that a row sees, with room for two heads */
+
+static inline float *value_row(const struct op_list *list, const struct step *step, int value, int row)
+{
+    return (float *)step->value[value].host + (size_t)row * (size_t)list->value[value].dim;
+}
+
+static inline void ref_run_head(const struct op_list *list, const struct op *op, const struct step *step)
+{
+    int dim = list->value[op->in[0]].dim;
+    float *logits = malloc(sizeof *logits * (size_t)list->n_vocab);
+    for (int i = 0; i < step->n_out; i++) {
+        struct row_result *result = &step->result[i];
+        const struct row *row = &step->batch->row[step->out_row[i]];
+        const float *x = value_row(list, step, op->in[0], i);
+        ref_matmul(&op->weight[0]->tensor, NULL, x, logits, 1);
+        if (op->head.softcap != 0) ref_softcap(logits, list->n_vocab, op->head.softcap);
+        if (row->want & WANT_HIDDEN) memcpy(result->hidden, x, sizeof *x * (size_t)dim);
+        if (row->want & WANT_LOGITS) memcpy(result->logits, logits, sizeof *logits * (size_t)list->n_vocab);
+        ref_head_result(logits, list->n_vocab, row, result);
+    }
+    free(logits);
+}
+
+/* One row of an operation that is no head. */
+static inline void ref_run_row(const struct op_list *list, const struct op *op, const struct step *step, int r)
+{
+    const float *a = op->n_in ? value_row(list, step, op->in[0], op->kind == OP_TAKE ? step->out_row[r] : r) : NULL;
+    const float *b = op->n_in > 1 ? value_row(list, step, op->in[1], r) : NULL;
+    float *out = op->n_out ? value_row(list, step, op->out[0], r) : NULL;
+    int n = list->value[op->n_in ? op->in[0] : op->out[0]].dim;
+    const struct row *row = &step->batch->row[r];
+    double scratch[REF_POSITIONS];
+    switch (op->kind) {
+    case OP_EMBED: ref_embed(&op->weight[0]->tensor, row->token, op->embed.scale, out); break;
+    case OP_RMS_NORM: ref_rms_norm(a, op->norm.weight, op->norm.eps, out, n, op->norm.n_norm); break;
+    case OP_MATMUL:
+        for (int i = 0; i < op->n_weight; i++)
+            ref_matmul(&op->weight[i]->tensor, op->matmul.bias[i], a, value_row(list, step, op->out[i], r), 1);
+        break;
+    case OP_ROPE:
+        memmove(out, a, sizeof *a * (size_t)n);
+        ref_rope(&op->rope, row->pos, out);
+        break;
+    case OP_KV_APPEND: ref_kv_append(step->kv, op->layer, r, a, b); break;
+    case OP_ATTENTION: ref_attention(step->kv, op->layer, &op->attention, r, a, out, scratch); break;
+    case OP_SWIGLU: ref_swiglu(a, b, out, n); break;
+    case OP_GEGLU: ref_geglu(a, b, out, n); break;
+    case OP_RELU2: ref_relu2(a, b, out, n); break;
+    case OP_ADD: ref_add(a, b, out, n); break;
+    default: memmove(out, a, sizeof *a * (size_t)n); break; /* take */
+    }
+}
+
+static inline void ref_run(const struct op_list *list, int first, int n, const struct step *step)
+{
+    for (const struct op *op = list->op + first; op < list->op + first + n; op++) {
+        int value = op->n_out ? op->out[0] : op->in[0];
+        int rows = list->value[value].rows == ROWS_OUT ? step->n_out : step->batch->n_row;
+        if (op->kind == OP_HEAD) ref_run_head(list, op, step);
+        for (int r = 0; op->kind != OP_HEAD && r < rows; r++) ref_run_row(list, op, step, r);
+    }
+}
+
+#endif

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Plans over devices with memories of their own, on random op lists: nothing is read that was not handed over, nothing is
+ * written while another still reads it, and the results are those of the reference, whichever device is lost and when.
+ *
+ * A double computes by ops/ref, some time between submit and wait.  It knows, from the list alone, which write of a value each
+ * operation has to see, and fails when it finds another one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "sched/plan.h"
+#include "unit/ops/random_list.h"
+#include "unit/ops/ref_run.h"
+
+enum { LISTS = 300, DEVICES = 4, QUEUE = RL_OPS };
+
+/* What the devices share, beside the values' memory. */
+struct world {
+    struct random_list *r;
+    int version[RL_VALUES];      /* of what lies in shared memory: which write of the value, 0: none */
+    int reads[RL_OPS][OP_INS];   /* version that each operation has to find */
+    int writes[RL_OPS][OP_OUTS]; /* and makes */
+    int n_moved;
+};
+
+struct queued {
+    int first, n;
+};
+
+struct twin {
+    struct device device;
+    struct world *world;
+    uint64_t does; /* set of operations */
+    uint32_t chance;
+    struct buffer own[RL_VALUES]; /* unused where it works in shared memory */
+    int version[RL_VALUES];
+    struct queued queue[QUEUE];
+    int n_queued, n_run;
+    int calls_left; /* until it is lost; -1: never */
+};
+
+static struct twin *twin_of(struct device *d)
+{
+    return (struct twin *)d;
+}
+
+static int *version_of(struct twin *t, int value)
+{
+    return t->device.memory ? &t->version[value] : &t->world->version[value];
+}
+
+static void run_op(struct twin *t, int i)
+{
+    const struct op *op = &t->world->r->op[i];
+    struct step step = t->world->r->step;
+    if (t->device.memory) step.value = t->own;
+    for (int k = 0; k < op->n_in; k++)
+        if (*version_of(t, op->in[k]) != t->world->reads[i][k])
+            fail_msg("%s: operation %d (%s) finds write %d of value %d, not write %d", t->device.name, i,
+                op_name(op->kind), *version_of(t, op->in[k]), op->in[k], t->world->reads[i][k]);
+    ref_run(&t->world->r->list, i, 1, &step);
+    for (int k = 0; k < op->n_out; k++) *version_of(t, op->out[k]) = t->world->writes[i][k];
+}
+
+/* Runs what is queued up to `end`. */
+static void catch_up(struct twin *t, int end)
+{
+    for (; t->n_run < end; t->n_run++)
+        for (int i = 0; i < t->queue[t->n_run].n; i++) run_op(t, t->queue[t->n_run].first + i);
+}
+
+static int alive(struct twin *t, struct lutra_error *err)
+{
+    if (t->calls_left == 0) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s is lost", t->device.name);
+    if (t->calls_left > 0) t->calls_left--;
+    return 0;
+}
+
+static int supports(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
+{
+    if (twin_of(self)->does >> (op - list->op) & 1) return 0;
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: left to others", self->name);
+}
+
+static int submit(struct device *self, const struct segment *seg, const struct ticket *after, int n_after,
+    struct ticket *out, struct lutra_error *err)
+{
+    struct twin *t = twin_of(self);
+    TRY(alive(t, err));
+    for (int i = 0; i < n_after; i++) assert_ptr_equal(after[i].device, self);
+    assert_true(t->n_queued == t->n_run || n_after == 1); /* in order: behind what is under way */
+    assert_true(t->n_queued < QUEUE);
+    t->queue[t->n_queued++] = (struct queued){(int)(seg->op - seg->list->op), seg->n_op};
+    t->chance = t->chance * 1664525u + 1013904223u;
+    if (t->chance >> 31) catch_up(t, t->n_queued);
+    *out = (struct ticket){self, (uint64_t)t->n_queued};
+    return 0;
+}
+
+static int wait_for(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err)
+{
+    struct twin *t = twin_of(self);
+    (void)deadline_us;
+    assert_ptr_equal(ticket->device, self);
+    TRY(alive(t, err));
+    catch_up(t, (int)ticket->id);
+    return 0;
+}
+
+static int value_of(const struct twin *t, const struct buffer *b)
+{
+    return (int)(b - t->world->r->value);
+}
+
+static int publish(struct device *self, struct buffer *b, struct lutra_error *err)
+{
+    struct twin *t = twin_of(self);
+    int v = value_of(t, b);
+    TRY(alive(t, err));
+    if (!t->version[v]) fail_msg("%s publishes value %d, which it does not have", self->name, v);
+    memcpy(b->host, t->own[v].host, b->bytes);
+    t->world->version[v] = t->version[v];
+    t->world->n_moved++;
+    return 0;
+}
+
+static void acquire(struct device *self, struct buffer *b)
+{
+    struct twin *t = twin_of(self);
+    int v = value_of(t, b);
+    for (int i = t->n_run; i < t->n_queued; i++) /* what is under way uses the old one */
+        for (int k = 0; k < t->queue[i].n; k++) {
+            const struct op *op = &t->world->r->op[t->queue[i].first + k];
+            if (op_reads(op, v) || op_writes(op, v)) fail_msg("%s acquires value %d while it uses it", self->name, v);
+        }
+    memcpy(t->own[v].host, b->host, b->bytes);
+    t->version[v] = t->world->version[v];
+    t->world->n_moved++;
+}
+
+static const struct device_ops twin_ops = {.supports = supports, .submit = submit, .wait = wait_for};
+static const struct device_memory twin_memory = {.publish = publish, .acquire = acquire};
+
+/* ---- a world of devices and one list ---- */
+
+struct fixture {
+    struct random_list r;
+    struct world world;
+    struct twin twin[DEVICES];
+    struct device *left[DEVICES];
+    int n_left;
+    struct plan plan;
+    uint8_t *cache; /* before the step */
+    size_t cache_bytes, draft_bytes;
+    /* of the reference's run */
+    uint8_t *cache_after;
+    float logits[RL_ROWS][RL_VOCAB], hidden[RL_ROWS][RL_DIM];
+    struct row_result result[RL_ROWS];
+    int32_t top_id[RL_ROWS][ROW_TOPK];
+};
+
+static void number_writes(struct world *w)
+{
+    int version[RL_VALUES] = {0};
+    for (int i = 0; i < w->r->list.n_op; i++) {
+        const struct op *op = &w->r->op[i];
+        for (int k = 0; k < op->n_in; k++) w->reads[i][k] = version[op->in[k]];
+        for (int k = 0; k < op->n_out; k++) w->writes[i][k] = ++version[op->out[k]];
+    }
+}
+
+static void save_cache(const struct fixture *f, uint8_t *to)
+{
+    memcpy(to, f->r.kv.view.pool, f->cache_bytes);
+    memcpy(to + f->cache_bytes, f->r.kv.view.draft, f->draft_bytes);
+}
+
+static void run_reference(struct fixture *f)
+{
+    const struct kv_layer *l = f->r.kv.layer;
+    f->cache_bytes = f->draft_bytes = 0;
+    for (int i = 0; i < f->r.list.n_layer; i++) {
+        if (l[i].cache != i) continue;
+        f->cache_bytes += FIX_BLOCKS * l[i].block_bytes;
+        f->draft_bytes += 2 * (size_t)l[i].n_kv_head * FIX_ROWS * l[i].vec_bytes;
+    }
+    f->cache = malloc(f->cache_bytes + f->draft_bytes + 1);
+    f->cache_after = malloc(f->cache_bytes + f->draft_bytes + 1);
+    save_cache(f, f->cache);
+    ref_run(&f->r.list, 0, f->r.list.n_op, &f->r.step);
+    save_cache(f, f->cache_after);
+    memcpy(f->logits, f->r.logits, sizeof f->logits);
+    memcpy(f->hidden, f->r.hidden, sizeof f->hidden);
+    memcpy(f->result, f->r.result, sizeof f->result);
+    memcpy(f->top_id, f->r.top_id, sizeof f->top_id);
+}
+
+static void open_fixture(struct fixture *f, uint32_t seed)
+{
+    static const char *const names[DEVICES] = {"first", "second", "third", "last"};
+    struct lutra_error err = {0};
+    memset(f, 0, sizeof *f);
+    random_list_open(&f->r, seed);
+    if (op_list_check(&f->r.list, &err) < 0) fail_msg("list %u: %s", seed, err.what);
+    f->world.r = &f->r;
+    number_writes(&f->world);
+    run_reference(f);
+    for (int d = 0; d < DEVICES; d++) {
+        struct twin *t = &f->twin[d];
+        bool shared = d == DEVICES - 1 || rl_below(&f->r, 4) == 0;
+        *t = (struct twin){.device = {.ops = &twin_ops, .memory = shared ? NULL : &twin_memory, .name = names[d]},
+            .world = &f->world,
+            .chance = seed + (uint32_t)d};
+        for (int i = 0; i < f->r.list.n_op; i++)
+            if (d == DEVICES - 1 || rl_below(&f->r, 2)) t->does |= 1ull << i;
+        for (int v = 0; v < RL_VALUES; v++) t->own[v].host = malloc(f->r.value[v].bytes);
+    }
+}
+
+static void close_fixture(struct fixture *f)
+{
+    for (int d = 0; d < DEVICES; d++)
+        for (int v = 0; v < RL_VALUES; v++) free(f->twin[d].own[v].host);
+    free(f->cache);
+    free(f->cache_after);
+    random_list_close(&f->r);
+}
+
+/* All as before the step. */
+static void rewind_all(struct fixture *f)
+{
+    memcpy(f->r.kv.view.pool, f->cache, f->cache_bytes);
+    memcpy(f->r.kv.view.draft, f->cache + f->cache_bytes, f->draft_bytes);
+    memset(f->world.version, 0, sizeof f->world.version);
+    memset(f->r.logits, 0, sizeof f->r.logits);
+    memset(f->r.hidden, 0, sizeof f->r.hidden);
+    for (int v = 0; v < RL_VALUES; v++) fixture_fill_nan(f->r.value[v].host, f->r.value[v].bytes);
+    for (int d = 0; d < DEVICES; d++) {
+        f->twin[d].n_queued = f->twin[d].n_run = 0;
+        f->twin[d].calls_left = -1;
+        memset(f->twin[d].version, 0, sizeof f->twin[d].version);
+        f->left[d] = &f->twin[d].device;
+    }
+    f->n_left = DEVICES;
+}
+
+/* Against the reference: bits. */
+static void check_results(struct fixture *f, uint32_t seed)
+{
+    uint8_t *after = malloc(f->cache_bytes + f->draft_bytes + 1);
+    save_cache(f, after);
+    if (memcmp(after, f->cache_after, f->cache_bytes + f->draft_bytes)) fail_msg("list %u: another cache", seed);
+    free(after);
+    for (int i = 0; i < f->r.step.n_out; i++) {
+        uint32_t want = f->r.row[f->r.out_row[i]].want;
+        if (want & WANT_LOGITS) assert_memory_equal(f->r.logits[i], f->logits[i], sizeof f->logits[i]);
+        if (want & WANT_HIDDEN) assert_memory_equal(f->r.hidden[i], f->hidden[i], sizeof f->hidden[i]);
+        if (!(want & WANT_TOPK)) continue;
+        assert_int_equal(f->r.result[i].n_top, f->result[i].n_top);
+        assert_memory_equal(f->r.top_id[i], f->top_id[i], (size_t)f->result[i].n_top * sizeof(int32_t));
+    }
+    for (int d = 0; d < DEVICES; d++) /* nothing goes on */
+        if (f->twin[d].calls_left) assert_int_equal(f->twin[d].n_run, f->twin[d].n_queued);
+}
+
+/* The devices that are left; what was under way on them has been waited for. */
+static int replace(void *user, struct device *lost, struct lutra_error *err)
+{
+    struct fixture *f = user;
+    int n = 0;
+    for (int i = 0; i < f->n_left; i++) {
+        struct twin *t = twin_of(f->left[i]);
+        if (f->left[i] == lost) {
+            assert_int_equal(t->calls_left, 0);
+            continue;
+        }
+        if (t->calls_left) assert_int_equal(t->n_run, t->n_queued);
+        t->n_queued = t->n_run = 0;
+        f->left[n++] = f->left[i];
+    }
+    assert_int_equal(n, f->n_left - 1);
+    f->n_left = n;
+    return plan_open(&f->plan, &f->r.list, f->left, n, err);
+}
+
+static void play(struct fixture *f, uint32_t seed)
+{
+    struct lutra_error err = {0};
+    struct virtual_time time = {0};
+    struct plan_rescue rescue = {replace, f};
+    assert_int_equal(plan_open(&f->plan, &f->r.list, f->left, f->n_left, &err), 0);
+    if (plan_run(&f->plan, &f->r.step, clock_virtual(&time), CLOCK_NEVER_US, &rescue, &err) < 0)
+        fail_msg("list %u: %s", seed, err.what);
+    check_results(f, seed);
+}
+
+/* Pieces that return to a device after at least two others. */
+static int n_returns(const struct plan *p)
+{
+    int n = 0;
+    for (int i = 3; i < p->n_piece; i++)
+        n += p->piece[i].device == p->piece[i - 3].device && p->piece[i - 1].device != p->piece[i].device &&
+             p->piece[i - 2].device != p->piece[i].device && p->piece[i - 1].device != p->piece[i - 2].device;
+    return n;
+}
+
+static void results_are_the_references(void **state)
+{
+    static struct fixture f;
+    int returns = 0, pieces = 0, moved = 0;
+    (void)state;
+    for (uint32_t seed = 0; seed < LISTS; seed++) {
+        open_fixture(&f, seed);
+        rewind_all(&f);
+        play(&f, seed);
+        returns += n_returns(&f.plan);
+        pieces += f.plan.n_piece;
+        moved += f.world.n_moved;
+        close_fixture(&f);
+    }
+    assert_true(returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS);
+}
+
+/* At every call, of each of the devices before the last; and then of another one, too. */
+static void any_device_may_be_lost(void **state)
+{
+    static struct fixture f;
+    int n_lost = 0, n_both = 0;
+    (void)state;
+    for (uint32_t seed = 0; seed < LISTS / 6; seed++) {
+        open_fixture(&f, seed);
+        for (int d = 0; d < DEVICES - 1; d++)
+            for (int call = 0;; call++) {
+                rewind_all(&f);
+                f.twin[d].calls_left = call;
+                if (call % 3 == 2) f.twin[(d + 1) % (DEVICES - 1)].calls_left = call / 2;
+                play(&f, seed);
+                n_lost += f.n_left < DEVICES;
+                n_both += f.n_left < DEVICES - 1;
+                if (f.twin[d].calls_left) break; /* it was not asked that often */
+            }
+        close_fixture(&f);
+    }
+    assert_true(n_lost > 10 * LISTS / 6 && n_both > LISTS / 6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_the_references), cmocka_unit_test(any_device_may_be_lost)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
