@@ -204,10 +204,11 @@ int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES]);
  * prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
-/* memory.c: the session's values and cache, where the model's plan needs them. */
+/* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */
 int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err);
 /* The same for devices that the plan has now and had not before.  With the turn. */
 int memory_follow(lutra_session *s, struct lutra_error *err);
+/* Takes the turn. */
 void memory_close(lutra_session *s);
 
 /* The vocabulary of a file.  The caller closes *out, NULL on failure. */

@@ -108,7 +108,7 @@ int memory_follow(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-static int open_all(lutra_session *s, enum quant_type type, struct lutra_error *err)
+int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
 {
     const struct plan *plan = &s->model->plan;
     TRY(reserve(s, s->model->runtime->cpu, err)); /* it stands behind all others */
@@ -119,14 +119,6 @@ static int open_all(lutra_session *s, enum quant_type type, struct lutra_error *
     TRY(memory_follow(s, err));
     report_memory(s);
     return 0;
-}
-
-int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
-{
-    turn_take(&s->model->runtime->turn);
-    int rc = open_all(s, type, err);
-    turn_give(&s->model->runtime->turn);
-    return rc;
 }
 
 void memory_close(lutra_session *s)

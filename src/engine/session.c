@@ -148,6 +148,7 @@ static int open_sampling(lutra_session *s, struct lutra_error *err)
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
+    if (!s->model->plan.n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
     TRY(check_settings(set, model_ops(s->model->model), &type, err));
     s->n_seq = set->n_seq;
     TRY(choose_sizes(s, set, type, err));

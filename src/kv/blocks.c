@@ -343,7 +343,8 @@ int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutr
 
 void kv_host_wrote_all(struct kv_cache *kv)
 {
-    memset(kv->host_wrote, 1, (size_t)kv->set.n_block);
+    for (int32_t b = 0; b < kv->set.n_block; b++)
+        if (kv->refs[b] > 0) kv->host_wrote[b] = 1;
 }
 
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out)

@@ -107,11 +107,9 @@ static void find_moves(struct plan *plan)
     }
 }
 
-int plan_open(
+static int cut(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
 {
-    plan->list = list;
-    plan->n_piece = plan->n_device = 0;
     for (int i = 0; i < list->n_op; i++) {
         struct device *d = NULL;
         TRY(choose(list, &list->op[i], device, n_device, &d, err));
@@ -128,8 +126,20 @@ int plan_open(
         *piece = (struct plan_piece){.device = index, .first = i, .n = 1};
         memset(piece->wait, -1, sizeof piece->wait);
     }
-    find_moves(plan);
     return 0;
+}
+
+int plan_open(
+    struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
+{
+    plan->list = list;
+    plan->n_piece = plan->n_device = 0;
+    int rc = cut(plan, list, device, n_device, err);
+    if (rc < 0)
+        plan->n_piece = plan->n_device = 0;
+    else
+        find_moves(plan);
+    return rc;
 }
 
 /* ---- what a plan says of itself ---- */

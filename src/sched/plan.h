@@ -47,7 +47,8 @@ struct plan_rescue {
 };
 
 /* A list that op_list_check accepts; list and devices, in order of preference, are borrowed and must outlive the plan.
- * LUTRA_E_UNSUPPORTED names the operation, its layer and the last device's reason.  Allocates nothing. */
+ * LUTRA_E_UNSUPPORTED names the operation, its layer and the last device's reason; the plan is empty then, and plan_run
+ * refuses it.  Allocates nothing. */
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err);
 

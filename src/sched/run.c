@@ -94,6 +94,7 @@ int plan_run(const struct plan *plan, const struct step *step, struct clock cloc
     const struct plan_rescue *rescue, struct lutra_error *err)
 {
     struct device *lost = NULL;
+    if (!plan->n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
     int rc = run_once(plan, step, clock, deadline_us, &lost, err);
     while (rc == LUTRA_E_DEVICE_LOST && lost && rescue) {
         TRY(rescue->replace(rescue->user, lost, err));

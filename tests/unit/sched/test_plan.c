@@ -191,6 +191,9 @@ static void refuses_by_name(void **state)
     b.cpu.kinds = 0;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, &err), LUTRA_E_UNSUPPORTED);
     assert_string_equal(err.what, "operation rope of layer 2: cpu cannot");
+    assert_int_equal(
+        plan_run(&b.plan, &b.step, clock_virtual(&b.time), CLOCK_NEVER_US, NULL, &err), LUTRA_E_UNSUPPORTED);
+    assert_string_equal(b.log, "");
 }
 
 static void stops_between_pieces(void **state)
