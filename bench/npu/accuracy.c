@@ -248,9 +248,9 @@ static struct {
 
 static int supports_only(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
-    bool attention = op->kind == OP_ATTENTION || op->kind == OP_KV_APPEND;
-    bool product = op->kind == OP_MATMUL || op->kind == OP_HEAD || op->kind == OP_EMBED; /* a tied head's matrix */
-    if (!strcmp(narrow.only, "attention") ? !attention : !product)
+    const struct op_info *info = op_info_of(op->kind);
+    bool attention = info->reads_cache || info->writes_cache;
+    if (!strcmp(narrow.only, "attention") ? !attention : !op->n_weight)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "left to the CPU");
     return narrow.supports(self, list, op, err);
 }
