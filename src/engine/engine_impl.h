@@ -131,8 +131,12 @@ struct retained {
 
 struct lutra_session {
     lutra_model *model;
-    struct device *home, *cache_home;    /* that allocated the values, and the cache */
-    struct device *joined[PLAN_DEVICES]; /* [n_joined] that have a place for them */
+    struct device *home, *cache_home; /* that allocated the values, and the cache */
+    struct joined {
+        struct device *device; /* with memory of its own */
+        int n_value;           /* values that have a place there */
+        bool cache;            /* has the cache one? */
+    } joined[PLAN_DEVICES];
     int n_joined;
     int n_ctx, n_seq, n_batch, n_out, n_draft;
     int64_t n_cache;

@@ -69,24 +69,32 @@ static void report_memory(const lutra_session *s)
     }
 }
 
-static bool has_joined(const lutra_session *s, const struct device *d)
+/* The session's note of a device; NULL: there is none. */
+static struct joined *find(lutra_session *s, const struct device *d)
 {
     for (int i = 0; i < s->n_joined; i++)
-        if (s->joined[i] == d) return true;
-    return false;
+        if (s->joined[i].device == d) return &s->joined[i];
+    return NULL;
 }
 
-static void leave(lutra_session *s, struct device *d)
+static void leave(lutra_session *s, const struct joined *j)
 {
-    if (s->cache_home != d) d->memory->leave(d, &s->kv_memory);
-    for (int v = 0; s->home != d && v < model_ops(s->model->model)->n_value; v++) d->memory->leave(d, &s->value[v]);
+    struct device *d = j->device;
+    if (j->cache && s->cache_home != d) d->memory->leave(d, &s->kv_memory);
+    for (int v = 0; s->home != d && v < j->n_value; v++) d->memory->leave(d, &s->value[v]);
 }
 
-static int join_buffers(lutra_session *s, struct device *d, struct lutra_error *err)
+/* The values, and the cache where it is used; what has been joined is noted. */
+static int join(lutra_session *s, struct joined *j, struct lutra_error *err)
 {
+    struct device *d = j->device;
     const struct op_list *list = model_ops(s->model->model);
-    if (s->cache_home != d && plan_keeps_cache(&s->model->plan, d)) TRY(d->memory->join(d, list, &s->kv_memory, err));
-    for (int v = 0; s->home != d && v < list->n_value; v++) TRY(d->memory->join(d, NULL, &s->value[v], err));
+    for (; j->n_value < list->n_value; j->n_value++)
+        if (s->home != d) TRY(d->memory->join(d, NULL, &s->value[j->n_value], err));
+    if (j->cache || !plan_keeps_cache(&s->model->plan, d)) return 0;
+    if (s->cache_home != d) TRY(d->memory->join(d, list, &s->kv_memory, err));
+    j->cache = true;
+    kv_host_wrote_all(s->kv);
     return 0;
 }
 
@@ -95,15 +103,14 @@ int memory_follow(lutra_session *s, struct lutra_error *err)
     const struct plan *plan = &s->model->plan;
     for (int i = 0; i < plan->n_device; i++) {
         struct device *d = plan->device[i];
-        if (!d->memory || has_joined(s, d)) continue;
-        TRY(reserve(s, d, err));
-        int rc = join_buffers(s, d, err);
-        if (rc < 0) {
-            leave(s, d);
-            return rc;
+        struct joined *j = find(s, d);
+        if (!d->memory) continue;
+        if (!j) {
+            TRY(reserve(s, d, err));
+            j = &s->joined[s->n_joined++];
+            *j = (struct joined){.device = d};
         }
-        s->joined[s->n_joined++] = d;
-        kv_host_wrote_all(s->kv);
+        TRY(join(s, j, err));
     }
     return 0;
 }
@@ -124,7 +131,7 @@ int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
 void memory_close(lutra_session *s)
 {
     turn_take(&s->model->runtime->turn);
-    for (int i = 0; i < s->n_joined; i++) leave(s, s->joined[i]);
+    for (int i = 0; i < s->n_joined; i++) leave(s, &s->joined[i]);
     if (s->kv_memory.host) s->cache_home->ops->buffer_free(s->cache_home, &s->kv_memory);
     for (int v = 0; v < VALUE_MAX; v++)
         if (s->value[v].host) s->home->ops->buffer_free(s->home, &s->value[v]);
