@@ -64,6 +64,7 @@ struct lutra_model {
     char *chat_source;          /* NUL-terminated copy, or NULL */
     struct model *model;        /* NULL when vocab_only, like the plan */
     struct plan plan;
+    int n_plan;            /* how often it has changed */
     struct device *loaded; /* has the op list's constants, or NULL */
     _Atomic uint64_t packed_bytes;
     char name[128], file_type[16];
@@ -138,6 +139,7 @@ struct lutra_session {
         bool cache;            /* has the cache one? */
     } joined[PLAN_DEVICES];
     int n_joined;
+    int n_plan; /* the model's, when they were joined */
     int n_ctx, n_seq, n_batch, n_out, n_draft;
     int64_t n_cache;
     struct arena arena;

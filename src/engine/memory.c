@@ -94,7 +94,6 @@ static int join(lutra_session *s, struct joined *j, struct lutra_error *err)
     if (j->cache || !plan_keeps_cache(&s->model->plan, d)) return 0;
     if (s->cache_home != d) TRY(d->memory->join(d, list, &s->kv_memory, err));
     j->cache = true;
-    kv_host_wrote_all(s->kv);
     return 0;
 }
 
@@ -112,6 +111,8 @@ int memory_follow(lutra_session *s, struct lutra_error *err)
         }
         TRY(join(s, j, err));
     }
+    if (s->n_plan != s->model->n_plan) kv_host_wrote_all(s->kv); /* who reads a layer may have nothing of it */
+    s->n_plan = s->model->n_plan;
     return 0;
 }
 

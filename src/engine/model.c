@@ -157,6 +157,7 @@ int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_
         at += snprintf(others + at, sizeof others - (size_t)at, "%s%s", i ? ", " : "", device[i]->name);
     log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on %s", lost->name, m->name, others);
     release_device(m, lost);
+    m->n_plan++;
     TRY(plan_open(&m->plan, model_ops(m->model), device, n_device, err));
     return prepare_weights(m, &set, err);
 }

@@ -89,7 +89,7 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok);
  * LUTRA_E_CTX_FULL: beyond max_tok. */
 int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err);
 
-/* A device joins that has nothing of the cache yet: until the next good step, the host has written all that is in use
+/* A device will read what it has nothing of yet: until the next good step, the host has written all that is in use
  * (kv_view.host_wrote). */
 void kv_host_wrote_all(struct kv_cache *kv);
 
