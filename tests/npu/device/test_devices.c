@@ -74,14 +74,26 @@ static void play(struct fixture *f, struct trace *t, int at, int device)
     lutra_seq_close(f->s, b);
 }
 
+static void play_on_one(struct trace *t)
+{
+    struct fixture f;
+    open_on_list(&f, "npu-sim", NOTHING);
+    play(&f, t, -1, 0);
+    shut(&f);
+}
+
+static void assert_near(const struct trace *a, const struct trace *b)
+{
+    for (int i = 0; i < PASSES; i++)
+        for (int k = 0; k < N_VOCAB; k++) assert_true(fabsf(a->logits[i][k] - b->logits[i][k]) < 0.1f);
+}
+
 static void bits_of_one_npu(void **state)
 {
     static struct trace one, two;
     struct fixture f;
     (void)state;
-    open_on_list(&f, "npu-sim", NOTHING);
-    play(&f, &one, -1, 0);
-    shut(&f);
+    play_on_one(&one);
     for (enum split split = NOTHING; split <= EVEN_LAYERS; split++) {
         open_on_list(&f, "npu-sim,npu-sim,cpu", split);
         assert_int_equal(f.model->plan.n_device, split == NOTHING ? 1 : 2);
@@ -99,9 +111,7 @@ static void any_of_them_may_be_lost(void **state)
     static struct trace one, two;
     struct fixture f;
     (void)state;
-    open_on_list(&f, "npu-sim", NOTHING);
-    play(&f, &one, -1, 0);
-    shut(&f);
+    play_on_one(&one);
     for (enum split split = PRODUCTS; split <= EVEN_LAYERS; split++)
         for (int at = 0; at < PASSES; at += 3) {
             open_on_list(&f, "npu-sim,npu-sim", split);
@@ -110,16 +120,14 @@ static void any_of_them_may_be_lost(void **state)
             assert_ptr_equal(runtime_first(f.rt), f.rt->device[1]);
             assert_int_equal(f.model->plan.n_device, 1);
             play(&f, &two, at, 1);
-            for (int i = 0; i < PASSES; i++)
-                for (int k = 0; k < N_VOCAB; k++) assert_true(fabsf(one.logits[i][k] - two.logits[i][k]) < 0.1f);
+            assert_near(&one, &two);
             assert_ptr_equal(runtime_first(f.rt), f.rt->cpu);
             shut(&f);
         }
     for (int at = 1; at < PASSES; at += 6) { /* the second alone: what it did goes to the CPU */
         open_on_list(&f, "npu-sim,npu-sim", EVEN_LAYERS);
         play(&f, &two, at, 1);
-        for (int i = 0; i < PASSES; i++)
-            for (int k = 0; k < N_VOCAB; k++) assert_true(fabsf(one.logits[i][k] - two.logits[i][k]) < 0.1f);
+        assert_near(&one, &two);
         assert_int_equal(f.model->plan.n_device, 2);
         assert_ptr_equal(runtime_first(f.rt), f.rt->device[0]);
         shut(&f);
