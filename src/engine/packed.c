@@ -102,7 +102,7 @@ static int report(void *user, uint64_t done, uint64_t total)
 
 static int write_packed(const lutra_model *m, const char *path, struct writing *progress, struct lutra_error *err)
 {
-    char writer[256];
+    char writer[512];
     struct packed_copy *copy;
     size_t n;
     snprintf(writer, sizeof writer, "lutra %s, %s", lutra_version(), m->runtime->text);
