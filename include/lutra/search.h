@@ -39,6 +39,48 @@ LUTRA_API void lutra_verifier_close(lutra_verifier **verifier);
 LUTRA_API int lutra_verifier_score(lutra_verifier *verifier, const int32_t *prompt, int n_prompt,
     const int32_t *solution, const int *step_end, int n_step, double *reward, struct lutra_error *err);
 
+/* What a checker judges: where checking is easier than answering, a rule or a program is a better judge than a model. */
+struct lutra_check {
+    size_t size;
+    const char *question; /* lutra_search.question; "" */
+    const char *expected; /* lutra_search.expected; "" */
+    const char *text;     /* of the candidate so far; bytes as generated, but blanks for NULs */
+    const char *step;     /* its last step: the end of text */
+    bool whole;           /* the candidate has ended; else a step of it has (searches over steps only) */
+};
+LUTRA_API void lutra_check_init(struct lutra_check *check, size_t size);
+
+/* A reward in [0, 1]; anything else is none, for a reason that may be written to why (n_why bytes with the NUL).  Called
+ * from lutra_step() in an order that depends on the seed only; must not call into the session. */
+typedef double (*lutra_check_fn)(void *user, const struct lutra_check *check, char *why, size_t n_why);
+
+/* A verifier that asks a function.  It has no model and no rows, fits every generator, and judges whole candidates; steps,
+ * too, in a search over steps.  A candidate without a reward has the score 0; events say why. */
+LUTRA_API int lutra_verifier_open_check(
+    lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
+
+/* A checker by name, or a program that is started at once and stays; src/engine/checker.h describes its lines.  Names:
+ *   countdown   the rule of the game: the numbers of the question make its last number, one equation per line
+ *   equation    every line with a `=` holds, computed exactly
+ *   answer      lutra_answer() of the text is that of `expected`: for measuring only
+ * Anything else is a command: words parted by blanks; '...', "..." and \ as in a shell, nothing else: no shell runs. */
+struct lutra_checker_settings {
+    size_t size;
+    const char *command;
+    uint64_t timeout_us;  /* for one reply; 5 s */
+    int64_t memory_bytes; /* of its address space; 0 = no limit; 4 GiB */
+    int restarts;         /* processes started in place of failed ones, at most; 10000 */
+};
+LUTRA_API void lutra_checker_settings_init(struct lutra_checker_settings *settings, size_t size);
+/* LUTRA_E_ARGUMENT: no such command line; LUTRA_E_IO: it cannot be run; LUTRA_E_UNSUPPORTED: a name known but not built in. */
+LUTRA_API int lutra_verifier_open_checker(
+    lutra_verifier **out, const struct lutra_checker_settings *settings, struct lutra_error *err);
+
+/* Asks a checker about one text, outside a search; *reward in [0, 1].  LUTRA_E_ARGUMENT: the verifier is a model, or
+ * there is no reward, for the reason in err. */
+LUTRA_API int lutra_verifier_check(
+    lutra_verifier *verifier, const struct lutra_check *check, double *reward, struct lutra_error *err);
+
 enum lutra_search_method {
     LUTRA_SEARCH_VOTE,     /* self-consistency: the most frequent answer */
     LUTRA_SEARCH_WEIGHTED, /* votes weighted by reward */
@@ -66,6 +108,7 @@ struct lutra_search_event {
     double reward, score;               /* of the last step, of the candidate; 0 without a verifier */
     const char *text;                   /* the last step (STEP), borrowed; "" otherwise */
     const char *answer;                 /* FINISH: canonical, "" = none */
+    const char *why;                    /* STEP: why a checker gave no reward, "" = it did; borrowed */
 };
 
 /* A measured method, for LUTRA_SEARCH_AUTO (lutra eval --report writes such tables). */
@@ -99,7 +142,11 @@ struct lutra_search {
     uint64_t time_budget_us;                  /* 0 = none; what is chosen then depends on the clock */
     const struct lutra_search_option *option; /* [n_option] AUTO; what a method leaves of the budget draws more */
     int n_option;
-    size_t option_size; /* sizeof *option, where there are any */
+    size_t option_size;              /* sizeof *option, where there are any */
+    const char *question, *expected; /* what a checker is told; copied; NULL = "" */
+    bool
+        until_pass; /* with a verifier, not VOTE or WEIGHTED: the first candidate, in the order of their numbers, of the
+                        score 1 is the winner; those behind it end as soon as it is known; false */
 };
 LUTRA_API void lutra_search_init(struct lutra_search *search, size_t size);
 

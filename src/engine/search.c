@@ -9,6 +9,7 @@
  */
 #include "engine/search_impl.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,10 +195,27 @@ static int affordable_width(lutra_search_run *run)
     return left < rest ? 1 : left / rest < run->set.width ? (int)(left / rest) : run->set.width;
 }
 
+/* until_pass: the number of the first candidate, so far, with the score 1; INT_MAX = none. */
+static int first_pass(const lutra_search_run *run)
+{
+    int first = INT_MAX;
+    bool wanted = run->set.until_pass && run->policy.method >= SEARCH_BEST;
+    for (int i = 0; wanted && i < run->n_final; i++) {
+        const struct final *f = &run->final[i];
+        if (f->told && f->id < first && search_reward_score(&f->node.reward, run->policy.score) >= 1) first = f->id;
+    }
+    return first;
+}
+
 static int round_of_steps(lutra_search_run *run, struct lutra_error *err)
 {
     if (!search_score_due(run)) return 0;
     TRY(search_score(run, err));
+    if (first_pass(run) != INT_MAX) {
+        run->n_more = 0;
+        request_end(run->s, run->request, LUTRA_STOP_PRUNED);
+        return 0;
+    }
     run->policy.width = affordable_width(run);
     int n_live = search_live(run), n_cand = list_candidates(run, n_live);
     search_allocate(&run->policy, run->cand, n_cand);
@@ -267,8 +285,13 @@ static bool vote_decided(lutra_search_run *run, int counted)
 static void stop_early(lutra_search_run *run)
 {
     struct request *r = run->request;
-    int counted = search_counted(run), n_live = search_live(run);
+    int counted = search_counted(run), n_live = search_live(run), pass = first_pass(run);
     if (r->n_ended == r->set.n_samples) return;
+    if (pass < counted) {
+        counted = pass + 1; /* those before it may pass, too */
+        run->n_more = 0;
+        request_end_unstarted(run->s, r, LUTRA_STOP_PRUNED);
+    }
     if (over_time(run) && run->n_final == 0) {
         counted = run->live[0]->index + 1; /* the first comes to its end */
         run->n_more = 0;
@@ -285,7 +308,9 @@ static void stop_early(lutra_search_run *run)
 static int round_of_independent(lutra_search_run *run, struct lutra_error *err)
 {
     stop_early(run);
-    return search_score_due(run) ? search_score(run, err) : 0;
+    if (search_score_due(run)) TRY(search_score(run, err));
+    if (run->set.until_pass) stop_early(run); /* what has passed now */
+    return 0;
 }
 
 /* What the budget has left draws further candidates; after a search over steps, too. */

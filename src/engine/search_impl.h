@@ -5,7 +5,7 @@
  *     search.c        rounds: who is stopped, scored, continued, forked, drawn in addition
  *     search_score.c  steps: where they end, their rewards, who is told
  *     search_open.c   settings, submit, result, close
- *     verifier.c      the judge
+ *     verifier.c      the judge, a model;  check.c: a rule or a function;  checker.c: a program behind that
  */
 #ifndef LUTRA_ENGINE_SEARCH_IMPL_H
 #define LUTRA_ENGINE_SEARCH_IMPL_H
@@ -29,7 +29,9 @@ struct search_node {
     struct search_reward reward;
 };
 
-enum verifier_kind { VERIFIER_VALUE, VERIFIER_TOKEN, VERIFIER_LIKELIHOOD };
+enum verifier_kind { VERIFIER_VALUE, VERIFIER_TOKEN, VERIFIER_LIKELIHOOD, VERIFIER_CHECK };
+
+enum { VERIFIER_WHY_BYTES = 160 };
 
 /* A step of one sequence of the verifier. */
 struct verify_job {
@@ -65,7 +67,13 @@ struct lutra_verifier {
     struct search_step *step;   /* [n_batch] what each job judges */
     int free_seq;               /* sequences and blocks that no search has reserved */
     int64_t free_block;
+    lutra_check_fn check; /* CHECK: this only, and no model */
+    void *check_user;
+    struct checker *program; /* that is check_user, or NULL */
 };
+
+/* Asks a checker: the reward, or 0 with the reason in why ("" = there is a reward). */
+double verifier_ask(const lutra_verifier *v, const struct lutra_check *check, char *why, size_t n_why);
 
 int verifier_check_vocab(const lutra_verifier *v, const lutra_model *generator, struct lutra_error *err);
 
@@ -101,8 +109,10 @@ struct lutra_search_run {
     struct lutra_search set;
     struct search_settings policy;
     char step[32];
-    lutra_verifier *judge; /* evaluates rows of its own; NULL: no verifier, or */
-    bool self;             /* the generator's own likelihood judges, without further rows */
+    char *question, *expected_answer; /* for checkers */
+    char why[VERIFIER_WHY_BYTES];     /* of the step that is being told of */
+    lutra_verifier *judge;            /* evaluates rows of its own; NULL: no verifier, or */
+    bool self;                        /* the generator's own likelihood judges, without further rows */
 
     /* the judge's memory */
     int32_t prompt_seq; /* -1 before the first round */

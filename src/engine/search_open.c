@@ -21,7 +21,7 @@ enum {
 static int check_verifier(const lutra_session *s, const struct lutra_search *set, struct lutra_error *err)
 {
     const lutra_verifier *v = set->verifier;
-    if (!v) return 0;
+    if (!v || v->kind == VERIFIER_CHECK) return 0;
     if (!v->session && v->model != s->model)
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "search: a verifier with n_seq = 0 judges by the rows of the generator, so it must be opened on the same "
@@ -53,6 +53,10 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: to choose a method takes a budget of tokens or time");
     if (set->method != LUTRA_SEARCH_VOTE && set->method != LUTRA_SEARCH_AUTO && !set->verifier)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: this method needs a verifier");
+    bool chooses = set->verifier && set->method != LUTRA_SEARCH_VOTE && set->method != LUTRA_SEARCH_WEIGHTED;
+    if (set->until_pass && !chooses)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "search: until_pass needs a verifier and a method that picks the best");
     return check_verifier(s, set, err);
 }
 
@@ -108,13 +112,15 @@ static int reserve(lutra_search_run *run, int max_tok, struct lutra_error *err)
     run->final = calloc(n_final, sizeof *run->final);
     run->tokens = calloc(n_final, tok * sizeof *run->tokens);
     run->length = calloc(n_final, sizeof *run->length);
+    run->question = strdup(run->set.question ? run->set.question : "");
+    run->expected_answer = strdup(run->set.expected ? run->set.expected : "");
     run->text = malloc(tok * text_vocab_max_piece_bytes(run->s->model->vocab) + 1);
     run->cand = calloc((size_t)run->set.width + n_final, sizeof *run->cand);
     run->choice = calloc(n_final, sizeof *run->choice);
     run->live = calloc((size_t)run->s->n_seq, sizeof *run->live);
     run->node = calloc((size_t)run->s->n_seq, sizeof *run->node);
     if (!run->node || !run->final || !run->tokens || !run->length || !run->text || !run->cand || !run->choice ||
-        !run->live)
+        !run->live || !run->question || !run->expected_answer)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "search: out of memory");
     for (size_t i = 0; i < n_final; i++) run->final[i].token = run->tokens + i * tok;
     return 0;
@@ -124,7 +130,7 @@ static int reserve(lutra_search_run *run, int max_tok, struct lutra_error *err)
 static int reserve_judge(lutra_search_run *run, int n_prompt, int max_tok, struct lutra_error *err)
 {
     lutra_verifier *v = run->judge;
-    if (!v) return 0;
+    if (!v || v->kind == VERIFIER_CHECK) return 0;
     int64_t longest = (int64_t)max_tok + 1 + (int64_t)v->mark.n * run->set.max_steps;
     int64_t own = (longest + KV_BLOCK - 1) / KV_BLOCK - n_prompt / KV_BLOCK + 1;
     int64_t blocks = (n_prompt + KV_BLOCK - 1) / KV_BLOCK + 1 + own * run->set.width;
@@ -169,6 +175,8 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     set.n_samples = first_wave(run);
     if (!chosen) run->n_more = search_in_steps(run) ? 0 : run->set.width - set.n_samples;
     run->max_final = (search_in_steps(run) ? FINAL_PER_WIDTH * run->set.width : set.n_samples) + run->n_more;
+    if (run->judge && run->judge->kind == VERIFIER_CHECK && !search_in_steps(run))
+        run->set.max_steps = 1; /* it judges whole texts */
     int max_tok = request_max_tok(s, &set);
     TRY(reserve(run, max_tok, err));
     TRY(reserve_judge(run, set.n_prompt, max_tok, err));
@@ -296,6 +304,8 @@ void lutra_search_close(lutra_search_run **search)
     free(run->final);
     free(run->tokens);
     free(run->length);
+    free(run->question);
+    free(run->expected_answer);
     free(run->text);
     free(run->cand);
     free(run->choice);

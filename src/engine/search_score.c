@@ -2,8 +2,8 @@
  *
  * Steps of a search's candidates: where they end, and their rewards.
  *
- * Three judges, one way: a verifier with rows of its own (all searches that wait for it share its passes), the
- * generator's own likelihood (known since its tokens were sampled: no row is evaluated), or none.
+ * Judges, one way: a verifier with rows of its own (all searches that wait for it share its passes), one without rows (the
+ * generator's own likelihood, known since its tokens were sampled; a checker), or none.
  */
 #include "engine/search_impl.h"
 
@@ -60,11 +60,17 @@ void search_tell(lutra_search_run *run, enum lutra_search_event_kind kind, int32
         .reward = node->reward.last,
         .score = search_reward_score(&node->reward, run->policy.score),
         .text = text,
-        .answer = answer};
+        .answer = answer,
+        .why = run->why};
     run->set.on_event(run->set.user, &e);
 }
 
 /* ---- what is to be scored ---- */
+
+static bool judge_has_rows(const lutra_search_run *run)
+{
+    return run->judge && run->judge->kind != VERIFIER_CHECK;
+}
 
 static int by_id(const void *a, const void *b)
 {
@@ -85,7 +91,7 @@ bool search_score_due(lutra_search_run *run)
 {
     int n = search_live(run);
     if (search_in_steps(run) && run->request->n_started < run->request->set.n_samples) return false;
-    if (!run->judge && !search_in_steps(run)) return true;
+    if (!judge_has_rows(run) && !search_in_steps(run)) return true;
     for (int i = 0; i < n; i++)
         if (search_in_steps(run) ? !run->live[i]->paused
                                  : search_node(run, run->live[i])->scored == search_node(run, run->live[i])->step_from)
@@ -145,13 +151,33 @@ static void take_step(const struct search_step *step, const double *reward)
     step->node->scored = step->to;
     step->node->log_prob = step->sum_log_prob;
     search_tell(run, LUTRA_EVENT_STEP, step->id, step->node, search_spell(run, step->token, from, step->n_text).p, "");
+    *run->why = 0;
 }
 
-/* Without rows: the generator's likelihood, or no reward at all. */
+/* What a judge without rows says of a step. */
+static double own_reward(const struct search_step *step)
+{
+    lutra_search_run *run = step->run;
+    struct lutra_check check;
+    if (!run->judge) return search_likelihood(step->sum_log_prob - step->node->log_prob);
+    size_t n_before = search_spell(run, step->token, 0, step->node->scored).n;
+    struct text_bytes text = search_spell(run, step->token, 0, step->n_text);
+    for (size_t i = 0; i < text.n; i++)
+        if (!run->text[i]) run->text[i] = ' '; /* a checker's text ends at its NUL */
+    lutra_check_init(&check, sizeof check);
+    check.question = run->question;
+    check.expected = run->expected_answer;
+    check.text = text.p;
+    check.step = text.p + (n_before < text.n ? n_before : text.n);
+    check.whole = step->whole && step->to == step->whole->n_token;
+    return verifier_ask(run->judge, &check, run->why, sizeof run->why);
+}
+
+/* Without rows: the generator's likelihood, a checker, or no reward at all. */
 static void take_own(const struct search_step *step)
 {
-    double reward = search_likelihood(step->sum_log_prob - step->node->log_prob);
-    take_step(step, step->run->self ? &reward : NULL);
+    double reward = own_reward(step);
+    take_step(step, step->run->self || step->run->judge ? &reward : NULL);
 }
 
 void search_score_own(lutra_search_run *run, struct sample *slot)
@@ -238,7 +264,7 @@ static bool shares_pass(lutra_search_run *run, lutra_search_run *other)
 int search_score(lutra_search_run *run, struct lutra_error *err)
 {
     lutra_verifier *v = run->judge;
-    if (!v) {
+    if (!judge_has_rows(run)) {
         score_all_own(run);
         return 0;
     }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/checker.h"
 #include "text/encode.h"
 
 enum { OUT_BYTES = 64 << 20 };
@@ -170,6 +171,7 @@ void lutra_verifier_close(lutra_verifier **verifier)
     lutra_verifier *v = *verifier;
     if (!v) return;
     lutra_session_close(&v->session);
+    checker_close(&v->program);
     text_tokens_fini(&v->mark);
     free(v->row);
     free(v->job);
@@ -212,6 +214,7 @@ static void take_result(const lutra_verifier *v, struct verify_job *job, const s
         job->log_prob += (double)r->target_logit - (double)r->log_sum_exp;
         job->reward = search_likelihood(job->log_prob);
         break;
+    case VERIFIER_CHECK: break; /* has no rows */
     }
 }
 
@@ -332,6 +335,8 @@ int lutra_verifier_score(lutra_verifier *v, const int32_t *prompt, int n_prompt,
     for (int i = 0; i < n_step; i++)
         if (step_end[i] <= (i ? step_end[i - 1] : 0))
             return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "verifier: step ends are not ascending");
+    if (v->kind == VERIFIER_CHECK)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: a checker judges text (lutra_verifier_check)");
     if (!v->session)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: opened with n_seq = 0, it has no rows of its own");
     struct verify_job job = {.before = prompt[n_prompt - 1]};

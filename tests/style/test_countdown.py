@@ -35,6 +35,12 @@ class Rule(unittest.TestCase):
                      "25/7=3\n12*3=36\n36+3=39", "3-25=-22\n7+12=19", "25/0=0"):
             self.assertFalse(countdown.holds(QUESTION, text), text)
 
+    def test_as_in_the_engine(self):
+        cases = (Path(__file__).resolve().parents[1] / "golden" / "countdown_rule.txt").read_text().splitlines()
+        for case in cases:
+            holds, question, text = case.split("|")
+            self.assertEqual(countdown.holds(question, text.replace(";", "\n")), holds == "1", case)
+
 
 if __name__ == "__main__":
     unittest.main()

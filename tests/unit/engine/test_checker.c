@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Programs as verifiers.  This program is its own checker: started with --checker it answers a hash of the text, unless
+ * the text asks it to misbehave.  What it does to one candidate must not change what another gets.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "engine_fixture.h"
+
+/* ---- the checker ---- */
+
+static unsigned hash(const char *text, size_t n)
+{
+    unsigned h = 2166136261u;
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 16777619u;
+    return h;
+}
+
+static double reward_of(const char *text)
+{
+    return (double)(hash(text, strlen(text)) % 1000) / 1000;
+}
+
+static void flood(const char *what, long long n_bytes)
+{
+    static char block[1 << 16];
+    for (size_t i = 0; i < sizeof block; i++) block[i] = what[i % strlen(what)];
+    for (; n_bytes > 0; n_bytes -= (long long)sizeof block)
+        if (write(1, block, sizeof block) < 0) break;
+}
+
+static void answer(long id, double reward)
+{
+    char line[80];
+    int n = snprintf(line, sizeof line, "{\"id\": %ld, \"reward\": %.3f}\n", id, reward);
+    if (write(1, line, (size_t)n) != n) _exit(9);
+}
+
+static void wait_ms(int ms)
+{
+    usleep((useconds_t)ms * 1000);
+}
+
+static const char *const deeds[] = {"exit", "signal", "nonsense", "no-number", "high", "other-id", "flood",
+    "flood-lines", "answer-flood", "answer-exit", "next-id", "late-nonsense", "fork-exit", "fork-both", "children",
+    "close", "memory", "assassin", "long-line", "nested", "hang", "stop", "no-read"};
+enum { N_DEED = sizeof deeds / sizeof *deeds, N_SLOW = 3 }; /* the last ones take their time limit */
+
+static void misbehave(const char *deed, long id)
+{
+    if (!strcmp(deed, "exit")) _exit(3);
+    if (!strcmp(deed, "signal")) raise(SIGSEGV);
+    if (!strcmp(deed, "nonsense")) printf("I think it is fine\n");
+    if (!strcmp(deed, "no-number")) printf("{\"id\": %ld, \"reward\": \"1\"}\n", id);
+    if (!strcmp(deed, "high")) printf("{\"id\": %ld, \"reward\": 1.5}\n", id);
+    if (!strcmp(deed, "nested")) printf("{\"id\": %ld, \"a\": {\"reward\": 1}, \"reward\": 1}\n", id);
+    if (!strcmp(deed, "other-id")) {
+        for (int i = 0; i < 10000; i++) printf("{\"id\": %ld, \"reward\": 1}\n", id - 1);
+    }
+    if (!strcmp(deed, "flood")) flood("x", 10LL << 30);
+    if (!strcmp(deed, "flood-lines")) flood("{}\n", 10LL << 30);
+    if (!strcmp(deed, "long-line")) flood(" ", 1 << 17);
+    if (!strcmp(deed, "answer-flood") || !strcmp(deed, "answer-exit") || !strcmp(deed, "next-id") ||
+        !strcmp(deed, "late-nonsense"))
+        answer(id, 0.25);
+    if (!strcmp(deed, "answer-flood")) flood("y\n", 10LL << 30);
+    if (!strcmp(deed, "answer-exit")) _exit(0);
+    if (!strcmp(deed, "next-id")) answer(id + 1, 1);
+    if (!strcmp(deed, "late-nonsense")) printf("that was %ld\n", id);
+    if (!strcmp(deed, "fork-exit")) {
+        if (fork() == 0) wait_ms(60000); /* keeps the pipe open */
+        _exit(4);
+    }
+    if (!strcmp(deed, "fork-both")) {
+        fork();
+        printf("both\n");
+    }
+    if (!strcmp(deed, "children")) {
+        for (int i = 0; i < 8; i++)
+            if (fork() == 0) wait_ms(60000), _exit(0);
+        printf("?\n");
+    }
+    if (!strcmp(deed, "close")) close(1);
+    if (!strcmp(deed, "memory")) {
+        for (;;) {
+            char *p = malloc(1 << 26);
+            if (!p) _exit(5);
+            memset(p, 1, 1 << 26);
+        }
+    }
+    if (!strcmp(deed, "assassin")) { /* kills later, whoever is asked about then; is not of the group */
+        pid_t victim = getpid();
+        if (fork() == 0) {
+            setsid();
+            close(0), close(1);
+            wait_ms((int)(id % 7) * 3);
+            kill(victim, SIGKILL);
+            _exit(0);
+        }
+        answer(id, 0.25);
+    }
+    if (!strcmp(deed, "hang") || !strcmp(deed, "no-read")) wait_ms(600000);
+    if (!strcmp(deed, "stop")) raise(SIGSTOP);
+    fflush(stdout);
+}
+
+static int checker_main(void)
+{
+    static char line[1 << 22];
+    while (fgets(line, sizeof line, stdin)) {
+        long id = strtol(strstr(line, "\"id\":") + 5, NULL, 10);
+        char *text = strstr(line, "\"text\":\"") + 8, *end = strstr(text, "\",\"step\":"),
+             *deed = strstr(text, "DEED ");
+        if (deed && deed < end) {
+            *end = 0;
+            misbehave(deed + 5, id);
+            continue;
+        }
+        answer(id, (double)(hash(text, (size_t)(end - text)) % 1000) / 1000);
+    }
+    return 0;
+}
+
+/* ---- tests ---- */
+
+static lutra_verifier *open_checker(uint64_t timeout_us, int64_t memory_bytes)
+{
+    lutra_verifier *v;
+    struct lutra_checker_settings set;
+    lutra_checker_settings_init(&set, sizeof set);
+    set.command = "/proc/self/exe --checker";
+    set.timeout_us = timeout_us;
+    set.memory_bytes = memory_bytes;
+    OK(lutra_verifier_open_checker(&v, &set, err));
+    return v;
+}
+
+/* The reward of a text, or -1 with the reason in *why. */
+static double ask(lutra_verifier *v, const char *text, struct lutra_error *why)
+{
+    struct lutra_check check;
+    double reward = -1;
+    lutra_check_init(&check, sizeof check);
+    check.question = "what?";
+    check.text = text;
+    int rc = lutra_verifier_check(v, &check, &reward, why);
+    assert_true(rc == 0 || rc == LUTRA_E_NOT_FOUND);
+    return rc == 0 ? reward : -1;
+}
+
+static bool is_long(void)
+{
+    const char *text = getenv("LUTRA_TEST_LONG");
+    return text && !strcmp(text, "1");
+}
+
+static void innocents_keep_their_rewards(void **state)
+{
+    (void)state;
+    int n = is_long() ? 1000 : 120, n_answered = 0;
+    lutra_verifier *v = open_checker(2000000, 0);
+    for (int i = 0; i < n; i++) {
+        struct lutra_error why = {.what = ""};
+        char text[64];
+        int deed = i < N_DEED ? i : (int)(hash((char *)&i, sizeof i) % (is_long() ? N_DEED : N_DEED - N_SLOW));
+        if (!strcmp(deeds[deed], "memory")) continue; /* no_more_memory */
+        snprintf(text, sizeof text, "DEED %s", deeds[deed]);
+        double hostile = ask(v, text, &why);
+        bool answers = !strncmp(deeds[deed], "answer", 6) || !strcmp(deeds[deed], "next-id") ||
+                       !strcmp(deeds[deed], "late-nonsense") || !strcmp(deeds[deed], "assassin");
+        if (hostile != (answers ? 0.25 : -1)) fail_msg("%s: %g, %s", deeds[deed], hostile, why.what);
+        if (i < N_DEED) print_message("%-14s %s\n", deeds[deed], answers ? "(answers first)" : why.what);
+        for (int k = 0; k < 2; k++) {
+            snprintf(text, sizeof text, "%d answers %d", i, k);
+            double reward = ask(v, text, &why);
+            if (reward != reward_of(text)) fail_msg("'%s' after %s: %g, %s", text, deeds[deed], reward, why.what);
+            n_answered++;
+        }
+    }
+    assert_true(n_answered >= 2 * (n - 60));
+    lutra_verifier_close(&v);
+}
+
+static void large_texts(void **state)
+{
+    (void)state;
+    lutra_verifier *v = open_checker(20000000, 0);
+    struct lutra_error why = {.what = ""};
+    char *text = malloc((1 << 21) + 1);
+    memset(text, 'a', 1 << 21);
+    text[1 << 21] = 0;
+    assert_true(ask(v, text, &why) == reward_of(text));
+    lutra_verifier_close(&v);
+    v = open_checker(500000, 0);
+    memcpy(text, "DEED hang", 10);
+    ask(v, text, &why);
+    assert_non_null(strstr(why.what, "time limit"));
+    free(text);
+    lutra_verifier_close(&v);
+}
+
+static void text_arrives_whole(void **state)
+{
+    (void)state;
+    lutra_verifier *v;
+    struct lutra_checker_settings set;
+    struct lutra_error why = {.what = ""};
+    struct lutra_check check;
+    double reward = -1;
+    char path[] = "/tmp/lutra-check-XXXXXX", command[256], line[512] = "";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    lutra_checker_settings_init(&set, sizeof set);
+    snprintf(command, sizeof command,
+        "sh -c 'IFS= read -r a; printf %%s \"$a\" > %s; b=${a#*:}; echo \"{\\\"id\\\":${b%%%%,*},\\\"reward\\\":1}\"'",
+        path);
+    set.command = command;
+    OK(lutra_verifier_open_checker(&v, &set, err));
+    lutra_check_init(&check, sizeof check);
+    check.question = "\"quoted\" \\ and\ttab";
+    check.text = "line\nline \xc3\xa4 \xff.";
+    check.step = "line \xc3\xa4 \xff.";
+    check.whole = false;
+    assert_int_equal(lutra_verifier_check(v, &check, &reward, &why), 0);
+    assert_true(reward == 1);
+    assert_true(read(fd, line, sizeof line - 1) > 0);
+    assert_string_equal(strchr(line, ','),
+        ",\"question\":\"\\\"quoted\\\" \\\\ and\\u0009tab\",\"text\":\"line\\u000aline \xc3\xa4 "
+        "\xef\xbf\xbd.\",\"step\":\"line \xc3\xa4 \xef\xbf\xbd.\",\"whole\":false}");
+    lutra_verifier_close(&v);
+    close(fd);
+    unlink(path);
+}
+
+static void replies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        double reward; /* -1: none */
+    } cases[] = {{"{\"id\":@,\"reward\":0.7}", 0.7},
+        {" { \"reward\" : 1e-3 , \"note\":\"a\\\"}b\", \"x\":null, \"id\" : @.0 } ", 1e-3},
+        {"{\"reward\":1,\"id\":@}\r", 1}, {"{\"id\":@,\"reward\":-0}", 0}, {"{\"id\":@,\"reward\":25e-2}", 0.25},
+        {"{\"id\":@,\"reward\":0.333333333333333333333}", 0.333333333333333}, {"{\"id\":@,\"reward\":1.0000001}", -1},
+        {"{\"id\":@,\"reward\":-0.1}", -1}, {"{\"id\":@,\"reward\":nan}", -1}, {"{\"id\":@,\"reward\":1e400}", -1},
+        {"{\"id\":@}", -1}, {"{\"id\":@,\"reward\":1", -1}, {"{\"id\":@,\"reward\":1} x", -1}, {"[1]", -1}, {"", -1},
+        {"{\"id\":@,\"reward\":.}", -1}, {"{\"id\":@,\"reward\":1e}", -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lutra_verifier *v;
+        struct lutra_checker_settings set;
+        struct lutra_error why = {.what = ""};
+        char path[] = "/tmp/lutra-check-XXXXXX", command[192];
+        int fd = mkstemp(path);
+        assert_true(fd >= 0 && write(fd, cases[i].reply, strlen(cases[i].reply)) >= 0 && write(fd, "\n", 1) == 1);
+        lutra_checker_settings_init(&set, sizeof set);
+        snprintf(
+            command, sizeof command, "sh -c 'read a; a=${a#*:}; sed \"s/@/${a%%%%,*}/\" %s; cat >/dev/null'", path);
+        set.command = command;
+        set.restarts = 0;
+        OK(lutra_verifier_open_checker(&v, &set, err));
+        double reward = ask(v, "text", &why);
+        if (fabs(reward - cases[i].reward) > 1e-15) fail_msg("'%s' is %.17g: %s", cases[i].reply, reward, why.what);
+        lutra_verifier_close(&v);
+        close(fd);
+        unlink(path);
+    }
+}
+
+static void restarts_end(void **state)
+{
+    (void)state;
+    lutra_verifier *v;
+    struct lutra_checker_settings set;
+    struct lutra_error why = {.what = ""};
+    lutra_checker_settings_init(&set, sizeof set);
+    set.command = "/proc/self/exe --checker";
+    set.restarts = 3;
+    OK(lutra_verifier_open_checker(&v, &set, err));
+    assert_true(ask(v, "DEED exit", &why) < 0);
+    assert_non_null(strstr(why.what, "code 3"));
+    assert_true(ask(v, "fine", &why) == reward_of("fine")); /* the third */
+    assert_true(ask(v, "DEED exit", &why) < 0);
+    assert_true(ask(v, "fine", &why) < 0);
+    assert_non_null(strstr(why.what, "3 times"));
+    lutra_verifier_close(&v);
+}
+
+static void no_more_memory(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* their address space is as large as they like */
+#else
+    lutra_verifier *v = open_checker(60000000, (int64_t)512 << 20);
+    struct lutra_error why = {.what = ""};
+    assert_true(ask(v, "fine", &why) == reward_of("fine"));
+    assert_true(ask(v, "DEED memory", &why) < 0);
+    assert_non_null(strstr(why.what, "code 5"));
+    assert_true(ask(v, "fine", &why) == reward_of("fine"));
+    lutra_verifier_close(&v);
+#endif
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *why;
+        int code;
+    } cases[] = {{NULL, "no command", LUTRA_E_ARGUMENT}, {"", "empty", LUTRA_E_ARGUMENT},
+        {"  ", "empty", LUTRA_E_ARGUMENT}, {"sh 'a", "not closed", LUTRA_E_ARGUMENT},
+        {"sh \\", "backslash", LUTRA_E_ARGUMENT}, {"''", "empty", LUTRA_E_ARGUMENT},
+        {"/no/such/program x", "cannot be run", LUTRA_E_IO}, {"json-schema", "not built in", LUTRA_E_UNSUPPORTED}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lutra_verifier *v;
+        struct lutra_checker_settings set;
+        struct lutra_error why = {.what = ""};
+        lutra_checker_settings_init(&set, sizeof set);
+        set.command = cases[i].command;
+        int rc = lutra_verifier_open_checker(&v, &set, &why);
+        if (rc != cases[i].code || !strstr(why.what, cases[i].why))
+            fail_msg("%s: %d, %s", cases[i].command, rc, why.what);
+        assert_null(v);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "--checker")) return checker_main();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused), cmocka_unit_test(text_arrives_whole),
+        cmocka_unit_test(replies), cmocka_unit_test(restarts_end), cmocka_unit_test(large_texts),
+        cmocka_unit_test(no_more_memory), cmocka_unit_test(innocents_keep_their_rewards)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
