@@ -27,6 +27,17 @@ static const struct option judge_table[] = {
         .help = "searches over steps: drop candidates below X of the best score; their rows go to the others; 0 = none",
         .min = 0, .max = 1},
     {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
+    {"--check", NULL, OPT_TEXT, AT(check), "CMD",
+        .help =
+            "verifier that is no model: countdown, equation (every line with a = holds), answer (of lutra eval: for "
+            "measuring), or a program with its arguments, which stays and gets a JSON line per candidate on its "
+            "input, {\"id\", \"question\", \"text\", \"step\", \"whole\"}, and answers each with "
+            "{\"id\", \"reward\": 0..1}. No shell: '...', \"...\" and \\ keep words together"},
+    {"--check-time", NULL, OPT_TEXT, AT(check_time), "T", .help = "most time for one answer of it (500ms, 2s)"},
+    {"--check-memory", NULL, OPT_INT, AT(check_memory), "MIB", .help = "its address space, in MiB; 0 = no limit",
+        .min = 0, .max = 1 << 30},
+    {"--until-pass", NULL, OPT_ON, AT(until_pass), NULL,
+        .help = "best and searches over steps: end at the first candidate, by number, of the score 1"},
     {"--verifier-mark", NULL, OPT_TEXT, AT(mark), "STR", .help = "text behind each step for the verifier to judge at"},
 };
 #undef AT
@@ -35,7 +46,8 @@ void judge_options_init(struct judge_options *o)
 {
     struct lutra_search search;
     lutra_search_init(&search, sizeof search);
-    *o = (struct judge_options){.score = "auto", .step = "\\n", .prune = search.prune_below};
+    *o = (struct judge_options){
+        .score = "auto", .step = "\\n", .prune = search.prune_below, .check_time = "5s", .check_memory = 4096};
 }
 
 struct option_set judge_option_set(struct judge_options *o)
@@ -48,6 +60,18 @@ int judge_options_check(struct judge_options *o, const char *command)
     size_t n = strlen(o->step);
     if (n == 0 || n >= sizeof o->step_text) {
         say("%s: --step: 1 to %zu bytes", command, sizeof o->step_text - 1);
+        return EXIT_USAGE;
+    }
+    int64_t tokens;
+    const char *why = NULL;
+    if (o->check && (o->prm || o->kind))
+        why = "--check and --prm: give one of them";
+    else if (budget_read(o->check_time, &tokens, &o->check_us) < 0 || o->check_us == 0)
+        why = "--check-time: give a time (500ms, 2s)";
+    else if (o->until_pass && !judge_wanted(o))
+        why = "--until-pass needs a verifier: --check CMD or --prm FILE";
+    if (why) {
+        say("%s: %s", command, why);
         return EXIT_USAGE;
     }
     memcpy(o->step_text, o->step, n + 1);
@@ -63,13 +87,14 @@ void judge_options_apply(const struct judge_options *o, struct lutra_search *s)
         if (!strcmp(scores[i], o->score)) s->score = (enum lutra_search_score)i;
     s->step = o->step;
     s->prune_below = o->prune;
+    s->until_pass = o->until_pass && s->method != LUTRA_SEARCH_VOTE && s->method != LUTRA_SEARCH_WEIGHTED;
 }
 
 /* ---- the judge ---- */
 
 bool judge_wanted(const struct judge_options *o)
 {
-    return o->prm || (o->kind && !strcmp(o->kind, "likelihood"));
+    return o->prm || o->check || (o->kind && !strcmp(o->kind, "likelihood"));
 }
 
 static bool same_file(const char *a, const char *b)
@@ -85,7 +110,7 @@ int judge_open(struct judge *j, const struct judge_options *o, struct engine *e,
     lutra_model_settings_init(&settings, sizeof settings);
     struct tokens mark = {0};
     *j = (struct judge){0};
-    if (!judge_wanted(o)) return 0;
+    if (!judge_wanted(o) || o->check) return 0;
     if (!o->prm || same_file(o->prm, generator_path)) {
         j->model = e->model;
         j->own = o->kind && !strcmp(o->kind, "likelihood");
@@ -101,11 +126,23 @@ int judge_open(struct judge *j, const struct judge_options *o, struct engine *e,
     return 0;
 }
 
+int judge_checker(lutra_verifier **out, const char *command, const struct judge_options *o)
+{
+    struct lutra_error err = {0};
+    struct lutra_checker_settings set;
+    lutra_checker_settings_init(&set, sizeof set);
+    set.command = command;
+    set.timeout_us = o->check_us;
+    set.memory_bytes = (int64_t)o->check_memory << 20;
+    return lutra_verifier_open_checker(out, &set, &err) < 0 ? fail_with(&err) : 0;
+}
+
 int judge_verifier(
     const struct judge *j, const struct judge_options *o, int n_seq, int n_tok, int max_steps, lutra_verifier **out)
 {
     struct lutra_error err = {0};
     struct lutra_verifier_settings vs;
+    if (o->check) return judge_checker(out, o->check, o);
     lutra_verifier_settings_init(&vs, sizeof vs);
     vs.n_seq = j->own ? 0 : n_seq;
     vs.n_ctx = n_tok + 1 + j->n_mark * max_steps;

@@ -11,8 +11,11 @@
 enum { JUDGE_STEP_MAX = 32 };
 
 struct judge_options {
-    const char *prm, *kind, *mark, *score, *step;
+    const char *prm, *kind, *mark, *score, *step, *check, *check_time;
     float prune;
+    int check_memory; /* MiB */
+    bool until_pass;
+    uint64_t check_us;              /* check_time, of judge_options_check */
     char step_text[JUDGE_STEP_MAX]; /* of judge_options_check; step points to it from then on */
 };
 
@@ -24,15 +27,17 @@ int judge_options_check(struct judge_options *o, const char *command);
 void judge_options_apply(const struct judge_options *o, struct lutra_search *s);
 
 struct judge {
-    lutra_model *model; /* NULL: none */
+    lutra_model *model; /* NULL: none, or a checker */
     bool own;           /* it is the generator's, and so is every row it needs */
     int n_mark;         /* tokens of the mark */
 };
 
-/* Is there one?  --prm FILE, or --prm-kind likelihood alone: the generator itself. */
+/* Is there one?  --prm FILE, --check CMD, or --prm-kind likelihood alone: the generator itself. */
 bool judge_wanted(const struct judge_options *o);
 /* Opens its model, or takes the generator's when it is the same file; 0 or an exit code after a message. */
 int judge_open(struct judge *j, const struct judge_options *o, struct engine *e, const char *generator_path);
+/* A checker: a rule by name, or a program; the options give its limits.  0 or an exit code after a message. */
+int judge_checker(lutra_verifier **out, const char *command, const struct judge_options *o);
 /* A verifier for `n_seq` candidates of up to n_tok tokens in up to max_steps steps. */
 int judge_verifier(
     const struct judge *j, const struct judge_options *o, int n_seq, int n_tok, int max_steps, lutra_verifier **out);

@@ -23,6 +23,9 @@ static const struct option eval_table[] = {
         .help = "measure latency and energy of each method alone on the first N problems, one at a time; -1 = 10 with "
                 "--svg, else 0",
         .min = -1, .max = 1 << 24},
+    {"--grade", NULL, OPT_TEXT, AT(grade), "CMD",
+        .help =
+            "what makes an answer right: answer (equal to the problem's), or a checker like --check's that gives 1"},
     {"--svg", NULL, OPT_TEXT, AT(svg), "FILE", .help = "accuracy against latency and rows, as a picture"},
     {"--limit", NULL, OPT_INT, AT(limit), "N", .help = "only the first N problems; 0 = all", .min = 0, .max = 1 << 24},
     {"--n", NULL, OPT_INT, AT(n), "N", .help = "samples per problem (without --methods); 0 = greedy only", .min = 0,
@@ -55,6 +58,7 @@ static void set_defaults(void *opts)
     o->parallel = 64;
     o->max_tokens = 512;
     o->format = "auto";
+    o->grade = "answer";
     judge_options_init(&o->judge);
     o->timed = -1;
     o->vote = o->greedy = true;
@@ -128,6 +132,8 @@ static int evaluate(struct eval_run *run)
     if (!code) code = eval_tokenize(run->set, &run->engine, run->opts, &longest);
     if (!code) code = open_session(run, longest);
     if (!code) code = judge_open(&run->judge, &run->opts->judge, &run->engine, run->opts->engine.model);
+    if (!code && strcmp(run->opts->grade, "answer"))
+        code = judge_checker(&run->grader, run->opts->grade, &run->opts->judge);
     if (!code && run->opts->report) code = eval_journal_open(run);
     uint64_t start = now_us();
     for (int i = 0; !code && i < run->set->n_source; i++) code = run_source(run, i);
@@ -137,6 +143,7 @@ static int evaluate(struct eval_run *run)
     eval_journal_close(run, !code && run->ranks.rank == 0);
     interrupt_watch(NULL);
     lutra_session_close(&run->engine.session);
+    lutra_verifier_close(&run->grader);
     judge_close(&run->judge, &run->engine);
     engine_close(&run->engine);
     return code;

@@ -32,7 +32,7 @@ enum {
 struct eval_options {
     struct engine_options engine;
     struct sampling_options sampling;
-    const char *file, *format, *report, *svg, *system, *template_file, *methods, *auto_table;
+    const char *file, *format, *report, *svg, *system, *template_file, *methods, *auto_table, *grade;
     struct judge_options judge;
     int limit, n, parallel, max_tokens, timed;
     bool vote, greedy, table;
@@ -138,6 +138,7 @@ struct eval_run {
     const struct eval_options *opts;
     struct engine engine;
     struct judge judge;
+    lutra_verifier *grader; /* says what is right; NULL: equality of answers */
     struct method_table auto_table;
     struct lutra_sampling sampling;
     struct lutra_logit_bias bias[OPTION_LIST_MAX];

@@ -62,6 +62,11 @@ static char *describe(const struct eval_run *run)
     json_object_set_new(root, "model_bytes", json_integer((json_int_t)file_bytes(o->engine.model)));
     json_object_set_new(root, "prm_bytes", json_integer((json_int_t)file_bytes(o->judge.prm)));
     set_text(root, "prm_kind", o->judge.kind);
+    set_text(root, "check", o->judge.check);
+    set_text(root, "check_time", o->judge.check_time);
+    json_object_set_new(root, "check_memory", json_integer(o->judge.check_memory));
+    json_object_set_new(root, "until_pass", json_boolean(o->judge.until_pass));
+    set_text(root, "grade", o->grade);
     set_text(root, "score", o->judge.score);
     set_text(root, "auto_table", o->auto_table);
     set_text(root, "step", o->judge.step);

@@ -87,7 +87,8 @@ static int read_entry(const char *word, size_t n, const struct eval_options *o, 
         why = "not one of greedy, sample, vote@N, any@N, weighted@N, best@N, beam@BxE, dvts@BxE, rebase@N, auto@T";
     else
         why = read_size(out, word + stem, n - stem);
-    if (!why && known[out->known].verifier && !judge_wanted(&o->judge)) why = "needs a verifier: --prm FILE";
+    if (!why && known[out->known].verifier && !judge_wanted(&o->judge))
+        why = "needs a verifier: --prm FILE or --check CMD";
     if (!why) {
         memcpy(out->name, word, n);
         return 0;

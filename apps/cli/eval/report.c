@@ -165,6 +165,9 @@ static json_t *settings_json(const struct eval_run *run)
         "top_p", (double)s->top_p, "min_p", (double)s->min_p, "max_tokens", o->max_tokens);
     if (o->judge.prm) json_object_set_new(out, "prm", json_string(o->judge.prm));
     if (o->judge.kind) json_object_set_new(out, "prm_kind", json_string(o->judge.kind));
+    if (o->judge.check) json_object_set_new(out, "check", json_string(o->judge.check));
+    if (o->judge.check) json_object_set_new(out, "until_pass", json_boolean(o->judge.until_pass));
+    json_object_set_new(out, "grade", json_string(o->grade));
     if (judge_wanted(&o->judge)) json_object_set_new(out, "score", json_string(o->judge.score));
     if (judge_wanted(&o->judge)) json_object_set_new(out, "prune", json_real((double)o->judge.prune));
     return out;

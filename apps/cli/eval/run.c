@@ -9,10 +9,11 @@ enum { AHEAD = 256, MAX_STEPS = 64 };
 
 /* One problem under way. */
 struct attempt {
+    const struct eval_run *run;
     struct eval_problem *problem;
     struct eval_outcome *out;
     int problem_index, n_left; /* samples still to end, without a search */
-    struct buffer *text;       /* [n_sample], without a search */
+    struct buffer *text;       /* [n_sample], unless only the search knows its candidates */
     int *n_tok;                /* [n_tok_room] tokens of a search's candidates */
     int n_tok_room, n_failed;
     bool each; /* every candidate of the search is a sample of the outcome */
@@ -34,11 +35,25 @@ struct pass {
 
 /* ---- what samples and searches report ---- */
 
-static void set_answer(const struct attempt *a, struct eval_sample *s, const char *answer)
+static struct lutra_check check_of(const struct eval_problem *problem, const char *text)
+{
+    struct lutra_check check;
+    lutra_check_init(&check, sizeof check);
+    check.question = problem->question;
+    check.expected = problem->answer ? problem->answer : "";
+    check.text = check.step = text ? text : "";
+    return check;
+}
+
+static void set_answer(const struct attempt *a, struct eval_sample *s, const char *text, const char *answer)
 {
     free(s->answer);
     s->answer = answer && *answer ? copy_text(answer) : NULL;
     s->right = s->answer && a->problem->answer && !strcmp(s->answer, a->problem->answer);
+    if (!a->run->grader) return;
+    struct lutra_check check = check_of(a->problem, text);
+    double reward = 0;
+    s->right = lutra_verifier_check(a->run->grader, &check, &reward, NULL) == 0 && reward >= 1;
 }
 
 static int *candidate_tokens(struct attempt *a, int candidate)
@@ -55,8 +70,9 @@ static int *candidate_tokens(struct attempt *a, int candidate)
 static int on_text(void *user, const struct lutra_piece *piece)
 {
     struct attempt *a = user;
-    if (a->text && piece->n_bytes) buffer_add(&a->text[piece->sample], piece->text, piece->n_bytes);
-    if (!a->text && piece->token >= 0) ++*candidate_tokens(a, piece->sample);
+    bool listed = a->text && piece->sample < a->out->n_sample;
+    if (listed && piece->n_bytes) buffer_add(&a->text[piece->sample], piece->text, piece->n_bytes);
+    if (a->search && piece->token >= 0) ++*candidate_tokens(a, piece->sample);
     return 0;
 }
 
@@ -65,17 +81,17 @@ static void on_end(void *user, const struct lutra_end *end)
     struct attempt *a = user;
     a->n_failed += end->reason == LUTRA_STOP_ERROR;
     a->n_left--;
-    if (end->reason == LUTRA_STOP_PRUNED && !a->text) a->out->pruned_tokens += *candidate_tokens(a, end->sample);
-    if (!a->text && !a->each) return;
+    if (end->reason == LUTRA_STOP_PRUNED && a->search) a->out->pruned_tokens += *candidate_tokens(a, end->sample);
+    if (!a->text) return;
     struct eval_sample *s = &a->out->sample[end->sample];
     s->n_tok = end->n_tok;
     s->sum_log_prob = end->sum_log_prob;
     s->reason = end->reason;
     a->out->tokens += end->n_tok;
-    if (!a->text) return;
+    if (a->each) return;
     char answer[1024];
     const char *text = a->text[end->sample].text;
-    set_answer(a, s, text && lutra_answer(text, answer, sizeof answer) ? answer : NULL);
+    set_answer(a, s, text, text && lutra_answer(text, answer, sizeof answer) ? answer : NULL);
 }
 
 static void on_event(void *user, const struct lutra_search_event *event)
@@ -83,7 +99,7 @@ static void on_event(void *user, const struct lutra_search_event *event)
     struct attempt *a = user;
     if (!a->each || event->candidate >= a->out->n_sample) return;
     struct eval_sample *s = &a->out->sample[event->candidate];
-    if (event->kind == LUTRA_EVENT_FINISH) set_answer(a, s, event->answer);
+    if (event->kind == LUTRA_EVENT_FINISH) set_answer(a, s, a->text[event->candidate].text, event->answer);
     if (event->kind != LUTRA_EVENT_STEP) return;
     s->score = event->score;
     s->n_step = event->n_step;
@@ -118,6 +134,9 @@ static struct lutra_search search_settings(const struct pass *p, struct attempt 
     s.width = p->source->width;
     s.expand = p->source->expand > 0 ? p->source->expand : 1;
     judge_options_apply(&p->run->opts->judge, &s);
+    if (a->each) s.until_pass = false; /* all samples are looked at */
+    s.question = a->problem->question;
+    s.expected = a->problem->answer;
     s.max_steps = MAX_STEPS;
     s.early_stop = p->source->early_stop;
     s.verifier = p->verifier;
@@ -163,11 +182,11 @@ static int begin(struct pass *p, int index, struct eval_outcome *out)
     struct attempt *a = get_memory(sizeof *a);
     int n = p->source->kind == EVAL_SAMPLES ? p->source->width : 1;
     bool search = is_search(p->source);
-    *a = (struct attempt){.problem = &p->run->set->problem[index], .out = out, .problem_index = index};
+    *a = (struct attempt){.run = p->run, .problem = &p->run->set->problem[index], .out = out, .problem_index = index};
     a->each = search && p->source->kind == EVAL_SAMPLES;
     a->n_left = n;
     *out = (struct eval_outcome){.n_sample = n, .sample = get_memory((size_t)n * sizeof *out->sample)};
-    if (!search) a->text = get_memory((size_t)n * sizeof *a->text);
+    if (!search || a->each) a->text = get_memory((size_t)n * sizeof *a->text);
     p->active[p->n_active++] = a;
     p->n_waiting += search ? p->source->width : n;
     return submit(p, a);
@@ -185,7 +204,7 @@ static void take_result(struct attempt *a)
     out->verifier_rows = res->verifier_rows;
     if (!a->each) {
         struct eval_sample *s = &out->sample[0];
-        set_answer(a, s, res->answer);
+        set_answer(a, s, res->text, res->answer);
         s->score = res->score;
         s->reason = res->candidate >= 0 ? LUTRA_STOP_END : LUTRA_STOP_NONE;
     }
@@ -233,7 +252,7 @@ static int collect(struct pass *p, int source, bool journal)
 static int open_verifier(struct pass *p, int parallel)
 {
     const struct eval_run *run = p->run;
-    if (!needs_verifier(p->source) || !run->judge.model) return 0;
+    if (!needs_verifier(p->source) || !judge_wanted(&run->opts->judge)) return 0;
     p->n_search = parallel > 1 ? parallel / p->source->width + 1 : 1;
     return judge_verifier(
         &run->judge, &run->opts->judge, p->n_search * (p->source->width + 1), run->n_ctx, MAX_STEPS, &p->verifier);

@@ -33,7 +33,9 @@ static int answer(struct chat *c)
     struct talk *t = c->talk;
     struct lutra_error err = {0};
     struct tokens prompt = {0};
-    int code = chat_tokens(c, true, &prompt, &err) < 0 ? fail_with(&err) : reply_stream(t, &prompt);
+    int code = chat_tokens(c, true, &prompt, &err) < 0
+                   ? fail_with(&err)
+                   : reply_stream(t, &prompt, c->past.message[c->past.n - 1].content);
     reply_end_line(t);
     if (code == 0) {
         conversation_add(&c->past, "assistant", t->reply.text);

@@ -54,11 +54,11 @@ static int explain_end(struct talk *t)
 }
 
 /* A search's winner, written at once. */
-static int search_reply(struct talk *t, const struct lutra_request *r)
+static int search_reply(struct talk *t, const struct lutra_request *r, const char *question)
 {
     struct lutra_error err = {0};
     bool cancelled;
-    int code = searcher_run(&t->searcher, &t->engine, r, t->opts->engine.quiet, &t->reply, &cancelled);
+    int code = searcher_run(&t->searcher, &t->engine, r, question, t->opts->engine.quiet, &t->reply, &cancelled);
     t->end.reason = cancelled ? LUTRA_STOP_CANCELLED : LUTRA_STOP_END;
     if (code || cancelled || !t->reply.n_bytes) return code;
     if (tokenize(t->engine.model, t->reply.text, t->reply.n_bytes, LUTRA_PARSE_SPECIAL, &t->reply_tokens, &err) < 0)
@@ -68,7 +68,7 @@ static int search_reply(struct talk *t, const struct lutra_request *r)
     return written < t->reply.n_bytes || fflush(stdout) != 0 ? finish_stdout(EXIT_FAILED) : 0;
 }
 
-int reply_stream(struct talk *t, const struct tokens *prompt)
+int reply_stream(struct talk *t, const struct tokens *prompt, const char *question)
 {
     struct lutra_error err = {0};
     struct lutra_request r;
@@ -87,7 +87,7 @@ int reply_stream(struct talk *t, const struct tokens *prompt)
     buffer_clear(&t->reply);
     t->reply_tokens.n = 0;
     t->end = (struct lutra_end){0};
-    if (t->searcher.wanted) return search_reply(t, &r);
+    if (t->searcher.wanted) return search_reply(t, &r, question);
     int32_t id;
     int n_active = 1;
     if (lutra_submit(t->engine.session, &r, &id, &err) < 0) return fail_with(&err);

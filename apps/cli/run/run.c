@@ -121,7 +121,7 @@ static int continue_text(struct talk *t, const struct buffer *prompt)
         t->at_line_start = false;
     }
     while (!code) {
-        code = reply_stream(t, &all);
+        code = reply_stream(t, &all, line.n_bytes ? line.text : prompt->text);
         if (code || !t->opts->interactive || t->opts->single_turn) break;
         interrupt_clear();
         reply_end_line(t);

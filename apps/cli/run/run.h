@@ -42,8 +42,8 @@ struct talk {
 };
 
 /* Streams the continuation of prompt to stdout.  0, or an exit code after a message; a reply stopped by Ctrl-C is 0
- * with end.reason LUTRA_STOP_CANCELLED. */
-int reply_stream(struct talk *t, const struct tokens *prompt);
+ * with end.reason LUTRA_STOP_CANCELLED.  question: what a checker is told, or NULL. */
+int reply_stream(struct talk *t, const struct tokens *prompt, const char *question);
 
 /* A chat template by llama.cpp's name for it ("chatml"), or NULL; all names, separated by spaces. */
 const char *template_named(const char *name);

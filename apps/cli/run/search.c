@@ -103,10 +103,14 @@ int searcher_init(struct searcher *s, struct search_options *o)
     if (code || !s->wanted) return code;
     bool votes = s->settings.method == LUTRA_SEARCH_VOTE || s->settings.method == LUTRA_SEARCH_AUTO;
     if (!votes && !judge_wanted(&o->judge)) {
-        say("run: --%.*s needs a verifier: --prm FILE", (int)strcspn(s->name, " "), s->name);
+        say("run: --%.*s needs a verifier: --prm FILE or --check CMD", (int)strcspn(s->name, " "), s->name);
         return EXIT_USAGE;
     }
     if ((code = judge_options_check(&o->judge, "run"))) return code;
+    if (o->judge.until_pass && s->settings.method <= LUTRA_SEARCH_WEIGHTED) {
+        say("run: --until-pass: %s decides by all of its candidates", s->name);
+        return EXIT_USAGE;
+    }
     judge_options_apply(&o->judge, &s->settings);
     return read_budget(s, o);
 }
@@ -140,8 +144,8 @@ static void on_event(void *user, const struct lutra_search_event *event)
     view_event(user, event);
 }
 
-int searcher_run(struct searcher *s, struct engine *e, const struct lutra_request *request, bool quiet,
-    struct buffer *reply, bool *cancelled)
+int searcher_run(struct searcher *s, struct engine *e, const struct lutra_request *request, const char *question,
+    bool quiet, struct buffer *reply, bool *cancelled)
 {
     struct lutra_error err = {0};
     struct lutra_request r = *request;
@@ -152,6 +156,7 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
     r.on_end = NULL;
     r.user = s->settings.user = view;
     s->settings.on_event = on_event;
+    s->settings.question = question;
     if (lutra_search_submit(&run, e->session, &r, &s->settings, &err) < 0) code = fail_with(&err);
     while (!code && n_active > 0) {
         if (interrupted()) lutra_cancel(e->session); /* a signal between two steps */

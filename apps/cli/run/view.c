@@ -95,6 +95,9 @@ static void tell(const struct lutra_search_event *e)
     case LUTRA_EVENT_STEP:
         fprintf(stderr, "#%d step %d reward %.3f score %.3f: ", e->candidate, e->n_step, e->reward, e->score);
         put_line(e->text, 100);
+        if (*e->why) fprintf(stderr, " (no reward: ");
+        if (*e->why) put_line(e->why, 100);
+        if (*e->why) fputc(')', stderr);
         break;
     case LUTRA_EVENT_FORK: fprintf(stderr, "#%d forked from #%d", e->candidate, e->parent); break;
     case LUTRA_EVENT_PRUNE: fprintf(stderr, "#%d pruned", e->candidate); break;

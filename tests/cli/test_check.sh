@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+# Checkers as verifiers: rules by name, a program, what it does wrong, ending at the first pass, grading.
+. "$(dirname "$0")/lib.sh"
+
+run() { lutra run -m "$MODEL" -st -s 4 -p "$QUESTION" -n 150 --no-perf "$@"; }
+
+run --best-of 4 --check equation
+expect_code 0 'equation'
+expect_out '#### 84' 'equation'
+expect_err 'score 1.000' 'equation'
+expect_err ' 0 verifier rows' 'a rule has no rows'
+cp "$WORK/out" "$WORK/best"
+run --best-of 4 --check equation --until-pass -t 1
+expect_same "$WORK/out" "$WORK/best" 'the first pass is the best'
+expect_err 'pruned' 'the others have ended'
+run --beam 2x2 --check equation --until-pass
+expect_code 0 'beam'
+expect_err 'reward 1.000' 'beam, steps are judged'
+
+# A program: longer texts are better; it dies at the second candidate, and says what it was asked.
+cat >"$WORK/checker" <<'END'
+#!/bin/sh
+n=0
+while IFS= read -r line; do
+    n=$((n + 1))
+    echo "$line" >>"$1"
+    id=${line#*:}
+    [ "$n" -ne 2 ] || [ -e "$1.died" ] || { : >"$1.died"; exit 7; }
+    case $line in *"$2"*) echo "no idea"; continue ;; esac
+    echo "{\"id\":${id%%,*},\"reward\":0.${#line}}"
+done
+END
+chmod +x "$WORK/checker"
+run --best-of 3 --check "'$WORK/checker' $WORK/asked 'not there'"
+expect_code 0 'a program'
+expect_err 'score 0.' 'a program'
+[ "$(wc -l <"$WORK/asked")" -eq 4 ] || fail 'one died, and was asked again'
+head -n 1 "$WORK/asked" | grep -qF '"question":"Sam has 42 cards.' || fail 'the question is told'
+head -n 1 "$WORK/asked" | grep -qF '"whole":true}' || fail 'a whole solution'
+run --best-of 3 --check "$WORK/checker $WORK/asked2 84" --check-time 20s
+expect_code 0 'nonsense'
+expect_err "(no reward: no reply: 'no idea')" 'nonsense has its reason'
+expect_err 'score 0.000' 'nonsense'
+
+run --best-of 3 --check /no/such/program
+expect_code 1 'no such program'
+expect_err '/no/such/program' 'no such program'
+run --best-of 3 --check json-schema
+expect_code 1 'not built in'
+expect_err "'json-schema' is not built in" 'not built in'
+run --best-of 3 --check equation --prm "$PRM"
+expect_code 2 'two verifiers'
+run --vote 3 --check equation --until-pass
+expect_code 2 'a vote has no first pass'
+run --best-of 3 --until-pass
+expect_code 2 'nothing to pass'
+run --best-of 3 --check equation --check-time soon
+expect_code 2 '--check-time'
+
+# eval: best by the rule is any by the rule; answer is the oracle; another grade.
+lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 8 -s 3 --check answer --methods greedy,best@4,any@4 --report "$WORK/a.json"
+expect_code 0 'answer'
+expect_json "$WORK/a.json" 'd = json.load(sys.stdin)
+m = {x["method"]: x["accuracy"]["mean"] for x in d["methods"]}
+assert m["best@4"] == m["any@4"], m
+assert d["settings"]["check"] == "answer" and d["settings"]["grade"] == "answer"' 'best by the oracle is any'
+lutra eval -m "$MODEL" -f "$LUTRA_SOURCE/models/countdown-test.jsonl" --limit 8 --grade countdown --check countdown -n 40 \
+    --methods greedy,best@2,any@2 --report "$WORK/b.json"
+expect_code 0 'grade'
+expect_json "$WORK/b.json" 'd = json.load(sys.stdin)
+m = {x["method"]: x["accuracy"]["mean"] for x in d["methods"]}
+assert m["greedy"] == 0 and m["best@2"] == m["any@2"], m' 'a model of word problems plays no Countdown'
+finish
