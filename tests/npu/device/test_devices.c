@@ -134,6 +134,33 @@ static void any_of_them_may_be_lost(void **state)
     }
 }
 
+/* Two sessions of a model: one loses a device, and the other finds another plan at its next step. */
+static void another_session_follows(void **state)
+{
+    (void)state;
+    for (enum split split = NOTHING; split <= EVEN_LAYERS; split++) {
+        static float after[2][2][N_VOCAB]; /* on one NPU or two, of either session */
+        for (int two = 0; two < 2; two++) {
+            struct lutra_session_settings ss;
+            struct fixture f;
+            lutra_session *s[2];
+            int32_t seq[2];
+            open_on_list(&f, two ? "npu-sim,npu-sim" : "npu-sim", split);
+            lutra_session_settings_init(&ss, sizeof ss);
+            ss.n_seq = 1, ss.n_ctx = 64, ss.n_batch = 8, ss.n_out = 1;
+            s[0] = f.s;
+            OK(lutra_session_open(&s[1], f.model, &ss, err));
+            for (int i = 0; i < 2; i++) OK(lutra_seq_open(s[i], 0, &seq[i], err));
+            for (int i = 0; i < 2; i++) feed(s[i], seq[i], 0, 8, 0);
+            if (two) ((struct npu_device *)f.rt->device[0])->window[0].link->lost = true;
+            for (int i = 0; i < 2; i++) memcpy(after[two][i], feed(s[i], seq[i], 8, 4, 0), sizeof after[two][i]);
+            lutra_session_close(&s[1]);
+            shut(&f);
+        }
+        assert_memory_equal(after[0], after[1], sizeof after[0]);
+    }
+}
+
 static void lists_are_read_in_order(void **state)
 {
     static const struct {
@@ -162,6 +189,6 @@ static void lists_are_read_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_of_one_npu), cmocka_unit_test(any_of_them_may_be_lost),
-        cmocka_unit_test(lists_are_read_in_order)};
+        cmocka_unit_test(another_session_follows), cmocka_unit_test(lists_are_read_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
