@@ -51,7 +51,7 @@ typedef int (*lutra_progress_fn)(void *user, const char *stage, uint64_t done, u
 
 struct lutra_runtime_settings {
     size_t size;
-    int n_threads;      /* 0 = the CPUs this process may use (affinity and cgroup quota respected) */
+    int n_threads;      /* 0 = the CPUs this process may use (affinity and cgroup quota respected), and never more */
     bool pin;           /* pin worker threads */
     const char *device; /* "cpu" (NULL), "cpu-ref", "npu-sim", "npu-qemu", "npu", or a list with commas: see below */
     const char *isa;    /* highest instruction set to use ("avx2", "avx512", ...); NULL = the best here */

@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * A pool of threads that run one function together.
+ * A pool of threads that run one function together, on a machine that may be busy with other things.
  *
- * pool_run(pool, fn, arg) calls fn(arg, ith, nth) once on each of nth threads, the caller being ith 0, and returns
- * when all have returned.  Inside fn, pool_barrier(pool) lets the threads meet: a whole forward pass is one
- * pool_run with a barrier after each operation.  Workers spin for a short while before they sleep, so that two runs
- * close together cost no system call.
+ * pool_run(pool, fn, arg) calls fn(arg, ith, nth) once on each of nth threads, the caller being ith 0, and returns when all
+ * have returned.  Inside fn, pool_barrier(pool) lets the threads meet.
+ *
+ * The team of a run is whoever answers at its beginning: the caller asks, waits for some microseconds (longer where it had to
+ * wake somebody), and begins with those that are there.  On an idle machine that is everybody.  On a busy one a worker that
+ * has no processor now would hold up all others for a time slice, again and again; without it the run goes on.
+ *
+ * A long run (a forward pass) may put pool_regroup() where it makes new shares of the work: a barrier at which workers that
+ * waited long enough to fall asleep have left, and those that have come back enter.  So nobody ever waits for a worker to be
+ * woken; what remains is to wait for one that lost its processor with work in its hands.  The caller never leaves.
+ *
+ * How many workers are asked at all is measured in runs that say how much work they are (base/pace.h).
+ *
+ * Whoever waits spins, since what it waits for is a matter of microseconds, and then sleeps.
  */
 #ifndef LUTRA_BASE_POOL_H
 #define LUTRA_BASE_POOL_H
@@ -17,9 +27,11 @@
 struct pool;
 
 struct pool_settings {
-    int n_thread; /* caller included; 0 = cpu_usable() of base/cpuinfo.h (affinity and cgroup quota respected) */
-    bool pin;     /* pin each worker to one of the CPUs this process may use; the caller is left alone */
-    int spin_us;  /* how long an idle worker spins before it sleeps; 0 = default */
+    int n_thread; /* caller included; 0 = cpu_usable() of base/cpuinfo.h (affinity and cgroup quota respected), and never more
+                     than that */
+    bool pin;    /* pin each worker to one of the CPUs this process may use; the caller is left alone */
+    int spin_us; /* how long who waits spins before it sleeps; 0 = default */
+    bool all;    /* every run has exactly n_thread threads, whatever the machine: for tests */
 };
 
 /* Starts n_thread - 1 workers.  On failure *out is NULL and nothing is left running. */
@@ -28,12 +40,26 @@ int pool_open(struct pool **out, const struct pool_settings *settings, struct lu
 /* Stops and joins the workers, frees the pool and sets *pool to NULL.  NULL is fine. */
 void pool_close(struct pool **pool);
 
+/* The most threads a run can have: no more than there are processors to use. */
 int pool_size(const struct pool *pool);
 
 /* One run at a time per pool: calls from several threads wait for each other.  Allocates nothing. */
 void pool_run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg);
 
-/* Only inside fn, by every thread the same number of times. */
+/* The same, and what this run did in its time counts for how many threads later ones of its kind have.  kind: 0, 1, 2, ...;
+ * from POOL_KINDS - 1 on they are one.  work: in any unit in which equal amounts take about as long. */
+enum { POOL_KINDS = 10 };
+void pool_run_measured(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int kind, double work);
+
+/* Only inside fn, by every thread of the team the same number of times.  What was written before is visible after. */
 void pool_barrier(struct pool *pool);
+
+/* A barrier after which the team may be another: *ith and *nth are then this thread's new place.  False: it has left the run
+ * and must return from fn.  Who enters begins with a call of fn, in which pool_entry says where: the `at` that the caller
+ * (ith 0) gave here. */
+bool pool_regroup(struct pool *pool, int *ith, int *nth, int at);
+
+/* 0: thread ith has been in the run from its beginning. */
+int pool_entry(const struct pool *pool, int ith);
 
 #endif

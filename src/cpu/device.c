@@ -218,6 +218,15 @@ static int plan_rope(struct run *run, const struct op *op, struct lutra_error *e
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: more than %d different rotations in one model", ROPE_TABLES);
 }
 
+/* About how long an operation takes, in bytes of weights: a row costs what reading an eighth of them does. */
+static double work_of(const struct op *op, const struct step *step)
+{
+    double bytes = 0, n_row = op->kind == OP_HEAD ? step->n_out : step->batch->n_row;
+    for (int i = 0; op_info_of(op->kind)->use & WEIGHT_MATMUL && i < op->n_weight; i++)
+        bytes += (double)op->weight[i]->packed->bytes;
+    return bytes * (1 + n_row / 8);
+}
+
 static int cpu_submit(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
     struct ticket *out, struct lutra_error *err)
 {
@@ -229,11 +238,15 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a step of %d rows, %d wanted; reserved for %d and %d",
             step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
     }
+    double work = 0;
     for (int i = 0; i < segment->n_op; i++) {
         TRY(check_prepared(&segment->op[i], err));
+        work += work_of(&segment->op[i], step);
         if (segment->op[i].kind == OP_ROPE) TRY(plan_rope(&run, &segment->op[i], err));
     }
-    pool_run(d->pool, cpu_run_segment, &run);
+    int kind = 0; /* doubles of rows */
+    for (int n = step->batch->n_row; n > 1; n /= 2) kind++;
+    pool_run_measured(d->pool, cpu_run_segment, &run, kind, work);
     *out = (struct ticket){self, 0};
     if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
     return 0;

@@ -170,8 +170,8 @@ bool cpu_run_head(struct worker *w, const struct op *op)
         }
     }
     for (int r = 0; r < n_out && logits_wanted; r += HEAD_ROWS) {
+        if (r > 0 && !cpu_worker_meet(w)) return false;
         if (!run_pass(w, op, r, n_out - r < HEAD_ROWS ? n_out - r : HEAD_ROWS)) return false;
-        if (!cpu_worker_meet(w)) return false;
     }
     return true;
 }

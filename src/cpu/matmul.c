@@ -206,7 +206,7 @@ static void run_unit(const struct worker *w, const struct op *op, const struct p
     }
 }
 
-/* A few stretches, whose activations are ready, to their outputs. */
+/* A few stretches, whose activations are ready, to their outputs.  No barrier after. */
 static bool run_stretches(
     struct worker *w, const struct op *op, const struct plan *plan, const struct stretch *stretch, int n_stretch)
 {
@@ -216,7 +216,7 @@ static bool run_stretches(
         if (part == (size_t)op->n_weight) break;
         for (int i = 0; i < n_stretch; i++) run_unit(w, op, plan, part, unit - base, &stretch[i]);
     }
-    return cpu_worker_meet(w);
+    return true;
 }
 
 /* Before the activations of an operation: what they are made of is there. */
@@ -237,6 +237,7 @@ bool cpu_run_matmul(struct worker *w, const struct op *op)
     if (!begin(w, op)) return false;
     for (int at = 0; at < n_row;) {
         struct stretch stretch[STRETCHES];
+        if (at > 0 && !cpu_worker_meet(w)) return false;
         int n = find_stretches(s, &plan, n_in, bulk, n_row, &at, stretch);
         for (int i = 0; i < n; i++) prepare_rows(w, op, &plan, &stretch[i], n_row);
         if (!run_stretches(w, op, &plan, stretch, n)) return false;

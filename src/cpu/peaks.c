@@ -47,7 +47,8 @@ struct stream_job {
     struct pool *pool;
     uint64_t *data; /* [nth][words] */
     size_t words;
-    double seconds;        /* best; thread 0's */
+    double seconds; /* best; thread 0's, like n_thread */
+    int n_thread;
     volatile uint64_t sum; /* keeps the reads */
 };
 
@@ -55,7 +56,7 @@ static void read_stream(void *arg, int ith, int nth)
 {
     struct stream_job *j = arg;
     uint64_t *mine = j->data + (size_t)ith * j->words, x[LINE_WORDS] = {0};
-    (void)nth;
+    if (ith == 0) j->n_thread = nth;
     memset(mine, 1, j->words * sizeof *mine);
     for (int rep = 0; rep < STREAM_REPS; rep++) {
         pool_barrier(j->pool);
@@ -80,5 +81,5 @@ double cpu_stream_measure(struct pool *pool, size_t bytes_per_thread)
     j.data = (uint64_t *)(void *)memory.start;
     pool_run(pool, read_stream, &j);
     arena_close(&memory);
-    return (double)bytes / j.seconds * 1e-9;
+    return (double)(j.words * sizeof(uint64_t)) * j.n_thread / j.seconds * 1e-9;
 }

@@ -13,19 +13,35 @@
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-bool cpu_worker_meet(struct worker *w)
+static void prepare_phase(const struct worker *w)
 {
     struct run *r = w->run;
     unsigned next = (w->phase + 1) & 1;
-    if (w->ith == 0) {
-        const atomic_bool *cancel = r->segment->step->cancel;
-        r->phase[next].stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
-        atomic_store_explicit(&r->phase[next].next, 0, memory_order_relaxed);
-    }
-    pool_barrier(r->device->pool);
+    const atomic_bool *cancel = r->segment->step->cancel;
+    if (w->ith != 0) return;
+    r->phase[next].stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+    atomic_store_explicit(&r->phase[next].next, 0, memory_order_relaxed);
+}
+
+static bool begin_phase(struct worker *w)
+{
     w->phase++;
     w->pending = 0;
-    return !r->phase[next].stop;
+    return !w->run->phase[w->phase & 1].stop;
+}
+
+bool cpu_worker_meet(struct worker *w)
+{
+    prepare_phase(w);
+    pool_barrier(w->run->device->pool);
+    return begin_phase(w);
+}
+
+/* The same before operation i, whose shares are those of a new team.  False also for who has left it. */
+static bool regroup(struct worker *w, int i)
+{
+    prepare_phase(w);
+    return pool_regroup(w->run->device->pool, &w->ith, &w->nth, i * 2 + (int)((w->phase + 1) & 1)) && begin_phase(w);
 }
 
 size_t cpu_worker_next(struct worker *w)
@@ -184,7 +200,7 @@ static bool run_attention(struct worker *w, const struct op *op)
         .next = next_unit,
         .next_context = w};
     attention_run(&d->kernels.attention, &a, d->pool, w->ith, w->nth);
-    return cpu_worker_meet(w);
+    return true;
 }
 
 /* Cosines and sines of this thread's rows, once per segment. */
@@ -202,27 +218,32 @@ static void fill_rope(const struct worker *w)
     }
 }
 
-void cpu_run_segment(void *arg, int ith, int nth)
+/* Operation *i, or several from it on; then *i is the next.  False: cancelled, or this thread is out. */
+static bool run_op(struct worker *w, int *i)
 {
-    struct worker w = {.run = arg, .ith = ith, .nth = nth};
-    const struct segment *s = w.run->segment;
+    const struct op *op = &w->run->segment->op[*i];
     bool going = true;
-    fill_rope(&w);
-    for (int i = 0; i < s->n_op && going; i++) {
-        const struct op *op = &s->op[i];
-        if (cpu_run_gated(&w, i, &going)) {
-            i += 2;
-            continue;
-        }
-        if (op_info_of(op->kind)->by_row) {
-            going = run_rows(&w, op);
-            continue;
-        }
+    if (cpu_run_gated(w, *i, &going)) {
+        *i += 3;
+    } else {
+        ++*i;
+        if (op_info_of(op->kind)->by_row) return run_rows(w, op);
         switch (op->kind) {
-        case OP_ATTENTION: going = run_attention(&w, op); break;
-        case OP_HEAD: going = cpu_run_head(&w, op); break;
-        default: going = cpu_run_matmul(&w, op); break;
+        case OP_ATTENTION: going = run_attention(w, op); break;
+        case OP_HEAD: going = cpu_run_head(w, op); break;
+        default: going = cpu_run_matmul(w, op); break;
         }
     }
-    if (ith == 0 && !going) w.run->stopped = true;
+    return going && regroup(w, *i);
+}
+
+void cpu_run_segment(void *arg, int ith, int nth)
+{
+    struct run *run = arg;
+    int entry = pool_entry(run->device->pool, ith), i = entry / 2;
+    struct worker w = {.run = run, .ith = ith, .nth = nth, .phase = (unsigned)entry % 2};
+    bool going = entry == 0 || !run->phase[w.phase].stop;
+    if (entry == 0) fill_rope(&w);
+    while (going && i < run->segment->n_op) going = run_op(&w, &i);
+    if (ith == 0 && !going) run->stopped = true;
 }

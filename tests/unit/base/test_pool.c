@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * base/pool: each thread once, barriers that really separate, runs that take turns, more threads than processors, crashes that are
- * reported.
+ * base/pool: each thread once, barriers that really separate, runs that take turns, more threads than processors, teams that
+ * change, a busy machine, crashes that are reported.
  * Run under ThreadSanitizer too (scripts/test): the shared arrays below are plain memory on purpose.
  */
 #include <setjmp.h>
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -27,7 +28,7 @@ static struct pool *start(int n_thread, bool pin, int spin_us)
 {
     struct pool *pool;
     struct lutra_error err;
-    struct pool_settings settings = {.n_thread = n_thread, .pin = pin, .spin_us = spin_us};
+    struct pool_settings settings = {.n_thread = n_thread, .pin = pin, .spin_us = spin_us, .all = true};
     assert_int_equal(pool_open(&pool, &settings, &err), LUTRA_OK);
     assert_non_null(pool);
     return pool;
@@ -176,6 +177,99 @@ static void test_pinning(void **state)
     pool_close(&pool);
 }
 
+/* ---- teams that change ---- */
+
+enum { N_CELL = 64, N_ROUND = 60 };
+
+struct shares {
+    struct pool *pool;
+    int cell[N_CELL]; /* plain: one owner per round */
+    atomic_int n_left, n_entered;
+};
+
+/* Every round each cell is raised by the one who owns it then.  The caller is late in some: others leave. */
+static void raise_cells(void *arg, int ith, int nth)
+{
+    struct shares *s = arg;
+    int round = pool_entry(s->pool, ith);
+    if (round > 0) atomic_fetch_add(&s->n_entered, 1);
+    while (round < N_ROUND) {
+        if (ith == 0 && round % 3 == 1) clock_sleep_us(clock_real(), 1000);
+        for (int c = N_CELL * ith / nth; c < N_CELL * (ith + 1) / nth; c++) s->cell[c]++;
+        if (round % 4 == 2) pool_barrier(s->pool);
+        if (!pool_regroup(s->pool, &ith, &nth, ++round)) {
+            atomic_fetch_add(&s->n_left, 1);
+            return;
+        }
+    }
+}
+
+static void test_shares_of_teams_that_change(void **state)
+{
+    enum { N_RUN = 8 };
+    struct shares s = {0};
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        struct pool_settings settings = {.n_thread = all ? 3 : 0, .spin_us = 100, .all = all};
+        memset(s.cell, 0, sizeof s.cell);
+        assert_int_equal(pool_open(&s.pool, &settings, NULL), 0);
+        for (int run = 0; run < N_RUN; run++) pool_run(s.pool, raise_cells, &s);
+        for (int c = 0; c < N_CELL; c++) assert_int_equal(s.cell[c], N_RUN * N_ROUND);
+        pool_close(&s.pool);
+        print_message("%d left, %d entered\n", atomic_load(&s.n_left), atomic_load(&s.n_entered));
+        if (all) assert_int_equal(atomic_load(&s.n_left), 0);
+        atomic_store(&s.n_left, 0);
+        atomic_store(&s.n_entered, 0);
+    }
+}
+
+/* ---- a busy machine ---- */
+
+enum { N_BUSY = 8, WORK_US = 40, N_MEET = 10, N_STEP = 400 };
+
+/* Work, shared out, with a barrier after each bit of it. */
+static void meet_often(void *arg, int ith, int nth)
+{
+    (void)ith;
+    for (int i = 0; i < N_MEET; i++) {
+        for (volatile int k = 0; k < WORK_US * 100 / nth; k++) continue;
+        pool_barrier(*(struct pool **)arg);
+    }
+}
+
+static double seconds_of(int n_thread)
+{
+    struct pool *pool;
+    struct pool_settings settings = {.n_thread = n_thread};
+    assert_int_equal(pool_open(&pool, &settings, NULL), 0);
+    uint64_t start_us = clock_now_us(clock_real());
+    for (int i = 0; i < N_STEP; i++) pool_run_measured(pool, meet_often, &pool, 0, 1);
+    uint64_t us = clock_now_us(clock_real()) - start_us;
+    pool_close(&pool);
+    return (double)us * 1e-6;
+}
+
+/* Beside others all threads take about as long as one.  The bound is wide: who runs when is the system's to say. */
+static void test_busy_machine(void **state)
+{
+    pid_t child[N_BUSY];
+    (void)state;
+    for (int i = 0; i < N_BUSY; i++) {
+        child[i] = fork();
+        assert_true(child[i] >= 0);
+        while (child[i] == 0) continue;
+    }
+    double one = seconds_of(1), all = seconds_of(0), too_many = seconds_of(1000);
+    for (int i = 0; i < N_BUSY; i++) {
+        kill(child[i], SIGKILL);
+        waitpid(child[i], NULL, 0);
+    }
+    print_message(
+        "beside %d others: one thread %.2f s, default %.2f s, 1000 asked for %.2f s\n", N_BUSY, one, all, too_many);
+    assert_true(all < 5 * one);
+    assert_true(too_many < 5 * one);
+}
+
 /* ---- signals ---- */
 
 static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
@@ -256,6 +350,8 @@ int main(void)
         cmocka_unit_test(test_caller_waits_for_slow_worker),
         cmocka_unit_test(test_runs_take_turns),
         cmocka_unit_test(test_pinning),
+        cmocka_unit_test(test_shares_of_teams_that_change),
+        cmocka_unit_test(test_busy_machine),
         cmocka_unit_test(test_signals_of_workers),
         cmocka_unit_test(test_crash_of_a_worker_is_reported),
         cmocka_unit_test(test_default_size_and_refusals),

@@ -352,7 +352,7 @@ static int open_levels(void **state)
     if (isa & CPU_AMX) attention_init_amx(&levels[n_level++]);
 #endif
     for (int t = 1; t <= MAX_THREAD; t++) {
-        if (pool_open(&pools[t], &(struct pool_settings){.n_thread = t}, NULL) < 0) return -1;
+        if (pool_open(&pools[t], &(struct pool_settings){.n_thread = t, .all = true}, NULL) < 0) return -1;
     }
     return 0;
 }

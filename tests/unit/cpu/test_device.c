@@ -148,7 +148,7 @@ static void open_bench(struct bench *b, uint32_t isa, int threads, int first, in
     struct lutra_error err = {0};
     bool keeps;
     memset(b, 0, sizeof *b);
-    assert_int_equal(pool_open(&b->pool, &(struct pool_settings){.n_thread = threads}, &err), 0);
+    assert_int_equal(pool_open(&b->pool, &(struct pool_settings){.n_thread = threads, .all = true}, &err), 0);
     assert_int_equal(cpu_device_open(&b->device, b->pool, &(struct cpu_device_settings){.isa = isa}, &err), 0);
     for (int i = 0; i < N_WEIGHTS; i++) {
         assert_int_equal(b->device->ops->prepare(b->device, &weights[i], &keeps, &err), 0);

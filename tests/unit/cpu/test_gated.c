@@ -73,7 +73,7 @@ static void open_bench(struct bench *b, enum quant_type type, enum quant_type up
     make_weight(b, W_GATE, type, d_ff, d);
     make_weight(b, W_UP, up, d_ff, d);
     make_weight(b, W_DOWN, type, d, d_ff);
-    assert_int_equal(pool_open(&b->pool, &(struct pool_settings){.n_thread = threads}, &err), 0);
+    assert_int_equal(pool_open(&b->pool, &(struct pool_settings){.n_thread = threads, .all = true}, &err), 0);
     assert_int_equal(cpu_device_open(&b->device, b->pool, &(struct cpu_device_settings){.isa = cpu_isa()}, &err), 0);
     for (int i = 0; i < N_WEIGHTS; i++)
         assert_int_equal(b->device->ops->prepare(b->device, &b->weight[i], &keeps, &err), 0);

@@ -250,8 +250,25 @@ static void same_text_beside_other_threads(void **state)
     }
 }
 
+/* Threads without a processor would only be in the way of the others. */
+static void more_threads_than_processors(void **state)
+{
+    struct fixture f;
+    struct text text;
+    int active = 1;
+    (void)state;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 1000);
+    assert_in_range(lutra_runtime_n_threads(f.rt), 1, 1000);
+    fixture_session(&f, N_SAMPLE, 128);
+    OK(submit(f.s, &text, NULL, err));
+    while (active) OK(lutra_step(f.s, &active, err));
+    assert_true(same_text(&text, &all.alone[0], true));
+    fixture_close(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_text_beside_other_threads)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_text_beside_other_threads), cmocka_unit_test(more_threads_than_processors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
