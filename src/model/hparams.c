@@ -9,9 +9,10 @@
 #include <string.h>
 
 static const struct arch archs[] = {
-    {"llama", ROPE_NORM, false, false},
-    {"qwen2", ROPE_NEOX, true, false},
-    {"qwen3", ROPE_NEOX, false, true},
+    {"llama", ROPE_NORM, false, false, false},
+    {"qwen2", ROPE_NEOX, true, false, false},
+    {"qwen3", ROPE_NEOX, false, true, false},
+    {"gemma2", ROPE_NEOX, false, false, true},
 };
 
 /* Sizes beyond these are taken for damage. */
@@ -135,21 +136,24 @@ static bool is_off(const struct weights_kv *kv)
 }
 
 /* Features that would make the result wrong if they were ignored. */
-static int refuse_unknown(
-    const struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
+static int refuse_unknown(const struct hparams *hp, const struct arch *arch, const struct weights *w,
+    const struct listener *to, struct lutra_error *err)
 {
     static const struct {
         const char *key, *what;
-    } absent[] = {{"expert_count", "experts"}, {"attention.clamp_kqv", "clamped attention"},
-        {"attention.max_alibi_bias", "attention with biases for distance (ALiBi)"},
-        {"attn_logit_softcapping", "capped attention"}, {"final_logit_softcapping", "capped logits"},
-        {"logit_scale", "scaled logits"}, {"residual_scale", "scaled residuals"},
-        {"embedding_scale", "scaled embeddings"}, {"attention.scale", "another scale of attention"},
-        {"attention.output_scale", "scaled attention"}};
+        bool gemma2; /* has it */
+    } absent[] = {{"attn_logit_softcapping", "capped attention", true},
+        {"final_logit_softcapping", "capped logits", true}, {"expert_count", "experts", false},
+        {"attention.clamp_kqv", "clamped attention", false},
+        {"attention.max_alibi_bias", "attention with biases for distance (ALiBi)", false},
+        {"logit_scale", "scaled logits", false}, {"residual_scale", "scaled residuals", false},
+        {"embedding_scale", "scaled embeddings", false}, {"attention.scale", "another scale of attention", false},
+        {"attention.output_scale", "scaled attention", false}};
     char name[96];
     bool causal = true;
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        if (is_off(weights_kv_find(w, key(name, hp, absent[i].key)))) continue;
+        if ((arch && arch->gemma2 && absent[i].gemma2) || is_off(weights_kv_find(w, key(name, hp, absent[i].key))))
+            continue;
         TRY(model_lack(to, err, "%s: key '%s' asks for %s: not implemented", weights_path(w), name, absent[i].what));
     }
     TRY(weights_opt_bool(w, key(name, hp, "attention.causal"), &causal, err));
@@ -173,6 +177,22 @@ static int read_window(struct hparams *hp, const struct weights *w, const struct
         weights_path(w), name, hp->n_ctx_train);
 }
 
+/* What Gemma 2 has beside others; the fallbacks are llama.cpp's, and so is telling 27b by its layers: the only one whose scores
+ * are not scaled by the size of its heads. */
+static int read_gemma2(struct hparams *hp, const struct weights *w, struct lutra_error *err)
+{
+    enum { LAYERS_27B = 46 };
+    hp->alternate_window = 4096;
+    hp->attention_cap = 50;
+    hp->logit_cap = 30;
+    TRY(opt_int(hp, w, "attention.sliding_window", MAX_CTX, &hp->alternate_window, err));
+    TRY(get_float(hp, w, "attn_logit_softcapping", false, 0.0f, 1e6f, &hp->attention_cap, err));
+    TRY(get_float(hp, w, "final_logit_softcapping", false, 0.0f, 1e6f, &hp->logit_cap, err));
+    hp->embedding_scale = sqrtf((float)hp->d_model);
+    if (hp->n_layer == LAYERS_27B) hp->attention_scale = 1.0f / sqrtf((float)hp->d_model / (float)hp->n_head);
+    return 0;
+}
+
 static int read_arch(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
     struct lutra_error *err)
 {
@@ -185,8 +205,8 @@ static int read_arch(struct hparams *hp, const struct arch **arch, const struct 
         *arch = &archs[i];
         return 0;
     }
-    return model_lack(
-        to, err, "%s: architecture '%s' is not implemented (llama, qwen2, qwen3 are)", weights_path(w), hp->arch);
+    return model_lack(to, err, "%s: architecture '%s' is not implemented (llama, qwen2, qwen3, gemma2 are)",
+        weights_path(w), hp->arch);
 }
 
 int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
@@ -195,11 +215,11 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     memset(hp, 0, sizeof *hp);
     hp->rope.freq_scale = hp->rope.magnitude = 1.0f;
     TRY(read_arch(hp, arch, w, to, err));
-    TRY(refuse_unknown(hp, w, to, err));
+    TRY(refuse_unknown(hp, *arch, w, to, err));
     hp->n_ctx_train = MAX_CTX;
     TRY(*arch ? get_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err)
               : opt_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err));
-    TRY(read_window(hp, w, to, err));
+    if (!*arch || !(*arch)->gemma2) TRY(read_window(hp, w, to, err));
     TRY(read_scaling(hp, w, to, err));
     if (!*arch) return 0;
     TRY(get_int(hp, w, "block_count", MAX_LAYER, &hp->n_layer, err));
@@ -223,6 +243,9 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
             to, err, "%s: heads of %d elements: only multiples of 8 up to 512", weights_path(w), hp->d_head));
     TRY(get_float(hp, w, "attention.layer_norm_rms_epsilon", true, 0.0f, 1.0f, &hp->rms_eps, err));
     TRY(read_rope(hp, w, to, err));
+    hp->embedding_scale = 1.0f;
+    hp->attention_scale = 1.0f / sqrtf((float)hp->d_head);
+    if ((*arch)->gemma2) TRY(read_gemma2(hp, w, err));
     const struct tensor *embd;
     TRY(weights_tensor_get(w, "token_embd.weight", &embd, err));
     if (embd->n_dim != 2 || embd->ne[1] < 1 || embd->ne[1] > MAX_VOCAB)

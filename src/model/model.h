@@ -7,7 +7,7 @@
  *     model_hparams(m)->n_layer ... model_ops(m)->op[i] ...
  *     model_close(&m);
  *
- * Architectures: llama (Llama 2/3.x and what converts to it), qwen2, qwen3.  Anything else, and any scaling, window
+ * Architectures: llama (Llama 2/3.x and what converts to it), qwen2, qwen3, gemma2.  Anything else, and any scaling, window
  * or head shape that is not implemented, is refused by name (LUTRA_E_UNSUPPORTED).
  */
 #ifndef LUTRA_MODEL_MODEL_H
@@ -22,10 +22,13 @@ struct hparams {
     char arch[32]; /* general.architecture */
     int n_layer, d_model, n_head, n_kv_head, d_head, d_ff, n_vocab;
     int n_ctx_train;
-    int window; /* a row sees that many positions at most, itself included; 0: all.  Not below n_ctx_train */
+    int window;           /* a row sees that many positions at most, itself included; 0: all.  Not below n_ctx_train */
+    int alternate_window; /* the same of layers 0, 2, 4, ... alone, of any length; 0: none */
     float rms_eps;
-    struct op_rope rope; /* n_head is set per use */
-    bool tied;           /* the head is the embedding */
+    float embedding_scale, attention_scale; /* of the embeddings' rows, of the scores */
+    float attention_cap, logit_cap;         /* cap * tanh(x / cap) of scores and logits; 0: none */
+    struct op_rope rope;                    /* n_head is set per use */
+    bool tied;                              /* the head is the embedding */
 };
 
 struct model;

@@ -15,6 +15,7 @@ struct arch {
     enum rope_kind rope;
     bool qkv_bias; /* must be there (others: optional, used when there) */
     bool qk_norm;  /* per-head norms of q and k before rope */
+    bool gemma2;   /* scaled embeddings, GEGLU, norms behind sub-layers, too, capped scores and logits, windows */
 };
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */

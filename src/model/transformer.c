@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dense pre-norm transformer of llama, qwen2 and qwen3 as an op list: this file is the model.
+ * The dense transformer of llama, qwen2, qwen3 and gemma2 as an op list: this file is the model.
  *
  * In the last layer everything after attention runs only on the rows somebody wants a result of (ROWS_OUT).
  */
@@ -101,7 +101,18 @@ static int attention(struct model *m, int layer, const float *factors, struct lu
     att->attention = (struct op_attention){.n_head = hp->n_head,
         .n_kv_head = hp->n_kv_head,
         .d_head = hp->d_head,
-        .scale = 1.0f / sqrtf((float)hp->d_head)};
+        .scale = hp->attention_scale,
+        .softcap = hp->attention_cap,
+        .window = layer % 2 ? 0 : hp->alternate_window};
+    return 0;
+}
+
+/* Adds what a sub-layer left in T; gemma2 takes its norm first. */
+static int add_back(struct model *m, int layer, const char *post_norm, const struct stream *s, struct lutra_error *err)
+{
+    char name[64];
+    if (m->arch->gemma2) TRY(norm(m, layer, named(name, layer, post_norm), s->t, s->t, m->hp.d_model, err));
+    push(m, OP_ADD, layer, s->x, s->t, s->x);
     return 0;
 }
 
@@ -111,15 +122,14 @@ static int feed_forward(struct model *m, int layer, const struct stream *s, stru
     const struct hparams *hp = &m->hp;
     char name[64];
     TRY(part(m, matmul(m, layer, s->a), "attn_output", hp->n_head * hp->d_head, hp->d_model, false, s->t, err));
-    push(m, OP_ADD, layer, s->x, s->t, s->x);
+    TRY(add_back(m, layer, "post_attention_norm.weight", s, err));
     TRY(norm(m, layer, named(name, layer, "ffn_norm.weight"), s->x, s->n, hp->d_model, err));
     struct op *gate_up = matmul(m, layer, s->n);
     TRY(part(m, gate_up, "ffn_gate", hp->d_model, hp->d_ff, false, s->g, err));
     TRY(part(m, gate_up, "ffn_up", hp->d_model, hp->d_ff, false, s->u, err));
-    push(m, OP_SWIGLU, layer, s->g, s->u, s->g);
+    push(m, m->arch->gemma2 ? OP_GEGLU : OP_SWIGLU, layer, s->g, s->u, s->g);
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
-    push(m, OP_ADD, layer, s->x, s->t, s->x);
-    return 0;
+    return add_back(m, layer, "post_ffw_norm.weight", s, err);
 }
 
 static void declare_values(struct model *m)
@@ -142,7 +152,7 @@ int transformer_build(struct model *m, struct lutra_error *err)
     declare_values(m);
     TRY(model_vector(m, "rope_freqs.weight", hp->rope.n_rot / 2, true, &factors, err));
     struct op *embed = push(m, OP_EMBED, -1, -1, -1, X);
-    embed->embed.scale = 1.0f;
+    embed->embed.scale = hp->embedding_scale;
     TRY(model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &embed->weight[0], err));
     for (int layer = 0; layer < hp->n_layer; layer++) {
         bool last = layer == hp->n_layer - 1;
@@ -155,6 +165,7 @@ int transformer_build(struct model *m, struct lutra_error *err)
     }
     TRY(norm(m, -1, "output_norm.weight", XO, NO, hp->d_model, err));
     struct op *head = push(m, OP_HEAD, -1, NO, -1, -1);
+    head->head.softcap = hp->logit_cap;
     TRY(model_vector(m, "cls.output.weight", hp->d_model, true, &m->value_weight, err));
     TRY(model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err));
     return model_matrix(m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL,

@@ -77,6 +77,7 @@ static int layer(struct make *m, uint32_t i)
     const struct weights_shape *s = &m->shape;
     uint32_t d = s->d_model, d_q = s->n_head * s->d_head, d_kv = s->n_kv_head * s->d_head;
     bool qwen2 = strcmp(s->arch, "qwen2") == 0, qwen3 = strcmp(s->arch, "qwen3") == 0;
+    bool gemma2 = strcmp(s->arch, "gemma2") == 0;
     TRY(layer_tensor(m, i, "attn_norm.weight", NORM, d, 0));
     TRY(layer_tensor(m, i, "attn_q.weight", MATRIX, d, d_q));
     if (qwen2) TRY(layer_tensor(m, i, "attn_q.bias", BIAS, d_q, 0));
@@ -87,10 +88,12 @@ static int layer(struct make *m, uint32_t i)
     TRY(layer_tensor(m, i, "attn_v.weight", MATRIX, d, d_kv));
     if (qwen2) TRY(layer_tensor(m, i, "attn_v.bias", BIAS, d_kv, 0));
     TRY(layer_tensor(m, i, "attn_output.weight", MATRIX, d_q, d));
+    if (gemma2) TRY(layer_tensor(m, i, "post_attention_norm.weight", NORM, d, 0));
     TRY(layer_tensor(m, i, "ffn_norm.weight", NORM, d, 0));
     TRY(layer_tensor(m, i, "ffn_gate.weight", MATRIX, d, s->d_ff));
     TRY(layer_tensor(m, i, "ffn_up.weight", FFN_UP, d, s->d_ff));
-    return layer_tensor(m, i, "ffn_down.weight", FFN_DOWN, s->d_ff, d);
+    TRY(layer_tensor(m, i, "ffn_down.weight", FFN_DOWN, s->d_ff, d));
+    return gemma2 ? layer_tensor(m, i, "post_ffw_norm.weight", NORM, d, 0) : 0;
 }
 
 /* The list itself, walked twice: once to declare, once to write. */
@@ -276,6 +279,10 @@ static void put_hyperparameters(struct make *m)
     put_arch_u32(m, "vocab_size", s->n_vocab);
     put_arch_f32(m, "attention.layer_norm_rms_epsilon", s->rms_eps);
     put_arch_f32(m, "rope.freq_base", s->rope_base);
+    if (strcmp(s->arch, "gemma2") != 0) return;
+    put_arch_u32(m, "attention.sliding_window", s->n_ctx / 2);
+    put_arch_f32(m, "attn_logit_softcapping", 50);
+    put_arch_f32(m, "final_logit_softcapping", 30);
 }
 
 /* Applies the overrides; opens the tokenizer's file, if any, into *tokenizer. */

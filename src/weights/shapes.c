@@ -20,11 +20,13 @@ static const struct weights_shape shapes[] = {
     {"qwen3-1.7b", "qwen3", 2048, 28, 16, 8, 128, 6144, 151936, 40960, true, 1e6f, 0, 1e-6f},
     {"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 40960, true, 1e6f, 0, 1e-6f},
     {"qwen3-8b", "qwen3", 4096, 36, 32, 8, 128, 12288, 151936, 40960, false, 1e6f, 0, 1e-6f},
+    {"gemma2-2b", "gemma2", 2304, 26, 8, 4, 256, 9216, 256000, 8192, true, 1e4f, 0, 1e-6f},
     /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
      * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
     {"tiny-llama", "llama", 256, 2, 4, 4, 64, 512, 512, 1024, false, 5e5f, 8, 1e-5f},
     {"tiny-qwen2", "qwen2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen3", "qwen3", 256, 2, 8, 4, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-gemma2", "gemma2", 256, 2, 4, 2, 64, 512, 512, 128, true, 1e4f, 0, 1e-6f},
     {"tiny-llama-24", "llama", 96, 2, 12, 4, 24, 160, 512, 512, true, 1e4f, 0, 1e-5f},
     {"tiny-llama-80", "llama", 160, 2, 4, 2, 80, 224, 512, 512, false, 1e4f, 32, 1e-5f},
     {"tiny-qwen2-16", "qwen2", 224, 2, 14, 2, 16, 352, 512, 512, false, 1e6f, 0, 1e-6f},

@@ -63,13 +63,15 @@ static void put(struct weights_writer *w, const struct change *c)
         weights_writer_put_scalar(w, c->key, c->kind, c->value);
 }
 
-/* The plain file with other values of some keys, and the name of one tensor spelt otherwise. */
+static const char *source = plain;
+
+/* The source with other values of some keys, and the name of one tensor spelt otherwise. */
 static struct weights *change(const struct change *list, const char *extra_tensor)
 {
     struct weights *from, *to;
     struct weights_writer *w;
     struct lutra_error err;
-    if (weights_open(&from, plain, &err) < 0 || weights_writer_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
+    if (weights_open(&from, source, &err) < 0 || weights_writer_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
     for (size_t i = 0; i < weights_kv_count(from); i++) {
         const struct weights_kv *kv = weights_kv_at(from, i);
         bool kept = true;
@@ -154,6 +156,60 @@ static void what_would_run_wrong_is_refused_by_its_key(void **state)
     }
 }
 
+/* Keys of gemma2: read, defaults where they are absent, refused where they are damaged, and refused elsewhere. */
+static void gemma2_has_caps_and_windows(void **state)
+{
+    (void)state;
+    static const float below = -1;
+    static const uint32_t none = 0, three = 3;
+    static const struct {
+        struct change change;
+        int window;
+        float attention_cap, logit_cap; /* 0 with window 0: refused */
+    } cases[] = {
+        {{"general.name", WEIGHTS_STRING, "x"}, 64, 50, 30},
+        {{"gemma2.attention.sliding_window", WEIGHTS_U32, &three}, 3, 50, 30},
+        {{"gemma2.attn_logit_softcapping", WEIGHTS_F32, &zero}, 64, 0, 30},
+        {{"gemma2.final_logit_softcapping", WEIGHTS_F32, &two}, 64, 50, 2},
+        {{"gemma2.attention.sliding_window", WEIGHTS_U32, &none}, 0, 0, 0},
+        {{"gemma2.attn_logit_softcapping", WEIGHTS_F32, &below}, 0, 0, 0},
+        {{"gemma2.final_logit_softcapping", WEIGHTS_F32, &below}, 0, 0, 0},
+        {{"gemma2.logit_scale", WEIGHTS_F32, &two}, 0, 0, 0},
+    };
+    struct weights_make_settings set = weights_make_default();
+    char path[64];
+    set.shape = "tiny-gemma2";
+    snprintf(path, sizeof path, "/tmp/lutra-hparams-%d-gemma2.gguf", (int)getpid());
+    assert_int_equal(weights_make_model(path, &set, NULL), 0);
+    source = path;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct change list[MAX_CHANGE] = {cases[i].change};
+        struct weights *w = change(list, NULL);
+        struct model *m;
+        struct lutra_error err = {.what = ""};
+        int rc = model_open(&m, w, &err);
+        if (!cases[i].window) {
+            assert_true(rc < 0);
+            if (!strstr(err.what, cases[i].change.key)) fail_msg("case %zu: %s", i, err.what);
+        } else {
+            if (rc < 0) fail_msg("case %zu: %s", i, err.what);
+            const struct op_list *list_of = model_ops(m);
+            for (int k = 0; k < list_of->n_op; k++) {
+                const struct op *op = &list_of->op[k];
+                if (op->kind == OP_EMBED) assert_true(op->embed.scale == 16);
+                if (op->kind == OP_HEAD) assert_true(op->head.softcap == cases[i].logit_cap);
+                if (op->kind != OP_ATTENTION) continue;
+                assert_int_equal(op->attention.window, op->layer % 2 ? 0 : cases[i].window);
+                assert_true(op->attention.softcap == cases[i].attention_cap && op->attention.scale == 0.125f);
+            }
+        }
+        model_close(&m);
+        weights_close(&w);
+    }
+    source = plain;
+    unlink(path);
+}
+
 static void join(void *user, const char *sentence)
 {
     char *all = user;
@@ -165,11 +221,11 @@ static void everything_a_file_lacks_is_told(void **state)
     (void)state;
     static const struct change known[MAX_CHANGE] = {{"llama.attention.causal", WEIGHTS_BOOL, &no},
         {SCALING "type", WEIGHTS_STRING, "longrope"}, {"llama.rope.dimension_count", WEIGHTS_U32, &part}};
-    static const struct change unknown[MAX_CHANGE] = {{"general.architecture", WEIGHTS_STRING, "gemma2"},
-        {"gemma2.attention.sliding_window", WEIGHTS_U32, &inside},
-        {"gemma2.final_logit_softcapping", WEIGHTS_F32, &four}};
+    static const struct change unknown[MAX_CHANGE] = {{"general.architecture", WEIGHTS_STRING, "gemma3"},
+        {"gemma3.attention.sliding_window", WEIGHTS_U32, &inside},
+        {"gemma3.final_logit_softcapping", WEIGHTS_F32, &four}};
     static const char *const words[][4] = {{"causal", "longrope", "dimension_count", "blk.0.extra"},
-        {"'gemma2'", "sliding_window", "final_logit_softcapping", "gemma2"}};
+        {"'gemma3'", "sliding_window", "final_logit_softcapping", "gemma2 are"}};
     for (int i = 0; i < 3; i++) {
         static const struct change none[MAX_CHANGE];
         struct weights *w = change(i == 0 ? known : i == 1 ? unknown : none, i == 0 ? "blk.0.extra" : NULL);
@@ -187,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rope_scaling_is_read_as_llama_cpp_does),
         cmocka_unit_test(what_would_run_wrong_is_refused_by_its_key),
+        cmocka_unit_test(gemma2_has_caps_and_windows),
         cmocka_unit_test(everything_a_file_lacks_is_told),
     };
     return cmocka_run_group_tests(tests, make, clean);
