@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("src", "include", "apps", "examples", "tests", "bench")
-KERNELS = ("src/cpu/", "src/npu/", "src/gpu/")
+KERNELS = ("src/cpu/", "src/npu/")
 NAME = re.compile(r"([A-Za-z_]\w*)\(")
 
 

@@ -48,8 +48,10 @@ static void test_nobody_listens(void **state)
 {
     struct log log;
     (void)state;
+    assert_false(log_wants(NULL, LUTRA_LOG_ERROR));
     log_line(NULL, LUTRA_LOG_ERROR, "nothing happens");
     log_init(&log, NULL, NULL, LUTRA_LOG_DEBUG);
+    assert_false(log_wants(&log, LUTRA_LOG_ERROR));
     log_line(&log, LUTRA_LOG_ERROR, "nothing happens");
     log_fini(&log);
 }

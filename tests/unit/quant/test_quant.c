@@ -345,13 +345,13 @@ static void constant_and_zero_blocks(void **state)
     }
 }
 
-/* Hostile sources: no trap under UBSan, and whole blocks are still written. */
+/* Hostile sources: no trap under UBSan, and whole blocks are written, nothing behind them. */
 static void extreme_sources_are_defined(void **state)
 {
     (void)state;
     static const float extremes[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, -1e-40f, 0.0f, 1e10f};
     float x[256], y[256];
-    uint8_t bytes[1024];
+    uint8_t bytes[1280], again[1280];
     for (int round = 0; round < 2000; round++) {
         for (int i = 0; i < 256; i++) {
             uint32_t r = random_u32();
@@ -359,7 +359,14 @@ static void extreme_sources_are_defined(void **state)
         }
         for (size_t i = 0; quant_info_at(i); i++) {
             const struct quant_info *q = quant_info_at(i);
+            size_t n = 256 / q->block_elems * q->block_bytes;
+            memset(bytes, 0x5a, sizeof bytes);
+            memset(again, 0xa5, sizeof again);
             q->quantize(x, bytes, 256);
+            q->quantize(x, again, 256);
+            if (memcmp(bytes, again, n)) fail_msg("%s: a block is not written whole", q->name);
+            for (size_t b = n; b < sizeof bytes; b++)
+                if (bytes[b] != 0x5a || again[b] != 0xa5) fail_msg("%s: byte %zu of %zu written", q->name, b, n);
             q->dequantize(bytes, y, 256);
         }
     }
