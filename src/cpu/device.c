@@ -12,7 +12,7 @@
 #include "cpu/device_impl.h"
 #include "cpu/peaks.h"
 
-enum { MAX_ROWS = 4096, INVARIANT_ROWS = 1 << 20, PACK_PANELS = 4, STREAM_BYTES = 512 << 20 };
+enum { MAX_ROWS = 4096, PACK_PANELS = 4, STREAM_BYTES = 512 << 20 };
 
 static struct cpu_device *self_of(struct device *d)
 {
@@ -344,7 +344,7 @@ int cpu_device_open(
     d->base = (struct device){.ops = &CPU_OPS,
         .extras = &CPU_EXTRAS,
         .name = "cpu",
-        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa), .invariant_rows = INVARIANT_ROWS}};
+        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa)}};
     *out = &d->base;
     return 0;
 }

@@ -78,7 +78,6 @@ struct device_peaks {
 struct device_caps {
     int max_rows;        /* rows of one step */
     int flat_rows;       /* rows up to which a step costs about the same as one: `underutilized` counts to this */
-    int invariant_rows;  /* row counts 1..this: a row's bits do not depend on its neighbours */
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
     bool f16_cache;      /* K and V must be F16 */
 };

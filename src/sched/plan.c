@@ -187,7 +187,6 @@ struct device_caps plan_caps(const struct plan *plan)
         const struct device_caps *c = &plan->device[i]->caps;
         if (c->max_rows < caps.max_rows) caps.max_rows = c->max_rows;
         if (c->flat_rows < caps.flat_rows) caps.flat_rows = c->flat_rows;
-        if (c->invariant_rows < caps.invariant_rows) caps.invariant_rows = c->invariant_rows;
         caps.f16_cache |= c->f16_cache;
     }
     return caps;

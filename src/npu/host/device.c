@@ -302,11 +302,7 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
         .memory = &DEVICE_MEMORY,
         .extras = &DEVICE_EXTRAS,
         .name = d->window[0].link->name,
-        .caps = {.max_rows = MAX_ROWS,
-            .flat_rows = FLAT_ROWS,
-            .invariant_rows = MAX_ROWS,
-            .memory_bytes = npu_window_bytes(d),
-            .f16_cache = true}};
+        .caps = {.max_rows = MAX_ROWS, .flat_rows = FLAT_ROWS, .memory_bytes = npu_window_bytes(d), .f16_cache = true}};
     *out = &d->base;
     return 0;
 }
