@@ -63,8 +63,14 @@ int lutra_detokenize(
     *text = NULL;
     TRY(text_stream_open(&stream, text_vocab_max_piece_bytes(model->vocab), err));
     int rc = append(&all, &n, &cap, (struct text_bytes){"", 0});
+    bool starts = true; /* text that the tokenizer may have given a space */
     for (int i = 0; i < n_tok && rc == 0; i++) {
         struct text_bytes piece = text_token_piece(model->vocab, tokens[i], show_special ? TEXT_PIECE_SPECIAL : 0);
+        enum text_token_type type = text_token_type(model->vocab, tokens[i]);
+        bool special = type >= TEXT_TOKEN_UNKNOWN && type <= TEXT_TOKEN_USER_DEFINED;
+        if (starts && !special && text_vocab_adds_space(model->vocab) && piece.n && piece.p[0] == ' ')
+            piece = (struct text_bytes){piece.p + 1, piece.n - 1};
+        starts = special;
         rc = append(&all, &n, &cap, text_stream_push(stream, piece));
     }
     if (rc == 0) rc = append(&all, &n, &cap, text_stream_flush(stream));

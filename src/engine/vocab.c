@@ -62,6 +62,7 @@ static int string_array(const struct weights *w, const char *key, bool optional,
 struct vocab_arrays {
     struct text_bytes *tokens, *merges;
     int32_t *types;
+    float *scores;
 };
 
 static int read_types(const struct weights *w, size_t n_tok, struct vocab_arrays *a, struct lutra_error *err)
@@ -72,6 +73,20 @@ static int read_types(const struct weights *w, size_t n_tok, struct vocab_arrays
     a->types = malloc((n_tok ? n_tok : 1) * sizeof *a->types);
     if (!a->types) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
     TRY(weights_copy_i32(w, key, a->types, n_tok, &n, err));
+    if (n != n_tok)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' has %llu entries for %zu tokens", weights_path(w), key,
+            (unsigned long long)n, n_tok);
+    return 0;
+}
+
+static int read_scores(const struct weights *w, size_t n_tok, struct vocab_arrays *a, struct lutra_error *err)
+{
+    static const char key[] = "tokenizer.ggml.scores";
+    if (!weights_kv_find(w, key)) return 0;
+    uint64_t n;
+    a->scores = malloc((n_tok ? n_tok : 1) * sizeof *a->scores);
+    if (!a->scores) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
+    TRY(weights_copy_f32(w, key, a->scores, n_tok, &n, err));
     if (n != n_tok)
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' has %llu entries for %zu tokens", weights_path(w), key,
             (unsigned long long)n, n_tok);
@@ -90,9 +105,11 @@ static int read_vocab(
     TRY(string_array(w, "tokenizer.ggml.tokens", false, &a->tokens, &src.n_tok, err));
     TRY(string_array(w, "tokenizer.ggml.merges", true, &a->merges, &src.n_merge, err));
     TRY(read_types(w, src.n_tok, a, err));
+    if (!strcmp(name, "llama")) TRY(read_scores(w, src.n_tok, a, err));
     src.tokens = a->tokens;
     src.merges = a->merges;
     src.types = a->types;
+    src.scores = a->scores;
     TRY(special_id(w, "bos", &src.bos, err));
     TRY(special_id(w, "eos", &src.eos, err));
     TRY(special_id(w, "eot", &src.eot, err));
@@ -104,6 +121,7 @@ static int read_vocab(
     TRY(special_id(w, "fim_sep", &src.fim_sep, err));
     TRY(said(w, "tokenizer.ggml.add_bos_token", &src.add_bos, err));
     TRY(said(w, "tokenizer.ggml.add_eos_token", &src.add_eos, err));
+    TRY(said(w, "tokenizer.ggml.add_space_prefix", &src.add_space_prefix, err));
     struct lutra_error why = {0};
     int rc = text_vocab_open(vocab, &src, &why);
     if (rc < 0) return lutra_fail_at(err, rc, why.where, "%s: tokenizer: %s", weights_path(w), why.what);
@@ -118,5 +136,6 @@ int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_er
     free(a.tokens);
     free(a.merges);
     free(a.types);
+    free(a.scores);
     return rc;
 }

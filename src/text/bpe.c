@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
  * Byte-pair merging of one word [Sennrich et al. 2016]: while any neighbours form a known pair, merge the pair of
- * the best rank, leftmost first.  A binary heap of candidates with lazy deletion makes it O(n log n), which
+ * the best rank, leftmost first.  A pair is known because a merge lists it, or (SentencePiece) because it is a token.  A binary heap of candidates with lazy deletion makes it O(n log n), which
  * matters because a word may be a megabyte of one letter.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "text/utf8.h"
 #include "text/vocab_impl.h"
 
 #define NONE UINT32_MAX
 
-/* Doubly linked list over the word's bytes; a merged-away entry has n_bytes == 0. */
+/* Doubly linked list over the word's bytes; a merged-away entry has n_bytes == 0, and so have all bytes of a
+ * character but its first where characters are merged. */
 struct text_symbol {
-    uint32_t symbol;
+    uint32_t symbol; /* TEXT_NO_SYMBOL: a character that is no token */
     uint32_t n_bytes;
     uint32_t prev, next; /* NONE at the ends */
 };
@@ -70,12 +72,31 @@ void text_bpe_fini(struct text_bpe *work)
     *work = (struct text_bpe){0};
 }
 
+static bool find_pair(
+    const struct text_vocab *vocab, const struct text_bpe *work, uint32_t at, uint32_t *rank, uint32_t *product)
+{
+    const struct text_symbol *left = &work->symbols[at], *right = &work->symbols[left->next];
+    if (vocab->rank) {
+        size_t n_bytes = (size_t)left->n_bytes + right->n_bytes;
+        if (n_bytes > vocab->max_piece_bytes) return false;
+        *product = text_table_find(&vocab->symbols, &vocab->pieces, work->word + at, n_bytes);
+        if (*product == TEXT_NO_SYMBOL) return false;
+        *rank = vocab->rank[*product];
+        return true;
+    }
+    const struct text_merge *merge = text_merges_find(vocab, left->symbol, right->symbol);
+    if (!merge) return false;
+    *rank = merge->rank;
+    *product = merge->product;
+    return true;
+}
+
 static void consider(const struct text_vocab *vocab, struct text_bpe *work, size_t *n_heap, uint32_t at)
 {
     if (at == NONE || work->symbols[at].next == NONE) return;
-    uint32_t left = work->symbols[at].symbol, right = work->symbols[work->symbols[at].next].symbol;
-    const struct text_merge *merge = text_merges_find(vocab, left, right);
-    if (merge) push(work->heap, n_heap, (struct text_candidate){merge->rank, at, left, right});
+    uint32_t left = work->symbols[at].symbol, right = work->symbols[work->symbols[at].next].symbol, rank, product;
+    if (find_pair(vocab, work, at, &rank, &product))
+        push(work->heap, n_heap, (struct text_candidate){rank, at, left, right});
 }
 
 static bool is_stale(const struct text_bpe *work, const struct text_candidate *c)
@@ -87,18 +108,34 @@ static bool is_stale(const struct text_bpe *work, const struct text_candidate *c
 static void merge_all(const struct text_vocab *vocab, struct text_bpe *work, size_t n_bytes)
 {
     size_t n_heap = 0;
-    for (uint32_t i = 0; i + 1 < n_bytes; i++) consider(vocab, work, &n_heap, i);
+    for (uint32_t i = 0; i + 1 < n_bytes; i++)
+        if (work->symbols[i].n_bytes) consider(vocab, work, &n_heap, i);
     while (n_heap > 0) {
         struct text_candidate c = pop(work->heap, &n_heap);
         if (is_stale(work, &c)) continue;
         struct text_symbol *left = &work->symbols[c.at], *right = &work->symbols[left->next];
-        left->symbol = text_merges_find(vocab, c.left, c.right)->product;
+        uint32_t rank;
+        find_pair(vocab, work, c.at, &rank, &left->symbol);
         left->n_bytes += right->n_bytes;
         right->n_bytes = 0;
         left->next = right->next;
         if (left->next != NONE) work->symbols[left->next].prev = c.at;
         consider(vocab, work, &n_heap, left->prev);
         consider(vocab, work, &n_heap, c.at);
+    }
+}
+
+/* The word as it is before any merge: bytes, or characters; a byte of no character is one by itself. */
+static void start(const struct text_vocab *vocab, struct text_bpe *work, size_t n_bytes)
+{
+    uint32_t prev = NONE;
+    for (uint32_t i = 0, n; i < n_bytes; prev = i, i += n) {
+        int k = vocab->rank ? text_utf8_scan(work->word + i, n_bytes - i) : 1;
+        n = k > 0 ? (uint32_t)k : 1;
+        uint32_t symbol = vocab->rank ? text_table_find(&vocab->symbols, &vocab->pieces, work->word + i, n)
+                                      : vocab->byte_symbol[(unsigned char)work->word[i]];
+        for (uint32_t rest = 1; rest < n; rest++) work->symbols[i + rest].n_bytes = 0;
+        work->symbols[i] = (struct text_symbol){symbol, n, prev, i + n < n_bytes ? i + n : NONE};
     }
 }
 
@@ -123,10 +160,8 @@ int text_bpe_word(
         if (whole < vocab->n_tok) return text_tokens_push(out, (int32_t)whole);
     }
     TRY(reserve(work, n_bytes));
-    for (uint32_t i = 0; i < n_bytes; i++) {
-        work->symbols[i] = (struct text_symbol){
-            vocab->byte_symbol[(unsigned char)word[i]], 1, i ? i - 1 : NONE, i + 1 < n_bytes ? i + 1 : NONE};
-    }
+    work->word = word;
+    start(vocab, work, n_bytes);
     merge_all(vocab, work, n_bytes);
     size_t at = 0;
     for (uint32_t i = 0; i != NONE; i = work->symbols[i].next) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * text -> special tokens and the text between them -> well-formed and ill-formed runs -> words -> merges.
+ * text -> special tokens and the text between them -> well-formed and ill-formed runs -> words -> merges;
+ * SentencePiece merges the text between special tokens as one word.
  */
 #include "text/encode.h"
 
@@ -105,9 +106,10 @@ static int encode_split(struct encoder *e, int level, const char *text, size_t n
     return 0;
 }
 
-/* Text without special tokens; a run of ill-formed bytes is a word of its own. */
+/* Text without special tokens; where it is split, a run of ill-formed bytes is a word of its own. */
 static int encode_plain(struct encoder *e, const char *text, size_t n_bytes)
 {
+    if (e->vocab->rank) return text_spm_text(&e->work, e->vocab, text, n_bytes, e->out);
     for (size_t at = 0; at < n_bytes;) {
         size_t n_valid = text_utf8_valid(text + at, n_bytes - at);
         TRY(encode_split(e, 0, text + at, n_valid));

@@ -19,7 +19,8 @@ struct text_vocab_source text_vocab_source_default(void)
         .fim_rep = -1,
         .fim_sep = -1,
         .add_bos = -1,
-        .add_eos = -1};
+        .add_eos = -1,
+        .add_space_prefix = -1};
 }
 
 static bool is_special(uint8_t type)
@@ -27,17 +28,27 @@ static bool is_special(uint8_t type)
     return type == TEXT_TOKEN_CONTROL || type == TEXT_TOKEN_USER_DEFINED || type == TEXT_TOKEN_UNKNOWN;
 }
 
+static bool is_spm(const struct text_vocab_source *src)
+{
+    return strcmp(src->model, "llama") == 0;
+}
+
 static int check(const struct text_vocab_source *src, struct lutra_error *err)
 {
-    if (!src->model || strcmp(src->model, "gpt2") != 0) {
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "tokenizer.ggml.model '%s' is not supported (only 'gpt2')",
+    if (!src->model || (strcmp(src->model, "gpt2") != 0 && !is_spm(src))) {
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "tokenizer.ggml.model '%s' is not supported ('gpt2', byte-level BPE, and 'llama', SentencePiece, are)",
             src->model ? src->model : "(missing)");
     }
     if (src->n_tok == 0 || src->n_tok > INT32_MAX) {
         return lutra_fail(err, LUTRA_E_FORMAT, "tokenizer.ggml.tokens has %zu entries", src->n_tok);
     }
     if (!src->tokens) return lutra_fail(err, LUTRA_E_ARGUMENT, "tokens is NULL");
-    if (!src->merges) {
+    if (is_spm(src) && !src->scores) {
+        return lutra_fail(err, LUTRA_E_FORMAT,
+            "tokenizer.ggml.scores is missing: the order of merging is unknown; convert the model again");
+    }
+    if (!is_spm(src) && !src->merges) {
         return lutra_fail(err, LUTRA_E_FORMAT,
             "tokenizer.ggml.merges is missing: text would become single bytes; convert the model again");
     }
@@ -49,16 +60,42 @@ static int check(const struct text_vocab_source *src, struct lutra_error *err)
     return 0;
 }
 
+/* SentencePiece's usual ids stand in where the file names none. */
 static void set_ids(struct text_vocab *vocab, const struct text_vocab_source *src)
 {
+    static const int32_t usual[TEXT_N_SPECIAL] = {[TEXT_BOS] = 1,
+        [TEXT_EOS] = 2,
+        [TEXT_UNK] = 0,
+        [TEXT_EOT] = -1,
+        [TEXT_EOM] = -1,
+        [TEXT_PAD] = -1,
+        [TEXT_FIM_PAD] = -1,
+        [TEXT_FIM_REP] = -1,
+        [TEXT_FIM_SEP] = -1};
     const int32_t ids[TEXT_N_SPECIAL] = {
         src->bos, src->eos, src->eot, src->eom, src->pad, src->unk, src->fim_pad, src->fim_rep, src->fim_sep};
     for (int i = 0; i < TEXT_N_SPECIAL; i++) {
-        vocab->ids[i] = ids[i] >= 0 && (size_t)ids[i] < vocab->n_tok ? ids[i] : -1;
+        vocab->ids[i] = ids[i];
+        if (ids[i] < 0 || (size_t)ids[i] >= vocab->n_tok)
+            vocab->ids[i] = is_spm(src) && vocab->n_tok > 2 ? usual[i] : -1;
     }
 }
 
-/* Copies the tokens, undoing the byte spelling of all but special ones. */
+/* What a token stands for, at most n bytes into out: special ones for their spelling. */
+static size_t decode(struct text_bytes token, uint8_t type, bool spm, char *out)
+{
+    int byte = spm && type == TEXT_TOKEN_BYTE ? text_spm_byte(token) : -1;
+    if (byte >= 0) {
+        *out = (char)byte;
+        return 1;
+    }
+    if (!is_special(type))
+        return spm ? text_spm_unspell(token.p, token.n, out) : text_bytemap_decode(token.p, token.n, out);
+    if (token.n) memcpy(out, token.p, token.n);
+    return token.n;
+}
+
+/* Copies the tokens, undoing their spelling. */
 static int copy_tokens(struct text_vocab *vocab, const struct text_vocab_source *src)
 {
     size_t longest = 0;
@@ -69,13 +106,9 @@ static int copy_tokens(struct text_vocab *vocab, const struct text_vocab_source 
     for (size_t i = 0; i < src->n_tok && rc == 0; i++) {
         struct text_bytes token = src->tokens[i];
         vocab->types[i] = text_marker_type(token, src->types ? (uint8_t)src->types[i] : TEXT_TOKEN_NORMAL);
-        if (is_special(vocab->types[i])) {
-            rc = text_pieces_add(&vocab->pieces, token.p, token.n);
-        } else {
-            token.n = text_bytemap_decode(token.p, token.n, scratch);
-            rc = text_pieces_add(&vocab->pieces, scratch, token.n);
-        }
-        vocab->max_piece_bytes = token.n > vocab->max_piece_bytes ? token.n : vocab->max_piece_bytes;
+        size_t n = decode(token, vocab->types[i], is_spm(src), scratch);
+        rc = text_pieces_add(&vocab->pieces, scratch, n);
+        vocab->max_piece_bytes = n > vocab->max_piece_bytes ? n : vocab->max_piece_bytes;
     }
     free(scratch);
     return rc;
@@ -91,7 +124,7 @@ static int enter(struct text_table *table, const struct text_vocab *vocab, unsig
     return 0;
 }
 
-static int build_tables(struct text_vocab *vocab)
+static int build_tables(struct text_vocab *vocab, bool spm)
 {
     const unsigned user = 1u << TEXT_TOKEN_USER_DEFINED;
     const unsigned special = user | 1u << TEXT_TOKEN_CONTROL | 1u << TEXT_TOKEN_UNKNOWN;
@@ -99,8 +132,9 @@ static int build_tables(struct text_vocab *vocab)
     TRY(text_table_init(&vocab->found, vocab->n_tok));
     TRY(enter(&vocab->found, vocab, special));
     TRY(enter(&vocab->found, vocab, ~special));
-    TRY(enter(&vocab->symbols, vocab, ~special));
-    return enter(&vocab->symbols, vocab, user);
+    /* SentencePiece's byte tokens are what is left when merging is done. */
+    TRY(enter(&vocab->symbols, vocab, ~special & ~(spm ? 1u << TEXT_TOKEN_BYTE : 0)));
+    return spm ? 0 : enter(&vocab->symbols, vocab, user);
 }
 
 static int by_bytes(const void *a, const void *b, void *user)
@@ -169,17 +203,22 @@ static int collect_eog(struct text_vocab *vocab)
 
 static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err)
 {
-    TRY(text_presplit_open(vocab, src->pre, err));
+    if (is_spm(src))
+        vocab->add_bos = vocab->add_space_prefix = true;
+    else
+        TRY(text_presplit_open(vocab, src->pre, err));
     vocab->n_tok = src->n_tok;
     if (src->add_bos >= 0) vocab->add_bos = src->add_bos;
     if (src->add_eos >= 0) vocab->add_eos = src->add_eos;
+    if (is_spm(src) && src->add_space_prefix >= 0) vocab->add_space_prefix = src->add_space_prefix;
     set_ids(vocab, src);
     int rc = copy_tokens(vocab, src);
-    if (rc == 0) rc = build_tables(vocab);
+    if (rc == 0) rc = build_tables(vocab, is_spm(src));
     if (rc == 0) rc = collect_eog(vocab);
     if (rc == 0) rc = collect_special(vocab);
+    if (rc == 0 && is_spm(src)) rc = text_spm_open(vocab, src);
     if (rc < 0) return lutra_fail(err, rc, "out of memory for a vocabulary of %zu tokens", src->n_tok);
-    return text_merges_open(vocab, src, err);
+    return is_spm(src) ? 0 : text_merges_open(vocab, src, err);
 }
 
 int text_vocab_open(struct text_vocab **out, const struct text_vocab_source *src, struct lutra_error *err)
@@ -207,6 +246,7 @@ void text_vocab_close(struct text_vocab **vocab)
     text_table_fini(&v->found);
     free(v->types);
     free(v->merges);
+    free(v->rank);
     free(v->special);
     free(v->eog);
     free(v);
@@ -221,6 +261,11 @@ size_t text_vocab_n_tok(const struct text_vocab *vocab)
 size_t text_vocab_max_piece_bytes(const struct text_vocab *vocab)
 {
     return vocab->max_piece_bytes;
+}
+
+bool text_vocab_adds_space(const struct text_vocab *vocab)
+{
+    return vocab->add_space_prefix;
 }
 
 int32_t text_vocab_special(const struct text_vocab *vocab, enum text_special which)

@@ -38,16 +38,18 @@ enum text_token_type {
 };
 
 struct text_vocab_source {
-    const char *model;               /* "gpt2" (byte-level BPE); anything else is refused by name */
+    const char *model;               /* "gpt2" (byte-level BPE), "llama" (SentencePiece); others are refused by name */
     const char *pre;                 /* pre-split, see presplit.c; NULL or "": "default" */
     size_t n_tok;                    /* 1 .. INT32_MAX */
     const struct text_bytes *tokens; /* [n_tok] as spelt in the file (byte-to-unicode map for normal tokens) */
     const int32_t *types;            /* [n_tok] enum text_token_type, or NULL: all normal */
-    size_t n_merge;
-    const struct text_bytes *merges;      /* [n_merge] "left right", best first; NULL is refused, none is not */
+    const float *scores;             /* [n_tok] of "llama": better ones merge first */
+    size_t n_merge;                  /* of "gpt2" */
+    const struct text_bytes *merges; /* [n_merge] "left right", best first; NULL is refused, none is not */
     int32_t bos, eos, eot, eom, pad, unk; /* ids, -1 where the file names none; no token's id counts as none */
     int32_t fim_pad, fim_rep, fim_sep;    /* of fill-in-the-middle: they end generation */
-    int add_bos, add_eos;                 /* what TEXT_ADD_SPECIAL adds: 1, 0, or -1 for what `pre` implies */
+    int add_bos, add_eos;                 /* what TEXT_ADD_SPECIAL adds: 1, 0, or -1 for what `model` and `pre` imply */
+    int add_space_prefix; /* of "llama": text after a special token begins with a space; 1, 0, or -1: it does */
 };
 
 /* A source with every special id absent and nothing said about bos and eos. */
@@ -56,13 +58,16 @@ struct text_vocab_source text_vocab_source_default(void);
 struct text_vocab;
 
 /* Builds a vocabulary.  On success the caller owns *out; on failure *out is NULL.
- * Errors: LUTRA_E_UNSUPPORTED (model or pre-split, by name), LUTRA_E_FORMAT (no merges, one without two halves, a
- * type out of range; err->where = its index), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
+ * Errors: LUTRA_E_UNSUPPORTED (model or pre-split, by name), LUTRA_E_FORMAT (no merges or scores, a merge without two
+ * halves, a type out of range; err->where = its index), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
 int text_vocab_open(struct text_vocab **out, const struct text_vocab_source *src, struct lutra_error *err);
 void text_vocab_close(struct text_vocab **vocab); /* *vocab may be NULL; sets it to NULL */
 
 size_t text_vocab_n_tok(const struct text_vocab *vocab);
 size_t text_vocab_max_piece_bytes(const struct text_vocab *vocab); /* longest piece of any id */
+
+/* Whether encoding puts a space before each stretch of text, which decoding has to take away. */
+bool text_vocab_adds_space(const struct text_vocab *vocab);
 
 /* Special ids, -1 where absent. */
 enum text_special {

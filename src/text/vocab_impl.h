@@ -52,7 +52,8 @@ struct text_vocab {
     int32_t ids[TEXT_N_SPECIAL];
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
-    bool add_bos, add_eos;
+    bool add_bos, add_eos, add_space_prefix;
+    uint32_t *rank;                     /* [n_tok] by falling score (SentencePiece), or NULL: merges are listed */
     bool ignore_merges;                 /* a whole word found in the vocabulary wins over merging */
     pcre2_code *split[TEXT_MAX_SPLITS]; /* each cuts the pieces that the one before left; NULL after the last */
 };
@@ -85,8 +86,15 @@ size_t text_marker_ends(struct text_vocab *vocab, int32_t ends[TEXT_MAX_ENDS]);
 int text_merges_open(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err);
 const struct text_merge *text_merges_find(const struct text_vocab *vocab, uint32_t left, uint32_t right);
 
-/* bpe.c: merges the bytes of one word and appends its ids. */
+/* spm.c: tokens and text with U+2581 as spaces (at most n_bytes are written, returns how many), the byte that "<0x0A>"
+ * spells or -1, the ranks, and a stretch of text without special tokens. */
+size_t text_spm_unspell(const char *spelt, size_t n_bytes, char *out);
+int text_spm_byte(struct text_bytes spelt);
+int text_spm_open(struct text_vocab *vocab, const struct text_vocab_source *src);
+
+/* bpe.c: merges the bytes (or characters, if tokens have scores) of one word and appends its ids. */
 struct text_bpe {
+    const char *word;
     struct text_symbol *symbols; /* [cap] */
     struct text_candidate *heap; /* [3 * cap] */
     size_t cap;
@@ -94,6 +102,10 @@ struct text_bpe {
 int text_bpe_word(
     struct text_bpe *work, const struct text_vocab *vocab, const char *word, size_t n_bytes, struct text_tokens *out);
 void text_bpe_fini(struct text_bpe *work);
+
+/* spm.c */
+int text_spm_text(
+    struct text_bpe *work, const struct text_vocab *vocab, const char *text, size_t n_bytes, struct text_tokens *out);
 
 /* encode.c */
 int text_tokens_push(struct text_tokens *tokens, int32_t id);

@@ -8,6 +8,7 @@
  */
 #include <jansson.h>
 #include <malloc.h>
+#include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -281,8 +282,8 @@ static size_t feed_vocab(struct rng *rng)
     struct text_bytes tokens[N], merges[N];
     int32_t types[N];
     size_t n = 0;
-    static const char *const parts[] = {
-        "a", "b", "ab", "\xC4\xA0", "\xC3\x83", "x", "<|im_end|>", "", " ", "\xFF", "abab"};
+    static const char *const parts[] = {"a", "b", "ab", "\xC4\xA0", "\xC3\x83", "x", "<|im_end|>", "", " ", "\xFF",
+        "abab", "\xE2\x96\x81", "<0x41>", "<0x4"};
     const size_t n_parts = sizeof parts / sizeof *parts;
     bool wild = draw(rng, 2);
     for (size_t i = 0; i < N; i++) {
@@ -298,9 +299,15 @@ static size_t feed_vocab(struct rng *rng)
         types[i] = (int32_t)draw(rng, 7) - (wild && draw(rng, 500) == 0);
         n += strings[i].n + strings[N + i].n + 20;
     }
-    static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "tekken"};
-    struct text_vocab_source src = {.model = draw(rng, 30) ? "gpt2" : "llama",
-        .pre = pres[draw(rng, wild ? 4 : 3)],
+    static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "tekken", "default", "deepseek-llm", "kimi-k2"};
+    float scores[N];
+    for (size_t i = 0; i < N; i++) scores[i] = draw(rng, 50) ? -(float)draw(rng, 40) : (float)NAN;
+    struct text_vocab_source src = {.model = draw(rng, 3)    ? "gpt2"
+                                             : draw(rng, 20) ? "llama"
+                                                             : "t5",
+        .scores = draw(rng, 30) ? scores : NULL,
+        .add_space_prefix = (int)draw(rng, 3) - 1,
+        .pre = pres[draw(rng, wild ? 7 : 6)],
         .n_tok = draw(rng, N + 1),
         .tokens = tokens,
         .types = draw(rng, 3) ? types : NULL,

@@ -263,8 +263,10 @@ static void what_is_not_implemented_or_malformed_is_refused_by_name(void **state
     (void)state;
     struct toy toy;
     toy_init(&toy, "qwen2");
+    toy.src.model = "t5";
+    refuse(&toy, LUTRA_E_UNSUPPORTED, "t5");
     toy.src.model = "llama";
-    refuse(&toy, LUTRA_E_UNSUPPORTED, "llama");
+    refuse(&toy, LUTRA_E_FORMAT, "scores");
     toy_init(&toy, "kimi-k2");
     refuse(&toy, LUTRA_E_UNSUPPORTED, "kimi-k2");
     toy_init(&toy, "qwen2");
@@ -282,6 +284,57 @@ static void what_is_not_implemented_or_malformed_is_refused_by_name(void **state
         toy_merge(&toy, bad[i]);
         refuse(&toy, LUTRA_E_FORMAT, "merges[0]");
     }
+}
+
+/* "<unk>" "<s>" "</s>", 256 bytes, then tokens; llama.cpp build 11669 gives the same ids for the same vocabulary. */
+static void init_spm(struct toy *toy, float scores[TOY_MAX], char bytes[256][8])
+{
+    static const char *const tokens[] = {
+        "▁", "a", "b", "c", "ab", "bc", "abc", "▁a", "▁▁", "é", "</x>", "▁ab"}; /* 259 .. 270 */
+    toy_init(toy, NULL);
+    toy->src.model = "llama";
+    toy->src.n_tok = 0;
+    toy->src.scores = scores;
+    toy_token(toy, "<unk>", TEXT_TOKEN_UNKNOWN);
+    toy_token(toy, "<s>", TEXT_TOKEN_CONTROL);
+    toy_token(toy, "</s>", TEXT_TOKEN_CONTROL);
+    for (int i = 0; i < 256; i++) {
+        snprintf(bytes[i], 8, "<0x%02X>", (unsigned)i);
+        toy_token(toy, bytes[i], TEXT_TOKEN_BYTE);
+    }
+    for (int i = 0; i < 12; i++) toy_token(toy, tokens[i], i == 10 ? TEXT_TOKEN_USER_DEFINED : TEXT_TOKEN_NORMAL);
+    for (int i = 0; i < TOY_MAX; i++) scores[i] = -(float)i;
+    scores[264] = -1; /* "bc" before "ab" */
+}
+
+static void sentencepiece_merges_by_score_and_falls_back_to_bytes(void **state)
+{
+    (void)state;
+    static struct toy toy;
+    static char bytes[256][8];
+    float scores[TOY_MAX];
+    init_spm(&toy, scores, bytes);
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "abc", 0, "259 265"); /* bc, then abc before ▁a */
+    assert_ids(v, "ab", 0, "270");      /* ab before ▁a, then ▁ab */
+    assert_ids(v, "", TEXT_ADD_SPECIAL, "1");
+    assert_ids(v, "a", TEXT_ADD_SPECIAL, "1 266");
+    assert_ids(v, "  a", 0, "267 266"); /* with the one before it: three */
+    assert_ids(v, "▁", 0, "267");
+    assert_ids(v, "é\n", 0, "259 268 13");
+    assert_ids(v, "\xFF", 0, "259 258");
+    assert_ids(v, "a</s>a", TEXT_PARSE_SPECIAL, "266 2 266");
+    assert_ids(v, "a</x>a", 0, "266 269 266");
+    assert_int_equal(text_token_piece(v, 13, 0).n, 1);
+    assert_int_equal(text_token_piece(v, 13, 0).p[0], '\n');
+    assert_int_equal(text_vocab_special(v, TEXT_EOS), 2);
+    assert_true(text_vocab_adds_space(v));
+    text_vocab_close(&v);
+    toy.src.add_space_prefix = toy.src.add_bos = 0;
+    v = opened(&toy);
+    assert_ids(v, "abc", TEXT_ADD_SPECIAL, "265");
+    assert_false(text_vocab_adds_space(v));
+    text_vocab_close(&v);
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -344,12 +397,14 @@ static void long_hostile_text_is_quick(void **state)
     (void)state;
     enum { N = 1 << 20 };
     static char text[N];
-    static const char *const patterns[] = {"a", " ", " \n", "\xFF", "\xE4\xB8", "<|", "'", "1", "\xE2\x80\x83", "\n"};
-    static const char *const pre[] = {"gpt-2", "llama-bpe", "qwen2"};
-    for (size_t i = 0; i < 3 * (sizeof patterns / sizeof *patterns); i++) {
-        const char *pattern = patterns[i / 3];
+    static const char *const patterns[] = {
+        "a", " ", " \n", "\xFF", "\xE4\xB8", "<|", "'", "1", "\xE2\x80\x83", "\n", "A"};
+    static const char *const pre[] = {"gpt-2", "llama-bpe", "default", "gpt-4o", "deepseek-llm", "deepseek-v3"};
+    enum { N_PRE = sizeof pre / sizeof *pre };
+    for (size_t i = 0; i < N_PRE * (sizeof patterns / sizeof *patterns); i++) {
+        const char *pattern = patterns[i / N_PRE];
         struct toy toy;
-        toy_init(&toy, pre[i % 3]);
+        toy_init(&toy, pre[i % N_PRE]);
         toy_token(&toy, "aa", 1);
         toy_token(&toy, "aaaa", 1);
         toy_token(&toy, "ĠĠ", 1);
@@ -363,7 +418,7 @@ static void long_hostile_text_is_quick(void **state)
         clock_t start = clock();
         assert_round_trip(v, text, N);
         double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-        if (seconds > 10) fail_msg("pattern %zu under %s took %.1f s", i / 3, pre[i % 3], seconds);
+        if (seconds > 10) fail_msg("pattern %zu under %s took %.1f s", i / N_PRE, pre[i % N_PRE], seconds);
         text_vocab_close(&v);
     }
 }
@@ -382,6 +437,7 @@ int main(void)
         cmocka_unit_test(end_is_no_end_where_return_and_call_are),
         cmocka_unit_test(an_id_that_is_no_token_counts_as_none),
         cmocka_unit_test(what_the_file_does_not_say_follows_from_the_pre_split),
+        cmocka_unit_test(sentencepiece_merges_by_score_and_falls_back_to_bytes),
         cmocka_unit_test(what_is_not_implemented_or_malformed_is_refused_by_name),
         cmocka_unit_test(bytes_survive_the_round_trip),
         cmocka_unit_test(long_hostile_text_is_quick),

