@@ -89,8 +89,9 @@ struct tokens {
 int tokenize(
     const lutra_model *model, const char *text, size_t n, int flags, struct tokens *out, struct lutra_error *err);
 
-/* Tokens of a rendered chat prompt: the beginning token is added only where the template has not written it. */
-int tokenize_chat(const lutra_model *model, const char *text, struct tokens *out, struct lutra_error *err);
+/* Tokens of a conversation through the chat template (NULL: the model's); for_reply: with the beginning of one. */
+int tokenize_chat(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
+    int n_message, bool for_reply, struct tokens *out, struct lutra_error *err);
 
 /* ---- opening a model (setup.c) ---------------------------------------------------------------------------------- */
 

@@ -168,15 +168,15 @@ int tokenize(
     }
 }
 
-int tokenize_chat(const lutra_model *model, const char *text, struct tokens *out, struct lutra_error *err)
+int tokenize_chat(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
+    int n_message, bool for_reply, struct tokens *out, struct lutra_error *err)
 {
-    struct lutra_model_info info;
-    lutra_model_info_get(model, &info, sizeof info);
-    int flags = LUTRA_PARSE_SPECIAL;
-    char bos[64];
-    size_t n_bos = 0;
-    if (info.add_bos && info.bos >= 0 && lutra_token_text(model, info.bos, true, bos, sizeof bos, &n_bos) == 0 &&
-        n_bos <= sizeof bos && strncmp(text, bos, n_bos) != 0)
-        flags |= LUTRA_ADD_SPECIAL;
-    return tokenize(model, text, strlen(text), flags, out, err);
+    for (;;) {
+        int rc =
+            lutra_chat_tokenize(model, chat_template, messages, n_message, for_reply, out->id, out->room, &out->n, err);
+        if (rc < 0) return rc;
+        if (out->n <= out->room && out->id) return 0;
+        out->room = out->n + 16;
+        out->id = grow_memory(out->id, (size_t)out->room * sizeof *out->id);
+    }
 }

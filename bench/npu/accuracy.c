@@ -163,7 +163,7 @@ struct bench {
 static int tokens_of(struct bench *b, json_t *problem, int32_t *tok, int *n_prompt)
 {
     struct lutra_error err = {0};
-    const struct lutra_message m = {"user", json_string_value(json_object_get(problem, "question"))};
+    const struct lutra_message m = {.role = "user", .content = json_string_value(json_object_get(problem, "question"))};
     char *prompt, solution[4096] = "";
     int n, n_more;
     size_t i;

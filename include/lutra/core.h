@@ -140,9 +140,18 @@ LUTRA_API bool lutra_token_is_end(const lutra_model *model, int32_t token);
 struct lutra_message {
     const char *role; /* "system", "user", "assistant" */
     const char *content;
+    size_t n_content; /* bytes of it; 0 = up to the NUL */
 };
-/* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().
+/* The prompt of a conversation: the model's chat template over the messages, as tokens.  Only what the template itself
+ * writes becomes control tokens; one spelt in a message stays text.  A beginning token that the model asks for is added
+ * where the template has not written it.  Writes at most n_max tokens; *n_tok is how many there are.  Thread-safe.
  * chat_template: another template instead of the model's, or NULL. */
+LUTRA_API int lutra_chat_tokenize(const lutra_model *model, const char *chat_template,
+    const struct lutra_message *messages, int n_message, bool add_generation_prompt, int32_t *tokens, int n_max,
+    int *n_tok, struct lutra_error *err);
+
+/* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().  To show
+ * or to keep; what is to be answered goes through lutra_chat_tokenize(). */
 LUTRA_API int lutra_chat_render(const lutra_model *model, const char *chat_template,
     const struct lutra_message *messages, int n_message, bool add_generation_prompt, char **text,
     struct lutra_error *err);

@@ -234,6 +234,7 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         .file_bytes = weights_file_bytes(m->weights),
         .bos = text_vocab_special(m->vocab, TEXT_BOS),
         .eos = text_vocab_special(m->vocab, TEXT_EOS),
+        .add_bos = text_vocab_adds_bos(m->vocab),
         .chat_template = m->chat_source};
     all.arch = "";
     if (m->model) {

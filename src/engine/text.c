@@ -103,8 +103,8 @@ static int add_null(json_t *object, const char *key)
     return json_object_get(object, key) ? 0 : json_object_set_new(object, key, json_null());
 }
 
-static int render(
-    const lutra_model *m, const struct text_template *chat, json_t *object, char **text, struct lutra_error *err)
+static int render(const lutra_model *m, const struct text_template *chat, json_t *object,
+    struct text_template_text *out, struct lutra_error *err)
 {
     if (add_token_text(object, "bos_token", m->vocab, TEXT_BOS) < 0 ||
         add_token_text(object, "eos_token", m->vocab, TEXT_EOS) < 0 || add_null(object, "tools") < 0 ||
@@ -112,23 +112,22 @@ static int render(
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
     char *json = json_dumps(object, JSON_COMPACT);
     if (!json) return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
-    struct text_template_text out = {0};
-    int rc = text_template_render(chat, json, strlen(json), (int64_t)time(NULL), &out, err);
+    int rc = text_template_render(chat, json, strlen(json), (int64_t)time(NULL), out, err);
     free(json);
-    *text = out.p;
     return rc;
 }
 
-static int render_with(const lutra_model *m, const char *source, json_t *object, char **text, struct lutra_error *err)
+static int render_with(
+    const lutra_model *m, const char *source, json_t *object, struct text_template_text *out, struct lutra_error *err)
 {
     if (!source && !m->chat_source)
         return lutra_fail(err, LUTRA_E_NOT_FOUND, "%s has no chat template (key 'tokenizer.chat_template')",
             weights_path(m->weights));
-    if (!source && m->chat) return render(m, m->chat, object, text, err);
+    if (!source && m->chat) return render(m, m->chat, object, out, err);
     if (!source) source = m->chat_source; /* did not parse at load: say why again */
     struct text_template *chat;
     TRY(text_template_parse(&chat, source, strlen(source), err));
-    int rc = render(m, chat, object, text, err);
+    int rc = render(m, chat, object, out, err);
     text_template_close(&chat);
     return rc;
 }
@@ -144,25 +143,97 @@ int lutra_chat_render_json(
         return lutra_fail_at(err, LUTRA_E_FORMAT, (uint64_t)why.line, "chat template input: %s (line %d)",
             object ? "not a JSON object" : why.text, object ? 1 : why.line);
     }
-    int rc = render_with(model, chat_template, object, text, err);
+    struct text_template_text out = {0};
+    int rc = render_with(model, chat_template, object, &out, err);
     json_decref(object);
+    *text = out.p;
+    return rc;
+}
+
+static struct text_bytes content_of(const struct lutra_message *m)
+{
+    return (struct text_bytes){m->content, m->n_content ? m->n_content : strlen(m->content)};
+}
+
+/* What a template sees of a conversation; with a mark, its contents marked (text/encode.h). */
+static int conversation_json(const lutra_model *model, const struct lutra_message *messages, int n_message,
+    bool add_generation_prompt, struct text_bytes mark, json_t **out, struct lutra_error *err)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n_message; i++) {
+        struct text_bytes content = content_of(&messages[i]), marked = {0};
+        if (mark.n && text_mark(model->vocab, content, mark, &marked) < 0) break;
+        if (mark.n) content = marked;
+        json_t *text = json_stringn(content.p, content.n);
+        json_array_append_new(list, json_pack("{s:s, s:o}", "role", messages[i].role, "content", text));
+        free((char *)marked.p);
+    }
+    if (json_array_size(list) != (size_t)n_message) {
+        json_decref(list);
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "chat template: a message is not UTF-8 text, or memory ran out");
+    }
+    *out = json_pack("{s:o, s:b}", "messages", list, "add_generation_prompt", (int)add_generation_prompt);
+    return *out ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
+}
+
+/* The first of Unicode's noncharacters that no message has: EF B7 90 .. AF.  Found in all of them: LUTRA_E_ARGUMENT. */
+static int choose_mark(const struct lutra_message *messages, int n_message, char mark[3], struct lutra_error *err)
+{
+    for (int last = 0x90; last <= 0xaf; last++) {
+        bool used = false;
+        memcpy(mark, (char[]){(char)0xef, (char)0xb7, (char)last}, 3);
+        for (int i = 0; i < n_message && !used; i++) {
+            struct text_bytes content = content_of(&messages[i]);
+            used = memmem(content.p, content.n, mark, 3) != NULL;
+        }
+        if (!used) return 0;
+    }
+    return lutra_fail(
+        err, LUTRA_E_ARGUMENT, "chat template: the messages use every noncharacter from U+FDD0 to U+FDEF");
+}
+
+int lutra_chat_tokenize(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
+    int n_message, bool add_generation_prompt, int32_t *tokens, int n_max, int *n_tok, struct lutra_error *err)
+{
+    char mark[3];
+    json_t *object = NULL;
+    struct text_template_text text = {0};
+    struct text_tokens list = {0};
+    TRY(choose_mark(messages, n_message, mark, err));
+    struct text_bytes marks = {mark, sizeof mark};
+    TRY(conversation_json(model, messages, n_message, add_generation_prompt, marks, &object, err));
+    int rc = render_with(model, chat_template, object, &text, err);
+    json_decref(object);
+    if (rc == 0) {
+        struct text_bytes bos =
+            text_token_piece(model->vocab, text_vocab_special(model->vocab, TEXT_BOS), TEXT_PIECE_SPECIAL);
+        bool written = bos.n > 0 && text.n >= bos.n && memcmp(text.p, bos.p, bos.n) == 0;
+        if (bos.n > 0 && !written && text_vocab_adds_bos(model->vocab))
+            rc = text_encode(model->vocab, bos.p, bos.n, TEXT_PARSE_SPECIAL, &list, err);
+    }
+    if (rc == 0) {
+        struct text_bytes whole = {text.p, text.n};
+        rc = text_encode_marked(model->vocab, whole, TEXT_PARSE_SPECIAL, marks, &list, err);
+    }
+    free(text.p);
+    if (rc == 0) {
+        *n_tok = (int)list.n;
+        size_t n = list.n < (size_t)n_max ? list.n : (size_t)n_max;
+        if (n_max > 0 && n > 0) memcpy(tokens, list.ids, n * sizeof *tokens);
+    }
+    text_tokens_fini(&list);
     return rc;
 }
 
 int lutra_chat_render(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
     int n_message, bool add_generation_prompt, char **text, struct lutra_error *err)
 {
+    struct text_template_text out = {0};
+    json_t *object = NULL;
     *text = NULL;
-    json_t *list = json_array();
-    for (int i = 0; i < n_message; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
-    if (json_array_size(list) != (size_t)n_message) {
-        json_decref(list);
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "chat template: a message is not UTF-8 text, or memory ran out");
-    }
-    json_t *object = json_pack("{s:o, s:b}", "messages", list, "add_generation_prompt", (int)add_generation_prompt);
-    if (!object) return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
-    int rc = render_with(model, chat_template, object, text, err);
+    TRY(conversation_json(model, messages, n_message, add_generation_prompt, (struct text_bytes){0}, &object, err));
+    int rc = render_with(model, chat_template, object, &out, err);
     json_decref(object);
+    *text = out.p;
     return rc;
 }

@@ -18,6 +18,8 @@ struct encoder {
     pcre2_match_context *limits;
     struct text_bpe work;
     struct text_tokens *out;
+    struct text_bytes mark; /* n = 0: none */
+    char *clean;            /* [the text's length] a run without its marks; NULL without marks */
 };
 
 int text_tokens_push(struct text_tokens *tokens, int32_t id)
@@ -124,6 +126,24 @@ static int encode_plain(struct encoder *e, const char *text, size_t n_bytes)
     return 0;
 }
 
+static bool is_mark(struct text_bytes mark, const char *p, size_t n_bytes)
+{
+    return mark.n > 0 && n_bytes >= mark.n && memcmp(p, mark.p, mark.n) == 0;
+}
+
+/* A run between special tokens, its marks taken out. */
+static int encode_run(struct encoder *e, const char *text, size_t n_bytes)
+{
+    if (!e->clean) return encode_plain(e, text, n_bytes);
+    size_t n = 0;
+    for (size_t at = 0; at < n_bytes;) {
+        bool skip = is_mark(e->mark, text + at, n_bytes - at);
+        if (!skip) e->clean[n++] = text[at];
+        at += skip ? e->mark.n : 1;
+    }
+    return encode_plain(e, e->clean, n);
+}
+
 static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsigned flags)
 {
     const struct text_vocab *v = e->vocab;
@@ -134,35 +154,79 @@ static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsig
         int32_t id = -1;
         size_t k = 0;
         if (v->special_first[(unsigned char)text[at]]) k = special_at(v, text + at, n_bytes - at, flags, &id);
+        if (k > 0 && is_mark(e->mark, text + at + k, n_bytes - at - k)) k = 0; /* a token of one character */
         if (k > 0) {
-            TRY(encode_plain(e, text + from, at - from));
+            TRY(encode_run(e, text + from, at - from));
             TRY(text_tokens_push(e->out, id));
             from = at + k;
         }
         at += k > 0 ? k : 1;
     }
-    TRY(encode_plain(e, text + from, n_bytes - from));
+    TRY(encode_run(e, text + from, n_bytes - from));
     if (add && v->add_eos && v->ids[TEXT_EOS] >= 0) TRY(text_tokens_push(e->out, v->ids[TEXT_EOS]));
     return 0;
 }
 
-int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes, unsigned flags,
+int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, unsigned flags, struct text_bytes mark,
     struct text_tokens *out, struct lutra_error *err)
 {
-    if (n_bytes > INT32_MAX) return lutra_fail(err, LUTRA_E_ARGUMENT, "%zu bytes of text are too many", n_bytes);
-    struct encoder e = {.vocab = vocab, .out = out};
+    if (text.n > INT32_MAX) return lutra_fail(err, LUTRA_E_ARGUMENT, "%zu bytes of text are too many", text.n);
+    struct encoder e = {.vocab = vocab, .out = out, .mark = mark};
     e.match = pcre2_match_data_create(1, NULL);
     e.limits = pcre2_match_context_create(NULL);
-    int rc = e.match && e.limits ? 0 : LUTRA_E_NO_MEMORY;
+    if (mark.n > 0) e.clean = malloc(text.n + 1);
+    int rc = e.match && e.limits && (e.clean || !mark.n) ? 0 : LUTRA_E_NO_MEMORY;
     if (rc == 0) {
         /* A long run of spaces backtracks once per space: linear, but more than the default limit allows. */
         pcre2_set_match_limit(e.limits, UINT32_MAX);
         pcre2_set_depth_limit(e.limits, UINT32_MAX);
         pcre2_set_heap_limit(e.limits, UINT32_MAX);
-        rc = encode_all(&e, text, n_bytes, flags);
+        rc = encode_all(&e, text.p, text.n, flags);
     }
     text_bpe_fini(&e.work);
+    free(e.clean);
     pcre2_match_data_free(e.match);
     pcre2_match_context_free(e.limits);
-    return rc < 0 ? lutra_fail(err, rc, "tokenizing %zu bytes: %s", n_bytes, lutra_status_text(rc)) : 0;
+    return rc < 0 ? lutra_fail(err, rc, "tokenizing %zu bytes: %s", text.n, lutra_status_text(rc)) : 0;
+}
+
+int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes, unsigned flags,
+    struct text_tokens *out, struct lutra_error *err)
+{
+    return text_encode_marked(vocab, (struct text_bytes){text, n_bytes}, flags, (struct text_bytes){0}, out, err);
+}
+
+/* Does a control token begin here, or, at the end of the text, may one? */
+static bool control_begins(const struct text_vocab *vocab, const char *p, size_t n_bytes)
+{
+    size_t low = 0, high = vocab->n_special;
+    if (!vocab->special_first[(unsigned char)p[0]]) return false;
+    for (size_t depth = 0; depth < n_bytes && depth < TEXT_SPECIAL_MAX_BYTES; depth++) {
+        narrow(vocab, &low, &high, depth, (unsigned char)p[depth]);
+        if (low == high) return false;
+        uint32_t token = vocab->special[low];
+        bool ends = text_pieces_get(&vocab->pieces, token).n == depth + 1;
+        if (ends && vocab->types[token] != TEXT_TOKEN_USER_DEFINED) return true;
+    }
+    return true;
+}
+
+int text_mark(const struct text_vocab *vocab, struct text_bytes text, struct text_bytes mark, struct text_bytes *out)
+{
+    size_t n_mark = 0, n = 0;
+    for (size_t at = 0; at < text.n; at++) n_mark += control_begins(vocab, text.p + at, text.n - at);
+    char *marked = malloc(text.n + n_mark * mark.n + 1);
+    if (!marked) return LUTRA_E_NO_MEMORY;
+    for (size_t at = 0; at < text.n;) {
+        bool begins = control_begins(vocab, text.p + at, text.n - at);
+        int k = text_utf8_scan(text.p + at, text.n - at); /* behind the first character */
+        size_t n_char = k > 0 ? (size_t)k : 1;
+        memcpy(marked + n, text.p + at, n_char);
+        n += n_char;
+        at += n_char;
+        if (begins) memcpy(marked + n, mark.p, mark.n);
+        if (begins) n += mark.n;
+    }
+    *out = (struct text_bytes){marked, n};
+    return 0;
 }

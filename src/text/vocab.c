@@ -273,6 +273,11 @@ int32_t text_vocab_special(const struct text_vocab *vocab, enum text_special whi
     return vocab->ids[which];
 }
 
+bool text_vocab_adds_bos(const struct text_vocab *vocab)
+{
+    return vocab->add_bos && vocab->ids[TEXT_BOS] >= 0;
+}
+
 bool text_is_eog(const struct text_vocab *vocab, int32_t id)
 {
     for (size_t i = 0; i < vocab->n_eog; i++) {

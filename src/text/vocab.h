@@ -84,6 +84,8 @@ enum text_special {
 };
 int32_t text_vocab_special(const struct text_vocab *vocab, enum text_special which);
 
+bool text_vocab_adds_bos(const struct text_vocab *vocab); /* does TEXT_ADD_SPECIAL begin with bos? */
+
 /* The end-of-generation set: eos, eot, eom, fim_pad, fim_rep, fim_sep and every token spelt as one of the known end
  * markers (markers.c).  Stopping on eos alone lets instruction models run on. */
 bool text_is_eog(const struct text_vocab *vocab, int32_t id);

@@ -126,14 +126,10 @@ void eval_free(struct eval_set *set)
 static int make_prompt(
     struct eval_problem *p, struct engine *e, const char *system, const char *chat_template, struct lutra_error *err)
 {
-    struct lutra_message m[2] = {{"system", system}, {"user", p->question}};
-    char *text = NULL;
+    struct lutra_message m[2] = {{.role = "system", .content = system}, {.role = "user", .content = p->question}};
     if (!chat_template && !e->info.chat_template)
         return tokenize(e->model, p->question, strlen(p->question), LUTRA_ADD_SPECIAL, &p->prompt, err);
-    int rc = lutra_chat_render(e->model, chat_template, system ? m : m + 1, system ? 2 : 1, true, &text, err);
-    if (rc >= 0) rc = tokenize_chat(e->model, text, &p->prompt, err);
-    lutra_free(text);
-    return rc;
+    return tokenize_chat(e->model, chat_template, system ? m : m + 1, system ? 2 : 1, true, &p->prompt, err);
 }
 
 /* Tokens of the longest context and ending together, near enough to size the cache. */

@@ -7,11 +7,7 @@
 int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct lutra_error *err)
 {
     const struct talk *t = c->talk;
-    char *text = NULL;
-    int rc = lutra_chat_render(t->engine.model, t->chat_template, c->past.message, c->past.n, for_reply, &text, err);
-    if (rc == 0) rc = tokenize_chat(t->engine.model, text, out, err);
-    lutra_free(text);
-    return rc;
+    return tokenize_chat(t->engine.model, t->chat_template, c->past.message, c->past.n, for_reply, out, err);
 }
 
 /* Under a reply, for who sits at the terminal. */
@@ -38,7 +34,7 @@ static int answer(struct chat *c)
                    : reply_stream(t, &prompt, c->past.message[c->past.n - 1].content);
     reply_end_line(t);
     if (code == 0) {
-        conversation_add(&c->past, "assistant", t->reply.text);
+        conversation_add(&c->past, "assistant", t->reply.text, t->reply.n_bytes);
         show_figures(t, prompt.n);
     }
     free(prompt.id);
@@ -55,16 +51,16 @@ static bool next_message(struct chat *c)
     }
 }
 
-int chat(struct talk *t, const char *first)
+int chat(struct talk *t, const struct buffer *first)
 {
     struct chat c = {.talk = t};
     int code = 0;
     if (t->opts->system) conversation_set_system(&c.past, t->opts->system);
-    if (first) conversation_add(&c.past, "user", first);
+    if (first->n_bytes) conversation_add(&c.past, "user", first->text, first->n_bytes);
     if (t->talks && !t->opts->engine.quiet && !t->opts->single_turn)
         fprintf(stderr, "%s (%s, %s); /help lists commands\n", t->engine.info.name, t->engine.info.arch,
             t->engine.info.file_type);
-    bool go_on = first || next_message(&c);
+    bool go_on = first->n_bytes || next_message(&c);
     while (go_on) {
         code = answer(&c);
         if (t->opts->single_turn) break;

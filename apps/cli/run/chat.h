@@ -17,7 +17,7 @@ struct conversation {
     int n, room;
 };
 
-void conversation_add(struct conversation *c, const char *role, const char *content);
+void conversation_add(struct conversation *c, const char *role, const char *content, size_t n_content);
 void conversation_cut(struct conversation *c, int n);    /* to the first n messages */
 int conversation_n_system(const struct conversation *c); /* 0 or 1 */
 /* content: "" = none */

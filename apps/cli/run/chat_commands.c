@@ -142,7 +142,7 @@ enum line_means chat_take_line(struct chat *c)
     if (looks_like_command(line, n_word)) return run_command(c, line, n_word);
     if (!line[strspn(line, " \t\r\n")]) return LINE_AGAIN;
     buffer_add(&c->attached, line, c->line.n_bytes);
-    conversation_add(&c->past, "user", c->attached.text);
+    conversation_add(&c->past, "user", c->attached.text, c->attached.n_bytes);
     buffer_clear(&c->attached);
     return LINE_ANSWER;
 }

@@ -10,13 +10,15 @@ enum { MESSAGES_FIRST = 16 };
 static const char *const roles[] = {"system", "user", "assistant", "tool"};
 enum { N_ROLES = sizeof roles / sizeof *roles };
 
-void conversation_add(struct conversation *c, const char *role, const char *content)
+void conversation_add(struct conversation *c, const char *role, const char *content, size_t n_content)
 {
     if (c->n == c->room) {
         c->room = c->room ? c->room * 2 : MESSAGES_FIRST;
         c->message = grow_memory(c->message, (size_t)c->room * sizeof *c->message);
     }
-    c->message[c->n++] = (struct lutra_message){.role = role, .content = copy_text(content)};
+    char *copy = get_memory(n_content + 1);
+    memcpy(copy, content, n_content);
+    c->message[c->n++] = (struct lutra_message){.role = role, .content = copy, .n_content = n_content};
 }
 
 void conversation_cut(struct conversation *c, int n)
@@ -33,7 +35,7 @@ void conversation_set_system(struct conversation *c, const char *content)
 {
     int had = conversation_n_system(c), has = content[0] != 0;
     if (had) free((void *)c->message[0].content);
-    conversation_add(c, "system", content); /* makes room */
+    conversation_add(c, "system", content, strlen(content)); /* makes room */
     struct lutra_message last = c->message[--c->n];
     memmove(c->message + has, c->message + had, (size_t)(c->n - had) * sizeof *c->message);
     c->n += has - had;
@@ -55,7 +57,7 @@ int conversation_save(const struct conversation *c, const char *path)
     json_t *list = json_array();
     for (int i = 0; i < c->n; i++) {
         const struct lutra_message *m = &c->message[i];
-        json_array_append_new(list, json_pack("{s:s, s:s}", "role", m->role, "content", m->content));
+        json_array_append_new(list, json_pack("{s:s, s:s%}", "role", m->role, "content", m->content, m->n_content));
     }
     json_t *all = json_pack("{s:o}", "messages", list);
     char *text = all && json_array_size(list) == (size_t)c->n ? json_dumps(all, JSON_INDENT(2)) : NULL;
@@ -87,7 +89,7 @@ int conversation_load(struct conversation *c, const char *path)
     json_error_t why;
     int rc = -1;
     if (read_file(path, &text) < 0) return -1;
-    json_t *all = json_loadb(text.text, text.n_bytes, JSON_REJECT_DUPLICATES, &why);
+    json_t *all = json_loadb(text.text, text.n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     const json_t *list = json_object_get(all, "messages");
     if (!all) {
         say("%s: line %d: %s", path, why.line, why.text);
@@ -100,7 +102,7 @@ int conversation_load(struct conversation *c, const char *path)
             const char *role = known_role(json_object_get(m, "role"));
             rc = role && json_is_string(content) ? 0 : -1;
             if (rc == 0)
-                conversation_add(&loaded, role, json_string_value(content));
+                conversation_add(&loaded, role, json_string_value(content), json_string_length(content));
             else
                 say("%s: messages[%zu] needs a 'role' of system, user, assistant or tool and a text 'content'", path,
                     i);

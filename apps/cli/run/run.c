@@ -210,7 +210,7 @@ static int run(void *opts, const char **arg, int n_arg)
             say("%s has no chat template; give one with --chat-template or use -no-cnv", o->engine.model);
             code = EXIT_FAILED;
         } else if (has_template && !o->no_chat) {
-            code = chat(&t, prompt.n_bytes ? prompt.text : NULL);
+            code = chat(&t, &prompt);
         } else {
             code = continue_text(&t, &prompt);
         }

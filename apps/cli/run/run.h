@@ -58,7 +58,7 @@ void reply_end_line(struct talk *t);
 /* A message from the user (a trailing backslash continues it on the next line): false at the end of input or Ctrl-C. */
 bool read_user(struct talk *t, struct buffer *line);
 
-/* The whole of chat mode; first: the opening message or NULL. */
-int chat(struct talk *t, const char *first);
+/* The whole of chat mode; first: the opening message, empty if there is none. */
+int chat(struct talk *t, const struct buffer *first);
 
 #endif

@@ -59,7 +59,7 @@ static void read_problem(struct problem *p, const lutra_model *model, const char
     json_t *j = json_loads(line, 0, NULL);
     assert_non_null(j);
     const char *question = json_string_value(json_object_get(j, "question"));
-    struct lutra_message message = {"user", question};
+    struct lutra_message message = {.role = "user", .content = question};
     char *text, solution[1024] = "";
     size_t i, at = 0;
     json_t *step;

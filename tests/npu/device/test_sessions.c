@@ -98,7 +98,8 @@ static void answer(const struct fixture *f, int max_tokens, struct text *out)
 {
     struct lutra_request r;
     lutra_request_init(&r, sizeof r);
-    struct lutra_message m = {"user", "Tom has 3 apples and buys 5 more. How many apples does he have?"};
+    struct lutra_message m = {
+        .role = "user", .content = "Tom has 3 apples and buys 5 more. How many apples does he have?"};
     int32_t id[64];
     char *text;
     memset(out, 0, sizeof *out);
