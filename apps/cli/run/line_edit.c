@@ -263,6 +263,7 @@ bool line_read(struct line_editor *e, struct buffer *message)
     buffer_clear(message);
     do {
         e->dropped = false;
+        el_set(e->edit, EL_PREP_TERM, 1); /* first: until then the terminal keeps 4,095 bytes of a line */
         watch_screen(true);
         el_resize(e->edit);
         text = el_gets(e->edit, &n);
