@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { THREADS_PER_CPU = 4 }; /* more only wait */
+
 #define AT(field) offsetof(struct engine_options, field)
 
 static const struct option engine_table[] = {
@@ -75,6 +77,9 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     settings.log_user = (void *)opts;
     progress_enable(opts->progress && !opts->quiet);
     interrupt_watch(NULL);
+    long n_cpu = sysconf(_SC_NPROCESSORS_ONLN);
+    if (n_cpu > 0 && opts->n_threads > THREADS_PER_CPU * n_cpu && !opts->quiet)
+        say("warning: %d threads on %ld CPUs wait for each other; -t 0 takes what there is", opts->n_threads, n_cpu);
     return lutra_runtime_open(&e->runtime, &settings, &err) < 0 ? fail_with(&err) : 0;
 }
 

@@ -130,7 +130,9 @@ int fail_with(const struct lutra_error *err)
 
 int finish_stdout(int code)
 {
+    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    say("cannot write to standard output: %s", strerror(errno));
+    say("cannot write to standard output: %s",
+        errno ? strerror(errno) : "a part of it was lost"); /* by an earlier write */
     return code == EXIT_OK ? EXIT_FAILED : code;
 }

@@ -84,6 +84,11 @@ static int write_all(int fd, const char *text, size_t n)
 
 int write_file_whole(const char *path, const char *text, size_t n_bytes)
 {
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) { /* a device would be replaced, too */
+        say("%s: not a regular file", path);
+        return -1;
+    }
     size_t room = strlen(path) + 16;
     char *temporary = get_memory(room);
     snprintf(temporary, room, "%s.XXXXXX", path);

@@ -81,6 +81,21 @@ static int check_version(struct cursor *c, uint32_t version)
     return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: GGUF version %u is not supported (2 and 3 are)", label, (unsigned)version);
 }
 
+/* What the file is instead, as people bring it. */
+static const char *other_format(const uint8_t *p, size_t n)
+{
+    static const char lfs[] = "version https://git-lfs";
+    if (n >= sizeof lfs - 1 && memcmp(p, lfs, sizeof lfs - 1) == 0)
+        return "a Git LFS pointer, not the file itself ('git lfs pull' fetches it)";
+    if (n > 9 && p[8] == '{' && p[7] == 0) return "a safetensors file; convert the model to GGUF first";
+    if (n >= 4 && memcmp(p, "PK\3\4", 4) == 0)
+        return "a zip archive, as PyTorch writes; convert the model to GGUF first";
+    if (n >= 2 && p[0] == 0x80 && p[1] <= 5) return "a Python pickle; convert the model to GGUF first";
+    if (n >= 4 && (memcmp(p, "lmgg", 4) == 0 || memcmp(p, "tjgg", 4) == 0 || memcmp(p, "fmgg", 4) == 0))
+        return "a GGML file from before GGUF; convert the model again";
+    return "not a GGUF file (no 'GGUF' at its start)";
+}
+
 static int take_header(struct cursor *c, uint64_t *n_tensor, uint64_t *n_kv)
 {
     const uint8_t *magic;
@@ -90,7 +105,7 @@ static int take_header(struct cursor *c, uint64_t *n_tensor, uint64_t *n_kv)
         if (c->file->bytes >= 4 && memcmp(c->file->base, "FUGG", 4) == 0)
             return FAIL(
                 c, LUTRA_E_UNSUPPORTED, "%s: a big-endian GGUF file; only little-endian ones are supported", label);
-        return FAIL(c, LUTRA_E_FORMAT, "%s: not a GGUF file (no 'GGUF' at its start)", label);
+        return FAIL(c, LUTRA_E_FORMAT, "%s: %s", label, other_format(c->file->base, c->file->bytes));
     }
     TRY(take(c, 4, "magic", &magic));
     TRY(take_u32(c, "version", &version));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PIECE_BYTES = 8 << 20, MAX_ALIGNMENT = 4096 };
@@ -332,6 +333,9 @@ int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n)
 /* PATH.tmp-PID-N with the first N that is free.  Plain open, so that the file gets the mode of any new file. */
 static int create_temporary(struct weights_writer *w)
 {
+    struct stat there;
+    if (stat(w->path, &there) == 0 && !S_ISREG(there.st_mode)) /* a device or folder would be replaced, too */
+        return STICK(w, LUTRA_E_ARGUMENT, "%s: not a regular file", w->path);
     size_t room = strlen(w->path) + 64;
     w->temporary = malloc(room);
     if (!w->temporary) return no_memory(w);

@@ -101,6 +101,25 @@ head -c 100000 "$MODEL" >"$WORK/cut.gguf"
 lutra run -m "$WORK/cut.gguf" -p x
 expect_code 1 'a model cut short'
 expect_err 'cut.gguf' 'a model cut short'
+# What people bring instead of a GGUF file.
+printf '\50\0\0\0\0\0\0\0{"t":{"dtype":"F32"}}' >"$WORK/model.safetensors"
+printf 'PK\3\4rest' >"$WORK/model.bin"
+printf '\200\2}q\1.' >"$WORK/model.pkl"
+printf 'version https://git-lfs.github.com/spec/v1\n' >"$WORK/model.gguf"
+for pair in safetensors:safetensors bin:PyTorch pkl:pickle gguf:'git lfs pull'; do
+    lutra run -m "$WORK/model.${pair%%:*}" -p x
+    expect_code 1 "$pair"
+    expect_err "${pair#*:}" "$pair"
+done
+mkfifo "$WORK/device"
+lutra quantize "$MODEL" "$WORK/device" Q4_0
+expect_code 1 'a device is not replaced'
+expect_err 'not a regular file' 'a device is not replaced'
+[ -p "$WORK/device" ] || fail 'a device is not replaced'
+lutra quantize "$MODEL" "$WORK/out.gguf" Q9
+expect_err 'MXFP4' 'types are listed'
+lutra bench -m "$MODEL" -p 1 -n 0 -r 1 -t 1000
+expect_err 'warning: 1000 threads' 'too many threads'
 lutra inspect "$LUTRA_SOURCE"
 expect_code 1 'a folder'
 
