@@ -323,7 +323,7 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
 static const struct device_extras CPU_EXTRAS = {
     .bulk_rows = cpu_bulk_rows, .packed = cpu_packed, .peaks = cpu_measure_peaks};
 
-/* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED.md; of Arm modelled
+/* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED_LOG.md; of Arm modelled
  * from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */
 static int flat_rows(uint32_t isa)
 {

@@ -8,7 +8,7 @@
  * So memory is read as two streams without gaps; for up to FEW_COLUMNS rows as four, one from each quarter of the unit.
  * A tile's weights stay in L1 while all columns of the pass use them; meanwhile what lies AHEAD_BYTES further on is
  * prefetched, spread over the columns, so that memory works all the time.  Streams are prefetched and read in turn, a line
- * of each: one after the other costs a sixth of the bandwidth (docs/SPEED.md).  Sums of all columns live in L1 and pass
+ * of each: one after the other costs a sixth of the bandwidth (docs/SPEED_LOG.md).  Sums of all columns live in L1 and pass
  * through registers once per tile.
  *
  * Included by one file per family of formats, which defines before:
