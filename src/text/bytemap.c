@@ -40,3 +40,13 @@ size_t text_bytemap_decode(const char *spelt, size_t n_bytes, char *out)
     }
     return n_out;
 }
+
+bool text_bytemap_spells(struct text_bytes spelt)
+{
+    for (size_t at = 0; at < spelt.n;) {
+        int k = text_utf8_scan(spelt.p + at, spelt.n - at);
+        if (k <= 0 || byte_of(text_utf8_get(spelt.p + at, k)) < 0) return false;
+        at += (size_t)k;
+    }
+    return true;
+}

@@ -114,27 +114,30 @@ static int copy_tokens(struct text_vocab *vocab, const struct text_vocab_source 
     return rc;
 }
 
-/* Enters the tokens whose bit is set in `types` into a table; the first of equal pieces wins. */
-static int enter(struct text_table *table, const struct text_vocab *vocab, unsigned types)
+/* Enters the tokens whose bit is set in `types` into a table; the first of equal pieces wins.  spelt != NULL: only
+ * those that spell bytes. */
+static int enter(
+    struct text_table *table, const struct text_vocab *vocab, unsigned types, const struct text_bytes *spelt)
 {
     for (size_t i = 0; i < vocab->n_tok; i++) {
-        if (!(types >> vocab->types[i] & 1)) continue;
+        if (!(types >> vocab->types[i] & 1) || (spelt && !text_bytemap_spells(spelt[i]))) continue;
         if (text_table_add(table, &vocab->pieces, (uint32_t)i) == TEXT_NO_SYMBOL) return LUTRA_E_NO_MEMORY;
     }
     return 0;
 }
 
-static int build_tables(struct text_vocab *vocab, bool spm)
+static int build_tables(struct text_vocab *vocab, const struct text_vocab_source *src)
 {
     const unsigned user = 1u << TEXT_TOKEN_USER_DEFINED;
     const unsigned special = user | 1u << TEXT_TOKEN_CONTROL | 1u << TEXT_TOKEN_UNKNOWN;
     TRY(text_table_init(&vocab->symbols, vocab->n_tok));
     TRY(text_table_init(&vocab->found, vocab->n_tok));
-    TRY(enter(&vocab->found, vocab, special));
-    TRY(enter(&vocab->found, vocab, ~special));
+    TRY(enter(&vocab->found, vocab, special, NULL));
+    TRY(enter(&vocab->found, vocab, ~special, NULL));
     /* SentencePiece's byte tokens are what is left when merging is done. */
-    TRY(enter(&vocab->symbols, vocab, ~special & ~(spm ? 1u << TEXT_TOKEN_BYTE : 0)));
-    return spm ? 0 : enter(&vocab->symbols, vocab, user);
+    if (is_spm(src)) return enter(&vocab->symbols, vocab, ~special & ~(1u << TEXT_TOKEN_BYTE), NULL);
+    TRY(enter(&vocab->symbols, vocab, ~special, src->tokens));
+    return enter(&vocab->symbols, vocab, user, NULL);
 }
 
 static int by_bytes(const void *a, const void *b, void *user)
@@ -213,7 +216,7 @@ static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, s
     if (is_spm(src) && src->add_space_prefix >= 0) vocab->add_space_prefix = src->add_space_prefix;
     set_ids(vocab, src);
     int rc = copy_tokens(vocab, src);
-    if (rc == 0) rc = build_tables(vocab, is_spm(src));
+    if (rc == 0) rc = build_tables(vocab, src);
     if (rc == 0) rc = collect_eog(vocab);
     if (rc == 0) rc = collect_special(vocab);
     if (rc == 0 && is_spm(src)) rc = text_spm_open(vocab, src);

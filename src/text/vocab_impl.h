@@ -71,6 +71,8 @@ void text_table_fini(struct text_table *table);
 
 /* bytemap.c: GPT-2's printable spelling of bytes, undone.  Writes at most n_bytes to out, returns how many. */
 size_t text_bytemap_decode(const char *spelt, size_t n_bytes, char *out);
+/* Whether every character spells a byte; merging never gives a token with another one. */
+bool text_bytemap_spells(struct text_bytes spelt);
 
 /* presplit.c: sets the patterns, ignore_merges and what the name implies for bos.  LUTRA_E_UNSUPPORTED for a name
  * that is not implemented. */

@@ -199,6 +199,20 @@ static void tokens_spelt_like_control_are_control_whatever_their_type(void **sta
     }
 }
 
+/* Command-R has some characters twice. */
+static void of_two_spellings_of_a_character_the_bytes_are_merged(void **state)
+{
+    (void)state;
+    struct toy toy;
+    toy_init(&toy, "llama-bpe");
+    toy_token(&toy, "日", TEXT_TOKEN_NORMAL);
+    toy_token(&toy, "æĹ¥", TEXT_TOKEN_NORMAL);
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "日", 0, "257");
+    assert_int_equal(text_token_piece(v, 256, 0).n, 3);
+    text_vocab_close(&v);
+}
+
 /* gpt-oss: <|end|> divides, <|return|> and <|call|> end; its headers are to be seen. */
 static void end_is_no_end_where_return_and_call_are(void **state)
 {
@@ -434,6 +448,7 @@ int main(void)
         cmocka_unit_test(bos_and_eos_where_the_vocabulary_asks),
         cmocka_unit_test(the_end_of_generation_set_is_whole),
         cmocka_unit_test(tokens_spelt_like_control_are_control_whatever_their_type),
+        cmocka_unit_test(of_two_spellings_of_a_character_the_bytes_are_merged),
         cmocka_unit_test(end_is_no_end_where_return_and_call_are),
         cmocka_unit_test(an_id_that_is_no_token_counts_as_none),
         cmocka_unit_test(what_the_file_does_not_say_follows_from_the_pre_split),
