@@ -75,6 +75,11 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     settings.isa = opts->isa;
     settings.log = log_line;
     settings.log_user = (void *)opts;
+    const char *window = getenv("LUTRA_NPU_WINDOW_KIB");
+    if (window) settings.npu_window_bytes = strtoull(window, NULL, 10) << 10;
+    settings.npu_qemu = getenv("LUTRA_QEMU");
+    settings.npu_program = getenv("LUTRA_NPU_PROGRAM");
+    settings.npu_library = getenv("LUTRA_CDSPRPC");
     progress_enable(opts->progress && !opts->quiet);
     interrupt_watch(NULL);
     long n_cpu = sysconf(_SC_NPROCESSORS_ONLN);

@@ -57,6 +57,10 @@ struct lutra_runtime_settings {
     const char *isa;    /* highest instruction set to use ("avx2", "avx512", ...); NULL = the best here */
     lutra_log_fn log;   /* NULL = silent */
     void *log_user;
+    uint64_t npu_window_bytes; /* memory of one session of an NPU, up to 1 GiB; 0 = 512 MiB */
+    const char *npu_qemu;      /* qemu-hexagon of "npu-qemu"; NULL = the one in PATH */
+    const char *npu_program;   /* its lutra-npu-qemu.elf; NULL = beside the program, one folder up, in ../lib/lutra */
+    const char *npu_library;   /* libcdsprpc.so of "npu"; NULL = the device's own */
 };
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 

@@ -51,6 +51,7 @@ struct lutra_runtime {
     /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the plans of
      * this runtime's models: a step that loses its device changes its model's. */
     struct turn turn;
+    char *npu_path[3]; /* qemu, program, library: the devices' while they are open; or NULL */
     char text[400];
 };
 

@@ -13,7 +13,7 @@
 #include "npu/host/device.h"
 
 /* Of the emulator and of QEMU's child: reserved, touched only where used. */
-enum { NPU_WINDOW_BYTES = 512 << 20, NPU_VECTOR_THREADS = 4 };
+enum { NPU_WINDOW_BYTES = 512 << 20, NPU_WINDOW_MOST = 1 << 30, NPU_VECTOR_THREADS = 4 };
 
 const char *lutra_version(void)
 {
@@ -60,12 +60,19 @@ static int open_cpu_ref(
     return open_cpu_with(rt, 0, "cpu-ref", out, text, n, err);
 }
 
-static int open_npu_over(npu_transport_open *transport, lutra_runtime *rt, struct device **out, char *text, size_t n,
-    struct lutra_error *err)
+static int open_npu_over(npu_transport_open *transport, lutra_runtime *rt, runtime_settings *set, struct device **out,
+    char *text, size_t n, struct lutra_error *err)
 {
     struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_VECTOR_THREADS};
-    const char *window = getenv("LUTRA_NPU_WINDOW_KIB");
-    if (window && atoi(window) > 0) npu.memory_bytes = (uint32_t)atoi(window) << 10;
+    const char *given[] = {set->npu_qemu, set->npu_program, set->npu_library};
+    if (set->npu_window_bytes > NPU_WINDOW_MOST)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "npu_window_bytes is %llu, at most %llu",
+            (unsigned long long)set->npu_window_bytes, (unsigned long long)NPU_WINDOW_MOST);
+    if (set->npu_window_bytes) npu.memory_bytes = (uint32_t)set->npu_window_bytes;
+    for (int i = 0; i < 3; i++)
+        if (given[i] && !rt->npu_path[i] && !(rt->npu_path[i] = strdup(given[i])))
+            return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
+    npu.qemu = rt->npu_path[0], npu.program = rt->npu_path[1], npu.library = rt->npu_path[2];
     TRY(npu_device_open(out, transport, &npu, rt->pool, err));
     snprintf(text, n, "%s, %zu MiB", (*out)->name, (*out)->caps.memory_bytes >> 20);
     return 0;
@@ -74,22 +81,19 @@ static int open_npu_over(npu_transport_open *transport, lutra_runtime *rt, struc
 static int open_npu_sim(
     lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    (void)set;
-    return open_npu_over(npu_local_open, rt, out, text, n, err);
+    return open_npu_over(npu_local_open, rt, set, out, text, n, err);
 }
 
 static int open_npu_qemu(
     lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    (void)set;
-    return open_npu_over(npu_child_open, rt, out, text, n, err);
+    return open_npu_over(npu_child_open, rt, set, out, text, n, err);
 }
 
 static int open_npu(
     lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    (void)set;
-    return open_npu_over(npu_fastrpc_open, rt, out, text, n, err);
+    return open_npu_over(npu_fastrpc_open, rt, set, out, text, n, err);
 }
 
 static const struct {
@@ -176,6 +180,7 @@ void lutra_runtime_close(lutra_runtime **runtime)
     if (!rt) return;
     for (int i = 0; i < rt->n_device; i++) rt->device[i]->ops->close(rt->device[i]);
     pool_close(&rt->pool);
+    for (int i = 0; i < 3; i++) free(rt->npu_path[i]);
     turn_fini(&rt->turn);
     log_fini(&rt->log);
     free(rt);

@@ -61,9 +61,8 @@ static bool search(const char *name, char path[NPU_PATH_BYTES])
     return false;
 }
 
-int npu_find_qemu(char path[NPU_PATH_BYTES], struct lutra_error *err)
+int npu_find_qemu(const char *given, char path[NPU_PATH_BYTES], struct lutra_error *err)
 {
-    const char *given = getenv("LUTRA_QEMU");
     if (given)
         snprintf(path, NPU_PATH_BYTES, "%s", given);
     else if (!search("qemu-hexagon", path))
@@ -78,15 +77,14 @@ int npu_find_qemu(char path[NPU_PATH_BYTES], struct lutra_error *err)
     return 0;
 }
 
-int npu_find_program(char path[NPU_PATH_BYTES], struct lutra_error *err)
+int npu_find_program(const char *given, char path[NPU_PATH_BYTES], struct lutra_error *err)
 {
     static const char *const places[] = {"", "../", "../lib/lutra/"};
-    const char *given = getenv("LUTRA_NPU_PROGRAM");
     char self[NPU_PATH_BYTES / 2];
     if (given) {
         snprintf(path, NPU_PATH_BYTES, "%s", given);
         if (!access(path, R_OK)) return 0;
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu-qemu: LUTRA_NPU_PROGRAM: cannot read %s", path);
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu-qemu: cannot read the program %s", path);
     }
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = 0;
@@ -98,7 +96,7 @@ int npu_find_program(char path[NPU_PATH_BYTES], struct lutra_error *err)
     }
     return lutra_fail(err, LUTRA_E_UNSUPPORTED,
         "npu-qemu: lutra-npu-qemu.elf is not beside the program; it is built where clang-19 and ld.lld-19 are "
-        "installed (packages clang-19, lld-19), and LUTRA_NPU_PROGRAM may name it");
+        "installed (packages clang-19, lld-19), and the setting npu_program (LUTRA_NPU_PROGRAM) may name it");
 }
 
 int npu_child_start(pid_t *pid, const char *qemu, const char *program, int fd, struct lutra_error *err)

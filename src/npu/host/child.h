@@ -15,13 +15,13 @@
 
 enum { NPU_PATH_BYTES = 4096 };
 
-/* The emulator: LUTRA_QEMU, or qemu-hexagon of PATH.  LUTRA_E_UNSUPPORTED: there is none, or it is older than version 10,
+/* The emulator: the given one, or qemu-hexagon of PATH.  LUTRA_E_UNSUPPORTED: there is none, or it is older than version 10,
  * the first that runs HVX v73; the text says what to install. */
-int npu_find_qemu(char path[NPU_PATH_BYTES], struct lutra_error *err);
+int npu_find_qemu(const char *given, char path[NPU_PATH_BYTES], struct lutra_error *err);
 
-/* The program: LUTRA_NPU_PROGRAM, or lutra-npu-qemu.elf beside the running program, one folder up, or in ../lib/lutra.
+/* The program: the given one, or lutra-npu-qemu.elf beside the running program, one folder up, or in ../lib/lutra.
  * LUTRA_E_UNSUPPORTED where there is none. */
-int npu_find_program(char path[NPU_PATH_BYTES], struct lutra_error *err);
+int npu_find_program(const char *given, char path[NPU_PATH_BYTES], struct lutra_error *err);
 
 /* Starts `qemu program FD`; the child's copy of fd stays open. */
 int npu_child_start(pid_t *pid, const char *qemu, const char *program, int fd, struct lutra_error *err);

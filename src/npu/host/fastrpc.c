@@ -11,9 +11,9 @@ struct entry {
     int optional;
 };
 
-int fastrpc_load(struct fastrpc *rpc, struct lutra_error *err)
+int fastrpc_load(struct fastrpc *rpc, const char *given, struct lutra_error *err)
 {
-    const char *given = getenv("LUTRA_CDSPRPC"), *path = given ? given : "libcdsprpc.so";
+    const char *path = given ? given : "libcdsprpc.so";
     memset(rpc, 0, sizeof *rpc);
     const struct entry entries[] = {
         {"rpcmem_alloc", (void **)&rpc->rpcmem_alloc, 0},

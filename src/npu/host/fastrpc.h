@@ -64,8 +64,8 @@ struct fastrpc {
     int (*remote_handle64_control)(uint64_t handle, uint32_t request, void *data, uint32_t bytes); /* may be NULL */
 };
 
-/* LUTRA_CDSPRPC, or libcdsprpc.so.  LUTRA_E_UNSUPPORTED where it is not, or lacks a function. */
-int fastrpc_load(struct fastrpc *rpc, struct lutra_error *err);
+/* The given library, or libcdsprpc.so.  LUTRA_E_UNSUPPORTED where it is not, or lacks a function. */
+int fastrpc_load(struct fastrpc *rpc, const char *given, struct lutra_error *err);
 void fastrpc_unload(struct fastrpc *rpc);
 
 /* What a result of NPU_METHOD_SERVE says, in words: "no TCM ...", or NULL where it is not the program's (wire/serve.h). */

@@ -61,8 +61,8 @@ static int begin(struct child *c, const struct npu_transport_settings *settings,
     char qemu[NPU_PATH_BYTES], program[NPU_PATH_BYTES];
     struct npu_transport *npu = &c->session.npu;
     TRY(npu_session_plan(&c->session, settings, true, err));
-    TRY(npu_find_program(program, err));
-    TRY(npu_find_qemu(qemu, err));
+    TRY(npu_find_program(settings->program, program, err));
+    TRY(npu_find_qemu(settings->qemu, qemu, err));
     TRY(map_window(c, fd, err));
     npu_ring_begin(&c->session.ring, npu->end, npu->machine.tcm_bytes, npu->machine.n_threads);
     TRY(npu_child_start(&c->pid, qemu, program, *fd, err));

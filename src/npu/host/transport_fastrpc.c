@@ -140,7 +140,7 @@ static int begin(struct phone *p, const struct npu_transport_settings *settings,
     struct npu_transport *npu = &p->session.npu;
     char uri[URI_BYTES];
     TRY(npu_session_plan(&p->session, settings, false, err));
-    TRY(fastrpc_load(&p->rpc, err));
+    TRY(fastrpc_load(&p->rpc, settings->library, err));
     TRY(choose_session(p, settings->session, uri, err));
     TRY(load_program(p, uri, err));
     TRY(share_window(p, err));

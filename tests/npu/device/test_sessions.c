@@ -18,14 +18,13 @@ static void open_with(struct fixture *f, const char *device, int window_kib, int
     lutra_runtime_settings_init(&rs, sizeof rs);
     struct lutra_session_settings ss;
     lutra_session_settings_init(&ss, sizeof ss);
-    char kib[16];
     memset(f, 0, sizeof *f);
     rs.device = device;
     rs.n_threads = 2;
     rs.log = log ? keep_line : NULL, rs.log_user = log;
     ss.n_seq = 2, ss.n_ctx = n_ctx, ss.n_batch = 8, ss.n_out = 2;
-    snprintf(kib, sizeof kib, "%d", window_kib);
-    setenv("LUTRA_NPU_WINDOW_KIB", kib, 1);
+    rs.npu_window_bytes = (uint64_t)window_kib << 10;
+    rs.npu_program = NPU_PROGRAM;
     OK(lutra_runtime_open(&f->rt, &rs, err));
     OK(lutra_model_open(&f->model, f->rt, MODEL, NULL, err));
     OK(lutra_session_open(&f->s, f->model, &ss, err));
@@ -186,7 +185,7 @@ static void a_tensor_larger_than_a_window(void **state)
     bool keeps;
     rs.device = "npu-sim";
     rs.log = keep_line, rs.log_user = &log;
-    setenv("LUTRA_NPU_WINDOW_KIB", "256", 1);
+    rs.npu_window_bytes = 256 << 10;
     OK(lutra_runtime_open(&rt, &rs, err));
     OK(lutra_model_open(&model, rt, MODEL, NULL, err));
     assert_non_null(strstr(log.text, reason));
@@ -241,8 +240,8 @@ static void under_qemu(void **state)
     struct lutra_error why;
     struct text one, many;
     struct fixture f;
-    setenv("LUTRA_NPU_PROGRAM", NPU_PROGRAM, 1);
-    if (npu_child_open(&probe, &(struct npu_transport_settings){.memory_bytes = 1 << 20}, &why)) {
+    struct npu_transport_settings small = {.memory_bytes = 1 << 20, .program = NPU_PROGRAM};
+    if (npu_child_open(&probe, &small, &why)) {
         print_message("%s\n", why.what);
         skip();
     }

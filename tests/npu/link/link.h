@@ -20,11 +20,20 @@ struct work {
 
 enum { WORK_K = 256, WORK_N = 96, WORK_OPS = 6 };
 
+/* Opens with the paths that the environment names. */
+static inline int open_as_told(npu_transport_open *open, const struct npu_transport_settings *settings,
+    struct npu_transport **npu, struct lutra_error *err)
+{
+    struct npu_transport_settings set = *settings;
+    set.qemu = getenv("LUTRA_QEMU"), set.program = getenv("LUTRA_NPU_PROGRAM"), set.library = getenv("LUTRA_CDSPRPC");
+    return open(npu, &set, err);
+}
+
 static inline struct npu_transport *open_by(
     npu_transport_open *open, const struct npu_transport_settings *settings, struct lutra_error *err)
 {
     struct npu_transport *npu;
-    return open(&npu, settings, err) < 0 ? NULL : npu;
+    return open_as_told(open, settings, &npu, err) < 0 ? NULL : npu;
 }
 
 static inline uint32_t put_random(struct npu_transport *npu, uint32_t bytes, uint64_t seed, int floats)

@@ -205,7 +205,7 @@ static void expect(int code, const char *text)
     struct lutra_error err;
     struct npu_transport *npu;
     int files = open_files();
-    assert_int_equal(npu_child_open(&npu, &small, &err), code);
+    assert_int_equal(open_as_told(npu_child_open, &small, &npu, &err), code);
     assert_null(npu);
     if (!strstr(err.what, text)) fail_msg("'%s' does not say '%s'", err.what, text);
     assert_int_equal(open_files(), files);

@@ -125,7 +125,7 @@ static void expect(struct fake *f, int code, const char *text)
 {
     struct lutra_error err;
     struct npu_transport *npu;
-    assert_int_equal(npu_fastrpc_open(&npu, &small, &err), code);
+    assert_int_equal(open_as_told(npu_fastrpc_open, &small, &npu, &err), code);
     assert_null(npu);
     if (!strstr(err.what, text)) fail_msg("'%s' does not say '%s'", err.what, text);
     if (f) nothing_left(f);

@@ -83,6 +83,7 @@ static uint32_t run_all(npu_transport_open *open, uint32_t memory, float *row)
         if (n && put_layer(&layer[i], npu[n - 1], i)) continue;
         assert_true(n < MOST);
         struct npu_transport_settings s = {.tcm_bytes = 1 << 20, .memory_bytes = memory, .session = n};
+        s.program = NPU_PROGRAM;
         if (open(&npu[n++], &s, &err)) fail_msg("%s", err.what);
         assert_true(put_layer(&layer[i], npu[n - 1], i));
     }
@@ -102,8 +103,8 @@ static void spread_as_in_one_window(void **state)
     assert_int_equal(run_all(npu_local_open, 700 << 10, many), 3);
     assert_true(one[0] != 0 && one[0] == one[0]);
     assert_memory_equal(one, many, sizeof one);
-    setenv("LUTRA_NPU_PROGRAM", NPU_PROGRAM, 1);
-    if (npu_child_open(&probe, &(struct npu_transport_settings){.memory_bytes = 1 << 20}, &err)) {
+    struct npu_transport_settings small = {.memory_bytes = 1 << 20, .program = NPU_PROGRAM};
+    if (npu_child_open(&probe, &small, &err)) {
         print_message("not under QEMU: %s\n", err.what);
         return;
     }

@@ -153,6 +153,30 @@ static void rows_may_be_longer(void **state)
     fixture_close(&f);
 }
 
+/* What was an environment variable once. */
+static void npu_settings_are_checked(void **state)
+{
+    (void)state;
+    struct lutra_runtime_settings rs;
+    struct lutra_error why;
+    lutra_runtime *rt;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    rs.device = "npu-sim";
+    rs.npu_window_bytes = (uint64_t)1 << 32;
+    assert_int_equal(lutra_runtime_open(&rt, &rs, &why), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(why.what, "npu_window_bytes"));
+    assert_null(rt);
+    rs.npu_window_bytes = 0;
+    rs.device = "npu-qemu";
+    rs.npu_program = "/nowhere";
+    assert_int_equal(lutra_runtime_open(&rt, &rs, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "/nowhere"));
+    rs.device = "npu";
+    rs.npu_library = "/nowhere/libcdsprpc.so";
+    assert_int_equal(lutra_runtime_open(&rt, &rs, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "/nowhere/libcdsprpc.so"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +186,7 @@ int main(void)
         cmocka_unit_test(older_and_newer_settings),
         cmocka_unit_test(inner_structs_grow_by_themselves),
         cmocka_unit_test(rows_may_be_longer),
+        cmocka_unit_test(npu_settings_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
