@@ -34,8 +34,8 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
             set->n_prompt, s->n_ctx);
     if (set->n_samples < 1 || set->n_samples > 1 << 20)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: n_samples is %d, outside 1..%d", set->n_samples, 1 << 20);
-    if (set->n_stop < 0 || set->n_stop > 64)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d stop strings, at most 64", set->n_stop);
+    if (set->n_stop < 0 || set->n_stop > 64 || (set->n_stop > 0 && !set->stop))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d stop strings, at most 64, or no list", set->n_stop);
     int n_vocab = model_ops(s->model->model)->n_vocab;
     for (int i = 0; i < set->n_prompt; i++)
         if (set->prompt[i] < 0 || set->prompt[i] >= n_vocab)
@@ -56,9 +56,9 @@ static int copy_sampling(
     lutra_sampling_init(&p, sizeof p);
     TRY(settings_copy(&p, sizeof p, set->sampling, "sampling", err));
     size_t n_eog = set->ignore_end ? text_vocab_n_eog(s->model->vocab) : 0, n = (size_t)p.n_bias + n_eog;
-    if (p.n_bias < 0 || n > SESSION_BIAS)
+    if (p.n_bias < 0 || n > SESSION_BIAS || (p.n_bias > 0 && !p.bias))
         return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "request: %d logit biases, at most %zu", p.n_bias, SESSION_BIAS - n_eog);
+            err, LUTRA_E_ARGUMENT, "request: %d logit biases, at most %zu, or no list", p.n_bias, SESSION_BIAS - n_eog);
     struct sample_bias *bias = malloc((n ? n : 1) * sizeof *bias);
     if (!bias) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     for (int i = 0; i < p.n_bias; i++) bias[i] = (struct sample_bias){p.bias[i].token, p.bias[i].bias};

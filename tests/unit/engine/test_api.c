@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What lutra/core.h promises of structs: a program and a library of different age fit, or part by name.
+ * What the headers promise: a program and a library of different age fit, or part by name; what may be NULL, 0, called
+ * twice or from a signal handler.
  */
+#include <signal.h>
 #include <stdbool.h>
 
 #include "engine_fixture.h"
@@ -177,6 +179,136 @@ static void npu_settings_are_checked(void **state)
     assert_non_null(strstr(why.what, "/nowhere/libcdsprpc.so"));
 }
 
+/* ---- what an embedding program may do ---- */
+
+static void counts_without_lists_are_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    struct lutra_request good, r;
+    struct lutra_sampling sampling;
+    int32_t prompt[] = {1, 2, 3};
+    int active = -1;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    lutra_request_init(&good, sizeof good);
+    lutra_sampling_init(&sampling, sizeof sampling);
+    good.prompt = prompt, good.n_prompt = 3, good.max_tokens = 2;
+    r = good, r.prompt = NULL;
+    assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_ARGUMENT);
+    r = good, r.n_stop = 1;
+    assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_ARGUMENT);
+    r = good, r.sampling = &sampling, sampling.n_bias = 1;
+    assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_ARGUMENT);
+    assert_int_equal(lutra_submit(f.s, NULL, NULL, &why), LUTRA_E_ARGUMENT);
+    assert_int_equal(lutra_forward(f.s, NULL, 1, sizeof(struct lutra_row), &why), LUTRA_E_ARGUMENT);
+    OK(lutra_step(f.s, &active, err)); /* nothing to do */
+    assert_int_equal(active, 0);
+    fixture_close(&f);
+}
+
+/* Sizes of 0, NULL where there is nothing to say, closing twice. */
+static void nothing_is_fine(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char answer[8] = "x", *text;
+    int n = -1;
+    size_t n_bytes;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    lutra_free(NULL);
+    OK(lutra_tokenize(f.model, "abc", 3, 0, NULL, 0, &n, err));
+    assert_true(n > 0);
+    OK(lutra_tokenize(f.model, "", 0, 0, NULL, 0, &n, err));
+    assert_int_equal(n, 0);
+    OK(lutra_detokenize(f.model, NULL, 0, false, &text, err));
+    assert_string_equal(text, "");
+    lutra_free(text);
+    assert_int_equal(lutra_token_text(f.model, 1, true, NULL, 0, &n_bytes), 0);
+    assert_int_equal(lutra_token_text(f.model, -1, true, NULL, 0, &n_bytes), LUTRA_E_ARGUMENT);
+    assert_false(lutra_token_is_end(f.model, -1));
+    lutra_answer("so 8", answer, 0);
+    assert_string_equal(answer, "x");
+    lutra_session_sizes(f.s, NULL, NULL, NULL);
+    assert_int_equal(lutra_seq_length(f.s, -1), -1);
+    assert_int_equal(lutra_seq_length(f.s, 1000), -1);
+    assert_null(lutra_forward_result(f.s, -1));
+    assert_null(lutra_forward_result(f.s, 0));
+    lutra_session_close(&f.s);
+    lutra_session_close(&f.s);
+    fixture_close(&f);
+    lutra_model_close(&f.model);
+    lutra_runtime_close(&f.rt);
+}
+
+/* Errors without an error struct, outputs that are NULL after a failure. */
+static void failures_leave_nothing(void **state)
+{
+    (void)state;
+    lutra_runtime *rt = (void *)&rt;
+    lutra_model *model = (void *)&model;
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    rs.device = "abacus";
+    assert_int_equal(lutra_runtime_open(&rt, &rs, NULL), LUTRA_E_UNSUPPORTED);
+    assert_null(rt);
+    OK(lutra_runtime_open(&rt, NULL, err));
+    assert_int_equal(lutra_model_open(&model, rt, "/nowhere/model.gguf", NULL, NULL), LUTRA_E_IO);
+    assert_null(model);
+    assert_int_equal(lutra_model_open(&model, rt, NULL, NULL, NULL), LUTRA_E_ARGUMENT);
+    lutra_runtime_close(&rt);
+    assert_null(rt);
+}
+
+static lutra_session *to_cancel;
+static struct lutra_end last_end;
+
+static void on_signal(int number)
+{
+    (void)number;
+    lutra_cancel(to_cancel);
+}
+
+static int signal_at_third(void *user, const struct lutra_piece *piece)
+{
+    (void)piece;
+    if (++*(int *)user == 3) raise(SIGUSR1);
+    return 0;
+}
+
+static void keep_end(void *user, const struct lutra_end *end)
+{
+    (void)user;
+    last_end = *end;
+}
+
+static void a_signal_handler_may_cancel(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_request r;
+    int32_t prompt[] = {1, 2, 3};
+    int n_piece = 0;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    lutra_request_init(&r, sizeof r);
+    r.prompt = prompt, r.n_prompt = 3, r.max_tokens = 20, r.ignore_end = true;
+    r.on_text = signal_at_third, r.on_end = keep_end, r.user = &n_piece;
+    to_cancel = f.s;
+    signal(SIGUSR1, on_signal);
+    struct lutra_error why;
+    int rc = lutra_generate(f.s, &r, &why);
+    assert_true(rc == 0 || rc == LUTRA_E_CANCELLED);
+    assert_int_equal(last_end.reason, LUTRA_STOP_CANCELLED);
+    assert_int_equal(last_end.n_tok, 3);
+    OK(lutra_generate(f.s, &r, err)); /* the next request begins afresh */
+    assert_int_equal(last_end.reason, LUTRA_STOP_LENGTH);
+    signal(SIGUSR1, SIG_DFL);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +319,10 @@ int main(void)
         cmocka_unit_test(inner_structs_grow_by_themselves),
         cmocka_unit_test(rows_may_be_longer),
         cmocka_unit_test(npu_settings_are_checked),
+        cmocka_unit_test(counts_without_lists_are_refused),
+        cmocka_unit_test(nothing_is_fine),
+        cmocka_unit_test(failures_leave_nothing),
+        cmocka_unit_test(a_signal_handler_may_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
