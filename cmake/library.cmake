@@ -14,6 +14,9 @@ set(needs PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC Threads::Threa
 # Static: one object, in which all other names are local, so that they cannot meet a program's.
 set(whole ${PROJECT_BINARY_DIR}/lutra.o)
 separate_arguments(flags UNIX_COMMAND "${CMAKE_C_FLAGS}")
+if(CMAKE_C_COMPILER_TARGET)
+  list(PREPEND flags --target=${CMAKE_C_COMPILER_TARGET})
+endif()
 add_custom_command(OUTPUT ${whole}
   COMMAND ${CMAKE_C_COMPILER} ${flags} -r -nostdlib -o ${whole}.all ${objects}
   COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole}.all ${whole}
