@@ -25,6 +25,8 @@ GUARDED(lutra_session_settings, session_settings);
 GUARDED(lutra_verifier_settings, verifier_settings);
 GUARDED(lutra_quantize_settings, quantize_settings);
 GUARDED(lutra_make_model_settings, make_model_settings);
+GUARDED(lutra_checker_settings, checker_settings);
+GUARDED(lutra_check, check);
 GUARDED(lutra_sampling, sampling);
 GUARDED(lutra_request, request);
 GUARDED(lutra_search, search);
@@ -138,6 +140,24 @@ static void forward(lutra_session *s, const int32_t *tokens)
     lutra_seq_close(s, seq);
 }
 
+/* A verifier that is a rule: the last number of the text must be the expected one. */
+static void ask_checker(void)
+{
+    struct lutra_error err = {0};
+    lutra_verifier *v;
+    double reward = -1;
+    INIT(checker_settings);
+    INIT(check);
+    checker_settings.it.command = "answer";
+    check.it.text = "3 + 5 = 8.\n#### 8";
+    check.it.expected = "8";
+    check.it.whole = true;
+    call("lutra_verifier_open_checker", lutra_verifier_open_checker(&v, &checker_settings.it, &err), &err);
+    call("lutra_verifier_check", lutra_verifier_check(v, &check.it, &reward, &err), &err);
+    printf("checked: %.1f\n", reward);
+    lutra_verifier_close(&v);
+}
+
 static int tokens_of(lutra_model *m, int32_t tokens[N_TOK])
 {
     struct lutra_message message = {"user", "Tom has 3 apples and buys 5 more. How many apples does he have?"};
@@ -195,6 +215,7 @@ int main(int argc, char **argv)
         generate(s, tokens, n_tok);
         run_search(s);
         forward(s, tokens);
+        ask_checker();
         watch(&info, sizeof info);
         lutra_model_info_get(m, &info.it, sizeof info.it);
         watch(&stats, sizeof stats);
@@ -203,7 +224,7 @@ int main(int argc, char **argv)
         lutra_runtime_peaks(rt, &peaks.it, sizeof peaks.it);
         printf("%s: %d layers, %d rows, peaks %s\n", info.it.arch, info.it.n_layer, (int)stats.it.rows_valid,
             peaks.it.stream_gb_s > 0 ? "known" : "not known");
-        CHECK(search), CHECK(info), CHECK(stats), CHECK(peaks);
+        CHECK(search), CHECK(info), CHECK(stats), CHECK(peaks), CHECK(checker_settings), CHECK(check);
     }
     lutra_session_close(&s);
     lutra_model_close(&m);
