@@ -20,7 +20,7 @@ static int print_piece(void *user, const struct lutra_piece *piece)
 /* The model's chat template around a question, as tokens; free() them. */
 static int32_t *tokens_of(const lutra_model *model, const char *question, int *n_tok, struct lutra_error *err)
 {
-    struct lutra_message message = {"user", question};
+    struct lutra_message message = {.role = "user", .content = question};
     int32_t *tokens = NULL;
     char *text;
     if (lutra_chat_render(model, NULL, &message, 1, true, &text, err) < 0) return NULL;

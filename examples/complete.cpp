@@ -32,7 +32,9 @@ void check(int status, const lutra_error &err)
 std::vector<std::int32_t> tokens_of(const lutra_model *m, const std::string &question)
 {
     lutra_error err{};
-    lutra_message message{"user", question.c_str()};
+    lutra_message message{};
+    message.role = "user";
+    message.content = question.c_str();
     char *text;
     check(lutra_chat_render(m, nullptr, &message, 1, true, &text, &err), err);
     std::string prompt(text);

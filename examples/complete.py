@@ -15,7 +15,7 @@ class Error(Structure):
 
 
 class Message(Structure):
-    _fields_ = [("role", c_char_p), ("content", c_char_p)]
+    _fields_ = [("role", c_char_p), ("content", c_char_p), ("n_content", c_size_t)]
 
 
 class Sampling(Structure):

@@ -18,7 +18,7 @@ static void print_event(void *user, const struct lutra_search_event *event)
 
 static int vote(lutra_session *session, const lutra_model *model, const char *question, struct lutra_error *err)
 {
-    struct lutra_message message = {"user", question};
+    struct lutra_message message = {.role = "user", .content = question};
     struct lutra_request request;
     struct lutra_search search;
     lutra_search_run *run;

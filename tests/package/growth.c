@@ -160,7 +160,8 @@ static void ask_checker(void)
 
 static int tokens_of(lutra_model *m, int32_t tokens[N_TOK])
 {
-    struct lutra_message message = {"user", "Tom has 3 apples and buys 5 more. How many apples does he have?"};
+    struct lutra_message message = {
+        .role = "user", .content = "Tom has 3 apples and buys 5 more. How many apples does he have?"};
     struct lutra_error err = {0};
     char *text;
     int n;
