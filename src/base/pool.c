@@ -31,10 +31,10 @@
 
 enum {
     MAX_THREAD = 1024,
-    DEFAULT_SPIN_US = 300, /* longer than the work between two steps: sampling, a callback */
-    READY_SPIN_US = 2000,  /* of a worker that came late: the next pool_regroup may be some way off */
+    DEFAULT_SPIN_US = 200, /* longer than the work between two steps: sampling, a callback */
+    READY_SPIN_US = 1000,  /* of a worker that came late: the next pool_regroup may be some way off */
     ANSWER_US = 5,         /* for the answer of a worker that spins, if it has a processor */
-    WAKE_US = 300,         /* and of one that sleeps, if there is a free one */
+    WAKE_US = 100,         /* and of one that sleeps, if there is a free one */
     PAUSES_PER_LOOK = 64,  /* spins between two looks at the clock */
     LINE = 64,
 };
@@ -149,8 +149,9 @@ static uint32_t wait_for_seat(struct worker *self)
 
 /* ---- teams ---- */
 
-/* Asks all workers that are not in the team, and waits for their answers, but not for long. */
-static void ask(struct pool *pool)
+/* Asks all workers that are not in the team, and waits for their answers, but not for long; for one that has to be woken,
+ * wake_us. */
+static void ask(struct pool *pool, uint32_t wake_us)
 {
     struct clock clock = clock_real();
     uint32_t patience_us = 0;
@@ -159,7 +160,8 @@ static void ask(struct pool *pool)
         if (atomic_load(&w->seat) == IN) continue;
         bool woken = atomic_exchange(&w->seat, OFFERED) == ASLEEP;
         if (woken) wake(&w->seat);
-        if (patience_us < WAKE_US) patience_us = woken ? WAKE_US : ANSWER_US;
+        uint32_t us = woken ? wake_us : ANSWER_US;
+        if (patience_us < us) patience_us = us;
     }
     if (!patience_us) return;
     uint64_t end_us = clock_now_us(clock) + patience_us;
@@ -181,9 +183,9 @@ static bool take_in(const struct pool *pool, struct worker *w)
 }
 
 /* With nobody in the team but whoever calls, or all of it at the barrier. */
-static void make_team(struct pool *pool)
+static void make_team(struct pool *pool, uint32_t wake_us)
 {
-    if (!pool->all) ask(pool);
+    if (!pool->all) ask(pool, wake_us);
     pthread_mutex_lock(&pool->leave);
     pool->nth = 1;
     for (int i = 0; i < pool->n_asked; i++) {
@@ -261,7 +263,7 @@ bool pool_regroup(struct pool *pool, int *ith, int *nth, int at)
     if (!self) pool->at = at;
     if (arrive(pool)) {
         bool changed = atomic_exchange(&pool->changed, false);
-        if (changed) make_team(pool);
+        if (changed) make_team(pool, WAKE_US);
         open_phase(pool);
         if (changed) admit(pool);
     } else if (!spin_while(&pool->phase, phase, pool->spin_us)) {
@@ -282,13 +284,13 @@ int pool_entry(const struct pool *pool, int ith)
     return ith ? pool->member[ith]->entry : 0;
 }
 
-static void run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int n_thread)
+static void run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int n_thread, uint32_t wake_us)
 {
     pool->fn = fn;
     pool->arg = arg;
     pool->at = 0;
     pool->n_asked = (pool->all ? pool->n_thread : n_thread) - 1;
-    make_team(pool);
+    make_team(pool, wake_us);
     open_phase(pool);
     admit(pool);
     fn(arg, 0, pool->nth);
@@ -299,7 +301,7 @@ static void run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void
 void pool_run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg)
 {
     pthread_mutex_lock(&pool->run);
-    run(pool, fn, arg, pool->n_thread);
+    run(pool, fn, arg, pool->n_thread, WAKE_US);
     pthread_mutex_unlock(&pool->run);
 }
 
@@ -310,7 +312,7 @@ void pool_run_measured(struct pool *pool, void (*fn)(void *arg, int ith, int nth
     pthread_mutex_lock(&pool->run);
     atomic_store(&pool->lost_us, 0);
     uint64_t start_us = clock_now_us(clock);
-    run(pool, fn, arg, pace_threads(pace));
+    run(pool, fn, arg, pace_threads(pace), 0); /* who sleeps enters at a pool_regroup */
     double us = (double)(clock_now_us(clock) - start_us), lost_us = (double)atomic_load(&pool->lost_us);
     pace_note(pace, work, us, lost_us + us * (pool->n_asked + 1 - pool->nth)); /* who never came lost all of it */
     pthread_mutex_unlock(&pool->run);

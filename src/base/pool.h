@@ -46,9 +46,9 @@ int pool_size(const struct pool *pool);
 /* One run at a time per pool: calls from several threads wait for each other.  Allocates nothing. */
 void pool_run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg);
 
-/* The same, and what this run did in its time counts for how many threads later ones of its kind have.  kind: 0, 1, 2, ...;
+/* The same for an fn with pool_regroup, and what this run did in its time counts for how many threads later ones of its kind have.  kind: 0, 1, 2, ...;
  * from POOL_KINDS - 1 on they are one.  work: in any unit in which equal amounts take about as long. */
-enum { POOL_KINDS = 10 };
+enum { POOL_KINDS = 2 };
 void pool_run_measured(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int kind, double work);
 
 /* Only inside fn, by every thread of the team the same number of times.  What was written before is visible after. */

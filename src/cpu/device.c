@@ -12,7 +12,7 @@
 #include "cpu/device_impl.h"
 #include "cpu/peaks.h"
 
-enum { MAX_ROWS = 4096, PACK_PANELS = 4, STREAM_BYTES = 512 << 20 };
+enum { MAX_ROWS = 4096, PROMPT_ROWS = 96, PACK_PANELS = 4, STREAM_BYTES = 512 << 20 };
 
 static struct cpu_device *self_of(struct device *d)
 {
@@ -244,9 +244,7 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
         work += work_of(&segment->op[i], step);
         if (segment->op[i].kind == OP_ROPE) TRY(plan_rope(&run, &segment->op[i], err));
     }
-    int kind = 0; /* doubles of rows */
-    for (int n = step->batch->n_row; n > 1; n /= 2) kind++;
-    pool_run_measured(d->pool, cpu_run_segment, &run, kind, work);
+    pool_run_measured(d->pool, cpu_run_segment, &run, step->batch->n_row >= PROMPT_ROWS, work);
     *out = (struct ticket){self, 0};
     if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
     return 0;
