@@ -3,6 +3,7 @@
  * lutra: one program, one command per task.  `lutra --help` lists them.
  */
 #include "cli.h"
+#include "describe.h"
 #include "foreign.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-static struct option_args describe(const struct command *c, void *opts)
+struct option_args command_args(const struct command *c, void *opts)
 {
     struct option_args args = {.command = c->name};
     c->defaults(opts);
@@ -47,34 +48,17 @@ static void print_help(void)
     fputs("\nOther:\n"
           "  -h, --help          this text; 'lutra COMMAND --help' lists a command's options\n"
           "  --version           print the version\n"
-          "  --completion-bash   print a completion script: source <(lutra --completion-bash)\n"
+          "  --completion-bash   print a completion script: source <(lutra --completion-bash); also -zsh, -fish\n"
+          "  --man [COMMAND]     print a man page\n"
           "\nMost options can be given as environment variables, LUTRA_ARG_*; the command line wins.\n"
           "Exit codes: 0 success, 1 failure, 2 usage, 130 interrupted.\n",
         stdout);
 }
 
-static void print_completion(void)
-{
-    puts("_lutra()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} words=\n    case ${COMP_WORDS[1]} in");
-    for (int i = 0; i < N_COMMANDS; i++) {
-        void *opts = get_memory(commands[i]->opts_bytes);
-        struct option_args args = describe(commands[i], opts);
-        printf("    %s) words='", commands[i]->name);
-        option_spellings(&args, stdout);
-        puts("' ;;");
-        free(opts);
-    }
-    fputs("    esac\n    if [ \"$COMP_CWORD\" -eq 1 ]; then words='", stdout);
-    for (int i = 0; i < N_COMMANDS; i++) printf("%s ", commands[i]->name);
-    puts("--help --version --completion-bash'\n    elif [[ $word != -* ]]; then\n"
-         "        COMPREPLY=($(compgen -f -- \"$word\"))\n        return\n    fi\n"
-         "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\ncomplete -o filenames -F _lutra lutra");
-}
-
 static int start(const struct command *c, int argc, char **argv)
 {
     void *opts = get_memory(c->opts_bytes);
-    struct option_args args = describe(c, opts);
+    struct option_args args = command_args(c, opts);
     int code = EXIT_USAGE;
     if (option_parse(&args, argc, argv) < 0) goto done;
     if (args.help) {
@@ -125,10 +109,7 @@ int main(int argc, char **argv)
         printf("lutra %s\n", lutra_version());
         return finish_stdout(EXIT_OK);
     }
-    if (strcmp(word, "--completion-bash") == 0) {
-        print_completion();
-        return finish_stdout(EXIT_OK);
-    }
+    if (describe(word, argc > 2 ? argv[2] : NULL, commands, N_COMMANDS, stdout)) return finish_stdout(EXIT_OK);
     const struct command *c = find_command(word);
     return c ? start(c, argc - 2, argv + 2) : unknown_command(word);
 }

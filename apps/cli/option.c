@@ -18,7 +18,7 @@ static int complain(const struct option_args *args, const char *what, const char
 }
 
 /* Copies the i-th space-separated word; false at the end. */
-static bool word_at(const char *words, int i, char *out, size_t n_out)
+bool option_word(const char *words, int i, char *out, size_t n_out)
 {
     for (const char *p = words; p && *p;) {
         size_t n = strcspn(p, " ");
@@ -34,7 +34,7 @@ static bool word_at(const char *words, int i, char *out, size_t n_out)
     return false;
 }
 
-static bool takes_value(const struct option *o)
+bool option_takes_value(const struct option *o)
 {
     return o->type != OPT_ON && o->type != OPT_OFF;
 }
@@ -54,7 +54,7 @@ static bool same_name(const char *given, size_t n, const char *name)
 bool option_is_named(const char *names, const char *given, size_t n)
 {
     char name[NAME_MAX_BYTES];
-    for (int w = 0; word_at(names, w, name, sizeof name); w++)
+    for (int w = 0; option_word(names, w, name, sizeof name); w++)
         if (same_name(given, n, name)) return true;
     return false;
 }
@@ -96,7 +96,7 @@ static int bad_value(const struct option_args *args, const struct option *o, con
 static bool is_choice(const char *choices, const char *text)
 {
     char word[NAME_MAX_BYTES];
-    for (int i = 0; word_at(choices, i, word, sizeof word); i++)
+    for (int i = 0; option_word(choices, i, word, sizeof word); i++)
         if (strcmp(word, text) == 0) return true;
     return false;
 }
@@ -168,8 +168,8 @@ static int apply_environment(struct option_args *args)
             snprintf(name, sizeof name, "LUTRA_ARG_%s", o->env);
             const char *text = getenv(name);
             if (!text) continue;
-            int rc = takes_value(o) ? set_value(args, o, args->set[s].base, name, text)
-                                    : set_flag_by_word(args, o, args->set[s].base, name, text);
+            int rc = option_takes_value(o) ? set_value(args, o, args->set[s].base, name, text)
+                                           : set_flag_by_word(args, o, args->set[s].base, name, text);
             if (rc < 0) return rc;
             if (o->type == OPT_LIST)
                 ((struct option_list *)((char *)args->set[s].base + o->at))->from_environment = true;
@@ -221,7 +221,7 @@ static int unknown(const struct option_args *args, const char *given)
     int least = distance_allowed(given);
     for (int s = 0; least > 0 && s < args->n_set; s++)
         for (int i = 0; i < args->set[s].n; i++)
-            for (int w = 0; word_at(args->set[s].option[i].names, w, name, sizeof name); w++) {
+            for (int w = 0; option_word(args->set[s].option[i].names, w, name, sizeof name); w++) {
                 int d = distance(given, name);
                 if (d > least || (best[0] && d == least)) continue;
                 least = d;
@@ -262,7 +262,7 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
     const struct foreign *f = o ? NULL : foreign_find(given, n);
     if (f) return skip_foreign(args, f, equals, argc, argv, at);
     if (!o) return unknown(args, given);
-    if (!takes_value(o)) {
+    if (!option_takes_value(o)) {
         if (equals) return complain(args, "takes no value: ", given, "");
         bool said = o->choices && *at + 1 < argc && is_choice(o->choices, argv[*at + 1]);
         if (said && strcmp(argv[++*at], "off") == 0) return set_flag_by_word(args, o, base, given, "off");
@@ -281,7 +281,10 @@ int option_parse(struct option_args *args, int argc, char **argv)
 {
     bool only_words = false, quiet = false;
     for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) args->help = true;
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
+            args->help = true;
+            args->help_all = i + 1 < argc && strcmp(argv[i + 1], "all") == 0;
+        }
     if (args->help) return 0;
     if (apply_environment(args) < 0) return -1;
     for (int i = 0; i < argc; i++) {
@@ -332,11 +335,11 @@ static void print_wrapped(const char *text, FILE *out)
 static void print_option(const struct option *o, const void *base, FILE *out)
 {
     char left[160] = "", name[NAME_MAX_BYTES], text[600], note[120];
-    for (int i = 0; word_at(o->names, i, name, sizeof name); i++) {
+    for (int i = 0; option_word(o->names, i, name, sizeof name); i++) {
         size_t n = strlen(left);
         snprintf(left + n, sizeof left - n, "%s%s", i ? ", " : "", name);
     }
-    if (takes_value(o)) {
+    if (option_takes_value(o)) {
         size_t n = strlen(left);
         snprintf(left + n, sizeof left - n, " %s", o->arg ? o->arg : "N");
     }
@@ -350,17 +353,25 @@ static void print_option(const struct option *o, const void *base, FILE *out)
     print_wrapped(text, out);
 }
 
-void option_help(const struct option_args *args, FILE *out)
+static int n_common(const struct option_set *set)
 {
-    for (int s = 0; s < args->n_set; s++) {
-        fprintf(out, "\n%s:\n", args->set[s].title);
-        for (int i = 0; i < args->set[s].n; i++) print_option(&args->set[s].option[i], args->set[s].base, out);
-    }
+    int n = 0;
+    for (int i = 0; i < set->n; i++) n += set->option[i].common;
+    return n;
 }
 
-void option_spellings(const struct option_args *args, FILE *out)
+void option_help(const struct option_args *args, FILE *out)
 {
-    for (int s = 0; s < args->n_set; s++)
-        for (int i = 0; i < args->set[s].n; i++) fprintf(out, "%s ", args->set[s].option[i].names);
-    fputs("-h --help", out);
+    int n_left = 0;
+    bool all = args->help_all || n_common(&args->set[0]) == 0; /* a command of few options marks none of its own */
+    for (int s = 0; s < args->n_set; s++) {
+        const struct option_set *set = &args->set[s];
+        if (all || n_common(set)) fprintf(out, "\n%s:\n", set->title);
+        for (int i = 0; i < set->n; i++) {
+            bool show = all || set->option[i].common;
+            if (show) print_option(&set->option[i], set->base, out);
+            n_left += !show;
+        }
+    }
+    if (n_left) fprintf(out, "\n%d more: lutra %s --help all\n", n_left, args->command);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Command-line options as data: the table that parses is the table that prints --help, fills the bash completion and
- * names the LUTRA_ARG_* environment variables.
+ * Command-line options as data: the table that parses is the table that prints --help, fills completions and man pages
+ * (describe.c) and names the LUTRA_ARG_* environment variables.
  *
  * An option writes into a field of an options struct (`at` = offsetof); the values found there before parsing are the
  * defaults that the help shows.  Spellings follow llama.cpp: "-ngl 3", "--ctx-size 4096"; "--ctx-size=4096" and
@@ -43,6 +43,7 @@ struct option {
     const char *help;
     double min, max;     /* of numbers; both 0 = no limits */
     const char *choices; /* "f16 f32" */
+    bool common;         /* in the short help, where a command marks any */
 };
 
 struct option_set {
@@ -60,21 +61,23 @@ struct option_args {
     int n_set;
     const char *positional[POSITIONAL_MAX];
     int n_positional;
-    bool help;                /* -h or --help was given */
+    bool help, help_all;      /* -h or --help was given; "all" behind it */
     char without_effect[256]; /* options of llama.cpp that change nothing here, as given */
 };
 
 /* Applies the environment, then argv.  Returns 0, or -1 after writing a message to stderr. */
 int option_parse(struct option_args *args, int argc, char **argv);
 
-/* Options with defaults, wrapped to 100 columns. */
+/* Options with defaults, wrapped to 100 columns: the common ones, or all. */
 void option_help(const struct option_args *args, FILE *out);
 
 /* Is given[n] one of the space-separated names? */
 bool option_is_named(const char *names, const char *given, size_t n);
 
-/* Every spelling, separated by spaces. */
-void option_spellings(const struct option_args *args, FILE *out);
+/* Copies the i-th space-separated word of a list (names, choices); false at the end. */
+bool option_word(const char *words, int i, char *out, size_t n_out);
+
+bool option_takes_value(const struct option *o);
 
 /* The word of a list nearest to `word` when it is near enough to be meant, else NULL.  next(ctx, i) returns the i-th
  * word or NULL at the end. */

@@ -12,11 +12,12 @@ enum { THREADS_PER_CPU = 4 }; /* more only wait */
 #define AT(field) offsetof(struct engine_options, field)
 
 static const struct option engine_table[] = {
-    {"-m --model", "MODEL", OPT_TEXT, AT(model), "FILE", .help = "model file (GGUF)"},
+    {"-m --model", "MODEL", OPT_TEXT, AT(model), "FILE", .help = "model file (GGUF)", .common = true},
     {"-t --threads", "THREADS", OPT_INT, AT(n_threads), "N", .help = "threads; 0 = the CPUs this process may use",
-        .min = 0, .max = 4096},
+        .min = 0, .max = 4096, .common = true},
     {"-c --ctx-size", "CTX_SIZE", OPT_INT, AT(n_ctx), "N",
-        .help = "context length in tokens; 0 = the model's, or what memory allows", .min = 0, .max = 1 << 24},
+        .help = "context length in tokens; 0 = the model's, or what memory allows", .min = 0, .max = 1 << 24,
+        .common = true},
     {"-b --batch-size", "BATCH", OPT_INT, AT(n_batch), "N", .help = "most rows of one forward pass", .min = 1,
         .max = 1 << 16},
     {"-ctk --cache-type-k", "CACHE_TYPE_K", OPT_CHOICE, AT(type_k), "TYPE",
@@ -25,7 +26,8 @@ static const struct option engine_table[] = {
         .help = "type of the cached values; that of the keys, if given", .choices = "f16 f32 q8_0"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
         .help = "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu; "
-                "or a list in order of preference"},
+                "or a list in order of preference",
+        .common = true},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
@@ -34,7 +36,8 @@ static const struct option engine_table[] = {
 
 static const struct option output_table[] = {
     {"-v --verbose", NULL, OPT_ON, AT(verbose), NULL, .help = "log what the library does to stderr"},
-    {"-q --quiet", NULL, OPT_ON, AT(quiet), NULL, .help = "errors only: no progress, no figures on stderr"},
+    {"-q --quiet", NULL, OPT_ON, AT(quiet), NULL, .help = "errors only: no progress, no figures on stderr",
+        .common = true},
     {"--no-progress", "NO_PROGRESS", OPT_OFF, AT(progress), NULL,
         .help = "no progress line (there is none when stderr is not a terminal)"},
 };
@@ -143,15 +146,16 @@ void engine_close(struct engine *e)
 
 static const struct option sampling_table[] = {
     {"-s --seed", "SEED", OPT_I64, AT(seed), "N", .help = "random seed; -1 = another one each time", .min = -1,
-        .max = 9e15},
-    {"--temp --temperature", "TEMP", OPT_FLOAT, AT(temp), "X", .help = "temperature; 0 = greedy", .min = 0,
-        .max = 1000},
+        .max = 9e15, .common = true},
+    {"--temp --temperature", "TEMP", OPT_FLOAT, AT(temp), "X", .help = "temperature; 0 = greedy", .min = 0, .max = 1000,
+        .common = true},
     {"--top-k", "TOP_K", OPT_INT, AT(top_k), "N", .help = "only the N most likely tokens; 0 = all", .min = 0,
-        .max = 1 << 24},
+        .max = 1 << 24, .common = true},
     {"--top-p", "TOP_P", OPT_FLOAT, AT(top_p), "X",
-        .help = "only the likeliest tokens that hold X of the probability; 1 = all", .min = 0, .max = 1},
+        .help = "only the likeliest tokens that hold X of the probability; 1 = all", .min = 0, .max = 1,
+        .common = true},
     {"--min-p", "MIN_P", OPT_FLOAT, AT(min_p), "X",
-        .help = "only tokens at least X times as likely as the likeliest; 0 = all", .min = 0, .max = 1},
+        .help = "only tokens at least X times as likely as the likeliest; 0 = all", .min = 0, .max = 1, .common = true},
     {"--repeat-last-n", "REPEAT_LAST_N", OPT_INT, AT(repeat_last_n), "N",
         .help = "tokens that the penalties look back; 0 = off, -1 = the whole context", .min = -1, .max = 1 << 24},
     {"--repeat-penalty", "REPEAT_PENALTY", OPT_FLOAT, AT(repeat_penalty), "X",

@@ -39,6 +39,21 @@ words=$(bash -c '. "$0"; COMP_WORDS=(lutra run --ctx); COMP_CWORD=2; _lutra; ech
 words=$(bash -c '. "$0"; COMP_WORDS=(lutra qu); COMP_CWORD=1; _lutra; echo "${COMPREPLY[@]}"' "$WORK/out")
 [ "$words" = quantize ] || fail "completion of qu gives '$words'"
 
+"$LUTRA" --completion-fish >"$WORK/fish" && "$LUTRA" --completion-zsh >"$WORK/zsh" || fail 'completions'
+"$LUTRA" run --help all | grep -o -- '^  *-[-a-z0-9, ]*' | tr -d ',' | tr ' ' '\n' | grep '^-' | sort -u >"$WORK/options"
+[ "$(wc -l <"$WORK/options")" -gt 60 ] || fail 'run --help all has too few options'
+[ "$("$LUTRA" run --help | wc -l)" -lt 60 ] || fail 'run --help is not short'
+"$LUTRA" run --help | grep -q 'help all' || fail 'run --help does not lead to the rest'
+"$LUTRA" --man run | sed 's/\\-/-/g' >"$WORK/page"
+while read -r option; do # what parses is what is described
+    for file in page zsh; do grep -qF -- "$option" "$WORK/$file" || fail "$option is not in the $file"; done
+    grep -qF -- " ${option##*-}" "$WORK/fish" || grep -qF -- "${option#--}" "$WORK/fish" || fail "$option is not in fish's"
+done <"$WORK/options"
+for shell in zsh fish; do
+    ! command -v $shell >/dev/null || $shell -n "$WORK/$shell" || fail "$shell does not read its completion"
+done
+for c in $commands; do "$LUTRA" --man "$c" | grep -q "^.TH \"lutra-$c\" 1" || fail "man page of $c"; done
+
 lutra rum
 expect_code 2 'unknown command'
 expect_err "did you mean 'run'" 'unknown command'

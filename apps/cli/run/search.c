@@ -7,11 +7,11 @@
 
 static const struct option search_table[] = {
     {"--vote", NULL, OPT_INT, AT(vote), "N", .help = "N samples, the most frequent answer", .min = 0,
-        .max = METHOD_WIDTH_MAX},
+        .max = METHOD_WIDTH_MAX, .common = true},
     {"--weighted", NULL, OPT_INT, AT(weighted), "N", .help = "N samples, votes weighted by the verifier", .min = 0,
         .max = METHOD_WIDTH_MAX},
     {"--best-of", NULL, OPT_INT, AT(best_of), "N", .help = "N samples, the one the verifier likes best", .min = 0,
-        .max = METHOD_WIDTH_MAX},
+        .max = METHOD_WIDTH_MAX, .common = true},
     {"--beam", NULL, OPT_TEXT, AT(beam), "BxE", .help = "beam search over steps: B beams, E children each"},
     {"--dvts", NULL, OPT_TEXT, AT(dvts), "BxE", .help = "the same, the beams in subtrees that do not compete"},
     {"--rebase", NULL, OPT_INT, AT(rebase), "N", .help = "tree search of N rows, children in proportion to rewards",
