@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static int print_piece(void *user, const struct lutra_piece *piece)
 {
@@ -21,14 +20,12 @@ static int print_piece(void *user, const struct lutra_piece *piece)
 static int32_t *tokens_of(const lutra_model *model, const char *question, int *n_tok, struct lutra_error *err)
 {
     struct lutra_message message = {.role = "user", .content = question};
-    int32_t *tokens = NULL;
-    char *text;
-    if (lutra_chat_render(model, NULL, &message, 1, true, &text, err) < 0) return NULL;
-    size_t n = strlen(text);
-    if (lutra_tokenize(model, text, n, LUTRA_PARSE_SPECIAL, NULL, 0, n_tok, err) == 0 &&
-        (tokens = malloc((size_t)*n_tok * sizeof *tokens)))
-        lutra_tokenize(model, text, n, LUTRA_PARSE_SPECIAL, tokens, *n_tok, n_tok, err);
-    lutra_free(text);
+    if (lutra_chat_tokenize(model, NULL, &message, 1, true, NULL, 0, n_tok, err) < 0) return NULL;
+    int32_t *tokens = malloc((size_t)*n_tok * sizeof *tokens);
+    if (!tokens)
+        snprintf(err->what, sizeof err->what, "out of memory");
+    else
+        lutra_chat_tokenize(model, NULL, &message, 1, true, tokens, *n_tok, n_tok, err);
     return tokens;
 }
 

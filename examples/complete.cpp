@@ -35,14 +35,10 @@ std::vector<std::int32_t> tokens_of(const lutra_model *m, const std::string &que
     lutra_message message{};
     message.role = "user";
     message.content = question.c_str();
-    char *text;
-    check(lutra_chat_render(m, nullptr, &message, 1, true, &text, &err), err);
-    std::string prompt(text);
-    lutra_free(text);
-    std::vector<std::int32_t> tokens(prompt.size());
-    int n, room = static_cast<int>(tokens.size());
-    check(lutra_tokenize(m, prompt.data(), prompt.size(), LUTRA_PARSE_SPECIAL, tokens.data(), room, &n, &err), err);
-    tokens.resize(static_cast<std::size_t>(n));
+    int n;
+    check(lutra_chat_tokenize(m, nullptr, &message, 1, true, nullptr, 0, &n, &err), err);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(n));
+    check(lutra_chat_tokenize(m, nullptr, &message, 1, true, tokens.data(), n, &n, &err), err);
     return tokens;
 }
 

@@ -54,13 +54,10 @@ def opened(function, *args):
 
 
 def tokens_of(model, question):
-    text, n_tok = c_char_p(), c_int()
-    call(lutra.lutra_chat_render, model, None, byref(Message(b"user", question.encode())), 1, c_bool(True), byref(text))
-    prompt = text.value
-    lutra.lutra_free(text)
-    tokens = (c_int32 * len(prompt))()
-    parse_special = 2
-    call(lutra.lutra_tokenize, model, prompt, c_size_t(len(prompt)), parse_special, tokens, len(tokens), byref(n_tok))
+    message, n_tok = Message(b"user", question.encode()), c_int()
+    call(lutra.lutra_chat_tokenize, model, None, byref(message), 1, c_bool(True), None, 0, byref(n_tok))
+    tokens = (c_int32 * n_tok.value)()
+    call(lutra.lutra_chat_tokenize, model, None, byref(message), 1, c_bool(True), tokens, n_tok, byref(n_tok))
     return tokens, n_tok.value
 
 

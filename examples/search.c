@@ -7,7 +7,6 @@
 #include <lutra.h>
 
 #include <stdio.h>
-#include <string.h>
 
 enum { N_CANDIDATE = 8, N_TOK = 512 };
 
@@ -23,15 +22,14 @@ static int vote(lutra_session *session, const lutra_model *model, const char *qu
     struct lutra_search search;
     lutra_search_run *run;
     int32_t tokens[N_TOK];
-    char *text;
     int active = 1;
-    int rc = lutra_chat_render(model, NULL, &message, 1, true, &text, err);
-    if (rc < 0) return rc;
     lutra_request_init(&request, sizeof request);
-    rc = lutra_tokenize(model, text, strlen(text), LUTRA_PARSE_SPECIAL, tokens, N_TOK, &request.n_prompt, err);
-    lutra_free(text);
+    int rc = lutra_chat_tokenize(model, NULL, &message, 1, true, tokens, N_TOK, &request.n_prompt, err);
     if (rc < 0) return rc;
-    if (request.n_prompt > N_TOK) request.n_prompt = N_TOK;
+    if (request.n_prompt > N_TOK) {
+        snprintf(err->what, sizeof err->what, "the question has more than %d tokens", N_TOK);
+        return LUTRA_E_CTX_FULL;
+    }
     request.prompt = tokens;
     request.max_tokens = 200;
     lutra_search_init(&search, sizeof search);
