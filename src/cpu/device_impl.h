@@ -14,7 +14,7 @@
 #include "cpu/slab.h"
 
 enum {
-    ACT_FORMS = 4,       /* forms of prepared activations that one matmul's parts may need */
+    ACT_FORMS = 6,       /* forms of prepared activations that one matmul's parts may need: one per weight and class */
     ROPE_TABLES = 4,     /* distinct rotations of one op list */
     HEAD_OUTPUTS = 1024, /* outputs of one unit of work of the head; log-sum-exp is merged over these */
     HEAD_ROWS = 64,      /* wanted rows of one pass over the head's weight */

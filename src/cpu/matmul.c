@@ -26,6 +26,8 @@ _Static_assert((int)GATHERED <= (int)HEAD_ROWS * (int)HEAD_OUTPUTS, "what is gat
 
 enum class { ORDINARY, BULK, CLASSES };
 
+_Static_assert((int)ACT_FORMS >= (int)OP_WEIGHTS * (int)CLASSES, "find_form has room for all");
+
 struct stretch {
     int first, n;
     enum class class;
