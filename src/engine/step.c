@@ -42,6 +42,22 @@ static void pick_some(void *arg, int ith, int nth)
     }
 }
 
+/* A sample that cannot go on ends; the first of a lutra_generate() is what that returns. */
+static void fail_sample(lutra_session *s, struct sample *slot, int status)
+{
+    struct lutra_error why = {0};
+    struct sample_pick pick;
+    int i = (int)(slot - s->sample);
+    if (s->pick_status[i] < 0) /* in words: the same again, by one thread */
+        sampler_pick(s->sampler, i, 0, session_result(s, slot->row), s->batch.row[slot->row].pos + 1, &pick, &why);
+    else
+        (void)lutra_fail(&why, status, "%s", lutra_status_text(status));
+    log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "request %d, sample %d: %s", slot->request->id, slot->index,
+        why.what);
+    if (s->failed.code == 0) s->failed = why;
+    sample_end(s, slot, LUTRA_STOP_ERROR);
+}
+
 /* Takes the token picked at the sample's row, and goes on to the row that guessed it. */
 static void follow(lutra_session *s, struct sample *slot, const struct pass *pass)
 {
@@ -64,9 +80,7 @@ static void follow(lutra_session *s, struct sample *slot, const struct pass *pas
         status = sample_settle(s, slot);
         if (status == 0) return;
     }
-    log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "request %d, sample %d: %s", slot->request->id, slot->index,
-        lutra_status_text(status));
-    sample_end(s, slot, LUTRA_STOP_ERROR);
+    fail_sample(s, slot, status);
 }
 
 /* Picks at the rows that samples stand on, until none goes on to another. */
@@ -174,7 +188,9 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
 int lutra_generate(lutra_session *s, const struct lutra_request *request, struct lutra_error *err)
 {
     int n_active = 1;
+    s->failed = (struct lutra_error){0};
     TRY(lutra_submit(s, request, NULL, err));
     while (n_active > 0) TRY(lutra_step(s, &n_active, err));
-    return 0;
+    if (s->failed.code < 0 && err) *err = s->failed;
+    return s->failed.code;
 }

@@ -301,10 +301,38 @@ static void bad_requests_are_refused(void **state)
     fixture_close(&f);
 }
 
+/* What a sample died of is what lutra_generate() returns, in words. */
+static void samples_that_fail_are_an_error(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct heard h;
+    struct lutra_error why = {0};
+    int32_t prompt[8];
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    struct lutra_request r = make_request(&h, f.s, prompt, 8, 1, 8);
+    struct lutra_model_info info;
+    lutra_model_info_get(f.model, &info, sizeof info);
+    struct lutra_logit_bias *none = calloc((size_t)info.n_vocab, sizeof *none);
+    for (int i = 0; i < info.n_vocab; i++) none[i] = (struct lutra_logit_bias){i, -INFINITY};
+    sampling.bias = none;
+    sampling.n_bias = info.n_vocab;
+    assert_int_equal(lutra_generate(f.s, &r, &why), LUTRA_E_NOT_FOUND);
+    assert_non_null(strstr(why.what, "forbids every one"));
+    free(none);
+    assert_int_equal(h.end[0].reason, LUTRA_STOP_ERROR);
+    r = make_request(&h, f.s, prompt, 8, 1, 8); /* and it is forgotten */
+    OK(lutra_generate(f.s, &r, err));
+    assert_int_equal(h.end[0].reason, LUTRA_STOP_LENGTH);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_text_whatever_the_batch),
+        cmocka_unit_test(samples_that_fail_are_an_error),
         cmocka_unit_test(same_text_from_best_and_all),
         cmocka_unit_test(identical_greedy_prompts_agree),
         cmocka_unit_test(prefix_is_reused),
