@@ -38,7 +38,8 @@ def main():
     for name, line in commands():
         words = [OPTION.get(w, w) for w in shlex.split(line)[1:]]
         missing = [w for w in words if w.endswith((".gguf", ".jsonl")) and w.startswith("countdown")]
-        if missing:  # run by the tests of Countdown's models
+        elided = any(w.endswith(",...") for w in words)
+        if missing or elided:  # the tests of Countdown's models run theirs
             continue
         with tempfile.TemporaryDirectory() as folder:
             prepare(folder)
