@@ -69,7 +69,6 @@ static int copy_sampling(
         .top_k = p.top_k,
         .top_p = p.top_p,
         .min_p = p.min_p,
-        .min_keep = 0,
         .penalty_last_n = p.penalty_last_n,
         .repeat_penalty = p.repeat_penalty,
         .frequency_penalty = p.frequency_penalty,

@@ -60,8 +60,7 @@ static int keep_min_p(
     int n = 0;
     for (int32_t i = 0; i < n_vocab; i++)
         if (row[i] >= floor && row[i] > -INFINITY) tmp->cand[n++] = (struct sample_cand){i, row[i]};
-    if (n >= set->min_keep || set->min_p <= 0) return n;
-    return select_top_k(row, n_vocab, set->min_keep < n_vocab ? set->min_keep : n_vocab, max, tmp->cand, &tmp->select);
+    return n;
 }
 
 static int cut_min_p(const struct sample_settings *set, const struct sample_cand *cand, int n, float max)
@@ -69,7 +68,7 @@ static int cut_min_p(const struct sample_settings *set, const struct sample_cand
     if (set->min_p <= 0) return n;
     float floor = max + logf(set->min_p);
     int keep = 1;
-    while (keep < n && (cand[keep].logit >= floor || keep < set->min_keep)) keep++;
+    while (keep < n && cand[keep].logit >= floor) keep++;
     return keep;
 }
 
@@ -83,7 +82,7 @@ static double sum_of(const struct sample_cand *cand, int n, float max)
 /* What top-p and min-p leave of the best top_k. */
 static int cut_best(const struct sample_settings *set, const struct sample_cand *cand, int n, float max)
 {
-    if (set->top_p < 1) n = select_prefix(cand, n, set->top_p, set->min_keep, max, sum_of(cand, n, max));
+    if (set->top_p < 1) n = select_prefix(cand, n, set->top_p, max, sum_of(cand, n, max));
     return cut_min_p(set, cand, n, max);
 }
 
@@ -106,7 +105,7 @@ struct sample_choice sample_choose(
         n = select_top_k(row, n_vocab, set->top_k < n_vocab ? set->top_k : n_vocab, max, cand, &tmp->select);
         n = cut_best(set, cand, n, max);
     } else if (set->top_p < 1) {
-        n = select_top_p(row, n_vocab, set->top_p, set->min_keep, max, cand, &tmp->select);
+        n = select_top_p(row, n_vocab, set->top_p, max, cand, &tmp->select);
         n = cut_min_p(set, cand, n, max);
     } else {
         n = keep_min_p(set, n_vocab, row, max, tmp);

@@ -35,7 +35,6 @@ int sample_settings_check(const struct sample_settings *s, int n_vocab, struct l
     TRY(check_range("presence_penalty", s->presence_penalty, -1e3f, 1e3f, err));
     if (s->penalty_last_n < -1)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "penalty_last_n: %d is not -1, 0 or a length", s->penalty_last_n);
-    if (s->min_keep < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "min_keep: %d is negative", s->min_keep);
     if (s->n_bias < 0 || (s->n_bias > 0 && !s->bias))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "logit bias: %d entries, list missing", s->n_bias);
     for (int i = 0; i < s->n_bias; i++) {

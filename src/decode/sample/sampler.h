@@ -42,7 +42,6 @@ struct sample_settings {
     int top_k;                      /* <= 0: off */
     float top_p;                    /* >= 1: off */
     float min_p;                    /* <= 0: off */
-    int min_keep;                   /* top-p and min-p leave at least this many (and always one) */
     int penalty_last_n;             /* tokens that penalties look back; 0 = off, -1 = all (limits.n_history) */
     float repeat_penalty;           /* 1 = off; > 0 */
     float frequency_penalty;        /* 0 = off */

@@ -143,18 +143,18 @@ int select_top_k(const float *logits, int n, int k, float max, struct sample_can
     return m < k ? m : k;
 }
 
-int select_prefix(const struct sample_cand *cand, int n, float mass, int min_keep, float max, double total)
+int select_prefix(const struct sample_cand *cand, int n, float mass, float max, double total)
 {
     double sum = 0, goal = (double)mass * total;
     for (int i = 0; i < n; i++) {
         sum += exp_nonpos(cand[i].logit - max);
-        if (sum >= goal && i + 1 >= min_keep) return i + 1;
+        if (sum >= goal) return i + 1;
     }
     return n;
 }
 
-int select_top_p(const float *logits, int n, float mass, int min_keep, float max, struct sample_cand *cand,
-    struct select_scratch *tmp)
+int select_top_p(
+    const float *logits, int n, float mass, float max, struct sample_cand *cand, struct select_scratch *tmp)
 {
     memset(tmp, 0, sizeof *tmp);
     double total = 0;
@@ -167,11 +167,8 @@ int select_top_p(const float *logits, int n, float mass, int min_keep, float max
     }
     /* A little more than asked for, so that the rounding of bucket sums cannot cut the exact prefix short. */
     double goal = ((double)mass + 1e-4) * total, sum = tmp->mass[0];
-    int last = 0, seen = tmp->count[0];
-    while (last < SELECT_BUCKETS - 1 && (sum < goal || seen < min_keep)) {
-        sum += tmp->mass[++last];
-        seen += tmp->count[last];
-    }
+    int last = 0;
+    while (last < SELECT_BUCKETS - 1 && sum < goal) sum += tmp->mass[++last];
     int m = gather(logits, n, last, max, cand);
-    return select_prefix(cand, m, mass, min_keep, max, total);
+    return select_prefix(cand, m, mass, max, total);
 }

@@ -59,12 +59,12 @@ int32_t select_argmax(const float *logits, int n, float max);
  * Returns how many.  0 < k <= n. */
 int select_top_k(const float *logits, int n, int k, float max, struct sample_cand *cand, struct select_scratch *tmp);
 
-/* The best of n logits, best first, that together hold at least `mass` of softmax(logits), and at least min_keep.
+/* The best of n logits, best first, that together hold at least `mass` of softmax(logits).
  * cand has room for n entries.  Returns how many. */
-int select_top_p(const float *logits, int n, float mass, int min_keep, float max, struct sample_cand *cand,
-    struct select_scratch *tmp);
+int select_top_p(
+    const float *logits, int n, float mass, float max, struct sample_cand *cand, struct select_scratch *tmp);
 
-/* The length of the shortest prefix of best-first candidates that holds `mass` of `total`, at least min_keep. */
-int select_prefix(const struct sample_cand *cand, int n, float mass, int min_keep, float max, double total);
+/* The length of the shortest prefix of best-first candidates that holds `mass` of `total`. */
+int select_prefix(const struct sample_cand *cand, int n, float mass, float max, double total);
 
 #endif

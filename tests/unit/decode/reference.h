@@ -72,13 +72,13 @@ static struct ref_dist ref_distribution(const struct sample_settings *set, const
             sum += cand[i].p;
             double gap = fabs(sum - (double)set->top_p);
             if (gap < d.edge) d.edge = gap;
-            if (sum >= (double)set->top_p && i + 1 >= set->min_keep) d.n = i + 1;
+            if (sum >= (double)set->top_p) d.n = i + 1;
         }
     }
     if (set->min_p > 0) {
         double floor = cand[0].logit + log((double)set->min_p);
         int keep = 1;
-        while (keep < d.n && (cand[keep].logit >= floor || keep < set->min_keep)) keep++;
+        while (keep < d.n && cand[keep].logit >= floor) keep++;
         if (keep < d.n && fabs(cand[keep].logit - floor) < d.edge) d.edge = fabs(cand[keep].logit - floor);
         if (fabs(cand[keep - 1].logit - floor) < d.edge) d.edge = fabs(cand[keep - 1].logit - floor);
         d.n = keep;

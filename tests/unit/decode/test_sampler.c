@@ -91,7 +91,6 @@ static struct sample_settings random_settings(struct sample_bias *bias, int n_vo
     set.top_p = nucleus[roll(5)];
     set.min_p = least[roll(4)];
     set.top_k = best[roll(6)];
-    set.min_keep = roll(4) ? 0 : (int)roll(20);
     set.penalty_last_n = look[roll(5)];
     if (roll(2)) set.repeat_penalty = 1.3f;
     if (roll(2)) set.frequency_penalty = 0.2f;
