@@ -16,6 +16,15 @@ enum {
     EXPECTED_TOKENS = 128 /* of a candidate, while nothing is known */
 };
 
+/* The casts between the public names and those of decode/. */
+_Static_assert((int)LUTRA_SEARCH_VOTE == SEARCH_VOTE && (int)LUTRA_SEARCH_WEIGHTED == SEARCH_WEIGHTED &&
+                   (int)LUTRA_SEARCH_BEST == SEARCH_BEST && (int)LUTRA_SEARCH_BEAM == SEARCH_BEAM &&
+                   (int)LUTRA_SEARCH_DVTS == SEARCH_DVTS && (int)LUTRA_SEARCH_REBASE == SEARCH_REBASE,
+    "methods of a search");
+_Static_assert((int)LUTRA_SCORE_LAST == SEARCH_LAST && (int)LUTRA_SCORE_MIN == SEARCH_MIN &&
+                   (int)LUTRA_SCORE_PRODUCT == SEARCH_PRODUCT && (int)LUTRA_SCORE_MEAN == SEARCH_MEAN,
+    "scores of a search");
+
 /* ---- settings ---- */
 
 static int check_verifier(const lutra_session *s, const struct lutra_search *set, struct lutra_error *err)
