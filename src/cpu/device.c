@@ -233,7 +233,7 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
     struct cpu_device *d = self_of(self);
     const struct step *step = segment->step;
     struct run run = {.device = d, .segment = segment};
-    for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], UINT64_MAX, err));
+    for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], err));
     if (step->batch->n_row > d->scratch.max_rows || step->n_out > d->scratch.max_out) {
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a step of %d rows, %d wanted; reserved for %d and %d",
             step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
@@ -250,9 +250,9 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
     return 0;
 }
 
-static int cpu_wait(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err)
+static int cpu_wait(struct device *self, const struct ticket *ticket, struct lutra_error *err)
 {
-    (void)self, (void)ticket, (void)deadline_us, (void)err;
+    (void)self, (void)ticket, (void)err;
     return 0; /* submit has finished the work */
 }
 

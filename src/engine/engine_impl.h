@@ -223,7 +223,7 @@ void memory_close(lutra_session *s);
 int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
-int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err);
+int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
 /* Adds the sources that every session has. */
 void sources_open(lutra_session *s);
 /* What the last pass left for a row; NULL: it wanted nothing. */

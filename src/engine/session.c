@@ -282,7 +282,7 @@ static int replace(void *session, struct device *lost, struct lutra_error *err)
     return memory_follow(s, err);
 }
 
-static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, struct lutra_error *err)
+static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
 {
     lutra_runtime *rt = s->model->runtime;
     struct step step = {.batch = &s->batch,
@@ -296,13 +296,13 @@ static int run(lutra_session *s, struct kv_view *view, uint64_t deadline_us, str
     turn_take(&rt->turn);
     uint64_t start = clock_now_us(rt->clock);
     int rc = memory_follow(s, err); /* another session may have changed the plan */
-    if (rc == 0) rc = plan_run(&s->model->plan, &step, rt->clock, deadline_us, &rescue, err);
+    if (rc == 0) rc = plan_run(&s->model->plan, &step, &rescue, err);
     if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
     turn_give(&rt->turn);
     return rc;
 }
 
-int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lutra_error *err)
+int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
 {
     struct kv_view view;
     s->batch.n_row = n_row;
@@ -310,7 +310,7 @@ int session_forward(lutra_session *s, int n_row, uint64_t deadline_us, struct lu
     TRY(batch_check(&s->batch, model_ops(s->model->model)->n_vocab, committed, s->kv, err));
     TRY(list_results(s, err));
     TRY(kv_step_begin(s->kv, &s->batch, &view, err));
-    int rc = run(s, &view, deadline_us, err);
+    int rc = run(s, &view, err);
     kv_step_end(s->kv, &s->batch, rc == 0);
     if (rc < 0) s->batch.n_row = s->n_result = 0;
     return rc;
@@ -354,6 +354,11 @@ int lutra_seq_length(const lutra_session *s, int32_t seq)
 static const struct element_kind row_kind = {
     "row", offsetof(struct lutra_row, target) + sizeof(int32_t), sizeof(struct lutra_row)};
 
+/* Handed on as they are. */
+_Static_assert((int)LUTRA_WANT_LOGITS == WANT_LOGITS && (int)LUTRA_WANT_HIDDEN == WANT_HIDDEN &&
+                   (int)LUTRA_WANT_TOPK == WANT_TOPK && (int)LUTRA_WANT_LOGPROB == WANT_LOGPROB,
+    "what a row wants");
+
 int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err)
 {
     if (n_row < 1 || n_row > s->n_batch)
@@ -365,7 +370,7 @@ int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, siz
         const void *target = (const char *)rows + (size_t)r * row_size + offsetof(struct lutra_row, target);
         s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target};
     }
-    TRY(session_forward(s, n_row, CLOCK_NEVER_US, err));
+    TRY(session_forward(s, n_row, err));
     for (int i = 0; i < s->n_result; i++) {
         const struct row_result *r = &s->result[i];
         uint32_t want = s->batch.row[r->row].want;

@@ -164,7 +164,7 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
     struct row_room room = {s->n_batch, s->n_out, s->n_draft};
     pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
     sources_offer(s->sources, pass);
-    if (s->batch.n_row > 0) return session_forward(s, s->batch.n_row, CLOCK_NEVER_US, err);
+    if (s->batch.n_row > 0) return session_forward(s, s->batch.n_row, err);
     if (!s->first) return 0;
     return lutra_fail(err, LUTRA_E_CTX_FULL, "the cache is held by open sequences: no request can start");
 }

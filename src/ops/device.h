@@ -105,7 +105,7 @@ struct device_ops {
     /* Starts a segment after the tickets, which are the device's own.  Segments of a device are over in order. */
     int (*submit)(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
         struct ticket *out, struct lutra_error *err);
-    int (*wait)(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err);
+    int (*wait)(struct device *self, const struct ticket *ticket, struct lutra_error *err);
 
     int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
     void (*buffer_free)(struct device *self, struct buffer *buffer);

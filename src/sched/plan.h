@@ -4,7 +4,7 @@
  *
  *     struct plan plan;
  *     TRY(plan_open(&plan, list, devices, n_device, &err));      refuses what no device supports, by name
- *     TRY(plan_run(&plan, &step, clock, deadline_us, &rescue, &err));
+ *     TRY(plan_run(&plan, &step, &rescue, &err));
  *
  * Today a plan puts each operation on the first device that supports it and all that must be with it: operations over the
  * same cache, or with the same weight (ARCHITECTURE 6 names the partitions that a solver will choose from).  sched/ sees only
@@ -19,7 +19,6 @@
 
 #include <stdbool.h>
 
-#include "base/clock.h"
 #include "ops/device.h"
 
 enum { PLAN_PIECES = 1024, PLAN_DEVICES = 8 };
@@ -52,12 +51,12 @@ struct plan_rescue {
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err);
 
-/* One forward pass: submits the pieces in order and waits for all of them.  Stops between pieces when step->cancel is set or
- * the deadline (on `clock`) has passed: LUTRA_E_CANCELLED, LUTRA_E_DEADLINE.  When a device is lost, nothing of the step
- * counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is left.  Unless the
- * deadline has passed, nothing of the step is under way when it returns.  Allocates nothing. */
-int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
-    const struct plan_rescue *rescue, struct lutra_error *err);
+/* One forward pass: submits the pieces in order and waits for all of them.  Stops between pieces when step->cancel is set:
+ * LUTRA_E_CANCELLED.  When a device is lost, nothing of the step counts yet: it is done again from its beginning with the
+ * plan that `rescue` (NULL: none) makes of what is left.  Nothing of the step is under way when it returns.  Allocates
+ * nothing. */
+int plan_run(
+    const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err);
 
 /* What one step asks of all devices together.  Counted. */
 void plan_demand(const struct plan *plan, const struct step *step, struct demand *out);

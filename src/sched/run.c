@@ -10,7 +10,6 @@
 struct run {
     const struct plan *plan;
     const struct step *step;
-    uint64_t deadline_us;
     int n; /* pieces submitted */
     struct ticket ticket[PLAN_PIECES];
     bool over[PLAN_PIECES];
@@ -31,7 +30,7 @@ static int finish(struct run *r, int p, struct lutra_error *err)
     struct device *d = r->plan->device[self];
     uint32_t publish = 0;
     if (r->over[p]) return 0;
-    TRY(note_loss(r, d, d->ops->wait(d, &r->ticket[p], r->deadline_us, err)));
+    TRY(note_loss(r, d, d->ops->wait(d, &r->ticket[p], err)));
     for (; p >= 0 && !r->over[p]; p = r->plan->piece[p].wait[self]) {
         r->over[p] = true;
         publish |= r->plan->piece[p].publish;
@@ -58,12 +57,11 @@ static int start(struct run *r, int p, struct lutra_error *err)
     return 0;
 }
 
-static int run_pieces(struct run *r, struct clock clock, struct lutra_error *err)
+static int run_pieces(struct run *r, struct lutra_error *err)
 {
     for (int p = 0; p < r->plan->n_piece; p++) {
         if (r->step->cancel && atomic_load_explicit(r->step->cancel, memory_order_relaxed))
             return lutra_fail(err, LUTRA_E_CANCELLED, "cancelled");
-        if (clock_now_us(clock) >= r->deadline_us) return lutra_fail(err, LUTRA_E_DEADLINE, "the deadline has passed");
         TRY(start(r, p, err));
     }
     for (int p = r->n - 1; p >= 0; p--) TRY(finish(r, p, err));
@@ -76,32 +74,31 @@ static void settle(struct run *r)
     struct lutra_error ignored;
     for (int p = 0; p < r->n; p++) {
         struct device *d = r->plan->device[r->plan->piece[p].device];
-        if (!r->over[p] && d != r->lost) d->ops->wait(d, &r->ticket[p], r->deadline_us, &ignored);
+        if (!r->over[p] && d != r->lost) d->ops->wait(d, &r->ticket[p], &ignored);
     }
 }
 
-static int run_once(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
-    struct device **lost, struct lutra_error *err)
+static int run_once(const struct plan *plan, const struct step *step, struct device **lost, struct lutra_error *err)
 {
-    struct run r = {.plan = plan, .step = step, .deadline_us = deadline_us};
-    int rc = run_pieces(&r, clock, err);
-    if (rc < 0 && rc != LUTRA_E_DEADLINE) settle(&r);
+    struct run r = {.plan = plan, .step = step};
+    int rc = run_pieces(&r, err);
+    if (rc < 0) settle(&r);
     *lost = r.lost;
     return rc;
 }
 
-int plan_run(const struct plan *plan, const struct step *step, struct clock clock, uint64_t deadline_us,
-    const struct plan_rescue *rescue, struct lutra_error *err)
+int plan_run(
+    const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err)
 {
     struct device *lost = NULL;
     if (!plan->n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
-    int rc = run_once(plan, step, clock, deadline_us, &lost, err);
+    int rc = run_once(plan, step, &lost, err);
     while (rc == LUTRA_E_DEVICE_LOST && lost && rescue) {
         TRY(rescue->replace(rescue->user, lost, err));
         for (int i = 0; i < plan->n_device; i++)
             if (plan->device[i] == lost)
                 return lutra_fail(err, LUTRA_E_INTERNAL, "the plan keeps %s, which is lost", lost->name);
-        rc = run_once(plan, step, clock, deadline_us, &lost, err);
+        rc = run_once(plan, step, &lost, err);
     }
     return rc;
 }

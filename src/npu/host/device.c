@@ -177,7 +177,7 @@ static int npu_publish(struct device *self, struct buffer *buffer, struct lutra_
     struct npu_device *d = self_of(self);
     struct npu_buffer *b = npu_buffer_of(d, buffer->host);
     if (!b || b->n_layer) return 0;
-    TRY(npu_run_drain(d, CLOCK_NEVER_US, err)); /* of a later segment */
+    TRY(npu_run_drain(d, err)); /* of a later segment */
     return npu_value_to_host(d, b, (uint32_t)b->bytes, err);
 }
 
@@ -218,11 +218,11 @@ static int npu_reserve(
     return rc;
 }
 
-static int npu_wait(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err)
+static int npu_wait(struct device *self, const struct ticket *ticket, struct lutra_error *err)
 {
     struct npu_device *d = self_of(self);
     if (ticket->id != d->ticket) return 0; /* what came after waited for it */
-    TRY(npu_run_drain(d, deadline_us, err));
+    TRY(npu_run_drain(d, err));
     npu_run_finish(d);
     return 0;
 }
@@ -231,7 +231,7 @@ static int npu_submit(struct device *self, const struct segment *segment, const 
     struct ticket *out, struct lutra_error *err)
 {
     struct npu_device *d = self_of(self);
-    for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], CLOCK_NEVER_US, err));
+    for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], err));
     TRY(npu_run_abandon(d, err));
     int rc = npu_program_submit(d, segment, err);
     if (rc < 0) {

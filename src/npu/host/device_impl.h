@@ -199,7 +199,7 @@ int npu_program_submit(struct npu_device *d, const struct segment *segment, stru
 int npu_run_feed(struct npu_device *d, struct lutra_error *err);
 
 /* Until the run is done; cancelling the step stops it after the messages on their way. */
-int npu_run_drain(struct npu_device *d, uint64_t deadline_us, struct lutra_error *err);
+int npu_run_drain(struct npu_device *d, struct lutra_error *err);
 
 /* Waits for what nobody waited for and forgets it. */
 int npu_run_abandon(struct npu_device *d, struct lutra_error *err);

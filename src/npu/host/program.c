@@ -145,7 +145,7 @@ static int turn(struct program *p, int window, struct lutra_error *err)
     if (p->w && window == p->d->at) return 0;
     if (p->w) {
         TRY(end_run(p, err));
-        TRY(npu_run_drain(p->d, CLOCK_NEVER_US, err));
+        TRY(npu_run_drain(p->d, err));
     }
     begin_run(p, window);
     return 0;

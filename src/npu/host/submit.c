@@ -25,15 +25,14 @@ static bool cancelled(const struct npu_device *d)
     return d->step && d->step->cancel && atomic_load_explicit(d->step->cancel, memory_order_relaxed);
 }
 
-int npu_run_drain(struct npu_device *d, uint64_t deadline_us, struct lutra_error *err)
+int npu_run_drain(struct npu_device *d, struct lutra_error *err)
 {
     bool stop = false;
     while (d->n_flight || d->n_sent < d->n_op) {
         if (d->n_sent < d->n_op && cancelled(d)) d->n_op = d->n_sent, stop = true;
         TRY(npu_run_feed(d, err));
         if (!d->n_flight) break;
-        int rc = npu_transport_wait(d->window[d->at].link, d->flight[0], deadline_us, err);
-        if (rc == LUTRA_E_DEADLINE) return rc;
+        int rc = npu_transport_wait(d->window[d->at].link, d->flight[0], CLOCK_NEVER_US, err);
         memmove(d->flight, d->flight + 1, (size_t)--d->n_flight * sizeof *d->flight);
         if (rc < 0) {
             d->n_op = d->n_sent;
@@ -50,7 +49,7 @@ int npu_run_abandon(struct npu_device *d, struct lutra_error *err)
     d->step = NULL; /* may be gone */
     d->n_op = d->n_sent;
     while (d->n_flight) {
-        rc = npu_run_drain(d, CLOCK_NEVER_US, &ignored);
+        rc = npu_run_drain(d, &ignored);
         if (rc == LUTRA_E_DEVICE_LOST) break;
     }
     d->n_op = d->n_sent = d->n_flight = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A step that ends before its work does: cancelled between two messages, or out of time.  What was sent is waited for,
+ * A step that ends before its work does: cancelled between two messages, or failed in one.  What was sent is waited for,
  * the rest is never sent, no result of it is believed, and the next step is that of an undisturbed session.
  */
 #include "device_fixture.h"
@@ -10,7 +10,7 @@ static struct {
     const struct npu_transport_ops *ops;
     struct npu_transport_ops watched;
     lutra_session *s;
-    int n_submit, cancel_at, late_at, n_wait;
+    int n_submit, cancel_at, fail_at, n_wait;
 } watch;
 
 static int submit(
@@ -22,8 +22,8 @@ static int submit(
 
 static int wait_for(struct npu_transport *self, uint64_t ticket, uint64_t deadline_us, struct lutra_error *err)
 {
-    if (++watch.n_wait == watch.late_at) return lutra_fail(err, LUTRA_E_DEADLINE, "late");
-    return watch.ops->wait(self, ticket, deadline_us, err);
+    int rc = watch.ops->wait(self, ticket, deadline_us, err);
+    return rc == 0 && ++watch.n_wait == watch.fail_at ? lutra_fail(err, LUTRA_E_INTERNAL, "failed") : rc;
 }
 
 static void open_watched(struct fixture *f)
@@ -78,18 +78,18 @@ static void cancelled_between_messages(void **state)
     check(&watch.cancel_at, 3, LUTRA_E_CANCELLED);
 }
 
-static void out_of_time_in_a_message(void **state)
+static void failed_in_a_message(void **state)
 {
     (void)state;
-    check(&watch.late_at, 1, LUTRA_E_DEADLINE);
-    check(&watch.late_at, 2, LUTRA_E_DEADLINE);
+    check(&watch.fail_at, 1, LUTRA_E_INTERNAL);
+    check(&watch.fail_at, 2, LUTRA_E_INTERNAL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancelled_between_messages),
-        cmocka_unit_test(out_of_time_in_a_message),
+        cmocka_unit_test(failed_in_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

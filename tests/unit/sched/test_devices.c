@@ -103,10 +103,9 @@ static int submit(struct device *self, const struct segment *seg, const struct t
     return 0;
 }
 
-static int wait_for(struct device *self, const struct ticket *ticket, uint64_t deadline_us, struct lutra_error *err)
+static int wait_for(struct device *self, const struct ticket *ticket, struct lutra_error *err)
 {
     struct twin *t = twin_of(self);
-    (void)deadline_us;
     assert_ptr_equal(ticket->device, self);
     TRY(alive(t, err));
     catch_up(t, (int)ticket->id);
@@ -292,11 +291,9 @@ static int replace(void *user, struct device *lost, struct lutra_error *err)
 static void play(struct fixture *f, uint32_t seed)
 {
     struct lutra_error err = {0};
-    struct virtual_time time = {0};
     struct plan_rescue rescue = {replace, f};
     assert_int_equal(plan_open(&f->plan, &f->r.list, f->left, f->n_left, &err), 0);
-    if (plan_run(&f->plan, &f->r.step, clock_virtual(&time), CLOCK_NEVER_US, &rescue, &err) < 0)
-        fail_msg("list %u: %s", seed, err.what);
+    if (plan_run(&f->plan, &f->r.step, &rescue, &err) < 0) fail_msg("list %u: %s", seed, err.what);
     check_results(f, seed);
 }
 
