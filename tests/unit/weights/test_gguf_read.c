@@ -109,8 +109,11 @@ static void not_a_file(void **state)
     add(&f, "GG", 2);
     expect(LUTRA_E_FORMAT, "not a GGUF file");
     f.n = 0;
-    add(&f, "PK\3\4 something else altogether", 30);
+    add(&f, "something else altogether, and longer", 30);
     expect(LUTRA_E_FORMAT, "not a GGUF file");
+    f.n = 0;
+    add(&f, "PK\3\4 something else altogether", 30);
+    expect(LUTRA_E_FORMAT, "a zip archive");
 }
 
 static void versions(void **state)
