@@ -32,7 +32,7 @@ static void open_on_list(struct fixture *f, const char *devices, enum split spli
     lutra_session_settings_init(&ss, sizeof ss);
     rs.device = devices, rs.n_threads = 2;
     ss.n_seq = 2, ss.n_ctx = 128, ss.n_batch = 8, ss.n_out = 2;
-    setenv("LUTRA_NPU_WINDOW_KIB", "16384", 1);
+    rs.npu_window_bytes = 16 << 20;
     OK(lutra_runtime_open(&f->rt, &rs, err));
     if (f->rt->n_device > 2) { /* the first of two NPUs */
         struct device *d = f->rt->device[0];
