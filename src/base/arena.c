@@ -63,16 +63,5 @@ int arena_take(struct arena *arena, size_t bytes, const char *what, void **out, 
     }
     *out = arena->start + arena->used_bytes;
     arena->used_bytes += cost;
-    if (arena->used_bytes > arena->peak_bytes) arena->peak_bytes = arena->used_bytes;
     return LUTRA_OK;
-}
-
-size_t arena_mark(const struct arena *arena)
-{
-    return arena->used_bytes;
-}
-
-void arena_rewind(struct arena *arena, size_t mark)
-{
-    if (mark < arena->used_bytes) arena->used_bytes = mark;
 }

@@ -26,8 +26,7 @@ struct arena {
     unsigned char *start; /* page-aligned */
     size_t size_bytes;    /* reserved */
     size_t used_bytes;
-    size_t peak_bytes; /* largest used_bytes so far */
-    const char *tag;   /* the lifetime, for messages; borrowed */
+    const char *tag; /* the lifetime, for messages; borrowed */
 };
 
 /* Reserves size_bytes (rounded up to pages) of zeroed memory, touched only when used.  Zero bytes is a valid, empty
@@ -43,9 +42,5 @@ int arena_take(struct arena *arena, size_t bytes, const char *what, void **out, 
 
 /* What a take of `bytes` costs, for adding up a reservation; SIZE_MAX if it cannot be represented. */
 size_t arena_cost(size_t bytes);
-
-/* Everything taken after the mark is free again; its contents are then unspecified. */
-size_t arena_mark(const struct arena *arena);
-void arena_rewind(struct arena *arena, size_t mark);
 
 #endif

@@ -83,23 +83,20 @@ static bool read_cache_file(int index, const char *name, char *text, int size)
     return ok;
 }
 
-static void read_caches(struct cpu_info *out)
+static size_t second_level_bytes(void)
 {
     char level[16], type[32], size[32];
     for (int i = 0; i < 16 && read_cache_file(i, "level", level, sizeof level); i++) {
-        if (!read_cache_file(i, "type", type, sizeof type) || type[0] == 'I') continue;
+        if (level[0] != '2' || !read_cache_file(i, "type", type, sizeof type) || type[0] == 'I') continue;
         if (!read_cache_file(i, "size", size, sizeof size)) continue;
-        size_t bytes = (size_t)strtoull(size, NULL, 10) * (strchr(size, 'M') ? 1024u * 1024u : 1024u);
-        if (level[0] == '1') out->l1d_bytes = bytes;
-        if (level[0] == '2') out->l2_bytes = bytes;
-        if (level[0] == '3') out->l3_bytes = bytes;
+        return (size_t)strtoull(size, NULL, 10) * (strchr(size, 'M') ? 1024u * 1024u : 1024u);
     }
+    return 0;
 }
 
 void cpu_info_read(struct cpu_info *out)
 {
-    *out = (struct cpu_info){.isa = cpu_isa(), .n_usable = cpu_usable()};
-    read_caches(out);
+    *out = (struct cpu_info){.isa = cpu_isa(), .l2_bytes = second_level_bytes()};
     read_key("/proc/cpuinfo", "model name", out->model, sizeof out->model);
     if (!out->model[0]) read_key("/proc/cpuinfo", "Hardware", out->model, sizeof out->model);
     if (!out->model[0]) snprintf(out->model, sizeof out->model, "unknown");

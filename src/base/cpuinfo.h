@@ -34,12 +34,9 @@ enum cpu_isa {
 #define CPU_ISA_ALL 0xffu
 
 struct cpu_info {
-    uint32_t isa;     /* set of enum cpu_isa */
-    int n_usable;     /* cpu_usable() */
-    size_t l1d_bytes; /* of the first processor; 0 = not known */
-    size_t l2_bytes;  /* likewise */
-    size_t l3_bytes;  /* likewise; shared */
-    char model[64];   /* e.g. "AMD EPYC"; "unknown" if the system does not say */
+    uint32_t isa;    /* set of enum cpu_isa */
+    size_t l2_bytes; /* of the first processor; 0 = not known */
+    char model[64];  /* e.g. "AMD EPYC"; "unknown" if the system does not say */
 };
 
 /* Never fails: what cannot be found out is 0 or "unknown". */

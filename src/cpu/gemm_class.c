@@ -10,7 +10,6 @@ static struct cpu_gemm common(enum quant_type type, const char *name, cpu_gemm_r
         .layout = CPU_PANEL_LAYOUT,
         .type = type,
         .mr = LANES,
-        .nr = ACT_COLUMNS,
         .kr = 4,
         .packed_bytes = cpu_packed_bytes,
         .pack = cpu_pack,

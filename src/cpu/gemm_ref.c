@@ -88,7 +88,6 @@ void cpu_gemm_init_ref(struct cpu_kernels *out)
             .layout = "rows.1",
             .type = q->type,
             .mr = PANEL,
-            .nr = 1,
             .kr = 1,
             .packed_bytes = size_ref,
             .pack = pack_ref,

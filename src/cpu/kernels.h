@@ -61,8 +61,8 @@ struct cpu_gemm {
     const char *numerics; /* class: kernels of one type and class give the same bits on every ISA; or "ref" */
     const char *layout;   /* what pack writes, with its version: one name and type, one sequence of bytes everywhere */
     enum quant_type type;
-    int mr, nr, kr; /* output rows of a panel, columns of the register tile, inputs per dot-product step */
-    int act_group;  /* inputs per activation scale; 0 = activations stay f32 */
+    int mr, kr;    /* output rows of a panel, inputs per dot-product step */
+    int act_group; /* inputs per activation scale; 0 = activations stay f32 */
 
     /* Bytes of the packed weight, a multiple of 64.  0: the shape overflows or is not whole blocks. */
     size_t (*packed_bytes)(const struct cpu_gemm *self, size_t n_out, size_t n_in);

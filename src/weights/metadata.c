@@ -187,15 +187,6 @@ static int get_u64(const struct weights *w, const char *key, bool optional, uint
     return element_u64(w, kv, 0, UINT64_MAX, out, err);
 }
 
-static int get_i32(const struct weights *w, const char *key, bool optional, int32_t *out, struct lutra_error *err)
-{
-    int rc;
-    const struct weights_kv *kv = look_up(w, key, optional, &rc, err);
-    if (!kv) return rc;
-    if (!is_scalar(kv)) return wrong_type(w, kv, "an integer", err);
-    return element_i32(w, kv, 0, out, err);
-}
-
 static int get_f32(const struct weights *w, const char *key, bool optional, float *out, struct lutra_error *err)
 {
     int rc;
@@ -256,21 +247,6 @@ int weights_opt_u32(const struct weights *w, const char *key, uint32_t *out, str
 int weights_get_u64(const struct weights *w, const char *key, uint64_t *out, struct lutra_error *err)
 {
     return get_u64(w, key, false, out, err);
-}
-
-int weights_opt_u64(const struct weights *w, const char *key, uint64_t *out, struct lutra_error *err)
-{
-    return get_u64(w, key, true, out, err);
-}
-
-int weights_get_i32(const struct weights *w, const char *key, int32_t *out, struct lutra_error *err)
-{
-    return get_i32(w, key, false, out, err);
-}
-
-int weights_opt_i32(const struct weights *w, const char *key, int32_t *out, struct lutra_error *err)
-{
-    return get_i32(w, key, true, out, err);
 }
 
 int weights_get_f32(const struct weights *w, const char *key, float *out, struct lutra_error *err)
@@ -360,19 +336,6 @@ int weights_copy_i32(
     const struct weights_kv *kv;
     TRY(get_for_copy(w, key, n_max, n, &kv, err));
     for (uint64_t i = 0; out && i < kv->n; i++) TRY(element_i32(w, kv, i, &out[i], err));
-    return 0;
-}
-
-int weights_copy_u32(
-    const struct weights *w, const char *key, uint32_t *out, uint64_t n_max, uint64_t *n, struct lutra_error *err)
-{
-    const struct weights_kv *kv;
-    uint64_t v = 0;
-    TRY(get_for_copy(w, key, n_max, n, &kv, err));
-    for (uint64_t i = 0; out && i < kv->n; i++) {
-        TRY(element_u64(w, kv, i, UINT32_MAX, &v, err));
-        out[i] = (uint32_t)v;
-    }
     return 0;
 }
 

@@ -118,9 +118,6 @@ bool weights_kv_f64(const struct weights_kv *kv, uint64_t i, double *out);
 int weights_get_u32(const struct weights *w, const char *key, uint32_t *out, struct lutra_error *err);
 int weights_opt_u32(const struct weights *w, const char *key, uint32_t *out, struct lutra_error *err);
 int weights_get_u64(const struct weights *w, const char *key, uint64_t *out, struct lutra_error *err);
-int weights_opt_u64(const struct weights *w, const char *key, uint64_t *out, struct lutra_error *err);
-int weights_get_i32(const struct weights *w, const char *key, int32_t *out, struct lutra_error *err);
-int weights_opt_i32(const struct weights *w, const char *key, int32_t *out, struct lutra_error *err);
 int weights_get_f32(const struct weights *w, const char *key, float *out, struct lutra_error *err);
 int weights_opt_f32(const struct weights *w, const char *key, float *out, struct lutra_error *err);
 int weights_get_bool(const struct weights *w, const char *key, bool *out, struct lutra_error *err);
@@ -142,8 +139,6 @@ int weights_get_array(const struct weights *w, const char *key, enum weights_kin
     struct lutra_error *err);
 int weights_copy_i32(
     const struct weights *w, const char *key, int32_t *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
-int weights_copy_u32(
-    const struct weights *w, const char *key, uint32_t *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
 int weights_copy_f32(
     const struct weights *w, const char *key, float *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
 

@@ -21,11 +21,6 @@ static const struct {
 #undef FIGURE
 };
 
-const char *npu_figure_name(enum npu_figure figure)
-{
-    return (unsigned)figure < NPU_FIGURES ? figures[figure].name : "?";
-}
-
 /* The unread rest of a text that ends with a zero byte. */
 struct reader {
     const char *at, *start, *file;

@@ -53,8 +53,6 @@ struct npu_profile {
     char source[NPU_FIGURES][256];
 };
 
-const char *npu_figure_name(enum npu_figure figure);
-
 /* Parses n bytes; `file` names them in errors: LUTRA_E_FORMAT.  *out is undefined on failure. */
 int npu_profile_parse(struct npu_profile *out, const char *text, size_t n, const char *file, struct lutra_error *err);
 

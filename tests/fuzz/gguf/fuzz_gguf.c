@@ -56,7 +56,6 @@ static void touch_key(const struct weights *w, const struct weights_kv *kv)
 {
     struct lutra_error err;
     uint32_t u32 = 0;
-    int32_t i32 = 0;
     uint64_t u64 = 0;
     int64_t i64;
     float f32 = 0;
@@ -64,7 +63,6 @@ static void touch_key(const struct weights *w, const struct weights_kv *kv)
     bool b = false;
     struct weights_str s = {"", 0};
     weights_get_u32(w, kv->key, &u32, &err);
-    weights_get_i32(w, kv->key, &i32, &err);
     weights_get_u64(w, kv->key, &u64, &err);
     weights_get_f32(w, kv->key, &f32, &err);
     weights_get_bool(w, kv->key, &b, &err);
@@ -86,7 +84,6 @@ static void touch_key(const struct weights *w, const struct weights_kv *kv)
     const struct weights_kv *array;
     weights_copy_f32(w, kv->key, real, 16, &u64, &err);
     weights_copy_i32(w, kv->key, numbers, 16, &u64, &err);
-    weights_copy_u32(w, kv->key, (uint32_t *)numbers, 16, &u64, &err);
     weights_get_array(w, kv->key, kv->elem, &array, &err);
     if (weights_kv_find(w, kv->key) != kv) fail("a key is not found under its name");
 }

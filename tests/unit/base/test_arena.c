@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * base/arena: alignment, the books it keeps, refusal with a status that names the arena, rewinding.
+ * base/arena: alignment, the books it keeps, refusal with a status that names the arena.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,11 +25,6 @@ static void test_take_and_books(void **state)
     for (int i = 0; i < 100; i++) assert_int_equal(b[i], 0);
     memset(b, 1, 100);
 
-    size_t mark = arena_mark(&arena);
-    assert_int_equal(arena_take(&arena, 4000, "c", (void **)&b, NULL), LUTRA_OK);
-    arena_rewind(&arena, mark);
-    assert_int_equal(arena.used_bytes, 192);
-    assert_int_equal(arena.peak_bytes, 192 + arena_cost(4000));
     arena_close(&arena);
     arena_close(&arena);
 }

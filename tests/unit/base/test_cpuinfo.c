@@ -174,10 +174,8 @@ static void test_info(void **state)
     (void)state;
     cpu_info_read(&info);
     assert_int_equal(info.isa, cpu_isa());
-    assert_true(info.n_usable >= 1);
     assert_true(info.model[0] != 0);
-    assert_true(info.l1d_bytes == 0 || info.l1d_bytes >= 8192);
-    assert_true(info.l2_bytes == 0 || info.l2_bytes >= info.l1d_bytes);
+    assert_true(info.l2_bytes == 0 || info.l2_bytes >= 65536);
     assert_true(cpu_memory_available() > 1 << 20);
 }
 
