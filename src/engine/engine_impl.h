@@ -169,7 +169,7 @@ struct lutra_session {
     struct sample *sample;    /* [n_seq] */
     struct sample_pick *pick; /* [n_seq] of the current step */
     int *pick_status;
-    struct lutra_error failed; /* the first sample of a lutra_generate() that ended in an error; code 0 = none */
+    struct lutra_error failed;    /* the first sample of a lutra_generate() that ended in an error; code 0 = none */
     struct request *first, *last; /* submitted, oldest first */
     int32_t next_id;
     struct retained retained[SESSION_RETAINED];
