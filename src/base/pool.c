@@ -34,6 +34,7 @@ enum {
     DEFAULT_SPIN_US = 200, /* longer than the work between two steps: sampling, a callback */
     READY_SPIN_US = 1000,  /* of a worker that came late: the next pool_regroup may be some way off */
     ANSWER_US = 5,         /* for the answer of a worker that spins, if it has a processor */
+    FRESH_US = 50,         /* so soon after a run its workers need not answer: they still have their processors */
     WAKE_US = 100,         /* and of one that sleeps, if there is a free one */
     PAUSES_PER_LOOK = 64,  /* spins between two looks at the clock */
     LINE = 64,
@@ -73,8 +74,10 @@ struct pool {
     atomic_bool changed;      /* somebody has left or is READY since the team was made */
     void (*fn)(void *arg, int ith, int nth);
     void *arg;
-    int nth, at;             /* the team's size; of the caller's pool_regroup */
+    int nth;                 /* the team's size */
     int n_asked;             /* workers[0 .. n_asked - 1] may be in this run's team */
+    uint64_t end_us;         /* of the last run */
+    bool fresh;              /* the run that begins follows closely on the last */
     struct worker **member;  /* [nth] by place; [0] is the caller: NULL */
     int n_thread, n_started; /* workers started */
     uint32_t spin_us;        /* 0 when there are more threads than processors */
@@ -82,6 +85,7 @@ struct pool {
     struct pace pace[POOL_KINDS];
     pthread_mutex_t run;    /* held during a run */
     pthread_mutex_t leave;  /* held while a thread leaves, or a team is made */
+    _Alignas(LINE) int at;  /* of the caller's pool_regroup: written at each of them, read when a team is made */
     struct worker worker[]; /* [n_thread - 1] */
 };
 
@@ -157,7 +161,8 @@ static void ask(struct pool *pool, uint32_t wake_us)
     uint32_t patience_us = 0;
     for (int i = 0; i < pool->n_asked; i++) {
         struct worker *w = &pool->worker[i];
-        if (atomic_load(&w->seat) == IN) continue;
+        uint32_t seat = atomic_load(&w->seat);
+        if (seat == IN || (seat == IDLE && pool->fresh)) continue;
         bool woken = atomic_exchange(&w->seat, OFFERED) == ASLEEP;
         if (woken) wake(&w->seat);
         uint32_t us = woken ? wake_us : ANSWER_US;
@@ -172,11 +177,12 @@ static void ask(struct pool *pool, uint32_t wake_us)
 /* Whether a worker is in the team, from now on or still. */
 static bool take_in(const struct pool *pool, struct worker *w)
 {
-    uint32_t ready = READY;
+    uint32_t ready = READY, idle = IDLE;
     if (atomic_load(&w->seat) == IN) return true;
     if (pool->all)
         atomic_store(&w->seat, SEATED);
-    else if (!atomic_compare_exchange_strong(&w->seat, &ready, SEATED))
+    else if (!atomic_compare_exchange_strong(&w->seat, &ready, SEATED) &&
+             !(pool->fresh && atomic_compare_exchange_strong(&w->seat, &idle, SEATED)))
         return false;
     w->entry = pool->at;
     return true;
@@ -201,7 +207,7 @@ static void make_team(struct pool *pool, uint32_t wake_us)
 static void open_phase(struct pool *pool)
 {
     uint32_t phase = atomic_load(&pool->phase) + 1;
-    atomic_store(&pool->count, phase * PHASE + (uint64_t)pool->nth * TEAM);
+    atomic_store_explicit(&pool->count, phase * PHASE + (uint64_t)pool->nth * TEAM, memory_order_release);
     atomic_store(&pool->phase, phase);
     if (atomic_load(&pool->n_asleep)) wake(&pool->phase);
 }
@@ -262,7 +268,7 @@ bool pool_regroup(struct pool *pool, int *ith, int *nth, int at)
     uint32_t phase = atomic_load(&pool->phase);
     if (!self) pool->at = at;
     if (arrive(pool)) {
-        bool changed = atomic_exchange(&pool->changed, false);
+        bool changed = atomic_load(&pool->changed) && atomic_exchange(&pool->changed, false);
         if (changed) make_team(pool, WAKE_US);
         open_phase(pool);
         if (changed) admit(pool);
@@ -284,18 +290,25 @@ int pool_entry(const struct pool *pool, int ith)
     return ith ? pool->member[ith]->entry : 0;
 }
 
-static void run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int n_thread, uint32_t wake_us)
+/* Returns how long it took. */
+static uint64_t run(
+    struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int n_thread, uint32_t wake_us)
 {
+    uint64_t start_us = clock_now_us(clock_real());
     pool->fn = fn;
     pool->arg = arg;
     pool->at = 0;
     pool->n_asked = (pool->all ? pool->n_thread : n_thread) - 1;
+    pool->fresh = start_us - pool->end_us < FRESH_US;
     make_team(pool, wake_us);
+    pool->fresh = false;
     open_phase(pool);
     admit(pool);
     fn(arg, 0, pool->nth);
     uint32_t phase = atomic_load(&pool->phase);
     if (!arrive(pool)) wait_phase(pool, phase);
+    pool->end_us = clock_now_us(clock_real());
+    return pool->end_us - start_us;
 }
 
 void pool_run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg)
@@ -307,13 +320,11 @@ void pool_run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *
 
 void pool_run_measured(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int kind, double work)
 {
-    struct clock clock = clock_real();
     struct pace *pace = &pool->pace[kind < POOL_KINDS ? kind : POOL_KINDS - 1];
     pthread_mutex_lock(&pool->run);
     atomic_store(&pool->lost_us, 0);
-    uint64_t start_us = clock_now_us(clock);
-    run(pool, fn, arg, pace_threads(pace), 0); /* who sleeps enters at a pool_regroup */
-    double us = (double)(clock_now_us(clock) - start_us), lost_us = (double)atomic_load(&pool->lost_us);
+    double us = (double)run(pool, fn, arg, pace_threads(pace), 0); /* who sleeps enters at a pool_regroup */
+    double lost_us = (double)atomic_load(&pool->lost_us);
     pace_note(pace, work, us, lost_us + us * (pool->n_asked + 1 - pool->nth)); /* who never came lost all of it */
     pthread_mutex_unlock(&pool->run);
 }

@@ -42,6 +42,17 @@ static void pick_some(void *arg, int ith, int nth)
     }
 }
 
+/* Waking threads costs more than a draw: one sample's is the caller's own. */
+static void pick_all(lutra_session *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_seq; i++) n += s->sample[i].request && s->sample[i].row >= 0;
+    if (n > 1)
+        pool_run(s->model->runtime->pool, pick_some, s);
+    else
+        pick_some(s, 0, 1);
+}
+
 /* A sample that cannot go on ends; the first of a lutra_generate() is what that returns. */
 static void fail_sample(lutra_session *s, struct sample *slot, int status)
 {
@@ -91,7 +102,7 @@ static int take_samples(void *self, const struct pass *pass, struct lutra_error 
     uint64_t start = clock_now_us(s->model->runtime->clock);
     for (bool more = true; more;) {
         more = false;
-        pool_run(s->model->runtime->pool, pick_some, s);
+        pick_all(s);
         for (int i = 0; i < s->n_seq; i++) {
             struct sample *slot = &s->sample[i];
             if (!slot->request || slot->row < 0) continue;
