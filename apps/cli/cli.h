@@ -99,6 +99,9 @@ struct engine_options {
     const char *model, *device, *isa, *type_k, *type_v, *packed;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose;
+    const char *spec_type;
+    int draft_max, draft_min, spec_ngram_n;
+    float draft_p_min;
 };
 
 struct engine {
@@ -110,8 +113,9 @@ struct engine {
 };
 
 void engine_options_init(struct engine_options *opts);
-struct option_set engine_option_set(struct engine_options *opts); /* -m -t --device -c -b ... */
-struct option_set output_option_set(struct engine_options *opts); /* -v --quiet --no-progress */
+struct option_set engine_option_set(struct engine_options *opts);      /* -m -t --device -c -b ... */
+struct option_set speculation_option_set(struct engine_options *opts); /* --spec-type --draft-max ... */
+struct option_set output_option_set(struct engine_options *opts);      /* -v --quiet --no-progress */
 
 /* Opens runtime and model; returns 0 or an exit code after a message. */
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only);

@@ -63,11 +63,11 @@ static const struct foreign table[] = {
     {"--smoothing-factor --smoothing-curve", FOREIGN_ONE, "there is no quadratic sampling", "0 0.0"},
     {"-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft -ngld --gpu-layers-draft --n-gpu-layers-draft "
      "-devd --device-draft -cd --ctx-size-draft -td --threads-draft -tbd --threads-batch-draft -ctkd "
-     "--cache-type-k-draft -ctvd --cache-type-v-draft --draft --draft-n --draft-max --draft-min --draft-p-min "
-     "--draft-p-split --spec-type --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min --spec-draft-ngl "
-     "--spec-draft-hf --spec-replace -lcs --lookup-cache-static -lcd --lookup-cache-dynamic",
-        FOREIGN_ONE, "there is no speculative decoding yet", "none"},
-    {"--spec-default", FOREIGN_NONE, "there is no speculative decoding yet", NULL},
+     "--cache-type-k-draft -ctvd --cache-type-v-draft --draft-p-split --spec-draft-ngl --spec-draft-hf --spec-replace",
+        FOREIGN_ONE, "there are no draft models yet (--spec-type suffix needs none)", "none"},
+    {"-lcs --lookup-cache-static -lcd --lookup-cache-dynamic", FOREIGN_ONE,
+        "drafts come from the text so far, not from files (--spec-type suffix)", NULL},
+    {"--spec-default", FOREIGN_NONE, "name the drafters: --spec-type suffix", NULL},
     {"--prompt-cache", FOREIGN_ONE, "prompt caches are not kept in files", NULL},
     {"--prompt-cache-all --prompt-cache-ro", FOREIGN_NONE, "prompt caches are not kept in files", NULL},
     {"--context-shift", FOREIGN_NONE, "a full context ends the reply (-c N gives more)", NULL},

@@ -34,6 +34,20 @@ static const struct option engine_table[] = {
         .help = "packed weights ('lutra pack'); else MODEL.lutra-packed where there is one; '' = none"},
 };
 
+static const struct option speculation_table[] = {
+    {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
+        .help = "speculation from the text so far, which changes the speed only: ngram-simple, suffix, or both with a "
+                "comma; none (default)"},
+    {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
+        .help = "most drafts of one sequence in a pass", .min = 1, .max = 64},
+    {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",
+        .help = "fewer drafts are not tried", .min = 0, .max = 64},
+    {"--draft-p-min --spec-draft-p-min", "DRAFT_P_MIN", OPT_FLOAT, AT(draft_p_min), "X",
+        .help = "least estimate that a draft and all before it are right", .min = 0, .max = 1},
+    {"--spec-ngram-size-n", "SPEC_NGRAM_SIZE_N", OPT_INT, AT(spec_ngram_n), "N",
+        .help = "tokens that ngram-simple looks up, at most", .min = 2, .max = 64},
+};
+
 static const struct option output_table[] = {
     {"-v --verbose", NULL, OPT_ON, AT(verbose), NULL, .help = "log what the library does to stderr"},
     {"-q --quiet", NULL, OPT_ON, AT(quiet), NULL, .help = "errors only: no progress, no figures on stderr",
@@ -45,12 +59,26 @@ static const struct option output_table[] = {
 
 void engine_options_init(struct engine_options *opts)
 {
-    *opts = (struct engine_options){.n_batch = 512, .type_k = "f16", .device = "cpu", .progress = true};
+    struct lutra_session_settings s;
+    lutra_session_settings_init(&s, sizeof s);
+    *opts = (struct engine_options){.n_batch = s.n_batch,
+        .type_k = "f16",
+        .device = "cpu",
+        .progress = true,
+        .draft_max = s.draft_max,
+        .draft_min = s.draft_min,
+        .draft_p_min = s.draft_p_min,
+        .spec_ngram_n = s.spec_ngram_size_n};
 }
 
 struct option_set engine_option_set(struct engine_options *opts)
 {
     return (struct option_set){"Model and machine", engine_table, OPTION_COUNT(engine_table), opts};
+}
+
+struct option_set speculation_option_set(struct engine_options *opts)
+{
+    return (struct option_set){"Speculation", speculation_table, OPTION_COUNT(speculation_table), opts};
 }
 
 struct option_set output_option_set(struct engine_options *opts)
@@ -123,6 +151,11 @@ int engine_open_session(struct engine *e, const struct engine_options *opts, str
     if (settings.n_ctx == 0) settings.n_ctx = opts->n_ctx;
     settings.n_batch = opts->n_batch;
     settings.cache_type = opts->type_k;
+    settings.spec_type = opts->spec_type;
+    settings.draft_max = opts->draft_max;
+    settings.draft_min = opts->draft_min;
+    settings.draft_p_min = opts->draft_p_min;
+    settings.spec_ngram_size_n = opts->spec_ngram_n;
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);
     interrupt_watch(e->session);
     int n_ctx;

@@ -22,6 +22,7 @@
 #include "base/pool.h"
 #include "decode/sample/sampler.h"
 #include "decode/source.h"
+#include "decode/speculate/speculate.h"
 #include "kv/kv.h"
 #include "lutra.h"
 #include "model/model.h"
@@ -152,6 +153,7 @@ struct lutra_session {
     struct batch batch;  /* of the last pass */
     struct row_tip *tip; /* [n_seq] of it */
     struct row_source *sources, samples, prompts;
+    struct speculator *speculator; /* NULL: none */
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;

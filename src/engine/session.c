@@ -170,6 +170,9 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->bytes = sum;
     TRY(memory_open(s, type, err));
     TRY(open_sampling(s, err));
+    struct spec_settings spec = {
+        set->spec_type, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
+    TRY(speculator_open(&s->speculator, &spec, s->n_draft, err));
     sources_open(s);
     return 0;
 }
@@ -202,6 +205,7 @@ void lutra_session_close(lutra_session **session)
     if (!s) return;
     requests_close(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
+    speculator_close(&s->speculator);
     sampler_close(&s->sampler);
     kv_close(&s->kv);
     memory_close(s);
@@ -267,6 +271,7 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->stats.n_step++;
     s->stats.rows_valid += (uint64_t)n_row - drafts;
     s->stats.rows_wasted += drafts; /* lutra_commit moves accepted ones over */
+    s->stats.rows_drafted += drafts;
     s->stats.rows_underutilized += n_row < flat ? (uint64_t)(flat - n_row) : 0;
     s->stats.weight_bytes += sum.weight_bytes;
     s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
@@ -399,6 +404,7 @@ int lutra_commit(lutra_session *s, int32_t row, struct lutra_error *err)
     uint64_t n = (uint64_t)(kv_seq_length(s->kv, s->batch.row[row].seq) - before);
     s->stats.rows_valid += n;
     s->stats.rows_wasted -= n;
+    s->stats.rows_accepted += n;
     return 0;
 }
 

@@ -161,6 +161,7 @@ void sources_open(lutra_session *s)
     s->prompts = (struct row_source){&prompts_ops, s, NULL};
     source_add(&s->sources, &s->samples);
     source_add(&s->sources, &s->prompts);
+    if (s->speculator) source_add(&s->sources, speculator_source(s->speculator));
 }
 
 static int count_active(const lutra_session *s)

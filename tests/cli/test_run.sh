@@ -21,6 +21,18 @@ LUTRA_ARG_MODEL=$MODEL LUTRA_ARG_PERF=off lutra run -st --temp 0 -p "$QUESTION"
 expect_same "$WORK/out" "$WORK/greedy" 'settings from the environment'
 expect_quiet 'LUTRA_ARG_PERF'
 
+# Speculation changes the number of passes alone; what is not built is refused.
+lutra run -m "$MODEL" -st --temp 0.5 -s 3 -p "$QUESTION" --ignore-eos -n 100 -q
+cp "$WORK/out" "$WORK/plain"
+for type in ngram-simple suffix suffix,ngram-simple; do
+    lutra run -m "$MODEL" -st --temp 0.5 -s 3 -p "$QUESTION" --ignore-eos -n 100 --spec-type $type
+    expect_same "$WORK/out" "$WORK/plain" "--spec-type $type"
+    expect_err 'tokens per step' "--spec-type $type"
+done
+lutra run -m "$MODEL" -p "$QUESTION" --spec-type eagle
+expect_code 1 '--spec-type eagle'
+expect_err "'eagle' is not built" '--spec-type eagle'
+
 for seed in 1 1 2 3 4; do
     lutra run -m "$MODEL" -st --temp 2 --top-k 0 --top-p 1 --min-p 0 -s $seed -p "$QUESTION" -q -n 40
     cp "$WORK/out" "$WORK/sample$seed$(test -e "$WORK/sample$seed" && echo again)"

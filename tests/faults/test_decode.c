@@ -59,6 +59,50 @@ static void no_allocation_while_decoding(void **state)
     fixture_close(&f);
 }
 
+/* Texts of two tokens at random: drafters have much to propose, often wrong. */
+static void no_allocation_while_speculating(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int32_t prompt[90];
+    int n_text = 0, active = 4;
+    struct lutra_session_settings ss;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_seq = 4;
+    ss.n_ctx = 256;
+    ss.spec_type = "suffix,ngram-simple";
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    for (int i = 0; i < 90; i++) prompt[i] = token_at(i);
+    struct lutra_logit_bias bias[] = {{30, 1000}, {31, 1000}};
+    struct lutra_sampling sampling;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.bias = bias;
+    sampling.n_bias = 2;
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
+    r.sampling = &sampling;
+    r.prompt = prompt;
+    r.n_prompt = 90;
+    r.n_samples = 4;
+    r.ignore_end = true;
+    r.on_text = count_text;
+    r.user = &n_text;
+    OK(lutra_submit(f.s, &r, NULL, err));
+    OK(lutra_step(f.s, &active, err)); /* the prompt */
+    alloc_count_begin();
+    while (active == 4) OK(lutra_step(f.s, &active, err));
+    struct alloc_count count = alloc_count_end();
+    struct lutra_stats s;
+    lutra_session_stats(f.s, &s, sizeof s);
+    print_message("%llu drafted, %llu accepted, %d tokens in %llu passes\n", (unsigned long long)s.rows_drafted,
+        (unsigned long long)s.rows_accepted, n_text, (unsigned long long)s.n_step);
+    assert_true(s.rows_accepted > 50 && s.rows_drafted > s.rows_accepted + 50);
+    assert_int_equal(count.n_alloc, 0);
+    assert_int_equal(count.n_map, 0);
+    fixture_close(&f);
+}
+
 /* Everything from the file to the first step, as one call that may run out of memory at any point. */
 static int open_all(void *path)
 {
@@ -71,6 +115,7 @@ static int open_all(void *path)
     struct lutra_session_settings ss;
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = 64;
+    ss.spec_type = "suffix,ngram-simple";
     int32_t prompt[] = {1, 2, 3};
     struct lutra_request r;
     lutra_request_init(&r, sizeof r);
@@ -105,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_allocation_while_decoding),
         cmocka_unit_test_prestate(no_allocation_while_decoding, &drafts),
+        cmocka_unit_test(no_allocation_while_speculating),
         cmocka_unit_test(every_failed_allocation_is_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

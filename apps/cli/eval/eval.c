@@ -71,8 +71,9 @@ static int list_sets(void *opts, struct option_set *set)
     set[1] = judge_option_set(&o->judge);
     set[2] = engine_option_set(&o->engine);
     set[3] = sampling_option_set(&o->sampling);
-    set[4] = output_option_set(&o->engine);
-    return 5;
+    set[4] = speculation_option_set(&o->engine);
+    set[5] = output_option_set(&o->engine);
+    return 6;
 }
 
 /* A context no longer than the longest problem needs keeps the cache small. */

@@ -157,4 +157,8 @@ void reply_figures(const struct talk *t)
     fprintf(stderr, "rows:    %llu valid, %llu wasted, %llu underutilized in %llu steps\n",
         (unsigned long long)s.rows_valid, (unsigned long long)s.rows_wasted, (unsigned long long)s.rows_underutilized,
         (unsigned long long)s.n_step);
+    if (s.rows_drafted > 0)
+        fprintf(stderr, "drafts:  %llu drafted, %llu accepted, %.2f tokens per step\n",
+            (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted,
+            (double)s.generated_tokens / (double)s.n_step);
 }

@@ -62,8 +62,9 @@ static int list_sets(void *opts, struct option_set *set)
     set[2] = judge_option_set(&o->search.judge);
     set[3] = engine_option_set(&o->engine);
     set[4] = sampling_option_set(&o->sampling);
-    set[5] = output_option_set(&o->engine);
-    return 6;
+    set[5] = speculation_option_set(&o->engine);
+    set[6] = output_option_set(&o->engine);
+    return 7;
 }
 
 /* The prompt of -p or -f in `out`; 0, or an exit code. */

@@ -189,8 +189,9 @@ static void run_to_end(struct fixture *f, lutra_search_run *search, struct run *
     lutra_search_close(&search);
 }
 
-/* Two requests and a search in a session of random sizes; with drafts where g is given. */
-static void run_trial(struct fixture *f, lutra_verifier *v, int trial, struct guesser *g, struct run *out)
+/* Two requests and a search in a session of random sizes; with drafts where g or spec is given. */
+static void run_trial(
+    struct fixture *f, lutra_verifier *v, int trial, struct guesser *g, const char *spec, struct run *out)
 {
     struct dice d = {.g.state = (uint64_t)trial * 977 + 5};
     struct lutra_session_settings ss;
@@ -200,6 +201,9 @@ static void run_trial(struct fixture *f, lutra_verifier *v, int trial, struct gu
     ss.n_batch = 1 + roll(&d, roll(&d, 2) ? 12 : 120);
     ss.n_out = roll(&d, 2) ? 0 : 1 + roll(&d, 40);
     ss.n_draft = roll(&d, 2) ? 0 : 1 + roll(&d, 100);
+    ss.spec_type = spec;
+    ss.draft_max = 1 + trial % 20;
+    ss.draft_p_min = 0;
     lutra_session_close(&f->s);
     OK(lutra_session_open(&f->s, f->model, &ss, err));
     memset(out, 0, sizeof *out);
@@ -226,14 +230,36 @@ static void random_trees_change_nothing(void **state)
             .right_in_8 = trial % 9,
             .right = said,
             .text = &plain};
-        run_trial(&f, own, trial, NULL, &plain);
-        run_trial(&f, own, trial, &g, &drafted);
+        run_trial(&f, own, trial, NULL, NULL, &plain);
+        run_trial(&f, own, trial, &g, NULL, &drafted);
         assert_same(&plain, &drafted, trial);
         n_tree += g.n_tree;
         n_right += g.n_right;
     }
     print_message("%s: %ld trees, %ld drafts taken\n", type, n_tree, n_right);
     assert_true(n_tree > 2000 && n_right > 500);
+    lutra_verifier_close(&own);
+    fixture_close(&f);
+}
+
+/* The same with drafters of the library. */
+static void speculation_changes_nothing(void **state)
+{
+    static const char *const specs[] = {"ngram-simple", "suffix", "suffix,ngram-simple"};
+    const char *type = *state;
+    struct fixture f;
+    uint64_t n_drafted = 0, n_accepted = 0;
+    fixture_open(&f, "tiny-qwen2", type, 2);
+    lutra_verifier *own = open_judge(&f, true);
+    for (int trial = 0; trial < 30; trial++) {
+        run_trial(&f, own, trial, NULL, NULL, &plain);
+        run_trial(&f, own, trial, NULL, specs[trial % 3], &drafted);
+        assert_same(&plain, &drafted, trial);
+        n_drafted += f.s->stats.rows_drafted;
+        n_accepted += f.s->stats.rows_accepted;
+    }
+    print_message("%s: %llu drafts, %llu taken\n", type, (unsigned long long)n_drafted, (unsigned long long)n_accepted);
+    assert_true(n_drafted > 300 && n_accepted > 100 && n_accepted < n_drafted);
     lutra_verifier_close(&own);
     fixture_close(&f);
 }
@@ -268,10 +294,15 @@ static void steps_end_within_a_pass(void **state)
     fixture_close(&f);
 }
 
-static void generate(struct fixture *f, struct guesser *g, int n_samples, int cancel, struct run *out)
+static void generate(
+    struct fixture *f, struct guesser *g, int n_samples, int cancel, float temperature, struct run *out)
 {
+    struct lutra_sampling sampling;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.temperature = temperature;
     struct lutra_request r;
     lutra_request_init(&r, sizeof r);
+    r.sampling = &sampling;
     memset(out, 0, sizeof *out);
     out->who[0].n_prompt = N_PROMPT;
     out->who[0].cancel = cancel;
@@ -300,10 +331,10 @@ static void right_drafts_are_taken(void **state)
     for (int n_samples = 1; n_samples <= 4; n_samples += 3) {
         struct guesser g = {.most = 7, .right_in_8 = 8, .right = said, .text = &plain};
         fixture_session(&f, 4, 256);
-        generate(&f, NULL, n_samples, 0, &plain);
+        generate(&f, NULL, n_samples, 0, 0.8f, &plain);
         assert_int_equal(plain.n_step, 64);
         fixture_session(&f, 4, 256);
-        generate(&f, &g, n_samples, 0, &drafted);
+        generate(&f, &g, n_samples, 0, 0.8f, &drafted);
         assert_same(&plain, &drafted, n_samples);
         assert_int_equal(drafted.n_step, 1 + 63 / 8 + 1); /* the prompt's token, then eight at a time */
         assert_int_equal(g.n_right, n_samples * (63 - 63 / 8 - 1));
@@ -315,6 +346,75 @@ static void right_drafts_are_taken(void **state)
     fixture_close(&f);
 }
 
+static void spec_session(struct fixture *f, int n_seq, const char *spec)
+{
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_seq = n_seq;
+    ss.n_ctx = 256;
+    ss.spec_type = spec;
+    lutra_session_close(&f->s);
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+}
+
+/* A text that repeats itself takes far fewer passes, alone and as four samples. */
+static void repetition_is_drafted(void **state)
+{
+    static const char *const specs[] = {"ngram-simple", "suffix", "suffix,ngram-simple"};
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    for (int i = 0; i < 6; i++) {
+        int n_samples = i < 3 ? 1 : 4;
+        spec_session(&f, 4, NULL);
+        generate(&f, NULL, n_samples, 0, 0, &plain);
+        assert_int_equal(plain.n_step, 64);
+        spec_session(&f, 4, specs[i % 3]);
+        generate(&f, NULL, n_samples, 0, 0, &drafted);
+        assert_same(&plain, &drafted, i);
+        struct lutra_stats s;
+        lutra_session_stats(f.s, &s, sizeof s);
+        print_message("%s, %d samples: %llu passes, %llu drafted, %llu accepted\n", specs[i % 3], n_samples,
+            (unsigned long long)s.n_step, (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted);
+        assert_true(s.n_step < 32);
+        assert_int_equal(s.rows_wasted, s.rows_drafted - s.rows_accepted);
+    }
+    fixture_close(&f);
+}
+
+static void what_is_not_built_is_refused(void **state)
+{
+    static const char *const names[] = {
+        "draft", "eagle", "store", "recycle", "suffix,auto", "suffix,,ngram-simple", "suffixes", "suff", ","};
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    struct lutra_session_settings ss;
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 64;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ss.spec_type = names[i];
+        assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_UNSUPPORTED);
+        assert_non_null(strstr(why.what, "is not built"));
+    }
+    ss.spec_type = "suffix,suffix";
+    assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_ARGUMENT);
+    ss.spec_type = "suffix";
+    for (int i = 0; i < 4; i++) {
+        struct lutra_session_settings bad = ss;
+        if (i == 0) bad.draft_max = 65;
+        if (i == 1) bad.draft_min = 17;
+        if (i == 2) bad.draft_p_min = NAN;
+        if (i == 3) bad.spec_ngram_size_n = 1;
+        assert_int_equal(lutra_session_open(&f.s, f.model, &bad, &why), LUTRA_E_ARGUMENT);
+        bad.spec_type = "none";
+        OK(lutra_session_open(&f.s, f.model, &bad, err));
+        lutra_session_close(&f.s);
+    }
+    fixture_close(&f);
+}
+
 /* Cancelled in the middle of a tree: not one token more than without drafts. */
 static void a_cancel_drops_the_rest(void **state)
 {
@@ -322,10 +422,10 @@ static void a_cancel_drops_the_rest(void **state)
     struct fixture f;
     fixture_open(&f, "tiny-qwen2", "F16", 1);
     fixture_session(&f, 1, 256);
-    generate(&f, NULL, 1, 0, &plain);
+    generate(&f, NULL, 1, 0, 0.8f, &plain);
     struct guesser g = {.most = 7, .right_in_8 = 8, .right = said, .text = &plain};
     fixture_session(&f, 1, 256);
-    generate(&f, &g, 1, 20, &drafted);
+    generate(&f, &g, 1, 20, 0.8f, &drafted);
     assert_int_equal(drafted.who[0].reason[0], LUTRA_STOP_CANCELLED);
     assert_int_equal(drafted.who[0].n_tok[0], 20);
     assert_int_equal(lutra_seq_length(f.s, f.s->retained[0].seq), N_PROMPT + 19);
@@ -339,6 +439,11 @@ int main(void)
         cmocka_unit_test_prestate(random_trees_change_nothing, q4),
         cmocka_unit_test_prestate(random_trees_change_nothing, f16),
         cmocka_unit_test_prestate(random_trees_change_nothing, q6),
+        cmocka_unit_test_prestate(speculation_changes_nothing, q4),
+        cmocka_unit_test_prestate(speculation_changes_nothing, f16),
+        cmocka_unit_test_prestate(speculation_changes_nothing, q6),
+        cmocka_unit_test(repetition_is_drafted),
+        cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(steps_end_within_a_pass),
         cmocka_unit_test(right_drafts_are_taken),
         cmocka_unit_test(a_cancel_drops_the_rest),

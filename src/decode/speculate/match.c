@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Earlier occurrences of a text's end: a scan of its tokens, without an index to build, keep or fork.
+ */
+#include "decode/speculate/drafter_impl.h"
+
+enum { STRIDE = 16 };
+
+static int common_end(const int32_t *token, int n_token, int end, int cap)
+{
+    int n = 0;
+    while (n < cap && n < end && token[end - 1 - n] == token[n_token - 1 - n]) n++;
+    return n;
+}
+
+int draft_matches(const int32_t *token, int n_token, int cap, int room, int *end, int *len)
+{
+    int n = 0;
+    int32_t last = token[n_token - 1];
+    *len = 0;
+    for (int top = n_token - 1; top > 0; top -= STRIDE) {
+        int low = top > STRIDE ? top - STRIDE : 0;
+        int32_t any = 0; /* most strides have none: this loop becomes vectors */
+        for (int i = low; i < top; i++) any |= token[i] == last;
+        if (!any) continue;
+        for (int e = top; e > low; e--) {
+            int m = common_end(token, n_token, e, cap);
+            if (m > *len) *len = m, n = 0;
+            if (m > 0 && m == *len && n < room) end[n++] = e;
+        }
+        if (*len == cap && n == room) break;
+    }
+    return n;
+}
+
+int32_t draft_continuation(const int32_t *token, int n_token, int end, int d)
+{
+    return token[end + d % (n_token - end)];
+}
+
+int draft_bucket(int len)
+{
+    int b = 0;
+    while (b < DRAFT_BUCKETS - 1 && len > 1 << b) b++;
+    return b;
+}
