@@ -66,8 +66,9 @@ struct lutra_model {
     char *chat_source;          /* NUL-terminated copy, or NULL */
     struct model *model;        /* NULL when vocab_only, like the plan */
     struct plan plan;
-    int n_plan;            /* how often it has changed */
-    struct device *loaded; /* has the op list's constants, or NULL */
+    struct demand_rates demand; /* of a pass */
+    int n_plan;                 /* how often the plan has changed */
+    struct device *loaded;      /* has the op list's constants, or NULL */
     _Atomic uint64_t packed_bytes;
     char name[128], file_type[16];
 };

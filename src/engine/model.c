@@ -100,6 +100,14 @@ static int load_constants(struct lutra_model *m, struct lutra_error *err)
     return rc;
 }
 
+/* What a pass will ask for. */
+static void add_demand(struct lutra_model *m)
+{
+    const struct op_list *list = model_ops(m->model);
+    m->demand = (struct demand_rates){0};
+    for (int i = 0; i < list->n_op; i++) demand_add(&m->demand, list, &list->op[i]);
+}
+
 /* Sessions of other models run between two weights. */
 static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
@@ -119,6 +127,7 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
         done += w->tensor.bytes;
     }
     if (set->progress) set->progress(set->progress_user, "preparing weights", total, total);
+    add_demand(m);
     return load_constants(m, err);
 }
 

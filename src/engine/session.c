@@ -259,7 +259,7 @@ static int list_results(lutra_session *s, struct lutra_error *err)
 static void account(lutra_session *s, const struct step *step, uint64_t us)
 {
     struct demand sum;
-    plan_demand(&s->model->plan, step, &sum);
+    demand_of(&s->model->demand, step, &sum);
     int flat = plan_caps(&s->model->plan).flat_rows, n_row = s->batch.n_row;
     uint64_t drafts = 0;
     bool prompt = false;

@@ -51,13 +51,21 @@ struct ticket {
     uint64_t id; /* 0 = already finished */
 };
 
-/* What one operation asks for in a step, counted; durations are the clock's business (sched/). */
+/* What a step asks for, counted; of the cache see kv/. */
 struct demand {
-    uint64_t weight_bytes, act_bytes, cache_bytes;
+    uint64_t weight_bytes;
     uint64_t mac; /* multiply-accumulates */
 };
 
-void op_demand(const struct op_list *list, const struct op *op, const struct step *step, struct demand *out);
+/* The same of operations before the step is known. */
+struct demand_rates {
+    struct demand rows[2]; /* by enum value_rows: weight_bytes once, if there are such rows; mac of each */
+    uint64_t seen_mac;     /* of a position that a row sees */
+};
+
+/* Adds an operation's, whose weights are prepared. */
+void demand_add(struct demand_rates *rates, const struct op_list *list, const struct op *op);
+void demand_of(const struct demand_rates *rates, const struct step *step, struct demand *out);
 
 /* A packed copy as bytes that a file can keep. */
 struct packed_view {

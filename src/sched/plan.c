@@ -144,19 +144,6 @@ int plan_open(
 
 /* ---- what a plan says of itself ---- */
 
-void plan_demand(const struct plan *plan, const struct step *step, struct demand *out)
-{
-    memset(out, 0, sizeof *out);
-    for (int i = 0; i < plan->list->n_op; i++) {
-        struct demand one;
-        op_demand(plan->list, &plan->list->op[i], step, &one);
-        out->weight_bytes += one.weight_bytes;
-        out->act_bytes += one.act_bytes;
-        out->cache_bytes += one.cache_bytes;
-        out->mac += one.mac;
-    }
-}
-
 bool plan_keeps_cache(const struct plan *plan, const struct device *device)
 {
     for (int p = 0; p < plan->n_piece; p++) {

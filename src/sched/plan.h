@@ -58,9 +58,6 @@ int plan_open(
 int plan_run(
     const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err);
 
-/* What one step asks of all devices together.  Counted. */
-void plan_demand(const struct plan *plan, const struct step *step, struct demand *out);
-
 /* Line 0, 1, ... of a report: what each device runs, then what the first of preference does not and its reason (a reason that
  * repeats itself once).  False: there is no such line. */
 bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size);

@@ -10,10 +10,10 @@
 struct run {
     const struct plan *plan;
     const struct step *step;
-    int n; /* pieces submitted */
+    struct device *lost;
+    int n; /* pieces submitted, of which the arrays tell: the rest is not even cleared */
     struct ticket ticket[PLAN_PIECES];
     bool over[PLAN_PIECES];
-    struct device *lost;
 };
 
 static int note_loss(struct run *r, struct device *d, int rc)
@@ -53,6 +53,7 @@ static int start(struct run *r, int p, struct lutra_error *err)
     struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step};
     const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
     TRY(note_loss(r, d, d->ops->submit(d, &segment, after, after != NULL, &r->ticket[p], err)));
+    r->over[p] = false;
     r->n = p + 1;
     return 0;
 }
@@ -80,7 +81,8 @@ static void settle(struct run *r)
 
 static int run_once(const struct plan *plan, const struct step *step, struct device **lost, struct lutra_error *err)
 {
-    struct run r = {.plan = plan, .step = step};
+    struct run r;
+    r.plan = plan, r.step = step, r.lost = NULL, r.n = 0;
     int rc = run_pieces(&r, err);
     if (rc < 0) settle(&r);
     *lost = r.lost;

@@ -380,7 +380,6 @@ static void gather_only_keeps_its_source(void **state)
     struct bench b;
     struct lutra_error err = {0};
     struct weight w = weights[W_EMBED];
-    struct demand demand;
     bool keeps = false;
     (void)state;
     open_bench(&b, cpu_isa(), 1, 0, 3);
@@ -399,9 +398,6 @@ static void gather_only_keeps_its_source(void **state)
     b.segment.op = &op;
     run(&b);
     assert_memory_equal(first, b.value[V_X].host, sizeof first);
-    op_demand(&list, &ops[2], &b.step, &demand);
-    assert_int_equal(demand.mac, 3 * D * (D + 2 * KV_HEADS * D_HEAD));
-    assert_true(demand.weight_bytes > 0);
     b.device->ops->release(b.device, &w);
     close_bench(&b);
 }

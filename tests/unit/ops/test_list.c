@@ -154,7 +154,16 @@ static void operands_are_seen(void **state)
     assert_string_equal(op_name(OP_COUNT), "unknown");
 }
 
-static void demand_counts_rows_and_blocks(void **state)
+static struct demand demand_of_op(struct model *m, int i, const struct step *step)
+{
+    struct demand_rates rates = {0};
+    struct demand out;
+    demand_add(&rates, &m->list, &m->op[i]);
+    demand_of(&rates, step, &out);
+    return out;
+}
+
+static void demand_counts_rows_and_positions(void **state)
 {
     static struct kv_fixture kv;
     struct model m;
@@ -169,18 +178,22 @@ static void demand_counts_rows_and_blocks(void **state)
     for (int i = 0; i < 3; i++) fixture_row(&kv, s, -1, false);
     fixture_finish(&kv);
     struct step step = {.batch = &batch, .kv = &kv.view, .n_out = 1};
-    m.weight[1].packed_bytes = 1000, m.weight[2].tensor.bytes = 64 * 32 * 4;
-    op_demand(&m.list, &m.op[0], &step, &d);
-    assert_true(d.act_bytes == 3 * 64 * 4 && !d.mac && !d.weight_bytes);
-    op_demand(&m.list, &m.op[1], &step, &d);
-    assert_true(d.weight_bytes == 1000 + 64 * 32 * 4 && d.mac == 3 * 64 * 64 && d.act_bytes == 3 * 4 * (2 * 64 + 64));
-    op_demand(&m.list, &m.op[3], &step, &d); /* two blocks, K and V of 2 x 16 halves; it reads the cache of layer 1 */
-    assert_true(d.cache_bytes == 2 * KV_BLOCK * 2 * 2 * 16 * 2 && d.mac == (71 + 72 + 73) * 2 * 4 * 16);
-    op_demand(&m.list, &m.op[5], &step, &d);
-    assert_true(d.mac == 64 * 40);
+    m.weight[1].packed_bytes = 1000, m.weight[2].tensor.bytes = 64 * 32 * 4, m.weight[3].packed_bytes = 9;
+    d = demand_of_op(&m, 0, &step);
+    assert_true(!d.mac && !d.weight_bytes);
+    d = demand_of_op(&m, 1, &step);
+    assert_true(d.weight_bytes == 1000 + 64 * 32 * 4 && d.mac == 3 * 64 * 64);
+    d = demand_of_op(&m, 3, &step);
+    assert_true(!d.weight_bytes && d.mac == (71 + 72 + 73) * 2 * 4 * 16);
+    d = demand_of_op(&m, 5, &step);
+    assert_true(d.weight_bytes == 9 && d.mac == 64 * 40);
+    struct demand_rates all = {0};
+    for (int i = 0; i < m.list.n_op; i++) demand_add(&all, &m.list, &m.op[i]);
+    demand_of(&all, &step, &d);
+    assert_true(d.weight_bytes == 1000 + 64 * 32 * 4 + 9);
+    assert_true(d.mac == 3 * 64 * 64 + (71 + 72 + 73) * 2 * 4 * 16 + 64 * 40);
     step.n_out = 0; /* nobody wants anything: the head is not read */
-    m.weight[3].packed_bytes = 9;
-    op_demand(&m.list, &m.op[5], &step, &d);
+    d = demand_of_op(&m, 5, &step);
     assert_true(!d.mac && !d.weight_bytes);
     fixture_close(&kv);
 }
@@ -189,6 +202,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_lists_pass_and_run),
         cmocka_unit_test(broken_lists_are_named), cmocka_unit_test(operands_are_seen),
-        cmocka_unit_test(demand_counts_rows_and_blocks)};
+        cmocka_unit_test(demand_counts_rows_and_positions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
