@@ -110,11 +110,7 @@ static int render(const lutra_model *m, const struct text_template *chat, json_t
         add_token_text(object, "eos_token", m->vocab, TEXT_EOS) < 0 || add_null(object, "tools") < 0 ||
         add_null(object, "documents") < 0)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
-    char *json = json_dumps(object, JSON_COMPACT);
-    if (!json) return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
-    int rc = text_template_render(chat, json, strlen(json), (int64_t)time(NULL), out, err);
-    free(json);
-    return rc;
+    return text_template_render(chat, object, (int64_t)time(NULL), out, err);
 }
 
 static int render_with(

@@ -36,26 +36,27 @@ void text_template_close(struct text_template **tmpl)
     *tmpl = NULL;
 }
 
-static int render(const struct text_template *tmpl, const char *json, size_t n_json, struct jinja_run *run)
+static int render(const struct text_template *tmpl, const struct json_t *variables, struct jinja_run *run)
 {
     struct jinja_value context;
-    TRY(jinja_json_read(run, json, n_json, &context));
+    TRY(jinja_json_values(run, variables, &context));
     run->context = context.dict;
     TRY(jinja_scope_push(run));
     return jinja_exec(run, tmpl->body);
 }
 
-int text_template_render(const struct text_template *tmpl, const char *json, size_t n_json, int64_t now,
+int text_template_render(const struct text_template *tmpl, const struct json_t *variables, int64_t now,
     struct text_template_text *out, struct lutra_error *err)
 {
     *out = (struct text_template_text){0};
-    if (n_json > UINT32_MAX / 2) return lutra_fail(err, LUTRA_E_ARGUMENT, "%zu bytes of JSON are too many", n_json);
-    size_t n = tmpl->n_source + n_json;
+    size_t n_json = jinja_json_bytes(variables), n = tmpl->n_source + n_json;
+    if (n_json > UINT32_MAX / 2)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%zu bytes of variables are too many", n_json);
     struct jinja_run run = {.err = err, .now = now};
     /* Template and render share one ceiling. */
     run.heap.max_bytes = TEXT_TEMPLATE_MAX_HEAP(n) - tmpl->heap.used_bytes;
     run.out.max_bytes = TEXT_TEMPLATE_MAX_OUTPUT(n);
-    /* Numbers are read and printed with a decimal point whatever the program's locale; only this thread's changes. */
+    /* Numbers are printed with a decimal point whatever the program's locale; only this thread's changes. */
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!plain) return lutra_fail(err, LUTRA_E_NO_MEMORY, "out of memory for a render");
     locale_t before = uselocale(plain);
@@ -63,7 +64,7 @@ int text_template_render(const struct text_template *tmpl, const char *json, siz
     if (rc < 0)
         lutra_fail(err, rc, "out of memory for a render");
     else
-        rc = render(tmpl, json, n_json, &run);
+        rc = render(tmpl, variables, &run);
     uselocale(before);
     freelocale(plain);
     jinja_heap_fini(&run.heap);

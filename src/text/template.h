@@ -5,12 +5,12 @@
  *
  *     struct text_template *t;
  *     TRY(text_template_parse(&t, source, n_source, err));
- *     TRY(text_template_render(t, json, n_json, time(NULL), &text, err));
+ *     TRY(text_template_render(t, variables, time(NULL), &text, err));
  *     use(text.p, text.n);
  *     text_template_text_free(&text);
  *     text_template_close(&t);
  *
- * The variables are one JSON object, e.g. {"messages": [...], "tools": null, "documents": null,
+ * The variables are one JSON object (jansson's json_t), e.g. {"messages": [...], "tools": null, "documents": null,
  * "add_generation_prompt": true, "bos_token": "<s>"}.  transformers always passes `tools` and `documents`, as null
  * where there are none; templates that ask `tools is defined` can tell the difference.
  *
@@ -18,7 +18,7 @@
  * generation, break, continue, raw, comments.  Loading other templates is refused.  What differs from Python:
  * integers are 64 bits wide (overflow is an error), and case conversion maps character to character.
  *
- * Templates and JSON are hostile input: both must be UTF-8; steps, memory, output and nesting are bounded, so every
+ * Templates and variables are hostile input: steps, memory, output and nesting are bounded, so every
  * render ends, in success or an error.  A parsed template is read-only and may be rendered from several threads.
  */
 #ifndef LUTRA_TEXT_TEMPLATE_H
@@ -29,9 +29,10 @@
 
 #include "lutra/status.h"
 
+struct json_t;
 struct text_template;
 
-/* Limits of one parse or render; n is the size of template plus JSON in bytes. */
+/* Limits of one parse or render; n is the size of template plus variables in bytes. */
 #define TEXT_TEMPLATE_MAX_STEPS 20000000                           /* about a second */
 #define TEXT_TEMPLATE_MAX_HEAP(n) ((size_t)(32u << 20) + 8 * (n))  /* bytes of values and syntax tree */
 #define TEXT_TEMPLATE_MAX_OUTPUT(n) ((size_t)(8u << 20) + 2 * (n)) /* bytes of text, held up to three times */
@@ -47,11 +48,11 @@ struct text_template_text {
 int text_template_parse(struct text_template **out, const char *source, size_t n_source, struct lutra_error *err);
 void text_template_close(struct text_template **tmpl);
 
-/* Renders with the variables of `json`.  now: seconds since 1970 for strftime_now, shown in the local time zone.
+/* Renders with the members of the object `variables`, which is only read.  now: seconds since 1970 for strftime_now, shown in the local time zone.
  * On success the caller owns *out; on failure it is empty.
- * Errors: LUTRA_E_FORMAT (err->where = line of the template, or byte of bad JSON; also raise_exception's message),
+ * Errors: LUTRA_E_FORMAT (err->where = line of the template; also raise_exception's message),
  * LUTRA_E_UNSUPPORTED (a filter, test or method, by name), LUTRA_E_NO_MEMORY. */
-int text_template_render(const struct text_template *tmpl, const char *json, size_t n_json, int64_t now,
+int text_template_render(const struct text_template *tmpl, const struct json_t *variables, int64_t now,
     struct text_template_text *out, struct lutra_error *err);
 void text_template_text_free(struct text_template_text *text);
 

@@ -8,7 +8,9 @@
  *     kernels.c   kernels and ratios, as md or JSON
  *     step.c      work of whole steps of a model from counted operations
  *     svg.c       accuracy against cost as a picture
- *     modelled.c  time and energy of counted work (npu/host/cost.h)
+ *     profile.c   figures of one SoC, from JSON
+ *     cost.c      time and energy of counted work on it
+ *     modelled.c  time and energy of counted work (cost.h)
  */
 #ifndef LUTRA_NPU_TABLES_H
 #define LUTRA_NPU_TABLES_H
@@ -16,7 +18,7 @@
 #include <jansson.h>
 
 #include "cli.h"
-#include "npu/host/cost.h"
+#include "cost.h"
 
 /* Files inside the program: bench/npu/counts.json, bench/npu/scaling.json, then the profiles; ends with a NULL name. */
 struct npu_data {

@@ -85,12 +85,13 @@ int jinja_slice(
 int jinja_path(struct jinja_run *run, struct jinja_value object, struct jinja_value path, struct jinja_value fallback,
     struct jinja_value *out);
 
-/* print.c, json_read.c, json_write.c */
+/* print.c, json_values.c, json_write.c */
 int jinja_str(struct jinja_run *run, struct jinja_value v, struct jinja_text *out);  /* Python's str() */
 int jinja_repr(struct jinja_run *run, struct jinja_value v, struct jinja_text *out); /* Python's repr() */
 int jinja_to_string(struct jinja_run *run, struct jinja_value v, struct jinja_value *out);
 void jinja_print_float(double f, char out[40]);
-int jinja_json_read(struct jinja_run *run, const char *json, size_t n, struct jinja_value *out);
+int jinja_json_values(struct jinja_run *run, const struct json_t *json, struct jinja_value *out); /* views of json */
+size_t jinja_json_bytes(const struct json_t *json); /* about its length as text */
 int jinja_tojson(
     struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
 

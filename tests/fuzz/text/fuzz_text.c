@@ -224,11 +224,11 @@ static size_t feed_template(struct rng *rng)
     for (uint64_t swaps = draw(rng, 6); swaps > 0; swaps--) swap_word(rng, &source, draw(rng, source.n + 1));
     if (draw(rng, 3) == 0) mutate(rng, &source, template_words, sizeof template_words / sizeof *template_words);
     if (draw(rng, 4) == 0) mutate(rng, &json, json_words, sizeof json_words / sizeof *json_words);
-    char *exact = malloc(source.n + 1), *exact_json = malloc(json.n + 1); /* so that reads past the end are seen */
+    char *exact = malloc(source.n + 1); /* so that reads past the end are seen */
     memcpy(exact, source.bytes, source.n);
-    memcpy(exact_json, json.bytes, json.n);
-    if (text_template_parse(&t, exact, source.n, &err) == 0) {
-        if (text_template_render(t, exact_json, json.n, 0, &text, &err) == 0) {
+    json_t *variables = json_loadb((const char *)json.bytes, json.n, JSON_ALLOW_NUL, NULL);
+    if (variables && text_template_parse(&t, exact, source.n, &err) == 0) {
+        if (text_template_render(t, variables, 0, &text, &err) == 0) {
             n_rendered++;
             text_template_text_free(&text);
         }
@@ -236,7 +236,7 @@ static size_t feed_template(struct rng *rng)
         text_template_close(&t);
     }
     free(exact);
-    free(exact_json);
+    json_decref(variables);
     return source.n + json.n;
 }
 
@@ -247,7 +247,9 @@ static size_t feed_hostile(const char *source)
     struct text_template_text text;
     struct lutra_error err;
     if (text_template_parse(&t, source, strlen(source), &err) < 0) return strlen(source);
-    if (text_template_render(t, "{}", 2, 0, &text, &err) == 0) text_template_text_free(&text);
+    json_t *none = json_object();
+    if (text_template_render(t, none, 0, &text, &err) == 0) text_template_text_free(&text);
+    json_decref(none);
     text_template_close(&t);
     return strlen(source) + 2;
 }

@@ -51,7 +51,7 @@ class Judge:
         self.n_same = self.n_error = self.n_wrong = 0
 
     def lutra(self, template, variables):
-        request = {"template": template, "json": json.dumps(variables, ensure_ascii=False), "now": NOW}
+        request = {"template": template, "variables": variables, "now": NOW}
         self.child.stdin.write(json.dumps(request) + "\n")
         self.child.stdin.flush()
         return json.loads(self.child.stdout.readline())

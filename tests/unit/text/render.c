@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Renders templates for jinja_compare.py: one JSON object {"template", "json", "now"} per line of input, one
+ * Renders templates for jinja_compare.py: one JSON object {"template", "variables", "now"} per line of input, one
  * {"ok": text} or {"error": message, "line": n} per line of output.
  */
 #include <jansson.h>
@@ -12,15 +12,14 @@
 
 static json_t *render(const json_t *request)
 {
-    const json_t *source = json_object_get(request, "template"), *json = json_object_get(request, "json");
+    const json_t *source = json_object_get(request, "template");
+    const json_t *variables = json_object_get(request, "variables");
     struct text_template *t = NULL;
     struct text_template_text text = {0};
     struct lutra_error err = {0};
     int rc = text_template_parse(&t, json_string_value(source), json_string_length(source), &err);
-    if (rc == 0) {
-        rc = text_template_render(t, json_string_value(json), json_string_length(json),
-            json_integer_value(json_object_get(request, "now")), &text, &err);
-    }
+    if (rc == 0)
+        rc = text_template_render(t, variables, json_integer_value(json_object_get(request, "now")), &text, &err);
     json_t *answer = json_object();
     if (rc < 0) {
         json_object_set_new(answer, "error", json_string(err.what));

@@ -10,12 +10,12 @@
  * longest hides the others but for one chunk: time = longest + (sum - longest) / stages.  Gathers and scatters run beside
  * the packets that issue them at best and stall them at worst: both ends are in the interval.
  */
-#ifndef LUTRA_NPU_HOST_COST_H
-#define LUTRA_NPU_HOST_COST_H
+#ifndef LUTRA_NPU_TABLES_COST_H
+#define LUTRA_NPU_TABLES_COST_H
 
 #include <stdint.h>
 
-#include "npu/host/profile.h"
+#include "profile.h"
 
 struct npu_work {
     double packets; /* of all threads together */

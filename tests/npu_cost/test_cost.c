@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * npu/host's profiles and cost model: the profiles of the repository load, broken ones are refused by field and file, and
+ * The profiles and cost model: the profiles of the repository load, broken ones are refused by field and file, and
  * modelled times are what the formula of cost.h says.
  */
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "npu/host/cost.h"
+#include "cost.h"
 
 static const char *const names[] = {"snapdragon-8gen2", "snapdragon-8gen3", "snapdragon-8elite"};
 
@@ -60,22 +60,23 @@ static void refuse(const char *from, const char *to, const char *what)
 static void broken_profiles_are_refused_by_field_and_file(void **state)
 {
     (void)state;
-    refuse("\"clock_mhz\"", "\"clock\"", "unknown or doubled figure 'clock'");
-    refuse("\"dma_gbs\"", "\"l2_gbs\"", "doubled figure 'l2_gbs'");
-    refuse("{\"low\": 1460, ", "{", "figure 'clock_mhz' needs low, high and a source");
-    refuse("1460", "1e999", "number expected");
-    refuse("1460", "0x10", "number expected");
+    refuse("\"clock_mhz\"", "\"clock\"", "unknown figure 'clock'");
+    refuse("\"dma_gbs\"", "\"l2_gbs\"", "duplicate object key");
+    refuse("{\"low\": 1460, ", "{", "figure 'clock_mhz' needs low and high (numbers) and a source");
+    refuse("1460", "1e999", "overflow");
+    refuse("1460", "0x10", "line ");
     refuse("1460", "-5", "figure 'clock_mhz': -5 to 1470");
     refuse("1460", "1480", "1480 to 1470");
-    refuse("\"high\": 1470", "\"high\": true", "number expected");
+    refuse("\"high\": 1470", "\"high\": true", "figure 'clock_mhz' needs low and high");
     refuse("\"soc\"", "\"chip\"", "field 'chip'");
     refuse("\"npu\": \"v75\",", "", "field 'npu' is missing");
-    refuse("\"v75\"", "\"v75v75v75v75v75v75v75\"", "string too long");
-    refuse("\"memory_pj\"", "\"memory_nj\"", "unknown or doubled figure 'memory_nj'");
+    refuse("\"v75\"", "\"v75v75v75v75v75v75v75\"", "field 'npu': text too long");
+    refuse("\"memory_pj\"", "\"memory_nj\"", "unknown figure 'memory_nj'");
     refuse("\"base_mw\": {\"low\": 500", "\"base_mw\": {\"low\": -500", "figure 'base_mw': -500 to 3000");
-    refuse("\"vector_mw\": {\"low\": 30, ", "\"vector_mw\": {", "figure 'vector_mw' needs low, high and a source");
-    refuse("}\n}\n", "}\n}\n]", "more text");
-    refuse("}\n}\n", "}\n", "'}' expected");
+    refuse("\"vector_mw\": {\"low\": 30, ", "\"vector_mw\": {",
+        "figure 'vector_mw' needs low and high (numbers) and a source");
+    refuse("}\n}\n", "}\n}\n]", "end of file expected");
+    refuse("}\n}\n", "}\n", "line ");
     struct npu_profile p;
     struct lutra_error err = {0};
     assert_int_equal(npu_profile_load(&p, "/no/such/file.json", &err), LUTRA_E_IO);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "npu/host/cost.h"
+#include "cost.h"
 
 /* One choice of every figure, and whether gathers stall the packets beside them. */
 struct choice {

@@ -10,8 +10,8 @@
  * {"low": number, "high": number, "source": text}.  Missing, unknown, doubled and impossible figures are errors that
  * name the figure and the file.  Nothing here keeps state; any thread.
  */
-#ifndef LUTRA_NPU_HOST_PROFILE_H
-#define LUTRA_NPU_HOST_PROFILE_H
+#ifndef LUTRA_NPU_TABLES_PROFILE_H
+#define LUTRA_NPU_TABLES_PROFILE_H
 
 #include <stddef.h>
 

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "profile.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+enum { FILE_BYTES_MAX = 65536 };
+
+static const struct {
+    const char *name;
+    double least, most;
+} figures[NPU_FIGURES] = {
+#define FIGURE(id, name, least, most) {name, least, most},
+    NPU_FIGURE_LIST(FIGURE)
+#undef FIGURE
+};
+
+/* Every key of the object must be one of name(0) .. name(n - 1). */
+static int known_keys(
+    const json_t *object, const char *(*name)(int), int n, const char *file, const char *what, struct lutra_error *err)
+{
+    for (void *at = json_object_iter((json_t *)object); at; at = json_object_iter_next((json_t *)object, at)) {
+        int i = 0;
+        while (i < n && strcmp(name(i), json_object_iter_key(at)) != 0) i++;
+        if (i == n) return lutra_fail(err, LUTRA_E_FORMAT, "%s: unknown %s '%s'", file, what, json_object_iter_key(at));
+    }
+    return 0;
+}
+
+static const char *figure_name(int i)
+{
+    return figures[i].name;
+}
+
+static const char *interval_key(int i)
+{
+    static const char *const keys[] = {"low", "high", "source"};
+    return keys[i];
+}
+
+static const char *field_name(int i)
+{
+    static const char *const fields[] = {"name", "soc", "npu", "schedule", "figures"};
+    return fields[i];
+}
+
+/* {"low": .., "high": .., "source": ".."} */
+static int read_figure(const json_t *figure, struct npu_profile *p, int i, const char *file, struct lutra_error *err)
+{
+    const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
+    const char *source = json_string_value(json_object_get(figure, "source")), *name = figures[i].name;
+    if (!figure) return lutra_fail(err, LUTRA_E_FORMAT, "%s: figure '%s' is missing", file, name);
+    if (!json_is_number(low) || !json_is_number(high) || !source || !*source)
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: figure '%s' needs low and high (numbers) and a source (text)", file, name);
+    char what[64];
+    snprintf(what, sizeof what, "key of figure '%s':", name);
+    TRY(known_keys(figure, interval_key, 3, file, what, err));
+    p->figure[i] = (struct npu_interval){json_number_value(low), json_number_value(high)};
+    if ((size_t)snprintf(p->source[i], sizeof p->source[i], "%s", source) >= sizeof p->source[i])
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: figure '%s': source too long", file, name);
+    if (p->figure[i].low < figures[i].least || p->figure[i].high > figures[i].most ||
+        p->figure[i].low > p->figure[i].high)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: figure '%s': %g to %g is not an interval within %g to %g", file,
+            name, p->figure[i].low, p->figure[i].high, figures[i].least, figures[i].most);
+    return 0;
+}
+
+static int read_profile(const json_t *object, struct npu_profile *p, const char *file, struct lutra_error *err)
+{
+    const struct {
+        char *text;
+        size_t n_max;
+    } texts[] = {
+        {p->name, sizeof p->name}, {p->soc, sizeof p->soc}, {p->npu, sizeof p->npu}, {p->schedule, sizeof p->schedule}};
+    TRY(known_keys(object, field_name, 5, file, "field", err));
+    for (int i = 0; i < 4; i++) {
+        const char *text = json_string_value(json_object_get(object, field_name(i)));
+        if (!text) return lutra_fail(err, LUTRA_E_FORMAT, "%s: field '%s' is missing or no text", file, field_name(i));
+        if ((size_t)snprintf(texts[i].text, texts[i].n_max, "%s", text) >= texts[i].n_max)
+            return lutra_fail(err, LUTRA_E_FORMAT, "%s: field '%s': text too long", file, field_name(i));
+    }
+    const json_t *list = json_object_get(object, "figures");
+    if (!json_is_object(list))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: field 'figures' is missing or no object", file);
+    TRY(known_keys(list, figure_name, NPU_FIGURES, file, "figure", err));
+    for (int i = 0; i < NPU_FIGURES; i++) TRY(read_figure(json_object_get(list, figures[i].name), p, i, file, err));
+    return 0;
+}
+
+int npu_profile_parse(struct npu_profile *out, const char *text, size_t n, const char *file, struct lutra_error *err)
+{
+    json_error_t why;
+    if (n > FILE_BYTES_MAX) return lutra_fail(err, LUTRA_E_FORMAT, "%s: more than 64 KiB", file);
+    json_t *object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: line %d: %s", file, object ? 1 : why.line,
+            object ? "not a JSON object" : why.text);
+    }
+    memset(out, 0, sizeof *out);
+    int rc = read_profile(object, out, file, err);
+    json_decref(object);
+    return rc;
+}
+
+int npu_profile_load(struct npu_profile *out, const char *path, struct lutra_error *err)
+{
+    char text[FILE_BYTES_MAX + 1];
+    FILE *f = fopen(path, "rb");
+    if (!f) return lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
+    size_t n = fread(text, 1, sizeof text, f);
+    bool failed = ferror(f) != 0;
+    fclose(f);
+    if (failed) return lutra_fail(err, LUTRA_E_IO, "%s: cannot be read", path);
+    return npu_profile_parse(out, text, n, path, err);
+}
