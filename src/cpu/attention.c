@@ -126,24 +126,28 @@ static void start_state(const struct lane *x, float *state, int head, bool with_
     state[ATTENTION_STATE_L] = sinks ? 1.0f : 0.0f;
 }
 
-static void write_out(const struct lane *x, const float *state, int row, int head)
+/* A row's outputs of a kv head's group, from states that lie as run_unit has them. */
+static void write_row(const struct lane *x, int kv_head, int row, int base, size_t stride)
 {
     const struct op_attention *op = x->a->op;
-    float *out = x->a->out + ((size_t)row * (size_t)op->n_head + (size_t)head) * (size_t)op->d_head;
-    float l = state[ATTENTION_STATE_L];
-    for (int d = 0; d < op->d_head; d++) out[d] = state[ATTENTION_STATE_O + d] / l;
+    size_t head = (size_t)row * (size_t)op->n_head + (size_t)(kv_head * x->group);
+    for (int g = 0; g < x->group; g++, head++) {
+        const float *state = x->state + (size_t)(row - base) * stride + (size_t)g * x->state_floats;
+        float *out = x->a->out + head * (size_t)op->d_head, l = state[ATTENTION_STATE_L];
+        for (int d = 0; d < op->d_head; d++) out[d] = state[ATTENTION_STATE_O + d] / l;
+    }
 }
 
 /* ---- one segment ---- */
 
-/* Slots lo .. hi - 1 of the segment at pos that the row sees, when n_pos of its slots lie there.  False: none. */
+/* Slots lo .. hi - 1 of the segment at pos that the row sees, when it sees n_pos positions from there on.  False: none. */
 static bool visible(const struct lane *x, int row, int32_t pos, int32_t n_pos, uint8_t *lo, uint8_t *hi)
 {
     const struct kv_row *r = &x->a->kv->row[row];
     int32_t n = r->n_paged + r->n_path, window = x->a->op->window;
     int32_t first = window > 0 && n > window ? n - window - pos : 0;
     *lo = first <= 0 ? 0 : first > KV_BLOCK ? KV_BLOCK : (uint8_t)first;
-    *hi = n_pos > KV_BLOCK ? KV_BLOCK : (uint8_t)n_pos;
+    *hi = n_pos > KV_BLOCK ? KV_BLOCK : n_pos < 0 ? 0 : (uint8_t)n_pos;
     return *lo < *hi;
 }
 
@@ -258,32 +262,83 @@ static void run_item(const struct lane *x, int kv_head, const struct kv_item *it
     flush(x, &s, true);
 }
 
-/* The segments in which a row sees draft slots: its block part, then the path, put together in position order. */
-static void run_drafts(const struct lane *x, int kv_head, int row, float *states)
+/* ---- drafts ---- */
+
+/* Rows that see the same path of drafts as far as each sees, ascending; a row that is no draft is a chain by itself. */
+struct chain {
+    int n, row[QUERIES];
+};
+
+/* Cuts rows row .. end - 1 into chains, from the last on: for a row that no chain has yet, those above it that none has. */
+struct chains {
+    int row, at; /* rows at .. have been looked at */
+    bool done[QUERIES];
+};
+
+static struct chains begin_chains(int row, int end)
+{
+    return (struct chains){.row = row, .at = end};
+}
+
+static bool next_chain(const struct kv_view *kv, struct chains *c, struct chain *out)
+{
+    while (c->at > c->row && c->done[c->at - 1 - c->row]) c->at--;
+    if (c->at == c->row) return false;
+    int n = 0;
+    for (int r = c->at - 1; r >= c->row && !c->done[r - c->row]; r = kv->row[r].up) {
+        c->done[r - c->row] = true;
+        out->row[n++] = r;
+        if (kv->row[r].n_path <= 1) break;
+    }
+    for (int i = 0; i < n / 2; i++) {
+        int r = out->row[i];
+        out->row[i] = out->row[n - 1 - i];
+        out->row[n - 1 - i] = r;
+    }
+    out->n = n;
+    return true;
+}
+
+/* Positions pos .. pos + n - 1 as the row sees them, put together: the block's part, then the drafts'. */
+static void assemble(const struct lane *x, int kv_head, int row, int32_t pos, int n)
 {
     const struct kv_view *kv = x->a->kv;
     const struct kv_row *r = &kv->row[row];
-    int32_t n = r->n_paged + r->n_path;
-    if (r->n_path == 0) return;
-    for (int32_t pos = r->n_paged / KV_BLOCK * KV_BLOCK; pos < n; pos += KV_BLOCK) {
-        uint8_t lo, hi;
-        if (!visible(x, row, pos, n - pos, &lo, &hi)) continue;
-        int paged = r->n_paged > pos ? r->n_paged - pos : 0;
-        for (int side = KV_K; side <= KV_V; side++) {
-            uint8_t *dst = side == KV_K ? x->k : x->v;
-            const uint8_t *draft = kv_draft_at(kv, x->a->layer, side, kv_head);
-            if (paged > 0) {
-                int32_t block = kv->table[r->table + pos / KV_BLOCK];
-                memcpy(dst, block_head(x, side, block, kv_head), (size_t)paged * x->vec_bytes);
-            }
-            for (int j = paged; j < hi; j++) {
-                int32_t slot = kv->path[r->path_first + pos + j - r->n_paged];
-                memcpy(dst + (size_t)j * x->vec_bytes, draft + (size_t)slot * x->vec_bytes, x->vec_bytes);
-            }
+    int paged = r->n_paged > pos ? r->n_paged - pos : 0, last = kv_draft_row(kv, row, pos + n - 1);
+    for (int side = KV_K; side <= KV_V; side++) {
+        uint8_t *dst = side == KV_K ? x->k : x->v;
+        const uint8_t *draft = kv_draft_at(kv, x->a->layer, side, kv_head);
+        if (paged > 0) {
+            int32_t block = kv->table[r->table + pos / KV_BLOCK];
+            memcpy(dst, block_head(x, side, block, kv_head), (size_t)paged * x->vec_bytes);
         }
+        for (int j = n - 1, at = last; j >= paged; j--, at = kv->row[at].up)
+            memcpy(dst + (size_t)j * x->vec_bytes, draft + (size_t)kv->row[at].slot * x->vec_bytes, x->vec_bytes);
+    }
+}
+
+/* The segments in which a chain sees draft slots, each once.  Rows' states lie `stride` apart, from row `base` on. */
+static void run_drafts(const struct lane *x, int kv_head, const struct chain *chain, int base, size_t stride)
+{
+    const struct kv_row *kv_row = x->a->kv->row;
+    int leaf = chain->row[chain->n - 1];
+    int32_t n = kv_row[leaf].n_paged + kv_row[leaf].n_path;
+    if (kv_row[leaf].n_path == 0) return;
+    for (int32_t pos = kv_row[leaf].n_paged / KV_BLOCK * KV_BLOCK; pos < n; pos += KV_BLOCK) {
+        uint8_t lo[QUERIES], hi[QUERIES], reach = 0;
+        for (int i = 0; i < chain->n; i++) {
+            const struct kv_row *r = &kv_row[chain->row[i]];
+            if (!visible(x, chain->row[i], pos, r->n_paged + r->n_path - pos, &lo[i], &hi[i])) hi[i] = 0;
+            if (hi[i] > reach) reach = hi[i];
+        }
+        if (reach == 0) continue;
+        assemble(x, kv_head, leaf, pos, reach);
         struct attention_segment s;
-        open_segment(x, x->k, x->v, x->k, x->v, hi, &s);
-        add_queries(x, &s, kv_head, row, lo, hi, states);
+        open_segment(x, x->k, x->v, x->k, x->v, reach, &s);
+        for (int i = 0; i < chain->n; i++)
+            if (hi[i] > 0)
+                add_queries(
+                    x, &s, kv_head, chain->row[i], lo[i], hi[i], x->state + (size_t)(chain->row[i] - base) * stride);
         flush(x, &s, true);
     }
 }
@@ -320,13 +375,10 @@ static void run_unit(struct lane *x, int kv_head, int row, int end)
         int first = find_row(kv, &kv->item[i], row), last = find_row(kv, &kv->item[i], end);
         if (first < last) run_item(x, kv_head, &kv->item[i], first, last, x->state, row, stride);
     }
-    for (int r = row; r < end; r++) {
-        float *states = x->state + (size_t)(r - row) * stride;
-        run_drafts(x, kv_head, r, states);
-        for (int g = 0; g < x->group; g++) {
-            write_out(x, states + (size_t)g * x->state_floats, r, kv_head * x->group + g);
-        }
-    }
+    struct chain chain;
+    for (struct chains c = begin_chains(row, end); next_chain(kv, &c, &chain);)
+        run_drafts(x, kv_head, &chain, row, stride);
+    for (int r = row; r < end; r++) write_row(x, kv_head, r, row, stride);
 }
 
 /* The unit that this thread computes after `turn` others: handed out, or in turns of alternating order. */
@@ -370,15 +422,14 @@ static void run_split(struct lane *x, int ith, int nth)
     }
 }
 
-/* Merges the parts of one row and kv head in ascending position, then its drafts. */
-static void merge_row(struct lane *x, int kv_head, int row)
+/* Merges the parts of one row and kv head in ascending position into `states`. */
+static void merge_row(const struct lane *x, int kv_head, int row, float *states)
 {
     const struct kv_view *kv = x->a->kv;
     size_t stride = (size_t)x->a->op->n_head * x->state_floats;
     const float *part = x->part + (size_t)kv_head * (size_t)x->group * x->state_floats;
-    for (int g = 0; g < x->group; g++) {
-        start_state(x, x->state + (size_t)g * x->state_floats, kv_head * x->group + g, true);
-    }
+    for (int g = 0; g < x->group; g++)
+        start_state(x, states + (size_t)g * x->state_floats, kv_head * x->group + g, true);
     for (int i = 0; i < kv->n_item; i++) {
         uint8_t lo, hi;
         int entry = find_row(kv, &kv->item[i], row);
@@ -386,14 +437,28 @@ static void merge_row(struct lane *x, int kv_head, int row)
         if (!visible(x, row, kv->item[i].pos, kv->row[row].n_paged - kv->item[i].pos, &lo, &hi)) continue;
         for (int g = 0; g < x->group; g++) {
             size_t at = (size_t)g * x->state_floats;
-            x->kernels->merge(x->state + at, part + (size_t)entry * stride + at, x->a->op->d_head);
+            x->kernels->merge(states + at, part + (size_t)entry * stride + at, x->a->op->d_head);
         }
     }
-    prepare_queries(x, kv_head, row, row + 1);
-    run_drafts(x, kv_head, row, x->state);
-    for (int g = 0; g < x->group; g++) {
-        write_out(x, x->state + (size_t)g * x->state_floats, row, kv_head * x->group + g);
-    }
+}
+
+/* What run_split left, chain by chain: merged, then the chain's drafts. */
+static void merge_split(struct lane *x, int ith, int nth)
+{
+    const struct kv_view *kv = x->a->kv;
+    size_t stride = (size_t)x->group * x->state_floats;
+    struct chain chain;
+    int turn = 0;
+    for (int kv_head = 0; kv_head < x->a->op->n_kv_head; kv_head++)
+        for (struct chains c = begin_chains(0, x->a->n_row); next_chain(kv, &c, &chain);) {
+            if (turn++ % nth != ith) continue;
+            int first = chain.row[0], last = chain.row[chain.n - 1];
+            for (int i = 0; i < chain.n; i++)
+                merge_row(x, kv_head, chain.row[i], x->state + (size_t)chain.row[i] * stride);
+            if (kv->row[last].n_path > 0) prepare_queries(x, kv_head, first, last + 1);
+            run_drafts(x, kv_head, &chain, 0, stride);
+            for (int i = 0; i < chain.n; i++) write_row(x, kv_head, chain.row[i], 0, stride);
+        }
 }
 
 /* Whether equal units leave threads without work for more than a fifth of the time. */
@@ -427,9 +492,7 @@ static void run_lane(struct lane *x, struct pool *pool, int ith, int nth)
     }
     run_split(x, ith, nth);
     pool_barrier(pool);
-    for (int w = ith; w < a->n_row * a->op->n_kv_head; w += nth) {
-        merge_row(x, w % a->op->n_kv_head, w / a->op->n_kv_head);
-    }
+    merge_split(x, ith, nth);
 }
 
 void attention_run(

@@ -66,14 +66,12 @@ static int allocate(struct kv_cache *kv)
 {
     const struct kv_settings *s = &kv->set;
     size_t rows = (size_t)s->n_row, tables = (size_t)(s->n_row < s->n_seq ? s->n_row : s->n_seq);
-    size_t draft = (size_t)s->n_draft;
     kv->layer = calloc((size_t)s->n_layer, sizeof *kv->layer);
     kv->seq = calloc((size_t)s->n_seq, sizeof *kv->seq);
     kv->refs = calloc((size_t)s->n_block, sizeof *kv->refs);
     kv->used = calloc((size_t)s->n_block, sizeof *kv->used);
     kv->free_list = malloc((size_t)s->n_block * sizeof *kv->free_list);
     kv->row = calloc(rows, sizeof *kv->row);
-    kv->path = malloc((draft * draft + 1) * sizeof *kv->path);
     kv->table = malloc(tables * (size_t)kv->max_table * sizeof *kv->table);
     kv->seq_table = malloc((size_t)s->n_seq * sizeof *kv->seq_table);
     kv->item = malloc((size_t)s->n_block * sizeof *kv->item);
@@ -82,7 +80,7 @@ static int allocate(struct kv_cache *kv)
     kv->host_wrote = calloc((size_t)s->n_block, 1);
     int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
     if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
-    if (!kv->layer || !kv->seq || !kv->refs || !kv->used || !kv->free_list || !kv->row || !kv->path || !kv->table ||
+    if (!kv->layer || !kv->seq || !kv->refs || !kv->used || !kv->free_list || !kv->row || !kv->table ||
         !kv->seq_table || !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !tables_all) {
         if (!kv->seq) free(tables_all);
         return LUTRA_E_NO_MEMORY;
@@ -137,7 +135,6 @@ void kv_close(struct kv_cache **kvp)
     free(kv->used);
     free(kv->free_list);
     free(kv->row);
-    free(kv->path);
     free(kv->table);
     free(kv->seq_table);
     free(kv->item);

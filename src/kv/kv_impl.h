@@ -31,7 +31,6 @@ struct kv_cache {
     uint64_t copied_blocks;
 
     struct kv_row *row;   /* [n_row] of the current step */
-    int32_t *path;        /* [n_draft * n_draft] */
     int32_t *table;       /* [min(n_row, n_seq)][max_table] */
     int32_t *seq_table;   /* [n_seq] offset of a sequence's copy in `table`, or -1 */
     struct kv_item *item; /* [n_block] */

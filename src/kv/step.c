@@ -25,39 +25,25 @@ static int check_room(const struct kv_cache *kv, const struct batch *batch, stru
     return 0;
 }
 
-/* A draft row's path is its parent's with itself appended; a chain shares one stretch of `path`. */
-static void place_draft(struct kv_cache *kv, const struct batch *batch, int r, int32_t slot, int32_t *n_path)
+static void place_draft(struct kv_cache *kv, const struct batch *batch, int r, int32_t slot)
 {
     const struct row *row = &batch->row[r];
-    struct kv_row *out = &kv->row[r];
-    out->block = -1;
-    out->slot = slot;
-    if (row->parent < 0 || !(batch->row[row->parent].want & ROW_DRAFT)) {
-        out->n_paged = row->pos;
-        out->path_first = *n_path;
-        out->n_path = 0;
-    } else {
-        const struct kv_row *up = &kv->row[row->parent];
-        out->n_paged = up->n_paged;
-        out->n_path = up->n_path;
-        out->path_first = up->path_first;
-        if (up->path_first + up->n_path != *n_path) { /* a branch: the stretch goes on with another child */
-            memcpy(&kv->path[*n_path], &kv->path[up->path_first], (size_t)up->n_path * sizeof *kv->path);
-            out->path_first = *n_path;
-            *n_path += up->n_path;
-        }
-    }
-    kv->path[(*n_path)++] = slot;
-    out->n_path++;
+    bool below = row->parent >= 0 && batch->row[row->parent].want & ROW_DRAFT;
+    const struct kv_row *up = below ? &kv->row[row->parent] : NULL;
+    kv->row[r] = (struct kv_row){.n_paged = up ? up->n_paged : row->pos,
+        .n_path = up ? up->n_path + 1 : 1,
+        .up = row->parent,
+        .block = -1,
+        .slot = slot};
 }
 
 static int place_rows(struct kv_cache *kv, const struct batch *batch, struct lutra_error *err)
 {
-    int32_t n_path = 0, n_draft = 0;
+    int32_t n_draft = 0;
     for (int r = 0; r < batch->n_row; r++) {
         const struct row *row = &batch->row[r];
         if (row->want & ROW_DRAFT) {
-            place_draft(kv, batch, r, n_draft++, &n_path);
+            place_draft(kv, batch, r, n_draft++);
             continue;
         }
         struct kv_seq *s = &kv->seq[row->seq];
@@ -131,7 +117,6 @@ int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view
     *view = kv->shape;
     view->row = kv->row;
     view->table = kv->table;
-    view->path = kv->path;
     view->item = kv->item;
     view->item_row = kv->item_row;
     view->n_item = list_items(kv, batch->n_row);
@@ -147,18 +132,17 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
         if (!(batch->row[r].want & ROW_DRAFT)) kv->seq[batch->row[r].seq].n_tok = batch->row[r].pos + 1;
 }
 
-/* Copies the rows' own keys and values from the draft scratch to position order. */
-static void commit_layer(const struct kv_cache *kv, const struct kv_seq *s, const struct kv_row *from, int layer)
+/* Copies the keys and values of a draft row and the drafts above it from the draft scratch to position order. */
+static void commit_layer(const struct kv_cache *kv, const struct kv_seq *s, const struct kv_row *row, int layer)
 {
     const struct kv_view *v = &kv->shape;
     size_t vec = v->layer[layer].vec_bytes;
-    for (int side = KV_K; side <= KV_V; side++)
-        for (int head = 0; head < v->layer[layer].n_kv_head; head++)
-            for (int32_t i = 0; i < from->n_path; i++) {
-                int32_t pos = from->n_paged + i;
+    for (int32_t pos = row->n_paged + row->n_path - 1; pos >= row->n_paged; pos--, row = &kv->row[row->up])
+        for (int side = KV_K; side <= KV_V; side++)
+            for (int head = 0; head < v->layer[layer].n_kv_head; head++) {
                 uint8_t *to = kv_block_at(v, layer, side, s->table[pos / KV_BLOCK]);
                 memcpy(to + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * vec,
-                    kv_draft_at(v, layer, side, head) + (size_t)kv->path[from->path_first + i] * vec, vec);
+                    kv_draft_at(v, layer, side, head) + (size_t)row->slot * vec, vec);
             }
 }
 

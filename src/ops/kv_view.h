@@ -17,7 +17,7 @@
  *     draft: [layer][K,V][n_kv_head][n_draft][d_head]
  *
  * and the accepted ones are copied to position order at commit.  So row r sees, in ascending position:
- *     positions 0 .. n_paged-1 from its blocks, then the draft slots path[path_first .. + n_path-1] (itself last).
+ *     positions 0 .. n_paged-1 from its blocks, then the draft slots of n_path rows: itself last, before it row `up`, ...
  * A row that writes straight into its block has n_paged = pos + 1 and n_path = 0.
  *
  * Segments.  Softmax statistics are computed per segment of KV_BLOCK positions aligned to absolute position and merged
@@ -40,11 +40,12 @@ enum { KV_BLOCK = 64 };
 enum kv_side { KV_K, KV_V };
 
 struct kv_row {
-    int32_t n_paged;            /* positions read from blocks */
-    int32_t path_first, n_path; /* in kv_view.path: draft slots at positions n_paged, n_paged + 1, ... */
-    int32_t table;              /* first entry of the row's block table in kv_view.table */
-    int32_t block;              /* destination block of the row's own K/V, or -1: draft scratch */
-    int32_t slot;               /* destination slot in the block, or in the draft scratch */
+    int32_t n_paged; /* positions read from blocks */
+    int32_t n_path;  /* positions behind them, read from draft slots; 0: it is no draft */
+    int32_t up;      /* the row of the draft before it, when n_path > 1 */
+    int32_t table;   /* first entry of the row's block table in kv_view.table */
+    int32_t block;   /* destination block of the row's own K/V, or -1: draft scratch */
+    int32_t slot;    /* destination slot in the block, or in the draft scratch */
 };
 
 struct kv_item {
@@ -72,7 +73,6 @@ struct kv_view {
     uint8_t *draft;               /* layout above */
     const struct kv_row *row;     /* [n_row] of the batch */
     const int32_t *table;         /* block ids, several tables one after another */
-    const int32_t *path;          /* draft slots */
     const struct kv_item *item;
     const int32_t *item_row;
     int n_item;
@@ -84,6 +84,13 @@ struct kv_view {
 static inline bool kv_owns(const struct kv_view *v, int layer)
 {
     return v->layer[layer].cache == layer;
+}
+
+/* The row whose draft slot lies at position pos >= n_paged of what `row` sees. */
+static inline int32_t kv_draft_row(const struct kv_view *v, int32_t row, int32_t pos)
+{
+    for (int32_t at = v->row[row].n_paged + v->row[row].n_path - 1; at > pos; at--) row = v->row[row].up;
+    return row;
 }
 
 /* [n_kv_head][KV_BLOCK][d_head] of one layer and side. */

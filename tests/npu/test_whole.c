@@ -274,7 +274,7 @@ struct cache {
     struct kv_view view;
     struct kv_layer layer[LAYERS];
     struct kv_row row[ROWS];
-    int32_t table[16], path[32];
+    int32_t table[16];
     uint32_t at; /* window offset */
 };
 
@@ -293,8 +293,7 @@ static void open_cache(struct cache *c, struct bench *b, int d_head)
         .pool = host,
         .draft = host + pool,
         .row = c->row,
-        .table = c->table,
-        .path = c->path};
+        .table = c->table};
     for (int i = 0; i < LAYERS; i++)
         c->layer[i] = (struct kv_layer){.cache = i,
             .n_kv_head = KV_HEADS,
@@ -316,12 +315,11 @@ static uint32_t draft_at(const struct cache *c)
 /* Two sequences with a common first block; drafts as a tree under the first. */
 static void fill_rows(struct cache *c)
 {
-    static const int32_t table[] = {3, 1, 3, 5}, path[] = {9, 2, 3, 4, 9, 2, 7};
+    static const int32_t table[] = {3, 1, 3, 5};
     memcpy(c->table, table, sizeof table);
-    memcpy(c->path, path, sizeof path);
     const struct kv_row row[ROWS] = {{100, 0, 0, 0, 1, 35}, {101, 0, 0, 0, 1, 36}, {66, 0, 0, 2, 5, 1},
-        {1, 0, 0, 2, 3, 0}, {101, 0, 1, 0, -1, 9}, {101, 0, 2, 0, -1, 2}, {101, 0, 3, 0, -1, 3}, {101, 0, 4, 0, -1, 4},
-        {101, 4, 3, 0, -1, 7}, {64, 0, 3, 0, -1, 11}, {128, 0, 1, 0, -1, 12}, {126, 0, 4, 0, -1, 13}};
+        {1, 0, 0, 2, 3, 0}, {101, 1, -1, 0, -1, 9}, {101, 2, 4, 0, -1, 2}, {101, 3, 5, 0, -1, 3}, {101, 4, 6, 0, -1, 4},
+        {101, 3, 5, 0, -1, 7}, {64, 3, 5, 0, -1, 11}, {128, 1, -1, 0, -1, 12}, {126, 4, 6, 0, -1, 13}};
     memcpy(c->row, row, sizeof row);
 }
 

@@ -94,13 +94,15 @@ static uint64_t list_keys(const struct builder *b, const struct kv_row *row, int
     int32_t least = b->r->window > 0 ? length(row) - b->r->window : 0;
     uint64_t mask = 0;
     out->n = n < NPU_SEGMENT ? n : NPU_SEGMENT;
-    for (int32_t i = 0; i < out->n; i++) {
-        int32_t pos = first + i;
-        if (pos < row->n_paged)
+    int32_t draft = kv_draft_row(kv, (int32_t)(row - kv->row), first + out->n - 1);
+    for (int32_t i = out->n - 1; i >= 0; i--) {
+        if (first + i < row->n_paged) {
             out->at[i] = (int64_t)kv->table[row->table + segment] * KV_BLOCK + i;
-        else
-            out->at[i] = ~(int64_t)kv->path[row->path_first + pos - row->n_paged];
-        mask |= (uint64_t)(pos >= least) << i;
+        } else {
+            out->at[i] = ~(int64_t)kv->row[draft].slot;
+            draft = kv->row[draft].up;
+        }
+        mask |= (uint64_t)(first + i >= least) << i;
     }
     return mask;
 }

@@ -28,8 +28,7 @@ void ref_kv_read(const struct kv_view *kv, int layer, enum kv_side side, int hea
         int32_t block = kv->table[r->table + pos / KV_BLOCK];
         src = kv_block_at(kv, layer, side, block) + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * vec;
     } else {
-        int32_t slot = kv->path[r->path_first + pos - r->n_paged];
-        src = kv_draft_at(kv, layer, side, head) + (size_t)slot * vec;
+        src = kv_draft_at(kv, layer, side, head) + (size_t)kv->row[kv_draft_row(kv, row, pos)].slot * vec;
     }
     quant_info_of(kv->type)->dequantize(src, out, (size_t)kv->layer[layer].d_head);
 }

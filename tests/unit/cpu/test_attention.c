@@ -175,25 +175,32 @@ static void close_to_reference_at_all_shapes(void **state)
     }
 }
 
-/* Row `row` of `many` has the bits of `one` computed alone. */
+/* Row `row` of `many` has the bits of the same computed alone, or behind nothing but the drafts above it. */
 static void expect_alone(
     const struct op_attention *op, const struct cpu_attention *kernels, const float *q, const float *many, int row)
 {
     struct kv_fixture *alone = &other;
+    int n = fix.row[row].n_path > 1 ? fix.row[row].n_path : 1;
+    size_t each = row_floats(op), last = (size_t)(n - 1) * each;
+    float *own = new_floats((size_t)n * each), *out = new_floats((size_t)n * each);
     *alone = fix;
-    alone->n_row = 1;
-    alone->row[0] = fix.row[row];
+    alone->n_row = n;
+    for (int i = n - 1, from = row; i >= 0; i--, from = fix.row[from].up) {
+        alone->row[i] = fix.row[from];
+        alone->row[i].up = i - 1;
+        memcpy(own + (size_t)i * each, q + (size_t)from * each, each * sizeof *q);
+    }
     fixture_finish(alone);
     alone->view.row = alone->row;
     alone->view.item = alone->item;
     alone->view.item_row = alone->item_row;
-    float *out = new_floats(row_floats(op));
     for (int t = 1; t <= MAX_THREAD; t++) {
-        attend(kernels, alone, op, q + (size_t)row * row_floats(op), out, t);
-        if (memcmp(out, many + (size_t)row * row_floats(op), row_floats(op) * sizeof *out) != 0) {
+        attend(kernels, alone, op, own, out, t);
+        if (memcmp(out + last, many + (size_t)row * each, each * sizeof *out) != 0) {
             fail_msg("%s: row %d alone on %d threads has other bits", kernels->name, row, t);
         }
     }
+    free(own);
     free(out);
 }
 
@@ -341,6 +348,36 @@ static void a_shared_prompt_is_read_once(void **state)
     fixture_close(&fix);
 }
 
+/* A tree of 16 drafts with 4 leaves, offered best first as drafters do: its 20 blocks once, and the segments with drafts once
+ * for each leaf, not for each row. */
+static void a_path_of_drafts_is_read_once(void **state)
+{
+    (void)state;
+    enum { DRAFTS = 16, LEAVES = 4, WHOLE = 20, ROWS = DRAFTS + 1 };
+    struct op_attention op = {.n_head = 12, .n_kv_head = 2, .d_head = 16, .scale = 0.25f};
+    fixture_open(&fix, QUANT_F16, 2, 16);
+    int seq = fixture_sequence(&fix, WHOLE * KV_BLOCK + 62, -1, 0),
+        row[DRAFTS]; /* drafts reach into the next segment */
+    for (int i = 0; i < DRAFTS; i++) row[i] = fixture_row(&fix, seq, i < LEAVES ? -1 : row[i - LEAVES], true);
+    fixture_row(&fix, fixture_sequence(&fix, 40, -1, 0), -1, false);
+    fixture_finish(&fix);
+    size_t n = row_floats(&op) * ROWS;
+    float *q = new_floats(n), *out = new_floats(n);
+    for (int r = 0; r < ROWS; r++) ask(&op, q + (size_t)r * row_floats(&op), (uint32_t)r);
+    counted_kernels = levels[n_level - 1];
+    struct cpu_attention counting = counted_kernels;
+    counting.load = counted_load;
+    for (int t = 1; t <= 2; t++) { /* more threads cut the rows into tiles */
+        atomic_store(&n_load, 0);
+        attend(&counting, &fix, &op, q, out, t);
+        assert_int_equal(atomic_load(&n_load), (WHOLE + 1 + 2 * LEAVES) * op.n_kv_head);
+    }
+    check_against_reference(&op, q, out, &counting);
+    free(q);
+    free(out);
+    fixture_close(&fix);
+}
+
 static int open_levels(void **state)
 {
     (void)state;
@@ -372,6 +409,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_where_the_cache_lies),
         cmocka_unit_test(masked_positions_are_never_multiplied),
         cmocka_unit_test(a_shared_prompt_is_read_once),
+        cmocka_unit_test(a_path_of_drafts_is_read_once),
     };
     return cmocka_run_group_tests(tests, open_levels, close_levels);
 }

@@ -23,25 +23,16 @@
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-enum {
-    FIX_BLOCKS = 160,
-    FIX_SEQS = 80,
-    FIX_TABLE = 80,
-    FIX_ROWS = 600,
-    FIX_PATH = 20000,
-    FIX_ITEM_ROWS = 50000,
-    FIX_LAYERS = 8
-};
+enum { FIX_BLOCKS = 160, FIX_SEQS = 80, FIX_TABLE = 80, FIX_ROWS = 600, FIX_ITEM_ROWS = 50000, FIX_LAYERS = 8 };
 
 struct kv_fixture {
     struct kv_view view;
     struct kv_layer layer[FIX_LAYERS];
-    int n_row, n_seq, n_path, next_block;
+    int n_row, n_seq, next_block;
     int32_t committed[FIX_SEQS], direct[FIX_SEQS]; /* tokens before the batch, and written straight by it */
     int row_seq[FIX_ROWS];
     struct kv_row row[FIX_ROWS];
     int32_t table[FIX_SEQS * FIX_TABLE];
-    int32_t path[FIX_PATH];
     struct kv_item item[FIX_BLOCKS];
     int32_t item_row[FIX_ITEM_ROWS];
 };
@@ -94,7 +85,6 @@ static inline void fixture_open_layers(
     fixture_fill_nan(f->view.draft, draft);
     f->view.row = f->row;
     f->view.table = f->table;
-    f->view.path = f->path;
     f->view.item = f->item;
     f->view.item_row = f->item_row;
 }
@@ -164,11 +154,8 @@ static inline int fixture_row_of(struct kv_fixture *f, int seq, int parent, bool
         r->n_paged = f->committed[seq];
         r->block = -1;
         r->slot = i;
-        r->path_first = f->n_path;
-        int n_parent = parent < 0 ? 0 : f->row[parent].n_path;
-        for (int p = 0; p < n_parent; p++) f->path[f->n_path++] = f->path[f->row[parent].path_first + p];
-        f->path[f->n_path++] = i;
-        r->n_path = n_parent + 1;
+        r->up = parent;
+        r->n_path = parent < 0 ? 1 : f->row[parent].n_path + 1;
     } else {
         int32_t pos = f->committed[seq] + f->direct[seq]++;
         r->block = fixture_block(f, seq, pos);

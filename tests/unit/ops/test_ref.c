@@ -237,7 +237,7 @@ static void attention_sees_prompt_and_ancestors_only(void **state)
     fixture_finish(&f);
     assert_int_equal(f.row[r3].n_path, 4);
     assert_int_equal(f.row[r5].n_path, 3);
-    assert_int_equal(f.path[f.row[r5].path_first + 1], r4); /* not r1 */
+    assert_int_equal(kv_draft_row(&f.view, r5, 127), r4); /* not r1 */
     assert_int_equal(f.row[r7].n_paged, 132);
 
     float q[6 * 16], out[6 * 16];
