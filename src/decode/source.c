@@ -22,16 +22,25 @@ static int32_t append(struct pass *pass, struct row row)
     return pass->batch->n_row - 1;
 }
 
+/* Draws from all logits, or from the best and what the list has now. */
+static void want_draw(struct row *row, const struct sample_list *list)
+{
+    row->want = list ? WANT_DRAW_BEST : WANT_DRAW;
+    row->n_listed = list ? list->n : 0;
+    row->listed = list ? list->token : NULL;
+}
+
 int pass_tip(struct pass *pass, struct row row, struct row_tip tip)
 {
     if (pass->left.rows < 1 || pass->left.outs < 1) return LUTRA_E_BUSY;
+    want_draw(&row, tip.list.token ? &tip.list : NULL);
     tip.row = tip.taken = append(pass, row);
     tip.picked = -1;
     pass->tip[pass->n_tip++] = tip;
     return tip.row;
 }
 
-int32_t pass_draft(struct pass *pass, const struct row_tip *tip, int32_t parent, int32_t token)
+int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32_t token)
 {
     const struct batch *b = pass->batch;
     if (token < 0 || token >= pass->n_vocab || parent < tip->row || parent >= b->n_row) return LUTRA_E_ARGUMENT;
@@ -42,7 +51,11 @@ int32_t pass_draft(struct pass *pass, const struct row_tip *tip, int32_t parent,
     if (same >= 0) return same;
     int block = b->bulk > 1 ? b->bulk : 1;
     if (pass->left.rows <= block || pass->left.outs <= 1 || pass->left.drafts < 1) return LUTRA_E_BUSY;
-    return append(pass, (struct row){token, up->pos + 1, up->seq, parent, WANT_DRAW | ROW_DRAFT, 0, NULL});
+    struct row row = {.token = token, .pos = up->pos + 1, .seq = up->seq, .parent = parent};
+    bool best = !(up->want & WANT_LOGITS) && sample_list_add(&tip->list, token);
+    want_draw(&row, best ? &tip->list : NULL);
+    row.want |= ROW_DRAFT;
+    return append(pass, row);
 }
 
 int pass_prompt(struct pass *pass, int32_t seq, const int32_t *prompt, int done, int n_prompt)

@@ -24,14 +24,14 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "decode/sample/sampler.h"
 #include "ops/batch.h"
 
 /* ---- a pass ---- */
 
-/* What draws from all logits take.  Whatever a sampler lists for a token further down a tree (its penalties see the drafts
- * above) is a part of it, so it is what drafts want.  log_sum_exp comes from the head always, so that log-probs do not
- * depend on how much of a row was wanted. */
-enum { WANT_DRAW = WANT_LOGITS | WANT_LOGPROB };
+/* What draws take: from all logits, or from the best and the listed.  log_sum_exp comes from the head always, so that log-probs
+ * do not depend on how much of a row was wanted. */
+enum { WANT_DRAW = WANT_LOGITS | WANT_LOGPROB, WANT_DRAW_BEST = WANT_TOPK | WANT_LOGPROB };
 
 /* A row behind which a token will be picked. */
 struct row_tip {
@@ -40,6 +40,8 @@ struct row_tip {
     const int32_t *token;    /* [n_token] its text so far, the row's token included */
     int n_token;
     int max_tok; /* the sequence holds no more */
+    struct sample_list
+        list; /* what its draw needs; drafts' tokens join it (one list, of which each row has the first part) */
 
     /* for drafters, once samples have taken their results */
     int32_t taken;  /* the last row at which a token was picked: it and those up to the tip were right */
@@ -63,14 +65,14 @@ struct pass {
 /* An empty pass over batch->row; batch->bulk is set. */
 void pass_begin(struct pass *pass, struct batch *batch, struct row_tip *tip, int n_vocab, struct row_room room);
 
-/* A sample's next row, wanting what the sample draws from; tip.row is set here.  LUTRA_E_BUSY: the pass is full. */
+/* A sample's next row, which wants what tip.list says; tip.row is set here.  LUTRA_E_BUSY: the pass is full. */
 int pass_tip(struct pass *pass, struct row row, struct row_tip tip);
 
 /* A guess at the token behind row `parent`: the tip's own, or a draft's beneath it.  Returns the guess's row; the same guess
  * made twice is one row.  LUTRA_E_BUSY: no room (one block of a prompt and one result stay free behind all drafts, so
  * that prompts go on beside them); LUTRA_E_CTX_FULL: the sequence ends there; LUTRA_E_ARGUMENT: no such token, or parent of
  * this tip.  Nothing has changed then. */
-int32_t pass_draft(struct pass *pass, const struct row_tip *tip, int32_t parent, int32_t token);
+int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32_t token);
 
 /* Rows of a prompt from position `done` on, as many as there is room for, whole blocks where a device has a bulk class
  * (batch_fit).  Returns how many; the last token's row wants WANT_DRAW. */

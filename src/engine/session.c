@@ -249,6 +249,8 @@ static int list_results(lutra_session *s, struct lutra_error *err)
         s->result[i] = (struct row_result){.row = r,
             .logits = want & WANT_LOGITS ? s->logits + i * (size_t)list->n_vocab : NULL,
             .hidden = want & WANT_HIDDEN ? s->hidden + i * (size_t)list->d_model : NULL,
+            .n_listed = s->batch.row[r].n_listed,
+            .listed = s->batch.row[r].listed,
             .listed_logit = s->listed_logit + i * ROW_LISTED,
             .top_id = s->top_id + i * ROW_TOPK,
             .top_logit = s->top_logit + i * ROW_TOPK};

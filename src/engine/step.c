@@ -15,15 +15,14 @@ static void offer_samples(void *self, struct pass *pass)
     for (int i = 0; i < s->n_seq; i++) {
         struct sample *slot = &s->sample[i];
         if (!slot->request || slot->paused) continue;
-        const int32_t *listed;
-        int n_listed = sampler_listed(s->sampler, i, &listed);
-        struct row row = {slot->pending, kv_seq_length(s->kv, slot->seq), slot->seq, -1, WANT_DRAW, 0, NULL};
-        if (n_listed >= 0) row.want = WANT_TOPK | WANT_LOGPROB, row.n_listed = n_listed, row.listed = listed;
+        struct row row = {
+            .token = slot->pending, .pos = kv_seq_length(s->kv, slot->seq), .seq = slot->seq, .parent = -1};
         struct row_tip tip = {.request = slot->request->id,
             .sample = slot->index,
             .token = slot->token,
             .n_token = slot->n_token + 1,
-            .max_tok = slot->request->max_tok};
+            .max_tok = slot->request->max_tok,
+            .list = sampler_listed(s->sampler, i)};
         slot->tip = pass->n_tip;
         slot->row = pass_tip(pass, row, tip);
         if (slot->row < 0) return; /* the others wait for the next pass */

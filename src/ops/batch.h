@@ -48,14 +48,16 @@ struct batch {
 /* What a forward pass leaves for one row that wanted something.  Pointers are borrowed from the session and stay
  * valid until its next forward pass. */
 struct row_result {
-    int32_t row;         /* index in the batch */
-    float *logits;       /* [n_vocab], when WANT_LOGITS */
-    float *hidden;       /* [d_model], when WANT_HIDDEN */
-    float log_sum_exp;   /* of the logits, when WANT_TOPK or WANT_LOGPROB; NaN when one of them is */
-    float *listed_logit; /* [n_listed], when WANT_LOGPROB: log-prob = listed_logit - log_sum_exp */
-    int n_top;           /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
-    int32_t *top_id;     /* [n_top] */
-    float *top_logit;    /* [n_top] */
+    int32_t row;       /* index in the batch */
+    float *logits;     /* [n_vocab], when WANT_LOGITS */
+    float *hidden;     /* [d_model], when WANT_HIDDEN */
+    float log_sum_exp; /* of the logits, when WANT_TOPK or WANT_LOGPROB; NaN when one of them is */
+    int n_listed;
+    const int32_t *listed; /* [n_listed] of its row */
+    float *listed_logit;   /* [n_listed], when WANT_LOGPROB: log-prob = listed_logit - log_sum_exp */
+    int n_top;             /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
+    int32_t *top_id;       /* [n_top] */
+    float *top_logit;      /* [n_top] */
 };
 
 /* Verifies tokens (0 .. n_vocab-1), parents and positions.  committed(ctx, seq) returns the

@@ -184,30 +184,33 @@ static int n_best(const struct sample_settings *set)
     return set->temperature <= 0 ? 1 : set->top_k > 0 ? set->top_k : 0;
 }
 
-static int find_listed(const struct sample_state *st, int32_t token)
+static int find_token(const int32_t *listed, int n, int32_t token)
 {
-    for (int i = 0; i < st->n_listed; i++)
-        if (st->listed[i] == token) return i;
+    for (int i = 0; i < n; i++)
+        if (listed[i] == token) return i;
     return -1;
 }
 
-static void list_token(struct sample_state *st, int32_t token)
+bool sample_list_add(struct sample_list *list, int32_t token)
 {
-    if (find_listed(st, token) < 0) st->listed[st->n_listed++] = token;
+    if (!list->grows || find_token(list->token, list->n, token) >= 0) return true;
+    if (list->n == list->most) return false;
+    list->token[list->n++] = token;
+    return true;
 }
 
 /* Bias and penalties may take n listed tokens out of the best ROW_TOPK; the others stay in order. */
-int sampler_listed(struct sampler *s, int seq, const int32_t **listed)
+struct sample_list sampler_listed(struct sampler *s, int seq)
 {
     struct sample_state *st = &s->seq[seq];
     int best = n_best(&st->set), n_seen = window_length(st);
-    st->n_listed = 0;
-    *listed = st->listed;
-    if (best == 0 || best > ROW_TOPK || st->set.n_bias > ROW_TOPK - best - n_seen) return -1;
-    for (int i = 0; i < st->set.n_bias; i++) list_token(st, st->set.bias[i].token);
+    struct sample_list list = {.token = st->listed, .most = ROW_TOPK - best, .grows = true};
+    if (best == 0 || best > ROW_TOPK || st->set.n_bias > list.most - n_seen) return (struct sample_list){0};
+    for (int i = 0; i < st->set.n_bias; i++) sample_list_add(&list, st->set.bias[i].token);
     for (int i = 0; i < n_seen; i++)
-        if (st->history[i] >= 0 && st->history[i] < s->lim.n_vocab) list_token(st, st->history[i]);
-    return st->n_listed;
+        if (st->history[i] >= 0 && st->history[i] < s->lim.n_vocab) sample_list_add(&list, st->history[i]);
+    list.grows = st->window > 0;
+    return list;
 }
 
 /* Candidates best first, those of -infinity left out: insertion from the end. */
@@ -227,9 +230,10 @@ static int pick_from_best(const struct sample_state *st, struct sample_cand *can
     bool has_nan = isnan(r->log_sum_exp) || isnan(r->top_logit[0]);
     TRY(check_model(r->top_logit[0], has_nan, has_nan ? -1 : r->top_id[0], err));
     for (int i = 0; i < r->n_top; i++)
-        if (find_listed(st, r->top_id[i]) < 0) n = insert(cand, n, (struct sample_cand){r->top_id[i], r->top_logit[i]});
-    for (int i = 0; i < st->n_listed; i++) {
-        struct sample_cand c = {st->listed[i], adjust_one(st, st->listed[i], r->listed_logit[i])};
+        if (find_token(r->listed, r->n_listed, r->top_id[i]) < 0)
+            n = insert(cand, n, (struct sample_cand){r->top_id[i], r->top_logit[i]});
+    for (int i = 0; i < r->n_listed; i++) {
+        struct sample_cand c = {r->listed[i], adjust_one(st, r->listed[i], r->listed_logit[i])};
         has_nan |= isnan(c.logit);
         n = insert(cand, n, c);
     }
@@ -241,10 +245,10 @@ static int pick_from_best(const struct sample_state *st, struct sample_cand *can
     return 0;
 }
 
-static float logit_of(const struct sample_state *st, const struct row_result *r, int32_t token)
+static float logit_of(const struct row_result *r, int32_t token)
 {
     if (r->logits) return r->logits[token];
-    int at = find_listed(st, token);
+    int at = find_token(r->listed, r->n_listed, token);
     if (at >= 0) return r->listed_logit[at];
     for (at = 0; r->top_id[at] != token;) at++;
     return r->top_logit[at];
@@ -261,6 +265,6 @@ int sampler_pick(struct sampler *s, int seq, int thread, const struct row_result
         TRY(pick_from_best(st, tmp->cand, result, pos, &pick->token, err));
     }
     /* log softmax(logits)[token] under the model itself, not under the cut and heated distribution */
-    pick->log_prob = (float)((double)logit_of(st, result, pick->token) - (double)result->log_sum_exp);
+    pick->log_prob = (float)((double)logit_of(result, pick->token) - (double)result->log_sum_exp);
     return 0;
 }

@@ -24,6 +24,7 @@
 #ifndef LUTRA_DECODE_SAMPLE_SAMPLER_H
 #define LUTRA_DECODE_SAMPLE_SAMPLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -86,13 +87,22 @@ struct sample_pick {
     float log_prob; /* natural log-probability of token under the model's own distribution softmax(logits) */
 };
 
-/* Whether the next pick of seq can do without all logits: the number of tokens whose logits it needs beside the best
- * ROW_TOPK (*listed: tokens with a bias, and those the penalties see; the sampler's, until the sequence changes or is asked
- * again); or -1, it needs all.  So its row wants WANT_TOPK | WANT_LOGPROB of the list, or WANT_LOGITS | WANT_LOGPROB. */
-int sampler_listed(struct sampler *sampler, int seq, const int32_t **listed);
+/* Tokens whose logits a pick needs beside the best ROW_TOPK: those with a bias, and those the penalties see.  Others in the list
+ * change nothing. */
+struct sample_list {
+    int32_t *
+        token; /* [ROW_LISTED] each once; the sampler's, until the sequence is asked again; NULL: picks need all logits */
+    int n, most; /* it may grow to `most` */
+    bool grows;  /* a pick further on needs the tokens between, too: penalties see them */
+};
+
+/* What the next pick of seq needs: its row wants WANT_TOPK | WANT_LOGPROB of the list, or WANT_LOGITS | WANT_LOGPROB. */
+struct sample_list sampler_listed(struct sampler *sampler, int seq);
+/* The list for a row behind `token`, which a pick further on may need.  False: there is no room; that row needs all logits. */
+bool sample_list_add(struct sample_list *list, int32_t token);
 
 /* Picks the token for position `pos` of `seq` from what the head reports of its row: from result->logits [n_vocab], or
- * where these are NULL from the best and the listed, as sampler_listed() said just before; the same token in both cases.
+ * where these are NULL from the best and the listed, at least those that sampler_listed() says; the same token in both cases.
  * The state is unchanged.  thread: 0 .. n_thread - 1, one user at a time.
  * Errors: LUTRA_E_INTERNAL, a logit is NaN or +infinity (where = token, if known); LUTRA_E_NOT_FOUND, no token is left to
  * sample (all logits or all that the bias allows are -infinity); LUTRA_E_ARGUMENT, penalties overflow a float. */

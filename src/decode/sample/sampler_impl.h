@@ -14,8 +14,7 @@ struct sample_state {
     int window;       /* tokens that penalties look back; 0 when they change nothing */
     int64_t n_seen;   /* accepted tokens */
     int32_t *history; /* [n_history] ring of the last `window` tokens: token i lies at i % window */
-    int32_t *listed;  /* [ROW_LISTED] tokens with a bias or in the window, each once */
-    int n_listed;     /* as of the last sampler_listed() */
+    int32_t *listed;  /* [ROW_LISTED] of the last struct sample_list */
 };
 
 /* Working space of one draw. */

@@ -79,7 +79,7 @@ static int draft_for(struct speculator *sp, struct used *u, struct pass *pass, i
 {
     struct draft_node node[SPEC_DRAFT_MOST];
     int32_t row[SPEC_DRAFT_MOST];
-    const struct row_tip *t = &pass->tip[tip];
+    struct row_tip *t = &pass->tip[tip];
     int n = u->drafter->draft(&sp->set, u->rate, t->token, t->n_token, most, node);
     int n_worth = worth(&sp->set, pass, *tokens, node, n), before = pass->batch->n_row;
     if (n > 0 && n_worth == 0) forgive(u, node[0].bucket);

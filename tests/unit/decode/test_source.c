@@ -27,7 +27,8 @@ static struct pass begin(struct batch *batch, int bulk, int rows, int outs, int 
 
 static int tip_of(struct pass *pass, int seq, int pos, int max_tok)
 {
-    return pass_tip(pass, (struct row){1, pos, seq, -1, WANT_DRAW, 0, NULL}, (struct row_tip){.max_tok = max_tok});
+    return pass_tip(
+        pass, (struct row){.token = 1, .pos = pos, .seq = seq, .parent = -1}, (struct row_tip){.max_tok = max_tok});
 }
 
 /* Samples first, any drafts behind them, a prompt: nothing goes beyond its room, and a block of the prompt goes on. */
@@ -44,7 +45,7 @@ static void nothing_goes_beyond_its_room(void **state)
         while (n_tip < n_seq && tip_of(&pass, n_tip, 10, 20) >= 0) n_tip++;
         assert_int_equal(n_tip, outs < n_seq ? outs : n_seq);
         for (int i = 0; i < 100; i++) {
-            const struct row_tip *t = &tip[rand() % n_tip];
+            struct row_tip *t = &tip[rand() % n_tip];
             int32_t parent = rand() % b.n_row, token = rand() % VOCAB, r = pass_draft(&pass, t, parent, token);
             if (row[parent].seq != row[t->row].seq) {
                 assert_int_equal(r, LUTRA_E_ARGUMENT);
@@ -86,6 +87,35 @@ static void wrong_drafts_are_refused(void **state)
     assert_int_equal(pass_child(&pass, x, 2), 4);
     assert_int_equal(pass_child(&pass, x, 3), -1);
     assert_int_equal(pass_child(&pass, other, 1), -1);
+}
+
+/* Rows of a tree want the best and a list of which each has the first part; where it is full, all logits, and so do those
+ * below. */
+static void drafts_want_what_draws_behind_them_need(void **state)
+{
+    (void)state;
+    struct batch b;
+    struct pass pass = begin(&b, 0, 20, 20, 20);
+    int32_t listed[ROW_LISTED] = {7, 8};
+    for (int grows = 0; grows < 2; grows++) {
+        pass = begin(&b, 0, 20, 20, 20);
+        struct row_tip t = {.max_tok = 100, .list = {listed, 2, 4, grows}};
+        assert_int_equal(pass_tip(&pass, (struct row){1, 5, 0, -1, 0, 0, NULL}, t), 0);
+        const int32_t guess[][2] = {{0, 30}, {1, 8}, {2, 31}, {0, 30}, {2, 32}, {4, 30}, {1, 31}};
+        for (int i = 0; i < 7; i++) assert_true(pass_draft(&pass, &tip[0], guess[i][0], guess[i][1]) > 0);
+        const int n_listed[2][7] = {{2, 2, 2, 2, 2, 2, 2}, {2, 3, 3, 4, 0, 0, 4}};
+        assert_int_equal(b.n_row, 7);
+        for (int r = 0; r < 7; r++) {
+            bool all = n_listed[grows][r] == 0;
+            assert_int_equal(row[r].want & WANT_ALL, all ? WANT_DRAW : WANT_DRAW_BEST);
+            assert_int_equal(row[r].n_listed, n_listed[grows][r]);
+            assert_true(all ? !row[r].listed : row[r].listed == listed);
+        }
+    }
+    assert_memory_equal(listed, ((int32_t[]){7, 8, 30, 31}), 4 * sizeof *listed);
+    pass = begin(&b, 0, 20, 20, 20);
+    tip_of(&pass, 0, 5, 100); /* no list */
+    assert_true(row[0].want == WANT_DRAW && row[pass_draft(&pass, &tip[0], 0, 3)].want == (WANT_DRAW | ROW_DRAFT));
 }
 
 static char heard[16];
@@ -132,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_goes_beyond_its_room),
         cmocka_unit_test(wrong_drafts_are_refused),
+        cmocka_unit_test(drafts_want_what_draws_behind_them_need),
         cmocka_unit_test(sources_take_turns_by_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

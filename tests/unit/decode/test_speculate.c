@@ -102,7 +102,7 @@ static int one_pass(struct speculator *sp, int32_t *token, int *n_token, int roo
     struct batch b = {.row = row};
     struct pass pass;
     pass_begin(&pass, &b, tip, VOCAB, (struct row_room){64, 64, room});
-    pass_tip(&pass, (struct row){token[*n_token - 1], *n_token - 1, 0, -1, WANT_DRAW, 0, NULL},
+    pass_tip(&pass, (struct row){.token = token[*n_token - 1], .pos = *n_token - 1, .parent = -1},
         (struct row_tip){.token = token, .n_token = *n_token, .max_tok = N_HISTORY});
     const struct row_source *source = speculator_source(sp);
     source->ops->offer(source->self, &pass);
