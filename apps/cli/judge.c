@@ -214,13 +214,28 @@ static bool read_name(const char *name, struct lutra_search_option *o)
     return false;
 }
 
-int method_table_read(struct method_table *t, const char *path)
+/* What a table was measured with, where that is not this judge: its curves say nothing of another checker's. */
+static const char *other_check(json_t *root, const struct judge_options *o)
+{
+    json_t *settings = json_object_get(root, "settings");
+    const char *check = json_string_value(json_object_get(settings, "check"));
+    if (check) return o->check && !strcmp(check, o->check) ? NULL : check;
+    return o->check ? json_string_value(json_object_get(settings, "prm")) : NULL;
+}
+
+int method_table_read(struct method_table *t, const char *path, const struct judge_options *judge)
 {
     json_error_t why;
     json_t *root = json_load_file(path, 0, &why), *time = json_object_get(json_object_get(root, "time"), "methods");
     json_t *list = json_object_get(root, "methods"), *one;
     size_t i;
+    const char *other = other_check(root, judge);
     t->n = 0;
+    if (other) {
+        say("%s was measured with the verifier '%s', not with this one", path, other);
+        json_decref(root);
+        return EXIT_FAILED;
+    }
     json_array_foreach(list, i, one)
     {
         const char *name = json_string_value(json_object_get(one, "method"));

@@ -56,7 +56,7 @@ struct method_table {
     struct lutra_search_option option[METHOD_OPTIONS_MAX];
     int n;
 };
-/* 0, or an exit code after a message. */
-int method_table_read(struct method_table *t, const char *path);
+/* 0, or an exit code after a message; refused where the table was measured with a checker and this judge is another. */
+int method_table_read(struct method_table *t, const char *path, const struct judge_options *judge);
 
 #endif

@@ -88,7 +88,8 @@ enum lutra_search_method {
     LUTRA_SEARCH_BEAM,     /* step-level beam search by reward */
     LUTRA_SEARCH_DVTS,     /* beam search in subtrees that do not compete */
     LUTRA_SEARCH_REBASE,   /* children in proportion to the softmax of rewards */
-    LUTRA_SEARCH_AUTO, /* what the budget buys: the most accurate of `option`, else (weighted) votes while it lasts */
+    LUTRA_SEARCH_AUTO, /* what the budget buys: the most accurate of `option`, else (weighted) votes while it lasts, or
+                          with until_pass the best */
 };
 
 /* How the rewards of steps make a candidate's score.  AUTO: the product of likelihoods, else the last. */

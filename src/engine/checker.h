@@ -14,7 +14,7 @@
  *   again in a fresh one, so that what an earlier candidate left behind is not this one's fault; dying may be somebody
  *   else's doing and is forgiven twice.  After `restarts` fresh processes nobody has a reward any more.
  * - The memory limit is on its address space (RLIMIT_AS) and passes on to its children.  A child that leaves the group is
- *   not ended.
+ *   not ended, but its pipes are: it can answer for nobody who is asked about later.
  *
  * Blocks while it waits.  One thread at a time.
  */

@@ -80,6 +80,7 @@ static int choose_method(lutra_search_run *run, float *temperature, struct lutra
     struct search_means means = {.tokens = set->token_budget,
         .us = set->time_budget_us,
         .verifier = set->verifier != NULL,
+        .until_pass = set->until_pass,
         .max_width = set->width,
         .max_beam = run->s->n_seq};
     struct search_option best = search_option_unmeasured(&means);

@@ -96,6 +96,24 @@ done
 run --method auto --budget 10 --auto-table "$PROBLEMS"
 expect_code 1 'a table that is none'
 
+# With a checker: the curve measured with it, and no other; without one, --until-pass takes the first that passes.
+sed 's/^{/{"settings": {"check": "equation"}, /' "$WORK/table.json" >"$WORK/checked.json"
+run --method auto --budget 200 --check equation --auto-table "$WORK/checked.json"
+expect_err 'auto (beam 2x2): ' 'auto: a table of the same checker'
+for judge in '--check countdown' "--prm $LONG --prm-kind likelihood" ''; do
+    run --method auto --budget 200 $judge --auto-table "$WORK/checked.json"
+    expect_code 1 "auto: a table of another checker, $judge"
+    expect_err "checked.json was measured with the verifier 'equation'" "auto: a table of another checker, $judge"
+done
+sed 's/^{/{"settings": {"prm": "judge.gguf"}, /' "$WORK/table.json" >"$WORK/judged.json"
+run --method auto --budget 200 --check equation --auto-table "$WORK/judged.json"
+expect_err "judged.json was measured with the verifier 'judge.gguf'" 'auto: a table of a model, a checker'
+run --method auto --budget 2000 --check equation
+expect_err 'auto (weighted ' 'auto without a table, a checker'
+run --method auto --budget 2000 --check equation --until-pass
+expect_err 'auto (best-of ' 'auto without a table, the first that passes'
+expect_err ' pruned)' 'auto without a table, the others have ended'
+
 # The same in an evaluation: a budget of tokens buys the same answers however many problems run at once.
 head -n 12 "$PROBLEMS" >"$WORK/twelve"
 for np in 1 64; do

@@ -10,6 +10,7 @@ solution alone.  Numbers are 1 to 30, results 1 to 199, targets 10 to 99; a trai
 The split is by question: the numbers in order and the target are hashed, one question of eight is for tests.  Seeds
 below 10**9 make training problems, those from 10**9 on test problems, so no seed's problem is ever on the other side.
 """
+import functools
 import random
 import re
 import zlib
@@ -66,22 +67,79 @@ def numbers_of(question):
     return found[:-1], found[-1]
 
 
-def holds(question, text):
-    """The rule: every line holds and uses up two of the numbers left, its result is left instead; at last the target."""
-    pool, target = numbers_of(question)
-    for line in text.strip().split("\n"):
+def left(numbers, lines):
+    """The rule: every line holds and uses up two of the numbers left, its result is left instead.  None where one does not."""
+    pool = list(numbers)
+    for line in lines:
         m = EQUATION.fullmatch(line)
         if not m:
-            return False
+            return None
         a, op, b, c = int(m[1]), m[2], int(m[3]), int(m[4])
         for used in (a, b):
             if used not in pool:
-                return False
+                return None
             pool.remove(used)
         if not (c == a + b if op == "+" else c == a - b if op == "-" else c == a * b if op == "*" else a == b * c and b):
-            return False
+            return None
         pool.append(c)
-    return pool == [target]
+    return pool
+
+
+def holds(question, text):
+    """Every line holds by the rule, and at last the target is what is left."""
+    numbers, target = numbers_of(question)
+    return left(numbers, text.strip().split("\n")) == [target]
+
+
+# ---- what can still become of a solution: exact, by search ----
+
+def moves(pool):
+    """The equations that the rule allows next, as (text without blanks, numbers left in order)."""
+    for i, a in enumerate(pool):
+        for j, b in enumerate(pool):
+            rest = tuple(x for k, x in enumerate(pool) if k not in (i, j))
+            for op, c in (("+", a + b), ("-", a - b), ("*", a * b), ("/", a // b if b and a % b == 0 else -1)) if i != j else ():
+                if c >= 0:
+                    yield f"{a}{op}{b}={c}", tuple(sorted(rest + (c,)))
+
+
+@functools.lru_cache(1 << 20)
+def reachable(pool, target):
+    """Can the target be made of all of these numbers (a sorted tuple)?"""
+    return pool == (target,) if len(pool) < 2 else any(reachable(rest, target) for _, rest in moves(pool))
+
+
+@functools.lru_cache(1 << 16)
+def ways(pool, target):
+    """The lines behind which the target can still be reached."""
+    return {line for line, rest in moves(pool) if reachable(rest, target)}
+
+
+def labels(seed, text):
+    """For each line of a whole solution: 1 if the target can still be reached behind it (at the last: if it has been)."""
+    numbers, target = numbers_of(make(seed)[0])
+    lines, out = text.split("\n"), []
+    for i in range(len(lines)):
+        pool = left(numbers, lines[:i + 1])
+        out.append(int(pool is not None and (pool == [target] if i + 1 == len(lines) else reachable(tuple(sorted(pool)), target))))
+    return out
+
+
+def token_labels(seed, texts):
+    """For each token of a whole solution, given as texts: 1 if what stands there can still become a right solution."""
+    numbers, target = numbers_of(make(seed)[0])
+    pool, line, out, ok = tuple(sorted(numbers)), "", [], True
+    for i, t in enumerate(texts):
+        line += t
+        if ok and i + 1 == len(texts):  # the end
+            ok = left(pool, [line]) == [target]
+        elif ok and line.endswith("\n"):
+            ok = line[:-1] in ways(pool, target)
+            pool, line = tuple(sorted(left(pool, [line[:-1]]))) if ok else pool, ""
+        elif ok:
+            ok = any(way.startswith(line) for way in ways(pool, target))
+        out.append(int(ok))
+    return out
 
 
 def right(made, text):

@@ -6,13 +6,13 @@ For training on from a bundled model; F16 is what the file has, and neither the 
 comes back.
 """
 import os
-import shutil
 import struct
 import sys
 
 import numpy as np
 import torch
 
+import bpe
 from export import ARRAY, NAMES, STRING
 
 SCALAR = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -71,7 +71,8 @@ def main(path, out):
     weights = {our_name(n): torch.from_numpy(t) for n, t in tensors.items() if our_name(n)}
     os.makedirs(out, exist_ok=True)
     torch.save(dict(model=weights, config=config, tokens=0), os.path.join(out, "checkpoint.pt"))
-    shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizer.json"), out)
+    merges = [m.split(" ") for m in keys["tokenizer.ggml.merges"]]
+    bpe.Tokenizer(keys["tokenizer.ggml.tokens"], merges).save(os.path.join(out, "tokenizer.json"))
 
 
 if __name__ == "__main__":

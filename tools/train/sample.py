@@ -6,6 +6,7 @@ One line per problem: {"seed": n, "samples": [[token ids, the end token last], .
 out.  Resumes: seeds that OUT.jsonl already has are not sampled again.
 """
 import argparse
+import importlib
 import json
 import os
 
@@ -25,9 +26,9 @@ def load(folder, device="auto", name="checkpoint.pt"):
     return model.eval(), bpe.Tokenizer.load(os.path.join(folder, "tokenizer.json")), ck
 
 
-def solutions(model, tok, seeds, n, temperature):
+def solutions(model, tok, seeds, n, temperature, task=problems):
     """For each seed, n sampled solutions (ids with the end token, or None)."""
-    prompts = [tok.encode(problems.chat(problems.make(s)[0])) for s in seeds]
+    prompts = [tok.encode(task.chat(task.make(s)[0])) for s in seeds]
     flat = generate(model, [p for p in prompts for _ in range(n)], {tok.id["<|im_end|>"]}, temperature)
     return [flat[i * n:(i + 1) * n] for i in range(len(seeds))]
 
@@ -36,6 +37,7 @@ def main():
     a = argparse.ArgumentParser()
     a.add_argument("model")
     a.add_argument("out")
+    a.add_argument("--task", choices=("problems", "countdown"), default="problems")
     for k, v in dict(first=170000, problems=20000, samples=6, threads=1, seed=1, block=256).items():
         a.add_argument("--" + k, type=int, default=v)
     a.add_argument("--temperature", type=float, default=1.0)
@@ -43,13 +45,14 @@ def main():
     c = a.parse_args()
     torch.set_num_threads(c.threads)
     model, tok, _ = load(c.model, c.device)
+    task = importlib.import_module(c.task)
     done = {json.loads(line)["seed"] for line in open(c.out)} if os.path.exists(c.out) else set()
     seeds = [s for s in range(c.first, c.first + c.problems) if s not in done]
     with open(c.out, "a") as f:
         for at in range(0, len(seeds), c.block):
             block = seeds[at:at + c.block]
             torch.manual_seed(c.seed * 10 ** 9 + block[0])
-            for s, rows in zip(block, solutions(model, tok, block, c.samples, c.temperature)):
+            for s, rows in zip(block, solutions(model, tok, block, c.samples, c.temperature, task)):
                 f.write(json.dumps({"seed": s, "samples": [r for r in rows if r]}) + "\n")
             f.flush()
             print(f"{at + len(block)} of {len(seeds)} problems", flush=True)

@@ -2,13 +2,15 @@
 
 usage: train_prm.py GENERATOR_DIR SAMPLES.jsonl OUT_DIR [--epochs 2 --batch 12 --samples 6 --lr 2e-3 --dense 1 --lm 0.5]
 
-Loss: binary cross-entropy of both heads (prm.py) at the end of every step, right and wrong steps weighted equally; the
+Loss: binary cross-entropy of the heads (prm.py; --heads) at the end of every step, right and wrong steps weighted equally; the
 same at every token of a solution, which shows where a step goes wrong (--dense); and the generator's own loss on the
-worked solution, which keeps the trunk learning arithmetic (--lm).  Each row holds a question, its worked solution and
+worked solution, which keeps the trunk learning arithmetic (--lm).  What is right: steps.py says it of word problems; of
+--task countdown everything behind which the target can still be reached, found by search (countdown.py).  Each row holds a question, its worked solution and
 the first --samples different sampled ones.  The last 5 % of the problems are held out: step AUC is measured on them.
 Checkpoints and resumes.
 """
 import argparse
+import importlib
 import json
 import math
 import os
@@ -39,22 +41,31 @@ def token_labels(tok, end, worked, ids, right):
     return [1] * at + [0] * (len(ids) - at)
 
 
-def read(path, tok, end, n_samples):
+def labels_of(task, tok, end, seed, worked, ids):
+    """(labels of the steps, labels of the tokens) of a whole solution."""
+    if task is problems:
+        right = steps.labels(seed, tok.decode(ids[:-1]))
+        return right, token_labels(tok, end, worked, ids, right)
+    return task.labels(seed, tok.decode(ids[:-1])), task.token_labels(seed, [tok.decode([i]) for i in ids[:-1]] + [""])
+
+
+def read(path, tok, end, n_samples, task):
     """Packed rows: (packed, marks, labels of the marks, (first column, tokens) of the worked solution, labels of all
     solution tokens)."""
     out = []
     for line in open(path):
         d = json.loads(line)
-        q, lines, answer = problems.make(d["seed"])
-        prompt = tok.encode(problems.chat(q))
-        worked = tok.encode("\n".join(l for l, _ in lines) + f"\n#### {answer}<|im_end|>")
+        made = task.make(d["seed"])
+        prompt = tok.encode(task.chat(made[0]))
+        worked = tok.encode(task.chat(*made))[len(prompt):]
+        worked = worked[:worked.index(end) + 1]
         sols = [worked] + [list(s) for s in dict.fromkeys(map(tuple, d["samples"])) if list(s) != worked][:n_samples]
         at, where, y, dense = len(prompt), [], [], []
         for s in sols:
             where += [at + m for m in steps.marks(tok, s, end)]
-            right = steps.labels(d["seed"], tok.decode(s[:-1]))
-            y += right
-            dense += token_labels(tok, end, worked, s, right)
+            by_step, by_token = labels_of(task, tok, end, d["seed"], worked, s)
+            y += by_step
+            dense += by_token
             at += len(s)
         out.append((prm.pack(prompt, sols), where, y, (len(prompt), len(worked)), dense))
     return out
@@ -84,11 +95,12 @@ def worked(hidden, rows):
     return x, torch.tensor([rows[r][0][0][i] for r, i in columns], device=x.device)
 
 
-def balanced(verifier, x, y):
-    """Mean cross-entropy of the heads, right and wrong weighted equally."""
+def balanced(verifier, kinds, x, y):
+    """Mean cross-entropy of the heads of these kinds, right and wrong weighted equally."""
     n, n_right = len(y), y.sum().clamp(1, len(y) - 1)
     w = torch.where(y > 0, n / (2 * n_right), n / (2 * (n - n_right)))
-    return sum(F.binary_cross_entropy_with_logits(o, y, w) for o in verifier.heads(x).values()) / len(prm.KINDS)
+    odds = verifier.heads(x)
+    return sum(F.binary_cross_entropy_with_logits(odds[k], y, w) for k in kinds) / len(kinds)
 
 
 def auc(score, y):
@@ -135,6 +147,8 @@ def main():
     a.add_argument("generator")
     a.add_argument("data")
     a.add_argument("out")
+    a.add_argument("--task", choices=("problems", "countdown"), default="problems")
+    a.add_argument("--heads", nargs="+", choices=prm.KINDS, default=prm.KINDS, help="those to train")
     for k, v in dict(epochs=2, batch=12, samples=6, threads=1).items():
         a.add_argument("--" + k, type=int, default=v)
     a.add_argument("--lr", type=float, default=2e-3)
@@ -158,7 +172,7 @@ def main():
         verifier.value.load_state_dict(s["value"])
         opt.load_state_dict(s["opt"])
         step, tokens, spent = s["step"], s["tokens"], s["spent"]
-    rows = read(c.data, tok, end, c.samples)
+    rows = read(c.data, tok, end, c.samples, importlib.import_module(c.task))
     n_held = max(1, len(rows) // 20)
     held, rows = rows[-n_held:], rows[:-n_held]
     todo = order(rows, c.epochs, c.batch)
@@ -170,7 +184,7 @@ def main():
         for g in opt.param_groups:
             g["lr"] = c.lr * min(1, (step + 1) / 100) * (0.02 + 0.49 * (1 + math.cos(math.pi * step / n_step)))
         hidden = prm.forward(verifier.trunk, [r[0] for r in part])
-        bce, dense = balanced(verifier, *step_ends(hidden, part)), balanced(verifier, *all_tokens(hidden, part))
+        bce, dense = (balanced(verifier, c.heads, *of(hidden, part)) for of in (step_ends, all_tokens))
         before, target = worked(hidden, part)
         lm = F.cross_entropy(verifier.trunk.logits(before), target)
         opt.zero_grad()

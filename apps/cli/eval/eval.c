@@ -168,7 +168,7 @@ static int check(struct eval_options *o)
 /* What auto chooses from, and room for the widest of it. */
 static int read_table(struct eval_run *run, const char *path)
 {
-    int code = method_table_read(&run->auto_table, path);
+    int code = method_table_read(&run->auto_table, path, &run->opts->judge);
     for (int i = 0; i < run->auto_table.n; i++)
         for (int k = 0; k < run->set->n_source; k++) {
             struct eval_source *source = &run->set->source[k];

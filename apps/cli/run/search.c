@@ -18,7 +18,8 @@ static const struct option search_table[] = {
         .min = 0, .max = METHOD_WIDTH_MAX},
     {"--method", NULL, OPT_CHOICE, AT(method), "NAME",
         .help =
-            "auto: what --budget buys, by --auto-table if it is given, else (weighted) votes while the budget lasts",
+            "auto: what --budget buys, by --auto-table if it is given, else (weighted) votes while the budget lasts, "
+            "or with --until-pass the best-of",
         .choices = "auto"},
     {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
         .help = "measured accuracy and cost of methods to choose from: a report of lutra eval"},
@@ -86,7 +87,7 @@ static int read_budget(struct searcher *s, const struct search_options *o)
         return EXIT_USAGE;
     }
     if (!automatic || !o->auto_table) return 0;
-    int code = method_table_read(&s->table, o->auto_table);
+    int code = method_table_read(&s->table, o->auto_table, &o->judge);
     s->settings.option = s->table.option;
     s->settings.n_option = s->table.n;
     s->settings.option_size = sizeof *s->settings.option;

@@ -17,8 +17,8 @@ bool search_option_better(const struct search_option *a, const struct search_opt
 
 struct search_option search_option_unmeasured(const struct search_means *means)
 {
-    return (struct search_option){
-        .method = means->verifier ? SEARCH_WEIGHTED : SEARCH_VOTE, .width = means->max_width, .expand = 1, .us = -1};
+    enum search_method method = means->until_pass ? SEARCH_BEST : means->verifier ? SEARCH_WEIGHTED : SEARCH_VOTE;
+    return (struct search_option){.method = method, .width = means->max_width, .expand = 1, .us = -1};
 }
 
 int search_wave(double left, double mean, double longest, int most)

@@ -25,18 +25,19 @@ struct search_option {
 };
 
 struct search_means {
-    int64_t tokens; /* 0: any number */
-    uint64_t us;    /* 0: any time */
-    bool verifier;  /* there is one */
-    int max_width;  /* candidates of a wave */
-    int max_beam;   /* rows of a search over steps */
+    int64_t tokens;  /* 0: any number */
+    uint64_t us;     /* 0: any time */
+    bool verifier;   /* there is one */
+    bool until_pass; /* its 1 is final */
+    int max_width;   /* candidates of a wave */
+    int max_beam;    /* rows of a search over steps */
 };
 
 bool search_option_fits(const struct search_option *option, const struct search_means *means);
 /* More accurate, or as accurate with fewer tokens. */
 bool search_option_better(const struct search_option *a, const struct search_option *b);
 /* What to do where nobody has measured: a vote, weighted by the verifier if there is one (the method that a bad judge
- * harms least), of as many candidates as the budget pays for. */
+ * harms least), or the best where the search may end at a pass; of as many candidates as the budget pays for. */
 struct search_option search_option_unmeasured(const struct search_means *means);
 
 /* Candidates of the next wave: as many of `mean` tokens as fit into `left` if one of them is as long as `longest`, at

@@ -1,128 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Programs as verifiers.  This program is its own checker: started with --checker it answers a hash of the text, unless
- * the text asks it to misbehave.  What it does to one candidate must not change what another gets.
+ * Programs as verifiers (hostile_checker.h is one): what they do to one candidate must not change what another gets.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-
 #include "engine_fixture.h"
-
-/* ---- the checker ---- */
-
-static unsigned hash(const char *text, size_t n)
-{
-    unsigned h = 2166136261u;
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 16777619u;
-    return h;
-}
-
-static double reward_of(const char *text)
-{
-    return (double)(hash(text, strlen(text)) % 1000) / 1000;
-}
-
-static void flood(const char *what, long long n_bytes)
-{
-    static char block[1 << 16];
-    for (size_t i = 0; i < sizeof block; i++) block[i] = what[i % strlen(what)];
-    for (; n_bytes > 0; n_bytes -= (long long)sizeof block)
-        if (write(1, block, sizeof block) < 0) break;
-}
-
-static void answer(long id, double reward)
-{
-    char line[80];
-    int n = snprintf(line, sizeof line, "{\"id\": %ld, \"reward\": %.3f}\n", id, reward);
-    if (write(1, line, (size_t)n) != n) _exit(9);
-}
-
-static void wait_ms(int ms)
-{
-    usleep((useconds_t)ms * 1000);
-}
-
-static const char *const deeds[] = {"exit", "signal", "nonsense", "no-number", "high", "other-id", "flood",
-    "flood-lines", "answer-flood", "answer-exit", "next-id", "late-nonsense", "fork-exit", "fork-both", "children",
-    "close", "memory", "assassin", "long-line", "nested", "hang", "stop", "no-read"};
-enum { N_DEED = sizeof deeds / sizeof *deeds, N_SLOW = 3 }; /* the last ones take their time limit */
-
-static void misbehave(const char *deed, long id)
-{
-    if (!strcmp(deed, "exit")) _exit(3);
-    if (!strcmp(deed, "signal")) raise(SIGSEGV);
-    if (!strcmp(deed, "nonsense")) printf("I think it is fine\n");
-    if (!strcmp(deed, "no-number")) printf("{\"id\": %ld, \"reward\": \"1\"}\n", id);
-    if (!strcmp(deed, "high")) printf("{\"id\": %ld, \"reward\": 1.5}\n", id);
-    if (!strcmp(deed, "nested")) printf("{\"id\": %ld, \"a\": {\"reward\": 1}, \"reward\": 1}\n", id);
-    if (!strcmp(deed, "other-id")) {
-        for (int i = 0; i < 10000; i++) printf("{\"id\": %ld, \"reward\": 1}\n", id - 1);
-    }
-    if (!strcmp(deed, "flood")) flood("x", 10LL << 30);
-    if (!strcmp(deed, "flood-lines")) flood("{}\n", 10LL << 30);
-    if (!strcmp(deed, "long-line")) flood(" ", 1 << 17);
-    if (!strcmp(deed, "answer-flood") || !strcmp(deed, "answer-exit") || !strcmp(deed, "next-id") ||
-        !strcmp(deed, "late-nonsense"))
-        answer(id, 0.25);
-    if (!strcmp(deed, "answer-flood")) flood("y\n", 10LL << 30);
-    if (!strcmp(deed, "answer-exit")) _exit(0);
-    if (!strcmp(deed, "next-id")) answer(id + 1, 1);
-    if (!strcmp(deed, "late-nonsense")) printf("that was %ld\n", id);
-    if (!strcmp(deed, "fork-exit")) {
-        if (fork() == 0) wait_ms(60000); /* keeps the pipe open */
-        _exit(4);
-    }
-    if (!strcmp(deed, "fork-both")) {
-        fork();
-        printf("both\n");
-    }
-    if (!strcmp(deed, "children")) {
-        for (int i = 0; i < 8; i++)
-            if (fork() == 0) wait_ms(60000), _exit(0);
-        printf("?\n");
-    }
-    if (!strcmp(deed, "close")) close(1);
-    if (!strcmp(deed, "memory")) {
-        for (;;) {
-            char *p = malloc(1 << 26);
-            if (!p) _exit(5);
-            memset(p, 1, 1 << 26);
-        }
-    }
-    if (!strcmp(deed, "assassin")) { /* kills later, whoever is asked about then; is not of the group */
-        pid_t victim = getpid();
-        if (fork() == 0) {
-            setsid();
-            close(0), close(1);
-            wait_ms((int)(id % 7) * 3);
-            kill(victim, SIGKILL);
-            _exit(0);
-        }
-        answer(id, 0.25);
-    }
-    if (!strcmp(deed, "hang") || !strcmp(deed, "no-read")) wait_ms(600000);
-    if (!strcmp(deed, "stop")) raise(SIGSTOP);
-    fflush(stdout);
-}
-
-static int checker_main(void)
-{
-    static char line[1 << 22];
-    while (fgets(line, sizeof line, stdin)) {
-        long id = strtol(strstr(line, "\"id\":") + 5, NULL, 10);
-        char *text = strstr(line, "\"text\":\"") + 8, *end = strstr(text, "\",\"step\":"),
-             *deed = strstr(text, "DEED ");
-        if (deed && deed < end) {
-            *end = 0;
-            misbehave(deed + 5, id);
-            continue;
-        }
-        answer(id, (double)(hash(text, (size_t)(end - text)) % 1000) / 1000);
-    }
-    return 0;
-}
+#include "hostile_checker.h"
 
 /* ---- tests ---- */
 
@@ -151,12 +32,6 @@ static double ask(lutra_verifier *v, const char *text, struct lutra_error *why)
     return rc == 0 ? reward : -1;
 }
 
-static bool is_long(void)
-{
-    const char *text = getenv("LUTRA_TEST_LONG");
-    return text && !strcmp(text, "1");
-}
-
 static void innocents_keep_their_rewards(void **state)
 {
     (void)state;
@@ -165,12 +40,12 @@ static void innocents_keep_their_rewards(void **state)
     for (int i = 0; i < n; i++) {
         struct lutra_error why = {.what = ""};
         char text[64];
-        int deed = i < N_DEED ? i : (int)(hash((char *)&i, sizeof i) % (is_long() ? N_DEED : N_DEED - N_SLOW));
+        int deed =
+            i < N_DEED ? i : (int)(hash((char *)&i, sizeof i) % (is_long() && i % 4 == 0 ? N_DEED : N_DEED - N_SLOW));
         if (!strcmp(deeds[deed], "memory")) continue; /* no_more_memory */
         snprintf(text, sizeof text, "DEED %s", deeds[deed]);
         double hostile = ask(v, text, &why);
-        bool answers = !strncmp(deeds[deed], "answer", 6) || !strcmp(deeds[deed], "next-id") ||
-                       !strcmp(deeds[deed], "late-nonsense") || !strcmp(deeds[deed], "assassin");
+        bool answers = deed_answers(deeds[deed]);
         if (hostile != (answers ? 0.25 : -1)) fail_msg("%s: %g, %s", deeds[deed], hostile, why.what);
         if (i < N_DEED) print_message("%-14s %s\n", deeds[deed], answers ? "(answers first)" : why.what);
         for (int k = 0; k < 2; k++) {
@@ -329,7 +204,7 @@ static void refused(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && !strcmp(argv[1], "--checker")) return checker_main();
+    if (argc > 1 && !strcmp(argv[1], "--checker")) return checker_main(argv[2]);
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused), cmocka_unit_test(text_arrives_whole),
         cmocka_unit_test(replies), cmocka_unit_test(restarts_end), cmocka_unit_test(large_texts),
         cmocka_unit_test(no_more_memory), cmocka_unit_test(innocents_keep_their_rewards)};
