@@ -104,9 +104,6 @@ struct sample_choice sample_choose(
     if (set->top_k > 0) {
         n = select_top_k(row, n_vocab, set->top_k < n_vocab ? set->top_k : n_vocab, max, cand, &tmp->select);
         n = cut_best(set, cand, n, max);
-    } else if (set->top_p < 1) {
-        n = select_top_p(row, n_vocab, set->top_p, max, cand, &tmp->select);
-        n = cut_min_p(set, cand, n, max);
     } else {
         n = keep_min_p(set, n_vocab, row, max, tmp);
     }
@@ -126,10 +123,9 @@ static int32_t draw(struct sample_choice choice, double u)
     return last;
 }
 
-static int32_t draw_at(const struct sample_state *st, struct sample_choice choice, int64_t pos)
+static double random_at(const struct sample_state *st, int64_t pos)
 {
-    struct rng_key key = {st->set.seed, st->sample, (uint32_t)pos};
-    return draw(choice, rng_double(key, 0));
+    return rng_double((struct rng_key){st->set.seed, st->sample, (uint32_t)pos}, 0);
 }
 
 /* max: the model's largest logit; at: its token, or that of a NaN, or -1. */
@@ -171,8 +167,12 @@ static int pick_from_all(const struct sampler *s, const struct sample_state *st,
     const float *row = sample_adjust(st, n_vocab, logits, tmp);
     if (row != logits) max = select_max(row, n_vocab, &has_nan);
     TRY(check_adjusted(max, has_nan, err));
-    *token = st->set.temperature <= 0 ? select_argmax(row, n_vocab, max)
-                                      : draw_at(st, sample_choose(&st->set, n_vocab, row, max, tmp), pos);
+    if (st->set.temperature <= 0)
+        *token = select_argmax(row, n_vocab, max);
+    else if (st->set.top_k <= 0 && st->set.top_p < 1)
+        *token = nucleus_draw(&tmp->nucleus, tmp->fill, &st->set, row, n_vocab, max, random_at(st, pos));
+    else
+        *token = draw(sample_choose(&st->set, n_vocab, row, max, tmp), random_at(st, pos));
     return 0;
 }
 
@@ -240,8 +240,9 @@ static int pick_from_best(const struct sample_state *st, struct sample_cand *can
     float max = n ? cand[0].logit : -INFINITY;
     TRY(check_adjusted(max, has_nan, err));
     if (n > best) n = best;
-    *token = st->set.temperature <= 0 ? cand[0].id
-                                      : draw_at(st, weigh(&st->set, cand, cut_best(&st->set, cand, n, max), max), pos);
+    *token = st->set.temperature <= 0
+                 ? cand[0].id
+                 : draw(weigh(&st->set, cand, cut_best(&st->set, cand, n, max), max), random_at(st, pos));
     return 0;
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpuinfo.h"
+
 struct sample_settings sample_settings_default(void)
 {
     return (struct sample_settings){
@@ -53,6 +55,8 @@ static int open_scratch(struct sample_scratch *tmp, int n_vocab)
     tmp->logits = calloc((size_t)n_vocab, sizeof *tmp->logits);
     tmp->seen = calloc((size_t)n_vocab, sizeof *tmp->seen);
     tmp->cand = calloc((size_t)n_vocab, sizeof *tmp->cand);
+    tmp->fill = nucleus_fill_for(cpu_isa());
+    TRY(nucleus_init(&tmp->nucleus, n_vocab));
     return tmp->logits && tmp->seen && tmp->cand ? 0 : LUTRA_E_NO_MEMORY;
 }
 
@@ -105,6 +109,7 @@ void sampler_close(struct sampler **sampler)
         free(s->scratch[i].logits);
         free(s->scratch[i].seen);
         free(s->scratch[i].cand);
+        nucleus_fini(&s->scratch[i].nucleus);
     }
     free(s->scratch);
     free(s->seq);

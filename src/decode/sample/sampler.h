@@ -65,7 +65,7 @@ struct sampler_limits {
     int n_thread;  /* sampler_pick() calls at the same time */
 };
 
-/* Memory: n_seq x (n_history x 4 + n_bias x 8 + 256) + n_thread x n_vocab x 16 bytes, touched only when used.
+/* Memory: n_seq x (n_history x 4 + n_bias x 8 + 256) + n_thread x (n_vocab x 26 + 46,000) bytes, touched only when used.
  * On failure *out is NULL.  Errors: LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
 int sampler_open(struct sampler **out, const struct sampler_limits *limits, struct lutra_error *err);
 

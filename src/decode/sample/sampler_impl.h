@@ -5,6 +5,7 @@
 #ifndef LUTRA_DECODE_SAMPLE_SAMPLER_IMPL_H
 #define LUTRA_DECODE_SAMPLE_SAMPLER_IMPL_H
 
+#include "decode/sample/nucleus_impl.h"
 #include "decode/sample/sampler.h"
 #include "decode/sample/select_impl.h"
 
@@ -23,6 +24,8 @@ struct sample_scratch {
     int32_t *seen;            /* [n_vocab] how often a token lies in the window; all zero between draws */
     struct sample_cand *cand; /* [n_vocab] */
     struct select_scratch select;
+    struct nucleus nucleus;
+    nucleus_fill *fill; /* for nucleus_draw() */
 };
 
 struct sampler {
@@ -45,7 +48,8 @@ struct sample_choice {
 const float *sample_adjust(
     const struct sample_state *state, int n_vocab, const float *logits, struct sample_scratch *tmp);
 
-/* Top-k, top-p, min-p and temperature over a row whose largest logit is max (finite).  Temperature > 0. */
+/* Top-k, top-p, min-p and temperature over a row whose largest logit is max (finite).  Temperature > 0.  Top-p without
+ * top-k is nucleus_draw()'s. */
 struct sample_choice sample_choose(
     const struct sample_settings *set, int n_vocab, const float *row, float max, struct sample_scratch *tmp);
 

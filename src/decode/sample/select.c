@@ -6,38 +6,31 @@
 #include <string.h>
 
 enum {
-    LANES = 16,     /* independent maxima */
+    LANES = 32,     /* independent maxima */
     HEAP_MAX = 256, /* up to here a heap beats the histogram */
     SKIP_BLOCK = 32,
 };
 
-/* Histogram buckets below the largest logit, per nat.  2048 buckets reach 32 nats down: e^-32 x 2^20 tokens is below
- * the f32 rounding of the sum. */
+/* Histogram buckets below the largest logit, per nat. */
 static const float BUCKETS_PER_NAT = 64.0f;
 
 float select_max(const float *logits, int n, int *has_nan)
 {
+    const int32_t magnitude = 0x7fffffff, infinite = 0x7f800000; /* as integers: see exp_nonpos */
     float best[LANES];
-    int bad[LANES] = {0};
+    int bad = 0;
     for (int j = 0; j < LANES; j++) best[j] = -INFINITY;
     int i = 0;
     for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            float x = logits[i + j];
-            best[j] = x > best[j] ? x : best[j];
-            bad[j] |= x != x;
-        }
+        for (int j = 0; j < LANES; j++) best[j] = logits[i + j] > best[j] ? logits[i + j] : best[j];
+        for (int j = 0; j < LANES; j++) bad |= ((int32_t)f32_bits(logits[i + j]) & magnitude) > infinite;
     }
     for (; i < n; i++) {
         best[0] = logits[i] > best[0] ? logits[i] : best[0];
-        bad[0] |= logits[i] != logits[i];
+        bad |= ((int32_t)f32_bits(logits[i]) & magnitude) > infinite;
     }
-    int any = 0;
-    for (int j = 0; j < LANES; j++) {
-        best[0] = best[j] > best[0] ? best[j] : best[0];
-        any |= bad[j];
-    }
-    *has_nan = any;
+    for (int j = 1; j < LANES; j++) best[0] = best[j] > best[0] ? best[j] : best[0];
+    *has_nan = bad;
     return best[0];
 }
 
@@ -80,6 +73,12 @@ static void sort_heap(struct sample_cand *heap, int n)
         heap[last] = worst;
         sift_down(heap, last, 0);
     }
+}
+
+void select_sort(struct sample_cand *cand, int n)
+{
+    make_heap(cand, n);
+    sort_heap(cand, n);
 }
 
 static int drop_forbidden(const struct sample_cand *cand, int n)
@@ -127,8 +126,7 @@ static int gather(const float *logits, int n, int last, float max, struct sample
     int m = 0;
     for (int i = 0; i < n; i++)
         if (bucket_of(logits[i], max) <= last && logits[i] > -INFINITY) cand[m++] = (struct sample_cand){i, logits[i]};
-    make_heap(cand, m);
-    sort_heap(cand, m);
+    select_sort(cand, m);
     return m;
 }
 
@@ -151,24 +149,4 @@ int select_prefix(const struct sample_cand *cand, int n, float mass, float max, 
         if (sum >= goal) return i + 1;
     }
     return n;
-}
-
-int select_top_p(
-    const float *logits, int n, float mass, float max, struct sample_cand *cand, struct select_scratch *tmp)
-{
-    memset(tmp, 0, sizeof *tmp);
-    double total = 0;
-    for (int i = 0; i < n; i++) {
-        int b = bucket_of(logits[i], max);
-        float e = exp_nonpos(logits[i] - max);
-        tmp->count[b]++;
-        tmp->mass[b] += e;
-        total += e;
-    }
-    /* A little more than asked for, so that the rounding of bucket sums cannot cut the exact prefix short. */
-    double goal = ((double)mass + 1e-4) * total, sum = tmp->mass[0];
-    int last = 0;
-    while (last < SELECT_BUCKETS - 1 && sum < goal) sum += tmp->mass[++last];
-    int m = gather(logits, n, last, max, cand);
-    return select_prefix(cand, m, mass, max, total);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/cpuinfo.h"
 #include "base/rng.h"
 #include "decode/sample/sampler_impl.h"
 #include "ops/ref/ref.h"
@@ -126,6 +127,24 @@ static void compare(const struct sample_choice *got, const struct ref_dist *want
     free(p);
 }
 
+static int32_t draw_with(struct sampler *s, const float *row, float max, double u)
+{
+    struct sample_scratch *tmp = &s->scratch[0];
+    return nucleus_draw(&tmp->nucleus, tmp->fill, &s->seq[0].set, row, s->lim.n_vocab, max, u);
+}
+
+/* In the middle of a token's share of the distribution that token is drawn. */
+static void draws_cover(struct sampler *s, const float *row, float max, const struct ref_dist *want)
+{
+    double before = 0;
+    for (int i = 0; i < want->n; i++) {
+        double p = want->cand[i].p;
+        if (p > 1e-5 && (i < 20 || i == want->n - 1 || roll(20) == 0))
+            assert_int_equal(draw_with(s, row, max, before + p / 2), want->cand[i].id);
+        before += p;
+    }
+}
+
 static void distribution_equals_reference(void **state)
 {
     (void)state;
@@ -150,7 +169,11 @@ static void distribution_equals_reference(void **state)
         int has_nan;
         float max = select_max(changed, n_vocab, &has_nan);
         /* Where f32 and f64 may rightly cut at different places there is nothing to compare. */
-        if (want.n > 0 && want.edge > 1e-5) {
+        bool nucleus = set.top_k <= 0 && set.top_p < 1; /* draws without a list: plain_definition_draws_the_same */
+        if (want.n > 0 && want.edge > 1e-5 && nucleus) {
+            draws_cover(s, changed, max, &want);
+            n_compared++;
+        } else if (want.n > 0 && want.edge > 1e-5) {
             struct sample_choice got = sample_choose(&set, n_vocab, changed, max, &s->scratch[0]);
             compare(&got, &want, n_vocab);
             n_compared++;
@@ -160,6 +183,112 @@ static void distribution_equals_reference(void **state)
         free(cand);
     }
     assert_true(n_compared > ROUNDS / 2);
+}
+
+static int plain_order(const void *a, const void *b)
+{
+    const struct sample_cand *x = a, *y = b;
+    return select_is_worse(*x, *y) ? 1 : select_is_worse(*y, *x) ? -1 : 0;
+}
+
+/* The definition in nucleus_impl.h, word by word. */
+struct plain {
+    struct sample_cand *cand;
+    int n;
+    double total;
+};
+
+static struct plain plain_nucleus(const struct sample_settings *set, const float *row, int n_vocab, float max)
+{
+    struct plain p = {malloc((size_t)n_vocab * sizeof *p.cand), 0, 0};
+    double all = 0, sum = 0;
+    for (int i = 0; i < n_vocab; i++) {
+        if (row[i] > -INFINITY) p.cand[p.n++] = (struct sample_cand){i, row[i]};
+        all += (double)exp_nonpos(row[i] - max);
+    }
+    qsort(p.cand, (size_t)p.n, sizeof *p.cand, plain_order);
+    int keep = 0;
+    do sum += (double)exp_nonpos(p.cand[keep++].logit - max);
+    while (keep < p.n && sum < (double)set->top_p * all);
+    if (set->min_p > 0)
+        while (keep > 1 && p.cand[keep - 1].logit < max + logf(set->min_p)) keep--;
+    p.n = keep;
+    for (int i = 0; i < p.n; i++) {
+        p.cand[i].logit = exp_nonpos((p.cand[i].logit - max) / set->temperature);
+        p.total += (double)p.cand[i].logit;
+    }
+    return p;
+}
+
+static int32_t plain_draw(const struct plain *p, double u)
+{
+    double sum = 0;
+    int32_t last = -1;
+    for (int i = 0; i < p->n && !(sum > u * p->total); i++) {
+        if (p->cand[i].logit <= 0) continue;
+        last = p->cand[i].id;
+        sum += (double)p->cand[i].logit;
+    }
+    return last;
+}
+
+/* Flat, peaked, tied, stepped, with forbidden tokens, spread over many magnitudes. */
+static void shape_row(float *row, int n, int shape)
+{
+    float sigma = (const float[]){0.01f, 1, 3, 12}[roll(4)], offset = (float)roll(3) * 50 - 50;
+    for (int i = 0; i < n; i++) {
+        float x = bell(sigma);
+        row[i] = shape == 0   ? 0.5f
+                 : shape == 1 ? x
+                 : shape == 2 ? floorf(x * 2) / 2
+                 : shape == 3 ? x - (float)(roll(50) ? 40 : 0)
+                 : shape == 4 ? -ldexpf(1, -(int)roll(140)) * (float)(roll(3) ? 1 : -1)
+                              : (roll(2) ? 0.0f : -0.0f);
+        row[i] += shape < 4 ? offset : 0;
+    }
+    for (int i = 0; roll(2) && i < n / 3; i++) row[roll((uint32_t)n)] = -INFINITY;
+    row[roll((uint32_t)n)] = roll(2) ? row[0] > -INFINITY ? row[0] : offset : offset + sigma * (float)roll(6);
+}
+
+static void plain_definition_draws_the_same(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 1500, DRAWS = 24 };
+    const float nucleus[] = {0, 0.1f, 0.5f, 0.9f, 0.95f, 0.999f, 0.99999994f};
+    const uint32_t isas[] = {0, CPU_AVX2, CPU_AVX512};
+    int n_tokens = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        int n_vocab = roll(20) ? 1 + (int)roll(3000) : 30000, n_history = (int)roll(60);
+        float *row = malloc((size_t)n_vocab * sizeof *row);
+        struct sample_bias bias[8];
+        struct sample_settings set = random_settings(bias, n_vocab);
+        shape_row(row, n_vocab, round % 6);
+        set.top_k = 0;
+        set.top_p = nucleus[roll(7)];
+        set.temperature = (const float[]){0.05f, 0.8f, 1, 2, 50}[roll(5)];
+        set.min_p = roll(2) ? 0 : set.min_p;
+        struct sampler *s = open_sampler(n_vocab, 1, 100);
+        start(s, 0, &set, 0);
+        uint32_t isa = isas[roll(3)];
+        if ((isa & ~cpu_isa()) == 0) s->scratch[0].fill = nucleus_fill_for(isa);
+        for (int i = 0; i < n_history; i++) sampler_accept(s, 0, (int32_t)roll((uint32_t)n_vocab));
+        const float *changed = sample_adjust(&s->seq[0], n_vocab, row, &s->scratch[0]);
+        int has_nan;
+        float max = select_max(changed, n_vocab, &has_nan);
+        struct plain want = {NULL, 0, 0};
+        if (max > -INFINITY) want = plain_nucleus(&set, changed, n_vocab, max);
+        for (int i = 0; i < DRAWS && want.n > 0; i++, n_tokens++) {
+            double u = i == 0   ? 0
+                       : i == 1 ? 1 - 0x1p-20
+                                : rng_double((struct rng_key){.seed = 7, .position = (uint32_t)round}, (uint32_t)i);
+            int32_t got = draw_with(s, changed, max, u), expect = plain_draw(&want, u);
+            if (got != expect) fail_msg("round %d, u %.17g: token %d, not %d", round, u, got, expect);
+        }
+        free(want.cand);
+        free(row);
+        sampler_close(&s);
+    }
+    assert_true(n_tokens > ROUNDS * DRAWS / 2);
 }
 
 static void best_k_of_a_long_row(void **state)
@@ -532,6 +661,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(distribution_equals_reference),
+        cmocka_unit_test(plain_definition_draws_the_same),
         cmocka_unit_test(best_k_of_a_long_row),
         cmocka_unit_test(exponential_is_close),
         cmocka_unit_test(draws_follow_the_distribution),
