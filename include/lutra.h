@@ -20,6 +20,7 @@
 #include "lutra/core.h"
 #include "lutra/files.h"
 #include "lutra/generate.h"
+#include "lutra/rag.h"
 #include "lutra/rows.h"
 #include "lutra/search.h"
 #include "lutra/status.h"

@@ -23,6 +23,7 @@
 #include "decode/sample/sampler.h"
 #include "decode/source.h"
 #include "decode/speculate/speculate.h"
+#include "engine/settings.h"
 #include "kv/kv.h"
 #include "lutra.h"
 #include "model/model.h"
@@ -184,13 +185,7 @@ void turn_fini(struct turn *t);
 void turn_take(struct turn *t);
 void turn_give(struct turn *t);
 
-/* settings.c: fills a caller's struct of `size` bytes from one of ours (each begins with its size); what we do not know
- * becomes 0. */
-void settings_fill(void *dst, size_t size, const void *src);
-/* Copies a caller's settings over the defaults in dst, as far as both sides know them; NULL: none.  Errors:
- * LUTRA_E_ARGUMENT, no such size; LUTRA_E_UNSUPPORTED, a field that we do not know is set (where: its byte). */
-int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
-/* Elements of a caller's array: bytes of the first version and of ours. */
+/* settings.c, beside what settings.h declares.  Elements of a caller's array: bytes of the first version and of ours. */
 struct element_kind {
     const char *what;
     size_t first, known;

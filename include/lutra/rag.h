@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A store of documents to answer from: one SQLite file on this machine, searched by words.
+ *
+ *     lutra_store *store = NULL;
+ *     lutra_passages *found = NULL;
+ *     lutra_store_open(&store, "notes.db", NULL, &err);
+ *     struct lutra_document d;
+ *     lutra_document_init(&d, sizeof d);
+ *     d.name = "notes.md";  d.bytes = text;  d.n_bytes = n;
+ *     lutra_store_add(store, &d, NULL, &err);
+ *     lutra_store_find(store, question, n_question, 5, &found, &err);
+ *     lutra_passages_message(found, NULL, 0, 1, question, n_question, &message, &err);
+ *
+ * The file holds documents, their text in chunks, an index of its words and the exchanges that were committed; nothing
+ * leaves it.  Several programs may use it at once: each change is one transaction, and one that is killed in the middle
+ * leaves the store as it was.  Errors name the file: LUTRA_E_BUSY, another program keeps it locked; LUTRA_E_IO, it cannot be
+ * read or written, or the disk is full; LUTRA_E_FORMAT, it is damaged or no store; LUTRA_E_UNSUPPORTED, a newer Lutra made
+ * it, or this one was built without SQLite.
+ *
+ * Threads: calls on one store must not overlap; each thread may open its own.
+ */
+#ifndef LUTRA_RAG_H
+#define LUTRA_RAG_H
+
+#include "lutra/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lutra_store lutra_store;
+typedef struct lutra_passages lutra_passages;
+
+struct lutra_store_settings {
+    size_t size;
+    bool must_exist;    /* LUTRA_E_NOT_FOUND where there is no file; else an empty store is made, for this user only */
+    int chunk_bytes;    /* longest chunk of documents that are added, 200 .. 100000; 1000 */
+    uint64_t busy_us;   /* how long to wait for other programs; 10 s */
+    uint64_t max_bytes; /* longest document that is taken; 1 GiB */
+};
+LUTRA_API void lutra_store_settings_init(struct lutra_store_settings *settings, size_t size);
+
+LUTRA_API int lutra_store_open(
+    lutra_store **out, const char *path, const struct lutra_store_settings *settings, struct lutra_error *err);
+LUTRA_API void lutra_store_close(lutra_store **store); /* sets *store to NULL */
+
+/* ---- documents -------------------------------------------------------------------------------------------------- */
+
+/* What is text: bytes without NUL.  Ill-formed UTF-8 becomes U+FFFD in the chunks; everything else is refused as binary
+ * (LUTRA_E_UNSUPPORTED).  Kinds: "text", "markdown", "html" (needs libxml2). */
+struct lutra_document {
+    size_t size;
+    const char *name;  /* path, or another name: UTF-8, at most 4096 bytes */
+    const char *bytes; /* [n_bytes] of the file as it is: their hash says whether it has changed */
+    size_t n_bytes;
+    const char *kind; /* NULL = by the end of the name and the first bytes */
+    const char *text; /* [n_text] what a converter made of the file; NULL = the bytes themselves */
+    size_t n_text;
+    lutra_progress_fn progress; /* bytes of the text; cancelled, nothing is changed */
+    void *progress_user;
+};
+LUTRA_API void lutra_document_init(struct lutra_document *document, size_t size);
+
+enum lutra_added { LUTRA_ADDED, LUTRA_REPLACED, LUTRA_UNCHANGED };
+
+/* Cuts a document into chunks and adds them, in place of an older one of that name, in one transaction.  *what may be NULL. */
+LUTRA_API int lutra_store_add(
+    lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err);
+
+/* Would lutra_store_add() leave it unchanged?  Looks at name and bytes only. */
+LUTRA_API int lutra_store_holds(
+    lutra_store *store, const struct lutra_document *document, bool *holds, struct lutra_error *err);
+
+/* Removes the document of that name, or all whose names begin with it and a slash, and the exchanges that were answered
+ * from them, which may quote them.  *n_removed: documents, 0 is no error; may be NULL.  Until lutra_store_compact() the file
+ * still has their words in places. */
+LUTRA_API int lutra_store_remove(lutra_store *store, const char *name, int64_t *n_removed, struct lutra_error *err);
+
+struct lutra_stored {
+    const char *name, *kind; /* borrowed for the call */
+    uint64_t n_bytes;        /* of the file */
+    int64_t n_chunk;
+    int64_t added; /* seconds since 1970 */
+};
+/* Calls fn for each document, by name; nonzero ends the list with LUTRA_E_CANCELLED. */
+LUTRA_API int lutra_store_list(lutra_store *store, int (*fn)(void *user, const struct lutra_stored *document),
+    void *user, struct lutra_error *err);
+
+struct lutra_store_stats {
+    size_t size;
+    int64_t n_document, n_chunk, n_exchange;
+    uint64_t text_bytes; /* of the chunks */
+    uint64_t file_bytes; /* with the write-ahead log */
+};
+LUTRA_API int lutra_store_stats_get(
+    lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err);
+
+/* Builds the index anew and writes the file without gaps: nothing of what was removed is left in it.  LUTRA_E_BUSY while
+ * another program has it open in the middle of something: then the log may still hold removed text. */
+LUTRA_API int lutra_store_compact(
+    lutra_store *store, lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
+
+/* Reads everything and compares index and text; LUTRA_E_FORMAT says what is wrong. */
+LUTRA_API int lutra_store_check(lutra_store *store, struct lutra_error *err);
+
+/* ---- search ----------------------------------------------------------------------------------------------------- */
+
+struct lutra_passage {
+    int64_t chunk;       /* never given to another one */
+    const char *name;    /* of the document */
+    uint64_t begin, end; /* bytes of the document's text: of the file, unless it is HTML or was converted */
+    const char *text;    /* UTF-8, a NUL follows */
+    size_t n_bytes;
+    double score; /* bm25 of SQLite's FTS5 with its sign turned: more is better */
+    int place;    /* among these passages in the order of documents and their text: 0 = first */
+};
+
+/* The n_max best chunks for a text, at most 1000, best first: exactly those of SQLite's bm25() over every chunk that has one
+ * of the words; equal scores in the order of the chunks.  Any text will do: nothing in it is syntax.  Its words are searched for,
+ * "file_name.txt" and "utf-8" as words that follow each other; the first 128 different ones count. */
+LUTRA_API int lutra_store_find(
+    lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
+LUTRA_API void lutra_passages_close(lutra_passages **passages);
+LUTRA_API int lutra_passages_count(const lutra_passages *passages);
+/* 0 = the best one; NULL past the end.  Valid until closed. */
+LUTRA_API const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i);
+
+/* The message of a user who asks about passages: those of use[n_use] (NULL: all) in the order of their places, whatever their
+ * scores, so that questions about the same ones begin alike; numbered from `first`; then the question.  Without passages it is
+ * the question alone.  Free with lutra_free(); tokenize it as text (lutra_chat_tokenize(), or lutra_tokenize() without
+ * LUTRA_PARSE_SPECIAL): who wrote the documents is not known. */
+LUTRA_API int lutra_passages_message(const lutra_passages *passages, const int *use, int n_use, int first,
+    const char *question, size_t n_question, char **text, struct lutra_error *err);
+
+/* ---- exchanges -------------------------------------------------------------------------------------------------- */
+
+struct lutra_exchange {
+    size_t size;
+    const char *question, *answer;
+    size_t n_question, n_answer;    /* bytes */
+    const lutra_passages *passages; /* answered from these; NULL = none */
+};
+LUTRA_API void lutra_exchange_init(struct lutra_exchange *exchange, size_t size);
+
+/* Adds it to the history. */
+LUTRA_API int lutra_store_commit(lutra_store *store, const struct lutra_exchange *exchange, struct lutra_error *err);
+
+struct lutra_stored_exchange {
+    int64_t id;
+    int64_t added;                 /* seconds since 1970 */
+    const char *question, *answer; /* borrowed for the call; UTF-8, a NUL follows */
+    size_t n_question, n_answer;
+};
+/* Calls fn for each exchange, oldest first; nonzero ends it with LUTRA_E_CANCELLED. */
+LUTRA_API int lutra_store_history(lutra_store *store,
+    int (*fn)(void *user, const struct lutra_stored_exchange *exchange), void *user, struct lutra_error *err);
+
+/* Removes all exchanges. */
+LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

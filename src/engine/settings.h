@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How public structs cross from a program to a library of another age (lutra/core.h has the rules).  For every room that
+ * implements a part of the public API.
+ */
+#ifndef LUTRA_ENGINE_SETTINGS_H
+#define LUTRA_ENGINE_SETTINGS_H
+
+#include <stddef.h>
+
+#include "lutra/status.h"
+
+/* Fills a caller's struct of `size` bytes from one of ours (each begins with its size); what we do not know becomes 0. */
+void settings_fill(void *dst, size_t size, const void *src);
+
+/* Copies a caller's settings over the defaults in dst, as far as both sides know them; NULL: none.  Errors:
+ * LUTRA_E_ARGUMENT, no such size; LUTRA_E_UNSUPPORTED, a field that we do not know is set (where: its byte). */
+int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
+
+#endif

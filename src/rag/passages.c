@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a search found, and the message that asks about it.
+ */
+#include <stdio.h>
+
+#include "rag/rag_impl.h"
+
+/* A text as it may stand between two others: NULs would end it early for those who read it as a string. */
+static size_t add_column(struct text *all, sqlite3_stmt *row, int column, size_t *n)
+{
+    const char *text = (const char *)sqlite3_column_text(row, column);
+    size_t at = all->n, n_bytes = text ? (size_t)sqlite3_column_bytes(row, column) : 0;
+    text_add_utf8(all, text ? text : "", text ? strnlen(text, n_bytes) : 0);
+    *n = all->n - at;
+    text_add(all, "", 1);
+    return at;
+}
+
+int passages_add(lutra_passages *p, int64_t chunk, double score, sqlite3_stmt *row)
+{
+    size_t n_name;
+    if (p->n == p->room) {
+        int room = p->room * 2 + 8;
+        struct found *more = realloc(p->found, (size_t)room * sizeof *more);
+        p->all.failed = p->all.failed || !more;
+        if (!more) return -1;
+        p->found = more;
+        p->room = room;
+    }
+    struct found *f = &p->found[p->n++];
+    *f = (struct found){.public = {.chunk = chunk, .score = score}};
+    f->document = sqlite3_column_int64(row, 0);
+    f->public.begin = (uint64_t)sqlite3_column_int64(row, 1);
+    f->public.end = (uint64_t)sqlite3_column_int64(row, 2);
+    f->text_at = add_column(&p->all, row, 3, &f->public.n_bytes);
+    f->name_at = add_column(&p->all, row, 4, &n_name);
+    return p->all.failed ? -1 : 0;
+}
+
+/* Does x stand before y? */
+static bool is_before(const struct found *x, const struct found *y)
+{
+    if (x->document != y->document) return x->document < y->document;
+    if (x->public.begin != y->public.begin) return x->public.begin < y->public.begin;
+    return x->public.chunk < y->public.chunk;
+}
+
+int passages_finish(lutra_passages *p)
+{
+    for (int i = 0; i < p->n && !p->all.failed; i++) {
+        p->found[i].public.text = p->all.bytes + p->found[i].text_at;
+        p->found[i].public.name = p->all.bytes + p->found[i].name_at;
+        for (int k = 0; k < p->n; k++) p->found[i].public.place += is_before(&p->found[k], &p->found[i]);
+    }
+    return p->all.failed ? -1 : 0;
+}
+
+void lutra_passages_close(lutra_passages **passages)
+{
+    lutra_passages *p = *passages;
+    if (!p) return;
+    free(p->found);
+    text_fini(&p->all);
+    free(p);
+    *passages = NULL;
+}
+
+int lutra_passages_count(const lutra_passages *passages)
+{
+    return passages ? passages->n : 0;
+}
+
+const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i)
+{
+    return passages && i >= 0 && i < passages->n ? &passages->found[i].public : NULL;
+}
+
+/* ---- the message ---- */
+
+/* Paths differ from machine to machine and cost tokens: their last part says as much. */
+static const char *short_name(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash && slash[1] ? slash + 1 : name;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct found *x = *(const struct found *const *)a, *y = *(const struct found *const *)b;
+    return x->public.place - y->public.place;
+}
+
+static void put_passages(struct text *out, const struct found *const *list, int n, int first)
+{
+    char head[32];
+    text_add(out, "Passages:\n\n", 11);
+    for (int i = 0; i < n; i++) {
+        const struct lutra_passage *p = &list[i]->public;
+        const char *name = short_name(p->name);
+        size_t len = p->n_bytes;
+        while (len > 0 && strchr(" \t\r\n", p->text[len - 1])) len--;
+        text_add(out, head, (size_t)snprintf(head, sizeof head, "[%d] ", first + i));
+        text_add(out, name, strlen(name));
+        text_add(out, "\n", 1);
+        text_add(out, p->text, len);
+        text_add(out, "\n\n", 2);
+    }
+}
+
+int lutra_passages_message(const lutra_passages *passages, const int *use, int n_use, int first, const char *question,
+    size_t n_question, char **text, struct lutra_error *err)
+{
+    struct text out = {0};
+    int n = use ? n_use : lutra_passages_count(passages);
+    *text = NULL;
+    const struct found **list = malloc((size_t)(n > 0 ? n : 1) * sizeof *list);
+    if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "lutra_passages_message: out of memory");
+    for (int i = 0; i < n; i++) {
+        int k = use ? use[i] : i;
+        if (!lutra_passages_get(passages, k)) {
+            free(list);
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+                "lutra_passages_message: use[%d] is %d, of %d passages", i, k, lutra_passages_count(passages));
+        }
+        list[i] = &passages->found[k];
+    }
+    qsort(list, (size_t)(n > 0 ? n : 0), sizeof *list, by_place);
+    if (n > 0) put_passages(&out, list, n, first);
+    text_add(&out, question, n_question);
+    free(list);
+    if (out.failed) text_fini(&out);
+    *text = out.bytes;
+    return *text ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "lutra_passages_message: out of memory");
+}

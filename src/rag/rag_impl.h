@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of this room share: the store, statements with errors that name the file, growing text.
+ *
+ * One SQLite file in WAL mode.  `words` is an FTS5 index over the text of `chunk`, which it does not copy:
+ *
+ *     document ---< chunk ---- words          exchange ---< source >--- document
+ *
+ * schema.c has the tables; user_version is the number of their shape.
+ */
+#ifndef LUTRA_RAG_RAG_IMPL_H
+#define LUTRA_RAG_RAG_IMPL_H
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "lutra/rag.h"
+#include "rag/text.h"
+
+enum { RAG_SCHEMA_VERSION = 1, RAG_APPLICATION_ID = 0x4c757452 /* "LutR" */ };
+
+struct word_cache;
+
+struct lutra_store {
+    sqlite3 *db;
+    fts5_api *fts;
+    char *path;
+    struct lutra_store_settings set;
+    struct word_cache *words; /* find.c: lengths of chunks and the hits of common words, of one state of the file */
+};
+
+/* Says what SQLite's code means for this file, in words; returns the status. */
+int store_fail(const lutra_store *s, int code, struct lutra_error *err);
+
+int sql_prepare(lutra_store *s, sqlite3_stmt **out, const char *sql, struct lutra_error *err);
+/* 1 = a row, 0 = done, or an error. */
+int sql_step(lutra_store *s, sqlite3_stmt *stmt, struct lutra_error *err);
+/* Steps a statement that yields no row, and makes it ready to be used again. */
+int sql_do(lutra_store *s, sqlite3_stmt *stmt, struct lutra_error *err);
+/* A statement without parameters whose rows nobody wants. */
+int sql_run(lutra_store *s, const char *sql, struct lutra_error *err);
+/* The integer that a statement without parameters yields; 0 without a row. */
+int sql_number(lutra_store *s, const char *sql, int64_t *out, struct lutra_error *err);
+/* Ends a transaction: commits when rc is 0, else rolls back; returns rc or the commit's error. */
+int sql_end(lutra_store *s, int rc, struct lutra_error *err);
+
+/* Binds text of n bytes, which must stay until the statement was stepped. */
+void sql_bind_text(sqlite3_stmt *stmt, int i, const char *text, size_t n);
+
+/* schema.c: makes the tables in an empty file; else checks that they are ours. */
+int schema_open(lutra_store *s, struct lutra_error *err);
+
+/* tokenizer.c: registers the tokenizer `lutra` and yields FTS5's interface. */
+int tokenizer_register(lutra_store *s, struct lutra_error *err);
+/* Is it of a script that writes words without blanks between them?  Then each character is a token. */
+bool tokenizer_splits(uint32_t code_point);
+
+/* find.c: the auxiliary function of its searches. */
+int find_register(lutra_store *s, struct lutra_error *err);
+void word_cache_free(struct word_cache **cache);
+
+/* passages.c */
+struct found {
+    struct lutra_passage public; /* name and text: offsets into the text until they are all there */
+    int64_t document;            /* their order in a message */
+    size_t name_at, text_at;
+};
+
+struct lutra_passages {
+    int n, room;
+    struct found *found;
+    struct text all; /* names and texts, a NUL behind each */
+};
+
+/* From a row of document, begin, end, text, name.  -1: no memory. */
+int passages_add(lutra_passages *p, int64_t chunk, double score, sqlite3_stmt *row);
+/* When all are there. */
+int passages_finish(lutra_passages *p);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The store in a build without SQLite: it cannot be opened, and says so.
+ */
+#include "base/status.h"
+#include "engine/settings.h"
+#include "lutra/rag.h"
+
+void lutra_store_settings_init(struct lutra_store_settings *settings, size_t size)
+{
+    settings_fill(settings, size, &(struct lutra_store_settings){.size = sizeof *settings});
+}
+
+void lutra_document_init(struct lutra_document *document, size_t size)
+{
+    settings_fill(document, size, &(struct lutra_document){.size = sizeof *document});
+}
+
+void lutra_exchange_init(struct lutra_exchange *exchange, size_t size)
+{
+    settings_fill(exchange, size, &(struct lutra_exchange){.size = sizeof *exchange});
+}
+
+static int refuse(struct lutra_error *err)
+{
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "documents: lutra was built without SQLite (Debian: libsqlite3-dev)");
+}
+
+int lutra_store_open(
+    lutra_store **out, const char *path, const struct lutra_store_settings *settings, struct lutra_error *err)
+{
+    (void)path, (void)settings;
+    *out = NULL;
+    return refuse(err);
+}
+
+void lutra_store_close(lutra_store **store)
+{
+    *store = NULL;
+}
+
+void lutra_passages_close(lutra_passages **passages)
+{
+    *passages = NULL;
+}
+
+int lutra_passages_count(const lutra_passages *passages)
+{
+    (void)passages;
+    return 0;
+}
+
+const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i)
+{
+    (void)passages, (void)i;
+    return NULL;
+}
+
+/* Nobody has a store to call these with. */
+int lutra_store_add(
+    lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err)
+{
+    (void)store, (void)document, (void)what;
+    return refuse(err);
+}
+
+int lutra_store_holds(lutra_store *store, const struct lutra_document *document, bool *holds, struct lutra_error *err)
+{
+    (void)store, (void)document, (void)holds;
+    return refuse(err);
+}
+
+int lutra_store_remove(lutra_store *store, const char *name, int64_t *n_removed, struct lutra_error *err)
+{
+    (void)store, (void)name, (void)n_removed;
+    return refuse(err);
+}
+
+int lutra_store_list(
+    lutra_store *store, int (*fn)(void *user, const struct lutra_stored *document), void *user, struct lutra_error *err)
+{
+    (void)store, (void)fn, (void)user;
+    return refuse(err);
+}
+
+int lutra_store_stats_get(lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err)
+{
+    (void)store, (void)stats, (void)size;
+    return refuse(err);
+}
+
+int lutra_store_compact(lutra_store *store, lutra_progress_fn progress, void *progress_user, struct lutra_error *err)
+{
+    (void)store, (void)progress, (void)progress_user;
+    return refuse(err);
+}
+
+int lutra_store_check(lutra_store *store, struct lutra_error *err)
+{
+    (void)store;
+    return refuse(err);
+}
+
+int lutra_store_find(
+    lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err)
+{
+    (void)store, (void)query, (void)n_query, (void)n_max;
+    *out = NULL;
+    return refuse(err);
+}
+
+int lutra_passages_message(const lutra_passages *passages, const int *use, int n_use, int first, const char *question,
+    size_t n_question, char **text, struct lutra_error *err)
+{
+    (void)passages, (void)use, (void)n_use, (void)first, (void)question, (void)n_question;
+    *text = NULL;
+    return refuse(err);
+}
+
+int lutra_store_commit(lutra_store *store, const struct lutra_exchange *exchange, struct lutra_error *err)
+{
+    (void)store, (void)exchange;
+    return refuse(err);
+}
+
+int lutra_store_history(lutra_store *store, int (*fn)(void *user, const struct lutra_stored_exchange *exchange),
+    void *user, struct lutra_error *err)
+{
+    (void)store, (void)fn, (void)user;
+    return refuse(err);
+}
+
+int lutra_store_forget(lutra_store *store, struct lutra_error *err)
+{
+    (void)store;
+    return refuse(err);
+}
