@@ -96,7 +96,8 @@ static void norm_row(const struct worker *w, const struct op *op, int row)
 bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b)
 {
     return a->n_rot == b->n_rot && a->freq_base == b->freq_base && a->freq_scale == b->freq_scale &&
-           a->factors == b->factors && a->magnitude == b->magnitude;
+           a->factors == b->factors && a->magnitude == b->magnitude && a->growth == b->growth &&
+           a->growth_every == b->growth_every;
 }
 
 static void rope_row(const struct worker *w, const struct op *op, int row)

@@ -29,9 +29,6 @@ static int choose_sizes(
         log_line(&s->model->runtime->log, LUTRA_LOG_WARN,
             "context of %d tokens instead of %d: what half of the free memory holds", s->n_ctx, hp->n_ctx_train);
     }
-    if (hp->window && s->n_ctx > hp->window)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "a context of %d: this model looks back %d tokens, and windows are not implemented", s->n_ctx, hp->window);
     s->n_cache = set->n_cache;
     if (!s->n_cache) {
         s->n_cache = (int64_t)s->n_ctx * s->n_seq;

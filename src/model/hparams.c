@@ -8,250 +8,232 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch archs[] = {
-    {"llama", ROPE_NORM, false, false, false},
-    {"qwen2", ROPE_NEOX, true, false, false},
-    {"qwen3", ROPE_NEOX, false, true, false},
-    {"gemma2", ROPE_NEOX, false, false, true},
-};
+static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
+    &model_qwen3vl, &model_gemma2, &model_gemma3, &model_olmo2, &model_smollm3};
+enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
-enum { MAX_LAYER = 1024, MAX_DIM = 1 << 20, MAX_HEAD = 4096, MAX_VOCAB = 1 << 24, MAX_CTX = 1 << 24 };
+enum { MAX_LAYER = 1024, MAX_HEAD = 4096, MAX_VOCAB = 1 << 24 };
 
-/* `{arch}.suffix` */
-static const char *key(char out[96], const struct hparams *hp, const char *suffix)
+const char *model_key(char out[96], const struct reader *r, const char *suffix)
 {
-    snprintf(out, 96, "%s.%s", hp->arch, suffix);
+    snprintf(out, 96, "%s.%s", r->hp->arch, suffix);
     return out;
 }
 
-static int bounded(const struct weights *w, const char *name, uint32_t value, uint32_t lo, uint32_t hi, int *out,
-    struct lutra_error *err)
+static int bounded(
+    const struct reader *r, const char *name, uint32_t value, uint32_t hi, int *out, struct lutra_error *err)
 {
-    if (value < lo || value > hi)
+    if (value < 1 || value > hi)
         return lutra_fail(
-            err, LUTRA_E_FORMAT, "%s: key '%s' is %u, outside %u..%u", weights_path(w), name, value, lo, hi);
+            err, LUTRA_E_FORMAT, "%s: key '%s' is %u, outside 1..%u", weights_path(r->w), name, value, hi);
     *out = (int)value;
     return 0;
 }
 
-static int get_int(const struct hparams *hp, const struct weights *w, const char *suffix, uint32_t hi, int *out,
-    struct lutra_error *err)
+static int get_int(const struct reader *r, const char *suffix, uint32_t hi, int *out, struct lutra_error *err)
 {
     char name[96];
     uint32_t value;
-    TRY(weights_get_u32(w, key(name, hp, suffix), &value, err));
-    return bounded(w, name, value, 1, hi, out, err);
+    TRY(weights_get_u32(r->w, model_key(name, r, suffix), &value, err));
+    return bounded(r, name, value, hi, out, err);
 }
 
-/* A missing key leaves *out as it is. */
-static int opt_int(const struct hparams *hp, const struct weights *w, const char *suffix, uint32_t hi, int *out,
-    struct lutra_error *err)
+int model_opt_int(const struct reader *r, const char *suffix, uint32_t hi, int *out, struct lutra_error *err)
 {
     char name[96];
     uint32_t value = (uint32_t)*out;
-    TRY(weights_opt_u32(w, key(name, hp, suffix), &value, err));
-    return bounded(w, name, value, 1, hi, out, err);
+    if (!weights_kv_find(r->w, model_key(name, r, suffix))) return 0;
+    TRY(weights_opt_u32(r->w, name, &value, err));
+    return bounded(r, name, value, hi, out, err);
 }
 
 /* Head counts may be arrays, one value per layer; only equal ones are implemented. */
-static int get_heads(const struct hparams *hp, const struct weights *w, const char *suffix, int fallback, int *out,
-    struct lutra_error *err)
+static int get_heads(const struct reader *r, const char *suffix, int fallback, int *out, struct lutra_error *err)
 {
     char name[96];
-    key(name, hp, suffix);
-    for (int layer = 0; layer < hp->n_layer; layer++) {
+    model_key(name, r, suffix);
+    for (int layer = 0; layer < r->hp->n_layer; layer++) {
         uint32_t value = (uint32_t)fallback;
         int n = 0;
         if (fallback)
-            TRY(weights_opt_layer_u32(w, name, (uint32_t)layer, &value, err));
+            TRY(weights_opt_layer_u32(r->w, name, (uint32_t)layer, &value, err));
         else
-            TRY(weights_get_layer_u32(w, name, (uint32_t)layer, &value, err));
-        TRY(bounded(w, name, value, 1, MAX_HEAD, &n, err));
+            TRY(weights_get_layer_u32(r->w, name, (uint32_t)layer, &value, err));
+        TRY(bounded(r, name, value, MAX_HEAD, &n, err));
         if (layer > 0 && n != *out)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' differs between layers (%d, %d): not implemented",
-                weights_path(w), name, *out, n);
+                weights_path(r->w), name, *out, n);
         *out = n;
     }
     return 0;
 }
 
-static int get_float(const struct hparams *hp, const struct weights *w, const char *suffix, bool needed, float lo,
-    float hi, float *out, struct lutra_error *err)
+static int get_float(
+    const struct reader *r, const char *suffix, bool needed, float lo, float hi, float *out, struct lutra_error *err)
 {
     char name[96];
-    key(name, hp, suffix);
+    model_key(name, r, suffix);
     if (needed)
-        TRY(weights_get_f32(w, name, out, err));
+        TRY(weights_get_f32(r->w, name, out, err));
     else
-        TRY(weights_opt_f32(w, name, out, err));
+        TRY(weights_opt_f32(r->w, name, out, err));
     if (!(*out >= lo && *out <= hi))
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is %g, outside %g..%g", weights_path(w), name,
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is %g, outside %g..%g", weights_path(r->w), name,
             (double)*out, (double)lo, (double)hi);
     return 0;
 }
 
-/* A factor without a type is linear, a factor of 0 none at all, and type none overrules any factor (llama.cpp). */
-static int read_scaling(struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
+int model_opt_float(const struct reader *r, const char *suffix, float lo, float hi, float *out, struct lutra_error *err)
 {
-    char name[96];
-    struct weights_str type = {"linear", 6};
-    float factor = 0, magnitude = 1;
-    TRY(get_float(hp, w, "rope.scaling.attn_factor", false, 0.0f, 1e6f, &magnitude, err));
-    if (magnitude != 1)
-        TRY(model_lack(
-            to, err, "%s: key '%s' is not implemented", weights_path(w), key(name, hp, "rope.scaling.attn_factor")));
-    TRY(weights_opt_str(w, key(name, hp, "rope.scaling.type"), &type, err));
-    if (type.n == 4 && !memcmp(type.s, "none", 4)) return 0;
-    if (type.n != 6 || memcmp(type.s, "linear", 6))
-        return model_lack(to, err, "%s: rope scaling '%.*s' (key '%s') is not implemented", weights_path(w),
-            (int)(type.n < 40 ? type.n : 40), type.s, name);
-    bool has_factor = weights_kv_find(w, key(name, hp, "rope.scaling.factor"));
-    TRY(get_float(hp, w, has_factor ? "rope.scaling.factor" : "rope.scale_linear", false, 0.0f, 1e6f, &factor, err));
-    if (factor > 0) hp->rope.freq_scale = 1.0f / (factor < 1e-6f ? 1e-6f : factor);
-    return 0;
+    return get_float(r, suffix, false, lo, hi, out, err);
 }
 
-static int read_rope(struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
+bool model_key_is_off(const struct reader *r, const char *suffix)
 {
     char name[96];
-    struct op_rope *r = &hp->rope;
-    r->d_head = hp->d_head;
-    r->n_rot = hp->d_head;
-    r->freq_base = 10000.0f;
-    int n_rot = hp->d_head;
-    TRY(opt_int(hp, w, "rope.dimension_count", MAX_DIM, &n_rot, err));
-    if (n_rot != hp->d_head)
-        TRY(model_lack(to, err, "%s: key '%s' is %d with heads of %d: rotating a part of a head is not implemented",
-            weights_path(w), key(name, hp, "rope.dimension_count"), n_rot, hp->d_head));
-    return get_float(hp, w, "rope.freq_base", false, 1.0f, 1e12f, &r->freq_base, err);
-}
-
-/* Whether a key is absent, or says 0 (false): nothing of what it could ask for. */
-static bool is_off(const struct weights_kv *kv)
-{
     double f = 0;
     int64_t n = 0;
+    const struct weights_kv *kv = weights_kv_find(r->w, model_key(name, r, suffix));
     return !kv || (kv->n == 1 && ((weights_kv_i64(kv, 0, &n) && n == 0) || (weights_kv_f64(kv, 0, &f) && f == 0)));
 }
 
+static bool reads_key(const struct arch *arch, const char *key)
+{
+    for (int i = 0; arch && i < ARCH_KEYS && arch->keys[i]; i++)
+        if (strcmp(arch->keys[i], key) == 0) return true;
+    return false;
+}
+
 /* Features that would make the result wrong if they were ignored. */
-static int refuse_unknown(const struct hparams *hp, const struct arch *arch, const struct weights *w,
-    const struct listener *to, struct lutra_error *err)
+static int refuse_unknown(const struct reader *r, struct lutra_error *err)
 {
     static const struct {
         const char *key, *what;
-        bool gemma2; /* has it */
-    } absent[] = {{"attn_logit_softcapping", "capped attention", true},
-        {"final_logit_softcapping", "capped logits", true}, {"expert_count", "experts", false},
-        {"attention.clamp_kqv", "clamped attention", false},
-        {"attention.max_alibi_bias", "attention with biases for distance (ALiBi)", false},
-        {"logit_scale", "scaled logits", false}, {"residual_scale", "scaled residuals", false},
-        {"embedding_scale", "scaled embeddings", false}, {"attention.scale", "another scale of attention", false},
-        {"attention.output_scale", "scaled attention", false}};
+    } absent[] = {{"attn_logit_softcapping", "capped attention"}, {"final_logit_softcapping", "capped logits"},
+        {"expert_count", "experts"}, {"attention.clamp_kqv", "clamped attention"},
+        {"attention.max_alibi_bias", "attention with biases for distance (ALiBi)"}, {"logit_scale", "scaled logits"},
+        {"residual_scale", "scaled residuals"}, {"embedding_scale", "scaled embeddings"},
+        {"attention.scale", "another scale of attention"}, {"attention.output_scale", "scaled attention"},
+        {"attention.temperature_scale", "attention scaled by position"}};
     char name[96];
     bool causal = true;
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        if ((arch && arch->gemma2 && absent[i].gemma2) || is_off(weights_kv_find(w, key(name, hp, absent[i].key))))
-            continue;
-        TRY(model_lack(to, err, "%s: key '%s' asks for %s: not implemented", weights_path(w), name, absent[i].what));
+        if (reads_key(r->arch, absent[i].key) || model_key_is_off(r, absent[i].key)) continue;
+        TRY(model_lack(r->to, err, "%s: key '%s' asks for %s: not implemented", weights_path(r->w),
+            model_key(name, r, absent[i].key), absent[i].what));
     }
-    TRY(weights_opt_bool(w, key(name, hp, "attention.causal"), &causal, err));
+    TRY(weights_opt_bool(r->w, model_key(name, r, "attention.causal"), &causal, err));
     if (causal) return 0;
-    return model_lack(to, err, "%s: key '%s' is false: models that look ahead (embeddings) are not implemented",
-        weights_path(w), name);
+    return model_lack(r->to, err, "%s: key '%s' is false: models that look ahead (embeddings) are not implemented",
+        weights_path(r->w), name);
 }
 
-/* A window as long as the context hides nothing. */
-static int read_window(struct hparams *hp, const struct weights *w, const struct listener *to, struct lutra_error *err)
+/* Of architectures whose layers have no windows: one as long as the context hides nothing. */
+static int read_window(const struct reader *r, struct lutra_error *err)
 {
     char name[96];
-    const struct weights_kv *kv = weights_kv_find(w, key(name, hp, "attention.sliding_window"));
     int64_t window = 0;
-    if (is_off(kv)) return 0;
-    if (kv->n == 1 && weights_kv_i64(kv, 0, &window) && window >= hp->n_ctx_train) {
-        hp->window = window < MAX_CTX ? (int)window : MAX_CTX;
+    if (reads_key(r->arch, WINDOW_KEY) || model_key_is_off(r, WINDOW_KEY)) return 0;
+    const struct weights_kv *kv = weights_kv_find(r->w, model_key(name, r, WINDOW_KEY));
+    if (kv->n == 1 && weights_kv_i64(kv, 0, &window) && window >= r->hp->n_ctx_train) {
+        r->hp->window = window < MODEL_MAX_CTX ? (int)window : MODEL_MAX_CTX;
         return 0;
     }
-    return model_lack(to, err, "%s: key '%s' asks for a window inside the context of %d: not implemented",
-        weights_path(w), name, hp->n_ctx_train);
+    return model_lack(r->to, err, "%s: key '%s' asks for a window inside the context of %d: not implemented",
+        weights_path(r->w), name, r->hp->n_ctx_train);
 }
 
-/* What Gemma 2 has beside others; the fallbacks are llama.cpp's, and so is telling 27b by its layers: the only one whose scores
- * are not scaled by the size of its heads. */
-static int read_gemma2(struct hparams *hp, const struct weights *w, struct lutra_error *err)
+int model_read_windows(const struct reader *r, int window, int period, struct lutra_error *err)
 {
-    enum { LAYERS_27B = 46 };
-    hp->alternate_window = 4096;
-    hp->attention_cap = 50;
-    hp->logit_cap = 30;
-    TRY(opt_int(hp, w, "attention.sliding_window", MAX_CTX, &hp->alternate_window, err));
-    TRY(get_float(hp, w, "attn_logit_softcapping", false, 0.0f, 1e6f, &hp->attention_cap, err));
-    TRY(get_float(hp, w, "final_logit_softcapping", false, 0.0f, 1e6f, &hp->logit_cap, err));
-    hp->embedding_scale = sqrtf((float)hp->d_model);
-    if (hp->n_layer == LAYERS_27B) hp->attention_scale = 1.0f / sqrtf((float)hp->d_model / (float)hp->n_head);
+    r->hp->window = window;
+    r->hp->window_period = period;
+    if (!window && model_key_is_off(r, WINDOW_KEY)) return 0;
+    TRY(model_opt_int(r, WINDOW_KEY, MODEL_MAX_CTX, &r->hp->window, err));
+    return model_opt_int(r, "attention.sliding_window_pattern", MAX_LAYER, &r->hp->window_period, err);
+}
+
+int model_layer_window(const struct hparams *hp, int layer)
+{
+    return hp->window_period && (layer + 1) % hp->window_period == 0 ? 0 : hp->window;
+}
+
+static int read_arch(struct reader *r, struct lutra_error *err)
+{
+    struct weights_str s;
+    char known[256];
+    size_t n = 0;
+    TRY(weights_get_str(r->w, "general.architecture", &s, err));
+    snprintf(
+        r->hp->arch, sizeof r->hp->arch, "%.*s", (int)(s.n < sizeof r->hp->arch ? s.n : sizeof r->hp->arch - 1), s.s);
+    for (int i = 0; i < N_ARCH; i++) {
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", archs[i]->name);
+        if (strlen(archs[i]->name) == s.n && !memcmp(archs[i]->name, s.s, s.n)) r->arch = archs[i];
+    }
+    if (r->arch) return 0;
+    return model_lack(
+        r->to, err, "%s: architecture '%s' is not implemented (%s are)", weights_path(r->w), r->hp->arch, known);
+}
+
+static int read_head_sizes(const struct reader *r, struct lutra_error *err)
+{
+    struct hparams *hp = r->hp;
+    TRY(get_heads(r, "attention.head_count", 0, &hp->n_head, err));
+    TRY(get_heads(r, "attention.head_count_kv", hp->n_head, &hp->n_kv_head, err));
+    if (hp->n_head % hp->n_kv_head)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
+            weights_path(r->w), hp->n_head, hp->n_kv_head);
+    hp->d_head = hp->d_model / hp->n_head;
+    int d_value = hp->d_head > 0 ? hp->d_head : 1;
+    hp->d_head = d_value;
+    TRY(model_opt_int(r, "attention.key_length", 1024, &hp->d_head, err));
+    TRY(model_opt_int(r, "attention.value_length", 1024, &d_value, err));
+    if (d_value != hp->d_head)
+        TRY(model_lack(r->to, err, "%s: key heads of %d and value heads of %d: not implemented", weights_path(r->w),
+            hp->d_head, d_value));
+    if (hp->d_head % 8 || hp->d_head > 512)
+        TRY(model_lack(
+            r->to, err, "%s: heads of %d elements: only multiples of 8 up to 512", weights_path(r->w), hp->d_head));
     return 0;
 }
 
-static int read_arch(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
-    struct lutra_error *err)
+/* What the tensors alone say. */
+static int read_vocabulary(const struct reader *r, struct lutra_error *err)
 {
-    struct weights_str s;
-    *arch = NULL;
-    TRY(weights_get_str(w, "general.architecture", &s, err));
-    snprintf(hp->arch, sizeof hp->arch, "%.*s", (int)(s.n < sizeof hp->arch ? s.n : sizeof hp->arch - 1), s.s);
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        if (strlen(archs[i].name) != s.n || memcmp(archs[i].name, s.s, s.n)) continue;
-        *arch = &archs[i];
-        return 0;
-    }
-    return model_lack(to, err, "%s: architecture '%s' is not implemented (llama, qwen2, qwen3, gemma2 are)",
-        weights_path(w), hp->arch);
+    const struct tensor *embd;
+    TRY(weights_tensor_get(r->w, "token_embd.weight", &embd, err));
+    if (embd->n_dim != 2 || embd->ne[1] < 1 || embd->ne[1] > MAX_VOCAB)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor 'token_embd.weight' is not a [vocabulary][%d] matrix",
+            weights_path(r->w), r->hp->d_model);
+    r->hp->n_vocab = (int)embd->ne[1];
+    r->hp->tied = !weights_tensor_find(r->w, "output.weight");
+    return 0;
 }
 
 int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
     struct lutra_error *err)
 {
+    struct reader r = {.w = w, .to = to, .hp = hp};
     memset(hp, 0, sizeof *hp);
-    hp->rope.freq_scale = hp->rope.magnitude = 1.0f;
-    TRY(read_arch(hp, arch, w, to, err));
-    TRY(refuse_unknown(hp, *arch, w, to, err));
-    hp->n_ctx_train = MAX_CTX;
-    TRY(*arch ? get_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err)
-              : opt_int(hp, w, "context_length", MAX_CTX, &hp->n_ctx_train, err));
-    if (!*arch || !(*arch)->gemma2) TRY(read_window(hp, w, to, err));
-    TRY(read_scaling(hp, w, to, err));
-    if (!*arch) return 0;
-    TRY(get_int(hp, w, "block_count", MAX_LAYER, &hp->n_layer, err));
-    TRY(get_int(hp, w, "embedding_length", MAX_DIM, &hp->d_model, err));
-    TRY(get_int(hp, w, "feed_forward_length", MAX_DIM, &hp->d_ff, err));
-    TRY(get_heads(hp, w, "attention.head_count", 0, &hp->n_head, err));
-    TRY(get_heads(hp, w, "attention.head_count_kv", hp->n_head, &hp->n_kv_head, err));
-    if (hp->n_head % hp->n_kv_head)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
-            weights_path(w), hp->n_head, hp->n_kv_head);
-    hp->d_head = hp->d_model / hp->n_head;
-    int d_value = hp->d_head > 0 ? hp->d_head : 1;
-    hp->d_head = d_value;
-    TRY(opt_int(hp, w, "attention.key_length", 1024, &hp->d_head, err));
-    TRY(opt_int(hp, w, "attention.value_length", 1024, &d_value, err));
-    if (d_value != hp->d_head)
-        TRY(model_lack(to, err, "%s: key heads of %d and value heads of %d: not implemented", weights_path(w),
-            hp->d_head, d_value));
-    if (hp->d_head % 8 || hp->d_head > 512)
-        TRY(model_lack(
-            to, err, "%s: heads of %d elements: only multiples of 8 up to 512", weights_path(w), hp->d_head));
-    TRY(get_float(hp, w, "attention.layer_norm_rms_epsilon", true, 0.0f, 1.0f, &hp->rms_eps, err));
-    TRY(read_rope(hp, w, to, err));
+    *arch = NULL;
+    TRY(read_arch(&r, err));
+    TRY(refuse_unknown(&r, err));
+    hp->n_ctx_train = MODEL_MAX_CTX;
+    TRY(r.arch ? get_int(&r, "context_length", MODEL_MAX_CTX, &hp->n_ctx_train, err)
+               : model_opt_int(&r, "context_length", MODEL_MAX_CTX, &hp->n_ctx_train, err));
+    TRY(read_window(&r, err));
+    TRY(model_read_scaling(&r, err));
+    if (!r.arch) return 0;
+    TRY(get_int(&r, "block_count", MAX_LAYER, &hp->n_layer, err));
+    TRY(get_int(&r, "embedding_length", MODEL_MAX_DIM, &hp->d_model, err));
+    TRY(get_int(&r, "feed_forward_length", MODEL_MAX_DIM, &hp->d_ff, err));
+    TRY(read_head_sizes(&r, err));
+    TRY(get_float(&r, "attention.layer_norm_rms_epsilon", true, 0.0f, 1.0f, &hp->norm_eps, err));
+    TRY(model_read_rope(&r, err));
     hp->embedding_scale = 1.0f;
     hp->attention_scale = 1.0f / sqrtf((float)hp->d_head);
-    if ((*arch)->gemma2) TRY(read_gemma2(hp, w, err));
-    const struct tensor *embd;
-    TRY(weights_tensor_get(w, "token_embd.weight", &embd, err));
-    if (embd->n_dim != 2 || embd->ne[1] < 1 || embd->ne[1] > MAX_VOCAB)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor 'token_embd.weight' is not a [vocabulary][%d] matrix",
-            weights_path(w), hp->d_model);
-    hp->n_vocab = (int)embd->ne[1];
-    hp->tied = !weights_tensor_find(w, "output.weight");
+    if (r.arch->read) TRY(r.arch->read(&r, err));
+    TRY(read_vocabulary(&r, err));
+    *arch = r.arch;
     return 0;
 }

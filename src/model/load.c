@@ -103,7 +103,7 @@ static int reserve(struct model *m, struct lutra_error *err)
     m->max_weight = 7 * hp->n_layer + 2;
     m->max_used = m->max_weight + 11 * hp->n_layer + 4;
     size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;
-    size_t vectors = 4 * (size_t)hp->d_model + widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff;
+    size_t vectors = 4 * (size_t)hp->d_model + 2 * widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff;
     size_t bytes =
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +
         arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +

@@ -7,8 +7,8 @@
  *     model_hparams(m)->n_layer ... model_ops(m)->op[i] ...
  *     model_close(&m);
  *
- * Architectures: llama (Llama 2/3.x and what converts to it), qwen2, qwen3, gemma2.  Anything else, and any scaling, window
- * or head shape that is not implemented, is refused by name (LUTRA_E_UNSUPPORTED).
+ * Architectures: one page each in arch/.  Anything else, and any scaling, window or head shape that is not implemented, is
+ * refused by name (LUTRA_E_UNSUPPORTED).
  */
 #ifndef LUTRA_MODEL_MODEL_H
 #define LUTRA_MODEL_MODEL_H
@@ -22,13 +22,20 @@ struct hparams {
     char arch[32]; /* general.architecture */
     int n_layer, d_model, n_head, n_kv_head, d_head, d_ff, n_vocab;
     int n_ctx_train;
-    int window;           /* a row sees that many positions at most, itself included; 0: all.  Not below n_ctx_train */
-    int alternate_window; /* the same of layers 0, 2, 4, ... alone, of any length; 0: none */
-    float rms_eps;
+    int n_ctx_orig;    /* before it was stretched by scaling of the rotation */
+    int window;        /* a row sees that many positions at most, itself included; 0: all ... */
+    int window_period; /* ... in all layers but every window_period-th; 0: in all */
+    int still_period;  /* every still_period-th layer does not rotate; 0: all do */
+    float norm_eps;
     float embedding_scale, attention_scale; /* of the embeddings' rows, of the scores */
     float attention_cap, logit_cap;         /* cap * tanh(x / cap) of scores and logits; 0: none */
+    float query_growth;                     /* op_rope.growth of queries */
     struct op_rope rope;                    /* n_head is set per use */
-    bool tied;                              /* the head is the embedding */
+    struct op_rope window_rope;             /* of layers with a window */
+    struct yarn {
+        float factor, beta_fast, beta_slow, log_multiplier;
+    } yarn;    /* factor 0: none */
+    bool tied; /* the head is the embedding */
 };
 
 struct model;

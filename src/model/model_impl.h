@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model under construction: hparams.c reads the sizes, load.c finds and checks tensors, transformer.c writes the
- * op list.
+ * A model under construction: hparams.c and rope.c read the sizes, arch/ what is special, load.c finds and checks tensors,
+ * transformer.c writes the op list.
  */
 #ifndef LUTRA_MODEL_MODEL_IMPL_H
 #define LUTRA_MODEL_MODEL_IMPL_H
@@ -9,14 +9,34 @@
 #include "base/arena.h"
 #include "model/model.h"
 
-/* What distinguishes the architectures; one row each in hparams.c. */
+/* Norms of a block: a set of these. */
+enum {
+    NORM_BEFORE = 1, /* before attention and before the feed-forward */
+    NORM_BEHIND = 2, /* of what each adds to the residual stream */
+};
+
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS /* of each head */, QK_NORM_ROW /* of all heads together */ };
+
+struct reader;
+enum { ARCH_KEYS = 6 };
+
+/* What distinguishes an architecture; each has its page in model/arch/. */
 struct arch {
     const char *name;
     enum rope_kind rope;
-    bool qkv_bias; /* must be there (others: optional, used when there) */
-    bool qk_norm;  /* per-head norms of q and k before rope */
-    bool gemma2;   /* scaled embeddings, GEGLU, norms behind sub-layers, too, capped scores and logits, windows */
+    int norms;
+    enum qk_norm qk_norm;        /* before they are rotated */
+    enum op_kind gate;           /* of the feed-forward */
+    bool qkv_bias;               /* must be there (others: optional, used when there) */
+    bool rotates_part;           /* of a head, if the file says so */
+    bool two_ropes;              /* layers with windows have a rotation of their own */
+    const char *keys[ARCH_KEYS]; /* that `read` takes care of, and that ask for what others lack */
+    /* Its own keys, after those of all; or NULL. */
+    int (*read)(const struct reader *r, struct lutra_error *err);
 };
+
+extern const struct arch model_llama, model_mistral3, model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl,
+    model_gemma2, model_gemma3, model_olmo2, model_smollm3;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {
@@ -43,6 +63,46 @@ struct model {
 int model_lack(const struct listener *to, struct lutra_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* ---- what pages read with ---- */
+
+#define WINDOW_KEY "attention.sliding_window"
+
+/* Sizes beyond these are taken for damage. */
+enum { MODEL_MAX_DIM = 1 << 20, MODEL_MAX_CTX = 1 << 24 };
+
+struct reader {
+    const struct weights *w;
+    const struct listener *to;
+    struct hparams *hp;
+    const struct arch *arch; /* NULL: unknown (only with a listener) */
+};
+
+const char *model_key(char out[96], const struct reader *r, const char *suffix); /* `{arch}.suffix`, in out */
+
+/* Whether a key is absent, or says 0 (false): nothing of what it could ask for. */
+bool model_key_is_off(const struct reader *r, const char *suffix);
+
+/* 1..hi, lo..hi; LUTRA_E_FORMAT outside.  A missing key leaves *out as it is. */
+int model_opt_int(const struct reader *r, const char *suffix, uint32_t hi, int *out, struct lutra_error *err);
+int model_opt_float(
+    const struct reader *r, const char *suffix, float lo, float hi, float *out, struct lutra_error *err);
+
+/* Windows in all layers but every period-th, these where the file does not say otherwise; window 0: none then. */
+int model_read_windows(const struct reader *r, int window, int period, struct lutra_error *err);
+
+int model_layer_window(const struct hparams *hp, int layer);
+
+/* ---- rotation (rope.c) ---- */
+
+/* The kind of scaling, needed before anything else is known; then the rest. */
+int model_read_scaling(const struct reader *r, struct lutra_error *err);
+int model_read_rope(const struct reader *r, struct lutra_error *err);
+
+/* Sets factors and magnitude of m->hp's rotations, from the file's tensors and scaling. */
+int model_rope_factors(struct model *m, struct lutra_error *err);
+
+/* ---- tensors ---- */
+
 /* *arch is NULL where it is unknown (only with a listener): then only what every architecture may ask for was read. */
 int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
     struct lutra_error *err);
@@ -55,7 +115,7 @@ int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out,
 int model_vector(
     struct model *m, const char *name, int64_t n, bool optional, const float **out, struct lutra_error *err);
 
-/* Writes the op list of a dense pre-norm transformer. */
+/* Writes the op list. */
 int transformer_build(struct model *m, struct lutra_error *err);
 
 #endif

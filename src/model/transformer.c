@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dense transformer of llama, qwen2, qwen3 and gemma2 as an op list: this file is the model.
+ * The dense transformer as an op list: this file is the model, and arch/ says how architectures differ.
  *
  * In the last layer everything after attention runs only on the rows somebody wants a result of (ROWS_OUT).
  */
@@ -47,7 +47,7 @@ static int norm(struct model *m, int layer, const char *name, int in, int out, i
 {
     struct op *op = push(m, OP_RMS_NORM, layer, in, -1, out);
     op->norm.n_norm = n_norm;
-    op->norm.eps = m->hp.rms_eps;
+    op->norm.eps = m->hp.norm_eps;
     return model_vector(m, name, n_norm, false, &op->norm.weight, err);
 }
 
@@ -71,31 +71,47 @@ static struct op *matmul(struct model *m, int layer, int in)
     return push(m, OP_MATMUL, layer, in, -1, -1);
 }
 
-static void rotate(struct model *m, int layer, int value, int n_head, const float *factors)
-{
-    struct op *op = push(m, OP_ROPE, layer, value, -1, value);
-    op->rope = m->hp.rope;
-    op->rope.kind = m->arch->rope;
-    op->rope.n_head = n_head;
-    op->rope.factors = factors;
-}
-
-static int attention(struct model *m, int layer, const float *factors, struct lutra_error *err)
+static void rotate(struct model *m, int layer, int value, int n_head, float growth)
 {
     const struct hparams *hp = &m->hp;
+    if (hp->still_period && (layer + 1) % hp->still_period == 0) return;
+    struct op *op = push(m, OP_ROPE, layer, value, -1, value);
+    op->rope = model_layer_window(hp, layer) ? hp->window_rope : hp->rope;
+    op->rope.n_head = n_head;
+    op->rope.growth = growth;
+    op->rope.growth_every = hp->n_ctx_orig;
+}
+
+/* Norms of q and k: of each head, or of the row. */
+static int qk_norms(struct model *m, int layer, int d_q, int d_kv, struct lutra_error *err)
+{
+    bool row = m->arch->qk_norm == QK_NORM_ROW;
     char name[64];
-    int d_q = hp->n_head * hp->d_head, d_kv = hp->n_kv_head * hp->d_head;
-    TRY(norm(m, layer, named(name, layer, "attn_norm.weight"), X, N, hp->d_model, err));
-    struct op *qkv = matmul(m, layer, N);
+    if (m->arch->qk_norm == QK_NORM_NONE) return 0;
+    TRY(norm(m, layer, named(name, layer, "attn_q_norm.weight"), Q, Q, row ? d_q : m->hp.d_head, err));
+    return norm(m, layer, named(name, layer, "attn_k_norm.weight"), K, K, row ? d_kv : m->hp.d_head, err);
+}
+
+/* What a sub-layer reads: the residual stream, or its norm in `out`. */
+static int before(struct model *m, int layer, const char *name, int x, int out, int *in, struct lutra_error *err)
+{
+    char full[64];
+    *in = m->arch->norms & NORM_BEFORE ? out : x;
+    return *in == x ? 0 : norm(m, layer, named(full, layer, name), x, out, m->hp.d_model, err);
+}
+
+static int attention(struct model *m, int layer, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    int in, d_q = hp->n_head * hp->d_head, d_kv = hp->n_kv_head * hp->d_head;
+    TRY(before(m, layer, "attn_norm.weight", X, N, &in, err));
+    struct op *qkv = matmul(m, layer, in);
     TRY(part(m, qkv, "attn_q", hp->d_model, d_q, m->arch->qkv_bias, Q, err));
     TRY(part(m, qkv, "attn_k", hp->d_model, d_kv, m->arch->qkv_bias, K, err));
     TRY(part(m, qkv, "attn_v", hp->d_model, d_kv, m->arch->qkv_bias, V, err));
-    if (m->arch->qk_norm) {
-        TRY(norm(m, layer, named(name, layer, "attn_q_norm.weight"), Q, Q, hp->d_head, err));
-        TRY(norm(m, layer, named(name, layer, "attn_k_norm.weight"), K, K, hp->d_head, err));
-    }
-    rotate(m, layer, Q, hp->n_head, factors);
-    rotate(m, layer, K, hp->n_kv_head, factors);
+    TRY(qk_norms(m, layer, d_q, d_kv, err));
+    rotate(m, layer, Q, hp->n_head, hp->query_growth);
+    rotate(m, layer, K, hp->n_kv_head, 0);
     push(m, OP_KV_APPEND, layer, K, V, -1);
     struct op *att = push(m, OP_ATTENTION, layer, Q, -1, A);
     att->attention = (struct op_attention){.n_head = hp->n_head,
@@ -103,15 +119,16 @@ static int attention(struct model *m, int layer, const float *factors, struct lu
         .d_head = hp->d_head,
         .scale = hp->attention_scale,
         .softcap = hp->attention_cap,
-        .window = layer % 2 ? 0 : hp->alternate_window};
+        .window = model_layer_window(hp, layer)};
     return 0;
 }
 
-/* Adds what a sub-layer left in T; gemma2 takes its norm first. */
+/* Adds what a sub-layer left in T, or its norm. */
 static int add_back(struct model *m, int layer, const char *post_norm, const struct stream *s, struct lutra_error *err)
 {
     char name[64];
-    if (m->arch->gemma2) TRY(norm(m, layer, named(name, layer, post_norm), s->t, s->t, m->hp.d_model, err));
+    if (m->arch->norms & NORM_BEHIND)
+        TRY(norm(m, layer, named(name, layer, post_norm), s->t, s->t, m->hp.d_model, err));
     push(m, OP_ADD, layer, s->x, s->t, s->x);
     return 0;
 }
@@ -120,14 +137,14 @@ static int add_back(struct model *m, int layer, const char *post_norm, const str
 static int feed_forward(struct model *m, int layer, const struct stream *s, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    char name[64];
+    int in;
     TRY(part(m, matmul(m, layer, s->a), "attn_output", hp->n_head * hp->d_head, hp->d_model, false, s->t, err));
     TRY(add_back(m, layer, "post_attention_norm.weight", s, err));
-    TRY(norm(m, layer, named(name, layer, "ffn_norm.weight"), s->x, s->n, hp->d_model, err));
-    struct op *gate_up = matmul(m, layer, s->n);
+    TRY(before(m, layer, "ffn_norm.weight", s->x, s->n, &in, err));
+    struct op *gate_up = matmul(m, layer, in);
     TRY(part(m, gate_up, "ffn_gate", hp->d_model, hp->d_ff, false, s->g, err));
     TRY(part(m, gate_up, "ffn_up", hp->d_model, hp->d_ff, false, s->u, err));
-    push(m, m->arch->gemma2 ? OP_GEGLU : OP_SWIGLU, layer, s->g, s->u, s->g);
+    push(m, m->arch->gate, layer, s->g, s->u, s->g);
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
     return add_back(m, layer, "post_ffw_norm.weight", s, err);
 }
@@ -148,15 +165,14 @@ static void declare_values(struct model *m)
 int transformer_build(struct model *m, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    const float *factors;
     declare_values(m);
-    TRY(model_vector(m, "rope_freqs.weight", hp->rope.n_rot / 2, true, &factors, err));
+    TRY(model_rope_factors(m, err));
     struct op *embed = push(m, OP_EMBED, -1, -1, -1, X);
     embed->embed.scale = hp->embedding_scale;
     TRY(model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &embed->weight[0], err));
     for (int layer = 0; layer < hp->n_layer; layer++) {
         bool last = layer == hp->n_layer - 1;
-        TRY(attention(m, layer, factors, err));
+        TRY(attention(m, layer, err));
         if (last) {
             push(m, OP_TAKE, layer, X, -1, XO);
             push(m, OP_TAKE, layer, A, -1, AO);

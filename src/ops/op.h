@@ -59,7 +59,9 @@ struct op_rope {
     float freq_base;      /* theta_i = pos * freq_scale * freq_base^(-2i/n_rot) / factors[i] */
     float freq_scale;     /* linear scaling: 1 / factor */
     const float *factors; /* [n_rot/2] (Llama-3 rope_freqs) or NULL */
-    float magnitude;      /* cos and sin are multiplied by this (YaRN's attention factor); 1 otherwise */
+    float magnitude;      /* cos and sin are multiplied by this (YaRN's attention factor); 1 otherwise ... */
+    float growth;         /* ... and by 1 + growth * log(1 + floor(pos / growth_every)) */
+    int growth_every;     /* positions; at least 1 where growth is not 0 */
 };
 
 struct op_attention {

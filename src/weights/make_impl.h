@@ -15,6 +15,25 @@ int make_vocab(struct weights_writer *w, const char *arch, uint32_t n_vocab, str
 /* Puts those of another file. */
 int make_vocab_copy(struct weights_writer *w, const struct weights *from);
 
+/* What files of an architecture hold beside the plain block's tensors and keys. */
+enum {
+    MAKE_NORM_BEFORE = 1,
+    MAKE_NORM_BEHIND = 2,
+    MAKE_QK_NORM = 4,
+    MAKE_QK_ROW = 8, /* these norms are of whole rows */
+    MAKE_QKV_BIAS = 16,
+};
+struct make_arch {
+    const char *name;
+    uint32_t has;                                                              /* set of MAKE_* */
+    void (*put_keys)(struct weights_writer *w, const struct weights_shape *s); /* NULL: none */
+};
+const struct make_arch *make_arch_find(const char *name);
+
+/* `{arch}.name` */
+void make_put_u32(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t value);
+void make_put_f32(struct weights_writer *w, const struct weights_shape *s, const char *name, float value);
+
 /* 2^20 normal numbers of one deviation, in f32 and in the file's type, drawn from in runs of 256. */
 enum { POOL_ELEMS = 1 << 20, POOL_RUN = 256, POOL_RUNS = POOL_ELEMS / POOL_RUN };
 struct make_pool {

@@ -30,7 +30,8 @@ enum kind { MATRIX, NORM, BIAS, ROPE_FACTORS, FFN_UP, FFN_DOWN };
 
 struct make {
     const struct weights_make_settings *s;
-    struct weights_shape shape; /* with the overrides applied */
+    struct weights_shape shape;   /* with the overrides applied */
+    const struct make_arch *arch; /* of the shape */
     struct weights_writer *out;
     struct lutra_error *err;
     bool writing;       /* second walk over the list; the first declares */
@@ -72,28 +73,48 @@ static int layer_tensor(struct make *m, uint32_t layer, const char *name, enum k
     return tensor(m, full, kind, n_in, n_out);
 }
 
+static int layer_norm(struct make *m, uint32_t layer, const char *name, uint32_t n)
+{
+    char full[48];
+    snprintf(full, sizeof full, "%s.weight", name);
+    return layer_tensor(m, layer, full, NORM, n, 0);
+}
+
+/* A matrix; with a bias where `bias`. */
+static int layer_matrix(
+    struct make *m, uint32_t layer, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out, bool bias)
+{
+    char full[48];
+    snprintf(full, sizeof full, "%s.weight", name);
+    TRY(layer_tensor(m, layer, full, kind, n_in, n_out));
+    snprintf(full, sizeof full, "%s.bias", name);
+    return bias ? layer_tensor(m, layer, full, BIAS, n_out, 0) : 0;
+}
+
+static int attention(struct make *m, uint32_t i)
+{
+    const struct weights_shape *s = &m->shape;
+    uint32_t d = s->d_model, d_q = s->n_head * s->d_head, d_kv = s->n_kv_head * s->d_head, has = m->arch->has;
+    if (has & MAKE_NORM_BEFORE) TRY(layer_norm(m, i, "attn_norm", d));
+    TRY(layer_matrix(m, i, "attn_q", MATRIX, d, d_q, has & MAKE_QKV_BIAS));
+    if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_q_norm", has & MAKE_QK_ROW ? d_q : s->d_head));
+    TRY(layer_matrix(m, i, "attn_k", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
+    if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_k_norm", has & MAKE_QK_ROW ? d_kv : s->d_head));
+    TRY(layer_matrix(m, i, "attn_v", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
+    TRY(layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false));
+    return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_attention_norm", d) : 0;
+}
+
 static int layer(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
-    uint32_t d = s->d_model, d_q = s->n_head * s->d_head, d_kv = s->n_kv_head * s->d_head;
-    bool qwen2 = strcmp(s->arch, "qwen2") == 0, qwen3 = strcmp(s->arch, "qwen3") == 0;
-    bool gemma2 = strcmp(s->arch, "gemma2") == 0;
-    TRY(layer_tensor(m, i, "attn_norm.weight", NORM, d, 0));
-    TRY(layer_tensor(m, i, "attn_q.weight", MATRIX, d, d_q));
-    if (qwen2) TRY(layer_tensor(m, i, "attn_q.bias", BIAS, d_q, 0));
-    if (qwen3) TRY(layer_tensor(m, i, "attn_q_norm.weight", NORM, s->d_head, 0));
-    TRY(layer_tensor(m, i, "attn_k.weight", MATRIX, d, d_kv));
-    if (qwen2) TRY(layer_tensor(m, i, "attn_k.bias", BIAS, d_kv, 0));
-    if (qwen3) TRY(layer_tensor(m, i, "attn_k_norm.weight", NORM, s->d_head, 0));
-    TRY(layer_tensor(m, i, "attn_v.weight", MATRIX, d, d_kv));
-    if (qwen2) TRY(layer_tensor(m, i, "attn_v.bias", BIAS, d_kv, 0));
-    TRY(layer_tensor(m, i, "attn_output.weight", MATRIX, d_q, d));
-    if (gemma2) TRY(layer_tensor(m, i, "post_attention_norm.weight", NORM, d, 0));
-    TRY(layer_tensor(m, i, "ffn_norm.weight", NORM, d, 0));
-    TRY(layer_tensor(m, i, "ffn_gate.weight", MATRIX, d, s->d_ff));
-    TRY(layer_tensor(m, i, "ffn_up.weight", FFN_UP, d, s->d_ff));
-    TRY(layer_tensor(m, i, "ffn_down.weight", FFN_DOWN, s->d_ff, d));
-    return gemma2 ? layer_tensor(m, i, "post_ffw_norm.weight", NORM, d, 0) : 0;
+    uint32_t d = s->d_model, has = m->arch->has;
+    TRY(attention(m, i));
+    if (has & MAKE_NORM_BEFORE) TRY(layer_norm(m, i, "ffn_norm", d));
+    TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, s->d_ff, false));
+    TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, s->d_ff, false));
+    TRY(layer_matrix(m, i, "ffn_down", FFN_DOWN, s->d_ff, d, false));
+    return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_ffw_norm", d) : 0;
 }
 
 /* The list itself, walked twice: once to declare, once to write. */
@@ -244,16 +265,7 @@ static int write_tensor(
 
 static void put_arch_u32(struct make *m, const char *name, uint32_t value)
 {
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", m->shape.arch, name);
-    weights_writer_put_u32(m->out, key, value);
-}
-
-static void put_arch_f32(struct make *m, const char *name, float value)
-{
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", m->shape.arch, name);
-    weights_writer_put_f32(m->out, key, value);
+    make_put_u32(m->out, &m->shape, name, value);
 }
 
 static void put_hyperparameters(struct make *m)
@@ -277,12 +289,9 @@ static void put_hyperparameters(struct make *m)
     put_arch_u32(m, "attention.value_length", s->d_head);
     put_arch_u32(m, "rope.dimension_count", s->d_head);
     put_arch_u32(m, "vocab_size", s->n_vocab);
-    put_arch_f32(m, "attention.layer_norm_rms_epsilon", s->rms_eps);
-    put_arch_f32(m, "rope.freq_base", s->rope_base);
-    if (strcmp(s->arch, "gemma2") != 0) return;
-    put_arch_u32(m, "attention.sliding_window", s->n_ctx / 2);
-    put_arch_f32(m, "attn_logit_softcapping", 50);
-    put_arch_f32(m, "final_logit_softcapping", 30);
+    make_put_f32(m->out, s, "attention.layer_norm_rms_epsilon", s->rms_eps);
+    make_put_f32(m->out, s, "rope.freq_base", s->rope_base);
+    if (m->arch->put_keys) m->arch->put_keys(m->out, s);
 }
 
 /* Applies the overrides; opens the tokenizer's file, if any, into *tokenizer. */
@@ -293,6 +302,7 @@ static int settle(struct make *m, struct weights **tokenizer)
     if (!shape) return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: no shape '%s'", s->shape ? s->shape : "");
     if (!quant_info_of(s->type)) return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: type not supported");
     m->shape = *shape;
+    m->arch = make_arch_find(shape->arch);
     if (s->n_layer) m->shape.n_layer = s->n_layer;
     if (s->n_vocab) m->shape.n_vocab = s->n_vocab;
     if (s->tokenizer) {

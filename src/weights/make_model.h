@@ -26,7 +26,7 @@
 
 struct weights_shape {
     const char *name; /* "qwen2.5-0.5b" */
-    const char *arch; /* "llama", "qwen2", "qwen3", "gemma2" */
+    const char *arch; /* "llama", "gemma3", ... (make_arch.c) */
     uint32_t d_model, n_layer, n_head, n_kv_head, d_head, d_ff, n_vocab, n_ctx;
     bool tied; /* no output.weight: token_embd serves */
     float rope_base;

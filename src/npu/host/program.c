@@ -273,7 +273,8 @@ static int emit_product(struct program *p, const struct op *op, struct lutra_err
 static bool same_rotation(const struct op_rope *a, const struct op_rope *b)
 {
     return a->kind == b->kind && a->d_head == b->d_head && a->n_rot == b->n_rot && a->freq_base == b->freq_base &&
-           a->freq_scale == b->freq_scale && a->factors == b->factors && a->magnitude == b->magnitude;
+           a->freq_scale == b->freq_scale && a->factors == b->factors && a->magnitude == b->magnitude &&
+           a->growth == b->growth && a->growth_every == b->growth_every;
 }
 
 static int rope_tables(struct program *p, const struct op_rope *rope, uint32_t *at, struct lutra_error *err)

@@ -21,8 +21,10 @@ static void turn(const struct op_rope *p, int32_t pos, int i, double *c, double 
 {
     double theta = pos * (double)p->freq_scale * pow(p->freq_base, -2.0 * i / p->n_rot);
     if (p->factors) theta /= p->factors[i];
-    *c = cos(theta) * p->magnitude;
-    *s = sin(theta) * p->magnitude;
+    double magnitude = p->magnitude;
+    if (p->growth != 0) magnitude *= 1 + p->growth * log1p(floor(pos / (double)p->growth_every));
+    *c = cos(theta) * magnitude;
+    *s = sin(theta) * magnitude;
 }
 
 void ref_rope(const struct op_rope *p, int32_t pos, float *x)

@@ -4,6 +4,7 @@
  * llama.cpp's (build 11669) on the same files: its logits there equal those of the plain file, of half and of a
  * quarter of its frequencies; what it refuses or aborts on is refused here.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,10 +137,10 @@ static void what_would_run_wrong_is_refused_by_its_key(void **state)
         {{"llama.attention.causal", WEIGHTS_BOOL, &yes}, NULL, NULL},
         {{"llama.attention.sliding_window", WEIGHTS_U32, &inside}, NULL, "sliding_window"},
         {{"llama.attention.sliding_window", WEIGHTS_U32, &as_long}, NULL, NULL},
-        {{SCALING "type", WEIGHTS_STRING, "yarn"}, NULL, "yarn"},
-        {{SCALING "attn_factor", WEIGHTS_F32, &two}, NULL, "attn_factor"},
+        {{SCALING "type", WEIGHTS_STRING, "longrope"}, NULL, "longrope"},
+        {{SCALING "type", WEIGHTS_STRING, "yarn"}, NULL, NULL},
         {{"llama.expert_count", WEIGHTS_U32, &experts}, NULL, "experts"},
-        {{"general.architecture", WEIGHTS_STRING, "phi3"}, NULL, "'phi3'"},
+        {{"general.architecture", WEIGHTS_STRING, "mamba"}, NULL, "'mamba'"},
         {{"general.name", WEIGHTS_STRING, "x"}, "blk.0.attn_sub_norm.weight", "attn_sub_norm"},
     };
     static const uint32_t n_ctx = 256;
@@ -210,6 +211,56 @@ static void gemma2_has_caps_and_windows(void **state)
     unlink(path);
 }
 
+/* The first operation of a kind in a layer, or NULL. */
+static const struct op *find(const struct model *m, enum op_kind kind, int layer)
+{
+    const struct op_list *list = model_ops(m);
+    for (int i = 0; i < list->n_op; i++)
+        if (list->op[i].kind == kind && list->op[i].layer == layer) return &list->op[i];
+    return NULL;
+}
+
+/* What layers of one model differ in; hand-made values of YaRN's ends. */
+static void layers_differ_in_windows_and_rotation(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shape;
+        int window[4];   /* of layers 0, 1 and the last two */
+        bool turns_last; /* the last layer rotates */
+        float base_last, growth;
+    } cases[] = {{"tiny-gemma3", {64, 64, 64, 0}, true, 1e6f, 0}, {"tiny-olmo3", {128, 128, 128, 0}, true, 5e5f, 0},
+        {"tiny-smollm3", {0, 0, 0, 0}, false, 0, 0}, {"tiny-mistral3", {0, 0, 0, 0}, true, 1e6f, 0.1f}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weights_make_settings set = weights_make_default();
+        struct weights *w;
+        struct model *m;
+        struct lutra_error err;
+        set.shape = cases[i].shape;
+        if (weights_make_model(changed, &set, &err) < 0 || weights_open(&w, changed, &err) < 0)
+            fail_msg("%s", err.what);
+        if (model_open(&m, w, &err) < 0) fail_msg("%s", err.what);
+        int n = model_hparams(m)->n_layer, layer[4] = {0, 1, n - 2, n - 1};
+        for (int k = 0; k < 4; k++)
+            assert_int_equal(find(m, OP_ATTENTION, layer[k])->attention.window, cases[i].window[k]);
+        const struct op *first = find(m, OP_ROPE, 0), *last = find(m, OP_ROPE, n - 1);
+        assert_int_equal(last != NULL, cases[i].turns_last);
+        assert_true(!last || last->rope.freq_base == cases[i].base_last);
+        assert_true(first->rope.growth == cases[i].growth && first[1].rope.growth == 0);
+        bool local = cases[i].window[0] != 0;
+        assert_true(!local || (first->rope.magnitude == 1 && !first->rope.factors));
+        /* The fastest pair keeps its frequency, the slowest is divided by the factor of 16 or 8. */
+        if (last && last->rope.factors) {
+            float factor = local ? 8 : 16;
+            assert_true(last->rope.factors[0] == 1 && last->rope.factors[31] == factor);
+            double magnitude = local ? 1.2079442 * (0.1 * log(8) + 1) : 1;
+            assert_true(fabs(last->rope.magnitude - magnitude) < 1e-6);
+        }
+        model_close(&m);
+        weights_close(&w);
+    }
+}
+
 static void join(void *user, const char *sentence)
 {
     char *all = user;
@@ -221,11 +272,11 @@ static void everything_a_file_lacks_is_told(void **state)
     (void)state;
     static const struct change known[MAX_CHANGE] = {{"llama.attention.causal", WEIGHTS_BOOL, &no},
         {SCALING "type", WEIGHTS_STRING, "longrope"}, {"llama.rope.dimension_count", WEIGHTS_U32, &part}};
-    static const struct change unknown[MAX_CHANGE] = {{"general.architecture", WEIGHTS_STRING, "gemma3"},
-        {"gemma3.attention.sliding_window", WEIGHTS_U32, &inside},
-        {"gemma3.final_logit_softcapping", WEIGHTS_F32, &four}};
+    static const struct change unknown[MAX_CHANGE] = {{"general.architecture", WEIGHTS_STRING, "mamba"},
+        {"mamba.attention.sliding_window", WEIGHTS_U32, &inside},
+        {"mamba.final_logit_softcapping", WEIGHTS_F32, &four}};
     static const char *const words[][4] = {{"causal", "longrope", "dimension_count", "blk.0.extra"},
-        {"'gemma3'", "sliding_window", "final_logit_softcapping", "gemma2 are"}};
+        {"'mamba'", "sliding_window", "final_logit_softcapping", " are)"}};
     for (int i = 0; i < 3; i++) {
         static const struct change none[MAX_CHANGE];
         struct weights *w = change(i == 0 ? known : i == 1 ? unknown : none, i == 0 ? "blk.0.extra" : NULL);
@@ -244,6 +295,7 @@ int main(void)
         cmocka_unit_test(rope_scaling_is_read_as_llama_cpp_does),
         cmocka_unit_test(what_would_run_wrong_is_refused_by_its_key),
         cmocka_unit_test(gemma2_has_caps_and_windows),
+        cmocka_unit_test(layers_differ_in_windows_and_rotation),
         cmocka_unit_test(everything_a_file_lacks_is_told),
     };
     return cmocka_run_group_tests(tests, make, clean);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What files of an architecture hold beside the plain block's tensors and keys.
+ */
+#include "weights/make_impl.h"
+
+#include "weights/gguf_write.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void make_put_u32(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_u32(w, key, value);
+}
+
+void make_put_f32(struct weights_writer *w, const struct weights_shape *s, const char *name, float value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_f32(w, key, value);
+}
+
+static void put_str(struct weights_writer *w, const struct weights_shape *s, const char *name, const char *value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_str(w, key, value);
+}
+
+/* Windows of half a small model's context, so that tests get beyond them. */
+static uint32_t window_of(const struct weights_shape *s, uint32_t real)
+{
+    return s->n_ctx <= 1024 ? s->n_ctx / 2 : real;
+}
+
+static void gemma2_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
+    make_put_f32(w, s, "attn_logit_softcapping", 50);
+    make_put_f32(w, s, "final_logit_softcapping", 30);
+}
+
+static void gemma3_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    bool small = s->n_ctx == 32768; /* 270m and 1b: not stretched */
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, small ? 512 : 1024));
+    if (small) return;
+    put_str(w, s, "rope.scaling.type", "linear");
+    make_put_f32(w, s, "rope.scaling.factor", 8);
+}
+
+static void mistral3_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    put_str(w, s, "rope.scaling.type", "yarn");
+    make_put_f32(w, s, "rope.scaling.factor", 16);
+    make_put_u32(w, s, "rope.scaling.original_context_length", s->n_ctx / 16);
+    make_put_f32(w, s, "rope.scaling.yarn_beta_fast", 32);
+    make_put_f32(w, s, "rope.scaling.yarn_beta_slow", 1);
+    make_put_f32(w, s, "rope.scaling.yarn_log_multiplier", 1);
+    make_put_f32(w, s, "attention.temperature_scale", 0.1f);
+}
+
+/* OLMo 3's windows and scaling; OLMo 2 has none. */
+static void olmo2_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    if (s->n_ctx == 4096) return;
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
+    put_str(w, s, "rope.scaling.type", "yarn");
+    make_put_f32(w, s, "rope.scaling.factor", 8);
+    make_put_u32(w, s, "rope.scaling.original_context_length", s->n_ctx / 8);
+    make_put_f32(w, s, "rope.scaling.attn_factor", 1.2079442f);
+}
+
+/* Pairs that turn by time, height and width. */
+static void put_sections(struct weights_writer *w, const struct weights_shape *s)
+{
+    int32_t pairs = (int32_t)s->d_head / 2, section[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+    char key[96];
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", s->arch);
+    weights_writer_put_array(w, key, WEIGHTS_I32, section, 4);
+}
+
+static const struct make_arch archs[] = {
+    {"llama", MAKE_NORM_BEFORE, NULL},
+    {"mistral3", MAKE_NORM_BEFORE, mistral3_keys},
+    {"smollm3", MAKE_NORM_BEFORE, NULL},
+    {"qwen2", MAKE_NORM_BEFORE | MAKE_QKV_BIAS, NULL},
+    {"qwen2vl", MAKE_NORM_BEFORE | MAKE_QKV_BIAS, put_sections},
+    {"qwen3", MAKE_NORM_BEFORE | MAKE_QK_NORM, NULL},
+    {"qwen3vl", MAKE_NORM_BEFORE | MAKE_QK_NORM, put_sections},
+    {"gemma2", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND, gemma2_keys},
+    {"gemma3", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM, gemma3_keys},
+    {"olmo2", MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_QK_ROW, olmo2_keys},
+};
+
+const struct make_arch *make_arch_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (strcmp(archs[i].name, name) == 0) return &archs[i];
+    return NULL;
+}
