@@ -43,6 +43,9 @@ void interrupt_watch(lutra_session *session);
 bool interrupted(void);
 void interrupt_clear(void);
 
+/* A model file that is cut short while it is mapped ends the program with its name, not with a bare "Bus error". */
+void crash_watch(void);
+
 /* A line on stderr that rewrites itself, when stderr is a terminal and progress is wanted. */
 void progress_enable(bool wanted);
 void progress_show(const char *stage, uint64_t done, uint64_t total); /* with rate-limited redraw and ETA */

@@ -93,6 +93,7 @@ static int unknown_command(const char *word)
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
+    crash_watch();
     if (!*word) {
         print_help();
         return finish_stdout(EXIT_USAGE);

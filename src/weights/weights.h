@@ -14,7 +14,7 @@
  * The files are mapped, never read whole; every size in them is checked before it is used, and the heap used is
  * bounded by a multiple of the header's size.  All pointers handed out (tensors, data, keys, strings) belong to
  * `w` and live until weights_close.  After opening, everything but close is read-only and safe from any thread.
- * A file that is cut short by someone else while mapped raises SIGBUS: that cannot be checked for.
+ * A file that is cut short by someone else while mapped raises SIGBUS: that cannot be checked for (docs/EMBEDDING.md).
  *
  * Failure: LUTRA_E_IO (cannot open or map), LUTRA_E_FORMAT (malformed), LUTRA_E_UNSUPPORTED (well-formed, but a
  * version, byte order or tensor type that is refused by name), LUTRA_E_NO_MEMORY.  Texts begin with the path.
