@@ -2,6 +2,7 @@
 #include "weights/gguf_write.h"
 
 #include "quant/quant.h"
+#include "weights/temporary_impl.h"
 #include "weights/weights_impl.h"
 
 #include <errno.h>
@@ -330,21 +331,14 @@ int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n)
     return w->status;
 }
 
-/* PATH.tmp-PID-N with the first N that is free.  Plain open, so that the file gets the mode of any new file. */
 static int create_temporary(struct weights_writer *w)
 {
     struct stat there;
     if (stat(w->path, &there) == 0 && !S_ISREG(there.st_mode)) /* a device or folder would be replaced, too */
         return STICK(w, LUTRA_E_ARGUMENT, "%s: not a regular file", w->path);
-    size_t room = strlen(w->path) + 64;
-    w->temporary = malloc(room);
+    w->fd = temporary_create(w->path, &w->temporary);
+    if (w->fd >= 0) return 0;
     if (!w->temporary) return no_memory(w);
-    for (int i = 0; i < 1000; i++) {
-        snprintf(w->temporary, room, "%s.tmp-%ld-%d", w->path, (long)getpid(), i);
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0) return 0;
-        if (errno != EEXIST) break;
-    }
     return STICK(w, LUTRA_E_IO, "%s: cannot create: %s", w->temporary, strerror(errno));
 }
 
@@ -390,13 +384,11 @@ static int finish(struct weights_writer *w)
             w, LUTRA_E_ARGUMENT, "%s: the data of tensor '%s' is not complete", w->path, w->tensor[w->current].name);
     TRY(write_piece(w));
     if (fsync(w->fd) != 0) return STICK(w, LUTRA_E_IO, "%s: cannot sync: %s", w->temporary, strerror(errno));
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) != 0) return STICK(w, LUTRA_E_IO, "%s: cannot close: %s", w->temporary, strerror(errno));
+    /* Renamed while its lock is held: closed first, it could be taken for one that a dead writer left. */
     if (rename(w->temporary, w->path) != 0)
         return STICK(w, LUTRA_E_IO, "%s: cannot rename to it: %s", w->path, strerror(errno));
-    free(w->temporary);
-    w->temporary = NULL;
+    close(w->fd); /* all of it was synced */
+    w->fd = -1;
     sync_folder(w->path);
     return 0;
 }
@@ -419,10 +411,8 @@ void weights_writer_abort(struct weights_writer **writer)
     struct weights_writer *w = *writer;
     if (!w) return;
     if (w->fd >= 0) {
-        close(w->fd);
         unlink(w->temporary);
-    } else if (w->temporary && w->header_done) {
-        unlink(w->temporary); /* closed, but not renamed */
+        close(w->fd);
     }
     for (uint64_t i = 0; i < w->n_kv; i++) free(w->key[i]);
     for (size_t i = 0; i < w->n_tensor; i++) free(w->tensor[i].name);

@@ -11,7 +11,7 @@
  *
  * The bytes go to a temporary file in the folder of `path`, which commit syncs and renames: a new file appears whole
  * or not at all, and an existing one is replaced only then.  A killed process leaves at most the temporary file
- * PATH.tmp-PID-N.  Alignment 32 unless set; padding is zero.  Written in pieces of 8 MiB, so that a page cache with large
+ * PATH.tmp-PID-N, which the next writer of PATH removes (temporary_impl.h).  Alignment 32 unless set; padding is zero.  Written in pieces of 8 MiB, so that a page cache with large
  * folios keeps the file in huge pages.
  *
  * The first failure sticks: later calls do nothing and return its code, and commit describes it.  So the calls

@@ -328,9 +328,9 @@ static void an_older_file_stays_until_the_new_one_is_whole(void **state)
     assert_int_equal(count_files("old"), 1);
 }
 
-static void a_killed_writer_leaves_no_output(void **state)
+/* A process that has begun to write `name`. */
+static pid_t begin_elsewhere(const char *name)
 {
-    (void)state;
     int ready[2];
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
@@ -338,7 +338,7 @@ static void a_killed_writer_leaves_no_output(void **state)
         static uint8_t bytes[65536];
         int64_t ne[1] = {1 << 20};
         struct weights_writer *w;
-        if (weights_writer_open(&w, in_folder("killed.gguf"), NULL) < 0) _exit(1);
+        if (weights_writer_open(&w, in_folder(name), NULL) < 0) _exit(1);
         weights_writer_add_tensor(w, "t", QUANT_F32, 1, ne);
         weights_writer_data(w, bytes, sizeof bytes);
         if (write(ready[1], "x", 1) != 1) _exit(1);
@@ -346,12 +346,38 @@ static void a_killed_writer_leaves_no_output(void **state)
     }
     char x;
     assert_int_equal(read(ready[0], &x, 1), 1);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
     close(ready[0]);
     close(ready[1]);
+    return child;
+}
+
+static void kill_it(pid_t child)
+{
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+/* The next writer removes what it left; not what somebody still writes, nor files of other names. */
+static void a_killed_writer_leaves_no_output(void **state)
+{
+    (void)state;
+    kill_it(begin_elsewhere("killed.gguf"));
     assert_int_equal(access(in_folder("killed.gguf"), F_OK), -1);
     assert_int_equal(count_files("killed.gguf.tmp-"), 1);
+    pid_t alive = begin_elsewhere("killed.gguf");
+    assert_int_equal(count_files("killed.gguf.tmp-"), 1);
+    const char *others[] = {"killed.gguf.tmp-", "killed.gguf.tmp-1", "killed.gguf.tmp-1-", "killed.gguf.tmp-1-2x",
+        "killed.gguf.tmp-a-1", "xkilled.gguf.tmp-1-0", "killed.gguf2.tmp-1-0"};
+    enum { N_OTHERS = sizeof others / sizeof *others };
+    for (int i = 0; i < N_OTHERS; i++) save(in_folder(others[i]), "x", 1);
+    struct weights_writer *w = start("killed.gguf");
+    assert_int_equal(count_files("killed.gguf.tmp-"), 2 + 5);
+    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+    kill_it(alive);
+    w = start("killed.gguf");
+    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+    assert_int_equal(count_files("killed.gguf.tmp-"), 5);
+    for (int i = 0; i < N_OTHERS; i++) assert_int_equal(unlink(in_folder(others[i])), 0);
 }
 
 int main(void)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "weights/temporary_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *skip_digits(const char *at)
+{
+    const char *start = at;
+    while (*at >= '0' && *at <= '9') at++;
+    return at > start ? at : NULL;
+}
+
+/* Whether name is BASE.tmp-PID-N. */
+static bool is_temporary(const char *name, const char *base)
+{
+    size_t n = strlen(base);
+    if (strncmp(name, base, n) != 0 || strncmp(name + n, ".tmp-", 5) != 0) return false;
+    const char *at = skip_digits(name + n + 5);
+    at = at && *at == '-' ? skip_digits(at + 1) : NULL;
+    return at && *at == 0;
+}
+
+/* Without its lock nobody writes it. */
+static void remove_unlocked(int folder, const char *name)
+{
+    int fd = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    if (fd < 0) return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(folder, name, 0);
+    close(fd);
+}
+
+static void remove_left(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy) return;
+    char *slash = strrchr(copy, '/');
+    const char *base = slash ? slash + 1 : copy, *folder = !slash ? "." : slash == copy ? "/" : copy;
+    if (slash) *slash = 0;
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)))
+        if (is_temporary(entry->d_name, base)) remove_unlocked(dirfd(dir), entry->d_name);
+    if (dir) closedir(dir);
+    free(copy);
+}
+
+/* Whether the file is ours now: between its creation and the lock somebody else may have taken it for one left over. */
+static bool hold(int fd)
+{
+    struct stat st;
+    while (flock(fd, LOCK_EX) != 0)
+        if (errno != EINTR) return true; /* no locks here: nobody removes it, either */
+    return fstat(fd, &st) != 0 || st.st_nlink > 0;
+}
+
+/* The first N that is free.  Plain open, so that the file gets the mode of any new file. */
+int temporary_create(const char *path, char **name)
+{
+    size_t room = strlen(path) + 64;
+    *name = malloc(room);
+    if (!*name) return -1;
+    remove_left(path);
+    errno = EEXIST;
+    for (int i = 0; i < 1000 && errno == EEXIST; i++) {
+        snprintf(*name, room, "%s.tmp-%ld-%d", path, (long)getpid(), i);
+        int fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0) continue;
+        if (hold(fd)) return fd;
+        close(fd);
+        errno = EEXIST;
+    }
+    return -1;
+}
