@@ -204,13 +204,15 @@ struct lutra_stats {
     uint64_t n_step;
     uint64_t rows_valid;         /* committed */
     uint64_t rows_wasted;        /* evaluated, then rejected or not needed */
-    uint64_t rows_underutilized; /* rows a step could have held at about the same cost (device.flat_rows) */
+    uint64_t rows_underutilized; /* rows a step could have held at about the cost of one: what
+                                    the device is known for, then as measured */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* prompts': evaluated, and found in the cache */
     uint64_t weight_bytes, cache_bytes;                      /* read by steps */
     uint64_t mac;
     uint64_t prompt_us, decode_us;        /* steps with a chain of several rows, other steps */
     uint64_t sample_us;                   /* sampling and text */
     uint64_t rows_drafted, rows_accepted; /* drafts; those that became text */
+    uint64_t draft_us;                    /* drafting, and learning from what became of it */
 };
 LUTRA_API void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats, size_t size);
 LUTRA_API void lutra_session_stats_reset(lutra_session *session);

@@ -23,9 +23,9 @@ static int32_t append(struct pass *pass, struct row row)
 }
 
 /* Draws from all logits, or from the best and what the list has now. */
-static void want_draw(struct row *row, const struct sample_list *list)
+static void want_draw(const struct pass *pass, struct row *row, const struct sample_list *list)
 {
-    row->want = list ? WANT_DRAW_BEST : WANT_DRAW;
+    row->want = (list ? WANT_DRAW_BEST : WANT_DRAW) | (pass->want_top ? WANT_TOPK : WANT_NOTHING);
     row->n_listed = list ? list->n : 0;
     row->listed = list ? list->token : NULL;
 }
@@ -33,7 +33,7 @@ static void want_draw(struct row *row, const struct sample_list *list)
 int pass_tip(struct pass *pass, struct row row, struct row_tip tip)
 {
     if (pass->left.rows < 1 || pass->left.outs < 1) return LUTRA_E_BUSY;
-    want_draw(&row, tip.list.token ? &tip.list : NULL);
+    want_draw(pass, &row, tip.list.token ? &tip.list : NULL);
     tip.row = tip.taken = append(pass, row);
     tip.picked = -1;
     pass->tip[pass->n_tip++] = tip;
@@ -53,9 +53,21 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
     if (pass->left.rows <= block || pass->left.outs <= 1 || pass->left.drafts < 1) return LUTRA_E_BUSY;
     struct row row = {.token = token, .pos = up->pos + 1, .seq = up->seq, .parent = parent};
     bool best = !(up->want & WANT_LOGITS) && sample_list_add(&tip->list, token);
-    want_draw(&row, best ? &tip->list : NULL);
+    want_draw(pass, &row, best ? &tip->list : NULL);
     row.want |= ROW_DRAFT;
     return append(pass, row);
+}
+
+void pass_cut(struct pass *pass, int n_row)
+{
+    struct batch *b = pass->batch;
+    while (b->n_row > n_row) {
+        b->n_row--;
+        pass->left.rows++;
+        pass->left.outs++;
+        pass->left.drafts++;
+    }
+    if (pass->draft_end > n_row) pass->draft_end = n_row;
 }
 
 int pass_prompt(struct pass *pass, int32_t seq, const int32_t *prompt, int done, int n_prompt)
@@ -77,6 +89,19 @@ int32_t pass_child(const struct pass *pass, int32_t row, int32_t token)
     for (int32_t r = row + 1; r < pass->draft_end; r++)
         if (b->row[r].parent == row && b->row[r].token == token && (b->row[r].want & ROW_DRAFT)) return r;
     return -1;
+}
+
+const struct row_result *pass_result(const struct pass *pass, int32_t row)
+{
+    int low = 0, high = pass->n_result;
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        if (pass->result[mid].row < row)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < pass->n_result && pass->result[low].row == row ? &pass->result[low] : NULL;
 }
 
 /* ---- sources ---- */

@@ -9,7 +9,7 @@
  *
  *     pass_begin(&pass, &limits);
  *     sources_offer(list, &pass);          samples: pass_tip     drafters: pass_draft     prompts: pass_prompt
- *       ... the forward pass over pass.batch ...
+ *       ... the forward pass over pass.batch; pass.result is set ...
  *     sources_take(list, &pass, err);      samples pick at their tips and walk on by pass_child() as far as guesses are right
  *
  * What is picked at a row does not depend on the drafts, as a row's result does not depend on the batch (docs/NUMERICS.md)
@@ -59,7 +59,12 @@ struct pass {
     struct row_tip *tip; /* room for as many as the session has samples */
     int n_tip;
     int32_t draft_end; /* no draft lies behind */
+    bool want_top;     /* rows that draw want WANT_TOPK in any case: a drafter learns from them */
     struct row_room left;
+
+    /* set before sources take */
+    const struct row_result *result; /* [n_result] ascending rows */
+    int n_result;
 };
 
 /* An empty pass over batch->row; batch->bulk is set. */
@@ -74,12 +79,18 @@ int pass_tip(struct pass *pass, struct row row, struct row_tip tip);
  * this tip.  Nothing has changed then. */
 int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32_t token);
 
+/* Takes back the drafts at rows n_row and behind: nothing else has been put there. */
+void pass_cut(struct pass *pass, int n_row);
+
 /* Rows of a prompt from position `done` on, as many as there is room for, whole blocks where a device has a bulk class
  * (batch_fit).  Returns how many; the last token's row wants WANT_DRAW. */
 int pass_prompt(struct pass *pass, int32_t seq, const int32_t *prompt, int done, int n_prompt);
 
 /* The draft of `token` behind a row, or -1. */
 int32_t pass_child(const struct pass *pass, int32_t row, int32_t token);
+
+/* What the forward pass has left for a row; NULL: nothing. */
+const struct row_result *pass_result(const struct pass *pass, int32_t row);
 
 /* ---- sources ---- */
 

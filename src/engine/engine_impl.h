@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "decode/row_cost.h"
 #include "decode/sample/sampler.h"
 #include "decode/source.h"
 #include "decode/speculate/speculate.h"
@@ -156,6 +157,7 @@ struct lutra_session {
     struct row_tip *tip; /* [n_seq] of it */
     struct row_source *sources, samples, prompts;
     struct speculator *speculator; /* NULL: none */
+    struct row_cost cost;          /* of passes of decoding */
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;

@@ -174,8 +174,14 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
 {
     struct row_room room = {s->n_batch, s->n_out, s->n_draft};
     pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
+    pass->want_top = speculator_wants_top(s->speculator);
     sources_offer(s->sources, pass);
-    if (s->batch.n_row > 0) return session_forward(s, s->batch.n_row, err);
+    if (s->batch.n_row > 0) {
+        TRY(session_forward(s, s->batch.n_row, err));
+        pass->result = s->result;
+        pass->n_result = s->n_result;
+        return 0;
+    }
     if (!s->first) return 0;
     return lutra_fail(err, LUTRA_E_CTX_FULL, "the cache is held by open sequences: no request can start");
 }
@@ -190,7 +196,8 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
         requests_end(s, rc == LUTRA_E_CANCELLED ? LUTRA_STOP_CANCELLED : LUTRA_STOP_ERROR);
     else
         rc = sources_take(s->sources, &pass, err); /* a source that fails has ended what is its own */
-    s->batch.n_row = 0;                            /* drafts that were not taken are nobody's any more */
+    s->stats.draft_us += speculator_spent_us(s->speculator);
+    s->batch.n_row = 0; /* drafts that were not taken are nobody's any more */
     requests_sweep(s);
     if (n_active) *n_active = count_active(s);
     return rc == LUTRA_E_CANCELLED ? 0 : rc;

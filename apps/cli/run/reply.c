@@ -158,7 +158,7 @@ void reply_figures(const struct talk *t)
         (unsigned long long)s.rows_valid, (unsigned long long)s.rows_wasted, (unsigned long long)s.rows_underutilized,
         (unsigned long long)s.n_step);
     if (s.rows_drafted > 0)
-        fprintf(stderr, "drafts:  %llu drafted, %llu accepted, %.2f tokens per step\n",
+        fprintf(stderr, "drafts:  %llu drafted, %llu accepted, %.2f tokens per step, %.2f ms to find them\n",
             (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted,
-            (double)s.generated_tokens / (double)s.n_step);
+            (double)s.generated_tokens / (double)s.n_step, (double)s.draft_us * 1e-3);
 }

@@ -1,28 +1,43 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a drafter is: tokens in; a tree of guesses with estimates out.
+ * What a drafter is: a sequence in; a tree of guesses with estimates out.
  */
 #ifndef LUTRA_DECODE_DRAFTER_IMPL_H
 #define LUTRA_DECODE_DRAFTER_IMPL_H
 
 #include "decode/speculate/speculate.h"
 
-/* Acceptance is learnt per length of the match that a guess rests on: 1, 2, 3-4, 5-8, 9-16, more. */
-enum { DRAFT_BUCKETS = 6 };
+/* Guesses that rest on the same ground: acceptance is learnt of each kind by itself.  What kinds there are is a drafter's own. */
+enum { DRAFT_KINDS = 24 };
 
 struct draft_node {
     int32_t token;
     int parent;  /* a node before this one; -1: the tip */
-    float share; /* of the continuations seen behind the parent */
-    float p;     /* estimate that the whole path up to here is right: product of share * rate[bucket] */
-    int bucket;  /* of `rate`, on which it rests */
+    float share; /* of what the drafter has seen to follow there */
+    float p;     /* estimate that the whole path up to here is right: product of share * rate[kind] */
+    int kind;
+    int32_t row; /* where it got one; speculate.c */
+};
+
+struct draft_ask {
+    void *self; /* what open() made */
+    const struct spec_settings *set;
+    const float *rate; /* [DRAFT_KINDS] a guess with share s is right in s * rate of the cases */
+    const struct row_tip *tip;
+    int most; /* nodes */
 };
 
 struct drafter {
-    const char *name;
-    /* At most `most` nodes, by falling p; returns how many.  token [n_token] with n_token >= 1 is the text so far. */
-    int (*draft)(const struct spec_settings *set, const float rate[DRAFT_BUCKETS], const int32_t *token, int n_token,
-        int most, struct draft_node *node);
+    const char *name; /* NULL: it stands in no list */
+    float prior;      /* of its rates */
+    bool wants_top;   /* see() looks at the best of every row that draws */
+    /* All that it keeps, for good; NULL: nothing. */
+    int (*open)(void **self, const struct spec_limits *lim, struct lutra_error *err);
+    void (*close)(void *self);
+    /* At most ask->most nodes, by falling p, parents first; returns how many.  The tip has at least one token. */
+    int (*draft)(const struct draft_ask *ask, struct draft_node *node);
+    /* After every pass, once samples have taken its results; or NULL. */
+    void (*see)(void *self, const struct pass *pass);
 };
 
 extern const struct drafter drafter_ngram_simple, drafter_suffix;
@@ -34,9 +49,8 @@ int draft_matches(const int32_t *token, int n_token, int cap, int room, int *end
 /* The token d places behind `end`: where the text ends, it is taken to go on as it went after the match. */
 int32_t draft_continuation(const int32_t *token, int n_token, int end, int d);
 
-int draft_bucket(int len);
-
-/* Is a row with this estimate worth its cost in a pass of n_row rows that will bring `tokens`? */
-bool spec_row_pays(float p, double tokens, int n_row);
+/* Of a guess from a match, d tokens behind it, the rank-th likeliest there (0: first): by the length of the match, which has
+ * grown by d once all above it were right (1, 2, 3-4, 5-8, 9-16, more), by being first, by standing at the tip. */
+int draft_match_kind(int len, int d, int rank);
 
 #endif

@@ -38,9 +38,9 @@ int32_t draft_continuation(const int32_t *token, int n_token, int end, int d)
     return token[end + d % (n_token - end)];
 }
 
-int draft_bucket(int len)
+int draft_match_kind(int len, int d, int rank)
 {
     int b = 0;
-    while (b < DRAFT_BUCKETS - 1 && len > 1 << b) b++;
-    return b;
+    while (b < 5 && len + d > 1 << b) b++;
+    return 4 * b + 2 * (rank > 0) + (d > 0);
 }

@@ -5,20 +5,19 @@
  */
 #include "decode/speculate/drafter_impl.h"
 
-static int draft_ngram(const struct spec_settings *set, const float rate[DRAFT_BUCKETS], const int32_t *token,
-    int n_token, int most, struct draft_node *node)
+static int draft(const struct draft_ask *ask, struct draft_node *node)
 {
     int end, len;
-    draft_matches(token, n_token, set->ngram_n, 1, &end, &len);
+    draft_matches(ask->tip->token, ask->tip->n_token, ask->set->ngram_n, 1, &end, &len);
     if (len < SPEC_NGRAM_LEAST) return 0;
     float p = 1;
-    for (int d = 0; d < most; d++) {
-        int bucket =
-            draft_bucket(len + d); /* a row is reached when all above it were right: the match has grown by them */
-        p *= rate[bucket];
-        node[d] = (struct draft_node){draft_continuation(token, n_token, end, d), d - 1, 1, p, bucket};
+    for (int d = 0; d < ask->most; d++) {
+        int kind = draft_match_kind(len, d, 0);
+        p *= ask->rate[kind];
+        node[d] =
+            (struct draft_node){draft_continuation(ask->tip->token, ask->tip->n_token, end, d), d - 1, 1, p, kind, -1};
     }
-    return most;
+    return ask->most;
 }
 
-const struct drafter drafter_ngram_simple = {"ngram-simple", draft_ngram};
+const struct drafter drafter_ngram_simple = {.name = "ngram-simple", .prior = 0.7f, .draft = draft};

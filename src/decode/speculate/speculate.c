@@ -12,44 +12,46 @@
 static const struct drafter *const known[] = {&drafter_ngram_simple, &drafter_suffix};
 enum { N_KNOWN = sizeof known / sizeof *known };
 
+struct used {
+    const struct drafter *drafter;
+    void *self; /* the drafter's own */
+    float rate[DRAFT_KINDS];
+};
+
+/* One drafter's guesses at one tip. */
+struct stream {
+    struct row_tip *tip;
+    struct used *by;
+    struct draft_node *node; /* [draft_max] */
+    int n, at;               /* nodes before `at` have been looked at */
+};
+
 /* A guess of the pass: its row (another drafter may have made it, too), and what it rested on. */
 struct mark {
     int32_t row;
+    float *rate;
     float share;
-    int bucket;
-};
-
-struct used {
-    const struct drafter *drafter;
-    float rate[DRAFT_BUCKETS]; /* a guess with share s is right in s * rate of the cases */
-    struct mark *mark;         /* [n_draft] */
-    int n_mark;
 };
 
 struct speculator {
     struct row_source source;
     struct spec_settings set;
+    struct spec_limits lim;
     struct used used[N_KNOWN];
-    int n_used, n_draft;
+    int n_used;
+    struct stream *stream; /* [n_seq][n_used] */
+    int n_stream;
+    struct draft_node *node; /* [n_seq][n_used][draft_max] */
+    struct mark *mark;       /* [n_draft][n_used] */
+    int n_mark;
+    uint64_t spent_us;
 };
-
-/* ---- the cost ---- */
-
-/* A row beside the first costs 0.09 of a pass of one: on the 1.5B shape 8 rows take 1.6 of one row's time and 32 take 3.7
- * (measured, 2 threads, Q4_0).  A prior for every machine; it is not measured where it runs. */
-static const double row_cost = 0.09;
-
-/* Tokens per cost do not fall by it: (tokens + p) / (cost + row_cost) >= tokens / cost. */
-bool spec_row_pays(float p, double tokens, int n_row)
-{
-    return (double)p * (1 + row_cost * (n_row - 1)) >= row_cost * tokens;
-}
 
 /* ---- rates ---- */
 
-/* Begins hopeful; after some 20 guesses it is what was seen.  A kind of guess that is not worth a row any more creeps back by
- * so little that it is tried once in about fifty of the passes that could have. */
-static const float rate_prior = 0.7f, rate_gain = 0.05f, rate_return = 0.0005f;
+/* A rate begins as the drafter says; after some 20 guesses it is what was seen.  A kind of guess that is not worth a row any
+ * more creeps back by so little that it is tried once in about fifty of the passes that could have. */
+static const float rate_gain = 0.05f, rate_return = 0.0005f;
 
 static void learn(float *rate, float share, bool right)
 {
@@ -57,53 +59,109 @@ static void learn(float *rate, float share, bool right)
     *rate = r < 0.01f ? 0.01f : r > 0.99f ? 0.99f : r;
 }
 
-static void forgive(struct used *u, int bucket)
+static void forgive(const struct stream *s)
 {
-    if (u->rate[bucket] < rate_prior) u->rate[bucket] += rate_return * (rate_prior - u->rate[bucket]);
+    float *rate = &s->by->rate[s->node[0].kind], prior = s->by->drafter->prior;
+    if (s->node[0].row < 0 && *rate < prior) *rate += rate_return * (prior - *rate);
 }
 
-/* ---- the source ---- */
+/* ---- what pays ---- */
 
-/* How many of the nodes become rows of a pass that will bring so many tokens. */
-static int worth(
-    const struct spec_settings *set, const struct pass *pass, double tokens, const struct draft_node *node, int n)
+/* The pass as it stands: what it is expected to bring, and what that costs. */
+struct offer {
+    double tokens, seen; /* seen: positions that its rows see */
+};
+
+static double gain(const struct speculator *sp, const struct pass *pass, const struct offer *o)
 {
-    int k = 0;
-    while (k < n && node[k].p >= set->p_min && spec_row_pays(node[k].p, tokens, pass->batch->n_row + k))
-        tokens += (double)node[k++].p;
-    return k > 0 && k >= set->draft_min ? k : 0;
+    return o->tokens / row_cost_of(sp->lim.cost, pass->batch->n_row, o->seen);
 }
 
-/* Returns how many rows that were not there; *tokens grows by what they are expected to bring. */
-static int draft_for(struct speculator *sp, struct used *u, struct pass *pass, int tip, int most, double *tokens)
+/* Whether even guesses that are all right would not pay: beside many samples nobody needs to draft. */
+static bool is_vain(const struct speculator *sp, const struct pass *pass, const struct offer *o)
 {
-    struct draft_node node[SPEC_DRAFT_MOST];
-    int32_t row[SPEC_DRAFT_MOST];
-    struct row_tip *t = &pass->tip[tip];
-    int n = u->drafter->draft(&sp->set, u->rate, t->token, t->n_token, most, node);
-    int n_worth = worth(&sp->set, pass, *tokens, node, n), before = pass->batch->n_row;
-    if (n > 0 && n_worth == 0) forgive(u, node[0].bucket);
-    for (int i = 0; i < n_worth && u->n_mark < sp->n_draft; i++) {
-        int had = pass->batch->n_row;
-        row[i] = pass_draft(pass, t, node[i].parent < 0 ? t->row : row[node[i].parent], node[i].token);
-        if (row[i] < 0) break; /* no room, or the sequence ends there */
-        if (pass->batch->n_row > had) *tokens += (double)node[i].p;
-        u->mark[u->n_mark++] = (struct mark){row[i], node[i].share, node[i].bucket};
+    int n = pass->batch->n_row;
+    double now = gain(sp, pass, o), each = o->seen / n;
+    for (int k = 1; k <= 4 * sp->set.draft_max && k <= sp->lim.n_draft; k++)
+        if ((o->tokens + k) / row_cost_of(sp->lim.cost, n + k, o->seen + k * each) > now) return false;
+    return true;
+}
+
+/* ---- the queue ---- */
+
+static void ask_drafters(struct speculator *sp, struct pass *pass)
+{
+    sp->n_stream = 0;
+    for (int i = 0; i < pass->n_tip; i++)
+        for (int k = 0; k < sp->n_used; k++) {
+            struct stream *s = &sp->stream[sp->n_stream];
+            struct used *u = &sp->used[k];
+            *s = (struct stream){.tip = &pass->tip[i], .by = u, .node = s->node};
+            struct draft_ask ask = {u->self, &sp->set, u->rate, s->tip, sp->set.draft_max};
+            s->n = u->drafter->draft(&ask, s->node);
+            for (int j = 0; j < s->n; j++) s->node[j].row = -1;
+            if (s->n > 0 && s->n >= sp->set.draft_min) sp->n_stream++;
+        }
+}
+
+/* The likeliest guess that was not looked at, of those that are likely enough. */
+static struct draft_node *pop(struct speculator *sp, struct stream **of)
+{
+    struct draft_node *best = NULL;
+    for (int i = 0; i < sp->n_stream; i++) {
+        struct stream *s = &sp->stream[i];
+        if (s->at == s->n || s->node[s->at].p < sp->set.p_min) continue;
+        if (!best || s->node[s->at].p > best->p) best = &s->node[s->at], *of = s;
     }
-    return pass->batch->n_row - before;
+    if (best) (*of)->at++;
+    return best;
+}
+
+/* Guesses become rows in the queue's order; those behind the best that this came to are taken back. */
+static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
+{
+    const struct batch *b = pass->batch;
+    struct stream *s = NULL;
+    int keep = b->n_row, n_mark = 0, most = sp->lim.n_draft * sp->n_used;
+    double best = gain(sp, pass, o);
+    for (struct draft_node *n; sp->n_mark < most && (n = pop(sp, &s));) {
+        int32_t parent = n->parent < 0 ? s->tip->row : s->node[n->parent].row, before = b->n_row;
+        if (parent < 0) continue; /* the sequence ends before it */
+        n->row = pass_draft(pass, s->tip, parent, n->token);
+        if (n->row == LUTRA_E_BUSY) break;
+        if (n->row < 0) continue;
+        sp->mark[sp->n_mark++] = (struct mark){n->row, &s->by->rate[n->kind], n->share};
+        if (b->n_row > before) o->tokens += (double)n->p, o->seen += b->row[n->row].pos + 1;
+        double now = gain(sp, pass, o);
+        if (now <= best && b->n_row > keep) continue;
+        best = now > best ? now : best;
+        keep = b->n_row;
+        n_mark = sp->n_mark;
+    }
+    sp->n_mark = n_mark;
+    pass_cut(pass, keep);
+    for (int i = 0; i < sp->n_stream; i++) {
+        struct draft_node *first = sp->stream[i].node;
+        if (first->row >= keep) first->row = -1;
+        forgive(&sp->stream[i]);
+    }
 }
 
 static void offer(void *self, struct pass *pass)
 {
     struct speculator *sp = self;
-    double tokens = pass->n_tip;
-    for (int k = 0; k < sp->n_used; k++) sp->used[k].n_mark = 0;
-    for (int i = 0; i < pass->n_tip; i++) {
-        int most = pass->left.drafts / (pass->n_tip - i); /* what is left is shared out evenly */
-        if (most > sp->set.draft_max) most = sp->set.draft_max;
-        for (int k = 0; k < sp->n_used && most > 0; k++) most -= draft_for(sp, &sp->used[k], pass, i, most, &tokens);
+    uint64_t start = clock_now_us(*sp->lim.clock);
+    struct offer o = {.tokens = pass->n_tip};
+    sp->n_mark = sp->n_stream = 0;
+    for (int i = 0; i < pass->n_tip; i++) o.seen += pass->batch->row[pass->tip[i].row].pos + 1;
+    if (pass->n_tip > 0 && !is_vain(sp, pass, &o)) {
+        ask_drafters(sp, pass);
+        fill(sp, pass, &o);
     }
+    sp->spent_us += clock_now_us(*sp->lim.clock) - start;
 }
+
+/* ---- what became of it ---- */
 
 static const struct row_tip *tip_of(const struct pass *pass, int32_t row)
 {
@@ -124,17 +182,18 @@ static int take(void *self, const struct pass *pass, struct lutra_error *err)
 {
     (void)err;
     struct speculator *sp = self;
-    for (int k = 0; k < sp->n_used; k++) {
-        struct used *u = &sp->used[k];
-        for (int i = 0; i < u->n_mark; i++) {
-            const struct mark *m = &u->mark[i];
-            const struct row *r = &pass->batch->row[m->row];
-            const struct row_tip *t = tip_of(pass, m->row);
-            if (!t || t->picked < 0 || !lies_on(pass, r->parent, t->taken)) continue;
-            bool right = r->parent == t->taken ? r->token == t->picked : lies_on(pass, m->row, t->taken);
-            learn(&u->rate[m->bucket], m->share, right);
-        }
+    uint64_t start = clock_now_us(*sp->lim.clock);
+    for (int i = 0; i < sp->n_mark; i++) {
+        const struct mark *m = &sp->mark[i];
+        const struct row *r = &pass->batch->row[m->row];
+        const struct row_tip *t = tip_of(pass, m->row);
+        if (!t || t->picked < 0 || !lies_on(pass, r->parent, t->taken)) continue;
+        bool right = r->parent == t->taken ? r->token == t->picked : lies_on(pass, m->row, t->taken);
+        learn(m->rate, m->share, right);
     }
+    for (int k = 0; k < sp->n_used; k++)
+        if (sp->used[k].drafter->see) sp->used[k].drafter->see(sp->used[k].self, pass);
+    sp->spent_us += clock_now_us(*sp->lim.clock) - start;
     return 0;
 }
 
@@ -178,17 +237,23 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
 {
     TRY(check(&sp->set, err));
     TRY(choose(sp, err));
+    size_t n = (size_t)sp->lim.n_seq * (size_t)sp->n_used, most = (size_t)sp->set.draft_max;
+    sp->stream = calloc(n, sizeof *sp->stream);
+    sp->node = calloc(n, most * sizeof *sp->node);
+    sp->mark = calloc((size_t)sp->lim.n_draft, (size_t)sp->n_used * sizeof *sp->mark);
+    if (!sp->stream || !sp->node || !sp->mark) return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
+    for (size_t i = 0; i < n; i++) sp->stream[i].node = sp->node + i * most;
     for (int k = 0; k < sp->n_used; k++) {
         struct used *u = &sp->used[k];
-        u->mark = malloc((size_t)sp->n_draft * sizeof *u->mark);
-        if (!u->mark) return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
-        for (int b = 0; b < DRAFT_BUCKETS; b++) u->rate[b] = rate_prior;
+        for (int i = 0; i < DRAFT_KINDS; i++) u->rate[i] = u->drafter->prior;
+        if (u->drafter->open) TRY(u->drafter->open(&u->self, &sp->lim, err));
     }
     sp->set.types = NULL; /* the caller's */
     return 0;
 }
 
-int speculator_open(struct speculator **out, const struct spec_settings *set, int n_draft, struct lutra_error *err)
+int speculator_open(
+    struct speculator **out, const struct spec_settings *set, const struct spec_limits *lim, struct lutra_error *err)
 {
     static const struct row_source_ops ops = {"speculation", SOURCE_DRAFTS, offer, take};
     *out = NULL;
@@ -197,7 +262,7 @@ int speculator_open(struct speculator **out, const struct spec_settings *set, in
     if (!sp) return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
     sp->source = (struct row_source){&ops, sp, NULL};
     sp->set = *set;
-    sp->n_draft = n_draft;
+    sp->lim = *lim;
     int rc = open_all(sp, err);
     if (rc < 0) {
         speculator_close(&sp);
@@ -210,7 +275,11 @@ int speculator_open(struct speculator **out, const struct spec_settings *set, in
 void speculator_close(struct speculator **sp)
 {
     if (!*sp) return;
-    for (int k = 0; k < (*sp)->n_used; k++) free((*sp)->used[k].mark);
+    for (int k = 0; k < (*sp)->n_used; k++)
+        if ((*sp)->used[k].self) (*sp)->used[k].drafter->close((*sp)->used[k].self);
+    free((*sp)->stream);
+    free((*sp)->node);
+    free((*sp)->mark);
     free(*sp);
     *sp = NULL;
 }
@@ -218,4 +287,18 @@ void speculator_close(struct speculator **sp)
 struct row_source *speculator_source(struct speculator *sp)
 {
     return &sp->source;
+}
+
+bool speculator_wants_top(const struct speculator *sp)
+{
+    for (int k = 0; sp && k < sp->n_used; k++)
+        if (sp->used[k].drafter->wants_top) return true;
+    return false;
+}
+
+uint64_t speculator_spent_us(struct speculator *sp)
+{
+    uint64_t us = sp ? sp->spent_us : 0;
+    if (sp) sp->spent_us = 0;
+    return us;
 }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a pass costs by the number of its rows: counted at first, measured as passes go by.
+ *
+ *     row_cost_init(&c, 0.09, 1e-5);             a row beside the first, a position seen: in passes that only read the weights
+ *     row_cost_learn(&c, n_row, n_seen, us);     after each pass of decoding
+ *     row_cost_of(&c, 8, 8 * 1024)               to compare: microseconds once something was learnt
+ *
+ * Times are those of a machine that has other work, too: an estimate follows faster passes at once and slower ones slowly.
+ * Row counts that were not seen lie on a line between those that were; more rows never cost less.
+ *
+ * What follows from a time is how many rows are drafted, never a text.
+ */
+#ifndef LUTRA_DECODE_ROW_COST_H
+#define LUTRA_DECODE_ROW_COST_H
+
+#include <stdint.h>
+
+enum { ROW_COST_KNOTS = 18 };
+
+struct row_cost {
+    double row, seen; /* of a pass that only reads the weights: a row; a position that a row's attention reads */
+    double us[ROW_COST_KNOTS]; /* measured around so many rows (row_cost.c), per counted unit; 0: not yet */
+};
+
+void row_cost_init(struct row_cost *c, double row, double seen);
+
+/* n_seen: positions that its rows see, added up. */
+double row_cost_of(const struct row_cost *c, int n_row, double n_seen);
+
+void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us);
+
+/* How many rows a pass holds at about the cost of one (1.6 of it, as device_caps.flat_rows is meant), at most `most`; `known`
+ * until passes of different sizes were measured. */
+int row_cost_flat(const struct row_cost *c, int known, int most);
+
+#endif
