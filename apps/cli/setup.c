@@ -36,8 +36,9 @@ static const struct option engine_table[] = {
 
 static const struct option speculation_table[] = {
     {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
-        .help = "speculation from the text so far, which changes the speed only: ngram-simple, suffix, or both with a "
-                "comma; none (default)"},
+        .help =
+            "speculation, which changes the speed only: ngram-simple, suffix, recycle, several with commas, or auto "
+            "for all; none (default)"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
         .help = "most drafts of one sequence in a pass", .min = 1, .max = 64},
     {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",

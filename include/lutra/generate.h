@@ -72,6 +72,23 @@ struct lutra_end {
     int n_tok;              /* tokens generated, the end token not counted */
     double sum_log_prob;
     uint64_t first_us, end_us; /* since submit: first token (TTFT), end */
+    int n_pass;                /* passes that it had rows in: n_tok / n_pass is the accept length */
+    int n_drafted, n_accepted; /* drafts in them; those that became its text */
+};
+
+/* Where a sample stands when drafts for it are asked for: its text so far. */
+struct lutra_draft_tip {
+    int32_t request;
+    int sample;
+    const int32_t *token; /* [n_token] the prompt's and its own */
+    int n_token;
+};
+
+/* A guess at what the sample says next, or behind another guess.  Never changes. */
+struct lutra_draft {
+    int32_t token;
+    int parent; /* a draft before this one that it continues; -1: the text */
+    float p;    /* how likely it is if its parent is right, 0..1 */
 };
 
 struct lutra_request {
@@ -89,6 +106,10 @@ struct lutra_request {
     int (*on_text)(void *user, const struct lutra_piece *piece); /* may be NULL; nonzero ends this sample */
     void (*on_end)(void *user, const struct lutra_end *end);     /* may be NULL; once per sample */
     void *user;
+    /* Drafts of the caller's own beside those of the session's spec_type (docs/SPECULATION.md), or NULL: fills at most n_max
+     * and returns how many.  Which of them are evaluated is the session's choice, and none changes the text.  A token or parent
+     * that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within a step: no call on the session. */
+    int (*on_draft)(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

@@ -55,6 +55,7 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
     bool best = !(up->want & WANT_LOGITS) && sample_list_add(&tip->list, token);
     want_draw(pass, &row, best ? &tip->list : NULL);
     row.want |= ROW_DRAFT;
+    tip->n_draft++;
     return append(pass, row);
 }
 
@@ -62,7 +63,8 @@ void pass_cut(struct pass *pass, int n_row)
 {
     struct batch *b = pass->batch;
     while (b->n_row > n_row) {
-        b->n_row--;
+        int32_t seq = b->row[--b->n_row].seq;
+        for (int i = 0; i < pass->n_tip; i++) pass->tip[i].n_draft -= b->row[pass->tip[i].row].seq == seq;
         pass->left.rows++;
         pass->left.outs++;
         pass->left.drafts++;

@@ -33,6 +33,13 @@
  * do not depend on how much of a row was wanted. */
 enum { WANT_DRAW = WANT_LOGITS | WANT_LOGPROB, WANT_DRAW_BEST = WANT_TOPK | WANT_LOGPROB };
 
+/* A guess at what follows a tip. */
+struct draft_guess {
+    int32_t token;
+    int parent; /* a guess before this one; -1: the tip */
+    float p;    /* estimate that it is right where its parent is */
+};
+
 /* A row behind which a token will be picked. */
 struct row_tip {
     int32_t row;
@@ -40,8 +47,12 @@ struct row_tip {
     const int32_t *token;    /* [n_token] its text so far, the row's token included */
     int n_token;
     int max_tok; /* the sequence holds no more */
-    struct sample_list
-        list; /* what its draw needs; drafts' tokens join it (one list, of which each row has the first part) */
+    int n_draft; /* drafts beneath it */
+    /* What its draw needs.  Drafts' tokens join it: one list, of which each row has the first part. */
+    struct sample_list list;
+    /* Somebody outside who guesses, at most `most`; or NULL. */
+    int (*guess)(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out);
+    void *guesser;
 
     /* for drafters, once samples have taken their results */
     int32_t taken;  /* the last row at which a token was picked: it and those up to the tip were right */

@@ -101,6 +101,7 @@ struct sample {
     int32_t *token;  /* [n_ctx + 1] prompt and generated tokens; the last may not be in the cache yet */
     int n_token;     /* how many of them are in the cache or in the current pass */
     int n_generated;
+    int n_pass, n_drafted, n_accepted; /* passes it had rows in; drafts in them; those that became text */
     double sum_log_prob;
     uint64_t first_us;
     struct text_stream *stream;
@@ -113,13 +114,15 @@ struct request {
     struct request *next;
     struct lutra_request set; /* with its own copies of prompt, stop and bias */
     int32_t id;
-    int32_t seq;  /* of the prompt; -1 before it starts and after the last sample took it over */
+    int32_t seq; /* of the prompt; -1 before it starts and after the last sample took it over */
+    int n_vocab;
     int max_tok;  /* of each of its sequences */
     int n_done;   /* prompt tokens in the cache */
     int n_cached; /* of these, from the prefix cache */
     int n_started, n_ended;
     int32_t last_row; /* row of the last prompt token in the current pass, or -1 */
     bool cancelled;
+    struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
     struct sample_settings sampling;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
@@ -157,7 +160,8 @@ struct lutra_session {
     struct row_tip *tip; /* [n_seq] of it */
     struct row_source *sources, samples, prompts;
     struct speculator *speculator; /* NULL: none */
-    struct row_cost cost;          /* of passes of decoding */
+    struct spec_settings spec;
+    struct row_cost cost; /* of passes of decoding */
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;
@@ -222,6 +226,9 @@ void memory_close(lutra_session *s);
 /* The vocabulary of a file.  The caller closes *out, NULL on failure. */
 int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_error *err);
 
+/* session.c: drafters, where the settings name any, or at the first request that brings its own. */
+int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err);
+
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
 /* Adds the sources that every session has. */
@@ -254,7 +261,9 @@ int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int3
 void requests_close(lutra_session *s);
 void request_end(lutra_session *s, struct request *r, enum lutra_stop reason);
 void requests_end(lutra_session *s, enum lutra_stop reason); /* all of them */
-/* Was it cancelled, or is its time over? */
+/* Asks the caller for drafts of a tip of request `r` (row_tip.guess). */
+int request_guess(void *r, const struct row_tip *tip, int most, struct draft_guess *out);
+/* Was it cancelled, is its time over, or did its draft source fail? */
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r);
 /* Ends what was stopped, and frees what has ended. */
 void requests_sweep(lutra_session *s);

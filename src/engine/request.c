@@ -101,12 +101,50 @@ static int copy_request(
     return copy_sampling(s, r, set, err);
 }
 
+/* A caller's drafts may be anything. */
+static int check_draft(
+    const struct request *r, const struct row_tip *tip, const struct lutra_draft *d, int i, struct lutra_error *err)
+{
+    if (d->token < 0 || d->token >= r->n_vocab)
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "request %d, sample %d, draft %d: token %d is outside 0..%d", r->id, tip->sample, i, d->token,
+            r->n_vocab - 1);
+    if (d->parent < -1 || d->parent >= i)
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "request %d, sample %d, draft %d: parent %d is no draft before it, or -1", r->id, tip->sample, i,
+            d->parent);
+    if (!(d->p >= 0 && d->p <= 1))
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "request %d, sample %d, draft %d: p is %g, outside 0..1", r->id, tip->sample, i, (double)d->p);
+    return 0;
+}
+
+int request_guess(void *request, const struct row_tip *tip, int most, struct draft_guess *out)
+{
+    struct request *r = request;
+    struct lutra_draft draft[SPEC_DRAFT_MOST];
+    struct lutra_draft_tip at = {r->id, tip->sample, tip->token, tip->n_token};
+    if (r->failed.code < 0) return 0;
+    int n = r->set.on_draft(r->set.user, &at, draft, most);
+    if (n < 0 || n > most) {
+        (void)lutra_fail_at(&r->failed, LUTRA_E_ARGUMENT, (uint64_t)most,
+            "request %d, sample %d: %d drafts, outside 0..%d", r->id, tip->sample, n, most);
+        return 0;
+    }
+    for (int i = 0; i < n; i++) {
+        if (check_draft(r, tip, &draft[i], i, &r->failed) < 0) return 0;
+        out[i] = (struct draft_guess){draft[i].token, draft[i].parent, draft[i].p};
+    }
+    return n;
+}
+
 int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t *id, struct lutra_error *err)
 {
     struct lutra_request set;
     lutra_request_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, request, "request", err));
     TRY(check_request(s, &set, err));
+    TRY(session_speculate(s, set.on_draft != NULL, err));
     struct request *r = calloc(1, sizeof *r);
     if (!r) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     int rc = copy_request(s, r, &set, err);
@@ -116,6 +154,7 @@ int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t 
     }
     if (!s->first) atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     r->id = s->next_id++;
+    r->n_vocab = model_ops(s->model->model)->n_vocab;
     r->seq = r->last_row = -1;
     r->submit_us = clock_now_us(s->model->runtime->clock);
     *(s->last ? &s->last->next : &s->first) = r;
@@ -150,6 +189,7 @@ void requests_end(lutra_session *s, enum lutra_stop reason)
 
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 {
+    if (r->failed.code < 0) return LUTRA_STOP_ERROR;
     if (r->cancelled || atomic_load_explicit(&s->cancel, memory_order_relaxed)) return LUTRA_STOP_CANCELLED;
     if (!r->set.timeout_us) return LUTRA_STOP_NONE;
     uint64_t used = clock_now_us(s->model->runtime->clock) - r->submit_us;
@@ -162,6 +202,10 @@ void requests_sweep(lutra_session *s)
     while (*link) {
         struct request *r = *link;
         enum lutra_stop why = request_stopped(s, r);
+        if (why == LUTRA_STOP_ERROR) {
+            log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "%s", r->failed.what);
+            if (s->failed.code == 0) s->failed = r->failed;
+        }
         if (why) request_end(s, r, why);
         if (r->n_ended == r->set.n_samples) {
             if (r->watch) r->watch->over(r->watcher);

@@ -17,7 +17,7 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->pending = -1;
     slot->n_token = r->set.n_prompt;
     memcpy(slot->token, r->set.prompt, (size_t)r->set.n_prompt * sizeof *slot->token);
-    slot->n_generated = 0;
+    slot->n_generated = slot->n_pass = slot->n_drafted = slot->n_accepted = 0;
     slot->sum_log_prob = 0;
     slot->first_us = 0;
     slot->n_hold = 0;
@@ -114,7 +114,10 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .n_tok = slot->n_generated,
         .sum_log_prob = slot->sum_log_prob,
         .first_us = slot->first_us,
-        .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
+        .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us,
+        .n_pass = slot->n_pass,
+        .n_drafted = slot->n_drafted,
+        .n_accepted = slot->n_accepted};
     if (r->watch) r->watch->end(r->watcher, slot, reason);
     if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
         prefix_retain(s, slot);

@@ -152,17 +152,17 @@ static void open_cost(lutra_session *s)
     row_cost_init(&s->cost, row, mac > 0 ? row * (double)rates->seen_mac / mac : 0);
 }
 
-static int open_speculation(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
+int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
 {
-    struct spec_settings spec = {
-        set->spec_type, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
+    if (s->speculator || !(anyway || spec_settings_any(&s->spec))) return 0;
     struct spec_limits lim = {.n_draft = s->n_draft,
         .n_seq = s->n_seq,
         .n_vocab = model_ops(s->model->model)->n_vocab,
         .cost = &s->cost,
         .clock = &s->model->runtime->clock};
-    open_cost(s);
-    return speculator_open(&s->speculator, &spec, &lim, err);
+    TRY(speculator_open(&s->speculator, &s->spec, &lim, err));
+    source_add(&s->sources, speculator_source(s->speculator));
+    return 0;
 }
 
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
@@ -190,9 +190,13 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->bytes = sum;
     TRY(memory_open(s, type, err));
     TRY(open_sampling(s, err));
-    TRY(open_speculation(s, set, err));
+    open_cost(s);
     sources_open(s);
-    return 0;
+    s->spec = (struct spec_settings){
+        set->spec_type, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
+    int rc = session_speculate(s, false, err);
+    s->spec.types = NULL; /* the caller's */
+    return rc;
 }
 
 int lutra_session_open(

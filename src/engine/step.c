@@ -22,11 +22,14 @@ static void offer_samples(void *self, struct pass *pass)
             .token = slot->token,
             .n_token = slot->n_token + 1,
             .max_tok = slot->request->max_tok,
-            .list = sampler_listed(s->sampler, i)};
+            .list = sampler_listed(s->sampler, i),
+            .guess = slot->request->set.on_draft ? request_guess : NULL,
+            .guesser = slot->request};
         slot->tip = pass->n_tip;
         slot->row = pass_tip(pass, row, tip);
         if (slot->row < 0) return; /* the others wait for the next pass */
         slot->n_token++;
+        slot->n_pass++;
     }
 }
 
@@ -85,6 +88,7 @@ static void follow(lutra_session *s, struct sample *slot, const struct pass *pas
         if (next >= 0) {
             slot->row = next;
             slot->n_token++;
+            slot->n_accepted++;
             return;
         }
         status = sample_settle(s, slot);
@@ -113,7 +117,16 @@ static int take_samples(void *self, const struct pass *pass, struct lutra_error 
     return 0;
 }
 
-static const struct row_source_ops samples_ops = {"samples", SOURCE_SAMPLES, offer_samples, take_samples};
+static int take_pass(void *self, const struct pass *pass, struct lutra_error *err)
+{
+    lutra_session *s = self;
+    for (int i = 0; i < s->n_seq; i++)
+        if (s->sample[i].request && s->sample[i].row >= 0)
+            s->sample[i].n_drafted += pass->tip[s->sample[i].tip].n_draft;
+    return take_samples(s, pass, err);
+}
+
+static const struct row_source_ops samples_ops = {"samples", SOURCE_SAMPLES, offer_samples, take_pass};
 
 /* ---- prompts ---- */
 
@@ -144,6 +157,7 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
             struct sample *slot = free_slot(s);
             sample_start(s, slot, r, seq);
             slot->row = r->last_row;
+            slot->n_pass++;
             started = true;
         }
     }
@@ -160,7 +174,6 @@ void sources_open(lutra_session *s)
     s->prompts = (struct row_source){&prompts_ops, s, NULL};
     source_add(&s->sources, &s->samples);
     source_add(&s->sources, &s->prompts);
-    if (s->speculator) source_add(&s->sources, speculator_source(s->speculator));
 }
 
 static int count_active(const lutra_session *s)

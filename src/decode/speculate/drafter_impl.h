@@ -28,9 +28,8 @@ struct draft_ask {
 };
 
 struct drafter {
-    const char *name; /* NULL: it stands in no list */
-    float prior;      /* of its rates */
-    bool wants_top;   /* see() looks at the best of every row that draws */
+    float prior;    /* of its rates */
+    bool wants_top; /* see() looks at the best of every row that draws */
     /* All that it keeps, for good; NULL: nothing. */
     int (*open)(void **self, const struct spec_limits *lim, struct lutra_error *err);
     void (*close)(void *self);
@@ -40,7 +39,7 @@ struct drafter {
     void (*see)(void *self, const struct pass *pass);
 };
 
-extern const struct drafter drafter_ngram_simple, drafter_suffix;
+extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_recycle, drafter_extend, drafter_outside;
 
 /* Where the last tokens stood before: ends e < n_token of the earlier occurrences of the longest match of up to `cap` tokens
  * (token[e - len .. e - 1] equals the text's end), the latest first, at most `room`.  *len: that length; 0 = none. */

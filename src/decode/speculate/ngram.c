@@ -20,4 +20,4 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
     return ask->most;
 }
 
-const struct drafter drafter_ngram_simple = {.name = "ngram-simple", .prior = 0.7f, .draft = draft};
+const struct drafter drafter_ngram_simple = {.prior = 0.7f, .draft = draft};

@@ -9,8 +9,18 @@
 
 #include "decode/speculate/drafter_impl.h"
 
-static const struct drafter *const known[] = {&drafter_ngram_simple, &drafter_suffix};
-enum { N_KNOWN = sizeof known / sizeof *known };
+enum { MOST_DRAFTERS = 5, TYPE_PARTS = 4 };
+
+static const struct {
+    const char *name;
+    const struct drafter *part[TYPE_PARTS];
+} types[] = {
+    {"ngram-simple", {&drafter_ngram_simple}},
+    {"suffix", {&drafter_suffix}},
+    {"recycle", {&drafter_recycle, &drafter_extend}},
+    {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_recycle, &drafter_extend}},
+};
+enum { N_TYPE = sizeof types / sizeof *types };
 
 struct used {
     const struct drafter *drafter;
@@ -37,7 +47,7 @@ struct speculator {
     struct row_source source;
     struct spec_settings set;
     struct spec_limits lim;
-    struct used used[N_KNOWN];
+    struct used used[MOST_DRAFTERS];
     int n_used;
     struct stream *stream; /* [n_seq][n_used] */
     int n_stream;
@@ -126,7 +136,7 @@ static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
     double best = gain(sp, pass, o);
     for (struct draft_node *n; sp->n_mark < most && (n = pop(sp, &s));) {
         int32_t parent = n->parent < 0 ? s->tip->row : s->node[n->parent].row, before = b->n_row;
-        if (parent < 0) continue; /* the sequence ends before it */
+        if (parent < 0 || s->tip->n_draft >= sp->set.draft_max) continue; /* or the sequence ends before it */
         n->row = pass_draft(pass, s->tip, parent, n->token);
         if (n->row == LUTRA_E_BUSY) break;
         if (n->row < 0) continue;
@@ -214,20 +224,32 @@ static int check(const struct spec_settings *set, struct lutra_error *err)
     return 0;
 }
 
+static int add_type(struct speculator *sp, int type, struct lutra_error *err)
+{
+    for (int k = 0; k < TYPE_PARTS && types[type].part[k]; k++) {
+        for (int i = 0; i < sp->n_used; i++)
+            if (sp->used[i].drafter == types[type].part[k])
+                return lutra_fail(
+                    err, LUTRA_E_ARGUMENT, "spec_type: '%s' names a drafter a second time", types[type].name);
+        sp->used[sp->n_used++].drafter = types[type].part[k];
+    }
+    return 0;
+}
+
 /* Drafters by name into sp->used. */
 static int choose(struct speculator *sp, struct lutra_error *err)
 {
+    sp->used[sp->n_used++].drafter = &drafter_outside;
+    if (!spec_settings_any(&sp->set)) return 0;
     for (const char *at = sp->set.types; *at; at += *at == ',') {
         size_t n = strcspn(at, ",");
         int k = 0;
-        while (k < N_KNOWN && (strlen(known[k]->name) != n || strncmp(known[k]->name, at, n) != 0)) k++;
-        if (k == N_KNOWN)
-            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: '%.*s' is not built (ngram-simple and suffix are)",
-                (int)(n < 100 ? n : 100), at);
-        for (int i = 0; i < sp->n_used; i++)
-            if (sp->used[i].drafter == known[k])
-                return lutra_fail(err, LUTRA_E_ARGUMENT, "spec_type: '%s' is named twice", known[k]->name);
-        sp->used[sp->n_used++].drafter = known[k];
+        while (k < N_TYPE && (strlen(types[k].name) != n || strncmp(types[k].name, at, n) != 0)) k++;
+        if (k == N_TYPE)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, recycle and auto are)", (int)(n < 100 ? n : 100),
+                at);
+        TRY(add_type(sp, k, err));
         at += n;
     }
     return 0;
@@ -252,12 +274,16 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
     return 0;
 }
 
+bool spec_settings_any(const struct spec_settings *set)
+{
+    return set->types && *set->types && strcmp(set->types, "none") != 0;
+}
+
 int speculator_open(
     struct speculator **out, const struct spec_settings *set, const struct spec_limits *lim, struct lutra_error *err)
 {
     static const struct row_source_ops ops = {"speculation", SOURCE_DRAFTS, offer, take};
     *out = NULL;
-    if (!set->types || !*set->types || strcmp(set->types, "none") == 0) return 0;
     struct speculator *sp = calloc(1, sizeof *sp);
     if (!sp) return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
     sp->source = (struct row_source){&ops, sp, NULL};

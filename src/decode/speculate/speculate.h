@@ -21,7 +21,7 @@
 enum { SPEC_DRAFT_MOST = 64, SPEC_NGRAM_LEAST = 2, SPEC_NGRAM_MOST = 64 };
 
 struct spec_settings {
-    const char *types;        /* drafters by name with commas; NULL, "", "none": no speculation */
+    const char *types;        /* drafters by name with commas; NULL, "", "none": only those of tips (row_tip.guess) */
     int draft_max, draft_min; /* guesses of one drafter at one sequence: at most, and fewer are not worth it */
     float p_min;              /* least estimate of a path */
     int ngram_n;              /* tokens that ngram-simple looks up at most */
@@ -35,8 +35,11 @@ struct spec_limits {
 
 struct speculator;
 
+/* Whether settings name a drafter at all. */
+bool spec_settings_any(const struct spec_settings *set);
+
 /* Allocates all it ever needs.  LUTRA_E_UNSUPPORTED names a drafter that is not built, LUTRA_E_ARGUMENT a number out of
- * range.  *out stays NULL where there are no drafters. */
+ * range. */
 int speculator_open(
     struct speculator **out, const struct spec_settings *set, const struct spec_limits *lim, struct lutra_error *err);
 void speculator_close(struct speculator **sp);

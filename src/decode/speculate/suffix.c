@@ -64,4 +64,4 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
     return n;
 }
 
-const struct drafter drafter_suffix = {.name = "suffix", .prior = 0.7f, .draft = draft};
+const struct drafter drafter_suffix = {.prior = 0.7f, .draft = draft};

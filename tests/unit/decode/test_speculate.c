@@ -2,6 +2,7 @@
  *
  * Drafters on histories made by hand; what pays; what is learnt.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,6 +113,126 @@ static void costs_are_measured(void **state)
     assert_in_range((int)row_cost_of(&c, 12, 0), 15000, 30000);
     assert_in_range(row_cost_flat(&c, 5, 64), 8, 11);
     assert_int_equal(row_cost_flat(&c, 5, 6), 6);
+}
+
+/* A pass made by hand: row i's token, parent and best tokens. */
+struct by_hand {
+    struct row row[8];
+    struct row_result result[8];
+    int32_t top_id[8][4];
+    float top_logit[8][4];
+    struct row_tip tip;
+    struct batch batch;
+    struct pass pass;
+};
+
+static void add_row(struct by_hand *h, int32_t token, int parent, const int32_t best[4])
+{
+    int i = h->batch.n_row++;
+    h->row[i] = (struct row){token, 10 + i, 0, parent, (i ? ROW_DRAFT : 0) | WANT_DRAW_BEST, 0, NULL};
+    memcpy(h->top_id[i], best, sizeof h->top_id[i]);
+    for (int k = 0; k < 4; k++) h->top_logit[i][k] = logf((float)(4 - k)); /* 0.4, 0.3, 0.2, 0.1 */
+    h->result[i] = (struct row_result){
+        .row = i, .log_sum_exp = logf(10), .n_top = 4, .top_id = h->top_id[i], .top_logit = h->top_logit[i]};
+    h->batch.row = h->row;
+    h->pass = (struct pass){.n_vocab = VOCAB,
+        .batch = &h->batch,
+        .tip = &h->tip,
+        .n_tip = 1,
+        .draft_end = i + 1,
+        .result = h->result,
+        .n_result = i + 1};
+}
+
+static int draft_of(
+    const struct drafter *d, void *self, const int32_t *token, int n_token, float p_min, struct draft_node *node)
+{
+    struct spec_settings set = usual;
+    struct row_tip tip = {.token = token, .n_token = n_token, .request = 3, .sample = 1};
+    set.p_min = p_min;
+    for (int i = 0; i < DRAFT_KINDS; i++) sure[i] = 1;
+    return d->draft(&(struct draft_ask){self, &set, sure, &tip, SPEC_DRAFT_MOST}, node);
+}
+
+/* Rejected rows teach, too; a later row of the same token replaces what an earlier one said. */
+static void recycle_walks_what_was_likely(void **state)
+{
+    (void)state;
+    static struct by_hand h;
+    struct draft_node node[SPEC_DRAFT_MOST];
+    struct spec_limits lim = {.n_vocab = VOCAB, .n_seq = 1};
+    void *self;
+    assert_int_equal(drafter_recycle.open(&self, &lim, NULL), 0);
+    assert_int_equal(draft_of(&drafter_recycle, self, TOKENS(1), 0.01f, node), 0);
+    add_row(&h, 1, -1, (int32_t[]){90, 91, 92, 93});
+    add_row(&h, 2, 0, (int32_t[]){3, 4, 5, 6});
+    add_row(&h, 1, 1, (int32_t[]){2, 7, 8, 9});
+    drafter_recycle.see(self, &h.pass);
+    int n = draft_of(&drafter_recycle, self, TOKENS(60, 1), 0.1f - 1e-6f, node);
+    const int32_t want[][2] = {{2, -1}, {7, -1}, {8, -1}, {3, 0}, {4, 0}, {9, -1}}; /* .4 .3 .2 .16 .12 .1 */
+    const float p[] = {0.4f, 0.3f, 0.2f, 0.16f, 0.12f, 0.1f};
+    assert_int_equal(n, 6);
+    for (int i = 0; i < n; i++) {
+        assert_true(node[i].token == want[i][0] && node[i].parent == want[i][1]);
+        assert_float_equal(node[i].p, p[i], 1e-5);
+    }
+    drafter_recycle.close(self);
+}
+
+/* Behind a rejection the longest stretch that ranks high is offered again, from its start or behind where the text has come to,
+ * for four passes. */
+static void extend_offers_a_rejected_stretch(void **state)
+{
+    (void)state;
+    static struct by_hand h;
+    struct draft_node node[SPEC_DRAFT_MOST];
+    struct spec_limits lim = {.n_vocab = VOCAB, .n_seq = 2};
+    void *self;
+    assert_int_equal(drafter_extend.open(&self, &lim, NULL), 0);
+    add_row(&h, 1, -1, (int32_t[]){50, 51, 52, 53}); /* 10 does not rank here, so it is not kept */
+    add_row(&h, 10, 0, (int32_t[]){50, 11, 52, 53});
+    add_row(&h, 11, 1, (int32_t[]){50, 51, 12, 53});
+    add_row(&h, 12, 2, (int32_t[]){13, 51, 52, 53});
+    add_row(&h, 13, 3, (int32_t[]){50, 51, 52, 53});
+    add_row(&h, 20, 4, (int32_t[]){50, 51, 52, 53}); /* nor does 20 */
+    h.tip = (struct row_tip){.request = 3, .sample = 1, .row = 0, .taken = 0, .picked = 50};
+    drafter_extend.see(self, &h.pass);
+    for (int pass = 0; pass < 5; pass++) {
+        int n = draft_of(&drafter_extend, self, TOKENS(1, 50), 0, node);
+        assert_int_equal(n, pass < 4 ? 3 : 0);
+        for (int i = 0; i < n; i++) assert_true(node[i].token == 11 + i && node[i].parent == i - 1);
+        n = draft_of(&drafter_extend, self, TOKENS(1, 50, 12), 0, node);
+        assert_int_equal(n, pass < 4 ? 1 : 0);
+        if (n) assert_int_equal(node[0].token, 13);
+        h.pass.n_tip = 0; /* passes of others */
+        drafter_extend.see(self, &h.pass);
+    }
+    drafter_extend.close(self);
+}
+
+/* Whatever order a caller's guesses come in, they leave best first and parents first. */
+static int backwards(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out)
+{
+    (void)guesser, (void)tip;
+    const struct draft_guess all[] = {
+        {1, -1, 0.2f}, {2, 0, 1}, {3, -1, 0.7f}, {4, 2, 0.9f}, {5, 2, 0.1f}, {6, 3, 0.5f}};
+    assert_true(most >= 6);
+    memcpy(out, all, sizeof all);
+    return 6;
+}
+
+static void outside_guesses_are_put_in_order(void **state)
+{
+    (void)state;
+    struct draft_node node[SPEC_DRAFT_MOST];
+    struct row_tip tip = {.guess = backwards};
+    const int32_t want[][2] = {{3, -1}, {4, 0}, {6, 1}, {1, -1}, {2, 3}, {5, 0}};
+    for (int i = 0; i < DRAFT_KINDS; i++) sure[i] = 1;
+    assert_int_equal(drafter_outside.draft(&(struct draft_ask){NULL, &usual, sure, &tip, 16}, node), 6);
+    for (int i = 0; i < 6; i++) {
+        assert_true(node[i].token == want[i][0] && node[i].parent == want[i][1]);
+        assert_true(i == 0 || node[i].p <= node[i - 1].p);
+    }
 }
 
 static struct row_cost cost;
@@ -229,8 +350,9 @@ static void fewer_than_draft_min_are_not_tried(void **state)
     assert_int_equal(one_pass(sp, token, &n, 16, 1, 0), 0);
     speculator_close(&sp);
     set.types = "none";
-    assert_int_equal(open_drafters(&sp, &set, 16), 0);
-    assert_null(sp);
+    assert_false(spec_settings_any(&set));
+    set.types = "recycle";
+    assert_true(spec_settings_any(&set));
 }
 
 int main(void)
@@ -239,6 +361,9 @@ int main(void)
         cmocka_unit_test(matches_are_the_longest_and_latest),
         cmocka_unit_test(ngram_takes_what_followed_last),
         cmocka_unit_test(suffix_counts_continuations),
+        cmocka_unit_test(recycle_walks_what_was_likely),
+        cmocka_unit_test(extend_offers_a_rejected_stretch),
+        cmocka_unit_test(outside_guesses_are_put_in_order),
         cmocka_unit_test(costs_are_measured),
         cmocka_unit_test(rows_go_where_they_pay),
         cmocka_unit_test(acceptance_is_learnt),

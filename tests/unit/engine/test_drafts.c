@@ -16,6 +16,7 @@ struct heard {
     int n_token[MAX_CAND], n_tok[MAX_CAND];
     enum lutra_stop reason[MAX_CAND];
     double sum_log_prob[MAX_CAND];
+    int n_pass[MAX_CAND], n_drafted, n_accepted;
     char event[MAX_CAND * 40][96];
     int n_event;
     int n_prompt, enough; /* on_text returns nonzero at so many tokens; 0: never */
@@ -56,6 +57,9 @@ static void on_end(void *user, const struct lutra_end *e)
     h->reason[e->sample] = e->reason;
     h->n_tok[e->sample] = e->n_tok;
     h->sum_log_prob[e->sample] = e->sum_log_prob;
+    h->n_pass[e->sample] = e->n_pass;
+    h->n_drafted += e->n_drafted;
+    h->n_accepted += e->n_accepted;
 }
 
 static void on_event(void *user, const struct lutra_search_event *e)
@@ -252,7 +256,7 @@ static void stop_time(struct fixture *f)
 /* The same with drafters of the library, as passes are measured here and as counts say. */
 static void speculation_changes_nothing(void **state)
 {
-    static const char *const specs[] = {"ngram-simple", "suffix", "suffix,ngram-simple"};
+    static const char *const specs[] = {"ngram-simple", "suffix", "auto", "recycle", "recycle,suffix"};
     const char *type = *state;
     struct fixture f;
     uint64_t n_drafted = 0, n_accepted = 0;
@@ -261,7 +265,7 @@ static void speculation_changes_nothing(void **state)
     for (int trial = 0; trial < 40; trial++) {
         if (trial == 10) stop_time(&f);
         run_trial(&f, own, trial, NULL, NULL, &plain);
-        run_trial(&f, own, trial, NULL, specs[trial % 3], &drafted);
+        run_trial(&f, own, trial, NULL, specs[trial % 5], &drafted);
         assert_same(&plain, &drafted, trial);
         n_drafted += f.s->stats.rows_drafted;
         n_accepted += f.s->stats.rows_accepted;
@@ -368,25 +372,28 @@ static void spec_session(struct fixture *f, int n_seq, const char *spec)
 /* A text that repeats itself takes far fewer passes, alone and as four samples. */
 static void repetition_is_drafted(void **state)
 {
-    static const char *const specs[] = {"ngram-simple", "suffix", "suffix,ngram-simple"};
+    static const char *const specs[] = {"ngram-simple", "suffix", "suffix,ngram-simple", "auto"};
     (void)state;
     struct fixture f;
     fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
     stop_time(&f);
-    for (int i = 0; i < 6; i++) {
-        int n_samples = i < 3 ? 1 : 4;
+    for (int i = 0; i < 8; i++) {
+        int n_samples = i < 4 ? 1 : 4;
         spec_session(&f, 4, NULL);
         generate(&f, NULL, n_samples, 0, 0, &plain);
         assert_int_equal(plain.n_step, 64);
-        spec_session(&f, 4, specs[i % 3]);
+        spec_session(&f, 4, specs[i % 4]);
         generate(&f, NULL, n_samples, 0, 0, &drafted);
         assert_same(&plain, &drafted, i);
         struct lutra_stats s;
         lutra_session_stats(f.s, &s, sizeof s);
-        print_message("%s, %d samples: %llu passes, %llu drafted, %llu accepted\n", specs[i % 3], n_samples,
+        print_message("%s, %d samples: %llu passes, %llu drafted, %llu accepted\n", specs[i % 4], n_samples,
             (unsigned long long)s.n_step, (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted);
         assert_true(s.n_step < 32);
         assert_int_equal(s.rows_wasted, s.rows_drafted - s.rows_accepted);
+        assert_int_equal(drafted.who[0].n_drafted, s.rows_drafted);
+        assert_int_equal(drafted.who[0].n_accepted, s.rows_accepted);
+        for (int k = 0; k < n_samples; k++) assert_in_range(drafted.who[0].n_pass[k], 4, s.n_step);
     }
     fixture_close(&f);
 }
@@ -394,7 +401,7 @@ static void repetition_is_drafted(void **state)
 static void what_is_not_built_is_refused(void **state)
 {
     static const char *const names[] = {
-        "draft", "eagle", "store", "recycle", "suffix,auto", "suffix,,ngram-simple", "suffixes", "suff", ","};
+        "draft", "eagle", "store", "recycler", "suffix,automatic", "suffix,,ngram-simple", "suffixes", "suff", ","};
     (void)state;
     struct fixture f;
     struct lutra_error why;
@@ -408,6 +415,8 @@ static void what_is_not_built_is_refused(void **state)
         assert_non_null(strstr(why.what, "is not built"));
     }
     ss.spec_type = "suffix,suffix";
+    assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_ARGUMENT);
+    ss.spec_type = "recycle,auto";
     assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_ARGUMENT);
     ss.spec_type = "suffix";
     for (int i = 0; i < 4; i++) {
@@ -441,6 +450,82 @@ static void a_cancel_drops_the_rest(void **state)
     fixture_close(&f);
 }
 
+/* A caller's drafts: n of them, the text's own tokens in a chain or wrong ones beside it, or one that cannot be. */
+struct caller {
+    int n, wrong; /* wrong: what is wrong with the last */
+    long n_asked;
+};
+
+static struct caller caller;
+
+static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
+{
+    const struct heard *h = user;
+    struct row_tip at = {.request = tip->request, .sample = tip->sample, .n_token = tip->n_token};
+    int n = caller.n < n_max ? caller.n : n_max;
+    caller.n_asked++;
+    assert_memory_equal(tip->token, prompt[0], (size_t)h->n_prompt * sizeof *tip->token);
+    for (int i = 0; i < n; i++) {
+        int32_t token = said(&plain, &at, i + 1);
+        draft[i] = (struct lutra_draft){token < 0 ? 5 : token, i - 1, 0.9f};
+    }
+    if (caller.wrong == 1) draft[n - 1].token = 1 << 20;
+    if (caller.wrong == 2) draft[n - 1].parent = n - 1;
+    if (caller.wrong == 3) draft[n - 1].p = NAN;
+    if (caller.wrong == 4) return n_max + 1;
+    if (caller.wrong == 5) return -1;
+    return n;
+}
+
+static int generate_with_caller(struct fixture *f, const char *spec, struct lutra_error *why)
+{
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
+    spec_session(f, 4, spec);
+    memset(&drafted, 0, sizeof drafted);
+    drafted.who[0].n_prompt = r.n_prompt = N_PROMPT;
+    r.prompt = prompt[0];
+    r.n_samples = 4;
+    r.max_tokens = 64;
+    r.ignore_end = true;
+    r.on_text = on_text;
+    r.on_end = on_end;
+    r.on_draft = on_draft;
+    r.user = &drafted.who[0];
+    int rc = lutra_generate(f->s, &r, why);
+    drafted.n_step = f->s->stats.n_step;
+    return rc;
+}
+
+static void a_caller_may_draft(void **state)
+{
+    static const char *const words[] = {"", "draft 3: token 1048576", "draft 3: parent 3", "draft 3: p is nan",
+        "17 drafts, outside 0..16", "-1 drafts, outside 0..16"};
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    stop_time(&f);
+    fixture_session(&f, 4, 256);
+    generate(&f, NULL, 4, 0, 0.8f, &plain);
+    for (int i = 0; i < 4; i++) {
+        caller = (struct caller){.n = i < 2 ? 0 : 4};
+        OK(generate_with_caller(&f, i % 2 ? "auto" : NULL, err));
+        assert_same(&plain, &drafted, i);
+        assert_true(caller.n_asked > 0);
+        if (i >= 2) assert_true(drafted.n_step < 64 / 3);
+    }
+    for (int wrong = 1; wrong <= 5; wrong++) {
+        caller = (struct caller){.n = 4, .wrong = wrong};
+        assert_int_equal(generate_with_caller(&f, NULL, &why), LUTRA_E_ARGUMENT);
+        assert_non_null(strstr(why.what, words[wrong]));
+        for (int i = 0; i < 4; i++) assert_int_equal(drafted.who[0].reason[i], LUTRA_STOP_ERROR);
+        caller = (struct caller){0};
+        OK(generate_with_caller(&f, NULL, err)); /* the session goes on */
+    }
+    fixture_close(&f);
+}
+
 int main(void)
 {
     static char q4[] = "Q4_0", f16[] = "F16", q6[] = "Q6_K";
@@ -452,6 +537,7 @@ int main(void)
         cmocka_unit_test_prestate(speculation_changes_nothing, f16),
         cmocka_unit_test_prestate(speculation_changes_nothing, q6),
         cmocka_unit_test(repetition_is_drafted),
+        cmocka_unit_test(a_caller_may_draft),
         cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(steps_end_within_a_pass),
         cmocka_unit_test(right_drafts_are_taken),
