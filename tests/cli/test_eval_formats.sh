@@ -108,11 +108,23 @@ tokens = mean(lambda p: sum(s["tokens"] for s in p["samples"][:2]))
 assert abs(m["vote@2"]["generator_rows"] - tokens - mean(lambda p: p["prompt_tokens"])) < 1e-6
 t = d["time"]["methods"]
 assert t["any@4"]["latency_s"] is None and all(t[k]["latency_s"] > 0 for k in m if k != "any@4"), t
+assert all(0 < t[k]["latency_low_s"] <= t[k]["latency_s"] <= t[k]["latency_high_s"] for k in m if k != "any@4"), t
+assert d["time"]["others_cpus"] is None or d["time"]["others_cpus"] >= 0
 assert t["greedy"]["joules"] == 0 and d["time"]["energy"] != "not available"' 'all methods'
 python3 -c 'import sys, xml.dom.minidom as x
 t = x.parse(sys.argv[1]).getElementsByTagName("text")
 names = [n.firstChild.data for n in t]
 for m in "greedy", "vote@2", "best@4", "beam@2x2": assert names.count(m) == 2, (m, names)' "$WORK/m.svg" >"$WORK/out" 2>&1 || fail 'SVG'
+# Latencies beside a program that never waits.
+if [ -r /proc/stat ]; then
+    while :; do :; done &
+    busy=$!
+    lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 6 --max-tokens 120 --timed 6 --methods greedy,sample --report "$WORK/busy.json"
+    kill $busy
+    wait $busy 2>/dev/null
+    expect_code 0 'busy machine'
+    [ "$(nproc)" -gt 16 ] || expect_err 'the machine is busy' 'busy machine'
+fi
 LUTRA_POWERCAP=/nowhere lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 2 --n 0 --table
 expect_out 'energy: not available' 'no energy counter'
 finish

@@ -57,6 +57,60 @@ lutra $EVAL --report "$WORK/part.json"
 expect_code 0 'a journal with its own answers'
 grep -q '"kept"' "$WORK/part.json" || fail 'outcomes of the journal are computed again'
 
+# --keep-texts: the answers can be read off the texts again; a journal without texts is continued with them, and the other way round.
+lutra $EVAL --keep-texts --report "$WORK/texts.json"
+expect_code 0 '--keep-texts'
+settled "$WORK/texts.json" "$WORK/texts"
+python3 -c 'import json,sys
+d = json.load(open(sys.argv[1]))
+for p in d["problems"]: p.pop("texts")
+print(json.dumps(d, indent=1))' "$WORK/texts" >"$WORK/stripped"
+expect_same "$WORK/whole" "$WORK/stripped" '--keep-texts changes nothing else'
+expect_json "$WORK/texts.json" 'd = json.load(sys.stdin)
+def shown(text): return text.split("####")[-1].strip().split("\n")[0] if "####" in text else None
+n_forked = n_read = 0
+for p in d["problems"]:
+    t = p["texts"]
+    assert list(t) == ["greedy", "samples", "beam@2x2", "dvts@2x2", "rebase@4"], list(t)
+    assert len(t["greedy"]) == 1 and len(t["samples"]) == 4
+    for kept, sample in zip(t["greedy"] + t["samples"], [p["greedy"]] + p["samples"]):
+        assert kept["answer"] == sample["answer"] and kept["end"] == sample["end"], (kept, sample)
+    for kept, sample in zip(t["samples"], p["samples"]):
+        assert kept["rewards"] and kept["score"] == sample["score"]
+        assert abs(sum(kept["rewards"]) / len(kept["rewards"]) - kept["score"]) < 1e-6
+    for name, kept in t.items():
+        for c in kept:
+            if shown(c["text"]) and c["answer"]:
+                assert shown(c["text"]) == c["answer"], c
+                n_read += 1
+            if c["parent"] >= 0:
+                n_forked += 1
+                parent = kept[c["parent"]]
+                same = 0
+                while same < min(len(c["rewards"]), len(parent["rewards"])) and c["rewards"][same] == parent["rewards"][same]: same += 1
+                assert same > 0, (c, parent)
+        if "@" in name: assert p[name]["candidates"] == len(kept) and p[name]["answer"] in [c["answer"] for c in kept]
+assert n_forked > 10 and n_read > 100, (n_forked, n_read)' '--keep-texts'
+for first in '' --keep-texts; do
+    second=$([ -n "$first" ] || echo --keep-texts)
+    "$LUTRA" $EVAL $first --report "$WORK/turn.json" >"$WORK/out" 2>"$WORK/err" &
+    pid=$!
+    for _ in $(seq 200); do
+        [ "$(cat "$WORK/turn.json.journal" 2>/dev/null | wc -l)" -gt 30 ] && break
+        sleep 0.05
+    done
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+    lutra $EVAL $second --report "$WORK/turn.json"
+    expect_code 0 "continued with '$second'"
+    settled "$WORK/turn.json" "$WORK/turn"
+    expect_same "$([ -n "$first" ] && echo "$WORK/whole" || echo "$WORK/texts")" "$WORK/turn" "continued with '$second'"
+    rm "$WORK/turn.json"
+done
+lutra $EVAL --keep-texts
+expect_code 2 '--keep-texts without --report'
+expect_err '--report' '--keep-texts without --report'
+
 # Two processes, one of them killed.
 if command -v mpirun >/dev/null 2>&1 && ldd "$LUTRA" | grep -q libmpi; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

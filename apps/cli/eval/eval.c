@@ -20,8 +20,8 @@ static const struct option eval_table[] = {
     {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
         .help = "what auto chooses from: a report of lutra eval (on other problems than these)"},
     {"--timed", NULL, OPT_INT, AT(timed), "N",
-        .help = "measure latency and energy of each method alone on the first N problems, one at a time; -1 = 10 with "
-                "--svg, else 0",
+        .help = "measure latency (median and quartiles) and energy of each method alone on the first N problems, one "
+                "at a time, the methods in turns; -1 = 10 with --svg, else 0",
         .min = -1, .max = 1 << 24},
     {"--grade", NULL, OPT_TEXT, AT(grade), "CMD",
         .help =
@@ -44,6 +44,8 @@ static const struct option eval_table[] = {
     {"--report", NULL, OPT_TEXT, AT(report), "FILE",
         .help = "everything, answer by answer, as JSON; appears whole or not at all. Until then FILE.journal keeps "
                 "each outcome: the same command started again goes on from there"},
+    {"--keep-texts", NULL, OPT_ON, AT(keep_texts), NULL,
+        .help = "the report holds every candidate's text, answer and step rewards, too: problems[].texts"},
     {"--table", NULL, OPT_ON, AT(table), NULL, .help = "explain the rows below the table"},
 };
 #undef AT
@@ -157,6 +159,8 @@ static int check(struct eval_options *o)
         why = "no problems: give a JSONL file with -f";
     else if (!o->methods && !o->greedy && o->n == 0)
         why = "--no-greedy with --n 0 leaves nothing to do";
+    else if (o->keep_texts && !o->report)
+        why = "--keep-texts puts texts into the report: give --report FILE";
     if (why) {
         say("eval: %s", why);
         return EXIT_USAGE;
@@ -183,7 +187,7 @@ static int run(void *opts, const char **arg, int n_arg)
 {
     struct eval_options *o = opts;
     struct eval_set set = {0};
-    struct eval_run run = {.set = &set, .opts = o};
+    struct eval_run run = {.set = &set, .opts = o, .others_cpus = -1};
     (void)arg, (void)n_arg;
     int code = check(o);
     if (!code) code = sampling_from_options(&o->sampling, run.bias, &run.sampling);

@@ -8,7 +8,9 @@
  *     method.c         the list of methods, and what each makes of the outcomes
  *     run.c            outcomes: many problems at once through continuous batching
  *     journal.c        outcomes kept beside the report, so that a stop loses nothing
+ *     texts.c          what each candidate wrote, for --keep-texts
  *     score.c          accuracy, bootstrap intervals, paired differences
+ *     timing.c         latency and energy of each method alone
  *     report.c         the table and the JSON report;  svg.c: accuracy against latency and rows
  *     ranks_*.c        several processes under mpirun;  energy.c: the processor's energy counter
  *
@@ -35,7 +37,7 @@ struct eval_options {
     const char *file, *format, *report, *svg, *system, *template_file, *methods, *auto_table, *grade;
     struct judge_options judge;
     int limit, n, parallel, max_tokens, timed;
-    bool vote, greedy, table;
+    bool vote, greedy, table, keep_texts;
 };
 
 enum eval_source_kind { EVAL_GREEDY, EVAL_SAMPLES, EVAL_SEARCH, EVAL_CHOICES };
@@ -69,6 +71,7 @@ struct eval_outcome {
     int n_sample, n_candidates, n_finished, n_pruned;
     int64_t tokens, pruned_tokens, verifier_rows; /* pruned_tokens are among tokens */
     uint64_t us;                                  /* measured */
+    void *texts;                                  /* --keep-texts: the list of texts.c, as JSON; else NULL */
 };
 
 struct eval_problem {
@@ -106,8 +109,9 @@ struct eval_method {
     struct eval_interval minus[EVAL_BASES];
     double tokens, generator_rows, verifier_rows, pruned_rows; /* per problem, counted; pruned among generator's */
     /* time fields */
-    double latency_s, joules; /* per problem, one problem at a time; < 0 = not measured */
-    double tokens_per_second; /* of the source's whole pass; 0 = not measured */
+    double latency_s, joules;             /* per problem, one problem at a time: median, mean; < 0 = not measured */
+    double latency_low_s, latency_high_s; /* quartiles */
+    double tokens_per_second;             /* of the source's whole pass; 0 = not measured */
 };
 
 struct eval_set {
@@ -146,6 +150,7 @@ struct eval_run {
     struct ranks ranks;
     int n_ctx;
     double seconds;
+    double others_cpus; /* processors that other programs used while latencies were measured; < 0 = not known */
 };
 
 /* ---- problems ---- */
@@ -181,6 +186,15 @@ bool eval_alone(const struct eval_set *set, const struct eval_method *m, struct 
 int eval_run_source(struct eval_run *run, struct eval_source *source, int index, const int *list, int n_list,
     int parallel, struct eval_outcome *const *outcome, bool journal);
 void eval_outcome_free(struct eval_outcome *out);
+
+/* ---- texts: of an outcome that eval_texts_open() was called for ---- */
+
+void eval_texts_open(struct eval_outcome *out);
+void eval_texts_free(struct eval_outcome *out);
+/* The whole text of sample i, whose answer is known. */
+void eval_texts_sample(struct eval_outcome *out, int i, const char *text, size_t n_bytes);
+void eval_texts_end(struct eval_outcome *out, int i, enum lutra_stop reason);
+void eval_texts_event(struct eval_outcome *out, const struct lutra_search_event *event);
 
 /* ---- journal ---- */
 

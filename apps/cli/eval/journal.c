@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The journal beside a report: a first line with what the outcomes depend on, then one JSON object per outcome, each on
- * disk before the next begins.  Rank 0 writes REPORT.journal, rank r REPORT.journal.r; all are read at the start.
+ * disk before the next begins; with --keep-texts that has the candidates' texts, too.  A journal may be continued with and
+ * without them: what is asked for and not there is computed again.  Rank 0 writes REPORT.journal, rank r REPORT.journal.r; all are read at the start.
  */
 #include "eval/eval.h"
 
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 256, PATH_BYTES = 4096 };
+enum { RANKS_MAX = 256, PATH_BYTES = 4096, JOURNAL_FORMAT = 2 }; /* 2: outcomes may have "texts" */
 
 struct eval_journal {
     int fd;
@@ -56,6 +57,7 @@ static char *describe(const struct eval_run *run)
     json_t *root = json_object();
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)run->set->content_hash);
     set_text(root, "journal", lutra_version());
+    json_object_set_new(root, "format", json_integer(JOURNAL_FORMAT));
     set_text(root, "problems", hash);
     set_text(root, "model", o->engine.model);
     set_text(root, "prm", o->judge.prm);
@@ -105,10 +107,10 @@ static json_t *outcome_json(const struct eval_set *set, int source, int problem)
     const struct eval_outcome *out = &set->problem[problem].outcome[source];
     json_t *samples = json_array();
     for (int i = 0; i < out->n_sample; i++) json_array_append_new(samples, sample_json(&out->sample[i]));
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o}", "problem", problem, "source",
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:O*}", "problem", problem, "source",
         set->source[source].name, "candidates", out->n_candidates, "finished", out->n_finished, "pruned", out->n_pruned,
         "tokens", (json_int_t)out->tokens, "pruned_tokens", (json_int_t)out->pruned_tokens, "verifier_rows",
-        (json_int_t)out->verifier_rows, "us", (json_int_t)out->us, "samples", samples);
+        (json_int_t)out->verifier_rows, "us", (json_int_t)out->us, "samples", samples, "texts", out->texts);
 }
 
 static int int_of(const json_t *object, const char *key)
@@ -135,15 +137,17 @@ static int n_samples_of(const struct eval_source *source, const struct eval_prob
 }
 
 /* One line; what does not fit this evaluation (another method, a problem beyond --limit) is passed over. */
-static void take_line(struct eval_set *set, const char *line, size_t n)
+static void take_line(struct eval_set *set, bool keep_texts, const char *line, size_t n)
 {
     json_t *root = json_loadb(line, n, 0, NULL);
     const char *name = json_string_value(json_object_get(root, "source"));
     const json_t *samples = json_object_get(root, "samples");
+    json_t *texts = json_object_get(root, "texts");
     int i = int_of(root, "problem"), source = 0;
     while (name && source < set->n_source && strcmp(set->source[source].name, name)) source++;
     bool fits = name && source < set->n_source && i >= 0 && i < set->n && !set->problem[i].outcome[source].done &&
-                (int)json_array_size(samples) == n_samples_of(&set->source[source], &set->problem[i]);
+                (int)json_array_size(samples) == n_samples_of(&set->source[source], &set->problem[i]) &&
+                (!keep_texts || json_is_array(texts) || set->choices);
     if (fits) {
         struct eval_outcome *out = &set->problem[i].outcome[source];
         *out = (struct eval_outcome){.done = true,
@@ -155,6 +159,7 @@ static void take_line(struct eval_set *set, const char *line, size_t n)
             .pruned_tokens = json_integer_value(json_object_get(root, "pruned_tokens")),
             .verifier_rows = json_integer_value(json_object_get(root, "verifier_rows")),
             .us = (uint64_t)json_integer_value(json_object_get(root, "us"))};
+        if (keep_texts) out->texts = json_incref(texts);
         out->sample = get_memory((size_t)out->n_sample * sizeof *out->sample);
         for (int k = 0; k < out->n_sample; k++) read_sample(&out->sample[k], json_array_get(samples, (size_t)k));
     }
@@ -188,7 +193,7 @@ static int read_journal(struct eval_run *run, const char *path, size_t *whole)
             say("%s: an unfinished evaluation with other settings; delete it, or give another --report", path);
             code = EXIT_FAILED;
         }
-        if (!first) take_line(run->set, p, n);
+        if (!first) take_line(run->set, run->opts->keep_texts, p, n);
         p = stop + 1;
         *whole = (size_t)(p - file.text);
     }

@@ -34,15 +34,17 @@ static void print_differences(const struct eval_set *set)
 void eval_print(const struct eval_run *run)
 {
     const struct eval_set *set = run->set;
-    printf(
-        "%-12s  %8s  %-16s  %9s  %9s  %9s  %9s\n", "method", "accuracy", "95% CI", "tokens", "rows", "latency", "t/s");
+    printf("%-12s  %8s  %-16s  %9s  %9s  %-23s  %9s\n", "method", "accuracy", "95% CI", "tokens", "rows",
+        "latency (quartiles)", "t/s");
     for (int i = 0; i < set->n_method; i++) {
         const struct eval_method *m = &set->method[i];
-        char ci[32], speed[32] = "-", latency[32] = "-";
+        char ci[32], speed[32] = "-", latency[64] = "-";
         snprintf(ci, sizeof ci, "%.1f - %.1f %%", m->accuracy.low * 100, m->accuracy.high * 100);
         if (m->tokens_per_second > 0) snprintf(speed, sizeof speed, "%.1f", m->tokens_per_second);
-        if (m->latency_s >= 0) snprintf(latency, sizeof latency, "%.1f ms", m->latency_s * 1e3);
-        printf("%-12s  %6.1f %%  %-16s  %9.1f  %9.1f  %9s  %9s\n", m->name, m->accuracy.mean * 100, ci, m->tokens,
+        if (m->latency_s >= 0)
+            snprintf(latency, sizeof latency, "%.1f (%.1f - %.1f) ms", m->latency_s * 1e3, m->latency_low_s * 1e3,
+                m->latency_high_s * 1e3);
+        printf("%-12s  %6.1f %%  %-16s  %9.1f  %9.1f  %-23s  %9s\n", m->name, m->accuracy.mean * 100, ci, m->tokens,
             m->generator_rows + m->verifier_rows, latency, speed);
     }
     print_differences(set);
@@ -50,7 +52,8 @@ void eval_print(const struct eval_run *run)
     if (!run->opts->table) return;
     puts("any@k counts a problem when one of k samples is right: what a perfect judge would reach.\n"
          "tokens, rows: per problem; rows are those of the generator (prompt included) and of the verifier.\n"
-         "latency: the method alone, one problem at a time (measured); t/s: over the batched pass (measured).");
+         "latency: the method alone, one problem at a time, median and quartiles (measured); t/s: over the batched "
+         "pass (measured).");
     double joules;
     if (!energy_read(&joules)) puts("energy: not available (no powercap counter)");
     for (int i = 0; i < set->n_method; i++)
@@ -116,6 +119,7 @@ static json_t *search_json(const struct eval_outcome *out)
 static json_t *problem_json(const struct eval_set *set, const struct eval_problem *p)
 {
     json_t *one = json_pack("{s:s, s:i}", "question", p->question, "prompt_tokens", p->prompt.n);
+    json_t *texts = json_object();
     if (p->answer) json_object_set_new(one, "answer", json_string(p->answer));
     if (p->n_choice) json_object_set_new(one, "answer", json_integer(p->right_choice));
     for (int s = 0; s < set->n_source; s++) {
@@ -126,7 +130,11 @@ static json_t *problem_json(const struct eval_set *set, const struct eval_proble
         case EVAL_CHOICES: json_object_set_new(one, "choices", samples_json(out)); break;
         case EVAL_SEARCH: json_object_set_new(one, set->source[s].name, search_json(out)); break;
         }
+        bool samples = set->source[s].kind == EVAL_SAMPLES;
+        if (out->texts) json_object_set(texts, samples ? "samples" : set->source[s].name, out->texts);
     }
+    if (json_object_size(texts)) json_object_set(one, "texts", texts);
+    json_decref(texts);
     return one;
 }
 
@@ -144,15 +152,18 @@ static json_t *time_json(const struct eval_run *run)
     for (int i = 0; i < set->n_method; i++) {
         const struct eval_method *m = &set->method[i];
         json_object_set_new(methods, m->name,
-            json_pack("{s:o, s:o, s:o}", "latency_s", number_or_null(m->latency_s), "joules", number_or_null(m->joules),
+            json_pack("{s:o, s:o, s:o, s:o, s:o}", "latency_s", number_or_null(m->latency_s), "latency_low_s",
+                number_or_null(m->latency_s < 0 ? -1 : m->latency_low_s), "latency_high_s",
+                number_or_null(m->latency_s < 0 ? -1 : m->latency_high_s), "joules", number_or_null(m->joules),
                 "tokens_per_second", m->tokens_per_second > 0 ? json_real(m->tokens_per_second) : json_null()));
     }
     for (int i = 0; i < set->n_source; i++)
         json_object_set_new(passes, set->source[i].name,
             json_pack("{s:f, s:I}", "seconds", set->source[i].seconds, "tokens", (json_int_t)set->source[i].tokens));
-    return json_pack("{s:f, s:s, s:i, s:i, s:i, s:s, s:o, s:o}", "seconds", run->seconds, "device",
+    return json_pack("{s:f, s:s, s:i, s:i, s:i, s:o, s:s, s:o, s:o}", "seconds", run->seconds, "device",
         lutra_runtime_device_text(run->engine.runtime), "threads", lutra_runtime_n_threads(run->engine.runtime),
-        "ranks", run->ranks.n, "timed_problems", run->opts->timed < set->n ? run->opts->timed : set->n, "energy",
+        "ranks", run->ranks.n, "timed_problems", run->opts->timed < set->n ? run->opts->timed : set->n, "others_cpus",
+        number_or_null(run->others_cpus), "energy",
         energy_read(&joules) ? "powercap, processor packages" : "not available", "passes", passes, "methods", methods);
 }
 

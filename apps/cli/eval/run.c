@@ -26,6 +26,7 @@ struct pass {
     struct eval_run *run;
     const struct eval_source *source;
     int max_tokens, n_search; /* searches at once */
+    bool keep_texts;
     lutra_verifier *verifier; /* of all of them */
     struct attempt **active;  /* [n_active] */
     int n_active, n_waiting;  /* samples under way */
@@ -81,6 +82,7 @@ static void on_end(void *user, const struct lutra_end *end)
     struct attempt *a = user;
     a->n_failed += end->reason == LUTRA_STOP_ERROR;
     a->n_left--;
+    if (a->out->texts) eval_texts_end(a->out, end->sample, end->reason);
     if (end->reason == LUTRA_STOP_PRUNED && a->search) a->out->pruned_tokens += *candidate_tokens(a, end->sample);
     if (!a->text) return;
     struct eval_sample *s = &a->out->sample[end->sample];
@@ -92,11 +94,13 @@ static void on_end(void *user, const struct lutra_end *end)
     char answer[1024];
     const char *text = a->text[end->sample].text;
     set_answer(a, s, text, text && lutra_answer(text, answer, sizeof answer) ? answer : NULL);
+    if (a->out->texts) eval_texts_sample(a->out, end->sample, text, a->text[end->sample].n_bytes);
 }
 
 static void on_event(void *user, const struct lutra_search_event *event)
 {
     struct attempt *a = user;
+    if (a->out->texts) eval_texts_event(a->out, event);
     if (!a->each || event->candidate >= a->out->n_sample) return;
     struct eval_sample *s = &a->out->sample[event->candidate];
     if (event->kind == LUTRA_EVENT_FINISH) set_answer(a, s, a->text[event->candidate].text, event->answer);
@@ -186,6 +190,7 @@ static int begin(struct pass *p, int index, struct eval_outcome *out)
     a->each = search && p->source->kind == EVAL_SAMPLES;
     a->n_left = n;
     *out = (struct eval_outcome){.n_sample = n, .sample = get_memory((size_t)n * sizeof *out->sample)};
+    if (p->keep_texts) eval_texts_open(out);
     if (!search || a->each) a->text = get_memory((size_t)n * sizeof *a->text);
     p->active[p->n_active++] = a;
     p->n_waiting += search ? p->source->width : n;
@@ -275,6 +280,7 @@ int eval_run_source(struct eval_run *run, struct eval_source *source, int index,
     int parallel, struct eval_outcome *const *outcome, bool journal)
 {
     struct pass p = {.run = run, .source = source, .max_tokens = run->opts->max_tokens};
+    p.keep_texts = run->opts->keep_texts && index >= 0;
     struct lutra_error err = {0};
     int n_done = 0, n_sent = 0, n_active = 0;
     p.active = get_memory((size_t)n_list * sizeof *p.active + 1);
@@ -316,5 +322,6 @@ void eval_outcome_free(struct eval_outcome *out)
 {
     for (int i = 0; i < out->n_sample; i++) free(out->sample[i].answer);
     free(out->sample);
+    eval_texts_free(out);
     *out = (struct eval_outcome){0};
 }

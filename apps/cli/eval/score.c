@@ -88,26 +88,3 @@ void eval_score(struct eval_run *run)
     set->no_answer = share_without_answer(set);
     free(value);
 }
-
-int eval_time(struct eval_run *run)
-{
-    struct eval_set *set = run->set;
-    int n = run->opts->timed < set->n ? run->opts->timed : set->n, code = 0;
-    for (int j = 0; !code && j < set->n_method && n > 0; j++) {
-        struct eval_method *m = &set->method[j];
-        struct eval_source source;
-        double before, after, seconds = 0;
-        if (!eval_alone(set, m, &source)) continue;
-        snprintf(source.name, sizeof source.name, "timing %.15s", m->name);
-        bool energy = energy_read(&before);
-        for (int i = 0; !code && i < n; i++) {
-            struct eval_outcome out = {0}, *one = &out;
-            code = eval_run_source(run, &source, -1, &i, 1, 1, &one, false);
-            seconds += (double)out.us * 1e-6;
-            eval_outcome_free(&out);
-        }
-        m->latency_s = seconds / n;
-        if (energy && energy_read(&after) && after >= before) m->joules = (after - before) / n;
-    }
-    return code;
-}

@@ -92,7 +92,8 @@ static void draw_axes(struct panel *p)
                 TOP, TALL, at, bottom + 16, cost);
         }
     add(p->out, "<text x='%.0f' y='%.0f' text-anchor='middle'>%s</text>\n", p->left + PANEL / 2, bottom + 36,
-        p->rows ? "rows per problem, generator + verifier (counted)" : "ms per problem, one at a time (measured)");
+        p->rows ? "rows per problem, generator + verifier (counted)"
+                : "ms per problem, one at a time (median, measured)");
     add(p->out, "<text x='%.0f' y='%d' font-weight='bold'>accuracy against %s</text>\n", p->left, TOP - 10,
         p->rows ? "rows" : "latency");
 }
