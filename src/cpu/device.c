@@ -62,6 +62,9 @@ static int cpu_supports(struct device *self, const struct op_list *list, const s
     case OP_KV_APPEND:
     case OP_SWIGLU:
     case OP_GEGLU:
+    case OP_GELU:
+    case OP_LAYER_NORM:
+    case OP_ADD_SCALED:
     case OP_RELU2:
     case OP_ADD:
     case OP_TAKE: return 0;

@@ -56,14 +56,15 @@ static void offer_all(struct top_heap *h, const float *logit, int32_t first, siz
 }
 
 /* Takes from a row's logits of outputs first .. first + n - 1 what it wants. */
-static void reduce(struct worker *w, float *logit, int row, int slot, size_t unit, size_t n, float softcap)
+static void reduce(struct worker *w, float *logit, int row, int slot, size_t unit, size_t n, const struct op *op)
 {
     struct cpu_device *d = w->run->device;
     const struct step *step = w->run->segment->step;
     struct row_result *result = &step->result[row];
     const struct row *want = &step->batch->row[step->out_row[row]];
     size_t first = unit * HEAD_OUTPUTS, at = unit * HEAD_ROWS + (size_t)slot;
-    if (softcap != 0) ref_softcap(logit, (int)n, softcap);
+    for (size_t i = 0; op->head.scale != 0 && i < n; i++) logit[i] *= op->head.scale;
+    if (op->head.softcap != 0) ref_softcap(logit, (int)n, op->head.softcap);
     if (want->want & WANT_LOGITS) memcpy(result->logits + first, logit, n * sizeof *logit);
     if (!(want->want & (WANT_TOPK | WANT_LOGPROB))) return;
     float max = d->kernels.max_row(logit, n);
@@ -141,7 +142,7 @@ static bool run_pass(struct worker *w, const struct op *op, int row, int n)
             .n_row = (size_t)n};
         p->gemm->run(&a);
         for (int r = 0; r < n; r++) {
-            reduce(w, logits + (size_t)r * HEAD_OUTPUTS, row + r, r, unit, outs, op->head.softcap);
+            reduce(w, logits + (size_t)r * HEAD_OUTPUTS, row + r, r, unit, outs, op);
         }
     }
     if (!cpu_worker_meet(w)) return false;

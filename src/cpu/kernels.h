@@ -115,12 +115,18 @@ struct cpu_kernels {
     /* out[n] = x / sqrt(mean(x^2) + eps) * w, one group; out may be x. */
     void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *out);
 
+    /* out[n] = (x - mean) / sqrt(mean((x - mean)^2) + eps) * w + bias (NULL: none), one group; out may be x. */
+    void (*layer_norm)(const float *x, const float *w, const float *bias, size_t n, float eps, float *out);
+
     /* Rotates x[n_head][d_head] in place.  cs[n_rot/2][2] = cos, sin of every pair, magnitude included (ref_rope_table
      * computes it per position). */
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
 
     /* f(a) * b, and a + b.  Tails use the same polynomial as full vectors. */
     cpu_pointwise *swiglu, *geglu, *relu2, *add;
+
+    void (*gelu)(const float *x, size_t n, float *out);
+    void (*add_scaled)(const float *a, const float *b, float scale, size_t n, float *out); /* a + scale b */
 
     void (*f32_to_f16)(const float *x, size_t n, uint16_t *out); /* exact round to nearest even */
     void (*f16_to_f32)(const uint16_t *x, size_t n, float *out);

@@ -44,6 +44,34 @@ static void rms_norm(const float *x, const float *w, size_t n, float eps, float 
     }
 }
 
+/* Lanes i .. of x, less `less`; lanes behind the end are 0. */
+LUTRA_INLINE vec load_less(const float *x, size_t i, size_t n, vec less)
+{
+    if (n - i >= VEC) return vec_sub(vec_load(x + i), less);
+    return vec_select(vec_lanes(0, tail_of(n)), vec_sub(vec_load_part(x + i, tail_of(n)), less), vec_zero());
+}
+
+/* Sums in f32 of four accumulators, as above; the mean is taken off before squares are added up. */
+static void layer_norm(const float *x, const float *w, const float *bias, size_t n, float eps, float *out)
+{
+    vec sum[4] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()}, square[4] = {sum[0], sum[0], sum[0], sum[0]};
+    for (size_t i = 0, v = 0; i < n; i += VEC, v = (v + 1) % 4)
+        sum[v] = vec_add(sum[v], load_less(x, i, n, vec_zero()));
+    double all = vec_sum_double(sum[0]) + vec_sum_double(sum[1]) + vec_sum_double(sum[2]) + vec_sum_double(sum[3]);
+    vec mean = vec_set1((float)(all / (double)n));
+    for (size_t i = 0, v = 0; i < n; i += VEC, v = (v + 1) % 4) {
+        vec a = load_less(x, i, n, mean);
+        square[v] = vec_fma(a, a, square[v]);
+    }
+    all = vec_sum_double(square[0]) + vec_sum_double(square[1]) + vec_sum_double(square[2]) + vec_sum_double(square[3]);
+    vec scale = vec_set1((float)(1 / sqrt(all / (double)n + (double)eps)));
+    for (size_t i = 0; i < n; i += VEC) {
+        int lanes = n - i < VEC ? tail_of(n) : VEC;
+        vec a = vec_mul(vec_mul(load_less(x, i, n, mean), scale), vec_load_part(w + i, lanes));
+        vec_store_part(out + i, bias ? vec_add(a, vec_load_part(bias + i, lanes)) : a, lanes);
+    }
+}
+
 /* ---- rotation ---- */
 
 /* (a, b) turned by (c, s). */
@@ -103,11 +131,16 @@ LUTRA_INLINE vec swiglu_of(vec a, vec b)
 }
 
 /* gelu's tanh form is a gate: 0.5 (1 + tanh u) = 1 / (1 + e^-2u), u = sqrt(2/pi) (a + 0.044715 a^3). */
-LUTRA_INLINE vec geglu_of(vec a, vec b)
+LUTRA_INLINE vec gelu_of(vec a)
 {
     vec inner = vec_fma(vec_mul(a, a), vec_set1(0.044715f), vec_set1(1));
     vec u = vec_mul(vec_mul(a, vec_set1(1.5957691216f)), inner);
-    return vec_mul(vec_gate(a, u), b);
+    return vec_gate(a, u);
+}
+
+LUTRA_INLINE vec geglu_of(vec a, vec b)
+{
+    return vec_mul(gelu_of(a), b);
 }
 
 LUTRA_INLINE vec relu2_of(vec a, vec b)
@@ -149,6 +182,24 @@ static void relu2(const float *a, const float *b, size_t n, float *out)
 static void add(const float *a, const float *b, size_t n, float *out)
 {
     each(add_of, a, b, n, out);
+}
+
+static void gelu(const float *x, size_t n, float *out)
+{
+    size_t i = 0;
+    for (; i + VEC <= n; i += VEC) vec_store(out + i, gelu_of(vec_load(x + i)));
+    if (i < n) vec_store_part(out + i, gelu_of(vec_load_part(x + i, tail_of(n))), tail_of(n));
+}
+
+static void add_scaled(const float *a, const float *b, float scale, size_t n, float *out)
+{
+    vec s = vec_set1(scale);
+    size_t i = 0;
+    for (; i + VEC <= n; i += VEC) vec_store(out + i, vec_fma(vec_load(b + i), s, vec_load(a + i)));
+    if (i < n) {
+        vec y = vec_fma(vec_load_part(b + i, tail_of(n)), s, vec_load_part(a + i, tail_of(n)));
+        vec_store_part(out + i, y, tail_of(n));
+    }
 }
 
 /* ---- half floats ---- */

@@ -14,6 +14,11 @@ static void rms_norm(const float *x, const float *w, size_t n, float eps, float 
     ref_rms_norm(x, w, eps, out, (int)n, (int)n);
 }
 
+static void layer_norm(const float *x, const float *w, const float *bias, size_t n, float eps, float *out)
+{
+    ref_layer_norm(x, w, bias, eps, out, (int)n, (int)n);
+}
+
 static void rope(const struct op_rope *op, const float *cs, float *x)
 {
     int half = op->n_rot / 2;
@@ -46,6 +51,16 @@ static void relu2(const float *a, const float *b, size_t n, float *out)
 static void add(const float *a, const float *b, size_t n, float *out)
 {
     ref_add(a, b, out, (int)n);
+}
+
+static void gelu(const float *x, size_t n, float *out)
+{
+    ref_gelu(x, out, (int)n);
+}
+
+static void add_scaled(const float *a, const float *b, float scale, size_t n, float *out)
+{
+    ref_add_scaled(a, b, scale, out, (int)n);
 }
 
 static void to_f16(const float *x, size_t n, uint16_t *out)

@@ -12,11 +12,14 @@ LUTRA_INLINE void fill_small(struct cpu_kernels *out, const char *isa)
 {
     out->small_isa = isa;
     out->rms_norm = rms_norm;
+    out->layer_norm = layer_norm;
     out->rope = rope;
     out->swiglu = swiglu;
     out->geglu = geglu;
     out->relu2 = relu2;
     out->add = add;
+    out->gelu = gelu;
+    out->add_scaled = add_scaled;
     out->f32_to_f16 = to_f16;
     out->f16_to_f32 = to_f32;
     out->max_row = max_row;

@@ -88,16 +88,21 @@ static void norm_row(const struct worker *w, const struct op *op, int row)
     const float *x = cpu_value_row(s, op->in[0], row);
     float *out = cpu_value_row(s, op->out[0], row);
     int dim = s->list->value[op->in[0]].dim;
+    const struct cpu_kernels *k = &w->run->device->kernels;
+    size_t n = (size_t)op->norm.n_norm;
     for (int i = 0; i < dim; i += op->norm.n_norm) {
-        w->run->device->kernels.rms_norm(x + i, op->norm.weight, (size_t)op->norm.n_norm, op->norm.eps, out + i);
+        if (op->kind == OP_LAYER_NORM)
+            k->layer_norm(x + i, op->norm.weight, op->norm.bias, n, op->norm.eps, out + i);
+        else
+            k->rms_norm(x + i, op->norm.weight, n, op->norm.eps, out + i);
     }
 }
 
 bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b)
 {
     return a->n_rot == b->n_rot && a->freq_base == b->freq_base && a->freq_scale == b->freq_scale &&
-           a->factors == b->factors && a->magnitude == b->magnitude && a->growth == b->growth &&
-           a->growth_every == b->growth_every;
+           a->factors == b->factors && a->long_factors == b->long_factors && a->short_ctx == b->short_ctx &&
+           a->magnitude == b->magnitude && a->growth == b->growth && a->growth_every == b->growth_every;
 }
 
 static void rope_row(const struct worker *w, const struct op *op, int row)
@@ -154,7 +159,8 @@ void cpu_run_row(const struct worker *w, const struct op *op, int row)
     const struct segment *s = w->run->segment;
     switch (op->kind) {
     case OP_EMBED: embed_row(w, op, row); break;
-    case OP_RMS_NORM: norm_row(w, op, row); break;
+    case OP_RMS_NORM:
+    case OP_LAYER_NORM: norm_row(w, op, row); break;
     case OP_ROPE: rope_row(w, op, row); break;
     case OP_KV_APPEND:
         store_vectors(w, op, KV_K, op->in[0], row);
@@ -163,6 +169,14 @@ void cpu_run_row(const struct worker *w, const struct op *op, int row)
     case OP_TAKE:
         memcpy(cpu_value_row(s, op->out[0], row), cpu_value_row(s, op->in[0], s->step->out_row[row]),
             (size_t)s->list->value[op->in[0]].dim * sizeof(float));
+        break;
+    case OP_GELU:
+        w->run->device->kernels.gelu(
+            cpu_value_row(s, op->in[0], row), (size_t)s->list->value[op->in[0]].dim, cpu_value_row(s, op->out[0], row));
+        break;
+    case OP_ADD_SCALED:
+        w->run->device->kernels.add_scaled(cpu_value_row(s, op->in[0], row), cpu_value_row(s, op->in[1], row),
+            op->add.scale, (size_t)s->list->value[op->out[0]].dim, cpu_value_row(s, op->out[0], row));
         break;
     default: pointwise_row(w, op, row); break;
     }
@@ -213,9 +227,8 @@ static void fill_rope(const struct worker *w)
     for (int i = 0; i < ROPE_TABLES; i++) {
         const struct rope_table *t = &w->run->rope[i];
         if (!t->params) continue;
-        for (int r = first; r < last; r++) {
-            ref_rope_table(t->params, b->row[r].pos, t->cs + (size_t)r * (size_t)t->params->n_rot);
-        }
+        struct op_rope rope = ref_rope_in(t->params, w->run->segment->step->n_ctx);
+        for (int r = first; r < last; r++) ref_rope_table(&rope, b->row[r].pos, t->cs + (size_t)r * (size_t)rope.n_rot);
     }
 }
 

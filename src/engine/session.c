@@ -323,6 +323,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
         .value = s->value,
         .out_row = s->out_row,
         .n_out = s->n_result,
+        .n_ctx = s->n_ctx,
         .result = s->result,
         .cancel = &s->cancel};
     const struct plan_rescue rescue = {replace, s};

@@ -9,7 +9,8 @@
 #include <string.h>
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
-    &model_qwen3vl, &model_gemma2, &model_gemma3, &model_olmo2, &model_smollm3};
+    &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_olmo2, &model_smollm3, &model_phi3,
+    &model_granite, &model_starcoder2, &model_command_r, &model_cohere2};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
@@ -228,9 +229,10 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     TRY(get_int(&r, "embedding_length", MODEL_MAX_DIM, &hp->d_model, err));
     TRY(get_int(&r, "feed_forward_length", MODEL_MAX_DIM, &hp->d_ff, err));
     TRY(read_head_sizes(&r, err));
-    TRY(get_float(&r, "attention.layer_norm_rms_epsilon", true, 0.0f, 1.0f, &hp->norm_eps, err));
+    const char *eps = r.arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    TRY(get_float(&r, eps, true, 0.0f, 1.0f, &hp->norm_eps, err));
     TRY(model_read_rope(&r, err));
-    hp->embedding_scale = 1.0f;
+    hp->embedding_scale = hp->residual_scale = 1.0f;
     hp->attention_scale = 1.0f / sqrtf((float)hp->d_head);
     if (r.arch->read) TRY(r.arch->read(&r, err));
     TRY(read_vocabulary(&r, err));

@@ -11,6 +11,8 @@
 
 #include "quant/quant.h"
 
+enum { SLICE_NAME = 64 };
+
 int model_lack(const struct listener *to, struct lutra_error *err, const char *format, ...)
 {
     char text[sizeof err->what];
@@ -72,6 +74,28 @@ int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out,
     return 0;
 }
 
+int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, int64_t first, int64_t n_out,
+    struct weight **out, struct lutra_error *err)
+{
+    const struct tensor *t;
+    void *text;
+    TRY(weights_tensor_get(m->weights, name, &t, err));
+    TRY(check_shape(m, t, n_in, n_all, err));
+    if (m->n_weight == m->max_weight) return lutra_fail(err, LUTRA_E_INTERNAL, "model: too many matrices");
+    TRY(arena_take(&m->arena, SLICE_NAME, name, &text, err));
+    snprintf(text, SLICE_NAME, "%s[%lld]", name, (long long)first);
+    TRY(mark_used(m, t, err));
+    struct weight *w = &m->weight[m->n_weight++];
+    size_t row_bytes = t->bytes / (size_t)n_all;
+    *w = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL};
+    w->tensor.name = text;
+    w->tensor.ne[1] = n_out;
+    w->tensor.data = (const uint8_t *)t->data + (size_t)first * row_bytes;
+    w->tensor.bytes = (size_t)n_out * row_bytes;
+    *out = w;
+    return 0;
+}
+
 int model_vector(
     struct model *m, const char *name, int64_t n, bool optional, const float **out, struct lutra_error *err)
 {
@@ -101,13 +125,14 @@ static int reserve(struct model *m, struct lutra_error *err)
     const struct hparams *hp = &m->hp;
     m->max_op = 24 * hp->n_layer + 16;
     m->max_weight = 7 * hp->n_layer + 2;
-    m->max_used = m->max_weight + 11 * hp->n_layer + 4;
+    m->max_used = m->max_weight + 15 * hp->n_layer + 8;
     size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;
-    size_t vectors = 4 * (size_t)hp->d_model + 2 * widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff;
+    size_t vectors =
+        6 * (size_t)hp->d_model + 2 * widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff + 5 * SLICE_NAME;
     size_t bytes =
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +
         arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +
-        ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 16 * (size_t)ARENA_ALIGN);
+        ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 24 * (size_t)ARENA_ALIGN);
     TRY(arena_open(&m->arena, "model", bytes, 0, err));
     void *p;
     TRY(arena_take(&m->arena, (size_t)m->max_op * sizeof(struct op), "operations", &p, err));

@@ -29,6 +29,7 @@ struct hparams {
     float norm_eps;
     float embedding_scale, attention_scale; /* of the embeddings' rows, of the scores */
     float attention_cap, logit_cap;         /* cap * tanh(x / cap) of scores and logits; 0: none */
+    float residual_scale, logit_scale;      /* of what sub-layers add; of logits, 0: none */
     float query_growth;                     /* op_rope.growth of queries */
     struct op_rope rope;                    /* n_head is set per use */
     struct op_rope window_rope;             /* of layers with a window */

@@ -29,6 +29,8 @@ struct arch {
     enum op_kind gate;           /* of the feed-forward */
     bool qkv_bias;               /* must be there (others: optional, used when there) */
     bool rotates_part;           /* of a head, if the file says so */
+    bool layer_norm;             /* the residual stream's norms are LayerNorm, with biases where the file has them */
+    bool one_norm;               /* one norm before attention and feed-forward, which read it side by side */
     bool two_ropes;              /* layers with windows have a rotation of their own */
     const char *keys[ARCH_KEYS]; /* that `read` takes care of, and that ask for what others lack */
     /* Its own keys, after those of all; or NULL. */
@@ -36,7 +38,8 @@ struct arch {
 };
 
 extern const struct arch model_llama, model_mistral3, model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl,
-    model_gemma2, model_gemma3, model_olmo2, model_smollm3;
+    model_gemma2, model_gemma, model_gemma3, model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2,
+    model_command_r, model_cohere2;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {
@@ -110,6 +113,10 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
 /* The tensor as a matrix [n_out][n_in]; the same name gives the same weight, whose use is extended. */
 int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out, int use, struct weight **out,
     struct lutra_error *err);
+
+/* Outputs first .. first + n_out - 1 of the tensor as a matrix [n_all][n_in], each slice once. */
+int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, int64_t first, int64_t n_out,
+    struct weight **out, struct lutra_error *err);
 
 /* The tensor as n floats (converted when it is F16 or BF16); *out = NULL when it is absent and optional. */
 int model_vector(

@@ -2,6 +2,7 @@
  *
  * Rotation by position: its keys, and what scaling makes of the frequencies.
  *
+ * LongRoPE has two lists of factors in the file, for sessions up to the original context and for longer ones.
  * YaRN (Peng et al. 2023) keeps high frequencies and scales low ones, with a ramp between.  For each pair of elements that is a
  * number by which its frequency is divided: a factor of OP_ROPE, like Llama 3's.
  */
@@ -44,7 +45,7 @@ int model_read_scaling(const struct reader *r, struct lutra_error *err)
     TRY(model_opt_int(r, "rope.scaling.original_context_length", MODEL_MAX_CTX, &r->hp->n_ctx_orig, err));
     TRY(weights_opt_str(r->w, model_key(name, r, "rope.scaling.type"), &type, err));
     if (is_word(type, "none")) return 0;
-    if (!is_word(type, "linear") && !is_word(type, "yarn"))
+    if (!is_word(type, "linear") && !is_word(type, "yarn") && !is_word(type, "longrope"))
         return model_lack(r->to, err, "%s: rope scaling '%.*s' (key '%s') is not implemented", weights_path(r->w),
             (int)(type.n < 40 ? type.n : 40), type.s, name);
     bool has_factor = weights_kv_find(r->w, model_key(name, r, "rope.scaling.factor"));
@@ -108,6 +109,9 @@ int model_rope_factors(struct model *m, struct lutra_error *err)
     int n = hp->rope.n_rot / 2;
     void *own;
     TRY(model_vector(m, "rope_freqs.weight", n, true, &hp->rope.factors, err));
+    TRY(model_vector(m, "rope_factors_long.weight", n, true, &hp->rope.long_factors, err));
+    if (hp->rope.long_factors) TRY(model_vector(m, "rope_factors_short.weight", n, false, &hp->rope.factors, err));
+    hp->rope.short_ctx = hp->n_ctx_orig;
     if (hp->yarn.factor > 0) {
         TRY(arena_take(&m->arena, (size_t)n * sizeof(float), "rope factors", &own, err));
         for (int i = 0; i < n; i++) ((float *)own)[i] = hp->rope.factors ? hp->rope.factors[i] : 1;

@@ -43,12 +43,29 @@ static const char *named(char out[64], int layer, const char *suffix)
     return out;
 }
 
-static int norm(struct model *m, int layer, const char *name, int in, int out, int n_norm, struct lutra_error *err)
+/* Of groups of n_norm: `name.weight`. */
+static int rms_norm(struct model *m, int layer, const char *name, int in, int out, int n_norm, struct lutra_error *err)
 {
     struct op *op = push(m, OP_RMS_NORM, layer, in, -1, out);
+    char full[80];
     op->norm.n_norm = n_norm;
     op->norm.eps = m->hp.norm_eps;
-    return model_vector(m, name, n_norm, false, &op->norm.weight, err);
+    snprintf(full, sizeof full, "%s.weight", name);
+    return model_vector(m, full, n_norm, false, &op->norm.weight, err);
+}
+
+/* Of the residual stream: `name.weight`, and `name.bias` if there is one. */
+static int norm(struct model *m, int layer, const char *name, int in, int out, struct lutra_error *err)
+{
+    char full[80];
+    if (!m->arch->layer_norm) return rms_norm(m, layer, name, in, out, m->hp.d_model, err);
+    struct op *op = push(m, OP_LAYER_NORM, layer, in, -1, out);
+    op->norm.n_norm = m->hp.d_model;
+    op->norm.eps = m->hp.norm_eps;
+    snprintf(full, sizeof full, "%s.weight", name);
+    TRY(model_vector(m, full, m->hp.d_model, false, &op->norm.weight, err));
+    snprintf(full, sizeof full, "%s.bias", name);
+    return model_vector(m, full, m->hp.d_model, true, &op->norm.bias, err);
 }
 
 /* One part of a matmul: `blk.layer.base.weight` with an optional or required bias. */
@@ -64,6 +81,24 @@ static int part(
     TRY(model_vector(m, named(name, op->layer, suffix), n_out, !bias, &vector, err));
     op_add_part(op, weight, vector, out);
     return 0;
+}
+
+/* Outputs first .. first + n_out - 1 of a matrix of n_all, as a part. */
+static int slice(struct model *m, struct op *op, const char *base, int n_in, int n_all, int first, int n_out, int out,
+    struct lutra_error *err)
+{
+    char suffix[48], name[64];
+    struct weight *weight;
+    snprintf(suffix, sizeof suffix, "%s.weight", base);
+    TRY(model_slice(m, named(name, op->layer, suffix), n_in, n_all, first, n_out, &weight, err));
+    op_add_part(op, weight, NULL, out);
+    return 0;
+}
+
+static bool has(const struct model *m, int layer, const char *suffix)
+{
+    char name[64];
+    return weights_tensor_find(m->weights, named(name, layer, suffix)) != NULL;
 }
 
 static struct op *matmul(struct model *m, int layer, int in)
@@ -88,8 +123,8 @@ static int qk_norms(struct model *m, int layer, int d_q, int d_kv, struct lutra_
     bool row = m->arch->qk_norm == QK_NORM_ROW;
     char name[64];
     if (m->arch->qk_norm == QK_NORM_NONE) return 0;
-    TRY(norm(m, layer, named(name, layer, "attn_q_norm.weight"), Q, Q, row ? d_q : m->hp.d_head, err));
-    return norm(m, layer, named(name, layer, "attn_k_norm.weight"), K, K, row ? d_kv : m->hp.d_head, err);
+    TRY(rms_norm(m, layer, named(name, layer, "attn_q_norm"), Q, Q, row ? d_q : m->hp.d_head, err));
+    return rms_norm(m, layer, named(name, layer, "attn_k_norm"), K, K, row ? d_kv : m->hp.d_head, err);
 }
 
 /* What a sub-layer reads: the residual stream, or its norm in `out`. */
@@ -97,18 +132,29 @@ static int before(struct model *m, int layer, const char *name, int x, int out, 
 {
     char full[64];
     *in = m->arch->norms & NORM_BEFORE ? out : x;
-    return *in == x ? 0 : norm(m, layer, named(full, layer, name), x, out, m->hp.d_model, err);
+    return *in == x ? 0 : norm(m, layer, named(full, layer, name), x, out, err);
+}
+
+/* Three matrices, or one with all their rows. */
+static int query_key_value(struct model *m, struct op *qkv, int d_q, int d_kv, struct lutra_error *err)
+{
+    int d = m->hp.d_model, n = d_q + 2 * d_kv;
+    if (has(m, qkv->layer, "attn_qkv.weight")) {
+        TRY(slice(m, qkv, "attn_qkv", d, n, 0, d_q, Q, err));
+        TRY(slice(m, qkv, "attn_qkv", d, n, d_q, d_kv, K, err));
+        return slice(m, qkv, "attn_qkv", d, n, d_q + d_kv, d_kv, V, err);
+    }
+    TRY(part(m, qkv, "attn_q", d, d_q, m->arch->qkv_bias, Q, err));
+    TRY(part(m, qkv, "attn_k", d, d_kv, m->arch->qkv_bias, K, err));
+    return part(m, qkv, "attn_v", d, d_kv, m->arch->qkv_bias, V, err);
 }
 
 static int attention(struct model *m, int layer, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     int in, d_q = hp->n_head * hp->d_head, d_kv = hp->n_kv_head * hp->d_head;
-    TRY(before(m, layer, "attn_norm.weight", X, N, &in, err));
-    struct op *qkv = matmul(m, layer, in);
-    TRY(part(m, qkv, "attn_q", hp->d_model, d_q, m->arch->qkv_bias, Q, err));
-    TRY(part(m, qkv, "attn_k", hp->d_model, d_kv, m->arch->qkv_bias, K, err));
-    TRY(part(m, qkv, "attn_v", hp->d_model, d_kv, m->arch->qkv_bias, V, err));
+    TRY(before(m, layer, "attn_norm", X, N, &in, err));
+    TRY(query_key_value(m, matmul(m, layer, in), d_q, d_kv, err));
     TRY(qk_norms(m, layer, d_q, d_kv, err));
     rotate(m, layer, Q, hp->n_head, hp->query_growth);
     rotate(m, layer, K, hp->n_kv_head, 0);
@@ -127,9 +173,32 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
 static int add_back(struct model *m, int layer, const char *post_norm, const struct stream *s, struct lutra_error *err)
 {
     char name[64];
-    if (m->arch->norms & NORM_BEHIND)
-        TRY(norm(m, layer, named(name, layer, post_norm), s->t, s->t, m->hp.d_model, err));
-    push(m, OP_ADD, layer, s->x, s->t, s->x);
+    if (m->arch->norms & NORM_BEHIND) TRY(norm(m, layer, named(name, layer, post_norm), s->t, s->t, err));
+    if (m->hp.residual_scale == 1)
+        push(m, OP_ADD, layer, s->x, s->t, s->x);
+    else
+        push(m, OP_ADD_SCALED, layer, s->x, s->t, s->x)->add.scale = m->hp.residual_scale;
+    return 0;
+}
+
+/* What goes through the gate into ffn_down: in s->g. */
+static int widen(struct model *m, int layer, int in, const struct stream *s, struct lutra_error *err)
+{
+    int d = m->hp.d_model, ff = m->hp.d_ff;
+    struct op *wide = matmul(m, layer, in);
+    if (m->arch->gate == OP_GELU) {
+        TRY(part(m, wide, "ffn_up", d, ff, false, s->g, err));
+        push(m, OP_GELU, layer, s->g, -1, s->g);
+        return 0;
+    }
+    if (has(m, layer, "ffn_gate.weight")) {
+        TRY(part(m, wide, "ffn_gate", d, ff, false, s->g, err));
+        TRY(part(m, wide, "ffn_up", d, ff, false, s->u, err));
+    } else { /* one matrix with the rows of both */
+        TRY(slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, s->g, err));
+        TRY(slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, s->u, err));
+    }
+    push(m, m->arch->gate, layer, s->g, s->u, s->g);
     return 0;
 }
 
@@ -137,16 +206,13 @@ static int add_back(struct model *m, int layer, const char *post_norm, const str
 static int feed_forward(struct model *m, int layer, const struct stream *s, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    int in;
+    int in = s->n; /* attention's norm, where there is one for both */
     TRY(part(m, matmul(m, layer, s->a), "attn_output", hp->n_head * hp->d_head, hp->d_model, false, s->t, err));
-    TRY(add_back(m, layer, "post_attention_norm.weight", s, err));
-    TRY(before(m, layer, "ffn_norm.weight", s->x, s->n, &in, err));
-    struct op *gate_up = matmul(m, layer, in);
-    TRY(part(m, gate_up, "ffn_gate", hp->d_model, hp->d_ff, false, s->g, err));
-    TRY(part(m, gate_up, "ffn_up", hp->d_model, hp->d_ff, false, s->u, err));
-    push(m, m->arch->gate, layer, s->g, s->u, s->g);
+    TRY(add_back(m, layer, "post_attention_norm", s, err));
+    if (!m->arch->one_norm) TRY(before(m, layer, "ffn_norm", s->x, s->n, &in, err));
+    TRY(widen(m, layer, in, s, err));
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
-    return add_back(m, layer, "post_ffw_norm.weight", s, err);
+    return add_back(m, layer, "post_ffw_norm", s, err);
 }
 
 static void declare_values(struct model *m)
@@ -176,11 +242,13 @@ int transformer_build(struct model *m, struct lutra_error *err)
         if (last) {
             push(m, OP_TAKE, layer, X, -1, XO);
             push(m, OP_TAKE, layer, A, -1, AO);
+            if (m->arch->one_norm) push(m, OP_TAKE, layer, N, -1, NO);
         }
         TRY(feed_forward(m, layer, last ? &out_rows : &all_rows, err));
     }
-    TRY(norm(m, -1, "output_norm.weight", XO, NO, hp->d_model, err));
+    TRY(norm(m, -1, "output_norm", XO, NO, err));
     struct op *head = push(m, OP_HEAD, -1, NO, -1, -1);
+    head->head.scale = hp->logit_scale;
     head->head.softcap = hp->logit_cap;
     TRY(model_vector(m, "cls.output.weight", hp->d_model, true, &m->value_weight, err));
     TRY(model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err));

@@ -138,6 +138,7 @@ static int check_shapes(const struct check *c)
         }
         return 0;
     case OP_RMS_NORM:
+    case OP_LAYER_NORM:
         if (!op->norm.weight || op->norm.n_norm < 1 || value[op->in[0]].dim % op->norm.n_norm)
             return refuse(c, "groups of %d in %d elements", op->norm.n_norm, value[op->in[0]].dim);
         return want_same_dims(c, value[op->in[0]].dim);

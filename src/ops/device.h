@@ -35,6 +35,7 @@ struct step {
     struct buffer *value;   /* [n_value]: host = [n_row or n_out][dim] f32, dim as in op_list.value */
     const int32_t *out_row; /* [n_out] rows with a want, ascending */
     int n_out;
+    int n_ctx;                 /* the longest that a sequence may become */
     struct row_result *result; /* [n_out]; row and the pointers it wants are set before the step */
     const atomic_bool *cancel; /* may be NULL; looked at between operations */
 };

@@ -7,14 +7,17 @@
 static const struct op_info infos[OP_COUNT + 1] = {
     [OP_EMBED] = {"embed", .n_out = 1, .n_weight = 1, .rows = OP_ALL_ROWS, .use = WEIGHT_GATHER, .by_row = true},
     [OP_RMS_NORM] = {"rms_norm", .n_in = 1, .n_out = 1, .by_row = true},
+    [OP_LAYER_NORM] = {"layer_norm", .n_in = 1, .n_out = 1, .by_row = true},
     [OP_MATMUL] = {"matmul", .n_in = 1, .n_out = 3, .n_weight = 3, .use = WEIGHT_MATMUL},
     [OP_ROPE] = {"rope", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .by_row = true},
     [OP_KV_APPEND] = {"kv_append", .n_in = 2, .rows = OP_ALL_ROWS, .by_row = true, .writes_cache = true},
     [OP_ATTENTION] = {"attention", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .reads_cache = true},
     [OP_SWIGLU] = {"swiglu", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_GEGLU] = {"geglu", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_GELU] = {"gelu", .n_in = 1, .n_out = 1, .by_row = true},
     [OP_RELU2] = {"relu2", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_ADD] = {"add", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_ADD_SCALED] = {"add_scaled", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_TAKE] = {"take", .n_in = 1, .n_out = 1, .rows = OP_TAKES_ROWS, .by_row = true},
     [OP_HEAD] = {"head", .n_in = 1, .n_weight = 1, .rows = OP_OUT_ROWS, .use = WEIGHT_MATMUL},
 };
@@ -82,8 +85,11 @@ bool op_constant(const struct op *op, int i, struct op_constant *out)
         return true;
     }
     switch (op->kind) {
+    case OP_LAYER_NORM: out->x = i ? op->norm.bias : op->norm.weight, out->n = (size_t)op->norm.n_norm; return i <= 1;
     case OP_RMS_NORM: out->x = op->norm.weight, out->n = (size_t)op->norm.n_norm; break;
-    case OP_ROPE: out->x = op->rope.factors, out->n = (size_t)op->rope.n_rot / 2; break;
+    case OP_ROPE:
+        out->x = i ? op->rope.long_factors : op->rope.factors, out->n = (size_t)op->rope.n_rot / 2;
+        return i <= 1;
     case OP_ATTENTION: out->x = op->attention.sinks, out->n = (size_t)op->attention.n_head; break;
     default: return false;
     }

@@ -18,18 +18,21 @@
 
 /* Inputs, outputs and weights in the order of struct op's arrays. */
 enum op_kind {
-    OP_EMBED,     /* out[r] = row token[r] of the weight, times scale */
-    OP_RMS_NORM,  /* out = x / sqrt(mean(x^2) + eps) * weight, over groups of n_norm elements */
-    OP_MATMUL,    /* out[i] = in * weight[i]^T + bias[i], for one to three weights with the same input */
-    OP_ROPE,      /* out = in rotated by position */
-    OP_KV_APPEND, /* K = in[0], V = in[1] of every row, rounded to the cache type, to the row's slot */
-    OP_ATTENTION, /* out = softmax(in K^T scale) V over what the row sees of its layer's cache */
-    OP_SWIGLU,    /* out = silu(in[0]) * in[1] */
-    OP_GEGLU,     /* out = gelu_tanh(in[0]) * in[1] */
-    OP_RELU2,     /* out = max(in[0], 0)^2 * in[1] */
-    OP_ADD,       /* out = in[0] + in[1] */
-    OP_TAKE,      /* out[i] = in[out_row[i]] */
-    OP_HEAD,      /* results of the wanted rows: logits = in * weight^T, hidden = in */
+    OP_EMBED,      /* out[r] = row token[r] of the weight, times scale */
+    OP_RMS_NORM,   /* out = x / sqrt(mean(x^2) + eps) * weight, over groups of n_norm elements */
+    OP_LAYER_NORM, /* out = (x - mean) / sqrt(variance + eps) * weight + bias, over groups of n_norm elements */
+    OP_MATMUL,     /* out[i] = in * weight[i]^T + bias[i], for one to three weights with the same input */
+    OP_ROPE,       /* out = in rotated by position */
+    OP_KV_APPEND,  /* K = in[0], V = in[1] of every row, rounded to the cache type, to the row's slot */
+    OP_ATTENTION,  /* out = softmax(in K^T scale) V over what the row sees of its layer's cache */
+    OP_SWIGLU,     /* out = silu(in[0]) * in[1] */
+    OP_GEGLU,      /* out = gelu_tanh(in[0]) * in[1] */
+    OP_GELU,       /* out = gelu_tanh(in) */
+    OP_RELU2,      /* out = max(in[0], 0)^2 * in[1] */
+    OP_ADD,        /* out = in[0] + in[1] */
+    OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
+    OP_TAKE,       /* out[i] = in[out_row[i]] */
+    OP_HEAD,       /* results of the wanted rows: logits = in * weight^T, hidden = in */
     OP_COUNT
 };
 
@@ -62,6 +65,9 @@ struct op_rope {
     float magnitude;      /* cos and sin are multiplied by this (YaRN's attention factor); 1 otherwise ... */
     float growth;         /* ... and by 1 + growth * log(1 + floor(pos / growth_every)) */
     int growth_every;     /* positions; at least 1 where growth is not 0 */
+    /* [n_rot/2] in place of factors, where a step's n_ctx is above short_ctx; or NULL */
+    const float *long_factors;
+    int short_ctx;
 };
 
 struct op_attention {
@@ -86,16 +92,21 @@ struct op {
         } embed;
         struct {
             const float *weight; /* [n_norm] */
+            const float *bias;   /* [n_norm] of OP_LAYER_NORM, or NULL */
             int n_norm;          /* group length: d_model, or d_head for q/k norms */
             float eps;
         } norm;
+        struct {
+            float scale;
+        } add; /* OP_ADD_SCALED */
         struct {
             const float *bias[OP_WEIGHTS]; /* [n_out of that weight] or NULL */
         } matmul;
         struct op_rope rope;
         struct op_attention attention;
         struct {
-            float softcap; /* of the logits; 0 = none */
+            float scale;   /* of the logits; 0 = none */
+            float softcap; /* of what that gives; 0 = none */
         } head;
     };
 };

@@ -83,6 +83,37 @@ static void put_sections(struct weights_writer *w, const struct weights_shape *s
     weights_writer_put_array(w, key, WEIGHTS_I32, section, 4);
 }
 
+static void phi3_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    uint32_t original = s->n_ctx <= 1024 ? s->n_ctx / 2 : 4096;
+    make_put_u32(w, s, "rope.scaling.original_context_length", original);
+    make_put_f32(w, s, "rope.scaling.attn_factor", 1.1902381f);
+}
+
+static void granite_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_f32(w, s, "attention.scale", 0.015625f);
+    make_put_f32(w, s, "embedding_scale", 12);
+    make_put_f32(w, s, "residual_scale", 0.22f);
+    make_put_f32(w, s, "logit_scale", 8);
+}
+
+static void command_r_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_f32(w, s, "logit_scale", 0.0625f);
+}
+
+static void cohere2_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_f32(w, s, "logit_scale", 0.25f);
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
+}
+
+uint32_t make_rotated(const struct weights_shape *s)
+{
+    return strcmp(s->arch, "phi3") == 0 && s->n_kv_head < s->n_head ? s->d_head * 3 / 4 : s->d_head;
+}
+
 static const struct make_arch archs[] = {
     {"llama", MAKE_NORM_BEFORE, NULL},
     {"mistral3", MAKE_NORM_BEFORE, mistral3_keys},
@@ -91,6 +122,12 @@ static const struct make_arch archs[] = {
     {"qwen2vl", MAKE_NORM_BEFORE | MAKE_QKV_BIAS, put_sections},
     {"qwen3", MAKE_NORM_BEFORE | MAKE_QK_NORM, NULL},
     {"qwen3vl", MAKE_NORM_BEFORE | MAKE_QK_NORM, put_sections},
+    {"phi3", MAKE_NORM_BEFORE | MAKE_FUSED | MAKE_LONG_ROPE, phi3_keys},
+    {"granite", MAKE_NORM_BEFORE, granite_keys},
+    {"starcoder2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ALL_BIASES | MAKE_NO_GATE, NULL},
+    {"command-r", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ONE_NORM, command_r_keys},
+    {"cohere2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ONE_NORM, cohere2_keys},
+    {"gemma", MAKE_NORM_BEFORE, NULL},
     {"gemma2", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND, gemma2_keys},
     {"gemma3", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM, gemma3_keys},
     {"olmo2", MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_QK_ROW, olmo2_keys},

@@ -22,6 +22,12 @@ enum {
     MAKE_QK_NORM = 4,
     MAKE_QK_ROW = 8, /* these norms are of whole rows */
     MAKE_QKV_BIAS = 16,
+    MAKE_FUSED = 32,      /* one matrix for q, k and v, and one for gate and up */
+    MAKE_ALL_BIASES = 64, /* of all matrices and norms */
+    MAKE_NO_GATE = 128,
+    MAKE_LAYER_NORM = 256,
+    MAKE_ONE_NORM = 512, /* before both sub-layers */
+    MAKE_LONG_ROPE = 1024,
 };
 struct make_arch {
     const char *name;
@@ -29,6 +35,9 @@ struct make_arch {
     void (*put_keys)(struct weights_writer *w, const struct weights_shape *s); /* NULL: none */
 };
 const struct make_arch *make_arch_find(const char *name);
+
+/* Elements of each head that turn: all, or Phi-4-mini's three quarters. */
+uint32_t make_rotated(const struct weights_shape *s);
 
 /* `{arch}.name` */
 void make_put_u32(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t value);

@@ -77,10 +77,12 @@ static int layer_norm(struct make *m, uint32_t layer, const char *name, uint32_t
 {
     char full[48];
     snprintf(full, sizeof full, "%s.weight", name);
-    return layer_tensor(m, layer, full, NORM, n, 0);
+    TRY(layer_tensor(m, layer, full, NORM, n, 0));
+    snprintf(full, sizeof full, "%s.bias", name);
+    return m->arch->has & MAKE_ALL_BIASES ? layer_tensor(m, layer, full, BIAS, n, 0) : 0;
 }
 
-/* A matrix; with a bias where `bias`. */
+/* A matrix; with a bias where `bias`, or where all have one. */
 static int layer_matrix(
     struct make *m, uint32_t layer, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out, bool bias)
 {
@@ -88,7 +90,7 @@ static int layer_matrix(
     snprintf(full, sizeof full, "%s.weight", name);
     TRY(layer_tensor(m, layer, full, kind, n_in, n_out));
     snprintf(full, sizeof full, "%s.bias", name);
-    return bias ? layer_tensor(m, layer, full, BIAS, n_out, 0) : 0;
+    return bias || m->arch->has & MAKE_ALL_BIASES ? layer_tensor(m, layer, full, BIAS, n_out, 0) : 0;
 }
 
 static int attention(struct make *m, uint32_t i)
@@ -96,6 +98,10 @@ static int attention(struct make *m, uint32_t i)
     const struct weights_shape *s = &m->shape;
     uint32_t d = s->d_model, d_q = s->n_head * s->d_head, d_kv = s->n_kv_head * s->d_head, has = m->arch->has;
     if (has & MAKE_NORM_BEFORE) TRY(layer_norm(m, i, "attn_norm", d));
+    if (has & MAKE_FUSED) {
+        TRY(layer_matrix(m, i, "attn_qkv", MATRIX, d, d_q + 2 * d_kv, false));
+        return layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false);
+    }
     TRY(layer_matrix(m, i, "attn_q", MATRIX, d, d_q, has & MAKE_QKV_BIAS));
     if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_q_norm", has & MAKE_QK_ROW ? d_q : s->d_head));
     TRY(layer_matrix(m, i, "attn_k", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
@@ -110,9 +116,9 @@ static int layer(struct make *m, uint32_t i)
     const struct weights_shape *s = &m->shape;
     uint32_t d = s->d_model, has = m->arch->has;
     TRY(attention(m, i));
-    if (has & MAKE_NORM_BEFORE) TRY(layer_norm(m, i, "ffn_norm", d));
-    TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, s->d_ff, false));
-    TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, s->d_ff, false));
+    if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, "ffn_norm", d));
+    if (!(has & (MAKE_FUSED | MAKE_NO_GATE))) TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, s->d_ff, false));
+    TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, s->d_ff * (has & MAKE_FUSED ? 2 : 1), false));
     TRY(layer_matrix(m, i, "ffn_down", FFN_DOWN, s->d_ff, d, false));
     return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_ffw_norm", d) : 0;
 }
@@ -124,8 +130,13 @@ static int all_tensors(struct make *m)
     m->n_tensors = 0;
     TRY(tensor(m, "token_embd.weight", MATRIX, s->d_model, s->n_vocab));
     if (s->rope_factor > 0) TRY(tensor(m, "rope_freqs.weight", ROPE_FACTORS, s->d_head / 2, 0));
+    if (m->arch->has & MAKE_LONG_ROPE) {
+        TRY(tensor(m, "rope_factors_long.weight", NORM, make_rotated(s) / 2, 0));
+        TRY(tensor(m, "rope_factors_short.weight", NORM, make_rotated(s) / 2, 0));
+    }
     for (uint32_t i = 0; i < s->n_layer; i++) TRY(layer(m, i));
     TRY(tensor(m, "output_norm.weight", NORM, s->d_model, 0));
+    if (m->arch->has & MAKE_ALL_BIASES) TRY(tensor(m, "output_norm.bias", BIAS, s->d_model, 0));
     if (!s->tied) TRY(tensor(m, "output.weight", MATRIX, s->d_model, s->n_vocab));
     return 0;
 }
@@ -287,9 +298,11 @@ static void put_hyperparameters(struct make *m)
     put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
     put_arch_u32(m, "attention.key_length", s->d_head);
     put_arch_u32(m, "attention.value_length", s->d_head);
-    put_arch_u32(m, "rope.dimension_count", s->d_head);
+    put_arch_u32(m, "rope.dimension_count", make_rotated(s));
     put_arch_u32(m, "vocab_size", s->n_vocab);
-    make_put_f32(m->out, s, "attention.layer_norm_rms_epsilon", s->rms_eps);
+    bool layer_norm = m->arch->has & MAKE_LAYER_NORM;
+    make_put_f32(
+        m->out, s, layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", s->rms_eps);
     make_put_f32(m->out, s, "rope.freq_base", s->rope_base);
     if (m->arch->put_keys) m->arch->put_keys(m->out, s);
 }

@@ -29,6 +29,13 @@ static const struct weights_shape shapes[] = {
     {"olmo3-7b", "olmo2", 4096, 32, 32, 32, 128, 11008, 100352, 65536, false, 5e5f, 0, 1e-6f},
     {"qwen2.5-vl-3b", "qwen2vl", 2048, 36, 16, 2, 128, 11008, 151936, 128000, true, 1e6f, 0, 1e-6f},
     {"qwen3-vl-4b", "qwen3vl", 2560, 36, 32, 8, 128, 9728, 151936, 262144, true, 5e6f, 0, 1e-6f},
+    {"phi-3.5-mini", "phi3", 3072, 32, 32, 32, 96, 8192, 32064, 131072, false, 1e4f, 0, 1e-5f},
+    {"phi-4-mini", "phi3", 3072, 32, 24, 8, 128, 8192, 200064, 131072, true, 1e4f, 0, 1e-5f},
+    {"granite3.3-2b", "granite", 2048, 40, 32, 8, 64, 8192, 49159, 131072, true, 1e7f, 0, 1e-5f},
+    {"starcoder2-3b", "starcoder2", 3072, 30, 24, 2, 128, 12288, 49152, 16384, true, 999999.4420358813f, 0, 1e-5f},
+    {"command-r-35b", "command-r", 8192, 40, 64, 64, 128, 22528, 256000, 131072, true, 8e6f, 0, 1e-5f},
+    {"command-r7b", "cohere2", 4096, 32, 32, 8, 128, 14336, 256000, 132096, true, 5e4f, 0, 1e-5f},
+    {"gemma-2b", "gemma", 2048, 18, 8, 1, 256, 16384, 256000, 8192, true, 1e4f, 0, 1e-6f},
     {"falcon3-1b", "llama", 2048, 18, 8, 4, 256, 8192, 131072, 4096, false, 1000042, 0, 1e-6f},
     /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
      * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
@@ -44,6 +51,13 @@ static const struct weights_shape shapes[] = {
     /* llama.cpp 0.7.0 takes 0 for qwen2vl's epsilon, whatever the file says. */
     {"tiny-qwen2vl", "qwen2vl", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-12f},
     {"tiny-qwen3vl", "qwen3vl", 256, 2, 8, 4, 64, 512, 512, 1024, true, 5e6f, 0, 1e-6f},
+    /* Not tiny-phi3: llama.cpp wants special tokens of models whose name says so. */
+    {"tiny-phi", "phi3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e4f, 0, 1e-5f},
+    {"tiny-granite", "granite", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e7f, 0, 1e-5f},
+    {"tiny-starcoder2", "starcoder2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e5f, 0, 1e-5f},
+    {"tiny-command-r", "command-r", 256, 2, 4, 4, 64, 512, 512, 1024, true, 8e6f, 0, 1e-5f},
+    {"tiny-cohere2", "cohere2", 256, 4, 4, 2, 64, 512, 512, 256, true, 5e4f, 0, 1e-5f},
+    {"tiny-gemma", "gemma", 256, 2, 4, 1, 64, 512, 512, 512, true, 1e4f, 0, 1e-6f},
     {"tiny-llama-24", "llama", 96, 2, 12, 4, 24, 160, 512, 512, true, 1e4f, 0, 1e-5f},
     {"tiny-llama-80", "llama", 160, 2, 4, 2, 80, 224, 512, 512, false, 1e4f, 32, 1e-5f},
     {"tiny-qwen2-16", "qwen2", 224, 2, 14, 2, 16, 352, 512, 512, false, 1e6f, 0, 1e-6f},

@@ -59,6 +59,41 @@ static void check_norm(struct tally *t, const char *name, const struct cpu_kerne
     }
 }
 
+static void check_layer_norm(struct tally *t, const char *name, const struct cpu_kernels *k, uint64_t *seed)
+{
+    float x[N], w[N], bias[N], want[N], got[N];
+    for (int n = 2; n < 2 * N; n += n < 40 ? 1 : 37) {
+        int size = n < N ? n : n - N + 2; /* every size without and, later, with a mean far from 0 */
+        fill(x, size, seed);
+        fill(w, size, seed);
+        fill(bias, size, seed);
+        for (int i = 0; i < size && n >= N; i++) x[i] += 50;
+        ref_layer_norm(x, w, n % 2 ? bias : NULL, 1e-5f, want, size, size);
+        struct guarded out = guard((size_t)size * 4, 0x22);
+        k->layer_norm(x, w, n % 2 ? bias : NULL, (size_t)size, 1e-5f, (float *)(void *)out.data);
+        memcpy(got, out.data, (size_t)size * 4);
+        compare(t, name, "layer_norm", got, want, size, 200); /* of a product and a bias that may cancel */
+        expect(t, name, unguard(&out), "layer_norm: wrote outside %d", size);
+    }
+}
+
+static void check_one(struct tally *t, const char *name, const struct cpu_kernels *k, uint64_t *seed)
+{
+    float a[N], b[N], want[N];
+    fill(a, N, seed);
+    fill(b, N, seed);
+    for (int n = 1; n < N; n += n < 40 ? 1 : 37) {
+        struct guarded out = guard((size_t)n * 4, 0x22);
+        ref_gelu(a, want, n);
+        k->gelu(a, (size_t)n, (float *)(void *)out.data);
+        compare(t, name, "gelu", (float *)(void *)out.data, want, n, 1);
+        ref_add_scaled(a, b, 0.22f, want, n);
+        k->add_scaled(a, b, 0.22f, (size_t)n, (float *)(void *)out.data);
+        compare(t, name, "add_scaled", (float *)(void *)out.data, want, n, 10);
+        expect(t, name, unguard(&out), "gelu, add_scaled: wrote outside %d", n);
+    }
+}
+
 static void check_rope(
     struct tally *t, const char *name, const struct cpu_kernels *k, const struct cpu_kernels *lower, uint64_t *seed)
 {
@@ -119,6 +154,7 @@ static void norm_job(void *arg)
 {
     struct job *j = arg;
     check_norm(j->t, j->name, j->k, &j->seed);
+    check_layer_norm(j->t, j->name, j->k, &j->seed);
 }
 
 static void rope_job(void *arg)
@@ -134,6 +170,7 @@ static void gate_job(void *arg)
     check_gate(j->t, j->name, "geglu", j->k->geglu, ref_geglu, &j->seed);
     check_gate(j->t, j->name, "relu2", j->k->relu2, ref_relu2, &j->seed);
     check_gate(j->t, j->name, "add", j->k->add, ref_add, &j->seed);
+    check_one(j->t, j->name, j->k, &j->seed);
 }
 
 static void halves_job(void *arg)

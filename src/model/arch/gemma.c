@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Gemma 2 and 3: embeddings scaled by sqrt(d_model), GEGLU, norms before and behind each sub-layer, and windows.
+ * Gemma has embeddings scaled by sqrt(d_model), and GEGLU; Gemma 2 and 3 also norms behind each sub-layer, and windows.
  * Gemma 2 caps scores and logits, and every other layer has a window.  Gemma 3 has norms of each head's q and k instead of
  * caps, windows in five layers of six, and these turn with a base of their own and without scaling.
  */
@@ -35,6 +35,16 @@ static int read3(const struct reader *r, struct lutra_error *err)
     TRY(model_opt_float(r, "rope.freq_base_swa", 1.0f, 1e12f, &local->freq_base, err));
     return model_read_windows(r, 0, 6, err);
 }
+
+static int read1(const struct reader *r, struct lutra_error *err)
+{
+    (void)err;
+    scale(r->hp, 0);
+    return 0;
+}
+
+const struct arch model_gemma = {
+    .name = "gemma", .rope = ROPE_NEOX, .norms = NORM_BEFORE, .gate = OP_GEGLU, .read = read1};
 
 const struct arch model_gemma2 = {.name = "gemma2",
     .rope = ROPE_NEOX,

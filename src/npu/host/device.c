@@ -36,6 +36,8 @@ static int check_product(struct npu_device *d, const struct op *op, struct lutra
 static int check_rope(const struct op_rope *p, struct lutra_error *err)
 {
     bool sane = p->n_head > 0 && p->n_rot > 0 && p->n_rot % 2 == 0 && p->n_rot <= p->d_head && p->n_rot <= NPU_ROPE_MAX;
+    if (p->long_factors)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: rope: factors that depend on the length of the context");
     if (sane && (p->kind == ROPE_NORM || p->kind == ROPE_NEOX) && p->n_head * p->d_head % 32 == 0) return 0;
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: rope: kind %d, %d heads of %d, %d elements rotated", (int)p->kind,
         p->n_head, p->d_head, p->n_rot);
@@ -72,7 +74,9 @@ static int npu_supports(struct device *self, const struct op_list *list, const s
     struct npu_weights w;
     switch (op->kind) {
     case OP_EMBED: return npu_weight_layout(d, op->weight[0], &w, err);
-    case OP_HEAD: return npu_weight_layout(d, op->weight[0], &w, err);
+    case OP_HEAD:
+        if (op->head.scale != 0) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: head: scaled logits");
+        return npu_weight_layout(d, op->weight[0], &w, err);
     case OP_MATMUL: return check_product(d, op, err);
     case OP_ROPE: return check_rope(&op->rope, err);
     case OP_ATTENTION: TRY(check_cache(list, err)); return check_attention(d, &op->attention, err);

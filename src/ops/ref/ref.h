@@ -33,9 +33,15 @@ void ref_matmul(const struct tensor *w, const float *bias, const float *x, float
  * weight: [n_norm]. */
 void ref_rms_norm(const float *x, const float *weight, float eps, float *out, int n, int n_norm);
 
+/* out = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias, the same way; bias may be NULL. */
+void ref_layer_norm(const float *x, const float *weight, const float *bias, float eps, float *out, int n, int n_norm);
+
 /* Rotates x [n_head][d_head] to position pos, in place.  Pair i of a head, elements (2i, 2i+1) or (i, i + n_rot/2),
  * turns by theta_i = pos * freq_scale * freq_base^(-2i/n_rot) / factors[i]; the elements from n_rot on stay. */
 void ref_rope(const struct op_rope *p, int32_t pos, float *x);
+
+/* The rotation in a step of n_ctx: long_factors are taken or gone. */
+struct op_rope ref_rope_in(const struct op_rope *p, int n_ctx);
 
 /* What rotation kernels take instead of angles: cs[n_rot/2][2] = cos theta_i, sin theta_i, times magnitude. */
 void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs);
@@ -43,6 +49,8 @@ void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs);
 void ref_swiglu(const float *gate, const float *up, float *out, int n); /* gate / (1 + e^-gate) * up */
 void ref_geglu(const float *gate, const float *up, float *out, int n);  /* the tanh form of gelu(gate), times up */
 void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(gate, 0)^2 * up */
+void ref_gelu(const float *x, float *out, int n);                       /* the tanh form */
+void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n); /* a + scale b */
 void ref_add(const float *a, const float *b, float *out, int n);
 
 /* out[i] = x[out_row[i]].  x: [rows][dim], out: [n_out][dim] and not x. */

@@ -17,6 +17,19 @@ void ref_rms_norm(const float *x, const float *weight, float eps, float *out, in
     }
 }
 
+void ref_layer_norm(const float *x, const float *weight, const float *bias, float eps, float *out, int n, int n_norm)
+{
+    for (int first = 0; first < n; first += n_norm) {
+        double sum = 0, squares = 0;
+        for (int i = 0; i < n_norm; i++) sum += x[first + i];
+        double mean = sum / n_norm;
+        for (int i = 0; i < n_norm; i++) squares += (x[first + i] - mean) * (x[first + i] - mean);
+        double scale = 1 / sqrt(squares / n_norm + (double)eps);
+        for (int i = 0; i < n_norm; i++)
+            out[first + i] = (float)((x[first + i] - mean) * scale * weight[i] + (bias ? bias[i] : 0));
+    }
+}
+
 static void turn(const struct op_rope *p, int32_t pos, int i, double *c, double *s)
 {
     double theta = pos * (double)p->freq_scale * pow(p->freq_base, -2.0 * i / p->n_rot);
@@ -43,6 +56,14 @@ void ref_rope(const struct op_rope *p, int32_t pos, float *x)
     }
 }
 
+struct op_rope ref_rope_in(const struct op_rope *p, int n_ctx)
+{
+    struct op_rope now = *p;
+    if (p->long_factors && n_ctx > p->short_ctx) now.factors = p->long_factors;
+    now.long_factors = NULL;
+    return now;
+}
+
 void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs)
 {
     for (int i = 0; i < p->n_rot / 2; i++) {
@@ -62,13 +83,20 @@ void ref_swiglu(const float *gate, const float *up, float *out, int n)
 }
 
 /* 0.5 (1 + tanh u) = 1 / (1 + e^-2u), which does not cancel for negative u; u = sqrt(2/pi) (g + 0.044715 g^3). */
-void ref_geglu(const float *gate, const float *up, float *out, int n)
+static double gelu(double g)
 {
     const double root_2_over_pi = 0.79788456080286535588;
-    for (int i = 0; i < n; i++) {
-        double g = gate[i], u = root_2_over_pi * (g + 0.044715 * g * g * g);
-        out[i] = (float)(g / (1 + exp(-2 * u)) * up[i]);
-    }
+    return g / (1 + exp(-2 * root_2_over_pi * (g + 0.044715 * g * g * g)));
+}
+
+void ref_geglu(const float *gate, const float *up, float *out, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = (float)(gelu(gate[i]) * up[i]);
+}
+
+void ref_gelu(const float *x, float *out, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = (float)gelu(x[i]);
 }
 
 void ref_relu2(const float *gate, const float *up, float *out, int n)
@@ -82,6 +110,11 @@ void ref_relu2(const float *gate, const float *up, float *out, int n)
 void ref_add(const float *a, const float *b, float *out, int n)
 {
     for (int i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+
+void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = (float)(a[i] + (double)scale * b[i]);
 }
 
 void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float *out)

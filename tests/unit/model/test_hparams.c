@@ -137,7 +137,9 @@ static void what_would_run_wrong_is_refused_by_its_key(void **state)
         {{"llama.attention.causal", WEIGHTS_BOOL, &yes}, NULL, NULL},
         {{"llama.attention.sliding_window", WEIGHTS_U32, &inside}, NULL, "sliding_window"},
         {{"llama.attention.sliding_window", WEIGHTS_U32, &as_long}, NULL, NULL},
-        {{SCALING "type", WEIGHTS_STRING, "longrope"}, NULL, "longrope"},
+        {{SCALING "type", WEIGHTS_STRING, "su"}, NULL, "'su'"},
+        {{"llama.attention.temperature_scale", WEIGHTS_F32, &two}, NULL, "temperature_scale"},
+        {{"llama.logit_scale", WEIGHTS_F32, &two}, NULL, "logit_scale"},
         {{SCALING "type", WEIGHTS_STRING, "yarn"}, NULL, NULL},
         {{"llama.expert_count", WEIGHTS_U32, &experts}, NULL, "experts"},
         {{"general.architecture", WEIGHTS_STRING, "mamba"}, NULL, "'mamba'"},
@@ -261,6 +263,43 @@ static void layers_differ_in_windows_and_rotation(void **state)
     }
 }
 
+/* Scales of Granite, a part of each head rotated, and matrices cut out of one (Phi). */
+static void scales_and_slices(void **state)
+{
+    (void)state;
+    struct weights_make_settings set = weights_make_default();
+    struct weights *w;
+    struct model *m;
+    struct lutra_error err;
+    set.shape = "tiny-granite";
+    if (weights_make_model(changed, &set, &err) < 0 || weights_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
+    if (model_open(&m, w, &err) < 0) fail_msg("%s", err.what);
+    const struct op_list *list = model_ops(m);
+    assert_true(find(m, OP_EMBED, -1)->embed.scale == 12 && find(m, OP_HEAD, -1)->head.scale == 0.125f);
+    assert_true(find(m, OP_ADD_SCALED, 1)->add.scale == 0.22f && !find(m, OP_ADD, 1));
+    assert_true(find(m, OP_ATTENTION, 0)->attention.scale == 0.015625f);
+    model_close(&m);
+    weights_close(&w);
+    set.shape = "tiny-phi";
+    if (weights_make_model(changed, &set, &err) < 0 || weights_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
+    if (model_open(&m, w, &err) < 0) fail_msg("%s", err.what);
+    list = model_ops(m);
+    const struct op *qkv = find(m, OP_MATMUL, 0), *rope = find(m, OP_ROPE, 0);
+    const struct tensor *whole = weights_tensor_find(w, "blk.0.attn_qkv.weight");
+    assert_true(qkv->n_weight == 3 && rope->rope.n_rot == 48 && rope->rope.d_head == 64);
+    assert_true(rope->rope.long_factors && rope->rope.factors && rope->rope.short_ctx == 256);
+    const uint8_t *at = whole->data;
+    for (int i = 0; i < 3; i++) { /* one behind the other, under names of their own */
+        assert_ptr_equal(qkv->weight[i]->tensor.data, at);
+        assert_true(!i || strcmp(qkv->weight[i]->tensor.name, qkv->weight[i - 1]->tensor.name) != 0);
+        at += qkv->weight[i]->tensor.bytes;
+    }
+    assert_ptr_equal(at, (const uint8_t *)whole->data + whole->bytes);
+    assert_int_equal(list->op[list->n_op - 1].kind, OP_HEAD);
+    model_close(&m);
+    weights_close(&w);
+}
+
 static void join(void *user, const char *sentence)
 {
     char *all = user;
@@ -271,11 +310,11 @@ static void everything_a_file_lacks_is_told(void **state)
 {
     (void)state;
     static const struct change known[MAX_CHANGE] = {{"llama.attention.causal", WEIGHTS_BOOL, &no},
-        {SCALING "type", WEIGHTS_STRING, "longrope"}, {"llama.rope.dimension_count", WEIGHTS_U32, &part}};
+        {SCALING "type", WEIGHTS_STRING, "su"}, {"llama.rope.dimension_count", WEIGHTS_U32, &part}};
     static const struct change unknown[MAX_CHANGE] = {{"general.architecture", WEIGHTS_STRING, "mamba"},
         {"mamba.attention.sliding_window", WEIGHTS_U32, &inside},
         {"mamba.final_logit_softcapping", WEIGHTS_F32, &four}};
-    static const char *const words[][4] = {{"causal", "longrope", "dimension_count", "blk.0.extra"},
+    static const char *const words[][4] = {{"causal", "'su'", "dimension_count", "blk.0.extra"},
         {"'mamba'", "sliding_window", "final_logit_softcapping", " are)"}};
     for (int i = 0; i < 3; i++) {
         static const struct change none[MAX_CHANGE];
@@ -296,6 +335,7 @@ int main(void)
         cmocka_unit_test(what_would_run_wrong_is_refused_by_its_key),
         cmocka_unit_test(gemma2_has_caps_and_windows),
         cmocka_unit_test(layers_differ_in_windows_and_rotation),
+        cmocka_unit_test(scales_and_slices),
         cmocka_unit_test(everything_a_file_lacks_is_told),
     };
     return cmocka_run_group_tests(tests, make, clean);

@@ -126,6 +126,13 @@ static inline void rl_add_random(struct random_list *r)
         op.norm.n_norm = rl_below(r, 2) ? dim : 32;
         op.norm.eps = 1e-5f;
         break;
+    case OP_LAYER_NORM:
+        op.norm.weight = r->vector;
+        op.norm.bias = rl_below(r, 2) ? r->vector + RL_DIM : NULL;
+        op.norm.n_norm = rl_below(r, 2) ? dim : 32;
+        op.norm.eps = 1e-5f;
+        break;
+    case OP_ADD_SCALED: op.add.scale = 0.22f; break;
     case OP_ROPE:
         if (rows == ROWS_OUT) return;
         op.rope = (struct op_rope){ROPE_NEOX, dim / 16, 16, 8, 10000, 1, NULL, 1};

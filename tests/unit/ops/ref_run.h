@@ -47,6 +47,9 @@ static inline void ref_run_row(const struct op_list *list, const struct op *op, 
     switch (op->kind) {
     case OP_EMBED: ref_embed(&op->weight[0]->tensor, row->token, op->embed.scale, out); break;
     case OP_RMS_NORM: ref_rms_norm(a, op->norm.weight, op->norm.eps, out, n, op->norm.n_norm); break;
+    case OP_LAYER_NORM: ref_layer_norm(a, op->norm.weight, op->norm.bias, op->norm.eps, out, n, op->norm.n_norm); break;
+    case OP_GELU: ref_gelu(a, out, n); break;
+    case OP_ADD_SCALED: ref_add_scaled(a, b, op->add.scale, out, n); break;
     case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++)
             ref_matmul(&op->weight[i]->tensor, op->matmul.bias[i], a, value_row(list, step, op->out[i], r), 1);
