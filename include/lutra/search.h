@@ -161,6 +161,8 @@ struct lutra_search_result {
     uint64_t us;                     /* measured, submit to end */
     enum lutra_search_method method; /* as asked, or as AUTO chose */
     int width, expand;
+    double best_reward; /* the largest that the verifier gave any step; about 0: it told the candidates apart by next to
+                           nothing; -1 = it gave none */
 };
 
 typedef struct lutra_search_run lutra_search_run;

@@ -118,6 +118,7 @@ struct lutra_search_run {
     int32_t prompt_seq; /* -1 before the first round */
     int verify_tok;     /* longest sequence there */
     int n_open;         /* candidates' sequences */
+    double best_reward; /* of all steps; -1: none yet */
     int64_t reserved_block, verifier_rows;
 
     /* budgets */

@@ -219,6 +219,7 @@ int lutra_search_submit(lutra_search_run **out, lutra_session *session, const st
     run->self = set.verifier && set.verifier->kind == VERIFIER_LIKELIHOOD && set.verifier->model == session->model;
     run->judge = run->self ? NULL : set.verifier;
     run->prompt_seq = -1;
+    run->best_reward = -1;
     snprintf(run->step, sizeof run->step, "%s", set.step);
     int rc = submit(run, request, err);
     if (rc < 0) {
@@ -285,6 +286,7 @@ void search_finish(lutra_search_run *run)
     res->n_candidates = r->n_started;
     res->n_finished = run->n_final;
     res->verifier_rows = run->verifier_rows;
+    res->best_reward = run->best_reward;
     res->method = run->set.method;
     res->width = run->set.width;
     res->expand = run->set.expand;

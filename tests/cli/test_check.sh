@@ -34,6 +34,7 @@ chmod +x "$WORK/checker"
 run --best-of 3 --check "'$WORK/checker' $WORK/asked 'not there'"
 expect_code 0 'a program'
 expect_err 'score 0.' 'a program'
+! grep -q 'says little' "$WORK/err" || fail 'a verifier that tells candidates apart'
 [ "$(wc -l <"$WORK/asked")" -eq 4 ] || fail 'one died, and was asked again'
 head -n 1 "$WORK/asked" | grep -qF '"question":"Sam has 42 cards.' || fail 'the question is told'
 head -n 1 "$WORK/asked" | grep -qF '"whole":true}' || fail 'a whole solution'
@@ -42,6 +43,20 @@ expect_code 0 'nonsense'
 expect_err "(no reward: no reply: 'no idea')" 'nonsense has its reason'
 expect_err 'score 0.000' 'nonsense'
 
+# A verifier that likes nothing is told.
+cat >"$WORK/blind" <<'END'
+#!/bin/sh
+while IFS= read -r line; do
+    id=${line#*:}
+    echo "{\"id\":${id%%,*},\"reward\":0.001}"
+done
+END
+chmod +x "$WORK/blind"
+run --best-of 3 --check "$WORK/blind"
+expect_code 0 'a verifier that likes nothing'
+expect_err 'no step of any candidate got more than 0.001 from the verifier' 'a verifier that likes nothing'
+run --best-of 3 --check "$WORK/blind" -q
+expect_quiet 'a verifier that likes nothing, -q'
 run --best-of 3 --check /no/such/program
 expect_code 1 'no such program'
 expect_err '/no/such/program' 'no such program'

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+static const double SAYS_NOTHING = 0.02; /* rewards are 0 to 1 */
+
 #define AT(field) offsetof(struct search_options, field)
 
 static const struct option search_table[] = {
@@ -120,6 +122,7 @@ int searcher_open(struct searcher *s, const struct search_options *o, struct eng
 {
     int n_ctx;
     if (!s->wanted || s->settings.method == LUTRA_SEARCH_VOTE || !judge_wanted(&o->judge)) return 0;
+    s->by_likelihood = o->judge.kind && !strcmp(o->judge.kind, "likelihood");
     int code = judge_open(&s->judge, &o->judge, e, model_path);
     lutra_session_sizes(e->session, &n_ctx, NULL, NULL);
     if (!code)
@@ -145,6 +148,13 @@ static void on_event(void *user, const struct lutra_search_event *event)
     view_event(user, event);
 }
 
+/* A reward model that was trained for other texts, or a checker that nobody passes: the winner is any of them. */
+static void tell_blind_verifier(const struct searcher *s, double best_reward)
+{
+    if (!s->verifier || s->by_likelihood || best_reward < 0 || best_reward > SAYS_NOTHING) return;
+    say("no step of any candidate got more than %.2g from the verifier: its choice says little", best_reward);
+}
+
 int searcher_run(struct searcher *s, struct engine *e, const struct lutra_request *request, const char *question,
     bool quiet, struct buffer *reply, bool *cancelled)
 {
@@ -168,6 +178,7 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
     *cancelled = interrupted();
     view_close(view, *cancelled ? NULL : res);
     if (res && res->text && !*cancelled) buffer_add(reply, res->text, strlen(res->text));
+    if (res && !quiet) tell_blind_verifier(s, res->best_reward);
     if (!code && !*cancelled && !(res && res->text)) {
         say("no candidate came to an end");
         code = EXIT_FAILED;

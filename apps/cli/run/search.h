@@ -25,6 +25,7 @@ struct searcher {
     struct method_table table;
     struct judge judge;
     lutra_verifier *verifier;
+    bool by_likelihood; /* its rewards are small by nature */
 };
 
 void search_options_init(struct search_options *o);
