@@ -28,7 +28,7 @@ struct command {
 };
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_tokenize,
-    command_inspect, command_make_model, command_pack;
+    command_inspect, command_make_model, command_pack, command_rag;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 
@@ -76,6 +76,15 @@ int read_file(const char *path, struct buffer *b);
 
 /* Appears under `path` whole or not at all; 0 or -1 with a message. */
 int write_file_whole(const char *path, const char *text, size_t n_bytes);
+
+/* A file of this user's, after the XDG standard: $VARIABLE/lutra/NAME, else ~/BELOW_HOME/lutra/NAME; NULL without a home.
+ * The caller frees it. */
+char *user_path(const char *variable, const char *below_home, const char *name);
+/* The folders above a path, for this user only. */
+void make_folders(const char *path);
+
+/* Text of strangers to stdout: what a terminal would act on is blanked, line ends and tabs stay. */
+void print_plain(const char *text, size_t n);
 
 /* \n \t \" \' \\ \r \xHH become what they mean, in place. */
 void unescape(char *text, size_t *n_bytes);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const struct command *const commands[] = {&command_run, &command_eval, &command_bench, &command_quantize,
-    &command_pack, &command_make_model, &command_inspect, &command_tokenize};
+    &command_pack, &command_make_model, &command_inspect, &command_tokenize, &command_rag};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static const char *command_name(const void *ctx, int i)
@@ -69,7 +69,7 @@ static int start(const struct command *c, int argc, char **argv)
     } else if (args.n_positional > c->max_args) {
         say("%s: '%s' is one argument too many; see 'lutra %s --help'", c->name, args.positional[c->max_args], c->name);
     } else {
-        code = c->run(opts, args.positional, args.n_positional);
+        code = c->run(opts, (const char **)args.positional, args.n_positional);
     }
     code = finish_stdout(code);
 done:

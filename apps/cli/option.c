@@ -280,6 +280,7 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
 int option_parse(struct option_args *args, int argc, char **argv)
 {
     bool only_words = false, quiet = false;
+    args->positional = argv;
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
             args->help = true;
@@ -293,8 +294,7 @@ int option_parse(struct option_args *args, int argc, char **argv)
         } else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
             if (parse_option(args, argc, argv, &i) < 0) return -1;
         } else {
-            if (args->n_positional == POSITIONAL_MAX) return complain(args, "too many arguments: ", argv[i], "");
-            args->positional[args->n_positional++] = argv[i];
+            argv[args->n_positional++] = argv[i];
         }
         quiet = quiet || strcmp(argv[i], "-q") == 0 || strcmp(argv[i], "--quiet") == 0;
     }

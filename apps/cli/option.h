@@ -53,13 +53,13 @@ struct option_set {
     void *base; /* the struct that `at` is relative to */
 };
 
-enum { OPTION_SETS_MAX = 8, POSITIONAL_MAX = 16 };
+enum { OPTION_SETS_MAX = 8 };
 
 struct option_args {
     const char *command; /* for messages */
     struct option_set set[OPTION_SETS_MAX];
     int n_set;
-    const char *positional[POSITIONAL_MAX];
+    char **positional; /* [n_positional] words that are no options: the front of argv, reordered */
     int n_positional;
     bool help, help_all;      /* -h or --help was given; "all" behind it */
     char without_effect[256]; /* options of llama.cpp that change nothing here, as given */

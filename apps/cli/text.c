@@ -111,6 +111,41 @@ int write_file_whole(const char *path, const char *text, size_t n_bytes)
     return rc;
 }
 
+char *user_path(const char *variable, const char *below_home, const char *name)
+{
+    const char *base = getenv(variable), *home = getenv("HOME");
+    bool absolute = base && base[0] == '/'; /* the standard ignores others */
+    if (!absolute && !(home && home[0])) return NULL;
+    struct buffer path = {0};
+    buffer_add(&path, absolute ? base : home, strlen(absolute ? base : home));
+    if (!absolute) buffer_add(&path, "/", 1);
+    if (!absolute) buffer_add(&path, below_home, strlen(below_home));
+    buffer_add(&path, "/lutra/", 7);
+    buffer_add(&path, name, strlen(name));
+    return path.text;
+}
+
+void make_folders(const char *path)
+{
+    char *copy = copy_text(path);
+    for (char *p = copy + 1; (p = strchr(p, '/')); p++) {
+        *p = 0;
+        mkdir(copy, 0700);
+        *p = '/';
+    }
+    free(copy);
+}
+
+void print_plain(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool c1 = c == 0xC2 && i + 1 < n && (unsigned char)text[i + 1] < 0xA0; /* U+0080 .. U+009F */
+        putchar((c < ' ' && c != '\n' && c != '\t') || c == 0x7f || c1 ? ' ' : c);
+        i += c1;
+    }
+}
+
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';

@@ -10,6 +10,48 @@ int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct
     return tokenize_chat(t->engine.model, t->chat_template, c->past.message, c->past.n, for_reply, out, err);
 }
 
+/* Is there room for the conversation and a reply?  1, 0, or -1 after a message. */
+static int fits(const struct chat *c)
+{
+    const struct talk *t = c->talk;
+    struct lutra_error err = {0};
+    struct tokens all = {0};
+    int n_ctx, rc = chat_tokens(c, true, &all, &err);
+    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+    bool room = all.n + rag_reserve(t->opts->n_predict, n_ctx) <= n_ctx;
+    free(all.id);
+    if (rc < 0) fail_with(&err);
+    return rc < 0 ? -1 : room;
+}
+
+int chat_ask(struct chat *c, const char *text, size_t n)
+{
+    struct rag *r = &c->talk->rag;
+    buffer_clear(&c->question);
+    buffer_add(&c->question, text, n);
+    if (!r->store) {
+        conversation_add(&c->past, "user", text, n);
+        return 0;
+    }
+    int code = rag_find(r, text, n), n_past = c->past.n;
+    for (int k = r->n_fresh; !code; k--) { /* as many of the best ones as fit */
+        char *message = NULL;
+        code = rag_message(r, k, text, n, &message);
+        if (code) break;
+        conversation_add(&c->past, "user", message, strlen(message));
+        lutra_free(message);
+        int room = fits(c);
+        if (room < 0) code = EXIT_FAILED;
+        if (room > 0 || k == 0) {
+            if (!code) rag_take(r, k);
+            break;
+        }
+        conversation_cut(&c->past, n_past);
+    }
+    if (code) conversation_cut(&c->past, n_past);
+    return code;
+}
+
 /* Under a reply, for who sits at the terminal. */
 static void show_figures(const struct talk *t, int n_prompt)
 {
@@ -29,10 +71,10 @@ static int answer(struct chat *c)
     struct talk *t = c->talk;
     struct lutra_error err = {0};
     struct tokens prompt = {0};
-    int code = chat_tokens(c, true, &prompt, &err) < 0
-                   ? fail_with(&err)
-                   : reply_stream(t, &prompt, c->past.message[c->past.n - 1].content);
+    const char *question = c->question.n_bytes ? c->question.text : c->past.message[c->past.n - 1].content;
+    int code = chat_tokens(c, true, &prompt, &err) < 0 ? fail_with(&err) : reply_stream(t, &prompt, question);
     reply_end_line(t);
+    if (code == 0 && t->rag.found && t->end.reason != LUTRA_STOP_CANCELLED) code = rag_finish(&t->rag, &t->reply);
     if (code == 0) {
         conversation_add(&c->past, "assistant", t->reply.text, t->reply.n_bytes);
         show_figures(t, prompt.n);
@@ -56,11 +98,11 @@ int chat(struct talk *t, const struct buffer *first)
     struct chat c = {.talk = t};
     int code = 0;
     if (t->opts->system) conversation_set_system(&c.past, t->opts->system);
-    if (first->n_bytes) conversation_add(&c.past, "user", first->text, first->n_bytes);
     if (t->talks && !t->opts->engine.quiet && !t->opts->single_turn)
         fprintf(stderr, "%s (%s, %s); /help lists commands\n", t->engine.info.name, t->engine.info.arch,
             t->engine.info.file_type);
-    bool go_on = first->n_bytes || next_message(&c);
+    if (first->n_bytes) code = chat_ask(&c, first->text, first->n_bytes);
+    bool go_on = !code && (first->n_bytes || next_message(&c));
     while (go_on) {
         code = answer(&c);
         if (t->opts->single_turn) break;
@@ -68,12 +110,16 @@ int chat(struct talk *t, const struct buffer *first)
         if (interrupted() && t->end.reason != LUTRA_STOP_CANCELLED) break;
         interrupt_clear();
         /* An unanswered question does not stay in the conversation. */
-        if (code) conversation_cut(&c.past, c.past.n - 1);
+        if (code) {
+            conversation_cut(&c.past, c.past.n - 1);
+            rag_take_back(&t->rag);
+        }
         go_on = next_message(&c);
     }
     if (interrupted()) code = EXIT_INTERRUPTED;
     conversation_free(&c.past);
     buffer_free(&c.line);
     buffer_free(&c.attached);
+    buffer_free(&c.question);
     return code;
 }

@@ -33,7 +33,11 @@ struct chat {
     struct conversation past;
     struct buffer line;     /* of the user */
     struct buffer attached; /* files read, to go before the next message */
+    struct buffer question; /* the last message as it was typed, without passages; empty after /load */
 };
+
+/* Adds a message of the user, behind passages of the store that is open; 0, or an exit code after a message. */
+int chat_ask(struct chat *c, const char *text, size_t n);
 
 enum line_means { LINE_ANSWER, LINE_AGAIN, LINE_LEAVE };
 

@@ -20,7 +20,10 @@ static enum line_means save(struct chat *c, const char *argument)
 
 static enum line_means load(struct chat *c, const char *argument)
 {
-    if (conversation_load(&c->past, argument) == 0) fprintf(stderr, "%d messages\n", c->past.n);
+    if (conversation_load(&c->past, argument) < 0) return LINE_AGAIN;
+    fprintf(stderr, "%d messages\n", c->past.n);
+    rag_forget(&c->talk->rag);
+    buffer_clear(&c->question);
     return LINE_AGAIN;
 }
 
@@ -56,6 +59,7 @@ static enum line_means clear(struct chat *c, const char *argument)
     (void)argument;
     conversation_cut(&c->past, conversation_n_system(&c->past));
     buffer_clear(&c->attached);
+    rag_forget(&c->talk->rag);
     return LINE_AGAIN;
 }
 
@@ -142,7 +146,7 @@ enum line_means chat_take_line(struct chat *c)
     if (looks_like_command(line, n_word)) return run_command(c, line, n_word);
     if (!line[strspn(line, " \t\r\n")]) return LINE_AGAIN;
     buffer_add(&c->attached, line, c->line.n_bytes);
-    conversation_add(&c->past, "user", c->attached.text, c->attached.n_bytes);
+    int code = chat_ask(c, c->attached.text, c->attached.n_bytes);
     buffer_clear(&c->attached);
-    return LINE_ANSWER;
+    return code ? LINE_AGAIN : LINE_ANSWER;
 }

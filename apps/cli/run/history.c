@@ -14,25 +14,7 @@ enum { KEEP = 1000, TRIM_AT = 2 * KEEP, ENTRY_MAX_BYTES = 16384 };
 
 char *history_default_path(void)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    bool absolute = state && state[0] == '/'; /* the standard ignores others */
-    if (!absolute && !(home && home[0])) return NULL;
-    const char *base = absolute ? state : home, *rest = absolute ? "/lutra/history" : "/.local/state/lutra/history";
-    size_t n = strlen(base) + strlen(rest) + 1;
-    char *path = get_memory(n);
-    snprintf(path, n, "%s%s", base, rest);
-    return path;
-}
-
-static void make_folders(const char *path)
-{
-    char *copy = copy_text(path);
-    for (char *p = copy + 1; (p = strchr(p, '/')); p++) {
-        *p = 0;
-        mkdir(copy, 0700);
-        *p = '/';
-    }
-    free(copy);
+    return user_path("XDG_STATE_HOME", ".local/state", "history");
 }
 
 /* In place: an entry only becomes shorter. */

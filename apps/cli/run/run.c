@@ -35,6 +35,13 @@ static const struct option run_table[] = {
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
     {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
+    {"--rag", "RAG", OPT_TEXT, AT(rag), "FILE",
+        .help = "answer from the documents of this store ('lutra rag add --db FILE'): passages before the question, "
+                "sources "
+                "after the answer, which joins the store's history",
+        .common = true},
+    {"--rag-passages", "RAG_PASSAGES", OPT_INT, AT(rag_passages), "N",
+        .help = "passages for one question, at most; fewer where the context is short", .min = 1, .max = 100},
     {"--history", "HISTORY", OPT_TEXT, AT(history), "FILE",
         .help = "what was typed, for arrows and Ctrl-R; '' = keep none. Else $XDG_STATE_HOME/lutra/history or "
                 "~/.local/state/lutra/history"},
@@ -51,6 +58,7 @@ static void set_defaults(void *opts)
     sampling_options_init(&o->sampling);
     search_options_init(&o->search);
     o->n_predict = -1;
+    o->rag_passages = 5;
     o->escape = o->perf = o->echo = true;
 }
 
@@ -106,16 +114,59 @@ static int read_system(struct run_options *o, struct buffer *text)
     return 0;
 }
 
+/* Adds the tokens of a text behind those of `all`. */
+static int append(struct talk *t, struct tokens *all, const char *text, size_t n, int flags)
+{
+    struct lutra_error err = {0};
+    struct tokens more = {0};
+    int rc = tokenize(t->engine.model, text, n, flags, &more, &err);
+    if (rc == 0 && more.n) {
+        all->id = grow_memory(all->id, (size_t)(all->n + more.n) * sizeof *all->id);
+        memcpy(all->id + all->n, more.id, (size_t)more.n * sizeof *all->id);
+        all->n = all->room = all->n + more.n;
+    }
+    free(more.id);
+    return rc < 0 ? fail_with(&err) : 0;
+}
+
+/* The passages for a question behind `all`, as many as leave room for it and an answer.  They are text: a control token spelt
+ * in them stays one. */
+static int append_passages(struct talk *t, struct tokens *all, const struct buffer *question, int flags)
+{
+    int n_ctx, code = rag_find(&t->rag, question->text, question->n_bytes), n_before = all->n, n_question = 0;
+    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+    if (!code) code = append(t, all, question->text, question->n_bytes, LUTRA_PARSE_SPECIAL);
+    n_question = all->n - n_before;
+    for (int k = t->rag.n_fresh; !code; k--) {
+        char *text = NULL;
+        all->n = n_before;
+        code = rag_message(&t->rag, k, "", 0, &text);
+        if (!code) code = append(t, all, text, strlen(text), flags);
+        lutra_free(text);
+        if (code || k == 0 || all->n + n_question + rag_reserve(t->opts->n_predict, n_ctx) <= n_ctx) {
+            if (!code) rag_take(&t->rag, k);
+            break;
+        }
+    }
+    return code;
+}
+
+/* What is asked for next, behind all that was said: passages for it, where there is a store, and the words of the user. */
+static int append_prompt(struct talk *t, struct tokens *all, const struct buffer *prompt)
+{
+    int special = all->n ? 0 : LUTRA_ADD_SPECIAL;
+    int code = t->rag.store ? append_passages(t, all, prompt, special) : 0;
+    if (t->rag.store) special = 0;
+    return code ? code
+                : append(t, all, prompt->text ? prompt->text : "", prompt->n_bytes, special | LUTRA_PARSE_SPECIAL);
+}
+
 /* Plain text: everything said so far is the prompt of the next reply. */
 static int continue_text(struct talk *t, const struct buffer *prompt)
 {
-    struct lutra_error err = {0};
-    struct tokens all = {0}, more = {0};
+    struct tokens all = {0};
     struct buffer line = {0};
-    int code = 0;
-    if (tokenize(t->engine.model, prompt->text ? prompt->text : "", prompt->n_bytes,
-            LUTRA_ADD_SPECIAL | LUTRA_PARSE_SPECIAL, &all, &err) < 0)
-        code = fail_with(&err);
+    int code = append_prompt(t, &all, prompt);
     if (!code && all.n == 0) {
         say("run: the prompt is empty; give one with -p or -f");
         code = EXIT_USAGE;
@@ -126,23 +177,21 @@ static int continue_text(struct talk *t, const struct buffer *prompt)
     }
     while (!code) {
         code = reply_stream(t, &all, line.n_bytes ? line.text : prompt->text);
+        if (!code && t->rag.store && t->end.reason != LUTRA_STOP_CANCELLED) {
+            reply_end_line(t);
+            code = rag_finish(&t->rag, &t->reply);
+        }
         if (code || !t->opts->interactive || t->opts->single_turn) break;
         interrupt_clear();
         reply_end_line(t);
         if (!read_user(t, &line)) break;
-        int n = all.n + t->reply_tokens.n;
-        if (tokenize(t->engine.model, line.text, line.n_bytes, LUTRA_PARSE_SPECIAL, &more, &err) < 0) {
-            code = fail_with(&err);
-            break;
-        }
-        all.id = grow_memory(all.id, (size_t)(n + more.n) * sizeof *all.id);
+        all.id = grow_memory(all.id, (size_t)(all.n + t->reply_tokens.n + 1) * sizeof *all.id);
         memcpy(all.id + all.n, t->reply_tokens.id, (size_t)t->reply_tokens.n * sizeof *all.id);
-        memcpy(all.id + n, more.id, (size_t)more.n * sizeof *all.id);
-        all.n = all.room = n + more.n;
+        all.n = all.room = all.n + t->reply_tokens.n;
+        code = append_prompt(t, &all, &line);
     }
     reply_end_line(t);
     free(all.id);
-    free(more.id);
     buffer_free(&line);
     return interrupted() ? EXIT_INTERRUPTED : code;
 }
@@ -195,6 +244,7 @@ static int run(void *opts, const char **arg, int n_arg)
 {
     struct run_options *o = opts;
     struct talk t = {.opts = o, .at_line_start = true};
+    t.rag = (struct rag){.path = o->rag, .n_passages = o->rag_passages, .quiet = o->engine.quiet};
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
     char *history_path = NULL;
     int code = check_options(o);
@@ -205,6 +255,7 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
     if (!code) code = read_system(o, &system);
     if (!code) code = find_template(o);
+    if (!code) code = rag_start(&t.rag);
     if (!code) code = talk_open(&t);
     if (!code) {
         open_editor(&t, &history_path);
@@ -225,6 +276,7 @@ static int run(void *opts, const char **arg, int n_arg)
     searcher_close(&t.searcher, &t.engine);
     engine_close(&t.engine);
     line_close(&t.editor);
+    rag_stop(&t.rag);
     free(history_path);
     free(t.reply_tokens.id);
     buffer_free(&t.reply);

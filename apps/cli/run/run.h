@@ -7,6 +7,7 @@
  *     line.h    a message typed at a terminal
  *     templates.c  chat templates by name
  *     search.h  several candidates for one reply
+ *     rag.h     passages of a store before the question
  *     reply.c   one generation: stream to stdout, stop on Ctrl-C, say why it ended; figures at the end
  */
 #ifndef LUTRA_CLI_RUN_H
@@ -14,14 +15,15 @@
 
 #include "cli.h"
 #include "run/line.h"
+#include "run/rag.h"
 #include "run/search.h"
 
 struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
-    const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history;
+    const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag;
     bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo;
-    int n_predict;
+    int n_predict, rag_passages;
     struct option_list reverse;
     struct search_options search;
 };
@@ -36,6 +38,7 @@ struct talk {
     struct tokens reply_tokens;
     struct lutra_end end;
     struct searcher searcher;
+    struct rag rag;
     bool at_line_start;
     bool talks;                 /* stdin and stdout are a terminal */
     struct line_editor *editor; /* NULL: lines as they come */
