@@ -12,7 +12,7 @@
 #include "rag/rag_impl.h"
 
 enum {
-    CACHED_WORDS = 256,
+    CACHED_WORDS = 1024,
     CACHED_HITS_LEAST = 1024,   /* rarer words are read as fast */
     CACHED_HITS_MAX = 16 << 20, /* 8 bytes each, of all words together */
     FIND_MAX = 1000,

@@ -30,6 +30,9 @@ def prepare(folder):
         shutil.copy(models + source, os.path.join(folder, name))
     with open(models + "abacus-test.jsonl") as f, open(folder + "/problems.jsonl", "w") as out:
         out.writelines(line for _, line in zip(range(2), f))
+    os.mkdir(folder + "/notes")
+    with open(folder + "/notes/owl.md", "w") as f:
+        f.write("Owls are counted at night.")
     os.symlink(SOURCE + "/models", folder + "/models")
 
 
