@@ -13,8 +13,8 @@
 
 enum {
     CACHED_WORDS = 1024,
-    CACHED_HITS_LEAST = 1024,   /* rarer words are read as fast */
-    CACHED_HITS_MAX = 16 << 20, /* 8 bytes each, of all words together */
+    CACHED_HITS_LEAST = 1024,  /* rarer words are read as fast */
+    CACHED_HITS_MAX = 8 << 20, /* 8 bytes each, of all words together */
     FIND_MAX = 1000,
 };
 

@@ -38,7 +38,7 @@ def write_files(folder, rng, version):
             f.write(f"document{i} version{version}\n{words}\n")
 
 
-def expect_whole(db, folder, n_versions):
+def expect_whole(db, n_versions):
     """Each document is all of one version."""
     rag(db, "stats", "--check")
     for name in names(db):
@@ -54,10 +54,10 @@ def kill_at_random_times(tmp, rng):
     start = time.monotonic()
     rag(tmp + "/time.db", "add", folder)
     whole = time.monotonic() - start
-    before, n_killed = set(), 0
-    for kill in range(KILLS):
-        if kill % 5 == 4:
-            write_files(folder, rng, kill + 1)
+    before, n_killed, version = set(), 0, 0
+    while n_killed < KILLS and version < 20 * KILLS:
+        version += 1
+        write_files(folder, rng, version)
         p = subprocess.Popen([LUTRA, "rag", "--db", db, "add", "-q", folder], stderr=subprocess.PIPE)
         time.sleep(rng.random() * whole)
         p.send_signal(signal.SIGKILL)
@@ -65,14 +65,14 @@ def kill_at_random_times(tmp, rng):
         if os.path.exists(db):
             now = names(db)
             if before - now:
-                sys.exit(f"kill {kill}: lost {before - now}")
+                sys.exit(f"kill {n_killed}: lost {before - now}")
             before = now
             rag(db, "stats", "--check")
     rag(db, "add", folder)
     if len(names(db)) != FILES:
         sys.exit(f"{len(names(db))} documents instead of {FILES}")
-    expect_whole(db, folder, KILLS + 2)
-    print(f"{n_killed} of {KILLS} killed in the middle")
+    expect_whole(db, version + 1)
+    print(f"{n_killed} of {version} killed in the middle")
 
 
 def two_writers(tmp, rng):
