@@ -9,8 +9,8 @@
 
 #include "base/cpuinfo.h"
 #include "base/hash.h"
-#include "cpu/device_impl.h"
 #include "cpu/peaks.h"
+#include "cpu/program_impl.h"
 
 enum { MAX_ROWS = 4096, PROMPT_ROWS = 96, PACK_PANELS = 4, STREAM_BYTES = 512 << 20 };
 
@@ -118,6 +118,7 @@ static void cpu_release(struct device *self, struct weight *weight)
     free(weight->packed);
     weight->packed = NULL;
     weight->packed_bytes = 0;
+    self_of(self)->n_change++;
 }
 
 /* False: the source is all it needs. */
@@ -183,6 +184,7 @@ static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_s
     p->n_in = (size_t)t->ne[0];
     p->n_out = (size_t)t->ne[1];
     weight->packed = p;
+    d->n_change++;
     if (!(weight->use & WEIGHT_MATMUL)) {
         *keeps_source = true;
         return 0;
@@ -195,39 +197,26 @@ static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_s
 
 /* ---- steps ---- */
 
-static int check_prepared(const struct op *op, struct lutra_error *err)
+static int cpu_reserve(
+    struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err)
 {
-    for (int i = 0; i < op->n_weight; i++) {
-        const struct packed *p = op->weight[i]->packed;
-        if (p && (p->gemm || !(op_info_of(op->kind)->use & WEIGHT_MATMUL))) continue;
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: tensor '%s' is not prepared for it",
-            op_name(op->kind), op->layer, op->weight[i]->tensor.name);
-    }
-    return 0;
+    TRY(cpu_scratch_reserve(self_of(self), list, max_rows, max_out, n_ctx, err));
+    return cpu_program_reserve(self_of(self), list, err);
 }
 
-/* Gives every distinct rotation of the segment a table. */
-static int plan_rope(struct run *run, const struct op *op, struct lutra_error *err)
+static bool has_bulk(const struct batch *b)
 {
-    const struct cpu_scratch *scratch = &run->device->scratch;
-    for (int i = 0; i < ROPE_TABLES; i++) {
-        struct rope_table *t = &run->rope[i];
-        if (t->params && cpu_rope_same_table(t->params, &op->rope)) return 0;
-        if (t->params) continue;
-        if ((size_t)op->rope.n_rot > scratch->rope_floats) break;
-        *t = (struct rope_table){&op->rope, scratch->rope[i]};
-        return 0;
-    }
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: more than %d different rotations in one model", ROPE_TABLES);
+    for (int r = 0; r < b->n_row; r++)
+        if (b->row[r].want & ROW_BULK) return true;
+    return false;
 }
 
-/* About how long an operation takes, in bytes of weights: a row costs what reading an eighth of them does. */
-static double work_of(const struct op *op, const struct step *step)
+/* About how long a run takes, in bytes of weights: a row costs what reading an eighth of them does. */
+static double work_of(const struct run *r)
 {
-    double bytes = 0, n_row = op->kind == OP_HEAD ? step->n_out : step->batch->n_row;
-    for (int i = 0; op_info_of(op->kind)->use & WEIGHT_MATMUL && i < op->n_weight; i++)
-        bytes += (double)op->weight[i]->packed->bytes;
-    return bytes * (1 + n_row / 8);
+    const struct span *span = &r->program->span[r->instr - r->program->instr];
+    return span->all_row_bytes * (1 + r->n_rows[ROWS_ALL] / 8.0) +
+           span->out_row_bytes * (1 + r->n_rows[ROWS_OUT] / 8.0);
 }
 
 static int cpu_submit(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
@@ -235,19 +224,20 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
 {
     struct cpu_device *d = self_of(self);
     const struct step *step = segment->step;
-    struct run run = {.device = d, .segment = segment};
+    const struct program *program;
     for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], err));
     if (step->batch->n_row > d->scratch.max_rows || step->n_out > d->scratch.max_out) {
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a step of %d rows, %d wanted; reserved for %d and %d",
             step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
     }
-    double work = 0;
-    for (int i = 0; i < segment->n_op; i++) {
-        TRY(check_prepared(&segment->op[i], err));
-        work += work_of(&segment->op[i], step);
-        if (segment->op[i].kind == OP_ROPE) TRY(plan_rope(&run, &segment->op[i], err));
-    }
-    pool_run_measured(d->pool, cpu_run_segment, &run, step->batch->n_row >= PROMPT_ROWS, work);
+    TRY(cpu_program_find(d, segment, &program, err));
+    struct run run = {.device = d,
+        .segment = segment,
+        .program = program,
+        .instr = &program->instr[segment->op - segment->list->op],
+        .n_rows = {step->batch->n_row, step->n_out},
+        .bulk = has_bulk(step->batch)};
+    pool_run_measured(d->pool, cpu_run_segment, &run, step->batch->n_row >= PROMPT_ROWS, work_of(&run));
     *out = (struct ticket){self, 0};
     if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
     return 0;
@@ -302,6 +292,7 @@ static void cpu_close(struct device *self)
 {
     struct cpu_device *d = self_of(self);
     arena_close(&d->scratch.memory);
+    cpu_program_forget(self, NULL);
     free(d);
 }
 
@@ -315,14 +306,14 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .supports = cpu_supports,
     .prepare = cpu_prepare,
     .release = cpu_release,
-    .reserve = cpu_device_reserve,
+    .reserve = cpu_reserve,
     .submit = cpu_submit,
     .wait = cpu_wait,
     .buffer_alloc = cpu_buffer_alloc,
     .buffer_free = cpu_buffer_free};
 
 static const struct device_extras CPU_EXTRAS = {
-    .bulk_rows = cpu_bulk_rows, .packed = cpu_packed, .peaks = cpu_measure_peaks};
+    .bulk_rows = cpu_bulk_rows, .packed = cpu_packed, .peaks = cpu_measure_peaks, .forget = cpu_program_forget};
 
 /* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED_LOG.md; of Arm modelled
  * from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of the CPU device: what device.c (weights, scratch, front doors), step.c (a segment on the pool) and head.c
- * (results of the wanted rows) share.
+ * Inside of the CPU device: its weights and its scratch.  What it makes of an op list is in program_impl.h.
  */
 #ifndef LUTRA_CPU_DEVICE_IMPL_H
 #define LUTRA_CPU_DEVICE_IMPL_H
-
-#include <stdatomic.h>
 
 #include "base/arena.h"
 #include "cpu/device.h"
@@ -41,11 +38,6 @@ struct top_heap {
     struct top_entry entry[ROW_TOPK];
 };
 
-struct rope_table {
-    const struct op_rope *params; /* NULL: unused */
-    float *cs;                    /* [row][n_rot/2][2] */
-};
-
 struct cpu_scratch {
     struct arena memory;
     int max_rows, max_out, n_ctx; /* what it was reserved for */
@@ -70,67 +62,12 @@ struct cpu_device {
     struct cpu_kernels kernels;
     struct cpu_scratch scratch;
     struct slab *slabs; /* of packed weights */
+    struct program *programs;
+    uint64_t n_change; /* of weights: how often one was prepared or released */
 };
 
-/* One submit, shared by its threads.  Work counters and the stop flag alternate between two slots by phase (a phase
- * lies between two barriers), so that thread 0 can set the next phase's while others still read this one's. */
-struct run {
-    struct cpu_device *device;
-    const struct segment *segment;
-    struct rope_table rope[ROPE_TABLES];
-    struct {
-        LUTRA_ALIGNED(64) atomic_size_t next;
-        bool stop;
-    } phase[2];
-    bool stopped; /* written by thread 0 at the end */
-};
-
-/* What one thread knows. */
-struct worker {
-    struct run *run;
-    int ith, nth;
-    unsigned phase;
-    int pending; /* rows written since the last barrier that only their own thread may read: 0 none, or 1 + value_rows */
-};
-
-/* Meets the other threads; everything written before is visible after.  False: the step is cancelled. */
-bool cpu_worker_meet(struct worker *w);
-
-/* The next unit of work of this phase: 0, 1, 2, ... over all threads. */
-size_t cpu_worker_next(struct worker *w);
-
-/* This thread's share first .. last - 1 of n. */
-void cpu_worker_share(const struct worker *w, int n, int *first, int *last);
-
-int cpu_value_rows(const struct segment *s, int value);
-float *cpu_value_row(const struct segment *s, int value, int row);
-
-/* device_ops.reserve */
-int cpu_device_reserve(
-    struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
-
-/* Rotations whose cosines and sines are the same numbers. */
-bool cpu_rope_same_table(const struct op_rope *a, const struct op_rope *b);
-
-/* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
-bool cpu_matmul_has_bulk(const struct op *op);
-
-/* Runs operations i, i + 1 and i + 2 of the segment as one where they are two products, a gate on them and a product of that,
- * nobody else reads what lies between, and there are bulk rows whose kernels can.  False: they cannot, and nothing was done.
- * *going: false if cancelled. */
-bool cpu_run_gated(struct worker *w, int i, bool *going);
-
-/* A row of an operation that is no matmul, attention or head. */
-void cpu_run_row(const struct worker *w, const struct op *op, int row);
-
-/* out = f(a, b) of OP_SWIGLU and its like; NULL: it is none. */
-cpu_pointwise *cpu_gate_of(const struct cpu_kernels *k, enum op_kind kind);
-
-/* Runs OP_MATMUL, OP_HEAD.  False: cancelled. */
-bool cpu_run_matmul(struct worker *w, const struct op *op);
-bool cpu_run_head(struct worker *w, const struct op *op);
-
-/* The body of pool_run: all operations of the segment. */
-void cpu_run_segment(void *arg, int ith, int nth);
+/* Its sizes grow to these. */
+int cpu_scratch_reserve(
+    struct cpu_device *d, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
 
 #endif

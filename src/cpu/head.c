@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu/device_impl.h"
+#include "cpu/program_impl.h"
 #include "ops/ref/ref.h"
 
 static bool worse(struct top_entry a, struct top_entry b)
@@ -114,17 +114,18 @@ static void merge_top(const struct worker *w, int slot, struct row_result *resul
 }
 
 /* Rows row .. row + n - 1, with no barrier after: the caller meets. */
-static bool run_pass(struct worker *w, const struct op *op, int row, int n)
+static bool run_pass(struct worker *w, const struct instr *in, int row, int n)
 {
     const struct segment *s = w->run->segment;
     struct cpu_scratch *scratch = &w->run->device->scratch;
+    const struct op *op = in->op;
     const struct packed *p = op->weight[0]->packed;
     float *logits = scratch->logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS;
     size_t n_part = (p->n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS, mr = (size_t)p->gemm->mr;
     int first, last;
     cpu_worker_share(w, n, &first, &last);
     for (int r = first; r < last; r++) {
-        p->gemm->act_row(cpu_value_row(s, op->in[0], row + r), p->n_in, (size_t)r, (size_t)n, scratch->act[0]);
+        p->gemm->act_row(cpu_value_row(w, op->in[0], row + r), p->n_in, (size_t)r, (size_t)n, scratch->act[0]);
     }
     for (int r = 0; r < n; r++) scratch->heap[w->ith * HEAD_ROWS + r].n = 0;
     if (!cpu_worker_meet(w)) return false;
@@ -155,24 +156,23 @@ static bool run_pass(struct worker *w, const struct op *op, int row, int n)
     return true;
 }
 
-bool cpu_run_head(struct worker *w, const struct op *op)
+bool cpu_run_head(struct worker *w, const struct instr *in)
 {
     const struct segment *s = w->run->segment;
-    int n_out = cpu_value_rows(s, op->in[0]), first, last;
+    const struct op *op = in->op;
+    int n_out = w->run->n_rows[ROWS_OUT], first = w->share[ROWS_OUT].first, last = w->share[ROWS_OUT].last;
     bool logits_wanted = false;
-    if (w->pending && !cpu_worker_meet(w)) return false;
-    cpu_worker_share(w, n_out, &first, &last);
     for (int r = 0; r < n_out; r++) {
         uint32_t want = s->step->batch->row[s->step->out_row[r]].want;
         logits_wanted |= (want & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB)) != 0;
         if (want & WANT_HIDDEN && r >= first && r < last) {
-            memcpy(s->step->result[r].hidden, cpu_value_row(s, op->in[0], r),
+            memcpy(s->step->result[r].hidden, cpu_value_row(w, op->in[0], r),
                 (size_t)s->list->value[op->in[0]].dim * sizeof(float));
         }
     }
     for (int r = 0; r < n_out && logits_wanted; r += HEAD_ROWS) {
         if (r > 0 && !cpu_worker_meet(w)) return false;
-        if (!run_pass(w, op, r, n_out - r < HEAD_ROWS ? n_out - r : HEAD_ROWS)) return false;
+        if (!run_pass(w, in, r, n_out - r < HEAD_ROWS ? n_out - r : HEAD_ROWS)) return false;
     }
     return true;
 }

@@ -98,10 +98,17 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
     return 0;
 }
 
-int cpu_device_reserve(
-    struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err)
+/* Whether it needs more than it has. */
+static bool grows(const struct cpu_scratch *s, const struct cpu_scratch *old)
 {
-    struct cpu_device *d = (struct cpu_device *)self;
+    return s->max_rows > old->max_rows || s->max_out > old->max_out || s->n_ctx > old->n_ctx ||
+           s->act_bytes > old->act_bytes || s->attention_bytes > old->attention_bytes ||
+           s->rope_floats > old->rope_floats || s->work_bytes > old->work_bytes || s->n_part > old->n_part;
+}
+
+int cpu_scratch_reserve(
+    struct cpu_device *d, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err)
+{
     const struct cpu_scratch *old = &d->scratch;
     struct cpu_scratch s = {.max_rows = max_rows > old->max_rows ? max_rows : old->max_rows,
         .max_out = max_out > old->max_out ? max_out : old->max_out,
@@ -112,6 +119,7 @@ int cpu_device_reserve(
         .work_bytes = old->work_bytes,
         .n_part = old->n_part};
     measure(d, list, &s, pool_size(d->pool));
+    if (!grows(&s, old)) return 0;
     int rc = lay_out(&s, (size_t)pool_size(d->pool), err);
     if (rc < 0) {
         arena_close(&s.memory);

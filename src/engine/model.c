@@ -70,7 +70,11 @@ static void release_device(struct lutra_model *m, struct device *d)
 static void release_weights(struct lutra_model *m)
 {
     turn_take(&m->runtime->turn);
-    for (int i = 0; i < m->runtime->n_device; i++) release_device(m, m->runtime->device[i]);
+    for (int i = 0; i < m->runtime->n_device; i++) {
+        struct device *d = m->runtime->device[i];
+        release_device(m, d);
+        if (d->extras && d->extras->forget) d->extras->forget(d, model_ops(m->model));
+    }
     turn_give(&m->runtime->turn);
 }
 

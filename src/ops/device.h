@@ -106,12 +106,14 @@ struct device_ops {
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
 
-    /* Scratch the device needs for steps up to these sizes; called when a session opens, so that steps allocate
-     * nothing.  Grows only, and may move: not during a step. */
+    /* Scratch the device needs for steps up to these sizes, and memory for what it works out about the list; called when a
+     * session opens, so that steps allocate nothing.  Grows only, and may move: not during a step.  From now on the list's
+     * operations stay as they are until it is called again, or the list is forgotten. */
     int (*reserve)(
         struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
 
-    /* Starts a segment after the tickets, which are the device's own.  Segments of a device are over in order. */
+    /* Starts a segment, operations of a list that was reserved for, after the tickets, which are the device's own.  Segments
+     * of a device are over in order. */
     int (*submit)(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
         struct ticket *out, struct lutra_error *err);
     int (*wait)(struct device *self, const struct ticket *ticket, struct lutra_error *err);
@@ -153,6 +155,9 @@ struct device_extras {
 
     /* Line 0, 1, ... of what lies where in the device's memory.  False: there is no such line. */
     bool (*report)(struct device *self, int line, char *text, size_t size);
+
+    /* What reserve has kept of a list, which is about to go.  Not during a step. */
+    void (*forget)(struct device *self, const struct op_list *list);
 
     /* Takes part of a second; not during a step. */
     void (*peaks)(struct device *self, struct device_peaks *out);

@@ -46,6 +46,10 @@ struct op_rope ref_rope_in(const struct op_rope *p, int n_ctx);
 /* What rotation kernels take instead of angles: cs[n_rot/2][2] = cos theta_i, sin theta_i, times magnitude. */
 void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs);
 
+/* The same in two parts: power[n_rot/2] = freq_base^(-2i/n_rot) serves all positions. */
+void ref_rope_powers(const struct op_rope *p, double *power);
+void ref_rope_turns(const struct op_rope *p, const double *power, int32_t pos, float *cs);
+
 void ref_swiglu(const float *gate, const float *up, float *out, int n); /* gate / (1 + e^-gate) * up */
 void ref_geglu(const float *gate, const float *up, float *out, int n);  /* the tanh form of gelu(gate), times up */
 void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(gate, 0)^2 * up */

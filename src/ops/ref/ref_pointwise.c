@@ -30,9 +30,14 @@ void ref_layer_norm(const float *x, const float *weight, const float *bias, floa
     }
 }
 
-static void turn(const struct op_rope *p, int32_t pos, int i, double *c, double *s)
+static double power_of(const struct op_rope *p, int i)
 {
-    double theta = pos * (double)p->freq_scale * pow(p->freq_base, -2.0 * i / p->n_rot);
+    return pow(p->freq_base, -2.0 * i / p->n_rot);
+}
+
+static void turn(const struct op_rope *p, double power, int32_t pos, int i, double *c, double *s)
+{
+    double theta = pos * (double)p->freq_scale * power;
     if (p->factors) theta /= p->factors[i];
     double magnitude = p->magnitude;
     if (p->growth != 0) magnitude *= 1 + p->growth * log1p(floor(pos / (double)p->growth_every));
@@ -45,7 +50,7 @@ void ref_rope(const struct op_rope *p, int32_t pos, float *x)
     int half = p->n_rot / 2;
     for (int i = 0; i < half; i++) {
         double c, s;
-        turn(p, pos, i, &c, &s);
+        turn(p, power_of(p, i), pos, i, &c, &s);
         int ia = p->kind == ROPE_NORM ? 2 * i : i, ib = p->kind == ROPE_NORM ? 2 * i + 1 : i + half;
         for (int h = 0; h < p->n_head; h++) {
             float *head = x + h * p->d_head;
@@ -64,11 +69,26 @@ struct op_rope ref_rope_in(const struct op_rope *p, int n_ctx)
     return now;
 }
 
+void ref_rope_powers(const struct op_rope *p, double *power)
+{
+    for (int i = 0; i < p->n_rot / 2; i++) power[i] = power_of(p, i);
+}
+
+void ref_rope_turns(const struct op_rope *p, const double *power, int32_t pos, float *cs)
+{
+    for (int i = 0; i < p->n_rot / 2; i++) {
+        double c, s;
+        turn(p, power[i], pos, i, &c, &s);
+        cs[2 * i] = (float)c;
+        cs[2 * i + 1] = (float)s;
+    }
+}
+
 void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs)
 {
     for (int i = 0; i < p->n_rot / 2; i++) {
         double c, s;
-        turn(p, pos, i, &c, &s);
+        turn(p, power_of(p, i), pos, i, &c, &s);
         cs[2 * i] = (float)c;
         cs[2 * i + 1] = (float)s;
     }

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An op list compiled for the CPU: kernels, forms of activations, units of work, barriers and fusions of every operation.
+ */
+#include "cpu/program_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/ref/ref.h"
+
+/* A unit of weights.  Few rows read it once, so its length is a matter of balance; with more a kernel may pass over it again,
+ * and it stays in L2. */
+enum {
+    UNIT_MIN_BYTES = 32 << 10,
+    UNIT_MAX_BYTES = 192 << 10,
+    UNITS_PER_THREAD = 6,
+    UNIT_STREAMS = 4, /* panels of a unit are a multiple of it: kernels read as many of them side by side */
+};
+
+/* ---- matmuls ---- */
+
+static int find_form(struct matmul *m, const struct cpu_gemm *gemm, struct lutra_error *err)
+{
+    for (int i = 0; i < m->n_form; i++)
+        if (m->form[i].gemm->act_row == gemm->act_row) return i;
+    if (m->n_form == ACT_FORMS)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: a matmul with more than %d forms of activations", ACT_FORMS);
+    m->form[m->n_form].gemm = gemm;
+    return m->n_form++;
+}
+
+/* Panels of one part per unit, for all threads of the pool: a smaller team just takes more units each. */
+static size_t unit_panels(
+    const struct packed *p, size_t panels, size_t total_bytes, size_t n_thread, enum row_shape shape)
+{
+    bool bulk = shape == SHAPE_BULK || shape == SHAPE_GATED;
+    size_t most = bulk && p->bulk ? p->bulk->unit_panels * n_thread >> (shape == SHAPE_GATED) : 0;
+    if (most) { /* as near to it as equal shares for all threads can be */
+        size_t shares = (panels + most - 1) / most * n_thread;
+        return (panels + shares - 1) / shares;
+    }
+    size_t want = total_bytes / (n_thread * UNITS_PER_THREAD), panel_bytes = p->bytes / panels + 1;
+    if (want < UNIT_MIN_BYTES) want = UNIT_MIN_BYTES;
+    if (shape != SHAPE_FEW && want > UNIT_MAX_BYTES) want = UNIT_MAX_BYTES;
+    return (want / panel_bytes + UNIT_STREAMS) / UNIT_STREAMS * UNIT_STREAMS;
+}
+
+static int compile_part(
+    struct matmul *m, const struct packed *p, size_t total_bytes, size_t n_thread, struct lutra_error *err)
+{
+    struct part *part = &m->part[m->n_part++];
+    part->packed = p->data;
+    part->n_out = p->n_out;
+    part->panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+    for (enum row_shape s = SHAPE_FEW; s < SHAPES; s++) {
+        size_t panels = unit_panels(p, part->panels, total_bytes, n_thread, s);
+        part->units[s] = (struct units){(uint32_t)panels, (uint32_t)((part->panels + panels - 1) / panels)};
+    }
+    for (enum row_class c = ORDINARY; c < CLASSES; c++) {
+        part->gemm[c] = c == BULK && p->bulk ? p->bulk : p->gemm;
+        int form = part->form[c] = find_form(m, part->gemm[c], err);
+        if (form < 0) return form;
+        m->form[form].used[c] = true;
+    }
+    return 0;
+}
+
+bool cpu_matmul_has_bulk(const struct op *op)
+{
+    for (int i = 0; i < op->n_weight; i++)
+        if (op->weight[i]->packed->bulk) return true;
+    return false;
+}
+
+static int compile_matmul(const struct cpu_device *d, const struct op_list *list, const struct op *op, struct matmul *m,
+    struct lutra_error *err)
+{
+    size_t total_bytes = 0;
+    *m = (struct matmul){.in = op->in[0],
+        .rows = list->value[op->in[0]].rows,
+        .n_in = (size_t)list->value[op->in[0]].dim,
+        .bulk = op->kind == OP_MATMUL && list->value[op->in[0]].rows == ROWS_ALL && cpu_matmul_has_bulk(op)};
+    for (int i = 0; i < op->n_weight; i++) total_bytes += op->weight[i]->packed->bytes;
+    for (int i = 0; i < op->n_weight; i++) {
+        TRY(compile_part(m, op->weight[i]->packed, total_bytes, (size_t)pool_size(d->pool), err));
+        if (op->kind != OP_MATMUL) continue;
+        m->part[i].bias = op->matmul.bias[i];
+        m->part[i].out = op->out[i];
+        m->part[i].out_stride = list->value[op->out[i]].dim;
+    }
+    return 0;
+}
+
+/* ---- gates ---- */
+
+/* out = f(a, b) of OP_SWIGLU and its like; NULL: it is none. */
+static cpu_pointwise *gate_of(const struct cpu_kernels *k, enum op_kind kind)
+{
+    switch (kind) {
+    case OP_SWIGLU: return k->swiglu;
+    case OP_GEGLU: return k->geglu;
+    case OP_RELU2: return k->relu2;
+    default: return NULL;
+    }
+}
+
+/* Whether weights and values of a matmul, a gate and a matmul allow them to be one: of one shape and class. */
+static bool can_gate(const struct op_list *list, const struct op *op)
+{
+    const struct op *gate = op + 1, *next = op + 2;
+    if (op->n_weight != 2 || gate->in[0] != op->out[0] || gate->in[1] != op->out[1] || gate->out[0] != next->in[0])
+        return false;
+    const struct packed *a = op->weight[0]->packed, *b = op->weight[1]->packed;
+    if (!a->bulk || a->bulk != b->bulk || !a->bulk->takes_gate || a->n_out != b->n_out || a->n_out % 32) return false;
+    for (int i = 0; i < next->n_weight; i++) {
+        const struct packed *p = next->weight[i]->packed;
+        if (!p->bulk || p->bulk->act_row != a->bulk->act_row || p->n_in != a->n_out) return false;
+    }
+    if (list->value[gate->out[0]].rows != list->value[op->in[0]].rows) return false;
+    int behind = (int)(op + 3 - list->op);
+    return op_list_is_dead(list, behind, gate->in[0]) && op_list_is_dead(list, behind, gate->in[1]) &&
+           op_list_is_dead(list, behind, gate->out[0]);
+}
+
+/* Joins operations i, i + 1 and i + 2, which are compiled, where that can be. */
+static void join_gate(const struct cpu_device *d, struct program *p, int i)
+{
+    const struct op *op = &p->list->op[i];
+    if (op->kind != OP_MATMUL || !gate_of(&d->kernels, op[1].kind) || op[2].kind != OP_MATMUL) return;
+    struct matmul *first = p->instr[i].matmul;
+    first->gated = first->bulk && first->n_form + p->instr[i + 2].matmul->n_form <= ACT_FORMS && can_gate(p->list, op);
+}
+
+/* ---- programs ---- */
+
+/* Rotations whose cosines and sines are the same numbers. */
+static bool same_table(const struct op_rope *a, const struct op_rope *b)
+{
+    return a->n_rot == b->n_rot && a->freq_base == b->freq_base && a->freq_scale == b->freq_scale &&
+           a->factors == b->factors && a->long_factors == b->long_factors && a->short_ctx == b->short_ctx &&
+           a->magnitude == b->magnitude && a->growth == b->growth && a->growth_every == b->growth_every;
+}
+
+static int find_rope(struct program *p, const struct op_rope *rope, struct lutra_error *err)
+{
+    for (int i = 0; i < ROPE_TABLES; i++) {
+        struct rope_table *t = &p->rope[i];
+        if (t->params && same_table(t->params, rope)) return i;
+        if (t->params) continue;
+        t->params = rope;
+        ref_rope_powers(rope, t->power);
+        return i;
+    }
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: more than %d different rotations in one model", ROPE_TABLES);
+}
+
+static bool multiplies(const struct op *op)
+{
+    return (op_info_of(op->kind)->use & WEIGHT_MATMUL) != 0;
+}
+
+static int check_prepared(const struct op *op, struct lutra_error *err)
+{
+    for (int i = 0; i < op->n_weight; i++) {
+        const struct packed *p = op->weight[i]->packed;
+        if (p && (p->gemm || !multiplies(op))) continue;
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: tensor '%s' is not prepared for it",
+            op_name(op->kind), op->layer, op->weight[i]->tensor.name);
+    }
+    return 0;
+}
+
+static int compile_op(struct cpu_device *d, struct program *p, int i, struct lutra_error *err)
+{
+    struct instr *in = &p->instr[i];
+    const struct op *op = in->op;
+    TRY(check_prepared(op, err));
+    if (multiplies(op)) {
+        TRY(compile_matmul(d, p->list, op, in->matmul, err));
+    } else if (op->kind == OP_ROPE) {
+        in->rope = find_rope(p, &op->rope, err);
+        if (in->rope < 0) return in->rope;
+    } else if (op->kind == OP_ADD || gate_of(&d->kernels, op->kind)) {
+        in->pointwise = op->kind == OP_ADD ? d->kernels.add : gate_of(&d->kernels, op->kind);
+    }
+    cpu_run_bind(in);
+    return 0;
+}
+
+static int compile(struct cpu_device *d, struct program *p, int first, int n, struct lutra_error *err)
+{
+    struct span span = {.n_op = n};
+    for (int i = first; i < first + n; i++) {
+        const struct op *op = &p->list->op[i];
+        TRY(compile_op(d, p, i, err));
+        if (op->kind == OP_ROPE) span.ropes |= 1u << p->instr[i].rope;
+        for (int k = 0; multiplies(op) && k < op->n_weight; k++)
+            *(p->instr[i].matmul->rows == ROWS_OUT ? &span.out_row_bytes : &span.all_row_bytes) +=
+                (double)op->weight[k]->packed->bytes;
+    }
+    for (int i = first; i + 2 < first + n; i++) join_gate(d, p, i);
+    p->span[first] = span;
+    return 0;
+}
+
+static void close_program(struct program *p)
+{
+    free(p->instr);
+    free(p->span);
+    free(p->matmul);
+    for (int i = 0; i < ROPE_TABLES; i++) free(p->rope[i].power);
+    free(p);
+}
+
+void cpu_program_forget(struct device *self, const struct op_list *list)
+{
+    struct cpu_device *d = (struct cpu_device *)self;
+    for (struct program **at = &d->programs; *at;) {
+        struct program *p = *at;
+        if (list && p->list != list) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        close_program(p);
+    }
+}
+
+static int allocate(struct program *p, struct lutra_error *err)
+{
+    bool ok = true;
+    for (int i = 0; i < ROPE_TABLES; i++) {
+        p->rope[i].power = calloc((size_t)p->rope_pairs + 1, sizeof(double));
+        ok &= p->rope[i].power != NULL;
+    }
+    p->instr = calloc((size_t)p->n_op + 1, sizeof *p->instr);
+    p->span = calloc((size_t)p->n_op + 1, sizeof *p->span);
+    p->matmul = calloc((size_t)p->n_matmul + 1, sizeof *p->matmul);
+    if (ok && p->instr && p->span && p->matmul) return 0;
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a program of %d operations", p->n_op);
+}
+
+/* What depends on the list alone.  Threads have to meet before they read what others have written.  Row operations leave rows
+ * that only their own thread may read: `pending`, 0 none, or 1 + enum value_rows.  All others end in a barrier. */
+static void lay_out(struct program *p)
+{
+    int pending = 0, n_matmul = 0;
+    for (int i = 0; i < p->n_op; i++) {
+        struct instr *in = &p->instr[i];
+        const struct op *op = in->op = &p->list->op[i];
+        int reads = op->n_in ? 1 + (int)p->list->value[op->in[0]].rows : 0;
+        in->rows = p->list->value[op->n_out ? op->out[0] : op->in[0]].rows;
+        if (multiplies(op)) in->matmul = &p->matmul[n_matmul++];
+        if (op_info_of(op->kind)->by_row) {
+            int rows = 1 + (int)in->rows;
+            in->meets = pending && (op->kind == OP_TAKE ? pending == reads : pending != rows);
+            pending = rows;
+        } else {
+            in->meets = pending && (op->kind != OP_MATMUL || pending != reads);
+            pending = 0;
+        }
+    }
+}
+
+int cpu_program_reserve(struct cpu_device *d, const struct op_list *list, struct lutra_error *err)
+{
+    struct program *p = calloc(1, sizeof *p);
+    if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a program");
+    *p = (struct program){.list = list, .n_op = list->n_op, .n_change = d->n_change};
+    for (int i = 0; i < list->n_op; i++) {
+        const struct op *op = &list->op[i];
+        p->n_matmul += multiplies(op);
+        if (op->kind == OP_ROPE && op->rope.n_rot / 2 > p->rope_pairs) p->rope_pairs = op->rope.n_rot / 2;
+    }
+    int rc = allocate(p, err);
+    if (rc < 0) {
+        close_program(p);
+        return rc;
+    }
+    lay_out(p);
+    cpu_program_forget(&d->base, list);
+    p->next = d->programs;
+    d->programs = p;
+    return 0;
+}
+
+/* What depended on weights as they were. */
+static void start_anew(struct cpu_device *d, struct program *p)
+{
+    for (int i = 0; i < p->n_op; i++) p->span[i].n_op = 0;
+    for (int i = 0; i < ROPE_TABLES; i++) p->rope[i].params = NULL;
+    p->n_change = d->n_change;
+}
+
+int cpu_program_find(
+    struct cpu_device *d, const struct segment *segment, const struct program **out, struct lutra_error *err)
+{
+    struct program *p = d->programs;
+    while (p && p->list != segment->list) p = p->next;
+    ptrdiff_t first = segment->op - segment->list->op;
+    if (!p || first < 0 || first + segment->n_op > p->n_op)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: no scratch was reserved for these operations");
+    *out = p;
+    if (p->n_change != d->n_change) start_anew(d, p);
+    if (p->span[first].n_op == segment->n_op) return 0;
+    return compile(d, p, (int)first, segment->n_op, err);
+}

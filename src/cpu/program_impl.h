@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the CPU decides about an op list once (program.c), and its execution (run.c, matmul.c, head.c).
+ *
+ *     cpu_program_reserve(d, list, err)         when a session opens: takes the memory
+ *     cpu_program_find(d, segment, &p, err)     in every step: compiled already, or now
+ *
+ * One program serves all steps of a list.  What depends on the rows of a step depends on their shape alone: few, many, or a
+ * bulk prompt among them (enum row_shape); each matmul holds its units of work for all of these.  Segments are stretches
+ * of the program.  It is compiled again when weights have been prepared or released, or a session has opened since:
+ * between these, the list and its weights stay as they are.  Not thread-safe: it changes only under the engine's turn.
+ */
+#ifndef LUTRA_CPU_PROGRAM_IMPL_H
+#define LUTRA_CPU_PROGRAM_IMPL_H
+
+#include "cpu/device_impl.h"
+
+/* Rows of one class go to the same kernels. */
+enum row_class { ORDINARY, BULK, CLASSES };
+
+/* SHAPE_GATED: in bulk, and a unit is of two parts at once. */
+enum row_shape { SHAPE_FEW, SHAPE_MANY, SHAPE_BULK, SHAPE_GATED, SHAPES };
+
+enum { ONE_PASS_ROWS = 64 }; /* few: a kernel reads a unit's weights once for all of them */
+
+_Static_assert((int)ACT_FORMS >= (int)OP_WEIGHTS * (int)CLASSES, "a matmul's forms of activations fit the scratch");
+
+struct units {
+    uint32_t panels, n; /* of a unit; units */
+};
+
+/* One weight of a matmul. */
+struct part {
+    const struct cpu_gemm *gemm[CLASSES];
+    const void *packed;
+    const float *bias;
+    size_t n_out, panels;
+    int out, out_stride; /* value, and its dim */
+    int form[CLASSES];   /* of the activations its kernels take */
+    struct units units[SHAPES];
+};
+
+struct act_form {
+    const struct cpu_gemm *gemm;
+    bool used[CLASSES];
+};
+
+struct matmul {
+    int n_part, n_form;
+    int in;
+    enum value_rows rows;
+    size_t n_in;
+    bool bulk; /* has kernels for bulk rows */
+    bool
+        gated; /* with bulk rows it may be one with the gate and the matmul behind it: nobody else reads what lies between */
+    struct act_form form[ACT_FORMS];
+    struct part part[OP_WEIGHTS];
+};
+
+struct worker;
+
+/* One operation. */
+struct instr {
+    const struct op *op;
+    bool meets;           /* first the threads meet: it reads what another has written since they last did */
+    enum value_rows rows; /* that `row` is called for */
+    void (*row)(const struct worker *w, const struct instr *in, int row); /* NULL: it runs as a whole */
+    bool (*run)(struct worker *w, const struct instr *in);                /* false: cancelled */
+    union {
+        struct matmul *matmul; /* OP_MATMUL, OP_HEAD */
+        cpu_pointwise *pointwise;
+        int rope; /* table */
+    };
+};
+
+/* A segment that begins at this operation. */
+struct span {
+    int n_op;                            /* that are compiled; 0: none */
+    unsigned ropes;                      /* set of tables it rotates by */
+    double all_row_bytes, out_row_bytes; /* of weights, for all rows and for wanted ones */
+};
+
+struct rope_table {
+    const struct op_rope *params; /* NULL: unused */
+    double *power;                /* [n_rot/2] of ref_rope_powers */
+};
+
+struct program {
+    struct program *next;
+    const struct op_list *list;
+    int n_op, n_matmul, rope_pairs; /* of the list */
+    uint64_t n_change;              /* the device's, when it was compiled */
+    struct instr *instr;            /* [n_op], as the list's operations */
+    struct span *span;              /* [n_op] */
+    struct matmul *matmul;          /* [n_matmul] in the list's order */
+    struct rope_table rope[ROPE_TABLES];
+};
+
+/* A new program for a list in place of its old one, compiled where segments first ask for it, without taking memory.
+ * LUTRA_E_NO_MEMORY: nothing has changed. */
+int cpu_program_reserve(struct cpu_device *d, const struct op_list *list, struct lutra_error *err);
+
+/* device_extras.forget; NULL: all lists. */
+void cpu_program_forget(struct device *self, const struct op_list *list);
+
+/* The program of a segment's list, whose instructions of that segment are compiled.  Errors: LUTRA_E_ARGUMENT, nothing was
+ * reserved for the list or a weight is not prepared; LUTRA_E_UNSUPPORTED, too many rotations. */
+int cpu_program_find(
+    struct cpu_device *d, const struct segment *segment, const struct program **out, struct lutra_error *err);
+
+/* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
+bool cpu_matmul_has_bulk(const struct op *op);
+
+/* ---- a step under way ---- */
+
+/* One submit, shared by its threads.  Work counters and the stop flag alternate between two slots by phase (a phase
+ * lies between two barriers), so that thread 0 can set the next phase's while others still read this one's. */
+struct run {
+    struct cpu_device *device;
+    const struct segment *segment;
+    const struct program *program;
+    const struct instr *instr; /* [segment->n_op] */
+    int n_rows[2];             /* by enum value_rows */
+    bool bulk;                 /* there are bulk rows */
+    struct {
+        LUTRA_ALIGNED(64) atomic_size_t next;
+        bool stop;
+    } phase[2];
+    bool stopped; /* written by thread 0 at the end */
+};
+
+/* What one thread knows. */
+struct worker {
+    struct run *run;
+    int ith, nth;
+    unsigned phase;
+    struct {
+        int first, last;
+    } share[2]; /* its rows first .. last - 1, by enum value_rows */
+};
+
+/* Meets the other threads; everything written before is visible after.  False: the step is cancelled. */
+bool cpu_worker_meet(struct worker *w);
+
+/* The next unit of work of this phase: 0, 1, 2, ... over all threads. */
+size_t cpu_worker_next(struct worker *w);
+
+/* This thread's share first .. last - 1 of n. */
+void cpu_worker_share(const struct worker *w, int n, int *first, int *last);
+
+static inline float *cpu_value_row(const struct worker *w, int value, int row)
+{
+    const struct segment *s = w->run->segment;
+    return (float *)s->step->value[value].host + (size_t)row * (size_t)s->list->value[value].dim;
+}
+
+/* instr.run of OP_MATMUL and OP_HEAD. */
+bool cpu_run_matmul(struct worker *w, const struct instr *in);
+bool cpu_run_head(struct worker *w, const struct instr *in);
+
+/* Runs a gated matmul, the gate and the matmul behind it as one.  False: there are no bulk rows or in too many stretches, and
+ * nothing was done.  *going: false if cancelled. */
+bool cpu_run_gated(struct worker *w, const struct instr *in, bool *going);
+
+/* Sets row or run. */
+void cpu_run_bind(struct instr *in);
+
+/* The body of pool_run: all operations of the segment. */
+void cpu_run_segment(void *arg, int ith, int nth);
+
+#endif

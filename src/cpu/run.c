@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A segment of a program on all threads of the pool, in one pool_run.
+ *
+ * Two kinds of operation.  Row operations (norms, rope, gates, ...) give each thread the same rows every time, so a
+ * chain of them needs no barrier.  Matmul, attention and head read what other threads wrote: they meet before, share
+ * their work out in units, and meet after.  Who computes a unit never changes its bits.
+ */
+#include "cpu/program_impl.h"
+
+#include <string.h>
+
+#include "ops/ref/ref.h"
+#include "quant/quant.h"
+
+/* ---- threads ---- */
+
+static void prepare_phase(const struct worker *w)
+{
+    struct run *r = w->run;
+    unsigned next = (w->phase + 1) & 1;
+    const atomic_bool *cancel = r->segment->step->cancel;
+    if (w->ith != 0) return;
+    r->phase[next].stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+    atomic_store_explicit(&r->phase[next].next, 0, memory_order_relaxed);
+}
+
+static bool begin_phase(struct worker *w)
+{
+    w->phase++;
+    return !w->run->phase[w->phase & 1].stop;
+}
+
+bool cpu_worker_meet(struct worker *w)
+{
+    prepare_phase(w);
+    pool_barrier(w->run->device->pool);
+    return begin_phase(w);
+}
+
+static void share_rows(struct worker *w)
+{
+    for (int rows = ROWS_ALL; rows <= ROWS_OUT; rows++)
+        cpu_worker_share(w, w->run->n_rows[rows], &w->share[rows].first, &w->share[rows].last);
+}
+
+/* The same before operation i, whose shares are those of a new team.  False also for who has left it. */
+static bool regroup(struct worker *w, int i)
+{
+    int ith = w->ith, nth = w->nth;
+    prepare_phase(w);
+    if (!pool_regroup(w->run->device->pool, &w->ith, &w->nth, i * 2 + (int)((w->phase + 1) & 1))) return false;
+    if (w->ith != ith || w->nth != nth) share_rows(w);
+    return begin_phase(w);
+}
+
+size_t cpu_worker_next(struct worker *w)
+{
+    atomic_size_t *next = &w->run->phase[w->phase & 1].next;
+    if (w->nth > 1) return atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
+    size_t unit = atomic_load_explicit(next, memory_order_relaxed);
+    atomic_store_explicit(next, unit + 1, memory_order_relaxed);
+    return unit;
+}
+
+void cpu_worker_share(const struct worker *w, int n, int *first, int *last)
+{
+    *first = (int)((int64_t)n * w->ith / w->nth);
+    *last = (int)((int64_t)n * (w->ith + 1) / w->nth);
+}
+
+/* ---- row operations ---- */
+
+static int dim_of(const struct worker *w, int value)
+{
+    return w->run->segment->list->value[value].dim;
+}
+
+static void embed_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    const struct weight *weight = op->weight[0];
+    const struct packed *p = weight->packed;
+    float *out = cpu_value_row(w, op->out[0], row);
+    int32_t token = w->run->segment->step->batch->row[row].token;
+    if (!p->gemm) {
+        ref_embed(&weight->tensor, token, op->embed.scale, out);
+        return;
+    }
+    p->gemm->unpack_row(p->gemm, p->data, p->n_out, p->n_in, (size_t)token, out);
+    for (size_t i = 0; i < p->n_in; i++) out[i] *= op->embed.scale;
+}
+
+static void norm_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    const float *x = cpu_value_row(w, op->in[0], row);
+    float *out = cpu_value_row(w, op->out[0], row);
+    for (int i = 0, dim = dim_of(w, op->in[0]); i < dim; i += op->norm.n_norm)
+        w->run->device->kernels.rms_norm(x + i, op->norm.weight, (size_t)op->norm.n_norm, op->norm.eps, out + i);
+}
+
+static void layer_norm_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    const float *x = cpu_value_row(w, op->in[0], row);
+    float *out = cpu_value_row(w, op->out[0], row);
+    for (int i = 0, dim = dim_of(w, op->in[0]); i < dim; i += op->norm.n_norm)
+        w->run->device->kernels.layer_norm(
+            x + i, op->norm.weight, op->norm.bias, (size_t)op->norm.n_norm, op->norm.eps, out + i);
+}
+
+static void rope_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    const float *table = w->run->device->scratch.rope[in->rope];
+    float *x = cpu_value_row(w, op->out[0], row);
+    if (op->out[0] != op->in[0]) memcpy(x, cpu_value_row(w, op->in[0], row), (size_t)dim_of(w, op->in[0]) * sizeof *x);
+    w->run->device->kernels.rope(&op->rope, table + (size_t)row * (size_t)op->rope.n_rot, x);
+}
+
+static void store_vectors(const struct worker *w, const struct op *op, enum kv_side side, int row)
+{
+    const struct kv_view *kv = w->run->segment->step->kv;
+    const struct kv_layer *l = &kv->layer[op->layer];
+    const float *x = cpu_value_row(w, op->in[side], row);
+    for (int h = 0; h < l->n_kv_head; h++, x += l->d_head) {
+        void *to = kv_slot_at(kv, op->layer, side, h, row);
+        if (kv->type == QUANT_F16) {
+            w->run->device->kernels.f32_to_f16(x, (size_t)l->d_head, to);
+        } else {
+            quant_info_of(kv->type)->quantize(x, to, (size_t)l->d_head);
+        }
+    }
+}
+
+static void append_row(const struct worker *w, const struct instr *in, int row)
+{
+    store_vectors(w, in->op, KV_K, row);
+    store_vectors(w, in->op, KV_V, row);
+}
+
+static void take_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    memcpy(cpu_value_row(w, op->out[0], row), cpu_value_row(w, op->in[0], w->run->segment->step->out_row[row]),
+        (size_t)dim_of(w, op->in[0]) * sizeof(float));
+}
+
+static void pointwise_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    in->pointwise(cpu_value_row(w, op->in[0], row), cpu_value_row(w, op->in[1], row), (size_t)dim_of(w, op->out[0]),
+        cpu_value_row(w, op->out[0], row));
+}
+
+static void gelu_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    w->run->device->kernels.gelu(
+        cpu_value_row(w, op->in[0], row), (size_t)dim_of(w, op->out[0]), cpu_value_row(w, op->out[0], row));
+}
+
+static void add_scaled_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    w->run->device->kernels.add_scaled(cpu_value_row(w, op->in[0], row), cpu_value_row(w, op->in[1], row),
+        op->add.scale, (size_t)dim_of(w, op->out[0]), cpu_value_row(w, op->out[0], row));
+}
+
+static void run_rows(const struct worker *w, const struct instr *in)
+{
+    for (int r = w->share[in->rows].first; r < w->share[in->rows].last; r++) in->row(w, in, r);
+}
+
+/* ---- attention ---- */
+
+static size_t next_unit(void *worker)
+{
+    return cpu_worker_next(worker);
+}
+
+static bool run_attention(struct worker *w, const struct instr *in)
+{
+    const struct op *op = in->op;
+    const struct step *step = w->run->segment->step;
+    struct cpu_device *d = w->run->device;
+    struct attention_args a = {.op = &op->attention,
+        .kv = step->kv,
+        .layer = op->layer,
+        .n_row = step->batch->n_row,
+        .q = cpu_value_row(w, op->in[0], 0),
+        .out = cpu_value_row(w, op->out[0], 0),
+        .scratch = d->scratch.attention,
+        .scratch_bytes = d->scratch.attention_bytes,
+        .next = next_unit,
+        .next_context = w};
+    attention_run(&d->kernels.attention, &a, d->pool, w->ith, w->nth);
+    return true;
+}
+
+/* ---- a segment ---- */
+
+void cpu_run_bind(struct instr *in)
+{
+    in->row = NULL;
+    in->run = NULL;
+    switch (in->op->kind) {
+    case OP_EMBED: in->row = embed_row; break;
+    case OP_RMS_NORM: in->row = norm_row; break;
+    case OP_LAYER_NORM: in->row = layer_norm_row; break;
+    case OP_GELU: in->row = gelu_row; break;
+    case OP_ADD_SCALED: in->row = add_scaled_row; break;
+    case OP_ROPE: in->row = rope_row; break;
+    case OP_KV_APPEND: in->row = append_row; break;
+    case OP_TAKE: in->row = take_row; break;
+    case OP_ATTENTION: in->run = run_attention; break;
+    case OP_HEAD: in->run = cpu_run_head; break;
+    case OP_MATMUL: in->run = cpu_run_matmul; break;
+    default: in->row = pointwise_row; break;
+    }
+}
+
+/* Cosines and sines of this thread's rows, once per segment. */
+static void fill_rope(const struct worker *w, const struct instr *first)
+{
+    const struct run *run = w->run;
+    const struct step *step = run->segment->step;
+    const struct program *p = run->program;
+    unsigned ropes = p->span[first - p->instr].ropes;
+    for (int i = 0; i < ROPE_TABLES; i++) {
+        if (!(ropes >> i & 1)) continue;
+        struct op_rope rope = ref_rope_in(p->rope[i].params, step->n_ctx);
+        for (int r = w->share[ROWS_ALL].first; r < w->share[ROWS_ALL].last; r++)
+            ref_rope_turns(&rope, p->rope[i].power, step->batch->row[r].pos,
+                run->device->scratch.rope[i] + (size_t)r * (size_t)rope.n_rot);
+    }
+}
+
+/* Instruction *i, or several from it on; then *i is the next.  False: cancelled, or this thread is out. */
+static bool run_instr(struct worker *w, int *i)
+{
+    const struct instr *in = &w->run->instr[*i];
+    bool going = true;
+    if (in->meets && *i > 0 && !cpu_worker_meet(w)) return false;
+    if (in->row) {
+        run_rows(w, in);
+        ++*i;
+        return true;
+    }
+    if (*i + 2 < w->run->segment->n_op && cpu_run_gated(w, in, &going)) {
+        *i += 3;
+    } else {
+        going = in->run(w, in);
+        ++*i;
+    }
+    return going && regroup(w, *i);
+}
+
+void cpu_run_segment(void *arg, int ith, int nth)
+{
+    struct run *run = arg;
+    int entry = pool_entry(run->device->pool, ith), i = entry / 2;
+    struct worker w = {.run = run, .ith = ith, .nth = nth, .phase = (unsigned)entry % 2};
+    bool going = entry == 0 || !run->phase[w.phase].stop;
+    share_rows(&w);
+    if (entry == 0) fill_rope(&w, run->instr);
+    while (going && i < run->segment->n_op) going = run_instr(&w, &i);
+    if (ith == 0 && !going) run->stopped = true;
+}
