@@ -255,6 +255,7 @@ static bool leave(struct worker *self, uint32_t phase)
 
 void pool_barrier(struct pool *pool)
 {
+    if (pool->nth == 1) return; /* new members come at pool_regroup only */
     uint32_t phase = atomic_load(&pool->phase);
     if (arrive(pool))
         open_phase(pool);
@@ -267,6 +268,7 @@ bool pool_regroup(struct pool *pool, int *ith, int *nth, int at)
     struct worker *self = pool->member[*ith];
     uint32_t phase = atomic_load(&pool->phase);
     if (!self) pool->at = at;
+    if (pool->nth == 1 && !atomic_load(&pool->changed)) return true;
     if (arrive(pool)) {
         bool changed = atomic_load(&pool->changed) && atomic_exchange(&pool->changed, false);
         if (changed) make_team(pool, WAKE_US);

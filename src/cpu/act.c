@@ -2,6 +2,8 @@
  *
  * Sizes of prepared activations (cpu/layout.h), and the form that stays f32.
  */
+#include <string.h>
+
 #include "cpu/layout.h"
 
 static size_t round_up(size_t bytes)
@@ -28,5 +30,9 @@ void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, void
 {
     struct act_place p = act_place_of(row, n_row);
     float *to = (float *)act + p.block * ACT_COLUMNS * n_in + p.column;
+    if (p.width == 1) {
+        memcpy(to, x, n_in * sizeof *x);
+        return;
+    }
     for (size_t k = 0; k < n_in; k++) to[k * p.width] = x[k];
 }

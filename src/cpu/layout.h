@@ -56,6 +56,12 @@ size_t cpu_tile_bytes(enum quant_type type);
 /* Bytes of a panel of n_in inputs: the distance between panels. */
 size_t cpu_panel_bytes(enum quant_type type, size_t n_in);
 
+/* The same of elements that are blocks by themselves: floats.  A kernel asks for every few panels. */
+static inline size_t cpu_float_panel_bytes(size_t element_bytes, size_t n_in)
+{
+    return (n_in * element_bytes * LANES + 63) & ~(size_t)63;
+}
+
 size_t cpu_act_bytes_q8x32(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_q8x256(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_f32(size_t n_in, size_t n_row);

@@ -214,19 +214,45 @@ void cpu_pack(
 
 /* ---- reading one row back ---- */
 
+/* One element of all places, side by side in the file's block.  `size` is a constant. */
+LUTRA_INLINE void scatter(
+    const uint8_t *lane, size_t n_block, size_t count, size_t size, uint32_t flip, uint8_t *to, size_t block_bytes)
+{
+    for (size_t b = 0; b < n_block; b++, to += block_bytes) {
+        for (size_t e = 0; e < count; e++, lane += size * LANES) {
+            uint64_t x = 0;
+            memcpy(&x, lane, size);
+            x ^= flip;
+            memcpy(to + e * size, &x, size);
+        }
+    }
+}
+
+static void scatter_spread(const uint8_t *lane, size_t n_block, uint8_t *to, size_t block_bytes)
+{
+    for (size_t b = 0; b < n_block; b++, to += block_bytes, lane += 4 * LANES) {
+        uint32_t x;
+        memcpy(&x, lane, 4);
+        x = spread_bits(x, 1);
+        memcpy(to, &x, 4);
+    }
+}
+
 static void unpack_field(
     const struct field *f, const uint8_t *lane, size_t n_block, uint8_t *row_block, size_t block_bytes)
 {
-    for (size_t b = 0; b < n_block; b++, row_block += block_bytes) {
-        uint8_t *to = row_block + f->from;
-        for (int e = 0; e < f->count; e++, to += f->size, lane += (size_t)f->size * LANES) {
-            uint64_t x = 0;
-            memcpy(&x, lane, f->size);
-            if (f->change == FLIP_SIGNS) x ^= 0x80808080u;
-            if (f->change == SPREAD_BITS) x = spread_bits((uint32_t)x, 1);
-            memcpy(to, &x, f->size);
-        }
-    }
+    uint8_t *to = row_block + f->from;
+    uint32_t flip = f->change == FLIP_SIGNS ? 0x80808080u : 0;
+    if (f->change == SPREAD_BITS)
+        scatter_spread(lane, n_block, to, block_bytes);
+    else if (f->size == 8)
+        scatter(lane, n_block, f->count, 8, 0, to, block_bytes);
+    else if (f->size == 4)
+        scatter(lane, n_block, f->count, 4, flip, to, block_bytes);
+    else if (f->size == 2)
+        scatter(lane, n_block, f->count, 2, 0, to, block_bytes);
+    else
+        scatter(lane, n_block, f->count, 1, 0, to, block_bytes);
 }
 
 void cpu_unpack_row(const struct cpu_gemm *self, const void *packed, size_t n_out, size_t n_in, size_t row, float *dst)

@@ -18,8 +18,8 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
 {
     const enum quant_type type = *(const enum quant_type *)form;
     const int n = in.n;
-    size_t step = type == QUANT_F32 ? 4 * LANES : 2 * LANES;
-    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(type, a->n_in);
+    size_t element = type == QUANT_F32 ? 4 : 2, step = element * LANES;
+    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_float_panel_bytes(element, a->n_in);
     const float *x = (const float *)(const void *)in.x;
     float32x4_t sum[TILE_MAX_SUMS];
     UNROLL

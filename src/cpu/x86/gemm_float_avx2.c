@@ -23,8 +23,8 @@ LUTRA_INLINE __m256 load_weights(enum quant_type type, const uint8_t *w, int hal
 LUTRA_INLINE void run_block(
     enum quant_type type, const struct cpu_gemm_args *a, size_t panel, size_t row, const float *x, size_t width, int n)
 {
-    size_t step = type == QUANT_F32 ? 4 * LANES : 2 * LANES;
-    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(type, a->n_in);
+    size_t element = type == QUANT_F32 ? 4 : 2, step = element * LANES;
+    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_float_panel_bytes(element, a->n_in);
     __m256 sum[2][TILE_COLUMNS];
     UNROLL
     for (int c = 0; c < n; c++) sum[0][c] = sum[1][c] = _mm256_setzero_ps();

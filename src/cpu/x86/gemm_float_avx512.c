@@ -24,7 +24,8 @@ LUTRA_INLINE __m512 load_weights(enum quant_type type, const uint8_t *w)
 LUTRA_INLINE void run_block(
     enum quant_type type, const struct cpu_gemm_args *a, size_t panel, int n_panel, size_t row, int n)
 {
-    size_t panel_bytes = cpu_panel_bytes(type, a->n_in), step = type == QUANT_F32 ? 4 * LANES : 2 * LANES;
+    size_t element = type == QUANT_F32 ? 4 : 2, step = element * LANES;
+    size_t panel_bytes = cpu_float_panel_bytes(element, a->n_in);
     const uint8_t *w = (const uint8_t *)a->packed + panel * panel_bytes;
     const float *x = (const float *)a->act + row * a->n_in;
     __m512 sum[MAX_PANELS][ACT_COLUMNS];
