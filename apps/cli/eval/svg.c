@@ -4,24 +4,20 @@
  * the line of those that nothing cheaper beats.
  */
 #include "eval/eval.h"
+#include "labels.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-enum { WIDTH = 1040, HEIGHT = 480, LEFT = 64, TOP = 56, PANEL = 430, TALL = 350, GAP = 80, LABEL = 11 };
-
-struct box {
-    double x, y, w, h;
-};
+enum { WIDTH = 1040, HEIGHT = 500, LEFT = 76, TOP = 56, PANEL = 430, TALL = 350, GAP = 80, LABEL = 11 };
 
 struct panel {
     struct buffer *out;
     const struct eval_set *set;
     bool rows; /* the x axis: rows, else latency */
     double left, x_low, x_high, y_low, y_high;
-    struct box taken[2 * EVAL_METHODS_MAX];
-    int n_taken;
+    struct label_plan labels;
 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct buffer *out, const char *fmt, ...)
@@ -84,7 +80,8 @@ static void draw_axes(struct panel *p)
             p->left, at, PANEL, p->left - 6, at + 4, y);
     }
     for (int decade = (int)floor(p->x_low); decade <= (int)ceil(p->x_high); decade++)
-        for (int k = 1; k < 10; k += k == 1 ? 1 : k == 2 ? 3 : 5) { /* 1, 2, 5 */
+        for (int k = 1; k < 10; k += k == 1 ? 1 : k == 2 ? 3 : 5) { /* 1, 2, 5; over many decades 1 only */
+            if (k > 1 && p->x_high - p->x_low > 2.6) break;
             double cost = k * pow(10, decade), at = x_of(p, cost);
             if (at < p->left || at > p->left + PANEL) continue;
             add(p->out,
@@ -94,6 +91,9 @@ static void draw_axes(struct panel *p)
     add(p->out, "<text x='%.0f' y='%.0f' text-anchor='middle'>%s</text>\n", p->left + PANEL / 2, bottom + 36,
         p->rows ? "rows per problem, generator + verifier (counted)"
                 : "ms per problem, one at a time (median, measured)");
+    add(p->out,
+        "<text transform='translate(%.0f %d) rotate(-90)' text-anchor='middle'>problems answered right</text>\n",
+        p->left - 48, TOP + TALL / 2);
     add(p->out, "<text x='%.0f' y='%d' font-weight='bold'>accuracy against %s</text>\n", p->left, TOP - 10,
         p->rows ? "rows" : "latency");
 }
@@ -101,8 +101,7 @@ static void draw_axes(struct panel *p)
 /* From cheap to costly, each better than all before: a staircase. */
 static void draw_front(struct panel *p)
 {
-    double best = -1, cost = 0;
-    bool open = false;
+    double best = -1, cost = 0, x = 0, y = 0;
     for (;;) {
         const struct eval_method *next = NULL;
         for (int i = 0; i < p->set->n_method; i++) {
@@ -113,75 +112,65 @@ static void draw_front(struct panel *p)
                 next = m;
         }
         if (!next) break;
-        add(p->out, open ? "H%.1fV%.1f" : "<path fill='none' stroke='#2a7' stroke-dasharray='5 3' d='M%.1f %.1f",
-            x_of(p, cost_of(p, next)), y_of(p, next->accuracy.mean));
-        open = true;
+        double to_x = x_of(p, cost_of(p, next)), to_y = y_of(p, next->accuracy.mean);
+        add(p->out, best >= 0 ? "H%.1fV%.1f" : "<path fill='none' stroke='#2a7' stroke-dasharray='5 3' d='M%.1f %.1f",
+            to_x, to_y);
+        if (best >= 0) labels_add_line(&p->labels, x, y, to_x, y);
+        if (best >= 0) labels_add_line(&p->labels, to_x, y, to_x, to_y);
+        x = to_x;
+        y = to_y;
         best = next->accuracy.mean;
         cost = cost_of(p, next);
     }
-    if (open) add(p->out, "H%.1f'/>\n", p->left + PANEL);
+    if (best < 0) return;
+    add(p->out, "H%.1f'/>\n", p->left + PANEL);
+    labels_add_line(&p->labels, x, y, p->left + PANEL, y);
 }
 
-static bool is_free(const struct panel *p, struct box b)
+static const char *colour_of(const struct eval_method *m)
 {
-    if (b.x < p->left || b.x + b.w > p->left + PANEL || b.y < TOP || b.y + b.h > TOP + TALL) return false;
-    for (int i = 0; i < p->n_taken; i++) {
-        const struct box *t = &p->taken[i];
-        if (b.x < t->x + t->w && t->x < b.x + b.w && b.y < t->y + t->h && t->y < b.y + b.h) return false;
-    }
-    return true;
+    static const char *const colours[] = {"#555", "#555", "#36c", "#36c", "#c63", "#a3a", "#092", "#000", "#000"};
+    return colours[m->kind];
 }
 
-/* The first free place around a point, or the right of it. */
-static struct box place_label(struct panel *p, double x, double y, const char *text)
+static void draw_point(struct panel *p, const struct eval_method *m)
 {
-    double w = (double)strlen(text) * LABEL * 0.66, h = LABEL + 1;
-    for (int ring = 0; ring < 12; ring++) {
-        double d = ring * 9.0;
-        const struct box tries[] = {{x + 7, y - h / 2 - d, w, h}, {x + 7, y - h / 2 + d, w, h},
-            {x - 7 - w, y - h / 2 - d, w, h}, {x - 7 - w, y - h / 2 + d, w, h}};
-        for (int i = 0; i < 4; i++)
-            if (is_free(p, tries[i])) return tries[i];
-    }
-    return (struct box){x + 7, y - h / 2, w, h};
+    double x = x_of(p, cost_of(p, m)), y = y_of(p, m->accuracy.mean), top = y_of(p, m->accuracy.high),
+           bottom = y_of(p, m->accuracy.low);
+    add(p->out, "<path d='M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6' stroke='%s' stroke-opacity='.45'/>\n", x, top,
+        bottom, x - 3, top, x - 3, bottom, colour_of(m));
+    add(p->out, "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s: %.1f %% (%.1f to %.1f)</title></circle>\n", x,
+        y, colour_of(m), m->name, m->accuracy.mean * 100, m->accuracy.low * 100, m->accuracy.high * 100);
+    labels_add_box(&p->labels, (struct label_box){x - 5, y - 5, 10, 10});
+    labels_add_line(&p->labels, x, top, x, bottom);
 }
 
-static void draw_points(struct panel *p)
+/* Over everything else, on white: no line goes through a name. */
+static void draw_names(struct panel *p)
 {
     for (int i = 0; i < p->set->n_method; i++) {
         const struct eval_method *m = &p->set->method[i];
         if (!shown(p, m)) continue;
         double x = x_of(p, cost_of(p, m)), y = y_of(p, m->accuracy.mean);
-        p->taken[p->n_taken++] = (struct box){x - 5, y - 5, 10, 10};
-    }
-    for (int i = 0; i < p->set->n_method; i++) {
-        const struct eval_method *m = &p->set->method[i];
-        static const char *const colours[] = {"#555", "#555", "#36c", "#36c", "#c63", "#a3a", "#092", "#000", "#000"};
-        if (!shown(p, m)) continue;
-        double x = x_of(p, cost_of(p, m)), y = y_of(p, m->accuracy.mean), top = y_of(p, m->accuracy.high),
-               bottom = y_of(p, m->accuracy.low);
-        const char *colour = colours[m->kind];
-        add(p->out, "<path d='M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6' stroke='%s' stroke-opacity='.45'/>\n", x, top,
-            bottom, x - 3, top, x - 3, bottom, colour);
-        add(p->out,
-            "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s: %.1f %% (%.1f to %.1f)</title></circle>\n", x, y,
-            colour, m->name, m->accuracy.mean * 100, m->accuracy.low * 100, m->accuracy.high * 100);
-        struct box b = place_label(p, x, y, m->name);
-        p->taken[p->n_taken++] = b;
-        if (fabs(b.y + b.h / 2 - y) > 10)
-            add(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", x, y, b.x > x ? b.x : b.x + b.w,
-                b.y + b.h / 2);
-        add(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", b.x, b.y + b.h - 3, colour, m->name);
+        struct label l = labels_place(&p->labels, x, y, m->name, LABEL);
+        if (l.far) add(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", x, y, l.leader.x1, l.leader.y1);
+        add(p->out, "<rect class='name' x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='#fff' fill-opacity='.8'/>",
+            l.box.x, l.box.y, l.box.w, l.box.h);
+        add(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", l.box.x + 1, l.box.y + l.box.h - 3, colour_of(m),
+            m->name);
     }
 }
 
 static void draw_panel(struct buffer *out, const struct eval_set *set, bool rows, double left)
 {
     struct panel p = {.out = out, .set = set, .rows = rows, .left = left};
+    p.labels.frame = (struct label_box){left + 1, TOP + 1, PANEL - 2, TALL - 2};
     set_range(&p);
     draw_axes(&p);
     draw_front(&p);
-    draw_points(&p);
+    for (int i = 0; i < set->n_method; i++)
+        if (shown(&p, &set->method[i])) draw_point(&p, &set->method[i]);
+    draw_names(&p);
 }
 
 /* The last part of a path, without what XML would read as markup. */
@@ -197,7 +186,7 @@ static const char *plain_name(const char *path, char *out, size_t n_out)
 int eval_svg(const struct eval_run *run)
 {
     struct buffer out = {0};
-    char model[80], file[80], prm[80];
+    char model[80], file[80], prm[80], device[200];
     const struct eval_options *o = run->opts;
     add(&out,
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' height='%d' font-family='sans-serif' "
@@ -209,6 +198,10 @@ int eval_svg(const struct eval_run *run)
         plain_name(o->file, file, sizeof file));
     draw_panel(&out, run->set, false, LEFT);
     draw_panel(&out, run->set, true, LEFT + PANEL + GAP);
+    add(&out, "<text x='%d' y='%d'>latency: %d problems on %s, %d threads; rows: the same on every machine</text>\n",
+        LEFT, HEIGHT - 16, o->timed < run->set->n ? o->timed : run->set->n,
+        plain_name(lutra_runtime_device_text(run->engine.runtime), device, sizeof device),
+        lutra_runtime_n_threads(run->engine.runtime));
     add(&out, "</svg>\n");
     int rc = write_file_whole(o->svg, out.text, out.n_bytes);
     buffer_free(&out);

@@ -4,19 +4,21 @@
  * leaves open and as high as the accuracy's interval, a point at its better end, and the line of those that nothing cheaper
  * beats.
  */
+#include "labels.h"
 #include "tables.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 1040, HEIGHT = 470, LEFT = 60, TOP = 60, PANEL = 430, TALL = 340, GAP = 80 };
+enum { WIDTH = 1040, HEIGHT = 470, LEFT = 76, TOP = 60, PANEL = 430, TALL = 340, GAP = 80 };
 
 struct panel {
     FILE *out;
     const struct npu_choice *choice;
     int n, energy; /* the x axis: energy, else time */
     double left, x_low, x_high, y_low, y_high;
+    struct label_plan labels;
 };
 
 static const double *cost_of(const struct panel *p, int i)
@@ -55,33 +57,61 @@ static void draw_axes(const struct panel *p)
         fprintf(p->out,
             "<path d='M%.1f %.1fh%d' stroke='#ddd'/><text x='%.1f' y='%.1f' text-anchor='end'>%.0f %%</text>\n",
             p->left, y_of(p, y), PANEL, p->left - 6, y_of(p, y) + 4, 100 * y);
+    fprintf(p->out,
+        "<text transform='translate(%.0f %d) rotate(-90)' text-anchor='middle'>problems answered right</text>\n",
+        p->left - 48, TOP + TALL / 2);
     fprintf(p->out, "<text x='%.1f' y='%d' text-anchor='middle'>%s per problem, modelled</text>\n",
         p->left + PANEL / 2.0, TOP + TALL + 36, p->energy ? "mJ" : "ms");
 }
 
-static void draw_choice(const struct panel *p, int i)
+static int is_other(const struct panel *p, int i)
+{
+    return strcmp(p->choice[i].model, p->choice[0].model) != 0;
+}
+
+static const char *colour_of(const struct panel *p, int i)
+{
+    return is_other(p, i) ? "#c63" : p->choice[i].front[p->energy] ? "#36c" : "#888";
+}
+
+static void draw_choice(struct panel *p, int i)
 {
     const struct npu_choice *c = &p->choice[i];
     const double *cost = cost_of(p, i);
-    int other = strcmp(c->model, p->choice[0].model) != 0;
-    const char *colour = other ? "#c63" : c->front[p->energy] ? "#36c" : "#888";
     double x = x_of(p, cost[0]), y = y_of(p, c->accuracy);
     fprintf(p->out, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s' fill-opacity='.05'/>\n", x,
-        y_of(p, c->high), x_of(p, cost[1]) - x, y_of(p, c->low) - y_of(p, c->high), colour);
+        y_of(p, c->high), x_of(p, cost[1]) - x, y_of(p, c->low) - y_of(p, c->high), colour_of(p, i));
     fprintf(p->out,
         "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s, %s: %.1f %% (%.1f to %.1f), %.3g to %.3g %s"
         "</title></circle>\n",
-        x, y, colour, c->model, c->method, 100 * c->accuracy, 100 * c->low, 100 * c->high,
+        x, y, colour_of(p, i), c->model, c->method, 100 * c->accuracy, 100 * c->low, 100 * c->high,
         p->energy ? cost[0] : cost[0] / 1e3, p->energy ? cost[1] : cost[1] / 1e3, p->energy ? "mJ" : "ms");
-    if (c->front[p->energy])
-        fprintf(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s%s%s</text>\n", x + 6, y - 5, colour,
-            other ? c->model : "", other ? ", " : "", c->method);
+    labels_add_box(&p->labels, (struct label_box){x - 5, y - 5, 10, 10});
 }
 
-/* The front as steps, from the cheapest. */
-static void draw_front(const struct panel *p)
+/* Those of the front, over everything else and on white. */
+static void draw_names(struct panel *p)
 {
-    double done = 0;
+    for (int i = 0; i < p->n; i++) {
+        const struct npu_choice *c = &p->choice[i];
+        if (!c->front[p->energy]) continue;
+        char name[128];
+        double x = x_of(p, cost_of(p, i)[0]), y = y_of(p, c->accuracy);
+        snprintf(name, sizeof name, "%s%s%s", is_other(p, i) ? c->model : "", is_other(p, i) ? ", " : "", c->method);
+        struct label l = labels_place(&p->labels, x, y, name, 11);
+        if (l.far) fprintf(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", x, y, l.leader.x1, l.leader.y1);
+        fprintf(p->out,
+            "<rect class='name' x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='#fff' fill-opacity='.8'/>", l.box.x,
+            l.box.y, l.box.w, l.box.h);
+        fprintf(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", l.box.x + 1, l.box.y + l.box.h - 3,
+            colour_of(p, i), name);
+    }
+}
+
+/* The front as a staircase, from the cheapest. */
+static void draw_front(struct panel *p)
+{
+    double done = 0, x = 0, y = 0;
     fprintf(p->out, "<path fill='none' stroke='#36c' stroke-opacity='.5' d='");
     for (int drawn = 0;; drawn++) {
         int next = -1;
@@ -90,8 +120,12 @@ static void draw_front(const struct panel *p)
                 (next < 0 || cost_of(p, i)[0] < cost_of(p, next)[0]))
                 next = i;
         if (next < 0) break;
-        double x = x_of(p, cost_of(p, next)[0]), y = y_of(p, p->choice[next].accuracy);
-        fprintf(p->out, drawn ? "H%.1fV%.1f" : "M%.1f %.1f", x, y);
+        double to_x = x_of(p, cost_of(p, next)[0]), to_y = y_of(p, p->choice[next].accuracy);
+        fprintf(p->out, drawn ? "H%.1fV%.1f" : "M%.1f %.1f", to_x, to_y);
+        if (drawn) labels_add_line(&p->labels, x, y, to_x, y);
+        if (drawn) labels_add_line(&p->labels, to_x, y, to_x, to_y);
+        x = to_x;
+        y = to_y;
         done = cost_of(p, next)[0];
     }
     fprintf(p->out, "'/>\n");
@@ -100,10 +134,12 @@ static void draw_front(const struct panel *p)
 static void draw_panel(FILE *out, const struct npu_choice *c, int n, int energy, double left)
 {
     struct panel p = {.out = out, .choice = c, .n = n, .energy = energy, .left = left};
+    p.labels.frame = (struct label_box){left + 1, TOP + 1, PANEL - 2, TALL - 2};
     set_range(&p);
     draw_axes(&p);
     for (int i = 0; i < n; i++) draw_choice(&p, i);
     draw_front(&p);
+    draw_names(&p);
 }
 
 void npu_print_svg(const struct npu_bench *b, const struct npu_profile *p, FILE *out)
