@@ -76,9 +76,17 @@ static double cost(const struct label_plan *plan, double x, double y, struct lab
     return sum + 10;
 }
 
+/* DejaVu Sans, the widest of the usual fonts. */
+static double width_of(const char *text, double size)
+{
+    double em = 0.2;
+    for (; *text; text++) em += strchr("@mMW", *text) ? 1.0 : *text == 'w' ? 0.82 : 0.63;
+    return em * size;
+}
+
 struct label labels_place(struct label_plan *plan, double x, double y, const char *text, double size)
 {
-    double w = (double)strlen(text) * size * 0.66, h = size + 2, least = INFINITY;
+    double w = width_of(text, size), h = size + 2, least = INFINITY;
     struct label out = {.box = {x + 7, y - h / 2, w, h}};
     for (int ring = 0; ring < RINGS; ring++)
         for (int shift = 0; shift < SHIFTS; shift++)

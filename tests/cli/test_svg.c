@@ -66,6 +66,7 @@ static void take_text(struct picture *p, const char *at)
     memcpy(tag, at, (size_t)(tag_end - at) < sizeof tag ? (size_t)(tag_end - at) : sizeof tag - 1);
     double size = strstr(tag, "font-size='") ? number(tag, "font-size='") : 11;
     b->w = 0.6 * size * (double)strlen(b->text);
+    for (const char *c = b->text; *c; c++) b->w += strchr("@mw", *c) ? 0.3 * size : 0;
     b->h = 0.9 * size;
     b->x = number(tag, " x='") - (strstr(tag, "'end'") ? b->w : strstr(tag, "'middle'") ? b->w / 2 : 0);
     b->y = number(tag, " y='") - 0.75 * size;

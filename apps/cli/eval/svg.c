@@ -198,10 +198,9 @@ int eval_svg(const struct eval_run *run)
         plain_name(o->file, file, sizeof file));
     draw_panel(&out, run->set, false, LEFT);
     draw_panel(&out, run->set, true, LEFT + PANEL + GAP);
-    add(&out, "<text x='%d' y='%d'>latency: %d problems on %s, %d threads; rows: the same on every machine</text>\n",
-        LEFT, HEIGHT - 16, o->timed < run->set->n ? o->timed : run->set->n,
-        plain_name(lutra_runtime_device_text(run->engine.runtime), device, sizeof device),
-        lutra_runtime_n_threads(run->engine.runtime));
+    add(&out, "<text x='%d' y='%d'>latency: %d problems on %s; rows: the same on every machine</text>\n", LEFT,
+        HEIGHT - 16, o->timed < run->set->n ? o->timed : run->set->n,
+        plain_name(lutra_runtime_device_text(run->engine.runtime), device, sizeof device));
     add(&out, "</svg>\n");
     int rc = write_file_whole(o->svg, out.text, out.n_bytes);
     buffer_free(&out);
