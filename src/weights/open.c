@@ -31,6 +31,8 @@ static int map_file(struct gguf_file *file, const char *path, struct lutra_error
     int rc = 0;
     if (fstat(fd, &st) != 0) {
         rc = lutra_fail(err, LUTRA_E_IO, "%s: cannot stat: %s", file->label, strerror(errno));
+    } else if (S_ISDIR(st.st_mode)) {
+        rc = lutra_fail(err, LUTRA_E_IO, "%s: a folder, not a GGUF file", file->label);
     } else if (!S_ISREG(st.st_mode)) {
         rc = lutra_fail(err, LUTRA_E_IO, "%s: not a regular file", file->label);
     } else if (st.st_size == 0) {

@@ -126,6 +126,9 @@ for pair in safetensors:safetensors bin:PyTorch pkl:pickle gguf:'git lfs pull'; 
     expect_code 1 "$pair"
     expect_err "${pair#*:}" "$pair"
 done
+lutra run -m "$WORK" -p x
+expect_code 1 'a folder'
+expect_err "$WORK: a folder" 'a folder'
 mkfifo "$WORK/device"
 lutra quantize "$MODEL" "$WORK/device" Q4_0
 expect_code 1 'a device is not replaced'
