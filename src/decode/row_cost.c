@@ -7,6 +7,8 @@
 static const int knot[ROW_COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512};
 
 static const double slower = 0.03, faster = 0.3; /* how fast an estimate rises and falls */
+static const double doubt = 0.02;                /* how fast towards what is counted, after so many passes */
+enum { DOUBTED_AFTER = 50 };
 
 void row_cost_init(struct row_cost *c, double row, double seen)
 {
@@ -51,6 +53,10 @@ void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us)
     if (n_row < 1 || us == 0) return;
     int k = knot_below(n_row);
     if (k + 1 < ROW_COST_KNOTS && knot[k + 1] - n_row < n_row - knot[k]) k++;
+    for (int i = 0; i < ROW_COST_KNOTS; i++)
+        if (c->us[i] > c->us[k] && c->us[k] > 0 && ++c->idle[i] > DOUBTED_AFTER)
+            c->us[i] += doubt * (c->us[k] - c->us[i]);
+    c->idle[k] = 0;
     double now = (double)us / counted(c, n_row, n_seen), *known = &c->us[k];
     if (*known == 0)
         *known = now;

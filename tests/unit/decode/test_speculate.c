@@ -113,6 +113,12 @@ static void costs_are_measured(void **state)
     assert_in_range((int)row_cost_of(&c, 12, 0), 15000, 30000);
     assert_in_range(row_cost_flat(&c, 5, 64), 8, 11);
     assert_int_equal(row_cost_flat(&c, 5, 6), 6);
+    double before = row_cost_of(&c, 16, 0);
+    row_cost_learn(&c, 16, 0, 10000000); /* once, then never again: in time it is as cheap as counts say */
+    for (int i = 0; i < 50; i++) row_cost_learn(&c, 1, 0, 10000);
+    assert_true(row_cost_of(&c, 16, 0) >= before);
+    for (int i = 0; i < 400; i++) row_cost_learn(&c, 1, 0, 10000);
+    assert_true(row_cost_of(&c, 16, 0) < 1.02 * 2.6 / 1.1 * 10000);
 }
 
 /* A pass made by hand: row i's token, parent and best tokens. */

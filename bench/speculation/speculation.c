@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lutra-bench-speculation -m MODEL [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]: what drafts cost and bring, with weights
+ * that need not make sense.
+ *
+ *     cost     a pass of one row and 7 chained drafts against 8 rows of 8 forks; a tree of 16 rows with 4 leaves against 16
+ *              forks: all behind the same prompt of DEPTH tokens, each row with its 64 best
+ *     replay   a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows it): its
+ *              accept length and its time against plain decoding
+ *
+ * Variants take turns, and the medians of ROUNDS are compared.  Measured.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lutra.h"
+
+enum { PROMPT = 256, DRAFTS = 15, ROUNDS_MOST = 99, ROWS_MOST = 16 };
+
+static const double right[] = {0.41, 0.76, 0.82, 0.95, 0};
+enum { N_RIGHT = sizeof right / sizeof *right };
+
+struct bench {
+    lutra_runtime *rt;
+    lutra_model *model;
+    lutra_session *s;
+    int n_vocab, depth, n_tok, rounds;
+    struct lutra_error err;
+};
+
+static int fail(const struct bench *b, const char *what)
+{
+    fprintf(stderr, "%s: %s\n", what, b->err.what);
+    exit(1);
+}
+
+#define OK(call) ((call) < 0 ? fail(b, #call) : 0)
+
+static uint64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_size);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* A token or a chance, from a number. */
+static uint64_t hash(uint64_t x)
+{
+    x ^= x >> 31;
+    x *= 0x9E3779B97F4A7C15u;
+    x ^= x >> 29;
+    x *= 0xBF58476D1CE4E5B9u;
+    return x ^ x >> 32;
+}
+
+static int32_t token_of(const struct bench *b, uint64_t i)
+{
+    return (int32_t)(hash(i + 1) % (uint64_t)b->n_vocab);
+}
+
+/* ---- cost ---- */
+
+/* One pass of n rows: forks of the prompt, one row each; or one row and drafts, row r beneath row r - apart, the first `apart`
+ * of them beneath the row. */
+static double time_pass(struct bench *b, const int32_t *seq, int n, int apart)
+{
+    struct lutra_row row[ROWS_MOST];
+    for (int r = 0; r < n; r++) {
+        int up = apart == 0 || r == 0 ? -1 : r <= apart ? 0 : r - apart;
+        row[r] = (struct lutra_row){.token = token_of(b, (uint64_t)r),
+            .pos = up < 0 ? b->depth : row[up].pos + 1,
+            .seq = apart ? seq[0] : seq[r],
+            .parent = up,
+            .want = LUTRA_WANT_TOPK | (up < 0 ? 0 : LUTRA_ROW_DRAFT)};
+    }
+    uint64_t start = now_us();
+    OK(lutra_forward(b->s, row, n, sizeof *row, &b->err));
+    double us = (double)(now_us() - start);
+    for (int r = 0; r < n; r++)
+        if (row[r].parent < 0) OK(lutra_seq_truncate(b->s, row[r].seq, b->depth, &b->err));
+    return us;
+}
+
+static void cost(struct bench *b)
+{
+    static const struct {
+        const char *name;
+        int n, apart;
+    } kind[] = {{"1 row", 1, 0}, {"8 forks", 8, 0}, {"1 row, 7 drafts in a chain", 8, 1}, {"16 forks", 16, 0},
+        {"1 row, 15 drafts, 4 leaves", 16, 4}};
+    enum { KINDS = sizeof kind / sizeof *kind };
+    static double us[KINDS][ROUNDS_MOST];
+    int32_t seq[ROWS_MOST];
+    struct lutra_row *row = calloc((size_t)b->depth, sizeof *row);
+    OK(lutra_seq_open(b->s, b->depth + ROWS_MOST, &seq[0], &b->err));
+    for (int at = 0, n; at < b->depth; at += n) {
+        n = b->depth - at < 512 ? b->depth - at : 512;
+        for (int i = 0; i < n; i++)
+            row[i] = (struct lutra_row){
+                .token = token_of(b, (uint64_t)(at + i)), .pos = at + i, .seq = seq[0], .parent = i - 1};
+        OK(lutra_forward(b->s, row, n, sizeof *row, &b->err));
+    }
+    free(row);
+    for (int i = 1; i < ROWS_MOST; i++) OK(lutra_seq_fork(b->s, seq[0], -1, b->depth + ROWS_MOST, &seq[i], &b->err));
+    for (int round = -2; round < b->rounds; round++)
+        for (int k = 0; k < KINDS; k++) {
+            double t = time_pass(b, seq, kind[k].n, kind[k].apart);
+            if (round >= 0) us[k][round] = t;
+        }
+    double one = 0, forks = 0;
+    printf("passes at depth %d, median of %d\n", b->depth, b->rounds);
+    for (int k = 0; k < KINDS; k++) {
+        double t = median(us[k], b->rounds);
+        if (k == 0) one = t;
+        if (kind[k].apart == 0) forks = t;
+        printf("  %-28s %8.2f ms  %5.2f of one row", kind[k].name, t * 1e-3, t / one);
+        if (kind[k].apart) printf("  %5.3f of as many forks", t / forks);
+        printf("\n");
+    }
+    for (int i = 0; i < ROWS_MOST; i++) lutra_seq_close(b->s, seq[i]);
+}
+
+/* ---- replay ---- */
+
+struct replay {
+    const struct bench *b;
+    int32_t *text; /* [n_tok] as plain decoding has it */
+    int n;         /* tokens heard */
+    double a;      /* < 0: no drafts */
+    bool same;
+    struct lutra_end end;
+};
+
+static int on_text(void *user, const struct lutra_piece *p)
+{
+    struct replay *r = user;
+    if (p->token < 0) return 0;
+    if (r->a < 0) r->text[r->n] = p->token;
+    r->same &= r->text[r->n++] == p->token;
+    return 0;
+}
+
+static void on_end(void *user, const struct lutra_end *end)
+{
+    ((struct replay *)user)->end = *end;
+}
+
+static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
+{
+    const struct replay *r = user;
+    int n = 0, at = tip->n_token - PROMPT;
+    for (; n < n_max && n < DRAFTS && at + n < r->b->n_tok; n++) {
+        bool is_right = (double)(hash((uint64_t)(at + n) + 977) >> 11) * 0x1p-53 < r->a;
+        int32_t token = r->text[at + n];
+        draft[n] = (struct lutra_draft){is_right ? token : (token + 1) % r->b->n_vocab, n - 1, (float)r->a};
+    }
+    return n;
+}
+
+/* Milliseconds a token, the first left out. */
+static double decode(struct bench *b, struct replay *r, double a)
+{
+    int32_t prompt[PROMPT];
+    struct lutra_request q;
+    lutra_request_init(&q, sizeof q);
+    for (int i = 0; i < PROMPT; i++) prompt[i] = token_of(b, (uint64_t)i);
+    q.prompt = prompt;
+    q.n_prompt = PROMPT;
+    q.max_tokens = b->n_tok;
+    q.ignore_end = true;
+    q.on_text = on_text;
+    q.on_end = on_end;
+    q.on_draft = a < 0 ? NULL : on_draft;
+    q.user = r;
+    r->n = 0;
+    r->a = a;
+    r->same = true;
+    OK(lutra_generate(b->s, &q, &b->err));
+    if (!r->same) fprintf(stderr, "a = %.2f: another text\n", a), exit(1);
+    return (double)(r->end.end_us - r->end.first_us) * 1e-3 / (b->n_tok - 1);
+}
+
+static void replay(struct bench *b)
+{
+    static double plain[ROUNDS_MOST], drafted[N_RIGHT][ROUNDS_MOST];
+    double length[N_RIGHT], rows[N_RIGHT], find[N_RIGHT];
+    struct replay r = {.b = b, .text = calloc((size_t)b->n_tok, sizeof *r.text)};
+    for (int round = 0; round < b->rounds; round++) {
+        plain[round] = decode(b, &r, -1);
+        for (int i = 0; i < N_RIGHT; i++) {
+            struct lutra_stats s;
+            lutra_session_stats_reset(b->s);
+            drafted[i][round] = decode(b, &r, right[i]);
+            lutra_session_stats(b->s, &s, sizeof s);
+            length[i] = (double)b->n_tok / r.end.n_pass;
+            rows[i] = 1 + (double)r.end.n_drafted / r.end.n_pass;
+            find[i] = (double)s.draft_us / (double)s.decode_us;
+        }
+    }
+    double base = median(plain, b->rounds);
+    printf("replay of %d tokens behind %d, median of %d; plain %.2f ms a token\n", b->n_tok, PROMPT, b->rounds, base);
+    for (int i = 0; i < N_RIGHT; i++)
+        printf("  a = %.2f  accept length %5.2f  rows %5.2f  %7.2f ms a token  %5.2fx  drafting %.2f %%\n", right[i],
+            length[i], rows[i], median(drafted[i], b->rounds), base / median(drafted[i], b->rounds), 100 * find[i]);
+    free(r.text);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench all = {.depth = 1024, .n_tok = 128, .rounds = 5}, *b = &all;
+    const char *model = NULL;
+    struct lutra_runtime_settings rs;
+    struct lutra_session_settings ss;
+    struct lutra_model_info info;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    lutra_session_settings_init(&ss, sizeof ss);
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "-m") == 0) model = argv[i + 1];
+        if (strcmp(argv[i], "-t") == 0) rs.n_threads = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "-d") == 0) b->depth = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "-n") == 0) b->n_tok = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "-r") == 0) b->rounds = atoi(argv[i + 1]);
+    }
+    if (!model || b->depth < 1 || b->n_tok < 2 || b->rounds < 1 || b->rounds > ROUNDS_MOST) {
+        fprintf(stderr, "use: %s -m MODEL [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]\n", argv[0]);
+        return 1;
+    }
+    OK(lutra_runtime_open(&b->rt, &rs, &b->err));
+    OK(lutra_model_open(&b->model, b->rt, model, NULL, &b->err));
+    lutra_model_info_get(b->model, &info, sizeof info);
+    b->n_vocab = info.n_vocab;
+    ss.n_seq = ROWS_MOST;
+    ss.n_ctx = (b->depth > PROMPT + b->n_tok ? b->depth : PROMPT + b->n_tok) + ROWS_MOST;
+    OK(lutra_session_open(&b->s, b->model, &ss, &b->err));
+    printf("%s, %s\n", info.name, lutra_runtime_device_text(b->rt));
+    cost(b);
+    replay(b);
+    lutra_session_close(&b->s);
+    lutra_model_close(&b->model);
+    lutra_runtime_close(&b->rt);
+    return 0;
+}
