@@ -398,6 +398,33 @@ static void repetition_is_drafted(void **state)
     fixture_close(&f);
 }
 
+/* With every instruction set of this machine, on one thread and two; the prompt found in the cache the second time. */
+static void no_machine_makes_a_difference(void **state)
+{
+    (void)state;
+    for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1) {
+        if (!(cpu_isa() & bit)) continue;
+        for (int n_threads = 1; n_threads <= 2; n_threads++) {
+            struct fixture f;
+            fixture_open_on(&f, &(struct where){"cpu", cpu_isa_name(bit)}, "tiny-qwen2", "Q4_0", n_threads);
+            stop_time(&f);
+            spec_session(&f, 3, NULL);
+            generate(&f, NULL, 3, 0, 0.8f, &plain);
+            spec_session(&f, 3, "auto");
+            for (int again = 0; again < 2; again++) {
+                struct guesser g = {.state = bit, .most = 9, .right_in_8 = 5, .right = said, .text = &plain};
+                f.s->next_id = 0; /* as the guesser knows it */
+                generate(&f, &g, 3, 0, 0.8f, &drafted);
+                source_remove(&f.s->sources, &g.source);
+                assert_same(&plain, &drafted, again);
+                assert_true(f.s->stats.rows_accepted > 30);
+                assert_true(again == 0 || f.s->stats.cached_tokens > 0);
+            }
+            fixture_close(&f);
+        }
+    }
+}
+
 static void what_is_not_built_is_refused(void **state)
 {
     static const char *const names[] = {
@@ -537,6 +564,7 @@ int main(void)
         cmocka_unit_test_prestate(speculation_changes_nothing, f16),
         cmocka_unit_test_prestate(speculation_changes_nothing, q6),
         cmocka_unit_test(repetition_is_drafted),
+        cmocka_unit_test(no_machine_makes_a_difference),
         cmocka_unit_test(a_caller_may_draft),
         cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(steps_end_within_a_pass),
