@@ -417,6 +417,8 @@ static void no_machine_makes_a_difference(void **state)
                 generate(&f, &g, 3, 0, 0.8f, &drafted);
                 source_remove(&f.s->sources, &g.source);
                 assert_same(&plain, &drafted, again);
+                print_message("%s, %d threads: %llu accepted\n", cpu_isa_name(bit), n_threads,
+                    (unsigned long long)f.s->stats.rows_accepted);
                 assert_true(f.s->stats.rows_accepted > 30);
                 assert_true(again == 0 || f.s->stats.cached_tokens > 0);
             }
