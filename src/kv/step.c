@@ -137,13 +137,17 @@ static void commit_layer(const struct kv_cache *kv, const struct kv_seq *s, cons
 {
     const struct kv_view *v = &kv->shape;
     size_t vec = v->layer[layer].vec_bytes;
-    for (int32_t pos = row->n_paged + row->n_path - 1; pos >= row->n_paged; pos--, row = &kv->row[row->up])
+    int32_t pos = row->n_paged + row->n_path;
+    for (int32_t left = row->n_path; left > 0; left--) {
+        pos--;
         for (int side = KV_K; side <= KV_V; side++)
             for (int head = 0; head < v->layer[layer].n_kv_head; head++) {
                 uint8_t *to = kv_block_at(v, layer, side, s->table[pos / KV_BLOCK]);
                 memcpy(to + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * vec,
                     kv_draft_at(v, layer, side, head) + (size_t)row->slot * vec, vec);
             }
+        if (left > 1) row = &kv->row[row->up]; /* above the first draft there may be no row */
+    }
 }
 
 int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err)

@@ -94,7 +94,8 @@ static uint64_t list_keys(const struct builder *b, const struct kv_row *row, int
     int32_t least = b->r->window > 0 ? length(row) - b->r->window : 0;
     uint64_t mask = 0;
     out->n = n < NPU_SEGMENT ? n : NPU_SEGMENT;
-    int32_t draft = kv_draft_row(kv, (int32_t)(row - kv->row), first + out->n - 1);
+    int32_t last = first + out->n - 1;
+    int32_t draft = last < row->n_paged ? -1 : kv_draft_row(kv, (int32_t)(row - kv->row), last);
     for (int32_t i = out->n - 1; i >= 0; i--) {
         if (first + i < row->n_paged) {
             out->at[i] = (int64_t)kv->table[row->table + segment] * KV_BLOCK + i;
