@@ -347,6 +347,7 @@ static void rows(struct run *u)
         uint32_t n = 8192;
         struct row r = row_of(u, list[i].name, list[i].kind, list[i].code, n, n);
         r.op.kind = list[i].way;
+        r.op.weights = u->scratch; /* fit writes its factors there, and matrices must stay as the host wrote them */
         r.emulate = 1;
         if (r.op.code == NPU_OP_ROPE) r.op.param = 128, r.op.k = 64, r.shown_k = n; /* heads of 128, halves as pairs */
         if (list[i].code == NPU_OP_EXP16 && !list[i].way) r.gathers = n / 64;
