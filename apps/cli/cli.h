@@ -28,7 +28,7 @@ struct command {
 };
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_tokenize,
-    command_inspect, command_make_model, command_pack, command_rag;
+    command_inspect, command_make_model, command_pack, command_perplexity, command_rag;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 

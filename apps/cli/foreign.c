@@ -96,7 +96,7 @@ static const struct foreign table[] = {
     {"--keep-split --dry-run --leave-output-tensor --no-importance --keep-bpw-state", FOREIGN_NONE,
         "it is not implemented", NULL},
     {"--ppl --hellaswag --winogrande --multiple-choice --kl-divergence --all-logits --save-all-logits", FOREIGN_NONE,
-        "'lutra eval' judges answers; there is no perplexity", NULL},
+        "'lutra perplexity' scores texts, 'lutra eval' multiple choice; the rest is not implemented", NULL},
 };
 
 const struct foreign *foreign_find(const char *given, size_t n)
@@ -120,7 +120,7 @@ const char *foreign_tool(const char *name)
         {"cli main completion chat simple simple-chat", "that is 'lutra run'"},
         {"batched-bench", "that is 'lutra bench' with -npl"},
         {"server serve", "there is no server yet"},
-        {"perplexity", "there is no perplexity; 'lutra eval' judges answers"},
+        {"perplexity", "that is 'lutra perplexity'"},
         {"imatrix gguf-split gguf export-lora cvector-generator tts mtmd-cli embedding retrieval rpc-server "
          "speculative "
          "speculative-simple lookup lookahead parallel save-load-state infill run-server fit-params",

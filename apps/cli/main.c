@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_run, &command_eval, &command_bench, &command_quantize,
-    &command_pack, &command_make_model, &command_inspect, &command_tokenize, &command_rag};
+static const struct command *const commands[] = {&command_run, &command_eval, &command_perplexity, &command_bench,
+    &command_quantize, &command_pack, &command_make_model, &command_inspect, &command_tokenize, &command_rag};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static const char *command_name(const void *ctx, int i)

@@ -70,11 +70,12 @@ static void shard_tail(char tail[SHARD_TAIL], uint64_t i, uint64_t n)
     snprintf(tail, SHARD_TAIL, "-%05u-of-%05u.gguf", (unsigned)(i + 1) % 100000, (unsigned)n % 100000);
 }
 
-static int check_shard_name(const struct weights *w, uint64_t n, struct lutra_error *err)
+/* Of shard i. */
+static int check_shard_name(const struct weights *w, uint64_t i, uint64_t n, struct lutra_error *err)
 {
     char tail[SHARD_TAIL];
     size_t len = strlen(w->path);
-    shard_tail(tail, 0, n);
+    shard_tail(tail, i, n);
     if (len >= SHARD_TAIL - 1 && strcmp(w->path + len - (SHARD_TAIL - 1), tail) == 0) return 0;
     return lutra_fail(err, LUTRA_E_FORMAT, "%s: one of %u shards, but its name does not end in '%s'", w->file[0].label,
         (unsigned)n, tail);
@@ -107,17 +108,27 @@ static int open_shard(struct weights *w, uint64_t i, uint64_t n, struct lutra_er
     return 0;
 }
 
+/* The one open file is shard `no` of n: opens the first in its place. */
+static int go_to_first(struct weights *w, uint64_t no, uint64_t n, struct lutra_error *err)
+{
+    TRY(check_shard_name(w, no, n, err));
+    close_file(&w->file[0]);
+    memset(w->file, 0, sizeof *w->file);
+    shard_tail(w->path + strlen(w->path) - (SHARD_TAIL - 1), 0, n);
+    w->n_file = 0;
+    return open_shard(w, 0, n, err);
+}
+
+/* From any of them. */
 static int open_shards(struct weights *w, struct lutra_error *err)
 {
     uint64_t no, count, n_tensor = 0, want;
     TRY(gguf_get_uint(&w->file[0], "split.no", UINT16_MAX, &no, err));
     TRY(gguf_get_uint(&w->file[0], "split.count", UINT16_MAX, &count, err));
-    TRY(gguf_get_uint(&w->file[0], "split.tensors.count", INT32_MAX, &want, err));
     if (count <= 1) return 0;
-    if (no != 0)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: shard %llu of %llu; open the first one", w->file[0].label,
-            (unsigned long long)no + 1, (unsigned long long)count);
-    TRY(check_shard_name(w, count, err)); /* before memory is taken for as many as the file claims */
+    if (no != 0) TRY(go_to_first(w, no, count, err));
+    TRY(gguf_get_uint(&w->file[0], "split.tensors.count", INT32_MAX, &want, err));
+    TRY(check_shard_name(w, 0, count, err)); /* before memory is taken for as many as the file claims */
     struct gguf_file *file = realloc(w->file, count * sizeof *file);
     if (!file) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->path);
     w->file = file;

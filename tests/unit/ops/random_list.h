@@ -135,7 +135,13 @@ static inline void rl_add_random(struct random_list *r)
     case OP_ADD_SCALED: op.add.scale = 0.22f; break;
     case OP_ROPE:
         if (rows == ROWS_OUT) return;
-        op.rope = (struct op_rope){ROPE_NEOX, dim / 16, 16, 8, 10000, 1, NULL, 1};
+        op.rope = (struct op_rope){.kind = ROPE_NEOX,
+            .n_head = dim / 16,
+            .d_head = 16,
+            .n_rot = 8,
+            .freq_base = 10000,
+            .freq_scale = 1,
+            .magnitude = 1};
         break;
     case OP_TAKE:
         op.in[0] = rl_value(r, ROWS_ALL, 0, true);

@@ -414,7 +414,20 @@ static void shards_open_together(void **state)
     assert_int_equal(mark, 0);
     weights_close(&w);
 
-    expect_shards("m-00002-of-00003.gguf", LUTRA_E_ARGUMENT, "open the first one");
+    for (int i = 2; i <= 3; i++) { /* from any of them: the same model */
+        char name[40];
+        snprintf(name, sizeof name, "m-%05d-of-00003.gguf", i);
+        assert_int_equal(weights_open(&w, in_folder(name), NULL), 0);
+        assert_int_equal(weights_tensor_count(w), 3);
+        assert_int_equal(weights_get_u32(w, "mark", &mark, NULL), 0);
+        assert_int_equal(mark, 0);
+        assert_non_null(strstr(weights_path(w), "m-00001-of-00003.gguf"));
+        weights_close(&w);
+    }
+    save_shard("other.gguf", 1, 3, 3, "b");
+    expect_shards("other.gguf", LUTRA_E_FORMAT, "does not end in '-00002-of-00003.gguf'");
+    save_shard("n-00002-of-00003.gguf", 1, 3, 3, "b");
+    expect_shards("n-00002-of-00003.gguf", LUTRA_E_IO, "n-00001-of-00003.gguf: cannot open");
     save_shard("m-00003-of-00003.gguf", 2, 3, 3, "a");
     expect_shards("m-00001-of-00003.gguf", LUTRA_E_FORMAT, "tensor 'a' occurs twice");
     save_shard("m-00003-of-00003.gguf", 1, 3, 3, "c");
