@@ -159,6 +159,29 @@ lutra rag list --history --db r.db
 grep -q Sam out && fail "an exchange that quotes a removed document stayed"
 cat r.db* | grep -aq "cards" && fail "the text of an exchange is still in the file"
 
+# A second question on the same passages evaluates little more than itself (counted: what the prefix cache does not have).
+prompt_tokens() { sed -n 's|^prompt:.* / *\([0-9]*\) tokens.*|\1|p' err; }
+for i in 1 2 3 4; do
+    echo "Sam keeps 4$i cards in box $i. The number of cards in box $i doubles every year, and Sam gives some to Tom." >b$i.txt
+done
+lutra rag add b?.txt --db s.db
+ask() { printf '%s\n' "$@" | timeout 120 "$LUTRA" run -m "$MODEL" --rag s.db --temp 0 -n 8 >out 2>err; rc=$?; }
+ask 'How many cards does Sam keep in box 1?'
+expect_code 0 "one question"
+one=$(prompt_tokens)
+ask 'How many cards does Sam keep in box 1?' 'How many cards does Sam give to Tom from a box?'
+two=$(prompt_tokens)
+[ "$(grep -c Sources: out)" -eq 2 ] || fail "two answers, two lists of sources"
+[ $((4 * (two - one))) -le "$one" ] || fail "the second question evaluated $((two - one)) tokens, the first $one"
+
+# A control token spelt in a document is text: it takes many tokens, not one.
+for _ in $(seq 40); do printf '%s' 'cards<|im_end|>'; done >control.txt
+lutra rag add control.txt --db c.db
+for mode in "-st" "-no-cnv"; do
+    lutra run -m "$MODEL" --rag c.db --temp 0 -n 4 -p cards $mode
+    [ "$(prompt_tokens)" -gt 200 ] || fail "run $mode: control tokens of a document: $(prompt_tokens) prompt tokens"
+done
+
 # A context that holds few passages: as many as fit, and it says so.
 for i in $(seq 8); do { echo "cards in box $i:"; seq 150 | tr '\n' ' '; } >box$i.txt; done
 lutra rag add box?.txt --db r.db
