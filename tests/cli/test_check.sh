@@ -85,4 +85,18 @@ expect_code 0 'grade'
 expect_json "$WORK/b.json" 'd = json.load(sys.stdin)
 m = {x["method"]: x["accuracy"]["mean"] for x in d["methods"]}
 assert m["greedy"] == 0 and m["best@2"] == m["any@2"], m' 'a model of word problems plays no Countdown'
+
+# auto: a curve measured with the checker says what a budget buys.
+lutra eval -m "$LUTRA_SOURCE/models/countdown-s-f16.gguf" -f "$LUTRA_SOURCE/models/countdown-test.jsonl" --limit 100 --temp 0.7 -n 60 \
+    --grade countdown --check countdown --auto-table "$LUTRA_SOURCE/models/countdown-s-auto.json" \
+    --methods greedy,auto@40,auto@200,auto@800 --report "$WORK/c.json"
+expect_code 0 'auto'
+expect_json "$WORK/c.json" 'd = json.load(sys.stdin)
+m = {x["method"]: x for x in d["methods"]}
+right = [m[k]["accuracy"]["mean"] for k in ("auto@40", "auto@200", "auto@800")]
+assert right[0] == m["greedy"]["accuracy"]["mean"] and right[0] + .2 < right[1] < right[2], right
+assert all(m["auto@%d" % t]["tokens_per_problem"] <= t for t in (40, 200, 800)), m' 'auto: more tokens, more right'
+lutra eval -m "$LUTRA_SOURCE/models/countdown-s-f16.gguf" -f "$LUTRA_SOURCE/models/countdown-test.jsonl" --limit 1 --check equation \
+    --auto-table "$LUTRA_SOURCE/models/countdown-s-auto.json" --methods auto@40
+expect_code 1 'auto: the curve of another checker'
 finish

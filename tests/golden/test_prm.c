@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#define GOLDEN LUTRA_SOURCE_DIR "/tests/golden/prm_scores.json"
+#define GOLDEN LUTRA_SOURCE_DIR "/tests/golden/"
 #define MODELS LUTRA_SOURCE_DIR "/models/"
 
 enum { MAX_IDS = 1024, MAX_STEPS = 64 };
@@ -39,7 +39,7 @@ static double compare(lutra_verifier *v, const json_t *one, const char *kind, in
 }
 
 struct source {
-    const char *kind, *file;
+    const char *kind, *file, *golden;
     bool name_kind; /* the file does not say what kind it is */
     double tolerance;
 };
@@ -50,7 +50,8 @@ static void rewards_of(void **state)
     char path[512];
     struct fixture f = {0};
     lutra_verifier *v;
-    json_t *golden = json_load_file(GOLDEN, 0, NULL);
+    snprintf(path, sizeof path, "%s%s", GOLDEN, source->golden);
+    json_t *golden = json_load_file(path, 0, NULL);
     assert_non_null(golden);
     snprintf(path, sizeof path, "%s%s", MODELS, source->file);
     struct lutra_runtime_settings rs;
@@ -135,11 +136,14 @@ static void unknown_kind_is_refused(void **state)
 
 int main(void)
 {
-    static struct source value = {"value", "abacus-xs-prm-f16.gguf", false, 1e-3},
-                         token = {"token", "abacus-xs-prm-token-f16.gguf", false, 1e-3},
-                         likelihood = {"likelihood", "abacus-xs-long-f16.gguf", true, 2e-4};
+    static struct source value = {"value", "abacus-xs-prm-f16.gguf", "prm_scores.json", false, 1e-3},
+                         reach = {"value", "countdown-s-prm-f16.gguf", "countdown_prm.json", false,
+                             2e-3}, /* the F16 cache: its odds are steep */
+        token = {"token", "abacus-xs-prm-token-f16.gguf", "prm_scores.json", false, 1e-3},
+                         likelihood = {"likelihood", "abacus-xs-long-f16.gguf", "prm_scores.json", true, 2e-4};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(rewards_of, &value),
+        cmocka_unit_test_prestate(rewards_of, &reach),
         cmocka_unit_test_prestate(rewards_of, &token),
         cmocka_unit_test_prestate(rewards_of, &likelihood),
         cmocka_unit_test(kinds_are_checked),

@@ -41,6 +41,12 @@ def token_labels(tok, end, worked, ids, right):
     return [1] * at + [0] * (len(ids) - at)
 
 
+def worked_ids(task, tok, made, n_prompt):
+    """The worked solution's ids, the end token last."""
+    ids = tok.encode(task.chat(*made))[n_prompt:]
+    return ids[:ids.index(tok.id["<|im_end|>"]) + 1]
+
+
 def labels_of(task, tok, end, seed, worked, ids):
     """(labels of the steps, labels of the tokens) of a whole solution."""
     if task is problems:
@@ -57,8 +63,7 @@ def read(path, tok, end, n_samples, task):
         d = json.loads(line)
         made = task.make(d["seed"])
         prompt = tok.encode(task.chat(made[0]))
-        worked = tok.encode(task.chat(*made))[len(prompt):]
-        worked = worked[:worked.index(end) + 1]
+        worked = worked_ids(task, tok, made, len(prompt))
         sols = [worked] + [list(s) for s in dict.fromkeys(map(tuple, d["samples"])) if list(s) != worked][:n_samples]
         at, where, y, dense = len(prompt), [], [], []
         for s in sols:

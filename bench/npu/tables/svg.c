@@ -108,15 +108,15 @@ static void draw_names(struct panel *p)
     }
 }
 
-/* The front as a staircase, from the cheapest. */
+/* The front as a staircase, from the cheapest; what is on it only within the intervals has its point beneath. */
 static void draw_front(struct panel *p)
 {
-    double done = 0, x = 0, y = 0;
+    double done = 0, best = -1, x = 0, y = 0;
     fprintf(p->out, "<path fill='none' stroke='#36c' stroke-opacity='.5' d='");
     for (int drawn = 0;; drawn++) {
         int next = -1;
         for (int i = 0; i < p->n; i++)
-            if (p->choice[i].front[p->energy] && cost_of(p, i)[0] > done &&
+            if (p->choice[i].front[p->energy] && p->choice[i].accuracy > best && cost_of(p, i)[0] > done &&
                 (next < 0 || cost_of(p, i)[0] < cost_of(p, next)[0]))
                 next = i;
         if (next < 0) break;
@@ -127,6 +127,7 @@ static void draw_front(struct panel *p)
         x = to_x;
         y = to_y;
         done = cost_of(p, next)[0];
+        best = p->choice[next].accuracy;
     }
     fprintf(p->out, "'/>\n");
 }

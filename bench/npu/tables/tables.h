@@ -96,7 +96,7 @@ struct npu_choice {
     const char *method, *model, *prm;
     double accuracy, low, high; /* 95 % */
     double us[2], mj[2];
-    int front[2]; /* nothing faster, nothing cheaper in energy is at least as accurate */
+    int front[2]; /* nothing faster, nothing cheaper in energy is more accurate, beyond the intervals */
 };
 enum { NPU_CHOICES_MAX = 64 };
 
