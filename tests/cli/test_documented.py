@@ -33,6 +33,8 @@ def prepare(folder):
     os.mkdir(folder + "/notes")
     with open(folder + "/notes/owl.md", "w") as f:
         f.write("Owls are counted at night.")
+    with open(SOURCE + "/docs/TOUR.md") as f, open(folder + "/text.txt", "w") as out:
+        out.write(f.read())
     os.symlink(SOURCE + "/models", folder + "/models")
 
 
