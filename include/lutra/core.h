@@ -154,6 +154,10 @@ LUTRA_API int lutra_chat_tokenize(const lutra_model *model, const char *chat_tem
     const struct lutra_message *messages, int n_message, bool add_generation_prompt, int32_t *tokens, int n_max,
     int *n_tok, struct lutra_error *err);
 
+/* A chat template of the model's file, to be freed with lutra_free(): its main one (name NULL), or one that the file has under
+ * a name ("tool_use"; key `tokenizer.chat_template.NAME`).  LUTRA_E_NOT_FOUND, with the names there are. */
+LUTRA_API int lutra_chat_template(const lutra_model *model, const char *name, char **text, struct lutra_error *err);
+
 /* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().  To show
  * or to keep; what is to be answered goes through lutra_chat_tokenize(). */
 LUTRA_API int lutra_chat_render(const lutra_model *model, const char *chat_template,
