@@ -37,8 +37,8 @@ static const struct option engine_table[] = {
 static const struct option speculation_table[] = {
     {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
         .help =
-            "speculation, which changes the speed only: ngram-simple, suffix, recycle, several with commas, or auto "
-            "for all; none (default)"},
+            "speculation, which changes the speed only: ngram-simple, suffix, recycle, with --rag store, several with "
+            "commas, or auto for all; none (default)"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
         .help = "most drafts of one sequence in a pass", .min = 1, .max = 64},
     {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",

@@ -23,7 +23,7 @@
 #ifndef LUTRA_RAG_H
 #define LUTRA_RAG_H
 
-#include "lutra/core.h"
+#include "lutra/generate.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -90,13 +90,14 @@ LUTRA_API int lutra_store_list(lutra_store *store, int (*fn)(void *user, const s
 struct lutra_store_stats {
     size_t size;
     int64_t n_document, n_chunk, n_exchange;
-    uint64_t text_bytes; /* of the chunks */
-    uint64_t file_bytes; /* with the write-ahead log */
+    uint64_t text_bytes;  /* of the chunks */
+    uint64_t file_bytes;  /* with the write-ahead log */
+    uint64_t token_bytes; /* of the files beside it that drafts come from, of all vocabularies */
 };
 LUTRA_API int lutra_store_stats_get(
     lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err);
 
-/* Builds the index anew and writes the file without gaps: nothing of what was removed is left in it.  LUTRA_E_BUSY while
+/* Builds the index anew and writes the files without gaps: nothing of what was removed is left in them.  LUTRA_E_BUSY while
  * another program has it open in the middle of something: then the log may still hold removed text. */
 LUTRA_API int lutra_store_compact(
     lutra_store *store, lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
@@ -158,6 +159,39 @@ LUTRA_API int lutra_store_history(lutra_store *store,
 
 /* Removes all exchanges. */
 LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err);
+
+/* ---- drafts ----------------------------------------------------------------------------------------------------- */
+
+/* Drafts from a store's texts for requests that name it (lutra_request.on_draft): what stood behind the longest end of a
+ * sample's text that the store has, too, with how often it went on so.
+ *
+ *     static int guess(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
+ *     {
+ *         return lutra_drafts_guess(user, tip, draft, n_max);
+ *     }
+ *
+ * How much a match of some length is worth is learnt from the texts that it was asked about.  Samples of any sessions of the
+ * model's vocabulary may ask, one at a time. */
+typedef struct lutra_drafts lutra_drafts;
+
+/* Documents and answers of the store as it is now, as tokens of the model; the model is not needed afterwards, nor the store.
+ * They are kept in a folder beside the store, STORE-tokens, which this brings up to date: the first time takes as long as it takes to
+ * tokenize everything.  Where that folder cannot be written, or another program is about to, they are in memory only. */
+LUTRA_API int lutra_drafts_open(lutra_drafts **out, lutra_store *store, const lutra_model *model,
+    lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
+LUTRA_API void lutra_drafts_close(lutra_drafts **drafts);
+
+/* At most n_max drafts, by falling estimate, parents first; returns how many.  Allocates nothing. */
+LUTRA_API int lutra_drafts_guess(
+    lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
+
+struct lutra_drafts_stats {
+    size_t size;
+    int64_t n_text, n_tok;
+    int n_segment;          /* sorted parts that are looked through one by one */
+    uint64_t segment_bytes; /* of files, or memory */
+};
+LUTRA_API void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size);
 
 #ifdef __cplusplus
 }

@@ -135,3 +135,28 @@ int lutra_store_forget(lutra_store *store, struct lutra_error *err)
     (void)store;
     return refuse(err);
 }
+
+int lutra_drafts_open(lutra_drafts **out, lutra_store *store, const lutra_model *model, lutra_progress_fn progress,
+    void *progress_user, struct lutra_error *err)
+{
+    (void)store, (void)model, (void)progress, (void)progress_user;
+    *out = NULL;
+    return refuse(err);
+}
+
+void lutra_drafts_close(lutra_drafts **drafts)
+{
+    *drafts = NULL;
+}
+
+int lutra_drafts_guess(lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
+{
+    (void)drafts, (void)tip, (void)draft, (void)n_max;
+    return 0;
+}
+
+void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
+{
+    (void)drafts;
+    settings_fill(stats, size, &(struct lutra_drafts_stats){.size = sizeof *stats});
+}

@@ -7,6 +7,7 @@
 
 #include "engine/settings.h"
 #include "rag/rag_impl.h"
+#include "rag/segments.h"
 
 int lutra_store_list(
     lutra_store *store, int (*fn)(void *user, const struct lutra_stored *document), void *user, struct lutra_error *err)
@@ -48,6 +49,7 @@ int lutra_store_stats_get(lutra_store *store, struct lutra_store_stats *stats, s
     TRY(sql_number(store, "SELECT total(length(CAST(text AS BLOB))) FROM chunk", &text_bytes, err));
     s.text_bytes = (uint64_t)text_bytes;
     s.file_bytes = size_of(store->path, "") + size_of(store->path, "-wal");
+    s.token_bytes = segments_bytes(store);
     settings_fill(stats, size, &s);
     return 0;
 }
@@ -99,5 +101,6 @@ int lutra_store_compact(lutra_store *store, lutra_progress_fn progress, void *pr
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: cancelled", store->path);
         TRY(sql_run(store, stages[i].sql, err));
     }
+    TRY(segments_compact(store, err));
     return empty_log(store, err);
 }

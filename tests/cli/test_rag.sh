@@ -174,6 +174,25 @@ two=$(prompt_tokens)
 [ "$(grep -c Sources: out)" -eq 2 ] || fail "two answers, two lists of sources"
 [ $((4 * (two - one))) -le "$one" ] || fail "the second question evaluated $((two - one)) tokens, the first $one"
 
+# Drafts from the store: the answer of the first run is in it when the second one asks the same.
+echo "Sam keeps 42 cards. Tom has 7 coins." >d.txt
+lutra rag add d.txt --db d.db
+run_d() { lutra run -m "$MODEL" --rag d.db --temp 0 -n 40 -st -p "$QUESTION" "$@"; mv out "out.$n"; mv err "err.$n"; n=$((n + 1)); }
+drafted() { sed -n 's|^drafts: *\([0-9]*\) drafted, *\([0-9]*\) accepted.*|\1 \2|p' "err.$1"; }
+n=0
+run_d
+run_d --spec-type store
+run_d --spec-type auto
+run_d --spec-type store,suffix
+for i in 1 2 3; do
+    cmp -s out.0 out.$i || fail "another text with drafts from the store ($i)"
+    read -r made taken <<<"$(drafted $i)"
+    [ "${taken:-0}" -ge 10 ] || fail "drafts from the store ($i): ${made:-0} made, ${taken:-0} taken"
+done
+lutra run -m "$MODEL" --spec-type store -p x -st
+expect_code 2 "drafts from no store"
+expect_err "drafts from which store" "drafts from no store"
+
 # A control token spelt in a document is text: it takes many tokens, not one.
 for _ in $(seq 40); do printf '%s' 'cards<|im_end|>'; done >control.txt
 lutra rag add control.txt --db c.db

@@ -14,8 +14,38 @@ int rag_start(struct rag *r)
     return lutra_store_open(&r->store, r->path, &set, &err) < 0 ? fail_with(&err) : 0;
 }
 
+char *rag_take_types(const char *types, bool *wants)
+{
+    bool is_named = false;
+    struct buffer rest = {0};
+    *wants = false;
+    if (!types) return NULL;
+    buffer_add(&rest, "", 0);
+    for (const char *at = types; *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        bool is_store = n == 5 && strncmp(at, "store", n) == 0;
+        *wants |= is_store || (n == 4 && strncmp(at, "auto", n) == 0);
+        is_named |= is_store;
+        if (!is_store && rest.n_bytes) buffer_add(&rest, ",", 1);
+        if (!is_store) buffer_add(&rest, at, n);
+        at += n;
+    }
+    if (is_named) return rest.text;
+    buffer_free(&rest);
+    return NULL;
+}
+
+int rag_start_drafts(struct rag *r, const lutra_model *model)
+{
+    struct lutra_error err = {0};
+    int rc = lutra_drafts_open(&r->drafts, r->store, model, progress_callback, NULL, &err);
+    progress_clear();
+    return rc < 0 ? fail_with(&err) : 0;
+}
+
 void rag_stop(struct rag *r)
 {
+    lutra_drafts_close(&r->drafts);
     lutra_passages_close(&r->found);
     lutra_store_close(&r->store);
     buffer_free(&r->question);

@@ -7,6 +7,8 @@
  *     rag_message()    the question behind the best k of the new ones
  *     rag_take()       these k were used
  *     rag_finish()     after the answer
+ *
+ * With --spec-type auto, or a list with `store`, drafts come from the store, too (rag_take_types, rag_start_drafts).
  */
 #ifndef LUTRA_CLI_RUN_RAG_H
 #define LUTRA_CLI_RUN_RAG_H
@@ -21,7 +23,8 @@ struct rag_shown {
 struct rag {
     const char *path; /* NULL = no --rag */
     lutra_store *store;
-    int n_passages; /* at most, for one question */
+    lutra_drafts *drafts; /* NULL = none wanted */
+    int n_passages;       /* at most, for one question */
     bool quiet;
     lutra_passages *found;
     struct buffer question; /* that they were found for; as it was typed */
@@ -34,6 +37,12 @@ struct rag {
 /* 0, or an exit code after a message. */
 int rag_start(struct rag *r);
 void rag_stop(struct rag *r);
+
+/* Takes `store` out of a list of drafters: what is left is the session's.  *wants: drafts from the store are wanted.  The new
+ * list is the caller's; NULL: as it was. */
+char *rag_take_types(const char *types, bool *wants);
+/* 0, or an exit code after a message. */
+int rag_start_drafts(struct rag *r, const lutra_model *model);
 
 /* What follows is another conversation. */
 void rag_forget(struct rag *r);

@@ -28,6 +28,11 @@ static void on_end(void *user, const struct lutra_end *end)
     ((struct talk *)user)->end = *end;
 }
 
+static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
+{
+    return lutra_drafts_guess(((struct talk *)user)->rag.drafts, tip, draft, n_max);
+}
+
 void reply_end_line(struct talk *t)
 {
     if (!t->at_line_start) putchar('\n');
@@ -83,6 +88,7 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     r.show_special = t->opts->show_special;
     r.on_text = on_text;
     r.on_end = on_end;
+    if (t->rag.drafts) r.on_draft = on_draft;
     r.user = t;
     buffer_clear(&t->reply);
     t->reply_tokens.n = 0;

@@ -237,14 +237,30 @@ static void open_editor(struct talk *t, char **path)
     t->editor = line_open(wanted ? (*wanted ? wanted : NULL) : *path, t->opts->color);
 }
 
+/* A session with the drafters that are its own, and beside it drafts from the store. */
+static int open_session(struct talk *t)
+{
+    bool wants_store;
+    struct engine_options opts = t->opts->engine;
+    struct lutra_session_settings settings;
+    char *types = rag_take_types(opts.spec_type, &wants_store);
+    lutra_session_settings_init(&settings, sizeof settings);
+    if (t->searcher.wanted) settings.n_seq = t->searcher.settings.width;
+    if (types && !t->rag.store) {
+        say("run: --spec-type store: drafts from which store? Name it with --rag FILE");
+        free(types);
+        return EXIT_USAGE;
+    }
+    if (types) opts.spec_type = types;
+    int code = engine_open_session(&t->engine, &opts, settings);
+    free(types);
+    return !code && wants_store && t->rag.store ? rag_start_drafts(&t->rag, t->engine.model) : code;
+}
+
 static int talk_open(struct talk *t)
 {
     int code = engine_open(&t->engine, &t->opts->engine, false);
-    if (code) return code;
-    struct lutra_session_settings settings;
-    lutra_session_settings_init(&settings, sizeof settings);
-    if (t->searcher.wanted) settings.n_seq = t->searcher.settings.width;
-    code = engine_open_session(&t->engine, &t->opts->engine, settings);
+    if (!code) code = open_session(t);
     return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine, t->opts->engine.model);
 }
 
