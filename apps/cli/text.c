@@ -209,11 +209,11 @@ int tokenize(
 }
 
 int tokenize_chat(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
-    int n_message, bool for_reply, struct tokens *out, struct lutra_error *err)
+    int n_message, int flags, struct tokens *out, struct lutra_error *err)
 {
     for (;;) {
         int rc =
-            lutra_chat_tokenize(model, chat_template, messages, n_message, for_reply, out->id, out->room, &out->n, err);
+            lutra_chat_tokenize(model, chat_template, messages, n_message, flags, out->id, out->room, &out->n, err);
         if (rc < 0) return rc;
         if (out->n <= out->room && out->id) return 0;
         out->room = out->n + 16;

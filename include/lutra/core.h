@@ -115,7 +115,8 @@ struct lutra_model_info {
     uint64_t cache_bytes_per_token; /* F16 */
     int32_t bos, eos;               /* -1 = none */
     bool add_bos;
-    const char *chat_template; /* NULL = none */
+    const char *chat_template;                    /* NULL = none */
+    const char *reasoning_open, *reasoning_close; /* the tags around reasoning, known from the template; NULL = none */
 };
 LUTRA_API void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info, size_t size);
 
@@ -141,6 +142,12 @@ LUTRA_API int lutra_detokenize(const lutra_model *model, const int32_t *tokens, 
 /* Is it one of the model's end-of-generation tokens? */
 LUTRA_API bool lutra_token_is_end(const lutra_model *model, int32_t token);
 
+enum lutra_chat_flags {
+    LUTRA_CHAT_REPLY = 1, /* the beginning of a reply behind the messages; transformers' add_generation_prompt */
+    LUTRA_CHAT_NO_REASONING =
+        2, /* enable_thinking and thinking are false in the template; reasoning it opens is closed */
+};
+
 struct lutra_message {
     const char *role; /* "system", "user", "assistant" */
     const char *content;
@@ -149,10 +156,10 @@ struct lutra_message {
 /* The prompt of a conversation: the model's chat template over the messages, as tokens.  Only what the template itself
  * writes becomes control tokens; one spelt in a message stays text.  A beginning token that the model asks for is added
  * where the template has not written it.  Writes at most n_max tokens; *n_tok is how many there are.  Thread-safe.
- * chat_template: another template instead of the model's, or NULL. */
+ * chat_template: another template instead of the model's, or NULL; flags: of lutra_chat_flags. */
 LUTRA_API int lutra_chat_tokenize(const lutra_model *model, const char *chat_template,
-    const struct lutra_message *messages, int n_message, bool add_generation_prompt, int32_t *tokens, int n_max,
-    int *n_tok, struct lutra_error *err);
+    const struct lutra_message *messages, int n_message, int flags, int32_t *tokens, int n_max, int *n_tok,
+    struct lutra_error *err);
 
 /* A chat template of the model's file, to be freed with lutra_free(): its main one (name NULL), or one that the file has under
  * a name ("tool_use"; key `tokenizer.chat_template.NAME`).  LUTRA_E_NOT_FOUND, with the names there are. */
@@ -161,8 +168,7 @@ LUTRA_API int lutra_chat_template(const lutra_model *model, const char *name, ch
 /* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().  To show
  * or to keep; what is to be answered goes through lutra_chat_tokenize(). */
 LUTRA_API int lutra_chat_render(const lutra_model *model, const char *chat_template,
-    const struct lutra_message *messages, int n_message, bool add_generation_prompt, char **text,
-    struct lutra_error *err);
+    const struct lutra_message *messages, int n_message, int flags, char **text, struct lutra_error *err);
 
 /* The same with everything a template may ask for: a JSON object with "messages", "tools",
  * "add_generation_prompt", "enable_thinking", ...; bos_token and eos_token are added when absent. */

@@ -53,15 +53,24 @@ enum lutra_stop {
     LUTRA_STOP_PRUNED, /* a search gave it up, or had decided without it */
 };
 
+/* What a text is: models that reason do so first, between tags that their template mentions
+ * (lutra_model_info.reasoning_open).  The parts together are the text. */
+enum lutra_part {
+    LUTRA_PART_ANSWER,
+    LUTRA_PART_REASONING,
+    LUTRA_PART_MARK, /* a tag, and spaces around reasoning */
+};
+
 /* A token of one sample.  Text comes in whole UTF-8 characters (it may lag a token behind, n_bytes may be 0) and
  * never contains a stop string or part of one. */
 struct lutra_piece {
     int32_t request;
     int sample;
-    int32_t token;    /* -1: held-back text at the end, no new token */
+    int32_t token;    /* -1: more of the last one's text, or held-back text at the end; no new token */
     float log_prob;   /* natural log-probability under the model, before sampling changes */
     const char *text; /* borrowed for the call; a NUL follows (and NUL bytes may occur in it) */
     size_t n_bytes;
+    enum lutra_part part;
 };
 
 struct lutra_end {
@@ -110,6 +119,7 @@ struct lutra_request {
      * and returns how many.  Which of them are evaluated is the session's choice, and none changes the text.  A token or parent
      * that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within a step: no call on the session. */
     int (*on_draft)(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
+    const char *chat_template; /* that made the prompt: its tags tell reasoning apart; NULL = the model's */
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

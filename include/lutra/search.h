@@ -153,7 +153,7 @@ LUTRA_API void lutra_search_init(struct lutra_search *search, size_t size);
 
 struct lutra_search_result {
     char *text;        /* the winner's; NULL = no candidate finished.  Owned by the search */
-    char *answer;      /* canonical answer of `text`, "" = none */
+    char *answer;      /* canonical answer of `text` behind its reasoning, "" = none */
     int32_t candidate; /* the winner, -1 = none */
     double score;      /* reward, or share of the votes */
     int n_candidates, n_finished, n_pruned;
@@ -163,6 +163,7 @@ struct lutra_search_result {
     int width, expand;
     double best_reward; /* the largest that the verifier gave any step; about 0: it told the candidates apart by next to
                            nothing; -1 = it gave none */
+    size_t n_reasoning; /* bytes at the start of `text` that are not its answer: reasoning and its tags */
 };
 
 typedef struct lutra_search_run lutra_search_run;

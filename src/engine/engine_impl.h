@@ -29,6 +29,7 @@
 #include "lutra.h"
 #include "model/model.h"
 #include "sched/plan.h"
+#include "text/reasoning.h"
 #include "text/stream.h"
 #include "text/template.h"
 #include "text/vocab.h"
@@ -64,9 +65,10 @@ struct lutra_model {
     struct weights *packed; /* packed copies of its matrices (weights/packed.h), or NULL */
     bool check_packed;      /* their sums are compared even where they are used in place */
     struct text_vocab *vocab;
-    struct text_template *chat; /* NULL: none in the file, or one that does not parse (then logged) */
-    char *chat_source;          /* NUL-terminated copy, or NULL */
-    struct model *model;        /* NULL when vocab_only, like the plan */
+    struct text_template *chat;   /* NULL: none in the file, or one that does not parse (then logged) */
+    char *chat_source;            /* NUL-terminated copy, or NULL */
+    const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
+    struct model *model;          /* NULL when vocab_only, like the plan */
     struct plan plan;
     struct demand_rates demand; /* of a pass */
     int n_plan;                 /* how often the plan has changed */
@@ -105,8 +107,10 @@ struct sample {
     double sum_log_prob;
     uint64_t first_us;
     struct text_stream *stream;
-    char *hold; /* text not yet given out: it may begin a stop string */
+    char *hold; /* text not yet given out: it may begin a stop string or a tag */
     size_t n_hold;
+    struct text_reasoning reasoning;
+    size_t n_before; /* bytes given out before the answer */
 };
 
 /* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
@@ -120,7 +124,9 @@ struct request {
     int n_done;   /* prompt tokens in the cache */
     int n_cached; /* of these, from the prefix cache */
     int n_started, n_ended;
-    int32_t last_row; /* row of the last prompt token in the current pass, or -1 */
+    int32_t last_row;             /* row of the last prompt token in the current pass, or -1 */
+    const struct text_tags *tags; /* of reasoning, or NULL */
+    bool reasons;                 /* the prompt has opened it */
     bool cancelled;
     struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
@@ -236,6 +242,10 @@ void sources_open(lutra_session *s);
 /* What the last pass left for a row; NULL: it wanted nothing. */
 const struct row_result *session_result(const lutra_session *s, int32_t row);
 
+/* text.c: whether the text of tokens ends with the tag that opens reasoning; tags may be NULL. */
+bool text_opens_reasoning(
+    const struct text_vocab *vocab, const struct text_tags *tags, const int32_t *token, int n_tok);
+
 /* sample.c */
 void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq);
 /* Takes the picked token in: text out, end reached or not. */
@@ -243,6 +253,8 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
 void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason);
 /* The sample goes no further in this pass: drafts up to the row where it stands become its past. */
 int sample_settle(lutra_session *s, struct sample *slot);
+/* Bytes of its text, n_text in all, that come before the answer. */
+size_t sample_before_answer(const struct sample *slot, size_t n_text);
 /* For samples that end before they start. */
 void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop reason);
 

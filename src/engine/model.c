@@ -22,6 +22,7 @@ static int open_chat(struct lutra_model *m, struct lutra_error *err)
     if (!m->chat_source) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
     memcpy(m->chat_source, s.s, s.n);
     m->chat_source[s.n] = 0;
+    m->tags = text_reasoning_tags(m->chat_source);
     struct lutra_error why = {0};
     if (text_template_parse(&m->chat, s.s, s.n, &why) < 0)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: chat template: %s", weights_path(m->weights), why.what);
@@ -248,7 +249,9 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         .bos = text_vocab_special(m->vocab, TEXT_BOS),
         .eos = text_vocab_special(m->vocab, TEXT_EOS),
         .add_bos = text_vocab_adds_bos(m->vocab),
-        .chat_template = m->chat_source};
+        .chat_template = m->chat_source,
+        .reasoning_open = m->tags ? m->tags->open : NULL,
+        .reasoning_close = m->tags ? m->tags->close : NULL};
     all.arch = "";
     if (m->model) {
         const struct hparams *hp = model_hparams(m->model);

@@ -98,6 +98,9 @@ static int copy_request(
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     r->max_tok = request_max_tok(s, set);
+    r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
+    r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
+    r->set.chat_template = NULL;
     return copy_sampling(s, r, set, err);
 }
 

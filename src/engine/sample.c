@@ -20,7 +20,8 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->n_generated = slot->n_pass = slot->n_drafted = slot->n_accepted = 0;
     slot->sum_log_prob = 0;
     slot->first_us = 0;
-    slot->n_hold = 0;
+    slot->n_hold = slot->n_before = 0;
+    text_reasoning_begin(&slot->reasoning, r->tags, r->reasons);
     text_stream_flush(slot->stream);
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
     for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
@@ -61,15 +62,17 @@ static size_t open_end(const struct sample *slot)
     return longest;
 }
 
-/* Gives out the first n held bytes with a token (-1: none).  Nonzero: the caller wants no more. */
-static int give(struct sample *slot, int32_t token, float log_prob, size_t n)
+/* Gives out the first n held bytes, of one part, with a token (-1: none).  Nonzero: the caller wants no more. */
+static int give_part(struct sample *slot, int32_t token, float log_prob, size_t n, enum text_part part)
 {
     const struct lutra_request *set = &slot->request->set;
     int stop = 0;
+    if (part != TEXT_ANSWER) slot->n_before += n;
     if (set->on_text && (token >= 0 || n > 0)) {
         char after = slot->hold[n];
         slot->hold[n] = 0;
-        struct lutra_piece piece = {slot->request->id, slot->index, token, log_prob, slot->hold, n};
+        struct lutra_piece piece = {
+            slot->request->id, slot->index, token, log_prob, slot->hold, n, (enum lutra_part)part};
         stop = set->on_text(set->user, &piece);
         slot->hold[n] = after;
     }
@@ -78,10 +81,36 @@ static int give(struct sample *slot, int32_t token, float log_prob, size_t n)
     return stop;
 }
 
+/* The same for n bytes of any parts; ended: no more text comes. */
+static int give(struct sample *slot, int32_t token, float log_prob, size_t n, bool ended)
+{
+    for (int stop = 0;; token = -1) {
+        enum text_part part;
+        size_t k = text_reasoning_next(&slot->reasoning, slot->hold, n, ended, &part);
+        if (k > 0 || token >= 0) stop = give_part(slot, token, log_prob, k, part);
+        n -= k;
+        if (stop || k == 0 || n == 0) return stop;
+    }
+}
+
+size_t sample_before_answer(const struct sample *slot, size_t n_text)
+{
+    bool over = slot->reasoning.state == REASONING_OVER && slot->n_before < n_text;
+    return !slot->request->tags ? 0 : over ? slot->n_before : n_text;
+}
+
 static void hold(struct sample *slot, struct text_bytes text)
 {
     if (text.n > 0) memcpy(slot->hold + slot->n_hold, text.p, text.n);
     slot->n_hold += text.n;
+}
+
+static void take_text(struct sample *slot, const struct text_vocab *vocab, int32_t token)
+{
+    struct text_bytes spelt = text_token_piece(vocab, token, TEXT_PIECE_SPECIAL);
+    struct text_bytes shown = slot->request->set.show_special ? spelt : text_token_piece(vocab, token, 0);
+    if (shown.n == 0) text_reasoning_token(&slot->reasoning, spelt.p, spelt.n);
+    hold(slot, text_stream_push(slot->stream, shown));
 }
 
 /* ---- the end ---- */
@@ -104,7 +133,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
     sample_settle(s, slot); /* if it fails, its past is shorter */
     if (reason != LUTRA_STOP_STRING) {
         hold(slot, text_stream_flush(slot->stream));
-        if (slot->n_hold > 0) give(slot, -1, 0, slot->n_hold);
+        if (slot->n_hold > 0) give(slot, -1, 0, slot->n_hold, true);
     }
     struct lutra_end end = {.request = r->id,
         .sample = slot->index,
@@ -180,12 +209,11 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     slot->n_generated++;
     s->stats.generated_tokens++;
     slot->pending = pick->token;
-    hold(slot, text_stream_push(
-                   slot->stream, text_token_piece(vocab, pick->token, r->set.show_special ? TEXT_PIECE_SPECIAL : 0)));
+    take_text(slot, vocab, pick->token);
 
     size_t at, stop = find_stop(slot, &at);
     size_t out = stop ? at : slot->n_hold - open_end(slot);
-    int enough = give(slot, pick->token, pick->log_prob, out);
+    int enough = give(slot, pick->token, pick->log_prob, out, false);
     if (stop) {
         sample_end(s, slot, LUTRA_STOP_STRING);
     } else if (enough) {

@@ -80,7 +80,9 @@ static void record_end(void *self, struct sample *slot, enum lutra_stop reason)
     f->sum_log_prob = slot->sum_log_prob;
     f->told = false;
     memcpy(f->token, search_generated(slot), (size_t)f->n_token * sizeof *f->token);
-    search_answer(search_spell(run, f->token, 0, f->n_text).p, f->answer, sizeof f->answer);
+    struct text_bytes text = search_spell(run, f->token, 0, f->n_text);
+    f->n_answer = text.n - sample_before_answer(slot, text.n);
+    search_answer(text.p + text.n - f->n_answer, f->answer, sizeof f->answer);
 }
 
 /* ---- a round of a search over steps ---- */

@@ -96,6 +96,7 @@ struct final {
     struct search_node node;
     int32_t *token;      /* [max_tok + 1] generated tokens, an end token included */
     int n_token, n_text; /* all, and without the end token */
+    size_t n_answer;     /* bytes of its text behind the reasoning */
     double sum_log_prob;
     bool told; /* scored, where there is a judge */
     char answer[SEARCH_ANSWER_BYTES];

@@ -270,6 +270,8 @@ static void take_winner(lutra_search_run *run, const struct search_final *win, i
     res->candidate = f->id;
     res->score = run->policy.method == SEARCH_VOTE ? (double)votes / n_choice : win->score;
     lutra_detokenize(run->s->model, f->token, f->n_text, false, &res->text, NULL);
+    size_t n_text = res->text ? strlen(res->text) : 0;
+    res->n_reasoning = n_text > f->n_answer ? n_text - f->n_answer : 0;
     res->answer = strdup(f->answer);
 }
 

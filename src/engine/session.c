@@ -101,7 +101,8 @@ static int take(lutra_session *s, size_t *sum, size_t n, size_t each, void **out
 static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
 {
     const struct op_list *list = model_ops(s->model->model);
-    size_t n_out = (size_t)s->n_out, hold = SESSION_STOP_BYTES + 4 * text_vocab_max_piece_bytes(s->model->vocab) + 16;
+    size_t n_out = (size_t)s->n_out,
+           hold = SESSION_STOP_BYTES + TEXT_REASONING_HELD + 4 * text_vocab_max_piece_bytes(s->model->vocab) + 16;
     int32_t *tokens = NULL;
     char *holds = NULL;
     TAKE(s->batch.row, s->n_batch);

@@ -181,8 +181,8 @@ static struct text_bytes content_of(const struct lutra_message *m)
 }
 
 /* What a template sees of a conversation; with a mark, its contents marked (text/encode.h). */
-static int conversation_json(const lutra_model *model, const struct lutra_message *messages, int n_message,
-    bool add_generation_prompt, struct text_bytes mark, json_t **out, struct lutra_error *err)
+static int conversation_json(const lutra_model *model, const struct lutra_message *messages, int n_message, int flags,
+    struct text_bytes mark, json_t **out, struct lutra_error *err)
 {
     json_t *list = json_array();
     for (int i = 0; i < n_message; i++) {
@@ -197,8 +197,14 @@ static int conversation_json(const lutra_model *model, const struct lutra_messag
         json_decref(list);
         return lutra_fail(err, LUTRA_E_ARGUMENT, "chat template: a message is not UTF-8 text, or memory ran out");
     }
-    *out = json_pack("{s:o, s:b}", "messages", list, "add_generation_prompt", (int)add_generation_prompt);
-    return *out ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
+    *out = json_pack("{s:o, s:b}", "messages", list, "add_generation_prompt", (int)(flags & LUTRA_CHAT_REPLY));
+    int failed = *out ? 0 : -1;
+    if (!failed && flags & LUTRA_CHAT_NO_REASONING) /* no template minds a variable that it does not know */
+        failed = json_object_set_new(*out, "enable_thinking", json_false()) |
+                 json_object_set_new(*out, "thinking", json_false());
+    if (!failed) return 0;
+    json_decref(*out);
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
 }
 
 /* The first of Unicode's noncharacters that no message has: EF B7 90 .. AF.  Found in all of them: LUTRA_E_ARGUMENT. */
@@ -217,8 +223,39 @@ static int choose_mark(const struct lutra_message *messages, int n_message, char
         err, LUTRA_E_ARGUMENT, "chat template: the messages use every noncharacter from U+FDD0 to U+FDEF");
 }
 
+bool text_opens_reasoning(const struct text_vocab *vocab, const struct text_tags *tags, const int32_t *token, int n_tok)
+{
+    char tail[4 * TEXT_REASONING_HELD];
+    size_t at = sizeof tail;
+    for (int i = n_tok - 1; tags && i >= 0 && at > TEXT_REASONING_HELD; i--) {
+        struct text_bytes piece = text_token_piece(vocab, token[i], TEXT_PIECE_SPECIAL);
+        if (piece.n > at) break;
+        at -= piece.n;
+        memcpy(tail + at, piece.p, piece.n);
+    }
+    return text_reasoning_opened(tags, tail + at, sizeof tail - at);
+}
+
+/* Renders a conversation; reasoning that the template opens is closed again where none is wanted. */
+static int render_chat(const lutra_model *m, const char *source, json_t *object, int flags,
+    struct text_template_text *out, struct lutra_error *err)
+{
+    const struct text_tags *tags = source ? text_reasoning_tags(source) : m->tags;
+    TRY(render_with(m, source, object, out, err));
+    if (!(flags & LUTRA_CHAT_NO_REASONING) || !text_reasoning_opened(tags, out->p, out->n)) return 0;
+    size_t n = strlen(tags->close);
+    char *more = realloc(out->p, out->n + n + 1);
+    if (!more) {
+        text_template_text_free(out);
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
+    }
+    memcpy(more + out->n, tags->close, n + 1);
+    *out = (struct text_template_text){more, out->n + n};
+    return 0;
+}
+
 int lutra_chat_tokenize(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
-    int n_message, bool add_generation_prompt, int32_t *tokens, int n_max, int *n_tok, struct lutra_error *err)
+    int n_message, int flags, int32_t *tokens, int n_max, int *n_tok, struct lutra_error *err)
 {
     char mark[3];
     json_t *object = NULL;
@@ -226,8 +263,8 @@ int lutra_chat_tokenize(const lutra_model *model, const char *chat_template, con
     struct text_tokens list = {0};
     TRY(choose_mark(messages, n_message, mark, err));
     struct text_bytes marks = {mark, sizeof mark};
-    TRY(conversation_json(model, messages, n_message, add_generation_prompt, marks, &object, err));
-    int rc = render_with(model, chat_template, object, &text, err);
+    TRY(conversation_json(model, messages, n_message, flags, marks, &object, err));
+    int rc = render_chat(model, chat_template, object, flags, &text, err);
     json_decref(object);
     if (rc == 0) {
         struct text_bytes bos =
@@ -251,13 +288,13 @@ int lutra_chat_tokenize(const lutra_model *model, const char *chat_template, con
 }
 
 int lutra_chat_render(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
-    int n_message, bool add_generation_prompt, char **text, struct lutra_error *err)
+    int n_message, int flags, char **text, struct lutra_error *err)
 {
     struct text_template_text out = {0};
     json_t *object = NULL;
     *text = NULL;
-    TRY(conversation_json(model, messages, n_message, add_generation_prompt, (struct text_bytes){0}, &object, err));
-    int rc = render_with(model, chat_template, object, &out, err);
+    TRY(conversation_json(model, messages, n_message, flags, (struct text_bytes){0}, &object, err));
+    int rc = render_chat(model, chat_template, object, flags, &out, err);
     json_decref(object);
     *text = out.p;
     return rc;

@@ -114,6 +114,37 @@ rc=${PIPESTATUS[0]}
 [ "$rc" -eq 141 ] || [ "$rc" -eq 0 ] || fail 'closed pipe'
 expect_quiet 'closed pipe'
 
+# Reasoning: a model whose likeliest token opens it, and whose next one ends it and answers.
+"$LUTRA" make-model -o "$WORK/plain.gguf" --shape tiny-qwen2 --type F16 -q
+LC_ALL=C sed -e 's/<|filler10|>/<think>\xc4\x8a7\xc4\x8a/' -e 's/<|filler11|>/<\/think>\xc4\x8a88/' "$WORK/plain.gguf" >"$WORK/thinks.gguf"
+said='{# </think> #}{{ messages[0].content }}'
+think() { lutra run -m "$WORK/thinks.gguf" -p hi -st --temp 0 --frequency-penalty 300 -l 306+1000 -l 307+900 -n 2 "$@"; }
+think --chat-template "$said" -q
+expect_code 0 'reasoning'
+printf '88\n' >"$WORK/88"
+expect_same "$WORK/out" "$WORK/88" 'reasoning is no part of the answer'
+expect_quiet 'reasoning with -q'
+think --chat-template "$said" --no-perf
+expect_err 7 'reasoning goes to stderr'
+think --chat-template "$said" -q --vote 2
+expect_same "$WORK/out" "$WORK/88" 'reasoning is no part of a winner'
+think --chat-template "$said" -q --reasoning-format none
+expect_out '<think>' 'reasoning as it comes'
+think --chat-template "$said{{ '<think>\n' }}" -q -n 1 -l 307+2000
+expect_same "$WORK/out" "$WORK/88" 'reasoning that the prompt opened'
+think --chat-template "$said{{ '<think>\n' }}" -q -n 1 -l 307+2000 --reasoning-budget 0
+expect_out '</think>' 'reasoning that is closed at once: its tag is text'
+think --chat-template "$said{{ '' if enable_thinking|default(true) else raise_exception('off') }}" --reasoning-budget 0
+expect_err 'off' 'the template is asked for no thinking'
+printf '%s' "$said" >"$WORK/said.jinja"
+printf '{"question": "hi", "answer": "88"}\n{"question": "ho", "answer": "7"}\n' >"$WORK/problems.jsonl"
+for n in 1 2; do
+    lutra eval -m "$WORK/thinks.gguf" -f "$WORK/problems.jsonl" --chat-template-file "$WORK/said.jinja" --methods greedy,vote@2 \
+        --max-tokens $n -l 306+1000 -l 307+900 --frequency-penalty 300 -q --report "$WORK/report.json"
+    expect_json "$WORK/report.json" "d = json.load(sys.stdin)
+assert all(m['accuracy']['mean'] == ($n - 1) / 2 for m in d['methods']), d['methods']" "answers behind reasoning, $n tokens"
+done
+
 # Ctrl-C.  A background job of a script ignores SIGINT unless it asks for it back, as the program does.
 interrupt_after() {
     "$LUTRA" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null &

@@ -41,6 +41,10 @@ static const struct option eval_table[] = {
     {"-sys --system-prompt", NULL, OPT_TEXT, AT(system), "TEXT", .help = "system message before each question"},
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE",
         .help = "chat template instead of the model's"},
+    {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(budget), "N",
+        .help = "0 = no thinking, where the template knows how to ask for that or opens it itself; -1 = as the model "
+                "likes. Answers are looked for behind it",
+        .min = -1, .max = 0},
     {"--report", NULL, OPT_TEXT, AT(report), "FILE",
         .help = "everything, answer by answer, as JSON; appears whole or not at all. Until then FILE.journal keeps "
                 "each outcome: the same command started again goes on from there"},
@@ -57,6 +61,7 @@ static void set_defaults(void *opts)
     sampling_options_init(&o->sampling);
     o->sampling.seed = 1;
     o->n = 16;
+    o->budget = -1;
     o->parallel = 64;
     o->max_tokens = 512;
     o->format = "auto";

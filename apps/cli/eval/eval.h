@@ -36,7 +36,7 @@ struct eval_options {
     struct sampling_options sampling;
     const char *file, *format, *report, *svg, *system, *template_file, *methods, *auto_table, *grade;
     struct judge_options judge;
-    int limit, n, parallel, max_tokens, timed;
+    int limit, n, parallel, max_tokens, timed, budget;
     bool vote, greedy, table, keep_texts;
 };
 
@@ -124,6 +124,7 @@ struct eval_set {
     const char *base[EVAL_BASES]; /* names of the methods compared with; NULL = not among them */
     double no_answer;             /* share of samples without an answer */
     uint64_t content_hash;        /* of the problems' file */
+    struct buffer chat_template;  /* instead of the model's; empty: none */
 };
 
 /* Processes of one evaluation (ranks_mpi.c, ranks_none.c). */

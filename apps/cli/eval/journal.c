@@ -72,6 +72,7 @@ static char *describe(const struct eval_run *run)
     set_text(root, "score", o->judge.score);
     set_text(root, "auto_table", o->auto_table);
     set_text(root, "step", o->judge.step);
+    json_object_set_new(root, "reasoning_budget", json_integer(o->budget));
     json_object_set_new(root, "prune", json_real((double)o->judge.prune));
     set_text(root, "mark", o->judge.mark);
     set_text(root, "system", o->system);

@@ -14,6 +14,7 @@ struct attempt {
     struct eval_outcome *out;
     int problem_index, n_left; /* samples still to end, without a search */
     struct buffer *text;       /* [n_sample], unless only the search knows its candidates */
+    size_t *n_before;          /* [n_sample] bytes of each before its answer: reasoning */
     int *n_tok;                /* [n_tok_room] tokens of a search's candidates */
     int n_tok_room, n_failed;
     bool each; /* every candidate of the search is a sample of the outcome */
@@ -68,11 +69,18 @@ static int *candidate_tokens(struct attempt *a, int candidate)
     return &a->n_tok[candidate];
 }
 
+/* What a sample says behind its reasoning; NULL: nothing at all. */
+static const char *answer_of(const struct attempt *a, int sample)
+{
+    return a->text[sample].text ? a->text[sample].text + a->n_before[sample] : NULL;
+}
+
 static int on_text(void *user, const struct lutra_piece *piece)
 {
     struct attempt *a = user;
     bool listed = a->text && piece->sample < a->out->n_sample;
     if (listed && piece->n_bytes) buffer_add(&a->text[piece->sample], piece->text, piece->n_bytes);
+    if (listed && piece->part != LUTRA_PART_ANSWER) a->n_before[piece->sample] = a->text[piece->sample].n_bytes;
     if (a->search && piece->token >= 0) ++*candidate_tokens(a, piece->sample);
     return 0;
 }
@@ -92,9 +100,9 @@ static void on_end(void *user, const struct lutra_end *end)
     a->out->tokens += end->n_tok;
     if (a->each) return;
     char answer[1024];
-    const char *text = a->text[end->sample].text;
+    const char *text = answer_of(a, end->sample);
     set_answer(a, s, text, text && lutra_answer(text, answer, sizeof answer) ? answer : NULL);
-    if (a->out->texts) eval_texts_sample(a->out, end->sample, text, a->text[end->sample].n_bytes);
+    if (a->out->texts) eval_texts_sample(a->out, end->sample, a->text[end->sample].text, a->text[end->sample].n_bytes);
 }
 
 static void on_event(void *user, const struct lutra_search_event *event)
@@ -103,7 +111,7 @@ static void on_event(void *user, const struct lutra_search_event *event)
     if (a->out->texts) eval_texts_event(a->out, event);
     if (!a->each || event->candidate >= a->out->n_sample) return;
     struct eval_sample *s = &a->out->sample[event->candidate];
-    if (event->kind == LUTRA_EVENT_FINISH) set_answer(a, s, a->text[event->candidate].text, event->answer);
+    if (event->kind == LUTRA_EVENT_FINISH) set_answer(a, s, answer_of(a, event->candidate), event->answer);
     if (event->kind != LUTRA_EVENT_STEP) return;
     s->score = event->score;
     s->n_step = event->n_step;
@@ -168,6 +176,7 @@ static int submit(struct pass *p, struct attempt *a)
     sampling.seed = problem_seed(sampling.seed, a->problem_index);
     if (p->source->kind == EVAL_GREEDY) sampling.temperature = 0;
     r.sampling = &sampling;
+    r.chat_template = p->run->set->chat_template.text;
     r.on_text = on_text;
     r.on_end = on_end;
     r.user = a;
@@ -191,7 +200,10 @@ static int begin(struct pass *p, int index, struct eval_outcome *out)
     a->n_left = n;
     *out = (struct eval_outcome){.n_sample = n, .sample = get_memory((size_t)n * sizeof *out->sample)};
     if (p->keep_texts) eval_texts_open(out);
-    if (!search || a->each) a->text = get_memory((size_t)n * sizeof *a->text);
+    if (!search || a->each) {
+        a->text = get_memory((size_t)n * sizeof *a->text);
+        a->n_before = get_memory((size_t)n * sizeof *a->n_before);
+    }
     p->active[p->n_active++] = a;
     p->n_waiting += search ? p->source->width : n;
     return submit(p, a);
@@ -209,7 +221,7 @@ static void take_result(struct attempt *a)
     out->verifier_rows = res->verifier_rows;
     if (!a->each) {
         struct eval_sample *s = &out->sample[0];
-        set_answer(a, s, res->text, res->answer);
+        set_answer(a, s, res->text ? res->text + res->n_reasoning : NULL, res->answer);
         s->score = res->score;
         s->reason = res->candidate >= 0 ? LUTRA_STOP_END : LUTRA_STOP_NONE;
     }
@@ -222,6 +234,7 @@ static void free_attempt(struct pass *p, struct attempt *a)
     for (int i = 0; a->text && i < n; i++) buffer_free(&a->text[i]);
     if (a->search) lutra_search_close(&a->search);
     free(a->text);
+    free(a->n_before);
     free(a->n_tok);
     free(a);
 }

@@ -120,16 +120,18 @@ void eval_free(struct eval_set *set)
         free(p->answer);
     }
     free(set->problem);
+    buffer_free(&set->chat_template);
     *set = (struct eval_set){0};
 }
 
-static int make_prompt(
-    struct eval_problem *p, struct engine *e, const char *system, const char *chat_template, struct lutra_error *err)
+static int make_prompt(struct eval_problem *p, struct engine *e, const struct eval_options *o,
+    const char *chat_template, struct lutra_error *err)
 {
-    struct lutra_message m[2] = {{.role = "system", .content = system}, {.role = "user", .content = p->question}};
+    struct lutra_message m[2] = {{.role = "system", .content = o->system}, {.role = "user", .content = p->question}};
+    int from = o->system ? 0 : 1, flags = LUTRA_CHAT_REPLY | (o->budget == 0 ? LUTRA_CHAT_NO_REASONING : 0);
     if (!chat_template && !e->info.chat_template)
         return tokenize(e->model, p->question, strlen(p->question), LUTRA_ADD_SPECIAL, &p->prompt, err);
-    return tokenize_chat(e->model, chat_template, system ? m : m + 1, system ? 2 : 1, true, &p->prompt, err);
+    return tokenize_chat(e->model, chat_template, m + from, 2 - from, flags, &p->prompt, err);
 }
 
 /* Tokens of the longest context and ending together, near enough to size the cache. */
@@ -152,16 +154,14 @@ static int longest_choice(const struct eval_problem *p, struct engine *e, struct
 int eval_tokenize(struct eval_set *set, struct engine *e, const struct eval_options *o, int *longest)
 {
     struct lutra_error err = {0};
-    struct buffer chat_template = {0};
     int code = 0;
     *longest = 0;
-    if (o->template_file && read_file(o->template_file, &chat_template) < 0) return EXIT_FAILED;
+    if (o->template_file && read_file(o->template_file, &set->chat_template) < 0) return EXIT_FAILED;
     for (int i = 0; !code && i < set->n; i++) {
         struct eval_problem *p = &set->problem[i];
-        if (p->n_choice == 0 && make_prompt(p, e, o->system, chat_template.text, &err) < 0) code = fail_with(&err);
+        if (p->n_choice == 0 && make_prompt(p, e, o, set->chat_template.text, &err) < 0) code = fail_with(&err);
         int n = p->n_choice ? longest_choice(p, e, &err) : p->prompt.n;
         if (n > *longest) *longest = n;
     }
-    buffer_free(&chat_template);
     return code;
 }

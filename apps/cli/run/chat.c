@@ -7,7 +7,8 @@
 int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct lutra_error *err)
 {
     const struct talk *t = c->talk;
-    return tokenize_chat(t->engine.model, t->chat_template, c->past.message, c->past.n, for_reply, out, err);
+    int flags = (for_reply ? LUTRA_CHAT_REPLY : 0) | (t->opts->budget == 0 ? LUTRA_CHAT_NO_REASONING : 0);
+    return tokenize_chat(t->engine.model, t->chat_template, c->past.message, c->past.n, flags, out, err);
 }
 
 /* Is there room for the conversation and a reply?  1, 0, or -1 after a message. */
@@ -97,6 +98,7 @@ int chat(struct talk *t, const struct buffer *first)
 {
     struct chat c = {.talk = t};
     int code = 0;
+    t->chats = true;
     if (t->opts->system) conversation_set_system(&c.past, t->opts->system);
     if (t->talks && !t->opts->engine.quiet && !t->opts->single_turn)
         fprintf(stderr, "%s (%s, %s); /help lists commands\n", t->engine.info.name, t->engine.info.arch,

@@ -5,6 +5,33 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Reasoning begins or ends: at a terminal it is dim or between marks, else it goes to stderr. */
+static void change_part(struct talk *t, bool thinks)
+{
+    bool dim = t->talks && t->opts->color;
+    if (t->thinks == thinks) return;
+    t->thinks = thinks;
+    if (dim) fputs(thinks ? "\033[2m" : "\033[0m", stdout);
+    if (!dim && t->talks) fputs(thinks ? "[thinking]\n" : "\n[answer]", stdout);
+    if (!thinks && t->talks) fputs("\n\n", stdout);
+    if (!thinks && !t->talks && !t->opts->engine.quiet) fputs("\n", stderr);
+    t->at_line_start = true;
+}
+
+/* Shows text of a reply; what is told apart is no part of it.  Nonzero: stdout refuses it. */
+static int show(struct talk *t, const char *text, size_t n, enum lutra_part part)
+{
+    bool apart = t->chats && part != LUTRA_PART_ANSWER && strcmp(t->opts->reasoning, "none") != 0;
+    if (apart && part == LUTRA_PART_MARK) return 0;
+    change_part(t, apart);
+    if (!apart) buffer_add(&t->reply, text, n);
+    FILE *out = apart && !t->talks ? stderr : stdout;
+    if (out == stderr && t->opts->engine.quiet) return 0;
+    if (out == stdout) t->at_line_start = text[n - 1] == '\n';
+    size_t written = fwrite(text, 1, n, out);
+    return written < n || fflush(out) != 0;
+}
+
 static int on_text(void *user, const struct lutra_piece *piece)
 {
     struct talk *t = user;
@@ -16,11 +43,7 @@ static int on_text(void *user, const struct lutra_piece *piece)
         }
         out->id[out->n++] = piece->token;
     }
-    if (!piece->n_bytes) return 0;
-    buffer_add(&t->reply, piece->text, piece->n_bytes);
-    t->at_line_start = piece->text[piece->n_bytes - 1] == '\n';
-    size_t written = fwrite(piece->text, 1, piece->n_bytes, stdout);
-    return written < piece->n_bytes || fflush(stdout) != 0;
+    return piece->n_bytes ? show(t, piece->text, piece->n_bytes, piece->part) : 0;
 }
 
 static void on_end(void *user, const struct lutra_end *end)
@@ -35,6 +58,7 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
 
 void reply_end_line(struct talk *t)
 {
+    change_part(t, false);
     if (!t->at_line_start) putchar('\n');
     fflush(stdout);
     t->at_line_start = true;
@@ -62,15 +86,20 @@ static int explain_end(struct talk *t)
 static int search_reply(struct talk *t, const struct lutra_request *r, const char *question)
 {
     struct lutra_error err = {0};
+    struct buffer all = {0};
+    size_t n_before = 0;
     bool cancelled;
-    int code = searcher_run(&t->searcher, &t->engine, r, question, t->opts->engine.quiet, &t->reply, &cancelled);
+    int code = searcher_run(&t->searcher, &t->engine, r, question, t->opts->engine.quiet, &all, &n_before, &cancelled);
     t->end.reason = cancelled ? LUTRA_STOP_CANCELLED : LUTRA_STOP_END;
-    if (code || cancelled || !t->reply.n_bytes) return code;
-    if (tokenize(t->engine.model, t->reply.text, t->reply.n_bytes, LUTRA_PARSE_SPECIAL, &t->reply_tokens, &err) < 0)
-        return fail_with(&err);
-    t->at_line_start = t->reply.text[t->reply.n_bytes - 1] == '\n';
-    size_t written = fwrite(t->reply.text, 1, t->reply.n_bytes, stdout);
-    return written < t->reply.n_bytes || fflush(stdout) != 0 ? finish_stdout(EXIT_FAILED) : 0;
+    if (!code && !cancelled && all.n_bytes) {
+        if (tokenize(t->engine.model, all.text, all.n_bytes, LUTRA_PARSE_SPECIAL, &t->reply_tokens, &err) < 0)
+            code = fail_with(&err);
+        else if ((n_before && show(t, all.text, n_before, LUTRA_PART_REASONING)) ||
+                 (n_before < all.n_bytes && show(t, all.text + n_before, all.n_bytes - n_before, LUTRA_PART_ANSWER)))
+            code = finish_stdout(EXIT_FAILED);
+    }
+    buffer_free(&all);
+    return code;
 }
 
 int reply_stream(struct talk *t, const struct tokens *prompt, const char *question)
@@ -86,6 +115,7 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     r.n_stop = t->opts->reverse.n;
     r.ignore_end = t->opts->ignore_eos;
     r.show_special = t->opts->show_special;
+    r.chat_template = t->chat_template;
     r.on_text = on_text;
     r.on_end = on_end;
     if (t->rag.drafts) r.on_draft = on_draft;

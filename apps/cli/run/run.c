@@ -36,6 +36,14 @@ static const struct option run_table[] = {
             "that the file has (tool_use ...)",
         .common = true},
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
+    {"--reasoning-format", "THINK", OPT_CHOICE, AT(reasoning), "NAME",
+        .help = "what a model thinks before it answers: auto and deepseek tell it apart (dim at a terminal, else on "
+                "stderr) and leave it out of the conversation, none takes it for a part of the answer",
+        .choices = "auto deepseek none"},
+    {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(budget), "N",
+        .help = "0 = no thinking, where the template knows how to ask for that or opens it itself; -1 = as the model "
+                "likes",
+        .min = -1, .max = 0},
     {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
     {"--rag", "RAG", OPT_TEXT, AT(rag), "FILE",
@@ -62,6 +70,8 @@ static void set_defaults(void *opts)
     search_options_init(&o->search);
     o->n_predict = -1;
     o->rag_passages = 5;
+    o->reasoning = "auto";
+    o->budget = -1;
     o->escape = o->perf = o->echo = true;
 }
 

@@ -21,9 +21,9 @@
 struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
-    const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag;
+    const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag, *reasoning;
     bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo;
-    int n_predict, rag_passages;
+    int n_predict, rag_passages, budget;
     struct option_list reverse;
     struct search_options search;
 };
@@ -34,12 +34,14 @@ struct talk {
     struct lutra_sampling sampling;
     struct lutra_logit_bias bias[OPTION_LIST_MAX];
     const char *chat_template; /* instead of the model's, or NULL */
-    struct buffer reply;       /* text of the last reply */
+    bool chats;                /* reasoning is told apart */
+    struct buffer reply;       /* text of the last reply; without reasoning that was told apart */
     struct tokens reply_tokens;
     struct lutra_end end;
     struct searcher searcher;
     struct rag rag;
     bool at_line_start;
+    bool thinks;                /* the last text shown was reasoning */
     bool talks;                 /* stdin and stdout are a terminal */
     struct line_editor *editor; /* NULL: lines as they come */
 };

@@ -156,7 +156,7 @@ static void tell_blind_verifier(const struct searcher *s, double best_reward)
 }
 
 int searcher_run(struct searcher *s, struct engine *e, const struct lutra_request *request, const char *question,
-    bool quiet, struct buffer *reply, bool *cancelled)
+    bool quiet, struct buffer *reply, size_t *n_reasoning, bool *cancelled)
 {
     struct lutra_error err = {0};
     struct lutra_request r = *request;
@@ -177,7 +177,10 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
     const struct lutra_search_result *res = code ? NULL : lutra_search_done(run);
     *cancelled = interrupted();
     view_close(view, *cancelled ? NULL : res);
-    if (res && res->text && !*cancelled) buffer_add(reply, res->text, strlen(res->text));
+    if (res && res->text && !*cancelled) {
+        buffer_add(reply, res->text, strlen(res->text));
+        *n_reasoning = res->n_reasoning;
+    }
     if (res && !quiet) tell_blind_verifier(s, res->best_reward);
     if (!code && !*cancelled && !(res && res->text)) {
         say("no candidate came to an end");
