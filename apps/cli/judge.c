@@ -28,12 +28,14 @@ static const struct option judge_table[] = {
         .min = 0, .max = 1},
     {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
     {"--check", NULL, OPT_TEXT, AT(check), "CMD",
-        .help =
-            "verifier that is no model: countdown, equation (every line with a = holds), answer (of lutra eval: for "
-            "measuring), or a program with its arguments, which stays and gets a JSON line per candidate on its "
-            "input, {\"id\", \"question\", \"text\", \"step\", \"whole\"}, and answers each with "
-            "{\"id\", \"reward\": 0..1}. No shell: '...', \"...\" and \\ keep words together"},
-    {"--check-time", NULL, OPT_TEXT, AT(check_time), "T", .help = "most time for one answer of it (500ms, 2s)"},
+        .help = "verifier that is no model: countdown, equation (every line with a = holds), json-schema:FILE (the "
+                "text, or "
+                "its last ``` block, is JSON by that schema; needs python3-jsonschema), answer (of lutra eval: for "
+                "measuring), or a program with its arguments, which stays and gets a JSON line per candidate on its "
+                "input, {\"id\", \"question\", \"text\", \"step\", \"whole\"}, and answers each with "
+                "{\"id\", \"reward\": 0..1}. No shell: '...', \"...\" and \\ keep words together"},
+    {"--check-time", NULL, OPT_TEXT, AT(check_time), "T",
+        .help = "most time for one answer of it, its start included (500ms, 2s)"},
     {"--check-memory", NULL, OPT_INT, AT(check_memory), "MIB", .help = "its address space, in MiB; 0 = no limit",
         .min = 0, .max = 1 << 30},
     {"--until-pass", NULL, OPT_ON, AT(until_pass), NULL,

@@ -63,16 +63,18 @@ LUTRA_API int lutra_verifier_open_check(
  *   countdown   the rule of the game: the numbers of the question make its last number, one equation per line
  *   equation    every line with a `=` holds, computed exactly
  *   answer      lutra_answer() of the text is that of `expected`: for measuring only
+ *   json-schema:FILE   the text, or its last ``` block, is JSON that holds by the schema in FILE: by Python's library
+ *               jsonschema in a process of its own, which fetches nothing; LUTRA_E_ARGUMENT says what is missing or wrong
  * Anything else is a command: words parted by blanks; '...', "..." and \ as in a shell, nothing else: no shell runs. */
 struct lutra_checker_settings {
     size_t size;
     const char *command;
-    uint64_t timeout_us;  /* for one reply; 5 s */
+    uint64_t timeout_us;  /* for one reply, the program's start included; 5 s */
     int64_t memory_bytes; /* of its address space; 0 = no limit; 4 GiB */
     int restarts;         /* processes started in place of failed ones, at most; 10000 */
 };
 LUTRA_API void lutra_checker_settings_init(struct lutra_checker_settings *settings, size_t size);
-/* LUTRA_E_ARGUMENT: no such command line; LUTRA_E_IO: it cannot be run; LUTRA_E_UNSUPPORTED: a name known but not built in. */
+/* LUTRA_E_ARGUMENT: no such command line; LUTRA_E_IO: it cannot be run. */
 LUTRA_API int lutra_verifier_open_checker(
     lutra_verifier **out, const struct lutra_checker_settings *settings, struct lutra_error *err);
 

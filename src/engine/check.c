@@ -53,9 +53,8 @@ static double check_answer(void *user, const struct lutra_check *c, char *why, s
 
 static const struct {
     const char *name;
-    lutra_check_fn check; /* NULL: known, but not built in */
-} known[] = {
-    {"countdown", check_countdown}, {"equation", check_equation}, {"answer", check_answer}, {"json-schema", NULL}};
+    lutra_check_fn check;
+} known[] = {{"countdown", check_countdown}, {"equation", check_equation}, {"answer", check_answer}};
 enum { N_KNOWN = sizeof known / sizeof *known };
 
 /* ---- verifiers ---- */
@@ -73,29 +72,68 @@ int lutra_verifier_open_check(lutra_verifier **out, lutra_check_fn check, void *
     return 0;
 }
 
-int lutra_verifier_open_checker(
-    lutra_verifier **out, const struct lutra_checker_settings *settings, struct lutra_error *err)
+static int open_program(lutra_verifier **out, const struct lutra_checker_settings *set, struct lutra_error *err)
 {
-    struct lutra_checker_settings set;
     struct checker *program;
-    lutra_checker_settings_init(&set, sizeof set);
-    *out = NULL;
-    TRY(settings_copy(&set, sizeof set, settings, "checker", err));
-    if (!set.command) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: no command");
-    if (set.timeout_us < 1 || set.memory_bytes < 0 || set.restarts < 0)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: timeout_us is 0, or memory_bytes or restarts is negative");
-    for (int i = 0; i < N_KNOWN; i++) {
-        if (strcmp(known[i].name, set.command)) continue;
-        if (known[i].check) return lutra_verifier_open_check(out, known[i].check, NULL, err);
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "checker: '%s' is not built in: no library for it", set.command);
-    }
-    TRY(checker_open(&program, &set, err));
+    TRY(checker_open(&program, set, err));
     int rc = lutra_verifier_open_check(out, checker_ask, program, err);
     if (rc == 0)
         (*out)->program = program;
     else
         checker_close(&program);
     return rc;
+}
+
+/* A word as the command line has it: a backslash before each byte. */
+static char *put_word(char *to, const char *word)
+{
+    for (; *word; *to++ = *word++) *to++ = '\\';
+    return to;
+}
+
+/* The program's first answer says whether there is a library and a schema. */
+static int open_schema(
+    lutra_verifier **out, const char *path, const struct lutra_checker_settings *settings, struct lutra_error *err)
+{
+    struct lutra_checker_settings set = *settings;
+    struct lutra_check check;
+    if (!*path) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: which schema?  json-schema:FILE");
+    size_t room = 2 * (strlen(checker_json_schema) + strlen(path)) + 32;
+    char why[VERIFIER_WHY_BYTES], *command = malloc(room), *to = command;
+    if (!command) return lutra_fail(err, LUTRA_E_NO_MEMORY, "checker: out of memory");
+    to += snprintf(command, room, "python3 -I -c ");
+    to = put_word(to, checker_json_schema);
+    *to++ = ' ';
+    *put_word(to, path) = 0;
+    set.command = command;
+    int rc = open_program(out, &set, err);
+    free(command);
+    if (rc < 0) return rc;
+    lutra_check_init(&check, sizeof check);
+    check.whole = false;
+    verifier_ask(*out, &check, why, sizeof why);
+    if (!*why) return 0;
+    lutra_verifier_close(out);
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: %.200s: %s", settings->command, why);
+}
+
+int lutra_verifier_open_checker(
+    lutra_verifier **out, const struct lutra_checker_settings *settings, struct lutra_error *err)
+{
+    static const char schema[] = "json-schema";
+    struct lutra_checker_settings set;
+    lutra_checker_settings_init(&set, sizeof set);
+    *out = NULL;
+    TRY(settings_copy(&set, sizeof set, settings, "checker", err));
+    if (!set.command) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: no command");
+    if (set.timeout_us < 1 || set.memory_bytes < 0 || set.restarts < 0)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: timeout_us is 0, or memory_bytes or restarts is negative");
+    for (int i = 0; i < N_KNOWN; i++)
+        if (!strcmp(known[i].name, set.command)) return lutra_verifier_open_check(out, known[i].check, NULL, err);
+    size_t n = strlen(schema);
+    if (!strncmp(set.command, schema, n) && (!set.command[n] || set.command[n] == ':'))
+        return open_schema(out, set.command + n + (set.command[n] == ':'), &set, err);
+    return open_program(out, &set, err);
 }
 
 double verifier_ask(const lutra_verifier *v, const struct lutra_check *check, char *why, size_t n_why)

@@ -392,7 +392,7 @@ static enum outcome receive(struct checker *c, double *reward, char *why, size_t
         enum outcome done = read_line(c, &n, why, n_why);
         if (done != ANSWERED) return done;
         bool reads = read_reply(c->line, &id, reward);
-        if (!reads) snprintf(why, n_why, "no reply: '%.60s'", c->line);
+        if (!reads) snprintf(why, n_why, "no reply: '%.120s'", c->line);
         memmove(c->line, c->line + n, c->n_line - n);
         c->n_line -= n;
         total += n;

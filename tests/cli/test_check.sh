@@ -60,9 +60,17 @@ expect_quiet 'a verifier that likes nothing, -q'
 run --best-of 3 --check /no/such/program
 expect_code 1 'no such program'
 expect_err '/no/such/program' 'no such program'
-run --best-of 3 --check json-schema
-expect_code 1 'not built in'
-expect_err "'json-schema' is not built in" 'not built in'
+run --best-of 3 --check json-schema:/no/such/schema
+expect_code 1 'no such schema'
+if python3 -I -c 'import jsonschema' 2>/dev/null; then
+    expect_err '/no/such/schema' 'no such schema'
+    echo '{"type": "object"}' >"$WORK/schema"
+    run --best-of 3 --check "json-schema:$WORK/schema"
+    expect_code 0 'json-schema'
+    expect_err 'score 0.000' 'json-schema: a word problem is no object'
+else
+    expect_err 'jsonschema' 'no library for schemas'
+fi
 run --best-of 3 --check equation --prm "$PRM"
 expect_code 2 'two verifiers'
 run --vote 3 --check equation --until-pass
