@@ -317,6 +317,12 @@ static void assemble(const struct lane *x, int kv_head, int row, int32_t pos, in
     }
 }
 
+static bool any_drafts(const struct kv_view *kv, int row, int end)
+{
+    while (row < end && kv->row[row].n_path == 0) row++;
+    return row < end;
+}
+
 /* The segments in which a chain sees draft slots, each once.  Rows' states lie `stride` apart, from row `base` on. */
 static void run_drafts(const struct lane *x, int kv_head, const struct chain *chain, int base, size_t stride)
 {
@@ -375,9 +381,11 @@ static void run_unit(struct lane *x, int kv_head, int row, int end)
         int first = find_row(kv, &kv->item[i], row), last = find_row(kv, &kv->item[i], end);
         if (first < last) run_item(x, kv_head, &kv->item[i], first, last, x->state, row, stride);
     }
-    struct chain chain;
-    for (struct chains c = begin_chains(row, end); next_chain(kv, &c, &chain);)
-        run_drafts(x, kv_head, &chain, row, stride);
+    if (any_drafts(kv, row, end)) {
+        struct chain chain;
+        for (struct chains c = begin_chains(row, end); next_chain(kv, &c, &chain);)
+            run_drafts(x, kv_head, &chain, row, stride);
+    }
     for (int r = row; r < end; r++) write_row(x, kv_head, r, row, stride);
 }
 

@@ -40,15 +40,22 @@ settled "$WORK/cut.json" "$WORK/cut"
 expect_same "$WORK/whole" "$WORK/cut" "after $kills kills, $lines lines in the journal"
 echo "$kills kills, $lines lines kept"
 
+# kill_after LINES REPORT OPTION...: an evaluation, killed when its journal has more than that many lines.
+kill_after() {
+    enough=$1 report=$2
+    shift 2
+    "$LUTRA" $EVAL "$@" --report "$report" >"$WORK/out" 2>"$WORK/err" &
+    pid=$!
+    for _ in $(seq 200); do
+        [ "$(cat "$report.journal" 2>/dev/null | wc -l)" -gt "$enough" ] && break
+        sleep 0.05
+    done
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+}
+
 # A journal half written by hand: what it holds is not computed again; other settings are refused.
-"$LUTRA" $EVAL --report "$WORK/part.json" >"$WORK/out" 2>"$WORK/err" &
-pid=$!
-for _ in $(seq 200); do
-    [ "$(cat "$WORK/part.json.journal" 2>/dev/null | wc -l)" -gt 5 ] && break
-    sleep 0.05
-done
-kill -KILL $pid
-wait $pid 2>/dev/null
+kill_after 5 "$WORK/part.json"
 lutra $EVAL --report "$WORK/part.json" -s 6
 expect_code 1 'a journal of other settings'
 expect_err 'other settings' 'a journal of other settings'
@@ -93,14 +100,7 @@ for p in d["problems"]:
 assert n_forked > 10 and n_read > 100, (n_forked, n_read)' '--keep-texts'
 for first in '' --keep-texts; do
     second=$([ -n "$first" ] || echo --keep-texts)
-    "$LUTRA" $EVAL $first --report "$WORK/turn.json" >"$WORK/out" 2>"$WORK/err" &
-    pid=$!
-    for _ in $(seq 200); do
-        [ "$(cat "$WORK/turn.json.journal" 2>/dev/null | wc -l)" -gt 30 ] && break
-        sleep 0.05
-    done
-    kill -KILL $pid
-    wait $pid 2>/dev/null
+    kill_after 30 "$WORK/turn.json" $first
     lutra $EVAL $second --report "$WORK/turn.json"
     expect_code 0 "continued with '$second'"
     settled "$WORK/turn.json" "$WORK/turn"

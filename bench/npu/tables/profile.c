@@ -13,55 +13,45 @@
 enum { FILE_BYTES_MAX = 65536 };
 
 static const struct {
-    const char *name;
     double least, most;
 } figures[NPU_FIGURES] = {
-#define FIGURE(id, name, least, most) {name, least, most},
+#define FIGURE(id, name, least, most) {least, most},
     NPU_FIGURE_LIST(FIGURE)
 #undef FIGURE
 };
 
-/* Every key of the object must be one of name(0) .. name(n - 1). */
+static const char *const figure_names[NPU_FIGURES] = {
+#define FIGURE(id, name, least, most) name,
+    NPU_FIGURE_LIST(FIGURE)
+#undef FIGURE
+};
+static const char *const interval_keys[] = {"low", "high", "source"};
+static const char *const fields[] = {"name", "soc", "npu", "schedule", "figures"};
+
+/* Every key of the object must be one of the n names. */
 static int known_keys(
-    const json_t *object, const char *(*name)(int), int n, const char *file, const char *what, struct lutra_error *err)
+    const json_t *object, const char *const *names, int n, const char *file, const char *what, struct lutra_error *err)
 {
     for (void *at = json_object_iter((json_t *)object); at; at = json_object_iter_next((json_t *)object, at)) {
         int i = 0;
-        while (i < n && strcmp(name(i), json_object_iter_key(at)) != 0) i++;
+        while (i < n && strcmp(names[i], json_object_iter_key(at)) != 0) i++;
         if (i == n) return lutra_fail(err, LUTRA_E_FORMAT, "%s: unknown %s '%s'", file, what, json_object_iter_key(at));
     }
     return 0;
-}
-
-static const char *figure_name(int i)
-{
-    return figures[i].name;
-}
-
-static const char *interval_key(int i)
-{
-    static const char *const keys[] = {"low", "high", "source"};
-    return keys[i];
-}
-
-static const char *field_name(int i)
-{
-    static const char *const fields[] = {"name", "soc", "npu", "schedule", "figures"};
-    return fields[i];
 }
 
 /* {"low": .., "high": .., "source": ".."} */
 static int read_figure(const json_t *figure, struct npu_profile *p, int i, const char *file, struct lutra_error *err)
 {
     const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
-    const char *source = json_string_value(json_object_get(figure, "source")), *name = figures[i].name;
+    const char *source = json_string_value(json_object_get(figure, "source")), *name = figure_names[i];
     if (!figure) return lutra_fail(err, LUTRA_E_FORMAT, "%s: figure '%s' is missing", file, name);
     if (!json_is_number(low) || !json_is_number(high) || !source || !*source)
         return lutra_fail(
             err, LUTRA_E_FORMAT, "%s: figure '%s' needs low and high (numbers) and a source (text)", file, name);
     char what[64];
     snprintf(what, sizeof what, "key of figure '%s':", name);
-    TRY(known_keys(figure, interval_key, 3, file, what, err));
+    TRY(known_keys(figure, interval_keys, 3, file, what, err));
     p->figure[i] = (struct npu_interval){json_number_value(low), json_number_value(high)};
     if ((size_t)snprintf(p->source[i], sizeof p->source[i], "%s", source) >= sizeof p->source[i])
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: figure '%s': source too long", file, name);
@@ -79,18 +69,18 @@ static int read_profile(const json_t *object, struct npu_profile *p, const char 
         size_t n_max;
     } texts[] = {
         {p->name, sizeof p->name}, {p->soc, sizeof p->soc}, {p->npu, sizeof p->npu}, {p->schedule, sizeof p->schedule}};
-    TRY(known_keys(object, field_name, 5, file, "field", err));
+    TRY(known_keys(object, fields, 5, file, "field", err));
     for (int i = 0; i < 4; i++) {
-        const char *text = json_string_value(json_object_get(object, field_name(i)));
-        if (!text) return lutra_fail(err, LUTRA_E_FORMAT, "%s: field '%s' is missing or no text", file, field_name(i));
+        const char *text = json_string_value(json_object_get(object, fields[i]));
+        if (!text) return lutra_fail(err, LUTRA_E_FORMAT, "%s: field '%s' is missing or no text", file, fields[i]);
         if ((size_t)snprintf(texts[i].text, texts[i].n_max, "%s", text) >= texts[i].n_max)
-            return lutra_fail(err, LUTRA_E_FORMAT, "%s: field '%s': text too long", file, field_name(i));
+            return lutra_fail(err, LUTRA_E_FORMAT, "%s: field '%s': text too long", file, fields[i]);
     }
     const json_t *list = json_object_get(object, "figures");
     if (!json_is_object(list))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: field 'figures' is missing or no object", file);
-    TRY(known_keys(list, figure_name, NPU_FIGURES, file, "figure", err));
-    for (int i = 0; i < NPU_FIGURES; i++) TRY(read_figure(json_object_get(list, figures[i].name), p, i, file, err));
+    TRY(known_keys(list, figure_names, NPU_FIGURES, file, "figure", err));
+    for (int i = 0; i < NPU_FIGURES; i++) TRY(read_figure(json_object_get(list, figure_names[i]), p, i, file, err));
     return 0;
 }
 

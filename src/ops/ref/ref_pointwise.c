@@ -74,24 +74,23 @@ void ref_rope_powers(const struct op_rope *p, double *power)
     for (int i = 0; i < p->n_rot / 2; i++) power[i] = power_of(p, i);
 }
 
+/* Of pair i: cos and sin, as the tables hold them. */
+static void store_turn(const struct op_rope *p, double power, int32_t pos, int i, float *cs)
+{
+    double c, s;
+    turn(p, power, pos, i, &c, &s);
+    cs[2 * i] = (float)c;
+    cs[2 * i + 1] = (float)s;
+}
+
 void ref_rope_turns(const struct op_rope *p, const double *power, int32_t pos, float *cs)
 {
-    for (int i = 0; i < p->n_rot / 2; i++) {
-        double c, s;
-        turn(p, power[i], pos, i, &c, &s);
-        cs[2 * i] = (float)c;
-        cs[2 * i + 1] = (float)s;
-    }
+    for (int i = 0; i < p->n_rot / 2; i++) store_turn(p, power[i], pos, i, cs);
 }
 
 void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs)
 {
-    for (int i = 0; i < p->n_rot / 2; i++) {
-        double c, s;
-        turn(p, power_of(p, i), pos, i, &c, &s);
-        cs[2 * i] = (float)c;
-        cs[2 * i + 1] = (float)s;
-    }
+    for (int i = 0; i < p->n_rot / 2; i++) store_turn(p, power_of(p, i), pos, i, cs);
 }
 
 void ref_swiglu(const float *gate, const float *up, float *out, int n)
