@@ -358,9 +358,9 @@ static void refuses_with_the_reason(void **state)
     assert_int_equal(b.device->ops->prepare(b.device, &odd, &keeps, &err), LUTRA_E_UNSUPPORTED);
     assert_null(odd.packed);
     op = ops[6];
-    op.attention.d_head = 60;
+    op.attention.d_head = 61;
     assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
-    assert_non_null(strstr(err.what, "60"));
+    assert_non_null(strstr(err.what, "61"));
     op = ops[3];
     op.rope.n_rot = 128;
     assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
