@@ -96,7 +96,8 @@ static const struct foreign table[] = {
     {"--keep-split --dry-run --leave-output-tensor --no-importance --keep-bpw-state", FOREIGN_NONE,
         "it is not implemented", NULL},
     {"--ppl --hellaswag --winogrande --multiple-choice --kl-divergence --all-logits --save-all-logits", FOREIGN_NONE,
-        "'lutra perplexity' scores texts, 'lutra eval' multiple choice; the rest is not implemented", NULL},
+        "that is 'lutra perplexity'", NULL},
+    {"--ppl-stride --ppl-output-type", FOREIGN_ONE, "it is not implemented", "0"},
 };
 
 const struct foreign *foreign_find(const char *given, size_t n)

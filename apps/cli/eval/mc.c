@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUP = 8, WANTED_MAX = 64 };
+#include "feed.h"
+
+enum { GROUP = 8 };
 
 /* ---- reading ---- */
 
@@ -154,45 +156,6 @@ const char *eval_read_choice(struct eval_problem *p, const void *json)
 
 /* ---- scoring ---- */
 
-/* Rows collected for the next pass; results go where `sink` says. */
-struct feed {
-    lutra_session *session;
-    struct lutra_row *row;
-    double *sink[WANTED_MAX];
-    int n, n_batch, n_want;
-};
-
-static int flush(struct feed *f, struct lutra_error *err)
-{
-    if (f->n == 0) return 0;
-    int rc = lutra_forward(f->session, f->row, f->n, sizeof *f->row, err);
-    for (int i = 0; rc >= 0 && i < f->n_want; i++) {
-        const struct lutra_row_result *r = lutra_forward_result(f->session, i);
-        *f->sink[i] += (double)r->target_logit - (double)r->log_sum_exp;
-    }
-    f->n = f->n_want = 0;
-    return rc;
-}
-
-/* Tokens from .. to of a sequence; from token `scored` - 1 on each row predicts the next token of t into *sink. */
-static int feed_tokens(struct feed *f, int32_t seq, const struct tokens *t, int from, int to, int scored, double *sink,
-    struct lutra_error *err)
-{
-    for (int i = from; i < to; i++) {
-        bool want = i + 1 >= scored && i + 1 < t->n;
-        if (f->n == f->n_batch || (want && f->n_want == WANTED_MAX)) {
-            int rc = flush(f, err);
-            if (rc < 0) return rc;
-        }
-        bool chained = f->n > 0 && f->row[f->n - 1].seq == seq;
-        f->row[f->n] = (struct lutra_row){
-            t->id[i], i, seq, chained ? f->n - 1 : -1, want ? LUTRA_WANT_LOGPROB : 0, want ? t->id[i + 1] : 0};
-        f->n++;
-        if (want) f->sink[f->n_want++] = sink;
-    }
-    return 0;
-}
-
 /* One problem of a group. */
 struct question {
     struct tokens whole[EVAL_CHOICES_MAX]; /* context and ending */
@@ -230,9 +193,10 @@ static int score_group(struct eval_run *run, struct feed *f, struct question *q,
     for (int i = 0; rc >= 0 && i < n; i++) {
         rc = spell_out(run, &run->set->problem[list[i]], &q[i], err);
         if (rc >= 0) rc = lutra_seq_open(s, q[i].n_shared + 1, &q[i].base, err);
-        if (rc >= 0) rc = feed_tokens(f, q[i].base, &q[i].whole[0], 0, q[i].n_shared, INT32_MAX, NULL, err);
+        if (rc >= 0)
+            rc = feed_tokens(f, q[i].base, q[i].whole[0].id, q[i].whole[0].n, 0, q[i].n_shared, INT32_MAX, NULL, err);
     }
-    if (rc >= 0) rc = flush(f, err);
+    if (rc >= 0) rc = feed_flush(f, err);
     for (int i = 0; rc >= 0 && i < n; i++) {
         struct eval_problem *p = &run->set->problem[list[i]];
         struct eval_outcome *out = &p->outcome[source];
@@ -245,20 +209,20 @@ static int score_group(struct eval_run *run, struct feed *f, struct question *q,
             out->tokens += n_tok - 1 - q[i].n_shared;
             rc = lutra_seq_fork(s, q[i].base, -1, n_tok, &q[i].seq[c], err);
             if (rc >= 0)
-                rc = feed_tokens(f, q[i].seq[c], &q[i].whole[c], q[i].n_shared, n_tok - 1, q[i].n_context[c],
+                rc = feed_tokens(f, q[i].seq[c], q[i].whole[c].id, n_tok, q[i].n_shared, n_tok - 1, q[i].n_context[c],
                     &sample->sum_log_prob, err);
         }
     }
-    return rc < 0 ? rc : flush(f, err);
+    return rc < 0 ? rc : feed_flush(f, err);
 }
 
 int eval_choose(struct eval_run *run, int source, const int *list, int n_list)
 {
     struct lutra_error err = {0};
-    struct feed f = {.session = run->engine.session, .n_batch = run->opts->engine.n_batch};
+    struct feed f;
     struct question *q = get_memory(GROUP * sizeof *q);
     int code = 0;
-    f.row = get_memory((size_t)f.n_batch * sizeof *f.row);
+    feed_open(&f, run->engine.session, run->opts->engine.n_batch);
     uint64_t start = now_us();
     for (int at = 0; !code && at < n_list; at += GROUP) {
         int n = n_list - at < GROUP ? n_list - at : GROUP;
@@ -278,6 +242,6 @@ int eval_choose(struct eval_run *run, int source, const int *list, int n_list)
     for (int i = 0; i < GROUP; i++)
         for (int c = 0; c < EVAL_CHOICES_MAX; c++) free(q[i].whole[c].id);
     free(q);
-    free(f.row);
+    feed_close(&f);
     return code;
 }
