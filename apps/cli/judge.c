@@ -12,8 +12,8 @@
 #define AT(field) offsetof(struct judge_options, field)
 
 static const struct option judge_table[] = {
-    {"--prm", NULL, OPT_TEXT, AT(prm), "FILE",
-        .help = "verifier (reward model, GGUF) for weighted, best and the searches", .common = true},
+    {"--prm", NULL, OPT_TEXT, AT(prm), "FILE", .help = "verifier (reward model) for weighted, best and the searches",
+        .common = true},
     {"--prm-kind", NULL, OPT_CHOICE, AT(kind), "KIND",
         .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model; "
                 "without --prm the model itself, which costs nothing)",

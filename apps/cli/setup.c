@@ -12,7 +12,7 @@ enum { THREADS_PER_CPU = 4 }; /* more only wait */
 #define AT(field) offsetof(struct engine_options, field)
 
 static const struct option engine_table[] = {
-    {"-m --model", "MODEL", OPT_TEXT, AT(model), "FILE", .help = "model file (GGUF)", .common = true},
+    {"-m --model", "MODEL", OPT_TEXT, AT(model), "FILE", .help = "GGUF file or Hugging Face folder", .common = true},
     {"-t --threads", "THREADS", OPT_INT, AT(n_threads), "N", .help = "threads; 0 = the CPUs this process may use",
         .min = 0, .max = 4096, .common = true},
     {"-c --ctx-size", "CTX_SIZE", OPT_INT, AT(n_ctx), "N",

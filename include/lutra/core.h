@@ -100,7 +100,7 @@ struct lutra_model_settings {
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 
-/* Maps a GGUF file and prepares its weights for the runtime's devices.  An architecture, type, tokenizer or scaling
+/* Maps a GGUF file or a Hugging Face folder and prepares its weights for the runtime's devices.  An architecture, type, tokenizer or scaling
  * that is not implemented is refused by name (LUTRA_E_UNSUPPORTED). */
 LUTRA_API int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, struct lutra_error *err);

@@ -82,6 +82,7 @@ static void release_weights(struct lutra_model *m)
 static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_error *err)
 {
     bool keeps_source = true, stored = w->stored != NULL;
+    weights_fetch(m->weights, &w->tensor);
     turn_take(&m->runtime->turn);
     int rc = w->device->ops->prepare(w->device, w, &keeps_source, err);
     turn_give(&m->runtime->turn);
@@ -89,7 +90,7 @@ static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_
     if (stored && !w->stored)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: the copy of tensor '%s' is damaged; packed from the model",
             weights_path(m->packed), w->tensor.name);
-    if (!keeps_source) weights_drop_pages(&w->tensor);
+    if (!keeps_source) weights_drop_pages(m->weights, &w->tensor);
     return 0;
 }
 
@@ -127,7 +128,7 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
         if (set->progress && set->progress(set->progress_user, "preparing weights", done, total))
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
         const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
-        if (next && !next->stored && !next->packed) weights_prefetch(&next->tensor);
+        if (next && !next->stored && !next->packed) weights_prefetch(m->weights, &next->tensor);
         TRY(prepare_weight(m, w, err));
         done += w->tensor.bytes;
     }

@@ -190,9 +190,9 @@ static int report(struct run *run, size_t bytes, struct lutra_error *err)
 }
 
 /* Input that was converted is not needed again: resident memory stays at a few MiB for any tensor. */
-static void drop(const void *data, size_t bytes)
+static void drop(const struct run *run, const void *data, size_t bytes)
 {
-    weights_drop_pages(&(struct tensor){.data = data, .bytes = bytes});
+    weights_drop_pages(run->in, &(struct tensor){.data = data, .bytes = bytes});
 }
 
 static int copy_tensor(struct run *run, const struct tensor *t, struct lutra_error *err)
@@ -201,7 +201,7 @@ static int copy_tensor(struct run *run, const struct tensor *t, struct lutra_err
     for (size_t done = 0, part; done < t->bytes; done += part) {
         part = t->bytes - done < 4u << 20 ? t->bytes - done : 4u << 20;
         TRY(weights_writer_data(run->out, at + done, part));
-        drop(at + done, part);
+        drop(run, at + done, part);
         TRY(report(run, part, err));
     }
     return 0;
@@ -256,7 +256,7 @@ static int convert_tensor(struct run *run, const struct tensor *t, enum quant_ty
             return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' holds a value that is NaN or infinite",
                 weights_path(run->in), show_name(t->name).s);
         TRY(weights_writer_data(run->out, run->raw, bytes_of(slab.to, slab.n)));
-        drop(slab.src, bytes_of(slab.from, slab.n));
+        drop(run, slab.src, bytes_of(slab.from, slab.n));
         TRY(report(run, bytes_of(slab.from, slab.n), err));
     }
     return 0;
@@ -269,6 +269,7 @@ static int convert_all(struct run *run, struct lutra_error *err)
     if (!run->f32 || !run->raw) return lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory for buffers");
     for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
         const struct tensor *t = weights_tensor_at(run->in, i);
+        weights_fetch(run->in, t);
         TRY(run->type[i] == t->type ? copy_tensor(run, t, err) : convert_tensor(run, t, run->type[i], err));
     }
     return 0;

@@ -11,7 +11,7 @@
 
 /* Where the parser stands.  Texts name the file; `where` of the error is the byte offset. */
 struct cursor {
-    const struct gguf_file *file;
+    const struct model_file *file;
     size_t at;
     struct lutra_error *err;
 };
@@ -87,7 +87,8 @@ static const char *other_format(const uint8_t *p, size_t n)
     static const char lfs[] = "version https://git-lfs";
     if (n >= sizeof lfs - 1 && memcmp(p, lfs, sizeof lfs - 1) == 0)
         return "a Git LFS pointer, not the file itself ('git lfs pull' fetches it)";
-    if (n > 9 && p[8] == '{' && p[7] == 0) return "a safetensors file; convert the model to GGUF first";
+    if (n > 9 && p[8] == '{' && p[7] == 0)
+        return "a safetensors file; name the folder it lies in, with config.json and tokenizer.json";
     if (n >= 4 && memcmp(p, "PK\3\4", 4) == 0)
         return "a zip archive, as PyTorch writes; convert the model to GGUF first";
     if (n >= 2 && p[0] == 0x80 && p[1] <= 5) return "a Python pickle; convert the model to GGUF first";
@@ -207,7 +208,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp((*x)->key, (*y)->key);
 }
 
-static int take_metadata(struct cursor *c, struct gguf_file *file, uint64_t n_kv)
+static int take_metadata(struct cursor *c, struct model_file *file, uint64_t n_kv)
 {
     file->kv = calloc(n_kv + 1, sizeof *file->kv);
     file->kv_by_name = calloc(n_kv + 1, sizeof *file->kv_by_name);
@@ -225,7 +226,7 @@ static int take_metadata(struct cursor *c, struct gguf_file *file, uint64_t n_kv
     return 0;
 }
 
-const struct weights_kv *gguf_kv_find(const struct gguf_file *file, const char *key)
+const struct weights_kv *gguf_kv_find(const struct model_file *file, const char *key)
 {
     size_t lo = 0, hi = file->n_kv;
     while (lo < hi) {
@@ -240,7 +241,7 @@ const struct weights_kv *gguf_kv_find(const struct gguf_file *file, const char *
     return NULL;
 }
 
-int gguf_get_uint(const struct gguf_file *file, const char *key, uint64_t max, uint64_t *out, struct lutra_error *err)
+int gguf_get_uint(const struct model_file *file, const char *key, uint64_t max, uint64_t *out, struct lutra_error *err)
 {
     const struct weights_kv *kv = gguf_kv_find(file, key);
     uint64_t v = 0;
@@ -316,7 +317,7 @@ static int take_tensor(struct cursor *c, struct names *names, struct tensor *t, 
     return take_u64(c, "tensor offset", offset);
 }
 
-static int get_alignment(struct gguf_file *file, uint64_t *alignment, struct lutra_error *err)
+static int get_alignment(struct model_file *file, uint64_t *alignment, struct lutra_error *err)
 {
     uint64_t a;
     TRY(gguf_get_uint(file, "general.alignment", UINT32_MAX, &a, err));
@@ -328,7 +329,7 @@ static int get_alignment(struct gguf_file *file, uint64_t *alignment, struct lut
 }
 
 /* Offsets must be aligned, ascending and not overlapping, and end inside the file. */
-static int place_tensors(struct cursor *c, struct gguf_file *file, const uint64_t *offset)
+static int place_tensors(struct cursor *c, struct model_file *file, const uint64_t *offset)
 {
     uint64_t alignment, start, end_before = 0;
     TRY(get_alignment(file, &alignment, c->err));
@@ -348,10 +349,11 @@ static int place_tensors(struct cursor *c, struct gguf_file *file, const uint64_
                 file->label, show_name(t->name).s, t->bytes, (unsigned long long)offset[i]);
         t->data = file->base + start + offset[i];
     }
+    file->header_bytes = file->n_tensor ? start + offset[0] : file->bytes;
     return 0;
 }
 
-static int take_tensors(struct cursor *c, struct gguf_file *file, uint64_t n_tensor)
+static int take_tensors(struct cursor *c, struct model_file *file, uint64_t n_tensor)
 {
     uint64_t *offset = malloc((n_tensor + 1) * sizeof *offset);
     file->tensor = calloc(n_tensor + 1, sizeof *file->tensor);
@@ -366,7 +368,7 @@ static int take_tensors(struct cursor *c, struct gguf_file *file, uint64_t n_ten
     return rc;
 }
 
-int gguf_parse(struct gguf_file *file, struct lutra_error *err)
+int gguf_parse(struct model_file *file, struct lutra_error *err)
 {
     struct cursor c = {file, 0, err};
     uint64_t n_tensor, n_kv;
@@ -378,7 +380,7 @@ int gguf_parse(struct gguf_file *file, struct lutra_error *err)
     return take_tensors(&c, file, n_tensor);
 }
 
-void gguf_file_fini(struct gguf_file *file)
+void model_file_fini(struct model_file *file)
 {
     for (size_t i = 0; i < file->n_kv; i++) free((void *)file->kv[i].offset);
     free(file->kv);

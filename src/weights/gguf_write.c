@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIECE_BYTES = 8 << 20, MAX_ALIGNMENT = 4096 };
+enum { PIECE_BYTES = 8 << 20, MAX_ALIGNMENT = 4096, FIXED_BYTES = 24 };
 
 /* A growing run of bytes. */
 struct bytes {
@@ -253,7 +253,7 @@ int weights_writer_add_tensor(
 
 static uint64_t header_bytes(const struct weights_writer *w)
 {
-    return align_up(w, 24 + w->kv.n + w->infos.n);
+    return align_up(w, FIXED_BYTES + w->kv.n + w->infos.n);
 }
 
 uint64_t weights_writer_file_bytes(const struct weights_writer *w)
@@ -290,24 +290,32 @@ static int write_all(struct weights_writer *w, const void *p, size_t n)
     return w->status;
 }
 
+/* Magic, version and counts. */
+static void fill_fixed(const struct weights_writer *w, uint8_t fixed[FIXED_BYTES])
+{
+    uint32_t version = GGUF_VERSION;
+    uint64_t n_tensor = w->n_tensor;
+    memcpy(fixed, "GGUF", 4);
+    memcpy(fixed + 4, &version, 4);
+    memcpy(fixed + 8, &n_tensor, 8);
+    memcpy(fixed + 16, &w->n_kv, 8);
+}
+
 static int write_header(struct weights_writer *w)
 {
-    uint8_t fixed[24] = "GGUF";
-    uint32_t version = GGUF_VERSION;
-    uint64_t n_tensor = w->n_tensor, total = weights_writer_file_bytes(w);
+    uint8_t fixed[FIXED_BYTES];
+    uint64_t total = weights_writer_file_bytes(w);
+    fill_fixed(w, fixed);
     if (w->header_done || w->status) return w->status;
     w->header_done = true;
     /* Reserving the space tells of a full disk now; not every file system can. */
     if (fallocate(w->fd, 0, 0, (off_t)total) != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
         return STICK(
             w, LUTRA_E_IO, "%s: no room for %llu bytes: %s", w->temporary, (unsigned long long)total, strerror(errno));
-    memcpy(fixed + 4, &version, 4);
-    memcpy(fixed + 8, &n_tensor, 8);
-    memcpy(fixed + 16, &w->n_kv, 8);
     write_all(w, fixed, sizeof fixed);
     write_all(w, w->kv.p, w->kv.n);
     write_all(w, w->infos.p, w->infos.n);
-    return write_all(w, zeros, header_bytes(w) - 24 - w->kv.n - w->infos.n);
+    return write_all(w, zeros, header_bytes(w) - FIXED_BYTES - w->kv.n - w->infos.n);
 }
 
 int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n)
@@ -360,6 +368,38 @@ int weights_writer_open(struct weights_writer **out, const char *path, struct lu
     }
     *out = w;
     return 0;
+}
+
+int weights_writer_open_header(struct weights_writer **out, const char *label, struct lutra_error *err)
+{
+    struct weights_writer *w = calloc(1, sizeof *w);
+    *out = w;
+    if (w) w->path = strdup(label);
+    if (w && w->path) {
+        w->fd = -1;
+        w->alignment = GGUF_ALIGNMENT;
+        return 0;
+    }
+    free(w);
+    *out = NULL;
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for its metadata", label);
+}
+
+int weights_writer_header(struct weights_writer **writer, uint8_t **bytes, size_t *n, struct lutra_error *err)
+{
+    struct weights_writer *w = *writer;
+    *bytes = w->status ? NULL : malloc(FIXED_BYTES + w->kv.n);
+    if (*bytes) {
+        *n = FIXED_BYTES + w->kv.n;
+        fill_fixed(w, *bytes);
+        memcpy(*bytes + FIXED_BYTES, w->kv.p, w->kv.n);
+    } else if (!w->status) {
+        no_memory(w);
+    }
+    int rc = w->status;
+    if (rc < 0 && err) *err = w->what;
+    weights_writer_abort(writer);
+    return rc;
 }
 
 /* Makes the rename itself durable; a folder that cannot be synced does not make the file wrong. */

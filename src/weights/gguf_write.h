@@ -29,6 +29,11 @@ struct weights_writer;
 /* Creates the temporary file.  On failure *out is NULL. */
 int weights_writer_open(struct weights_writer **out, const char *path, struct lutra_error *err);
 
+/* A writer of metadata alone, in memory: no file; `label` begins its errors' texts.  Ends with weights_writer_header, which
+ * hands out the GGUF header (malloc'd, *n bytes), or with abort. */
+int weights_writer_open_header(struct weights_writer **out, const char *label, struct lutra_error *err);
+int weights_writer_header(struct weights_writer **w, uint8_t **bytes, size_t *n, struct lutra_error *err);
+
 int weights_writer_put_u32(struct weights_writer *w, const char *key, uint32_t value);
 int weights_writer_put_f32(struct weights_writer *w, const char *key, float value);
 int weights_writer_put_bool(struct weights_writer *w, const char *key, bool value);

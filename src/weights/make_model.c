@@ -231,7 +231,8 @@ static void write_vector(const struct make *m, uint32_t index, enum kind kind, u
 {
     if (kind == ROPE_FACTORS) {
         for (uint64_t i = 0; i < n; i++)
-            x[i] = weights_llama3_rope_factor((uint32_t)i, m->shape.d_head, m->shape.rope_base, m->shape.rope_factor);
+            x[i] = weights_llama3_rope_factor((uint32_t)i, m->shape.d_head, m->shape.rope_base,
+                &(struct weights_llama3_rope){m->shape.rope_factor, 1, 4, 8192});
         return;
     }
     make_normals(m->s->seed, index + 1, 0, x, n); /* stream 0 is the pool's */

@@ -62,8 +62,11 @@ struct weights_make_settings weights_make_default(void);
  * Errors: LUTRA_E_ARGUMENT (unknown shape or type, n_vocab too small), those of the writer, LUTRA_E_CANCELLED. */
 int weights_make_model(const char *path, const struct weights_make_settings *settings, struct lutra_error *err);
 
-/* Llama-3's factor of rope frequency i of d_head/2, by which it is divided: 1 for short wave lengths, `factor` for
- * long ones, smooth between (low 1, high 4, original context 8192). */
-float weights_llama3_rope_factor(uint32_t i, uint32_t d_head, float rope_base, float factor);
+/* Llama 3.1's scaling of the rotation: long waves are stretched, short ones stay, with a ramp between. */
+struct weights_llama3_rope {
+    float factor, low, high, n_ctx; /* n_ctx: the context before it was stretched */
+};
+/* By which pair i of n_rot / 2 turns more slowly.  In floats, as transformers and GGUF's converter compute. */
+float weights_llama3_rope_factor(uint32_t i, uint32_t n_rot, float base, const struct weights_llama3_rope *rope);
 
 #endif

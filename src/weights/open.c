@@ -15,14 +15,14 @@
 
 /* ---- one file ---- */
 
-static void set_label(struct gguf_file *file, const char *path)
+static void set_label(struct model_file *file, const char *path)
 {
     size_t n = strlen(path), room = sizeof file->label - 4;
     int cut = n > room;
     snprintf(file->label, sizeof file->label, "%s%s", cut ? "..." : "", cut ? path + n - room : path);
 }
 
-static int map_file(struct gguf_file *file, const char *path, struct lutra_error *err)
+int model_file_map(struct model_file *file, const char *path, struct lutra_error *err)
 {
     struct stat st;
     set_label(file, path);
@@ -32,7 +32,7 @@ static int map_file(struct gguf_file *file, const char *path, struct lutra_error
     if (fstat(fd, &st) != 0) {
         rc = lutra_fail(err, LUTRA_E_IO, "%s: cannot stat: %s", file->label, strerror(errno));
     } else if (S_ISDIR(st.st_mode)) {
-        rc = lutra_fail(err, LUTRA_E_IO, "%s: a folder, not a GGUF file", file->label);
+        rc = lutra_fail(err, LUTRA_E_IO, "%s: a folder, not a file", file->label);
     } else if (!S_ISREG(st.st_mode)) {
         rc = lutra_fail(err, LUTRA_E_IO, "%s: not a regular file", file->label);
     } else if (st.st_size == 0) {
@@ -54,10 +54,13 @@ static int map_file(struct gguf_file *file, const char *path, struct lutra_error
     return rc;
 }
 
-static void close_file(struct gguf_file *file)
+void model_file_close(struct model_file *file)
 {
-    gguf_file_fini(file);
-    if (file->base) munmap((void *)file->base, file->bytes);
+    model_file_fini(file);
+    if (file->composed)
+        free((void *)file->base);
+    else if (file->base)
+        munmap((void *)file->base, file->bytes);
     file->base = NULL;
 }
 
@@ -94,9 +97,9 @@ static int open_shard(struct weights *w, uint64_t i, uint64_t n, struct lutra_er
     uint64_t no, count;
     char *path = shard_path(w, i, n);
     if (!path) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->file[0].label);
-    struct gguf_file *file = &w->file[i];
+    struct model_file *file = &w->file[i];
     w->n_file = i + 1;
-    int rc = map_file(file, path, err);
+    int rc = model_file_map(file, path, err);
     free(path);
     TRY(rc);
     TRY(gguf_parse(file, err));
@@ -112,7 +115,7 @@ static int open_shard(struct weights *w, uint64_t i, uint64_t n, struct lutra_er
 static int go_to_first(struct weights *w, uint64_t no, uint64_t n, struct lutra_error *err)
 {
     TRY(check_shard_name(w, no, n, err));
-    close_file(&w->file[0]);
+    model_file_close(&w->file[0]);
     memset(w->file, 0, sizeof *w->file);
     shard_tail(w->path + strlen(w->path) - (SHARD_TAIL - 1), 0, n);
     w->n_file = 0;
@@ -129,7 +132,7 @@ static int open_shards(struct weights *w, struct lutra_error *err)
     if (no != 0) TRY(go_to_first(w, no, count, err));
     TRY(gguf_get_uint(&w->file[0], "split.tensors.count", INT32_MAX, &want, err));
     TRY(check_shard_name(w, 0, count, err)); /* before memory is taken for as many as the file claims */
-    struct gguf_file *file = realloc(w->file, count * sizeof *file);
+    struct model_file *file = realloc(w->file, count * sizeof *file);
     if (!file) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for shards", w->path);
     w->file = file;
     memset(file + 1, 0, (count - 1) * sizeof *file);
@@ -173,6 +176,13 @@ static int index_tensors(struct weights *w, struct lutra_error *err)
     return 0;
 }
 
+static int open_file(struct weights *w, struct lutra_error *err)
+{
+    TRY(model_file_map(&w->file[0], w->path, err));
+    TRY(gguf_parse(&w->file[0], err));
+    return open_shards(w, err);
+}
+
 int weights_open(struct weights **out, const char *path, struct lutra_error *err)
 {
     *out = NULL;
@@ -186,9 +196,9 @@ int weights_open(struct weights **out, const char *path, struct lutra_error *err
         goto fail;
     }
     w->n_file = 1;
-    if ((rc = map_file(&w->file[0], path, err)) < 0) goto fail;
-    if ((rc = gguf_parse(&w->file[0], err)) < 0) goto fail;
-    if ((rc = open_shards(w, err)) < 0) goto fail;
+    struct stat st;
+    bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if ((rc = is_folder ? folder_open(w, err) : open_file(w, err)) < 0) goto fail;
     if ((rc = index_tensors(w, err)) < 0) goto fail;
     *out = w;
     return 0;
@@ -200,7 +210,10 @@ fail:
 void weights_close(struct weights **w)
 {
     if (!*w) return;
-    for (size_t i = 0; i < (*w)->n_file; i++) close_file(&(*w)->file[i]);
+    for (size_t i = 0; i < (*w)->n_file; i++) model_file_close(&(*w)->file[i]);
+    for (size_t i = 0; i < (*w)->n_derived; i++)
+        if ((*w)->derived[i].data) munmap((*w)->derived[i].data, (*w)->derived[i].bytes);
+    free((*w)->derived);
     free((*w)->file);
     free((*w)->path);
     free((*w)->tensor);
@@ -267,12 +280,34 @@ static void advise(const struct tensor *t, int advice)
     if (start < end) madvise((void *)start, end - start, advice);
 }
 
-void weights_drop_pages(const struct tensor *t)
+/* The one that t, or a part of it, lies in. */
+static struct derived *derived_of(const struct weights *w, const struct tensor *t)
 {
+    uintptr_t at = (uintptr_t)t->data;
+    for (size_t i = 0; i < w->n_derived; i++) {
+        struct derived *d = &w->derived[i];
+        if (at >= (uintptr_t)d->data && at < (uintptr_t)d->data + d->bytes) return d;
+    }
+    return NULL;
+}
+
+void weights_fetch(const struct weights *w, const struct tensor *t)
+{
+    struct derived *d = derived_of(w, t);
+    if (!d || d->there) return;
+    d->fill(d);
+    d->there = true;
+}
+
+void weights_drop_pages(const struct weights *w, const struct tensor *t)
+{
+    struct derived *d = derived_of(w, t);
+    if (d && !d->fill) return; /* nothing could bring it back */
+    if (d) d->there = false;
     advise(t, MADV_DONTNEED);
 }
 
-void weights_prefetch(const struct tensor *t)
+void weights_prefetch(const struct weights *w, const struct tensor *t)
 {
-    advise(t, MADV_WILLNEED);
+    if (!derived_of(w, t)) advise(t, MADV_WILLNEED);
 }

@@ -21,25 +21,14 @@ struct identity {
     uint64_t bytes, modified_ns, header_hash;
 };
 
-/* Everything before the first tensor's data: metadata, names, types, shapes, offsets. */
-static size_t header_bytes(const struct gguf_file *f)
-{
-    size_t n = f->bytes;
-    for (size_t i = 0; i < f->n_tensor; i++) {
-        size_t at = (size_t)((const uint8_t *)f->tensor[i].data - f->base);
-        if (at < n) n = at;
-    }
-    return n;
-}
-
 static struct identity identity_of(const struct weights *w)
 {
     struct identity id = {0};
     for (size_t i = 0; i < w->n_file; i++) {
-        const struct gguf_file *f = &w->file[i];
+        const struct model_file *f = &w->file[i];
         id.bytes += f->bytes;
         if (f->modified_ns > id.modified_ns) id.modified_ns = f->modified_ns;
-        id.header_hash = hash_bytes(id.header_hash + i, f->base, header_bytes(f)) >> 1; /* readers show 63 bits */
+        id.header_hash = hash_bytes(id.header_hash + i, f->base, f->header_bytes) >> 1; /* readers show 63 bits */
     }
     return id;
 }
@@ -172,7 +161,7 @@ static size_t huge_bytes(uintptr_t start, size_t bytes)
 bool packed_in_huge_pages(const struct weights *packed)
 {
     enum { PLACES = 8 };
-    const struct gguf_file *f = &packed->file[0];
+    const struct model_file *f = &packed->file[0];
     volatile uint8_t sink = 0;
     size_t whole = f->bytes / HUGE_PAGE_BYTES;
     if (whole < PLACES) return true; /* small: it does not matter */

@@ -79,12 +79,11 @@ const struct weights_shape *weights_shape_find(const char *name)
     return NULL;
 }
 
-float weights_llama3_rope_factor(uint32_t i, uint32_t d_head, float rope_base, float factor)
+float weights_llama3_rope_factor(uint32_t i, uint32_t n_rot, float base, const struct weights_llama3_rope *rope)
 {
-    const double low = 1, high = 4, n_ctx = 8192;
-    double wave_length = 2 * 3.14159265358979323846 * pow(rope_base, 2.0 * i / d_head);
-    if (wave_length < n_ctx / high) return 1;
-    if (wave_length > n_ctx / low) return factor;
-    double smooth = (n_ctx / wave_length - low) / (high - low);
-    return (float)(1 / ((1 - smooth) / factor + smooth));
+    float frequency = 1.0f / powf(base, (float)(2 * i) / (float)n_rot);
+    float wave = (float)(2 * M_PI) / frequency, smooth = (rope->n_ctx / wave - rope->low) / (rope->high - rope->low);
+    if (wave < rope->n_ctx / rope->high) return 1;
+    if (wave > rope->n_ctx / rope->low) return rope->factor;
+    return 1 / ((1 - smooth) / rope->factor + smooth);
 }

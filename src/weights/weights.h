@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An opened model file: named read-only tensors and metadata.  GGUF v2 and v3, one file or all shards of a split.
+ * An opened model: named read-only tensors and metadata.  GGUF v2 and v3, one file or all shards of a split; or a
+ * Hugging Face folder, which reads as the GGUF file that converting it would make.
  *
  *     struct weights *w;
  *     TRY(weights_open(&w, path, err));
@@ -54,10 +55,14 @@ const struct tensor *weights_tensor_find(const struct weights *w, const char *na
 /* The same for a tensor that must exist: LUTRA_E_NOT_FOUND names file and tensor. */
 int weights_tensor_get(const struct weights *w, const char *name, const struct tensor **out, struct lutra_error *err);
 
-/* Hints about the pages of a tensor of an opened file: drop them from memory once packed (they are read again
- * from the file if touched), or start reading them.  Whole pages inside the tensor only; never fails. */
-void weights_drop_pages(const struct tensor *t);
-void weights_prefetch(const struct tensor *t);
+/* Makes the bytes at t->data what they are: to be called before a tensor of two or more dimensions is read, by one thread
+ * at a time.  A file's tensors are always there; some of a folder's are computed, here.  Never fails. */
+void weights_fetch(const struct weights *w, const struct tensor *t);
+
+/* Hints about the pages of a tensor, or of a part of one: drop them from memory once packed (to be fetched again before
+ * they are read), or start reading them.  Whole pages inside the tensor only; never fails. */
+void weights_drop_pages(const struct weights *w, const struct tensor *t);
+void weights_prefetch(const struct weights *w, const struct tensor *t);
 
 /* ---- metadata ---- */
 

@@ -13,11 +13,13 @@ struct names {
     struct names_chunk *last;
 };
 
-/* One mapped GGUF file.  Everything points into the mapping or into `names`. */
-struct gguf_file {
+/* One file in memory.  Everything points into it or into `names`. */
+struct model_file {
     char label[160]; /* the path for messages, its tail if long */
     const uint8_t *base;
     size_t bytes;
+    size_t header_bytes;  /* what comes before tensors' data */
+    bool composed;        /* base is from malloc(): what a folder says, as a GGUF header; else it is mapped */
     uint64_t modified_ns; /* since 1970 */
     struct names names;
     struct weights_kv *kv; /* [n_kv] in file order */
@@ -27,10 +29,23 @@ struct gguf_file {
     const struct weights_kv **kv_by_name; /* [n_kv] sorted by key */
 };
 
+/* A tensor whose bytes are not those of a file: computed into memory of its own when weights_fetch asks for it. */
+struct derived {
+    void *data; /* mapped, and not touched before */
+    size_t bytes;
+    bool there;
+    const void *from; /* what `fill` reads, in a mapped file */
+    int n_row, n_head;
+    size_t row_bytes;
+    void (*fill)(const struct derived *d); /* NULL: there from the beginning, and kept */
+};
+
 struct weights {
     char *path;
-    struct gguf_file *file; /* [n_file]: shards; metadata is file[0]'s */
+    struct model_file *file; /* [n_file]: shards, or a folder's header and shards; metadata is file[0]'s */
     size_t n_file;
+    struct derived *derived; /* [n_derived] */
+    size_t n_derived;
     const struct tensor **tensor;         /* [n_tensor] in file order over all shards */
     const struct tensor **tensor_by_name; /* [n_tensor] sorted by name */
     size_t n_tensor;
@@ -49,14 +64,21 @@ enum {
 /* Bytes of a value of this kind in the file; 0 for strings, arrays and unknown kinds. */
 size_t gguf_kind_bytes(uint32_t kind);
 
-/* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls
- * gguf_file_fini, which frees what was filled (not the mapping). */
-int gguf_parse(struct gguf_file *file, struct lutra_error *err);
-void gguf_file_fini(struct gguf_file *file);
+/* Maps a file and sets its label.  LUTRA_E_IO, LUTRA_E_FORMAT (empty), LUTRA_E_NO_MEMORY. */
+int model_file_map(struct model_file *file, const char *path, struct lutra_error *err);
+void model_file_close(struct model_file *file);
 
-const struct weights_kv *gguf_kv_find(const struct gguf_file *file, const char *key);
+/* Fills in w->file and w->derived from the Hugging Face folder w->path (folder/). */
+int folder_open(struct weights *w, struct lutra_error *err);
+
+/* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls
+ * model_file_fini, which frees what was filled (not the mapping). */
+int gguf_parse(struct model_file *file, struct lutra_error *err);
+void model_file_fini(struct model_file *file);
+
+const struct weights_kv *gguf_kv_find(const struct model_file *file, const char *key);
 /* General integer of a file's key, 0 when the key is missing; LUTRA_E_FORMAT when it is no integer in 0..max. */
-int gguf_get_uint(const struct gguf_file *file, const char *key, uint64_t max, uint64_t *out, struct lutra_error *err);
+int gguf_get_uint(const struct model_file *file, const char *key, uint64_t max, uint64_t *out, struct lutra_error *err);
 
 /* Copy of n bytes; NULL when out of memory. */
 const char *names_add(struct names *names, const char *s, size_t n);

@@ -8,7 +8,7 @@
 #define AT(field) offsetof(struct bench_options, field)
 
 static const struct option bench_table[] = {
-    {"-m --model", "MODEL", OPT_LIST, AT(models), "FILE", .help = "model file (GGUF); may be repeated"},
+    {"-m --model", "MODEL", OPT_LIST, AT(models), "FILE", .help = "GGUF file or Hugging Face folder; may be repeated"},
     {"-p --n-prompt", NULL, OPT_TEXT, AT(n_prompt), "LIST", .help = "prompt lengths to time, 0 = none"},
     {"-n --n-gen", NULL, OPT_TEXT, AT(n_gen), "LIST", .help = "numbers of tokens to decode one by one, 0 = none"},
     {"-pg", NULL, OPT_LIST, AT(pg), "PP,TG", .help = "a prompt, then decoding, timed together; may be repeated"},

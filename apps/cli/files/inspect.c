@@ -193,8 +193,7 @@ static int run(void *opts, const char **arg, int n_arg)
     } else if (o->json) {
         print_raw(root);
     } else {
-        printf(
-            "%s: GGUF, %s\n", arg[0], bytes_text(json_number_value(json_object_get(root, "bytes")), size, sizeof size));
+        printf("%s: %s\n", arg[0], bytes_text(json_number_value(json_object_get(root, "bytes")), size, sizeof size));
         print_metadata(json_object_get(root, "metadata"));
         print_tensors(json_object_get(root, "tensors"), o->tensors);
         print_memory(json_object_get(root, "memory"));
@@ -207,7 +206,7 @@ static int run(void *opts, const char **arg, int n_arg)
 
 const struct command command_inspect = {
     .name = "inspect",
-    .arguments = "FILE",
+    .arguments = "MODEL",
     .summary = "Show a model file's metadata, tensors and the memory it needs",
     .opts_bytes = sizeof(struct inspect_options),
     .defaults = set_defaults,

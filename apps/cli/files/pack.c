@@ -71,7 +71,7 @@ static int run(void *opts, const char **arg, int n_arg)
 
 const struct command command_pack = {
     .name = "pack",
-    .arguments = "MODEL.gguf | --check FILE",
+    .arguments = "MODEL | --check FILE",
     .summary = "Keep a model's packed weights in a file, so that it starts faster",
     .notes =
         "The file is as large as the model's matrices and belongs to this model file and this kind of processor; "

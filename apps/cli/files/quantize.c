@@ -49,6 +49,10 @@ static void print_sizes(const char *in, const char *out)
     struct stat a, b;
     char from[32], to[32];
     if (stat(in, &a) < 0 || stat(out, &b) < 0) return;
+    if (S_ISDIR(a.st_mode)) {
+        printf("%s: %s\n", out, bytes_text((double)b.st_size, to, sizeof to));
+        return;
+    }
     printf("%s: %s -> %s\n", out, bytes_text((double)a.st_size, from, sizeof from),
         bytes_text((double)b.st_size, to, sizeof to));
 }
@@ -89,9 +93,10 @@ static int run(void *opts, const char **arg, int n_arg)
 
 const struct command command_quantize = {
     .name = "quantize",
-    .arguments = "IN.gguf OUT.gguf TYPE [THREADS]",
+    .arguments = "IN OUT.gguf TYPE [THREADS]",
     .summary = "Write a model file with another weight type",
     .notes =
+        "IN is a GGUF file or a Hugging Face folder.\n"
         "TYPE, in any case: F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K IQ4_NL TQ1_0 TQ2_0 MXFP4, or COPY.\n"
         "OUT.gguf appears whole or not at all.",
     .opts_bytes = sizeof(struct quantize_options),

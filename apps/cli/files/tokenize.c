@@ -14,7 +14,7 @@ struct tokenize_options {
 
 static const struct option tokenize_table[] = {
     {"-m --model", "MODEL", OPT_TEXT, AT(engine.model), "FILE",
-        .help = "model file (GGUF); only its vocabulary is read"},
+        .help = "GGUF file or Hugging Face folder; only its vocabulary is read"},
     {"-p --prompt", "PROMPT", OPT_TEXT, AT(prompt), "TEXT", .help = "text to tokenize"},
     {"-f --file", "FILE", OPT_TEXT, AT(file), "FILE", .help = "read the text from a file"},
     {"--stdin", NULL, OPT_ON, AT(from_stdin), NULL, .help = "read the text from standard input"},

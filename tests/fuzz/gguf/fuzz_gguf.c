@@ -96,8 +96,8 @@ static void touch_tensor(const struct weights *w, const struct tensor *t)
     for (size_t i = 0; i < t->bytes; i++) sink += p[i];
     if (weights_tensor_find(w, t->name) != t) fail("a tensor is not found under its name");
     if (t->ne[0] <= (int64_t)(sizeof row / sizeof *row)) q->dequantize(t->data, row, (size_t)t->ne[0]);
-    weights_prefetch(t);
-    weights_drop_pages(t);
+    weights_prefetch(w, t);
+    weights_drop_pages(w, t);
 }
 
 static void touch(const struct weights *w)

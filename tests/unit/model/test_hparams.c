@@ -135,7 +135,7 @@ static void what_would_run_wrong_is_refused_by_its_key(void **state)
         {{"llama.rope.dimension_count", WEIGHTS_U32, &part}, NULL, "rope.dimension_count"},
         {{"llama.attention.causal", WEIGHTS_BOOL, &no}, NULL, "attention.causal"},
         {{"llama.attention.causal", WEIGHTS_BOOL, &yes}, NULL, NULL},
-        {{"llama.attention.sliding_window", WEIGHTS_U32, &inside}, NULL, "sliding_window"},
+        {{"llama.attention.sliding_window", WEIGHTS_U32, &inside}, NULL, NULL}, /* Mistral 7B's */
         {{"llama.attention.sliding_window", WEIGHTS_U32, &as_long}, NULL, NULL},
         {{SCALING "type", WEIGHTS_STRING, "su"}, NULL, "'su'"},
         {{"llama.attention.temperature_scale", WEIGHTS_F32, &two}, NULL, "temperature_scale"},
@@ -157,6 +157,31 @@ static void what_would_run_wrong_is_refused_by_its_key(void **state)
         model_close(&m);
         weights_close(&w);
     }
+}
+
+/* Of an architecture without windows, shorter than the context: refused; as long: it hides nothing. */
+static void windows_are_refused_where_nobody_has_them(void **state)
+{
+    (void)state;
+    struct weights_make_settings set = weights_make_default();
+    char path[64];
+    set.shape = "tiny-qwen3";
+    snprintf(path, sizeof path, "/tmp/lutra-hparams-%d-qwen3.gguf", (int)getpid());
+    assert_int_equal(weights_make_model(path, &set, NULL), 0);
+    source = path;
+    for (int k = 0; k < 2; k++) {
+        static const uint32_t all = 1024;
+        struct change list[MAX_CHANGE] = {{"qwen3.attention.sliding_window", WEIGHTS_U32, k ? &all : &inside}};
+        struct weights *w = change(list, NULL);
+        struct model *m;
+        struct lutra_error err = {.what = ""};
+        assert_int_equal(model_open(&m, w, &err), k ? 0 : LUTRA_E_UNSUPPORTED);
+        if (!k && !strstr(err.what, "sliding_window")) fail_msg("%s", err.what);
+        model_close(&m);
+        weights_close(&w);
+    }
+    source = plain;
+    unlink(path);
 }
 
 /* Keys of gemma2: read, defaults where they are absent, refused where they are damaged, and refused elsewhere. */
@@ -333,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rope_scaling_is_read_as_llama_cpp_does),
         cmocka_unit_test(what_would_run_wrong_is_refused_by_its_key),
+        cmocka_unit_test(windows_are_refused_where_nobody_has_them),
         cmocka_unit_test(gemma2_has_caps_and_windows),
         cmocka_unit_test(layers_differ_in_windows_and_rotation),
         cmocka_unit_test(scales_and_slices),

@@ -73,8 +73,8 @@ static void versions_2_and_3_open(void **state)
         struct lutra_error err;
         assert_int_equal(weights_tensor_get(w, "c", &t, &err), LUTRA_E_NOT_FOUND);
         assert_non_null(strstr(err.what, "tensor 'c' is missing"));
-        weights_prefetch(weights_tensor_at(w, 0));
-        weights_drop_pages(weights_tensor_at(w, 0));
+        weights_prefetch(w, weights_tensor_at(w, 0));
+        weights_drop_pages(w, weights_tensor_at(w, 0));
         assert_memory_equal(weights_tensor_at(w, 0)->data, f.b + data, 102);
         weights_close(&w);
         assert_null(w);

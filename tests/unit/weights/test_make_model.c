@@ -334,7 +334,7 @@ static void llama3_factors(void **state)
     (void)state;
     /* d_head 128, base 500000: wave length 2 pi 500000^(i/64); below 2048 up to i = 28, above 8192 from i = 35. */
     for (uint32_t i = 0; i < 64; i++) {
-        float f = weights_llama3_rope_factor(i, 128, 5e5f, 8);
+        float f = weights_llama3_rope_factor(i, 128, 5e5f, &(struct weights_llama3_rope){8, 1, 4, 8192});
         if (i <= 28)
             assert_true(f == 1);
         else if (i >= 35)

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The model families of Hugging Face that Lutra has an architecture for.  Defaults are those of the makers' config classes
+ * (transformers, configuration_*.py), as far as published files leave them out.
+ */
+#include "weights/folder/folder_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Scores are scaled by query_pre_attn_scalar; model/arch/gemma.c knows that of the size of heads, and 27b's. */
+static int check_score_scale(struct folder *f, uint64_t layers_27b, struct lutra_error *err)
+{
+    uint64_t d_model, want = f->d_head;
+    double scalar = (double)f->d_head;
+    TRY(config_count(f, "hidden_size", &d_model, err));
+    TRY(config_number(f, f->config, "query_pre_attn_scalar", &scalar, err));
+    if (f->n_layer == layers_27b) want = d_model / f->n_head;
+    return scalar == (double)want ? 0 : folder_lacks(f, err, "query_pre_attn_scalar", "another scale of attention");
+}
+
+/* A cap: null is none. */
+static int put_cap(struct folder *f, const char *key, struct lutra_error *err)
+{
+    double cap = 0;
+    TRY(config_number(f, f->config, key, &cap, err));
+    folder_put_f32(f, key, cap);
+    return 0;
+}
+
+static int more_gemma2(struct folder *f, struct lutra_error *err)
+{
+    TRY(check_score_scale(f, 46, err));
+    TRY(put_cap(f, "attn_logit_softcapping", err));
+    return put_cap(f, "final_logit_softcapping", err);
+}
+
+static int more_gemma3(struct folder *f, struct lutra_error *err)
+{
+    double base = 10000;
+    if (config_true(f, "use_bidirectional_attention"))
+        return folder_lacks(f, err, "use_bidirectional_attention", "embeddings");
+    if (config_get(f, "attn_logit_softcapping")) TRY(put_cap(f, "attn_logit_softcapping", err));
+    if (config_get(f, "final_logit_softcapping")) TRY(put_cap(f, "final_logit_softcapping", err));
+    TRY(config_number(f, f->config, "rope_local_base_freq", &base, err));
+    TRY(config_number(f, f->window_rope, "rope_theta", &base, err));
+    folder_put_f32(f, "rope.freq_base_swa", base);
+    return check_score_scale(f, 62, err);
+}
+
+static int more_granite(struct folder *f, struct lutra_error *err)
+{
+    static const struct {
+        const char *from, *to;
+    } scales[] = {{"attention_multiplier", "attention.scale"}, {"embedding_multiplier", "embedding_scale"},
+        {"residual_multiplier", "residual_scale"}, {"logits_scaling", "logit_scale"}};
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        double value = 1;
+        TRY(config_number(f, f->config, scales[i].from, &value, err));
+        folder_put_f32(f, scales[i].to, value);
+    }
+    return 0;
+}
+
+static int more_cohere(struct folder *f, struct lutra_error *err)
+{
+    double scale = 0.0625, part = 1;
+    if (config_true(f, "use_qk_norm")) return folder_lacks(f, err, "use_qk_norm", "norms of queries and keys");
+    TRY(config_number(f, f->config, "logit_scale", &scale, err));
+    TRY(config_number(f, f->config, "rotary_pct", &part, err));
+    if (part != 1) return folder_lacks(f, err, "rotary_pct", "a rotation of parts of heads");
+    folder_put_f32(f, "logit_scale", scale);
+    return 0;
+}
+
+static int more_mistral3(struct folder *f, struct lutra_error *err)
+{
+    double beta = 0;
+    TRY(config_number(f, f->rope, "llama_4_scaling_beta", &beta, err));
+    if (beta != 0) folder_put_f32(f, "attention.temperature_scale", beta);
+    return 0;
+}
+
+/* Every fourth layer does not rotate: a constant of the architecture as it is implemented. */
+static int more_smollm3(struct folder *f, struct lutra_error *err)
+{
+    const json_t *list = config_get(f, "no_rope_layers"), *interval = config_get(f, "no_rope_layer_interval");
+    bool same = list || !interval || json_integer_value(interval) == 4;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        same = same && json_integer_value(json_array_get(list, i)) == ((i + 1) % 4 != 0);
+    return same ? 0 : folder_lacks(f, err, "no_rope_layers", "another choice of layers without rotation");
+}
+
+/* Text is one position in time, height and width. */
+static int more_vl(struct folder *f, struct lutra_error *err)
+{
+    const json_t *sections = json_object_get(f->rope, "mrope_section");
+    int32_t section[4] = {0};
+    char key[64];
+    if (!sections) return 0;
+    if (json_array_size(sections) > 4) return folder_lacks(f, err, "mrope_section", "more than four sections");
+    for (size_t i = 0; i < json_array_size(sections); i++)
+        section[i] = (int32_t)json_integer_value(json_array_get(sections, i));
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", f->family->arch);
+    return weights_writer_put_array(f->keys, key, WEIGHTS_I32, section, 4);
+}
+
+/* LongRoPE: two lists of factors become tensors (tensors.c); the magnitude both get. */
+static int more_phi3(struct folder *f, struct lutra_error *err)
+{
+    uint64_t n_ctx, original;
+    double magnitude = 0;
+    if (!json_object_get(f->rope, "long_factor")) return 0;
+    TRY(config_count(f, "max_position_embeddings", &n_ctx, err));
+    TRY(config_count(f, "original_max_position_embeddings", &original, err));
+    if (original < 2 || n_ctx == 0)
+        return folder_lacks(f, err, "original_max_position_embeddings", "an original context of less than 2");
+    double scale = (double)n_ctx / (double)original;
+    magnitude = scale > 1 ? sqrt(1 + log(scale) / log((double)original)) : 1;
+    TRY(config_number(f, f->rope, "attention_factor", &magnitude, err));
+    folder_put_u32(f, "rope.scaling.original_context_length", original);
+    folder_put_f32(f, "rope.scaling.attn_factor", magnitude);
+    return 0;
+}
+
+#define GEMMA3_DEFAULTS                                                                                                \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"                     \
+    "\"max_position_embeddings\":131072,\"rope_theta\":1e6,\"sliding_window\":4096,\"query_pre_attn_scalar\":256,"     \
+    "\"tie_word_embeddings\":true}"
+
+static const struct family families[] = {
+    {"LlamaForCausalLM", "llama", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", NULL},
+    {"MistralForCausalLM", "llama", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", NULL},
+    {"Mistral3ForConditionalGeneration", "mistral3", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-5}",
+        more_mistral3},
+    {"Ministral3ForCausalLM", "mistral3", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-5}", more_mistral3},
+    {"SmolLM3ForCausalLM", "smollm3", FAMILY_PAIRS | FAMILY_WINDOW_USED, 0, "rms_norm_eps",
+        "{\"rope_theta\":2e6,\"tie_word_embeddings\":true}", more_smollm3},
+    {"GraniteForCausalLM", "granite", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", more_granite},
+    {"Qwen2ForCausalLM", "qwen2", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{}", NULL},
+    {"Qwen3ForCausalLM", "qwen3", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{\"head_dim\":128}", NULL},
+    {"Qwen2VLForConditionalGeneration", "qwen2vl", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{}", more_vl},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2vl", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{}", more_vl},
+    {"Qwen3VLForConditionalGeneration", "qwen3vl", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{\"head_dim\":128}",
+        more_vl},
+    {"GemmaForCausalLM", "gemma", FAMILY_NORM_PLUS_1 | FAMILY_GELU, 0, "rms_norm_eps",
+        "{\"head_dim\":256,\"tie_word_embeddings\":true}", NULL},
+    {"Gemma2ForCausalLM", "gemma2", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND, 2, "rms_norm_eps",
+        "{\"head_dim\":256,\"tie_word_embeddings\":true,\"query_pre_attn_scalar\":256,\"sliding_window\":4096}",
+        more_gemma2},
+    {"Gemma3ForCausalLM", "gemma3", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND, 6, "rms_norm_eps",
+        GEMMA3_DEFAULTS, more_gemma3},
+    {"Gemma3ForConditionalGeneration", "gemma3", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND, 6, "rms_norm_eps",
+        GEMMA3_DEFAULTS, more_gemma3},
+    {"Olmo2ForCausalLM", "olmo2", FAMILY_BEHIND, 4, "rms_norm_eps", "{}", NULL},
+    {"Olmo3ForCausalLM", "olmo2", FAMILY_BEHIND, 4, "rms_norm_eps", "{\"sliding_window\":4096}", NULL},
+    {"Phi3ForCausalLM", "phi3", 0, 0, "rms_norm_eps", "{\"original_max_position_embeddings\":4096}", more_phi3},
+    {"Starcoder2ForCausalLM", "starcoder2", FAMILY_GELU | FAMILY_LAYER_NORM, 0, "norm_epsilon",
+        "{\"tie_word_embeddings\":true}", NULL},
+    {"CohereForCausalLM", "command-r", FAMILY_LAYER_NORM, 0, "layer_norm_eps", "{\"tie_word_embeddings\":true}",
+        more_cohere},
+    {"Cohere2ForCausalLM", "cohere2", FAMILY_LAYER_NORM, 4, "layer_norm_eps",
+        "{\"tie_word_embeddings\":true,\"sliding_window\":4096,\"logit_scale\":0.0625}", more_cohere},
+};
+
+const struct family *family_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].name, name) == 0) return &families[i];
+    return NULL;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A Hugging Face folder read as the GGUF file that converting it would make: config.c and family.c write its metadata,
+ * tokenizer.c and split.c that of its text, tensors.c names and shapes, folder.c puts them together.
+ *
+ * The names of keys and tensors, and what is changed on the way, are llama.cpp's converter's (conversion/ of its source).
+ */
+#ifndef LUTRA_WEIGHTS_FOLDER_IMPL_H
+#define LUTRA_WEIGHTS_FOLDER_IMPL_H
+
+#include "weights/folder/safetensors.h"
+#include "weights/gguf_write.h"
+
+#include <jansson.h>
+
+struct folder;
+
+enum family_flags {
+    FAMILY_PAIRS = 1,        /* q and k rows are reordered: GGUF rotates neighbours, where the makers rotate halves */
+    FAMILY_NORM_PLUS_1 = 2,  /* norms multiply by 1 + weight */
+    FAMILY_BEHIND = 4,       /* norms behind the sub-layers */
+    FAMILY_GELU = 8,         /* else SiLU */
+    FAMILY_LAYER_NORM = 16,  /* else RMS */
+    FAMILY_WINDOW_USED = 32, /* a window counts only with use_sliding_window */
+};
+
+/* Models that one page of model/arch/ runs, as Hugging Face names them. */
+struct family {
+    const char *name; /* in `architectures` */
+    const char *arch; /* general.architecture */
+    unsigned flags;
+    int window_period; /* as model/arch/ has it: layers period, 2 period, ... see everything; 0: none */
+    const char *eps;
+    const char *defaults;                                   /* JSON: what its config class means by a missing key */
+    int (*more)(struct folder *f, struct lutra_error *err); /* its own keys; or NULL */
+};
+
+const struct family *family_find(const char *name);
+
+struct folder {
+    struct weights *w;
+    const char *label;          /* of messages: the folder's path, its tail if long */
+    json_t *config;             /* config.json with its text_config and defaults on top */
+    json_t *rope, *window_rope; /* rotation of the layers, of those with windows; borrowed from config or NULL */
+    const struct family *family;
+    struct safetensors list;     /* of all shards, by name */
+    struct weights_writer *keys; /* the metadata so far */
+    uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
+    bool tied;
+};
+
+/* ---- files (folder.c) ---- */
+
+/* A JSON object from a file of the folder; *out = NULL when it is not there and may be missing. */
+int folder_json(struct folder *f, const char *name, bool optional, json_t **out, struct lutra_error *err);
+
+/* A text file of the folder as a JSON string; the same. */
+int folder_text(struct folder *f, const char *name, json_t **out, struct lutra_error *err);
+
+/* ---- values of config.json (config.c) ---- */
+
+/* NULL: missing or null. */
+json_t *config_get(const struct folder *f, const char *key);
+int config_count(const struct folder *f, const char *key, uint64_t *out, struct lutra_error *err);
+int config_number(const struct folder *f, const json_t *in, const char *key, double *out, struct lutra_error *err);
+bool config_true(const struct folder *f, const char *key);
+
+int folder_lacks(const struct folder *f, struct lutra_error *err, const char *key, const char *what);
+
+/* Keys `{arch}.suffix`. */
+void folder_put_u32(struct folder *f, const char *suffix, uint64_t value);
+void folder_put_f32(struct folder *f, const char *suffix, double value);
+void folder_put_str(struct folder *f, const char *suffix, const char *value);
+
+/* All of config.json. */
+int folder_read_config(struct folder *f, struct lutra_error *err);
+
+/* ---- the rest ---- */
+
+int folder_read_tokenizer(struct folder *f, struct lutra_error *err);
+
+/* The name in tokenizer.ggml.pre that splits text as `pre_tokenizer` does; LUTRA_E_UNSUPPORTED where there is none. */
+int folder_split_name(
+    const struct folder *f, const json_t *pre_tokenizer, bool ignore_merges, const char **out, struct lutra_error *err);
+
+/* The embeddings, a matrix that is not empty; NULL: none. */
+const struct safetensors_tensor *folder_embeddings(const struct folder *f);
+
+/* Names, shapes and bytes of w->file[0]'s tensors. */
+int folder_take_tensors(struct folder *f, struct lutra_error *err);
+
+#endif

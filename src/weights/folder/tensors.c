@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A folder's tensors under GGUF's names.  Matrices are views of the mapped files, but for q and k of families whose rows are
+ * reordered: computed when they are fetched.  Vectors become floats at once, as GGUF has them.
+ */
+#include "quant/quant.h"
+#include "weights/folder/folder_impl.h"
+#include "weights/make_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- names ---- */
+
+struct renaming {
+    const char *from, *to;
+};
+
+static const struct renaming outside[] = {
+    {"model.embed_tokens.", "token_embd."},
+    {"model.norm.", "output_norm."},
+    {"lm_head.", "output."},
+};
+
+/* Of a layer, up to `.weight` or `.bias`. */
+static const struct renaming inside[] = {
+    {"input_layernorm.", "attn_norm."},
+    {"self_attn.q_proj.", "attn_q."},
+    {"self_attn.k_proj.", "attn_k."},
+    {"self_attn.v_proj.", "attn_v."},
+    {"self_attn.qkv_proj.", "attn_qkv."},
+    {"self_attn.o_proj.", "attn_output."},
+    {"self_attn.q_norm.", "attn_q_norm."},
+    {"self_attn.k_norm.", "attn_k_norm."},
+    {"mlp.gate_proj.", "ffn_gate."},
+    {"mlp.up_proj.", "ffn_up."},
+    {"mlp.gate_up_proj.", "ffn_up."},
+    {"mlp.down_proj.", "ffn_down."},
+    {"mlp.c_fc.", "ffn_up."},
+    {"mlp.c_proj.", "ffn_down."},
+};
+static const struct renaming norms_before[] = {{"post_attention_layernorm.", "ffn_norm."}};
+static const struct renaming norms_behind[] = {
+    {"post_attention_layernorm.", "post_attention_norm."},
+    {"pre_feedforward_layernorm.", "ffn_norm."},
+    {"post_feedforward_layernorm.", "post_ffw_norm."},
+};
+
+static bool begins(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+/* `with` replaced by its other name; NULL when no renaming fits.  out[GGUF_MAX_NAME + 1] */
+static char *rename_by(const struct renaming *list, size_t n, const char *name, const char *before, char *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!begins(name, list[i].from)) continue;
+        snprintf(out, GGUF_MAX_NAME + 1, "%s%s%s", before, list[i].to, name + strlen(list[i].from));
+        return out;
+    }
+    return NULL;
+}
+
+#define RENAME(list, name, before, out) rename_by(list, sizeof(list) / sizeof *(list), name, before, out)
+
+/* Tensors of what is not text, or of no use. */
+static bool is_left_out(const struct folder *f, const char *name)
+{
+    static const char *const of_pictures[] = {"visual.", "model.visual.", "vision_tower.", "model.vision_tower.",
+        "multi_modal_projector.", "model.multi_modal_projector.", "vision_model.", "model.vision_model."};
+    for (size_t i = 0; config_get(f, "vision_config") && i < sizeof of_pictures / sizeof *of_pictures; i++)
+        if (begins(name, of_pictures[i])) return true;
+    return strstr(name, ".rotary_emb.inv_freq") || (f->tied && strstr(name, "lm_head."));
+}
+
+/* As GGUF names it; a name without a counterpart stays, and the architecture refuses it. */
+static const char *gguf_name(const struct folder *f, const char *name, char out[GGUF_MAX_NAME + 1])
+{
+    char bare[GGUF_MAX_NAME + 1], before[32];
+    int layer = -1, skip = 0;
+    if (begins(name, "language_model."))
+        name += strlen("language_model.");
+    else if (begins(name, "model.language_model.")) {
+        snprintf(bare, sizeof bare, "model.%s", name + strlen("model.language_model."));
+        name = bare;
+    }
+    if (RENAME(outside, name, "", out)) return out;
+    if (sscanf(name, "model.layers.%5d.%n", &layer, &skip) == 1 && skip > 0 && layer >= 0) {
+        snprintf(before, sizeof before, "blk.%d.", layer);
+        if (RENAME(inside, name + skip, before, out)) return out;
+        if (f->family->flags & FAMILY_BEHIND ? RENAME(norms_behind, name + skip, before, out)
+                                             : RENAME(norms_before, name + skip, before, out))
+            return out;
+    }
+    snprintf(out, GGUF_MAX_NAME + 1, "%s", name);
+    return out;
+}
+
+const struct safetensors_tensor *folder_embeddings(const struct folder *f)
+{
+    char name[GGUF_MAX_NAME + 1];
+    for (size_t i = 0; i < f->list.n; i++) {
+        const struct safetensors_tensor *t = &f->list.tensor[i];
+        if (t->n_dim == 2 && t->dim[1] > 0 && strcmp(gguf_name(f, t->name, name), "token_embd.weight") == 0) return t;
+    }
+    return NULL;
+}
+
+/* ---- bytes ---- */
+
+/* GGUF's rows 2i and 2i + 1 of a head are the makers' i and i + half. */
+static void fill_pairs(const struct derived *d)
+{
+    int n = d->n_row / d->n_head, half = n / 2;
+    for (int h = 0; h < d->n_head; h++)
+        for (int i = 0; i < n; i++) {
+            int from = h * n + (i & 1) * half + i / 2;
+            memcpy((uint8_t *)d->data + (size_t)(h * n + i) * d->row_bytes,
+                (const uint8_t *)d->from + (size_t)from * d->row_bytes, d->row_bytes);
+        }
+}
+
+/* Memory for a tensor's bytes; NULL when there is none. */
+static struct derived *reserve(struct folder *f, size_t bytes, struct lutra_error *err)
+{
+    struct derived *d = &f->w->derived[f->w->n_derived];
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+        lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
+        return NULL;
+    }
+    *d = (struct derived){.data = p, .bytes = bytes};
+    f->w->n_derived++;
+    return d;
+}
+
+/* How many heads the rows of this tensor are; 0: its rows stay where they are. */
+static int heads_of(const struct folder *f, const char *name)
+{
+    if (!(f->family->flags & FAMILY_PAIRS)) return 0;
+    if (strstr(name, ".attn_q.")) return (int)f->n_head;
+    return strstr(name, ".attn_k.") ? (int)f->n_kv_head : 0;
+}
+
+static int check_heads(const struct folder *f, const char *name, uint64_t n_row, int n_head, struct lutra_error *err)
+{
+    if (n_row == (uint64_t)n_head * f->d_head) return 0;
+    return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' has %llu rows for %d heads of %llu", f->label,
+        show_name(name).s, (unsigned long long)n_row, n_head, (unsigned long long)f->d_head);
+}
+
+/* Two dimensions or more: the file's bytes, or its rows in another order. */
+static int take_matrix(
+    struct folder *f, const struct safetensors_tensor *from, struct tensor *t, struct lutra_error *err)
+{
+    int n_head = heads_of(f, t->name);
+    t->data = from->data;
+    t->bytes = (size_t)from->bytes;
+    if (!n_head || from->n_dim != 2) return 0;
+    TRY(check_heads(f, t->name, from->dim[0], n_head, err));
+    struct derived *d = reserve(f, t->bytes, err);
+    if (!d) return LUTRA_E_NO_MEMORY;
+    d->from = from->data;
+    d->n_row = (int)from->dim[0];
+    d->n_head = n_head;
+    d->row_bytes = t->bytes / (size_t)from->dim[0];
+    d->fill = fill_pairs;
+    t->data = d->data;
+    return 0;
+}
+
+/* Floats in memory of their own, which are there from now on; NULL: no memory. */
+static float *make_vector(struct folder *f, struct tensor *t, uint64_t n, struct lutra_error *err)
+{
+    *t = (struct tensor){.name = t->name, .type = QUANT_F32, .n_dim = 1, .ne = {(int64_t)n, 1, 1, 1}};
+    t->bytes = (size_t)n * sizeof(float);
+    struct derived *d = reserve(f, t->bytes, err);
+    if (!d) return NULL;
+    d->there = true;
+    t->data = d->data;
+    return d->data;
+}
+
+static int take_vector(
+    struct folder *f, const struct safetensors_tensor *from, struct tensor *t, struct lutra_error *err)
+{
+    int n_head = heads_of(f, t->name);
+    uint64_t n = from->bytes / (uint64_t)from->dtype->bytes;
+    float *x = make_vector(f, t, n, err);
+    if (!x) return LUTRA_E_NO_MEMORY;
+    const struct quant_info *q = quant_info_of(from->dtype->type);
+    if (from->dtype->type == QUANT_F32)
+        memcpy(x, from->data, t->bytes);
+    else
+        q->dequantize(from->data, x, (size_t)n);
+    bool is_norm = strstr(t->name, "_norm.weight") != NULL;
+    for (uint64_t i = 0; is_norm && f->family->flags & FAMILY_NORM_PLUS_1 && i < n; i++) x[i] += 1;
+    if (!n_head) return 0;
+    TRY(check_heads(f, t->name, n, n_head, err));
+    float *copy = malloc(t->bytes);
+    if (!copy) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
+    memcpy(copy, x, t->bytes);
+    fill_pairs(&(struct derived){.data = x, .from = copy, .n_row = (int)n, .n_head = n_head, .row_bytes = sizeof *x});
+    free(copy);
+    return 0;
+}
+
+static int take_tensor(
+    struct folder *f, const struct safetensors_tensor *from, struct tensor *t, struct lutra_error *err)
+{
+    const struct quant_info *q = quant_info_of(from->dtype->type);
+    if (!q)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s, which is not supported", f->label,
+            show_name(from->name).s, from->dtype->name);
+    t->type = q->type;
+    t->n_dim = from->n_dim ? from->n_dim : 1;
+    for (int i = 0; i < 4; i++) t->ne[i] = 1;
+    for (int i = 0; i < from->n_dim; i++) {
+        if (from->n_dim > 4 || from->dim[i] == 0)
+            return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' has more than 4 dimensions, or one of 0", f->label,
+                show_name(from->name).s);
+        t->ne[from->n_dim - 1 - i] = (int64_t)from->dim[i];
+    }
+    return t->n_dim == 1 ? take_vector(f, from, t, err) : take_matrix(f, from, t, err);
+}
+
+/* ---- factors of the rotation ---- */
+
+static float *add_factors(struct folder *f, const char *name, struct lutra_error *err)
+{
+    struct model_file *header = &f->w->file[0];
+    struct tensor *t = &header->tensor[header->n_tensor++];
+    t->name = name;
+    return make_vector(f, t, f->n_rot / 2, err);
+}
+
+static int add_llama3(struct folder *f, struct lutra_error *err)
+{
+    double base = 10000, factor = 8, low = 1, high = 4, original = 8192;
+    TRY(config_number(f, f->config, "rope_theta", &base, err));
+    TRY(config_number(f, f->rope, "rope_theta", &base, err));
+    TRY(config_number(f, f->rope, "factor", &factor, err));
+    TRY(config_number(f, f->rope, "low_freq_factor", &low, err));
+    TRY(config_number(f, f->rope, "high_freq_factor", &high, err));
+    TRY(config_number(f, f->rope, "original_max_position_embeddings", &original, err));
+    if (!(base >= 1 && factor >= 1e-6 && low > 0 && high > low && original > 0))
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s/config.json: 'rope_scaling' of type 'llama3' out of range", f->label);
+    float *x = add_factors(f, "rope_freqs.weight", err);
+    if (!x) return LUTRA_E_NO_MEMORY;
+    const struct weights_llama3_rope rope = {(float)factor, (float)low, (float)high, (float)original};
+    for (uint64_t i = 0; i < f->n_rot / 2; i++)
+        x[i] = weights_llama3_rope_factor((uint32_t)i, (uint32_t)f->n_rot, (float)base, &rope);
+    return 0;
+}
+
+static int add_list(struct folder *f, const char *key, const char *name, struct lutra_error *err)
+{
+    const json_t *list = json_object_get(f->rope, key);
+    if (json_array_size(list) != f->n_rot / 2)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s/config.json: '%s' has %zu factors for %llu pairs", f->label, key,
+            json_array_size(list), (unsigned long long)f->n_rot / 2);
+    float *x = add_factors(f, name, err);
+    if (!x) return LUTRA_E_NO_MEMORY;
+    for (size_t i = 0; i < json_array_size(list); i++) x[i] = (float)json_number_value(json_array_get(list, i));
+    return 0;
+}
+
+static int add_rotation(struct folder *f, struct lutra_error *err)
+{
+    const char *type = json_string_value(json_object_get(f->rope, "rope_type"));
+    if (!type) type = json_string_value(json_object_get(f->rope, "type"));
+    if (type && strcmp(type, "llama3") == 0) return add_llama3(f, err);
+    if (strcmp(f->family->arch, "phi3") != 0 || !json_object_get(f->rope, "long_factor")) return 0;
+    TRY(add_list(f, "long_factor", "rope_factors_long.weight", err));
+    return add_list(f, "short_factor", "rope_factors_short.weight", err);
+}
+
+/* ---- all of them ---- */
+
+int folder_take_tensors(struct folder *f, struct lutra_error *err)
+{
+    enum { OF_ROTATION = 2 };
+    struct model_file *header = &f->w->file[0];
+    char name[GGUF_MAX_NAME + 1];
+    free(header->tensor);
+    header->tensor = calloc(f->list.n + OF_ROTATION, sizeof *header->tensor);
+    f->w->derived = calloc(f->list.n + OF_ROTATION, sizeof *f->w->derived);
+    if (!header->tensor || !f->w->derived)
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
+    if (f->list.n && !f->tied && !safetensors_find(&f->list, "lm_head.weight") &&
+        !safetensors_find(&f->list, "language_model.lm_head.weight"))
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: tensor 'lm_head.weight' is missing, and config.json ties nothing", f->label);
+    if (f->list.n) TRY(add_rotation(f, err));
+    for (size_t i = 0; i < f->list.n; i++) {
+        const struct safetensors_tensor *from = &f->list.tensor[i];
+        struct tensor *t = &header->tensor[header->n_tensor];
+        if (is_left_out(f, from->name)) continue;
+        gguf_name(f, from->name, name);
+        t->name = names_add(&header->names, name, strlen(name));
+        if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
+        header->n_tensor++;
+        TRY(take_tensor(f, from, t, err));
+    }
+    return 0;
+}

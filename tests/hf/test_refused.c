@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Folders that are malformed, or that ask for what is not implemented: each refused, by file and key or tensor.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hf/write_folder.h"
+#include "lutra/status.h"
+#include "unit/weights/build.h"
+#include "weights/make_model.h"
+
+static struct lutra_error err;
+
+/* hf/ anew: a model of `shape` in two shards. */
+static void make(const char *shape, int n_shard)
+{
+    char command[320];
+    struct weights *w;
+    struct weights_make_settings s = weights_make_default();
+    s.shape = shape;
+    snprintf(command, sizeof command, "rm -rf '%s'; mkdir '%s'", in_folder("hf"), in_folder("hf"));
+    assert_int_equal(system(command), 0);
+    if (weights_make_model(in_folder("made.gguf"), &s, &err) < 0) fail_msg("%s", err.what);
+    if (weights_open(&w, in_folder("made.gguf"), &err) < 0) fail_msg("%s", err.what);
+    hf_write_folder(w, in_folder("hf"), &(struct hf_form){n_shard, false, false, false});
+    weights_close(&w);
+}
+
+static void refused(int status, const char *file, const char *text)
+{
+    struct weights *w;
+    err.what[0] = 0;
+    int rc = weights_open(&w, in_folder("hf"), &err);
+    if (rc != status) fail_msg("status %d, not %d, for '%s': %s", rc, status, text, err.what);
+    assert_null(w);
+    if (!strstr(err.what, text) || !strstr(err.what, file))
+        fail_msg("'%s' tells nothing of '%s' in %s", err.what, text, file);
+}
+
+/* ---- values of the JSON files ---- */
+
+/* The object that the path `a/b/2/c` ends in; its last part in *last. */
+static json_t *walk(json_t *root, const char *path, char last[64])
+{
+    json_t *at = root;
+    for (;;) {
+        size_t n = strcspn(path, "/");
+        snprintf(last, 64, "%.*s", (int)n, path);
+        if (!path[n]) return at;
+        path += n + 1;
+        at = json_is_array(at) ? json_array_get(at, (size_t)atoi(last)) : json_object_get(at, last);
+        assert_non_null(at);
+    }
+}
+
+static void change(const char *file, const char *path, const char *value)
+{
+    char last[64], full[600];
+    snprintf(full, sizeof full, "%s/%s", in_folder("hf"), file);
+    json_t *root = json_load_file(full, 0, NULL), *at = walk(root, path, last);
+    json_t *v = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+    assert_true(root && (!value || v));
+    if (!v)
+        json_object_del(at, last);
+    else if (json_is_array(at))
+        json_array_set_new(at, (size_t)atoi(last), v);
+    else
+        json_object_set_new(at, last, v);
+    hf_save_json(root, in_folder("hf"), file);
+    json_decref(root);
+}
+
+#define FMT LUTRA_E_FORMAT
+#define UNS LUTRA_E_UNSUPPORTED
+
+static const struct edit {
+    const char *shape, *file, *path, *value; /* value NULL: removed */
+    int status;
+    const char *text;
+} edits[] = {
+    {"tiny-llama", "config.json", "architectures/0", "\"MambaForCausalLM\"", UNS, "'MambaForCausalLM'"},
+    {"tiny-llama", "config.json", "architectures", NULL, FMT, "architectures"},
+    {"tiny-llama", "config.json", "hidden_size", NULL, FMT, "'hidden_size' is missing"},
+    {"tiny-llama", "config.json", "hidden_size", "\"256\"", FMT, "'hidden_size' is no count"},
+    {"tiny-llama", "config.json", "num_hidden_layers", "-1", FMT, "'num_hidden_layers' is no count"},
+    {"tiny-llama", "config.json", "num_attention_heads", "0", FMT, "'num_attention_heads' is 0"},
+    {"tiny-llama", "config.json", "num_attention_heads", "8", FMT, "hf: tensor 'blk.0.attn_q.weight' has 256 rows"},
+    {"tiny-llama", "config.json", "head_dim", "65", FMT, "'head_dim'"},
+    {"tiny-llama", "config.json", "rms_norm_eps", "\"x\"", FMT, "'rms_norm_eps' is no number"},
+    {"tiny-llama", "config.json", "hidden_act", "\"relu\"", UNS, "'hidden_act' asks for another activation"},
+    {"tiny-llama", "config.json", "rope_scaling/rope_type", "\"dynamic\"", UNS, "'dynamic'"},
+    {"tiny-llama", "config.json", "rope_scaling/rope_type", "\"longrope\"", UNS, "'longrope'"},
+    {"tiny-llama", "config.json", "rope_scaling/high_freq_factor", "1", FMT, "'llama3'"},
+    {"tiny-llama", "config.json", "num_local_experts", "8", UNS, "experts"},
+    {"tiny-llama", "config.json", "quantization_config", "{\"quant_method\":\"bitsandbytes\"}", UNS, "'bitsandbytes'"},
+    {"tiny-llama", "config.json", "layer_types", "[\"full_attention\",\"linear_attention\"]", UNS, "'layer_types'"},
+    {"tiny-qwen2", "config.json", "use_sliding_window", "true", 0, NULL},
+    {"tiny-gemma2", "config.json", "query_pre_attn_scalar", "224", UNS, "'query_pre_attn_scalar'"},
+    {"tiny-gemma3", "config.json", "sliding_window_pattern", "5", UNS, "'sliding_window_pattern'"},
+    {"tiny-gemma3", "config.json", "use_bidirectional_attention", "true", UNS, "embeddings"},
+    {"tiny-smollm3", "config.json", "no_rope_layers", "[1,1,1,1]", UNS, "'no_rope_layers'"},
+    {"tiny-command-r", "config.json", "use_qk_norm", "true", UNS, "'use_qk_norm'"},
+    {"tiny-phi", "config.json", "rope_scaling/long_factor", "[1.0]", FMT, "'long_factor'"},
+    {"tiny-mistral3", "config.json", "rope_scaling/truncate", "false", UNS, "'truncate'"},
+    {"tiny-mistral3", "config.json", "rope_scaling/factor", NULL, UNS, "without a factor"},
+    {"tiny-llama", "config.json", "tie_word_embeddings", "false", 0, NULL},
+    {"tiny-qwen2", "config.json", "tie_word_embeddings", "false", FMT, "'lm_head.weight' is missing"},
+    {"tiny-llama", "tokenizer.json", "model/type", "\"Unigram\"", UNS, "'Unigram'"},
+    {"tiny-llama", "tokenizer.json", "model/vocab", NULL, FMT, "no 'vocab'"},
+    {"tiny-llama", "tokenizer.json", "model/vocab/he", "-3", FMT, "without an id"},
+    {"tiny-llama", "tokenizer.json", "model/vocab/he", "3", FMT, "two tokens of one id"},
+    {"tiny-llama", "tokenizer.json", "model/vocab/he", "512", FMT, "only 512 embeddings"},
+    {"tiny-llama", "tokenizer.json", "model/merges/3", "\"ab\"", FMT, "merge 3"},
+    {"tiny-llama", "tokenizer.json", "model/merges/3", "[\"a\"]", FMT, "merge 3"},
+    {"tiny-llama", "tokenizer.json", "model/ignore_merges", "false", 0, NULL},
+    {"tiny-qwen2", "tokenizer.json", "model/ignore_merges", "true", UNS, "'ignore_merges'"},
+    {"tiny-llama", "tokenizer.json", "model/end_of_word_suffix", "\"</w>\"", UNS, "borders of words"},
+    {"tiny-llama", "tokenizer.json", "added_tokens/0", "{\"id\":1}", FMT, "added token"},
+    {"tiny-llama", "tokenizer.json", "normalizer", "{\"type\":\"Lowercase\"}", UNS, "'Lowercase'"},
+    {"tiny-llama", "tokenizer.json", "pre_tokenizer/pretokenizers/0/pattern/Regex", "\"[a-z]+\"", UNS, "[a-z]+"},
+    {"tiny-llama", "tokenizer.json", "pre_tokenizer/pretokenizers/0/behavior", "\"Contiguous\"", UNS, "step 1"},
+    {"tiny-llama", "tokenizer.json", "pre_tokenizer", "null", UNS, "without bytes"},
+    {"tiny-llama", "tokenizer.json", "post_processor/single/0/SpecialToken/id", "\"<|eot_id|>\"", UNS,
+        "post_processor"},
+};
+
+static void test_values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        const struct edit *e = &edits[i];
+        make(e->shape, 1);
+        change(e->file, e->path, e->value);
+        if (e->status) {
+            refused(e->status, strncmp(e->text, "hf:", 3) == 0 ? "" : e->file, e->text);
+            continue;
+        }
+        struct weights *w;
+        if (weights_open(&w, in_folder("hf"), &err) < 0) fail_msg("%s: %s", e->path, err.what);
+        weights_close(&w);
+    }
+}
+
+/* ---- safetensors ---- */
+
+/* model.safetensors of one header and n bytes of data. */
+static void save_tensors(const char *header, size_t n)
+{
+    char path[600];
+    uint64_t length = strlen(header);
+    snprintf(path, sizeof path, "%s/model.safetensors", in_folder("hf"));
+    FILE *f = fopen(path, "wb");
+    fwrite(&length, 8, 1, f);
+    fputs(header, f);
+    for (size_t i = 0; i < n; i++) fputc(0, f);
+    fclose(f);
+}
+
+static void test_safetensors(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t n;
+        int status;
+        const char *text;
+    } cases[] = {
+        {"", 8, FMT, "header"},
+        {"[]", 0, FMT, "no object"},
+        {"{\"a\":1}", 0, FMT, "no 'dtype'"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":1}", 4, FMT, "duplicate"},
+        {"{\"\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, FMT, "a name of 0"},
+        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, UNS, "'F4'"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, FMT, "no count"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, FMT, "no 'shape'"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}", 4, FMT, "2^63"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, FMT, "8 dimensions"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, FMT, "'data_offsets'"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, FMT, "outside"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, FMT, "size"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, FMT, "outside"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, FMT, "before it"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, FMT, "at its end"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+            8, FMT, "overlaps"},
+    };
+    (void)state;
+    make("tiny-llama", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        save_tensors(cases[i].header, cases[i].n);
+        refused(cases[i].status, "model.safetensors", cases[i].text);
+    }
+    /* Well-formed, but of no type a model has. */
+    save_tensors("{\"lm_head.weight\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8);
+    refused(UNS, "hf", "type I64");
+}
+
+static void test_cut_short(void **state)
+{
+    char path[600];
+    (void)state;
+    make("tiny-llama", 1);
+    snprintf(path, sizeof path, "%s/model.safetensors", in_folder("hf"));
+    assert_int_equal(truncate(path, 100000), 0);
+    refused(FMT, "model.safetensors", "outside");
+    assert_int_equal(truncate(path, 100), 0);
+    refused(FMT, "model.safetensors", "cut short");
+    assert_int_equal(truncate(path, 4), 0);
+    refused(FMT, "model.safetensors", "no safetensors");
+    assert_int_equal(truncate(path, 0), 0);
+    refused(FMT, "model.safetensors", "empty");
+}
+
+/* ---- files ---- */
+
+static void remove_file(const char *name)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", in_folder("hf"), name);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void test_index(void **state)
+{
+    static const char index[] = "model.safetensors.index.json";
+    (void)state;
+    make("tiny-llama", 2);
+    change(index, "weight_map/model.norm.weight", "\"../x.safetensors\"");
+    refused(FMT, index, "'model.norm.weight' lies in no file of this folder");
+    change(index, "weight_map/model.norm.weight", NULL);
+    refused(FMT, index, "'model.norm.weight' lies in another file");
+    make("tiny-llama", 2);
+    change(index, "weight_map/new.weight", "\"model-00001-of-00002.safetensors\"");
+    refused(FMT, index, "tensors");
+    change(index, "weight_map", "3");
+    refused(FMT, index, "no 'weight_map'");
+    make("tiny-llama", 2);
+    remove_file("model-00002-of-00002.safetensors");
+    refused(LUTRA_E_IO, "model-00002-of-00002.safetensors", "cannot open");
+}
+
+static void test_missing(void **state)
+{
+    char path[600];
+    (void)state;
+    make("tiny-llama", 1);
+    remove_file("tokenizer.json");
+    refused(LUTRA_E_IO, "tokenizer.json", "cannot open");
+    remove_file("model.safetensors");
+    snprintf(path, sizeof path, "%s/pytorch_model.bin", in_folder("hf"));
+    save(path, "x", 1);
+    refused(UNS, "hf", "Python pickles");
+    remove_file("config.json");
+    refused(LUTRA_E_IO, "hf", "without a config.json");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_safetensors),
+        cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_index),
+        cmocka_unit_test(test_missing),
+    };
+    return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
+}

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: MIT */
+#include "hf/write_folder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/quant.h"
+
+static void give_up(const char *why)
+{
+    fprintf(stderr, "write_folder: %s\n", why);
+    abort();
+}
+
+/* ---- metadata ---- */
+
+static const char *arch_of(const struct weights *w)
+{
+    static char arch[64];
+    struct weights_str s = {"", 0};
+    weights_opt_str(w, "general.architecture", &s, NULL);
+    snprintf(arch, sizeof arch, "%.*s", (int)s.n, s.s);
+    return arch;
+}
+
+static double number(const struct weights *w, const char *suffix, double otherwise)
+{
+    char key[96];
+    int64_t i;
+    double f;
+    snprintf(key, sizeof key, "%s.%s", arch_of(w), suffix);
+    const struct weights_kv *kv = weights_kv_find(w, key);
+    if (kv && weights_kv_i64(kv, 0, &i)) return (double)i;
+    return kv && weights_kv_f64(kv, 0, &f) ? f : otherwise;
+}
+
+static bool has_key(const struct weights *w, const char *suffix)
+{
+    return !isnan(number(w, suffix, NAN));
+}
+
+static void put_count(json_t *o, const char *to, double value)
+{
+    json_object_set_new(o, to, json_integer((json_int_t)value));
+}
+
+static void put_real(json_t *o, const char *to, double value)
+{
+    json_object_set_new(o, to, json_real(value));
+}
+
+static void put_string(json_t *o, const char *to, const char *value)
+{
+    json_object_set_new(o, to, json_string(value));
+}
+
+static json_t *floats_of(const struct weights *w, const char *name)
+{
+    const struct tensor *t = weights_tensor_find(w, name);
+    json_t *list = json_array();
+    for (int64_t i = 0; i < t->ne[0]; i++) json_array_append_new(list, json_real(((const float *)t->data)[i]));
+    return list;
+}
+
+/* ---- config.json ---- */
+
+static const struct maker {
+    const char *arch, *name, *eps, *act;
+} makers[] = {
+    {"llama", "LlamaForCausalLM", "rms_norm_eps", "silu"},
+    {"mistral3", "Mistral3ForConditionalGeneration", "rms_norm_eps", "silu"},
+    {"smollm3", "SmolLM3ForCausalLM", "rms_norm_eps", "silu"},
+    {"qwen2", "Qwen2ForCausalLM", "rms_norm_eps", "silu"},
+    {"qwen3", "Qwen3ForCausalLM", "rms_norm_eps", "silu"},
+    {"qwen2vl", "Qwen2_5_VLForConditionalGeneration", "rms_norm_eps", "silu"},
+    {"qwen3vl", "Qwen3VLForConditionalGeneration", "rms_norm_eps", "silu"},
+    {"gemma", "GemmaForCausalLM", "rms_norm_eps", "gelu_pytorch_tanh"},
+    {"gemma2", "Gemma2ForCausalLM", "rms_norm_eps", "gelu_pytorch_tanh"},
+    {"gemma3", "Gemma3ForCausalLM", "rms_norm_eps", "gelu_pytorch_tanh"},
+    {"olmo2", "Olmo3ForCausalLM", "rms_norm_eps", "silu"},
+    {"phi3", "Phi3ForCausalLM", "rms_norm_eps", "silu"},
+    {"granite", "GraniteForCausalLM", "rms_norm_eps", "silu"},
+    {"starcoder2", "Starcoder2ForCausalLM", "norm_epsilon", "gelu_pytorch_tanh"},
+    {"command-r", "CohereForCausalLM", "layer_norm_eps", "silu"},
+    {"cohere2", "Cohere2ForCausalLM", "layer_norm_eps", "silu"},
+};
+
+static const struct maker *maker_of(const struct weights *w)
+{
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+        if (strcmp(makers[i].arch, arch_of(w)) == 0) return &makers[i];
+    give_up(arch_of(w));
+    return NULL;
+}
+
+static bool is_arch(const struct weights *w, const char *arch)
+{
+    return strcmp(arch_of(w), arch) == 0;
+}
+
+/* The scaling as transformers has it; NULL: none. */
+static json_t *scaling(const struct weights *w)
+{
+    struct weights_str type = {"", 0};
+    char key[96];
+    json_t *o = json_object();
+    snprintf(key, sizeof key, "%s.rope.scaling.type", arch_of(w));
+    weights_opt_str(w, key, &type, NULL);
+    double factor = number(w, "rope.scaling.factor", 0);
+    if (weights_tensor_find(w, "rope_freqs.weight")) {
+        put_string(o, "rope_type", "llama3");
+        put_real(o, "factor", arch_of(w)[0] == 'l' && number(w, "context_length", 0) == 1024 ? 8 : 32);
+        put_real(o, "low_freq_factor", 1);
+        put_real(o, "high_freq_factor", 4);
+        put_count(o, "original_max_position_embeddings", 8192);
+    } else if (is_arch(w, "phi3")) {
+        put_string(o, "type", "longrope");
+        json_object_set_new(o, "long_factor", floats_of(w, "rope_factors_long.weight"));
+        json_object_set_new(o, "short_factor", floats_of(w, "rope_factors_short.weight"));
+        put_real(o, "attention_factor", number(w, "rope.scaling.attn_factor", 1));
+    } else if (type.n == 4) { /* yarn */
+        double all = number(w, "rope.scaling.yarn_log_multiplier", 0), usual = 0.1 * log(factor) + 1;
+        put_string(o, "rope_type", "yarn");
+        put_real(o, "factor", factor);
+        put_count(o, "original_max_position_embeddings", number(w, "rope.scaling.original_context_length", 0));
+        put_real(o, "beta_fast", 32);
+        put_real(o, "beta_slow", 1);
+        if (all != 0) put_real(o, "mscale_all_dim", all), put_real(o, "mscale", 1);
+        if (has_key(w, "rope.scaling.attn_factor"))
+            put_real(o, "attention_factor", usual * number(w, "rope.scaling.attn_factor", 1));
+        if (has_key(w, "attention.temperature_scale"))
+            put_real(o, "llama_4_scaling_beta", number(w, "attention.temperature_scale", 0));
+    } else if (factor > 0) {
+        put_string(o, "type", "linear");
+        put_real(o, "factor", factor);
+    } else if (strstr(arch_of(w), "vl")) {
+        int32_t n[4];
+        uint64_t count;
+        snprintf(key, sizeof key, "%s.rope.dimension_sections", arch_of(w));
+        weights_copy_i32(w, key, n, 4, &count, NULL);
+        put_string(o, "type", "mrope");
+        json_object_set_new(o, "mrope_section", json_pack("[i,i,i]", n[0], n[1], n[2]));
+    }
+    if (json_object_size(o)) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static void put_rope(const struct weights *w, const struct hf_form *form, json_t *o)
+{
+    json_t *s = scaling(w);
+    double base = number(w, "rope.freq_base", 10000),
+           part = number(w, "rope.dimension_count", 0) / number(w, "attention.key_length", 1);
+    if (!form->rope_v5) {
+        put_real(o, "rope_theta", base);
+        if (s) json_object_set_new(o, "rope_scaling", s);
+        if (part > 0 && part < 1) put_real(o, "partial_rotary_factor", part);
+        return;
+    }
+    if (!s) s = json_pack("{s:s}", "rope_type", "default");
+    const char *type = json_string_value(json_object_get(s, "type"));
+    if (type) put_string(s, "rope_type", type), json_object_del(s, "type");
+    put_real(s, "rope_theta", base);
+    if (part > 0 && part < 1) put_real(s, "partial_rotary_factor", part);
+    if (is_arch(w, "gemma3"))
+        s = json_pack("{s:o, s:{s:s, s:f}}", "full_attention", s, "sliding_attention", "rope_type", "default",
+            "rope_theta", 10000.0);
+    json_object_set_new(o, "rope_parameters", s);
+}
+
+static void put_layer_types(json_t *o, int n_layer, int period)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n_layer; i++)
+        json_array_append_new(list, json_string((i + 1) % period ? "sliding_attention" : "full_attention"));
+    json_object_set_new(o, "layer_types", list);
+}
+
+/* What only some have. */
+static void put_special(const struct weights *w, const struct hf_form *form, json_t *o)
+{
+    static const struct {
+        const char *from, *to;
+    } reals[] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
+        {"final_logit_softcapping", "final_logit_softcapping"}, {"attention.scale", "attention_multiplier"},
+        {"embedding_scale", "embedding_multiplier"}, {"residual_scale", "residual_multiplier"}};
+    int n_layer = (int)number(w, "block_count", 0);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (has_key(w, reals[i].from)) put_real(o, reals[i].to, number(w, reals[i].from, 0));
+    if (has_key(w, "logit_scale"))
+        put_real(o, is_arch(w, "granite") ? "logits_scaling" : "logit_scale", number(w, "logit_scale", 0));
+    if (has_key(w, "attention.sliding_window"))
+        put_count(o, "sliding_window", number(w, "attention.sliding_window", 0));
+    else if (is_arch(w, "olmo2"))
+        json_object_set_new(o, "sliding_window", json_null());
+    if (is_arch(w, "gemma2") || is_arch(w, "gemma3"))
+        put_count(o, "query_pre_attn_scalar", number(w, "attention.key_length", 0));
+    if (is_arch(w, "gemma3") && form->rope_v5) put_layer_types(o, n_layer, 6);
+    if (is_arch(w, "phi3"))
+        put_count(o, "original_max_position_embeddings", number(w, "rope.scaling.original_context_length", 0));
+    if (is_arch(w, "smollm3")) {
+        json_t *list = json_array();
+        for (int i = 0; i < n_layer; i++) json_array_append_new(list, json_integer((i + 1) % 4 != 0));
+        json_object_set_new(o, "no_rope_layers", list);
+    }
+}
+
+static json_t *config_of(const struct weights *w, const struct hf_form *form)
+{
+    const struct maker *m = maker_of(w);
+    const struct tensor *embd = weights_tensor_find(w, "token_embd.weight");
+    bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0;
+    json_t *o = json_object(), *names = json_pack("[s]", m->name);
+    put_count(o, "hidden_size", number(w, "embedding_length", 0));
+    put_count(o, "num_hidden_layers", number(w, "block_count", 0));
+    put_count(o, "intermediate_size", number(w, "feed_forward_length", 0));
+    put_count(o, "num_attention_heads", number(w, "attention.head_count", 0));
+    put_count(o, "num_key_value_heads", number(w, "attention.head_count_kv", 0));
+    if (has_key(w, "attention.key_length")) put_count(o, "head_dim", number(w, "attention.key_length", 0));
+    put_count(o, "max_position_embeddings", number(w, "context_length", 0));
+    put_real(o, m->eps, number(w, plus_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0));
+    put_string(o, "hidden_act", m->act);
+    if (embd) put_count(o, "vocab_size", (double)embd->ne[1]);
+    json_object_set_new(o, "tie_word_embeddings", json_boolean(!weights_tensor_find(w, "output.weight")));
+    put_rope(w, form, o);
+    put_special(w, form, o);
+    if (form->text_config) {
+        json_t *vision = json_pack("{s:i}", "depth", 2);
+        o = json_pack("{s:o, s:o, s:o}", "architectures", names, "text_config", o, "vision_config", vision);
+    } else {
+        json_object_set_new(o, "architectures", names);
+    }
+    return o;
+}
+
+/* ---- tokenizer.json ---- */
+
+static struct weights_str token_at(const struct weights *w, uint64_t id)
+{
+    return weights_kv_str(weights_kv_find(w, "tokenizer.ggml.tokens"), id);
+}
+
+static int64_t token_type(const struct weights *w, uint64_t id)
+{
+    const struct weights_kv *kv = weights_kv_find(w, "tokenizer.ggml.token_type");
+    int64_t type = 1;
+    if (kv) weights_kv_i64(kv, id, &type);
+    return type;
+}
+
+static bool string_is(const struct weights *w, const char *key, const char *value)
+{
+    struct weights_str s = {"", 0};
+    weights_opt_str(w, key, &s, NULL);
+    return s.n == strlen(value) && memcmp(s.s, value, s.n) == 0;
+}
+
+static json_t *merge_of(const char *left, size_t n_left, const char *right, size_t n_right, bool pair)
+{
+    char text[2048];
+    if (pair) return json_pack("[s%s%]", left, n_left, right, n_right);
+    int n = snprintf(text, sizeof text, "%.*s %.*s", (int)n_left, left, (int)n_right, right);
+    return json_stringn(text, (size_t)n);
+}
+
+static json_t *listed_merges(const struct weights *w, bool pair)
+{
+    const struct weights_kv *kv = weights_kv_find(w, "tokenizer.ggml.merges");
+    json_t *list = json_array();
+    for (uint64_t i = 0; kv && i < kv->n; i++) {
+        struct weights_str s = weights_kv_str(kv, i);
+        const char *gap = memchr(s.s + 1, ' ', s.n - 1);
+        size_t left = (size_t)(gap - s.s);
+        json_array_append_new(list, merge_of(s.s, left, gap + 1, s.n - left - 1, pair));
+    }
+    return list;
+}
+
+struct scored {
+    double score;
+    int64_t left, right;
+    json_t *merge;
+};
+
+static int by_score(const void *a, const void *b)
+{
+    const struct scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    if (x->left != y->left) return x->left < y->left ? -1 : 1;
+    return x->right < y->right ? -1 : x->right > y->right;
+}
+
+/* SentencePiece's: every way to put a token together from two others, best tokens first. */
+static json_t *scored_merges(const struct weights *w, const json_t *vocab, bool pair)
+{
+    const struct weights_kv *scores = weights_kv_find(w, "tokenizer.ggml.scores");
+    size_t n = 0, room = 1 << 20;
+    struct scored *all = malloc(room * sizeof *all);
+    json_t *list = json_array();
+    char half[2][1024];
+    for (uint64_t id = 0; id < scores->n; id++) {
+        struct weights_str s = token_at(w, id);
+        double score;
+        if (token_type(w, id) != 1 || s.n >= sizeof half[0]) continue;
+        weights_kv_f64(scores, id, &score);
+        for (size_t cut = 1; cut < s.n && n < room; cut++) {
+            if ((s.s[cut] & 0xc0) == 0x80) continue;
+            snprintf(half[0], sizeof half[0], "%.*s", (int)cut, s.s);
+            snprintf(half[1], sizeof half[1], "%.*s", (int)(s.n - cut), s.s + cut);
+            json_t *left = json_object_get(vocab, half[0]), *right = json_object_get(vocab, half[1]);
+            if (!left || !right) continue;
+            all[n++] = (struct scored){score, json_integer_value(left), json_integer_value(right),
+                merge_of(s.s, cut, s.s + cut, s.n - cut, pair)};
+        }
+    }
+    qsort(all, n, sizeof *all, by_score);
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, all[i].merge);
+    free(all);
+    return list;
+}
+
+#define ENGLISH "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define REST " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static json_t *pre_tokenizer(const struct weights *w)
+{
+    const char *regex = NULL;
+    json_t *bytes = json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 1);
+    if (string_is(w, "tokenizer.ggml.pre", "llama-bpe"))
+        regex = ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST;
+    if (string_is(w, "tokenizer.ggml.pre", "qwen2")) regex = ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" REST;
+    if (string_is(w, "tokenizer.ggml.pre", "starcoder"))
+        return json_pack("{s:s, s:[{s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type", "Digits",
+            "individual_digits", 1, bytes);
+    if (!regex) return bytes;
+    json_object_set_new(bytes, "use_regex", json_false());
+    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type", "Split",
+        "pattern", "Regex", regex, "behavior", "Isolated", "invert", 0, bytes);
+}
+
+static bool bool_of(const struct weights *w, const char *key, bool otherwise)
+{
+    weights_opt_bool(w, key, &otherwise, NULL);
+    return otherwise;
+}
+
+static json_t *special_token(const struct weights *w, const char *key)
+{
+    uint32_t id = UINT32_MAX;
+    weights_opt_u32(w, key, &id, NULL);
+    if (id == UINT32_MAX) return NULL;
+    struct weights_str s = token_at(w, id);
+    return json_stringn(s.s, s.n);
+}
+
+static json_t *post_processor(const struct weights *w, bool spm)
+{
+    json_t *bos = special_token(w, "tokenizer.ggml.bos_token_id");
+    json_t *text = json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0), *single;
+    if (bos && bool_of(w, "tokenizer.ggml.add_bos_token", spm))
+        single = json_pack("[{s:{s:O, s:i}}, o]", "SpecialToken", "id", bos, "type_id", 0, text);
+    else
+        single = json_pack("[o]", text);
+    json_decref(bos);
+    return json_pack("{s:s, s:o}", "type", "TemplateProcessing", "single", single);
+}
+
+static json_t *tokenizer_of(const struct weights *w, const struct hf_form *form)
+{
+    bool spm = string_is(w, "tokenizer.ggml.model", "llama");
+    const struct weights_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
+    json_t *vocab = json_object(), *added = json_array();
+    for (uint64_t id = 0; id < tokens->n; id++) {
+        struct weights_str s = token_at(w, id);
+        int64_t type = token_type(w, id);
+        char name[1024];
+        snprintf(name, sizeof name, "%.*s", (int)s.n, s.s);
+        if (type != 3 && type != 4 && type != 5) json_object_set_new(vocab, name, json_integer((json_int_t)id));
+        if (type == 2 || type == 3 || type == 4)
+            json_array_append_new(
+                added, json_pack("{s:I, s:s, s:b}", "id", (json_int_t)id, "content", name, "special", type != 4));
+    }
+    json_t *model = json_pack("{s:s, s:o, s:o, s:b, s:b}", "type", "BPE", "vocab", vocab, "merges",
+        spm ? scored_merges(w, vocab, form->merge_pairs) : listed_merges(w, form->merge_pairs), "byte_fallback", spm,
+        "ignore_merges", string_is(w, "tokenizer.ggml.pre", "llama-bpe"));
+    if (spm) put_string(model, "unk_token", "<unk>");
+    json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "version", "1.0", "added_tokens", added, "post_processor",
+        post_processor(w, spm), "model", model);
+    if (spm) {
+        json_object_set_new(o, "normalizer",
+            json_pack("{s:s, s:[{s:s, s:s}, {s:s, s:{s:s}, s:s}]}", "type", "Sequence", "normalizers", "type",
+                "Prepend", "prepend", "▁", "type", "Replace", "pattern", "String", " ", "content", "▁"));
+        json_object_set_new(o, "pre_tokenizer", json_null());
+    } else {
+        json_object_set_new(o, "normalizer", json_null());
+        json_object_set_new(o, "pre_tokenizer", pre_tokenizer(w));
+    }
+    return o;
+}
+
+static json_t *tokenizer_config(const struct weights *w)
+{
+    static const char *const ids[][2] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
+        {"eos_token", "tokenizer.ggml.eos_token_id"}, {"pad_token", "tokenizer.ggml.padding_token_id"},
+        {"unk_token", "tokenizer.ggml.unknown_token_id"}};
+    struct weights_str chat = {NULL, 0};
+    json_t *o = json_object();
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        json_t *token = special_token(w, ids[i][1]);
+        if (token) json_object_set_new(o, ids[i][0], token);
+    }
+    weights_opt_str(w, "tokenizer.chat_template", &chat, NULL);
+    if (chat.s) json_object_set_new(o, "chat_template", json_stringn(chat.s, chat.n));
+    return o;
+}
+
+/* ---- safetensors ---- */
+
+struct shard {
+    json_t *header;
+    uint8_t *data;
+    size_t n, room;
+};
+
+static void add_tensor(
+    struct shard *s, const char *name, const char *dtype, int n_dim, const int64_t *dim, const void *data, size_t bytes)
+{
+    json_t *shape = json_array();
+    for (int i = 0; i < n_dim; i++) json_array_append_new(shape, json_integer(dim[i]));
+    if (s->room - s->n < bytes) s->data = realloc(s->data, s->room = s->n + bytes + (s->room / 2));
+    memcpy(s->data + s->n, data, bytes);
+    json_object_set_new(s->header, name,
+        json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape, "data_offsets", (json_int_t)s->n,
+            (json_int_t)(s->n + bytes)));
+    s->n += bytes;
+}
+
+static void save_shard(const struct shard *s, const char *path)
+{
+    char *text = json_dumps(s->header, JSON_COMPACT);
+    uint64_t n = strlen(text), padded = (n + 7) / 8 * 8;
+    FILE *f = fopen(path, "wb");
+    if (!f) give_up(path);
+    fwrite(&padded, 8, 1, f);
+    fwrite(text, n, 1, f);
+    for (uint64_t i = n; i < padded; i++) fputc(' ', f);
+    if (s->n && fwrite(s->data, s->n, 1, f) != 1) give_up(path);
+    if (fclose(f) != 0) give_up(path);
+    free(text);
+}
+
+/* Rows in pairs of neighbours back to halves (Llama and its kin). */
+static void to_halves(const uint8_t *from, uint8_t *to, size_t n_row, size_t n_head, size_t row_bytes)
+{
+    size_t n = n_row / n_head;
+    for (size_t r = 0; r < n_row; r++) {
+        size_t head = r / n, i = r % n;
+        memcpy(to + (head * n + (i % 2) * (n / 2) + i / 2) * row_bytes, from + r * row_bytes, row_bytes);
+    }
+}
+
+static bool has_pairs(const struct weights *w)
+{
+    return is_arch(w, "llama") || is_arch(w, "mistral3") || is_arch(w, "smollm3") || is_arch(w, "granite");
+}
+
+/* The makers' name. */
+static const char *hf_name(const struct weights *w, const char *gguf, char out[128])
+{
+    static const char *const names[][2] = {{"attn_norm", "input_layernorm"}, {"attn_q_norm", "self_attn.q_norm"},
+        {"attn_k_norm", "self_attn.k_norm"}, {"attn_qkv", "self_attn.qkv_proj"}, {"attn_q", "self_attn.q_proj"},
+        {"attn_k", "self_attn.k_proj"}, {"attn_v", "self_attn.v_proj"}, {"attn_output", "self_attn.o_proj"},
+        {"ffn_gate", "mlp.gate_proj"}, {"ffn_up", "mlp.up_proj"}, {"ffn_down", "mlp.down_proj"},
+        {"post_attention_norm", "post_attention_layernorm"}, {"post_ffw_norm", "post_feedforward_layernorm"},
+        {"ffn_norm", "post_attention_layernorm"}};
+    static const char *const starcoder[][2] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
+    char part[64];
+    int layer, n = 0;
+    const char *tail = strrchr(gguf, '.');
+    if (!strncmp(gguf, "token_embd", 10)) return snprintf(out, 128, "model.embed_tokens%s", tail), out;
+    if (!strncmp(gguf, "output_norm", 11)) return snprintf(out, 128, "model.norm%s", tail), out;
+    if (!strncmp(gguf, "output", 6)) return snprintf(out, 128, "lm_head%s", tail), out;
+    if (sscanf(gguf, "blk.%d.%n", &layer, &n) != 1) give_up(gguf);
+    snprintf(part, sizeof part, "%.*s", (int)(tail - gguf - n), gguf + n);
+    const char *to = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(part, names[i][0])) to = names[i][1];
+    for (size_t i = 0; is_arch(w, "starcoder2") && i < 2; i++)
+        if (!strcmp(part, starcoder[i][0])) to = starcoder[i][1];
+    if (!strcmp(part, "ffn_norm") && !strncmp(arch_of(w), "gemma", 5) && arch_of(w)[5])
+        to = "pre_feedforward_layernorm";
+    if (!strcmp(part, "ffn_up") && is_arch(w, "phi3")) to = "mlp.gate_up_proj";
+    if (!to) give_up(gguf);
+    snprintf(out, 128, "model.layers.%d.%s%s", layer, to, tail);
+    return out;
+}
+
+static void write_tensor(const struct weights *w, const struct tensor *t, const struct hf_form *form, struct shard *s)
+{
+    char bare[128], name[160];
+    int64_t dim[2] = {t->n_dim == 2 ? t->ne[1] : t->ne[0], t->ne[0]};
+    uint8_t *copy = malloc(t->bytes);
+    bool q = strstr(t->name, ".attn_q.") != NULL, k = strstr(t->name, ".attn_k.") != NULL;
+    memcpy(copy, t->data, t->bytes);
+    if ((q || k) && has_pairs(w))
+        to_halves(t->data, copy, (size_t)dim[0],
+            (size_t)number(w, q ? "attention.head_count" : "attention.head_count_kv", 0), t->bytes / (size_t)dim[0]);
+    bool plus_1 = strstr(t->name, "norm.weight") && !strncmp(arch_of(w), "gemma", 5);
+    for (int64_t i = 0; plus_1 && i < t->ne[0]; i++) ((float *)(void *)copy)[i] -= 1;
+    snprintf(name, sizeof name, "%s%s", form->text_config ? "language_model." : "", hf_name(w, t->name, bare));
+    add_tensor(s, name, quant_info_of(t->type)->name, t->n_dim, dim, copy, t->bytes);
+    free(copy);
+}
+
+static void write_tensors(const struct weights *w, const char *folder, const struct hf_form *form)
+{
+    struct shard shard[HF_MAX_SHARDS] = {0};
+    char path[512], file[64];
+    json_t *map = json_object();
+    const char *name;
+    json_t *entry;
+    for (int i = 0; i < form->n_shard; i++) shard[i].header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    for (size_t i = 0; i < weights_tensor_count(w); i++) {
+        const struct tensor *t = weights_tensor_at(w, i);
+        if (!strncmp(t->name, "rope_", 5)) continue;
+        write_tensor(w, t, form, &shard[i % (size_t)form->n_shard]);
+    }
+    /* Of the picture's part: not read, but of any type. */
+    if (form->text_config) add_tensor(&shard[0], "vision_tower.x", "I64", 2, (int64_t[]){1, 2}, (int64_t[2]){3, 4}, 16);
+    for (int i = 0; i < form->n_shard; i++) {
+        snprintf(file, sizeof file, form->n_shard == 1 ? "model.safetensors" : "model-%05d-of-%05d.safetensors", i + 1,
+            form->n_shard);
+        snprintf(path, sizeof path, "%s/%s", folder, file);
+        save_shard(&shard[i], path);
+        json_object_foreach(shard[i].header, name, entry) if (strcmp(name, "__metadata__") != 0)
+            json_object_set_new(map, name, json_string(file));
+        json_decref(shard[i].header);
+        free(shard[i].data);
+    }
+    json_t *index = json_pack("{s:{s:i}, s:o}", "metadata", "total_size", 1, "weight_map", map);
+    if (form->n_shard > 1) hf_save_json(index, folder, "model.safetensors.index.json");
+    json_decref(index);
+}
+
+/* ---- the folder ---- */
+
+void hf_save_json(const json_t *json, const char *folder, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (json_dump_file(json, path, JSON_COMPACT | JSON_REAL_PRECISION(17)) < 0) give_up(path);
+}
+
+void hf_write_tokenizer(const struct weights *w, const char *folder, const struct hf_form *form)
+{
+    json_t *tokenizer = tokenizer_of(w, form), *beside = tokenizer_config(w);
+    hf_save_json(tokenizer, folder, "tokenizer.json");
+    hf_save_json(beside, folder, "tokenizer_config.json");
+    json_decref(tokenizer);
+    json_decref(beside);
+}
+
+void hf_write_folder(const struct weights *w, const char *folder, const struct hf_form *form)
+{
+    json_t *config = config_of(w, form);
+    hf_save_json(config, folder, "config.json");
+    json_decref(config);
+    hf_write_tokenizer(w, folder, form);
+    write_tensors(w, folder, form);
+}
