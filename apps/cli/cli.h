@@ -112,7 +112,7 @@ struct engine_options {
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose;
     const char *spec_type;
-    int draft_max, draft_min, spec_ngram_n;
+    int draft_max, draft_min, spec_ngram_n, spec_shortlist;
     float draft_p_min;
 };
 

@@ -36,9 +36,8 @@ static const struct option engine_table[] = {
 
 static const struct option speculation_table[] = {
     {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
-        .help =
-            "speculation, which changes the speed only: ngram-simple, suffix, recycle, with --rag store, several with "
-            "commas, or auto for all; none (default)"},
+        .help = "drafts, which change the speed only: ngram-simple, suffix, calibrated, recycle, with --rag store, "
+                "several with commas, or auto for all; none (default)"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
         .help = "most drafts of one sequence in a pass", .min = 1, .max = 64},
     {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",
@@ -47,6 +46,9 @@ static const struct option speculation_table[] = {
         .help = "least estimate that a draft and all before it are right", .min = 0, .max = 1},
     {"--spec-ngram-size-n", "SPEC_NGRAM_SIZE_N", OPT_INT, AT(spec_ngram_n), "N",
         .help = "tokens that ngram-simple looks up, at most", .min = 2, .max = 64},
+    {"--spec-shortlist", "SPEC_SHORTLIST", OPT_INT, AT(spec_shortlist), "N",
+        .help = "calibrated: tokens that a prompt's hints are chosen from; 0 = the whole vocabulary", .min = 0,
+        .max = 4096},
 };
 
 static const struct option output_table[] = {
@@ -69,7 +71,8 @@ void engine_options_init(struct engine_options *opts)
         .draft_max = s.draft_max,
         .draft_min = s.draft_min,
         .draft_p_min = s.draft_p_min,
-        .spec_ngram_n = s.spec_ngram_size_n};
+        .spec_ngram_n = s.spec_ngram_size_n,
+        .spec_shortlist = s.spec_shortlist};
 }
 
 struct option_set engine_option_set(struct engine_options *opts)
@@ -157,6 +160,7 @@ int engine_open_session(struct engine *e, const struct engine_options *opts, str
     settings.draft_min = opts->draft_min;
     settings.draft_p_min = opts->draft_p_min;
     settings.spec_ngram_size_n = opts->spec_ngram_n;
+    settings.spec_shortlist = opts->spec_shortlist;
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);
     interrupt_watch(e->session);
     int n_ctx;

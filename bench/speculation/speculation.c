@@ -5,6 +5,7 @@
  *
  *     cost     a pass of one row and 7 chained drafts against 8 rows of 8 forks; a tree of 16 rows with 4 leaves against 16
  *              forks: all behind the same prompt of DEPTH tokens, each row with its 64 best
+ *     hints    of a prompt of DEPTH tokens, over a shortlist of 2,048 and over the vocabulary, against its evaluation
  *     replay   a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows it): its
  *              accept length and its time against plain decoding
  *
@@ -134,6 +135,42 @@ static void cost(struct bench *b)
     for (int i = 0; i < ROWS_MOST; i++) lutra_seq_close(b->s, seq[i]);
 }
 
+/* ---- calibration ---- */
+
+/* Hints of a prompt of DEPTH tokens, against its evaluation. */
+static void calibration(struct bench *b, struct lutra_session_settings ss)
+{
+    static double share[ROUNDS_MOST];
+    int32_t *prompt = calloc((size_t)b->depth, sizeof *prompt);
+    double prompt_ms = 0, hints_ms = 0;
+    for (int k = 0; k < 2; k++) {
+        ss.spec_type = "calibrated";
+        ss.spec_shortlist = k ? 0 : 2048;
+        ss.n_seq = 1;
+        lutra_session *s;
+        OK(lutra_session_open(&s, b->model, &ss, &b->err));
+        for (int round = 0; round < b->rounds; round++) {
+            struct lutra_request q;
+            struct lutra_stats st;
+            for (int i = 0; i < b->depth; i++) prompt[i] = token_of(b, (uint64_t)(i + 7919 * (round + 1)));
+            lutra_request_init(&q, sizeof q);
+            q.prompt = prompt;
+            q.n_prompt = b->depth;
+            q.max_tokens = 1;
+            lutra_session_stats_reset(s);
+            OK(lutra_generate(s, &q, &b->err));
+            lutra_session_stats(s, &st, sizeof st);
+            prompt_ms = (double)st.prompt_us * 1e-3;
+            hints_ms = (double)st.calibrate_us * 1e-3;
+            share[round] = hints_ms / prompt_ms;
+        }
+        printf("hints of %d tokens over %s: %.1f %% of evaluating them (median; last: %.0f of %.0f ms)\n", b->depth,
+            k ? "the vocabulary" : "2048", 100 * median(share, b->rounds), hints_ms, prompt_ms);
+        lutra_session_close(&s);
+    }
+    free(prompt);
+}
+
 /* ---- replay ---- */
 
 struct replay {
@@ -248,6 +285,7 @@ int main(int argc, char **argv)
     OK(lutra_session_open(&b->s, b->model, &ss, &b->err));
     printf("%s, %s\n", info.name, lutra_runtime_device_text(b->rt));
     cost(b);
+    calibration(b, ss);
     replay(b);
     lutra_session_close(&b->s);
     lutra_model_close(&b->model);

@@ -161,10 +161,6 @@ LUTRA_API int lutra_chat_tokenize(const lutra_model *model, const char *chat_tem
     const struct lutra_message *messages, int n_message, int flags, int32_t *tokens, int n_max, int *n_tok,
     struct lutra_error *err);
 
-/* A chat template of the model's file, to be freed with lutra_free(): its main one (name NULL), or one that the file has under
- * a name ("tool_use"; key `tokenizer.chat_template.NAME`).  LUTRA_E_NOT_FOUND, with the names there are. */
-LUTRA_API int lutra_chat_template(const lutra_model *model, const char *name, char **text, struct lutra_error *err);
-
 /* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().  To show
  * or to keep; what is to be answered goes through lutra_chat_tokenize(). */
 LUTRA_API int lutra_chat_render(const lutra_model *model, const char *chat_template,
@@ -188,12 +184,14 @@ struct lutra_session_settings {
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
     const char *
-        spec_type; /* speculation: "ngram-simple", "suffix", "recycle" with commas, "auto" = all; NULL, "none" = off.  It changes
+        spec_type; /* speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = all; NULL, "none" = off.  It changes
                                how many passes a text takes, never the text (docs/SPECULATION.md) */
-    int draft_max;         /* drafts of one sequence in a pass, 1..64; default 16 */
-    int draft_min;         /* fewer are not tried; default 0 */
+    int draft_max; /* drafts of one sequence in a pass, 1..64; default 16 */
+    int draft_min; /* fewer are not tried; default 0 */
     float draft_p_min;     /* least estimate that a draft and all above it are right; default 0.25 */
     int spec_ngram_size_n; /* tokens that ngram-simple looks up, 2..64; default 12 */
+    int spec_shortlist; /* calibrated: tokens of the vocabulary among which the likeliest are looked for behind those of a
+                              prompt, up to 4096; 0 = all of it; default 2048 */
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 
@@ -204,7 +202,8 @@ LUTRA_API void lutra_session_close(lutra_session **session);
 LUTRA_API void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
 
 /* Stops what the session does within one step: running requests end with LUTRA_STOP_CANCELLED, forward passes
- * return LUTRA_E_CANCELLED.  From any thread or signal handler; cleared when the next request or pass begins. */
+ * return LUTRA_E_CANCELLED.  From any thread or signal handler.  What finds nothing to stop waits for the next lutra_forward,
+ * or is forgotten when the next request is submitted. */
 LUTRA_API void lutra_cancel(lutra_session *session);
 
 /* ---- accounting ------------------------------------------------------------------------------------------------- */
@@ -224,6 +223,7 @@ struct lutra_stats {
     uint64_t sample_us;                   /* sampling and text */
     uint64_t rows_drafted, rows_accepted; /* drafts; those that became text */
     uint64_t draft_us;                    /* drafting, and learning from what became of it */
+    uint64_t calibrate_us;                /* what is likely behind a prompt's tokens; not within prompt_us */
 };
 LUTRA_API void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats, size_t size);
 LUTRA_API void lutra_session_stats_reset(lutra_session *session);

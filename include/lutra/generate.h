@@ -120,6 +120,10 @@ struct lutra_request {
      * that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within a step: no call on the session. */
     int (*on_draft)(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
     const char *chat_template; /* that made the prompt: its tags tell reasoning apart; NULL = the model's */
+    /* [n_likely] tokens that its text will probably use beside those of the prompt, the likeliest first: calibrated drafts look
+     * at them (spec_shortlist).  Copied; may be NULL. */
+    const int32_t *likely;
+    int n_likely;
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

@@ -39,8 +39,8 @@ static int check_rope(const struct op_rope *p, struct lutra_error *err)
 
 static int check_attention(const struct op_attention *p, struct lutra_error *err)
 {
-    if (p->d_head < 8 || p->d_head > ATTENTION_MAX_D_HEAD || p->d_head % 2) {
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: attention: head size %d is not an even number from 8 to %d",
+    if (p->d_head < 8 || p->d_head > ATTENTION_MAX_D_HEAD || p->d_head % 8) {
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: attention: head size %d is not a multiple of 8 up to %d",
             p->d_head, ATTENTION_MAX_D_HEAD);
     }
     if (p->n_kv_head > 0 && p->n_head > 0 && p->n_head % p->n_kv_head == 0) return 0;
@@ -144,6 +144,13 @@ static bool use_stored(struct cpu_device *d, const struct weight *w, struct pack
     return atomic_load_explicit(&job.sum, memory_order_relaxed) == w->stored_sum;
 }
 
+static void pack_all(struct cpu_device *d, const struct weight *w, const struct packed *p, void *data)
+{
+    size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+    struct pack_job job = {.weight = w, .packed = p, .data = data, .panels = panels};
+    pool_run(d->pool, pack_some, &job);
+}
+
 static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p, struct lutra_error *err)
 {
     void *data;
@@ -165,10 +172,14 @@ static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p,
         w->stored = NULL;
         memset(data, 0, p->bytes); /* as a slab gives it */
     }
-    size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
-    struct pack_job job = {.weight = w, .packed = p, .data = data, .panels = panels};
-    pool_run(d->pool, pack_some, &job);
+    pack_all(d, w, p, data);
     return 0;
+}
+
+static void cpu_repack(struct device *self, struct weight *weight)
+{
+    const struct packed *p = weight->packed;
+    pack_all(self_of(self), weight, p, (void *)p->data); /* a slab's, never a stored copy */
 }
 
 static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err)
@@ -312,8 +323,11 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .buffer_alloc = cpu_buffer_alloc,
     .buffer_free = cpu_buffer_free};
 
-static const struct device_extras CPU_EXTRAS = {
-    .bulk_rows = cpu_bulk_rows, .packed = cpu_packed, .peaks = cpu_measure_peaks, .forget = cpu_program_forget};
+static const struct device_extras CPU_EXTRAS = {.bulk_rows = cpu_bulk_rows,
+    .packed = cpu_packed,
+    .peaks = cpu_measure_peaks,
+    .forget = cpu_program_forget,
+    .repack = cpu_repack};
 
 /* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED_LOG.md; of Arm modelled
  * from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */
@@ -336,7 +350,7 @@ int cpu_device_open(
     d->base = (struct device){.ops = &CPU_OPS,
         .extras = &CPU_EXTRAS,
         .name = "cpu",
-        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa)}};
+        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa), .hints = true}};
     *out = &d->base;
     return 0;
 }

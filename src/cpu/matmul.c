@@ -28,9 +28,16 @@ static bool in_bulk(const struct worker *w, const struct matmul *m)
     return m->bulk && w->run->bulk;
 }
 
-static struct stretch all_rows(int n)
+/* Rows for hints take the bulk kernels where there are any. */
+static struct stretch all_rows(const struct worker *w, int n)
 {
-    return (struct stretch){.n = n, .class = ORDINARY};
+    return (struct stretch){.n = n, .class = w->run->segment->step->hints ? BULK : ORDINARY};
+}
+
+static enum row_shape shape_of(const struct stretch *all)
+{
+    if (all->class == BULK) return SHAPE_BULK;
+    return all->n > ONE_PASS_ROWS ? SHAPE_MANY : SHAPE_FEW;
 }
 
 /* Up to STRETCHES stretches from row *at on, which moves behind them; returns how many. */
@@ -152,10 +159,10 @@ bool cpu_run_matmul(struct worker *w, const struct instr *in)
 {
     const struct matmul *m = in->matmul;
     if (in_bulk(w, m)) return run_bulk(w, m);
-    struct stretch all = all_rows(w->run->n_rows[m->rows]);
+    struct stretch all = all_rows(w, w->run->n_rows[m->rows]);
     if (!all.n) return true;
     prepare_rows(w, m, &all);
-    return run_stretches(w, m, all.n > ONE_PASS_ROWS ? SHAPE_MANY : SHAPE_FEW, &all, 1);
+    return run_stretches(w, m, shape_of(&all), &all, 1);
 }
 
 /* ---- gates ---- */

@@ -27,6 +27,9 @@ struct row_cost {
 
 void row_cost_init(struct row_cost *c, double row, double seen);
 
+/* What an earlier run has learnt: its us. */
+void row_cost_know(struct row_cost *c, const double us[ROW_COST_KNOTS]);
+
 /* n_seen: positions that its rows see, added up. */
 double row_cost_of(const struct row_cost *c, int n_row, double n_seen);
 

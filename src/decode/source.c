@@ -22,10 +22,15 @@ static int32_t append(struct pass *pass, struct row row)
     return pass->batch->n_row - 1;
 }
 
+static uint32_t want_top(const struct pass *pass)
+{
+    return pass->want_top ? WANT_TOPK : WANT_NOTHING;
+}
+
 /* Draws from all logits, or from the best and what the list has now. */
 static void want_draw(const struct pass *pass, struct row *row, const struct sample_list *list)
 {
-    row->want = (list ? WANT_DRAW_BEST : WANT_DRAW) | (pass->want_top ? WANT_TOPK : WANT_NOTHING);
+    row->want = (list ? WANT_DRAW_BEST : WANT_DRAW) | want_top(pass);
     row->n_listed = list ? list->n : 0;
     row->listed = list ? list->token : NULL;
 }
@@ -72,15 +77,19 @@ void pass_cut(struct pass *pass, int n_row)
     if (pass->draft_end > n_row) pass->draft_end = n_row;
 }
 
-int pass_prompt(struct pass *pass, int32_t seq, const int32_t *prompt, int done, int n_prompt)
+int pass_prompt(struct pass *pass, const struct row_prompt *p, int done)
 {
-    int left = n_prompt - done, room = pass->left.rows;
+    int left = p->n_token - done, room = pass->left.rows;
     if (pass->left.outs < 1 && room >= left) room = left - 1;
     int n = batch_fit(pass->batch->bulk, done, left, room);
-    for (int i = 0; i < n; i++) {
-        int32_t parent = i == 0 ? -1 : pass->batch->n_row - 1;
-        uint32_t want = done + i == n_prompt - 1 ? ROW_BULK | WANT_DRAW : ROW_BULK;
-        append(pass, (struct row){prompt[done + i], done + i, seq, parent, want, 0, NULL});
+    for (int pos = done; pos < done + n; pos++) {
+        bool last = pos == p->n_token - 1;
+        append(pass, (struct row){.token = p->token[pos],
+                         .pos = pos,
+                         .seq = p->seq,
+                         .parent = pos == done ? -1 : pass->batch->n_row - 1,
+                         .want = last ? ROW_BULK | WANT_DRAW | want_top(pass) : ROW_BULK,
+                         .hints = p->hints && !last ? &p->hints[pos] : NULL});
     }
     return n;
 }

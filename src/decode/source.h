@@ -53,6 +53,8 @@ struct row_tip {
     /* Somebody outside who guesses, at most `most`; or NULL. */
     int (*guess)(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out);
     void *guesser;
+    const struct row_hints
+        *hints; /* [n_token - 1] what was held likely behind each token of its text, as far as known; or NULL */
 
     /* for drafters, once samples have taken their results */
     int32_t taken;  /* the last row at which a token was picked: it and those up to the tip were right */
@@ -93,9 +95,17 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
 /* Takes back the drafts at rows n_row and behind: nothing else has been put there. */
 void pass_cut(struct pass *pass, int n_row);
 
+/* A prompt to evaluate. */
+struct row_prompt {
+    int32_t seq;
+    const int32_t *token; /* [n_token] */
+    int n_token;
+    struct row_hints *hints; /* [n_token] where those of its rows go; NULL: not asked for */
+};
+
 /* Rows of a prompt from position `done` on, as many as there is room for, whole blocks where a device has a bulk class
- * (batch_fit).  Returns how many; the last token's row wants WANT_DRAW. */
-int pass_prompt(struct pass *pass, int32_t seq, const int32_t *prompt, int done, int n_prompt);
+ * (batch_fit).  Returns how many; the last token's row wants WANT_DRAW, and no hints: all the others may. */
+int pass_prompt(struct pass *pass, const struct row_prompt *prompt, int done);
 
 /* The draft of `token` behind a row, or -1. */
 int32_t pass_child(const struct pass *pass, int32_t row, int32_t token);

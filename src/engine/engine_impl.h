@@ -8,6 +8,7 @@
  *     request.c   requests: submit, admission, ends       prefix.c    finished sequences kept for reuse
  *     packed.c    the packed cache beside a model         files.c     quantize, make-model, inspect
  *     memory.c    values and cache on the devices         turn.c      one thread at a time on the devices
+ *     hints.c     what is likely behind a prompt's tokens
  *     search*.c   searches over candidates               verifier.c  the judge
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
@@ -96,12 +97,13 @@ struct sample {
     struct request *request; /* NULL: the slot is free */
     int index;               /* which of the request's samples */
     int32_t seq;
-    int32_t pending; /* token to evaluate next */
-    bool paused;     /* no row until a search goes on with it */
-    int32_t row;     /* where it stands in the current pass, or -1 */
-    int tip;         /* of the pass; -1: none, it began from the prompt's logits */
-    int32_t *token;  /* [n_ctx + 1] prompt and generated tokens; the last may not be in the cache yet */
-    int n_token;     /* how many of them are in the cache or in the current pass */
+    int32_t pending;         /* token to evaluate next */
+    bool paused;             /* no row until a search goes on with it */
+    int32_t row;             /* where it stands in the current pass, or -1 */
+    int tip;                 /* of the pass; -1: none, it began from the prompt's logits */
+    int32_t *token;          /* [n_ctx + 1] prompt and generated tokens; the last may not be in the cache yet */
+    int n_token;             /* how many of them are in the cache or in the current pass */
+    struct row_hints *hints; /* [n_ctx + 1] behind each token, as far as known; NULL: the session has none */
     int n_generated;
     int n_pass, n_drafted, n_accepted; /* passes it had rows in; drafts in them; those that became text */
     double sum_log_prob;
@@ -127,6 +129,7 @@ struct request {
     int32_t last_row;             /* row of the last prompt token in the current pass, or -1 */
     const struct text_tags *tags; /* of reasoning, or NULL */
     bool reasons;                 /* the prompt has opened it */
+    struct row_hints *hints; /* [n_prompt] behind each token, as far as known; NULL: the session has none */
     bool cancelled;
     struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
@@ -138,10 +141,28 @@ struct request {
 
 /* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
 struct retained {
-    int32_t seq;    /* -1: empty */
-    int32_t *token; /* [n_ctx] */
+    int32_t seq;             /* -1: empty */
+    int32_t *token;          /* [n_ctx] */
+    struct row_hints *hints; /* [n_ctx] or NULL */
     int n_token;
     uint64_t used; /* step number: the oldest goes first */
+};
+
+/* hints.c */
+struct hints {
+    int n_row;        /* that run at once; 0: the session has no hints */
+    int n_short;      /* tokens of the shortlist; 0: the whole vocabulary */
+    size_t row_bytes; /* of the head's matrix as in the file */
+    struct weight weight;
+    struct hint_head head;
+    int32_t *id, *next_id; /* [n_short] of the shortlist that is prepared; of one that may be */
+    bool chosen;           /* one is prepared */
+    uint8_t *source;       /* [n_short][row_bytes] */
+    uint8_t *seen;         /* [n_vocab / 8 + 1] */
+    int32_t *out_row;      /* [n_row] */
+    struct row_result *result;
+    int32_t *top_id; /* [n_row][ROW_HINTS] */
+    float *top_logit;
 };
 
 struct lutra_session {
@@ -167,7 +188,9 @@ struct lutra_session {
     struct row_source *sources, samples, prompts;
     struct speculator *speculator; /* NULL: none */
     struct spec_settings spec;
+    struct hints hints;
     struct row_cost cost; /* of passes of decoding */
+    int n_cost;           /* passes that it has learnt from */
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;
@@ -213,6 +236,11 @@ int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *
 /* Gives the weights what it holds of them for their devices; before they are prepared. */
 void packed_cache_find(struct lutra_model *m);
 
+/* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept beside the packed copy,
+ * where there is one. */
+void packed_costs_read(lutra_session *s);
+void packed_costs_write(const lutra_session *s);
+
 /* runtime.c: the first device that is not lost. */
 struct device *runtime_first(const lutra_runtime *rt);
 /* Those that are left, in order; returns how many. */
@@ -234,6 +262,13 @@ int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_er
 
 /* session.c: drafters, where the settings name any, or at the first request that brings its own. */
 int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err);
+
+/* hints.c: whether the session's drafters want hints, and sizes; then, with its arrays, what has to be prepared. */
+int hints_open(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err);
+int hints_prepare(lutra_session *s, struct lutra_error *err);
+void hints_close(lutra_session *s);
+/* Fills those of the rows that ask for them, behind the pass.  With the turn. */
+int hints_run(lutra_session *s, const struct step *pass, struct lutra_error *err);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
@@ -259,13 +294,18 @@ size_t sample_before_answer(const struct sample *slot, size_t n_text);
 void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop reason);
 
 /* prefix.c */
-void prefix_open(lutra_session *s, int32_t *tokens);
+void prefix_open(lutra_session *s, int32_t *tokens, struct row_hints *hints);
 /* Gives a finished sample's sequence to the prefix cache (or closes it).  It stays while nobody needs its blocks. */
 void prefix_retain(lutra_session *s, struct sample *slot);
 /* Closes the sequence that was not used for longest; false: there is none. */
 bool prefix_make_room(void *session);
-/* A sequence for the prompt with as many tokens as a retained one shares, or an empty one. */
-int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
+/* A sequence for the prompt with as many tokens as a retained one shares, whose hints are copied, or an empty one. */
+struct prefix_prompt {
+    const int32_t *token; /* [n_token] */
+    int n_token;
+    struct row_hints *hints; /* [n_token] or NULL */
+};
+int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err);
 int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
 
@@ -275,6 +315,8 @@ void request_end(lutra_session *s, struct request *r, enum lutra_stop reason);
 void requests_end(lutra_session *s, enum lutra_stop reason); /* all of them */
 /* Asks the caller for drafts of a tip of request `r` (row_tip.guess). */
 int request_guess(void *r, const struct row_tip *tip, int most, struct draft_guess *out);
+/* Whether its prompt is being evaluated. */
+bool request_in_prompt(const struct request *r);
 /* Was it cancelled, is its time over, or did its draft source fail? */
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r);
 /* Ends what was stopped, and frees what has ended. */

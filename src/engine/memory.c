@@ -17,9 +17,15 @@ static struct device *home_of(const lutra_session *s, bool cache)
     return s->model->runtime->cpu;
 }
 
+/* Wanted rows, those for hints among them. */
+static int most_out(const lutra_session *s)
+{
+    return s->n_out > s->hints.n_row ? s->n_out : s->hints.n_row;
+}
+
 static int reserve(lutra_session *s, struct device *d, struct lutra_error *err)
 {
-    return d->ops->reserve(d, model_ops(s->model->model), s->n_batch, s->n_out, s->n_ctx, err);
+    return d->ops->reserve(d, model_ops(s->model->model), s->n_batch, most_out(s), s->n_ctx, err);
 }
 
 static int open_values(lutra_session *s, struct lutra_error *err)
@@ -27,7 +33,7 @@ static int open_values(lutra_session *s, struct lutra_error *err)
     struct device *d = s->home = home_of(s, false);
     const struct op_list *list = model_ops(s->model->model);
     for (int v = 0; v < list->n_value; v++) {
-        size_t rows = (size_t)(list->value[v].rows == ROWS_ALL ? s->n_batch : s->n_out);
+        size_t rows = (size_t)(list->value[v].rows == ROWS_ALL ? s->n_batch : most_out(s));
         TRY(d->ops->buffer_alloc(d, rows * (size_t)list->value[v].dim * sizeof(float), &s->value[v], err));
         s->bytes += s->value[v].bytes;
     }
@@ -132,6 +138,7 @@ int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
 void memory_close(lutra_session *s)
 {
     turn_take(&s->model->runtime->turn);
+    hints_close(s);
     for (int i = 0; i < s->n_joined; i++) leave(s, &s->joined[i]);
     if (s->kv_memory.host) s->cache_home->ops->buffer_free(s->cache_home, &s->kv_memory);
     for (int v = 0; v < VALUE_MAX; v++)

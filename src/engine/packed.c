@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The packed cache of a model: found when it is opened, written by lutra_pack().
+ * The packed cache of a model: found when it is opened, written by lutra_pack(); and what passes cost, beside it.
  */
 #include "weights/packed.h"
 
@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "engine/engine_impl.h"
+#include "weights/figures.h"
 
 /* Where the packed copy of a model is looked for; to be freed. */
 static char *path_beside(const char *model)
@@ -70,6 +72,44 @@ int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *
     free(path);
     return rc;
 }
+
+/* ---- costs ---- */
+
+enum { COSTS_LEAST = 50 /* passes of a session that are worth a file */ };
+
+/* Model, machine and what runs where: the same rows cost the same.  False: there is no packed copy. */
+static bool costs_of(const lutra_session *s, char *path, size_t n, uint64_t *key)
+{
+    const lutra_model *m = s->model;
+    const struct demand *all = m->demand.rows;
+    if (!m->packed) return false;
+    char who[512];
+    int k = snprintf(who, sizeof who, "%s\n%s\n%s\n%llu %llu", m->runtime->text, m->name, m->file_type,
+        (unsigned long long)all[ROWS_ALL].weight_bytes, (unsigned long long)all[ROWS_ALL].mac);
+    *key = hash_bytes(ROW_COST_KNOTS, who, k < (int)sizeof who ? (size_t)k : sizeof who - 1);
+    return snprintf(path, n, "%s.costs", weights_path(m->packed)) < (int)n;
+}
+
+void packed_costs_read(lutra_session *s)
+{
+    char path[4096];
+    uint64_t key;
+    double us[ROW_COST_KNOTS];
+    if (costs_of(s, path, sizeof path, &key) && figures_read(path, key, us, ROW_COST_KNOTS))
+        row_cost_know(&s->cost, us);
+}
+
+void packed_costs_write(const lutra_session *s)
+{
+    char path[4096];
+    uint64_t key;
+    struct lutra_error why;
+    if (s->n_cost < COSTS_LEAST || !costs_of(s, path, sizeof path, &key)) return;
+    if (figures_write(path, key, s->cost.us, ROW_COST_KNOTS, &why) < 0)
+        log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "costs of rows are not kept: %s", why.what);
+}
+
+/* ---- writing ---- */
 
 /* What the device has made of the model's matrices; *out is freed by the caller. */
 static int collect(const lutra_model *m, struct packed_copy **out, size_t *n, struct lutra_error *err)

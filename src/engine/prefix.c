@@ -7,10 +7,12 @@
 
 #include <string.h>
 
-void prefix_open(lutra_session *s, int32_t *tokens)
+void prefix_open(lutra_session *s, int32_t *tokens, struct row_hints *hints)
 {
-    for (int i = 0; i < SESSION_RETAINED; i++)
-        s->retained[i] = (struct retained){.seq = -1, .token = tokens + (size_t)i * (size_t)s->n_ctx};
+    for (int i = 0; i < SESSION_RETAINED; i++) {
+        size_t at = (size_t)i * (size_t)s->n_ctx;
+        s->retained[i] = (struct retained){.seq = -1, .token = tokens + at, .hints = hints ? hints + at : NULL};
+    }
 }
 
 static void drop(lutra_session *s, struct retained *r)
@@ -68,6 +70,7 @@ void prefix_retain(lutra_session *s, struct sample *slot)
         place->n_token = n;
         place->used = s->stats.n_step;
         memcpy(place->token, slot->token, (size_t)n * sizeof *place->token);
+        if (slot->hints) memcpy(place->hints, slot->hints, (size_t)n * sizeof *place->hints);
     } else {
         kv_seq_close(s->kv, slot->seq);
     }
@@ -95,17 +98,18 @@ int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int3
     return rc;
 }
 
-int prefix_seq_open(lutra_session *s, const int32_t *prompt, int n_prompt, int max_tok, int32_t *seq, int *n_cached,
+int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err)
 {
     int n, rc = LUTRA_E_NOT_FOUND;
-    struct retained *from = longest_match(s, prompt, n_prompt - 1, &n); /* one row is left to evaluate */
+    struct retained *from = longest_match(s, prompt->token, prompt->n_token - 1, &n); /* one row is left to evaluate */
     if (s->batch.bulk) n -= n % s->batch.bulk; /* the rest is in bulk where a new prompt's would be */
     if (from) from->used = s->stats.n_step;
     /* A part-filled block takes one more while both hold it: without it, if that is too much. */
     for (; rc < 0 && n > 0; n -= n % KV_BLOCK ? n % KV_BLOCK : n) {
         rc = prefix_seq_fork(s, from->seq, n, max_tok, seq, err);
         *n_cached = n;
+        if (rc == 0 && prompt->hints) memcpy(prompt->hints, from->hints, (size_t)n * sizeof *prompt->hints);
     }
     if (rc == 0) return 0;
     *n_cached = 0;

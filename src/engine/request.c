@@ -22,6 +22,8 @@ static void request_free(struct request *r)
     for (int i = 0; r->set.stop && i < r->set.n_stop; i++) free((char *)r->set.stop[i]);
     free((void *)r->set.stop);
     free((void *)r->set.prompt);
+    free((void *)r->set.likely);
+    free(r->hints);
     free((void *)r->sampling.bias);
     free(r);
 }
@@ -36,6 +38,8 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: n_samples is %d, outside 1..%d", set->n_samples, 1 << 20);
     if (set->n_stop < 0 || set->n_stop > 64 || (set->n_stop > 0 && !set->stop))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d stop strings, at most 64, or no list", set->n_stop);
+    if (set->n_likely < 0 || (set->n_likely > 0 && !set->likely))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d likely tokens, or no list", set->n_likely);
     int n_vocab = model_ops(s->model->model)->n_vocab;
     for (int i = 0; i < set->n_prompt; i++)
         if (set->prompt[i] < 0 || set->prompt[i] >= n_vocab)
@@ -84,11 +88,28 @@ int request_max_tok(const lutra_session *s, const struct lutra_request *set)
     return room < s->n_ctx ? (int)room : s->n_ctx;
 }
 
+static int copy_for_hints(
+    const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
+{
+    r->set.likely = NULL;
+    r->set.n_likely = 0;
+    if (!s->hints.n_row) return 0;
+    int n = set->n_likely < s->hints.n_short ? set->n_likely : s->hints.n_short;
+    int32_t *likely = calloc((size_t)n + 1, sizeof *likely);
+    r->set.likely = likely;
+    r->hints = calloc((size_t)set->n_prompt, sizeof *r->hints);
+    if (!likely || !r->hints) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
+    if (n > 0) memcpy(likely, set->likely, (size_t)n * sizeof *likely);
+    r->set.n_likely = n;
+    return 0;
+}
+
 static int copy_request(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set = *set;
     r->set.sampling = NULL; /* r->sampling has it */
+    r->set.likely = NULL;
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
     r->set.prompt = prompt;
@@ -97,6 +118,7 @@ static int copy_request(
     for (int i = 0; i < set->n_stop; i++)
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
+    TRY(copy_for_hints(s, r, set, err));
     r->max_tok = request_max_tok(s, set);
     r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
@@ -190,6 +212,11 @@ void requests_end(lutra_session *s, enum lutra_stop reason)
     for (struct request *r = s->first; r; r = r->next) request_end(s, r, reason);
 }
 
+bool request_in_prompt(const struct request *r)
+{
+    return r->seq >= 0 && r->n_done < r->set.n_prompt;
+}
+
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 {
     if (r->failed.code < 0) return LUTRA_STOP_ERROR;
@@ -202,6 +229,7 @@ enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 void requests_sweep(lutra_session *s)
 {
     struct request **link = &s->first, *before = NULL;
+    bool stops = s->first && atomic_load_explicit(&s->cancel, memory_order_relaxed);
     while (*link) {
         struct request *r = *link;
         enum lutra_stop why = request_stopped(s, r);
@@ -220,6 +248,7 @@ void requests_sweep(lutra_session *s)
             link = &r->next;
         }
     }
+    if (stops) atomic_store_explicit(&s->cancel, false, memory_order_relaxed); /* it has ended them all */
 }
 
 void requests_close(lutra_session *s)
@@ -287,7 +316,8 @@ void requests_admit(lutra_session *s)
         if (r->seq < 0) {
             /* A prompt that is forked needs no room of its own to grow. */
             int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : r->max_tok;
-            if (prefix_seq_open(s, r->set.prompt, r->set.n_prompt, max_tok, &r->seq, &r->n_cached, NULL) < 0) {
+            struct prefix_prompt prompt = {r->set.prompt, r->set.n_prompt, r->hints};
+            if (prefix_seq_open(s, &prompt, max_tok, &r->seq, &r->n_cached, NULL) < 0) {
                 r->seq = -1;
                 return;
             }

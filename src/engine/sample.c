@@ -17,6 +17,7 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->pending = -1;
     slot->n_token = r->set.n_prompt;
     memcpy(slot->token, r->set.prompt, (size_t)r->set.n_prompt * sizeof *slot->token);
+    if (slot->hints) memcpy(slot->hints, r->hints, (size_t)r->set.n_prompt * sizeof *slot->hints);
     slot->n_generated = slot->n_pass = slot->n_drafted = slot->n_accepted = 0;
     slot->sum_log_prob = 0;
     slot->first_us = 0;
@@ -169,11 +170,13 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     to->token = own.token;
     to->stream = own.stream;
     to->hold = own.hold;
+    to->hints = own.hints;
     to->seq = seq;
     to->index = r->n_started++;
     r->set.n_samples++;
     memcpy(to->token, from->token, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->token);
     memcpy(to->hold, from->hold, from->n_hold);
+    if (to->hints) memcpy(to->hints, from->hints, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->hints);
     text_stream_copy(to->stream, from->stream);
     sampler_fork(s->sampler, (int)(to - s->sample), (int)(from - s->sample), (uint32_t)to->index);
     return to;

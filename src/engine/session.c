@@ -98,13 +98,30 @@ static int take(lutra_session *s, size_t *sum, size_t n, size_t each, void **out
 
 #define TAKE(pointer, n) TRY(take(s, sum, (size_t)(n), sizeof *(pointer), (void **)&(pointer), err))
 
+static int take_hints(lutra_session *s, size_t *sum, struct lutra_error *err)
+{
+    struct hints *h = &s->hints;
+    size_t n_vocab = (size_t)model_ops(s->model->model)->n_vocab;
+    TAKE(h->out_row, h->n_row);
+    TAKE(h->result, h->n_row);
+    TAKE(h->top_id, h->n_row * ROW_HINTS);
+    TAKE(h->top_logit, h->n_row * ROW_HINTS);
+    TAKE(h->id, h->n_short);
+    TAKE(h->next_id, h->n_short);
+    TAKE(h->source, (size_t)h->n_short * h->row_bytes);
+    TAKE(h->seen, h->n_short ? n_vocab / 8 + 1 : 0);
+    return 0;
+}
+
 static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
 {
     const struct op_list *list = model_ops(s->model->model);
+    size_t n_text = ((size_t)s->n_ctx + 1) * ((size_t)s->n_seq + SESSION_RETAINED);
     size_t n_out = (size_t)s->n_out,
            hold = SESSION_STOP_BYTES + TEXT_REASONING_HELD + 4 * text_vocab_max_piece_bytes(s->model->vocab) + 16;
     int32_t *tokens = NULL;
     char *holds = NULL;
+    struct row_hints *hints = NULL;
     TAKE(s->batch.row, s->n_batch);
     TAKE(s->batch.mark, s->n_batch);
     TAKE(s->tip, s->n_seq);
@@ -119,14 +136,20 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->sample, s->n_seq);
     TAKE(s->pick, s->n_seq);
     TAKE(s->pick_status, s->n_seq);
-    TAKE(tokens, ((size_t)s->n_ctx + 1) * ((size_t)s->n_seq + SESSION_RETAINED));
+    TAKE(tokens, n_text);
     TAKE(holds, hold * (size_t)s->n_seq);
+    TAKE(hints, s->hints.n_row ? n_text : 0);
+    TRY(take_hints(s, sum, err));
     if (!s->arena.start) return 0;
+    if (!s->hints.n_row) hints = NULL;
     for (int i = 0; i < s->n_seq; i++) {
-        s->sample[i].token = tokens + (size_t)i * ((size_t)s->n_ctx + 1);
+        size_t at = (size_t)i * ((size_t)s->n_ctx + 1);
+        s->sample[i].token = tokens + at;
+        s->sample[i].hints = hints ? hints + at : NULL;
         s->sample[i].hold = holds + (size_t)i * hold;
     }
-    prefix_open(s, tokens + (size_t)s->n_seq * ((size_t)s->n_ctx + 1));
+    size_t retained = (size_t)s->n_seq * ((size_t)s->n_ctx + 1);
+    prefix_open(s, tokens + retained, hints ? hints + retained : NULL);
     return 0;
 }
 
@@ -151,6 +174,7 @@ static void open_cost(lutra_session *s)
     double row = 0.7 / plan_caps(&s->model->plan).flat_rows;
     double mac = (double)(rates->rows[ROWS_ALL].mac + rates->rows[ROWS_OUT].mac);
     row_cost_init(&s->cost, row, mac > 0 ? row * (double)rates->seen_mac / mac : 0);
+    packed_costs_read(s);
 }
 
 int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
@@ -159,6 +183,7 @@ int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
     struct spec_limits lim = {.n_draft = s->n_draft,
         .n_seq = s->n_seq,
         .n_vocab = model_ops(s->model->model)->n_vocab,
+        .hints = s->hints.n_row > 0,
         .cost = &s->cost,
         .clock = &s->model->runtime->clock};
     TRY(speculator_open(&s->speculator, &s->spec, &lim, err));
@@ -182,6 +207,9 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->n_out = set->n_out ? set->n_out : n_want > 64 ? n_want : 64;
     if (s->n_out > s->n_batch) s->n_out = s->n_batch;
     int bulk = plan_bulk_rows(&s->model->plan);
+    s->spec = (struct spec_settings){
+        set->spec_type, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
+    TRY(hints_open(s, set, err));
     s->batch.bulk = s->n_batch >= s->n_seq + bulk ? bulk : 0; /* a block fits beside all samples, or would wait */
 
     size_t sum = 0;
@@ -192,9 +220,8 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(memory_open(s, type, err));
     TRY(open_sampling(s, err));
     open_cost(s);
+    TRY(hints_prepare(s, err));
     sources_open(s);
-    s->spec = (struct spec_settings){
-        set->spec_type, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
     int rc = session_speculate(s, false, err);
     s->spec.types = NULL; /* the caller's */
     return rc;
@@ -227,6 +254,7 @@ void lutra_session_close(lutra_session **session)
     lutra_session *s = *session;
     if (!s) return;
     requests_close(s);
+    if (s->speculator) packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     speculator_close(&s->speculator);
     sampler_close(&s->sampler);
@@ -305,7 +333,9 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
     s->stats.mac += sum.mac;
     *(prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
-    if (!prompt) row_cost_learn(&s->cost, n_row, seen, us);
+    if (prompt) return;
+    row_cost_learn(&s->cost, n_row, seen, us);
+    s->n_cost++;
 }
 
 /* A device is lost: the model, and this session, go on with the others. */
@@ -314,6 +344,15 @@ static int replace(void *session, struct device *lost, struct lutra_error *err)
     lutra_session *s = session;
     TRY(model_leave_device(s->model, lost, err));
     return memory_follow(s, err);
+}
+
+/* The prompt's rows say what they hold likely.  Not where the pass has moved to devices that cannot. */
+static int calibrate(lutra_session *s, const struct step *pass, struct lutra_error *err)
+{
+    uint64_t start = clock_now_us(s->model->runtime->clock);
+    int rc = hints_run(s, pass, err);
+    s->stats.calibrate_us += clock_now_us(s->model->runtime->clock) - start;
+    return rc;
 }
 
 static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
@@ -333,6 +372,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     int rc = memory_follow(s, err); /* another session may have changed the plan */
     if (rc == 0) rc = plan_run(&s->model->plan, &step, &rescue, err);
     if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
+    if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, err);
     turn_give(&rt->turn);
     return rc;
 }
@@ -363,7 +403,7 @@ const struct row_result *session_result(const lutra_session *s, int32_t row)
 int lutra_seq_open(lutra_session *s, int max_tok, int32_t *seq, struct lutra_error *err)
 {
     int n_cached;
-    return prefix_seq_open(s, NULL, 0, max_tok, seq, &n_cached, err);
+    return prefix_seq_open(s, &(struct prefix_prompt){0}, max_tok, seq, &n_cached, err);
 }
 
 int lutra_seq_fork(lutra_session *s, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
@@ -398,14 +438,15 @@ int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, siz
 {
     if (n_row < 1 || n_row > s->n_batch)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%d rows in a pass, outside 1..%d", n_row, s->n_batch);
-    atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     for (int r = 0; r < n_row; r++) {
         struct lutra_row row;
         TRY(element_copy(&row_kind, &row, rows, r, row_size, err));
         const void *target = (const char *)rows + (size_t)r * row_size + offsetof(struct lutra_row, target);
-        s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target};
+        s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target, NULL};
     }
-    TRY(session_forward(s, n_row, err));
+    int rc = session_forward(s, n_row, err);
+    if (rc == LUTRA_E_CANCELLED) atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
+    TRY(rc);
     for (int i = 0; i < s->n_result; i++) {
         const struct row_result *r = &s->result[i];
         uint32_t want = s->batch.row[r->row].want;

@@ -71,8 +71,13 @@ void lutra_model_settings_init(struct lutra_model_settings *settings, size_t siz
 
 void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size)
 {
-    struct lutra_session_settings d = {
-        .size = sizeof d, .n_seq = 1, .n_batch = 512, .draft_max = 16, .draft_p_min = 0.25f, .spec_ngram_size_n = 12};
+    struct lutra_session_settings d = {.size = sizeof d,
+        .n_seq = 1,
+        .n_batch = 512,
+        .draft_max = 16,
+        .draft_p_min = 0.25f,
+        .spec_ngram_size_n = 12,
+        .spec_shortlist = 2048};
     settings_fill(settings, size, &d);
 }
 

@@ -24,7 +24,8 @@ static void offer_samples(void *self, struct pass *pass)
             .max_tok = slot->request->max_tok,
             .list = sampler_listed(s->sampler, i),
             .guess = slot->request->set.on_draft ? request_guess : NULL,
-            .guesser = slot->request};
+            .guesser = slot->request,
+            .hints = slot->hints};
         slot->tip = pass->n_tip;
         slot->row = pass_tip(pass, row, tip);
         if (slot->row < 0) return; /* the others wait for the next pass */
@@ -81,6 +82,7 @@ static void follow(lutra_session *s, struct sample *slot, const struct pass *pas
         pass->tip[slot->tip].picked = status < 0 ? -1 : pick->token;
     }
     if (status == 0) {
+        if (slot->hints) row_hints_of(session_result(s, slot->row), &slot->hints[slot->n_token - 1]);
         sample_advance(s, slot, pick);
         if (!slot->request) return; /* it has ended */
         bool stay = slot->paused || request_stopped(s, slot->request) != LUTRA_STOP_NONE;
@@ -135,8 +137,9 @@ static void offer_prompts(void *self, struct pass *pass)
     lutra_session *s = self;
     for (struct request *r = s->first; r; r = r->next) {
         r->last_row = -1;
-        if (r->seq < 0 || r->n_done == r->set.n_prompt) continue;
-        int n = pass_prompt(pass, r->seq, r->set.prompt, r->n_done, r->set.n_prompt);
+        if (!request_in_prompt(r)) continue;
+        struct row_prompt prompt = {r->seq, r->set.prompt, r->set.n_prompt, r->hints};
+        int n = pass_prompt(pass, &prompt, r->n_done);
         if (n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
     }
 }

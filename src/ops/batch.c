@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ops/batch.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -101,6 +102,15 @@ static void find_bulk(struct batch *b)
     }
     for (int i = 0; i < b->n_row; i++)
         if (!b->mark[i] || b->row[i].want & WANT_ALL) b->row[i].want &= ~(uint32_t)ROW_BULK;
+}
+
+void row_hints_of(const struct row_result *r, struct row_hints *out)
+{
+    for (int k = 0; k < ROW_HINTS; k++) {
+        bool is = k < r->n_top && isfinite(r->log_sum_exp);
+        out->token[k] = is ? r->top_id[k] : 0;
+        out->p[k] = is ? expf(r->top_logit[k] - r->log_sum_exp) : 0;
+    }
 }
 
 int batch_fit(int bulk, int pos, int n, int room)

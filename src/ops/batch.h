@@ -26,7 +26,14 @@ enum row_want {
     ROW_BULK = 512,  /* of a prompt: if its whole block is here, a device may use the numerics class it has for bulk */
 };
 
-enum { ROW_TOPK = 64, ROW_LISTED = 64 };
+enum { ROW_TOPK = 64, ROW_LISTED = 64, ROW_HINTS = 8 };
+
+/* What the model holds likely behind a row: a hint for drafters, of no numerics class.  It is not a want: it takes no place among
+ * the results, and leaves the row, its K/V and its class as they are. */
+struct row_hints {
+    int32_t token[ROW_HINTS]; /* best first */
+    float p[ROW_HINTS];       /* share among the tokens that were looked at; 0: no more */
+};
 
 struct row {
     int32_t token;
@@ -35,7 +42,8 @@ struct row {
     int32_t parent; /* row index, or -1 */
     uint32_t want;  /* set of enum row_want, with ROW_DRAFT or ROW_BULK */
     int32_t n_listed;
-    const int32_t *listed; /* [n_listed <= ROW_LISTED] tokens of WANT_LOGPROB, the caller's until the pass is over */
+    const int32_t *listed;   /* [n_listed <= ROW_LISTED] tokens of WANT_LOGPROB, the caller's until the pass is over */
+    struct row_hints *hints; /* filled once the pass is over (engine/hints.c); NULL: not asked for */
 };
 
 struct batch {
@@ -71,6 +79,9 @@ struct row_result {
  * Errors: LUTRA_E_ARGUMENT naming the row. */
 int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const void *ctx, int32_t seq), const void *ctx,
     struct lutra_error *err);
+
+/* What a result's best tokens say. */
+void row_hints_of(const struct row_result *r, struct row_hints *out);
 
 /* How many of the next n rows of a prompt, from position pos on, go into a batch with room for `room` more, so that no
  * whole block of `bulk` positions is cut.  0: wait for the next batch. */

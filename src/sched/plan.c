@@ -167,6 +167,23 @@ int plan_bulk_rows(const struct plan *plan)
     return most;
 }
 
+int plan_find_hints(const struct plan *plan, struct plan_hints *out, struct lutra_error *err)
+{
+    *out = (struct plan_hints){NULL, 0};
+    while (out->first < plan->list->n_op && op_info_of(plan->list->op[out->first].kind)->rows != OP_TAKES_ROWS)
+        out->first++;
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
+        struct device *d = plan->device[piece->device];
+        if (piece->first + piece->n <= out->first) continue;
+        if (!d->caps.hints || (out->device && out->device != d))
+            return lutra_fail(
+                err, LUTRA_E_UNSUPPORTED, "%s runs operations behind the last attention and gives no hints", d->name);
+        out->device = d;
+    }
+    return out->device ? 0 : lutra_fail(err, LUTRA_E_UNSUPPORTED, "nothing runs behind the last attention");
+}
+
 struct device_caps plan_caps(const struct plan *plan)
 {
     struct device_caps caps = plan->device[0]->caps;

@@ -58,6 +58,15 @@ int plan_open(
 int plan_run(
     const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err);
 
+/* What a step with hints runs once more, the operations behind the last attention, where one device does all of it; behind
+ * plan_run, whose values it reads.  LUTRA_E_UNSUPPORTED names a device that does not take such steps.  Allocates nothing. */
+struct plan_hints {
+    struct device *device;
+    int first; /* operation */
+};
+int plan_find_hints(const struct plan *plan, struct plan_hints *out, struct lutra_error *err);
+int plan_run_hints(const struct plan *plan, const struct step *step, struct lutra_error *err);
+
 /* Line 0, 1, ... of a report: what each device runs, then what the first of preference does not and its reason (a reason that
  * repeats itself once).  False: there is no such line. */
 bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size);

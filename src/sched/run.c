@@ -89,6 +89,16 @@ static int run_once(const struct plan *plan, const struct step *step, struct dev
     return rc;
 }
 
+int plan_run_hints(const struct plan *plan, const struct step *step, struct lutra_error *err)
+{
+    struct plan_hints at;
+    struct ticket ticket;
+    TRY(plan_find_hints(plan, &at, err));
+    struct segment segment = {&plan->list->op[at.first], plan->list->n_op - at.first, plan->list, step};
+    TRY(at.device->ops->submit(at.device, &segment, NULL, 0, &ticket, err));
+    return at.device->ops->wait(at.device, &ticket, err);
+}
+
 int plan_run(
     const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err)
 {

@@ -197,4 +197,5 @@ void reply_figures(const struct talk *t)
         fprintf(stderr, "drafts:  %llu drafted, %llu accepted, %.2f tokens per step, %.2f ms to find them\n",
             (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted,
             (double)s.generated_tokens / (double)s.n_step, (double)s.draft_us * 1e-3);
+    if (s.calibrate_us > 0) fprintf(stderr, "hints:   %10.2f ms beside the prompt's\n", (double)s.calibrate_us * 1e-3);
 }

@@ -28,8 +28,9 @@ struct draft_ask {
 };
 
 struct drafter {
-    float prior;    /* of its rates */
-    bool wants_top; /* see() looks at the best of every row that draws */
+    float prior;      /* of its rates */
+    bool wants_top;   /* see() or somebody's hints look at the best of every row that draws */
+    bool wants_hints; /* it drafts from row_tip.hints */
     /* All that it keeps, for good; NULL: nothing. */
     int (*open)(void **self, const struct spec_limits *lim, struct lutra_error *err);
     void (*close)(void *self);
@@ -39,10 +40,14 @@ struct drafter {
     void (*see)(void *self, const struct pass *pass);
 };
 
-extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_recycle, drafter_extend, drafter_outside;
+extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_calibrated, drafter_recycle, drafter_extend,
+    drafter_outside;
 
-/* Where the last tokens stood before: ends e < n_token of the earlier occurrences of the longest match of up to `cap` tokens
- * (token[e - len .. e - 1] equals the text's end), the latest first, at most `room`.  *len: that length; 0 = none. */
+/* Where last[-k] .. *last stand in a text: ends e <= n_token of the occurrences of the longest match of up to `cap` of them
+ * (token[e - len .. e - 1]), the latest first, at most `room`.  *len: that length; 0 = none. */
+int draft_find(const int32_t *token, int n_token, const int32_t *last, int cap, int room, int *end, int *len);
+
+/* The same of a text's own last tokens, where they stood before: ends e < n_token. */
 int draft_matches(const int32_t *token, int n_token, int cap, int room, int *end, int *len);
 
 /* The token d places behind `end`: where the text ends, it is taken to go on as it went after the match. */

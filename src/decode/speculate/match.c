@@ -6,31 +6,35 @@
 
 enum { STRIDE = 16 };
 
-static int common_end(const int32_t *token, int n_token, int end, int cap)
+static int common_end(const int32_t *token, int end, const int32_t *last, int cap)
 {
     int n = 0;
-    while (n < cap && n < end && token[end - 1 - n] == token[n_token - 1 - n]) n++;
+    while (n < cap && n < end && token[end - 1 - n] == last[-n]) n++;
     return n;
 }
 
-int draft_matches(const int32_t *token, int n_token, int cap, int room, int *end, int *len)
+int draft_find(const int32_t *token, int n_token, const int32_t *last, int cap, int room, int *end, int *len)
 {
     int n = 0;
-    int32_t last = token[n_token - 1];
     *len = 0;
-    for (int top = n_token - 1; top > 0; top -= STRIDE) {
+    for (int top = n_token; top > 0; top -= STRIDE) {
         int low = top > STRIDE ? top - STRIDE : 0;
         int32_t any = 0; /* most strides have none: this loop becomes vectors */
-        for (int i = low; i < top; i++) any |= token[i] == last;
+        for (int i = low; i < top; i++) any |= token[i] == *last;
         if (!any) continue;
         for (int e = top; e > low; e--) {
-            int m = common_end(token, n_token, e, cap);
+            int m = common_end(token, e, last, cap);
             if (m > *len) *len = m, n = 0;
             if (m > 0 && m == *len && n < room) end[n++] = e;
         }
         if (*len == cap && n == room) break;
     }
     return n;
+}
+
+int draft_matches(const int32_t *token, int n_token, int cap, int room, int *end, int *len)
+{
+    return draft_find(token, n_token - 1, token + n_token - 1, cap, room, end, len);
 }
 
 int32_t draft_continuation(const int32_t *token, int n_token, int end, int d)

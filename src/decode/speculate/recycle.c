@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * recycle: a table of what the model itself has held likely behind each token, walked from the text's last token (after Token
- * Recycling, arXiv 2408.08696).  Every row that was verified refreshes the entry of its token with its best 8 and their
+ * Recycling, arXiv 2408.08696), one cache line for each token of the vocabulary.  Every row that was verified refreshes the entry of its token with its best 8 and their
  * probabilities, rejected rows, too [SDNPU 4.4]: they were computed anyway.
  */
 #include <math.h>
@@ -9,17 +9,9 @@
 
 #include "decode/speculate/drafter_impl.h"
 
-enum { SUCCESSORS = 8 };
-
-/* One cache line for each token of the vocabulary. */
-struct entry {
-    int32_t token[SUCCESSORS];
-    float p[SUCCESSORS]; /* falling; 0: no more */
-};
-
 static int open_table(void **self, const struct spec_limits *lim, struct lutra_error *err)
 {
-    *self = calloc((size_t)lim->n_vocab, sizeof(struct entry));
+    *self = calloc((size_t)lim->n_vocab, sizeof(struct row_hints));
     return *self ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "recycle: no memory for %d tokens", lim->n_vocab);
 }
 
@@ -39,7 +31,7 @@ struct place {
 /* Best first: each time the likeliest of all next children. */
 static int draft(const struct draft_ask *ask, struct draft_node *node)
 {
-    const struct entry *table = ask->self;
+    const struct row_hints *table = ask->self;
     struct place places[SPEC_DRAFT_MOST + 1], *place = places + 1; /* place[-1]: the tip */
     int n = 0;
     place[-1] = (struct place){ask->tip->token[ask->tip->n_token - 1], 0, 0, 1};
@@ -48,13 +40,13 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
         float p = 0;
         for (int i = -1; i < n; i++) {
             const struct place *at = &place[i];
-            if (at->n_child == SUCCESSORS) continue;
+            if (at->n_child == ROW_HINTS) continue;
             int as = kind_of(at->n_child, at->depth);
             float path = at->p * table[at->token].p[at->n_child] * ask->rate[as];
             if (path > p) p = path, up = i, kind = as;
         }
         if (p < ask->set->p_min || p <= 0) break;
-        const struct entry *e = &table[place[up].token];
+        const struct row_hints *e = &table[place[up].token];
         int rank = place[up].n_child++;
         last = p < last ? p : last; /* a later child's rate may be above an earlier's */
         node[n] = (struct draft_node){e->token[rank], up, e->p[rank], last, kind, -1};
@@ -63,18 +55,16 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
     return n;
 }
 
+/* Rows of prompts that have hints [SDNPU 4.3], then rows that were verified. */
 static void see(void *self, const struct pass *pass)
 {
-    struct entry *table = self;
+    struct row_hints *table = self;
+    for (int r = 0; r < pass->batch->n_row; r++)
+        if (pass->batch->row[r].hints) table[pass->batch->row[r].token] = *pass->batch->row[r].hints;
     for (int i = 0; i < pass->n_result; i++) {
         const struct row_result *r = &pass->result[i];
         const struct row *row = &pass->batch->row[r->row];
-        if (!(row->want & WANT_TOPK) || !isfinite(r->log_sum_exp)) continue;
-        struct entry *e = &table[row->token];
-        for (int k = 0; k < SUCCESSORS; k++) {
-            e->token[k] = k < r->n_top ? r->top_id[k] : 0;
-            e->p[k] = k < r->n_top ? expf(r->top_logit[k] - r->log_sum_exp) : 0;
-        }
+        if (row->want & WANT_TOPK && isfinite(r->log_sum_exp)) row_hints_of(r, &table[row->token]);
     }
 }
 

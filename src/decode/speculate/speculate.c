@@ -9,7 +9,7 @@
 
 #include "decode/speculate/drafter_impl.h"
 
-enum { MOST_DRAFTERS = 5, TYPE_PARTS = 4 };
+enum { MOST_DRAFTERS = 6, TYPE_PARTS = 5 };
 
 static const struct {
     const char *name;
@@ -17,8 +17,9 @@ static const struct {
 } types[] = {
     {"ngram-simple", {&drafter_ngram_simple}},
     {"suffix", {&drafter_suffix}},
+    {"calibrated", {&drafter_calibrated}},
     {"recycle", {&drafter_recycle, &drafter_extend}},
-    {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_recycle, &drafter_extend}},
+    {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_calibrated, &drafter_recycle, &drafter_extend}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
@@ -227,6 +228,7 @@ static int check(const struct spec_settings *set, struct lutra_error *err)
 static int add_type(struct speculator *sp, int type, struct lutra_error *err)
 {
     for (int k = 0; k < TYPE_PARTS && types[type].part[k]; k++) {
+        if (types[type].part[k]->wants_hints && !sp->lim.hints) continue;
         for (int i = 0; i < sp->n_used; i++)
             if (sp->used[i].drafter == types[type].part[k])
                 return lutra_fail(
@@ -236,21 +238,30 @@ static int add_type(struct speculator *sp, int type, struct lutra_error *err)
     return 0;
 }
 
+/* The type that a list begins with, -1 if there is none; *at moves behind it, *n: the name's length. */
+static int next_type(const char **at, int *n)
+{
+    const char *name = *at;
+    int k = 0;
+    *n = (int)strcspn(name, ",");
+    while (k < N_TYPE && (strlen(types[k].name) != (size_t)*n || strncmp(types[k].name, name, (size_t)*n) != 0)) k++;
+    *at += *n;
+    *at += **at == ',';
+    return k < N_TYPE ? k : -1;
+}
+
 /* Drafters by name into sp->used. */
 static int choose(struct speculator *sp, struct lutra_error *err)
 {
     sp->used[sp->n_used++].drafter = &drafter_outside;
     if (!spec_settings_any(&sp->set)) return 0;
-    for (const char *at = sp->set.types; *at; at += *at == ',') {
-        size_t n = strcspn(at, ",");
-        int k = 0;
-        while (k < N_TYPE && (strlen(types[k].name) != n || strncmp(types[k].name, at, n) != 0)) k++;
-        if (k == N_TYPE)
+    for (const char *at = sp->set.types, *name = at; *at; name = at) {
+        int n, k = next_type(&at, &n);
+        if (k < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "spec_type: '%.*s' is not built (ngram-simple, suffix, recycle and auto are)", (int)(n < 100 ? n : 100),
-                at);
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle and auto are)",
+                n < 100 ? n : 100, name);
         TRY(add_type(sp, k, err));
-        at += n;
     }
     return 0;
 }
@@ -277,6 +288,19 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
 bool spec_settings_any(const struct spec_settings *set)
 {
     return set->types && *set->types && strcmp(set->types, "none") != 0;
+}
+
+enum spec_need spec_settings_need_hints(const struct spec_settings *set)
+{
+    enum spec_need need = SPEC_NEEDS_NOT;
+    if (!spec_settings_any(set)) return need;
+    for (const char *at = set->types; *at;) {
+        int n, k = next_type(&at, &n);
+        bool wants = false;
+        for (int i = 0; k >= 0 && i < TYPE_PARTS && types[k].part[i]; i++) wants |= types[k].part[i]->wants_hints;
+        if (wants) need = types[k].part[1] && need != SPEC_NEEDS ? SPEC_WOULD_USE : SPEC_NEEDS;
+    }
+    return need;
 }
 
 int speculator_open(

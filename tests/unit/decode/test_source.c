@@ -55,7 +55,8 @@ static void nothing_goes_beyond_its_room(void **state)
                 assert_int_equal(pass_draft(&pass, t, parent, token), r);
             }
         }
-        int before = b.n_row, done = 64, n = pass_prompt(&pass, n_seq, prompt, done, N_PROMPT);
+        int before = b.n_row, done = 64,
+            n = pass_prompt(&pass, &(struct row_prompt){n_seq, prompt, N_PROMPT, NULL}, done);
         for (int r = 0; r < b.n_row; r++) {
             n_out += (row[r].want & WANT_ALL) != 0;
             n_draft += (row[r].want & ROW_DRAFT) != 0;
@@ -100,7 +101,7 @@ static void drafts_want_what_draws_behind_them_need(void **state)
     for (int grows = 0; grows < 2; grows++) {
         pass = begin(&b, 0, 20, 20, 20);
         struct row_tip t = {.max_tok = 100, .list = {listed, 2, 4, grows}};
-        assert_int_equal(pass_tip(&pass, (struct row){1, 5, 0, -1, 0, 0, NULL}, t), 0);
+        assert_int_equal(pass_tip(&pass, (struct row){1, 5, 0, -1, 0, 0, NULL, NULL}, t), 0);
         const int32_t guess[][2] = {{0, 30}, {1, 8}, {2, 31}, {0, 30}, {2, 32}, {4, 30}, {1, 31}};
         for (int i = 0; i < 7; i++) assert_true(pass_draft(&pass, &tip[0], guess[i][0], guess[i][1]) > 0);
         const int n_listed[2][7] = {{2, 2, 2, 2, 2, 2, 2}, {2, 3, 3, 4, 0, 0, 4}};

@@ -90,6 +90,43 @@ static void suffix_counts_continuations(void **state)
     assert_int_equal(draft(&drafter_suffix, TOKENS(4), 5, node), 0);
 }
 
+/* What was expected is drafted, not what stood there: behind the longest match, then from each of that on. */
+static void calibrated_says_what_was_expected(void **state)
+{
+    (void)state;
+    /* 3 1 stood there twice and the text said 5; the model had 7 in mind, and behind 7 it was sure of 8 */
+    static const int32_t token[] = {3, 1, 5, 7, 6, 1, 9, 3, 1, 5, 2, 3, 1};
+    enum { N = sizeof token / sizeof *token };
+    static const struct row_hints at_3_1 = {{7, 5}, {0.7f, 0.3f}}, again = {{7, 4}, {0.5f, 0.5f}}, at_1 = {{11}, {1}},
+                                  at_7 = {{8}, {0.9f}};
+    struct row_hints hints[N] = {{{0}, {0}}};
+    struct draft_node node[SPEC_DRAFT_MOST];
+    struct row_tip tip = {.token = token, .n_token = N, .hints = hints};
+    struct spec_settings set = usual;
+    hints[1] = at_3_1, hints[8] = again, hints[5] = at_1, hints[3] = at_7;
+    set.p_min = 0.1f;
+    for (int i = 0; i < DRAFT_KINDS; i++) sure[i] = 1;
+    struct draft_ask ask = {NULL, &set, sure, &tip, 16};
+    int n = drafter_calibrated.draft(&ask, node);
+    const int32_t tokens[] = {7, 8, 4, 5};
+    const int parents[] = {-1, 0, -1, -1};
+    const float p[] = {0.6f, 0.54f, 0.25f, 0.15f};
+    assert_int_equal(n, 4); /* nothing is known behind 8, 4 and 5 */
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(node[i].token, tokens[i]);
+        assert_int_equal(node[i].parent, parents[i]);
+        assert_float_equal(node[i].p, p[i], 1e-6);
+    }
+    set.p_min = 0.2f;
+    assert_int_equal(drafter_calibrated.draft(&ask, node), 3);
+    ask.most = 1;
+    assert_int_equal(drafter_calibrated.draft(&ask, node), 1);
+    tip.n_token = 1; /* a first token, and no hints at all */
+    assert_int_equal(drafter_calibrated.draft(&ask, node), 0);
+    tip.hints = NULL;
+    assert_int_equal(drafter_calibrated.draft(&ask, node), 0);
+}
+
 /* From counts, then from times: noise of a busy machine does not lift it, gaps lie between, more rows never cost less. */
 static void costs_are_measured(void **state)
 {
@@ -135,7 +172,7 @@ struct by_hand {
 static void add_row(struct by_hand *h, int32_t token, int parent, const int32_t best[4])
 {
     int i = h->batch.n_row++;
-    h->row[i] = (struct row){token, 10 + i, 0, parent, (i ? ROW_DRAFT : 0) | WANT_DRAW_BEST, 0, NULL};
+    h->row[i] = (struct row){token, 10 + i, 0, parent, (i ? ROW_DRAFT : 0) | WANT_DRAW_BEST, 0, NULL, NULL};
     memcpy(h->top_id[i], best, sizeof h->top_id[i]);
     for (int k = 0; k < 4; k++) h->top_logit[i][k] = logf((float)(4 - k)); /* 0.4, 0.3, 0.2, 0.1 */
     h->result[i] = (struct row_result){
@@ -367,6 +404,7 @@ int main(void)
         cmocka_unit_test(matches_are_the_longest_and_latest),
         cmocka_unit_test(ngram_takes_what_followed_last),
         cmocka_unit_test(suffix_counts_continuations),
+        cmocka_unit_test(calibrated_says_what_was_expected),
         cmocka_unit_test(recycle_walks_what_was_likely),
         cmocka_unit_test(extend_offers_a_rejected_stretch),
         cmocka_unit_test(outside_guesses_are_put_in_order),

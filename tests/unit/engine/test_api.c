@@ -309,9 +309,41 @@ static void a_signal_handler_may_cancel(void **state)
     fixture_close(&f);
 }
 
+/* What comes before a pass stops it, once; what has stopped requests stops nothing more. */
+static void a_cancel_waits_for_a_pass(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    struct lutra_request r;
+    int32_t seq, prompt[] = {1, 2, 3};
+    int n_piece = 0, n_active;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    OK(lutra_seq_open(f.s, 0, &seq, err));
+    struct lutra_row row = {.token = 1, .pos = 0, .seq = seq, .parent = -1};
+    lutra_cancel(f.s);
+    assert_int_equal(lutra_forward(f.s, &row, 1, sizeof row, &why), LUTRA_E_CANCELLED);
+    assert_int_equal(lutra_seq_length(f.s, seq), 0);
+    OK(lutra_forward(f.s, &row, 1, sizeof row, err));
+    lutra_seq_close(f.s, seq);
+    lutra_request_init(&r, sizeof r);
+    r.prompt = prompt, r.n_prompt = 3, r.on_end = keep_end, r.user = &n_piece;
+    OK(lutra_submit(f.s, &r, NULL, err));
+    lutra_cancel(f.s);
+    OK(lutra_step(f.s, &n_active, err));
+    assert_int_equal(n_active, 0);
+    assert_int_equal(last_end.reason, LUTRA_STOP_CANCELLED);
+    OK(lutra_seq_open(f.s, 0, &seq, err));
+    row.seq = seq;
+    OK(lutra_forward(f.s, &row, 1, sizeof row, err));
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cancel_waits_for_a_pass),
         cmocka_unit_test(init_keeps_to_its_size),
         cmocka_unit_test(size_zero_writes_nothing),
         cmocka_unit_test(what_is_filled_in_keeps_to_its_size),

@@ -229,7 +229,8 @@ static void random_trees_change_nothing(void **state)
     long n_tree = 0, n_right = 0;
     fixture_open(&f, "tiny-qwen2", type, 2);
     lutra_verifier *own = open_judge(&f, true);
-    for (int trial = 0; trial < (SANITIZED ? 10 : 30); trial++) {
+    bool all = getenv("LUTRA_TEST_LONG") != NULL; /* 10,000 trees of each type */
+    for (int trial = 0; trial < (SANITIZED ? 10 : 30) || (all && n_tree < 10000); trial++) {
         struct guesser g = {.state = (uint64_t)trial,
             .most = 1 + trial % GUESS_MOST,
             .right_in_8 = trial % 9,
@@ -257,7 +258,7 @@ static void stop_time(struct fixture *f)
 /* The same with drafters of the library, as passes are measured here and as counts say. */
 static void speculation_changes_nothing(void **state)
 {
-    static const char *const specs[] = {"ngram-simple", "suffix", "auto", "recycle", "recycle,suffix"};
+    static const char *const specs[] = {"ngram-simple", "suffix", "auto", "recycle", "calibrated", "recycle,suffix"};
     const char *type = *state;
     struct fixture f;
     uint64_t n_drafted = 0, n_accepted = 0;
@@ -266,7 +267,7 @@ static void speculation_changes_nothing(void **state)
     for (int trial = 0; trial < 40; trial++) {
         if (trial == 10) stop_time(&f);
         run_trial(&f, own, trial, NULL, NULL, &plain);
-        run_trial(&f, own, trial, NULL, specs[trial % 5], &drafted);
+        run_trial(&f, own, trial, NULL, specs[trial % 6], &drafted);
         assert_same(&plain, &drafted, trial);
         n_drafted += f.s->stats.rows_drafted;
         n_accepted += f.s->stats.rows_accepted;
@@ -373,7 +374,7 @@ static void spec_session(struct fixture *f, int n_seq, const char *spec)
 /* A text that repeats itself takes far fewer passes, alone and as four samples. */
 static void repetition_is_drafted(void **state)
 {
-    static const char *const specs[] = {"ngram-simple", "suffix", "suffix,ngram-simple", "auto"};
+    static const char *const specs[] = {"ngram-simple", "suffix", "calibrated,suffix", "auto"};
     (void)state;
     struct fixture f;
     fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
@@ -460,6 +461,43 @@ static void what_is_not_built_is_refused(void **state)
         OK(lutra_session_open(&f.s, f.model, &bad, err));
         lutra_session_close(&f.s);
     }
+    fixture_close(&f);
+}
+
+/* What passes cost is known to the next session, where the model has a packed copy; but not from a file that is damaged. */
+static void costs_are_kept(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_model_settings ms;
+    char packed[100], costs[110];
+    double us;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
+    snprintf(packed, sizeof packed, "%s%s", f.path, LUTRA_PACKED_SUFFIX);
+    snprintf(costs, sizeof costs, "%s.costs", packed);
+    for (int copy = 0; copy < 2; copy++) {
+        if (copy) OK(lutra_pack(f.rt, f.path, packed, NULL, NULL, err));
+        lutra_session_close(&f.s);
+        lutra_model_close(&f.model);
+        lutra_model_settings_init(&ms, sizeof ms);
+        OK(lutra_model_open(&f.model, f.rt, f.path, &ms, err));
+        spec_session(&f, 1, "suffix");
+        assert_true(f.s->cost.us[0] == 0);
+        generate(&f, NULL, 1, 0, 0.8f, &plain);
+        us = f.s->cost.us[0];
+        assert_true(us > 0);
+        lutra_session_close(&f.s);
+        assert_int_equal(access(costs, F_OK), copy ? 0 : -1);
+    }
+    spec_session(&f, 1, "suffix");
+    assert_true(f.s->cost.us[0] == us);
+    lutra_session_close(&f.s); /* nothing learnt: the file stays */
+    FILE *file = fopen(costs, "r+b");
+    assert_true(file && fputc('X', file) == 'X' && fclose(file) == 0);
+    spec_session(&f, 1, "suffix");
+    assert_true(f.s->cost.us[0] == 0);
+    unlink(costs);
+    unlink(packed);
     fixture_close(&f);
 }
 
@@ -573,6 +611,7 @@ int main(void)
         cmocka_unit_test(steps_end_within_a_pass),
         cmocka_unit_test(right_drafts_are_taken),
         cmocka_unit_test(a_cancel_drops_the_rest),
+        cmocka_unit_test(costs_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

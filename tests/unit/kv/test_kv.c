@@ -211,13 +211,13 @@ static void random_step(struct fixture *f)
         if (len < 0 || below(f, 4) == 0) continue;
         int want = below(f, 3) ? 1 : (int)below(f, 40), first = n;
         for (int i = 0; i < want && len + i < f->max_tok[s] && n < N_ROW - 16; i++, n++)
-            f->row[n] = (struct row){f->next_token++, len + i, s, n == first ? -1 : n - 1, WANT_NOTHING, 0, NULL};
+            f->row[n] = (struct row){f->next_token++, len + i, s, n == first ? -1 : n - 1, WANT_NOTHING, 0, NULL, NULL};
         int root = n - 1, drafts = below(f, 2) ? 0 : (int)below(f, 6);
         if (root < first) continue;
         for (int i = 0; i < drafts && n_draft < N_DRAFT && n < N_ROW; i++) {
             int parent = root + (int)below(f, (uint32_t)(n - root));
             if (f->row[parent].pos + 1 >= f->max_tok[s]) continue;
-            f->row[n] = (struct row){f->next_token++, f->row[parent].pos + 1, s, parent, ROW_DRAFT, 0, NULL};
+            f->row[n] = (struct row){f->next_token++, f->row[parent].pos + 1, s, parent, ROW_DRAFT, 0, NULL, NULL};
             n++, n_draft++;
         }
     }
@@ -306,7 +306,7 @@ static void feed(struct fixture *f, int32_t seq, int n)
     while (n > 0) {
         struct kv_view v;
         int len = kv_seq_length(f->kv, seq), k = n < 64 ? n : 64;
-        for (int i = 0; i < k; i++) f->row[i] = (struct row){7, len + i, seq, i - 1, 0, 0, NULL};
+        for (int i = 0; i < k; i++) f->row[i] = (struct row){7, len + i, seq, i - 1, 0, 0, NULL, NULL};
         f->batch.n_row = k;
         assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
         kv_step_end(f->kv, &f->batch, true);
@@ -344,7 +344,7 @@ static void promises_are_kept_or_refused(void **state)
     assert_int_equal(kv_seq_fork(f->kv, b, -1, 3 * KV_BLOCK + 1, &c, NULL), LUTRA_E_CTX_FULL);
     assert_int_equal(kv_seq_fork(f->kv, b, -1, 3 * KV_BLOCK, &c, NULL), 0);
     for (int s = 0; s < 3; s++) feed(f, s, N_CTX); /* the promise holds although the pool is now full */
-    f->row[0] = (struct row){1, 3 * KV_BLOCK, b, -1, 0, 0, NULL};
+    f->row[0] = (struct row){1, 3 * KV_BLOCK, b, -1, 0, 0, NULL, NULL};
     f->batch.n_row = 1;
     struct kv_view v;
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, &err), LUTRA_E_CTX_FULL);
@@ -404,7 +404,7 @@ static void layers_take_their_own(void **state)
     assert_int_equal(kv_token_bytes(QUANT_F32, layers, N_LAYER), each);
     assert_int_equal(kv_bytes(&settings), each * (N_BLOCK * KV_BLOCK + N_DRAFT));
     assert_int_equal(kv_seq_open(f->kv, 10, &a, NULL), 0);
-    f->row[0] = (struct row){1, 0, a, -1, 0, 0, NULL};
+    f->row[0] = (struct row){1, 0, a, -1, 0, 0, NULL, NULL};
     f->batch.n_row = 1;
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
     assert_int_equal(kv_view_read_bytes(&v, 1), read * KV_BLOCK);
