@@ -111,14 +111,14 @@ struct engine_options {
     const char *model, *device, *isa, *type_k, *type_v, *packed;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose;
-    const char *spec_type;
+    const char *spec_type, *draft_model;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
     float draft_p_min;
 };
 
 struct engine {
     lutra_runtime *runtime;
-    lutra_model *model;
+    lutra_model *model, *draft_model;
     lutra_session *session;
     struct lutra_model_info info;
     uint64_t load_us;

@@ -61,10 +61,11 @@ static const struct foreign table[] = {
     {"--dynatemp-range --dynatemp-exp", FOREIGN_ONE, "there is no dynamic temperature", "0 0.0"},
     {"--adaptive-target --adaptive-decay", FOREIGN_ONE, "there is no adaptive-p sampling", "-1 -1.0"},
     {"--smoothing-factor --smoothing-curve", FOREIGN_ONE, "there is no quadratic sampling", "0 0.0"},
-    {"-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft -ngld --gpu-layers-draft --n-gpu-layers-draft "
-     "-devd --device-draft -cd --ctx-size-draft -td --threads-draft -tbd --threads-batch-draft -ctkd "
-     "--cache-type-k-draft -ctvd --cache-type-v-draft --draft-p-split --spec-draft-ngl --spec-draft-hf --spec-replace",
-        FOREIGN_ONE, "there are no draft models yet (--spec-type suffix needs none)", "none"},
+    {"-hfd -hfrd --hf-repo-draft --spec-draft-hf", FOREIGN_ONE, "nothing is downloaded: -md FILE", NULL},
+    {"-ngld --gpu-layers-draft --n-gpu-layers-draft -devd --device-draft -cd --ctx-size-draft -td --threads-draft -tbd "
+     "--threads-batch-draft -ctkd --cache-type-k-draft -ctvd --cache-type-v-draft --draft-p-split --spec-draft-ngl "
+     "--spec-replace",
+        FOREIGN_ONE, "a draft model (-md) runs with the other's settings", "none"},
     {"-lcs --lookup-cache-static -lcd --lookup-cache-dynamic", FOREIGN_ONE,
         "drafts come from the text so far, not from files (--spec-type suffix)", NULL},
     {"--spec-default", FOREIGN_NONE, "name the drafters: --spec-type suffix", NULL},

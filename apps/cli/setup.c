@@ -38,6 +38,8 @@ static const struct option speculation_table[] = {
     {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
         .help = "drafts, which change the speed only: ngram-simple, suffix, calibrated, recycle, with --rag store, "
                 "several with commas, or auto for all; none (default)"},
+    {"-md --model-draft --spec-draft-model", "MODEL_DRAFT", OPT_TEXT, AT(draft_model), "FILE",
+        .help = "a second, smaller GGUF model of the same vocabulary that drafts"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
         .help = "most drafts of one sequence in a pass", .min = 1, .max = 64},
     {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",
@@ -149,6 +151,17 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     return 0;
 }
 
+static int open_draft_model(struct engine *e, const struct engine_options *opts, struct lutra_error *err)
+{
+    struct lutra_model_settings settings;
+    if (!opts->draft_model || e->draft_model) return 0;
+    lutra_model_settings_init(&settings, sizeof settings);
+    settings.progress = progress_callback;
+    int rc = lutra_model_open(&e->draft_model, e->runtime, opts->draft_model, &settings, err);
+    progress_clear();
+    return rc;
+}
+
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings)
 {
     struct lutra_error err = {0};
@@ -161,6 +174,8 @@ int engine_open_session(struct engine *e, const struct engine_options *opts, str
     settings.draft_p_min = opts->draft_p_min;
     settings.spec_ngram_size_n = opts->spec_ngram_n;
     settings.spec_shortlist = opts->spec_shortlist;
+    if (open_draft_model(e, opts, &err) < 0) return fail_with(&err);
+    settings.draft_model = e->draft_model;
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);
     interrupt_watch(e->session);
     int n_ctx;
@@ -176,6 +191,7 @@ void engine_close(struct engine *e)
     progress_clear();
     interrupt_watch(NULL);
     lutra_session_close(&e->session);
+    lutra_model_close(&e->draft_model);
     lutra_model_close(&e->model);
     lutra_runtime_close(&e->runtime);
 }

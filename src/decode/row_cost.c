@@ -22,6 +22,13 @@ void row_cost_know(struct row_cost *c, const double us[ROW_COST_KNOTS])
     for (int k = 0; k < ROW_COST_KNOTS; k++) c->us[k] = us[k] > 0 ? us[k] : 0;
 }
 
+bool row_cost_known(const struct row_cost *c)
+{
+    for (int k = 0; k < ROW_COST_KNOTS; k++)
+        if (c->us[k] > 0) return true;
+    return false;
+}
+
 static double counted(const struct row_cost *c, double n_row, double n_seen)
 {
     return 1 + c->row * n_row + c->seen * n_seen;

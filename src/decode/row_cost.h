@@ -15,6 +15,7 @@
 #ifndef LUTRA_DECODE_ROW_COST_H
 #define LUTRA_DECODE_ROW_COST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { ROW_COST_KNOTS = 18 };
@@ -29,6 +30,9 @@ void row_cost_init(struct row_cost *c, double row, double seen);
 
 /* What an earlier run has learnt: its us. */
 void row_cost_know(struct row_cost *c, const double us[ROW_COST_KNOTS]);
+
+/* Whether anything was measured: costs are microseconds. */
+bool row_cost_known(const struct row_cost *c);
 
 /* n_seen: positions that its rows see, added up. */
 double row_cost_of(const struct row_cost *c, int n_row, double n_seen);

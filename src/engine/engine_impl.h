@@ -8,7 +8,7 @@
  *     request.c   requests: submit, admission, ends       prefix.c    finished sequences kept for reuse
  *     packed.c    the packed cache beside a model         files.c     quantize, make-model, inspect
  *     memory.c    values and cache on the devices         turn.c      one thread at a time on the devices
- *     hints.c     what is likely behind a prompt's tokens
+ *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
  *     search*.c   searches over candidates               verifier.c  the judge
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
@@ -81,6 +81,7 @@ struct lutra_model {
 /* ---- a session ---- */
 
 struct sample;
+struct draft_model;
 
 enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_RETAINED = 4 };
 
@@ -129,7 +130,7 @@ struct request {
     int32_t last_row;             /* row of the last prompt token in the current pass, or -1 */
     const struct text_tags *tags; /* of reasoning, or NULL */
     bool reasons;                 /* the prompt has opened it */
-    struct row_hints *hints; /* [n_prompt] behind each token, as far as known; NULL: the session has none */
+    struct row_hints *hints;      /* [n_prompt] behind each token, as far as known; NULL: the session has none */
     bool cancelled;
     struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
@@ -186,7 +187,9 @@ struct lutra_session {
     struct batch batch;  /* of the last pass */
     struct row_tip *tip; /* [n_seq] of it */
     struct row_source *sources, samples, prompts;
-    struct speculator *speculator; /* NULL: none */
+    struct speculator *speculator;   /* NULL: none */
+    struct draft_model *draft_model; /* NULL: none */
+    struct spec_model draft_face;
     struct spec_settings spec;
     struct hints hints;
     struct row_cost cost; /* of passes of decoding */
@@ -269,6 +272,13 @@ int hints_prepare(lutra_session *s, struct lutra_error *err);
 void hints_close(lutra_session *s);
 /* Fills those of the rows that ask for them, behind the pass.  With the turn. */
 int hints_run(lutra_session *s, const struct step *pass, struct lutra_error *err);
+
+/* draft.c: a session of `model`, of the same runtime and vocabulary, beside this one, which has its sizes. */
+int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err);
+void draft_model_close(struct draft_model **d);
+struct spec_model draft_model_face(struct draft_model *d);
+/* Memory of its session, in bytes. */
+uint64_t draft_model_bytes(const struct draft_model *d);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, struct lutra_error *err);

@@ -179,11 +179,12 @@ static void open_cost(lutra_session *s)
 
 int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
 {
-    if (s->speculator || !(anyway || spec_settings_any(&s->spec))) return 0;
+    if (s->speculator || !(anyway || s->draft_model || spec_settings_any(&s->spec))) return 0;
     struct spec_limits lim = {.n_draft = s->n_draft,
         .n_seq = s->n_seq,
         .n_vocab = model_ops(s->model->model)->n_vocab,
         .hints = s->hints.n_row > 0,
+        .model = s->draft_model ? &s->draft_face : NULL,
         .cost = &s->cost,
         .clock = &s->model->runtime->clock};
     TRY(speculator_open(&s->speculator, &s->spec, &lim, err));
@@ -222,6 +223,11 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     open_cost(s);
     TRY(hints_prepare(s, err));
     sources_open(s);
+    if (set->draft_model) {
+        TRY(draft_model_open(&s->draft_model, s, set->draft_model, err));
+        s->draft_face = draft_model_face(s->draft_model);
+        s->bytes += draft_model_bytes(s->draft_model);
+    }
     int rc = session_speculate(s, false, err);
     s->spec.types = NULL; /* the caller's */
     return rc;
@@ -257,6 +263,7 @@ void lutra_session_close(lutra_session **session)
     if (s->speculator) packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     speculator_close(&s->speculator);
+    draft_model_close(&s->draft_model);
     sampler_close(&s->sampler);
     kv_close(&s->kv);
     memory_close(s);

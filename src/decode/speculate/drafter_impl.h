@@ -34,6 +34,8 @@ struct drafter {
     /* All that it keeps, for good; NULL: nothing. */
     int (*open)(void **self, const struct spec_limits *lim, struct lutra_error *err);
     void (*close)(void *self);
+    /* Before the tips of a pass are asked one by one; or NULL. */
+    void (*begin)(void *self, const struct pass *pass, const struct spec_wish *wish);
     /* At most ask->most nodes, by falling p, parents first; returns how many.  The tip has at least one token. */
     int (*draft)(const struct draft_ask *ask, struct draft_node *node);
     /* After every pass, once samples have taken its results; or NULL. */
@@ -41,7 +43,7 @@ struct drafter {
 };
 
 extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_calibrated, drafter_recycle, drafter_extend,
-    drafter_outside;
+    drafter_outside, drafter_model;
 
 /* Where last[-k] .. *last stand in a text: ends e <= n_token of the occurrences of the longest match of up to `cap` of them
  * (token[e - len .. e - 1]), the latest first, at most `room`.  *len: that length; 0 = none. */

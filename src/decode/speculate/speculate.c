@@ -9,7 +9,7 @@
 
 #include "decode/speculate/drafter_impl.h"
 
-enum { MOST_DRAFTERS = 6, TYPE_PARTS = 5 };
+enum { MOST_DRAFTERS = 7, TYPE_PARTS = 5 };
 
 static const struct {
     const char *name;
@@ -19,6 +19,7 @@ static const struct {
     {"suffix", {&drafter_suffix}},
     {"calibrated", {&drafter_calibrated}},
     {"recycle", {&drafter_recycle, &drafter_extend}},
+    {"draft", {&drafter_model}},
     {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_calibrated, &drafter_recycle, &drafter_extend}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
@@ -102,6 +103,12 @@ static bool is_vain(const struct speculator *sp, const struct pass *pass, const 
 
 static void ask_drafters(struct speculator *sp, struct pass *pass)
 {
+    struct spec_wish wish = {.most = sp->set.draft_max, .p_min = sp->set.p_min};
+    for (int k = 0; k < sp->n_used; k++) {
+        const struct used *u = &sp->used[k];
+        wish.rate = u->rate;
+        if (u->drafter->begin) u->drafter->begin(u->self, pass, &wish);
+    }
     sp->n_stream = 0;
     for (int i = 0; i < pass->n_tip; i++)
         for (int k = 0; k < sp->n_used; k++) {
@@ -254,15 +261,17 @@ static int next_type(const char **at, int *n)
 static int choose(struct speculator *sp, struct lutra_error *err)
 {
     sp->used[sp->n_used++].drafter = &drafter_outside;
-    if (!spec_settings_any(&sp->set)) return 0;
-    for (const char *at = sp->set.types, *name = at; *at; name = at) {
+    bool any = spec_settings_any(&sp->set), model = false;
+    for (const char *at = any ? sp->set.types : "", *name = at; *at; name = at) {
         int n, k = next_type(&at, &n);
         if (k < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle and auto are)",
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle, draft and auto are)",
                 n < 100 ? n : 100, name);
         TRY(add_type(sp, k, err));
+        model |= types[k].part[0] == &drafter_model;
     }
+    if (sp->lim.model && !model) sp->used[sp->n_used++].drafter = &drafter_model; /* whoever brings one means it */
     return 0;
 }
 

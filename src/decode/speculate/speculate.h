@@ -27,11 +27,30 @@ struct spec_settings {
     int ngram_n;              /* tokens that ngram-simple looks up at most */
 };
 
+/* What a second model is asked for: how many guesses at a tip, at most; the least estimate of a path; and the rates that they
+ * have been right at so far, by spec_model_kind: that estimate is their product. */
+struct spec_wish {
+    int most;
+    float p_min;
+    const float *rate;
+};
+/* Of the guess `depth` behind a tip that the model has given probability p. */
+int spec_model_kind(float p, int depth);
+
+/* A second model that drafts: begin works out the guesses behind all tips of a pass, guesses hands out one tip's, each the
+ * parent of the next. */
+struct spec_model {
+    void *self;
+    void (*begin)(void *self, const struct pass *pass, const struct spec_wish *wish);
+    int (*guesses)(void *self, int tip, const struct draft_guess **out);
+};
+
 struct spec_limits {
-    int n_draft, n_seq, n_vocab; /* draft rows and tips of a pass */
-    bool hints;                  /* tips have them */
-    const struct row_cost *cost; /* borrowed */
-    const struct clock *clock;   /* borrowed; for spec_spent_us */
+    int n_draft, n_seq, n_vocab;    /* draft rows and tips of a pass */
+    const struct spec_model *model; /* borrowed; NULL: none */
+    bool hints;                     /* tips have them */
+    const struct row_cost *cost;    /* borrowed */
+    const struct clock *clock;      /* borrowed; for spec_spent_us */
 };
 
 struct speculator;

@@ -431,8 +431,8 @@ static void no_machine_makes_a_difference(void **state)
 
 static void what_is_not_built_is_refused(void **state)
 {
-    static const char *const names[] = {
-        "draft", "eagle", "store", "recycler", "suffix,automatic", "suffix,,ngram-simple", "suffixes", "suff", ","};
+    static const char *const names[] = {"draft", "suffix,draft", "eagle", "store", "recycler", "suffix,automatic",
+        "suffix,,ngram-simple", "suffixes", "suff", ","};
     (void)state;
     struct fixture f;
     struct lutra_error why;
@@ -461,6 +461,62 @@ static void what_is_not_built_is_refused(void **state)
         OK(lutra_session_open(&f.s, f.model, &bad, err));
         lutra_session_close(&f.s);
     }
+    fixture_close(&f);
+}
+
+/* A second model: itself is always right, at any temperature, alone and as several samples; another changes nothing, either. */
+static void a_model_drafts(void **state)
+{
+    (void)state;
+    struct fixture f, other;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    struct lutra_make_model_settings ms;
+    lutra_make_model_settings_init(&ms, sizeof ms);
+    memset(&other, 0, sizeof other);
+    snprintf(other.path, sizeof other.path, "%.40s.2", f.path);
+    ms.shape = "tiny-qwen2";
+    ms.seed = 6;
+    OK(lutra_make_model(f.rt, other.path, &ms, err));
+    OK(lutra_model_open(&other.model, f.rt, other.path, NULL, err));
+    stop_time(&f);
+    for (int i = 0; i < 8; i++) {
+        int n_samples = i % 2 ? 4 : 1;
+        float temperature = i / 2 % 2 ? 0.8f : 0;
+        struct lutra_session_settings ss;
+        spec_session(&f, 4, NULL);
+        generate(&f, NULL, n_samples, 0, temperature, &plain);
+        lutra_session_settings_init(&ss, sizeof ss);
+        ss.n_seq = 4;
+        ss.n_ctx = 256;
+        ss.draft_max = 7;
+        ss.draft_p_min = 0; /* of random weights none is likely */
+        ss.spec_type = i % 3 ? "draft" : NULL;
+        ss.draft_model = i < 4 ? f.model : other.model;
+        lutra_session_close(&f.s);
+        OK(lutra_session_open(&f.s, f.model, &ss, err));
+        generate(&f, NULL, n_samples, 0, temperature, &drafted);
+        assert_same(&plain, &drafted, i);
+        print_message("%s, %d samples, temperature %g: %llu passes, %llu drafted, %llu accepted\n",
+            i < 4 ? "itself" : "another", n_samples, (double)temperature, (unsigned long long)f.s->stats.n_step,
+            (unsigned long long)f.s->stats.rows_drafted, (unsigned long long)f.s->stats.rows_accepted);
+        assert_true(f.s->stats.rows_drafted > 0);
+        if (i < 4) assert_true(f.s->stats.rows_wasted <= (uint64_t)n_samples); /* the last guess nobody needs */
+        if (i < 4) assert_true(f.s->stats.n_step <= 64 / 4);
+    }
+    lutra_session_close(&f.s);
+    lutra_model_close(&other.model);
+    unlink(other.path);
+    ms.shape = "tiny-llama"; /* another vocabulary */
+    OK(lutra_make_model(f.rt, other.path, &ms, err));
+    OK(lutra_model_open(&other.model, f.rt, other.path, NULL, err));
+    struct lutra_session_settings ss;
+    struct lutra_error why;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.draft_model = other.model;
+    assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "not one vocabulary"));
+    lutra_model_close(&other.model);
+    unlink(other.path);
     fixture_close(&f);
 }
 
@@ -612,6 +668,7 @@ int main(void)
         cmocka_unit_test(right_drafts_are_taken),
         cmocka_unit_test(a_cancel_drops_the_rest),
         cmocka_unit_test(costs_are_kept),
+        cmocka_unit_test(a_model_drafts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A second model that drafts: a session of its own, with a sequence for each sample of the first, that says what it would
+ * say next.  All samples go through it in the same passes.  It draws with their samplers, and so with their random numbers of
+ * (seed, sample, position): where both models hold the same likely they say the same, at any temperature.
+ *
+ * A pass of it has to bring more than it takes: that is known from what passes of both have cost so far, and from how often
+ * its tokens were right.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_impl.h"
+
+enum { TRIED_EVERY = 50 /* passes in which it would not pay */, FORK_FROM = 64 /* tokens that a fork saves */ };
+
+/* Of a sample slot. */
+struct mirror {
+    int32_t seq; /* of the second session; -1: there was no room */
+    int n;       /* tokens that it holds */
+    int32_t *token;
+    int tip; /* of the pass; -1: none */
+    bool going;
+    float p; /* estimate of all its guesses so far */
+    struct draft_guess guess[SPEC_DRAFT_MOST];
+    int n_guess;
+};
+
+struct draft_model {
+    lutra_session *first, *s; /* whose samples; its own */
+    struct mirror *mirror;    /* [n_seq] as the slots of the first */
+    int32_t *token;
+    int n_idle; /* passes since it was tried */
+};
+
+/* ---- opening ---- */
+
+/* Tokens are numbers: the same have to mean the same. */
+static int check_vocab(const lutra_model *a, const lutra_model *b, struct lutra_error *err)
+{
+    int n = model_ops(a->model)->n_vocab, n_draft = model_ops(b->model)->n_vocab;
+    if (n != n_draft)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "draft model '%s' has %d tokens, '%s' has %d: not one vocabulary",
+            b->name, n_draft, a->name, n);
+    for (int i = 0; i < n; i++) {
+        struct text_bytes x = text_token_piece(a->vocab, i, TEXT_PIECE_SPECIAL),
+                          y = text_token_piece(b->vocab, i, TEXT_PIECE_SPECIAL);
+        if (x.n != y.n || (x.n > 0 && memcmp(x.p, y.p, x.n) != 0))
+            return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, (uint64_t)i,
+                "draft model '%s': token %d is not that of '%s': not one vocabulary", b->name, i, a->name);
+    }
+    return 0;
+}
+
+static int open_all(struct draft_model *d, lutra_model *model, struct lutra_error *err)
+{
+    const lutra_session *s = d->first;
+    struct lutra_session_settings set;
+    if (!model->model || model->runtime != s->model->runtime)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft model '%s' has no weights, or another runtime", model->name);
+    TRY(check_vocab(s->model, model, err));
+    lutra_session_settings_init(&set, sizeof set);
+    set.n_ctx = s->n_ctx;
+    set.n_seq = s->n_seq;
+    TRY(lutra_session_open(&d->s, model, &set, err));
+    d->mirror = calloc((size_t)s->n_seq, sizeof *d->mirror);
+    d->token = calloc((size_t)s->n_seq, (size_t)s->n_ctx * sizeof *d->token);
+    if (!d->mirror || !d->token) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
+    for (int i = 0; i < s->n_seq; i++) {
+        d->mirror[i].token = d->token + (size_t)i * (size_t)s->n_ctx;
+        TRY(lutra_seq_open(d->s, s->n_ctx, &d->mirror[i].seq, err));
+    }
+    return 0;
+}
+
+int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err)
+{
+    struct draft_model *d = *out = calloc(1, sizeof *d);
+    if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
+    d->first = s;
+    int rc = open_all(d, model, err);
+    if (rc < 0) draft_model_close(out);
+    return rc;
+}
+
+void draft_model_close(struct draft_model **d)
+{
+    if (!*d) return;
+    lutra_session_close(&(*d)->s);
+    free((*d)->mirror);
+    free((*d)->token);
+    free(*d);
+    *d = NULL;
+}
+
+/* ---- catching up ---- */
+
+static int n_common(const struct mirror *m, const struct row_tip *tip)
+{
+    int n = 0, most = m->n < tip->n_token - 1 ? m->n : tip->n_token - 1; /* one row is left to evaluate */
+    while (n < most && m->token[n] == tip->token[n]) n++;
+    return n;
+}
+
+/* What a mirror holds becomes a beginning of the tip's text: its own, or a fork of another's that has much more of it. */
+static void follow(struct draft_model *d, struct mirror *m, const struct row_tip *tip)
+{
+    const struct mirror *from = m;
+    int n = n_common(m, tip), own = n;
+    for (int j = 0; j < d->first->n_seq; j++) {
+        int k = d->mirror[j].seq >= 0 ? n_common(&d->mirror[j], tip) : 0;
+        if (k >= own + FORK_FROM && k > n) from = &d->mirror[j], n = k;
+    }
+    if (m->seq < 0 || from != m) {
+        if (m->seq >= 0) lutra_seq_close(d->s, m->seq);
+        int rc = from == m ? lutra_seq_open(d->s, d->s->n_ctx, &m->seq, NULL)
+                           : lutra_seq_fork(d->s, from->seq, n, d->s->n_ctx, &m->seq, NULL);
+        if (rc < 0) m->seq = -1;
+        if (rc < 0 || from == m) n = 0;
+        memcpy(m->token, from->token, (size_t)n * sizeof *m->token);
+    } else if (lutra_seq_truncate(d->s, m->seq, n, NULL) < 0) {
+        n = m->n; /* cannot be: then it does not match, and is of no use */
+    }
+    m->n = n;
+}
+
+/* The k-th token of a tip's text and of the guesses behind it. */
+static int32_t token_at(const struct mirror *m, const struct row_tip *tip, int k)
+{
+    return k < tip->n_token ? tip->token[k] : m->guess[k - tip->n_token].token;
+}
+
+/* ---- passes ---- */
+
+/* A mirror's next rows; the last of its text wants a draw. */
+static void add_rows(struct draft_model *d, const struct pass *pass, struct mirror *m, int *n)
+{
+    const struct row_tip *tip = &pass->tip[m->tip];
+    int end = tip->n_token + m->n_guess;
+    for (int pos = m->n, parent = -1; pos < end && *n < d->s->n_batch; pos++, parent = (*n)++) {
+        m->token[pos] = token_at(m, tip, pos);
+        d->s->batch.row[*n] = (struct row){.token = m->token[pos],
+            .pos = pos,
+            .seq = m->seq,
+            .parent = parent,
+            .want = pos == end - 1 ? WANT_DRAW : WANT_NOTHING};
+    }
+}
+
+/* What it says at the end of its text so far. */
+static void take(struct draft_model *d, const struct pass *pass, struct mirror *m, const struct spec_wish *wish)
+{
+    const struct row_tip *tip = &pass->tip[m->tip];
+    const struct row_result *r = NULL;
+    struct sample_pick pick;
+    int at = tip->n_token + m->n_guess;
+    m->n = lutra_seq_length(d->s, m->seq);
+    for (int i = 0; i < d->s->n_result && !r; i++)
+        if (d->s->batch.row[d->s->result[i].row].seq == m->seq) r = &d->s->result[i];
+    if (!r) return; /* it has not come so far */
+    m->going = sampler_pick(d->first->sampler, (int)(m - d->mirror), 0, r, at, &pick, NULL) == 0 &&
+               !text_is_eog(d->first->model->vocab, pick.token);
+    if (!m->going) return;
+    float p = expf(pick.log_prob);
+    m->p *= wish->rate[spec_model_kind(p, m->n_guess)];
+    m->guess[m->n_guess] = (struct draft_guess){pick.token, m->n_guess - 1, p};
+    m->n_guess++;
+    m->going = m->n_guess < wish->most && m->p >= wish->p_min && at + 1 < tip->max_tok;
+}
+
+/* Whether one more pass of it may bring more tokens than the time for it does without. */
+static bool pays(const struct draft_model *d, const struct pass *pass)
+{
+    double right = 0, seen = 0;
+    int n = 0;
+    for (int i = 0; i < d->first->n_seq; i++) {
+        const struct mirror *m = &d->mirror[i];
+        if (m->tip < 0 || !m->going) continue;
+        right += (double)m->p;
+        seen += pass->tip[m->tip].n_token;
+        n++;
+    }
+    if (n == 0) return false;
+    if (!row_cost_known(&d->first->cost) || !row_cost_known(&d->s->cost)) return true;
+    return right / n * row_cost_of(&d->first->cost, n, seen) > row_cost_of(&d->s->cost, n, seen);
+}
+
+static bool is_cancelled(const struct draft_model *d)
+{
+    return atomic_load_explicit(&d->first->cancel, memory_order_relaxed);
+}
+
+static void begin(void *self, const struct pass *pass, const struct spec_wish *wish)
+{
+    struct draft_model *d = self;
+    for (int i = 0; i < d->first->n_seq; i++) {
+        const struct sample *slot = &d->first->sample[i];
+        struct mirror *m = &d->mirror[i];
+        m->tip = slot->request && slot->row >= 0 ? slot->tip : -1;
+        m->n_guess = 0;
+        m->p = wish->rate[spec_model_kind(1, 0)]; /* at best */
+        m->going = m->tip >= 0 && pass->tip[m->tip].n_token < pass->tip[m->tip].max_tok;
+    }
+    if (!pays(d, pass) && ++d->n_idle < TRIED_EVERY) return;
+    d->n_idle = 0;
+    for (int i = 0; i < d->first->n_seq; i++) {
+        struct mirror *m = &d->mirror[i];
+        if (m->going) follow(d, m, &pass->tip[m->tip]);
+        m->going &= m->seq >= 0;
+        m->p = 1;
+    }
+    do {
+        int n = 0;
+        for (int i = 0; i < d->first->n_seq; i++)
+            if (d->mirror[i].going) add_rows(d, pass, &d->mirror[i], &n);
+        if (n == 0 || is_cancelled(d) || session_forward(d->s, n, NULL) < 0) return;
+        for (int i = 0; i < d->first->n_seq; i++)
+            if (d->mirror[i].going) take(d, pass, &d->mirror[i], wish);
+    } while (pays(d, pass));
+}
+
+static int guesses(void *self, int tip, const struct draft_guess **out)
+{
+    const struct draft_model *d = self;
+    for (int i = 0; i < d->first->n_seq; i++) {
+        if (d->mirror[i].tip != tip) continue;
+        *out = d->mirror[i].guess;
+        return d->mirror[i].n_guess;
+    }
+    return 0;
+}
+
+uint64_t draft_model_bytes(const struct draft_model *d)
+{
+    return d->s->bytes;
+}
+
+struct spec_model draft_model_face(struct draft_model *d)
+{
+    return (struct spec_model){d, begin, guesses};
+}
