@@ -99,6 +99,18 @@ static bool repeats(const lutra_search_run *run, int i)
     return false;
 }
 
+/* Whole solutions that say the same are one: who has them all would look like a full beam. */
+static bool repeats_whole(const lutra_search_run *run, const struct final *a)
+{
+    for (int i = 0; i < run->n_final; i++) {
+        const struct final *b = &run->final[i];
+        if (b->id < a->id && a->n_text == b->n_text && a->node.group == b->node.group &&
+            !memcmp(a->token, b->token, (size_t)a->n_text * sizeof *a->token))
+            return true;
+    }
+    return false;
+}
+
 static int by_candidate(const void *a, const void *b)
 {
     const struct search_candidate *x = a, *y = b;
@@ -119,6 +131,7 @@ static int list_candidates(lutra_search_run *run, int n_live)
         run->cand[n++] = (struct search_candidate){.id = run->final[i].id,
             .group = run->final[i].node.group,
             .finished = true,
+            .duplicate = repeats_whole(run, &run->final[i]),
             .score = search_reward_score(&run->final[i].node.reward, run->policy.score)};
     qsort(run->cand, (size_t)n, sizeof *run->cand, by_candidate);
     return n;

@@ -48,7 +48,7 @@ struct search_candidate {
     int32_t id;     /* ascending */
     int32_t group;  /* DVTS: which subtree; others 0 */
     bool finished;  /* its solution is complete: it takes no row, but keeps its rank */
-    bool duplicate; /* its last step repeats a sibling's: never continued */
+    bool duplicate; /* it repeats another of its group: never continued, and takes no rank */
     double score;
     int children; /* out: 0 = pruned (finished ones always 0) */
 };

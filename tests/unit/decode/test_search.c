@@ -45,6 +45,8 @@ static void beams(void **state)
     check(&set, c, 6, (const int[]){0, 0, 0, 6, 0, 0});
     c[3].finished = true; /* both best are finished: over */
     check(&set, c, 6, (const int[]){0, 0, 0, 0, 0, 0});
+    c[1].duplicate = true; /* equal finished ones have one rank */
+    check(&set, c, 6, (const int[]){0, 0, 6, 0, 0, 0});
     fill(c, 6, (const double[]){.1, .9, .9, .8, .2, .3}); /* duplicates do not go on, nor take a rank */
     c[2].duplicate = true;
     check(&set, c, 6, (const int[]){0, 3, 0, 3, 0, 0});

@@ -305,10 +305,77 @@ static int close_fixture(void **state)
     return 0;
 }
 
+/* ---- equal solutions ---- */
+
+struct solutions {
+    char text[64][64];
+    int n, n_distinct;
+};
+
+/* Whole solutions are better than unfinished ones. */
+static double ask_whole(void *user, const struct lutra_check *c, char *why, size_t n_why)
+{
+    struct solutions *h = user;
+    (void)why, (void)n_why;
+    if (!c->whole) return .5;
+    bool known = false;
+    for (int i = 0; i < h->n; i++) known |= !strcmp(h->text[i], c->text);
+    assert_in_range(h->n, 0, 63);
+    snprintf(h->text[h->n++], sizeof h->text[0], "%s", c->text);
+    h->n_distinct += !known;
+    return 1;
+}
+
+static int32_t find_letter(const char *letter)
+{
+    char text[64];
+    size_t n;
+    for (int32_t t = 0;; t++) {
+        OK(lutra_token_text(f.model, t, false, text, sizeof text, &n));
+        if (n == 1 && text[0] == letter[0]) return t;
+    }
+}
+
+/* Only x, e (ends a step) and z (ends a solution) can be drawn, so most solutions are short and equal: two beams that a
+ * solution and its like would fill have to go on. */
+static void equal_solutions_leave_a_beam(void **state)
+{
+    (void)state;
+    static struct solutions h;
+    struct lutra_logit_bias bias[] = {{find_letter("x"), 98}, {find_letter("e"), 102}, {find_letter("z"), 98}};
+    const char *stop[] = {"z"};
+    struct lutra_sampling sampling;
+    struct lutra_request r;
+    lutra_verifier *v;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    lutra_request_init(&r, sizeof r);
+    OK(lutra_verifier_open_check(&v, ask_whole, &h, err));
+    fixture_session(&f, WIDTH, 128);
+    sampling.bias = bias, sampling.n_bias = 3;
+    r.prompt = (int32_t[]){5, 6, 7}, r.n_prompt = 3, r.max_tokens = 40, r.sampling = &sampling;
+    r.stop = stop, r.n_stop = 1;
+    struct lutra_search set = settings(LUTRA_SEARCH_BEAM, v);
+    int n_equal = 0;
+    for (sampling.seed = 1; sampling.seed <= 60; sampling.seed++) {
+        lutra_search_run *search;
+        int active = 1;
+        memset(&h, 0, sizeof h);
+        OK(lutra_search_submit(&search, f.s, &r, &set, err));
+        while (active) OK(lutra_step(f.s, &active, err));
+        const struct lutra_search_result *res = lutra_search_done(search);
+        if (h.n_distinct < WIDTH / 4 && res->n_pruned > 0)
+            fail_msg("seed %u: %d solutions, all alike", (unsigned)sampling.seed, h.n);
+        lutra_search_close(&search);
+        n_equal += h.n > h.n_distinct;
+    }
+    assert_true(n_equal > 20);
+    lutra_verifier_close(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(whole_texts_or_steps),
         cmocka_unit_test(a_failure_costs_its_own_score), cmocka_unit_test(the_first_pass_ends_it),
-        cmocka_unit_test(by_name), cmocka_unit_test(refused)};
+        cmocka_unit_test(equal_solutions_leave_a_beam), cmocka_unit_test(by_name), cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }
