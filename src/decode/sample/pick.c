@@ -52,17 +52,6 @@ static float adjust_one(const struct sample_state *st, int32_t token, float x)
     return count ? penalised(&st->set, x, count) : x;
 }
 
-/* Without top-k and top-p no order is needed: candidates stay in order of id. */
-static int keep_min_p(
-    const struct sample_settings *set, int n_vocab, const float *row, float max, struct sample_scratch *tmp)
-{
-    float floor = set->min_p > 0 ? max + logf(set->min_p) : -INFINITY;
-    int n = 0;
-    for (int32_t i = 0; i < n_vocab; i++)
-        if (row[i] >= floor && row[i] > -INFINITY) tmp->cand[n++] = (struct sample_cand){i, row[i]};
-    return n;
-}
-
 static int cut_min_p(const struct sample_settings *set, const struct sample_cand *cand, int n, float max)
 {
     if (set->min_p <= 0) return n;
@@ -75,7 +64,7 @@ static int cut_min_p(const struct sample_settings *set, const struct sample_cand
 static double sum_of(const struct sample_cand *cand, int n, float max)
 {
     double total = 0;
-    for (int i = 0; i < n; i++) total += exp_nonpos(cand[i].logit - max);
+    for (int i = 0; i < n; i++) total += (double)weight_of(cand[i].logit, max, LOG2_E);
     return total;
 }
 
@@ -89,8 +78,9 @@ static int cut_best(const struct sample_settings *set, const struct sample_cand 
 static struct sample_choice weigh(const struct sample_settings *set, struct sample_cand *cand, int n, float max)
 {
     double total = 0;
+    float heat = heat_of(set->temperature);
     for (int i = 0; i < n; i++) {
-        cand[i].logit = exp_nonpos((cand[i].logit - max) / set->temperature);
+        cand[i].logit = weight_of(cand[i].logit, max, heat);
         total += cand[i].logit;
     }
     return (struct sample_choice){cand, n, total};
@@ -99,15 +89,9 @@ static struct sample_choice weigh(const struct sample_settings *set, struct samp
 struct sample_choice sample_choose(
     const struct sample_settings *set, int n_vocab, const float *row, float max, struct sample_scratch *tmp)
 {
-    struct sample_cand *cand = tmp->cand;
-    int n;
-    if (set->top_k > 0) {
-        n = select_top_k(row, n_vocab, set->top_k < n_vocab ? set->top_k : n_vocab, max, cand, &tmp->select);
-        n = cut_best(set, cand, n, max);
-    } else {
-        n = keep_min_p(set, n_vocab, row, max, tmp);
-    }
-    return weigh(set, cand, n, max);
+    int k = set->top_k < n_vocab ? set->top_k : n_vocab;
+    int n = select_top_k(row, n_vocab, k, max, tmp->cand, &tmp->select);
+    return weigh(set, tmp->cand, cut_best(set, tmp->cand, n, max), max);
 }
 
 static int32_t draw(struct sample_choice choice, double u)
@@ -115,7 +99,6 @@ static int32_t draw(struct sample_choice choice, double u)
     double goal = u * choice.total, sum = 0;
     int32_t last = -1;
     for (int i = 0; i < choice.n; i++) {
-        if (choice.cand[i].logit <= 0) continue;
         last = choice.cand[i].id;
         sum += choice.cand[i].logit;
         if (sum > goal) break;
@@ -160,19 +143,19 @@ static int find_bad(const float *logits, int n_vocab, bool nan)
 static int pick_from_all(const struct sampler *s, const struct sample_state *st, struct sample_scratch *tmp,
     const float *logits, int64_t pos, int32_t *token, struct lutra_error *err)
 {
-    int n_vocab = s->lim.n_vocab, has_nan;
-    float max = select_max(logits, n_vocab, &has_nan);
-    bool bad = has_nan || max == INFINITY;
-    TRY(check_model(max, has_nan, bad ? find_bad(logits, n_vocab, has_nan) : -1, err));
+    int n_vocab = s->lim.n_vocab;
+    struct row_extent of = tmp->passes->extent(logits, n_vocab);
+    bool bad = of.has_nan || of.max == INFINITY;
+    TRY(check_model(of.max, of.has_nan, bad ? find_bad(logits, n_vocab, of.has_nan) : -1, err));
     const float *row = sample_adjust(st, n_vocab, logits, tmp);
-    if (row != logits) max = select_max(row, n_vocab, &has_nan);
-    TRY(check_adjusted(max, has_nan, err));
+    if (row != logits) of = tmp->passes->extent(row, n_vocab);
+    TRY(check_adjusted(of.max, of.has_nan, err));
     if (st->set.temperature <= 0)
-        *token = select_argmax(row, n_vocab, max);
-    else if (st->set.top_k <= 0 && st->set.top_p < 1)
-        *token = nucleus_draw(&tmp->nucleus, tmp->fill, &st->set, row, n_vocab, max, random_at(st, pos));
+        *token = select_argmax(row, n_vocab, of.max);
+    else if (st->set.top_k <= 0)
+        *token = nucleus_draw(&tmp->nucleus, tmp->passes, &st->set, row, n_vocab, of, random_at(st, pos));
     else
-        *token = draw(sample_choose(&st->set, n_vocab, row, max, tmp), random_at(st, pos));
+        *token = draw(sample_choose(&st->set, n_vocab, row, of.max, tmp), random_at(st, pos));
     return 0;
 }
 

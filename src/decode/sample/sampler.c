@@ -55,7 +55,7 @@ static int open_scratch(struct sample_scratch *tmp, int n_vocab)
     tmp->logits = calloc((size_t)n_vocab, sizeof *tmp->logits);
     tmp->seen = calloc((size_t)n_vocab, sizeof *tmp->seen);
     tmp->cand = calloc((size_t)n_vocab, sizeof *tmp->cand);
-    tmp->fill = nucleus_fill_for(cpu_isa());
+    tmp->passes = nucleus_passes_for(cpu_isa());
     TRY(nucleus_init(&tmp->nucleus, n_vocab));
     return tmp->logits && tmp->seen && tmp->cand ? 0 : LUTRA_E_NO_MEMORY;
 }

@@ -25,7 +25,7 @@ struct sample_scratch {
     struct sample_cand *cand; /* [n_vocab] */
     struct select_scratch select;
     struct nucleus nucleus;
-    nucleus_fill *fill; /* for nucleus_draw() */
+    const struct nucleus_passes *passes; /* for nucleus_draw() */
 };
 
 struct sampler {
@@ -48,8 +48,8 @@ struct sample_choice {
 const float *sample_adjust(
     const struct sample_state *state, int n_vocab, const float *logits, struct sample_scratch *tmp);
 
-/* Top-k, top-p, min-p and temperature over a row whose largest logit is max (finite).  Temperature > 0.  Top-p without
- * top-k is nucleus_draw()'s. */
+/* Top-k, top-p, min-p and temperature over a row whose largest logit is max (finite).  Temperature and top-k > 0; a row
+ * without top-k is nucleus_draw()'s. */
 struct sample_choice sample_choose(
     const struct sample_settings *set, int n_vocab, const float *row, float max, struct sample_scratch *tmp);
 

@@ -6,33 +6,12 @@
 #include <string.h>
 
 enum {
-    LANES = 32,     /* independent maxima */
     HEAP_MAX = 256, /* up to here a heap beats the histogram */
     SKIP_BLOCK = 32,
 };
 
 /* Histogram buckets below the largest logit, per nat. */
 static const float BUCKETS_PER_NAT = 64.0f;
-
-float select_max(const float *logits, int n, int *has_nan)
-{
-    const int32_t magnitude = 0x7fffffff, infinite = 0x7f800000; /* as integers: see exp_nonpos */
-    float best[LANES];
-    int bad = 0;
-    for (int j = 0; j < LANES; j++) best[j] = -INFINITY;
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j++) best[j] = logits[i + j] > best[j] ? logits[i + j] : best[j];
-        for (int j = 0; j < LANES; j++) bad |= ((int32_t)f32_bits(logits[i + j]) & magnitude) > infinite;
-    }
-    for (; i < n; i++) {
-        best[0] = logits[i] > best[0] ? logits[i] : best[0];
-        bad |= ((int32_t)f32_bits(logits[i]) & magnitude) > infinite;
-    }
-    for (int j = 1; j < LANES; j++) best[0] = best[j] > best[0] ? best[j] : best[0];
-    *has_nan = bad;
-    return best[0];
-}
 
 int32_t select_argmax(const float *logits, int n, float max)
 {
@@ -145,7 +124,7 @@ int select_prefix(const struct sample_cand *cand, int n, float mass, float max, 
 {
     double sum = 0, goal = (double)mass * total;
     for (int i = 0; i < n; i++) {
-        sum += exp_nonpos(cand[i].logit - max);
+        sum += (double)weight_of(cand[i].logit, max, LOG2_E);
         if (sum >= goal) return i + 1;
     }
     return n;

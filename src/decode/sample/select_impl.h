@@ -6,6 +6,7 @@
 #ifndef LUTRA_DECODE_SAMPLE_SELECT_IMPL_H
 #define LUTRA_DECODE_SAMPLE_SELECT_IMPL_H
 
+#include <float.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,34 +24,50 @@ struct select_scratch {
     int32_t count[SELECT_BUCKETS];
 };
 
-/* exp(-c) for 0 <= c <= 87, relative error below 2e-7.  Our own so that the bits do not depend on the C library. */
-static inline float exp_minus(float c)
+/* The lesser of two floats, neither negative (-0 is) nor NaN.  As integers: gcc makes a branch of a float comparison and
+ * no vectors. */
+static inline float at_most(float x, float most)
 {
-    float t = c * -1.44269504f + 12582912.0f; /* 1.5 * 2^23: the low bits of t are round(-c / ln 2) */
-    float k = t - 12582912.0f;
-    float r = k * 2.12194440e-4f - (c + k * 0.693359375f); /* ln 2 in two parts */
-    float p = 1.9875691500e-4f;                            /* Cephes expf */
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    return p * f32_from_bits((f32_bits(t) - 0x4b400000u + 127u) << 23);
+    int32_t a = (int32_t)f32_bits(x), b = (int32_t)f32_bits(most);
+    return f32_from_bits((uint32_t)(a < b ? a : b));
 }
 
-/* exp(x) for x <= 0; exactly 0 below -87 and for NaN.  Compared as integers because gcc makes a branch of a float
- * comparison and no vectors. */
-static inline float exp_nonpos(float x)
+/* 2^-z for z >= 0, relative error below 3e-7; 2^-125 above 125.  Our own so that the bits do not depend on the C library;
+ * few operations, since a draw takes it of every logit. */
+static inline float exp2_minus(float z)
 {
-    const int32_t limit = 0x42ae0000; /* 87.0f */
-    int32_t depth = (int32_t)(f32_bits(x) & 0x7fffffffu);
-    uint32_t keep = 0u - (uint32_t)(depth < limit);
-    return f32_from_bits(f32_bits(exp_minus(f32_from_bits((uint32_t)(depth < limit ? depth : limit)))) & keep);
+    z = at_most(z, 125);
+    float t = 12582912.0f - z; /* 1.5 * 2^23: the low bits of t are round(-z) */
+    float f = 12582912.0f - t - z;
+    float p = 0x1.5ec866p-10f; /* (2^f - 1) / f, interpolated at Chebyshev nodes of [-0.5, 0.5] */
+    p = p * f + 0x1.3cbf6p-7f;
+    p = p * f + 0x1.c6afeep-5f;
+    p = p * f + 0x1.ebfa4cp-3f;
+    p = p * f + 0x1.62e43p-1f;
+    p = p * f + 1;
+    return f32_from_bits(f32_bits(p) + (f32_bits(t) << 23));
 }
 
-/* Largest of n logits (-INFINITY for n = 0) and whether one of them is NaN. */
-float select_max(const float *logits, int n, int *has_nan);
+static const float LOG2_E = 1.44269504f;
+
+static inline float heat_of(float temperature)
+{
+    float heat = LOG2_E / temperature;
+    return heat < FLT_MAX ? heat : FLT_MAX;
+}
+
+/* What a logit weighs: exp((logit - max) / temperature).  LOG2_E is the heat of temperature 1. */
+static inline float weight_of(float logit, float max, float heat)
+{
+    return exp2_minus((max - logit) * heat);
+}
+
+/* Integers in the order of floats; both zeros are one. */
+static inline int32_t select_key(float x)
+{
+    int32_t bits = (int32_t)f32_bits(x + 0.0f);
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
 
 /* Whether a comes after b, best first. */
 bool select_is_worse(struct sample_cand a, struct sample_cand b);

@@ -127,20 +127,26 @@ static void compare(const struct sample_choice *got, const struct ref_dist *want
     free(p);
 }
 
-static int32_t draw_with(struct sampler *s, const float *row, float max, double u)
+static int32_t draw_with(struct sampler *s, const float *row, struct row_extent extent, double u)
 {
     struct sample_scratch *tmp = &s->scratch[0];
-    return nucleus_draw(&tmp->nucleus, tmp->fill, &s->seq[0].set, row, s->lim.n_vocab, max, u);
+    return nucleus_draw(&tmp->nucleus, tmp->passes, &s->seq[0].set, row, s->lim.n_vocab, extent, u);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return ((const struct ref_cand *)a)->id - ((const struct ref_cand *)b)->id;
 }
 
 /* In the middle of a token's share of the distribution that token is drawn. */
-static void draws_cover(struct sampler *s, const float *row, float max, const struct ref_dist *want)
+static void draws_cover(struct sampler *s, const float *row, struct row_extent extent, struct ref_dist *want)
 {
     double before = 0;
+    qsort(want->cand, (size_t)want->n, sizeof *want->cand, by_id);
     for (int i = 0; i < want->n; i++) {
         double p = want->cand[i].p;
         if (p > 1e-5 && (i < 20 || i == want->n - 1 || roll(20) == 0))
-            assert_int_equal(draw_with(s, row, max, before + p / 2), want->cand[i].id);
+            assert_int_equal(draw_with(s, row, extent, before + p / 2), want->cand[i].id);
         before += p;
     }
 }
@@ -166,12 +172,11 @@ static void distribution_equals_reference(void **state)
         }
         struct ref_dist want = ref_distribution(&set, row, n_vocab, history, n_history, cand);
         const float *changed = sample_adjust(&s->seq[0], n_vocab, row, &s->scratch[0]);
-        int has_nan;
-        float max = select_max(changed, n_vocab, &has_nan);
+        struct row_extent extent = s->scratch[0].passes->extent(changed, n_vocab);
+        float max = extent.max;
         /* Where f32 and f64 may rightly cut at different places there is nothing to compare. */
-        bool nucleus = set.top_k <= 0 && set.top_p < 1; /* draws without a list: plain_definition_draws_the_same */
-        if (want.n > 0 && want.edge > 1e-5 && nucleus) {
-            draws_cover(s, changed, max, &want);
+        if (want.n > 0 && want.edge > 1e-5 && set.top_k <= 0) { /* no list: plain_definition_draws_the_same */
+            draws_cover(s, changed, extent, &want);
             n_compared++;
         } else if (want.n > 0 && want.edge > 1e-5) {
             struct sample_choice got = sample_choose(&set, n_vocab, changed, max, &s->scratch[0]);
@@ -198,23 +203,29 @@ struct plain {
     double total;
 };
 
+static int plain_by_id(const void *a, const void *b)
+{
+    return ((const struct sample_cand *)a)->id - ((const struct sample_cand *)b)->id;
+}
+
 static struct plain plain_nucleus(const struct sample_settings *set, const float *row, int n_vocab, float max)
 {
     struct plain p = {malloc((size_t)n_vocab * sizeof *p.cand), 0, 0};
     double all = 0, sum = 0;
     for (int i = 0; i < n_vocab; i++) {
         if (row[i] > -INFINITY) p.cand[p.n++] = (struct sample_cand){i, row[i]};
-        all += (double)exp_nonpos(row[i] - max);
+        all += (double)weight_of(row[i], max, LOG2_E);
     }
     qsort(p.cand, (size_t)p.n, sizeof *p.cand, plain_order);
     int keep = 0;
-    do sum += (double)exp_nonpos(p.cand[keep++].logit - max);
-    while (keep < p.n && sum < (double)set->top_p * all);
+    do sum += (double)weight_of(p.cand[keep++].logit, max, LOG2_E);
+    while (keep < p.n && (set->top_p >= 1 || sum < (double)set->top_p * all));
     if (set->min_p > 0)
         while (keep > 1 && p.cand[keep - 1].logit < max + logf(set->min_p)) keep--;
     p.n = keep;
+    qsort(p.cand, (size_t)p.n, sizeof *p.cand, plain_by_id);
     for (int i = 0; i < p.n; i++) {
-        p.cand[i].logit = exp_nonpos((p.cand[i].logit - max) / set->temperature);
+        p.cand[i].logit = weight_of(p.cand[i].logit, max, heat_of(set->temperature));
         p.total += (double)p.cand[i].logit;
     }
     return p;
@@ -254,7 +265,7 @@ static void plain_definition_draws_the_same(void **state)
 {
     (void)state;
     enum { ROUNDS = 1500, DRAWS = 24 };
-    const float nucleus[] = {0, 0.1f, 0.5f, 0.9f, 0.95f, 0.999f, 0.99999994f};
+    const float nucleus[] = {0, 0.1f, 0.5f, 0.9f, 0.95f, 0.999f, 0.99999994f, 1};
     const uint32_t isas[] = {0, CPU_AVX2, CPU_AVX512};
     int n_tokens = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -264,24 +275,24 @@ static void plain_definition_draws_the_same(void **state)
         struct sample_settings set = random_settings(bias, n_vocab);
         shape_row(row, n_vocab, round % 6);
         set.top_k = 0;
-        set.top_p = nucleus[roll(7)];
+        set.top_p = nucleus[roll(8)];
         set.temperature = (const float[]){0.05f, 0.8f, 1, 2, 50}[roll(5)];
         set.min_p = roll(2) ? 0 : set.min_p;
         struct sampler *s = open_sampler(n_vocab, 1, 100);
         start(s, 0, &set, 0);
         uint32_t isa = isas[roll(3)];
-        if ((isa & ~cpu_isa()) == 0) s->scratch[0].fill = nucleus_fill_for(isa);
+        if ((isa & ~cpu_isa()) == 0) s->scratch[0].passes = nucleus_passes_for(isa);
         for (int i = 0; i < n_history; i++) sampler_accept(s, 0, (int32_t)roll((uint32_t)n_vocab));
         const float *changed = sample_adjust(&s->seq[0], n_vocab, row, &s->scratch[0]);
-        int has_nan;
-        float max = select_max(changed, n_vocab, &has_nan);
+        struct row_extent extent = s->scratch[0].passes->extent(changed, n_vocab);
+        float max = extent.max;
         struct plain want = {NULL, 0, 0};
         if (max > -INFINITY) want = plain_nucleus(&set, changed, n_vocab, max);
         for (int i = 0; i < DRAWS && want.n > 0; i++, n_tokens++) {
             double u = i == 0   ? 0
                        : i == 1 ? 1 - 0x1p-20
                                 : rng_double((struct rng_key){.seed = 7, .position = (uint32_t)round}, (uint32_t)i);
-            int32_t got = draw_with(s, changed, max, u), expect = plain_draw(&want, u);
+            int32_t got = draw_with(s, changed, extent, u), expect = plain_draw(&want, u);
             if (got != expect) fail_msg("round %d, u %.17g: token %d, not %d", round, u, got, expect);
         }
         free(want.cand);
@@ -320,12 +331,12 @@ static void best_k_of_a_long_row(void **state)
 static void exponential_is_close(void **state)
 {
     (void)state;
-    for (float x = 0; x > -87; x -= 0.00173f) {
-        double want = exp((double)x);
-        if (fabs((double)exp_nonpos(x) - want) > 2e-7 * want) fail_msg("exp(%g)", (double)x);
+    for (float z = 0; z < 125; z += 0.00173f) {
+        double want = exp2((double)-z);
+        if (fabs((double)exp2_minus(z) - want) > 3e-7 * want) fail_msg("2^-%g", (double)z);
     }
-    assert_true(exp_nonpos(0) == 1.0f);
-    assert_true(exp_nonpos(-88) == 0 && exp_nonpos(-INFINITY) == 0);
+    assert_true(exp2_minus(0) == 1 && exp2_minus(1e30f) == 0x1p-125f && exp2_minus(INFINITY) == 0x1p-125f);
+    assert_true(weight_of(3, 3, heat_of(1e-40f)) == 1 && weight_of(2.5f, 3, heat_of(1e-40f)) == 0x1p-125f);
 }
 
 /* 100,000 draws of a fixed seed against the exact probabilities. */
