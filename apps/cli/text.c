@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static void *need(void *p)
@@ -82,6 +84,39 @@ static int write_all(int fd, const char *text, size_t n)
     return fsync(fd);
 }
 
+static bool take_lock(int fd)
+{
+    enum { TRIES = 100, WAIT_MS = 20 };
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return true; /* a file system without locks */
+        if (i == TRIES) return false;
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000}, NULL);
+    }
+    return true;
+}
+
+/* Locked by who writes it: what a writer left that died is taken over by the next.  -1 with errno. */
+static int open_temporary(const char *name)
+{
+    for (int why = 0; why == 0; errno = why) {
+        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        struct stat ours, there;
+        if (fd < 0) return -1;
+        if (!take_lock(fd))
+            why = EBUSY;
+        else if (fstat(fd, &ours) < 0 || !S_ISREG(ours.st_mode) || ours.st_uid != geteuid())
+            why = EEXIST;
+        else if (lstat(name, &there) < 0 || there.st_dev != ours.st_dev || there.st_ino != ours.st_ino)
+            why = 0; /* its writer has renamed it meanwhile */
+        else if (ftruncate(fd, 0) == 0)
+            return fd;
+        else
+            why = errno;
+        close(fd);
+    }
+    return -1;
+}
+
 int write_file_whole(const char *path, const char *text, size_t n_bytes)
 {
     struct stat there;
@@ -91,22 +126,25 @@ int write_file_whole(const char *path, const char *text, size_t n_bytes)
     }
     size_t room = strlen(path) + 16;
     char *temporary = get_memory(room);
-    snprintf(temporary, room, "%s.XXXXXX", path);
-    int fd = mkstemp(temporary), rc = -1;
+    snprintf(temporary, room, "%s.lutra-tmp", path);
+    int fd = open_temporary(temporary), rc = -1;
     if (fd >= 0) {
         mode_t mask = umask(0);
         umask(mask);
         rc = fchmod(fd, 0666 & ~mask);
         if (rc == 0) rc = write_all(fd, text, n_bytes);
-        if (close(fd) < 0) rc = -1;
-        if (rc == 0) rc = rename(temporary, path);
+        if (rc == 0) rc = rename(temporary, path); /* under the lock */
         if (rc < 0) {
             int why = errno;
             unlink(temporary);
             errno = why;
         }
+        close(fd); /* written and synchronised before */
     }
-    if (rc < 0) say("%s: %s", path, strerror(errno));
+    if (rc < 0 && fd < 0 && (errno == EBUSY || errno == EEXIST))
+        say("%s: %s", temporary, errno == EBUSY ? "another program is writing" : "somebody else's");
+    else if (rc < 0)
+        say("%s: %s", path, strerror(errno));
     free(temporary);
     return rc;
 }

@@ -134,6 +134,24 @@ lutra quantize "$MODEL" "$WORK/device" Q4_0
 expect_code 1 'a device is not replaced'
 expect_err 'not a regular file' 'a device is not replaced'
 [ -p "$WORK/device" ] || fail 'a device is not replaced'
+# A small file is written beside its place, too.
+report="lutra eval -m $MODEL -f $PROBLEMS --limit 1 --n 4 --methods greedy --report $WORK/r.json"
+head -c 9999 /dev/zero >"$WORK/r.json.lutra-tmp"
+$report
+expect_code 0 'a temporary file of a dead writer'
+expect_json "$WORK/r.json" 'json.load(sys.stdin)' 'a report over one of a dead writer'
+[ -e "$WORK/r.json.lutra-tmp" ] && fail 'a temporary file is left'
+flock -o "$WORK/r.json.lutra-tmp" sleep 20 &
+holder=$!
+while flock -n "$WORK/r.json.lutra-tmp" true; do sleep .05; done
+$report
+expect_code 1 'a temporary file of a living writer'
+expect_err 'r.json.lutra-tmp: another program is writing' 'a temporary file of a living writer'
+kill $holder
+rm -f "$WORK/r.json.lutra-tmp"
+ln -s "$WORK/out" "$WORK/r.json.lutra-tmp"
+$report
+expect_code 1 'a link in the place of the temporary file'
 lutra quantize "$MODEL" "$WORK/out.gguf" Q9
 expect_err 'MXFP4' 'types are listed'
 lutra bench -m "$MODEL" -p 1 -n 0 -r 1 -t 1000
