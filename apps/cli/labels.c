@@ -48,6 +48,8 @@ static bool is_free(const struct label_plan *plan, struct label_box b)
     if (b.x < f->x || b.y < f->y || b.x + b.w > f->x + f->w || b.y + b.h > f->y + f->h) return false;
     for (int i = 0; i < plan->n_box; i++)
         if (meet(b, plan->box[i])) return false;
+    for (int i = 0; i < plan->n_name; i++)
+        if (meet(b, plan->name[i].box)) return false;
     return true;
 }
 
@@ -65,15 +67,19 @@ static bool is_far(double x, double y, struct label_box b)
     return hypot(l.x1 - x, l.y1 - y) > NEAR;
 }
 
-/* Lines under the name, names and points under its leader, and the way to it. */
+/* The way to the name, lines under it, points under its leader; dearest are leaders across names, its own and others'. */
 static double cost(const struct label_plan *plan, double x, double y, struct label_box b)
 {
     struct label_line l = lead(x, y, b);
-    double sum = hypot(l.x1 - x, l.y1 - y);
+    bool far = is_far(x, y, b);
+    double sum = hypot(l.x1 - x, l.y1 - y) + (far ? 10 : 0);
     for (int i = 0; i < plan->n_line; i++) sum += crosses(plan->line[i], b) ? 25 : 0;
-    if (!is_far(x, y, b)) return sum;
-    for (int i = 0; i < plan->n_box; i++) sum += crosses(l, plan->box[i]) ? 40 : 0;
-    return sum + 10;
+    for (int i = 0; i < plan->n_box && far; i++) sum += crosses(l, plan->box[i]) ? 40 : 0;
+    for (int i = 0; i < plan->n_name; i++) {
+        const struct label *name = &plan->name[i];
+        sum += (far && crosses(l, name->box)) || (name->far && crosses(name->leader, b)) ? 120 : 0;
+    }
+    return sum;
 }
 
 /* DejaVu Sans, the widest of the usual fonts. */
@@ -100,7 +106,6 @@ struct label labels_place(struct label_plan *plan, double x, double y, const cha
             }
     out.far = is_far(x, y, out.box);
     out.leader = lead(x, y, out.box);
-    labels_add_box(plan, out.box);
-    if (out.far) labels_add_line(plan, x, y, out.leader.x1, out.leader.y1);
+    if (plan->n_name < LABELS_BOX_MAX) plan->name[plan->n_name++] = out;
     return out;
 }

@@ -148,16 +148,24 @@ static void draw_point(struct panel *p, const struct eval_method *m)
 /* Over everything else, on white: no line goes through a name. */
 static void draw_names(struct panel *p)
 {
+    const struct eval_method *of[EVAL_METHODS_MAX];
     for (int i = 0; i < p->set->n_method; i++) {
         const struct eval_method *m = &p->set->method[i];
         if (!shown(p, m)) continue;
-        double x = x_of(p, cost_of(p, m)), y = y_of(p, m->accuracy.mean);
-        struct label l = labels_place(&p->labels, x, y, m->name, LABEL);
-        if (l.far) add(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", x, y, l.leader.x1, l.leader.y1);
+        of[p->labels.n_name] = m;
+        labels_place(&p->labels, x_of(p, cost_of(p, m)), y_of(p, m->accuracy.mean), m->name, LABEL);
+    }
+    for (int i = 0; i < p->labels.n_name; i++) {
+        struct label_line l = p->labels.name[i].leader;
+        if (p->labels.name[i].far)
+            add(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", l.x0, l.y0, l.x1, l.y1);
+    }
+    for (int i = 0; i < p->labels.n_name; i++) {
+        struct label_box b = p->labels.name[i].box;
         add(p->out, "<rect class='name' x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='#fff' fill-opacity='.8'/>",
-            l.box.x, l.box.y, l.box.w, l.box.h);
-        add(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", l.box.x + 1, l.box.y + l.box.h - 3, colour_of(m),
-            m->name);
+            b.x, b.y, b.w, b.h);
+        add(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", b.x + 1, b.y + b.h - 3, colour_of(of[i]),
+            of[i]->name);
     }
 }
 
