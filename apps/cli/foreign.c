@@ -30,7 +30,24 @@ static const struct foreign table[] = {
      "--no-skip-chat-parsing",
         FOREIGN_NONE, NULL, NULL},
     {"--log-file -lv --verbosity --log-verbosity --log-prompts-dir", FOREIGN_ONE, NULL, NULL},
-    {"--log-colors", FOREIGN_SWITCH, NULL, NULL},
+    {"--log-colors --spec-draft-cpu-strict --cpu-strict-draft --spec-draft-poll --poll-draft "
+     "--spec-draft-cpu-strict-batch "
+     "--cpu-strict-batch-draft --spec-draft-poll-batch --poll-batch-draft",
+        FOREIGN_SWITCH, NULL, NULL},
+    /* ...since drafts change no text, and there are no draft models */
+    {"--spec-draft-threads --spec-draft-threads-batch --spec-draft-cpu-mask -Cd --cpu-mask-draft "
+     "--spec-draft-cpu-range -Crd "
+     "--cpu-range-draft --spec-draft-prio --prio-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
+     "--spec-draft-prio-batch --prio-batch-draft --spec-draft-override-tensor -otd --override-tensor-draft "
+     "--spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft --spec-draft-n-ubatch --spec-draft-p-split "
+     "--spec-draft-sampling --spec-draft-device --spec-draft-type-k --spec-draft-type-v --spec-ngram-mod-n-min "
+     "--spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n --spec-ngram-simple-size-m "
+     "--spec-ngram-simple-min-hits --spec-ngram-map-k-size-n --spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits "
+     "--spec-ngram-map-k4v-size-n --spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits -ptc --print-token-count",
+        FOREIGN_ONE, NULL, NULL},
+    {"--spec-draft-cpu-moe -cmoed --cpu-moe-draft --spec-draft-backend-sampling --no-spec-draft-backend-sampling "
+     "--mmproj-offload --no-mmproj-offload --no-log-jsonl",
+        FOREIGN_NONE, NULL, NULL},
     /* ---- would change the result ---- */
     {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo -hfv -hfrv --hf-repo-v",
         FOREIGN_ONE, "models are not downloaded (give a file with -m)", NULL},
@@ -45,6 +62,13 @@ static const struct foreign table[] = {
     {"-mm --mmproj -mmu --mmproj-url --image --audio --video --image-min-tokens --image-max-tokens -mmdev "
      "--mmproj-device",
         FOREIGN_ONE, "there are no images, sounds or videos", NULL},
+    {"--video-fps --video-timestamp-interval --video-ffmpeg-dir", FOREIGN_ONE, "there are no images, sounds or videos",
+        NULL},
+    {"--spec-synth-len --spec-synth-rates", FOREIGN_ONE, "drafts are not made up", NULL},
+    {"-o --output --output-file", FOREIGN_ONE, "the answer goes to stdout (> FILE)", NULL},
+    {"--log-jsonl", FOREIGN_NONE, "messages are plain lines", NULL},
+    {"--completion-bash", FOREIGN_NONE, "completions are installed with the program", NULL},
+    {"--version", FOREIGN_NONE, "'lutra --version' prints it", NULL},
     {"--rope-scaling", FOREIGN_ONE, "a model's rotary scaling is what its file says", "none"},
     {"--rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor "
      "--yarn-beta-slow --yarn-beta-fast",

@@ -282,7 +282,7 @@ int option_parse(struct option_args *args, int argc, char **argv)
     bool only_words = false, quiet = false;
     args->positional = argv;
     for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--usage") == 0) {
             args->help = true;
             args->help_all = i + 1 < argc && strcmp(argv[i + 1], "all") == 0;
         }

@@ -36,6 +36,20 @@ def verdict(words, folder):
     return f"code {r.returncode}: {first}"
 
 
+def unknown_options():
+    """Those of the help texts that run neither takes nor names a reason for, or takes for another."""
+    lines = open(SOURCE + "/tests/cli/llama_options.txt").read().splitlines()
+    names = [name for line in lines if not line.startswith("#") for name in line.split()]
+    wrong = []
+    for name in names:
+        r = subprocess.run([LUTRA, "run", "-m", "/no/such/model", name], stdin=subprocess.DEVNULL, capture_output=True,
+                           text=True, timeout=100)
+        if "unknown option" in r.stderr or "did you mean" in r.stderr:
+            wrong.append(name)
+    print(f"{len(names)} options, {len(wrong)} unknown: {' '.join(wrong)}")
+    return wrong if len(names) > 300 else ["too few names"]
+
+
 def main():
     n_wrong = n_lines = 0
     for line in open(SOURCE + "/tests/cli/llama_command_lines.txt"):
@@ -50,7 +64,7 @@ def main():
             n_wrong += 1
             print(f"FAILED: {' '.join(words)}\n  expected {expected}, saw {seen}")
     print(f"{n_lines} command lines, {n_wrong} wrong")
-    return n_wrong > 0 or n_lines < 138
+    return n_wrong > 0 or n_lines < 138 or unknown_options() != []
 
 
 sys.exit(main())
