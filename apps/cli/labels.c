@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { RINGS = 40, RING_HEIGHT = 7, SHIFTS = 5, NEAR = 12 };
+enum { RINGS = 40, RING_HEIGHT = 7, SHIFTS = 5, NEAR = 12, ROUNDS = 6 };
 
 void labels_add_box(struct label_plan *plan, struct label_box box)
 {
@@ -90,9 +90,9 @@ static double width_of(const char *text, double size)
     return em * size;
 }
 
-struct label labels_place(struct label_plan *plan, double x, double y, const char *text, double size)
+static struct label find_place(const struct label_plan *plan, double x, double y, double w, double h)
 {
-    double w = width_of(text, size), h = size + 2, least = INFINITY;
+    double least = INFINITY;
     struct label out = {.box = {x + 7, y - h / 2, w, h}};
     for (int ring = 0; ring < RINGS; ring++)
         for (int shift = 0; shift < SHIFTS; shift++)
@@ -106,6 +106,25 @@ struct label labels_place(struct label_plan *plan, double x, double y, const cha
             }
     out.far = is_far(x, y, out.box);
     out.leader = lead(x, y, out.box);
+    return out;
+}
+
+struct label labels_place(struct label_plan *plan, double x, double y, const char *text, double size)
+{
+    struct label out = find_place(plan, x, y, width_of(text, size), size + 2);
     if (plan->n_name < LABELS_BOX_MAX) plan->name[plan->n_name++] = out;
     return out;
+}
+
+void labels_settle(struct label_plan *plan)
+{
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < plan->n_name; i++) {
+            struct label was = plan->name[i], *last = &plan->name[--plan->n_name];
+            plan->name[i] = *last;
+            struct label now = find_place(plan, was.leader.x0, was.leader.y0, was.box.w, was.box.h);
+            *last = plan->name[i];
+            plan->name[i] = now;
+            plan->n_name++;
+        }
 }

@@ -39,4 +39,7 @@ void labels_add_line(struct label_plan *plan, double x0, double y0, double x1, d
 /* The place for the name of the point at x, y, in a sans-serif font of `size`; plan->name has it, too. */
 struct label labels_place(struct label_plan *plan, double x, double y, const char *text, double size);
 
+/* Places each name once more, now that all others are known. */
+void labels_settle(struct label_plan *plan);
+
 #endif

@@ -155,6 +155,7 @@ static void draw_names(struct panel *p)
         of[p->labels.n_name] = m;
         labels_place(&p->labels, x_of(p, cost_of(p, m)), y_of(p, m->accuracy.mean), m->name, LABEL);
     }
+    labels_settle(&p->labels);
     for (int i = 0; i < p->labels.n_name; i++) {
         struct label_line l = p->labels.name[i].leader;
         if (p->labels.name[i].far)
