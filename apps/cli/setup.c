@@ -136,6 +136,10 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
         say("-ctk %s and -ctv %s: keys and values have one type for now", opts->type_k, opts->type_v);
         return EXIT_USAGE;
     }
+    if (strstr(opts->model, "://")) {
+        say("%s: a URL, not a file", opts->model);
+        return EXIT_FAILED;
+    }
     int code = engine_open_runtime(e, opts);
     if (code) return code;
     uint64_t start = now_us();

@@ -129,6 +129,12 @@ done
 lutra run -m "$WORK" -p x
 expect_code 1 'a folder'
 expect_err "$WORK: a folder" 'a folder'
+lutra run https://example.com/model.gguf -p x
+expect_code 1 'a URL'
+expect_err 'https://example.com/model.gguf: a URL, not a file' 'a URL'
+lutra run -m "$MODEL" --prm "$PRM" -p x -n 2
+expect_code 0 'a judge without a method'
+expect_err 'judge nothing without --best-of' 'a judge without a method'
 mkfifo "$WORK/device"
 lutra quantize "$MODEL" "$WORK/device" Q4_0
 expect_code 1 'a device is not replaced'

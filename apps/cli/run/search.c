@@ -103,6 +103,8 @@ int searcher_init(struct searcher *s, struct search_options *o)
     *s = (struct searcher){0};
     lutra_search_init(&s->settings, sizeof s->settings);
     int code = read_method(s, o);
+    if (!code && !s->wanted && judge_wanted(&o->judge))
+        say("note: --prm and --check judge nothing without --best-of N, --beam BxE or another method");
     if (code || !s->wanted) return code;
     bool votes = s->settings.method == LUTRA_SEARCH_VOTE || s->settings.method == LUTRA_SEARCH_AUTO;
     if (!votes && !judge_wanted(&o->judge)) {
