@@ -40,6 +40,8 @@ enum {
     LINE = 64,
 };
 
+static const uint32_t NO_WAKE = UINT32_MAX;
+
 /* The barrier's word: [phase: 32][team: 16][arrived: 16]. */
 static const uint64_t PHASE = 1ull << 32, TEAM = 1ull << 16;
 
@@ -154,7 +156,7 @@ static uint32_t wait_for_seat(struct worker *self)
 /* ---- teams ---- */
 
 /* Asks all workers that are not in the team, and waits for their answers, but not for long; for one that has to be woken,
- * wake_us. */
+ * wake_us, or NO_WAKE: who sleeps is not asked. */
 static void ask(struct pool *pool, uint32_t wake_us)
 {
     struct clock clock = clock_real();
@@ -162,10 +164,10 @@ static void ask(struct pool *pool, uint32_t wake_us)
     for (int i = 0; i < pool->n_asked; i++) {
         struct worker *w = &pool->worker[i];
         uint32_t seat = atomic_load(&w->seat);
-        if (seat == IN || (seat == IDLE && pool->fresh)) continue;
+        if (seat == IN || (seat == IDLE && pool->fresh) || (seat == ASLEEP && wake_us == NO_WAKE)) continue;
         bool woken = atomic_exchange(&w->seat, OFFERED) == ASLEEP;
         if (woken) wake(&w->seat);
-        uint32_t us = woken ? wake_us : ANSWER_US;
+        uint32_t us = woken && wake_us != NO_WAKE ? wake_us : ANSWER_US;
         if (patience_us < us) patience_us = us;
     }
     if (!patience_us) return;
@@ -317,6 +319,13 @@ void pool_run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *
 {
     pthread_mutex_lock(&pool->run);
     run(pool, fn, arg, pool->n_thread, WAKE_US);
+    pthread_mutex_unlock(&pool->run);
+}
+
+void pool_run_awake(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg)
+{
+    pthread_mutex_lock(&pool->run);
+    run(pool, fn, arg, pool->n_thread, NO_WAKE);
     pthread_mutex_unlock(&pool->run);
 }
 

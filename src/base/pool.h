@@ -46,8 +46,12 @@ int pool_size(const struct pool *pool);
 /* One run at a time per pool: calls from several threads wait for each other.  Allocates nothing. */
 void pool_run(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg);
 
-/* The same for an fn with pool_regroup, and what this run did in its time counts for how many threads later ones of its kind have.  kind: 0, 1, 2, ...;
- * from POOL_KINDS - 1 on they are one.  work: in any unit in which equal amounts take about as long. */
+/* The same for a little work just after a run: only workers that have not fallen asleep since then are asked. */
+void pool_run_awake(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg);
+
+/* The same for an fn with pool_regroup, and what this run did in its time counts for how many threads later ones of its
+ * kind have.  kind: 0, 1, 2, ...; from POOL_KINDS - 1 on they are one.  work: in any unit in which equal amounts take
+ * about as long. */
 enum { POOL_KINDS = 2 };
 void pool_run_measured(struct pool *pool, void (*fn)(void *arg, int ith, int nth), void *arg, int kind, double work);
 

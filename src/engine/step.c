@@ -45,13 +45,13 @@ static void pick_some(void *arg, int ith, int nth)
     }
 }
 
-/* Waking threads costs more than a draw: one sample's is the caller's own. */
+/* Waking threads costs more than some draws: who slept through the pass sleeps on, and one sample's is the caller's own. */
 static void pick_all(lutra_session *s)
 {
     int n = 0;
     for (int i = 0; i < s->n_seq; i++) n += s->sample[i].request && s->sample[i].row >= 0;
     if (n > 1)
-        pool_run(s->model->runtime->pool, pick_some, s);
+        pool_run_awake(s->model->runtime->pool, pick_some, s);
     else
         pick_some(s, 0, 1);
 }

@@ -106,6 +106,28 @@ static void test_sleeping_workers_wake(void **state)
     pool_close(&pool);
 }
 
+/* Who sleeps is left alone by pool_run_awake, however often, and is there again when pool_run asks. */
+static void test_sleepers_are_left_alone(void **state)
+{
+    struct count c = {0};
+    struct pool *pool;
+    struct lutra_error err;
+    struct pool_settings settings = {.spin_us = 50};
+    (void)state;
+    assert_int_equal(pool_open(&pool, &settings, &err), LUTRA_OK);
+    for (int i = 0, alone = 0; alone < 40; i++) {
+        assert_in_range(i, 0, 1000); /* a worker without a processor is not yet asleep */
+        clock_sleep_us(clock_real(), 3000);
+        pool_run_awake(pool, count_one, &c);
+        alone = c.nth == 1 ? alone + 1 : 0;
+    }
+    for (int i = 0; c.nth < pool_size(pool); i++) {
+        assert_in_range(i, 0, 100000);
+        pool_run(pool, count_one, &c);
+    }
+    pool_close(&pool);
+}
+
 static void slow_last(void *arg, int ith, int nth)
 {
     if (ith == nth - 1) {
@@ -347,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_each_thread_once),
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_sleeping_workers_wake),
+        cmocka_unit_test(test_sleepers_are_left_alone),
         cmocka_unit_test(test_caller_waits_for_slow_worker),
         cmocka_unit_test(test_runs_take_turns),
         cmocka_unit_test(test_pinning),
