@@ -189,7 +189,7 @@ struct lutra_session_settings {
                                text (docs/SPECULATION.md) */
     int draft_max;  /* drafts of one sequence in a pass, 1..64; default 16 */
     int draft_min;  /* fewer are not tried; default 0 */
-    float draft_p_min;     /* least estimate that a draft and all above it are right; default 0.25 */
+    float draft_p_min;     /* least estimate that a draft and all above it are right; default 0.01 */
     int spec_ngram_size_n; /* tokens that ngram-simple looks up, 2..64; default 12 */
     int spec_shortlist; /* calibrated: tokens of the vocabulary among which the likeliest are looked for behind those of a
                               prompt, up to 4096; 0 = all of it; default 2048 */

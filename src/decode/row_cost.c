@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "decode/row_cost.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Finest where kernels change and where drafts are decided on. */
-static const int knot[ROW_COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512};
+/* Every number where one row more or less is decided on: two of them in one place would hide what the second costs. */
+static const int knot[ROW_COST_KNOTS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 28, 32,
+    36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 384, 512};
 
 static const double slower = 0.03, faster = 0.3; /* how fast an estimate rises and falls */
 static const double doubt = 0.02;                /* how fast towards what is counted, after so many passes */
-enum { DOUBTED_AFTER = 50 };
+enum { DOUBTED_AFTER = 150 };
 
 void row_cost_init(struct row_cost *c, double row, double seen)
 {
@@ -34,43 +36,55 @@ static double counted(const struct row_cost *c, double n_row, double n_seen)
     return 1 + c->row * n_row + c->seen * n_seen;
 }
 
-/* The last knot at or below n_row. */
-static int knot_below(int n_row)
+/* Where a pass of n_row is learnt. */
+static int knot_of(int n_row)
 {
     int k = 0;
-    while (k + 1 < ROW_COST_KNOTS && knot[k + 1] <= n_row) k++;
+    while (k + 1 < ROW_COST_KNOTS && knot[k + 1] - n_row < n_row - knot[k]) k++;
     return k;
 }
 
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* Where nothing was measured an estimate is the least that seems possible: what proves dearer is known from then on, what is
+ * never tried is not.  So: between knots that were measured as cheap as the first of them; behind the last no steeper than
+ * before it, or than counts say; and below the first as if rows were all that costs. */
 double row_cost_of(const struct row_cost *c, int n_row, double n_seen)
 {
-    double each = n_seen / n_row, here = counted(c, n_row, n_seen), below = 0, top = 0;
+    double each = n_seen / n_row, here = counted(c, n_row, n_seen), below = 0, unit_below = 1, slope = INFINITY;
     int at = 0; /* of `below`, the most of what was measured up to n_row */
     for (int k = 0; k < ROW_COST_KNOTS; k++) {
         double unit = counted(c, knot[k], each * knot[k]), us = c->us[k] * unit;
         if (us == 0) continue;
+        double rise = us > below ? (us - below) / (knot[k] - at) : 0;
         if (knot[k] > n_row) {
-            if (at == 0) return c->us[k] * here;
-            return us > below ? below + (us - below) * (n_row - at) / (knot[k] - at) : below;
+            if (at == 0) return least(c->us[k] * here, us * n_row / knot[k]);
+            return c->us[knot_of(n_row)] > 0 ? below + (n_row - at) * rise : below;
         }
+        if (at > 0) slope = rise;
         if (us > below) below = us;
         at = knot[k];
-        top = below / unit; /* for what lies behind the last */
+        unit_below = unit;
     }
-    return (at == 0 ? 1 : top) * here;
+    if (at == 0) return here;
+    double counts = below * (here / unit_below - 1);
+    return below + least(slope * (n_row - at), counts);
 }
 
 void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us)
 {
     if (n_row < 1 || us == 0) return;
-    int k = knot_below(n_row);
-    if (k + 1 < ROW_COST_KNOTS && knot[k + 1] - n_row < n_row - knot[k]) k++;
+    int k = knot_of(n_row);
     for (int i = 0; i < ROW_COST_KNOTS; i++)
         if (c->us[i] > c->us[k] && c->us[k] > 0 && ++c->idle[i] > DOUBTED_AFTER)
             c->us[i] += doubt * (c->us[k] - c->us[i]);
-    c->idle[k] = 0;
     double now = (double)us / counted(c, n_row, n_seen), *known = &c->us[k];
-    if (*known == 0)
+    bool doubted = c->idle[k] > DOUBTED_AFTER;
+    c->idle[k] = 0;
+    if (*known == 0 || doubted)
         *known = now;
     else if (now < *known)
         *known += faster * (now - *known);
@@ -80,9 +94,16 @@ void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us)
 
 int row_cost_flat(const struct row_cost *c, int known, int most)
 {
-    int n_knot = 0, n = 1;
-    for (int k = 0; k < ROW_COST_KNOTS; k++) n_knot += c->us[k] > 0;
+    double us[2] = {0}, first = row_cost_of(c, 1, 0);
+    int n_knot = 0, at[2] = {1, 1};
+    for (int k = 0; k < ROW_COST_KNOTS && us[1] <= 1.6 * first; k++) {
+        if (c->us[k] == 0) continue;
+        us[0] = us[1], at[0] = at[1];
+        us[1] = row_cost_of(c, knot[k], 0), at[1] = knot[k];
+        n_knot++;
+    }
     if (n_knot < 2) return known;
-    while (n < most && row_cost_of(c, n + 1, 0) <= 1.6 * row_cost_of(c, 1, 0)) n++;
-    return n;
+    double over = us[1] > 1.6 * first ? (1.6 * first - us[0]) / (us[1] - us[0]) : 1;
+    int n = at[0] + (int)((at[1] - at[0]) * over);
+    return n < most ? n : most;
 }

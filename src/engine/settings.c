@@ -75,7 +75,7 @@ void lutra_session_settings_init(struct lutra_session_settings *settings, size_t
         .n_seq = 1,
         .n_batch = 512,
         .draft_max = 16,
-        .draft_p_min = 0.25f,
+        .draft_p_min = 0.01f,
         .spec_ngram_size_n = 12,
         .spec_shortlist = 2048};
     settings_fill(settings, size, &d);
