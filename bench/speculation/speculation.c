@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * lutra-bench-speculation -m MODEL [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]: what drafts cost and bring, with weights
- * that need not make sense.
+ * lutra-bench-speculation -m MODEL [-p PARTS] [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]: what drafts cost and bring, with
+ * weights that need not make sense.  PARTS, some letters of chdrb (default: all of them):
  *
- *     cost     a pass of one row and 7 chained drafts against 8 rows of 8 forks; a tree of 16 rows with 4 leaves against 16
- *              forks: all behind the same prompt of DEPTH tokens, each row with its 64 best
- *     hints    of a prompt of DEPTH tokens, over a shortlist of 2,048 and over the vocabulary, against its evaluation
- *     replay   a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows it): its
- *              accept length and its time against plain decoding
+ *     c  cost    a pass of one row and 7 chained drafts against 8 rows of 8 forks; a tree of 16 rows with 4 leaves against 16
+ *                forks: all behind the same prompt of DEPTH tokens, each row with its 64 best
+ *     h  hints   of a prompt of DEPTH tokens, over a shortlist of 2,048 and over the vocabulary, against its evaluation
+ *     d  drafting of each drafter behind a prompt of DEPTH tokens, of which half are of sixteen kinds, against the step: median
+ *                and 99th percentile of TOKENS steps and more
+ *     r  replay  a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows it): its
+ *                accept length and its time against plain decoding
+ *     b  budget  the same, alone and as 4 samples, against the best chain of fixed length in hindsight: the passes that it would
+ *                have taken, each at the measured time of its rows
  *
  * Variants take turns, and the medians of ROUNDS are compared.  Measured.
  */
@@ -18,10 +22,9 @@
 
 #include "lutra.h"
 
-enum { PROMPT = 256, DRAFTS = 15, ROUNDS_MOST = 99, ROWS_MOST = 16 };
+enum { PROMPT = 256, DRAFTS = 15, ROUNDS_MOST = 99, ROWS_MOST = 16, SAMPLES = 4, RATES_MOST = 8 };
 
-static const double right[] = {0.41, 0.76, 0.82, 0.95, 0};
-enum { N_RIGHT = sizeof right / sizeof *right };
+static const double replayed[] = {0.41, 0.76, 0.82, 0.95, 0}, budgeted[] = {0.2, 0.4, 0.6, 0.8, 0.9, 0.95};
 
 struct bench {
     lutra_runtime *rt;
@@ -171,29 +174,94 @@ static void calibration(struct bench *b, struct lutra_session_settings ss)
     free(prompt);
 }
 
+/* ---- drafting ---- */
+
+enum { STEPS_MOST = 4096 };
+
+/* Steps of a text of two tokens at random, which drafters find everywhere; returns how many. */
+static int time_steps(struct bench *b, lutra_session *s, double share[STEPS_MOST])
+{
+    int32_t *prompt = calloc((size_t)b->depth, sizeof *prompt);
+    struct lutra_logit_bias bias[] = {{30, 1000}, {31, 1000}};
+    struct lutra_sampling sampling;
+    struct lutra_request q;
+    struct lutra_stats before, after;
+    int n = 0, active = 1;
+    for (int i = 0; i < b->depth; i++) prompt[i] = i % 2 ? token_of(b, (uint64_t)i) : 30 + i / 2 * 7919 % 16;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.bias = bias;
+    sampling.n_bias = 2;
+    lutra_request_init(&q, sizeof q);
+    q.sampling = &sampling;
+    q.prompt = prompt;
+    q.n_prompt = b->depth;
+    q.max_tokens = 8 * b->n_tok;
+    q.ignore_end = true;
+    OK(lutra_submit(s, &q, NULL, &b->err));
+    while (active && n < b->n_tok && n < STEPS_MOST) {
+        lutra_session_stats(s, &before, sizeof before);
+        uint64_t start = now_us();
+        OK(lutra_step(s, &active, &b->err));
+        double us = (double)(now_us() - start);
+        lutra_session_stats(s, &after, sizeof after);
+        if (before.generated_tokens > 0) share[n++] = (double)(after.draft_us - before.draft_us) / us;
+    }
+    free(prompt);
+    return n;
+}
+
+static void drafting(struct bench *b, struct lutra_session_settings ss)
+{
+    static const char *const types[] = {"ngram-simple", "suffix", "calibrated", "recycle", "auto"};
+    static double share[STEPS_MOST];
+    ss.n_seq = 1;
+    ss.n_ctx = b->depth + 8 * b->n_tok + ROWS_MOST;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        lutra_session *s;
+        ss.spec_type = types[i];
+        OK(lutra_session_open(&s, b->model, &ss, &b->err));
+        int n = time_steps(b, s, share);
+        qsort(share, (size_t)n, sizeof *share, by_size);
+        printf("drafting, %-12s behind %d: %.3f %% of a step, p99 %.3f %% of %d\n", types[i], b->depth,
+            100 * share[n / 2], 100 * share[n * 99 / 100], n);
+        lutra_session_close(&s);
+    }
+}
+
 /* ---- replay ---- */
 
 struct replay {
     const struct bench *b;
-    int32_t *text; /* [n_tok] as plain decoding has it */
-    int n;         /* tokens heard */
-    double a;      /* < 0: no drafts */
+    int32_t *text;  /* [SAMPLES][n_tok] as plain decoding has it */
+    int n[SAMPLES]; /* tokens heard */
+    double a;       /* < 0: no drafts */
     bool same;
-    struct lutra_end end;
+    uint64_t first_us, end_us; /* of the last sample */
+    int n_pass, n_drafted;     /* of all */
 };
+
+static bool is_right(int sample, int at, double a)
+{
+    return (double)(hash((uint64_t)(at + 977 + 65537 * sample)) >> 11) * 0x1p-53 < a;
+}
 
 static int on_text(void *user, const struct lutra_piece *p)
 {
     struct replay *r = user;
     if (p->token < 0) return 0;
-    if (r->a < 0) r->text[r->n] = p->token;
-    r->same &= r->text[r->n++] == p->token;
+    int32_t *said = &r->text[p->sample * r->b->n_tok + r->n[p->sample]++];
+    if (r->a < 0) *said = p->token;
+    r->same &= *said == p->token;
     return 0;
 }
 
 static void on_end(void *user, const struct lutra_end *end)
 {
-    ((struct replay *)user)->end = *end;
+    struct replay *r = user;
+    r->first_us = end->first_us;
+    r->end_us = end->end_us > r->end_us ? end->end_us : r->end_us;
+    r->n_pass += end->n_pass;
+    r->n_drafted += end->n_drafted;
 }
 
 static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
@@ -201,15 +269,15 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     const struct replay *r = user;
     int n = 0, at = tip->n_token - PROMPT;
     for (; n < n_max && n < DRAFTS && at + n < r->b->n_tok; n++) {
-        bool is_right = (double)(hash((uint64_t)(at + n) + 977) >> 11) * 0x1p-53 < r->a;
-        int32_t token = r->text[at + n];
-        draft[n] = (struct lutra_draft){is_right ? token : (token + 1) % r->b->n_vocab, n - 1, (float)r->a};
+        int32_t token = r->text[tip->sample * r->b->n_tok + at + n];
+        draft[n] = (struct lutra_draft){
+            is_right(tip->sample, at + n, r->a) ? token : (token + 1) % r->b->n_vocab, n - 1, (float)r->a};
     }
     return n;
 }
 
-/* Milliseconds a token, the first left out. */
-static double decode(struct bench *b, struct replay *r, double a)
+/* Milliseconds a token of all samples, the first left out. */
+static double decode(struct bench *b, struct replay *r, int n_samples, double a)
 {
     int32_t prompt[PROMPT];
     struct lutra_request q;
@@ -217,49 +285,128 @@ static double decode(struct bench *b, struct replay *r, double a)
     for (int i = 0; i < PROMPT; i++) prompt[i] = token_of(b, (uint64_t)i);
     q.prompt = prompt;
     q.n_prompt = PROMPT;
+    q.n_samples = n_samples;
     q.max_tokens = b->n_tok;
     q.ignore_end = true;
     q.on_text = on_text;
     q.on_end = on_end;
     q.on_draft = a < 0 ? NULL : on_draft;
     q.user = r;
-    r->n = 0;
-    r->a = a;
-    r->same = true;
+    *r = (struct replay){.b = b, .text = r->text, .a = a, .same = true};
     OK(lutra_generate(b->s, &q, &b->err));
     if (!r->same) fprintf(stderr, "a = %.2f: another text\n", a), exit(1);
-    return (double)(r->end.end_us - r->end.first_us) * 1e-3 / (b->n_tok - 1);
+    return (double)(r->end_us - r->first_us) * 1e-3 / (n_samples * (b->n_tok - 1));
 }
 
-static void replay(struct bench *b)
+/* What the best fixed chain would have taken: ms a token, and its length. */
+static double best_chain(const struct bench *b, int n_samples, double a, double ms[SAMPLES][DRAFTS + 1], int *length)
 {
-    static double plain[ROUNDS_MOST], drafted[N_RIGHT][ROUNDS_MOST];
-    double length[N_RIGHT], rows[N_RIGHT], find[N_RIGHT];
-    struct replay r = {.b = b, .text = calloc((size_t)b->n_tok, sizeof *r.text)};
-    for (int round = 0; round < b->rounds; round++) {
-        plain[round] = decode(b, &r, -1);
-        for (int i = 0; i < N_RIGHT; i++) {
+    double best = 0;
+    for (int k = 0; k <= DRAFTS; k++) {
+        int at[SAMPLES] = {0}, left = n_samples;
+        double sum = 0;
+        for (int s = 0; s < n_samples; s++) at[s] = 1;
+        while (left > 0) {
+            sum += ms[left - 1][k];
+            for (int s = 0; s < n_samples; s++) {
+                if (at[s] >= b->n_tok) continue;
+                int n = 0;
+                while (n < k && at[s] + n < b->n_tok && is_right(s, at[s] + n, a)) n++;
+                at[s] += n + 1;
+                left -= at[s] >= b->n_tok;
+            }
+        }
+        sum /= n_samples * (b->n_tok - 1);
+        if (k == 0 || sum < best) best = sum, *length = k;
+    }
+    return best;
+}
+
+static void compare(struct bench *b, const double *right, int n_right, int n_samples, double (*ms)[DRAFTS + 1])
+{
+    static double plain[ROUNDS_MOST], drafted[RATES_MOST][ROUNDS_MOST];
+    double length[RATES_MOST], rows[RATES_MOST], find[RATES_MOST];
+    struct replay r = {.text = calloc(SAMPLES * (size_t)b->n_tok, sizeof *r.text)};
+    for (int round = -1; round < b->rounds; round++) {
+        double t = decode(b, &r, n_samples, -1);
+        if (round >= 0) plain[round] = t;
+        for (int i = 0; i < n_right; i++) {
             struct lutra_stats s;
             lutra_session_stats_reset(b->s);
-            drafted[i][round] = decode(b, &r, right[i]);
+            t = decode(b, &r, n_samples, right[i]);
+            if (round >= 0) drafted[i][round] = t; /* the round before has learnt what passes cost */
             lutra_session_stats(b->s, &s, sizeof s);
-            length[i] = (double)b->n_tok / r.end.n_pass;
-            rows[i] = 1 + (double)r.end.n_drafted / r.end.n_pass;
+            length[i] = (double)b->n_tok * n_samples / r.n_pass;
+            rows[i] = 1 + (double)r.n_drafted / r.n_pass;
             find[i] = (double)s.draft_us / (double)s.decode_us;
         }
     }
     double base = median(plain, b->rounds);
-    printf("replay of %d tokens behind %d, median of %d; plain %.2f ms a token\n", b->n_tok, PROMPT, b->rounds, base);
-    for (int i = 0; i < N_RIGHT; i++)
-        printf("  a = %.2f  accept length %5.2f  rows %5.2f  %7.2f ms a token  %5.2fx  drafting %.2f %%\n", right[i],
-            length[i], rows[i], median(drafted[i], b->rounds), base / median(drafted[i], b->rounds), 100 * find[i]);
+    printf("replay of %d tokens behind %d, %d samples, median of %d; plain %.2f ms a token\n", b->n_tok, PROMPT,
+        n_samples, b->rounds, base);
+    for (int i = 0; i < n_right; i++) {
+        double t = median(drafted[i], b->rounds);
+        int k;
+        printf("  a = %.2f  accept length %5.2f  rows %5.2f  %7.2f ms a token  %5.2fx  drafting %.2f %%", right[i],
+            length[i], rows[i], t, base / t, 100 * find[i]);
+        if (ms) {
+            double best = best_chain(b, n_samples, right[i], ms, &k);
+            printf("  best chain %2d: %7.2f ms, %.3f of it", k, best, t / best);
+        }
+        printf("\n");
+    }
     free(r.text);
+}
+
+/* Passes of 1 .. 4 sequences with chains of 0 .. DRAFTS drafts, in the middle of what is replayed. */
+static void time_chains(struct bench *b, double ms[SAMPLES][DRAFTS + 1])
+{
+    static double us[SAMPLES][DRAFTS + 1][ROUNDS_MOST];
+    int depth = PROMPT + b->n_tok / 2;
+    int32_t seq[SAMPLES];
+    struct lutra_row row[512];
+    OK(lutra_seq_open(b->s, depth + 16, &seq[0], &b->err));
+    for (int at = 0, n; at < depth; at += n) {
+        n = depth - at < 512 ? depth - at : 512;
+        for (int i = 0; i < n; i++)
+            row[i] = (struct lutra_row){
+                .token = token_of(b, (uint64_t)(at + i)), .pos = at + i, .seq = seq[0], .parent = i - 1};
+        OK(lutra_forward(b->s, row, n, sizeof *row, &b->err));
+    }
+    for (int i = 1; i < SAMPLES; i++) OK(lutra_seq_fork(b->s, seq[0], -1, depth + 16, &seq[i], &b->err));
+    for (int round = -1; round < b->rounds; round++)
+        for (int n = 1; n <= SAMPLES; n++)
+            for (int k = 0; k <= DRAFTS; k++) {
+                for (int i = 0; i < n * (k + 1); i++) {
+                    int at = i % (k + 1);
+                    row[i] = (struct lutra_row){.token = token_of(b, (uint64_t)i),
+                        .pos = depth + at,
+                        .seq = seq[i / (k + 1)],
+                        .parent = at ? i - 1 : -1,
+                        .want = LUTRA_WANT_TOPK | (at ? LUTRA_ROW_DRAFT : 0)};
+                }
+                uint64_t start = now_us();
+                OK(lutra_forward(b->s, row, n * (k + 1), sizeof *row, &b->err));
+                if (round >= 0) us[n - 1][k][round] = (double)(now_us() - start);
+                for (int i = 0; i < n; i++) OK(lutra_seq_truncate(b->s, seq[i], depth, &b->err));
+            }
+    for (int n = 0; n < SAMPLES; n++)
+        for (int k = 0; k <= DRAFTS; k++) ms[n][k] = median(us[n][k], b->rounds) * 1e-3;
+    for (int i = 0; i < SAMPLES; i++) lutra_seq_close(b->s, seq[i]);
+}
+
+static void budget(struct bench *b)
+{
+    static double ms[SAMPLES][DRAFTS + 1];
+    time_chains(b, ms);
+    for (int n = 1; n <= SAMPLES; n += SAMPLES - 1)
+        compare(b, budgeted, (int)(sizeof budgeted / sizeof *budgeted), n, ms);
 }
 
 int main(int argc, char **argv)
 {
     struct bench all = {.depth = 1024, .n_tok = 128, .rounds = 5}, *b = &all;
-    const char *model = NULL;
+    const char *model = NULL, *parts = "chdrb";
     struct lutra_runtime_settings rs;
     struct lutra_session_settings ss;
     struct lutra_model_info info;
@@ -267,13 +414,14 @@ int main(int argc, char **argv)
     lutra_session_settings_init(&ss, sizeof ss);
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "-m") == 0) model = argv[i + 1];
+        if (strcmp(argv[i], "-p") == 0) parts = argv[i + 1];
         if (strcmp(argv[i], "-t") == 0) rs.n_threads = atoi(argv[i + 1]);
         if (strcmp(argv[i], "-d") == 0) b->depth = atoi(argv[i + 1]);
         if (strcmp(argv[i], "-n") == 0) b->n_tok = atoi(argv[i + 1]);
         if (strcmp(argv[i], "-r") == 0) b->rounds = atoi(argv[i + 1]);
     }
     if (!model || b->depth < 1 || b->n_tok < 2 || b->rounds < 1 || b->rounds > ROUNDS_MOST) {
-        fprintf(stderr, "use: %s -m MODEL [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]\n", argv[0]);
+        fprintf(stderr, "use: %s -m MODEL [-p PARTS] [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]\n", argv[0]);
         return 1;
     }
     OK(lutra_runtime_open(&b->rt, &rs, &b->err));
@@ -284,9 +432,11 @@ int main(int argc, char **argv)
     ss.n_ctx = (b->depth > PROMPT + b->n_tok ? b->depth : PROMPT + b->n_tok) + ROWS_MOST;
     OK(lutra_session_open(&b->s, b->model, &ss, &b->err));
     printf("%s, %s\n", info.name, lutra_runtime_device_text(b->rt));
-    cost(b);
-    calibration(b, ss);
-    replay(b);
+    if (strchr(parts, 'c')) cost(b);
+    if (strchr(parts, 'h')) calibration(b, ss);
+    if (strchr(parts, 'd')) drafting(b, ss);
+    if (strchr(parts, 'r')) compare(b, replayed, (int)(sizeof replayed / sizeof *replayed), 1, NULL);
+    if (strchr(parts, 'b')) budget(b);
     lutra_session_close(&b->s);
     lutra_model_close(&b->model);
     lutra_runtime_close(&b->rt);

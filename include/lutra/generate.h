@@ -100,6 +100,12 @@ struct lutra_draft {
     float p;    /* how likely it is if its parent is right, 0..1 */
 };
 
+/* What the model holds likely behind a token: the best of those it has looked at (spec_shortlist). */
+struct lutra_hints {
+    int32_t token[8]; /* best first */
+    float p[8];       /* share; 0: no more */
+};
+
 struct lutra_request {
     size_t size;
     const int32_t *prompt; /* [n_prompt] copied at submit */
@@ -124,6 +130,9 @@ struct lutra_request {
      * at them (spec_shortlist).  Copied; may be NULL. */
     const int32_t *likely;
     int n_likely;
+    /* Where the session's drafters are calibrated: the hints of prompt tokens first .. first + n - 1, as they are evaluated or
+     * found in the prefix cache; of all but the last token.  Borrowed for the call; no call on the session.  May be NULL. */
+    void (*on_hints)(void *user, int32_t request, int first, const struct lutra_hints *hints, int n);
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

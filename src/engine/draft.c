@@ -119,8 +119,8 @@ static void follow(struct draft_model *d, struct mirror *m, const struct row_tip
         if (rc < 0) m->seq = -1;
         if (rc < 0 || from == m) n = 0;
         memcpy(m->token, from->token, (size_t)n * sizeof *m->token);
-    } else if (lutra_seq_truncate(d->s, m->seq, n, NULL) < 0) {
-        n = m->n; /* cannot be: then it does not match, and is of no use */
+    } else {
+        lutra_seq_truncate(d->s, m->seq, n, NULL); /* never longer than it is */
     }
     m->n = n;
 }

@@ -353,7 +353,7 @@ static int replace(void *session, struct device *lost, struct lutra_error *err)
     return memory_follow(s, err);
 }
 
-/* The prompt's rows say what they hold likely.  Not where the pass has moved to devices that cannot. */
+/* The prompt's rows say what they hold likely. */
 static int calibrate(lutra_session *s, const struct step *pass, struct lutra_error *err)
 {
     uint64_t start = clock_now_us(s->model->runtime->clock);

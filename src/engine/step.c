@@ -144,6 +144,16 @@ static void offer_prompts(void *self, struct pass *pass)
     }
 }
 
+_Static_assert(sizeof(struct lutra_hints) == sizeof(struct row_hints), "handed on as they are");
+
+/* Of what has been evaluated since `before`, and at first of what was cached. */
+static void tell_hints(const struct request *r, int before)
+{
+    int from = before == r->n_cached ? 0 : before, to = r->n_done < r->set.n_prompt ? r->n_done : r->set.n_prompt - 1;
+    if (r->hints && r->set.on_hints && to > from)
+        r->set.on_hints(r->set.user, r->id, from, (const struct lutra_hints *)(r->hints + from), to - from);
+}
+
 /* Prompts advance; those at their end start the samples that have a slot, from the logits of the last row. */
 static int take_prompts(void *self, const struct pass *pass, struct lutra_error *err)
 {
@@ -154,6 +164,7 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
         int before = r->n_done;
         r->n_done = kv_seq_length(s->kv, r->seq);
         s->stats.prompt_tokens += (uint64_t)(r->n_done - before);
+        if (r->n_done > before) tell_hints(r, before);
         int32_t seq;
         while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
                request_sample_seq(s, r, r->set.n_prompt, &seq) == 0) {

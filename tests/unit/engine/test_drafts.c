@@ -207,6 +207,7 @@ static void run_trial(
     ss.n_out = roll(&d, 2) ? 0 : 1 + roll(&d, 40);
     ss.n_draft = roll(&d, 2) ? 0 : 1 + roll(&d, 100);
     ss.spec_type = spec;
+    if (spec && strstr(spec, "draft")) ss.draft_model = f->model;
     ss.draft_max = 1 + trial % 20;
     ss.draft_p_min = 0;
     lutra_session_close(&f->s);
@@ -258,7 +259,7 @@ static void stop_time(struct fixture *f)
 /* The same with drafters of the library, as passes are measured here and as counts say. */
 static void speculation_changes_nothing(void **state)
 {
-    static const char *const specs[] = {"ngram-simple", "suffix", "auto", "recycle", "calibrated", "recycle,suffix"};
+    static const char *const specs[] = {"ngram-simple", "suffix", "auto", "recycle", "calibrated", "draft,suffix"};
     const char *type = *state;
     struct fixture f;
     uint64_t n_drafted = 0, n_accepted = 0;

@@ -30,8 +30,22 @@ static void open_session(struct fixture *f, const char *spec, int shortlist, int
     OK(lutra_session_open(&f->s, f->model, &ss, err));
 }
 
+static struct lutra_hints told[N_PROMPT];
+static int n_told, n_calls;
+
+static void on_hints(void *user, int32_t request, int first, const struct lutra_hints *hints, int n)
+{
+    (void)user, (void)request;
+    assert_int_equal(first, n_told);
+    assert_in_range(n, 1, N_PROMPT - 1 - first);
+    memcpy(told + first, hints, (size_t)n * sizeof *hints);
+    n_told += n;
+    n_calls++;
+}
+
 static void evaluate(struct fixture *f, int max_tokens)
 {
+    n_told = n_calls = 0;
     struct lutra_request r;
     lutra_request_init(&r, sizeof r);
     r.prompt = prompt;
@@ -40,6 +54,7 @@ static void evaluate(struct fixture *f, int max_tokens)
     r.ignore_end = true;
     r.likely = likely;
     r.n_likely = N_LIKELY;
+    r.on_hints = on_hints;
     OK(lutra_generate(f->s, &r, err));
 }
 
@@ -104,6 +119,9 @@ static void hints_are_the_best_of_the_shortlist(void **state)
         open_session(&f, "calibrated", shortlists[k / 2], k % 2 ? 512 : 37, 0);
         evaluate(&f, 1);
         for (int i = 0; i < N_PROMPT - 1; i++) check_row(logit[i], info.n_vocab, in, &hints_of(&f)[i], exact, i);
+        assert_int_equal(n_told, N_PROMPT - 1);
+        assert_int_equal(n_calls, k % 2 ? 1 : (N_PROMPT + 36) / 37);
+        assert_memory_equal(told, hints_of(&f), (N_PROMPT - 1) * sizeof *told);
         memset(in, true, (size_t)info.n_vocab); /* of the last one the draw has all */
         check_row(logit[N_PROMPT - 1], info.n_vocab, in, &hints_of(&f)[N_PROMPT - 1], exact, N_PROMPT - 1);
     }
@@ -161,6 +179,7 @@ static void a_prefix_keeps_its_hints(void **state)
     evaluate(&f, 1);
     assert_in_range(f.s->stats.cached_tokens, SAME - 32, SAME);
     assert_true(f.s->stats.mac - mac < mac / 2);
+    assert_int_equal(n_told, N_PROMPT - 1); /* those of the prefix, too */
     /* Shortlists hold other tokens of the two prompts: what stood first in both is the same. */
     int n_same = 0;
     for (int i = 0; i < N_PROMPT - 1; i++) {
