@@ -190,10 +190,22 @@ static void name_file_type(struct lutra_model *m)
     snprintf(m->file_type, sizeof m->file_type, "%s", quant_type_name((uint32_t)best));
 }
 
+/* What was found out when the file was opened, against what it says. */
+static void warn_of_label(const struct lutra_model *m)
+{
+    struct weights_str zeros = {"", 0};
+    bool wrong = false;
+    if (weights_opt_bool(m->weights, "lutra.zeros.label_is_wrong", &wrong, NULL) < 0 || !wrong) return;
+    if (weights_opt_str(m->weights, "lutra.zeros", &zeros, NULL) < 0) return;
+    log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: its zeros are stored otherwise than config.json says: %.*s",
+        weights_path(m->weights), (int)(zeros.n < 200 ? zeros.n : 200), zeros.s);
+}
+
 static int open_all(
     struct lutra_model *m, const char *path, const struct lutra_model_settings *set, struct lutra_error *err)
 {
     TRY(weights_open(&m->weights, path, err));
+    warn_of_label(m);
     if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */
     TRY(vocab_read(&m->vocab, m->weights, err));
     TRY(open_chat(m, err));

@@ -161,6 +161,7 @@ static int choose_types(struct run *run, struct lutra_error *err)
 static bool is_rewritten(const struct run *run, const char *key)
 {
     if (strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0) return true;
+    if (strncmp(key, "lutra.zeros", 11) == 0) return true; /* of a folder: decided */
     if (run->s->copy) return false;
     return strcmp(key, "general.file_type") == 0 || strcmp(key, "general.quantization_version") == 0;
 }

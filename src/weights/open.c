@@ -214,6 +214,7 @@ void weights_close(struct weights **w)
     for (size_t i = 0; i < (*w)->n_derived; i++)
         if ((*w)->derived[i].data) munmap((*w)->derived[i].data, (*w)->derived[i].bytes);
     free((*w)->derived);
+    free((*w)->packed_layers);
     free((*w)->file);
     free((*w)->path);
     free((*w)->tensor);

@@ -45,6 +45,7 @@ struct weights {
     struct model_file *file; /* [n_file]: shards, or a folder's header and shards; metadata is file[0]'s */
     size_t n_file;
     struct derived *derived; /* [n_derived] */
+    void *packed_layers;     /* what some of them are computed from: folder/packed_linear.c */
     size_t n_derived;
     const struct tensor **tensor;         /* [n_tensor] in file order over all shards */
     const struct tensor **tensor_by_name; /* [n_tensor] sorted by name */

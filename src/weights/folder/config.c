@@ -277,11 +277,7 @@ static int check_absent(struct folder *f, struct lutra_error *err)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (json_integer_value(config_get(f, counts[i])) > 0) return folder_lacks(f, err, counts[i], "experts");
     if (config_get(f, "clip_qkv")) return folder_lacks(f, err, "clip_qkv", "clamped attention");
-    const json_t *quantized = config_get(f, "quantization_config");
-    const char *method = json_string_value(json_object_get(quantized, "quant_method"));
-    if (!quantized) return 0;
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/config.json: weights quantized by '%s' are not implemented",
-        f->label, show_name(method ? method : "?").s);
+    return folder_read_packing(f, err);
 }
 
 static int read_all(struct folder *f, struct lutra_error *err)

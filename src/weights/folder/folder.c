@@ -221,6 +221,7 @@ static int read_folder(struct folder *f, struct lutra_error *err)
     TRY(folder_read_config(f, err));
     TRY(open_tensors(f, err));
     put_general(f);
+    TRY(folder_open_packed(f, err));
     TRY(folder_read_tokenizer(f, err));
     TRY(compose(f, err));
     return folder_take_tensors(f, err);

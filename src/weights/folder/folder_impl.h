@@ -37,6 +37,11 @@ struct family {
 
 const struct family *family_find(const char *name);
 
+/* How layers that others have quantized are packed (packed_linear.c). */
+enum packing { PACKING_NONE, PACKING_GPTQ, PACKING_AWQ, PACKING_CT };
+
+struct linear;
+
 struct folder {
     struct weights *w;
     const char *label;          /* of messages: the folder's path, its tail if long */
@@ -47,6 +52,9 @@ struct folder {
     struct weights_writer *keys; /* the metadata so far */
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
     bool tied;
+    enum packing packing;
+    struct linear *layers; /* [n_layers] w->packed_layers: what is packed */
+    size_t n_layers;
 };
 
 /* ---- files (folder.c) ---- */
@@ -82,6 +90,24 @@ int folder_read_tokenizer(struct folder *f, struct lutra_error *err);
 /* The name in tokenizer.ggml.pre that splits text as `pre_tokenizer` does; LUTRA_E_UNSUPPORTED where there is none. */
 int folder_split_name(
     const struct folder *f, const json_t *pre_tokenizer, bool ignore_merges, const char **out, struct lutra_error *err);
+
+/* ---- layers that others have quantized (packed_linear.c) ---- */
+
+/* How, by config.json's quantization_config; LUTRA_E_UNSUPPORTED by name. */
+int folder_read_packing(struct folder *f, struct lutra_error *err);
+
+/* Finds and checks them, and puts keys that tell how their zeros are read. */
+int folder_open_packed(struct folder *f, struct lutra_error *err);
+
+/* Whether a tensor is one of those that a layer consists of; *is_codes: the one that stands for all. */
+bool folder_is_packed(const struct folder *f, const char *name, bool *is_codes);
+
+/* The name that its weight would have, in out. */
+const char *folder_packed_name(const struct folder *f, const char *codes, char out[GGUF_MAX_NAME + 1]);
+
+/* The layer of these codes as a tensor, but for its data, and how that is computed. */
+void folder_describe_packed(
+    const struct folder *f, const struct safetensors_tensor *codes, struct tensor *t, struct derived *d);
 
 /* The embeddings, a matrix that is not empty; NULL: none. */
 const struct safetensors_tensor *folder_embeddings(const struct folder *f);

@@ -5,6 +5,8 @@
  */
 #include "weights/folder/safetensors.h"
 
+#include "base/f16.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +166,19 @@ void safetensors_fini(struct safetensors *list)
 {
     free(list->tensor);
     *list = (struct safetensors){0};
+}
+
+float safetensors_f32(const struct safetensors_tensor *t, uint64_t i)
+{
+    const uint8_t *p = t->data + i * (uint64_t)t->dtype->bytes;
+    uint16_t half;
+    float f;
+    if (t->dtype->type == QUANT_F32) {
+        memcpy(&f, p, sizeof f);
+        return f;
+    }
+    memcpy(&half, p, sizeof half);
+    return t->dtype->type == QUANT_F16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
 static int by_name(const void *a, const void *b)

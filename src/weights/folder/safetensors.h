@@ -45,6 +45,9 @@ struct safetensors {
 int safetensors_parse(struct model_file *file, struct safetensors *list, struct lutra_error *err);
 void safetensors_fini(struct safetensors *list);
 
+/* Element i of a tensor of F32, F16 or BF16, wherever it lies. */
+float safetensors_f32(const struct safetensors_tensor *t, uint64_t i);
+
 /* By name; find is for sorted lists. */
 void safetensors_sort(struct safetensors *list);
 const struct safetensors_tensor *safetensors_find(const struct safetensors *list, const char *name);

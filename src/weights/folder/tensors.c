@@ -111,6 +111,12 @@ const struct safetensors_tensor *folder_embeddings(const struct folder *f)
 
 /* ---- bytes ---- */
 
+/* Of files whose headers leave data at odd addresses. */
+static void fill_copy(const struct derived *d)
+{
+    memcpy(d->data, d->from, d->bytes);
+}
+
 /* GGUF's rows 2i and 2i + 1 of a head are the makers' i and i + half. */
 static void fill_pairs(const struct derived *d)
 {
@@ -156,19 +162,21 @@ static int check_heads(const struct folder *f, const char *name, uint64_t n_row,
 static int take_matrix(
     struct folder *f, const struct safetensors_tensor *from, struct tensor *t, struct lutra_error *err)
 {
-    int n_head = heads_of(f, t->name);
+    int n_head = from->n_dim == 2 ? heads_of(f, t->name) : 0;
     t->data = from->data;
     t->bytes = (size_t)from->bytes;
-    if (!n_head || from->n_dim != 2) return 0;
-    TRY(check_heads(f, t->name, from->dim[0], n_head, err));
+    if (n_head) TRY(check_heads(f, t->name, from->dim[0], n_head, err));
+    if (!n_head && (uintptr_t)from->data % (uintptr_t)from->dtype->bytes == 0) return 0;
     struct derived *d = reserve(f, t->bytes, err);
     if (!d) return LUTRA_E_NO_MEMORY;
+    t->data = d->data;
     d->from = from->data;
+    d->fill = fill_copy;
+    if (!n_head) return 0;
     d->n_row = (int)from->dim[0];
     d->n_head = n_head;
     d->row_bytes = t->bytes / (size_t)from->dim[0];
     d->fill = fill_pairs;
-    t->data = d->data;
     return 0;
 }
 
@@ -191,11 +199,7 @@ static int take_vector(
     uint64_t n = from->bytes / (uint64_t)from->dtype->bytes;
     float *x = make_vector(f, t, n, err);
     if (!x) return LUTRA_E_NO_MEMORY;
-    const struct quant_info *q = quant_info_of(from->dtype->type);
-    if (from->dtype->type == QUANT_F32)
-        memcpy(x, from->data, t->bytes);
-    else
-        q->dequantize(from->data, x, (size_t)n);
+    for (uint64_t i = 0; i < n; i++) x[i] = safetensors_f32(from, i);
     bool is_norm = strstr(t->name, "_norm.weight") != NULL;
     for (uint64_t i = 0; is_norm && f->family->flags & FAMILY_NORM_PLUS_1 && i < n; i++) x[i] += 1;
     if (!n_head) return 0;
@@ -281,30 +285,55 @@ static int add_rotation(struct folder *f, struct lutra_error *err)
 
 /* ---- all of them ---- */
 
+/* A layer that others have quantized. */
+static int take_packed(
+    struct folder *f, const struct safetensors_tensor *codes, struct tensor *t, struct lutra_error *err)
+{
+    struct derived as = {0};
+    folder_describe_packed(f, codes, t, &as);
+    as.n_head = heads_of(f, t->name);
+    if (as.n_head) TRY(check_heads(f, t->name, (uint64_t)as.n_row, as.n_head, err));
+    struct derived *d = reserve(f, t->bytes, err);
+    if (!d) return LUTRA_E_NO_MEMORY;
+    as.data = d->data;
+    as.bytes = d->bytes;
+    *d = as;
+    t->data = d->data;
+    return 0;
+}
+
+/* Of a model whose head is not its embeddings. */
+static int check_head(const struct folder *f, struct lutra_error *err)
+{
+    const struct model_file *header = &f->w->file[0];
+    for (size_t i = 0; i < header->n_tensor; i++)
+        if (strcmp(header->tensor[i].name, "output.weight") == 0) return 0;
+    return lutra_fail(
+        err, LUTRA_E_FORMAT, "%s: tensor 'lm_head.weight' is missing, and config.json ties nothing", f->label);
+}
+
 int folder_take_tensors(struct folder *f, struct lutra_error *err)
 {
     enum { OF_ROTATION = 2 };
     struct model_file *header = &f->w->file[0];
-    char name[GGUF_MAX_NAME + 1];
+    char name[GGUF_MAX_NAME + 1], plain[GGUF_MAX_NAME + 1];
     free(header->tensor);
     header->tensor = calloc(f->list.n + OF_ROTATION, sizeof *header->tensor);
     f->w->derived = calloc(f->list.n + OF_ROTATION, sizeof *f->w->derived);
     if (!header->tensor || !f->w->derived)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
-    if (f->list.n && !f->tied && !safetensors_find(&f->list, "lm_head.weight") &&
-        !safetensors_find(&f->list, "language_model.lm_head.weight"))
-        return lutra_fail(
-            err, LUTRA_E_FORMAT, "%s: tensor 'lm_head.weight' is missing, and config.json ties nothing", f->label);
     if (f->list.n) TRY(add_rotation(f, err));
     for (size_t i = 0; i < f->list.n; i++) {
         const struct safetensors_tensor *from = &f->list.tensor[i];
         struct tensor *t = &header->tensor[header->n_tensor];
         if (is_left_out(f, from->name)) continue;
-        gguf_name(f, from->name, name);
+        bool is_codes, is_packed = folder_is_packed(f, from->name, &is_codes);
+        if (is_packed && !is_codes) continue; /* read with its codes */
+        gguf_name(f, is_codes ? folder_packed_name(f, from->name, plain) : from->name, name);
         t->name = names_add(&header->names, name, strlen(name));
         if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
         header->n_tensor++;
-        TRY(take_tensor(f, from, t, err));
+        TRY(is_codes ? take_packed(f, from, t, err) : take_tensor(f, from, t, err));
     }
-    return 0;
+    return f->list.n && !f->tied ? check_head(f, err) : 0;
 }

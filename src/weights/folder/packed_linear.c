@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Linear layers that others have quantized, as tensors of GGUF types that hold their values exactly.
+ *
+ *     GPTQ   qweight [K b/32][N], codes along K; qzeros [G][N b/32], along N; scales [G][N]; g_idx [K]
+ *     AWQ    qweight [K][N/8], eight columns in the order 0 2 4 6 1 3 5 7; qzeros [G][N/8] likewise; scales [G][N]
+ *     CT     (compressed-tensors, pack-quantized) weight_packed [N][K b/32], along K; weight_scale [N][G];
+ *            weight_zero_point [N b/32][G], along N; weight_g_idx [K]
+ *
+ * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may lie in
+ * two words.  The weight is (code - zero) x scale.  Differences of codes fit Q4_0, Q5_0 or Q8_0 with the scale as it is, if
+ * a float of 16 bits holds it and blocks of 32 do not cross groups; else the weights become F32.
+ *
+ * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the data
+ * decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), AutoAWQ (packing_utils), compressed-tensors (pack_quantized).
+ */
+#include "base/f16.h"
+#include "quant/quant.h"
+#include "weights/folder/folder_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 32, SAMPLED_BLOCKS = 8 };
+
+struct linear {
+    struct safetensors_tensor codes, zeros, scales;
+    bool has_zeros;
+    enum packing packing;
+    int bits;
+    uint32_t k, n, n_group, group; /* sizes; group: inputs in one */
+    const uint8_t *g_idx;          /* [k] i32, NULL: groups lie one after the other */
+    int zero_add;                  /* to what is stored */
+    enum quant_type type;
+};
+
+struct suffixes {
+    const char *codes, *zeros, *scales, *order, *shape;
+};
+static const struct suffixes names[] = {
+    [PACKING_GPTQ] = {".qweight", ".qzeros", ".scales", ".g_idx", ".g_idx"},
+    [PACKING_AWQ] = {".qweight", ".qzeros", ".scales", ".g_idx", ".g_idx"},
+    [PACKING_CT] = {".weight_packed", ".weight_zero_point", ".weight_scale", ".weight_g_idx", ".weight_shape"},
+};
+
+/* ---- codes ---- */
+
+static uint32_t word(const struct safetensors_tensor *t, uint64_t i)
+{
+    uint32_t v;
+    memcpy(&v, t->data + 4 * i, 4);
+    return v;
+}
+
+/* Code i of a run of words that lie `stride` apart from word `first` on. */
+static int code_at(const struct safetensors_tensor *t, uint64_t first, uint64_t stride, uint64_t i, int bits)
+{
+    uint64_t at = i * (uint64_t)bits, w = at / 32, shift = at % 32;
+    uint32_t v = word(t, first + w * stride) >> shift;
+    if (shift + (uint64_t)bits > 32) v |= word(t, first + (w + 1) * stride) << (32 - shift);
+    return (int)(v & ((1u << bits) - 1));
+}
+
+/* AWQ's place of a column in its word. */
+static uint64_t awq_place(uint64_t column)
+{
+    return column % 8 % 2 * 4 + column % 8 / 2;
+}
+
+static int code_of(const struct linear *m, uint64_t n, uint64_t k)
+{
+    switch (m->packing) {
+    case PACKING_AWQ: return code_at(&m->codes, k * m->n / 8 + n / 8, 1, awq_place(n), 4);
+    case PACKING_CT: return code_at(&m->codes, n * m->codes.dim[1], 1, k, m->bits);
+    default: return code_at(&m->codes, n, m->n, k, m->bits);
+    }
+}
+
+/* As it is stored. */
+static int stored_zero(const struct linear *m, uint64_t n, uint64_t group)
+{
+    if (!m->has_zeros) return 1 << (m->bits - 1);
+    switch (m->packing) {
+    case PACKING_AWQ: return code_at(&m->zeros, group * m->n / 8 + n / 8, 1, awq_place(n), 4);
+    case PACKING_CT: return code_at(&m->zeros, group, m->n_group, n, m->bits);
+    default: return code_at(&m->zeros, group * m->zeros.dim[1], 1, n, m->bits);
+    }
+}
+
+static int zero_of(const struct linear *m, uint64_t n, uint64_t group)
+{
+    return (stored_zero(m, n, group) + m->zero_add) & ((1 << m->bits) - 1);
+}
+
+static float scale_of(const struct linear *m, uint64_t n, uint64_t group)
+{
+    return safetensors_f32(&m->scales, m->packing == PACKING_CT ? n * m->n_group + group : group * m->n + n);
+}
+
+static uint64_t group_of(const struct linear *m, uint64_t k)
+{
+    uint32_t v;
+    if (!m->g_idx) return k / m->group;
+    memcpy(&v, m->g_idx + 4 * k, 4);
+    return v;
+}
+
+/* ---- sizes ---- */
+
+static int bad(const struct folder *f, const char *base, const char *what, struct lutra_error *err)
+{
+    return lutra_fail(err, LUTRA_E_FORMAT, "%s: quantized layer '%s': %s", f->label, show_name(base).s, what);
+}
+
+static const struct safetensors_tensor *part_of(const struct folder *f, const char *base, const char *suffix)
+{
+    char name[GGUF_MAX_NAME + 1];
+    snprintf(name, sizeof name, "%.*s%s", GGUF_MAX_NAME - 32, base, suffix);
+    return safetensors_find(&f->list, name);
+}
+
+static bool is_words(const struct safetensors_tensor *t, int n_dim)
+{
+    return t->n_dim == n_dim && (strcmp(t->dtype->name, "I32") == 0 || strcmp(t->dtype->name, "U32") == 0);
+}
+
+static bool is_shape(const struct safetensors_tensor *t, uint64_t d0, uint64_t d1)
+{
+    return t->n_dim == 2 && t->dim[0] == d0 && t->dim[1] == d1;
+}
+
+/* Bits, inputs and outputs from the shapes: configurations leave them out or give them per layer. */
+static int read_sizes(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
+{
+    const struct safetensors_tensor *c = &m->codes, *s = &m->scales, *shape;
+    uint64_t k = 0, n = 0, bits = 4;
+    if (!is_words(c, 2) || (m->has_zeros && !is_words(&m->zeros, 2)))
+        return bad(f, base, "codes that are no words", err);
+    if (s->n_dim != 2 || !quant_info_of(s->dtype->type)) return bad(f, base, "scales that are no floats", err);
+    for (int i = 0; i < 2; i++)
+        if (c->dim[i] < 1 || c->dim[i] > 1 << 24 || s->dim[i] < 1 || s->dim[i] > 1 << 24)
+            return bad(f, base, "sizes out of range", err);
+    if (m->packing == PACKING_CT) {
+        shape = part_of(f, base, names[PACKING_CT].shape);
+        if (!shape || shape->n_dim != 1 || shape->dim[0] != 2 || strcmp(shape->dtype->name, "I64") != 0)
+            return bad(f, base, "no 'weight_shape'", err);
+        n = c->dim[0];
+        memcpy(&k, shape->data + 8, 8);
+        m->n_group = (uint32_t)s->dim[1];
+        bits = k ? 32 * c->dim[1] / k : 0;
+    } else if (m->packing == PACKING_AWQ) {
+        n = 8 * c->dim[1];
+        k = c->dim[0];
+        m->n_group = (uint32_t)s->dim[0];
+    } else {
+        n = c->dim[1];
+        bits = m->has_zeros ? 32 * m->zeros.dim[1] / n : 0;
+        k = bits ? 32 * c->dim[0] / bits : 0;
+        m->n_group = (uint32_t)s->dim[0];
+    }
+    if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || k == 0 || k > 1 << 24 || n > 1 << 24)
+        return bad(f, base, "codes of another width than 2, 3, 4 or 8 bits", err);
+    if (k % m->n_group) return bad(f, base, "groups that do not divide its inputs", err);
+    m->bits = (int)bits;
+    m->k = (uint32_t)k;
+    m->n = (uint32_t)n;
+    m->group = (uint32_t)k / m->n_group;
+    return 0;
+}
+
+static int check_sizes(struct folder *f, const struct linear *m, const char *base, struct lutra_error *err)
+{
+    uint64_t b = (uint64_t)m->bits, in_words = m->k * b, out_words = m->n * b;
+    bool fits = true;
+    if (m->packing == PACKING_CT)
+        fits = in_words == 32 * m->codes.dim[1] && is_shape(&m->scales, m->n, m->n_group) &&
+               (!m->has_zeros || (out_words % 32 == 0 && is_shape(&m->zeros, out_words / 32, m->n_group)));
+    else if (m->packing == PACKING_AWQ)
+        fits = m->has_zeros && is_shape(&m->scales, m->n_group, m->n) && is_shape(&m->zeros, m->n_group, m->n / 8);
+    else
+        fits = in_words == 32 * m->codes.dim[0] && is_shape(&m->scales, m->n_group, m->n) &&
+               out_words == 32 * m->zeros.dim[1] && m->zeros.dim[0] == m->n_group;
+    return fits ? 0 : bad(f, base, "shapes that do not fit together", err);
+}
+
+/* An order of groups that is not the usual one is kept. */
+static int read_order(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
+{
+    const struct safetensors_tensor *order = part_of(f, base, names[m->packing].order);
+    bool usual = true;
+    if (!order || m->packing == PACKING_AWQ) return 0;
+    if (!is_words(order, 1) || order->dim[0] != m->k) return bad(f, base, "an order of groups of another size", err);
+    for (uint64_t k = 0; k < m->k; k++) {
+        if (word(order, k) >= m->n_group) return bad(f, base, "an order of groups beyond their number", err);
+        usual = usual && word(order, k) == k / m->group;
+    }
+    if (!usual) m->g_idx = order->data;
+    return 0;
+}
+
+/* ---- the type that holds it ---- */
+
+static int check_scales(
+    struct folder *f, const struct linear *m, const char *base, bool *exact, struct lutra_error *err)
+{
+    *exact = true;
+    for (uint64_t n = 0; n < m->n; n++)
+        for (uint64_t g = 0; g < m->n_group; g++) {
+            float s = scale_of(m, n, g);
+            if (!isfinite(s)) return bad(f, base, "a scale that is NaN or infinite", err);
+            *exact = *exact && f16_to_f32(f32_to_f16(s)) == s;
+        }
+    return 0;
+}
+
+static int choose_type(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
+{
+    int least = 1 << m->bits, most = 0, last = (1 << m->bits) - 1;
+    bool exact;
+    TRY(check_scales(f, m, base, &exact, err));
+    for (uint64_t n = 0; n < m->n; n++)
+        for (uint64_t g = 0; g < m->n_group; g++) {
+            int z = zero_of(m, n, g);
+            least = z < least ? z : least;
+            most = z > most ? z : most;
+        }
+    m->type = QUANT_F32;
+    if (!exact || m->g_idx || m->group % BLOCK) return 0;
+    if (most <= 8 && last - least <= 7)
+        m->type = QUANT_Q4_0;
+    else if (most <= 16 && last - least <= 15)
+        m->type = QUANT_Q5_0;
+    else if (most <= 128 && last - least <= 127)
+        m->type = QUANT_Q8_0;
+    return 0;
+}
+
+/* ---- zeros ---- */
+
+/* How GPTQ's zeros are stored, by one layer's codes. */
+struct zeros {
+    int vote;              /* 1, 2; 0: undecided */
+    double mean_1, mean_2; /* of code - zero, read so */
+};
+
+/* Weights are spread around 0; read the other way, they are off by a code. */
+static struct zeros judge(const struct linear *m)
+{
+    struct zeros out = {0};
+    uint64_t blocks = m->k / BLOCK, step = blocks > SAMPLED_BLOCKS ? blocks / SAMPLED_BLOCKS : 1, count = 0;
+    int first = stored_zero(m, 0, 0), half = 1 << (m->bits - 1), mask = 2 * half - 1;
+    bool constant = true;
+    for (uint64_t n = 0; n < m->n && constant; n++)
+        for (uint64_t g = 0; g < m->n_group; g++) constant = constant && stored_zero(m, n, g) == first;
+    for (uint64_t n = 0; n < m->n; n++)
+        for (uint64_t k = 0; k < m->k; k++) {
+            if (k % BLOCK == 0 && k / BLOCK % step) k += BLOCK * (step - k / BLOCK % step);
+            if (k >= m->k) break;
+            int z = stored_zero(m, n, group_of(m, k)), q = code_of(m, n, k);
+            out.mean_1 += q - ((z + 1) & mask);
+            out.mean_2 += q - z;
+            count++;
+        }
+    out.mean_1 /= (double)count;
+    out.mean_2 /= (double)count;
+    if (constant && (first == half - 1 || first == half))
+        out.vote = first == half ? 2 : 1;
+    else if (m->bits <= 4 && fabs(fabs(out.mean_1) - fabs(out.mean_2)) > 0.25)
+        out.vote = fabs(out.mean_1) < fabs(out.mean_2) ? 1 : 2;
+    return out;
+}
+
+static int label_of(const struct folder *f, bool *insists)
+{
+    const json_t *q = config_get(f, "quantization_config");
+    const char *own = json_string_value(json_object_get(q, "lutra_zeros")),
+               *format = json_string_value(json_object_get(q, "checkpoint_format"));
+    *insists = own && (!strcmp(own, "v1") || !strcmp(own, "v2"));
+    if (*insists) return own[1] - '0';
+    return format && strcmp(format, "gptq_v2") == 0 ? 2 : 1;
+}
+
+/* One program wrote all layers: they must agree.  The statistic becomes a key, for `inspect`. */
+static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct lutra_error *err)
+{
+    size_t votes[3] = {0};
+    double mean_1 = 0, mean_2 = 0;
+    bool insists, narrow = false;
+    int label = label_of(f, &insists), way = label;
+    char text[160];
+    for (size_t i = 0; i < n; i++) {
+        struct zeros z = judge(&list[i]);
+        votes[z.vote]++;
+        mean_1 += z.mean_1 / (double)n;
+        mean_2 += z.mean_2 / (double)n;
+        narrow = narrow || list[i].bits <= 4;
+    }
+    if (!insists && votes[1] != votes[2] &&
+        (votes[1] == 0 || votes[2] == 0 || votes[1] > 9 * votes[2] || votes[2] > 9 * votes[1]))
+        way = votes[1] > votes[2] ? 1 : 2;
+    else if (!insists && narrow)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "%s: whether zeros are stored less one (v1) or not (v2) cannot be told: %zu layers say v1, %zu v2, mean "
+            "codes "
+            "%.2f and %.2f; put \"lutra_zeros\": \"v1\" or \"v2\" into config.json's quantization_config",
+            f->label, votes[1], votes[2], mean_1, mean_2);
+    for (size_t i = 0; i < n; i++) list[i].zero_add = way == 1;
+    snprintf(text, sizeof text,
+        "v%d; layers for v1 %zu, v2 %zu, undecided %zu; mean code as v1 %.3f, as v2 %.3f; label v%d", way, votes[1],
+        votes[2], votes[0], mean_1, mean_2, label);
+    weights_writer_put_str(f->keys, "lutra.zeros", text);
+    if (way != label) weights_writer_put_bool(f->keys, "lutra.zeros.label_is_wrong", true);
+    return 0;
+}
+
+/* ---- what config.json says ---- */
+
+static int refuse(const struct folder *f, const char *what, const char *name, struct lutra_error *err)
+{
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/config.json: weights quantized by %s '%s' are not implemented",
+        f->label, what, show_name(name ? name : "?").s);
+}
+
+static bool says(const char *s, const char *word)
+{
+    return s && strcmp(s, word) == 0;
+}
+
+static int read_compressed(struct folder *f, const json_t *q, struct lutra_error *err)
+{
+    const char *name, *format = json_string_value(json_object_get(q, "format"));
+    json_t *group;
+    if (!says(format, "pack-quantized")) return refuse(f, "compressed-tensors in the format", format, err);
+    json_object_foreach(json_object_get(q, "config_groups"), name, group)
+    {
+        const json_t *acts = json_object_get(group, "input_activations"), *w = json_object_get(group, "weights");
+        if (acts && !json_is_null(acts)) return refuse(f, "compressed-tensors with activations of", name, err);
+        if (!says(json_string_value(json_object_get(w, "type")), "int"))
+            return refuse(
+                f, "compressed-tensors with weights of type", json_string_value(json_object_get(w, "type")), err);
+    }
+    f->packing = PACKING_CT;
+    return 0;
+}
+
+int folder_read_packing(struct folder *f, struct lutra_error *err)
+{
+    const json_t *q = config_get(f, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method")),
+               *version = json_string_value(json_object_get(q, "version")),
+               *packing = json_string_value(json_object_get(q, "packing_format"));
+    if (!q) return 0;
+    if (says(method, "compressed-tensors")) return read_compressed(f, q, err);
+    if (says(method, "awq")) {
+        if (version && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
+            return refuse(f, "AWQ of version", version, err);
+        f->packing = PACKING_AWQ;
+    } else if (says(method, "gptq") || says(method, "auto-round") || says(method, "intel/auto-round")) {
+        f->packing = packing && strstr(packing, "awq") ? PACKING_AWQ : PACKING_GPTQ;
+    } else {
+        return refuse(f, "method", method, err);
+    }
+    return 0;
+}
+
+/* ---- layers ---- */
+
+static bool ends(const char *s, const char *with)
+{
+    size_t n = strlen(s), m = strlen(with);
+    return n > m && strcmp(s + n - m, with) == 0;
+}
+
+bool folder_is_packed(const struct folder *f, const char *name, bool *is_codes)
+{
+    const struct suffixes *s = &names[f->packing];
+    *is_codes = f->packing && ends(name, s->codes);
+    return *is_codes || (f->packing && (ends(name, s->zeros) || ends(name, s->scales) || ends(name, s->order) ||
+                                           ends(name, s->shape)));
+}
+
+static const char *base_of(const struct folder *f, const char *codes, char out[GGUF_MAX_NAME + 1])
+{
+    snprintf(out, GGUF_MAX_NAME + 1, "%.*s", (int)(strlen(codes) - strlen(names[f->packing].codes)), codes);
+    return out;
+}
+
+const char *folder_packed_name(const struct folder *f, const char *codes, char out[GGUF_MAX_NAME + 1])
+{
+    snprintf(out, GGUF_MAX_NAME + 1, "%.*s.weight", (int)(strlen(codes) - strlen(names[f->packing].codes)), codes);
+    return out;
+}
+
+static int open_layer(
+    struct folder *f, const struct safetensors_tensor *codes, struct linear *m, struct lutra_error *err)
+{
+    char base[GGUF_MAX_NAME + 1];
+    base_of(f, codes->name, base);
+    const struct safetensors_tensor *zeros = part_of(f, base, names[f->packing].zeros),
+                                    *scales = part_of(f, base, names[f->packing].scales);
+    if (!scales || (!zeros && f->packing != PACKING_CT)) return bad(f, base, "no scales or no zeros", err);
+    *m = (struct linear){.codes = *codes, .scales = *scales, .has_zeros = zeros != NULL, .packing = f->packing};
+    if (zeros) m->zeros = *zeros;
+    TRY(read_sizes(f, m, base, err));
+    TRY(check_sizes(f, m, base, err));
+    return read_order(f, m, base, err);
+}
+
+/* Before the header is composed, which tells of the zeros. */
+int folder_open_packed(struct folder *f, struct lutra_error *err)
+{
+    char base[GGUF_MAX_NAME + 1];
+    bool is_codes;
+    size_t n = 0;
+    if (!f->packing || !f->list.n) return 0;
+    for (size_t i = 0; i < f->list.n; i++) n += folder_is_packed(f, f->list.tensor[i].name, &is_codes) && is_codes;
+    struct linear *list = calloc(n + 1, sizeof *list);
+    f->w->packed_layers = list;
+    if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for layers", f->label);
+    f->layers = list;
+    for (size_t i = 0; i < f->list.n; i++)
+        if (folder_is_packed(f, f->list.tensor[i].name, &is_codes) && is_codes)
+            TRY(open_layer(f, &f->list.tensor[i], &list[f->n_layers++], err));
+    if (n && f->packing == PACKING_GPTQ) TRY(decide_zeros(f, list, n, err));
+    for (size_t i = 0; i < n; i++) TRY(choose_type(f, &list[i], base_of(f, list[i].codes.name, base), err));
+    return 0;
+}
+
+/* ---- values ---- */
+
+/* Where output n of the maker's comes to lie: pairs of a head are neighbours in GGUF (tensors.c). */
+static uint64_t row_of(const struct derived *d, uint64_t n)
+{
+    if (!d->n_head) return n;
+    uint64_t size = (uint64_t)(d->n_row / d->n_head), head = n / size, i = n % size, half = size / 2;
+    return head * size + 2 * (i % half) + i / half;
+}
+
+static void write_block(uint8_t *to, enum quant_type type, float scale, const int x[BLOCK])
+{
+    uint16_t d = f32_to_f16(scale);
+    uint32_t high = 0;
+    memcpy(to, &d, 2);
+    if (type == QUANT_Q8_0) {
+        for (int i = 0; i < BLOCK; i++) to[2 + i] = (uint8_t)x[i];
+        return;
+    }
+    int offset = type == QUANT_Q4_0 ? 8 : 16;
+    uint8_t *low = to + (type == QUANT_Q4_0 ? 2 : 6);
+    for (int i = 0; i < BLOCK / 2; i++) {
+        unsigned a = (unsigned)(x[i] + offset), b = (unsigned)(x[i + BLOCK / 2] + offset);
+        low[i] = (uint8_t)((a & 15) | (b & 15) << 4);
+        high |= (a >> 4) << i | (b >> 4) << (i + BLOCK / 2);
+    }
+    if (type == QUANT_Q5_0) memcpy(to + 2, &high, 4);
+}
+
+/* Inputs outside, outputs inside: as the codes of GPTQ and AWQ lie. */
+static void fill_blocks(const struct derived *d, const struct linear *m)
+{
+    size_t block_bytes = quant_info_of(m->type)->block_bytes;
+    int x[BLOCK];
+    for (uint64_t k = 0; k < m->k; k += BLOCK)
+        for (uint64_t n = 0; n < m->n; n++) {
+            uint64_t g = k / m->group;
+            int zero = zero_of(m, n, g);
+            for (uint64_t i = 0; i < BLOCK; i++) x[i] = code_of(m, n, k + i) - zero;
+            write_block((uint8_t *)d->data + row_of(d, n) * d->row_bytes + k / BLOCK * block_bytes, m->type,
+                scale_of(m, n, g), x);
+        }
+}
+
+static void fill_packed(const struct derived *d)
+{
+    const struct linear *m = d->from;
+    if (m->type != QUANT_F32) {
+        fill_blocks(d, m);
+        return;
+    }
+    for (uint64_t n = 0; n < m->n; n++) {
+        float *row = (float *)d->data + row_of(d, n) * m->k;
+        for (uint64_t k = 0; k < m->k; k++) {
+            uint64_t g = group_of(m, k);
+            row[k] = (float)(code_of(m, n, k) - zero_of(m, n, g)) * scale_of(m, n, g);
+        }
+    }
+}
+
+void folder_describe_packed(
+    const struct folder *f, const struct safetensors_tensor *codes, struct tensor *t, struct derived *d)
+{
+    const struct linear *m = f->layers;
+    while (m->codes.data != codes->data) m++;
+    *t = (struct tensor){.name = t->name, .type = m->type, .n_dim = 2, .ne = {m->k, m->n, 1, 1}};
+    quant_row_bytes(m->type, m->k, &d->row_bytes);
+    t->bytes = d->row_bytes * m->n;
+    d->from = m;
+    d->n_row = (int)m->n;
+    d->fill = fill_packed;
+}

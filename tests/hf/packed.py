@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Quantized Hugging Face folders (GPTQ, AWQ, compressed-tensors) against values computed here from the formats' definitions.
+
+    packed.py LUTRA [SEED]
+
+Each case is written twice, packed and as plain F32; `lutra quantize` must make the same F32 tensors of both, bit for bit.
+Labels (v1, v2) are wrong at random: the data decide.  Planted faults must change the values or be refused.
+"""
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+D, FF, HEADS, VOCAB = 64, 64, 2, 16
+LINEARS = {"self_attn.q_proj": (D, D), "self_attn.k_proj": (D, D), "self_attn.v_proj": (D, D),
+           "self_attn.o_proj": (D, D), "mlp.gate_proj": (D, FF), "mlp.up_proj": (D, FF), "mlp.down_proj": (FF, D)}
+
+
+def f16(x):
+    return struct.unpack("<e", struct.pack("<e", x))[0]
+
+
+def f32s(values):
+    return struct.pack("<%df" % len(values), *values)
+
+
+def words(values):
+    return struct.pack("<%dI" % len(values), *values)
+
+
+def stream(codes, bits):
+    """Codes as one number of little-endian words, the first in the low bits."""
+    total = sum(c << (i * bits) for i, c in enumerate(codes))
+    return [total >> (32 * i) & 0xffffffff for i in range(len(codes) * bits // 32)]
+
+
+class Layer:
+    """Random codes [k][n], zeros and scales [group][n], order of groups; weight (code - zero) x scale."""
+
+    def __init__(self, rng, k, n, bits, group, symmetric, shuffled):
+        top, half = (1 << bits) - 1, 1 << (bits - 1)
+        self.k, self.n, self.bits, self.groups = k, n, bits, k // group
+        spread = max(0, half // 4)
+        self.zero = [[half if symmetric else max(1, min(top - 1, half + rng.randint(-spread - 1, spread + 1)))
+                      for _ in range(n)] for _ in range(self.groups)]
+        if not symmetric:
+            self.zero[0][0] = half - 1 if self.zero[0][0] != half - 1 else half + 1
+        self.scale = [[f16(rng.uniform(0.001, 0.02)) for _ in range(n)] for _ in range(self.groups)]
+        self.order = [i // group for i in range(k)]
+        if shuffled:
+            rng.shuffle(self.order)
+        self.code = [[max(0, min(top, round(rng.gauss(self.zero[self.order[i]][j], top / 6)))) for j in range(n)]
+                     for i in range(k)]
+
+    def values(self):
+        """[n][k], as a weight lies in safetensors."""
+        return [(self.code[i][j] - self.zero[self.order[i]][j]) * self.scale[self.order[i]][j]
+                for j in range(self.n) for i in range(self.k)]
+
+
+def scales_of(layer):
+    return struct.pack("<%de" % (layer.groups * layer.n), *[s for row in layer.scale for s in row])
+
+
+def gptq(layer, version, with_order):
+    mask = (1 << layer.bits) - 1
+    columns = [stream([layer.code[i][j] for i in range(layer.k)], layer.bits) for j in range(layer.n)]
+    rows = len(columns[0])
+    out = {"qweight": ("I32", [rows, layer.n], words([columns[j][r] for r in range(rows) for j in range(layer.n)])),
+           "scales": ("F16", [layer.groups, layer.n], scales_of(layer))}
+    zeros = []
+    for row in layer.zero:
+        zeros += stream([(z - (version == 1)) & mask for z in row], layer.bits)
+    out["qzeros"] = ("I32", [layer.groups, layer.n * layer.bits // 32], words(zeros))
+    if with_order:
+        out["g_idx"] = ("I32", [layer.k], words(layer.order))
+    return out
+
+
+def awq(layer, order=(0, 2, 4, 6, 1, 3, 5, 7)):
+    def pack(row):
+        return [sum(row[c + order[i]] << (4 * i) for i in range(8)) for c in range(0, len(row), 8)]
+    return {"qweight": ("I32", [layer.k, layer.n // 8], words([w for row in layer.code for w in pack(row)])),
+            "qzeros": ("I32", [layer.groups, layer.n // 8], words([w for row in layer.zero for w in pack(row)])),
+            "scales": ("F16", [layer.groups, layer.n], scales_of(layer))}
+
+
+def compressed(layer, symmetric, with_order):
+    rows = [stream([layer.code[i][j] for i in range(layer.k)], layer.bits) for j in range(layer.n)]
+    scales = [layer.scale[g][j] for j in range(layer.n) for g in range(layer.groups)]
+    out = {"weight_packed": ("I32", [layer.n, len(rows[0])], words([w for row in rows for w in row])),
+           "weight_scale": ("F16", [layer.n, layer.groups], struct.pack("<%de" % len(scales), *scales)),
+           "weight_shape": ("I64", [2], struct.pack("<2q", layer.n, layer.k))}
+    if not symmetric:
+        columns = [stream([layer.zero[g][j] for j in range(layer.n)], layer.bits) for g in range(layer.groups)]
+        height = len(columns[0])
+        out["weight_zero_point"] = ("I32", [height, layer.groups],
+                                    words([columns[g][r] for r in range(height) for g in range(layer.groups)]))
+    if with_order:
+        out["weight_g_idx"] = ("I32", [layer.k], words(layer.order))
+    return out
+
+
+def save(folder, tensors, config):
+    os.makedirs(folder, exist_ok=True)
+    header, data = {}, b""
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    with open(folder + "/model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+    base = {"architectures": ["LlamaForCausalLM"], "hidden_size": D, "num_hidden_layers": 1, "intermediate_size": FF,
+            "num_attention_heads": HEADS, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "vocab_size": VOCAB,
+            "hidden_act": "silu", "tie_word_embeddings": True, "rope_theta": 10000.0}
+    if config:
+        base["quantization_config"] = config
+    json.dump(base, open(folder + "/config.json", "w"))
+    model = {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>", "merges": ["a b"],
+             "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3}}
+    json.dump({"added_tokens": [], "model": model, "normalizer":
+               {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}}, open(folder + "/tokenizer.json", "w"))
+
+
+def tensors_of(path):
+    """Names and bytes of a GGUF file's tensors."""
+    raw = open(path, "rb").read()
+    at = [8]
+
+    def take(form):
+        v = struct.unpack_from("<" + form, raw, at[0])
+        at[0] += struct.calcsize("<" + form)
+        return v if len(v) > 1 else v[0]
+
+    def text():
+        n = take("Q")
+        at[0] += n
+        return raw[at[0] - n:at[0]]
+
+    def value(kind):
+        if kind == 8:
+            text()
+        elif kind == 9:
+            kind, n = take("IQ")
+            for _ in range(n):
+                value(kind)
+        else:
+            at[0] += {0: 1, 1: 1, 2: 2, 3: 2, 7: 1, 10: 8, 11: 8, 12: 8}.get(kind, 4)
+
+    n_tensor, n_key = take("QQ")
+    for _ in range(n_key):
+        text()
+        value(take("I"))
+    infos = []
+    for _ in range(n_tensor):
+        name, n_dim = text(), take("I")
+        size = 4
+        for _ in range(n_dim):
+            size *= take("Q")
+        kind, offset = take("IQ")
+        assert kind == 0, "not F32"
+        infos.append((name, size, offset))
+    start = (at[0] + 31) // 32 * 32
+    return {name: struct.unpack("<%df" % (size // 4), raw[start + offset:start + offset + size])
+            for name, size, offset in infos}
+
+
+def convert(lutra, folder, out):
+    done = subprocess.run([lutra, "quantize", "-q", "--allow-requantize", folder, out, "F32"], capture_output=True,
+                          text=True)
+    return tensors_of(out) if done.returncode == 0 else done.stderr or "status %d" % done.returncode
+
+
+def rest(rng):
+    """What is not quantized."""
+    out = {"model.embed_tokens.weight": ("F32", [VOCAB, D], f32s([rng.gauss(0, 1) for _ in range(VOCAB * D)]))}
+    for name in ("model.norm", "model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm"):
+        out[name + ".weight"] = ("F32", [D], f32s([1.0] * D))
+    return out
+
+
+def case(lutra, folder, rng, pack, config, make):
+    """Whether packed and plain layers give the same; or the message of the refusal."""
+    layers = {name: make(*size) for name, size in LINEARS.items()}
+    same = rest(rng)
+    packed, plain = dict(same), dict(same)
+    for name, layer in layers.items():
+        base = "model.layers.0." + name
+        plain[base + ".weight"] = ("F32", [layer.n, layer.k], f32s(layer.values()))
+        for part, tensor in pack(layer).items():
+            packed[base + "." + part] = tensor
+    save(folder + "/plain", plain, None)
+    save(folder + "/packed", packed, config)
+    want, got = convert(lutra, folder + "/plain", folder + "/a.gguf"), convert(lutra, folder + "/packed", folder + "/b.gguf")
+    assert not isinstance(want, str), want
+    return got if isinstance(got, str) else got == want
+
+
+def main():
+    lutra, rng, n = sys.argv[1], random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 1), 0
+    with tempfile.TemporaryDirectory() as folder:
+        def expect(what, result, want=True):
+            nonlocal n
+            n += 1
+            ok = want in result if isinstance(want, str) and isinstance(result, str) else result is want
+            if not ok:
+                sys.exit("packed.py: %s: %s" % (what, result))
+
+        for bits in (2, 3, 4, 8):
+            for symmetric in (True, False):
+                for version in (1, 2):
+                    group, shuffled = rng.choice((32, 64)), rng.random() < 0.3
+                    label = version if bits == 8 and not symmetric else rng.choice((1, 2))
+                    expect("GPTQ %d bits, symmetric %s, v%d said to be v%d, groups of %d, shuffled %s" % (
+                        bits, symmetric, version, label, group, shuffled),
+                        case(lutra, folder, rng, lambda l: gptq(l, version, shuffled or rng.random() < 0.5),
+                             {"quant_method": "gptq", "checkpoint_format": "gptq_v2" if label == 2 else "gptq"},
+                             lambda k, m: Layer(rng, k, m, bits, group, symmetric, shuffled)))
+        for group in (32, 64):
+            expect("AWQ, groups of %d" % group, case(lutra, folder, rng, awq, {"quant_method": "awq", "version": "gemm"},
+                                                     lambda k, m: Layer(rng, k, m, 4, group, False, False)))
+        for bits in (4, 8):
+            for symmetric in (True, False):
+                for shuffled in (False, True):
+                    expect("compressed-tensors, %d bits, symmetric %s, shuffled %s" % (bits, symmetric, shuffled),
+                           case(lutra, folder, rng, lambda l: compressed(l, symmetric, shuffled),
+                                {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups":
+                                 {"group_0": {"weights": {"num_bits": bits, "type": "int"}}}},
+                                lambda k, m: Layer(rng, k, m, bits, 32, symmetric, shuffled)))
+
+        # Faults: caught as other values, or refused.
+        def usual(k, m):
+            return Layer(rng, k, m, 4, 32, False, False)
+
+        def without(part, pack):
+            return lambda l: {name: t for name, t in pack(l).items() if name != part}
+
+        def cut(part, pack):
+            def out(l):
+                tensors = pack(l)
+                dtype, shape, raw = tensors[part]
+                tensors[part] = (dtype, [shape[0] // 2] + shape[1:], raw[:len(raw) // 2])
+                return tensors
+            return out
+
+        def turned(l):
+            tensors = gptq(l, 2, False)
+            dtype, shape, raw = tensors["scales"]
+            tensors["scales"] = (dtype, shape[::-1], raw)
+            return tensors
+
+        def beyond(l):
+            l.order[3] = l.groups
+            return {**gptq(l, 2, False), "g_idx": ("I32", [l.k], words(l.order))}
+
+        config = {"quant_method": "gptq"}
+        expect("AWQ in the order of columns", case(lutra, folder, rng, lambda l: awq(l, tuple(range(8))), {
+            "quant_method": "awq"}, usual), False)
+        expect("shuffled groups without their order", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config,
+               lambda k, m: Layer(rng, k, m, 4, 32, False, True)), False)
+        expect("transposed scales", case(lutra, folder, rng, turned, config, lambda k, m: Layer(
+            rng, k, m, 4, 32, False, False)), "do")
+        for part in ("scales", "qzeros"):
+            expect("without " + part, case(lutra, folder, rng, without(part, lambda l: gptq(l, 1, True)), config, usual),
+                   "no scales or no zeros")
+        for part in ("qweight", "scales", "qzeros", "g_idx"):
+            expect("half of " + part, case(lutra, folder, rng, cut(part, lambda l: gptq(l, 1, True)), config, usual),
+                   "quantized layer")
+        expect("order beyond the groups", case(lutra, folder, rng, beyond, config, usual), "beyond their number")
+        expect("AWQ gemv", case(lutra, folder, rng, awq, {"quant_method": "awq", "version": "gemv"}, usual), "'gemv'")
+        expect("another method", case(lutra, folder, rng, awq, {"quant_method": "bitsandbytes"}, usual), "'bitsandbytes'")
+        expect("codes spread around half a code", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config, half_way(
+            rng)), "cannot be told")
+    print("%d cases" % n)
+
+
+def half_way(rng):
+    """Layers whose codes are half a code below their zeros: both readings are as good."""
+    def make(k, m):
+        layer = Layer(rng, k, m, 4, 32, False, False)
+        layer.code = [[min(15, max(0, layer.zero[layer.order[i]][j] + (0 if (i + j) % 2 else 1))) for j in range(m)]
+                      for i in range(k)]
+        return layer
+    return make
+
+
+if __name__ == "__main__":
+    main()
