@@ -246,6 +246,29 @@ static void test_index(void **state)
     refused(LUTRA_E_IO, "model-00002-of-00002.safetensors", "cannot open");
 }
 
+/* What generation_config.json says of ends and sampling becomes keys. */
+static void test_generation(void **state)
+{
+    char path[600];
+    struct weights *w;
+    uint32_t eot = 0, eom = 0, top_k = 0;
+    float temp = 0;
+    static const char text[] =
+        "{\"eos_token_id\": [510, 509, 1], \"temperature\": 0.5, \"top_k\": 20, \"top_p\": \"x\"}";
+    (void)state;
+    make("tiny-llama", 1);
+    snprintf(path, sizeof path, "%s/generation_config.json", in_folder("hf"));
+    save(path, text, sizeof text - 1);
+    if (weights_open(&w, in_folder("hf"), &err) < 0) fail_msg("%s", err.what);
+    assert_int_equal(weights_get_u32(w, "tokenizer.ggml.eot_token_id", &eot, &err), 0);
+    assert_int_equal(weights_get_u32(w, "tokenizer.ggml.eom_token_id", &eom, &err), 0);
+    assert_int_equal(weights_get_u32(w, "general.sampling.top_k", &top_k, &err), 0);
+    assert_int_equal(weights_get_f32(w, "general.sampling.temp", &temp, &err), 0);
+    assert_true(eot == 509 && eom == 1 && top_k == 20 && temp == 0.5f); /* 510 is eos */
+    assert_null(weights_kv_find(w, "general.sampling.top_p"));
+    weights_close(&w);
+}
+
 static void test_missing(void **state)
 {
     char path[600];
@@ -268,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_safetensors),
         cmocka_unit_test(test_cut_short),
         cmocka_unit_test(test_index),
+        cmocka_unit_test(test_generation),
         cmocka_unit_test(test_missing),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);

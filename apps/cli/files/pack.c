@@ -58,7 +58,9 @@ static int run(void *opts, const char **arg, int n_arg)
     struct lutra_error err = {0};
     struct buffer beside = {0};
     (void)n_arg;
-    buffer_add(&beside, arg[0], strlen(arg[0]));
+    size_t n = strlen(arg[0]);
+    while (n > 1 && arg[0][n - 1] == '/') n--; /* of a folder: beside it */
+    buffer_add(&beside, arg[0], n);
     buffer_add(&beside, LUTRA_PACKED_SUFFIX, strlen(LUTRA_PACKED_SUFFIX));
     const char *out = o->out ? o->out : beside.text;
     int code = engine_open_runtime(&e, &o->engine);

@@ -388,6 +388,27 @@ static void put_ends(struct tokenizer *t, int64_t eos)
     }
 }
 
+/* How its makers sample, as llama.cpp's keys have it; greedy (`do_sample` false) is nobody's wish for chat, and has none. */
+static void put_sampling(struct tokenizer *t)
+{
+    static const struct {
+        const char *from, *to;
+    } settings[] = {{"temperature", "temp"}, {"top_k", "top_k"}, {"top_p", "top_p"}, {"min_p", "min_p"},
+        {"repetition_penalty", "penalty_repeat"}};
+    char key[64];
+    if (json_is_false(json_object_get(t->generation, "do_sample"))) return;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const json_t *v = json_object_get(t->generation, settings[i].from);
+        double x = json_number_value(v);
+        snprintf(key, sizeof key, "general.sampling.%s", settings[i].to);
+        if (!(x >= 0 && x <= 1e6)) continue;
+        if (json_is_integer(v) && strcmp(settings[i].to, "top_k") == 0)
+            weights_writer_put_u32(t->f->keys, key, (uint32_t)x);
+        else if (json_is_number(v))
+            weights_writer_put_f32(t->f->keys, key, (float)x);
+    }
+}
+
 static const json_t *find_template(const json_t *step)
 {
     size_t i;
@@ -498,6 +519,7 @@ static int read_all(struct tokenizer *t, struct lutra_error *err)
     int64_t bos = special_id(t, "bos_token", "bos_token_id"), eos = special_id(t, "eos_token", "eos_token_id");
     put_id(t, "bos", bos);
     put_ends(t, eos);
+    put_sampling(t);
     put_id(t, "padding", special_id(t, "pad_token", "pad_token_id"));
     if (t->spm) put_id(t, "unknown", special_id(t, "unk_token", "unk_token_id"));
     TRY(put_around(t, bos, eos, err));
