@@ -29,8 +29,8 @@ struct row {
     const char *kernel, *kind;
     struct npu_op op;
     uint64_t gathers, scatters, dma_bytes, tile_pairs;
-    uint32_t stages;
     uint32_t shown_m, shown_k; /* where the operation's own fields mean something else; 0: they do not */
+    uint32_t alone;            /* packets without those that overlap with no DMA and no tiles; 0: there are none */
     int emulate;
 };
 
@@ -97,11 +97,11 @@ static void add(struct run *u, const struct row *r)
     uint32_t packets = bench_count(&u->b, &r->op);
     printf(
         "%s\n  {\"kernel\": \"%s\", \"kind\": \"%s\", \"m\": %u, \"k\": %u, \"n\": %u, \"packets\": %u, \"hvx\": %u, "
-        "\"gathers\": %llu, \"scatters\": %llu, \"dma_bytes\": %llu, \"tile_pairs\": %llu, \"stages\": %u",
+        "\"gathers\": %llu, \"scatters\": %llu, \"dma_bytes\": %llu, \"tile_pairs\": %llu",
         u->n_rows++ ? "," : "", r->kernel, r->kind, r->shown_m ? r->shown_m : r->op.m,
         r->shown_k ? r->shown_k : r->op.k, r->op.n, packets, u->b.hvx, (unsigned long long)r->gathers,
-        (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes, (unsigned long long)r->tile_pairs,
-        r->stages);
+        (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes, (unsigned long long)r->tile_pairs);
+    if (r->alone) printf(", \"alone\": %u", packets - r->alone);
     if (r->emulate) printf(", \"bound\": %llu", (unsigned long long)bound_of(u, r));
     printf("}");
     fflush(stdout);
@@ -109,7 +109,7 @@ static void add(struct run *u, const struct row *r)
 
 static struct row row_of(struct run *u, const char *kernel, const char *kind, uint32_t code, uint32_t k, uint32_t n)
 {
-    struct row r = {.kernel = kernel, .kind = kind, .stages = 1};
+    struct row r = {.kernel = kernel, .kind = kind};
     r.op = (struct npu_op){.code = code, .m = 1, .k = k, .n = n, .src = u->src, .weights = u->weights, .dst = u->dst};
     r.emulate = (uint64_t)k * n <= EMULATED_WEIGHTS && (k == 1536 || n == 1536); /* the rest is alike */
     return r;
@@ -130,9 +130,7 @@ static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
 static void gemv(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
-    struct npu_gemv_plan p;
     if (npu_weights_layout(kinds[i].kind, k, n, &w) || !npu_weights_integer(w.kind)) return;
-    assert_int_equal(npu_gemv_plan(&w, KEPT, BENCH_TCM_BYTES, &p), 0);
     struct row r = row_of(u, "gemv", kinds[i].name, NPU_OP_GEMV, k, n);
     struct npu_act8 act;
     npu_act8_layout(k, &act);
@@ -141,7 +139,6 @@ static void gemv(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
     r.op.src_stride = act.bytes;
     r.op.dst_stride = 128 * w.n_blocks;
     r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
-    r.stages = p.n_chunks;
     add(u, &r);
 }
 
@@ -150,7 +147,7 @@ static void gemm(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
     struct npu_weights w;
     struct npu_gemm_plan p;
     if (npu_weights_layout(kinds[i].kind, k, n, &w)) return;
-    assert_int_equal(npu_gemm_plan(&w, m, KEPT, BENCH_TCM_BYTES, 1, &p), 0);
+    assert_int_equal(npu_gemm_plan(&w, m, KEPT, BENCH_TCM_BYTES, &p), 0);
     struct row r = row_of(u, "gemm", kinds[i].name, NPU_OP_GEMM, k, n);
     r.op.kind = w.kind;
     r.op.m = m;
@@ -158,7 +155,6 @@ static void gemm(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
     r.op.dst_stride = 128 * w.n_blocks;
     r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes * p.n_passes;
     r.tile_pairs = (uint64_t)(m + 31) / 32 * (k / 32) * w.n_blocks;
-    r.stages = p.n_chunks * p.n_passes;
     r.emulate = r.emulate && m == 1 && k * n <= 1536 * 1536;
     add(u, &r);
 }
@@ -224,7 +220,6 @@ static void attention_step(struct run *u, const uint32_t head[3], uint32_t m, ui
     if (head[2] % 64) r.tile_pairs += (uint64_t)groups * head[1] * n_segments * 2; /* value tiles come in pairs */
     r.gathers = (uint64_t)groups * head[1] * n_segments * 32;
     r.shown_k = keys;
-    r.stages = n_segments;
     r.emulate = 0;
     add(u, &r);
 }
@@ -236,8 +231,6 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
     struct npu_head_row rows[16] = {0};
     assert_int_equal(npu_weights_layout(kinds[i].kind, k, HEAD_OUTPUTS, &w), 0);
     struct row r = row_of(u, "head", kinds[i].name, NPU_OP_HEAD, k, HEAD_OUTPUTS);
-    for (uint32_t j = 0; j < m; j++) rows[j].want = NPU_HEAD_TOPK;
-    memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
     r.op.kind = w.kind;
     r.op.m = m;
     r.op.src_stride = 4 * k;
@@ -245,8 +238,11 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
     r.op.scratch = u->scratch;
     r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
     r.tile_pairs = (uint64_t)(k / 32) * w.n_blocks;
-    r.stages = HEAD_OUTPUTS / NPU_HEAD_SLICE;
     r.emulate = 0;
+    memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
+    r.alone = bench_count(&u->b, &r.op); /* nothing wanted: products */
+    for (uint32_t j = 0; j < m; j++) rows[j].want = NPU_HEAD_TOPK | NPU_HEAD_SUM;
+    memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
     add(u, &r);
 }
 
@@ -312,7 +308,6 @@ static void attention(struct run *u)
         r.tile_pairs = KEYS / NPU_SEGMENT * (2 * HEAD / 32 + 2 * HEAD / 32);
         r.gathers = way ? 0 : KEYS / NPU_SEGMENT * 32;
         r.shown_k = KEYS;
-        r.stages = KEYS / NPU_SEGMENT;
         r.emulate = 0;
         add(u, &r);
     }

@@ -30,6 +30,7 @@ struct bench {
     struct guest values, count;
     uint32_t bytes;        /* of the window */
     uint32_t hvx, packets; /* of the last run of a guest */
+    uint32_t n_runs;       /* in the emulator: with 4 threads and with 1 in turn */
 };
 
 enum { BENCH_TCM_BYTES = 8 << 20 };

@@ -260,7 +260,7 @@ static void tile_product_of_any_row_count(void **state)
             if (s == 4) b.machine.tcm_bytes = 512 << 10;
             assert_int_equal(npu_weights_layout(kinds[i].kind, k, n, &w), 0);
             struct npu_gemm_plan plan;
-            assert_int_equal(npu_gemm_plan(&w, m, 0, b.machine.tcm_bytes, 1, &plan), 0);
+            assert_int_equal(npu_gemm_plan(&w, m, 0, b.machine.tcm_bytes, &plan), 0);
             assert_int_equal(plan.n_passes > 1, s == 4);
             float *x = floats(m * k, 2);
             uint32_t src = bench_put(&b, x, 4 * m * k), at = put_weights(&b, i, &w);

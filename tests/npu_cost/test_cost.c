@@ -41,6 +41,7 @@ static void profiles_of_the_repository_load(void **state)
         assert_string_equal(p.name, names[i]);
         assert_non_null(strstr(p.schedule, "v73"));
         for (int f = 0; f < NPU_FIGURES; f++) assert_true(strlen(p.source[f]) > 5);
+        assert_true(p.figure[NPU_TCM_MIB].low == 8 && p.figure[NPU_TCM_MIB].high == 8); /* as tables/division.c plans */
     }
 }
 
@@ -128,6 +129,7 @@ static struct npu_profile exact(void)
         [NPU_DMA_GBS] = 50,
         [NPU_L2_GBS] = 25,
         [NPU_TCM_MIB] = 8,
+        [NPU_MEET_CYCLES] = 500,
         [NPU_MESSAGE_US] = 50,
         [NPU_BASE_MW] = 1000,
         [NPU_VECTOR_MW] = 100,
@@ -157,10 +159,13 @@ static void times_follow_the_formula(void **state)
     w.stages = 10;
     t = npu_cost_time(&p, &w);
     near(t.us.low, 214);
-    w = (struct npu_work){.packets = 200e3, .gathers = 6000, .scatters = 1000, .l2_bytes = 1e6, .threads = 2};
+    w = (struct npu_work){.packets = 200e3, .gathers = 6000, .scatters = 1000, .l2_bytes = 1e6, .parts = 2};
     t = npu_cost_time(&p, &w); /* 200 of packets on two threads, 80 of gathers and scatters, 40 of loads */
     near(t.us.low, 200), near(t.us.high, 320);
     assert_int_equal(t.longest[1], NPU_ON_VECTOR);
+    /* The busiest of 4 threads has 2 of 5 parts; 25 us that nothing hides; ten meetings of half a microsecond. */
+    w = (struct npu_work){.packets = 200e3, .parts = 5, .dma_bytes = 1e6, .stages = 10, .alone = 50e3, .meets = 10};
+    near(npu_cost_time(&p, &w).us.low, 160 + 20 / 10. + 25 + 5);
 }
 
 static void energies_follow_the_formula(void **state)

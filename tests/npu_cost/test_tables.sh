@@ -27,6 +27,24 @@ assert t['low_us'] >= 7741440 / 60e3
 f = [x for x in d['ratios'] if x['table'] == 'TTS Figure 14']
 assert len(f) == 18 and all(x['modelled_low'] < x['modelled_high'] for x in f)
 assert d['compiler'] and d['origin'] == 'recorded'
+for x in d['ratios']:  # a wide interval decides nothing
+    low, high, wide = x['modelled_low'], x['modelled_high'], x['modelled_high'] >= 2 * x['modelled_low']
+    if x['published_low']:
+        apart = high < x['published_low'] or low > x['published_high']
+        assert x['verdict'] == (('below' if high < x['published_low'] else 'above') if apart else
+                                'undecided' if wide else 'overlaps'), x
+most = [x for x in f if not x['published_low']]  # 'up to': of all shapes together
+assert len(most) == 9 and len({x['verdict'] for x in most}) == 1
+low, high = (max(x['modelled_' + end] for x in most) for end in ('low', 'high'))
+assert most[0]['verdict'] == ('below' if high < 1.6 else 'above' if low > 1.6 else 'undecided' if high >= 2 * low else 'overlaps')
+# batches: more sequences, more tokens per second; published pairs as ratios
+for model in {s['model'] for s in d['decode_modelled']}:
+    for soc in {s['soc'] for s in d['decode_modelled']}:
+        rates = [s for s in d['decode_modelled'] if (s['model'], s['soc'], s['context']) == (model, soc, 1024)]
+        rates.sort(key=lambda s: s['batch'])
+        for end in ('low', 'high'):
+            t = [s['tokens_per_s_' + end] for s in rates]
+            assert len(t) == 5 and t == sorted(t), (model, soc, t)
 " "npu-tables -o json"
 
 expect_json "$WORK/out" "

@@ -12,12 +12,19 @@ static double longer(double a, double b)
     return a > b ? a : b;
 }
 
+double npu_cost_share(uint32_t parts, double threads)
+{
+    uint32_t n = (uint32_t)threads;
+    return parts ? (double)((parts + n - 1) / n) / parts : 1 / threads;
+}
+
 /* Microseconds; busy [NPU_RESOURCES]. */
 static double time_of(const struct choice *c, const struct npu_work *w, double *busy)
 {
-    double threads = c->f[NPU_VECTOR_THREADS], clock = c->f[NPU_CLOCK_MHZ], sum = 0, longest = 0;
-    if (w->threads && w->threads < threads) threads = w->threads;
-    busy[NPU_ON_VECTOR] = w->packets * c->f[NPU_CYCLES_PER_PACKET] / clock / threads;
+    double clock = c->f[NPU_CLOCK_MHZ], sum = 0, longest = 0;
+    double packet_us = c->f[NPU_CYCLES_PER_PACKET] / clock, threads = c->f[NPU_VECTOR_THREADS];
+    double alone = w->alone * packet_us * npu_cost_share(w->alone_parts, threads);
+    busy[NPU_ON_VECTOR] = w->packets * packet_us * npu_cost_share(w->parts, threads);
     busy[NPU_ON_GATHER] = (w->gathers * c->f[NPU_GATHER_CYCLES] + w->scatters * c->f[NPU_SCATTER_CYCLES]) / clock;
     busy[NPU_ON_DMA] = w->dma_bytes / c->f[NPU_DMA_GBS] * 1e-3;
     busy[NPU_ON_L2] = w->l2_bytes / c->f[NPU_L2_GBS] * 1e-3;
@@ -27,7 +34,8 @@ static double time_of(const struct choice *c, const struct npu_work *w, double *
                               : longer(longer(busy[NPU_ON_VECTOR], busy[NPU_ON_GATHER]), busy[NPU_ON_L2]);
     const double stage[3] = {vector, busy[NPU_ON_DMA], busy[NPU_ON_TILES]};
     for (int i = 0; i < 3; i++) sum += stage[i], longest = longer(longest, stage[i]);
-    return longest + (sum - longest) / (w->stages ? w->stages : 1);
+    busy[NPU_ON_VECTOR] += alone;
+    return longest + (sum - longest) / (w->stages ? w->stages : 1) + alone + w->meets * c->f[NPU_MEET_CYCLES] / clock;
 }
 
 /* Figures of which more is faster. */
@@ -67,7 +75,7 @@ struct npu_interval npu_cost_energy(const struct npu_profile *profile, const str
     for (int worst = 0; worst < 2; worst++) {
         struct choice c = end_of(profile, worst);
         double busy[NPU_RESOURCES], us = time_of(&c, work, busy);
-        double vector_us = work->packets * c.f[NPU_CYCLES_PER_PACKET] / c.f[NPU_CLOCK_MHZ];
+        double vector_us = (work->packets + work->alone) * c.f[NPU_CYCLES_PER_PACKET] / c.f[NPU_CLOCK_MHZ];
         mj[worst] = (c.f[NPU_BASE_MW] * us + c.f[NPU_VECTOR_MW] * vector_us + c.f[NPU_TILES_MW] * busy[NPU_ON_TILES] +
                         c.f[NPU_MEMORY_PJ] * 1e-3 * (work->dma_bytes + work->l2_bytes)) *
                     1e-6;

@@ -5,10 +5,11 @@
  *     struct npu_work w = {.packets = 388972, .dma_bytes = 7741440, .tile_pairs = 13440, .stages = 56};
  *     struct npu_time t = npu_cost_time(&profile, &w);       t.us.low .. t.us.high, never called measured
  *
- * Each resource is busy for its work over its rate: vector threads (packets x cycles per packet / clock / threads), the
- * gather unit, DMA, the cache path, the tile unit.  In a pipeline of `stages` chunks DMA | vector | tiles [TMAN 4.2] the
- * longest hides the others but for one chunk: time = longest + (sum - longest) / stages.  Gathers and scatters run beside
- * the packets that issue them at best and stall them at worst: both ends are in the interval.
+ * Each resource is busy for its work over its rate: vector threads, the gather unit, DMA, the cache path, the tile unit.
+ * Packets are in equal parts, of which the busiest thread has parts / threads, rounded up.  In a pipeline of `stages` chunks
+ * DMA | vector | tiles [TMAN 4.2] the longest hides the others but for one chunk: longest + (sum - longest) / stages; then
+ * the threads meet `meets` times.  Gathers and scatters run beside the packets that issue them at best and stall them at
+ * worst: both ends are in the interval.
  */
 #ifndef LUTRA_NPU_TABLES_COST_H
 #define LUTRA_NPU_TABLES_COST_H
@@ -19,13 +20,19 @@
 
 struct npu_work {
     double packets; /* of all threads together */
+    double alone;   /* further packets, which overlap with nothing */
     double gathers, scatters;
     double tile_pairs;
     double dma_bytes; /* memory to TCM and back */
     double l2_bytes;  /* loads and stores of memory by vector instructions */
-    uint32_t threads; /* that can share the packets; 0: any number */
-    uint32_t stages;  /* chunks of a pipeline; 0 and 1: one thing after the other */
+    uint32_t parts;   /* that threads share; 0: any number */
+    uint32_t alone_parts;
+    uint32_t stages; /* chunks of a pipeline; 0 and 1: one thing after the other */
+    double meets;    /* of all threads */
 };
+
+/* Of all packets, what the busiest of so many threads has. */
+double npu_cost_share(uint32_t parts, double threads);
 
 enum npu_resource { NPU_ON_VECTOR, NPU_ON_GATHER, NPU_ON_DMA, NPU_ON_L2, NPU_ON_TILES, NPU_RESOURCES };
 

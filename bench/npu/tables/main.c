@@ -20,15 +20,17 @@ static double l2_bytes(const struct npu_count *c)
 static int read_row(struct npu_bench *b, json_t *item)
 {
     struct npu_count *c = &b->row[b->n_row];
-    int m, k, n, stages;
+    int m, k, n;
     if (b->n_row == NPU_ROWS_MAX ||
-        json_unpack(item, "{s:s, s:s, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i}", "kernel", &c->kernel, "kind",
-            &c->kind, "m", &m, "k", &k, "n", &n, "packets", &c->work.packets, "gathers", &c->work.gathers, "scatters",
-            &c->work.scatters, "dma_bytes", &c->work.dma_bytes, "tile_pairs", &c->work.tile_pairs, "stages", &stages))
+        json_unpack(item, "{s:s, s:s, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F}", "kernel", &c->kernel, "kind", &c->kind,
+            "m", &m, "k", &k, "n", &n, "packets", &c->work.packets, "gathers", &c->work.gathers, "scatters",
+            &c->work.scatters, "dma_bytes", &c->work.dma_bytes, "tile_pairs", &c->work.tile_pairs))
         return -1;
     c->m = m, c->k = k, c->n = n;
-    c->work.stages = stages;
+    npu_divide_count(c);
     c->bound = json_number_value(json_object_get(item, "bound"));
+    c->work.alone = json_number_value(json_object_get(item, "alone"));
+    c->work.packets -= c->work.alone;
     c->work.l2_bytes = l2_bytes(c);
     b->n_row++;
     return 0;

@@ -38,7 +38,8 @@ static void print_decode(const struct npu_bench *b, const struct npu_profile *p)
             if (!npu_decode_step(b, p, &npu_models[m], batches[i], USUAL, &s)) print_rate(batches[i], &s.whole);
         printf("\n");
     }
-    print_head("A step's parts", "Milliseconds, modelled, at 1024 keys; message: one per step, for the host.",
+    print_head("A step's parts",
+        "Milliseconds, modelled, at 1024 keys; message: what of the host's messages is not hidden.",
         "model | batch | products | attention | rows | head | message | whole", 8);
     for (int m = 0; m < NPU_PAPER_MODELS; m++)
         for (int i = 0; i < N_BATCHES; i += 4) {

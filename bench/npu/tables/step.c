@@ -6,29 +6,21 @@
  */
 #include "tables.h"
 
+#include <math.h>
 #include <string.h>
 
-/* [TTS 7.1]: Q4_0, ffn_down Q8_0; the models of this project as they are, F16. */
-const struct npu_model npu_models[NPU_MODELS] = {
-    {"Qwen2.5-1.5B", "Q4_0", "Q8_0", "Q8_0", 28, 1536, 8960, 12, 2, 128, 151936, 1},
-    {"Qwen2.5-3B", "Q4_0", "Q8_0", "Q8_0", 36, 2048, 11008, 16, 2, 128, 151936, 1},
-    {"Qwen2.5-7B", "Q4_0", "Q8_0", "Q8_0", 28, 3584, 18944, 28, 4, 128, 152064, 0},
-    {"Llama-3.2-1B", "Q4_0", "Q8_0", "Q8_0", 16, 2048, 8192, 32, 8, 64, 128256, 1},
-    {"Llama-3.2-3B", "Q4_0", "Q8_0", "Q8_0", 28, 3072, 8192, 24, 8, 128, 128256, 1},
-    {"abacus-xs", "F16", "F16", "F16", 3, 64, 192, 4, 2, 16, 1024, 1},
-    {"abacus-1m", "F16", "F16", "F16", 4, 128, 384, 4, 2, 32, 1024, 1},
-    {"abacus-3m", "F16", "F16", "F16", 4, 256, 768, 4, 2, 64, 1024, 1},
-};
+#include "npu/wire/message.h"
 
 const char *const npu_part_names[NPU_PARTS] = {"products", "attention", "rows", "head", "message"};
 
 enum { HEAD_OUTPUTS = 8192, ELEMENTS = 8192, SEGMENT = 64, TILE_ROWS = 32 };
 
-/* a + t (b - a) in everything but threads and stages. */
+/* a + t (b - a) in everything but how it is divided. */
 static struct npu_work between(const struct npu_work *a, const struct npu_work *b, double t)
 {
     struct npu_work w = *a;
     w.packets += t * (b->packets - a->packets);
+    w.alone += t * (b->alone - a->alone);
     w.gathers += t * (b->gathers - a->gathers);
     w.scatters += t * (b->scatters - a->scatters);
     w.tile_pairs += t * (b->tile_pairs - a->tile_pairs);
@@ -39,7 +31,7 @@ static struct npu_work between(const struct npu_work *a, const struct npu_work *
 
 static struct npu_work times(const struct npu_work *a, double t)
 {
-    const struct npu_work none = {.threads = a->threads, .stages = a->stages};
+    const struct npu_work none = {0};
     return between(&none, a, t);
 }
 
@@ -71,54 +63,16 @@ static void add_work(const struct npu_profile *p, struct modelled *sum, const st
     add(sum, &t, n);
 }
 
-/* n elements of an operation on rows. */
-static int add_rows(
-    const struct npu_bench *b, const struct npu_profile *p, const char *kernel, double n, struct npu_step *s)
+/* An operation on rows from its counted elements. */
+static int row_work(const struct npu_bench *b, const char *kernel, double n, struct npu_work *w)
 {
-    const struct npu_count *c = NULL;
-    for (int i = 0; i < b->n_row && !c; i++)
-        if (!strcmp(b->row[i].kernel, kernel) && b->row[i].n == ELEMENTS) c = &b->row[i];
-    if (!c) return -1;
-    struct npu_work w = times(&c->work, n / ELEMENTS);
-    add_work(p, &s->part[NPU_ROWS], &w, 1);
-    return 0;
-}
-
-/* One matrix, all layers. */
-static int add_product(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m,
-    const char *kind, double rows, int k, int n, struct npu_step *s)
-{
-    struct npu_work w;
-    if (at_rows(b, "gemm", kind, rows, k, n, &w)) return -1;
-    add_work(p, &s->part[NPU_PRODUCTS], &w, m->n_layer);
-    return 0;
-}
-
-static int add_products(
-    const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double rows, struct npu_step *s)
-{
-    int d = m->d_model, kv = m->n_kv_head * m->d_head;
-    return add_product(b, p, m, m->weights, rows, d, d, s) || add_product(b, p, m, m->weights, rows, d, d, s) ||
-           add_product(b, p, m, m->weights, rows, d, kv, s) || add_product(b, p, m, m->weights, rows, d, kv, s) ||
-           add_product(b, p, m, m->weights, rows, d, m->d_ff, s) ||
-           add_product(b, p, m, m->weights, rows, d, m->d_ff, s) || add_product(b, p, m, m->down, rows, m->d_ff, d, s);
-}
-
-/* Rows of ffn_down on tiles are made to fit halves, before and after; ordinary ones do. */
-static int add_fits(
-    const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double rows, struct npu_step *s)
-{
-    return add_rows(b, p, "fit", rows * m->n_layer * m->d_ff, s) ||
-           add_rows(b, p, "unfit", rows * m->n_layer * m->d_model, s);
-}
-
-static int add_row_operations(
-    const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double rows, struct npu_step *s)
-{
-    double n = rows * m->n_layer, kv = m->n_kv_head * m->d_head;
-    return add_rows(b, p, "rms_norm", 2 * n * m->d_model + rows * m->d_model, s) ||
-           add_rows(b, p, "rope", n * (m->d_model + kv), s) || add_rows(b, p, "swiglu", n * m->d_ff, s) ||
-           add_rows(b, p, "add", 2 * n * m->d_model, s) || add_fits(b, p, m, rows, s);
+    for (int i = 0; i < b->n_row; i++) {
+        const struct npu_count *c = &b->row[i];
+        if (strcmp(c->kernel, kernel) != 0 || c->n != ELEMENTS) continue;
+        *w = times(&c->work, n / ELEMENTS);
+        return 0;
+    }
+    return -1;
 }
 
 /* All KV heads of one layer for a group of `rows` rows of the batch. */
@@ -133,60 +87,94 @@ static int group_work(
         at_rows(b, "attention step", kind, rows, LONG, m->d_head, &z))
         return -1;
     *out = between(&a, &z, (keys - SHORT) / (LONG - SHORT));
-    out->stages = keys > SEGMENT ? (int)(keys / SEGMENT) : 1;
-    out->threads = m->n_kv_head;
     return 0;
 }
 
-static int add_attention(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m,
-    double batch, double keys, struct npu_step *s)
+/* Groups of as many rows as fill a tile, and what is left. */
+static int attention_work(
+    const struct npu_bench *b, const struct npu_model *m, int batch, double keys, struct npu_work *out)
 {
-    struct npu_work full = {0}, rest = {0}, all;
-    int per = TILE_ROWS * m->n_kv_head / m->n_head, n_full = (int)(batch / per);
-    double left = batch - n_full * per;
+    struct npu_work full = {0}, rest = {0};
+    int per = TILE_ROWS * m->n_kv_head / m->n_head, n_full = batch / per, left = batch - n_full * per;
     keys = keys > SEGMENT ? keys : SEGMENT;
     if (n_full && group_work(b, m, per, keys, &full)) return -1;
-    if (left > 0 && group_work(b, m, left < 1 ? 1 : left, keys, &rest)) return -1;
-    const struct npu_work none = {0};
-    all = times(&full, n_full);
-    rest = between(&none, &rest, 1);
-    all.packets += rest.packets, all.gathers += rest.gathers, all.tile_pairs += rest.tile_pairs;
-    all.dma_bytes += rest.dma_bytes;
-    all.stages = keys > SEGMENT ? (int)(keys / SEGMENT) : 1;
-    all.threads = m->n_kv_head * (n_full + (left > 0));
-    add_work(p, &s->part[NPU_ATTENTION], &all, m->n_layer);
+    if (left && group_work(b, m, left, keys, &rest)) return -1;
+    *out = times(&full, n_full);
+    out->packets += rest.packets, out->gathers += rest.gathers, out->tile_pairs += rest.tile_pairs;
+    out->dma_bytes += rest.dma_bytes;
     return 0;
 }
 
-static int add_head(
-    const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double rows, struct npu_step *s)
+/* Outputs in proportion; more rows than were counted as further passes. */
+static int head_work(const struct npu_bench *b, const struct npu_model *m, int rows, struct npu_work *out)
 {
     enum { COUNTED_ROWS = 16 };
-    double passes = rows > COUNTED_ROWS ? rows / COUNTED_ROWS : 1;
+    double passes = rows > COUNTED_ROWS ? (double)rows / COUNTED_ROWS : 1;
     struct npu_work w;
     if (at_rows(b, "head", m->head, rows / passes, m->d_model, HEAD_OUTPUTS, &w)) return -1;
-    double outputs = (double)m->n_vocab / HEAD_OUTPUTS;
-    w = times(&w, outputs);
-    w.stages = outputs > 1 ? (uint32_t)(w.stages * outputs) : w.stages;
-    add_work(p, &s->part[NPU_HEAD], &w, passes);
+    *out = times(&w, passes * m->n_vocab / HEAD_OUTPUTS);
     return 0;
 }
 
-static void finish(const struct npu_profile *p, double messages, struct npu_step *s)
+/* What an operation of a step does, once; 0 packets: not counted. */
+static int op_work(const struct npu_bench *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
+    struct npu_work *w, enum npu_part *part)
 {
-    struct modelled t = model_messages(p, messages);
-    add(&s->part[NPU_MESSAGE], &t, 1);
+    const char *weights = o->kind == npu_kind_of(m->weights) && o->k == m->d_model ? m->weights : m->down;
+    double n = (double)o->m * o->n;
+    *w = (struct npu_work){0}, *part = NPU_ROWS;
+    switch (o->code) {
+    case NPU_OP_GEMM: *part = NPU_PRODUCTS; return at_rows(b, "gemm", weights, o->m, o->k, o->n, w);
+    case NPU_OP_ATTENTION: *part = NPU_ATTENTION; return attention_work(b, m, o->m, keys, w);
+    case NPU_OP_HEAD: *part = NPU_HEAD; return head_work(b, m, o->m, w);
+    case NPU_OP_RMS_NORM: return row_work(b, "rms_norm", n, w);
+    case NPU_OP_ROPE: return row_work(b, "rope", n, w);
+    case NPU_OP_SWIGLU: return row_work(b, "swiglu", n, w);
+    case NPU_OP_ADD: return row_work(b, "add", n, w);
+    case NPU_OP_FIT: return row_work(b, "fit", n, w);
+    case NPU_OP_UNFIT: return row_work(b, "unfit", n, w);
+    default: return 0;
+    }
+}
+
+static int add_op(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m,
+    const struct npu_step_op *o, double keys, struct npu_step *s)
+{
+    struct npu_op op = {
+        .code = o->code, .kind = o->kind, .m = (uint32_t)o->m, .k = (uint32_t)o->k, .n = (uint32_t)o->n};
+    struct npu_work w;
+    enum npu_part part;
+    op.param = (uint32_t)o->param;
+    if (op_work(b, m, o, keys, &w, &part)) return -1;
+    npu_divide(&op, (int)keys, m->n_kv_head, m->n_head / m->n_kv_head, &w);
+    add_work(p, &s->part[part], &w, o->times);
+    return 0;
+}
+
+/* A step's messages: the host takes one round trip for the first, and beside those on their way it only shows where they take
+ * the NPU less time than the way takes. */
+static void finish(const struct npu_profile *p, const struct npu_model *m, double steps, struct npu_step *s)
+{
+    struct modelled all = {0};
+    double n = npu_step_messages(m) * steps, rounds = ceil(n / steps / NPU_AHEAD) - 1;
+    struct npu_interval way = npu_cost_message_us(p, 1);
+    for (int i = 0; i < NPU_MESSAGE; i++) add(&all, &s->part[i], 1);
+    double low = way.low - (NPU_AHEAD - 1) * all.low_us / n, high = way.high - (NPU_AHEAD - 1) * all.high_us / n;
+    struct modelled a = model_messages(p, steps * (1 + (low > 0 ? rounds * low / way.low : 0)));
+    struct modelled z = model_messages(p, steps * (1 + (high > 0 ? rounds * high / way.high : 0)));
+    s->part[NPU_MESSAGE] = (struct modelled){a.low_us, z.high_us, a.low_mj, z.high_mj, "host", "host"};
     for (int i = 0; i < NPU_PARTS; i++) add(&s->whole, &s->part[i], 1);
 }
 
-int npu_decode_step(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double batch,
+int npu_decode_step(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, int batch,
     double context, struct npu_step *out)
 {
+    struct npu_step_op op[NPU_STEP_OPS_MAX];
+    int n = npu_step_ops(m, batch, batch, op);
     *out = (struct npu_step){0};
-    if (add_products(b, p, m, batch, out) || add_row_operations(b, p, m, batch, out) ||
-        add_attention(b, p, m, batch, context, out) || add_head(b, p, m, batch, out))
-        return -1;
-    finish(p, 1, out);
+    for (int i = 0; i < n; i++)
+        if (add_op(b, p, m, &op[i], context, out)) return -1;
+    finish(p, m, 1, out);
     return 0;
 }
 
@@ -206,24 +194,28 @@ static int add_causal(const struct npu_bench *b, const struct npu_profile *p, co
         sum.packets += one.packets + mask_packets * (to - from);
         sum.gathers += one.gathers, sum.tile_pairs += one.tile_pairs, sum.dma_bytes += one.dma_bytes;
     }
-    sum.stages = first / SEGMENT + 1;
-    sum.threads = m->n_kv_head * groups;
+    const struct npu_op op = {.code = NPU_OP_ATTENTION, .m = (uint32_t)(groups * per), .n = (uint32_t)m->d_head};
+    npu_divide(&op, first, m->n_kv_head, m->n_head / m->n_kv_head, &sum);
     add_work(p, &s->part[NPU_ATTENTION], &sum, m->n_layer);
     return 0;
 }
 
+/* Steps of up to NPU_CHUNK rows, of which the last takes one row to the head. */
 int npu_prefill(
     const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, int n, struct npu_step *out)
 {
     *out = (struct npu_step){0};
     for (int at = 0; at < n; at += NPU_CHUNK) {
         int rows = n - at < NPU_CHUNK ? n - at : NPU_CHUNK;
-        if (add_products(b, p, m, rows, out) || add_row_operations(b, p, m, rows, out) ||
-            add_causal(b, p, m, at, rows, out))
-            return -1;
+        struct npu_step_op op[NPU_STEP_OPS_MAX];
+        int n_op = npu_step_ops(m, rows, 1, op);
+        for (int i = 0; i < n_op; i++) {
+            if (op[i].code == NPU_OP_ATTENTION || (op[i].code == NPU_OP_HEAD && at + rows < n)) continue;
+            if (add_op(b, p, m, &op[i], 0, out)) return -1;
+        }
+        if (add_causal(b, p, m, at, rows, out)) return -1;
     }
-    if (add_head(b, p, m, 1, out)) return -1;
-    finish(p, (n + NPU_CHUNK - 1) / NPU_CHUNK, out);
+    finish(p, m, (n + NPU_CHUNK - 1) / NPU_CHUNK, out);
     return 0;
 }
 

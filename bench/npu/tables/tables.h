@@ -7,6 +7,8 @@
  *     models.c    whole models: throughput, energy, memory, accuracy against cost; as md or JSON
  *     kernels.c   kernels and ratios, as md or JSON
  *     step.c      work of whole steps of a model from counted operations
+ *     ops.c       a step's operations, as the device sends them
+ *     division.c  how the executor divides an operation among threads, chunks and phases
  *     svg.c       accuracy against cost as a picture
  *     profile.c   figures of one SoC, from JSON
  *     cost.c      time and energy of counted work on it
@@ -18,7 +20,7 @@
 #include <jansson.h>
 
 #include "cli.h"
-#include "cost.h"
+#include "division.h"
 
 /* Files inside the program: bench/npu/counts.json, bench/npu/scaling.json, then the profiles; ends with a NULL name. */
 struct npu_data {
@@ -59,18 +61,11 @@ struct npu_bench {
     int n_profile;
 };
 
+void npu_divide_count(struct npu_count *c); /* npu_divide of its work */
+
 /* NULL: not counted. */
 const struct npu_count *npu_count_of(
     const struct npu_bench *b, const char *kernel, const char *kind, int m, int k, int n);
-
-/* A model as far as its cost goes.  Weights: of the layers, of ffn_down, of the head (and the embedding). */
-struct npu_model {
-    const char *name, *weights, *down, *head;
-    int n_layer, d_model, d_ff, n_head, n_kv_head, d_head, n_vocab;
-    int tied; /* the head is the embedding */
-};
-extern const struct npu_model npu_models[];
-enum { NPU_PAPER_MODELS = 5, NPU_MODELS = 8 };
 
 /* Modelled time and energy of one step, and of its parts, which follow one another: their sum. */
 enum npu_part { NPU_PRODUCTS, NPU_ATTENTION, NPU_ROWS, NPU_HEAD, NPU_MESSAGE, NPU_PARTS };
@@ -80,7 +75,7 @@ struct npu_step {
 extern const char *const npu_part_names[NPU_PARTS];
 
 /* One token of each of `batch` sequences that share `context` keys.  0, or -1: something was not counted. */
-int npu_decode_step(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double batch,
+int npu_decode_step(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, int batch,
     double context, struct npu_step *out);
 
 /* A prompt of n tokens, in steps of up to NPU_CHUNK; logits of the last. */

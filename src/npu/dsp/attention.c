@@ -423,17 +423,13 @@ static void tiles_of_thread(struct isa *isa, void *user, uint32_t thread, uint32
 
 uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    struct npu_attention_plan plan;
     struct section s = {.op = op, .machine = machine};
-    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
-    uint32_t n_heads = s_load_u32(isa_ptr(op->rows) + 28),
-             start = (machine->tcm_kept + NPU_TILE - 1) / NPU_TILE * NPU_TILE;
+    uint32_t n_heads = s_load_u32(isa_ptr(op->rows) + 28), n;
     if (op->kind > NPU_EXP_F32) return NPU_BAD_OP;
     if (op->kind == NPU_EXP_TABLE && machine->tcm_kept < EXP_TABLE_BYTES) return NPU_NO_ROOM;
     if (!op->n || op->n % 8 || op->n > 1024 || !n_heads || n_heads > ROWS) return NPU_BAD_SHAPE;
-    if (npu_attention_plan(op->n, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
-    s.area_bytes = plan.bytes - start;
-    while (n > 1 && start + (uint64_t)n * s.area_bytes > machine->tcm_bytes) n--;
+    n = npu_attention_threads(op->n, machine, &s.area_bytes);
+    if (!n) return NPU_NO_ROOM;
     for (uint32_t t = 0; t < NPU_THREADS_MAX; t++) s.status[t] = NPU_OK;
     isa_threads(n, tiles_of_thread, &s);
     for (uint32_t t = 0; t < NPU_THREADS_MAX; t++)

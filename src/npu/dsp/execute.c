@@ -34,16 +34,49 @@ static uint32_t dequant(struct isa *isa, const struct npu_op *op)
     return NPU_OK;
 }
 
-static uint32_t quantize(struct isa *isa, const struct npu_op *op)
+/* A thread's share of an operation: its part of npu_op_parts. */
+struct shared {
+    const struct npu_op *op;
+    const struct npu_machine *machine;
+    const struct npu_weights *w;
+    struct npu_shares parts;
+    struct npu_scratch_plan scratch; /* of thread 0; the others' follow */
+    const struct npu_gemv_plan *gemv;
+};
+
+/* Runs it on as many threads as there are parts. */
+static void run_shared(struct isa *isa, struct shared *s, isa_thread *fn)
 {
+    uint32_t n = npu_op_threads(s->op, s->machine);
+    s->parts = npu_shares(npu_op_parts(s->op), n);
+    isa_threads(n, fn, s);
+}
+
+/* Parts of a row, row after row. */
+static void share_of_quantize(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct shared *s = user;
+    const struct npu_op *op = s->op;
+    uint32_t each = npu_op_row_parts(op), from = npu_share_start(s->parts, thread),
+             to = npu_share_start(s->parts, thread + 1);
+    (void)n;
+    for (uint32_t r = 0, at = 0; at < to; r++, at += each) {
+        uint32_t first = from > at ? from - at : 0, last = to - at < each ? to - at : each;
+        if (first < last)
+            npu_quantize(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride,
+                isa_ptr(op->src) + (size_t)r * op->src_stride, op->k, first, last);
+    }
+}
+
+static uint32_t quantize(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    struct shared s = {.op = op, .machine = machine};
     struct npu_act8 a;
     if (!op->m || !op->k || op->k % NPU_UNIT_K) return NPU_BAD_SHAPE;
     npu_act8_layout(op->k, &a);
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
     take(isa, op, op->dst, span(op->m, op->dst_stride, a.bytes)); /* its lines are written in parts */
-    for (uint32_t r = 0; r < op->m; r++)
-        npu_quantize(
-            isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->src) + (size_t)r * op->src_stride, op->k);
+    run_shared(isa, &s, share_of_quantize);
     give(isa, op, span(op->m, op->dst_stride, a.bytes));
     return NPU_OK;
 }
@@ -57,32 +90,41 @@ static void add_bias(struct isa *isa, const struct npu_op *op)
     }
 }
 
-/* Weights stream through TCM, two chunks ahead of the one in use; each serves all rows. */
+/* A thread's blocks stream through its part of TCM, two chunks ahead of the one in use; each serves all rows. */
+static void share_of_gemv(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct shared *s = user;
+    const struct npu_op *op = s->op;
+    const struct npu_gemv_plan *plan = s->gemv;
+    uint32_t first = npu_share_start(s->parts, thread), end = npu_share_start(s->parts, thread + 1);
+    uint32_t chunk = plan->chunk_blocks, ticket[3] = {0, 0, 0};
+    uint8_t *tcm = isa_ptr(s->machine->tcm_start) + thread * plan->thread_stride;
+    (void)n;
+    for (uint32_t c = 0, at = first; at < end + 2 * chunk; c++, at += chunk) {
+        uint32_t blocks = at < end && end - at < chunk ? end - at : chunk, now = at - 2 * chunk;
+        if (c >= 2) dma_wait(ticket[(c - 2) % 3]);
+        if (at < end)
+            ticket[c % 3] = dma_start_1d(tcm + plan->packed[c % 3],
+                isa_ptr(op->weights) + (size_t)at * s->w->block_bytes, blocks * s->w->block_bytes);
+        if (c < 2 || now >= end) continue;
+        npu_gemv(isa, s->w, isa_ptr(op->dst) + now * 128, op->dst_stride, tcm + plan->packed[(c - 2) % 3],
+            isa_ptr(op->src), op->src_stride, end - now < chunk ? end - now : chunk, op->m);
+    }
+}
+
 static uint32_t gemv(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
     struct npu_gemv_plan plan;
     struct npu_act8 a;
-    uint32_t ticket[3] = {0, 0, 0}, bytes;
+    struct shared s = {.op = op, .machine = machine, .w = &w, .gemv = &plan};
     if (!op->m || npu_weights_layout(op->kind, op->k, op->n, &w) || !npu_weights_integer(w.kind)) return NPU_BAD_SHAPE;
-    if (npu_gemv_plan(&w, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
+    if (npu_gemv_plan(&w, machine->tcm_kept, machine->tcm_bytes, npu_op_threads(op, machine), &plan))
+        return NPU_NO_ROOM;
     npu_act8_layout(op->k, &a);
     take(isa, op, op->src, span(op->m, op->src_stride, a.bytes));
     take(isa, op, op->bias, 128 * w.n_blocks);
-    uint8_t *tcm = isa_ptr(machine->tcm_start);
-    bytes = plan.chunk_blocks * w.block_bytes;
-    for (uint32_t c = 0; c < plan.n_chunks + 2; c++) {
-        uint32_t ahead = c * plan.chunk_blocks, first = ahead - 2 * plan.chunk_blocks;
-        uint32_t n = w.n_blocks - ahead < plan.chunk_blocks ? w.n_blocks - ahead : plan.chunk_blocks;
-        if (c >= 2) dma_wait(ticket[(c - 2) % 3]);
-        if (c < plan.n_chunks)
-            ticket[c % 3] =
-                dma_start_1d(tcm + plan.packed[c % 3], isa_ptr(op->weights) + (size_t)c * bytes, n * w.block_bytes);
-        if (c < 2) continue;
-        n = w.n_blocks - first < plan.chunk_blocks ? w.n_blocks - first : plan.chunk_blocks;
-        npu_gemv(isa, &w, isa_ptr(op->dst) + first * 128, op->dst_stride, tcm + plan.packed[(c - 2) % 3],
-            isa_ptr(op->src), op->src_stride, n, op->m);
-    }
+    run_shared(isa, &s, share_of_gemv);
     add_bias(isa, op);
     give(isa, op, span(op->m, op->dst_stride, w.n_blocks * 128));
     return NPU_OK;
@@ -99,23 +141,25 @@ static uint32_t gemm(struct isa *isa, const struct npu_machine *machine, const s
     return status;
 }
 
-/* A thread's share of rows: of every row a part, or of rms_norm every n-th row. */
+/* Vectors of one row of an element-wise operation; whole rows of rms_norm. */
 static void share_of_rows(struct isa *isa, void *user, uint32_t thread, uint32_t n)
 {
-    const struct npu_op *op = *(const struct npu_op *const *)user;
+    const struct shared *s = user;
+    const struct npu_op *op = s->op;
     int norm = op->code == NPU_OP_RMS_NORM;
-    uint32_t second = norm ? 0 : op->src_stride, first = 0, last = op->n / 32;
-    if (!norm && n > 1) first = last * thread / n, last = last * (thread + 1) / n;
-    for (uint32_t r = norm ? thread : 0; r < op->m; r += norm ? n : 1) {
+    uint32_t start = npu_share_start(s->parts, thread), end = npu_share_start(s->parts, thread + 1);
+    uint32_t first = norm ? 0 : start, n_elem = norm ? op->n : 32 * (end - start), second = norm ? 0 : op->src_stride;
+    (void)n;
+    for (uint32_t r = norm ? start : 0; r < (norm ? end : op->m); r++) {
         uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride + 128 * first;
         const uint8_t *a = isa_ptr(op->src) + (size_t)r * op->src_stride + 128 * first;
         const uint8_t *b = isa_ptr(op->weights) + (size_t)r * second + 128 * first;
         switch (op->code) {
-        case NPU_OP_ADD: npu_add(isa, y, a, b, 32 * (last - first)); break;
-        case NPU_OP_SWIGLU: npu_swiglu(isa, y, a, b, 32 * (last - first)); break;
-        case NPU_OP_GEGLU: npu_geglu(isa, y, a, b, 32 * (last - first)); break;
-        case NPU_OP_RELU2: npu_relu2(isa, y, a, b, 32 * (last - first)); break;
-        default: npu_rms_norm(isa, y, a, b, op->n, op->param); break;
+        case NPU_OP_ADD: npu_add(isa, y, a, b, n_elem); break;
+        case NPU_OP_SWIGLU: npu_swiglu(isa, y, a, b, n_elem); break;
+        case NPU_OP_GEGLU: npu_geglu(isa, y, a, b, n_elem); break;
+        case NPU_OP_RELU2: npu_relu2(isa, y, a, b, n_elem); break;
+        default: npu_rms_norm(isa, y, a, b, n_elem, op->param); break;
         }
     }
 }
@@ -123,19 +167,21 @@ static void share_of_rows(struct isa *isa, void *user, uint32_t thread, uint32_t
 /* m rows of n: element-wise operations, rms_norm. */
 static uint32_t rows(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+    struct shared s = {.op = op, .machine = machine};
     if (!op->m || !op->n || op->n % 32) return NPU_BAD_SHAPE;
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
     take(isa, op, op->weights, span(op->m, op->code == NPU_OP_RMS_NORM ? 0 : op->src_stride, 4 * op->n));
-    isa_threads(n, share_of_rows, &op);
+    run_shared(isa, &s, share_of_rows);
     give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;
 }
 
 static void share_of_fit(struct isa *isa, void *user, uint32_t thread, uint32_t n)
 {
-    const struct npu_op *op = *(const struct npu_op *const *)user;
-    for (uint32_t r = thread; r < op->m; r += n) {
+    const struct shared *s = user;
+    const struct npu_op *op = s->op;
+    (void)n;
+    for (uint32_t r = npu_share_start(s->parts, thread); r < npu_share_start(s->parts, thread + 1); r++) {
         uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride, *factor = isa_ptr(op->weights) + (size_t)r * 128;
         if (op->code == NPU_OP_FIT)
             npu_fit(isa, y, factor, op->n);
@@ -146,28 +192,45 @@ static void share_of_fit(struct isa *isa, void *user, uint32_t thread, uint32_t 
 
 static uint32_t fit(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+    struct shared s = {.op = op, .machine = machine};
     if (!op->m || !op->n || op->n % 32) return NPU_BAD_SHAPE;
     take(isa, op, op->dst, span(op->m, op->dst_stride, 4 * op->n));
     if (op->code == NPU_OP_UNFIT) take(isa, op, op->weights, op->m * 128);
-    isa_threads(n, share_of_fit, &op);
+    run_shared(isa, &s, share_of_fit);
     if (op->flags & NPU_TO_HOST) cache_flush(isa_ptr(op->weights), op->m * 128);
     give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;
 }
 
+/* Whole periods, row after row: a partner is in the same one. */
+static void share_of_rope(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct shared *s = user;
+    const struct npu_op *op = s->op;
+    const uint32_t period = op->param, each = npu_op_row_parts(op);
+    uint32_t from = npu_share_start(s->parts, thread), to = npu_share_start(s->parts, thread + 1);
+    uint8_t *scratch = isa_ptr(s->machine->tcm_start + s->scratch.at) + thread * (size_t)npu_rope_scratch(op->n);
+    (void)n;
+    for (uint32_t r = 0, at = 0; at < to; r++, at += each) {
+        uint32_t first = from > at ? from - at : 0, last = to - at < each ? to - at : each;
+        if (first >= last) continue;
+        npu_rope(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride + (size_t)first * 4 * period,
+            isa_ptr(op->src) + (size_t)r * op->src_stride + (size_t)first * 4 * period, isa_ptr(op->weights),
+            isa_ptr(op->weights) + 4 * period + (size_t)r * 8 * period, (last - first) * period, period, op->k,
+            scratch);
+    }
+}
+
 static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    const uint32_t period = op->param, table = 8 * period;
-    struct npu_scratch_plan plan;
+    struct shared s = {.op = op, .machine = machine};
+    const uint32_t period = op->param;
     if (!op->m || !op->n || !period || period % 32 || op->n % period || op->k > 1024) return NPU_BAD_SHAPE;
-    if (npu_scratch_plan(npu_rope_scratch(op->n), machine, &plan)) return NPU_NO_ROOM;
+    if (npu_scratch_plan(npu_op_threads(op, machine) * npu_rope_scratch(op->n), machine, &s.scratch))
+        return NPU_NO_ROOM;
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
-    take(isa, op, op->weights, 4 * period + op->m * table);
-    for (uint32_t r = 0; r < op->m; r++)
-        npu_rope(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride, isa_ptr(op->src) + (size_t)r * op->src_stride,
-            isa_ptr(op->weights), isa_ptr(op->weights) + 4 * period + (size_t)r * table, op->n, period, op->k,
-            isa_ptr(machine->tcm_start + plan.at));
+    take(isa, op, op->weights, 4 * period + op->m * 8 * period);
+    run_shared(isa, &s, share_of_rope);
     give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;
 }
@@ -261,7 +324,7 @@ static uint32_t head(struct isa *isa, const struct npu_machine *machine, const s
     for (uint32_t first = 0; first < op->n && status == NPU_OK; first += NPU_HEAD_SLICE) {
         uint32_t left = op->n - first < NPU_HEAD_SLICE ? op->n - first : NPU_HEAD_SLICE;
         status = slice(isa, machine, op, first, w.block_bytes);
-        if (status == NPU_OK) npu_head_slice(isa, op, first, (left + 31) / 32);
+        if (status == NPU_OK) npu_head_slice(isa, machine, op, first, (left + 31) / 32);
     }
     for (uint32_t r = 0; r < op->m; r++)
         npu_head_end(isa, isa_ptr(op->scratch) + (size_t)r * NPU_HEAD_SCRATCH,
@@ -308,7 +371,7 @@ uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const s
     switch (op->code) {
     case NPU_OP_NOP: return NPU_OK;
     case NPU_OP_DEQUANT: return dequant(isa, op);
-    case NPU_OP_QUANTIZE: return quantize(isa, op);
+    case NPU_OP_QUANTIZE: return quantize(isa, machine, op);
     case NPU_OP_GEMV: return gemv(isa, machine, op);
     case NPU_OP_GEMM: return gemm(isa, machine, op);
     case NPU_OP_ADD:

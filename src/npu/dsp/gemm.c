@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The mixed-precision product on tiles [TTS 3.2, 5.1]: for each chunk of output blocks, packed weights arrive by DMA (two
- * chunks ahead), are dequantized to f16 tiles, multiplied with up to 32 rows per tile, and stored as f32 rows.  A chunk
- * serves every block of rows that fits in TCM beside it; further rows are further passes over the weights.
+ * The mixed-precision product on tiles as a pipeline over chunks of outputs [TTS 3.2, 5.1], [TMAN 4.2].  In phase p
+ *
+ *     DMA brings chunk p + 1 | vector threads make f16 tiles of chunk p - 1 and store the rows of chunk p - 3 |
+ *     the tile thread multiplies chunk p - 2
+ *
+ * and in phase 0 the rows become tiles.  Each thread has some units of a chunk's weights, which it fetches itself, and some
+ * pairs of its rows.  A chunk serves every block of rows that fits in TCM beside it; further rows are further passes.
  */
 #include "npu/dsp/kernels.h"
 
@@ -28,14 +32,14 @@ void npu_tiles_of_rows(struct isa *isa, uint8_t *restrict tiles, const uint8_t *
     }
 }
 
-void npu_rows_of_tile(
-    struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile, uint32_t m, vec bias)
+void npu_rows_of_tile(struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile,
+    uint32_t first, uint32_t last, vec bias)
 {
     const vec one = v_splat_h(0x3c00);
-    for (uint32_t r = 0; r < m && r < 32; r += 2) {
+    for (uint32_t r = first; r < last; r += 2) {
         vec2 rows = q32_mul_f16(v_load(tile + r / 2 * 128), one);
         v_store(y + (size_t)r * stride, f32_of_q32(q32_add_q(v_lo(rows), bias)));
-        if (r + 1 < m) v_store(y + (size_t)(r + 1) * stride, f32_of_q32(q32_add_q(v_hi(rows), bias)));
+        if (r + 1 < last) v_store(y + (size_t)(r + 1) * stride, f32_of_q32(q32_add_q(v_hi(rows), bias)));
     }
     (void)isa;
 }
@@ -60,78 +64,123 @@ struct pass {
     uint8_t *tcm, *y;
     const uint8_t *x;
     uint32_t m;
+    struct npu_shares columns;            /* of X, 32 wide */
+    struct npu_shares units[2], pairs[2]; /* of a chunk, and of the last one: units of weights, pairs of rows */
+    uint32_t ticket[NPU_THREADS_MAX][3];
 };
 
-/* A thread's part of the rings: chunk c of all goes into slot c / n. */
-static uint32_t start(struct isa *isa, const struct pass *p, uint8_t *rings, uint32_t chunk, uint32_t slot)
+static uint32_t blocks_of(const struct pass *p, uint32_t chunk)
 {
-    uint32_t first = chunk * p->plan->chunk_blocks, left = p->w->n_blocks - first;
-    uint32_t n = left < p->plan->chunk_blocks ? left : p->plan->chunk_blocks;
-    return dma_start_1d(rings + p->plan->packed[slot % 3], isa_ptr(p->op->weights) + (size_t)first * p->w->block_bytes,
-        n * p->w->block_bytes);
+    uint32_t left = p->w->n_blocks - chunk * p->plan->chunk_blocks;
+    return left < p->plan->chunk_blocks ? left : p->plan->chunk_blocks;
 }
 
-static void compute(struct isa *isa, const struct pass *p, uint8_t *rings, uint32_t chunk, uint32_t slot)
+static struct npu_shares units_of(const struct pass *p, uint32_t chunk)
 {
-    const struct npu_gemm_plan *plan = p->plan;
-    uint32_t first = chunk * plan->chunk_blocks, n_tiles = p->w->k / 32, rows = (p->m + 31) / 32;
-    uint32_t stride = p->op->dst_stride;
-    uint8_t *tiles = rings + plan->tiles[slot % 2], *out = rings + plan->out[slot % 2];
-    const uint8_t *packed = rings + plan->packed[slot % 3];
-    for (uint32_t b = 0; b < plan->chunk_blocks && first + b < p->w->n_blocks; b++) {
-        uint8_t *weight = tiles + (size_t)b * n_tiles * TILE_BYTES;
-        const uint8_t *from = packed + (size_t)b * p->w->block_bytes;
-        vec bias = p->op->bias ? v_load(isa_ptr(p->op->bias) + (size_t)(first + b) * 128) : v_zero();
-        if (p->w->kind != NPU_W_F16) npu_dequant(isa, p->w->kind, weight, from, p->w->n_units);
-        for (uint32_t r = 0; r < rows; r++) {
-            uint8_t *to = out + (size_t)(b * plan->row_blocks + r) * TILE_BYTES;
-            multiply(isa, to, p->tcm + plan->act + (size_t)r * n_tiles * TILE_BYTES,
-                p->w->kind == NPU_W_F16 ? from : weight, n_tiles);
-            npu_rows_of_tile(
-                isa, p->y + (size_t)32 * r * stride + (size_t)(first + b) * 128, stride, to, p->m - 32 * r, bias);
-        }
+    return p->units[chunk + 1 == p->plan->n_chunks];
+}
+
+/* The thread's units of a chunk are on their way. */
+static void fetch(struct isa *isa, struct pass *p, uint32_t chunk, uint32_t thread)
+{
+    if (chunk >= p->plan->n_chunks) return;
+    uint32_t first = npu_share_start(units_of(p, chunk), thread) * p->w->unit_bytes;
+    uint32_t end = npu_share_start(units_of(p, chunk), thread + 1) * p->w->unit_bytes;
+    const uint8_t *from = isa_ptr(p->op->weights) + (size_t)chunk * p->plan->chunk_blocks * p->w->block_bytes;
+    p->ticket[thread][chunk % 3] =
+        end > first ? dma_start_1d(p->tcm + p->plan->packed[chunk % 3] + first, from + first, end - first) : 0;
+}
+
+/* The thread's units of a chunk to tiles: units, and their tiles, follow one another from block to block. */
+static void prepare(struct isa *isa, struct pass *p, uint32_t chunk, uint32_t thread)
+{
+    uint32_t first = npu_share_start(units_of(p, chunk), thread), end = npu_share_start(units_of(p, chunk), thread + 1);
+    if (end == first) return;
+    dma_wait(p->ticket[thread][chunk % 3]);
+    if (p->w->kind == NPU_W_F16) return;
+    npu_dequant(isa, p->w->kind, p->tcm + p->plan->tiles[chunk % 2] + (size_t)first * p->w->unit_k * 64,
+        p->tcm + p->plan->packed[chunk % 3] + (size_t)first * p->w->unit_bytes, end - first);
+}
+
+static void products(struct isa *isa, const struct pass *p, uint32_t chunk)
+{
+    uint32_t n_tiles = p->w->k / 32, rows = (p->m + 31) / 32;
+    const uint8_t *weight = p->tcm + (p->w->kind == NPU_W_F16 ? p->plan->packed[chunk % 3] : p->plan->tiles[chunk % 2]);
+    uint8_t *out = p->tcm + p->plan->out[chunk % 2];
+    for (uint32_t b = 0; b < blocks_of(p, chunk); b++, weight += (size_t)n_tiles * TILE_BYTES)
+        for (uint32_t r = 0; r < rows; r++, out += TILE_BYTES)
+            multiply(isa, out, p->tcm + p->plan->act + (size_t)r * n_tiles * TILE_BYTES, weight, n_tiles);
+}
+
+/* Rows first .. last - 1 of one block. */
+static void store_block(
+    struct isa *isa, const struct pass *p, uint32_t block, const uint8_t *tiles, uint32_t first, uint32_t last)
+{
+    const size_t stride = p->op->dst_stride;
+    vec bias = p->op->bias ? v_load(isa_ptr(p->op->bias) + (size_t)block * 128) : v_zero();
+    for (uint32_t end; first < last; first = end) {
+        uint32_t r = first / 32;
+        end = last < 32 * r + 32 ? last : 32 * r + 32;
+        npu_rows_of_tile(isa, p->y + 32 * r * stride + (size_t)block * 128, p->op->dst_stride,
+            tiles + (size_t)r * TILE_BYTES, first % 32, end - 32 * r, bias);
     }
 }
 
-/* Each thread turns some columns of X into tiles. */
-static void convert(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+/* The thread's pairs of a chunk's rows, counted from block to block. */
+static void store(struct isa *isa, const struct pass *p, uint32_t chunk, uint32_t thread)
 {
-    const struct pass *p = user;
-    uint32_t n_tiles = p->w->k / 32;
-    npu_tiles_of_rows(isa, p->tcm + p->plan->act, p->x, p->op->src_stride, p->m, p->op->k, n_tiles,
-        n_tiles * thread / n, n_tiles * (thread + 1) / n);
+    struct npu_shares pairs = p->pairs[chunk + 1 == p->plan->n_chunks];
+    uint32_t each = (p->m + 1) / 2, rows = (p->m + 31) / 32;
+    uint32_t from = npu_share_start(pairs, thread), to = npu_share_start(pairs, thread + 1);
+    for (uint32_t b = 0, at = 0; at < to; b++, at += each) {
+        uint32_t first = from > at ? from - at : 0, last = to - at < each ? to - at : each;
+        if (first >= last) continue;
+        store_block(isa, p, chunk * p->plan->chunk_blocks + b,
+            p->tcm + p->plan->out[chunk % 2] + (size_t)b * rows * TILE_BYTES, 2 * first,
+            2 * last < p->m ? 2 * last : p->m);
+    }
 }
 
-/* Each thread has every n-th chunk of outputs, with a ring of its own. */
-static void products(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+/* Chunks, counted from phase 1 on.  F16 tiles are read where DMA puts them, one phase longer than other kinds. */
+static void work(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
 {
-    const struct pass *p = user;
-    uint8_t *rings = p->tcm + (size_t)thread * p->plan->thread_stride;
-    uint32_t ticket[3] = {0, 0, 0}, end = p->plan->n_chunks;
-    for (uint32_t c = thread, slot = 0; c < end && slot < 2; c += n, slot++)
-        ticket[slot] = start(isa, p, rings, c, slot);
-    for (uint32_t c = thread, slot = 0; c < end; c += n, slot++) {
-        dma_wait(ticket[slot % 3]);
-        if (c + 2 * n < end) ticket[(slot + 2) % 3] = start(isa, p, rings, c + 2 * n, slot + 2);
-        compute(isa, p, rings, c, slot);
+    struct pass *p = user;
+    const uint32_t end = p->plan->n_chunks, n_tiles = p->w->k / 32, ahead = p->w->kind == NPU_W_F16 ? 1 : 2;
+    if (thread == n) {
+        if (phase >= 2 && phase - 2 < end) products(isa, p, phase - 2);
+        return;
     }
+    if (!phase) {
+        for (uint32_t i = 0; i < ahead; i++) fetch(isa, p, i, thread);
+        npu_tiles_of_rows(isa, p->tcm + p->plan->act, p->x, p->op->src_stride, p->m, p->op->k, n_tiles,
+            npu_share_start(p->columns, thread), npu_share_start(p->columns, thread + 1));
+        return;
+    }
+    fetch(isa, p, phase - 1 + ahead, thread);
+    if (phase - 1 < end) prepare(isa, p, phase - 1, thread);
+    if (phase >= 3) store(isa, p, phase - 3, thread);
 }
 
 uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
     struct npu_gemm_plan plan;
-    uint32_t n;
+    uint32_t n = npu_machine_threads(machine);
     if (op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w) || !op->m) return NPU_BAD_SHAPE;
-    n = npu_gemm_threads(&w, op->m, machine, &plan);
-    if (!n) return NPU_NO_ROOM;
+    if (npu_gemm_plan(&w, op->m, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
     for (uint32_t i = 0; i < plan.n_passes; i++) {
         uint32_t first = i * plan.row_blocks * 32, left = op->m - first;
-        struct pass p = {op, &w, &plan, isa_ptr(machine->tcm_start), isa_ptr(op->dst) + (size_t)first * op->dst_stride,
-            isa_ptr(op->src) + (size_t)first * op->src_stride,
-            left < plan.row_blocks * 32 ? left : plan.row_blocks * 32};
-        isa_threads(n, convert, &p);
-        isa_threads(n, products, &p);
+        struct pass p = {.op = op, .w = &w, .plan = &plan, .tcm = isa_ptr(machine->tcm_start)};
+        p.y = isa_ptr(op->dst) + (size_t)first * op->dst_stride;
+        p.x = isa_ptr(op->src) + (size_t)first * op->src_stride;
+        p.m = left < plan.row_blocks * 32 ? left : plan.row_blocks * 32;
+        p.columns = npu_shares(w.k / 32, n);
+        for (uint32_t j = 0; j < 2; j++) {
+            uint32_t blocks = blocks_of(&p, j ? plan.n_chunks - 1 : 0);
+            p.units[j] = npu_shares(blocks * w.n_units, n);
+            p.pairs[j] = npu_shares(blocks * ((p.m + 1) / 2), n);
+        }
+        isa_phases(n, plan.n_chunks + 3, work, &p);
     }
     return NPU_OK;
 }

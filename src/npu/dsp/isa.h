@@ -41,6 +41,8 @@
  *   cache      cache_flush(p, bytes)  cache_invalidate(p, bytes)
  *   threads    isa_threads(n, fn, user): fn(isa, user, thread, n) on n vector threads, done on return.  A section: what one
  *              thread writes no other may touch; a DMA is waited for by the thread that started it
+ *              isa_phases(n, n_phases, fn, user): fn(isa, user, phase, thread, n) on n vector threads and, as thread n,
+ *              one more for the tile unit that has no vectors; all meet between phases, DMAs may fly on across them
  *   tiles      tile_clear()  tile_mac(act, weight, n_pairs)  tile_store(dst)   [npu/sim/tile.h]
  *
  * Floats.  An operation rounds once, to nearest even; denormals are kept; a NaN result is the canonical one (0x7e00,

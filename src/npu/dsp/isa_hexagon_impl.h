@@ -24,6 +24,7 @@ struct isa {
 };
 
 typedef void isa_thread(struct isa *isa, void *user, uint32_t thread, uint32_t n);
+typedef void isa_phase(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n);
 
 #define isa_ptr(offset) (isa->base + (offset))
 

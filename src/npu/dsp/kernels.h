@@ -18,8 +18,9 @@ void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const ui
 void npu_dequant_k(
     struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units);
 
-/* One row of activations to act8: k a multiple of 64, x in memory. */
-void npu_quantize(struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k);
+/* Blocks first .. last - 1 of 256 inputs of one row of activations to act8: k a multiple of 64, x in memory. */
+void npu_quantize(
+    struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last);
 
 /* n_blocks blocks of 32 outputs times m act8 rows, `stride` apart; y: 32 f32 per block, rows y_stride apart.  A row's bits do
  * not depend on the other rows; two rows at a time share the unpacking.
@@ -33,13 +34,12 @@ void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y,
 void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks);
 
-/* Rows of f32 to tiles first .. last - 1 of f16 [ceil(m / 32)][n_tiles], and back; rows past m and columns past k become
- * 0.  Back: a vector
- * is added to every row, and rows past m are not stored. */
+/* Rows of f32 to tiles first .. last - 1 of f16 [ceil(m / 32)][n_tiles]; rows past m and columns past k become 0.  Back:
+ * rows first .. last - 1 of a tile, first even, and a vector is added to each; y is row 0. */
 void npu_tiles_of_rows(struct isa *isa, uint8_t *restrict tiles, const uint8_t *restrict x, uint32_t stride, uint32_t m,
     uint32_t k, uint32_t n_tiles, uint32_t first, uint32_t last);
-void npu_rows_of_tile(
-    struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile, uint32_t m, vec bias);
+void npu_rows_of_tile(struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile,
+    uint32_t first, uint32_t last, vec bias);
 
 /* Y [m][n] = X [m][k] W^T + bias: DMA of packed weights, dequantization, tiles, store.  k is a multiple of 32; the weights
  * are packed for the next multiple of 64.  0 or an npu_op_status. */
@@ -72,9 +72,10 @@ void npu_copy(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, u
 /* n f32 to n halves at any even address; up to 127 bytes behind x are read. */
 void npu_store_halves(struct isa *isa, uint8_t *restrict to, const uint8_t *restrict x, uint32_t n);
 
-/* The head's rows, slice by slice (dsp/head.c).  scratch and result are one row's, slice those of op. */
+/* The head's rows, slice by slice (dsp/head.c).  scratch and result are one row's; npu_head_slice shares groups and rows. */
 void npu_head_begin(struct isa *isa, uint8_t *scratch, uint8_t *result);
-void npu_head_slice(struct isa *isa, const struct npu_op *op, uint32_t first, uint32_t n_blocks);
+void npu_head_slice(
+    struct isa *isa, const struct npu_machine *machine, const struct npu_op *op, uint32_t first, uint32_t n_blocks);
 void npu_head_end(struct isa *isa, const uint8_t *scratch, uint8_t *result);
 
 /* exp of n halves <= 0, three ways.  The table is 32768 halves in TCM, indexed by the IEEE bits without the sign

@@ -76,12 +76,13 @@ ISA_INLINE void block(struct isa *isa, uint8_t *restrict quads, uint8_t *restric
     s_store_u32(scale, v_get_w(d, 0));
 }
 
-void npu_quantize(struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k)
+void npu_quantize(
+    struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last)
 {
     struct npu_act8 a;
     npu_act8_layout(k, &a);
-    for (uint32_t i = 0; i < k; i += NPU_ACT_BLOCK) {
+    for (uint32_t b = first, i = first * NPU_ACT_BLOCK; b < last; b++, i += NPU_ACT_BLOCK) {
         uint32_t n = k - i < NPU_ACT_BLOCK ? k - i : NPU_ACT_BLOCK;
-        block(isa, act8 + i, act8 + a.sums + i / 8, act8 + a.scales + i / NPU_ACT_BLOCK * 4, x + 4 * i, n);
+        block(isa, act8 + i, act8 + a.sums + i / 8, act8 + a.scales + 4 * b, x + 4 * i, n);
     }
 }

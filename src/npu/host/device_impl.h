@@ -14,7 +14,7 @@
 #include "npu/host/tables.h"
 #include "npu/wire/layout.h"
 
-enum { NPU_WINDOWS = 8, NPU_TABLES = 8, NPU_AHEAD = 2, NPU_RUN_OPS = 16 };
+enum { NPU_WINDOWS = 8, NPU_TABLES = 8 };
 
 /* A prepared weight. */
 struct packed {

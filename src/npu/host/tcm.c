@@ -10,17 +10,13 @@ static uint32_t of_product(const struct npu_machine *m, const struct packed *w, 
     struct npu_weights part;
     struct npu_gemm_plan plan;
     if (npu_weights_layout(w->layout.kind, w->layout.k, n < w->layout.n ? n : w->layout.n, &part)) return 0;
-    return npu_gemm_threads(&part, (uint32_t)n_row, m, &plan) ? plan.bytes : 0;
+    return npu_gemm_plan(&part, (uint32_t)n_row, m->tcm_kept, m->tcm_bytes, &plan) ? 0 : plan.bytes;
 }
 
 static uint32_t of_attention(const struct npu_machine *m, uint32_t d_head)
 {
-    struct npu_attention_plan plan;
-    uint32_t n = m->n_threads < NPU_THREADS_MAX ? m->n_threads : NPU_THREADS_MAX;
-    if (npu_attention_plan(d_head, m->tcm_kept, m->tcm_bytes, &plan)) return 0;
-    uint64_t each = plan.bytes - m->tcm_kept;
-    while (n > 1 && m->tcm_kept + n * each > m->tcm_bytes) n--;
-    return m->tcm_kept + (uint32_t)(n * each);
+    uint32_t area, n = npu_attention_threads(d_head, m, &area);
+    return n ? m->tcm_kept + n * area : 0;
 }
 
 static uint32_t of_scratch(const struct npu_machine *m, uint64_t bytes)
@@ -44,7 +40,7 @@ static uint32_t of_op(const struct npu_device *d, const struct op_list *list, co
         return most;
     case OP_HEAD: return of_product(m, op->weight[0]->packed, NPU_HEAD_SLICE, d->most.max_out);
     case OP_EMBED: return of_scratch(m, npu_embed_scratch(&op->weight[0]->packed->layout));
-    case OP_ROPE: return of_scratch(m, npu_rope_scratch((uint32_t)list->value[op->in[0]].dim));
+    case OP_ROPE: return of_scratch(m, npu_machine_threads(m) * npu_rope_scratch((uint32_t)list->value[op->in[0]].dim));
     case OP_ATTENTION: return of_attention(m, (uint32_t)op->attention.d_head);
     default: return 0;
     }

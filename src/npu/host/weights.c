@@ -21,7 +21,7 @@ int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_w
         npu_weights_layout(kind, npu_weights_k((uint32_t)t->ne[0]), (uint32_t)t->ne[1], out))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %lld x %lld has no layout", t->name,
             (long long)t->ne[1], (long long)t->ne[0]);
-    if (npu_gemm_plan(out, 32, m->tcm_kept, m->tcm_bytes, 1, &plan))
+    if (npu_gemm_plan(out, 32, m->tcm_kept, m->tcm_bytes, &plan))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: rows of %lld of tensor '%s' do not fit into TCM",
             (long long)t->ne[0], t->name);
     uint64_t bytes = (uint64_t)out->n_blocks * out->block_bytes;

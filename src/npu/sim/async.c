@@ -49,49 +49,17 @@ static int check_row(struct sim_at at, uint32_t off, uint32_t bytes, int in)
     return 1;
 }
 
-uint32_t sim_dma_start(struct sim_at at, void *dst, uint32_t dst_stride, const void *src, uint32_t src_stride,
-    uint32_t width, uint32_t rows, int two_d)
+/* The oldest descriptor in flight. */
+static void land(struct sim_at at, struct sim_engine *e)
 {
     struct npu_sim *sim = at.sim;
-    uint32_t limit = sim->dma_limit;
-    if (two_d ? width > limit || rows > limit || dst_stride > limit || src_stride > limit : width >= 1u << 24)
-        sim_fault(at, NPU_SIM_DMA_FIELD, 0);
-    if (!width || !rows) {
-        sim_fault(at, NPU_SIM_DMA_FIELD, 0);
-        return sim->dma_started;
-    }
-    if (sim->dma_started - sim->dma_landed == NPU_SIM_RING) {
-        sim_fault(at, NPU_SIM_DMA_RING, 0);
-        sim_dma_wait(at, sim->dma_landed + 1);
-    }
-    uint64_t dst_span = (uint64_t)(rows - 1) * dst_stride + width, src_span = (uint64_t)(rows - 1) * src_stride + width;
-    struct sim_dma d = {at, sim_offset(sim, dst, dst_span), dst_stride, sim_offset(sim, src, src_span), src_stride,
-        width, rows, (uint32_t)(sim_random(sim) % 4)};
-    if (d.dst == UINT32_MAX || d.src == UINT32_MAX) {
-        sim_fault(at, NPU_SIM_OUT_OF_BOUNDS, 0);
-        return sim->dma_started;
-    }
-    for (uint32_t r = 0; r < rows; r++)
-        if (!check_row(at, d.src + r * src_stride, width, 0) || !check_row(at, d.dst + r * dst_stride, width, 1))
-            return sim->dma_started;
-    for (uint32_t r = 0; r < rows; r++) {
-        mark(sim, d.src + r * src_stride, width, 1, 0);
-        mark(sim, d.dst + r * dst_stride, width, 1, 1);
-    }
-    sim->counts.dma_descriptors++;
-    if (d.src >= sim->ddr_start) sim->counts.dma_read_bytes += (uint64_t)width * rows;
-    if (d.dst >= sim->ddr_start) sim->counts.dma_write_bytes += (uint64_t)width * rows;
-    sim->ring[sim->dma_started % NPU_SIM_RING] = d;
-    return ++sim->dma_started;
-}
-
-static void land(struct npu_sim *sim, const struct sim_dma *d)
-{
+    const struct sim_dma *d = &e->ring[e->landed++ % NPU_SIM_RING];
     for (uint32_t r = 0; r < d->rows; r++) {
         uint32_t src = d->src + r * d->src_stride, dst = d->dst + r * d->dst_stride;
         memcpy(sim->memory + dst, sim->memory + src, d->width);
         mark(sim, src, d->width, 0, 0);
         mark(sim, dst, d->width, 0, 1);
+        if (sim->thread) sim_check_threads(at, dst, d->width, 1); /* the others do not know that it has landed */
         if (dst < sim->ddr_start) {
             memset(sim->tcm_state + (dst - sim->tcm_start), BYTE_SET, d->width);
             if (dst + d->width > sim->tcm_high) sim->tcm_high = dst + d->width;
@@ -101,51 +69,149 @@ static void land(struct npu_sim *sim, const struct sim_dma *d)
     }
 }
 
-void sim_dma_wait(struct sim_at at, uint32_t ticket)
+uint32_t sim_dma_start(struct sim_at at, void *dst, uint32_t dst_stride, const void *src, uint32_t src_stride,
+    uint32_t width, uint32_t rows, int two_d)
 {
     struct npu_sim *sim = at.sim;
-    if (ticket > sim->dma_started) {
-        sim_fault(at, NPU_SIM_BAD_OPERAND, 0);
-        ticket = sim->dma_started;
+    struct sim_engine *e = &sim->engine[sim->thread];
+    uint32_t limit = sim->dma_limit;
+    if (two_d ? width > limit || rows > limit || dst_stride > limit || src_stride > limit : width >= 1u << 24)
+        sim_fault(at, NPU_SIM_DMA_FIELD, 0);
+    if (!width || !rows) {
+        sim_fault(at, NPU_SIM_DMA_FIELD, 0);
+        return 0;
     }
-    while (sim->dma_landed < ticket) land(sim, &sim->ring[sim->dma_landed++ % NPU_SIM_RING]);
+    if (e->started - e->landed == NPU_SIM_RING) {
+        sim_fault(at, NPU_SIM_DMA_RING, 0);
+        land(at, e);
+    }
+    uint64_t dst_span = (uint64_t)(rows - 1) * dst_stride + width, src_span = (uint64_t)(rows - 1) * src_stride + width;
+    struct sim_dma d = {at, sim_offset(sim, dst, dst_span), dst_stride, sim_offset(sim, src, src_span), src_stride,
+        width, rows, (uint32_t)(sim_random(sim) % 4)};
+    if (d.dst == UINT32_MAX || d.src == UINT32_MAX) {
+        sim_fault(at, NPU_SIM_OUT_OF_BOUNDS, 0);
+        return 0;
+    }
+    for (uint32_t r = 0; r < rows; r++) {
+        if (!check_row(at, d.src + r * src_stride, width, 0) || !check_row(at, d.dst + r * dst_stride, width, 1))
+            return 0;
+        if (!sim->thread) continue;
+        sim_check_threads(at, d.src + r * src_stride, width, 0);
+        sim_check_threads(at, d.dst + r * dst_stride, width, 1);
+    }
+    for (uint32_t r = 0; r < rows; r++) {
+        mark(sim, d.src + r * src_stride, width, 1, 0);
+        mark(sim, d.dst + r * dst_stride, width, 1, 1);
+    }
+    sim->counts.dma_descriptors++;
+    if (d.src >= sim->ddr_start) sim->counts.dma_read_bytes += (uint64_t)width * rows;
+    if (d.dst >= sim->ddr_start) sim->counts.dma_write_bytes += (uint64_t)width * rows;
+    e->ring[e->started % NPU_SIM_RING] = d;
+    return sim->thread << SIM_TICKET_BITS | ++e->started;
+}
+
+/* The calling thread's descriptor of a ticket, as its number; 0: none that it may wait for. */
+static uint32_t number_of(struct sim_at at, uint32_t ticket)
+{
+    struct npu_sim *sim = at.sim;
+    uint32_t number = ticket & ((1u << SIM_TICKET_BITS) - 1), thread = ticket >> SIM_TICKET_BITS;
+    if (!ticket) return 0;
+    if (thread < SIM_THREADS && number <= sim->engine[thread].started) {
+        if (thread == sim->thread) return number;
+        sim_fault(at, NPU_SIM_DMA_FOREIGN, thread);
+    } else {
+        sim_fault(at, NPU_SIM_BAD_OPERAND, 0);
+    }
+    return 0;
+}
+
+void sim_dma_wait(struct sim_at at, uint32_t ticket)
+{
+    struct sim_engine *e = &at.sim->engine[at.sim->thread];
+    for (uint32_t number = number_of(at, ticket); e->landed < number;) land(at, e);
 }
 
 int sim_dma_poll(struct sim_at at, uint32_t ticket)
 {
-    struct npu_sim *sim = at.sim;
-    if (ticket <= sim->dma_landed) return 1;
-    if (ticket > sim->dma_started) return sim_fault(at, NPU_SIM_BAD_OPERAND, 0), 1;
-    struct sim_dma *d = &sim->ring[(ticket - 1) % NPU_SIM_RING];
+    struct sim_engine *e = &at.sim->engine[at.sim->thread];
+    uint32_t number = number_of(at, ticket);
+    if (number <= e->landed) return 1;
+    struct sim_dma *d = &e->ring[(number - 1) % NPU_SIM_RING];
     if (d->polls_left) return d->polls_left--, 0;
     sim_dma_wait(at, ticket);
     return 1;
 }
 
-void sim_threads(struct sim_at at, uint32_t n, isa_thread *fn, void *user)
+void sim_dma_end(struct npu_sim *sim)
 {
-    struct npu_sim *sim = at.sim;
-    uint32_t order[15];
-    if (!n || n > 15 || sim->thread) {
-        sim_fault(at, NPU_SIM_BAD_OPERAND, n);
-        return;
+    for (uint32_t t = 0; t < SIM_THREADS; t++) {
+        struct sim_engine *e = &sim->engine[t];
+        while (e->landed < e->started) {
+            struct sim_dma *d = &e->ring[e->landed % NPU_SIM_RING];
+            sim_fault(d->at, NPU_SIM_DMA_LEFT, d->dst);
+            land(d->at, e);
+        }
+        e->landed = e->started = 0;
     }
-    for (uint32_t i = 0; i < n; i++) order[i] = i;
-    for (uint32_t i = n - 1; i; i--) {
+}
+
+/* A thread's share of a section, on the timeline. */
+static void note(struct npu_sim *sim, uint32_t thread, uint32_t n, const struct npu_sim_counters *before)
+{
+    struct npu_sim_watch *w = sim->watch;
+    struct npu_sim_counters c = sim->counts;
+    if (!w || w->n == w->n_max) return;
+    for (int i = 0; i < NPU_SIM_UNIT_KINDS; i++) c.issued[i] -= before->issued[i];
+    w->span[w->n++] = (struct npu_sim_span){.section = sim->section,
+        .thread = thread,
+        .n = n,
+        .packets = npu_sim_packet_bound(&c),
+        .tile_pairs = c.tile_pairs - before->tile_pairs,
+        .dma_bytes = c.dma_read_bytes - before->dma_read_bytes};
+}
+
+/* Shares 0 .. n_shares - 1 of `n` threads' work, in random order. */
+static void section(
+    struct npu_sim *sim, uint32_t n, uint32_t n_shares, isa_thread *fn, isa_phase *phased, void *user, uint32_t phase)
+{
+    uint32_t order[SIM_THREADS];
+    for (uint32_t i = 0; i < n_shares; i++) order[i] = i;
+    for (uint32_t i = n_shares - 1; i; i--) {
         uint32_t j = (uint32_t)(sim_random(sim) % (i + 1)), t = order[i];
         order[i] = order[j], order[j] = t;
     }
     sim->section++;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n_shares; i++) {
+        struct npu_sim_counters before = sim->counts;
         sim->thread = order[i] + 1;
         sim->acc.set = 0;
-        fn(&sim->isa, user, order[i], n);
-        if (sim->dma_landed == sim->dma_started) continue;
-        struct sim_dma *d = &sim->ring[sim->dma_landed % NPU_SIM_RING];
-        sim_fault(d->at, NPU_SIM_DMA_LEFT, d->dst);
-        sim_dma_wait(at, sim->dma_started);
+        if (phased)
+            phased(&sim->isa, user, phase, order[i], n);
+        else
+            fn(&sim->isa, user, order[i], n);
+        note(sim, order[i], n, &before);
     }
     sim->thread = 0;
+}
+
+void sim_threads(struct sim_at at, uint32_t n, isa_thread *fn, void *user)
+{
+    if (!n || n >= SIM_THREADS || at.sim->thread) {
+        sim_fault(at, NPU_SIM_BAD_OPERAND, n);
+        return;
+    }
+    section(at.sim, n, n, fn, NULL, user, 0);
+    sim_dma_end(at.sim);
+}
+
+void sim_phases(struct sim_at at, uint32_t n, uint32_t n_phases, isa_phase *fn, void *user)
+{
+    if (!n || n + 1 >= SIM_THREADS || at.sim->thread) {
+        sim_fault(at, NPU_SIM_BAD_OPERAND, n);
+        return;
+    }
+    for (uint32_t i = 0; i < n_phases; i++) section(at.sim, n, n + 1, NULL, fn, user, i);
+    sim_dma_end(at.sim);
 }
 
 /* Offset of a gather's or scatter's region; UINT32_MAX when it is not one. */

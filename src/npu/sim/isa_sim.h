@@ -12,7 +12,7 @@ struct npu_sim;
 /* FORM_BITS: what memory holds (integers, IEEE floats).  The others exist only between float operations. */
 enum { FORM_BITS, FORM_Q16, FORM_Q32 };
 
-struct sim_vec {
+typedef struct sim_vec {
     union {
         uint8_t ub[128];
         int8_t b[128];
@@ -22,23 +22,21 @@ struct sim_vec {
         int32_t w[32];
     };
     uint32_t form;
-};
+} vec;
 
-struct sim_vec2 {
-    struct sim_vec lo, hi;
-};
+typedef struct sim_vec2 {
+    vec lo, hi;
+} vec2;
 
-struct sim_mask {
+typedef struct sim_mask {
     uint8_t set[128]; /* 0 or 1 per byte */
-};
-typedef struct sim_vec vec;
-typedef struct sim_vec2 vec2;
-typedef struct sim_mask vmask;
+} vmask;
 struct isa {
     uint8_t *base; /* where the window starts for the NPU; not readable */
     struct npu_sim *sim;
 };
 typedef void isa_thread(struct isa *isa, void *user, uint32_t thread, uint32_t n);
+typedef void isa_phase(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n);
 
 struct sim_at {
     struct npu_sim *sim;
@@ -117,6 +115,7 @@ void sim_dma_wait(struct sim_at at, uint32_t ticket);
 void sim_flush(struct sim_at at, const void *p, uint32_t bytes);
 void sim_invalidate(struct sim_at at, const void *p, uint32_t bytes);
 void sim_threads(struct sim_at at, uint32_t n, isa_thread *fn, void *user);
+void sim_phases(struct sim_at at, uint32_t n, uint32_t n_phases, isa_phase *fn, void *user);
 void sim_tile_clear(struct sim_at at);
 void sim_tile_mac(struct sim_at at, const void *act, const void *weight, uint32_t n_pairs);
 void sim_tile_store(struct sim_at at, void *dst);
@@ -243,6 +242,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define cache_flush(p, bytes) sim_flush(ISA_AT, p, bytes)
 #define cache_invalidate(p, bytes) sim_invalidate(ISA_AT, p, bytes)
 #define isa_threads(n, fn, user) sim_threads(ISA_AT, n, fn, user)
+#define isa_phases(n, n_phases, fn, user) sim_phases(ISA_AT, n, n_phases, fn, user)
 #define tile_clear() sim_tile_clear(ISA_AT)
 #define tile_mac(a, w, n) sim_tile_mac(ISA_AT, a, w, n)
 #define tile_store(dst) sim_tile_store(ISA_AT, dst)

@@ -14,16 +14,18 @@ uint32_t sim_offset(const struct npu_sim *sim, const void *p, uint64_t bytes)
     return (uint32_t)off;
 }
 
-/* Inside of a section nobody may touch what another thread writes, nor write what another thread has read.  Threads run
- * one after another here, in random order. */
-static void check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int writes)
+/* Threads run one after another here, in random order.  TCM is remembered by bytes, shared memory by words. */
+void sim_check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int writes)
 {
     struct npu_sim *sim = at.sim;
-    uint32_t *writer = sim->tcm_writer + (off - sim->tcm_start), *reader = sim->tcm_reader + (off - sim->tcm_start);
-    uint32_t section = sim->section, mine = section * 16 + sim->thread;
-    for (uint32_t i = 0; i < bytes; i++) {
-        int written = writer[i] / 16 == section && writer[i] != mine;
-        if (written || (writes && reader[i] / 16 == section && reader[i] != mine)) {
+    int tcm = off < sim->ddr_start;
+    uint32_t first = tcm ? off - sim->tcm_start : (off - sim->ddr_start) / 4;
+    uint32_t last = tcm ? first + bytes : (off - sim->ddr_start + bytes + 3) / 4;
+    uint32_t *writer = tcm ? sim->tcm_writer : sim->ddr_writer, *reader = tcm ? sim->tcm_reader : sim->ddr_reader;
+    uint32_t section = sim->section, mine = section * SIM_THREADS + sim->thread;
+    for (uint32_t i = first; i < last; i++) {
+        int written = writer[i] / SIM_THREADS == section && writer[i] != mine;
+        if (written || (writes && reader[i] / SIM_THREADS == section && reader[i] != mine)) {
             sim_fault(at, NPU_SIM_THREAD_RACE, off);
             return;
         }
@@ -42,7 +44,7 @@ static void read_tcm(struct sim_at at, uint32_t off, void *dst, uint32_t bytes)
         sim_fault(at, NPU_SIM_SCATTER_OPEN, off);
     else if (!(all & BYTE_SET))
         sim_fault(at, NPU_SIM_UNINITIALIZED, off);
-    if (at.sim->thread) check_threads(at, off, bytes, 0);
+    if (at.sim->thread) sim_check_threads(at, off, bytes, 0);
     memcpy(dst, at.sim->memory + off, bytes);
     at.sim->counts.tcm_read_bytes += bytes;
 }
@@ -52,7 +54,7 @@ static void write_tcm(struct sim_at at, uint32_t off, const void *src, uint32_t 
     uint8_t *state = at.sim->tcm_state + (off - at.sim->tcm_start), any = 0;
     for (uint32_t i = 0; i < bytes; i++) any |= state[i];
     if (any & (BYTE_DMA_IN | BYTE_DMA_OUT)) sim_fault(at, NPU_SIM_DMA_OVERWRITE, off);
-    if (at.sim->thread) check_threads(at, off, bytes, 1);
+    if (at.sim->thread) sim_check_threads(at, off, bytes, 1);
     memset(state, BYTE_SET, bytes);
     memcpy(at.sim->memory + off, src, bytes);
     if (off + bytes > at.sim->tcm_high) at.sim->tcm_high = off + bytes;
@@ -80,6 +82,7 @@ static void read_ddr(struct sim_at at, uint32_t off, uint8_t *dst, uint32_t byte
 {
     struct npu_sim *sim = at.sim;
     sim->counts.ddr_read_bytes += bytes;
+    if (sim->thread) sim_check_threads(at, off, bytes, 0);
     for (uint32_t n; bytes; off += n, dst += n, bytes -= n) {
         uint32_t at_ddr = off - sim->ddr_start, index = at_ddr / SIM_LINE_BYTES;
         uint8_t state = sim->lines[index].state;
@@ -99,6 +102,7 @@ static void write_ddr(struct sim_at at, uint32_t off, const uint8_t *src, uint32
 {
     struct npu_sim *sim = at.sim;
     sim->counts.ddr_write_bytes += bytes;
+    if (sim->thread) sim_check_threads(at, off, bytes, 1);
     for (uint32_t n; bytes; off += n, src += n, bytes -= n) {
         uint32_t at_ddr = off - sim->ddr_start, index = at_ddr / SIM_LINE_BYTES;
         struct sim_line *l = &sim->lines[index];

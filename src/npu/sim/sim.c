@@ -39,11 +39,13 @@ int npu_sim_open(struct npu_sim **out, const struct npu_sim_settings *settings, 
     sim->tcm_state = calloc(1, settings->tcm_bytes);
     sim->tcm_writer = calloc(settings->tcm_bytes, sizeof *sim->tcm_writer);
     sim->tcm_reader = calloc(settings->tcm_bytes, sizeof *sim->tcm_reader);
+    sim->ddr_writer = calloc(settings->ddr_bytes / 4 + 1, sizeof *sim->ddr_writer);
+    sim->ddr_reader = calloc(settings->ddr_bytes / 4 + 1, sizeof *sim->ddr_reader);
     sim->lines = calloc(settings->ddr_bytes / SIM_LINE_BYTES + 1, sizeof *sim->lines);
     void *window = mmap(NULL, sim->end, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     sim->window = window == MAP_FAILED ? NULL : window;
-    if (!sim->memory || !sim->cache || !sim->tcm_state || !sim->tcm_writer || !sim->tcm_reader || !sim->lines ||
-        !sim->window) {
+    if (!sim->memory || !sim->cache || !sim->tcm_state || !sim->tcm_writer || !sim->tcm_reader || !sim->ddr_writer ||
+        !sim->ddr_reader || !sim->lines || !sim->window) {
         npu_sim_close(&sim);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu emulator: out of memory");
     }
@@ -62,6 +64,8 @@ void npu_sim_close(struct npu_sim **sim)
     free((*sim)->tcm_state);
     free((*sim)->tcm_writer);
     free((*sim)->tcm_reader);
+    free((*sim)->ddr_writer);
+    free((*sim)->ddr_reader);
     free((*sim)->lines);
     free(*sim);
     *sim = NULL;
@@ -119,11 +123,7 @@ void npu_sim_host_reads(struct npu_sim *sim, uint32_t offset, uint32_t bytes)
 
 void npu_sim_end(struct npu_sim *sim, uint32_t keep_bytes)
 {
-    while (sim->dma_landed != sim->dma_started) {
-        struct sim_dma *d = &sim->ring[sim->dma_landed % NPU_SIM_RING];
-        sim_fault(d->at, NPU_SIM_DMA_LEFT, d->dst);
-        sim_dma_wait(d->at, sim->dma_landed + 1);
-    }
+    sim_dma_end(sim);
     uint32_t from = sim->tcm_start + keep_bytes;
     if (sim->tcm_high > from) {
         memset(sim->memory + from, SIM_POISON, sim->tcm_high - from);
@@ -185,6 +185,11 @@ const char *npu_sim_fault_text(enum npu_sim_fault_kind kind)
 struct npu_sim_counters *npu_sim_counts(struct npu_sim *sim)
 {
     return &sim->counts;
+}
+
+void npu_sim_set_watch(struct npu_sim *sim, struct npu_sim_watch *watch)
+{
+    sim->watch = watch;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)

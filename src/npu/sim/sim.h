@@ -42,6 +42,7 @@ struct isa;
     X(DMA_FIELD, "DMA descriptor field out of range")                                                                  \
     X(DMA_RING, "more DMAs in flight than the ring holds")                                                             \
     X(DMA_LEFT, "DMA still running at the end of the operation")                                                       \
+    X(DMA_FOREIGN, "wait for a DMA that another thread started")                                                       \
     X(DMA_STALE_SOURCE, "DMA reads memory whose newest bytes are still in the cache")                                  \
     X(DMA_DIRTY_TARGET, "DMA writes memory that a dirty cache line will overwrite")                                    \
     X(STALE_READ, "read of a line that was written behind the cache's back")                                           \
@@ -55,7 +56,7 @@ struct isa;
     X(QFLOAT_STORED, "value stored in the float unit's own form")                                                      \
     X(QFLOAT_AS_BITS, "value in the float unit's own form used by an integer operation")                               \
     X(QFLOAT_AS_FLOAT, "value in the wrong float form")                                                                \
-    X(THREAD_RACE, "TCM that another thread writes in the same section")                                               \
+    X(THREAD_RACE, "memory that another thread writes in the same section or phase")                                   \
     X(BAD_OPERAND, "scalar operand out of range")
 
 enum npu_sim_fault_kind {
@@ -145,6 +146,18 @@ const char *npu_sim_fault_name(enum npu_sim_fault_kind kind); /* "STALE_READ" */
 const char *npu_sim_fault_text(enum npu_sim_fault_kind kind);
 
 struct npu_sim_counters *npu_sim_counts(struct npu_sim *sim);
+
+/* What each thread did in each section, or phase of one: a timeline.  The last `thread` of a phase is the tile thread. */
+struct npu_sim_span {
+    uint32_t section, thread, n; /* sections and phases are numbered through; thread of n */
+    uint64_t packets;            /* npu_sim_packet_bound of it */
+    uint64_t tile_pairs, dma_bytes;
+};
+struct npu_sim_watch {
+    struct npu_sim_span *span; /* [n_max], the caller's */
+    size_t n, n_max;
+};
+void npu_sim_set_watch(struct npu_sim *sim, struct npu_sim_watch *watch); /* NULL: no longer */
 
 /* Fewest packets that can issue what was counted: the most loaded resource of 4 slots, 1 shift, 1 permute, 2 multiply,
  * 1 vector load and 1 vector store per packet. */

@@ -28,6 +28,13 @@ struct sim_dma {
     uint32_t polls_left;
 };
 
+/* A thread's descriptors.  A ticket is the thread in its upper and the descriptor's number in its lower bits. */
+struct sim_engine {
+    struct sim_dma ring[NPU_SIM_RING];
+    uint32_t started, landed;
+};
+enum { SIM_THREADS = 16, SIM_TICKET_BITS = 24 };
+
 struct npu_sim {
     struct isa isa;
     uint8_t *window;                   /* reserved, no access */
@@ -35,16 +42,17 @@ struct npu_sim {
     uint8_t *cache;                    /* NPU's view of shared memory, indexed by offset - ddr_start */
     uint8_t *tcm_state;                /* [tcm_bytes] BYTE_* */
     uint32_t *tcm_writer, *tcm_reader; /* [tcm_bytes] section * 16 + thread that did it last */
+    uint32_t *ddr_writer, *ddr_reader; /* the same of shared memory, of each word */
     struct sim_line *lines;
     uint32_t tcm_start, ddr_start, end;
     uint32_t next_buffer;
     uint32_t tcm_high; /* offset above the highest TCM byte written */
     uint32_t dma_limit;
     uint64_t random;
-    uint32_t section, thread; /* of isa_threads; thread 0: outside of one */
+    uint32_t section, thread; /* of isa_threads and isa_phases; thread 0: outside of them */
 
-    struct sim_dma ring[NPU_SIM_RING];
-    uint32_t dma_started, dma_landed; /* tickets: number of the descriptor */
+    struct sim_engine engine[SIM_THREADS];
+    struct npu_sim_watch *watch; /* NULL: nobody does */
 
     struct npu_tile_acc acc;
     struct npu_sim_counters counts;
@@ -62,6 +70,12 @@ static inline int sim_in_tcm(const struct npu_sim *sim, uint32_t off, uint64_t b
 {
     return off >= sim->tcm_start && off + bytes <= sim->ddr_start;
 }
+
+/* Inside of a section nobody may touch what another thread writes, nor write what another thread has read. */
+void sim_check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int writes);
+
+/* Lands what was started and not waited for, each a fault, and numbers tickets anew. */
+void sim_dma_end(struct npu_sim *sim);
 
 /* Core accesses with every check.  Faulty reads give what the hardware might: old bytes or poison. */
 void sim_read(struct sim_at at, const void *p, void *dst, uint32_t bytes);

@@ -5,7 +5,10 @@
 #include "npu/wire/tcm.h"
 
 /* A DMA of about this size hides its set-up; larger ones only cost TCM. */
-enum { DMA_TARGET_BYTES = 64 << 10 };
+enum { DMA_TARGET_BYTES = 128 << 10 };
+
+/* Phases of a product, where it has so many outputs: its first and last ones overlap with nothing. */
+enum { CHUNKS_LEAST = 24 };
 
 static uint32_t round_up(uint32_t x, uint32_t to)
 {
@@ -96,67 +99,96 @@ void npu_act8_layout(uint32_t k, struct npu_act8 *out)
     out->bytes = round_up(out->scales + (k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK * 4, NPU_LINE);
 }
 
-/* Tiles of all rows, then each thread's rings.  0: it fits. */
-static int lay_gemm(const struct npu_weights *w, uint32_t rows, uint32_t chunk, uint32_t n_threads, struct npu_tcm tcm,
-    struct npu_gemm_plan *p)
+/* 0: it fits. */
+static int lay_gemm(
+    const struct npu_weights *w, uint32_t rows, uint32_t chunk, struct npu_tcm tcm, struct npu_gemm_plan *p)
 {
+    uint64_t tiles = w->kind == NPU_W_F16 ? 0 : (uint64_t)chunk * w->k * 64;
     p->row_blocks = rows, p->chunk_blocks = chunk;
     p->act = npu_tcm_take(&tcm, (uint64_t)rows * w->k * 64);
-    uint64_t start = tcm.used;
     for (int i = 0; i < 3; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
-    for (int i = 0; i < 2; i++) p->tiles[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->k * 64);
+    for (int i = 0; i < 2; i++) p->tiles[i] = npu_tcm_take(&tcm, tiles);
     for (int i = 0; i < 2; i++) p->out[i] = npu_tcm_take(&tcm, (uint64_t)chunk * rows * NPU_TILE);
+    p->bytes = (uint32_t)tcm.used;
+    return npu_tcm_fits(&tcm) ? 0 : -1;
+}
+
+int npu_gemm_plan(
+    const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemm_plan *out)
+{
+    const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
+    uint32_t all = m / 32 + (m % 32 != 0), rows = all;
+    if (!m) return -1;
+    /* As many rows as fit beside the smallest chunks: each pass reads every weight again. */
+    while (rows && lay_gemm(w, rows, 1, tcm, out)) rows--;
+    if (!rows) return -1;
+    out->n_passes = (all + rows - 1) / rows;
+    rows = (all + out->n_passes - 1) / out->n_passes;
+
+    uint32_t chunk = 1;
+    while (chunk < w->n_blocks / CHUNKS_LEAST && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES &&
+           !lay_gemm(w, rows, chunk + 1, tcm, out))
+        chunk++;
+    out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
+    return lay_gemm(w, rows, chunk, tcm, out);
+}
+
+static int lay_gemv(
+    const struct npu_weights *w, uint32_t chunk, uint32_t n_threads, struct npu_tcm tcm, struct npu_gemv_plan *p)
+{
+    uint64_t start = tcm.used;
+    p->chunk_blocks = chunk;
+    for (int i = 0; i < 3; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
     p->thread_stride = (uint32_t)(tcm.used - start);
     tcm.used += (n_threads - 1) * (tcm.used - start);
     p->bytes = (uint32_t)tcm.used;
     return npu_tcm_fits(&tcm) ? 0 : -1;
 }
 
-int npu_gemm_plan(const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads,
-    struct npu_gemm_plan *out)
+int npu_gemv_plan(
+    const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads, struct npu_gemv_plan *out)
 {
-    const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
-    uint32_t all = m / 32 + (m % 32 != 0), rows = all;
-    if (!m || !n_threads) return -1;
-    /* As many rows as fit beside the smallest rings: each pass reads every weight again. */
-    while (rows && lay_gemm(w, rows, 1, n_threads, tcm, out)) rows--;
-    if (!rows) return -1;
-    out->n_passes = (all + rows - 1) / rows;
-    rows = (all + out->n_passes - 1) / out->n_passes;
-
-    uint32_t chunk = 1, share = (w->n_blocks + n_threads - 1) / n_threads;
+    const struct npu_tcm tcm = npu_tcm_from(round_up(first_byte, NPU_TILE), tcm_bytes);
+    uint32_t chunk = 1, share = n_threads ? (w->n_blocks + n_threads - 1) / n_threads : 0;
+    if (!n_threads) return -1;
     while (chunk < share && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES &&
-           !lay_gemm(w, rows, chunk + 1, n_threads, tcm, out))
+           !lay_gemv(w, chunk + 1, n_threads, tcm, out))
         chunk++;
-    out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
-    return lay_gemm(w, rows, chunk, n_threads, tcm, out);
+    return lay_gemv(w, chunk, n_threads, tcm, out);
 }
 
-uint32_t npu_gemm_threads(
-    const struct npu_weights *w, uint32_t m, const struct npu_machine *machine, struct npu_gemm_plan *out)
+uint32_t npu_op_row_parts(const struct npu_op *op)
 {
-    uint32_t n = machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
-    while (n && npu_gemm_plan(w, m, machine->tcm_kept, machine->tcm_bytes, n, out)) n--;
-    return n;
+    switch (op->code) {
+    case NPU_OP_QUANTIZE: return (op->k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK;
+    case NPU_OP_ROPE: return op->n / op->param;
+    case NPU_OP_HEAD: return NPU_HEAD_GROUPS;
+    default: return 1;
+    }
 }
 
-static int lay_gemv(const struct npu_weights *w, uint32_t chunk, struct npu_tcm tcm, struct npu_gemv_plan *p)
+uint32_t npu_op_parts(const struct npu_op *op)
 {
-    p->chunk_blocks = chunk;
-    for (int i = 0; i < 3; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
-    p->bytes = (uint32_t)tcm.used;
-    return npu_tcm_fits(&tcm) ? 0 : -1;
+    switch (op->code) {
+    case NPU_OP_ADD:
+    case NPU_OP_SWIGLU:
+    case NPU_OP_GEGLU:
+    case NPU_OP_RELU2: return op->n / 32; /* of all rows at once */
+    case NPU_OP_GEMV: return (op->n + NPU_COLS - 1) / NPU_COLS;
+    case NPU_OP_RMS_NORM:
+    case NPU_OP_FIT:
+    case NPU_OP_UNFIT:
+    case NPU_OP_QUANTIZE:
+    case NPU_OP_ROPE:
+    case NPU_OP_HEAD: return op->m * npu_op_row_parts(op);
+    default: return 1;
+    }
 }
 
-int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemv_plan *out)
+uint32_t npu_op_threads(const struct npu_op *op, const struct npu_machine *machine)
 {
-    const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
-    uint32_t chunk = 1;
-    while (
-        chunk < w->n_blocks && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES && !lay_gemv(w, chunk + 1, tcm, out))
-        chunk++;
-    out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
-    return lay_gemv(w, chunk, tcm, out);
+    uint32_t n = npu_machine_threads(machine), parts = npu_op_parts(op);
+    return n < parts ? n : parts;
 }
 
 int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out)
@@ -178,6 +210,16 @@ int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, stru
     out->scratch = npu_tcm_take(&tcm, 64 * NPU_LINE);
     out->bytes = (uint32_t)tcm.used;
     return npu_tcm_fits(&tcm) ? 0 : -1;
+}
+
+uint32_t npu_attention_threads(uint32_t n, const struct npu_machine *machine, uint32_t *area_bytes)
+{
+    struct npu_attention_plan plan;
+    uint32_t threads = npu_machine_threads(machine), start = round_up(machine->tcm_kept, NPU_TILE);
+    if (npu_attention_plan(n, machine->tcm_kept, machine->tcm_bytes, &plan)) return 0;
+    *area_bytes = plan.bytes - start;
+    while (threads > 1 && start + (uint64_t)threads * *area_bytes > machine->tcm_bytes) threads--;
+    return threads;
 }
 
 int npu_scratch_plan(uint64_t bytes, const struct npu_machine *machine, struct npu_scratch_plan *out)

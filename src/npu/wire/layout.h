@@ -87,36 +87,56 @@ struct npu_act8 {
 };
 void npu_act8_layout(uint32_t k, struct npu_act8 *out);
 
-/* TCM plan of Y [m][n] = X [m][k] W^T on tiles.  Offsets from the start of TCM, each a multiple of 2048. */
+/* Equal parts of work as threads share them: thread t has those from npu_share_start(s, t) up to the next thread's. */
+struct npu_shares {
+    uint32_t each, more; /* the first `more` threads have one more */
+};
+static inline struct npu_shares npu_shares(uint32_t parts, uint32_t n_threads)
+{
+    uint32_t each = parts / n_threads;
+    return (struct npu_shares){each, parts - each * n_threads};
+}
+static inline uint32_t npu_share_start(struct npu_shares s, uint32_t thread)
+{
+    return s.each * thread + (thread < s.more ? thread : s.more);
+}
+
+/* TCM plan of Y [m][n] = X [m][k] W^T on tiles.  Offsets from the start of TCM, each a multiple of 2048.  All threads work
+ * on the same chunk of outputs: its DMA, its tiles and its results are shared by units, so TCM does not limit threads. */
 struct npu_gemm_plan {
     uint32_t row_blocks;   /* blocks of 32 rows held at once */
     uint32_t n_passes;     /* over the weights: ceil(m / 32 / row_blocks) */
-    uint32_t chunk_blocks; /* blocks of 32 outputs per DMA, dequantization and store */
+    uint32_t chunk_blocks; /* blocks of 32 outputs per phase */
     uint32_t n_chunks;
-    uint32_t act;           /* f16 tiles [row_blocks][k / 32] */
-    uint32_t packed[3];     /* rings of thread 0: two DMAs in flight while one is used */
-    uint32_t tiles[2];      /* f16 weight tiles [chunk_blocks][k / 32] */
-    uint32_t out[2];        /* f16 tiles [chunk_blocks][row_blocks] */
-    uint32_t thread_stride; /* thread t's packed, tiles and out are this much further, t times */
-    uint32_t bytes;         /* of TCM used, all threads */
+    uint32_t act;       /* f16 tiles [row_blocks][k / 32] */
+    uint32_t packed[3]; /* chunks: two DMAs in flight while one is used */
+    uint32_t tiles[2];  /* f16 weight tiles [chunk_blocks][k / 32]; F16 needs none */
+    uint32_t out[2];    /* f16 tiles [chunk_blocks][row_blocks] */
+    uint32_t bytes;     /* of TCM used */
 };
 
-/* 0, or -1 when not even one block of rows and outputs per thread fits.  first_byte: TCM taken by others. */
-int npu_gemm_plan(const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads,
-    struct npu_gemm_plan *out);
+/* 0, or -1 when not even one block of rows and outputs fits.  first_byte: TCM taken by others. */
+int npu_gemm_plan(
+    const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemm_plan *out);
 
-/* The same for as many of the machine's threads as there is room for: how many, or 0. */
-struct npu_machine;
-uint32_t npu_gemm_threads(
-    const struct npu_weights *w, uint32_t m, const struct npu_machine *machine, struct npu_gemm_plan *out);
-
-/* TCM plan of the integer product of one row: a ring of three chunks of weights. */
+/* TCM plan of the integer product: for each thread a ring of three chunks of weights. */
 struct npu_gemv_plan {
-    uint32_t chunk_blocks, n_chunks;
-    uint32_t packed[3];
+    uint32_t chunk_blocks;
+    uint32_t packed[3];     /* of thread 0 */
+    uint32_t thread_stride; /* thread t's are this much further, t times */
     uint32_t bytes;
 };
-int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemv_plan *out);
+int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads,
+    struct npu_gemv_plan *out);
+
+/* Equal parts that an operation's packets are divided into, over all rows; attention's by its tables, see
+ * npu_attention_threads.  Of NPU_OP_GEMM: of a chunk of outputs, and there is a thread more for its tiles.  What has one part
+ * runs on one thread. */
+struct npu_op;
+struct npu_machine;
+uint32_t npu_op_parts(const struct npu_op *op);
+uint32_t npu_op_row_parts(const struct npu_op *op); /* of one row, where rows are divided */
+uint32_t npu_op_threads(const struct npu_op *op, const struct npu_machine *machine);
 
 /* TCM plan of attention with heads of n: offsets from the start of TCM; n below is that of the plan. */
 struct npu_attention_plan {
@@ -135,12 +155,16 @@ struct npu_attention_plan {
 /* 0, or -1: n is not a multiple of 8, or it does not fit. */
 int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out);
 
+/* Threads that TCM has room for, each with an area of its own: tiles of rows are shared by so many.  0: not even one. */
+uint32_t npu_attention_threads(uint32_t n, const struct npu_machine *machine, uint32_t *area_bytes);
+
 /* One area of TCM for an operation that needs no more: rotations, embeddings, exponentials.  0, or -1. */
 struct npu_scratch_plan {
     uint32_t at, bytes; /* bytes: up to its end */
 };
 int npu_scratch_plan(uint64_t bytes, const struct npu_machine *machine, struct npu_scratch_plan *out);
 
+/* Of a row of n, or of the part of it that a thread has. */
 static inline uint64_t npu_rope_scratch(uint32_t n)
 {
     return 4 * (uint64_t)n + 8192;

@@ -98,7 +98,8 @@ struct npu_attention {
 /* The head.  rows -> npu_head_row [m], dst -> npu_head_result [m], scratch: m * NPU_HEAD_SCRATCH bytes. */
 enum {
     NPU_HEAD_SLICE = 2048, /* outputs at a time */
-    NPU_HEAD_SCRATCH = NPU_HEAD_SLICE * 4 + 256,
+    NPU_HEAD_GROUPS = 8,   /* of a slice: what threads share of a row */
+    NPU_HEAD_SCRATCH = NPU_HEAD_SLICE * 4 + NPU_HEAD_GROUPS * 384,
     NPU_HEAD_TOP = 64,
     NPU_HEAD_TOPK = 1, /* the largest NPU_HEAD_TOP logits */
     NPU_HEAD_SUM = 2,  /* sum of exponentials */
@@ -118,6 +119,9 @@ struct npu_head_result {
 
 enum { NPU_THREADS_MAX = 8 };
 
+/* Operations in a message of a device, and its messages on their way. */
+enum { NPU_RUN_OPS = 16, NPU_AHEAD = 2 };
+
 /* What the executor knows of its machine. */
 struct npu_machine {
     uint32_t tcm_start; /* window offset */
@@ -125,5 +129,9 @@ struct npu_machine {
     uint32_t tcm_kept;  /* first bytes of TCM that hold the exp table; 0: there is none */
     uint32_t n_threads; /* vector threads, at least 1 */
 };
+static inline uint32_t npu_machine_threads(const struct npu_machine *machine)
+{
+    return machine->n_threads < NPU_THREADS_MAX ? machine->n_threads : NPU_THREADS_MAX;
+}
 
 #endif

@@ -44,7 +44,7 @@ uint32_t firmware_thread(void)
 
 int firmware_holds(uint32_t t)
 {
-    return thread[t].holds == 3;
+    return (int)thread[t].holds;
 }
 
 void firmware_begin(void)

@@ -24,7 +24,8 @@ int firmware_error(enum box_function f);
 uint32_t firmware_tcm(uint32_t *bytes);
 /* Which hardware thread this is: 0 FastRPC's, others by their stacks. */
 uint32_t firmware_thread(void);
-/* Has this thread a vector context, and the tile unit? */
+/* What this thread holds: a vector context, the tile unit. */
+enum { FIRMWARE_VECTORS = 1, FIRMWARE_TILES = 2, FIRMWARE_BOTH = 3 };
 int firmware_holds(uint32_t thread);
 
 /* rings.c */

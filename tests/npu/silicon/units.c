@@ -40,7 +40,7 @@ static void judge(const struct npu_dma_descriptor *d)
 {
     uint32_t c = d->control, two = c >> 24 & 3, width = two ? d->rows & 0xffff : c & 0xffffff;
     RULE((uintptr_t)d % (two ? 32 : 16) == 0, box->dma_fault);
-    RULE(firmware_holds(firmware_thread()), box->dma_fault);
+    RULE(firmware_holds(firmware_thread()) == FIRMWARE_BOTH, box->dma_fault);
     RULE(d->next % 16 == 0, box->dma_fault);
     RULE(!(c & NPU_DMA_DONE) && !(c & 3u << 26) && two <= 1, box->dma_fault);
     RULE(width && (!two || (d->rows >> 16 && !(c & 0xffffff))), box->dma_fault);
@@ -116,7 +116,8 @@ void npu_unit_lines(uintptr_t first, uintptr_t end)
 void npu_unit_scales(const uint8_t *scales)
 {
     uint32_t t = firmware_thread();
-    RULE(firmware_holds(t) && (uintptr_t)scales % 256 == 0 && in_tcm((uint32_t)scales, 256), box->tile_fault);
+    RULE(firmware_holds(t) & FIRMWARE_TILES && (uintptr_t)scales % 256 == 0 && in_tcm((uint32_t)scales, 256),
+        box->tile_fault);
     RULE(!user, box->tile_fault);
     for (uint32_t i = 0; i < 64; i++) RULE(((const uint32_t *)scales)[i] == (i < 32 ? 0x3c00 : 0), box->tile_fault);
     user = t + 1, scaled = 1;

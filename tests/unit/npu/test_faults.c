@@ -495,6 +495,21 @@ static void read_without_waiting(struct isa *isa, void *user, uint32_t thread, u
     if (thread == 1) v_store(p->tcm + 128, v_load(p->tcm));
 }
 
+static void write_one_line(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct place *p = user;
+    (void)thread, (void)n;
+    v_store(p->y, v_zero());
+}
+
+/* Words of one line: the NPU's threads share a cache. */
+static void write_words(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct place *p = user;
+    (void)n;
+    s_store_u32(p->y + 4 * thread, thread);
+}
+
 static void leave_a_dma(struct isa *isa, void *user, uint32_t thread, uint32_t n)
 {
     const struct place *p = user;
@@ -519,18 +534,82 @@ static void threads_that_meet_are_caught(void **state)
         int kind; /* -1: none */
     } cases[] = {{write_one_area, "write_one_area", NPU_SIM_THREAD_RACE},
         {read_without_waiting, "read_without_waiting", NPU_SIM_THREAD_RACE},
+        {write_one_line, "write_one_line", NPU_SIM_THREAD_RACE}, {write_words, "write_words", -1},
         {leave_a_dma, "leave_a_dma", NPU_SIM_DMA_LEFT}, {keep_apart, "keep_apart", -1}};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         for (uint64_t seed = 1; seed < 20; seed++) {
             struct bench b;
             size_t n;
             set_up(&b, seed);
             struct isa *isa = npu_sim_isa(b.sim);
             v_store(b.place.tcm, v_zero()); /* before the section: anybody may read it */
+            cache_invalidate(b.place.y, N_BYTES);
             isa_threads(4, cases[i].run, &b.place);
             npu_sim_end(b.sim, 0);
             const struct npu_sim_fault *f = npu_sim_faults(b.sim, &n);
             /* A reader that comes first reads old bytes, as on silicon: then the writer is the one that is caught. */
+            assert_int_equal(n > 0, cases[i].kind >= 0);
+            if (n) assert_int_equal((int)f->kind, cases[i].kind);
+            if (n) assert_string_equal(f->kernel, cases[i].name);
+            npu_sim_close(&b.sim);
+        }
+}
+
+/* ---- phases: what one thread has made the others see in the next ---- */
+
+struct relay {
+    const struct place *place;
+    uint32_t ticket;
+};
+
+static void hand_over(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
+{
+    struct relay *r = user;
+    uint8_t *tcm = r->place->tcm;
+    if (phase == 0 && thread == 0) r->ticket = dma_start_1d(tcm, r->place->x, 128);
+    if (phase == 1 && thread == 0) dma_wait(r->ticket);
+    if (phase == 2 && thread < n) v_store(tcm + 128 + 128 * thread, v_load(tcm));
+}
+
+static void wait_for_another(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
+{
+    struct relay *r = user;
+    (void)n;
+    if (phase == 0 && thread == 0) r->ticket = dma_start_1d(r->place->tcm, r->place->x, 128);
+    if (phase == 1 && thread == 1) dma_wait(r->ticket);
+    if (phase == 2 && thread == 0) dma_wait(r->ticket);
+}
+
+/* Landed, but known to thread 0 alone until all have met. */
+static void read_too_early(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
+{
+    struct relay *r = user;
+    uint8_t *tcm = r->place->tcm;
+    (void)n;
+    if (phase == 0 && thread == 0) dma_wait(dma_start_1d(tcm, r->place->x, 128));
+    if (phase == 0 && thread == 1) v_store(tcm + 4096, v_load(tcm));
+}
+
+static void phases_hand_over(void **state)
+{
+    (void)state;
+    static const struct {
+        isa_phase *run;
+        const char *name;
+        int kind; /* -1: none */
+    } cases[] = {{hand_over, "hand_over", -1}, {wait_for_another, "wait_for_another", NPU_SIM_DMA_FOREIGN},
+        {read_too_early, "read_too_early", NPU_SIM_THREAD_RACE}};
+    for (int i = 0; i < 3; i++)
+        for (uint64_t seed = 1; seed < 20; seed++) {
+            struct bench b;
+            size_t n;
+            set_up(&b, seed);
+            struct isa *isa = npu_sim_isa(b.sim);
+            struct relay relay = {&b.place, 0};
+            v_store(b.place.tcm, v_zero());
+            isa_phases(3, 3, cases[i].run, &relay);
+            npu_sim_end(b.sim, 0);
+            const struct npu_sim_fault *f = npu_sim_faults(b.sim, &n);
             assert_int_equal(n > 0, cases[i].kind >= 0);
             if (n) assert_int_equal((int)f->kind, cases[i].kind);
             if (n) assert_string_equal(f->kernel, cases[i].name);
@@ -651,6 +730,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bug_is_caught_by_its_name),
         cmocka_unit_test(threads_that_meet_are_caught),
+        cmocka_unit_test(phases_hand_over),
         cmocka_unit_test(careful_code_runs_clean),
         cmocka_unit_test(wrong_values_reach_the_host),
         cmocka_unit_test(conflicting_scatters_land_in_any_order),

@@ -14,6 +14,7 @@
 #include "base/f16.h"
 #include "base/status.h"
 #include "npu/host/pack.h"
+#include "npu/wire/message.h"
 #include "npu/wire/tcm.h"
 #include "quant/quant.h"
 
@@ -157,27 +158,52 @@ static void plans_fit(void **state)
                  m = (uint32_t)(1 + next(&seed) % (1u << next(&seed) % 12));
         uint32_t threads = (uint32_t)(1 + next(&seed) % 6), tcm = (uint32_t)(1 + next(&seed) % 8) << 20;
         uint32_t kept = next(&seed) % 2 ? 65536 : 0;
-        if (npu_weights_layout(kind, k, n, &w) || npu_gemm_plan(&w, m, kept, tcm, threads, &p)) continue;
+        if (npu_weights_layout(kind, k, n, &w) || npu_gemm_plan(&w, m, kept, tcm, &p)) continue;
         planned++;
         struct range r[64];
         int c = 0;
         uint64_t act = (uint64_t)p.row_blocks * k * 64, packed = (uint64_t)p.chunk_blocks * w.block_bytes;
-        uint64_t tiles = (uint64_t)p.chunk_blocks * k * 64, out = (uint64_t)p.chunk_blocks * p.row_blocks * NPU_TILE;
+        uint64_t tiles = kind == NPU_W_F16 ? 0 : (uint64_t)p.chunk_blocks * k * 64,
+                 out = (uint64_t)p.chunk_blocks * p.row_blocks * NPU_TILE;
         assert_true(p.row_blocks && p.chunk_blocks && p.act >= kept && p.bytes <= tcm);
         assert_true(
             (uint64_t)p.row_blocks * p.n_passes * 32 >= m && (uint64_t)p.row_blocks * (p.n_passes - 1) * 32 < m);
         assert_true(
             (uint64_t)p.chunk_blocks * p.n_chunks >= w.n_blocks && p.chunk_blocks * (p.n_chunks - 1) < w.n_blocks);
         r[c++] = (struct range){p.act, p.act + act};
-        for (uint32_t t = 0; t < threads; t++) {
-            uint64_t at = (uint64_t)t * p.thread_stride;
-            for (int j = 0; j < 3; j++, c++) r[c] = (struct range){at + p.packed[j], at + p.packed[j] + packed};
-            for (int j = 0; j < 2; j++, c++) r[c] = (struct range){at + p.tiles[j], at + p.tiles[j] + tiles};
-            for (int j = 0; j < 2; j++, c++) r[c] = (struct range){at + p.out[j], at + p.out[j] + out};
-        }
+        for (int j = 0; j < 3; j++, c++) r[c] = (struct range){p.packed[j], p.packed[j] + packed};
+        for (int j = 0; j < 2; j++, c++) r[c] = (struct range){p.tiles[j], p.tiles[j] + tiles};
+        for (int j = 0; j < 2; j++, c++) r[c] = (struct range){p.out[j], p.out[j] + out};
         check_apart(r, c, p.bytes);
+
+        struct npu_gemv_plan v;
+        if (npu_gemv_plan(&w, kept, tcm, threads, &v)) continue;
+        packed = (uint64_t)v.chunk_blocks * w.block_bytes, c = 0;
+        assert_true(v.chunk_blocks && v.packed[0] >= kept && v.bytes <= tcm);
+        for (uint32_t t = 0; t < threads; t++)
+            for (int j = 0; j < 3; j++, c++) {
+                uint64_t at = (uint64_t)t * v.thread_stride + v.packed[j];
+                r[c] = (struct range){at, at + packed};
+            }
+        check_apart(r, c, v.bytes);
     }
     assert_true(planned > 10000);
+}
+
+/* Every part belongs to one thread, and none has more than one part more than another. */
+static void shares_cover_all_parts(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= NPU_THREADS_MAX; n++)
+        for (uint32_t parts = 0; parts < 100; parts++) {
+            struct npu_shares s = npu_shares(parts, n);
+            assert_int_equal(npu_share_start(s, 0), 0);
+            assert_int_equal(npu_share_start(s, n), parts);
+            for (uint32_t t = 0; t < n; t++) {
+                uint32_t own = npu_share_start(s, t + 1) - npu_share_start(s, t);
+                assert_true(own == parts / n || own == parts / n + 1);
+            }
+        }
 }
 
 /* Areas of any size, also absurd ones: apart, aligned, behind what is kept; they fit exactly if the last one ends inside. */
@@ -239,10 +265,11 @@ static void impossible_shapes_are_refused(void **state)
     assert_int_equal(npu_weights_layout(99, 64, 64, &w), -1);
     assert_int_equal(npu_weights_layout(NPU_W_Q4_0, 0xffffffc0u, 0xffffffffu, &w), -1);
     assert_int_equal(npu_weights_layout(NPU_W_Q8_0, 65536, 32, &w), 0);
-    assert_int_equal(npu_gemm_plan(&w, 1, 0, 8 << 20, 1, &p), -1);
-    assert_int_equal(npu_gemm_plan(&w, 0, 0, 8 << 20, 1, &p), -1);
-    assert_int_equal(npu_gemm_plan(&w, 1, 16 << 20, 8 << 20, 1, &p), -1);
-    assert_int_equal(npu_gemv_plan(&w, 0, 4 << 20, &v), -1);
+    assert_int_equal(npu_gemm_plan(&w, 1, 0, 8 << 20, &p), -1);
+    assert_int_equal(npu_gemm_plan(&w, 0, 0, 8 << 20, &p), -1);
+    assert_int_equal(npu_gemm_plan(&w, 1, 16 << 20, 8 << 20, &p), -1);
+    assert_int_equal(npu_gemv_plan(&w, 0, 4 << 20, 1, &v), -1);
+    assert_int_equal(npu_gemv_plan(&w, 0, 8 << 20, 0, &v), -1);
 }
 
 int main(void)
@@ -253,6 +280,7 @@ int main(void)
         cmocka_unit_test(unknown_types_are_refused_by_name),
         cmocka_unit_test(supergroups_keep_their_values),
         cmocka_unit_test(plans_fit),
+        cmocka_unit_test(shares_cover_all_parts),
         cmocka_unit_test(tcm_is_given_out_once),
         cmocka_unit_test(plans_of_attention_fit),
         cmocka_unit_test(impossible_shapes_are_refused),

@@ -6,7 +6,7 @@
 
 #include "npu/dsp/silicon/silicon.h"
 
-enum { SPINS = 2000, SLEEP_US = 100 };
+enum { SPINS = 8000, SLEEP_US = 100 };
 
 static void flush(void *user, void *p, uint32_t bytes)
 {

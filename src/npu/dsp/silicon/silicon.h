@@ -65,15 +65,18 @@ struct npu_pool {
     uint32_t tcm_bytes;
     uint8_t *scales; /* 256 bytes of TCM: the tile unit's output scales, all 1 */
     uint32_t owner;  /* of the tile unit: a thread's number + 1; 0: nobody's */
-    struct npu_event ready, go, section, done;
+    uint32_t n_all;  /* with the one for tiles, where there is one */
+    struct npu_event ready, go, section, done, met;
     int leave;
-    isa_thread *fn; /* the section at work */
+    isa_thread *fn;   /* the section at work, */
+    isa_phase *phase; /* or one of phases */
     void *user;
-    uint32_t n_shares;
+    uint32_t n_shares, n_phases;
+    uint32_t met_before;                       /* the section */
     void (*lead)(struct isa *isa, void *user); /* what thread 0 does */
     void *lead_user;
-    struct npu_thread thread[NPU_THREADS_MAX];
-    _Alignas(128) uint8_t stack[NPU_THREADS_MAX][NPU_STACK_BYTES];
+    struct npu_thread thread[NPU_THREADS_MAX + 1];
+    _Alignas(128) uint8_t stack[NPU_THREADS_MAX + 1][NPU_STACK_BYTES];
 };
 
 struct npu_silicon {
@@ -97,7 +100,7 @@ void npu_tcm_give(struct npu_pool *pool);
 
 /* Vector contexts there are, at most n. */
 uint32_t npu_vector_contexts(uint32_t n);
-/* Starts pool->n threads; when each has its contexts, thread 0 runs pool->lead and the others serve its sections.  Returns
+/* Starts the pool's threads; when each has its contexts, thread 0 runs pool->lead and the others serve its sections.  Returns
  * when all have ended. */
 int npu_pool_run(struct npu_pool *pool);
 

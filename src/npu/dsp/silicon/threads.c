@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Vector threads: each takes a vector context and its turn at the tile unit, then waits.  Thread 0 leads: it serves the
- * ring, and its sections (isa_threads) are shared with the others.  A short spin, then sleep.
+ * ring, and its sections (isa_threads, isa_phases) are shared with the others.  Thread n is the tile unit's and has no
+ * vectors.  A short spin, then sleep.
  */
 #if defined(__hexagon__)
 
 #include "npu/dsp/silicon/silicon.h"
 
-enum { SPINS = 2000, VECTORS = 1, TILES = 2, PRIORITY = 128, RUN = 1, LEAVE };
+enum { SPINS = 8000, VECTORS = 1, TILES = 2, PRIORITY = 128, RUN = 1, LEAVE };
 
 /* ---- events ---- */
 
@@ -34,9 +35,10 @@ static void add(struct npu_event *e, uint32_t n)
     if (__atomic_load_n(&e->sleepers, __ATOMIC_SEQ_CST)) qurt_futex_wake(&e->word, NPU_THREADS_MAX);
 }
 
+/* Until the word has counted to n; it wraps. */
 static void wait_until(struct npu_event *e, uint32_t n)
 {
-    for (uint32_t seen = look(e); seen != n;) seen = wait_for(e, seen);
+    for (uint32_t seen = look(e); (int32_t)(seen - n) < 0;) seen = wait_for(e, seen);
 }
 
 /* ---- contexts ---- */
@@ -64,44 +66,78 @@ static void unlock_tiles(uint32_t context)
 
 static int enter(struct npu_thread *t)
 {
-    int error = qurt_hvx_lock ? qurt_hvx_lock(QURT_VECTORS_128) : 0;
+    int vectors = t->number < t->pool->n, error = vectors && qurt_hvx_lock ? qurt_hvx_lock(QURT_VECTORS_128) : 0;
     if (error) return npu_serve_error(NPU_SERVE_VECTORS, (uint32_t)error);
-    t->held = VECTORS;
+    t->held = vectors ? VECTORS : 0;
     error = lock_tiles(t->pool->context);
     if (error) return npu_serve_error(NPU_SERVE_TILES, (uint32_t)error);
     t->held |= TILES;
-    npu_dma_open(&t->dma);
+    if (vectors) npu_dma_open(&t->dma);
     return 0;
 }
 
 static void leave(struct npu_thread *t)
 {
-    if (t->held & TILES) npu_dma_close(&t->dma), unlock_tiles(t->pool->context);
+    if (t->held == (VECTORS | TILES)) npu_dma_close(&t->dma);
+    if (t->held & TILES) unlock_tiles(t->pool->context);
     if (t->held & VECTORS && qurt_hvx_lock && qurt_hvx_unlock) qurt_hvx_unlock();
     t->held = 0;
 }
 
 /* ---- sections ---- */
 
-/* Shares number, number + pool->n, ... */
+/* Shares number, number + pool->n, ... of vector threads; the share after these is the tile thread's, or thread 0's. */
+static void phase(struct npu_thread *t, uint32_t number)
+{
+    struct npu_pool *p = t->pool;
+    for (uint32_t i = t->number; t->number < p->n && i < p->n_shares; i += p->n)
+        if (p->phase)
+            p->phase(&t->isa, p->user, number, i, p->n_shares);
+        else
+            p->fn(&t->isa, p->user, i, p->n_shares);
+    if (p->phase && t->number == (p->n_all > p->n ? p->n : 0))
+        p->phase(&t->isa, p->user, number, p->n_shares, p->n_shares);
+}
+
+/* A thread's part of the section; all meet between phases. */
 static void share(struct npu_thread *t)
 {
     struct npu_pool *p = t->pool;
-    for (uint32_t i = t->number; i < p->n_shares; i += p->n) p->fn(&t->isa, p->user, i, p->n_shares);
+    uint32_t met = p->met_before;
+    for (uint32_t i = 0; i < p->n_phases; i++) {
+        phase(t, i);
+        if (i + 1 == p->n_phases || p->n_all == 1) continue;
+        add(&p->met, 1);
+        wait_until(&p->met, met += p->n_all);
+    }
+}
+
+static void run_section(struct isa *isa)
+{
+    struct npu_pool *p = isa->thread->pool;
+    uint32_t done = look(&p->done) + p->n_all - 1;
+    p->met_before = look(&p->met);
+    if (p->n_all > 1) add(&p->section, 1);
+    share(isa->thread);
+    wait_until(&p->done, done);
 }
 
 void npu_threads_run(struct isa *isa, uint32_t n, isa_thread *fn, void *user)
 {
     struct npu_pool *p = isa->thread->pool;
-    p->fn = fn, p->user = user, p->n_shares = n;
-    if (n > 1 && p->n > 1) {
-        uint32_t done = look(&p->done) + p->n - 1;
-        add(&p->section, 1);
-        share(isa->thread);
-        wait_until(&p->done, done);
-    } else {
-        share(isa->thread);
+    if (n < 2) {
+        if (n) fn(isa, user, 0, n);
+        return;
     }
+    p->fn = fn, p->phase = 0, p->user = user, p->n_shares = n, p->n_phases = 1;
+    run_section(isa);
+}
+
+void npu_phases_run(struct isa *isa, uint32_t n, uint32_t n_phases, isa_phase *fn, void *user)
+{
+    struct npu_pool *p = isa->thread->pool;
+    p->phase = fn, p->user = user, p->n_shares = n, p->n_phases = n_phases;
+    run_section(isa);
 }
 
 static void follow(struct npu_thread *t)
@@ -159,9 +195,10 @@ int npu_pool_run(struct npu_pool *p)
 {
     uint32_t n = 0;
     int error = 0, status;
-    p->ready = p->go = p->section = p->done = (struct npu_event){0, 0};
+    p->ready = p->go = p->section = p->done = p->met = (struct npu_event){0, 0};
     p->leave = 0, p->owner = 0;
-    while (n < p->n && !error) {
+    p->n_all = p->n + (compute_resource_hmx_lock2 != 0); /* where the tile unit may be shared, a thread for it alone */
+    while (n < p->n_all && !error) {
         error = start(p, n);
         n += !error;
     }

@@ -77,7 +77,7 @@ void npu_unit_store(uint8_t *dst)
 
 void npu_unit_pause(void)
 {
-    __asm__ volatile("pause(#255)" : : : "memory");
+    __asm__ volatile("pause(#63)" : : : "memory");
 }
 
 #endif

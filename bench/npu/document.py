@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Puts the figures of lutra-npu-tables into docs/NPU.md, between the lines `<!-- figures: NAME -->` and `<!-- end -->`.
+
+usage: document.py TABLES DOCUMENT          writes it anew
+       document.py --check TABLES DOCUMENT  exit status 1 where it is not what it would write
+"""
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SOC, USUAL = "snapdragon-8gen3", 1024
+STEPS = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
+RATES = STEPS + ["Llama-3.2-3B"]
+
+
+def span(low, high, digits=0):
+    return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(r) + " |" for r in rows])
+
+
+def verdict(low, high, published):
+    if low == high:
+        return f"{100 * (low / published - 1):+.0f} %"
+    return "below" if high < published else "above" if low > published else "overlaps" if high < 2 * low else "undecided"
+
+
+class Figures:
+    def __init__(self, tables):
+        self.d = d = json.loads(subprocess.run([tables, "-o", "json"], capture_output=True, text=True, check=True).stdout)
+        self.step = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
+        self.fill = {(s["model"], s["tokens"]): s for s in d["prefill_modelled"] if s["soc"] == SOC}
+
+    def steps(self):
+        rows = []
+        for model in STEPS:
+            for batch in (1, 16):
+                s = self.step[model, batch, USUAL]
+                parts = [s["parts"][p] for p in ("products", "attention", "rows", "head", "message")] + [s["whole"]]
+                rows.append([model, str(batch)] + [span(p["low_us"] / 1e3, p["high_us"] / 1e3, 1) for p in parts])
+        return table(["model", "batch", "products", "attention", "rows", "head", "message", "whole"], rows)
+
+    def throughput(self):
+        rows = []
+        for model in RATES:
+            at = [self.step[model, b, USUAL] for b in (1, 2, 4, 8, 16)] + [self.step[model, 16, 4096], self.fill[model, 512]]
+            rows.append([model] + [span(s["tokens_per_s_low"], s["tokens_per_s_high"]) for s in at])
+        return table(["model", "batch 1", "2", "4", "8", "16", "16 at 4096 keys", "prompt of 512"], rows)
+
+    def energy(self):
+        rows = []
+        for model in RATES:
+            at = [(b, self.step[model, b, USUAL]["whole"]) for b in (1, 4, 8, 16)]
+            rows.append([model] + [span(w["low_mj"] / b, w["high_mj"] / b, 1) for b, w in at])
+        return table(["model", "batch 1", "4", "8", "16"], rows)
+
+    def ratios(self):
+        groups = {}
+        for x in self.d["ratios"]:
+            groups.setdefault((x["table"], x["ratio"].split(": ")[-1]), []).append(x)
+        rows = []
+        for (name, what), all_of in groups.items():
+            low, high = min(x["modelled_low"] for x in all_of), max(x["modelled_high"] for x in all_of)
+            width = [x["modelled_high"] / x["modelled_low"] for x in all_of]
+            p = all_of[0]
+            told = f"up to {p['published_high']:.2f}" if not p["published_low"] else f"{p['published_low']:.2f}" + (
+                f" to {p['published_high']:.2f}" if p["published_low"] < p["published_high"] else "")
+            verdicts = [x["verdict"] for x in all_of]
+            if len(set(verdicts)) > 1:
+                verdicts = [f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))]
+            else:
+                verdicts = verdicts[:1]
+            rows.append([name, what, span(low, high, 2), span(min(width), max(width), 1), told, ", ".join(verdicts)])
+        return table(["figure", "ratio of times", "modelled", "width of a shape's interval", "published", ""], rows)
+
+    def held(self):
+        """Published figures that no profile is made from, one value each; those compared elsewhere are named there."""
+        rows = []
+        for f in json.load(open(Path(__file__).parent / "published.json"))["figures"]:
+            if f["use"] != "held out" or f.get("ours") in ("ratios", "pipeline"):
+                continue
+            if "not_compared" in f:
+                rows.append([f["source"], f["what"], "", "", "not compared: " + f["not_compared"]])
+                continue
+            low, high = getattr(self, "of_" + f["ours"])(f["model"])
+            rows.append([f["source"], f["what"], f"{f['published']:g}", f"{low:.1f}" if low == high else span(low, high, 1),
+                         verdict(low, high, f["published"])])
+        return table(["source", "figure", "published", "ours", ""], rows)
+
+    def of_memory(self, model):
+        m = next(m for m in self.d["memory_computed"] if m["model"] == model)
+        return ((m["layers_bytes"] + m["cache_bytes"]) / 2**20,) * 2
+
+    def of_watts(self, model):
+        w = self.step[model, 1, USUAL]["whole"]
+        return w["low_mj"] / w["low_us"] * 1e3, w["high_mj"] / w["high_us"] * 1e3
+
+    def pairs(self):
+        a, b = self.step["Qwen2.5-1.5B", 8, USUAL]["whole"], self.step["Qwen2.5-3B", 1, USUAL]["whole"]
+        rows = [[what, span(*sorted((a["low_" + f] / b["low_" + f], a["high_" + f] / b["high_" + f])), 2)]
+                for what, f in (("time", "us"), ("energy", "mj"))]
+        return table(["a step of 1.5B at batch 8 over one of 3B at batch 1", "modelled, both at the same end"], rows)
+
+
+def main(argv):
+    check = argv[0] == "--check"
+    tables, path = argv[check:]
+    figures, text = Figures(tables), open(path).read()
+    put = re.sub(r"(<!-- figures: (\w+) -->\n).*?(?=<!-- end -->)", lambda m: f"{m[1]}\n{getattr(figures, m[2])()}\n\n", text,
+                 flags=re.S)
+    if check and put != text:
+        sys.exit(f"{path}: its figures are not those of lutra-npu-tables; bench/npu/document.py writes them")
+    if not check:
+        open(path, "w").write(put)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

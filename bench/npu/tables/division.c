@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How an operation is divided: nothing is known here that the executor does not use itself (npu/wire/layout.h), and
+ * tests/npu_cost/test_division.c compares the outcome with what its threads do in the emulator.
+ */
+#include "tables.h"
+
+#include <string.h>
+
+#include "npu/wire/layout.h"
+#include "npu/wire/message.h"
+
+enum { TCM_BYTES = 8 << 20, KEPT = 65536, THREADS = 6 };
+
+static const struct npu_machine machine = {0, TCM_BYTES, KEPT, THREADS};
+
+static const struct {
+    const char *name;
+    uint32_t kind;
+} kinds[] = {{"Q4_0", NPU_W_Q4_0}, {"Q4_1", NPU_W_Q4_1}, {"IQ4_NL", NPU_W_IQ4_NL}, {"Q8_0", NPU_W_Q8_0},
+    {"supergroup", NPU_W_SUPER4}, {"supergroup8", NPU_W_SUPER8}, {"Q4_K", NPU_W_Q4_K}, {"Q5_K", NPU_W_Q5_K},
+    {"Q6_K", NPU_W_Q6_K}, {"F16", NPU_W_F16}};
+
+uint32_t npu_kind_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, name) == 0) return kinds[i].kind;
+    return 0;
+}
+
+/* Parts of a chunk; a chunk is a stage.  Phase 0 and the last two are of no chunk of their own. */
+static void divide_gemm(const struct npu_op *op, uint32_t n, struct npu_work *w)
+{
+    struct npu_weights weights;
+    struct npu_gemm_plan p;
+    if (npu_weights_layout(op->kind, npu_weights_k(op->k), n, &weights)) return;
+    if (npu_gemm_plan(&weights, op->m, KEPT, TCM_BYTES, &p)) return;
+    w->parts = p.chunk_blocks * weights.n_units;
+    w->stages = p.n_chunks * p.n_passes;
+    w->meets = (p.n_chunks + 3.0) * p.n_passes;
+}
+
+/* A product for each slice of the vocabulary, then two sections. */
+static void divide_head(const struct npu_op *op, struct npu_work *w)
+{
+    uint32_t slices = (op->n + NPU_HEAD_SLICE - 1) / NPU_HEAD_SLICE;
+    divide_gemm(op, op->n < NPU_HEAD_SLICE ? op->n : NPU_HEAD_SLICE, w);
+    w->alone_parts = npu_op_parts(op);
+    w->meets = slices *
+               (w->meets + 1.0 + (op->m > 1)); /* a slice's first chunk waits for the one before: its stages, not all */
+}
+
+static void divide_gemv(const struct npu_op *op, struct npu_work *w)
+{
+    struct npu_weights weights;
+    struct npu_gemv_plan p;
+    uint32_t n = npu_op_threads(op, &machine);
+    if (npu_weights_layout(op->kind, op->k, op->n, &weights) || npu_gemv_plan(&weights, KEPT, TCM_BYTES, n, &p)) return;
+    w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
+}
+
+/* Tiles of up to 32 rows times heads, each segment a stage. */
+static void divide_attention(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
+{
+    uint32_t per = NPU_ATTENTION_ROWS / (uint32_t)heads, area, n = npu_attention_threads(op->n, &machine, &area);
+    w->parts = (uint32_t)kv_heads * ((op->m + per - 1) / per);
+    w->stages = keys > NPU_SEGMENT ? (uint32_t)keys / NPU_SEGMENT : 1;
+    if (n < THREADS) w->parts = n < w->parts ? n : w->parts;
+}
+
+void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
+{
+    w->parts = npu_op_parts(op), w->stages = 1, w->meets = w->parts > 1;
+    switch (op->code) {
+    case NPU_OP_GEMM: divide_gemm(op, op->n, w); break;
+    case NPU_OP_HEAD: divide_head(op, w); break;
+    case NPU_OP_GEMV: divide_gemv(op, w); break;
+    case NPU_OP_ATTENTION:
+        divide_attention(op, keys, kv_heads, heads, w);
+        w->meets = 1;
+        break;
+    default: break;
+    }
+}
+
+void npu_divide_count(struct npu_count *c)
+{
+    static const struct {
+        const char *name;
+        uint32_t code;
+    } kernels[] = {{"gemm", NPU_OP_GEMM}, {"gemv", NPU_OP_GEMV}, {"head", NPU_OP_HEAD}, {"add", NPU_OP_ADD},
+        {"swiglu", NPU_OP_SWIGLU}, {"rms_norm", NPU_OP_RMS_NORM}, {"rope", NPU_OP_ROPE}, {"fit", NPU_OP_FIT},
+        {"unfit", NPU_OP_UNFIT}, {"quantize", NPU_OP_QUANTIZE}, {"exp16", NPU_OP_EXP16},
+        {"attention", NPU_OP_ATTENTION}, {"attention step", NPU_OP_ATTENTION}};
+    enum { PERIOD = 128 }; /* of the counted rotation */
+    struct npu_op op = {.m = (uint32_t)c->m, .k = (uint32_t)c->k, .n = (uint32_t)c->n, .kind = npu_kind_of(c->kind)};
+    int heads = 1, kv_heads = 1;
+    op.param = PERIOD;
+    c->work.parts = 0, c->work.stages = 1, c->work.meets = 0; /* of what is no operation of the device: any number */
+    sscanf(c->kind, "%d x %d heads", &heads, &kv_heads);
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        if (strcmp(kernels[i].name, c->kernel) != 0) continue;
+        op.code = kernels[i].code;
+        npu_divide(&op, c->k, kv_heads, heads, &c->work);
+    }
+}
