@@ -110,7 +110,7 @@ int tokenize_chat(const lutra_model *model, const char *chat_template, const str
 struct engine_options {
     const char *model, *device, *isa, *type_k, *type_v, *packed;
     int n_threads, n_ctx, n_batch;
-    bool pin, quiet, progress, verbose;
+    bool pin, quiet, progress, verbose, swa_full;
     const char *spec_type, *draft_model;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
     float draft_p_min;

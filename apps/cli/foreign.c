@@ -15,7 +15,7 @@ static const struct foreign table[] = {
         FOREIGN_ONE, NULL, NULL},
     {"-fa --flash-attn -fit --fit -mmp --mmap -nkvo --no-kv-offload --repack --no-host -nopo --no-op-offload",
         FOREIGN_SWITCH, NULL, NULL},
-    {"-cmoe --cpu-moe -kvo --kv-offload --op-offload -nr --no-repack --swa-full -kvu --kv-unified -no-kvu "
+    {"-cmoe --cpu-moe -kvo --kv-offload --op-offload -nr --no-repack -kvu --kv-unified -no-kvu "
      "--no-kv-unified -cb --cont-batching -nocb --no-cont-batching --mlock --no-mmap --direct-io --no-direct-io "
      "--check-tensors -bs --backend-sampling",
         FOREIGN_NONE, NULL, NULL},

@@ -24,6 +24,10 @@ static const struct option engine_table[] = {
         .help = "type of the cached keys: f16, f32, q8_0", .choices = "f16 f32 q8_0"},
     {"-ctv --cache-type-v", "CACHE_TYPE_V", OPT_CHOICE, AT(type_v), "TYPE",
         .help = "type of the cached values; that of the keys, if given", .choices = "f16 f32 q8_0"},
+    {"--swa-full", "SWA_FULL", OPT_ON, AT(swa_full), NULL,
+        .help = "layers with a sliding window keep their whole past (default)"},
+    {"--no-swa-full", NULL, OPT_OFF, AT(swa_full), NULL,
+        .help = "they keep their window only: less memory; a changed past is evaluated again"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
         .help = "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu; "
                 "or a list in order of preference",
@@ -70,6 +74,7 @@ void engine_options_init(struct engine_options *opts)
         .type_k = "f16",
         .device = "cpu",
         .progress = true,
+        .swa_full = true,
         .draft_max = s.draft_max,
         .draft_min = s.draft_min,
         .draft_p_min = s.draft_p_min,
@@ -172,6 +177,7 @@ int engine_open_session(struct engine *e, const struct engine_options *opts, str
     if (settings.n_ctx == 0) settings.n_ctx = opts->n_ctx;
     settings.n_batch = opts->n_batch;
     settings.cache_type = opts->type_k;
+    settings.free_windows = !opts->swa_full;
     settings.spec_type = opts->spec_type;
     settings.draft_max = opts->draft_max;
     settings.draft_min = opts->draft_min;

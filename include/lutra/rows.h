@@ -18,7 +18,8 @@ LUTRA_API int lutra_seq_open(lutra_session *session, int max_tok, int32_t *seq, 
 LUTRA_API int lutra_seq_fork(
     lutra_session *session, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
 /* The sequence forgets what lies behind its first n_tok tokens.  LUTRA_E_CTX_FULL: blocks that it shares with others would
- * have to be promised to it anew and cannot; nothing has changed. */
+ * have to be promised to it anew and cannot; LUTRA_E_ARGUMENT: what it would see has been freed (free_windows); nothing has
+ * changed. */
 LUTRA_API int lutra_seq_truncate(lutra_session *session, int32_t seq, int n_tok, struct lutra_error *err);
 LUTRA_API void lutra_seq_close(lutra_session *session, int32_t seq);
 LUTRA_API int lutra_seq_length(const lutra_session *session, int32_t seq); /* committed tokens, or -1 */

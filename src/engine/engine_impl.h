@@ -178,6 +178,7 @@ struct lutra_session {
     int n_plan; /* the model's, when they were joined */
     int n_ctx, n_seq, n_batch, n_out, n_draft;
     int64_t n_cache;
+    bool free_windows;
     struct arena arena;
     uint64_t bytes; /* all memory of the session */
 
@@ -255,6 +256,9 @@ int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_
 
 /* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */
 int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err);
+/* What a cache of n_block blocks is opened with, but for its order and who makes room. */
+struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
+    int n_row, int n_draft, bool free_windows);
 /* The same for devices that the plan has now and had not before.  With the turn. */
 int memory_follow(lutra_session *s, struct lutra_error *err);
 /* Takes the turn. */

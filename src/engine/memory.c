@@ -40,21 +40,40 @@ static int open_values(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
+struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
+    int n_row, int n_draft, bool free_windows)
+{
+    return (struct kv_settings){.type = type,
+        .layer = list->layer,
+        .n_layer = list->n_layer,
+        .n_ctx = n_ctx,
+        .n_block = (int)n_block,
+        .n_seq = 2 * n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
+        .n_row = n_row,
+        .n_draft = n_draft,
+        .free_windows = free_windows};
+}
+
+/* Windows are freed where all of the cache is the CPU's. */
+static int check_windows(const lutra_session *s, struct lutra_error *err)
+{
+    const struct plan *plan = &s->model->plan;
+    for (int i = 0; s->free_windows && i < plan->n_device; i++)
+        if (plan->device[i]->memory)
+            return lutra_fail(
+                err, LUTRA_E_UNSUPPORTED, "free_windows: device '%s' keeps the whole cache", plan->device[i]->name);
+    return 0;
+}
+
 static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error *err)
 {
     struct device *d = s->cache_home = home_of(s, true);
     const struct op_list *list = model_ops(s->model->model);
-    struct kv_settings kv = {.type = type,
-        .layer = list->layer,
-        .n_layer = list->n_layer,
-        .n_ctx = s->n_ctx,
-        .n_block = (int)(s->n_cache / KV_BLOCK),
-        .n_seq = 2 * s->n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
-        .n_row = s->n_batch,
-        .n_draft = s->n_draft,
-        .by_block = !d->memory,
-        .close_idle = prefix_make_room,
-        .ctx = s};
+    struct kv_settings kv =
+        memory_cache(list, type, s->n_ctx, s->n_cache / KV_BLOCK, s->n_seq, s->n_batch, s->n_draft, s->free_windows);
+    kv.by_block = !d->memory;
+    kv.close_idle = prefix_make_room;
+    kv.ctx = s;
     size_t bytes = kv_bytes(&kv);
     int rc = d->memory ? d->memory->cache_alloc(d, list, bytes, &s->kv_memory, err)
                        : d->ops->buffer_alloc(d, bytes, &s->kv_memory, err);
@@ -125,6 +144,7 @@ int memory_follow(lutra_session *s, struct lutra_error *err)
 int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
 {
     const struct plan *plan = &s->model->plan;
+    TRY(check_windows(s, err));
     TRY(reserve(s, s->model->runtime->cpu, err)); /* it stands behind all others */
     for (int i = 0; i < plan->n_device; i++)
         if (plan->device[i] != s->model->runtime->cpu) TRY(reserve(s, plan->device[i], err));

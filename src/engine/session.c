@@ -18,9 +18,14 @@ static int choose_sizes(
 {
     const struct hparams *hp = model_hparams(s->model->model);
     const struct op_list *list = model_ops(s->model->model);
-    uint64_t per_token = kv_token_bytes(type, list->layer, list->n_layer);
-    if (!per_token) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the model keeps no keys and values");
+    struct kv_settings kv =
+        memory_cache(list, type, KV_BLOCK, INT32_MAX / KV_BLOCK, s->n_seq, set->n_batch, 0, s->free_windows);
+    size_t fixed;
+    uint64_t per_token = kv_growing_bytes(&kv, &fixed);
+    if (!per_token && !fixed) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the model keeps no keys and values");
+    if (!per_token) per_token = 1; /* all layers have windows */
     uint64_t available = cpu_memory_available();
+    available -= fixed < available / 2 ? fixed : available / 2;
     int64_t fits = (int64_t)(available / 2 / per_token / KV_BLOCK * KV_BLOCK); /* half: the rest is not ours */
     if (fits < KV_BLOCK) fits = KV_BLOCK;
     s->n_ctx = set->n_ctx ? set->n_ctx : hp->n_ctx_train;
@@ -40,7 +45,8 @@ static int choose_sizes(
             (long long)s->n_cache, s->n_ctx);
     /* Round up, and one block more per sequence for the tails that forks copy. */
     s->n_cache = (s->n_cache + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK + (int64_t)KV_BLOCK * s->n_seq;
-    if ((uint64_t)s->n_cache > available / per_token || s->n_cache / KV_BLOCK > INT32_MAX)
+    if ((uint64_t)s->n_cache > available / per_token || fixed > cpu_memory_available() ||
+        s->n_cache / KV_BLOCK > INT32_MAX)
         return lutra_fail(err, LUTRA_E_NO_MEMORY,
             "a cache of %lld tokens needs %llu MiB, %llu MiB are free: use a smaller context", (long long)s->n_cache,
             (unsigned long long)((uint64_t)s->n_cache * per_token >> 20), (unsigned long long)(available >> 20));
@@ -173,7 +179,7 @@ static void open_cost(lutra_session *s)
     const struct demand_rates *rates = &s->model->demand;
     double row = 0.7 / plan_caps(&s->model->plan).flat_rows;
     double mac = (double)(rates->rows[ROWS_ALL].mac + rates->rows[ROWS_OUT].mac);
-    row_cost_init(&s->cost, row, mac > 0 ? row * (double)rates->seen_mac / mac : 0);
+    row_cost_init(&s->cost, row, mac > 0 ? row * (double)(rates->seen_mac + rates->near_mac) / mac : 0);
     packed_costs_read(s);
 }
 
@@ -198,6 +204,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     if (!s->model->plan.n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
     TRY(check_settings(set, model_ops(s->model->model), &type, err));
     s->n_seq = set->n_seq;
+    s->free_windows = set->free_windows;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);
     if (caps.f16_cache && type != QUANT_F16)

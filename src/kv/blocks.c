@@ -14,10 +14,27 @@ static int32_t blocks_for(int32_t n_tok)
     return (n_tok + KV_BLOCK - 1) / KV_BLOCK;
 }
 
-/* What a cache takes: bytes of one position, K and V of all layers, and of the whole. */
+/* What a cache takes: bytes of one position, K and V of all layers (of [1] those whose windows are freed), and of the whole. */
 struct sizes {
-    size_t each, pool, draft, sum;
+    size_t each[2], pool, draft, sum;
+    int32_t window; /* the widest that is freed; 0: none is */
+    int32_t n_near; /* blocks of those layers */
 };
+
+static bool is_near(const struct kv_settings *s, const struct op_layer *l)
+{
+    return s->free_windows && l->window > 0;
+}
+
+/* The most blocks that layers with a window can need.  A sequence sees its window and KV_SLACK positions, which touch two blocks
+ * more than they fill, and the rows of a pass; one block is for a copy whose original is still there. */
+static void size_near(const struct kv_settings *s, struct sizes *z)
+{
+    for (int i = 0; i < s->n_layer; i++)
+        if (is_near(s, &s->layer[i]) && s->layer[i].window > z->window) z->window = s->layer[i].window;
+    int64_t n = (int64_t)s->n_seq * (blocks_for(z->window) + 3) + blocks_for(s->n_row) + 1;
+    z->n_near = z->window == 0 ? 0 : n < s->n_block ? (int32_t)n : s->n_block;
+}
 
 /* Lays the layers out; out: [n_layer], or NULL for the sizes alone.  False: the settings make no sense or overflow. */
 static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_layer *out)
@@ -25,27 +42,35 @@ static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_laye
     *z = (struct sizes){0};
     if (s->type != QUANT_F32 && s->type != QUANT_F16 && s->type != QUANT_Q8_0) return false;
     if (s->n_layer < 1 || s->n_block < 1 || s->n_draft < 0) return false;
+    size_near(s, z);
     for (int i = 0; i < s->n_layer; i++) {
         const struct op_layer *l = &s->layer[i];
-        struct kv_layer at = {.cache = l->cache, .n_kv_head = l->n_kv_head, .d_head = l->d_head};
+        struct kv_layer at = {.cache = l->cache, .window = l->window, .n_kv_head = l->n_kv_head, .d_head = l->d_head};
+        at.near = is_near(s, l);
         if (l->cache != i) {
             if (out) out[i] = l->cache < 0 ? (struct kv_layer){.cache = -1} : out[l->cache];
             continue;
         }
         if (l->n_kv_head < 1 || l->d_head < 1 || quant_row_bytes(s->type, l->d_head, &at.vec_bytes) < 0) return false;
-        size_t both;
+        size_t both, *each = &z->each[at.near];
         if (LUTRA_MUL_OVERFLOWS(at.vec_bytes * 2, (size_t)l->n_kv_head, &both)) return false;
         at.side_bytes = both / 2 * KV_BLOCK;
         at.block_bytes = both * KV_BLOCK;
-        at.pool = z->each * KV_BLOCK * (s->by_block ? 1 : (size_t)s->n_block);
-        at.draft = z->each * (size_t)s->n_draft;
+        at.pool = *each * KV_BLOCK * (s->by_block ? 1 : (size_t)(at.near ? z->n_near : s->n_block));
+        at.draft = (z->each[0] + z->each[1]) * (size_t)s->n_draft;
         if (out) out[i] = at;
-        if (LUTRA_ADD_OVERFLOWS(z->each, both, &z->each)) return false;
+        if (LUTRA_ADD_OVERFLOWS(*each, both, each)) return false;
     }
-    for (int i = 0; out && s->by_block && i < s->n_layer; i++)
-        if (out[i].cache >= 0) out[i].block_bytes = z->each * KV_BLOCK;
-    if (LUTRA_MUL_OVERFLOWS(z->each, (size_t)s->n_block * KV_BLOCK, &z->pool)) return false;
-    if (LUTRA_MUL_OVERFLOWS(z->each, (size_t)s->n_draft, &z->draft)) return false;
+    size_t near, all;
+    if (LUTRA_MUL_OVERFLOWS(z->each[0], (size_t)s->n_block * KV_BLOCK, &z->pool)) return false;
+    if (LUTRA_MUL_OVERFLOWS(z->each[1], (size_t)z->n_near * KV_BLOCK, &near)) return false;
+    for (int i = 0; out && i < s->n_layer; i++) {
+        if (out[i].cache == i && out[i].near) out[i].pool += z->pool; /* behind the others */
+        if (out[i].cache == i && s->by_block) out[i].block_bytes = z->each[out[i].near] * KV_BLOCK;
+        if (out[i].cache >= 0 && out[i].cache != i) out[i] = out[out[i].cache];
+    }
+    if (LUTRA_ADD_OVERFLOWS(z->pool, near, &z->pool) || LUTRA_ADD_OVERFLOWS(z->each[0], z->each[1], &all)) return false;
+    if (LUTRA_MUL_OVERFLOWS(all, (size_t)s->n_draft, &z->draft)) return false;
     return !LUTRA_ADD_OVERFLOWS(z->pool, z->draft, &z->sum);
 }
 
@@ -59,7 +84,16 @@ size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_
 {
     struct sizes z;
     struct kv_settings one = {.type = type, .layer = layer, .n_layer = n_layer, .n_block = 1};
-    return lay_out(&one, &z, NULL) ? z.each : 0;
+    return lay_out(&one, &z, NULL) ? z.each[0] : 0;
+}
+
+size_t kv_growing_bytes(const struct kv_settings *s, size_t *fixed)
+{
+    struct sizes z;
+    *fixed = 0;
+    if (!lay_out(s, &z, NULL)) return 0;
+    *fixed = z.each[1] * KV_BLOCK * (size_t)z.n_near;
+    return z.each[0];
 }
 
 static int allocate(struct kv_cache *kv)
@@ -78,10 +112,15 @@ static int allocate(struct kv_cache *kv)
     kv->block_item = malloc((size_t)s->n_block * sizeof *kv->block_item);
     kv->item_row = malloc(rows * (size_t)kv->max_table * sizeof *kv->item_row);
     kv->host_wrote = calloc((size_t)s->n_block, 1);
+    size_t n_seen = kv->window ? (size_t)s->n_block : 1;
+    kv->seen = calloc(n_seen, sizeof *kv->seen);
+    kv->near_block = malloc(n_seen * sizeof *kv->near_block);
+    kv->near_free = malloc(((size_t)kv->n_near + 1) * sizeof *kv->near_free);
     int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
     if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
     if (!kv->layer || !kv->seq || !kv->refs || !kv->used || !kv->free_list || !kv->row || !kv->table ||
-        !kv->seq_table || !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !tables_all) {
+        !kv->seq_table || !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !kv->seen ||
+        !kv->near_block || !kv->near_free || !tables_all) {
         if (!kv->seq) free(tables_all);
         return LUTRA_E_NO_MEMORY;
     }
@@ -91,6 +130,9 @@ static int allocate(struct kv_cache *kv)
         kv->block_item[i] = -1;
     }
     kv->n_free = s->n_block;
+    for (size_t i = 0; i < n_seen; i++) kv->near_block[i] = -1;
+    for (int32_t i = 0; i < kv->n_near; i++) kv->near_free[i] = kv->n_near - 1 - i;
+    kv->n_near_free = kv->n_near;
     return 0;
 }
 
@@ -107,6 +149,8 @@ int kv_open(
     if (!kv) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory");
     kv->set = *settings;
     kv->max_table = blocks_for(settings->n_ctx);
+    kv->window = z.window;
+    kv->n_near = z.n_near;
     if (allocate(kv) < 0) {
         kv_close(&kv);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory for its tables");
@@ -118,6 +162,7 @@ int kv_open(
         .n_block = settings->n_block,
         .n_draft = settings->n_draft,
         .layer = kv->layer,
+        .near_block = kv->window ? kv->near_block : NULL,
         .pool = memory->host,
         .draft = (uint8_t *)memory->host + z.pool};
     *out = kv;
@@ -141,6 +186,9 @@ void kv_close(struct kv_cache **kvp)
     free(kv->block_item);
     free(kv->item_row);
     free(kv->host_wrote);
+    free(kv->seen);
+    free(kv->near_block);
+    free(kv->near_free);
     free(kv);
     *kvp = NULL;
 }
@@ -190,6 +238,42 @@ static void release(struct kv_cache *kv, int32_t block, bool idle)
     kv->free_list[kv->n_free++] = block;
 }
 
+/* ---- windows ---- */
+
+static void see(struct kv_cache *kv, int32_t block)
+{
+    if (kv->window && kv->seen[block]++ == 0) kv->near_block[block] = kv->near_free[--kv->n_near_free];
+}
+
+static void unsee(struct kv_cache *kv, int32_t block)
+{
+    if (!kv->window || --kv->seen[block] > 0) return;
+    kv->near_free[kv->n_near_free++] = kv->near_block[block];
+    kv->near_block[block] = -1;
+}
+
+/* The first block that a row behind n_tok tokens sees in layers with a window, or one `slack` positions before it. */
+static int32_t first_seen(const struct kv_cache *kv, int32_t n_tok, int32_t slack)
+{
+    int32_t from = n_tok + 1 - kv->window - slack;
+    return kv->window && from > 0 ? from / KV_BLOCK : 0;
+}
+
+void kv_seq_pass(struct kv_cache *kv, struct kv_seq *s)
+{
+    int32_t first = first_seen(kv, s->n_tok, KV_SLACK);
+    for (; s->n_passed < first; s->n_passed++) unsee(kv, s->table[s->n_passed]);
+}
+
+/* Whether the sequence still has what a row behind its first n_tok tokens sees. */
+static int check_seen(const struct kv_cache *kv, const struct kv_seq *s, int32_t n_tok, struct lutra_error *err)
+{
+    if (n_tok == 0 || s->n_passed <= first_seen(kv, n_tok, 0)) return 0;
+    return lutra_fail(err, LUTRA_E_ARGUMENT,
+        "cache: layers with a window of %d have freed what lies before token %d (free_windows): no cut to %d tokens",
+        kv->window, s->n_passed * KV_BLOCK, n_tok);
+}
+
 /* ---- sequences ---- */
 
 /* An unused sequence with a promise of `blocks`, where `idle` others come into use; or an error, and nothing has changed. */
@@ -229,6 +313,7 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
     if (n_tok < 0 || n_tok > from->n_tok || max_tok < n_tok)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "cache: cannot fork %d of %d tokens with room for %d", n_tok, from->n_tok, max_tok);
+    TRY(check_seen(kv, from, n_tok, err));
     /* The whole blocks are shared for good; a part-filled tail will be copied by whoever writes it first. */
     bool part = n_tok % KV_BLOCK != 0;
     bool parent_writes = part && n_tok / KV_BLOCK == from->n_tok / KV_BLOCK && from->max_tok > from->n_tok;
@@ -246,8 +331,29 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
     to->n_tok = n_tok;
     to->n_table = blocks_for(n_tok);
     to->tail_promise = part;
+    int32_t passed = first_seen(kv, n_tok, KV_SLACK);
+    to->n_passed = n_tok == 0 ? 0 : passed > from->n_passed ? passed : from->n_passed;
     for (int32_t b = 0; b < to->n_table; b++) hold(kv, to->table[b] = from->table[b]);
+    for (int32_t b = to->n_passed; b < to->n_table; b++) see(kv, to->table[b]);
     return 0;
+}
+
+/* Lets go of all blocks of a table from `keep` on. */
+static void drop_from(struct kv_cache *kv, struct kv_seq *s, int32_t keep)
+{
+    while (s->n_table > keep) {
+        int32_t block = s->table[--s->n_table];
+        if (s->n_table >= s->n_passed) unsee(kv, block);
+        release(kv, block, s->idle);
+    }
+}
+
+void kv_seq_trim(struct kv_cache *kv, struct kv_seq *s)
+{
+    int32_t more = s->n_table - blocks_for(s->n_tok);
+    drop_from(kv, s, blocks_for(s->n_tok));
+    s->promised += more;
+    kv->n_promised += more;
 }
 
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err)
@@ -255,6 +361,7 @@ int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_er
     struct kv_seq *s = find(kv, seq);
     if (!s || s->idle || n_tok < 0 || n_tok > s->n_tok)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: cannot cut sequence %d to %d tokens", seq, n_tok);
+    TRY(check_seen(kv, s, n_tok, err));
     int32_t keep = blocks_for(n_tok), own = 0;
     for (int32_t b = keep; b < s->n_table; b++) own += kv->used[s->table[b]] == 1;
     /* Every block dropped is promised again; those of our own come back free, or become idle. */
@@ -262,11 +369,11 @@ int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_er
     int32_t more = s->n_table - keep + (tail && !s->tail_promise) - (!tail && s->tail_promise);
     if (more > unpromised(kv) + own)
         return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: no free blocks to cut a shared sequence");
-    for (int32_t b = keep; b < s->n_table; b++) release(kv, s->table[b], false);
+    drop_from(kv, s, keep);
+    if (s->n_passed > keep) s->n_passed = keep;
     s->promised += more;
     kv->n_promised += more;
     s->tail_promise = tail;
-    s->n_table = keep;
     s->n_tok = n_tok;
     return 0;
 }
@@ -275,7 +382,6 @@ void kv_seq_idle(struct kv_cache *kv, int32_t seq)
 {
     struct kv_seq *s = find(kv, seq);
     if (!s || s->idle) return;
-    while (s->n_table > blocks_for(s->n_tok)) release(kv, s->table[--s->n_table], false); /* of a failed step */
     for (int32_t b = 0; b < s->n_table; b++) kv->n_idle += --kv->used[s->table[b]] == 0;
     kv->n_promised -= s->promised;
     s->promised = 0;
@@ -288,7 +394,7 @@ void kv_seq_close(struct kv_cache *kv, int32_t seq)
 {
     struct kv_seq *s = find(kv, seq);
     if (!s) return;
-    for (int32_t b = 0; b < s->n_table; b++) release(kv, s->table[b], s->idle);
+    drop_from(kv, s, 0);
     kv->n_promised -= s->promised;
     s->open = false;
 }
@@ -304,6 +410,7 @@ static int take_block(struct kv_cache *kv, struct kv_seq *s, int32_t *block, str
     kv->n_promised--;
     *block = kv->free_list[--kv->n_free];
     hold(kv, *block);
+    see(kv, *block);
     return 0;
 }
 
@@ -329,6 +436,7 @@ int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutr
     if (kv->refs[old] > 1) {
         TRY(take_block(kv, s, &s->table[b], err));
         copy_block(kv, s->table[b], old);
+        unsee(kv, old);
         release(kv, old, false);  /* the last holder, if the others were idle and had to go for the new block */
     } else if (s->tail_promise) { /* the others copied or left: the block is ours, the promise not needed */
         s->promised--;
@@ -346,5 +454,6 @@ void kv_host_wrote_all(struct kv_cache *kv)
 
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out)
 {
-    *out = (struct kv_usage){kv->set.n_block, kv->n_free, kv->n_idle, kv->n_promised, kv->copied_blocks};
+    *out = (struct kv_usage){
+        kv->set.n_block, kv->n_free, kv->n_idle, kv->n_promised, kv->copied_blocks, kv->n_near, kv->n_near_free};
 }

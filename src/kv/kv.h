@@ -31,6 +31,9 @@
 
 struct kv_cache;
 
+/* How far a sequence whose windows are freed can be cut back, always. */
+enum { KV_SLACK = 64 };
+
 struct kv_settings {
     enum quant_type type;         /* F16, F32, or Q8_0 when every d_head is a multiple of 32 */
     const struct op_layer *layer; /* [n_layer], of a list that op_list_check accepts; only read when opening */
@@ -41,6 +44,7 @@ struct kv_settings {
     int n_row;                     /* rows of a batch */
     int n_draft;                   /* draft rows of a batch */
     bool by_block;                 /* order of the pool (ops/kv_view.h) */
+    bool free_windows;             /* layers with a window keep what a next row can see, and KV_SLACK positions more */
     bool (*close_idle)(void *ctx); /* a block is needed: closes one idle sequence; false: there is none */
     void *ctx;
 };
@@ -51,6 +55,10 @@ size_t kv_bytes(const struct kv_settings *settings);
 /* Bytes of one position in all layers; 0: heads of a layer are no whole blocks of the type, or it overflows. */
 size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_layer);
 
+/* The same of settings, but for layers whose windows are freed: *fixed is what those take at most, however many blocks there
+ * are. */
+size_t kv_growing_bytes(const struct kv_settings *settings, size_t *fixed);
+
 /* memory: kv_bytes() long, borrowed until kv_close. */
 int kv_open(
     struct kv_cache **out, const struct kv_settings *settings, const struct buffer *memory, struct lutra_error *err);
@@ -60,11 +68,13 @@ void kv_close(struct kv_cache **kv);
  * now.  max_tok 0 = n_ctx. */
 int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_error *err);
 
-/* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open. */
+/* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open, and LUTRA_E_ARGUMENT where
+ * what its next row would see has been freed. */
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
 
 /* The sequence forgets what lies beyond n_tok (<= its length); it may grow to max_tok again.  LUTRA_E_CTX_FULL: what
- * it shares with others would have to be promised anew and cannot; nothing has changed. */
+ * it shares with others would have to be promised anew and cannot; LUTRA_E_ARGUMENT: what its next row would see has been freed;
+ * nothing has changed. */
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err);
 
 /* Nobody will write the sequence any more: it may be forked while it is there, and is closed by close_idle() when its room
@@ -96,6 +106,7 @@ void kv_host_wrote_all(struct kv_cache *kv);
 struct kv_usage {
     int n_block, n_free, n_idle, n_promised; /* blocks */
     uint64_t copied_blocks;                  /* copy-on-write copies since open */
+    int n_near, n_near_free;                 /* blocks of layers whose windows are freed */
 };
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out);
 

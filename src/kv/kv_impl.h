@@ -11,9 +11,10 @@ struct kv_seq {
     bool open, idle;
     int32_t n_tok; /* committed */
     int32_t max_tok;
-    int32_t n_table;   /* blocks held: enough for n_tok, maybe more after a failed step */
+    int32_t n_table;   /* blocks held: enough for n_tok, more during a step */
     int32_t promised;  /* blocks it may still take */
     bool tail_promise; /* one of them is for copying its shared tail */
+    int32_t n_passed;  /* first blocks that layers with a window do not see any more (free_windows) */
     int32_t *table;    /* [ceil(n_ctx / KV_BLOCK)] block ids */
 };
 
@@ -30,6 +31,12 @@ struct kv_cache {
     int32_t max_table;
     uint64_t copied_blocks;
 
+    int32_t window;      /* the widest of the layers whose windows are freed; 0: none is */
+    int32_t *seen;       /* [n_block] sequences whose windows reach a block */
+    int32_t *near_block; /* [n_block] where it lies in the pool of these layers; -1: nowhere */
+    int32_t *near_free;  /* [n_near] a stack */
+    int32_t n_near, n_near_free;
+
     struct kv_row *row;   /* [n_row] of the current step */
     int32_t *table;       /* [min(n_row, n_seq)][max_table] */
     int32_t *seq_table;   /* [n_seq] offset of a sequence's copy in `table`, or -1 */
@@ -42,5 +49,11 @@ struct kv_cache {
 /* Makes the block that holds position pos writable by seq: allocates it if it is the next one, copies it if it is
  * shared.  Never fails for pos < max_tok (the promise). */
 int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutra_error *err);
+
+/* The sequence has n_tok tokens: blocks that its windows have passed may go. */
+void kv_seq_pass(struct kv_cache *kv, struct kv_seq *s);
+
+/* Gives back the blocks of a sequence beyond its tokens, and promises them again: of a failed step. */
+void kv_seq_trim(struct kv_cache *kv, struct kv_seq *s);
 
 #endif

@@ -126,10 +126,16 @@ int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view
 
 void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
 {
-    if (!ok) return;
-    memset(kv->host_wrote, 0, (size_t)kv->set.n_block);
+    if (ok) memset(kv->host_wrote, 0, (size_t)kv->set.n_block);
+    for (int r = 0; r < batch->n_row; r++) {
+        struct kv_seq *s = &kv->seq[batch->row[r].seq];
+        if (ok && !(batch->row[r].want & ROW_DRAFT)) s->n_tok = batch->row[r].pos + 1;
+    }
     for (int r = 0; r < batch->n_row; r++)
-        if (!(batch->row[r].want & ROW_DRAFT)) kv->seq[batch->row[r].seq].n_tok = batch->row[r].pos + 1;
+        if (ok)
+            kv_seq_pass(kv, &kv->seq[batch->row[r].seq]);
+        else
+            kv_seq_trim(kv, &kv->seq[batch->row[r].seq]);
 }
 
 /* Copies the keys and values of a draft row and the drafts above it from the draft scratch to position order. */
@@ -165,15 +171,34 @@ int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struc
     for (int layer = 0; layer < kv->shape.n_layer; layer++)
         if (kv_owns(&kv->shape, layer)) commit_layer(kv, s, from, layer);
     s->n_tok = from->n_paged + from->n_path;
+    kv_seq_pass(kv, s);
     return 0;
+}
+
+/* Positions that attention reads in layers with a window (0: all): whole blocks, of which some row sees something. */
+static uint64_t read_positions(const struct kv_view *v, int n_row, int32_t window)
+{
+    uint64_t n_block = 0, positions = 0;
+    for (int i = 0; i < v->n_item; i++) {
+        bool any = window == 0;
+        for (int k = 0; k < v->item[i].n && !any; k++) {
+            const struct kv_row *r = &v->row[v->item_row[v->item[i].first + k]];
+            any = v->item[i].pos + KV_BLOCK > r->n_paged + r->n_path - window;
+        }
+        n_block += any;
+    }
+    for (int r = 0; r < n_row; r++)
+        if (v->row[r].n_path) positions += (uint64_t)(v->row[r].n_paged % KV_BLOCK + v->row[r].n_path);
+    return positions + n_block * KV_BLOCK;
 }
 
 uint64_t kv_view_read_bytes(const struct kv_view *v, int n_row)
 {
-    uint64_t positions = (uint64_t)v->n_item * KV_BLOCK;
-    for (int r = 0; r < n_row; r++)
-        if (v->row[r].n_path) positions += (uint64_t)(v->row[r].n_paged % KV_BLOCK + v->row[r].n_path);
-    uint64_t each = 0; /* bytes of a position */
-    for (int i = 0; i < v->n_layer; i++) each += 2 * v->layer[i].side_bytes / KV_BLOCK;
-    return positions * each;
+    uint64_t all = read_positions(v, n_row, 0), near = 0, sum = 0;
+    for (int i = 0, window = 0; i < v->n_layer; i++) {
+        const struct kv_layer *l = &v->layer[i];
+        if (l->window > 0 && l->window != window) near = read_positions(v, n_row, window = l->window);
+        sum += (l->window > 0 ? near : all) * 2 * l->side_bytes / KV_BLOCK;
+    }
+    return sum;
 }

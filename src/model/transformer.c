@@ -223,7 +223,8 @@ static void declare_values(struct model *m)
     for (int i = 0; i < N_VALUE; i++) m->list.value[i] = (struct value){dims[i], i < XO ? ROWS_ALL : ROWS_OUT};
     m->list.n_value = N_VALUE;
     m->list.n_layer = hp->n_layer;
-    for (int i = 0; i < hp->n_layer; i++) m->layer[i] = (struct op_layer){i, hp->n_kv_head, hp->d_head, 0};
+    for (int i = 0; i < hp->n_layer; i++)
+        m->layer[i] = (struct op_layer){i, hp->n_kv_head, hp->d_head, 0, model_layer_window(hp, i)};
     m->list.d_model = hp->d_model;
     m->list.n_vocab = hp->n_vocab;
 }

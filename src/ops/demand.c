@@ -13,15 +13,23 @@ void demand_add(struct demand_rates *rates, const struct op_list *list, const st
         of->weight_bytes += w->packed_bytes ? w->packed_bytes : w->tensor.bytes;
         of->mac += (uint64_t)w->tensor.ne[0] * (uint64_t)w->tensor.ne[1];
     }
-    if (info->reads_cache) /* two dot products with every position */
-        rates->seen_mac += 2 * (uint64_t)op->attention.n_head * (uint64_t)op->attention.d_head;
+    if (!info->reads_cache) return;
+    /* Two dot products with every position; of two windows, the second is counted as none. */
+    const struct op_attention *a = &op->attention;
+    bool near = a->window > 0 && (rates->window == 0 || rates->window == a->window);
+    if (near) rates->window = a->window;
+    *(near ? &rates->near_mac : &rates->seen_mac) += 2 * (uint64_t)a->n_head * (uint64_t)a->d_head;
 }
 
 void demand_of(const struct demand_rates *rates, const struct step *step, struct demand *out)
 {
     const struct demand *all = &rates->rows[ROWS_ALL], *wanted = &rates->rows[ROWS_OUT];
-    uint64_t n_row = (uint64_t)step->batch->n_row, n_out = (uint64_t)step->n_out, seen = 0;
-    for (uint64_t r = 0; r < n_row; r++) seen += (uint64_t)step->kv->row[r].n_paged + (uint64_t)step->kv->row[r].n_path;
+    uint64_t n_row = (uint64_t)step->batch->n_row, n_out = (uint64_t)step->n_out, seen = 0, near = 0;
+    for (uint64_t r = 0; r < n_row; r++) {
+        int32_t n = step->kv->row[r].n_paged + step->kv->row[r].n_path;
+        seen += (uint64_t)n;
+        near += (uint64_t)(n < rates->window ? n : rates->window);
+    }
     out->weight_bytes = (n_row ? all->weight_bytes : 0) + (n_out ? wanted->weight_bytes : 0);
-    out->mac = all->mac * n_row + wanted->mac * n_out + rates->seen_mac * seen;
+    out->mac = all->mac * n_row + wanted->mac * n_out + rates->seen_mac * seen + rates->near_mac * near;
 }

@@ -8,6 +8,8 @@
  *
  *     pool: [layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head], or by block: [n_block][layer][K,V]...
  *
+ * Where windows are freed (kv.h), layers with a window have pools of their own behind the others', of fewer blocks.
+ *
  * By block, memory is touched as the context grows, in one place: huge pages fit.  By layer, parts of the layers can lie in
  * different memories.
  *
@@ -56,7 +58,9 @@ struct kv_item {
 
 /* Where a layer's keys and values lie.  Layers that share a cache have the same entry. */
 struct kv_layer {
-    int cache; /* the layer whose memory it is; -1: none, and all is 0 */
+    int cache;  /* the layer whose memory it is; -1: none, and all is 0 */
+    int window; /* op_layer's */
+    bool near;  /* blocks that no row can see any more have no memory: block b lies at near_block[b] */
     int n_kv_head, d_head;
     size_t vec_bytes;   /* one [d_head] vector */
     size_t side_bytes;  /* K or V of a block: n_kv_head * KV_BLOCK vectors */
@@ -69,6 +73,7 @@ struct kv_view {
     enum quant_type type; /* F32, F16 or Q8_0; d_head is whole blocks of it */
     int n_layer, n_block, n_draft;
     const struct kv_layer *layer; /* [n_layer] */
+    const int32_t *near_block;    /* [n_block] of layers that are `near`; -1: freed.  NULL: no layer is */
     uint8_t *pool;                /* layout above */
     uint8_t *draft;               /* layout above */
     const struct kv_row *row;     /* [n_row] of the batch */
@@ -93,10 +98,11 @@ static inline int32_t kv_draft_row(const struct kv_view *v, int32_t row, int32_t
     return row;
 }
 
-/* [n_kv_head][KV_BLOCK][d_head] of one layer and side. */
+/* [n_kv_head][KV_BLOCK][d_head] of one layer and side; of a freed block some other one's, to be left alone. */
 static inline uint8_t *kv_block_at(const struct kv_view *v, int layer, enum kv_side side, int32_t block)
 {
     const struct kv_layer *l = &v->layer[layer];
+    if (l->near) block = v->near_block[block] > 0 ? v->near_block[block] : 0;
     return v->pool + l->pool + (size_t)block * l->block_bytes + side * l->side_bytes;
 }
 

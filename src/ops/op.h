@@ -125,6 +125,7 @@ struct op_layer {
     int cache;             /* the layer whose keys and values its attention reads: itself, an earlier one, -1: none */
     int n_kv_head, d_head; /* of that cache; 0: none */
     size_t state_bytes;    /* of fixed size per sequence (recurrent layers); nothing implements it: 0 */
+    int window;            /* the last positions of the cache that a row sees, in all layers that read it; 0 = all */
 };
 
 /* A model as a list of operations (built by model/, split over devices by sched/). */

@@ -17,7 +17,17 @@
 #include "kv/kv.h"
 #include "ops/ref/ref.h"
 
-enum { N_LAYER = 6, MAX_HEAD = 3, MAX_D = 16, N_CTX = 400, N_BLOCK = 24, N_SEQ = 8, N_ROW = 96, N_DRAFT = 24 };
+enum {
+    N_LAYER = 6,
+    MAX_HEAD = 3,
+    MAX_D = 16,
+    N_CTX = 400,
+    N_BLOCK = 24,
+    MAX_BLOCK = 64,
+    N_SEQ = 8,
+    N_ROW = 96,
+    N_DRAFT = 24
+};
 
 struct fixture {
     struct kv_cache *kv;
@@ -34,11 +44,15 @@ struct fixture {
 };
 
 /* Its own, none, its own of another shape, that of the first, that of the third, its own. */
-static const struct op_layer layers[N_LAYER] = {
-    {0, 2, 8, 0}, {-1, 0, 0, 0}, {2, 3, 16, 0}, {0, 2, 8, 0}, {2, 3, 16, 0}, {5, 1, 4, 0}};
+static const struct op_layer plain[N_LAYER] = {
+    {0, 2, 8, 0, 0}, {-1, 0, 0, 0, 0}, {2, 3, 16, 0, 0}, {0, 2, 8, 0, 0}, {2, 3, 16, 0, 0}, {5, 1, 4, 0, 0}};
+/* The same with windows, which are freed. */
+static const struct op_layer windowed[N_LAYER] = {
+    {0, 2, 8, 0, 0}, {-1, 0, 0, 0, 0}, {2, 3, 16, 0, 33}, {0, 2, 8, 0, 0}, {2, 3, 16, 0, 33}, {5, 1, 4, 0, 20}};
+static const struct op_layer *layers = plain;
 
 static const struct kv_settings settings = {.type = QUANT_F32,
-    .layer = layers,
+    .layer = plain,
     .n_layer = N_LAYER,
     .n_ctx = N_CTX,
     .n_block = N_BLOCK,
@@ -66,30 +80,44 @@ static bool close_idle(void *ctx)
     return false;
 }
 
-static int open_fixture(void **state, bool by_block)
+static int open_fixture(void **state, bool by_block, bool windows)
 {
     struct kv_settings s = settings;
+    s.layer = layers = windows ? windowed : plain;
+    s.free_windows = windows;
+    if (windows) s.n_block = MAX_BLOCK; /* of which those with windows need 35 */
     struct fixture *f = calloc(1, sizeof *f);
     s.close_idle = close_idle;
     s.ctx = f;
-    f->memory.bytes = kv_bytes(&settings);
+    f->memory.bytes = kv_bytes(&s);
     f->memory.host = aligned_alloc(64, (f->memory.bytes + 63) / 64 * 64);
     memset(f->memory.host, 0xff, f->memory.bytes);
     f->batch = (struct batch){.row = f->row, .mark = f->mark};
     f->seed = 1;
     *state = f;
     s.by_block = by_block;
+    if (f->memory.bytes == 0) return -1;
     return kv_open(&f->kv, &s, &f->memory, NULL);
 }
 
 static int setup(void **state)
 {
-    return open_fixture(state, false);
+    return open_fixture(state, false, false);
 }
 
 static int setup_by_block(void **state)
 {
-    return open_fixture(state, true);
+    return open_fixture(state, true, false);
+}
+
+static int setup_windows(void **state)
+{
+    return open_fixture(state, false, true);
+}
+
+static int setup_windows_by_block(void **state)
+{
+    return open_fixture(state, true, true);
 }
 
 static int teardown(void **state)
@@ -142,6 +170,7 @@ static void check_view(struct fixture *f, const struct kv_view *v)
             if (token < 0) token = f->token[f->row[r].seq][pos];
             const int layer = pos % N_LAYER, side = pos / 8 % 2, owner = layers[layer].cache;
             if (owner < 0) continue;
+            if (layers[layer].window && pos < f->row[r].pos + 1 - layers[layer].window) continue;
             const int head = pos / 16 % layers[layer].n_kv_head;
             float x[MAX_D];
             ref_kv_read(v, layer, side, head, r, pos, x);
@@ -155,14 +184,15 @@ static void check_view(struct fixture *f, const struct kv_view *v)
 static void check_attention(struct fixture *f, const struct kv_view *v, int r, int layer)
 {
     const struct op_layer *l = &layers[layer];
+    int window = l->window ? l->window : 90;
     struct op_attention a = {
-        .n_head = 2 * l->n_kv_head, .n_kv_head = l->n_kv_head, .d_head = l->d_head, .scale = 1e-6f, .window = 90};
+        .n_head = 2 * l->n_kv_head, .n_kv_head = l->n_kv_head, .d_head = l->d_head, .scale = 1e-6f, .window = window};
     float q[2 * MAX_HEAD * MAX_D], out[2 * MAX_HEAD * MAX_D];
     double scratch[N_CTX + 2 * MAX_D], want[MAX_D] = {0}, sum = 0;
     int head = (int)below(f, 2u * (uint32_t)l->n_kv_head), n = f->row[r].pos + 1;
     for (int i = 0; i < a.n_head * a.d_head; i++) q[i] = (float)below(f, 100) * 0.01f;
     ref_attention(v, layer, &a, r, q, out, scratch);
-    for (int pos = n > 90 ? n - 90 : 0; pos < n; pos++) {
+    for (int pos = n > window ? n - window : 0; pos < n; pos++) {
         int32_t token = expected(f, r, pos);
         if (token < 0) token = f->token[f->row[r].seq][pos];
         double score = 0;
@@ -179,7 +209,7 @@ static void check_attention(struct fixture *f, const struct kv_view *v, int r, i
 static void check_items(struct fixture *f, const struct kv_view *v)
 {
     int32_t next[N_ROW] = {0};
-    char seen[N_BLOCK] = {0};
+    char seen[MAX_BLOCK] = {0};
     for (int i = 0; i < v->n_item; i++) {
         assert_false(seen[v->item[i].block]);
         seen[v->item[i].block] = 1;
@@ -290,11 +320,13 @@ static void random_histories(void **state)
         kv_usage(f->kv, &u);
         assert_in_range(u.n_promised, 0, u.n_free + u.n_idle);
     }
-    assert_true(f->n_closed > 30);
+    assert_true(f->n_closed > 30 || layers == windowed);
     for (int32_t s = 0; s < N_SEQ; s++) kv_seq_close(f->kv, s);
     struct kv_usage u;
     kv_usage(f->kv, &u);
-    assert_int_equal(u.n_free, N_BLOCK);
+    assert_int_equal(u.n_free, u.n_block);
+    assert_int_equal(u.n_near_free, u.n_near);
+    assert_int_equal(u.n_near, layers == windowed ? 35 : 0);
     assert_int_equal(u.n_idle, 0);
     assert_int_equal(u.n_promised, 0);
     assert_true(u.copied_blocks > 100);
@@ -378,7 +410,7 @@ static void the_idle_make_room(void **state)
 static void q8_0_takes_34_bytes_where_f16_takes_64(void **state)
 {
     (void)state;
-    struct op_layer one = {0, 2, 64, 0};
+    struct op_layer one = {0, 2, 64, 0, 0};
     struct kv_settings s = settings;
     s.layer = &one, s.n_layer = 1;
     s.type = QUANT_F16;
@@ -411,11 +443,48 @@ static void layers_take_their_own(void **state)
     assert_ptr_equal(kv_block_at(&v, 3, KV_V, 2), kv_block_at(&v, 0, KV_V, 2));
 }
 
+/* Of 300 tokens those with a window keep the last 33 and KV_SLACK more; what lies before is refused by name. */
+static void windows_are_freed(void **state)
+{
+    struct fixture *f = *state;
+    int32_t a, b;
+    struct kv_usage u;
+    struct lutra_error err;
+    struct kv_view v;
+    assert_int_equal(kv_seq_open(f->kv, N_CTX, &a, NULL), 0);
+    feed(f, a, 300);
+    kv_usage(f->kv, &u);
+    assert_int_equal(u.n_block - u.n_free, 5);
+    assert_int_equal(u.n_near - u.n_near_free, 2); /* positions 204 .. 299: blocks 3 and 4 */
+    assert_int_equal(kv_seq_fork(f->kv, a, 200, N_CTX, &b, &err), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(err.what, "window of 33"));
+    assert_int_equal(kv_seq_truncate(f->kv, a, 200, &err), LUTRA_E_ARGUMENT);
+    assert_int_equal(kv_seq_length(f->kv, a), 300);
+    assert_int_equal(kv_seq_fork(f->kv, a, 300 - KV_SLACK, N_CTX, &b, NULL), 0);
+    assert_int_equal(kv_seq_truncate(f->kv, a, 0, NULL), 0);
+    kv_usage(f->kv, &u);
+    assert_int_equal(u.n_near - u.n_near_free, 1); /* b's: 203 .. 235 */
+    feed(f, a, 10);
+    kv_seq_close(f->kv, b);
+    kv_usage(f->kv, &u);
+    assert_int_equal(u.n_near - u.n_near_free, 1);
+    /* Reading: 310 positions in whole blocks where all are seen, else the last block. */
+    feed(f, a, 299);
+    f->row[0] = (struct row){1, 309, a, -1, 0, 0, NULL};
+    f->batch.n_row = 1;
+    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
+    assert_int_equal(kv_view_read_bytes(&v, 1), sizeof(float) * 2 * KV_BLOCK * (5 * 2 * 2 * 8 + 2 * 3 * 16 + 4));
+    kv_step_end(f->kv, &f->batch, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(random_histories, setup, teardown),
         cmocka_unit_test_setup_teardown(random_histories, setup_by_block, teardown),
+        cmocka_unit_test_setup_teardown(random_histories, setup_windows, teardown),
+        cmocka_unit_test_setup_teardown(random_histories, setup_windows_by_block, teardown),
+        cmocka_unit_test_setup_teardown(windows_are_freed, setup_windows, teardown),
         cmocka_unit_test_setup_teardown(forks_cost_one_block, setup, teardown),
         cmocka_unit_test_setup_teardown(layers_take_their_own, setup, teardown),
         cmocka_unit_test(q8_0_takes_34_bytes_where_f16_takes_64),

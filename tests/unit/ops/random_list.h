@@ -165,9 +165,9 @@ static inline void rl_make_list(struct random_list *r)
         const int *s = shape[rl_below(r, 5)];
         int with = i && rl_below(r, 3) == 0 ? rl_below(r, i) : i;
         r->layer[i] = rl_below(r, 6) == 0            ? (struct op_layer){.cache = -1}
-                      : r->layer[with].cache != with ? (struct op_layer){i, s[0], s[1], 0}
+                      : r->layer[with].cache != with ? (struct op_layer){i, s[0], s[1], 0, 0}
                       : with < i                     ? r->layer[with]
-                                                     : (struct op_layer){i, s[0], s[1], 0};
+                                                     : (struct op_layer){i, s[0], s[1], 0, 0};
     }
     for (int v = 0; v < RL_VALUES; v++)
         r->list.value[v] = (struct value){v % 2 ? RL_DIM : RL_DIM / 2, v < 8 ? ROWS_ALL : ROWS_OUT};
