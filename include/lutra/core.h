@@ -196,10 +196,10 @@ struct lutra_session_settings {
     lutra_model *
         draft_model; /* a second model that drafts, of the same runtime and vocabulary, open for longer than the session;
                                  NULL = none */
-    bool
-        free_windows; /* layers with a sliding window keep what a next token can see, and 64 positions more: less memory,
-                              the same text.  Sequences are cut back and forked no further than that (LUTRA_E_ARGUMENT); a
-                              prompt whose cached beginning is gone is evaluated again.  CPU only.  false */
+    /* Layers with a sliding window keep what a next token can see, and 64 positions more: less memory, the same text.
+     * Sequences are cut back and forked no further than that (LUTRA_E_ARGUMENT); a prompt whose cached beginning is gone is
+     * evaluated again.  CPU only.  Default false. */
+    bool free_windows;
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 

@@ -45,11 +45,12 @@ static int choose_sizes(
             (long long)s->n_cache, s->n_ctx);
     /* Round up, and one block more per sequence for the tails that forks copy. */
     s->n_cache = (s->n_cache + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK + (int64_t)KV_BLOCK * s->n_seq;
-    if ((uint64_t)s->n_cache > available / per_token || fixed > cpu_memory_available() ||
-        s->n_cache / KV_BLOCK > INT32_MAX)
+    kv.n_block = s->n_cache / KV_BLOCK > INT32_MAX ? 0 : (int)(s->n_cache / KV_BLOCK);
+    size_t bytes = kv_bytes(&kv);
+    if (bytes == 0 || bytes > cpu_memory_available())
         return lutra_fail(err, LUTRA_E_NO_MEMORY,
             "a cache of %lld tokens needs %llu MiB, %llu MiB are free: use a smaller context", (long long)s->n_cache,
-            (unsigned long long)((uint64_t)s->n_cache * per_token >> 20), (unsigned long long)(available >> 20));
+            (unsigned long long)((bytes ? bytes : SIZE_MAX) >> 20), (unsigned long long)(cpu_memory_available() >> 20));
     return 0;
 }
 
