@@ -5,7 +5,7 @@
 #include "engine_fixture.h"
 #include "sanitized.h"
 
-enum { N_PROMPT = 70, N_MAX = 64 };
+enum { N_PROMPT = 70, N_CHAIN = 160, N_MAX = 64 };
 
 static int n_vocab(const struct fixture *f)
 {
@@ -17,7 +17,8 @@ static int n_vocab(const struct fixture *f)
 /* Feeds tokens [from, to) of token_at() to seq in one chain; the last row's logits are copied when out is given. */
 static void feed(struct fixture *f, int32_t seq, int from, int to, float *out)
 {
-    struct lutra_row row[N_PROMPT];
+    struct lutra_row row[N_CHAIN];
+    assert_true(to - from <= N_CHAIN);
     for (int i = from; i < to; i++)
         row[i - from] = (struct lutra_row){
             token_at(i), i, seq, i == from ? -1 : i - from - 1, i == to - 1 ? LUTRA_WANT_LOGITS : 0, 0};
@@ -149,10 +150,10 @@ static void bits_over_a_cache_of_q8_0(void **state)
 
 /* A tree of drafts gives each row the bits of plain decoding, and a commit leaves the same cache.  For sequences of `from` to
  * `to` tokens: drafts before, across and behind a block's end. */
-static void check_drafts(const struct where *where, const char *type, int from, int to)
+static void check_drafts(const struct where *where, const char *shape, const char *type, int from, int to)
 {
     struct fixture f;
-    fixture_open_on(&f, where, "tiny-qwen2", type, where->device ? 1 : 2);
+    fixture_open_on(&f, where, shape, type, where->device ? 1 : 2);
     fixture_session(&f, 4, 256);
     int n = n_vocab(&f);
     for (int len = from; len <= to; len++) {
@@ -197,7 +198,42 @@ static void check_drafts(const struct where *where, const char *type, int from, 
 static void drafts_are_lossless(void **state)
 {
     (void)state;
-    check_drafts(&(struct where){0}, "Q4_0", 60, 66);
+    check_drafts(&(struct where){0}, "tiny-qwen2", "Q4_0", 60, 66);
+}
+
+/* Behind 150 tokens, beyond the smallest windows. */
+static void drafts_are_lossless_in_every_shape(void **state)
+{
+    (void)state;
+    const char *shape;
+    for (int i = 0; (shape = lutra_make_model_shape(i)); i++)
+        if (!strncmp(shape, "tiny-", 5)) check_drafts(&(struct where){0}, shape, "F16", 150, 150);
+}
+
+/* The logits of the last of n tokens fed in chains, with so many threads. */
+static void logits_with(int n_threads, const char *shape, int n, float *out)
+{
+    struct fixture f;
+    int32_t seq;
+    fixture_open_on(&f, &(struct where){0}, shape, "F16", n_threads);
+    fixture_session(&f, 1, 256);
+    OK(lutra_seq_open(f.s, 256, &seq, err));
+    feed(&f, seq, 0, n - 1, NULL);
+    feed(&f, seq, n - 1, n, out);
+    fixture_close(&f);
+}
+
+static void threads_change_no_bit_in_any_shape(void **state)
+{
+    (void)state;
+    static float one[512], two[512];
+    const char *shape;
+    for (int i = 0; (shape = lutra_make_model_shape(i)); i++) {
+        if (strncmp(shape, "tiny-", 5) != 0) continue;
+        logits_with(1, shape, 150, one);
+        logits_with(2, shape, 150, two);
+        same_bits(one, two, 512, shape, 2);
+    }
 }
 
 static void check_quantized(const struct where *where)
@@ -207,7 +243,7 @@ static void check_quantized(const struct where *where)
     bool slow = where->device && !strcmp(where->device, "npu-qemu");
     for (size_t i = 0; i < (slow ? 1 : sizeof types / sizeof *types); i++) {
         check_type_on(where, "tiny-qwen2", types[i], "f16", slow ? n_rows + 1 : n_rows);
-        check_drafts(where, types[i], 63, 63);
+        check_drafts(where, "tiny-qwen2", types[i], 63, 63);
     }
 }
 
@@ -284,6 +320,8 @@ int main(void)
         cmocka_unit_test(bits_of_every_shape),
         cmocka_unit_test(bits_over_a_cache_of_q8_0),
         cmocka_unit_test(drafts_are_lossless),
+        cmocka_unit_test(drafts_are_lossless_in_every_shape),
+        cmocka_unit_test(threads_change_no_bit_in_any_shape),
         cmocka_unit_test(quantized_bits_on_every_device),
         cmocka_unit_test(results_by_want),
         cmocka_unit_test(bad_rows_change_nothing),
