@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files of every architecture with values of their metadata and headers of their tensors changed in place: the model and its
+ * vocabulary open, or an error names the file.  No crash, no hang (an alarm per input), and everything it lacks is told.
+ *
+ *     fuzz_model                2,000 inputs from number 1
+ *     fuzz_model --long         100,000 other inputs
+ *     fuzz_model N [FIRST]      inputs FIRST .. FIRST + N - 1; input numbers name inputs for good
+ *
+ * Run it in an ASan + UBSan build too (cmake --preset asan).
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/engine_impl.h"
+#include "weights/make_model.h"
+
+enum { SECONDS_PER_INPUT = 10, MAX_SEEDS = 64, MAX_PLACES = 20000, MAX_CHANGES = 4 };
+
+/* Where a file keeps a value, a length, a shape or a letter of a name. */
+struct place {
+    uint32_t at;
+    uint8_t bytes; /* 1, 4 or 8 */
+    bool value;    /* of a key, rather than of the file's structure */
+};
+
+/* A model's file, kept in memory under a path. */
+struct seed {
+    char path[64], name[40];
+    int fd;
+    uint8_t *bytes;
+    size_t n;
+    struct place *place; /* [n_place] */
+    int n_place, n_value;
+};
+
+static struct {
+    uint64_t input;
+    uint64_t n_model, n_vocab, n_refused;
+} run;
+
+static void on_signal(int number)
+{
+    char text[96];
+    int n = snprintf(text, sizeof text, "input %llu: signal %d\n", (unsigned long long)run.input, number);
+    if (write(2, text, (size_t)n) < 0) _exit(3);
+    _exit(2);
+}
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "input %llu: %s\n", (unsigned long long)run.input, what);
+    exit(1);
+}
+
+/* splitmix64 */
+static uint64_t roll(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* ---- the places of a file ---- */
+
+static uint64_t peek(const struct seed *s, size_t at)
+{
+    uint64_t v;
+    memcpy(&v, s->bytes + at, sizeof v);
+    return v;
+}
+
+static uint64_t note(struct seed *s, size_t *at, int bytes, bool value)
+{
+    uint64_t v = 0;
+    memcpy(&v, s->bytes + *at, (size_t)bytes);
+    if (s->n_place < MAX_PLACES) s->place[s->n_place++] = (struct place){(uint32_t)*at, (uint8_t)bytes, value};
+    s->n_value += value;
+    *at += (size_t)bytes;
+    return v;
+}
+
+/* A length and a text, of which the first letter is a place, too. */
+static void note_text(struct seed *s, size_t *at, bool value)
+{
+    uint64_t n = note(s, at, 8, false);
+    size_t letter = *at;
+    if (n > 0) note(s, &letter, 1, value);
+    *at += n;
+}
+
+static void note_values(struct seed *s, size_t *at, uint64_t kind, uint64_t n)
+{
+    static const uint8_t width[13] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    for (uint64_t i = 0; i < n; i++) {
+        bool noted = n <= 16 || i % 64 == 0;
+        if (kind == WEIGHTS_STRING && noted)
+            note_text(s, at, true);
+        else if (kind == WEIGHTS_STRING)
+            *at += 8 + peek(s, *at);
+        else if (noted && width[kind] != 2)
+            note(s, at, width[kind], true);
+        else
+            *at += width[kind];
+    }
+}
+
+static void walk(struct seed *s)
+{
+    size_t at = 8;
+    uint64_t n_tensor = note(s, &at, 8, false), n_kv = note(s, &at, 8, false);
+    for (uint64_t i = 0; i < n_kv; i++) {
+        uint64_t n = 1;
+        note_text(s, &at, false);
+        uint64_t kind = note(s, &at, 4, false);
+        if (kind == WEIGHTS_ARRAY) {
+            kind = note(s, &at, 4, false);
+            n = note(s, &at, 8, false);
+        }
+        note_values(s, &at, kind, n);
+    }
+    for (uint64_t i = 0; i < n_tensor; i++) {
+        note_text(s, &at, false);
+        uint64_t n_dim = note(s, &at, 4, false);
+        for (uint64_t k = 0; k < n_dim; k++) note(s, &at, 8, true);
+        note(s, &at, 4, true);
+        note(s, &at, 8, false);
+    }
+}
+
+static void open_seed(struct seed *s, const char *shape, const char *folder)
+{
+    struct lutra_error err;
+    struct weights_make_settings set = weights_make_default();
+    char made[160];
+    set.shape = shape;
+    set.type = QUANT_F16;
+    set.n_layer = 2;
+    snprintf(s->name, sizeof s->name, "%s", shape);
+    snprintf(made, sizeof made, "%s/%s.gguf", folder, shape);
+    if (weights_make_model(made, &set, &err) < 0) fail(err.what);
+    FILE *f = fopen(made, "rb");
+    fseek(f, 0, SEEK_END);
+    s->n = (size_t)ftell(f);
+    rewind(f);
+    s->fd = memfd_create(shape, MFD_CLOEXEC);
+    if (s->fd < 0 || ftruncate(s->fd, (off_t)s->n) < 0) fail("no memory for a seed");
+    s->bytes = mmap(NULL, s->n, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    if (s->bytes == MAP_FAILED || fread(s->bytes, 1, s->n, f) != s->n) fail("cannot read a seed");
+    fclose(f);
+    unlink(made);
+    snprintf(s->path, sizeof s->path, "/proc/self/fd/%d", s->fd);
+    s->place = calloc(MAX_PLACES, sizeof *s->place);
+    walk(s);
+}
+
+/* ---- one input ---- */
+
+static uint64_t other_value(uint64_t *dice, uint64_t old)
+{
+    static const uint64_t odd[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 33, 63, 64, 65, 100, 127, 128, 255, 256, 257,
+        511, 513, 1000, 4096, 65535, 65536, 1u << 20, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fc00000, 0xff800000,
+        0x7f800000, 0xbf800000, 0x3f800000, 0x00800000, 0x7f7fffff, UINT64_MAX, (uint64_t)1 << 62, (uint64_t)1 << 40};
+    uint64_t how = roll(dice) % 6;
+    if (how < 3) return odd[roll(dice) % (sizeof odd / sizeof *odd)];
+    return how == 3 ? old ^ (uint64_t)1 << roll(dice) % 32 : how == 4 ? old + roll(dice) % 9 - 4 : roll(dice);
+}
+
+static void told(void *user, const char *sentence)
+{
+    *(int *)user += sentence && *sentence;
+}
+
+static void check_error(const struct seed *s, const struct lutra_error *err, int rc)
+{
+    if (err->code != rc || strncmp(err->what, s->path, strlen(s->path)) != 0) {
+        fprintf(stderr, "%s: '%s'\n", s->name, err->what);
+        fail("an error that does not name the file");
+    }
+    run.n_refused++;
+}
+
+/* The model and the vocabulary of a file that opens. */
+static void try_file(const struct seed *s)
+{
+    struct weights *w;
+    struct model *m;
+    struct text_vocab *vocab;
+    struct lutra_error err = {0};
+    int n_told = 0, rc = weights_open(&w, s->path, &err);
+    if (rc < 0) {
+        check_error(s, &err, rc);
+        return;
+    }
+    rc = model_open(&m, w, &err);
+    if (rc < 0) check_error(s, &err, rc);
+    run.n_model += rc == 0;
+    model_close(&m);
+    model_tell_lacks(w, told, &n_told);
+    if ((rc < 0) != (n_told > 0)) fail("refused in silence, or told without a reason");
+    rc = vocab_read(&vocab, w, &err);
+    if (rc < 0) check_error(s, &err, rc);
+    run.n_vocab += rc == 0;
+    text_vocab_close(&vocab);
+    weights_close(&w);
+}
+
+static void try_input(struct seed *seed, int n_seed)
+{
+    uint64_t dice = run.input * 0x2545f4914f6cdd1du;
+    struct seed *s = &seed[roll(&dice) % (uint64_t)n_seed];
+    struct place changed[MAX_CHANGES];
+    uint8_t old[MAX_CHANGES][8];
+    int n = roll(&dice) % 2 ? 1 : 1 + (int)(roll(&dice) % MAX_CHANGES);
+    bool values = roll(&dice) % 4 != 0; /* mostly files whose structure is sound */
+    for (int i = 0; i < n; i++) {
+        do changed[i] = s->place[roll(&dice) % (uint64_t)s->n_place];
+        while (values && !changed[i].value);
+        uint64_t v = 0;
+        memcpy(old[i], s->bytes + changed[i].at, changed[i].bytes);
+        memcpy(&v, old[i], changed[i].bytes);
+        v = other_value(&dice, v);
+        memcpy(s->bytes + changed[i].at, &v, changed[i].bytes);
+    }
+    alarm(SECONDS_PER_INPUT);
+    try_file(s);
+    alarm(0);
+    while (n-- > 0) memcpy(s->bytes + changed[n].at, old[n], changed[n].bytes);
+}
+
+int main(int argc, char **argv)
+{
+    static struct seed seed[MAX_SEEDS];
+    static const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
+    bool is_long = argc > 1 && strcmp(argv[1], "--long") == 0;
+    uint64_t n = is_long ? 100000 : argc > 1 ? strtoull(argv[1], NULL, 10) : 2000;
+    uint64_t first = is_long ? 2001 : argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    char folder[] = "/tmp/lutra-fuzz-model-XXXXXX";
+    const char *shape;
+    int n_seed = 0;
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], on_signal);
+    if (!mkdtemp(folder)) fail("no folder");
+    for (int i = 0; (shape = lutra_make_model_shape(i)) && n_seed < MAX_SEEDS; i++)
+        if (!strncmp(shape, "tiny-", 5)) open_seed(&seed[n_seed++], shape, folder);
+    rmdir(folder);
+    for (int i = 0; i < n_seed; i++) try_file(&seed[i]);
+    if (run.n_model != (uint64_t)n_seed || run.n_vocab != (uint64_t)n_seed) fail("a seed does not open");
+    for (run.input = first; run.input < first + n; run.input++) try_input(seed, n_seed);
+    printf("%llu inputs of %d files: %llu models and %llu vocabularies opened, %llu refusals\n", (unsigned long long)n,
+        n_seed, (unsigned long long)run.n_model - (uint64_t)n_seed, (unsigned long long)run.n_vocab - (uint64_t)n_seed,
+        (unsigned long long)run.n_refused);
+    for (int i = 0; i < n_seed; i++) {
+        munmap(seed[i].bytes, seed[i].n);
+        close(seed[i].fd);
+        free(seed[i].place);
+    }
+    return run.n_model > (uint64_t)n_seed && run.n_refused ? 0 : 1;
+}
