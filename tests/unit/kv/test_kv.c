@@ -470,7 +470,7 @@ static void windows_are_freed(void **state)
     assert_int_equal(u.n_near - u.n_near_free, 1);
     /* Reading: 310 positions in whole blocks where all are seen, else the last block. */
     feed(f, a, 299);
-    f->row[0] = (struct row){1, 309, a, -1, 0, 0, NULL};
+    f->row[0] = (struct row){1, 309, a, -1, 0, 0, NULL, NULL};
     f->batch.n_row = 1;
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
     assert_int_equal(kv_view_read_bytes(&v, 1), sizeof(float) * 2 * KV_BLOCK * (5 * 2 * 2 * 8 + 2 * 3 * 16 + 4));
