@@ -14,7 +14,8 @@ RESAMPLES = 1000
 SHAPES = {"S": dict(d=64, layers=3, heads=4, kv=2, ff=192, vocab=320),
           "L": dict(d=128, layers=4, heads=4, kv=2, ff=384, vocab=320),
           "xs": dict(d=64, layers=3, heads=4, kv=2, ff=192, vocab=1024),
-          "1m": dict(d=128, layers=4, heads=4, kv=2, ff=384, vocab=1024)}
+          "1m": dict(d=128, layers=4, heads=4, kv=2, ff=384, vocab=1024),
+          "X": dict(d=256, layers=4, heads=4, kv=2, ff=768, vocab=320)}
 SHAPES["E"] = SHAPES["L"]  # trained with S's compute
 VALUE_HEAD = "prm"  # a judge without logits; the other one, a likelihood, has them
 
@@ -88,7 +89,8 @@ def record(name, report):
         methods.append({"method": m["method"], "of": counted[0][1], "right": planes([r for r, _, _ in counted]),
                         "rows": round(m["generator_rows"], 4), "rows_sd": round(statistics.pstdev(t for _, _, t in counted), 2),
                         "verifier_rows": round(m["verifier_rows"], 4), "tokens": round(m["tokens_per_problem"], 4)})
-    settings = {k: report["settings"][k] for k in ("model", "prm", "file", "check", "seed", "temperature") if k in report["settings"]}
+    settings = {k: v.rpartition("/")[2] if isinstance(v, str) else v for k, v in report["settings"].items()
+                if k in ("model", "prm", "file", "check", "seed", "temperature")}
     out = {"name": name, "problems": len(problems), "settings": settings, "methods": methods}
     if "prm" in settings and "samples" in problems[0]:
         out["pairs"] = pairs(problems)
@@ -103,7 +105,7 @@ class Figures:
     def __init__(self, data):
         self.data, self.resamples, self.cost, self.planes, self.runs, self.means = data, {}, {}, {}, {}, {}
         for run in data["runs"]:
-            size, number, judge = re.fullmatch(r"(S|L|E|xs|1m)(\d*)(?:-(prm|64))?", run["name"]).groups()
+            size, number, judge = re.fullmatch(r"(S|L|E|X|xs|1m)(\d*)(?:-(prm|64))?", run["name"]).groups()
             series = size + (":prm" if judge == VALUE_HEAD else "")
             for m in run["methods"]:
                 bits = [int.from_bytes(base64.b64decode(p), "little") for p in m["right"]]
@@ -172,12 +174,13 @@ class Figures:
         wide = 1.96 * self.mean_cost(name, 2) / math.sqrt(len(self.cost[name])) * macs / rows
         return macs, macs - wide, macs + wide
 
-    def mean_tokens(self, name):
-        return statistics.fmean(c[3]["tokens"] for c in self.cost[name])
+    def mean_of(self, name, field):
+        """Of what a record says of a method: tokens, rows, verifier_rows."""
+        return round(statistics.fmean(c[3][field] for c in self.cost[name]), 4)
 
     def of_run(self, run, method):
         """The accuracy in one run: 'S1', or the only one of 'xs'."""
-        size, number = re.fullmatch(r"(S|L|E|xs|1m)(\d*)", run).groups()
+        size, number = re.fullmatch(r"(S|L|E|X|xs|1m)(\d*)", run).groups()
         n, bits, of = self.planes[f"{size} {method}"][number]
         return sum(bin(b).count("1") << k for k, b in enumerate(bits)) / (n * of)
 

@@ -52,7 +52,7 @@ d = json.load(open('$WORK/out'))
 def near(a, b): return abs(a - b) <= 1e-4 * abs(b)
 FIELDS = ('low_us', 'high_us', 'low_mj', 'high_mj')
 steps = {(s['soc'], s['model'], s['batch'], s['context']): s for s in d['decode_modelled']}
-assert len(steps) == 3 * 8 * 5 * 4, len(steps)
+assert len(steps) == 3 * 11 * 5 * 4, len(steps)
 for s in d['decode_modelled'] + d['prefill_modelled']:
     for f in FIELDS:  # a whole is the sum of its parts
         assert near(s['whole'][f], sum(p[f] for p in s['parts'].values())), (s, f)
@@ -62,26 +62,33 @@ for (soc, model, batch, context), s in steps.items():
     longer, wider = steps.get((soc, model, batch, 2 * context)), steps.get((soc, model, 2 * batch, context))
     for f in FIELDS:  # more keys, more rows: never less
         assert not longer or longer['whole'][f] > s['whole'][f], (soc, model, batch, context, f)
-        assert not wider or model.startswith('abacus') or wider['whole'][f] >= s['whole'][f], (soc, model, batch, f)
+        assert not wider or model.startswith(('abacus', 'countdown')) or wider['whole'][f] >= s['whole'][f], (soc, model, batch, f)
     # rows are nearly free: a doubled batch never takes twice as long
     assert not wider or wider['whole']['high_us'] < 2 * s['whole']['high_us'], (soc, model, batch)
 fills = {(s['soc'], s['model'], s['tokens']): s['whole']['low_us'] for s in d['prefill_modelled']}
-assert len(fills) == 3 * 8 * 5 and all(fills[k] < fills[k[0], k[1], 4096] for k in fills if k[2] < 4096)
+assert len(fills) == 3 * 11 * 5 and all(fills[k] < fills[k[0], k[1], 4096] for k in fills if k[2] < 4096)
 memory = {m['model']: (m['layers_bytes'] + m['cache_bytes']) / 2**20 for m in d['memory_computed']}
 assert abs(memory['Qwen2.5-1.5B'] / 1056 - 1) < .1 and abs(memory['Qwen2.5-3B'] / 2090 - 1) < .1  # [TTS 7.5]
 chosen = [c for c in d['accuracy_against_cost'] if c['soc'] == 'snapdragon-8gen3']
-by = {(c['model'], c['method']): c for c in chosen}
-assert len(chosen) == len(by) >= 20
+by = {(c['model'], c['judge'], c['method']): c for c in chosen}
+assert len(chosen) == len(by) >= 40 and {c['task'] for c in chosen} == {'word problems', 'Countdown'}
 recorded = json.load(open('$LUTRA_SOURCE/bench/npu/scaling.json'))['runs']
 for run in recorded:
-    model = run['settings']['model'].split('/')[-1].replace('-f16.gguf', '')
     for m in run['methods']:
-        assert (model, m['method']) not in by or by[model, m['method']]['accuracy_measured'] == m['accuracy']['mean'], m
-assert by['abacus-xs', 'best@16']['low_us'] < 16 * by['abacus-xs', 'greedy']['low_us']
+        judge = run['settings'].get('prm', '') if m['verifier_rows'] else ''
+        c = by[run['settings']['model'], judge, m['method']]
+    assert abs(c['accuracy_measured'] - m['accuracy']['mean']) < 1e-5, m
+assert by['abacus-xs', 'abacus-xs-judge', 'best@16']['low_us'] < 16 * by['abacus-xs', '', 'greedy']['low_us']
+text = ' '.join(open('$LUTRA_SOURCE/docs/NPU.md').read().split())
+for model, method in (('s', 'best@8'), ('s', 'best@16'), ('l', 'greedy')):  # as the text has them
+    c = by['countdown-' + model, '', method]
+    said = '%s %s (%.0f %%, %.2g to %.0f ms, %.2g to %.0f mJ)' % (model.upper(), method, 100 * c['accuracy_measured'],
+        c['low_us'] / 1e3, c['high_us'] / 1e3, c['low_mj'], c['high_mj'])
+    assert said in text, said
 for c in chosen:  # a front is what nothing beats, whatever is true within the intervals
     for cost, front in (('us', 'front_latency'), ('mj', 'front_energy')):
         better = [e for e in chosen if e['accuracy_low'] > c['accuracy_high'] and
-                  e['low_' + cost] < c['low_' + cost] and e['high_' + cost] < c['high_' + cost]]
+                  e['task'] == c['task'] and e['low_' + cost] < c['low_' + cost] and e['high_' + cost] < c['high_' + cost]]
         assert c[front] == (not better), c
 assert any(not c['front_latency'] for c in chosen) and any(c['front_latency'] for c in chosen)
 " "npu-tables -o json: whole models"
@@ -95,8 +102,9 @@ assert len(points) >= 40 and all(0 <= float(p.getAttribute('cx')) <= 1040 for p 
 titles = [p.getElementsByTagName('title')[0].firstChild.data for p in points]
 runs = json.load(open('$LUTRA_SOURCE/bench/npu/scaling.json'))['runs']
 best = next(m['accuracy']['mean'] for run in runs for m in run['methods'] if m['method'] == 'best@16')
-assert any('best@16: %.1f %%' % (100 * best) in t for t in titles), titles
+assert any('best@16: %.1f %%' % (100 * best) in t for t in titles) and any('best@16, PRM: ' in t for t in titles), titles
 " "npu-tables --svg: a picture"
+expect_same "$WORK/cost.svg" "$LUTRA_SOURCE/docs/npu-cost.svg" "docs/npu-cost.svg is this picture (bench/scaling/table write BUILD)"
 tables --svg "$WORK/no/such/cost.svg"
 expect_code 1 "npu-tables --svg: a file that cannot be written"
 expect_err "cost.svg cannot be written" "npu-tables --svg names the file"

@@ -21,7 +21,7 @@ struct npu_model {
     int tied; /* the head is the embedding */
 };
 extern const struct npu_model npu_models[];
-enum { NPU_PAPER_MODELS = 5, NPU_MODELS = 8 };
+enum { NPU_PAPER_MODELS = 5, NPU_MODELS = 11 };
 
 /* A step's operations as the device sends them, n of each; without those that only keep memory coherent. */
 struct npu_step_op {

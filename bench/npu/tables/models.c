@@ -6,6 +6,7 @@
  */
 #include "tables.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +108,7 @@ static void print_memory(void)
 
 /* ---- accuracy against cost ---- */
 
-enum { PROMPT_ROWS = 51 /* of a problem, mean */, JUDGE_ROWS = 16, KEYS = 128 };
+enum { JUDGE_ROWS = 16, SEGMENT = 64 };
 
 static const struct npu_model *model_of(const char *path)
 {
@@ -134,17 +135,17 @@ static void add_times(double us[2], double mj[2], const struct modelled *t, doub
 }
 
 /* The prompt, then all candidates a token per step, then the judge's rows in passes of 16 (a tile holds that many: 2 heads
- * share keys). */
-static int cost_of(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double rows,
-    double judged, int width, struct npu_choice *c)
+ * share keys).  Keys: whole segments of prompt and solution. */
+static int cost_of(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double prompt,
+    double tokens, double judged, int width, struct npu_choice *c)
 {
     struct npu_step s;
-    double steps = (rows - PROMPT_ROWS) / width;
-    if (steps <= 0 || npu_prefill(b, p, m, PROMPT_ROWS, &s)) return -1;
+    double steps = tokens / width, keys = SEGMENT * ceil((prompt + steps) / SEGMENT);
+    if (steps <= 0 || npu_prefill(b, p, m, (int)lround(prompt), &s)) return -1;
     add_times(c->us, c->mj, &s.whole, 1);
-    if (npu_decode_step(b, p, m, width, KEYS, &s)) return -1;
+    if (npu_decode_step(b, p, m, width, keys, &s)) return -1;
     add_times(c->us, c->mj, &s.whole, steps);
-    if (judged > 0 && npu_decode_step(b, p, m, JUDGE_ROWS, KEYS, &s)) return -1;
+    if (judged > 0 && npu_decode_step(b, p, m, JUDGE_ROWS, keys, &s)) return -1;
     if (judged > 0) add_times(c->us, c->mj, &s.whole, judged / JUDGE_ROWS);
     return 0;
 }
@@ -152,17 +153,19 @@ static int cost_of(const struct npu_bench *b, const struct npu_profile *p, const
 static int read_choice(
     const struct npu_bench *b, const struct npu_profile *p, json_t *settings, json_t *item, struct npu_choice *c)
 {
-    double rows, judged;
+    double rows, tokens, judged;
     *c = (struct npu_choice){.prm = ""};
-    if (json_unpack(settings, "{s:s, s?s}", "model", &c->model, "prm", &c->prm) ||
-        json_unpack(item, "{s:s, s:F, s:F, s:{s:F, s:F, s:F}}", "method", &c->method, "generator_rows", &rows,
-            "verifier_rows", &judged, "accuracy", "mean", &c->accuracy, "low", &c->low, "high", &c->high))
+    if (json_unpack(settings, "{s:s, s:s, s?s}", "task", &c->task, "model", &c->model, "prm", &c->prm) ||
+        json_unpack(item, "{s:s, s:F, s:F, s:F, s:{s:F, s:F, s:F}}", "method", &c->method, "generator_rows", &rows,
+            "tokens_per_problem", &tokens, "verifier_rows", &judged, "accuracy", "mean", &c->accuracy, "low", &c->low,
+            "high", &c->high))
         return -1;
+    if (judged <= 0) c->prm = "";
     const struct npu_model *m = model_of(c->model);
     int width = width_of(c->method);
     if (!m || width < 0) return -1;
     c->model = m->name;
-    return cost_of(b, p, m, rows, judged, width, c);
+    return cost_of(b, p, m, rows - tokens, tokens, judged, width, c);
 }
 
 /* Beaten: another is more accurate beyond both intervals, and cheaper at both ends of the profile (what a profile leaves open
@@ -170,7 +173,7 @@ static int read_choice(
 static int beats(const struct npu_choice *a, const struct npu_choice *b, int energy)
 {
     const double *x = energy ? a->mj : a->us, *y = energy ? b->mj : b->us;
-    return a->low > b->high && x[0] < y[0] && x[1] < y[1];
+    return !strcmp(a->task, b->task) && a->low > b->high && x[0] < y[0] && x[1] < y[1];
 }
 
 static void mark_front(struct npu_choice *c, int n)
@@ -194,7 +197,9 @@ int npu_read_choices(const struct npu_bench *b, const struct npu_profile *p, jso
             struct npu_choice *c = &out[n];
             if (n == NPU_CHOICES_MAX || read_choice(b, p, json_object_get(run, "settings"), item, c)) continue;
             int known = 0;
-            for (int k = 0; k < n; k++) known |= !strcmp(out[k].method, c->method) && !strcmp(out[k].model, c->model);
+            for (int k = 0; k < n; k++)
+                known |=
+                    !strcmp(out[k].method, c->method) && !strcmp(out[k].model, c->model) && !strcmp(out[k].prm, c->prm);
             n += !known;
         }
     }
@@ -214,13 +219,12 @@ static void print_choices(const struct npu_bench *b, const struct npu_profile *p
     json_t *document = npu_open_accuracies();
     int n = npu_read_choices(b, p, document, c);
     print_head("Accuracy against latency and energy",
-        "Accuracy: measured, 500 problems, 95 % intervals (`docs/SCALING.md`).  Milliseconds and millijoules per "
-        "problem: "
-        "modelled, every candidate in use\nto the end.  Front: nothing faster (t) or cheaper in energy (E) is more "
-        "accurate beyond both intervals [TTS Figures 10, 12].",
-        "model | method | accuracy | ms | mJ | front", 6);
+        "Accuracy: measured, 95 % intervals (`docs/SCALING.md`).  Milliseconds and millijoules per problem: modelled, "
+        "every candidate in use\nto the end; what a rule that judges takes is left out.  Front: nothing faster (t) or "
+        "cheaper in energy (E) is more accurate at the task beyond both intervals [TTS Figures 10, 12].",
+        "task | model | method | accuracy | ms | mJ | front", 7);
     for (int i = 0; i < n; i++)
-        printf("| %s%s | %s | %.1f (%.1f to %.1f) | %.2f to %.2f | %.2f to %.2f | %s%s |\n", c[i].model,
+        printf("| %s | %s%s | %s | %.1f (%.1f to %.1f) | %.2f to %.2f | %.2f to %.2f | %s%s |\n", c[i].task, c[i].model,
             c[i].prm[0] ? ", judge" : "", c[i].method, 100 * c[i].accuracy, 100 * c[i].low, 100 * c[i].high,
             c[i].us[0] / 1e3, c[i].us[1] / 1e3, c[i].mj[0], c[i].mj[1], c[i].front[0] ? "t" : "",
             c[i].front[1] ? "E" : "");
@@ -257,10 +261,10 @@ static json_t *json_of_step(
 
 static json_t *json_of_choice(const char *soc, const struct npu_choice *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "soc", soc, "model", c->model,
-        "method", c->method, "accuracy_measured", c->accuracy, "accuracy_low", c->low, "accuracy_high", c->high,
-        "low_us", c->us[0], "high_us", c->us[1], "low_mj", c->mj[0], "high_mj", c->mj[1], "front_latency", c->front[0],
-        "front_energy", c->front[1]);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "soc", soc, "task",
+        c->task, "model", c->model, "judge", c->prm, "method", c->method, "accuracy_measured", c->accuracy,
+        "accuracy_low", c->low, "accuracy_high", c->high, "low_us", c->us[0], "high_us", c->us[1], "low_mj", c->mj[0],
+        "high_mj", c->mj[1], "front_latency", c->front[0], "front_energy", c->front[1]);
 }
 
 static void json_of_profile(const struct npu_bench *b, const struct npu_profile *p, json_t *decode, json_t *prefill,

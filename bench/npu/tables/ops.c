@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The models, and a step's operations as the device sends them (npu/host/program.c): tests/npu_cost/test_division.c compares the list with
- * the messages of a model of this project.
+ * The models, and a step's operations as the device sends them (npu/host/program.c): tests/npu_cost/test_division.c
+ * compares the list with the messages of a model of this project.
  */
 #include "tables.h"
 
@@ -17,6 +17,9 @@ const struct npu_model npu_models[NPU_MODELS] = {
     {"abacus-xs", "F16", "F16", "F16", 3, 64, 192, 4, 2, 16, 1024, 1},
     {"abacus-1m", "F16", "F16", "F16", 4, 128, 384, 4, 2, 32, 1024, 1},
     {"abacus-3m", "F16", "F16", "F16", 4, 256, 768, 4, 2, 64, 1024, 1},
+    {"countdown-s", "F16", "F16", "F16", 3, 64, 192, 4, 2, 16, 320, 1},
+    {"countdown-l", "F16", "F16", "F16", 4, 128, 384, 4, 2, 32, 320, 1},
+    {"countdown-x", "F16", "F16", "F16", 4, 256, 768, 4, 2, 64, 320, 1},
 };
 
 /* A list in the making. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accuracy against latency and against energy, side by side [TTS Figures 10, 12]: a box per method, as wide as what the profile
+ * Accuracy against latency and against energy, side by side, a task beneath another [TTS Figures 10, 12]: a box per method, as wide as what the profile
  * leaves open and as high as the accuracy's interval, a point at its better end, and the line of those that nothing cheaper
  * beats.
  */
@@ -11,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 1040, HEIGHT = 470, LEFT = 76, TOP = 60, PANEL = 430, TALL = 340, GAP = 80 };
+enum { WIDTH = 1040, LEFT = 76, TOP = 76, PANEL = 430, TALL = 340, GAP = 80, ROW = TALL + 84 };
 
 struct panel {
     FILE *out;
     const struct npu_choice *choice;
     int n, energy; /* the x axis: energy, else time */
-    double left, x_low, x_high, y_low, y_high;
+    int ruled;     /* a rule judges some: others are called by their judge */
+    double left, top, x_low, x_high, y_low, y_high;
     struct label_plan labels;
 };
 
@@ -33,7 +34,7 @@ static double x_of(const struct panel *p, double cost)
 
 static double y_of(const struct panel *p, double accuracy)
 {
-    return TOP + TALL * (p->y_high - accuracy) / (p->y_high - p->y_low);
+    return p->top + TALL * (p->y_high - accuracy) / (p->y_high - p->y_low);
 }
 
 /* Powers of ten, and tenths of accuracy. */
@@ -51,22 +52,28 @@ static void set_range(struct panel *p)
 static void draw_axes(const struct panel *p)
 {
     for (double x = p->x_low; x <= p->x_high * 1.001; x *= 10)
-        fprintf(p->out, "<path d='M%.1f %dv%d' stroke='#ddd'/><text x='%.1f' y='%d' text-anchor='middle'>%g</text>\n",
-            x_of(p, x), TOP, TALL, x_of(p, x), TOP + TALL + 16, p->energy ? x : x / 1e3);
+        fprintf(p->out,
+            "<path d='M%.1f %.0fv%d' stroke='#ddd'/><text x='%.1f' y='%.0f' text-anchor='middle'>%g</text>\n",
+            x_of(p, x), p->top, TALL, x_of(p, x), p->top + TALL + 16, p->energy ? x : x / 1e3);
     for (double y = p->y_low; y <= p->y_high + 0.001; y += 0.1)
         fprintf(p->out,
             "<path d='M%.1f %.1fh%d' stroke='#ddd'/><text x='%.1f' y='%.1f' text-anchor='end'>%.0f %%</text>\n",
             p->left, y_of(p, y), PANEL, p->left - 6, y_of(p, y) + 4, 100 * y);
     fprintf(p->out,
-        "<text transform='translate(%.0f %d) rotate(-90)' text-anchor='middle'>problems answered right</text>\n",
-        p->left - 48, TOP + TALL / 2);
-    fprintf(p->out, "<text x='%.1f' y='%d' text-anchor='middle'>%s per problem, modelled</text>\n",
-        p->left + PANEL / 2.0, TOP + TALL + 36, p->energy ? "mJ" : "ms");
+        "<text transform='translate(%.0f %.0f) rotate(-90)' text-anchor='middle'>%s answered right</text>\n",
+        p->left - 48, p->top + TALL / 2.0, p->choice->task);
+    fprintf(p->out, "<text x='%.1f' y='%.0f' text-anchor='middle'>%s per problem, modelled</text>\n",
+        p->left + PANEL / 2.0, p->top + TALL + 36, p->energy ? "mJ" : "ms");
 }
 
 static int is_other(const struct panel *p, int i)
 {
     return strcmp(p->choice[i].model, p->choice[0].model) != 0;
+}
+
+static const char *judge_of(const struct panel *p, int i)
+{
+    return p->choice[i].prm[0] && p->ruled ? ", PRM" : "";
 }
 
 static const char *colour_of(const struct panel *p, int i)
@@ -82,9 +89,9 @@ static void draw_choice(struct panel *p, int i)
     fprintf(p->out, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s' fill-opacity='.05'/>\n", x,
         y_of(p, c->high), x_of(p, cost[1]) - x, y_of(p, c->low) - y_of(p, c->high), colour_of(p, i));
     fprintf(p->out,
-        "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s, %s: %.1f %% (%.1f to %.1f), %.3g to %.3g %s"
+        "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s, %s%s: %.1f %% (%.1f to %.1f), %.3g to %.3g %s"
         "</title></circle>\n",
-        x, y, colour_of(p, i), c->model, c->method, 100 * c->accuracy, 100 * c->low, 100 * c->high,
+        x, y, colour_of(p, i), c->model, c->method, judge_of(p, i), 100 * c->accuracy, 100 * c->low, 100 * c->high,
         p->energy ? cost[0] : cost[0] / 1e3, p->energy ? cost[1] : cost[1] / 1e3, p->energy ? "mJ" : "ms");
     labels_add_box(&p->labels, (struct label_box){x - 5, y - 5, 10, 10});
 }
@@ -97,7 +104,8 @@ static void draw_names(struct panel *p)
         if (!c->front[p->energy]) continue;
         char name[128];
         double x = x_of(p, cost_of(p, i)[0]), y = y_of(p, c->accuracy);
-        snprintf(name, sizeof name, "%s%s%s", is_other(p, i) ? c->model : "", is_other(p, i) ? ", " : "", c->method);
+        snprintf(name, sizeof name, "%s%s%s%s", is_other(p, i) ? c->model : "", is_other(p, i) ? ", " : "", c->method,
+            judge_of(p, i));
         struct label l = labels_place(&p->labels, x, y, name, 11);
         if (l.far) fprintf(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", x, y, l.leader.x1, l.leader.y1);
         fprintf(p->out,
@@ -132,10 +140,12 @@ static void draw_front(struct panel *p)
     fprintf(p->out, "'/>\n");
 }
 
-static void draw_panel(FILE *out, const struct npu_choice *c, int n, int energy, double left)
+static void draw_panel(FILE *out, const struct npu_choice *c, int n, int energy, double top)
 {
-    struct panel p = {.out = out, .choice = c, .n = n, .energy = energy, .left = left};
-    p.labels.frame = (struct label_box){left + 1, TOP + 1, PANEL - 2, TALL - 2};
+    double left = LEFT + energy * (PANEL + GAP);
+    struct panel p = {.out = out, .choice = c, .n = n, .energy = energy, .left = left, .top = top};
+    p.labels.frame = (struct label_box){left + 1, top + 1, PANEL - 2, TALL - 2};
+    for (int i = 0; i < n; i++) p.ruled |= !strncmp(c[i].method, "best", 4) && !c[i].prm[0];
     set_range(&p);
     draw_axes(&p);
     for (int i = 0; i < n; i++) draw_choice(&p, i);
@@ -143,21 +153,34 @@ static void draw_panel(FILE *out, const struct npu_choice *c, int n, int energy,
     draw_names(&p);
 }
 
+/* The first choice of another task. */
+static int task_end(const struct npu_choice *c, int n)
+{
+    int i = 1;
+    while (i < n && !strcmp(c[i].task, c->task)) i++;
+    return i;
+}
+
 void npu_print_svg(const struct npu_bench *b, const struct npu_profile *p, FILE *out)
 {
     struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);
     json_t *document = npu_open_accuracies();
-    int n = npu_read_choices(b, p, document, c);
+    int n = npu_read_choices(b, p, document, c), height = TOP;
+    for (int i = 0; i < n; i += task_end(c + i, n - i)) height += ROW;
     fprintf(out,
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' height='%d' font-family='sans-serif' "
         "font-size='11'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n",
-        WIDTH, HEIGHT, WIDTH, HEIGHT);
+        WIDTH, height, WIDTH, height);
     fprintf(out,
-        "<text x='%d' y='22' font-size='13'>Accuracy (measured, 500 problems) against modelled cost on %s</text>\n"
+        "<text x='%d' y='22' font-size='13'>Accuracy (measured) against modelled cost on %s</text>\n"
         "<text x='%d' y='40'>Points: the better end of the profile; boxes: all it leaves open, and 95 %% of the "
         "accuracy</text>\n",
         LEFT, p->name, LEFT);
-    if (n > 0) draw_panel(out, c, n, 0, LEFT), draw_panel(out, c, n, 1, LEFT + PANEL + GAP);
+    for (int i = 0, top = TOP; i < n; top += ROW) {
+        int of_task = task_end(c + i, n - i);
+        for (int energy = 0; energy < 2; energy++) draw_panel(out, c + i, of_task, energy, top);
+        i += of_task;
+    }
     fprintf(out, "</svg>\n");
     json_decref(document);
     free(c);

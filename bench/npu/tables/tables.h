@@ -88,14 +88,15 @@ void npu_memory(const struct npu_model *m, int n_ctx, double bytes[3]);
 
 /* Accuracy of a method (measured) and what it costs per problem (modelled). */
 struct npu_choice {
-    const char *method, *model, *prm;
-    double accuracy, low, high; /* 95 % */
+    const char *task, *method, *model, *prm; /* prm: the model that judges, "" = none does */
+    double accuracy, low, high;              /* 95 % */
     double us[2], mj[2];
-    int front[2]; /* nothing faster, nothing cheaper in energy is more accurate, beyond the intervals */
+    int front[2]; /* nothing faster, nothing cheaper in energy is more accurate at the task, beyond the intervals */
 };
 enum { NPU_CHOICES_MAX = 64 };
 
-/* Every method of the recorded accuracies once, out [NPU_CHOICES_MAX]; texts are the document's.  How many. */
+/* Every method of the recorded accuracies once, out [NPU_CHOICES_MAX], those of a task together; texts are the document's.
+ * How many. */
 json_t *npu_open_accuracies(void);
 int npu_read_choices(const struct npu_bench *b, const struct npu_profile *p, json_t *document, struct npu_choice *out);
 
