@@ -2,7 +2,7 @@
 import math
 
 WIDTH, HEIGHT, PANEL, TALL, LEFT, TOP, GAP = 1040, 920, 430, 340, 64, 60, 80
-COLOURS = {"S": "#36c", "L": "#c63", "xs": "#092", "1m": "#a3a"}
+COLOURS = {"S": "#36c", "L": "#c63", "X": "#666", "xs": "#092", "1m": "#a3a"}
 
 
 class Panel:

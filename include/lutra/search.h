@@ -128,7 +128,8 @@ struct lutra_search {
     size_t size;
     enum lutra_search_method method;
     int width;  /* candidates: N of vote and best-of, rows of beam search, most at once of AUTO; 16 */
-    int expand; /* BEAM, DVTS: children of each survivor, width / expand beams; 4 */
+    int expand; /* BEAM, DVTS: children of each survivor, width / expand beams; 1: all go on that are neither pruned nor
+                   repeat another, and have the rows of those */
     enum lutra_search_score score;
     const char *step;         /* ends a step of any text but blanks, with the token it ends in: "\n" */
     int max_steps;            /* 64: a beam ends there; of an independent candidate, the rest is the last step */

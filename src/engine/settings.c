@@ -110,7 +110,7 @@ void lutra_search_init(struct lutra_search *search, size_t size)
     struct lutra_search d = {.size = sizeof d,
         .method = LUTRA_SEARCH_VOTE,
         .width = 16,
-        .expand = 4,
+        .expand = 1,
         .score = LUTRA_SCORE_AUTO,
         .step = "\n",
         .max_steps = 64,

@@ -56,6 +56,10 @@ static void beams(void **state)
     set = (struct search_settings){.method = SEARCH_BEAM, .width = 7, .expand = 3};
     fill(c, 3, (const double[]){.1, .9, .3});
     check(&set, c, 3, (const int[]){0, 4, 3});
+    set = (struct search_settings){.method = SEARCH_BEAM, .width = 6, .expand = 1, .prune_below = .1f};
+    fill(c, 6, (const double[]){.1, .9, .3, .8, .05, .8}); /* all beginnings but the hopeless and the repeated */
+    c[5].duplicate = true;
+    check(&set, c, 6, (const int[]){1, 2, 1, 2, 0, 0});
 }
 
 static void subtrees(void **state)
