@@ -200,6 +200,9 @@ struct lutra_session_settings {
      * Sequences are cut back and forked no further than that (LUTRA_E_ARGUMENT); a prompt whose cached beginning is gone is
      * evaluated again.  CPU only.  Default false. */
     bool free_windows;
+    float
+        draft_row_cost; /* what a further row costs, in passes of one row: how much is drafted is then a matter of counts and
+                              the same everywhere; 0 = as measured while it runs */
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 

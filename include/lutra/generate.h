@@ -133,6 +133,10 @@ struct lutra_request {
     /* Where the session's drafters are calibrated: the hints of prompt tokens first .. first + n - 1, as they are evaluated or
      * found in the prefix cache; of all but the last token.  Borrowed for the call; no call on the session.  May be NULL. */
     void (*on_hints)(void *user, int32_t request, int first, const struct lutra_hints *hints, int n);
+    /* [n_forced] what its samples say, whatever the model holds likely, and no more: to measure drafts at a text that random
+     * weights would not write.  Log-probs are 0.  Copied; NULL = they say what is sampled. */
+    const int32_t *forced;
+    int n_forced;
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

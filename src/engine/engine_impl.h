@@ -195,6 +195,7 @@ struct lutra_session {
     struct hints hints;
     struct row_cost cost; /* of passes of decoding */
     int n_cost;           /* passes that it has learnt from */
+    float fixed_cost;     /* of a row, in passes of one: nothing is measured; 0: none */
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;

@@ -24,6 +24,7 @@ static void request_free(struct request *r)
     free((void *)r->set.prompt);
     free((void *)r->set.likely);
     free(r->hints);
+    free((void *)r->set.forced);
     free((void *)r->sampling.bias);
     free(r);
 }
@@ -45,6 +46,13 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
         if (set->prompt[i] < 0 || set->prompt[i] >= n_vocab)
             return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "request: prompt token %d is %d, outside 0..%d", i,
                 set->prompt[i], n_vocab - 1);
+    if (set->forced && (set->n_forced < 1 || set->n_forced >= s->n_ctx))
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "request: %d forced tokens, outside 1..%d", set->n_forced, s->n_ctx - 1);
+    for (int i = 0; set->forced && i < set->n_forced; i++)
+        if (set->forced[i] < 0 || set->forced[i] >= n_vocab)
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "request: forced token %d is %d, outside 0..%d", i,
+                set->forced[i], n_vocab - 1);
     for (int i = 0; i < set->n_stop; i++)
         if (!set->stop[i] || !*set->stop[i] || strlen(set->stop[i]) > SESSION_STOP_BYTES)
             return lutra_fail(err, LUTRA_E_ARGUMENT, "request: stop string %d is empty or longer than %d bytes", i,
@@ -104,12 +112,24 @@ static int copy_for_hints(
     return 0;
 }
 
+static int copy_forced(struct request *r, const struct lutra_request *set, struct lutra_error *err)
+{
+    int32_t *forced = set->forced ? malloc((size_t)set->n_forced * sizeof *forced) : NULL;
+    r->set.forced = forced;
+    if (!set->forced) return 0;
+    if (!forced) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
+    memcpy(forced, set->forced, (size_t)set->n_forced * sizeof *forced);
+    if (set->max_tokens < 0 || set->max_tokens > set->n_forced) r->set.max_tokens = set->n_forced;
+    return 0;
+}
+
 static int copy_request(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set = *set;
     r->set.sampling = NULL; /* r->sampling has it */
     r->set.likely = NULL;
+    TRY(copy_forced(r, set, err));
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
     r->set.prompt = prompt;
@@ -119,10 +139,10 @@ static int copy_request(
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     TRY(copy_for_hints(s, r, set, err));
-    r->max_tok = request_max_tok(s, set);
     r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
     r->set.chat_template = NULL;
+    r->max_tok = request_max_tok(s, &r->set);
     return copy_sampling(s, r, set, err);
 }
 

@@ -78,6 +78,8 @@ static int check_settings(const struct lutra_session_settings *set, const struct
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..8192", set->n_out);
     if (set->n_draft < 0 || set->n_draft > 8192)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..8192", set->n_draft);
+    if (!(set->draft_row_cost >= 0 && set->draft_row_cost <= 1))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_row_cost is %g, outside 0..1", (double)set->draft_row_cost);
     if (set->n_cache < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_cache is negative");
     const char *name = set->cache_type ? set->cache_type : "f16";
     static const enum quant_type types[] = {QUANT_F16, QUANT_F32, QUANT_Q8_0};
@@ -180,6 +182,7 @@ static void open_cost(lutra_session *s)
     const struct demand_rates *rates = &s->model->demand;
     double row = 0.7 / plan_caps(&s->model->plan).flat_rows;
     double mac = (double)(rates->rows[ROWS_ALL].mac + rates->rows[ROWS_OUT].mac);
+    if (s->fixed_cost > 0) mac = 0, row = (double)s->fixed_cost;
     row_cost_init(&s->cost, row, mac > 0 ? row * (double)(rates->seen_mac + rates->near_mac) / mac : 0);
     packed_costs_read(s);
 }
@@ -206,6 +209,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(check_settings(set, model_ops(s->model->model), &type, err));
     s->n_seq = set->n_seq;
     s->free_windows = set->free_windows;
+    s->fixed_cost = set->draft_row_cost;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);
     if (caps.f16_cache && type != QUANT_F16)
@@ -348,7 +352,7 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
     s->stats.mac += sum.mac;
     *(prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
-    if (prompt) return;
+    if (prompt || s->fixed_cost > 0) return;
     row_cost_learn(&s->cost, n_row, seen, us);
     s->n_cost++;
 }

@@ -75,7 +75,8 @@ static void fail_sample(lutra_session *s, struct sample *slot, int status)
 /* Takes the token picked at the sample's row, and goes on to the row that guessed it. */
 static void follow(lutra_session *s, struct sample *slot, const struct pass *pass)
 {
-    const struct sample_pick *pick = &s->pick[slot - s->sample];
+    struct sample_pick *pick = &s->pick[slot - s->sample];
+    if (slot->request->set.forced) *pick = (struct sample_pick){.token = slot->request->set.forced[slot->n_generated]};
     int status = s->pick_status[slot - s->sample];
     if (slot->tip >= 0) {
         pass->tip[slot->tip].taken = slot->row;
