@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "eval/eval.h"
+#include "eval/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,24 @@ static const struct option eval_table[] = {
         .help = "the report holds every candidate's text, answer and step rewards, too: problems[].texts"},
     {"--table", NULL, OPT_ON, AT(table), NULL, .help = "explain the rows below the table"},
 };
+
+static const struct option spec_table[] = {
+    {"--spec", NULL, OPT_TEXT, AT(spec), "FILE",
+        .help = "instead of answers, what drafts are worth: questions about documents, one JSON object per line "
+                "(models/reader-test.jsonl): \"documents\", \"question\", \"answer\", \"task\", \"distance\"; with "
+                "\"past\": true an exchange that the store has already"},
+    {"--spec-mode", NULL, OPT_CHOICE, AT(spec_mode), "NAME",
+        .help = "free: the model's own texts; forced: the file's answers, whatever the model holds likely; replay: its "
+                "own texts, with drafts that are right with a given probability",
+        .choices = "free forced replay"},
+    {"--spec-methods", NULL, OPT_TEXT, AT(spec_methods), "LIST",
+        .help = "what to compare, separated by commas: drafters of --spec-type and store, joined by '+'; auto, or "
+                "auto-NAME for all but one; replay: probabilities"},
+    {"--spec-row-cost", NULL, OPT_FLOAT, AT(spec_row_cost), "X",
+        .help =
+            "what a further row costs, in passes of one row, so that counts are the same everywhere; 0 = as measured",
+        .min = 0, .max = 1},
+};
 #undef AT
 
 static void set_defaults(void *opts)
@@ -65,6 +84,7 @@ static void set_defaults(void *opts)
     o->parallel = 64;
     o->max_tokens = 512;
     o->format = "auto";
+    o->spec_mode = "free";
     o->grade = "answer";
     judge_options_init(&o->judge);
     o->timed = -1;
@@ -79,8 +99,9 @@ static int list_sets(void *opts, struct option_set *set)
     set[2] = engine_option_set(&o->engine);
     set[3] = sampling_option_set(&o->sampling);
     set[4] = speculation_option_set(&o->engine);
-    set[5] = output_option_set(&o->engine);
-    return 6;
+    set[5] = (struct option_set){"Worth of drafts", spec_table, OPTION_COUNT(spec_table), o};
+    set[6] = output_option_set(&o->engine);
+    return 7;
 }
 
 /* A context no longer than the longest problem needs keeps the cache small. */
@@ -161,7 +182,7 @@ static int check(struct eval_options *o)
 {
     const char *why = NULL;
     if (!o->file)
-        why = "no problems: give a JSONL file with -f";
+        why = "no problems: give a JSONL file with -f, or a workload with --spec";
     else if (!o->methods && !o->greedy && o->n == 0)
         why = "--no-greedy with --n 0 leaves nothing to do";
     else if (o->keep_texts && !o->report)
@@ -194,6 +215,7 @@ static int run(void *opts, const char **arg, int n_arg)
     struct eval_set set = {0};
     struct eval_run run = {.set = &set, .opts = o, .others_cpus = -1};
     (void)arg, (void)n_arg;
+    if (o->spec) return spec_evaluate(o);
     int code = check(o);
     if (!code) code = sampling_from_options(&o->sampling, run.bias, &run.sampling);
     if (!code) code = eval_read(&set, o);

@@ -12,6 +12,7 @@
  *     score.c          accuracy, bootstrap intervals, paired differences
  *     timing.c         latency and energy of each method alone
  *     report.c         the table and the JSON report;  svg.c: accuracy against latency and rows
+ *     spec.h           another thing: what drafts are worth on a workload
  *     ranks_*.c        several processes under mpirun;  energy.c: the processor's energy counter
  *
  * Words: a *source* produces outcomes by running the model (a greedy answer, N samples, one kind of search); a *method*
@@ -38,6 +39,8 @@ struct eval_options {
     struct judge_options judge;
     int limit, n, parallel, max_tokens, timed, budget;
     bool vote, greedy, table, keep_texts;
+    const char *spec, *spec_mode, *spec_methods; /* spec.h */
+    float spec_row_cost;
 };
 
 enum eval_source_kind { EVAL_GREEDY, EVAL_SAMPLES, EVAL_SEARCH, EVAL_CHOICES };

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+#include "eval/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Drafters of `auto`; the last is the store's, which is no session's. */
+static const char *const part[] = {"suffix", "ngram-simple", "recycle", "store"};
+enum { N_PART = sizeof part / sizeof *part };
+
+/* ---- methods ---- */
+
+/* "none", "auto", "auto-X", or drafters joined by "+". */
+static int add_drafters(struct spec_method *m, const char *name)
+{
+    char words[96];
+    size_t at = 0;
+    bool all = !strncmp(name, "auto", 4) && (name[4] == 0 || name[4] == '-');
+    snprintf(words, sizeof words, "%s", all || !strcmp(name, "none") ? "" : name);
+    for (int i = 0; all && i < N_PART; i++)
+        if (name[4] == 0 || strcmp(name + 5, part[i]) != 0)
+            at += (size_t)snprintf(words + at, sizeof words - at, "%s%s", at ? "+" : "", part[i]);
+    char *rest = words;
+    for (char *word; (word = strsep(&rest, "+"));) {
+        if (!*word) continue;
+        if (!strcmp(word, "store"))
+            m->uses_store = true;
+        else
+            snprintf(
+                m->types + strlen(m->types), sizeof m->types - strlen(m->types), "%s%s", *m->types ? "," : "", word);
+    }
+    return 0;
+}
+
+static int add_method(struct spec_run *run, const char *name, size_t n)
+{
+    struct spec_method *m = &run->method[run->n_method];
+    if (run->n_method == SPEC_METHODS_MAX || n >= sizeof m->name) {
+        say("eval: --spec-methods: more than %d methods, or '%.*s' is too long", SPEC_METHODS_MAX, (int)n, name);
+        return EXIT_USAGE;
+    }
+    *m = (struct spec_method){.right = -1, .joules = -1};
+    snprintf(m->name, sizeof m->name, "%.*s", (int)n, name);
+    char *end = m->name;
+    if (run->mode == SPEC_REPLAY && strcmp(m->name, "none") != 0) {
+        m->right = strtod(m->name, &end);
+        if (end == m->name || *end || !(m->right >= 0 && m->right <= 1)) {
+            say("eval: --spec-methods: '%s' is no probability (replay)", m->name);
+            return EXIT_USAGE;
+        }
+    } else {
+        add_drafters(m, m->name);
+    }
+    if (m->uses_store && run->set.no_store) {
+        say("eval: %s is left out: %s", m->name, run->set.no_store);
+        return 0;
+    }
+    m->outcome = get_memory((size_t)run->set.n * sizeof *m->outcome);
+    run->n_method++;
+    return 0;
+}
+
+static int add_methods(struct spec_run *run)
+{
+    const char *list = run->opts->spec_methods;
+    char rest[32];
+    if (!list && run->mode == SPEC_REPLAY) list = "none,0,0.41,0.76,0.82,0.95";
+    const char *at = list ? list : "none,ngram-simple,suffix,suffix+store,recycle,auto";
+    int code = 0;
+    if (strncmp(at, "none", 4) != 0) code = add_method(run, "none", 4); /* its texts are what the others must say */
+    for (; !code && *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        code = add_method(run, at, n);
+        at += n;
+    }
+    for (int i = 0; !code && !list && i < N_PART; i++)
+        code = add_method(run, rest, (size_t)snprintf(rest, sizeof rest, "auto-%s", part[i]));
+    return code;
+}
+
+/* ---- one text ---- */
+
+struct path {
+    int at, n; /* of the text's tokens */
+    int32_t token[SPEC_PATH_MOST];
+};
+
+struct telling {
+    const struct spec_run *run;
+    struct spec_item *item;
+    struct spec_method *m;
+    struct spec_outcome *out;
+    lutra_drafts *drafts;
+    struct path *path; /* [n_path] the store's likeliest, at each question */
+    int n_path, room, n_said;
+    bool is_first, differs; /* is_first: nobody has said it yet */
+    enum lutra_stop reason;
+};
+
+static int on_text(void *user, const struct lutra_piece *piece)
+{
+    struct telling *t = user;
+    struct tokens *said = &t->item->target;
+    if (piece->token < 0) return 0;
+    int at = t->n_said++;
+    if (t->is_first) {
+        if (said->n == said->room) {
+            said->room = said->room * 2 + 64;
+            said->id = grow_memory(said->id, (size_t)said->room * sizeof *said->id);
+        }
+        said->id[said->n++] = piece->token;
+    }
+    t->differs |= at >= said->n || said->id[at] != piece->token;
+    return 0;
+}
+
+static void on_end(void *user, const struct lutra_end *end)
+{
+    struct telling *t = user;
+    t->reason = end->reason;
+    t->out->n_tok = end->n_tok;
+    t->out->n_pass = end->n_pass;
+    t->out->n_drafted = end->n_drafted;
+    t->out->n_accepted = end->n_accepted;
+    t->out->first_us = end->first_us;
+    t->out->end_us = end->end_us;
+}
+
+static uint64_t hash(uint64_t x)
+{
+    x = (x ^ x >> 31) * 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 29) * 0xBF58476D1CE4E5B9u;
+    return x ^ x >> 32;
+}
+
+/* The text's own tokens, each right with a probability. */
+static int replay(const struct telling *t, int at, struct lutra_draft *draft, int n_max)
+{
+    const struct tokens *said = &t->item->target;
+    int n = 0;
+    for (; n < n_max && at + n < said->n; n++) {
+        bool is_right = (double)(hash((uint64_t)(at + n) + 977) >> 11) * 0x1p-53 < t->m->right;
+        int32_t token = said->id[at + n];
+        draft[n] = (struct lutra_draft){is_right ? token : token > 0 ? token - 1 : 1, n - 1, (float)t->m->right};
+    }
+    return n;
+}
+
+static void keep_path(struct telling *t, int at, const struct lutra_draft *draft, int n)
+{
+    if (t->n_path == t->room) {
+        t->room = t->room * 2 + 64;
+        t->path = grow_memory(t->path, (size_t)t->room * sizeof *t->path);
+    }
+    struct path *p = &t->path[t->n_path++];
+    *p = (struct path){.at = at};
+    for (int i = 0, end = -1; i < n && p->n < SPEC_PATH_MOST; i++)
+        if (draft[i].parent == end) p->token[p->n++] = draft[i].token, end = i;
+}
+
+static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
+{
+    struct telling *t = user;
+    int at = tip->n_token - t->item->prompt.n;
+    if (t->run->mode == SPEC_REPLAY) return replay(t, at, draft, n_max);
+    int n = lutra_drafts_guess(t->drafts, tip, draft, n_max);
+    if (n > 0) keep_path(t, at, draft, n);
+    return n;
+}
+
+/* Does path[i ..] go on as the text does from `at` on, for two tokens? */
+static bool goes_on(const struct path *p, int i, const struct tokens *text, int at)
+{
+    return i + 1 < p->n && at + 1 < text->n && p->token[i] == text->id[at] && p->token[i + 1] == text->id[at + 1];
+}
+
+/* Behind a path's first wrong token: the text has tokens more (missing), others instead or less than the path (synonym), or goes
+ * another way within 4 tokens (redundant). */
+static void classify(struct telling *t, const struct path *p)
+{
+    const struct tokens *text = &t->item->target;
+    int i = 0, kind = REJECT_REDUNDANT;
+    while (i < p->n && p->at + i < text->n && p->token[i] == text->id[p->at + i]) i++;
+    if (i == p->n || p->at + i >= text->n) return; /* none was wrong */
+    for (int skip = 4; skip >= 0; skip--)          /* tokens of the path that are passed over, tokens of the text */
+        for (int more = 4; more >= 0; more--)
+            if (skip + more > 0 && goes_on(p, i + skip, text, p->at + i + more))
+                kind = skip == 0 ? REJECT_MISSING : REJECT_SYNONYM;
+    t->out->rejected[kind]++;
+}
+
+static int tell(struct spec_run *run, struct spec_method *m, int i, lutra_drafts *drafts)
+{
+    struct lutra_error err = {0};
+    struct spec_item *item = &run->set.item[i];
+    struct telling t = {.run = run,
+        .item = item,
+        .m = m,
+        .out = &m->outcome[i],
+        .drafts = drafts,
+        .is_first = m == run->method && run->mode != SPEC_FORCED};
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
+    r.prompt = item->prompt.id;
+    r.n_prompt = item->prompt.n;
+    r.max_tokens = run->opts->max_tokens;
+    r.sampling = &run->sampling;
+    if (run->mode == SPEC_FORCED) {
+        r.forced = item->target.id;
+        r.n_forced = item->target.n;
+        r.ignore_end = true;
+    }
+    r.on_text = on_text;
+    r.on_end = on_end;
+    if (drafts || m->right >= 0) r.on_draft = on_draft;
+    r.user = &t;
+    int rc = lutra_generate(run->engine.session, &r, &err);
+    m->n_other += t.differs;
+    for (int k = 0; k < t.n_path; k++) classify(&t, &t.path[k]);
+    free(t.path);
+    return rc < 0 ? fail_with(&err) : interrupted() ? EXIT_INTERRUPTED : 0;
+}
+
+/* ---- all texts with one method ---- */
+
+static int open_session(struct spec_run *run, struct spec_method *m)
+{
+    struct engine_options opts = run->opts->engine;
+    struct lutra_session_settings settings;
+    lutra_session_settings_init(&settings, sizeof settings);
+    settings.n_ctx =
+        opts.n_ctx ? opts.n_ctx : run->set.longest + (run->mode == SPEC_FORCED ? 1 : run->opts->max_tokens);
+    settings.draft_row_cost = run->opts->spec_row_cost;
+    opts.spec_type = *m->types ? m->types : "none";
+    opts.quiet = true;
+    int code = engine_open_session(&run->engine, &opts, settings);
+    if (!code) lutra_session_sizes(run->engine.session, NULL, NULL, &m->session_bytes);
+    return code;
+}
+
+static int run_method(struct spec_run *run, struct spec_method *m)
+{
+    struct lutra_error err = {0};
+    lutra_drafts *drafts = NULL;
+    double before = 0, after = 0;
+    int code = open_session(run, m);
+    if (!code && m->uses_store) {
+        struct lutra_drafts_stats st;
+        if (lutra_drafts_open(&drafts, run->set.store, run->engine.model, progress_callback, NULL, &err) < 0)
+            code = fail_with(&err);
+        if (!code) lutra_drafts_stats_get(drafts, &st, sizeof st);
+        if (!code) m->store_bytes = st.segment_bytes;
+    }
+    bool counts = energy_read(&before);
+    for (int i = 0; !code && i < run->set.n; i++) {
+        progress_show(m->name, (uint64_t)i, (uint64_t)run->set.n);
+        code = tell(run, m, i, drafts);
+    }
+    if (counts && energy_read(&after) && after >= before) m->joules = after - before;
+    if (run->engine.session) lutra_session_stats(run->engine.session, &m->stats, sizeof m->stats);
+    interrupt_watch(NULL);
+    lutra_drafts_close(&drafts);
+    lutra_session_close(&run->engine.session);
+    return code;
+}
+
+static int check_texts(const struct spec_run *run)
+{
+    int code = 0;
+    for (int i = 0; i < run->n_method; i++) {
+        if (run->method[i].n_other == 0) continue;
+        say("eval: %s: %d texts are not those without drafts", run->method[i].name, run->method[i].n_other);
+        code = EXIT_FAILED;
+    }
+    return code;
+}
+
+static int evaluate(struct spec_run *run)
+{
+    struct buffer chat_template = {0};
+    const struct eval_options *o = run->opts;
+    int code = spec_read(&run->set, o);
+    if (!code) code = add_methods(run);
+    if (!code) code = engine_open(&run->engine, &o->engine, false);
+    if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
+    if (!code) code = spec_tokenize(&run->set, &run->engine, chat_template.text, run->mode == SPEC_FORCED);
+    for (int i = 0; !code && i < run->n_method; i++) code = run_method(run, &run->method[i]);
+    progress_clear();
+    if (!code) spec_print(run);
+    buffer_free(&chat_template);
+    return code ? code : check_texts(run);
+}
+
+int spec_evaluate(const struct eval_options *o)
+{
+    static const char *const modes[] = {"free", "forced", "replay"};
+    struct spec_run *run = get_memory(sizeof *run);
+    *run = (struct spec_run){.opts = o};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(o->spec_mode, modes[i])) run->mode = (enum spec_mode)i;
+    int code = sampling_from_options(&o->sampling, run->bias, &run->sampling);
+    if (!code) code = evaluate(run);
+    for (int i = 0; i < run->n_method; i++) free(run->method[i].outcome);
+    spec_free(&run->set);
+    engine_close(&run->engine);
+    free(run);
+    return code;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `lutra eval --spec FILE`: what drafts are worth on questions about documents, drafter by drafter.
+ *
+ *     spec.c        the methods, and the texts with each of them
+ *     spec_set.c    the questions, and a store of their documents and of earlier exchanges, for as long as it runs
+ *     spec_table.c  the tables
+ *
+ * A *method* is a set of drafters: "suffix+store"; "auto" is all of them, "auto-store" all but one.  Every method says the same
+ * texts, which is checked; what differs is the passes it takes.
+ *
+ * Texts are the model's own (free), those same with drafts that are right with a given probability (replay), or the file's
+ * answers (forced), which real drafters meet as they would a good model's.
+ */
+#ifndef LUTRA_CLI_EVAL_SPEC_H
+#define LUTRA_CLI_EVAL_SPEC_H
+
+#include "eval/eval.h"
+
+enum { SPEC_METHODS_MAX = 24, SPEC_TASKS_MAX = 8, SPEC_PATH_MOST = 16 };
+enum spec_mode { SPEC_FREE, SPEC_FORCED, SPEC_REPLAY };
+/* Why a draft was rejected, by what stands behind it [SDNPU Table 2]. */
+enum spec_reject { REJECT_MISSING, REJECT_SYNONYM, REJECT_REDUNDANT, REJECT_KINDS };
+
+struct spec_item {
+    int task, distance; /* of spec_set */
+    char *question, *answer;
+    char **document; /* [n_document] */
+    int n_document;
+    struct tokens prompt, target; /* target: tokens of the answer; free: as they were said first */
+};
+
+struct spec_names {
+    char *name[SPEC_TASKS_MAX];
+    int n;
+};
+
+struct spec_set {
+    struct spec_item *item;
+    int n;
+    struct spec_names task, distance;
+    char folder[64]; /* of the store; "" = there is none */
+    lutra_store *store;
+    char *no_store; /* why there is none */
+    int longest;    /* tokens of a prompt */
+};
+
+struct spec_outcome {
+    int n_tok, n_pass, n_drafted, n_accepted;
+    uint64_t first_us, end_us;
+    int rejected[REJECT_KINDS]; /* the store's best paths */
+};
+
+struct spec_method {
+    char name[48], types[96]; /* types: of the session */
+    bool uses_store;
+    double right;                 /* replay */
+    struct spec_outcome *outcome; /* [set->n] */
+    struct lutra_stats stats;
+    uint64_t session_bytes, store_bytes;
+    double joules; /* < 0: not counted */
+    int n_other;   /* texts that were not the same */
+};
+
+struct spec_run {
+    const struct eval_options *opts;
+    enum spec_mode mode;
+    struct engine engine;
+    struct lutra_sampling sampling;
+    struct lutra_logit_bias bias[OPTION_LIST_MAX];
+    struct spec_set set;
+    struct spec_method method[SPEC_METHODS_MAX];
+    int n_method;
+};
+
+int spec_evaluate(const struct eval_options *o); /* an exit code */
+
+/* 0, or an exit code after a message naming file and line. */
+int spec_read(struct spec_set *set, const struct eval_options *o);
+int spec_tokenize(struct spec_set *set, const struct engine *e, const char *chat_template, bool forced);
+void spec_free(struct spec_set *set);
+
+void spec_print(const struct spec_run *run);
+
+#endif
