@@ -94,7 +94,6 @@ struct telling {
     struct path *path; /* [n_path] the store's likeliest, at each question */
     int n_path, room, n_said;
     bool is_first, differs; /* is_first: nobody has said it yet */
-    enum lutra_stop reason;
 };
 
 static int on_text(void *user, const struct lutra_piece *piece)
@@ -117,11 +116,8 @@ static int on_text(void *user, const struct lutra_piece *piece)
 static void on_end(void *user, const struct lutra_end *end)
 {
     struct telling *t = user;
-    t->reason = end->reason;
-    t->out->n_tok = end->n_tok;
+    t->out->n_tok = end->n_tok + (end->reason == LUTRA_STOP_END);
     t->out->n_pass = end->n_pass;
-    t->out->n_drafted = end->n_drafted;
-    t->out->n_accepted = end->n_accepted;
     t->out->first_us = end->first_us;
     t->out->end_us = end->end_us;
 }

@@ -46,7 +46,7 @@ struct spec_set {
 };
 
 struct spec_outcome {
-    int n_tok, n_pass, n_drafted, n_accepted;
+    int n_tok, n_pass; /* n_tok: with the one that ended it */
     uint64_t first_us, end_us;
     int rejected[REJECT_KINDS]; /* the store's best paths */
 };

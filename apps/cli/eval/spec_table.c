@@ -77,8 +77,11 @@ static void print_lengths(const struct spec_run *run, int distance)
     printf(" %9s\n", "mean");
     for (int i = 0; i < run->n_method; i++) {
         printf("%-18s", run->method[i].name);
-        for (int t = 0; t < set->task.n; t++) printf(" %9.2f", mean_length(run, &run->method[i], t, distance));
-        printf(" %9.2f\n", mean_length(run, &run->method[i], ANY, distance));
+        for (int t = 0; t <= set->task.n; t++) {
+            double mean = mean_length(run, &run->method[i], t < set->task.n ? t : ANY, distance);
+            mean > 0 ? printf(" %9.2f", mean) : printf(" %9s", "-");
+        }
+        putchar('\n');
     }
     print_ratios(run, distance);
 }
