@@ -15,9 +15,11 @@ sys.path.insert(0, str(TRAIN))
 import bpe  # noqa: E402
 import judge  # noqa: E402
 import problems  # noqa: E402
+import reader  # noqa: E402
 import steps  # noqa: E402
+import train  # noqa: E402
 import train_judge  # noqa: E402
-from model import Model  # noqa: E402
+from model import MAX_CTX, Model  # noqa: E402
 
 TOK = bpe.Tokenizer.load(TRAIN / "tokenizer.json")
 END = TOK.id["<|im_end|>"]
@@ -54,6 +56,24 @@ class Branches(unittest.TestCase):
     def test_wrong_behind_other_way(self):
         other = [swapped(WORKED[0]), "1 + 1 = 3."] + WORKED[2:]
         self.assertEqual(self.of(other), {(0, tuple(TOK.encode("\n".join(other[:2]) + "\n"))): False})
+
+
+class Reader(unittest.TestCase):
+    def test_documents_weigh_less(self):
+        ids, weights, seed = next(train.batches(reader, TOK, 2, 0, 0.3))
+        n = weights.shape[0]
+        self.assertEqual((n, seed), (2, 80))
+        self.assertLessEqual(ids.shape[1], MAX_CTX)
+        said = [TOK.decode(ids[i, 1:][weights[i] == 1].tolist()) for i in range(n)]
+        answers = {reader.make(s)["answer"] + "<|im_end|>" for s in range(80)}
+        self.assertTrue(set(said) <= answers, said)
+        self.assertEqual(sorted({round(w, 3) for w in weights.flatten().tolist()} - {0}), [0.3, 1])
+
+    def test_the_answer_is_right_and_another_is_not(self):
+        for seed in range(24):
+            made = reader.make(seed)
+            self.assertTrue(reader.right(made, made["answer"]))
+            self.assertFalse(reader.right(made, made["question"]))
 
 
 class Likelihood(unittest.TestCase):

@@ -1,7 +1,7 @@
 """Questions about documents, after the four workloads of [SDNPU 5.1]: summaries, answers from passages, scripts for a user
 interface, replies to messages.
 
-A document tells facts about something with a made-up name, in forms and words drawn at random.  An answer tells some of
+A question says how to answer.  A document tells facts about something with a made-up name, in forms and words drawn at random.  An answer tells some of
 these facts again, at one of three distances:
 
     copied     the document's own sentences
@@ -26,7 +26,9 @@ FIRST_TEST_SEED = 10 ** 9
 FIRST_PAST_SEED = FIRST_TEST_SEED + 10 ** 8  # exchanges that a store holds already; of the test's side, too
 N_COMPARED = 6_000
 TASKS = ("summary", "rag", "ui", "reply")
-DISTANCES = ("copied", "lightly", "heavily")
+STYLES = {"copied": "Quote the passages.", "lightly": "Use plain words.", "heavily": "Use words of your own."}
+DISTANCES = tuple(STYLES)
+N_TOKENIZER, MAX_NEW = 1000, 300  # train.py: examples that the tokenizer learns from; tokens of the longest answer
 
 # ---- forms: [a|b|c] is drawn for a document and its first word is the house style's; {x} is a value ----
 
@@ -323,7 +325,22 @@ def make(seed):
     """{task, distance, seed, documents, question, answer} of a seed."""
     r, task, distance = random.Random(seed), TASKS[seed % 4], DISTANCES[seed // 4 % 3]
     documents, question, answer = globals()[task](r, seed >= FIRST_TEST_SEED, distance)
+    question += " " + STYLES[distance]
     return dict(task=task, distance=distance, seed=seed, documents=documents, question=question, answer=answer)
+
+
+def texts(made):
+    """The prompt as `lutra run --rag` has it, and the same with its answer: ChatML."""
+    passages = "".join(f"[{i + 1}] document\n{d}\n\n" for i, d in enumerate(made["documents"]))
+    prompt = f"<|im_start|>user\nPassages:\n\n{passages}{made['question']}<|im_end|>\n<|im_start|>assistant\n"
+    return prompt, prompt + made["answer"] + "<|im_end|>"
+
+
+def right(made, text):
+    """Scripts: to the letter.  Else: every number and name of the answer is said."""
+    if made["task"] == "ui":
+        return text.strip() == made["answer"]
+    return all(word in text for word in re.findall(r"\d+|[A-Z][a-z]{3,}", made["answer"]))
 
 
 # ---- the bundled set ----
