@@ -157,19 +157,28 @@ static size_t seek(const struct collector *c, int64_t id)
     return low;
 }
 
+/* Places behind the first one: varints of 7 bits a byte, without marks of columns, since there is one column (FTS5's format
+ * of a list of positions). */
+static uint32_t count_varints(const unsigned char *from, const unsigned char *to)
+{
+    uint32_t n = 0;
+    for (; from < to; from++) n += *from < 0x80;
+    return n;
+}
+
 static int on_hit(const Fts5ExtensionApi *api, Fts5Context *fts, void *user)
 {
     struct collector *c = user;
     struct hits *h = c->now;
     Fts5PhraseIter it;
-    uint32_t n = 0;
+    uint32_t n;
     int column, offset, code;
     c->at = seek(c, api->xRowid(fts));
     if (c->at == c->cache->n_chunk) return SQLITE_DONE; /* an index that knows more than there is: damaged */
     if (c->cache->id[c->at] != api->xRowid(fts)) return SQLITE_OK;
     code = api->xPhraseFirst(fts, 0, &it, &column, &offset);
-    for (; code == SQLITE_OK && column >= 0; api->xPhraseNext(fts, &it, &column, &offset)) n++;
     if (code != SQLITE_OK) return code;
+    n = column < 0 ? 0 : 1 + count_varints(it.a, it.b);
     if (h->n == h->room) {
         size_t room = h->room * 2 + 64;
         struct hit *more = realloc(h->hit, room * sizeof *more);
