@@ -184,7 +184,7 @@ static void open_cost(lutra_session *s)
     double mac = (double)(rates->rows[ROWS_ALL].mac + rates->rows[ROWS_OUT].mac);
     if (s->fixed_cost > 0) mac = 0, row = (double)s->fixed_cost;
     row_cost_init(&s->cost, row, mac > 0 ? row * (double)(rates->seen_mac + rates->near_mac) / mac : 0);
-    packed_costs_read(s);
+    if (!(s->fixed_cost > 0)) packed_costs_read(s);
 }
 
 int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)

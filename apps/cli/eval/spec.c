@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Drafters of `auto`; the last is the store's, which is no session's. */
-static const char *const part[] = {"suffix", "ngram-simple", "recycle", "store"};
+static const char *const part[] = {"suffix", "ngram-simple", "calibrated", "recycle", "store"};
 enum { N_PART = sizeof part / sizeof *part };
 
 /* ---- methods ---- */
@@ -23,6 +23,7 @@ static int add_drafters(struct spec_method *m, const char *name)
     char *rest = words;
     for (char *word; (word = strsep(&rest, "+"));) {
         if (!*word) continue;
+        m->uses_model |= !strcmp(word, "draft");
         if (!strcmp(word, "store"))
             m->uses_store = true;
         else
@@ -73,6 +74,7 @@ static int add_methods(struct spec_run *run)
         code = add_method(run, at, n);
         at += n;
     }
+    if (!code && !list && run->opts->engine.draft_model) code = add_method(run, "draft", 5);
     for (int i = 0; !code && !list && i < N_PART; i++)
         code = add_method(run, rest, (size_t)snprintf(rest, sizeof rest, "auto-%s", part[i]));
     return code;
@@ -229,7 +231,10 @@ static int open_session(struct spec_run *run, struct spec_method *m)
     settings.draft_row_cost = run->opts->spec_row_cost;
     opts.spec_type = *m->types ? m->types : "none";
     opts.quiet = true;
+    lutra_model *draft_model = run->engine.draft_model;
+    if (!m->uses_model) opts.draft_model = NULL, run->engine.draft_model = NULL;
     int code = engine_open_session(&run->engine, &opts, settings);
+    if (!m->uses_model) run->engine.draft_model = draft_model;
     if (!code) lutra_session_sizes(run->engine.session, NULL, NULL, &m->session_bytes);
     return code;
 }

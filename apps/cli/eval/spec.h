@@ -52,8 +52,8 @@ struct spec_outcome {
 };
 
 struct spec_method {
-    char name[48], types[96]; /* types: of the session */
-    bool uses_store;
+    char name[48], types[96];     /* types: of the session */
+    bool uses_store, uses_model;  /* -md */
     double right;                 /* replay */
     struct spec_outcome *outcome; /* [set->n] */
     struct lutra_stats stats;

@@ -59,7 +59,7 @@ static void print_ratio(
 static void print_ratios(const struct spec_run *run, int distance)
 {
     const struct spec_method *all = find_method(run, "auto");
-    static const char *const base[] = {"ngram-simple", "suffix+store"};
+    static const char *const base[] = {"ngram-simple", "suffix+store", "draft"};
     for (size_t i = 0; all && i < sizeof base / sizeof *base; i++) {
         const struct spec_method *m = find_method(run, base[i]);
         if (m) print_ratio(run, all, m, distance);
