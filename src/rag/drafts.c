@@ -48,7 +48,7 @@ struct lutra_drafts {
     struct segments segments;
     float rate[KINDS];
     struct asked asked[ASKED_MOST];
-    int next_asked;
+    unsigned next_asked;
     struct place place[PLACES_MOST];
     int n_place;
     int n_match; /* tokens of the tip's match */

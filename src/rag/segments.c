@@ -330,12 +330,11 @@ static int merge(struct sync *y, struct entry *old, int *n_old)
 static int make_fresh(struct sync *y, struct lutra_error *err)
 {
     struct entry old[SEGMENTS_MOST];
-    struct segment *made = &y->out->at[y->out->n];
     int n_old = 0;
     bool is_file = y->folder.is_own && y->fresh.n >= FILE_LEAST;
     if (y->fresh.n_text == 0) return 0;
     if (is_file && merge(y, old, &n_old) < 0) return no_memory(y->store, err);
-    made = &y->out->at[y->out->n];
+    struct segment *made = &y->out->at[y->out->n];
     if (y->progress) y->progress(y->progress_user, "sorting the store's tokens", 0, 0);
     if (segment_make(made, &y->fresh, y->vocab, y->n_vocab) < 0) return no_memory(y->store, err);
     y->out->n++;

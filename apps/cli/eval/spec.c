@@ -11,7 +11,7 @@ enum { N_PART = sizeof part / sizeof *part };
 /* ---- methods ---- */
 
 /* "none", "auto", "auto-X", or drafters joined by "+". */
-static int add_drafters(struct spec_method *m, const char *name)
+static void add_drafters(struct spec_method *m, const char *name)
 {
     char words[96];
     size_t at = 0;
@@ -30,7 +30,6 @@ static int add_drafters(struct spec_method *m, const char *name)
             snprintf(
                 m->types + strlen(m->types), sizeof m->types - strlen(m->types), "%s%s", *m->types ? "," : "", word);
     }
-    return 0;
 }
 
 static int add_method(struct spec_run *run, const char *name, size_t n)
