@@ -136,17 +136,24 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts);
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings);
 void engine_close(struct engine *e);
 
+/* ---- sampling (sampling.c) --------------------------------------------------------------------------------------- */
+
 struct sampling_options {
+    struct lutra_sampling set;
     int64_t seed; /* -1 = another one each time */
-    float temp, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
-    int top_k, repeat_last_n;
-    struct option_list bias; /* "15043+1.5", "15043-inf" */
+    const char *letters;
+    char spelt[256];                   /* set.samplers, where `letters` names them */
+    struct option_list bias, breakers; /* "15043+1.5", "15043-inf"; texts */
+    uint64_t given;
 };
 
 void sampling_options_init(struct sampling_options *opts);
 struct option_set sampling_option_set(struct sampling_options *opts);
-/* bias: room for OPTION_LIST_MAX.  0 or EXIT_USAGE after a message. */
-int sampling_from_options(
-    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out);
+/* bias: room for OPTION_LIST_MAX; *out borrows from opts.  0 or EXIT_USAGE after a message. */
+int sampling_from_options(struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out);
+/* What was not given becomes what the model's file recommends. */
+void sampling_from_model(const struct sampling_options *opts, const lutra_model *model, struct lutra_sampling *set);
+/* All of it but seed and biases, for comparing. */
+void sampling_text(const struct lutra_sampling *set, struct buffer *out);
 
 #endif

@@ -54,7 +54,7 @@ void judge_options_init(struct judge_options *o)
 
 struct option_set judge_option_set(struct judge_options *o)
 {
-    return (struct option_set){"Steps and their verifier", judge_table, OPTION_COUNT(judge_table), o};
+    return (struct option_set){"Steps and their verifier", judge_table, OPTION_COUNT(judge_table), o, NULL};
 }
 
 int judge_options_check(struct judge_options *o, const char *command)

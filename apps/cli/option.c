@@ -59,12 +59,14 @@ bool option_is_named(const char *names, const char *given, size_t n)
     return false;
 }
 
+/* It is given, then. */
 static const struct option *find(const struct option_args *args, const char *given, size_t n, void **base)
 {
     for (int s = 0; s < args->n_set; s++)
         for (int i = 0; i < args->set[s].n; i++)
             if (option_is_named(args->set[s].option[i].names, given, n)) {
                 *base = args->set[s].base;
+                if (args->set[s].given) *args->set[s].given |= 1ull << i;
                 return &args->set[s].option[i];
             }
     return NULL;
@@ -168,6 +170,7 @@ static int apply_environment(struct option_args *args)
             snprintf(name, sizeof name, "LUTRA_ARG_%s", o->env);
             const char *text = getenv(name);
             if (!text) continue;
+            if (args->set[s].given) *args->set[s].given |= 1ull << i;
             int rc = option_takes_value(o) ? set_value(args, o, args->set[s].base, name, text)
                                            : set_flag_by_word(args, o, args->set[s].base, name, text);
             if (rc < 0) return rc;

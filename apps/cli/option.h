@@ -50,7 +50,8 @@ struct option_set {
     const char *title; /* heading in the help */
     const struct option *option;
     int n;
-    void *base; /* the struct that `at` is relative to */
+    void *base;      /* the struct that `at` is relative to */
+    uint64_t *given; /* bit i: option i was given; NULL: nobody asks */
 };
 
 enum { OPTION_SETS_MAX = 8 };

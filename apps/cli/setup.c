@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { THREADS_PER_CPU = 4 }; /* more only wait */
@@ -84,17 +82,17 @@ void engine_options_init(struct engine_options *opts)
 
 struct option_set engine_option_set(struct engine_options *opts)
 {
-    return (struct option_set){"Model and machine", engine_table, OPTION_COUNT(engine_table), opts};
+    return (struct option_set){"Model and machine", engine_table, OPTION_COUNT(engine_table), opts, NULL};
 }
 
 struct option_set speculation_option_set(struct engine_options *opts)
 {
-    return (struct option_set){"Speculation", speculation_table, OPTION_COUNT(speculation_table), opts};
+    return (struct option_set){"Speculation", speculation_table, OPTION_COUNT(speculation_table), opts, NULL};
 }
 
 struct option_set output_option_set(struct engine_options *opts)
 {
-    return (struct option_set){"Messages", output_table, OPTION_COUNT(output_table), opts};
+    return (struct option_set){"Messages", output_table, OPTION_COUNT(output_table), opts, NULL};
 }
 
 static void log_line(void *user, enum lutra_log_level level, const char *line)
@@ -204,87 +202,4 @@ void engine_close(struct engine *e)
     lutra_model_close(&e->draft_model);
     lutra_model_close(&e->model);
     lutra_runtime_close(&e->runtime);
-}
-
-#define AT(field) offsetof(struct sampling_options, field)
-
-static const struct option sampling_table[] = {
-    {"-s --seed", "SEED", OPT_I64, AT(seed), "N", .help = "random seed; -1 = another one each time", .min = -1,
-        .max = 9e15, .common = true},
-    {"--temp --temperature", "TEMP", OPT_FLOAT, AT(temp), "X", .help = "temperature; 0 = greedy", .min = 0, .max = 1000,
-        .common = true},
-    {"--top-k", "TOP_K", OPT_INT, AT(top_k), "N", .help = "only the N most likely tokens; 0 = all", .min = 0,
-        .max = 1 << 24, .common = true},
-    {"--top-p", "TOP_P", OPT_FLOAT, AT(top_p), "X",
-        .help = "only the likeliest tokens that hold X of the probability; 1 = all", .min = 0, .max = 1,
-        .common = true},
-    {"--min-p", "MIN_P", OPT_FLOAT, AT(min_p), "X",
-        .help = "only tokens at least X times as likely as the likeliest; 0 = all", .min = 0, .max = 1, .common = true},
-    {"--repeat-last-n", "REPEAT_LAST_N", OPT_INT, AT(repeat_last_n), "N",
-        .help = "tokens that the penalties look back; 0 = off, -1 = the whole context", .min = -1, .max = 1 << 24},
-    {"--repeat-penalty", "REPEAT_PENALTY", OPT_FLOAT, AT(repeat_penalty), "X",
-        .help = "penalty of repeated tokens; 1 = off", .min = 0.001, .max = 1000},
-    {"--frequency-penalty", "FREQUENCY_PENALTY", OPT_FLOAT, AT(frequency_penalty), "X",
-        .help = "taken off per occurrence; 0 = off", .min = -1000, .max = 1000},
-    {"--presence-penalty", "PRESENCE_PENALTY", OPT_FLOAT, AT(presence_penalty), "X",
-        .help = "taken off once a token has occurred; 0 = off", .min = -1000, .max = 1000},
-    {"-l --logit-bias", NULL, OPT_LIST, AT(bias), "TOKEN+BIAS",
-        .help = "change the likelihood of a token: 15043+1, 15043-1 or 15043-inf; may be repeated"},
-};
-#undef AT
-
-void sampling_options_init(struct sampling_options *opts)
-{
-    struct lutra_sampling s;
-    lutra_sampling_init(&s, sizeof s);
-    *opts = (struct sampling_options){.seed = -1,
-        .temp = s.temperature,
-        .top_k = s.top_k,
-        .top_p = s.top_p,
-        .min_p = s.min_p,
-        .repeat_last_n = s.penalty_last_n,
-        .repeat_penalty = s.repeat_penalty,
-        .frequency_penalty = s.frequency_penalty,
-        .presence_penalty = s.presence_penalty};
-}
-
-struct option_set sampling_option_set(struct sampling_options *opts)
-{
-    return (struct option_set){"Sampling, in this order: bias, penalties, top-k, top-p, min-p, temperature",
-        sampling_table, OPTION_COUNT(sampling_table), opts};
-}
-
-static int parse_bias(const char *text, struct lutra_logit_bias *bias)
-{
-    char *end, *tail;
-    long token = strtol(text, &end, 10);
-    if (end == text || (*end != '+' && *end != '-') || token < 0 || token > INT32_MAX) return -1;
-    double value = strtod(end, &tail);
-    if (tail == end || *tail || isnan(value) || value > 1e6) return -1;
-    *bias = (struct lutra_logit_bias){(int32_t)token, (float)value};
-    return 0;
-}
-
-int sampling_from_options(
-    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out)
-{
-    lutra_sampling_init(out, sizeof *out);
-    out->seed =
-        opts->seed >= 0 ? (uint64_t)opts->seed : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid() + now_us();
-    out->temperature = opts->temp;
-    out->top_k = opts->top_k;
-    out->top_p = opts->top_p;
-    out->min_p = opts->min_p;
-    out->penalty_last_n = opts->repeat_last_n;
-    out->repeat_penalty = opts->repeat_penalty;
-    out->frequency_penalty = opts->frequency_penalty;
-    out->presence_penalty = opts->presence_penalty;
-    for (int i = 0; i < opts->bias.n; i++)
-        if (parse_bias(opts->bias.item[i], &bias[i]) < 0) {
-            say("--logit-bias: '%s' is not TOKEN+BIAS or TOKEN-BIAS", opts->bias.item[i]);
-            return EXIT_USAGE;
-        }
-    out->bias = bias;
-    out->n_bias = opts->bias.n;
-    return 0;
 }

@@ -23,7 +23,8 @@ struct lutra_logit_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 };
 
-/* llama.cpp's names, defaults and order: bias, penalties, top-k, top-p, min-p, temperature. */
+/* llama.cpp's names, defaults and order: bias, penalties, dry, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature
+ * (`samplers` may change it), then the draw.  The token at a position is a function of the sequence's text and the seed. */
 struct lutra_sampling {
     size_t size;
     uint64_t seed;           /* sample i of a request uses (seed, i): equal seeds give equal text */
@@ -37,8 +38,28 @@ struct lutra_sampling {
     float presence_penalty;  /* 0 = off */
     const struct lutra_logit_bias *bias;
     int n_bias;
+    /* The chain, "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" (NULL), any of these and adaptive_p in any
+     * order: what is left out is off.  Copied at submit. */
+    const char *samplers;
+    float dry_multiplier;   /* 0 = off: what goes on with text of the last dry_penalty_last_n tokens loses ... */
+    float dry_base;         /* 1.75: ... multiplier x base ^ (length of the match - allowed) */
+    int dry_allowed_length; /* 2 tokens */
+    int dry_penalty_last_n; /* 64; 0 = off, -1 = the whole context */
+    /* [n] texts that no match goes across, copied; n 0: "\n" ":" "\"" "*"; n -1: none.  At most 64 of at most 40 bytes. */
+    const char *const *dry_sequence_breakers;
+    int n_dry_sequence_breakers;
+    float top_n_sigma;                       /* -1; <= 0 = off */
+    float typical_p;                         /* 1 = off */
+    float xtc_probability, xtc_threshold;    /* 0 = off; 0.1, above 0.5 = off */
+    float dynatemp_range, dynatemp_exponent; /* 0 = off; 1 */
+    int mirostat;                            /* 0 = off; 1, 2: it cuts, and of the others only temperature acts */
+    float mirostat_tau, mirostat_eta;        /* 5 bits, 0.1: target surprise and learning rate */
+    float adaptive_target, adaptive_decay;   /* -1 = off, else 0..1, with adaptive_p in `samplers`; 0.9 */
 };
 LUTRA_API void lutra_sampling_init(struct lutra_sampling *sampling, size_t size);
+
+/* The same with what the model's file recommends (general.sampling.*): the defaults of its requests.  `samplers` is the model's. */
+LUTRA_API void lutra_model_sampling(const lutra_model *model, struct lutra_sampling *sampling, size_t size);
 
 enum lutra_stop {
     LUTRA_STOP_NONE,
@@ -112,7 +133,7 @@ struct lutra_request {
     int n_prompt;
     int n_samples;                         /* 1; they share the prompt's cache */
     int max_tokens;                        /* -1 = until the context is full */
-    const struct lutra_sampling *sampling; /* copied at submit; NULL = the defaults */
+    const struct lutra_sampling *sampling; /* copied at submit; NULL = lutra_model_sampling() */
     const char *const *stop;               /* [n_stop] strings that end a sample; copied */
     int n_stop;
     bool ignore_end;                                             /* go on after end-of-generation tokens */

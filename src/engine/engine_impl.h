@@ -76,6 +76,8 @@ struct lutra_model {
     struct device *loaded;      /* has the op list's constants, or NULL */
     _Atomic uint64_t packed_bytes;
     char name[128], file_type[16];
+    struct lutra_sampling sampling; /* the defaults of its requests */
+    char *samplers;                 /* that the file names, or NULL */
 };
 
 /* ---- a session ---- */
@@ -134,7 +136,8 @@ struct request {
     bool cancelled;
     struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
-    struct sample_settings sampling;
+    struct sample_settings sampling; /* with its own copies of biases and breakers */
+    int32_t *breaker_tail;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
     void *watcher;
     int width; /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
@@ -323,6 +326,11 @@ struct prefix_prompt {
 int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err);
 int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
+
+/* sampling.c: what a model file says of sampling; a request's settings, the caller's over the model's. */
+int model_read_sampling(struct lutra_model *model, struct lutra_error *err);
+int request_copy_sampling(
+    const lutra_session *session, struct request *r, const struct lutra_request *set, struct lutra_error *err);
 
 /* request.c */
 void requests_close(lutra_session *s);

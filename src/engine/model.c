@@ -209,6 +209,7 @@ static int open_all(
     if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */
     TRY(vocab_read(&m->vocab, m->weights, err));
     TRY(open_chat(m, err));
+    TRY(model_read_sampling(m, err));
     struct weights_str name = {"", 0};
     TRY(weights_opt_str(m->weights, "general.name", &name, err));
     snprintf(m->name, sizeof m->name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.s);
@@ -245,6 +246,7 @@ void lutra_model_close(lutra_model **model)
     model_close(&m->model);
     text_template_close(&m->chat);
     free(m->chat_source);
+    free(m->samplers);
     text_vocab_close(&m->vocab);
     weights_close(&m->packed);
     weights_close(&m->weights);

@@ -26,6 +26,8 @@ static void request_free(struct request *r)
     free(r->hints);
     free((void *)r->set.forced);
     free((void *)r->sampling.bias);
+    free((void *)r->sampling.breaker);
+    free(r->breaker_tail);
     free(r);
 }
 
@@ -58,36 +60,6 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
             return lutra_fail(err, LUTRA_E_ARGUMENT, "request: stop string %d is empty or longer than %d bytes", i,
                 SESSION_STOP_BYTES);
     return 0;
-}
-
-/* The sampler's settings: the caller's, and end tokens forbidden with ignore_end. */
-static int copy_sampling(
-    const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
-{
-    struct lutra_sampling p;
-    lutra_sampling_init(&p, sizeof p);
-    TRY(settings_copy(&p, sizeof p, set->sampling, "sampling", err));
-    size_t n_eog = set->ignore_end ? text_vocab_n_eog(s->model->vocab) : 0, n = (size_t)p.n_bias + n_eog;
-    if (p.n_bias < 0 || n > SESSION_BIAS || (p.n_bias > 0 && !p.bias))
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "request: %d logit biases, at most %zu, or no list", p.n_bias, SESSION_BIAS - n_eog);
-    struct sample_bias *bias = malloc((n ? n : 1) * sizeof *bias);
-    if (!bias) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
-    for (int i = 0; i < p.n_bias; i++) bias[i] = (struct sample_bias){p.bias[i].token, p.bias[i].bias};
-    for (size_t i = 0; i < n_eog; i++)
-        bias[(size_t)p.n_bias + i] = (struct sample_bias){text_vocab_eog(s->model->vocab)[i], -INFINITY};
-    r->sampling = (struct sample_settings){.seed = p.seed,
-        .temperature = p.temperature,
-        .top_k = p.top_k,
-        .top_p = p.top_p,
-        .min_p = p.min_p,
-        .penalty_last_n = p.penalty_last_n,
-        .repeat_penalty = p.repeat_penalty,
-        .frequency_penalty = p.frequency_penalty,
-        .presence_penalty = p.presence_penalty,
-        .bias = bias,
-        .n_bias = (int)n};
-    return sample_settings_check(&r->sampling, model_ops(s->model->model)->n_vocab, err);
 }
 
 int request_max_tok(const lutra_session *s, const struct lutra_request *set)
@@ -143,7 +115,7 @@ static int copy_request(
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
     r->set.chat_template = NULL;
     r->max_tok = request_max_tok(s, &r->set);
-    return copy_sampling(s, r, set, err);
+    return request_copy_sampling(s, r, set, err);
 }
 
 /* A caller's drafts may be anything. */

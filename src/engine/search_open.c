@@ -170,7 +170,7 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     lutra_request_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, request, "request", err));
     struct lutra_sampling sampling;
-    lutra_sampling_init(&sampling, sizeof sampling);
+    lutra_model_sampling(s->model, &sampling, sizeof sampling);
     TRY(settings_copy(&sampling, sizeof sampling, set.sampling, "sampling", err));
     set.sampling = &sampling;
     run->expected = set.max_tokens >= 0 && set.max_tokens < EXPECTED_TOKENS ? set.max_tokens : EXPECTED_TOKENS;

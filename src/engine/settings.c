@@ -89,7 +89,18 @@ void lutra_sampling_init(struct lutra_sampling *sampling, size_t size)
         .top_p = 0.95f,
         .min_p = 0.05f,
         .penalty_last_n = 64,
-        .repeat_penalty = 1.0f};
+        .repeat_penalty = 1.0f,
+        .dry_base = 1.75f,
+        .dry_allowed_length = 2,
+        .dry_penalty_last_n = 64,
+        .top_n_sigma = -1,
+        .typical_p = 1,
+        .xtc_threshold = 0.1f,
+        .dynatemp_exponent = 1,
+        .mirostat_tau = 5,
+        .mirostat_eta = 0.1f,
+        .adaptive_target = -1,
+        .adaptive_decay = 0.9f};
     settings_fill(sampling, size, &d);
 }
 

@@ -63,8 +63,9 @@ static int list_sets(void *opts, struct option_set *set)
 {
     struct bench_options *o = opts;
     set[0] = (struct option_set){
-        "Options (LIST: 16,32 or 128-512+128 or 1-64*2)", bench_table, OPTION_COUNT(bench_table), o};
-    set[1] = (struct option_set){"Batched mode, as llama-batched-bench", batched_table, OPTION_COUNT(batched_table), o};
+        "Options (LIST: 16,32 or 128-512+128 or 1-64*2)", bench_table, OPTION_COUNT(bench_table), o, NULL};
+    set[1] = (struct option_set){
+        "Batched mode, as llama-batched-bench", batched_table, OPTION_COUNT(batched_table), o, NULL};
     set[2] = output_option_set(&o->engine);
     return 3;
 }

@@ -94,7 +94,7 @@ static void set_defaults(void *opts)
 static int list_sets(void *opts, struct option_set *set)
 {
     struct eval_options *o = opts;
-    set[0] = (struct option_set){"Evaluation", eval_table, OPTION_COUNT(eval_table), o};
+    set[0] = (struct option_set){"Evaluation", eval_table, OPTION_COUNT(eval_table), o, NULL};
     set[1] = judge_option_set(&o->judge);
     set[2] = engine_option_set(&o->engine);
     set[3] = sampling_option_set(&o->sampling);
@@ -158,6 +158,7 @@ static int finish_run(struct eval_run *run)
 static int evaluate(struct eval_run *run)
 {
     int longest = 0, code = engine_open(&run->engine, &run->opts->engine, false);
+    if (!code) sampling_from_model(&run->opts->sampling, run->engine.model, &run->sampling);
     if (!code) code = eval_tokenize(run->set, &run->engine, run->opts, &longest);
     if (!code) code = open_session(run, longest);
     if (!code) code = judge_open(&run->judge, &run->opts->judge, &run->engine, run->opts->engine.model);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 256, PATH_BYTES = 4096, JOURNAL_FORMAT = 2 }; /* 2: outcomes may have "texts" */
+enum { RANKS_MAX = 256, PATH_BYTES = 4096, JOURNAL_FORMAT = 3 }; /* 3: all sampling settings */
 
 struct eval_journal {
     int fd;
@@ -80,10 +80,11 @@ static char *describe(const struct eval_run *run)
     set_text(root, "cache", o->engine.type_k);
     set_text(root, "device", o->engine.device);
     set_text(root, "isa", o->engine.isa);
-    json_object_set_new(root, "sampling",
-        json_pack("[I,f,i,f,f,i,f,f,f]", (json_int_t)s->seed, (double)s->temperature, s->top_k, (double)s->top_p,
-            (double)s->min_p, s->penalty_last_n, (double)s->repeat_penalty, (double)s->frequency_penalty,
-            (double)s->presence_penalty));
+    struct buffer sampling = {0};
+    sampling_text(s, &sampling);
+    json_object_set_new(root, "seed", json_integer((json_int_t)s->seed));
+    json_object_set_new(root, "sampling", json_stringn(sampling.text, sampling.n_bytes));
+    buffer_free(&sampling);
     json_t *bias = json_array();
     for (int i = 0; i < s->n_bias; i++) json_array_append_new(bias, json_string(o->sampling.bias.item[i]));
     json_object_set_new(root, "bias", bias);

@@ -39,7 +39,7 @@ static void set_defaults(void *opts)
 static int list_sets(void *opts, struct option_set *set)
 {
     struct make_options *o = opts;
-    set[0] = (struct option_set){"Options", make_table, OPTION_COUNT(make_table), o};
+    set[0] = (struct option_set){"Options", make_table, OPTION_COUNT(make_table), o, NULL};
     set[1] = output_option_set(&o->engine);
     return 2;
 }

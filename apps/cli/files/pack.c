@@ -30,7 +30,7 @@ static void set_defaults(void *opts)
 static int list_sets(void *opts, struct option_set *set)
 {
     struct pack_options *o = opts;
-    set[0] = (struct option_set){"Options", pack_table, OPTION_COUNT(pack_table), o};
+    set[0] = (struct option_set){"Options", pack_table, OPTION_COUNT(pack_table), o, NULL};
     set[1] = output_option_set(&o->engine);
     return 2;
 }

@@ -38,7 +38,7 @@ static void set_defaults(void *opts)
 static int list_sets(void *opts, struct option_set *set)
 {
     struct tokenize_options *o = opts;
-    set[0] = (struct option_set){"Options", tokenize_table, OPTION_COUNT(tokenize_table), o};
+    set[0] = (struct option_set){"Options", tokenize_table, OPTION_COUNT(tokenize_table), o, NULL};
     set[1] = output_option_set(&o->engine);
     return 2;
 }

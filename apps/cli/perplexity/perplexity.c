@@ -52,7 +52,7 @@ static void set_defaults(void *opts)
 static int list_sets(void *opts, struct option_set *set)
 {
     struct perplexity_options *o = opts;
-    set[0] = (struct option_set){"Text", perplexity_table, OPTION_COUNT(perplexity_table), o};
+    set[0] = (struct option_set){"Text", perplexity_table, OPTION_COUNT(perplexity_table), o, NULL};
     set[1] = engine_option_set(&o->engine);
     set[2] = output_option_set(&o->engine);
     return 3;

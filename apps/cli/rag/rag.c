@@ -40,7 +40,7 @@ static void set_defaults(void *opts)
 
 static int list_sets(void *opts, struct option_set *set)
 {
-    set[0] = (struct option_set){"Options", rag_table, OPTION_COUNT(rag_table), opts};
+    set[0] = (struct option_set){"Options", rag_table, OPTION_COUNT(rag_table), opts, NULL};
     return 1;
 }
 

@@ -75,7 +75,7 @@ static void set_defaults(void *opts)
 static int list_sets(void *opts, struct option_set *set)
 {
     struct run_options *o = opts;
-    set[0] = (struct option_set){"Text", run_table, OPTION_COUNT(run_table), o};
+    set[0] = (struct option_set){"Text", run_table, OPTION_COUNT(run_table), o, NULL};
     set[1] = search_option_set(&o->search);
     set[2] = judge_option_set(&o->search.judge);
     set[3] = engine_option_set(&o->engine);
@@ -262,6 +262,7 @@ static int open_session(struct talk *t)
 static int talk_open(struct talk *t)
 {
     int code = engine_open(&t->engine, &t->opts->engine, false);
+    if (!code) sampling_from_model(&t->opts->sampling, t->engine.model, &t->sampling);
     if (!code) code = open_session(t);
     return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine, t->opts->engine.model);
 }

@@ -39,7 +39,8 @@ void search_options_init(struct search_options *o)
 
 struct option_set search_option_set(struct search_options *o)
 {
-    return (struct option_set){"Search: several candidates, one reply", search_table, OPTION_COUNT(search_table), o};
+    return (struct option_set){
+        "Search: several candidates, one reply", search_table, OPTION_COUNT(search_table), o, NULL};
 }
 
 static int read_method(struct searcher *s, const struct search_options *o)

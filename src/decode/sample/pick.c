@@ -7,28 +7,17 @@
 
 #include "base/rng.h"
 
-/* llama.cpp's rule: a seen token's logit is divided by the repeat penalty where positive and multiplied where not,
- * then lowered by count x frequency + presence. */
-static float penalised(const struct sample_settings *set, float x, int count)
-{
-    x = x <= 0 ? x * set->repeat_penalty : x / set->repeat_penalty;
-    return x - ((float)count * set->frequency_penalty + set->presence_penalty);
-}
-
-static int window_length(const struct sample_state *st)
-{
-    return (int)(st->n_seen < st->window ? st->n_seen : st->window);
-}
-
 static void apply_penalties(const struct sample_state *st, float *row, int32_t *seen, int n_vocab)
 {
-    int n = window_length(st);
-    for (int i = 0; i < n; i++)
-        if (st->history[i] >= 0 && st->history[i] < n_vocab) seen[st->history[i]]++;
+    int n = sample_look_back(st, st->window);
     for (int i = 0; i < n; i++) {
-        int32_t t = st->history[i];
+        int32_t t = sample_token_back(st, i);
+        if (t >= 0 && t < n_vocab) seen[t]++;
+    }
+    for (int i = 0; i < n; i++) {
+        int32_t t = sample_token_back(st, i);
         if (t < 0 || t >= n_vocab || !seen[t]) continue;
-        row[t] = penalised(&st->set, row[t], seen[t]);
+        row[t] = sample_penalised(&st->set, row[t], seen[t]);
         seen[t] = 0;
     }
 }
@@ -43,13 +32,19 @@ const float *sample_adjust(const struct sample_state *st, int n_vocab, const flo
 }
 
 /* The same for one token. */
+static float bias_one(const struct sample_state *st, int32_t token, float x)
+{
+    for (int i = 0; i < st->set.n_bias; i++)
+        if (st->set.bias[i].token == token) x += st->set.bias[i].bias;
+    return x;
+}
+
 static float adjust_one(const struct sample_state *st, int32_t token, float x)
 {
     int count = 0;
-    for (int i = 0; i < st->set.n_bias; i++)
-        if (st->set.bias[i].token == token) x += st->set.bias[i].bias;
-    for (int i = 0; i < window_length(st); i++) count += st->history[i] == token;
-    return count ? penalised(&st->set, x, count) : x;
+    x = bias_one(st, token, x);
+    for (int i = sample_look_back(st, st->window); i-- > 0;) count += sample_token_back(st, i) == token;
+    return count ? sample_penalised(&st->set, x, count) : x;
 }
 
 static int cut_min_p(const struct sample_settings *set, const struct sample_cand *cand, int n, float max)
@@ -94,21 +89,35 @@ struct sample_choice sample_choose(
     return weigh(set, tmp->cand, cut_best(set, tmp->cand, n, max), max);
 }
 
-static int32_t draw(struct sample_choice choice, double u)
+static int draw_at(struct sample_choice choice, double u)
 {
     double goal = u * choice.total, sum = 0;
-    int32_t last = -1;
+    int last = 0;
     for (int i = 0; i < choice.n; i++) {
-        last = choice.cand[i].id;
+        if (choice.cand[i].logit <= 0) continue;
+        last = i;
         sum += choice.cand[i].logit;
         if (sum > goal) break;
     }
     return last;
 }
 
+static int32_t draw(struct sample_choice choice, double u)
+{
+    return choice.cand[draw_at(choice, u)].id;
+}
+
+/* The numbers of a position: of the draw, and of XTC. */
+enum { OF_TOKEN, OF_XTC };
+
+static double number_at(const struct sample_state *st, int64_t pos, uint32_t which)
+{
+    return rng_double((struct rng_key){st->set.seed, st->sample, (uint32_t)pos}, which);
+}
+
 static double random_at(const struct sample_state *st, int64_t pos)
 {
-    return rng_double((struct rng_key){st->set.seed, st->sample, (uint32_t)pos}, 0);
+    return number_at(st, pos, OF_TOKEN);
 }
 
 /* max: the model's largest logit; at: its token, or that of a NaN, or -1. */
@@ -140,13 +149,30 @@ static int find_bad(const float *logits, int n_vocab, bool nan)
     return at;
 }
 
-static int pick_from_all(const struct sampler *s, const struct sample_state *st, struct sample_scratch *tmp,
+/* By any chain, from n candidates of the row. */
+static int pick_by_chain(const struct sampler *s, struct sample_state *st, struct sample_scratch *tmp, int n,
+    int64_t pos, int32_t *token, struct lutra_error *err)
+{
+    struct sample_choice choice;
+    TRY(chain_apply(st, s->lim.n_vocab, tmp, n, s->lim.n_vocab, number_at(st, pos, OF_XTC), &choice, err));
+    int at = draw_at(choice, random_at(st, pos));
+    *token = st->picked = choice.cand[at].id;
+    st->picked_p = chain_probability(st, &choice, at, tmp);
+    return 0;
+}
+
+static int pick_from_all(const struct sampler *s, struct sample_state *st, struct sample_scratch *tmp,
     const float *logits, int64_t pos, int32_t *token, struct lutra_error *err)
 {
     int n_vocab = s->lim.n_vocab;
     struct row_extent of = tmp->passes->extent(logits, n_vocab);
     bool bad = of.has_nan || of.max == INFINITY;
     TRY(check_model(of.max, of.has_nan, bad ? find_bad(logits, n_vocab, of.has_nan) : -1, err));
+    if (!st->plain) {
+        for (int i = 0; i < n_vocab; i++) tmp->cand[i] = (struct sample_cand){i, logits[i]};
+        for (int i = 0; i < st->set.n_bias; i++) tmp->cand[st->set.bias[i].token].logit += st->set.bias[i].bias;
+        return pick_by_chain(s, st, tmp, n_vocab, pos, token, err);
+    }
     const float *row = sample_adjust(st, n_vocab, logits, tmp);
     if (row != logits) of = tmp->passes->extent(row, n_vocab);
     TRY(check_adjusted(of.max, of.has_nan, err));
@@ -161,12 +187,6 @@ static int pick_from_all(const struct sampler *s, const struct sample_state *st,
 
 /* ---- from the best and the listed ---- */
 
-/* How many of the adjusted best a draw looks at; 0: as many as there are. */
-static int n_best(const struct sample_settings *set)
-{
-    return set->temperature <= 0 ? 1 : set->top_k > 0 ? set->top_k : 0;
-}
-
 static int find_token(const int32_t *listed, int n, int32_t token)
 {
     for (int i = 0; i < n; i++)
@@ -176,23 +196,42 @@ static int find_token(const int32_t *listed, int n, int32_t token)
 
 bool sample_list_add(struct sample_list *list, int32_t token)
 {
+    if (list->here) return false;
     if (!list->grows || find_token(list->token, list->n, token) >= 0) return true;
     if (list->n == list->most) return false;
     list->token[list->n++] = token;
     return true;
 }
 
-/* Bias and penalties may take n listed tokens out of the best ROW_TOPK; the others stay in order. */
+/* False: there is no room. */
+static bool list_dry(struct sampler *s, struct sample_state *st, struct sample_list *list)
+{
+    struct sample_scratch *tmp = &s->scratch[0];
+    int n = dry_find(st, s->lim.n_vocab, tmp);
+    bool room = true;
+    for (int i = 0; i < n && room; i++) {
+        int32_t t = sample_token_back(st, i);
+        if (t >= 0 && t < s->lim.n_vocab && tmp->seen[t]) room = sample_list_add(list, t);
+    }
+    dry_clear(st, s->lim.n_vocab, tmp);
+    return room;
+}
+
+/* Bias, penalties and DRY may take n listed tokens out of the best ROW_TOPK; the others stay in order. */
 struct sample_list sampler_listed(struct sampler *s, int seq)
 {
     struct sample_state *st = &s->seq[seq];
-    int best = n_best(&st->set), n_seen = window_length(st);
-    struct sample_list list = {.token = st->listed, .most = ROW_TOPK - best, .grows = true};
-    if (best == 0 || best > ROW_TOPK || st->set.n_bias > list.most - n_seen) return (struct sample_list){0};
+    int n_seen = sample_look_back(st, st->window);
+    struct sample_list list = {.token = st->listed, .most = ROW_TOPK - st->best, .grows = true};
+    if (st->best == 0 || st->best > ROW_TOPK || st->set.n_bias > list.most - n_seen) return (struct sample_list){0};
     for (int i = 0; i < st->set.n_bias; i++) sample_list_add(&list, st->set.bias[i].token);
-    for (int i = 0; i < n_seen; i++)
-        if (st->history[i] >= 0 && st->history[i] < s->lim.n_vocab) sample_list_add(&list, st->history[i]);
+    for (int i = n_seen; i-- > 0;) {
+        int32_t t = sample_token_back(st, i);
+        if (t >= 0 && t < s->lim.n_vocab) sample_list_add(&list, t);
+    }
+    if (st->dry_window > 0 && !list_dry(s, st, &list)) return (struct sample_list){0};
     list.grows = st->window > 0;
+    list.here = st->dry_window > 0;
     return list;
 }
 
@@ -206,12 +245,26 @@ static int insert(struct sample_cand *cand, int n, struct sample_cand c)
     return n + 1;
 }
 
-static int pick_from_best(const struct sample_state *st, struct sample_cand *cand, const struct row_result *r,
-    int64_t pos, int32_t *token, struct lutra_error *err)
+/* The best and the listed as candidates, these with their bias. */
+static int load_best(const struct sample_state *st, struct sample_cand *cand, const struct row_result *r)
 {
-    int n = 0, best = n_best(&st->set);
+    int n = 0;
+    for (int i = 0; i < r->n_top; i++)
+        if (find_token(r->listed, r->n_listed, r->top_id[i]) < 0)
+            cand[n++] = (struct sample_cand){r->top_id[i], r->top_logit[i]};
+    for (int i = 0; i < r->n_listed; i++)
+        cand[n++] = (struct sample_cand){r->listed[i], bias_one(st, r->listed[i], r->listed_logit[i])};
+    return n;
+}
+
+static int pick_from_best(const struct sampler *s, struct sample_state *st, struct sample_scratch *tmp,
+    const struct row_result *r, int64_t pos, int32_t *token, struct lutra_error *err)
+{
+    struct sample_cand *cand = tmp->cand;
+    int n = 0, best = st->best;
     bool has_nan = isnan(r->log_sum_exp) || isnan(r->top_logit[0]);
     TRY(check_model(r->top_logit[0], has_nan, has_nan ? -1 : r->top_id[0], err));
+    if (!st->plain) return pick_by_chain(s, st, tmp, load_best(st, cand, r), pos, token, err);
     for (int i = 0; i < r->n_top; i++)
         if (find_token(r->listed, r->n_listed, r->top_id[i]) < 0)
             n = insert(cand, n, (struct sample_cand){r->top_id[i], r->top_logit[i]});
@@ -241,12 +294,12 @@ static float logit_of(const struct row_result *r, int32_t token)
 int sampler_pick(struct sampler *s, int seq, int thread, const struct row_result *result, int64_t pos,
     struct sample_pick *pick, struct lutra_error *err)
 {
-    const struct sample_state *st = &s->seq[seq];
+    struct sample_state *st = &s->seq[seq];
     struct sample_scratch *tmp = &s->scratch[thread];
     if (result->logits) {
         TRY(pick_from_all(s, st, tmp, result->logits, pos, &pick->token, err));
     } else {
-        TRY(pick_from_best(st, tmp->cand, result, pos, &pick->token, err));
+        TRY(pick_from_best(s, st, tmp, result, pos, &pick->token, err));
     }
     /* log softmax(logits)[token] under the model itself, not under the cut and heated distribution */
     pick->log_prob = (float)((double)logit_of(result, pick->token) - (double)result->log_sum_exp);

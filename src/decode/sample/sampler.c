@@ -8,56 +8,15 @@
 
 #include "base/cpuinfo.h"
 
-struct sample_settings sample_settings_default(void)
-{
-    return (struct sample_settings){
-        .temperature = 0.8f,
-        .top_k = 40,
-        .top_p = 0.95f,
-        .min_p = 0.05f,
-        .penalty_last_n = 64,
-        .repeat_penalty = 1.0f,
-    };
-}
-
-static int check_range(const char *name, float x, float low, float high, struct lutra_error *err)
-{
-    if (x >= low && x <= high) return 0;
-    return lutra_fail(
-        err, LUTRA_E_ARGUMENT, "%s: %g is not between %g and %g", name, (double)x, (double)low, (double)high);
-}
-
-int sample_settings_check(const struct sample_settings *s, int n_vocab, struct lutra_error *err)
-{
-    TRY(check_range("temperature", s->temperature, -1e6f, 1e6f, err));
-    TRY(check_range("top_p", s->top_p, 0, 1e6f, err));
-    TRY(check_range("min_p", s->min_p, -1e6f, 1, err));
-    TRY(check_range("repeat_penalty", s->repeat_penalty, 1e-3f, 1e3f, err));
-    TRY(check_range("frequency_penalty", s->frequency_penalty, -1e3f, 1e3f, err));
-    TRY(check_range("presence_penalty", s->presence_penalty, -1e3f, 1e3f, err));
-    if (s->penalty_last_n < -1)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "penalty_last_n: %d is not -1, 0 or a length", s->penalty_last_n);
-    if (s->n_bias < 0 || (s->n_bias > 0 && !s->bias))
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "logit bias: %d entries, list missing", s->n_bias);
-    for (int i = 0; i < s->n_bias; i++) {
-        if (s->bias[i].token < 0 || s->bias[i].token >= n_vocab)
-            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
-                "logit bias: token %d is not in the vocabulary of %d", s->bias[i].token, n_vocab);
-        if (!(s->bias[i].bias <= 1e6f))
-            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
-                "logit bias: %g for token %d is not -infinity to 1e6", (double)s->bias[i].bias, s->bias[i].token);
-    }
-    return 0;
-}
-
-static int open_scratch(struct sample_scratch *tmp, int n_vocab)
+static int open_scratch(struct sample_scratch *tmp, int n_vocab, int n_history)
 {
     tmp->logits = calloc((size_t)n_vocab, sizeof *tmp->logits);
     tmp->seen = calloc((size_t)n_vocab, sizeof *tmp->seen);
     tmp->cand = calloc((size_t)n_vocab, sizeof *tmp->cand);
+    tmp->match = calloc((size_t)n_history + 1, sizeof *tmp->match);
     tmp->passes = nucleus_passes_for(cpu_isa());
     TRY(nucleus_init(&tmp->nucleus, n_vocab));
-    return tmp->logits && tmp->seen && tmp->cand ? 0 : LUTRA_E_NO_MEMORY;
+    return tmp->logits && tmp->seen && tmp->cand && tmp->match ? 0 : LUTRA_E_NO_MEMORY;
 }
 
 static int check_limits(const struct sampler_limits *lim, struct lutra_error *err)
@@ -85,7 +44,8 @@ int sampler_open(struct sampler **out, const struct sampler_limits *limits, stru
     s->history = calloc(n_seq, ((size_t)limits->n_history + 1) * sizeof *s->history);
     s->listed = calloc(n_seq, ROW_LISTED * sizeof *s->listed);
     int rc = s->seq && s->scratch && s->bias && s->history && s->listed ? 0 : LUTRA_E_NO_MEMORY;
-    for (int i = 0; rc == 0 && i < limits->n_thread; i++) rc = open_scratch(&s->scratch[i], limits->n_vocab);
+    for (int i = 0; rc == 0 && i < limits->n_thread; i++)
+        rc = open_scratch(&s->scratch[i], limits->n_vocab, limits->n_history);
     if (rc < 0) {
         sampler_close(&s);
         return lutra_fail(
@@ -109,6 +69,7 @@ void sampler_close(struct sampler **sampler)
         free(s->scratch[i].logits);
         free(s->scratch[i].seen);
         free(s->scratch[i].cand);
+        free(s->scratch[i].match);
         nucleus_fini(&s->scratch[i].nucleus);
     }
     free(s->scratch);
@@ -120,11 +81,9 @@ void sampler_close(struct sampler **sampler)
     *sampler = NULL;
 }
 
-static int window_of(const struct sample_settings *set, int n_history)
+static int window_of(int last_n, int n_history)
 {
-    bool off = set->repeat_penalty == 1 && set->frequency_penalty == 0 && set->presence_penalty == 0;
-    if (off) return 0;
-    return set->penalty_last_n < 0 || set->penalty_last_n > n_history ? n_history : set->penalty_last_n;
+    return last_n < 0 || last_n > n_history ? n_history : last_n;
 }
 
 /* Each sequence's lists and ring stay where they are; only their contents move. */
@@ -145,17 +104,25 @@ int sampler_init_sequence(
     if (settings->n_bias) memcpy(bias_of(s, seq), settings->bias, (size_t)settings->n_bias * sizeof *settings->bias);
     st->set = *settings;
     st->set.bias = bias_of(s, seq);
+    st->plain = sample_settings_compile(&st->set, &st->best);
     st->sample = sample;
-    st->window = window_of(settings, s->lim.n_history);
+    st->window = window_of(st->set.penalty_last_n, s->lim.n_history);
+    st->dry_window = window_of(st->set.dry_last_n, s->lim.n_history);
+    st->ring = st->window > st->dry_window ? st->window : st->dry_window;
     st->n_seen = 0;
+    st->mu = 2 * settings->mirostat_tau;
+    st->near_weight = 1 / (1 - settings->adaptive_decay);
+    st->near_sum = settings->adaptive_target * st->near_weight;
+    st->picked = -1;
     return 0;
 }
 
 void sampler_accept(struct sampler *s, int seq, int32_t token)
 {
     struct sample_state *st = &s->seq[seq];
-    if (st->window > 0) st->history[st->n_seen % st->window] = token;
+    if (st->ring > 0) st->history[st->n_seen % st->ring] = token;
     st->n_seen++;
+    chain_accept(st, token);
 }
 
 void sampler_fork(struct sampler *s, int dst, int src, uint32_t sample)
@@ -169,7 +136,7 @@ void sampler_fork(struct sampler *s, int dst, int src, uint32_t sample)
         to->listed = listed;
         to->set.bias = bias_of(s, dst);
         memcpy(bias_of(s, dst), bias_of(s, src), (size_t)from->set.n_bias * sizeof *s->bias);
-        int64_t kept = from->n_seen < from->window ? from->n_seen : from->window;
+        int64_t kept = from->n_seen < from->ring ? from->n_seen : from->ring;
         memcpy(history, from->history, (size_t)kept * sizeof *history);
     }
     to->sample = sample;

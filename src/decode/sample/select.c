@@ -60,6 +60,51 @@ void select_sort(struct sample_cand *cand, int n)
     sort_heap(cand, n);
 }
 
+/* ---- one after another ---- */
+
+static void sink(struct sample_cand *heap, int n, int at)
+{
+    struct sample_cand moving = heap[at];
+    for (int child = 2 * at + 1; child < n; child = 2 * at + 1) {
+        if (child + 1 < n && select_is_worse(heap[child], heap[child + 1])) child++;
+        if (!select_is_worse(moving, heap[child])) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moving;
+}
+
+struct select_queue select_queue(struct sample_cand *cand, int n)
+{
+    for (int i = n / 2 - 1; i >= 0; i--) sink(cand, n, i);
+    return (struct select_queue){cand, n, n};
+}
+
+static void swap(struct sample_cand *a, struct sample_cand *b)
+{
+    struct sample_cand was = *a;
+    *a = *b;
+    *b = was;
+}
+
+struct sample_cand select_next(struct select_queue *q)
+{
+    swap(&q->cand[0], &q->cand[--q->n_left]);
+    sink(q->cand, q->n_left, 0);
+    return q->cand[q->n_left];
+}
+
+int select_taken(struct select_queue *q)
+{
+    int n = q->n - q->n_left;
+    struct sample_cand *taken = q->cand + q->n_left;
+    for (int i = 0; i < n / 2; i++) swap(&taken[i], &taken[n - 1 - i]);
+    memmove(q->cand, taken, (size_t)n * sizeof *taken);
+    return n;
+}
+
+/* ---- of a row ---- */
+
 static int drop_forbidden(const struct sample_cand *cand, int n)
 {
     while (n > 0 && cand[n - 1].logit == -INFINITY) n--;

@@ -82,6 +82,16 @@ int select_top_k(const float *logits, int n, int k, float max, struct sample_can
 /* Sorts n candidates best first, in place. */
 void select_sort(struct sample_cand *cand, int n);
 
+/* Taking the best of candidates one after another: O(n), then O(log n) for each. */
+struct select_queue {
+    struct sample_cand *cand;
+    int n, n_left; /* a heap, best first, before n_left; behind it those taken, the first at the end */
+};
+struct select_queue select_queue(struct sample_cand *cand, int n);
+struct sample_cand select_next(struct select_queue *queue); /* n_left > 0 */
+/* Puts those taken in front, in the order in which they were; returns how many. */
+int select_taken(struct select_queue *queue);
+
 /* The length of the shortest prefix of best-first candidates that holds `mass` of `total`. */
 int select_prefix(const struct sample_cand *cand, int n, float mass, float max, double total);
 

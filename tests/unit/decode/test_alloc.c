@@ -60,6 +60,8 @@ static void nothing_after_open_allocates(void **state)
         set.top_p = ps[round / 3];
         set.repeat_penalty = 1.1f;
         set.penalty_last_n = -1;
+        if (round % 2) set.dry_multiplier = 1, set.typical_p = 0.9f, set.dynatemp_range = 0.3f;
+        if (round == 8) set.mirostat = 2, set.dynatemp_range = 0;
         set.bias = bias;
         set.n_bias = 4;
         int bad = sampler_init_sequence(s, 0, &set, 0, NULL);

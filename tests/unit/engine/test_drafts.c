@@ -115,6 +115,23 @@ static int roll(struct dice *d, int n)
     return guess_below(&d->g, n);
 }
 
+/* Samplers with a state, or that look at the text. */
+static void choose_chain(struct dice *d, struct lutra_sampling *sp)
+{
+    static const char *const breakers[] = {"e", " t"};
+    if (roll(d, 3) == 0) sp->dry_multiplier = 1, sp->dry_allowed_length = roll(d, 3), sp->dry_penalty_last_n = -1;
+    if (roll(d, 2) == 0) sp->dry_sequence_breakers = breakers, sp->n_dry_sequence_breakers = 2;
+    if (roll(d, 5) == 0) sp->xtc_probability = 0.5f, sp->xtc_threshold = 0.05f;
+    if (roll(d, 5) == 0) sp->typical_p = 0.8f;
+    if (roll(d, 5) == 0) sp->top_n_sigma = 2;
+    switch (roll(d, 6)) {
+    case 0: sp->mirostat = 1 + roll(d, 2), sp->mirostat_eta = 0.5f; break;
+    case 1: sp->adaptive_target = 0.3f, sp->samplers = "top_k;adaptive_p"; break;
+    case 2: sp->dynatemp_range = 0.4f, sp->samplers = "temperature;penalties;top_k;dry;min_p"; break;
+    default: break;
+    }
+}
+
 static struct lutra_request make_request(struct dice *d, lutra_session *s, struct heard *h, int who)
 {
     static const char *const stops[] = {"e", "\xff\xfe", "ing"};
@@ -139,6 +156,7 @@ static struct lutra_request make_request(struct dice *d, lutra_session *s, struc
     if (roll(d, 3) == 0) sp->repeat_penalty = 1.3f, sp->presence_penalty = 0.4f;
     if (roll(d, 3) == 0) sp->penalty_last_n = roll(d, 80) - 1;
     if (roll(d, 3) == 0) sp->bias = bias, sp->n_bias = 3;
+    choose_chain(d, sp);
     if (roll(d, 4) == 0) r.stop = stops, r.n_stop = 1 + roll(d, 3);
     if (roll(d, 6) == 0) h->enough = 1 + roll(d, 20);
     r.ignore_end = roll(d, 2);
