@@ -28,7 +28,7 @@ struct command {
 };
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_tokenize,
-    command_inspect, command_make_model, command_pack, command_perplexity, command_rag;
+    command_inspect, command_models, command_make_model, command_pack, command_perplexity, command_rag;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 
@@ -108,6 +108,8 @@ int tokenize_chat(const lutra_model *model, const char *chat_template, const str
 /* ---- opening a model (setup.c) ---------------------------------------------------------------------------------- */
 
 struct engine_options {
+    const char *hf_repo, *hf_file, *hf_token;
+    bool offline;
     const char *model, *device, *isa, *type_k, *type_v, *packed;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full;
@@ -129,6 +131,9 @@ struct option_set engine_option_set(struct engine_options *opts);      /* -m -t 
 struct option_set speculation_option_set(struct engine_options *opts); /* --spec-type --draft-max ... */
 struct option_set output_option_set(struct engine_options *opts);      /* -v --quiet --no-progress */
 
+/* The model's path in place of its name, or of -hf's: found on this machine or downloaded.  0, or an exit code after a
+ * message. */
+int engine_find_model(struct engine_options *opts);
 /* Opens runtime and model; returns 0 or an exit code after a message. */
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only);
 int engine_open_runtime(struct engine *e, const struct engine_options *opts);
@@ -140,9 +145,8 @@ void engine_close(struct engine *e);
 
 struct sampling_options {
     struct lutra_sampling set;
-    int64_t seed; /* -1 = another one each time */
-    const char *letters;
-    char spelt[256];                   /* set.samplers, where `letters` names them */
+    int64_t seed;                      /* -1 = another one each time */
+    const char *letters;               /* set.samplers by letters, or NULL */
     struct option_list bias, breakers; /* "15043+1.5", "15043-inf"; texts */
     uint64_t given;
 };
@@ -150,7 +154,8 @@ struct sampling_options {
 void sampling_options_init(struct sampling_options *opts);
 struct option_set sampling_option_set(struct sampling_options *opts);
 /* bias: room for OPTION_LIST_MAX; *out borrows from opts.  0 or EXIT_USAGE after a message. */
-int sampling_from_options(struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out);
+int sampling_from_options(
+    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out);
 /* What was not given becomes what the model's file recommends. */
 void sampling_from_model(const struct sampling_options *opts, const lutra_model *model, struct lutra_sampling *set);
 /* All of it but seed and biases, for comparing. */

@@ -50,7 +50,8 @@ static const struct foreign table[] = {
         FOREIGN_NONE, NULL, NULL},
     /* ---- would change the result ---- */
     {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo -hfv -hfrv --hf-repo-v",
-        FOREIGN_ONE, "models are not downloaded (give a file with -m)", NULL},
+        FOREIGN_ONE, "models come from a repository in run, eval, perplexity and tokenize only, and by -hf alone",
+        NULL},
     {"--gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default --vision-gemma-12b-default "
      "--fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default",
         FOREIGN_NONE, "models are not downloaded (give a file with -m)", NULL},

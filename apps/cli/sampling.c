@@ -102,49 +102,57 @@ static int parse_bias(const char *text, struct lutra_logit_bias *bias)
     return 0;
 }
 
-/* "edskypmxt" as names. */
-static int spell_letters(struct sampling_options *opts)
+/* "edskypmxt" as names, for as long as the program runs; NULL after a message. */
+static const char *spell_letters(const char *given)
 {
     static const char letters[] = "edskypmxta";
     static const char *const name[] = {
         "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature", "adaptive_p"};
-    opts->spelt[0] = 0;
-    for (const char *p = opts->letters; *p; p++) {
+    struct buffer names = {0};
+    buffer_add(&names, "", 0);
+    for (const char *p = given; *p; p++) {
         const char *at = strchr(letters, *p);
-        size_t n = strlen(opts->spelt);
-        if (!at || n + 16 > sizeof opts->spelt) {
-            say("--sampling-seq: '%s' is not of at most 16 of the letters %s%s", opts->letters, letters,
+        if (!at) {
+            say("--sampling-seq: '%s' is not of the letters %s%s", given, letters,
                 *p == 'i' ? " (infill is not implemented)" : "");
-            return EXIT_USAGE;
+            buffer_free(&names);
+            return NULL;
         }
-        snprintf(opts->spelt + n, sizeof opts->spelt - n, "%s;", name[at - letters]);
+        buffer_add(&names, name[at - letters], strlen(name[at - letters]));
+        buffer_add(&names, ";", 1);
     }
-    opts->set.samplers = opts->spelt;
-    return 0;
+    return names.text;
 }
 
-int sampling_from_options(struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out)
+/* The texts of --dry-sequence-breaker, for as long as the program runs. */
+static void take_breakers(const struct option_list *list, struct lutra_sampling *out)
 {
-    if (opts->letters && spell_letters(opts)) return EXIT_USAGE;
+    const char **text = get_memory(((size_t)list->n + 1) * sizeof *text);
+    for (int i = 0; i < list->n; i++) {
+        char *own = copy_text(list->item[i]);
+        size_t n = strlen(own);
+        unescape(own, &n);
+        text[i] = own;
+    }
+    out->dry_sequence_breakers = text;
+    out->n_dry_sequence_breakers = list->n == 1 && strcmp(text[0], "none") == 0 ? -1 : list->n;
+}
+
+int sampling_from_options(
+    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out)
+{
+    *out = opts->set;
+    if (opts->letters && !(out->samplers = spell_letters(opts->letters))) return EXIT_USAGE;
     for (int i = 0; i < opts->bias.n; i++)
         if (parse_bias(opts->bias.item[i], &bias[i]) < 0) {
             say("--logit-bias: '%s' is not TOKEN+BIAS or TOKEN-BIAS", opts->bias.item[i]);
             return EXIT_USAGE;
         }
-    *out = opts->set;
     out->seed =
         opts->seed >= 0 ? (uint64_t)opts->seed : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid() + now_us();
     out->bias = bias;
     out->n_bias = opts->bias.n;
-    for (int i = 0; i < opts->breakers.n; i++) {
-        char *text = copy_text(opts->breakers.item[i]); /* for as long as the program runs */
-        size_t n = strlen(text);
-        unescape(text, &n);
-        opts->breakers.item[i] = text;
-    }
-    bool none = opts->breakers.n == 1 && strcmp(opts->breakers.item[0], "none") == 0;
-    out->dry_sequence_breakers = opts->breakers.item;
-    out->n_dry_sequence_breakers = none ? -1 : opts->breakers.n;
+    take_breakers(&opts->breakers, out);
     return 0;
 }
 

@@ -5,12 +5,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "models/find.h"
+#include "models/hub.h"
+
 enum { THREADS_PER_CPU = 4 }; /* more only wait */
 
 #define AT(field) offsetof(struct engine_options, field)
 
 static const struct option engine_table[] = {
-    {"-m --model", "MODEL", OPT_TEXT, AT(model), "FILE", .help = "GGUF file or Hugging Face folder", .common = true},
+    {"-m --model", "MODEL", OPT_TEXT, AT(model), "FILE",
+        .help = "GGUF file or Hugging Face folder, or the name of one that another program has ('lutra models')",
+        .common = true},
+    {"-hf -hfr --hf-repo", "HF_REPO", OPT_TEXT, AT(hf_repo), "USER/REPO[:QUANT]",
+        .help = "model of Hugging Face's hub: from this machine's folders, else from the server HF_ENDPOINT; Q4_K_M if "
+                "there is one"},
+    {"-hff --hf-file", "HF_FILE", OPT_TEXT, AT(hf_file), "FILE", .help = "that file of -hf's repository"},
+    {"-hft --hf-token", NULL, OPT_TEXT, AT(hf_token), "TOKEN", .help = "access token for -hf; HF_TOKEN, if not given"},
+    {"--offline", "OFFLINE", OPT_ON, AT(offline), NULL, .help = "nothing is downloaded"},
     {"-t --threads", "THREADS", OPT_INT, AT(n_threads), "N", .help = "threads; 0 = the CPUs this process may use",
         .min = 0, .max = 4096, .common = true},
     {"-c --ctx-size", "CTX_SIZE", OPT_INT, AT(n_ctx), "N",
@@ -128,11 +139,26 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     return lutra_runtime_open(&e->runtime, &settings, &err) < 0 ? fail_with(&err) : 0;
 }
 
+int engine_find_model(struct engine_options *opts)
+{
+    if (!opts->hf_repo) {
+        if (!opts->hf_file) return opts->model ? model_find(opts->model, &opts->model) : 0;
+        say("--hf-file %s: of which repository? give -hf USER/REPO", opts->hf_file);
+        return EXIT_USAGE;
+    }
+    if (opts->model && opts->model != getenv("LUTRA_ARG_MODEL")) {
+        say("-m %s and -hf %s: one model, please", opts->model, opts->hf_repo);
+        return EXIT_USAGE;
+    }
+    progress_enable(opts->progress && !opts->quiet);
+    return hub_find(&(struct hub_wanted){opts->hf_repo, opts->hf_file, opts->hf_token, opts->offline}, &opts->model);
+}
+
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only)
 {
     struct lutra_error err = {0};
     if (!opts->model) {
-        say("no model: give one with -m FILE or LUTRA_ARG_MODEL");
+        say("no model: give one with -m FILE, -hf USER/REPO or LUTRA_ARG_MODEL");
         return EXIT_USAGE;
     }
     if (opts->type_v && strcmp(opts->type_k, opts->type_v) != 0) {

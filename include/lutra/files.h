@@ -56,7 +56,7 @@ LUTRA_API int lutra_make_model(lutra_runtime *runtime, const char *path,
 /* i = 0, 1, ... until NULL. */
 LUTRA_API const char *lutra_make_model_shape(int i);
 
-/* Metadata, tensors, the memory a model needs and, in `lacks`, a sentence for each thing that keeps it from running, as
+/* Metadata, tensors, the memory a model needs and what is free, and, in `lacks`, a sentence for each thing that keeps it from running, as
  * a JSON text; free with lutra_free(). */
 LUTRA_API int lutra_inspect(const char *path, char **json, struct lutra_error *err);
 

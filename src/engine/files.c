@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cpuinfo.h"
 #include "quant/quant.h"
 #include "weights/convert.h"
 #include "weights/make_model.h"
@@ -161,7 +162,8 @@ static json_t *memory_json(const struct weights *w)
 {
     struct model *m;
     struct lutra_error why;
-    json_t *out = json_pack("{s:I}", "weights", (json_int_t)weights_tensor_bytes(w));
+    json_t *out = json_pack("{s:I, s:I}", "weights", (json_int_t)weights_tensor_bytes(w), "available_now",
+        (json_int_t)(cpu_memory_available() & INT64_MAX));
     if (model_open(&m, w, &why) < 0) return out;
     const struct hparams *hp = model_hparams(m);
     int64_t per_token = (int64_t)kv_token_bytes(QUANT_F16, model_ops(m)->layer, model_ops(m)->n_layer);

@@ -221,7 +221,8 @@ static int tests_of_model(struct bench_state *b, const char *model, int n_thread
     struct engine_options eo = b->o->engine;
     eo.model = model;
     eo.n_threads = n_threads;
-    int code = engine_open(&e, &eo, false);
+    int code = engine_find_model(&eo);
+    if (!code) code = engine_open(&e, &eo, false);
     if (!code) {
         b->test->model = model;
         b->test->info = e.info;
@@ -255,6 +256,8 @@ static int run(void *opts, const char **arg, int n_arg)
             return EXIT_USAGE;
         }
         o->engine.model = o->models.item[0];
+        int code = engine_find_model(&o->engine);
+        if (code) return code;
         o->engine.n_threads = (int)g.threads.v[0];
         o->engine.n_batch = (int)g.batch.v[0];
         o->engine.type_k = o->engine.type_v = g.type[0];

@@ -218,6 +218,7 @@ static int run(void *opts, const char **arg, int n_arg)
     (void)arg, (void)n_arg;
     if (o->spec) return spec_evaluate(o);
     int code = check(o);
+    if (!code) code = engine_find_model(&o->engine);
     if (!code) code = sampling_from_options(&o->sampling, run.bias, &run.sampling);
     if (!code) code = eval_read(&set, o);
     if (!code) code = eval_methods(&set, o);

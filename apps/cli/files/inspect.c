@@ -4,6 +4,8 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "models/find.h"
+
 struct inspect_options {
     const char *key;
     bool json, tensors;
@@ -182,8 +184,11 @@ static int run(void *opts, const char **arg, int n_arg)
     json_error_t where;
     char *text = NULL, size[32];
     int code = EXIT_OK;
+    const char *path;
     (void)n_arg;
-    if (lutra_inspect(arg[0], &text, &err) < 0) return fail_with(&err);
+    code = model_find(arg[0], &path);
+    if (code) return code;
+    if (lutra_inspect(path, &text, &err) < 0) return fail_with(&err);
     json_t *root = json_loads(text, 0, &where);
     if (!root) {
         say("%s: the library's description is not JSON: %s", arg[0], where.text);

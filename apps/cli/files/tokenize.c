@@ -82,6 +82,7 @@ static int run(void *opts, const char **arg, int n_arg)
     } else if (read_file(o->from_stdin ? "-" : o->file, &text) < 0) {
         code = EXIT_FAILED;
     }
+    if (!code) code = engine_find_model(&o->engine);
     if (!code) code = engine_open(&e, &o->engine, true);
     if (!code) {
         int flags = (o->no_bos ? 0 : LUTRA_ADD_SPECIAL) | (o->parse_special ? LUTRA_PARSE_SPECIAL : 0);

@@ -227,6 +227,8 @@ static int run(void *opts, const char **arg, int n_arg)
         say("perplexity: %s", why);
         return EXIT_USAGE;
     }
+    code = engine_find_model(&o->engine);
+    if (code) return code;
     if (o->hellaswag || o->winogrande || o->choice) return choices_score(o);
     if (o->prompt && !o->divergence) {
         buffer_add(&text, o->prompt, strlen(o->prompt));

@@ -276,6 +276,7 @@ static int run(void *opts, const char **arg, int n_arg)
     char *history_path = NULL;
     int code = check_options(o);
     if (!code && n_arg > 0) code = set_model(o, arg[0]);
+    if (!code) code = engine_find_model(&o->engine);
     if (!code) code = searcher_init(&t.searcher, &o->search);
     if (!code) code = sampling_from_options(&o->sampling, t.bias, &t.sampling);
     if (!code) code = read_prompt(o, &prompt);

@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 {
     struct table_options o = {.format = "md"};
     struct option_args args = {.command = "npu-tables", .n_set = 1};
-    args.set[0] = (struct option_set){"Options", table, OPTION_COUNT(table), &o};
+    args.set[0] = (struct option_set){"Options", table, OPTION_COUNT(table), &o, NULL};
     if (option_parse(&args, argc - 1, argv + 1) < 0) return EXIT_USAGE;
     if (args.help || args.n_positional) {
         printf("Usage: lutra-npu-tables [options]\n\nThe NPU's kernels and whole models: counted, modelled, never "

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lutra models: what other programs have put on this machine, and whether it runs here.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "find.h"
+
+struct models_options {
+    bool paths;
+};
+
+#define AT(field) offsetof(struct models_options, field)
+
+static const struct option models_table[] = {
+    {"--paths", NULL, OPT_ON, AT(paths), NULL, .help = "the path of each, too"},
+};
+#undef AT
+
+static void set_defaults(void *opts)
+{
+    memset(opts, 0, sizeof(struct models_options));
+}
+
+static int list_sets(void *opts, struct option_set *set)
+{
+    set[0] = (struct option_set){"Options", models_table, OPTION_COUNT(models_table), opts, NULL};
+    return 1;
+}
+
+/* What a table's line says. */
+struct facts {
+    char size[32], type[16], arch[32];
+    char verdict[512];
+};
+
+/* The type most bytes are in. */
+static void name_type(const json_t *tensors, char *out, size_t n_out)
+{
+    struct {
+        const char *name;
+        double bytes;
+    } sum[32] = {{NULL, 0}};
+    int best = 0;
+    size_t i;
+    json_t *t;
+    json_array_foreach((json_t *)tensors, i, t)
+    {
+        const char *name = json_string_value(json_object_get(t, "type"));
+        int k = 0;
+        while (name && k < 31 && sum[k].name && strcmp(sum[k].name, name) != 0) k++;
+        sum[k].name = name;
+        sum[k].bytes += json_number_value(json_object_get(t, "bytes"));
+        if (sum[k].bytes > sum[best].bytes) best = k;
+    }
+    snprintf(out, n_out, "%s", sum[best].name ? sum[best].name : "?");
+}
+
+/* Weights, and a cache of 4096 tokens or as many as the model knows. */
+static void judge_memory(const json_t *memory, struct facts *out)
+{
+    char need[32], have[32];
+    double context = json_number_value(json_object_get(memory, "context_train"));
+    double bytes =
+        json_number_value(json_object_get(memory, "weights")) +
+        json_number_value(json_object_get(memory, "cache_per_token_f16")) * (context < 4096 ? context : 4096);
+    double available = json_number_value(json_object_get(memory, "available_now"));
+    if (bytes <= available)
+        snprintf(out->verdict, sizeof out->verdict, "fits");
+    else
+        snprintf(out->verdict, sizeof out->verdict, "needs %s, %s are free", bytes_text(bytes, need, sizeof need),
+            bytes_text(available, have, sizeof have));
+}
+
+static void read_facts(const struct found_model *m, struct facts *out)
+{
+    char *text = NULL;
+    struct lutra_error err = {0};
+    *out = (struct facts){"-", "-", "-", ""};
+    if (m->why || lutra_inspect(m->path, &text, &err) < 0) {
+        snprintf(out->verdict, sizeof out->verdict, "%s", m->why ? m->why : err.what);
+        return;
+    }
+    json_t *root = json_loads(text, 0, NULL);
+    const char *arch = json_string_value(json_object_get(json_object_get(root, "metadata"), "general.architecture"));
+    const json_t *lacks = json_object_get(root, "lacks");
+    bytes_text(json_number_value(json_object_get(root, "bytes")), out->size, sizeof out->size);
+    name_type(json_object_get(root, "tensors"), out->type, sizeof out->type);
+    snprintf(out->arch, sizeof out->arch, "%s", arch ? arch : "?");
+    const char *lack = json_string_value(json_array_get(lacks, 0));
+    if (lack)
+        snprintf(out->verdict, sizeof out->verdict, "%s", lack);
+    else
+        judge_memory(json_object_get(root, "memory"), out);
+    json_decref(root);
+    lutra_free(text);
+}
+
+/* A cell, blanks up to its width. */
+static void print_cell(const char *text, int width)
+{
+    size_t n = strlen(text);
+    print_plain(text, n);
+    printf("%*s", n < (size_t)width ? width - (int)n : 2, n < (size_t)width ? "" : "  ");
+}
+
+static void print_model(const struct found_model *m, int width, bool path)
+{
+    struct facts f;
+    read_facts(m, &f);
+    print_cell(m->name, width);
+    print_cell(f.size, 12);
+    print_cell(f.type, 8);
+    print_cell(f.arch, 12);
+    print_cell(m->place, 14);
+    print_plain(f.verdict, strlen(f.verdict));
+    putchar('\n');
+    if (!path) return;
+    fputs("  ", stdout);
+    print_plain(m->path, strlen(m->path));
+    putchar('\n');
+}
+
+static int run(void *opts, const char **arg, int n_arg)
+{
+    const struct models_options *o = opts;
+    struct model_list list;
+    int width = 24, n = 0;
+    models_list(&list);
+    for (int i = 0; i < list.n; i++) {
+        int length = (int)strlen(list.model[i].name) + 2;
+        if (length > width) width = length < 60 ? length : 60;
+    }
+    for (int i = 0; i < list.n && !interrupted(); i++) {
+        if (n_arg > 0 && !model_is_meant(&list.model[i], arg[0])) continue;
+        if (n++ == 0) printf("%-*s%-12s%-8s%-12s%-14s%s\n", width, "NAME", "SIZE", "TYPE", "ARCH", "PLACE", "RUNS");
+        print_model(&list.model[i], width, o->paths);
+    }
+    models_free(&list);
+    if (n == 0) say("no models%s in the folders of other programs", n_arg > 0 ? " of that name" : "");
+    return n > 0 || n_arg == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+const struct command command_models = {
+    .name = "models",
+    .arguments = "[NAME]",
+    .summary = "List the models that other programs have put on this machine",
+    .notes =
+        "Looked for in the cache of Hugging Face's hub (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub), llama.cpp's\n"
+        "(LLAMA_CACHE, ~/.cache/llama.cpp), LM Studio's (~/.lmstudio/models, ~/.cache/lm-studio/models) and Ollama's\n"
+        "(OLLAMA_MODELS, ~/.ollama/models, /usr/share/ollama/.ollama/models).  The names, in part, are what -m takes.",
+    .opts_bytes = sizeof(struct models_options),
+    .defaults = set_defaults,
+    .sets = list_sets,
+    .max_args = 1,
+    .run = run,
+};
