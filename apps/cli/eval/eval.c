@@ -99,7 +99,7 @@ static int list_sets(void *opts, struct option_set *set)
     set[2] = engine_option_set(&o->engine);
     set[3] = sampling_option_set(&o->sampling);
     set[4] = speculation_option_set(&o->engine);
-    set[5] = (struct option_set){"Worth of drafts", spec_table, OPTION_COUNT(spec_table), o};
+    set[5] = (struct option_set){"Worth of drafts", spec_table, OPTION_COUNT(spec_table), o, NULL};
     set[6] = output_option_set(&o->engine);
     return 7;
 }
