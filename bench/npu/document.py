@@ -14,6 +14,11 @@ from pathlib import Path
 SOC, USUAL = "snapdragon-8gen3", 1024
 STEPS = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
 RATES = STEPS + ["Llama-3.2-3B"]
+# Methods of test-time scaling that docs/NPU.md shows.
+METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged", "beam@2x2, judged", "beam@4x4, judged"],
+           "abacus-1m": ["greedy"],
+           "countdown-s": ["greedy", "best@8", "best@16", "best@64", "best@16, judged"],
+           "countdown-l": ["greedy", "best@8", "best@16"]}
 
 
 def span(low, high, digits=0):
@@ -99,6 +104,17 @@ class Figures:
     def of_watts(self, model):
         w = self.step[model, 1, USUAL]["whole"]
         return w["low_mj"] / w["low_us"] * 1e3, w["high_mj"] / w["high_us"] * 1e3
+
+    def methods(self):
+        on = {(c["model"], c["method"] + (", judged" if c["judge"] else "")): c
+              for c in self.d["accuracy_against_cost"] if c["soc"] == SOC}
+        rows = []
+        for model, method in ((model, method) for model in METHODS for method in METHODS[model]):
+            c = on[model, method]
+            front = [what for what, field in (("time", "front_latency"), ("energy", "front_energy")) if c[field]]
+            rows.append([c["task"], model, method, f"{100 * c['accuracy_measured']:.0f}",
+                         span(c["low_us"] / 1e3, c["high_us"] / 1e3, 1), span(c["low_mj"], c["high_mj"], 1), ", ".join(front)])
+        return table(["task", "model", "method", "% right", "ms", "mJ", "not beaten in"], rows)
 
     def pairs(self):
         a, b = self.step["Qwen2.5-1.5B", 8, USUAL]["whole"], self.step["Qwen2.5-3B", 1, USUAL]["whole"]
