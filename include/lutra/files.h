@@ -13,20 +13,28 @@ extern "C" {
 
 struct lutra_quantize_settings {
     size_t size;
-    const char *type;                 /* "Q4_0", "Q8_0", "F16", ..., "COPY"; any case */
-    const char *token_embedding_type; /* NULL = type (llama.cpp's --token-embedding-type) */
-    const char *output_type;          /* NULL = type */
+    const char *type;                 /* llama-quantize's mixes: "Q4_K_M", "Q4_0", "F16", ..., or "COPY"; any case */
+    const char *token_embedding_type; /* "Q8_0", ..., as all types below; NULL = the mix's */
+    const char *output_type;          /* of the output matrix; NULL = the mix's */
     bool allow_requantize;
-    bool pure; /* no better type for the output matrix than for the rest */
+    bool pure; /* every matrix of the mix's main type */
     lutra_progress_fn progress;
     void *progress_user;
-    lutra_log_fn log; /* tensors that kept or got another type, with the reason */
+    lutra_log_fn log; /* a line per tensor: debug; warnings for those whose rows do not fit the mix's type */
     void *log_user;
+    const char *const
+        *tensor_type; /* [n_tensor_type] "REGEX=TYPE" (PCRE2, found anywhere in a name): the first decides */
+    int n_tensor_type;
+    bool leave_output_tensor; /* output.weight stays as it is */
+    bool dry_run;             /* only the log's lines, as info; out_path is not looked at */
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
-/* The new file appears whole or not at all. */
+/* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.  LUTRA_E_UNSUPPORTED
+ * names a tensor whose type cannot be written yet. */
 LUTRA_API int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
     const struct lutra_quantize_settings *settings, struct lutra_error *err);
+/* The mixes' names: i = 0, 1, ... until NULL. */
+LUTRA_API const char *lutra_quantize_type(int i);
 
 #define LUTRA_PACKED_SUFFIX ".lutra-packed"
 

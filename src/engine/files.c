@@ -13,6 +13,7 @@
 #include "quant/quant.h"
 #include "weights/convert.h"
 #include "weights/make_model.h"
+#include "weights/mix.h"
 
 /* ---- parallel work on the runtime's pool ---- */
 
@@ -65,6 +66,73 @@ static int type_named(const char *what, const char *name, enum quant_type *type,
         err, LUTRA_E_ARGUMENT, "%s: type '%s' is not known; there are%s", what, name ? name : "(none)", names);
 }
 
+const char *lutra_quantize_type(int i)
+{
+    const struct weights_mix *mix = i >= 0 ? weights_mix_at((size_t)i) : NULL;
+    return mix ? mix->name : NULL;
+}
+
+static int mix_named(const char *name, const struct weights_mix **out, struct lutra_error *err)
+{
+    char names[256] = "";
+    *out = name ? weights_mix_named(name) : NULL;
+    if (*out) return 0;
+    for (size_t i = 0, n = 0; weights_mix_at(i) && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, " %s", weights_mix_at(i)->name);
+    return lutra_fail(
+        err, LUTRA_E_ARGUMENT, "quantize: type '%s' is not known; there are%s", name ? name : "(none)", names);
+}
+
+/* "REGEX=TYPE" as a rule; the pattern is cut out of `text`, a copy. */
+static int read_rule(char *text, struct weights_type_rule *rule, struct lutra_error *err)
+{
+    char *equals = strrchr(text, '=');
+    if (!equals || equals == text)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "tensor type: '%s' is not REGEX=TYPE", text);
+    *equals = 0;
+    rule->pattern = text;
+    return type_named(text, equals + 1, &rule->type, err);
+}
+
+/* Copies of the texts, and the rules that point into them. */
+static int read_rules(
+    const struct lutra_quantize_settings *set, char **text, struct weights_type_rule *rule, struct lutra_error *err)
+{
+    for (int i = 0; i < set->n_tensor_type; i++) {
+        text[i] = strdup(set->tensor_type[i]);
+        if (!text[i]) return lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory");
+        TRY(read_rule(text[i], &rule[i], err));
+    }
+    return 0;
+}
+
+static int quantize_with(struct weights_quantize_settings *q, const struct lutra_quantize_settings *set,
+    const char *in_path, const char *out_path, struct lutra_error *err)
+{
+    enum quant_type type = QUANT_F16;
+    if (!q->copy) TRY(mix_named(set->type, &q->mix, err));
+    if (set->token_embedding_type) {
+        TRY(type_named("token embedding", set->token_embedding_type, &type, err));
+        q->token_embd_type = (int)type;
+    }
+    if (set->output_type) {
+        TRY(type_named("output", set->output_type, &type, err));
+        q->output_type = (int)type;
+    }
+    size_t n = set->n_tensor_type > 0 ? (size_t)set->n_tensor_type : 0;
+    char **text = calloc(n + 1, sizeof *text);
+    struct weights_type_rule *rule = calloc(n + 1, sizeof *rule);
+    int rc =
+        text && rule ? read_rules(set, text, rule, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory");
+    q->rule = rule;
+    q->n_rule = n;
+    if (rc == 0) rc = weights_quantize_file(in_path, out_path, q, err);
+    for (size_t i = 0; text && i < n; i++) free(text[i]);
+    free(text);
+    free(rule);
+    return rc;
+}
+
 int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
     const struct lutra_quantize_settings *settings, struct lutra_error *err)
 {
@@ -76,23 +144,15 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     q.copy = set.type && (!strcmp(set.type, "COPY") || !strcmp(set.type, "copy"));
     q.pure = set.pure;
     q.allow_requantize = set.allow_requantize;
+    q.leave_output = set.leave_output_tensor;
+    q.dry_run = set.dry_run;
     q.parallel = in_parallel;
     q.parallel_user = runtime;
     q.progress = report;
     q.progress_user = &progress;
     q.log = set.log;
     q.log_user = set.log_user;
-    enum quant_type type = QUANT_F16;
-    if (!q.copy) TRY(type_named("quantize", set.type, &q.type, err));
-    if (set.token_embedding_type) {
-        TRY(type_named("token embedding", set.token_embedding_type, &type, err));
-        q.token_embd_type = (int)type;
-    }
-    if (set.output_type) {
-        TRY(type_named("output", set.output_type, &type, err));
-        q.output_type = (int)type;
-    }
-    return weights_quantize_file(in_path, out_path, &q, err);
+    return quantize_with(&q, &set, in_path, out_path, err);
 }
 
 int lutra_make_model(

@@ -3,6 +3,7 @@
 
 #include "quant/quant.h"
 #include "weights/gguf_write.h"
+#include "weights/mix.h"
 #include "weights/weights_impl.h"
 
 #include <math.h>
@@ -20,91 +21,8 @@ enum {
 
 struct weights_quantize_settings weights_quantize_default(void)
 {
-    return (struct weights_quantize_settings){.type = QUANT_F16, .token_embd_type = -1, .output_type = -1};
-}
-
-/* ---- which type ---- */
-
-static bool match(const char *pattern, const char *name)
-{
-    const char *star = NULL, *again = NULL;
-    while (*name) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            again = name;
-        } else if (*pattern == '?' || *pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star;
-            name = ++again;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*') pattern++;
-    return *pattern == 0;
-}
-
-static bool ends_in(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-static bool is_matrix(const struct tensor *t)
-{
-    return t->n_dim >= 2 && ends_in(t->name, "weight") && !ends_in(t->name, "_norm.weight") &&
-           !ends_in(t->name, "ffn_gate_inp.weight");
-}
-
-static bool is_quantized(enum quant_type type)
-{
-    return type != QUANT_F32 && type != QUANT_F16 && type != QUANT_BF16;
-}
-
-static bool divides(enum quant_type type, int64_t n)
-{
-    const struct quant_info *q = quant_info_of(type);
-    return q && n % q->block_elems == 0;
-}
-
-enum quant_type weights_legal_type(enum quant_type type, int64_t n_elems)
-{
-    if (divides(type, n_elems)) return type;
-    switch (type) {
-    case QUANT_Q4_K: type = QUANT_Q5_0; break;
-    case QUANT_Q5_K: type = QUANT_Q5_1; break;
-    case QUANT_Q6_K: type = QUANT_Q8_0; break;
-    case QUANT_TQ1_0:
-    case QUANT_TQ2_0: type = QUANT_Q4_0; break;
-    default: break;
-    }
-    return divides(type, n_elems) ? type : QUANT_F16;
-}
-
-/* Before fallback. */
-static enum quant_type wanted_type(const struct weights_quantize_settings *s, const struct tensor *t, bool has_output)
-{
-    bool embd = strcmp(t->name, "token_embd.weight") == 0, output = strcmp(t->name, "output.weight") == 0;
-    for (size_t i = 0; i < s->n_rule; i++)
-        if (match(s->rule[i].pattern, t->name)) return s->rule[i].type;
-    if (embd && s->token_embd_type >= 0) return (enum quant_type)s->token_embd_type;
-    if ((output || (embd && !has_output)) && s->output_type >= 0) return (enum quant_type)s->output_type;
-    if (s->pure || !is_quantized(s->type)) return s->type;
-    if (output || (embd && !has_output)) {
-        bool eight = s->type == QUANT_Q8_0 || s->type == QUANT_MXFP4 || !divides(QUANT_Q6_K, t->ne[0]);
-        return eight ? QUANT_Q8_0 : QUANT_Q6_K;
-    }
-    if (embd && (s->type == QUANT_TQ1_0 || s->type == QUANT_TQ2_0)) return QUANT_Q4_K;
-    return s->type;
-}
-
-enum quant_type weights_quantized_type(
-    const struct weights_quantize_settings *s, const struct tensor *t, bool has_output)
-{
-    if (s->copy || !is_matrix(t)) return t->type;
-    return weights_legal_type(wanted_type(s, t, has_output), t->ne[0]);
+    return (struct weights_quantize_settings){
+        .mix = weights_mix_of(QUANT_F16), .token_embd_type = -1, .output_type = -1};
 }
 
 /* ---- one run ---- */
@@ -113,48 +31,51 @@ struct run {
     const struct weights_quantize_settings *s;
     const struct weights *in;
     struct weights_writer *out;
-    enum quant_type *type; /* [n_tensor] */
+    struct weights_choice *choice; /* [n_tensor] */
     uint64_t done_bytes;
     float *f32;   /* [SLAB][CHUNK] */
     uint8_t *raw; /* [SLAB][CHUNK] at the target's bytes per element */
 };
 
-static void say(
-    const struct run *run, enum lutra_log_level level, const struct tensor *t, enum quant_type type, const char *why)
+/* The line of a tensor; one that fell back is a warning. */
+static void tell(const struct run *run, const struct tensor *t, const struct weights_choice *choice)
 {
     char line[256];
+    bool fell_back = choice->type != choice->wanted;
     if (!run->s->log) return;
-    snprintf(line, sizeof line, "%s: %s -> %s%s", show_name(t->name).s, quant_info_of(t->type)->name,
-        quant_info_of(type)->name, why);
-    run->s->log(run->s->log_user, level, line);
+    snprintf(line, sizeof line, "%s: %s -> %s%s", show_name(t->name).s, quant_type_name(t->type),
+        quant_type_name(choice->type), fell_back ? " (rows are not whole blocks of the wanted type)" : "");
+    run->s->log(run->s->log_user,
+        fell_back         ? LUTRA_LOG_WARN
+        : run->s->dry_run ? LUTRA_LOG_INFO
+                          : LUTRA_LOG_DEBUG,
+        line);
 }
 
-static int check_types(const struct weights_quantize_settings *s, struct lutra_error *err)
+static int check_choice(
+    const struct run *run, const struct tensor *t, const struct weights_choice *choice, struct lutra_error *err)
 {
-    bool known = quant_info_of(s->type) && (s->token_embd_type < 0 || quant_info_of((uint32_t)s->token_embd_type)) &&
-                 (s->output_type < 0 || quant_info_of((uint32_t)s->output_type));
-    for (size_t i = 0; i < s->n_rule; i++) known = known && quant_info_of(s->rule[i].type);
-    return known ? 0 : lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: a type that is not supported");
+    const struct quant_info *q = quant_info_of(choice->type);
+    if (choice->type == t->type) return 0;
+    if (!q || !q->quantize)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "quantize: tensor '%s' would become %s, which cannot be written yet", show_name(t->name).s,
+            quant_type_name(choice->type));
+    if (weights_is_quantized(t->type) && !run->s->allow_requantize)
+        return lutra_fail(err, LUTRA_E_ARGUMENT,
+            "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(run->in),
+            show_name(t->name).s, quant_info_of(t->type)->name);
+    return 0;
 }
 
 static int choose_types(struct run *run, struct lutra_error *err)
 {
     size_t n = weights_tensor_count(run->in);
-    bool has_output = weights_tensor_find(run->in, "output.weight") != NULL;
-    run->type = malloc((n + 1) * sizeof *run->type);
-    if (!run->type) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", weights_path(run->in));
-    for (size_t i = 0; i < n; i++) {
-        const struct tensor *t = weights_tensor_at(run->in, i);
-        enum quant_type type = weights_quantized_type(run->s, t, has_output);
-        run->type[i] = type;
-        if (type != t->type && is_quantized(t->type) && !run->s->allow_requantize)
-            return lutra_fail(err, LUTRA_E_ARGUMENT,
-                "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(run->in),
-                show_name(t->name).s, quant_info_of(t->type)->name);
-        bool fell_back = !run->s->copy && is_matrix(t) && type != wanted_type(run->s, t, has_output);
-        say(run, fell_back ? LUTRA_LOG_WARN : LUTRA_LOG_DEBUG, t, type,
-            fell_back ? " (rows are not whole blocks of the wanted type)" : "");
-    }
+    run->choice = malloc((n + 1) * sizeof *run->choice);
+    if (!run->choice) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", weights_path(run->in));
+    TRY(weights_mix_choose(run->in, run->s, run->choice, err));
+    for (size_t i = 0; i < n; i++) tell(run, weights_tensor_at(run->in, i), &run->choice[i]);
+    for (size_t i = 0; i < n; i++) TRY(check_choice(run, weights_tensor_at(run->in, i), &run->choice[i], err));
     return 0;
 }
 
@@ -174,11 +95,11 @@ static void declare(struct run *run)
     }
     if (!run->s->copy) {
         weights_writer_put_u32(run->out, "general.quantization_version", QUANTIZATION_VERSION);
-        weights_writer_put_u32(run->out, "general.file_type", quant_info_of(run->s->type)->file_type);
+        weights_writer_put_u32(run->out, "general.file_type", run->s->mix->file_type);
     }
     for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
         const struct tensor *t = weights_tensor_at(run->in, i);
-        weights_writer_add_tensor(run->out, t->name, run->type[i], t->n_dim, t->ne);
+        weights_writer_add_tensor(run->out, t->name, run->choice[i].type, t->n_dim, t->ne);
     }
 }
 
@@ -271,7 +192,8 @@ static int convert_all(struct run *run, struct lutra_error *err)
     for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
         const struct tensor *t = weights_tensor_at(run->in, i);
         weights_fetch(run->in, t);
-        TRY(run->type[i] == t->type ? copy_tensor(run, t, err) : convert_tensor(run, t, run->type[i], err));
+        enum quant_type type = run->choice[i].type;
+        TRY(type == t->type ? copy_tensor(run, t, err) : convert_tensor(run, t, type, err));
     }
     return 0;
 }
@@ -289,12 +211,12 @@ int weights_quantize_file(
 {
     struct weights *w;
     struct run run = {.s = settings};
-    TRY(check_types(settings, err));
-    TRY(refuse_same_file(in, out, err));
+    if (!settings->dry_run) TRY(refuse_same_file(in, out, err));
     TRY(weights_open(&w, in, err));
     run.in = w;
     int rc = choose_types(&run, err);
-    if (rc == 0) rc = weights_writer_open(&run.out, out, err);
+    if (rc < 0 || settings->dry_run) goto done;
+    rc = weights_writer_open(&run.out, out, err);
     if (rc < 0) goto done;
     declare(&run);
     rc = convert_all(&run, err);
@@ -302,7 +224,7 @@ int weights_quantize_file(
     if (rc == 0 || weights_writer_status(run.out) < 0) rc = weights_writer_commit(&run.out, err);
 done:
     weights_writer_abort(&run.out);
-    free(run.type);
+    free(run.choice);
     free(run.f32);
     free(run.raw);
     weights_close(&w);

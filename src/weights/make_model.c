@@ -2,6 +2,7 @@
 #include "weights/make_impl.h"
 
 #include "quant/quant.h"
+#include "weights/mix.h"
 #include "weights/weights_impl.h"
 
 #include <math.h>

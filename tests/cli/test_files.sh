@@ -14,6 +14,12 @@ expect_out '#### 84' 'the answer of the Q8_0 file'
 lutra inspect "$WORK/q-Q8_0.gguf"
 expect_out 'Q8_0' 'types of the new file'
 
+lutra quantize --dry-run "$MODEL" q5_0 --tensor-type 'blk\.[01]\.ffn_down=q8_0' --tensor-type ffn_down=F16
+expect_code 0 'dry run'
+expect_out 'blk.1.ffn_down.weight: F16 -> Q8_0' 'the first expression'
+expect_out 'blk.2.ffn_down.weight: F16 -> F16' 'the second'
+expect_out 'blk.0.attn_q.weight: F16 -> Q5_0' 'the mix'
+
 # Whole or not at all: no new file, and an old one stays as it was.
 echo precious >"$WORK/old.gguf"
 mkdir "$WORK/empty"
@@ -26,6 +32,12 @@ expect_code 1 'input cut short'
 lutra quantize "$WORK/cut.gguf" "$WORK/old.gguf" Q8_0
 expect_code 1 'input cut short'
 [ "$(cat "$WORK/old.gguf")" = precious ] || fail 'a failed quantize touched the old file'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --tensor-type 'attn_v=q4_k_m'
+expect_code 1 'a mix is no type'
+expect_err "'q4_k_m'" 'a mix is no type'
+lutra quantize "$MODEL" --dry-run Q4_0 --tensor-type '(attn_v=q8_0'
+expect_code 1 'no expression'
+expect_err "'(attn_v' is no regular expression" 'no expression'
 lutra quantize "$MODEL" "$WORK/no/such/folder.gguf" Q8_0
 expect_code 1 'no such folder'
 (

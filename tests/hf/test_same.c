@@ -17,7 +17,7 @@
 #include "quant/quant.h"
 #include "sanitized.h"
 #include "unit/weights/build.h"
-#include "weights/convert.h"
+#include "weights/mix.h"
 #include "weights/make_model.h"
 
 static struct lutra_error err;
@@ -194,7 +194,7 @@ static void test_quantize_writes_the_same_file(void **state)
     struct weights_quantize_settings q = weights_quantize_default();
     (void)state;
     make("tiny-llama", QUANT_BF16, &(struct hf_form){2, true, true, false});
-    q.type = QUANT_Q4_0;
+    q.mix = weights_mix_of(QUANT_Q4_0);
     OK(weights_quantize_file(in_folder("made.gguf"), in_folder("a.gguf"), &q, &err));
     OK(weights_quantize_file(in_folder("hf"), in_folder("b.gguf"), &q, &err));
     OK(weights_open(&a, in_folder("a.gguf"), &err));

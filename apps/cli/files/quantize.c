@@ -7,7 +7,8 @@
 struct quantize_options {
     struct engine_options engine;
     const char *token_embedding_type, *output_type;
-    bool allow_requantize, pure;
+    struct option_list tensor_type;
+    bool allow_requantize, pure, leave_output, dry_run;
 };
 
 #define AT(field) offsetof(struct quantize_options, field)
@@ -15,9 +16,14 @@ struct quantize_options {
 static const struct option quantize_table[] = {
     {"--allow-requantize", NULL, OPT_ON, AT(allow_requantize), NULL,
         .help = "accept tensors that are quantized already (costs accuracy)"},
-    {"--pure", NULL, OPT_ON, AT(pure), NULL, .help = "no better type for the output matrix than for the rest"},
+    {"--pure", NULL, OPT_ON, AT(pure), NULL, .help = "every matrix of one type, no mix"},
+    {"--tensor-type", NULL, OPT_LIST, AT(tensor_type), "REGEX=TYPE",
+        .help = "type of the tensors in whose names the expression (PCRE2) is found; the first that fits decides"},
     {"--token-embedding-type", NULL, OPT_TEXT, AT(token_embedding_type), "TYPE", .help = "type of token_embd.weight"},
-    {"--output-tensor-type", NULL, OPT_TEXT, AT(output_type), "TYPE", .help = "type of output.weight"},
+    {"--output-tensor-type", NULL, OPT_TEXT, AT(output_type), "TYPE",
+        .help = "type of output.weight, or of token_embd.weight where that is both"},
+    {"--leave-output-tensor", NULL, OPT_ON, AT(leave_output), NULL, .help = "output.weight stays as it is"},
+    {"--dry-run", NULL, OPT_ON, AT(dry_run), NULL, .help = "print each tensor's type, write nothing"},
     {"-t --threads", "THREADS", OPT_INT, AT(engine.n_threads), "N",
         .help = "threads; 0 = the CPUs this process may use", .min = 0, .max = 4096},
 };
@@ -38,10 +44,10 @@ static int list_sets(void *opts, struct option_set *set)
 
 static void log_tensor(void *user, enum lutra_log_level level, const char *line)
 {
-    const struct engine_options *o = user;
-    if (o->quiet || (level == LUTRA_LOG_DEBUG && !o->verbose)) return;
+    const struct quantize_options *o = user;
+    if (!o->dry_run && (o->engine.quiet || (level == LUTRA_LOG_DEBUG && !o->engine.verbose))) return;
     progress_clear();
-    fprintf(stderr, "%s\n", line);
+    fprintf(o->dry_run ? stdout : stderr, "%s\n", line);
 }
 
 static void print_sizes(const char *in, const char *out)
@@ -57,37 +63,59 @@ static void print_sizes(const char *in, const char *out)
         bytes_text((double)b.st_size, to, sizeof to));
 }
 
+static struct lutra_quantize_settings settings_of(struct quantize_options *o, const char *type)
+{
+    struct lutra_quantize_settings settings;
+    lutra_quantize_settings_init(&settings, sizeof settings);
+    settings.type = type;
+    settings.token_embedding_type = o->token_embedding_type;
+    settings.output_type = o->output_type;
+    settings.tensor_type = o->tensor_type.item;
+    settings.n_tensor_type = o->tensor_type.n;
+    settings.allow_requantize = o->allow_requantize;
+    settings.pure = o->pure;
+    settings.leave_output_tensor = o->leave_output;
+    settings.dry_run = o->dry_run;
+    settings.progress = progress_callback;
+    settings.log = log_tensor;
+    settings.log_user = o;
+    return settings;
+}
+
+/* IN OUT TYPE [THREADS]; a dry run needs no OUT. */
+static int read_words(struct quantize_options *o, const char **arg, int n_arg, const char *word[3])
+{
+    int64_t n_threads = o->engine.n_threads;
+    bool last_is_number = option_number(arg[n_arg - 1], 1, 4096, &n_threads) == 0;
+    int n = n_arg - last_is_number;
+    if (n != 3 && !(o->dry_run && n == 2)) {
+        if (n == 4)
+            say("quantize: '%s' is not a number of threads", arg[3]);
+        else
+            say("quantize: OUT.gguf is missing: IN.gguf OUT.gguf TYPE [THREADS]");
+        return EXIT_USAGE;
+    }
+    word[0] = arg[0];
+    word[1] = n == 3 ? arg[1] : NULL;
+    word[2] = arg[n - 1];
+    o->engine.n_threads = (int)n_threads;
+    return 0;
+}
+
 static int run(void *opts, const char **arg, int n_arg)
 {
     struct quantize_options *o = opts;
     struct engine e = {0};
     struct lutra_error err = {0};
-    int64_t n_threads = o->engine.n_threads;
-    if (n_arg == 3 && option_number(arg[2], 1, 4096, &n_threads) == 0) {
-        say("quantize: OUT.gguf is missing: IN.gguf OUT.gguf TYPE [THREADS]");
-        return EXIT_USAGE;
-    }
-    if (n_arg == 4 && option_number(arg[3], 1, 4096, &n_threads) < 0) {
-        say("quantize: '%s' is not a number of threads", arg[3]);
-        return EXIT_USAGE;
-    }
-    o->engine.n_threads = (int)n_threads;
-    int code = engine_open_runtime(&e, &o->engine);
+    const char *word[3];
+    int code = read_words(o, arg, n_arg, word);
+    if (!code) code = engine_open_runtime(&e, &o->engine);
     if (!code) {
-        struct lutra_quantize_settings settings;
-        lutra_quantize_settings_init(&settings, sizeof settings);
-        settings.type = arg[2];
-        settings.token_embedding_type = o->token_embedding_type;
-        settings.output_type = o->output_type;
-        settings.allow_requantize = o->allow_requantize;
-        settings.pure = o->pure;
-        settings.progress = progress_callback;
-        settings.log = log_tensor;
-        settings.log_user = &o->engine;
-        if (lutra_quantize(e.runtime, arg[0], arg[1], &settings, &err) < 0) code = fail_with(&err);
+        struct lutra_quantize_settings settings = settings_of(o, word[2]);
+        if (lutra_quantize(e.runtime, word[0], word[1], &settings, &err) < 0) code = fail_with(&err);
     }
     engine_close(&e);
-    if (!code && !o->engine.quiet) print_sizes(arg[0], arg[1]);
+    if (!code && !o->engine.quiet && !o->dry_run) print_sizes(word[0], word[1]);
     return code;
 }
 
@@ -95,14 +123,15 @@ const struct command command_quantize = {
     .name = "quantize",
     .arguments = "IN OUT.gguf TYPE [THREADS]",
     .summary = "Write a model file with another weight type",
-    .notes =
-        "IN is a GGUF file or a Hugging Face folder.\n"
-        "TYPE, in any case: F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K IQ4_NL TQ1_0 TQ2_0 MXFP4, or COPY.\n"
-        "OUT.gguf appears whole or not at all.",
+    .notes = "IN is a GGUF file or a Hugging Face folder.\n"
+             "TYPE, in any case: F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 IQ4_NL MXFP4 "
+             "TQ1_0 TQ2_0, "
+             "or COPY.  A mix gives some tensors better types, as llama-quantize does.\n"
+             "OUT.gguf appears whole or not at all.",
     .opts_bytes = sizeof(struct quantize_options),
     .defaults = set_defaults,
     .sets = list_sets,
-    .min_args = 3,
+    .min_args = 2,
     .max_args = 4,
     .run = run,
 };

@@ -19,7 +19,7 @@
 #include "fuzz/gguf/heap.h"
 #include "fuzz/gguf/mutate.h"
 #include "quant/quant.h"
-#include "weights/convert.h"
+#include "weights/mix.h"
 #include "weights/weights.h"
 
 enum { SECONDS_PER_INPUT = 10 };
@@ -115,7 +115,8 @@ static void convert(const char *path)
     struct weights *w;
     struct weights_quantize_settings s = weights_quantize_default();
     snprintf(out, sizeof out, "%s/out.gguf", run.folder);
-    s.type = quant_info_at(run.input / 7 % 15)->type;
+    s.mix = weights_mix_of(quant_info_at(run.input / 7 % 15)->type);
+    s.pure = run.input % 2;
     s.allow_requantize = true;
     if (weights_quantize_file(path, out, &s, &err) < 0) return;
     if (weights_open(&w, out, &err) < 0) fail(err.what);

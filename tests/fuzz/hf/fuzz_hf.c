@@ -22,7 +22,7 @@
 #include "fuzz/gguf/heap.h"
 #include "hf/write_folder.h"
 #include "lutra.h"
-#include "weights/convert.h"
+#include "weights/mix.h"
 #include "weights/make_model.h"
 
 enum { SECONDS_PER_INPUT = 10, MAX_FILES = 8, MAX_FILE = 2 << 20, N_SEEDS = 5 };
@@ -309,7 +309,7 @@ static void use(const char *folder)
     struct weights_quantize_settings q = weights_quantize_default();
     if (run.input % 4 == 0 && lutra_inspect(folder, &text, &err) == 0) lutra_free(text);
     if (run.input % 16) return;
-    q.type = QUANT_Q8_0;
+    q.mix = weights_mix_of(QUANT_Q8_0);
     snprintf(out, sizeof out, "%s/out.gguf", run.folder);
     if (weights_quantize_file(folder, out, &q, &err) < 0) return;
     run.n_converted++;

@@ -14,6 +14,7 @@
 #include "unit/weights/build.h"
 #include "weights/convert.h"
 #include "weights/make_model.h"
+#include "weights/mix.h"
 
 static struct lutra_error err;
 
@@ -51,7 +52,7 @@ static void matrices_change_and_vectors_stay(void **state)
     assert_int_equal(weights_open(&from, in, NULL), 0);
     for (size_t i = 0; quant_info_at(i); i++) {
         struct weights_quantize_settings s = weights_quantize_default();
-        s.type = quant_info_at(i)->type;
+        s.mix = weights_mix_of(quant_info_at(i)->type);
         s.pure = true;
         struct weights *w = quantize(in, &s);
         uint32_t file_type = 999, version = 0;
@@ -65,7 +66,7 @@ static void matrices_change_and_vectors_stay(void **state)
             const struct tensor *a = weights_tensor_at(from, k), *b = weights_tensor_at(w, k);
             assert_string_equal(a->name, b->name);
             assert_memory_equal(a->ne, b->ne, sizeof a->ne);
-            assert_int_equal(b->type, a->n_dim == 2 ? s.type : QUANT_F32);
+            assert_int_equal(b->type, a->n_dim == 2 ? s.mix->type : QUANT_F32);
             if (a->type == b->type) assert_memory_equal(a->data, b->data, a->bytes);
         }
         weights_close(&w);
@@ -80,7 +81,7 @@ static void values_are_the_quantizers(void **state)
     const char *in = make("in.gguf", "tiny-qwen2", QUANT_F32);
     struct weights *from;
     struct weights_quantize_settings s = weights_quantize_default();
-    s.type = QUANT_Q4_K;
+    s.mix = weights_mix_of(QUANT_Q4_K);
     s.pure = true;
     struct weights *w = quantize(in, &s);
     assert_int_equal(weights_open(&from, in, NULL), 0);
@@ -99,7 +100,7 @@ static void exceptions_follow_llama_quantize(void **state)
 {
     (void)state;
     struct weights_quantize_settings s = weights_quantize_default();
-    s.type = QUANT_Q4_0;
+    s.mix = weights_mix_of(QUANT_Q4_0);
     struct weights *w = quantize(make("in.gguf", "tiny-qwen2", QUANT_F16), &s); /* tied: the embedding is the output */
     assert_int_equal(type_of(w, "token_embd.weight"), QUANT_Q6_K);
     assert_int_equal(type_of(w, "blk.0.ffn_down.weight"), QUANT_Q4_0);
@@ -109,15 +110,15 @@ static void exceptions_follow_llama_quantize(void **state)
     assert_int_equal(type_of(w, "output.weight"), QUANT_Q6_K);
     assert_int_equal(type_of(w, "rope_freqs.weight"), QUANT_F32);
     weights_close(&w);
-    s.type = QUANT_Q8_0;
+    s.mix = weights_mix_of(QUANT_Q8_0);
     w = quantize(in_folder("in2.gguf"), &s);
     assert_int_equal(type_of(w, "output.weight"), QUANT_Q8_0);
     weights_close(&w);
-    s.type = QUANT_TQ2_0;
+    s.mix = weights_mix_of(QUANT_TQ2_0);
     w = quantize(in_folder("in2.gguf"), &s);
     assert_int_equal(type_of(w, "token_embd.weight"), QUANT_Q4_K);
     weights_close(&w);
-    s.type = QUANT_BF16;
+    s.mix = weights_mix_of(QUANT_BF16);
     w = quantize(in_folder("in2.gguf"), &s);
     assert_int_equal(type_of(w, "output.weight"), QUANT_BF16);
     weights_close(&w);
@@ -127,9 +128,9 @@ static void rules_and_overrides_come_first(void **state)
 {
     (void)state;
     static const struct weights_type_rule rules[] = {
-        {"blk.1.ffn_*.weight", QUANT_Q8_0}, {"blk.?.ffn_down.weight", QUANT_Q5_1}, {"*norm*", QUANT_F16}};
+        {"blk\\.1\\.ffn_", QUANT_Q8_0}, {"ffn_down", QUANT_Q5_1}, {"norm", QUANT_F16}};
     struct weights_quantize_settings s = weights_quantize_default();
-    s.type = QUANT_Q4_1;
+    s.mix = weights_mix_of(QUANT_Q4_1);
     s.rule = rules;
     s.n_rule = 3;
     s.token_embd_type = QUANT_BF16;
@@ -165,7 +166,7 @@ static void types_fall_back_with_a_warning(void **state)
         assert_int_equal(weights_legal_type(table[i][0], 40), table[i][2]);
     }
     struct weights_quantize_settings s = weights_quantize_default();
-    s.type = QUANT_Q4_K;
+    s.mix = weights_mix_of(QUANT_Q4_K);
     s.pure = true;
     s.log = count_warnings;
     warnings = 0;
@@ -182,7 +183,7 @@ static void quantized_input_needs_leave(void **state)
     (void)state;
     const char *in = make("in.gguf", "tiny-qwen2", QUANT_Q8_0);
     struct weights_quantize_settings s = weights_quantize_default();
-    s.type = QUANT_Q4_0;
+    s.mix = weights_mix_of(QUANT_Q4_0);
     unlink(in_folder("none.gguf"));
     assert_int_equal(weights_quantize_file(in, in_folder("none.gguf"), &s, &err), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(err.what, "is Q8_0 already"));
@@ -192,11 +193,11 @@ static void quantized_input_needs_leave(void **state)
     assert_int_equal(type_of(w, "blk.0.attn_q.weight"), QUANT_Q4_0);
     weights_close(&w);
     s = weights_quantize_default();
-    s.type = QUANT_Q8_0; /* its own type is no second quantization */
+    s.mix = weights_mix_of(QUANT_Q8_0); /* its own type is no second quantization */
     w = quantize(in, &s);
     weights_close(&w);
     s.copy = true;
-    s.type = QUANT_F16;
+    s.mix = weights_mix_of(QUANT_F16);
     w = quantize(in, &s);
     uint32_t file_type = 0;
     assert_int_equal(type_of(w, "token_embd.weight"), QUANT_Q8_0);
@@ -213,8 +214,15 @@ static void wrong_arguments(void **state)
     assert_int_equal(weights_quantize_file(in, in, &s, &err), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(err.what, "the same file"));
     assert_int_equal(weights_quantize_file(in_folder("nothing"), in_folder("o"), &s, &err), LUTRA_E_IO);
-    s.type = QUANT_I32;
+    const struct weights_type_rule bad[] = {{"ffn_down", QUANT_Q8_0}, {"(attn", QUANT_Q8_0}};
+    s.rule = bad;
+    s.n_rule = 2;
     assert_int_equal(weights_quantize_file(in, in_folder("o"), &s, &err), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(err.what, "'(attn' is no regular expression"));
+    s.n_rule = 0;
+    s.output_type = QUANT_IQ1_M;
+    assert_int_equal(weights_quantize_file(in, in_folder("o"), &s, &err), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(err.what, "'token_embd.weight' would become IQ1_M"));
     assert_int_equal(access(in_folder("o"), F_OK), -1);
 }
 
@@ -266,7 +274,7 @@ static void progress_cancel_and_parallel(void **state)
     (void)state;
     const char *in = make("in.gguf", "tiny-qwen2", QUANT_F16);
     struct weights_quantize_settings s = weights_quantize_default();
-    s.type = QUANT_Q5_0;
+    s.mix = weights_mix_of(QUANT_Q5_0);
     struct weights *w = quantize(in, &s), *parallel;
     s.progress = on_progress;
     s.progress_user = &stop_at;
