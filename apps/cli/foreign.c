@@ -34,7 +34,7 @@ static const struct foreign table[] = {
      "--spec-draft-cpu-strict-batch "
      "--cpu-strict-batch-draft --spec-draft-poll-batch --poll-batch-draft",
         FOREIGN_SWITCH, NULL, NULL},
-    /* ...since drafts change no text, and there are no draft models */
+    /* ...since drafts change no text */
     {"--spec-draft-threads --spec-draft-threads-batch --spec-draft-cpu-mask -Cd --cpu-mask-draft "
      "--spec-draft-cpu-range -Crd "
      "--cpu-range-draft --spec-draft-prio --prio-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
@@ -54,9 +54,9 @@ static const struct foreign table[] = {
         NULL},
     {"--gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default --vision-gemma-12b-default "
      "--fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default",
-        FOREIGN_NONE, "models are not downloaded (give a file with -m)", NULL},
+        FOREIGN_NONE, "name the model: -hf USER/REPO or -m FILE", NULL},
     {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", FOREIGN_ONE,
-        "output is not constrained by grammars or schemas", NULL},
+        "output is not constrained; --check json-schema:FILE picks the candidate that is right", NULL},
     {"--lora --lora-scaled --lora-base", FOREIGN_ONE, "there are no LoRA adapters", NULL},
     {"--control-vector --control-vector-scaled", FOREIGN_ONE, "there are no control vectors", NULL},
     {"--control-vector-layer-range", FOREIGN_TWO, "there are no control vectors", NULL},
@@ -77,13 +77,13 @@ static const struct foreign table[] = {
     {"--override-kv", FOREIGN_ONE, "a model's metadata is what its file says", NULL},
     {"-gan --grp-attn-n -gaw --grp-attn-w", FOREIGN_ONE, "there is no self-extend", "1"},
     {"--smoothing-factor --smoothing-curve", FOREIGN_ONE, "there is no quadratic sampling", "0 0.0"},
-    {"-hfd -hfrd --hf-repo-draft --spec-draft-hf", FOREIGN_ONE, "nothing is downloaded: -md FILE", NULL},
+    {"-hfd -hfrd --hf-repo-draft --spec-draft-hf", FOREIGN_ONE, "a draft model is a file here: -md FILE", NULL},
     {"-ngld --gpu-layers-draft --n-gpu-layers-draft -devd --device-draft -cd --ctx-size-draft -td --threads-draft -tbd "
      "--threads-batch-draft -ctkd --cache-type-k-draft -ctvd --cache-type-v-draft --draft-p-split --spec-draft-ngl "
      "--spec-replace",
         FOREIGN_ONE, "a draft model (-md) runs with the other's settings", "none"},
     {"-lcs --lookup-cache-static -lcd --lookup-cache-dynamic", FOREIGN_ONE,
-        "drafts come from the text so far, not from files (--spec-type suffix)", NULL},
+        "drafts come from the text so far (--spec-type suffix) or a store (--rag), not from such files", NULL},
     {"--spec-default", FOREIGN_NONE, "name the drafters: --spec-type suffix", NULL},
     {"--prompt-cache", FOREIGN_ONE, "prompt caches are not kept in files", NULL},
     {"--prompt-cache-all --prompt-cache-ro", FOREIGN_NONE, "prompt caches are not kept in files", NULL},
@@ -139,9 +139,10 @@ const char *foreign_tool(const char *name)
         {"batched-bench", "that is 'lutra bench' with -npl"},
         {"server serve", "there is no server yet"},
         {"perplexity", "that is 'lutra perplexity'"},
+        {"speculative speculative-simple", "that is 'lutra run' with -md FILE"},
+        {"lookup", "that is 'lutra run' with --spec-type ngram-simple"},
         {"imatrix gguf-split gguf export-lora cvector-generator tts mtmd-cli embedding retrieval rpc-server "
-         "speculative "
-         "speculative-simple lookup lookahead parallel save-load-state infill run-server fit-params",
+         "lookahead parallel save-load-state infill run-server fit-params",
             "it is not implemented"},
     };
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
