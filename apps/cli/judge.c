@@ -10,39 +10,46 @@
 /* ---- options ---- */
 
 #define AT(field) offsetof(struct judge_options, field)
+#define JUDGED "--weighted --best-of --beam --dvts --rebase --method"
+
+/* `lutra eval` has none of these options: its --methods say what is judged. */
 
 static const struct option judge_table[] = {
     {"--prm", NULL, OPT_TEXT, AT(prm), "FILE", .help = "verifier (reward model) for weighted, best and the searches",
-        .common = true},
+        .common = true, .needs = JUDGED, .excludes = "--check --spec"},
     {"--prm-kind", NULL, OPT_CHOICE, AT(kind), "KIND",
         .help = "how the verifier judges, if not as its file says: value, token, likelihood (any language model; "
                 "without --prm the model itself, which costs nothing)",
-        .choices = "value token likelihood"},
+        .choices = "value token likelihood", .needs = JUDGED, .excludes = "--check --spec"},
     {"--score", NULL, OPT_CHOICE, AT(score), "KIND",
         .help =
             "score of a solution from the rewards of its steps: auto (product of likelihoods, else last), last, min, "
             "product, mean",
-        .choices = "auto last min product mean"},
+        .choices = "auto last min product mean", .needs = JUDGED},
     {"--prune", NULL, OPT_FLOAT, AT(prune), "X",
         .help = "searches over steps: drop candidates below X of the best score; their rows go to the others; 0 = none",
-        .min = 0, .max = 1},
-    {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed"},
+        .min = 0, .max = 1, .needs = "--beam --dvts --rebase --method"},
+    {"--step", NULL, OPT_TEXT, AT(step), "STR", .help = "what ends a step; \\n is a line feed", .needs = JUDGED},
     {"--check", NULL, OPT_TEXT, AT(check), "CMD",
         .help = "verifier that is no model: countdown, equation (every line with a = holds), json-schema:FILE (the "
                 "text, or "
                 "its last ``` block, is JSON by that schema; needs python3-jsonschema), answer (of lutra eval: for "
                 "measuring), or a program with its arguments, which stays and gets a JSON line per candidate on its "
                 "input, {\"id\", \"question\", \"text\", \"step\", \"whole\"}, and answers each with "
-                "{\"id\", \"reward\": 0..1}. No shell: '...', \"...\" and \\ keep words together"},
+                "{\"id\", \"reward\": 0..1}. No shell: '...', \"...\" and \\ keep words together",
+        .needs = JUDGED, .excludes = "--spec"},
     {"--check-time", NULL, OPT_TEXT, AT(check_time), "T",
-        .help = "most time for one answer of it, its start included (500ms, 2s)"},
+        .help = "most time for one answer of it, its start included (500ms, 2s)", .needs = "--check --grade"},
     {"--check-memory", NULL, OPT_INT, AT(check_memory), "MIB", .help = "its address space, in MiB; 0 = no limit",
-        .min = 0, .max = 1 << 30},
+        .min = 0, .max = 1 << 30, .needs = "--check --grade"},
     {"--until-pass", NULL, OPT_ON, AT(until_pass), NULL,
-        .help = "best and searches over steps: end at the first candidate, by number, of the score 1"},
-    {"--verifier-mark", NULL, OPT_TEXT, AT(mark), "STR", .help = "text behind each step for the verifier to judge at"},
+        .help = "best and searches over steps: end at the first candidate, by number, of the score 1",
+        .needs = "--best-of --beam --dvts --rebase --method"},
+    {"--verifier-mark", NULL, OPT_TEXT, AT(mark), "STR", .help = "text behind each step for the verifier to judge at",
+        .needs = "--prm --prm-kind"},
 };
 #undef AT
+#undef JUDGED
 
 void judge_options_init(struct judge_options *o)
 {
@@ -66,9 +73,7 @@ int judge_options_check(struct judge_options *o, const char *command)
     }
     int64_t tokens;
     const char *why = NULL;
-    if (o->check && (o->prm || o->kind))
-        why = "--check and --prm: give one of them";
-    else if (budget_read(o->check_time, &tokens, &o->check_us) < 0 || o->check_us == 0)
+    if (budget_read(o->check_time, &tokens, &o->check_us) < 0 || o->check_us == 0)
         why = "--check-time: give a time (500ms, 2s)";
     else if (o->until_pass && !judge_wanted(o))
         why = "--until-pass needs a verifier: --check CMD or --prm FILE";

@@ -59,17 +59,22 @@ bool option_is_named(const char *names, const char *given, size_t n)
     return false;
 }
 
-/* It is given, then. */
-static const struct option *find(const struct option_args *args, const char *given, size_t n, void **base)
+static const struct option *find(const struct option_args *args, const char *given, size_t n, int *set, int *at)
 {
     for (int s = 0; s < args->n_set; s++)
         for (int i = 0; i < args->set[s].n; i++)
             if (option_is_named(args->set[s].option[i].names, given, n)) {
-                *base = args->set[s].base;
-                if (args->set[s].given) *args->set[s].given |= 1ull << i;
+                *set = s, *at = i;
                 return &args->set[s].option[i];
             }
     return NULL;
+}
+
+static void mark(struct option_args *args, int s, int i, bool typed)
+{
+    args->seen[s].given |= 1ull << i;
+    if (typed) args->seen[s].typed |= 1ull << i;
+    if (args->set[s].given) *args->set[s].given |= 1ull << i;
 }
 
 int option_number(const char *text, double min, double max, int64_t *out)
@@ -170,7 +175,7 @@ static int apply_environment(struct option_args *args)
             snprintf(name, sizeof name, "LUTRA_ARG_%s", o->env);
             const char *text = getenv(name);
             if (!text) continue;
-            if (args->set[s].given) *args->set[s].given |= 1ull << i;
+            mark(args, s, i, false);
             int rc = option_takes_value(o) ? set_value(args, o, args->set[s].base, name, text)
                                            : set_flag_by_word(args, o, args->set[s].base, name, text);
             if (rc < 0) return rc;
@@ -260,11 +265,13 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
     const char *given = argv[*at];
     const char *equals = given[1] == '-' ? strchr(given, '=') : NULL;
     size_t n = equals ? (size_t)(equals - given) : strlen(given);
-    void *base = NULL;
-    const struct option *o = find(args, given, n, &base);
+    int s, i;
+    const struct option *o = find(args, given, n, &s, &i);
     const struct foreign *f = o ? NULL : foreign_find(given, n);
     if (f) return skip_foreign(args, f, equals, argc, argv, at);
     if (!o) return unknown(args, given);
+    void *base = args->set[s].base;
+    mark(args, s, i, true);
     if (!option_takes_value(o)) {
         if (equals) return complain(args, "takes no value: ", given, "");
         bool said = o->choices && *at + 1 < argc && is_choice(o->choices, argv[*at + 1]);
@@ -278,6 +285,39 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
     char name[NAME_MAX_BYTES];
     snprintf(name, sizeof name, "%.*s", (int)n, given);
     return set_value(args, o, base, name, equals ? equals + 1 : argv[++*at]);
+}
+
+/* The first long name, or the only one. */
+static int name_length(const struct option *o, const char **name)
+{
+    const char *from = strstr(o->names, "--");
+    *name = from ? from : o->names;
+    return (int)strcspn(*name, " ");
+}
+
+/* An option that would be ignored beside, or without, the others: what was typed is meant. */
+static int check_pairs(const struct option_args *args, const struct option *o)
+{
+    char name[NAME_MAX_BYTES], needed[160] = "";
+    const char *own;
+    int s, i, n_own = name_length(o, &own);
+    bool met = !o->needs;
+    for (int w = 0; o->needs && option_word(o->needs, w, name, sizeof name); w++) {
+        if (!find(args, name, strlen(name), &s, &i)) continue;
+        size_t n = strlen(needed);
+        snprintf(needed + n, sizeof needed - n, "%s%s", n ? " or " : "", name);
+        met = met || args->seen[s].given >> i & 1;
+    }
+    if (!met && needed[0]) {
+        fprintf(stderr, "lutra %s: %.*s has no effect without %s\n", args->command, n_own, own, needed);
+        return -1;
+    }
+    for (int w = 0; o->excludes && option_word(o->excludes, w, name, sizeof name); w++) {
+        if (!find(args, name, strlen(name), &s, &i) || !(args->seen[s].typed >> i & 1)) continue;
+        fprintf(stderr, "lutra %s: %.*s and %s exclude each other\n", args->command, n_own, own, name);
+        return -1;
+    }
+    return 0;
 }
 
 int option_parse(struct option_args *args, int argc, char **argv)
@@ -301,6 +341,9 @@ int option_parse(struct option_args *args, int argc, char **argv)
         }
         quiet = quiet || strcmp(argv[i], "-q") == 0 || strcmp(argv[i], "--quiet") == 0;
     }
+    for (int s = 0; s < args->n_set; s++)
+        for (int i = 0; i < args->set[s].n; i++)
+            if (args->seen[s].typed >> i & 1 && check_pairs(args, &args->set[s].option[i]) < 0) return -1;
     if (args->without_effect[0] && !quiet)
         fprintf(stderr, "lutra %s: without effect here: %s\n", args->command, args->without_effect);
     return 0;

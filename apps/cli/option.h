@@ -35,7 +35,7 @@ struct option_list {
 };
 
 struct option {
-    const char *names; /* "-m --model", the last one is the name used in messages */
+    const char *names; /* "-m --model"; messages say the first long one, or what was typed */
     const char *env;   /* "MODEL": the variable LUTRA_ARG_MODEL; NULL = none */
     enum option_type type;
     size_t at;
@@ -44,6 +44,8 @@ struct option {
     double min, max;     /* of numbers; both 0 = no limits */
     const char *choices; /* "f16 f32" */
     bool common;         /* in the short help, where a command marks any */
+    const char *needs;   /* "--beam --dvts": no effect unless one of them is given, where the command has any of them */
+    const char *excludes; /* "-no-cnv": of no meaning beside any of them */
 };
 
 struct option_set {
@@ -62,7 +64,10 @@ struct option_args {
     int n_set;
     char **positional; /* [n_positional] words that are no options: the front of argv, reordered */
     int n_positional;
-    bool help, help_all;      /* -h or --help was given; "all" behind it */
+    bool help, help_all; /* -h or --help was given; "all" behind it */
+    struct {
+        uint64_t typed, given; /* bit i: option i on the command line; there or in the environment */
+    } seen[OPTION_SETS_MAX];
     char without_effect[256]; /* options of llama.cpp that change nothing here, as given */
 };
 

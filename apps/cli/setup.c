@@ -19,8 +19,10 @@ static const struct option engine_table[] = {
     {"-hf -hfr --hf-repo", "HF_REPO", OPT_TEXT, AT(hf_repo), "USER/REPO[:QUANT]",
         .help = "model of Hugging Face's hub: from this machine's folders, else from the server HF_ENDPOINT; Q4_K_M if "
                 "there is one"},
-    {"-hff --hf-file", "HF_FILE", OPT_TEXT, AT(hf_file), "FILE", .help = "that file of -hf's repository"},
-    {"-hft --hf-token", NULL, OPT_TEXT, AT(hf_token), "TOKEN", .help = "access token for -hf; HF_TOKEN, if not given"},
+    {"-hff --hf-file", "HF_FILE", OPT_TEXT, AT(hf_file), "FILE", .help = "that file of -hf's repository",
+        .needs = "-hf"},
+    {"-hft --hf-token", NULL, OPT_TEXT, AT(hf_token), "TOKEN", .help = "access token for -hf; HF_TOKEN, if not given",
+        .needs = "-hf"},
     {"--offline", "OFFLINE", OPT_ON, AT(offline), NULL, .help = "nothing is downloaded"},
     {"-t --threads", "THREADS", OPT_INT, AT(n_threads), "N", .help = "threads; 0 = the CPUs this process may use",
         .min = 0, .max = 4096, .common = true},
@@ -47,6 +49,8 @@ static const struct option engine_table[] = {
         .help = "packed weights ('lutra pack'); else MODEL.lutra-packed where there is one; '' = none"},
 };
 
+#define DRAFTS "--spec-type --model-draft --spec"
+
 static const struct option speculation_table[] = {
     {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
         .help = "drafts, which change the speed only: ngram-simple, suffix, calibrated, recycle, with --rag store, "
@@ -54,16 +58,16 @@ static const struct option speculation_table[] = {
     {"-md --model-draft --spec-draft-model", "MODEL_DRAFT", OPT_TEXT, AT(draft_model), "FILE",
         .help = "a second, smaller GGUF model of the same vocabulary that drafts"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
-        .help = "most drafts of one sequence in a pass", .min = 1, .max = 64},
+        .help = "most drafts of one sequence in a pass", .min = 1, .max = 64, .needs = DRAFTS},
     {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",
-        .help = "fewer drafts are not tried", .min = 0, .max = 64},
+        .help = "fewer drafts are not tried", .min = 0, .max = 64, .needs = DRAFTS},
     {"--draft-p-min --spec-draft-p-min", "DRAFT_P_MIN", OPT_FLOAT, AT(draft_p_min), "X",
-        .help = "least estimate that a draft and all before it are right", .min = 0, .max = 1},
+        .help = "least estimate that a draft and all before it are right", .min = 0, .max = 1, .needs = DRAFTS},
     {"--spec-ngram-size-n", "SPEC_NGRAM_SIZE_N", OPT_INT, AT(spec_ngram_n), "N",
-        .help = "tokens that ngram-simple looks up, at most", .min = 2, .max = 64},
+        .help = "tokens that ngram-simple looks up, at most", .min = 2, .max = 64, .needs = "--spec-type --spec"},
     {"--spec-shortlist", "SPEC_SHORTLIST", OPT_INT, AT(spec_shortlist), "N",
         .help = "calibrated: tokens that a prompt's hints are chosen from; 0 = the whole vocabulary", .min = 0,
-        .max = 4096},
+        .max = 4096, .needs = "--spec-type --spec"},
 };
 
 static const struct option output_table[] = {
@@ -73,6 +77,7 @@ static const struct option output_table[] = {
     {"--no-progress", "NO_PROGRESS", OPT_OFF, AT(progress), NULL,
         .help = "no progress line (there is none when stderr is not a terminal)"},
 };
+#undef DRAFTS
 #undef AT
 
 void engine_options_init(struct engine_options *opts)
@@ -141,11 +146,7 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
 
 int engine_find_model(struct engine_options *opts)
 {
-    if (!opts->hf_repo) {
-        if (!opts->hf_file) return opts->model ? model_find(opts->model, &opts->model) : 0;
-        say("--hf-file %s: of which repository? give -hf USER/REPO", opts->hf_file);
-        return EXIT_USAGE;
-    }
+    if (!opts->hf_repo) return opts->model ? model_find(opts->model, &opts->model) : 0;
     if (opts->model && opts->model != getenv("LUTRA_ARG_MODEL")) {
         say("-m %s and -hf %s: one model, please", opts->model, opts->hf_repo);
         return EXIT_USAGE;

@@ -20,6 +20,11 @@ cat >"$WORK/wino.jsonl" <<'END'
 {"sentence": "9 - 4 = 5. 5 * 2 _ 10.", "option1": "how", "option2": "=", "answer": "2"}
 {"sentence": "_ has 5 pens.", "option1": "Tom", "option2": "twice", "answer": "1"}
 END
+for more in '--methods greedy' '--check equation'; do
+    lutra eval -m "$MODEL" -f "$WORK/wino.jsonl" $more
+    expect_code 2 "multiple choice $more"
+    expect_err 'multiple choice' "multiple choice $more"
+done
 cat >"$WORK/mmlu.jsonl" <<'END'
 {"question": "5 + 3 = ?", "subject": "elementary_mathematics", "choices": ["8", "1", "2", "3"], "answer": 0}
 {"question": "5 + 3 = ?", "choices": ["1", "8", "2", "3"], "answer": "B"}

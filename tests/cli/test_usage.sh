@@ -132,22 +132,56 @@ expect_err "$WORK: a folder" 'a folder'
 lutra run https://example.com/model.gguf -p x
 expect_code 1 'a URL'
 expect_err 'https://example.com/model.gguf: a URL, not a file' 'a URL'
-lutra run -m "$MODEL" --prm "$PRM" -p x -n 2
-expect_code 0 'a judge without a method'
-expect_err 'judge nothing without --best-of' 'a judge without a method'
+# What would be ignored is refused by name, before a model is opened.
+while IFS=: read -r line what; do
+    lutra $line
+    expect_code 2 "$line"
+    expect_err "$what" "$line"
+done <<'END'
+run -m x --prm y:--prm has no effect without --weighted or --best-of
+run -m x --vote 4 --prm y:--prm has no effect without
+run -m x --vote 4 --check equation --until-pass:--check has no effect without
+run -m x --best-of 4 --prm y --prune 0.5:--prune has no effect without --beam
+run -m x --best-of 4 --check equation --prm y:--prm and --check exclude each other
+run -m x --best-of 4 --prm y --check-time 1s:--check-time has no effect without --check
+run -m x --budget 200:--budget has no effect without --vote
+run -m x --vote 4 --budget 200 --auto-table y:--auto-table has no effect without --method
+run -m x --draft-max 8:--draft-max has no effect without --spec-type
+run -m x -md y --spec-shortlist 8:--spec-shortlist has no effect without --spec-type
+run -m x --rag-passages 3:--rag-passages has no effect without --rag
+run -m x -no-cnv -sys y:--system-prompt and -no-cnv exclude each other
+run -m x -no-cnv --chat-template chatml:--chat-template and -no-cnv exclude each other
+run -m x --hf-file y:--hf-file has no effect without -hf
+eval -m x -f y --methods greedy --n 4:--n and --methods exclude each other
+eval -m x -f y --keep-texts:--keep-texts has no effect without --report
+eval -m x -f y --spec-mode forced:--spec-mode has no effect without --spec
+eval -m x --spec y --methods greedy:--spec and --methods exclude each other
+eval -m x --spec y --check equation:--check and --spec exclude each other
+perplexity -m x -f y --winogrande-tasks 5:--winogrande-tasks has no effect without --winogrande
+bench -m x -npp 8:-npp has no effect without -npl
+END
+for wrong in '--methods greedy,vote@4 --prm y' '--methods vote@4 --check equation'; do
+    lutra eval -m "$MODEL" -f "$PROBLEMS" $wrong
+    expect_code 2 "eval $wrong"
+    expect_err 'judge none of these --methods' "eval $wrong"
+done
+LUTRA_ARG_DRAFT_MAX=8 lutra tokenize -m "$MODEL" -p x
+expect_code 0 'the environment may say more than a command needs'
+LUTRA_ARG_DRAFT_MAX=8 LUTRA_ARG_CHAT_TEMPLATE=chatml lutra run -m "$MODEL" -no-cnv -p x -n 1
+expect_code 0 'what the environment says is ignored where it says nothing'
 mkfifo "$WORK/device"
 lutra quantize "$MODEL" "$WORK/device" Q4_0
 expect_code 1 'a device is not replaced'
 expect_err 'not a regular file' 'a device is not replaced'
 [ -p "$WORK/device" ] || fail 'a device is not replaced'
 # A small file is written beside its place, too.
-report="lutra eval -m $MODEL -f $PROBLEMS --limit 1 --n 4 --methods greedy --report $WORK/r.json"
+report="lutra eval -m $MODEL -f $PROBLEMS --limit 1 --methods greedy --report $WORK/r.json"
 head -c 9999 /dev/zero >"$WORK/r.json.lutra-tmp"
 $report
 expect_code 0 'a temporary file of a dead writer'
 expect_json "$WORK/r.json" 'json.load(sys.stdin)' 'a report over one of a dead writer'
 [ -e "$WORK/r.json.lutra-tmp" ] && fail 'a temporary file is left'
-flock -o "$WORK/r.json.lutra-tmp" sleep 20 &
+flock -F "$WORK/r.json.lutra-tmp" sleep 20 &
 holder=$!
 while flock -n "$WORK/r.json.lutra-tmp" true; do sleep .05; done
 $report

@@ -36,9 +36,10 @@ static const struct option bench_table[] = {
 
 static const struct option batched_table[] = {
     {"-npl", NULL, OPT_TEXT, AT(npl), "LIST", .help = "numbers of sequences; turns this mode on"},
-    {"-npp", NULL, OPT_TEXT, AT(npp), "LIST", .help = "prompt lengths"},
-    {"-ntg", NULL, OPT_TEXT, AT(ntg), "LIST", .help = "tokens decoded per sequence"},
-    {"-pps", NULL, OPT_ON, AT(shared_prompt), NULL, .help = "all sequences share one prompt (and its cache)"},
+    {"-npp", NULL, OPT_TEXT, AT(npp), "LIST", .help = "prompt lengths", .needs = "-npl"},
+    {"-ntg", NULL, OPT_TEXT, AT(ntg), "LIST", .help = "tokens decoded per sequence", .needs = "-npl"},
+    {"-pps", NULL, OPT_ON, AT(shared_prompt), NULL, .help = "all sequences share one prompt (and its cache)",
+        .needs = "-npl"},
 };
 #undef AT
 

@@ -19,7 +19,7 @@ static const struct option eval_table[] = {
                 "dvts@BxE (B beams, E children each), rebase@N, auto@T (what a budget of T tokens, or T ms like 20ms, "
                 "buys); the N samples are drawn once for all of them"},
     {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
-        .help = "what auto chooses from: a report of lutra eval (on other problems than these)"},
+        .help = "what auto chooses from: a report of lutra eval (on other problems than these)", .needs = "--methods"},
     {"--timed", NULL, OPT_INT, AT(timed), "N",
         .help = "measure latency (median and quartiles) and energy of each method alone on the first N problems, one "
                 "at a time, the methods in turns; -1 = 10 with --svg, else 0",
@@ -30,11 +30,13 @@ static const struct option eval_table[] = {
     {"--svg", NULL, OPT_TEXT, AT(svg), "FILE", .help = "accuracy against latency and rows, as a picture"},
     {"--limit", NULL, OPT_INT, AT(limit), "N", .help = "only the first N problems; 0 = all", .min = 0, .max = 1 << 24},
     {"--n", NULL, OPT_INT, AT(n), "N", .help = "samples per problem (without --methods); 0 = greedy only", .min = 0,
-        .max = EVAL_WIDTH_MAX},
-    {"--vote", NULL, OPT_ON, AT(vote), NULL, .help = "majority of the first 1, 2, 4, ... samples (default)"},
-    {"--no-vote", NULL, OPT_OFF, AT(vote), NULL, .help = "no majorities"},
-    {"--greedy", NULL, OPT_ON, AT(greedy), NULL, .help = "a greedy answer per problem (default)"},
-    {"--no-greedy", NULL, OPT_OFF, AT(greedy), NULL, .help = "no greedy answers"},
+        .max = EVAL_WIDTH_MAX, .excludes = "--methods"},
+    {"--vote", NULL, OPT_ON, AT(vote), NULL, .help = "majority of the first 1, 2, 4, ... samples (default)",
+        .excludes = "--methods"},
+    {"--no-vote", NULL, OPT_OFF, AT(vote), NULL, .help = "no majorities", .excludes = "--methods"},
+    {"--greedy", NULL, OPT_ON, AT(greedy), NULL, .help = "a greedy answer per problem (default)",
+        .excludes = "--methods"},
+    {"--no-greedy", NULL, OPT_OFF, AT(greedy), NULL, .help = "no greedy answers", .excludes = "--methods"},
     {"-np --np --parallel", "N_PARALLEL", OPT_INT, AT(parallel), "N", .help = "sequences decoded at once", .min = 1,
         .max = 4096},
     {"--max-tokens -n --predict", NULL, OPT_INT, AT(max_tokens), "N", .help = "most tokens of an answer", .min = 1,
@@ -50,7 +52,8 @@ static const struct option eval_table[] = {
         .help = "everything, answer by answer, as JSON; appears whole or not at all. Until then FILE.journal keeps "
                 "each outcome: the same command started again goes on from there"},
     {"--keep-texts", NULL, OPT_ON, AT(keep_texts), NULL,
-        .help = "the report holds every candidate's text, answer and step rewards, too: problems[].texts"},
+        .help = "the report holds every candidate's text, answer and step rewards, too: problems[].texts",
+        .needs = "--report"},
     {"--table", NULL, OPT_ON, AT(table), NULL, .help = "explain the rows below the table"},
 };
 
@@ -58,18 +61,21 @@ static const struct option spec_table[] = {
     {"--spec", NULL, OPT_TEXT, AT(spec), "FILE",
         .help = "instead of answers, what drafts are worth: questions about documents, one JSON object per line "
                 "(models/reader-test.jsonl): \"documents\", \"question\", \"answer\", \"task\", \"distance\"; with "
-                "\"past\": true an exchange that the store has already"},
+                "\"past\": true an exchange that the store has already",
+        .excludes = "--file --format --methods --timed --grade --svg --n --vote --no-vote --greedy --no-greedy "
+                    "--report --table"},
     {"--spec-mode", NULL, OPT_CHOICE, AT(spec_mode), "NAME",
         .help = "free: the model's own texts; forced: the file's answers, whatever the model holds likely; replay: its "
                 "own texts, with drafts that are right with a given probability",
-        .choices = "free forced replay"},
+        .choices = "free forced replay", .needs = "--spec"},
     {"--spec-methods", NULL, OPT_TEXT, AT(spec_methods), "LIST",
         .help = "what to compare, separated by commas: drafters of --spec-type and store, joined by '+'; auto, or "
-                "auto-NAME for all but one; replay: probabilities"},
+                "auto-NAME for all but one; replay: probabilities",
+        .needs = "--spec"},
     {"--spec-row-cost", NULL, OPT_FLOAT, AT(spec_row_cost), "X",
         .help =
             "what a further row costs, in passes of one row, so that counts are the same everywhere; 0 = as measured",
-        .min = 0, .max = 1},
+        .min = 0, .max = 1, .needs = "--spec"},
 };
 #undef AT
 
@@ -186,8 +192,6 @@ static int check(struct eval_options *o)
         why = "no problems: give a JSONL file with -f, or a workload with --spec";
     else if (!o->methods && !o->greedy && o->n == 0)
         why = "--no-greedy with --n 0 leaves nothing to do";
-    else if (o->keep_texts && !o->report)
-        why = "--keep-texts puts texts into the report: give --report FILE";
     if (why) {
         say("eval: %s", why);
         return EXIT_USAGE;

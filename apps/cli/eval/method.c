@@ -97,10 +97,23 @@ static int read_entry(const char *word, size_t n, const struct eval_options *o, 
     return EXIT_USAGE;
 }
 
+static int refuse(const char *why)
+{
+    say("eval: %s", why);
+    return EXIT_USAGE;
+}
+
 static int too_many(void)
 {
-    say("eval: --methods: too many of them");
-    return EXIT_USAGE;
+    return refuse("--methods: too many of them");
+}
+
+/* auto may choose by it; without --methods there are weighted@N and best@N. */
+static bool is_judge_used(const struct entry *entry, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (known[entry[i].known].verifier || known[entry[i].known].search == LUTRA_SEARCH_AUTO) return true;
+    return false;
 }
 
 static int add_entries(struct eval_set *set, const struct entry *entry, int n, const struct eval_options *o)
@@ -183,6 +196,9 @@ int eval_methods(struct eval_set *set, const struct eval_options *o)
     struct entry entry[EVAL_METHODS_MAX];
     int n = 0;
     if (set->choices) {
+        if (o->methods)
+            return refuse("--methods: the problems are multiple choice, decided by the choices' likelihood");
+        if (judge_wanted(&o->judge)) return refuse("multiple choice is decided by likelihood: no --prm, no --check");
         int source = add_source(set, (struct eval_source){.name = "choices", .kind = EVAL_CHOICES});
         add_method(set, "acc", METHOD_ACC, 1, source);
         add_method(set, "acc_norm", METHOD_ACC_NORM, 1, source);
@@ -197,6 +213,8 @@ int eval_methods(struct eval_set *set, const struct eval_options *o)
         p += length;
         p += *p == ',';
     }
+    if (judge_wanted(&o->judge) && !is_judge_used(entry, n) && (o->methods || o->n > 0))
+        return refuse("--prm and --check judge none of these --methods: add weighted@N, best@N or a search");
     int code = add_entries(set, entry, n, o);
     name_bases(set);
     return code;

@@ -28,15 +28,15 @@ static const struct option perplexity_table[] = {
     {"--hellaswag", NULL, OPT_ON, AT(hellaswag), NULL,
         .help = "the likeliest of four endings: six lines a task, context, right ending (0 to 3), endings"},
     {"--hellaswag-tasks", NULL, OPT_INT, AT(hellaswag_tasks), "N",
-        .help = "so many of them, drawn as llama-perplexity draws", .min = 1, .max = 1 << 24},
+        .help = "so many of them, drawn as llama-perplexity draws", .min = 1, .max = 1 << 24, .needs = "--hellaswag"},
     {"--winogrande", NULL, OPT_ON, AT(winogrande), NULL,
         .help = "the likelier of two words: a line a task, number,sentence with _,word,word,1 or 2"},
     {"--winogrande-tasks", NULL, OPT_INT, AT(winogrande_tasks), "N", .help = "so many of them; 0 = all", .min = 0,
-        .max = 1 << 24},
+        .max = 1 << 24, .needs = "--winogrande"},
     {"--multiple-choice", NULL, OPT_ON, AT(choice), NULL,
         .help = "the likeliest answer, from a binary file (ARC, MMLU, TruthfulQA for llama-perplexity)"},
     {"--multiple-choice-tasks", NULL, OPT_INT, AT(choice_tasks), "N", .help = "so many of them; 0 = all", .min = 0,
-        .max = 1 << 24},
+        .max = 1 << 24, .needs = "--multiple-choice"},
 };
 #undef AT
 

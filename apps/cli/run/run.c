@@ -13,11 +13,11 @@ static const struct option run_table[] = {
     {"-f --file -bf --binary-file", "FILE", OPT_TEXT, AT(file), "FILE",
         .help = "read the prompt from a file; - is standard input", .common = true},
     {"-sys --system-prompt", "SYSTEM_PROMPT", OPT_TEXT, AT(system), "TEXT", .help = "system message of a chat",
-        .common = true},
+        .common = true, .excludes = "-sysf -no-cnv"},
     {"-sysf --system-prompt-file", "SYSTEM_PROMPT_FILE", OPT_TEXT, AT(system_file), "FILE",
-        .help = "the same from a file"},
+        .help = "the same from a file", .excludes = "-no-cnv"},
     {"-cnv --conversation", NULL, OPT_ON, AT(chat), NULL,
-        .help = "chat; the default when the model has a chat template"},
+        .help = "chat; the default when the model has a chat template", .excludes = "-no-cnv"},
     {"-no-cnv --no-conversation", NULL, OPT_ON, AT(no_chat), NULL, .help = "continue the prompt as plain text",
         .common = true},
     {"-st --single-turn", NULL, OPT_ON, AT(single_turn), NULL, .help = "answer once and leave", .common = true},
@@ -31,8 +31,10 @@ static const struct option run_table[] = {
     {"--no-escape", NULL, OPT_OFF, AT(escape), NULL, .help = "leave backslashes in -p and -sys alone"},
     {"--ignore-eos", NULL, OPT_ON, AT(ignore_eos), NULL, .help = "go on after end-of-generation tokens"},
     {"--chat-template", "CHAT_TEMPLATE", OPT_TEXT, AT(template_text), "TEXT",
-        .help = "chat template instead of the model's: Jinja, or a name (chatml, llama3, gemma ...)", .common = true},
-    {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
+        .help = "chat template instead of the model's: Jinja, or a name (chatml, llama3, gemma ...)", .common = true,
+        .excludes = "--chat-template-file -no-cnv"},
+    {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file",
+        .excludes = "-no-cnv"},
     {"--reasoning-format", "THINK", OPT_CHOICE, AT(reasoning), "NAME",
         .help = "what a model thinks before it answers: auto and deepseek tell it apart (dim at a terminal, else on "
                 "stderr) and leave it out of the conversation, none takes it for a part of the answer",
@@ -40,7 +42,7 @@ static const struct option run_table[] = {
     {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(budget), "N",
         .help = "0 = no thinking, where the template knows how to ask for that or opens it itself; -1 = as the model "
                 "likes",
-        .min = -1, .max = 0},
+        .min = -1, .max = 0, .excludes = "-no-cnv"},
     {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
     {"--rag", "RAG", OPT_TEXT, AT(rag), "FILE",
@@ -49,7 +51,8 @@ static const struct option run_table[] = {
                 "after the answer, which joins the store's history",
         .common = true},
     {"--rag-passages", "RAG_PASSAGES", OPT_INT, AT(rag_passages), "N",
-        .help = "passages for one question, at most; fewer where the context is short", .min = 1, .max = 100},
+        .help = "passages for one question, at most; fewer where the context is short", .min = 1, .max = 100,
+        .needs = "--rag"},
     {"--history", "HISTORY", OPT_TEXT, AT(history), "FILE",
         .help = "what was typed, for arrows and Ctrl-R; '' = keep none. Else $XDG_STATE_HOME/lutra/history or "
                 "~/.local/state/lutra/history"},
@@ -206,18 +209,6 @@ static int continue_text(struct talk *t, const struct buffer *prompt)
     return interrupted() ? EXIT_INTERRUPTED : code;
 }
 
-static int check_options(const struct run_options *o)
-{
-    const char *why = NULL;
-    if (o->chat && o->no_chat) why = "-cnv and -no-cnv exclude each other";
-    if (o->system && o->system_file) why = "-sys and -sysf: give one of them";
-    if (o->no_chat && (o->system || o->system_file)) why = "-sys needs chat mode, -no-cnv is given";
-    if (o->template_text && o->template_file) why = "--chat-template and --chat-template-file: give one of them";
-    if (!why) return 0;
-    say("run: %s", why);
-    return EXIT_USAGE;
-}
-
 /* `lutra run model.gguf`: instead of the environment's, not beside -m. */
 static int set_model(struct run_options *o, const char *path)
 {
@@ -274,8 +265,7 @@ static int run(void *opts, const char **arg, int n_arg)
     t.rag = (struct rag){.path = o->rag, .n_passages = o->rag_passages, .quiet = o->engine.quiet};
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
     char *history_path = NULL;
-    int code = check_options(o);
-    if (!code && n_arg > 0) code = set_model(o, arg[0]);
+    int code = n_arg > 0 ? set_model(o, arg[0]) : 0;
     if (!code) code = engine_find_model(&o->engine);
     if (!code) code = searcher_init(&t.searcher, &o->search);
     if (!code) code = sampling_from_options(&o->sampling, t.bias, &t.sampling);

@@ -25,9 +25,10 @@ static const struct option search_table[] = {
             "or with --until-pass the best-of",
         .choices = "auto"},
     {"--auto-table", NULL, OPT_TEXT, AT(auto_table), "FILE",
-        .help = "measured accuracy and cost of methods to choose from: a report of lutra eval"},
+        .help = "measured accuracy and cost of methods to choose from: a report of lutra eval", .needs = "--method"},
     {"--budget", NULL, OPT_TEXT, AT(budget), "T",
-        .help = "most tokens of all candidates together (2000), or most time (500ms, 2s)"},
+        .help = "most tokens of all candidates together (2000), or most time (500ms, 2s)",
+        .needs = "--vote --weighted --best-of --beam --dvts --rebase --method"},
 };
 #undef AT
 
@@ -105,8 +106,6 @@ int searcher_init(struct searcher *s, struct search_options *o)
     *s = (struct searcher){0};
     lutra_search_init(&s->settings, sizeof s->settings);
     int code = read_method(s, o);
-    if (!code && !s->wanted && judge_wanted(&o->judge))
-        say("note: --prm and --check judge nothing without --best-of N, --beam BxE or another method");
     if (code || !s->wanted) return code;
     bool votes = s->settings.method == LUTRA_SEARCH_VOTE || s->settings.method == LUTRA_SEARCH_AUTO;
     if (!votes && !judge_wanted(&o->judge)) {
@@ -114,10 +113,6 @@ int searcher_init(struct searcher *s, struct search_options *o)
         return EXIT_USAGE;
     }
     if ((code = judge_options_check(&o->judge, "run"))) return code;
-    if (o->judge.until_pass && s->settings.method <= LUTRA_SEARCH_WEIGHTED) {
-        say("run: --until-pass: %s decides by all of its candidates", s->name);
-        return EXIT_USAGE;
-    }
     judge_options_apply(&o->judge, &s->settings);
     return read_budget(s, o);
 }
