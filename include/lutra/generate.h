@@ -121,7 +121,7 @@ struct lutra_draft {
     float p;    /* how likely it is if its parent is right, 0..1 */
 };
 
-/* What the model holds likely behind a token: the best of those it has looked at (spec_shortlist). */
+/* What the model holds likely behind a token: the best of those it has looked at (spec_shortlist).  Never changes. */
 struct lutra_hints {
     int32_t token[8]; /* best first */
     float p[8];       /* share; 0: no more */

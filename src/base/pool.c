@@ -440,10 +440,12 @@ void pool_close(struct pool **out)
 {
     struct pool *pool = *out;
     if (!pool) return;
+    pthread_mutex_lock(&pool->leave); /* who is leaving the last run still falls ASLEEP */
     for (int i = 0; i < pool->n_started; i++) {
         atomic_store(&pool->worker[i].seat, STOP);
         wake(&pool->worker[i].seat);
     }
+    pthread_mutex_unlock(&pool->leave);
     for (int i = 0; i < pool->n_started; i++) pthread_join(pool->worker[i].thread, NULL);
     pthread_mutex_destroy(&pool->leave);
     pthread_mutex_destroy(&pool->run);

@@ -2,15 +2,16 @@
  *
  * Several samples over a long shared prompt, in the cache geometry of a 1.5B model (2 KV heads of 128): the prompt is
  * evaluated once, by generator and verifier, and the cache grows by the new tokens and at most one block per sequence.
- * One layer of random weights; all 28 with LUTRA_TEST_LONG=1.
+ * One layer of random weights; all 28 with LUTRA_TEST_LONG=1; fewer rows under a sanitizer.
  */
 #include "engine_fixture.h"
+#include "sanitized.h"
 
 #include "engine/search_impl.h" /* blocks in use */
 
-enum { N_SAMPLE = 8, N_NEW = 80, N_CTX = 4096 + 128 };
+enum { N_SAMPLE = 8, N_PROMPT = SANITIZED ? 512 : 4096, N_NEW = SANITIZED ? 40 : 80, N_CTX = N_PROMPT + 128 };
 
-static int32_t prompt[4096];
+static int32_t prompt[N_PROMPT];
 static int n_said[N_SAMPLE];
 
 static int on_text(void *user, const struct lutra_piece *p)
@@ -89,7 +90,7 @@ static void samples_share_the_prompt(void **state)
     (void)state;
     open_model(&f);
     for (int odd = 0; odd < 2; odd++) {
-        int n_prompt = odd ? 4096 - 27 : 4096, active = 1;
+        int n_prompt = odd ? N_PROMPT - 27 : N_PROMPT, active = 1;
         struct lutra_request r = make_request(n_prompt);
         struct lutra_stats stats;
         fixture_session(&f, N_SAMPLE, N_CTX);
@@ -123,7 +124,7 @@ static void search_shares_the_prompt(void **state)
     vs.n_seq = N_SAMPLE;
     vs.n_ctx = N_CTX;
     OK(lutra_verifier_open(&v, f.model, &vs, err));
-    struct lutra_request r = make_request(4096);
+    struct lutra_request r = make_request(N_PROMPT);
     struct lutra_search set;
     lutra_search_init(&set, sizeof set);
     struct lutra_stats stats;
@@ -133,13 +134,13 @@ static void search_shares_the_prompt(void **state)
     OK(lutra_search_submit(&run, f.s, &r, &set, err));
     while (active) {
         OK(lutra_step(f.s, &active, err));
-        check_growth(f.s, 4096);
-        if (active) check_growth(v->session, 4096);
+        check_growth(f.s, N_PROMPT);
+        if (active) check_growth(v->session, N_PROMPT);
     }
     const struct lutra_search_result *res = lutra_search_done(run);
     lutra_session_stats(f.s, &stats, sizeof stats);
-    assert_int_equal(stats.rows_valid, 4096 + N_SAMPLE * (N_NEW - 1));
-    assert_int_equal(res->verifier_rows, 4096 + N_SAMPLE * N_NEW);
+    assert_int_equal(stats.rows_valid, N_PROMPT + N_SAMPLE * (N_NEW - 1));
+    assert_int_equal(res->verifier_rows, N_PROMPT + N_SAMPLE * N_NEW);
     assert_int_equal(blocks_in_use(v->session), 0); /* all given back */
     lutra_search_close(&run);
     lutra_verifier_close(&v);
