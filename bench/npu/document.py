@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Puts the figures of lutra-npu-tables into docs/NPU.md, between the lines `<!-- figures: NAME -->` and `<!-- end -->`.
+"""Puts the figures of lutra-npu-tables into docs/NPU.md, between the lines `<!-- figures: NAME -->` and `<!-- end -->`,
+and the pipeline's times on the emulator's timeline, which npu_test_division prints in half a minute.
 
-usage: document.py TABLES DOCUMENT          writes it anew
-       document.py --check TABLES DOCUMENT  exit status 1 where it is not what it would write
+usage: document.py TABLES DIVISION DOCUMENT          writes it anew
+       document.py --check TABLES DIVISION DOCUMENT  exit status 1 where it is not what it would write; the timeline is
+                                                     compared where LUTRA_TEST_LONG is set
 """
 import json
+import os
 import re
 import subprocess
 import sys
@@ -36,7 +39,8 @@ def verdict(low, high, published):
 
 
 class Figures:
-    def __init__(self, tables):
+    def __init__(self, tables, division):
+        self.division = division
         self.d = d = json.loads(subprocess.run([tables, "-o", "json"], capture_output=True, text=True, check=True).stdout)
         self.step = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
         self.fill = {(s["model"], s["tokens"]): s for s in d["prefill_modelled"] if s["soc"] == SOC}
@@ -83,6 +87,14 @@ class Figures:
             rows.append([name, what, span(low, high, 2), span(min(width), max(width), 1), told, ", ".join(verdicts)])
         return table(["figure", "ratio of times", "modelled", "width of a shape's interval", "published", ""], rows)
 
+    def pipeline(self):
+        told = subprocess.run([self.division], env={**os.environ, "LUTRA_TEST_LONG": "1"}, capture_output=True, text=True, check=True).stdout
+        rows = {}
+        for shape, over, gain in re.findall(r"(\w+), \w+ end: .*? slowest stage \S+ \((\S+)\), sequential \S+ \((\S+)\)", told):
+            rows.setdefault(shape, []).append((over, gain))
+        return table(["k x n x rows", "over the slowest stage", "sequential over pipelined"],
+                     [[shape, *(", ".join(ends) for ends in zip(*rows[shape]))] for shape in rows])
+
     def held(self):
         """Published figures that no profile is made from, one value each; those compared elsewhere are named there."""
         rows = []
@@ -125,10 +137,13 @@ class Figures:
 
 def main(argv):
     check = argv[0] == "--check"
-    tables, path = argv[check:]
-    figures, text = Figures(tables), open(path).read()
-    put = re.sub(r"(<!-- figures: (\w+) -->\n).*?(?=<!-- end -->)", lambda m: f"{m[1]}\n{getattr(figures, m[2])()}\n\n", text,
-                 flags=re.S)
+    tables, division, path = argv[check:]
+    figures, text = Figures(tables, division), open(path).read()
+    names = "pipeline" if check and not os.environ.get("LUTRA_TEST_LONG") else "(?!)"  # not compared
+
+    def block(m):
+        return m[0] if re.fullmatch(names, m[2]) else f"{m[1]}\n{getattr(figures, m[2])()}\n\n"
+    put = re.sub(r"(<!-- figures: (\w+) -->\n).*?(?=<!-- end -->)", block, text, flags=re.S)
     if check and put != text:
         sys.exit(f"{path}: its figures are not those of lutra-npu-tables; bench/npu/document.py writes them")
     if not check:

@@ -130,6 +130,8 @@ static struct npu_profile exact(void)
         [NPU_L2_GBS] = 25,
         [NPU_TCM_MIB] = 8,
         [NPU_MEET_CYCLES] = 500,
+        [NPU_DMA_START_CYCLES] = 200,
+        [NPU_TILE_CALL_CYCLES] = 50,
         [NPU_MESSAGE_US] = 50,
         [NPU_BASE_MW] = 1000,
         [NPU_VECTOR_MW] = 100,
@@ -166,6 +168,10 @@ static void times_follow_the_formula(void **state)
     /* The busiest of 4 threads has 2 of 5 parts; 25 us that nothing hides; ten meetings of half a microsecond. */
     w = (struct npu_work){.packets = 200e3, .parts = 5, .dma_bytes = 1e6, .stages = 10, .alone = 50e3, .meets = 10};
     near(npu_cost_time(&p, &w).us.low, 160 + 20 / 10. + 25 + 5);
+    /* Each thread starts 50 transfers, each part 5 more, of which the busiest has 2: 12 us of vectors; 20 of tiles. */
+    w = (struct npu_work){.packets = 0, .parts = 5, .starts = 50, .part_starts = 5, .tile_calls = 400};
+    t = npu_cost_time(&p, &w);
+    near(t.busy_us[NPU_ON_VECTOR].low, 12), near(t.busy_us[NPU_ON_TILES].low, 20), near(t.us.low, 32);
 }
 
 static void energies_follow_the_formula(void **state)

@@ -129,6 +129,15 @@ static void threads_share_what_the_model_says(void **state)
                 near_share(cases[i].name, n, s.busiest[0], s.all[0], npu_cost_share(w.alone_parts, n), cases[i].slack);
             if (s.meets != (int)w.meets)
                 fail_msg("%s: %d meetings, the model says %g", cases[i].name, s.meets, w.meets);
+            const struct npu_sim_counters *c = npu_sim_counts(r.sim);
+            if ((double)c->tile_calls != w.tile_calls)
+                fail_msg("%s: %d calls of the tile unit, the model says %g", cases[i].name, (int)c->tile_calls,
+                    w.tile_calls);
+            double starts = w.starts * (n < w.parts ? n : w.parts);
+            if (op.code == NPU_OP_GEMV && n < 6)
+                starts = (double)c->dma_descriptors; /* chunks are those of 6 threads */
+            if ((double)c->dma_descriptors > starts || (double)c->dma_descriptors < .8 * starts)
+                fail_msg("%s: %d transfers, the model says %g", cases[i].name, (int)c->dma_descriptors, starts);
             close_rig(&r);
         }
 }
@@ -140,9 +149,9 @@ struct stages {
     double whole, slowest, sequential;
 };
 
-/* Microseconds of a packet of each thread, a tile product, a byte by DMA, a meeting. */
+/* Microseconds of a packet of each thread, a tile product, a byte by DMA, a meeting, a transfer's start, a call of the tile unit. */
 struct rates {
-    double packet, pair, byte, meet;
+    double packet, pair, byte, meet, start, call;
 };
 
 /* DMA goes on across phases, one chunk after another: two are started in phase 0, and each later phase needs the chunk that
@@ -153,9 +162,10 @@ static struct stages time_stages(const struct npu_sim_watch *w, struct rates rat
     for (size_t i = 0, end, phase = 0; i < w->n; i = end, phase++) {
         double vector = 0, tiles = 0, dma = 0;
         for (end = i; end < w->n && w->span[end].section == w->span[i].section; end++) {
-            vector = fmax(vector, (double)w->span[end].packets * rate.packet);
-            tiles += (double)w->span[end].tile_pairs * rate.pair;
-            dma += (double)w->span[end].dma_bytes * rate.byte;
+            const struct npu_sim_span *s = &w->span[end];
+            vector = fmax(vector, (double)s->packets * rate.packet + (double)s->dma_starts * rate.start);
+            tiles += (double)s->tile_pairs * rate.pair + (double)s->tile_calls * rate.call;
+            dma += (double)s->dma_bytes * rate.byte;
         }
         sum[0] += vector, sum[1] += tiles, sum[2] += dma;
         engine = fmax(engine, now) + dma;
@@ -186,8 +196,9 @@ static void stages_of_a_product_overlap(void **state)
             op.src_stride = 4 * op.k, op.dst_stride = 4 * op.n;
             run(&r, &op, worst ? 4 : 6);
             double clock = worst ? 1460 : 1470;
-            struct stages s = time_stages(&r.watch, (struct rates){(worst ? 2.04 : 1) / clock, 8 / clock,
-                                                        1e-3 / (worst ? 59 : 60), (worst ? 400 : 100) / clock});
+            struct stages s = time_stages(
+                &r.watch, (struct rates){(worst ? 2.04 : 1) / clock, 8 / clock, 1e-3 / (worst ? 59 : 60),
+                              (worst ? 400 : 100) / clock, (worst ? 230 : 30) / clock, (worst ? 48 : 10) / clock});
             printf("%ux%ux%u, %s end: %.1f us, slowest stage %.1f (%.2f), sequential %.1f (%.2f)\n", op.k, op.n, op.m,
                 worst ? "worse" : "better", s.whole, s.slowest, s.whole / s.slowest, s.sequential,
                 s.sequential / s.whole);

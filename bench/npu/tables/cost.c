@@ -24,11 +24,13 @@ static double time_of(const struct choice *c, const struct npu_work *w, double *
     double clock = c->f[NPU_CLOCK_MHZ], sum = 0, longest = 0;
     double packet_us = c->f[NPU_CYCLES_PER_PACKET] / clock, threads = c->f[NPU_VECTOR_THREADS];
     double alone = w->alone * packet_us * npu_cost_share(w->alone_parts, threads);
-    busy[NPU_ON_VECTOR] = w->packets * packet_us * npu_cost_share(w->parts, threads);
+    double share = npu_cost_share(w->parts, threads);
+    busy[NPU_ON_VECTOR] = w->packets * packet_us * share +
+                          (w->starts + w->part_starts * w->parts * share) * c->f[NPU_DMA_START_CYCLES] / clock;
     busy[NPU_ON_GATHER] = (w->gathers * c->f[NPU_GATHER_CYCLES] + w->scatters * c->f[NPU_SCATTER_CYCLES]) / clock;
     busy[NPU_ON_DMA] = w->dma_bytes / c->f[NPU_DMA_GBS] * 1e-3;
     busy[NPU_ON_L2] = w->l2_bytes / c->f[NPU_L2_GBS] * 1e-3;
-    busy[NPU_ON_TILES] = w->tile_pairs * c->f[NPU_TILE_CYCLES] / clock;
+    busy[NPU_ON_TILES] = (w->tile_pairs * c->f[NPU_TILE_CYCLES] + w->tile_calls * c->f[NPU_TILE_CALL_CYCLES]) / clock;
     /* What the vector threads do, with what they wait for, is one stage. */
     double vector = c->stalls ? busy[NPU_ON_VECTOR] + busy[NPU_ON_GATHER] + busy[NPU_ON_L2]
                               : longer(longer(busy[NPU_ON_VECTOR], busy[NPU_ON_GATHER]), busy[NPU_ON_L2]);

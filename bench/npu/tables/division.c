@@ -10,7 +10,7 @@
 #include "npu/wire/layout.h"
 #include "npu/wire/message.h"
 
-enum { TCM_BYTES = 8 << 20, KEPT = 65536, THREADS = 6 };
+enum { TCM_BYTES = 8 << 20, KEPT = 65536, THREADS = 6, TILE_PAIRS = 32 /* of a call */ };
 
 static const struct npu_machine machine = {0, TCM_BYTES, KEPT, THREADS};
 
@@ -38,6 +38,9 @@ static void divide_gemm(const struct npu_op *op, uint32_t n, struct npu_work *w)
     w->parts = p.chunk_blocks * weights.n_units;
     w->stages = p.n_chunks * p.n_passes;
     w->meets = (p.n_chunks + 3.0) * p.n_passes;
+    w->starts = (double)p.n_chunks * p.n_passes;
+    w->tile_calls =
+        (double)((op->m + 31) / 32) * weights.n_blocks * (2 + (weights.k / 32 + TILE_PAIRS - 1) / TILE_PAIRS);
 }
 
 /* A product for each slice of the vocabulary, then two sections. */
@@ -46,6 +49,8 @@ static void divide_head(const struct npu_op *op, struct npu_work *w)
     uint32_t slices = (op->n + NPU_HEAD_SLICE - 1) / NPU_HEAD_SLICE;
     divide_gemm(op, op->n < NPU_HEAD_SLICE ? op->n : NPU_HEAD_SLICE, w);
     w->alone_parts = npu_op_parts(op);
+    w->starts *= slices;
+    w->tile_calls *= (double)op->n / (op->n < NPU_HEAD_SLICE ? op->n : NPU_HEAD_SLICE);
     w->meets = slices *
                (w->meets + 1.0 + (op->m > 1)); /* a slice's first chunk waits for the one before: its stages, not all */
 }
@@ -56,21 +61,24 @@ static void divide_gemv(const struct npu_op *op, struct npu_work *w)
     struct npu_gemv_plan p;
     uint32_t n = npu_op_threads(op, &machine);
     if (npu_weights_layout(op->kind, op->k, op->n, &weights) || npu_gemv_plan(&weights, KEPT, TCM_BYTES, n, &p)) return;
-    w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
+    w->starts = w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
 }
 
-/* Tiles of up to 32 rows times heads, each segment a stage. */
+/* Tiles of up to 32 rows times heads, each segment a stage: keys and values are a transfer each, scores two tiles, outputs of 32 one. */
 static void divide_attention(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
 {
     uint32_t per = NPU_ATTENTION_ROWS / (uint32_t)heads, area, n = npu_attention_threads(op->n, &machine, &area);
     w->parts = (uint32_t)kv_heads * ((op->m + per - 1) / per);
     w->stages = keys > NPU_SEGMENT ? (uint32_t)keys / NPU_SEGMENT : 1;
+    w->part_starts = 2.0 * w->stages;
+    w->tile_calls = 3.0 * (2 + npu_weights_k(op->n) / 32) * w->stages * w->parts;
     if (n < THREADS) w->parts = n < w->parts ? n : w->parts;
 }
 
 void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
 {
     w->parts = npu_op_parts(op), w->stages = 1, w->meets = w->parts > 1;
+    w->starts = w->part_starts = w->tile_calls = 0;
     switch (op->code) {
     case NPU_OP_GEMM: divide_gemm(op, op->n, w); break;
     case NPU_OP_HEAD: divide_head(op, w); break;

@@ -29,12 +29,16 @@ struct lutra_error;
     X(L2_GBS, "l2_gbs", 1, 1000)   /* memory to vector registers through the cache, all threads */                     \
     X(TCM_MIB, "tcm_mib", 1, 64)                                                                                       \
     X(MEET_CYCLES, "meet_cycles", 1, 100000) /* until all threads know that all have arrived */                        \
-    X(MESSAGE_US, "message_us", 1, 10000)    /* from the host to the NPU and back, per message */                      \
-    X(BASE_MW, "base_mw", 1, 20000)          /* of the whole device while a model runs, besides what follows */        \
-    X(VECTOR_MW, "vector_mw", 1, 10000)      /* of one busy vector thread */                                           \
-    X(TILES_MW, "tiles_mw", 1, 20000)        /* of the busy tile unit */                                               \
-    X(MEMORY_PJ, "memory_pj", 1, 1000)       /* per byte between memory and the NPU, 10^-12 J */                       \
-    X(CPU_MW, "cpu_mw", 1, 20000)            /* of one busy core */
+    X(DMA_START_CYCLES, "dma_start_cycles", 1,                                                                         \
+        100000) /* to start a transfer and to wait for it, besides counted packets */                                  \
+    X(TILE_CALL_CYCLES, "tile_call_cycles", 1,                                                                         \
+        100000)                           /* to clear, to multiply or to store, besides counted packets */             \
+    X(MESSAGE_US, "message_us", 1, 10000) /* from the host to the NPU and back, per message */                         \
+    X(BASE_MW, "base_mw", 1, 20000)       /* of the whole device while a model runs, besides what follows */           \
+    X(VECTOR_MW, "vector_mw", 1, 10000)   /* of one busy vector thread */                                              \
+    X(TILES_MW, "tiles_mw", 1, 20000)     /* of the busy tile unit */                                                  \
+    X(MEMORY_PJ, "memory_pj", 1, 1000)    /* per byte between memory and the NPU, 10^-12 J */                          \
+    X(CPU_MW, "cpu_mw", 1, 20000)         /* of one busy core */
 
 enum npu_figure {
 #define NPU_FIGURE_ENUM(id, name, least, most) NPU_##id,

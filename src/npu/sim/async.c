@@ -167,7 +167,9 @@ static void note(struct npu_sim *sim, uint32_t thread, uint32_t n, const struct 
         .n = n,
         .packets = npu_sim_packet_bound(&c),
         .tile_pairs = c.tile_pairs - before->tile_pairs,
-        .dma_bytes = c.dma_read_bytes - before->dma_read_bytes};
+        .dma_bytes = c.dma_read_bytes - before->dma_read_bytes,
+        .tile_calls = c.tile_calls - before->tile_calls,
+        .dma_starts = c.dma_descriptors - before->dma_descriptors};
 }
 
 /* Shares 0 .. n_shares - 1 of `n` threads' work, in random order. */
@@ -299,6 +301,7 @@ static uint8_t *operand(struct sim_at at, const void *p, uint32_t bytes)
 void sim_tile_clear(struct sim_at at)
 {
     npu_tile_clear(&at.sim->acc);
+    at.sim->counts.tile_calls++;
 }
 
 void sim_tile_mac(struct sim_at at, const void *act, const void *weight, uint32_t n_pairs)
@@ -318,6 +321,7 @@ void sim_tile_mac(struct sim_at at, const void *act, const void *weight, uint32_
     }
     at.sim->counts.tcm_read_bytes = read;
     at.sim->counts.tile_pairs += n_pairs;
+    at.sim->counts.tile_calls++;
 }
 
 void sim_tile_store(struct sim_at at, void *dst)
@@ -329,5 +333,5 @@ void sim_tile_store(struct sim_at at, void *dst)
     uint64_t written = at.sim->counts.tcm_write_bytes;
     sim_write(at, dst, tile, 2048);
     at.sim->counts.tcm_write_bytes = written;
-    at.sim->counts.tile_stores++;
+    at.sim->counts.tile_calls++;
 }

@@ -107,7 +107,7 @@ struct npu_sim_counters {
     uint64_t dma_read_bytes, dma_write_bytes; /* DDR to TCM, TCM to DDR */
     uint64_t dma_descriptors;
     uint64_t maintained_bytes;
-    uint64_t tile_pairs, tile_stores;
+    uint64_t tile_pairs, tile_calls;
 };
 
 struct npu_sim_settings {
@@ -152,6 +152,7 @@ struct npu_sim_span {
     uint32_t section, thread, n; /* sections and phases are numbered through; thread of n */
     uint64_t packets;            /* npu_sim_packet_bound of it */
     uint64_t tile_pairs, dma_bytes;
+    uint64_t tile_calls, dma_starts;
 };
 struct npu_sim_watch {
     struct npu_sim_span *span; /* [n_max], the caller's */
