@@ -118,6 +118,8 @@ struct engine_options {
     float draft_p_min;
 };
 
+enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */
+
 struct engine {
     lutra_runtime *runtime;
     lutra_model *model, *draft_model;

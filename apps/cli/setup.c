@@ -67,7 +67,7 @@ static const struct option speculation_table[] = {
         .help = "tokens that ngram-simple looks up, at most", .min = 2, .max = 64, .needs = "--spec-type --spec"},
     {"--spec-shortlist", "SPEC_SHORTLIST", OPT_INT, AT(spec_shortlist), "N",
         .help = "calibrated: tokens that a prompt's hints are chosen from; 0 = the whole vocabulary", .min = 0,
-        .max = 4096, .needs = "--spec-type --spec"},
+        .max = SHORTLIST_MOST, .needs = "--spec-type --spec"},
 };
 
 static const struct option output_table[] = {

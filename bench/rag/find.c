@@ -12,7 +12,7 @@
 #include "rag/query.h"
 #include "rag/rag_impl.h"
 
-enum { N_DRAWN = 300, N_MAX = 600, TOP = 5, QUERY_BYTES = 256 };
+enum { N_DRAWN = 300, N_MAX = 600, TOP = 5, QUERY_BYTES = 256, SLOWEST = 5 };
 
 static const char *const common[] = {"the", "of", "and", "to", "a", "in", "is", "for", "be", "this", "it", "that",
     "with", "as", "on", "not", "are", "or", "by", "can", "if", "from", "an", "will", "you", "at", "which", "have",
@@ -49,6 +49,20 @@ static double cpu_ms(void)
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* Those that took the processor longest. */
+static void print_slowest(char (*query)[QUERY_BYTES], const double *cpu, int n)
+{
+    double least = 0;
+    for (int round = 0; round < SLOWEST; round++) {
+        int worst = -1;
+        for (int i = 0; i < n; i++)
+            if ((round == 0 || cpu[i] < least) && (worst < 0 || cpu[i] > cpu[worst])) worst = i;
+        if (worst < 0) return;
+        least = cpu[worst];
+        printf("  %7.2f ms  %s\n", least, query[worst]);
+    }
 }
 
 static void print_times(const char *what, double *ms, double *cpu, int n)
@@ -146,6 +160,7 @@ int main(int argc, char **argv)
             }
             lutra_passages_close(&p);
         }
+        print_slowest(query, cpu, n);
         print_times("each query once, one store", warm, cpu, n);
     }
     double *alone = warm;

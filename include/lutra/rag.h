@@ -185,6 +185,10 @@ LUTRA_API void lutra_drafts_close(lutra_drafts **drafts);
 LUTRA_API int lutra_drafts_guess(
     lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
 
+/* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  What a request
+ * names as `likely`, so that calibrated drafts look at them; reads all tokens.  LUTRA_E_NO_MEMORY. */
+LUTRA_API int lutra_drafts_likely(const lutra_drafts *drafts, int32_t *token, int n_max, struct lutra_error *err);
+
 struct lutra_drafts_stats {
     size_t size;
     int64_t n_text, n_tok;

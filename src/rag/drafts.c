@@ -264,6 +264,36 @@ void lutra_drafts_close(lutra_drafts **drafts)
     *drafts = NULL;
 }
 
+/* ---- frequencies ---- */
+
+struct count {
+    int64_t n;
+    int32_t token;
+};
+
+static int by_frequency(const void *a, const void *b)
+{
+    const struct count *x = a, *y = b;
+    if (x->n != y->n) return x->n < y->n ? 1 : -1;
+    return (x->token > y->token) - (x->token < y->token);
+}
+
+int lutra_drafts_likely(const lutra_drafts *d, int32_t *token, int n_max, struct lutra_error *err)
+{
+    const struct segments *s = &d->segments;
+    int32_t n_vocab = s->n ? s->at[0].head->n_symbol - 1 : 0;
+    int n = 0;
+    struct count *count = calloc((size_t)n_vocab + 1, sizeof *count);
+    if (!count) return lutra_fail(err, LUTRA_E_NO_MEMORY, "lutra_drafts_likely: out of memory");
+    for (int32_t i = 0; i <= n_vocab; i++) count[i].token = i - 1;
+    for (int i = 0; i < s->n; i++)
+        for (int32_t k = 0; k < s->at[i].tokens.n; k++) count[s->at[i].tokens.symbol[k]].n++;
+    qsort(count + 1, (size_t)n_vocab, sizeof *count, by_frequency); /* symbol 0 ends a text */
+    while (n < n_max && n < n_vocab && count[n + 1].n > 0) token[n] = count[n + 1].token, n++;
+    free(count);
+    return n;
+}
+
 void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
 {
     const struct segments *s = &drafts->segments;

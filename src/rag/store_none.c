@@ -155,6 +155,12 @@ int lutra_drafts_guess(lutra_drafts *drafts, const struct lutra_draft_tip *tip, 
     return 0;
 }
 
+int lutra_drafts_likely(const lutra_drafts *drafts, int32_t *token, int n_max, struct lutra_error *err)
+{
+    (void)drafts, (void)token, (void)n_max;
+    return refuse(err);
+}
+
 void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
 {
     (void)drafts;

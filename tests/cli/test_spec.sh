@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# lutra eval --spec: the tables, the three modes, files that are none.
+# lutra eval --spec: the tables, the same as JSON, the three modes, files that are none.
 . "$LUTRA_SOURCE/tests/cli/lib.sh"
 cd "$WORK" || exit 1
 export TMPDIR=$WORK
@@ -11,7 +11,7 @@ cat >w.jsonl <<'END'
 END
 spec() { lutra eval -m "$MODEL" --spec w.jsonl --spec-row-cost 0.09 -t 1 "$@"; }
 # The figure of a method in a column of the last table of accept lengths.
-length() { awk -v m="$1" -v c="$2" '/^Accept length, counted/ {on = 1} /^measured/ {on = 0} on && NF && $1 == m {print int(100 * $c)}' out; }
+length() { awk -v m="$1" -v c="$2" '/^Accept length, counted/ {on = 1} /^(What each|measured)/ {on = 0} on && NF && $1 == m {print int(100 * $c)}' out; }
 
 spec --spec-mode forced
 expect_code 0 "forced"
@@ -21,12 +21,43 @@ expect_out "a further row counted as 0.090" "the cost"
 [ "$(length suffix 2)" -ge 200 ] || fail "a copied answer: $(length suffix 2) with suffix"
 [ "$(length suffix+store 3)" -ge 200 ] || fail "an earlier answer: $(length suffix+store 3) with the store"
 [ "$(length suffix+store 3)" -gt "$(length auto-store 3)" ] || fail "the store has no share"
-expect_out "auto / auto-store: " "the share of each drafter"
+expect_out "auto / auto-store" "against all but one"
 expect_out "Where the store's likeliest path was wrong" "what was rejected"
 mv out first
 spec --spec-mode forced
 n=$(sed -n '/^measured/q;p' first | wc -l)
 cmp -s <(head -n "$n" first) <(head -n "$n" out) || fail "counted figures differ from run to run"
+
+spec --spec-mode forced --report r.json
+expect_code 0 "a report"
+cat >check.py <<'PY'
+import json, re
+r, out = json.load(open("r.json")), open("out").read()
+figures = out[out.rindex("Accept length, counted"):out.index("What each adds")].splitlines()[2:]
+method = {m["method"]: m for m in r["methods"]}
+for line in figures:
+    if not line or line.startswith("  "): continue  # a ratio
+    name, *want = line.split()
+    got = method[name]["accept_length"]["all"]
+    assert ["%.2f" % got[k] for k in ("rag", "ui", "mean")] == want, line
+for x in r["ratios"]:
+    if x["distance"] != "all": continue
+    line = next(l for l in figures if l.startswith("  %(of)s / %(to)s " % x))
+    assert line.endswith("%.2f  (%.3f to %.3f)" % tuple(x["all"][k] for k in ("mean", "low", "high"))), line
+shares = {n[5:]: m["share"] for n, m in method.items() if "share" in m}
+assert set(shares) == {"suffix", "ngram-simple", "calibrated", "recycle", "store"}
+for name, x in shares.items():
+    assert re.search(r"^%s +\%+.1f%% .*%s$" % (name, 100 * x["mean"], ": includes zero" if x["low"] <= 0 else r"\)"), out, re.M), name
+assert r["rejections"]["all"] == sum(r["rejections"][k] for k in ("missing", "synonym", "redundant")) > 0
+assert r["machine"]["threads"] == 1 and r["machine"]["device"] and r["machine"]["processors"] >= 1
+assert r["settings"]["questions"] == 2 and r["settings"]["mode"] == "forced"
+t = method["auto"]["time"]
+assert t["last_ms"] > 0 and 0 < t["prefill_share"] < 1 and t["times_as_fast"]["low"] <= t["times_as_fast"]["mean"]
+assert method["none"]["time"]["times_as_fast"]["mean"] == 1
+PY
+python3 check.py || fail "the report does not say what the tables say"
+spec --spec-mode forced --report no/such/folder.json --spec-methods suffix
+expect_err "no/such/folder.json" "a report that cannot be written"
 
 spec --spec-mode free --temp 0 -n 30 --spec-methods suffix+store,recycle
 expect_code 0 "the model's own texts"

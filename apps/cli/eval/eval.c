@@ -50,7 +50,7 @@ static const struct option eval_table[] = {
         .min = -1, .max = 0},
     {"--report", NULL, OPT_TEXT, AT(report), "FILE",
         .help = "everything, answer by answer, as JSON; appears whole or not at all. Until then FILE.journal keeps "
-                "each outcome: the same command started again goes on from there"},
+                "each outcome: the same command started again goes on from there. With --spec: its tables as JSON"},
     {"--keep-texts", NULL, OPT_ON, AT(keep_texts), NULL,
         .help = "the report holds every candidate's text, answer and step rewards, too: problems[].texts",
         .needs = "--report"},
@@ -63,7 +63,7 @@ static const struct option spec_table[] = {
                 "(models/reader-test.jsonl): \"documents\", \"question\", \"answer\", \"task\", \"distance\"; with "
                 "\"past\": true an exchange that the store has already",
         .excludes = "--file --format --methods --timed --grade --svg --n --vote --no-vote --greedy --no-greedy "
-                    "--report --table"},
+                    "--table"},
     {"--spec-mode", NULL, OPT_CHOICE, AT(spec_mode), "NAME",
         .help = "free: the model's own texts; forced: the file's answers, whatever the model holds likely; replay: its "
                 "own texts, with drafts that are right with a given probability",

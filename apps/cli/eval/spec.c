@@ -65,7 +65,7 @@ static int add_methods(struct spec_run *run)
     const char *list = run->opts->spec_methods;
     char rest[32];
     if (!list && run->mode == SPEC_REPLAY) list = "none,0,0.41,0.76,0.82,0.95";
-    const char *at = list ? list : "none,ngram-simple,suffix,suffix+store,recycle,auto";
+    const char *at = list ? list : "none,ngram-simple," SPEC_OURS_OF_PLD ",suffix,suffix+store,recycle,auto";
     int code = 0;
     if (strncmp(at, "none", 4) != 0) code = add_method(run, "none", 4); /* its texts are what the others must say */
     for (; !code && *at; at += *at == ',') {
@@ -210,6 +210,8 @@ static int tell(struct spec_run *run, struct spec_method *m, int i, lutra_drafts
     r.on_text = on_text;
     r.on_end = on_end;
     if (drafts || m->right >= 0) r.on_draft = on_draft;
+    r.likely = m->likely;
+    r.n_likely = m->n_likely;
     r.user = &t;
     int rc = lutra_generate(run->engine.session, &r, &err);
     m->n_other += t.differs;
@@ -250,6 +252,8 @@ static int run_method(struct spec_run *run, struct spec_method *m)
             code = fail_with(&err);
         if (!code) lutra_drafts_stats_get(drafts, &st, sizeof st);
         if (!code) m->store_bytes = st.segment_bytes;
+        if (!code) m->n_likely = lutra_drafts_likely(drafts, m->likely, SHORTLIST_MOST, &err);
+        if (m->n_likely < 0) code = fail_with(&err);
     }
     bool counts = energy_read(&before);
     for (int i = 0; !code && i < run->set.n; i++) {
@@ -287,6 +291,7 @@ static int evaluate(struct spec_run *run)
     for (int i = 0; !code && i < run->n_method; i++) code = run_method(run, &run->method[i]);
     progress_clear();
     if (!code) spec_print(run);
+    if (!code && o->report) code = spec_report(run);
     buffer_free(&chat_template);
     return code ? code : check_texts(run);
 }

@@ -4,7 +4,8 @@
  *
  *     spec.c        the methods, and the texts with each of them
  *     spec_set.c    the questions, and a store of their documents and of earlier exchanges, for as long as it runs
- *     spec_table.c  the tables
+ *     spec_score.c  means, ratios and shares of what was counted and measured
+ *     spec_table.c  the tables;  spec_report.c: the same as JSON
  *
  * A *method* is a set of drafters: "suffix+store"; "auto" is all of them, "auto-store" all but one.  Every method says the same
  * texts, which is checked; what differs is the passes it takes.
@@ -52,8 +53,10 @@ struct spec_outcome {
 };
 
 struct spec_method {
-    char name[48], types[96];     /* types: of the session */
-    bool uses_store, uses_model;  /* -md */
+    char name[48], types[96];       /* types: of the session */
+    bool uses_store, uses_model;    /* -md */
+    int32_t likely[SHORTLIST_MOST]; /* [n_likely] the store's most frequent tokens */
+    int n_likely;
     double right;                 /* replay */
     struct spec_outcome *outcome; /* [set->n] */
     struct lutra_stats stats;
@@ -73,6 +76,38 @@ struct spec_run {
     int n_method;
 };
 
+/* ---- figures ---- */
+
+enum { SPEC_ANY = -1, SPEC_NAME_WIDTH = 34 }; /* task, distance: all of them; of the tables' first column */
+
+/* What ours add to prompt lookup, without a store. */
+#define SPEC_OURS_OF_PLD "ngram-simple+calibrated+recycle"
+
+/* Tokens per pass: the mean over texts; 0: there is no such text. */
+double spec_length(const struct spec_run *run, const struct spec_method *m, int task, int distance);
+
+/* Accept lengths of two methods compared text by text: the mean ratio and its interval. */
+struct spec_pair {
+    const struct spec_method *of, *to;
+};
+enum { SPEC_PAIRS_MAX = SPEC_METHODS_MAX + 8 };
+/* Against whom it counts, as far as they are among the methods; returns how many. */
+int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX]);
+struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance);
+/* What a drafter of `auto` adds to it, as a share; false: the method is not auto-X. */
+bool spec_share(const struct spec_run *run, const struct spec_method *m, struct eval_interval *share);
+
+struct spec_times {
+    double token_ms, last_ms, prefill,
+        drafting;                /* a token behind the first, a text; shares of last_ms and of decoding */
+    struct eval_interval faster; /* a text's decoding against the first method's: mean ratio */
+};
+struct spec_times spec_times_of(const struct spec_run *run, const struct spec_method *m);
+
+/* Where the likeliest paths of suffix+store's store were wrong; returns the sum. */
+long spec_rejections(const struct spec_run *run, long sum[REJECT_KINDS]);
+const char *spec_reject_name(enum spec_reject kind);
+
 int spec_evaluate(const struct eval_options *o); /* an exit code */
 
 /* 0, or an exit code after a message naming file and line. */
@@ -81,5 +116,7 @@ int spec_tokenize(struct spec_set *set, const struct engine *e, const char *chat
 void spec_free(struct spec_set *set);
 
 void spec_print(const struct spec_run *run);
+/* --report FILE; 0 or EXIT_FAILED. */
+int spec_report(const struct spec_run *run);
 
 #endif

@@ -4,109 +4,70 @@
 
 #include "eval/spec.h"
 
-enum { ANY = -1 };
-
-static bool is_of(const struct spec_item *item, int task, int distance)
-{
-    return (task == ANY || item->task == task) && (distance == ANY || item->distance == distance);
-}
-
-/* Tokens per pass of a text.  The pass of its prompt picks a token, too. */
-static double accept_length(const struct spec_outcome *o)
-{
-    return o->n_pass > 0 ? (double)o->n_tok / o->n_pass : 1;
-}
-
-/* The mean over texts. */
-static double mean_length(const struct spec_run *run, const struct spec_method *m, int task, int distance)
-{
-    double sum = 0;
-    int n = 0;
-    for (int i = 0; i < run->set.n; i++)
-        if (is_of(&run->set.item[i], task, distance)) sum += accept_length(&m->outcome[i]), n++;
-    return n ? sum / n : 0;
-}
-
-static const struct spec_method *find_method(const struct spec_run *run, const char *name)
-{
-    for (int i = 0; i < run->n_method; i++)
-        if (!strcmp(run->method[i].name, name)) return &run->method[i];
-    return NULL;
-}
-
-/* x against y, text by text: the mean ratio with its interval. */
-static struct eval_interval ratio(
-    const struct spec_run *run, const struct spec_method *x, const struct spec_method *y, int distance)
-{
-    double *value = get_memory((size_t)run->set.n * sizeof *value);
-    int n = 0;
-    for (int i = 0; i < run->set.n; i++)
-        if (is_of(&run->set.item[i], ANY, distance))
-            value[n++] = accept_length(&x->outcome[i]) / accept_length(&y->outcome[i]);
-    struct eval_interval out = eval_bootstrap(value, n, 1);
-    free(value);
-    return out;
-}
-
-static void print_ratio(
-    const struct spec_run *run, const struct spec_method *x, const struct spec_method *y, int distance)
-{
-    struct eval_interval r = ratio(run, x, y, distance);
-    printf("  %s / %s: %.3f (%.3f to %.3f)\n", x->name, y->name, r.mean, r.low, r.high);
-}
-
-/* Against whom it counts: the baselines, and itself with one drafter less. */
-static void print_ratios(const struct spec_run *run, int distance)
-{
-    const struct spec_method *all = find_method(run, "auto");
-    static const char *const base[] = {"ngram-simple", "suffix+store", "draft"};
-    for (size_t i = 0; all && i < sizeof base / sizeof *base; i++) {
-        const struct spec_method *m = find_method(run, base[i]);
-        if (m) print_ratio(run, all, m, distance);
-    }
-    for (int i = 0; all && i < run->n_method; i++)
-        if (!strncmp(run->method[i].name, "auto-", 5)) print_ratio(run, all, &run->method[i], distance);
-}
-
-static void print_lengths(const struct spec_run *run, int distance)
+static void print_title(const struct spec_run *run, const char *what, int distance)
 {
     const struct spec_set *set = &run->set;
-    printf("\nAccept length%s%s, counted\n%-18s", distance == ANY ? "" : ", ",
-        distance == ANY ? "" : set->distance.name[distance], "");
+    printf("\n%s%s%s, counted\n%-*s", what, distance == SPEC_ANY ? "" : ", ",
+        distance == SPEC_ANY ? "" : set->distance.name[distance], SPEC_NAME_WIDTH, "");
     for (int t = 0; t < set->task.n; t++) printf(" %9.9s", set->task.name[t]);
     printf(" %9s\n", "mean");
-    for (int i = 0; i < run->n_method; i++) {
-        printf("%-18s", run->method[i].name);
-        for (int t = 0; t <= set->task.n; t++) {
-            double mean = mean_length(run, &run->method[i], t < set->task.n ? t : ANY, distance);
-            mean > 0 ? printf(" %9.2f", mean) : printf(" %9s", "-");
-        }
-        putchar('\n');
-    }
-    print_ratios(run, distance);
 }
 
+static void print_number(double x)
+{
+    x > 0 ? printf(" %9.2f", x) : printf(" %9s", "-");
+}
+
+/* [SDNPU Table 4]: accept lengths, and how many times those of the baselines, or of all but one. */
+static void print_lengths(const struct spec_run *run, int distance)
+{
+    struct spec_pair pair[SPEC_PAIRS_MAX];
+    const struct spec_set *set = &run->set;
+    print_title(run, "Accept length", distance);
+    for (int i = 0; i < run->n_method; i++) {
+        printf("%-*s", SPEC_NAME_WIDTH, run->method[i].name);
+        for (int t = 0; t < set->task.n; t++) print_number(spec_length(run, &run->method[i], t, distance));
+        print_number(spec_length(run, &run->method[i], SPEC_ANY, distance));
+        putchar('\n');
+    }
+    int n = spec_pairs(run, pair);
+    for (int i = 0; i < n; i++) {
+        struct eval_interval all = spec_ratio(run, pair[i], SPEC_ANY, distance);
+        char name[2 * sizeof pair->of->name + 8];
+        snprintf(name, sizeof name, "  %s / %s", pair[i].of->name, pair[i].to->name);
+        printf("%-*s", SPEC_NAME_WIDTH, name);
+        for (int t = 0; t < set->task.n; t++) print_number(spec_ratio(run, pair[i], t, distance).mean);
+        print_number(all.mean);
+        printf("  (%.3f to %.3f)\n", all.low, all.high);
+    }
+}
+
+static void print_shares(const struct spec_run *run)
+{
+    bool any = false;
+    for (int i = 0; i < run->n_method; i++) {
+        struct eval_interval x;
+        if (!spec_share(run, &run->method[i], &x)) continue;
+        if (!any) printf("\nWhat each adds to auto's accept length (95 %% interval)\n");
+        any = true;
+        printf("%-*s %+6.1f%% (%+.1f to %+.1f)%s\n", SPEC_NAME_WIDTH, run->method[i].name + 5, 100 * x.mean,
+            100 * x.low, 100 * x.high, x.low <= 0 ? ": includes zero" : "");
+    }
+}
+
+/* [SDNPU Table 3] is its first column. */
 static void print_times(const struct spec_run *run)
 {
-    printf("\n%-18s %9s %9s %9s %8s %8s %8s %9s %9s %8s\n", "measured", "ms/token", "last ms", "prefill", "valid",
-        "wasted", "unused", "drafting", "session", "store");
+    printf("\n%-*s %9s %-22s %9s %9s %8s %8s %8s %9s %9s %8s\n", SPEC_NAME_WIDTH, "measured", "ms/token",
+        "times as fast", "last ms", "prefill", "valid", "wasted", "unused", "drafting", "session", "store");
     for (int i = 0; i < run->n_method; i++) {
         const struct spec_method *m = &run->method[i];
-        double decode = 0, last = 0, first = 0;
-        long n_tok = 0;
-        for (int k = 0; k < run->set.n; k++) {
-            const struct spec_outcome *o = &m->outcome[k];
-            decode += (double)(o->end_us - o->first_us) * 1e-3;
-            last += (double)o->end_us * 1e-3;
-            first += (double)o->first_us * 1e-3;
-            n_tok += o->n_tok > 1 ? o->n_tok - 1 : 0;
-        }
-        char session[32], store[32];
-        double rows = (double)(m->stats.rows_valid - m->stats.prompt_tokens + m->stats.rows_wasted);
-        printf("%-18s %9.3f %9.1f %8.1f%% %8.0f %8llu %8llu %8.2f%% %9s %8s", m->name,
-            n_tok ? decode / (double)n_tok : 0, last / run->set.n, last > 0 ? 100 * first / last : 0,
-            rows - (double)m->stats.rows_wasted, (unsigned long long)m->stats.rows_wasted,
-            (unsigned long long)m->stats.rows_underutilized, decode > 0 ? (double)m->stats.draft_us * 0.1 / decode : 0,
+        struct spec_times t = spec_times_of(run, m);
+        char session[32], store[32], faster[40];
+        snprintf(faster, sizeof faster, "%.2f (%.2f to %.2f)", t.faster.mean, t.faster.low, t.faster.high);
+        printf("%-*s %9.3f %-22s %9.1f %8.1f%% %8llu %8llu %8llu %8.2f%% %9s %8s", SPEC_NAME_WIDTH, m->name, t.token_ms,
+            faster, t.last_ms, 100 * t.prefill, (unsigned long long)(m->stats.rows_valid - m->stats.prompt_tokens),
+            (unsigned long long)m->stats.rows_wasted, (unsigned long long)m->stats.rows_underutilized, 100 * t.drafting,
             bytes_text((double)m->session_bytes, session, sizeof session),
             bytes_text((double)m->store_bytes, store, sizeof store));
         if (m->joules >= 0) printf("  %.3f J a text", m->joules / run->set.n);
@@ -114,17 +75,14 @@ static void print_times(const struct spec_run *run)
     }
 }
 
+/* [SDNPU Table 2] */
 static void print_rejections(const struct spec_run *run)
 {
-    static const char *const name[] = {"missing", "synonym", "redundant"};
-    const struct spec_method *m = find_method(run, "suffix+store");
-    long sum[REJECT_KINDS] = {0}, all = 0;
-    for (int i = 0; m && i < run->set.n; i++)
-        for (int k = 0; k < REJECT_KINDS; k++) sum[k] += m->outcome[i].rejected[k], all += m->outcome[i].rejected[k];
+    long sum[REJECT_KINDS], all = spec_rejections(run, sum);
     if (all == 0) return;
     printf("\nWhere the store's likeliest path was wrong (%ld times): ", all);
     for (int k = 0; k < REJECT_KINDS; k++)
-        printf("%s%s %.1f%%", k ? ", " : "", name[k], 100 * (double)sum[k] / (double)all);
+        printf("%s%s %.1f%%", k ? ", " : "", spec_reject_name((enum spec_reject)k), 100 * (double)sum[k] / (double)all);
     putchar('\n');
 }
 
@@ -138,7 +96,8 @@ void spec_print(const struct spec_run *run)
     if (run->opts->spec_row_cost > 0)
         printf("a further row counted as %.3f of a pass\n", (double)run->opts->spec_row_cost);
     for (int d = 0; set->distance.n > 1 && d < set->distance.n; d++) print_lengths(run, d);
-    print_lengths(run, ANY);
+    print_lengths(run, SPEC_ANY);
+    print_shares(run);
     print_times(run);
     print_rejections(run);
 }

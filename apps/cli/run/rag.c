@@ -40,7 +40,10 @@ int rag_start_drafts(struct rag *r, const lutra_model *model)
     struct lutra_error err = {0};
     int rc = lutra_drafts_open(&r->drafts, r->store, model, progress_callback, NULL, &err);
     progress_clear();
-    return rc < 0 ? fail_with(&err) : 0;
+    if (rc < 0) return fail_with(&err);
+    r->likely = get_memory(SHORTLIST_MOST * sizeof *r->likely);
+    r->n_likely = lutra_drafts_likely(r->drafts, r->likely, SHORTLIST_MOST, &err);
+    return r->n_likely < 0 ? fail_with(&err) : 0;
 }
 
 void rag_stop(struct rag *r)
@@ -49,6 +52,7 @@ void rag_stop(struct rag *r)
     lutra_passages_close(&r->found);
     lutra_store_close(&r->store);
     buffer_free(&r->question);
+    free(r->likely);
     free(r->fresh);
     free(r->shown);
 }

@@ -24,7 +24,9 @@ struct rag {
     const char *path; /* NULL = no --rag */
     lutra_store *store;
     lutra_drafts *drafts; /* NULL = none wanted */
-    int n_passages;       /* at most, for one question */
+    int32_t *likely;      /* [n_likely] the store's most frequent tokens, where it drafts */
+    int n_likely;
+    int n_passages; /* at most, for one question */
     bool quiet;
     lutra_passages *found;
     struct buffer question; /* that they were found for; as it was typed */

@@ -119,6 +119,8 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     r.on_text = on_text;
     r.on_end = on_end;
     if (t->rag.drafts) r.on_draft = on_draft;
+    r.likely = t->rag.likely;
+    r.n_likely = t->rag.n_likely;
     r.user = t;
     buffer_clear(&t->reply);
     t->reply_tokens.n = 0;

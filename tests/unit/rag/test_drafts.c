@@ -192,6 +192,45 @@ static void continuations_count(void **state)
     lutra_store_close(&s);
 }
 
+/* Of all segments together: the most frequent first, equal ones by their number, none that does not occur. */
+static void frequent_tokens_come_first(void **state)
+{
+    (void)state;
+    enum { N_VOCAB = 1024 };
+    int32_t few[3], likely[N_VOCAB];
+    int64_t count[N_VOCAB + 1] = {0}; /* of symbols */
+    struct segments all;
+    char *many = long_text("boxes of", 6000);
+    lutra_store *s = open_store();
+    lutra_drafts *d = open_drafts(s);
+    assert_int_equal(lutra_drafts_likely(d, likely, N_VOCAB, &err), 0);
+    lutra_drafts_close(&d);
+    add_text(s, "many", many);
+    d = open_drafts(s); /* becomes a file; what comes now is in memory */
+    lutra_drafts_close(&d);
+    add_text(s, "few", "Anna has pears. ");
+    d = open_drafts(s);
+    OK(segments_open(&all, s, model, NULL, NULL, &err));
+    assert_int_equal(all.n, 2);
+    for (int i = 0; i < all.n; i++)
+        for (int32_t k = 0; k < all.at[i].tokens.n; k++) count[all.at[i].tokens.symbol[k]]++;
+    int n = lutra_drafts_likely(d, likely, N_VOCAB, &err);
+    assert_in_range(n, 10, N_VOCAB - 1);
+    for (int i = 0; i < n; i++) {
+        int64_t more = i ? count[likely[i - 1] + 1] - count[likely[i] + 1] : 1;
+        assert_true(count[likely[i] + 1] > 0 && (more > 0 || (more == 0 && likely[i - 1] < likely[i])));
+    }
+    int n_used = 0;
+    for (int k = 1; k <= N_VOCAB; k++) n_used += count[k] > 0;
+    assert_int_equal(n, n_used);
+    assert_int_equal(lutra_drafts_likely(d, few, 3, &err), 3);
+    assert_memory_equal(few, likely, sizeof few);
+    segments_close(&all);
+    lutra_drafts_close(&d);
+    lutra_store_close(&s);
+    free(many);
+}
+
 /* Guesses that the text belies lose their estimate. */
 static void rates_follow_the_text(void **state)
 {
@@ -393,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_longest_match_is_continued, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(continuations_count, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(frequent_tokens_come_first, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(rates_follow_the_text, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(files_follow_the_store, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(no_token_stays_behind_compact, make_folder, drop_folder),

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval/spec.h"
+
+static bool is_of(const struct spec_item *item, int task, int distance)
+{
+    return (task == SPEC_ANY || item->task == task) && (distance == SPEC_ANY || item->distance == distance);
+}
+
+/* Tokens per pass of a text.  The pass of its prompt picks a token, too. */
+static double accept_length(const struct spec_outcome *o)
+{
+    return o->n_pass > 0 ? (double)o->n_tok / o->n_pass : 1;
+}
+
+double spec_length(const struct spec_run *run, const struct spec_method *m, int task, int distance)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < run->set.n; i++)
+        if (is_of(&run->set.item[i], task, distance)) sum += accept_length(&m->outcome[i]), n++;
+    return n ? sum / n : 0;
+}
+
+static const struct spec_method *find_method(const struct spec_run *run, const char *name)
+{
+    for (int i = 0; i < run->n_method; i++)
+        if (!strcmp(run->method[i].name, name)) return &run->method[i];
+    return NULL;
+}
+
+static bool is_auto_less_one(const struct spec_method *m)
+{
+    return !strncmp(m->name, "auto-", 5);
+}
+
+int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX])
+{
+    static const char *const base[][2] = {{SPEC_OURS_OF_PLD, "ngram-simple"}, {"auto", "ngram-simple"},
+        {"auto", "suffix"}, {"auto", "suffix+store"}, {"auto", "recycle"}, {"auto", "draft"}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof base / sizeof *base; i++) {
+        struct spec_pair p = {find_method(run, base[i][0]), find_method(run, base[i][1])};
+        if (p.of && p.to) pair[n++] = p;
+    }
+    for (int i = 0; i < run->n_method; i++) {
+        struct spec_pair p = {find_method(run, "auto"), &run->method[i]};
+        if (p.of && is_auto_less_one(p.to)) pair[n++] = p;
+    }
+    return n;
+}
+
+struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance)
+{
+    double *value = get_memory((size_t)run->set.n * sizeof *value);
+    int n = 0;
+    for (int i = 0; i < run->set.n; i++)
+        if (is_of(&run->set.item[i], task, distance))
+            value[n++] = accept_length(&pair.of->outcome[i]) / accept_length(&pair.to->outcome[i]);
+    struct eval_interval out = n ? eval_bootstrap(value, n, 1) : (struct eval_interval){0};
+    free(value);
+    return out;
+}
+
+bool spec_share(const struct spec_run *run, const struct spec_method *m, struct eval_interval *share)
+{
+    struct spec_pair pair = {find_method(run, "auto"), m};
+    if (!pair.of || !is_auto_less_one(m)) return false;
+    *share = spec_ratio(run, pair, SPEC_ANY, SPEC_ANY);
+    share->mean -= 1, share->low -= 1, share->high -= 1;
+    return true;
+}
+
+static double decode_ms(const struct spec_outcome *o)
+{
+    return (double)(o->end_us - o->first_us) * 1e-3;
+}
+
+struct spec_times spec_times_of(const struct spec_run *run, const struct spec_method *m)
+{
+    struct spec_times t = {0};
+    double decode = 0, last = 0, first = 0;
+    double *ratio = get_memory((size_t)run->set.n * sizeof *ratio);
+    long n_tok = 0;
+    int n = 0;
+    for (int i = 0; i < run->set.n; i++) {
+        const struct spec_outcome *o = &m->outcome[i], *plain = &run->method[0].outcome[i];
+        decode += decode_ms(o);
+        last += (double)o->end_us * 1e-3;
+        first += (double)o->first_us * 1e-3;
+        n_tok += o->n_tok > 1 ? o->n_tok - 1 : 0;
+        if (decode_ms(o) > 0) ratio[n++] = decode_ms(plain) / decode_ms(o);
+    }
+    t.token_ms = n_tok ? decode / (double)n_tok : 0;
+    t.last_ms = last / run->set.n;
+    t.prefill = last > 0 ? first / last : 0;
+    t.drafting = decode > 0 ? (double)m->stats.draft_us * 1e-3 / decode : 0;
+    if (n) t.faster = eval_bootstrap(ratio, n, 1);
+    free(ratio);
+    return t;
+}
+
+const char *spec_reject_name(enum spec_reject kind)
+{
+    static const char *const name[] = {"missing", "synonym", "redundant"};
+    return name[kind];
+}
+
+long spec_rejections(const struct spec_run *run, long sum[REJECT_KINDS])
+{
+    const struct spec_method *m = find_method(run, "suffix+store");
+    long all = 0;
+    memset(sum, 0, REJECT_KINDS * sizeof *sum);
+    for (int i = 0; m && i < run->set.n; i++)
+        for (int k = 0; k < REJECT_KINDS; k++) sum[k] += m->outcome[i].rejected[k], all += m->outcome[i].rejected[k];
+    return all;
+}
