@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 
-enum codes { NIBBLES, TABLE, FIVE_BITS, BYTES };
+enum codes { ONE_BIT, TWO_BITS, NIBBLES, TABLE, FIVE_BITS, BYTES };
 enum scales { F16_SCALE, F16_SCALE_AND_MIN, E8M0_SCALE };
 
 /* What differs between formats; always a compile-time constant of an inlined call. */
@@ -21,15 +21,26 @@ struct form {
     enum codes codes;
     enum scales scales;
     int start_shift; /* unsigned codes are value + offset, offset = 8 << this, or 0 if -1; start = stored start << this */
+    int shared;      /* groups that a scale is for, if not 1; then codes stand for 8 times their values (value_scale) */
 };
 
-#define FORM_Q4_0 ((struct form){NIBBLES, F16_SCALE, 0})
-#define FORM_Q4_1 ((struct form){NIBBLES, F16_SCALE_AND_MIN, -1})
-#define FORM_Q5_0 ((struct form){FIVE_BITS, F16_SCALE, 1})
-#define FORM_Q5_1 ((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1})
-#define FORM_Q8_0 ((struct form){BYTES, F16_SCALE, 4})
-#define FORM_IQ4_NL ((struct form){TABLE, F16_SCALE, 4})
-#define FORM_MXFP4 ((struct form){TABLE, E8M0_SCALE, 1})
+#define FORM_Q4_0 ((struct form){NIBBLES, F16_SCALE, 0, 0})
+#define FORM_Q4_1 ((struct form){NIBBLES, F16_SCALE_AND_MIN, -1, 0})
+#define FORM_Q5_0 ((struct form){FIVE_BITS, F16_SCALE, 1, 0})
+#define FORM_Q5_1 ((struct form){FIVE_BITS, F16_SCALE_AND_MIN, -1, 0})
+#define FORM_Q8_0 ((struct form){BYTES, F16_SCALE, 4, 0})
+#define FORM_IQ4_NL ((struct form){TABLE, F16_SCALE, 4, 0})
+#define FORM_MXFP4 ((struct form){TABLE, E8M0_SCALE, 1, 0})
+
+/* Codes 0 and 16 are -1 and 1, codes 0 8 16 24 are -1 .. 2, so that their offset is that of Q4_0. */
+#define FORM_Q1_0 ((struct form){ONE_BIT, F16_SCALE, 0, 4})
+#define FORM_Q2_0 ((struct form){TWO_BITS, F16_SCALE, 0, 2})
+
+/* What the file's scale is multiplied by: a power of two, exact. */
+LUTRA_INLINE float value_scale(struct form f)
+{
+    return f.shared ? 0.125f : 1.0f;
+}
 
 struct group {
     const uint8_t *code, *bits, *d, *m; /* of one group */
@@ -38,7 +49,7 @@ struct group {
 /* Bytes of one group's part of each section of a tile. */
 LUTRA_INLINE size_t code_bytes(struct form f)
 {
-    return f.codes == BYTES ? 512 : 256;
+    return f.codes == ONE_BIT ? 64 : f.codes == TWO_BITS ? 128 : f.codes == BYTES ? 512 : 256;
 }
 
 LUTRA_INLINE size_t bit_bytes(struct form f)
@@ -48,7 +59,7 @@ LUTRA_INLINE size_t bit_bytes(struct form f)
 
 LUTRA_INLINE size_t scale_bytes(struct form f)
 {
-    return f.scales == E8M0_SCALE ? 16 : 32;
+    return f.scales == E8M0_SCALE ? 16 : f.shared ? 32 / (size_t)f.shared : 32;
 }
 
 LUTRA_INLINE size_t min_bytes(struct form f)
@@ -65,15 +76,18 @@ LUTRA_INLINE size_t group_bytes(struct form f)
 LUTRA_INLINE struct group group_at(struct form f, const uint8_t *tile, size_t groups, size_t g)
 {
     const uint8_t *bits = tile + groups * code_bytes(f), *d = bits + groups * bit_bytes(f);
-    const uint8_t *m = d + groups * scale_bytes(f);
-    return (struct group){tile + g * code_bytes(f), bits + g * STEP_BYTES, d + g * scale_bytes(f), m + g * 32};
+    const uint8_t *m = d + groups * scale_bytes(f), *code = tile + g * code_bytes(f);
+    if (f.shared) g -= g % (size_t)f.shared;
+    return (struct group){code, bits + g * STEP_BYTES, d + g * scale_bytes(f), m + g * 32};
 }
 
-LUTRA_INLINE void next_group(struct form f, struct group *g)
+/* To group `to` from the one before. */
+LUTRA_INLINE void next_group(struct form f, struct group *g, size_t to)
 {
     g->code += code_bytes(f);
     g->bits += STEP_BYTES;
-    g->d += scale_bytes(f);
+    if (!f.shared) g->d += scale_bytes(f);
+    if (f.shared && to % (size_t)f.shared == 0) g->d += (size_t)f.shared * scale_bytes(f);
     g->m += 32;
 }
 

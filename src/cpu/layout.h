@@ -17,7 +17,8 @@
  *
  *     q8x32:  per 32 inputs:  int8 [8 steps][w][4], f32 scale[w], i32 start[w] = -8 sum, f32 sum[w] = scale * sum
  *     q8x256: per 256 inputs: int8 [64 steps][w][4], f32 scale[w], i32 start[w] = -sum,
- *                             i16 sums [4][w][2] of 32 inputs each, i32 start16[16][w] = -32 * sum of 16 inputs
+ *                             i16 sums [4][w][2] of 32 inputs each, i32 start16[16][w] = -32 * sum of 16 inputs,
+ *                             i16 sums16 [8][w][2] of 16 inputs each
  *     f32:    per input:      f32 [w]
  *
  * For instructions that take 8 inputs of 2 rows (Arm's smmla) the steps are 8 inputs wide, in weights and activations: the
@@ -40,8 +41,8 @@ enum {
     LANES = 16,
     TILE_K = 256,
     ACT_COLUMNS = 8,
-    ACT32_BYTES = 32 + 12,           /* of a q8x32 record, per column */
-    ACT256_BYTES = 256 + 8 + 16 + 64 /* of a q8x256 record, per column */
+    ACT32_BYTES = 32 + 12,                /* of a q8x32 record, per column */
+    ACT256_BYTES = 256 + 8 + 16 + 64 + 32 /* of a q8x256 record, per column */
 };
 
 /* Slots of struct cpu_gemm, for any type but those that cannot be packed; steps of 8 inputs where self->kr is 8. */

@@ -11,9 +11,10 @@
 /* What happens to an element on its way. */
 enum change {
     AS_IS,
-    CODES,      /* elements of 8 bytes where steps are 8 inputs */
-    FLIP_SIGNS, /* the same; where steps are 4 inputs, int8 codes become code + 128 */
-    SPREAD_BITS /* the fifth bits of 32 elements: bit 4v + j goes to bit v of byte j, j = 0..3 */
+    CODES,       /* elements of 8 bytes where steps are 8 inputs */
+    FLIP_SIGNS,  /* the same; where steps are 4 inputs, int8 codes become code + 128 */
+    SPREAD_BITS, /* single bits of 32 elements: bit 4v + j goes to bit v of byte j, j = 0..3 */
+    SPREAD_PAIRS /* 2 bits of each of 16: pair 4v + j goes to pair v of byte j */
 };
 
 /* A field of a file block: count elements of `size` bytes from byte `from`. */
@@ -35,9 +36,14 @@ static const struct field FIELDS[QUANT_TYPE_END][MAX_FIELDS] = {
     [QUANT_Q8_0] = {{4, 8, 2, FLIP_SIGNS}, {2, 1, 0, AS_IS}},
     [QUANT_IQ4_NL] = {{4, 4, 2, CODES}, {2, 1, 0, AS_IS}},
     [QUANT_MXFP4] = {{4, 4, 1, CODES}, {1, 1, 0, AS_IS}},
+    [QUANT_Q1_0] = {{4, 4, 2, SPREAD_BITS}, {2, 1, 0, AS_IS}},
+    [QUANT_Q2_0] = {{4, 4, 2, SPREAD_PAIRS}, {2, 1, 0, AS_IS}},
+    [QUANT_Q2_K] = {{4, 16, 16, CODES}, {4, 4, 0, AS_IS}, {2, 1, 80, AS_IS}, {2, 1, 82, AS_IS}},
+    [QUANT_Q3_K] = {{4, 16, 32, CODES}, {4, 8, 0, CODES}, {4, 3, 96, AS_IS}, {2, 1, 108, AS_IS}},
     [QUANT_Q4_K] = {{4, 32, 16, CODES}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
     [QUANT_Q5_K] = {{4, 32, 48, CODES}, {4, 8, 16, CODES}, {4, 3, 4, AS_IS}, {2, 1, 0, AS_IS}, {2, 1, 2, AS_IS}},
     [QUANT_Q6_K] = {{4, 32, 0, CODES}, {4, 16, 128, CODES}, {1, 16, 192, CODES}, {2, 1, 208, AS_IS}},
+    [QUANT_IQ4_XS] = {{4, 32, 8, CODES}, {4, 1, 4, AS_IS}, {2, 1, 2, AS_IS}, {2, 1, 0, AS_IS}},
     [QUANT_TQ1_0] = {{4, 16, 0, CODES}, {2, 1, 64, AS_IS}},
     [QUANT_TQ2_0] = {{4, 16, 0, CODES}, {2, 1, 64, AS_IS}},
 };
@@ -87,14 +93,16 @@ size_t cpu_packed_bytes(const struct cpu_gemm *self, size_t n_out, size_t n_in)
     return bytes;
 }
 
-/* A transposition of an 8 x 4 bit matrix; `back` undoes it. */
-static uint32_t spread_bits(uint32_t x, int back)
+/* A transposition of an 8 x 4 matrix of bits, or of a 4 x 4 matrix of pairs; `back` undoes it. */
+static uint32_t spread(uint32_t x, enum change change, int back)
 {
+    const int width = change == SPREAD_PAIRS ? 2 : 1;
+    const uint32_t mask = (1u << width) - 1;
     uint32_t y = 0;
-    for (int v = 0; v < 8; v++) {
+    for (int v = 0; v < 8 / width; v++) {
         for (int j = 0; j < 4; j++) {
-            int a = 4 * v + j, b = 8 * j + v;
-            y |= back ? (x >> b & 1u) << a : (x >> a & 1u) << b;
+            int a = (4 * v + j) * width, b = 8 * j + v * width;
+            y |= back ? (x >> b & mask) << a : (x >> a & mask) << b;
         }
     }
     return y;
@@ -117,12 +125,12 @@ LUTRA_INLINE void gather(const uint8_t *from, size_t row_bytes, size_t n_lane, s
     }
 }
 
-static void gather_spread(const uint8_t *from, size_t row_bytes, size_t n_lane, uint8_t *to)
+static void gather_spread(const uint8_t *from, size_t row_bytes, size_t n_lane, enum change change, uint8_t *to)
 {
     for (size_t lane = 0; lane < n_lane; lane++) {
         uint32_t x;
         memcpy(&x, from + lane * row_bytes, 4);
-        x = spread_bits(x, 0);
+        x = spread(x, change, 0);
         memcpy(to + 4 * lane, &x, 4);
     }
 }
@@ -130,8 +138,8 @@ static void gather_spread(const uint8_t *from, size_t row_bytes, size_t n_lane, 
 static void gather_element(const struct field *f, const uint8_t *from, size_t row_bytes, size_t n_lane, uint8_t *to)
 {
     uint32_t flip = f->change == FLIP_SIGNS ? 0x80808080u : 0;
-    if (f->change == SPREAD_BITS)
-        gather_spread(from, row_bytes, n_lane, to);
+    if (f->change == SPREAD_BITS || f->change == SPREAD_PAIRS)
+        gather_spread(from, row_bytes, n_lane, f->change, to);
     else if (n_lane < LANES)
         gather(from, row_bytes, n_lane, f->size, flip, to);
     else if (f->size == 8)
@@ -228,13 +236,15 @@ LUTRA_INLINE void scatter(
     }
 }
 
-static void scatter_spread(const uint8_t *lane, size_t n_block, uint8_t *to, size_t block_bytes)
+static void scatter_spread(const struct field *f, const uint8_t *lane, size_t n_block, uint8_t *to, size_t block_bytes)
 {
-    for (size_t b = 0; b < n_block; b++, to += block_bytes, lane += 4 * LANES) {
-        uint32_t x;
-        memcpy(&x, lane, 4);
-        x = spread_bits(x, 1);
-        memcpy(to, &x, 4);
+    for (size_t b = 0; b < n_block; b++, to += block_bytes) {
+        for (size_t e = 0; e < f->count; e++, lane += 4 * LANES) {
+            uint32_t x;
+            memcpy(&x, lane, 4);
+            x = spread(x, f->change, 1);
+            memcpy(to + 4 * e, &x, 4);
+        }
     }
 }
 
@@ -243,8 +253,8 @@ static void unpack_field(
 {
     uint8_t *to = row_block + f->from;
     uint32_t flip = f->change == FLIP_SIGNS ? 0x80808080u : 0;
-    if (f->change == SPREAD_BITS)
-        scatter_spread(lane, n_block, to, block_bytes);
+    if (f->change == SPREAD_BITS || f->change == SPREAD_PAIRS)
+        scatter_spread(f, lane, n_block, to, block_bytes);
     else if (f->size == 8)
         scatter(lane, n_block, f->count, 8, 0, to, block_bytes);
     else if (f->size == 4)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Formats whose codes index a small set of values: ternary TQ1_0 and TQ2_0, FP4 MXFP4, and the 16-value codebook
- * of IQ4_NL.
+ * Formats whose codes index a small set of values: one bit Q1_0, ternary TQ1_0, TQ2_0 and Q2_0, FP4 MXFP4, and the
+ * 16-value codebook of IQ4_NL and IQ4_XS.
  */
 #include "base/f16.h"
 #include "quant/formats_impl.h"
@@ -10,10 +10,10 @@
 
 /* ---- ternary: digits 0, 1, 2 stand for -d, 0, d ---- */
 
-static float ternary_digits(const float *x, uint8_t digit[QUANT_SUPER])
+static float ternary_digits(const float *x, int n, uint8_t *digit)
 {
-    float d = fabsf(quant_signed_max(x, QUANT_SUPER)), id = d != 0 ? 1.0f / d : 0.0f;
-    for (int i = 0; i < QUANT_SUPER; i++) digit[i] = (uint8_t)(quant_clamp(roundf(x[i] * id), -1, 1) + 1);
+    float d = fabsf(quant_signed_max(x, n)), id = d != 0 ? 1.0f / d : 0.0f;
+    for (int i = 0; i < n; i++) digit[i] = (uint8_t)(quant_clamp(roundf(x[i] * id), -1, 1) + 1);
     return d;
 }
 
@@ -52,7 +52,7 @@ void quant_tq1_0_quantize(const float *src, void *dst, size_t n)
     struct quant_tq1_0 *b = dst;
     uint8_t digit[QUANT_SUPER];
     for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        b[k].d = f32_to_f16(ternary_digits(src, digit));
+        b[k].d = f32_to_f16(ternary_digits(src, QUANT_SUPER, digit));
         for (int i = 0; i < 32; i++) b[k].qs[i] = pack3(digit + i, 32, 5);
         for (int i = 0; i < 16; i++) b[k].qs[32 + i] = pack3(digit + 160 + i, 16, 5);
         for (int i = 0; i < 4; i++) b[k].qh[i] = pack3(digit + 240 + i, 4, 4);
@@ -76,9 +76,55 @@ void quant_tq2_0_quantize(const float *src, void *dst, size_t n)
     struct quant_tq2_0 *b = dst;
     uint8_t digit[QUANT_SUPER];
     for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        b[k].d = f32_to_f16(ternary_digits(src, digit));
+        b[k].d = f32_to_f16(ternary_digits(src, QUANT_SUPER, digit));
         memset(b[k].qs, 0, sizeof b[k].qs);
         for (int i = 0; i < QUANT_SUPER; i++) b[k].qs[i / 128 * 32 + i % 32] |= (uint8_t)(digit[i] << i % 128 / 32 * 2);
+    }
+}
+
+/* ---- Q1_0 and Q2_0: codes side by side ---- */
+
+void quant_q1_0_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_q1_0 *b = src;
+    for (size_t k = 0; k < n / QUANT_GROUP128; k++, dst += QUANT_GROUP128) {
+        float d = f16_to_f32(b[k].d);
+        for (int i = 0; i < QUANT_GROUP128; i++) dst[i] = b[k].qs[i / 8] >> i % 8 & 1 ? d : -d;
+    }
+}
+
+void quant_q1_0_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_q1_0 *b = dst;
+    for (size_t k = 0; k < n / QUANT_GROUP128; k++, src += QUANT_GROUP128) {
+        float sum = 0;
+        for (int i = 0; i < QUANT_GROUP128; i++) sum += fabsf(src[i]);
+        b[k].d = f32_to_f16(sum / QUANT_GROUP128);
+        memset(b[k].qs, 0, sizeof b[k].qs);
+        for (int i = 0; i < QUANT_GROUP128; i++) b[k].qs[i / 8] |= (uint8_t)((src[i] >= 0) << i % 8);
+    }
+}
+
+void quant_q2_0_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_q2_0 *b = src;
+    for (size_t k = 0; k < n / QUANT_GROUP64; k++, dst += QUANT_GROUP64) {
+        float d = f16_to_f32(b[k].d);
+        for (int i = 0; i < QUANT_GROUP64; i++) dst[i] = (float)((b[k].qs[i / 4] >> i % 4 * 2 & 3) - 1) * d;
+    }
+}
+
+/* Of the four values -d .. 2d the last stays unused: the format is made for ternary weights. */
+void quant_q2_0_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_q2_0 *b = dst;
+    uint8_t digit[QUANT_GROUP64];
+    for (size_t k = 0; k < n / QUANT_GROUP64; k++, src += QUANT_GROUP64) {
+        b[k].d = f32_to_f16(ternary_digits(src, QUANT_GROUP64, digit));
+        for (int i = 0; i < 16; i++) {
+            const uint8_t *q = digit + 4 * i;
+            b[k].qs[i] = (uint8_t)(q[0] | q[1] << 2 | q[2] << 4 | q[3] << 6);
+        }
     }
 }
 
@@ -202,5 +248,62 @@ void quant_iq4_nl_quantize(const float *src, void *dst, size_t n)
         float d = f16_to_f32(b[k].d); /* codes for the scale as it will be read back */
         fit_iq4_nl(src, d != 0 ? 1.0f / d : 0.0f, code, &xv, &vv);
         for (int i = 0; i < 16; i++) b[k].qs[i] = (uint8_t)(code[i] | code[i + 16] << 4);
+    }
+}
+
+/* ---- IQ4_XS: the same codes, 8 groups whose scales are integers of -32 .. 31 times d ---- */
+
+static int iq4_xs_scale(const struct quant_iq4_xs *b, int g)
+{
+    return ((b->scales_l[g / 2] >> g % 2 * 4 & 15) | (b->scales_h >> 2 * g & 3) << 4) - 32;
+}
+
+void quant_iq4_xs_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_iq4_xs *b = src;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++) {
+        float d = f16_to_f32(b[k].d);
+        for (int g = 0; g < QUANT_SUPER / QUANT_BLOCK; g++, dst += QUANT_BLOCK) {
+            float scale = d * (float)iq4_xs_scale(&b[k], g);
+            for (int i = 0; i < 16; i++) {
+                dst[i] = scale * (float)iq4_nl_values[b[k].qs[16 * g + i] & 15];
+                dst[i + 16] = scale * (float)iq4_nl_values[b[k].qs[16 * g + i] >> 4];
+            }
+        }
+    }
+}
+
+/* Codes of the whole block for its scales; returns the best d for them. */
+static float iq4_xs_codes(const float *x, float d, const int sc[8], int code[QUANT_SUPER])
+{
+    double xu = 0, uu = 0;
+    for (int g = 0; g < 8; g++) {
+        float xv, vv, scale = d * (float)sc[g];
+        fit_iq4_nl(x + QUANT_BLOCK * g, scale != 0 ? 1 / scale : 0, code + QUANT_BLOCK * g, &xv, &vv);
+        xu += sc[g] * (double)xv;
+        uu += sc[g] * (double)sc[g] * vv;
+    }
+    return uu > 0 ? (float)(xu / uu) : d;
+}
+
+void quant_iq4_xs_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_iq4_xs *b = dst;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        float scale[8];
+        int sc[8], code[QUANT_SUPER];
+        for (int g = 0; g < 8; g++) scale[g] = search_iq4_nl(src + QUANT_BLOCK * g);
+        float d = quant_signed_max(scale, 8) / -32, id = d != 0 ? 1 / d : 0;
+        for (int g = 0; g < 8; g++) sc[g] = quant_clamp(roundf(scale[g] * id), -32, 31);
+        b[k].d = f32_to_f16(iq4_xs_codes(src, f16_to_f32(f32_to_f16(d)), sc, code));
+        iq4_xs_codes(src, f16_to_f32(b[k].d), sc, code);
+        b[k].scales_h = 0;
+        memset(b[k].scales_l, 0, sizeof b[k].scales_l);
+        for (int g = 0; g < 8; g++) {
+            b[k].scales_l[g / 2] |= (uint8_t)(((sc[g] + 32) & 15) << g % 2 * 4);
+            b[k].scales_h |= (uint16_t)((sc[g] + 32) >> 4 << 2 * g);
+            const int *q = code + QUANT_BLOCK * g;
+            for (int i = 0; i < 16; i++) b[k].qs[16 * g + i] = (uint8_t)(q[i] | q[i + 16] << 4);
+        }
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weight formats as bytes: GGUF's type numbers, and one struct per block with its bit layout.
+ * Weight formats as bytes: one struct per block with its bit layout.
  *
  * Freestanding: no function, no libc beyond <stdint.h>, so that kernels of every device (the NPU's own binary
  * included) compile this very file.  All fields are little-endian; `d`, `m`, `dmin` are IEEE half floats kept
@@ -12,53 +12,10 @@
 
 #include <stdint.h>
 
-/* GGUF's tensor types.  X(id, name, implemented): those with 0 are known only to be refused by name. */
-#define QUANT_TYPE_LIST(X)                                                                                             \
-    X(0, F32, 1)                                                                                                       \
-    X(1, F16, 1)                                                                                                       \
-    X(2, Q4_0, 1)                                                                                                      \
-    X(3, Q4_1, 1)                                                                                                      \
-    X(6, Q5_0, 1)                                                                                                      \
-    X(7, Q5_1, 1)                                                                                                      \
-    X(8, Q8_0, 1)                                                                                                      \
-    X(9, Q8_1, 0)                                                                                                      \
-    X(10, Q2_K, 0)                                                                                                     \
-    X(11, Q3_K, 0)                                                                                                     \
-    X(12, Q4_K, 1)                                                                                                     \
-    X(13, Q5_K, 1)                                                                                                     \
-    X(14, Q6_K, 1)                                                                                                     \
-    X(15, Q8_K, 0)                                                                                                     \
-    X(16, IQ2_XXS, 0)                                                                                                  \
-    X(17, IQ2_XS, 0)                                                                                                   \
-    X(18, IQ3_XXS, 0)                                                                                                  \
-    X(19, IQ1_S, 0)                                                                                                    \
-    X(20, IQ4_NL, 1)                                                                                                   \
-    X(21, IQ3_S, 0)                                                                                                    \
-    X(22, IQ2_S, 0)                                                                                                    \
-    X(23, IQ4_XS, 0)                                                                                                   \
-    X(24, I8, 0)                                                                                                       \
-    X(25, I16, 0)                                                                                                      \
-    X(26, I32, 0)                                                                                                      \
-    X(27, I64, 0)                                                                                                      \
-    X(28, F64, 0)                                                                                                      \
-    X(29, IQ1_M, 0)                                                                                                    \
-    X(30, BF16, 1)                                                                                                     \
-    X(34, TQ1_0, 1)                                                                                                    \
-    X(35, TQ2_0, 1)                                                                                                    \
-    X(39, MXFP4, 1)                                                                                                    \
-    X(40, NVFP4, 0)                                                                                                    \
-    X(41, Q1_0, 0)                                                                                                     \
-    X(42, Q2_0, 0)
+#include "quant/types.h"
 
-enum quant_type {
-#define QUANT_TYPE_ENUM(id, name, implemented) QUANT_##name = id,
-    QUANT_TYPE_LIST(QUANT_TYPE_ENUM)
-#undef QUANT_TYPE_ENUM
-        QUANT_TYPE_END = 43 /* one more than the largest id */
-};
-
-/* Elements of the small blocks, of the K-quant and ternary blocks, and of a K-quant's inner group. */
-enum { QUANT_BLOCK = 32, QUANT_SUPER = 256, QUANT_K_SCALES_BYTES = 12 };
+/* Elements of the small blocks, of Q2_0's and Q1_0's, of the K-quant and ternary blocks; bytes of 6-bit scales. */
+enum { QUANT_BLOCK = 32, QUANT_GROUP64 = 64, QUANT_GROUP128 = 128, QUANT_SUPER = 256, QUANT_K_SCALES_BYTES = 12 };
 
 /* Q4_0, 18 bytes, 32 elements:  x = (q - 8) d
  *
@@ -98,6 +55,32 @@ struct quant_q5_1 {
 struct quant_q8_0 {
     uint16_t d;
     int8_t qs[32];
+};
+
+/* Q2_K, 84 bytes, 256 elements in 16 groups g of 16:  x = d sc(g) q - dmin mn(g)
+ *
+ *   scales[g]             [ mn(g) ][ sc(g) ]                 4 bits each
+ *   qs[32h + l], h = 0..1, l = 0..31, e = 128h + l, 2 bits each:
+ *                         [ x(e+96) ][ x(e+64) ][ x(e+32) ][ x(e) ]
+ */
+struct quant_q2_k {
+    uint8_t scales[16];
+    uint8_t qs[64];
+    uint16_t d, dmin;
+};
+
+/* Q3_K, 110 bytes, 256 elements in 16 groups g of 16:  x = d (sc(g) - 32) (q - 4)
+ *
+ *   qs: the low 2 bits, as in Q2_K.   hmask[i], i = 0..31: bit b = bit 2 of the code of element 32b + i
+ *   scales, 12 bytes: sc is 6 bits
+ *     byte  j   (j = 0..7)  [ sc(j+8) bits 3..0 ][ sc(j) bits 3..0 ]
+ *     byte 8+j  (j = 0..3)  [ sc(j+12) 5..4 ][ sc(j+8) 5..4 ][ sc(j+4) 5..4 ][ sc(j) 5..4 ]
+ */
+struct quant_q3_k {
+    uint8_t hmask[32];
+    uint8_t qs[64];
+    uint8_t scales[QUANT_K_SCALES_BYTES];
+    uint16_t d;
 };
 
 /* Q4_K, 144 bytes, 256 elements in 8 groups g of 32:  x = d sc(g) q - dmin mn(g)
@@ -150,6 +133,33 @@ struct quant_iq4_nl {
         -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                                       \
     }
 
+/* IQ4_XS, 136 bytes, 256 elements in 8 groups g of 32:  x = d (sc(g) - 32) QUANT_IQ4_NL_VALUES[q]
+ *
+ *   scales_l[i], i = 0..3   [ sc(2i+1) bits 3..0 ][ sc(2i) bits 3..0 ]
+ *   scales_h                bits 2g+1..2g = sc(g) bits 5..4
+ *   qs[16g + i], i = 0..15  [ x(32g+i+16) ][ x(32g+i) ]      as in IQ4_NL
+ */
+struct quant_iq4_xs {
+    uint16_t d, scales_h;
+    uint8_t scales_l[4];
+    uint8_t qs[128];
+};
+
+/* Q1_0, 18 bytes, 128 elements of one bit:  x = (2 q - 1) d.   qs[i]: bit j = x(8i + j) */
+struct quant_q1_0 {
+    uint16_t d;
+    uint8_t qs[16];
+};
+
+/* Q2_0, 18 bytes, 64 elements of 2 bits:  x = (q - 1) d
+ *
+ *   qs[i], i = 0..15        [ x(4i+3) ][ x(4i+2) ][ x(4i+1) ][ x(4i) ]
+ */
+struct quant_q2_0 {
+    uint16_t d;
+    uint8_t qs[16];
+};
+
 /* TQ1_0, 54 bytes, 256 ternary elements, 5 to a byte:  x = (t - 1) d, t in 0..2
  *
  *   A byte holds digits t0..t4 (t4 is 0 in qh) as ceil(256 (81 t0 + 27 t1 + 9 t2 + 3 t3 + t4) / 243),
@@ -189,10 +199,15 @@ _Static_assert(sizeof(struct quant_q4_1) == 20, "Q4_1");
 _Static_assert(sizeof(struct quant_q5_0) == 22, "Q5_0");
 _Static_assert(sizeof(struct quant_q5_1) == 24, "Q5_1");
 _Static_assert(sizeof(struct quant_q8_0) == 34, "Q8_0");
+_Static_assert(sizeof(struct quant_q2_k) == 84, "Q2_K");
+_Static_assert(sizeof(struct quant_q3_k) == 110, "Q3_K");
 _Static_assert(sizeof(struct quant_q4_k) == 144, "Q4_K");
 _Static_assert(sizeof(struct quant_q5_k) == 176, "Q5_K");
 _Static_assert(sizeof(struct quant_q6_k) == 210, "Q6_K");
 _Static_assert(sizeof(struct quant_iq4_nl) == 18, "IQ4_NL");
+_Static_assert(sizeof(struct quant_iq4_xs) == 136, "IQ4_XS");
+_Static_assert(sizeof(struct quant_q1_0) == 18, "Q1_0");
+_Static_assert(sizeof(struct quant_q2_0) == 18, "Q2_0");
 _Static_assert(sizeof(struct quant_tq1_0) == 54, "TQ1_0");
 _Static_assert(sizeof(struct quant_tq2_0) == 66, "TQ2_0");
 _Static_assert(sizeof(struct quant_mxfp4) == 17, "MXFP4");

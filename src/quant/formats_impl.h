@@ -22,13 +22,18 @@ QUANT_DECLARE(q4_1)
 QUANT_DECLARE(q5_0)
 QUANT_DECLARE(q5_1)
 QUANT_DECLARE(q8_0)
+QUANT_DECLARE(q2_k)
+QUANT_DECLARE(q3_k)
 QUANT_DECLARE(q4_k)
 QUANT_DECLARE(q5_k)
 QUANT_DECLARE(q6_k)
 QUANT_DECLARE(iq4_nl)
+QUANT_DECLARE(iq4_xs)
 QUANT_DECLARE(tq1_0)
 QUANT_DECLARE(tq2_0)
 QUANT_DECLARE(mxfp4)
+QUANT_DECLARE(q1_0)
+QUANT_DECLARE(q2_0)
 #undef QUANT_DECLARE
 
 /* Truncates into [lo, hi]; NaN becomes lo.  A plain cast of NaN or a large float is undefined. */

@@ -13,6 +13,50 @@
 
 enum { GROUPS = 8, GROUP = 32 }; /* Q4_K, Q5_K */
 
+enum { SMALL_GROUPS = 16, SMALL_GROUP = 16 }; /* Q2_K, Q3_K, Q6_K */
+
+/* The byte that holds two bits of element e, and their place in it: Q2_K, Q3_K's low bits, Q6_K's high ones. */
+static int pair_byte(int e)
+{
+    return e / 128 * 32 + e % 32;
+}
+
+static int pair_shift(int e)
+{
+    return e % 128 / 32 * 2;
+}
+
+void quant_q2_k_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_q2_k *b = src;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, dst += QUANT_SUPER) {
+        float d = f16_to_f32(b[k].d), dmin = f16_to_f32(b[k].dmin);
+        for (int e = 0; e < QUANT_SUPER; e++) {
+            uint8_t s = b[k].scales[e / SMALL_GROUP];
+            int q = b[k].qs[pair_byte(e)] >> pair_shift(e) & 3;
+            dst[e] = d * (float)(s & 15) * (float)q - dmin * (float)(s >> 4);
+        }
+    }
+}
+
+/* Scale g of Q3_K's 12 packed bytes. */
+static int q3_scale(const uint8_t s[QUANT_K_SCALES_BYTES], int g)
+{
+    return (s[g % 8] >> g / 8 * 4 & 15) | (s[8 + g % 4] >> g / 4 * 2 & 3) << 4;
+}
+
+void quant_q3_k_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_q3_k *b = src;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, dst += QUANT_SUPER) {
+        float d = f16_to_f32(b[k].d);
+        for (int e = 0; e < QUANT_SUPER; e++) {
+            int q = (b[k].qs[pair_byte(e)] >> pair_shift(e) & 3) | (b[k].hmask[e % 32] >> e / 32 & 1) << 2;
+            dst[e] = d * (float)(q3_scale(b[k].scales, e / SMALL_GROUP) - 32) * (float)(q - 4);
+        }
+    }
+}
+
 /* The 12 packed bytes as 8 scales and 8 minima of 6 bits. */
 static void unpack_scales(const uint8_t s[QUANT_K_SCALES_BYTES], uint8_t sc[GROUPS], uint8_t mn[GROUPS])
 {
@@ -88,9 +132,9 @@ struct affine {
 };
 
 /* Codes nearest to (x + min) * inverse, as floats, clamped to 0..q_max. */
-static void affine_codes(const float *x, float min, float inverse, float q_max, float q[GROUP])
+static void affine_codes(const float *x, int n, float min, float inverse, float q_max, float *q)
 {
-    for (int i = 0; i < GROUP; i++) {
+    for (int i = 0; i < n; i++) {
         float t = (x[i] + min) * inverse;
         t = t > 0 ? t : 0; /* NaN too */
         q[i] = quant_nearest(t < q_max ? t : q_max);
@@ -98,19 +142,19 @@ static void affine_codes(const float *x, float min, float inverse, float q_max, 
 }
 
 /* The scale and minimum of least squared error for given codes; *error gets that error. */
-static struct affine affine_solve(const float *x, const float q[GROUP], float *error)
+static struct affine affine_solve(const float *x, int n, const float *q, float *error)
 {
     float sq = 0, sqq = 0, sx = 0, sxq = 0;
-    for (int i = 0; i < GROUP; i++) {
+    for (int i = 0; i < n; i++) {
         sq += q[i];
         sqq += q[i] * q[i];
         sx += x[i];
         sxq += x[i] * q[i];
     }
     struct affine a = {0, 0};
-    float det = GROUP * sqq - sq * sq;
+    float det = (float)n * sqq - sq * sq;
     if (det > 0) {
-        a.scale = (GROUP * sxq - sx * sq) / det;
+        a.scale = ((float)n * sxq - sx * sq) / det;
         a.min = (sq * sxq - sqq * sx) / det;
     }
     if (!(a.min >= 0) || !(det > 0)) {
@@ -119,7 +163,7 @@ static struct affine affine_solve(const float *x, const float q[GROUP], float *e
     }
     if (!(a.scale >= 0)) a.scale = 0;
     *error = 0;
-    for (int i = 0; i < GROUP; i++) {
+    for (int i = 0; i < n; i++) {
         float e = a.scale * q[i] - a.min - x[i];
         *error += e * e;
     }
@@ -127,26 +171,26 @@ static struct affine affine_solve(const float *x, const float q[GROUP], float *e
 }
 
 /* Starts from a range slightly narrower or wider than the data's, then alternates codes and fit. */
-static struct affine affine_search(const float *x, float q_max)
+static struct affine affine_search(const float *x, int n, float q_max)
 {
     struct affine best = {0, 0};
     float lo, hi, q[GROUP], error, best_error = INFINITY;
-    quant_min_max(x, GROUP, &lo, &hi);
+    quant_min_max(x, n, &lo, &hi);
     if (lo > 0) lo = 0;
     if (!(hi > lo) || isinf(hi - lo)) {
         best.min = isinf(lo) ? 0 : -lo; /* constant group: all codes 0 */
         return best;
     }
     for (int step = -6; step <= 6; step++) {
-        affine_codes(x, -lo, (q_max + 0.25f * (float)step) / (hi - lo), q_max, q);
-        struct affine a = affine_solve(x, q, &error);
+        affine_codes(x, n, -lo, (q_max + 0.25f * (float)step) / (hi - lo), q_max, q);
+        struct affine a = affine_solve(x, n, q, &error);
         for (int again = 0; again < 2 && a.scale > 0; again++) {
             if (error < best_error) {
                 best_error = error;
                 best = a;
             }
-            affine_codes(x, a.min, 1 / a.scale, q_max, q);
-            a = affine_solve(x, q, &error);
+            affine_codes(x, n, a.min, 1 / a.scale, q_max, q);
+            a = affine_solve(x, n, q, &error);
         }
         if (error < best_error) {
             best_error = error;
@@ -156,28 +200,35 @@ static struct affine affine_search(const float *x, float q_max)
     return best;
 }
 
+/* A format's groups, and the largest of their codes and of the integers that are their scales and minima. */
+struct affine_form {
+    int group, q_max, s_max;
+};
+
+static const struct affine_form Q2_K = {SMALL_GROUP, 3, 15}, Q4_K = {GROUP, 15, 63}, Q5_K = {GROUP, 31, 63};
+
 /* One block: integers sc, mn and half floats d, dmin, and the codes that go with them. */
 struct affine_block {
     uint16_t d, dmin;
-    uint8_t sc[GROUPS], mn[GROUPS];
+    uint8_t sc[SMALL_GROUPS], mn[SMALL_GROUPS];
     float q[QUANT_SUPER];
 };
 
-static void block_codes(const float *x, float q_max, struct affine_block *b)
+static void block_codes(const float *x, struct affine_form f, struct affine_block *b)
 {
     float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin);
-    for (int g = 0; g < GROUPS; g++) {
-        float scale = d * b->sc[g], min = dmin * b->mn[g];
-        affine_codes(x + GROUP * g, min, scale > 0 ? 1 / scale : 0, q_max, b->q + GROUP * g);
+    for (int i = 0; i < QUANT_SUPER; i += f.group) {
+        float scale = d * b->sc[i / f.group], min = dmin * b->mn[i / f.group];
+        affine_codes(x + i, f.group, min, scale > 0 ? 1 / scale : 0, (float)f.q_max, b->q + i);
     }
 }
 
 /* d and dmin of least squared error: two unknowns, x = d (sc q) - dmin mn over all 256 elements. */
-static void block_refit(const float *x, struct affine_block *b)
+static void block_refit(const float *x, struct affine_form f, struct affine_block *b)
 {
     double uu = 0, um = 0, mm = 0, xu = 0, xm = 0;
     for (int i = 0; i < QUANT_SUPER; i++) {
-        double u = b->sc[i / GROUP] * (double)b->q[i], m = b->mn[i / GROUP];
+        double u = b->sc[i / f.group] * (double)b->q[i], m = b->mn[i / f.group];
         uu += u * u;
         um += u * m;
         mm += m * m;
@@ -198,37 +249,51 @@ static void block_refit(const float *x, struct affine_block *b)
     b->dmin = f32_to_f16((float)dmin);
 }
 
-static float squared_error(const float *x, const struct affine_block *b)
+static float squared_error(const float *x, struct affine_form f, const struct affine_block *b)
 {
     float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin), sum = 0;
     for (int i = 0; i < QUANT_SUPER; i++) {
-        float e = d * b->sc[i / GROUP] * b->q[i] - dmin * b->mn[i / GROUP] - x[i];
+        float e = d * b->sc[i / f.group] * b->q[i] - dmin * b->mn[i / f.group] - x[i];
         sum += e * e;
     }
     return sum;
 }
 
-static void block_search(const float *x, float q_max, struct affine_block *b)
+static void block_search(const float *x, struct affine_form f, struct affine_block *b)
 {
-    struct affine a[GROUPS];
-    float max_scale = 0, max_min = 0;
-    for (int g = 0; g < GROUPS; g++) {
-        a[g] = affine_search(x + GROUP * g, q_max);
+    struct affine a[SMALL_GROUPS];
+    float max_scale = 0, max_min = 0, s_max = (float)f.s_max;
+    for (int g = 0; g < QUANT_SUPER / f.group; g++) {
+        a[g] = affine_search(x + f.group * g, f.group, (float)f.q_max);
         max_scale = fmaxf(max_scale, a[g].scale);
         max_min = fmaxf(max_min, a[g].min);
     }
-    float to_sc = max_scale > 0 ? 63 / max_scale : 0, to_mn = max_min > 0 ? 63 / max_min : 0;
-    b->d = f32_to_f16(max_scale / 63);
-    b->dmin = f32_to_f16(max_min / 63);
-    for (int g = 0; g < GROUPS; g++) {
-        b->sc[g] = (uint8_t)quant_clamp(a[g].scale * to_sc + 0.5f, 0, 63);
-        b->mn[g] = (uint8_t)quant_clamp(a[g].min * to_mn + 0.5f, 0, 63);
+    float to_sc = max_scale > 0 ? s_max / max_scale : 0, to_mn = max_min > 0 ? s_max / max_min : 0;
+    b->d = f32_to_f16(max_scale / s_max);
+    b->dmin = f32_to_f16(max_min / s_max);
+    for (int g = 0; g < QUANT_SUPER / f.group; g++) {
+        b->sc[g] = (uint8_t)quant_clamp(a[g].scale * to_sc + 0.5f, 0, f.s_max);
+        b->mn[g] = (uint8_t)quant_clamp(a[g].min * to_mn + 0.5f, 0, f.s_max);
     }
-    block_codes(x, q_max, b);
+    block_codes(x, f, b);
     struct affine_block refit = *b;
-    block_refit(x, &refit);
-    block_codes(x, q_max, &refit);
-    if (squared_error(x, &refit) < squared_error(x, b)) *b = refit;
+    block_refit(x, f, &refit);
+    block_codes(x, f, &refit);
+    if (squared_error(x, f, &refit) < squared_error(x, f, b)) *b = refit;
+}
+
+void quant_q2_k_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_q2_k *out = dst;
+    struct affine_block b;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        block_search(src, Q2_K, &b);
+        out[k].d = b.d;
+        out[k].dmin = b.dmin;
+        for (int g = 0; g < SMALL_GROUPS; g++) out[k].scales[g] = (uint8_t)(b.sc[g] | b.mn[g] << 4);
+        memset(out[k].qs, 0, sizeof out[k].qs);
+        for (int e = 0; e < QUANT_SUPER; e++) out[k].qs[pair_byte(e)] |= (uint8_t)((int)b.q[e] << pair_shift(e));
+    }
 }
 
 void quant_q4_k_quantize(const float *src, void *dst, size_t n)
@@ -236,7 +301,7 @@ void quant_q4_k_quantize(const float *src, void *dst, size_t n)
     struct quant_q4_k *out = dst;
     struct affine_block b;
     for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        block_search(src, 15, &b);
+        block_search(src, Q4_K, &b);
         out[k].d = b.d;
         out[k].dmin = b.dmin;
         pack_scales(b.sc, b.mn, out[k].scales);
@@ -252,7 +317,7 @@ void quant_q5_k_quantize(const float *src, void *dst, size_t n)
     struct quant_q5_k *out = dst;
     struct affine_block b;
     for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        block_search(src, 31, &b);
+        block_search(src, Q5_K, &b);
         out[k].d = b.d;
         out[k].dmin = b.dmin;
         pack_scales(b.sc, b.mn, out[k].scales);
@@ -268,28 +333,33 @@ void quant_q5_k_quantize(const float *src, void *dst, size_t n)
     }
 }
 
-/* ---- Q6_K: x = d sc q, q in -32..31, 16 groups of 16 ---- */
+/* ---- Q3_K and Q6_K: x = d sc q, codes and scales of -max - 1 .. max ---- */
 
-enum { Q6_GROUP = 16, Q6_GROUPS = 16 };
+struct symmetric_form {
+    int q_max, s_max;
+};
 
-static void symmetric_codes(const float *x, float inverse, float q[Q6_GROUP])
+static const struct symmetric_form Q3_K = {3, 31}, Q6_K = {31, 127};
+
+static void symmetric_codes(const float *x, float inverse, int q_max, float q[SMALL_GROUP])
 {
-    for (int i = 0; i < Q6_GROUP; i++) {
+    float lo = (float)(-q_max - 1), hi = (float)q_max;
+    for (int i = 0; i < SMALL_GROUP; i++) {
         float t = x[i] * inverse;
-        t = t > -32 ? t : -32; /* NaN too */
-        q[i] = quant_nearest(t < 31 ? t : 31);
+        t = t > lo ? t : lo; /* NaN too */
+        q[i] = quant_nearest(t < hi ? t : hi);
     }
 }
 
 /* The best scale for the codes of a trial scale is xq / qq and lowers the squared error by xq^2 / qq. */
-static float symmetric_search(const float *x)
+static float symmetric_search(const float *x, int q_max)
 {
-    float max = quant_signed_max(x, Q6_GROUP), best_gain = 0, best = 0, q[Q6_GROUP];
+    float max = quant_signed_max(x, SMALL_GROUP), best_gain = 0, best = 0, q[SMALL_GROUP];
     if (!(fabsf(max) > 0) || isinf(max)) return 0;
     for (int step = -8; step <= 8; step++) {
-        symmetric_codes(x, (-32 + 0.125f * (float)step) / max, q);
+        symmetric_codes(x, ((float)(-q_max - 1) + 0.125f * (float)step) / max, q_max, q);
         float xq = 0, qq = 0;
-        for (int i = 0; i < Q6_GROUP; i++) {
+        for (int i = 0; i < SMALL_GROUP; i++) {
             xq += x[i] * q[i];
             qq += q[i] * q[i];
         }
@@ -301,15 +371,23 @@ static float symmetric_search(const float *x)
     return best;
 }
 
-/* Codes of the whole block, and sums for the best d: x = d (sc q). */
-static float q6_codes(const float *x, float d, const int8_t sc[Q6_GROUPS], float q[QUANT_SUPER])
+/* One block: half float d, integers sc, and the codes that go with them. */
+struct symmetric_block {
+    uint16_t d;
+    int8_t sc[SMALL_GROUPS];
+    float q[QUANT_SUPER];
+};
+
+/* Codes of the whole block; returns the best d for them: x = d (sc q). */
+static float symmetric_block_codes(const float *x, int q_max, struct symmetric_block *b)
 {
     double xu = 0, uu = 0;
-    for (int g = 0; g < Q6_GROUPS; g++) {
-        float scale = d * sc[g];
-        symmetric_codes(x + Q6_GROUP * g, scale != 0 ? 1 / scale : 0, q + Q6_GROUP * g);
-        for (int i = Q6_GROUP * g; i < Q6_GROUP * (g + 1); i++) {
-            double u = sc[g] * (double)q[i];
+    float d = f16_to_f32(b->d);
+    for (int g = 0; g < SMALL_GROUPS; g++) {
+        float scale = d * b->sc[g];
+        symmetric_codes(x + SMALL_GROUP * g, scale != 0 ? 1 / scale : 0, q_max, b->q + SMALL_GROUP * g);
+        for (int i = SMALL_GROUP * g; i < SMALL_GROUP * (g + 1); i++) {
+            double u = b->sc[g] * (double)b->q[i];
             xu += x[i] * u;
             uu += u * u;
         }
@@ -317,29 +395,52 @@ static float q6_codes(const float *x, float d, const int8_t sc[Q6_GROUPS], float
     return uu > 0 ? (float)(xu / uu) : d;
 }
 
-static void q6_pack(const float q[QUANT_SUPER], struct quant_q6_k *out)
+static void symmetric_block_search(const float *x, struct symmetric_form f, struct symmetric_block *b)
 {
-    memset(out->ql, 0, sizeof out->ql);
-    memset(out->qh, 0, sizeof out->qh);
-    for (int e = 0; e < QUANT_SUPER; e++) {
-        int half = e / 128, quarter = e % 128 / 32, l = e % 32, code = (int)q[e] + 32;
-        out->ql[64 * half + quarter % 2 * 32 + l] |= (uint8_t)((code & 15) << quarter / 2 * 4);
-        out->qh[32 * half + l] |= (uint8_t)(code >> 4 << quarter * 2);
+    float scale[SMALL_GROUPS];
+    for (int g = 0; g < SMALL_GROUPS; g++) scale[g] = symmetric_search(x + SMALL_GROUP * g, f.q_max);
+    /* The scale of largest magnitude takes the end of the integers' range that is one longer. */
+    float d = quant_signed_max(scale, SMALL_GROUPS) / (float)(-f.s_max - 1), id = d != 0 ? 1 / d : 0;
+    for (int g = 0; g < SMALL_GROUPS; g++) b->sc[g] = (int8_t)quant_clamp(roundf(scale[g] * id), -f.s_max - 1, f.s_max);
+    b->d = f32_to_f16(d);
+    b->d = f32_to_f16(symmetric_block_codes(x, f.q_max, b));
+    symmetric_block_codes(x, f.q_max, b);
+}
+
+void quant_q3_k_quantize(const float *src, void *dst, size_t n)
+{
+    struct quant_q3_k *out = dst;
+    struct symmetric_block b;
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        symmetric_block_search(src, Q3_K, &b);
+        memset(&out[k], 0, sizeof out[k]);
+        out[k].d = b.d;
+        for (int g = 0; g < SMALL_GROUPS; g++) {
+            int sc = b.sc[g] + 32;
+            out[k].scales[g % 8] |= (uint8_t)((sc & 15) << g / 8 * 4);
+            out[k].scales[8 + g % 4] |= (uint8_t)(sc >> 4 << g / 4 * 2);
+        }
+        for (int e = 0; e < QUANT_SUPER; e++) {
+            int code = (int)b.q[e] + 4;
+            out[k].qs[pair_byte(e)] |= (uint8_t)((code & 3) << pair_shift(e));
+            out[k].hmask[e % 32] |= (uint8_t)(code >> 2 << e / 32);
+        }
     }
 }
 
 void quant_q6_k_quantize(const float *src, void *dst, size_t n)
 {
     struct quant_q6_k *out = dst;
+    struct symmetric_block b;
     for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        float scale[Q6_GROUPS], q[QUANT_SUPER];
-        for (int g = 0; g < Q6_GROUPS; g++) scale[g] = symmetric_search(src + Q6_GROUP * g);
-        /* The scale of largest magnitude becomes -128, the end of int8's range that is one longer. */
-        float d = quant_signed_max(scale, Q6_GROUPS) / -128, id = d != 0 ? 1 / d : 0;
-        for (int g = 0; g < Q6_GROUPS; g++) out[k].scales[g] = (int8_t)quant_clamp(roundf(scale[g] * id), -128, 127);
-        float refit = q6_codes(src, f16_to_f32(f32_to_f16(d)), out[k].scales, q);
-        out[k].d = f32_to_f16(refit);
-        q6_codes(src, f16_to_f32(out[k].d), out[k].scales, q);
-        q6_pack(q, &out[k]);
+        symmetric_block_search(src, Q6_K, &b);
+        memset(&out[k], 0, sizeof out[k]);
+        out[k].d = b.d;
+        memcpy(out[k].scales, b.sc, sizeof b.sc);
+        for (int e = 0; e < QUANT_SUPER; e++) {
+            int half = e / 128, quarter = e % 128 / 32, l = e % 32, code = (int)b.q[e] + 32;
+            out[k].ql[64 * half + quarter % 2 * 32 + l] |= (uint8_t)((code & 15) << quarter / 2 * 4);
+            out[k].qh[pair_byte(e)] |= (uint8_t)(code >> 4 << pair_shift(e));
+        }
     }
 }

@@ -18,14 +18,19 @@ static const struct quant_info formats[] = {
     ROW(Q5_0, "Q5_0", QUANT_BLOCK, sizeof(struct quant_q5_0), 8, q5_0),
     ROW(Q5_1, "Q5_1", QUANT_BLOCK, sizeof(struct quant_q5_1), 9, q5_1),
     ROW(Q8_0, "Q8_0", QUANT_BLOCK, sizeof(struct quant_q8_0), 7, q8_0),
+    ROW(Q2_K, "Q2_K", QUANT_SUPER, sizeof(struct quant_q2_k), 10, q2_k),
+    ROW(Q3_K, "Q3_K", QUANT_SUPER, sizeof(struct quant_q3_k), 11, q3_k),
     ROW(Q4_K, "Q4_K", QUANT_SUPER, sizeof(struct quant_q4_k), 14, q4_k),
     ROW(Q5_K, "Q5_K", QUANT_SUPER, sizeof(struct quant_q5_k), 16, q5_k),
     ROW(Q6_K, "Q6_K", QUANT_SUPER, sizeof(struct quant_q6_k), 18, q6_k),
     ROW(IQ4_NL, "IQ4_NL", QUANT_BLOCK, sizeof(struct quant_iq4_nl), 25, iq4_nl),
+    ROW(IQ4_XS, "IQ4_XS", QUANT_SUPER, sizeof(struct quant_iq4_xs), 30, iq4_xs),
     ROW(BF16, "BF16", 1, 2, 32, bf16),
     ROW(TQ1_0, "TQ1_0", QUANT_SUPER, sizeof(struct quant_tq1_0), 36, tq1_0),
     ROW(TQ2_0, "TQ2_0", QUANT_SUPER, sizeof(struct quant_tq2_0), 37, tq2_0),
     ROW(MXFP4, "MXFP4", QUANT_BLOCK, sizeof(struct quant_mxfp4), 38, mxfp4),
+    ROW(Q1_0, "Q1_0", QUANT_GROUP128, sizeof(struct quant_q1_0), 40, q1_0),
+    ROW(Q2_0, "Q2_0", QUANT_GROUP64, sizeof(struct quant_q2_0), 41, q2_0),
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 

@@ -54,6 +54,8 @@ static const struct weights_mix mixes[] = {
     {"TQ1_0", QUANT_TQ1_0, 36, TERNARY},
     {"TQ2_0", QUANT_TQ2_0, 37, TERNARY},
     {"MXFP4", QUANT_MXFP4, 38, 0},
+    {"Q1_0", QUANT_Q1_0, 40, 0},
+    {"Q2_0", QUANT_Q2_0, 41, 0},
 };
 enum { N_MIXES = sizeof mixes / sizeof *mixes };
 

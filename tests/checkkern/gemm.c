@@ -57,7 +57,23 @@ static void set_scales(enum quant_type type, uint8_t *b, float value, float min,
     case QUANT_Q4_0:
     case QUANT_Q5_0:
     case QUANT_Q8_0:
+    case QUANT_Q1_0:
+    case QUANT_Q2_0:
     case QUANT_IQ4_NL: set_f16(b, 0, value); break;
+    case QUANT_Q2_K:
+        set_f16(b, 80, value);
+        set_f16(b, 82, fabsf(min));
+        for (int i = 0; i < 16 && integers; i++) b[i] &= 0x33;
+        break;
+    case QUANT_Q3_K:
+        set_f16(b, 108, value);
+        for (int i = 0; i < 12 && integers; i++) b[96 + i] = i < 8 ? b[96 + i] & 0x33 : 0xaa; /* 0 .. 3 */
+        break;
+    case QUANT_IQ4_XS:
+        set_f16(b, 0, value);
+        if (integers) b[2] = b[3] = 0xaa;
+        for (int i = 4; i < 8 && integers; i++) b[i] &= 0x33;
+        break;
     case QUANT_Q4_1:
     case QUANT_Q5_1:
         set_f16(b, 0, value);

@@ -15,12 +15,12 @@ struct dots {
     int32x4_t sum[TILE_SUMS];
 };
 
-/* Starts every dot product at its column's start[c] << shift; a negative shift: at 0. */
+/* Starts every dot product at its column's start[c] << shift, or >> -shift, or at 0. */
 LUTRA_INLINE void dot_begin(struct dots *d, const uint8_t *start, int shift, int n_quad, int n)
 {
     UNROLL
     for (int c = 0; c < n; c++) {
-        int32x4_t s = shift < 0 ? vdupq_n_s32(0) : vshlq_s32(broadcast(start + 4 * c), vdupq_n_s32(shift));
+        int32x4_t s = shift == NO_START ? vdupq_n_s32(0) : vshlq_s32(broadcast(start + 4 * c), vdupq_n_s32(shift));
         UNROLL
         for (int q = 0; q < n_quad; q++) d->sum[tile_at(q, c, n)] = s;
     }

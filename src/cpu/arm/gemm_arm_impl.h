@@ -20,6 +20,7 @@ enum {
     TILE_SUMS = 8,      /* quads x columns of such a tile, at most */
     TILE_MAX_SUMS = 16, /* of any tile */
     STEP_BYTES = 64,    /* 16 rows x 4 inputs */
+    NO_START = -1,      /* instead of a shift of the records' starts: sums start at 0 */
     PASS_ROWS = 64      /* columns per pass over the weights, whose activations stay in L2 */
 };
 

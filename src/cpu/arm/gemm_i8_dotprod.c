@@ -8,4 +8,5 @@
 void cpu_gemm_init_i8_dotprod(struct cpu_kernels *k)
 {
     FILL_I8X32(set_i8x32, k, "8x4_dotprod");
+    FILL_I8X32_LOW(set_i8x32, k, "8x4_dotprod");
 }

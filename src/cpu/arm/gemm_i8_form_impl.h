@@ -26,6 +26,7 @@ LUTRA_INLINE int8x16_t code_table(struct form f)
 
 LUTRA_INLINE float32x4_t load_scale(struct form f, const uint8_t *d, int quad)
 {
+    if (f.shared) return vmulq_n_f32(load_f16(d + 8 * quad), value_scale(f));
     if (f.scales != E8M0_SCALE) return load_f16(d + 8 * quad);
     /* 2^(e - 128): the exponent field e - 1, or a subnormal for e = 0 and 1. */
     uint32_t bytes;

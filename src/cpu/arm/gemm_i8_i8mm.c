@@ -99,7 +99,7 @@ LUTRA_INLINE void run_quads(
         struct group g = group_at(f, tile, groups, 0);
         tile += groups * group_bytes(f);
         left -= groups;
-        for (; groups > 0; groups--) {
+        for (size_t i = 0; i < groups; i++) {
             UNROLL
             for (int q = 0; q < n_quad; q++) {
                 int32x4_t dot[2 * MAX_CELL_COLUMNS];
@@ -108,7 +108,7 @@ LUTRA_INLINE void run_quads(
                 add_quad(f, &g, in, first, q, dot, sum);
             }
             in.x += PAIRS32_BYTES * in.width;
-            next_group(f, &g);
+            next_group(f, &g, i + 1);
         }
     }
     store_cells(a, panel, row, first, in.n, sum);

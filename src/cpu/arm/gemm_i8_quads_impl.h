@@ -15,6 +15,12 @@ LUTRA_INLINE int8x16_t load_codes(struct form f, const struct group *g, int v, i
 {
     if (f.codes == BYTES)
         return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(g->code + STEP_BYTES * v + 16 * quad), vdupq_n_u8(0x80)));
+    if (f.codes == ONE_BIT || f.codes == TWO_BITS) {
+        const int shift = f.codes == ONE_BIT ? 4 - v : 3 - 2 * (v % 4);
+        uint8x16_t c = vld1q_u8(g->code + (f.codes == ONE_BIT ? 0 : STEP_BYTES * (v / 4)) + 16 * quad);
+        c = vandq_u8(vshlq_u8(c, vdupq_n_s8((int8_t)shift)), vdupq_n_u8(f.codes == ONE_BIT ? 16 : 24));
+        return vreinterpretq_s8_u8(c);
+    }
     uint8x16_t c = vld1q_u8(g->code + STEP_BYTES * (v & 3) + 16 * quad);
     c = v < 4 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
     if (f.codes == TABLE) return vqtbl1q_s8(table, c);
@@ -77,10 +83,8 @@ LUTRA_INLINE void run_quads(
         struct group g = group_at(f, tile, groups, 0);
         tile += groups * group_bytes(f);
         left -= groups;
-        for (; groups > 0; groups--) {
+        for (size_t i = 0; i < groups; i++, in.x += ACT32_BYTES * in.width, next_group(f, &g, i)) {
             add_group(f, &g, in, first, n_quad, table, sum);
-            in.x += ACT32_BYTES * in.width;
-            next_group(f, &g);
         }
     }
     store_tile(a, panel, row, first, n_quad, in.n, sum);
@@ -101,5 +105,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 }
 
 #include "cpu/gemm_i8_runs_impl.h"
+
+#include "cpu/gemm_i8_low_runs_impl.h"
 
 #endif

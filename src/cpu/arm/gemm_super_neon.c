@@ -8,4 +8,5 @@
 void cpu_gemm_init_super_neon(struct cpu_kernels *k)
 {
     FILL_I8X256(set_i8x256, k, "8x4_neon");
+    FILL_I8X256_LOW(set_i8x256, k, "8x4_neon");
 }

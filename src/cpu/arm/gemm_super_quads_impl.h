@@ -14,10 +14,14 @@
 LUTRA_INLINE int8x16_t load_codes(struct form f, const struct tile *t, int g, int v, int quad)
 {
     const uint8_t *code = t->code + 16 * quad, *high = t->high + 16 * quad;
-    uint8x16_t c = shifted(code + STEP_BYTES * (code_vector(f, g) + v), -code_bit(f, g));
+    uint8x16_t c = shifted(code + STEP_BYTES * code_vector(f, g, v), -code_bit(f, g, v));
     c = vandq_u8(c, vdupq_n_u8(code_mask(f)));
+    if (f.codes == TABLE) {
+        static const int8_t VALUES[16] = QUANT_IQ4_NL_VALUES;
+        return vqtbl1q_s8(vld1q_s8(VALUES), c);
+    }
     if (high_bytes(f) == 0) return vreinterpretq_s8_u8(c);
-    uint8x16_t h = shifted(high + STEP_BYTES * (high_vector(f, g) + v), 4 - high_bit(f, g));
+    uint8x16_t h = shifted(high + STEP_BYTES * high_vector(f, g, v), high_place(f) - high_bit(f, g));
     return vreinterpretq_s8_u8(vorrq_u8(c, vandq_u8(h, vdupq_n_u8(high_mask(f)))));
 }
 
@@ -34,12 +38,41 @@ LUTRA_INLINE int32x4_t load_six_bits(const struct tile *t, int g, int side, int 
     return vreinterpretq_s32_u32(vorrq_u32(high, vandq_u32(low, vdupq_n_u32(15))));
 }
 
-/* Scales of 16 inputs (Q6_K), as they are. */
-LUTRA_INLINE int32x4_t load_eight_bits(const struct tile *t, int i, int quad)
+/* `bits` bits of each word of a quad from bit `from` on. */
+LUTRA_INLINE uint32x4_t field(const uint8_t *words, int from, int bits)
 {
+    uint32x4_t w = vshlq_u32(vreinterpretq_u32_u8(vld1q_u8(words)), vdupq_n_s32(-from));
+    return vandq_u32(w, vdupq_n_u32((1u << bits) - 1));
+}
+
+/* Scale i of 16 inputs each, for formats whose sums are scaled per 16 (group_steps). */
+LUTRA_INLINE int32x4_t load_scale16(struct form f, const struct tile *t, int i, int quad)
+{
+    const uint8_t *p = t->scales + 16 * quad;
     uint32_t bytes;
-    memcpy(&bytes, t->scales + LANES * i + 4 * quad, 4);
-    return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(bytes))));
+    uint32x4_t low, high;
+    switch (f.scales) {
+    case SCALE_8:
+        memcpy(&bytes, t->scales + LANES * i + 4 * quad, 4);
+        return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(bytes))));
+    case BOTH_4: return vreinterpretq_s32_u32(field(p + STEP_BYTES * (i / 4), 8 * (i % 4), 4));
+    case SCALE_6:
+        low = field(p + STEP_BYTES * (i / 4 % 2), 8 * (i % 4) + i / 8 * 4, 4);
+        high = field(p + STEP_BYTES * 2, 8 * (i % 4) + i / 4 * 2, 2);
+        break;
+    default: /* SCALE_6_APART */
+        low = field(p, i / 2 * 4, 4);
+        high = vmovl_u16(vreinterpret_u16_u8(vld1_u8(t->scales + STEP_BYTES + 8 * quad)));
+        high = vandq_u32(vshlq_u32(high, vdupq_n_s32(-(i / 2 * 2))), vdupq_n_u32(3));
+    }
+    return vsubq_s32(vreinterpretq_s32_u32(vorrq_u32(low, vshlq_n_u32(high, 4))), vdupq_n_s32(32));
+}
+
+/* Minimum i: of 32 inputs (BOTH_6) or of 16 (BOTH_4). */
+LUTRA_INLINE int32x4_t load_min(struct form f, const struct tile *t, int i, int quad)
+{
+    if (f.scales == BOTH_6) return load_six_bits(t, i, 1, quad);
+    return vreinterpretq_s32_u32(field(t->scales + 16 * quad + STEP_BYTES * (i / 4), 8 * (i % 4) + 4, 4));
 }
 
 /* Steps from .. to - 1 of group g added to dots. */
@@ -64,21 +97,22 @@ LUTRA_INLINE void add_integers(
     struct form f, const struct tile *t, int g, struct columns in, int first, int n_quad, int32x4_t dot[TILE_SUMS])
 {
     const uint8_t *start16 = in.x + (256 + 24) * in.width + (size_t)g * 8 * in.width;
-    int part = f.codes == SIX_BITS ? 4 : 8;
+    const int part = group_steps(f);
+    const int start = has_offset(f) && f.codes != TABLE ? start_shift(f) : NO_START; /* tables are signed */
     UNROLL
     for (int from = 0; from < 8; from += part, start16 += 4 * in.width) {
         struct dots dots;
-        dot_begin(&dots, start16, f.codes == SIX_BITS ? 0 : -1, n_quad, in.n);
+        dot_begin(&dots, start16, start, n_quad, in.n);
         add_steps(f, t, g, from, from + part, in, first, n_quad, &dots);
         UNROLL
         for (int q = 0; q < n_quad; q++) {
-            int32x4_t scale = f.codes == SIX_BITS   ? load_eight_bits(t, 2 * g + from / 4, first + q)
-                              : f.codes == TWO_BITS ? vdupq_n_s32(1)
-                                                    : load_six_bits(t, g, 0, first + q);
+            int32x4_t scale = f.scales == NO_SCALES ? vdupq_n_s32(1)
+                              : f.scales == BOTH_6  ? load_six_bits(t, g, 0, first + q)
+                                                    : load_scale16(f, t, 2 * g + from / 4, first + q);
             UNROLL
             for (int c = 0; c < in.n; c++) {
                 int32x4_t *sum = &dot[tile_at(q, c, in.n)], some = dot_of(&dots, q, c, in.n);
-                *sum = f.codes == TWO_BITS ? vaddq_s32(*sum, some) : vmlaq_s32(*sum, some, scale);
+                *sum = f.scales == NO_SCALES ? vaddq_s32(*sum, some) : vmlaq_s32(*sum, some, scale);
             }
         }
     }
@@ -86,17 +120,17 @@ LUTRA_INLINE void add_integers(
 
 /* The minima of a tile, times the inputs' sums: subtracted. */
 LUTRA_INLINE void subtract_minima(
-    const struct tile *t, struct columns in, int first, int n_quad, float32x4_t sum[TILE_SUMS])
+    struct form f, const struct tile *t, struct columns in, int first, int n_quad, float32x4_t sum[TILE_SUMS])
 {
-    const uint8_t *scale_x = in.x + 256 * in.width, *sums = scale_x + 8 * in.width;
+    const uint8_t *scale_x = in.x + 256 * in.width, *sums = scale_x + (f.scales == BOTH_6 ? 8 : 88) * in.width;
     UNROLL
     for (int q = 0; q < n_quad; q++) {
         int32x4_t min[TILE_COLUMNS];
         UNROLL
         for (int c = 0; c < in.n; c++) min[c] = vdupq_n_s32(0);
         UNROLL
-        for (int g = 0; g < 8; g++) {
-            int32x4_t m = load_six_bits(t, g, 1, first + q);
+        for (int g = 0; g < (f.scales == BOTH_6 ? 8 : 16); g++) {
+            int32x4_t m = load_min(f, t, g, first + q);
             UNROLL
             for (int c = 0; c < in.n; c++) {
                 int16_t x;
@@ -124,7 +158,7 @@ LUTRA_INLINE void add_tile(
     for (int q = 0; q < n_quad; q++) {
         UNROLL
         for (int c = 0; c < in.n; c++) {
-            dot[tile_at(q, c, in.n)] = f.codes == TWO_BITS ? broadcast(start + 4 * c) : vdupq_n_s32(0);
+            dot[tile_at(q, c, in.n)] = f.scales == NO_SCALES ? broadcast(start + 4 * c) : vdupq_n_s32(0);
         }
     }
     for (int g = 0; g < 8; g++) add_integers(f, &t, g, in, first, n_quad, dot);
@@ -138,7 +172,7 @@ LUTRA_INLINE void add_tile(
             *s = vfmaq_f32(*s, vcvtq_f32_s32(dot[tile_at(q, c, in.n)]), scale);
         }
     }
-    if (has_minima(f)) subtract_minima(&t, in, first, n_quad, sum);
+    if (has_minima(f)) subtract_minima(f, &t, in, first, n_quad, sum);
 }
 
 LUTRA_INLINE void run_quads(
@@ -169,5 +203,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 }
 
 #include "cpu/gemm_super_runs_impl.h"
+
+#include "cpu/gemm_super_low_runs_impl.h"
 
 #endif

@@ -53,7 +53,9 @@ void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, v
             memcpy(tail + (2 + g / 2) * 4 * p.width + 2 * (g % 2), &both, 2);
             for (size_t h = 0; h < 2; h++) {
                 int32_t start16 = -32 * sum[h];
+                int16_t sum16 = (int16_t)sum[h];
                 memcpy(tail + (6 + 2 * g + h) * 4 * p.width, &start16, 4);
+                memcpy(tail + (22 + g) * 4 * p.width + 2 * h, &sum16, 2);
             }
             start -= both;
         }

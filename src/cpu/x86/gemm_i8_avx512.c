@@ -121,7 +121,10 @@ enum { RECORD_BYTES = 8 * ACT32_BYTES, FEW_COLUMNS = 2 };
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 #include "cpu/gemm_i8_runs_impl.h"
 
+#include "cpu/gemm_i8_low_runs_impl.h"
+
 void cpu_gemm_init_i8_avx512(struct cpu_kernels *k)
 {
     FILL_I8X32(set_i8x32, k, "32x4_avx512");
+    FILL_I8X32_LOW(set_i8x32, k, "32x4_avx512");
 }

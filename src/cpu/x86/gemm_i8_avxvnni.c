@@ -24,4 +24,5 @@ LUTRA_INLINE __m256i dot_signed(__m256i acc, __m256i w, __m256i x)
 void cpu_gemm_init_i8_avxvnni(struct cpu_kernels *k)
 {
     FILL_I8X32(set_i8x32, k, "16x4_avxvnni");
+    FILL_I8X32_LOW(set_i8x32, k, "16x4_avxvnni");
 }

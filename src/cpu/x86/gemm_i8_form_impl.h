@@ -24,6 +24,14 @@ LUTRA_INLINE __m512i load_codes(struct form f, const struct group *g, int v, __m
 {
     const __m512i low = _mm512_set1_epi8(15);
     if (f.codes == BYTES) return _mm512_loadu_si512(g->code + STEP_BYTES * v);
+    /* Bits of each byte chosen by a matrix, whose byte 7 - i says what makes bit i. */
+    if (f.codes == ONE_BIT)
+        return _mm512_gf2p8affine_epi64_epi8(_mm512_loadu_si512(g->code), _mm512_set1_epi64(1LL << v << 24), 0);
+    if (f.codes == TWO_BITS) {
+        const int64_t first = 1LL << 2 * (v % 4);
+        __m512i c = _mm512_loadu_si512(g->code + STEP_BYTES * (v / 4));
+        return _mm512_gf2p8affine_epi64_epi8(c, _mm512_set1_epi64(first << 32 | first << 1 << 24), 0);
+    }
     __m512i c = _mm512_loadu_si512(g->code + STEP_BYTES * (v & 3));
     c = v < 4 ? _mm512_and_si512(c, low) : _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
     if (f.codes == TABLE) return _mm512_shuffle_epi8(table, c);
@@ -37,6 +45,7 @@ LUTRA_INLINE __m512i load_codes(struct form f, const struct group *g, int v, __m
 
 LUTRA_INLINE __m512 load_scale(struct form f, const uint8_t *d)
 {
+    if (f.shared) return _mm512_mul_ps(load_f16(d), _mm512_set1_ps(value_scale(f)));
     if (f.scales != E8M0_SCALE) return load_f16(d);
     /* 2^(e - 128): the exponent field e - 1, or a subnormal for e = 0 and 1. */
     __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)d));

@@ -41,6 +41,12 @@ LUTRA_INLINE __m256i load_codes(struct form f, const struct group *g, int v, int
 {
     const __m256i low = _mm256_set1_epi8(15);
     if (f.codes == BYTES) return load(g->code + STEP_BYTES * v + 32 * half);
+    if (f.codes == ONE_BIT || f.codes == TWO_BITS) {
+        const int at = f.codes == ONE_BIT ? v : 2 * (v % 4), to = f.codes == ONE_BIT ? 4 : 3;
+        __m256i c = load(g->code + (f.codes == ONE_BIT ? 0 : STEP_BYTES * (v / 4)) + 32 * half);
+        c = at < to ? _mm256_sll_epi16(c, _mm_cvtsi32_si128(to - at)) : _mm256_srl_epi16(c, _mm_cvtsi32_si128(at - to));
+        return _mm256_and_si256(c, _mm256_set1_epi8(f.codes == ONE_BIT ? 16 : 24));
+    }
     __m256i c = load(g->code + STEP_BYTES * (v & 3) + 32 * half);
     c = v < 4 ? _mm256_and_si256(c, low) : _mm256_and_si256(_mm256_srli_epi16(c, 4), low);
     if (f.codes == TABLE) return _mm256_shuffle_epi8(table, c);
@@ -54,7 +60,10 @@ LUTRA_INLINE __m256i load_codes(struct form f, const struct group *g, int v, int
 
 LUTRA_INLINE __m256 load_scale(struct form f, const uint8_t *d, int half)
 {
-    if (f.scales != E8M0_SCALE) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(d + 16 * half)));
+    if (f.scales != E8M0_SCALE) {
+        __m256 scale = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(d + 16 * half)));
+        return f.shared ? _mm256_mul_ps(scale, _mm256_set1_ps(value_scale(f))) : scale;
+    }
     /* 2^(e - 128): the exponent field e - 1, or a subnormal for e = 0 and 1. */
     __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(d + 8 * half)));
     __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
@@ -168,7 +177,7 @@ LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const bool expan
     struct group group = group_at(f, t->w, t->groups, 0);
     UNROLL
     for (int c = 0; c < n; c++) sum[0][c] = out[0][c], sum[1][c] = out[1][c];
-    for (size_t g = 0; g < t->groups; g++, x += ACT32_BYTES * width, next_group(f, &group)) {
+    for (size_t g = 0; g < t->groups; g++, x += ACT32_BYTES * width, next_group(f, &group, g)) {
         const uint8_t *ahead = g % t->shares == t->share ? t->w + AHEAD_BYTES + g * group_bytes(f) : NULL;
         add_group(f, &group, expanded ? t->code[8 * g] : NULL, x, width, n, table, ahead, sum);
     }
@@ -221,5 +230,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 }
 
 #include "cpu/gemm_i8_runs_impl.h"
+
+#include "cpu/gemm_i8_low_runs_impl.h"
 
 #endif

@@ -134,7 +134,7 @@ LUTRA_INLINE void add_block(struct form f, const struct work *w, const uint8_t *
         __m512 scale = _mm512_mul_ps(w->tile.d, broadcast_f32(tail + 4 * r));
         sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, sum[r]);
     }
-    if (has_minima(f)) subtract_minima(&w->tile, tail + 4 * rows, tail, (size_t)rows, n, sum);
+    if (has_minima(f)) subtract_minima(&w->tile, 4, tail + 4 * rows, tail, (size_t)rows, n, sum);
 }
 
 /* Blocks first .. last - 1 of rows, for all panels of the call. */

@@ -149,7 +149,7 @@ LUTRA_INLINE void run_pairs(
             __m512 scale = _mm512_mul_ps(w->tile[p].d, broadcast_f32(tail + 4 * r));
             w->sum[p][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][r]), scale, w->sum[p][r]);
         }
-        if (has_minima(f)) subtract_minima(&w->tile[p], tail + 4 * FEW, tail, FEW, FEW, w->sum[p]);
+        if (has_minima(f)) subtract_minima(&w->tile[p], 4, tail + 4 * FEW, tail, FEW, FEW, w->sum[p]);
     }
 }
 

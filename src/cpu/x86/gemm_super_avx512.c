@@ -22,12 +22,6 @@ LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile
     }
 }
 
-/* Steps of a group: 16 or 32 inputs with one scale. */
-LUTRA_INLINE int group_steps(struct form f)
-{
-    return f.codes == SIX_BITS ? 4 : 8;
-}
-
 /* acc += codes q * inputs, one step. */
 LUTRA_INLINE void add_step(
     const __m512i code[MOST_PANELS][4], int q, const uint8_t *x, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
@@ -40,25 +34,30 @@ LUTRA_INLINE void add_step(
     }
 }
 
-/* What the integer sums of a tile and of a group start from. */
+/* What the integer sums of a tile start from, and of a group whose codes are times 1 << shift. */
 LUTRA_INLINE void start_tile(struct form f, const struct tile *t, int np, int n, __m512i dot[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
         const uint8_t *start = t->x + 260 * t->width + 4 * c;
         UNROLL
-        for (int p = 0; p < np; p++) dot[p][c] = f.codes == TWO_BITS ? broadcast(start) : _mm512_setzero_si512();
+        for (int p = 0; p < np; p++) dot[p][c] = f.scales == NO_SCALES ? broadcast(start) : _mm512_setzero_si512();
     }
 }
 
 LUTRA_INLINE void start_group(
-    struct form f, const struct tile *t, int g, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
+    struct form f, const struct tile *t, int g, int shift, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
-        const uint8_t *start16 = t->x + (280 + 4 * (size_t)g) * t->width + 4 * c;
+        __m512i start = _mm512_setzero_si512();
+        if (has_offset(f)) {
+            const int up = start_shift(f) + shift;
+            start = broadcast(t->x + (280 + 4 * (size_t)g) * t->width + 4 * c);
+            start = up < 0 ? _mm512_srai_epi32(start, (unsigned)-up) : _mm512_slli_epi32(start, (unsigned)up);
+        }
         UNROLL
-        for (int p = 0; p < np; p++) acc[p][c] = f.codes == SIX_BITS ? broadcast(start16) : _mm512_setzero_si512();
+        for (int p = 0; p < np; p++) acc[p][c] = start;
     }
 }
 
@@ -71,7 +70,7 @@ LUTRA_INLINE void finish_group(struct form f, const struct scratch *s, int g, in
         UNROLL
         for (int c = 0; c < n; c++) {
             __m512i a = shift ? _mm512_srai_epi32(acc[p][c], (unsigned)shift) : acc[p][c];
-            if (f.codes != TWO_BITS) a = _mm512_mullo_epi32(a, s->panel[p].scale[g]);
+            if (f.scales != NO_SCALES) a = _mm512_mullo_epi32(a, s->panel[p].scale[g]);
             dot[p][c] = _mm512_add_epi32(dot[p][c], a);
         }
     }
@@ -90,7 +89,8 @@ LUTRA_INLINE void finish_tile(struct form f, const struct scratch *s, const stru
             __m512 scale = _mm512_mul_ps(u->d, broadcast_f32(scale_x + 4 * c));
             sum[p][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][c]), scale, sum[p][c]);
         }
-        if (has_minima(f)) subtract_minima(u, scale_x + 8 * t->width, scale_x, t->width, n, sum[p]);
+        if (f.scales == BOTH_6) subtract_minima(u, 4, scale_x + 8 * t->width, scale_x, t->width, n, sum[p]);
+        if (f.scales == BOTH_4) subtract_minima(u, 8, scale_x + 88 * t->width, scale_x, t->width, n, sum[p]);
     }
 }
 
@@ -105,15 +105,15 @@ LUTRA_INLINE void run_unpacked(
     for (int g = 0; g < 64 / steps; g++) {
         __m512i acc[MOST_PANELS][COLUMNS];
         if (g % (8 / steps) == 0) prefetch_group(t, (size_t)(g * steps / 8), group_bytes(f), np);
-        if (f.codes != TWO_BITS) start_group(f, t, g, np, n, acc);
+        if (f.scales != NO_SCALES) start_group(f, t, g, 0, np, n, acc);
         UNROLL
         for (int v = 0; v < steps; v++, x += 4 * t->width) {
             __m512i code[MOST_PANELS][4];
             UNROLL
             for (int p = 0; p < np; p++) code[p][0] = s->panel[p].code[steps * g + v];
-            add_step(code, 0, x, np, n, f.codes == TWO_BITS ? dot : acc);
+            add_step(code, 0, x, np, n, f.scales == NO_SCALES ? dot : acc);
         }
-        if (f.codes != TWO_BITS) finish_group(f, s, g, 0, np, n, acc, dot);
+        if (f.scales != NO_SCALES) finish_group(f, s, g, 0, np, n, acc, dot);
     }
     finish_tile(f, s, t, np, n, dot, sum);
 }
@@ -135,8 +135,8 @@ LUTRA_INLINE void prefetch_step(struct form f, const struct tile *t, int r, int 
 LUTRA_INLINE void run_packed(
     struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    const int steps = group_steps(f), codes = vector_codes(f), at_once = f.codes == TWO_BITS || np * n <= 4 ? codes : 1;
-    const int sets = at_once < 2 ? at_once : 2;
+    const int steps = group_steps(f), codes = vector_codes(f);
+    const int at_once = f.scales == NO_SCALES ? codes : np * n <= 4 ? 2 : 1, sets = at_once < 2 ? 1 : 2;
     __m512i dot[MOST_PANELS][COLUMNS], acc[2][MOST_PANELS][COLUMNS];
     start_tile(f, t, np, n, dot);
     for (int r = 0; r < 8 / codes; r++) {
@@ -144,7 +144,8 @@ LUTRA_INLINE void run_packed(
         for (int i = 0; i < 8 * codes / at_once; i += steps) {
             int first = i % 8, q0 = i / 8 * at_once;
             UNROLL
-            for (int q = 0; q < sets; q++) start_group(f, t, step_of(f, r, first, q0 + q) / steps, np, n, acc[q]);
+            for (int q = 0; q < sets; q++)
+                start_group(f, t, step_of(f, r, first, q0 + q) / steps, code_shift(f, q0 + q), np, n, acc[q]);
             UNROLL
             for (int v = 0; v < steps; v++) {
                 __m512i code[MOST_PANELS][4];
@@ -180,7 +181,10 @@ enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 1 };
 
 #include "cpu/gemm_super_runs_impl.h"
 
+#include "cpu/gemm_super_low_runs_impl.h"
+
 void cpu_gemm_init_super_avx512(struct cpu_kernels *k)
 {
     FILL_I8X256(set_i8x256, k, "32x4_avx512");
+    FILL_I8X256_LOW(set_i8x256, k, "32x4_avx512");
 }

@@ -6,9 +6,17 @@
 
 #include "base/compiler.h"
 
+enum { WIDE_CODES = 1 };
+
 LUTRA_INLINE __m256i dot_step(__m256i acc, __m256i w, __m256i x)
 {
     return _mm256_dpbusd_avx_epi32(acc, w, x);
+}
+
+/* Never called with WIDE_CODES. */
+LUTRA_INLINE __m256i dot_signed(__m256i acc, __m256i w, __m256i x)
+{
+    return dot_step(acc, w, x);
 }
 
 #include "cpu/x86/gemm_super_ymm_impl.h"
@@ -16,4 +24,5 @@ LUTRA_INLINE __m256i dot_step(__m256i acc, __m256i w, __m256i x)
 void cpu_gemm_init_super_avxvnni(struct cpu_kernels *k)
 {
     FILL_I8X256(set_i8x256, k, "16x4_avxvnni");
+    FILL_I8X256_LOW(set_i8x256, k, "16x4_avxvnni");
 }

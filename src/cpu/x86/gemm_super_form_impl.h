@@ -13,8 +13,8 @@
 /* A panel's tile, unpacked. */
 struct unpacked {
     __m512i code[64];    /* step v of group g at 8 g + v: unsigned bytes */
-    __m512i scale[16];   /* of 32 inputs, or of 16 (Q6_K) */
-    __m512i min_pair[4]; /* i16: minima of groups 2p and 2p + 1 */
+    __m512i scale[16];   /* of each sum that is scaled at once: group_steps */
+    __m512i min_pair[8]; /* i16: minima of groups 2p and 2p + 1 */
     __m512 d, dmin;
 };
 
@@ -38,6 +38,14 @@ LUTRA_INLINE void six_bits(const uint8_t *words, int side, __m512i group[2])
     group[1] = merge(high, side ? _mm512_srli_epi32(rest, 4) : rest, 15);
 }
 
+/* Bytes 2p and 2p + 1 of each word to its halves. */
+LUTRA_INLINE __m512i byte_pair(__m512i words, int p)
+{
+    const __m128i low = _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1);
+    const __m128i high = _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1);
+    return _mm512_shuffle_epi8(words, _mm512_broadcast_i32x4(p ? high : low));
+}
+
 LUTRA_INLINE void unpack_six_bits(struct unpacked *u, const uint8_t *words)
 {
     __m512i scale[2], min[2];
@@ -48,48 +56,102 @@ LUTRA_INLINE void unpack_six_bits(struct unpacked *u, const uint8_t *words)
         __m512i s = _mm512_srli_epi32(scale[g / 4], (unsigned)(8 * (g % 4)));
         u->scale[g] = g % 4 < 3 ? _mm512_and_si512(s, _mm512_set1_epi32(63)) : s;
     }
-    /* Bytes 2p and 2p + 1 of each word to its halves. */
     UNROLL
-    for (int p = 0; p < 4; p++) {
-        const __m128i low = _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1);
-        const __m128i high = _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1);
-        u->min_pair[p] = _mm512_shuffle_epi8(min[p / 2], _mm512_broadcast_i32x4(p % 2 ? high : low));
+    for (int p = 0; p < 4; p++) u->min_pair[p] = byte_pair(min[p / 2], p % 2);
+}
+
+/* Q2_K: a byte for each group of 16, four words per row. */
+LUTRA_INLINE void unpack_four_bits(struct unpacked *u, const uint8_t *words)
+{
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m512i both = load(words + STEP_BYTES * i), low = _mm512_set1_epi8(15);
+        __m512i scale = _mm512_and_si512(both, low), min = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            u->scale[4 * i + j] = _mm512_and_si512(_mm512_srli_epi32(scale, (unsigned)(8 * j)), _mm512_set1_epi32(15));
+        UNROLL
+        for (int p = 0; p < 2; p++) u->min_pair[2 * i + p] = byte_pair(min, p);
+    }
+}
+
+/* Q3_K: nibbles of 16 groups in two words per row, their upper 2 bits in the third. */
+LUTRA_INLINE void unpack_q3_scales(struct unpacked *u, const uint8_t *words)
+{
+    const __m512i offset = _mm512_set1_epi32(32), byte = _mm512_set1_epi32(0xff);
+    __m512i rest = load(words + STEP_BYTES * 2);
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m512i own = _mm512_srli_epi32(load(words + STEP_BYTES * (i % 2)), (unsigned)(i / 2 * 4));
+        __m512i high = _mm512_slli_epi16(_mm512_srli_epi16(rest, (unsigned)(2 * i)), 4);
+        own = merge(_mm512_and_si512(high, _mm512_set1_epi8(0x30)), own, 15);
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            __m512i s = _mm512_and_si512(_mm512_srli_epi32(own, (unsigned)(8 * j)), byte);
+            u->scale[4 * i + j] = _mm512_sub_epi32(s, offset);
+        }
+    }
+}
+
+/* IQ4_XS: a word of nibbles per row, then a half word of upper 2 bits; a scale is that of both halves of its group. */
+LUTRA_INLINE void unpack_iq4_scales(struct unpacked *u, const uint8_t *words)
+{
+    const __m512i low = _mm512_set1_epi32(15), high = _mm512_set1_epi32(0x30), offset = _mm512_set1_epi32(32);
+    __m512i own = load(words);
+    __m512i rest = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(words + STEP_BYTES)));
+    rest = _mm512_slli_epi32(rest, 4);
+    UNROLL
+    for (int g = 0; g < 8; g++) {
+        __m512i s = _mm512_and_si512(_mm512_srli_epi32(rest, (unsigned)(2 * g)), high);
+        s = _mm512_or_si512(s, _mm512_and_si512(_mm512_srli_epi32(own, (unsigned)(4 * g)), low));
+        u->scale[2 * g] = u->scale[2 * g + 1] = _mm512_sub_epi32(s, offset);
     }
 }
 
 /* Codes that a vector of a tile holds, each of another group. */
 LUTRA_INLINE int vector_codes(struct form f)
 {
-    return f.codes == TWO_BITS ? 4 : 2;
+    return f.codes == TWO_BITS || f.codes == THREE_BITS ? 4 : 2;
 }
 
 /* The group whose codes are q-th in the vectors of run r, that is vectors 8r .. 8r + 7 of a tile: Q4_K and Q5_K have groups
- * 2r and 2r + 1 side by side, Q6_K quarters q and q + 2 of a half, TQ2_0 all four quarters (code_vector). */
+ * 2r and 2r + 1 side by side, Q6_K quarters q and q + 2 of a half, 2 and 3 bits all four quarters (code_vector). */
 LUTRA_INLINE int group_of(struct form f, int r, int q)
 {
     if (f.codes == SIX_BITS) return 4 * (r / 2) + r % 2 + 2 * q;
     return vector_codes(f) * r + q;
 }
 
+/* IQ4_XS has the halves of a group side by side, two groups in a run. */
 LUTRA_INLINE int step_of(struct form f, int r, int v, int q)
 {
+    if (f.codes == TABLE) return 16 * r + v / 4 * 8 + 4 * q + v % 4;
     return 8 * group_of(f, r, q) + v;
 }
 
 /* expand leaves codes q times 1 << code_shift, which saves shifts. */
 LUTRA_INLINE int code_shift(struct form f, int q)
 {
-    return f.codes == TWO_BITS ? q % 2 * 2 : 0;
+    return f.codes == TWO_BITS || f.codes == THREE_BITS ? q % 2 * 2 : 0;
 }
 
-/* The bits that codes of group g have besides their nibble, at 4 (Q5_K) or 4 and 5 (Q6_K) of each byte.  A matrix of bits
- * for each 8 bytes: byte 7 - i of it says which bits of h make bit i.  is_signed (Q6_K): the offset is taken off, so that
- * bit 5, inverted, is the sign. */
-LUTRA_INLINE __m512i high_bits(struct form f, __m512i h, int g, bool is_signed)
+/* The bits that codes of group g have besides their low ones, at 2 + shift (Q3_K), 4 (Q5_K) or 4 and 5 (Q6_K) of a byte.
+ * A matrix of bits for each 8 bytes: byte 7 - i of it says which bits of h make bit i.  is_signed (Q6_K): the offset is
+ * taken off, so that bit 5, inverted, is the sign. */
+LUTRA_INLINE __m512i high_bits(struct form f, __m512i h, int g, int shift, bool is_signed)
 {
+    if (f.codes == THREE_BITS)
+        return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(1LL << high_bit(f, g) << 8 * (5 - shift)), 0);
     const int64_t bit4 = 1LL << high_bit(f, g), bit5 = f.codes == SIX_BITS ? 2 * bit4 : 0;
     if (!is_signed) return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(bit4 << 24 | bit5 << 16), 0);
     return _mm512_gf2p8affine_epi64_epi8(h, _mm512_set1_epi64(bit4 << 24 | bit5 << 16 | bit5 << 8 | bit5), 0xe0);
+}
+
+/* The values of IQ4_NL's codes + 128. */
+LUTRA_INLINE __m512i iq4_table(void)
+{
+    return _mm512_broadcast_i32x4(_mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153,
+        (char)166, (char)181, (char)197, (char)217, (char)241));
 }
 
 /* Vector v of run r of the tile at w to unsigned bytes, or for Q6_K, if is_signed, to the values. */
@@ -97,10 +159,19 @@ LUTRA_INLINE void expand(struct form f, const uint8_t *w, int r, int v, bool is_
 {
     const __m512i low = _mm512_set1_epi8((char)code_mask(f));
     __m512i c = load(w + STEP_BYTES * (8 * r + v)), up = _mm512_srli_epi16(c, 4);
-    if (f.codes == FIVE_BITS || f.codes == SIX_BITS) {
-        __m512i h = load(w + high_at(f) + (size_t)(STEP_BYTES * (high_vector(f, group_of(f, r, 0)) + v)));
-        code[0] = merge(high_bits(f, h, group_of(f, r, 0), is_signed), c, 15);
-        code[1] = merge(high_bits(f, h, group_of(f, r, 1), is_signed), up, 15);
+    if (high_bytes(f) > 0) {
+        __m512i h = load(w + high_at(f) + (size_t)(STEP_BYTES * high_vector(f, group_of(f, r, 0), v)));
+        UNROLL
+        for (int q = 0; q < vector_codes(f); q++) {
+            int shift = code_shift(f, q);
+            __m512i high = high_bits(f, h, group_of(f, r, q), shift, is_signed);
+            code[q] = merge(high, q < vector_codes(f) / 2 ? c : up, code_mask(f) << shift);
+        }
+        return;
+    }
+    if (f.codes == TABLE) {
+        code[0] = _mm512_shuffle_epi8(iq4_table(), _mm512_and_si512(c, low));
+        code[1] = _mm512_shuffle_epi8(iq4_table(), _mm512_and_si512(up, low));
         return;
     }
     code[0] = _mm512_and_si512(c, low);
@@ -136,14 +207,19 @@ LUTRA_INLINE void unpack_scales(struct form f, struct unpacked *u, const uint8_t
 {
     const uint8_t *scales = w + scales_at(f);
     u->d = load_f16(w + d_at(f));
-    if (has_minima(f)) {
-        unpack_six_bits(u, scales);
-        u->dmin = load_f16(w + dmin_at(f));
+    if (has_minima(f)) u->dmin = load_f16(w + dmin_at(f));
+    switch (f.scales) {
+    case NO_SCALES: break;
+    case BOTH_4: unpack_four_bits(u, scales); break;
+    case BOTH_6: unpack_six_bits(u, scales); break;
+    case SCALE_6: unpack_q3_scales(u, scales); break;
+    case SCALE_6_APART: unpack_iq4_scales(u, scales); break;
+    case SCALE_8:
+        UNROLL
+        for (int i = 0; i < 16; i++)
+            u->scale[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(scales + LANES * i)));
+        break;
     }
-    if (f.codes != SIX_BITS) return;
-    UNROLL
-    for (int i = 0; i < 16; i++)
-        u->scale[i] = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(scales + LANES * i)));
 }
 
 LUTRA_INLINE void unpack_tile(struct form f, struct unpacked *u, const uint8_t *w)
@@ -152,15 +228,15 @@ LUTRA_INLINE void unpack_tile(struct form f, struct unpacked *u, const uint8_t *
     unpack_scales(f, u, w);
 }
 
-/* The minima of a tile times the inputs' sums; sums: i16 pairs [4][width]. */
-LUTRA_INLINE void subtract_minima(
-    const struct unpacked *u, const uint8_t *sums, const uint8_t *scale_x, size_t width, int n, __m512 sum[COLUMNS])
+/* The minima of a tile times the inputs' sums; sums: i16 pairs [pairs][width]. */
+LUTRA_INLINE void subtract_minima(const struct unpacked *u, int pairs, const uint8_t *sums, const uint8_t *scale_x,
+    size_t width, int n, __m512 sum[COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
         __m512i min = _mm512_setzero_si512();
         UNROLL
-        for (int p = 0; p < 4; p++) {
+        for (int p = 0; p < pairs; p++) {
             min = _mm512_dpwssd_epi32(min, u->min_pair[p], broadcast(sums + (size_t)p * 4 * width + 4 * c));
         }
         __m512 s = _mm512_mul_ps(u->dmin, broadcast_f32(scale_x + 4 * c));

@@ -3,7 +3,9 @@
  * 256-bit matmul of the formats with 256-element blocks; the arithmetic of gemm_super_avx512.c, to the bit.
  *
  * Included by one file per instruction set, which defines before:
- *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane; w unsigned, up to 63; x signed
+ *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 63
+ *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane; w unsigned, x signed
+ *     __m256i dot_signed(__m256i acc, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
  * and gets run_q4_k and so on.  A tile is 8 rows (half a panel) x 4 columns; all columns of a pass use a tile's weights
  * before the next, and prefetch meanwhile.
  */
@@ -21,6 +23,12 @@ LUTRA_INLINE void prefetch_step(struct form f, const struct tile *t, const uint8
 {
     size_t line = (size_t)(2 * v + t->half) * 64;
     if (line < group_bytes(f) && ahead) LUTRA_PREFETCH(ahead + line);
+}
+
+/* Whether codes go to dot_signed. */
+LUTRA_INLINE bool is_signed(struct form f)
+{
+    return f.codes == TABLE && !WIDE_CODES;
 }
 
 /* dot[c] += groups of 32 inputs with one scale each. */
@@ -41,22 +49,32 @@ LUTRA_INLINE void add_group32(struct form f, const struct tile *t, int g, const 
     for (int c = 0; c < n; c++) dot[c] = _mm256_add_epi32(dot[c], _mm256_mullo_epi32(acc[c], scale));
 }
 
-/* Q6_K: 32 inputs with a scale per 16; start: [2][width]. */
-LUTRA_INLINE void add_group16(const struct tile *t, int g, const uint8_t *x, const uint8_t *start, size_t width, int n,
-    const uint8_t *ahead, __m256i *dot)
+/* What the sum of 16 inputs starts from; start: their record's start16. */
+LUTRA_INLINE __m256i start_of(struct form f, const uint8_t *start)
+{
+    if (!has_offset(f) || is_signed(f)) return _mm256_setzero_si256();
+    __m256i s = broadcast(start);
+    return start_shift(f) < 0 ? _mm256_srai_epi32(s, -start_shift(f)) : _mm256_slli_epi32(s, start_shift(f));
+}
+
+/* 32 inputs with a scale per 16; start: [2][width]. */
+LUTRA_INLINE void add_group16(struct form f, const struct tile *t, int g, const uint8_t *x, const uint8_t *start,
+    size_t width, int n, const uint8_t *ahead, __m256i *dot)
 {
     UNROLL
     for (int h = 0; h < 2; h++, start += 4 * width) {
-        __m256i acc[TILE_COLUMNS];
-        __m256i scale = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(t->scales + LANES * (2 * g + h))));
+        __m256i acc[TILE_COLUMNS], scale = load_scale16(f, t, 2 * g + h);
         UNROLL
-        for (int c = 0; c < n; c++) acc[c] = broadcast(start + 4 * c);
+        for (int c = 0; c < n; c++) acc[c] = start_of(f, start + 4 * c);
         UNROLL
         for (int v = 4 * h; v < 4 * h + 4; v++, x += 4 * width) {
-            prefetch_step(FORM_Q6_K, t, ahead, v);
-            __m256i w = load_codes(FORM_Q6_K, t, g, v);
+            prefetch_step(f, t, ahead, v);
+            __m256i w = load_codes(f, t, g, v);
             UNROLL
-            for (int c = 0; c < n; c++) acc[c] = dot_step(acc[c], w, broadcast(x + 4 * c));
+            for (int c = 0; c < n; c++) {
+                __m256i b = broadcast(x + 4 * c);
+                acc[c] = is_signed(f) ? dot_signed(acc[c], w, b) : dot_step(acc[c], w, b);
+            }
         }
         UNROLL
         for (int c = 0; c < n; c++) dot[c] = _mm256_add_epi32(dot[c], _mm256_mullo_epi32(acc[c], scale));
@@ -75,17 +93,16 @@ LUTRA_INLINE void add_group_ternary(
     }
 }
 
-/* The minima of a tile, times the inputs' sums; sums: i16 pairs [4][width]. */
+/* The minima of a tile, times the inputs' sums; sums: i16 pairs [4 or 8][width]. */
 LUTRA_INLINE void subtract_minima(
-    const struct tile *t, const uint8_t *sums, const uint8_t *scale_x, size_t width, int n, __m256 *sum)
+    struct form f, const struct tile *t, const uint8_t *sums, const uint8_t *scale_x, size_t width, int n, __m256 *sum)
 {
     __m256i min[TILE_COLUMNS];
     UNROLL
     for (int c = 0; c < n; c++) min[c] = _mm256_setzero_si256();
     UNROLL
-    for (int p = 0; p < 4; p++, sums += 4 * width) {
-        __m256i pair =
-            _mm256_or_si256(load_six_bits(t, 2 * p, 1), _mm256_slli_epi32(load_six_bits(t, 2 * p + 1, 1), 16));
+    for (int p = 0; p < (f.scales == BOTH_6 ? 4 : 8); p++, sums += 4 * width) {
+        __m256i pair = _mm256_or_si256(load_min(f, t, 2 * p), _mm256_slli_epi32(load_min(f, t, 2 * p + 1), 16));
         UNROLL
         for (int c = 0; c < n; c++) min[c] = _mm256_add_epi32(min[c], _mm256_madd_epi16(pair, broadcast(sums + 4 * c)));
     }
@@ -109,17 +126,17 @@ LUTRA_INLINE void add_tile(
 {
     struct tile t = tile_at(f, work->w, half);
     const uint8_t *scale_x = x + 256 * width, *start = scale_x + 4 * width, *sums = start + 4 * width;
-    const uint8_t *start16 = sums + 16 * width;
+    const uint8_t *start16 = sums + 16 * width, *sums16 = start16 + 64 * width;
     __m256i dot[TILE_COLUMNS];
     UNROLL
-    for (int c = 0; c < n; c++) dot[c] = f.codes == TWO_BITS ? broadcast(start + 4 * c) : _mm256_setzero_si256();
+    for (int c = 0; c < n; c++) dot[c] = f.scales == NO_SCALES ? broadcast(start + 4 * c) : _mm256_setzero_si256();
     for (int g = 0; g < 8; g++, x += 32 * width) {
         bool mine = (size_t)g % work->shares == work->share;
         const uint8_t *ahead = mine ? work->w + AHEAD_BYTES + (size_t)g * (group_bytes(f)) : NULL;
-        if (f.codes == TWO_BITS) {
+        if (f.scales == NO_SCALES) {
             add_group_ternary(&t, g, x, width, n, ahead, dot);
-        } else if (f.codes == SIX_BITS) {
-            add_group16(&t, g, x, start16 + (size_t)g * 8 * width, width, n, ahead, dot);
+        } else if (f.scales != BOTH_6) {
+            add_group16(f, &t, g, x, start16 + (size_t)g * 8 * width, width, n, ahead, dot);
         } else {
             add_group32(f, &t, g, x, width, n, ahead, dot);
         }
@@ -130,7 +147,7 @@ LUTRA_INLINE void add_tile(
         __m256 s = _mm256_mul_ps(d, _mm256_castsi256_ps(broadcast(scale_x + 4 * c)));
         sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c]), s, sum[c]);
     }
-    if (has_minima(f)) subtract_minima(&t, sums, scale_x, width, n, sum);
+    if (has_minima(f)) subtract_minima(f, &t, f.scales == BOTH_6 ? sums : sums16, scale_x, width, n, sum);
 }
 
 LUTRA_INLINE void add_halves(
@@ -177,5 +194,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 }
 
 #include "cpu/gemm_super_runs_impl.h"
+
+#include "cpu/gemm_super_low_runs_impl.h"
 
 #endif

@@ -36,7 +36,7 @@ static float random_normal(void)
 static void table_is_complete_and_consistent(void **state)
 {
     (void)state;
-    static const uint32_t ids[] = {0, 1, 2, 3, 6, 7, 8, 12, 13, 14, 20, 30, 34, 35, 39};
+    static const uint32_t ids[] = {0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 20, 23, 30, 34, 35, 39, 41, 42};
     size_t n = sizeof ids / sizeof *ids;
     assert_null(quant_info_at(n));
     for (size_t i = 0; i < n; i++) {
@@ -208,6 +208,45 @@ static void q6_k_by_hand(void **state)
     assert_true(x[0] == -32 && x[128 + 97] == 64);
 }
 
+static void low_k_by_hand(void **state)
+{
+    (void)state;
+    float x[256];
+    struct quant_q2_k two = {.d = 0x3c00, .dmin = 0x3800}; /* 1 and 0.5 */
+    two.scales[9] = 3 | 5 << 4;                            /* elements 144 .. 159 */
+    two.qs[32 + 16 + 2] = 2 | 3 << 2;                      /* elements 128 + 18 and 128 + 32 + 18 */
+    quant_info_of(QUANT_Q2_K)->dequantize(&two, x, 256);
+    assert_true(x[146] == 3 * 2 - 2.5f && x[145] == -2.5f && x[128 + 50] == 0 && x[0] == 0);
+
+    struct quant_q3_k three = {.d = 0x3c00};
+    memset(three.scales, 0xaa, 12); /* scales 32 + 10, that is 10 */
+    three.scales[1] = 7 | 9 << 4;   /* low bits of groups 1 and 9 */
+    three.scales[8 + 1] = 0x06;     /* high bits of groups 1, 5, 9, 13: 2, 1, 0, 0 */
+    three.qs[16] = 3;               /* element 16 of group 1 */
+    three.hmask[16] = 1 | 1 << 4;   /* elements 16 and 144 */
+    quant_info_of(QUANT_Q3_K)->dequantize(&three, x, 256);
+    assert_true(x[16] == 7 * 3 && x[17] == 7 * -4 && x[144] == 0 && x[145] == (9 - 32) * -4);
+    assert_true(x[80] == (0x1a - 32) * -4 && x[208] == (10 - 32) * -4 && x[0] == -40);
+
+    struct quant_iq4_xs four = {.d = 0x3c00, .scales_h = 2 | 1 << 6, .scales_l = {5, 0xc0, 0, 0}};
+    four.qs[0] = 0xf0;      /* elements 0 and 16 */
+    four.qs[16 * 3] = 0x08; /* elements 96 and 112 */
+    quant_info_of(QUANT_IQ4_XS)->dequantize(&four, x, 256);
+    assert_true(x[0] == 5 * -127 && x[16] == 5 * 113 && x[96] == (16 + 12 - 32) && x[112] == -4 * -127);
+    assert_true(x[32] == -32 * -127);
+}
+
+static void side_by_side_by_hand(void **state)
+{
+    (void)state;
+    float x[128];
+    uint8_t one[18] = {0x00, 0x40, 0x05, 0x80}, two[18] = {0x00, 0x40, 0xe4, 0x01}; /* d 2 */
+    quant_info_of(QUANT_Q1_0)->dequantize(one, x, 128);
+    assert_true(x[0] == 2 && x[1] == -2 && x[2] == 2 && x[8] == -2 && x[15] == 2 && x[127] == -2);
+    quant_info_of(QUANT_Q2_0)->dequantize(two, x, 64);
+    assert_true(x[0] == -2 && x[1] == 0 && x[2] == 2 && x[3] == 4 && x[4] == 0 && x[5] == -2 && x[63] == -2);
+}
+
 static void ternary_by_hand(void **state)
 {
     (void)state;
@@ -263,6 +302,11 @@ static double error_bound(enum quant_type type)
     case QUANT_Q4_0: return 9e-3;
     case QUANT_Q4_1: return 8e-3;
     case QUANT_MXFP4: return 1.5e-2;
+    case QUANT_IQ4_XS: return 6e-3;
+    case QUANT_Q3_K: return 2.3e-2;
+    case QUANT_Q2_K: return 7.5e-2;
+    case QUANT_Q1_0: return 0.39;
+    case QUANT_Q2_0: return 0.56;
     default: return 0.75; /* ternary: made for ternary weights, poor on others */
     }
 }
@@ -411,6 +455,8 @@ int main(void)
         cmocka_unit_test(q4_k_by_hand),
         cmocka_unit_test(q5_k_by_hand),
         cmocka_unit_test(q6_k_by_hand),
+        cmocka_unit_test(low_k_by_hand),
+        cmocka_unit_test(side_by_side_by_hand),
         cmocka_unit_test(ternary_by_hand),
         cmocka_unit_test(codebooks_by_hand),
         cmocka_unit_test(random_data_stays_within_bounds),
