@@ -183,12 +183,12 @@ struct lutra_session_settings {
     int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
-    const char
-        *spec_type; /* speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = all of them;
+    const char *
+        spec_type; /* speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = all but calibrated;
                                "draft" (draft_model); NULL, "none" = off.  It changes how many passes a text takes, never the
                                text (docs/SPECULATION.md) */
-    int draft_max;  /* drafts of one sequence in a pass, 1..64; default 16 */
-    int draft_min;  /* fewer are not tried; default 0 */
+    int draft_max;         /* drafts of one sequence in a pass, 1..64; default 16 */
+    int draft_min;         /* fewer are not tried; default 0 */
     float draft_p_min;     /* least estimate that a draft and all above it are right; default 0.01 */
     int spec_ngram_size_n; /* tokens that ngram-simple looks up, 2..64; default 12 */
     int spec_shortlist; /* calibrated: tokens of the vocabulary among which the likeliest are looked for behind those of a

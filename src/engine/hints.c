@@ -24,17 +24,13 @@ int hints_open(lutra_session *s, const struct lutra_session_settings *set, struc
     struct hints *h = &s->hints;
     struct plan_hints at;
     int n_vocab = model_ops(s->model->model)->n_vocab;
-    enum spec_need need = spec_settings_need_hints(&s->spec);
-    if (need == SPEC_NEEDS_NOT) return 0;
+    if (!spec_settings_need_hints(&s->spec)) return 0;
     if (set->spec_shortlist < 0 || set->spec_shortlist > SHORTLIST_MOST)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "spec_shortlist is %d, outside 0..%d", set->spec_shortlist, SHORTLIST_MOST);
     struct lutra_error why = {0};
-    if (plan_find_hints(&s->model->plan, &at, &why) < 0) {
-        if (need == SPEC_NEEDS) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: calibrated: %s", why.what);
-        log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "drafts are not calibrated: %s", why.what);
-        return 0;
-    }
+    if (plan_find_hints(&s->model->plan, &at, &why) < 0)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: calibrated: %s", why.what);
     h->n_row = s->n_batch < HINT_ROWS ? s->n_batch : HINT_ROWS;
     h->n_short = set->spec_shortlist < n_vocab ? set->spec_shortlist : 0;
     h->row_bytes = head_of(s)->weight[0]->tensor.bytes / (size_t)n_vocab;

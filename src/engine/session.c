@@ -193,7 +193,6 @@ int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
     struct spec_limits lim = {.n_draft = s->n_draft,
         .n_seq = s->n_seq,
         .n_vocab = model_ops(s->model->model)->n_vocab,
-        .hints = s->hints.n_row > 0,
         .model = s->draft_model ? &s->draft_face : NULL,
         .cost = &s->cost,
         .clock = &s->model->runtime->clock};

@@ -20,8 +20,8 @@ expect_out "a further row counted as 0.090" "the cost"
 [ "$(length none 4)" = 100 ] || fail "plain decoding: one token a pass, not $(length none 4)"
 [ "$(length suffix 2)" -ge 200 ] || fail "a copied answer: $(length suffix 2) with suffix"
 [ "$(length suffix+store 3)" -ge 200 ] || fail "an earlier answer: $(length suffix+store 3) with the store"
-[ "$(length suffix+store 3)" -gt "$(length auto-store 3)" ] || fail "the store has no share"
-expect_out "auto / auto-store" "against all but one"
+[ "$(length suffix+store 3)" -gt "$(length all-store 3)" ] || fail "the store has no share"
+expect_out "all / all-store" "against all but one"
 expect_out "Where the store's likeliest path was wrong" "what was rejected"
 mv out first
 spec --spec-mode forced
@@ -44,7 +44,7 @@ for x in r["ratios"]:
     if x["distance"] != "all": continue
     line = next(l for l in figures if l.startswith("  %(of)s / %(to)s " % x))
     assert line.endswith("%.2f  (%.3f to %.3f)" % tuple(x["all"][k] for k in ("mean", "low", "high"))), line
-shares = {n[5:]: m["share"] for n, m in method.items() if "share" in m}
+shares = {n[4:]: m["share"] for n, m in method.items() if "share" in m}
 assert set(shares) == {"suffix", "ngram-simple", "calibrated", "recycle", "store"}
 for name, x in shares.items():
     assert re.search(r"^%s +\%+.1f%% .*%s$" % (name, 100 * x["mean"], ": includes zero" if x["low"] <= 0 else r"\)"), out, re.M), name

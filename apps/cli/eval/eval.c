@@ -69,8 +69,8 @@ static const struct option spec_table[] = {
                 "own texts, with drafts that are right with a given probability",
         .choices = "free forced replay", .needs = "--spec"},
     {"--spec-methods", NULL, OPT_TEXT, AT(spec_methods), "LIST",
-        .help = "what to compare, separated by commas: drafters of --spec-type and store, joined by '+'; auto, or "
-                "auto-NAME for all but one; replay: probabilities",
+        .help = "what to compare, separated by commas: drafters of --spec-type and store, joined by '+'; auto; all, "
+                "or all-NAME for all but one; replay: probabilities",
         .needs = "--spec"},
     {"--spec-row-cost", NULL, OPT_FLOAT, AT(spec_row_cost), "X",
         .help =

@@ -4,32 +4,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Drafters of `auto`; the last is the store's, which is no session's. */
+/* Of `all`. */
 static const char *const part[] = {"suffix", "ngram-simple", "calibrated", "recycle", "store"};
 enum { N_PART = sizeof part / sizeof *part };
 
 /* ---- methods ---- */
 
-/* "none", "auto", "auto-X", or drafters joined by "+". */
-static void add_drafters(struct spec_method *m, const char *name)
+static void add_drafter(struct spec_method *m, const char *name)
 {
-    char words[96];
-    size_t at = 0;
-    bool all = !strncmp(name, "auto", 4) && (name[4] == 0 || name[4] == '-');
-    snprintf(words, sizeof words, "%s", all || !strcmp(name, "none") ? "" : name);
+    m->uses_model |= !strcmp(name, "draft");
+    m->uses_store |= !strcmp(name, "store") || !strcmp(name, "auto");
+    if (!strcmp(name, "none") || !strcmp(name, "store")) return; /* the store's are no session's */
+    size_t at = strlen(m->types);
+    snprintf(m->types + at, sizeof m->types - at, "%s%s", at ? "," : "", name);
+}
+
+/* "none", "auto" (the session's, and the store), "all", "all-X", or drafters joined by "+". */
+static void add_drafters(struct spec_method *m)
+{
+    char words[sizeof m->name];
+    bool all = !strncmp(m->name, "all", 3) && (m->name[3] == 0 || m->name[3] == '-');
     for (int i = 0; all && i < N_PART; i++)
-        if (name[4] == 0 || strcmp(name + 5, part[i]) != 0)
-            at += (size_t)snprintf(words + at, sizeof words - at, "%s%s", at ? "+" : "", part[i]);
+        if (m->name[3] == 0 || strcmp(m->name + 4, part[i]) != 0) add_drafter(m, part[i]);
+    if (all) return;
+    snprintf(words, sizeof words, "%s", m->name);
     char *rest = words;
-    for (char *word; (word = strsep(&rest, "+"));) {
-        if (!*word) continue;
-        m->uses_model |= !strcmp(word, "draft");
-        if (!strcmp(word, "store"))
-            m->uses_store = true;
-        else
-            snprintf(
-                m->types + strlen(m->types), sizeof m->types - strlen(m->types), "%s%s", *m->types ? "," : "", word);
-    }
+    for (char *word; (word = strsep(&rest, "+"));)
+        if (*word) add_drafter(m, word);
 }
 
 static int add_method(struct spec_run *run, const char *name, size_t n)
@@ -49,7 +50,7 @@ static int add_method(struct spec_run *run, const char *name, size_t n)
             return EXIT_USAGE;
         }
     } else {
-        add_drafters(m, m->name);
+        add_drafters(m);
     }
     if (m->uses_store && run->set.no_store) {
         say("eval: %s is left out: %s", m->name, run->set.no_store);
@@ -65,7 +66,7 @@ static int add_methods(struct spec_run *run)
     const char *list = run->opts->spec_methods;
     char rest[32];
     if (!list && run->mode == SPEC_REPLAY) list = "none,0,0.41,0.76,0.82,0.95";
-    const char *at = list ? list : "none,ngram-simple," SPEC_OURS_OF_PLD ",suffix,suffix+store,recycle,auto";
+    const char *at = list ? list : "none,ngram-simple," SPEC_OURS_OF_PLD ",suffix,suffix+store,recycle,auto,all";
     int code = 0;
     if (strncmp(at, "none", 4) != 0) code = add_method(run, "none", 4); /* its texts are what the others must say */
     for (; !code && *at; at += *at == ',') {
@@ -75,7 +76,7 @@ static int add_methods(struct spec_run *run)
     }
     if (!code && !list && run->opts->engine.draft_model) code = add_method(run, "draft", 5);
     for (int i = 0; !code && !list && i < N_PART; i++)
-        code = add_method(run, rest, (size_t)snprintf(rest, sizeof rest, "auto-%s", part[i]));
+        code = add_method(run, rest, (size_t)snprintf(rest, sizeof rest, "all-%s", part[i]));
     return code;
 }
 

@@ -7,8 +7,8 @@
  *     spec_score.c  means, ratios and shares of what was counted and measured
  *     spec_table.c  the tables;  spec_report.c: the same as JSON
  *
- * A *method* is a set of drafters: "suffix+store"; "auto" is all of them, "auto-store" all but one.  Every method says the same
- * texts, which is checked; what differs is the passes it takes.
+ * A *method* is a set of drafters: "suffix+store"; "auto" is what --spec-type auto is with a store, "all" all of
+ * them, "all-store" all but one.  Every method says the same texts, which is checked; what differs is the passes it takes.
  *
  * Texts are the model's own (free), those same with drafts that are right with a given probability (replay), or the file's
  * answers (forced), which real drafters meet as they would a good model's.
@@ -94,7 +94,7 @@ enum { SPEC_PAIRS_MAX = SPEC_METHODS_MAX + 8 };
 /* Against whom it counts, as far as they are among the methods; returns how many. */
 int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX]);
 struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance);
-/* What a drafter of `auto` adds to it, as a share; false: the method is not auto-X. */
+/* What a drafter adds to all others, as a share; false: the method is not all-X. */
 bool spec_share(const struct spec_run *run, const struct spec_method *m, struct eval_interval *share);
 
 struct spec_times {

@@ -31,23 +31,23 @@ static const struct spec_method *find_method(const struct spec_run *run, const c
     return NULL;
 }
 
-static bool is_auto_less_one(const struct spec_method *m)
+static bool is_all_but_one(const struct spec_method *m)
 {
-    return !strncmp(m->name, "auto-", 5);
+    return !strncmp(m->name, "all-", 4);
 }
 
 int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX])
 {
     static const char *const base[][2] = {{SPEC_OURS_OF_PLD, "ngram-simple"}, {"auto", "ngram-simple"},
-        {"auto", "suffix"}, {"auto", "suffix+store"}, {"auto", "recycle"}, {"auto", "draft"}};
+        {"auto", "suffix"}, {"auto", "suffix+store"}, {"auto", "recycle"}, {"auto", "draft"}, {"all", "auto"}};
     int n = 0;
     for (size_t i = 0; i < sizeof base / sizeof *base; i++) {
         struct spec_pair p = {find_method(run, base[i][0]), find_method(run, base[i][1])};
         if (p.of && p.to) pair[n++] = p;
     }
     for (int i = 0; i < run->n_method; i++) {
-        struct spec_pair p = {find_method(run, "auto"), &run->method[i]};
-        if (p.of && is_auto_less_one(p.to)) pair[n++] = p;
+        struct spec_pair p = {find_method(run, "all"), &run->method[i]};
+        if (p.of && is_all_but_one(p.to)) pair[n++] = p;
     }
     return n;
 }
@@ -66,8 +66,8 @@ struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pai
 
 bool spec_share(const struct spec_run *run, const struct spec_method *m, struct eval_interval *share)
 {
-    struct spec_pair pair = {find_method(run, "auto"), m};
-    if (!pair.of || !is_auto_less_one(m)) return false;
+    struct spec_pair pair = {find_method(run, "all"), m};
+    if (!pair.of || !is_all_but_one(m)) return false;
     *share = spec_ratio(run, pair, SPEC_ANY, SPEC_ANY);
     share->mean -= 1, share->low -= 1, share->high -= 1;
     return true;

@@ -48,9 +48,9 @@ static void print_shares(const struct spec_run *run)
     for (int i = 0; i < run->n_method; i++) {
         struct eval_interval x;
         if (!spec_share(run, &run->method[i], &x)) continue;
-        if (!any) printf("\nWhat each adds to auto's accept length (95 %% interval)\n");
+        if (!any) printf("\nWhat each adds to the accept length of all (95 %% interval)\n");
         any = true;
-        printf("%-*s %+6.1f%% (%+.1f to %+.1f)%s\n", SPEC_NAME_WIDTH, run->method[i].name + 5, 100 * x.mean,
+        printf("%-*s %+6.1f%% (%+.1f to %+.1f)%s\n", SPEC_NAME_WIDTH, run->method[i].name + 4, 100 * x.mean,
             100 * x.low, 100 * x.high, x.low <= 0 ? ": includes zero" : "");
     }
 }

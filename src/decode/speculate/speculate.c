@@ -9,8 +9,9 @@
 
 #include "decode/speculate/drafter_impl.h"
 
-enum { MOST_DRAFTERS = 7, TYPE_PARTS = 5 };
+enum { MOST_DRAFTERS = 7, TYPE_PARTS = 4 };
 
+/* Which of them `auto` has: those whose share is above zero (docs/SPECULATION.md). */
 static const struct {
     const char *name;
     const struct drafter *part[TYPE_PARTS];
@@ -20,7 +21,7 @@ static const struct {
     {"calibrated", {&drafter_calibrated}},
     {"recycle", {&drafter_recycle, &drafter_extend}},
     {"draft", {&drafter_model}},
-    {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_calibrated, &drafter_recycle, &drafter_extend}},
+    {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_recycle, &drafter_extend}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
@@ -235,7 +236,6 @@ static int check(const struct spec_settings *set, struct lutra_error *err)
 static int add_type(struct speculator *sp, int type, struct lutra_error *err)
 {
     for (int k = 0; k < TYPE_PARTS && types[type].part[k]; k++) {
-        if (types[type].part[k]->wants_hints && !sp->lim.hints) continue;
         for (int i = 0; i < sp->n_used; i++)
             if (sp->used[i].drafter == types[type].part[k])
                 return lutra_fail(
@@ -299,15 +299,12 @@ bool spec_settings_any(const struct spec_settings *set)
     return set->types && *set->types && strcmp(set->types, "none") != 0;
 }
 
-enum spec_need spec_settings_need_hints(const struct spec_settings *set)
+bool spec_settings_need_hints(const struct spec_settings *set)
 {
-    enum spec_need need = SPEC_NEEDS_NOT;
-    if (!spec_settings_any(set)) return need;
-    for (const char *at = set->types; *at;) {
+    bool need = false;
+    for (const char *at = spec_settings_any(set) ? set->types : ""; *at;) {
         int n, k = next_type(&at, &n);
-        bool wants = false;
-        for (int i = 0; k >= 0 && i < TYPE_PARTS && types[k].part[i]; i++) wants |= types[k].part[i]->wants_hints;
-        if (wants) need = types[k].part[1] && need != SPEC_NEEDS ? SPEC_WOULD_USE : SPEC_NEEDS;
+        for (int i = 0; k >= 0 && i < TYPE_PARTS && types[k].part[i]; i++) need |= types[k].part[i]->wants_hints;
     }
     return need;
 }

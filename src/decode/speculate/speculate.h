@@ -48,7 +48,6 @@ struct spec_model {
 struct spec_limits {
     int n_draft, n_seq, n_vocab;    /* draft rows and tips of a pass */
     const struct spec_model *model; /* borrowed; NULL: none */
-    bool hints;                     /* tips have them */
     const struct row_cost *cost;    /* borrowed */
     const struct clock *clock;      /* borrowed; for spec_spent_us */
 };
@@ -58,9 +57,8 @@ struct speculator;
 /* Whether settings name a drafter at all. */
 bool spec_settings_any(const struct spec_settings *set);
 
-/* Whether a drafter that they name lives on hints of prompts (row_tip.hints), or is left out where there are none. */
-enum spec_need { SPEC_NEEDS_NOT, SPEC_WOULD_USE, SPEC_NEEDS };
-enum spec_need spec_settings_need_hints(const struct spec_settings *set);
+/* Whether a drafter that they name lives on hints of prompts (row_tip.hints). */
+bool spec_settings_need_hints(const struct spec_settings *set);
 
 /* Allocates all it ever needs.  LUTRA_E_UNSUPPORTED names a drafter that is not built, LUTRA_E_ARGUMENT a number out of
  * range. */

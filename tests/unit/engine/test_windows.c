@@ -153,7 +153,7 @@ static void chats_say_the_same(void **state)
     struct lutra_session_settings ss;
     open_pair(&p, "tiny-gemma3", 2);
     lutra_session_settings_init(&ss, sizeof ss);
-    ss.n_ctx = N_CTX, ss.n_seq = 2, ss.spec_type = "auto";
+    ss.n_ctx = N_CTX, ss.n_seq = 2, ss.spec_type = "calibrated,auto";
     for (int i = 0; i < 2; i++) {
         ss.free_windows = i;
         lutra_session_close(&p.s[i]);

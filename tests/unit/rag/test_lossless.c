@@ -255,7 +255,7 @@ static const struct way ways[] = {{"none", NULL, NO_MODEL, NO_CALLER},
     {"ngram-simple", "ngram-simple", NO_MODEL, NO_CALLER}, {"suffix", "suffix", NO_MODEL, NO_CALLER},
     {"store", NULL, NO_MODEL, STORE}, {"recycle", "recycle", NO_MODEL, NO_CALLER},
     {"calibrated", "calibrated", NO_MODEL, NO_CALLER}, {"draft", "draft", ITSELF, NO_CALLER},
-    {"auto", "auto", NO_MODEL, STORE}, {"auto, draft", "auto", ANOTHER, STORE},
+    {"auto", "auto", NO_MODEL, STORE}, {"all", "calibrated,auto", ANOTHER, STORE},
     {"an adversary", NULL, NO_MODEL, ADVERSARY}};
 enum { N_WAY = sizeof ways / sizeof *ways };
 
