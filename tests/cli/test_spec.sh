@@ -11,7 +11,7 @@ cat >w.jsonl <<'END'
 END
 spec() { lutra eval -m "$MODEL" --spec w.jsonl --spec-row-cost 0.09 -t 1 "$@"; }
 # The figure of a method in a column of the last table of accept lengths.
-length() { awk -v m="$1" -v c="$2" '/^Accept length, counted/ {on = 1} /^(What each|measured)/ {on = 0} on && NF && $1 == m {print int(100 * $c)}' out; }
+length() { awk -v m="$1" -v c="$2" '/^Accept length, counted/ {on = 1} /^measured/ {on = 0} on && NF && $1 == m {print int(100 * $c)}' out; }
 
 spec --spec-mode forced
 expect_code 0 "forced"
@@ -31,9 +31,9 @@ cmp -s <(head -n "$n" first) <(head -n "$n" out) || fail "counted figures differ
 spec --spec-mode forced --report r.json
 expect_code 0 "a report"
 cat >check.py <<'PY'
-import json, re
+import json
 r, out = json.load(open("r.json")), open("out").read()
-figures = out[out.rindex("Accept length, counted"):out.index("What each adds")].splitlines()[2:]
+figures = out[out.rindex("Accept length, counted"):out.index("\nmeasured")].splitlines()[2:]
 method = {m["method"]: m for m in r["methods"]}
 for line in figures:
     if not line or line.startswith("  "): continue  # a ratio
@@ -43,11 +43,11 @@ for line in figures:
 for x in r["ratios"]:
     if x["distance"] != "all": continue
     line = next(l for l in figures if l.startswith("  %(of)s / %(to)s " % x))
-    assert line.endswith("%.2f  (%.3f to %.3f)" % tuple(x["all"][k] for k in ("mean", "low", "high"))), line
-shares = {n[4:]: m["share"] for n, m in method.items() if "share" in m}
-assert set(shares) == {"suffix", "ngram-simple", "calibrated", "recycle", "store"}
-for name, x in shares.items():
-    assert re.search(r"^%s +\%+.1f%% .*%s$" % (name, 100 * x["mean"], ": includes zero" if x["low"] <= 0 else r"\)"), out, re.M), name
+    want = "%.2f  (%.3f to %.3f)" % tuple(x["all"][k] for k in ("mean", "low", "high"))
+    assert line.endswith(want + (" includes 1" if x["all"]["low"] <= 1 else "")), line
+    assert ["%.2f" % x["tasks"][k]["mean"] for k in ("rag", "ui")] == line.split("  (")[0].split()[-3:-1], line
+shares = [x["to"] for x in r["ratios"] if x["of"] == "all" and x["distance"] == "all" and x["to"] != "auto"]
+assert shares == ["all-" + n for n in ("suffix", "ngram-simple", "calibrated", "recycle", "store")], shares
 assert r["rejections"]["all"] == sum(r["rejections"][k] for k in ("missing", "synonym", "redundant")) > 0
 assert r["machine"]["threads"] == 1 and r["machine"]["device"] and r["machine"]["processors"] >= 1
 assert r["settings"]["questions"] == 2 and r["settings"]["mode"] == "forced"

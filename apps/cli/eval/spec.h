@@ -91,15 +91,13 @@ struct spec_pair {
     const struct spec_method *of, *to;
 };
 enum { SPEC_PAIRS_MAX = SPEC_METHODS_MAX + 8 };
-/* Against whom it counts, as far as they are among the methods; returns how many. */
+/* Against the baselines, and all against all but one; as far as they are among the methods.  Returns how many. */
 int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX]);
 struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance);
-/* What a drafter adds to all others, as a share; false: the method is not all-X. */
-bool spec_share(const struct spec_run *run, const struct spec_method *m, struct eval_interval *share);
 
 struct spec_times {
-    double token_ms, last_ms, prefill,
-        drafting;                /* a token behind the first, a text; shares of last_ms and of decoding */
+    double token_ms, last_ms;    /* a token behind the first; a text */
+    double prefill, drafting;    /* shares of last_ms, of decoding */
     struct eval_interval faster; /* a text's decoding against the first method's: mean ratio */
 };
 struct spec_times spec_times_of(const struct spec_run *run, const struct spec_method *m);

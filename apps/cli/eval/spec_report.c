@@ -41,24 +41,21 @@ static json_t *time_json(const struct spec_run *run, const struct spec_method *m
 static json_t *method_json(const struct spec_run *run, const struct spec_method *m)
 {
     const struct lutra_stats *s = &m->stats;
-    struct eval_interval share;
     json_t *rows = json_pack("{s:I, s:I, s:I, s:I, s:I}", "valid", (json_int_t)(s->rows_valid - s->prompt_tokens),
         "wasted", (json_int_t)s->rows_wasted, "underutilized", (json_int_t)s->rows_underutilized, "drafted",
         (json_int_t)s->rows_drafted, "accepted", (json_int_t)s->rows_accepted);
-    json_t *out = json_pack("{s:s, s:o, s:o, s:I, s:I, s:o}", "method", m->name, "accept_length", lengths_json(run, m),
-        "rows", rows, "session_bytes", (json_int_t)m->session_bytes, "store_bytes", (json_int_t)m->store_bytes, "time",
+    return json_pack("{s:s, s:o, s:o, s:I, s:I, s:o}", "method", m->name, "accept_length", lengths_json(run, m), "rows",
+        rows, "session_bytes", (json_int_t)m->session_bytes, "store_bytes", (json_int_t)m->store_bytes, "time",
         time_json(run, m));
-    if (spec_share(run, m, &share)) json_object_set_new(out, "share", interval_json(share));
-    return out;
 }
 
 static json_t *ratio_json(const struct spec_run *run, struct spec_pair pair, int distance)
 {
-    json_t *out = json_pack("{s:s, s:s, s:s, s:o}", "of", pair.of->name, "to", pair.to->name, "distance",
-        distance_name(run, distance), "all", interval_json(spec_ratio(run, pair, SPEC_ANY, distance)));
+    json_t *tasks = json_object();
     for (int t = 0; t < run->set.task.n; t++)
-        json_object_set_new(out, run->set.task.name[t], interval_json(spec_ratio(run, pair, t, distance)));
-    return out;
+        json_object_set_new(tasks, run->set.task.name[t], interval_json(spec_ratio(run, pair, t, distance)));
+    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "of", pair.of->name, "to", pair.to->name, "distance",
+        distance_name(run, distance), "all", interval_json(spec_ratio(run, pair, SPEC_ANY, distance)), "tasks", tasks);
 }
 
 static json_t *ratios_json(const struct spec_run *run)

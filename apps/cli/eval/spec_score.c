@@ -31,11 +31,6 @@ static const struct spec_method *find_method(const struct spec_run *run, const c
     return NULL;
 }
 
-static bool is_all_but_one(const struct spec_method *m)
-{
-    return !strncmp(m->name, "all-", 4);
-}
-
 int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX])
 {
     static const char *const base[][2] = {{SPEC_OURS_OF_PLD, "ngram-simple"}, {"auto", "ngram-simple"},
@@ -47,7 +42,7 @@ int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX]
     }
     for (int i = 0; i < run->n_method; i++) {
         struct spec_pair p = {find_method(run, "all"), &run->method[i]};
-        if (p.of && is_all_but_one(p.to)) pair[n++] = p;
+        if (p.of && !strncmp(p.to->name, "all-", 4)) pair[n++] = p;
     }
     return n;
 }
@@ -62,15 +57,6 @@ struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pai
     struct eval_interval out = n ? eval_bootstrap(value, n, 1) : (struct eval_interval){0};
     free(value);
     return out;
-}
-
-bool spec_share(const struct spec_run *run, const struct spec_method *m, struct eval_interval *share)
-{
-    struct spec_pair pair = {find_method(run, "all"), m};
-    if (!pair.of || !is_all_but_one(m)) return false;
-    *share = spec_ratio(run, pair, SPEC_ANY, SPEC_ANY);
-    share->mean -= 1, share->low -= 1, share->high -= 1;
-    return true;
 }
 
 static double decode_ms(const struct spec_outcome *o)

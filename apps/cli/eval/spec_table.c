@@ -38,20 +38,7 @@ static void print_lengths(const struct spec_run *run, int distance)
         printf("%-*s", SPEC_NAME_WIDTH, name);
         for (int t = 0; t < set->task.n; t++) print_number(spec_ratio(run, pair[i], t, distance).mean);
         print_number(all.mean);
-        printf("  (%.3f to %.3f)\n", all.low, all.high);
-    }
-}
-
-static void print_shares(const struct spec_run *run)
-{
-    bool any = false;
-    for (int i = 0; i < run->n_method; i++) {
-        struct eval_interval x;
-        if (!spec_share(run, &run->method[i], &x)) continue;
-        if (!any) printf("\nWhat each adds to the accept length of all (95 %% interval)\n");
-        any = true;
-        printf("%-*s %+6.1f%% (%+.1f to %+.1f)%s\n", SPEC_NAME_WIDTH, run->method[i].name + 4, 100 * x.mean,
-            100 * x.low, 100 * x.high, x.low <= 0 ? ": includes zero" : "");
+        printf("  (%.3f to %.3f)%s\n", all.low, all.high, all.low <= 1 ? " includes 1" : "");
     }
 }
 
@@ -97,7 +84,6 @@ void spec_print(const struct spec_run *run)
         printf("a further row counted as %.3f of a pass\n", (double)run->opts->spec_row_cost);
     for (int d = 0; set->distance.n > 1 && d < set->distance.n; d++) print_lengths(run, d);
     print_lengths(run, SPEC_ANY);
-    print_shares(run);
     print_times(run);
     print_rejections(run);
 }
