@@ -27,6 +27,7 @@ struct lutra_quantize_settings {
     int n_tensor_type;
     bool leave_output_tensor; /* output.weight stays as it is */
     bool dry_run;             /* only the log's lines, as info; out_path is not looked at */
+    bool exact; /* with COPY: LUTRA_E_UNSUPPORTED where a folder's quantized layer would grow to F32, with the reason */
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
 /* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.  LUTRA_E_UNSUPPORTED

@@ -142,6 +142,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     struct progress progress = {set.progress, set.progress_user, "quantizing"};
     struct weights_quantize_settings q = weights_quantize_default();
     q.copy = set.type && (!strcmp(set.type, "COPY") || !strcmp(set.type, "copy"));
+    q.exact = set.exact;
     q.pure = set.pure;
     q.allow_requantize = set.allow_requantize;
     q.leave_output = set.leave_output_tensor;

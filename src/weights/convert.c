@@ -15,8 +15,7 @@
 
 enum {
     CHUNK = 65536, /* elements converted at a time: whole blocks of every type */
-    SLAB = 16,     /* chunks in flight */
-    QUANTIZATION_VERSION = 2
+    SLAB = 16      /* chunks in flight */
 };
 
 struct weights_quantize_settings weights_quantize_default(void)
@@ -56,6 +55,10 @@ static int check_choice(
     const struct run *run, const struct tensor *t, const struct weights_choice *choice, struct lutra_error *err)
 {
     const struct quant_info *q = quant_info_of(choice->type);
+    const char *loose = run->s->exact ? weights_loose(run->in, t) : NULL;
+    if (loose)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no GGUF type of blocks holds tensor '%s' exactly: %s",
+            weights_path(run->in), show_name(t->name).s, loose);
     if (choice->type == t->type) return 0;
     if (!q || !q->quantize)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,

@@ -32,7 +32,8 @@ typedef int (*weights_progress_fn)(void *user, uint64_t done_bytes, uint64_t tot
 
 struct weights_quantize_settings {
     const struct weights_mix *mix;        /* weights/mix.h */
-    bool copy;                            /* every tensor as it is; the settings below are not looked at */
+    bool copy;                            /* every tensor as it is; of the settings below only `exact` is looked at */
+    bool exact;                           /* refuse a folder's layer that would become F32 (weights_loose) */
     bool pure;                            /* no exceptions by tensor but the rules and types below */
     bool leave_output;                    /* output.weight stays as it is */
     bool dry_run;                         /* only tells the types, one line per tensor (info), and writes nothing */

@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum {
-    QUANTIZATION_VERSION = 2,
     N_POOLS = 3,               /* in memory at a time; row lengths of a shape: d_model, n_head d_head, d_ff */
     N_OUTLIERS = 4,            /* channels of each ffn_down input */
     MIN_POOLED = 3 * POOL_RUN, /* shorter rows would repeat: they are made one by one */

@@ -300,6 +300,12 @@ void weights_fetch(const struct weights *w, const struct tensor *t)
     d->there = true;
 }
 
+const char *weights_loose(const struct weights *w, const struct tensor *t)
+{
+    const struct derived *d = derived_of(w, t);
+    return d ? d->loose : NULL;
+}
+
 void weights_drop_pages(const struct weights *w, const struct tensor *t)
 {
     struct derived *d = derived_of(w, t);

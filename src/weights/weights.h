@@ -59,6 +59,10 @@ int weights_tensor_get(const struct weights *w, const char *name, const struct t
  * at a time.  A file's tensors are always there; some of a folder's are computed, here.  Never fails. */
 void weights_fetch(const struct weights *w, const struct tensor *t);
 
+/* Why a folder's quantized layer is F32, eight times its size: no type of blocks holds its values, for this reason (a phrase).
+ * NULL: any other tensor. */
+const char *weights_loose(const struct weights *w, const struct tensor *t);
+
 /* Hints about the pages of a tensor, or of a part of one: drop them from memory once packed (to be fetched again before
  * they are read), or start reading them.  Whole pages inside the tensor only; never fails. */
 void weights_drop_pages(const struct weights *w, const struct tensor *t);

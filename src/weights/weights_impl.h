@@ -37,6 +37,7 @@ struct derived {
     const void *from; /* what `fill` reads, in a mapped file */
     int n_row, n_head;
     size_t row_bytes;
+    const char *loose;                     /* weights_loose */
     void (*fill)(const struct derived *d); /* NULL: there from the beginning, and kept */
 };
 
@@ -55,10 +56,11 @@ struct weights {
 
 enum {
     GGUF_VERSION = 3,
-    GGUF_ALIGNMENT = 32,    /* default of general.alignment */
-    GGUF_MAX_KEY = 65535,   /* bytes, by the format's specification */
-    GGUF_MAX_NAME = 255,    /* bytes of a tensor name; the specification says 64 */
-    GGUF_MIN_KV_BYTES = 14, /* key length, one byte of key, type, one byte of value */
+    QUANTIZATION_VERSION = 2, /* general.quantization_version of the blocks that are written */
+    GGUF_ALIGNMENT = 32,      /* default of general.alignment */
+    GGUF_MAX_KEY = 65535,     /* bytes, by the format's specification */
+    GGUF_MAX_NAME = 255,      /* bytes of a tensor name; the specification says 64 */
+    GGUF_MIN_KV_BYTES = 14,   /* key length, one byte of key, type, one byte of value */
     GGUF_MIN_TENSOR_BYTES = 33
 };
 

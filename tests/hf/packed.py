@@ -200,6 +200,27 @@ def case(lutra, folder, rng, pack, config, make):
     return got if isinstance(got, str) else got == want
 
 
+def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False):
+    """`lutra import` of GPTQ: the layers become the wanted type and keep their values, or are refused for the wanted reason."""
+    packed, plain, out = rest(rng), {}, folder + "/out.gguf"
+    for name, size in LINEARS.items():
+        layer = Layer(rng, *size, bits, group, symmetric, shuffled)
+        base = "model.layers.0." + name
+        plain[base + ".weight"] = ("F32", [layer.n, layer.k], f32s(layer.values()))
+        packed.update({base + "." + part: t for part, t in change(gptq(layer, 2, True)).items()})
+    save(folder + "/packed", packed, {"quant_method": "gptq", "checkpoint_format": "gptq_v2"})
+    done = subprocess.run([lutra, "import", "-q", folder + "/packed", out], capture_output=True, text=True)
+    if done.returncode or not os.path.exists(out):
+        assert not [name for name in os.listdir(folder) if name.startswith("out.gguf")]
+        return done.returncode == 1 and want in done.stderr or done.stderr
+    shown = json.loads(subprocess.check_output([lutra, "inspect", "--json", out]))
+    types = {t["type"] for t in shown["tensors"] if t["name"].startswith("blk.") and len(t["shape"]) == 2}
+    save(folder + "/plain", {**{k: t for k, t in packed.items() if k.endswith(".weight")}, **plain}, None)
+    same = convert(lutra, out, folder + "/b.gguf") == convert(lutra, folder + "/plain", folder + "/a.gguf")
+    os.remove(out)
+    return (types == {want} and same) or (types, same)
+
+
 def main():
     lutra, rng, n = sys.argv[1], random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 1), 0
     with tempfile.TemporaryDirectory() as folder:
@@ -231,6 +252,17 @@ def main():
                                 {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups":
                                  {"group_0": {"weights": {"num_bits": bits, "type": "int"}}}},
                                 lambda k, m: Layer(rng, k, m, bits, 32, symmetric, shuffled)))
+
+        def scales_of_32(parts):
+            scale = [rng.uniform(0.001, 0.02) for _ in range(len(parts["scales"][2]) // 2)]
+            return {**parts, "scales": ("F32", parts["scales"][1], f32s(scale))}
+
+        expect("import, 4 bits", imported(lutra, folder, rng, "Q4_0"))
+        expect("import, 4 bits, asymmetric", imported(lutra, folder, rng, "Q5_0", symmetric=False))
+        expect("import, 8 bits", imported(lutra, folder, rng, "Q8_0", bits=8))
+        expect("import, shuffled", imported(lutra, folder, rng, "desc_act", shuffled=True))
+        expect("import, groups of 16", imported(lutra, folder, rng, "blocks of 32", group=16))
+        expect("import, scales of 32 bits", imported(lutra, folder, rng, "16 bits do not hold", scales_of_32))
 
         # Faults: caught as other values, or refused.
         def usual(k, m):

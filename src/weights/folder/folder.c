@@ -212,6 +212,7 @@ static void put_general(struct folder *f)
     const struct quant_info *q = embd ? quant_info_of(embd->dtype->type) : NULL;
     weights_writer_put_str(f->keys, "general.name", slash ? slash + 1 : f->w->path);
     if (q) weights_writer_put_u32(f->keys, "general.file_type", q->file_type);
+    if (f->packing) weights_writer_put_u32(f->keys, "general.quantization_version", QUANTIZATION_VERSION);
 }
 
 static int read_folder(struct folder *f, struct lutra_error *err)

@@ -34,6 +34,7 @@ struct linear {
     const uint8_t *g_idx;          /* [k] i32, NULL: groups lie one after the other */
     int zero_add;                  /* to what is stored */
     enum quant_type type;
+    const char *loose; /* weights_loose */
 };
 
 struct suffixes {
@@ -227,13 +228,20 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
             most = z > most ? z : most;
         }
     m->type = QUANT_F32;
-    if (!exact || m->g_idx || m->group % BLOCK) return 0;
-    if (most <= 8 && last - least <= 7)
+    if (!exact)
+        m->loose = "a scale that floats of 16 bits do not hold";
+    else if (m->g_idx)
+        m->loose = "groups whose inputs are not neighbours (desc_act)";
+    else if (m->group % BLOCK)
+        m->loose = "groups that are not whole blocks of 32";
+    else if (most <= 8 && last - least <= 7)
         m->type = QUANT_Q4_0;
     else if (most <= 16 && last - least <= 15)
         m->type = QUANT_Q5_0;
     else if (most <= 128 && last - least <= 127)
         m->type = QUANT_Q8_0;
+    else
+        m->loose = "differences of codes and zeros beyond -128 to 127";
     return 0;
 }
 
@@ -498,5 +506,6 @@ void folder_describe_packed(
     t->bytes = d->row_bytes * m->n;
     d->from = m;
     d->n_row = (int)m->n;
+    d->loose = m->loose;
     d->fill = fill_packed;
 }
