@@ -17,7 +17,7 @@ failures = 0
 class Server(http.server.BaseHTTPRequestHandler):
     """mode: what it does to the file; budget: how often it does so before it behaves."""
     protocol_version = "HTTP/1.1"
-    mode, budget, ranges, tokens, tree = "", 0, [], [], None
+    mode, budget, ranges, tokens, tree, files = "", 0, [], [], None, {}
 
     def log_message(self, *args):
         pass
@@ -53,27 +53,28 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def send_file(self):
         s = Server
+        whole = s.files.get(self.path.split(f"/{COMMIT}/")[-1], MODEL)
         asked = re.match(r"bytes=(\d+)-$", self.headers.get("Range") or "")
         start = int(asked.group(1)) if asked else 0
         s.ranges.append(start)
         bad = s.budget > 0
         s.budget -= bad
-        body = MODEL[start:]
+        body = whole[start:]
         if bad and s.mode == "other bytes":
             body = bytes(len(body) // 2) + body[len(body) // 2:]
         if bad and s.mode == "ignores range":
-            start, asked, body = 0, None, MODEL
+            start, asked, body = 0, None, whole
         if bad and s.mode == "other part":
-            body = MODEL[start + 7:]
-        head = {"Content_Range": f"bytes {start}-{len(MODEL) - 1}/{len(MODEL)}"} if asked else {}
+            body = whole[start + 7:]
+        head = {"Content_Range": f"bytes {start}-{len(whole) - 1}/{len(whole)}"} if asked else {}
         if bad and s.mode == "other part" and asked:
-            head["Content_Range"] = f"bytes {start + 7}-{len(MODEL) - 1}/{len(MODEL)}"
+            head["Content_Range"] = f"bytes {start + 7}-{len(whole) - 1}/{len(whole)}"
         if bad and s.mode == "longer":
             body += b"more"
         if bad and s.mode == "shorter":
             body = body[:-5]
         if bad and s.mode == "endless":  # no length, and more than was announced
-            body += MODEL
+            body += whole
             self.close_connection = True
         self.send_response(206 if asked else 200)
         for k, v in head.items():
@@ -176,7 +177,7 @@ check(len(Server.ranges) == 2 and Server.ranges[1] > 0, f"it is resumed: {Server
 case("a longer length", "longer", 1000, 1, "another length")
 case("a shorter length", "shorter", 1000, 1, "another length")
 case("more bytes than announced", "endless", 1000, 1, "more bytes")
-case("other bytes", "other bytes", 1000, 1, "SHA-256")
+case("other bytes", "other bytes", 1000, 1, "its sum")
 case("a redirect", "redirect", 0, 0, HF_TOKEN="secret")
 seen = {path.startswith("/cdn"): token for path, token in Server.tokens}
 check(seen == {False: "Bearer secret", True: None}, f"the token is for one host: {seen}")
@@ -190,13 +191,58 @@ case("no JSON", "no json", 0, 1, "names no commit")
 case("no list", "", 0, 1, "no list", tree={"a": 1})
 case("a path that leaves", "", 0, 1, "no GGUF file", tree=listing(path="../../evil-Q8_0.gguf"))
 case("an absolute path", "", 0, 1, "no GGUF file", tree=listing(path="/evil-Q8_0.gguf"))
-case("no SHA-256", "", 0, 1, "no GGUF file", tree=listing(lfs=None))
-case("an evil SHA-256", "", 0, 1, "no GGUF file", tree=listing(lfs={"oid": "../" * 20 + "aaaa", "size": 5}))
+case("no sum", "", 0, 1, "no GGUF file", tree=listing(lfs=None, oid=None))
+case("an evil sum", "", 0, 1, "no GGUF file", tree=listing(lfs={"oid": "../" * 20 + "aaaa", "size": 5}))
 case("nothing in it", "", 0, 1, "no GGUF file", tree=[])
 case("a missing part", "", 0, 1, "has no", tree=listing(path="sum-Q8_0-00002-of-00003.gguf") + listing(path="sum-Q8_0-00001-of-00003.gguf"))
 case("no quantization of the name", "", 0, 2, "", args=("-hf", "maker/sum-GGUF:"))
 case("a token without https", "", 0, 2, "not sent without https", HF_TOKEN="x", HF_ENDPOINT="http://192.0.2.1")
 case("no address", "", 0, 2, "not an address", HF_ENDPOINT="ftp://127.0.0.1")
+
+# A repository without GGUF files: its folder, config.json last; small files by git's sum, others by SHA-256.
+def folder_files():
+    sizes = {"model.embed_tokens": [16, 64], "model.norm": [64]}
+    for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
+                 "mlp.down_proj", "input_layernorm", "post_attention_layernorm"):
+        sizes["model.layers.0." + name] = [64] if "norm" in name else [64, 64]
+    header, data = {}, b""
+    for name, shape in sizes.items():
+        raw = b"\0\0\x80\x3f" * (shape[0] * (shape + [1])[1])
+        header[name + ".weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64,
+              "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "vocab_size": 16, "hidden_act": "silu",
+              "tie_word_embeddings": True}
+    model = {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>", "merges": ["a b"],
+             "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3}}
+    tokenizer = {"added_tokens": [], "model": model,
+                 "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}}
+    return {"config.json": json.dumps(config).encode(), "tokenizer.json": json.dumps(tokenizer).encode(),
+            "model.safetensors": len(text).to_bytes(8, "little") + text + data}
+
+
+def folder_listing(files):
+    small = [{"type": "file", "path": name, "size": len(raw), "oid": hashlib.sha1(b"blob %d\0" % len(raw) + raw).hexdigest()}
+             for name, raw in files.items() if name.endswith(".json")]
+    raw = files["model.safetensors"]
+    lfs = {"oid": hashlib.sha256(raw).hexdigest(), "size": len(raw)}
+    others = [{"type": "file", "path": name, "size": 9, "oid": "1" * 40, "lfs": lfs} for name in ("onnx/model.onnx", "consolidated.safetensors")]
+    return small + others + [{"type": "file", "path": "model.safetensors", "size": len(raw), "oid": "1" * 40, "lfs": lfs}]
+
+
+Server.files = folder_files()
+Server.mode, Server.tree, Server.tokens = "", folder_listing(Server.files), []
+done = lutra("folder", "-p", "a b")
+check(done.returncode == 0, "a folder", done)
+asked = [path.split("/")[-1] for path, _ in Server.tokens if "/resolve/" in path]
+check(asked == ["tokenizer.json", "model.safetensors", "config.json"], f"a folder: {asked}")
+check(lutra("folder", "-p", "a b", "--offline").returncode == 0, "the folder is found")
+Server.tree[0]["oid"] = "2" * 40  # config.json's
+done = lutra("folder2", "-p", "a b")
+check(done.returncode == 1 and "its sum" in done.stderr, "a small file of other bytes", done)
+check(lutra("folder2", "-p", "a b", "--offline").returncode == 1, "a part of a folder is no model")
+Server.files, Server.tree = {}, plain
 
 # A part of another file lies there: it is noticed, and the file comes from its beginning.
 for mode in ("", "ignores range", "other part"):

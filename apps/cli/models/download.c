@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sha256.h"
+#include "sha.h"
 
 enum { TEXT_MOST = 16 << 20, ATTEMPTS = 5, REDIRECTS = 10, BUFFER = 1 << 16 };
 
@@ -23,7 +23,7 @@ struct transfer {
     struct buffer *text;
     const struct download *d;
     int fd;
-    struct sha256 hash; /* of the n_done bytes in the file */
+    struct sha hash; /* of the n_done bytes in the file */
     uint64_t n_done;
     bool checked;        /* the answer's head was looked at */
     const char *refused; /* why the answer cannot be the file; NULL */
@@ -33,6 +33,17 @@ struct transfer {
 bool download_possible(void)
 {
     return true;
+}
+
+/* Of the announced kind; git's begins with the length. */
+static void begin_sum(struct transfer *t)
+{
+    char head[32];
+    bool git = strlen(t->d->sum) == SHA_1;
+    sha_begin(&t->hash, git ? SHA_1 : SHA_256);
+    if (git)
+        sha_add(
+            &t->hash, head, (size_t)snprintf(head, sizeof head, "blob %llu", (unsigned long long)t->d->n_bytes) + 1);
 }
 
 /* ---- an answer ---- */
@@ -58,7 +69,7 @@ static const char *check_head(struct transfer *t)
     if (t->n_done > 0) { /* all of it, again */
         if (ftruncate(t->fd, 0) < 0 || lseek(t->fd, 0, SEEK_SET) < 0) return "its part cannot be emptied";
         t->n_done = 0;
-        sha256_begin(&t->hash);
+        begin_sum(t);
     }
     if (length >= 0 && (uint64_t)length != t->d->n_bytes)
         return "the server announces another length than the repository";
@@ -93,7 +104,7 @@ static size_t take(char *bytes, size_t one, size_t n, void *user)
         }
         done += (size_t)wrote;
     }
-    sha256_add(&t->hash, bytes, n);
+    sha_add(&t->hash, bytes, n);
     t->n_done += n;
     return n;
 }
@@ -231,13 +242,13 @@ static int read_part(struct transfer *t)
     char bytes[BUFFER];
     struct stat st;
     t->n_done = 0;
-    sha256_begin(&t->hash);
+    begin_sum(t);
     if (fstat(t->fd, &st) < 0 || lseek(t->fd, 0, SEEK_SET) < 0) return -1;
     if ((uint64_t)st.st_size > t->d->n_bytes) return ftruncate(t->fd, 0);
     for (ssize_t n; (n = read(t->fd, bytes, sizeof bytes)) != 0;) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 || interrupted()) return -1;
-        sha256_add(&t->hash, bytes, (size_t)n);
+        sha_add(&t->hash, bytes, (size_t)n);
         t->n_done += (uint64_t)n;
         progress_show("checking what is there", t->n_done, t->d->n_bytes);
     }
@@ -277,9 +288,9 @@ static const char *fetch_all(struct transfer *t)
 
 static bool is_right(struct transfer *t)
 {
-    char hex[SHA256_HEX + 1];
-    sha256_end(&t->hash, hex);
-    return strcmp(hex, t->d->sha256) == 0;
+    char hex[SHA_256 + 1];
+    sha_end(&t->hash, hex);
+    return strcmp(hex, t->d->sum) == 0;
 }
 
 /* What came before may have been of another file: once more from its beginning. */
@@ -289,11 +300,11 @@ static const char *fetch_right(struct transfer *t)
     const char *why = fetch_all(t);
     if (why || is_right(t)) return why;
     if (ftruncate(t->fd, 0) < 0 || read_part(t) < 0) return strerror(errno);
-    if (!resumed) return "other bytes came than the repository announces (SHA-256)";
+    if (!resumed) return "other bytes came than the repository announces (its sum)";
     why = fetch_all(t);
     if (why || is_right(t)) return why;
     if (ftruncate(t->fd, 0) < 0) return strerror(errno);
-    return "other bytes came than the repository announces (SHA-256)";
+    return "other bytes came than the repository announces (its sum)";
 }
 
 /* The name that says "whole" comes last, when the bytes are on the disk. */

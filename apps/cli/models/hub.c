@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "download.h"
 #include "find.h"
+#include "sha.h"
 
 enum { REPO_BYTES = 200, LABEL_BYTES = 80, URL_BYTES = 2048 };
 
@@ -127,6 +128,8 @@ static bool find_here(const struct repo *repo, const char *file, const char **pa
     models_list(&list);
     struct here h = {&list, repo->name};
     int at = choose_file(path_here, &h, file, repo->label);
+    for (int i = 0; at < 0 && !file && !*repo->label && i < list.n; i++)
+        if (strcasecmp(list.model[i].name, repo->name) == 0 && !list.model[i].why) at = i; /* a folder */
     bool found = at >= 0 && all_parts(list.model[at].path);
     if (found) *path = copy_text(list.model[at].path);
     models_free(&list);
@@ -179,14 +182,14 @@ int hub_read_tree(const char *json, size_t n, struct hub_file **out)
     json_array_foreach(root, i, entry)
     {
         const char *path = json_string_value(json_object_get(entry, "path"));
-        const json_t *lfs = json_object_get(entry, "lfs");
-        const char *sha = json_string_value(json_object_get(lfs, "oid"));
-        json_int_t size = json_integer_value(json_object_get(lfs, "size"));
-        if (!is_safe(path) || !is_hex(sha, 64) || size <= 0) continue;
+        const json_t *lfs = json_object_get(entry, "lfs"), *from = json_is_object(lfs) ? lfs : entry;
+        const char *sum = json_string_value(json_object_get(from, "oid"));
+        json_int_t size = json_integer_value(json_object_get(from, "size"));
+        if (!is_safe(path) || !is_hex(sum, from == lfs ? SHA_256 : SHA_1) || size <= 0) continue;
         struct hub_file *f = &file[n_file++];
         f->path = copy_text(path);
         f->n_bytes = (uint64_t)size;
-        memcpy(f->sha256, sha, 65);
+        snprintf(f->sum, sizeof f->sum, "%s", sum);
     }
     json_decref(root);
     *out = file;
@@ -267,7 +270,7 @@ static int link_blob(const char *blob_name, const char *link)
 static int fetch(const struct hub *h, const struct hub_file *f, char **path)
 {
     char url[URL_BYTES], blob_name[128], up[3 * HUB_PATH + 160] = "../..";
-    snprintf(blob_name, sizeof blob_name, "blobs/%s", f->sha256);
+    snprintf(blob_name, sizeof blob_name, "blobs/%s", f->sum);
     char *blob = join_path(h->folder, blob_name), *snapshots = join_path(h->folder, "snapshots");
     char *snapshot = join_path(snapshots, h->commit);
     *path = join_path(snapshot, f->path);
@@ -276,7 +279,7 @@ static int fetch(const struct hub *h, const struct hub_file *f, char **path)
     snprintf(up + strlen(up), sizeof up - strlen(up), "/%s", blob_name);
     make_folders(blob);
     make_folders(*path);
-    struct download d = {url, h->token, f->path, blob, f->n_bytes, f->sha256};
+    struct download d = {url, h->token, f->path, blob, f->n_bytes, f->sum};
     int code = download_file(&d);
     if (!code) code = link_blob(up, *path);
     free(blob);
@@ -333,14 +336,57 @@ static int write_ref(const struct hub *h)
     return rc < 0 ? EXIT_FAILED : 0;
 }
 
+/* Of a folder of safetensors: its place in the order of downloads, config.json last, so that a part of a folder is no model; 0: none
+ * of it.  Weights are model.safetensors or its shards: other files hold them in other forms. */
+static int rank_in_folder(const char *path)
+{
+    static const char *const small[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json",
+        "chat_template.jinja", "model.safetensors.index.json"};
+    size_t n = strlen(path), m = strlen(".safetensors");
+    if (strcmp(path, "config.json") == 0) return 3;
+    if (n > m && strcmp(path + n - m, ".safetensors") == 0)
+        return strncmp(path, "model", 5) == 0 && !strchr(path, '/') ? 2 : 0;
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+        if (strcmp(path, small[i]) == 0) return 1;
+    return 0;
+}
+
+static bool is_folder_model(const struct hub *h)
+{
+    bool weights = false;
+    for (int i = 0; i < h->n_file; i++) weights = weights || rank_in_folder(h->file[i].path) == 2;
+    return weights && find_file(h, "config.json") >= 0 && find_file(h, "tokenizer.json") >= 0;
+}
+
+/* *path: the snapshot. */
+static int fetch_folder(const struct hub *h, const char **path)
+{
+    char *link = NULL;
+    for (int rank = 1; rank <= 3; rank++)
+        for (int i = 0; i < h->n_file; i++) {
+            if (rank_in_folder(h->file[i].path) != rank) continue;
+            free(link);
+            int code = fetch(h, &h->file[i], &link);
+            if (code) {
+                free(link);
+                return code;
+            }
+        }
+    *strrchr(link, '/') = 0; /* config.json's */
+    *path = link;
+    return 0;
+}
+
 static int report_none(const struct hub *h, const char *file)
 {
-    say("%s: %s%s among the %d large files of the repository:", h->repo->name,
+    say("%s: %s%s among the large files of the repository:", h->repo->name,
         file              ? file
         : *h->repo->label ? h->repo->label
-                          : "no GGUF file is",
-        file || *h->repo->label ? " is not" : "", h->n_file);
-    for (int i = 0; i < h->n_file && i < 40; i++) {
+                          : "no GGUF file and no folder of safetensors is",
+        file || *h->repo->label ? " is not" : "");
+    for (int i = 0, shown = 0; i < h->n_file && shown < 40; i++) {
+        if (strlen(h->file[i].sum) != SHA_256) continue;
+        shown++;
         fputs("  ", stderr);
         for (const char *p = h->file[i].path; *p; p++) fputc(*p, stderr);
         fputc('\n', stderr);
@@ -353,8 +399,12 @@ static int find_there(struct hub *h, const char *file, const char **path)
     int code = read_listing(h);
     if (code) return code;
     int at = choose_file(path_there, h, file, h->repo->label);
-    if (at < 0 || !is_model(h->file[at].path)) return report_none(h, file);
-    code = fetch_all(h, at, path);
+    if (at < 0 && !file && !*h->repo->label && is_folder_model(h))
+        code = fetch_folder(h, path);
+    else if (at < 0 || !is_model(h->file[at].path))
+        return report_none(h, file);
+    else
+        code = fetch_all(h, at, path);
     return code ? code : write_ref(h);
 }
 
@@ -374,7 +424,7 @@ static int say_how(const struct repo *repo, const char *folder, const char *why)
     say("-hf %s: it is in none of the folders of models, and %s", repo->name, why);
     fprintf(stderr,
         "  Set HF_ENDPOINT to the address of the hub or of a mirror of it (https://HOST) to download it,\n"
-        "  or put its GGUF file into %s/snapshots/main/, or give it with -m.\n",
+        "  or put its GGUF file (or its folder) into %s/snapshots/main/, or give it with -m.\n",
         folder);
     return EXIT_FAILED;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sha256.h"
+#include "sha.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,11 +19,9 @@ static uint32_t turn(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-static void take_block(uint32_t state[8], const uint8_t *p)
+static void take_256(uint32_t state[8], uint32_t w[80])
 {
-    uint32_t w[64], s[8];
-    for (int i = 0; i < 16; i++)
-        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+    uint32_t s[8];
     for (int i = 16; i < 64; i++)
         w[i] = w[i - 16] + (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
                (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
@@ -40,23 +38,56 @@ static void take_block(uint32_t state[8], const uint8_t *p)
     for (int i = 0; i < 8; i++) state[i] += s[i];
 }
 
-void sha256_begin(struct sha256 *h)
+/* 6.1.2 */
+static void take_1(uint32_t state[8], uint32_t w[80])
 {
-    /* Of the square roots of the first 8 primes (5.3.3). */
-    *h = (struct sha256){
-        .state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+    static const uint32_t k[4] = {0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
+    uint32_t s[5];
+    for (int i = 16; i < 80; i++) w[i] = turn(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 31);
+    memcpy(s, state, sizeof s);
+    for (int i = 0; i < 80; i++) {
+        uint32_t parity = s[1] ^ s[2] ^ s[3], choice = (s[1] & s[2]) | (~s[1] & s[3]),
+                 most = (s[1] & s[2]) | (s[1] & s[3]) | (s[2] & s[3]);
+        uint32_t f = i < 20 ? choice : i >= 40 && i < 60 ? most : parity;
+        uint32_t next = turn(s[0], 27) + f + s[4] + k[i / 20] + w[i];
+        memmove(s + 1, s, 4 * sizeof *s);
+        s[2] = turn(s[2], 2);
+        s[0] = next;
+    }
+    for (int i = 0; i < 5; i++) state[i] += s[i];
 }
 
-void sha256_add(struct sha256 *h, const void *bytes, size_t n)
+static void take_block(struct sha *h, const uint8_t *p)
+{
+    uint32_t w[80];
+    for (int i = 0; i < 16; i++)
+        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+    if (h->kind == SHA_256)
+        take_256(h->state, w);
+    else
+        take_1(h->state, w);
+}
+
+void sha_begin(struct sha *h, enum sha_kind kind)
+{
+    /* 5.3.1; of the square roots of the first 8 primes (5.3.3). */
+    static const uint32_t start_1[8] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
+    static const uint32_t start_256[8] = {
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    *h = (struct sha){.kind = kind};
+    memcpy(h->state, kind == SHA_256 ? start_256 : start_1, sizeof h->state);
+}
+
+void sha_add(struct sha *h, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
     while (n > 0) {
         size_t have = h->n_bytes % 64, part = 64 - have < n ? 64 - have : n;
         if (part < 64) {
             memcpy(h->block + have, p, part);
-            if (have + part == 64) take_block(h->state, h->block);
+            if (have + part == 64) take_block(h, h->block);
         } else {
-            take_block(h->state, p);
+            take_block(h, p);
         }
         h->n_bytes += part;
         p += part;
@@ -64,12 +95,12 @@ void sha256_add(struct sha256 *h, const void *bytes, size_t n)
     }
 }
 
-void sha256_end(struct sha256 *h, char hex[SHA256_HEX + 1])
+void sha_end(struct sha *h, char hex[SHA_256 + 1])
 {
     uint64_t bits = h->n_bytes * 8;
     uint8_t end[72] = {0x80};
     size_t pad = 64 - (h->n_bytes + 8) % 64;
     for (int i = 0; i < 8; i++) end[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
-    sha256_add(h, end, pad + 8);
-    for (int i = 0; i < 8; i++) snprintf(hex + 8 * i, 9, "%08x", (unsigned)h->state[i]);
+    sha_add(h, end, pad + 8);
+    for (int i = 0; i < (int)h->kind / 8; i++) snprintf(hex + 8 * i, 9, "%08x", (unsigned)h->state[i]);
 }
