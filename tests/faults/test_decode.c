@@ -59,6 +59,41 @@ static void no_allocation_while_decoding(void **state)
     fixture_close(&f);
 }
 
+/* Every architecture, beyond the windows of those that have some; what they cannot see kept or freed. */
+static void no_allocation_in_any_shape(void **state)
+{
+    const char *shape;
+    int32_t prompt[90];
+    for (int i = 0; i < 90; i++) prompt[i] = token_at(i);
+    for (int i = 0; (shape = lutra_make_model_shape(i)); i++) {
+        if (strncmp(shape, "tiny-", 5) != 0) continue;
+        struct fixture f;
+        struct lutra_session_settings ss;
+        struct lutra_request r;
+        int active = 0;
+        fixture_open(&f, shape, "F16", 2);
+        lutra_session_settings_init(&ss, sizeof ss);
+        ss.n_seq = 3;
+        ss.n_ctx = 256;
+        ss.free_windows = *state != NULL;
+        OK(lutra_session_open(&f.s, f.model, &ss, err));
+        lutra_request_init(&r, sizeof r);
+        r.prompt = prompt;
+        r.n_prompt = 90;
+        r.n_samples = 3;
+        r.max_tokens = 60;
+        r.ignore_end = true;
+        OK(lutra_submit(f.s, &r, NULL, err));
+        OK(lutra_step(f.s, &active, err)); /* the prompt */
+        alloc_count_begin();
+        for (int k = 0; k < 55; k++) OK(lutra_step(f.s, &active, err));
+        struct alloc_count count = alloc_count_end();
+        assert_int_equal(active, 3);
+        if (count.n_alloc || count.n_map) fail_msg("%s: %ld allocations, %ld maps", shape, count.n_alloc, count.n_map);
+        fixture_close(&f);
+    }
+}
+
 /* Texts of two tokens at random: drafters have much to propose, often wrong.  From the prompt on, hints of it included. */
 static void no_allocation_while_speculating(void **state)
 {
@@ -150,10 +185,12 @@ static void every_failed_allocation_is_a_status(void **state)
 int main(void)
 {
     static struct guesser drafts = {.most = 8};
-    static char suffix[] = "suffix,ngram-simple", all[] = "auto", draft[] = "draft";
+    static char freed[] = "freed", suffix[] = "suffix,ngram-simple", all[] = "auto", draft[] = "draft";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_allocation_while_decoding),
         cmocka_unit_test_prestate(no_allocation_while_decoding, &drafts),
+        cmocka_unit_test(no_allocation_in_any_shape),
+        cmocka_unit_test_prestate(no_allocation_in_any_shape, freed),
         cmocka_unit_test_prestate(no_allocation_while_speculating, suffix),
         cmocka_unit_test_prestate(no_allocation_while_speculating, all),
         cmocka_unit_test_prestate(no_allocation_while_speculating, draft),
