@@ -127,8 +127,8 @@ static void threads_share_what_the_model_says(void **state)
             near_share(cases[i].name, n, s.busiest[phases], s.all[phases], npu_cost_share(w.parts, n), cases[i].slack);
             if (w.alone_parts)
                 near_share(cases[i].name, n, s.busiest[0], s.all[0], npu_cost_share(w.alone_parts, n), cases[i].slack);
-            if (s.meets != (int)w.meets)
-                fail_msg("%s: %d meetings, the model says %g", cases[i].name, s.meets, w.meets);
+            if (s.meets != (int)(w.meets + w.hands))
+                fail_msg("%s: %d meetings, the model says %g", cases[i].name, s.meets, w.meets + w.hands);
             const struct npu_sim_counters *c = npu_sim_counts(r.sim);
             if ((double)c->tile_calls != w.tile_calls)
                 fail_msg("%s: %d calls of the tile unit, the model says %g", cases[i].name, (int)c->tile_calls,
@@ -149,32 +149,58 @@ struct stages {
     double whole, slowest, sequential;
 };
 
-/* Microseconds of a packet of each thread, a tile product, a byte by DMA, a meeting, a transfer's start, a call of the tile unit. */
+/* Microseconds of a packet of each thread, a tile product, a byte by DMA, a meeting, a transfer's start, a call of the tile
+ * unit. */
 struct rates {
     double packet, pair, byte, meet, start, call;
 };
 
-/* DMA goes on across phases, one chunk after another: two are started in phase 0, and each later phase needs the chunk that
- * was started two phases before. */
+enum { THREADS = 16, CHUNKS = 1024 };
+
+/* When each was done with its last phase, and when chunks landed. */
+struct progress {
+    double vectors[THREADS], tiles, engine, landed[CHUNKS];
+    int n_landed;
+};
+
+/* DMA goes on across phases, one chunk after another: two are started in phase 0, and phase p needs chunk p - 1.  A vector
+ * thread begins when the tile thread has ended the phase before, the tile thread when all vector threads have. */
+static void time_phase(
+    struct progress *c, const struct npu_sim_span *s, size_t n, int phase, double dma, struct rates rate)
+{
+    double all = 0, begin = phase ? c->tiles + rate.meet : 0;
+    double ready = phase && phase <= c->n_landed ? c->landed[phase - 1] : 0;
+    for (uint32_t t = 0; t < s->n; t++) all = fmax(all, c->vectors[t]);
+    for (int i = 0, chunks = phase ? 1 : 2; dma > 0 && i < chunks; i++)
+        c->landed[c->n_landed++] = c->engine = fmax(c->engine, fmax(begin, all)) + dma / chunks;
+    for (size_t i = 0; i < n; i++, s++) {
+        if (s->thread == s->n)
+            c->tiles = fmax(c->tiles, phase ? all + rate.meet : 0) + (double)s->tile_pairs * rate.pair +
+                       (double)s->tile_calls * rate.call;
+        else
+            c->vectors[s->thread] = fmax(fmax(c->vectors[s->thread], begin), ready) + (double)s->packets * rate.packet +
+                                    (double)s->dma_starts * rate.start;
+    }
+}
+
 static struct stages time_stages(const struct npu_sim_watch *w, struct rates rate)
 {
-    double sum[3] = {0}, now = 0, engine = 0, landed[3] = {0};
+    static struct progress c;
+    double sum[3] = {0}, now = 0;
+    memset(&c, 0, sizeof c);
     for (size_t i = 0, end, phase = 0; i < w->n; i = end, phase++) {
-        double vector = 0, tiles = 0, dma = 0;
+        double vector = 0, dma = 0;
         for (end = i; end < w->n && w->span[end].section == w->span[i].section; end++) {
             const struct npu_sim_span *s = &w->span[end];
             vector = fmax(vector, (double)s->packets * rate.packet + (double)s->dma_starts * rate.start);
-            tiles += (double)s->tile_pairs * rate.pair + (double)s->tile_calls * rate.call;
+            sum[1] += (double)s->tile_pairs * rate.pair + (double)s->tile_calls * rate.call;
             dma += (double)s->dma_bytes * rate.byte;
         }
-        sum[0] += vector, sum[1] += tiles, sum[2] += dma;
-        engine = fmax(engine, now) + dma;
-        landed[(phase + 1) % 3] = engine; /* the chunk after the next */
-        if (!phase) landed[0] = engine - dma / 2;
-        double ready = phase ? landed[(phase + 2) % 3] : 0;
-        now = fmax(now + tiles, fmax(now, ready) + vector) + rate.meet;
+        sum[0] += vector, sum[2] += dma;
+        time_phase(&c, &w->span[i], end - i, (int)phase, dma, rate);
     }
-    return (struct stages){now, fmax(sum[0], fmax(sum[1], sum[2])), sum[0] + sum[1] + sum[2]};
+    for (int t = 0; t < THREADS; t++) now = fmax(now, c.vectors[t]);
+    return (struct stages){now + rate.meet, fmax(sum[0], fmax(sum[1], sum[2])), sum[0] + sum[1] + sum[2]};
 }
 
 /* 8 Gen 3 at both ends of its profile (profiles/snapdragon-8gen3.json). */
@@ -202,7 +228,7 @@ static void stages_of_a_product_overlap(void **state)
             printf("%ux%ux%u, %s end: %.1f us, slowest stage %.1f (%.2f), sequential %.1f (%.2f)\n", op.k, op.n, op.m,
                 worst ? "worse" : "better", s.whole, s.slowest, s.whole / s.slowest, s.sequential,
                 s.sequential / s.whole);
-            if (op.n > 1000 && !worst) assert_true(s.whole <= 1.15 * s.slowest);
+            if (op.n > 1000) assert_true(s.whole <= (worst ? 1.17 : 1.15) * s.slowest);
             if (op.n > 1000) assert_true(s.sequential >= 1.4 * s.whole);
             close_rig(&r);
         }

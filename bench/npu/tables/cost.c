@@ -34,10 +34,12 @@ static double time_of(const struct choice *c, const struct npu_work *w, double *
     /* What the vector threads do, with what they wait for, is one stage. */
     double vector = c->stalls ? busy[NPU_ON_VECTOR] + busy[NPU_ON_GATHER] + busy[NPU_ON_L2]
                               : longer(longer(busy[NPU_ON_VECTOR], busy[NPU_ON_GATHER]), busy[NPU_ON_L2]);
-    const double stage[3] = {vector, busy[NPU_ON_DMA], busy[NPU_ON_TILES]};
+    const double stage[3] = {vector, busy[NPU_ON_DMA], busy[NPU_ON_TILES]}, meet = c->f[NPU_MEET_CYCLES] / clock;
     for (int i = 0; i < 3; i++) sum += stage[i], longest = longer(longest, stage[i]);
+    /* Each begins a phase when the other has ended the one before it. */
+    if (w->hands > 0) longest = longer(longest, (vector + busy[NPU_ON_TILES]) / 2 + w->hands * meet);
     busy[NPU_ON_VECTOR] += alone;
-    return longest + (sum - longest) / (w->stages ? w->stages : 1) + alone + w->meets * c->f[NPU_MEET_CYCLES] / clock;
+    return longest + longer(sum - longest, 0) / (w->stages ? w->stages : 1) + alone + w->meets * meet;
 }
 
 /* Figures of which more is faster. */

@@ -8,8 +8,9 @@
  * Each resource is busy for its work over its rate: vector threads, the gather unit, DMA, the cache path, the tile unit.
  * Packets are in equal parts, of which the busiest thread has parts / threads, rounded up.  In a pipeline of `stages` chunks
  * DMA | vector | tiles [TMAN 4.2] the longest hides the others but for one chunk: longest + (sum - longest) / stages; then
- * the threads meet `meets` times.  Starting transfers is the vector threads' work, calls of the tile unit are the unit's.  Gathers and scatters run beside the packets that issue them at best and stall them at
- * worst: both ends are in the interval.
+ * the threads meet `meets` times.  Starting transfers is the vector threads' work, calls of the tile unit are the unit's.
+ * Gathers and scatters run beside the packets that issue them at best and stall them at worst: both ends are in the
+ * interval.
  */
 #ifndef LUTRA_NPU_TABLES_COST_H
 #define LUTRA_NPU_TABLES_COST_H
@@ -29,6 +30,7 @@ struct npu_work {
     uint32_t alone_parts;
     uint32_t stages;            /* chunks of a pipeline; 0 and 1: one thing after the other */
     double meets;               /* of all threads */
+    double hands;               /* phases that vector threads and the tile unit hand to each other */
     double starts, part_starts; /* transfers by DMA that each thread starts, and further ones for each part */
     double tile_calls;          /* of the tile unit: clear, multiply, store */
 };

@@ -28,7 +28,7 @@ uint32_t npu_kind_of(const char *name)
     return 0;
 }
 
-/* Parts of a chunk; a chunk is a stage.  Phase 0 and the last two are of no chunk of their own. */
+/* Parts of a chunk; a chunk is a stage.  Phases that are of no chunk of their own hide behind nothing. */
 static void divide_gemm(const struct npu_op *op, uint32_t n, struct npu_work *w)
 {
     struct npu_weights weights;
@@ -37,8 +37,8 @@ static void divide_gemm(const struct npu_op *op, uint32_t n, struct npu_work *w)
     if (npu_gemm_plan(&weights, op->m, KEPT, TCM_BYTES, &p)) return;
     w->parts = p.chunk_blocks * weights.n_units;
     w->stages = p.n_chunks * p.n_passes;
-    w->meets = (p.n_chunks + 3.0) * p.n_passes;
-    w->starts = (double)p.n_chunks * p.n_passes;
+    w->meets = 3.0 * p.n_passes;
+    w->hands = w->starts = (double)p.n_chunks * p.n_passes;
     w->tile_calls =
         (double)((op->m + 31) / 32) * weights.n_blocks * (2 + (weights.k / 32 + TILE_PAIRS - 1) / TILE_PAIRS);
 }
@@ -49,7 +49,7 @@ static void divide_head(const struct npu_op *op, struct npu_work *w)
     uint32_t slices = (op->n + NPU_HEAD_SLICE - 1) / NPU_HEAD_SLICE;
     divide_gemm(op, op->n < NPU_HEAD_SLICE ? op->n : NPU_HEAD_SLICE, w);
     w->alone_parts = npu_op_parts(op);
-    w->starts *= slices;
+    w->starts *= slices, w->hands *= slices;
     w->tile_calls *= (double)op->n / (op->n < NPU_HEAD_SLICE ? op->n : NPU_HEAD_SLICE);
     w->meets = slices *
                (w->meets + 1.0 + (op->m > 1)); /* a slice's first chunk waits for the one before: its stages, not all */
@@ -78,7 +78,7 @@ static void divide_attention(const struct npu_op *op, int keys, int kv_heads, in
 void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
 {
     w->parts = npu_op_parts(op), w->stages = 1, w->meets = w->parts > 1;
-    w->starts = w->part_starts = w->tile_calls = 0;
+    w->starts = w->part_starts = w->tile_calls = w->hands = 0;
     switch (op->code) {
     case NPU_OP_GEMM: divide_gemm(op, op->n, w); break;
     case NPU_OP_HEAD: divide_head(op, w); break;

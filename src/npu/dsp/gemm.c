@@ -6,7 +6,8 @@
  *     the tile thread multiplies chunk p - 2
  *
  * and in phase 0 the rows become tiles.  Each thread has some units of a chunk's weights, which it fetches itself, and some
- * pairs of its rows.  A chunk serves every block of rows that fits in TCM beside it; further rows are further passes.
+ * pairs of its rows, so that vector threads wait for the tile thread and not for each other.  A chunk serves every block of
+ * rows that fits in TCM beside it; further rows are further passes.
  */
 #include "npu/dsp/kernels.h"
 
@@ -141,7 +142,17 @@ static void store(struct isa *isa, const struct pass *p, uint32_t chunk, uint32_
     }
 }
 
-/* Chunks, counted from phase 1 on.  F16 tiles are read where DMA puts them, one phase longer than other kinds. */
+/* The chunk to fetch in a phase after the first.  F16 tiles are read where DMA puts them, one phase longer than other
+ * kinds.  The last chunk has shares of its own, and another thread may be a phase behind with the chunk whose place it
+ * takes. */
+static uint32_t next_of(const struct pass *p, uint32_t phase, uint32_t ahead)
+{
+    uint32_t last = p->plan->n_chunks - 1;
+    if (phase - 1 + ahead < last) return phase - 1 + ahead;
+    return phase == last && last >= ahead ? last : p->plan->n_chunks;
+}
+
+/* Chunks, counted from phase 1 on. */
 static void work(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
 {
     struct pass *p = user;
@@ -156,7 +167,7 @@ static void work(struct isa *isa, void *user, uint32_t phase, uint32_t thread, u
             npu_share_start(p->columns, thread), npu_share_start(p->columns, thread + 1));
         return;
     }
-    fetch(isa, p, phase - 1 + ahead, thread);
+    fetch(isa, p, next_of(p, phase, ahead), thread);
     if (phase - 1 < end) prepare(isa, p, phase - 1, thread);
     if (phase >= 3) store(isa, p, phase - 3, thread);
 }

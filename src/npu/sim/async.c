@@ -183,6 +183,7 @@ static void section(
         order[i] = order[j], order[j] = t;
     }
     sim->section++;
+    if (!phase) sim->first_phase = sim->section, sim->tile_thread = n + 1;
     for (uint32_t i = 0; i < n_shares; i++) {
         struct npu_sim_counters before = sim->counts;
         sim->thread = order[i] + 1;

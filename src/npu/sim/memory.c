@@ -14,6 +14,15 @@ uint32_t sim_offset(const struct npu_sim *sim, const void *p, uint64_t bytes)
     return (uint32_t)off;
 }
 
+/* Is what another did at this mark possibly not done yet? */
+static int beside(const struct npu_sim *sim, uint32_t mark)
+{
+    uint32_t section = mark / SIM_THREADS, thread = mark % SIM_THREADS;
+    if (thread == sim->thread) return 0;
+    return section == sim->section || (section + 1 == sim->section && section >= sim->first_phase &&
+                                          thread != sim->tile_thread && sim->thread != sim->tile_thread);
+}
+
 /* Threads run one after another here, in random order.  TCM is remembered by bytes, shared memory by words. */
 void sim_check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int writes)
 {
@@ -22,10 +31,9 @@ void sim_check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int write
     uint32_t first = tcm ? off - sim->tcm_start : (off - sim->ddr_start) / 4;
     uint32_t last = tcm ? first + bytes : (off - sim->ddr_start + bytes + 3) / 4;
     uint32_t *writer = tcm ? sim->tcm_writer : sim->ddr_writer, *reader = tcm ? sim->tcm_reader : sim->ddr_reader;
-    uint32_t section = sim->section, mine = section * SIM_THREADS + sim->thread;
+    uint32_t mine = sim->section * SIM_THREADS + sim->thread;
     for (uint32_t i = first; i < last; i++) {
-        int written = writer[i] / SIM_THREADS == section && writer[i] != mine;
-        if (written || (writes && reader[i] / SIM_THREADS == section && reader[i] != mine)) {
+        if (beside(sim, writer[i]) || (writes && beside(sim, reader[i]))) {
             sim_fault(at, NPU_SIM_THREAD_RACE, off);
             return;
         }

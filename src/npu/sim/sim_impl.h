@@ -49,7 +49,8 @@ struct npu_sim {
     uint32_t tcm_high; /* offset above the highest TCM byte written */
     uint32_t dma_limit;
     uint64_t random;
-    uint32_t section, thread; /* of isa_threads and isa_phases; thread 0: outside of them */
+    uint32_t section, thread;          /* of isa_threads and isa_phases; thread 0: outside of them */
+    uint32_t first_phase, tile_thread; /* the first section of these phases */
 
     struct sim_engine engine[SIM_THREADS];
     struct npu_sim_watch *watch; /* NULL: nobody does */
@@ -71,7 +72,8 @@ static inline int sim_in_tcm(const struct npu_sim *sim, uint32_t off, uint64_t b
     return off >= sim->tcm_start && off + bytes <= sim->ddr_start;
 }
 
-/* Inside of a section nobody may touch what another thread writes, nor write what another thread has read. */
+/* Inside of a section nobody may touch what another thread writes, nor write what another thread has read; of phases, no
+ * vector thread may do so with what another does in the phase before. */
 void sim_check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int writes);
 
 /* Lands what was started and not waited for, each a fault, and numbers tickets anew. */

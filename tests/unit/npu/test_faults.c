@@ -568,7 +568,27 @@ static void hand_over(struct isa *isa, void *user, uint32_t phase, uint32_t thre
     uint8_t *tcm = r->place->tcm;
     if (phase == 0 && thread == 0) r->ticket = dma_start_1d(tcm, r->place->x, 128);
     if (phase == 1 && thread == 0) dma_wait(r->ticket);
-    if (phase == 2 && thread < n) v_store(tcm + 128 + 128 * thread, v_load(tcm));
+    if (phase == 3 && thread < n) v_store(tcm + 128 + 128 * thread, v_load(tcm));
+}
+
+/* Another may still be in the phase before. */
+static void read_a_phase_early(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
+{
+    struct relay *r = user;
+    uint8_t *tcm = r->place->tcm;
+    (void)n;
+    if (phase == 0 && thread == 0) r->ticket = dma_start_1d(tcm, r->place->x, 128);
+    if (phase == 1 && thread == 0) dma_wait(r->ticket);
+    if (phase == 2 && thread == 1) v_store(tcm + 4096, v_load(tcm));
+}
+
+static void write_a_phase_early(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
+{
+    struct relay *r = user;
+    uint8_t *tcm = r->place->tcm;
+    (void)n;
+    if (phase == 1 && thread == 0) v_store(tcm + 4096, v_load(tcm));
+    if (phase == 2 && thread == 1) v_store(tcm, v_zero());
 }
 
 static void wait_for_another(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
@@ -598,8 +618,10 @@ static void phases_hand_over(void **state)
         const char *name;
         int kind; /* -1: none */
     } cases[] = {{hand_over, "hand_over", -1}, {wait_for_another, "wait_for_another", NPU_SIM_DMA_FOREIGN},
-        {read_too_early, "read_too_early", NPU_SIM_THREAD_RACE}};
-    for (int i = 0; i < 3; i++)
+        {read_too_early, "read_too_early", NPU_SIM_THREAD_RACE},
+        {read_a_phase_early, "read_a_phase_early", NPU_SIM_THREAD_RACE},
+        {write_a_phase_early, "write_a_phase_early", NPU_SIM_THREAD_RACE}};
+    for (int i = 0; i < 5; i++)
         for (uint64_t seed = 1; seed < 20; seed++) {
             struct bench b;
             size_t n;
@@ -607,7 +629,7 @@ static void phases_hand_over(void **state)
             struct isa *isa = npu_sim_isa(b.sim);
             struct relay relay = {&b.place, 0};
             v_store(b.place.tcm, v_zero());
-            isa_phases(3, 3, cases[i].run, &relay);
+            isa_phases(3, 4, cases[i].run, &relay);
             npu_sim_end(b.sim, 0);
             const struct npu_sim_fault *f = npu_sim_faults(b.sim, &n);
             assert_int_equal(n > 0, cases[i].kind >= 0);

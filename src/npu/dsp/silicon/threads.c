@@ -86,29 +86,35 @@ static void leave(struct npu_thread *t)
 
 /* ---- sections ---- */
 
-/* Shares number, number + pool->n, ... of vector threads; the share after these is the tile thread's, or thread 0's. */
-static void phase(struct npu_thread *t, uint32_t number)
+/* Shares number, number + pool->n, ... of a vector thread, after the tile thread's phase before. */
+static void vector_phase(struct npu_thread *t, uint32_t number)
 {
     struct npu_pool *p = t->pool;
-    for (uint32_t i = t->number; t->number < p->n && i < p->n_shares; i += p->n)
-        if (p->phase)
-            p->phase(&t->isa, p->user, number, i, p->n_shares);
-        else
-            p->fn(&t->isa, p->user, i, p->n_shares);
-    if (p->phase && t->number == (p->n_all > p->n ? p->n : 0))
-        p->phase(&t->isa, p->user, number, p->n_shares, p->n_shares);
+    wait_until(&p->tiled, p->tiled_before + number);
+    for (uint32_t i = t->number; i < p->n_shares; i += p->n) p->phase(&t->isa, p->user, number, i, p->n_shares);
+    add(&p->ended[number % 2], 1);
 }
 
-/* A thread's part of the section; all meet between phases. */
+/* The share after these, when all vector threads have ended the phase before.  That is counted apart from the phase after
+ * it, which some may have ended when others have not ended this one. */
+static void tile_phase(struct npu_thread *t, uint32_t number)
+{
+    struct npu_pool *p = t->pool;
+    uint32_t before = (number + 1) % 2;
+    if (number) wait_until(&p->ended[before], p->ended_before[before] + (number + 1) / 2 * p->n);
+    p->phase(&t->isa, p->user, number, p->n_shares, p->n_shares);
+    add(&p->tiled, 1);
+}
+
+/* A thread's part of the section; without a thread for tiles they are thread 0's. */
 static void share(struct npu_thread *t)
 {
     struct npu_pool *p = t->pool;
-    uint32_t met = p->met_before;
-    for (uint32_t i = 0; i < p->n_phases; i++) {
-        phase(t, i);
-        if (i + 1 == p->n_phases || p->n_all == 1) continue;
-        add(&p->met, 1);
-        wait_until(&p->met, met += p->n_all);
+    for (uint32_t i = t->number; !p->phase && t->number < p->n && i < p->n_shares; i += p->n)
+        p->fn(&t->isa, p->user, i, p->n_shares);
+    for (uint32_t i = 0; p->phase && i < p->n_phases; i++) {
+        if (t->number < p->n) vector_phase(t, i);
+        if (t->number == (p->n_all > p->n ? p->n : 0)) tile_phase(t, i);
     }
 }
 
@@ -116,7 +122,8 @@ static void run_section(struct isa *isa)
 {
     struct npu_pool *p = isa->thread->pool;
     uint32_t done = look(&p->done) + p->n_all - 1;
-    p->met_before = look(&p->met);
+    p->tiled_before = look(&p->tiled);
+    for (int i = 0; i < 2; i++) p->ended_before[i] = look(&p->ended[i]);
     if (p->n_all > 1) add(&p->section, 1);
     share(isa->thread);
     wait_until(&p->done, done);
@@ -195,7 +202,7 @@ int npu_pool_run(struct npu_pool *p)
 {
     uint32_t n = 0;
     int error = 0, status;
-    p->ready = p->go = p->section = p->done = p->met = (struct npu_event){0, 0};
+    p->ready = p->go = p->section = p->done = p->tiled = p->ended[0] = p->ended[1] = (struct npu_event){0, 0};
     p->leave = 0, p->owner = 0;
     p->n_all = p->n + (compute_resource_hmx_lock2 != 0); /* where the tile unit may be shared, a thread for it alone */
     while (n < p->n_all && !error) {
