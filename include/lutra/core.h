@@ -65,7 +65,8 @@ struct lutra_runtime_settings {
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 
 /* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program under
- * qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  A list is in order of preference: each
+ * qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  Behind an NPU's name ":supergroup" packs
+ * Q4_0 and Q8_0 of the layers anew, a scale for 2 inputs x 16 outputs.  A list is in order of preference: each
  * operation runs on the first device that can do it, and on the next when that one is lost.  The CPU stands last where the
  * list does not name it. */
 LUTRA_API int lutra_runtime_open(

@@ -29,7 +29,20 @@ void lutra_free(void *text)
 
 typedef const struct lutra_runtime_settings runtime_settings;
 
-/* text [n]: what it is, in words. */
+/* A device that can be asked for.  text [n] becomes what it is, in words. */
+struct opener {
+    const char *name;
+    int (*open)(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out, char *text,
+        size_t n, struct lutra_error *err);
+    npu_transport_open *transport; /* of an NPU: */
+    const char *what;
+    bool supergroups; /* weights of the layers */
+};
+
+/* What stands for silicon where there is none. */
+#define EMULATED ", emulated in this process"
+#define UNDER_QEMU ", emulated by QEMU: floats in software, tiles on the host"
+
 static int open_cpu_with(lutra_runtime *rt, uint32_t isa, const char *name, struct device **out, char *text, size_t n,
     struct lutra_error *err)
 {
@@ -45,25 +58,27 @@ static int open_cpu_with(lutra_runtime *rt, uint32_t isa, const char *name, stru
     return 0;
 }
 
-static int open_cpu(
-    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
+static int open_cpu(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out,
+    char *text, size_t n, struct lutra_error *err)
 {
     uint32_t limit = CPU_ISA_ALL;
+    (void)self;
     if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
     return open_cpu_with(rt, cpu_isa() & limit, "cpu", out, text, n, err);
 }
 
-static int open_cpu_ref(
-    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
+static int open_cpu_ref(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out,
+    char *text, size_t n, struct lutra_error *err)
 {
-    (void)set;
+    (void)self, (void)set;
     return open_cpu_with(rt, 0, "cpu-ref", out, text, n, err);
 }
 
-static int open_npu_over(npu_transport_open *transport, lutra_runtime *rt, runtime_settings *set, struct device **out,
+static int open_npu(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out,
     char *text, size_t n, struct lutra_error *err)
 {
     struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_VECTOR_THREADS};
+    npu.supergroups = self->supergroups;
     const char *given[] = {set->npu_qemu, set->npu_program, set->npu_library};
     if (set->npu_window_bytes > NPU_WINDOW_MOST)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "npu_window_bytes is %llu, at most %llu",
@@ -73,52 +88,34 @@ static int open_npu_over(npu_transport_open *transport, lutra_runtime *rt, runti
         if (given[i] && !rt->npu_path[i] && !(rt->npu_path[i] = strdup(given[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
     npu.qemu = rt->npu_path[0], npu.program = rt->npu_path[1], npu.library = rt->npu_path[2];
-    TRY(npu_device_open(out, transport, &npu, rt->pool, err));
-    snprintf(text, n, "%s, %zu MiB", (*out)->name, (*out)->caps.memory_bytes >> 20);
+    TRY(npu_device_open(out, self->transport, &npu, rt->pool, err));
+    snprintf(text, n, "%s, %zu MiB%s", self->name, (*out)->caps.memory_bytes >> 20, self->what);
     return 0;
 }
 
-static int open_npu_sim(
-    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
-{
-    return open_npu_over(npu_local_open, rt, set, out, text, n, err);
-}
-
-static int open_npu_qemu(
-    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
-{
-    return open_npu_over(npu_child_open, rt, set, out, text, n, err);
-}
-
-static int open_npu(
-    lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err)
-{
-    return open_npu_over(npu_fastrpc_open, rt, set, out, text, n, err);
-}
-
-static const struct {
-    const char *name;
-    int (*open)(
-        lutra_runtime *rt, runtime_settings *set, struct device **out, char *text, size_t n, struct lutra_error *err);
-} openers[] = {{"cpu", open_cpu}, {"cpu-ref", open_cpu_ref}, {"npu-sim", open_npu_sim}, {"npu-qemu", open_npu_qemu},
-    {"npu", open_npu}};
+static const struct opener openers[] = {{"cpu", open_cpu, NULL, "", false}, {"cpu-ref", open_cpu_ref, NULL, "", false},
+    {"npu-sim", open_npu, npu_local_open, EMULATED, false}, {"npu-qemu", open_npu, npu_child_open, UNDER_QEMU, false},
+    {"npu", open_npu, npu_fastrpc_open, "", false}, {"npu-sim:supergroup", open_npu, npu_local_open, EMULATED, true},
+    {"npu-qemu:supergroup", open_npu, npu_child_open, UNDER_QEMU, true},
+    {"npu:supergroup", open_npu, npu_fastrpc_open, "", true}};
 
 /* The device that the first n_name bytes name, as the next in order. */
 static int open_device(
     lutra_runtime *rt, runtime_settings *set, const char *name, size_t n_name, struct lutra_error *err)
 {
-    char text[160];
+    char text[192];
     for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) {
         if (strlen(openers[i].name) != n_name || memcmp(openers[i].name, name, n_name) != 0) continue;
         if (rt->n_device == PLAN_DEVICES)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
-        TRY(openers[i].open(rt, set, &rt->device[rt->n_device], text, sizeof text, err));
+        TRY(openers[i].open(&openers[i], rt, set, &rt->device[rt->n_device], text, sizeof text, err));
         size_t at = strlen(rt->text);
         snprintf(rt->text + at, sizeof rt->text - at, "%s%s", rt->n_device ? "; " : "", text);
         rt->n_device++;
         return 0;
     }
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are)",
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+        "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are; behind an NPU's name ':supergroup')",
         (int)(n_name < 60 ? n_name : 60), name);
 }
 

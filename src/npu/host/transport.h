@@ -40,6 +40,7 @@ struct npu_transport_settings {
     uint32_t n_threads;    /* vector threads the executor may use, 1 */
     uint32_t session;      /* FastRPC: 0 the process's own, others are reserved (a device may have no more than two) */
     uint64_t seed;         /* in process: of the emulator's hazards */
+    bool supergroups;      /* of a device: Q4_0 and Q8_0 of the layers are packed into supergroups (wire/layout.h) */
     /* Paths, borrowed while a transport or device opened with them is open; NULL: where they usually are */
     const char *qemu;    /* qemu-hexagon: of PATH */
     const char *program; /* lutra-npu-qemu.elf: beside the running program, one folder up, or in ../lib/lutra */

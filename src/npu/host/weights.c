@@ -17,6 +17,8 @@ int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_w
     uint32_t kind;
     struct npu_gemm_plan plan;
     TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
+    if (d->settings.supergroups && strncmp(t->name, "blk.", 4) == 0)
+        kind = kind == NPU_W_Q4_0 ? NPU_W_SUPER4 : kind == NPU_W_Q8_0 ? NPU_W_SUPER8 : kind;
     if (t->ne[0] < 32 || t->ne[0] % 32 || t->ne[0] > 1 << 24 || t->ne[1] < 1 || t->ne[1] > 1 << 24 ||
         npu_weights_layout(kind, npu_weights_k((uint32_t)t->ne[0]), (uint32_t)t->ne[1], out))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %lld x %lld has no layout", t->name,
@@ -38,6 +40,8 @@ struct packing {
     const uint8_t *rows;
     size_t row_bytes;
     uint8_t *dst;
+    float *scratch; /* of supergroups: 32 rows of each thread, zeros behind those of the tensor */
+    const struct tensor *t;
 };
 
 static void pack_some(void *arg, int ith, int nth)
@@ -48,13 +52,41 @@ static void pack_some(void *arg, int ith, int nth)
         (uint32_t)(n * ((uint64_t)ith + 1) / (uint64_t)nth));
 }
 
+/* The rows' values in groups of their own [TTS 5.1]. */
+static void pack_groups(void *arg, int ith, int nth)
+{
+    const struct packing *p = arg;
+    const struct npu_weights *w = p->w;
+    float *rows = p->scratch + (size_t)ith * NPU_COLS * w->k;
+    for (uint32_t b = (uint32_t)ith; b < w->n_blocks; b += (uint32_t)nth) {
+        struct npu_weights block = *w;
+        block.n = w->n - b * NPU_COLS < NPU_COLS ? w->n - b * NPU_COLS : NPU_COLS;
+        for (uint32_t r = 0; r < block.n; r++)
+            quant_info_of((uint32_t)p->t->type)
+                ->dequantize(
+                    p->rows + (b * (size_t)NPU_COLS + r) * p->row_bytes, rows + (size_t)r * w->k, (size_t)p->t->ne[0]);
+        npu_pack_supergroup(&block, rows, w->k, p->dst + (size_t)b * w->block_bytes, 0, 1);
+    }
+}
+
+static int pack_supergroups(struct npu_device *d, struct packing *p, struct lutra_error *err)
+{
+    TRY(quant_row_bytes((uint32_t)p->t->type, p->t->ne[0], &p->row_bytes));
+    p->scratch = calloc((size_t)pool_size(d->pool) * NPU_COLS * p->w->k, sizeof *p->scratch);
+    if (!p->scratch) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory to pack tensor '%s'", p->t->name);
+    pool_run(d->pool, pack_groups, p);
+    free(p->scratch);
+    return 0;
+}
+
 /* Rows to tiles; where k is an odd number of 32, a block of zeros is put behind every row first. */
 static int pack(
     struct npu_device *d, const struct tensor *t, const struct npu_weights *w, uint8_t *dst, struct lutra_error *err)
 {
-    struct packing p = {.w = w, .rows = t->data, .dst = dst};
+    struct packing p = {.w = w, .rows = t->data, .dst = dst, .t = t};
     size_t row_bytes;
     uint8_t *wide = NULL;
+    if (w->kind == NPU_W_SUPER4 || w->kind == NPU_W_SUPER8) return pack_supergroups(d, &p, err);
     TRY(quant_row_bytes((uint32_t)t->type, (size_t)t->ne[0], &row_bytes));
     TRY(quant_row_bytes((uint32_t)t->type, w->k, &p.row_bytes));
     if (row_bytes != p.row_bytes) {

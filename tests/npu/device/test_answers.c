@@ -166,17 +166,17 @@ static void run_on(const char *path, const char *device, struct answers *out)
 }
 
 /* allowed: problems answered differently, per 100; most: relative difference of perplexity. */
-static void compare(const char *path, int allowed, double most)
+static void compare(const char *path, const char *device, int allowed, double most)
 {
     static struct answers cpu, npu;
     int differ = 0;
     run_on(path, "cpu", &cpu);
-    run_on(path, "npu-sim", &npu);
+    run_on(path, device, &npu);
     for (int i = 0; i < n_problem; i++) differ += strcmp(cpu.last[i], npu.last[i]) != 0;
     assert_int_equal(cpu.n_tok, npu.n_tok);
     double a = exp(-cpu.log_prob / (double)cpu.n_tok), b = exp(-npu.log_prob / (double)npu.n_tok);
-    printf("%s: %d of %d answers differ; perplexity of %ld tokens: cpu %.5f, npu-sim %.5f (%+.3f %%)\n", path, differ,
-        n_problem, cpu.n_tok, a, b, 100 * (b / a - 1));
+    printf("%s: %d of %d answers differ; perplexity of %ld tokens: cpu %.5f, %s %.5f (%+.3f %%)\n", path, differ,
+        n_problem, cpu.n_tok, a, device, b, 100 * (b / a - 1));
     assert_true(differ * 100 <= allowed * n_problem);
     assert_true(fabs(b / a - 1) <= most);
 }
@@ -184,8 +184,8 @@ static void compare(const char *path, int allowed, double most)
 static void f16_models_answer_alike(void **state)
 {
     (void)state;
-    compare(LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", 2, 0.002);
-    if (n_problem >= 100) compare(LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", 2, 0.002);
+    compare(LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", "npu-sim", 2, 0.002);
+    if (n_problem >= 100) compare(LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", "npu-sim", 2, 0.002);
 }
 
 /* The CPU's int8 activations and the NPU's halves differ more: a looser bound, and the figure printed. */
@@ -204,7 +204,8 @@ static void q4_0_answers_alike(void **state)
         OK(lutra_runtime_open(&rt, NULL, err));
         OK(lutra_quantize(rt, from, to, &qs, err));
         lutra_runtime_close(&rt);
-        compare(to, 10, 0.02);
+        compare(to, "npu-sim", 10, 0.02);
+        compare(to, "npu-sim:supergroup", 15, 0.02); /* quantized anew */
         remove(to);
     }
 }
