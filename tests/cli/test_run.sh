@@ -146,10 +146,8 @@ done
 interrupt_after() {
     "$LUTRA" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null &
     pid=$!
-    for _ in $(seq 100); do
-        [ -s "$WORK/out" ] && break
-        sleep 0.1
-    done
+    # Before it writes it may not have asked for it yet, and the signal would be lost.
+    while [ ! -s "$WORK/out" ] && kill -0 $pid 2>/dev/null; do sleep 0.1; done
     start=$(date +%s%N)
     kill -INT $pid
     wait $pid
