@@ -1,7 +1,8 @@
 """Records of evaluations, and what follows from them: accuracies, differences and costs, with 95 % intervals.
 
-A record is a run of `lutra eval`, small: for each method one bit per problem and rows.  Intervals are paired bootstraps over the
-problems, the same for all methods; where a size was trained several times, the runs are drawn, too (the second level).
+A record is a run of `lutra eval`, small: for each method one bit per problem and rows.  Intervals are paired bootstraps
+over the problems, the same for all methods; where a size was trained several times, the runs are drawn, too (the second
+level).
 """
 import base64
 import json
@@ -30,7 +31,8 @@ def macs_per_row(size, head=True):
 # ---- from a report of lutra eval to a record ----
 
 def winner(samples, weigh):
-    """The sample that a vote chooses: the answer of most votes or weight, the first of equals; of it the best, else the first."""
+    """The sample that a vote chooses: the answer of most votes or weight, the first of equals; of it the best, else the
+    first."""
     total = {}
     for s in samples:
         if s["answer"] is not None:
@@ -69,7 +71,8 @@ def planes(values):
 
 
 def pairs(problems):
-    """[wins, pairs] within problems: how often the score of a right sample is above a wrong one's; equal ones count half."""
+    """[wins, pairs] within problems: how often the score of a right sample is above a wrong one's; equal ones count
+    half."""
     wins = n = 0
     for p in problems:
         good = [s["score"] for s in p["samples"] if s["right"]]
@@ -87,7 +90,8 @@ def record(name, report):
         if abs(mean - m["accuracy"]["mean"]) > 1e-6:
             raise SystemExit(f"{name}: {m['method']} is {mean} from the samples, {m['accuracy']['mean']} in the report")
         methods.append({"method": m["method"], "of": counted[0][1], "right": planes([r for r, _, _ in counted]),
-                        "rows": round(m["generator_rows"], 4), "rows_sd": round(statistics.pstdev(t for _, _, t in counted), 2),
+                        "rows": round(m["generator_rows"], 4),
+                        "rows_sd": round(statistics.pstdev(t for _, _, t in counted), 2),
                         "verifier_rows": round(m["verifier_rows"], 4), "tokens": round(m["tokens_per_problem"], 4)})
     settings = {k: v.rpartition("/")[2] if isinstance(v, str) else v for k, v in report["settings"].items()
                 if k in ("model", "prm", "file", "check", "seed", "temperature")}
@@ -115,7 +119,8 @@ class Figures:
                 runs[number] = (run["problems"], bits, m["of"])
                 macs = m["rows"] * macs_per_row(size) + m["verifier_rows"] * macs_per_row(*self.judge(size, judge))
                 rows = m["rows"] + m["verifier_rows"]
-                self.cost.setdefault(f"{series} {m['method']}", []).append((rows, macs, m["rows_sd"] / math.sqrt(run["problems"]), m))
+                cost = (rows, macs, m["rows_sd"] / math.sqrt(run["problems"]), m)
+                self.cost.setdefault(f"{series} {m['method']}", []).append(cost)
             self.runs.setdefault(series, []).append(number)
 
     @staticmethod
@@ -133,7 +138,8 @@ class Figures:
                 count = [0] * n
                 for i in rng.choices(range(n), k=n):
                     count[i] += 1
-                out.append([int("".join("01"[c >> j & 1] for c in reversed(count)), 2) for j in range(max(count).bit_length())])
+                out.append([int("".join("01"[c >> j & 1] for c in reversed(count)), 2)
+                            for j in range(max(count).bit_length())])
             self.resamples[n] = out
         return self.resamples[n]
 
@@ -142,11 +148,13 @@ class Figures:
         if name not in self.means:
             per_run = []
             for n, bits, of in self.planes[name].values():
-                dot = lambda weight: sum(bin(w & b).count("1") << j + k for j, w in enumerate(weight) for k, b in enumerate(bits))
+                dot = lambda weight: sum(bin(w & b).count("1") << j + k
+                                         for j, w in enumerate(weight) for k, b in enumerate(bits))
                 per_run.append([dot([(1 << n) - 1]) / (n * of)] + [dot(w) / (n * of) for w in self.drawn(n)])
             size = name.split(" ")[0].split(":")[0]  # the same runs for all methods of a size
             rng = random.Random(f"runs of {size}")
-            picked = [range(len(per_run))] + [rng.choices(range(len(per_run)), k=len(per_run)) for _ in range(RESAMPLES)]
+            picked = [range(len(per_run))] + [rng.choices(range(len(per_run)), k=len(per_run))
+                                              for _ in range(RESAMPLES)]
             self.means[name] = [statistics.fmean(per_run[k][r] for k in pick) for r, pick in enumerate(picked)]
         return self.means[name]
 
@@ -187,7 +195,8 @@ class Figures:
     def weight_bytes(self, name):
         """F16, of a pass of the generator and, where there is one, of the verifier."""
         series = name.split(" ")[0].split(":")
-        return 2 * (macs_per_row(series[0]) + (macs_per_row(*self.judge(series[0], series[1])) if len(series) > 1 and "@" in name else 0))
+        judged = len(series) > 1 and "@" in name
+        return 2 * (macs_per_row(series[0]) + (macs_per_row(*self.judge(series[0], series[1])) if judged else 0))
 
     def ms(self, name, threads):
         """(median, least, most) of the rounds, or None."""
@@ -195,7 +204,8 @@ class Figures:
         return of and (statistics.median(of), min(of), max(of))
 
     def auc(self, series):
-        wins = [run["pairs"] for run in self.data["runs"] if "pairs" in run and run["name"].split("-")[0].rstrip("0123456789") == series.split(":")[0]]
+        wins = [run["pairs"] for run in self.data["runs"] if "pairs" in run
+                and run["name"].split("-")[0].rstrip("0123456789") == series.split(":")[0]]
         return sum(w for w, _ in wins) / sum(n for _, n in wins)
 
 
