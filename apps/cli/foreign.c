@@ -108,12 +108,13 @@ static const struct foreign table[] = {
     {"--metrics --props --slots --no-slots --no-webui --webui --rerank --reranking", FOREIGN_NONE,
         "there is no server yet", NULL},
     {"--imatrix --include-weights --exclude-weights", FOREIGN_ONE, "importance matrices are not used", NULL},
-    {"--tensor-type --tensor-type-file --prune-layers --target-bpw --max-buffer-size", FOREIGN_ONE,
-        "tensors get the types of TYPE, --token-embedding-type and --output-tensor-type", NULL},
-    {"--keep-split --dry-run --leave-output-tensor --no-importance --keep-bpw-state", FOREIGN_NONE,
+    {"--tensor-type-file --prune-layers --target-bpw --max-buffer-size", FOREIGN_ONE,
+        "tensors get the types of TYPE, --tensor-type, --token-embedding-type and --output-tensor-type", NULL},
+    {"--keep-split --no-importance --keep-bpw-state --process-output --show-statistics", FOREIGN_NONE,
         "it is not implemented", NULL},
     {"--ppl --hellaswag --winogrande --multiple-choice --kl-divergence --all-logits --save-all-logits", FOREIGN_NONE,
         "that is 'lutra perplexity'", NULL},
+    {"--no-ppl", FOREIGN_NONE, NULL, NULL},
     {"--ppl-stride --ppl-output-type", FOREIGN_ONE, "it is not implemented", "0"},
 };
 
@@ -141,7 +142,7 @@ const char *foreign_tool(const char *name)
         {"perplexity", "that is 'lutra perplexity'"},
         {"speculative speculative-simple", "that is 'lutra run' with -md FILE"},
         {"lookup", "that is 'lutra run' with --spec-type ngram-simple"},
-        {"imatrix gguf-split gguf export-lora cvector-generator tts mtmd-cli embedding retrieval rpc-server "
+        {"gguf-split gguf export-lora cvector-generator tts mtmd-cli embedding retrieval rpc-server "
          "lookahead parallel save-load-state infill run-server fit-params",
             "it is not implemented"},
     };

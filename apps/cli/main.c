@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const struct command *const commands[] = {&command_run, &command_eval, &command_perplexity, &command_bench,
-    &command_quantize, &command_import, &command_pack, &command_make_model, &command_inspect, &command_models,
-    &command_tokenize, &command_rag};
+    &command_quantize, &command_imatrix, &command_import, &command_pack, &command_make_model, &command_inspect,
+    &command_models, &command_tokenize, &command_rag};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static const char *command_name(const void *ctx, int i)

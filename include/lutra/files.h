@@ -37,6 +37,21 @@ LUTRA_API int lutra_quantize(lutra_runtime *runtime, const char *in_path, const 
 /* The mixes' names: i = 0, 1, ... until NULL. */
 LUTRA_API const char *lutra_quantize_type(int i);
 
+struct lutra_imatrix_settings {
+    size_t size;
+    int n_ctx;           /* tokens of a chunk: 512 */
+    int n_chunk;         /* at most so many; 0 = all */
+    bool dat;            /* llama.cpp's older file in place of GGUF */
+    const char *dataset; /* the text's name in the file, or NULL */
+    lutra_progress_fn progress;
+    void *progress_user;
+};
+LUTRA_API void lutra_imatrix_settings_init(struct lutra_imatrix_settings *settings, size_t size);
+/* What llama-imatrix makes of a text: the mean squares of the inputs of every matrix of the layers, column by column, for
+ * lutra_quantize.  The tokens are cut into whole chunks.  The new file appears whole or not at all. */
+LUTRA_API int lutra_imatrix(lutra_model *model, const int32_t *tokens, int n_token, const char *out_path,
+    const struct lutra_imatrix_settings *settings, struct lutra_error *err);
+
 #define LUTRA_PACKED_SUFFIX ".lutra-packed"
 
 /* Writes the model's matrices as this runtime's device packs them, so that opening the model later maps them instead;

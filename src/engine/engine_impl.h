@@ -10,6 +10,7 @@
  *     memory.c    values and cache on the devices         turn.c      one thread at a time on the devices
  *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
  *     search*.c   searches over candidates               verifier.c  the judge
+ *     observe.c   a look at every matmul's inputs        imatrix.c   sums of their squares
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
 #define LUTRA_ENGINE_ENGINE_IMPL_H

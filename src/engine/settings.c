@@ -136,6 +136,11 @@ void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size
     settings_fill(settings, size, &(struct lutra_quantize_settings){.size = sizeof *settings});
 }
 
+void lutra_imatrix_settings_init(struct lutra_imatrix_settings *settings, size_t size)
+{
+    settings_fill(settings, size, &(struct lutra_imatrix_settings){.size = sizeof *settings, .n_ctx = 512});
+}
+
 void lutra_make_model_settings_init(struct lutra_make_model_settings *settings, size_t size)
 {
     struct lutra_make_model_settings d = {.size = sizeof d, .type = "Q4_0"};

@@ -25,8 +25,8 @@ enum {
     Q5_K_M = 1 << 9,
     IQ4_NL = 1 << 10,
     IQ4_XS = 1 << 11,
-    TERNARY = 1 << 12,
-    OTHERS = 1 << 13, /* quantized types without rules of their own */
+    TERNARY = 1 << 12, /* and Q2_0 */
+    OTHERS = 1 << 13,  /* quantized types without rules of their own */
     ALL = (1 << 14) - 1
 };
 
@@ -54,8 +54,8 @@ static const struct weights_mix mixes[] = {
     {"TQ1_0", QUANT_TQ1_0, 36, TERNARY},
     {"TQ2_0", QUANT_TQ2_0, 37, TERNARY},
     {"MXFP4", QUANT_MXFP4, 38, 0},
-    {"Q1_0", QUANT_Q1_0, 40, 0},
-    {"Q2_0", QUANT_Q2_0, 41, 0},
+    {"Q1_0", QUANT_Q1_0, 40, OTHERS},
+    {"Q2_0", QUANT_Q2_0, 41, TERNARY},
 };
 enum { N_MIXES = sizeof mixes / sizeof *mixes };
 
@@ -101,6 +101,7 @@ enum quant_type weights_legal_type(enum quant_type type, int64_t n_elems)
     case QUANT_Q5_K: type = QUANT_Q5_1; break;
     case QUANT_Q6_K: type = QUANT_Q8_0; break;
     case QUANT_IQ4_XS: type = QUANT_IQ4_NL; break;
+    case QUANT_Q2_0:
     case QUANT_Q2_K:
     case QUANT_Q3_K:
     case QUANT_TQ1_0:

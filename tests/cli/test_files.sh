@@ -65,6 +65,16 @@ lutra make-model -o "$WORK/tiny2.gguf" --shape qwen2.5-0.5b --type Q4_0 --layers
 expect_same "$WORK/tiny.gguf" "$WORK/tiny2.gguf" 'equal seeds give equal files'
 rm -f "$WORK"/tiny*.gguf
 
+lutra imatrix -m "$MODEL" -p "$QUESTION $QUESTION" -c 16 --chunks 2 -o "$WORK/im.gguf"
+expect_code 0 imatrix
+lutra inspect "$WORK/im.gguf" --kv imatrix.chunk_count
+[ "$(cat "$WORK/out")" = 2 ] || fail 'chunks of the imatrix'
+lutra imatrix -m "$MODEL" -p short -c 512 -o "$WORK/empty/im.gguf"
+expect_code 1 'an imatrix of no chunk'
+lutra imatrix -m "$MODEL" -p "$QUESTION" -c 16 -o "$WORK/no/such/im.dat" --output-format dat
+expect_code 1 'imatrix without its folder'
+[ -z "$(ls -A "$WORK/empty")" ] || fail "left behind: $(ls -A "$WORK/empty")"
+
 lutra inspect "$MODEL" --json
 expect_code 0 inspect
 expect_json "$WORK/out" 'd = json.load(sys.stdin)

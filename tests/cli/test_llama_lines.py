@@ -7,7 +7,7 @@ import tempfile
 
 LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
 COMMANDS = {"llama-cli": "run", "llama-completion": "run", "llama-bench": "bench", "llama-batched-bench": "bench",
-            "llama-quantize": "quantize", "llama-tokenize": "tokenize"}
+            "llama-quantize": "quantize", "llama-imatrix": "imatrix", "llama-tokenize": "tokenize"}
 
 
 def arguments(words, folder):

@@ -2,7 +2,7 @@
 # Help, version, completion, and what a wrong command line says.
 . "$(dirname "$0")/lib.sh"
 
-commands='run eval perplexity bench quantize import pack make-model inspect tokenize'
+commands='run eval perplexity bench quantize imatrix import pack make-model inspect tokenize'
 
 lutra --version
 expect_code 0 version

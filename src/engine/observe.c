@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+#include "engine/observe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int observe_open(lutra_session **out, lutra_model *model, int n_ctx, struct lutra_error *err)
+{
+    struct lutra_session_settings set;
+    lutra_session_settings_init(&set, sizeof set);
+    *out = NULL;
+    for (int i = 0; i < model->plan.n_device; i++)
+        if (model->plan.device[i] != model->runtime->cpu)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "inputs of matrices are seen on the CPU alone, not on %s",
+                model->plan.device[i]->name);
+    set.n_seq = 1;
+    set.n_ctx = set.n_batch = set.n_out = n_ctx;
+    TRY(lutra_session_open(out, model, &set, err));
+    if ((*out)->n_batch >= n_ctx) return 0;
+    lutra_session_close(out);
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "chunks of %d tokens: too long for one pass", n_ctx);
+}
+
+struct walk {
+    lutra_session *s;
+    const struct op_list *list;
+    const struct observer *o;
+    const int32_t *ids;
+    int n_chunk, n_row;
+    struct step step;
+    char *stored; /* [n_chunk][stored_bytes]: values between two pieces; NULL: one chunk */
+    size_t stored_bytes;
+};
+
+/* The next matmul behind operation i; n_op: none. */
+static int next_matmul(const struct op_list *list, int i)
+{
+    for (i++; i < list->n_op; i++)
+        if (list->op[i].kind == OP_MATMUL) break;
+    return i;
+}
+
+/* Copies what operation i and those behind it read, to or from a chunk's place; returns its bytes. */
+static size_t move_values(const struct walk *w, int i, char *place, bool back)
+{
+    size_t at = 0;
+    for (int v = 0; v < w->list->n_value; v++) {
+        size_t bytes = (size_t)w->n_row * (size_t)w->list->value[v].dim * sizeof(float);
+        if (op_list_is_dead(w->list, i, v)) continue;
+        if (place) memcpy(back ? w->s->value[v].host : place + at, back ? place + at : w->s->value[v].host, bytes);
+        at += bytes;
+    }
+    return at;
+}
+
+static int open_store(struct walk *w, struct lutra_error *err)
+{
+    if (w->n_chunk == 1) return 0;
+    for (int i = next_matmul(w->list, -1); i < w->list->n_op; i = next_matmul(w->list, i)) {
+        size_t bytes = move_values(w, i, NULL, false);
+        if (bytes > w->stored_bytes) w->stored_bytes = bytes;
+    }
+    w->stored = malloc((size_t)w->n_chunk * w->stored_bytes);
+    return w->stored
+               ? 0
+               : lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for the states of %d chunks: use fewer", w->n_chunk);
+}
+
+/* Operations first .. last - 1 of one chunk, and a look at what `last` reads. */
+static int run_piece(struct walk *w, int chunk, int first, int last, struct lutra_error *err)
+{
+    struct device *cpu = w->s->model->runtime->cpu;
+    struct segment segment = {&w->list->op[first], last - first, w->list, &w->step};
+    struct ticket ticket;
+    char *place = w->stored ? w->stored + (size_t)chunk * w->stored_bytes : NULL;
+    for (int r = 0; r < w->n_row; r++) w->s->batch.row[r].token = w->ids[(size_t)chunk * (size_t)w->n_row + (size_t)r];
+    if (first > 0) move_values(w, first, place, true);
+    TRY(cpu->ops->submit(cpu, &segment, NULL, 0, &ticket, err));
+    TRY(cpu->ops->wait(cpu, &ticket, err));
+    const struct op *op = &w->list->op[last];
+    TRY(w->o->inputs(w->o->user, op, w->s->value[op->in[0]].host, w->n_row, err));
+    move_values(w, last, place, false);
+    return 0;
+}
+
+static int run_all(struct walk *w, struct lutra_error *err)
+{
+    int last;
+    for (int first = 0; (last = next_matmul(w->list, first)) < w->list->n_op; first = last) {
+        for (int c = 0; c < w->n_chunk; c++) TRY(run_piece(w, c, first, last, err));
+        if (w->o->seen) TRY(w->o->seen(w->o->user, &w->list->op[last], err));
+    }
+    return 0;
+}
+
+static int committed(const void *kv, int32_t seq)
+{
+    return kv_seq_length(kv, seq);
+}
+
+/* One pass that never ends: every chunk's keys and values come to the same places. */
+static int walk(struct walk *w, int32_t seq, struct lutra_error *err)
+{
+    lutra_session *s = w->s;
+    struct kv_view view;
+    for (int r = 0; r < w->n_row; r++) {
+        s->batch.row[r] = (struct row){.pos = r, .seq = seq, .parent = r - 1, .want = WANT_HIDDEN};
+        s->out_row[r] = r;
+    }
+    s->batch.n_row = w->n_row;
+    TRY(batch_check(&s->batch, w->list->n_vocab, committed, s->kv, err));
+    TRY(kv_step_begin(s->kv, &s->batch, &view, err));
+    w->step = (struct step){.batch = &s->batch,
+        .kv = &view,
+        .value = s->value,
+        .out_row = s->out_row,
+        .n_out = w->n_row,
+        .n_ctx = s->n_ctx,
+        .result = s->result,
+        .cancel = &s->cancel};
+    turn_take(&s->model->runtime->turn);
+    int rc = open_store(w, err);
+    if (rc == 0) rc = run_all(w, err);
+    turn_give(&s->model->runtime->turn);
+    free(w->stored);
+    kv_step_end(s->kv, &s->batch, false);
+    s->batch.n_row = 0;
+    return rc;
+}
+
+int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct observer *o, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    struct walk w = {.s = s, .list = list, .o = o, .ids = ids, .n_chunk = n_chunk, .n_row = s->n_ctx};
+    int32_t seq;
+    TRY(kv_seq_open(s->kv, s->n_ctx, &seq, err));
+    int rc = walk(&w, seq, err);
+    kv_seq_close(s->kv, seq);
+    return rc;
+}
