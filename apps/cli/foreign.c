@@ -107,7 +107,7 @@ static const struct foreign table[] = {
         FOREIGN_ONE, "there is no server yet", NULL},
     {"--metrics --props --slots --no-slots --no-webui --webui --rerank --reranking", FOREIGN_NONE,
         "there is no server yet", NULL},
-    {"--imatrix --include-weights --exclude-weights", FOREIGN_ONE, "importance matrices are not used", NULL},
+    {"--include-weights --exclude-weights", FOREIGN_ONE, "an importance matrix is used for all tensors it has", NULL},
     {"--tensor-type-file --prune-layers --target-bpw --max-buffer-size", FOREIGN_ONE,
         "tensors get the types of TYPE, --tensor-type, --token-embedding-type and --output-tensor-type", NULL},
     {"--keep-split --no-importance --keep-bpw-state --process-output --show-statistics", FOREIGN_NONE,

@@ -28,6 +28,12 @@ struct lutra_quantize_settings {
     bool leave_output_tensor; /* output.weight stays as it is */
     bool dry_run;             /* only the log's lines, as info; out_path is not looked at */
     bool exact; /* with COPY: LUTRA_E_UNSUPPORTED where a folder's quantized layer would grow to F32, with the reason */
+    const char *imatrix; /* lutra_imatrix's file or llama-imatrix's: errors are weighed by it; or NULL */
+    /* A text, or NULL: matrices are rounded layer by layer on the inputs that already rounded layers give for it, so that what
+     * they yield changes least (GPTQ).  The model must run on the CPU. */
+    const char *calibration;
+    size_t n_calibration_bytes;
+    int calibration_ctx, calibration_chunks; /* tokens of a chunk: 512; at most so many: 64, 0 = all */
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
 /* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.  LUTRA_E_UNSUPPORTED

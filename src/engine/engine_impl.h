@@ -11,6 +11,7 @@
  *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
  *     search*.c   searches over candidates               verifier.c  the judge
  *     observe.c   a look at every matmul's inputs        imatrix.c   sums of their squares
+ *     calibrate.c rounding by them, layer by layer
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
 #define LUTRA_ENGINE_ENGINE_IMPL_H

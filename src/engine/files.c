@@ -2,6 +2,7 @@
  *
  * The public file functions: quantize, make-model, inspect.
  */
+#include "engine/calibrate.h"
 #include "engine/engine_impl.h"
 
 #include <jansson.h>
@@ -12,6 +13,7 @@
 #include "base/cpuinfo.h"
 #include "quant/quant.h"
 #include "weights/convert.h"
+#include "weights/imatrix.h"
 #include "weights/make_model.h"
 #include "weights/mix.h"
 
@@ -106,8 +108,23 @@ static int read_rules(
     return 0;
 }
 
-static int quantize_with(struct weights_quantize_settings *q, const struct lutra_quantize_settings *set,
-    const char *in_path, const char *out_path, struct lutra_error *err)
+/* The file, with the matrices that a calibration has rounded. */
+static int write_file(lutra_runtime *runtime, struct weights_quantize_settings *q,
+    const struct lutra_quantize_settings *set, const char *in_path, const char *out_path, struct lutra_error *err)
+{
+    struct calibration *c = NULL;
+    if (set->calibration && !q->copy && !q->dry_run) {
+        TRY(calibration_open(&c, runtime, in_path, set, q, err));
+        q->ready = calibration_ready;
+        q->ready_user = c;
+    }
+    int rc = weights_quantize_file(in_path, out_path, q, err);
+    calibration_close(&c);
+    return rc;
+}
+
+static int quantize_with(lutra_runtime *runtime, struct weights_quantize_settings *q,
+    const struct lutra_quantize_settings *set, const char *in_path, const char *out_path, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
     if (!q->copy) TRY(mix_named(set->type, &q->mix, err));
@@ -124,9 +141,14 @@ static int quantize_with(struct weights_quantize_settings *q, const struct lutra
     struct weights_type_rule *rule = calloc(n + 1, sizeof *rule);
     int rc =
         text && rule ? read_rules(set, text, rule, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory");
+    struct imatrix *imatrix = NULL;
     q->rule = rule;
     q->n_rule = n;
-    if (rc == 0) rc = weights_quantize_file(in_path, out_path, q, err);
+    if (rc == 0 && set->imatrix) rc = imatrix_open(&imatrix, set->imatrix, err);
+    q->imatrix = imatrix;
+    q->imatrix_path = set->imatrix;
+    if (rc == 0) rc = write_file(runtime, q, set, in_path, out_path, err);
+    imatrix_close(&imatrix);
     for (size_t i = 0; text && i < n; i++) free(text[i]);
     free(text);
     free(rule);
@@ -153,7 +175,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     q.progress_user = &progress;
     q.log = set.log;
     q.log_user = set.log_user;
-    return quantize_with(&q, &set, in_path, out_path, err);
+    return quantize_with(runtime, &q, &set, in_path, out_path, err);
 }
 
 int lutra_make_model(

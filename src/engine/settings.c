@@ -133,7 +133,8 @@ void lutra_search_init(struct lutra_search *search, size_t size)
 
 void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size)
 {
-    settings_fill(settings, size, &(struct lutra_quantize_settings){.size = sizeof *settings});
+    struct lutra_quantize_settings d = {.size = sizeof d, .calibration_ctx = 512, .calibration_chunks = 64};
+    settings_fill(settings, size, &d);
 }
 
 void lutra_imatrix_settings_init(struct lutra_imatrix_settings *settings, size_t size)

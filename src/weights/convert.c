@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "weights/convert.h"
 
-#include "quant/quant.h"
+#include "quant/weighted.h"
 #include "weights/gguf_write.h"
+#include "weights/imatrix.h"
 #include "weights/mix.h"
 #include "weights/weights_impl.h"
 
@@ -87,7 +88,18 @@ static bool is_rewritten(const struct run *run, const char *key)
     if (strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0) return true;
     if (strncmp(key, "lutra.zeros", 11) == 0) return true; /* of a folder: decided */
     if (run->s->copy) return false;
+    if (run->s->imatrix && strncmp(key, "quantize.imatrix.", 17) == 0) return true;
     return strcmp(key, "general.file_type") == 0 || strcmp(key, "general.quantization_version") == 0;
+}
+
+/* As llama-quantize tells of it. */
+static void declare_imatrix(struct run *run)
+{
+    const struct imatrix *m = run->s->imatrix;
+    weights_writer_put_str(run->out, "quantize.imatrix.file", run->s->imatrix_path ? run->s->imatrix_path : "");
+    if (m->dataset) weights_writer_put_str(run->out, "quantize.imatrix.dataset", m->dataset);
+    weights_writer_put_u32(run->out, "quantize.imatrix.entries_count", (uint32_t)m->n_entry);
+    weights_writer_put_u32(run->out, "quantize.imatrix.chunks_count", m->n_chunk);
 }
 
 static void declare(struct run *run)
@@ -100,6 +112,7 @@ static void declare(struct run *run)
         weights_writer_put_u32(run->out, "general.quantization_version", QUANTIZATION_VERSION);
         weights_writer_put_u32(run->out, "general.file_type", run->s->mix->file_type);
     }
+    if (run->s->imatrix && !run->s->copy) declare_imatrix(run);
     for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
         const struct tensor *t = weights_tensor_at(run->in, i);
         weights_writer_add_tensor(run->out, t->name, run->choice[i].type, t->n_dim, t->ne);
@@ -136,6 +149,8 @@ static int copy_tensor(struct run *run, const struct tensor *t, struct lutra_err
 struct slab {
     struct run *run;
     const struct quant_info *from, *to;
+    const float *weight; /* [n_in] of columns, or NULL */
+    size_t n_in, before; /* elements of a row; elements before this slab */
     const uint8_t *src;
     size_t n; /* elements in this slab */
     _Atomic int not_finite;
@@ -154,7 +169,16 @@ static void convert_chunk(void *arg, int i)
     slab->from->dequantize(slab->src + bytes_of(slab->from, first), x, n);
     for (size_t k = 0; k < n; k++)
         if (!isfinite(x[k])) slab->not_finite = 1;
-    slab->to->quantize(x, slab->run->raw + bytes_of(slab->to, first), n);
+    uint8_t *out = slab->run->raw + bytes_of(slab->to, first);
+    if (!slab->weight) {
+        slab->to->quantize(x, out, n);
+        return;
+    }
+    for (size_t at = 0, part; at < n; at += part) { /* by rows: a chunk may begin and end inside one */
+        size_t column = (slab->before + first + at) % slab->n_in;
+        part = slab->n_in - column < n - at ? slab->n_in - column : n - at;
+        quant_weighted(slab->to->type, x + at, slab->weight + column, out + bytes_of(slab->to, at), part);
+    }
 }
 
 static void convert_slab(struct slab *slab)
@@ -168,14 +192,39 @@ static void convert_slab(struct slab *slab)
     }
 }
 
-/* A tensor is one run of whole blocks in both types, so rows need not be looked at. */
-static int convert_tensor(struct run *run, const struct tensor *t, enum quant_type type, struct lutra_error *err)
+/* Mean squares of the columns, in *out (to be freed); none: NULL.  What the text never used counts a little, too. */
+static int find_weight(
+    const struct run *run, const struct tensor *t, enum quant_type type, float **out, struct lutra_error *err)
 {
-    struct slab slab = {.run = run, .from = quant_info_of(t->type), .to = quant_info_of(type)};
+    const struct imatrix_entry *e = run->s->imatrix ? imatrix_find(run->s->imatrix, t->name) : NULL;
+    double mean = 0;
+    *out = NULL;
+    if (!e || !(e->count > 0) || !quant_has_weighted(type)) return 0;
+    if (e->n != (size_t)t->ne[0] || t->n_dim > 2)
+        return lutra_fail(err, LUTRA_E_FORMAT, "imatrix: entry '%s' has %zu columns, the tensor %lld x %lld x %lld",
+            show_name(t->name).s, e->n, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2]);
+    *out = malloc(e->n * sizeof **out);
+    if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory");
+    for (size_t i = 0; i < e->n; i++) mean += e->sum2[i] / e->count / (double)e->n;
+    if (!(mean > 0)) mean = 1;
+    for (size_t i = 0; i < e->n; i++) (*out)[i] = (float)(e->sum2[i] / e->count / mean + 1e-4);
+    return 0;
+}
+
+/* A tensor is one run of whole blocks in both types, so rows need not be looked at. */
+static int convert_slabs(
+    struct run *run, const struct tensor *t, enum quant_type type, const float *weight, struct lutra_error *err)
+{
+    struct slab slab = {.run = run,
+        .from = quant_info_of(t->type),
+        .to = quant_info_of(type),
+        .weight = weight,
+        .n_in = (size_t)t->ne[0]};
     size_t total = t->bytes / slab.from->block_bytes * slab.from->block_elems;
     for (size_t done = 0; done < total; done += slab.n) {
         slab.n = total - done < (size_t)SLAB * CHUNK ? total - done : (size_t)SLAB * CHUNK;
         slab.src = (const uint8_t *)t->data + bytes_of(slab.from, done);
+        slab.before = done;
         convert_slab(&slab);
         if (slab.not_finite)
             return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' holds a value that is NaN or infinite",
@@ -185,6 +234,21 @@ static int convert_tensor(struct run *run, const struct tensor *t, enum quant_ty
         TRY(report(run, bytes_of(slab.from, slab.n), err));
     }
     return 0;
+}
+
+static int convert_tensor(struct run *run, const struct tensor *t, enum quant_type type, struct lutra_error *err)
+{
+    const void *ready = run->s->ready ? run->s->ready(run->s->ready_user, t, type) : NULL;
+    float *weight;
+    if (ready) {
+        size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
+        TRY(weights_writer_data(run->out, ready, bytes_of(quant_info_of(type), n)));
+        return report(run, t->bytes, err);
+    }
+    TRY(find_weight(run, t, type, &weight, err));
+    int rc = convert_slabs(run, t, type, weight, err);
+    free(weight);
+    return rc;
 }
 
 static int convert_all(struct run *run, struct lutra_error *err)

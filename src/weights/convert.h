@@ -23,6 +23,7 @@ struct weights_type_rule {
 };
 
 struct weights_mix;
+struct imatrix;
 
 /* Calls fn(arg, i) for i = 0..n-1, in any order, on any threads, and returns when all are done. */
 typedef void (*weights_parallel_fn)(void *user, void (*fn)(void *arg, int i), void *arg, int n);
@@ -42,6 +43,11 @@ struct weights_quantize_settings {
     int output_type;                      /* the same, for the output matrix */
     const struct weights_type_rule *rule; /* [n_rule], or NULL */
     size_t n_rule;
+    const struct imatrix *imatrix; /* errors are weighed by it, where it has the tensor and the type can; or NULL */
+    const char *imatrix_path;      /* goes into the metadata beside it */
+    /* A tensor's bytes in a type, made elsewhere; NULL: none, it is converted here.  Or no such function. */
+    const void *(*ready)(void *user, const struct tensor *t, enum quant_type type);
+    void *ready_user;
     weights_parallel_fn parallel; /* NULL: serially */
     void *parallel_user;
     weights_progress_fn progress; /* NULL: none.  Bytes of input tensors */

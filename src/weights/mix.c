@@ -158,6 +158,7 @@ struct place {
     int i, n; /* the i-th of n of its part */
     int gqa;  /* query heads per key head */
     uint32_t experts;
+    bool imatrix;
     bool wide; /* the 80 layers of a 70B model */
 };
 
@@ -193,6 +194,14 @@ static bool first_8th(const struct place *p)
 {
     return p->i < p->n / 8;
 }
+static bool first_8th_with_imatrix(const struct place *p)
+{
+    return first_8th(p) && p->imatrix;
+}
+static bool first_8th_without(const struct place *p)
+{
+    return first_8th(p) && !p->imatrix;
+}
 /* The first and last eighth, and every third between. */
 static bool more_bits(const struct place *p)
 {
@@ -222,7 +231,10 @@ static const struct rule {
     {FFN_DOWN, Q3_K_M, always, QUANT_Q4_K},
     {FFN_DOWN, Q3_K_L, always, QUANT_Q5_K},
     {FFN_DOWN, Q4_K_M | Q5_K_M, more_bits, QUANT_Q6_K},
-    {FFN_DOWN, Q4_K_S | IQ4_NL | IQ4_XS, first_8th, QUANT_Q5_K},
+    {FFN_DOWN, Q4_K_S, first_8th, QUANT_Q5_K},
+    {FFN_DOWN, IQ4_NL | IQ4_XS, first_8th_without, QUANT_Q5_K},
+    {FFN_DOWN, Q4_0, first_8th_with_imatrix, QUANT_Q4_1},
+    {FFN_DOWN, Q5_0, first_8th_with_imatrix, QUANT_Q5_1},
     {ATTN_OUTPUT, Q2_K | Q3_K_S | Q3_K_M | Q4_K_S | Q4_K_M | IQ4_NL | IQ4_XS, eight_experts, QUANT_Q5_K},
     {ATTN_OUTPUT, Q2_K, not_eight_experts, QUANT_Q3_K},
     {ATTN_OUTPUT, Q3_K_M, not_eight_experts, QUANT_Q4_K},
@@ -290,6 +302,7 @@ static void read_model(struct chooser *c)
     uint32_t heads = number(c->w, arch, "attention.head_count"), keys = number(c->w, arch, "attention.head_count_kv");
     c->n_layer = number(c->w, arch, "block_count") & 0xffff;
     c->place.gqa = keys ? (int)(heads / keys) : 1;
+    c->place.imatrix = c->s->imatrix != NULL;
     c->place.experts = number(c->w, arch, "expert_count");
     bool llama = arch.n == 5 && memcmp(arch.s, "llama", 5) == 0, qwen2 = arch.n == 5 && memcmp(arch.s, "qwen2", 5) == 0;
     c->place.wide = c->n_layer == 80 && (qwen2 || (llama && heads != keys)); /* Llama 65B has no shared keys */

@@ -13,7 +13,7 @@
  * - the output matrix (a tied token_embd.weight): Q6_K; Q8_0 where the mix is Q8_0 or MXFP4, or its blocks do not divide
  *   rows;
  * - the mix's rules (mix.c), which look at the part of the layer, which of how many layers, how many query heads share a
- *   key, and experts; else the mix's type.
+ *   key, experts, and whether there is an imatrix; else the mix's type.
  * Rows that are no whole blocks of that: Q2_K Q3_K TQ1_0 TQ2_0 become Q4_0, Q4_K Q5_0, Q5_K Q5_1, Q6_K Q8_0, IQ4_XS
  * IQ4_NL, and what does not fit then F16.
  *

@@ -69,6 +69,23 @@ lutra imatrix -m "$MODEL" -p "$QUESTION $QUESTION" -c 16 --chunks 2 -o "$WORK/im
 expect_code 0 imatrix
 lutra inspect "$WORK/im.gguf" --kv imatrix.chunk_count
 [ "$(cat "$WORK/out")" = 2 ] || fail 'chunks of the imatrix'
+lutra quantize "$MODEL" "$WORK/w.gguf" Q4_0 --imatrix "$WORK/im.gguf"
+expect_code 0 'quantize --imatrix'
+lutra inspect "$WORK/w.gguf" --kv quantize.imatrix.entries_count
+[ "$(cat "$WORK/out")" = 28 ] || fail 'entries of the imatrix'
+head -c 5000 "$WORK/im.gguf" >"$WORK/cut.im"
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --imatrix "$WORK/cut.im"
+expect_code 1 'an imatrix cut short'
+expect_err cut.im 'an imatrix cut short'
+for i in 1 2 3 4 5 6 7 8 9; do printf '%s ' "$QUESTION"; done >"$WORK/calibration"
+lutra quantize "$MODEL" "$WORK/c.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 64
+expect_code 0 'quantize --calibrate'
+lutra run -m "$WORK/c.gguf" -st --temp 0 -p "$QUESTION" -q
+expect_out '#### 84' 'the answer of the calibrated file'
+cmp -s "$WORK/c.gguf" "$WORK/w.gguf" && fail 'calibration changed nothing'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 4096
+expect_code 1 'a text of no chunk'
+expect_err 'make no chunk of 4096' 'a text of no chunk'
 lutra imatrix -m "$MODEL" -p short -c 512 -o "$WORK/empty/im.gguf"
 expect_code 1 'an imatrix of no chunk'
 lutra imatrix -m "$MODEL" -p "$QUESTION" -c 16 -o "$WORK/no/such/im.dat" --output-format dat

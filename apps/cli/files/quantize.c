@@ -6,7 +6,8 @@
 
 struct quantize_options {
     struct engine_options engine;
-    const char *token_embedding_type, *output_type;
+    const char *token_embedding_type, *output_type, *imatrix, *calibrate;
+    int calibrate_ctx, calibrate_chunks;
     struct option_list tensor_type;
     bool allow_requantize, pure, leave_output, dry_run;
 };
@@ -19,6 +20,13 @@ static const struct option quantize_table[] = {
     {"--pure", NULL, OPT_ON, AT(pure), NULL, .help = "every matrix of one type, no mix"},
     {"--tensor-type", NULL, OPT_LIST, AT(tensor_type), "REGEX=TYPE",
         .help = "type of the tensors in whose names the expression (PCRE2) is found; the first that fits decides"},
+    {"--imatrix", NULL, OPT_TEXT, AT(imatrix), "FILE",
+        .help = "weigh errors by the importance of inputs: a file of 'lutra imatrix' or llama-imatrix"},
+    {"--calibrate", NULL, OPT_TEXT, AT(calibrate), "FILE",
+        .help = "a text: round layer by layer so that outputs over it change least (GPTQ)"},
+    {"--calibrate-ctx", NULL, OPT_INT, AT(calibrate_ctx), "N", .help = "tokens of its chunks", .min = 16, .max = 4096},
+    {"--calibrate-chunks", NULL, OPT_INT, AT(calibrate_chunks), "N", .help = "at most so many chunks; 0 = all",
+        .min = 0, .max = 1 << 20},
     {"--token-embedding-type", NULL, OPT_TEXT, AT(token_embedding_type), "TYPE", .help = "type of token_embd.weight"},
     {"--output-tensor-type", NULL, OPT_TEXT, AT(output_type), "TYPE",
         .help = "type of output.weight, or of token_embd.weight where that is both"},
@@ -31,7 +39,10 @@ static const struct option quantize_table[] = {
 
 static void set_defaults(void *opts)
 {
-    engine_options_init(&((struct quantize_options *)opts)->engine);
+    struct quantize_options *o = opts;
+    engine_options_init(&o->engine);
+    o->calibrate_ctx = 512;
+    o->calibrate_chunks = 64;
 }
 
 static int list_sets(void *opts, struct option_set *set)
@@ -63,7 +74,8 @@ static void print_sizes(const char *in, const char *out)
         bytes_text((double)b.st_size, to, sizeof to));
 }
 
-static struct lutra_quantize_settings settings_of(struct quantize_options *o, const char *type)
+static struct lutra_quantize_settings settings_of(
+    struct quantize_options *o, const char *type, const struct buffer *text)
 {
     struct lutra_quantize_settings settings;
     lutra_quantize_settings_init(&settings, sizeof settings);
@@ -76,6 +88,11 @@ static struct lutra_quantize_settings settings_of(struct quantize_options *o, co
     settings.pure = o->pure;
     settings.leave_output_tensor = o->leave_output;
     settings.dry_run = o->dry_run;
+    settings.imatrix = o->imatrix;
+    settings.calibration = !o->calibrate ? NULL : text->text ? text->text : "";
+    settings.n_calibration_bytes = text->n_bytes;
+    settings.calibration_ctx = o->calibrate_ctx;
+    settings.calibration_chunks = o->calibrate_chunks;
     settings.progress = progress_callback;
     settings.log = log_tensor;
     settings.log_user = o;
@@ -107,14 +124,17 @@ static int run(void *opts, const char **arg, int n_arg)
     struct quantize_options *o = opts;
     struct engine e = {0};
     struct lutra_error err = {0};
+    struct buffer text = {0};
     const char *word[3];
     int code = read_words(o, arg, n_arg, word);
+    if (!code && o->calibrate && read_file(o->calibrate, &text) < 0) code = EXIT_FAILED;
     if (!code) code = engine_open_runtime(&e, &o->engine);
     if (!code) {
-        struct lutra_quantize_settings settings = settings_of(o, word[2]);
+        struct lutra_quantize_settings settings = settings_of(o, word[2], &text);
         if (lutra_quantize(e.runtime, word[0], word[1], &settings, &err) < 0) code = fail_with(&err);
     }
     engine_close(&e);
+    buffer_free(&text);
     if (!code && !o->engine.quiet && !o->dry_run) print_sizes(word[0], word[1]);
     return code;
 }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Matrices rounded layer by layer on the inputs that already rounded layers give (GPTQ): what lutra_quantize writes where a
+ * text is given.
+ */
+#ifndef LUTRA_ENGINE_CALIBRATE_H
+#define LUTRA_ENGINE_CALIBRATE_H
+
+#include "engine/engine_impl.h"
+#include "weights/convert.h"
+
+struct calibration; /* the rounded matrices */
+
+/* The text of `set` through the model at `path`, its matrices of the types that `q` chooses. */
+int calibration_open(struct calibration **out, lutra_runtime *rt, const char *path,
+    const struct lutra_quantize_settings *set, const struct weights_quantize_settings *q, struct lutra_error *err);
+void calibration_close(struct calibration **c);
+
+/* weights_quantize_settings.ready */
+const void *calibration_ready(void *c, const struct tensor *t, enum quant_type type);
+
+#endif

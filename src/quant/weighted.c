@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+#include "quant/weighted.h"
+
+#include <string.h>
+
+#include "base/f16.h"
+#include "quant/formats_impl.h"
+#include "quant/solve_impl.h"
+
+static const float iq4_nl[16] = QUANT_IQ4_NL_VALUES;
+
+/* ---- one group: the best real scale and minimum ---- */
+
+static int code_of(const struct solve_type *t, float v)
+{
+    if (!t->codebook) {
+        float q = quant_nearest(v) - (float)t->lo;
+        return q > 0 ? (q < (float)(t->n_code - 1) ? (int)q : t->n_code - 1) : 0; /* NaN: 0 */
+    }
+    int c = 0;
+    for (int j = 0; j < 15; j++) c += v > (iq4_nl[j] + iq4_nl[j + 1]) / 2;
+    return c;
+}
+
+static float value_of(const struct solve_type *t, int code)
+{
+    return t->codebook ? iq4_nl[code] : (float)(code + t->lo);
+}
+
+/* The best scale for the codes of a trial is xv / vv and lowers the error by xv^2 / vv. */
+static float symmetric_search(const struct solve_type *t, const float *x, const float *w)
+{
+    float max = quant_signed_max(x, t->group), best_gain = 0, best = 0;
+    if (!(fabsf(max) > 0) || isinf(max)) return 0;
+    for (int trial = 0; trial < 38; trial++) {
+        float end = value_of(t, trial % 2 ? t->n_code - 1 : 0),
+              inverse = end * (1 + 0.04f * (float)(trial / 2 - 9)) / max;
+        for (int again = 0; again < 2; again++) {
+            float xv = 0, vv = 0;
+            for (int i = 0; i < t->group; i++) {
+                float v = value_of(t, code_of(t, x[i] * inverse));
+                xv += w[i] * x[i] * v;
+                vv += w[i] * v * v;
+            }
+            if (!(vv > 0) || xv == 0) break;
+            if (xv * xv > best_gain * vv) {
+                best_gain = xv * xv / vv;
+                best = xv / vv;
+            }
+            inverse = vv / xv;
+        }
+    }
+    return best;
+}
+
+struct affine {
+    float scale, min; /* x = scale q - min */
+};
+
+static float affine_step(
+    const struct solve_type *t, const float *x, const float *w, struct affine from, struct affine *to)
+{
+    float sw = 0, sq = 0, sqq = 0, sx = 0, sxq = 0, error = 0, inverse = 1 / from.scale;
+    for (int i = 0; i < t->group; i++) {
+        float q = (float)code_of(t, (x[i] + from.min) * inverse), e = from.scale * q - from.min - x[i];
+        sw += w[i], sq += w[i] * q, sqq += w[i] * q * q, sx += w[i] * x[i], sxq += w[i] * x[i] * q;
+        error += w[i] * e * e;
+    }
+    float det = sw * sqq - sq * sq;
+    to->scale = det > 0 ? (sw * sxq - sx * sq) / det : 0;
+    to->min = det > 0 ? (sq * sxq - sqq * sx) / det : 0;
+    if (!t->any_min && to->min < 0) {
+        to->min = 0;
+        to->scale = sqq > 0 ? sxq / sqq : 0;
+    }
+    return error;
+}
+
+static struct affine affine_search(const struct solve_type *t, const float *x, const float *w)
+{
+    struct affine best = {0, 0};
+    float lo, hi, best_error = INFINITY;
+    quant_min_max(x, t->group, &lo, &hi);
+    if (!t->any_min && lo > 0) lo = 0;
+    best.min = isinf(lo) ? 0 : -lo;
+    if (!(hi > lo) || isinf(hi - lo)) return best;
+    for (int trial = -8; trial <= 12; trial++) {
+        float range = (hi - lo) / (1 + 0.025f * (float)trial);
+        struct affine a = {range / (float)(t->n_code - 1), -lo - (hi - lo - range) / 2}, next;
+        if (!t->any_min && a.min < 0) a.min = 0;
+        for (int again = 0; again < 4 && a.scale > 0; again++) {
+            float error = affine_step(t, x, w, a, &next);
+            if (error < best_error) best_error = error, best = a;
+            a = next;
+        }
+    }
+    return best;
+}
+
+/* ---- a block: integers and half floats ---- */
+
+static float half(float x)
+{
+    return f16_to_f32(f32_to_f16(x));
+}
+
+/* The group's codes for its integers, and the error they leave. */
+static float group_codes(const struct solve_type *t, struct solved *s, int g, const float *x, const float *w)
+{
+    float scale = s->d * (float)s->sc[g], min = s->dmin * (float)s->mn[g], inverse = scale != 0 ? 1 / scale : 0,
+          error = 0;
+    for (int i = g * t->group; i < (g + 1) * t->group; i++) {
+        int code = code_of(t, (x[i] + min) * inverse);
+        float e = scale * value_of(t, code) - min - x[i];
+        s->code[i] = (uint8_t)code;
+        error += w[i] * e * e;
+    }
+    return error;
+}
+
+static float all_codes(const struct solve_type *t, struct solved *s, const float *x, const float *w)
+{
+    float error = 0;
+    for (int g = 0; g < t->n_group; g++) error += group_codes(t, s, g, x, w);
+    return error;
+}
+
+static bool in_range(const struct solve_type *t, int sc, int mn)
+{
+    return sc >= t->sc_lo && sc <= t->sc_hi && mn >= 0 && mn <= t->sc_hi;
+}
+
+/* The neighbours of each group's integers. */
+static float improve_integers(const struct solve_type *t, struct solved *s, const float *x, const float *w)
+{
+    float sum = 0;
+    for (int g = 0; g < t->n_group; g++) {
+        int sc = s->sc[g], mn = s->mn[g], best_sc = sc, best_mn = mn;
+        float best = group_codes(t, s, g, x, w);
+        for (int k = 0; k < 9; k++) {
+            int ds = k % 3 - 1, dm = t->affine ? k / 3 - 1 : 0;
+            if ((!t->affine && k >= 3) || (!ds && !dm) || !in_range(t, sc + ds, mn + dm)) continue;
+            s->sc[g] = sc + ds, s->mn[g] = mn + dm;
+            float error = group_codes(t, s, g, x, w);
+            if (error < best) best = error, best_sc = sc + ds, best_mn = mn + dm;
+        }
+        s->sc[g] = best_sc, s->mn[g] = best_mn;
+        sum += group_codes(t, s, g, x, w);
+    }
+    return sum;
+}
+
+/* d and dmin of least error for the codes: x = d (sc v) - dmin mn. */
+static void refit(const struct solve_type *t, struct solved *s, const float *x, const float *w)
+{
+    double uu = 0, um = 0, mm = 0, xu = 0, xm = 0;
+    for (int i = 0; i < t->n; i++) {
+        double u = (double)s->sc[i / t->group] * (double)value_of(t, s->code[i]), m = s->mn[i / t->group],
+               wi = (double)w[i];
+        uu += wi * u * u, um += wi * u * m, mm += wi * m * m, xu += wi * (double)x[i] * u, xm += wi * (double)x[i] * m;
+    }
+    double det = uu * mm - um * um;
+    if (t->affine && det > 1e-9 * uu * mm) {
+        double d = (xu * mm - xm * um) / det, dmin = (xu * um - xm * uu) / det;
+        if (!(d > 0) || (!t->any_min && !(dmin >= 0))) return;
+        s->d = half((float)d), s->dmin = half((float)dmin);
+    } else if (mm == 0 && uu > 0 && xu != 0) {
+        s->d = half((float)(xu / uu));
+    }
+}
+
+static void first_guess(const struct solve_type *t, struct solved *s, const float *x, const float *w)
+{
+    float scale[SOLVE_GROUPS], min[SOLVE_GROUPS], max_min = 0;
+    for (int g = 0; g < t->n_group; g++) {
+        struct affine a = {0, 0};
+        if (t->affine)
+            a = affine_search(t, x + g * t->group, w + g * t->group);
+        else
+            a.scale = symmetric_search(t, x + g * t->group, w + g * t->group);
+        scale[g] = a.scale, min[g] = a.min;
+        max_min = fmaxf(max_min, fabsf(a.min));
+    }
+    if (!t->sc_hi) {
+        s->d = half(scale[0]), s->dmin = half(min[0]);
+        s->sc[0] = 1, s->mn[0] = t->affine;
+        return;
+    }
+    /* The scale of largest magnitude becomes the end of the range that is one longer. */
+    float max = quant_signed_max(scale, t->n_group), d = max / (float)(t->sc_lo ? t->sc_lo : t->sc_hi);
+    float dmin = max_min / (float)t->sc_hi;
+    s->d = half(d), s->dmin = half(dmin);
+    for (int g = 0; g < t->n_group; g++) {
+        s->sc[g] = d != 0 ? quant_clamp(roundf(scale[g] / d), t->sc_lo, t->sc_hi) : 0;
+        s->mn[g] = dmin > 0 ? quant_clamp(roundf(min[g] / dmin), 0, t->sc_hi) : 0;
+    }
+}
+
+void quant_solve(const struct solve_type *t, const float *x, const float *w, struct solved *s)
+{
+    memset(s, 0, sizeof *s);
+    first_guess(t, s, x, w);
+    float best = all_codes(t, s, x, w);
+    for (int round = 0; round < 4; round++) {
+        struct solved next = *s;
+        refit(t, &next, x, w);
+        float error = t->sc_hi ? improve_integers(t, &next, x, w) : all_codes(t, &next, x, w);
+        if (!(error < best)) break;
+        best = error;
+        *s = next;
+    }
+}
+
+float quant_solved_value(const struct solve_type *t, const struct solved *s, int i, float x, uint8_t *code)
+{
+    int g = i / t->group;
+    float scale = s->d * (float)s->sc[g], min = s->dmin * (float)s->mn[g];
+    int c = code_of(t, scale != 0 ? (x + min) / scale : 0);
+    *code = (uint8_t)c;
+    return scale * value_of(t, c) - min;
+}
+
+bool quant_has_weighted(enum quant_type type)
+{
+    return quant_solve_type(type) != NULL;
+}
+
+void quant_weighted(enum quant_type type, const float *x, const float *w, void *dst, size_t n)
+{
+    const struct solve_type *t = quant_solve_type(type);
+    const struct quant_info *q = quant_info_of(type);
+    struct solved s;
+    for (size_t at = 0; at < n; at += (size_t)t->n) {
+        quant_solve(t, x + at, w + at, &s);
+        t->pack(&s, (char *)dst + at / (size_t)t->n * q->block_bytes);
+    }
+}
