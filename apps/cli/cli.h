@@ -27,9 +27,9 @@ struct command {
     int (*run)(void *opts, const char **arg, int n_arg); /* returns an exit code */
 };
 
-extern const struct command command_run, command_bench, command_eval, command_quantize, command_imatrix,
-    command_import, command_tokenize, command_inspect, command_models, command_make_model, command_pack,
-    command_perplexity, command_rag;
+extern const struct command command_run, command_bench, command_eval, command_quantize, command_imatrix, command_import,
+    command_tokenize, command_inspect, command_models, command_make_model, command_pack, command_perplexity,
+    command_rag;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 
