@@ -108,6 +108,48 @@ static void pack_q6_k(const struct solved *s, void *block)
     }
 }
 
+static void pairs_of_bits(const uint8_t *code, uint8_t qs[64])
+{
+    memset(qs, 0, 64);
+    for (int i = 0; i < QUANT_SUPER; i++) qs[i / 128 * 32 + i % 32] |= (uint8_t)((code[i] & 3) << i % 128 / 32 * 2);
+}
+
+static void pack_q2_k(const struct solved *s, void *block)
+{
+    struct quant_q2_k *b = block;
+    b->d = f32_to_f16(s->d);
+    b->dmin = f32_to_f16(s->dmin);
+    for (int g = 0; g < 16; g++) b->scales[g] = (uint8_t)(s->sc[g] | s->mn[g] << 4);
+    pairs_of_bits(s->code, b->qs);
+}
+
+static void pack_q3_k(const struct solved *s, void *block)
+{
+    struct quant_q3_k *b = block;
+    memset(b, 0, sizeof *b);
+    b->d = f32_to_f16(s->d);
+    for (int g = 0; g < 16; g++) {
+        int sc = s->sc[g] + 32;
+        b->scales[g % 8] |= (uint8_t)((sc & 15) << g / 8 * 4);
+        b->scales[8 + g % 4] |= (uint8_t)(sc >> 4 << g / 4 * 2);
+    }
+    pairs_of_bits(s->code, b->qs);
+    for (int i = 0; i < QUANT_SUPER; i++) b->hmask[i % 32] |= (uint8_t)(s->code[i] >> 2 << i / 32);
+}
+
+static void pack_iq4_xs(const struct solved *s, void *block)
+{
+    struct quant_iq4_xs *b = block;
+    memset(b, 0, sizeof *b);
+    b->d = f32_to_f16(s->d);
+    for (int g = 0; g < 8; g++) {
+        int sc = s->sc[g] + 32;
+        b->scales_l[g / 2] |= (uint8_t)((sc & 15) << g % 2 * 4);
+        b->scales_h |= (uint16_t)(sc >> 4 << 2 * g);
+        nibbles32(s->code + 32 * g, b->qs + 16 * g);
+    }
+}
+
 static const struct solve_type types[] = {
     /* type, n, group, groups; lo, codes; codebook, affine, any minimum; integers; pack */
     {QUANT_Q4_0, 32, 32, 1, -8, 16, false, false, false, 0, 0, pack_q4_0},
@@ -117,6 +159,9 @@ static const struct solve_type types[] = {
     {QUANT_IQ4_NL, 32, 32, 1, 0, 16, true, false, false, 0, 0, pack_iq4_nl},
     {QUANT_Q4_K, 256, 32, 8, 0, 16, false, true, false, 0, 63, pack_q4_k},
     {QUANT_Q5_K, 256, 32, 8, 0, 32, false, true, false, 0, 63, pack_q5_k},
+    {QUANT_Q2_K, 256, 16, 16, 0, 4, false, true, false, 0, 15, pack_q2_k},
+    {QUANT_Q3_K, 256, 16, 16, -4, 8, false, false, false, -32, 31, pack_q3_k},
+    {QUANT_IQ4_XS, 256, 32, 8, 0, 16, true, false, false, -32, 31, pack_iq4_xs},
     {QUANT_Q6_K, 256, 16, 16, -32, 64, false, false, false, -128, 127, pack_q6_k},
 };
 
