@@ -2,7 +2,7 @@
  *
  * Several samples over a long shared prompt, in the cache geometry of a 1.5B model (2 KV heads of 128): the prompt is
  * evaluated once, by generator and verifier, and the cache grows by the new tokens and at most one block per sequence.
- * One layer of random weights; all 28 with LUTRA_TEST_LONG=1; fewer rows under a sanitizer.
+ * One layer of random weights; all 28 with LUTRA_TEST_LONG=1; a tiny model under a sanitizer.
  */
 #include "engine_fixture.h"
 #include "sanitized.h"
@@ -34,7 +34,7 @@ static void open_model(struct fixture *f)
     assert_true(fd >= 0);
     close(fd);
     rs.n_threads = 2;
-    ms.shape = "qwen2.5-1.5b";
+    ms.shape = SANITIZED ? "tiny-qwen2" : "qwen2.5-1.5b";
     ms.seed = 3;
     ms.n_layer = all && *all ? 0 : 1;
     OK(lutra_runtime_open(&f->rt, &rs, err));
