@@ -144,6 +144,7 @@ done
 
 # Ctrl-C.  A background job of a script ignores SIGINT unless it asks for it back, as the program does.
 interrupt_after() {
+    : >"$WORK/out" # or the loop sees what the last command left there
     "$LUTRA" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null &
     pid=$!
     # Before it writes it may not have asked for it yet, and the signal would be lost.
