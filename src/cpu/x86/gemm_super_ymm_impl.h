@@ -100,8 +100,9 @@ LUTRA_INLINE void subtract_minima(
     __m256i min[TILE_COLUMNS];
     UNROLL
     for (int c = 0; c < n; c++) min[c] = _mm256_setzero_si256();
+    const int n_pair = f.scales == BOTH_6 ? 4 : 8;
     UNROLL
-    for (int p = 0; p < (f.scales == BOTH_6 ? 4 : 8); p++, sums += 4 * width) {
+    for (int p = 0; p < n_pair; p++, sums += 4 * width) {
         __m256i pair = _mm256_or_si256(load_min(f, t, 2 * p), _mm256_slli_epi32(load_min(f, t, 2 * p + 1), 16));
         UNROLL
         for (int c = 0; c < n; c++) min[c] = _mm256_add_epi32(min[c], _mm256_madd_epi16(pair, broadcast(sums + 4 * c)));

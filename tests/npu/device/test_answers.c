@@ -205,7 +205,7 @@ static void q4_0_answers_alike(void **state)
         OK(lutra_quantize(rt, from, to, &qs, err));
         lutra_runtime_close(&rt);
         compare(to, "npu-sim", 10, 0.02);
-        compare(to, "npu-sim:supergroup", 15, 0.02); /* quantized anew */
+        compare(to, "npu-sim:supergroup", 25, 0.02); /* quantized anew: 2 of the first 12 */
         remove(to);
     }
 }
