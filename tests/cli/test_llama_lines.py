@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """llama.cpp's documented command lines: each works, is accepted with one line, or is refused by name."""
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,11 @@ def arguments(words, folder):
     model = SOURCE + "/models/abacus-1m-f16.gguf"
     with open(folder + "/text", "w") as f:
         f.write("some text")
-    values = {"MODEL": model, "F16": model, "FILE": folder + "/text", "OUT": folder + "/out.gguf"}
+    name = b"blk.0.attn_q.weight"  # the only entry of an imatrix in llama.cpp's first format
+    with open(folder + "/imatrix.dat", "wb") as f:
+        f.write(struct.pack(f"<ii{len(name)}sii128f", 1, len(name), name, 1, 128, *[1] * 128))
+    values = {"MODEL": model, "F16": model, "FILE": folder + "/text", "OUT": folder + "/out.gguf",
+              "IMATRIX": folder + "/imatrix.dat"}
     tool, rest = words[0], [values.get(w, w) for w in words[1:]]
     command = COMMANDS.get(tool, tool)
     if rest in (["--version"], ["--help"]):
