@@ -54,13 +54,6 @@ static const struct weights_mix mixes[] = {
     {"TQ1_0", QUANT_TQ1_0, 36, TERNARY},
     {"TQ2_0", QUANT_TQ2_0, 37, TERNARY},
     {"MXFP4", QUANT_MXFP4, 38, 0},
-    {"IQ2_XXS", QUANT_IQ2_XXS, 19, 0},
-    {"IQ2_XS", QUANT_IQ2_XS, 20, 0},
-    {"IQ2_S", QUANT_IQ2_S, 28, 0},
-    {"IQ3_XXS", QUANT_IQ3_XXS, 23, 0},
-    {"IQ3_S", QUANT_IQ3_S, 26, 0},
-    {"IQ1_S", QUANT_IQ1_S, 24, 0},
-    {"IQ1_M", QUANT_IQ1_M, 31, 0},
     {"Q1_0", QUANT_Q1_0, 40, OTHERS},
     {"Q2_0", QUANT_Q2_0, 41, TERNARY},
 };
