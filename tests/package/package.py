@@ -160,7 +160,7 @@ def python():
 
 # ---- programs and libraries of different age
 
-FIXED = {"lutra_error", "lutra_message", "lutra_logit_bias"}
+FIXED = {"lutra_error", "lutra_message", "lutra_logit_bias", "lutra_hints"}
 
 
 def grow_headers(folder):
