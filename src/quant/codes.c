@@ -5,6 +5,7 @@
  */
 #include "base/f16.h"
 #include "quant/formats_impl.h"
+#include "quant/solve_impl.h"
 
 #include <string.h>
 
@@ -289,21 +290,16 @@ static float iq4_xs_codes(const float *x, float d, const int sc[8], int code[QUA
 void quant_iq4_xs_quantize(const float *src, void *dst, size_t n)
 {
     struct quant_iq4_xs *b = dst;
+    struct solved s = {0};
     for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
         float scale[8];
-        int sc[8], code[QUANT_SUPER];
+        int code[QUANT_SUPER];
         for (int g = 0; g < 8; g++) scale[g] = search_iq4_nl(src + QUANT_BLOCK * g);
         float d = quant_signed_max(scale, 8) / -32, id = d != 0 ? 1 / d : 0;
-        for (int g = 0; g < 8; g++) sc[g] = quant_clamp(roundf(scale[g] * id), -32, 31);
-        b[k].d = f32_to_f16(iq4_xs_codes(src, f16_to_f32(f32_to_f16(d)), sc, code));
-        iq4_xs_codes(src, f16_to_f32(b[k].d), sc, code);
-        b[k].scales_h = 0;
-        memset(b[k].scales_l, 0, sizeof b[k].scales_l);
-        for (int g = 0; g < 8; g++) {
-            b[k].scales_l[g / 2] |= (uint8_t)(((sc[g] + 32) & 15) << g % 2 * 4);
-            b[k].scales_h |= (uint16_t)((sc[g] + 32) >> 4 << 2 * g);
-            const int *q = code + QUANT_BLOCK * g;
-            for (int i = 0; i < 16; i++) b[k].qs[16 * g + i] = (uint8_t)(q[i] | q[i + 16] << 4);
-        }
+        for (int g = 0; g < 8; g++) s.sc[g] = quant_clamp(roundf(scale[g] * id), -32, 31);
+        s.d = f16_to_f32(f32_to_f16(iq4_xs_codes(src, f16_to_f32(f32_to_f16(d)), s.sc, code)));
+        iq4_xs_codes(src, s.d, s.sc, code);
+        for (int i = 0; i < QUANT_SUPER; i++) s.code[i] = (uint8_t)code[i];
+        quant_solve_type(QUANT_IQ4_XS)->pack(&s, &b[k]);
     }
 }

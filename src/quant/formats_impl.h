@@ -71,4 +71,7 @@ static inline void quant_min_max(const float *x, int n, float *min, float *max)
     }
 }
 
+/* The codes of one block of 5 bits: nibbles, element i beside element i + 16, and the fifth bits, bit i of qh. */
+void quant_pack5(const uint8_t code[QUANT_BLOCK], uint8_t qs[16], uint8_t qh[4]);
+
 #endif

@@ -8,6 +8,8 @@
  */
 #include "base/f16.h"
 #include "quant/formats_impl.h"
+#include "quant/quant.h"
+#include "quant/solve_impl.h"
 
 #include <string.h>
 
@@ -65,15 +67,6 @@ static void unpack_scales(const uint8_t s[QUANT_K_SCALES_BYTES], uint8_t sc[GROU
         mn[j] = s[j + 4] & 63;
         sc[j + 4] = (uint8_t)((s[j + 8] & 15) | (s[j] >> 6) << 4);
         mn[j + 4] = (uint8_t)((s[j + 8] >> 4) | (s[j + 4] >> 6) << 4);
-    }
-}
-
-static void pack_scales(const uint8_t sc[GROUPS], const uint8_t mn[GROUPS], uint8_t s[QUANT_K_SCALES_BYTES])
-{
-    for (int j = 0; j < 4; j++) {
-        s[j] = (uint8_t)(sc[j] | (sc[j + 4] >> 4) << 6);
-        s[j + 4] = (uint8_t)(mn[j] | (mn[j + 4] >> 4) << 6);
-        s[j + 8] = (uint8_t)((sc[j + 4] & 15) | (mn[j + 4] & 15) << 4);
     }
 }
 
@@ -200,13 +193,6 @@ static struct affine affine_search(const float *x, int n, float q_max)
     return best;
 }
 
-/* A format's groups, and the largest of their codes and of the integers that are their scales and minima. */
-struct affine_form {
-    int group, q_max, s_max;
-};
-
-static const struct affine_form Q2_K = {SMALL_GROUP, 3, 15}, Q4_K = {GROUP, 15, 63}, Q5_K = {GROUP, 31, 63};
-
 /* One block: integers sc, mn and half floats d, dmin, and the codes that go with them. */
 struct affine_block {
     uint16_t d, dmin;
@@ -214,21 +200,21 @@ struct affine_block {
     float q[QUANT_SUPER];
 };
 
-static void block_codes(const float *x, struct affine_form f, struct affine_block *b)
+static void block_codes(const float *x, const struct solve_type *t, struct affine_block *b)
 {
     float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin);
-    for (int i = 0; i < QUANT_SUPER; i += f.group) {
-        float scale = d * b->sc[i / f.group], min = dmin * b->mn[i / f.group];
-        affine_codes(x + i, f.group, min, scale > 0 ? 1 / scale : 0, (float)f.q_max, b->q + i);
+    for (int i = 0; i < QUANT_SUPER; i += t->group) {
+        float scale = d * b->sc[i / t->group], min = dmin * b->mn[i / t->group];
+        affine_codes(x + i, t->group, min, scale > 0 ? 1 / scale : 0, (float)(t->n_code - 1), b->q + i);
     }
 }
 
 /* d and dmin of least squared error: two unknowns, x = d (sc q) - dmin mn over all 256 elements. */
-static void block_refit(const float *x, struct affine_form f, struct affine_block *b)
+static void block_refit(const float *x, const struct solve_type *t, struct affine_block *b)
 {
     double uu = 0, um = 0, mm = 0, xu = 0, xm = 0;
     for (int i = 0; i < QUANT_SUPER; i++) {
-        double u = b->sc[i / f.group] * (double)b->q[i], m = b->mn[i / f.group];
+        double u = b->sc[i / t->group] * (double)b->q[i], m = b->mn[i / t->group];
         uu += u * u;
         um += u * m;
         mm += m * m;
@@ -249,97 +235,70 @@ static void block_refit(const float *x, struct affine_form f, struct affine_bloc
     b->dmin = f32_to_f16((float)dmin);
 }
 
-static float squared_error(const float *x, struct affine_form f, const struct affine_block *b)
+static float squared_error(const float *x, const struct solve_type *t, const struct affine_block *b)
 {
     float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin), sum = 0;
     for (int i = 0; i < QUANT_SUPER; i++) {
-        float e = d * b->sc[i / f.group] * b->q[i] - dmin * b->mn[i / f.group] - x[i];
+        float e = d * b->sc[i / t->group] * b->q[i] - dmin * b->mn[i / t->group] - x[i];
         sum += e * e;
     }
     return sum;
 }
 
-static void block_search(const float *x, struct affine_form f, struct affine_block *b)
+static void block_search(const float *x, const struct solve_type *t, struct affine_block *b)
 {
     struct affine a[SMALL_GROUPS];
-    float max_scale = 0, max_min = 0, s_max = (float)f.s_max;
-    for (int g = 0; g < QUANT_SUPER / f.group; g++) {
-        a[g] = affine_search(x + f.group * g, f.group, (float)f.q_max);
+    float max_scale = 0, max_min = 0, s_max = (float)t->sc_hi;
+    for (int g = 0; g < QUANT_SUPER / t->group; g++) {
+        a[g] = affine_search(x + t->group * g, t->group, (float)(t->n_code - 1));
         max_scale = fmaxf(max_scale, a[g].scale);
         max_min = fmaxf(max_min, a[g].min);
     }
     float to_sc = max_scale > 0 ? s_max / max_scale : 0, to_mn = max_min > 0 ? s_max / max_min : 0;
     b->d = f32_to_f16(max_scale / s_max);
     b->dmin = f32_to_f16(max_min / s_max);
-    for (int g = 0; g < QUANT_SUPER / f.group; g++) {
-        b->sc[g] = (uint8_t)quant_clamp(a[g].scale * to_sc + 0.5f, 0, f.s_max);
-        b->mn[g] = (uint8_t)quant_clamp(a[g].min * to_mn + 0.5f, 0, f.s_max);
+    for (int g = 0; g < QUANT_SUPER / t->group; g++) {
+        b->sc[g] = (uint8_t)quant_clamp(a[g].scale * to_sc + 0.5f, 0, t->sc_hi);
+        b->mn[g] = (uint8_t)quant_clamp(a[g].min * to_mn + 0.5f, 0, t->sc_hi);
     }
-    block_codes(x, f, b);
+    block_codes(x, t, b);
     struct affine_block refit = *b;
-    block_refit(x, f, &refit);
-    block_codes(x, f, &refit);
-    if (squared_error(x, f, &refit) < squared_error(x, f, b)) *b = refit;
+    block_refit(x, t, &refit);
+    block_codes(x, t, &refit);
+    if (squared_error(x, t, &refit) < squared_error(x, t, b)) *b = refit;
+}
+
+static void affine_quantize(enum quant_type type, const float *src, void *dst, size_t n)
+{
+    const struct solve_type *t = quant_solve_type(type);
+    struct affine_block b;
+    struct solved s = {0};
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        block_search(src, t, &b);
+        s.d = f16_to_f32(b.d);
+        s.dmin = f16_to_f32(b.dmin);
+        for (int g = 0; g < t->n_group; g++) s.sc[g] = b.sc[g], s.mn[g] = b.mn[g];
+        for (int i = 0; i < QUANT_SUPER; i++) s.code[i] = (uint8_t)b.q[i];
+        t->pack(&s, (char *)dst + k * quant_info_of(type)->block_bytes);
+    }
 }
 
 void quant_q2_k_quantize(const float *src, void *dst, size_t n)
 {
-    struct quant_q2_k *out = dst;
-    struct affine_block b;
-    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        block_search(src, Q2_K, &b);
-        out[k].d = b.d;
-        out[k].dmin = b.dmin;
-        for (int g = 0; g < SMALL_GROUPS; g++) out[k].scales[g] = (uint8_t)(b.sc[g] | b.mn[g] << 4);
-        memset(out[k].qs, 0, sizeof out[k].qs);
-        for (int e = 0; e < QUANT_SUPER; e++) out[k].qs[pair_byte(e)] |= (uint8_t)((int)b.q[e] << pair_shift(e));
-    }
+    affine_quantize(QUANT_Q2_K, src, dst, n);
 }
 
 void quant_q4_k_quantize(const float *src, void *dst, size_t n)
 {
-    struct quant_q4_k *out = dst;
-    struct affine_block b;
-    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        block_search(src, Q4_K, &b);
-        out[k].d = b.d;
-        out[k].dmin = b.dmin;
-        pack_scales(b.sc, b.mn, out[k].scales);
-        for (int i = 0; i < 128; i++) {
-            const float *q = b.q + i / 32 * 64 + i % 32;
-            out[k].qs[i] = (uint8_t)((int)q[0] | (int)q[32] << 4);
-        }
-    }
+    affine_quantize(QUANT_Q4_K, src, dst, n);
 }
 
 void quant_q5_k_quantize(const float *src, void *dst, size_t n)
 {
-    struct quant_q5_k *out = dst;
-    struct affine_block b;
-    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        block_search(src, Q5_K, &b);
-        out[k].d = b.d;
-        out[k].dmin = b.dmin;
-        pack_scales(b.sc, b.mn, out[k].scales);
-        for (int i = 0; i < 128; i++) {
-            const float *q = b.q + i / 32 * 64 + i % 32;
-            out[k].qs[i] = (uint8_t)(((int)q[0] & 15) | ((int)q[32] & 15) << 4);
-        }
-        for (int i = 0; i < 32; i++) {
-            unsigned bits = 0;
-            for (int g = 0; g < GROUPS; g++) bits |= (unsigned)((int)b.q[GROUP * g + i] >> 4) << g;
-            out[k].qh[i] = (uint8_t)bits;
-        }
-    }
+    affine_quantize(QUANT_Q5_K, src, dst, n);
 }
 
 /* ---- Q3_K and Q6_K: x = d sc q, codes and scales of -max - 1 .. max ---- */
-
-struct symmetric_form {
-    int q_max, s_max;
-};
-
-static const struct symmetric_form Q3_K = {3, 31}, Q6_K = {31, 127};
 
 static void symmetric_codes(const float *x, float inverse, int q_max, float q[SMALL_GROUP])
 {
@@ -395,52 +354,39 @@ static float symmetric_block_codes(const float *x, int q_max, struct symmetric_b
     return uu > 0 ? (float)(xu / uu) : d;
 }
 
-static void symmetric_block_search(const float *x, struct symmetric_form f, struct symmetric_block *b)
+static void symmetric_block_search(const float *x, const struct solve_type *t, struct symmetric_block *b)
 {
     float scale[SMALL_GROUPS];
-    for (int g = 0; g < SMALL_GROUPS; g++) scale[g] = symmetric_search(x + SMALL_GROUP * g, f.q_max);
+    int q_max = t->n_code / 2 - 1;
+    for (int g = 0; g < SMALL_GROUPS; g++) scale[g] = symmetric_search(x + SMALL_GROUP * g, q_max);
     /* The scale of largest magnitude takes the end of the integers' range that is one longer. */
-    float d = quant_signed_max(scale, SMALL_GROUPS) / (float)(-f.s_max - 1), id = d != 0 ? 1 / d : 0;
-    for (int g = 0; g < SMALL_GROUPS; g++) b->sc[g] = (int8_t)quant_clamp(roundf(scale[g] * id), -f.s_max - 1, f.s_max);
+    float d = quant_signed_max(scale, SMALL_GROUPS) / (float)t->sc_lo, id = d != 0 ? 1 / d : 0;
+    for (int g = 0; g < SMALL_GROUPS; g++) b->sc[g] = (int8_t)quant_clamp(roundf(scale[g] * id), t->sc_lo, t->sc_hi);
     b->d = f32_to_f16(d);
-    b->d = f32_to_f16(symmetric_block_codes(x, f.q_max, b));
-    symmetric_block_codes(x, f.q_max, b);
+    b->d = f32_to_f16(symmetric_block_codes(x, q_max, b));
+    symmetric_block_codes(x, q_max, b);
+}
+
+static void symmetric_quantize(enum quant_type type, const float *src, void *dst, size_t n)
+{
+    const struct solve_type *t = quant_solve_type(type);
+    struct symmetric_block b;
+    struct solved s = {0};
+    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
+        symmetric_block_search(src, t, &b);
+        s.d = f16_to_f32(b.d);
+        for (int g = 0; g < SMALL_GROUPS; g++) s.sc[g] = b.sc[g];
+        for (int i = 0; i < QUANT_SUPER; i++) s.code[i] = (uint8_t)((int)b.q[i] - t->lo);
+        t->pack(&s, (char *)dst + k * quant_info_of(type)->block_bytes);
+    }
 }
 
 void quant_q3_k_quantize(const float *src, void *dst, size_t n)
 {
-    struct quant_q3_k *out = dst;
-    struct symmetric_block b;
-    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        symmetric_block_search(src, Q3_K, &b);
-        memset(&out[k], 0, sizeof out[k]);
-        out[k].d = b.d;
-        for (int g = 0; g < SMALL_GROUPS; g++) {
-            int sc = b.sc[g] + 32;
-            out[k].scales[g % 8] |= (uint8_t)((sc & 15) << g / 8 * 4);
-            out[k].scales[8 + g % 4] |= (uint8_t)(sc >> 4 << g / 4 * 2);
-        }
-        for (int e = 0; e < QUANT_SUPER; e++) {
-            int code = (int)b.q[e] + 4;
-            out[k].qs[pair_byte(e)] |= (uint8_t)((code & 3) << pair_shift(e));
-            out[k].hmask[e % 32] |= (uint8_t)(code >> 2 << e / 32);
-        }
-    }
+    symmetric_quantize(QUANT_Q3_K, src, dst, n);
 }
 
 void quant_q6_k_quantize(const float *src, void *dst, size_t n)
 {
-    struct quant_q6_k *out = dst;
-    struct symmetric_block b;
-    for (size_t k = 0; k < n / QUANT_SUPER; k++, src += QUANT_SUPER) {
-        symmetric_block_search(src, Q6_K, &b);
-        memset(&out[k], 0, sizeof out[k]);
-        out[k].d = b.d;
-        memcpy(out[k].scales, b.sc, sizeof b.sc);
-        for (int e = 0; e < QUANT_SUPER; e++) {
-            int half = e / 128, quarter = e % 128 / 32, l = e % 32, code = (int)b.q[e] + 32;
-            out[k].ql[64 * half + quarter % 2 * 32 + l] |= (uint8_t)((code & 15) << quarter / 2 * 4);
-            out[k].qh[pair_byte(e)] |= (uint8_t)(code >> 4 << pair_shift(e));
-        }
-    }
+    symmetric_quantize(QUANT_Q6_K, src, dst, n);
 }

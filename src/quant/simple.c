@@ -105,8 +105,7 @@ static uint32_t load32(const uint8_t p[4])
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Codes of the low half lo[i] and the high half hi[i] of a block into nibbles and fifth bits. */
-static void pack5(const uint8_t code[QUANT_BLOCK], uint8_t qs[16], uint8_t qh[4])
+void quant_pack5(const uint8_t code[QUANT_BLOCK], uint8_t qs[16], uint8_t qh[4])
 {
     uint32_t high = 0;
     for (int i = 0; i < QUANT_BLOCK; i++) high |= (uint32_t)(code[i] >> 4) << i;
@@ -142,7 +141,7 @@ void quant_q5_0_quantize(const float *src, void *dst, size_t n)
         float d = quant_signed_max(src, QUANT_BLOCK) / -16, id = d != 0 ? 1.0f / d : 0.0f;
         b[k].d = f32_to_f16(d);
         for (int i = 0; i < QUANT_BLOCK; i++) code[i] = (uint8_t)quant_clamp(src[i] * id + 16.5f, 0, 31);
-        pack5(code, b[k].qs, b[k].qh);
+        quant_pack5(code, b[k].qs, b[k].qh);
     }
 }
 
@@ -168,7 +167,7 @@ void quant_q5_1_quantize(const float *src, void *dst, size_t n)
         b[k].d = f32_to_f16(d);
         b[k].m = f32_to_f16(min);
         for (int i = 0; i < QUANT_BLOCK; i++) code[i] = (uint8_t)quant_clamp((src[i] - min) * id + 0.5f, 0, 31);
-        pack5(code, b[k].qs, b[k].qh);
+        quant_pack5(code, b[k].qs, b[k].qh);
     }
 }
 

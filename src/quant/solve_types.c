@@ -6,17 +6,12 @@
 #include <string.h>
 
 #include "base/f16.h"
+#include "quant/formats_impl.h"
 #include "quant/solve_impl.h"
 
 static void nibbles32(const uint8_t *code, uint8_t qs[16])
 {
     for (int i = 0; i < 16; i++) qs[i] = (uint8_t)((code[i] & 15) | (code[i + 16] & 15) << 4);
-}
-
-static void fifth_bits(const uint8_t *code, uint8_t qh[4])
-{
-    memset(qh, 0, 4);
-    for (int i = 0; i < QUANT_BLOCK; i++) qh[i / 8] |= (uint8_t)(code[i] >> 4 << i % 8);
 }
 
 static void pack_q4_0(const struct solved *s, void *block)
@@ -38,8 +33,7 @@ static void pack_q5_0(const struct solved *s, void *block)
 {
     struct quant_q5_0 *b = block;
     b->d = f32_to_f16(s->d);
-    nibbles32(s->code, b->qs);
-    fifth_bits(s->code, b->qh);
+    quant_pack5(s->code, b->qs, b->qh);
 }
 
 static void pack_q5_1(const struct solved *s, void *block)
@@ -47,8 +41,7 @@ static void pack_q5_1(const struct solved *s, void *block)
     struct quant_q5_1 *b = block;
     b->d = f32_to_f16(s->d);
     b->m = f32_to_f16(-s->dmin);
-    nibbles32(s->code, b->qs);
-    fifth_bits(s->code, b->qh);
+    quant_pack5(s->code, b->qs, b->qh);
 }
 
 static void pack_iq4_nl(const struct solved *s, void *block)
