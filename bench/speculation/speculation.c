@@ -11,10 +11,12 @@
  *     r  replay  a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows it): its
  *                accept length and its time against plain decoding
  *     b  budget  the same, alone and as 4 samples, against the best chain of fixed length in hindsight: the passes that it would
- *                have taken, each at the measured time of its rows
+ *                have taken, each at the time of its rows as measured in the same round; and the budget's own passes at these
+ *                times, too, which leaves out how the machine changes from minute to minute
  *
  * Variants take turns, and the medians of ROUNDS are compared.  Measured.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@
 
 #include "lutra.h"
 
-enum { PROMPT = 256, DRAFTS = 15, ROUNDS_MOST = 99, ROWS_MOST = 16, SAMPLES = 4, RATES_MOST = 8 };
+enum { PROMPT = 256, DRAFTS = 15, ROUNDS_MOST = 99, ROWS_MOST = 16, SAMPLES = 4, RATES_MOST = 8, PASS_MOST = 128 };
 
 static const double replayed[] = {0.41, 0.76, 0.82, 0.95, 0}, budgeted[] = {0.2, 0.4, 0.6, 0.8, 0.9, 0.95};
 
@@ -236,8 +238,9 @@ struct replay {
     int n[SAMPLES]; /* tokens heard */
     double a;       /* < 0: no drafts */
     bool same;
-    uint64_t first_us, end_us; /* of the last sample */
-    int n_pass, n_drafted;     /* of all */
+    uint64_t first_us, end_us;    /* of the last sample */
+    int n_pass, n_drafted;        /* of all */
+    int n_by_rows[PASS_MOST + 1]; /* passes of decoding by their rows */
 };
 
 static bool is_right(int sample, int at, double a)
@@ -293,7 +296,15 @@ static double decode(struct bench *b, struct replay *r, int n_samples, double a)
     q.on_draft = a < 0 ? NULL : on_draft;
     q.user = r;
     *r = (struct replay){.b = b, .text = r->text, .a = a, .same = true};
-    OK(lutra_generate(b->s, &q, &b->err));
+    OK(lutra_submit(b->s, &q, NULL, &b->err));
+    for (int active = 1; active;) {
+        struct lutra_stats before, after;
+        lutra_session_stats(b->s, &before, sizeof before);
+        OK(lutra_step(b->s, &active, &b->err));
+        lutra_session_stats(b->s, &after, sizeof after);
+        uint64_t n = after.rows_valid + after.rows_wasted - before.rows_valid - before.rows_wasted;
+        if (n <= PASS_MOST) r->n_by_rows[n]++;
+    }
     if (!r->same) fprintf(stderr, "a = %.2f: another text\n", a), exit(1);
     return (double)(r->end_us - r->first_us) * 1e-3 / (n_samples * (b->n_tok - 1));
 }
@@ -322,46 +333,11 @@ static double best_chain(const struct bench *b, int n_samples, double a, double 
     return best;
 }
 
-static void compare(struct bench *b, const double *right, int n_right, int n_samples, double (*ms)[DRAFTS + 1])
-{
-    static double plain[ROUNDS_MOST], drafted[RATES_MOST][ROUNDS_MOST];
-    double length[RATES_MOST], rows[RATES_MOST], find[RATES_MOST];
-    struct replay r = {.text = calloc(SAMPLES * (size_t)b->n_tok, sizeof *r.text)};
-    for (int round = -1; round < b->rounds; round++) {
-        double t = decode(b, &r, n_samples, -1);
-        if (round >= 0) plain[round] = t;
-        for (int i = 0; i < n_right; i++) {
-            struct lutra_stats s;
-            lutra_session_stats_reset(b->s);
-            t = decode(b, &r, n_samples, right[i]);
-            if (round >= 0) drafted[i][round] = t; /* the round before has learnt what passes cost */
-            lutra_session_stats(b->s, &s, sizeof s);
-            length[i] = (double)b->n_tok * n_samples / r.n_pass;
-            rows[i] = 1 + (double)r.n_drafted / r.n_pass;
-            find[i] = (double)s.draft_us / (double)s.decode_us;
-        }
-    }
-    double base = median(plain, b->rounds);
-    printf("replay of %d tokens behind %d, %d samples, median of %d; plain %.2f ms a token\n", b->n_tok, PROMPT,
-        n_samples, b->rounds, base);
-    for (int i = 0; i < n_right; i++) {
-        double t = median(drafted[i], b->rounds);
-        int k;
-        printf("  a = %.2f  accept length %5.2f  rows %5.2f  %7.2f ms a token  %5.2fx  drafting %.2f %%", right[i],
-            length[i], rows[i], t, base / t, 100 * find[i]);
-        if (ms) {
-            double best = best_chain(b, n_samples, right[i], ms, &k);
-            printf("  best chain %2d: %7.2f ms, %.3f of it", k, best, t / best);
-        }
-        printf("\n");
-    }
-    free(r.text);
-}
-
 /* Passes of 1 .. 4 sequences with chains of 0 .. DRAFTS drafts, in the middle of what is replayed. */
 static void time_chains(struct bench *b, double ms[SAMPLES][DRAFTS + 1])
 {
-    static double us[SAMPLES][DRAFTS + 1][ROUNDS_MOST];
+    enum { TIMES = 3 };
+    double us[SAMPLES][DRAFTS + 1][TIMES];
     int depth = PROMPT + b->n_tok / 2;
     int32_t seq[SAMPLES];
     struct lutra_row row[512];
@@ -374,7 +350,7 @@ static void time_chains(struct bench *b, double ms[SAMPLES][DRAFTS + 1])
         OK(lutra_forward(b->s, row, n, sizeof *row, &b->err));
     }
     for (int i = 1; i < SAMPLES; i++) OK(lutra_seq_fork(b->s, seq[0], -1, depth + 16, &seq[i], &b->err));
-    for (int round = -1; round < b->rounds; round++)
+    for (int time = -1; time < TIMES; time++)
         for (int n = 1; n <= SAMPLES; n++)
             for (int k = 0; k <= DRAFTS; k++) {
                 for (int i = 0; i < n * (k + 1); i++) {
@@ -387,20 +363,80 @@ static void time_chains(struct bench *b, double ms[SAMPLES][DRAFTS + 1])
                 }
                 uint64_t start = now_us();
                 OK(lutra_forward(b->s, row, n * (k + 1), sizeof *row, &b->err));
-                if (round >= 0) us[n - 1][k][round] = (double)(now_us() - start);
+                if (time >= 0) us[n - 1][k][time] = (double)(now_us() - start);
                 for (int i = 0; i < n; i++) OK(lutra_seq_truncate(b->s, seq[i], depth, &b->err));
             }
     for (int n = 0; n < SAMPLES; n++)
-        for (int k = 0; k <= DRAFTS; k++) ms[n][k] = median(us[n][k], b->rounds) * 1e-3;
+        for (int k = 0; k <= DRAFTS; k++) ms[n][k] = median(us[n][k], TIMES) * 1e-3;
     for (int i = 0; i < SAMPLES; i++) lutra_seq_close(b->s, seq[i]);
 }
 
-static void budget(struct bench *b)
+/* The time of a pass of so many rows, on the line between those that were timed. */
+static double time_of_rows(double ms[SAMPLES][DRAFTS + 1], int n_row)
 {
-    static double ms[SAMPLES][DRAFTS + 1];
-    time_chains(b, ms);
-    for (int n = 1; n <= SAMPLES; n += SAMPLES - 1)
-        compare(b, budgeted, (int)(sizeof budgeted / sizeof *budgeted), n, ms);
+    double us[PASS_MOST + 1] = {0};
+    int times[PASS_MOST + 1] = {0}, below = 1, above;
+    for (int n = 1; n <= SAMPLES; n++)
+        for (int k = 0; k <= DRAFTS; k++) us[n * (k + 1)] += ms[n - 1][k], times[n * (k + 1)]++;
+    for (int n = 1; n <= n_row && n <= SAMPLES * (DRAFTS + 1); n++)
+        if (times[n]) below = n;
+    for (above = n_row; above < SAMPLES * (DRAFTS + 1) && !times[above];) above++;
+    if (above > SAMPLES * (DRAFTS + 1) || above <= below) return us[below] / times[below] * n_row / below;
+    double low = us[below] / times[below], high = us[above] / times[above];
+    return low + (high - low) * (n_row - below) / (above - below);
+}
+
+/* One setting: what each round measured. */
+struct setting {
+    double ms[ROUNDS_MOST], over_best[ROUNDS_MOST], passes_over_best[ROUNDS_MOST];
+    double length, rows, find;
+    int best_length;
+};
+
+static void replay_once(
+    struct bench *b, struct replay *r, int n_samples, double a, struct setting *to, int round, double (*ms)[DRAFTS + 1])
+{
+    struct lutra_stats s;
+    lutra_session_stats_reset(b->s);
+    double t = decode(b, r, n_samples, a), passes = 0;
+    lutra_session_stats(b->s, &s, sizeof s);
+    to->length = (double)b->n_tok * n_samples / r->n_pass;
+    to->rows = 1 + (double)r->n_drafted / r->n_pass;
+    to->find = (double)s.draft_us / (double)s.decode_us;
+    if (round < 0) return;
+    to->ms[round] = t;
+    if (!ms) return;
+    double best = best_chain(b, n_samples, a, ms, &to->best_length);
+    for (int n = 1; n <= PASS_MOST; n++)
+        if (r->n_by_rows[n]) passes += r->n_by_rows[n] * time_of_rows(ms, n);
+    to->over_best[round] = t / best;
+    to->passes_over_best[round] = passes / (n_samples * (b->n_tok - 1)) / best;
+}
+
+static void compare(struct bench *b, const double *right, int n_right, int n_samples, bool with_best)
+{
+    static double plain[ROUNDS_MOST], ms[SAMPLES][DRAFTS + 1];
+    static struct setting of[RATES_MOST];
+    struct replay r = {.text = calloc(SAMPLES * (size_t)b->n_tok, sizeof *r.text)};
+    for (int round = -1; round < b->rounds; round++) { /* round -1 learns what passes cost */
+        if (with_best && round >= 0) time_chains(b, ms);
+        double t = decode(b, &r, n_samples, -1);
+        if (round >= 0) plain[round] = t;
+        for (int i = 0; i < n_right; i++) replay_once(b, &r, n_samples, right[i], &of[i], round, with_best ? ms : NULL);
+    }
+    double base = median(plain, b->rounds);
+    printf("replay of %d tokens behind %d, %d samples, median of %d; plain %.2f ms a token\n", b->n_tok, PROMPT,
+        n_samples, b->rounds, base);
+    for (int i = 0; i < n_right; i++) {
+        double t = median(of[i].ms, b->rounds);
+        printf("  a = %.2f  accept length %5.2f  rows %5.2f  %7.2f ms a token  %5.2fx  drafting %.2f %%", right[i],
+            of[i].length, of[i].rows, t, base / t, 100 * of[i].find);
+        if (with_best)
+            printf("  of the best chain (%d) %.3f, its passes %.3f", of[i].best_length,
+                median(of[i].over_best, b->rounds), median(of[i].passes_over_best, b->rounds));
+        printf("\n");
+    }
+    free(r.text);
 }
 
 int main(int argc, char **argv)
@@ -435,8 +471,9 @@ int main(int argc, char **argv)
     if (strchr(parts, 'c')) cost(b);
     if (strchr(parts, 'h')) calibration(b, ss);
     if (strchr(parts, 'd')) drafting(b, ss);
-    if (strchr(parts, 'r')) compare(b, replayed, (int)(sizeof replayed / sizeof *replayed), 1, NULL);
-    if (strchr(parts, 'b')) budget(b);
+    if (strchr(parts, 'r')) compare(b, replayed, (int)(sizeof replayed / sizeof *replayed), 1, false);
+    for (int n = 1; strchr(parts, 'b') && n <= SAMPLES; n += SAMPLES - 1)
+        compare(b, budgeted, (int)(sizeof budgeted / sizeof *budgeted), n, true);
     lutra_session_close(&b->s);
     lutra_model_close(&b->model);
     lutra_runtime_close(&b->rt);

@@ -10,6 +10,7 @@ static const int knot[ROW_COST_KNOTS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 
 
 static const double slower = 0.03, faster = 0.3; /* how fast an estimate rises and falls */
 static const double doubt = 0.02;                /* how fast towards what is counted, after so many passes */
+static const double trying = 0.03;               /* of the time */
 enum { DOUBTED_AFTER = 150 };
 
 void row_cost_init(struct row_cost *c, double row, double seen)
@@ -44,14 +45,20 @@ static int knot_of(int n_row)
     return k;
 }
 
+/* Whether row counts that were tried and proved dearer than hoped have cost but a small part of the time. */
+static bool curious(const struct row_cost *c)
+{
+    return c->missed_us <= trying * c->all_us;
+}
+
 static double least(double a, double b)
 {
     return a < b ? a : b;
 }
 
 /* Where nothing was measured an estimate is the least that seems possible: what proves dearer is known from then on, what is
- * never tried is not.  So: between knots that were measured as cheap as the first of them; behind the last no steeper than
- * before it, or than counts say; and below the first as if rows were all that costs. */
+ * never tried is not.  So: between knots that were measured as cheap as the first of them, while tries are affordable; behind
+ * the last no steeper than before it, or than counts say; and below the first as if rows were all that costs. */
 double row_cost_of(const struct row_cost *c, int n_row, double n_seen)
 {
     double each = n_seen / n_row, here = counted(c, n_row, n_seen), below = 0, unit_below = 1, slope = INFINITY;
@@ -62,7 +69,7 @@ double row_cost_of(const struct row_cost *c, int n_row, double n_seen)
         double rise = us > below ? (us - below) / (knot[k] - at) : 0;
         if (knot[k] > n_row) {
             if (at == 0) return least(c->us[k] * here, us * n_row / knot[k]);
-            return c->us[knot_of(n_row)] > 0 ? below + (n_row - at) * rise : below;
+            return c->us[knot_of(n_row)] > 0 || !curious(c) ? below + (n_row - at) * rise : below;
         }
         if (at > 0) slope = rise;
         if (us > below) below = us;
@@ -82,6 +89,8 @@ void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us)
         if (c->us[i] > c->us[k] && c->us[k] > 0 && ++c->idle[i] > DOUBTED_AFTER)
             c->us[i] += doubt * (c->us[k] - c->us[i]);
     double now = (double)us / counted(c, n_row, n_seen), *known = &c->us[k];
+    c->all_us += (double)us;
+    if (*known == 0 && row_cost_known(c)) c->missed_us += fmax(0, (double)us - row_cost_of(c, n_row, n_seen));
     bool doubted = c->idle[k] > DOUBTED_AFTER;
     c->idle[k] = 0;
     if (*known == 0 || doubted)

@@ -7,8 +7,9 @@
  *     row_cost_of(&c, 8, 8 * 1024)               to compare: microseconds once something was learnt
  *
  * Times are those of a machine that has other work, too: an estimate follows faster passes at once and slower ones slowly.
- * Row counts that were not tried count as the cheapest that they may be, so that they are; more rows never cost less.  What was
- * measured long ago and seems dear is doubted: else one slow pass could keep drafts away for good.
+ * Row counts that were not tried count as the cheapest that they may be, so that they are, until what proved dearer has cost 3 %
+ * of the time: then they lie on the line between their neighbours.  More rows never cost less.  What was measured
+ * long ago and seems dear is doubted: else one slow pass could keep drafts away for good.
  *
  * What follows from a time is how many rows are drafted, never a text.
  */
@@ -24,6 +25,7 @@ struct row_cost {
     double row, seen; /* of a pass that only reads the weights: a row; a position that a row's attention reads */
     double us[ROW_COST_KNOTS]; /* measured around so many rows (row_cost.c), per counted unit; 0: not yet */
     int idle[ROW_COST_KNOTS];  /* passes since */
+    double all_us, missed_us;  /* of all passes; by how much those of new row counts were above their estimates */
 };
 
 void row_cost_init(struct row_cost *c, double row, double seen);
