@@ -6,18 +6,12 @@
  *     fuzz_gguf                1,000 inputs from seed 1
  *     fuzz_gguf --long         10,000 other inputs
  *     fuzz_gguf N [FIRST]      inputs FIRST .. FIRST + N - 1; input numbers name inputs for good
- *
- * Run it in an ASan + UBSan build too (cmake --preset asan).
  */
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "fuzz/gguf/heap.h"
+#include "fuzz/fuzz.h"
 #include "fuzz/gguf/mutate.h"
+#include "fuzz/heap.h"
 #include "quant/quant.h"
 #include "weights/mix.h"
 #include "weights/weights.h"
@@ -28,25 +22,10 @@ enum { SECONDS_PER_INPUT = 10 };
 enum { HEAP_FIXED = 64 << 10, HEAP_PER_BYTE = 16 };
 
 static struct {
-    uint64_t input; /* for the handlers */
     uint64_t n_open, n_format, n_unsupported, n_other, n_converted;
     size_t worst_heap;
     char folder[64];
 } run;
-
-static void on_signal(int number)
-{
-    char text[96];
-    int n = snprintf(text, sizeof text, "input %llu: signal %d\n", (unsigned long long)run.input, number);
-    if (write(2, text, (size_t)n) < 0) _exit(3);
-    _exit(2);
-}
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "input %llu: %s\n", (unsigned long long)run.input, what);
-    exit(1);
-}
 
 /* ---- touching ---- */
 
@@ -67,7 +46,7 @@ static void touch_key(const struct weights *w, const struct weights_kv *kv)
     weights_get_f32(w, kv->key, &f32, &err);
     weights_get_bool(w, kv->key, &b, &err);
     weights_get_str(w, kv->key, &s, &err);
-    weights_get_layer_u32(w, kv->key, (uint32_t)(run.input % 5), &u32, &err);
+    weights_get_layer_u32(w, kv->key, (uint32_t)(fuzz_input % 5), &u32, &err);
     weights_opt_u32(w, kv->key, &u32, &err);
     for (uint64_t i = 0; i < kv->n; i++) {
         if (kv->elem == WEIGHTS_STRING) {
@@ -85,7 +64,7 @@ static void touch_key(const struct weights *w, const struct weights_kv *kv)
     weights_copy_f32(w, kv->key, real, 16, &u64, &err);
     weights_copy_i32(w, kv->key, numbers, 16, &u64, &err);
     weights_get_array(w, kv->key, kv->elem, &array, &err);
-    if (weights_kv_find(w, kv->key) != kv) fail("a key is not found under its name");
+    if (weights_kv_find(w, kv->key) != kv) fuzz_fail("a key is not found under its name");
 }
 
 static void touch_tensor(const struct weights *w, const struct tensor *t)
@@ -94,7 +73,7 @@ static void touch_tensor(const struct weights *w, const struct tensor *t)
     const struct quant_info *q = quant_info_of(t->type);
     const uint8_t *p = t->data;
     for (size_t i = 0; i < t->bytes; i++) sink += p[i];
-    if (weights_tensor_find(w, t->name) != t) fail("a tensor is not found under its name");
+    if (weights_tensor_find(w, t->name) != t) fuzz_fail("a tensor is not found under its name");
     if (t->ne[0] <= (int64_t)(sizeof row / sizeof *row)) q->dequantize(t->data, row, (size_t)t->ne[0]);
     weights_prefetch(w, t);
     weights_drop_pages(w, t);
@@ -115,11 +94,13 @@ static void convert(const char *path)
     struct weights *w;
     struct weights_quantize_settings s = weights_quantize_default();
     snprintf(out, sizeof out, "%s/out.gguf", run.folder);
-    s.mix = weights_mix_of(quant_info_at(run.input / 7 % 15)->type);
-    s.pure = run.input % 2;
+    size_t n_type = 0;
+    while (quant_info_at(n_type)) n_type++;
+    s.mix = weights_mix_of(quant_info_at(fuzz_input / 7 % n_type)->type);
+    s.pure = fuzz_input % 2;
     s.allow_requantize = true;
     if (weights_quantize_file(path, out, &s, &err) < 0) return;
-    if (weights_open(&w, out, &err) < 0) fail(err.what);
+    if (weights_open(&w, out, &err) < 0) fuzz_fail("%s", err.what);
     weights_close(&w);
     unlink(out);
     run.n_converted++;
@@ -131,7 +112,7 @@ static void check_heap(size_t before, size_t bytes)
 {
     size_t used = heap_peak() - before;
     if (used > run.worst_heap) run.worst_heap = used;
-    if (used > HEAP_FIXED + HEAP_PER_BYTE * bytes) fail("too much heap");
+    if (used > HEAP_FIXED + HEAP_PER_BYTE * bytes) fuzz_fail("too much heap");
 }
 
 static void try_input(const uint8_t *bytes, size_t n)
@@ -140,7 +121,7 @@ static void try_input(const uint8_t *bytes, size_t n)
     struct weights *w;
     struct lutra_error err = {0};
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n) fail("cannot write the input");
+    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n) fuzz_fail("cannot write the input");
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     size_t before = heap_now();
     heap_reset_peak();
@@ -151,42 +132,38 @@ static void try_input(const uint8_t *bytes, size_t n)
         touch(w);
         check_heap(before, n);
         weights_close(&w);
-        if (run.input % 7 == 0) convert(path);
+        if (fuzz_input % 7 == 0) convert(path);
     } else {
         check_heap(before, n);
-        if (err.code != rc || strncmp(err.what, path, strlen(path)) != 0) fail("an error without its description");
+        if (err.code != rc || strncmp(err.what, path, strlen(path)) != 0) fuzz_fail("an error without its description");
         run.n_format += rc == LUTRA_E_FORMAT;
         run.n_unsupported += rc == LUTRA_E_UNSUPPORTED;
         run.n_other += rc != LUTRA_E_FORMAT && rc != LUTRA_E_UNSUPPORTED;
     }
     alarm(0);
     close(fd);
-    if (heap_now() != before) fail("a leak");
+    if (heap_now() != before) fuzz_fail("a leak");
 }
 
 int main(int argc, char **argv)
 {
     static uint8_t bytes[MAX_INPUT];
     static struct seed seed[N_SEEDS];
-    bool is_long = argc > 1 && strcmp(argv[1], "--long") == 0;
-    uint64_t n = is_long ? 10000 : argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
-    uint64_t first = is_long ? 1001 : argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    static const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], on_signal);
+    struct fuzz_inputs in = fuzz_begin(argc, argv, 1000, 10000);
     snprintf(run.folder, sizeof run.folder, "/tmp/lutra-fuzz-gguf-XXXXXX");
-    if (!mkdtemp(run.folder) || seeds_make(seed, run.folder) < 0) fail("cannot make the seeds");
+    if (!mkdtemp(run.folder) || seeds_make(seed, run.folder) < 0) fuzz_fail("cannot make the seeds");
     for (int i = 0; i < N_SEEDS; i++) try_input(seed[i].bytes, seed[i].n);
-    if (run.n_open != N_SEEDS) fail("a seed does not open");
-    for (run.input = first; run.input < first + n; run.input++) {
-        struct dice d = {run.input * 0x2545f4914f6cdd1du};
-        size_t size = mutate(seed, &d, bytes);
+    if (run.n_open != N_SEEDS) fuzz_fail("a seed does not open");
+    for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) {
+        uint64_t dice = fuzz_input * 0x2545f4914f6cdd1du;
+        size_t size = mutate(seed, &dice, bytes);
         try_input(bytes, size);
     }
     seeds_free(seed);
     rmdir(run.folder);
     printf("%llu inputs: %llu opened (%llu also quantized), %llu malformed, %llu unsupported, %llu other; "
            "largest heap %zu KiB\n",
-        (unsigned long long)n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
+        (unsigned long long)in.n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
         (unsigned long long)run.n_format, (unsigned long long)run.n_unsupported, (unsigned long long)run.n_other,
         run.worst_heap / 1024);
     return run.n_open > N_SEEDS && run.n_format && run.n_unsupported ? 0 : 1;

@@ -1,25 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "fuzz/gguf/mutate.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz/fuzz.h"
 #include "quant/quant.h"
 #include "weights/gguf_write.h"
 #include "weights/make_model.h"
 
-uint64_t roll(struct dice *d)
+static uint64_t below(uint64_t *dice, uint64_t n)
 {
-    uint64_t z = d->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-uint64_t below(struct dice *d, uint64_t n)
-{
-    return roll(d) % n;
+    return fuzz_roll(dice) % n;
 }
 
 /* ---- seeds ---- */
@@ -162,42 +151,42 @@ void seeds_free(struct seed seed[N_SEEDS])
 
 /* ---- mutations ---- */
 
-static uint64_t extreme(struct dice *d, size_t n)
+static uint64_t extreme(uint64_t *dice, size_t n)
 {
-    switch (below(d, 14)) {
+    switch (below(dice, 14)) {
     case 0: return 0;
     case 1: return 1;
     case 2: return UINT64_MAX;
-    case 3: return UINT64_MAX - below(d, 64);
+    case 3: return UINT64_MAX - below(dice, 64);
     case 4: return INT64_MAX;
     case 5: return (uint64_t)INT64_MAX + 1;
     case 6: return UINT32_MAX;
-    case 7: return (uint64_t)1 << below(d, 64);
+    case 7: return (uint64_t)1 << below(dice, 64);
     case 8: return n;
-    case 9: return n - below(d, n + 1);
-    case 10: return UINT64_MAX / (1 + below(d, 300)) + below(d, 3);
-    case 11: return below(d, 50);
-    case 12: return 65535 + below(d, 3);
-    default: return roll(d);
+    case 9: return n - below(dice, n + 1);
+    case 10: return UINT64_MAX / (1 + below(dice, 300)) + below(dice, 3);
+    case 11: return below(dice, 50);
+    case 12: return 65535 + below(dice, 3);
+    default: return fuzz_roll(dice);
     }
 }
 
 /* A length, count, type or offset of the seed to an extreme, or a step from what it is.  After an insertion the
  * places have moved: then this is just a number somewhere. */
-static void hit_field(const struct seed *s, struct dice *d, uint8_t *b, size_t n)
+static void hit_field(const struct seed *s, uint64_t *dice, uint8_t *b, size_t n)
 {
-    struct field f = s->field[below(d, s->n_field)];
+    struct field f = s->field[below(dice, s->n_field)];
     uint64_t v = 0;
     if (f.at + f.bytes > n) return;
     memcpy(&v, b + f.at, f.bytes);
-    v = below(d, 3) ? extreme(d, n) : v + below(d, 5) - 2;
+    v = below(dice, 3) ? extreme(dice, n) : v + below(dice, 5) - 2;
     memcpy(b + f.at, &v, f.bytes);
 }
 
-static void hit_anywhere(struct dice *d, uint8_t *b, size_t n)
+static void hit_anywhere(uint64_t *dice, uint8_t *b, size_t n)
 {
-    uint64_t v = extreme(d, n), bytes = below(d, 2) ? 4 : 8;
-    if (n >= bytes) memcpy(b + below(d, n - bytes + 1), &v, bytes);
+    uint64_t v = extreme(dice, n), bytes = below(dice, 2) ? 4 : 8;
+    if (n >= bytes) memcpy(b + below(dice, n - bytes + 1), &v, bytes);
 }
 
 /* Bytes [from, from + len) of src put in at `to`, moving the rest up. */
@@ -209,52 +198,53 @@ static size_t insert(uint8_t *b, size_t n, size_t to, const uint8_t *src, size_t
     return n + len;
 }
 
-static size_t duplicate(struct dice *d, uint8_t *b, size_t n)
+static size_t duplicate(uint64_t *dice, uint8_t *b, size_t n)
 {
     static uint8_t part[MAX_INPUT];
-    size_t from = below(d, n), len = 1 + below(d, n - from);
+    size_t from = below(dice, n), len = 1 + below(dice, n - from);
     memcpy(part, b + from, len);
-    return insert(b, n, below(d, 2) ? from + len : below(d, n + 1), part, len);
+    return insert(b, n, below(dice, 2) ? from + len : below(dice, n + 1), part, len);
 }
 
-static size_t splice(const struct seed *other, struct dice *d, uint8_t *b, size_t n)
+static size_t splice(const struct seed *other, uint64_t *dice, uint8_t *b, size_t n)
 {
-    size_t from = below(d, other->n), len = 1 + below(d, other->n - from), to = below(d, n + 1);
-    if (below(d, 2)) return insert(b, n, to, other->bytes + from, len);
+    size_t from = below(dice, other->n), len = 1 + below(dice, other->n - from), to = below(dice, n + 1);
+    if (below(dice, 2)) return insert(b, n, to, other->bytes + from, len);
     if (len > n - to) len = n - to;
     memcpy(b + to, other->bytes + from, len);
     return n;
 }
 
-static size_t cut(struct dice *d, uint8_t *b, size_t n)
+static size_t cut(uint64_t *dice, uint8_t *b, size_t n)
 {
-    size_t from = below(d, n), len = below(d, 2) ? n - from : 1 + below(d, n - from);
+    size_t from = below(dice, n), len = below(dice, 2) ? n - from : 1 + below(dice, n - from);
     memmove(b + from, b + from + len, n - from - len);
     return n - len;
 }
 
-static void flip(struct dice *d, uint8_t *b, size_t n)
+static void flip(uint64_t *dice, uint8_t *b, size_t n)
 {
-    size_t head = n < 600 || below(d, 2) ? n : 600; /* half of them early, where the structure is */
-    for (uint64_t i = 0, times = 1 + below(d, 8); i < times; i++) b[below(d, head)] ^= (uint8_t)(1u << below(d, 8));
+    size_t head = n < 600 || below(dice, 2) ? n : 600; /* half of them early, where the structure is */
+    for (uint64_t i = 0, times = 1 + below(dice, 8); i < times; i++)
+        b[below(dice, head)] ^= (uint8_t)(1u << below(dice, 8));
 }
 
-size_t mutate(const struct seed seed[N_SEEDS], struct dice *d, uint8_t *out)
+size_t mutate(const struct seed seed[N_SEEDS], uint64_t *dice, uint8_t *out)
 {
-    const struct seed *s = &seed[below(d, N_SEEDS)];
+    const struct seed *s = &seed[below(dice, N_SEEDS)];
     size_t n = s->n;
     memcpy(out, s->bytes, n);
-    for (uint64_t i = 0, times = 1 + below(d, 4); i < times && n > 0; i++) {
-        switch (below(d, 9)) {
+    for (uint64_t i = 0, times = 1 + below(dice, 4); i < times && n > 0; i++) {
+        switch (below(dice, 9)) {
         case 0:
         case 1:
-        case 2: hit_field(s, d, out, n); break;
-        case 3: hit_anywhere(d, out, n); break;
+        case 2: hit_field(s, dice, out, n); break;
+        case 3: hit_anywhere(dice, out, n); break;
         case 4:
-        case 5: flip(d, out, n); break;
-        case 6: n = cut(d, out, n); break;
-        case 7: n = duplicate(d, out, n); break;
-        default: n = splice(&seed[below(d, N_SEEDS)], d, out, n); break;
+        case 5: flip(dice, out, n); break;
+        case 6: n = cut(dice, out, n); break;
+        case 7: n = duplicate(dice, out, n); break;
+        default: n = splice(&seed[below(dice, N_SEEDS)], dice, out, n); break;
         }
     }
     return n;

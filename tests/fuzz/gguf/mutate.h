@@ -23,18 +23,11 @@ struct seed {
     size_t n_field;
 };
 
-/* Numbers of one input; the same on every machine. */
-struct dice {
-    uint64_t state;
-};
-uint64_t roll(struct dice *d);
-uint64_t below(struct dice *d, uint64_t n);
-
 /* Writes the seed files into `folder` with the library's writer and reads them back; 0 on success. */
 int seeds_make(struct seed seed[N_SEEDS], const char *folder);
 void seeds_free(struct seed seed[N_SEEDS]);
 
 /* A mutated seed into out[MAX_INPUT]; returns its length. */
-size_t mutate(const struct seed seed[N_SEEDS], struct dice *d, uint8_t *out);
+size_t mutate(const struct seed seed[N_SEEDS], uint64_t *dice, uint8_t *out);
 
 #endif

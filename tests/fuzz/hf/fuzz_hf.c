@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opens folders of which one file was mutated, and touches everything in those that open.  Success or an error each time: no
- * crash, no hang (an alarm per input), no leak, and a heap bounded by the files' size.
+ * Opens folders of which one file was mutated, and touches everything in those that open.  Success or an error each
+ * time: no crash, no hang (an alarm per input), no leak, and a heap bounded by the files' size.
  *
  *     fuzz_hf                2,000 inputs from seed 1
  *     fuzz_hf --long         100,000 other inputs
  *     fuzz_hf N [FIRST]      inputs FIRST .. FIRST + N - 1; input numbers name inputs for good
- *
- * Run it in an ASan + UBSan build too (cmake --preset asan).
  */
 #include <ctype.h>
 #include <dirent.h>
 #include <jansson.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "fuzz/gguf/heap.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/heap.h"
 #include "hf/write_folder.h"
 #include "lutra.h"
 #include "weights/mix.h"
@@ -44,25 +38,10 @@ struct seed {
 };
 
 static struct {
-    uint64_t input; /* for the handlers */
     uint64_t n_open, n_format, n_unsupported, n_other, n_converted;
     size_t worst_heap;
     char folder[64];
 } run;
-
-static void on_signal(int number)
-{
-    char text[96];
-    int n = snprintf(text, sizeof text, "input %llu: signal %d\n", (unsigned long long)run.input, number);
-    if (write(2, text, (size_t)n) < 0) _exit(3);
-    _exit(2);
-}
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "input %llu: %s (%s)\n", (unsigned long long)run.input, what, run.folder);
-    exit(1);
-}
 
 /* ---- dice ---- */
 
@@ -81,7 +60,7 @@ static void save(const char *folder, const char *name, const uint8_t *bytes, siz
     char path[256];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "wb");
-    if (!f || (n && fwrite(bytes, n, 1, f) != 1) || fclose(f) != 0) fail("cannot write a file");
+    if (!f || (n && fwrite(bytes, n, 1, f) != 1) || fclose(f) != 0) fuzz_fail("cannot write a file");
 }
 
 static void save_text(const char *folder, const char *name, const char *text)
@@ -92,7 +71,7 @@ static void save_text(const char *folder, const char *name, const char *text)
 static void read_back(struct seed *s)
 {
     DIR *d = opendir(s->folder);
-    if (!d) fail("cannot read a seed");
+    if (!d) fuzz_fail("cannot read a seed");
     for (struct dirent *e; (e = readdir(d));) {
         char path[512];
         struct file *f = &s->file[s->n_file];
@@ -101,7 +80,7 @@ static void read_back(struct seed *s)
         snprintf(path, sizeof path, "%s/%s", s->folder, f->name);
         FILE *in = fopen(path, "rb");
         f->bytes = malloc(MAX_FILE);
-        if (!in || !f->bytes) fail("cannot read a seed");
+        if (!in || !f->bytes) fuzz_fail("cannot read a seed");
         f->n = fread(f->bytes, 1, MAX_FILE, in);
         fclose(in);
         s->bytes += f->n;
@@ -121,7 +100,7 @@ static void make_seed(struct seed *s, int i)
     set.shape = shapes[i];
     set.n_layer = 1;
     snprintf(made, sizeof made, "%s/made.gguf", run.folder);
-    if (weights_make_model(made, &set, &err) < 0 || weights_open(&w, made, &err) < 0) fail(err.what);
+    if (weights_make_model(made, &set, &err) < 0 || weights_open(&w, made, &err) < 0) fuzz_fail("%s", err.what);
     hf_write_folder(w, s->folder, &forms[i]);
     save_text(s->folder, "generation_config.json", "{\"eos_token_id\": [510, 509, 1], \"temperature\": 0.5}");
     if (i == 1) save_text(s->folder, "chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
@@ -186,7 +165,7 @@ static void make_seeds(struct seed seed[N_SEEDS])
 {
     for (int i = 0; i < N_SEEDS; i++) {
         snprintf(seed[i].folder, sizeof seed[i].folder, "%s/%d", run.folder, i);
-        if (mkdir(seed[i].folder, 0700) < 0) fail("cannot make a folder");
+        if (mkdir(seed[i].folder, 0700) < 0) fuzz_fail("cannot make a folder");
         if (i == N_SEEDS - 1)
             make_vocabulary(seed[i].folder);
         else if (i == N_SEEDS - 2)
@@ -307,8 +286,8 @@ static void use(const char *folder)
     char out[96], *text;
     struct lutra_error err;
     struct weights_quantize_settings q = weights_quantize_default();
-    if (run.input % 4 == 0 && lutra_inspect(folder, &text, &err) == 0) lutra_free(text);
-    if (run.input % 16) return;
+    if (fuzz_input % 4 == 0 && lutra_inspect(folder, &text, &err) == 0) lutra_free(text);
+    if (fuzz_input % 16) return;
     q.mix = weights_mix_of(QUANT_Q8_0);
     snprintf(out, sizeof out, "%s/out.gguf", run.folder);
     if (weights_quantize_file(folder, out, &q, &err) < 0) return;
@@ -326,47 +305,44 @@ static void try_folder(const char *folder, size_t bytes)
     int rc = weights_open(&w, folder, &err);
     size_t used = heap_peak() - before;
     if (used > run.worst_heap) run.worst_heap = used;
-    if (used > HEAP_FIXED + HEAP_PER_BYTE * bytes) fail("too much heap");
+    if (used > HEAP_FIXED + HEAP_PER_BYTE * bytes) fuzz_fail("too much heap");
     if (rc == 0) {
         run.n_open++;
         touch(w);
         weights_close(&w);
         use(folder);
     } else {
-        if (err.code != rc || strncmp(err.what, folder, strlen(folder)) != 0) fail("an error without its description");
+        if (err.code != rc || strncmp(err.what, folder, strlen(folder)) != 0)
+            fuzz_fail("an error without its description");
         run.n_format += rc == LUTRA_E_FORMAT;
         run.n_unsupported += rc == LUTRA_E_UNSUPPORTED;
         run.n_other += rc != LUTRA_E_FORMAT && rc != LUTRA_E_UNSUPPORTED;
     }
     alarm(0);
-    if (heap_now() != before) fail("a leak");
+    if (heap_now() != before) fuzz_fail("a leak");
 }
 
 static void remove_all(void)
 {
     char command[160];
     snprintf(command, sizeof command, "rm -rf '%s'", run.folder);
-    if (system(command) != 0) fail("cannot tidy up");
+    if (system(command) != 0) fuzz_fail("cannot tidy up");
 }
 
 int main(int argc, char **argv)
 {
     static uint8_t bytes[MAX_FILE];
     static struct seed seed[N_SEEDS];
-    bool is_long = argc > 1 && strcmp(argv[1], "--long") == 0;
-    uint64_t n = is_long ? 100000 : argc > 1 ? strtoull(argv[1], NULL, 10) : 2000;
-    uint64_t first = is_long ? 2001 : argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    static const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], on_signal);
+    struct fuzz_inputs in = fuzz_begin(argc, argv, 2000, 100000);
     json_set_alloc_funcs(malloc, free); /* these are the counted ones */
     snprintf(run.folder, sizeof run.folder, "%s/lutra-fuzz-hf-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    if (!mkdtemp(run.folder)) fail("cannot make a folder");
+    if (!mkdtemp(run.folder)) fuzz_fail("cannot make a folder");
     make_seeds(seed);
     for (int i = 0; i < N_SEEDS; i++) try_folder(seed[i].folder, seed[i].bytes);
-    if (run.n_open != N_SEEDS) fail("a seed does not open");
-    for (run.input = first; run.input < first + n; run.input++) {
-        struct seed *s = &seed[run.input % N_SEEDS];
-        state = run.input * 0x2545f4914f6cdd1du;
+    if (run.n_open != N_SEEDS) fuzz_fail("a seed does not open");
+    for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) {
+        struct seed *s = &seed[fuzz_input % N_SEEDS];
+        state = fuzz_input * 0x2545f4914f6cdd1du;
         const struct file *f = &s->file[below((size_t)s->n_file)];
         size_t size = mutate(f, bytes);
         save(s->folder, f->name, bytes, size);
@@ -378,7 +354,7 @@ int main(int argc, char **argv)
     remove_all();
     printf("%llu inputs: %llu opened (%llu also quantized), %llu malformed, %llu unsupported, %llu other; "
            "largest heap %zu KiB\n",
-        (unsigned long long)n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
+        (unsigned long long)in.n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
         (unsigned long long)run.n_format, (unsigned long long)run.n_unsupported, (unsigned long long)run.n_other,
         run.worst_heap / 1024);
     return run.n_open > N_SEEDS && run.n_format && run.n_unsupported ? 0 : 1;

@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files of every architecture with values of their metadata and headers of their tensors changed in place: the model and its
- * vocabulary open, or an error names the file.  No crash, no hang (an alarm per input), and everything it lacks is told.
+ * Files of every architecture with values of their metadata and headers of their tensors changed in place: the model
+ * and its vocabulary open, or an error names the file.  No crash, no hang (an alarm per input), and everything it lacks
+ * is told.
  *
  *     fuzz_model                2,000 inputs from number 1
  *     fuzz_model --long         100,000 other inputs
  *     fuzz_model N [FIRST]      inputs FIRST .. FIRST + N - 1; input numbers name inputs for good
- *
- * Run it in an ASan + UBSan build too (cmake --preset asan).
  */
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "engine/engine_impl.h"
+#include "fuzz/fuzz.h"
 #include "weights/make_model.h"
 
 enum { SECONDS_PER_INPUT = 10, MAX_SEEDS = 64, MAX_PLACES = 20000, MAX_CHANGES = 4 };
@@ -40,32 +35,8 @@ struct seed {
 };
 
 static struct {
-    uint64_t input;
     uint64_t n_model, n_vocab, n_refused;
 } run;
-
-static void on_signal(int number)
-{
-    char text[96];
-    int n = snprintf(text, sizeof text, "input %llu: signal %d\n", (unsigned long long)run.input, number);
-    if (write(2, text, (size_t)n) < 0) _exit(3);
-    _exit(2);
-}
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "input %llu: %s\n", (unsigned long long)run.input, what);
-    exit(1);
-}
-
-/* splitmix64 */
-static uint64_t roll(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 /* ---- the places of a file ---- */
 
@@ -144,15 +115,15 @@ static void open_seed(struct seed *s, const char *shape, const char *folder)
     set.n_layer = 2;
     snprintf(s->name, sizeof s->name, "%s", shape);
     snprintf(made, sizeof made, "%s/%s.gguf", folder, shape);
-    if (weights_make_model(made, &set, &err) < 0) fail(err.what);
+    if (weights_make_model(made, &set, &err) < 0) fuzz_fail("%s", err.what);
     FILE *f = fopen(made, "rb");
     fseek(f, 0, SEEK_END);
     s->n = (size_t)ftell(f);
     rewind(f);
     s->fd = memfd_create(shape, MFD_CLOEXEC);
-    if (s->fd < 0 || ftruncate(s->fd, (off_t)s->n) < 0) fail("no memory for a seed");
+    if (s->fd < 0 || ftruncate(s->fd, (off_t)s->n) < 0) fuzz_fail("no memory for a seed");
     s->bytes = mmap(NULL, s->n, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
-    if (s->bytes == MAP_FAILED || fread(s->bytes, 1, s->n, f) != s->n) fail("cannot read a seed");
+    if (s->bytes == MAP_FAILED || fread(s->bytes, 1, s->n, f) != s->n) fuzz_fail("cannot read a seed");
     fclose(f);
     unlink(made);
     snprintf(s->path, sizeof s->path, "/proc/self/fd/%d", s->fd);
@@ -167,9 +138,11 @@ static uint64_t other_value(uint64_t *dice, uint64_t old)
     static const uint64_t odd[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 33, 63, 64, 65, 100, 127, 128, 255, 256, 257,
         511, 513, 1000, 4096, 65535, 65536, 1u << 20, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fc00000, 0xff800000,
         0x7f800000, 0xbf800000, 0x3f800000, 0x00800000, 0x7f7fffff, UINT64_MAX, (uint64_t)1 << 62, (uint64_t)1 << 40};
-    uint64_t how = roll(dice) % 6;
-    if (how < 3) return odd[roll(dice) % (sizeof odd / sizeof *odd)];
-    return how == 3 ? old ^ (uint64_t)1 << roll(dice) % 32 : how == 4 ? old + roll(dice) % 9 - 4 : roll(dice);
+    uint64_t how = fuzz_roll(dice) % 6;
+    if (how < 3) return odd[fuzz_roll(dice) % (sizeof odd / sizeof *odd)];
+    return how == 3   ? old ^ (uint64_t)1 << fuzz_roll(dice) % 32
+           : how == 4 ? old + fuzz_roll(dice) % 9 - 4
+                      : fuzz_roll(dice);
 }
 
 static void told(void *user, const char *sentence)
@@ -181,7 +154,7 @@ static void check_error(const struct seed *s, const struct lutra_error *err, int
 {
     if (err->code != rc || strncmp(err->what, s->path, strlen(s->path)) != 0) {
         fprintf(stderr, "%s: '%s'\n", s->name, err->what);
-        fail("an error that does not name the file");
+        fuzz_fail("an error that does not name the file");
     }
     run.n_refused++;
 }
@@ -203,7 +176,7 @@ static void try_file(const struct seed *s)
     run.n_model += rc == 0;
     model_close(&m);
     model_tell_lacks(w, told, &n_told);
-    if ((rc < 0) != (n_told > 0)) fail("refused in silence, or told without a reason");
+    if ((rc < 0) != (n_told > 0)) fuzz_fail("refused in silence, or told without a reason");
     rc = vocab_read(&vocab, w, &err);
     if (rc < 0) check_error(s, &err, rc);
     run.n_vocab += rc == 0;
@@ -213,14 +186,14 @@ static void try_file(const struct seed *s)
 
 static void try_input(struct seed *seed, int n_seed)
 {
-    uint64_t dice = run.input * 0x2545f4914f6cdd1du;
-    struct seed *s = &seed[roll(&dice) % (uint64_t)n_seed];
+    uint64_t dice = fuzz_input * 0x2545f4914f6cdd1du;
+    struct seed *s = &seed[fuzz_roll(&dice) % (uint64_t)n_seed];
     struct place changed[MAX_CHANGES];
     uint8_t old[MAX_CHANGES][8];
-    int n = roll(&dice) % 2 ? 1 : 1 + (int)(roll(&dice) % MAX_CHANGES);
-    bool values = roll(&dice) % 4 != 0; /* mostly files whose structure is sound */
+    int n = fuzz_roll(&dice) % 2 ? 1 : 1 + (int)(fuzz_roll(&dice) % MAX_CHANGES);
+    bool values = fuzz_roll(&dice) % 4 != 0; /* mostly files whose structure is sound */
     for (int i = 0; i < n; i++) {
-        do changed[i] = s->place[roll(&dice) % (uint64_t)s->n_place];
+        do changed[i] = s->place[fuzz_roll(&dice) % (uint64_t)s->n_place];
         while (values && !changed[i].value);
         uint64_t v = 0;
         memcpy(old[i], s->bytes + changed[i].at, changed[i].bytes);
@@ -237,24 +210,20 @@ static void try_input(struct seed *seed, int n_seed)
 int main(int argc, char **argv)
 {
     static struct seed seed[MAX_SEEDS];
-    static const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
-    bool is_long = argc > 1 && strcmp(argv[1], "--long") == 0;
-    uint64_t n = is_long ? 100000 : argc > 1 ? strtoull(argv[1], NULL, 10) : 2000;
-    uint64_t first = is_long ? 2001 : argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    struct fuzz_inputs in = fuzz_begin(argc, argv, 2000, 100000);
     char folder[] = "/tmp/lutra-fuzz-model-XXXXXX";
     const char *shape;
     int n_seed = 0;
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], on_signal);
-    if (!mkdtemp(folder)) fail("no folder");
+    if (!mkdtemp(folder)) fuzz_fail("no folder");
     for (int i = 0; (shape = lutra_make_model_shape(i)) && n_seed < MAX_SEEDS; i++)
         if (!strncmp(shape, "tiny-", 5)) open_seed(&seed[n_seed++], shape, folder);
     rmdir(folder);
     for (int i = 0; i < n_seed; i++) try_file(&seed[i]);
-    if (run.n_model != (uint64_t)n_seed || run.n_vocab != (uint64_t)n_seed) fail("a seed does not open");
-    for (run.input = first; run.input < first + n; run.input++) try_input(seed, n_seed);
-    printf("%llu inputs of %d files: %llu models and %llu vocabularies opened, %llu refusals\n", (unsigned long long)n,
-        n_seed, (unsigned long long)run.n_model - (uint64_t)n_seed, (unsigned long long)run.n_vocab - (uint64_t)n_seed,
-        (unsigned long long)run.n_refused);
+    if (run.n_model != (uint64_t)n_seed || run.n_vocab != (uint64_t)n_seed) fuzz_fail("a seed does not open");
+    for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) try_input(seed, n_seed);
+    printf("%llu inputs of %d files: %llu models and %llu vocabularies opened, %llu refusals\n",
+        (unsigned long long)in.n, n_seed, (unsigned long long)run.n_model - (uint64_t)n_seed,
+        (unsigned long long)run.n_vocab - (uint64_t)n_seed, (unsigned long long)run.n_refused);
     for (int i = 0; i < n_seed; i++) {
         munmap(seed[i].bytes, seed[i].n);
         close(seed[i].fd);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mutated manifests of Ollama's and listings of a hub: a reader takes nothing that could lead out of a folder of models, and its
- * memory stays in proportion to the text.  Before that, SHA-256 against the examples of FIPS 180-4.
+ * Mutated manifests of Ollama's and listings of a hub: a reader takes nothing that could lead out of a folder of
+ * models, and its memory stays in proportion to the text.  Before that, SHA-256 against the examples of FIPS 180-4.
  *
- *     fuzz_models [N [FIRST]]        inputs FIRST .. FIRST + N - 1 (20,000 from 1); numbers name inputs for good
+ *     fuzz_models                20,000 inputs from number 1
+ *     fuzz_models --long         the 100,000 behind them
+ *     fuzz_models N [FIRST]      inputs FIRST .. FIRST + N - 1; input numbers name inputs for good
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz/fuzz.h"
 #include "models/hub.h"
 #include "models/ollama.h"
 #include "models/sha.h"
@@ -29,33 +28,17 @@ static const char *const seed[] = {
 };
 enum { N_SEED = sizeof seed / sizeof *seed };
 
-static unsigned long long input;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "input %llu: %s\n", input, what);
-    exit(1);
-}
-
-static uint64_t roll(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static size_t mutate(uint64_t *dice, const char *from, char *text)
 {
     static const char *const word[] = {"../", "/", "..", "\\", "\"", "[", "]", "{", "}", ",", ":", "null", "-1",
         "1e999", "\\u0000", "\\u002e\\u002e/", "sha256:", "\xff", "99999999999999999999", "A", "00001-of-99999"};
     size_t n = strlen(from);
     memcpy(text, from, n);
-    for (uint64_t k = 1 + roll(dice) % 4; k > 0; k--) {
-        size_t at = roll(dice) % (n + 1), cut = roll(dice) % 3 ? roll(dice) % 8 : 0;
-        const char *put = word[roll(dice) % (sizeof word / sizeof *word)];
+    for (uint64_t k = 1 + fuzz_roll(dice) % 4; k > 0; k--) {
+        size_t at = fuzz_roll(dice) % (n + 1), cut = fuzz_roll(dice) % 3 ? fuzz_roll(dice) % 8 : 0;
+        const char *put = word[fuzz_roll(dice) % (sizeof word / sizeof *word)];
         if (cut > n - at) cut = n - at;
-        if (roll(dice) % 4 == 0) put = "";
+        if (fuzz_roll(dice) % 4 == 0) put = "";
         if (n - cut + strlen(put) > MOST) continue;
         memmove(text + at + strlen(put), text + at + cut, n - at - cut);
         memcpy(text + at, put, strlen(put));
@@ -66,16 +49,16 @@ static size_t mutate(uint64_t *dice, const char *from, char *text)
 
 static void check_hex(const char *text, size_t n)
 {
-    if (strlen(text) != n || strspn(text, "0123456789abcdef") != n) fail("a digest that is none was taken");
+    if (strlen(text) != n || strspn(text, "0123456789abcdef") != n) fuzz_fail("a digest that is none was taken");
 }
 
 static void check_path(const char *path)
 {
     char slashes[HUB_PATH + 3];
-    if (strlen(path) > HUB_PATH) fail("a path too long was taken");
+    if (strlen(path) > HUB_PATH) fuzz_fail("a path too long was taken");
     snprintf(slashes, sizeof slashes, "/%s/", path);
     if (strstr(slashes, "/../") || strstr(slashes, "/./") || strstr(slashes, "//"))
-        fail("a path that leaves was taken");
+        fuzz_fail("a path that leaves was taken");
 }
 
 /* How many readers took the text. */
@@ -91,7 +74,7 @@ static int read_all(const char *text, size_t n)
     for (int i = 0; i < n_file; i++) {
         check_path(file[i].path);
         check_hex(file[i].sum, strlen(file[i].sum) == SHA_1 ? SHA_1 : SHA_256);
-        if (file[i].n_bytes == 0 || file[i].n_bytes > INT64_MAX) fail("a size that is none was taken");
+        if (file[i].n_bytes == 0 || file[i].n_bytes > INT64_MAX) fuzz_fail("a size that is none was taken");
         free(file[i].path);
     }
     free(file);
@@ -106,20 +89,19 @@ static void check_sha(enum sha_kind kind, const char *text, size_t times, const 
         struct sha h;
         size_t n = strlen(text) * times;
         char *all = malloc(n + 1);
-        if (!all) fail("no memory");
+        if (!all) fuzz_fail("no memory");
         for (size_t i = 0; i < times; i++) memcpy(all + i * strlen(text), text, strlen(text) + 1);
         sha_begin(&h, kind);
         for (size_t at = 0; at < n; at += piece) sha_add(&h, all + at, piece < n - at ? piece : n - at);
         sha_end(&h, hex);
         free(all);
-        if (strcmp(hex, want) != 0) fail("SHA");
+        if (strcmp(hex, want) != 0) fuzz_fail("SHA");
     }
 }
 
 int main(int argc, char **argv)
 {
-    unsigned long long n = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000,
-                       first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    struct fuzz_inputs in = fuzz_begin(argc, argv, 20000, 100000);
     int taken = 0;
     check_sha(SHA_256, "", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     check_sha(SHA_1, "", 1, "da39a3ee5e6b4b0d3255bfef95601890afd80709");
@@ -129,16 +111,16 @@ int main(int argc, char **argv)
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
     check_sha(SHA_256, "a", 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
     for (int i = 0; i < N_SEED; i++)
-        if (read_all(seed[i], strlen(seed[i])) != 1) fail("a good text was not taken");
-    for (input = first; input < first + n; input++) {
-        uint64_t dice = input;
+        if (read_all(seed[i], strlen(seed[i])) != 1) fuzz_fail("a good text was not taken");
+    for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) {
+        uint64_t dice = fuzz_input;
         char *text = malloc(MOST + 64);
-        if (!text) fail("no memory");
-        size_t bytes = mutate(&dice, seed[input % N_SEED], text);
+        if (!text) fuzz_fail("no memory");
+        size_t bytes = mutate(&dice, seed[fuzz_input % N_SEED], text);
         char *exact = realloc(text, bytes ? bytes : 1); /* a byte read behind it is seen */
         taken += read_all(exact ? exact : text, bytes);
         free(exact ? exact : text);
     }
-    printf("%llu inputs, %d of them taken\n", n, taken);
+    printf("%llu inputs, %d of them taken\n", (unsigned long long)in.n, taken);
     return taken > 0 ? 0 : 1;
 }

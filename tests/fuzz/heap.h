@@ -2,8 +2,8 @@
  *
  * Counts the heap of everything linked with --wrap=malloc,calloc,realloc,free,strdup.
  */
-#ifndef LUTRA_TESTS_FUZZ_GGUF_HEAP_H
-#define LUTRA_TESTS_FUZZ_GGUF_HEAP_H
+#ifndef LUTRA_TESTS_FUZZ_HEAP_H
+#define LUTRA_TESTS_FUZZ_HEAP_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "fuzz/gguf/heap.h"
+#include "fuzz/heap.h"
 
 #include <malloc.h>
 #include <string.h>

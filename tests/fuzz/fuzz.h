@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What fuzz programs have in common: which inputs to try, the number of the input that ends the program, dice.
+ *
+ *     struct fuzz_inputs in = fuzz_begin(argc, argv, 2000, 100000);
+ *     for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) {
+ *         uint64_t dice = fuzz_input;                all that an input depends on: its number names it for good
+ *         alarm(10);                                 a hang is a signal, too
+ *         if (...) fuzz_fail("%s", err.what);
+ *         alarm(0);
+ *     }
+ *
+ * Run them in an ASan + UBSan build, too (cmake --preset asan).
+ */
+#ifndef LUTRA_TESTS_FUZZ_H
+#define LUTRA_TESTS_FUZZ_H
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+
+static uint64_t fuzz_input; /* the number of the one at work */
+
+struct fuzz_inputs {
+    uint64_t first, n;
+};
+
+static inline void fuzz_signal(int number)
+{
+    char text[96];
+    int n = snprintf(text, sizeof text, "input %llu: signal %d\n", (unsigned long long)fuzz_input, number);
+    if (write(2, text, (size_t)n) < 0) _exit(3);
+    _exit(2);
+}
+
+LUTRA_PRINTF(1, 2) static inline void fuzz_fail(const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "input %llu: ", (unsigned long long)fuzz_input);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+/* PROGRAM [N [FIRST]]: without arguments `n` inputs from number 1; --long: the n_long behind these. */
+static inline struct fuzz_inputs fuzz_begin(int argc, char **argv, uint64_t n, uint64_t n_long)
+{
+    static const int fatal[] = {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL};
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], fuzz_signal);
+    if (argc > 1 && strcmp(argv[1], "--long") == 0) return (struct fuzz_inputs){n + 1, n_long};
+    return (struct fuzz_inputs){argc > 2 ? strtoull(argv[2], NULL, 10) : 1, argc > 1 ? strtoull(argv[1], NULL, 10) : n};
+}
+
+/* splitmix64 */
+static inline uint64_t fuzz_roll(uint64_t *dice)
+{
+    uint64_t z = *dice += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+#endif
