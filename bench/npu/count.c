@@ -20,6 +20,7 @@
 #include "ablation.h"
 #include "attention_box.h"
 #include "bench.h"
+#include "kinds.h"
 #include "npu/wire/layout.h"
 
 enum { MEMORY_BYTES = 128 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960, ROWS_MAX = 128 };
@@ -40,13 +41,7 @@ struct run {
     int n_rows, small;
 };
 
-static const struct {
-    const char *name;
-    uint32_t kind;
-} kinds[] = {{"Q4_0", NPU_W_Q4_0}, {"Q4_1", NPU_W_Q4_1}, {"IQ4_NL", NPU_W_IQ4_NL}, {"Q8_0", NPU_W_Q8_0},
-    {"supergroup", NPU_W_SUPER4}, {"supergroup8", NPU_W_SUPER8}, {"Q4_K", NPU_W_Q4_K}, {"Q5_K", NPU_W_Q5_K},
-    {"Q6_K", NPU_W_Q6_K}, {"F16", NPU_W_F16}};
-enum { Q4_0 = 0, Q8_0 = 3, SUPERGROUP = 4, F16 = 9, N_KINDS = 10 };
+enum { Q4_0 = 0, Q8_0 = 3, SUPERGROUP = 4, F16 = 9 }; /* among npu_kinds */
 
 /* k x n of the matrices of Qwen2.5 1.5B, 3B, 7B and Llama 3.2 1B, 3B [TTS 7.1], and T-MAN's [TMAN 6.5]. */
 static const uint32_t shapes[][2] = {{1536, 1536}, {1536, 8960}, {8960, 1536}, {2048, 2048}, {2048, 11008},
@@ -119,8 +114,8 @@ static struct row row_of(struct run *u, const char *kernel, const char *kind, ui
 static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
-    if (i == F16 || npu_weights_layout(kinds[i].kind, k, n, &w)) return;
-    struct row r = row_of(u, "dequant", kinds[i].name, NPU_OP_DEQUANT, k, n);
+    if (i == F16 || npu_weights_layout(npu_kinds[i].kind, k, n, &w)) return;
+    struct row r = row_of(u, "dequant", npu_kinds[i].name, NPU_OP_DEQUANT, k, n);
     r.op.kind = w.kind;
     r.op.dst = u->b.machine.tcm_start + KEPT;
     r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
@@ -130,8 +125,8 @@ static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
 static void gemv(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
-    if (npu_weights_layout(kinds[i].kind, k, n, &w) || !npu_weights_integer(w.kind)) return;
-    struct row r = row_of(u, "gemv", kinds[i].name, NPU_OP_GEMV, k, n);
+    if (npu_weights_layout(npu_kinds[i].kind, k, n, &w) || !npu_weights_integer(w.kind)) return;
+    struct row r = row_of(u, "gemv", npu_kinds[i].name, NPU_OP_GEMV, k, n);
     struct npu_act8 act;
     npu_act8_layout(k, &act);
     r.op.kind = w.kind;
@@ -146,9 +141,9 @@ static void gemm(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
     struct npu_gemm_plan p;
-    if (npu_weights_layout(kinds[i].kind, k, n, &w)) return;
+    if (npu_weights_layout(npu_kinds[i].kind, k, n, &w)) return;
     assert_int_equal(npu_gemm_plan(&w, m, KEPT, BENCH_TCM_BYTES, &p), 0);
-    struct row r = row_of(u, "gemm", kinds[i].name, NPU_OP_GEMM, k, n);
+    struct row r = row_of(u, "gemm", npu_kinds[i].name, NPU_OP_GEMM, k, n);
     r.op.kind = w.kind;
     r.op.m = m;
     r.op.src_stride = 4 * k;
@@ -173,7 +168,7 @@ static void weights(struct run *u)
 {
     for (uint32_t s = u->small ? 1 : 0; s < (u->small ? 2 : N_SHAPES); s++) {
         uint32_t k = shapes[s][0], n = shapes[s][1];
-        for (int i = 0; i < N_KINDS; i++) {
+        for (int i = 0; i < N_NPU_KINDS; i++) {
             int every = k == 1536 && n == 8960; /* all kinds on one shape; elsewhere what the papers run */
             if (every || i == Q4_0 || i == SUPERGROUP || (i == Q8_0 && k > n)) dequant(u, i, k, n);
             if (every || i == Q4_0 || (i == Q8_0 && k > n)) gemv(u, i, 1, k, n);
@@ -229,8 +224,8 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
 {
     struct npu_weights w;
     struct npu_head_row rows[16] = {0};
-    assert_int_equal(npu_weights_layout(kinds[i].kind, k, HEAD_OUTPUTS, &w), 0);
-    struct row r = row_of(u, "head", kinds[i].name, NPU_OP_HEAD, k, HEAD_OUTPUTS);
+    assert_int_equal(npu_weights_layout(npu_kinds[i].kind, k, HEAD_OUTPUTS, &w), 0);
+    struct row r = row_of(u, "head", npu_kinds[i].name, NPU_OP_HEAD, k, HEAD_OUTPUTS);
     r.op.kind = w.kind;
     r.op.m = m;
     r.op.src_stride = 4 * k;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "../kinds.h"
 #include "npu/wire/layout.h"
 #include "npu/wire/message.h"
 
@@ -14,17 +15,10 @@ enum { TCM_BYTES = 8 << 20, KEPT = 65536, THREADS = 6, TILE_PAIRS = 32 /* of a c
 
 static const struct npu_machine machine = {0, TCM_BYTES, KEPT, THREADS};
 
-static const struct {
-    const char *name;
-    uint32_t kind;
-} kinds[] = {{"Q4_0", NPU_W_Q4_0}, {"Q4_1", NPU_W_Q4_1}, {"IQ4_NL", NPU_W_IQ4_NL}, {"Q8_0", NPU_W_Q8_0},
-    {"supergroup", NPU_W_SUPER4}, {"supergroup8", NPU_W_SUPER8}, {"Q4_K", NPU_W_Q4_K}, {"Q5_K", NPU_W_Q5_K},
-    {"Q6_K", NPU_W_Q6_K}, {"F16", NPU_W_F16}};
-
 uint32_t npu_kind_of(const char *name)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kinds[i].name, name) == 0) return kinds[i].kind;
+    for (size_t i = 0; i < N_NPU_KINDS; i++)
+        if (strcmp(npu_kinds[i].name, name) == 0) return npu_kinds[i].kind;
     return 0;
 }
 
