@@ -224,6 +224,10 @@ void eval_print(const struct eval_run *run);
 int eval_report(const struct eval_run *run);
 int eval_svg(const struct eval_run *run);
 
+/* The same of any report, which is given away; NULL: it could not be made, and that is said. */
+struct json_t;
+int eval_write_report(const char *path, struct json_t *report);
+
 /* Joules used by the processor since some moment; false where there is no counter. */
 bool energy_read(double *joules);
 

@@ -184,6 +184,19 @@ static json_t *settings_json(const struct eval_run *run)
     return out;
 }
 
+int eval_write_report(const char *path, json_t *report)
+{
+    char *text = report ? json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(report);
+    if (!text) {
+        say("%s: the report cannot be written as JSON", path);
+        return EXIT_FAILED;
+    }
+    int rc = write_file_whole(path, text, strlen(text));
+    free(text);
+    return rc < 0 ? EXIT_FAILED : 0;
+}
+
 int eval_report(const struct eval_run *run)
 {
     const struct eval_set *set = run->set;
@@ -191,13 +204,5 @@ int eval_report(const struct eval_run *run)
     for (int i = 0; i < set->n; i++) json_array_append_new(problems, problem_json(set, &set->problem[i]));
     json_t *root = json_pack("{s:s, s:o, s:o, s:f, s:o, s:o}", "lutra", lutra_version(), "settings", settings_json(run),
         "methods", methods_json(set), "without_answer", set->no_answer, "time", time_json(run), "problems", problems);
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    json_decref(root);
-    if (!text) {
-        say("%s: the report cannot be written as JSON", run->opts->report);
-        return EXIT_FAILED;
-    }
-    int rc = write_file_whole(run->opts->report, text, strlen(text));
-    free(text);
-    return rc < 0 ? EXIT_FAILED : 0;
+    return eval_write_report(run->opts->report, root);
 }

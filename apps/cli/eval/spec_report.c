@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "eval/spec.h"
@@ -102,13 +100,5 @@ int spec_report(const struct spec_run *run)
     json_t *root =
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "lutra", lutra_version(), "machine", machine_json(run), "settings",
             settings_json(run), "methods", methods, "ratios", ratios_json(run), "rejections", rejections_json(run));
-    char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(root);
-    if (!text) {
-        say("%s: the report cannot be written as JSON", run->opts->report);
-        return EXIT_FAILED;
-    }
-    int rc = write_file_whole(run->opts->report, text, strlen(text));
-    free(text);
-    return rc < 0 ? EXIT_FAILED : 0;
+    return eval_write_report(run->opts->report, root);
 }
