@@ -10,6 +10,56 @@
 
 #include "text/encode.h"
 
+/* ---- the caller's settings ---- */
+
+/* Where a setting stands in a caller's struct and in a sampler's: four bytes in both, of one type. */
+#define SAME(name) offsetof(struct lutra_sampling, name), offsetof(struct sample_settings, name)
+static const struct {
+    size_t public, own;
+} shared[] = {
+    {SAME(temperature)},
+    {SAME(top_k)},
+    {SAME(top_p)},
+    {SAME(min_p)},
+    {SAME(penalty_last_n)},
+    {SAME(repeat_penalty)},
+    {SAME(frequency_penalty)},
+    {SAME(presence_penalty)},
+    {SAME(dry_multiplier)},
+    {SAME(dry_base)},
+    {SAME(dry_allowed_length)},
+    {offsetof(struct lutra_sampling, dry_penalty_last_n), offsetof(struct sample_settings, dry_last_n)},
+    {SAME(top_n_sigma)},
+    {SAME(typical_p)},
+    {SAME(xtc_probability)},
+    {SAME(xtc_threshold)},
+    {SAME(dynatemp_range)},
+    {SAME(dynatemp_exponent)},
+    {SAME(mirostat)},
+    {SAME(mirostat_tau)},
+    {SAME(mirostat_eta)},
+    {SAME(adaptive_target)},
+    {SAME(adaptive_decay)},
+};
+enum { N_SHARED = sizeof shared / sizeof *shared, SHARED_BYTES = 4 };
+
+void lutra_sampling_init(struct lutra_sampling *sampling, size_t size)
+{
+    struct sample_settings own = sample_settings_default();
+    struct lutra_sampling d = {.size = sizeof d};
+    for (int i = 0; i < N_SHARED; i++)
+        memcpy((char *)&d + shared[i].public, (char *)&own + shared[i].own, SHARED_BYTES);
+    settings_fill(sampling, size, &d);
+}
+
+static int settings_of(const struct lutra_sampling *p, struct sample_settings *out, struct lutra_error *err)
+{
+    *out = sample_settings_default();
+    out->seed = p->seed;
+    for (int i = 0; i < N_SHARED; i++) memcpy((char *)out + shared[i].own, (char *)p + shared[i].public, SHARED_BYTES);
+    return p->samplers ? sample_stages_parse(out, p->samplers, err) : 0;
+}
+
 /* ---- a model file's defaults ---- */
 
 enum setting_kind { IS_INT, IS_FLOAT };
@@ -61,36 +111,6 @@ static bool read_setting(const struct weights_kv *kv, enum setting_kind kind, vo
     else
         *(float *)out = (float)x;
     return true;
-}
-
-static int settings_of(const struct lutra_sampling *p, struct sample_settings *out, struct lutra_error *err)
-{
-    *out = sample_settings_default();
-    out->seed = p->seed;
-    out->temperature = p->temperature;
-    out->top_k = p->top_k;
-    out->top_p = p->top_p;
-    out->min_p = p->min_p;
-    out->penalty_last_n = p->penalty_last_n;
-    out->repeat_penalty = p->repeat_penalty;
-    out->frequency_penalty = p->frequency_penalty;
-    out->presence_penalty = p->presence_penalty;
-    out->dry_multiplier = p->dry_multiplier;
-    out->dry_base = p->dry_base;
-    out->dry_allowed_length = p->dry_allowed_length;
-    out->dry_last_n = p->dry_penalty_last_n;
-    out->top_n_sigma = p->top_n_sigma;
-    out->typical_p = p->typical_p;
-    out->xtc_probability = p->xtc_probability;
-    out->xtc_threshold = p->xtc_threshold;
-    out->dynatemp_range = p->dynatemp_range;
-    out->dynatemp_exponent = p->dynatemp_exponent;
-    out->mirostat = p->mirostat;
-    out->mirostat_tau = p->mirostat_tau;
-    out->mirostat_eta = p->mirostat_eta;
-    out->adaptive_target = p->adaptive_target;
-    out->adaptive_decay = p->adaptive_decay;
-    return p->samplers ? sample_stages_parse(out, p->samplers, err) : 0;
 }
 
 /* What the value of a key would make of the defaults, if that can be. */

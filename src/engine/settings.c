@@ -81,29 +81,6 @@ void lutra_session_settings_init(struct lutra_session_settings *settings, size_t
     settings_fill(settings, size, &d);
 }
 
-void lutra_sampling_init(struct lutra_sampling *sampling, size_t size)
-{
-    struct lutra_sampling d = {.size = sizeof d,
-        .temperature = 0.8f,
-        .top_k = 40,
-        .top_p = 0.95f,
-        .min_p = 0.05f,
-        .penalty_last_n = 64,
-        .repeat_penalty = 1.0f,
-        .dry_base = 1.75f,
-        .dry_allowed_length = 2,
-        .dry_penalty_last_n = 64,
-        .top_n_sigma = -1,
-        .typical_p = 1,
-        .xtc_threshold = 0.1f,
-        .dynatemp_exponent = 1,
-        .mirostat_tau = 5,
-        .mirostat_eta = 0.1f,
-        .adaptive_target = -1,
-        .adaptive_decay = 0.9f};
-    settings_fill(sampling, size, &d);
-}
-
 void lutra_request_init(struct lutra_request *request, size_t size)
 {
     struct lutra_request d = {.size = sizeof d, .n_samples = 1, .max_tokens = -1};
