@@ -217,34 +217,21 @@ static int choose_types(struct calibration *c, const struct weights_quantize_set
     c->matrix = calloc(c->n_matrix + 1, sizeof *c->matrix);
     struct weights_choice *choice = calloc(c->n_matrix + 1, sizeof *choice);
     int rc = c->matrix && choice ? weights_mix_choose(w, q, choice, err) : no_memory(err);
-    for (size_t i = 0; i < c->n_matrix && rc == 0; i++) {
+    for (size_t i = 0; i < c->n_matrix && rc == 0; i++)
         c->matrix[i] = (struct matrix){.t = weights_tensor_at(w, i), .type = choice[i].type};
-        if (!quant_info_of(choice[i].type))
-            rc = lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "quantize: tensor '%s' would become %s, which cannot be written yet", c->matrix[i].t->name,
-                quant_type_name(choice[i].type));
-    }
     free(choice);
     return rc;
 }
 
-/* The text's whole chunks, each from the model's first token on where it has one. */
 static int read_text(struct calibration *c, int32_t **ids, int *n_chunk, struct lutra_error *err)
 {
     const struct lutra_quantize_settings *set = c->set;
-    struct lutra_model_info info;
-    int n, n_ctx = set->calibration_ctx;
-    lutra_model_info_get(c->model, &info, sizeof info);
+    int n;
     TRY(lutra_tokenize(c->model, set->calibration, set->n_calibration_bytes, LUTRA_ADD_SPECIAL, NULL, 0, &n, err));
     *ids = malloc(((size_t)n + 1) * sizeof **ids);
     if (!*ids) return no_memory(err);
     TRY(lutra_tokenize(c->model, set->calibration, set->n_calibration_bytes, LUTRA_ADD_SPECIAL, *ids, n, &n, err));
-    *n_chunk = n_ctx >= 16 ? n / n_ctx : 0;
-    if (*n_chunk < 1)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "calibrate: %d tokens make no chunk of %d (at least 16)", n, n_ctx);
-    if (set->calibration_chunks > 0 && set->calibration_chunks < *n_chunk) *n_chunk = set->calibration_chunks;
-    for (int i = 0; i < *n_chunk && info.add_bos; i++) (*ids)[(size_t)i * (size_t)n_ctx] = info.bos;
-    return 0;
+    return observe_chunks(n, set->calibration_ctx, set->calibration_chunks, n_chunk, err);
 }
 
 /* The embedding comes first: nothing is known of its inputs, which are tokens. */

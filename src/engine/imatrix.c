@@ -3,7 +3,6 @@
  * lutra_imatrix: sums of squares of every matrix's inputs over a text.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/observe.h"
@@ -44,46 +43,26 @@ static int collect(struct imatrix *m, lutra_session *s, const int32_t *ids, cons
     return 0;
 }
 
-/* Whole chunks, each beginning with the model's first token where it has one. */
-static int copy_chunks(
-    const lutra_model *model, const int32_t *ids, int n_chunk, int n_ctx, int32_t **out, struct lutra_error *err)
-{
-    struct lutra_model_info info;
-    size_t n = (size_t)n_chunk * (size_t)n_ctx;
-    lutra_model_info_get(model, &info, sizeof info);
-    *out = malloc(n * sizeof **out);
-    if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for %zu tokens", n);
-    memcpy(*out, ids, n * sizeof **out);
-    for (int c = 0; c < n_chunk && info.add_bos; c++) (*out)[(size_t)c * (size_t)n_ctx] = info.bos;
-    return 0;
-}
-
 int lutra_imatrix(lutra_model *model, const int32_t *tokens, int n_token, const char *out_path,
     const struct lutra_imatrix_settings *settings, struct lutra_error *err)
 {
     struct lutra_imatrix_settings set;
     struct imatrix *m = NULL;
     lutra_session *s = NULL;
-    int32_t *ids = NULL;
+    int n_chunk;
     lutra_imatrix_settings_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, settings, "imatrix", err));
-    int n_chunk = set.n_ctx >= 16 ? n_token / set.n_ctx : 0;
-    if (n_chunk < 1)
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "imatrix: %d tokens make no chunk of %d (at least 16)", n_token, set.n_ctx);
-    if (set.n_chunk > 0 && set.n_chunk < n_chunk) n_chunk = set.n_chunk;
+    TRY(observe_chunks(n_token, set.n_ctx, set.n_chunk, &n_chunk, err));
     int rc = imatrix_new(&m, err);
-    if (rc == 0) rc = copy_chunks(model, tokens, n_chunk, set.n_ctx, &ids, err);
     if (rc == 0) rc = observe_open(&s, model, set.n_ctx, err);
     if (rc == 0) {
         m->n_chunk = (uint32_t)n_chunk;
         m->chunk_tokens = (uint32_t)set.n_ctx;
         m->dataset = set.dataset ? strdup(set.dataset) : NULL;
-        rc = collect(m, s, ids, &set, err);
+        rc = collect(m, s, tokens, &set, err);
     }
     if (rc == 0) rc = imatrix_write(m, out_path, set.dat, err);
     lutra_session_close(&s);
     imatrix_close(&m);
-    free(ids);
     return rc;
 }

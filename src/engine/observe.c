@@ -4,6 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+int observe_chunks(int n, int n_ctx, int most, int *n_chunk, struct lutra_error *err)
+{
+    *n_chunk = n_ctx >= 16 ? n / n_ctx : 0;
+    if (*n_chunk < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "%d tokens make no chunk of %d (at least 16)", n, n_ctx);
+    if (most > 0 && most < *n_chunk) *n_chunk = most;
+    return 0;
+}
+
 int observe_open(lutra_session **out, lutra_model *model, int n_ctx, struct lutra_error *err)
 {
     struct lutra_session_settings set;
@@ -27,6 +35,7 @@ struct walk {
     const struct observer *o;
     const int32_t *ids;
     int n_chunk, n_row;
+    struct lutra_model_info info;
     struct step step;
     char *stored; /* [n_chunk][stored_bytes]: values between two pieces; NULL: one chunk */
     size_t stored_bytes;
@@ -74,6 +83,7 @@ static int run_piece(struct walk *w, int chunk, int first, int last, struct lutr
     struct ticket ticket;
     char *place = w->stored ? w->stored + (size_t)chunk * w->stored_bytes : NULL;
     for (int r = 0; r < w->n_row; r++) w->s->batch.row[r].token = w->ids[(size_t)chunk * (size_t)w->n_row + (size_t)r];
+    if (w->info.add_bos) w->s->batch.row[0].token = w->info.bos;
     if (first > 0) move_values(w, first, place, true);
     TRY(cpu->ops->submit(cpu, &segment, NULL, 0, &ticket, err));
     TRY(cpu->ops->wait(cpu, &ticket, err));
@@ -133,6 +143,7 @@ int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct 
     const struct op_list *list = model_ops(s->model->model);
     struct walk w = {.s = s, .list = list, .o = o, .ids = ids, .n_chunk = n_chunk, .n_row = s->n_ctx};
     int32_t seq;
+    lutra_model_info_get(s->model, &w.info, sizeof w.info);
     TRY(kv_seq_open(s->kv, s->n_ctx, &seq, err));
     int rc = walk(&w, seq, err);
     kv_seq_close(s->kv, seq);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A text through a model with a look at the inputs of every matmul, layer by layer: all chunks up to a matmul, then all up to
- * the next, so that its weights may be exchanged once their inputs have been seen.
+ * A text through a model with a look at the inputs of every matmul, layer by layer: all chunks up to a matmul, then all
+ * up to the next, so that its weights may be exchanged once their inputs have been seen.
  */
 #ifndef LUTRA_ENGINE_OBSERVE_H
 #define LUTRA_ENGINE_OBSERVE_H
@@ -11,16 +11,22 @@
 struct observer {
     /* Inputs of an OP_MATMUL: x[n_row][n_in], the rows of one chunk. */
     int (*inputs)(void *user, const struct op *op, const float *x, int n_row, struct lutra_error *err);
-    /* All chunks have come so far; the operation is about to run, and runs with what its weights are then.  NULL: nothing. */
+    /* All chunks have come so far; the operation is about to run, and runs with what its weights are then.  NULL:
+     * nothing. */
     int (*seen)(void *user, const struct op *op, struct lutra_error *err);
     void *user;
 };
 
-/* A session for it, of one sequence: every row of a chunk is wanted.  LUTRA_E_UNSUPPORTED: the model runs on more than the CPU. */
+/* Whole chunks of n_ctx among n tokens, at most `most` (0: all).  LUTRA_E_ARGUMENT: there is none. */
+int observe_chunks(int n, int n_ctx, int most, int *n_chunk, struct lutra_error *err);
+
+/* A session for it, of one sequence: every row of a chunk is wanted.  LUTRA_E_UNSUPPORTED: the model runs on more than
+ * the CPU. */
 int observe_open(lutra_session **out, lutra_model *model, int n_ctx, struct lutra_error *err);
 
-/* Chunks of n_ctx tokens, each from an empty cache.  Beside the session's memory it takes what the model has at a matmul
- * (state and input) for all tokens, where there are several chunks. */
+/* Chunks of n_ctx tokens, each from an empty cache; the model's first token, where it has one, takes the place of a
+ * chunk's first.  Beside the session's memory it takes what the model has at a matmul (state and input) for all tokens,
+ * where there are several chunks. */
 int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct observer *o, struct lutra_error *err);
 
 #endif

@@ -52,26 +52,6 @@ static void tell(const struct run *run, const struct tensor *t, const struct wei
         line);
 }
 
-static int check_choice(
-    const struct run *run, const struct tensor *t, const struct weights_choice *choice, struct lutra_error *err)
-{
-    const struct quant_info *q = quant_info_of(choice->type);
-    const char *loose = run->s->exact ? weights_loose(run->in, t) : NULL;
-    if (loose)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no GGUF type of blocks holds tensor '%s' exactly: %s",
-            weights_path(run->in), show_name(t->name).s, loose);
-    if (choice->type == t->type) return 0;
-    if (!q || !q->quantize)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "quantize: tensor '%s' would become %s, which cannot be written yet", show_name(t->name).s,
-            quant_type_name(choice->type));
-    if (weights_is_quantized(t->type) && !run->s->allow_requantize)
-        return lutra_fail(err, LUTRA_E_ARGUMENT,
-            "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(run->in),
-            show_name(t->name).s, quant_info_of(t->type)->name);
-    return 0;
-}
-
 static int choose_types(struct run *run, struct lutra_error *err)
 {
     size_t n = weights_tensor_count(run->in);
@@ -79,7 +59,6 @@ static int choose_types(struct run *run, struct lutra_error *err)
     if (!run->choice) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", weights_path(run->in));
     TRY(weights_mix_choose(run->in, run->s, run->choice, err));
     for (size_t i = 0; i < n; i++) tell(run, weights_tensor_at(run->in, i), &run->choice[i]);
-    for (size_t i = 0; i < n; i++) TRY(check_choice(run, weights_tensor_at(run->in, i), &run->choice[i], err));
     return 0;
 }
 

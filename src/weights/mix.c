@@ -376,6 +376,25 @@ static int choose_all(struct chooser *c, struct weights_choice *choice, struct l
     return 0;
 }
 
+static int check(const struct chooser *c, const struct tensor *t, enum quant_type type, struct lutra_error *err)
+{
+    const struct quant_info *q = quant_info_of(type);
+    const char *loose = c->s->exact ? weights_loose(c->w, t) : NULL;
+    if (loose)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no GGUF type of blocks holds tensor '%s' exactly: %s",
+            weights_path(c->w), show_name(t->name).s, loose);
+    if (type == t->type) return 0;
+    if (!q || !q->quantize)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "quantize: tensor '%s' would become %s, which cannot be written yet", show_name(t->name).s,
+            quant_type_name(type));
+    if (weights_is_quantized(t->type) && !c->s->allow_requantize)
+        return lutra_fail(err, LUTRA_E_ARGUMENT,
+            "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(c->w),
+            show_name(t->name).s, quant_info_of(t->type)->name);
+    return 0;
+}
+
 int weights_mix_choose(const struct weights *w, const struct weights_quantize_settings *settings,
     struct weights_choice *choice, struct lutra_error *err)
 {
@@ -383,6 +402,8 @@ int weights_mix_choose(const struct weights *w, const struct weights_quantize_se
     int rc = compile_rules(&c, err);
     read_model(&c);
     if (rc == 0) rc = choose_all(&c, choice, err);
+    for (size_t i = 0; i < weights_tensor_count(w) && rc == 0; i++)
+        rc = check(&c, weights_tensor_at(w, i), choice[i].type, err);
     for (size_t i = 0; c.pattern && i < settings->n_rule; i++) pcre2_code_free(c.pattern[i]);
     free(c.pattern);
     pcre2_match_data_free(c.match);

@@ -5,20 +5,21 @@
  *     s.mix = weights_mix_named("q4_k_m");
  *     TRY(weights_mix_choose(w, &s, choice, err));            choice[weights_tensor_count(w)]
  *
- * Tensors that change: matrices (two or more dimensions above 1) whose name ends in "weight", but norms, expert gates and
- * a few small ones (mix.c lists them).  For each of them, the first that applies:
+ * Tensors that change: matrices (two or more dimensions above 1) whose name ends in "weight", but norms, expert gates
+ * and a few small ones (mix.c lists them).  For each of them, the first that applies:
  * - token_embd_type, for token_embd.weight; output_type, for output.weight, and token_embd.weight where there is none;
  * - the first rule whose pattern is found in its name;
  * - `pure`, or a mix that is no quantized type: the mix's type;
- * - the output matrix (a tied token_embd.weight): Q6_K; Q8_0 where the mix is Q8_0 or MXFP4, or its blocks do not divide
- *   rows;
- * - the mix's rules (mix.c), which look at the part of the layer, which of how many layers, how many query heads share a
- *   key, experts, and whether there is an imatrix; else the mix's type.
+ * - the output matrix (a tied token_embd.weight): Q6_K; Q8_0 where the mix is Q8_0 or MXFP4, or its blocks do not
+ *   divide rows;
+ * - the mix's rules (mix.c), which look at the part of the layer, which of how many layers, how many query heads share
+ *   a key, experts, and whether there is an imatrix; else the mix's type.
  * Rows that are no whole blocks of that: Q2_K Q3_K TQ1_0 TQ2_0 become Q4_0, Q4_K Q5_0, Q5_K Q5_1, Q6_K Q8_0, IQ4_XS
  * IQ4_NL, and what does not fit then F16.
  *
- * Source: llama.cpp's src/llama-quant.cpp; its rules for Falcon and for types of 1 to 3 bits with codebooks are left out.
- * It does not look at patterns where the mix is no quantized type, nor with `pure` at output_type for a tied matrix.
+ * Source: llama.cpp's src/llama-quant.cpp; its rules for Falcon and for types of 1 to 3 bits with codebooks are left
+ * out. It does not look at patterns where the mix is no quantized type, nor with `pure` at output_type for a tied
+ * matrix.
  */
 #ifndef LUTRA_WEIGHTS_MIX_H
 #define LUTRA_WEIGHTS_MIX_H
@@ -42,7 +43,9 @@ struct weights_choice {
     enum quant_type type, wanted; /* wanted: before blocks that do not divide the row */
 };
 
-/* LUTRA_E_ARGUMENT: a pattern that is no regular expression, with the place. */
+/* LUTRA_E_ARGUMENT: a pattern that is no regular expression, with the place; a tensor that is quantized already,
+ * without allow_requantize.  LUTRA_E_UNSUPPORTED: a type that cannot be written; with `exact`, values that no type of
+ * blocks holds. */
 int weights_mix_choose(const struct weights *w, const struct weights_quantize_settings *settings,
     struct weights_choice *choice, struct lutra_error *err);
 

@@ -86,6 +86,9 @@ cmp -s "$WORK/c.gguf" "$WORK/w.gguf" && fail 'calibration changed nothing'
 lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 4096
 expect_code 1 'a text of no chunk'
 expect_err 'make no chunk of 4096' 'a text of no chunk'
+lutra quantize "$WORK/w.gguf" "$WORK/empty/new.gguf" Q4_1 --calibrate "$WORK/calibration" --calibrate-ctx 4096
+expect_code 1 'quantized already'
+expect_err 'quantizing it again' 'quantized already: refused before it is calibrated'
 lutra imatrix -m "$MODEL" -p short -c 512 -o "$WORK/empty/im.gguf"
 expect_code 1 'an imatrix of no chunk'
 lutra imatrix -m "$MODEL" -p "$QUESTION" -c 16 -o "$WORK/no/such/im.dat" --output-format dat
