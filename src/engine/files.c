@@ -57,7 +57,7 @@ static int report(void *user, uint64_t done, uint64_t total)
 static int type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err)
 {
     const struct quant_info *q = name ? quant_info_by_name(name) : NULL;
-    char names[160] = "";
+    char names[256] = "";
     if (q) {
         *type = q->type;
         return 0;
@@ -79,6 +79,9 @@ static int mix_named(const char *name, const struct weights_mix **out, struct lu
     char names[256] = "";
     *out = name ? weights_mix_named(name) : NULL;
     if (*out) return 0;
+    if (name && quant_info_by_name(name))
+        return lutra_fail(
+            err, LUTRA_E_UNSUPPORTED, "quantize: %s cannot be written, it can be read", quant_info_by_name(name)->name);
     for (size_t i = 0, n = 0; weights_mix_at(i) && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, " %s", weights_mix_at(i)->name);
     return lutra_fail(

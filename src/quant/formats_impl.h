@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The conversions behind the table of quant.c, one pair per format, and the arithmetic they share.
+ * The conversions behind the table of quant.c, a pair per format, or the reader alone, and the arithmetic they share.
  */
 #ifndef LUTRA_QUANT_FORMATS_IMPL_H
 #define LUTRA_QUANT_FORMATS_IMPL_H
@@ -11,8 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define QUANT_DECLARE_READ(format) void quant_##format##_dequantize(const void *src, float *dst, size_t n);
 #define QUANT_DECLARE(format)                                                                                          \
-    void quant_##format##_dequantize(const void *src, float *dst, size_t n);                                           \
+    QUANT_DECLARE_READ(format)                                                                                         \
     void quant_##format##_quantize(const float *src, void *dst, size_t n);
 QUANT_DECLARE(f32)
 QUANT_DECLARE(f16)
@@ -34,7 +35,15 @@ QUANT_DECLARE(tq2_0)
 QUANT_DECLARE(mxfp4)
 QUANT_DECLARE(q1_0)
 QUANT_DECLARE(q2_0)
+QUANT_DECLARE_READ(iq2_xxs)
+QUANT_DECLARE_READ(iq2_xs)
+QUANT_DECLARE_READ(iq2_s)
+QUANT_DECLARE_READ(iq3_xxs)
+QUANT_DECLARE_READ(iq3_s)
+QUANT_DECLARE_READ(iq1_s)
+QUANT_DECLARE_READ(iq1_m)
 #undef QUANT_DECLARE
+#undef QUANT_DECLARE_READ
 
 /* Truncates into [lo, hi]; NaN becomes lo.  A plain cast of NaN or a large float is undefined. */
 static inline int quant_clamp(float x, int lo, int hi)

@@ -2,9 +2,14 @@
 #include "quant/quant.h"
 
 #include "base/status.h"
+#include "quant/codebooks.h"
 #include "quant/formats_impl.h"
 
 /* id, name, elements per block, bytes per block, general.file_type, functions */
+#define READ(name, text, elems, bytes, file_type, fn)                                                                  \
+    {                                                                                                                  \
+        QUANT_##name, text, elems, bytes, file_type, quant_##fn##_dequantize, NULL                                     \
+    }
 #define ROW(name, text, elems, bytes, file_type, fn)                                                                   \
     {                                                                                                                  \
         QUANT_##name, text, elems, bytes, file_type, quant_##fn##_dequantize, quant_##fn##_quantize                    \
@@ -23,8 +28,15 @@ static const struct quant_info formats[] = {
     ROW(Q4_K, "Q4_K", QUANT_SUPER, sizeof(struct quant_q4_k), 14, q4_k),
     ROW(Q5_K, "Q5_K", QUANT_SUPER, sizeof(struct quant_q5_k), 16, q5_k),
     ROW(Q6_K, "Q6_K", QUANT_SUPER, sizeof(struct quant_q6_k), 18, q6_k),
+    READ(IQ2_XXS, "IQ2_XXS", QUANT_SUPER, sizeof(struct quant_iq2_xxs), 19, iq2_xxs),
+    READ(IQ2_XS, "IQ2_XS", QUANT_SUPER, sizeof(struct quant_iq2_xs), 20, iq2_xs),
+    READ(IQ3_XXS, "IQ3_XXS", QUANT_SUPER, sizeof(struct quant_iq3_xxs), 23, iq3_xxs),
+    READ(IQ1_S, "IQ1_S", QUANT_SUPER, sizeof(struct quant_iq1_s), 24, iq1_s),
     ROW(IQ4_NL, "IQ4_NL", QUANT_BLOCK, sizeof(struct quant_iq4_nl), 25, iq4_nl),
+    READ(IQ3_S, "IQ3_S", QUANT_SUPER, sizeof(struct quant_iq3_s), 26, iq3_s),
+    READ(IQ2_S, "IQ2_S", QUANT_SUPER, sizeof(struct quant_iq2_s), 28, iq2_s),
     ROW(IQ4_XS, "IQ4_XS", QUANT_SUPER, sizeof(struct quant_iq4_xs), 30, iq4_xs),
+    READ(IQ1_M, "IQ1_M", QUANT_SUPER, sizeof(struct quant_iq1_m), 31, iq1_m),
     ROW(BF16, "BF16", 1, 2, 32, bf16),
     ROW(TQ1_0, "TQ1_0", QUANT_SUPER, sizeof(struct quant_tq1_0), 36, tq1_0),
     ROW(TQ2_0, "TQ2_0", QUANT_SUPER, sizeof(struct quant_tq2_0), 37, tq2_0),

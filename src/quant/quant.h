@@ -29,9 +29,9 @@ struct quant_info {
      * the block's struct (at most 2; 4 for F32). */
     void (*dequantize)(const void *src, float *dst, size_t n);
 
-    /* The inverse, nearest or best by its own measure; same demands on n.  NaN and infinities in the source give
+    /* NULL: the format can be read only.  The inverse, nearest or best by its own measure; same demands on n.  NaN and infinities in the source give
      * unspecified codes, never undefined behaviour.  Bit for bit ggml's reference quantizers for F16, BF16, Q4_0,
-     * Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, TQ1_0, TQ2_0, MXFP4; own searches for K-quants, IQ4_NL and IQ4_XS. */
+     * Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, TQ1_0, TQ2_0, MXFP4; own searches for the others. */
     void (*quantize)(const float *src, void *dst, size_t n);
 };
 
@@ -43,6 +43,10 @@ const struct quant_info *quant_info_by_name(const char *name);
 
 /* All implemented formats in ascending id: i = 0, 1, ... until NULL. */
 const struct quant_info *quant_info_at(size_t i);
+
+/* n elements of random blocks of a format that can be read only: each has codes of all kinds and values of about this
+ * standard deviation.  The same seed gives the same bytes everywhere. */
+void quant_random_blocks(const struct quant_info *q, uint64_t seed, float deviation, void *dst, size_t n);
 
 /* Name of any type number GGUF has assigned, implemented or not ("IQ2_XXS", "I32"); NULL for others. */
 const char *quant_type_name(uint32_t type);

@@ -185,7 +185,7 @@ static void draw_row(
     const struct quant_info *q = quant_info_of(pool->type);
     size_t run_bytes = POOL_RUN / q->block_elems * q->block_bytes;
     uint64_t n_runs = (n_in + POOL_RUN - 1) / POOL_RUN;
-    if (n_in < MIN_POOLED) {
+    if (n_in < MIN_POOLED && q->quantize) {
         draw_floats(m, pool, index, r, n_in, m->row);
         q->quantize(m->row, dst, n_in);
         return;
@@ -315,6 +315,9 @@ static int settle(struct make *m, struct weights **tokenizer)
     const struct weights_shape *shape = s->shape ? weights_shape_find(s->shape) : NULL;
     if (!shape) return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: no shape '%s'", s->shape ? s->shape : "");
     if (!quant_info_of(s->type)) return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: type not supported");
+    if (s->outliers && !quant_info_of(s->type)->quantize)
+        return lutra_fail(m->err, LUTRA_E_UNSUPPORTED, "make-model: no outliers in %s, which cannot be written",
+            quant_info_of(s->type)->name);
     m->shape = *shape;
     m->arch = make_arch_find(shape->arch);
     if (s->n_layer) m->shape.n_layer = s->n_layer;

@@ -24,6 +24,7 @@ void make_normals(uint64_t seed, uint32_t stream, uint64_t first, float *x, size
 
 int make_pool_open(struct make_pool *pool, uint64_t seed, float deviation, enum quant_type type)
 {
+    const struct quant_info *q = quant_info_of(type);
     size_t bytes;
     *pool = (struct make_pool){.deviation = deviation, .type = type};
     TRY(quant_row_bytes(type, POOL_ELEMS, &bytes));
@@ -33,9 +34,14 @@ int make_pool_open(struct make_pool *pool, uint64_t seed, float deviation, enum 
         make_pool_close(pool);
         return LUTRA_E_NO_MEMORY;
     }
+    if (!q->quantize) {
+        quant_random_blocks(q, seed, deviation, pool->raw, POOL_ELEMS);
+        q->dequantize(pool->raw, pool->f32, POOL_ELEMS);
+        return 0;
+    }
     make_normals(seed, 0, 0, pool->f32, POOL_ELEMS);
     for (size_t i = 0; i < POOL_ELEMS; i++) pool->f32[i] *= deviation;
-    quant_info_of(type)->quantize(pool->f32, pool->raw, POOL_ELEMS);
+    q->quantize(pool->f32, pool->raw, POOL_ELEMS);
     return 0;
 }
 

@@ -386,7 +386,7 @@ static int check(const struct chooser *c, const struct tensor *t, enum quant_typ
     if (type == t->type) return 0;
     if (!q || !q->quantize)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "quantize: tensor '%s' would become %s, which cannot be written yet", show_name(t->name).s,
+            "quantize: tensor '%s' would become %s, which can be read, not written", show_name(t->name).s,
             quant_type_name(type));
     if (weights_is_quantized(t->type) && !c->s->allow_requantize)
         return lutra_fail(err, LUTRA_E_ARGUMENT,

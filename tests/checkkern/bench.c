@@ -107,7 +107,8 @@ static struct work open_work(const struct cpu_gemm *g, size_t weight_bytes, int 
     if (!src) exit(2);
     for (size_t r = 0; r < 16; r++) {
         for (int i = 0; i < N_IN; i++) x[i] = random_normal(&seed);
-        q->quantize(x, src + r * row_bytes, N_IN);
+        if (q->quantize) q->quantize(x, src + r * row_bytes, N_IN);
+        if (!q->quantize) quant_random_blocks(q, r, 1, src + r * row_bytes, N_IN);
     }
     w.packed = guard(g->packed_bytes(g, w.n_out, N_IN), 0);
     g->pack(g, src, 16, N_IN, 0, 1, w.packed.data);

@@ -38,7 +38,8 @@ static uint64_t digest(const struct cpu_gemm *g)
     if (!src) exit(2);
     for (size_t o = 0; o < N_OUT; o++) {
         for (int i = 0; i < N_IN; i++) x[i] = number(&state);
-        q->quantize(x, src + o * row_bytes, N_IN);
+        if (q->quantize) q->quantize(x, src + o * row_bytes, N_IN);
+        if (!q->quantize) quant_random_blocks(q, o, 1, src + o * row_bytes, N_IN);
     }
     g->pack(g, src, N_OUT, N_IN, 0, (N_OUT + (size_t)g->mr - 1) / (size_t)g->mr, packed.data);
     for (size_t r = 0; r < N_ROW; r++) {

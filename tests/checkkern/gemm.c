@@ -57,6 +57,11 @@ static void set_scales(enum quant_type type, uint8_t *b, float value, float min,
     case QUANT_Q4_0:
     case QUANT_Q5_0:
     case QUANT_Q8_0:
+    case QUANT_IQ2_XXS:
+    case QUANT_IQ2_XS:
+    case QUANT_IQ2_S:
+    case QUANT_IQ3_XXS:
+    case QUANT_IQ3_S:
     case QUANT_Q1_0:
     case QUANT_Q2_0:
     case QUANT_IQ4_NL: set_f16(b, 0, value); break;

@@ -94,9 +94,9 @@ static void convert(const char *path)
     struct weights *w;
     struct weights_quantize_settings s = weights_quantize_default();
     snprintf(out, sizeof out, "%s/out.gguf", run.folder);
-    size_t n_type = 0;
-    while (quant_info_at(n_type)) n_type++;
-    s.mix = weights_mix_of(quant_info_at(fuzz_input / 7 % n_type)->type);
+    size_t n_mix = 0;
+    while (weights_mix_at(n_mix)) n_mix++;
+    s.mix = weights_mix_at(fuzz_input / 7 % n_mix);
     s.pure = fuzz_input % 2;
     s.allow_requantize = true;
     if (weights_quantize_file(path, out, &s, &err) < 0) return;

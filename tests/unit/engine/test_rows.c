@@ -112,6 +112,16 @@ static void bits_of_every_type(void **state)
         check_type("tiny-qwen2", types[i], i % 2 ? "f16" : "f32");
 }
 
+/* A kernel's form differs between formats only in how a tile is read: few batches. */
+static void bits_of_codebooks(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"};
+    static const int n_rows[] = {1, 2, 9, 17, 0};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i += SANITIZED ? 4 : 1)
+        check_type_on(&(struct where){0}, "tiny-qwen2", types[i], "f16", n_rows);
+}
+
 /* From shape *i on, which it moves behind it; every fourth or so under a sanitizer.  NULL: no more. */
 static const char *next_tiny(int *i)
 {
@@ -322,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_every_type),
+        cmocka_unit_test(bits_of_codebooks),
         cmocka_unit_test(bits_of_every_shape),
         cmocka_unit_test(bits_over_a_cache_of_q8_0),
         cmocka_unit_test(drafts_are_lossless),

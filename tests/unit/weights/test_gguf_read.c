@@ -270,8 +270,12 @@ static void tensor_types(void **state)
     }
     one_tensor(1, ne, 26, 0, 4096);
     expect(LUTRA_E_UNSUPPORTED, "tensor 'w' has type I32 (26), which is not supported");
-    one_tensor(1, ne, 16, 0, 4096);
-    expect(LUTRA_E_UNSUPPORTED, "type IQ2_XXS (16)");
+    one_tensor(1, ne, 40, 0, 4096);
+    expect(LUTRA_E_UNSUPPORTED, "type NVFP4 (40)");
+    one_tensor(1, ne, 157, 0, 4096);
+    expect(LUTRA_E_UNSUPPORTED, "type IQ2_KL of ik_llama.cpp (157), which is not supported");
+    one_tensor(1, ne, 142, 0, 4096);
+    expect(LUTRA_E_UNSUPPORTED, "of PrismML (142)");
     one_tensor(1, ne, 43, 0, 4096);
     expect(LUTRA_E_UNSUPPORTED, "unknown type 43");
     one_tensor(1, ne, 0xffffffff, 0, 4096);
