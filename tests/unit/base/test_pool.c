@@ -155,8 +155,8 @@ static void test_sleepers_are_left_alone(void **state)
         clock_sleep_us(clock_real(), 1000);
     }
     assert_int_equal(n_slept(), now);
-    for (int i = 0; c.nth < pool_size(pool); i++) {
-        assert_in_range(i, 0, 100000);
+    for (uint64_t start = clock_now_us(clock_real()); c.nth < pool_size(pool);) { /* on a busy machine not at once */
+        assert_in_range(clock_now_us(clock_real()) - start, 0, 120000000);
         pool_run(pool, count_one, &c);
     }
     pool_close(&pool);
