@@ -32,6 +32,7 @@
 #include "lutra.h"
 #include "model/model.h"
 #include "sched/plan.h"
+#include "text/encode.h"
 #include "text/reasoning.h"
 #include "text/stream.h"
 #include "text/template.h"
@@ -118,6 +119,8 @@ struct sample {
     size_t n_hold;
     struct text_reasoning reasoning;
     size_t n_before; /* bytes given out before the answer */
+    int n_thought;   /* tokens of reasoning */
+    int n_closed;    /* tokens of the request's closing tag that it was made to say */
 };
 
 /* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
@@ -134,6 +137,7 @@ struct request {
     int32_t last_row;             /* row of the last prompt token in the current pass, or -1 */
     const struct text_tags *tags; /* of reasoning, or NULL */
     bool reasons;                 /* the prompt has opened it */
+    struct text_tokens closing;   /* the tag that a reasoning budget ends in; empty: none */
     struct row_hints *hints;      /* [n_prompt] behind each token, as far as known; NULL: the session has none */
     bool cancelled;
     struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
@@ -303,6 +307,8 @@ bool text_opens_reasoning(
 
 /* sample.c */
 void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq);
+/* The token that it says next whatever is picked: of a given text, or of the tag after a budget.  -1: what is picked. */
+int32_t sample_forced(struct sample *slot);
 /* Takes the picked token in: text out, end reached or not. */
 void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick);
 void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason);

@@ -25,6 +25,7 @@ static void request_free(struct request *r)
     free((void *)r->set.likely);
     free(r->hints);
     free((void *)r->set.forced);
+    text_tokens_fini(&r->closing);
     free((void *)r->sampling.bias);
     free((void *)r->sampling.breaker);
     free(r->breaker_tail);
@@ -41,6 +42,8 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: n_samples is %d, outside 1..%d", set->n_samples, 1 << 20);
     if (set->n_stop < 0 || set->n_stop > 64 || (set->n_stop > 0 && !set->stop))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d stop strings, at most 64, or no list", set->n_stop);
+    if (set->reasoning_budget < -1)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: reasoning_budget is %d, below -1", set->reasoning_budget);
     if (set->n_likely < 0 || (set->n_likely > 0 && !set->likely))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d likely tokens, or no list", set->n_likely);
     int n_vocab = model_ops(s->model->model)->n_vocab;
@@ -95,6 +98,21 @@ static int copy_forced(struct request *r, const struct lutra_request *set, struc
     return 0;
 }
 
+/* The tag that a budget ends in, as tokens. */
+static int prepare_budget(const lutra_session *s, struct request *r, struct lutra_error *err)
+{
+    int budget = r->set.reasoning_budget;
+    if (budget < 0) return 0;
+    if (!r->tags)
+        return lutra_fail(err, LUTRA_E_ARGUMENT,
+            "request: a reasoning budget of %d tokens, but the chat template has no tags of reasoning", budget);
+    const char *tag = r->tags->close;
+    TRY(text_encode(s->model->vocab, tag, strlen(tag), TEXT_PARSE_SPECIAL, &r->closing, err));
+    if (r->closing.n > 0) return 0;
+    return lutra_fail(
+        err, LUTRA_E_ARGUMENT, "request: a reasoning budget, but the vocabulary has no tokens for %s", tag);
+}
+
 static int copy_request(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
@@ -114,6 +132,7 @@ static int copy_request(
     r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
     r->set.chat_template = NULL;
+    TRY(prepare_budget(s, r, err));
     r->max_tok = request_max_tok(s, &r->set);
     return request_copy_sampling(s, r, set, err);
 }

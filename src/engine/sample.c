@@ -22,6 +22,7 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->sum_log_prob = 0;
     slot->first_us = 0;
     slot->n_hold = slot->n_before = 0;
+    slot->n_thought = slot->n_closed = 0;
     text_reasoning_begin(&slot->reasoning, r->tags, r->reasons);
     text_stream_flush(slot->stream);
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
@@ -197,6 +198,20 @@ void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop 
     r->seq = -1;
 }
 
+/* A budget of thoughts waits so many tokens for what is begun: a character, a tag, a stop string. */
+enum { BUDGET_GRACE = 8 };
+
+int32_t sample_forced(struct sample *slot)
+{
+    const struct request *r = slot->request;
+    if (r->set.forced) return r->set.forced[slot->n_generated];
+    int over = slot->n_thought - r->set.reasoning_budget;
+    bool begun = slot->n_hold > 0 || text_stream_waits(slot->stream);
+    bool closes = slot->n_closed > 0 ||
+                  (text_reasoning_goes_on(&slot->reasoning) && over >= 0 && (!begun || over >= BUDGET_GRACE));
+    return closes && (size_t)slot->n_closed < r->closing.n ? r->closing.ids[slot->n_closed++] : -1;
+}
+
 void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick)
 {
     struct request *r = slot->request;
@@ -210,6 +225,7 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     }
     sampler_accept(s->sampler, (int)(slot - s->sample), pick->token);
     slot->n_generated++;
+    slot->n_thought += text_reasoning_goes_on(&slot->reasoning);
     s->stats.generated_tokens++;
     slot->pending = pick->token;
     take_text(slot, vocab, pick->token);

@@ -83,7 +83,7 @@ void lutra_session_settings_init(struct lutra_session_settings *settings, size_t
 
 void lutra_request_init(struct lutra_request *request, size_t size)
 {
-    struct lutra_request d = {.size = sizeof d, .n_samples = 1, .max_tokens = -1};
+    struct lutra_request d = {.size = sizeof d, .n_samples = 1, .max_tokens = -1, .reasoning_budget = -1};
     settings_fill(request, size, &d);
 }
 

@@ -76,7 +76,8 @@ static void fail_sample(lutra_session *s, struct sample *slot, int status)
 static void follow(lutra_session *s, struct sample *slot, const struct pass *pass)
 {
     struct sample_pick *pick = &s->pick[slot - s->sample];
-    if (slot->request->set.forced) *pick = (struct sample_pick){.token = slot->request->set.forced[slot->n_generated]};
+    int32_t forced = sample_forced(slot);
+    if (forced >= 0) *pick = (struct sample_pick){.token = forced};
     int status = s->pick_status[slot - s->sample];
     if (slot->tip >= 0) {
         pass->tip[slot->tip].taken = slot->row;

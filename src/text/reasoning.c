@@ -47,6 +47,11 @@ void text_reasoning_begin(struct text_reasoning *r, const struct text_tags *tags
     r->state = !tags ? REASONING_OVER : inside ? REASONING_BEGINS : REASONING_MAY_BEGIN;
 }
 
+bool text_reasoning_goes_on(const struct text_reasoning *r)
+{
+    return r->state == REASONING_BEGINS || r->state == REASONING_GOES_ON;
+}
+
 /* The opening tag and spaces before it; anything else makes all of the text an answer. */
 static size_t find_open(struct text_reasoning *r, const char *text, size_t n_bytes, bool ended, enum text_part *part)
 {
@@ -99,6 +104,5 @@ static bool is_tag(const char *tag, const char *spelt, size_t n_bytes)
 void text_reasoning_token(struct text_reasoning *r, const char *spelt, size_t n_bytes)
 {
     if (r->state == REASONING_MAY_BEGIN && is_tag(r->tags->open, spelt, n_bytes)) r->state = REASONING_BEGINS;
-    bool reasons = r->state == REASONING_BEGINS || r->state == REASONING_GOES_ON;
-    if (reasons && is_tag(r->tags->close, spelt, n_bytes)) r->state = REASONING_ENDED;
+    if (text_reasoning_goes_on(r) && is_tag(r->tags->close, spelt, n_bytes)) r->state = REASONING_ENDED;
 }

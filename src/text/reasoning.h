@@ -37,6 +37,9 @@ struct text_reasoning {
 /* tags NULL: all is answer.  inside: the prompt has opened it. */
 void text_reasoning_begin(struct text_reasoning *r, const struct text_tags *tags, bool inside);
 
+/* Whether what comes next is reasoning, as far as the text given to text_reasoning_next() tells. */
+bool text_reasoning_goes_on(const struct text_reasoning *r);
+
 /* How many bytes at the start of text[n_bytes] are of one part, which is then behind it; 0: more has to come.  ended:
  * nothing will. */
 size_t text_reasoning_next(

@@ -63,6 +63,11 @@ struct text_bytes text_stream_flush(struct text_stream *stream)
     return (struct text_bytes){TEXT_UTF8_REPLACEMENT, n};
 }
 
+bool text_stream_waits(const struct text_stream *stream)
+{
+    return stream->n_tail > 0;
+}
+
 void text_stream_copy(struct text_stream *to, const struct text_stream *from)
 {
     to->n_tail = from->n_tail;

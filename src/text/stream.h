@@ -28,6 +28,9 @@ struct text_bytes text_stream_push(struct text_stream *stream, struct text_bytes
 /* Ends the text: an unfinished character becomes one U+FFFD.  The stream is then empty and can be used again. */
 struct text_bytes text_stream_flush(struct text_stream *stream);
 
+/* Whether a part of a character waits for its rest. */
+bool text_stream_waits(const struct text_stream *stream);
+
 /* A copy of the state for a forked sequence; `to` was opened with at least the same size. */
 void text_stream_copy(struct text_stream *to, const struct text_stream *from);
 

@@ -133,6 +133,16 @@ think --chat-template "$said{{ '<think>\n' }}" -q -n 1 -l 307+2000 --reasoning-b
 expect_out '</think>' 'reasoning that is closed at once: its tag is text'
 think --chat-template "$said{{ '' if enable_thinking|default(true) else raise_exception('off') }}" --reasoning-budget 0
 expect_err 'off' 'the template is asked for no thinking'
+budget() { lutra run -m "$WORK/thinks.gguf" -p hi -st --temp 0 -l 306+1000 -n 12 -q --reasoning-budget 2 "$@"; }
+budget --chat-template "$said" # opened, 2 tokens, 7 of the tag, 2 of an answer that looks like the rest
+expect_code 0 'a budget of reasoning'
+printf '<think>\n7\n<think>\n7\n' >"$WORK/7"
+expect_same "$WORK/out" "$WORK/7" 'a budget of reasoning'
+budget --chat-template "$said" --vote 2
+expect_same "$WORK/out" "$WORK/7" 'a budget of reasoning of candidates'
+budget --chat-template '{{ messages[0].content }}'
+expect_code 1 'a budget without tags'
+expect_err 'reasoning budget of 2 tokens, but the chat template has no tags' 'a budget without tags'
 printf '%s' "$said" >"$WORK/said.jinja"
 printf '{"question": "hi", "answer": "88"}\n{"question": "ho", "answer": "7"}\n' >"$WORK/problems.jsonl"
 for n in 1 2; do

@@ -45,9 +45,10 @@ static const struct option eval_table[] = {
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE",
         .help = "chat template instead of the model's"},
     {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(budget), "N",
-        .help = "0 = no thinking, where the template knows how to ask for that or opens it itself; -1 = as the model "
-                "likes. Answers are looked for behind it",
-        .min = -1, .max = 0},
+        .help =
+            "most tokens of thinking, then the tag that ends it is forced; 0 = no thinking, where the template knows "
+            "how to ask for that or opens it itself; -1 = as the model likes. Answers are looked for behind it",
+        .min = -1, .max = 1 << 24, .excludes = "--spec"},
     {"--report", NULL, OPT_TEXT, AT(report), "FILE",
         .help = "everything, answer by answer, as JSON; appears whole or not at all. Until then FILE.journal keeps "
                 "each outcome: the same command started again goes on from there. With --spec: its tables as JSON"},

@@ -172,6 +172,7 @@ static int submit(struct pass *p, struct attempt *a)
     r.n_prompt = a->problem->prompt.n;
     r.n_samples = p->source->kind == EVAL_SAMPLES ? p->source->width : 1;
     r.max_tokens = p->max_tokens;
+    if (p->run->opts->budget > 0) r.reasoning_budget = p->run->opts->budget; /* 0 is the template's business */
     struct lutra_sampling sampling = p->run->sampling;
     sampling.seed = problem_seed(sampling.seed, a->problem_index);
     if (p->source->kind == EVAL_GREEDY) sampling.temperature = 0;

@@ -116,6 +116,7 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     r.ignore_end = t->opts->ignore_eos;
     r.show_special = t->opts->show_special;
     r.chat_template = t->chat_template;
+    if (t->opts->budget > 0) r.reasoning_budget = t->opts->budget; /* 0 is the template's business */
     r.on_text = on_text;
     r.on_end = on_end;
     if (t->rag.drafts) r.on_draft = on_draft;

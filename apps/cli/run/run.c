@@ -40,9 +40,10 @@ static const struct option run_table[] = {
                 "stderr) and leave it out of the conversation, none takes it for a part of the answer",
         .choices = "auto deepseek none"},
     {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(budget), "N",
-        .help = "0 = no thinking, where the template knows how to ask for that or opens it itself; -1 = as the model "
-                "likes",
-        .min = -1, .max = 0, .excludes = "-no-cnv"},
+        .help =
+            "most tokens of thinking, then the tag that ends it is forced; 0 = no thinking, where the template knows "
+            "how to ask for that or opens it itself; -1 = as the model likes",
+        .min = -1, .max = 1 << 24, .excludes = "-no-cnv"},
     {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
     {"--rag", "RAG", OPT_TEXT, AT(rag), "FILE",
