@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether this is a build under a sanitizer, where everything takes five to ten times as long: long tests then try fewer cases.
+ * Whether this is a build under a sanitizer, where everything takes five to ten times as long: long tests then try
+ * fewer cases.
  */
 #ifndef LUTRA_TESTS_SANITIZED_H
 #define LUTRA_TESTS_SANITIZED_H

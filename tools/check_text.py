@@ -2,15 +2,16 @@
 
 usage: check_text.py [ROOT]
 
-All C sources: the SPDX line first, no tabs, no trailing blanks, no `#if 0`, no reminders to do things later.
-src/: nothing that prints, exits or aborts.  Rooms: a README.md whose first line is the room's sentence, and the same
-sentence in the map of the root README.md.  Exit status 1 and one line per violation.
+All C sources: the SPDX line first, no line over 120 columns, no tabs, no trailing blanks, no `#if 0`, no reminders to
+do things later.  src/: nothing that prints, exits or aborts.  Rooms: a README.md whose first line is the room's
+sentence, and the same sentence in the map of the root README.md.  Exit status 1 and one line per violation.
 """
 import re
 import sys
 from pathlib import Path
 
 FOLDERS = ("src", "include", "apps", "examples", "tests", "bench")
+COLUMNS = 120
 SPDX = "/* SPDX-License-Identifier: MIT"
 NEVER = [(re.compile(r"\t"), "a tab"), (re.compile(r"\s$"), "a blank at the end"),
          (re.compile(r"^\s*#\s*if\s+0\b"), "#if 0"), (re.compile(r"\b(TODO|FIXME|XXX)\b"), "a reminder")]
@@ -28,6 +29,8 @@ def check_source(root, path):
     if not text.startswith(SPDX):
         yield f"{name}:1: the first line is not {SPDX}"
     for n, line in enumerate(text.split("\n"), 1):
+        if len(line) > COLUMNS:
+            yield f"{name}:{n}: {len(line)} columns; at most {COLUMNS}"
         for pattern, what in NEVER:
             if pattern.search(line):
                 yield f"{name}:{n}: {what}"
@@ -55,7 +58,8 @@ def check_readmes(root):
 
 
 def check(root):
-    errors = [e for folder in FOLDERS for path in sorted((root / folder).rglob("*.[ch]")) for e in check_source(root, path)]
+    errors = [e for folder in FOLDERS for path in sorted((root / folder).rglob("*.[ch]"))
+              for e in check_source(root, path)]
     return errors + list(check_readmes(root))
 
 

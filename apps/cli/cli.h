@@ -78,8 +78,8 @@ int read_file(const char *path, struct buffer *b);
 /* Appears under `path` whole or not at all; 0 or -1 with a message. */
 int write_file_whole(const char *path, const char *text, size_t n_bytes);
 
-/* A file of this user's, after the XDG standard: $VARIABLE/lutra/NAME, else ~/BELOW_HOME/lutra/NAME; NULL without a home.
- * The caller frees it. */
+/* A file of this user's, after the XDG standard: $VARIABLE/lutra/NAME, else ~/BELOW_HOME/lutra/NAME; NULL without a
+ * home. The caller frees it. */
 char *user_path(const char *variable, const char *below_home, const char *name);
 /* The folders above a path, for this user only. */
 void make_folders(const char *path);

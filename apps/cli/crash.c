@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A mapped file that somebody cuts short, or whose disk fails, raises SIGBUS at the page that is gone.  The library cannot
- * check for that; a program can say which file it was.  Everything here is async-signal-safe.
+ * A mapped file that somebody cuts short, or whose disk fails, raises SIGBUS at the page that is gone.  The library
+ * cannot check for that; a program can say which file it was.  Everything here is async-signal-safe.
  */
 #include "cli.h"
 

@@ -10,8 +10,8 @@
 /* A command's tables, over opts [opts_bytes] with its defaults. */
 struct option_args command_args(const struct command *c, void *opts);
 
-/* what: --completion-bash, --completion-zsh, --completion-fish, or --man (of a command, or of the program where it is NULL).
- * False: nothing of these. */
+/* what: --completion-bash, --completion-zsh, --completion-fish, or --man (of a command, or of the program where it is
+ * NULL). False: nothing of these. */
 bool describe(const char *what, const char *command, const struct command *const *list, int n, FILE *out);
 
 #endif

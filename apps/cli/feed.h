@@ -24,8 +24,8 @@ struct feed {
 void feed_open(struct feed *f, lutra_session *session, int n_batch);
 void feed_close(struct feed *f);
 
-/* Positions from .. to - 1 of a sequence ids[n]; from position `scored` - 1 on each row's log-probability of the next token
- * is added to *sink, which stays the caller's.  0 or an error status. */
+/* Positions from .. to - 1 of a sequence ids[n]; from position `scored` - 1 on each row's log-probability of the next
+ * token is added to *sink, which stays the caller's.  0 or an error status. */
 int feed_tokens(struct feed *f, int32_t seq, const int32_t *ids, int n, int from, int to, int scored, double *sink,
     struct lutra_error *err);
 int feed_flush(struct feed *f, struct lutra_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What `lutra run` and `lutra eval` share about searches: which model judges, what a budget is, and the table of measured
- * methods that a budget chooses from.
+ * What `lutra run` and `lutra eval` share about searches: which model judges, what a budget is, and the table of
+ * measured methods that a budget chooses from.
  */
 #ifndef LUTRA_CLI_JUDGE_H
 #define LUTRA_CLI_JUDGE_H

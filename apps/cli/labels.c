@@ -67,7 +67,8 @@ static bool is_far(double x, double y, struct label_box b)
     return hypot(l.x1 - x, l.y1 - y) > NEAR;
 }
 
-/* The way to the name, lines under it, points under its leader; dearest are leaders across names, its own and others'. */
+/* The way to the name, lines under it, points under its leader; dearest are leaders across names, its own and
+ * others'. */
 static double cost(const struct label_plan *plan, double x, double y, struct label_box b)
 {
     struct label_line l = lead(x, y, b);

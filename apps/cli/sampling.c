@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sampling options: llama.cpp's names, written straight into a struct lutra_sampling.  What was not given comes from the model's
- * file (general.sampling.*), where that says something.
+ * The sampling options: llama.cpp's names, written straight into a struct lutra_sampling.  What was not given comes
+ * from the model's file (general.sampling.*), where that says something.
  */
 #include "cli.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The variants that the papers compare with, as operations beside those of npu/wire/message.h.  They exist to be counted;
- * the library does not contain them.
+ * The variants that the papers compare with, as operations beside those of npu/wire/message.h.  They exist to be
+ * counted; the library does not contain them.
  *
- * Each is as good as its paper describes it: the same instructions at hand, the same care, only the layout or the way differs.
+ * Each is as good as its paper describes it: the same instructions at hand, the same care, only the layout or the way
+ * differs.
  */
 #ifndef LUTRA_BENCH_NPU_ABLATION_H
 #define LUTRA_BENCH_NPU_ABLATION_H
@@ -13,22 +14,24 @@
 enum ablation_code {
     ABLATION_FIRST = 4096,
 
-    /* k x n weights (multiples of 256 and 32) to f16 tiles, dst [n / 32][k / 32] tiles in TCM from tcm_kept on, block after block in the same place.
+    /* k x n weights (multiples of 256 and 32) to f16 tiles, dst [n / 32][k / 32] tiles in TCM from tcm_kept on, block
+     * after block in the same place.
      *   SCATTER    conventional layout: rows of Q4_0 blocks of 18 bytes along k; values are scattered to their places
      *              [TTS 7.4, baseline of Figure 15]
-     *   GROUPS     blocks of 18 bytes, each 32 values in the order of tile memory; not coalesced [TTS 7.4, "HMX layout"]
+     *   GROUPS     blocks of 18 bytes, each 32 values in the order of tile memory; not coalesced [TTS 7.4, "HMX
+     *              layout"]
      *   CONVERT    tile32 codes: mask, shift, subtract, integer to half, product [TMAN 6.5.1, ConvertDQ, at its best]
      *   PLANES     four bit planes: shift, mask and or per bit, then as CONVERT with a zero point [TMAN 4.1, naive]
-     *   PLANES_LUT four bit planes: lookups to codes, lookups to halves with the scale in the table [TMAN 4.1]; one scale
-     *              per tile, its best case */
+     *   PLANES_LUT four bit planes: lookups to codes, lookups to halves with the scale in the table [TMAN 4.1]; one
+     *              scale per tile, its best case */
     ABLATION_SCATTER = ABLATION_FIRST,
     ABLATION_GROUPS,
     ABLATION_CONVERT,
     ABLATION_PLANES,
     ABLATION_PLANES_LUT,
 
-    /* Softmax of scores that are in TCM as tiles of 32 rows x 64 keys: kind is the way of exp, m rows, k keys (a multiple
-     * of 64).  Probabilities replace the scores, sums go to dst, 32 f32 per two rows [TTS Figure 14]. */
+    /* Softmax of scores that are in TCM as tiles of 32 rows x 64 keys: kind is the way of exp, m rows, k keys (a
+     * multiple of 64).  Probabilities replace the scores, sums go to dst, 32 f32 per two rows [TTS Figure 14]. */
     ABLATION_SOFTMAX,
 
     /* One stage of the library's attention (m, below) over k keys and 32 rows of n; rows: 32 masks of 64 bits. */
@@ -47,8 +50,8 @@ enum ablation_stage_kind {
     ABLATION_STAGES
 };
 
-/* Bytes of one tile (32 k x 32 outputs) in memory.  PLANES: 4 vectors, one per bit; the code of tile half o (vector o / 64,
- * lane o % 64) is bit i of byte B:
+/* Bytes of one tile (32 k x 32 outputs) in memory.  PLANES: 4 vectors, one per bit; the code of tile half o (vector o /
+ * 64, lane o % 64) is bit i of byte B:
  *   PLANES      o = 64 (2 i + B % 2) + B / 2
  *   PLANES_LUT  o = 64 (8 (i / 4) + 4 (B % 2) + {0, 2, 1, 3}[i % 4]) + B / 2 */
 enum { ABLATION_GROUP_BYTES = 18, ABLATION_GROUPS_TILE = 32 * 18, ABLATION_PLANES_TILE = 512 };

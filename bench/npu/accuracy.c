@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an NPU's weight layout costs in accuracy: perplexity and greedy answers of a model whose matrices are replaced by what
- * a scheme makes of them [TTS Tables 1, 4], on any device [TTS Table 5: --device npu-sim beside cpu].
+ * What an NPU's weight layout costs in accuracy: perplexity and greedy answers of a model whose matrices are replaced
+ * by what a scheme makes of them [TTS Tables 1, 4], on any device [TTS Table 5: --device npu-sim beside cpu].
  *
- *     lutra-npu-accuracy [--device NAME] [--only attention|products] [--answers N] [--problems N] MODEL PROBLEMS SCHEME...
+ *     lutra-npu-accuracy [--device NAME] [--only attention|products] [--answers N] [--problems N] \
+ *         MODEL PROBLEMS SCHEME...
  *
  * --only: just attention (halves, exp by table), or just matrices (tiles of halves) and the head, on the device; the
  * CPU does the rest.
- * PROBLEMS: JSON lines of question, steps, answer (models/abacus-test.jsonl).  Perplexity is over the tokens of the worked
- * solutions under the model's chat template; answers are decoded greedily.  Matrices of the layers only: embedding and head stay.
+ * PROBLEMS: JSON lines of question, steps, answer (models/abacus-test.jsonl).  Perplexity is over the tokens of the
+ * worked solutions under the model's chat template; answers are decoded greedily.  Matrices of the layers only:
+ * embedding and head stay.
  */
 #include <jansson.h>
 #include <math.h>

@@ -2,7 +2,8 @@
  *
  * Counts packets of every kernel and shape under qemu-hexagon and writes them as JSON on stdout: the file that
  * `lutra-npu-tables` shows (bench/npu/counts.json).  Where the emulator can follow in reasonable time, its lower bound
- * stands beside the packets, and the bytes, tile products, gathers and scatters computed here are compared with its counters.
+ * stands beside the packets, and the bytes, tile products, gathers and scatters computed here are compared with its
+ * counters.
  *
  *     lutra-npu-count > bench/npu/counts.json        77 and a reason on stderr where the tools are missing
  *     lutra-npu-count --small                        the rows of one shape, for tests

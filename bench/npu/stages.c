@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stages of attention one at a time, to be counted [TTS Figure 8]: the library's own functions, hence the inclusion.
+ * The stages of attention one at a time, to be counted [TTS Figure 8]: the library's own functions, hence the
+ * inclusion.
  */
 #include "ablation.h"
 

@@ -5,8 +5,8 @@
  *   lutra_dump -m model.gguf --greedy 200 [options] < ids     free-running argmax; one line of new ids per input line
  *
  * Options (defaults): -t threads (2); --kv f32|f16 (f32); --rows n rows per pass (64; 1 = one token at a time);
- * --device cpu|cpu-ref; --isa NAME; --bulk 1: whole blocks of 32 positions are bulk rows of a prompt for all that follows
- * them (LUTRA_ROW_BULK), evaluated once more for their own logits.
+ * --device cpu|cpu-ref; --isa NAME; --bulk 1: whole blocks of 32 positions are bulk rows of a prompt for all that
+ * follows them (LUTRA_ROW_BULK), evaluated once more for their own logits.
  */
 #include <stdio.h>
 #include <stdlib.h>

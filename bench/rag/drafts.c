@@ -4,8 +4,9 @@
  *
  *     lutra-rag-drafts STORE MODEL
  *
- * Asked behind texts of the store as they are (long matches, single occurrences), behind texts of which every sixth token is
- * another one (short matches, many occurrences), and behind the commonest tokens alone.  The model's weights are not read.
+ * Asked behind texts of the store as they are (long matches, single occurrences), behind texts of which every sixth
+ * token is another one (short matches, many occurrences), and behind the commonest tokens alone.  The model's weights
+ * are not read.
  */
 #include <stdio.h>
 #include <stdlib.h>

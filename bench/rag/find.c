@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Search of a store: times (measured, wall clock and processor), and the share of queries whose best five are those of FTS5's own bm25() (counted).
+ * Search of a store: times (measured, wall clock and processor), and the share of queries whose best five are those of
+ * FTS5's own bm25() (counted).
  *
  *     lutra-rag-find STORE [nocheck]
  *

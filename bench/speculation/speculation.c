@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * lutra-bench-speculation -m MODEL [-p PARTS] [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]: what drafts cost and bring, with
- * weights that need not make sense.  PARTS, some letters of chdrb (default: all of them):
+ * lutra-bench-speculation -m MODEL [-p PARTS] [-t THREADS] [-d DEPTH] [-n TOKENS] [-r ROUNDS]: what drafts cost and
+ * bring, with weights that need not make sense.  PARTS, some letters of chdrb (default: all of them):
  *
- *     c  cost    a pass of one row and 7 chained drafts against 8 rows of 8 forks; a tree of 16 rows with 4 leaves against 16
- *                forks: all behind the same prompt of DEPTH tokens, each row with its 64 best
+ *     c  cost    a pass of one row and 7 chained drafts against 8 rows of 8 forks; a tree of 16 rows with 4 leaves
+ *                against 16 forks: all behind the same prompt of DEPTH tokens, each row with its 64 best
  *     h  hints   of a prompt of DEPTH tokens, over a shortlist of 2,048 and over the vocabulary, against its evaluation
- *     d  drafting of each drafter behind a prompt of DEPTH tokens, of which half are of sixteen kinds, against the step: median
+ *     d  drafting of each drafter behind a prompt of DEPTH tokens, of which half are of sixteen kinds, against the
+ *        step: median
  *                and 99th percentile of TOKENS steps and more
- *     r  replay  a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows it): its
- *                accept length and its time against plain decoding
- *     b  budget  the same, alone and as 4 samples, against the best chain of fixed length in hindsight: the passes that it would
- *                have taken, each at the time of its rows as measured in the same round; and the budget's own passes at these
- *                times, too, which leaves out how the machine changes from minute to minute
+ *     r  replay  a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows
+ *                it): its accept length and its time against plain decoding
+ *     b  budget  the same, alone and as 4 samples, against the best chain of fixed length in hindsight: the passes that
+ *                it would have taken, each at the time of its rows as measured in the same round; and the budget's own
+ *                passes at these times, too, which leaves out how the machine changes from minute to minute
  *
  * Variants take turns, and the medians of ROUNDS are compared.  Measured.
  */
@@ -80,8 +81,8 @@ static int32_t token_of(const struct bench *b, uint64_t i)
 
 /* ---- cost ---- */
 
-/* One pass of n rows: forks of the prompt, one row each; or one row and drafts, row r beneath row r - apart, the first `apart`
- * of them beneath the row. */
+/* One pass of n rows: forks of the prompt, one row each; or one row and drafts, row r beneath row r - apart, the first
+ * `apart` of them beneath the row. */
 static double time_pass(struct bench *b, const int32_t *seq, int n, int apart)
 {
     struct lutra_row row[ROWS_MOST];

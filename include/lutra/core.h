@@ -64,11 +64,11 @@ struct lutra_runtime_settings {
 };
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 
-/* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program under
- * qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  Behind an NPU's name ":supergroup" packs
- * Q4_0 and Q8_0 of the layers anew, a scale for 2 inputs x 16 outputs.  A list is in order of preference: each
- * operation runs on the first device that can do it, and on the next when that one is lost.  The CPU stands last where the
- * list does not name it. */
+/* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program
+ * under qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  Behind an NPU's name
+ * ":supergroup" packs Q4_0 and Q8_0 of the layers anew, a scale for 2 inputs x 16 outputs.  A list is in order of
+ * preference: each operation runs on the first device that can do it, and on the next when that one is lost.  The CPU
+ * stands last where the list does not name it. */
 LUTRA_API int lutra_runtime_open(
     lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
 LUTRA_API void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */
@@ -101,8 +101,8 @@ struct lutra_model_settings {
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 
-/* Maps a GGUF file or a Hugging Face folder and prepares its weights for the runtime's devices.  An architecture, type, tokenizer or scaling
- * that is not implemented is refused by name (LUTRA_E_UNSUPPORTED). */
+/* Maps a GGUF file or a Hugging Face folder and prepares its weights for the runtime's devices.  An architecture, type,
+ * tokenizer or scaling that is not implemented is refused by name (LUTRA_E_UNSUPPORTED). */
 LUTRA_API int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, struct lutra_error *err);
 LUTRA_API void lutra_model_close(lutra_model **model); /* its sessions must be closed */
@@ -184,26 +184,26 @@ struct lutra_session_settings {
     int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
-    const char *
-        spec_type; /* speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = all but calibrated;
-                               "draft" (draft_model); NULL, "none" = off.  It changes how many passes a text takes, never the
-                               text (docs/SPECULATION.md) */
+    /* Speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = all but calibrated; "draft"
+     * (draft_model); NULL, "none" = off.  It changes how many passes a text takes, never the text
+     * (docs/SPECULATION.md). */
+    const char *spec_type;
     int draft_max;         /* drafts of one sequence in a pass, 1..64; default 16 */
     int draft_min;         /* fewer are not tried; default 0 */
     float draft_p_min;     /* least estimate that a draft and all above it are right; default 0.01 */
     int spec_ngram_size_n; /* tokens that ngram-simple looks up, 2..64; default 12 */
-    int spec_shortlist; /* calibrated: tokens of the vocabulary among which the likeliest are looked for behind those of a
-                              prompt, up to 4096; 0 = all of it; default 2048 */
-    lutra_model *
-        draft_model; /* a second model that drafts, of the same runtime and vocabulary, open for longer than the session;
-                                 NULL = none */
+    /* calibrated: tokens of the vocabulary among which the likeliest are looked for behind those of a prompt, up to
+     * 4096; 0 = all of it; default 2048. */
+    int spec_shortlist;
+    /* A second model that drafts, of the same runtime and vocabulary, open for longer than the session; NULL = none. */
+    lutra_model *draft_model;
     /* Layers with a sliding window keep what a next token can see, and 64 positions more: less memory, the same text.
-     * Sequences are cut back and forked no further than that (LUTRA_E_ARGUMENT); a prompt whose cached beginning is gone is
-     * evaluated again.  CPU only.  Default false. */
+     * Sequences are cut back and forked no further than that (LUTRA_E_ARGUMENT); a prompt whose cached beginning is
+     * gone is evaluated again.  CPU only.  Default false. */
     bool free_windows;
-    float
-        draft_row_cost; /* what a further row costs, in passes of one row: how much is drafted is then a matter of counts and
-                              the same everywhere; 0 = as measured while it runs */
+    /* What a further row costs, in passes of one row: how much is drafted is then a matter of counts and the same
+     * everywhere; 0 = as measured while it runs. */
+    float draft_row_cost;
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 
@@ -214,8 +214,8 @@ LUTRA_API void lutra_session_close(lutra_session **session);
 LUTRA_API void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
 
 /* Stops what the session does within one step: running requests end with LUTRA_STOP_CANCELLED, forward passes
- * return LUTRA_E_CANCELLED.  From any thread or signal handler.  What finds nothing to stop waits for the next lutra_forward,
- * or is forgotten when the next request is submitted. */
+ * return LUTRA_E_CANCELLED.  From any thread or signal handler.  What finds nothing to stop waits for the next
+ * lutra_forward, or is forgotten when the next request is submitted. */
 LUTRA_API void lutra_cancel(lutra_session *session);
 
 /* ---- accounting ------------------------------------------------------------------------------------------------- */

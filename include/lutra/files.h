@@ -29,15 +29,15 @@ struct lutra_quantize_settings {
     bool dry_run;             /* only the log's lines, as info; out_path is not looked at */
     bool exact; /* with COPY: LUTRA_E_UNSUPPORTED where a folder's quantized layer would grow to F32, with the reason */
     const char *imatrix; /* lutra_imatrix's file or llama-imatrix's: errors are weighed by it; or NULL */
-    /* A text, or NULL: matrices are rounded layer by layer on the inputs that already rounded layers give for it, so that what
-     * they yield changes least (GPTQ).  The model must run on the CPU. */
+    /* A text, or NULL: matrices are rounded layer by layer on the inputs that already rounded layers give for it, so
+     * that what they yield changes least (GPTQ).  The model must run on the CPU. */
     const char *calibration;
     size_t n_calibration_bytes;
     int calibration_ctx, calibration_chunks; /* tokens of a chunk: 512; at most so many: 64, 0 = all */
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
-/* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.  LUTRA_E_UNSUPPORTED
- * names a tensor whose type cannot be written yet. */
+/* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.
+ * LUTRA_E_UNSUPPORTED names a tensor whose type cannot be written yet. */
 LUTRA_API int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
     const struct lutra_quantize_settings *settings, struct lutra_error *err);
 /* The mixes' names: i = 0, 1, ... until NULL. */
@@ -53,17 +53,17 @@ struct lutra_imatrix_settings {
     void *progress_user;
 };
 LUTRA_API void lutra_imatrix_settings_init(struct lutra_imatrix_settings *settings, size_t size);
-/* What llama-imatrix makes of a text: the mean squares of the inputs of every matrix of the layers, column by column, for
- * lutra_quantize.  The tokens are cut into whole chunks.  The new file appears whole or not at all. */
+/* What llama-imatrix makes of a text: the mean squares of the inputs of every matrix of the layers, column by column,
+ * for lutra_quantize.  The tokens are cut into whole chunks.  The new file appears whole or not at all. */
 LUTRA_API int lutra_imatrix(lutra_model *model, const int32_t *tokens, int n_token, const char *out_path,
     const struct lutra_imatrix_settings *settings, struct lutra_error *err);
 
 #define LUTRA_PACKED_SUFFIX ".lutra-packed"
 
 /* Writes the model's matrices as this runtime's device packs them, so that opening the model later maps them instead;
- * found without asking at the model's path + LUTRA_PACKED_SUFFIX.  The new file appears whole or not at all.  A file that
- * does not fit (another layout, or the model was changed or copied since) is left out, with a warning in the log; so is a
- * matrix in it that is found damaged. */
+ * found without asking at the model's path + LUTRA_PACKED_SUFFIX.  The new file appears whole or not at all.  A file
+ * that does not fit (another layout, or the model was changed or copied since) is left out, with a warning in the log;
+ * so is a matrix in it that is found damaged. */
 LUTRA_API int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path,
     lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
 /* Reads such a file and compares its sums.  LUTRA_E_FORMAT names the first damaged tensor. */
@@ -86,8 +86,8 @@ LUTRA_API int lutra_make_model(lutra_runtime *runtime, const char *path,
 /* i = 0, 1, ... until NULL. */
 LUTRA_API const char *lutra_make_model_shape(int i);
 
-/* Metadata, tensors, the memory a model needs and what is free, and, in `lacks`, a sentence for each thing that keeps it from running, as
- * a JSON text; free with lutra_free(). */
+/* Metadata, tensors, the memory a model needs and what is free, and, in `lacks`, a sentence for each thing that keeps
+ * it from running, as a JSON text; free with lutra_free(). */
 LUTRA_API int lutra_inspect(const char *path, char **json, struct lutra_error *err);
 
 #ifdef __cplusplus

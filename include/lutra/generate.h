@@ -23,8 +23,9 @@ struct lutra_logit_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 };
 
-/* llama.cpp's names, defaults and order: bias, penalties, dry, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature
- * (`samplers` may change it), then the draw.  The token at a position is a function of the sequence's text and the seed. */
+/* llama.cpp's names, defaults and order: bias, penalties, dry, top-n-sigma, top-k, typical-p, top-p, min-p, XTC,
+ * temperature (`samplers` may change it), then the draw.  The token at a position is a function of the sequence's text
+ * and the seed. */
 struct lutra_sampling {
     size_t size;
     uint64_t seed;           /* sample i of a request uses (seed, i): equal seeds give equal text */
@@ -38,14 +39,15 @@ struct lutra_sampling {
     float presence_penalty;  /* 0 = off */
     const struct lutra_logit_bias *bias;
     int n_bias;
-    /* The chain, "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" (NULL), any of these and adaptive_p in any
-     * order: what is left out is off.  Copied at submit. */
+    /* The chain, "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" (NULL), any of these and
+     * adaptive_p in any order: what is left out is off.  Copied at submit. */
     const char *samplers;
     float dry_multiplier;   /* 0 = off: what goes on with text of the last dry_penalty_last_n tokens loses ... */
     float dry_base;         /* 1.75: ... multiplier x base ^ (length of the match - allowed) */
     int dry_allowed_length; /* 2 tokens */
     int dry_penalty_last_n; /* 64; 0 = off, -1 = the whole context */
-    /* [n] texts that no match goes across, copied; n 0: "\n" ":" "\"" "*"; n -1: none.  At most 64 of at most 40 bytes. */
+    /* [n] texts that no match goes across, copied; n 0: "\n" ":" "\"" "*"; n -1: none.  At most 64 of at most 40
+     * bytes. */
     const char *const *dry_sequence_breakers;
     int n_dry_sequence_breakers;
     float top_n_sigma;                       /* -1; <= 0 = off */
@@ -58,7 +60,8 @@ struct lutra_sampling {
 };
 LUTRA_API void lutra_sampling_init(struct lutra_sampling *sampling, size_t size);
 
-/* The same with what the model's file recommends (general.sampling.*): the defaults of its requests.  `samplers` is the model's. */
+/* The same with what the model's file recommends (general.sampling.*): the defaults of its requests.  `samplers` is the
+ * model's. */
 LUTRA_API void lutra_model_sampling(const lutra_model *model, struct lutra_sampling *sampling, size_t size);
 
 enum lutra_stop {
@@ -142,20 +145,22 @@ struct lutra_request {
     int (*on_text)(void *user, const struct lutra_piece *piece); /* may be NULL; nonzero ends this sample */
     void (*on_end)(void *user, const struct lutra_end *end);     /* may be NULL; once per sample */
     void *user;
-    /* Drafts of the caller's own beside those of the session's spec_type (docs/SPECULATION.md), or NULL: fills at most n_max
-     * and returns how many.  Which of them are evaluated is the session's choice, and none changes the text.  A token or parent
-     * that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within a step: no call on the session. */
+    /* Drafts of the caller's own beside those of the session's spec_type (docs/SPECULATION.md), or NULL: fills at most
+     * n_max and returns how many.  Which of them are evaluated is the session's choice, and none changes the text.  A
+     * token or parent that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within a step: no
+     * call on the session. */
     int (*on_draft)(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
     const char *chat_template; /* that made the prompt: its tags tell reasoning apart; NULL = the model's */
-    /* [n_likely] tokens that its text will probably use beside those of the prompt, the likeliest first: calibrated drafts look
-     * at them (spec_shortlist).  Copied; may be NULL. */
+    /* [n_likely] tokens that its text will probably use beside those of the prompt, the likeliest first: calibrated
+     * drafts look at them (spec_shortlist).  Copied; may be NULL. */
     const int32_t *likely;
     int n_likely;
-    /* Where the session's drafters are calibrated: the hints of prompt tokens first .. first + n - 1, as they are evaluated or
-     * found in the prefix cache; of all but the last token.  Borrowed for the call; no call on the session.  May be NULL. */
+    /* Where the session's drafters are calibrated: the hints of prompt tokens first .. first + n - 1, as they are
+     * evaluated or found in the prefix cache; of all but the last token.  Borrowed for the call; no call on the
+     * session.  May be NULL. */
     void (*on_hints)(void *user, int32_t request, int first, const struct lutra_hints *hints, int n);
-    /* [n_forced] what its samples say, whatever the model holds likely, and no more: to measure drafts at a text that random
-     * weights would not write.  Log-probs are 0.  Copied; NULL = they say what is sampled. */
+    /* [n_forced] what its samples say, whatever the model holds likely, and no more: to measure drafts at a text that
+     * random weights would not write.  Log-probs are 0.  Copied; NULL = they say what is sampled. */
     const int32_t *forced;
     int n_forced;
     /* Tokens that a sample may think; then it says the tag that ends reasoning, with log-probs of 0, and goes on with its answer.
@@ -174,7 +179,8 @@ LUTRA_API int lutra_submit(
  * An error ends all running samples with LUTRA_STOP_ERROR and is returned; the session stays usable. */
 LUTRA_API int lutra_step(lutra_session *session, int *n_active, struct lutra_error *err);
 
-/* submit, then steps until this session has nothing left to do.  Samples that ended in an error make it return the first. */
+/* submit, then steps until this session has nothing left to do.  Samples that ended in an error make it return the
+ * first. */
 LUTRA_API int lutra_generate(lutra_session *session, const struct lutra_request *request, struct lutra_error *err);
 
 /* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next step). */

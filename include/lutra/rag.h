@@ -14,9 +14,9 @@
  *
  * The file holds documents, their text in chunks, an index of its words and the exchanges that were committed; nothing
  * leaves it.  Several programs may use it at once: each change is one transaction, and one that is killed in the middle
- * leaves the store as it was.  Errors name the file: LUTRA_E_BUSY, another program keeps it locked; LUTRA_E_IO, it cannot be
- * read or written, or the disk is full; LUTRA_E_FORMAT, it is damaged or no store; LUTRA_E_UNSUPPORTED, a newer Lutra made
- * it, or this one was built without SQLite.
+ * leaves the store as it was.  Errors name the file: LUTRA_E_BUSY, another program keeps it locked; LUTRA_E_IO, it
+ * cannot be read or written, or the disk is full; LUTRA_E_FORMAT, it is damaged or no store; LUTRA_E_UNSUPPORTED, a
+ * newer Lutra made it, or this one was built without SQLite.
  *
  * Threads: calls on one store must not overlap; each thread may open its own.
  */
@@ -64,7 +64,8 @@ LUTRA_API void lutra_document_init(struct lutra_document *document, size_t size)
 
 enum lutra_added { LUTRA_ADDED, LUTRA_REPLACED, LUTRA_UNCHANGED };
 
-/* Cuts a document into chunks and adds them, in place of an older one of that name, in one transaction.  *what may be NULL. */
+/* Cuts a document into chunks and adds them, in place of an older one of that name, in one transaction.  *what may be
+ * NULL. */
 LUTRA_API int lutra_store_add(
     lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err);
 
@@ -73,8 +74,8 @@ LUTRA_API int lutra_store_holds(
     lutra_store *store, const struct lutra_document *document, bool *holds, struct lutra_error *err);
 
 /* Removes the document of that name, or all whose names begin with it and a slash, and the exchanges that were answered
- * from them, which may quote them.  *n_removed: documents, 0 is no error; may be NULL.  Until lutra_store_compact() the file
- * still has their words in places. */
+ * from them, which may quote them.  *n_removed: documents, 0 is no error; may be NULL.  Until lutra_store_compact() the
+ * file still has their words in places. */
 LUTRA_API int lutra_store_remove(lutra_store *store, const char *name, int64_t *n_removed, struct lutra_error *err);
 
 struct lutra_stored {
@@ -97,8 +98,8 @@ struct lutra_store_stats {
 LUTRA_API int lutra_store_stats_get(
     lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err);
 
-/* Builds the index anew and writes the files without gaps: nothing of what was removed is left in them.  LUTRA_E_BUSY while
- * another program has it open in the middle of something: then the log may still hold removed text. */
+/* Builds the index anew and writes the files without gaps: nothing of what was removed is left in them.  LUTRA_E_BUSY
+ * while another program has it open in the middle of something: then the log may still hold removed text. */
 LUTRA_API int lutra_store_compact(
     lutra_store *store, lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
 
@@ -117,9 +118,9 @@ struct lutra_passage {
     int place;    /* among these passages in the order of documents and their text: 0 = first */
 };
 
-/* The n_max best chunks for a text, at most 1000, best first: exactly those of SQLite's bm25() over every chunk that has one
- * of the words; equal scores in the order of the chunks.  Any text will do: nothing in it is syntax.  Its words are searched for,
- * "file_name.txt" and "utf-8" as words that follow each other; the first 128 different ones count. */
+/* The n_max best chunks for a text, at most 1000, best first: exactly those of SQLite's bm25() over every chunk that
+ * has one of the words; equal scores in the order of the chunks.  Any text will do: nothing in it is syntax.  Its words
+ * are searched for, "file_name.txt" and "utf-8" as words that follow each other; the first 128 different ones count. */
 LUTRA_API int lutra_store_find(
     lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
 LUTRA_API void lutra_passages_close(lutra_passages **passages);
@@ -127,10 +128,10 @@ LUTRA_API int lutra_passages_count(const lutra_passages *passages);
 /* 0 = the best one; NULL past the end.  Valid until closed. */
 LUTRA_API const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i);
 
-/* The message of a user who asks about passages: those of use[n_use] (NULL: all) in the order of their places, whatever their
- * scores, so that questions about the same ones begin alike; numbered from `first`; then the question.  Without passages it is
- * the question alone.  Free with lutra_free(); tokenize it as text (lutra_chat_tokenize(), or lutra_tokenize() without
- * LUTRA_PARSE_SPECIAL): who wrote the documents is not known. */
+/* The message of a user who asks about passages: those of use[n_use] (NULL: all) in the order of their places, whatever
+ * their scores, so that questions about the same ones begin alike; numbered from `first`; then the question.  Without
+ * passages it is the question alone.  Free with lutra_free(); tokenize it as text (lutra_chat_tokenize(), or
+ * lutra_tokenize() without LUTRA_PARSE_SPECIAL): who wrote the documents is not known. */
 LUTRA_API int lutra_passages_message(const lutra_passages *passages, const int *use, int n_use, int first,
     const char *question, size_t n_question, char **text, struct lutra_error *err);
 
@@ -162,21 +163,22 @@ LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err);
 
 /* ---- drafts ----------------------------------------------------------------------------------------------------- */
 
-/* Drafts from a store's texts for requests that name it (lutra_request.on_draft): what stood behind the longest end of a
- * sample's text that the store has, too, with how often it went on so.
+/* Drafts from a store's texts for requests that name it (lutra_request.on_draft): what stood behind the longest end of
+ * a sample's text that the store has, too, with how often it went on so.
  *
  *     static int guess(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
  *     {
  *         return lutra_drafts_guess(user, tip, draft, n_max);
  *     }
  *
- * How much a match of some length is worth is learnt from the texts that it was asked about.  Samples of any sessions of the
- * model's vocabulary may ask, one at a time. */
+ * How much a match of some length is worth is learnt from the texts that it was asked about.  Samples of any sessions
+ * of the model's vocabulary may ask, one at a time. */
 typedef struct lutra_drafts lutra_drafts;
 
-/* Documents and answers of the store as it is now, as tokens of the model; the model is not needed afterwards, nor the store.
- * They are kept in a folder beside the store, STORE-tokens, which this brings up to date: the first time takes as long as it takes to
- * tokenize everything.  Where that folder cannot be written, or another program is about to, they are in memory only. */
+/* Documents and answers of the store as it is now, as tokens of the model; the model is not needed afterwards, nor the
+ * store. They are kept in a folder beside the store, STORE-tokens, which this brings up to date: the first time takes
+ * as long as it takes to tokenize everything.  Where that folder cannot be written, or another program is about to,
+ * they are in memory only. */
 LUTRA_API int lutra_drafts_open(lutra_drafts **out, lutra_store *store, const lutra_model *model,
     lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
 LUTRA_API void lutra_drafts_close(lutra_drafts **drafts);
@@ -185,8 +187,8 @@ LUTRA_API void lutra_drafts_close(lutra_drafts **drafts);
 LUTRA_API int lutra_drafts_guess(
     lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
 
-/* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  What a request
- * names as `likely`, so that calibrated drafts look at them; reads all tokens.  LUTRA_E_NO_MEMORY. */
+/* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  What a
+ * request names as `likely`, so that calibrated drafts look at them; reads all tokens.  LUTRA_E_NO_MEMORY. */
 LUTRA_API int lutra_drafts_likely(const lutra_drafts *drafts, int32_t *token, int n_max, struct lutra_error *err);
 
 struct lutra_drafts_stats {

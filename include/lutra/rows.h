@@ -17,9 +17,9 @@ LUTRA_API int lutra_seq_open(lutra_session *session, int max_tok, int32_t *seq, 
 /* A new sequence sharing the first n_tok tokens (n_tok <= length; -1 = all); costs at most one block copy. */
 LUTRA_API int lutra_seq_fork(
     lutra_session *session, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
-/* The sequence forgets what lies behind its first n_tok tokens.  LUTRA_E_CTX_FULL: blocks that it shares with others would
- * have to be promised to it anew and cannot; LUTRA_E_ARGUMENT: what it would see has been freed (free_windows); nothing has
- * changed. */
+/* The sequence forgets what lies behind its first n_tok tokens.  LUTRA_E_CTX_FULL: blocks that it shares with others
+ * would have to be promised to it anew and cannot; LUTRA_E_ARGUMENT: what it would see has been freed (free_windows);
+ * nothing has changed. */
 LUTRA_API int lutra_seq_truncate(lutra_session *session, int32_t seq, int n_tok, struct lutra_error *err);
 LUTRA_API void lutra_seq_close(lutra_session *session, int32_t seq);
 LUTRA_API int lutra_seq_length(const lutra_session *session, int32_t seq); /* committed tokens, or -1 */
@@ -53,7 +53,8 @@ struct lutra_row_result {
 };
 
 /* One forward pass.  Ordinary rows of a sequence form one chain from its end and are committed; draft rows (a chain
- * or a tree) wait for lutra_commit().  row_size: sizeof *rows.  Results are valid until the next pass.  On error no sequence has changed. */
+ * or a tree) wait for lutra_commit().  row_size: sizeof *rows.  Results are valid until the next pass.  On error no
+ * sequence has changed. */
 LUTRA_API int lutra_forward(
     lutra_session *session, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err);
 /* The i-th row that wanted something (0 .. n-1, in row order); NULL past the end. */

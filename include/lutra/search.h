@@ -39,7 +39,8 @@ LUTRA_API void lutra_verifier_close(lutra_verifier **verifier);
 LUTRA_API int lutra_verifier_score(lutra_verifier *verifier, const int32_t *prompt, int n_prompt,
     const int32_t *solution, const int *step_end, int n_step, double *reward, struct lutra_error *err);
 
-/* What a checker judges: where checking is easier than answering, a rule or a program is a better judge than a model. */
+/* What a checker judges: where checking is easier than answering, a rule or a program is a better judge than a
+ * model. */
 struct lutra_check {
     size_t size;
     const char *question; /* lutra_search.question; "" */
@@ -50,12 +51,12 @@ struct lutra_check {
 };
 LUTRA_API void lutra_check_init(struct lutra_check *check, size_t size);
 
-/* A reward in [0, 1]; anything else is none, for a reason that may be written to why (n_why bytes with the NUL).  Called
- * from lutra_step() in an order that depends on the seed only; must not call into the session. */
+/* A reward in [0, 1]; anything else is none, for a reason that may be written to why (n_why bytes with the NUL).
+ * Called from lutra_step() in an order that depends on the seed only; must not call into the session. */
 typedef double (*lutra_check_fn)(void *user, const struct lutra_check *check, char *why, size_t n_why);
 
-/* A verifier that asks a function.  It has no model and no rows, fits every generator, and judges whole candidates; steps,
- * too, in a search over steps.  A candidate without a reward has the score 0; events say why. */
+/* A verifier that asks a function.  It has no model and no rows, fits every generator, and judges whole candidates;
+ * steps, too, in a search over steps.  A candidate without a reward has the score 0; events say why. */
 LUTRA_API int lutra_verifier_open_check(
     lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
 
@@ -64,7 +65,8 @@ LUTRA_API int lutra_verifier_open_check(
  *   equation    every line with a `=` holds, computed exactly
  *   answer      lutra_answer() of the text is that of `expected`: for measuring only
  *   json-schema:FILE   the text, or its last ``` block, is JSON that holds by the schema in FILE: by Python's library
- *               jsonschema in a process of its own, which fetches nothing; LUTRA_E_ARGUMENT says what is missing or wrong
+ *               jsonschema in a process of its own, which fetches nothing; LUTRA_E_ARGUMENT says what is missing or
+ *               wrong
  * Anything else is a command: words parted by blanks; '...', "..." and \ as in a shell, nothing else: no shell runs. */
 struct lutra_checker_settings {
     size_t size;
@@ -181,9 +183,9 @@ LUTRA_API int lutra_search_submit(lutra_search_run **out, lutra_session *session
 LUTRA_API const struct lutra_search_result *lutra_search_done(const lutra_search_run *run);
 LUTRA_API void lutra_search_close(lutra_search_run **run); /* cancels what still runs */
 
-/* The canonical answer of a solution: what follows the last "####", stands in the last \\boxed{}, or follows "answer is",
- * else the last number; normalised (commas, currency, units, fractions, decimals, LaTeX).  Writes at most n_max bytes
- * with the NUL; returns its length, 0 = none. */
+/* The canonical answer of a solution: what follows the last "####", stands in the last \\boxed{}, or follows "answer
+ * is", else the last number; normalised (commas, currency, units, fractions, decimals, LaTeX).  Writes at most n_max
+ * bytes with the NUL; returns its length, 0 = none. */
 LUTRA_API size_t lutra_answer(const char *text, char *answer, size_t n_max);
 
 #ifdef __cplusplus

@@ -12,8 +12,8 @@ static uint64_t word_at(const uint8_t *p)
     return x;
 }
 
-/* For a given h a bijection of x, and the other way round: a lane forgets nothing.  The rotation takes high bits down, which
- * a product alone does not: two flips of bit 63 would cancel. */
+/* For a given h a bijection of x, and the other way round: a lane forgets nothing.  The rotation takes high bits down,
+ * which a product alone does not: two flips of bit 63 would cancel. */
 static uint64_t step(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * 0x9e3779b97f4a7c15u;

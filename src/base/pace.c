@@ -25,8 +25,9 @@ static void begin_window(struct pace *p)
     p->work = p->us = p->lost_us = 0;
 }
 
-/* What this window is worth: work per us, less the share of its threads' time that was lost.  Who loses time beside others
- * took it from them, as they take it from him: where everybody adds threads as long as it helps himself, all lose. */
+/* What this window is worth: work per us, less the share of its threads' time that was lost.  Who loses time beside
+ * others took it from them, as they take it from him: where everybody adds threads as long as it helps himself, all
+ * lose. */
 static double worth(const struct pace *p)
 {
     if (p->us <= 0) return 0;

@@ -2,11 +2,11 @@
  *
  * How many threads a run should have on a machine that may be busy: tried and measured, not guessed.
  *
- * A second thread makes small models a little faster on an idle machine, or slower where a barrier costs much, and several
- * times slower beside others, since each barrier waits for whoever has no processor; of a large model it is worth its price
- * even then.  So: as many threads as there are, to begin with.  Then half as many are tried for a window of time, and kept if
- * that was worth more; after that, fewer or more are tried again now and then, ever more rarely while that loses.  Time that
- * threads lose by waiting for one another counts against them.
+ * A second thread makes small models a little faster on an idle machine, or slower where a barrier costs much, and
+ * several times slower beside others, since each barrier waits for whoever has no processor; of a large model it is
+ * worth its price even then.  So: as many threads as there are, to begin with.  Then half as many are tried for a
+ * window of time, and kept if that was worth more; after that, fewer or more are tried again now and then, ever more
+ * rarely while that loses.  Time that threads lose by waiting for one another counts against them.
  *
  * Plain arithmetic over what it is told: no clock, no state but the struct's.
  */
@@ -33,7 +33,8 @@ void pace_init(struct pace *p, int n_most);
 /* Threads of the next run. */
 int pace_threads(const struct pace *p);
 
-/* A run has done `work` (any unit in which equal amounts take about as long) in `us`, of which its threads lost lost_us. */
+/* A run has done `work` (any unit in which equal amounts take about as long) in `us`, of which its threads lost
+ * lost_us. */
 void pace_note(struct pace *p, double work, double us, double lost_us);
 
 #endif

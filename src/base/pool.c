@@ -6,12 +6,13 @@
  *     any of the first three -> ASLEEP -> OFFERED             has waited for long; the offer wakes it
  *     IN -> ASLEEP                                            has left at pool_regroup
  *
- * The team's barrier is one word, too: the phase, how many are in the team, and how many of them have arrived.  The last to
- * arrive opens: it alone then acts, makes the new team where it may, and raises the phase.  A thread that leaves takes itself
- * out of both counts in one step, which fails once all have arrived.
+ * The team's barrier is one word, too: the phase, how many are in the team, and how many of them have arrived.  The
+ * last to arrive opens: it alone then acts, makes the new team where it may, and raises the phase.  A thread that
+ * leaves takes itself out of both counts in one step, which fails once all have arrived.
  *
- * Sleeping and waking cannot miss each other: who sleeps on `phase` counts itself in n_asleep and looks at the word again (the
- * futex does), who opens raises the word and then looks at n_asleep, all in the single order of seq_cst operations.
+ * Sleeping and waking cannot miss each other: who sleeps on `phase` counts itself in n_asleep and looks at the word
+ * again (the futex does), who opens raises the word and then looks at n_asleep, all in the single order of seq_cst
+ * operations.
  */
 #include "base/pool.h"
 
@@ -155,8 +156,8 @@ static uint32_t wait_for_seat(struct worker *self)
 
 /* ---- teams ---- */
 
-/* Asks all workers that are not in the team, and waits for their answers, but not for long; for one that has to be woken,
- * wake_us, or NO_WAKE: who sleeps is not asked. */
+/* Asks all workers that are not in the team, and waits for their answers, but not for long; for one that has to be
+ * woken, wake_us, or NO_WAKE: who sleeps is not asked. */
 static void ask(struct pool *pool, uint32_t wake_us)
 {
     struct clock clock = clock_real();
@@ -377,8 +378,8 @@ static int start_worker(struct pool *pool, int ith, int cpu, struct lutra_error 
     return LUTRA_OK;
 }
 
-/* Signals go to the application's own threads: workers block them.  But for those that an instruction of the worker itself
- * raises: blocked, they would kill the process past the handler that reports the crash. */
+/* Signals go to the application's own threads: workers block them.  But for those that an instruction of the worker
+ * itself raises: blocked, they would kill the process past the handler that reports the crash. */
 static void block_signals(sigset_t *old)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};

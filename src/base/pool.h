@@ -2,16 +2,18 @@
  *
  * A pool of threads that run one function together, on a machine that may be busy with other things.
  *
- * pool_run(pool, fn, arg) calls fn(arg, ith, nth) once on each of nth threads, the caller being ith 0, and returns when all
- * have returned.  Inside fn, pool_barrier(pool) lets the threads meet.
+ * pool_run(pool, fn, arg) calls fn(arg, ith, nth) once on each of nth threads, the caller being ith 0, and returns when
+ * all have returned.  Inside fn, pool_barrier(pool) lets the threads meet.
  *
- * The team of a run is whoever answers at its beginning: the caller asks, waits for some microseconds (longer where it had to
- * wake somebody), and begins with those that are there.  On an idle machine that is everybody.  On a busy one a worker that
- * has no processor now would hold up all others for a time slice, again and again; without it the run goes on.
+ * The team of a run is whoever answers at its beginning: the caller asks, waits for some microseconds (longer where it
+ * had to wake somebody), and begins with those that are there.  On an idle machine that is everybody.  On a busy one a
+ * worker that has no processor now would hold up all others for a time slice, again and again; without it the run goes
+ * on.
  *
- * A long run (a forward pass) may put pool_regroup() where it makes new shares of the work: a barrier at which workers that
- * waited long enough to fall asleep have left, and those that have come back enter.  So nobody ever waits for a worker to be
- * woken; what remains is to wait for one that lost its processor with work in its hands.  The caller never leaves.
+ * A long run (a forward pass) may put pool_regroup() where it makes new shares of the work: a barrier at which workers
+ * that waited long enough to fall asleep have left, and those that have come back enter.  So nobody ever waits for a
+ * worker to be woken; what remains is to wait for one that lost its processor with work in its hands.  The caller never
+ * leaves.
  *
  * How many workers are asked at all is measured in runs that say how much work they are (base/pace.h).
  *
@@ -27,11 +29,11 @@
 struct pool;
 
 struct pool_settings {
-    int n_thread; /* caller included; 0 = cpu_usable() of base/cpuinfo.h (affinity and cgroup quota respected), and never more
-                     than that */
-    bool pin;    /* pin each worker to one of the CPUs this process may use; the caller is left alone */
-    int spin_us; /* how long who waits spins before it sleeps; 0 = default */
-    bool all;    /* every run has exactly n_thread threads, whatever the machine: for tests */
+    int n_thread; /* caller included; 0 = cpu_usable() of base/cpuinfo.h (affinity and cgroup quota respected), and
+                     never more than that */
+    bool pin;     /* pin each worker to one of the CPUs this process may use; the caller is left alone */
+    int spin_us;  /* how long who waits spins before it sleeps; 0 = default */
+    bool all;     /* every run has exactly n_thread threads, whatever the machine: for tests */
 };
 
 /* Starts n_thread - 1 workers.  On failure *out is NULL and nothing is left running. */
@@ -58,9 +60,9 @@ void pool_run_measured(struct pool *pool, void (*fn)(void *arg, int ith, int nth
 /* Only inside fn, by every thread of the team the same number of times.  What was written before is visible after. */
 void pool_barrier(struct pool *pool);
 
-/* A barrier after which the team may be another: *ith and *nth are then this thread's new place.  False: it has left the run
- * and must return from fn.  Who enters begins with a call of fn, in which pool_entry says where: the `at` that the caller
- * (ith 0) gave here. */
+/* A barrier after which the team may be another: *ith and *nth are then this thread's new place.  False: it has left
+ * the run and must return from fn.  Who enters begins with a call of fn, in which pool_entry says where: the `at` that
+ * the caller (ith 0) gave here. */
 bool pool_regroup(struct pool *pool, int *ith, int *nth, int at);
 
 /* 0: thread ith has been in the run from its beginning. */

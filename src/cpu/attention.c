@@ -140,7 +140,8 @@ static void write_row(const struct lane *x, int kv_head, int row, int base, size
 
 /* ---- one segment ---- */
 
-/* Slots lo .. hi - 1 of the segment at pos that the row sees, when it sees n_pos positions from there on.  False: none. */
+/* Slots lo .. hi - 1 of the segment at pos that the row sees, when it sees n_pos positions from there on.  False:
+ * none. */
 static bool visible(const struct lane *x, int row, int32_t pos, int32_t n_pos, uint8_t *lo, uint8_t *hi)
 {
     const struct kv_row *r = &x->a->kv->row[row];
@@ -210,7 +211,8 @@ static void flush(const struct lane *x, struct attention_segment *s, bool last)
     s->n_query = 0;
 }
 
-/* Appends the row's queries of a kv head; runs the segment when there is no room for one.  states: of the row's group. */
+/* Appends the row's queries of a kv head; runs the segment when there is no room for one.  states: of the row's
+ * group. */
 static void add_queries(
     const struct lane *x, struct attention_segment *s, int kv_head, int row, uint8_t lo, uint8_t hi, float *states)
 {
@@ -269,7 +271,8 @@ struct chain {
     int n, row[QUERIES];
 };
 
-/* Cuts rows row .. end - 1 into chains, from the last on: for a row that no chain has yet, those above it that none has. */
+/* Cuts rows row .. end - 1 into chains, from the last on: for a row that no chain has yet, those above it that none
+ * has. */
 struct chains {
     int row, at; /* rows at .. have been looked at */
     bool done[QUERIES];

@@ -95,8 +95,8 @@ struct cpu_attention {
     /* Before the first and after the last call of a thread; or NULL. */
     void (*begin)(void);
     void (*end)(void);
-    /* For an F16 cache: prepared [attention_columns_bytes], 64-byte aligned, from n <= ATTENTION_COLUMNS queries; queries
-     * 16 i .. make columns i.  Or NULL: queries are taken as they are. */
+    /* For an F16 cache: prepared [attention_columns_bytes], 64-byte aligned, from n <= ATTENTION_COLUMNS queries;
+     * queries 16 i .. make columns i.  Or NULL: queries are taken as they are. */
     void (*prepare)(const float *const *q, int n, int d_head, void *prepared);
     /* Sets s->type, kt, v and v_stride: values unchanged, laid out and typed as `segment` likes them. */
     void (*load)(const struct attention_load *a, struct attention_segment *s);

@@ -81,8 +81,8 @@ static LUTRA_NOINLINE void load_as_f32(const struct attention_load *a, struct at
     }
 }
 
-/* While this segment is computed, K and V of the next one come closer, as evenly as can be: the lines that begin in bytes
- * at .. at + n - 1 of each.  Two streams at once read faster than one after the other. */
+/* While this segment is computed, K and V of the next one come closer, as evenly as can be: the lines that begin in
+ * bytes at .. at + n - 1 of each.  Two streams at once read faster than one after the other. */
 LUTRA_INLINE void prefetch_next(const struct attention_load *a, size_t at, size_t n)
 {
     for (size_t line = (at + 63) & ~(size_t)63; line < at + n; line += 64) {

@@ -260,8 +260,8 @@ static int cpu_wait(struct device *self, const struct ticket *ticket, struct lut
     return 0; /* submit has finished the work */
 }
 
-/* Reserved, zero, and touched only when used.  In huge pages: a batch's matmul writes values rows apart, and attention's page
- * walks cost 8 % at depth 4096. */
+/* Reserved, zero, and touched only when used.  In huge pages: a batch's matmul writes values rows apart, and
+ * attention's page walks cost 8 % at depth 4096. */
 static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
 {
     (void)self;
@@ -329,8 +329,8 @@ static const struct device_extras CPU_EXTRAS = {.bulk_rows = cpu_bulk_rows,
     .forget = cpu_program_forget,
     .repack = cpu_repack};
 
-/* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED_LOG.md; of Arm modelled
- * from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */
+/* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED_LOG.md; of Arm
+ * modelled from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */
 static int flat_rows(uint32_t isa)
 {
     if (isa & CPU_AVX512) return 8;

@@ -20,8 +20,9 @@ enum scales { F16_SCALE, F16_SCALE_AND_MIN, E8M0_SCALE };
 struct form {
     enum codes codes;
     enum scales scales;
-    int start_shift; /* unsigned codes are value + offset, offset = 8 << this, or 0 if -1; start = stored start << this */
-    int shared;      /* groups that a scale is for, if not 1; then codes stand for 8 times their values (value_scale) */
+    /* Unsigned codes are value + offset, offset = 8 << this, or 0 if -1; start = stored start << this. */
+    int start_shift;
+    int shared; /* groups that a scale is for, if not 1; then codes stand for 8 times their values (value_scale) */
 };
 
 #define FORM_Q4_0 ((struct form){NIBBLES, F16_SCALE, 0, 0})

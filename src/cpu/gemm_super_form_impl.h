@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The formats with 256-element blocks (class i8x256) as every kernel sees them: which codes, which scales, and where they
- * lie in a packed tile, which is one block of each of 16 rows.
+ * The formats with 256-element blocks (class i8x256) as every kernel sees them: which codes, which scales, and where
+ * they lie in a packed tile, which is one block of each of 16 rows.
  *
- * Included where STEP_BYTES (of a step of 16 rows x 4 inputs) is known; cpu/gemm_super_runs_impl.h makes the entry points.
+ * Included where STEP_BYTES (of a step of 16 rows x 4 inputs) is known; cpu/gemm_super_runs_impl.h makes the entry
+ * points.
  */
 #ifndef LUTRA_CPU_GEMM_SUPER_FORM_IMPL_H
 #define LUTRA_CPU_GEMM_SUPER_FORM_IMPL_H
@@ -19,7 +20,8 @@
 enum codes { TWO_BITS, THREE_BITS, FOUR_BITS, FIVE_BITS, SIX_BITS, TABLE };
 
 /* Integers that groups of inputs have: none (ternary, codes + 1); of 16 inputs a scale and a minimum of 4 bits; of 32 a
- * scale and a minimum of 6 bits; a scale + 32 of 6 bits, of 16 inputs as Q3_K or of 32 as IQ4_XS; of 16 a scale of 8. */
+ * scale and a minimum of 6 bits; a scale + 32 of 6 bits, of 16 inputs as Q3_K or of 32 as IQ4_XS; of 16 a scale of
+ * 8. */
 enum scales { NO_SCALES, BOTH_4, BOTH_6, SCALE_6, SCALE_6_APART, SCALE_8 };
 
 /* What differs between formats; always a compile-time constant of an inlined call. */

@@ -7,8 +7,9 @@
  *     cpu_kernels_init(&k, 0);              the reference kernels alone (the definition, src/ops/ref)
  *
  * isa is a parameter so that a test can fill the table per level.  A caller picks a kernel only through a slot: the
- * weight kernels of a type are one descriptor {packed_bytes, pack, quantize, run, unpack_row}, so that layout and kernel
- * cannot drift apart.  Filling never fails, allocates nothing; the table is plain data, read-only after, any thread.
+ * weight kernels of a type are one descriptor {packed_bytes, pack, quantize, run, unpack_row}, so that layout and
+ * kernel cannot drift apart.  Filling never fails, allocates nothing; the table is plain data, read-only after, any
+ * thread.
  */
 #ifndef LUTRA_CPU_KERNELS_H
 #define LUTRA_CPU_KERNELS_H

@@ -21,8 +21,8 @@
  *                             i16 sums16 [8][w][2] of 16 inputs each
  *     f32:    per input:      f32 [w]
  *
- * For instructions that take 8 inputs of 2 rows (Arm's smmla) the steps are 8 inputs wide, in weights and activations: the
- * section of codes has elements of 8 bytes, Q6_K's scales likewise.  Such kernels say kr = 8 and name the layout
+ * For instructions that take 8 inputs of 2 rows (Arm's smmla) the steps are 8 inputs wide, in weights and activations:
+ * the section of codes has elements of 8 bytes, Q6_K's scales likewise.  Such kernels say kr = 8 and name the layout
  * CPU_PANEL8_LAYOUT; their activations stand in arm/pairs_i8mm_impl.h.
  */
 #ifndef LUTRA_CPU_LAYOUT_H
@@ -70,7 +70,8 @@ void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, void
 void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
 
-/* Descriptor of a type's kernel in its numerics class (cpu/README.md); act_row of the int8 classes is the architecture's. */
+/* Descriptor of a type's kernel in its numerics class (cpu/README.md); act_row of the int8 classes is the
+ * architecture's. */
 typedef void cpu_gemm_run(const struct cpu_gemm_args *a);
 struct cpu_gemm cpu_gemm_i8x32(enum quant_type type, const char *name, cpu_gemm_run *run);
 struct cpu_gemm cpu_gemm_i8x256(enum quant_type type, const char *name, cpu_gemm_run *run);

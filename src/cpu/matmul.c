@@ -2,8 +2,8 @@
  *
  * OP_MATMUL: the parts of a fused matmul over all rows, shared out in units of panels as program.c has cut them.
  *
- * Rows come in stretches: side by side and of one class.  Bulk rows of prompts go to a weight's bulk kernels where it has
- * them, all others to its ordinary ones.  A unit of weights serves every stretch while it is in cache.
+ * Rows come in stretches: side by side and of one class.  Bulk rows of prompts go to a weight's bulk kernels where it
+ * has them, all others to its ordinary ones.  A unit of weights serves every stretch while it is in cache.
  *
  * Bulk rows of a gated feed-forward (gate and up, OP_SWIGLU or its like, down) skip their values in between: the gate's
  * kernel leaves the activations of the next matmul.  Other rows of the batch take the three operations one by one.
@@ -104,8 +104,8 @@ static struct cpu_gemm_args unit_args(const struct worker *w, const struct matmu
         .work = scratch->work + (size_t)w->ith * scratch->work_bytes};
 }
 
-/* Outputs of few rows wait in the thread's own scratch until the unit is done.  Lines written one by one between weights,
- * which are in no near cache, would hold up the stream of weights (docs/SPEED_LOG.md). */
+/* Outputs of few rows wait in the thread's own scratch until the unit is done.  Lines written one by one between
+ * weights, which are in no near cache, would hold up the stream of weights (docs/SPEED_LOG.md). */
 static void run_gathered(const struct worker *w, struct cpu_gemm_args *a, size_t stride)
 {
     float *out = a->out;

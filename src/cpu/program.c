@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An op list compiled for the CPU: kernels, forms of activations, units of work, barriers and fusions of every operation.
+ * An op list compiled for the CPU: kernels, forms of activations, units of work, barriers and fusions of every
+ * operation.
  */
 #include "cpu/program_impl.h"
 
@@ -9,8 +10,8 @@
 
 #include "ops/ref/ref.h"
 
-/* A unit of weights.  Few rows read it once, so its length is a matter of balance; with more a kernel may pass over it again,
- * and it stays in L2. */
+/* A unit of weights.  Few rows read it once, so its length is a matter of balance; with more a kernel may pass over it
+ * again, and it stays in L2. */
 enum {
     UNIT_MIN_BYTES = 32 << 10,
     UNIT_MAX_BYTES = 192 << 10,
@@ -241,8 +242,9 @@ static int allocate(struct program *p, struct lutra_error *err)
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a program of %d operations", p->n_op);
 }
 
-/* What depends on the list alone.  Threads have to meet before they read what others have written.  Row operations leave rows
- * that only their own thread may read: `pending`, 0 none, or 1 + enum value_rows.  All others end in a barrier. */
+/* What depends on the list alone.  Threads have to meet before they read what others have written.  Row operations
+ * leave rows that only their own thread may read: `pending`, 0 none, or 1 + enum value_rows.  All others end in a
+ * barrier. */
 static void lay_out(struct program *p)
 {
     int pending = 0, n_matmul = 0;

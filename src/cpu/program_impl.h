@@ -5,10 +5,11 @@
  *     cpu_program_reserve(d, list, err)         when a session opens: takes the memory
  *     cpu_program_find(d, segment, &p, err)     in every step: compiled already, or now
  *
- * One program serves all steps of a list.  What depends on the rows of a step depends on their shape alone: few, many, or a
- * bulk prompt among them (enum row_shape); each matmul holds its units of work for all of these.  Segments are stretches
- * of the program.  It is compiled again when weights have been prepared or released, or a session has opened since:
- * between these, the list and its weights stay as they are.  Not thread-safe: it changes only under the engine's turn.
+ * One program serves all steps of a list.  What depends on the rows of a step depends on their shape alone: few, many,
+ * or a bulk prompt among them (enum row_shape); each matmul holds its units of work for all of these.  Segments are
+ * stretches of the program.  It is compiled again when weights have been prepared or released, or a session has opened
+ * since: between these, the list and its weights stay as they are.  Not thread-safe: it changes only under the engine's
+ * turn.
  */
 #ifndef LUTRA_CPU_PROGRAM_IMPL_H
 #define LUTRA_CPU_PROGRAM_IMPL_H
@@ -51,8 +52,8 @@ struct matmul {
     enum value_rows rows;
     size_t n_in;
     bool bulk; /* has kernels for bulk rows */
-    bool
-        gated; /* with bulk rows it may be one with the gate and the matmul behind it: nobody else reads what lies between */
+    /* With bulk rows it may be one with the gate and the matmul behind it: nobody else reads what lies between. */
+    bool gated;
     struct act_form form[ACT_FORMS];
     struct part part[OP_WEIGHTS];
 };
@@ -103,8 +104,8 @@ int cpu_program_reserve(struct cpu_device *d, const struct op_list *list, struct
 /* device_extras.forget; NULL: all lists. */
 void cpu_program_forget(struct device *self, const struct op_list *list);
 
-/* The program of a segment's list, whose instructions of that segment are compiled.  Errors: LUTRA_E_ARGUMENT, nothing was
- * reserved for the list or a weight is not prepared; LUTRA_E_UNSUPPORTED, too many rotations. */
+/* The program of a segment's list, whose instructions of that segment are compiled.  Errors: LUTRA_E_ARGUMENT, nothing
+ * was reserved for the list or a weight is not prepared; LUTRA_E_UNSUPPORTED, too many rotations. */
 int cpu_program_find(
     struct cpu_device *d, const struct segment *segment, const struct program **out, struct lutra_error *err);
 
@@ -158,8 +159,8 @@ static inline float *cpu_value_row(const struct worker *w, int value, int row)
 bool cpu_run_matmul(struct worker *w, const struct instr *in);
 bool cpu_run_head(struct worker *w, const struct instr *in);
 
-/* Runs a gated matmul, the gate and the matmul behind it as one.  False: there are no bulk rows or in too many stretches, and
- * nothing was done.  *going: false if cancelled. */
+/* Runs a gated matmul, the gate and the matmul behind it as one.  False: there are no bulk rows or in too many
+ * stretches, and nothing was done.  *going: false if cancelled. */
 bool cpu_run_gated(struct worker *w, const struct instr *in, bool *going);
 
 /* Sets row or run. */

@@ -56,9 +56,10 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
-/* Where nothing was measured an estimate is the least that seems possible: what proves dearer is known from then on, what is
- * never tried is not.  So: between knots that were measured as cheap as the first of them, while tries are affordable; behind
- * the last no steeper than before it, or than counts say; and below the first as if rows were all that costs. */
+/* Where nothing was measured an estimate is the least that seems possible: what proves dearer is known from then on,
+ * what is never tried is not.  So: between knots that were measured as cheap as the first of them, while tries are
+ * affordable; behind the last no steeper than before it, or than counts say; and below the first as if rows were all
+ * that costs. */
 double row_cost_of(const struct row_cost *c, int n_row, double n_seen)
 {
     double each = n_seen / n_row, here = counted(c, n_row, n_seen), below = 0, unit_below = 1, slope = INFINITY;

@@ -2,14 +2,14 @@
  *
  * What a pass costs by the number of its rows: counted at first, measured as passes go by.
  *
- *     row_cost_init(&c, 0.09, 1e-5);             a row beside the first, a position seen: in passes that only read the weights
- *     row_cost_learn(&c, n_row, n_seen, us);     after each pass of decoding
+ *     row_cost_init(&c, 0.09, 1e-5);             a row beside the first, a position seen: in passes that only read the
+ *     weights row_cost_learn(&c, n_row, n_seen, us);     after each pass of decoding
  *     row_cost_of(&c, 8, 8 * 1024)               to compare: microseconds once something was learnt
  *
- * Times are those of a machine that has other work, too: an estimate follows faster passes at once and slower ones slowly.
- * Row counts that were not tried count as the cheapest that they may be, so that they are, until what proved dearer has cost 3 %
- * of the time: then they lie on the line between their neighbours.  More rows never cost less.  What was measured
- * long ago and seems dear is doubted: else one slow pass could keep drafts away for good.
+ * Times are those of a machine that has other work, too: an estimate follows faster passes at once and slower ones
+ * slowly. Row counts that were not tried count as the cheapest that they may be, so that they are, until what proved
+ * dearer has cost 3 % of the time: then they lie on the line between their neighbours.  More rows never cost less.
+ * What was measured long ago and seems dear is doubted: else one slow pass could keep drafts away for good.
  *
  * What follows from a time is how many rows are drafted, never a text.
  */
@@ -41,8 +41,8 @@ double row_cost_of(const struct row_cost *c, int n_row, double n_seen);
 
 void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us);
 
-/* How many rows a pass holds at about the cost of one (1.6 of it, as device_caps.flat_rows is meant), at most `most`; `known`
- * until passes of different sizes were measured. */
+/* How many rows a pass holds at about the cost of one (1.6 of it, as device_caps.flat_rows is meant), at most `most`;
+ * `known` until passes of different sizes were measured. */
 int row_cost_flat(const struct row_cost *c, int known, int most);
 
 #endif

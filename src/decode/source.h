@@ -4,16 +4,18 @@
  *
  * A source offers rows while the pass has room and takes back what became of them.  The step only shares out the room:
  * sources stand in the order of their ranks, and the first has first choice.  Running samples put one row each and mark
- * it as a tip: a row behind which a token will be picked.  Drafters hang guesses beneath tips, in trees, without knowing
- * who owns them; prompts fill what is left; a source without rows (a search) only looks at what came of a pass.
+ * it as a tip: a row behind which a token will be picked.  Drafters hang guesses beneath tips, in trees, without
+ * knowing who owns them; prompts fill what is left; a source without rows (a search) only looks at what came of a pass.
  *
  *     pass_begin(&pass, &limits);
  *     sources_offer(list, &pass);          samples: pass_tip     drafters: pass_draft     prompts: pass_prompt
  *       ... the forward pass over pass.batch; pass.result is set ...
- *     sources_take(list, &pass, err);      samples pick at their tips and walk on by pass_child() as far as guesses are right
+ *     sources_take(list, &pass, err);      samples pick at their tips and walk on by pass_child() as far as guesses are
+ *     right
  *
- * What is picked at a row does not depend on the drafts, as a row's result does not depend on the batch (docs/NUMERICS.md)
- * and a draw is a function of (seed, sample, position): drafts change how many passes a text takes, and nothing else.
+ * What is picked at a row does not depend on the drafts, as a row's result does not depend on the batch
+ * (docs/NUMERICS.md) and a draw is a function of (seed, sample, position): drafts change how many passes a text takes,
+ * and nothing else.
  *
  * Nothing here allocates; the arrays of a pass are the session's.
  */
@@ -29,8 +31,8 @@
 
 /* ---- a pass ---- */
 
-/* What draws take: from all logits, or from the best and the listed.  log_sum_exp comes from the head always, so that log-probs
- * do not depend on how much of a row was wanted. */
+/* What draws take: from all logits, or from the best and the listed.  log_sum_exp comes from the head always, so that
+ * log-probs do not depend on how much of a row was wanted. */
 enum { WANT_DRAW = WANT_LOGITS | WANT_LOGPROB, WANT_DRAW_BEST = WANT_TOPK | WANT_LOGPROB };
 
 /* A guess at what follows a tip. */
@@ -86,10 +88,10 @@ void pass_begin(struct pass *pass, struct batch *batch, struct row_tip *tip, int
 /* A sample's next row, which wants what tip.list says; tip.row is set here.  LUTRA_E_BUSY: the pass is full. */
 int pass_tip(struct pass *pass, struct row row, struct row_tip tip);
 
-/* A guess at the token behind row `parent`: the tip's own, or a draft's beneath it.  Returns the guess's row; the same guess
- * made twice is one row.  LUTRA_E_BUSY: no room (one block of a prompt and one result stay free behind all drafts, so
- * that prompts go on beside them); LUTRA_E_CTX_FULL: the sequence ends there; LUTRA_E_ARGUMENT: no such token, or parent of
- * this tip.  Nothing has changed then. */
+/* A guess at the token behind row `parent`: the tip's own, or a draft's beneath it.  Returns the guess's row; the same
+ * guess made twice is one row.  LUTRA_E_BUSY: no room (one block of a prompt and one result stay free behind all
+ * drafts, so that prompts go on beside them); LUTRA_E_CTX_FULL: the sequence ends there; LUTRA_E_ARGUMENT: no such
+ * token, or parent of this tip.  Nothing has changed then. */
 int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32_t token);
 
 /* Takes back the drafts at rows n_row and behind: nothing else has been put there. */

@@ -132,7 +132,8 @@ static void round_rows(void *arg, int ith, int nth)
     free(x);
 }
 
-/* Damping 1 %, and ten times as much up to three times; then no GPTQ: gptq->u is NULL, gptq->weight remains to be used. */
+/* Damping 1 %, and ten times as much up to three times; then no GPTQ: gptq->u is NULL, gptq->weight remains to be
+ * used. */
 static int open_gptq(struct calibration *c, struct quant_gptq *g, const char *name, enum quant_type type, int n_in,
     struct lutra_error *err)
 {

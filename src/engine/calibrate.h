@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrices rounded layer by layer on the inputs that already rounded layers give (GPTQ): what lutra_quantize writes where a
- * text is given.
+ * Matrices rounded layer by layer on the inputs that already rounded layers give (GPTQ): what lutra_quantize writes
+ * where a text is given.
  */
 #ifndef LUTRA_ENGINE_CALIBRATE_H
 #define LUTRA_ENGINE_CALIBRATE_H

@@ -8,13 +8,13 @@
  * No shell: the command is cut into words (checker_words).  The process has its own group, reads a socket and writes a
  * pipe; its errors go where ours go.  What it does wrong costs the candidate it was asked about, never another:
  *
- * - A reply is awaited for a time limit, and at most REPLY_BYTES are read for it.  Lines about another id are passed over,
- *   what was written before the request is forgotten.  Ids do not follow one another.
+ * - A reply is awaited for a time limit, and at most REPLY_BYTES are read for it.  Lines about another id are passed
+ *   over, what was written before the request is forgotten.  Ids do not follow one another.
  * - A process that dies, hangs, floods or answers nonsense is killed with its group, and the candidate is asked about
  *   again in a fresh one, so that what an earlier candidate left behind is not this one's fault; dying may be somebody
  *   else's doing and is forgiven twice.  After `restarts` fresh processes nobody has a reward any more.
- * - The memory limit is on its address space (RLIMIT_AS) and passes on to its children.  A child that leaves the group is
- *   not ended, but its pipes are: it can answer for nobody who is asked about later.
+ * - The memory limit is on its address space (RLIMIT_AS) and passes on to its children.  A child that leaves the group
+ *   is not ended, but its pipes are: it can answer for nobody who is asked about later.
  *
  * Blocks while it waits.  One thread at a time.
  */
@@ -28,8 +28,8 @@ struct checker;
 /* A program for Python that judges by a JSON Schema (json_schema.c). */
 extern const char checker_json_schema[];
 
-/* Starts the program; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced quotes; LUTRA_E_IO: it
- * cannot be run. */
+/* Starts the program; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced quotes; LUTRA_E_IO:
+ * it cannot be run. */
 int checker_open(struct checker **out, const struct lutra_checker_settings *settings, struct lutra_error *err);
 void checker_close(struct checker **checker); /* ends it */
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A second model that drafts: a session of its own, with a sequence for each sample of the first, that says what it would
- * say next.  All samples go through it in the same passes.  It draws with their samplers, and so with their random numbers of
- * (seed, sample, position): where both models hold the same likely they say the same, at any temperature.
+ * A second model that drafts: a session of its own, with a sequence for each sample of the first, that says what it
+ * would say next.  All samples go through it in the same passes.  It draws with their samplers, and so with their
+ * random numbers of (seed, sample, position): where both models hold the same likely they say the same, at any
+ * temperature.
  *
- * A pass of it has to bring more than it takes: that is known from what passes of both have cost so far, and from how often
- * its tokens were right.
+ * A pass of it has to bring more than it takes: that is known from what passes of both have cost so far, and from how
+ * often its tokens were right.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -103,7 +104,8 @@ static int n_common(const struct mirror *m, const struct row_tip *tip)
     return n;
 }
 
-/* What a mirror holds becomes a beginning of the tip's text: its own, or a fork of another's that has much more of it. */
+/* What a mirror holds becomes a beginning of the tip's text: its own, or a fork of another's that has much more of
+ * it. */
 static void follow(struct draft_model *d, struct mirror *m, const struct row_tip *tip)
 {
     const struct mirror *from = m;

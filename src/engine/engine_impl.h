@@ -2,7 +2,8 @@
  *
  * The engine's objects, shared by its files.
  *
- *     runtime.c   threads, device, log                    model.c     file -> weights, op list, plan; vocab.c its tokens
+ *     runtime.c   threads, device, log                    model.c     file -> weights, op list, plan; vocab.c its
+ *                                                                     tokens
  *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
  *     step.c      a step: the sources of its rows         sample.c    one running sample: token -> text -> end
  *     request.c   requests: submit, admission, ends       prefix.c    finished sequences kept for reuse
@@ -56,8 +57,8 @@ struct lutra_runtime {
     atomic_bool lost[PLAN_DEVICES];
     int n_device;
     struct device *cpu;
-    /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the plans of
-     * this runtime's models: a step that loses its device changes its model's. */
+    /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the
+     * plans of this runtime's models: a step that loses its device changes its model's. */
     struct turn turn;
     char *npu_path[3]; /* qemu, program, library: the devices' while they are open; or NULL */
     char text[400];
@@ -234,7 +235,8 @@ void turn_fini(struct turn *t);
 void turn_take(struct turn *t);
 void turn_give(struct turn *t);
 
-/* settings.c, beside what settings.h declares.  Elements of a caller's array: bytes of the first version and of ours. */
+/* settings.c, beside what settings.h declares.  Elements of a caller's array: bytes of the first version and of
+ * ours. */
 struct element_kind {
     const char *what;
     size_t first, known;
@@ -244,14 +246,14 @@ struct element_kind {
 int element_copy(
     const struct element_kind *kind, void *dst, const void *array, int i, size_t size, struct lutra_error *err);
 
-/* packed.c: opens the packed copy that was asked for.  It only saves time: one that does not fit is left out with a warning in
- * the log. */
+/* packed.c: opens the packed copy that was asked for.  It only saves time: one that does not fit is left out with a
+ * warning in the log. */
 int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err);
 /* Gives the weights what it holds of them for their devices; before they are prepared. */
 void packed_cache_find(struct lutra_model *m);
 
-/* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept beside the packed copy,
- * where there is one. */
+/* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept beside the packed
+ * copy, where there is one. */
 void packed_costs_read(lutra_session *s);
 void packed_costs_write(const lutra_session *s);
 
@@ -260,8 +262,8 @@ struct device *runtime_first(const lutra_runtime *rt);
 /* Those that are left, in order; returns how many. */
 int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES]);
 
-/* model.c: after LUTRA_E_DEVICE_LOST, the model on the devices that are left: a new plan, and what was on the lost one is
- * prepared again from the file.  With the turn. */
+/* model.c: after LUTRA_E_DEVICE_LOST, the model on the devices that are left: a new plan, and what was on the lost one
+ * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
 /* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */

@@ -2,10 +2,10 @@
  *
  * Hints of a prompt's rows: what the model itself holds likely behind each of its tokens [SDNPU 4.3].
  *
- * A pass leaves what goes into the head only for rows that somebody wants a result of.  So behind the pass the last layer's
- * feed-forward and the head run once more on the rows with hints, some at a time, and the head over a shortlist of the
- * vocabulary: the tokens of the prompts of this pass, then those their requests name, then the lowest ids, which vocabularies
- * give to what is commonest.  K/V, classes and results of the pass are what they are without.
+ * A pass leaves what goes into the head only for rows that somebody wants a result of.  So behind the pass the last
+ * layer's feed-forward and the head run once more on the rows with hints, some at a time, and the head over a shortlist
+ * of the vocabulary: the tokens of the prompts of this pass, then those their requests name, then the lowest ids, which
+ * vocabularies give to what is commonest.  K/V, classes and results of the pass are what they are without.
  */
 #include "engine/engine_impl.h"
 

@@ -2,9 +2,9 @@
  *
  * A program that judges by a JSON Schema: is a text JSON that holds?  Run as python3 -I -c THIS SCHEMA-FILE.
  *
- * Judged is the last ``` block of a text, or all of it where there is none; what is no JSON does not hold, and of a text that
- * has not ended nothing is known.  Nothing is fetched for a schema: once it is read, the audit hook lets the process open no
- * file, socket or program any more.
+ * Judged is the last ``` block of a text, or all of it where there is none; what is no JSON does not hold, and of a
+ * text that has not ended nothing is known.  Nothing is fetched for a schema: once it is read, the audit hook lets the
+ * process open no file, socket or program any more.
  */
 #include "engine/checker.h"
 

@@ -2,13 +2,13 @@
  *
  * A session's values and cache, in memory that every device of the model's plan can reach.
  *
- * One device allocates a buffer, the others that have memory of their own join it: at first those of the plan, later those
- * that take over from a lost one.
+ * One device allocates a buffer, the others that have memory of their own join it: at first those of the plan, later
+ * those that take over from a lost one.
  */
 #include "engine/engine_impl.h"
 
-/* The device that allocates: one with memory of its own, so that nothing of it needs to be copied; else the CPU.  For the
- * cache, one that uses it. */
+/* The device that allocates: one with memory of its own, so that nothing of it needs to be copied; else the CPU.  For
+ * the cache, one that uses it. */
 static struct device *home_of(const lutra_session *s, bool cache)
 {
     const struct plan *plan = &s->model->plan;

@@ -193,7 +193,8 @@ static int add_breaker(
     return 0;
 }
 
-/* The ways in which the text of token `head` can hold a breaker, or begin one that the tokens of the rest go on with. */
+/* The ways in which the text of token `head` can hold a breaker, or begin one that the tokens of the rest go on
+ * with. */
 static int break_at_token(const struct text_vocab *vocab, int32_t head, const char *text, struct breakers *b,
     const struct text_tokens *rest, struct lutra_error *err)
 {

@@ -45,8 +45,8 @@ static void after_token(void *self, struct sample *slot)
     if (!slot->paused && !run->judge) search_score_own(run, slot);
 }
 
-/* A place for one more whole solution.  Where there is none, the highest number since the last round goes, whoever ended
- * first. */
+/* A place for one more whole solution.  Where there is none, the highest number since the last round goes, whoever
+ * ended first. */
 static struct final *final_place(lutra_search_run *run, int32_t id)
 {
     if (run->n_final < run->max_final) return &run->final[run->n_final++];

@@ -2,8 +2,8 @@
  *
  * Steps of a search's candidates: where they end, and their rewards.
  *
- * Judges, one way: a verifier with rows of its own (all searches that wait for it share its passes), one without rows (the
- * generator's own likelihood, known since its tokens were sampled; a checker), or none.
+ * Judges, one way: a verifier with rows of its own (all searches that wait for it share its passes), one without rows
+ * (the generator's own likelihood, known since its tokens were sampled; a checker), or none.
  */
 #include "engine/search_impl.h"
 

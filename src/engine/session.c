@@ -175,8 +175,9 @@ static int open_sampling(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-/* Before passes are measured, as many rows as the device says take 0.7 of the time that the weights' reading takes (on the 1.5B
- * shape 8 rows take 1.6 of one row's time: measured, 2 threads, Q4_0); a position that attention reads, its share by MACs. */
+/* Before passes are measured, as many rows as the device says take 0.7 of the time that the weights' reading takes (on
+ * the 1.5B shape 8 rows take 1.6 of one row's time: measured, 2 threads, Q4_0); a position that attention reads, its
+ * share by MACs. */
 static void open_cost(lutra_session *s)
 {
     const struct demand_rates *rates = &s->model->demand;

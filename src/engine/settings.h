@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How public structs cross from a program to a library of another age (lutra/core.h has the rules).  For every room that
- * implements a part of the public API.
+ * How public structs cross from a program to a library of another age (lutra/core.h has the rules).  For every room
+ * that implements a part of the public API.
  */
 #ifndef LUTRA_ENGINE_SETTINGS_H
 #define LUTRA_ENGINE_SETTINGS_H
@@ -10,7 +10,8 @@
 
 #include "lutra/status.h"
 
-/* Fills a caller's struct of `size` bytes from one of ours (each begins with its size); what we do not know becomes 0. */
+/* Fills a caller's struct of `size` bytes from one of ours (each begins with its size); what we do not know becomes
+ * 0. */
 void settings_fill(void *dst, size_t size, const void *src);
 
 /* Copies a caller's settings over the defaults in dst, as far as both sides know them; NULL: none.  Errors:

@@ -2,8 +2,9 @@
  *
  * A step: sources offer rows, one forward pass evaluates them, sources take the results (decode/source.h).
  *
- * Two of the sources are here.  Samples put the token each has to evaluate next; where drafters have guessed what follows,
- * a sample walks on as long as it picks what was guessed, several tokens in one pass.  Prompts fill what is left.
+ * Two of the sources are here.  Samples put the token each has to evaluate next; where drafters have guessed what
+ * follows, a sample walks on as long as it picks what was guessed, several tokens in one pass.  Prompts fill what is
+ * left.
  */
 #include "engine/engine_impl.h"
 
@@ -45,7 +46,8 @@ static void pick_some(void *arg, int ith, int nth)
     }
 }
 
-/* Waking threads costs more than some draws: who slept through the pass sleeps on, and one sample's is the caller's own. */
+/* Waking threads costs more than some draws: who slept through the pass sleeps on, and one sample's is the caller's
+ * own. */
 static void pick_all(lutra_session *s)
 {
     int n = 0;

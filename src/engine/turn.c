@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose turn it is on the devices.  In order of arrival: a session that runs step after step takes the turn again at once,
- * and would starve whoever waits at a mutex.
+ * Whose turn it is on the devices.  In order of arrival: a session that runs step after step takes the turn again at
+ * once, and would starve whoever waits at a mutex.
  */
 #include "engine/engine_impl.h"
 

@@ -14,7 +14,8 @@ static int32_t blocks_for(int32_t n_tok)
     return (n_tok + KV_BLOCK - 1) / KV_BLOCK;
 }
 
-/* What a cache takes: bytes of one position, K and V of all layers (of [1] those whose windows are freed), and of the whole. */
+/* What a cache takes: bytes of one position, K and V of all layers (of [1] those whose windows are freed), and of the
+ * whole. */
 struct sizes {
     size_t each[2], pool, draft, sum;
     int32_t window; /* the widest that is freed; 0: none is */
@@ -26,8 +27,8 @@ static bool is_near(const struct kv_settings *s, const struct op_layer *l)
     return s->free_windows && l->window > 0;
 }
 
-/* The most blocks that layers with a window can need.  A sequence sees its window and KV_SLACK positions, which touch two blocks
- * more than they fill, and the rows of a pass; one block is for a copy whose original is still there. */
+/* The most blocks that layers with a window can need.  A sequence sees its window and KV_SLACK positions, which touch
+ * two blocks more than they fill, and the rows of a pass; one block is for a copy whose original is still there. */
 static void size_near(const struct kv_settings *s, struct sizes *z)
 {
     for (int i = 0; i < s->n_layer; i++)
@@ -276,7 +277,8 @@ static int check_seen(const struct kv_cache *kv, const struct kv_seq *s, int32_t
 
 /* ---- sequences ---- */
 
-/* An unused sequence with a promise of `blocks`, where `idle` others come into use; or an error, and nothing has changed. */
+/* An unused sequence with a promise of `blocks`, where `idle` others come into use; or an error, and nothing has
+ * changed. */
 static int admit(
     struct kv_cache *kv, int32_t max_tok, int32_t blocks, int32_t idle, int32_t *seq, struct lutra_error *err)
 {

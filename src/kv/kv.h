@@ -55,8 +55,8 @@ size_t kv_bytes(const struct kv_settings *settings);
 /* Bytes of one position in all layers; 0: heads of a layer are no whole blocks of the type, or it overflows. */
 size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_layer);
 
-/* The same of settings, but for layers whose windows are freed: *fixed is what those take at most, however many blocks there
- * are. */
+/* The same of settings, but for layers whose windows are freed: *fixed is what those take at most, however many blocks
+ * there are. */
 size_t kv_growing_bytes(const struct kv_settings *settings, size_t *fixed);
 
 /* memory: kv_bytes() long, borrowed until kv_close. */
@@ -68,17 +68,17 @@ void kv_close(struct kv_cache **kv);
  * now.  max_tok 0 = n_ctx. */
 int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_error *err);
 
-/* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open, and LUTRA_E_ARGUMENT where
- * what its next row would see has been freed. */
+/* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open, and
+ * LUTRA_E_ARGUMENT where what its next row would see has been freed. */
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
 
 /* The sequence forgets what lies beyond n_tok (<= its length); it may grow to max_tok again.  LUTRA_E_CTX_FULL: what
- * it shares with others would have to be promised anew and cannot; LUTRA_E_ARGUMENT: what its next row would see has been freed;
- * nothing has changed. */
+ * it shares with others would have to be promised anew and cannot; LUTRA_E_ARGUMENT: what its next row would see has
+ * been freed; nothing has changed. */
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err);
 
-/* Nobody will write the sequence any more: it may be forked while it is there, and is closed by close_idle() when its room
- * is needed, in the middle of a step if need be.  Its promises are given back. */
+/* Nobody will write the sequence any more: it may be forked while it is there, and is closed by close_idle() when its
+ * room is needed, in the middle of a step if need be.  Its promises are given back. */
 void kv_seq_idle(struct kv_cache *kv, int32_t seq);
 
 /* Gives its blocks and promises back. */

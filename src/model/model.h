@@ -7,8 +7,8 @@
  *     model_hparams(m)->n_layer ... model_ops(m)->op[i] ...
  *     model_close(&m);
  *
- * Architectures: one page each in arch/.  Anything else, and any scaling, window or head shape that is not implemented, is
- * refused by name (LUTRA_E_UNSUPPORTED).
+ * Architectures: one page each in arch/.  Anything else, and any scaling, window or head shape that is not implemented,
+ * is refused by name (LUTRA_E_UNSUPPORTED).
  */
 #ifndef LUTRA_MODEL_MODEL_H
 #define LUTRA_MODEL_MODEL_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model under construction: hparams.c and rope.c read the sizes, arch/ what is special, load.c finds and checks tensors,
- * transformer.c writes the op list.
+ * A model under construction: hparams.c and rope.c read the sizes, arch/ what is special, load.c finds and checks
+ * tensors, transformer.c writes the op list.
  */
 #ifndef LUTRA_MODEL_MODEL_IMPL_H
 #define LUTRA_MODEL_MODEL_IMPL_H

@@ -3,8 +3,8 @@
  * Rotation by position: its keys, and what scaling makes of the frequencies.
  *
  * LongRoPE has two lists of factors in the file, for sessions up to the original context and for longer ones.
- * YaRN (Peng et al. 2023) keeps high frequencies and scales low ones, with a ramp between.  For each pair of elements that is a
- * number by which its frequency is divided: a factor of OP_ROPE, like Llama 3's.
+ * YaRN (Peng et al. 2023) keeps high frequencies and scales low ones, with a ramp between.  For each pair of elements
+ * that is a number by which its frequency is divided: a factor of OP_ROPE, like Llama 3's.
  */
 #include "model/model_impl.h"
 

@@ -28,8 +28,8 @@ enum row_want {
 
 enum { ROW_TOPK = 64, ROW_LISTED = 64, ROW_HINTS = 8 };
 
-/* What the model holds likely behind a row: a hint for drafters, of no numerics class.  It is not a want: it takes no place among
- * the results, and leaves the row, its K/V and its class as they are. */
+/* What the model holds likely behind a row: a hint for drafters, of no numerics class.  It is not a want: it takes no
+ * place among the results, and leaves the row, its K/V and its class as they are. */
 struct row_hints {
     int32_t token[ROW_HINTS]; /* best first */
     float p[ROW_HINTS];       /* share among the tokens that were looked at; 0: no more */
@@ -71,9 +71,9 @@ struct row_result {
 /* Verifies tokens (0 .. n_vocab-1), parents and positions.  committed(ctx, seq) returns the
  * committed length of a sequence, or -1 if there is no such sequence.  Rows of one sequence need not be adjacent.
  *
- * Takes ROW_BULK from all rows but those of whole blocks: positions k bulk .. (k + 1) bulk - 1 of a sequence, all in this
- * batch with ROW_BULK, none wanting a result but maybe the last, which is then no bulk row itself.  So which class a
- * row gets depends on its prompt alone, as long as nobody cuts a block in two (batch_fit).
+ * Takes ROW_BULK from all rows but those of whole blocks: positions k bulk .. (k + 1) bulk - 1 of a sequence, all in
+ * this batch with ROW_BULK, none wanting a result but maybe the last, which is then no bulk row itself.  So which class
+ * a row gets depends on its prompt alone, as long as nobody cuts a block in two (batch_fit).
  *
  * Allocates nothing.
  * Errors: LUTRA_E_ARGUMENT naming the row. */

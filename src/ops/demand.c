@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What operations ask of whoever runs them, counted from their operands: added up once per list, multiplied out per step.
+ * What operations ask of whoever runs them, counted from their operands: added up once per list, multiplied out per
+ * step.
  */
 #include "ops/device.h"
 

@@ -20,8 +20,9 @@
 
 struct device;
 
-/* Memory that all devices share: a value, or a cache.  A device with memory of its own (struct device_memory) brings what
- * it wrote there by publish and takes what others wrote from there by acquire; sched/ knows who holds what, and says when. */
+/* Memory that all devices share: a value, or a cache.  A device with memory of its own (struct device_memory) brings
+ * what it wrote there by publish and takes what others wrote from there by acquire; sched/ knows who holds what, and
+ * says when. */
 struct buffer {
     void *host; /* 64-byte aligned */
     size_t bytes;
@@ -38,8 +39,8 @@ struct step {
     int n_ctx;                 /* the longest that a sequence may become */
     struct row_result *result; /* [n_out]; row and the pointers it wants are set before the step */
     const atomic_bool *cancel; /* may be NULL; looked at between operations */
-    /* NULL, or: these are the operations behind the last attention once more, on out_row's rows for their hints (batch.h), in
-     * whatever class is fastest: all want WANT_TOPK, ROW_HINTS of it.  Of devices with caps.hints. */
+    /* NULL, or: these are the operations behind the last attention once more, on out_row's rows for their hints
+     * (batch.h), in whatever class is fastest: all want WANT_TOPK, ROW_HINTS of it.  Of devices with caps.hints. */
     const struct hint_head *hints;
 };
 
@@ -111,21 +112,21 @@ struct device_ops {
      * parameters, weight type and cache geometry, not sizes of a step. */
     int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
 
-    /* Fills weight->packed and packed_bytes for its uses; the source pages may be dropped by the caller afterwards unless
-     * *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where set, is
-     * used in place: as long as `packed` said, 64-byte aligned, and valid until release.  Where its bytes are read for a copy
-     * or a check and do not have their sum, it becomes NULL, and the source is packed. */
+    /* Fills weight->packed and packed_bytes for its uses; the source pages may be dropped by the caller afterwards
+     * unless *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where
+     * set, is used in place: as long as `packed` said, 64-byte aligned, and valid until release.  Where its bytes are
+     * read for a copy or a check and do not have their sum, it becomes NULL, and the source is packed. */
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
 
-    /* Scratch the device needs for steps up to these sizes, and memory for what it works out about the list; called when a
-     * session opens, so that steps allocate nothing.  Grows only, and may move: not during a step.  From now on the list's
-     * operations stay as they are until it is called again, or the list is forgotten. */
+    /* Scratch the device needs for steps up to these sizes, and memory for what it works out about the list; called
+     * when a session opens, so that steps allocate nothing.  Grows only, and may move: not during a step.  From now on
+     * the list's operations stay as they are until it is called again, or the list is forgotten. */
     int (*reserve)(
         struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
 
-    /* Starts a segment, operations of a list that was reserved for, after the tickets, which are the device's own.  Segments
-     * of a device are over in order. */
+    /* Starts a segment, operations of a list that was reserved for, after the tickets, which are the device's own.
+     * Segments of a device are over in order. */
     int (*submit)(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
         struct ticket *out, struct lutra_error *err);
     int (*wait)(struct device *self, const struct ticket *ticket, struct lutra_error *err);
@@ -136,7 +137,8 @@ struct device_ops {
 
 /* Of a device that does not work in the host's memory. */
 struct device_memory {
-    /* Of a value's first bytes, those of the step's rows.  Publish: the segment that wrote them has been waited for, others may be under way. */
+    /* Of a value's first bytes, those of the step's rows.  Publish: the segment that wrote them has been waited for,
+     * others may be under way. */
     int (*publish)(struct device *self, struct buffer *buffer, struct lutra_error *err);
     void (*acquire)(struct device *self, struct buffer *buffer);
 
@@ -145,27 +147,28 @@ struct device_memory {
     int (*load)(struct device *self, const struct op_list *list, struct lutra_error *err);
     void (*unload)(struct device *self, const struct op_list *list);
 
-    /* Memory of a cache whose layers (kv_view.h) may lie in different memories of the device, after reserve: the cache lies by
-     * layer, not by block.  buffer_free gives it back. */
+    /* Memory of a cache whose layers (kv_view.h) may lie in different memories of the device, after reserve: the cache
+     * lies by layer, not by block.  buffer_free gives it back. */
     int (*cache_alloc)(
         struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err);
 
-    /* A place of its own for a buffer that another device has allocated, whose contents it does not have yet; a value, or with
-     * `list` the cache of a session.  leave gives it back, before the buffer is freed. */
+    /* A place of its own for a buffer that another device has allocated, whose contents it does not have yet; a value,
+     * or with `list` the cache of a session.  leave gives it back, before the buffer is freed. */
     int (*join)(struct device *self, const struct op_list *list, const struct buffer *buffer, struct lutra_error *err);
     void (*leave)(struct device *self, const struct buffer *buffer);
 };
 
 /* What some devices know beside that; each may be NULL. */
 struct device_extras {
-    /* Positions of a prompt's block from which on the device has another numerics class for a prepared operation, faster in
-     * bulk; 0: it has not.  See ROW_BULK. */
+    /* Positions of a prompt's block from which on the device has another numerics class for a prepared operation,
+     * faster in bulk; 0: it has not.  See ROW_BULK. */
     int (*bulk_rows)(struct device *self, const struct op *op);
 
     /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep. */
     bool (*packed)(struct device *self, const struct weight *weight, struct packed_view *out);
 
-    /* The bytes of a prepared weight's source are others now.  Allocates nothing; not during a step.  With caps.hints. */
+    /* The bytes of a prepared weight's source are others now.  Allocates nothing; not during a step.  With
+     * caps.hints. */
     void (*repack)(struct device *self, struct weight *weight);
 
     /* Line 0, 1, ... of what lies where in the device's memory.  False: there is no such line. */

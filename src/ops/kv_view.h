@@ -4,14 +4,15 @@
  *
  * A block holds KV_BLOCK consecutive positions, aligned: position p of a sequence lies in slot p % KV_BLOCK of the
  * block table[p / KV_BLOCK].  Layers may differ in heads and head size, share another's cache or have none (struct
- * op_layer).  Per layer with a cache of its own, and for K and V apart, a block is [n_kv_head][KV_BLOCK][d_head] contiguous:
+ * op_layer).  Per layer with a cache of its own, and for K and V apart, a block is [n_kv_head][KV_BLOCK][d_head]
+ * contiguous:
  *
  *     pool: [layer][n_block][K,V][n_kv_head][KV_BLOCK][d_head], or by block: [n_block][layer][K,V]...
  *
  * Where windows are freed (kv.h), layers with a window have pools of their own behind the others', of fewer blocks.
  *
- * By block, memory is touched as the context grows, in one place: huge pages fit.  By layer, parts of the layers can lie in
- * different memories.
+ * By block, memory is touched as the context grows, in one place: huge pages fit.  By layer, parts of the layers can
+ * lie in different memories.
  *
  * Ordinary rows continue the tip of their sequence: they write straight into its own (never shared) tail block and
  * are committed by moving the tip.  Draft rows (ROW_DRAFT) keep their K/V in the step scratch
@@ -19,7 +20,8 @@
  *     draft: [layer][K,V][n_kv_head][n_draft][d_head]
  *
  * and the accepted ones are copied to position order at commit.  So row r sees, in ascending position:
- *     positions 0 .. n_paged-1 from its blocks, then the draft slots of n_path rows: itself last, before it row `up`, ...
+ *     positions 0 .. n_paged-1 from its blocks, then the draft slots of n_path rows: itself last, before it row `up`,
+ *     ...
  * A row that writes straight into its block has n_paged = pos + 1 and n_path = 0.
  *
  * Segments.  Softmax statistics are computed per segment of KV_BLOCK positions aligned to absolute position and merged

@@ -186,8 +186,9 @@ bool op_constant(const struct op *op, int i, struct op_constant *out);
 /* Whether an operation uses the cache that belongs to `layer`. */
 bool op_uses_cache(const struct op_list *list, const struct op *op, int layer);
 
-/* What every device may rely on: kinds, counts, values and layers in range, values, weights and caches of fitting shapes,
- * nothing read before it is written.  LUTRA_E_ARGUMENT names the operation; LUTRA_E_UNSUPPORTED: state_bytes. */
+/* What every device may rely on: kinds, counts, values and layers in range, values, weights and caches of fitting
+ * shapes, nothing read before it is written.  LUTRA_E_ARGUMENT names the operation; LUTRA_E_UNSUPPORTED:
+ * state_bytes. */
 int op_list_check(const struct op_list *list, struct lutra_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * GPTQ (Frantar et al., arXiv:2210.17323) into the blocks of GGUF's types: columns are rounded one after the other, and what
- * is left of each error goes to those that follow, by the inverse Hessian's Cholesky factor.
+ * GPTQ (Frantar et al., arXiv:2210.17323) into the blocks of GGUF's types: columns are rounded one after the other, and
+ * what is left of each error goes to those that follow, by the inverse Hessian's Cholesky factor.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +30,8 @@ static double element(const double *h, int n, int i, int k)
     return i < k ? h[(size_t)i * (size_t)n + (size_t)k] : h[(size_t)k * (size_t)n + (size_t)i];
 }
 
-/* The Hessian in the columns' order read backwards becomes l l^T, lower triangle, in place.  False: not positive definite. */
+/* The Hessian in the columns' order read backwards becomes l l^T, lower triangle, in place.  False: not positive
+ * definite. */
 static bool factor(double *l, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Quantizing where some elements matter more than others: the smallest sum of w (x - x')^2, and the same with each error
- * handed on to the columns not yet rounded (GPTQ).
+ * Quantizing where some elements matter more than others: the smallest sum of w (x - x')^2, and the same with each
+ * error handed on to the columns not yet rounded (GPTQ).
  *
  *     if (quant_has_weighted(QUANT_Q4_K)) quant_weighted(QUANT_Q4_K, row, importance, blocks, n_in);
  *
- * A block's scales are searched for in three steps: for each group its best real scale (and minimum), rounding of these to the
- * block's integers, and coordinate descent over integers and half floats.  Pure functions, safe from any thread.
+ * A block's scales are searched for in three steps: for each group its best real scale (and minimum), rounding of these
+ * to the block's integers, and coordinate descent over integers and half floats.  Pure functions, safe from any thread.
  */
 #ifndef LUTRA_QUANT_WEIGHTED_H
 #define LUTRA_QUANT_WEIGHTED_H
@@ -22,8 +22,8 @@ bool quant_has_weighted(enum quant_type type);
 /* x, w: [n], whole blocks; w >= 0, all finite. */
 void quant_weighted(enum quant_type type, const float *x, const float *w, void *dst, size_t n);
 
-/* How the errors of columns are handed on, from a matrix's inputs: H = sum of x x^T over them.  Columns are rounded block by
- * block, within one those with the largest sums of squares first. */
+/* How the errors of columns are handed on, from a matrix's inputs: H = sum of x x^T over them.  Columns are rounded
+ * block by block, within one those with the largest sums of squares first. */
 struct quant_gptq {
     int n;         /* inputs */
     int block;     /* elements of the type's block */

@@ -2,9 +2,9 @@
  *
  * Drafts from a store's tokens: the longest end of a text that occurs there, and a tree of what followed, best first.
  *
- * An estimate is the share of the occurrences that went on so, times a rate that is learnt per kind of guess: length of the
- * match, whether it occurs once or more often, at the tip or behind.  What a guess was worth shows at the sample's next
- * question, from its text: also for guesses that nobody evaluated.
+ * An estimate is the share of the occurrences that went on so, times a rate that is learnt per kind of guess: length of
+ * the match, whether it occurs once or more often, at the tip or behind.  What a guess was worth shows at the sample's
+ * next question, from its text: also for guesses that nobody evaluated.
  */
 #include "engine/settings.h"
 #include "rag/segments.h"

@@ -2,9 +2,9 @@
  *
  * Search: exactly the order of FTS5's bm25(), in a fraction of its time.
  *
- * FTS5 would evaluate bm25() for each chunk with any of the words; with the commonest ones that is every chunk, and each
- * costs a look-up of its length.  Here an auxiliary function walks the hits of one phrase after another, the lengths stand in
- * an array, and the sums in another.  Hits of common words are kept while the file does not change.
+ * FTS5 would evaluate bm25() for each chunk with any of the words; with the commonest ones that is every chunk, and
+ * each costs a look-up of its length.  Here an auxiliary function walks the hits of one phrase after another, the
+ * lengths stand in an array, and the sums in another.  Hits of common words are kept while the file does not change.
  */
 #include <math.h>
 
@@ -157,8 +157,8 @@ static size_t seek(const struct collector *c, int64_t id)
     return low;
 }
 
-/* Places behind the first one: varints of 7 bits a byte, without marks of columns, since there is one column (FTS5's format
- * of a list of positions). */
+/* Places behind the first one: varints of 7 bits a byte, without marks of columns, since there is one column (FTS5's
+ * format of a list of positions). */
 static uint32_t count_varints(const unsigned char *from, const unsigned char *to)
 {
     uint32_t n = 0;

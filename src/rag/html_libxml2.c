@@ -186,7 +186,8 @@ static void on_error(void *user, xmlErrorPtr e)
     f->encoding = f->encoding || e->code == XML_I18N_CONV_FAILED || e->code == XML_IO_ENCODER;
 }
 
-/* The charset that the head of an HTML text names, where iconv knows it and it is not UTF-8; NULL = read it as UTF-8. */
+/* The charset that the head of an HTML text names, where iconv knows it and it is not UTF-8; NULL = read it as
+ * UTF-8. */
 static xmlCharEncodingHandlerPtr declared_charset(const char *html, size_t n, char name[NAME_BYTES])
 {
     static const char key[] = "charset=";

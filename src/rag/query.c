@@ -58,7 +58,8 @@ static bool is_word(char c)
     return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') || (unsigned char)c >= 0x80;
 }
 
-/* Bytes of the word that begins at text[0]: letters and digits, and of "file_name.txt", "utf-8", "don't" what joins them. */
+/* Bytes of the word that begins at text[0]: letters and digits, and of "file_name.txt", "utf-8", "don't" what joins
+ * them. */
 static size_t word_length(const char *text, size_t n)
 {
     size_t len = 0;

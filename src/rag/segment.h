@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A segment: texts as tokens of one vocabulary, with their suffix array; a file that is mapped, or the same bytes in memory.
+ * A segment: texts as tokens of one vocabulary, with their suffix array; a file that is mapped, or the same bytes in
+ * memory.
  *
  *     head | texts [n_text] | symbols [n] | order [n]          8 bytes a token, and 24 a text
  *
- * A symbol is a token + 1; 0 ends each text, so that no match goes from one into the next.  Files are made anew where they do
- * not fit: they hold nothing that the store lacks.  Numbers are the machine's own (a file from another one is taken for damaged).
+ * A symbol is a token + 1; 0 ends each text, so that no match goes from one into the next.  Files are made anew where
+ * they do not fit: they hold nothing that the store lacks.  Numbers are the machine's own (a file from another one is
+ * taken for damaged).
  */
 #ifndef LUTRA_RAG_SEGMENT_H
 #define LUTRA_RAG_SEGMENT_H
@@ -58,8 +60,8 @@ void gathered_fini(struct gathered *g);
 
 /* In memory, from what was gathered.  -1: no memory. */
 int segment_make(struct segment *s, const struct gathered *g, uint64_t vocab, int32_t n_vocab);
-/* Maps a file below a folder and reads all of it: -1 where it is no whole segment.  Whatever it holds, what is read of it
- * later stays within it. */
+/* Maps a file below a folder and reads all of it: -1 where it is no whole segment.  Whatever it holds, what is read of
+ * it later stays within it. */
 int segment_open(struct segment *s, int folder, const char *name);
 /* Puts it into the folder under a name that is new, whole or not at all; -1, errno says why. */
 int segment_save(const struct segment *s, int folder, const char *name);

@@ -234,7 +234,8 @@ static int64_t count_wanted(const struct segment *s, const struct lives *lives)
     return n;
 }
 
-/* A file joins the others, or what is wanted of it joins the texts of the next one.  *is_done: it is not needed any more. */
+/* A file joins the others, or what is wanted of it joins the texts of the next one.  *is_done: it is not needed any
+ * more. */
 static int take_file(struct sync *y, const struct entry *e, bool *is_done)
 {
     struct segment s;

@@ -31,7 +31,8 @@ int store_fail(const lutra_store *s, int code, struct lutra_error *err)
     case SQLITE_AUTH:
     case SQLITE_PROTOCOL: return lutra_fail(err, LUTRA_E_IO, "%s: %s", s->path, why);
     default:
-        /* What a damaged file makes of our statements: a table or a column that is not there, a value of another type. */
+        /* What a damaged file makes of our statements: a table or a column that is not there, a value of another
+         * type. */
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: the store is damaged (%s)", s->path, why);
     }
 }
@@ -86,8 +87,8 @@ void sql_bind_text(sqlite3_stmt *stmt, int i, const char *text, size_t n)
     sqlite3_bind_text64(stmt, i, text ? text : "", n, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-/* Write-ahead logging: readers and a writer at once, and a killed writer leaves what was committed.  While another program
- * turns it on SQLite does not wait as it does elsewhere. */
+/* Write-ahead logging: readers and a writer at once, and a killed writer leaves what was committed.  While another
+ * program turns it on SQLite does not wait as it does elsewhere. */
 static int begin_wal(lutra_store *s, struct lutra_error *err)
 {
     if (sqlite3_db_readonly(s->db, "main")) return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sorting by induction.  A place is of type S if what begins there is less than what begins one place further, else of type L;
- * a leftmost S is one behind an L.  Sorted leftmost S induce the order of all L, and these that of all S.  Pieces from one
- * leftmost S to the next are sorted by the same induction and get names by their order; where two are alike, the sequence of
- * names, at most half as long, is sorted first.
+ * Sorting by induction.  A place is of type S if what begins there is less than what begins one place further, else of
+ * type L; a leftmost S is one behind an L.  Sorted leftmost S induce the order of all L, and these that of all S.
+ * Pieces from one leftmost S to the next are sorted by the same induction and get names by their order; where two are
+ * alike, the sequence of names, at most half as long, is sorted first.
  */
 #include "rag/suffixes.h"
 
@@ -76,8 +76,8 @@ static bool is_alike(const struct sorting *w, int32_t a, int32_t b)
     }
 }
 
-/* Names of the pieces, in the order of the sequence, at order[n - m ..]; m pieces stand sorted at order[0 .. m-1].  No two
- * leftmost S are neighbours, so place / 2 names them apart.  Returns how many names there are. */
+/* Names of the pieces, in the order of the sequence, at order[n - m ..]; m pieces stand sorted at order[0 .. m-1].  No
+ * two leftmost S are neighbours, so place / 2 names them apart.  Returns how many names there are. */
 static int32_t name_pieces(struct sorting *w, int32_t m)
 {
     int32_t n_name = 0, *slot = w->order + m, at = w->n;

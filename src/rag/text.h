@@ -33,12 +33,13 @@ enum text_kind text_kind_guess(const char *name, const char *bytes, size_t n);
 const char *text_refuse(const char *bytes, size_t n);
 
 /* Where the chunk that begins at text[0] ends: within `most` bytes, at the strongest break of its second half: before a
- * Markdown heading, behind an empty line, a line, a sentence, a word, a character.  1..n; a whole text that fits is n. */
+ * Markdown heading, behind an empty line, a line, a sentence, a word, a character.  1..n; a whole text that fits is
+ * n. */
 size_t text_cut(const char *text, size_t n, size_t most);
 
-/* The text of HTML: markup, scripts and styles left out, blanks folded, a line per block, headings begin with '#'.  Time and
- * memory are bounded by the input.  LUTRA_E_UNSUPPORTED names `name`: nested too deep, bytes that its charset does not have,
- * built without libxml2. */
+/* The text of HTML: markup, scripts and styles left out, blanks folded, a line per block, headings begin with '#'.
+ * Time and memory are bounded by the input.  LUTRA_E_UNSUPPORTED names `name`: nested too deep, bytes that its charset
+ * does not have, built without libxml2. */
 int text_of_html(const char *name, const char *html, size_t n, struct text *out, struct lutra_error *err);
 
 #endif

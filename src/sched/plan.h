@@ -6,13 +6,13 @@
  *     TRY(plan_open(&plan, list, devices, n_device, &err));      refuses what no device supports, by name
  *     TRY(plan_run(&plan, &step, &rescue, &err));
  *
- * Today a plan puts each operation on the first device that supports it and all that must be with it: operations over the
- * same cache, or with the same weight (ARCHITECTURE 6 names the partitions that a solver will choose from).  sched/ sees only
- * struct device and the op list.
+ * Today a plan puts each operation on the first device that supports it and all that must be with it: operations over
+ * the same cache, or with the same weight (ARCHITECTURE 6 names the partitions that a solver will choose from).  sched/
+ * sees only struct device and the op list.
  *
- * A value is valid on a set of devices: who wrote it last, and who has acquired it since.  From this plan_open finds what
- * each piece acquires and whom it waits for; nothing moves between devices that already hold it, and nobody waits for a
- * device that neither wrote what it reads nor still uses what it writes.
+ * A value is valid on a set of devices: who wrote it last, and who has acquired it since.  From this plan_open finds
+ * what each piece acquires and whom it waits for; nothing moves between devices that already hold it, and nobody waits
+ * for a device that neither wrote what it reads nor still uses what it writes.
  */
 #ifndef LUTRA_SCHED_PLAN_H
 #define LUTRA_SCHED_PLAN_H
@@ -51,15 +51,16 @@ struct plan_rescue {
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err);
 
-/* One forward pass: submits the pieces in order and waits for all of them.  Stops between pieces when step->cancel is set:
- * LUTRA_E_CANCELLED.  When a device is lost, nothing of the step counts yet: it is done again from its beginning with the
- * plan that `rescue` (NULL: none) makes of what is left.  Nothing of the step is under way when it returns.  Allocates
- * nothing. */
+/* One forward pass: submits the pieces in order and waits for all of them.  Stops between pieces when step->cancel is
+ * set: LUTRA_E_CANCELLED.  When a device is lost, nothing of the step counts yet: it is done again from its beginning
+ * with the plan that `rescue` (NULL: none) makes of what is left.  Nothing of the step is under way when it returns.
+ * Allocates nothing. */
 int plan_run(
     const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err);
 
-/* What a step with hints runs once more, the operations behind the last attention, where one device does all of it; behind
- * plan_run, whose values it reads.  LUTRA_E_UNSUPPORTED names a device that does not take such steps.  Allocates nothing. */
+/* What a step with hints runs once more, the operations behind the last attention, where one device does all of it;
+ * behind plan_run, whose values it reads.  LUTRA_E_UNSUPPORTED names a device that does not take such steps.  Allocates
+ * nothing. */
 struct plan_hints {
     struct device *device;
     int first; /* operation */
@@ -67,8 +68,8 @@ struct plan_hints {
 int plan_find_hints(const struct plan *plan, struct plan_hints *out, struct lutra_error *err);
 int plan_run_hints(const struct plan *plan, const struct step *step, struct lutra_error *err);
 
-/* Line 0, 1, ... of a report: what each device runs, then what the first of preference does not and its reason (a reason that
- * repeats itself once).  False: there is no such line. */
+/* Line 0, 1, ... of a report: what each device runs, then what the first of preference does not and its reason (a
+ * reason that repeats itself once).  False: there is no such line. */
 bool plan_report(const struct plan *plan, struct device *first, int line, char *text, size_t size);
 
 /* Whether a device writes or reads caches. */

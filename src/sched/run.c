@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The run of a plan: pieces submitted, waited for where another device needs what they leave, done again when a device is
- * lost.
+ * The run of a plan: pieces submitted, waited for where another device needs what they leave, done again when a device
+ * is lost.
  */
 #include <string.h>
 
@@ -22,8 +22,8 @@ static int note_loss(struct run *r, struct device *d, int rc)
     return rc;
 }
 
-/* Waits for a piece, with which those before it on the device are over, and brings what others will read of them to where
- * they find it. */
+/* Waits for a piece, with which those before it on the device are over, and brings what others will read of them to
+ * where they find it. */
 static int finish(struct run *r, int p, struct lutra_error *err)
 {
     int self = r->plan->piece[p].device;

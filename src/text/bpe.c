@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Byte-pair merging of one word [Sennrich et al. 2016]: while any neighbours form a known pair, merge the pair of
- * the best rank, leftmost first.  A pair is known because a merge lists it, or (SentencePiece) because it is a token.  A binary heap of candidates with lazy deletion makes it O(n log n), which
- * matters because a word may be a megabyte of one letter.
+ * the best rank, leftmost first.  A pair is known because a merge lists it, or (SentencePiece) because it is a token.
+ * A binary heap of candidates with lazy deletion makes it O(n log n), which matters because a word may be a megabyte of
+ * one letter.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -37,8 +37,8 @@ int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes
 
 /* Text of which parts may not become control tokens: text_mark() copies such a part and puts `mark`, a few bytes that
  * occur nowhere else, into every spelling of a control token (and into what may be the beginning of one, at the end).
- * text_encode_marked() takes the marks out again and recognises no special token across one; otherwise it is text_encode().
- * *out is the caller's to free(); LUTRA_E_NO_MEMORY. */
+ * text_encode_marked() takes the marks out again and recognises no special token across one; otherwise it is
+ * text_encode(). *out is the caller's to free(); LUTRA_E_NO_MEMORY. */
 int text_mark(const struct text_vocab *vocab, struct text_bytes text, struct text_bytes mark, struct text_bytes *out);
 int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, unsigned flags, struct text_bytes mark,
     struct text_tokens *out, struct lutra_error *err);

@@ -48,8 +48,8 @@ struct text_template_text {
 int text_template_parse(struct text_template **out, const char *source, size_t n_source, struct lutra_error *err);
 void text_template_close(struct text_template **tmpl);
 
-/* Renders with the members of the object `variables`, which is only read.  now: seconds since 1970 for strftime_now, shown in the local time zone.
- * On success the caller owns *out; on failure it is empty.
+/* Renders with the members of the object `variables`, which is only read.  now: seconds since 1970 for strftime_now,
+ * shown in the local time zone. On success the caller owns *out; on failure it is empty.
  * Errors: LUTRA_E_FORMAT (err->where = line of the template; also raise_exception's message),
  * LUTRA_E_UNSUPPORTED (a filter, test or method, by name), LUTRA_E_NO_MEMORY. */
 int text_template_render(const struct text_template *tmpl, const struct json_t *variables, int64_t now,

@@ -60,7 +60,8 @@ struct weights_quantize_settings {
 struct weights_quantize_settings weights_quantize_default(void);
 
 /* Errors: those of weights_open and the writer; LUTRA_E_ARGUMENT: a pattern, re-quantizing without leave,
- * input and output being the same file; LUTRA_E_UNSUPPORTED: a type that cannot be written; LUTRA_E_FORMAT: a weight is NaN or infinite. */
+ * input and output being the same file; LUTRA_E_UNSUPPORTED: a type that cannot be written; LUTRA_E_FORMAT: a
+ * weight is NaN or infinite. */
 int weights_quantize_file(
     const char *in, const char *out, const struct weights_quantize_settings *settings, struct lutra_error *err);
 

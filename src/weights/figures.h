@@ -4,8 +4,8 @@
  *
  *     "LUTRAFIG"   1 (version)   key   n   n doubles   hash of all before it (hash_bytes, seed 0)
  *
- * The key says whose they are.  A file of another key, version or length, or a damaged one, is as none: figures are measured
- * again.
+ * The key says whose they are.  A file of another key, version or length, or a damaged one, is as none: figures are
+ * measured again.
  */
 #ifndef LUTRA_WEIGHTS_FIGURES_H
 #define LUTRA_WEIGHTS_FIGURES_H

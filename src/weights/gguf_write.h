@@ -11,8 +11,8 @@
  *
  * The bytes go to a temporary file in the folder of `path`, which commit syncs and renames: a new file appears whole
  * or not at all, and an existing one is replaced only then.  A killed process leaves at most the temporary file
- * PATH.tmp-PID-N, which the next writer of PATH removes (temporary_impl.h).  Alignment 32 unless set; padding is zero.  Written in pieces of 8 MiB, so that a page cache with large
- * folios keeps the file in huge pages.
+ * PATH.tmp-PID-N, which the next writer of PATH removes (temporary_impl.h).  Alignment 32 unless set; padding is zero.
+ * Written in pieces of 8 MiB, so that a page cache with large folios keeps the file in huge pages.
  *
  * The first failure sticks: later calls do nothing and return its code, and commit describes it.  So the calls
  * between open and commit need not be checked one by one.  One thread at a time.
@@ -29,8 +29,8 @@ struct weights_writer;
 /* Creates the temporary file.  On failure *out is NULL. */
 int weights_writer_open(struct weights_writer **out, const char *path, struct lutra_error *err);
 
-/* A writer of metadata alone, in memory: no file; `label` begins its errors' texts.  Ends with weights_writer_header, which
- * hands out the GGUF header (malloc'd, *n bytes), or with abort. */
+/* A writer of metadata alone, in memory: no file; `label` begins its errors' texts.  Ends with weights_writer_header,
+ * which hands out the GGUF header (malloc'd, *n bytes), or with abort. */
 int weights_writer_open_header(struct weights_writer **out, const char *label, struct lutra_error *err);
 int weights_writer_header(struct weights_writer **w, uint8_t **bytes, size_t *n, struct lutra_error *err);
 

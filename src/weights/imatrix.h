@@ -12,9 +12,9 @@
  * Collecting: imatrix_new, imatrix_add for each matrix, sums and counts added up in its entries, imatrix_write.
  *
  * GGUF: tensors NAME.in_sum2 [n_in], NAME.in_sum [n_in] (plain sums; newer files) and NAME.counts [1], all F32; keys
- * general.type = "imatrix", imatrix.datasets, imatrix.chunk_count, imatrix.chunk_size.  The .dat: a count of entries, then
- * for each the length of its name, the name, calls, n_in and n_in floats (mean square times calls); then the number of
- * chunks, and the text's name with its length; all numbers of 4 bytes.   Source: llama.cpp's tools/imatrix.
+ * general.type = "imatrix", imatrix.datasets, imatrix.chunk_count, imatrix.chunk_size.  The .dat: a count of entries,
+ * then for each the length of its name, the name, calls, n_in and n_in floats (mean square times calls); then the
+ * number of chunks, and the text's name with its length; all numbers of 4 bytes.   Source: llama.cpp's tools/imatrix.
  */
 #ifndef LUTRA_WEIGHTS_IMATRIX_H
 #define LUTRA_WEIGHTS_IMATRIX_H
@@ -39,7 +39,8 @@ struct imatrix {
     uint32_t n_chunk, chunk_tokens;
 };
 
-/* LUTRA_E_FORMAT names file and entry: damaged, sums that are no finite numbers of at least 0, columns of several experts. */
+/* LUTRA_E_FORMAT names file and entry: damaged, sums that are no finite numbers of at least 0, columns of several
+ * experts. */
 int imatrix_open(struct imatrix **out, const char *path, struct lutra_error *err);
 int imatrix_new(struct imatrix **out, struct lutra_error *err);
 void imatrix_close(struct imatrix **m); /* sets *m to NULL; NULL is allowed */

@@ -11,8 +11,8 @@
  * The file is GGUF (docs/FORMATS.md), so the reader's and the writer's guarantees are its own: hostile sizes end in
  * gguf_read.c, and it appears whole or not at all.  A tensor is named LAYOUT/NAME: copies of one matrix for several
  * devices may lie side by side.  The file belongs to one model file: size, time of modification and a hash of the
- * header must be those of the model that it was packed from.  Each copy has a sum (hash_parts of base/hash.h): opening does
- * not read the copies, so whoever reads them compares.
+ * header must be those of the model that it was packed from.  Each copy has a sum (hash_parts of base/hash.h): opening
+ * does not read the copies, so whoever reads them compares.
  *
  * It is written in whole huge pages, which a page cache that keeps large folios maps as such (docs/SPEED_LOG.md).
  */
@@ -22,16 +22,17 @@
 #include "weights/weights.h"
 
 /* Maps the packed copy of `model`.  LUTRA_E_IO, LUTRA_E_FORMAT: as weights_open; LUTRA_E_UNSUPPORTED: well-formed, but
- * no packed copy, one of another version, or one of another model file; the text says which.  On failure *out is NULL. */
+ * no packed copy, one of another version, or one of another model file; the text says which.  On failure *out is
+ * NULL. */
 int packed_open(struct weights **out, const char *path, const struct weights *model, struct lutra_error *err);
 
-/* The copy of a tensor in a layout, `bytes` long and at the start of a page; NULL when there is none of that size.  Borrowed
- * from the file.  *sum: what hash_parts of it must be. */
+/* The copy of a tensor in a layout, `bytes` long and at the start of a page; NULL when there is none of that size.
+ * Borrowed from the file.  *sum: what hash_parts of it must be. */
 const void *packed_find(
     const struct weights *packed, const char *layout, const char *name, size_t bytes, uint64_t *sum);
 
-/* Reads the whole file and compares every sum.  LUTRA_E_FORMAT names the first damaged tensor; others as packed_open, but
- * for the model, which is not looked at. */
+/* Reads the whole file and compares every sum.  LUTRA_E_FORMAT names the first damaged tensor; others as packed_open,
+ * but for the model, which is not looked at. */
 int packed_check(const char *path, struct lutra_error *err);
 
 /* Whether the page cache maps the file in huge pages: judged by a few places in it, which are read. */

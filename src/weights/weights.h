@@ -55,12 +55,12 @@ const struct tensor *weights_tensor_find(const struct weights *w, const char *na
 /* The same for a tensor that must exist: LUTRA_E_NOT_FOUND names file and tensor. */
 int weights_tensor_get(const struct weights *w, const char *name, const struct tensor **out, struct lutra_error *err);
 
-/* Makes the bytes at t->data what they are: to be called before a tensor of two or more dimensions is read, by one thread
- * at a time.  A file's tensors are always there; some of a folder's are computed, here.  Never fails. */
+/* Makes the bytes at t->data what they are: to be called before a tensor of two or more dimensions is read, by one
+ * thread at a time.  A file's tensors are always there; some of a folder's are computed, here.  Never fails. */
 void weights_fetch(const struct weights *w, const struct tensor *t);
 
-/* Why a folder's quantized layer is F32, eight times its size: no type of blocks holds its values, for this reason (a phrase).
- * NULL: any other tensor. */
+/* Why a folder's quantized layer is F32, eight times its size: no type of blocks holds its values, for this reason (a
+ * phrase). NULL: any other tensor. */
 const char *weights_loose(const struct weights *w, const struct tensor *t);
 
 /* Hints about the pages of a tensor, or of a part of one: drop them from memory once packed (to be fetched again before

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Speed of the weight kernels: GMAC/s and GB/s as shares of peaks measured in the same run, once with the weights in
- * L2 and once streamed from DRAM, for 1 to 32 columns, of bulk kernels for 32 to 1024.  With --threads=N each thread takes
- * its share of the panels.  Time is CPU time of the slowest thread, so that other programs on the machine cost cache and
- * bandwidth but not whole time slices.
+ * L2 and once streamed from DRAM, for 1 to 32 columns, of bulk kernels for 32 to 1024.  With --threads=N each thread
+ * takes its share of the panels.  Time is CPU time of the slowest thread, so that other programs on the machine cost
+ * cache and bandwidth but not whole time slices.
  */
 #include <math.h>
 #include <pthread.h>

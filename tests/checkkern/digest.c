@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One line per weight type: its numerics class and a hash of what its best kernel computes on fixed numbers.  Kernels of
- * one class give the same bits on every processor, so the lines of two machines must be equal (tests/arm compares
+ * One line per weight type: its numerics class and a hash of what its best kernel computes on fixed numbers.  Kernels
+ * of one class give the same bits on every processor, so the lines of two machines must be equal (tests/arm compares
  * them).  The numbers are made without libm, whose results differ in the last place.
  */
 #include <stdio.h>

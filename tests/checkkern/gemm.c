@@ -4,8 +4,9 @@
  *
  * Bound of a matmul output against the reference (f32 activations, sums in double):
  *     |new - ref| <= sum over k of |w| step / 2  +  4 (groups + 4) 2^-24 sum over k of |w| |x|
- * step = the activation scale of k's group (0 for f32 activations, where groups = n_in): the first term is the rounding of activations to
- * int8, the second that of the f32 accumulation.  Class bf16 rounds each factor to 8 bits instead, at most 2^-8 of it:
+ * step = the activation scale of k's group (0 for f32 activations, where groups = n_in): the first term is the rounding
+ * of activations to int8, the second that of the f32 accumulation.  Class bf16 rounds each factor to 8 bits instead, at
+ * most 2^-8 of it:
  *     |new - ref| <= 2.01 * 2^-8 sum over k of |w| |x|  +  16 (n_in + 4) 2^-24 sum over k of |w| |x|
  * and because that is 100 times what happens with random numbers, its RMS is bounded, too (compare_rms).
  */
@@ -283,8 +284,8 @@ static void compare_reference(struct tally *t, const struct problem *p, const fl
         p->n_in, p->n_row, worst, at / p->n_out, at % p->n_out);
 }
 
-/* Rounding to nearest leaves a RMS error of 2^-8 / sqrt(3) of a factor near 1, of 0.74 times that where all mantissas are
- * as likely as those of products: 0.0024 for two.  Cutting one of them off gives 0.0037. */
+/* Rounding to nearest leaves a RMS error of 2^-8 / sqrt(3) of a factor near 1, of 0.74 times that where all mantissas
+ * are as likely as those of products: 0.0024 for two.  Cutting one of them off gives 0.0037. */
 static void compare_rms(struct tally *t, const struct problem *p, const float *out)
 {
     double error = 0, size = 0;

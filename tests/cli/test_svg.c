@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The picture of `lutra eval` for reports of three sizes: no text lies on another or on a point, and axes and machine are
- * named.  LUTRA_TEST_KEEP leaves the pictures in TMPDIR, to look at.
+ * The picture of `lutra eval` for reports of three sizes: no text lies on another or on a point, and axes and machine
+ * are named.  LUTRA_TEST_KEEP leaves the pictures in TMPDIR, to look at.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,9 +10,9 @@
  *     int n = alloc_fail_each(load_model, &args, 10000);      every allocation of load_model fails once
  *     assert_true(n > 0);
  *
- * Link with `test_alloc_count` (target_link_libraries): it defines malloc and its kin in the executable itself, so calls
- * made inside the C library (qsort, fopen) and other shared libraries are seen too, from every thread.  Works in plain
- * builds and under gcc's sanitizers; no LD_PRELOAD.  One user at a time per process.
+ * Link with `test_alloc_count` (target_link_libraries): it defines malloc and its kin in the executable itself, so
+ * calls made inside the C library (qsort, fopen) and other shared libraries are seen too, from every thread.  Works in
+ * plain builds and under gcc's sanitizers; no LD_PRELOAD.  One user at a time per process.
  */
 #ifndef LUTRA_TESTS_ALLOC_COUNT_H
 #define LUTRA_TESTS_ALLOC_COUNT_H

@@ -94,7 +94,8 @@ static void no_allocation_in_any_shape(void **state)
     }
 }
 
-/* Texts of two tokens at random: drafters have much to propose, often wrong.  From the prompt on, hints of it included. */
+/* Texts of two tokens at random: drafters have much to propose, often wrong.  From the prompt on, hints of it
+ * included. */
 static void no_allocation_while_speculating(void **state)
 {
     const char *spec = *state;

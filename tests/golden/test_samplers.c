@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sampler chains beside llama.cpp's: which tokens they keep of 1,000 rows, and with which probabilities (samplers.txt: of each of
- * 125 chains what libllama's samplers left of 8 rows one after the other, and the token it drew).  Logits and texts are made from
- * numbers, here as there.
+ * Sampler chains beside llama.cpp's: which tokens they keep of 1,000 rows, and with which probabilities (samplers.txt:
+ * of each of 125 chains what libllama's samplers left of 8 rows one after the other, and the token it drew).  Logits
+ * and texts are made from numbers, here as there.
  */
 #include <math.h>
 #include <setjmp.h>

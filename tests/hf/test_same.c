@@ -226,8 +226,8 @@ static void same_order(const struct weights *a, const struct weights *b)
     assert_true(n > 20000);
 }
 
-/* A vocabulary of llama.cpp's as a tokenizer.json, read again: the same tokens, types and merges, and for SentencePiece's
- * kind the same order of scores. */
+/* A vocabulary of llama.cpp's as a tokenizer.json, read again: the same tokens, types and merges, and for
+ * SentencePiece's kind the same order of scores. */
 static void same_vocabulary(const char *name)
 {
     char path[512];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tables of an attention operation over one list of segments: rows in groups of as many as a tile holds, every group
- * with all segments.
+ * The tables of an attention operation over one list of segments: rows in groups of as many as a tile holds, every
+ * group with all segments.
  */
 #ifndef LUTRA_TESTS_NPU_ATTENTION_BOX_H
 #define LUTRA_TESTS_NPU_ATTENTION_BOX_H
@@ -21,8 +21,8 @@ struct attention_box {
     uint64_t masks[BOX_MASKS];
 };
 
-/* m rows, n_segments segments at keys[i], values[i]; mask(user, row, segment) says what a row sees.  A group has its own
- * segments: n_segments * groups is at most BOX_SEGMENTS. */
+/* m rows, n_segments segments at keys[i], values[i]; mask(user, row, segment) says what a row sees.  A group has its
+ * own segments: n_segments * groups is at most BOX_SEGMENTS. */
 static inline void attention_box_fill(struct attention_box *box, uint32_t m, uint32_t n_kv_heads, uint32_t n_heads,
     uint32_t n_segments, const struct npu_slot *at, uint64_t (*mask)(const void *user, uint32_t row, uint32_t segment),
     const void *user)

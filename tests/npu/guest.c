@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The Hexagon side of the test bench: maps the file named by argv[1], then executes what the mailbox asks for and counts
- * packets.  Freestanding; system calls are the generic Linux ones by trap0(#1).  The mailbox is bench.h's.
+ * The Hexagon side of the test bench: maps the file named by argv[1], then executes what the mailbox asks for and
+ * counts packets.  Freestanding; system calls are the generic Linux ones by trap0(#1).  The mailbox is bench.h's.
  */
 #include "npu/dsp/kernels.h"
 

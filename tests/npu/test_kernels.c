@@ -371,8 +371,8 @@ static void rope_rotates_both_kinds_of_pairs(void **state)
     }
 }
 
-/* Every half <= 0: table and f32 are the nearest half or one beside it; the half polynomial is off by up to 1 percent of
- * the value (its argument is rounded to a half first), and absolutely by 2^-11. */
+/* Every half <= 0: table and f32 are the nearest half or one beside it; the half polynomial is off by up to 1 percent
+ * of the value (its argument is rounded to a half first), and absolutely by 2^-11. */
 static void exponentials_of_every_half(void **state)
 {
     (void)state;

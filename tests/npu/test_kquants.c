@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * K-quants and 8-bit supergroups: packing keeps codes and scales, tiles and integer products are what plain C gives, and
- * emulator and Hexagon binary agree bit for bit.
+ * K-quants and 8-bit supergroups: packing keeps codes and scales, tiles and integer products are what plain C gives,
+ * and emulator and Hexagon binary agree bit for bit.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ablation kernels of bench/npu compute what they claim, in the emulator and without a fault: a baseline that is counted
- * must at least be right.
+ * The ablation kernels of bench/npu compute what they claim, in the emulator and without a fault: a baseline that is
+ * counted must at least be right.
  */
 #include <stdarg.h>
 #include <stddef.h>

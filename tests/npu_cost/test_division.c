@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the cost model takes for granted is what the code does: threads' shares, meetings and the pipeline of a product by the
- * emulator's timeline, a step's operations and messages by those of a device.
+ * What the cost model takes for granted is what the code does: threads' shares, meetings and the pipeline of a product
+ * by the emulator's timeline, a step's operations and messages by those of a device.
  */
 #include "device_fixture.h"
 
@@ -46,7 +46,8 @@ static void run(struct rig *r, struct npu_op *op, uint32_t n)
     assert_true(r->watch.n < SPANS);
 }
 
-/* Sections of the timeline, apart by whether they are phases of a product: packets of all threads and of the busiest. */
+/* Sections of the timeline, apart by whether they are phases of a product: packets of all threads and of the
+ * busiest. */
 struct sums {
     double all[2], busiest[2];
     int meets;
@@ -144,13 +145,14 @@ static void threads_share_what_the_model_says(void **state)
 
 /* ---- the pipeline ---- */
 
-/* Microseconds of a product's phases at one end of a profile: all of it, its slowest stage, one stage after the other. */
+/* Microseconds of a product's phases at one end of a profile: all of it, its slowest stage, one stage after the
+ * other. */
 struct stages {
     double whole, slowest, sequential;
 };
 
-/* Microseconds of a packet of each thread, a tile product, a byte by DMA, a meeting, a transfer's start, a call of the tile
- * unit. */
+/* Microseconds of a packet of each thread, a tile product, a byte by DMA, a meeting, a transfer's start, a call of the
+ * tile unit. */
 struct rates {
     double packet, pair, byte, meet, start, call;
 };
@@ -163,8 +165,9 @@ struct progress {
     int n_landed;
 };
 
-/* DMA goes on across phases, one chunk after another: two are started in phase 0, and phase p needs chunk p - 1.  A vector
- * thread begins when the tile thread has ended the phase before, the tile thread when all vector threads have. */
+/* DMA goes on across phases, one chunk after another: two are started in phase 0, and phase p needs chunk p - 1.  A
+ * vector thread begins when the tile thread has ended the phase before, the tile thread when all vector threads
+ * have. */
 static void time_phase(
     struct progress *c, const struct npu_sim_span *s, size_t n, int phase, double dma, struct rates rate)
 {

@@ -85,7 +85,8 @@ class Layers(Tree):
         self.refuses("check_layers.py", "src/extra/a.c", SPDX, "not in src/LAYERS")
 
     def test_layers_themselves(self):
-        self.refuses("check_layers.py", "src/LAYERS", "0 base\n1 text base\n1 quant base text\n5 engine base\n", "may not include text")
+        self.refuses("check_layers.py", "src/LAYERS", "0 base\n1 text base\n1 quant base text\n5 engine base\n",
+                     "may not include text")
 
 
 class Sizes(Tree):
@@ -113,7 +114,7 @@ class Text(Tree):
         self.assertEqual(rc, 0, out)
 
     def test_faults(self):
-        for text, words in ((SPDX + "\tint a;\n", "a tab"), (SPDX + "int a; \n", "blank"), (SPDX + "#if 0\n", "#if 0"),
+        for text, words in ((SPDX + "\tint a;\n", "a tab"), (SPDX + "/*" + 120 * "-" + "*/\n", "columns"), (SPDX + "int a; \n", "blank"), (SPDX + "#if 0\n", "#if 0"),
                             (SPDX + "/* TO" + "DO */\n", "reminder"), ("int a;\n", "SPDX"),
                             (SPDX + "void f(void)\n{\n    abort();\n}\n", "never prints"),
                             (SPDX + 'void f(void)\n{\n    fprintf(stderr, "x");\n}\n', "never prints")):
@@ -144,7 +145,8 @@ class Globals(Tree):
 
     def test_globals(self):
         self.assertEqual(self.build('const char *const t[] = {"a", "b"}; static const int c[] = {1}; int f(int i) { return c[i]; }')[0], 0)
-        for code in ("int counter;", "int counter = 3;", "int f(void) { static int n; return n++; }", "_Thread_local int t;"):
+        for code in ("int counter;", "int counter = 3;", "int f(void) { static int n; return n++; }",
+                     "_Thread_local int t;"):
             rc, out = self.build(code)
             self.assertEqual(rc, 1, code)
             self.assertIn("mutable", out)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The journal beside a report: a first line with what the outcomes depend on, then one JSON object per outcome, each on
- * disk before the next begins; with --keep-texts that has the candidates' texts, too.  A journal may be continued with and
- * without them: what is asked for and not there is computed again.  Rank 0 writes REPORT.journal, rank r REPORT.journal.r; all are read at the start.
+ * disk before the next begins; with --keep-texts that has the candidates' texts, too.  A journal may be continued with
+ * and without them: what is asked for and not there is computed again.  Rank 0 writes REPORT.journal, rank r
+ * REPORT.journal.r; all are read at the start.
  */
 #include "eval/eval.h"
 

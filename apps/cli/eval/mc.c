@@ -4,8 +4,10 @@
  * the choices of a problem share is evaluated once.
  *
  *     WinoGrande  {"sentence": "a _ b", "option1", "option2", "answer": "1"}      "a option", then " b"
- *     MMLU        {"question", "choices": [4], "answer": 0..3 or "A".."D"}        the question and its choices, then " A"
- *     HellaSwag   {"ctx", "endings": [4], "label": "0".."3", "activity_label"}    the activity and text, then the ending
+ *     MMLU        {"question", "choices": [4], "answer": 0..3 or "A".."D"}        the question and its choices, then "
+ *                                                                                 A"
+ *     HellaSwag   {"ctx", "endings": [4], "label": "0".."3", "activity_label"}    the activity and text, then the
+ *                                                                                 ending
  */
 #include "eval/eval.h"
 

@@ -172,8 +172,8 @@ static bool goes_on(const struct path *p, int i, const struct tokens *text, int 
     return i + 1 < p->n && at + 1 < text->n && p->token[i] == text->id[at] && p->token[i + 1] == text->id[at + 1];
 }
 
-/* Behind a path's first wrong token: the text has tokens more (missing), others instead or less than the path (synonym), or goes
- * another way within 4 tokens (redundant). */
+/* Behind a path's first wrong token: the text has tokens more (missing), others instead or less than the path
+ * (synonym), or goes another way within 4 tokens (redundant). */
 static void classify(struct telling *t, const struct path *p)
 {
     const struct tokens *text = &t->item->target;

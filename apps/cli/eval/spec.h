@@ -8,10 +8,11 @@
  *     spec_table.c  the tables;  spec_report.c: the same as JSON
  *
  * A *method* is a set of drafters: "suffix+store"; "auto" is what --spec-type auto is with a store, "all" all of
- * them, "all-store" all but one.  Every method says the same texts, which is checked; what differs is the passes it takes.
+ * them, "all-store" all but one.  Every method says the same texts, which is checked; what differs is the passes it
+ * takes.
  *
- * Texts are the model's own (free), those same with drafts that are right with a given probability (replay), or the file's
- * answers (forced), which real drafters meet as they would a good model's.
+ * Texts are the model's own (free), those same with drafts that are right with a given probability (replay), or the
+ * file's answers (forced), which real drafters meet as they would a good model's.
  */
 #ifndef LUTRA_CLI_EVAL_SPEC_H
 #define LUTRA_CLI_EVAL_SPEC_H

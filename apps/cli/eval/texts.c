@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * --keep-texts: what every candidate wrote and how it was judged, so that answers and scores can be audited.  A list with
- * one object per candidate, in the order of their numbers:
+ * --keep-texts: what every candidate wrote and how it was judged, so that answers and scores can be audited.  A list
+ * with one object per candidate, in the order of their numbers:
  *
  *     {"parent": -1, "text": "...", "answer": "42", "score": 0.5, "rewards": [0.7, 0.5], "end": "end"}
  *

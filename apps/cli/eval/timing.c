@@ -19,7 +19,8 @@ struct use {
     double all, own;
 };
 
-/* The first line of /proc/stat: user nice system idle iowait irq softirq steal, in ticks; guests' time is within user's. */
+/* The first line of /proc/stat: user nice system idle iowait irq softirq steal, in ticks; guests' time is within
+ * user's. */
 static struct use read_use(void)
 {
     struct use out = {0};

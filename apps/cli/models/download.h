@@ -24,8 +24,8 @@ struct download {
     const char *sum;  /* announced, lower-case digits: 64 of SHA-256, or 40 of SHA-1 as git makes it of a file */
 };
 
-/* Returns with the file whole under d->path (at once, where it is there), or an exit code after a message: then what has come lies
- * in PATH.incomplete and the next call goes on from there. */
+/* Returns with the file whole under d->path (at once, where it is there), or an exit code after a message: then what
+ * has come lies in PATH.incomplete and the next call goes on from there. */
 int download_file(const struct download *d);
 
 #endif

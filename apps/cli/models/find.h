@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models that other programs have put on this machine: the caches of Hugging Face's hub, llama.cpp and LM Studio, and Ollama's store.
+ * Models that other programs have put on this machine: the caches of Hugging Face's hub, llama.cpp and LM Studio, and
+ * Ollama's store.
  *
  *     model_find("qwen3-8b", &path)     a path as it is, or the one model of that name
  *
@@ -31,11 +32,12 @@ void models_free(struct model_list *list);
 /* Whether a query means a model: its name, without the maker, without the tag, or its file's name; any case. */
 bool model_is_meant(const struct found_model *m, const char *query);
 
-/* The path of the model that `name` means: itself, where there is such a file, or where it must be one.  0 and *path (the program's
- * until it ends), or an exit code after a message that lists the candidates. */
+/* The path of the model that `name` means: itself, where there is such a file, or where it must be one.  0 and *path
+ * (the program's until it ends), or an exit code after a message that lists the candidates. */
 int model_find(const char *name, const char **path);
 
-/* The folder of Hugging Face's hub cache, the first of those the environment names; the caller frees it; NULL without a home. */
+/* The folder of Hugging Face's hub cache, the first of those the environment names; the caller frees it; NULL without a
+ * home. */
 char *hub_folder(void);
 
 /* "Q4_K_M" of ".../name-Q4_K_M-00001-of-00002.gguf"; "" where there is none. */

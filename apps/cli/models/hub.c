@@ -336,8 +336,8 @@ static int write_ref(const struct hub *h)
     return rc < 0 ? EXIT_FAILED : 0;
 }
 
-/* Of a folder of safetensors: its place in the order of downloads, config.json last, so that a part of a folder is no model; 0: none
- * of it.  Weights are model.safetensors or its shards: other files hold them in other forms. */
+/* Of a folder of safetensors: its place in the order of downloads, config.json last, so that a part of a folder is no
+ * model; 0: none of it.  Weights are model.safetensors or its shards: other files hold them in other forms. */
 static int rank_in_folder(const char *path)
 {
     static const char *const small[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json",

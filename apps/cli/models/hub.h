@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * -hf user/repo[:quant]: a model of Hugging Face's hub, from the folders of this machine (find.h), else from the server that
- * $HF_ENDPOINT names, into the hub's cache as its own tools lay it out.
+ * -hf user/repo[:quant]: a model of Hugging Face's hub, from the folders of this machine (find.h), else from the server
+ * that $HF_ENDPOINT names, into the hub's cache as its own tools lay it out.
  */
 #ifndef LUTRA_CLI_MODELS_HUB_H
 #define LUTRA_CLI_MODELS_HUB_H
@@ -17,7 +17,8 @@ struct hub_wanted {
     bool offline;
 };
 
-/* 0 and the path of a GGUF file, or of a folder of safetensors where the repository has no GGUF file (the program's until it ends), or an exit code after a message. */
+/* 0 and the path of a GGUF file, or of a folder of safetensors where the repository has no GGUF file (the program's
+ * until it ends), or an exit code after a message. */
 int hub_find(const struct hub_wanted *wanted, const char **path);
 
 /* ---- for the tests of what servers say ---- */
@@ -29,7 +30,8 @@ struct hub_file {
 };
 enum { HUB_PATH = 240, HUB_FILES = 10000 };
 
-/* The files of a listing that have a sum; the caller frees each path and the array.  Their number, or -1: no listing. */
+/* The files of a listing that have a sum; the caller frees each path and the array.  Their number, or -1: no
+ * listing. */
 int hub_read_tree(const char *json, size_t n, struct hub_file **out);
 /* The commit of a revision: 40 hexadecimal digits; false: it has none. */
 bool hub_read_commit(const char *json, size_t n, char commit[41]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SHA-256 and SHA-1 (FIPS 180-4), for whether a file is the one that was announced.  A page of C, so that no cryptographic library is
- * needed.
+ * SHA-256 and SHA-1 (FIPS 180-4), for whether a file is the one that was announced.  A page of C, so that no
+ * cryptographic library is needed.
  */
 #ifndef LUTRA_CLI_MODELS_SHA_H
 #define LUTRA_CLI_MODELS_SHA_H

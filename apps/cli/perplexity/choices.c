@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The likeliest of several texts.  What those of a task share is evaluated once; a text's score is the mean log-probability
- * of its own tokens.  WinoGrande's choices stand in the middle: where more than TRAILING tokens are a text's own, those behind
- * the choice are scored, but for the last.
+ * The likeliest of several texts.  What those of a task share is evaluated once; a text's score is the mean
+ * log-probability of its own tokens.  WinoGrande's choices stand in the middle: where more than TRAILING tokens are a
+ * text's own, those behind the choice are scored, but for the last.
  *
- * Where fewer are, llama-perplexity 0.7.0 takes the first token of the second choice from the first choice's last row; here it is
- * the row before it.
+ * Where fewer are, llama-perplexity 0.7.0 takes the first token of the second choice from the first choice's last row;
+ * here it is the row before it.
  */
 #include <math.h>
 #include <stdlib.h>

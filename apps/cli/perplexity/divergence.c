@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two models over one text: Kullback-Leibler divergence of the base's predictions from this model's, and what became of the
- * probability of each token that came.
+ * Two models over one text: Kullback-Leibler divergence of the base's predictions from this model's, and what became of
+ * the probability of each token that came.
  */
 #include <math.h>
 #include <stdlib.h>

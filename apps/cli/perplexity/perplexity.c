@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Perplexity of a text, counted as llama-perplexity counts it: the text's tokens are cut into chunks of the context, each begins
- * afresh (with the beginning token in place of its first where the model adds one), and the second half of each is scored.
- * For perplexity alone every scored token is a row's target: no row of logits leaves the head.
+ * Perplexity of a text, counted as llama-perplexity counts it: the text's tokens are cut into chunks of the context,
+ * each begins afresh (with the beginning token in place of its first where the model adds one), and the second half of
+ * each is scored. For perplexity alone every scored token is a row's target: no row of logits leaves the head.
  */
 #include "perplexity/perplexity.h"
 

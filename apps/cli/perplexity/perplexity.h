@@ -2,7 +2,8 @@
  *
  * `lutra perplexity`: what llama-perplexity counts, from its files.
  *
- *     perplexity.c   options; a text in chunks: perplexity, all log-probabilities into a file, divergence from such a file
+ *     perplexity.c   options; a text in chunks: perplexity, all log-probabilities into a file, divergence from such a
+ *                    file
  *     base.c         that file: log-probabilities of every token at every scored position
  *     divergence.c   how far one model's predictions are from another's
  *     choices.c      HellaSwag, WinoGrande and multiple choice: how often the likeliest text is the right one
@@ -22,9 +23,10 @@ struct perplexity_options {
 
 /* ---- base.c ----
  *
- * llama-perplexity's file, little-endian: "_logits_", i32 chunk (tokens), n_vocab, n_chunk, i32 ids[n_chunk][chunk]; then for
- * each chunk and each position chunk/2 .. chunk-2 a row: f32 scale, f32 least, u16 code[n_vocab rounded up to even], the
- * log-probability being least + scale * code; what lies 16 or more below the largest logit has the code 0. */
+ * llama-perplexity's file, little-endian: "_logits_", i32 chunk (tokens), n_vocab, n_chunk, i32 ids[n_chunk][chunk];
+ * then for each chunk and each position chunk/2 .. chunk-2 a row: f32 scale, f32 least, u16 code[n_vocab rounded up to
+ * even], the log-probability being least + scale * code; what lies 16 or more below the largest logit has the code
+ * 0. */
 struct base {
     FILE *file;
     const char *path;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files of tasks as llama-perplexity reads them, and its draw: a Mersenne Twister [Matsumoto and Nishimura 1998] of seed 1.
+ * Files of tasks as llama-perplexity reads them, and its draw: a Mersenne Twister [Matsumoto and Nishimura 1998] of
+ * seed 1.
  *
  *     HellaSwag        six lines a task: context, the right ending (0 .. 3), four endings
  *     WinoGrande       a line a task: number,sentence with _,choice,choice,1 or 2; the sentence may stand in quotes
- *     multiple choice  binary, little-endian: u32 n, u32 place[n] in the file; a task there: the question, then twice u32 n,
- *                      n texts, i32 label[n] (1 = right); the second list is not used.  A text is u32 bytes and the bytes
+ *     multiple choice  binary, little-endian: u32 n, u32 place[n] in the file; a task there: the question, then twice
+ *                      u32 n, n texts, i32 label[n] (1 = right); the second list is not used.  A text is u32 bytes and
+ *                      the bytes
  */
 #include "perplexity/perplexity.h"
 

@@ -24,11 +24,12 @@ lutra_store *rag_open(const struct rag_options *o, bool must_exist, int *code);
 /* `lutra rag add`: an exit code. */
 int rag_add(lutra_store *store, const struct rag_options *o, const char *const *path, int n);
 
-/* The command of --convert for a file, or NULL: ".pdf=pdftotext {} -" is for names that end so (*by_end), "CMD" for all. */
+/* The command of --convert for a file, or NULL: ".pdf=pdftotext {} -" is for names that end so (*by_end), "CMD" for
+ * all. */
 const char *converter_for(const struct option_list *convert, const char *path, bool *by_end);
 
-/* Runs a command: words between blanks, {} is the path, which comes last where there is none; no shell.  Its standard output
- * in `out`, at most n_max bytes.  0, or -1 after a message. */
+/* Runs a command: words between blanks, {} is the path, which comes last where there is none; no shell.  Its standard
+ * output in `out`, at most n_max bytes.  0, or -1 after a message. */
 int convert(const char *command, const char *path, size_t n_max, struct buffer *out);
 
 #endif

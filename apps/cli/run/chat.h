@@ -24,7 +24,8 @@ int conversation_n_system(const struct conversation *c); /* 0 or 1 */
 void conversation_set_system(struct conversation *c, const char *content);
 void conversation_free(struct conversation *c);
 
-/* {"messages": [{"role": ..., "content": ...}]}.  0, or -1 after a message; what could not be loaded changes nothing. */
+/* {"messages": [{"role": ..., "content": ...}]}.  0, or -1 after a message; what could not be loaded changes
+ * nothing. */
 int conversation_save(const struct conversation *c, const char *path);
 int conversation_load(struct conversation *c, const char *path);
 

@@ -37,7 +37,8 @@ char *history_default_path(void);
  * latest entries.  Nobody else may read the file. */
 void history_load(const char *path, void (*add)(void *ctx, const char *entry), void *ctx);
 
-/* Appends one entry; several programs may do so at once.  Long ones are left out.  Failing is silent: a history is a comfort. */
+/* Appends one entry; several programs may do so at once.  Long ones are left out.  Failing is silent: a history is a
+ * comfort. */
 void history_append(const char *path, const char *entry);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * `lutra run --rag`: passages of a store before the question, their sources under the answer, the exchange into the history.
+ * `lutra run --rag`: passages of a store before the question, their sources under the answer, the exchange into the
+ * history.
  *
- *     rag_find()       what the store has for a question; passages that stand in the conversation already are not given again,
- *                      so that a conversation only grows, and the prefix cache serves all that came before
+ *     rag_find()       what the store has for a question; passages that stand in the conversation already are not given
+ *                      again, so that a conversation only grows, and the prefix cache serves all that came before
  *     rag_message()    the question behind the best k of the new ones
  *     rag_take()       these k were used
  *     rag_finish()     after the answer
@@ -40,8 +41,8 @@ struct rag {
 int rag_start(struct rag *r);
 void rag_stop(struct rag *r);
 
-/* Takes `store` out of a list of drafters: what is left is the session's.  *wants: drafts from the store are wanted.  The new
- * list is the caller's; NULL: as it was. */
+/* Takes `store` out of a list of drafters: what is left is the session's.  *wants: drafts from the store are wanted.
+ * The new list is the caller's; NULL: as it was. */
 char *rag_take_types(const char *types, bool *wants);
 /* 0, or an exit code after a message. */
 int rag_start_drafts(struct rag *r, const lutra_model *model);

@@ -143,8 +143,8 @@ static int append(struct talk *t, struct tokens *all, const char *text, size_t n
     return rc < 0 ? fail_with(&err) : 0;
 }
 
-/* The passages for a question behind `all`, as many as leave room for it and an answer.  They are text: a control token spelt
- * in them stays one. */
+/* The passages for a question behind `all`, as many as leave room for it and an answer.  They are text: a control token
+ * spelt in them stays one. */
 static int append_passages(struct talk *t, struct tokens *all, const struct buffer *question, int flags)
 {
     int n_ctx, code = rag_find(&t->rag, question->text, question->n_bytes), n_before = all->n, n_question = 0;
@@ -165,7 +165,8 @@ static int append_passages(struct talk *t, struct tokens *all, const struct buff
     return code;
 }
 
-/* What is asked for next, behind all that was said: passages for it, where there is a store, and the words of the user. */
+/* What is asked for next, behind all that was said: passages for it, where there is a store, and the words of the
+ * user. */
 static int append_prompt(struct talk *t, struct tokens *all, const struct buffer *prompt)
 {
     int special = all->n ? 0 : LUTRA_ADD_SPECIAL;

@@ -36,8 +36,9 @@ int searcher_init(struct searcher *s, struct search_options *o);
 int searcher_open(struct searcher *s, const struct search_options *o, struct engine *e, const char *model_path);
 void searcher_close(struct searcher *s, const struct engine *e);
 
-/* Runs a search for one reply to a question (for checkers): the winner's text goes into *reply; its first *n_reasoning bytes
- * are not its answer.  0, or an exit code after a message; cancelled: true after Ctrl-C.  quiet: nothing on stderr. */
+/* Runs a search for one reply to a question (for checkers): the winner's text goes into *reply; its first *n_reasoning
+ * bytes are not its answer.  0, or an exit code after a message; cancelled: true after Ctrl-C.  quiet: nothing on
+ * stderr. */
 int searcher_run(struct searcher *s, struct engine *e, const struct lutra_request *request, const char *question,
     bool quiet, struct buffer *reply, size_t *n_reasoning, bool *cancelled);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * On a terminal: a picture that redraws itself, a line per candidate and a bar per answer.  Elsewhere: a line per event.
+ * On a terminal: a picture that redraws itself, a line per candidate and a bar per answer.  Elsewhere: a line per
+ * event.
  */
 #include "run/search.h"
 

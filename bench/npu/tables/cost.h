@@ -5,12 +5,12 @@
  *     struct npu_work w = {.packets = 388972, .dma_bytes = 7741440, .tile_pairs = 13440, .stages = 56};
  *     struct npu_time t = npu_cost_time(&profile, &w);       t.us.low .. t.us.high, never called measured
  *
- * Each resource is busy for its work over its rate: vector threads, the gather unit, DMA, the cache path, the tile unit.
- * Packets are in equal parts, of which the busiest thread has parts / threads, rounded up.  In a pipeline of `stages` chunks
- * DMA | vector | tiles [TMAN 4.2] the longest hides the others but for one chunk: longest + (sum - longest) / stages; then
- * the threads meet `meets` times.  Starting transfers is the vector threads' work, calls of the tile unit are the unit's.
- * Gathers and scatters run beside the packets that issue them at best and stall them at worst: both ends are in the
- * interval.
+ * Each resource is busy for its work over its rate: vector threads, the gather unit, DMA, the cache path, the tile
+ * unit. Packets are in equal parts, of which the busiest thread has parts / threads, rounded up.  In a pipeline of
+ * `stages` chunks DMA | vector | tiles [TMAN 4.2] the longest hides the others but for one chunk: longest + (sum -
+ * longest) / stages; then the threads meet `meets` times.  Starting transfers is the vector threads' work, calls of the
+ * tile unit are the unit's. Gathers and scatters run beside the packets that issue them at best and stall them at
+ * worst: both ends are in the interval.
  */
 #ifndef LUTRA_NPU_TABLES_COST_H
 #define LUTRA_NPU_TABLES_COST_H
@@ -56,8 +56,8 @@ struct npu_interval npu_cost_energy(const struct npu_profile *profile, const str
 struct npu_interval npu_cost_message_us(const struct npu_profile *profile, double n);
 struct npu_interval npu_cost_message_mj(const struct npu_profile *profile, double n);
 
-/* Ratio of two modelled times under the same unknowns, for a comparison on one SoC: each figure at its low or at its high
- * end in both, the extremes over all such choices. */
+/* Ratio of two modelled times under the same unknowns, for a comparison on one SoC: each figure at its low or at its
+ * high end in both, the extremes over all such choices. */
 struct npu_interval npu_cost_ratio(
     const struct npu_profile *profile, const struct npu_work *slow, const struct npu_work *fast);
 

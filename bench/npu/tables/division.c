@@ -58,7 +58,8 @@ static void divide_gemv(const struct npu_op *op, struct npu_work *w)
     w->starts = w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
 }
 
-/* Tiles of up to 32 rows times heads, each segment a stage: keys and values are a transfer each, scores two tiles, outputs of 32 one. */
+/* Tiles of up to 32 rows times heads, each segment a stage: keys and values are a transfer each, scores two tiles,
+ * outputs of 32 one. */
 static void divide_attention(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
 {
     uint32_t per = NPU_ATTENTION_ROWS / (uint32_t)heads, area, n = npu_attention_threads(op->n, &machine, &area);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a step of a model is made of and how the executor divides it: division.c and ops.c.  Pure functions over the executor's
- * own (npu/wire/layout.h); tests/npu_cost/test_division.c compares them with what the emulator and a device do.
+ * What a step of a model is made of and how the executor divides it: division.c and ops.c.  Pure functions over the
+ * executor's own (npu/wire/layout.h); tests/npu_cost/test_division.c compares them with what the emulator and a device
+ * do.
  */
 #ifndef LUTRA_NPU_TABLES_DIVISION_H
 #define LUTRA_NPU_TABLES_DIVISION_H
 
 #include "cost.h"
 
-/* How the executor divides an operation (npu/wire/layout.h: its own functions), with all of 8 MiB of TCM: the work's parts,
- * stages and meets.  kv_heads: of attention, whose keys are those of the work; else 0. */
+/* How the executor divides an operation (npu/wire/layout.h: its own functions), with all of 8 MiB of TCM: the work's
+ * parts, stages and meets.  kv_heads: of attention, whose keys are those of the work; else 0. */
 struct npu_op;
 void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *work);
 uint32_t npu_kind_of(const char *name); /* enum npu_weight_kind; 0: none */

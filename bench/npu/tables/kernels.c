@@ -179,8 +179,8 @@ static const char *verdict(struct npu_interval r, double low, double high)
     return r.high < DECIDED * r.low ? "overlaps" : "undecided";
 }
 
-/* What is compared with the published value: the ratio, or where that is a maximum, the largest of those with the same name
- * behind their shape. */
+/* What is compared with the published value: the ratio, or where that is a maximum, the largest of those with the same
+ * name behind their shape. */
 static struct npu_interval compared(const struct comparisons *all, int at, const struct npu_profile *p)
 {
     const struct comparison *c = &all->item[at];

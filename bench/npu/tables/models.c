@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Whole models: throughput against batch, context and prompt [TTS Figures 11, 13, 17], energy [TTS Figure 12], memory
- * [TTS Figure 16], accuracy against latency and energy [TTS Figure 10].  Accuracies are measured (bench/npu/scaling.json, from
- * `lutra eval`), everything else is modelled from counts.
+ * [TTS Figure 16], accuracy against latency and energy [TTS Figure 10].  Accuracies are measured
+ * (bench/npu/scaling.json, from `lutra eval`), everything else is modelled from counts.
  */
 #include "tables.h"
 
@@ -134,8 +134,8 @@ static void add_times(double us[2], double mj[2], const struct modelled *t, doub
     mj[0] += n * t->low_mj, mj[1] += n * t->high_mj;
 }
 
-/* The prompt, then all candidates a token per step, then the judge's rows in passes of 16 (a tile holds that many: 2 heads
- * share keys).  Keys: whole segments of prompt and solution. */
+/* The prompt, then all candidates a token per step, then the judge's rows in passes of 16 (a tile holds that many: 2
+ * heads share keys).  Keys: whole segments of prompt and solution. */
 static int cost_of(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double prompt,
     double tokens, double judged, int width, struct npu_choice *c)
 {
@@ -168,8 +168,8 @@ static int read_choice(
     return cost_of(b, p, m, rows - tokens, tokens, judged, width, c);
 }
 
-/* Beaten: another is more accurate beyond both intervals, and cheaper at both ends of the profile (what a profile leaves open
- * is the same for all methods, so ends are compared with ends). */
+/* Beaten: another is more accurate beyond both intervals, and cheaper at both ends of the profile (what a profile
+ * leaves open is the same for all methods, so ends are compared with ends). */
 static int beats(const struct npu_choice *a, const struct npu_choice *b, int energy)
 {
     const double *x = energy ? a->mj : a->us, *y = energy ? b->mj : b->us;

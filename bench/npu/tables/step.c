@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whole steps of a model as the sum of operations that were counted: in rows between two counted row counts linearly, in
- * keys along the line through two counted lengths (a segment of keys costs the same wherever it is), elements and outputs
- * of the vocabulary in proportion.
+ * Whole steps of a model as the sum of operations that were counted: in rows between two counted row counts linearly,
+ * in keys along the line through two counted lengths (a segment of keys costs the same wherever it is), elements and
+ * outputs of the vocabulary in proportion.
  */
 #include "tables.h"
 
@@ -151,8 +151,8 @@ static int add_op(const struct npu_bench *b, const struct npu_profile *p, const 
     return 0;
 }
 
-/* A step's messages: the host takes one round trip for the first, and beside those on their way it only shows where they take
- * the NPU less time than the way takes. */
+/* A step's messages: the host takes one round trip for the first, and beside those on their way it only shows where
+ * they take the NPU less time than the way takes. */
 static void finish(const struct npu_profile *p, const struct npu_model *m, double steps, struct npu_step *s)
 {
     struct modelled all = {0};
@@ -178,8 +178,8 @@ int npu_decode_step(const struct npu_bench *b, const struct npu_profile *p, cons
     return 0;
 }
 
-/* Attention of rows first .. first + n - 1: a group sees what is before its last row, and pays for masks in the segments
- * that its rows do not all see. */
+/* Attention of rows first .. first + n - 1: a group sees what is before its last row, and pays for masks in the
+ * segments that its rows do not all see. */
 static int add_causal(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, int first,
     int n, struct npu_step *s)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accuracy against latency and against energy, side by side, a task beneath another [TTS Figures 10, 12]: a box per method, as wide as what the profile
- * leaves open and as high as the accuracy's interval, a point at its better end, and the line of those that nothing cheaper
- * beats.
+ * Accuracy against latency and against energy, side by side, a task beneath another [TTS Figures 10, 12]: a box per
+ * method, as wide as what the profile leaves open and as high as the accuracy's interval, a point at its better end,
+ * and the line of those that nothing cheaper beats.
  */
 #include "labels.h"
 #include "tables.h"

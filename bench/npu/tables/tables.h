@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `lutra-npu-tables`: counted packets of the NPU's kernels, the times SoC profiles model from them, and the papers' tables.
- * Nothing here runs on an NPU, and no time may be called measured.
+ * `lutra-npu-tables`: counted packets of the NPU's kernels, the times SoC profiles model from them, and the papers'
+ * tables. Nothing here runs on an NPU, and no time may be called measured.
  *
  *     main.c      options; counts and profiles: where they come from, looking rows up
  *     models.c    whole models: throughput, energy, memory, accuracy against cost; as md or JSON
@@ -95,8 +95,8 @@ struct npu_choice {
 };
 enum { NPU_CHOICES_MAX = 64 };
 
-/* Every method of the recorded accuracies once, out [NPU_CHOICES_MAX], those of a task together; texts are the document's.
- * How many. */
+/* Every method of the recorded accuracies once, out [NPU_CHOICES_MAX], those of a task together; texts are the
+ * document's. How many. */
 json_t *npu_open_accuracies(void);
 int npu_read_choices(const struct npu_bench *b, const struct npu_profile *p, json_t *document, struct npu_choice *out);
 

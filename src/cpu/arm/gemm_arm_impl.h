@@ -50,9 +50,9 @@ struct columns {
  * constant; in.n is one, too. */
 typedef void tile_fn(const void *form, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in);
 
-/* Calls tile, inlined once for every number of columns, for all panels and rows of a call: `most` columns at a time, 4 or 8.
- * Of 8, the width is in.n, made even where that is more than 1: a constant, too.  Activations have row_bytes per row, and
- * records that begin with steps of step_bytes per column. */
+/* Calls tile, inlined once for every number of columns, for all panels and rows of a call: `most` columns at a time, 4
+ * or 8. Of 8, the width is in.n, made even where that is more than 1: a constant, too.  Activations have row_bytes per
+ * row, and records that begin with steps of step_bytes per column. */
 LUTRA_INLINE void run_rows(
     const struct cpu_gemm_args *a, size_t row_bytes, size_t step_bytes, size_t most, tile_fn *tile, const void *form)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matmul of the formats with 32-element blocks by smmla: class i8x32, the arithmetic of x86/gemm_i8_avx512.c to the bit.
+ * Matmul of the formats with 32-element blocks by smmla: class i8x32, the arithmetic of x86/gemm_i8_avx512.c to the
+ * bit.
  *
  * A tile is 8 rows x 5 to 8 columns or 16 rows x up to 4: 16 cells of sums and, of one quad at a time, 8 of products.
  */

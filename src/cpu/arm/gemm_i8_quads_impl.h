@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matmul of the formats with 32-element blocks on vectors of 4 rows x 4 inputs (NEON, sdot): class i8x32, the arithmetic
- * of x86/gemm_i8_avx512.c to the bit.
+ * Matmul of the formats with 32-element blocks on vectors of 4 rows x 4 inputs (NEON, sdot): class i8x32, the
+ * arithmetic of x86/gemm_i8_avx512.c to the bit.
  *
  * Included after a dot_*_impl.h, by one file per instruction set; gives run_q4_0 and so on.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matmul of the formats with 256-element blocks by smmla: class i8x256, the arithmetic of x86/gemm_super_avx512.c to the
- * bit.
+ * Matmul of the formats with 256-element blocks by smmla: class i8x256, the arithmetic of x86/gemm_super_avx512.c to
+ * the bit.
  *
- * Tiles as in gemm_i8_i8mm.c; their integer sums are cells, too.  Minima (Q4_K, Q5_K) and the offset of Q6_K's codes are
- * dot products of 8 or 16 bytes per row with the inputs' sums: smmla again.
+ * Tiles as in gemm_i8_i8mm.c; their integer sums are cells, too.  Minima (Q4_K, Q5_K) and the offset of Q6_K's codes
+ * are dot products of 8 or 16 bytes per row with the inputs' sums: smmla again.
  */
 #include <stdbool.h>
 
@@ -24,8 +24,8 @@ LUTRA_INLINE int part_groups(struct form f)
 
 /* ---- factors ---- */
 
-/* Fields 0..3 in the lower bits of `own`, 4..7 of four bits in `low` and two in the upper bits of `own`: of four rows, of
- * which those of a pair are wanted. */
+/* Fields 0..3 in the lower bits of `own`, 4..7 of four bits in `low` and two in the upper bits of `own`: of four rows,
+ * of which those of a pair are wanted. */
 LUTRA_INLINE int8x16_t join_fields(uint8x16_t own, uint8x16_t low, int pair)
 {
     uint8x16_t last = vorrq_u8(vandq_u8(low, vdupq_n_u8(15)), vandq_u8(vshrq_n_u8(own, 2), vdupq_n_u8(0x30)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors of f32 on NEON: the same names as x86/vec_avx2_impl.h, and as many lanes (two registers), so that sums have the
- * same order and results the same bits.
+ * Vectors of f32 on NEON: the same names as x86/vec_avx2_impl.h, and as many lanes (two registers), so that sums have
+ * the same order and results the same bits.
  */
 #ifndef LUTRA_CPU_VEC_IMPL_H
 #define LUTRA_CPU_VEC_IMPL_H

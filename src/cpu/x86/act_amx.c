@@ -3,15 +3,15 @@
  * Activations for the AMX matmul: the same int8 codes and scales as cpu/layout.h's, in tiles of 8 or 16 rows.
  *
  *     q8x32:  per 32 inputs:  int8 code [16][32], f32 scale[16], f32 sum[16] = scale * sum of the codes
- *             up to 8 rows, per 64 inputs: int8 code [8][32 of the first group, 32 zeros], [8][32 zeros, 32 of the second],
- *                                          per group f32 scale[8], f32 sum[8]
+ *             up to 8 rows, per 64 inputs: int8 code [8][32 of the first group, 32 zeros],
+ *                                          [8][32 zeros, 32 of the second], per group f32 scale[8], f32 sum[8]
  *     q8x256: per 256 inputs: int8 code [4][rows][64], f32 scale[rows], i16 sums [4][rows][2] of 32 inputs each
  *             up to 8 rows of K-quants, per 256 inputs and in groups of G = 32 (Q6_K: 16): int8 code
  *                 [128 / G][8][G of the first group, G zeros], [8][G zeros, G of the second], interleaved by pair;
  *                 f32 scale[8], i16 sums [4][8][2], i16 reach[8], 16 unused
  *
- * The reach of 256 inputs tells how large the dot product of a group of them with codes can be: the most that the inputs
- * of one sign add up to (unsigned codes; Q6_K, whose codes are signed: that all add up to), without their signs.
+ * The reach of 256 inputs tells how large the dot product of a group of them with codes can be: the most that the
+ * inputs of one sign add up to (unsigned codes; Q6_K, whose codes are signed: that all add up to), without their signs.
  */
 #include <string.h>
 

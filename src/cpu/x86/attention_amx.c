@@ -8,13 +8,13 @@
  * Scores take all four products: their errors are exponentiated.  Values leave lo lo' out, at most 2^-16 |p v|.
  * Per 32 inputs a tile sum takes the products in the order above; inputs ascend.
  *
- * Queries stand in columns, 16 to a tile: scores^T = K q^T, so that K is the left factor, whose rows lie as in the cache,
- * and the softmax has a query per lane.  Then o = p V: V is the right factor, its rows in pairs, as in the cache, too;
- * only p is transposed.  A word holds inputs i (low half) and 16 + i of a chunk of 32.
+ * Queries stand in columns, 16 to a tile: scores^T = K q^T, so that K is the left factor, whose rows lie as in the
+ * cache, and the softmax has a query per lane.  Then o = p V: V is the right factor, its rows in pairs, as in the
+ * cache, too; only p is transposed.  A word holds inputs i (low half) and 16 + i of a chunk of 32.
  *
  * K and V are split in pieces that stay in L1 until the tile unit has used them; in memory only when other calls
- * will want them.  (Splitting some pieces ahead, while tiles are at work, gains nothing: with real data the two share one
- * power budget, docs/PITFALLS.md.)
+ * will want them.  (Splitting some pieces ahead, while tiles are at work, gains nothing: with real data the two share
+ * one power budget, docs/PITFALLS.md.)
  *
  * F32 and Q8_0 caches have more bits than two bf16 keep: they are attended in f32.
  */
@@ -167,8 +167,8 @@ LUTRA_INLINE void transpose_words(const uint8_t *tmp, vec r[SIDE])
     vec_transpose(r);
 }
 
-/* Scores -> probabilities relative to the largest, transposed and split.  Returns their sums: of the lower and of the upper
- * 16 keys of each half, then of the two. */
+/* Scores -> probabilities relative to the largest, transposed and split.  Returns their sums: of the lower and of the
+ * upper 16 keys of each half, then of the two. */
 LUTRA_INLINE vec take_exp(const struct group *g, const struct columns *x, const struct sight *s, int n_key, vec max)
 {
     const float *row = (const float *)(const void *)x->scores;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Operands of AMX attention: queries, keys and values of f32 and f16 split into bf16 tiles, the next block fetched meanwhile.
- * Included by attention_amx.c alone, after its vectors; that file says how tiles lie and why.
+ * Operands of AMX attention: queries, keys and values of f32 and f16 split into bf16 tiles, the next block fetched
+ * meanwhile. Included by attention_amx.c alone, after its vectors; that file says how tiles lie and why.
  */
 #ifndef LUTRA_CPU_X86_ATTENTION_AMX_SPLIT_IMPL_H
 #define LUTRA_CPU_X86_ATTENTION_AMX_SPLIT_IMPL_H
@@ -36,9 +36,9 @@ LUTRA_INLINE void split_rounded(__m512 a, __m512 b, void *hi, void *lo)
     _mm512_store_si512(lo, join(_mm512_castps_si512(x[1]), _mm512_castps_si512(y[1])));
 }
 
-/* How much of the next segment's K and V has been fetched while this one is computed: `step` more bytes of each with every
- * two vectors that are split, SOFTMAX_STEPS as many with two vectors of scores.  Fetched during splits alone, memory would
- * bound those and idle in between. */
+/* How much of the next segment's K and V has been fetched while this one is computed: `step` more bytes of each with
+ * every two vectors that are split, SOFTMAX_STEPS as many with two vectors of scores.  Fetched during splits alone,
+ * memory would bound those and idle in between. */
 enum { SOFTMAX_STEPS = 3 };
 struct ahead {
     size_t at, step;

@@ -46,8 +46,8 @@ LUTRA_INLINE size_t amx_pass_blocks(size_t n_block, size_t bytes)
     return (n_block + n_pass - 1) / n_pass;
 }
 
-/* Begins a product in tile register `slot`: of inputs a (lines of `bytes` bytes) with weights b.  pairs: two products in
- * turn share a, which is loaded for the even slots. */
+/* Begins a product in tile register `slot`: of inputs a (lines of `bytes` bytes) with weights b.  pairs: two products
+ * in turn share a, which is loaded for the even slots. */
 LUTRA_INLINE void begin_dot(int slot, const uint8_t *a, size_t bytes, const void *b, const bool pairs)
 {
     compiler_fence(b);

@@ -6,14 +6,14 @@
  *         for each slice of 512 inputs, each pair:
  *             for each two row blocks: 32 x 32 sums from the work memory, 16 groups of 32 inputs, back
  *
- * So a pair's weights (32 KiB) stay in L1 for all rows, and a slice of the activations in L2 for all the panels of a call.
- * What passes L1 once (activations, sums) is loaded as a stream, which leaves the weights where they are.  The next pair's
- * weights are unpacked meanwhile, a group at a time between products.
+ * So a pair's weights (32 KiB) stay in L1 for all rows, and a slice of the activations in L2 for all the panels of a
+ * call. What passes L1 once (activations, sums) is loaded as a stream, which leaves the weights where they are.  The
+ * next pair's weights are unpacked meanwhile, a group at a time between products.
  *
  * The order of additions of an output: bias, then inputs ascending, whatever the rows, panels and passes.
  *
- * With a gate, a pair is the same panel of two weights.  Its sums stay in the work memory, from where they are gated a row at a
- * time between the next products.
+ * With a gate, a pair is the same panel of two weights.  Its sums stay in the work memory, from where they are gated a
+ * row at a time between the next products.
  *
  * Activations: [slice][row block][group][16 rows][32 inputs] bf16; rows that the last block lacks are never used.
  */

@@ -33,8 +33,8 @@ struct bf16_scale {
     __m512 scale, bias;
 };
 
-/* Weight = scale * (code - offset) + min, for codes at `bit` of a lane.  Exact without a minimum (f16 scales have 11 bits);
- * with one, at bit 15 and for 11 bits of scale, to 2^-16 of scale. */
+/* Weight = scale * (code - offset) + min, for codes at `bit` of a lane.  Exact without a minimum (f16 scales have 11
+ * bits); with one, at bit 15 and for 11 bits of scale, to 2^-16 of scale. */
 LUTRA_INLINE struct bf16_scale bf16_scale_of(__m512 scale, int bit, int offset, __m512 min)
 {
     __m512 bias = _mm512_fnmadd_ps(scale, _mm512_set1_ps((float)((1 << (23 - bit)) + offset)), min);
@@ -44,8 +44,9 @@ LUTRA_INLINE struct bf16_scale bf16_scale_of(__m512 scale, int bit, int offset, 
     return (struct bf16_scale){_mm512_mask_mov_ps(scale, nan, quiet), _mm512_mask_mov_ps(bias, nan, quiet)};
 }
 
-/* 2^(23 - bit) + code is a float whose exponent is known: the code is in its mantissa where it lies, and there is nothing to
- * convert.  x: codes of `mask` at `bit` of each lane, whatever is beside them.  The result's upper half is the weight. */
+/* 2^(23 - bit) + code is a float whose exponent is known: the code is in its mantissa where it lies, and there is
+ * nothing to convert.  x: codes of `mask` at `bit` of each lane, whatever is beside them.  The result's upper half is
+ * the weight. */
 LUTRA_INLINE __m512i bf16_weight(__m512i x, const int bit, const int mask, struct bf16_scale s)
 {
     const __m512i base = _mm512_set1_epi32((127 + 23 - bit) << 23);

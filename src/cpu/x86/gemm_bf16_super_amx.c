@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Formats with 256-element blocks for the bf16 matmul.  A tile is one block, whose codes and scales are unpacked with its
- * first group.
+ * Formats with 256-element blocks for the bf16 matmul.  A tile is one block, whose codes and scales are unpacked with
+ * its first group.
  */
 #include "cpu/x86/gemm_bf16_amx_impl.h"
 #include "cpu/x86/gemm_super_form_impl.h"

@@ -3,11 +3,11 @@
  * The AMX matmul of gemm_i8_amx.c for up to 8 rows: two groups of 32 inputs per product, two panels at a time.
  *
  * A result's way from its tile to memory holds port 5 for 16 cycles, whether 8 or 16 rows are in it.  So a product's 16
- * rows are 8 rows of the batch twice: in the first 8 the codes of one group beside zeros, in the others zeros beside the
- * codes of the next group.
+ * rows are 8 rows of the batch twice: in the first 8 the codes of one group beside zeros, in the others zeros beside
+ * the codes of the next group.
  *
- *     for each panel of the first half of the unit with its fellow of the second half, each tile of 256 inputs: 4 pairs of
- *     groups, for each panel
+ *     for each panel of the first half of the unit with its fellow of the second half, each tile of 256 inputs: 4 pairs
+ *     of groups, for each panel
  *
  * The pipeline is that of gemm_i8_amx.c, with products in the order of the line above.
  *

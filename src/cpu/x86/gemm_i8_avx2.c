@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * AVX2 matmul of the formats with 32-element blocks: gemm_i8_ymm_impl.h by multiply-add pairs, exact: a pair of products
- * stays within int16 for codes up to 128 (128 * 127 * 2 = 32512), so wider codes go as |w| times x with w's sign.
+ * AVX2 matmul of the formats with 32-element blocks: gemm_i8_ymm_impl.h by multiply-add pairs, exact: a pair of
+ * products stays within int16 for codes up to 128 (128 * 127 * 2 = 32512), so wider codes go as |w| times x with w's
+ * sign.
  */
 #include <immintrin.h>
 

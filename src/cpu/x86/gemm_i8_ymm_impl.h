@@ -10,7 +10,8 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs, each group of 4 columns
  *
- * A tile's weights stay in L1 for all columns, as codes from MANY groups of columns on, which expand them once; what comes AHEAD_BYTES later is prefetched meanwhile, spread over them.
+ * A tile's weights stay in L1 for all columns, as codes from MANY groups of columns on, which expand them once; what
+ * comes AHEAD_BYTES later is prefetched meanwhile, spread over them.
  */
 #ifndef LUTRA_CPU_X86_GEMM_I8_YMM_H
 #define LUTRA_CPU_X86_GEMM_I8_YMM_H
@@ -100,9 +101,9 @@ LUTRA_INLINE bool worth_expanding(struct form f)
     return f.codes != BYTES || is_signed(f);
 }
 
-/* One group for n of a block's `width` columns, the first at x: one broadcast of 4 inputs serves both halves of the panel.
- * codes: the group's operands [8 steps][16 rows][4], or NULL.  Prefetches a group at `ahead`, up to two lines per step, if
- * any. */
+/* One group for n of a block's `width` columns, the first at x: one broadcast of 4 inputs serves both halves of the
+ * panel. codes: the group's operands [8 steps][16 rows][4], or NULL.  Prefetches a group at `ahead`, up to two lines
+ * per step, if any. */
 LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t *codes, const uint8_t *x, size_t width,
     int n, __m256i table, const uint8_t *ahead, __m256 (*sum)[TILE_COLUMNS])
 {

@@ -2,14 +2,14 @@
  *
  * The loops around an AVX-512 int8 kernel: two panels, tiles of 256 inputs, groups of four columns.
  *
- *     for each pass of up to PASS_ROWS rows, each panel of the first half of the unit with its fellow of the second half,
- *     each tile of 256 inputs, each group of 4 columns
+ *     for each pass of up to PASS_ROWS rows, each panel of the first half of the unit with its fellow of the second
+ *     half, each tile of 256 inputs, each group of 4 columns
  *
  * So memory is read as two streams without gaps; for up to FEW_COLUMNS rows as four, one from each quarter of the unit.
  * A tile's weights stay in L1 while all columns of the pass use them; meanwhile what lies AHEAD_BYTES further on is
- * prefetched, spread over the columns, so that memory works all the time.  Streams are prefetched and read in turn, a line
- * of each: one after the other costs a sixth of the bandwidth (docs/SPEED_LOG.md).  Sums of all columns live in L1 and pass
- * through registers once per tile.
+ * prefetched, spread over the columns, so that memory works all the time.  Streams are prefetched and read in turn, a
+ * line of each: one after the other costs a sixth of the bandwidth (docs/SPEED_LOG.md).  Sums of all columns live in L1
+ * and pass through registers once per tile.
  *
  * Included by one file per family of formats, which defines before:
  *     struct form, always a compile-time constant; size_t group_bytes(form): packed bytes per 32 inputs of a panel

@@ -6,11 +6,11 @@
  * A product's 16 rows are 8 rows of the batch twice: in the first 8 the codes of one group beside zeros, in the others
  * zeros beside the codes of the next group (gemm_i8_amx_pairs_impl.h says why).
  *
- *     for two panels, half of the call's apart, each tile of 256 inputs: 4 runs of 8 vectors of codes, each one or (Q6_K)
- *     two pairs of groups, for each panel
+ *     for two panels, half of the call's apart, each tile of 256 inputs: 4 runs of 8 vectors of codes, each one or
+ *     (Q6_K) two pairs of groups, for each panel
  *
- * At step i, product i is scaled, that of i + STORE_AHEAD goes to memory, i + DOT_AHEAD begins, and codes of a later run are
- * unpacked.  A run's codes are kept where those of the run four before were: what is unpacked stays in L1.
+ * At step i, product i is scaled, that of i + STORE_AHEAD goes to memory, i + DOT_AHEAD begins, and codes of a later
+ * run are unpacked.  A run's codes are kept where those of the run four before were: what is unpacked stays in L1.
  *
  * A group's integer sum nearly always fits 16 bits.  Whether it must, whatever the weights are, is seen from the
  * activations (their `reach`, act_amx.c); then scaling and adding it is one operation instead of three.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * AVX2 matmul of the formats with 256-element blocks: gemm_super_ymm_impl.h by multiply-add pairs, exact for codes up to 63.
- * Those of a table are signed, up to 127 in magnitude: |w| times x with w's sign.
+ * AVX2 matmul of the formats with 256-element blocks: gemm_super_ymm_impl.h by multiply-add pairs, exact for codes up
+ * to 63. Those of a table are signed, up to 127 in magnitude: |w| times x with w's sign.
  */
 #include <immintrin.h>
 

@@ -29,7 +29,8 @@ LUTRA_INLINE __m512i merge(__m512i c, __m512i h, int bits)
     return _mm512_ternarylogic_epi64(c, h, _mm512_set1_epi8((char)bits), 0xf8);
 }
 
-/* 6-bit scales (side 0) or minima (1) of groups 0 .. 3 and 4 .. 7, a byte each: three words per row (quant/formats.h). */
+/* 6-bit scales (side 0) or minima (1) of groups 0 .. 3 and 4 .. 7, a byte each: three words per row
+ * (quant/formats.h). */
 LUTRA_INLINE void six_bits(const uint8_t *words, int side, __m512i group[2])
 {
     __m512i own = load(words + STEP_BYTES * side), rest = load(words + STEP_BYTES * 2);
@@ -114,8 +115,9 @@ LUTRA_INLINE int vector_codes(struct form f)
     return f.codes == TWO_BITS || f.codes == THREE_BITS ? 4 : 2;
 }
 
-/* The group whose codes are q-th in the vectors of run r, that is vectors 8r .. 8r + 7 of a tile: Q4_K and Q5_K have groups
- * 2r and 2r + 1 side by side, Q6_K quarters q and q + 2 of a half, 2 and 3 bits all four quarters (code_vector). */
+/* The group whose codes are q-th in the vectors of run r, that is vectors 8r .. 8r + 7 of a tile: Q4_K and Q5_K have
+ * groups 2r and 2r + 1 side by side, Q6_K quarters q and q + 2 of a half, 2 and 3 bits all four quarters
+ * (code_vector). */
 LUTRA_INLINE int group_of(struct form f, int r, int q)
 {
     if (f.codes == SIX_BITS) return 4 * (r / 2) + r % 2 + 2 * q;
@@ -135,9 +137,9 @@ LUTRA_INLINE int code_shift(struct form f, int q)
     return f.codes == TWO_BITS || f.codes == THREE_BITS ? q % 2 * 2 : 0;
 }
 
-/* The bits that codes of group g have besides their low ones, at 2 + shift (Q3_K), 4 (Q5_K) or 4 and 5 (Q6_K) of a byte.
- * A matrix of bits for each 8 bytes: byte 7 - i of it says which bits of h make bit i.  is_signed (Q6_K): the offset is
- * taken off, so that bit 5, inverted, is the sign. */
+/* The bits that codes of group g have besides their low ones, at 2 + shift (Q3_K), 4 (Q5_K) or 4 and 5 (Q6_K) of a
+ * byte. A matrix of bits for each 8 bytes: byte 7 - i of it says which bits of h make bit i.  is_signed (Q6_K): the
+ * offset is taken off, so that bit 5, inverted, is the sign. */
 LUTRA_INLINE __m512i high_bits(struct form f, __m512i h, int g, int shift, bool is_signed)
 {
     if (f.codes == THREE_BITS)

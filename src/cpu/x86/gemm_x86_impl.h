@@ -54,8 +54,8 @@ LUTRA_INLINE void store_panel_ymm(const struct cpu_gemm_args *a, size_t panel, s
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
-/* Fetches what store_panel_avx512 will write: a line of its own per row, often not in any cache, and stores that wait for
- * it hold up whatever is stored after them. */
+/* Fetches what store_panel_avx512 will write: a line of its own per row, often not in any cache, and stores that wait
+ * for it hold up whatever is stored after them. */
 LUTRA_INLINE void prefetch_outputs(const struct cpu_gemm_args *a, size_t panel, size_t row, size_t n)
 {
     const float *out = a->out + (panel - a->panel) * LANES + row * a->out_stride;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any sampler chain over candidates.  What each stage keeps and changes is llama.cpp's rule for it; their order, and which have
- * an effect, is in the settings (settings.c).  Probabilities are those of the candidates left: softmax of their logits.
+ * Any sampler chain over candidates.  What each stage keeps and changes is llama.cpp's rule for it; their order, and
+ * which have an effect, is in the settings (settings.c).  Probabilities are those of the candidates left: softmax of
+ * their logits.
  */
 #include <float.h>
 #include <math.h>
@@ -155,7 +156,8 @@ static void cut_min_p(struct chain *c)
     c->n_row = c->n;
 }
 
-/* Exclude top choices: of those at or above the threshold only the least stays (p-e-w, text-generation-webui, pull request 6335). */
+/* Exclude top choices: of those at or above the threshold only the least stays (p-e-w, text-generation-webui, pull
+ * request 6335). */
 static void cut_xtc(struct chain *c)
 {
     float max = largest(c);
@@ -221,7 +223,8 @@ static void apply_adaptive_p(struct chain *c)
     }
 }
 
-/* How many tokens hold a surprise of mu bits, from Zipf's law through the best 100 (Basu et al.: Mirostat; arXiv 2007.14966). */
+/* How many tokens hold a surprise of mu bits, from Zipf's law through the best 100 (Basu et al.: Mirostat; arXiv
+ * 2007.14966). */
 static int mirostat_k(const struct chain *c, const double *ratio, int n)
 {
     double by_rank = 0, squares = 0;

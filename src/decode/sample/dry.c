@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * DRY ("don't repeat yourself"): a token that would go on with what the text has said before loses more the longer the match.
- * Published by p-e-w (text-generation-webui, pull request 5677); rules and limits as llama.cpp applies them.
+ * DRY ("don't repeat yourself"): a token that would go on with what the text has said before loses more the longer the
+ * match. Published by p-e-w (text-generation-webui, pull request 5677); rules and limits as llama.cpp applies them.
  *
- * With s[0], s[1], ... the text from its end backwards and match[k] the length of the longest common beginning of s and of
- * s[k], s[k + 1], ..., the token s[k - 1] once followed a match of that length.  A sequence breaker ends every match.
+ * With s[0], s[1], ... the text from its end backwards and match[k] the length of the longest common beginning of s and
+ * of s[k], s[k + 1], ..., the token s[k - 1] once followed a match of that length.  A sequence breaker ends every
+ * match.
  */
 #include <math.h>
 
@@ -56,7 +57,8 @@ static bool is_breaker(const struct sample_settings *set, int32_t token)
     return false;
 }
 
-/* The Z function: match[left .. right) is known to equal match[0 .. right - left), so that each token is compared once. */
+/* The Z function: match[left .. right) is known to equal match[0 .. right - left), so that each token is compared
+ * once. */
 static void find_matches(const struct sample_state *st, int n, int32_t *match)
 {
     int left = 0, right = 0;

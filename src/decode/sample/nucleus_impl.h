@@ -3,8 +3,8 @@
  * A draw from a whole row (no top-k), without a sort of it.
  *
  * The definition: order all logits best first, keep the shortest prefix that holds top_p of softmax(logits) and of it
- * what min-p leaves; then, in order of id, weigh what is kept by exp((logit - max) / temperature) and take the token at which
- * the running sum of weights first exceeds u times their total.  Here one pass over the row sorts the mass under
+ * what min-p leaves; then, in order of id, weigh what is kept by exp((logit - max) / temperature) and take the token at
+ * which the running sum of weights first exceeds u times their total.  Here one pass over the row sorts the mass under
  * softmax into buckets by the depth below the largest logit; only the bucket where top-p cuts is looked into, bucket by
  * finer bucket, until few enough are left to sort.  A second pass adds up weights per block of the row.  Sums are
  * doubles of the same f32 terms in another order.
@@ -72,8 +72,8 @@ const struct nucleus_passes *nucleus_passes_for(uint32_t isa);
 int nucleus_init(struct nucleus *tmp, int n_vocab);
 void nucleus_fini(struct nucleus *tmp);
 
-/* Takes the token for the random number u in [0, 1).  set: temperature > 0, top_k off.  logit [n_vocab]: their extent, max
- * finite, none NaN.  Allocates nothing. */
+/* Takes the token for the random number u in [0, 1).  set: temperature > 0, top_k off.  logit [n_vocab]: their extent,
+ * max finite, none NaN.  Allocates nothing. */
 int32_t nucleus_draw(struct nucleus *tmp, const struct nucleus_passes *passes, const struct sample_settings *set,
     const float *logit, int n_vocab, struct row_extent extent, double u);
 

@@ -92,12 +92,12 @@ struct sample_settings {
     int n_breaker;
 };
 
-/* llama.cpp's defaults: its chain, temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, the other stages off; penalties and DRY
- * look back 64 tokens. */
+/* llama.cpp's defaults: its chain, temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, the other stages off; penalties
+ * and DRY look back 64 tokens. */
 struct sample_settings sample_settings_default(void);
 
-/* Reads a list of stages as llama.cpp's --samplers has it ("top_k;temperature", each of several spellings) into set->stage.
- * Errors: LUTRA_E_ARGUMENT naming the word. */
+/* Reads a list of stages as llama.cpp's --samplers has it ("top_k;temperature", each of several spellings) into
+ * set->stage. Errors: LUTRA_E_ARGUMENT naming the word. */
 int sample_stages_parse(struct sample_settings *set, const char *list, struct lutra_error *err);
 
 /* Errors: LUTRA_E_ARGUMENT naming the field (not finite, out of range, token outside the vocabulary). */
@@ -111,8 +111,8 @@ struct sampler_limits {
     int n_thread;  /* sampler_pick() calls at the same time */
 };
 
-/* Memory: n_seq x (n_history x 4 + n_bias x 8 + 512) + n_thread x (n_vocab x 26 + n_history x 4 + 46,000) bytes, touched only when
- * used.
+/* Memory: n_seq x (n_history x 4 + n_bias x 8 + 512) + n_thread x (n_vocab x 26 + n_history x 4 + 46,000) bytes,
+ * touched only when used.
  * On failure *out is NULL.  Errors: LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY. */
 int sampler_open(struct sampler **out, const struct sampler_limits *limits, struct lutra_error *err);
 
@@ -123,8 +123,8 @@ void sampler_close(struct sampler **sampler);
 int sampler_init_sequence(
     struct sampler *sampler, int seq, const struct sample_settings *settings, uint32_t sample, struct lutra_error *err);
 
-/* The sequence now ends with `token` (prompt tokens included).  One that the last pick has picked moves the state of mirostat and
- * adaptive-p. */
+/* The sequence now ends with `token` (prompt tokens included).  One that the last pick has picked moves the state of
+ * mirostat and adaptive-p. */
 void sampler_accept(struct sampler *sampler, int seq, int32_t token);
 
 /* `dst` becomes a copy of `src` that draws as sample number `sample`. */
@@ -135,28 +135,30 @@ struct sample_pick {
     float log_prob; /* natural log-probability of token under the model's own distribution softmax(logits) */
 };
 
-/* Tokens whose logits a pick needs beside the best ROW_TOPK: those with a bias, those the penalties see, and those that DRY
- * punishes.  Others in the list change nothing. */
+/* Tokens whose logits a pick needs beside the best ROW_TOPK: those with a bias, those the penalties see, and those that
+ * DRY punishes.  Others in the list change nothing. */
 struct sample_list {
-    int32_t *
-        token; /* [ROW_LISTED] each once; the sampler's, until the sequence is asked again; NULL: picks need all logits */
+    /* [ROW_LISTED] each once; the sampler's, until the sequence is asked again; NULL: picks need all logits. */
+    int32_t *token;
     int n, most; /* it may grow to `most` */
     bool grows;  /* a pick further on needs the tokens between, too: penalties see them */
     bool here;   /* a pick further on needs others: DRY punishes what that text would repeat */
 };
 
-/* What the next pick of seq needs: its row wants WANT_TOPK | WANT_LOGPROB of the list, or WANT_LOGITS | WANT_LOGPROB.  The best
- * and the listed are enough where top-k of at most ROW_TOPK less the listed comes before all that needs the whole row (top-n-sigma,
- * typical, top-p, min-p, XTC, temperature), or where the draw is greedy; mirostat needs all logits.  Not beside a pick of thread 0. */
+/* What the next pick of seq needs: its row wants WANT_TOPK | WANT_LOGPROB of the list, or WANT_LOGITS | WANT_LOGPROB.
+ * The best and the listed are enough where top-k of at most ROW_TOPK less the listed comes before all that needs the
+ * whole row (top-n-sigma, typical, top-p, min-p, XTC, temperature), or where the draw is greedy; mirostat needs all
+ * logits.  Not beside a pick of thread 0. */
 struct sample_list sampler_listed(struct sampler *sampler, int seq);
-/* The list for a row behind `token`, which a pick further on may need.  False: there is no room; that row needs all logits. */
+/* The list for a row behind `token`, which a pick further on may need.  False: there is no room; that row needs all
+ * logits. */
 bool sample_list_add(struct sample_list *list, int32_t token);
 
 /* Picks the token for position `pos` of `seq` from what the head reports of its row: from result->logits [n_vocab], or
- * where these are NULL from the best and the listed, at least those that sampler_listed() says; the same token in both cases.
- * What it picked may be picked again or accepted.  thread: 0 .. n_thread - 1, one user at a time.
- * Errors: LUTRA_E_INTERNAL, a logit is NaN or +infinity (where = token, if known); LUTRA_E_NOT_FOUND, no token is left to
- * sample (all logits or all that the bias allows are -infinity); LUTRA_E_ARGUMENT, penalties overflow a float. */
+ * where these are NULL from the best and the listed, at least those that sampler_listed() says; the same token in both
+ * cases. What it picked may be picked again or accepted.  thread: 0 .. n_thread - 1, one user at a time.
+ * Errors: LUTRA_E_INTERNAL, a logit is NaN or +infinity (where = token, if known); LUTRA_E_NOT_FOUND, no token is left
+ * to sample (all logits or all that the bias allows are -infinity); LUTRA_E_ARGUMENT, penalties overflow a float. */
 int sampler_pick(struct sampler *sampler, int seq, int thread, const struct row_result *result, int64_t pos,
     struct sample_pick *pick, struct lutra_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sampler's own structures, shared by settings.c, sampler.c (state), pick.c (one draw), chain.c (any chain), dry.c and the
- * tests of the distribution.
+ * The sampler's own structures, shared by settings.c, sampler.c (state), pick.c (one draw), chain.c (any chain), dry.c
+ * and the tests of the distribution.
  */
 #ifndef LUTRA_DECODE_SAMPLE_SAMPLER_IMPL_H
 #define LUTRA_DECODE_SAMPLE_SAMPLER_IMPL_H
@@ -64,7 +64,8 @@ struct sampler {
     int32_t *listed;                /* [n_seq][ROW_LISTED] */
 };
 
-/* Drops what changes nothing from the chain, and turns off what the chain leaves out.  True: st->plain; *best is st->best. */
+/* Drops what changes nothing from the chain, and turns off what the chain leaves out.  True: st->plain; *best is
+ * st->best. */
 bool sample_settings_compile(struct sample_settings *set, int *best);
 
 /* llama.cpp's rule: a seen token's logit is divided by the repeat penalty where positive and multiplied where not,
@@ -77,8 +78,8 @@ static inline float sample_penalised(const struct sample_settings *set, float x,
 
 /* ---- DRY (dry.c) ---- */
 
-/* Notes in tmp->seen[token] the length + 1 of the longest match that each token would go on with, for those that are punished.
- * Returns how many of the window's tokens hold them; dry_clear() zeroes them again. */
+/* Notes in tmp->seen[token] the length + 1 of the longest match that each token would go on with, for those that are
+ * punished. Returns how many of the window's tokens hold them; dry_clear() zeroes them again. */
 int dry_find(const struct sample_state *st, int n_vocab, struct sample_scratch *tmp);
 void dry_clear(const struct sample_state *st, int n_vocab, struct sample_scratch *tmp);
 /* What a token loses that goes on with a match of length + 1 = noted. */
@@ -86,8 +87,8 @@ float dry_penalty(const struct sample_settings *set, int noted);
 
 /* ---- any chain (chain.c) ---- */
 
-/* Applies the stages of st->set to n candidates (bias added) of a row of n_row logits; u: of XTC.  cand is tmp->cand; tmp->logits
- * and tmp->seen are used.  Errors as sampler_pick(). */
+/* Applies the stages of st->set to n candidates (bias added) of a row of n_row logits; u: of XTC.  cand is tmp->cand;
+ * tmp->logits and tmp->seen are used.  Errors as sampler_pick(). */
 int chain_apply(const struct sample_state *st, int n_vocab, struct sample_scratch *tmp, int n, int n_row, double u,
     struct sample_choice *out, struct lutra_error *err);
 

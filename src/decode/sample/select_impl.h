@@ -24,16 +24,16 @@ struct select_scratch {
     int32_t count[SELECT_BUCKETS];
 };
 
-/* The lesser of two floats, neither negative (-0 is) nor NaN.  As integers: gcc makes a branch of a float comparison and
- * no vectors. */
+/* The lesser of two floats, neither negative (-0 is) nor NaN.  As integers: gcc makes a branch of a float comparison
+ * and no vectors. */
 static inline float at_most(float x, float most)
 {
     int32_t a = (int32_t)f32_bits(x), b = (int32_t)f32_bits(most);
     return f32_from_bits((uint32_t)(a < b ? a : b));
 }
 
-/* 2^-z for z >= 0, relative error below 3e-7; 2^-125 above 125.  Our own so that the bits do not depend on the C library;
- * few operations, since a draw takes it of every logit. */
+/* 2^-z for z >= 0, relative error below 3e-7; 2^-125 above 125.  Our own so that the bits do not depend on the C
+ * library; few operations, since a draw takes it of every logit. */
 static inline float exp2_minus(float z)
 {
     z = at_most(z, 125);

@@ -7,7 +7,8 @@
 
 #include "decode/speculate/speculate.h"
 
-/* Guesses that rest on the same ground: acceptance is learnt of each kind by itself.  What kinds there are is a drafter's own. */
+/* Guesses that rest on the same ground: acceptance is learnt of each kind by itself.  What kinds there are is a
+ * drafter's own. */
 enum { DRAFT_KINDS = 24 };
 
 struct draft_node {
@@ -45,8 +46,8 @@ struct drafter {
 extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_calibrated, drafter_recycle, drafter_extend,
     drafter_outside, drafter_model;
 
-/* Where last[-k] .. *last stand in a text: ends e <= n_token of the occurrences of the longest match of up to `cap` of them
- * (token[e - len .. e - 1]), the latest first, at most `room`.  *len: that length; 0 = none. */
+/* Where last[-k] .. *last stand in a text: ends e <= n_token of the occurrences of the longest match of up to `cap` of
+ * them (token[e - len .. e - 1]), the latest first, at most `room`.  *len: that length; 0 = none. */
 int draft_find(const int32_t *token, int n_token, const int32_t *last, int cap, int room, int *end, int *len);
 
 /* The same of a text's own last tokens, where they stood before: ends e < n_token. */
@@ -55,8 +56,9 @@ int draft_matches(const int32_t *token, int n_token, int cap, int room, int *end
 /* The token d places behind `end`: where the text ends, it is taken to go on as it went after the match. */
 int32_t draft_continuation(const int32_t *token, int n_token, int end, int d);
 
-/* Of a guess from a match, d tokens behind it, the rank-th likeliest there (0: first): by the length of the match, which has
- * grown by d once all above it were right (1, 2, 3-4, 5-8, 9-16, more), by being first, by standing at the tip. */
+/* Of a guess from a match, d tokens behind it, the rank-th likeliest there (0: first): by the length of the match,
+ * which has grown by d once all above it were right (1, 2, 3-4, 5-8, 9-16, more), by being first, by standing at the
+ * tip. */
 int draft_match_kind(int len, int d, int rank);
 
 #endif

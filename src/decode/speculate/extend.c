@@ -2,9 +2,10 @@
  *
  * extend: what stood behind a rejected draft is offered once more [SDNPU 4.4, equation 3].
  *
- * A rejection is often for a time: the text has a word more, or another word, and then goes on as drafted.  So where a draft
- * was rejected, the longest stretch of it of which the model ranks each token high (among the best 8 behind the one before) is
- * kept for a few passes.  It is offered behind the text's end: behind its own last match with that, else from its start.
+ * A rejection is often for a time: the text has a word more, or another word, and then goes on as drafted.  So where a
+ * draft was rejected, the longest stretch of it of which the model ranks each token high (among the best 8 behind the
+ * one before) is kept for a few passes.  It is offered behind the text's end: behind its own last match with that, else
+ * from its start.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ngram-simple: prompt lookup (Saxena, "Prompt Lookup Decoding", 2023).  What followed the latest earlier occurrence of the
- * last tokens follows again.
+ * ngram-simple: prompt lookup (Saxena, "Prompt Lookup Decoding", 2023).  What followed the latest earlier occurrence of
+ * the last tokens follows again.
  */
 #include "decode/speculate/drafter_impl.h"
 

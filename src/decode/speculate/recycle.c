@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * recycle: a table of what the model itself has held likely behind each token, walked from the text's last token (after Token
- * Recycling, arXiv 2408.08696), one cache line for each token of the vocabulary.  Every row that was verified refreshes the entry of its token with its best 8 and their
- * probabilities, rejected rows, too [SDNPU 4.4]: they were computed anyway.
+ * recycle: a table of what the model itself has held likely behind each token, walked from the text's last token (after
+ * Token Recycling, arXiv 2408.08696), one cache line for each token of the vocabulary.  Every row that was verified
+ * refreshes the entry of its token with its best 8 and their probabilities, rejected rows, too [SDNPU 4.4]: they were
+ * computed anyway.
  */
 #include <math.h>
 #include <stdlib.h>

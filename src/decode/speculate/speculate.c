@@ -62,8 +62,8 @@ struct speculator {
 
 /* ---- rates ---- */
 
-/* A rate begins as the drafter says; after some 20 guesses it is what was seen.  A kind of guess that is not worth a row any
- * more creeps back by so little that it is tried once in about fifty of the passes that could have. */
+/* A rate begins as the drafter says; after some 20 guesses it is what was seen.  A kind of guess that is not worth a
+ * row any more creeps back by so little that it is tried once in about fifty of the passes that could have. */
 static const float rate_gain = 0.05f, rate_return = 0.0005f;
 
 static void learn(float *rate, float share, bool right)

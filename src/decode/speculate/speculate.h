@@ -5,11 +5,11 @@
  *     speculator_open(&sp, &set, &lim, err);                    set.types = "suffix"
  *     source_add(&sources, speculator_source(sp));
  *
- * Drafters look at a tip's text and propose a small tree, best first, each node with an estimate of how likely its whole path
- * is.  All trees of a pass go through one queue, by falling estimate, whoever they are of: samples, beams, requests.  Of the
- * rows in this order as many are kept as make expected tokens per cost (decode/row_cost.h) greatest; none, where that is none.
- * What is drafted changes how many passes a text takes, and nothing else (decode/source.h).  Estimates are a session's, shared
- * by its sequences: forks have nothing to copy.
+ * Drafters look at a tip's text and propose a small tree, best first, each node with an estimate of how likely its
+ * whole path is.  All trees of a pass go through one queue, by falling estimate, whoever they are of: samples, beams,
+ * requests.  Of the rows in this order as many are kept as make expected tokens per cost (decode/row_cost.h) greatest;
+ * none, where that is none. What is drafted changes how many passes a text takes, and nothing else (decode/source.h).
+ * Estimates are a session's, shared by its sequences: forks have nothing to copy.
  */
 #ifndef LUTRA_DECODE_SPECULATE_H
 #define LUTRA_DECODE_SPECULATE_H
@@ -27,8 +27,8 @@ struct spec_settings {
     int ngram_n;              /* tokens that ngram-simple looks up at most */
 };
 
-/* What a second model is asked for: how many guesses at a tip, at most; the least estimate of a path; and the rates that they
- * have been right at so far, by spec_model_kind: that estimate is their product. */
+/* What a second model is asked for: how many guesses at a tip, at most; the least estimate of a path; and the rates
+ * that they have been right at so far, by spec_model_kind: that estimate is their product. */
 struct spec_wish {
     int most;
     float p_min;
@@ -37,8 +37,8 @@ struct spec_wish {
 /* Of the guess `depth` behind a tip that the model has given probability p. */
 int spec_model_kind(float p, int depth);
 
-/* A second model that drafts: begin works out the guesses behind all tips of a pass, guesses hands out one tip's, each the
- * parent of the next. */
+/* A second model that drafts: begin works out the guesses behind all tips of a pass, guesses hands out one tip's, each
+ * the parent of the next. */
 struct spec_model {
     void *self;
     void (*begin)(void *self, const struct pass *pass, const struct spec_wish *wish);

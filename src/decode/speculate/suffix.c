@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * suffix: every continuation of the longest match, by how often it was seen (after SuffixDecoding, arXiv 2411.04975, with a
- * scan in place of its suffix tree).
+ * suffix: every continuation of the longest match, by how often it was seen (after SuffixDecoding, arXiv 2411.04975,
+ * with a scan in place of its suffix tree).
  */
 #include "decode/speculate/drafter_impl.h"
 

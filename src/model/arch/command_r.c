@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Command R, and Command R7B and A (cohere2): attention and feed-forward side by side behind one LayerNorm without bias, and
- * scaled logits.  cohere2 has windows in three layers of four; the others do not rotate.
+ * Command R, and Command R7B and A (cohere2): attention and feed-forward side by side behind one LayerNorm without
+ * bias, and scaled logits.  cohere2 has windows in three layers of four; the others do not rotate.
  */
 #include "model/model_impl.h"
 

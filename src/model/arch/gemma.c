@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Gemma has embeddings scaled by sqrt(d_model), and GEGLU; Gemma 2 and 3 also norms behind each sub-layer, and windows.
- * Gemma 2 caps scores and logits, and every other layer has a window.  Gemma 3 has norms of each head's q and k instead of
- * caps, windows in five layers of six, and these turn with a base of their own and without scaling.
+ * Gemma 2 caps scores and logits, and every other layer has a window.  Gemma 3 has norms of each head's q and k instead
+ * of caps, windows in five layers of six, and these turn with a base of their own and without scaling.
  */
 #include "model/model_impl.h"
 
 #include <math.h>
 
-/* The fallbacks are llama.cpp's, and so is telling the 27b models by their layers: the only ones whose scores are not scaled
- * by the size of their heads. */
+/* The fallbacks are llama.cpp's, and so is telling the 27b models by their layers: the only ones whose scores are not
+ * scaled by the size of their heads. */
 static void scale(struct hparams *hp, int layers_27b)
 {
     hp->embedding_scale = sqrtf((float)hp->d_model);

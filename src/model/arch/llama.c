@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Llama 2 and 3, and what converts to it: Mistral 7B and Nemo, TinyLlama, SmolLM and SmolLM2, Falcon 3, DeepSeek-LLM.
- * The plain block: every other page says how it differs from this one.  Mistral's first models look back 4096 positions in
- * all layers; their GGUF files do not say so, their folders do.
+ * The plain block: every other page says how it differs from this one.  Mistral's first models look back 4096 positions
+ * in all layers; their GGUF files do not say so, their folders do.
  */
 #include "model/model_impl.h"
 

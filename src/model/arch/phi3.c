@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Phi-3, 3.5 and 4 (mini and medium): one matrix for q, k and v, one for gate and up, a part of each head rotated (Phi-4-mini),
- * and LongRoPE.  Phi-3-mini-4k looks back 2047 positions in all layers; llama.cpp (0.7.0) has these windows off.
+ * Phi-3, 3.5 and 4 (mini and medium): one matrix for q, k and v, one for gate and up, a part of each head rotated
+ * (Phi-4-mini), and LongRoPE.  Phi-3-mini-4k looks back 2047 positions in all layers; llama.cpp (0.7.0) has these
+ * windows off.
  */
 #include "model/model_impl.h"
 

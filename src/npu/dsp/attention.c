@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * FlashAttention [TTS Algorithm 1] over the paged cache, one tile of up to 32 rows after the other: the query heads of one
- * KV head times the rows of a group.  Everything up to the probabilities is transposed: keys down, rows across.  For each
- * segment of 64 keys:
+ * FlashAttention [TTS Algorithm 1] over the paged cache, one tile of up to 32 rows after the other: the query heads of
+ * one KV head times the rows of a group.  Everything up to the probabilities is transposed: keys down, rows across.
+ * For each segment of 64 keys:
  *
- *     S^T = K Q^T   keys are the activations, so that a tile of them is pairs of keys interleaved; queries are the weights,
- *                   transposed once
+ *     S^T = K Q^T   keys are the activations, so that a tile of them is pairs of keys interleaved; queries are the
+ *                   weights, transposed once
  *     P^T           maxima and sums of a row run down the tile: one vector operation per vector, none across lanes
- *     O  += P V     probabilities are transposed in registers, 32 x 32 at a time; values are weights, interleaved as keys are
+ *     O  += P V     probabilities are transposed in registers, 32 x 32 at a time; values are weights, interleaved as
+ *                   keys are
  *
  * The output is f32 and rescaled as maxima grow.  Keys and values of the next segment are on their way meanwhile.
  */

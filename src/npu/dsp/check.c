@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Does an operation stay inside of shared memory?  Every buffer of every operation, as execute.c and the kernels use it, in
- * 64-bit arithmetic; then the tables that an operation names.
+ * Does an operation stay inside of shared memory?  Every buffer of every operation, as execute.c and the kernels use
+ * it, in 64-bit arithmetic; then the tables that an operation names.
  */
 #include "npu/dsp/kernels.h"
 #include "npu/dsp/server.h"

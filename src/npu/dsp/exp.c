@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * exp of halves <= 0 for the softmax, three ways [TTS 5.2.1, Figure 14]: a table in TCM read by gathers, a polynomial in
- * halves, and f32 arithmetic.
+ * exp of halves <= 0 for the softmax, three ways [TTS 5.2.1, Figure 14]: a table in TCM read by gathers, a polynomial
+ * in halves, and f32 arithmetic.
  *
- * The table is indexed by the IEEE bits of the half without its sign: entry i is the nearest half of exp(-half(i)), 0 for
- * infinity, NaN for NaN.  (Never by the unit's own form, whose bits differ between generations.)
+ * The table is indexed by the IEEE bits of the half without its sign: entry i is the nearest half of exp(-half(i)), 0
+ * for infinity, NaN for NaN.  (Never by the unit's own form, whose bits differ between generations.)
  */
 #include "npu/dsp/kernels.h"
 #include "npu/dsp/vexp.h"

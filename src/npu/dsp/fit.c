@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows with massive activations, as real models have them at the input of ffn_down: a power of two makes them fit halves.
- * Ordinary rows keep every bit.
+ * Rows with massive activations, as real models have them at the input of ffn_down: a power of two makes them fit
+ * halves. Ordinary rows keep every bit.
  */
 #include "npu/dsp/kernels.h"
 

@@ -5,9 +5,9 @@
  *     DMA brings chunk p + 1 | vector threads make f16 tiles of chunk p - 1 and store the rows of chunk p - 3 |
  *     the tile thread multiplies chunk p - 2
  *
- * and in phase 0 the rows become tiles.  Each thread has some units of a chunk's weights, which it fetches itself, and some
- * pairs of its rows, so that vector threads wait for the tile thread and not for each other.  A chunk serves every block of
- * rows that fits in TCM beside it; further rows are further passes.
+ * and in phase 0 the rows become tiles.  Each thread has some units of a chunk's weights, which it fetches itself, and
+ * some pairs of its rows, so that vector threads wait for the tile thread and not for each other.  A chunk serves every
+ * block of rows that fits in TCM beside it; further rows are further passes.
  */
 #include "npu/dsp/kernels.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Few rows times packed weights with integer dot products: codes stay unsigned bytes, four activations are a scalar, and
- * the offset of the codes is folded into where the sum starts.  Floats appear once per 32 inputs.
+ * Few rows times packed weights with integer dot products: codes stay unsigned bytes, four activations are a scalar,
+ * and the offset of the codes is folded into where the sum starts.  Floats appear once per 32 inputs.
  *
  * Per vector of 256 4-bit codes: 1 load, a mask, a shift, 1 scalar load of two quads and 2 multiplications.
  */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The head: logits of some rows, a slice of the vocabulary at a time, and what is asked of them taken from each slice while
- * it is near: the largest with their ids, the sum of exponentials, one token's logit.  Logits leave the NPU only for rows
- * that want them all [TTS 9: the head on the CPU limits larger batches].
+ * The head: logits of some rows, a slice of the vocabulary at a time, and what is asked of them taken from each slice
+ * while it is near: the largest with their ids, the sum of exponentials, one token's logit.  Logits leave the NPU only
+ * for rows that want them all [TTS 9: the head on the CPU limits larger batches].
  *
- * A slice is looked at in groups of 256 outputs, which threads share; then what they found is taken over row by row.  Groups
- * are fixed, so that a row's bits do not depend on the threads.
+ * A slice is looked at in groups of 256 outputs, which threads share; then what they found is taken over row by row.
+ * Groups are fixed, so that a row's bits do not depend on the threads.
  */
 #include "npu/dsp/kernels.h"
 #include "npu/dsp/vmath.h"
 
 enum { GROUP = NPU_HEAD_SLICE / 32 / NPU_HEAD_GROUPS /* vectors */, LOWEST = (int32_t)0xff7fffff };
 
-/* A row's scratch: f32 logits, then of each group the lanes' largest so far, the sums of their exponentials, and whether any
- * logit of this slice is above the least of those listed. */
+/* A row's scratch: f32 logits, then of each group the lanes' largest so far, the sums of their exponentials, and
+ * whether any logit of this slice is above the least of those listed. */
 enum { FOUND = NPU_HEAD_SLICE * 4, FOUND_BYTES = 384, FOUND_SUM = 128, FOUND_ABOVE = 256 };
 
 struct slice {

@@ -3,11 +3,13 @@
  * The thin layer every NPU kernel is written against: 128-byte vectors, TCM, DMA, cache maintenance and the tile
  * machine.  A kernel is a C function with a parameter named `isa`, and uses nothing but these names:
  *
- *     static void add_rows(struct isa *isa, uint8_t *y, const uint8_t *x) { v_store(y, v_add_h(v_load(y), v_load(x))); }
+ *     static void add_rows(struct isa *isa, uint8_t *y, const uint8_t *x) { v_store(y, v_add_h(v_load(y), v_load(x)));
+ *     }
  *
  * Three back ends, chosen by the compiler's target and one macro:
  *
- *     Hexagon, ISA_HEXAGON   intrinsics, real floats (v73; dsp/isa_hexagon_impl.h), threads and units of silicon (dsp/silicon)
+ *     Hexagon, ISA_HEXAGON   intrinsics, real floats (v73; dsp/isa_hexagon_impl.h), threads and units of silicon
+ *                            (dsp/silicon)
  *     Hexagon, otherwise     intrinsics for integers; floats in software, or with ISA_COUNT as integer instructions of
  *                            the same issue resource (dsp/isa_qemu_impl.h, tests/npu/standins.txt)
  *     anything else          the emulator with hazards (npu/sim/isa_sim.h), the only other header dsp/ may see
@@ -39,8 +41,8 @@
  *   dma        dma_start_1d(dst, src, bytes)  dma_start_2d(dst, dst_stride, src, src_stride, width, rows): a ticket;
  *              dma_poll(ticket) dma_wait(ticket): it and all before it have landed
  *   cache      cache_flush(p, bytes)  cache_invalidate(p, bytes)
- *   threads    isa_threads(n, fn, user): fn(isa, user, thread, n) on n vector threads, done on return.  A section: what one
- *              thread writes no other may touch; a DMA is waited for by the thread that started it
+ *   threads    isa_threads(n, fn, user): fn(isa, user, thread, n) on n vector threads, done on return.  A section: what
+ *              one thread writes no other may touch; a DMA is waited for by the thread that started it
  *              isa_phases(n, n_phases, fn, user): fn(isa, user, phase, thread, n) on n vector threads and, as thread n,
  *              one more for the tile unit that has no vectors.  A vector thread begins a phase when the tile thread has
  *              ended the one before it, the tile thread when all vector threads have: what one vector thread does in a

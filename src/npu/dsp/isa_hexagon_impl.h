@@ -2,7 +2,8 @@
  *
  * isa.h on a Hexagon compiler: integer operations as intrinsics.  Floats, DMA, cache and tiles come from
  * isa_real_impl.h and silicon/machine_impl.h
- * (ISA_HEXAGON) or isa_qemu_impl.h; its software floats with silicon's machine where tests run that on QEMU (ISA_SILICON).
+ * (ISA_HEXAGON) or isa_qemu_impl.h; its software floats with silicon's machine where tests run that on QEMU
+ * (ISA_SILICON).
  */
 #ifndef LUTRA_NPU_DSP_ISA_HEXAGON_IMPL_H
 #define LUTRA_NPU_DSP_ISA_HEXAGON_IMPL_H

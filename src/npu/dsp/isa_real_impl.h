@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * isa.h on silicon: HVX's own floats (v73).  Compiled into liblutra_npu.so, run nowhere here.  Threads, DMA, cache and tiles
- * are in silicon/machine_impl.h.
+ * isa.h on silicon: HVX's own floats (v73).  Compiled into liblutra_npu.so, run nowhere here.  Threads, DMA, cache and
+ * tiles are in silicon/machine_impl.h.
  *
  * The last place of q16/q32 operations differs from isa.h's rounding.
  */

@@ -22,8 +22,8 @@ void npu_dequant_k(
 void npu_quantize(
     struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last);
 
-/* n_blocks blocks of 32 outputs times m act8 rows, `stride` apart; y: 32 f32 per block, rows y_stride apart.  A row's bits do
- * not depend on the other rows; two rows at a time share the unpacking.
+/* n_blocks blocks of 32 outputs times m act8 rows, `stride` apart; y: 32 f32 per block, rows y_stride apart.  A row's
+ * bits do not depend on the other rows; two rows at a time share the unpacking.
  * Per group of 32 inputs: an exact integer sum, to f32, times the scale; groups of 256 inputs are added in ascending k,
  * multiplied by the activation's scale and added to the output.  One rounding per written operation. */
 void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, uint32_t y_stride,
@@ -34,15 +34,15 @@ void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y,
 void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks);
 
-/* Rows of f32 to tiles first .. last - 1 of f16 [ceil(m / 32)][n_tiles]; rows past m and columns past k become 0.  Back:
- * rows first .. last - 1 of a tile, first even, and a vector is added to each; y is row 0. */
+/* Rows of f32 to tiles first .. last - 1 of f16 [ceil(m / 32)][n_tiles]; rows past m and columns past k become 0.
+ * Back: rows first .. last - 1 of a tile, first even, and a vector is added to each; y is row 0. */
 void npu_tiles_of_rows(struct isa *isa, uint8_t *restrict tiles, const uint8_t *restrict x, uint32_t stride, uint32_t m,
     uint32_t k, uint32_t n_tiles, uint32_t first, uint32_t last);
 void npu_rows_of_tile(struct isa *isa, uint8_t *restrict y, uint32_t stride, const uint8_t *restrict tile,
     uint32_t first, uint32_t last, vec bias);
 
-/* Y [m][n] = X [m][k] W^T + bias: DMA of packed weights, dequantization, tiles, store.  k is a multiple of 32; the weights
- * are packed for the next multiple of 64.  0 or an npu_op_status. */
+/* Y [m][n] = X [m][k] W^T + bias: DMA of packed weights, dequantization, tiles, store.  k is a multiple of 32; the
+ * weights are packed for the next multiple of 64.  0 or an npu_op_status. */
 uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
 /* Element-wise; y may be a. */
@@ -72,7 +72,8 @@ void npu_copy(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, u
 /* n f32 to n halves at any even address; up to 127 bytes behind x are read. */
 void npu_store_halves(struct isa *isa, uint8_t *restrict to, const uint8_t *restrict x, uint32_t n);
 
-/* The head's rows, slice by slice (dsp/head.c).  scratch and result are one row's; npu_head_slice shares groups and rows. */
+/* The head's rows, slice by slice (dsp/head.c).  scratch and result are one row's; npu_head_slice shares groups and
+ * rows. */
 void npu_head_begin(struct isa *isa, uint8_t *scratch, uint8_t *result);
 void npu_head_slice(
     struct isa *isa, const struct npu_machine *machine, const struct npu_op *op, uint32_t first, uint32_t n_blocks);
@@ -86,9 +87,10 @@ void npu_exp_by_table(struct isa *isa, uint8_t *restrict y, const uint8_t *restr
 void npu_exp_by_f16(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
 void npu_exp_by_f32(struct isa *isa, uint8_t *restrict y, const uint8_t *restrict x, uint32_t n);
 
-/* FlashAttention over the cache [TTS Algorithm 1]: rows of Q (heads of a group, samples, drafts) fill tiles of 32.  Scores and probabilities are halves, sums, maxima's rescaling and the output f32.  Segments of 64 keys in
- * ascending order, so a row's bits do not depend on the other rows.  A masked probability is exactly 0, and a row that
- * sees nothing is 0.  0 or an npu_op_status. */
+/* FlashAttention over the cache [TTS Algorithm 1]: rows of Q (heads of a group, samples, drafts) fill tiles of 32.
+ * Scores and probabilities are halves, sums, maxima's rescaling and the output f32.  Segments of 64 keys in ascending
+ * order, so a row's bits do not depend on the other rows.  A masked probability is exactly 0, and a row that sees
+ * nothing is 0.  0 or an npu_op_status. */
 uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
 /* Executes one operation; returns enum npu_op_status. */

@@ -2,8 +2,9 @@
  *
  * K-quants: units of 256 k whose groups have integer scales under one pair of halves.
  *
- * Dequantization makes each group's scale (and minimum) a half first, then treats codes as the simple types do.  The integer
- * product needs no half: groups are multiplied by their integer scales exactly, and floats appear once per 256 inputs.
+ * Dequantization makes each group's scale (and minimum) a half first, then treats codes as the simple types do.  The
+ * integer product needs no half: groups are multiplied by their integer scales exactly, and floats appear once per 256
+ * inputs.
  */
 #include "npu/dsp/kernels.h"
 

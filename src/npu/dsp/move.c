@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows that change place and form: a token's embedding out of packed weights, chosen rows, keys and values to the cache.
+ * Rows that change place and form: a token's embedding out of packed weights, chosen rows, keys and values to the
+ * cache.
  */
 #include "npu/dsp/kernels.h"
 #include "npu/dsp/vpart.h"

@@ -75,7 +75,8 @@ void npu_rope(struct isa *isa, uint8_t *y, const uint8_t *x, const uint8_t *rest
     const uint8_t *restrict table, uint32_t n, uint32_t period, uint32_t distance, uint8_t *restrict scratch)
 {
     uint8_t *row = scratch + 4096;
-    /* y may be x: the row is read before any of it is written.  As far as partners go, what lies before and behind it is 0. */
+    /* y may be x: the row is read before any of it is written.  As far as partners go, what lies before and behind it
+     * is 0. */
     for (uint32_t i = 4096 - (4 * distance + 127) / 128 * 128; i < 4096; i += 128) {
         v_store(scratch + i, v_zero());
         v_store(row + 4 * n + 4096 - 128 - i, v_zero());

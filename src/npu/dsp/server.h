@@ -35,8 +35,8 @@ struct npu_memory {
 };
 
 /* Whether an operation, with the tables it names, stays inside of memory: NPU_OK or NPU_OUT_OF_WINDOW.  Tables are
- * invalidated first where the host wrote them (NPU_FROM_HOST).  Shapes and kinds are npu_execute's to judge; those it would
- * refuse may pass. */
+ * invalidated first where the host wrote them (NPU_FROM_HOST).  Shapes and kinds are npu_execute's to judge; those it
+ * would refuse may pass. */
 uint32_t npu_op_check(struct isa *isa, const struct npu_memory *memory, const struct npu_op *op);
 
 #endif

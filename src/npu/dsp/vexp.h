@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * exp of a vector of 64 halves <= 0: by a polynomial of halves and by f32 arithmetic; the third way is dsp/exp.c's table.
+ * exp of a vector of 64 halves <= 0: by a polynomial of halves and by f32 arithmetic; the third way is dsp/exp.c's
+ * table.
  */
 #ifndef LUTRA_NPU_DSP_VEXP_H
 #define LUTRA_NPU_DSP_VEXP_H
@@ -19,8 +20,8 @@ ISA_INLINE vec v_exp_wide(struct isa *isa, vec x)
     return f16_of_q32(v_pair(q32_add(odd, zero), q32_add(even, zero)));
 }
 
-/* 2^t by halves: t = x log2(e), rounded to an integer by a magic sum, the rest by a series to f^4.  Below -24 the result
- * is 0, between -14 and -24 it is built from a normal number by a product, so that it rounds once more. */
+/* 2^t by halves: t = x log2(e), rounded to an integer by a magic sum, the rest by a series to f^4.  Below -24 the
+ * result is 0, between -14 and -24 it is built from a normal number by a product, so that it rounds once more. */
 ISA_INLINE vec v_exp_half(struct isa *isa, vec x)
 {
     static const int16_t series[5] = {0x20ed, 0x2b1b, 0x33b0, 0x398c, 0x3c00}; /* ln(2)^n / n!, n = 4 .. 0 */

@@ -2,8 +2,8 @@
  *
  * A Hexagon program in a child process under qemu-hexagon.
  *
- * The child gets one open file, dies with the thread that started it (PR_SET_PDEATHSIG: keep that thread), stands in a process group of
- * its own, and is always waited for.
+ * The child gets one open file, dies with the thread that started it (PR_SET_PDEATHSIG: keep that thread), stands in a
+ * process group of its own, and is always waited for.
  */
 #ifndef LUTRA_NPU_HOST_CHILD_H
 #define LUTRA_NPU_HOST_CHILD_H
@@ -15,8 +15,8 @@
 
 enum { NPU_PATH_BYTES = 4096 };
 
-/* The emulator: the given one, or qemu-hexagon of PATH.  LUTRA_E_UNSUPPORTED: there is none, or it is older than version 10,
- * the first that runs HVX v73; the text says what to install. */
+/* The emulator: the given one, or qemu-hexagon of PATH.  LUTRA_E_UNSUPPORTED: there is none, or it is older than
+ * version 10, the first that runs HVX v73; the text says what to install. */
 int npu_find_qemu(const char *given, char path[NPU_PATH_BYTES], struct lutra_error *err);
 
 /* The program: the given one, or lutra-npu-qemu.elf beside the running program, one folder up, or in ../lib/lutra.

@@ -27,8 +27,8 @@ static int add(
     return npu_window_do(d, window, NPU_OP_INVALIDATE, at, bytes, err);
 }
 
-/* A product's, where its weight lies; a norm's, where the next weight lies; a rotation's becomes part of its tables, and
- * sinks lie beside the cache (npu_constants_sinks). */
+/* A product's, where its weight lies; a norm's, where the next weight lies; a rotation's becomes part of its tables,
+ * and sinks lie beside the cache (npu_constants_sinks). */
 static int add_op(struct npu_device *d, const struct op_list *list, int i, struct lutra_error *err)
 {
     const struct op *op = &list->op[i];

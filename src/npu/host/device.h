@@ -5,10 +5,10 @@
  *     struct device *npu;
  *     TRY(npu_device_open(&npu, npu_local_open, &(struct npu_transport_settings){0}, pool, err));
  *
- * Weights, values and the cache live in the windows of as many NPU sessions as they need [TTS 8], the first opened here,
- * others when a weight or a cache finds no room.  A segment becomes one run of messages per change of session: products go to
- * tiles at every row count; attention stacks the heads of a group and rows that share blocks.  What the host must see comes back when the segment is waited for: results,
- * and the cache's new rows.
+ * Weights, values and the cache live in the windows of as many NPU sessions as they need [TTS 8], the first opened
+ * here, others when a weight or a cache finds no room.  A segment becomes one run of messages per change of session:
+ * products go to tiles at every row count; attention stacks the heads of a group and rows that share blocks.  What the
+ * host must see comes back when the segment is waited for: results, and the cache's new rows.
  *
  * One segment at a time, from one thread.  After LUTRA_E_DEVICE_LOST the host's side of every buffer stays readable.
  */

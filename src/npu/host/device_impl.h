@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The NPU device's insides: device.c (what it can do, the front door), weights.c, windows.c (NPU sessions and their
- * memory), buffers.c (values and caches over several windows), constants.c, program.c (operations to messages), submit.c
- * (messages on their way, what comes back).
+ * memory), buffers.c (values and caches over several windows), constants.c, program.c (operations to messages),
+ * submit.c (messages on their way, what comes back).
  *
- * One NPU session sees one 32-bit window.  What exceeds it lies in several [TTS 8]: a product runs where its weight lies,
- * attention where its layer's cache lies, and a value goes by way of the host to the window that needs it.
+ * One NPU session sees one 32-bit window.  What exceeds it lies in several [TTS 8]: a product runs where its weight
+ * lies, attention where its layer's cache lies, and a value goes by way of the host to the window that needs it.
  */
 #ifndef LUTRA_NPU_HOST_DEVICE_IMPL_H
 #define LUTRA_NPU_HOST_DEVICE_IMPL_H
@@ -121,7 +121,8 @@ struct npu_device {
 int npu_window_add(struct npu_device *d, struct lutra_error *err);
 void npu_window_remove(struct npu_device *d); /* the last one */
 
-/* Room for a weight: weights fill three quarters of a window, then the next one; where there is no next one, any room. */
+/* Room for a weight: weights fill three quarters of a window, then the next one; where there is no next one, any
+ * room. */
 int npu_window_place(struct npu_device *d, uint32_t bytes, int *window, uint32_t *at, struct lutra_error *err);
 
 /* A step's memory in every window, or in one. */
@@ -161,7 +162,8 @@ int npu_cache_place(struct npu_device *d, const struct op_list *list, void *host
 void npu_buffer_drop(struct npu_device *d, struct npu_buffer *b);
 struct npu_buffer *npu_buffer_of(const struct npu_device *d, const void *host); /* that starts there; NULL: none */
 
-/* The first `bytes` of a value, from where they are current to the host, or to a window where it is invalidated then. */
+/* The first `bytes` of a value, from where they are current to the host, or to a window where it is invalidated
+ * then. */
 int npu_value_to_host(struct npu_device *d, struct npu_buffer *b, uint32_t bytes, struct lutra_error *err);
 int npu_value_to_window(
     struct npu_device *d, struct npu_buffer *b, int window, uint32_t bytes, struct lutra_error *err);

@@ -68,7 +68,8 @@ struct fastrpc {
 int fastrpc_load(struct fastrpc *rpc, const char *given, struct lutra_error *err);
 void fastrpc_unload(struct fastrpc *rpc);
 
-/* What a result of NPU_METHOD_SERVE says, in words: "no TCM ...", or NULL where it is not the program's (wire/serve.h). */
+/* What a result of NPU_METHOD_SERVE says, in words: "no TCM ...", or NULL where it is not the program's
+ * (wire/serve.h). */
 const char *fastrpc_reason(int rc);
 
 #endif

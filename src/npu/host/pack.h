@@ -30,8 +30,8 @@ void npu_pack_k(
 /* 32 codes of output n, k a multiple of 32: whole words of the layout. */
 void npu_pack_codes(const struct npu_weights *w, uint8_t *dst, const uint8_t *code, uint32_t k, uint32_t n);
 
-/* Quantizes f32 rows [n][k] to supergroups: nearest codes in groups of 2 k x 16 outputs [TTS 5.1.1].  NPU_W_SUPER4: scale
- * = extreme / -8 as Q4_0 does it; NPU_W_SUPER8: largest magnitude / 127 as Q8_0 does it. */
+/* Quantizes f32 rows [n][k] to supergroups: nearest codes in groups of 2 k x 16 outputs [TTS 5.1.1].  NPU_W_SUPER4:
+ * scale = extreme / -8 as Q4_0 does it; NPU_W_SUPER8: largest magnitude / 127 as Q8_0 does it. */
 void npu_pack_supergroup(
     const struct npu_weights *w, const float *rows, size_t row_stride, uint8_t *dst, uint32_t first, uint32_t last);
 

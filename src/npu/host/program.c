@@ -2,8 +2,8 @@
  *
  * A segment of operations as one submission: tables, then messages.
  *
- * The messages of a step refer to tables that the host writes anew each time: tokens, rotations, slots, masks.  They lie
- * one behind another in one region, which the first message invalidates.
+ * The messages of a step refer to tables that the host writes anew each time: tokens, rotations, slots, masks.  They
+ * lie one behind another in one region, which the first message invalidates.
  */
 #include <string.h>
 
@@ -247,8 +247,8 @@ static void push_fit(struct program *p, uint32_t code, int value)
     wrote(p, value);
 }
 
-/* Each part where its weight lies.  On tiles at every row count: one row of them costs no more bytes than the integer product,
- * and a row's bits are the same beside any others (docs/NPU.md). */
+/* Each part where its weight lies.  On tiles at every row count: one row of them costs no more bytes than the integer
+ * product, and a row's bits are the same beside any others (docs/NPU.md). */
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
     bool fit = massive(p->s->list, op);
@@ -448,8 +448,8 @@ static int emit_one(struct program *p, const struct op *op, struct lutra_error *
     }
 }
 
-/* Where an operation runs: with its weight, with its layer's cache, a norm with the next weight, the rest where the last
- * one ran. */
+/* Where an operation runs: with its weight, with its layer's cache, a norm with the next weight, the rest where the
+ * last one ran. */
 static int place(const struct program *p, const struct op *op)
 {
     const struct op_info *info = op_info_of(op->kind);

@@ -172,8 +172,8 @@ struct places {
     size_t groups, segments, runs, masks, bytes;
 };
 
-/* Upper bounds: every row alone in every segment; a segment has at most 65 runs, but those of all drafts together have no
- * more than one per key of each row's last two segments. */
+/* Upper bounds: every row alone in every segment; a segment has at most 65 runs, but those of all drafts together have
+ * no more than one per key of each row's last two segments. */
 static int lay_out(int n_row, int n_ctx, int n_heads, struct places *out)
 {
     size_t rows = (size_t)n_row, per = NPU_ATTENTION_ROWS / (size_t)n_heads, n_segment, n_mask;

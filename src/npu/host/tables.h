@@ -39,8 +39,8 @@ struct npu_attention_request {
 /* Bytes that tables of n_row rows over n_ctx positions never exceed; SIZE_MAX on overflow. */
 size_t npu_attention_bytes(int n_row, int n_ctx, int n_heads);
 
-/* Tables at `out` (8-byte aligned, npu_attention_bytes long), whose first word becomes their length.  Rows that see the same keys share them: each
- * physical block once per group, a draft's path with those it is a part of. */
+/* Tables at `out` (8-byte aligned, npu_attention_bytes long), whose first word becomes their length.  Rows that see the
+ * same keys share them: each physical block once per group, a draft's path with those it is a part of. */
 void npu_attention_tables(const struct npu_attention_request *r, void *out, size_t max_bytes);
 
 #endif

@@ -12,11 +12,12 @@
  *     npu_transport_acquire(npu, y, y_bytes);                  before the host's first read
  *     npu_transport_close(&npu);
  *
- * A transport is one NPU session with its own 32-bit window.  What exceeds a window is spread over several sessions, each
- * opened by itself [TTS 8]: weights lie where their operations run, values are copied by the host from window to window.
+ * A transport is one NPU session with its own 32-bit window.  What exceeds a window is spread over several sessions,
+ * each opened by itself [TTS 8]: weights lie where their operations run, values are copied by the host from window to
+ * window.
  *
- * Publish and acquire are the host's half of coherence; the NPU's half is NPU_FROM_HOST, NPU_TO_HOST, NPU_OP_INVALIDATE and
- * NPU_OP_FLUSH (wire/message.h).  In process both matter: without them the other side sees old bytes.
+ * Publish and acquire are the host's half of coherence; the NPU's half is NPU_FROM_HOST, NPU_TO_HOST, NPU_OP_INVALIDATE
+ * and NPU_OP_FLUSH (wire/message.h).  In process both matter: without them the other side sees old bytes.
  *
  * The first 64 KiB of TCM stay between operations (the exp table): machine.tcm_kept on the NPU's side.
  *
@@ -69,8 +70,8 @@ struct npu_transport {
     uint32_t n_used, max_used;
 };
 
-/* The ways there are, all with one signature.  *out is NULL on failure: LUTRA_E_UNSUPPORTED (no NPU, no program, QEMU too
- * old: the text says what to do), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY, LUTRA_E_DEVICE_LOST. */
+/* The ways there are, all with one signature.  *out is NULL on failure: LUTRA_E_UNSUPPORTED (no NPU, no program, QEMU
+ * too old: the text says what to do), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY, LUTRA_E_DEVICE_LOST. */
 typedef int npu_transport_open(
     struct npu_transport **out, const struct npu_transport_settings *settings, struct lutra_error *err);
 npu_transport_open npu_local_open;   /* the emulator, in this process */
@@ -84,13 +85,13 @@ uint32_t npu_transport_alloc(struct npu_transport *npu, uint32_t bytes);
 void npu_transport_free(struct npu_transport *npu, uint32_t offset); /* 0 is allowed */
 uint64_t npu_transport_free_bytes(const struct npu_transport *npu);
 
-/* Runs operations in order after all earlier ones; op is copied.  After a failed operation the rest of the submission is
- * skipped.  May wait for room.  LUTRA_E_DEVICE_LOST: and from then on always. */
+/* Runs operations in order after all earlier ones; op is copied.  After a failed operation the rest of the submission
+ * is skipped.  May wait for room.  LUTRA_E_DEVICE_LOST: and from then on always. */
 int npu_transport_submit(
     struct npu_transport *npu, const struct npu_op *op, uint32_t n_op, uint64_t *ticket, struct lutra_error *err);
 
-/* 0: done.  LUTRA_E_DEADLINE: not yet (absolute, clock_real; CLOCK_NEVER_US: none); LUTRA_E_DEVICE_LOST; LUTRA_E_INTERNAL: an
- * operation was refused, or broke a rule of the emulator (by name, kernel and line). */
+/* 0: done.  LUTRA_E_DEADLINE: not yet (absolute, clock_real; CLOCK_NEVER_US: none); LUTRA_E_DEVICE_LOST;
+ * LUTRA_E_INTERNAL: an operation was refused, or broke a rule of the emulator (by name, kernel and line). */
 int npu_transport_wait(struct npu_transport *npu, uint64_t ticket, uint64_t deadline_us, struct lutra_error *err);
 
 void npu_transport_publish(struct npu_transport *npu, uint32_t offset, uint32_t bytes);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The NPU of a phone.  A window of memory that both processors reach, and one long call that serves the ring in it [TTS 6]: the
- * call's return is how the NPU's end is noticed.  The NPU's end is dsp/silicon.  Never run on silicon by this project: tested
- * against libraries of its own, one of which runs that end under qemu-hexagon.
+ * The NPU of a phone.  A window of memory that both processors reach, and one long call that serves the ring in it [TTS
+ * 6]: the call's return is how the NPU's end is noticed.  The NPU's end is dsp/silicon.  Never run on silicon by this
+ * project: tested against libraries of its own, one of which runs that end under qemu-hexagon.
  *
- * Coherence is one-way: the NPU's accesses see the CPU's caches, but its own cache is maintained by its program (NPU_FROM_HOST,
- * NPU_TO_HOST, the ring's view there).  So publish and acquire have nothing to do on this side.
+ * Coherence is one-way: the NPU's accesses see the CPU's caches, but its own cache is maintained by its program
+ * (NPU_FROM_HOST, NPU_TO_HOST, the ring's view there).  So publish and acquire have nothing to do on this side.
  *
  * TCM is not in the window: the NPU tells its address as an offset modulo 2^32.
  */

@@ -127,8 +127,8 @@ struct isa *npu_sim_isa(struct npu_sim *sim);
 /* A buffer of shared memory, aligned to 128 bytes and followed by a gap that no access may touch.  0: none left. */
 uint32_t npu_sim_buffer(struct npu_sim *sim, uint32_t bytes);
 
-/* For an allocator of its own: accesses to [offset, offset + bytes), whole lines of shared memory, are allowed from now on,
- * or no longer. */
+/* For an allocator of its own: accesses to [offset, offset + bytes), whole lines of shared memory, are allowed from now
+ * on, or no longer. */
 void npu_sim_own(struct npu_sim *sim, uint32_t offset, uint32_t bytes, int owned);
 
 /* The host's pointer to a window offset. */
@@ -147,7 +147,8 @@ const char *npu_sim_fault_text(enum npu_sim_fault_kind kind);
 
 struct npu_sim_counters *npu_sim_counts(struct npu_sim *sim);
 
-/* What each thread did in each section, or phase of one: a timeline.  The last `thread` of a phase is the tile thread. */
+/* What each thread did in each section, or phase of one: a timeline.  The last `thread` of a phase is the tile
+ * thread. */
 struct npu_sim_span {
     uint32_t section, thread, n; /* sections and phases are numbered through; thread of n */
     uint64_t packets;            /* npu_sim_packet_bound of it */

@@ -72,8 +72,8 @@ static inline int sim_in_tcm(const struct npu_sim *sim, uint32_t off, uint64_t b
     return off >= sim->tcm_start && off + bytes <= sim->ddr_start;
 }
 
-/* Inside of a section nobody may touch what another thread writes, nor write what another thread has read; of phases, no
- * vector thread may do so with what another does in the phase before. */
+/* Inside of a section nobody may touch what another thread writes, nor write what another thread has read; of phases,
+ * no vector thread may do so with what another does in the phase before. */
 void sim_check_threads(struct sim_at at, uint32_t off, uint32_t bytes, int writes);
 
 /* Lands what was started and not waited for, each a fault, and numbers tickets anew. */

@@ -5,7 +5,8 @@
  * Pure functions of shape, type, TCM size and thread count, compiled on both sides, so that host and NPU cannot
  * disagree.  Sizes in bytes, offsets from the start of the object.  No allocation, no state, any thread.
  *
- * tile32, the default weight layout.  W is [n][k] (n outputs).  Blocks of 32 outputs; in a block, units of 64 k; in a unit:
+ * tile32, the default weight layout.  W is [n][k] (n outputs).  Blocks of 32 outputs; in a block, units of 64 k; in a
+ * unit:
  *
  *     codes of tile 0 (k 0..31) | codes of tile 1 (k 32..63) | 64 scales, f16 | 64 minima, f16 (Q4_1 only)
  *
@@ -64,7 +65,8 @@ struct npu_weights {
     uint32_t block_bytes; /* n_units * unit_bytes */
 };
 
-/* 0, or -1: unknown kind, k not a positive multiple of 64 (K-quants: 256), n not positive, more than 2^31 bytes in all. */
+/* 0, or -1: unknown kind, k not a positive multiple of 64 (K-quants: 256), n not positive, more than 2^31 bytes in
+ * all. */
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
 /* Where the code of (k, n) is: byte offset, and 0 or 4 as the shift of a 4-bit code; of F16 the half itself. */
@@ -101,8 +103,9 @@ static inline uint32_t npu_share_start(struct npu_shares s, uint32_t thread)
     return s.each * thread + (thread < s.more ? thread : s.more);
 }
 
-/* TCM plan of Y [m][n] = X [m][k] W^T on tiles.  Offsets from the start of TCM, each a multiple of 2048.  All threads work
- * on the same chunk of outputs: its DMA, its tiles and its results are shared by units, so TCM does not limit threads. */
+/* TCM plan of Y [m][n] = X [m][k] W^T on tiles.  Offsets from the start of TCM, each a multiple of 2048.  All threads
+ * work on the same chunk of outputs: its DMA, its tiles and its results are shared by units, so TCM does not limit
+ * threads. */
 struct npu_gemm_plan {
     uint32_t row_blocks;   /* blocks of 32 rows held at once */
     uint32_t n_passes;     /* over the weights: ceil(m / 32 / row_blocks) */
@@ -130,8 +133,8 @@ int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm
     struct npu_gemv_plan *out);
 
 /* Equal parts that an operation's packets are divided into, over all rows; attention's by its tables, see
- * npu_attention_threads.  Of NPU_OP_GEMM: of a chunk of outputs, and there is a thread more for its tiles.  What has one part
- * runs on one thread. */
+ * npu_attention_threads.  Of NPU_OP_GEMM: of a chunk of outputs, and there is a thread more for its tiles.  What has
+ * one part runs on one thread. */
 struct npu_op;
 struct npu_machine;
 uint32_t npu_op_parts(const struct npu_op *op);
@@ -155,7 +158,8 @@ struct npu_attention_plan {
 /* 0, or -1: n is not a multiple of 8, or it does not fit. */
 int npu_attention_plan(uint32_t n, uint32_t first_byte, uint32_t tcm_bytes, struct npu_attention_plan *out);
 
-/* Threads that TCM has room for, each with an area of its own: tiles of rows are shared by so many.  0: not even one. */
+/* Threads that TCM has room for, each with an area of its own: tiles of rows are shared by so many.  0: not even
+ * one. */
 uint32_t npu_attention_threads(uint32_t n, const struct npu_machine *machine, uint32_t *area_bytes);
 
 /* One area of TCM for an operation that needs no more: rotations, embeddings, exponentials.  0, or -1. */

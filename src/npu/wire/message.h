@@ -2,8 +2,8 @@
  *
  * What the host asks of the NPU: one operation and the machine it runs on.
  *
- * All words are 32-bit little-endian; buffers are offsets into the shared window (0: none); TCM belongs to the executor.
- * Rows of f32 matrices start at multiples of 128 bytes.  The same structs on both sides, no padding.
+ * All words are 32-bit little-endian; buffers are offsets into the shared window (0: none); TCM belongs to the
+ * executor. Rows of f32 matrices start at multiples of 128 bytes.  The same structs on both sides, no padding.
  */
 #ifndef LUTRA_NPU_WIRE_MESSAGE_H
 #define LUTRA_NPU_WIRE_MESSAGE_H
@@ -59,23 +59,26 @@ struct npu_op {
     uint32_t scratch;                /* memory of NPU_OP_HEAD */
 };
 
-/* Rotation.  y = x * c + partner * s, where the partner of element i is i + d where the mask is set, i - d elsewhere, and
- * d = k elements.  c, s and the mask repeat with a period of `param` elements, a multiple of 32 that divides n.  Tables
- * at `weights`: the mask (words of ones and zeros), then for each row c and s; an element that stays has c 1 and s 0. */
+/* Rotation.  y = x * c + partner * s, where the partner of element i is i + d where the mask is set, i - d elsewhere,
+ * and d = k elements.  c, s and the mask repeat with a period of `param` elements, a multiple of 32 that divides n.
+ * Tables at `weights`: the mask (words of ones and zeros), then for each row c and s; an element that stays has c 1 and
+ * s 0. */
 
-/* Massive rows.  NPU_OP_FIT multiplies a row whose largest magnitude is 2^13 or more by the power of two that brings it into
- * [2^12, 2^13): then neither it nor a product of it overflows halves, and nothing is lost but what is 2^-26 of it.  The
- * inverse, 1 for the rows that it leaves alone, goes to weights + 128 r as a vector of f32; NPU_OP_UNFIT multiplies by it. */
+/* Massive rows.  NPU_OP_FIT multiplies a row whose largest magnitude is 2^13 or more by the power of two that brings it
+ * into [2^12, 2^13): then neither it nor a product of it overflows halves, and nothing is lost but what is 2^-26 of it.
+ * The inverse, 1 for the rows that it leaves alone, goes to weights + 128 r as a vector of f32; NPU_OP_UNFIT multiplies
+ * by it. */
 
 /* The cache: rows of n halves that lie `layer_stride` apart from layer to layer, `head_stride` from head to head. */
 struct npu_slot { /* NPU_OP_KV_APPEND: rows -> npu_slot [m]; param: the layer */
     uint32_t keys, values, layer_stride, head_stride;
 };
 
-/* Attention.  rows -> struct npu_attention, `bytes` long with all its tables, which depend neither on layer nor on head; k
- * is the layer, m the rows, whose strides are those of whole rows.  Rows are cut into groups; a group's rows times the query heads of one KV head fill up to 32 rows of a
- * tile.  A group reads its segments of 64 keys in ascending position; bit i of a row's mask of a segment: it sees key
- * i.  A segment is one or more runs of keys, 64 in all; keys that no row sees may hold anything. */
+/* Attention.  rows -> struct npu_attention, `bytes` long with all its tables, which depend neither on layer nor on
+ * head; k is the layer, m the rows, whose strides are those of whole rows.  Rows are cut into groups; a group's rows
+ * times the query heads of one KV head fill up to 32 rows of a tile.  A group reads its segments of 64 keys in
+ * ascending position; bit i of a row's mask of a segment: it sees key i.  A segment is one or more runs of keys, 64 in
+ * all; keys that no row sees may hold anything. */
 enum { NPU_SEGMENT = 64, NPU_ATTENTION_ROWS = 32 };
 struct npu_run {
     struct npu_slot at; /* of the first key */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ring of messages in shared memory [TTS 6]: the host puts messages of several operations, the NPU takes them in order
- * and answers each.  One writer per line of 128 bytes, so that no side's cache maintenance undoes the other's words.
+ * A ring of messages in shared memory [TTS 6]: the host puts messages of several operations, the NPU takes them in
+ * order and answers each.  One writer per line of 128 bytes, so that no side's cache maintenance undoes the other's
+ * words.
  *
  *     host:  fill cells, flush them, then store host.written with release and flush its line
  *     NPU:   invalidate the host's line, load host.written with acquire, invalidate the cells, copy, judge, execute,
  *            write the answer and flush it, then store npu.taken and npu.answered with release and flush their line
  *
- * Numbers only grow (modulo 2^32); a cell is its number modulo NPU_RING_CELLS.  A message is a header cell and its operations;
- * its check word makes cells that were not published, or not acquired, a refusal instead of a wrong operation.
+ * Numbers only grow (modulo 2^32); a cell is its number modulo NPU_RING_CELLS.  A message is a header cell and its
+ * operations; its check word makes cells that were not published, or not acquired, a refusal instead of a wrong
+ * operation.
  *
  * A machine that keeps both views coherent leaves flush and invalidate NULL.
  */

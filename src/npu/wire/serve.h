@@ -2,13 +2,14 @@
  *
  * The calls that FastRPC carries between host/transport_fastrpc.c and dsp/silicon/skel.c: scalars, arguments, results.
  *
- * A call is a word of scalars and an array of arguments: in buffers, out buffers, in handles, out handles, in that order.
+ * A call is a word of scalars and an array of arguments: in buffers, out buffers, in handles, out handles, in that
+ * order.
  *
  *     scalars: attributes 31:29 | method 28:24 | in buffers 23:16 | out buffers 15:8 | in handles 7:4 | out handles 3:0
  *
  * FastRPC itself makes the first two calls when the host opens and closes a handle: open brings the length of a name (a
- * word) and the name, and takes a handle; close brings that handle.  Our own is NPU_METHOD_SERVE: it brings a struct npu_serve
- * and returns when the NPU stops serving: 0 when it was asked to, or npu_serve_error.
+ * word) and the name, and takes a handle; close brings that handle.  Our own is NPU_METHOD_SERVE: it brings a struct
+ * npu_serve and returns when the NPU stops serving: 0 when it was asked to, or npu_serve_error.
  */
 #ifndef LUTRA_NPU_WIRE_SERVE_H
 #define LUTRA_NPU_WIRE_SERVE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The model families of Hugging Face that Lutra has an architecture for.  Defaults are those of the makers' config classes
- * (transformers, configuration_*.py), as far as published files leave them out.
+ * The model families of Hugging Face that Lutra has an architecture for.  Defaults are those of the makers' config
+ * classes (transformers, configuration_*.py), as far as published files leave them out.
  */
 #include "weights/folder/folder_impl.h"
 

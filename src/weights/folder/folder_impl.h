@@ -3,7 +3,8 @@
  * A Hugging Face folder read as the GGUF file that converting it would make: config.c and family.c write its metadata,
  * tokenizer.c and split.c that of its text, tensors.c names and shapes, folder.c puts them together.
  *
- * The names of keys and tensors, and what is changed on the way, are llama.cpp's converter's (conversion/ of its source).
+ * The names of keys and tensors, and what is changed on the way, are llama.cpp's converter's (conversion/ of its
+ * source).
  */
 #ifndef LUTRA_WEIGHTS_FOLDER_IMPL_H
 #define LUTRA_WEIGHTS_FOLDER_IMPL_H

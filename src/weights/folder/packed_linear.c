@@ -7,12 +7,13 @@
  *     CT     (compressed-tensors, pack-quantized) weight_packed [N][K b/32], along K; weight_scale [N][G];
  *            weight_zero_point [N b/32][G], along N; weight_g_idx [K]
  *
- * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may lie in
- * two words.  The weight is (code - zero) x scale.  Differences of codes fit Q4_0, Q5_0 or Q8_0 with the scale as it is, if
- * a float of 16 bits holds it and blocks of 32 do not cross groups; else the weights become F32.
+ * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may
+ * lie in two words.  The weight is (code - zero) x scale.  Differences of codes fit Q4_0, Q5_0 or Q8_0 with the scale
+ * as it is, if a float of 16 bits holds it and blocks of 32 do not cross groups; else the weights become F32.
  *
- * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the data
- * decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), AutoAWQ (packing_utils), compressed-tensors (pack_quantized).
+ * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the
+ * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), AutoAWQ (packing_utils), compressed-tensors
+ * (pack_quantized).
  */
 #include "base/f16.h"
 #include "quant/quant.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A tokenizer.json's pre_tokenizer as a name of tokenizer.ggml.pre (text/presplit.c).  It is recognised by what it is made
- * of, patterns letter by letter: one that merely looks alike may cut text elsewhere.
+ * A tokenizer.json's pre_tokenizer as a name of tokenizer.ggml.pre (text/presplit.c).  It is recognised by what it is
+ * made of, patterns letter by letter: one that merely looks alike may cut text elsewhere.
  */
 #include "weights/folder/folder_impl.h"
 

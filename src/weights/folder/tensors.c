@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A folder's tensors under GGUF's names.  Matrices are views of the mapped files, but for q and k of families whose rows are
- * reordered: computed when they are fetched.  Vectors become floats at once, as GGUF has them.
+ * A folder's tensors under GGUF's names.  Matrices are views of the mapped files, but for q and k of families whose
+ * rows are reordered: computed when they are fetched.  Vectors become floats at once, as GGUF has them.
  */
 #include "quant/quant.h"
 #include "weights/folder/folder_impl.h"

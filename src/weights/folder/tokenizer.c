@@ -2,8 +2,9 @@
  *
  * tokenizer.json and what lies beside it as `tokenizer.` keys.
  *
- * Two kinds of BPE: over bytes, with a split before (GPT-2's kind), and over characters with bytes for what is not in the
- * vocabulary (SentencePiece's kind).  GGUF keeps the second by scores: a merge's rank is that of its product's first one.
+ * Two kinds of BPE: over bytes, with a split before (GPT-2's kind), and over characters with bytes for what is not in
+ * the vocabulary (SentencePiece's kind).  GGUF keeps the second by scores: a merge's rank is that of its product's
+ * first one.
  */
 #include "weights/folder/folder_impl.h"
 
@@ -388,7 +389,8 @@ static void put_ends(struct tokenizer *t, int64_t eos)
     }
 }
 
-/* How its makers sample, as llama.cpp's keys have it; greedy (`do_sample` false) is nobody's wish for chat, and has none. */
+/* How its makers sample, as llama.cpp's keys have it; greedy (`do_sample` false) is nobody's wish for chat, and has
+ * none. */
 static void put_sampling(struct tokenizer *t)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model over a list of devices: two emulated NPUs and the CPU.  The bits are those of one NPU wherever an operation or a
- * layer's cache lies; whichever is lost, and when, the others go on from the last commit.
+ * A model over a list of devices: two emulated NPUs and the CPU.  The bits are those of one NPU wherever an operation
+ * or a layer's cache lies; whichever is lost, and when, the others go on from the last commit.
  */
 #include "device_fixture.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model that exceeds one window: weights and cache over several NPU sessions, values handed from one to the next.  The
- * bits are those of one large window, whichever session is lost the CPU goes on, and what fits nowhere is said by name.
+ * A model that exceeds one window: weights and cache over several NPU sessions, values handed from one to the next.
+ * The bits are those of one large window, whichever session is lost the CPU goes on, and what fits nowhere is said by
+ * name.
  */
 #include "device_fixture.h"
 
@@ -35,7 +36,8 @@ static void open_in(struct fixture *f, const char *device, int window_kib)
     open_with(f, device, window_kib, 128, NULL);
 }
 
-/* Everything that moves a cache: a prompt in chunks, single rows, a fork, drafts and their commit over a block's end. */
+/* Everything that moves a cache: a prompt in chunks, single rows, a fork, drafts and their commit over a block's
+ * end. */
 struct trace {
     float logits[40][N_VOCAB];
     int n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stand-in for libcdsprpc.so: the long call is served by the emulator.  TCM is not in the window, so offsets are moved
- * by its size on the way to the emulator, where it is.
+ * A stand-in for libcdsprpc.so: the long call is served by the emulator.  TCM is not in the window, so offsets are
+ * moved by its size on the way to the emulator, where it is.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The transport to a phone's NPU against a library of our own (fake_cdsprpc.c): what it is asked, in what order it is left,
- * and each way to fail.
+ * The transport to a phone's NPU against a library of our own (fake_cdsprpc.c): what it is asked, in what order it is
+ * left, and each way to fail.
  */
 #include <stdarg.h>
 #include <stddef.h>

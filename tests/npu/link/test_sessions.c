@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weights that exceed a window, spread over sessions [TTS 8]: each product runs where its weights found room, the row in
- * between goes through the host.  Windows are small here; the result is that of one large window, bit for bit.
+ * Weights that exceed a window, spread over sessions [TTS 8]: each product runs where its weights found room, the row
+ * in between goes through the host.  Windows are small here; the result is that of one large window, bit for bit.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory that the stand-in for libcdsprpc.so (cdsprpc.c) shares with the Hexagon program that plays the NPU: one call of FastRPC
- * at a time, what the firmware's stand-ins are to do, and what they saw.  The window follows at BOX_BYTES.
+ * Memory that the stand-in for libcdsprpc.so (cdsprpc.c) shares with the Hexagon program that plays the NPU: one call
+ * of FastRPC at a time, what the firmware's stand-ins are to do, and what they saw.  The window follows at BOX_BYTES.
  */
 #ifndef LUTRA_TESTS_NPU_SILICON_BOX_H
 #define LUTRA_TESTS_NPU_SILICON_BOX_H

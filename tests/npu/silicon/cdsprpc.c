@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stand-in for libcdsprpc.so whose NPU is a Hexagon program under qemu-hexagon with the objects of liblutra_npu.so: handles and
- * calls reach lutra_npu_skel_handle_invoke as they would on a phone, in the encoding of wire/serve.h.
+ * A stand-in for libcdsprpc.so whose NPU is a Hexagon program under qemu-hexagon with the objects of liblutra_npu.so:
+ * handles and calls reach lutra_npu_skel_handle_invoke as they would on a phone, in the encoding of wire/serve.h.
  */
 #include <pthread.h>
 #include <signal.h>

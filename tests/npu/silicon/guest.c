@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A Hexagon program under qemu-hexagon that has the objects of liblutra_npu.so in it: takes FastRPC calls from the box (argv[1]:
- * its file descriptor) as the framework on the NPU would, arguments of 32 bits and all.
+ * A Hexagon program under qemu-hexagon that has the objects of liblutra_npu.so in it: takes FastRPC calls from the box
+ * (argv[1]: its file descriptor) as the framework on the NPU would, arguments of 32 bits and all.
  */
 #include "guest.h"
 #include "npu/wire/serve.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Transfers at the limits of a descriptor's fields, more of them than a ring has, by two threads that lead and follow; what
- * has landed when a ticket says so.  Returns 0 or the line of what was wrong.
+ * Transfers at the limits of a descriptor's fields, more of them than a ring has, by two threads that lead and follow;
+ * what has landed when a ticket says so.  Returns 0 or the line of what was wrong.
  */
 #include "guest.h"
 #include "npu/dsp/silicon/silicon.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's transport and the objects of liblutra_npu.so speak to each other (cdsprpc.c): results bit for bit those of the
- * emulator, by several vector threads; what is asked of the firmware and given back; each step that fails; calls that are
- * not the host's.  QEMU plays the processor: its DMA engine, tile unit and firmware are stand-ins (units.c, firmware.c).
+ * The host's transport and the objects of liblutra_npu.so speak to each other (cdsprpc.c): results bit for bit those of
+ * the emulator, by several vector threads; what is asked of the firmware and given back; each step that fails; calls
+ * that are not the host's.  QEMU plays the processor: its DMA engine, tile unit and firmware are stand-ins (units.c,
+ * firmware.c).
  */
 #include <stdarg.h>
 #include <stddef.h>

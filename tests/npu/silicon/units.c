@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Stand-ins for the instructions of dsp/silicon/units.c: a DMA engine per thread that walks the descriptors that were
- * linked, late and by the rules of the emulator (sim/async.c), and the tile unit as sim/tile.c defines it.  A broken rule
- * is told by its line.
+ * linked, late and by the rules of the emulator (sim/async.c), and the tile unit as sim/tile.c defines it.  A broken
+ * rule is told by its line.
  */
 #include "guest.h"
 #include "npu/dsp/silicon/silicon.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * base/pool: each thread once, barriers that really separate, runs that take turns, more threads than processors, teams that
- * change, a busy machine, crashes that are reported.
+ * base/pool: each thread once, barriers that really separate, runs that take turns, more threads than processors, teams
+ * that change, a busy machine, crashes that are reported.
  * Run under ThreadSanitizer too (scripts/test): the shared arrays below are plain memory on purpose.
  */
 #include <setjmp.h>

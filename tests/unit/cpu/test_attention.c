@@ -230,8 +230,8 @@ static void check_batch(int n_head, int n_kv_head, int d_head, int window, int n
     fixture_close(&fix);
 }
 
-/* Groups that fill a tile of queries, leave it half empty, or end anywhere in it: a row's queries stand in other columns
- * alone than beside others. */
+/* Groups that fill a tile of queries, leave it half empty, or end anywhere in it: a row's queries stand in other
+ * columns alone than beside others. */
 static void bits_do_not_depend_on_the_batch(void **state)
 {
     (void)state;
@@ -348,8 +348,8 @@ static void a_shared_prompt_is_read_once(void **state)
     fixture_close(&fix);
 }
 
-/* A tree of 16 drafts with 4 leaves, offered best first as drafters do: its 20 blocks once, and the segments with drafts once
- * for each leaf, not for each row. */
+/* A tree of 16 drafts with 4 leaves, offered best first as drafters do: its 20 blocks once, and the segments with
+ * drafts once for each leaf, not for each row. */
 static void a_path_of_drafts_is_read_once(void **state)
 {
     (void)state;

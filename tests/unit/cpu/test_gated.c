@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A gated feed-forward of the CPU device: run as one where nobody sees what lies between (bulk rows), it leaves the bits that its
- * operations leave one by one.  Only AMX has kernels for bulk rows; elsewhere plain loops take their place.
+ * A gated feed-forward of the CPU device: run as one where nobody sees what lies between (bulk rows), it leaves the
+ * bits that its operations leave one by one.  Only AMX has kernels for bulk rows; elsewhere plain loops take their
+ * place.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -179,7 +180,8 @@ static bool was_written(const struct bench *b, int value, int row)
     return true;
 }
 
-/* Rows whose class changes at every place of `at`, beginning with ordinary ones; at the end of it every 2 rows, if it says so. */
+/* Rows whose class changes at every place of `at`, beginning with ordinary ones; at the end of it every 2 rows, if it
+ * says so. */
 static void set_classes(struct bench *b, const int *at, int n)
 {
     bool bulk = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CPU device on random op lists, over layers whose caches differ in heads and head size, are shared or missing: each operation, given the
- * reference's inputs, leaves what the reference leaves.
+ * The CPU device on random op lists, over layers whose caches differ in heads and head size, are shared or missing:
+ * each operation, given the reference's inputs, leaves what the reference leaves.
  */
 #include <setjmp.h>
 #include <stdarg.h>

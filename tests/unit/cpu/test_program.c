@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Programs of the CPU device: compiled once and found again, for whole lists and for parts; anew where weights have changed; apart
- * for lists that take turns; refused where nothing was reserved.
+ * Programs of the CPU device: compiled once and found again, for whole lists and for parts; anew where weights have
+ * changed; apart for lists that take turns; refused where nothing was reserved.
  */
 #include <setjmp.h>
 #include <stdarg.h>

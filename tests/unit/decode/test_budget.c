@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The row budget against the best chain of fixed length in hindsight, on a machine made of numbers: the time of a pass by its
- * rows is that of the 1.5B shape (docs/SPECULATION.md), and of a machine that is flat up to 32 rows.  Drafts are right with
- * probability a, and known to be.  Long texts and short ones; twice each: while costs are learnt, and with what was learnt; and
- * where every pass is disturbed by up to a fifth.
+ * The row budget against the best chain of fixed length in hindsight, on a machine made of numbers: the time of a pass
+ * by its rows is that of the 1.5B shape (docs/SPECULATION.md), and of a machine that is flat up to 32 rows.  Drafts are
+ * right with probability a, and known to be.  Long texts and short ones; twice each: while costs are learnt, and with
+ * what was learnt; and where every pass is disturbed by up to a fifth.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any sampler chain: from the best as from all logits, state that forks with its sequence, DRY against a slow definition, how often
- * XTC acts, lists of stages.  What each stage keeps is compared with llama.cpp's in tests/golden/test_samplers.c.
+ * Any sampler chain: from the best as from all logits, state that forks with its sequence, DRY against a slow
+ * definition, how often XTC acts, lists of stages.  What each stage keeps is compared with llama.cpp's in
+ * tests/golden/test_samplers.c.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -90,8 +90,8 @@ static void wrong_drafts_are_refused(void **state)
     assert_int_equal(pass_child(&pass, other, 1), -1);
 }
 
-/* Rows of a tree want the best and a list of which each has the first part; where it is full, all logits, and so do those
- * below. */
+/* Rows of a tree want the best and a list of which each has the first part; where it is full, all logits, and so do
+ * those below. */
 static void drafts_want_what_draws_behind_them_need(void **state)
 {
     (void)state;

@@ -127,7 +127,8 @@ static void calibrated_says_what_was_expected(void **state)
     assert_int_equal(drafter_calibrated.draft(&ask, node), 0);
 }
 
-/* From counts, then from times: noise of a busy machine does not lift it, gaps lie between, more rows never cost less. */
+/* From counts, then from times: noise of a busy machine does not lift it, gaps lie between, more rows never cost
+ * less. */
 static void costs_are_measured(void **state)
 {
     (void)state;
@@ -224,8 +225,8 @@ static void recycle_walks_what_was_likely(void **state)
     drafter_recycle.close(self);
 }
 
-/* Behind a rejection the longest stretch that ranks high is offered again, from its start or behind where the text has come to,
- * for four passes. */
+/* Behind a rejection the longest stretch that ranks high is offered again, from its start or behind where the text has
+ * come to, for four passes. */
 static void extend_offers_a_rejected_stretch(void **state)
 {
     (void)state;
@@ -291,8 +292,8 @@ static int open_drafters(struct speculator **sp, const struct spec_settings *set
     return speculator_open(sp, set, &lim, NULL);
 }
 
-/* Tips whose texts know what follows, and one that knows nothing: the first share the rows, the last has none.  Where rows are
- * dear, or everything fails, nobody drafts; where eight cost what one does, all eight are taken or none. */
+/* Tips whose texts know what follows, and one that knows nothing: the first share the rows, the last has none.  Where
+ * rows are dear, or everything fails, nobody drafts; where eight cost what one does, all eight are taken or none. */
 static void rows_go_where_they_pay(void **state)
 {
     (void)state;

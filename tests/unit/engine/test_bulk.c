@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Prompts in bulk: where a device has a second numerics class for whole blocks of a prompt, a request's bits still
- * depend on its own prompt alone: not on cuts between blocks, the size of a batch, requests beside it, or a cached prefix.
- * Elsewhere the same holds trivially.
+ * depend on its own prompt alone: not on cuts between blocks, the size of a batch, requests beside it, or a cached
+ * prefix. Elsewhere the same holds trivially.
  */
 #include "engine_fixture.h"
 #include "sanitized.h"

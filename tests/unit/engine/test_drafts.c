@@ -483,7 +483,8 @@ static void what_is_not_built_is_refused(void **state)
     fixture_close(&f);
 }
 
-/* A second model: itself is always right, at any temperature, alone and as several samples; another changes nothing, either. */
+/* A second model: itself is always right, at any temperature, alone and as several samples; another changes nothing,
+ * either. */
 static void a_model_drafts(void **state)
 {
     (void)state;
@@ -539,7 +540,8 @@ static void a_model_drafts(void **state)
     fixture_close(&f);
 }
 
-/* What passes cost is known to the next session, where the model has a packed copy; but not from a file that is damaged. */
+/* What passes cost is known to the next session, where the model has a packed copy; but not from a file that is
+ * damaged. */
 static void costs_are_kept(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Samples that say a given text: it comes whatever the weights, drafts meet it, and how much is drafted can be a matter of counts.
+ * Samples that say a given text: it comes whatever the weights, drafts meet it, and how much is drafted can be a matter
+ * of counts.
  */
 #include "engine_fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Searches with a hostile program as their verifier: whatever it does to one candidate, the others' texts and scores are
- * those beside a polite one, and the search ends; the same on any number of threads and beside other requests.
+ * Searches with a hostile program as their verifier: whatever it does to one candidate, the others' texts and scores
+ * are those beside a polite one, and the search ends; the same on any number of threads and beside other requests.
  */
 #include "engine_fixture.h"
 #include "hostile_checker.h"

@@ -165,8 +165,8 @@ static void bits_over_a_cache_of_q8_0(void **state)
     assert_true(n_checked > 0 && n_refused > 0);
 }
 
-/* A tree of drafts gives each row the bits of plain decoding, and a commit leaves the same cache.  For sequences of `from` to
- * `to` tokens: drafts before, across and behind a block's end. */
+/* A tree of drafts gives each row the bits of plain decoding, and a commit leaves the same cache.  For sequences of
+ * `from` to `to` tokens: drafts before, across and behind a block's end. */
 static void check_drafts(const struct where *where, const char *shape, const char *type, int from, int to)
 {
     struct fixture f;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a model's file says of sampling becomes the defaults of its requests, and what it cannot say is left out; DRY's texts.
+ * What a model's file says of sampling becomes the defaults of its requests, and what it cannot say is left out; DRY's
+ * texts.
  */
 #include "engine_fixture.h"
 #include "weights/gguf_write.h"

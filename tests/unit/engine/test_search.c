@@ -434,8 +434,8 @@ static size_t sort_events(struct heard *h, const char **line)
     return n;
 }
 
-/* The same events in a and b.  Candidates that end in one step are told of in the order of their slots, which depends on
- * what else has some. */
+/* The same events in a and b.  Candidates that end in one step are told of in the order of their slots, which depends
+ * on what else has some. */
 static void assert_same_events(void)
 {
     static const char *line_a[sizeof a.log], *line_b[sizeof b.log];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One runtime, four threads: each opens, runs, forks, cancels and closes sessions of two models, and models, beside the
- * others.  What comes out is what comes out alone.  Also under ThreadSanitizer (scripts/test); LUTRA_TEST_LONG=1: a minute.
+ * others.  What comes out is what comes out alone.  Also under ThreadSanitizer (scripts/test); LUTRA_TEST_LONG=1: a
+ * minute.
  */
 #include <pthread.h>
 #include <time.h>

@@ -143,7 +143,8 @@ static void ask(lutra_session *s, const int32_t *prompt, int n, struct said *sai
     assert_int_equal(said->n[0] + said->n[1], 300);
 }
 
-/* Two samples a question, with speculation; the second question goes on from the first answer, the third from another past. */
+/* Two samples a question, with speculation; the second question goes on from the first answer, the third from another
+ * past. */
 static void chats_say_the_same(void **state)
 {
     (void)state;

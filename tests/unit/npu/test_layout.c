@@ -206,7 +206,8 @@ static void shares_cover_all_parts(void **state)
         }
 }
 
-/* Areas of any size, also absurd ones: apart, aligned, behind what is kept; they fit exactly if the last one ends inside. */
+/* Areas of any size, also absurd ones: apart, aligned, behind what is kept; they fit exactly if the last one ends
+ * inside. */
 static void tcm_is_given_out_once(void **state)
 {
     (void)state;

@@ -196,7 +196,8 @@ static void a_damaged_ring_ends_the_server(void **state)
         int rc, steps = 0;
         while ((rc = npu_server_step(&m.npu)) > 0) assert_true(++steps <= NPU_RING_CELLS);
         ended += rc < 0;
-        /* Headers have words that nobody reads, and fewer cells may have been announced; otherwise all ran or it ended. */
+        /* Headers have words that nobody reads, and fewer cells may have been announced; otherwise all ran or it
+         * ended. */
         if (rc == 0 && word != &m.memory->host.written) assert_true(m.executed == n_ops && m.sum == sum);
         if (rc < 0 && *word != before) assert_true(m.executed < n_ops || word == &m.memory->host.written);
         close_machine(&m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Op lists: random ones pass op_list_check, each rule refuses the operation that breaks it by name, the walks see every operand, and demand
- * counts what a step reads.
+ * Op lists: random ones pass op_list_check, each rule refuses the operation that breaks it by name, the walks see every
+ * operand, and demand counts what a step reads.
  */
 #include <setjmp.h>
 #include <stdarg.h>

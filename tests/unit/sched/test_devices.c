@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Plans over devices with memories of their own, on random op lists: nothing is read that was not handed over, nothing is
- * written while another still reads it, and the results are those of the reference, whichever device is lost and when.
+ * Plans over devices with memories of their own, on random op lists: nothing is read that was not handed over, nothing
+ * is written while another still reads it, and the results are those of the reference, whichever device is lost and
+ * when.
  *
- * A double computes by ops/ref, some time between submit and wait.  It knows, from the list alone, which write of a value each
- * operation has to see, and fails when it finds another one.
+ * A double computes by ops/ref, some time between submit and wait.  It knows, from the list alone, which write of a
+ * value each operation has to see, and fails when it finds another one.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -107,7 +107,8 @@ static void splits_by_device(void **state)
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(b.plan.n_piece, 3);
     assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL), 0);
-    /* One value goes to the CPU, which works where it lies then, one comes back; the one that the CPU did not touch stays. */
+    /* One value goes to the CPU, which works where it lies then, one comes back; the one that the CPU did not touch
+     * stays. */
     assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 w a npu:3+1@0 w ");
     struct device_caps caps = plan_caps(&b.plan);
     assert_int_equal(caps.max_rows, 32);

@@ -2,8 +2,8 @@
  *
  * Tokenizer cases with a real vocabulary:  text_cases vocab.json cases.inp cases.out
  *
- * vocab.json is what vocab_cases.py writes: {"model", "pre", "tokens", "types", "merges", "scores"}.  Cases are divided by a line
- * `__ggml_vocab_test__`; line i of cases.out holds the ids of case i.  The same vocabulary then serves round
+ * vocab.json is what vocab_cases.py writes: {"model", "pre", "tokens", "types", "merges", "scores"}.  Cases are divided
+ * by a line `__ggml_vocab_test__`; line i of cases.out holds the ids of case i.  The same vocabulary then serves round
  * trips of random bytes and random Unicode, and a megabyte of each of a few hostile texts.
  */
 #include <jansson.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which tensor gets which type, against what `llama-quantize --dry-run` (Debian's llama.cpp 0.7.0) said of the same files.
+ * Which tensor gets which type, against what `llama-quantize --dry-run` (Debian's llama.cpp 0.7.0) said of the same
+ * files.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -22,7 +22,8 @@ enum { NPU_STACK_BYTES = 32768, NPU_DMA_RING = 128, NPU_DMA_FLIGHT = NPU_DMA_RIN
 /* A descriptor of the user DMA engine; a line of 16 bytes is enough for one dimension.
  *
  *     next      address of the next, 0: the last
- *     control   done 31 | after the one before 30 | past caches: source 29, target 28 | compressed 27:26 | 2-D 25:24 | bytes 23:0
+ *     control   done 31 | after the one before 30 | past caches: source 29, target 28 | compressed 27:26 | 2-D 25:24 |
+ *               bytes 23:0
  *     rows      rows 31:16 | bytes of a row 15:0
  *     strides   of the target 31:16 | of the source 15:0
  */
@@ -101,8 +102,8 @@ void npu_tcm_give(struct npu_pool *pool);
 
 /* Vector contexts there are, at most n. */
 uint32_t npu_vector_contexts(uint32_t n);
-/* Starts the pool's threads; when each has its contexts, thread 0 runs pool->lead and the others serve its sections.  Returns
- * when all have ended. */
+/* Starts the pool's threads; when each has its contexts, thread 0 runs pool->lead and the others serve its sections.
+ * Returns when all have ended. */
 int npu_pool_run(struct npu_pool *pool);
 
 void npu_dma_open(struct npu_dma *dma);

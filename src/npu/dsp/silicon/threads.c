@@ -95,8 +95,8 @@ static void vector_phase(struct npu_thread *t, uint32_t number)
     add(&p->ended[number % 2], 1);
 }
 
-/* The share after these, when all vector threads have ended the phase before.  That is counted apart from the phase after
- * it, which some may have ended when others have not ended this one. */
+/* The share after these, when all vector threads have ended the phase before.  That is counted apart from the phase
+ * after it, which some may have ended when others have not ended this one. */
 static void tile_phase(struct npu_thread *t, uint32_t number)
 {
     struct npu_pool *p = t->pool;

@@ -2,9 +2,9 @@
  *
  * Instructions of v73 that no builtin of the compiler gives.
  *
- * The tile unit's are written as words, since only the vendor's assembler knows their names.  The words are public facts:
- * they are decoded alike by the tests of Qualcomm's QEMU tree (tests/tcg/hexagon, GPL) and by n-o-o-n/idp_hexagon (LGPL).
- * Bits 15:14 are 11 at a packet's end and 01 before it; Rs stands in 20:16, Rt in 12:8.
+ * The tile unit's are written as words, since only the vendor's assembler knows their names.  The words are public
+ * facts: they are decoded alike by the tests of Qualcomm's QEMU tree (tests/tcg/hexagon, GPL) and by
+ * n-o-o-n/idp_hexagon (LGPL). Bits 15:14 are 11 at a packet's end and 01 before it; Rs stands in 20:16, Rt in 12:8.
  */
 #if defined(__hexagon__)
 
