@@ -378,7 +378,7 @@ static void print_wrapped(const char *text, FILE *out)
     fputc('\n', out);
 }
 
-static void print_option(const struct option *o, const void *base, FILE *out)
+static void print_option(const struct option *o, const void *base, bool with_env, FILE *out)
 {
     char left[160] = "", name[NAME_MAX_BYTES], text[600], note[120];
     for (int i = 0; option_word(o->names, i, name, sizeof name); i++) {
@@ -390,7 +390,9 @@ static void print_option(const struct option *o, const void *base, FILE *out)
         snprintf(left + n, sizeof left - n, " %s", o->arg ? o->arg : "N");
     }
     print_default(o, base, note, sizeof note);
-    snprintf(text, sizeof text, "%s%s%s%s", o->help, note, o->env ? " $LUTRA_ARG_" : "", o->env ? o->env : "");
+    with_env = with_env && o->env;
+    snprintf(text, sizeof text, "%s%s%s%s%s", o->help, note, with_env ? " [$LUTRA_ARG_" : "", with_env ? o->env : "",
+        with_env ? "]" : "");
     int n = fprintf(out, "  %s", left);
     if (n >= HELP_COLUMN)
         fprintf(out, "\n%*s", HELP_COLUMN, "");
@@ -415,9 +417,10 @@ void option_help(const struct option_args *args, FILE *out)
         if (all || n_common(set)) fprintf(out, "\n%s:\n", set->title);
         for (int i = 0; i < set->n; i++) {
             bool show = all || set->option[i].common;
-            if (show) print_option(&set->option[i], set->base, out);
+            if (show) print_option(&set->option[i], set->base, all, out);
             n_left += !show;
         }
     }
-    if (n_left) fprintf(out, "\n%d more: lutra %s --help all\n", n_left, args->command);
+    if (n_left)
+        fprintf(out, "\n%d more, and variables of the environment: lutra %s --help all\n", n_left, args->command);
 }

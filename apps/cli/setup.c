@@ -159,7 +159,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
 {
     struct lutra_error err = {0};
     if (!opts->model) {
-        say("no model: give one with -m FILE, -hf USER/REPO or LUTRA_ARG_MODEL");
+        say("no model: -m FILE, -hf USER/REPO or LUTRA_ARG_MODEL names one; 'lutra models' lists those that are here");
         return EXIT_USAGE;
     }
     if (opts->type_v && strcmp(opts->type_k, opts->type_v) != 0) {

@@ -27,7 +27,7 @@ cp "$WORK/out" "$WORK/plain"
 for type in ngram-simple suffix suffix,ngram-simple; do
     lutra run -m "$MODEL" -st --temp 0.5 -s 3 -p "$QUESTION" --ignore-eos -n 100 --spec-type $type
     expect_same "$WORK/out" "$WORK/plain" "--spec-type $type"
-    expect_err 'tokens per step' "--spec-type $type"
+    expect_err 'tokens per pass' "--spec-type $type"
 done
 lutra run -m "$MODEL" -p "$QUESTION" --spec-type eagle
 expect_code 1 '--spec-type eagle'
@@ -53,6 +53,18 @@ printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" --temp 0
 rc=$?
 cat "$WORK/greedy" "$WORK/greedy" >"$WORK/twice"
 expect_same "$WORK/out" "$WORK/twice" '/regen'
+
+# A chat of 16 turns keeps its past: beside the tokens that are new it evaluates a block of 64 a turn at most.
+for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+    echo "Tom has $turn apples. Tom buys $((turn + 3)) more. How many apples does Tom have?"
+done >"$WORK/turns"
+{ cat "$WORK/turns" && echo "/save $WORK/talk.json"; } | timeout 60 "$LUTRA" run -m "$MODEL" -s 1 >"$WORK/out" 2>"$WORK/err"
+rc=$?
+expect_code 0 'a chat of 16 turns'
+rows=$(sed -n 's/^rows: *\([0-9]*\) valid.*/\1/p' "$WORK/err")
+printf '%s\n' "/load $WORK/talk.json" 'And now?' | timeout 60 "$LUTRA" run -m "$MODEL" -n 1 >"$WORK/out" 2>"$WORK/err2"
+new=$(sed -n 's/^prompt: .*\/ *\([0-9]*\) tokens.*/\1/p' "$WORK/err2") # the whole conversation, and a question more
+[ "${rows:-0}" -gt 0 ] && [ "$rows" -le $((${new:-0} + 16 * 64)) ] || fail "16 turns: $rows rows for $new tokens"
 
 # Plain text: the prompt is repeated, -n counts tokens, -r stops.
 lutra run -m "$MODEL" -no-cnv --temp 0 -n 8 -p '<|im_start|>user\n'"$QUESTION"'<|im_end|>\n<|im_start|>assistant\n' -q

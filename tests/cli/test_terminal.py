@@ -110,7 +110,8 @@ def ask(terminal, keys):
 
 def editing(folder):
     t = Terminal(folder)
-    t.wait(b"/help")
+    first = t.wait(b"/help") or b""
+    check(b"bind" not in first, f"libedit finds fault with a key: {first!r}")
     t.wait(PROMPT)
     ask(t, b"Hallo" + LEFT * 4 + DELETE + b"e")  # Hello
     ask(t, b"bc" + HOME + b"a")
@@ -157,7 +158,7 @@ def strange_keys(folder):
     t = Terminal(folder)
     t.wait(PROMPT)
     strange = [b"\033[15~", b"\033[24;80R", b"\033[I", b"\033[O", b"\033[<0;12;5M", b"\033OP", b"\033[1;2P",
-               b"\033]11;rgb:0000/0000/0000\033\\", b"\033P1$r0m\033\\", b"\033[6~"]
+               b"\033]11;rgb:0000/0000/0000\033\\", b"\033P1$r0m\033\\", b"\033^x\033\\", b"\033[6~"]
     ask(t, b"a" + b"b".join(strange) + b"c")
     check(t.saved() == ["a" + "b" * (len(strange) - 1) + "c"], f"strange keys: {t.saved()}")
     check(t.close() == 0, "strange keys: end")
@@ -198,6 +199,7 @@ def commands(folder):
     check(t.saved() == ["from a file\nquestion"], f"/read: {t.saved()}")
     kept = os.path.join(folder, "kept.json")
     t.type(f"/save {kept}\r/clear\r/context\r".encode())
+    t.wait(b"3 messages in ")
     t.wait(b"1 messages, ")
     t.type(f"/load {kept}\r/context\r".encode())
     t.wait(b"3 messages, ")

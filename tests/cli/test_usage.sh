@@ -29,7 +29,8 @@ done
 # The help shows the defaults that the parser starts from.
 lutra run --help
 expect_out '(default 0.8)' 'default of --temp'
-expect_out 'LUTRA_ARG_CTX_SIZE' 'environment names'
+lutra run --help all
+expect_out '[$LUTRA_ARG_CTX_SIZE]' 'environment names'
 
 lutra --completion-bash
 expect_code 0 completion

@@ -247,7 +247,7 @@ static int run(void *opts, const char **arg, int n_arg)
     struct grid g = {0};
     (void)arg, (void)n_arg;
     if (o->models.n == 0) {
-        say("no model: give one with -m FILE or LUTRA_ARG_MODEL");
+        say("no model: -m FILE or LUTRA_ARG_MODEL names one; 'lutra models' lists those that are here");
         return EXIT_USAGE;
     }
     if (parse_grid(o, &g) < 0) return EXIT_USAGE;

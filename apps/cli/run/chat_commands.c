@@ -14,7 +14,7 @@ static enum line_means set_system(struct chat *c, const char *argument)
 
 static enum line_means save(struct chat *c, const char *argument)
 {
-    conversation_save(&c->past, argument);
+    if (conversation_save(&c->past, argument) == 0) fprintf(stderr, "%d messages in %s\n", c->past.n, argument);
     return LINE_AGAIN;
 }
 

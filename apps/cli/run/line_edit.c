@@ -194,7 +194,8 @@ static void add_past(void *ctx, const char *entry)
 
 static void bind_keys(EditLine *edit)
 {
-    static const wchar_t *const answers[] = {L"\033]", L"\033P", L"\033^", L"\033_", L"\033X"};
+    /* a bare ^ would be half a control character to libedit */
+    static const wchar_t *const answers[] = {L"\033]", L"\033P", L"\033\\^", L"\033_", L"\033X"};
     el_wset(edit, EL_ADDFN, L"lutra-control", L"a key's control sequence, or a paste", on_control);
     el_wset(edit, EL_ADDFN, L"lutra-answer", L"what the terminal says", on_answer);
     el_wset(edit, EL_ADDFN, L"lutra-new-line", L"a line end inside the message", on_new_line);

@@ -131,7 +131,7 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     int n_active = 1;
     if (lutra_submit(t->engine.session, &r, &id, &err) < 0) return fail_with(&err);
     while (n_active > 0) {
-        /* A signal between two steps would be forgotten by the next one: hand it on. */
+        /* A signal between two passes would be forgotten by the next one: hand it on. */
         if (interrupted()) lutra_request_cancel(t->engine.session, id);
         if (lutra_step(t->engine.session, &n_active, &err) < 0 && err.code != LUTRA_E_CANCELLED) return fail_with(&err);
     }
@@ -184,6 +184,7 @@ void reply_figures(const struct talk *t)
     struct lutra_stats s;
     if (!t->opts->perf || t->opts->engine.quiet || !t->engine.session) return;
     lutra_session_stats(t->engine.session, &s, sizeof s);
+    if (s.rows_valid == 0) return;
     progress_clear();
     fprintf(stderr, "\n%s\n", lutra_runtime_device_text(t->engine.runtime));
     fprintf(stderr, "load:    %10.2f ms\n", (double)t->engine.load_us * 1e-3);
@@ -193,11 +194,11 @@ void reply_figures(const struct talk *t)
     fprintf(stderr, "decode:  %10.2f ms / %5llu tokens (%.2f tokens per second)\n", (double)s.decode_us * 1e-3,
         (unsigned long long)s.generated_tokens, per_second(s.generated_tokens, s.decode_us));
     fprintf(stderr, "sample:  %10.2f ms\n", (double)s.sample_us * 1e-3);
-    fprintf(stderr, "rows:    %llu valid, %llu wasted, %llu underutilized in %llu steps\n",
+    fprintf(stderr, "rows:    %llu valid, %llu wasted, %llu underutilized in %llu passes\n",
         (unsigned long long)s.rows_valid, (unsigned long long)s.rows_wasted, (unsigned long long)s.rows_underutilized,
         (unsigned long long)s.n_step);
     if (s.rows_drafted > 0)
-        fprintf(stderr, "drafts:  %llu drafted, %llu accepted, %.2f tokens per step, %.2f ms to find them\n",
+        fprintf(stderr, "drafts:  %llu drafted, %llu accepted, %.2f tokens per pass, %.2f ms to find them\n",
             (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted,
             (double)s.generated_tokens / (double)s.n_step, (double)s.draft_us * 1e-3);
     if (s.calibrate_us > 0) fprintf(stderr, "hints:   %10.2f ms beside the prompt's\n", (double)s.calibrate_us * 1e-3);

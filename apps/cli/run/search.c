@@ -169,7 +169,7 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
     s->settings.question = question;
     if (lutra_search_submit(&run, e->session, &r, &s->settings, &err) < 0) code = fail_with(&err);
     while (!code && n_active > 0) {
-        if (interrupted()) lutra_cancel(e->session); /* a signal between two steps */
+        if (interrupted()) lutra_cancel(e->session); /* a signal between two passes */
         if (lutra_step(e->session, &n_active, &err) < 0 && err.code != LUTRA_E_CANCELLED) code = fail_with(&err);
         view_draw(view, false);
     }
