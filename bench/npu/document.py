@@ -132,7 +132,7 @@ class Figures:
         a, b = self.step["Qwen2.5-1.5B", 8, USUAL]["whole"], self.step["Qwen2.5-3B", 1, USUAL]["whole"]
         rows = [[what, span(*sorted((a["low_" + f] / b["low_" + f], a["high_" + f] / b["high_" + f])), 2)]
                 for what, f in (("time", "us"), ("energy", "mj"))]
-        return table(["a step of 1.5B at batch 8 over one of 3B at batch 1", "modelled, both at the same end"], rows)
+        return table(["a pass of 1.5B at batch 8 over one of 3B at batch 1", "modelled, both at the same end"], rows)
 
 
 def main(argv):

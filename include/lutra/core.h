@@ -7,7 +7,7 @@
  *
  * Status: 0 or a negative LUTRA_E_*, detail in the optional error struct.
  * Threads: calls on one session must not overlap, except lutra_cancel(), which is safe anywhere, signal handlers
- * included.  Several threads may open, use and close models and sessions of one runtime; their steps take turns.
+ * included.  Several threads may open, use and close models and sessions of one runtime; their passes take turns.
  * A NULL settings pointer means the defaults.  Pointers in settings are borrowed for the call unless said otherwise.
  *
  * Structs, so that a program and a library of different age fit:
@@ -207,31 +207,31 @@ struct lutra_session_settings {
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 
-/* Reserves all memory that steps need: decoding allocates nothing. */
+/* Reserves all memory that passes need: decoding allocates nothing. */
 LUTRA_API int lutra_session_open(
     lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err);
 LUTRA_API void lutra_session_close(lutra_session **session);
 LUTRA_API void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
 
-/* Stops what the session does within one step: running requests end with LUTRA_STOP_CANCELLED, forward passes
+/* Stops what the session does within one pass: running requests end with LUTRA_STOP_CANCELLED, forward passes
  * return LUTRA_E_CANCELLED.  From any thread or signal handler.  What finds nothing to stop waits for the next
  * lutra_forward, or is forgotten when the next request is submitted. */
 LUTRA_API void lutra_cancel(lutra_session *session);
 
 /* ---- accounting ------------------------------------------------------------------------------------------------- */
 
-/* Sums over steps since open or reset.  Counted, except the times, which are measured. */
+/* Sums over passes since open or reset.  Counted, except the times, which are measured. */
 struct lutra_stats {
     size_t size;
-    uint64_t n_step;
+    uint64_t n_step;             /* passes */
     uint64_t rows_valid;         /* committed */
     uint64_t rows_wasted;        /* evaluated, then rejected or not needed */
-    uint64_t rows_underutilized; /* rows a step could have held at about the cost of one: what
+    uint64_t rows_underutilized; /* rows a pass could have held at about the cost of one: what
                                     the device is known for, then as measured */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* prompts': evaluated, and found in the cache */
-    uint64_t weight_bytes, cache_bytes;                      /* read by steps */
+    uint64_t weight_bytes, cache_bytes;                      /* read by passes */
     uint64_t mac;
-    uint64_t prompt_us, decode_us;        /* steps with a chain of several rows, other steps */
+    uint64_t prompt_us, decode_us;        /* passes with a chain of several rows, other passes */
     uint64_t sample_us;                   /* sampling and text */
     uint64_t rows_drafted, rows_accepted; /* drafts; those that became text */
     uint64_t draft_us;                    /* drafting, and learning from what became of it */

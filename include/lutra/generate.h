@@ -147,8 +147,8 @@ struct lutra_request {
     void *user;
     /* Drafts of the caller's own beside those of the session's spec_type (docs/SPECULATION.md), or NULL: fills at most
      * n_max and returns how many.  Which of them are evaluated is the session's choice, and none changes the text.  A
-     * token or parent that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within a step: no
-     * call on the session. */
+     * token or parent that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within lutra_step():
+     * no call on the session. */
     int (*on_draft)(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
     const char *chat_template; /* that made the prompt: its tags tell reasoning apart; NULL = the model's */
     /* [n_likely] tokens that its text will probably use beside those of the prompt, the likeliest first: calibrated
@@ -170,8 +170,8 @@ struct lutra_request {
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 
-/* Takes a request in; its samples run in the following steps.  LUTRA_E_CTX_FULL: the prompt does not fit n_ctx (ever).
- * Requests beyond n_seq or the cache wait their turn, first come first served. */
+/* Takes a request in; its samples run in the passes that follow.  LUTRA_E_CTX_FULL: the prompt does not fit n_ctx
+ * (ever). Requests beyond n_seq or the cache wait their turn, first come first served. */
 LUTRA_API int lutra_submit(
     lutra_session *session, const struct lutra_request *request, int32_t *id, struct lutra_error *err);
 
@@ -179,11 +179,11 @@ LUTRA_API int lutra_submit(
  * An error ends all running samples with LUTRA_STOP_ERROR and is returned; the session stays usable. */
 LUTRA_API int lutra_step(lutra_session *session, int *n_active, struct lutra_error *err);
 
-/* submit, then steps until this session has nothing left to do.  Samples that ended in an error make it return the
+/* submit, then passes until this session has nothing left to do.  Samples that ended in an error make it return the
  * first. */
 LUTRA_API int lutra_generate(lutra_session *session, const struct lutra_request *request, struct lutra_error *err);
 
-/* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next step). */
+/* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next pass). */
 LUTRA_API int lutra_request_cancel(lutra_session *session, int32_t id);
 
 #ifdef __cplusplus
