@@ -36,7 +36,7 @@ static uint32_t put_weights(struct bench *b, uint32_t type, const struct npu_wei
         for (uint32_t i = 0; i < K; i++) row[i] = uniform() * 0.1f;
         quant_info_of(type)->quantize(row, rows + r * row_bytes, K);
     }
-    npu_pack_tile32(w, rows, row_bytes, packed, 0, w->n_blocks);
+    npu_pack_tile32(w, type, rows, row_bytes, packed, 0, w->n_blocks);
     uint32_t at = bench_put(b, packed, w->n_blocks * w->block_bytes);
     free(rows), free(packed);
     return at;

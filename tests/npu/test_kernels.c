@@ -28,8 +28,8 @@ enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, MEMORY_BYTES = 4 << 20 };
 static const struct {
     uint32_t type, kind;
 } kinds[] = {{QUANT_Q4_0, NPU_W_Q4_0}, {QUANT_Q4_1, NPU_W_Q4_1}, {QUANT_IQ4_NL, NPU_W_IQ4_NL}, {QUANT_Q8_0, NPU_W_Q8_0},
-    {QUANT_F32, NPU_W_SUPER4}, {QUANT_F16, NPU_W_F16}};
-enum { N_KINDS = 6, N_GGUF_KINDS = 4 };
+    {QUANT_F32, NPU_W_SUPER4}, {QUANT_F16, NPU_W_F16}, {QUANT_MXFP4, NPU_W_MXFP4}, {QUANT_Q2_0, NPU_W_Q2_0}};
+enum { N_KINDS = 8, N_GGUF_KINDS = 4 };
 
 static uint64_t seed = 2026;
 
@@ -66,7 +66,7 @@ static uint32_t put_weights(struct bench *b, int i, const struct npu_weights *w)
         uint8_t *rows = malloc(row_bytes * w->n);
         for (uint32_t r = 0; r < w->n; r++)
             quant_info_of(kinds[i].type)->quantize(x + r * w->k, rows + r * row_bytes, w->k);
-        npu_pack_tile32(w, rows, row_bytes, packed, 0, w->n_blocks);
+        npu_pack_tile32(w, kinds[i].type, rows, row_bytes, packed, 0, w->n_blocks);
         free(rows);
     }
     uint32_t at = bench_put(b, packed, bytes);
@@ -84,14 +84,16 @@ static uint16_t half_at(const uint8_t *p, uint32_t offset)
 /* What the code of (k, n) stands for, and its scale and minimum. */
 static int code_at(const struct npu_weights *w, const uint8_t *p, uint32_t k, uint32_t n, float *d, float *m)
 {
-    static const int8_t nl[16] = QUANT_IQ4_NL_VALUES;
+    static const int8_t nl[16] = QUANT_IQ4_NL_VALUES, fp4[16] = QUANT_MXFP4_VALUES;
     uint32_t shift, at = npu_code_offset(w, k, n, &shift), scale = npu_scale_offset(w, k, n);
-    int q = p[at] >> shift & 15;
+    int q = p[at] >> shift & (w->kind == NPU_W_Q2_0 ? 3 : 15);
     *d = f16_to_f32(half_at(p, scale));
     *m = w->kind == NPU_W_Q4_1 ? f16_to_f32(half_at(p, scale + 128)) : 0;
     switch (w->kind) {
     case NPU_W_Q4_1: return q;
     case NPU_W_IQ4_NL: return nl[q];
+    case NPU_W_MXFP4: return fp4[q];
+    case NPU_W_Q2_0: return q - 1;
     case NPU_W_Q8_0: return p[at] - 128;
     default: return q - 8;
     }

@@ -92,8 +92,8 @@ static void packing_loses_nothing(void **state)
         layout_of(types[i], k, n, &w);
         uint8_t *packed = malloc((size_t)w.n_blocks * w.block_bytes);
         float *back = malloc(k * sizeof *back);
-        npu_pack_tile32(&w, rows, row_bytes, packed, 0, 1);
-        npu_pack_tile32(&w, rows, row_bytes, packed, 1, w.n_blocks);
+        npu_pack_tile32(&w, types[i], rows, row_bytes, packed, 0, 1);
+        npu_pack_tile32(&w, types[i], rows, row_bytes, packed, 1, w.n_blocks);
         for (uint32_t r = 0; r < n; r++) {
             quant_info_of(types[i])->dequantize(rows + r * row_bytes, back, k);
             for (uint32_t j = 0; j < k; j++) {
@@ -118,7 +118,7 @@ static void places_are_apart(void **state)
         for (uint32_t n = 0; n < w.n_blocks * NPU_COLS; n++)
             for (uint32_t k = 0; k < w.k; k++) {
                 uint32_t shift, at = npu_code_offset(&w, k, n, &shift);
-                uint8_t mask = (uint8_t)(npu_weights_wide(kind) ? 0xff : 15u << shift);
+                uint8_t mask = (uint8_t)(((1u << npu_weights_bits(kind)) - 1) << shift);
                 assert_int_equal(used[at] & mask, 0);
                 used[at] |= mask;
             }
@@ -163,7 +163,7 @@ static uint32_t put_packed(struct bench *b, const struct npu_weights *w, uint32_
     } else {
         size_t row_bytes;
         uint8_t *rows = rows_of(type, w->k, w->n, &row_bytes);
-        npu_pack_tile32(w, rows, row_bytes, packed, 0, w->n_blocks);
+        npu_pack_tile32(w, type, rows, row_bytes, packed, 0, w->n_blocks);
         free(rows);
     }
     at = bench_put(b, packed, bytes);

@@ -65,6 +65,8 @@ static void weight_kernels(void **state)
         {"dequant Q4_0", NPU_OP_DEQUANT, NPU_W_Q4_0, 9},
         {"dequant IQ4_NL", NPU_OP_DEQUANT, NPU_W_IQ4_NL, 9},
         {"dequant Q4_1", NPU_OP_DEQUANT, NPU_W_Q4_1, 0},
+        {"dequant MXFP4", NPU_OP_DEQUANT, NPU_W_MXFP4, 9},
+        {"dequant Q2_0", NPU_OP_DEQUANT, NPU_W_Q2_0, 8},
         {"dequant Q8_0", NPU_OP_DEQUANT, NPU_W_Q8_0, 0},
         {"dequant supergroup", NPU_OP_DEQUANT, NPU_W_SUPER4, 0},
         {"gemv Q4_0", NPU_OP_GEMV, NPU_W_Q4_0, 3.5},

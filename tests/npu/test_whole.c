@@ -50,7 +50,7 @@ static uint8_t *weights(struct bench *b, uint32_t type, uint32_t k, uint32_t n, 
         quant_info_of(type)->quantize(x, rows + r * row_bytes, k);
         memcpy(wide + r * padded_bytes, rows + r * row_bytes, row_bytes);
     }
-    npu_pack_tile32(w, wide, padded_bytes, packed, 0, w->n_blocks);
+    npu_pack_tile32(w, type, wide, padded_bytes, packed, 0, w->n_blocks);
     *at = bench_put(b, packed, w->n_blocks * w->block_bytes);
     free(x), free(wide), free(packed);
     return rows;
@@ -69,9 +69,9 @@ static void check_close(double got, double want, double relative, double absolut
     if (!(fabs(got - want) <= fabs(want) * relative + absolute)) fail_msg("%.9g, wanted %.9g", got, want);
 }
 
-static const uint32_t types[] = {
-    QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0, QUANT_F16, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_TYPES = 5, N_ALL = 8 };
+static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0, QUANT_F16, QUANT_MXFP4, QUANT_Q2_0,
+    QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_XS, QUANT_Q1_0, QUANT_TQ1_0, QUANT_TQ2_0};
+enum { N_TYPES = 7, N_ALL = 14 };
 
 /* Values as dequantization makes them: code times scale to the nearest half (Q4_1: twice), times the factor. */
 static void embeddings_are_those_of_the_file(void **state)
@@ -79,7 +79,7 @@ static void embeddings_are_those_of_the_file(void **state)
     (void)state;
     static const uint32_t token[4] = {0, 69, 31, 32};
     for (int t = 0; t < N_ALL; t++)
-        for (uint32_t k = t < N_TYPES ? 96 : 256; k <= 320; k += 224) {
+        for (uint32_t k = quant_info_of(types[t])->block_elems <= 32 ? 96 : 256; k <= 320; k += 224) {
             struct bench b;
             struct npu_weights w;
             uint32_t at, dst;

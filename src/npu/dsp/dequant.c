@@ -19,6 +19,15 @@ static const uint16_t nl_table[64]
     __attribute__((aligned(128))) = {0xd7f0, 0, 0xd680, 0, 0xd530, 0, 0xd410, 0, 0xd220, 0, 0xd060, 0, 0xcd80, 0,
         0xc900, 0, 0x3c00, 0, 0x4a80, 0, 0x4e40, 0, 0x50c0, 0, 0x52a0, 0, 0x5450, 0, 0x5590, 0, 0x5710, 0};
 
+/* Twice the values of FP4. */
+static const uint16_t fp4_table[64]
+    __attribute__((aligned(128))) = {0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4600, 0, 0x4800, 0,
+        0x4a00, 0, 0x0000, 0, 0xbc00, 0, 0xc000, 0, 0xc200, 0, 0xc400, 0, 0xc600, 0, 0xc800, 0, 0xca00, 0};
+/* Word i: what its low two bits stand for, and what its high two bits do. */
+static const uint16_t pairs_table[64] __attribute__((aligned(128))) = {0xbc00, 0xbc00, 0x0000, 0xbc00, 0x3c00, 0xbc00,
+    0x4000, 0xbc00, 0xbc00, 0x0000, 0x0000, 0x0000, 0x3c00, 0x0000, 0x4000, 0x0000, 0xbc00, 0x3c00, 0x0000, 0x3c00,
+    0x3c00, 0x3c00, 0x4000, 0x3c00, 0xbc00, 0x4000, 0x0000, 0x4000, 0x3c00, 0x4000, 0x4000, 0x4000};
+
 /* Four tile vectors of 256 4-bit codes under one scale vector. */
 ISA_INLINE void expand_4(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale)
 {
@@ -49,6 +58,35 @@ static void dequant_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *res
         for (int j = 0; j < 4; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_lo(scale));
 #pragma GCC unroll 4
         for (int j = 4; j < 8; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_hi(scale));
+    }
+    (void)isa;
+}
+
+/* Eight tile vectors of 512 2-bit codes: a nibble is looked up once for each of its codes, so nothing is masked. */
+ISA_INLINE void expand_2(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale)
+{
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++, dst += 512) {
+        vec x = half ? v_lsr_ub(codes, 4) : codes;
+        vec2 low = v_lut16(x, table, 0), high = v_lut16(x, table, 2);
+        v_store(dst, f16_mul(v_lo(low), scale));
+        v_store(dst + 128, f16_mul(v_hi(low), scale));
+        v_store(dst + 256, f16_mul(v_lo(high), scale));
+        v_store(dst + 384, f16_mul(v_hi(high), scale));
+    }
+    (void)isa;
+}
+
+static void dequant_2(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    const vec table = v_const(pairs_table);
+    for (uint32_t u = 0; u < n_units; u++, src += 640, dst += 2 * TILE_BYTES) {
+        vec s = v_load(src + 512);
+        vec2 scale = v_shuffoe_h(s, s);
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_lo(scale));
+#pragma GCC unroll 2
+        for (int j = 2; j < 4; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_hi(scale));
     }
     (void)isa;
 }
@@ -156,6 +194,8 @@ void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const ui
     switch (kind) {
     case NPU_W_Q4_0: dequant_4(isa, dst, src, n_units, v_const(linear_table)); break;
     case NPU_W_IQ4_NL: dequant_4(isa, dst, src, n_units, v_const(nl_table)); break;
+    case NPU_W_MXFP4: dequant_4(isa, dst, src, n_units, v_const(fp4_table)); break;
+    case NPU_W_Q2_0: dequant_2(isa, dst, src, n_units); break;
     case NPU_W_Q4_1: dequant_4m(isa, dst, src, n_units, v_const(unsigned_table)); break;
     case NPU_W_Q8_0: dequant_8(isa, dst, src, n_units); break;
     case NPU_W_SUPER4: dequant_super(isa, dst, src, n_units, v_const(linear_table)); break;

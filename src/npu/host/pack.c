@@ -8,35 +8,138 @@
 #include <math.h>
 #include <string.h>
 
+/* ---- 32 weights of a GGUF row, from input k on ---- */
+
+/* Codes as their kind has them; d and m: halves. */
+struct group {
+    uint8_t code[32];
+    uint16_t d, m;
+};
+
+static void split_nibbles(const uint8_t qs[16], uint8_t code[32])
+{
+    for (uint32_t i = 0; i < 16; i++) {
+        code[i] = qs[i] & 15;
+        code[i + 16] = qs[i] >> 4;
+    }
+}
+
+/* Q4_0 and IQ4_NL: the codes mean different things, the blocks are alike. */
+static void read_q4_0(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_q4_0 *b = (const struct quant_q4_0 *)(const void *)row + k / 32;
+    g->d = b->d;
+    split_nibbles(b->qs, g->code);
+}
+
+static void read_q4_1(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_q4_1 *b = (const struct quant_q4_1 *)(const void *)row + k / 32;
+    g->d = b->d, g->m = b->m;
+    split_nibbles(b->qs, g->code);
+}
+
+static void read_q8_0(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_q8_0 *b = (const struct quant_q8_0 *)(const void *)row + k / 32;
+    g->d = b->d;
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = (uint8_t)b->qs[i] ^ 0x80u;
+}
+
+/* The group's scale becomes one half, the nearest. */
+static void read_iq4_xs(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_iq4_xs *b = (const struct quant_iq4_xs *)(const void *)row + k / 256;
+    uint32_t i = k / 32 % 8;
+    int scale = ((b->scales_l[i / 2] >> i % 2 * 4 & 15) | (b->scales_h >> 2 * i & 3) << 4) - 32;
+    g->d = f32_to_f16(f16_to_f32(b->d) * (float)scale);
+    split_nibbles(b->qs + 16 * i, g->code);
+}
+
+/* 2^-24 to 2^15 are halves; smaller scales count as 0. */
+static void read_mxfp4(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_mxfp4 *b = (const struct quant_mxfp4 *)(const void *)row + k / 32;
+    g->d = f32_to_f16(e8m0_half_to_f32(b->e));
+    split_nibbles(b->qs, g->code);
+}
+
+/* One bit is -d or d: the codes 0 and 2 of two bits. */
+static void read_q1_0(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_q1_0 *b = (const struct quant_q1_0 *)(const void *)row + k / 128;
+    g->d = b->d;
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = (uint8_t)((b->qs[(k % 128 + i) / 8] >> i % 8 & 1) << 1);
+}
+
+static void read_q2_0(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_q2_0 *b = (const struct quant_q2_0 *)(const void *)row + k / 64;
+    g->d = b->d;
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = b->qs[(k % 64 + i) / 4] >> i % 4 * 2 & 3;
+}
+
+static void read_tq1_0(const uint8_t *row, uint32_t k, struct group *g)
+{
+    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    const struct quant_tq1_0 *b = (const struct quant_tq1_0 *)(const void *)row + k / 256;
+    g->d = b->d;
+    for (uint32_t i = 0; i < 32; i++) {
+        uint32_t e = k % 256 + i, digit = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+        uint8_t byte = e < 160 ? b->qs[e % 32] : e < 240 ? b->qs[32 + e % 16] : b->qh[e % 4];
+        g->code[i] = (uint8_t)((uint8_t)(byte * power[digit]) * 3 >> 8);
+    }
+}
+
+static void read_tq2_0(const uint8_t *row, uint32_t k, struct group *g)
+{
+    const struct quant_tq2_0 *b = (const struct quant_tq2_0 *)(const void *)row + k / 256;
+    g->d = b->d;
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = b->qs[k % 256 / 128 * 32 + i] >> k % 128 / 32 * 2 & 3;
+}
+
+/* read: NULL of what is not groups of 32 under halves. */
+static const struct source {
+    uint32_t type, kind;
+    void (*read)(const uint8_t *row, uint32_t k, struct group *g);
+} sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0}, {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1},
+    {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0}, {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs},
+    {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4}, {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0}, {QUANT_Q1_0, NPU_W_Q2_0, read_q1_0},
+    {QUANT_Q2_0, NPU_W_Q2_0, read_q2_0}, {QUANT_TQ1_0, NPU_W_Q2_0, read_tq1_0}, {QUANT_TQ2_0, NPU_W_Q2_0, read_tq2_0},
+    {QUANT_F16, NPU_W_F16, NULL}, {QUANT_Q4_K, NPU_W_Q4_K, NULL}, {QUANT_Q5_K, NPU_W_Q5_K, NULL},
+    {QUANT_Q6_K, NPU_W_Q6_K, NULL}};
+
+static const struct source *source_of(uint32_t quant_type)
+{
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (sources[i].type == quant_type) return &sources[i];
+    return NULL;
+}
+
 int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err)
 {
-    switch (quant_type) {
-    case QUANT_Q4_0: *kind = NPU_W_Q4_0; return 0;
-    case QUANT_Q4_1: *kind = NPU_W_Q4_1; return 0;
-    case QUANT_IQ4_NL: *kind = NPU_W_IQ4_NL; return 0;
-    case QUANT_Q8_0: *kind = NPU_W_Q8_0; return 0;
-    case QUANT_F16: *kind = NPU_W_F16; return 0;
-    case QUANT_Q4_K: *kind = NPU_W_Q4_K; return 0;
-    case QUANT_Q5_K: *kind = NPU_W_Q5_K; return 0;
-    case QUANT_Q6_K: *kind = NPU_W_Q6_K; return 0;
-    default: break;
-    }
+    const struct source *source = source_of(quant_type);
     const char *name = quant_type_name(quant_type);
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: no weight layout for %s", name ? name : "an unknown type");
+    if (!source)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: no weight layout for %s", name ? name : "an unknown type");
+    *kind = source->kind;
+    return 0;
 }
+
+/* ---- tile32 ---- */
 
 void npu_pack_codes(const struct npu_weights *w, uint8_t *dst, const uint8_t *code, uint32_t k, uint32_t n)
 {
     static const uint8_t order[4] = {0, 2, 1, 3};
+    const uint32_t bits = npu_weights_bits(w->kind);
     uint32_t shift;
     uint8_t *to = dst + npu_code_offset(w, k, n, &shift);
-    if (npu_weights_wide(w->kind)) {
-        for (uint32_t j = 0; j < 8; j++, to += NPU_LINE, code += 4)
-            for (uint32_t i = 0; i < 4; i++) to[i] = code[order[i]];
-        return;
-    }
-    for (uint32_t j = 0; j < 4; j++, to += NPU_LINE, code += 8)
-        for (uint32_t i = 0; i < 4; i++) to[i] = (uint8_t)(code[order[i]] | code[4 + order[i]] << 4);
+    for (uint32_t j = 0; j < bits; j++, to += NPU_LINE, code += 32 / bits)
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t byte = 0;
+            for (uint32_t f = 0; f < 8 / bits; f++) byte |= (uint32_t)code[4 * f + order[i]] << bits * f;
+            to[i] = (uint8_t)byte;
+        }
 }
 
 static void put_halves(const struct npu_weights *w, uint8_t *dst, const uint8_t *half, uint32_t k, uint32_t n)
@@ -46,28 +149,18 @@ static void put_halves(const struct npu_weights *w, uint8_t *dst, const uint8_t 
     for (uint32_t j = 0; j < 16; j++) memcpy(to + j * NPU_LINE, half + 4 * j, 4);
 }
 
-/* One GGUF block of 32 elements of output n, starting at k. */
-static void put_block(const struct npu_weights *w, uint8_t *dst, const uint8_t *block, uint32_t k, uint32_t n)
+static void put_group32(const struct npu_weights *w, uint8_t *dst, const struct group *g, uint32_t k, uint32_t n)
 {
     uint32_t scale = npu_scale_offset(w, k, n);
-    uint8_t code[32];
-    memcpy(dst + scale, block, 2);
-    block += 2;
-    if (w->kind == NPU_W_Q4_1) {
-        memcpy(dst + scale + 128, block, 2);
-        block += 2;
-    }
-    for (uint32_t i = 0; i < 16; i++) {
-        code[i] = w->kind == NPU_W_Q8_0 ? block[i] ^ 0x80u : block[i] & 15u;
-        code[i + 16] = w->kind == NPU_W_Q8_0 ? block[i + 16] ^ 0x80u : (uint8_t)(block[i] >> 4);
-    }
-    npu_pack_codes(w, dst, code, k, n);
+    memcpy(dst + scale, &g->d, 2);
+    if (w->kind == NPU_W_Q4_1) memcpy(dst + scale + 128, &g->m, 2);
+    npu_pack_codes(w, dst, g->code, k, n);
 }
 
-void npu_pack_tile32(
-    const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last)
+void npu_pack_tile32(const struct npu_weights *w, uint32_t quant_type, const void *rows, size_t row_bytes, uint8_t *dst,
+    uint32_t first, uint32_t last)
 {
-    size_t block_bytes = row_bytes / (w->k / 32);
+    const struct source *source = source_of(quant_type);
     for (uint32_t b = first; b < last; b++) {
         uint32_t from = b * NPU_COLS, end = from + NPU_COLS < w->n ? from + NPU_COLS : w->n;
         if (end - from < NPU_COLS) memset(dst + (size_t)b * w->block_bytes, 0, w->block_bytes);
@@ -76,11 +169,20 @@ void npu_pack_tile32(
             continue;
         }
         for (uint32_t k = 0; k < w->k; k += 32)
-            for (uint32_t n = from; n < end; n++)
-                (w->kind == NPU_W_F16 ? put_halves : put_block)(
-                    w, dst, (const uint8_t *)rows + n * row_bytes + k / 32 * block_bytes, k, n);
+            for (uint32_t n = from; n < end; n++) {
+                const uint8_t *row = (const uint8_t *)rows + n * row_bytes;
+                struct group g;
+                if (source->read) {
+                    source->read(row, k, &g);
+                    put_group32(w, dst, &g, k, n);
+                } else {
+                    put_halves(w, dst, row + 2 * (size_t)k, k, n);
+                }
+            }
     }
 }
+
+/* ---- supergroups ---- */
 
 static void put_half(uint8_t *dst, uint32_t offset, uint16_t h)
 {

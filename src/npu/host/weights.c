@@ -48,8 +48,8 @@ static void pack_some(void *arg, int ith, int nth)
 {
     const struct packing *p = arg;
     uint64_t n = p->w->n_blocks;
-    npu_pack_tile32(p->w, p->rows, p->row_bytes, p->dst, (uint32_t)(n * (uint64_t)ith / (uint64_t)nth),
-        (uint32_t)(n * ((uint64_t)ith + 1) / (uint64_t)nth));
+    npu_pack_tile32(p->w, (uint32_t)p->t->type, p->rows, p->row_bytes, p->dst,
+        (uint32_t)(n * (uint64_t)ith / (uint64_t)nth), (uint32_t)(n * ((uint64_t)ith + 1) / (uint64_t)nth));
 }
 
 /* The rows' values in groups of their own [TTS 5.1]. */

@@ -15,20 +15,23 @@ static uint32_t round_up(uint32_t x, uint32_t to)
     return (x + to - 1) / to * to;
 }
 
-int npu_weights_wide(uint32_t kind)
+uint32_t npu_weights_bits(uint32_t kind)
 {
-    return kind == NPU_W_Q8_0 || kind == NPU_W_SUPER8 || kind == NPU_W_Q5_K || kind == NPU_W_Q6_K;
+    if (kind == NPU_W_F16) return 16;
+    if (kind == NPU_W_Q2_0) return 2;
+    return kind == NPU_W_Q8_0 || kind == NPU_W_SUPER8 || kind == NPU_W_Q5_K || kind == NPU_W_Q6_K ? 8 : 4;
 }
 
 int npu_weights_integer(uint32_t kind)
 {
-    return kind != NPU_W_F16 && kind != NPU_W_SUPER4 && kind != NPU_W_SUPER8;
+    return kind != NPU_W_F16 && kind != NPU_W_SUPER4 && kind != NPU_W_SUPER8 && kind != NPU_W_MXFP4 &&
+           kind != NPU_W_Q2_0;
 }
 
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
 {
     uint32_t unit_k = kind >= NPU_W_Q4_K ? NPU_SUPER_K : NPU_UNIT_K;
-    uint32_t code = unit_k * NPU_COLS / 2 * (kind == NPU_W_F16 ? 4 : npu_weights_wide(kind) ? 2 : 1);
+    uint32_t code = unit_k * NPU_COLS / 8 * npu_weights_bits(kind);
     uint32_t tail = kind == NPU_W_F16 ? 0 : kind == NPU_W_Q4_1 ? 256 : kind >= NPU_W_Q4_K ? 640 : 128;
     if (kind < NPU_W_Q4_0 || kind >= NPU_W_END || !k || k % unit_k || !n) return -1;
     uint64_t bytes = (uint64_t)(k / unit_k) * (code + tail) * (((uint64_t)n + NPU_COLS - 1) / NPU_COLS);
@@ -58,17 +61,14 @@ static uint32_t byte_of(uint32_t k)
 
 uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift)
 {
-    uint32_t in_unit = k % w->unit_k, word = 4 * (n % NPU_COLS) + byte_of(k);
+    uint32_t in_unit = k % w->unit_k, word = 4 * (n % NPU_COLS) + byte_of(k), bits = npu_weights_bits(w->kind);
     if (w->kind == NPU_W_F16) {
         *shift = 0;
         return unit_of(w, k, n) + in_unit / 2 * NPU_LINE + 4 * (n % NPU_COLS) + (k & 1) * 2;
     }
-    if (npu_weights_wide(w->kind)) {
-        *shift = 0;
-        return unit_of(w, k, n) + in_unit / 4 * NPU_LINE + word;
-    }
-    *shift = k & 4;
-    return unit_of(w, k, n) + in_unit / 8 * NPU_LINE + word;
+    uint32_t fields = 8 / bits;
+    *shift = k / 4 % fields * bits;
+    return unit_of(w, k, n) + in_unit / 4 / fields * NPU_LINE + word;
 }
 
 uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n)

@@ -14,8 +14,11 @@
  *   4-bit codes: 4 vectors per tile; vector j holds k = 8j .. 8j+7; of output c the bytes 4c .. 4c+3 are
  *     low nibbles  [k0 k2 k1 k3]    high nibbles  [k4 k6 k5 k7]
  *   so that a 16-entry lookup yields vectors of the 32x32 half tile, and a word is four k for an integer dot product.
+ *   2-bit codes: 2 vectors per tile; vector j holds k = 16j .. 16j+15, four to a byte: bits 1..0 [k0 k2 k1 k3], bits 3..2
+ *     [k4 k6 k5 k7] and so on.
  *   8-bit codes (offset by 128, unsigned): 8 vectors per tile; vector j holds k = 4j .. 4j+3, bytes [k0 k2 k1 k3].
- *   Codes and scales are GGUF's, bit for bit.  Outputs past n have scale 0.
+ *   Codes and scales are GGUF's, bit for bit, but for scales that GGUF composes (npu/host/pack.h).  Outputs past n have
+ *   scale 0.
  *
  *   F16: the two 32x32 half tiles themselves, without scales.
  *
@@ -45,6 +48,8 @@ enum npu_weight_kind {
     NPU_W_Q4_1,     /* q d + m */
     NPU_W_IQ4_NL,   /* table[q] d */
     NPU_W_Q8_0,     /* (q - 128) d: GGUF's signed code plus 128 */
+    NPU_W_MXFP4,    /* table[q] d, d a power of two */
+    NPU_W_Q2_0,     /* (q - 1) d, 2 bits: also GGUF's TQ1_0, TQ2_0 and Q1_0 */
     NPU_W_SUPER4,   /* supergroup, (q - 8) d */
     NPU_W_F16,      /* plain halves in tiles */
     NPU_W_SUPER8,   /* supergroup, (q - 128) d */
@@ -69,13 +74,13 @@ struct npu_weights {
  * all. */
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
-/* Where the code of (k, n) is: byte offset, and 0 or 4 as the shift of a 4-bit code; of F16 the half itself. */
+/* Where the code of (k, n) is: byte offset, and the shift of a code of less than 8 bits; of F16 the half itself. */
 uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift);
 uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of a byte */
 uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of d; dmin follows */
 
-/* Codes of 8 bits?  Exact products of quantized rows (NPU_OP_GEMV)? */
-int npu_weights_wide(uint32_t kind);
+/* Bits of a code: 2, 4, 8; F16 16.  Exact products of quantized rows (NPU_OP_GEMV)? */
+uint32_t npu_weights_bits(uint32_t kind);
 int npu_weights_integer(uint32_t kind);
 
 /* The k that weights are packed for: the next multiple of 64, the rest zero. */

@@ -253,7 +253,7 @@ static void threads_change_no_bit_in_any_shape(void **state)
 
 static void check_quantized(const struct where *where)
 {
-    static const char *const types[] = {"Q4_0", "Q8_0", "Q4_K", "Q6_K"};
+    static const char *const types[] = {"Q4_0", "Q8_0", "Q4_K", "Q6_K", "TQ2_0"};
     static const int n_rows[] = {N_MAX, 1, 2, 3, 0};
     bool slow = where->device && !strcmp(where->device, "npu-qemu");
     for (size_t i = 0; i < (slow ? 1 : sizeof types / sizeof *types); i++) {
