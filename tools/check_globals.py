@@ -13,7 +13,8 @@ SYMBOL = re.compile(r"^[0-9a-f]+ .{7} (\.(?:data|bss|tdata|tbss)\S*|\*COM\*)\s+(
 
 def globals_of(library):
     member = ""
-    for line in subprocess.run(["objdump", "-t", library], capture_output=True, text=True, check=True).stdout.splitlines():
+    for line in subprocess.run(["objdump", "-t", library], capture_output=True, text=True,
+                               check=True).stdout.splitlines():
         if ": " in line and "file format" in line:
             member = line.split(":")[0]
         m = SYMBOL.match(line)

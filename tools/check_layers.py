@@ -2,8 +2,8 @@
 
 usage: check_layers.py [ROOT]
 
-npu/dsp is compiled for the NPU: it includes npu/dsp, npu/wire, the format constants and freestanding headers, and only its
-isa.h names the emulator; npu/wire includes freestanding headers and itself.
+npu/dsp is compiled for the NPU: it includes npu/dsp, npu/wire, the format constants and freestanding headers, and only
+its isa.h names the emulator; npu/wire includes freestanding headers and itself.
 
 A room includes headers of its own, and public headers (not *_impl.h) of the rooms its line names; a line may name only
 rooms of lower layers.  include/lutra/status.h is for everyone, the other headers of include/ for rooms whose line says

@@ -18,7 +18,8 @@ SOC, USUAL = "snapdragon-8gen3", 1024
 STEPS = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
 RATES = STEPS + ["Llama-3.2-3B"]
 # Methods of test-time scaling that docs/NPU.md shows.
-METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged", "beam@2x2, judged", "beam@4x4, judged"],
+METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged", "beam@2x2, judged",
+                         "beam@4x4, judged"],
            "abacus-1m": ["greedy"],
            "countdown-s": ["greedy", "best@8", "best@16", "best@64", "best@16, judged"],
            "countdown-l": ["greedy", "best@8", "best@16"]}
@@ -29,7 +30,8 @@ def span(low, high, digits=0):
 
 
 def table(head, rows):
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(r) + " |" for r in rows])
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(r) + " |"
+                                                                                   for r in rows])
 
 
 def verdict(low, high, published):
@@ -41,7 +43,8 @@ def verdict(low, high, published):
 class Figures:
     def __init__(self, tables, division):
         self.division = division
-        self.d = d = json.loads(subprocess.run([tables, "-o", "json"], capture_output=True, text=True, check=True).stdout)
+        self.d = d = json.loads(subprocess.run([tables, "-o", "json"], capture_output=True, text=True,
+                                               check=True).stdout)
         self.step = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
         self.fill = {(s["model"], s["tokens"]): s for s in d["prefill_modelled"] if s["soc"] == SOC}
 
@@ -57,7 +60,8 @@ class Figures:
     def throughput(self):
         rows = []
         for model in RATES:
-            at = [self.step[model, b, USUAL] for b in (1, 2, 4, 8, 16)] + [self.step[model, 16, 4096], self.fill[model, 512]]
+            at = [self.step[model, b, USUAL] for b in (1, 2, 4, 8, 16)] + [self.step[model, 16, 4096],
+                                                                           self.fill[model, 512]]
             rows.append([model] + [span(s["tokens_per_s_low"], s["tokens_per_s_high"]) for s in at])
         return table(["model", "batch 1", "2", "4", "8", "16", "16 at 4096 keys", "prompt of 512"], rows)
 
@@ -88,7 +92,8 @@ class Figures:
         return table(["figure", "ratio of times", "modelled", "width of a shape's interval", "published", ""], rows)
 
     def pipeline(self):
-        told = subprocess.run([self.division], env={**os.environ, "LUTRA_TEST_LONG": "1"}, capture_output=True, text=True, check=True).stdout
+        told = subprocess.run([self.division], env={**os.environ, "LUTRA_TEST_LONG": "1"}, capture_output=True,
+                              text=True, check=True).stdout
         rows = {}
         for shape, over, gain in re.findall(r"(\w+), \w+ end: .*? slowest stage \S+ \((\S+)\), sequential \S+ \((\S+)\)", told):
             rows.setdefault(shape, []).append((over, gain))
@@ -105,7 +110,8 @@ class Figures:
                 rows.append([f["source"], f["what"], "", "", "not compared: " + f["not_compared"]])
                 continue
             low, high = getattr(self, "of_" + f["ours"])(f["model"])
-            rows.append([f["source"], f["what"], f"{f['published']:g}", f"{low:.1f}" if low == high else span(low, high, 1),
+            rows.append([f["source"], f["what"], f"{f['published']:g}", f"{low:.1f}" if low == high
+                         else span(low, high, 1),
                          verdict(low, high, f["published"])])
         return table(["source", "figure", "published", "ours", ""], rows)
 
@@ -125,7 +131,8 @@ class Figures:
             c = on[model, method]
             front = [what for what, field in (("time", "front_latency"), ("energy", "front_energy")) if c[field]]
             rows.append([c["task"], model, method, f"{100 * c['accuracy_measured']:.0f}",
-                         span(c["low_us"] / 1e3, c["high_us"] / 1e3, 1), span(c["low_mj"], c["high_mj"], 1), ", ".join(front)])
+                         span(c["low_us"] / 1e3, c["high_us"] / 1e3, 1), span(c["low_mj"], c["high_mj"], 1),
+                         ", ".join(front)])
         return table(["task", "model", "method", "% right", "ms", "mJ", "not beaten in"], rows)
 
     def pairs(self):

@@ -59,7 +59,8 @@ class Panel:
         return inside and all(x >= a + c or a >= x + w or y >= b + d or b >= y + h for a, b, c, d in beside)
 
     def label(self, x, y, text):
-        """The first place near a point that is free of fronts, too; else the first that lies on no point and no name."""
+        """The first place near a point that is free of fronts, too; else the first that lies on no point and no
+        name."""
         w, h = len(text) * 7, 12
         tries = [(x + side, y - h / 2 + up * ring * 4, w, h) for ring in range(20) for side in (7, -7 - w)
                  for up in (-1, 1)]

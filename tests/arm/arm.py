@@ -42,7 +42,8 @@ def run(*command):
 
 def build(source, out, target, *options):
     run("cmake", "-S", source, "-B", out, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_SYSTEM_NAME=Linux",
-        "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_C_COMPILER={COMPILER}", "-DCMAKE_EXE_LINKER_FLAGS=-static", *options)
+        "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_C_COMPILER={COMPILER}", "-DCMAKE_EXE_LINKER_FLAGS=-static",
+        *options)
     run("cmake", "--build", out, "--target", target)
 
 

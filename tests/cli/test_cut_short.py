@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Packed weights, used where they are mapped, are cut short during `lutra run`: it names the file and ends with code 1."""
+"""Packed weights, used where they are mapped, are cut short during `lutra run`: it names the file and ends with code
+1."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Every command `lutra ...` in a code block of README.md and docs/ runs as it stands, on small files of the names it uses.
+"""Every command `lutra ...` in a code block of README.md and docs/ runs as it stands, on small files of the names it
+uses.
 
 A page's commands run in one folder, in their order.
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Downloads from a server that cuts, stalls, lies and sends other bytes; and of a process that is killed again and again.
+"""Downloads from a server that cuts, stalls, lies and sends other bytes; and of a process that is killed again and
+again.
 
 No file may ever lie under a name that says it is whole without being it.  Everything is on the loopback."""
 import hashlib, http.server, json, os, random, re, shutil, signal, subprocess, sys, tempfile, threading, time
@@ -111,7 +112,8 @@ def check(good, what, done=None):
 
 
 def command(cache, *args, **more):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("LUTRA_ARG_", "HF_", "XDG_", "LLAMA_", "OLLAMA_", "http", "HTTP"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LUTRA_ARG_", "HF_", "XDG_", "LLAMA_", "OLLAMA_",
+                                                                    "http", "HTTP"))}
     env.update({"HOME": home, "HF_HUB_CACHE": os.path.join(home, cache), "HF_ENDPOINT": f"http://127.0.0.1:{port}/",
                 "HF_HUB_DOWNLOAD_TIMEOUT": "1", "LUTRA_ARG_THREADS": "1", **more})
     return [LUTRA, "run", "-hf", "maker/sum-GGUF", *args, "-st", "-n", "2", "--temp", "0", "-p", "1 + 1", "-q"], env
@@ -119,7 +121,8 @@ def command(cache, *args, **more):
 
 def lutra(cache, *args, **more):
     words, env = command(cache, *args, **more)
-    return subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=120)
+    return subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                          timeout=120)
 
 
 def only_good(cache, what):
@@ -138,7 +141,8 @@ def only_good(cache, what):
 
 def listing(**changes):
     entry = {"type": "file", "path": "sum-Q8_0.gguf", "size": len(MODEL), "lfs": {"oid": SHA, "size": len(MODEL)}}
-    return [{"type": "directory", "path": "sub"}, {"type": "file", "path": "README.md", "size": 3, "oid": "0" * 40}, {**entry, **changes}]
+    return [{"type": "directory", "path": "sub"}, {"type": "file", "path": "README.md", "size": 3, "oid": "0" * 40},
+            {**entry, **changes}]
 
 
 server = Quiet(("127.0.0.1", 0), Server)
@@ -194,7 +198,8 @@ case("an absolute path", "", 0, 1, "no GGUF file", tree=listing(path="/evil-Q8_0
 case("no sum", "", 0, 1, "no GGUF file", tree=listing(lfs=None, oid=None))
 case("an evil sum", "", 0, 1, "no GGUF file", tree=listing(lfs={"oid": "../" * 20 + "aaaa", "size": 5}))
 case("nothing in it", "", 0, 1, "no GGUF file", tree=[])
-case("a missing part", "", 0, 1, "has no", tree=listing(path="sum-Q8_0-00002-of-00003.gguf") + listing(path="sum-Q8_0-00001-of-00003.gguf"))
+case("a missing part", "", 0, 1, "has no",
+     tree=listing(path="sum-Q8_0-00002-of-00003.gguf") + listing(path="sum-Q8_0-00001-of-00003.gguf"))
 case("no quantization of the name", "", 0, 2, "", args=("-hf", "maker/sum-GGUF:"))
 case("a token without https", "", 0, 2, "not sent without https", HF_TOKEN="x", HF_ENDPOINT="http://192.0.2.1")
 case("no address", "", 0, 2, "not an address", HF_ENDPOINT="ftp://127.0.0.1")
@@ -202,7 +207,8 @@ case("no address", "", 0, 2, "not an address", HF_ENDPOINT="ftp://127.0.0.1")
 # A repository without GGUF files: its folder, config.json last; small files by git's sum, others by SHA-256.
 def folder_files():
     sizes = {"model.embed_tokens": [16, 64], "model.norm": [64]}
-    for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
+    for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
+                 "mlp.up_proj",
                  "mlp.down_proj", "input_layernorm", "post_attention_layernorm"):
         sizes["model.layers.0." + name] = [64] if "norm" in name else [64, 64]
     header, data = {}, b""
@@ -212,7 +218,8 @@ def folder_files():
         data += raw
     text = json.dumps(header).encode()
     config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64,
-              "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "vocab_size": 16, "hidden_act": "silu",
+              "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "vocab_size": 16,
+              "hidden_act": "silu",
               "tie_word_embeddings": True}
     model = {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>", "merges": ["a b"],
              "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3}}
@@ -223,12 +230,15 @@ def folder_files():
 
 
 def folder_listing(files):
-    small = [{"type": "file", "path": name, "size": len(raw), "oid": hashlib.sha1(b"blob %d\0" % len(raw) + raw).hexdigest()}
+    small = [{"type": "file", "path": name, "size": len(raw),
+              "oid": hashlib.sha1(b"blob %d\0" % len(raw) + raw).hexdigest()}
              for name, raw in files.items() if name.endswith(".json")]
     raw = files["model.safetensors"]
     lfs = {"oid": hashlib.sha256(raw).hexdigest(), "size": len(raw)}
-    others = [{"type": "file", "path": name, "size": 9, "oid": "1" * 40, "lfs": lfs} for name in ("onnx/model.onnx", "consolidated.safetensors")]
-    return small + others + [{"type": "file", "path": "model.safetensors", "size": len(raw), "oid": "1" * 40, "lfs": lfs}]
+    others = [{"type": "file", "path": name, "size": 9, "oid": "1" * 40, "lfs": lfs}
+              for name in ("onnx/model.onnx", "consolidated.safetensors")]
+    return small + others + [{"type": "file", "path": "model.safetensors", "size": len(raw), "oid": "1" * 40,
+                              "lfs": lfs}]
 
 
 Server.files = folder_files()
@@ -268,7 +278,8 @@ while kills < KILLS:
     cache = f"killed{rounds}"
     for _ in range(12):
         words, env = command(cache)
-        p = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        p = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             stdin=subprocess.DEVNULL)
         try:
             p.wait(random.uniform(0.0, 0.3))
         except subprocess.TimeoutExpired:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Models of other programs: their folders are read, names mean what they should, and a folder of any content does no harm."""
+"""Models of other programs: their folders are read, names mean what they should, and a folder of any content does no
+harm."""
 import hashlib, json, os, shutil, subprocess, sys, tempfile
 
 LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
@@ -36,7 +37,8 @@ def put(path, data=None, link=None):
 
 
 def ollama(name, digest, kind="application/vnd.ollama.image.model", raw=None):
-    text = json.dumps({"schemaVersion": 2, "layers": [{"mediaType": "application/vnd.ollama.image.template", "digest": "x"},
+    text = json.dumps({"schemaVersion": 2, "layers": [{"mediaType": "application/vnd.ollama.image.template",
+                                                       "digest": "x"},
                                                       {"mediaType": kind, "digest": digest, "size": 3}]}).encode()
     put(f".ollama/models/manifests/host/{name}", text if raw is None else raw)
 
@@ -66,8 +68,10 @@ ollama("library/sums/latest", "sha256:" + sha)
 ollama("library/sums/big", "sha256:" + sha)
 ollama("someone/sums2/1b", "sha256:" + sha)
 put(".ollama/models/secret", b"GGUF")
-for i, (digest, raw) in enumerate([("sha256:../../secret", None), ("sha256:" + "a" * 63, None), ("sha256:" + "A" * 64, None),
-                                   ("sha256:" + "b" * 64, None), (5, None), ("", b"{"), ("", b"[" * 100000), ("", b"x" * 2000000),
+for i, (digest, raw) in enumerate([("sha256:../../secret", None), ("sha256:" + "a" * 63, None),
+                                   ("sha256:" + "A" * 64, None),
+                                   ("sha256:" + "b" * 64, None), (5, None), ("", b"{"), ("", b"[" * 100000),
+                                   ("", b"x" * 2000000),
                                    ("", b'{"layers": {"a": 1}}'), ("", b'{"layers": [1, null]}')]):
     ollama(f"library/bad{i}/latest", digest, raw=raw)
 put(".ollama/models/manifests/host/library/loop", link="../..")
@@ -75,11 +79,13 @@ put(".ollama/models/manifests/host/library/loop", link="../..")
 everything = lutra("models", "--paths")
 check(everything.returncode == 0, "lutra models", everything)
 lines = {line.split()[0]: line for line in everything.stdout.splitlines() if line and not line.startswith(" ")}
-for name, words in {"maker/sum-GGUF:Q8_0": "F16 fits Hugging", "maker/sum-GGUF:F16": "F16", "maker/gone:Q4_0": "not there",
+for name, words in {"maker/sum-GGUF:Q8_0": "F16 fits Hugging", "maker/sum-GGUF:F16": "F16",
+                    "maker/gone:Q4_0": "not there",
                     "maker/folder": "Hugging", "old/times:F16": "llama.cpp fits", "studio/nice-GGUF:BF16": "LM fits",
                     "studio/parts:F16": "LM", "sums:latest": "Ollama fits", "someone/sums2:1b": "Ollama",
                     "bad0:latest": "no SHA-256", "bad1:latest": "no SHA-256", "bad2:latest": "no SHA-256",
-                    "bad3:latest": "not there", "bad4:latest": "no SHA-256", "bad5:latest": "no JSON", "bad6:latest": "no JSON",
+                    "bad3:latest": "not there", "bad4:latest": "no SHA-256", "bad5:latest": "no JSON",
+                    "bad6:latest": "no JSON",
                     "bad7:latest": "cannot be read", "bad8:latest": "no model", "bad9:latest": "no model"}.items():
     for word in words.split():
         check(word in lines.get(name, ""), f"{name}: {word} in {lines.get(name)}")
@@ -92,7 +98,8 @@ def answers(*args, **more):
     check(done.returncode == 0 and done.stdout, "run " + " ".join(args), done)
 
 
-for name in ("maker/sum-GGUF:Q8_0", "SUMS", "sums:big", "sums2", "someone/sums2", "studio/nice-GGUF", "nice-bf16", "times"):
+for name in ("maker/sum-GGUF:Q8_0", "SUMS", "sums:big", "sums2", "someone/sums2", "studio/nice-GGUF", "nice-bf16",
+             "times"):
     answers("-m", name)
 answers("times:f16")  # a positional name
 answers("-hf", "maker/sum-GGUF:f16")
@@ -101,11 +108,16 @@ answers("-hf", "maker/sum-GGUF", "--hf-file", "sum-F16.gguf")
 answers("-hf", "old/times")
 
 several = lutra("run", "-m", "sum-GGUF", "-p", "x")
-check(several.returncode == 2 and "maker/sum-GGUF:F16" in several.stderr and "Q8_0" in several.stderr, "an ambiguous name", several)
-for args, code, word in ((("-m", "nothing-of-it"), 1, "lutra models"), (("-m", "gone"), 1, "not there"), (("-m", "bad0"), 1, "SHA-256"),
-                         (("-hf", "maker"), 2, "USER/REPO"), (("-hf", "../x"), 2, "USER/REPO"), (("-hf", "a/../b"), 2, "USER/REPO"),
-                         (("-hf", "a/b/c"), 2, "USER/REPO"), (("-hf", "a/b:"), 2, "USER/REPO"), (("-hf", "a/b--c"), 2, "USER/REPO"),
-                         (("-hf", "maker/other"), 1, "HF_ENDPOINT is not set"), (("-hf", "maker/other", "--offline"), 1, "--offline"),
+check(several.returncode == 2 and "maker/sum-GGUF:F16" in several.stderr and "Q8_0" in several.stderr,
+      "an ambiguous name", several)
+for args, code, word in ((("-m", "nothing-of-it"), 1, "lutra models"), (("-m", "gone"), 1, "not there"),
+                         (("-m", "bad0"), 1, "SHA-256"),
+                         (("-hf", "maker"), 2, "USER/REPO"), (("-hf", "../x"), 2, "USER/REPO"),
+                         (("-hf", "a/../b"), 2, "USER/REPO"),
+                         (("-hf", "a/b/c"), 2, "USER/REPO"), (("-hf", "a/b:"), 2, "USER/REPO"),
+                         (("-hf", "a/b--c"), 2, "USER/REPO"),
+                         (("-hf", "maker/other"), 1, "HF_ENDPOINT is not set"),
+                         (("-hf", "maker/other", "--offline"), 1, "--offline"),
                          (("-hf", "maker/sum-GGUF:Q3_K"), 1, "HF_ENDPOINT"), (("--hf-file", "x.gguf"), 2, "-hf"),
                          (("-m", "x.gguf", "-hf", "a/b"), 2, "one model")):
     done = lutra("run", *args, "-p", "x")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`lutra rag add` killed at random times, and two at once: every document that was committed is there, and the index fits.
+"""`lutra rag add` killed at random times, and two at once: every document that was committed is there, and the index
+fits.
 
 50 kills with LUTRA_TEST_LONG=1, else 10."""
 import json
@@ -79,7 +80,8 @@ def two_writers(tmp, rng):
     db = tmp + "/two.db"
     for name in "ab":
         write_files(f"{tmp}/{name}", rng, 0)
-    both = [subprocess.Popen([LUTRA, "rag", "--db", db, "add", f"{tmp}/{name}"], stdout=subprocess.PIPE, text=True) for name in "ab"]
+    both = [subprocess.Popen([LUTRA, "rag", "--db", db, "add", f"{tmp}/{name}"], stdout=subprocess.PIPE, text=True)
+            for name in "ab"]
     for p in both:
         out = p.communicate(timeout=300)[0]
         if p.returncode or not out.startswith(f"{FILES} added"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A file's own sampling defaults: used where nothing was given, and shown; what is given wins, be it llama.cpp's default."""
+"""A file's own sampling defaults: used where nothing was given, and shown; what is given wins, be it llama.cpp's
+default."""
 import os, struct, subprocess, sys, tempfile
 
 LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
@@ -31,8 +32,10 @@ def with_keys(path, **keys):
 
 
 def run(path, seed, *args, **more):
-    return subprocess.run([LUTRA, "run", "-m", path, "-st", "-no-cnv", "-n", "24", "-p", "Sam has 4", "-s", str(seed), *args],
-                          env={**env, **more}, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=120)
+    return subprocess.run([LUTRA, "run", "-m", path, "-st", "-no-cnv", "-n", "24", "-p", "Sam has 4", "-s", str(seed),
+                           *args],
+                          env={**env, **more}, capture_output=True, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL, timeout=120)
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +43,8 @@ with tempfile.TemporaryDirectory() as folder:
     with_keys(greedy, temp=0.0)
     seeds = range(1, 6)
     outs = [run(greedy, s) for s in seeds]
-    check(all(o.returncode == 0 for o in outs) and len({o.stdout for o in outs}) == 1, "the file's temperature 0", outs[0])
+    check(all(o.returncode == 0 for o in outs) and len({o.stdout for o in outs}) == 1, "the file's temperature 0",
+          outs[0])
     check(len({run(MODEL, s).stdout for s in seeds}) > 1, "without the key seeds matter")
     for args, more in ((("--temp", "0.8"), {}), (("--temp", "3"), {}), ((), {"LUTRA_ARG_TEMP": "0.8"})):
         check(len({run(greedy, s, *args, **more).stdout for s in seeds}) > 1, f"what is given wins: {args} {more}")

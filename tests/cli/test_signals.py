@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Every long command ends after SIGINT or SIGTERM with code 130, and at once after a second one; a file half written goes."""
+"""Every long command ends after SIGINT or SIGTERM with code 130, and at once after a second one; a file half written
+goes."""
 import os
 import signal
 import subprocess

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Adds to prm_scores.json what the likelihood kind of verifier must say: every step's probability under a model.
 
-usage: likelihood.py MODEL.gguf prm_scores.json     (needs numpy; float64 but for the cache, nothing shared with the engine)
+usage: likelihood.py MODEL.gguf prm_scores.json     (needs numpy)
+
+float64 but for the cache; nothing is shared with the engine.
 
 A step's reward is exp(sum over its tokens of log p(token | prompt and all solution tokens before)).
 """

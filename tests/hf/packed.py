@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Quantized Hugging Face folders (GPTQ, AWQ, compressed-tensors) against values computed here from the formats' definitions.
+"""Quantized Hugging Face folders (GPTQ, AWQ, compressed-tensors) against values computed here from the formats'
+definitions.
 
     packed.py LUTRA [SEED]
 
-Each case is written twice, packed and as plain F32; `lutra quantize` must make the same F32 tensors of both, bit for bit.
-Labels (v1, v2) are wrong at random: the data decide.  Planted faults must change the values or be refused.
+Each case is written twice, packed and as plain F32; `lutra quantize` must make the same F32 tensors of both, bit for
+bit. Labels (v1, v2) are wrong at random: the data decide.  Planted faults must change the values or be refused.
 """
 import json
 import os
@@ -123,7 +124,8 @@ def save(folder, tensors, config):
     model = {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>", "merges": ["a b"],
              "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3}}
     json.dump({"added_tokens": [], "model": model, "normalizer":
-               {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}}, open(folder + "/tokenizer.json", "w"))
+               {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}},
+              open(folder + "/tokenizer.json", "w"))
 
 
 def tensors_of(path):
@@ -195,13 +197,15 @@ def case(lutra, folder, rng, pack, config, make):
             packed[base + "." + part] = tensor
     save(folder + "/plain", plain, None)
     save(folder + "/packed", packed, config)
-    want, got = convert(lutra, folder + "/plain", folder + "/a.gguf"), convert(lutra, folder + "/packed", folder + "/b.gguf")
+    want, got = convert(lutra, folder + "/plain", folder + "/a.gguf"), convert(lutra, folder + "/packed",
+                                                                               folder + "/b.gguf")
     assert not isinstance(want, str), want
     return got if isinstance(got, str) else got == want
 
 
 def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False):
-    """`lutra import` of GPTQ: the layers become the wanted type and keep their values, or are refused for the wanted reason."""
+    """`lutra import` of GPTQ: the layers become the wanted type and keep their values, or are refused for the wanted
+    reason."""
     packed, plain, out = rest(rng), {}, folder + "/out.gguf"
     for name, size in LINEARS.items():
         layer = Layer(rng, *size, bits, group, symmetric, shuffled)
@@ -242,7 +246,8 @@ def main():
                              {"quant_method": "gptq", "checkpoint_format": "gptq_v2" if label == 2 else "gptq"},
                              lambda k, m: Layer(rng, k, m, bits, group, symmetric, shuffled)))
         for group in (32, 64):
-            expect("AWQ, groups of %d" % group, case(lutra, folder, rng, awq, {"quant_method": "awq", "version": "gemm"},
+            expect("AWQ, groups of %d" % group, case(lutra, folder, rng, awq, {"quant_method": "awq",
+                                                                               "version": "gemm"},
                                                      lambda k, m: Layer(rng, k, m, 4, group, False, False)))
         for bits in (4, 8):
             for symmetric in (True, False):
@@ -297,15 +302,18 @@ def main():
         expect("transposed scales", case(lutra, folder, rng, turned, config, lambda k, m: Layer(
             rng, k, m, 4, 32, False, False)), "do")
         for part in ("scales", "qzeros"):
-            expect("without " + part, case(lutra, folder, rng, without(part, lambda l: gptq(l, 1, True)), config, usual),
+            expect("without " + part, case(lutra, folder, rng, without(part, lambda l: gptq(l, 1, True)), config,
+                                           usual),
                    "no scales or no zeros")
         for part in ("qweight", "scales", "qzeros", "g_idx"):
             expect("half of " + part, case(lutra, folder, rng, cut(part, lambda l: gptq(l, 1, True)), config, usual),
                    "quantized layer")
         expect("order beyond the groups", case(lutra, folder, rng, beyond, config, usual), "beyond their number")
         expect("AWQ gemv", case(lutra, folder, rng, awq, {"quant_method": "awq", "version": "gemv"}, usual), "'gemv'")
-        expect("another method", case(lutra, folder, rng, awq, {"quant_method": "bitsandbytes"}, usual), "'bitsandbytes'")
-        expect("codes spread around half a code", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config, half_way(
+        expect("another method", case(lutra, folder, rng, awq, {"quant_method": "bitsandbytes"}, usual),
+               "'bitsandbytes'")
+        expect("codes spread around half a code", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config,
+                                                       half_way(
             rng)), "cannot be told")
     print("%d cases" % n)
 

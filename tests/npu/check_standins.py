@@ -49,16 +49,18 @@ for text, where in ((count, "isa_qemu_impl.h"), (real, "isa_real_impl.h")):
         if name not in [r[0] for r in rows]:
             errors.append(f"{name}: in {where}, not in the map")
 
-# Every kernel's source for silicon and for counting: as many packets, but for what calls DMA and tiles, which are other code, and
-# exp, which the counting program schedules worse.
+# Every kernel's source for silicon and for counting: as many packets, but for what calls DMA and tiles, which are other
+# code, and exp, which the counting program schedules worse.
 SLACK = {"attention": 0.02, "gemm": 0.03, "head": 0.01, "move": 0.03, "exp": 0.15}
-flags = ["--target=hexagon-unknown-linux-musl", "-mv73", "-mhvx=v73", "-mhvx-length=128b", "-O2", "-std=c11", "-ffreestanding",
+flags = ["--target=hexagon-unknown-linux-musl", "-mv73", "-mhvx=v73", "-mhvx-length=128b", "-O2", "-std=c11",
+         "-ffreestanding",
          "-fno-builtin", "-ffp-contract=off", f"-I{root}/src", "-S", "-o", "-"]
 OTHERS = ("check", "execute", "isa_qemu", "runtime", "server")
 for source in sorted(p.stem for p in (root / "src/npu/dsp").glob("*.c") if p.stem not in OTHERS):
     packets, slack = [], SLACK.get(source, 0)
     for define in ("ISA_COUNT", "ISA_HEXAGON"):
-        run = subprocess.run([clang, *flags, f"-D{define}", root / f"src/npu/dsp/{source}.c"], capture_output=True, text=True)
+        run = subprocess.run([clang, *flags, f"-D{define}", root / f"src/npu/dsp/{source}.c"], capture_output=True,
+                             text=True)
         if run.returncode:
             errors.append(f"{source} with {define}: {run.stderr[:300]}")
         packets.append(len(re.findall(r"^\t\}", run.stdout, re.M)))

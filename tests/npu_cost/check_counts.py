@@ -2,8 +2,8 @@
 
 usage: check_counts.py COUNTER RECORD      exit status 77 (skipped) where the counter cannot run or the compiler differs
 
-A row that differs by more than 0.5 % means that a kernel changed and the record did not: bench/npu/README.md says how to
-record again.
+A row that differs by more than 0.5 % means that a kernel changed and the record did not: bench/npu/README.md says how
+to record again.
 """
 import json
 import os
@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 counter, record = sys.argv[1:]
-run = subprocess.run([counter] + ([] if os.environ.get("LUTRA_TEST_LONG") == "1" else ["--small"]), capture_output=True, text=True)
+run = subprocess.run([counter] + ([] if os.environ.get("LUTRA_TEST_LONG") == "1" else ["--small"]), capture_output=True,
+                     text=True)
 if run.returncode == 77:
     print("skipped:", run.stderr.strip())
     sys.exit(77)

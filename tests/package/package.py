@@ -96,7 +96,8 @@ def symbols():
 def pkgconfig():
     need("pkg-config", CXX)
     env = environment(PKG_CONFIG_PATH=str(PREFIX / "lib/pkgconfig"))
-    shared, static = (run("pkg-config", *how, "--cflags", "--libs", "lutra", env=env).split() for how in ([], ["--static"]))
+    shared, static = (run("pkg-config", *how, "--cflags", "--libs", "lutra", env=env).split()
+                      for how in ([], ["--static"]))
     with tempfile.TemporaryDirectory() as tmp:
         for source, compiler in (("complete.c", [CC, "-std=c11"]), ("complete.cpp", [CXX, "-std=c++17"])):
             program = Path(tmp) / "complete"
@@ -210,7 +211,8 @@ def growth():
             sys.exit(f"a later field and an older library: {future[0]!r}")
         if shutil.which("abidiff"):
             found = subprocess.run(["abidiff", "--headers-dir1", include["now"], "--headers-dir2", include["later"],
-                                    *(tmp / f"lib-{age}/liblutra.so.0" for age in include)], text=True, capture_output=True)
+                                    *(tmp / f"lib-{age}/liblutra.so.0" for age in include)], text=True,
+                                   capture_output=True)
             if found.returncode & ~4 or "offset changed" in found.stdout:  # 4: something has changed, as it should
                 sys.exit(f"abidiff: {found.returncode}\n{found.stdout[-3000:]}{found.stderr}")
         else:

@@ -55,13 +55,15 @@ class Rule(unittest.TestCase):
             numbers = [rng.randint(1, 30) for _ in range(n)]
             reached = values(numbers)
             for target in range(0, 120):
-                self.assertEqual(countdown.reachable(tuple(sorted(numbers)), target), target in reached, (numbers, target))
+                self.assertEqual(countdown.reachable(tuple(sorted(numbers)), target), target in reached,
+                                 (numbers, target))
 
     def test_labels(self):
         question = "Use 3, 25, 7, 12 to make 33."
         countdown_make, countdown.make = countdown.make, lambda seed: (question, [], 33)
         try:
-            for text, want in ((RIGHT[1], [1, 1, 1]), ("7-3=4\n25-4=22\n12+22=34", [1, 0, 0]), ("7-3=4\n25-4=21\n21+12=34", [1, 1, 0]),
+            for text, want in ((RIGHT[1], [1, 1, 1]), ("7-3=4\n25-4=22\n12+22=34", [1, 0, 0]),
+                               ("7-3=4\n25-4=21\n21+12=34", [1, 1, 0]),
                                ("25*12=300\n300*7=2100\n2100*3=33", [0, 0, 0]), ("7-3=4\n25-4=21", [1, 0]), ("", [0])):
                 self.assertEqual(countdown.labels(1, text), want, text)
                 pieces = list(text) + [""]

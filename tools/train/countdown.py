@@ -68,7 +68,8 @@ def numbers_of(question):
 
 
 def left(numbers, lines):
-    """The rule: every line holds and uses up two of the numbers left, its result is left instead.  None where one does not."""
+    """The rule: every line holds and uses up two of the numbers left, its result is left instead.  None where one does
+    not."""
     pool = list(numbers)
     for line in lines:
         m = EQUATION.fullmatch(line)
@@ -79,7 +80,8 @@ def left(numbers, lines):
             if used not in pool:
                 return None
             pool.remove(used)
-        if not (c == a + b if op == "+" else c == a - b if op == "-" else c == a * b if op == "*" else a == b * c and b):
+        if not (c == a + b if op == "+" else c == a - b if op == "-" else c == a * b if op == "*" else a == b * c
+                and b):
             return None
         pool.append(c)
     return pool
@@ -98,7 +100,8 @@ def moves(pool):
     for i, a in enumerate(pool):
         for j, b in enumerate(pool):
             rest = tuple(x for k, x in enumerate(pool) if k not in (i, j))
-            for op, c in (("+", a + b), ("-", a - b), ("*", a * b), ("/", a // b if b and a % b == 0 else -1)) if i != j else ():
+            for op, c in (("+", a + b), ("-", a - b), ("*", a * b), ("/", a // b if b and a % b == 0
+                                                                     else -1)) if i != j else ():
                 if c >= 0:
                     yield f"{a}{op}{b}={c}", tuple(sorted(rest + (c,)))
 
@@ -116,12 +119,14 @@ def ways(pool, target):
 
 
 def labels(seed, text):
-    """For each line of a whole solution: 1 if the target can still be reached behind it (at the last: if it has been)."""
+    """For each line of a whole solution: 1 if the target can still be reached behind it (at the last: if it has
+    been)."""
     numbers, target = numbers_of(make(seed)[0])
     lines, out = text.split("\n"), []
     for i in range(len(lines)):
         pool = left(numbers, lines[:i + 1])
-        out.append(int(pool is not None and (pool == [target] if i + 1 == len(lines) else reachable(tuple(sorted(pool)), target))))
+        out.append(int(pool is not None and (pool == [target] if i + 1 == len(lines)
+                                             else reachable(tuple(sorted(pool)), target))))
     return out
 
 

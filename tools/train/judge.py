@@ -45,6 +45,7 @@ def rewards(model, tok, prompts, solutions, end, share=4, batch=32):
                     done = m + 1
                 col += len(s)
         if where:
-            for o, x in zip(steps_of, step_sums(token_log_p(model, packed, where), owner, len(steps_of)).exp().tolist()):
+            for o, x in zip(steps_of, step_sums(token_log_p(model, packed, where), owner,
+                                                len(steps_of)).exp().tolist()):
                 o.append(x)
     return out

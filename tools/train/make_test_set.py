@@ -4,7 +4,8 @@ usage: make_test_set.py OUT.jsonl [--task problems|countdown] [--problems 500]
        make_test_set.py --check FILE [--task ...]    exit 1 unless FILE is byte for byte what would be written, and no
                                        question of it is among the training problems; says how many were compared
 
-Questions of Countdown are the same whatever the order of their numbers, and the training sets of all seeds are looked at.
+Questions of Countdown are the same whatever the order of their numbers, and the training sets of all seeds are looked
+at.
 """
 import argparse
 import importlib

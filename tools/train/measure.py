@@ -3,10 +3,10 @@
 usage: measure.py GENERATOR_DIR [--prm PRM_DIR] [--judge MODEL_DIR] [--first 1001000000 --problems 300 --samples 16]
                   [--temperature 0.8 --beams 4] [--json OUT.json]
 
-Methods: greedy, mean single sample, vote, any (what a perfect verifier would get); with a verifier (--prm: its two heads;
---judge: a model's likelihood) also best-of-N and weighted vote by the least, the product, the last or the mean of a
-solution's step rewards, and step beam search: --beams B keeps B solutions and writes samples/B next steps for each.
-Differences are paired bootstrap intervals over the problems.
+Methods: greedy, mean single sample, vote, any (what a perfect verifier would get); with a verifier (--prm: its two
+heads; --judge: a model's likelihood) also best-of-N and weighted vote by the least, the product, the last or the mean
+of a solution's step rewards, and step beam search: --beams B keeps B solutions and writes samples/B next steps for
+each. Differences are paired bootstrap intervals over the problems.
 Test problems start at 10**9; 10**9 + 10**6 onwards is for choosing settings.
 """
 import argparse
@@ -69,7 +69,8 @@ def beam(model, score, tok, prompts, end, pool, beams, expand, temperature):
         if not grow:
             break
         times = expand * beams if depth == 0 else expand
-        new = generate(model, [prompts[p] + s for p, s in grow for _ in range(times)], stops, temperature, MAX_STEP_TOKENS)
+        new = generate(model, [prompts[p] + s for p, s in grow for _ in range(times)], stops, temperature,
+                       MAX_STEP_TOKENS)
         rows_used += len(new)
         fresh = [dict() for _ in prompts]  # equal solutions once
         for i, step in enumerate(new):

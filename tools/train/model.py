@@ -42,7 +42,8 @@ class Block(nn.Module):
         self.down = nn.Linear(c.ff, c.d, bias=False)
 
     def forward(self, x, mask, cos, sin, past=None):
-        """past: None, or (keys, values, n_past): what this block has seen; its keys and values are written behind that."""
+        """past: None, or (keys, values, n_past): what this block has seen; its keys and values are written behind
+        that."""
         b, t, d = x.shape
         y = self.attn_norm(x)
         q = rope(self.q(y).view(b, t, self.h, self.hd).transpose(1, 2), cos, sin)
@@ -83,7 +84,8 @@ class Model(nn.Module):
     def hidden(self, ids, mask=None, past=None, pos=None):
         """[rows][tokens] to [rows][tokens][d], after the last norm; pos: [rows][tokens], counted from past if None."""
         n, t = (past[0][2] if past else 0), ids.shape[1]
-        cos, sin = (self.cos[n:n + t], self.sin[n:n + t]) if pos is None else (self.cos[pos][:, None], self.sin[pos][:, None])
+        cos, sin = (self.cos[n:n + t], self.sin[n:n + t]) if pos is None else (self.cos[pos][:, None],
+                                                                               self.sin[pos][:, None])
         if mask is None:
             mask = torch.full((t, t), float("-inf"), device=ids.device).triu(1)
         x = self.embed(ids)
@@ -134,7 +136,8 @@ def generate(model, prompts, stops, temperature=0.0, max_new=110, rows=512):
             keep = [r for r in range(len(live)) if out[live[r]] is None]
             if not keep:
                 break
-            if len(keep) < 0.8 * len(live):  # stopped rows go in bulk: copying the cache costs more than a few idle rows
+            # stopped rows go in bulk: copying the cache costs more than a few idle rows
+            if len(keep) < 0.8 * len(live):
                 pick = torch.tensor(keep, device=dev)
                 cache = [(k[pick], v[pick]) for k, v in cache]
                 dead, ids = dead[pick], ids[pick]

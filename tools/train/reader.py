@@ -1,19 +1,21 @@
-"""Questions about documents, after the four workloads of [SDNPU 5.1]: summaries, answers from passages, scripts for a user
-interface, replies to messages.
+"""Questions about documents, after the four workloads of [SDNPU 5.1]: summaries, answers from passages, scripts for a
+user interface, replies to messages.
 
-A question says how to answer.  A document tells facts about something with a made-up name, in forms and words drawn at random.  An answer tells some of
-these facts again, at one of three distances:
+A question says how to answer.  A document tells facts about something with a made-up name, in forms and words drawn at
+random.  An answer tells some of these facts again, at one of three distances:
 
     copied     the document's own sentences
     lightly    the same forms in the words of one house style: other synonyms, left-out or added words
     heavily    other forms
 
-Seeds below 10**9 are for training, from 10**9 on for tests: a name is of one side only (by its hash), so no document or question is
-on both.  `make(seed)` is a function of the seed alone; seed % 4 is the task, seed // 4 % 3 the distance.
+Seeds below 10**9 are for training, from 10**9 on for tests: a name is of one side only (by its hash), so no document or
+question is on both.  `make(seed)` is a function of the seed alone; seed % 4 is the task, seed // 4 % 3 the distance.
 
-usage: reader.py OUT.jsonl [--each 20]      so many of each task at each distance, and as many exchanges of others before them
-       reader.py --check FILE               exit 1 unless FILE is byte for byte what would be written, and no document or
-                                            question of it is among the first training examples; says how many were compared
+usage: reader.py OUT.jsonl [--each 20]      so many of each task at each distance, and as many exchanges of others
+                                            before them
+       reader.py --check FILE               exit 1 unless FILE is byte for byte what would be written, and no document
+                                            or question of it is among the first training examples; says how many were
+                                            compared
 """
 import argparse
 import json
@@ -276,7 +278,8 @@ def rag(r, test, distance):
 
 APPS = "Mail Camera Maps Music Notes Clock Files Photos Calendar Weather Wallet Radio".split()
 ELEMENTS = {"button": "tap", "switch": "toggle", "field": "type into", "tab": "open", "row": "select", "slider": "drag"}
-LABELS = ["Save", "Send", "Search", "Delete", "Share", "Sound", "Dark mode", "Location", "Language", "Backup", "Account",
+LABELS = ["Save", "Send", "Search", "Delete", "Share", "Sound", "Dark mode", "Location", "Language", "Backup",
+          "Account",
           "Notifications", "Bluetooth", "Storage", "Privacy", "Updates", "Font size", "Brightness", "Sync", "Help",
           "Wallpaper", "Keyboard", "Alarm", "Volume", "History", "Filter", "Download", "Upload", "Profile", "Contacts"]
 
@@ -289,7 +292,8 @@ def ui(r, test, distance):
         label = f"{label} {name(r, test)}" if i == 0 or r.random() < 0.4 else label
         at = (r.randint(0, 1080), r.randint(0, 2300))
         elements.append((kind, r.randint(100, 999), label, at, r.choice(["on", "off", "enabled", "hidden", "focused"])))
-    rows = [f'<{k} id="{n}" label="{label}" x="{x}" y="{y}" state="{state}"/>' for k, n, label, (x, y), state in elements]
+    rows = [f'<{k} id="{n}" label="{label}" x="{x}" y="{y}" state="{state}"/>' for k, n, label, (x, y),
+            state in elements]
     screen = f'<screen app="{app}">\n' + "\n".join(rows) + "\n</screen>"
     chosen = [elements[0]] + r.sample(elements[1:], r.randint(2, 5))
     script = []
@@ -305,7 +309,8 @@ def ui(r, test, distance):
     return [screen], f"Write the script for {app}: {steps}.", "\n".join(script)
 
 
-GREETINGS, CLOSINGS = ["Hi", "Hello", "Dear", "Hey", "Good morning"], ["See you soon", "Best wishes", "Yours", "Cheers", "Take care"]
+GREETINGS, CLOSINGS = ["Hi", "Hello", "Dear", "Hey", "Good morning"], ["See you soon", "Best wishes", "Yours", "Cheers",
+                                                                       "Take care"]
 THANKS = ["Thanks for your message.", "Thank you for asking!", "Nice to hear from you.", "Good that you ask."]
 
 
@@ -314,7 +319,8 @@ def reply(r, test, distance):
     s, me, friend = Subject(r, test, 8), name(r, test), name(r, test)
     hello, bye, thanks = r.choice(GREETINGS), r.choice(CLOSINGS), r.choice(THANKS)
     earlier = Subject(r, test, 4)
-    past = "\n\n".join(f"{hello} {name(r, test)},\n{thanks} {f['lightly']}\n{bye}, {me}" for f in earlier.facts[:r.randint(2, 4)])
+    past = "\n\n".join(f"{hello} {name(r, test)},\n{thanks} {f['lightly']}\n{bye}, {me}"
+                       for f in earlier.facts[:r.randint(2, 4)])
     asked = r.sample(s.facts, r.randint(1, 3))
     answer = f"{hello} {friend},\n{thanks} " + " ".join(f[distance] for f in asked) + f"\n{bye}, {me}"
     questions = " ".join(f["question"] for f in asked)

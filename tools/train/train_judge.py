@@ -2,11 +2,11 @@
 
 usage: train_judge.py START_DIR SAMPLES.jsonl OUT_DIR --tokens 12 [--wrong 1 --lr 3e-3 --batch 32 --seconds 85]
 
-START_DIR holds the weights to begin with.  A step's reward R, its probability, is trained as the chance that the step is
-right: -log R for every step of the worked solution and every right step that is written otherwise (what plain language
-modelling does, too), and --wrong times -log(1 - R) for the first wrong step of every different sample; steps behind that
-are left out.  A row is a tree: question, worked solution, and the samples from the step on in which they differ.
---tokens: millions of worked tokens in all; --seconds ends this call early, the same command goes on later.
+START_DIR holds the weights to begin with.  A step's reward R, its probability, is trained as the chance that the step
+is right: -log R for every step of the worked solution and every right step that is written otherwise (what plain
+language modelling does, too), and --wrong times -log(1 - R) for the first wrong step of every different sample; steps
+behind that are left out.  A row is a tree: question, worked solution, and the samples from the step on in which they
+differ. --tokens: millions of worked tokens in all; --seconds ends this call early, the same command goes on later.
 """
 import argparse
 import json
@@ -116,7 +116,8 @@ def main():
     rows = torch.load(trees)
     per_epoch = -(-len(rows) // c.batch)
     epoch, groups = -1, []
-    print(f"{len(rows)} problems, {sum(len(r[2]) for r in rows)} branches, starting at {step}, {tokens / 1e6:.2f}M", flush=True)
+    print(f"{len(rows)} problems, {sum(len(r[2]) for r in rows)} branches, starting at {step}, {tokens / 1e6:.2f}M",
+          flush=True)
     while tokens < 1e6 * c.tokens and time.time() - t0 < c.seconds:
         if step // per_epoch != epoch:
             epoch = step // per_epoch
@@ -139,7 +140,8 @@ def main():
         ema = now if ema is None else 0.98 * ema + 0.02 * now
         if step % 100 == 0:
             print(f"step {step} right {ema[0]:.4f} wrong {ema[1]:.4f} tokens {tokens / 1e6:.2f}M {time.time() - t0:.0f} s", flush=True)
-    torch.save(dict(model=model.state_dict(), opt=opt.state_dict(), step=step, tokens=tokens, ema=ema, config=ck["config"],
+    torch.save(dict(model=model.state_dict(), opt=opt.state_dict(), step=step, tokens=tokens, ema=ema,
+                    config=ck["config"],
                     prm=dict(kind="likelihood")), path)
     print(f"at step {step}, {tokens / 1e6:.2f}M of {c.tokens}M tokens", flush=True)
 

@@ -2,12 +2,12 @@
 
 usage: train_prm.py GENERATOR_DIR SAMPLES.jsonl OUT_DIR [--epochs 2 --batch 12 --samples 6 --lr 2e-3 --dense 1 --lm 0.5]
 
-Loss: binary cross-entropy of the heads (prm.py; --heads) at the end of every step, right and wrong steps weighted equally; the
-same at every token of a solution, which shows where a step goes wrong (--dense); and the generator's own loss on the
-worked solution, which keeps the trunk learning arithmetic (--lm).  What is right: steps.py says it of word problems; of
---task countdown everything behind which the target can still be reached, found by search (countdown.py).  Each row holds a question, its worked solution and
-the first --samples different sampled ones.  The last 5 % of the problems are held out: step AUC is measured on them.
-Checkpoints and resumes.
+Loss: binary cross-entropy of the heads (prm.py; --heads) at the end of every step, right and wrong steps weighted
+equally; the same at every token of a solution, which shows where a step goes wrong (--dense); and the generator's own
+loss on the worked solution, which keeps the trunk learning arithmetic (--lm).  What is right: steps.py says it of word
+problems; of --task countdown everything behind which the target can still be reached, found by search (countdown.py). 
+Each row holds a question, its worked solution and the first --samples different sampled ones.  The last 5 % of the
+problems are held out: step AUC is measured on them. Checkpoints and resumes.
 """
 import argparse
 import importlib
@@ -130,7 +130,8 @@ def held_out_auc(verifier, rows, batch=32):
 
 
 def save(path, verifier, opt, c, step, tokens, spent):
-    torch.save(dict(model=verifier.trunk.state_dict(), value=verifier.value.state_dict(), opt=opt.state_dict(), step=step,
+    torch.save(dict(model=verifier.trunk.state_dict(), value=verifier.value.state_dict(), opt=opt.state_dict(),
+                    step=step,
                     tokens=tokens, spent=spent, config=c, prm=dict(plus=verifier.plus, minus=verifier.minus)), path)
 
 
@@ -182,7 +183,8 @@ def main():
     held, rows = rows[-n_held:], rows[:-n_held]
     todo = order(rows, c.epochs, c.batch)
     n_step = len(todo)
-    print(f"{len(rows)} problems, {sum(len(r[2]) for r in rows)} steps, {n_step} updates, starting at {step}", flush=True)
+    print(f"{len(rows)} problems, {sum(len(r[2]) for r in rows)} steps, {n_step} updates, starting at {step}",
+          flush=True)
     t0, last, ema = time.time() - spent, time.time(), None
     for step in range(step, n_step):
         part = todo[step]

@@ -1,5 +1,5 @@
-"""Checks the file liblutra_npu.so: what its loader reads, what it asks of the firmware, and the words of the instructions
-that no assembler here knows.
+"""Checks the file liblutra_npu.so: what its loader reads, what it asks of the firmware, and the words of the
+instructions that no assembler here knows.
 
 usage: check_library.py LIBRARY ARCHITECTURE
 """

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 clang, root = sys.argv[1:]
-FLAGS = ["--target=hexagon-unknown-linux-musl", "-mv73", "-mhvx=v73", "-mhvx-length=128b", "-O2", "-std=c11", "-ffreestanding",
+FLAGS = ["--target=hexagon-unknown-linux-musl", "-mv73", "-mhvx=v73", "-mhvx-length=128b", "-O2", "-std=c11",
+         "-ffreestanding",
          "-fno-builtin", "-DISA_HEXAGON", f"-I{root}/src", "-S", "-o", "-"]
 
 # What each function's text must contain, in this order; \1 is the register of the first group.
@@ -55,7 +56,8 @@ def last_bytes(text):
 
 errors, n = [], 0
 for source, lengths in GATHERS.items():
-    run = subprocess.run([clang, *FLAGS, "-ffp-contract=off", f"{root}/src/npu/dsp/{source}.c"], capture_output=True, text=True)
+    run = subprocess.run([clang, *FLAGS, "-ffp-contract=off", f"{root}/src/npu/dsp/{source}.c"], capture_output=True,
+                         text=True)
     n += 1
     if last_bytes(run.stdout) != lengths:
         errors.append(f"{source}.c: gathers read up to {last_bytes(run.stdout)}, not {lengths}")

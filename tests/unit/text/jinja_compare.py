@@ -112,11 +112,14 @@ def conversations():
     think = bot("<think>\nlong thought\n</think>\n\nthe answer")
     given = {"role": "assistant", "content": "answer", "reasoning_content": "\nreasons\n"}
     return [
-        [user("hi")], [system, user("hi")], [user("a"), bot("b"), user("c")], [system, user("  a "), bot(" b\n"), user("c\n")],
+        [user("hi")], [system, user("hi")], [user("a"), bot("b"), user("c")],
+            [system, user("  a "), bot(" b\n"), user("c\n")],
         [system], [], [bot("first")], [user("x"), user("y")], [user("ok"), think, user("and?")], [user("ok"), think],
-        [user("ok"), given, user("more"), given], [user("w?"), calls, result], [system, user("w?"), calls, result, bot("21.5"), user("thanks")],
+        [user("ok"), given, user("more"), given], [user("w?"), calls, result],
+            [system, user("w?"), calls, result, bot("21.5"), user("thanks")],
         [user("w?"), two, result, result, bot("done")], [user("w?"), none, result, bot("done"), user("x")],
-        [user("w?"), calls, nested, bot("ok")], [user("w?"), flat, result], [user("<tool_response>x</tool_response>"), bot("y")],
+        [user("w?"), calls, nested, bot("ok")], [user("w?"), flat, result],
+            [user("<tool_response>x</tool_response>"), bot("y")],
         [user("日本語 ÄÖÜ 🦙 \u2028 \\n 'quotes' \"double\"")], [user("{{ 7 * 7 }} {% raw %}")], [user("")],
         [{"role": "ipython", "content": {"a": 1}}], [{"role": "other", "content": "x"}], [{"role": "user"}],
         [user("q"), {"role": "assistant", "content": "hm", "tool_calls": None}, user("z")],
@@ -127,7 +130,8 @@ def conversations():
 
 def variable_sets(messages):
     for prompt in ({"add_generation_prompt": True}, {"add_generation_prompt": False}, {}):
-        for tools in ({"tools": None}, {}, {"tools": [TOOL]}, {"tools": [TOOL, TOOL2], "builtin_tools": ["code_interpreter", "f"]}):
+        for tools in ({"tools": None}, {}, {"tools": [TOOL]},
+                      {"tools": [TOOL, TOOL2], "builtin_tools": ["code_interpreter", "f"]}):
             for more in ({}, {"enable_thinking": False}, {"enable_thinking": True, "tools_in_user_message": False},
                          {"date_string": "1 Jan 2030", "documents": None}):
                 yield {"messages": messages, "bos_token": "<s>", "eos_token": "</s>", **prompt, **tools, **more}
@@ -164,25 +168,32 @@ class Snippets:
         if depth <= 0:
             return self.pick("a", "b", "f", "0", "1", "7", "-3", "2.5", "1e3", "yes", "l[0]", "d.k", "s|length")
         x, y = lambda: self.number(depth - 1), lambda: self.number(depth - 1)
-        return self.pick(lambda: f"{x()} {self.pick('+', '-', '*', '/', '//', '%')} {y()}", lambda: f"({x()})", lambda: f"-{x()}",
-                         lambda: f"{x()}|abs", lambda: f"{x()}|int", lambda: f"{x()}|float", lambda: f"{self.sequence(depth - 1)}|length",
+        return self.pick(lambda: f"{x()} {self.pick('+', '-', '*', '/', '//', '%')} {y()}", lambda: f"({x()})",
+                         lambda: f"-{x()}",
+                         lambda: f"{x()}|abs", lambda: f"{x()}|int", lambda: f"{x()}|float",
+                         lambda: f"{self.sequence(depth - 1)}|length",
                          lambda: f"({self.pick('l', '[1,5]')}|{self.pick('min', 'max', 'sum', 'first', 'last')})",
                          lambda: f"{x()} if {self.boolean(depth - 1)} else {y()}", lambda: f"{x()} ** 2",
                          lambda: f"{self.string(depth - 1)}.count('l')", lambda: f"{self.string(depth - 1)}.find('o')")
 
     def string(self, depth):
         if depth <= 0:
-            return self.pick("s", "t", "'lit'", '"a\\n\\u00e9\'"', "empty", "d['items']", "w[1]", "'a' 'b'", "s[1:4]", "s[::-1]", "t[-3:]")
+            return self.pick("s", "t", "'lit'", '"a\\n\\u00e9\'"', "empty", "d['items']", "w[1]", "'a' 'b'", "s[1:4]",
+                             "s[::-1]", "t[-3:]")
         x = lambda: self.string(depth - 1)
         return self.pick(lambda: f"{x()} + {x()}", lambda: f"{x()} ~ {self.any(depth - 1)} ~ {x()}", lambda: f"({x()})",
                          lambda: f"{x()}|{self.pick('trim', 'upper', 'lower', 'title', 'capitalize', 'string', 'reverse')}",
                          lambda: f"({x()}).{self.pick('strip', 'lstrip', 'rstrip', 'upper', 'lower', 'title', 'capitalize')}()",
-                         lambda: f"({x()}).{self.pick('strip', 'lstrip', 'rstrip')}('lH ')", lambda: f"{x()}|replace('l', {x()})",
+                         lambda: f"({x()}).{self.pick('strip', 'lstrip', 'rstrip')}('lH ')",
+                         lambda: f"{x()}|replace('l', {x()})",
                          lambda: f"({x()}).replace('o', '0')", lambda: f"{self.any(depth - 1)}|tojson",
                          lambda: f"{self.any(depth - 1)}|tojson(indent={self.pick('2', '0', 'none')})",
-                         lambda: f"{self.sequence(depth - 1)}|join({self.pick(repr(', '), repr(''), 's')})", lambda: f"{x()} * 2",
-                         lambda: f"{self.any(depth - 1)}|string", lambda: f"{x()}|indent({self.pick('2', '4, true', 'blank=true')})",
-                         lambda: f"({x()})[{self.slice()}]", lambda: f"{x()}|default('dflt')", lambda: f"({x()}).join(w)")
+                         lambda: f"{self.sequence(depth - 1)}|join({self.pick(repr(', '), repr(''), 's')})",
+                         lambda: f"{x()} * 2",
+                         lambda: f"{self.any(depth - 1)}|string",
+                         lambda: f"{x()}|indent({self.pick('2', '4, true', 'blank=true')})",
+                         lambda: f"({x()})[{self.slice()}]", lambda: f"{x()}|default('dflt')",
+                         lambda: f"({x()}).join(w)")
 
     def slice(self):
         part = lambda: self.pick("", "", "0", "1", "-1", "2", "-4", "9", "-9")
@@ -190,25 +201,39 @@ class Snippets:
 
     def sequence(self, depth):
         if depth <= 0:
-            return self.pick("l", "w", "e", "[1, 'x', none]", "m", "range(3)|list", "(1, 2)", "d|list", "range(5, 0, -2)|list", "s|list")
+            return self.pick("l", "w", "e", "[1, 'x', none]", "m", "range(3)|list", "(1, 2)", "d|list",
+                             "range(5, 0, -2)|list", "s|list")
         x = lambda: self.sequence(depth - 1)
-        return self.pick(lambda: f"[{self.any(depth - 1)}, {self.any(depth - 1)}]", lambda: f"({x()})[{self.slice()}]", lambda: f"{x()}|list",
-                         lambda: f"{x()}|reverse|list", lambda: "w|sort", lambda: "l|sort(reverse=true)", lambda: "m|sort(attribute='n')",
-                         lambda: "w|map('upper')|list", lambda: "m|map(attribute='role')|list", lambda: "m|map(attribute='o.p', default=0)|list",
-                         lambda: f"m|selectattr('role', 'equalto', 'user')|list", lambda: "m|rejectattr('o')|list", lambda: "m|selectattr('o', 'defined')|list",
-                         lambda: "l|select('odd')|list", lambda: "l|reject('gt', 1)|list", lambda: "d|items|list", lambda: "d.items()|list",
-                         lambda: "d|dictsort", lambda: f"({self.string(depth - 1)}).split({self.pick('', repr('l'), repr(' '), 'none, 1')})",
-                         lambda: f"({self.string(depth - 1)}).rsplit('l', 1)", lambda: "w|unique|list", lambda: "l + [4]", lambda: "[0] * 3",
-                         lambda: "d.keys()|list", lambda: "d.values()|list", lambda: "l|batch(2)|list", lambda: "s.splitlines()")
+        return self.pick(lambda: f"[{self.any(depth - 1)}, {self.any(depth - 1)}]", lambda: f"({x()})[{self.slice()}]",
+                         lambda: f"{x()}|list",
+                         lambda: f"{x()}|reverse|list", lambda: "w|sort", lambda: "l|sort(reverse=true)",
+                         lambda: "m|sort(attribute='n')",
+                         lambda: "w|map('upper')|list", lambda: "m|map(attribute='role')|list",
+                         lambda: "m|map(attribute='o.p', default=0)|list",
+                         lambda: f"m|selectattr('role', 'equalto', 'user')|list", lambda: "m|rejectattr('o')|list",
+                         lambda: "m|selectattr('o', 'defined')|list",
+                         lambda: "l|select('odd')|list", lambda: "l|reject('gt', 1)|list", lambda: "d|items|list",
+                         lambda: "d.items()|list",
+                         lambda: "d|dictsort",
+                         lambda: f"({self.string(depth - 1)}).split({self.pick('', repr('l'), repr(' '), 'none, 1')})",
+                         lambda: f"({self.string(depth - 1)}).rsplit('l', 1)", lambda: "w|unique|list",
+                         lambda: "l + [4]", lambda: "[0] * 3",
+                         lambda: "d.keys()|list", lambda: "d.values()|list", lambda: "l|batch(2)|list",
+                         lambda: "s.splitlines()")
 
     def boolean(self, depth):
         if depth <= 0:
-            return self.pick("yes", "no", "a", "n", "empty", "e", "missing", "1 < 2", "a == 3", "'a' in w", "a is odd", "m")
+            return self.pick("yes", "no", "a", "n", "empty", "e", "missing", "1 < 2", "a == 3", "'a' in w", "a is odd",
+                             "m")
         x = lambda: self.boolean(depth - 1)
-        test = self.pick("defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "number", "integer", "float",
-                         "boolean", "true", "false", "sameas(none)", "equalto(3)", "in w", "callable", "eq 3", "ne('x')")
-        return self.pick(lambda: f"{x()} and {x()}", lambda: f"{x()} or {x()}", lambda: f"not {x()}", lambda: f"({x()})",
-                         lambda: f"({self.any(depth - 1)}) is {self.pick('', 'not ')}{test}", lambda: f"missing is {test}",
+        test = self.pick("defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "number",
+                         "integer", "float",
+                         "boolean", "true", "false", "sameas(none)", "equalto(3)", "in w", "callable", "eq 3",
+                         "ne('x')")
+        return self.pick(lambda: f"{x()} and {x()}", lambda: f"{x()} or {x()}", lambda: f"not {x()}",
+                         lambda: f"({x()})",
+                         lambda: f"({self.any(depth - 1)}) is {self.pick('', 'not ')}{test}",
+                         lambda: f"missing is {test}",
                          lambda: f"{self.number(depth - 1)} {self.pick('<', '<=', '==', '!=', '>', '>=')} {self.number(depth - 1)}",
                          lambda: f"{self.string(depth - 1)} {self.pick('<', '==', '!=', 'in', 'not in')} {self.string(depth - 1)}",
                          lambda: f"{self.any(depth - 1)} {self.pick('in', 'not in')} {self.sequence(depth - 1)}",
@@ -216,20 +241,24 @@ class Snippets:
                          lambda: f"({self.string(depth - 1)}).{self.pick('startswith', 'endswith')}({self.string(0)})")
 
     def any(self, depth):
-        return self.pick(lambda: self.number(depth), lambda: self.string(depth), lambda: self.sequence(depth), lambda: self.boolean(depth),
-                         "d", "d.z", "n", "{'q': 1, 2: [3.0]}", "m[0].o", "dict(x=1)", "missing", "d.missing", "m[-1]['role']", "d.get('k', 0)")
+        return self.pick(lambda: self.number(depth), lambda: self.string(depth), lambda: self.sequence(depth),
+                         lambda: self.boolean(depth),
+                         "d", "d.z", "n", "{'q': 1, 2: [3.0]}", "m[0].o", "dict(x=1)", "missing", "d.missing",
+                         "m[-1]['role']", "d.get('k', 0)")
 
     def tag(self, text):
         return "{%" + self.pick("", "", "-", "+") + f" {text} " + self.pick("", "", "-", "+") + "%}"
 
     def text(self):
-        return "".join(self.r.choice(["x", " ", "\n", "  ", "\n\n", "\t", "ö", "\r\n", "}", "{ ", "#", "%"]) for _ in range(self.r.randrange(5)))
+        return "".join(self.r.choice(["x", " ", "\n", "  ", "\n\n", "\t", "ö", "\r\n", "}", "{ ", "#", "%"])
+                       for _ in range(self.r.randrange(5)))
 
     def put(self, depth):
         return "{{" + self.pick("", "", "-") + f" {self.any(depth)} " + self.pick("", "", "-") + "}}"
 
     def body(self, depth):
-        return "".join(self.statement(depth - 1) for _ in range(self.r.randrange(1, 4))) if depth > 0 else self.text() + self.put(1)
+        return "".join(self.statement(depth - 1)
+                       for _ in range(self.r.randrange(1, 4))) if depth > 0 else self.text() + self.put(1)
 
     def statement(self, depth):
         body, t = lambda: self.body(depth), self.tag
@@ -239,12 +268,15 @@ class Snippets:
             lambda: t(f"if {self.boolean(2)}") + body() + self.pick("", lambda: t(f"elif {self.boolean(1)}") + body()) + self.pick("", lambda: t("else") + body()) + t("endif"),
             lambda: t(f"for v in {self.sequence(2)}{self.pick('', '', ' if v')}") + "{{ loop.index }}{{ v }}" + self.text() + self.pick("", "{{ loop.last }}{{ loop.length }}{{ loop.revindex0 }}", "{% if loop.index > 1 %}{% break %}{% endif %}", "{% if loop.first %}{% continue %}{% endif %}", "{{ loop.previtem }}{{ loop.nextitem is defined }}", "{{ loop.cycle('p', 'q') }}{{ loop.changed(v) }}") + body() + self.pick("", lambda: t("else") + "none") + t("endfor"),
             lambda: t("for k, v in d.items()") + "{{ k }}={{ v }}" + t("endfor"),
-            lambda: t(f"set x = {self.any(2)}") + "{{ x }}", lambda: t(f"set x{self.pick('', ' | upper', ' | trim | title')}") + body() + t("endset") + "[{{ x }}]",
+            lambda: t(f"set x = {self.any(2)}") + "{{ x }}",
+                                       lambda: t(f"set x{self.pick('', ' | upper', ' | trim | title')}") + body() + t("endset") + "[{{ x }}]",
             lambda: t("set ns = namespace(c=0, s='')") + "{% for i in l %}{% set ns.c = ns.c + i %}{% set ns.s = ns.s ~ i %}{% set lost = i %}{% endfor %}{{ ns.c }}{{ ns.s }}{{ lost is defined }}",
             lambda: t("macro g(p, q=2)") + "<{{ p }}|{{ q }}|{{ varargs }}{{ kwargs }}>" + body() + t("endmacro") + "{{ g(1) }}{{ g(p=2, q=a) }}{{ g(1, 2, 3) }}{{ g(1, z=l) }}{{ g() }}",
             lambda: t("macro h(p)") + "({{ caller(p) }})" + t("endmacro") + "{% call(u) h(s) %}" + "{{ u }}" + body() + "{% endcall %}",
-            lambda: t("filter upper") + body() + t("endfilter"), lambda: t(f"with y = {self.any(1)}, z = 1") + "{{ y }}{{ z }}" + t("endwith") + "{{ z is defined }}",
-            lambda: t("raw") + "{{ x }} {% if %}" + self.text() + t("endraw").replace("+%}", "%}"), lambda: t("set p, q = l[0], w") + "{{ p }}{{ q }}")
+            lambda: t("filter upper") + body() + t("endfilter"),
+                                       lambda: t(f"with y = {self.any(1)}, z = 1") + "{{ y }}{{ z }}" + t("endwith") + "{{ z is defined }}",
+            lambda: t("raw") + "{{ x }} {% if %}" + self.text() + t("endraw").replace("+%}", "%}"),
+                                       lambda: t("set p, q = l[0], w") + "{{ p }}{{ q }}")
 
 
 def main():
@@ -261,7 +293,8 @@ def main():
     else:
         for i in range(int(sys.argv[3])):
             snippets = Snippets(f"{sys.argv[4]}/{i}")
-            judge.compare(f"random {sys.argv[4]}/{i}", "".join(snippets.statement(2) for _ in range(snippets.r.randrange(1, 5))), VARIABLES, True)
+            judge.compare(f"random {sys.argv[4]}/{i}",
+                          "".join(snippets.statement(2) for _ in range(snippets.r.randrange(1, 5))), VARIABLES, True)
     judge.verdict()
 
 

@@ -4,8 +4,8 @@
 
     vocab_cases.py TEXT_CASES SHARED NAME WORK      NAME: gpt-2, starcoder, llama-spm, llama-bpe, qwen2
 
-The first three vocabularies lie beside their cases; the other two come from npm packages, kept in the user's cache folder.
-Exit code 77 means skipped, with the reason printed.
+The first three vocabularies lie beside their cases; the other two come from npm packages, kept in the user's cache
+folder. Exit code 77 means skipped, with the reason printed.
 """
 import glob
 import json
