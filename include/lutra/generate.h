@@ -163,9 +163,10 @@ struct lutra_request {
      * random weights would not write.  Log-probs are 0.  Copied; NULL = they say what is sampled. */
     const int32_t *forced;
     int n_forced;
-    /* Tokens that a sample may think; then it says the tag that ends reasoning, with log-probs of 0, and goes on with its answer.
-     * Up to 8 more where they complete a character, the tag or what may be a stop string.  0: the tag comes at once; -1 (default):
-     * as many as it likes.  Where the chat template has no tags of reasoning, anything but -1 is LUTRA_E_ARGUMENT. */
+    /* Tokens that a sample may think; then it says the tag that ends reasoning, with log-probs of 0, and goes on with
+     * its answer. Up to 8 more where they complete a character, the tag or what may be a stop string.  0: the tag comes
+     * at once; -1 (default): as many as it likes.  Where the chat template has no tags of reasoning, anything but -1 is
+     * LUTRA_E_ARGUMENT. */
     int reasoning_budget;
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);

@@ -309,7 +309,8 @@ bool text_opens_reasoning(
 
 /* sample.c */
 void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq);
-/* The token that it says next whatever is picked: of a given text, or of the tag after a budget.  -1: what is picked. */
+/* The token that it says next whatever is picked: of a given text, or of the tag after a budget.  -1: what is
+ * picked. */
 int32_t sample_forced(struct sample *slot);
 /* Takes the picked token in: text out, end reached or not. */
 void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick);
