@@ -7,6 +7,7 @@ run() { lutra run -m "$MODEL" -st -s 4 -p "$QUESTION" -n 150 "$@"; }
 run --vote 8
 expect_code 0 'vote'
 expect_out '#### 84' 'vote'
+expect_err '#7 step 2: #### 84' 'vote, events'
 expect_err '#7 finished: 84' 'vote, events'
 expect_err 'vote 8: answer 84, share of votes 1.000' 'vote, summary'
 cp "$WORK/out" "$WORK/vote"

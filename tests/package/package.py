@@ -64,7 +64,12 @@ def elects(program, env=None):
 
 def install():
     shutil.rmtree(PREFIX, ignore_errors=True)
-    run("cmake", "--install", BUILD, "--component", "library", "--prefix", PREFIX)
+    for component in ("library", "program"):
+        run("cmake", "--install", BUILD, "--component", component, "--prefix", PREFIX)
+    run(PREFIX / "bin/lutra", "--version")
+    pages = {path.name for path in PREFIX.rglob("*.1")}
+    if not {"lutra.1", "lutra-run.1"} <= pages:
+        sys.exit(f"man pages: {sorted(pages)}")
 
 
 def declared():

@@ -159,7 +159,7 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
 {
     struct lutra_error err = {0};
     struct lutra_request r = *request;
-    struct view *view = view_open(s->name, quiet, s->settings.method <= LUTRA_SEARCH_WEIGHTED);
+    struct view *view = view_open(s->name, quiet, s->settings.method <= LUTRA_SEARCH_WEIGHTED, s->verifier);
     lutra_search_run *run;
     int n_active = 1, code = 0;
     r.on_text = on_text;

@@ -45,8 +45,8 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
 /* ---- view (view.c) ---- */
 
 struct view;
-/* quiet: shows nothing. */
-struct view *view_open(const char *name, bool quiet, bool votes);
+/* quiet: shows nothing; judged: there are rewards to show. */
+struct view *view_open(const char *name, bool quiet, bool votes, bool judged);
 void view_text(struct view *v, const struct lutra_piece *piece);
 void view_event(struct view *v, const struct lutra_search_event *event);
 /* Redraws when that is due (or at the end). */

@@ -27,7 +27,7 @@ struct candidate {
 
 struct view {
     const char *name;
-    bool quiet, live, votes;
+    bool quiet, live, votes, judged;
     struct candidate *candidate; /* [n] */
     int n, room;
     int n_lines; /* of the picture on the screen */
@@ -35,10 +35,10 @@ struct view {
     uint64_t start_us, drawn_us;
 };
 
-struct view *view_open(const char *name, bool quiet, bool votes)
+struct view *view_open(const char *name, bool quiet, bool votes, bool judged)
 {
     struct view *v = get_memory(sizeof *v);
-    *v = (struct view){.name = name, .quiet = quiet, .votes = votes, .start_us = now_us()};
+    *v = (struct view){.name = name, .quiet = quiet, .votes = votes, .judged = judged, .start_us = now_us()};
     v->live = !quiet && isatty(STDERR_FILENO);
     progress_clear();
     return v;
@@ -90,11 +90,13 @@ static void put_line(const char *text, int n_max)
     }
 }
 
-static void tell(const struct lutra_search_event *e)
+static void tell(const struct view *v, const struct lutra_search_event *e)
 {
     switch (e->kind) {
     case LUTRA_EVENT_STEP:
-        fprintf(stderr, "#%d step %d reward %.3f score %.3f: ", e->candidate, e->n_step, e->reward, e->score);
+        fprintf(stderr, "#%d step %d", e->candidate, e->n_step);
+        if (v->judged) fprintf(stderr, " reward %.3f score %.3f", e->reward, e->score);
+        fputs(": ", stderr);
         put_line(e->text, 100);
         if (*e->why) fprintf(stderr, " (no reward: ");
         if (*e->why) put_line(e->why, 100);
@@ -125,7 +127,7 @@ void view_event(struct view *v, const struct lutra_search_event *e)
         c->state = FINISHED;
         snprintf(c->answer, sizeof c->answer, "%s", e->answer);
     }
-    if (!v->quiet && !v->live) tell(e);
+    if (!v->quiet && !v->live) tell(v, e);
 }
 
 /* ---- the picture ---- */
@@ -147,8 +149,9 @@ static void draw_candidate(struct view *v, int id, int columns)
 {
     static const char *const marks[] = {" ", "=", "x"};
     const struct candidate *c = &v->candidate[id];
-    char head[64];
-    int n = snprintf(head, sizeof head, "%s #%-3d %2d  %.3f  ", marks[c->state], id, c->n_step, c->score);
+    char head[64], score[16] = "";
+    if (v->judged) snprintf(score, sizeof score, "%.3f  ", c->score);
+    int n = snprintf(head, sizeof head, "%s #%-3d %2d  %s", marks[c->state], id, c->n_step, score);
     put_line(head, columns - 1);
     if (columns - 1 > n) put_line(c->state == FINISHED && !c->tail[0] ? c->answer : c->tail, columns - 1 - n);
     end_line(v);
