@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@
 
 enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, MEMORY_BYTES = 8 << 20 };
 
-static const uint32_t types[] = {QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+static const uint32_t types[] = {QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q2_K, QUANT_Q3_K};
+enum { N_TYPES = 5, N_INTEGER = 3 };
 
 static uint64_t seed = 31;
 
@@ -75,16 +77,29 @@ static struct part part_of(const struct npu_weights *w, const uint8_t *p, uint32
     uint32_t shift, code = npu_code_offset(w, k, n, &shift), scale = npu_scale_offset(w, k, n);
     uint32_t super = npu_super_offset(w, k, n);
     struct part v = {.d = half_at(p, super), .dmin = half_at(p, super + 2)};
+    if (w->kind == NPU_W_Q2_K) {
+        v.code = p[code] >> shift & 3, v.scale = p[scale] & 15, v.minimum = p[scale] >> 4;
+        return v;
+    }
+    if (w->kind == NPU_W_Q3_K) {
+        v.code = (p[code] >> shift & 15) - 8, v.scale = (int8_t)p[scale];
+        return v;
+    }
     v.code = w->kind == NPU_W_Q4_K ? p[code] >> shift & 15 : p[code] - (w->kind == NPU_W_Q6_K ? 32 : 0);
     v.scale = w->kind == NPU_W_Q6_K ? (int8_t)p[scale] : p[scale];
     v.minimum = w->kind == NPU_W_Q6_K ? 0 : p[scale + 256];
     return v;
 }
 
+static bool has_minima(const struct npu_weights *w)
+{
+    return w->kind != NPU_W_Q6_K && w->kind != NPU_W_Q3_K;
+}
+
 static void packing_loses_nothing(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_TYPES; i++) {
         struct npu_weights w;
         uint32_t k = 768, n = 45;
         size_t row_bytes;
@@ -99,7 +114,7 @@ static void packing_loses_nothing(void **state)
             for (uint32_t j = 0; j < k; j++) {
                 struct part v = part_of(&w, packed, j, r);
                 float x = v.d * (float)v.scale * (float)v.code;
-                if (w.kind != NPU_W_Q6_K) x -= v.dmin * (float)v.minimum;
+                if (has_minima(&w)) x -= v.dmin * (float)v.minimum;
                 assert_true(f32_bits(x) == f32_bits(back[j]));
             }
         }
@@ -142,7 +157,7 @@ static float tile_value(const struct npu_weights *w, const uint8_t *p, uint32_t 
     }
     struct part v = part_of(w, p, k, n);
     float x = half((float)v.code * half(v.d * (float)v.scale));
-    float got = w->kind == NPU_W_Q6_K ? x : half(x + half(-v.dmin * (float)v.minimum));
+    float got = !has_minima(w) ? x : half(x + half(-v.dmin * (float)v.minimum));
     double exact = (double)v.d * v.scale * v.code - (double)v.dmin * v.minimum;
     double size = fabs((double)v.d * v.scale * v.code) + fabs((double)v.dmin * v.minimum);
     assert_true(fabs(got - exact) <= 3 * 0x1p-11 * size + 0x1p-22);
@@ -174,17 +189,17 @@ static uint32_t put_packed(struct bench *b, const struct npu_weights *w, uint32_
 static void dequantization_rounds_as_written(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i <= N_TYPES; i++) {
         struct bench b;
         struct npu_weights w;
         uint32_t k = 512, n = 70;
         bench_open(&b, MEMORY_BYTES);
-        if (i < 3)
+        if (i < N_TYPES)
             layout_of(types[i], k, n, &w);
         else
             assert_int_equal(npu_weights_layout(NPU_W_SUPER8, k, n, &w), 0);
         uint32_t stride = k * 64, bytes = w.n_blocks * stride;
-        uint32_t at = put_packed(&b, &w, types[i % 3]), dst = bench_put(&b, NULL, bytes);
+        uint32_t at = put_packed(&b, &w, types[i % N_TYPES]), dst = bench_put(&b, NULL, bytes);
         struct npu_op op = {NPU_OP_DEQUANT, BOTH, .kind = w.kind, .k = k, .n = n, .weights = at, .dst = dst};
         op.dst_stride = stride;
         bench_run(&b, &op, dst, bytes);
@@ -229,7 +244,7 @@ static float gemv_reference(const struct npu_weights *w, const uint8_t *p, const
 static void integer_product_is_exact(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < N_INTEGER; i++)
         for (int extreme = 0; extreme < 3; extreme++) {
             struct bench b;
             struct npu_weights w;

@@ -75,6 +75,8 @@ static void weight_kernels(void **state)
         {"gemv Q8_0", NPU_OP_GEMV, NPU_W_Q8_0, 3.5},
         {"dequant supergroup 8", NPU_OP_DEQUANT, NPU_W_SUPER8, 0},
         {"dequant Q4_K", NPU_OP_DEQUANT, NPU_W_Q4_K, 0},
+        {"dequant Q2_K", NPU_OP_DEQUANT, NPU_W_Q2_K, 0},
+        {"dequant Q3_K", NPU_OP_DEQUANT, NPU_W_Q3_K, 0},
         {"dequant Q5_K", NPU_OP_DEQUANT, NPU_W_Q5_K, 0},
         {"dequant Q6_K", NPU_OP_DEQUANT, NPU_W_Q6_K, 0},
         {"gemv Q4_K", NPU_OP_GEMV, NPU_W_Q4_K, 3.5},

@@ -70,8 +70,8 @@ static void check_close(double got, double want, double relative, double absolut
 }
 
 static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0, QUANT_F16, QUANT_MXFP4, QUANT_Q2_0,
-    QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_XS, QUANT_Q1_0, QUANT_TQ1_0, QUANT_TQ2_0};
-enum { N_TYPES = 7, N_ALL = 14 };
+    QUANT_Q2_K, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_XS, QUANT_Q1_0, QUANT_TQ1_0, QUANT_TQ2_0};
+enum { N_TYPES = 7, N_ALL = 16 };
 
 /* Values as dequantization makes them: code times scale to the nearest half (Q4_1: twice), times the factor. */
 static void embeddings_are_those_of_the_file(void **state)

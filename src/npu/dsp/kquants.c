@@ -8,12 +8,20 @@
  */
 #include "npu/dsp/kernels.h"
 
-enum { CODES_4 = 4096, CODES_8 = 8192, MINIMA = 256, SUPER = 512, TAIL = 640 };
+enum { CODES_2 = 2048, CODES_4 = 4096, CODES_8 = 8192, MINIMA = 256, SUPER = 512, TAIL = 640 };
 
 /* Halves of 0 .. 15, in the low half of words 0 .. 15. */
 static const uint16_t unsigned_table[64]
     __attribute__((aligned(128))) = {0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0,
         0x4700, 0, 0x4800, 0, 0x4880, 0, 0x4900, 0, 0x4980, 0, 0x4a00, 0, 0x4a80, 0, 0x4b00, 0, 0x4b80, 0};
+
+/* Halves of -8 .. 7 in the same places; of 0 .. 3, of the low two bits of a word's number and, beside it, the high. */
+static const uint16_t signed_table[64]
+    __attribute__((aligned(128))) = {0xc800, 0, 0xc700, 0, 0xc600, 0, 0xc500, 0, 0xc400, 0, 0xc200, 0, 0xc000, 0,
+        0xbc00, 0, 0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0, 0x4700, 0};
+static const uint16_t pairs_table[64] __attribute__((aligned(128))) = {0, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0, 0x3c00,
+    0x3c00, 0x3c00, 0x4000, 0x3c00, 0x4200, 0x3c00, 0, 0x4000, 0x3c00, 0x4000, 0x4000, 0x4000, 0x4200, 0x4000, 0,
+    0x4200, 0x3c00, 0x4200, 0x4000, 0x4200, 0x4200, 0x4200};
 
 /* Scales or minima of 4 groups of k, [0 .. 3]: each a tile vector of halves, the nearest to `byte x factor`. */
 struct spread {
@@ -67,6 +75,70 @@ ISA_INLINE void half_tile_6(struct isa *isa, uint8_t *restrict dst, const uint8_
     (void)isa;
 }
 
+/* A group of Q2_K, 16 k: a nibble is looked up once for each of its codes. */
+ISA_INLINE void group_2(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec s, vec least)
+{
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++, dst += 512) {
+        vec x = half ? v_lsr_ub(codes, 4) : codes;
+        vec2 low = v_lut16(x, table, 0), high = v_lut16(x, table, 2);
+        v_store(dst, f16_of_q16(q16_add_q(q16_mul(v_lo(low), s), least)));
+        v_store(dst + 128, f16_of_q16(q16_add_q(q16_mul(v_hi(low), s), least)));
+        v_store(dst + 256, f16_of_q16(q16_add_q(q16_mul(v_lo(high), s), least)));
+        v_store(dst + 384, f16_of_q16(q16_add_q(q16_mul(v_hi(high), s), least)));
+    }
+    (void)isa;
+}
+
+/* A group of Q3_K, 16 k. */
+ISA_INLINE void group_3(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec table, vec s)
+{
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++, dst += 512) {
+        vec codes = v_load(src + 128 * j);
+        vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
+        v_store(dst, f16_mul(v_lo(low), s));
+        v_store(dst + 128, f16_mul(v_hi(low), s));
+        v_store(dst + 256, f16_mul(v_lo(high), s));
+        v_store(dst + 384, f16_mul(v_hi(high), s));
+    }
+    (void)isa;
+}
+
+static void dequant_q2(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    const vec table = v_const(pairs_table), sign = v_splat_h((int16_t)0x8000), low = v_splat_b(15);
+    for (uint32_t u = 0; u < n_units; u++, src += CODES_2 + TAIL, dst += 8 * TILE_BYTES) {
+        vec pairs = v_load(src + CODES_2 + SUPER);
+        vec2 d = v_shuffoe_h(pairs, pairs);
+        vec scale = v_lo(d), least = v_xor(v_hi(d), sign);
+#pragma GCC unroll 1
+        for (uint32_t g = 0; g < 4; g++) {
+            vec both = v_load(src + CODES_2 + 128 * g);
+            struct spread s = spread(isa, v_zxt_ub(v_and(both, low)), scale);
+            struct spread m = spread(isa, v_zxt_ub(v_lsr_ub(both, 4)), least);
+#pragma GCC unroll 4
+            for (uint32_t t = 0; t < 4; t++)
+                group_2(isa, dst + (4 * g + t) * 1024, v_load(src + (4 * g + t) * 128), table, s.group[t], m.group[t]);
+        }
+    }
+}
+
+static void dequant_q3(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    const vec table = v_const(signed_table);
+    for (uint32_t u = 0; u < n_units; u++, src += CODES_4 + TAIL, dst += 8 * TILE_BYTES) {
+        vec pairs = v_load(src + CODES_4 + SUPER), d = v_lo(v_shuffoe_h(pairs, pairs));
+#pragma GCC unroll 1
+        for (uint32_t g = 0; g < 4; g++) {
+            struct spread s = spread(isa, v_sxt_b(v_load(src + CODES_4 + 128 * g)), d);
+#pragma GCC unroll 4
+            for (uint32_t t = 0; t < 4; t++)
+                group_3(isa, dst + (4 * g + t) * 1024, src + (4 * g + t) * 256, table, s.group[t]);
+        }
+    }
+}
+
 /* Q4_K, Q5_K; wide is a constant where this is called. */
 ISA_INLINE void dequant_min(
     struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, const int wide)
@@ -114,6 +186,8 @@ void npu_dequant_k(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const 
     switch (kind) {
     case NPU_W_Q4_K: dequant_min(isa, dst, src, n_units, 0); break;
     case NPU_W_Q5_K: dequant_min(isa, dst, src, n_units, 1); break;
+    case NPU_W_Q2_K: dequant_q2(isa, dst, src, n_units); break;
+    case NPU_W_Q3_K: dequant_q3(isa, dst, src, n_units); break;
     default: dequant_6(isa, dst, src, n_units); break;
     }
 }

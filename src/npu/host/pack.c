@@ -106,8 +106,8 @@ static const struct source {
     {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0}, {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs},
     {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4}, {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0}, {QUANT_Q1_0, NPU_W_Q2_0, read_q1_0},
     {QUANT_Q2_0, NPU_W_Q2_0, read_q2_0}, {QUANT_TQ1_0, NPU_W_Q2_0, read_tq1_0}, {QUANT_TQ2_0, NPU_W_Q2_0, read_tq2_0},
-    {QUANT_F16, NPU_W_F16, NULL}, {QUANT_Q4_K, NPU_W_Q4_K, NULL}, {QUANT_Q5_K, NPU_W_Q5_K, NULL},
-    {QUANT_Q6_K, NPU_W_Q6_K, NULL}};
+    {QUANT_F16, NPU_W_F16, NULL}, {QUANT_Q2_K, NPU_W_Q2_K, NULL}, {QUANT_Q3_K, NPU_W_Q3_K, NULL},
+    {QUANT_Q4_K, NPU_W_Q4_K, NULL}, {QUANT_Q5_K, NPU_W_Q5_K, NULL}, {QUANT_Q6_K, NPU_W_Q6_K, NULL}};
 
 static const struct source *source_of(uint32_t quant_type)
 {

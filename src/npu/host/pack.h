@@ -19,8 +19,8 @@ struct lutra_error;
 int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err);
 
 /* Blocks [first, last) of 32 outputs of a tile32 matrix.  rows: n rows of k elements in GGUF's format quant_type, whose
- * kind w has, row_bytes apart; dst: the whole matrix.  Lossless, but that the group scales of IQ4_XS are rounded to halves
- * and MXFP4's are cut to those of halves. */
+ * kind w has, row_bytes apart; dst: the whole matrix.  Lossless, but that the group scales of IQ4_XS are rounded to
+ * halves and MXFP4's are cut to those of halves. */
 void npu_pack_tile32(const struct npu_weights *w, uint32_t quant_type, const void *rows, size_t row_bytes, uint8_t *dst,
     uint32_t first, uint32_t last);
 

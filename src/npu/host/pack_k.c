@@ -11,7 +11,7 @@
 /* A GGUF block of 256 taken apart. */
 struct super {
     uint8_t code[256];
-    uint8_t scale[16], minimum[8]; /* Q6_K: 16 signed scales, no minima */
+    uint8_t scale[16], minimum[8]; /* 8 of each, or 16 as the layout has them (wire/layout.h) */
     uint16_t d, dmin;
 };
 
@@ -32,6 +32,34 @@ static void unpack_nibbles(struct super *s, const uint8_t *qs)
         s->code[i / 32 * 64 + i % 32] = qs[i] & 15;
         s->code[i / 32 * 64 + 32 + i % 32] = qs[i] >> 4;
     }
+}
+
+/* The low two bits of Q2_K and Q3_K: four quarters of a half side by side. */
+static void unpack_pairs(struct super *s, const uint8_t *qs)
+{
+    for (int i = 0; i < 256; i++) s->code[i] = qs[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+}
+
+static void unpack_q2_k(struct super *s, const uint8_t *block)
+{
+    struct quant_q2_k b;
+    memcpy(&b, block, sizeof b);
+    s->d = b.d, s->dmin = b.dmin;
+    memcpy(s->scale, b.scales, 16);
+    unpack_pairs(s, b.qs);
+}
+
+static void unpack_q3_k(struct super *s, const uint8_t *block)
+{
+    struct quant_q3_k b;
+    memcpy(&b, block, sizeof b);
+    s->d = b.d, s->dmin = 0;
+    for (int g = 0; g < 16; g++) {
+        int low = b.scales[g % 8] >> g / 8 * 4 & 15, high = b.scales[8 + g % 4] >> g / 4 * 2 & 3;
+        s->scale[g] = (uint8_t)((low | high << 4) - 32);
+    }
+    unpack_pairs(s, b.qs);
+    for (int i = 0; i < 256; i++) s->code[i] = (uint8_t)((s->code[i] | (b.hmask[i % 32] >> i / 32 & 1) << 2) + 4);
 }
 
 static void unpack_q4_k(struct super *s, const uint8_t *block)
@@ -69,7 +97,7 @@ static void unpack_q6_k(struct super *s, const uint8_t *block)
 
 static void put(const struct npu_weights *w, uint8_t *dst, const struct super *s, uint32_t k, uint32_t n)
 {
-    uint32_t n_groups = w->kind == NPU_W_Q6_K ? 16 : 8, group = NPU_SUPER_K / n_groups;
+    uint32_t n_groups = npu_weights_groups(w->kind), group = NPU_SUPER_K / n_groups;
     for (uint32_t i = 0; i < NPU_SUPER_K; i += 32) npu_pack_codes(w, dst, s->code + i, k + i, n);
     for (uint32_t g = 0; g < n_groups; g++) {
         uint32_t at = npu_scale_offset(w, k + g * group, n);
@@ -83,9 +111,12 @@ static void put(const struct npu_weights *w, uint8_t *dst, const struct super *s
 void npu_pack_k(
     const struct npu_weights *w, const void *rows, size_t row_bytes, uint8_t *dst, uint32_t first, uint32_t last)
 {
-    void (*const unpack)(struct super *, const uint8_t *) = w->kind == NPU_W_Q4_K   ? unpack_q4_k
-                                                            : w->kind == NPU_W_Q5_K ? unpack_q5_k
-                                                                                    : unpack_q6_k;
+    static void (*const unpack_kind[NPU_W_END])(struct super *, const uint8_t *) = {[NPU_W_Q2_K] = unpack_q2_k,
+        [NPU_W_Q3_K] = unpack_q3_k,
+        [NPU_W_Q4_K] = unpack_q4_k,
+        [NPU_W_Q5_K] = unpack_q5_k,
+        [NPU_W_Q6_K] = unpack_q6_k};
+    void (*const unpack)(struct super *, const uint8_t *) = unpack_kind[w->kind];
     size_t block_bytes = row_bytes / w->n_units;
     struct super s;
     for (uint32_t u = 0; u < w->n_units; u++)

@@ -18,14 +18,19 @@ static uint32_t round_up(uint32_t x, uint32_t to)
 uint32_t npu_weights_bits(uint32_t kind)
 {
     if (kind == NPU_W_F16) return 16;
-    if (kind == NPU_W_Q2_0) return 2;
+    if (kind == NPU_W_Q2_0 || kind == NPU_W_Q2_K) return 2;
     return kind == NPU_W_Q8_0 || kind == NPU_W_SUPER8 || kind == NPU_W_Q5_K || kind == NPU_W_Q6_K ? 8 : 4;
+}
+
+uint32_t npu_weights_groups(uint32_t kind)
+{
+    return kind == NPU_W_Q4_K || kind == NPU_W_Q5_K ? 8 : 16;
 }
 
 int npu_weights_integer(uint32_t kind)
 {
     return kind != NPU_W_F16 && kind != NPU_W_SUPER4 && kind != NPU_W_SUPER8 && kind != NPU_W_MXFP4 &&
-           kind != NPU_W_Q2_0;
+           kind != NPU_W_Q2_0 && kind < NPU_W_Q2_K;
 }
 
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
@@ -75,7 +80,7 @@ uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n)
 {
     uint32_t c = n % NPU_COLS, in_unit = k % w->unit_k, half;
     if (w->unit_k == NPU_SUPER_K) {
-        uint32_t g = in_unit / (w->kind == NPU_W_Q6_K ? 16 : 32);
+        uint32_t g = in_unit * npu_weights_groups(w->kind) / NPU_SUPER_K;
         return unit_of(w, k, n) + w->code_bytes + (g >> 2) * 128 + 4 * c + byte_of(g);
     }
     if (w->kind == NPU_W_SUPER4 || w->kind == NPU_W_SUPER8) {

@@ -14,16 +14,18 @@
  *   4-bit codes: 4 vectors per tile; vector j holds k = 8j .. 8j+7; of output c the bytes 4c .. 4c+3 are
  *     low nibbles  [k0 k2 k1 k3]    high nibbles  [k4 k6 k5 k7]
  *   so that a 16-entry lookup yields vectors of the 32x32 half tile, and a word is four k for an integer dot product.
- *   2-bit codes: 2 vectors per tile; vector j holds k = 16j .. 16j+15, four to a byte: bits 1..0 [k0 k2 k1 k3], bits 3..2
- *     [k4 k6 k5 k7] and so on.
+ *   2-bit codes: 2 vectors per tile; vector j holds k = 16j .. 16j+15, four to a byte: bits 1..0
+ *     [k0 k2 k1 k3], bits 3..2 [k4 k6 k5 k7] and so on.
  *   8-bit codes (offset by 128, unsigned): 8 vectors per tile; vector j holds k = 4j .. 4j+3, bytes [k0 k2 k1 k3].
  *   Codes and scales are GGUF's, bit for bit, but for scales that GGUF composes (npu/host/pack.h).  Outputs past n have
  *   scale 0.
  *
  *   F16: the two 32x32 half tiles themselves, without scales.
  *
- *   K-quants: units of 256 k.  Codes as above (Q5_K and Q6_K as 8-bit codes 0..31 and 0..63), then
- *     512 scale bytes | 32 pairs (d, dmin), f16          Q4_K, Q5_K: 8 scales, 8 minima per output; Q6_K: 16 scales
+ *   K-quants: units of 256 k.  Codes as above (Q3_K 4 bits, 4..11; Q5_K and Q6_K 8 bits, 0..31 and 0..63), then
+ *     512 scale bytes | 32 pairs (d, dmin), f16
+ *     Q4_K, Q5_K: 8 scales, 8 minima per output; Q3_K, Q6_K: 16 signed scales;
+ *     Q2_K: 16 bytes of minimum and scale, 4 bits each
  *   Scale of group g of output c is byte 128 (g >> 2) + 4c + {0, 2, 1, 3}[g & 3], minima 256 bytes further.
  *
  * supergroup [TTS 5.1].  The same code order, but a scale belongs to 2 k x 16 outputs: 8 groups fill a vector of 4-bit
@@ -56,6 +58,8 @@ enum npu_weight_kind {
     NPU_W_Q4_K,     /* q d sc - dmin mn */
     NPU_W_Q5_K,     /* the same */
     NPU_W_Q6_K,     /* (q - 32) d sc */
+    NPU_W_Q2_K,     /* q d sc - dmin mn */
+    NPU_W_Q3_K,     /* (q - 8) d sc */
     NPU_W_END
 };
 
@@ -79,8 +83,10 @@ uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, ui
 uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of a byte */
 uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of d; dmin follows */
 
-/* Bits of a code: 2, 4, 8; F16 16.  Exact products of quantized rows (NPU_OP_GEMV)? */
+/* Bits of a code: 2, 4, 8; F16 16.  Groups of a unit of a K-quant: 8 or 16.  Exact products of quantized rows
+ * (NPU_OP_GEMV)? */
 uint32_t npu_weights_bits(uint32_t kind);
+uint32_t npu_weights_groups(uint32_t kind);
 int npu_weights_integer(uint32_t kind);
 
 /* The k that weights are packed for: the next multiple of 64, the rest zero. */
