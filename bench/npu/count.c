@@ -7,6 +7,7 @@
  *
  *     lutra-npu-count > bench/npu/counts.json        77 and a reason on stderr where the tools are missing
  *     lutra-npu-count --small                        the rows of one shape, for tests
+ *     lutra-npu-count --kernel NAME                  all rows of one kernel, to be merged into the file
  *     lutra-npu-count --steps                        only what whole steps of models need beside the papers' matrices
  */
 #include <stdarg.h>
@@ -40,6 +41,7 @@ struct run {
     struct bench b;
     uint32_t weights, src, dst, tables, scratch;
     int n_rows, small;
+    const char *kernel; /* of the rows to count; NULL: any */
 };
 
 enum { Q4_0 = 0, Q8_0 = 3, SUPERGROUP = 4, F16 = 9 }; /* among npu_kinds */
@@ -88,8 +90,14 @@ static uint64_t bound_of(struct run *u, const struct row *r)
     return npu_sim_packet_bound(c);
 }
 
+static int wanted(const struct run *u, const struct row *r)
+{
+    return !u->kernel || strcmp(u->kernel, r->kernel) == 0;
+}
+
 static void add(struct run *u, const struct row *r)
 {
+    if (!wanted(u, r)) return;
     uint32_t packets = bench_count(&u->b, &r->op);
     printf(
         "%s\n  {\"kernel\": \"%s\", \"kind\": \"%s\", \"m\": %u, \"k\": %u, \"n\": %u, \"packets\": %u, \"hvx\": %u, "
@@ -236,6 +244,7 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
     r.tile_pairs = (uint64_t)(k / 32) * w.n_blocks;
     r.emulate = 0;
     memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
+    if (!wanted(u, &r)) return;
     r.alone = bench_count(&u->b, &r.op); /* nothing wanted: products */
     for (uint32_t j = 0; j < m; j++) rows[j].want = NPU_HEAD_TOPK | NPU_HEAD_SUM;
     memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
@@ -359,6 +368,7 @@ static void compiler(char *text, size_t n)
 int main(int argc, char **argv)
 {
     struct run u = {.small = argc > 1 && strcmp(argv[1], "--small") == 0};
+    if (argc > 2 && strcmp(argv[1], "--kernel") == 0) u.kernel = argv[2];
     int only_steps = argc > 1 && strcmp(argv[1], "--steps") == 0;
     char name[128];
     if (bench_missing()) {

@@ -159,23 +159,24 @@ struct rates {
 
 enum { THREADS = 16, CHUNKS = 1024 };
 
-/* When each was done with its last phase, and when chunks landed. */
+/* When each was done with its last phase, the tile thread with the one before, too, and when chunks landed. */
 struct progress {
-    double vectors[THREADS], tiles, engine, landed[CHUNKS];
+    double vectors[THREADS], tiles, tiles_before, engine, landed[CHUNKS];
     int n_landed;
 };
 
-/* DMA goes on across phases, one chunk after another: two are started in phase 0, and phase p needs chunk p - 1.  A
- * vector thread begins when the tile thread has ended the phase before, the tile thread when all vector threads
- * have. */
+/* DMA goes on across phases, one chunk after another: two are started in phase 0, and phase p needs chunk p - 1.  The
+ * tile thread begins when all vector threads have ended the phase before, a vector thread when it has ended that `lead`
+ * before. */
 static void time_phase(
-    struct progress *c, const struct npu_sim_span *s, size_t n, int phase, double dma, struct rates rate)
+    struct progress *c, const struct npu_sim_span *s, size_t n, int phase, uint32_t lead, double dma, struct rates rate)
 {
-    double all = 0, begin = phase ? c->tiles + rate.meet : 0;
+    double all = 0, begin = phase ? (lead == 1 ? c->tiles : c->tiles_before) + rate.meet : 0;
     double ready = phase && phase <= c->n_landed ? c->landed[phase - 1] : 0;
     for (uint32_t t = 0; t < s->n; t++) all = fmax(all, c->vectors[t]);
     for (int i = 0, chunks = phase ? 1 : 2; dma > 0 && i < chunks; i++)
         c->landed[c->n_landed++] = c->engine = fmax(c->engine, fmax(begin, all)) + dma / chunks;
+    c->tiles_before = c->tiles;
     for (size_t i = 0; i < n; i++, s++) {
         if (s->thread == s->n)
             c->tiles = fmax(c->tiles, phase ? all + rate.meet : 0) + (double)s->tile_pairs * rate.pair +
@@ -186,7 +187,7 @@ static void time_phase(
     }
 }
 
-static struct stages time_stages(const struct npu_sim_watch *w, struct rates rate)
+static struct stages time_stages(const struct npu_sim_watch *w, uint32_t lead, struct rates rate)
 {
     static struct progress c;
     double sum[3] = {0}, now = 0;
@@ -200,7 +201,7 @@ static struct stages time_stages(const struct npu_sim_watch *w, struct rates rat
             dma += (double)s->dma_bytes * rate.byte;
         }
         sum[0] += vector, sum[2] += dma;
-        time_phase(&c, &w->span[i], end - i, (int)phase, dma, rate);
+        time_phase(&c, &w->span[i], end - i, (int)phase, lead, dma, rate);
     }
     for (int t = 0; t < THREADS; t++) now = fmax(now, c.vectors[t]);
     return (struct stages){now + rate.meet, fmax(sum[0], fmax(sum[1], sum[2])), sum[0] + sum[1] + sum[2]};
@@ -225,14 +226,18 @@ static void stages_of_a_product_overlap(void **state)
             op.src_stride = 4 * op.k, op.dst_stride = 4 * op.n;
             run(&r, &op, worst ? 4 : 6);
             double clock = worst ? 1460 : 1470;
-            struct stages s = time_stages(
-                &r.watch, (struct rates){(worst ? 2.04 : 1) / clock, 8 / clock, 1e-3 / (worst ? 59 : 60),
-                              (worst ? 400 : 100) / clock, (worst ? 230 : 30) / clock, (worst ? 48 : 10) / clock});
+            struct npu_weights weights;
+            struct npu_gemm_plan plan;
+            assert_int_equal(npu_weights_layout(op.kind, op.k, op.n, &weights), 0);
+            assert_int_equal(npu_gemm_plan(&weights, op.m, KEPT, TCM, &plan), 0);
+            struct stages s = time_stages(&r.watch, plan.lead,
+                (struct rates){(worst ? 2.04 : 1) / clock, 8 / clock, 1e-3 / (worst ? 59 : 60),
+                    (worst ? 400 : 100) / clock, (worst ? 230 : 30) / clock, (worst ? 48 : 10) / clock});
             printf("%ux%ux%u, %s end: %.1f us, slowest stage %.1f (%.2f), sequential %.1f (%.2f)\n", op.k, op.n, op.m,
                 worst ? "worse" : "better", s.whole, s.slowest, s.whole / s.slowest, s.sequential,
                 s.sequential / s.whole);
-            if (op.n > 1000) assert_true(s.whole <= (worst ? 1.17 : 1.15) * s.slowest);
-            if (op.n > 1000) assert_true(s.sequential >= 1.4 * s.whole);
+            assert_true(s.whole <= (op.n > 1000 ? 1.15 : 1.25) * s.slowest);
+            assert_true(s.sequential >= 1.4 * s.whole);
             close_rig(&r);
         }
 }

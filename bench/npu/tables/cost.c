@@ -36,8 +36,8 @@ static double time_of(const struct choice *c, const struct npu_work *w, double *
                               : longer(longer(busy[NPU_ON_VECTOR], busy[NPU_ON_GATHER]), busy[NPU_ON_L2]);
     const double stage[3] = {vector, busy[NPU_ON_DMA], busy[NPU_ON_TILES]}, meet = c->f[NPU_MEET_CYCLES] / clock;
     for (int i = 0; i < 3; i++) sum += stage[i], longest = longer(longest, stage[i]);
-    /* Each begins a phase when the other has ended the one before it. */
-    if (w->hands > 0) longest = longer(longest, (vector + busy[NPU_ON_TILES]) / 2 + w->hands * meet);
+    /* What vector threads do in a phase is the tile thread's in the next, and makes room `lead` phases after that. */
+    if (w->hands > 0) longest = longer(longest, (vector + busy[NPU_ON_TILES] + 2 * w->hands * meet) / (1 + w->lead));
     busy[NPU_ON_VECTOR] += alone;
     return longest + longer(sum - longest, 0) / (w->stages ? w->stages : 1) + alone + w->meets * meet;
 }

@@ -31,6 +31,7 @@ struct npu_work {
     uint32_t stages;            /* chunks of a pipeline; 0 and 1: one thing after the other */
     double meets;               /* of all threads */
     double hands;               /* phases that vector threads and the tile unit hand to each other */
+    double lead;                /* phases that vector threads may be before the tile unit */
     double starts, part_starts; /* transfers by DMA that each thread starts, and further ones for each part */
     double tile_calls;          /* of the tile unit: clear, multiply, store */
 };

@@ -32,7 +32,9 @@ static void divide_gemm(const struct npu_op *op, uint32_t n, struct npu_work *w)
     w->parts = p.chunk_blocks * weights.n_units;
     w->stages = p.n_chunks * p.n_passes;
     w->meets = 3.0 * p.n_passes;
-    w->hands = w->starts = (double)p.n_chunks * p.n_passes;
+    w->lead = p.lead;
+    w->starts = (double)p.n_chunks * p.n_passes;
+    w->hands = w->starts + (p.lead - 1.0) * p.n_passes;
     w->tile_calls =
         (double)((op->m + 31) / 32) * weights.n_blocks * (2 + (weights.k / 32 + TILE_PAIRS - 1) / TILE_PAIRS);
 }
@@ -73,7 +75,7 @@ static void divide_attention(const struct npu_op *op, int keys, int kv_heads, in
 void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
 {
     w->parts = npu_op_parts(op), w->stages = 1, w->meets = w->parts > 1;
-    w->starts = w->part_starts = w->tile_calls = w->hands = 0;
+    w->starts = w->part_starts = w->tile_calls = w->hands = w->lead = 0;
     switch (op->code) {
     case NPU_OP_GEMM: divide_gemm(op, op->n, w); break;
     case NPU_OP_HEAD: divide_head(op, w); break;

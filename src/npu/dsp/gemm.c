@@ -2,12 +2,12 @@
  *
  * The mixed-precision product on tiles as a pipeline over chunks of outputs [TTS 3.2, 5.1], [TMAN 4.2].  In phase p
  *
- *     DMA brings chunk p + 1 | vector threads make f16 tiles of chunk p - 1 and store the rows of chunk p - 3 |
- *     the tile thread multiplies chunk p - 2
+ *     DMA brings chunk p + 1 | vector threads make f16 tiles of chunk p - 1 and store the rows of chunk p - 4
+ *     (p - 3 where TCM has no room for it to be so late) | the tile thread multiplies chunk p - 2
  *
  * and in phase 0 the rows become tiles.  Each thread has some units of a chunk's weights, which it fetches itself, and
- * some pairs of its rows, so that vector threads wait for the tile thread and not for each other.  A chunk serves every
- * block of rows that fits in TCM beside it; further rows are further passes.
+ * some pairs of its rows, so that vector threads wait for the tile thread, a phase late, and not for each other.  A
+ * chunk serves every block of rows that fits in TCM beside it; further rows are further passes.
  */
 #include "npu/dsp/kernels.h"
 
@@ -25,8 +25,9 @@ void npu_tiles_of_rows(struct isa *isa, uint8_t *restrict tiles, const uint8_t *
     for (uint32_t r = 0; r < (m + 31) / 32 * 32; r += 2) {
         uint8_t *to = tiles + (size_t)(r / 32) * n_tiles * TILE_BYTES + r % 32 / 2 * 128;
         const uint8_t *from = x + (size_t)r * stride;
-        for (uint32_t t = first; t < last; t++) {
-            vec even = r < m && 32 * t < k ? v_load(from + 128 * t) : v_zero();
+        for (uint32_t t = first; r >= m && t < last; t++) v_store(to + t * TILE_BYTES, v_zero());
+        for (uint32_t t = first; r < m && t < last; t++) {
+            vec even = 32 * t < k ? v_load(from + 128 * t) : v_zero();
             vec odd = r + 1 < m && 32 * t < k ? v_load(from + stride + 128 * t) : v_zero();
             v_store(to + t * TILE_BYTES, interleave(isa, even, odd));
         }
@@ -67,8 +68,19 @@ struct pass {
     uint32_t m;
     struct npu_shares columns;            /* of X, 32 wide */
     struct npu_shares units[2], pairs[2]; /* of a chunk, and of the last one: units of weights, pairs of rows */
-    uint32_t ticket[NPU_THREADS_MAX][3];
+    uint32_t ticket[NPU_THREADS_MAX][NPU_LEAD_MAX + 2];
 };
+
+/* Constants to divide by: Hexagon has no other division. */
+static uint32_t packed_at(const struct pass *p, uint32_t chunk)
+{
+    return p->plan->packed[p->plan->lead == 1 ? chunk % 3 : chunk % 4];
+}
+
+static uint32_t tiled_at(const struct pass *p, const uint32_t *ring, uint32_t chunk)
+{
+    return ring[p->plan->lead == 1 ? chunk % 2 : chunk % 3];
+}
 
 static uint32_t blocks_of(const struct pass *p, uint32_t chunk)
 {
@@ -88,8 +100,8 @@ static void fetch(struct isa *isa, struct pass *p, uint32_t chunk, uint32_t thre
     uint32_t first = npu_share_start(units_of(p, chunk), thread) * p->w->unit_bytes;
     uint32_t end = npu_share_start(units_of(p, chunk), thread + 1) * p->w->unit_bytes;
     const uint8_t *from = isa_ptr(p->op->weights) + (size_t)chunk * p->plan->chunk_blocks * p->w->block_bytes;
-    p->ticket[thread][chunk % 3] =
-        end > first ? dma_start_1d(p->tcm + p->plan->packed[chunk % 3] + first, from + first, end - first) : 0;
+    p->ticket[thread][chunk % (NPU_LEAD_MAX + 2)] =
+        end > first ? dma_start_1d(p->tcm + packed_at(p, chunk) + first, from + first, end - first) : 0;
 }
 
 /* The thread's units of a chunk to tiles: units, and their tiles, follow one another from block to block. */
@@ -97,17 +109,18 @@ static void prepare(struct isa *isa, struct pass *p, uint32_t chunk, uint32_t th
 {
     uint32_t first = npu_share_start(units_of(p, chunk), thread), end = npu_share_start(units_of(p, chunk), thread + 1);
     if (end == first) return;
-    dma_wait(p->ticket[thread][chunk % 3]);
+    dma_wait(p->ticket[thread][chunk % (NPU_LEAD_MAX + 2)]);
     if (p->w->kind == NPU_W_F16) return;
-    npu_dequant(isa, p->w->kind, p->tcm + p->plan->tiles[chunk % 2] + (size_t)first * p->w->unit_k * 64,
-        p->tcm + p->plan->packed[chunk % 3] + (size_t)first * p->w->unit_bytes, end - first);
+    npu_dequant(isa, p->w->kind, p->tcm + tiled_at(p, p->plan->tiles, chunk) + (size_t)first * p->w->unit_k * 64,
+        p->tcm + packed_at(p, chunk) + (size_t)first * p->w->unit_bytes, end - first);
 }
 
 static void products(struct isa *isa, const struct pass *p, uint32_t chunk)
 {
     uint32_t n_tiles = p->w->k / 32, rows = (p->m + 31) / 32;
-    const uint8_t *weight = p->tcm + (p->w->kind == NPU_W_F16 ? p->plan->packed[chunk % 3] : p->plan->tiles[chunk % 2]);
-    uint8_t *out = p->tcm + p->plan->out[chunk % 2];
+    const uint8_t *weight =
+        p->tcm + (p->w->kind == NPU_W_F16 ? packed_at(p, chunk) : tiled_at(p, p->plan->tiles, chunk));
+    uint8_t *out = p->tcm + tiled_at(p, p->plan->out, chunk);
     for (uint32_t b = 0; b < blocks_of(p, chunk); b++, weight += (size_t)n_tiles * TILE_BYTES)
         for (uint32_t r = 0; r < rows; r++, out += TILE_BYTES)
             multiply(isa, out, p->tcm + p->plan->act + (size_t)r * n_tiles * TILE_BYTES, weight, n_tiles);
@@ -137,14 +150,14 @@ static void store(struct isa *isa, const struct pass *p, uint32_t chunk, uint32_
         uint32_t first = from > at ? from - at : 0, last = to - at < each ? to - at : each;
         if (first >= last) continue;
         store_block(isa, p, chunk * p->plan->chunk_blocks + b,
-            p->tcm + p->plan->out[chunk % 2] + (size_t)b * rows * TILE_BYTES, 2 * first,
+            p->tcm + tiled_at(p, p->plan->out, chunk) + (size_t)b * rows * TILE_BYTES, 2 * first,
             2 * last < p->m ? 2 * last : p->m);
     }
 }
 
 /* The chunk to fetch in a phase after the first.  F16 tiles are read where DMA puts them, one phase longer than other
- * kinds.  The last chunk has shares of its own, and another thread may be a phase behind with the chunk whose place it
- * takes. */
+ * kinds.  The last chunk has shares of its own, and another thread may be two phases behind with the chunk whose place
+ * it takes. */
 static uint32_t next_of(const struct pass *p, uint32_t phase, uint32_t ahead)
 {
     uint32_t last = p->plan->n_chunks - 1;
@@ -169,7 +182,7 @@ static void work(struct isa *isa, void *user, uint32_t phase, uint32_t thread, u
     }
     fetch(isa, p, next_of(p, phase, ahead), thread);
     if (phase - 1 < end) prepare(isa, p, phase - 1, thread);
-    if (phase >= 3) store(isa, p, phase - 3, thread);
+    if (phase >= 2 + p->plan->lead) store(isa, p, phase - 2 - p->plan->lead, thread);
 }
 
 uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
@@ -191,7 +204,7 @@ uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const stru
             p.units[j] = npu_shares(blocks * w.n_units, n);
             p.pairs[j] = npu_shares(blocks * ((p.m + 1) / 2), n);
         }
-        isa_phases(n, plan.n_chunks + 3, work, &p);
+        isa_phases(n, plan.n_chunks + 2 + plan.lead, plan.lead, work, &p);
     }
     return NPU_OK;
 }

@@ -43,10 +43,11 @@
  *   cache      cache_flush(p, bytes)  cache_invalidate(p, bytes)
  *   threads    isa_threads(n, fn, user): fn(isa, user, thread, n) on n vector threads, done on return.  A section: what
  *              one thread writes no other may touch; a DMA is waited for by the thread that started it
- *              isa_phases(n, n_phases, fn, user): fn(isa, user, phase, thread, n) on n vector threads and, as thread n,
- *              one more for the tile unit that has no vectors.  A vector thread begins a phase when the tile thread has
- *              ended the one before it, the tile thread when all vector threads have: what one vector thread does in a
- *              phase, another may use from the next but one on.  DMAs may fly on across phases
+ *              isa_phases(n, n_phases, lead, fn, user): fn(isa, user, phase, thread, n) on n vector threads and, as
+ *              thread n, one more for the tile unit that has no vectors.  The tile thread begins a phase when all vector threads
+ *              have ended the one before it, a vector thread when the tile thread has ended the one `lead` (1 or 2)
+ *              before it.  So a vector thread may use what the tile thread did that many phases before, and what
+ *              another vector thread did one more.  DMAs may fly on across phases
  *   tiles      tile_clear()  tile_mac(act, weight, n_pairs)  tile_store(dst)   [npu/sim/tile.h]
  *
  * Floats.  An operation rounds once, to nearest even; denormals are kept; a NaN result is the canonical one (0x7e00,

@@ -23,7 +23,7 @@ void npu_qemu_clean(const void *p, uint32_t bytes);
 /* One hardware thread does the work of all. */
 #define isa_threads(n, fn, user)                                                                                       \
     for (uint32_t thread_ = 0; thread_ < (n); thread_++) fn(isa, user, thread_, n)
-#define isa_phases(n, n_phases, fn, user)                                                                              \
+#define isa_phases(n, n_phases, lead, fn, user)                                                                        \
     for (uint32_t phase_ = 0; phase_ < (n_phases); phase_++)                                                           \
         for (uint32_t thread_ = 0; thread_ <= (n); thread_++) fn(isa, user, phase_, thread_, n)
 #define dma_start_1d(dst, src, bytes) npu_qemu_dma(isa, dst, 0, src, 0, bytes, 1)

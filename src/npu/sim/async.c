@@ -207,12 +207,13 @@ void sim_threads(struct sim_at at, uint32_t n, isa_thread *fn, void *user)
     sim_dma_end(at.sim);
 }
 
-void sim_phases(struct sim_at at, uint32_t n, uint32_t n_phases, isa_phase *fn, void *user)
+void sim_phases(struct sim_at at, uint32_t n, uint32_t n_phases, uint32_t lead, isa_phase *fn, void *user)
 {
-    if (!n || n + 1 >= SIM_THREADS || at.sim->thread) {
+    if (!n || n + 1 >= SIM_THREADS || !lead || lead > 2 || at.sim->thread) {
         sim_fault(at, NPU_SIM_BAD_OPERAND, n);
         return;
     }
+    at.sim->phase_lead = lead;
     for (uint32_t i = 0; i < n_phases; i++) section(at.sim, n, n + 1, NULL, fn, user, i);
     sim_dma_end(at.sim);
 }

@@ -115,7 +115,7 @@ void sim_dma_wait(struct sim_at at, uint32_t ticket);
 void sim_flush(struct sim_at at, const void *p, uint32_t bytes);
 void sim_invalidate(struct sim_at at, const void *p, uint32_t bytes);
 void sim_threads(struct sim_at at, uint32_t n, isa_thread *fn, void *user);
-void sim_phases(struct sim_at at, uint32_t n, uint32_t n_phases, isa_phase *fn, void *user);
+void sim_phases(struct sim_at at, uint32_t n, uint32_t n_phases, uint32_t lead, isa_phase *fn, void *user);
 void sim_tile_clear(struct sim_at at);
 void sim_tile_mac(struct sim_at at, const void *act, const void *weight, uint32_t n_pairs);
 void sim_tile_store(struct sim_at at, void *dst);
@@ -242,7 +242,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define cache_flush(p, bytes) sim_flush(ISA_AT, p, bytes)
 #define cache_invalidate(p, bytes) sim_invalidate(ISA_AT, p, bytes)
 #define isa_threads(n, fn, user) sim_threads(ISA_AT, n, fn, user)
-#define isa_phases(n, n_phases, fn, user) sim_phases(ISA_AT, n, n_phases, fn, user)
+#define isa_phases(n, n_phases, lead, fn, user) sim_phases(ISA_AT, n, n_phases, lead, fn, user)
 #define tile_clear() sim_tile_clear(ISA_AT)
 #define tile_mac(a, w, n) sim_tile_mac(ISA_AT, a, w, n)
 #define tile_store(dst) sim_tile_store(ISA_AT, dst)

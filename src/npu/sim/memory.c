@@ -19,8 +19,9 @@ static int beside(const struct npu_sim *sim, uint32_t mark)
 {
     uint32_t section = mark / SIM_THREADS, thread = mark % SIM_THREADS;
     if (thread == sim->thread) return 0;
-    return section == sim->section || (section + 1 == sim->section && section >= sim->first_phase &&
-                                          thread != sim->tile_thread && sim->thread != sim->tile_thread);
+    if (section == sim->section) return 1;
+    if (section < sim->first_phase || sim->thread == sim->tile_thread) return 0;
+    return section + sim->phase_lead - (thread == sim->tile_thread) >= sim->section;
 }
 
 /* Threads run one after another here, in random order.  TCM is remembered by bytes, shared memory by words. */

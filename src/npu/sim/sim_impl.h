@@ -51,6 +51,7 @@ struct npu_sim {
     uint64_t random;
     uint32_t section, thread;          /* of isa_threads and isa_phases; thread 0: outside of them */
     uint32_t first_phase, tile_thread; /* the first section of these phases */
+    uint32_t phase_lead;
 
     struct sim_engine engine[SIM_THREADS];
     struct npu_sim_watch *watch; /* NULL: nobody does */

@@ -111,18 +111,18 @@ static int lay_gemm(
     uint64_t tiles = w->kind == NPU_W_F16 ? 0 : (uint64_t)chunk * w->k * 64;
     p->row_blocks = rows, p->chunk_blocks = chunk;
     p->act = npu_tcm_take(&tcm, (uint64_t)rows * w->k * 64);
-    for (int i = 0; i < 3; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
-    for (int i = 0; i < 2; i++) p->tiles[i] = npu_tcm_take(&tcm, tiles);
-    for (int i = 0; i < 2; i++) p->out[i] = npu_tcm_take(&tcm, (uint64_t)chunk * rows * NPU_TILE);
+    for (uint32_t i = 0; i < p->lead + 2; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
+    for (uint32_t i = 0; i < p->lead + 1; i++) p->tiles[i] = npu_tcm_take(&tcm, tiles);
+    for (uint32_t i = 0; i < p->lead + 1; i++) p->out[i] = npu_tcm_take(&tcm, (uint64_t)chunk * rows * NPU_TILE);
     p->bytes = (uint32_t)tcm.used;
     return npu_tcm_fits(&tcm) ? 0 : -1;
 }
 
-int npu_gemm_plan(
-    const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemm_plan *out)
+static int plan_gemm(
+    const struct npu_weights *w, uint32_t m, uint32_t lead, struct npu_tcm tcm, struct npu_gemm_plan *out)
 {
-    const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
     uint32_t all = m / 32 + (m % 32 != 0), rows = all;
+    *out = (struct npu_gemm_plan){.lead = lead};
     if (!m) return -1;
     /* As many rows as fit beside the smallest chunks: each pass reads every weight again. */
     while (rows && lay_gemm(w, rows, 1, tcm, out)) rows--;
@@ -136,6 +136,16 @@ int npu_gemm_plan(
         chunk++;
     out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
     return lay_gemm(w, rows, chunk, tcm, out);
+}
+
+int npu_gemm_plan(
+    const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemm_plan *out)
+{
+    const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
+    struct npu_gemm_plan more;
+    if (plan_gemm(w, m, 1, tcm, out)) return -1;
+    if (!plan_gemm(w, m, NPU_LEAD_MAX, tcm, &more) && more.n_passes == out->n_passes) *out = more;
+    return 0;
 }
 
 static int lay_gemv(

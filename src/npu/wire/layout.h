@@ -114,19 +114,22 @@ static inline uint32_t npu_share_start(struct npu_shares s, uint32_t thread)
     return s.each * thread + (thread < s.more ? thread : s.more);
 }
 
+enum { NPU_LEAD_MAX = 2 };
+
 /* TCM plan of Y [m][n] = X [m][k] W^T on tiles.  Offsets from the start of TCM, each a multiple of 2048.  All threads
  * work on the same chunk of outputs: its DMA, its tiles and its results are shared by units, so TCM does not limit
  * threads. */
 struct npu_gemm_plan {
-    uint32_t row_blocks;   /* blocks of 32 rows held at once */
-    uint32_t n_passes;     /* over the weights: ceil(m / 32 / row_blocks) */
+    uint32_t lead;       /* phases that vector threads may be before the tile thread; 1 where more takes more passes */
+    uint32_t row_blocks; /* blocks of 32 rows held at once */
+    uint32_t n_passes;   /* over the weights: ceil(m / 32 / row_blocks) */
     uint32_t chunk_blocks; /* blocks of 32 outputs per phase */
     uint32_t n_chunks;
-    uint32_t act;       /* f16 tiles [row_blocks][k / 32] */
-    uint32_t packed[3]; /* chunks: two DMAs in flight while one is used */
-    uint32_t tiles[2];  /* f16 weight tiles [chunk_blocks][k / 32]; F16 needs none */
-    uint32_t out[2];    /* f16 tiles [chunk_blocks][row_blocks] */
-    uint32_t bytes;     /* of TCM used */
+    uint32_t act;                      /* f16 tiles [row_blocks][k / 32] */
+    uint32_t packed[NPU_LEAD_MAX + 2]; /* chunks: two DMAs in flight while one is used */
+    uint32_t tiles[NPU_LEAD_MAX + 1];  /* f16 weight tiles [chunk_blocks][k / 32]; F16 needs none */
+    uint32_t out[NPU_LEAD_MAX + 1];    /* f16 tiles [chunk_blocks][row_blocks] */
+    uint32_t bytes;                    /* of TCM used */
 };
 
 /* 0, or -1 when not even one block of rows and outputs fits.  first_byte: TCM taken by others. */

@@ -559,7 +559,7 @@ static void threads_that_meet_are_caught(void **state)
 
 struct relay {
     const struct place *place;
-    uint32_t ticket;
+    uint32_t lead, ticket;
 };
 
 static void hand_over(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
@@ -568,10 +568,12 @@ static void hand_over(struct isa *isa, void *user, uint32_t phase, uint32_t thre
     uint8_t *tcm = r->place->tcm;
     if (phase == 0 && thread == 0) r->ticket = dma_start_1d(tcm, r->place->x, 128);
     if (phase == 1 && thread == 0) dma_wait(r->ticket);
-    if (phase == 3 && thread < n) v_store(tcm + 128 + 128 * thread, v_load(tcm));
+    if (phase == 2 + r->lead && thread < n) v_store(tcm + 128 + 128 * thread, v_load(tcm));
+    if (phase == 2 && thread == n) tile_clear(), tile_store(tcm + 4096);
+    if (phase == 2 + r->lead && thread < n) v_load(tcm + 4096);
 }
 
-/* Another may still be in the phase before. */
+/* Another may still be `lead` phases before. */
 static void read_a_phase_early(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
 {
     struct relay *r = user;
@@ -579,7 +581,7 @@ static void read_a_phase_early(struct isa *isa, void *user, uint32_t phase, uint
     (void)n;
     if (phase == 0 && thread == 0) r->ticket = dma_start_1d(tcm, r->place->x, 128);
     if (phase == 1 && thread == 0) dma_wait(r->ticket);
-    if (phase == 2 && thread == 1) v_store(tcm + 4096, v_load(tcm));
+    if (phase == 1 + r->lead && thread == 1) v_store(tcm + 4096, v_load(tcm));
 }
 
 static void write_a_phase_early(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
@@ -588,7 +590,16 @@ static void write_a_phase_early(struct isa *isa, void *user, uint32_t phase, uin
     uint8_t *tcm = r->place->tcm;
     (void)n;
     if (phase == 1 && thread == 0) v_store(tcm + 4096, v_load(tcm));
-    if (phase == 2 && thread == 1) v_store(tcm, v_zero());
+    if (phase == 1 + r->lead && thread == 1) v_store(tcm, v_zero());
+}
+
+/* And the tile thread in a phase less far before. */
+static void read_tiles_early(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
+{
+    struct relay *r = user;
+    uint8_t *tcm = r->place->tcm;
+    if (phase == 1 && thread == n) tile_clear(), tile_store(tcm + 4096);
+    if (phase == r->lead && thread < n) v_load(tcm + 4096);
 }
 
 static void wait_for_another(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
@@ -620,16 +631,18 @@ static void phases_hand_over(void **state)
     } cases[] = {{hand_over, "hand_over", -1}, {wait_for_another, "wait_for_another", NPU_SIM_DMA_FOREIGN},
         {read_too_early, "read_too_early", NPU_SIM_THREAD_RACE},
         {read_a_phase_early, "read_a_phase_early", NPU_SIM_THREAD_RACE},
-        {write_a_phase_early, "write_a_phase_early", NPU_SIM_THREAD_RACE}};
-    for (int i = 0; i < 5; i++)
+        {write_a_phase_early, "write_a_phase_early", NPU_SIM_THREAD_RACE},
+        {read_tiles_early, "read_tiles_early", NPU_SIM_THREAD_RACE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (uint64_t seed = 1; seed < 20; seed++) {
             struct bench b;
             size_t n;
             set_up(&b, seed);
             struct isa *isa = npu_sim_isa(b.sim);
-            struct relay relay = {&b.place, 0};
+            struct relay relay = {&b.place, 1 + (uint32_t)seed % 2, 0};
             v_store(b.place.tcm, v_zero());
-            isa_phases(3, 4, cases[i].run, &relay);
+            v_store(b.place.tcm + 4096, v_zero());
+            isa_phases(3, 5, relay.lead, cases[i].run, &relay);
             npu_sim_end(b.sim, 0);
             const struct npu_sim_fault *f = npu_sim_faults(b.sim, &n);
             assert_int_equal(n > 0, cases[i].kind >= 0);

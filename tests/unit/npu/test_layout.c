@@ -184,9 +184,9 @@ static void plans_fit(void **state)
         assert_true(
             (uint64_t)p.chunk_blocks * p.n_chunks >= w.n_blocks && p.chunk_blocks * (p.n_chunks - 1) < w.n_blocks);
         r[c++] = (struct range){p.act, p.act + act};
-        for (int j = 0; j < 3; j++, c++) r[c] = (struct range){p.packed[j], p.packed[j] + packed};
-        for (int j = 0; j < 2; j++, c++) r[c] = (struct range){p.tiles[j], p.tiles[j] + tiles};
-        for (int j = 0; j < 2; j++, c++) r[c] = (struct range){p.out[j], p.out[j] + out};
+        for (uint32_t j = 0; j < p.lead + 2; j++, c++) r[c] = (struct range){p.packed[j], p.packed[j] + packed};
+        for (uint32_t j = 0; j < p.lead + 1; j++, c++) r[c] = (struct range){p.tiles[j], p.tiles[j] + tiles};
+        for (uint32_t j = 0; j < p.lead + 1; j++, c++) r[c] = (struct range){p.out[j], p.out[j] + out};
         check_apart(r, c, p.bytes);
 
         struct npu_gemv_plan v;

@@ -11,7 +11,7 @@ struct isa;
 
 /* threads.c */
 void npu_threads_run(struct isa *isa, uint32_t n, isa_thread *fn, void *user);
-void npu_phases_run(struct isa *isa, uint32_t n, uint32_t n_phases, isa_phase *fn, void *user);
+void npu_phases_run(struct isa *isa, uint32_t n, uint32_t n_phases, uint32_t lead, isa_phase *fn, void *user);
 
 /* dma.c: a descriptor of the calling thread's ring; tickets count its starts.  An engine that stopped reads as done
  * and is told by npu_dma_failed. */
@@ -29,7 +29,7 @@ void npu_hmx_store(struct isa *isa, uint8_t *dst);
 void npu_cache_clean(const uint8_t *p, uint32_t bytes);
 
 #define isa_threads(n, fn, user) npu_threads_run(isa, n, fn, user)
-#define isa_phases(n, n_phases, fn, user) npu_phases_run(isa, n, n_phases, fn, user)
+#define isa_phases(n, n_phases, lead, fn, user) npu_phases_run(isa, n, n_phases, lead, fn, user)
 #define dma_start_1d(dst, src, bytes) npu_dma_start(isa, dst, 0, src, 0, bytes, 1)
 #define dma_start_2d(dst, ds, src, ss, w, rows) npu_dma_start(isa, dst, ds, src, ss, w, rows)
 #define dma_poll(ticket) npu_dma_done(isa, ticket)

@@ -68,13 +68,13 @@ struct npu_pool {
     uint32_t owner;  /* of the tile unit: a thread's number + 1; 0: nobody's */
     uint32_t n_all;  /* with the one for tiles, where there is one */
     struct npu_event ready, go, section, done;
-    struct npu_event ended[2], tiled; /* even and odd phases by vector threads, phases by the tile thread */
+    struct npu_event ended[3], tiled; /* every third phase by vector threads, phases by the tile thread */
     int leave;
     isa_thread *fn;   /* the section at work, */
     isa_phase *phase; /* or one of phases */
     void *user;
-    uint32_t n_shares, n_phases;
-    uint32_t ended_before[2], tiled_before;    /* the section */
+    uint32_t n_shares, n_phases, phase_lead;
+    uint32_t ended_before[3], tiled_before;    /* the section */
     void (*lead)(struct isa *isa, void *user); /* what thread 0 does */
     void *lead_user;
     struct npu_thread thread[NPU_THREADS_MAX + 1];

@@ -86,22 +86,22 @@ static void leave(struct npu_thread *t)
 
 /* ---- sections ---- */
 
-/* Shares number, number + pool->n, ... of a vector thread, after the tile thread's phase before. */
+/* Shares number, number + pool->n, ... of a vector thread, after the tile thread's phase so many before. */
 static void vector_phase(struct npu_thread *t, uint32_t number)
 {
     struct npu_pool *p = t->pool;
-    wait_until(&p->tiled, p->tiled_before + number);
+    if (number >= p->phase_lead) wait_until(&p->tiled, p->tiled_before + number + 1 - p->phase_lead);
     for (uint32_t i = t->number; i < p->n_shares; i += p->n) p->phase(&t->isa, p->user, number, i, p->n_shares);
-    add(&p->ended[number % 2], 1);
+    add(&p->ended[number % 3], 1);
 }
 
-/* The share after these, when all vector threads have ended the phase before.  That is counted apart from the phase
- * after it, which some may have ended when others have not ended this one. */
+/* The share after these, when all vector threads have ended the phase before.  That is counted apart from the two
+ * phases after it, which some may have ended when others have not ended this one. */
 static void tile_phase(struct npu_thread *t, uint32_t number)
 {
     struct npu_pool *p = t->pool;
-    uint32_t before = (number + 1) % 2;
-    if (number) wait_until(&p->ended[before], p->ended_before[before] + (number + 1) / 2 * p->n);
+    uint32_t before = (number + 2) % 3;
+    if (number) wait_until(&p->ended[before], p->ended_before[before] + (number + 2) / 3 * p->n);
     p->phase(&t->isa, p->user, number, p->n_shares, p->n_shares);
     add(&p->tiled, 1);
 }
@@ -123,7 +123,7 @@ static void run_section(struct isa *isa)
     struct npu_pool *p = isa->thread->pool;
     uint32_t done = look(&p->done) + p->n_all - 1;
     p->tiled_before = look(&p->tiled);
-    for (int i = 0; i < 2; i++) p->ended_before[i] = look(&p->ended[i]);
+    for (int i = 0; i < 3; i++) p->ended_before[i] = look(&p->ended[i]);
     if (p->n_all > 1) add(&p->section, 1);
     share(isa->thread);
     wait_until(&p->done, done);
@@ -140,10 +140,10 @@ void npu_threads_run(struct isa *isa, uint32_t n, isa_thread *fn, void *user)
     run_section(isa);
 }
 
-void npu_phases_run(struct isa *isa, uint32_t n, uint32_t n_phases, isa_phase *fn, void *user)
+void npu_phases_run(struct isa *isa, uint32_t n, uint32_t n_phases, uint32_t lead, isa_phase *fn, void *user)
 {
     struct npu_pool *p = isa->thread->pool;
-    p->phase = fn, p->user = user, p->n_shares = n, p->n_phases = n_phases;
+    p->phase = fn, p->user = user, p->n_shares = n, p->n_phases = n_phases, p->phase_lead = lead;
     run_section(isa);
 }
 
@@ -202,7 +202,8 @@ int npu_pool_run(struct npu_pool *p)
 {
     uint32_t n = 0;
     int error = 0, status;
-    p->ready = p->go = p->section = p->done = p->tiled = p->ended[0] = p->ended[1] = (struct npu_event){0, 0};
+    p->ready = p->go = p->section = p->done = p->tiled = p->ended[0] = p->ended[1] = p->ended[2] =
+        (struct npu_event){0, 0};
     p->leave = 0, p->owner = 0;
     p->n_all = p->n + (compute_resource_hmx_lock2 != 0); /* where the tile unit may be shared, a thread for it alone */
     while (n < p->n_all && !error) {
