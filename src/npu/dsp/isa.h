@@ -44,10 +44,10 @@
  *   threads    isa_threads(n, fn, user): fn(isa, user, thread, n) on n vector threads, done on return.  A section: what
  *              one thread writes no other may touch; a DMA is waited for by the thread that started it
  *              isa_phases(n, n_phases, lead, fn, user): fn(isa, user, phase, thread, n) on n vector threads and, as
- *              thread n, one more for the tile unit that has no vectors.  The tile thread begins a phase when all vector threads
- *              have ended the one before it, a vector thread when the tile thread has ended the one `lead` (1 or 2)
- *              before it.  So a vector thread may use what the tile thread did that many phases before, and what
- *              another vector thread did one more.  DMAs may fly on across phases
+ *              thread n, one more for the tile unit that has no vectors.  The tile thread begins a phase when all
+ *              vector threads have ended the one before it, a vector thread when the tile thread has ended the one
+ *              `lead` (1 or 2) before it.  So a vector thread may use what the tile thread did that many phases
+ *              before, and what another vector thread did one more.  DMAs may fly on across phases
  *   tiles      tile_clear()  tile_mac(act, weight, n_pairs)  tile_store(dst)   [npu/sim/tile.h]
  *
  * Floats.  An operation rounds once, to nearest even; denormals are kept; a NaN result is the canonical one (0x7e00,
