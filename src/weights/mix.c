@@ -376,18 +376,19 @@ static int choose_all(struct chooser *c, struct weights_choice *choice, struct l
     return 0;
 }
 
-static int check(const struct chooser *c, const struct tensor *t, enum quant_type type, struct lutra_error *err)
+static int check(
+    const struct chooser *c, const struct tensor *t, const struct weights_choice *choice, struct lutra_error *err)
 {
-    const struct quant_info *q = quant_info_of(type);
+    const struct quant_info *wanted = quant_info_of(choice->wanted);
     const char *loose = c->s->exact ? weights_loose(c->w, t) : NULL;
     if (loose)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no GGUF type of blocks holds tensor '%s' exactly: %s",
             weights_path(c->w), show_name(t->name).s, loose);
-    if (type == t->type) return 0;
-    if (!q || !q->quantize)
+    if (choice->wanted != t->type && (!wanted || !wanted->quantize))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "quantize: tensor '%s' would become %s, which can be read, not written", show_name(t->name).s,
-            quant_type_name(type));
+            quant_type_name(choice->wanted));
+    if (choice->type == t->type) return 0;
     if (weights_is_quantized(t->type) && !c->s->allow_requantize)
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(c->w),
@@ -403,7 +404,7 @@ int weights_mix_choose(const struct weights *w, const struct weights_quantize_se
     read_model(&c);
     if (rc == 0) rc = choose_all(&c, choice, err);
     for (size_t i = 0; i < weights_tensor_count(w) && rc == 0; i++)
-        rc = check(&c, weights_tensor_at(w, i), choice[i].type, err);
+        rc = check(&c, weights_tensor_at(w, i), &choice[i], err);
     for (size_t i = 0; c.pattern && i < settings->n_rule; i++) pcre2_code_free(c.pattern[i]);
     free(c.pattern);
     pcre2_match_data_free(c.match);
