@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+# scripts/demo from its first question to its last table, with the program that was built and a few problems.
+. "$(dirname "$0")/lib.sh"
+
+LUTRA_DEMO_PROBLEMS=4 "$LUTRA_SOURCE/scripts/demo" >"$WORK/out" 2>"$WORK/err"
+rc=$?
+expect_code 0 'the demo'
+[ "$(grep -c '^method ' "$WORK/out")" = 2 ] || fail 'a table of each model'
+expect_out 'best@16' 'the small one with a checker'
+expect_out 'docs/SCALING.md' 'where to read on'
+
+finish
