@@ -143,56 +143,63 @@ static int all_tensors(struct make *m)
 
 /* ---- numbers ---- */
 
-/* The pool for rows of n_in, made on first use; the oldest gives way. */
-static int find_pool(struct make *m, uint64_t n_in, enum quant_type type, const struct make_pool **out)
+/* The matrix whose rows are being written. */
+struct matrix {
+    uint32_t index;
+    uint64_t n_in;
+    float deviation;
+    const struct quant_info *q;
+    const struct make_pool *pool; /* NULL: rows are short, and made one by one */
+};
+
+/* The matrix's pool, made on first use; the oldest gives way. */
+static int find_pool(struct make *m, struct matrix *x)
 {
-    float deviation = 1 / sqrtf((float)n_in);
     for (int i = 0; i < N_POOLS; i++) {
-        if (m->pool[i].f32 && m->pool[i].deviation == deviation && m->pool[i].type == type) {
-            *out = &m->pool[i];
+        const struct make_pool *p = &m->pool[i];
+        if (p->f32 && p->deviation == x->deviation && p->type == x->q->type) {
+            x->pool = p;
             return 0;
         }
     }
     struct make_pool *pool = &m->pool[m->next_pool];
     m->next_pool = (m->next_pool + 1) % N_POOLS;
     make_pool_close(pool);
-    int rc = make_pool_open(pool, m->s->seed, deviation, type);
-    *out = pool;
+    int rc = make_pool_open(pool, m->s->seed, x->deviation, x->q->type);
+    x->pool = pool;
     return rc < 0 ? lutra_fail(m->err, rc, "make-model: no memory for a pool of random numbers") : 0;
 }
 
 /* Row r as floats: the pool's runs put together, or fresh numbers. */
-static void draw_floats(
-    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, float *dst)
+static void draw_floats(const struct make *m, const struct matrix *x, uint64_t r, float *dst)
 {
-    uint64_t n_runs = (n_in + POOL_RUN - 1) / POOL_RUN;
-    if (n_in < MIN_POOLED) {
-        make_normals(m->s->seed, index + 1, r * n_in, dst, n_in);
-        for (uint64_t i = 0; i < n_in; i++) dst[i] *= pool->deviation;
+    uint64_t n_runs = (x->n_in + POOL_RUN - 1) / POOL_RUN;
+    if (!x->pool) {
+        make_normals(m->s->seed, x->index + 1, r * x->n_in, dst, x->n_in); /* stream 0 is the pool's */
+        for (uint64_t i = 0; i < x->n_in; i++) dst[i] *= x->deviation;
         return;
     }
     for (uint64_t k = 0; k < n_runs; k++) {
-        uint64_t elems = n_in - k * POOL_RUN < POOL_RUN ? n_in - k * POOL_RUN : POOL_RUN;
-        const float *src = pool->f32 + (size_t)make_pool_pick(m->s->seed, index, r * n_runs + k) * POOL_RUN;
+        uint64_t elems = x->n_in - k * POOL_RUN < POOL_RUN ? x->n_in - k * POOL_RUN : POOL_RUN;
+        const float *src = x->pool->f32 + (size_t)make_pool_pick(m->s->seed, x->index, r * n_runs + k) * POOL_RUN;
         memcpy(dst + k * POOL_RUN, src, elems * sizeof *dst);
     }
 }
 
 /* The same in the file's type; runs of the pool are quantized already. */
-static void draw_row(
-    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, uint8_t *dst)
+static void draw_row(const struct make *m, const struct matrix *x, uint64_t r, uint8_t *dst)
 {
-    const struct quant_info *q = quant_info_of(pool->type);
+    const struct quant_info *q = x->q;
     size_t run_bytes = POOL_RUN / q->block_elems * q->block_bytes;
-    uint64_t n_runs = (n_in + POOL_RUN - 1) / POOL_RUN;
-    if (n_in < MIN_POOLED && q->quantize) {
-        draw_floats(m, pool, index, r, n_in, m->row);
-        q->quantize(m->row, dst, n_in);
+    uint64_t n_runs = (x->n_in + POOL_RUN - 1) / POOL_RUN;
+    if (!x->pool) {
+        draw_floats(m, x, r, m->row);
+        q->quantize(m->row, dst, x->n_in);
         return;
     }
     for (uint64_t k = 0; k < n_runs; k++) {
-        uint64_t elems = n_in - k * POOL_RUN < POOL_RUN ? n_in - k * POOL_RUN : POOL_RUN;
-        const uint8_t *src = pool->raw + make_pool_pick(m->s->seed, index, r * n_runs + k) * run_bytes;
+        uint64_t elems = x->n_in - k * POOL_RUN < POOL_RUN ? x->n_in - k * POOL_RUN : POOL_RUN;
+        const uint8_t *src = x->pool->raw + make_pool_pick(m->s->seed, x->index, r * n_runs + k) * run_bytes;
         memcpy(dst + k * run_bytes, src, elems / q->block_elems * q->block_bytes);
     }
 }
@@ -206,25 +213,23 @@ static bool is_outlier(const struct make *m, uint64_t channel)
 }
 
 /* Quantizes again the runs of an ffn_down row that hold an outlier's column, scaled down there. */
-static void scale_columns(
-    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, uint8_t *dst)
+static void scale_columns(const struct make *m, const struct matrix *x, uint64_t r, uint8_t *dst)
 {
-    const struct quant_info *q = quant_info_of(pool->type);
-    draw_floats(m, pool, index, r, n_in, m->row);
-    for (uint64_t c = 0; c < n_in; c++) {
+    const struct quant_info *q = x->q;
+    draw_floats(m, x, r, m->row);
+    for (uint64_t c = 0; c < x->n_in; c++) {
         if (!is_outlier(m, c)) continue;
-        uint64_t start = c / POOL_RUN * POOL_RUN, n = n_in - start < POOL_RUN ? n_in - start : POOL_RUN;
+        uint64_t start = c / POOL_RUN * POOL_RUN, n = x->n_in - start < POOL_RUN ? x->n_in - start : POOL_RUN;
         m->row[c] *= OUTLIER_COLUMN;
         q->quantize(m->row + start, dst + start / q->block_elems * q->block_bytes, n);
     }
 }
 
-static void scale_row(
-    const struct make *m, const struct make_pool *pool, uint32_t index, uint64_t r, uint64_t n_in, uint8_t *dst)
+static void scale_row(const struct make *m, const struct matrix *x, uint64_t r, uint8_t *dst)
 {
-    draw_floats(m, pool, index, r, n_in, m->row);
-    for (uint64_t i = 0; i < n_in; i++) m->row[i] *= OUTLIER_SCALE;
-    quant_info_of(pool->type)->quantize(m->row, dst, n_in);
+    draw_floats(m, x, r, m->row);
+    for (uint64_t i = 0; i < x->n_in; i++) m->row[i] *= OUTLIER_SCALE;
+    x->q->quantize(m->row, dst, x->n_in);
 }
 
 static void write_vector(const struct make *m, uint32_t index, enum kind kind, uint64_t n, float *x)
@@ -235,7 +240,7 @@ static void write_vector(const struct make *m, uint32_t index, enum kind kind, u
                 &(struct weights_llama3_rope){m->shape.rope_factor, 1, 4, 8192});
         return;
     }
-    make_normals(m->s->seed, index + 1, 0, x, n); /* stream 0 is the pool's */
+    make_normals(m->s->seed, index + 1, 0, x, n);
     for (uint64_t i = 0; i < n; i++) x[i] = (kind == NORM ? 1.0f : 0.0f) + 0.1f * x[i];
 }
 
@@ -251,23 +256,23 @@ static int emit(struct make *m, const void *bytes, size_t n)
 static int write_tensor(
     struct make *m, uint32_t index, enum kind kind, enum quant_type type, uint64_t n_in, uint64_t n_out)
 {
-    const struct make_pool *pool;
+    struct matrix x = {.index = index, .n_in = n_in, .deviation = 1 / sqrtf((float)n_in), .q = quant_info_of(type)};
     size_t row_bytes, filled = 0;
     TRY(quant_row_bytes(type, (int64_t)n_in, &row_bytes));
     if (kind == NORM || kind == BIAS || kind == ROPE_FACTORS) {
         write_vector(m, index, kind, n_in, m->row);
         return emit(m, m->row, row_bytes);
     }
-    TRY(find_pool(m, n_in, type, &pool));
+    if (n_in >= MIN_POOLED || !x.q->quantize) TRY(find_pool(m, &x));
     for (uint64_t r = 0; r < n_out; r++) {
         if (m->buffer_bytes - filled < row_bytes) {
             TRY(emit(m, m->buffer, filled));
             filled = 0;
         }
         uint8_t *dst = m->buffer + filled;
-        draw_row(m, pool, index, r, n_in, dst);
-        if (m->s->outliers && kind == FFN_UP && is_outlier(m, r)) scale_row(m, pool, index, r, n_in, dst);
-        if (m->s->outliers && kind == FFN_DOWN) scale_columns(m, pool, index, r, n_in, dst);
+        draw_row(m, &x, r, dst);
+        if (m->s->outliers && kind == FFN_UP && is_outlier(m, r)) scale_row(m, &x, r, dst);
+        if (m->s->outliers && kind == FFN_DOWN) scale_columns(m, &x, r, dst);
         filled += row_bytes;
     }
     return emit(m, m->buffer, filled);
