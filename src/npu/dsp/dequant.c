@@ -4,17 +4,12 @@
  * codebook is a table and nothing else [TTS 5.2.2].  Per vector of 256 codes: 2 lookups, 1 shift, 4 products, 4
  * conversions, 4 stores; lookups, shift and conversions share the shifter, hence 7 packets at best.
  */
+#include "npu/dsp/expand.h"
 #include "npu/dsp/kernels.h"
 
 #include "quant/formats.h"
 
-/* Halves of the code values, in the low half of words 0..15. */
-static const uint16_t linear_table[64]
-    __attribute__((aligned(128))) = {0xc800, 0, 0xc700, 0, 0xc600, 0, 0xc500, 0, 0xc400, 0, 0xc200, 0, 0xc000, 0,
-        0xbc00, 0, 0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0, 0x4700, 0};
-static const uint16_t unsigned_table[64]
-    __attribute__((aligned(128))) = {0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0,
-        0x4700, 0, 0x4800, 0, 0x4880, 0, 0x4900, 0, 0x4980, 0, 0x4a00, 0, 0x4a80, 0, 0x4b00, 0, 0x4b80, 0};
+/* IQ4_NL's values, in the places of expand.h. */
 static const uint16_t nl_table[64]
     __attribute__((aligned(128))) = {0xd7f0, 0, 0xd680, 0, 0xd530, 0, 0xd410, 0, 0xd220, 0, 0xd060, 0, 0xcd80, 0,
         0xc900, 0, 0x3c00, 0, 0x4a80, 0, 0x4e40, 0, 0x50c0, 0, 0x52a0, 0, 0x5450, 0, 0x5590, 0, 0x5710, 0};
@@ -23,31 +18,11 @@ static const uint16_t nl_table[64]
 static const uint16_t fp4_table[64]
     __attribute__((aligned(128))) = {0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4600, 0, 0x4800, 0,
         0x4a00, 0, 0x0000, 0, 0xbc00, 0, 0xc000, 0, 0xc200, 0, 0xc400, 0, 0xc600, 0, 0xc800, 0, 0xca00, 0};
-/* Word i: what its low two bits stand for, and what its high two bits do. */
+
+/* Of -1 .. 2, two codes to a word (expand_2). */
 static const uint16_t pairs_table[64] __attribute__((aligned(128))) = {0xbc00, 0xbc00, 0x0000, 0xbc00, 0x3c00, 0xbc00,
     0x4000, 0xbc00, 0xbc00, 0x0000, 0x0000, 0x0000, 0x3c00, 0x0000, 0x4000, 0x0000, 0xbc00, 0x3c00, 0x0000, 0x3c00,
     0x3c00, 0x3c00, 0x4000, 0x3c00, 0xbc00, 0x4000, 0x0000, 0x4000, 0x3c00, 0x4000, 0x4000, 0x4000};
-
-/* Four tile vectors of 256 4-bit codes under one scale vector. */
-ISA_INLINE void expand_4(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale)
-{
-    vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
-    v_store(dst, f16_mul(v_lo(low), scale));
-    v_store(dst + 128, f16_mul(v_hi(low), scale));
-    v_store(dst + 256, f16_mul(v_lo(high), scale));
-    v_store(dst + 384, f16_mul(v_hi(high), scale));
-    (void)isa;
-}
-
-ISA_INLINE void expand_4m(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale, vec least)
-{
-    vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
-    v_store(dst, f16_of_q16(q16_add_q(q16_mul(v_lo(low), scale), least)));
-    v_store(dst + 128, f16_of_q16(q16_add_q(q16_mul(v_hi(low), scale), least)));
-    v_store(dst + 256, f16_of_q16(q16_add_q(q16_mul(v_lo(high), scale), least)));
-    v_store(dst + 384, f16_of_q16(q16_add_q(q16_mul(v_hi(high), scale), least)));
-    (void)isa;
-}
 
 static void dequant_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, vec table)
 {
@@ -55,24 +30,9 @@ static void dequant_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *res
         vec s = v_load(src + 1024);
         vec2 scale = v_shuffoe_h(s, s);
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_lo(scale));
+        for (int j = 0; j < 4; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_lo(scale), NULL);
 #pragma GCC unroll 4
-        for (int j = 4; j < 8; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_hi(scale));
-    }
-    (void)isa;
-}
-
-/* Eight tile vectors of 512 2-bit codes: a nibble is looked up once for each of its codes, so nothing is masked. */
-ISA_INLINE void expand_2(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale)
-{
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; half++, dst += 512) {
-        vec x = half ? v_lsr_ub(codes, 4) : codes;
-        vec2 low = v_lut16(x, table, 0), high = v_lut16(x, table, 2);
-        v_store(dst, f16_mul(v_lo(low), scale));
-        v_store(dst + 128, f16_mul(v_hi(low), scale));
-        v_store(dst + 256, f16_mul(v_lo(high), scale));
-        v_store(dst + 384, f16_mul(v_hi(high), scale));
+        for (int j = 4; j < 8; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_hi(scale), NULL);
     }
     (void)isa;
 }
@@ -84,9 +44,9 @@ static void dequant_2(struct isa *isa, uint8_t *restrict dst, const uint8_t *res
         vec s = v_load(src + 512);
         vec2 scale = v_shuffoe_h(s, s);
 #pragma GCC unroll 2
-        for (int j = 0; j < 2; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_lo(scale));
+        for (int j = 0; j < 2; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_lo(scale), NULL);
 #pragma GCC unroll 2
-        for (int j = 2; j < 4; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_hi(scale));
+        for (int j = 2; j < 4; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_hi(scale), NULL);
     }
     (void)isa;
 }
@@ -96,12 +56,11 @@ static void dequant_4m(struct isa *isa, uint8_t *restrict dst, const uint8_t *re
     for (uint32_t u = 0; u < n_units; u++, src += 1280, dst += 2 * TILE_BYTES) {
         vec s = v_load(src + 1024), m = v_load(src + 1152);
         vec2 scale = v_shuffoe_h(s, s), least = v_shuffoe_h(m, m);
+        vec least_0 = v_lo(least), least_1 = v_hi(least);
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
-            expand_4m(isa, dst + 512 * j, v_load(src + 128 * j), table, v_lo(scale), v_lo(least));
+        for (int j = 0; j < 4; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_lo(scale), &least_0);
 #pragma GCC unroll 4
-        for (int j = 4; j < 8; j++)
-            expand_4m(isa, dst + 512 * j, v_load(src + 128 * j), table, v_hi(scale), v_hi(least));
+        for (int j = 4; j < 8; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, v_hi(scale), &least_1);
     }
     (void)isa;
 }
@@ -192,13 +151,13 @@ static void copy(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict
 void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
 {
     switch (kind) {
-    case NPU_W_Q4_0: dequant_4(isa, dst, src, n_units, v_const(linear_table)); break;
+    case NPU_W_Q4_0: dequant_4(isa, dst, src, n_units, v_const(signed_table)); break;
     case NPU_W_IQ4_NL: dequant_4(isa, dst, src, n_units, v_const(nl_table)); break;
     case NPU_W_MXFP4: dequant_4(isa, dst, src, n_units, v_const(fp4_table)); break;
     case NPU_W_Q2_0: dequant_2(isa, dst, src, n_units); break;
     case NPU_W_Q4_1: dequant_4m(isa, dst, src, n_units, v_const(unsigned_table)); break;
     case NPU_W_Q8_0: dequant_8(isa, dst, src, n_units); break;
-    case NPU_W_SUPER4: dequant_super(isa, dst, src, n_units, v_const(linear_table)); break;
+    case NPU_W_SUPER4: dequant_super(isa, dst, src, n_units, v_const(signed_table)); break;
     case NPU_W_SUPER8: dequant_super_8(isa, dst, src, n_units); break;
     case NPU_W_F16: copy(isa, dst, src, n_units); break;
     default: npu_dequant_k(isa, kind, dst, src, n_units); break;

@@ -6,19 +6,12 @@
  * integer product needs no half: groups are multiplied by their integer scales exactly, and floats appear once per 256
  * inputs.
  */
+#include "npu/dsp/expand.h"
 #include "npu/dsp/kernels.h"
 
 enum { CODES_2 = 2048, CODES_4 = 4096, CODES_8 = 8192, MINIMA = 256, SUPER = 512, TAIL = 640 };
 
-/* Halves of 0 .. 15, in the low half of words 0 .. 15. */
-static const uint16_t unsigned_table[64]
-    __attribute__((aligned(128))) = {0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0,
-        0x4700, 0, 0x4800, 0, 0x4880, 0, 0x4900, 0, 0x4980, 0, 0x4a00, 0, 0x4a80, 0, 0x4b00, 0, 0x4b80, 0};
-
-/* Halves of -8 .. 7 in the same places; of 0 .. 3, of the low two bits of a word's number and, beside it, the high. */
-static const uint16_t signed_table[64]
-    __attribute__((aligned(128))) = {0xc800, 0, 0xc700, 0, 0xc600, 0, 0xc500, 0, 0xc400, 0, 0xc200, 0, 0xc000, 0,
-        0xbc00, 0, 0x0000, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0x4400, 0, 0x4500, 0, 0x4600, 0, 0x4700, 0};
+/* Of 0 .. 3, two codes to a word (expand_2). */
 static const uint16_t pairs_table[64] __attribute__((aligned(128))) = {0, 0, 0x3c00, 0, 0x4000, 0, 0x4200, 0, 0, 0x3c00,
     0x3c00, 0x3c00, 0x4000, 0x3c00, 0x4200, 0x3c00, 0, 0x4000, 0x3c00, 0x4000, 0x4000, 0x4000, 0x4200, 0x4000, 0,
     0x4200, 0x3c00, 0x4200, 0x4000, 0x4200, 0x4200, 0x4200};
@@ -36,19 +29,12 @@ ISA_INLINE struct spread spread(struct isa *isa, vec2 bytes, vec factor)
         f16_mul(f16_of_i16(v_lo(high)), factor), f16_mul(f16_of_i16(v_hi(high)), factor)}};
 }
 
-/* A tile of 4-bit codes: x = q scale - least. */
-ISA_INLINE void tile_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec table, vec s, vec least)
+/* n x 8 k of 4-bit codes. */
+ISA_INLINE void codes_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, const int n, vec table,
+    vec s, const vec *least)
 {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++, dst += 512) {
-        vec codes = v_load(src + 128 * j);
-        vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
-        v_store(dst, f16_of_q16(q16_add_q(q16_mul(v_lo(low), s), least)));
-        v_store(dst + 128, f16_of_q16(q16_add_q(q16_mul(v_hi(low), s), least)));
-        v_store(dst + 256, f16_of_q16(q16_add_q(q16_mul(v_lo(high), s), least)));
-        v_store(dst + 384, f16_of_q16(q16_add_q(q16_mul(v_hi(high), s), least)));
-    }
-    (void)isa;
+    for (int j = 0; j < n; j++) expand_4(isa, dst + 512 * j, v_load(src + 128 * j), table, s, least);
 }
 
 /* A tile of 5-bit codes in bytes. */
@@ -75,36 +61,6 @@ ISA_INLINE void half_tile_6(struct isa *isa, uint8_t *restrict dst, const uint8_
     (void)isa;
 }
 
-/* A group of Q2_K, 16 k: a nibble is looked up once for each of its codes. */
-ISA_INLINE void group_2(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec s, vec least)
-{
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; half++, dst += 512) {
-        vec x = half ? v_lsr_ub(codes, 4) : codes;
-        vec2 low = v_lut16(x, table, 0), high = v_lut16(x, table, 2);
-        v_store(dst, f16_of_q16(q16_add_q(q16_mul(v_lo(low), s), least)));
-        v_store(dst + 128, f16_of_q16(q16_add_q(q16_mul(v_hi(low), s), least)));
-        v_store(dst + 256, f16_of_q16(q16_add_q(q16_mul(v_lo(high), s), least)));
-        v_store(dst + 384, f16_of_q16(q16_add_q(q16_mul(v_hi(high), s), least)));
-    }
-    (void)isa;
-}
-
-/* A group of Q3_K, 16 k. */
-ISA_INLINE void group_3(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, vec table, vec s)
-{
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; j++, dst += 512) {
-        vec codes = v_load(src + 128 * j);
-        vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
-        v_store(dst, f16_mul(v_lo(low), s));
-        v_store(dst + 128, f16_mul(v_hi(low), s));
-        v_store(dst + 256, f16_mul(v_lo(high), s));
-        v_store(dst + 384, f16_mul(v_hi(high), s));
-    }
-    (void)isa;
-}
-
 static void dequant_q2(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
 {
     const vec table = v_const(pairs_table), sign = v_splat_h((int16_t)0x8000), low = v_splat_b(15);
@@ -119,7 +75,8 @@ static void dequant_q2(struct isa *isa, uint8_t *restrict dst, const uint8_t *re
             struct spread m = spread(isa, v_zxt_ub(v_lsr_ub(both, 4)), least);
 #pragma GCC unroll 4
             for (uint32_t t = 0; t < 4; t++)
-                group_2(isa, dst + (4 * g + t) * 1024, v_load(src + (4 * g + t) * 128), table, s.group[t], m.group[t]);
+                expand_2(
+                    isa, dst + (4 * g + t) * 1024, v_load(src + (4 * g + t) * 128), table, s.group[t], &m.group[t]);
         }
     }
 }
@@ -134,7 +91,7 @@ static void dequant_q3(struct isa *isa, uint8_t *restrict dst, const uint8_t *re
             struct spread s = spread(isa, v_sxt_b(v_load(src + CODES_4 + 128 * g)), d);
 #pragma GCC unroll 4
             for (uint32_t t = 0; t < 4; t++)
-                group_3(isa, dst + (4 * g + t) * 1024, src + (4 * g + t) * 256, table, s.group[t]);
+                codes_4(isa, dst + (4 * g + t) * 1024, src + (4 * g + t) * 256, 2, table, s.group[t], NULL);
         }
     }
 }
@@ -160,7 +117,7 @@ ISA_INLINE void dequant_min(
                 if (wide)
                     tile_5(isa, to, from, s.group[t], m.group[t]);
                 else
-                    tile_4(isa, to, from, table, s.group[t], m.group[t]);
+                    codes_4(isa, to, from, 4, table, s.group[t], &m.group[t]);
             }
         }
     }
