@@ -10,7 +10,8 @@
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_olmo2, &model_smollm3, &model_phi3,
-    &model_granite, &model_starcoder2, &model_command_r, &model_cohere2};
+    &model_granite, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25,
+    &model_bitnet_b158};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
@@ -234,6 +235,7 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     TRY(model_read_rope(&r, err));
     hp->embedding_scale = hp->residual_scale = 1.0f;
     hp->attention_scale = 1.0f / sqrtf((float)hp->d_head);
+    hp->gate = r.arch->gate;
     if (r.arch->read) TRY(r.arch->read(&r, err));
     TRY(read_vocabulary(&r, err));
     *arch = r.arch;

@@ -35,8 +35,9 @@ struct hparams {
     struct op_rope window_rope;             /* of layers with a window */
     struct yarn {
         float factor, beta_fast, beta_slow, log_multiplier;
-    } yarn;    /* factor 0: none */
-    bool tied; /* the head is the embedding */
+    } yarn;            /* factor 0: none */
+    enum op_kind gate; /* of the feed-forward */
+    bool tied;         /* the head is the embedding */
 };
 
 struct model;

@@ -26,12 +26,13 @@ struct arch {
     enum rope_kind rope;
     int norms;
     enum qk_norm qk_norm;        /* before they are rotated */
-    enum op_kind gate;           /* of the feed-forward */
+    enum op_kind gate;           /* of the feed-forward, where its page reads no other */
     bool qkv_bias;               /* must be there (others: optional, used when there) */
     bool rotates_part;           /* of a head, if the file says so */
     bool layer_norm;             /* the residual stream's norms are LayerNorm, with biases where the file has them */
     bool one_norm;               /* one norm before attention and feed-forward, which read it side by side */
     bool two_ropes;              /* layers with windows have a rotation of their own */
+    bool sub_norms;              /* before attention's output matrix and before ffn_down */
     const char *keys[ARCH_KEYS]; /* that `read` takes care of, and that ask for what others lack */
     /* Its own keys, after those of all; or NULL. */
     int (*read)(const struct reader *r, struct lutra_error *err);
@@ -39,7 +40,7 @@ struct arch {
 
 extern const struct arch model_llama, model_mistral3, model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl,
     model_gemma2, model_gemma, model_gemma3, model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2,
-    model_command_r, model_cohere2;
+    model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {

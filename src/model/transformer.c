@@ -135,6 +135,13 @@ static int before(struct model *m, int layer, const char *name, int x, int out, 
     return *in == x ? 0 : norm(m, layer, named(full, layer, name), x, out, err);
 }
 
+/* Of what goes into the last matrix of a sub-layer, where the architecture has that. */
+static int sub_norm(struct model *m, int layer, const char *name, int x, int n, struct lutra_error *err)
+{
+    char full[64];
+    return m->arch->sub_norms ? rms_norm(m, layer, named(full, layer, name), x, x, n, err) : 0;
+}
+
 /* Three matrices, or one with all their rows. */
 static int query_key_value(struct model *m, struct op *qkv, int d_q, int d_kv, struct lutra_error *err)
 {
@@ -186,7 +193,7 @@ static int widen(struct model *m, int layer, int in, const struct stream *s, str
 {
     int d = m->hp.d_model, ff = m->hp.d_ff;
     struct op *wide = matmul(m, layer, in);
-    if (m->arch->gate == OP_GELU) {
+    if (m->hp.gate == OP_GELU) {
         TRY(part(m, wide, "ffn_up", d, ff, false, s->g, err));
         push(m, OP_GELU, layer, s->g, -1, s->g);
         return 0;
@@ -198,7 +205,7 @@ static int widen(struct model *m, int layer, int in, const struct stream *s, str
         TRY(slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, s->g, err));
         TRY(slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, s->u, err));
     }
-    push(m, m->arch->gate, layer, s->g, s->u, s->g);
+    push(m, m->hp.gate, layer, s->g, s->u, s->g);
     return 0;
 }
 
@@ -207,10 +214,13 @@ static int feed_forward(struct model *m, int layer, const struct stream *s, stru
 {
     const struct hparams *hp = &m->hp;
     int in = s->n; /* attention's norm, where there is one for both */
-    TRY(part(m, matmul(m, layer, s->a), "attn_output", hp->n_head * hp->d_head, hp->d_model, false, s->t, err));
+    int d_q = hp->n_head * hp->d_head;
+    TRY(sub_norm(m, layer, "attn_sub_norm", s->a, d_q, err));
+    TRY(part(m, matmul(m, layer, s->a), "attn_output", d_q, hp->d_model, false, s->t, err));
     TRY(add_back(m, layer, "post_attention_norm", s, err));
     if (!m->arch->one_norm) TRY(before(m, layer, "ffn_norm", s->x, s->n, &in, err));
     TRY(widen(m, layer, in, s, err));
+    TRY(sub_norm(m, layer, "ffn_sub_norm", s->g, hp->d_ff, err));
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
     return add_back(m, layer, "post_ffw_norm", s, err);
 }

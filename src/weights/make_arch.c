@@ -130,6 +130,9 @@ static const struct make_arch archs[] = {
     {"gemma", MAKE_NORM_BEFORE, NULL},
     {"gemma2", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND, gemma2_keys},
     {"gemma3", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM, gemma3_keys},
+    {"bitnet", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
+    {"bitnet-25", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
+    {"bitnet-b1.58", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
     {"olmo2", MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_QK_ROW, olmo2_keys},
 };
 

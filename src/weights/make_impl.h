@@ -28,6 +28,7 @@ enum {
     MAKE_LAYER_NORM = 256,
     MAKE_ONE_NORM = 512, /* before both sub-layers */
     MAKE_LONG_ROPE = 1024,
+    MAKE_SUB_NORMS = 2048, /* before the last matrix of each sub-layer */
 };
 struct make_arch {
     const char *name;

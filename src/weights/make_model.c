@@ -107,6 +107,7 @@ static int attention(struct make *m, uint32_t i)
     TRY(layer_matrix(m, i, "attn_k", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
     if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_k_norm", has & MAKE_QK_ROW ? d_kv : s->d_head));
     TRY(layer_matrix(m, i, "attn_v", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
+    if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "attn_sub_norm", d_q));
     TRY(layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false));
     return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_attention_norm", d) : 0;
 }
@@ -119,6 +120,7 @@ static int layer(struct make *m, uint32_t i)
     if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, "ffn_norm", d));
     if (!(has & (MAKE_FUSED | MAKE_NO_GATE))) TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, s->d_ff, false));
     TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, s->d_ff * (has & MAKE_FUSED ? 2 : 1), false));
+    if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "ffn_sub_norm", s->d_ff));
     TRY(layer_matrix(m, i, "ffn_down", FFN_DOWN, s->d_ff, d, false));
     return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_ffw_norm", d) : 0;
 }

@@ -36,6 +36,7 @@ static const struct weights_shape shapes[] = {
     {"command-r-35b", "command-r", 8192, 40, 64, 64, 128, 22528, 256000, 131072, true, 8e6f, 0, 1e-5f},
     {"command-r7b", "cohere2", 4096, 32, 32, 8, 128, 14336, 256000, 132096, true, 5e4f, 0, 1e-5f},
     {"gemma-2b", "gemma", 2048, 18, 8, 1, 256, 16384, 256000, 8192, true, 1e4f, 0, 1e-6f},
+    {"bitnet-2b-4t", "bitnet-b1.58", 2560, 30, 20, 5, 128, 6912, 128256, 4096, true, 5e5f, 0, 1e-5f},
     {"falcon3-1b", "llama", 2048, 18, 8, 4, 256, 8192, 131072, 4096, false, 1000042, 0, 1e-6f},
     /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
      * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
@@ -57,6 +58,8 @@ static const struct weights_shape shapes[] = {
     {"tiny-starcoder2", "starcoder2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e5f, 0, 1e-5f},
     {"tiny-command-r", "command-r", 256, 2, 4, 4, 64, 512, 512, 1024, true, 8e6f, 0, 1e-5f},
     {"tiny-cohere2", "cohere2", 256, 4, 4, 2, 64, 512, 512, 256, true, 5e4f, 0, 1e-5f},
+    {"tiny-bitnet", "bitnet", 256, 2, 4, 4, 64, 512, 512, 512, true, 1e4f, 0, 1e-5f},
+    {"tiny-bitnet-b1.58", "bitnet-b1.58", 256, 2, 4, 2, 64, 512, 512, 512, true, 5e5f, 0, 1e-5f},
     {"tiny-gemma", "gemma", 256, 2, 4, 1, 64, 512, 512, 512, true, 1e4f, 0, 1e-6f},
     {"tiny-llama-24", "llama", 96, 2, 12, 4, 24, 160, 512, 512, true, 1e4f, 0, 1e-5f},
     {"tiny-llama-80", "llama", 160, 2, 4, 2, 80, 224, 512, 512, false, 1e4f, 32, 1e-5f},

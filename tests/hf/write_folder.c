@@ -80,6 +80,7 @@ static const struct maker {
     {"gemma2", "Gemma2ForCausalLM", "rms_norm_eps", "gelu_pytorch_tanh"},
     {"gemma3", "Gemma3ForCausalLM", "rms_norm_eps", "gelu_pytorch_tanh"},
     {"olmo2", "Olmo3ForCausalLM", "rms_norm_eps", "silu"},
+    {"bitnet-b1.58", "BitNetForCausalLM", "rms_norm_eps", "relu2"},
     {"phi3", "Phi3ForCausalLM", "rms_norm_eps", "silu"},
     {"granite", "GraniteForCausalLM", "rms_norm_eps", "silu"},
     {"starcoder2", "Starcoder2ForCausalLM", "norm_epsilon", "gelu_pytorch_tanh"},
@@ -469,12 +470,13 @@ static bool has_pairs(const struct weights *w)
 /* The makers' name. */
 static const char *hf_name(const struct weights *w, const char *gguf, char out[128])
 {
-    static const char *const names[][2] = {{"attn_norm", "input_layernorm"}, {"attn_q_norm", "self_attn.q_norm"},
-        {"attn_k_norm", "self_attn.k_norm"}, {"attn_qkv", "self_attn.qkv_proj"}, {"attn_q", "self_attn.q_proj"},
-        {"attn_k", "self_attn.k_proj"}, {"attn_v", "self_attn.v_proj"}, {"attn_output", "self_attn.o_proj"},
-        {"ffn_gate", "mlp.gate_proj"}, {"ffn_up", "mlp.up_proj"}, {"ffn_down", "mlp.down_proj"},
-        {"post_attention_norm", "post_attention_layernorm"}, {"post_ffw_norm", "post_feedforward_layernorm"},
-        {"ffn_norm", "post_attention_layernorm"}};
+    static const char *const names[][2] = {{"attn_norm", "input_layernorm"},
+        {"attn_sub_norm", "self_attn.attn_sub_norm"}, {"ffn_sub_norm", "mlp.ffn_sub_norm"},
+        {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"}, {"attn_qkv", "self_attn.qkv_proj"},
+        {"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"}, {"attn_v", "self_attn.v_proj"},
+        {"attn_output", "self_attn.o_proj"}, {"ffn_gate", "mlp.gate_proj"}, {"ffn_up", "mlp.up_proj"},
+        {"ffn_down", "mlp.down_proj"}, {"post_attention_norm", "post_attention_layernorm"},
+        {"post_ffw_norm", "post_feedforward_layernorm"}, {"ffn_norm", "post_attention_layernorm"}};
     static const char *const starcoder[][2] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
     char part[64];
     int layer, n = 0;

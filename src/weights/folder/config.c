@@ -266,7 +266,8 @@ static int check_activation(struct folder *f, struct lutra_error *err)
     /* Gemma's first files say `gelu`, and their class takes the tanh form all the same. */
     bool old = strcmp(f->family->arch, "gemma") == 0 && strcmp(key, "hidden_act") == 0;
     if (!name || old) return 0;
-    if (gelu ? !strcmp(name, "gelu_pytorch_tanh") || !strcmp(name, "gelu_new") : !strcmp(name, "silu")) return 0;
+    const char *other = f->family->flags & FAMILY_RELU2 ? "relu2" : "silu";
+    if (gelu ? !strcmp(name, "gelu_pytorch_tanh") || !strcmp(name, "gelu_new") : !strcmp(name, other)) return 0;
     return folder_lacks(f, err, key, "another activation");
 }
 

@@ -154,6 +154,8 @@ static const struct family families[] = {
         GEMMA3_DEFAULTS, more_gemma3},
     {"Olmo2ForCausalLM", "olmo2", FAMILY_BEHIND, 4, "rms_norm_eps", "{}", NULL},
     {"Olmo3ForCausalLM", "olmo2", FAMILY_BEHIND, 4, "rms_norm_eps", "{\"sliding_window\":4096}", NULL},
+    {"BitNetForCausalLM", "bitnet-b1.58", FAMILY_RELU2, 0, "rms_norm_eps",
+        "{\"rms_norm_eps\":1e-5,\"rope_theta\":500000}", NULL},
     {"Phi3ForCausalLM", "phi3", 0, 0, "rms_norm_eps", "{\"original_max_position_embeddings\":4096}", more_phi3},
     {"Starcoder2ForCausalLM", "starcoder2", FAMILY_GELU | FAMILY_LAYER_NORM, 0, "norm_epsilon",
         "{\"tie_word_embeddings\":true}", NULL},

@@ -20,9 +20,10 @@ enum family_flags {
     FAMILY_PAIRS = 1,        /* q and k rows are reordered: GGUF rotates neighbours, where the makers rotate halves */
     FAMILY_NORM_PLUS_1 = 2,  /* norms multiply by 1 + weight */
     FAMILY_BEHIND = 4,       /* norms behind the sub-layers */
-    FAMILY_GELU = 8,         /* else SiLU */
+    FAMILY_GELU = 8,         /* else SiLU ... */
     FAMILY_LAYER_NORM = 16,  /* else RMS */
     FAMILY_WINDOW_USED = 32, /* a window counts only with use_sliding_window */
+    FAMILY_RELU2 = 64,       /* ... or a squared ReLU */
 };
 
 /* Models that one page of model/arch/ runs, as Hugging Face names them. */

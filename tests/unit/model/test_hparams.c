@@ -325,6 +325,54 @@ static void scales_and_slices(void **state)
     weights_close(&w);
 }
 
+/* A key, or grouped heads where there is none; the norms before the last matrix of each sub-layer. */
+static void bitnet_is_told_its_activation(void **state)
+{
+    (void)state;
+    static const uint32_t one = 1;
+    static const struct {
+        const char *shape, *key;
+        enum weights_kind kind;
+        const void *value;
+        enum op_kind gate; /* OP_COUNT: refused */
+    } cases[] = {
+        {"tiny-bitnet", "general.name", WEIGHTS_STRING, "x", OP_SWIGLU},
+        {"tiny-bitnet", "bitnet.hidden_activation", WEIGHTS_STRING, "relu2", OP_RELU2},
+        {"tiny-bitnet", "bitnet.hidden_activation", WEIGHTS_STRING, "gelu", OP_COUNT},
+        {"tiny-bitnet", "bitnet.hidden_activation", WEIGHTS_U32, &one, OP_COUNT},
+        {"tiny-bitnet-b1.58", "general.name", WEIGHTS_STRING, "x", OP_RELU2},
+        {"tiny-bitnet-b1.58", "bitnet-b1.58.hidden_activation", WEIGHTS_STRING, "silu", OP_SWIGLU},
+    };
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/lutra-hparams-%d-bitnet.gguf", (int)getpid());
+    source = path;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weights_make_settings set = weights_make_default();
+        struct change list[MAX_CHANGE] = {{cases[i].key, cases[i].kind, cases[i].value}};
+        struct lutra_error err = {.what = ""};
+        struct model *m;
+        set.shape = cases[i].shape;
+        assert_int_equal(weights_make_model(path, &set, NULL), 0);
+        struct weights *w = change(list, NULL);
+        int rc = model_open(&m, w, &err);
+        if (cases[i].gate == OP_COUNT) {
+            assert_true(rc < 0);
+            if (!strstr(err.what, cases[i].key)) fail_msg("case %zu: %s", i, err.what);
+        } else {
+            if (rc < 0) fail_msg("case %zu: %s", i, err.what);
+            assert_int_equal(find(m, OP_SWIGLU, 1) != NULL, cases[i].gate == OP_SWIGLU);
+            assert_int_equal(find(m, OP_RELU2, 1) != NULL, cases[i].gate == OP_RELU2);
+            const struct op *of_attention = find(m, OP_ATTENTION, 0) + 1, *of_gate = find(m, cases[i].gate, 0) + 1;
+            assert_true(of_attention->kind == OP_RMS_NORM && of_attention->norm.n_norm == 256);
+            assert_true(of_gate->kind == OP_RMS_NORM && of_gate->norm.n_norm == 512);
+        }
+        model_close(&m);
+        weights_close(&w);
+    }
+    source = plain;
+    unlink(path);
+}
+
 static void join(void *user, const char *sentence)
 {
     char *all = user;
@@ -362,6 +410,7 @@ int main(void)
         cmocka_unit_test(gemma2_has_caps_and_windows),
         cmocka_unit_test(layers_differ_in_windows_and_rotation),
         cmocka_unit_test(scales_and_slices),
+        cmocka_unit_test(bitnet_is_told_its_activation),
         cmocka_unit_test(everything_a_file_lacks_is_told),
     };
     return cmocka_run_group_tests(tests, make, clean);
