@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Quantized Hugging Face folders (GPTQ, AWQ, compressed-tensors) against values computed here from the formats'
+"""Quantized Hugging Face folders (GPTQ, AWQ, compressed-tensors, BitNet) against values computed here from the formats'
 definitions.
 
     packed.py LUTRA [SEED]
@@ -104,6 +104,33 @@ def compressed(layer, symmetric, with_order):
     if with_order:
         out["weight_g_idx"] = ("I32", [layer.k], words(layer.order))
     return out
+
+
+def bf16(x):
+    return struct.unpack("<f", b"\0\0" + struct.pack("<f", x)[2:])[0]
+
+
+class Ternary:
+    """Random codes [n][k] of 0, 1, 2 and a scale; weight (code - 1) x scale, or the nearest half of 1 / scale."""
+
+    def __init__(self, rng, k, n, divides):
+        self.k, self.n = k, n
+        self.scale = bf16(rng.uniform(0.5, 40))
+        self.factor = f16(1 / self.scale) if divides else self.scale
+        self.code = [[rng.choice((0, 1, 2)) for _ in range(k)] for _ in range(n)]
+
+    def values(self):
+        return [(c - 1) * self.factor for row in self.code for c in row]
+
+
+def bitnet(layer, stride=True):
+    """Four rows to a byte: a quarter of the matrix apart, or (a fault) neighbours."""
+    quarter = layer.n // 4
+    at = (lambda r, i: r + i * quarter) if stride else (lambda r, i: 4 * r + i)
+    packed = bytes(sum(layer.code[at(r, i)][c] << (2 * i) for i in range(4)) for r in range(quarter)
+                   for c in range(layer.k))
+    return {"weight": ("U8", [quarter, layer.k], packed),
+            "weight_scale": ("BF16", [1], struct.pack("<f", layer.scale)[2:])}
 
 
 def save(folder, tensors, config):
@@ -257,6 +284,34 @@ def main():
                                 {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups":
                                  {"group_0": {"weights": {"num_bits": bits, "type": "int"}}}},
                                 lambda k, m: Layer(rng, k, m, bits, 32, symmetric, shuffled)))
+
+        global D, FF, LINEARS
+        for size in (64, 256, 96):  # Q2_0, TQ2_0, and F32
+            D = FF = size
+            LINEARS = {name: (size, size) for name in LINEARS}
+            for divides in (False, True):
+                if size == 96 and divides:
+                    continue  # nothing is rounded to a half there
+                method = {"quant_method": "bitnet", "linear_class": "bitlinear" if divides else "autobitlinear"}
+                expect("BitNet, rows of %d, divides %s" % (size, divides),
+                       case(lutra, folder, rng, bitnet, method, lambda k, m: Ternary(rng, k, m, divides)))
+            if size == 64:
+                for what, fault, change in (
+                        ("chunks of neighbours", lambda l: bitnet(l, False), method),
+                        ("the scale multiplied", bitnet, {**method, "linear_class": "autobitlinear"})):
+                    expect("BitNet, " + what, case(lutra, folder, rng, fault, change, lambda k, m: Ternary(
+                        rng, k, m, True)), False)
+                for what, change, want in (
+                        ("online", {"quantization_mode": "online"}, "'online'"),
+                        ("norms inside", {"use_rms_norm": True}, "'use_rms_norm'"),
+                        ("another class", {"linear_class": "bitnet"}, "'bitnet'")):
+                    expect("BitNet, " + what, case(lutra, folder, rng, bitnet, {**method, **change},
+                                                   lambda k, m: Ternary(rng, k, m, True)), want)
+                expect("BitNet without scales", case(
+                    lutra, folder, rng, lambda l: {"weight": bitnet(l)["weight"]}, method,
+                    lambda k, m: Ternary(rng, k, m, True)), "no 'weight_scale'")
+        D, FF = 64, 64
+        LINEARS = {name: (D, D) for name in LINEARS}
 
         def scales_of_32(parts):
             scale = [rng.uniform(0.001, 0.02) for _ in range(len(parts["scales"][2]) // 2)]

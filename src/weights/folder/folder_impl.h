@@ -40,7 +40,7 @@ struct family {
 const struct family *family_find(const char *name);
 
 /* How layers that others have quantized are packed (packed_linear.c). */
-enum packing { PACKING_NONE, PACKING_GPTQ, PACKING_AWQ, PACKING_CT };
+enum packing { PACKING_NONE, PACKING_GPTQ, PACKING_AWQ, PACKING_CT, PACKING_BITNET };
 
 struct linear;
 
@@ -102,7 +102,7 @@ int folder_read_packing(struct folder *f, struct lutra_error *err);
 int folder_open_packed(struct folder *f, struct lutra_error *err);
 
 /* Whether a tensor is one of those that a layer consists of; *is_codes: the one that stands for all. */
-bool folder_is_packed(const struct folder *f, const char *name, bool *is_codes);
+bool folder_is_packed(const struct folder *f, const struct safetensors_tensor *t, bool *is_codes);
 
 /* The name that its weight would have, in out. */
 const char *folder_packed_name(const struct folder *f, const char *codes, char out[GGUF_MAX_NAME + 1]);

@@ -6,16 +6,20 @@
  *     AWQ    qweight [K][N/8], eight columns in the order 0 2 4 6 1 3 5 7; qzeros [G][N/8] likewise; scales [G][N]
  *     CT     (compressed-tensors, pack-quantized) weight_packed [N][K b/32], along K; weight_scale [N][G];
  *            weight_zero_point [N b/32][G], along N; weight_g_idx [K]
+ *     BitNet weight [N/4][K], bytes: two bits each of rows r, r + N/4, r + N/2, r + 3N/4, low bits first, values
+ *            -1, 0, 1 as 0, 1, 2; weight_scale, one number that multiplies (linear_class `autobitlinear`) or divides
  *
  * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may
  * lie in two words.  The weight is (code - zero) x scale.  Differences of codes fit Q4_0, Q5_0 or Q8_0 with the scale
- * as it is, if a float of 16 bits holds it and blocks of 32 do not cross groups; else the weights become F32.
+ * as it is, if a float of 16 bits holds it and blocks of 32 do not cross groups; else the weights become F32.  BitNet's
+ * become TQ2_0 or Q2_0, with the scale to the nearest of 16 bits: what divides is seldom exact.
  *
  * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the
  * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), AutoAWQ (packing_utils), compressed-tensors
- * (pack_quantized).
+ * (pack_quantized), transformers (integrations/bitnet.py).
  */
 #include "base/f16.h"
+#include "quant/formats.h"
 #include "quant/quant.h"
 #include "weights/folder/folder_impl.h"
 
@@ -34,6 +38,7 @@ struct linear {
     uint32_t k, n, n_group, group; /* sizes; group: inputs in one */
     const uint8_t *g_idx;          /* [k] i32, NULL: groups lie one after the other */
     int zero_add;                  /* to what is stored */
+    float scale;                   /* of all weights (BitNet) */
     enum quant_type type;
     const char *loose; /* weights_loose */
 };
@@ -45,6 +50,7 @@ static const struct suffixes names[] = {
     [PACKING_GPTQ] = {".qweight", ".qzeros", ".scales", ".g_idx", ".g_idx"},
     [PACKING_AWQ] = {".qweight", ".qzeros", ".scales", ".g_idx", ".g_idx"},
     [PACKING_CT] = {".weight_packed", ".weight_zero_point", ".weight_scale", ".weight_g_idx", ".weight_shape"},
+    [PACKING_BITNET] = {".weight", ".weight_scale", ".weight_scale", ".weight_scale", ".weight_scale"},
 };
 
 /* ---- codes ---- */
@@ -71,9 +77,17 @@ static uint64_t awq_place(uint64_t column)
     return column % 8 % 2 * 4 + column % 8 / 2;
 }
 
+/* Row n: four to a byte, N/4 apart. */
+static int bitnet_code(const struct linear *m, uint64_t n, uint64_t k)
+{
+    uint64_t chunk = m->n / 4;
+    return m->codes.data[n % chunk * m->k + k] >> (2 * (n / chunk)) & 3;
+}
+
 static int code_of(const struct linear *m, uint64_t n, uint64_t k)
 {
     switch (m->packing) {
+    case PACKING_BITNET: return bitnet_code(m, n, k);
     case PACKING_AWQ: return code_at(&m->codes, k * m->n / 8 + n / 8, 1, awq_place(n), 4);
     case PACKING_CT: return code_at(&m->codes, n * m->codes.dim[1], 1, k, m->bits);
     default: return code_at(&m->codes, n, m->n, k, m->bits);
@@ -98,6 +112,7 @@ static int zero_of(const struct linear *m, uint64_t n, uint64_t group)
 
 static float scale_of(const struct linear *m, uint64_t n, uint64_t group)
 {
+    if (m->packing == PACKING_BITNET) return m->scale;
     return safetensors_f32(&m->scales, m->packing == PACKING_CT ? n * m->n_group + group : group * m->n + n);
 }
 
@@ -217,6 +232,18 @@ static int check_scales(
     return 0;
 }
 
+/* Blocks that are whole in its rows; a scale that is not exact is rounded: F32 would be sixteen times the bytes. */
+static void choose_ternary(struct linear *m, bool exact)
+{
+    if (m->k % QUANT_SUPER == 0)
+        m->type = QUANT_TQ2_0;
+    else if (m->k % QUANT_GROUP64 == 0)
+        m->type = QUANT_Q2_0;
+    m->loose = m->type == QUANT_F32 ? "rows that are not whole blocks of 64"
+               : exact              ? NULL
+                                    : "a scale that floats of 16 bits do not hold";
+}
+
 static int choose_type(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
 {
     int least = 1 << m->bits, most = 0, last = (1 << m->bits) - 1;
@@ -229,7 +256,9 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
             most = z > most ? z : most;
         }
     m->type = QUANT_F32;
-    if (!exact)
+    if (m->packing == PACKING_BITNET)
+        choose_ternary(m, exact);
+    else if (!exact)
         m->loose = "a scale that floats of 16 bits do not hold";
     else if (m->g_idx)
         m->loose = "groups whose inputs are not neighbours (desc_act)";
@@ -354,6 +383,18 @@ static int read_compressed(struct folder *f, const json_t *q, struct lutra_error
     return 0;
 }
 
+static int read_bitnet(struct folder *f, const json_t *q, struct lutra_error *err)
+{
+    const char *class = json_string_value(json_object_get(q, "linear_class")),
+               *mode = json_string_value(json_object_get(q, "quantization_mode"));
+    if (class && !says(class, "bitlinear") && !says(class, "autobitlinear"))
+        return refuse(f, "bitnet with linear_class", class, err);
+    if (mode && !says(mode, "offline")) return refuse(f, "bitnet with quantization_mode", mode, err);
+    if (json_is_true(json_object_get(q, "use_rms_norm"))) return refuse(f, "bitnet with", "use_rms_norm", err);
+    f->packing = PACKING_BITNET;
+    return 0;
+}
+
 int folder_read_packing(struct folder *f, struct lutra_error *err)
 {
     const json_t *q = config_get(f, "quantization_config");
@@ -361,6 +402,7 @@ int folder_read_packing(struct folder *f, struct lutra_error *err)
                *version = json_string_value(json_object_get(q, "version")),
                *packing = json_string_value(json_object_get(q, "packing_format"));
     if (!q) return 0;
+    if (says(method, "bitnet")) return read_bitnet(f, q, err);
     if (says(method, "compressed-tensors")) return read_compressed(f, q, err);
     if (says(method, "awq")) {
         if (version && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
@@ -382,10 +424,13 @@ static bool ends(const char *s, const char *with)
     return n > m && strcmp(s + n - m, with) == 0;
 }
 
-bool folder_is_packed(const struct folder *f, const char *name, bool *is_codes)
+bool folder_is_packed(const struct folder *f, const struct safetensors_tensor *t, bool *is_codes)
 {
     const struct suffixes *s = &names[f->packing];
-    *is_codes = f->packing && ends(name, s->codes);
+    const char *name = t->name;
+    /* BitNet's are called as matrices of floats are. */
+    bool of_bytes = strcmp(t->dtype->name, "U8") == 0;
+    *is_codes = f->packing && ends(name, s->codes) && (of_bytes || f->packing != PACKING_BITNET);
     return *is_codes || (f->packing && (ends(name, s->zeros) || ends(name, s->scales) || ends(name, s->order) ||
                                            ends(name, s->shape)));
 }
@@ -402,10 +447,32 @@ const char *folder_packed_name(const struct folder *f, const char *codes, char o
     return out;
 }
 
+static int open_bitnet(
+    struct folder *f, const struct safetensors_tensor *codes, struct linear *m, struct lutra_error *err)
+{
+    char base[GGUF_MAX_NAME + 1];
+    base_of(f, codes->name, base);
+    const struct safetensors_tensor *scale = part_of(f, base, names[PACKING_BITNET].scales);
+    const json_t *class = json_object_get(config_get(f, "quantization_config"), "linear_class");
+    if (!scale || !quant_info_of(scale->dtype->type) || scale->bytes != (uint64_t)scale->dtype->bytes)
+        return bad(f, base, "no 'weight_scale', or not one number", err);
+    if (codes->n_dim != 2) return bad(f, base, "codes that are no matrix", err);
+    for (int i = 0; i < 2; i++)
+        if (codes->dim[i] < 1 || codes->dim[i] > 1 << 22) return bad(f, base, "sizes out of range", err);
+    float s = safetensors_f32(scale, 0);
+    *m = (struct linear){.codes = *codes, .scales = *scale, .packing = PACKING_BITNET, .bits = 2, .n_group = 1};
+    m->zero_add = -1; /* to 2, the middle of two bits */
+    m->scale = says(json_string_value(class), "autobitlinear") ? s : 1 / s;
+    m->n = (uint32_t)(4 * codes->dim[0]);
+    m->k = m->group = (uint32_t)codes->dim[1];
+    return 0;
+}
+
 static int open_layer(
     struct folder *f, const struct safetensors_tensor *codes, struct linear *m, struct lutra_error *err)
 {
     char base[GGUF_MAX_NAME + 1];
+    if (f->packing == PACKING_BITNET) return open_bitnet(f, codes, m, err);
     base_of(f, codes->name, base);
     const struct safetensors_tensor *zeros = part_of(f, base, names[f->packing].zeros),
                                     *scales = part_of(f, base, names[f->packing].scales);
@@ -424,13 +491,13 @@ int folder_open_packed(struct folder *f, struct lutra_error *err)
     bool is_codes;
     size_t n = 0;
     if (!f->packing || !f->list.n) return 0;
-    for (size_t i = 0; i < f->list.n; i++) n += folder_is_packed(f, f->list.tensor[i].name, &is_codes) && is_codes;
+    for (size_t i = 0; i < f->list.n; i++) n += folder_is_packed(f, &f->list.tensor[i], &is_codes) && is_codes;
     struct linear *list = calloc(n + 1, sizeof *list);
     f->w->packed_layers = list;
     if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for layers", f->label);
     f->layers = list;
     for (size_t i = 0; i < f->list.n; i++)
-        if (folder_is_packed(f, f->list.tensor[i].name, &is_codes) && is_codes)
+        if (folder_is_packed(f, &f->list.tensor[i], &is_codes) && is_codes)
             TRY(open_layer(f, &f->list.tensor[i], &list[f->n_layers++], err));
     if (n && f->packing == PACKING_GPTQ) TRY(decide_zeros(f, list, n, err));
     for (size_t i = 0; i < n; i++) TRY(choose_type(f, &list[i], base_of(f, list[i].codes.name, base), err));
@@ -481,9 +548,46 @@ static void fill_blocks(const struct derived *d, const struct linear *m)
         }
 }
 
+/* Two bits of 256 (TQ2_0) or 64 (Q2_0) bytes into a block. */
+static void write_ternary(uint8_t *to, enum quant_type type, uint16_t d, const uint8_t *from, uint64_t shift)
+{
+    if (type == QUANT_TQ2_0) {
+        for (int i = 0; i < 64; i++) {
+            const uint8_t *x = from + i / 32 * 128 + i % 32;
+            to[i] = (uint8_t)((x[0] >> shift & 3) | (x[32] >> shift & 3) << 2 | (x[64] >> shift & 3) << 4 |
+                              (x[96] >> shift & 3) << 6);
+        }
+        memcpy(to + 64, &d, 2);
+        return;
+    }
+    memcpy(to, &d, 2);
+    for (int i = 0; i < 16; i++) {
+        const uint8_t *x = from + 4 * i;
+        to[2 + i] = (uint8_t)((x[0] >> shift & 3) | (x[1] >> shift & 3) << 2 | (x[2] >> shift & 3) << 4 |
+                              (x[3] >> shift & 3) << 6);
+    }
+}
+
+static void fill_ternary(const struct derived *d, const struct linear *m)
+{
+    const struct quant_info *q = quant_info_of(m->type);
+    uint16_t scale = f32_to_f16(m->scale);
+    uint64_t chunk = m->n / 4;
+    for (uint64_t n = 0; n < m->n; n++) {
+        uint8_t *to = (uint8_t *)d->data + row_of(d, n) * d->row_bytes;
+        const uint8_t *from = m->codes.data + n % chunk * m->k;
+        for (uint64_t k = 0; k < m->k; k += q->block_elems, to += q->block_bytes)
+            write_ternary(to, m->type, scale, from + k, 2 * (n / chunk));
+    }
+}
+
 static void fill_packed(const struct derived *d)
 {
     const struct linear *m = d->from;
+    if (m->type == QUANT_TQ2_0 || m->type == QUANT_Q2_0) {
+        fill_ternary(d, m);
+        return;
+    }
     if (m->type != QUANT_F32) {
         fill_blocks(d, m);
         return;

@@ -329,7 +329,7 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
         const struct safetensors_tensor *from = &f->list.tensor[i];
         struct tensor *t = &header->tensor[header->n_tensor];
         if (is_left_out(f, from->name)) continue;
-        bool is_codes, is_packed = folder_is_packed(f, from->name, &is_codes);
+        bool is_codes, is_packed = folder_is_packed(f, from, &is_codes);
         if (is_packed && !is_codes) continue; /* read with its codes */
         gguf_name(f, is_codes ? folder_packed_name(f, from->name, plain) : from->name, name);
         t->name = names_add(&header->names, name, strlen(name));
