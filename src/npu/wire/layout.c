@@ -142,9 +142,11 @@ int npu_gemm_plan(
     const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemm_plan *out)
 {
     const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
-    struct npu_gemm_plan more;
-    if (plan_gemm(w, m, 1, tcm, out)) return -1;
-    if (!plan_gemm(w, m, NPU_LEAD_MAX, tcm, &more) && more.n_passes == out->n_passes) *out = more;
+    struct npu_gemm_plan less;
+    int narrow = plan_gemm(w, m, NPU_LEAD_MAX, tcm, out);
+    if (!narrow && out->n_passes == 1) return 0;
+    if (plan_gemm(w, m, 1, tcm, &less)) return -1;
+    if (narrow || less.n_passes < out->n_passes) *out = less;
     return 0;
 }
 
