@@ -93,13 +93,22 @@ static int read_scores(const struct weights *w, size_t n_tok, struct vocab_array
     return 0;
 }
 
+/* bitnet.cpp's files do not say how text is split; their models have Llama 3's vocabulary. */
+static int read_split(const struct weights *w, char *out, size_t room, struct lutra_error *err)
+{
+    char arch[64];
+    TRY(short_string(w, "general.architecture", "", arch, sizeof arch, err));
+    bool as_llama3 = strncmp(arch, "bitnet-", 7) == 0;
+    return short_string(w, "tokenizer.ggml.pre", as_llama3 ? "llama-bpe" : "", out, room, err);
+}
+
 static int read_vocab(
     struct text_vocab **vocab, const struct weights *w, struct vocab_arrays *a, struct lutra_error *err)
 {
     struct text_vocab_source src = text_vocab_source_default();
     char name[64], pre[64];
     TRY(short_string(w, "tokenizer.ggml.model", "", name, sizeof name, err));
-    TRY(short_string(w, "tokenizer.ggml.pre", "", pre, sizeof pre, err));
+    TRY(read_split(w, pre, sizeof pre, err));
     src.model = name;
     src.pre = pre;
     TRY(string_array(w, "tokenizer.ggml.tokens", false, &a->tokens, &src.n_tok, err));

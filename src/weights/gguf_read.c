@@ -3,6 +3,7 @@
  * Parses a GGUF header out of a mapping.  The file is hostile: nothing is used as a size, count or offset before it
  * was compared with the bytes that are left.  Layout: docs/FORMATS.md.
  */
+#include "quant/formats.h"
 #include "quant/quant.h"
 #include "weights/weights_impl.h"
 
@@ -285,18 +286,43 @@ static const char *foreign_type(uint32_t type)
     return NULL;
 }
 
+/* Type 36 is I2_S in bitnet.cpp's files, told by the architecture or by their file type; elsewhere it was removed. */
+static bool is_i2s(const struct model_file *file, uint32_t type)
+{
+    const struct weights_kv *arch = gguf_kv_find(file, "general.architecture"),
+                            *kind = gguf_kv_find(file, "general.file_type");
+    int64_t number = 0;
+    if (type != GGUF_I2_S) return false;
+    if (kind && weights_kv_i64(kind, 0, &number) && number == I2S_FILE_TYPE) return true;
+    if (!arch || arch->elem != WEIGHTS_STRING || arch->n != 1) return false;
+    struct weights_str s = weights_kv_str(arch, 0);
+    return s.n >= 6 && memcmp(s.s, "bitnet", 6) == 0;
+}
+
+/* Two bits for each element, then the scale of all (i2s.c). */
+static int take_i2s(struct cursor *c, struct tensor *t, uint64_t n)
+{
+    if (t->ne[0] % QUANT_SUPER)
+        return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s': rows of %lld in I2_S: only multiples of %d",
+            c->file->label, show_name(t->name).s, (long long)t->ne[0], QUANT_SUPER);
+    t->bytes = n / 4 + I2S_TAIL;
+    return 0;
+}
+
 static int check_type(struct cursor *c, const char *name, uint32_t type)
 {
     const char *label = c->file->label, *known = quant_type_name(type);
     if (!known) known = foreign_type(type);
-    if (quant_info_of(type)) return 0;
+    if (quant_info_of(type) || is_i2s(c->file, type)) return 0;
     if (known)
         return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s (%u), which is not supported", label,
             show_name(name).s, known, (unsigned)type);
     if (type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38))
         return FAIL(c, LUTRA_E_UNSUPPORTED,
-            "%s: tensor '%s' has type %u, which was removed from GGUF: convert the model again", label,
-            show_name(name).s, (unsigned)type);
+            "%s: tensor '%s' has type %u, which was removed from GGUF (or is bitnet.cpp's I8_S or TL1): convert the "
+            "model "
+            "again, ternary weights to TQ2_0 or TQ1_0",
+            label, show_name(name).s, (unsigned)type);
     return FAIL(
         c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has the unknown type %u", label, show_name(name).s, (unsigned)type);
 }
@@ -320,15 +346,16 @@ static int take_shape(struct cursor *c, struct tensor *t, uint32_t n_dim, uint64
     TRY(check_type(c, t->name, type));
     t->type = (enum quant_type)type;
     t->n_dim = (int)n_dim;
-    if (quant_row_bytes(type, t->ne[0], &row_bytes) < 0)
-        return FAIL(c, LUTRA_E_FORMAT, "%s: tensor '%s': a row of %lld is not whole %s blocks of %u", label,
-            show_name(t->name).s, (long long)t->ne[0], quant_type_name(type),
-            (unsigned)quant_info_of(type)->block_elems);
     for (int i = 0; i < 4; i++) {
         /* The element count must be an int64 too: others multiply ne[]. */
         if (LUTRA_MUL_OVERFLOWS(rows, dim[i], &rows) || rows > INT64_MAX)
             return FAIL(c, LUTRA_E_FORMAT, "%s: tensor '%s' has more than 2^63 elements", label, show_name(t->name).s);
     }
+    if (type == GGUF_I2_S) return take_i2s(c, t, rows);
+    if (quant_row_bytes(type, t->ne[0], &row_bytes) < 0)
+        return FAIL(c, LUTRA_E_FORMAT, "%s: tensor '%s': a row of %lld is not whole %s blocks of %u", label,
+            show_name(t->name).s, (long long)t->ne[0], quant_type_name(type),
+            (unsigned)quant_info_of(type)->block_elems);
     if (LUTRA_MUL_OVERFLOWS(rows / dim[0], row_bytes, &total) || total > SIZE_MAX)
         return FAIL(c, LUTRA_E_FORMAT, "%s: tensor '%s' has more than 2^64 bytes", label, show_name(t->name).s);
     t->bytes = total;

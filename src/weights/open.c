@@ -180,7 +180,8 @@ static int open_file(struct weights *w, struct lutra_error *err)
 {
     TRY(model_file_map(&w->file[0], w->path, err));
     TRY(gguf_parse(&w->file[0], err));
-    return open_shards(w, err);
+    TRY(open_shards(w, err));
+    return i2s_open(w, err);
 }
 
 int weights_open(struct weights **out, const char *path, struct lutra_error *err)
@@ -279,6 +280,16 @@ static void advise(const struct tensor *t, int advice)
     uintptr_t start = ((uintptr_t)t->data + page - 1) & ~(page - 1),
               end = ((uintptr_t)t->data + t->bytes) & ~(page - 1);
     if (start < end) madvise((void *)start, end - start, advice);
+}
+
+int weights_derive(struct weights *w, size_t bytes, struct derived **out, struct lutra_error *err)
+{
+    *out = &w->derived[w->n_derived];
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", w->file[0].label);
+    **out = (struct derived){.data = p, .bytes = bytes};
+    w->n_derived++;
+    return 0;
 }
 
 /* The one that t, or a part of it, lies in. */

@@ -61,8 +61,17 @@ enum {
     GGUF_MAX_KEY = 65535,     /* bytes, by the format's specification */
     GGUF_MAX_NAME = 255,      /* bytes of a tensor name; the specification says 64 */
     GGUF_MIN_KV_BYTES = 14,   /* key length, one byte of key, type, one byte of value */
-    GGUF_MIN_TENSOR_BYTES = 33
+    GGUF_MIN_TENSOR_BYTES = 33,
+    GGUF_I2_S = 36,     /* a tensor's type until i2s_open */
+    I2S_FILE_TYPE = 40, /* general.file_type of bitnet.cpp's files */
+    I2S_TAIL = 32       /* bytes behind a tensor's codes */
 };
+
+/* Memory for another derived tensor: the next of w->derived, whose array has room. */
+int weights_derive(struct weights *w, size_t bytes, struct derived **out, struct lutra_error *err);
+
+/* Makes tensors of TQ2_0 of those of GGUF_I2_S. */
+int i2s_open(struct weights *w, struct lutra_error *err);
 
 /* Bytes of a value of this kind in the file; 0 for strings, arrays and unknown kinds. */
 size_t gguf_kind_bytes(uint32_t kind);

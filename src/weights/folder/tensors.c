@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* ---- names ---- */
 
@@ -131,20 +130,6 @@ static void fill_pairs(const struct derived *d)
         }
 }
 
-/* Memory for a tensor's bytes; NULL when there is none. */
-static struct derived *reserve(struct folder *f, size_t bytes, struct lutra_error *err)
-{
-    struct derived *d = &f->w->derived[f->w->n_derived];
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
-        lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
-        return NULL;
-    }
-    *d = (struct derived){.data = p, .bytes = bytes};
-    f->w->n_derived++;
-    return d;
-}
-
 /* How many heads the rows of this tensor are; 0: its rows stay where they are. */
 static int heads_of(const struct folder *f, const char *name)
 {
@@ -169,8 +154,8 @@ static int take_matrix(
     t->bytes = (size_t)from->bytes;
     if (n_head) TRY(check_heads(f, t->name, from->dim[0], n_head, err));
     if (!n_head && (uintptr_t)from->data % (uintptr_t)from->dtype->bytes == 0) return 0;
-    struct derived *d = reserve(f, t->bytes, err);
-    if (!d) return LUTRA_E_NO_MEMORY;
+    struct derived *d;
+    TRY(weights_derive(f->w, t->bytes, &d, err));
     t->data = d->data;
     d->from = from->data;
     d->fill = fill_copy;
@@ -187,8 +172,8 @@ static float *make_vector(struct folder *f, struct tensor *t, uint64_t n, struct
 {
     *t = (struct tensor){.name = t->name, .type = QUANT_F32, .n_dim = 1, .ne = {(int64_t)n, 1, 1, 1}};
     t->bytes = (size_t)n * sizeof(float);
-    struct derived *d = reserve(f, t->bytes, err);
-    if (!d) return NULL;
+    struct derived *d;
+    if (weights_derive(f->w, t->bytes, &d, err) < 0) return NULL;
     d->there = true;
     t->data = d->data;
     return d->data;
@@ -295,8 +280,8 @@ static int take_packed(
     folder_describe_packed(f, codes, t, &as);
     as.n_head = heads_of(f, t->name);
     if (as.n_head) TRY(check_heads(f, t->name, (uint64_t)as.n_row, as.n_head, err));
-    struct derived *d = reserve(f, t->bytes, err);
-    if (!d) return LUTRA_E_NO_MEMORY;
+    struct derived *d;
+    TRY(weights_derive(f->w, t->bytes, &d, err));
     as.data = d->data;
     as.bytes = d->bytes;
     *d = as;

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * I2_S, the type of bitnet.cpp's files: as TQ2_0, which has the same two bits in another order.
+ *
+ *     I2_S  [ codes n/4 ][ scale 4: f32 ][ 28 unused ]        of a whole tensor of n;  x = (q - 1) scale
+ *     codes[32b+l]  [ x[e] ][ x[e+32] ][ x[e+64] ][ x[e+96] ]  e = 128b + l, two bits each
+ *
+ * TQ2_0's scales are the tensor's, to the nearest of 16 bits.  The order is that of bitnet.cpp's own dequantization and
+ * of ik_llama.cpp's, whatever processor made the file.
+ */
+#include "base/f16.h"
+#include "quant/formats.h"
+#include "weights/weights_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The four values of a byte, last first. */
+static uint8_t turned(uint8_t b)
+{
+    return (uint8_t)((b & 3) << 6 | (b & 12) << 2 | (b >> 2 & 12) | b >> 6);
+}
+
+static float scale_of(const uint8_t *codes, uint64_t n)
+{
+    float scale;
+    memcpy(&scale, codes + n / 4, sizeof scale);
+    return scale;
+}
+
+static void fill_i2s(const struct derived *d)
+{
+    struct quant_tq2_0 *to = d->data;
+    size_t n = d->bytes / sizeof *to;
+    const uint8_t *from = d->from;
+    uint16_t scale = f32_to_f16(scale_of(from, n * QUANT_SUPER));
+    for (size_t k = 0; k < n; k++, from += sizeof to->qs) {
+        for (size_t i = 0; i < sizeof to->qs; i++) to[k].qs[i] = turned(from[i]);
+        to[k].d = scale;
+    }
+}
+
+static int derive(struct weights *w, struct tensor *t, struct lutra_error *err)
+{
+    uint64_t n = (uint64_t)(t->bytes - I2S_TAIL) * 4;
+    float scale = scale_of(t->data, n);
+    struct derived *d;
+    if (!isfinite(scale))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s': a scale that is NaN or infinite", w->file[0].label,
+            show_name(t->name).s);
+    TRY(weights_derive(w, n / QUANT_SUPER * sizeof(struct quant_tq2_0), &d, err));
+    d->from = t->data;
+    d->fill = fill_i2s;
+    if (f16_to_f32(f32_to_f16(scale)) != scale) d->loose = "a scale that floats of 16 bits do not hold";
+    t->type = QUANT_TQ2_0;
+    t->data = d->data;
+    t->bytes = d->bytes;
+    return 0;
+}
+
+int i2s_open(struct weights *w, struct lutra_error *err)
+{
+    size_t n = 0;
+    for (size_t f = 0; f < w->n_file; f++)
+        for (size_t i = 0; i < w->file[f].n_tensor; i++) n += (int)w->file[f].tensor[i].type == GGUF_I2_S;
+    if (n == 0) return 0;
+    w->derived = calloc(n, sizeof *w->derived);
+    if (!w->derived) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", w->file[0].label);
+    for (size_t f = 0; f < w->n_file; f++)
+        for (size_t i = 0; i < w->file[f].n_tensor; i++)
+            if ((int)w->file[f].tensor[i].type == GGUF_I2_S) TRY(derive(w, &w->file[f].tensor[i], err));
+    return 0;
+}
