@@ -135,11 +135,31 @@ static int before(struct model *m, int layer, const char *name, int x, int out, 
     return *in == x ? 0 : norm(m, layer, named(full, layer, name), x, out, err);
 }
 
-/* Of what goes into the last matrix of a sub-layer, where the architecture has that. */
-static int sub_norm(struct model *m, int layer, const char *name, int x, int n, struct lutra_error *err)
+/* Of what goes into the last matrix of a sub-layer, where the architecture has that; `left_out`: x lacks this factor,
+ * which the norm forgets but for its epsilon. */
+static int sub_norm(struct model *m, int layer, const char *name, int x, int n, float left_out, struct lutra_error *err)
 {
     char full[64];
-    return m->arch->sub_norms ? rms_norm(m, layer, named(full, layer, name), x, x, n, err) : 0;
+    if (!m->arch->sub_norms) return 0;
+    TRY(rms_norm(m, layer, named(full, layer, name), x, x, n, err));
+    m->list.op[m->list.n_op - 1].norm.eps /= left_out * left_out;
+    return 0;
+}
+
+/* The tensor `blk.layer.base.scale`: a factor of all outputs of a matrix (ternary weights), 1 where there is none.  No
+ * operation multiplies by it; what follows the matrix takes it in. */
+static int matrix_scale(struct model *m, int layer, const char *base, float *out, struct lutra_error *err)
+{
+    char suffix[48], name[64];
+    const float *scale = NULL;
+    *out = 1;
+    snprintf(suffix, sizeof suffix, "%s.scale", base);
+    if (m->arch->sub_norms) TRY(model_vector(m, named(name, layer, suffix), 1, true, &scale, err));
+    if (!scale) return 0;
+    *out = *scale;
+    if (*out >= 1e-6f && *out <= 1e6f) return 0;
+    return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' is %g, outside 1e-06..1e+06", weights_path(m->weights),
+        name, (double)*out);
 }
 
 /* Three matrices, or one with all their rows. */
@@ -160,6 +180,9 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     int in, d_q = hp->n_head * hp->d_head, d_kv = hp->n_kv_head * hp->d_head;
+    float q, k;
+    TRY(matrix_scale(m, layer, "attn_q", &q, err));
+    TRY(matrix_scale(m, layer, "attn_k", &k, err));
     TRY(before(m, layer, "attn_norm", X, N, &in, err));
     TRY(query_key_value(m, matmul(m, layer, in), d_q, d_kv, err));
     TRY(qk_norms(m, layer, d_q, d_kv, err));
@@ -170,21 +193,25 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
     att->attention = (struct op_attention){.n_head = hp->n_head,
         .n_kv_head = hp->n_kv_head,
         .d_head = hp->d_head,
-        .scale = hp->attention_scale,
+        .scale = hp->attention_scale * q * k,
         .softcap = hp->attention_cap,
         .window = model_layer_window(hp, layer)};
     return 0;
 }
 
-/* Adds what a sub-layer left in T, or its norm. */
-static int add_back(struct model *m, int layer, const char *post_norm, const struct stream *s, struct lutra_error *err)
+/* Adds what a sub-layer's matrix `base` left in T, or its norm. */
+static int add_back(struct model *m, int layer, const char *base, const char *post_norm, const struct stream *s,
+    struct lutra_error *err)
 {
     char name[64];
+    float scale;
+    TRY(matrix_scale(m, layer, base, &scale, err));
+    scale *= m->hp.residual_scale;
     if (m->arch->norms & NORM_BEHIND) TRY(norm(m, layer, named(name, layer, post_norm), s->t, s->t, err));
-    if (m->hp.residual_scale == 1)
+    if (scale == 1)
         push(m, OP_ADD, layer, s->x, s->t, s->x);
     else
-        push(m, OP_ADD_SCALED, layer, s->x, s->t, s->x)->add.scale = m->hp.residual_scale;
+        push(m, OP_ADD_SCALED, layer, s->x, s->t, s->x)->add.scale = scale;
     return 0;
 }
 
@@ -209,20 +236,37 @@ static int widen(struct model *m, int layer, int in, const struct stream *s, str
     return 0;
 }
 
+/* The factor that gate and up leave out of their product: of the gate its square, if it is a squared ReLU. */
+static int gated_scale(struct model *m, int layer, float *out, struct lutra_error *err)
+{
+    float gate, up;
+    TRY(matrix_scale(m, layer, "ffn_gate", &gate, err));
+    TRY(matrix_scale(m, layer, "ffn_up", &up, err));
+    *out = gate * gate * up;
+    if (gate == 1 || m->hp.gate == OP_RELU2) return 0;
+    return model_lack(&m->listener, err,
+        "%s: tensor 'blk.%d.ffn_gate.scale': a scale inside another activation than a "
+        "squared ReLU is not implemented",
+        weights_path(m->weights), layer);
+}
+
 /* Attention's output matrix and the feed-forward, on the rows of `s`. */
 static int feed_forward(struct model *m, int layer, const struct stream *s, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     int in = s->n; /* attention's norm, where there is one for both */
     int d_q = hp->n_head * hp->d_head;
-    TRY(sub_norm(m, layer, "attn_sub_norm", s->a, d_q, err));
+    float v, gated;
+    TRY(matrix_scale(m, layer, "attn_v", &v, err));
+    TRY(gated_scale(m, layer, &gated, err));
+    TRY(sub_norm(m, layer, "attn_sub_norm", s->a, d_q, v, err));
     TRY(part(m, matmul(m, layer, s->a), "attn_output", d_q, hp->d_model, false, s->t, err));
-    TRY(add_back(m, layer, "post_attention_norm", s, err));
+    TRY(add_back(m, layer, "attn_output", "post_attention_norm", s, err));
     if (!m->arch->one_norm) TRY(before(m, layer, "ffn_norm", s->x, s->n, &in, err));
     TRY(widen(m, layer, in, s, err));
-    TRY(sub_norm(m, layer, "ffn_sub_norm", s->g, hp->d_ff, err));
+    TRY(sub_norm(m, layer, "ffn_sub_norm", s->g, hp->d_ff, gated, err));
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
-    return add_back(m, layer, "post_ffw_norm", s, err);
+    return add_back(m, layer, "ffn_down", "post_ffw_norm", s, err);
 }
 
 static void declare_values(struct model *m)

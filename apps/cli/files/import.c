@@ -46,8 +46,9 @@ const struct command command_import = {
     .arguments = "FOLDER OUT.gguf",
     .summary = "Write a Hugging Face folder as a GGUF file of the same values",
     .notes =
-        "Weights stay as they are.  GPTQ, AWQ and compressed-tensors become the blocks that hold their values exactly\n"
-        "(Q4_0 if symmetric with 4 bits, Q5_0, Q8_0); a layer that none of them holds is refused, with the reason.\n"
+        "Weights stay as they are.  GPTQ, AWQ, compressed-tensors and BitNet become the blocks that hold their values\n"
+        "exactly (Q4_0 if symmetric with 4 bits, Q5_0, Q8_0, TQ2_0); a layer that none of them holds is refused, with\n"
+        "the reason.\n"
         "OUT.gguf appears whole or not at all.",
     .opts_bytes = sizeof(struct engine_options),
     .defaults = set_defaults,
