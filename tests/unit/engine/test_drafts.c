@@ -283,8 +283,9 @@ static void speculation_changes_nothing(void **state)
     uint64_t n_drafted = 0, n_accepted = 0;
     fixture_open(&f, "tiny-qwen2", type, 2);
     lutra_verifier *own = open_judge(&f, true);
-    for (int trial = 0; trial < 40; trial++) {
-        if (trial == 10) stop_time(&f);
+    int n_trial = SANITIZED ? 12 : 40;
+    for (int trial = 0; trial < n_trial; trial++) {
+        if (trial == n_trial / 4) stop_time(&f);
         run_trial(&f, own, trial, NULL, NULL, &plain);
         run_trial(&f, own, trial, NULL, specs[trial % 6], &drafted);
         assert_same(&plain, &drafted, trial);
@@ -292,7 +293,7 @@ static void speculation_changes_nothing(void **state)
         n_accepted += f.s->stats.rows_accepted;
     }
     print_message("%s: %llu drafts, %llu taken\n", type, (unsigned long long)n_drafted, (unsigned long long)n_accepted);
-    assert_true(n_drafted > 300 && n_accepted > 100 && n_accepted < n_drafted);
+    assert_true(n_drafted > 7 * (uint64_t)n_trial && n_accepted > 2 * (uint64_t)n_trial && n_accepted < n_drafted);
     lutra_verifier_close(&own);
     fixture_close(&f);
 }

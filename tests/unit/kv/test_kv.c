@@ -16,6 +16,7 @@
 
 #include "kv/kv.h"
 #include "ops/ref/ref.h"
+#include "sanitized.h"
 
 enum {
     N_LAYER = 6,
@@ -279,7 +280,7 @@ static void random_step(struct fixture *f)
 static void random_histories(void **state)
 {
     struct fixture *f = *state;
-    for (int i = 0; i < 30000; i++) {
+    for (int i = 0; i < (SANITIZED ? 10000 : 30000); i++) {
         int32_t s = (int32_t)below(f, N_SEQ), t;
         int len = kv_seq_length(f->kv, s);
         switch (below(f, 13)) {
