@@ -29,6 +29,11 @@ static float scale_of(const uint8_t *codes, uint64_t n)
     return scale;
 }
 
+bool weights_near_f16(float x)
+{
+    return fabsf(f16_to_f32(f32_to_f16(x)) - x) <= 0x1p-11f * fabsf(x);
+}
+
 static void fill_i2s(const struct derived *d)
 {
     struct quant_tq2_0 *to = d->data;
@@ -46,9 +51,9 @@ static int derive(struct weights *w, struct tensor *t, struct lutra_error *err)
     uint64_t n = (uint64_t)(t->bytes - I2S_TAIL) * 4;
     float scale = scale_of(t->data, n);
     struct derived *d;
-    if (!isfinite(scale))
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s': a scale that is NaN or infinite", w->file[0].label,
-            show_name(t->name).s);
+    if (!weights_near_f16(scale))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s': a scale of %g, which no float of 16 bits comes near",
+            w->file[0].label, show_name(t->name).s, (double)scale);
     TRY(weights_derive(w, n / QUANT_SUPER * sizeof(struct quant_tq2_0), &d, err));
     d->from = t->data;
     d->fill = fill_i2s;

@@ -70,6 +70,9 @@ enum {
 /* Memory for another derived tensor: the next of w->derived, whose array has room. */
 int weights_derive(struct weights *w, size_t bytes, struct derived **out, struct lutra_error *err);
 
+/* Whether the nearest float of 16 bits is off by no more than its last bit's half: x is 0, or neither tiny nor huge. */
+bool weights_near_f16(float x);
+
 /* Makes tensors of TQ2_0 of those of GGUF_I2_S. */
 int i2s_open(struct weights *w, struct lutra_error *err);
 

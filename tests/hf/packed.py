@@ -231,22 +231,29 @@ def case(lutra, folder, rng, pack, config, make):
 
 
 def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False):
-    """`lutra import` of GPTQ: the layers become the wanted type and keep their values, or are refused for the wanted
-    reason."""
+    """`lutra import` of GPTQ."""
+    return imported_as(lutra, folder, rng, want, lambda l: change(gptq(l, 2, True)), {
+        "quant_method": "gptq", "checkpoint_format": "gptq_v2"}, lambda k, m: Layer(
+            rng, k, m, bits, group, symmetric, shuffled))
+
+
+def imported_as(lutra, folder, rng, want, pack, config, make):
+    """`lutra import`: the layers become the wanted type and keep their values, or are refused for the wanted reason."""
     packed, plain, out = rest(rng), {}, folder + "/out.gguf"
     for name, size in LINEARS.items():
-        layer = Layer(rng, *size, bits, group, symmetric, shuffled)
+        layer = make(*size)
         base = "model.layers.0." + name
         plain[base + ".weight"] = ("F32", [layer.n, layer.k], f32s(layer.values()))
-        packed.update({base + "." + part: t for part, t in change(gptq(layer, 2, True)).items()})
-    save(folder + "/packed", packed, {"quant_method": "gptq", "checkpoint_format": "gptq_v2"})
+        packed.update({base + "." + part: t for part, t in pack(layer).items()})
+    save(folder + "/packed", packed, config)
     done = subprocess.run([lutra, "import", "-q", folder + "/packed", out], capture_output=True, text=True)
     if done.returncode or not os.path.exists(out):
         assert not [name for name in os.listdir(folder) if name.startswith("out.gguf")]
         return done.returncode == 1 and want in done.stderr or done.stderr
     shown = json.loads(subprocess.check_output([lutra, "inspect", "--json", out]))
     types = {t["type"] for t in shown["tensors"] if t["name"].startswith("blk.") and len(t["shape"]) == 2}
-    save(folder + "/plain", {**{k: t for k, t in packed.items() if k.endswith(".weight")}, **plain}, None)
+    save(folder + "/plain", {**{k: t for k, t in packed.items() if k.endswith("norm.weight") or "embed" in k}, **plain},
+         None)
     same = convert(lutra, out, folder + "/b.gguf") == convert(lutra, folder + "/plain", folder + "/a.gguf")
     os.remove(out)
     return (types == {want} and same) or (types, same)
@@ -295,6 +302,9 @@ def main():
                 method = {"quant_method": "bitnet", "linear_class": "bitlinear" if divides else "autobitlinear"}
                 expect("BitNet, rows of %d, divides %s" % (size, divides),
                        case(lutra, folder, rng, bitnet, method, lambda k, m: Ternary(rng, k, m, divides)))
+                expect("import, BitNet, rows of %d, divides %s" % (size, divides), imported_as(
+                    lutra, folder, rng, "16 bits do not hold" if divides else "blocks of 64" if size == 96 else
+                    "Q2_0" if size == 64 else "TQ2_0", bitnet, method, lambda k, m: Ternary(rng, k, m, divides)))
             if size == 64:
                 for what, fault, change in (
                         ("chunks of neighbours", lambda l: bitnet(l, False), method),
@@ -307,6 +317,10 @@ def main():
                         ("another class", {"linear_class": "bitnet"}, "'bitnet'")):
                     expect("BitNet, " + what, case(lutra, folder, rng, bitnet, {**method, **change},
                                                    lambda k, m: Ternary(rng, k, m, True)), want)
+                expect("BitNet, floats with scales", case(
+                    lutra, folder, rng, lambda l: {"weight": ("F32", [l.n, l.k], f32s(l.values())), "weight_scale":
+                                                   bitnet(l)["weight_scale"]},
+                    method, lambda k, m: Ternary(rng, k, m, True)), "weight_scale'")
                 expect("BitNet without scales", case(
                     lutra, folder, rng, lambda l: {"weight": bitnet(l)["weight"]}, method,
                     lambda k, m: Ternary(rng, k, m, True)), "no 'weight_scale'")

@@ -235,13 +235,15 @@ static int check_scales(
 /* Blocks that are whole in its rows; a scale that is not exact is rounded: F32 would be sixteen times the bytes. */
 static void choose_ternary(struct linear *m, bool exact)
 {
-    if (m->k % QUANT_SUPER == 0)
+    bool near = weights_near_f16(m->scale);
+    if (near && m->k % QUANT_SUPER == 0)
         m->type = QUANT_TQ2_0;
-    else if (m->k % QUANT_GROUP64 == 0)
+    else if (near && m->k % QUANT_GROUP64 == 0)
         m->type = QUANT_Q2_0;
-    m->loose = m->type == QUANT_F32 ? "rows that are not whole blocks of 64"
-               : exact              ? NULL
-                                    : "a scale that floats of 16 bits do not hold";
+    if (!exact)
+        m->loose = "a scale that floats of 16 bits do not hold";
+    else if (m->type == QUANT_F32)
+        m->loose = "rows that are not whole blocks of 64";
 }
 
 static int choose_type(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
@@ -424,13 +426,24 @@ static bool ends(const char *s, const char *with)
     return n > m && strcmp(s + n - m, with) == 0;
 }
 
+/* BitNet's codes are called as matrices of floats are; a scale of floats stays, and the architecture refuses it. */
+static bool is_packed_bitnet(const struct folder *f, const struct safetensors_tensor *t, bool *is_codes)
+{
+    const struct suffixes *s = &names[PACKING_BITNET];
+    char base[GGUF_MAX_NAME + 1];
+    *is_codes = ends(t->name, s->codes) && strcmp(t->dtype->name, "U8") == 0;
+    if (*is_codes || !ends(t->name, s->scales)) return *is_codes;
+    snprintf(base, sizeof base, "%.*s", (int)(strlen(t->name) - strlen(s->scales)), t->name);
+    const struct safetensors_tensor *of = part_of(f, base, s->codes);
+    return of && strcmp(of->dtype->name, "U8") == 0;
+}
+
 bool folder_is_packed(const struct folder *f, const struct safetensors_tensor *t, bool *is_codes)
 {
     const struct suffixes *s = &names[f->packing];
     const char *name = t->name;
-    /* BitNet's are called as matrices of floats are. */
-    bool of_bytes = strcmp(t->dtype->name, "U8") == 0;
-    *is_codes = f->packing && ends(name, s->codes) && (of_bytes || f->packing != PACKING_BITNET);
+    if (f->packing == PACKING_BITNET) return is_packed_bitnet(f, t, is_codes);
+    *is_codes = f->packing && ends(name, s->codes);
     return *is_codes || (f->packing && (ends(name, s->zeros) || ends(name, s->scales) || ends(name, s->order) ||
                                            ends(name, s->shape)));
 }

@@ -101,6 +101,10 @@ static void others_are_refused(void **state)
     expect(LUTRA_E_UNSUPPORTED, "rows of 128 in I2_S");
     write_file("bitnet", 0, COLS, NAN);
     expect(LUTRA_E_FORMAT, "'w': a scale");
+    write_file("bitnet", 0, COLS, 1e5f);
+    expect(LUTRA_E_FORMAT, "'w': a scale of 100000");
+    write_file("bitnet", 0, COLS, 1e-7f);
+    expect(LUTRA_E_FORMAT, "'w': a scale of 1e-07");
     write_file("bitnet", 0, COLS, 1);
     f.n -= 8 + 29; /* the vector, and into the scale */
     expect(LUTRA_E_FORMAT, "outside the file");
