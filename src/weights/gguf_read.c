@@ -255,35 +255,28 @@ int gguf_get_uint(const struct model_file *file, const char *key, uint64_t max, 
 
 /* ---- tensors ---- */
 
-/* Types that other engines write into files they call GGUF. */
-static const char *foreign_type(uint32_t type)
+/* Types that other engines write into files they call GGUF; *engine is whose. */
+static const char *foreign_type(uint32_t type, const char **engine)
 {
     static const struct {
         uint32_t type;
         const char *name;
-    } others[] = {{97, "Q8_0_X4 of ik_llama.cpp"}, {98, "Q8_1_X4 of ik_llama.cpp"}, {99, "Q8_2_X4 of ik_llama.cpp"},
-        {133, "Q6_0 of ik_llama.cpp"}, {134, "IQ1_BN of ik_llama.cpp"}, {135, "IQ2_BN of ik_llama.cpp"},
-        {136, "Q8_K64 of ik_llama.cpp"}, {137, "IQ2_K of ik_llama.cpp"}, {138, "IQ3_K of ik_llama.cpp"},
-        {139, "IQ4_K of ik_llama.cpp"}, {140, "IQ5_K of ik_llama.cpp"}, {141, "IQ6_K of ik_llama.cpp"},
-        {144, "IQ4_KS of ik_llama.cpp"}, {145, "IQ2_KS of ik_llama.cpp"}, {146, "IQ4_KSS of ik_llama.cpp"},
-        {147, "Q8_K16 of ik_llama.cpp"}, {148, "Q8_K32 of ik_llama.cpp"}, {149, "Q8_KR8 of ik_llama.cpp"},
-        {150, "Q8_K128 of ik_llama.cpp"}, {151, "Q8_KV of ik_llama.cpp"}, {152, "IQ5_KS of ik_llama.cpp"},
-        {153, "IQ2_KT of ik_llama.cpp"}, {154, "IQ3_KT of ik_llama.cpp"}, {155, "IQ4_KT of ik_llama.cpp"},
-        {156, "IQ3_KS of ik_llama.cpp"}, {157, "IQ2_KL of ik_llama.cpp"}, {158, "IQ1_KT of ik_llama.cpp"},
-        {202, "Q4_0_R8 of ik_llama.cpp"}, {206, "Q5_0_R4 of ik_llama.cpp"}, {208, "Q8_0_R8 of ik_llama.cpp"},
-        {210, "Q2_K_R4 of ik_llama.cpp"}, {211, "Q3_K_R4 of ik_llama.cpp"}, {212, "Q4_K_R4 of ik_llama.cpp"},
-        {213, "Q5_K_R4 of ik_llama.cpp"}, {214, "Q6_K_R4 of ik_llama.cpp"}, {216, "IQ2_XXS_R4 of ik_llama.cpp"},
-        {217, "IQ2_XS_R4 of ik_llama.cpp"}, {218, "IQ3_XXS_R4 of ik_llama.cpp"}, {219, "IQ1_S_R4 of ik_llama.cpp"},
-        {220, "IQ4_NL_R4 of ik_llama.cpp"}, {221, "IQ3_S_R4 of ik_llama.cpp"}, {222, "IQ2_S_R4 of ik_llama.cpp"},
-        {223, "IQ4_XS_R8 of ik_llama.cpp"}, {229, "IQ1_M_R4 of ik_llama.cpp"}, {230, "BF16_R16 of ik_llama.cpp"},
-        {233, "Q6_0_R4 of ik_llama.cpp"}, {335, "IQ2_BN_R4 of ik_llama.cpp"}, {337, "IQ2_K_R4 of ik_llama.cpp"},
-        {338, "IQ3_K_R4 of ik_llama.cpp"}, {339, "IQ4_K_R4 of ik_llama.cpp"}, {340, "IQ5_K_R4 of ik_llama.cpp"},
-        {344, "IQ4_KS_R4 of ik_llama.cpp"}, {352, "IQ5_KS_R4 of ik_llama.cpp"}, {353, "MXFP4_R8 of ik_llama.cpp"},
-        {397, "Q8_K_R16 of ik_llama.cpp"}, {398, "Q8_KV_R8 of ik_llama.cpp"}, {399, "Q8_K_R8 of ik_llama.cpp"},
-        {142, "rotated basis of PrismML"}, {143, "rotated basis of PrismML"}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (others[i].type == type) return others[i].name;
-    return NULL;
+    } ik[] = {{97, "Q8_0_X4"}, {98, "Q8_1_X4"}, {99, "Q8_2_X4"}, {133, "Q6_0"}, {134, "IQ1_BN"}, {135, "IQ2_BN"},
+        {136, "Q8_K64"}, {137, "IQ2_K"}, {138, "IQ3_K"}, {139, "IQ4_K"}, {140, "IQ5_K"}, {141, "IQ6_K"},
+        {144, "IQ4_KS"}, {145, "IQ2_KS"}, {146, "IQ4_KSS"}, {147, "Q8_K16"}, {148, "Q8_K32"}, {149, "Q8_KR8"},
+        {150, "Q8_K128"}, {151, "Q8_KV"}, {152, "IQ5_KS"}, {153, "IQ2_KT"}, {154, "IQ3_KT"}, {155, "IQ4_KT"},
+        {156, "IQ3_KS"}, {157, "IQ2_KL"}, {158, "IQ1_KT"}, {202, "Q4_0_R8"}, {206, "Q5_0_R4"}, {208, "Q8_0_R8"},
+        {210, "Q2_K_R4"}, {211, "Q3_K_R4"}, {212, "Q4_K_R4"}, {213, "Q5_K_R4"}, {214, "Q6_K_R4"}, {216, "IQ2_XXS_R4"},
+        {217, "IQ2_XS_R4"}, {218, "IQ3_XXS_R4"}, {219, "IQ1_S_R4"}, {220, "IQ4_NL_R4"}, {221, "IQ3_S_R4"},
+        {222, "IQ2_S_R4"}, {223, "IQ4_XS_R8"}, {229, "IQ1_M_R4"}, {230, "BF16_R16"}, {233, "Q6_0_R4"},
+        {335, "IQ2_BN_R4"}, {337, "IQ2_K_R4"}, {338, "IQ3_K_R4"}, {339, "IQ4_K_R4"}, {340, "IQ5_K_R4"},
+        {344, "IQ4_KS_R4"}, {352, "IQ5_KS_R4"}, {353, "MXFP4_R8"}, {397, "Q8_K_R16"}, {398, "Q8_KV_R8"},
+        {399, "Q8_K_R8"}};
+    *engine = "ik_llama.cpp";
+    for (size_t i = 0; i < sizeof ik / sizeof *ik; i++)
+        if (ik[i].type == type) return ik[i].name;
+    *engine = "PrismML";
+    return type == 142 || type == 143 ? "rotated basis" : NULL;
 }
 
 /* Type 36 is I2_S in bitnet.cpp's files, told by the architecture or by their file type; elsewhere it was removed. */
@@ -311,17 +304,18 @@ static int take_i2s(struct cursor *c, struct tensor *t, uint64_t n)
 
 static int check_type(struct cursor *c, const char *name, uint32_t type)
 {
-    const char *label = c->file->label, *known = quant_type_name(type);
-    if (!known) known = foreign_type(type);
+    const char *label = c->file->label, *known = quant_type_name(type), *engine, *foreign = foreign_type(type, &engine);
     if (quant_info_of(type) || is_i2s(c->file, type)) return 0;
+    if (!known && foreign)
+        return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s of %s (%u), which is not supported", label,
+            show_name(name).s, foreign, engine, (unsigned)type);
     if (known)
         return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s (%u), which is not supported", label,
             show_name(name).s, known, (unsigned)type);
     if (type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38))
         return FAIL(c, LUTRA_E_UNSUPPORTED,
-            "%s: tensor '%s' has type %u, which was removed from GGUF (or is bitnet.cpp's I8_S or TL1): convert the "
-            "model "
-            "again, ternary weights to TQ2_0 or TQ1_0",
+            "%s: tensor '%s' has type %u, which was removed from GGUF (or is bitnet.cpp's I8_S or TL1): convert "
+            "the model again, ternary weights to TQ2_0 or TQ1_0",
             label, show_name(name).s, (unsigned)type);
     return FAIL(
         c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has the unknown type %u", label, show_name(name).s, (unsigned)type);

@@ -3,11 +3,12 @@
  * Multiple choice by log-likelihood: each choice is an ending behind a context, and the likeliest is the answer.  What
  * the choices of a problem share is evaluated once.
  *
- *     WinoGrande  {"sentence": "a _ b", "option1", "option2", "answer": "1"}      "a option", then " b"
- *     MMLU        {"question", "choices": [4], "answer": 0..3 or "A".."D"}        the question and its choices, then "
- *                                                                                 A"
- *     HellaSwag   {"ctx", "endings": [4], "label": "0".."3", "activity_label"}    the activity and text, then the
- *                                                                                 ending
+ *     WinoGrande  {"sentence": "a _ b", "option1", "option2", "answer": "1"}
+ *                     context "a option", ending " b"
+ *     MMLU        {"question", "choices": [4], "answer": 0..3 or "A".."D"}
+ *                     context the question and its choices, ending " A"
+ *     HellaSwag   {"ctx", "endings": [4], "label": "0".."3", "activity_label"}
+ *                     context the activity and the text, ending one of theirs
  */
 #include "eval/eval.h"
 
