@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * BitNet's `.scale` tensors: a file whose matrices have them gives the logits of one whose weights are multiplied by
- * them, bit for bit where the scales are powers of two.
+ * them, bit for bit where the scales are powers of two.  And files that do not say how text is split.
  */
 #include "engine_fixture.h"
 #include "weights/gguf_write.h"
@@ -28,8 +28,8 @@ static float scale_of(const char *tensor)
     return 1;
 }
 
-/* `plain` with its weights multiplied, or with scales beside them; gate: that of ffn_gate. */
-static void write_file(bool beside, float gate)
+/* `plain` with its weights multiplied, or with scales beside them; gate: that of ffn_gate; without a key or two. */
+static void write_without(bool beside, float gate, const char *key, const char *key2)
 {
     static float x[MAX_FLOATS];
     struct weights *from;
@@ -38,7 +38,10 @@ static void write_file(bool beside, float gate)
     const int64_t one = 1;
     OK(weights_open(&from, plain, err));
     OK(weights_writer_open(&w, other, err));
-    for (size_t i = 0; i < weights_kv_count(from); i++) weights_writer_copy(w, weights_kv_at(from, i));
+    for (size_t i = 0; i < weights_kv_count(from); i++) {
+        const struct weights_kv *kv = weights_kv_at(from, i);
+        if (strcmp(kv->key, key) != 0 && strcmp(kv->key, key2) != 0) weights_writer_copy(w, kv);
+    }
     for (size_t i = 0; i < weights_tensor_count(from); i++) {
         const struct tensor *t = weights_tensor_at(from, i);
         weights_writer_add_tensor(w, t->name, t->type, t->n_dim, t->ne);
@@ -60,6 +63,11 @@ static void write_file(bool beside, float gate)
     }
     OK(weights_writer_commit(&w, err));
     weights_close(&from);
+}
+
+static void write_file(bool beside, float gate)
+{
+    write_without(beside, gate, "", "");
 }
 
 static void make_plain(const char *shape)
@@ -135,11 +143,40 @@ static void others_are_refused(void **state)
     refuse("tiny-qwen3", 0.5f, LUTRA_E_UNSUPPORTED, "scale' is not part of architecture");
 }
 
+/* bitnet.cpp's files: Llama 3's split, which puts a token before the text; others': the default, which does not. */
+static void a_split_that_is_not_said_is_llama3_s(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shape;
+        int n_tok;
+    } cases[] = {{"tiny-bitnet-b1.58", 2}, {"tiny-bitnet", 1}, {"tiny-qwen3", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lutra_runtime *rt;
+        lutra_model *model;
+        struct lutra_runtime_settings rs;
+        int32_t token[4];
+        int n_tok;
+        lutra_runtime_settings_init(&rs, sizeof rs);
+        rs.n_threads = 1;
+        make_plain(cases[i].shape);
+        write_without(false, 1, "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token");
+        OK(lutra_runtime_open(&rt, &rs, err));
+        OK(lutra_model_open(&model, rt, other, NULL, err));
+        OK(lutra_tokenize(model, "x", 1, LUTRA_ADD_SPECIAL, token, 4, &n_tok, err));
+        assert_int_equal(n_tok, cases[i].n_tok);
+        assert_true(n_tok == 1 || token[0] == N_VOCAB - 1);
+        lutra_model_close(&model);
+        lutra_runtime_close(&rt);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_beside_are_scales_inside),
         cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(a_split_that_is_not_said_is_llama3_s),
     };
     snprintf(plain, sizeof plain, "/tmp/lutra-scales-%d.gguf", (int)getpid());
     snprintf(other, sizeof other, "/tmp/lutra-scales-%d-other.gguf", (int)getpid());
