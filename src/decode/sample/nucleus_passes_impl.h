@@ -42,15 +42,16 @@ LUTRA_INLINE const float *block_of(const struct nucleus_row *row, int at, float 
 
 LUTRA_INLINE void sort_row(struct nucleus *out, const struct nucleus_row *row)
 {
-    float rest[NUCLEUS_BLOCK], mass[NUCLEUS_BLOCK];
+    float rest[NUCLEUS_BLOCK];
+    double mass[NUCLEUS_BLOCK];
     memset(out->copy, 0, sizeof out->copy);
     for (int at = 0; at < row->n; at += NUCLEUS_BLOCK) {
         const float *x = block_of(row, at, rest);
         uint16_t *bucket = out->bucket + at;
         for (int i = 0; i < NUCLEUS_BLOCK; i++) bucket[i] = (uint16_t)nucleus_bucket(row, x[i]);
-        for (int i = 0; i < NUCLEUS_BLOCK; i++) mass[i] = weight_of(x[i], row->max, LOG2_E);
+        for (int i = 0; i < NUCLEUS_BLOCK; i++) mass[i] = (double)weight_of(x[i], row->max, LOG2_E);
         for (int i = 0; i < NUCLEUS_BLOCK; i += NUCLEUS_COPIES)
-            for (int c = 0; c < NUCLEUS_COPIES; c++) out->copy[c][bucket[i + c]] += (double)mass[i + c];
+            for (int c = 0; c < NUCLEUS_COPIES; c++) out->copy[c][bucket[i + c]] += mass[i + c];
     }
     for (int b = 0; b < NUCLEUS_BUCKETS; b++)
         out->mass[b] = out->copy[0][b] + out->copy[1][b] + (out->copy[2][b] + out->copy[3][b]);
