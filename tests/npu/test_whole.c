@@ -33,7 +33,7 @@ static float uniform(void)
     return (float)(int64_t)seed * 0x1p-63f;
 }
 
-/* Random rows of a GGUF type, and the same packed; k is rounded up with zeros. */
+/* Random rows of a GGUF type, a fifth of them twice, and the same packed; k is rounded up with zeros. */
 static uint8_t *weights(struct bench *b, uint32_t type, uint32_t k, uint32_t n, struct npu_weights *w, uint32_t *at)
 {
     uint32_t kind, padded = npu_weights_k(k);
@@ -48,6 +48,7 @@ static uint8_t *weights(struct bench *b, uint32_t type, uint32_t k, uint32_t n, 
     for (uint32_t r = 0; r < n; r++) {
         for (uint32_t i = 0; i < k; i++) x[i] = uniform() * 0.2f;
         quant_info_of(type)->quantize(x, rows + r * row_bytes, k);
+        if (r % 5 == 4) memcpy(rows + r * row_bytes, rows + r / 2 * row_bytes, row_bytes); /* equal outputs */
         memcpy(wide + r * padded_bytes, rows + r * row_bytes, row_bytes);
     }
     npu_pack_tile32(w, type, wide, padded_bytes, packed, 0, w->n_blocks);

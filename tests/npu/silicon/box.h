@@ -58,6 +58,7 @@ struct box {
     uint32_t dma_descriptors, dma_2d, dma_flight, dma_fault; /* most in flight; first broken rule by its line */
     uint32_t tile_macs, tile_stores, tile_fault;
     uint32_t lines_bytes, lines_first, lines_end; /* the longest range */
+    uint32_t head_lines, ring_lines;              /* ranges that are the ring's head; parts of the ring */
     uint32_t sleeps;
     int32_t again_rc;
 };

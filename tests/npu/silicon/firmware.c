@@ -15,7 +15,7 @@ static struct thread {
     void (*fn)(void *);
     void *user;
 } thread[MOST]; /* [0]: FastRPC's */
-static uint32_t context, tcm_bytes;
+static uint32_t context, tcm_bytes, window;
 
 static void add(uint32_t *word, int32_t n)
 {
@@ -47,6 +47,11 @@ int firmware_holds(uint32_t t)
     return (int)thread[t].holds;
 }
 
+uint32_t firmware_window(void)
+{
+    return window;
+}
+
 void firmware_begin(void)
 {
     guest_map(TCM_AT, 8 << 20, 0, -1);
@@ -61,6 +66,7 @@ int HAP_mmap_get(int fd, void **at, uint64_t *physical)
     if ((uint32_t)fd != box->fd || !box->mapped) return 0x49;
     *at = guest_map(0, box->window_bytes, BOX_BYTES, box_file);
     *physical = 0x80000000;
+    window = (uint32_t)(uintptr_t)*at;
     add(&box->n_maps, 1);
     return 0;
 }
@@ -68,6 +74,7 @@ int HAP_mmap_get(int fd, void **at, uint64_t *physical)
 int HAP_mmap_put(int fd)
 {
     add(&box->n_maps, -1);
+    window = 0;
     return (uint32_t)fd != box->fd;
 }
 
@@ -202,6 +209,7 @@ int qurt_hvx_lock(uint8_t mode)
 
 int qurt_hvx_unlock(void)
 {
+    units_leave();
     return unlock(1, &box->n_vectors);
 }
 

@@ -27,6 +27,11 @@ uint32_t firmware_thread(void);
 /* What this thread holds: a vector context, the tile unit. */
 enum { FIRMWARE_VECTORS = 1, FIRMWARE_TILES = 2, FIRMWARE_BOTH = 3 };
 int firmware_holds(uint32_t thread);
+/* Where the window is mapped, as a number; 0: nowhere. */
+uint32_t firmware_window(void);
+
+/* units.c: this thread gives its vector context back. */
+void units_leave(void);
 
 /* rings.c */
 int guest_rings(void);

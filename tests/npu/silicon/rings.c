@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Transfers at the limits of a descriptor's fields, more of them than a ring has, by two threads that lead and follow;
- * what has landed when a ticket says so.  Returns 0 or the line of what was wrong.
+ * what has landed when a ticket says so.  Who waits for whom in phases, with each thread the slow one in turn.  Lines
+ * of ranges that begin within one.  Returns 0 or the line of what was wrong.
  */
 #include "guest.h"
 #include "npu/dsp/silicon/silicon.h"
@@ -75,9 +76,44 @@ static void boxes(struct isa *isa)
     CHECK(filled(dst, 4096, 3));
 }
 
+/* Vector threads are at most `lead` phases before the tile thread, which waits for all of them. */
+struct order {
+    uint32_t lead, slow, ended[3];
+};
+
+static void ordered(struct isa *isa, void *user, uint32_t phase, uint32_t thread, uint32_t n)
+{
+    struct order *o = user;
+    (void)isa;
+    for (uint32_t t = 0; thread == n && t < n; t++) CHECK(__atomic_load_n(&o->ended[t], __ATOMIC_ACQUIRE) >= phase);
+    if (thread < n) CHECK(__atomic_load_n(&o->ended[n], __ATOMIC_ACQUIRE) + o->lead >= phase + 1);
+    if (thread == o->slow) guest_sleep(2000);
+    __atomic_store_n(&o->ended[thread], phase + 1, __ATOMIC_RELEASE);
+}
+
+static void phases(struct isa *isa)
+{
+    enum { PHASES = 7 };
+    for (uint32_t i = 0; i < 6; i++) {
+        struct order o = {1 + i / 3, i % 3, {0, 0, 0}};
+        isa_phases(2, PHASES, o.lead, ordered, &o);
+        for (uint32_t t = 0; t < 3; t++) CHECK(o.ended[t] == PHASES);
+    }
+}
+
+static void lines(void)
+{
+    const uint32_t at = (uint32_t)(uintptr_t)space;
+    box->lines_bytes = 0;
+    npu_cache_clean(space + 60, 8);
+    CHECK(box->lines_first == at && box->lines_end > at + 64);
+}
+
 static void lead(struct isa *isa, void *user)
 {
     (void)user;
+    lines();
+    phases(isa);
     isa_threads(2, many, 0);
     boxes(isa);
 }

@@ -17,7 +17,7 @@ enum { THREADS = 16 };
 static struct engine {
     struct npu_dma_descriptor *at; /* the next to be done; NULL: idle */
     struct npu_dma_descriptor *last;
-    uint32_t flight, polls, stopped;
+    uint32_t flight, polls, stopped, ready; /* ready: what its last user left is gone */
 } engine[THREADS];
 
 static struct npu_tile_acc acc;
@@ -63,7 +63,7 @@ static void copy(const struct npu_dma_descriptor *d)
 void npu_unit_dmstart(struct npu_dma_descriptor *first)
 {
     struct engine *e = mine();
-    RULE(!e->at && first->next == 0, box->dma_fault);
+    RULE(e->ready && !e->at && first->next == 0, box->dma_fault);
     judge(first);
     e->at = e->last = first, e->flight = 1;
 }
@@ -100,13 +100,24 @@ uint32_t npu_unit_dmpoll(void)
 uint32_t npu_unit_dmpause(void)
 {
     RULE(mine()->stopped || !mine()->at, box->dma_fault);
-    *mine() = (struct engine){0};
+    *mine() = (struct engine){.ready = 1};
     return 0;
+}
+
+void units_leave(void)
+{
+    RULE(!mine()->last, box->dma_fault); /* paused since it was started */
+    mine()->ready = 0;
 }
 
 void npu_unit_lines(uintptr_t first, uintptr_t end)
 {
+    const uint32_t ring = firmware_window();
     RULE(first % 64 == 0 && first < end, box->dma_fault);
+    if (ring && first == ring && end - first == sizeof(struct npu_ring))
+        __atomic_add_fetch(&box->head_lines, 1, __ATOMIC_SEQ_CST);
+    if (ring && first >= ring && end - ring < sizeof(struct npu_ring))
+        __atomic_add_fetch(&box->ring_lines, 1, __ATOMIC_SEQ_CST);
     if (end - first <= box->lines_bytes) return;
     box->lines_bytes = end - first, box->lines_first = first, box->lines_end = end;
 }

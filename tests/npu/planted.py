@@ -1,0 +1,82 @@
+"""Plants the bugs of planted.json one at a time in a copy of the sources, and runs the test that must catch each.
+
+usage: planted.py SOURCE_ROOT [COPY]      COPY: a folder that is kept for the next run
+
+A bug: `file` and `old` text, which must stand there once, `new` text, the `test` of ctest, and `word`, a pattern that
+the test's output must match for the bug to count as named.  All must be caught and four of five named.
+"""
+import filecmp
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+NAMED, LIMIT_S = 0.8, "120"  # a bug may make a program wait forever
+TARGETS = {"npu/silicon/qemu": "npu_silicon", "npu/test_whole": "npu_test_whole",
+           "unit/npu/test_check": "npu_test_check"}
+
+
+def run(command, **more):
+    return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+
+
+class Copy:
+    def __init__(self, source, folder):
+        self.folder, self.build = folder, folder / "build/release"
+        for name in ("CMakeLists.txt", "CMakePresets.json", "apps", "bench", "cmake", "docs", "examples", "include",
+                     "models", "profiles", "scripts", "src", "tests", "tools", "LICENSE", "README.md"):
+            below = sorted((source / name).rglob("*")) if (source / name).is_dir() else [source / name]
+            for path in (path for path in below if path.is_file()):
+                to = folder / path.relative_to(source)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                if not to.exists() or not filecmp.cmp(path, to, shallow=False):
+                    shutil.copy(path, to)
+        made = run(["cmake", "--preset", "release"], cwd=folder)
+        if made.returncode:
+            sys.exit(made.stdout[-2000:])
+
+    def test(self, name):
+        """Exit status and output; a build that fails is none of a test's business."""
+        made = run(["cmake", "--build", self.build, "-j2", "--target", TARGETS[name]])
+        if made.returncode:
+            sys.exit(f"{name} is not built: {made.stdout[-2000:]}")
+        told = run(["ctest", "--test-dir", self.build, "-R", f"^{name}$", "--output-on-failure", "--no-tests=error",
+                    "--timeout", LIMIT_S])
+        return told.returncode, told.stdout
+
+
+def main(argv):
+    bugs = json.loads((Path(__file__).parent / "planted.json").read_text())
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Copy(Path(argv[0]), Path(argv[1] if len(argv) > 1 else temporary))
+        for name in sorted({bug["test"] for bug in bugs}):
+            status, told = copy.test(name)
+            if status or "Skipped" in told:
+                print(f"{'skipped: ' if not status else ''}{name} without a bug: {told[-2000:]}")
+                return 1 if status else 77
+        caught = named = 0
+        for bug in bugs:
+            path, begin = copy.folder / bug["file"], time.monotonic()
+            text = path.read_text()
+            if text.count(bug["old"]) != 1:
+                sys.exit(f"{bug['file']}: `{bug['old']}` stands there {text.count(bug['old'])} times")
+            path.write_text(text.replace(bug["old"], bug["new"]))
+            status, told = copy.test(bug["test"])
+            path.write_text(text)
+            is_named = bool(status and re.search(bug["word"], told))
+            caught, named = caught + bool(status), named + is_named
+            verdict = "named" if is_named else "caught" if status else "SLIPPED"
+            print(f"{verdict:8} {time.monotonic() - begin:4.0f} s  {bug['bug']}", flush=True)
+            if os.environ.get("PLANTED_SHOW") and not is_named:
+                print(told[-1500:], flush=True)
+    print(f"{caught} of {len(bugs)} caught, {named} named")
+    return caught < len(bugs) or named < NAMED * len(bugs)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
