@@ -214,10 +214,32 @@ static void rows_may_end_where_memory_ends(void **state)
     npu_sim_close(&b.sim);
 }
 
+/* What was judged may not be written by what it allowed: keys, then values. */
+static void a_table_is_not_written(void **state)
+{
+    struct box b;
+    (void)state;
+    open_box(&b);
+    npu_sim_own(b.sim, b.memory.first, MEMORY, 1);
+    uint32_t at = b.memory.first, table = at + 16384;
+    struct npu_op op = {.code = NPU_OP_KV_APPEND, .flags = NPU_FROM_HOST, .m = 1, .n = 32, .k = 2, .src = at};
+    op.weights = at + 4096, op.src_stride = 256, op.rows = table;
+    for (uint32_t over = 0; over < 3; over++) {
+        npu_sim_own(b.sim, table, 128, 1);
+        uint32_t *slot = word_at(&b, table);
+        slot[0] = slot[1] = at + 8192, slot[2] = 4096, slot[3] = 1024;
+        if (over < 2) slot[over] = table - 1024; /* its second head */
+        if ((npu_op_check(npu_sim_isa(b.sim), &b.memory, &op) == NPU_OK) != (over == 2))
+            fail_msg("%s over the table", over == 2 ? "nothing" : over ? "values" : "keys");
+    }
+    npu_sim_close(&b.sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_may_end_where_memory_ends),
+        cmocka_unit_test(a_table_is_not_written),
         cmocka_unit_test(nothing_leaves_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
