@@ -36,6 +36,13 @@ enum ablation_code {
 
     /* One stage of the library's attention (m, below) over k keys and 32 rows of n; rows: 32 masks of 64 bits. */
     ABLATION_ATTENTION_STAGE,
+
+    /* Table lookup [TMAN 4.3] (bitplane.h).  LUT_TABLES: a row of k f32 at src to lut16 at dst, k a multiple of 32.
+     * LUT_GEMV: y [n] f32, n padded to 128, = bit planes of `kind` times the tables at src; TCM from tcm_kept on.  Per
+     * group: an exact integer sum times the scale, plus the minimum times the sum of inputs; groups are added in
+     * ascending k, times the tile's scale, added to the output.  One rounding per written operation. */
+    ABLATION_LUT_TABLES,
+    ABLATION_LUT_GEMV,
     ABLATION_END
 };
 
@@ -58,6 +65,8 @@ enum { ABLATION_GROUP_BYTES = 18, ABLATION_GROUPS_TILE = 32 * 18, ABLATION_PLANE
 
 /* npu_execute, and the operations above. */
 uint32_t ablation_stage(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+uint32_t ablation_tables(struct isa *isa, const struct npu_op *op);
+uint32_t ablation_lut_gemv(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
 #endif

@@ -22,6 +22,7 @@
 #include "ablation.h"
 #include "attention_box.h"
 #include "bench.h"
+#include "bitplane.h"
 #include "kinds.h"
 #include "npu/wire/layout.h"
 
@@ -169,6 +170,28 @@ static void ablation(struct run *u, const char *name, uint32_t code, double byte
     r.dma_bytes = (uint64_t)(bytes_per_weight * k * n + 0.5);
     if (code == ABLATION_SCATTER) r.scatters = (uint64_t)k * n / 64;
     add(u, &r);
+}
+
+/* Table lookup over bit planes, and the tables of a row [TMAN 4.3, 5]. */
+static void lookups(struct run *u)
+{
+    static const struct {
+        const char *name;
+        uint32_t kind;
+    } list[] = {{"4 bit g128 asym", BITPLANE_KIND(4, 128, 1)}, {"3 bit g128 asym", BITPLANE_KIND(3, 128, 1)},
+        {"2 bit g64 asym", BITPLANE_KIND(2, 64, 1)}, {"2 bit g128", BITPLANE_KIND(2, 128, 0)},
+        {"1 bit g128", BITPLANE_KIND(1, 128, 0)}};
+    const uint32_t k = 1536, n = u->small ? 1536 : 8960;
+    struct row tables = row_of(u, "tables", "lut16", ABLATION_LUT_TABLES, k, 0);
+    add(u, &tables);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        struct bitplane w;
+        assert_int_equal(bitplane_layout(list[i].kind, k, n, &w), 0);
+        struct row r = row_of(u, "lookup", list[i].name, ABLATION_LUT_GEMV, k, n);
+        r.op.kind = list[i].kind;
+        r.dma_bytes = w.bytes;
+        add(u, &r);
+    }
 }
 
 static const uint32_t rows_of_gemm[] = {1, 4, 16, ROWS_MAX};
@@ -396,7 +419,7 @@ int main(int argc, char **argv)
     assert_true(u.weights && u.src && u.dst && u.tables && u.scratch);
     compiler(name, sizeof name);
     printf("{\"compiler\": \"%s\", \"cpu\": \"v73\", \"flags\": \"-O2\", \"rows\": [", name);
-    if (!only_steps) weights(&u), softmax(&u), attention(&u);
+    if (!only_steps) weights(&u), lookups(&u), softmax(&u), attention(&u);
     rows(&u);
     if (u.small)
         small_steps(&u);

@@ -23,11 +23,9 @@ typedef struct sim_vec {
     };
     uint32_t form;
 } vec;
-
 typedef struct sim_vec2 {
     vec lo, hi;
 } vec2;
-
 typedef struct sim_mask {
     uint8_t set[128]; /* 0 or 1 per byte */
 } vmask;
@@ -57,7 +55,7 @@ struct sim_at {
     X(not )                                                                                                            \
     X(shuff_b)                                                                                                         \
     X(shuff_h) X(deal_b) X(deal_h) X(f16_of_q16) X(f32_of_q32) X(f32_of_i32) X(i32_of_f32) X(f16_of_i16) X(i16_of_f16)
-#define SIM_BY_SCALAR(X) X(lsr_ub) X(lsr_uh) X(lsr_uw) X(asr_h) X(asr_w) X(asl_h) X(asl_w) X(ror)
+#define SIM_BY_SCALAR(X) X(lsr_ub) X(lsr_uh) X(lsr_uw) X(asr_h) X(asr_w) X(asl_h) X(asl_w) X(ror) X(mpyf_rh)
 #define SIM_WIDEN(X) X(sxt_b) X(zxt_ub) X(sxt_h) X(zxt_uh) X(unpack_b) X(unpack_ub) X(unpack_h) X(unpack_uh)
 #define SIM_COMPARE(X) X(gt_h) X(gt_w) X(gt_ub) X(eq_h) X(eq_w) X(f16_gt) X(f32_gt)
 
@@ -103,6 +101,7 @@ vec sim_rmpyacc_ub_b(struct sim_at at, vec acc, vec a, vec b);
 vec sim_rmpyacc_b_b(struct sim_at at, vec acc, vec a, vec b);
 vec sim_dmpyacc_ub_rb(struct sim_at at, vec acc, vec a, uint32_t pairs);
 vec sim_dmpyacc_h(struct sim_at at, vec acc, vec a, vec b);
+vec2 sim_addacc_h(struct sim_at at, vec2 acc, vec a, vec b);
 vec2 sim_q32_mul_f16(struct sim_at at, vec a, vec b);
 vec sim_f16_of_q32(struct sim_at at, vec2 w);
 void sim_gather(struct sim_at at, void *dst, const void *base, uint32_t bytes, vec off, uint32_t lane_bytes);
@@ -193,7 +192,6 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define v_asl_h(a, n) sim_asl_h(ISA_AT, a, n)
 #define v_asl_w(a, n) sim_asl_w(ISA_AT, a, n)
 #define v_ror(a, n) sim_ror(ISA_AT, a, n)
-
 #define v_load(p) sim_load(ISA_AT, p)
 #define v_const(p) sim_const(ISA_AT, p)
 #define v_loadu(p) sim_loadu(ISA_AT, p)
@@ -230,6 +228,8 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define v_rmpyacc_b_b(acc, a, b) sim_rmpyacc_b_b(ISA_AT, acc, a, b)
 #define v_dmpyacc_ub_rb(acc, a, r) sim_dmpyacc_ub_rb(ISA_AT, acc, a, r)
 #define v_dmpyacc_h(acc, a, b) sim_dmpyacc_h(ISA_AT, acc, a, b)
+#define v_addacc_h(acc, a, b) sim_addacc_h(ISA_AT, acc, a, b)
+#define v_mpyf_rh(a, r) sim_mpyf_rh(ISA_AT, a, r)
 #define v_gather_h(dst, base, bytes, off) sim_gather(ISA_AT, dst, base, bytes, off, 2)
 #define v_gather_w(dst, base, bytes, off) sim_gather(ISA_AT, dst, base, bytes, off, 4)
 #define v_scatter_h(base, bytes, off, v) sim_scatter(ISA_AT, base, bytes, off, v, 2)

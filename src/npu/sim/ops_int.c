@@ -197,3 +197,26 @@ vec sim_dmpyacc_h(struct sim_at at, vec acc, vec a, vec b)
     }
     return acc;
 }
+
+vec2 sim_addacc_h(struct sim_at at, vec2 acc, vec a, vec b)
+{
+    sim_count(at, NPU_SIM_MULTIPLY_PAIR);
+    sim_bits(at, &acc.lo);
+    sim_bits(at, &acc.hi);
+    sim_bits(at, &a);
+    sim_bits(at, &b);
+    for (int i = 0; i < 32; i++) {
+        acc.lo.uw[i] += (uint32_t)(a.h[2 * i] + b.h[2 * i]);
+        acc.hi.uw[i] += (uint32_t)(a.h[2 * i + 1] + b.h[2 * i + 1]);
+    }
+    return acc;
+}
+
+vec sim_mpyf_rh(struct sim_at at, vec a, int32_t r)
+{
+    sim_count(at, NPU_SIM_MULTIPLY);
+    sim_bits(at, &a);
+    if (r < 0 || r > INT16_MAX) sim_fault(at, NPU_SIM_BAD_OPERAND, 0); /* the counterpart repeats 16 bits */
+    for (int i = 0; i < 64; i++) a.h[i] = (int16_t)((int64_t)a.h[i] * r * 2 >> 16);
+    return a;
+}
