@@ -312,5 +312,6 @@ uint32_t ablation_execute(struct isa *isa, const struct npu_machine *machine, co
     if (op->code == ABLATION_ATTENTION_STAGE) return ablation_stage(isa, machine, op);
     if (op->code == ABLATION_LUT_TABLES) return ablation_tables(isa, op);
     if (op->code == ABLATION_LUT_GEMV) return ablation_lut_gemv(isa, machine, op);
+    if (op->code == ABLATION_FIELDS) return ablation_fields(isa, machine, op);
     return op->code == ABLATION_SOFTMAX ? softmax_op(isa, machine, op) : dequant(isa, machine, op);
 }

@@ -43,6 +43,9 @@ enum ablation_code {
      * ascending k, times the tile's scale, added to the output.  One rounding per written operation. */
     ABLATION_LUT_TABLES,
     ABLATION_LUT_GEMV,
+
+    /* The same by multiplication: act8 at src, bit-parallel codes (fields.c) of the same widths and groups. */
+    ABLATION_FIELDS,
     ABLATION_END
 };
 
@@ -67,6 +70,7 @@ enum { ABLATION_GROUP_BYTES = 18, ABLATION_GROUPS_TILE = 32 * 18, ABLATION_PLANE
 uint32_t ablation_stage(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_tables(struct isa *isa, const struct npu_op *op);
 uint32_t ablation_lut_gemv(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+uint32_t ablation_fields(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
 #endif

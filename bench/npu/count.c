@@ -191,6 +191,10 @@ static void lookups(struct run *u)
         r.op.kind = list[i].kind;
         r.dma_bytes = w.bytes;
         add(u, &r);
+        if (w.bits == 3) continue;
+        r.kernel = "masks";
+        r.op.code = ABLATION_FIELDS;
+        add(u, &r);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bit planes and table lookup (bench/npu/bitplane.h, lut.c): the layout against its words, tables and products against
- * plain C, bit for bit, in the emulator and as Hexagon binaries.
+ * Bit planes and table lookup (bench/npu/bitplane.h, lut.c) and the integer product beside it (fields.c): the layout
+ * against its words, tables and products against plain C, bit for bit, in the emulator and as Hexagon binaries.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -184,9 +184,78 @@ static void products_are_exact(void **state)
     bench_close(&b);
 }
 
+/* The integer product that lookup is compared with (fields.c), against plain C. */
+static const uint32_t place[4] = {0, 2, 1, 3}; /* of four codes in a word */
+
+static void pack_fields(uint8_t *p, uint32_t k_all, uint32_t n_all)
+{
+    const uint32_t per_vector = 32 / w.bits, groups = k_all / w.group;
+    memset(p, 0, (size_t)n_all * groups * w.group_bytes / 128);
+    for (uint32_t n = 0; n < n_all; n++)
+        for (uint32_t k = 0; k < k_all; k++) {
+            uint8_t *at = p + (n / 64 * groups + k / w.group) * (w.group_bytes / 2);
+            uint32_t i = k % w.group, vector = i / per_vector * 2 + n / 32 % 2, g = n * groups + k / w.group;
+            at[128 * vector + 4 * (n % 32) + place[k % 4]] |=
+                (uint8_t)(code[n * k_all + k] << w.bits * (i % per_vector / 4));
+            memcpy(at + w.code_bytes / 2 + 2 * (n % 32 * 2 + n / 32 % 2), scale + g, 2);
+            if (w.minima) memcpy(at + w.code_bytes / 2 + 128 + 2 * (n % 32 * 2 + n / 32 % 2), least + g, 2);
+        }
+}
+
+static float product_of_fields(const uint8_t *act8, const struct npu_act8 *a, uint32_t k, uint32_t n)
+{
+    float y = 0;
+    for (uint32_t first = 0; first < k; first += w.group) {
+        float s = f32_at(act8 + a->scales + first / 256 * 4);
+        int32_t i = 0, inputs = 0;
+        uint32_t at = n * (k / w.group) + first / w.group;
+        for (uint32_t j = first; j < first + w.group; j++) {
+            int32_t q = (int8_t)act8[j / 4 * 4 + place[j % 4]];
+            i += code[n * k + j] * q, inputs += q;
+        }
+        volatile float p = (float)i * s, m = (float)inputs * s;
+        p *= f16_to_f32(scale[at]), m *= f16_to_f32(least[at]);
+        y += p;
+        if (w.minima) y += m;
+    }
+    return y;
+}
+
+static void fields_are_exact(void **state)
+{
+    (void)state;
+    static const uint32_t kinds[][3] = {{1, 128, 0}, {2, 128, 0}, {2, 64, 1}, {4, 128, 1}};
+    enum { OUTPUTS = 256, K = 640 };
+    static uint8_t packed[1 << 18];
+    struct bench b;
+    struct npu_act8 a;
+    bench_open(&b, 16 << 20);
+    npu_act8_layout(K, &a);
+    for (int i = 0; i < 4; i++) {
+        draw(kinds[i][0], kinds[i][1], kinds[i][2], K);
+        pack_fields(packed, K, OUTPUTS);
+        uint32_t act8 = bench_put(&b, NULL, a.bytes), y = bench_put(&b, NULL, 4 * OUTPUTS);
+        struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = 1, .k = K, .dst = act8};
+        op.src = bench_put(&b, x, 4 * K);
+        bench_run(&b, &op, act8, a.bytes);
+        op.code = ABLATION_FIELDS, op.n = OUTPUTS, op.src = act8, op.dst = y;
+        op.kind = BITPLANE_KIND(kinds[i][0], kinds[i][1], kinds[i][2]);
+        op.weights = bench_put(&b, packed, OUTPUTS * (K / w.group) * (w.group_bytes / 128));
+        bench_run(&b, &op, y, 4 * OUTPUTS);
+        for (uint32_t n = 0; n < OUTPUTS; n++) {
+            float want = product_of_fields(npu_sim_host(b.sim, act8), &a, K, n);
+            float got = f32_at((const uint8_t *)npu_sim_host(b.sim, y) + 4 * n);
+            if (memcmp(&want, &got, 4))
+                fail_msg("%u bits, output %u: %.9g, wanted %.9g", w.bits, n, (double)got, (double)want);
+        }
+    }
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_in_their_places),
-        cmocka_unit_test(impossible_shapes_are_refused), cmocka_unit_test(products_are_exact)};
+        cmocka_unit_test(impossible_shapes_are_refused), cmocka_unit_test(products_are_exact),
+        cmocka_unit_test(fields_are_exact)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
