@@ -93,7 +93,7 @@ enum before { NONE, KEPT, DOUBLED };
 
 /* One plane of 8 n_vectors inputs added to the integer sums of n_blocks blocks, 4 vectors each.  Blocks are the inner
  * loop and sums are in TCM, since compilers pipeline a loop that is short and runs often: with 16 registers of tables
- * and sums in registers (one block at a time) clang needed 1.3 to 1.8 times as many packets. */
+ * and sums in registers (one block at a time) clang needed 1.1 to 1.3 times as many packets. */
 ISA_INLINE void step(struct isa *isa, const enum before before, const uint32_t n_vectors, uint8_t *restrict to,
     const uint8_t *restrict from, const uint8_t *restrict w, uint32_t stride, const uint8_t *restrict tables,
     uint32_t n_blocks)
