@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Product of one row of act8 with bit-parallel codes by masks: what table lookup is compared with.  A field of a byte
- * is masked where it is, fields are added from the highest down, and the sum is shifted between them, exactly.
+ * is masked where it is (the upper one of two is shifted down), fields are added from the highest down, and the sum is
+ * shifted between them, exactly.
  *
  * [block of 64 outputs][group]: vectors of 4 k per field of 32 outputs, those of the other 32 beside them, a word an
  * output | 64 scales | 64 minima.  Vector j, field f, byte b of an output: k = (32 / bits) j + 4 f + {0, 2, 1, 3}[b].
@@ -28,14 +29,16 @@ ISA_INLINE void fields(
 #pragma GCC unroll 2
             for (uint32_t h = 0; h < 2; h++) {
                 s[h] = v_rmpyacc_ub_rb(s[h], v_and(x[2 * j + h], even), (uint32_t)quads);
-                s[2 + h] = v_rmpyacc_ub_rb(s[2 + h], v_and(x[2 * j + h], odd), (uint32_t)(quads >> 32));
+                vec y = bits == 4 ? v_lsr_ub(x[2 * j + h], 4) : v_and(x[2 * j + h], odd);
+                s[2 + h] = v_rmpyacc_ub_rb(s[2 + h], y, (uint32_t)(quads >> 32));
             }
         }
 #pragma GCC unroll 4
         for (int c = 0; f > 2 && c < 4; c++) s[c] = v_asr_w(s[c], 2 * (int)bits);
     }
 #pragma GCC unroll 2
-    for (uint32_t h = 0; h < 2; h++) total[h] = v_add_w(total[h], v_add_w(s[h], v_asr_w(s[2 + h], (int)bits)));
+    for (uint32_t h = 0; h < 2; h++)
+        total[h] = v_add_w(total[h], v_add_w(s[h], bits == 4 ? s[2 + h] : v_asr_w(s[2 + h], (int)bits)));
     (void)isa;
 }
 
@@ -71,15 +74,25 @@ ISA_INLINE void block(struct isa *isa, const uint32_t bits, const uint32_t group
     v_store(y + 128, f32_of_q32(sum[1]));
 }
 
+#define BLOCK(bits, group, minima)                                                                                     \
+    __attribute__((noinline)) static void block_##bits##_##group(struct isa *isa, uint8_t *restrict y,                 \
+        const uint8_t *restrict w, const uint8_t *restrict q, const struct npu_act8 *a, uint32_t n_groups)             \
+    {                                                                                                                  \
+        block(isa, bits, group, minima, y, w, q, q + a->sums, q + a->scales, n_groups);                                \
+    }
+BLOCK(1, 128, 0)
+BLOCK(2, 128, 0)
+BLOCK(2, 64, 1)
+BLOCK(4, 128, 1)
+
 static int block_of_kind(struct isa *isa, uint32_t kind, uint8_t *restrict y, const uint8_t *restrict w,
     const uint8_t *restrict q, const struct npu_act8 *a, uint32_t n_groups)
 {
-    const uint8_t *sums = q + a->sums, *scales = q + a->scales;
     switch (kind) {
-    case BITPLANE_KIND(1, 128, 0): block(isa, 1, 128, 0, y, w, q, sums, scales, n_groups); return 0;
-    case BITPLANE_KIND(2, 128, 0): block(isa, 2, 128, 0, y, w, q, sums, scales, n_groups); return 0;
-    case BITPLANE_KIND(2, 64, 1): block(isa, 2, 64, 1, y, w, q, sums, scales, n_groups); return 0;
-    case BITPLANE_KIND(4, 128, 1): block(isa, 4, 128, 1, y, w, q, sums, scales, n_groups); return 0;
+    case BITPLANE_KIND(1, 128, 0): block_1_128(isa, y, w, q, a, n_groups); return 0;
+    case BITPLANE_KIND(2, 128, 0): block_2_128(isa, y, w, q, a, n_groups); return 0;
+    case BITPLANE_KIND(2, 64, 1): block_2_64(isa, y, w, q, a, n_groups); return 0;
+    case BITPLANE_KIND(4, 128, 1): block_4_128(isa, y, w, q, a, n_groups); return 0;
     default: return -1;
     }
 }
