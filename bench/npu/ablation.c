@@ -306,12 +306,11 @@ static uint32_t softmax_op(struct isa *isa, const struct npu_machine *machine, c
     return NPU_OK;
 }
 
-uint32_t ablation_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+uint32_t ablation_execute(struct isa *isa, struct npu_machine *machine, const struct npu_op *op)
 {
     if (op->code < ABLATION_FIRST) return npu_execute(isa, machine, op);
     if (op->code == ABLATION_ATTENTION_STAGE) return ablation_stage(isa, machine, op);
-    if (op->code == ABLATION_LUT_TABLES) return ablation_tables(isa, op);
-    if (op->code == ABLATION_LUT_GEMV) return ablation_lut_gemv(isa, machine, op);
+    if (op->code == ABLATION_FINISHED_2 || op->code == ABLATION_FINISHED_4) return ablation_finished(isa, machine, op);
     if (op->code == ABLATION_FIELDS) return ablation_fields(isa, machine, op);
     return op->code == ABLATION_SOFTMAX ? softmax_op(isa, machine, op) : dequant(isa, machine, op);
 }

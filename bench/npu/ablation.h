@@ -30,6 +30,16 @@ enum ablation_code {
     ABLATION_PLANES,
     ABLATION_PLANES_LUT,
 
+    /* Likewise, but tiles as the unit's activations, [32 outputs][32 k] (finished.c), scales and minima included:
+     *   FINISHED_2  2 bits, groups of 64: 640 bytes.  Vector 2 t + h has tile t's codes of outputs 16 h .. 16 h + 15:
+     *               byte b, bits 2 f up: output 4 f + 2 (b & 1) + (b >> 1 & 1), k = b >> 2; then halves: scale of
+     *               output 16 h + j at 32 h + 2 (j & 7) + (j >> 3), its minimum 16 further
+     *   FINISHED_4  4 bits, groups of 128: 2176 bytes.  Vector p has outputs 2 p and 2 p + 1 in low and high nibbles,
+     *               byte b: tile {0, 2, 1, 3}[b & 3], k = b >> 2; then halves: scale of output c at
+     *               2 (8 (c >> 2 & 1) + (c & 3) + 16 (c >> 3 & 1)) + (c >> 4), its minimum 8 further */
+    ABLATION_FINISHED_2,
+    ABLATION_FINISHED_4,
+
     /* Softmax of scores that are in TCM as tiles of 32 rows x 64 keys: kind is the way of exp, m rows, k keys (a
      * multiple of 64).  Probabilities replace the scores, sums go to dst, 32 f32 per two rows [TTS Figure 14]. */
     ABLATION_SOFTMAX,
@@ -37,14 +47,8 @@ enum ablation_code {
     /* One stage of the library's attention (m, below) over k keys and 32 rows of n; rows: 32 masks of 64 bits. */
     ABLATION_ATTENTION_STAGE,
 
-    /* Table lookup [TMAN 4.3] (bitplane.h).  LUT_TABLES: a row of k f32 at src to lut16 at dst, k a multiple of 32.
-     * LUT_GEMV: y [n] f32, n padded to 128, = bit planes of `kind` times the tables at src; TCM from tcm_kept on.  Per
-     * group: an exact integer sum times the scale, plus the minimum times the sum of inputs; groups are added in
-     * ascending k, times the tile's scale, added to the output.  One rounding per written operation. */
-    ABLATION_LUT_TABLES,
-    ABLATION_LUT_GEMV,
-
-    /* The same by multiplication: act8 at src, bit-parallel codes (fields.c) of the same widths and groups. */
+    /* What NPU_OP_LOOKUP does, by multiplication: act8 at src, bit-parallel codes (fields.c) of the same widths and
+     * groups. */
     ABLATION_FIELDS,
     ABLATION_END
 };
@@ -68,9 +72,8 @@ enum { ABLATION_GROUP_BYTES = 18, ABLATION_GROUPS_TILE = 32 * 18, ABLATION_PLANE
 
 /* npu_execute, and the operations above. */
 uint32_t ablation_stage(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
-uint32_t ablation_tables(struct isa *isa, const struct npu_op *op);
-uint32_t ablation_lut_gemv(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+uint32_t ablation_finished(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_fields(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
-uint32_t ablation_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+uint32_t ablation_execute(struct isa *isa, struct npu_machine *machine, const struct npu_op *op);
 
 #endif

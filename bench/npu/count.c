@@ -7,7 +7,7 @@
  *
  *     lutra-npu-count > bench/npu/counts.json        77 and a reason on stderr where the tools are missing
  *     lutra-npu-count --small                        rows of one shape and cheap ones, without bounds, for tests
- *     lutra-npu-count --kernel NAME                  all rows of one kernel, to be merged into the file
+ *     lutra-npu-count --kernel NAME [KIND]           all rows of one kernel (and kind), to be merged into the file
  *     lutra-npu-count --steps                        only what whole steps of models need beside the papers' matrices
  */
 #include <stdarg.h>
@@ -22,11 +22,11 @@
 #include "ablation.h"
 #include "attention_box.h"
 #include "bench.h"
-#include "bitplane.h"
+#include "npu/wire/planes.h"
 #include "kinds.h"
 #include "npu/wire/layout.h"
 
-enum { MEMORY_BYTES = 128 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960, ROWS_MAX = 128 };
+enum { MEMORY_BYTES = 160 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960, ROWS_MAX = 128 };
 
 /* One row of the file. */
 struct row {
@@ -42,10 +42,8 @@ struct run {
     struct bench b;
     uint32_t weights, src, dst, tables, scratch;
     int n_rows, small;
-    const char *kernel; /* of the rows to count; NULL: any */
+    const char *kernel, *kind; /* of the rows to count; NULL: any */
 };
-
-enum { Q4_0 = 0, Q8_0 = 3, SUPERGROUP = 4, F16 = 9 }; /* among npu_kinds */
 
 /* k x n of the matrices of Qwen2.5 1.5B, 3B, 7B and Llama 3.2 1B, 3B [TTS 7.1], and T-MAN's [TMAN 6.5]. */
 static const uint32_t shapes[][2] = {{1536, 1536}, {1536, 8960}, {8960, 1536}, {2048, 2048}, {2048, 11008},
@@ -58,11 +56,11 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 static const uint32_t kv_shapes[][2] = {{1536, 256}, {2048, 256}, {3584, 512}, {2048, 512}, {3072, 1024}};
 static const uint32_t small_shapes[][2] = {{64, 64}, {64, 32}, {64, 192}, {192, 64}, {128, 128}, {128, 64}, {128, 384},
     {384, 128}, {256, 256}, {256, 128}, {256, 768}, {768, 256}};
-static const uint32_t heads[][3] = {
-    {6, 2, 128}, {8, 2, 128}, {7, 4, 128}, {4, 8, 64}, {3, 8, 128}, {2, 2, 16}, {2, 2, 32}, {2, 2, 64}};
-static const uint32_t widths[] = {1536, 2048, 3072, 3584, 64, 128, 256}; /* of rows that the head takes */
+static const uint32_t heads[][3] = {{6, 2, 128}, {8, 2, 128}, {7, 4, 128}, {4, 8, 64}, {3, 8, 128}, {2, 2, 16},
+    {2, 2, 32}, {2, 2, 64}, {4, 5, 128}, {4, 8, 128}};
+static const uint32_t widths[] = {1536, 2048, 2560, 3072, 3584, 4096, 64, 128, 256}; /* of rows that the head takes */
 static const uint32_t batches[] = {1, 2, 4, 8, 16};
-enum { N_KV_SHAPES = 5, N_SMALL_SHAPES = 12, N_HEADS = 8, N_WIDTHS = 7, N_BATCHES = 5, HEAD_OUTPUTS = 8192 };
+enum { N_KV_SHAPES = 5, N_SMALL_SHAPES = 12, N_HEADS = 10, N_WIDTHS = 9, N_BATCHES = 5, HEAD_OUTPUTS = 8192 };
 
 static void same(const char *what, const struct row *r, uint64_t emulator, uint64_t computed)
 {
@@ -93,7 +91,7 @@ static uint64_t bound_of(struct run *u, const struct row *r)
 
 static int wanted(const struct run *u, const struct row *r)
 {
-    return !u->kernel || strcmp(u->kernel, r->kernel) == 0;
+    return (!u->kernel || strcmp(u->kernel, r->kernel) == 0) && (!u->kind || strcmp(u->kind, r->kind) == 0);
 }
 
 static void add(struct run *u, const struct row *r)
@@ -124,11 +122,11 @@ static struct row row_of(struct run *u, const char *kernel, const char *kind, ui
 static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
-    if (i == F16 || npu_weights_layout(npu_kinds[i].kind, k, n, &w)) return;
+    if (i == KIND_F16 || npu_weights_layout(npu_kinds[i].kind, k, n, &w)) return;
     struct row r = row_of(u, "dequant", npu_kinds[i].name, NPU_OP_DEQUANT, k, n);
     r.op.kind = w.kind;
     r.op.dst = u->b.machine.tcm_start + KEPT;
-    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
+    r.dma_bytes = w.bytes;
     add(u, &r);
 }
 
@@ -143,7 +141,7 @@ static void gemv(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
     r.op.m = m;
     r.op.src_stride = act.bytes;
     r.op.dst_stride = 128 * w.n_blocks;
-    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
+    r.dma_bytes = w.bytes;
     add(u, &r);
 }
 
@@ -158,7 +156,7 @@ static void gemm(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
     r.op.m = m;
     r.op.src_stride = 4 * k;
     r.op.dst_stride = 128 * w.n_blocks;
-    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes * p.n_passes;
+    r.dma_bytes = (uint64_t)w.bytes * p.n_passes;
     r.tile_pairs = (uint64_t)(m + 31) / 32 * (k / 32) * w.n_blocks;
     r.emulate = r.emulate && m == 1 && k * n <= 1536 * 1536;
     add(u, &r);
@@ -172,30 +170,42 @@ static void ablation(struct run *u, const char *name, uint32_t code, double byte
     add(u, &r);
 }
 
-/* Table lookup over bit planes, and the tables of a row [TMAN 4.3, 5]. */
+static struct row tables(struct run *u, uint32_t k)
+{
+    return row_of(u, "tables", "lut16", NPU_OP_TABLES, k, 0);
+}
+
+/* One row by table lookup over bit planes, and by masks [TMAN 4.3]. */
+static void lookup(struct run *u, int i, uint32_t k, uint32_t n)
+{
+    struct npu_weights w;
+    struct row before = tables(u, k), r = row_of(u, "lookup", npu_kinds[i].name, NPU_OP_LOOKUP, k, n);
+    assert_int_equal(npu_weights_layout(npu_kinds[i].kind, k, n, &w), 0);
+    r.op.kind = w.kind;
+    r.dma_bytes = w.bytes;
+    if (wanted(u, &r)) bench_count(&u->b, &before.op);
+    add(u, &r);
+    r.kernel = "masks";
+    r.op.code = ABLATION_FIELDS;
+    if (npu_planes_bits(w.kind) != 3 && npu_planes_group(w.kind) > 32) add(u, &r); /* others are not built */
+}
+
+/* Those of every kind, and the tables of a row [TMAN 5]. */
 static void lookups(struct run *u)
 {
-    static const struct {
-        const char *name;
-        uint32_t kind;
-    } list[] = {{"4 bit g128 asym", BITPLANE_KIND(4, 128, 1)}, {"3 bit g128 asym", BITPLANE_KIND(3, 128, 1)},
-        {"2 bit g64 asym", BITPLANE_KIND(2, 64, 1)}, {"2 bit g128", BITPLANE_KIND(2, 128, 0)},
-        {"1 bit g128", BITPLANE_KIND(1, 128, 0)}};
-    const uint32_t k = 1536, n = u->small ? 1536 : 8960;
-    struct row tables = row_of(u, "tables", "lut16", ABLATION_LUT_TABLES, k, 0);
-    add(u, &tables);
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        struct bitplane w;
-        assert_int_equal(bitplane_layout(list[i].kind, k, n, &w), 0);
-        struct row r = row_of(u, "lookup", list[i].name, ABLATION_LUT_GEMV, k, n);
-        r.op.kind = list[i].kind;
-        r.dma_bytes = w.bytes;
-        add(u, &r);
-        if (w.bits == 3) continue;
-        r.kernel = "masks";
-        r.op.code = ABLATION_FIELDS;
-        add(u, &r);
+    const uint32_t k = 1536;
+    struct row r = tables(u, k);
+    add(u, &r);
+    for (int i = KIND_Q1_0_PLANES; i < N_NPU_KINDS; i++) {
+        lookup(u, i, k, 1536);
+        if (!u->small) lookup(u, i, k, 8960);
     }
+}
+
+/* Counted for every kind there. */
+static int counted(uint32_t k, uint32_t n)
+{
+    return k == 1536 && (n == 1536 || n == 8960);
 }
 
 static const uint32_t rows_of_gemm[] = {1, 4, 16, ROWS_MAX};
@@ -206,22 +216,24 @@ static void weights(struct run *u)
         uint32_t k = shapes[s][0], n = shapes[s][1];
         for (int i = 0; i < N_NPU_KINDS; i++) {
             int every = k == 1536 && n == 8960; /* all kinds on one shape; elsewhere what the papers run */
-            if (every || i == Q4_0 || i == SUPERGROUP || (i == Q8_0 && k > n)) dequant(u, i, k, n);
-            if (every || i == Q4_0 || (i == Q8_0 && k > n)) gemv(u, i, 1, k, n);
-            if (every || (!u->small && (i == Q4_0 || (i == Q8_0 && k > n)))) gemv(u, i, 2, k, n);
+            if (every || i == KIND_Q4_0 || i == KIND_SUPERGROUP || (i == KIND_Q8_0 && k > n)) dequant(u, i, k, n);
+            if (every || i == KIND_Q4_0 || (i == KIND_Q8_0 && k > n)) gemv(u, i, 1, k, n);
+            if (every || (!u->small && (i == KIND_Q4_0 || (i == KIND_Q8_0 && k > n)))) gemv(u, i, 2, k, n);
         }
         for (int i = 0; i < 4 && !u->small; i++) {
-            gemm(u, Q4_0, rows_of_gemm[i], k, n);
-            if (k > n) gemm(u, Q8_0, rows_of_gemm[i], k, n);
+            gemm(u, KIND_Q4_0, rows_of_gemm[i], k, n);
+            if (k > n) gemm(u, KIND_Q8_0, rows_of_gemm[i], k, n);
         }
         ablation(u, "conventional, scatter", ABLATION_SCATTER, 18 / 32.0, k, n);
         ablation(u, "groups not coalesced", ABLATION_GROUPS, 18 / 32.0, k, n);
     }
     const uint32_t k = 4096;
-    dequant(u, Q4_0, k, k);
+    dequant(u, KIND_Q4_0, k, k);
     ablation(u, "convert", ABLATION_CONVERT, 18 / 32.0, k, k);
     ablation(u, "bit planes, convert", ABLATION_PLANES, 0.5, k, k);
     ablation(u, "bit planes, lookups", ABLATION_PLANES_LUT, 0.5, k, k);
+    ablation(u, "2 bit g64 asym, finished", ABLATION_FINISHED_2, 2.5 / 8, 1536, 8960);
+    ablation(u, "4 bit g128 asym, finished", ABLATION_FINISHED_4, 4.25 / 8, 1536, 8960);
 }
 
 static uint64_t every_key(const void *user, uint32_t row, uint32_t segment)
@@ -267,7 +279,7 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
     r.op.src_stride = 4 * k;
     r.op.rows = u->tables;
     r.op.scratch = u->scratch;
-    r.dma_bytes = (uint64_t)w.n_blocks * w.block_bytes;
+    r.dma_bytes = w.bytes;
     r.tile_pairs = (uint64_t)(k / 32) * w.n_blocks;
     r.emulate = 0;
     memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
@@ -278,16 +290,67 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
     add(u, &r);
 }
 
+/* Layers of 1, 2 and 4 bits, one row: tiles from codes and from planes, lookups, masks; BitNet's prompt. */
+static void low_bits(struct run *u)
+{
+    static const uint32_t models[2][4][2] = {{{1536, 1536}, {1536, 256}, {1536, 8960}, {8960, 1536}},
+        {{2560, 2560}, {2560, 640}, {2560, 6912}, {6912, 2560}}};
+    for (int bitnet = 0; bitnet < 2; bitnet++)
+        for (int s = 0; s < 4; s++) {
+            const uint32_t k = models[bitnet][s][0], n = models[bitnet][s][1];
+            if (!bitnet) gemm(u, KIND_Q2_0, 1, k, n);
+            gemm(u, KIND_TQ2_0, 1, k, n);
+            for (int i = bitnet ? KIND_TQ2_0_PLANES : KIND_Q1_0_PLANES; i <= KIND_TQ2_0_PLANES; i++) {
+                gemm(u, i, 1, k, n);
+                if (!counted(k, n)) lookup(u, i, k, n);
+            }
+            if (bitnet) gemm(u, KIND_TQ2_0_PLANES, ROWS_MAX, k, n);
+            if (!bitnet) gemm(u, KIND_Q4_0_PLANES, 1, k, n);
+            if (!bitnet && !counted(k, n)) lookup(u, KIND_Q4_0_PLANES, k, n);
+        }
+    const uint32_t others[] = {8960, 2560, 6912};
+    for (int i = 0; i < 3; i++) {
+        struct row r = tables(u, others[i]);
+        add(u, &r);
+    }
+}
+
+/* [TMAN 6.1]: Qwen3-8B and Llama-3.1-8B with 2 and 4 bits, and as F16 with BitNet's.  Of the last matrices of their
+ * sub-layers 128 outputs do not fit into TCM as tiles: tiles are made of half of k. */
+static void eight_billion(struct run *u)
+{
+    static const uint32_t all[][2] = {{4096, 4096}, {4096, 1024}, {4096, 12288}, {4096, 14336}, {12288, 4096},
+        {14336, 4096}, {2560, 2560}, {2560, 640}, {2560, 6912}, {6912, 2560}};
+    static const int few_bits[] = {KIND_W2_G64, KIND_W4_G64};
+    enum { WIDE = 4, BITNET = 6, N_ALL = 10 };
+    for (int s = 0; s < N_ALL; s++) {
+        const uint32_t k = all[s][0], n = all[s][1];
+        for (int i = 0; i < 2 && s < BITNET; i++) {
+            lookup(u, few_bits[i], k, n);
+            gemm(u, few_bits[i], 1, s < WIDE ? k : k / 2, n);
+            gemm(u, few_bits[i], ROWS_MAX, s < WIDE ? k : k / 2, n);
+        }
+        gemm(u, KIND_F16, 1, k, n);
+        gemm(u, KIND_F16, ROWS_MAX, k, n);
+    }
+    for (int i = 0; i < 2; i++) dequant(u, few_bits[i], all[0][0], all[0][1]);
+    const uint32_t inputs[] = {4096, 12288, 14336};
+    for (int i = 0; i < 3; i++) {
+        struct row r = tables(u, inputs[i]);
+        add(u, &r);
+    }
+}
+
 /* What a whole step needs that the papers' tables do not. */
 static void steps(struct run *u)
 {
     for (int s = 0; s < N_KV_SHAPES; s++) {
-        for (int m = 0; m < 4; m++) gemm(u, Q4_0, rows_of_gemm[m], kv_shapes[s][0], kv_shapes[s][1]);
-        gemv(u, Q4_0, 1, kv_shapes[s][0], kv_shapes[s][1]);
-        gemv(u, Q4_0, 2, kv_shapes[s][0], kv_shapes[s][1]);
+        for (int m = 0; m < 4; m++) gemm(u, KIND_Q4_0, rows_of_gemm[m], kv_shapes[s][0], kv_shapes[s][1]);
+        gemv(u, KIND_Q4_0, 1, kv_shapes[s][0], kv_shapes[s][1]);
+        gemv(u, KIND_Q4_0, 2, kv_shapes[s][0], kv_shapes[s][1]);
     }
     for (int s = 0; s < N_SMALL_SHAPES; s++)
-        for (int m = 0; m < 4; m++) gemm(u, F16, rows_of_gemm[m], small_shapes[s][0], small_shapes[s][1]);
+        for (int m = 0; m < 4; m++) gemm(u, KIND_F16, rows_of_gemm[m], small_shapes[s][0], small_shapes[s][1]);
     for (int s = 0; s < N_HEADS; s++)
         for (int m = 0; m <= N_BATCHES; m++) {
             uint32_t full = NPU_ATTENTION_ROWS / heads[s][0]; /* a tile's rows: what prefill fills */
@@ -296,18 +359,20 @@ static void steps(struct run *u)
             if (!twice) attention_step(u, heads[s], n, 1024), attention_step(u, heads[s], n, 4096);
         }
     for (int w = 0; w < N_WIDTHS; w++)
-        for (int m = 0; m < N_BATCHES; m++) head(u, widths[w] < 1024 ? F16 : Q8_0, batches[m], widths[w]);
+        for (int m = 0; m < N_BATCHES; m++) head(u, widths[w] < 1024 ? KIND_F16 : KIND_Q8_0, batches[m], widths[w]);
+    low_bits(u);
+    eight_billion(u);
 }
 
 /* Cheap rows of the same kernels, for tests. */
 static void small_steps(struct run *u)
 {
-    gemm(u, Q4_0, 1, 1536, 256);
-    gemm(u, Q4_0, 16, 2048, 256);
-    gemm(u, F16, 1, 64, 64);
-    gemm(u, F16, ROWS_MAX, 256, 768);
+    gemm(u, KIND_Q4_0, 1, 1536, 256);
+    gemm(u, KIND_Q4_0, 16, 2048, 256);
+    gemm(u, KIND_F16, 1, 64, 64);
+    gemm(u, KIND_F16, ROWS_MAX, 256, 768);
     attention_step(u, heads[5], 4, 1024);
-    head(u, F16, 2, 64);
+    head(u, KIND_F16, 2, 64);
 }
 
 /* One KV head of Qwen2.5-1.5B: 6 query heads. */
@@ -376,7 +441,7 @@ static void rows(struct run *u)
     static const struct {
         const char *name, *kind;
         uint32_t code, way;
-    } list[] = {{"add", "f32", NPU_OP_ADD, 0}, {"swiglu", "f32", NPU_OP_SWIGLU, 0},
+    } list[] = {{"add", "f32", NPU_OP_ADD, 0}, {"swiglu", "f32", NPU_OP_SWIGLU, 0}, {"relu2", "f32", NPU_OP_RELU2, 0},
         {"rms_norm", "f32", NPU_OP_RMS_NORM, 0}, {"rope", "f32", NPU_OP_ROPE, 0}, {"fit", "f32", NPU_OP_FIT, 0},
         {"unfit", "f32", NPU_OP_UNFIT, 0}, {"quantize", "act8", NPU_OP_QUANTIZE, 0},
         {"exp16", "table", NPU_OP_EXP16, NPU_EXP_TABLE}, {"exp16", "f16", NPU_OP_EXP16, NPU_EXP_F16},
@@ -405,9 +470,14 @@ static void compiler(char *text, size_t n)
 
 int main(int argc, char **argv)
 {
-    struct run u = {.small = argc > 1 && strcmp(argv[1], "--small") == 0};
-    if (argc > 2 && strcmp(argv[1], "--kernel") == 0) u.kernel = argv[2];
-    int only_steps = argc > 1 && strcmp(argv[1], "--steps") == 0;
+    struct run u = {.small = argc == 2 && strcmp(argv[1], "--small") == 0};
+    const int only_steps = argc == 2 && strcmp(argv[1], "--steps") == 0;
+    if ((argc == 3 || argc == 4) && strcmp(argv[1], "--kernel") == 0)
+        u.kernel = argv[2], u.kind = argv[3];
+    else if (argc > 1 && !u.small && !only_steps) {
+        fprintf(stderr, "usage: lutra-npu-count [--small | --steps | --kernel NAME [KIND]]\n");
+        return strcmp(argv[1], "--help") != 0;
+    }
     char name[128];
     if (bench_missing()) {
         fprintf(stderr, "lutra-npu-count: %s\n", bench_missing());
@@ -415,7 +485,7 @@ int main(int argc, char **argv)
     }
     bench_open(&u.b, MEMORY_BYTES);
     u.b.machine.tcm_kept = KEPT;
-    u.weights = npu_sim_buffer(u.b.sim, 80 << 20);
+    u.weights = npu_sim_buffer(u.b.sim, 112 << 20);
     u.src = npu_sim_buffer(u.b.sim, ROWS_MAX * 4 * 18944);
     u.dst = npu_sim_buffer(u.b.sim, ROWS_MAX * 4 * 18944);
     u.tables = npu_sim_buffer(u.b.sim, sizeof(struct attention_box));

@@ -34,10 +34,14 @@ def table(head, rows):
                                                                                    for r in rows])
 
 
-def verdict(low, high, published):
+def verdict(low, high, published, most=None):
     if low == high:
         return f"{100 * (low / published - 1):+.0f} %"
-    return "below" if high < published else "above" if low > published else "overlaps" if high < 2 * low else "undecided"
+    return "below" if high < published else "above" if low > (most or published) else "overlaps" if high < 2 * low else "undecided"
+
+
+def times_of(row, *names):
+    return [span(row[n]["low_us"], row[n]["high_us"]) if n in row else "" for n in names]
 
 
 class Figures:
@@ -47,6 +51,10 @@ class Figures:
                                                check=True).stdout)
         self.step = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
         self.fill = {(s["model"], s["tokens"]): s for s in d["prefill_modelled"] if s["soc"] == SOC}
+        self.low = {(s["model"], s["weights"], s["way"], s["context"]): s for s in d["low_bits_decode_modelled"]
+                    if s["soc"] == SOC}
+        self.modes_of = {(m["model"], m["mode"]): m for m in d["modes_modelled"]}
+        self.low_fill = {(s["model"], s["way"]): s for s in d["low_bits_prefill_modelled"] if s["soc"] == SOC}
 
     def steps(self):
         rows = []
@@ -104,12 +112,12 @@ class Figures:
         """Published figures that no profile is made from, one value each; those compared elsewhere are named there."""
         rows = []
         for f in json.load(open(Path(__file__).parent / "published.json"))["figures"]:
-            if f["use"] != "held out" or f.get("ours") in ("ratios", "pipeline"):
+            if f["use"] != "held out" or f.get("ours") in ("ratios", "pipeline", "gains", "modes"):
                 continue
             if "not_compared" in f:
                 rows.append([f["source"], f["what"], "", "", "not compared: " + f["not_compared"]])
                 continue
-            low, high = getattr(self, "of_" + f["ours"])(f["model"])
+            low, high = getattr(self, "of_" + f["ours"])(f["model"], *([f["mode"]] if "mode" in f else []))
             rows.append([f["source"], f["what"], f"{f['published']:g}", f"{low:.1f}" if low == high
                          else span(low, high, 1),
                          verdict(low, high, f["published"])])
@@ -119,9 +127,108 @@ class Figures:
         m = next(m for m in self.d["memory_computed"] if m["model"] == model)
         return ((m["layers_bytes"] + m["cache_bytes"]) / 2**20,) * 2
 
-    def of_watts(self, model):
-        w = self.step[model, 1, USUAL]["whole"]
+    def lookups(self, model):
+        return self.low[model, "ternary", "planes, lookup", USUAL]
+
+    def of_rate(self, model):
+        return self.lookups(model)["tokens_per_s_low"], self.lookups(model)["tokens_per_s_high"]
+
+    def of_decode_mj(self, model):
+        return self.lookups(model)["whole"]["low_mj"], self.lookups(model)["whole"]["high_mj"]
+
+    def of_decode_watts(self, model):
+        w = self.lookups(model)["whole"]
         return w["low_mj"] / w["low_us"] * 1e3, w["high_mj"] / w["high_us"] * 1e3
+
+    def of_prompt_mj(self, model):
+        s = self.low_fill[model, "planes, tiles"]
+        return s["whole"]["low_mj"] / s["tokens"], s["whole"]["high_mj"] / s["tokens"]
+
+    def of_mode_decode_mj(self, model, mode):
+        t = self.modes_of[model, mode]["decode"]
+        return t["low_mj"], t["high_mj"]
+
+    def of_mode_decode_watts(self, model, mode):
+        t = self.modes_of[model, mode]["decode"]
+        return t["low_mj"] / t["low_us"] * 1e3, t["high_mj"] / t["high_us"] * 1e3
+
+    def of_mode_prompt_mj(self, model, mode):
+        m = self.modes_of[model, mode]
+        return m["prompt"]["low_mj"] / m["prompt_tokens"], m["prompt"]["high_mj"] / m["prompt_tokens"]
+
+    def of_mode_prompt_watts(self, model, mode):
+        t = self.modes_of[model, mode]["prompt"]
+        return t["low_mj"] / t["low_us"] * 1e3, t["high_mj"] / t["high_us"] * 1e3
+
+    def mpgemv(self):
+        rows = []
+        for r in self.d["mpgemv_modelled"]:
+            each = [f"{r[n] * 256 / r['k'] / r['n']:.2f}" for n in ("lookup_packets", "masks_packets", "tiles_packets")]
+            rows.append([f"{r['k']}x{r['n']}", r["weights"], *each,
+                         *times_of(r, "lookup", "masks", "tiles", "QNN, 4 bit per channel", "QNN, F16")])
+        return table(["k x n", "weights", "lookup", "masks", "tiles", "lookup, us", "masks", "tiles", "QNN 4 bit",
+                      "QNN F16"], rows)
+
+    def mpgemm(self):
+        return table(["k x n", "weights", "tiles", "tiles, us", "QNN F16", "QNN 4 bit", "llm.npu INT8"],
+                     [[f"{r['k']}x{r['n']}", r["weights"], f"{r['tiles_packets'] * 256 / r['k'] / r['n']:.1f}",
+                       *times_of(r, "tiles", "QNN, F16", "QNN, 4 bit per channel", "llm.npu")]
+                      for r in self.d["mpgemm_modelled"]])
+
+    def modes(self):
+        rows = []
+        for (model, mode), m in self.modes_of.items():
+            t, p, n = m["decode"], m["prompt"], m["prompt_tokens"]
+            rows.append([model, mode, span(1e6 / t["high_us"], 1e6 / t["low_us"], 1),
+                         span(n * 1e6 / p["high_us"], n * 1e6 / p["low_us"]), span(t["low_mj"], t["high_mj"]),
+                         span(p["low_mj"] / n, p["high_mj"] / n, 1), f"{m['memory_bytes'] / 2**30:.1f}"])
+        return table(["model", "weights", "decoding, tokens per second", "prompt, tokens per second",
+                      "decoding, mJ per token", "prompt, mJ per token", "GiB"], rows)
+
+    def gains(self):
+        rows = []
+        for source, what, part, slow, published in (
+                ("TMAN Figure 14", "decoding over QNN, 4 bit per channel", "decode", "QNN, 4 bit per channel", (1.5, 1.8)),
+                ("TMAN Figure 14", "decoding over llm.npu", "decode", "llm.npu", (3.1, 3.8)),
+                ("TMAN Figure 15", "a prompt over llm.npu", "prompt", "llm.npu", (None, 1.4)),
+                ("TMAN Figure 15", "a prompt over QNN, F16", "prompt", "QNN, F16", (1, 1))):
+            ratios = []
+            for model in dict.fromkeys(model for model, _ in self.modes_of):
+                fast = next(m for (name, mode), m in self.modes_of.items() if name == model and mode in ("2 bit", "ternary"))
+                ends = sorted(self.modes_of[model, slow][part][e] / fast[part][e] for e in ("low_us", "high_us"))
+                if published != (1, 1) or "BitNet" in model:
+                    ratios.append((model, ends))
+            if published[0] is None:
+                ratios = [("largest of three", [max(e[i] for _, e in ratios) for i in (0, 1)])]
+            low, high = published[0] or published[1], published[1]
+            told = f"{low:g} to {high:g}" if low < high else f"up to {high:g}" if published[0] is None else "similar"
+            rows += [[source, what, model, span(*ends, 2), told, verdict(*ends, low, high)] for model, ends in ratios]
+        return table(["figure", "2 bit (BitNet-2B: ternary)", "model", "modelled, both at the same end", "published", ""],
+                     rows)
+
+    def parts(self):
+        return table(["part", "us"], [[name, span(t["low_us"], t["high_us"])] for name, t in
+                                      self.d["parts_modelled"][0].items()])
+
+    def sharing(self):
+        return table(["model", "weights", "lookups", "tables, each product its own", "shared", "saved", "TCM, KiB"],
+                     [[t["model"], t["mode"], f"{t['lookups_packets']:.0f}", f"{t['tables_packets']:.0f}",
+                       f"{t['shared_packets']:.0f}",
+                       f"{100 * (1 - (t['lookups_packets'] + t['shared_packets']) / (t['lookups_packets'] + t['tables_packets'])):.1f} %",
+                       f"{t['tables_bytes'] / 1024:.0f}"] for t in self.d["tables_counted"]])
+
+    def lowbits(self):
+        rows = []
+        for (model, weights, way, context), s in self.low.items():
+            if context != USUAL:
+                continue
+            parts = [s["parts"]["products"], s["parts"]["head"], s["whole"]]
+            rows.append([model, weights, way, f"{s['layers_bytes'] / 2**20:.0f}"] +
+                        [span(p["low_us"] / 1e3, p["high_us"] / 1e3, 1) for p in parts] +
+                        [span(s["tokens_per_s_low"], s["tokens_per_s_high"]),
+                         span(s["whole"]["low_mj"], s["whole"]["high_mj"])])
+        return table(["model", "weights", "packed, multiplied", "MiB of layers", "products", "head", "whole",
+                      "tokens per second", "mJ per token"], rows)
 
     def methods(self):
         on = {(c["model"], c["method"] + (", judged" if c["judge"] else "")): c

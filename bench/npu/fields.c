@@ -8,7 +8,7 @@
  * output | 64 scales | 64 minima.  Vector j, field f, byte b of an output: k = (32 / bits) j + 4 f + {0, 2, 1, 3}[b].
  */
 #include "ablation.h"
-#include "bitplane.h"
+#include "npu/wire/planes.h"
 
 enum { AT_ONCE = 4, CHUNK = 4 }; /* vectors in registers; blocks per DMA */
 
@@ -75,34 +75,41 @@ ISA_INLINE void block(struct isa *isa, const uint32_t bits, const uint32_t group
 }
 
 #define BLOCK(bits, group, minima)                                                                                     \
-    __attribute__((noinline)) static void block_##bits##_##group(struct isa *isa, uint8_t *restrict y,                 \
+    __attribute__((noinline)) static void block_##bits##_##group##_##minima(struct isa *isa, uint8_t *restrict y,      \
         const uint8_t *restrict w, const uint8_t *restrict q, const struct npu_act8 *a, uint32_t n_groups)             \
     {                                                                                                                  \
         block(isa, bits, group, minima, y, w, q, q + a->sums, q + a->scales, n_groups);                                \
     }
 BLOCK(1, 128, 0)
 BLOCK(2, 128, 0)
+BLOCK(2, 64, 0)
 BLOCK(2, 64, 1)
+BLOCK(4, 64, 1)
 BLOCK(4, 128, 1)
 
 static int block_of_kind(struct isa *isa, uint32_t kind, uint8_t *restrict y, const uint8_t *restrict w,
     const uint8_t *restrict q, const struct npu_act8 *a, uint32_t n_groups)
 {
     switch (kind) {
-    case BITPLANE_KIND(1, 128, 0): block_1_128(isa, y, w, q, a, n_groups); return 0;
-    case BITPLANE_KIND(2, 128, 0): block_2_128(isa, y, w, q, a, n_groups); return 0;
-    case BITPLANE_KIND(2, 64, 1): block_2_64(isa, y, w, q, a, n_groups); return 0;
-    case BITPLANE_KIND(4, 128, 1): block_4_128(isa, y, w, q, a, n_groups); return 0;
+    case NPU_PLANES(1, 128, NPU_PLANES_CENTRED): block_1_128_0(isa, y, w, q, a, n_groups); return 0;
+    case NPU_PLANES(2, 128, NPU_PLANES_CENTRED):
+    case NPU_PLANES(2, 128, NPU_PLANES_TERNARY): block_2_128_0(isa, y, w, q, a, n_groups); return 0;
+    case NPU_PLANES(2, 64, NPU_PLANES_CENTRED): block_2_64_0(isa, y, w, q, a, n_groups); return 0;
+    case NPU_PLANES(2, 64, NPU_PLANES_MINIMA): block_2_64_1(isa, y, w, q, a, n_groups); return 0;
+    case NPU_PLANES(4, 64, NPU_PLANES_MINIMA): block_4_64_1(isa, y, w, q, a, n_groups); return 0;
+    case NPU_PLANES(4, 128, NPU_PLANES_MINIMA): block_4_128_1(isa, y, w, q, a, n_groups); return 0;
     default: return -1;
     }
 }
 
 uint32_t ablation_fields(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
-    struct bitplane b;
+    struct npu_weights w;
     struct npu_act8 a;
-    if (bitplane_layout(op->kind, op->k, op->n, &b) || op->k % 64 || op->n % 64) return NPU_BAD_SHAPE;
-    const uint32_t n_groups = op->k / b.group, n_blocks = op->n / 64, bytes = n_groups * b.group_bytes / 2;
+    if (!npu_is_planes(op->kind) || npu_weights_layout(op->kind, op->k, op->n, &w) || op->k % 64 || op->n % 64)
+        return NPU_BAD_SHAPE;
+    const uint32_t n_groups = op->k / npu_planes_group(w.kind), n_blocks = op->n / 64,
+                   bytes = n_groups * npu_planes_group_bytes(&w) / 2;
     if (machine->tcm_kept + 3 * CHUNK * (uint64_t)bytes > machine->tcm_bytes) return NPU_NO_ROOM;
     npu_act8_layout(op->k, &a);
     uint8_t *ring = isa_ptr(machine->tcm_start + machine->tcm_kept), *y = isa_ptr(op->dst);

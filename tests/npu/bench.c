@@ -60,7 +60,7 @@ void bench_open(struct bench *b, uint32_t ddr_bytes)
     struct npu_sim_settings s = {.tcm_bytes = BENCH_TCM_BYTES, .ddr_bytes = ddr_bytes, .seed = 1};
     assert_int_equal(npu_sim_open(&b->sim, &s, NULL), 0);
     b->bytes = NPU_SIM_BOX_BYTES + BENCH_TCM_BYTES + ddr_bytes;
-    b->machine = (struct npu_machine){NPU_SIM_BOX_BYTES, BENCH_TCM_BYTES, 0, 1};
+    b->machine = (struct npu_machine){NPU_SIM_BOX_BYTES, BENCH_TCM_BYTES, 0, 1, 0, 0};
 }
 
 static void stop(struct guest *g)
@@ -112,6 +112,7 @@ static void ask(struct bench *b, struct guest *g, uint32_t command, const struct
     }
     unlink(g->path); /* the guest has it open: nothing stays behind when a test fails */
     free(acc);
+    memcpy(&b->machine, g->box + BOX_MACHINE, sizeof b->machine);
     b->packets = g->box[BOX_PACKETS], b->hvx = g->box[BOX_HVX];
 }
 
@@ -134,7 +135,8 @@ void bench_sim(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t 
     machine.n_threads = ++b->n_runs % 2 ? 4 : 1; /* the Hexagon binary has one: the bits are the same */
     assert_int_equal(npu_execute(npu_sim_isa(b->sim), &machine, op), NPU_OK);
     npu_sim_host_reads(b->sim, out, bytes);
-    npu_sim_end(b->sim, b->machine.tcm_kept);
+    b->machine.tables_m = machine.tables_m, b->machine.tables_k = machine.tables_k;
+    npu_sim_end(b->sim, npu_tcm_keeps(&b->machine));
     const struct npu_sim_fault *f = npu_sim_faults(b->sim, &n);
     if (n) fail_msg("%s in %s line %d, offset %#x", npu_sim_fault_name(f->kind), f->kernel, f->line, f->offset);
 }

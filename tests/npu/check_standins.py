@@ -51,7 +51,7 @@ for text, where in ((count, "isa_qemu_impl.h"), (real, "isa_real_impl.h")):
 
 # Every kernel's source for silicon and for counting: as many packets, but for what calls DMA and tiles, which are other
 # code, and exp, which the counting program schedules worse.
-SLACK = {"attention": 0.02, "gemm": 0.03, "head": 0.01, "move": 0.03, "exp": 0.15}
+SLACK = {"attention": 0.02, "gemm": 0.04, "head": 0.01, "lookup": 0.02, "move": 0.03, "exp": 0.15}
 flags = ["--target=hexagon-unknown-linux-musl", "-mv73", "-mhvx=v73", "-mhvx-length=128b", "-O2", "-std=c11",
          "-ffreestanding",
          "-fno-builtin", "-ffp-contract=off", f"-I{root}/src", "-S", "-o", "-"]

@@ -44,6 +44,7 @@ static void serve(struct isa *isa, volatile uint32_t *box)
     box[BOX_PACKETS] = packets() - p;
     box[BOX_INSTRUCTIONS] = instructions() - n;
     box[BOX_HVX] = hvx_instructions() - h;
+    for (uint32_t i = 0; i < sizeof machine / 4; i++) box[BOX_MACHINE + i] = ((uint32_t *)&machine)[i];
 }
 
 __attribute__((noreturn, used)) void guest_main(const uint32_t *stack)

@@ -16,9 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
-NAMED, LIMIT_S = 0.8, "120"  # a bug may make a program wait forever
-TARGETS = {"npu/silicon/qemu": "npu_silicon", "npu/test_whole": "npu_test_whole",
-           "unit/npu/test_check": "npu_test_check"}
+NAMED, LIMIT_S = 0.8, 120  # a bug may make a program wait forever
+
+
+def target(test):
+    """What is built for a test of ctest; None: it reads sources alone."""
+    if test in ("npu/silicon/order", "npu/standins"):
+        return None
+    return {"npu/silicon/qemu": "npu_silicon"}.get(test, test.removeprefix("unit/").replace("/", "_"))
 
 
 def run(command, **more):
@@ -42,11 +47,12 @@ class Copy:
 
     def test(self, name):
         """Exit status and output; a build that fails is none of a test's business."""
-        made = run(["cmake", "--build", self.build, "-j2", "--target", TARGETS[name]])
-        if made.returncode:
+        to_build = target(name)
+        made = run(["cmake", "--build", self.build, "-j2", "--target", to_build]) if to_build else None
+        if made and made.returncode:
             sys.exit(f"{name} is not built: {made.stdout[-2000:]}")
-        told = run(["ctest", "--test-dir", self.build, "-R", f"^{name}$", "--output-on-failure", "--no-tests=error",
-                    "--timeout", LIMIT_S])
+        told = run(["timeout", str(LIMIT_S), "ctest", "--test-dir", self.build, "-R", f"^{name}$",
+                    "-V", "--no-tests=error"])  # a limit of the test's own would be the longer one
         return told.returncode, told.stdout
 
 

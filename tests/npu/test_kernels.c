@@ -28,8 +28,9 @@ enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, MEMORY_BYTES = 4 << 20 };
 static const struct {
     uint32_t type, kind;
 } kinds[] = {{QUANT_Q4_0, NPU_W_Q4_0}, {QUANT_Q4_1, NPU_W_Q4_1}, {QUANT_IQ4_NL, NPU_W_IQ4_NL}, {QUANT_Q8_0, NPU_W_Q8_0},
-    {QUANT_F32, NPU_W_SUPER4}, {QUANT_F16, NPU_W_F16}, {QUANT_MXFP4, NPU_W_MXFP4}, {QUANT_Q2_0, NPU_W_Q2_0}};
-enum { N_KINDS = 8, N_GGUF_KINDS = 4 };
+    {QUANT_F32, NPU_W_SUPER4}, {QUANT_F16, NPU_W_F16}, {QUANT_MXFP4, NPU_W_MXFP4}, {QUANT_Q2_0, NPU_W_Q2_0},
+    {QUANT_Q2_0, NPU_W_TERNARY}};
+enum { N_KINDS = 9, N_GGUF_KINDS = 4 };
 
 static uint64_t seed = 2026;
 
@@ -69,6 +70,9 @@ static uint32_t put_weights(struct bench *b, int i, const struct npu_weights *w)
         npu_pack_tile32(w, kinds[i].type, rows, row_bytes, packed, 0, w->n_blocks);
         free(rows);
     }
+    if (w->kind == NPU_W_TERNARY) /* codes 3 become 1 */
+        for (uint32_t j = 0; j < bytes; j++)
+            if (j % w->unit_bytes < w->code_bytes) packed[j] &= (uint8_t) ~((packed[j] & packed[j] >> 1 & 0x55) << 1);
     uint32_t at = bench_put(b, packed, bytes);
     free(packed), free(x);
     return at;
@@ -86,14 +90,15 @@ static int code_at(const struct npu_weights *w, const uint8_t *p, uint32_t k, ui
 {
     static const int8_t nl[16] = QUANT_IQ4_NL_VALUES, fp4[16] = QUANT_MXFP4_VALUES;
     uint32_t shift, at = npu_code_offset(w, k, n, &shift), scale = npu_scale_offset(w, k, n);
-    int q = p[at] >> shift & (w->kind == NPU_W_Q2_0 ? 3 : 15);
+    int q = p[at] >> shift & ((1 << npu_weights_bits(w->kind)) - 1);
     *d = f16_to_f32(half_at(p, scale));
     *m = w->kind == NPU_W_Q4_1 ? f16_to_f32(half_at(p, scale + 128)) : 0;
     switch (w->kind) {
     case NPU_W_Q4_1: return q;
     case NPU_W_IQ4_NL: return nl[q];
     case NPU_W_MXFP4: return fp4[q];
-    case NPU_W_Q2_0: return q - 1;
+    case NPU_W_Q2_0:
+    case NPU_W_TERNARY: return q - 1;
     case NPU_W_Q8_0: return p[at] - 128;
     default: return q - 8;
     }
@@ -133,7 +138,9 @@ static void dequantization_is_exact(void **state)
         for (uint32_t n = 0; n < 70; n++)
             for (uint32_t k = 0; k < 192; k++) {
                 uint16_t h = half_at(tiles, n / 32 * stride + k / 32 * 2048 + npu_tile_offset(k % 32, n % 32));
-                assert_true(f16_to_f32(h) == tile_value(&w, packed, k, n));
+                float want = tile_value(&w, packed, k, n);
+                if (f16_to_f32(h) != want)
+                    fail_msg("kind %u, input %u, output %u: %g, wanted %g", w.kind, k, n, f16_to_f32(h), want);
             }
         bench_close(&b);
     }
@@ -160,6 +167,29 @@ static void check_act8(const uint8_t *a, const float *x, uint32_t k)
         }
         assert_int_equal(sum, stored);
     }
+}
+
+/* Below 2^-100 everything is 0; nothing else may come of a row whose reciprocal is no number. */
+static void rows_of_almost_nothing_are_zeros(void **state)
+{
+    enum { K = 256 };
+    static const float most[] = {0, 0x1p-149f, 0x1p-126f, 0x1p-101f};
+    struct npu_act8 l;
+    struct bench b;
+    (void)state;
+    npu_act8_layout(K, &l);
+    bench_open(&b, MEMORY_BYTES);
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        float x[K];
+        for (uint32_t k = 0; k < K; k++) x[k] = k % 2 ? -most[i] : most[i];
+        struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .m = 1, .k = K, .src = bench_put(&b, x, sizeof x)};
+        op.dst = bench_put(&b, NULL, l.bytes);
+        bench_run(&b, &op, op.dst, l.bytes);
+        const uint8_t *a = npu_sim_host(b.sim, op.dst);
+        for (uint32_t k = 0; k < l.scales + 4; k++)
+            if (a[k]) fail_msg("a row of %g: byte %u of its codes, sums and scale is %#x", most[i], k, a[k]);
+    }
+    bench_close(&b);
 }
 
 /* The contract of npu_gemv in plain C: one rounding per written operation. */
@@ -192,9 +222,9 @@ static float gemv_reference(const struct npu_weights *w, const uint8_t *p, const
 static void integer_product_of_one_row_is_exact(void **state)
 {
     (void)state;
-    static const uint32_t shapes[][2] = {{64, 32}, {256, 70}, {320, 33}, {1536, 64}};
+    static const uint32_t shapes[][2] = {{64, 32}, {256, 70}, {320, 33}, {448, 33}, {1536, 64}};
     for (int i = 0; i < N_GGUF_KINDS; i++)
-        for (int s = 0; s < 4; s++)
+        for (int s = 0; s < 5; s++)
             for (int extreme = 0; extreme < 2; extreme++) {
                 struct bench b;
                 struct npu_weights w;
@@ -426,6 +456,7 @@ int main(void)
     if (bench_missing()) printf("emulator only: %s\n", bench_missing());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dequantization_is_exact),
+        cmocka_unit_test(rows_of_almost_nothing_are_zeros),
         cmocka_unit_test(integer_product_of_one_row_is_exact),
         cmocka_unit_test(tile_product_of_any_row_count),
         cmocka_unit_test(row_operations_are_close),

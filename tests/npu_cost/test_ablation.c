@@ -38,7 +38,7 @@ static void rig_open(struct rig *r)
 {
     struct npu_sim_settings s = {.tcm_bytes = TCM, .ddr_bytes = 1 << 20, .seed = 3};
     assert_int_equal(npu_sim_open(&r->sim, &s, NULL), 0);
-    r->machine = (struct npu_machine){NPU_SIM_BOX_BYTES, TCM, TABLE, 1};
+    r->machine = (struct npu_machine){NPU_SIM_BOX_BYTES, TCM, TABLE, 1, 0, 0};
 }
 
 static void rig_run(struct rig *r, const struct npu_op *op)
@@ -125,6 +125,63 @@ static void values_are_in_their_places(void **state)
     }
 }
 
+/* Where the scale of output n is behind its codes. */
+static uint32_t finished_scale(uint32_t bits, uint32_t n)
+{
+    if (bits == 2) return 2 * (n / 16 * 32 + n % 8 * 2 + n / 8 % 2);
+    return 2 * (2 * (8 * (n / 4 % 2) + n % 4 + 16 * (n / 8 % 2)) + n / 16);
+}
+
+static void put_finished(uint8_t *p, uint32_t bits, uint32_t k, uint32_t n, uint32_t q)
+{
+    static const uint32_t byte[4] = {0, 2, 1, 3};
+    uint32_t at, shift;
+    if (bits == 2)
+        at = 128 * (k % 64 / 32 * 2 + n / 16) + k % 32 * 4 + byte[n % 4], shift = n % 16 / 4 * 2;
+    else
+        at = 128 * (n / 2) + k % 32 * 4 + byte[k % 128 / 32], shift = n % 2 * 4;
+    p[at] |= (uint8_t)(q << shift);
+}
+
+/* Tiles of 32 outputs x 32 k: code times scale, and then plus the minimum, to the nearest half. */
+static void finished_halves_are_those_of_their_groups(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 2; bits <= 4; bits += 2) {
+        const uint32_t group = 32 * bits, unit = bits == 2 ? 640 : 2176, codes = 4 * bits * group;
+        const uint32_t bytes = K / group * unit;
+        struct rig r;
+        static uint16_t d[K][N], m[K][N];
+        uint8_t packed[K / 128 * 2176] = {0}; /* the larger of both */
+        for (uint32_t g = 0; g < K / group; g++)
+            for (uint32_t n = 0; n < N; n++) {
+                d[g][n] = (uint16_t)(0x2000 + next() % 0x2000), m[g][n] = (uint16_t)(0xa800 + next() % 0x2000);
+                uint8_t *scales = packed + g * unit + codes + finished_scale(bits, n);
+                memcpy(scales, &d[g][n], 2), memcpy(scales + (bits == 2 ? 32 : 16), &m[g][n], 2);
+            }
+        for (uint32_t k = 0; k < K; k++)
+            for (uint32_t n = 0; n < N; n++) {
+                code[k][n] = (uint8_t)(next() % (1u << bits));
+                put_finished(packed + k / group * unit, bits, k, n, code[k][n]);
+            }
+        rig_open(&r);
+        uint32_t at = npu_sim_buffer(r.sim, bytes);
+        memcpy(npu_sim_host(r.sim, at), packed, bytes);
+        struct npu_op op = {.code = ABLATION_FINISHED_2 + bits / 4, .k = K, .n = N, .weights = at};
+        rig_run(&r, &op);
+        const uint8_t *tiles = npu_sim_host(r.sim, r.machine.tcm_start + TABLE);
+        for (uint32_t k = 0; k < K; k++)
+            for (uint32_t n = 0; n < N; n++) {
+                uint16_t h;
+                memcpy(&h, tiles + k / 32 * 2048 + npu_tile_offset(n, k % 32), 2);
+                float x = f16_to_f32(f32_to_f16((float)code[k][n] * f16_to_f32(d[k / group][n])));
+                if (h != f32_to_f16(x + f16_to_f32(m[k / group][n])))
+                    fail_msg("%u bits, k %u, n %u: %#x", bits, k, n, h);
+            }
+        npu_sim_close(&r.sim);
+    }
+}
+
 static void softmax_is_one(void **state)
 {
     (void)state;
@@ -168,6 +225,7 @@ static void softmax_is_one(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values_are_in_their_places), cmocka_unit_test(softmax_is_one)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values_are_in_their_places),
+        cmocka_unit_test(finished_halves_are_those_of_their_groups), cmocka_unit_test(softmax_is_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

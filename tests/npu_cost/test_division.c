@@ -9,6 +9,7 @@
 
 #include "division.h"
 #include "npu/dsp/kernels.h"
+#include "npu/wire/planes.h"
 #include "npu/sim/sim.h"
 
 enum { TCM = 8 << 20, KEPT = 65536, DDR = 96 << 20, SPANS = 1 << 16 };
@@ -32,11 +33,14 @@ static void close_rig(struct rig *r)
     npu_sim_close(&r->sim);
 }
 
-/* The timeline of one operation on n threads, over zeros. */
+/* The timeline of one operation on n threads, over zeros; of a lookup, behind its tables. */
 static void run(struct rig *r, struct npu_op *op, uint32_t n)
 {
     size_t n_faults;
-    struct npu_machine machine = {NPU_SIM_BOX_BYTES, TCM, KEPT, n};
+    struct npu_machine machine = {NPU_SIM_BOX_BYTES, TCM, KEPT, n, 0, 0};
+    struct npu_op tables = *op;
+    tables.code = NPU_OP_TABLES;
+    if (op->code == NPU_OP_LOOKUP) assert_int_equal(npu_execute(npu_sim_isa(r->sim), &machine, &tables), NPU_OK);
     npu_sim_set_watch(r->sim, &r->watch);
     r->watch.n = 0;
     assert_int_equal(npu_execute(npu_sim_isa(r->sim), &machine, op), NPU_OK);
@@ -89,6 +93,9 @@ static struct npu_op prepared(struct rig *r, struct npu_op op)
     return op;
 }
 
+/* Of an equal share, what the busiest thread of a large lookup may have. */
+#define BAR 1.1
+
 static void threads_share_what_the_model_says(void **state)
 {
     (void)state;
@@ -99,6 +106,7 @@ static void threads_share_what_the_model_says(void **state)
     } cases[] = {
         {"add", {.code = NPU_OP_ADD, .m = 1, .n = 1536}, .1},
         {"swiglu", {.code = NPU_OP_SWIGLU, .m = 1, .n = 4 * 8960}, .1},
+        {"relu2", {.code = NPU_OP_RELU2, .m = 1, .n = 6912}, .1},
         {"rms_norm, 1 row", {.code = NPU_OP_RMS_NORM, .m = 1, .n = 1536}, .01},
         {"rms_norm, 5 rows", {.code = NPU_OP_RMS_NORM, .m = 5, .n = 1536}, .01},
         {"fit", {.code = NPU_OP_FIT, .m = 8, .n = 8960}, .01},
@@ -107,6 +115,11 @@ static void threads_share_what_the_model_says(void **state)
         {"rope of keys", {.code = NPU_OP_ROPE, .m = 3, .n = 256, .k = 64, .param = 128}, .25},
         {"quantize", {.code = NPU_OP_QUANTIZE, .m = 2, .k = 1536}, .05},
         {"gemv", {.code = NPU_OP_GEMV, .m = 2, .k = 1536, .n = 1536, .kind = NPU_W_Q4_0}, .05},
+        {"tables", {.code = NPU_OP_TABLES, .m = 1, .k = 1536}, .05},
+        {"tables of BitNet's rows", {.code = NPU_OP_TABLES, .m = 1, .k = 6912}, .05},
+        {"lookup", {.code = NPU_OP_LOOKUP, .m = 1, .k = 1536, .n = 8960, .kind = NPU_PLANES(1, 128, 0)}, .02},
+        {"lookup, 2 bits", {.code = NPU_OP_LOOKUP, .m = 1, .k = 1536, .n = 8960, .kind = NPU_PLANES(2, 64, 0)}, .02},
+        {"lookup, BitNet", {.code = NPU_OP_LOOKUP, .m = 1, .k = 2560, .n = 640, .kind = NPU_PLANES(2, 128, 2)}, .02},
         {"gemm, 1 row", {.code = NPU_OP_GEMM, .m = 1, .k = 1536, .n = 1536, .kind = NPU_W_Q4_0}, .1},
         {"gemm, keys", {.code = NPU_OP_GEMM, .m = 4, .k = 1536, .n = 256, .kind = NPU_W_Q4_0}, .1},
         {"gemm, 40 rows", {.code = NPU_OP_GEMM, .m = 40, .k = 512, .n = 1536, .kind = NPU_W_Q8_0}, .15},
@@ -126,6 +139,9 @@ static void threads_share_what_the_model_says(void **state)
             struct sums s = sum_up(&r.watch);
             int phases = op.code == NPU_OP_GEMM || op.code == NPU_OP_HEAD;
             near_share(cases[i].name, n, s.busiest[phases], s.all[phases], npu_cost_share(w.parts, n), cases[i].slack);
+            if (op.code == NPU_OP_LOOKUP && op.n > 1024 && s.busiest[phases] * n > BAR * s.all[phases])
+                fail_msg("%s: the busiest of %u has %.3f of an equal share", cases[i].name, n,
+                    s.busiest[phases] * n / s.all[phases]);
             if (w.alone_parts)
                 near_share(cases[i].name, n, s.busiest[0], s.all[0], npu_cost_share(w.alone_parts, n), cases[i].slack);
             if (s.meets != (int)(w.meets + w.hands))
@@ -135,7 +151,7 @@ static void threads_share_what_the_model_says(void **state)
                 fail_msg("%s: %d calls of the tile unit, the model says %g", cases[i].name, (int)c->tile_calls,
                     w.tile_calls);
             double starts = w.starts * (n < w.parts ? n : w.parts);
-            if (op.code == NPU_OP_GEMV && n < 6)
+            if ((op.code == NPU_OP_GEMV || op.code == NPU_OP_LOOKUP) && n < 6)
                 starts = (double)c->dma_descriptors; /* chunks are those of 6 threads */
             if ((double)c->dma_descriptors > starts || (double)c->dma_descriptors < .8 * starts)
                 fail_msg("%s: %d transfers, the model says %g", cases[i].name, (int)c->dma_descriptors, starts);
@@ -236,7 +252,7 @@ static void stages_of_a_product_overlap(void **state)
             printf("%ux%ux%u, %s end: %.1f us, slowest stage %.1f (%.2f), sequential %.1f (%.2f)\n", op.k, op.n, op.m,
                 worst ? "worse" : "better", s.whole, s.slowest, s.whole / s.slowest, s.sequential,
                 s.sequential / s.whole);
-            assert_true(s.whole <= (op.n > 1000 ? 1.15 : 1.25) * s.slowest);
+            assert_true(s.whole <= (op.n > 1000 ? 1.15 : 1.27) * s.slowest);
             assert_true(s.sequential >= 1.4 * s.whole);
             close_rig(&r);
         }
@@ -258,34 +274,38 @@ static int submit(
     return seen.ops->submit(self, op, n_op, ticket, err);
 }
 
-static void a_step_is_made_of_what_the_model_says(void **state)
+/* The messages of one row. */
+static void watch_a_step(const char *path, const char *device)
 {
-    (void)state;
-    const struct npu_model *m = npu_models;
-    struct npu_step_op want[NPU_STEP_OPS_MAX];
     struct npu_transport_ops watched;
     struct fixture f = {0};
     struct lutra_runtime_settings rs;
     struct lutra_session_settings ss;
     int32_t seq;
     lutra_runtime_settings_init(&rs, sizeof rs), lutra_session_settings_init(&ss, sizeof ss);
-    rs.device = "npu-sim", rs.n_threads = 2, ss.n_seq = 2, ss.n_ctx = 128, ss.n_batch = 16;
+    rs.device = device, rs.n_threads = 2, ss.n_seq = 2, ss.n_ctx = 128, ss.n_batch = 16;
     OK(lutra_runtime_open(&f.rt, &rs, err));
-    OK(lutra_model_open(&f.model, f.rt, MODEL, NULL, err));
+    OK(lutra_model_open(&f.model, f.rt, path, NULL, err));
     OK(lutra_session_open(&f.s, f.model, &ss, err));
     OK(lutra_seq_open(f.s, 0, &seq, err));
     feed(f.s, seq, 0, 4, 0);
     struct npu_transport *link = npu_of(&f)->window[0].link;
+    seen.n_op = seen.n_messages = 0;
     seen.ops = link->ops, watched = *link->ops, watched.submit = submit, link->ops = &watched;
     feed(f.s, seq, 4, 1, 0);
-    while (strcmp(m->name, "abacus-1m") != 0) m++;
+    shut(&f);
+}
+
+static void compare_step(const struct npu_model *m)
+{
+    struct npu_step_op want[NPU_STEP_OPS_MAX];
     int n = npu_step_ops(m, 1, 1, want), total = 0;
     for (int i = 0; i < n; i++) {
         int times = 0;
         for (int j = 0; j < seen.n_op; j++) {
             const struct npu_op *op = &seen.op[j];
-            int k = op->code == NPU_OP_GEMM || op->code == NPU_OP_HEAD || op->code == NPU_OP_EMBED ||
-                    op->code == NPU_OP_ROPE;
+            int k = op->code == NPU_OP_GEMM || op->code == NPU_OP_LOOKUP || op->code == NPU_OP_TABLES ||
+                    op->code == NPU_OP_HEAD || op->code == NPU_OP_EMBED || op->code == NPU_OP_ROPE;
             times += op->code == want[i].code && op->m == (uint32_t)want[i].m && op->n == (uint32_t)want[i].n &&
                      (!k || op->k == (uint32_t)want[i].k) && (!want[i].kind || op->kind == want[i].kind) &&
                      (!want[i].param || op->param == (uint32_t)want[i].param);
@@ -304,12 +324,43 @@ static void a_step_is_made_of_what_the_model_says(void **state)
         total -= seen.op[j].code != NPU_OP_INVALIDATE && seen.op[j].code != NPU_OP_FLUSH;
     assert_int_equal(total, 0);
     assert_int_equal(seen.n_messages, npu_step_messages(m));
-    shut(&f);
+}
+
+static void a_step_is_made_of_what_the_model_says(void **state)
+{
+    (void)state;
+    const struct npu_model *m = npu_models;
+    while (strcmp(m->name, "abacus-1m") != 0) m++;
+    watch_a_step(MODEL, "npu-sim");
+    compare_step(m);
+}
+
+/* Tables before the products that share them, and no rows made to fit halves. */
+static void a_step_of_lookups_is_made_of_what_the_model_says(void **state)
+{
+    (void)state;
+    const struct npu_model *m = npu_models;
+    char path[64];
+    lutra_runtime *rt;
+    struct lutra_quantize_settings qs;
+    while (strcmp(m->name, "abacus-1m") != 0) m++;
+    struct npu_model lookups = *m;
+    lookups.weights = lookups.down = "Q1_0 planes", lookups.head = "Q8_0", lookups.way = NPU_WAY_LOOKUP;
+    snprintf(path, sizeof path, "/tmp/lutra-npu-step-%d.gguf", (int)getpid());
+    lutra_quantize_settings_init(&qs, sizeof qs);
+    qs.type = "Q1_0";
+    OK(lutra_runtime_open(&rt, NULL, err));
+    OK(lutra_quantize(rt, MODEL, path, &qs, err));
+    lutra_runtime_close(&rt);
+    watch_a_step(path, "npu-sim:lookup");
+    remove(path);
+    compare_step(&lookups);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(threads_share_what_the_model_says),
-        cmocka_unit_test(stages_of_a_product_overlap), cmocka_unit_test(a_step_is_made_of_what_the_model_says)};
+        cmocka_unit_test(stages_of_a_product_overlap), cmocka_unit_test(a_step_is_made_of_what_the_model_says),
+        cmocka_unit_test(a_step_of_lookups_is_made_of_what_the_model_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

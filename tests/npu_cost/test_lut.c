@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bit planes and table lookup (bench/npu/bitplane.h, lut.c) and the integer product beside it (fields.c): the layout
- * against its words, tables and products against plain C, bit for bit, in the emulator and as Hexagon binaries.
+ * Bit planes and table lookup (npu/wire/planes.h, npu/dsp/lookup.c) and the integer product beside it (fields.c): the
+ * layout against its words, tables and products against plain C, bit for bit, in the emulator and as Hexagon binaries.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +16,9 @@
 #include "ablation.h"
 #include "base/f16.h"
 #include "bench.h"
-#include "bitplane.h"
+#include "npu/wire/planes.h"
 
-enum { N = 300, K_MAX = 640 };
+enum { N_MAX = 900, K_MAX = 640, ELEMENTS = 300 * K_MAX };
 
 static uint64_t seed = 5;
 
@@ -28,62 +28,89 @@ static uint32_t next(void)
     return (uint32_t)(seed >> 16);
 }
 
-static struct bitplane w;
-static uint8_t code[N * K_MAX];
-static uint16_t scale[N * K_MAX / 32], least[N * K_MAX / 32];
+static struct npu_weights w;
+static uint32_t bits, group, form; /* of its kind */
+static uint32_t n_in;              /* its k before it was rounded up */
+static uint8_t code[ELEMENTS], packed[1 << 20];
+static uint16_t scale[ELEMENTS / 32], least[ELEMENTS / 32];
 static float x[K_MAX];
 
-static void draw(uint32_t bits, uint32_t group, uint32_t minima, uint32_t k)
+static void draw(uint32_t kind, uint32_t k, uint32_t n)
 {
-    assert_int_equal(bitplane_layout(BITPLANE_KIND(bits, group, minima), k, N, &w), 0);
-    for (uint32_t i = 0; i < N * k; i++) code[i] = (uint8_t)(next() % (1u << bits));
-    for (uint32_t i = 0; i < N * k / group; i++) {
+    assert_int_equal(npu_weights_layout(kind, k, n, &w), 0);
+    assert_true(n <= N_MAX && k <= K_MAX && n * k <= ELEMENTS && w.bytes <= sizeof packed);
+    bits = npu_planes_bits(kind), group = npu_planes_group(kind), form = npu_planes_form(kind), n_in = k;
+    for (uint32_t i = 0; i < n * k; i++) code[i] = (uint8_t)(next() % (form == NPU_PLANES_TERNARY ? 3 : 1u << bits));
+    for (uint32_t i = 0; i < n * k / group; i++) {
         scale[i] = (uint16_t)(0x2c00 + next() % 2048 + (next() & 0x8000)); /* 2^-4 .. 2^-2, either sign */
+        if (form == NPU_PLANES_TERNARY) scale[i] &= 0x7fff;
         least[i] = (uint16_t)(0x2c00 + next() % 2048 + (next() & 0x8000));
     }
     for (uint32_t i = 0; i < k; i++) x[i] = (float)(int32_t)next() * 0x1p-30f * (next() % 50 ? 1 : 20);
+}
+
+static void pack(void)
+{
+    memset(packed, 0, w.bytes);
+    for (uint32_t n = 0; n < w.n; n++)
+        for (uint32_t k = 0; k < n_in; k++) {
+            uint32_t q = code[n * n_in + k], g = n * (n_in / group) + k / group, bit;
+            for (uint32_t p = 0; p < bits; p++) {
+                uint32_t at = npu_planes_bit(&w, p, k, n, &bit);
+                packed[at] |= (uint8_t)((q >> p & 1) << bit);
+            }
+            memcpy(packed + npu_planes_scale(&w, k, n), scale + g, 2);
+            if (form == NPU_PLANES_MINIMA) memcpy(packed + npu_planes_scale(&w, k, n) + 256, least + g, 2);
+        }
 }
 
 /* The layout's words, read from the front: every bit of every vector, once. */
 static void bits_are_in_their_places(void **state)
 {
     (void)state;
-    draw(3, 64, 1, 320);
-    uint8_t *packed = malloc(w.bytes), *p = packed;
-    bitplane_pack(&w, packed, code, scale, least);
-    for (uint32_t tile = 0; tile < 3; tile++)
-        for (uint32_t block = 0; block < 3; block++)
-            for (uint32_t group = 0; group < 2; group++) {
-                for (int plane = 2; plane >= 0; plane--)
-                    for (uint32_t j = 0; j < 8; j++, p += 128)
-                        for (uint32_t b = 0; b < 128 * 8; b++) {
-                            uint32_t byte = b / 8, n = 128 * block + byte / 4 + 32 * (byte >> 1 & 1) + 64 * (byte & 1);
-                            uint32_t k = 128 * tile + 64 * group + 8 * j + b % 8;
-                            int want = n < N && k < 320 ? code[n * 320 + k] >> plane & 1 : 0;
-                            assert_int_equal(p[byte] >> b % 8 & 1, want);
-                        }
-                for (uint32_t what = 0; what < 2; what++)
-                    for (uint32_t i = 0; i < 128; i++, p += 2) {
-                        uint32_t n = 128 * block + 64 * (i / 64) + i % 64 / 2 + 32 * (i % 2), g = tile * 2 + group;
-                        uint16_t got, want = 0;
-                        memcpy(&got, p, 2);
-                        if (n < N && g < 5) want = (what ? least : scale)[n * 5 + g];
-                        assert_int_equal(got, want);
+    const uint32_t n_all = 900, k_all = 160, groups = k_all / 32; /* two panels of 4 blocks */
+    const uint8_t *p = packed;
+    draw(NPU_PLANES(4, 32, NPU_PLANES_MINIMA), k_all, n_all);
+    assert_int_equal(w.panel, 4);
+    pack();
+    for (uint32_t unit = 0; unit < 16; unit++)
+        for (uint32_t group_in = 0; group_in < 4; group_in++) {
+            uint32_t tile = unit / 4 % 2, block = unit / 8 * 4 + unit % 4, first = 128 * tile + 32 * group_in;
+            for (int plane = 3; plane >= 0; plane--)
+                for (uint32_t j = 0; j < 4; j++, p += 128)
+                    for (uint32_t b = 0; b < 128 * 8; b++) {
+                        uint32_t byte = b / 8, n = 128 * block + byte / 4 + 32 * (byte >> 1 & 1) + 64 * (byte & 1);
+                        uint32_t k = first + 8 * j + b % 4 * 2 + (b % 8 > 3);
+                        int want = n < n_all && k < k_all ? code[n * k_all + k] >> plane & 1 : 0;
+                        assert_int_equal(p[byte] >> b % 8 & 1, want);
                     }
-            }
+            for (uint32_t what = 0; what < 2; what++)
+                for (uint32_t i = 0; i < 128; i++, p += 2) {
+                    uint32_t n = 128 * block + 64 * (i / 64) + i % 64 / 2 + 32 * (i % 2);
+                    uint16_t got, want = 0;
+                    memcpy(&got, p, 2);
+                    if (n < n_all && first < k_all) want = (what ? least : scale)[n * groups + first / 32];
+                    assert_int_equal(got, want);
+                }
+        }
     assert_int_equal(p - packed, w.bytes);
-    free(packed);
 }
 
 static void impossible_shapes_are_refused(void **state)
 {
     (void)state;
-    static const uint32_t bad[][3] = {{BITPLANE_KIND(0, 32, 0), 256, 1}, {BITPLANE_KIND(5, 32, 0), 256, 1},
-        {BITPLANE_KIND(1, 16, 0), 256, 1}, {BITPLANE_KIND(1, 32, 2), 256, 1}, {BITPLANE_KIND(1, 128, 0), 192, 1},
-        {BITPLANE_KIND(1, 32, 0), 0, 1}, {BITPLANE_KIND(1, 32, 0), 256, 0},
-        {BITPLANE_KIND(4, 32, 1), 1 << 20, 1 << 14}};
+    static const uint32_t bad[][3] = {{NPU_PLANES(0, 32, 0), 256, 1}, {NPU_PLANES(5, 32, 0), 256, 1},
+        {NPU_PLANES(1, 16, 0), 256, 1}, {NPU_PLANES(1, 32, NPU_PLANES_TERNARY), 256, 1}, {NPU_PLANES(2, 32, 3), 256, 1},
+        {NPU_PLANES(1, 32, 0), 0, 1}, {NPU_PLANES(1, 32, 0), 256, 0}, {NPU_PLANES(4, 32, 1), 1 << 20, 1 << 14}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(bitplane_layout(bad[i][0], bad[i][1], bad[i][2], &w), -1);
+        assert_int_equal(npu_weights_layout(bad[i][0], bad[i][1], bad[i][2], &w), -1);
+}
+
+/* What a code stands for, without its scale. */
+static int32_t meaning(uint32_t q)
+{
+    if (form == NPU_PLANES_MINIMA) return (int32_t)q;
+    return bits == 1 ? 2 * (int32_t)q - 1 : (int32_t)q - (int32_t)npu_planes_centre(bits);
 }
 
 static float f32_at(const uint8_t *p)
@@ -93,7 +120,7 @@ static float f32_at(const uint8_t *p)
     return f;
 }
 
-/* Entry e of the table of inputs 4 t .. 4 t + 3. */
+/* Entry e of table t, that of inputs 8 (t / 2) + (t & 1) + 0, 2, 4, 6. */
 static int32_t entry(const uint8_t *lut, uint32_t t, uint32_t e)
 {
     int16_t h;
@@ -102,70 +129,80 @@ static int32_t entry(const uint8_t *lut, uint32_t t, uint32_t e)
 }
 
 /* Inputs as integers, out of the tables; all 16 sums, the side's words and the rounding are checked. */
-static void check_tables(const uint8_t *lut, uint32_t k, int32_t *q)
+static void check_tables(const uint8_t *lut, const float *row, uint32_t k, int32_t *q)
 {
-    for (uint32_t tile = 0; tile < w.n_tiles; tile++) {
-        const uint8_t *side = lut + lut_side(w.n_tiles) + 128 * tile;
+    for (uint32_t tile = 0; tile < w.n_units; tile++) {
+        const uint8_t *side = lut + npu_lut_side(w.n_units) + 128 * tile;
         float d = f32_at(side + 28), most = 0;
         int32_t sum[7] = {0};
         for (uint32_t i = 0; i < 128; i++) {
             uint32_t at = 128 * tile + i;
-            float there = at < k ? x[at] : 0;
+            float there = at < k ? row[at] : 0;
             most = fabsf(there) > most ? fabsf(there) : most;
-            q[at] = entry(lut, at / 4, 1u << at % 4);
+            q[at] = entry(lut, at / 8 * 2 + at % 2, 1u << at % 8 / 2);
             assert_true(fabs(q[at] * (double)d - there) <= d * 0.502);
             sum[i / 32] += q[at], sum[4 + i / 64] += q[at], sum[6] += q[at];
         }
         assert_true(fabs(d * 8191.0 - most) <= most * 1e-6);
-        for (uint32_t i = 0; i < 7; i++) assert_true(f32_at(side + 4 * i) == (float)sum[i]);
+        assert_memory_equal(side, sum, sizeof sum);
         for (uint32_t t = 32 * tile; t < 32 * tile + 32; t++)
             for (uint32_t e = 0; e < 16; e++) {
                 int32_t want = 0;
-                for (uint32_t i = 0; i < 4; i++) want += e >> i & 1 ? q[4 * t + i] : 0;
+                for (uint32_t i = 0; i < 4; i++) want += e >> i & 1 ? q[t / 2 * 8 + t % 2 + 2 * i] : 0;
                 assert_int_equal(entry(lut, t, e), want);
             }
     }
 }
 
-static float product(const uint8_t *lut, const int32_t *q, uint32_t k, uint32_t n)
+static float product(const uint8_t *lut, const int32_t *q, uint32_t n)
 {
     float y = 0;
-    for (uint32_t first = 0; first < k; first += w.group) {
-        float s = f32_at(lut + lut_side(w.n_tiles) + first / 128 * 128 + 28);
+    for (uint32_t first = 0; first < n_in; first += group) {
+        float s = f32_at(lut + npu_lut_side(w.n_units) + first / 128 * 128 + 28);
         int32_t i = 0, inputs = 0;
-        uint32_t at = n * (k / w.group) + first / w.group;
-        for (uint32_t j = first; j < first + w.group; j++) i += code[n * k + j] * q[j], inputs += q[j];
+        uint32_t at = n * (n_in / group) + first / group;
+        for (uint32_t j = first; j < first + group; j++) i += meaning(code[n * n_in + j]) * q[j], inputs += q[j];
         volatile float p = (float)i * s, m = (float)inputs * s; /* volatile: nothing is fused */
         p *= f16_to_f32(scale[at]), m *= f16_to_f32(least[at]);
-        if (w.minima) p += m;
+        if (form == NPU_PLANES_MINIMA) p += m;
         y += p;
     }
     return y;
 }
 
-/* The product by tables of the weights, against plain C and against the same weights and inputs in f64. */
-static void run(struct bench *b, uint32_t k)
+/* Rows times weights, against plain C: row r is x times r + 1, its tables stand in TCM for both products. */
+static void run(struct bench *b, uint32_t m)
 {
     static int32_t q[K_MAX + 128];
-    static uint8_t packed[1 << 20];
-    uint32_t src = bench_put(b, x, 4 * k), lut = bench_put(b, NULL, lut_bytes(w.n_tiles));
-    uint32_t y = bench_put(b, NULL, 512 * w.n_blocks);
-    assert_true(w.bytes <= sizeof packed);
-    bitplane_pack(&w, packed, code, scale, least);
-    struct npu_op op = {.code = ABLATION_LUT_TABLES, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = 1, .k = k, .src = src};
-    op.dst = lut;
-    bench_run(b, &op, lut, lut_bytes(w.n_tiles));
-    const uint8_t *tables = npu_sim_host(b->sim, lut);
-    check_tables(tables, k, q);
-    op = (struct npu_op){.code = ABLATION_LUT_GEMV, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = 1, .k = k, .n = N};
-    op.kind = BITPLANE_KIND(w.bits, w.group, w.minima);
-    op.src = lut, op.dst = y, op.weights = bench_put(b, packed, w.bytes);
-    bench_run(b, &op, y, 512 * w.n_blocks);
-    for (uint32_t n = 0; n < N; n++) {
-        float want = product(tables, q, k, n), got = f32_at((const uint8_t *)npu_sim_host(b->sim, y) + 4 * n);
-        if (memcmp(&want, &got, 4))
-            fail_msg("%u bits, group %u, minima %u, k %u, output %u: %.9g, wanted %.9g", w.bits, w.group, w.minima, k,
-                n, (double)got, (double)want);
+    static float rows[NPU_LOOKUP_ROWS * K_MAX], bias[N_MAX];
+    const uint32_t k = n_in, lut_bytes = npu_lut_bytes(w.n_units), stride = 128 * w.n_blocks;
+    struct npu_lookup_plan plan;
+    for (uint32_t i = 0; i < m * k; i++) rows[i] = x[i % k] * (float)(i / k + 1);
+    for (uint32_t i = 0; i < w.n; i++) bias[i] = (float)i;
+    uint32_t src = bench_put(b, rows, 4 * m * k), y = bench_put(b, NULL, m * stride), at = b->machine.tcm_start;
+    pack();
+    assert_int_equal(npu_lookup_plan(&w, m, &b->machine, &plan), 0);
+    at += plan.tables;
+    struct npu_op op = {.code = NPU_OP_TABLES, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = m, .k = k, .src = src};
+    op.src_stride = 4 * k;
+    bench_run(b, &op, src, 4); /* what it makes is read by what follows */
+    op = (struct npu_op){.code = NPU_OP_LOOKUP, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = m, .k = k, .n = w.n};
+    op.kind = w.kind, op.dst = y, op.dst_stride = stride, op.weights = bench_put(b, packed, w.bytes);
+    for (int biased = 0; biased < 2; biased++) {
+        if (biased) op.bias = bench_put(b, bias, 4 * N_MAX);
+        bench_run(b, &op, y, m * stride);
+        for (uint32_t r = 0; r < m; r++) {
+            const uint8_t *tables = (const uint8_t *)npu_sim_host(b->sim, at) + r * lut_bytes;
+            check_tables(tables, rows + r * k, k, q);
+            for (uint32_t n = 0; n < w.n; n++) {
+                float want = product(tables, q, n), got;
+                if (biased) want += bias[n];
+                memcpy(&got, (const uint8_t *)npu_sim_host(b->sim, y) + r * stride + 4 * n, 4);
+                if (memcmp(&want, &got, 4))
+                    fail_msg("%u bits, group %u, form %u, k %u, row %u, output %u: %.9g, wanted %.9g", bits, group,
+                        form, k, r, n, (double)got, (double)want);
+            }
+        }
     }
 }
 
@@ -175,12 +212,52 @@ static void products_are_exact(void **state)
     static const uint32_t groups[] = {32, 64, 128};
     struct bench b;
     bench_open(&b, 16 << 20);
-    for (uint32_t bits = 1; bits <= 4; bits++)
+    for (uint32_t i = 1; i <= 4; i++)
         for (uint32_t g = 0; g < 3; g++) {
-            uint32_t k = bits == 1 ? 128 : 512 + groups[g];
-            draw(bits, groups[g], (bits + g) % 2, k);
-            run(&b, k);
+            draw(NPU_PLANES(i, groups[g], (i + g) % 2), i == 1 ? 128 : 512 + groups[g] % 128, 300);
+            run(&b, 1);
         }
+    draw(NPU_PLANES(4, 32, NPU_PLANES_MINIMA), 160, 900), run(&b, 3); /* two panels, which threads share across */
+    draw(NPU_PLANES(2, 128, NPU_PLANES_TERNARY), 128, 130), run(&b, NPU_LOOKUP_ROWS);
+    bench_close(&b);
+}
+
+/* Tables end with the next operation that may use TCM; a product of other rows than theirs is refused. */
+static void tables_end(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, 4 << 20);
+    uint32_t at = bench_put(&b, NULL, 1 << 20);
+    struct npu_op tables = {.code = NPU_OP_TABLES, .m = 2, .k = 128, .src = at, .src_stride = 512};
+    struct npu_op lookup = {.code = NPU_OP_LOOKUP, .m = 2, .k = 128, .n = 64, .kind = NPU_PLANES(1, 128, 0), .dst = at};
+    struct npu_op flush = {.code = NPU_OP_FLUSH, .src = at, .k = 128};
+    struct npu_op other = {.code = NPU_OP_ADD, .m = 1, .n = 32, .src = at, .weights = at, .dst = at};
+    lookup.weights = at + 65536, lookup.dst_stride = 256, tables.flags = NPU_FROM_HOST;
+    struct isa *isa = npu_sim_isa(b.sim);
+    assert_int_equal(npu_execute(isa, &b.machine, &lookup), NPU_NO_TABLES);
+    assert_int_equal(npu_execute(isa, &b.machine, &tables), NPU_OK);
+    uint32_t keeps = npu_tcm_keeps(&b.machine);
+    assert_int_equal(keeps, 4096);
+    npu_sim_end(b.sim, keeps);
+    assert_int_equal(npu_execute(isa, &b.machine, &flush), NPU_OK);
+    assert_int_equal(npu_execute(isa, &b.machine, &lookup), NPU_OK);
+    lookup.m = 1;
+    assert_int_equal(npu_execute(isa, &b.machine, &lookup), NPU_NO_TABLES);
+    lookup.m = 2, lookup.k = 64;
+    assert_int_equal(npu_execute(isa, &b.machine, &lookup), NPU_NO_TABLES);
+    lookup.k = 128;
+    size_t n_faults;
+    npu_sim_faults(b.sim, &n_faults);
+    if (n_faults) fail_msg("%s", npu_sim_fault_name(npu_sim_faults(b.sim, &n_faults)->kind));
+    npu_sim_end(b.sim, 0); /* an executor that does not keep them */
+    assert_int_equal(npu_execute(isa, &b.machine, &lookup), NPU_OK);
+    assert_int_equal(npu_sim_faults(b.sim, &n_faults)->kind, NPU_SIM_UNINITIALIZED);
+    assert_int_equal(npu_execute(isa, &b.machine, &other), NPU_OK);
+    assert_int_equal(npu_tcm_keeps(&b.machine), 0);
+    assert_int_equal(npu_execute(isa, &b.machine, &lookup), NPU_NO_TABLES);
+    tables.m = NPU_LOOKUP_ROWS + 1;
+    assert_int_equal(npu_execute(isa, &b.machine, &tables), NPU_BAD_SHAPE);
     bench_close(&b);
 }
 
@@ -189,34 +266,35 @@ static const uint32_t place[4] = {0, 2, 1, 3}; /* of four codes in a word */
 
 static void pack_fields(uint8_t *p, uint32_t k_all, uint32_t n_all)
 {
-    const uint32_t per_vector = 32 / w.bits, groups = k_all / w.group;
-    memset(p, 0, (size_t)n_all * groups * w.group_bytes / 128);
+    const uint32_t per_vector = 32 / bits, groups = k_all / group;
+    memset(p, 0, (size_t)n_all * groups * npu_planes_group_bytes(&w) / 128);
     for (uint32_t n = 0; n < n_all; n++)
         for (uint32_t k = 0; k < k_all; k++) {
-            uint8_t *at = p + (n / 64 * groups + k / w.group) * (w.group_bytes / 2);
-            uint32_t i = k % w.group, vector = i / per_vector * 2 + n / 32 % 2, g = n * groups + k / w.group;
+            uint8_t *at = p + (n / 64 * groups + k / group) * (npu_planes_group_bytes(&w) / 2);
+            uint32_t i = k % group, vector = i / per_vector * 2 + n / 32 % 2, g = n * groups + k / group;
             at[128 * vector + 4 * (n % 32) + place[k % 4]] |=
-                (uint8_t)(code[n * k_all + k] << w.bits * (i % per_vector / 4));
+                (uint8_t)(code[n * k_all + k] << bits * (i % per_vector / 4));
             memcpy(at + w.code_bytes / 2 + 2 * (n % 32 * 2 + n / 32 % 2), scale + g, 2);
-            if (w.minima) memcpy(at + w.code_bytes / 2 + 128 + 2 * (n % 32 * 2 + n / 32 % 2), least + g, 2);
+            if (form == NPU_PLANES_MINIMA)
+                memcpy(at + w.code_bytes / 2 + 128 + 2 * (n % 32 * 2 + n / 32 % 2), least + g, 2);
         }
 }
 
 static float product_of_fields(const uint8_t *act8, const struct npu_act8 *a, uint32_t k, uint32_t n)
 {
     float y = 0;
-    for (uint32_t first = 0; first < k; first += w.group) {
+    for (uint32_t first = 0; first < k; first += group) {
         float s = f32_at(act8 + a->scales + first / 256 * 4);
         int32_t i = 0, inputs = 0;
-        uint32_t at = n * (k / w.group) + first / w.group;
-        for (uint32_t j = first; j < first + w.group; j++) {
+        uint32_t at = n * (k / group) + first / group;
+        for (uint32_t j = first; j < first + group; j++) {
             int32_t q = (int8_t)act8[j / 4 * 4 + place[j % 4]];
             i += code[n * k + j] * q, inputs += q;
         }
         volatile float p = (float)i * s, m = (float)inputs * s;
         p *= f16_to_f32(scale[at]), m *= f16_to_f32(least[at]);
         y += p;
-        if (w.minima) y += m;
+        if (form == NPU_PLANES_MINIMA) y += m;
     }
     return y;
 }
@@ -224,29 +302,29 @@ static float product_of_fields(const uint8_t *act8, const struct npu_act8 *a, ui
 static void fields_are_exact(void **state)
 {
     (void)state;
-    static const uint32_t kinds[][3] = {{1, 128, 0}, {2, 128, 0}, {2, 64, 1}, {4, 128, 1}};
+    static const uint32_t kinds[] = {
+        NPU_PLANES(1, 128, 0), NPU_PLANES(2, 128, 0), NPU_PLANES(2, 64, 1), NPU_PLANES(4, 128, 1)};
     enum { OUTPUTS = 256, K = 640 };
-    static uint8_t packed[1 << 18];
     struct bench b;
     struct npu_act8 a;
     bench_open(&b, 16 << 20);
     npu_act8_layout(K, &a);
     for (int i = 0; i < 4; i++) {
-        draw(kinds[i][0], kinds[i][1], kinds[i][2], K);
+        draw(kinds[i], K, OUTPUTS);
         pack_fields(packed, K, OUTPUTS);
         uint32_t act8 = bench_put(&b, NULL, a.bytes), y = bench_put(&b, NULL, 4 * OUTPUTS);
         struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = 1, .k = K, .dst = act8};
         op.src = bench_put(&b, x, 4 * K);
         bench_run(&b, &op, act8, a.bytes);
         op.code = ABLATION_FIELDS, op.n = OUTPUTS, op.src = act8, op.dst = y;
-        op.kind = BITPLANE_KIND(kinds[i][0], kinds[i][1], kinds[i][2]);
-        op.weights = bench_put(&b, packed, OUTPUTS * (K / w.group) * (w.group_bytes / 128));
+        op.kind = kinds[i];
+        op.weights = bench_put(&b, packed, OUTPUTS * (K / group) * (npu_planes_group_bytes(&w) / 128));
         bench_run(&b, &op, y, 4 * OUTPUTS);
         for (uint32_t n = 0; n < OUTPUTS; n++) {
             float want = product_of_fields(npu_sim_host(b.sim, act8), &a, K, n);
             float got = f32_at((const uint8_t *)npu_sim_host(b.sim, y) + 4 * n);
             if (memcmp(&want, &got, 4))
-                fail_msg("%u bits, output %u: %.9g, wanted %.9g", w.bits, n, (double)got, (double)want);
+                fail_msg("%u bits, output %u: %.9g, wanted %.9g", bits, n, (double)got, (double)want);
         }
     }
     bench_close(&b);
@@ -256,6 +334,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_in_their_places),
         cmocka_unit_test(impossible_shapes_are_refused), cmocka_unit_test(products_are_exact),
-        cmocka_unit_test(fields_are_exact)};
+        cmocka_unit_test(tables_end), cmocka_unit_test(fields_are_exact)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@ expect_out "snapdragon-8elite" "npu-tables: profiles"
 expect_out "TTS Figure 15" "npu-tables: the papers' tables"
 expect_out "## Decoding against batch" "npu-tables: models"
 expect_out "## Accuracy against latency and energy" "npu-tables: accuracy against cost"
+expect_out "| BitNet-2B-4T | ternary | planes, lookup |" "npu-tables: layers of 1 and 2 bits"
+expect_out "| BitNet-2B-4T | ternary | 0 |" "npu-tables: modes of [TMAN]"
 expect_out "nothing here was measured" "npu-tables says that times are modelled"
 
 tables -o json
@@ -69,6 +71,24 @@ fills = {(s['soc'], s['model'], s['tokens']): s['whole']['low_us'] for s in d['p
 assert len(fills) == 3 * 11 * 5 and all(fills[k] < fills[k[0], k[1], 4096] for k in fills if k[2] < 4096)
 memory = {m['model']: (m['layers_bytes'] + m['cache_bytes']) / 2**20 for m in d['memory_computed']}
 assert abs(memory['Qwen2.5-1.5B'] / 1056 - 1) < .1 and abs(memory['Qwen2.5-3B'] / 2090 - 1) < .1  # [TTS 7.5]
+low = {(s['soc'], s['model'], s['weights'], s['way'], s['context']): s for s in d['low_bits_decode_modelled']}
+assert len(low) == 3 * 16 * 4, len(low)
+for (soc, model, weights, way, context), s in low.items():
+    lookup, tiles = (low[soc, model, weights, 'planes, ' + w, context]['whole'] for w in ('lookup', 'tiles'))
+    for f in FIELDS:  # a whole is the sum of its parts; lookups do without the tile unit
+        assert near(s['whole'][f], sum(p[f] for p in s['parts'].values())), (s, f)
+        assert lookup[f] < tiles[f], (soc, model, weights, f)
+bitnet = low['snapdragon-8gen3', 'BitNet-2B-4T', 'ternary', 'planes, lookup', 1024]
+assert bitnet['tokens_per_s_low'] < 49.1 < bitnet['tokens_per_s_high'] < 2 * bitnet['tokens_per_s_low']  # [TMAN 6.3]
+assert len(d['low_bits_prefill_modelled']) == 3 * 3  # of BitNet's planes
+kernels, modes = d['mpgemv_modelled'], {(m['model'], m['mode']): m for m in d['modes_modelled']}  # [TMAN 6]
+assert len(kernels) == len(d['mpgemm_modelled']) == 16 and len(modes) == 14, (len(kernels), len(modes))
+for x in kernels:  # lookups have fewer packets than tiles, and gain no more than bytes allow
+    assert x['lookup_packets'] < x['tiles_packets'], x
+    bits = {'2 bit g64 asym': 2.5, '4 bit g64 asym': 4.5, 'TQ2_0 planes': 2.125}[x['weights']]
+    assert x['QNN, F16']['low_us'] < 16 / bits * x['lookup']['low_us'], x
+for model in ('Qwen3-8B', 'Llama-3.1-8B'):  # two copies do not leave 12 GB to anybody else
+    assert modes[model, 'llm.npu']['memory_bytes'] > 11e9 > 6e9 > modes[model, '4 bit']['memory_bytes'], model
 chosen = [c for c in d['accuracy_against_cost'] if c['soc'] == 'snapdragon-8gen3']
 by = {(c['model'], c['judge'], c['method']): c for c in chosen}
 assert len(chosen) == len(by) >= 40 and {c['task'] for c in chosen} == {'word problems', 'Countdown'}

@@ -13,7 +13,7 @@
 
 enum { TCM_BYTES = 8 << 20, KEPT = 65536, THREADS = 6, TILE_PAIRS = 32 /* of a call */ };
 
-static const struct npu_machine machine = {0, TCM_BYTES, KEPT, THREADS};
+static const struct npu_machine machine = {0, TCM_BYTES, KEPT, THREADS, 0, 0};
 
 uint32_t npu_kind_of(const char *name)
 {
@@ -22,21 +22,38 @@ uint32_t npu_kind_of(const char *name)
     return 0;
 }
 
-/* Parts of a chunk; a chunk is a stage.  Phases that are of no chunk of their own hide behind nothing. */
+const char *npu_name_of_kind(uint32_t kind)
+{
+    for (size_t i = 0; i < N_NPU_KINDS; i++)
+        if (npu_kinds[i].kind == kind) return npu_kinds[i].name;
+    return NULL;
+}
+
+void npu_divide_plan(const struct npu_weights *weights, const struct npu_gemm_plan *p, uint32_t m, struct npu_work *w)
+{
+    w->parts = (weights->panel ? p->chunk_blocks / 4 : p->chunk_blocks) * weights->n_units;
+    w->stages = p->n_chunks * p->n_passes;
+    w->meets = 3.0 * p->n_passes;
+    w->lead = p->lead;
+    w->starts = (double)p->n_chunks * p->n_passes;
+    w->hands = w->starts + (p->lead - 1.0) * p->n_passes;
+    w->tile_calls = (double)((m + 31) / 32) * weights->n_blocks * (2 + (weights->k / 32 + TILE_PAIRS - 1) / TILE_PAIRS);
+}
+
+int npu_fits_tiles(uint32_t kind, int k, int n)
+{
+    struct npu_weights w;
+    struct npu_gemm_plan p;
+    return !npu_weights_layout(kind, npu_weights_k((uint32_t)k), (uint32_t)n, &w) &&
+           !npu_gemm_plan(&w, NPU_COLS, KEPT, TCM_BYTES, &p);
+}
+
 static void divide_gemm(const struct npu_op *op, uint32_t n, struct npu_work *w)
 {
     struct npu_weights weights;
     struct npu_gemm_plan p;
     if (npu_weights_layout(op->kind, npu_weights_k(op->k), n, &weights)) return;
-    if (npu_gemm_plan(&weights, op->m, KEPT, TCM_BYTES, &p)) return;
-    w->parts = p.chunk_blocks * weights.n_units;
-    w->stages = p.n_chunks * p.n_passes;
-    w->meets = 3.0 * p.n_passes;
-    w->lead = p.lead;
-    w->starts = (double)p.n_chunks * p.n_passes;
-    w->hands = w->starts + (p.lead - 1.0) * p.n_passes;
-    w->tile_calls =
-        (double)((op->m + 31) / 32) * weights.n_blocks * (2 + (weights.k / 32 + TILE_PAIRS - 1) / TILE_PAIRS);
+    if (!npu_gemm_plan(&weights, op->m, KEPT, TCM_BYTES, &p)) npu_divide_plan(&weights, &p, op->m, w);
 }
 
 /* A product for each slice of the vocabulary, then two sections. */
@@ -51,13 +68,40 @@ static void divide_head(const struct npu_op *op, struct npu_work *w)
                (w->meets + 1.0 + (op->m > 1)); /* a slice's first chunk waits for the one before: its stages, not all */
 }
 
+/* By masks where weights are planes: blocks of 64 outputs, four by one DMA (bench/npu/fields.c). */
 static void divide_gemv(const struct npu_op *op, struct npu_work *w)
 {
+    enum { BLOCK = 64, CHUNK = 4 };
     struct npu_weights weights;
     struct npu_gemv_plan p;
     uint32_t n = npu_op_threads(op, &machine);
+    if (npu_is_planes(op->kind)) {
+        w->parts = (op->n + BLOCK - 1) / BLOCK;
+        w->starts = w->stages = (w->parts + CHUNK * THREADS - 1) / (CHUNK * THREADS);
+        return;
+    }
     if (npu_weights_layout(op->kind, op->k, op->n, &weights) || npu_gemv_plan(&weights, KEPT, TCM_BYTES, n, &p)) return;
     w->starts = w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
+}
+
+/* Chunks of the thread that has most: its blocks, panel by panel. */
+static void divide_lookup(const struct npu_op *op, struct npu_work *w)
+{
+    struct npu_weights weights;
+    uint32_t n = npu_op_threads(op, &machine), most = 0;
+    struct npu_shares parts = npu_shares(w->parts, n);
+    if (npu_weights_layout(op->kind, op->k, op->n, &weights)) return;
+    for (uint32_t t = 0; t < n; t++) {
+        uint32_t end = npu_share_start(parts, t + 1), chunks = 0;
+        for (uint32_t at = npu_share_start(parts, t), next; at < end; at = next) {
+            next = (at / weights.panel + 1) * weights.panel;
+            if (next > end) next = end;
+            uint32_t each = npu_lookup_tiles(&weights, next - at);
+            chunks += (weights.n_units + each - 1) / each;
+        }
+        if (chunks > most) most = chunks;
+    }
+    w->starts = w->stages = most;
 }
 
 /* Tiles of up to 32 rows times heads, each segment a stage: keys and values are a transfer each, scores two tiles,
@@ -80,6 +124,7 @@ void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, stru
     case NPU_OP_GEMM: divide_gemm(op, op->n, w); break;
     case NPU_OP_HEAD: divide_head(op, w); break;
     case NPU_OP_GEMV: divide_gemv(op, w); break;
+    case NPU_OP_LOOKUP: divide_lookup(op, w); break;
     case NPU_OP_ATTENTION:
         divide_attention(op, keys, kv_heads, heads, w);
         w->meets = 1;
@@ -93,10 +138,11 @@ void npu_divide_count(struct npu_count *c)
     static const struct {
         const char *name;
         uint32_t code;
-    } kernels[] = {{"gemm", NPU_OP_GEMM}, {"gemv", NPU_OP_GEMV}, {"head", NPU_OP_HEAD}, {"add", NPU_OP_ADD},
-        {"swiglu", NPU_OP_SWIGLU}, {"rms_norm", NPU_OP_RMS_NORM}, {"rope", NPU_OP_ROPE}, {"fit", NPU_OP_FIT},
-        {"unfit", NPU_OP_UNFIT}, {"quantize", NPU_OP_QUANTIZE}, {"exp16", NPU_OP_EXP16},
-        {"attention", NPU_OP_ATTENTION}, {"attention step", NPU_OP_ATTENTION}};
+    } kernels[] = {{"gemm", NPU_OP_GEMM}, {"gemv", NPU_OP_GEMV}, {"masks", NPU_OP_GEMV}, {"head", NPU_OP_HEAD},
+        {"add", NPU_OP_ADD}, {"swiglu", NPU_OP_SWIGLU}, {"relu2", NPU_OP_RELU2}, {"rms_norm", NPU_OP_RMS_NORM},
+        {"rope", NPU_OP_ROPE}, {"fit", NPU_OP_FIT}, {"unfit", NPU_OP_UNFIT}, {"quantize", NPU_OP_QUANTIZE},
+        {"tables", NPU_OP_TABLES}, {"lookup", NPU_OP_LOOKUP}, {"exp16", NPU_OP_EXP16}, {"attention", NPU_OP_ATTENTION},
+        {"attention step", NPU_OP_ATTENTION}};
     enum { PERIOD = 128 }; /* of the counted rotation */
     struct npu_op op = {.m = (uint32_t)c->m, .k = (uint32_t)c->k, .n = (uint32_t)c->n, .kind = npu_kind_of(c->kind)};
     int heads = 1, kv_heads = 1;

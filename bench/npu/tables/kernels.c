@@ -12,14 +12,14 @@ struct comparison {
     double published_low, published_high; /* low 0: "up to", the most of all rows of the table with the same ratio */
 };
 
-enum { COMPARISONS_MAX = 128 };
+enum { COMPARISONS_MAX = 192 };
 
 struct comparisons {
     struct comparison item[COMPARISONS_MAX];
     int n;
 };
 
-static void compare(struct comparisons *c, const char *table, const char *what, const struct npu_work *slow,
+void npu_compare(struct comparisons *c, const char *table, const char *what, const struct npu_work *slow,
     const struct npu_work *fast, double low, double high)
 {
     if (c->n == COMPARISONS_MAX) return;
@@ -54,13 +54,13 @@ static void layouts(const struct npu_bench *b, struct comparisons *out)
                         by_group = product(gemm, tile, groups), scattered = product(gemm, tile, scatter);
         char what[96];
         snprintf(what, sizeof what, "%dx%d: conventional + scatter / supergroup", k, n);
-        compare(out, "TTS Figure 15", what, &scattered, &ours, 9.65, 19.04);
+        npu_compare(out, "TTS Figure 15", what, &scattered, &ours, 9.65, 19.04);
         snprintf(what, sizeof what, "%dx%d: tile layout, groups alone / supergroup", k, n);
-        compare(out, "TTS Figure 15", what, &by_group, &ours, 1.82, 3.45);
+        npu_compare(out, "TTS Figure 15", what, &by_group, &ours, 1.82, 3.45);
         snprintf(what, sizeof what, "%dx%d: supergroup / no dequantization", k, n);
-        compare(out, "TTS Figure 15", what, &ours, &none, 1.27, 1.27);
+        npu_compare(out, "TTS Figure 15", what, &ours, &none, 1.27, 1.27);
         snprintf(what, sizeof what, "%dx%d: tile32 (Lutra's default) / no dequantization", k, n);
-        compare(out, "TTS Figure 15", what, &gemm->work, &none, 1.27, 1.27);
+        npu_compare(out, "TTS Figure 15", what, &gemm->work, &none, 1.27, 1.27);
     }
 }
 
@@ -85,9 +85,9 @@ static void softmax(const struct npu_bench *b, struct comparisons *out)
         struct npu_work table = two_heads(c), half = two_heads(f16), wide = two_heads(f32);
         char what[96];
         snprintf(what, sizeof what, "query %d, KV %d: f32 / table", c->m / 6, c->k);
-        compare(out, "TTS Figure 14", what, &wide, &table, 1.26, 2.19);
+        npu_compare(out, "TTS Figure 14", what, &wide, &table, 1.26, 2.19);
         snprintf(what, sizeof what, "query %d, KV %d: f16 / table", c->m / 6, c->k);
-        compare(out, "TTS Figure 14", what, &half, &table, 0, 1.60);
+        npu_compare(out, "TTS Figure 14", what, &half, &table, 0, 1.60);
     }
 }
 
@@ -103,11 +103,12 @@ static void preparation(const struct npu_bench *b, struct comparisons *out)
     struct npu_work table = ours->work, lookups = planes->work, nibbles = convert->work, bits = slow->work;
     struct npu_work full = {.dma_bytes = 2.0 * K * K}, loads = {.l2_bytes = 2.0 * K * K, .packets = K * K / 64.0};
     table.stages = lookups.stages = nibbles.stages = bits.stages = 64; /* chunks of 128 KiB or so */
-    compare(out, "TMAN Figure 16", "LoadFull by DMA / lookup", &full, &table, 4.9, 4.9);
-    compare(out, "TMAN Figure 16", "LoadFull by vector loads / lookup", &loads, &table, 4.9, 4.9);
-    compare(out, "TMAN Figure 16", "ConvertDQ from nibbles / lookup", &nibbles, &table, 10.2, 10.2);
-    compare(out, "TMAN Figure 16", "ConvertDQ from bit planes / lookup", &bits, &table, 10.2, 10.2);
-    compare(out, "TMAN Figure 16", "ConvertDQ / two-level lookup, both from bit planes", &bits, &lookups, 10.2, 10.2);
+    npu_compare(out, "TMAN Figure 16", "LoadFull by DMA / lookup", &full, &table, 4.9, 4.9);
+    npu_compare(out, "TMAN Figure 16", "LoadFull by vector loads / lookup", &loads, &table, 4.9, 4.9);
+    npu_compare(out, "TMAN Figure 16", "ConvertDQ from nibbles / lookup", &nibbles, &table, 10.2, 10.2);
+    npu_compare(out, "TMAN Figure 16", "ConvertDQ from bit planes / lookup", &bits, &table, 10.2, 10.2);
+    npu_compare(
+        out, "TMAN Figure 16", "ConvertDQ / two-level lookup, both from bit planes", &bits, &lookups, 10.2, 10.2);
 }
 
 const struct npu_profile *npu_published_on(const struct npu_bench *b)
@@ -125,6 +126,7 @@ static struct comparisons *all_comparisons(const struct npu_bench *b)
     layouts(b, out);
     softmax(b, out);
     preparation(b, out);
+    npu_tman_ratios(b, out);
     return out;
 }
 
@@ -228,7 +230,7 @@ static void print_stages(const struct npu_bench *b, const struct npu_profile *p)
 void npu_print_tables(const struct npu_bench *b)
 {
     const struct npu_profile *p = npu_published_on(b);
-    if (p) npu_print_models(b, p);
+    if (p) npu_print_models(b, p), npu_print_tman(b, p);
     print_counts(b);
     if (!p) return;
     print_stages(b, p);
@@ -290,5 +292,6 @@ json_t *npu_json_tables(const struct npu_bench *b)
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "compiler", b->compiler, "cpu", b->cpu, "origin",
         b->origin, "ratios_on", p ? p->name : "", "kernels", rows, "ratios", ratios);
     npu_json_models(b, out);
+    if (p) npu_json_tman(b, p, out);
     return out;
 }

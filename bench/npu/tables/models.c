@@ -88,6 +88,28 @@ static void print_energy(const struct npu_bench *b, const struct npu_profile *p)
     }
 }
 
+static void print_low_bits(const struct npu_bench *b, const struct npu_profile *p)
+{
+    struct npu_step s;
+    double bytes[3];
+    print_head("Layers of 1 and 2 bits",
+        "One sequence, 1024 keys, modelled; MiB of layers computed; head in Q8_0.  Masks: a kernel of bench/npu, no "
+        "operation of the device [TMAN 6.3].",
+        "model | weights | packed, multiplied | MiB | products, ms | head, ms | whole, ms | tokens per second | mJ per "
+        "token",
+        9);
+    for (int i = 0; i < NPU_LOW_BITS; i++) {
+        const struct npu_low_bits x = npu_low_bits(i);
+        if (npu_decode_step(b, p, &x.model, 1, USUAL, &s)) continue;
+        npu_memory(&x.model, CACHE, bytes);
+        printf("| %s | %s | %s | %.0f |", x.model.name, x.weights, x.way, bytes[0] / (1 << 20));
+        const struct modelled *parts[] = {&s.part[NPU_PRODUCTS], &s.part[NPU_HEAD], &s.whole};
+        for (int j = 0; j < 3; j++) printf(" %.2f to %.2f |", parts[j]->low_us / 1e3, parts[j]->high_us / 1e3);
+        print_rate(1, &s.whole);
+        printf(" %.1f to %.1f |\n", s.whole.low_mj, s.whole.high_mj);
+    }
+}
+
 static void print_memory(void)
 {
     print_head("Memory",
@@ -237,6 +259,7 @@ void npu_print_models(const struct npu_bench *b, const struct npu_profile *p)
     printf("# Whole models, modelled on %s\n", p->name);
     print_decode(b, p);
     print_energy(b, p);
+    print_low_bits(b, p);
     print_memory();
     print_choices(b, p);
 }
@@ -267,6 +290,31 @@ static json_t *json_of_choice(const char *soc, const struct npu_choice *c)
         "high_mj", c->mj[1], "front_latency", c->front[0], "front_energy", c->front[1]);
 }
 
+static void json_of_low_bits(const struct npu_bench *b, const struct npu_profile *p, json_t *decode, json_t *prefill)
+{
+    enum { TOKENS = 1024 };
+    struct npu_step s;
+    double bytes[3];
+    for (int i = 0; i < NPU_LOW_BITS; i++) {
+        const struct npu_low_bits x = npu_low_bits(i);
+        json_t *of = json_pack("{s:s, s:s}", "weights", x.weights, "way", x.way);
+        npu_memory(&x.model, CACHE, bytes);
+        json_object_set_new(of, "layers_bytes", json_real(bytes[0]));
+        for (int c = 0; c < N_CONTEXTS; c++)
+            if (!npu_decode_step(b, p, &x.model, 1, contexts[c], &s)) {
+                json_t *step = json_of_step(x.model.name, p->name, "batch", 1, contexts[c], &s);
+                json_object_update(step, of);
+                json_array_append_new(decode, step);
+            }
+        if (!npu_prefill(b, p, &x.model, TOKENS, &s)) {
+            json_t *step = json_of_step(x.model.name, p->name, "tokens", TOKENS, 0, &s);
+            json_object_update(step, of);
+            json_array_append_new(prefill, step);
+        }
+        json_decref(of);
+    }
+}
+
 static void json_of_profile(const struct npu_bench *b, const struct npu_profile *p, json_t *decode, json_t *prefill,
     json_t *choices, json_t *document)
 {
@@ -291,8 +339,11 @@ static void json_of_profile(const struct npu_bench *b, const struct npu_profile 
 void npu_json_models(const struct npu_bench *b, json_t *all)
 {
     json_t *decode = json_array(), *prefill = json_array(), *memory = json_array(), *choices = json_array(),
-           *document = npu_open_accuracies();
-    for (int i = 0; i < b->n_profile; i++) json_of_profile(b, b->profile[i], decode, prefill, choices, document);
+           *document = npu_open_accuracies(), *low_decode = json_array(), *low_prefill = json_array();
+    for (int i = 0; i < b->n_profile; i++) {
+        json_of_profile(b, b->profile[i], decode, prefill, choices, document);
+        json_of_low_bits(b, b->profile[i], low_decode, low_prefill);
+    }
     for (int m = 0; m < NPU_MODELS; m++) {
         double bytes[3];
         npu_memory(&npu_models[m], CACHE, bytes);
@@ -301,6 +352,8 @@ void npu_json_models(const struct npu_bench *b, json_t *all)
     }
     json_object_set_new(all, "decode_modelled", decode);
     json_object_set_new(all, "prefill_modelled", prefill);
+    json_object_set_new(all, "low_bits_decode_modelled", low_decode);
+    json_object_set_new(all, "low_bits_prefill_modelled", low_prefill);
     json_object_set_new(all, "memory_computed", memory);
     json_object_set_new(all, "accuracy_against_cost", choices);
     json_decref(document);

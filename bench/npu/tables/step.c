@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "npu/wire/message.h"
+#include "npu/wire/planes.h"
 
 const char *const npu_part_names[NPU_PARTS] = {"products", "attention", "rows", "head", "message"};
 
@@ -116,20 +116,34 @@ static int head_work(const struct npu_bench *b, const struct npu_model *m, int r
     return 0;
 }
 
+static int gemm_work(
+    const struct npu_bench *b, const struct npu_model *m, const struct npu_step_op *o, struct npu_work *w)
+{
+    enum { F16_BYTES = 2 };
+    if (at_rows(b, "gemm", npu_name_of_kind(o->kind), o->m, o->k, o->n, w)) return -1;
+    if (m->bytes_per_weight) w->dma_bytes *= m->bytes_per_weight / F16_BYTES, w->tile_pairs *= m->tile_share;
+    return 0;
+}
+
 /* What an operation of a step does, once; 0 packets: not counted. */
 static int op_work(const struct npu_bench *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
     struct npu_work *w, enum npu_part *part)
 {
-    const char *weights = o->kind == npu_kind_of(m->weights) && o->k == m->d_model ? m->weights : m->down;
+    const char *weights = npu_name_of_kind(o->kind);
     double n = (double)o->m * o->n;
     *w = (struct npu_work){0}, *part = NPU_ROWS;
     switch (o->code) {
-    case NPU_OP_GEMM: *part = NPU_PRODUCTS; return at_rows(b, "gemm", weights, o->m, o->k, o->n, w);
+    case NPU_OP_GEMM: *part = NPU_PRODUCTS; return gemm_work(b, m, o, w);
+    case NPU_OP_LOOKUP: *part = NPU_PRODUCTS; return at_rows(b, "lookup", weights, o->m, o->k, o->n, w);
+    case NPU_OP_GEMV: *part = NPU_PRODUCTS; return at_rows(b, "masks", weights, o->m, o->k, o->n, w);
+    case NPU_OP_TABLES: *part = NPU_PRODUCTS; return at_rows(b, "tables", "lut16", o->m, o->k, 0, w);
+    case NPU_OP_QUANTIZE: *part = NPU_PRODUCTS; return row_work(b, "quantize", (double)o->m * o->k, w);
     case NPU_OP_ATTENTION: *part = NPU_ATTENTION; return attention_work(b, m, o->m, keys, w);
     case NPU_OP_HEAD: *part = NPU_HEAD; return head_work(b, m, o->m, w);
     case NPU_OP_RMS_NORM: return row_work(b, "rms_norm", n, w);
     case NPU_OP_ROPE: return row_work(b, "rope", n, w);
     case NPU_OP_SWIGLU: return row_work(b, "swiglu", n, w);
+    case NPU_OP_RELU2: return row_work(b, "relu2", n, w);
     case NPU_OP_ADD: return row_work(b, "add", n, w);
     case NPU_OP_FIT: return row_work(b, "fit", n, w);
     case NPU_OP_UNFIT: return row_work(b, "unfit", n, w);
@@ -219,17 +233,19 @@ int npu_prefill(
     return 0;
 }
 
-/* Bytes of a weight as it is packed. */
-static double weight_bytes(const char *kind)
+/* Of a matrix as it is packed. */
+static double bytes_of(const char *kind, int k, int n)
 {
-    return !strcmp(kind, "Q4_0") ? 18 / 32.0 : !strcmp(kind, "Q8_0") ? 34 / 32.0 : 2;
+    struct npu_weights w;
+    return npu_weights_layout(npu_kind_of(kind), (uint32_t)k, (uint32_t)n, &w) ? 0 : w.bytes;
 }
 
 void npu_memory(const struct npu_model *m, int n_ctx, double bytes[3])
 {
-    double d = m->d_model, kv = m->n_kv_head * m->d_head;
-    double most = 2 * d * d + 2 * d * kv + 2 * d * m->d_ff, down = d * m->d_ff;
-    bytes[0] = m->n_layer * (most * weight_bytes(m->weights) + down * weight_bytes(m->down));
-    bytes[1] = (m->tied ? 1 : 2) * d * m->n_vocab * weight_bytes(m->head);
+    const char *kind = m->weights;
+    int d = m->d_model, kv = m->n_kv_head * m->d_head;
+    bytes[0] = m->n_layer * (2 * bytes_of(kind, d, d) + 2 * bytes_of(kind, d, kv) + 2 * bytes_of(kind, d, m->d_ff) +
+                                bytes_of(m->down, m->d_ff, d));
+    bytes[1] = (m->tied ? 1 : 2) * bytes_of(m->head, d, m->n_vocab);
     bytes[2] = 4.0 * n_ctx * m->n_layer * kv;
 }

@@ -6,6 +6,7 @@
  *     main.c      options; counts and profiles: where they come from, looking rows up
  *     models.c    whole models: throughput, energy, memory, accuracy against cost; as md or JSON
  *     kernels.c   kernels and ratios, as md or JSON
+ *     tman.c      what [TMAN] compares: kernels, modes of whole models, memory
  *     step.c      work of whole steps of a model from counted operations
  *     ops.c       a step's operations, as the device sends them
  *     division.c  how the executor divides an operation among threads, chunks and phases
@@ -106,6 +107,15 @@ void npu_print_svg(const struct npu_bench *b, const struct npu_profile *p, FILE 
 /* The sections of models; JSON: members of `all`. */
 void npu_print_models(const struct npu_bench *b, const struct npu_profile *p);
 void npu_json_models(const struct npu_bench *b, json_t *all);
+
+/* Ratios of modelled times beside published ones.  low 0: "up to", the most of all rows of the table with the same
+ * ratio. */
+struct comparisons;
+void npu_compare(struct comparisons *c, const char *table, const char *what, const struct npu_work *slow,
+    const struct npu_work *fast, double low, double high);
+void npu_tman_ratios(const struct npu_bench *b, struct comparisons *out);
+void npu_print_tman(const struct npu_bench *b, const struct npu_profile *p);
+void npu_json_tman(const struct npu_bench *b, const struct npu_profile *p, json_t *all);
 
 /* The profile of the papers' figures, or what there is; NULL: none. */
 const struct npu_profile *npu_published_on(const struct npu_bench *b);

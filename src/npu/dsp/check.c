@@ -65,7 +65,7 @@ static uint32_t word(struct judge *j, const uint8_t *p, uint32_t i)
 static int weights(struct judge *j, uint32_t k, struct npu_weights *w)
 {
     if (npu_weights_layout(j->op->kind, k, j->op->n, w)) return 0;
-    return inside(j, j->op->weights, (uint64_t)w->n_blocks * w->block_bytes);
+    return inside(j, j->op->weights, w->bytes);
 }
 
 static uint32_t act_bytes(uint32_t k)
@@ -85,10 +85,20 @@ static int product(struct judge *j)
     return src_rows(j, integer ? act_bytes(op->k) : 4 * (uint64_t)op->k) && dst_rows(j, 128 * (uint64_t)w.n_blocks);
 }
 
+/* Its rows are in TCM. */
+static int lookup(struct judge *j)
+{
+    const struct npu_op *op = j->op;
+    struct npu_weights w;
+    if (!weights(j, op->k, &w) || (op->bias && !inside(j, op->bias, 128 * (uint64_t)w.n_blocks))) return 0;
+    return dst_rows(j, 128 * (uint64_t)w.n_blocks);
+}
+
 static int dequant(struct judge *j)
 {
     struct npu_weights w;
-    return weights(j, j->op->k, &w) && rows(j, j->op->dst, w.n_blocks, j->op->dst_stride, 64 * (uint64_t)w.k);
+    if (!weights(j, j->op->k, &w)) return 0;
+    return rows(j, j->op->dst, npu_weights_outputs(&w) / NPU_COLS, j->op->dst_stride, 64 * (uint64_t)w.k);
 }
 
 /* `second`: bytes between rows of the second operand. */
@@ -234,6 +244,9 @@ static int judge(struct judge *j)
     case NPU_OP_TAKE: return take_rows(j);
     case NPU_OP_KV_APPEND: return kv_append(j);
     case NPU_OP_HEAD: return head(j);
+    case NPU_OP_TABLES: return src_rows(j, 4 * (uint64_t)op->k);
+    case NPU_OP_LOOKUP: return lookup(j);
+    case NPU_OP_CLOCK: return inside(j, op->dst, 16);
     default: return 0;
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Packed weights to f16 tiles.  4-bit codes go through a 16-entry table of halves (one instruction for 128 codes), so a
- * codebook is a table and nothing else [TTS 5.2.2].  Per vector of 256 codes: 2 lookups, 1 shift, 4 products, 4
- * conversions, 4 stores; lookups, shift and conversions share the shifter, hence 7 packets at best.
+ * codebook is a table and nothing else [TTS 5.2.2].  Per vector of 256 codes: 2 lookups, 5 products, 4 conversions, 4
+ * stores; lookups and conversions share the shifter, hence 6 packets at best.
  */
 #include "npu/dsp/expand.h"
 #include "npu/dsp/kernels.h"
@@ -23,6 +23,11 @@ static const uint16_t fp4_table[64]
 static const uint16_t pairs_table[64] __attribute__((aligned(128))) = {0xbc00, 0xbc00, 0x0000, 0xbc00, 0x3c00, 0xbc00,
     0x4000, 0xbc00, 0xbc00, 0x0000, 0x0000, 0x0000, 0x3c00, 0x0000, 0x4000, 0x0000, 0xbc00, 0x3c00, 0x0000, 0x3c00,
     0x3c00, 0x3c00, 0x4000, 0x3c00, 0xbc00, 0x4000, 0x0000, 0x4000, 0x3c00, 0x4000, 0x4000, 0x4000};
+
+/* Likewise the masks of mask_4. */
+static const uint16_t pair_masks[64] __attribute__((aligned(128))) = {0xffff, 0xffff, 0x0000, 0xffff, 0x7fff, 0xffff,
+    0x0000, 0xffff, 0xffff, 0x0000, 0x0000, 0x0000, 0x7fff, 0x0000, 0x0000, 0x0000, 0xffff, 0x7fff, 0x0000, 0x7fff,
+    0x7fff, 0x7fff, 0x0000, 0x7fff, 0xffff, 0x0000, 0x0000, 0x0000, 0x7fff, 0x0000, 0x0000, 0x0000};
 
 static void dequant_4(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units, vec table)
 {
@@ -47,6 +52,22 @@ static void dequant_2(struct isa *isa, uint8_t *restrict dst, const uint8_t *res
         for (int j = 0; j < 2; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_lo(scale), NULL);
 #pragma GCC unroll 2
         for (int j = 2; j < 4; j++) expand_2(isa, dst + 1024 * j, v_load(src + 128 * j), table, v_hi(scale), NULL);
+    }
+    (void)isa;
+}
+
+static void dequant_ternary(struct isa *isa, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units)
+{
+    const vec table = v_const(pair_masks), sign = v_splat_h((int16_t)0x8000);
+    for (uint32_t u = 0; u < n_units; u++, src += 640) {
+        vec s = v_or(v_load(src + 512), sign);
+        vec2 scale = v_shuffoe_h(s, s);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++, dst += 1024) {
+            vec low = v_load(src + 128 * j), high = upper(isa, low), under = j < 2 ? v_lo(scale) : v_hi(scale);
+            mask_4(isa, dst, v_lut16(low, table, 0), v_lut16(low, table, 2), under);
+            mask_4(isa, dst + 512, v_lut16(high, table, 0), v_lut16(high, table, 2), under);
+        }
     }
     (void)isa;
 }
@@ -94,7 +115,7 @@ ISA_INLINE void expand_super(
 {
     const int sel = (j >> 1 & 1) | (j >> 2) << 1;
     vec codes = v_load(src + 128 * j), next = v_add_b(spread, v_splat_b(4));
-    vec2 low = v_lut16(codes, table, 0), high = v_lut16(v_lsr_ub(codes, 4), table, 0);
+    vec2 low = v_lut16(codes, table, 0), high = v_lut16(upper(isa, codes), table, 0);
     vec2 s_low = v_lut16(spread, scales, sel), s_high = v_lut16(next, scales, sel);
     dst += 512 * j;
     v_store(dst, f16_mul(v_lo(low), v_lo(s_low)));
@@ -122,7 +143,7 @@ static void dequant_super_8(struct isa *isa, uint8_t *restrict dst, const uint8_
     const vec flip = v_splat_b(0x80);
     for (uint32_t u = 0; u < n_units; u++, src += 2176, dst += 2 * TILE_BYTES) {
         vec scales = v_load(src + 2048);
-#pragma GCC unroll 16
+#pragma GCC unroll 8
         for (int j = 0; j < 16; j++) expand_super_8(isa, dst, src, flip, scales, j & 2 ? odd : even, j);
     }
     (void)isa;
@@ -135,7 +156,7 @@ static void dequant_super(
     const vec even = v_mux(m_first(64), v_splat_h(0x0200), v_splat_h(0x0301)), odd = v_add_b(even, v_splat_b(8));
     for (uint32_t u = 0; u < n_units; u++, src += 1152, dst += 2 * TILE_BYTES) {
         vec scales = v_load(src + 1024);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
         for (int j = 0; j < 8; j++) expand_super(isa, dst, src, table, scales, j & 1 ? odd : even, j);
     }
     (void)isa;
@@ -155,6 +176,7 @@ void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const ui
     case NPU_W_IQ4_NL: dequant_4(isa, dst, src, n_units, v_const(nl_table)); break;
     case NPU_W_MXFP4: dequant_4(isa, dst, src, n_units, v_const(fp4_table)); break;
     case NPU_W_Q2_0: dequant_2(isa, dst, src, n_units); break;
+    case NPU_W_TERNARY: dequant_ternary(isa, dst, src, n_units); break;
     case NPU_W_Q4_1: dequant_4m(isa, dst, src, n_units, v_const(unsigned_table)); break;
     case NPU_W_Q8_0: dequant_8(isa, dst, src, n_units); break;
     case NPU_W_SUPER4: dequant_super(isa, dst, src, n_units, v_const(signed_table)); break;

@@ -25,12 +25,19 @@ static void give(struct isa *isa, const struct npu_op *op, uint32_t bytes)
 static uint32_t dequant(struct isa *isa, const struct npu_op *op)
 {
     struct npu_weights w;
+    const int planes = npu_is_planes(op->kind);
+    uint32_t stride;
     if (npu_weights_layout(op->kind, op->k, op->n, &w)) return NPU_BAD_SHAPE;
-    take(isa, op, op->weights, w.n_blocks * w.block_bytes);
-    for (uint32_t b = 0; b < w.n_blocks; b++)
+    take(isa, op, op->weights, w.bytes);
+    for (uint32_t b = 0; !planes && b < w.n_blocks; b++)
         npu_dequant(
             isa, w.kind, isa_ptr(op->dst + b * op->dst_stride), isa_ptr(op->weights + b * w.block_bytes), w.n_units);
-    give(isa, op, span(w.n_blocks, op->dst_stride, w.k * 64));
+    for (uint32_t b = 0; planes && b < npu_planes_blocks(&w); b++) {
+        uint32_t at = op->weights + npu_planes_unit(&w, 0, b, &stride);
+        npu_planes_dequant(
+            isa, &w, isa_ptr(op->dst + 4 * b * op->dst_stride), op->dst_stride, isa_ptr(at), stride, w.n_units);
+    }
+    give(isa, op, span(npu_weights_outputs(&w) / NPU_COLS, op->dst_stride, w.k * 64));
     return NPU_OK;
 }
 
@@ -141,6 +148,44 @@ static uint32_t gemm(struct isa *isa, const struct npu_machine *machine, const s
     return status;
 }
 
+static void share_of_tables(struct isa *isa, void *user, uint32_t thread, uint32_t n)
+{
+    const struct shared *s = user;
+    const struct npu_op *op = s->op;
+    uint32_t each = npu_op_row_parts(op), from = npu_share_start(s->parts, thread),
+             to = npu_share_start(s->parts, thread + 1);
+    uint8_t *lut = isa_ptr(s->machine->tcm_start + s->scratch.at);
+    (void)n;
+    for (uint32_t r = 0, at = 0; at < to; r++, at += each) {
+        uint32_t first = from > at ? from - at : 0, last = to - at < each ? to - at : each;
+        if (first < last)
+            npu_tables(isa, lut + (size_t)r * npu_lut_bytes(each), isa_ptr(op->src) + (size_t)r * op->src_stride, op->k,
+                first, last);
+    }
+}
+
+static uint32_t tables(struct isa *isa, struct npu_machine *machine, const struct npu_op *op)
+{
+    struct shared s = {.op = op, .machine = machine};
+    if (!op->m || op->m > NPU_LOOKUP_ROWS || !op->k || op->k % 32) return NPU_BAD_SHAPE;
+    if (npu_scratch_plan((uint64_t)op->m * npu_lut_bytes(npu_op_row_parts(op)), machine, &s.scratch))
+        return NPU_NO_ROOM;
+    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
+    run_shared(isa, &s, share_of_tables);
+    machine->tables_m = op->m, machine->tables_k = op->k;
+    return NPU_OK;
+}
+
+static uint32_t lookup(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    uint32_t bytes = (op->n + 31) / 32 * 128;
+    if (!op->m || machine->tables_m != op->m || machine->tables_k != op->k) return NPU_NO_TABLES;
+    take(isa, op, op->bias, bytes);
+    uint32_t status = npu_lookup(isa, machine, op);
+    if (status == NPU_OK) give(isa, op, span(op->m, op->dst_stride, bytes));
+    return status;
+}
+
 /* Vectors of one row of an element-wise operation; whole rows of rms_norm. */
 static void share_of_rows(struct isa *isa, void *user, uint32_t thread, uint32_t n)
 {
@@ -235,11 +280,17 @@ static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const s
     return NPU_OK;
 }
 
+/* Weights of which outputs are taken one by one, or by slices: blocks of 32.  0: fine. */
+static int rows_layout(const struct npu_op *op, struct npu_weights *w)
+{
+    return op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, w) || w->cols != NPU_COLS;
+}
+
 static uint32_t embed(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
     struct npu_scratch_plan plan;
-    if (!op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w)) return NPU_BAD_SHAPE;
+    if (!op->m || rows_layout(op, &w)) return NPU_BAD_SHAPE;
     if (npu_scratch_plan(npu_embed_scratch(&w), machine, &plan)) return NPU_NO_ROOM;
     take(isa, op, op->rows, 4 * op->m);
     for (uint32_t r = 0; r < op->m; r++) {
@@ -315,7 +366,7 @@ static uint32_t head(struct isa *isa, const struct npu_machine *machine, const s
 {
     struct npu_weights w;
     uint32_t status = NPU_OK;
-    if (!op->m || op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w)) return NPU_BAD_SHAPE;
+    if (!op->m || rows_layout(op, &w)) return NPU_BAD_SHAPE;
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
     take(isa, op, op->rows, op->m * sizeof(struct npu_head_row));
     for (uint32_t r = 0; r < op->m; r++)
@@ -366,8 +417,26 @@ static uint32_t attention(struct isa *isa, const struct npu_machine *machine, co
     return status;
 }
 
-uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+static uint32_t read_clock(struct isa *isa, const struct npu_op *op)
 {
+    const uint64_t now[2] = {isa_cycles(), isa_ticks()};
+    uint8_t *to = isa_ptr(op->dst);
+    take(isa, op, op->dst, sizeof now); /* its line is written in part */
+    for (uint32_t i = 0; i < 4; i++) s_store_u32(to + 4 * i, (uint32_t)(now[i / 2] >> 32 * (i % 2)));
+    give(isa, op, sizeof now);
+    return NPU_OK;
+}
+
+/* Operations that leave TCM as it is, or read tables there. */
+static int keeps_tables(uint32_t code)
+{
+    return code == NPU_OP_NOP || code == NPU_OP_LOOKUP || code == NPU_OP_INVALIDATE || code == NPU_OP_FLUSH ||
+           code == NPU_OP_CLOCK;
+}
+
+uint32_t npu_execute(struct isa *isa, struct npu_machine *machine, const struct npu_op *op)
+{
+    if (!keeps_tables(op->code)) machine->tables_m = 0;
     switch (op->code) {
     case NPU_OP_NOP: return NPU_OK;
     case NPU_OP_DEQUANT: return dequant(isa, op);
@@ -388,6 +457,9 @@ uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const s
     case NPU_OP_TAKE: return take_rows(isa, op);
     case NPU_OP_KV_APPEND: return kv_append(isa, op);
     case NPU_OP_HEAD: return head(isa, machine, op);
+    case NPU_OP_TABLES: return tables(isa, machine, op);
+    case NPU_OP_LOOKUP: return lookup(isa, machine, op);
+    case NPU_OP_CLOCK: return read_clock(isa, op);
     case NPU_OP_INVALIDATE: cache_invalidate(isa_ptr(op->src), op->k); return NPU_OK;
     case NPU_OP_FLUSH: cache_flush(isa_ptr(op->src), op->k); return NPU_OK;
     case NPU_OP_EXP_TABLE:

@@ -93,26 +93,83 @@ static struct npu_shares units_of(const struct pass *p, uint32_t chunk)
     return p->units[chunk + 1 == p->plan->n_chunks];
 }
 
+/* A thread's units of a chunk follow one another from block to block, in TCM and as tiles. */
+struct part {
+    uint32_t first, end;
+};
+
+static struct part part_of(const struct pass *p, uint32_t chunk, uint32_t thread)
+{
+    struct npu_shares units = units_of(p, chunk);
+    return (struct part){npu_share_start(units, thread), npu_share_start(units, thread + 1)};
+}
+
+/* Those of them that are of block b of the chunk, counted from its first one; end 0: none. */
+static struct part part_of_block(const struct pass *p, struct part all, uint32_t b)
+{
+    const uint32_t at = b * p->w->n_units, n = p->w->n_units;
+    if (all.first >= at + n || all.end <= at) return (struct part){0, 0};
+    return (struct part){all.first > at ? all.first - at : 0, all.end - at < n ? all.end - at : n};
+}
+
+/* Bit planes: a block's units lie a row of their panel apart. */
+static uint32_t fetch_planes(struct isa *isa, const struct pass *p, uint32_t chunk, struct part all)
+{
+    const struct npu_weights *w = p->w;
+    uint32_t ticket = 0, stride;
+    for (uint32_t b = 0; b * w->n_units < all.end; b++) {
+        struct part some = part_of_block(p, all, b);
+        if (!some.end) continue;
+        const uint8_t *from =
+            isa_ptr(p->op->weights) + npu_planes_unit(w, some.first, chunk * p->plan->chunk_blocks / 4 + b, &stride);
+        ticket = dma_start_2d(p->tcm + packed_at(p, chunk) + (size_t)(b * w->n_units + some.first) * w->unit_bytes,
+            w->unit_bytes, from, stride, w->unit_bytes, some.end - some.first);
+    }
+    return ticket;
+}
+
 /* The thread's units of a chunk are on their way. */
 static void fetch(struct isa *isa, struct pass *p, uint32_t chunk, uint32_t thread)
 {
     if (chunk >= p->plan->n_chunks) return;
-    uint32_t first = npu_share_start(units_of(p, chunk), thread) * p->w->unit_bytes;
-    uint32_t end = npu_share_start(units_of(p, chunk), thread + 1) * p->w->unit_bytes;
+    const struct part units = part_of(p, chunk, thread);
+    uint32_t *ticket = &p->ticket[thread][chunk % (NPU_LEAD_MAX + 2)], first = units.first * p->w->unit_bytes;
     const uint8_t *from = isa_ptr(p->op->weights) + (size_t)chunk * p->plan->chunk_blocks * p->w->block_bytes;
-    p->ticket[thread][chunk % (NPU_LEAD_MAX + 2)] =
-        end > first ? dma_start_1d(p->tcm + packed_at(p, chunk) + first, from + first, end - first) : 0;
+    if (p->w->panel)
+        *ticket = fetch_planes(isa, p, chunk, units);
+    else
+        *ticket = units.end > units.first ? dma_start_1d(p->tcm + packed_at(p, chunk) + first, from + first,
+                                                (units.end - units.first) * p->w->unit_bytes)
+                                          : 0;
 }
 
-/* The thread's units of a chunk to tiles: units, and their tiles, follow one another from block to block. */
+static void prepare_planes(struct isa *isa, const struct pass *p, uint32_t chunk, struct part all)
+{
+    const struct npu_weights *w = p->w;
+    const uint32_t stride = w->k * 64;
+    for (uint32_t b = 0; b * w->n_units < all.end; b++) {
+        struct part some = part_of_block(p, all, b);
+        if (!some.end) continue;
+        npu_planes_dequant(isa, w,
+            p->tcm + tiled_at(p, p->plan->tiles, chunk) + 4 * (size_t)b * stride + some.first * 4 * TILE_BYTES, stride,
+            p->tcm + packed_at(p, chunk) + (size_t)(b * w->n_units + some.first) * w->unit_bytes, w->unit_bytes,
+            some.end - some.first);
+    }
+}
+
+/* The thread's units of a chunk to tiles. */
 static void prepare(struct isa *isa, struct pass *p, uint32_t chunk, uint32_t thread)
 {
-    uint32_t first = npu_share_start(units_of(p, chunk), thread), end = npu_share_start(units_of(p, chunk), thread + 1);
-    if (end == first) return;
+    const struct part units = part_of(p, chunk, thread);
+    if (units.end == units.first) return;
     dma_wait(p->ticket[thread][chunk % (NPU_LEAD_MAX + 2)]);
     if (p->w->kind == NPU_W_F16) return;
-    npu_dequant(isa, p->w->kind, p->tcm + tiled_at(p, p->plan->tiles, chunk) + (size_t)first * p->w->unit_k * 64,
-        p->tcm + packed_at(p, chunk) + (size_t)first * p->w->unit_bytes, end - first);
+    if (p->w->panel)
+        prepare_planes(isa, p, chunk, units);
+    else
+        npu_dequant(isa, p->w->kind,
+            p->tcm + tiled_at(p, p->plan->tiles, chunk) + (size_t)units.first * p->w->unit_k * 64,
+            p->tcm + packed_at(p, chunk) + (size_t)units.first * p->w->unit_bytes, units.end - units.first);
 }
 
 static void products(struct isa *isa, const struct pass *p, uint32_t chunk)
@@ -201,7 +258,7 @@ uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const stru
         p.columns = npu_shares(w.k / 32, n);
         for (uint32_t j = 0; j < 2; j++) {
             uint32_t blocks = blocks_of(&p, j ? plan.n_chunks - 1 : 0);
-            p.units[j] = npu_shares(blocks * w.n_units, n);
+            p.units[j] = npu_shares((w.panel ? (blocks + 3) / 4 : blocks) * w.n_units, n);
             p.pairs[j] = npu_shares(blocks * ((p.m + 1) / 2), n);
         }
         isa_phases(n, plan.n_chunks + 2 + plan.lead, plan.lead, work, &p);

@@ -50,6 +50,7 @@
  *              vector threads have ended the one before it, a vector thread when the tile thread has ended the one
  *              `lead` (1 or 2) before it.  So a vector thread may use what the tile thread did that many phases
  *              before, and what another vector thread did one more.  DMAs may fly on across phases
+ *   clock      isa_cycles() isa_ticks(): 64 bits of the processor's cycles, of its 19.2 MHz timer; 0: there is none
  *   tiles      tile_clear()  tile_mac(act, weight, n_pairs)  tile_store(dst)   [npu/sim/tile.h]
  *
  * Floats.  An operation rounds once, to nearest even; denormals are kept; a NaN result is the canonical one (0x7e00,
@@ -78,6 +79,14 @@
 #include "npu/dsp/isa_hexagon_impl.h"
 #else
 #include "npu/sim/isa_sim.h"
+#endif
+
+/* A machine without counters. */
+#ifndef isa_cycles
+#define isa_cycles() ((uint64_t)0)
+#endif
+#ifndef isa_ticks
+#define isa_ticks() ((uint64_t)0)
 #endif
 
 enum { VEC_BYTES = 128, TILE_BYTES = 2048, TILE_PAIRS_MAX = 32 };

@@ -9,10 +9,16 @@
 #include "npu/dsp/isa.h"
 #include "npu/wire/layout.h"
 #include "npu/wire/message.h"
+#include "npu/wire/planes.h"
 
 /* Units of 64 k of one block of 32 outputs to f16 tiles: src in TCM or memory, dst [2 * n_units] tiles.
  * Value = nearest half of code x scale (Q4_1: of that plus the minimum, rounded again). [TTS 5.2.2] */
 void npu_dequant(struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units);
+
+/* Bit planes of which tiles can be made: units of 128 k of one block of 128 outputs, src_stride apart, to the tiles of
+ * four blocks of 32 outputs that are `stride` apart, [4 * n_units] each. */
+void npu_planes_dequant(struct isa *isa, const struct npu_weights *w, uint8_t *restrict dst, uint32_t stride,
+    const uint8_t *restrict src, uint32_t src_stride, uint32_t n_units);
 
 /* The same of K-quants, units of 256 k, 8 tiles each: scale and minimum of a group are rounded to halves first. */
 void npu_dequant_k(
@@ -33,6 +39,16 @@ void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y,
  * their sum times the activation's scale, added to the output. */
 void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
     const uint8_t *restrict act8, uint32_t n_blocks);
+
+/* Tiles first .. last - 1 of 128 inputs of one row as tables (npu/wire/planes.h, lut16): k a multiple of 32. */
+void npu_tables(
+    struct isa *isa, uint8_t *restrict lut, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last);
+
+/* Y [m][n] = rows whose tables stand in TCM times bit planes + bias.  Per group: an exact integer sum of what codes
+ * stand for, times the activations' scale, times the group's, plus the minimum times the sum of inputs; groups are
+ * added in ascending k.  One rounding per written operation; a row's bits do not depend on the others.  0 or an
+ * npu_op_status. */
+uint32_t npu_lookup(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
 /* Rows of f32 to tiles first .. last - 1 of f16 [ceil(m / 32)][n_tiles]; rows past m and columns past k become 0.
  * Back: rows first .. last - 1 of a tile, first even, and a vector is added to each; y is row 0. */
@@ -93,7 +109,7 @@ void npu_exp_by_f32(struct isa *isa, uint8_t *restrict y, const uint8_t *restric
  * nothing is 0.  0 or an npu_op_status. */
 uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
-/* Executes one operation; returns enum npu_op_status. */
-uint32_t npu_execute(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+/* Executes one operation; returns enum npu_op_status.  `machine` says, before and after, which tables stand in TCM. */
+uint32_t npu_execute(struct isa *isa, struct npu_machine *machine, const struct npu_op *op);
 
 #endif

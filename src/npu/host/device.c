@@ -11,7 +11,8 @@
 #include "base/clock.h"
 #include "npu/host/device_impl.h"
 
-enum { MAX_ROWS = 512, FLAT_ROWS = 32 };
+/* A row more by lookup costs as much as one more, but for the bytes of the weights. */
+enum { MAX_ROWS = 512, FLAT_ROWS = 32, FLAT_LOOKUPS = 3, BULK_ROWS = 32 };
 
 static struct npu_device *self_of(struct device *d)
 {
@@ -213,7 +214,7 @@ static int npu_reserve(
     if (max_rows > most->max_rows) most->max_rows = max_rows;
     if (max_out > most->max_out) most->max_out = max_out;
     if (n_ctx > most->n_ctx) most->n_ctx = n_ctx;
-    int rc = reserve_ops(d, npu_program_ops(list) + 2 * most->max_out, err);
+    int rc = reserve_ops(d, npu_program_ops(d, list) + 2 * most->max_out, err);
     if (rc == 0) rc = npu_reserve_all(d, list, err);
     if (rc < 0)
         d->most = had;
@@ -287,7 +288,16 @@ static const struct device_memory DEVICE_MEMORY = {.publish = npu_publish,
     .join = npu_join,
     .leave = npu_leave};
 
-static const struct device_extras DEVICE_EXTRAS = {.report = npu_report};
+/* Tiles are another class than lookups. */
+static int npu_bulk_rows(struct device *self, const struct op *op)
+{
+    (void)self;
+    for (int i = 0; op->kind == OP_MATMUL && i < op->n_weight; i++)
+        if (op->weight[i]->packed->lookup_rows) return BULK_ROWS;
+    return 0;
+}
+
+static const struct device_extras DEVICE_EXTRAS = {.report = npu_report, .bulk_rows = npu_bulk_rows};
 
 int npu_device_open(struct device **out, npu_transport_open *open, const struct npu_transport_settings *settings,
     struct pool *pool, struct lutra_error *err)
@@ -306,7 +316,10 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
         .memory = &DEVICE_MEMORY,
         .extras = &DEVICE_EXTRAS,
         .name = d->window[0].link->name,
-        .caps = {.max_rows = MAX_ROWS, .flat_rows = FLAT_ROWS, .memory_bytes = npu_window_bytes(d), .f16_cache = true}};
+        .caps = {.max_rows = MAX_ROWS,
+            .flat_rows = settings->packing == NPU_PACK_LOOKUP ? FLAT_LOOKUPS : FLAT_ROWS,
+            .memory_bytes = npu_window_bytes(d),
+            .f16_cache = true}};
     *out = &d->base;
     return 0;
 }

@@ -21,7 +21,8 @@ struct packed {
     struct npu_weights layout; /* k: a multiple of 64 */
     int window;
     uint32_t at, bytes;
-    const char *name; /* the tensor's */
+    uint32_t lookup_rows; /* of a product by lookup, for rows not in bulk; 0: all rows go to tiles */
+    const char *name;     /* the tensor's */
     struct packed *next;
 };
 
@@ -190,7 +191,7 @@ uint32_t npu_constant_at(const struct npu_device *d, const struct op_list *list,
 /* ---- program.c ---- */
 
 size_t npu_program_tables(const struct npu_device *d, const struct op_list *list); /* bytes, at most */
-int npu_program_ops(const struct op_list *list);                                   /* of one run, at most */
+int npu_program_ops(const struct npu_device *d, const struct op_list *list);       /* of one run, at most */
 
 /* Sends a segment's operations off; all but the last run are done on return. */
 int npu_program_submit(struct npu_device *d, const struct segment *segment, struct lutra_error *err);

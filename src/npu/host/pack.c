@@ -98,16 +98,21 @@ static void read_tq2_0(const uint8_t *row, uint32_t k, struct group *g)
     for (uint32_t i = 0; i < 32; i++) g->code[i] = b->qs[k % 256 / 128 * 32 + i] >> k % 128 / 32 * 2 & 3;
 }
 
-/* read: NULL of what is not groups of 32 under halves. */
+/* read: NULL of what is not groups of 32 under halves.  planes: the kind as bit planes; 0: none. */
 static const struct source {
     uint32_t type, kind;
     void (*read)(const uint8_t *row, uint32_t k, struct group *g);
-} sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0}, {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1},
-    {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0}, {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs},
-    {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4}, {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0}, {QUANT_Q1_0, NPU_W_Q2_0, read_q1_0},
-    {QUANT_Q2_0, NPU_W_Q2_0, read_q2_0}, {QUANT_TQ1_0, NPU_W_Q2_0, read_tq1_0}, {QUANT_TQ2_0, NPU_W_Q2_0, read_tq2_0},
-    {QUANT_F16, NPU_W_F16, NULL}, {QUANT_Q2_K, NPU_W_Q2_K, NULL}, {QUANT_Q3_K, NPU_W_Q3_K, NULL},
-    {QUANT_Q4_K, NPU_W_Q4_K, NULL}, {QUANT_Q5_K, NPU_W_Q5_K, NULL}, {QUANT_Q6_K, NPU_W_Q6_K, NULL}};
+    uint32_t planes;
+} sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
+    {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1, NPU_PLANES(4, 32, NPU_PLANES_MINIMA)},
+    {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0}, {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0},
+    {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0}, {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0},
+    {QUANT_Q1_0, NPU_W_TERNARY, read_q1_0, NPU_PLANES(1, 128, NPU_PLANES_CENTRED)},
+    {QUANT_Q2_0, NPU_W_Q2_0, read_q2_0, NPU_PLANES(2, 64, NPU_PLANES_CENTRED)},
+    {QUANT_TQ1_0, NPU_W_TERNARY, read_tq1_0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)},
+    {QUANT_TQ2_0, NPU_W_TERNARY, read_tq2_0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)}, {QUANT_F16, NPU_W_F16, NULL, 0},
+    {QUANT_Q2_K, NPU_W_Q2_K, NULL, 0}, {QUANT_Q3_K, NPU_W_Q3_K, NULL, 0}, {QUANT_Q4_K, NPU_W_Q4_K, NULL, 0},
+    {QUANT_Q5_K, NPU_W_Q5_K, NULL, 0}, {QUANT_Q6_K, NPU_W_Q6_K, NULL, 0}};
 
 static const struct source *source_of(uint32_t quant_type)
 {
@@ -124,6 +129,20 @@ int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: no weight layout for %s", name ? name : "an unknown type");
     *kind = source->kind;
     return 0;
+}
+
+uint32_t npu_pack_planes_kind(uint32_t quant_type)
+{
+    const struct source *source = source_of(quant_type);
+    return source ? source->planes : 0;
+}
+
+/* Ternary codes under a scale without a sign. */
+static void turn_positive(struct group *g)
+{
+    if (!(g->d & 0x8000)) return;
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = (2 - g->code[i]) & 3;
+    g->d ^= 0x8000;
 }
 
 /* ---- tile32 ---- */
@@ -174,10 +193,54 @@ void npu_pack_tile32(const struct npu_weights *w, uint32_t quant_type, const voi
                 struct group g;
                 if (source->read) {
                     source->read(row, k, &g);
+                    if (w->kind == NPU_W_TERNARY) turn_positive(&g);
                     put_group32(w, dst, &g, k, n);
                 } else {
                     put_halves(w, dst, row + 2 * (size_t)k, k, n);
                 }
+            }
+    }
+}
+
+/* ---- bit planes ---- */
+
+/* 32 codes and, where a group begins, its scale and minimum. */
+static void put_planes(const struct npu_weights *w, uint8_t *dst, const struct group *g, uint32_t k, uint32_t n)
+{
+    for (uint32_t p = 0; p < npu_planes_bits(w->kind); p++)
+        for (uint32_t i = 0; i < 32; i += 8) {
+            uint32_t bit, at = npu_planes_bit(w, p, k + i, n, &bit), byte = 0;
+            for (uint32_t j = 0; j < 8; j++) byte |= (uint32_t)(g->code[i + j] >> p & 1) << (j / 2 + 4 * (j & 1));
+            dst[at] = (uint8_t)byte;
+        }
+    if (k % npu_planes_group(w->kind)) return;
+    uint8_t *scale = dst + npu_planes_scale(w, k, n);
+    memcpy(scale, &g->d, 2);
+    if (npu_planes_form(w->kind) == NPU_PLANES_MINIMA) memcpy(scale + 256, &g->m, 2);
+}
+
+/* The 1-bit codes that read gives as 0 and 2. */
+static void to_bits(struct group *g)
+{
+    for (uint32_t i = 0; i < 32; i++) g->code[i] >>= 1;
+}
+
+void npu_pack_planes(const struct npu_weights *w, uint32_t quant_type, const void *rows, size_t row_bytes, uint8_t *dst,
+    uint32_t first, uint32_t last)
+{
+    const struct source *source = source_of(quant_type);
+    for (uint32_t b = first; b < last; b++) {
+        uint32_t end = (b + 1) * w->cols < w->n ? (b + 1) * w->cols : w->n, stride,
+                 at = npu_planes_unit(w, 0, b, &stride);
+        for (uint32_t u = 0; end % w->cols && u < w->n_units; u++)
+            memset(dst + at + (size_t)u * stride, 0, w->unit_bytes);
+        for (uint32_t n = b * w->cols; n < end; n++)
+            for (uint32_t k = 0; k < w->k; k += 32) {
+                struct group g;
+                source->read((const uint8_t *)rows + n * row_bytes, k, &g);
+                if (npu_planes_form(w->kind) == NPU_PLANES_TERNARY) turn_positive(&g);
+                if (npu_planes_bits(w->kind) == 1) to_bits(&g);
+                put_planes(w, dst, &g, k, n);
             }
     }
 }

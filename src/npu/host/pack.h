@@ -11,17 +11,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "npu/wire/layout.h"
+#include "npu/wire/planes.h"
 
 struct lutra_error;
 
 /* The tile32 kind of a GGUF type in *kind.  LUTRA_E_UNSUPPORTED names the type when there is none. */
 int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err);
 
+/* Its kind as bit planes; 0: there is none. */
+uint32_t npu_pack_planes_kind(uint32_t quant_type);
+
 /* Blocks [first, last) of 32 outputs of a tile32 matrix.  rows: n rows of k elements in GGUF's format quant_type, whose
  * kind w has, row_bytes apart; dst: the whole matrix.  Lossless, but that the group scales of IQ4_XS are rounded to
  * halves and MXFP4's are cut to those of halves. */
 void npu_pack_tile32(const struct npu_weights *w, uint32_t quant_type, const void *rows, size_t row_bytes, uint8_t *dst,
+    uint32_t first, uint32_t last);
+
+/* Blocks [first, last) of 128 outputs of bit planes, lossless. */
+void npu_pack_planes(const struct npu_weights *w, uint32_t quant_type, const void *rows, size_t row_bytes, uint8_t *dst,
     uint32_t first, uint32_t last);
 
 /* Outputs [first, last) of K-quants; npu_pack_tile32 calls it. */

@@ -64,10 +64,18 @@ size_t npu_program_tables(const struct npu_device *d, const struct op_list *list
     return sum + 2 * rope + 2 * attention;
 }
 
-/* Operations that one of a list becomes: six and two values brought; and those around a run. */
-int npu_program_ops(const struct op_list *list)
+/* Operations that one of a list becomes: six and two values brought; and those around a run.  With lookups, tables and
+ * products of every so many rows, and of every stretch. */
+int npu_program_ops(const struct npu_device *d, const struct op_list *list)
 {
-    return 8 * list->n_op + 2 * VALUE_MAX + 64;
+    int all = 8 * list->n_op + 2 * VALUE_MAX + 64;
+    for (int i = 0; i < list->n_op; i++)
+        for (int w = 0; list->op[i].kind == OP_MATMUL && w < list->op[i].n_weight; w++) {
+            const struct weight *weight = list->op[i].weight[w];
+            if (weight->device == &d->base && weight->packed && weight->packed->lookup_rows)
+                all += 6 * (d->most.max_rows / (int)weight->packed->lookup_rows + d->most.max_rows / 16 + 2);
+        }
+    return all;
 }
 
 /* A table of the step; NULL: no room, which reserve has not foreseen. */
@@ -239,33 +247,108 @@ static bool massive(const struct op_list *list, const struct op *op)
     return op_writes(from, op->in[0]) && is_gate(from) && op_list_is_dead(list, (int)(op - list->op) + 1, op->in[0]);
 }
 
-static void push_fit(struct program *p, uint32_t code, int value)
+/* Rows of a product. */
+struct stretch {
+    uint32_t first, n;
+};
+
+static void push_fit(struct program *p, uint32_t code, int value, struct stretch rows)
 {
     struct npu_op *m = push(p, code);
-    m->m = rows_of(p, value), m->n = stride_of(p, value) / 4;
-    m->dst = at_of(p, value), m->dst_stride = stride_of(p, value), m->weights = p->w->factors.at;
+    m->m = rows.n, m->n = stride_of(p, value) / 4;
+    m->dst = at_of(p, value) + rows.first * stride_of(p, value), m->dst_stride = stride_of(p, value);
+    m->weights = p->w->factors.at + rows.first * NPU_LINE;
     wrote(p, value);
 }
 
-/* Each part where its weight lies.  On tiles at every row count: one row of them costs no more bytes than the integer
- * product, and a row's bits are the same beside any others (docs/NPU.md). */
-static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
+/* One part's product, of rows in `in` or in tables. */
+static int push_product(
+    struct program *p, uint32_t code, const struct op *op, int i, struct stretch rows, struct lutra_error *err)
+{
+    const struct packed *w = op->weight[i]->packed;
+    int in = op->in[0], out = op->out[i];
+    struct npu_op *m = push(p, code);
+    m->m = rows.n, m->n = w->layout.n, m->k = stride_of(p, in) / 4;
+    m->kind = w->layout.kind, m->weights = w->at;
+    m->src = at_of(p, in) + rows.first * stride_of(p, in), m->src_stride = stride_of(p, in);
+    m->dst = at_of(p, out) + rows.first * stride_of(p, out), m->dst_stride = stride_of(p, out);
+    TRY(constant(p, op->matmul.bias[i], &m->bias, err));
+    wrote(p, out);
+    return 0;
+}
+
+/* Where the part's weight lies. */
+static int emit_tiles(struct program *p, const struct op *op, int i, struct stretch rows, struct lutra_error *err)
 {
     bool fit = massive(p->s->list, op);
+    TRY(turn(p, op->weight[i]->packed->window, err));
+    TRY(bring(p, op->in[0], err));
+    if (fit) push_fit(p, NPU_OP_FIT, op->in[0], rows);
+    TRY(push_product(p, NPU_OP_GEMM, op, i, rows, err));
+    if (fit) push_fit(p, NPU_OP_UNFIT, op->out[i], rows);
+    return 0;
+}
+
+/* Tables once for all parts in a window that follow each other. */
+static int emit_lookups(struct program *p, const struct op *op, struct stretch rows, struct lutra_error *err)
+{
+    int window = -1;
     for (int i = 0; i < op->n_weight; i++) {
         const struct packed *w = op->weight[i]->packed;
-        int in = op->in[0], out = op->out[i];
+        if (!w->lookup_rows) continue;
         TRY(turn(p, w->window, err));
-        TRY(bring(p, in, err));
-        if (fit) push_fit(p, NPU_OP_FIT, in);
-        struct npu_op *m = push(p, NPU_OP_GEMM);
-        m->m = rows_of(p, in), m->n = w->layout.n, m->k = stride_of(p, in) / 4;
-        m->kind = w->layout.kind, m->weights = w->at;
-        m->src = at_of(p, in), m->src_stride = stride_of(p, in);
-        m->dst = at_of(p, out), m->dst_stride = stride_of(p, out);
-        TRY(constant(p, op->matmul.bias[i], &m->bias, err));
-        wrote(p, out);
-        if (fit) push_fit(p, NPU_OP_UNFIT, out);
+        TRY(bring(p, op->in[0], err));
+        if (w->window != window) {
+            struct npu_op *m = push(p, NPU_OP_TABLES);
+            uint32_t stride = stride_of(p, op->in[0]);
+            m->m = rows.n, m->k = stride / 4;
+            m->src = at_of(p, op->in[0]) + rows.first * stride, m->src_stride = stride;
+        }
+        window = w->window;
+        TRY(push_product(p, NPU_OP_LOOKUP, op, i, rows, err));
+    }
+    return 0;
+}
+
+/* Rows of one class that follow each other, from `first` on. */
+static struct stretch stretch_of(const struct program *p, int value, uint32_t first, bool *bulk)
+{
+    const struct row *row = p->s->step->batch->row;
+    const bool classed = p->s->list->value[value].rows == ROWS_ALL;
+    const uint32_t n = rows_of(p, value);
+    uint32_t end = first;
+    *bulk = classed && row[first].want & ROW_BULK;
+    while (end < n && (classed && row[end].want & ROW_BULK) == *bulk) end++;
+    return (struct stretch){first, end - first};
+}
+
+/* The least of its parts'; 0: all go to tiles. */
+static uint32_t lookup_rows(const struct op *op)
+{
+    uint32_t least = 0;
+    for (int i = 0; i < op->n_weight; i++) {
+        uint32_t n = op->weight[i]->packed->lookup_rows;
+        if (n && (!least || n < least)) least = n;
+    }
+    return least;
+}
+
+/* On tiles at every row count: one row of them costs no more bytes than the integer product, and a row's bits are the
+ * same beside any others (docs/NPU.md).  Where lookups are asked for, rows that are not in bulk go to them. */
+static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
+{
+    const uint32_t n = rows_of(p, op->in[0]), each = lookup_rows(op);
+    struct stretch all = {0, n};
+    bool bulk;
+    for (int i = 0; i < op->n_weight; i++)
+        if (!op->weight[i]->packed->lookup_rows) TRY(emit_tiles(p, op, i, all, err));
+    for (uint32_t at = 0; each && at < n;) {
+        struct stretch s = stretch_of(p, op->in[0], at, &bulk);
+        if (!bulk && s.n > each) s.n = each;
+        if (!bulk) TRY(emit_lookups(p, op, s, err));
+        for (int i = 0; bulk && i < op->n_weight; i++)
+            if (op->weight[i]->packed->lookup_rows) TRY(emit_tiles(p, op, i, s, err));
+        at += s.n;
     }
     return 0;
 }

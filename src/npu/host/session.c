@@ -19,13 +19,16 @@ int npu_session_plan(
             s->npu.name, tcm, (unsigned long long)memory);
     s->npu.first = NPU_RING_BYTES + (with_tcm ? tcm : 0);
     s->npu.end = s->npu.first + (uint32_t)memory;
-    s->npu.machine = (struct npu_machine){NPU_RING_BYTES, tcm, 65536, settings->n_threads ? settings->n_threads : 1};
+    s->npu.machine = (struct npu_machine){.tcm_start = NPU_RING_BYTES,
+        .tcm_bytes = tcm,
+        .tcm_kept = 65536,
+        .n_threads = settings->n_threads ? settings->n_threads : 1};
     return 0;
 }
 
 static const char *const NAMES[NPU_OPS] = {"nop", "dequant", "quantize", "gemv", "gemm", "add", "swiglu", "rms_norm",
     "rope", "exp16", "attention", "exp_table", "geglu", "relu2", "embed", "take", "kv_append", "head", "invalidate",
-    "flush", "fit", "unfit"};
+    "flush", "fit", "unfit", "tables", "lookup", "clock"};
 
 static void note(struct npu_session *s, const struct npu_answer *a)
 {
@@ -39,6 +42,7 @@ static void note(struct npu_session *s, const struct npu_answer *a)
         : a->status == NPU_BAD_OP      ? "unknown operation"
         : a->status == NPU_BAD_SHAPE   ? "shape"
         : a->status == NPU_NO_ROOM     ? "it does not fit into TCM"
+        : a->status == NPU_NO_TABLES   ? "its tables are not in TCM"
                                        : "unknown status");
 }
 

@@ -3,14 +3,17 @@
  * How much TCM a model's operations take at most: the plans that the NPU makes, made here beforehand.
  */
 #include "npu/host/device_impl.h"
-#include "npu/wire/tcm.h"
+#include "npu/wire/planes.h"
 
 static uint32_t of_product(const struct npu_machine *m, const struct packed *w, uint32_t n, int n_row)
 {
     struct npu_weights part;
     struct npu_gemm_plan plan;
+    struct npu_lookup_plan lookup;
     if (npu_weights_layout(w->layout.kind, w->layout.k, n < w->layout.n ? n : w->layout.n, &part)) return 0;
-    return npu_gemm_plan(&part, (uint32_t)n_row, m->tcm_kept, m->tcm_bytes, &plan) ? 0 : plan.bytes;
+    uint32_t most = npu_gemm_plan(&part, (uint32_t)n_row, m->tcm_kept, m->tcm_bytes, &plan) ? 0 : plan.bytes;
+    if (!w->lookup_rows || npu_lookup_plan(&part, w->lookup_rows, m, &lookup)) return most;
+    return lookup.bytes > most ? lookup.bytes : most;
 }
 
 static uint32_t of_attention(const struct npu_machine *m, uint32_t d_head)

@@ -34,6 +34,14 @@
 
 struct npu_transport;
 
+/* How a device packs weights of the layers, of which the setting has another kind (wire/layout.h, wire/planes.h). */
+enum npu_packing {
+    NPU_PACK_TILES,       /* all as tile32 */
+    NPU_PACK_SUPERGROUPS, /* Q4_0 and Q8_0 in supergroups, quantized anew */
+    NPU_PACK_PLANES,      /* as bit planes what has a kind of them (npu_pack_planes_kind): the same values */
+    NPU_PACK_LOOKUP,      /* the same; rows that are not in bulk (ROW_BULK) are multiplied by table lookup */
+};
+
 /* Zeros are defaults. */
 struct npu_transport_settings {
     uint32_t tcm_bytes;    /* 8 MiB; a multiple of 64 KiB.  Silicon has what it has */
@@ -41,7 +49,7 @@ struct npu_transport_settings {
     uint32_t n_threads;    /* vector threads the executor may use, 1 */
     uint32_t session;      /* FastRPC: 0 the process's own, others are reserved (a device may have no more than two) */
     uint64_t seed;         /* in process: of the emulator's hazards */
-    bool supergroups;      /* of a device: Q4_0 and Q8_0 of the layers are packed into supergroups (wire/layout.h) */
+    enum npu_packing packing;
     /* Paths, borrowed while a transport or device opened with them is open; NULL: where they usually are */
     const char *qemu;    /* qemu-hexagon: of PATH */
     const char *program; /* lutra-npu-qemu.elf: beside the running program, one folder up, or in ../lib/lutra */

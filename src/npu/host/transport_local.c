@@ -48,7 +48,7 @@ static uint32_t execute(void *user, const struct npu_op *op)
     struct isa *isa = npu_sim_isa(l->sim);
     uint32_t status = npu_op_check(isa, &l->memory, op);
     if (status == NPU_OK) status = npu_execute(isa, &l->session.npu.machine, op);
-    npu_sim_end(l->sim, l->session.npu.machine.tcm_kept);
+    npu_sim_end(l->sim, npu_tcm_keeps(&l->session.npu.machine));
     return faults(l) ? NPU_STOPPED : status;
 }
 

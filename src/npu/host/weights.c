@@ -10,15 +10,11 @@
 #include "npu/host/pack.h"
 #include "quant/quant.h"
 
-int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_weights *out, struct lutra_error *err)
+/* A kind's layout that products can use. */
+static int product_layout(const struct npu_machine *m, uint32_t kind, const struct tensor *t, struct npu_weights *out,
+    struct lutra_error *err)
 {
-    const struct tensor *t = &w->tensor;
-    const struct npu_machine *m = &d->window[0].link->machine;
-    uint32_t kind;
     struct npu_gemm_plan plan;
-    TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
-    if (d->settings.supergroups && strncmp(t->name, "blk.", 4) == 0)
-        kind = kind == NPU_W_Q4_0 ? NPU_W_SUPER4 : kind == NPU_W_Q8_0 ? NPU_W_SUPER8 : kind;
     if (t->ne[0] < 32 || t->ne[0] % 32 || t->ne[0] > 1 << 24 || t->ne[1] < 1 || t->ne[1] > 1 << 24 ||
         npu_weights_layout(kind, npu_weights_k((uint32_t)t->ne[0]), (uint32_t)t->ne[1], out))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %lld x %lld has no layout", t->name,
@@ -26,10 +22,32 @@ int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_w
     if (npu_gemm_plan(out, 32, m->tcm_kept, m->tcm_bytes, &plan))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: rows of %lld of tensor '%s' do not fit into TCM",
             (long long)t->ne[0], t->name);
-    uint64_t bytes = (uint64_t)out->n_blocks * out->block_bytes;
-    if (bytes + 4 * NPU_LINE > npu_window_bytes(d))
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %llu KiB exceeds a session's window of %u KiB",
-            t->name, (unsigned long long)(bytes >> 10), npu_window_bytes(d) >> 10);
+    return 0;
+}
+
+/* How the layers' weights are packed where a setting says so; 0: as others. */
+static uint32_t kind_of_layers(const struct npu_device *d, const struct tensor *t, uint32_t kind)
+{
+    if (strncmp(t->name, "blk.", 4) != 0) return 0;
+    switch (d->settings.packing) {
+    case NPU_PACK_SUPERGROUPS: return kind == NPU_W_Q4_0 ? NPU_W_SUPER4 : kind == NPU_W_Q8_0 ? NPU_W_SUPER8 : 0;
+    case NPU_PACK_PLANES:
+    case NPU_PACK_LOOKUP: return npu_pack_planes_kind((uint32_t)t->type);
+    default: return 0;
+    }
+}
+
+int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_weights *out, struct lutra_error *err)
+{
+    const struct tensor *t = &w->tensor;
+    const struct npu_machine *m = &d->window[0].link->machine;
+    uint32_t kind, own;
+    TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
+    own = kind_of_layers(d, t, kind);
+    if (!own || product_layout(m, own, t, out, NULL) < 0) TRY(product_layout(m, kind, t, out, err));
+    if ((uint64_t)out->bytes + 4 * NPU_LINE > npu_window_bytes(d))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %u KiB exceeds a session's window of %u KiB",
+            t->name, out->bytes >> 10, npu_window_bytes(d) >> 10);
     return 0;
 }
 
@@ -47,9 +65,11 @@ struct packing {
 static void pack_some(void *arg, int ith, int nth)
 {
     const struct packing *p = arg;
-    uint64_t n = p->w->n_blocks;
-    npu_pack_tile32(p->w, (uint32_t)p->t->type, p->rows, p->row_bytes, p->dst,
-        (uint32_t)(n * (uint64_t)ith / (uint64_t)nth), (uint32_t)(n * ((uint64_t)ith + 1) / (uint64_t)nth));
+    uint64_t n = npu_weights_outputs(p->w) / p->w->cols;
+    uint32_t first = (uint32_t)(n * (uint64_t)ith / (uint64_t)nth);
+    uint32_t last = (uint32_t)(n * ((uint64_t)ith + 1) / (uint64_t)nth);
+    (npu_is_planes(p->w->kind) ? npu_pack_planes : npu_pack_tile32)(
+        p->w, (uint32_t)p->t->type, p->rows, p->row_bytes, p->dst, first, last);
 }
 
 /* The rows' values in groups of their own [TTS 5.1]. */
@@ -100,6 +120,15 @@ static int pack(
     return 0;
 }
 
+/* Rows of a product by lookup that TCM has room for; 0: no such product. */
+static uint32_t lookup_rows(const struct npu_device *d, const struct npu_weights *w)
+{
+    struct npu_lookup_plan plan;
+    uint32_t m = d->settings.packing == NPU_PACK_LOOKUP && npu_is_planes(w->kind) ? NPU_LOOKUP_ROWS : 0;
+    while (m && npu_lookup_plan(w, m, &d->window[0].link->machine, &plan)) m--;
+    return m;
+}
+
 int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra_error *err)
 {
     const struct tensor *t = &weight->tensor;
@@ -109,7 +138,8 @@ int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra
     TRY(npu_weight_layout(d, weight, &w, err));
     struct packed *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory for tensor '%s'", t->name);
-    *p = (struct packed){.layout = w, .bytes = w.n_blocks * w.block_bytes, .name = t->name};
+    *p = (struct packed){.layout = w, .bytes = w.bytes, .name = t->name};
+    p->lookup_rows = lookup_rows(d, &w);
     int rc = npu_window_place(d, p->bytes, &p->window, &p->at, &why);
     if (rc < 0) {
         free(p);

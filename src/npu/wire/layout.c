@@ -2,6 +2,7 @@
 #include "npu/wire/layout.h"
 
 #include "npu/wire/message.h"
+#include "npu/wire/planes.h"
 #include "npu/wire/tcm.h"
 
 /* A DMA of about this size hides its set-up; larger ones only cost TCM. */
@@ -18,7 +19,7 @@ static uint32_t round_up(uint32_t x, uint32_t to)
 uint32_t npu_weights_bits(uint32_t kind)
 {
     if (kind == NPU_W_F16) return 16;
-    if (kind == NPU_W_Q2_0 || kind == NPU_W_Q2_K) return 2;
+    if (kind == NPU_W_Q2_0 || kind == NPU_W_TERNARY || kind == NPU_W_Q2_K) return 2;
     return kind == NPU_W_Q8_0 || kind == NPU_W_SUPER8 || kind == NPU_W_Q5_K || kind == NPU_W_Q6_K ? 8 : 4;
 }
 
@@ -30,11 +31,12 @@ uint32_t npu_weights_groups(uint32_t kind)
 int npu_weights_integer(uint32_t kind)
 {
     return kind != NPU_W_F16 && kind != NPU_W_SUPER4 && kind != NPU_W_SUPER8 && kind != NPU_W_MXFP4 &&
-           kind != NPU_W_Q2_0 && kind < NPU_W_Q2_K;
+           kind != NPU_W_Q2_0 && kind != NPU_W_TERNARY && kind < NPU_W_Q2_K;
 }
 
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
 {
+    if (npu_is_planes(kind)) return npu_planes_layout(kind, k, n, out);
     uint32_t unit_k = kind >= NPU_W_Q4_K ? NPU_SUPER_K : NPU_UNIT_K;
     uint32_t code = unit_k * NPU_COLS / 8 * npu_weights_bits(kind);
     uint32_t tail = kind == NPU_W_F16 ? 0 : kind == NPU_W_Q4_1 ? 256 : kind >= NPU_W_Q4_K ? 640 : 128;
@@ -44,12 +46,15 @@ int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights
     out->kind = kind;
     out->k = k;
     out->n = n;
+    out->cols = NPU_COLS;
     out->unit_k = unit_k;
     out->n_units = k / unit_k;
     out->n_blocks = n / NPU_COLS + (n % NPU_COLS != 0);
     out->code_bytes = code;
     out->unit_bytes = code + tail;
     out->block_bytes = out->n_units * out->unit_bytes;
+    out->panel = 0;
+    out->bytes = (uint32_t)bytes;
     return 0;
 }
 
@@ -104,14 +109,21 @@ void npu_act8_layout(uint32_t k, struct npu_act8 *out)
     out->bytes = round_up(out->scales + (k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK * 4, NPU_LINE);
 }
 
+/* Of a chunk. */
+static inline uint64_t packed_bytes(const struct npu_weights *w, uint32_t chunk)
+{
+    return (uint64_t)(w->panel ? chunk / 4 : chunk) * w->block_bytes;
+}
+
 /* 0: it fits. */
 static int lay_gemm(
     const struct npu_weights *w, uint32_t rows, uint32_t chunk, struct npu_tcm tcm, struct npu_gemm_plan *p)
 {
+    const uint64_t packed = packed_bytes(w, chunk);
     uint64_t tiles = w->kind == NPU_W_F16 ? 0 : (uint64_t)chunk * w->k * 64;
     p->row_blocks = rows, p->chunk_blocks = chunk;
     p->act = npu_tcm_take(&tcm, (uint64_t)rows * w->k * 64);
-    for (uint32_t i = 0; i < p->lead + 2; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
+    for (uint32_t i = 0; i < p->lead + 2; i++) p->packed[i] = npu_tcm_take(&tcm, packed);
     for (uint32_t i = 0; i < p->lead + 1; i++) p->tiles[i] = npu_tcm_take(&tcm, tiles);
     for (uint32_t i = 0; i < p->lead + 1; i++) p->out[i] = npu_tcm_take(&tcm, (uint64_t)chunk * rows * NPU_TILE);
     p->bytes = (uint32_t)tcm.used;
@@ -121,19 +133,20 @@ static int lay_gemm(
 static int plan_gemm(
     const struct npu_weights *w, uint32_t m, uint32_t lead, struct npu_tcm tcm, struct npu_gemm_plan *out)
 {
+    const uint32_t least = w->panel ? 4 : 1;
     uint32_t all = m / 32 + (m % 32 != 0), rows = all;
     *out = (struct npu_gemm_plan){.lead = lead};
     if (!m) return -1;
     /* As many rows as fit beside the smallest chunks: each pass reads every weight again. */
-    while (rows && lay_gemm(w, rows, 1, tcm, out)) rows--;
+    while (rows && lay_gemm(w, rows, least, tcm, out)) rows--;
     if (!rows) return -1;
     out->n_passes = (all + rows - 1) / rows;
     rows = (all + out->n_passes - 1) / out->n_passes;
 
-    uint32_t chunk = 1;
-    while (chunk < w->n_blocks / CHUNKS_LEAST && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES &&
-           !lay_gemm(w, rows, chunk + 1, tcm, out))
-        chunk++;
+    uint32_t chunk = least;
+    while (chunk < w->n_blocks / CHUNKS_LEAST && packed_bytes(w, chunk) < DMA_TARGET_BYTES &&
+           !lay_gemm(w, rows, chunk + least, tcm, out))
+        chunk += least;
     out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
     return lay_gemm(w, rows, chunk, tcm, out);
 }
@@ -180,6 +193,7 @@ uint32_t npu_op_row_parts(const struct npu_op *op)
     case NPU_OP_QUANTIZE: return (op->k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK;
     case NPU_OP_ROPE: return op->n / op->param;
     case NPU_OP_HEAD: return NPU_HEAD_GROUPS;
+    case NPU_OP_TABLES: return (op->k + NPU_PLANES_K - 1) / NPU_PLANES_K;
     default: return 1;
     }
 }
@@ -192,6 +206,8 @@ uint32_t npu_op_parts(const struct npu_op *op)
     case NPU_OP_GEGLU:
     case NPU_OP_RELU2: return op->n / 32; /* of all rows at once */
     case NPU_OP_GEMV: return (op->n + NPU_COLS - 1) / NPU_COLS;
+    case NPU_OP_LOOKUP: return (op->n + NPU_PLANES_COLS - 1) / NPU_PLANES_COLS;
+    case NPU_OP_TABLES:
     case NPU_OP_RMS_NORM:
     case NPU_OP_FIT:
     case NPU_OP_UNFIT:

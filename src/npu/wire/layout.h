@@ -33,6 +33,8 @@
  *   j is half 2 * (16 * (j >> 1 & 1) + 8 * (j & 1) + g) + (j >> 2): two lookups with constant indices spread it.
  *   8-bit codes lie as above, their scales where those of 4-bit codes of the same k would.
  *
+ * bitplane: npu/wire/planes.h.
+ *
  * act8: a row of activations for the integer product: int8 codes with one scale per 256 inputs.
  *     quads: k / 4 words, four codes in the byte order of the 4-bit layout | sums: k / 32 int32, the sum of each tile's
  *     codes | scales: one f32 per 256 inputs | padding to 128 bytes
@@ -44,14 +46,15 @@
 
 enum { NPU_COLS = 32, NPU_UNIT_K = 64, NPU_SUPER_K = 256, NPU_ACT_BLOCK = 256, NPU_TILE = 2048, NPU_LINE = 128 };
 
-/* Weight kinds: the code width and what a code stands for. */
+/* Weight kinds: the code width and what a code stands for.  Those of bit planes are NPU_PLANES (npu/wire/planes.h). */
 enum npu_weight_kind {
     NPU_W_Q4_0 = 1, /* (q - 8) d */
     NPU_W_Q4_1,     /* q d + m */
     NPU_W_IQ4_NL,   /* table[q] d */
     NPU_W_Q8_0,     /* (q - 128) d: GGUF's signed code plus 128 */
     NPU_W_MXFP4,    /* table[q] d, d a power of two */
-    NPU_W_Q2_0,     /* (q - 1) d, 2 bits: also GGUF's TQ1_0, TQ2_0 and Q1_0 */
+    NPU_W_Q2_0,     /* (q - 1) d, 2 bits */
+    NPU_W_TERNARY,  /* the same of q up to 2, d not negative: TQ1_0, TQ2_0, Q1_0 */
     NPU_W_SUPER4,   /* supergroup, (q - 8) d */
     NPU_W_F16,      /* plain halves in tiles */
     NPU_W_SUPER8,   /* supergroup, (q - 128) d */
@@ -66,16 +69,19 @@ enum npu_weight_kind {
 struct npu_weights {
     uint32_t kind;
     uint32_t k, n;
-    uint32_t unit_k;      /* 64, K-quants 256 */
+    uint32_t cols;        /* outputs of a packed block: 32, of bit planes 128 */
+    uint32_t unit_k;      /* 64, K-quants 256, bit planes 128 */
     uint32_t n_units;     /* of unit_k */
     uint32_t n_blocks;    /* of 32 outputs */
     uint32_t unit_bytes;  /* codes, scales and minima */
-    uint32_t code_bytes;  /* of a unit */
+    uint32_t code_bytes;  /* of a unit; of bit planes, of a group */
     uint32_t block_bytes; /* n_units * unit_bytes */
+    uint32_t panel;       /* of bit planes: packed blocks whose units lie side by side; else 0 */
+    uint32_t bytes;       /* of the matrix */
 };
 
 /* 0, or -1: unknown kind, k not a positive multiple of 64 (K-quants: 256), n not positive, more than 2^31 bytes in
- * all. */
+ * all.  Of bit planes k may be any, out->k is the next multiple of 128. */
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
 /* Where the code of (k, n) is: byte offset, and the shift of a code of less than 8 bits; of F16 the half itself. */
@@ -93,6 +99,12 @@ int npu_weights_integer(uint32_t kind);
 static inline uint32_t npu_weights_k(uint32_t k)
 {
     return (k + NPU_UNIT_K - 1) / NPU_UNIT_K * NPU_UNIT_K;
+}
+
+/* Outputs that are packed: n rounded up to whole blocks. */
+static inline uint32_t npu_weights_outputs(const struct npu_weights *w)
+{
+    return (w->n + w->cols - 1) & ~(w->cols - 1);
 }
 
 struct npu_act8 {
@@ -123,7 +135,7 @@ struct npu_gemm_plan {
     uint32_t lead;       /* phases that vector threads may be before the tile thread; 1 where more takes more passes */
     uint32_t row_blocks; /* blocks of 32 rows held at once */
     uint32_t n_passes;   /* over the weights: ceil(m / 32 / row_blocks) */
-    uint32_t chunk_blocks; /* blocks of 32 outputs per phase */
+    uint32_t chunk_blocks; /* blocks of 32 outputs per phase; of bit planes a multiple of 4 */
     uint32_t n_chunks;
     uint32_t act;                      /* f16 tiles [row_blocks][k / 32] */
     uint32_t packed[NPU_LEAD_MAX + 2]; /* chunks: two DMAs in flight while one is used */

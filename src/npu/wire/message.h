@@ -33,6 +33,9 @@ enum npu_opcode {
     NPU_OP_FLUSH,      /* k bytes at src: the host will read them */
     NPU_OP_FIT,        /* m rows of n f32 at dst made small enough for halves, in place: see below */
     NPU_OP_UNFIT,      /* m rows of n f32 at dst times their factors, in place */
+    NPU_OP_TABLES,     /* m rows of k f32 to tables in TCM: see below */
+    NPU_OP_LOOKUP,     /* Y [m][n] f32 = the rows in those tables times W^T (+ bias), W bit planes */
+    NPU_OP_CLOCK,      /* 16 bytes at dst: cycles of the processor, ticks of its 19.2 MHz timer; zeros: it has none */
     NPU_OPS
 };
 
@@ -41,7 +44,7 @@ enum npu_exp_way { NPU_EXP_TABLE, NPU_EXP_F16, NPU_EXP_F32 };
 /* Buffers the host wrote are invalidated before, those it reads are flushed after. */
 enum { NPU_FROM_HOST = 1, NPU_TO_HOST = 2 };
 
-enum npu_op_status { NPU_OK, NPU_BAD_OP, NPU_BAD_SHAPE, NPU_NO_ROOM };
+enum npu_op_status { NPU_OK, NPU_BAD_OP, NPU_BAD_SHAPE, NPU_NO_ROOM, NPU_NO_TABLES };
 
 struct npu_op {
     uint32_t code;  /* enum npu_opcode */
@@ -68,6 +71,11 @@ struct npu_op {
  * into [2^12, 2^13): then neither it nor a product of it overflows halves, and nothing is lost but what is 2^-26 of it.
  * The inverse, 1 for the rows that it leaves alone, goes to weights + 128 r as a vector of f32; NPU_OP_UNFIT multiplies
  * by it. */
+
+/* Tables of rows [TMAN 5].  NPU_OP_TABLES leaves them in TCM (npu/wire/planes.h), where they stay for every
+ * NPU_OP_LOOKUP behind it, so that all products with one input share them.  Any other operation but NPU_OP_NOP,
+ * NPU_OP_INVALIDATE and NPU_OP_FLUSH ends them; a lookup with other m or k, or without tables, is refused
+ * (NPU_NO_TABLES). */
 
 /* The cache: rows of n halves that lie `layer_stride` apart from layer to layer, `head_stride` from head to head. */
 struct npu_slot { /* NPU_OP_KV_APPEND: rows -> npu_slot [m]; param: the layer */
@@ -129,8 +137,9 @@ enum { NPU_RUN_OPS = 16, NPU_AHEAD = 2 };
 struct npu_machine {
     uint32_t tcm_start; /* window offset */
     uint32_t tcm_bytes;
-    uint32_t tcm_kept;  /* first bytes of TCM that hold the exp table; 0: there is none */
-    uint32_t n_threads; /* vector threads, at least 1 */
+    uint32_t tcm_kept;           /* first bytes of TCM that hold the exp table; 0: there is none */
+    uint32_t n_threads;          /* vector threads, at least 1 */
+    uint32_t tables_m, tables_k; /* rows and inputs of the tables that stand in TCM; 0: none do */
 };
 static inline uint32_t npu_machine_threads(const struct npu_machine *machine)
 {

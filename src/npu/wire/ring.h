@@ -22,7 +22,7 @@
 #include "npu/wire/message.h"
 
 enum {
-    NPU_RING_MAGIC = 0x4c55524e, /* changes with the layout of anything in wire/ */
+    NPU_RING_MAGIC = 0x4c55524f, /* changes with the layout of anything in wire/ */
     NPU_RING_BYTES = 65536,      /* of the window, from offset 0 */
     NPU_RING_CELLS = 512,
     NPU_RING_ANSWERS = 64, /* messages in flight */
@@ -69,7 +69,7 @@ struct npu_ring {
         uint32_t taken;    /* cells */
         uint32_t answered; /* messages */
         struct npu_machine machine;
-        uint32_t zero[24];
+        uint32_t zero[22];
     } npu;
     uint32_t tile[960];                         /* dsp/isa_qemu_impl.h */
     struct npu_answer answer[NPU_RING_ANSWERS]; /* written by the NPU */

@@ -188,6 +188,14 @@ static void f16_models_answer_alike(void **state)
     if (n_problem >= 100) compare(LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", "npu-sim", 2, 0.002);
 }
 
+static void few_bit_models_answer_alike(void **state)
+{
+    (void)state;
+    if (n_problem < 100) skip();
+    compare(LUTRA_SOURCE_DIR "/models/abacus-w2", "npu-sim", 2, 0.02);
+    compare(LUTRA_SOURCE_DIR "/models/abacus-b158", "npu-sim", 2, 0.02);
+}
+
 /* The CPU's int8 activations and the NPU's halves differ more: a looser bound, and the figure printed. */
 static void q4_0_answers_alike(void **state)
 {
@@ -214,6 +222,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) n_problem = atoi(argv[1]);
     if (n_problem < 1 || n_problem > MAX_PROBLEMS) return 2;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(f16_models_answer_alike), cmocka_unit_test(q4_0_answers_alike)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(f16_models_answer_alike),
+        cmocka_unit_test(few_bit_models_answer_alike), cmocka_unit_test(q4_0_answers_alike)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

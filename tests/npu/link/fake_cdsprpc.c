@@ -135,7 +135,7 @@ static uint32_t execute(void *user, const struct npu_op *given)
     struct npu_op op = *given;
     uint32_t *field[] = {&op.src, &op.weights, &op.dst, &op.bias}, size = n->bytes - NPU_RING_BYTES;
     uint32_t first = NPU_RING_BYTES + TCM;
-    const struct npu_machine machine = {NPU_RING_BYTES, TCM, 65536, 1};
+    struct npu_machine machine = {NPU_RING_BYTES, TCM, 65536, 1, 0, 0};
     const struct npu_memory all = {first, first + size};
     if (lutra_fake.die_after && n->n_done++ >= (uint32_t)lutra_fake.die_after) return NPU_STOPPED;
     for (int i = 0; i < 4; i++) *field[i] += *field[i] ? TCM : 0;
@@ -162,7 +162,7 @@ int remote_handle64_invoke(uint64_t handle, uint32_t scalars, union npu_remote_a
     struct npu_sim_settings s = {.tcm_bytes = TCM, .ddr_bytes = n->bytes - NPU_RING_BYTES, .seed = 1};
     if (npu_sim_open(&n->sim, &s, NULL)) return 1;
     n->server = (struct npu_server){.view = {.ring = (void *)n->window}, .execute = execute, .user = n};
-    npu_server_start(&n->server, &(struct npu_machine){0x12340000, TCM, 65536, 1});
+    npu_server_start(&n->server, &(struct npu_machine){0x12340000, TCM, 65536, 1, 0, 0});
     while (!atomic_load(&lutra_fake.killed)) {
         rc = lutra_fake.hang ? 0 : npu_server_step(&n->server);
         if (rc < 0 || (lutra_fake.die_after && n->n_done > (uint32_t)lutra_fake.die_after)) break;

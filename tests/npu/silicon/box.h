@@ -45,6 +45,7 @@ struct box {
     /* what to do */
     int32_t fail[BOX_FUNCTIONS];        /* the error; 0: none */
     uint32_t fail_after[BOX_FUNCTIONS]; /* calls that succeed before */
+    uint32_t fail_thread;               /* whose DMA engine stops; 0: any's */
     uint32_t again;                     /* a second call while one is served: asked for */
     uint32_t tcm_bytes, units;          /* zeros: 1 MiB, 6 */
     uint32_t fd, window_bytes, mapped;  /* by the host's library */
@@ -59,6 +60,9 @@ struct box {
     uint32_t tile_macs, tile_stores, tile_fault;
     uint32_t lines_bytes, lines_first, lines_end; /* the longest range */
     uint32_t head_lines, ring_lines;              /* ranges that are the ring's head; parts of the ring */
+    uint32_t lines_lost;                          /* offset + 1 of the first line that both sides had written */
+    uint32_t left_asleep;                         /* threads that a change of their word did not wake */
+    uint32_t lines_dropped;                       /* behind the ring, that memory had others of */
     uint32_t sleeps;
     int32_t again_rc;
 };

@@ -30,6 +30,13 @@ int firmware_holds(uint32_t thread);
 /* Where the window is mapped, as a number; 0: nowhere. */
 uint32_t firmware_window(void);
 
+/* cache.c: the window as the program sees it, by way of its cache; where DMA finds it; a line is written back and
+ * dropped. */
+void *cache_open(uint8_t *memory, uint32_t bytes);
+void cache_close(void);
+uint8_t *cache_memory(uint32_t at);
+void cache_line(uint32_t address);
+
 /* units.c: this thread gives its vector context back. */
 void units_leave(void);
 

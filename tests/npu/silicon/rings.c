@@ -109,9 +109,24 @@ static void lines(void)
     CHECK(box->lines_first == at && box->lines_end > at + 64);
 }
 
+/* What the compiler calls for (dsp/runtime.c). */
+static void divisions(void)
+{
+    static const volatile uint32_t number[] = {1, 7, 64, 65535, 65536, 0x7fffffff, 0x80000000, 0xffffffff};
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++) {
+            const uint32_t a = number[i], b = number[j];
+            const uint64_t wide = (uint64_t)a << 32 | b;
+            volatile uint32_t q = a / b, r = a % b; /* what the compiler knows of quotients is not asked */
+            volatile uint64_t long_q = wide / b;
+            CHECK(r < b && q * b + r == a && wide - long_q * b < b);
+        }
+}
+
 static void lead(struct isa *isa, void *user)
 {
     (void)user;
+    divisions();
     lines();
     phases(isa);
     isa_threads(2, many, 0);

@@ -54,8 +54,8 @@ static void copy(const struct npu_dma_descriptor *d)
 {
     uint32_t two = d->control >> 24 & 1, rows = two ? d->rows >> 16 : 1;
     uint32_t width = two ? d->rows & 0xffff : d->control & 0xffffff;
-    const uint8_t *src = (const uint8_t *)d->src;
-    uint8_t *dst = (uint8_t *)d->dst;
+    const uint8_t *src = d->control & NPU_DMA_SRC_MEMORY ? cache_memory(d->src) : (const uint8_t *)d->src;
+    uint8_t *dst = d->control & NPU_DMA_DST_MEMORY ? cache_memory(d->dst) : (uint8_t *)d->dst;
     for (uint32_t r = 0; r < rows; r++, src += d->strides & 0xffff, dst += d->strides >> 16)
         for (uint32_t i = 0; i < width; i++) dst[i] = src[i];
 }
@@ -89,7 +89,7 @@ uint32_t npu_unit_dmpoll(void)
         e->polls = 1 + (seed >> 28) % 4;
     }
     if (--e->polls) return 1;
-    if (firmware_error(BOX_DMA)) return e->stopped = 2;
+    if ((!box->fail_thread || box->fail_thread == firmware_thread()) && firmware_error(BOX_DMA)) return e->stopped = 2;
     struct npu_dma_descriptor *d = e->at;
     copy(d);
     __atomic_store_n(&d->control, d->control | NPU_DMA_DONE, __ATOMIC_RELEASE);
@@ -110,10 +110,23 @@ void units_leave(void)
     mine()->ready = 0;
 }
 
-void npu_unit_lines(uintptr_t first, uintptr_t end)
+/* One range at a time, and by one thread: the serving one. */
+static uintptr_t range_first, range_end;
+
+void npu_unit_line(uintptr_t line)
+{
+    RULE(line % 64 == 0 && (line == range_end || !range_end), box->dma_fault);
+    if (!range_end) range_first = line;
+    range_end = line + 64;
+    cache_line(line);
+}
+
+void npu_unit_settle(void)
 {
     const uint32_t ring = firmware_window();
-    RULE(first % 64 == 0 && first < end, box->dma_fault);
+    const uintptr_t first = range_first, end = range_end;
+    range_first = range_end = 0;
+    if (!end) return;
     if (ring && first == ring && end - first == sizeof(struct npu_ring))
         __atomic_add_fetch(&box->head_lines, 1, __ATOMIC_SEQ_CST);
     if (ring && first >= ring && end - ring < sizeof(struct npu_ring))
@@ -159,6 +172,17 @@ void npu_unit_store(uint8_t *dst)
     npu_tile_store(&acc, dst);
     box->tile_stores++;
     user = scaled = 0;
+}
+
+/* Packets, as QEMU counts them; a timer that stands still says that this is no silicon. */
+uint64_t npu_unit_cycles(void)
+{
+    return npu_qemu_packets();
+}
+
+uint64_t npu_unit_ticks(void)
+{
+    return 0;
 }
 
 void npu_unit_pause(void)

@@ -38,7 +38,7 @@ static void open_box(struct box *b)
     memset(b, 0, sizeof *b);
     b->key.seed = 11;
     assert_int_equal(npu_sim_open(&b->sim, &s, NULL), 0);
-    b->machine = (struct npu_machine){NPU_SIM_BOX_BYTES, TCM, 65536, 1};
+    b->machine = (struct npu_machine){NPU_SIM_BOX_BYTES, TCM, 65536, 1, 0, 0};
     b->memory = (struct npu_memory){NPU_SIM_BOX_BYTES + TCM, NPU_SIM_BOX_BYTES + TCM + MEMORY};
     npu_exp_table(npu_sim_isa(b->sim), npu_sim_isa(b->sim)->base + NPU_SIM_BOX_BYTES);
     npu_sim_end(b->sim, 65536);
@@ -89,7 +89,10 @@ static struct npu_op make(struct box *b, uint32_t *table, uint32_t *table_words)
     uint32_t kind = 1 + draw(b, NPU_W_END), wide = 4 * (n > k ? n : k) + 128 * draw(b, 3);
     struct npu_op op = {.code = code, .m = m, .n = n, .k = k, .kind = kind, .src_stride = wide, .dst_stride = wide};
     struct npu_weights w;
-    uint64_t packed = npu_weights_layout(kind, k, n, &w) ? 4096 : (uint64_t)w.n_blocks * w.block_bytes;
+    if (code == NPU_OP_LOOKUP || ((code == NPU_OP_GEMM || code == NPU_OP_DEQUANT) && draw(b, 2)))
+        op.kind = kind = NPU_PLANES(1 + draw(b, 2), 64 << draw(b, 2), 0);
+    if (code == NPU_OP_LOOKUP) b->machine.tables_m = m, b->machine.tables_k = k;
+    uint64_t packed = npu_weights_layout(kind, k, n, &w) ? 4096 : w.bytes;
     op.param = code == NPU_OP_ROPE ? 32 : 0x3f800000;
     op.flags = draw(b, 4) ? 0 : draw(b, 4);
     *table_words = 0;
@@ -119,7 +122,7 @@ static struct npu_op make(struct box *b, uint32_t *table, uint32_t *table_words)
     op.src = place(b, rows), op.weights = place(b, packed);
     op.dst = place(b, code == NPU_OP_DEQUANT ? 64 * (uint64_t)k * (n / 32) : rows);
     op.scratch = place(b, 8 * NPU_HEAD_SCRATCH);
-    op.bias = code <= NPU_OP_GEMM && draw(b, 2) ? place(b, 4 * n) : 0;
+    op.bias = (code <= NPU_OP_GEMM || code == NPU_OP_LOOKUP) && draw(b, 2) ? place(b, 4 * n) : 0;
     return op;
 }
 
@@ -214,6 +217,55 @@ static void rows_may_end_where_memory_ends(void **state)
     npu_sim_close(&b.sim);
 }
 
+/* Each buffer may end where memory does, and not four bytes later. */
+static void buffers_are_judged_to_their_ends(void **state)
+{
+    enum { M = 3, N = 256, K = 320, ROW = 4 * K, BLOCKS = N / 32 };
+    static const struct {
+        uint32_t code, bytes, field; /* of the operation, in words; code 0: the end */
+    } buffer[] = {{NPU_OP_ADD, 2 * ROW + 4 * N, 6}, {NPU_OP_ADD, 2 * ROW + 4 * N, 7}, {NPU_OP_ADD, 2 * ROW + 4 * N, 8},
+        {NPU_OP_RMS_NORM, 4 * N, 7}, {NPU_OP_QUANTIZE, 2 * ROW + 4 * K, 6}, {NPU_OP_FIT, M * 128, 7},
+        {NPU_OP_FIT, 2 * ROW + 4 * N, 8}, {NPU_OP_ROPE, 4 * 64 + M * 8 * 64, 7}, {NPU_OP_GEMM, 2 * ROW + 4 * K, 6},
+        {NPU_OP_GEMM, BLOCKS * K / 64 * 1152, 7}, {NPU_OP_GEMM, 2 * ROW + 128 * BLOCKS, 8},
+        {NPU_OP_GEMM, 128 * BLOCKS, 13}, {NPU_OP_GEMV, 128 * BLOCKS, 13}, {NPU_OP_EXP16, 2 * N, 6},
+        {NPU_OP_EXP16, 2 * N, 8}, {NPU_OP_HEAD, M * NPU_HEAD_SCRATCH, 15},
+        {NPU_OP_HEAD, M * sizeof(struct npu_head_result), 8}, {NPU_OP_HEAD, 2 * ROW + 4 * K, 6}, {0, 0, 0}};
+    struct box b;
+    (void)state;
+    open_box(&b);
+    npu_sim_own(b.sim, b.memory.first, MEMORY, 1);
+    for (int i = 0; buffer[i].code; i++) {
+        const uint32_t at = b.memory.first;
+        struct npu_op op = {.code = buffer[i].code, .m = M, .n = N, .k = K, .kind = NPU_W_Q4_0, .param = 64};
+        op.src = at, op.weights = at + 8192, op.dst = at + 131072, op.rows = at + 196608, op.scratch = at + 262144;
+        op.src_stride = op.dst_stride = ROW;
+        uint32_t *field = (uint32_t *)&op + buffer[i].field, last = b.memory.end - 128 - buffer[i].bytes;
+        for (*field = last; *field <= last + 4; *field += 4)
+            if ((npu_op_check(npu_sim_isa(b.sim), &b.memory, &op) == NPU_OK) != (*field == last))
+                fail_msg("code %u, field %u, %u bytes: %s", op.code, buffer[i].field, buffer[i].bytes,
+                    *field == last ? "refused at memory's end" : "not refused behind it");
+    }
+    npu_sim_close(&b.sim);
+}
+
+/* The last row's mask of the last segment ends the table: a table that is 8 bytes shorter is none. */
+static void masks_are_judged_for_every_row(void **state)
+{
+    struct box b;
+    (void)state;
+    open_box(&b);
+    npu_sim_own(b.sim, b.memory.first, MEMORY, 1);
+    struct npu_op op = {.code = NPU_OP_ATTENTION, .flags = NPU_FROM_HOST, .m = 5, .n = 32, .src = b.memory.first};
+    op.dst = b.memory.first + 8192;
+    op.src_stride = op.dst_stride = 1024, op.rows = put_attention(&b);
+    struct npu_attention *t = (struct npu_attention *)(void *)word_at(&b, op.rows);
+    assert_int_equal(npu_op_check(npu_sim_isa(b.sim), &b.memory, &op), NPU_OK);
+    t->bytes -= 8;
+    npu_sim_own(b.sim, b.memory.first, MEMORY, 1);
+    if (npu_op_check(npu_sim_isa(b.sim), &b.memory, &op) == NPU_OK) fail_msg("a row's mask lies behind its table");
+    npu_sim_close(&b.sim);
+}
+
 /* What was judged may not be written by what it allowed: keys, then values. */
 static void a_table_is_not_written(void **state)
 {
@@ -239,6 +291,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_may_end_where_memory_ends),
+        cmocka_unit_test(buffers_are_judged_to_their_ends),
+        cmocka_unit_test(masks_are_judged_for_every_row),
         cmocka_unit_test(a_table_is_not_written),
         cmocka_unit_test(nothing_leaves_memory),
     };

@@ -64,7 +64,7 @@ static float value(const struct npu_weights *w, const uint8_t *packed, uint32_t 
     memcpy(&d, packed + npu_scale_offset(w, k, n), 2);
     int q = w->kind == NPU_W_Q8_0 ? packed[at] - 128 : packed[at] >> shift & ((1 << npu_weights_bits(w->kind)) - 1);
     if (w->kind == NPU_W_MXFP4) return (float)fp4[q] * f16_to_f32(d);
-    if (w->kind == NPU_W_Q2_0) return (float)(q - 1) * f16_to_f32(d);
+    if (w->kind == NPU_W_Q2_0 || w->kind == NPU_W_TERNARY) return (float)(q - 1) * f16_to_f32(d);
     if (w->kind == NPU_W_Q4_0) return (float)(q - 8) * f16_to_f32(d);
     if (w->kind == NPU_W_IQ4_NL) return (float)nl[q] * f16_to_f32(d);
     if (w->kind == NPU_W_Q8_0) return (float)q * f16_to_f32(d);
@@ -141,6 +141,27 @@ static void supergroups_keep_their_values(void **state)
             assert_true(got - x[n * 128 + k] <= worst && x[n * 128 + k] - got <= worst);
         }
     free(x), free(packed);
+}
+
+/* Whatever lay there: a block's outputs past the last one are 0. */
+static void outputs_past_the_last_are_zeros(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct npu_weights w;
+        uint32_t kind;
+        size_t row_bytes;
+        assert_int_equal(npu_pack_kind(types[i], &kind, NULL), 0);
+        assert_int_equal(npu_weights_layout(kind, 256, 40, &w), 0);
+        assert_int_equal(quant_row_bytes(types[i], 256, &row_bytes), 0);
+        size_t bytes = (size_t)w.n_blocks * w.block_bytes;
+        uint8_t *rows = malloc(40 * row_bytes), *a = calloc(bytes, 1), *b = malloc(bytes);
+        memset(rows, 0x2c, 40 * row_bytes), memset(b, 0xff, bytes);
+        npu_pack_tile32(&w, types[i], rows, row_bytes, a, 0, w.n_blocks);
+        npu_pack_tile32(&w, types[i], rows, row_bytes, b, 0, w.n_blocks);
+        if (memcmp(a, b, bytes)) fail_msg("%s: outputs past the last are what lay there", quant_type_name(types[i]));
+        free(rows), free(a), free(b);
+    }
 }
 
 struct range {
@@ -293,6 +314,7 @@ int main(void)
         cmocka_unit_test(packing_loses_nothing),
         cmocka_unit_test(unknown_types_are_refused_by_name),
         cmocka_unit_test(supergroups_keep_their_values),
+        cmocka_unit_test(outputs_past_the_last_are_zeros),
         cmocka_unit_test(plans_fit),
         cmocka_unit_test(shares_cover_all_parts),
         cmocka_unit_test(tcm_is_given_out_once),

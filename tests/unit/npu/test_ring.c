@@ -66,7 +66,7 @@ static void open_machine(struct machine *m, int apart)
     if (apart) m->npu.view.flush = npu_flush, m->npu.view.invalidate = npu_invalidate;
     npu_ring_begin(&m->host, 1 << 20, 1 << 16, 1);
     assert_false(npu_ring_ready(&m->host));
-    npu_server_start(&m->npu, &(struct npu_machine){65536, 65536, 0, 1});
+    npu_server_start(&m->npu, &(struct npu_machine){65536, 65536, 0, 1, 0, 0});
     assert_true(npu_ring_ready(&m->host));
     assert_int_equal(m->memory->npu.machine.tcm_bytes, 65536);
 }
@@ -113,12 +113,14 @@ static void everything_sent_is_executed_once(void **state)
             else
                 next = saved;
         } else if (what == 1) {
-            assert_true(npu_server_step(&m.npu) >= 0);
+            if (npu_server_step(&m.npu) < 0) fail_msg("the server ended by itself");
         } else if (npu_ring_next(&m.host, &a) > 0) {
             assert_int_equal(a.number, ++got);
             assert_int_equal(a.status, NPU_OK);
         }
         assert_true(m.host.sent - m.host.seen <= NPU_RING_ANSWERS);
+        uint32_t cells = m.host.written - m.memory->npu.taken;
+        if (cells > NPU_RING_CELLS) fail_msg("%u cells are sent to a ring of %u", cells, NPU_RING_CELLS);
     }
     while (npu_server_step(&m.npu) > 0) {
     }
@@ -205,6 +207,28 @@ static void a_damaged_ring_ends_the_server(void **state)
     assert_true(ended > 1000);
 }
 
+/* A message that is longer than what was announced, and one that no longer says that it follows another: neither is
+ * begun. */
+static void what_a_header_says_is_judged(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct machine m;
+        struct npu_op op[3] = {{.k = 1}, {.k = 2}, {.k = 3}};
+        open_machine(&m, 0);
+        assert_true(npu_ring_send(&m.host, op, 3, true));
+        if (i)
+            m.memory->cell[0].message.follows = 0;
+        else
+            m.memory->host.written--;
+        int rc = npu_server_step(&m.npu);
+        if (rc >= 0 || m.executed)
+            fail_msg(
+                "%s is run", i ? "a message that was made to follow none" : "a message longer than what was written");
+        close_machine(&m);
+    }
+}
+
 static void *npu_thread(void *arg)
 {
     struct machine *m = arg;
@@ -230,6 +254,7 @@ static void two_threads(void **state)
         sum += message(op, n, &next), n_ops += n;
         while (!npu_ring_send(&m.host, op, n, false)) {
             rc = (uint32_t)npu_ring_next(&m.host, &a);
+            if ((int)rc < 0) fail_msg("the server ended by itself");
             if (rc == 1)
                 assert_int_equal(a.status, NPU_OK);
             else
@@ -250,6 +275,7 @@ int main(void)
         cmocka_unit_test(cells_that_were_not_acquired_are_refused),
         cmocka_unit_test(a_failure_skips_what_follows),
         cmocka_unit_test(a_damaged_ring_ends_the_server),
+        cmocka_unit_test(what_a_header_says_is_judged),
         cmocka_unit_test(two_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ __attribute__((noreturn, used)) void npu_program_main(const uint32_t *stack)
         leave(3);
     }
     p.isa = (struct isa){.base = base, .mailbox = (volatile uint32_t *)base};
-    p.machine = (struct npu_machine){NPU_RING_BYTES, tcm, 65536, 1};
+    p.machine = (struct npu_machine){NPU_RING_BYTES, tcm, 65536, 1, 0, 0};
     p.memory = (struct npu_memory){NPU_RING_BYTES + tcm, bytes};
     p.server = (struct npu_server){.view = {(struct npu_ring *)base, 0, 0, 0}, .execute = execute, .user = &p};
     npu_server_start(&p.server, &p.machine);

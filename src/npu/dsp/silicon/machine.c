@@ -6,12 +6,16 @@
 
 #include "npu/dsp/silicon/silicon.h"
 
-enum { BANK = 4 << 20 }; /* of TCM: what one instruction reads may not cross it */
+enum {
+    BANK = 4 << 20, /* of TCM: what one instruction reads may not cross it */
+    LINE = 64
+};
 
 void npu_cache_clean(const uint8_t *p, uint32_t bytes)
 {
-    uintptr_t first = (uintptr_t)p & ~(uintptr_t)63;
-    if (bytes) npu_unit_lines(first, (uintptr_t)p + bytes);
+    uintptr_t end = (uintptr_t)p + bytes;
+    for (uintptr_t line = (uintptr_t)p & ~(uintptr_t)(LINE - 1); bytes && line < end; line += LINE) npu_unit_line(line);
+    npu_unit_settle();
 }
 
 void npu_hmx_clear(struct isa *isa)

@@ -28,6 +28,12 @@ void npu_hmx_store(struct isa *isa, uint8_t *dst);
 /* machine.c: lines are written back and dropped. */
 void npu_cache_clean(const uint8_t *p, uint32_t bytes);
 
+/* units.c */
+uint64_t npu_unit_cycles(void);
+uint64_t npu_unit_ticks(void);
+
+#define isa_cycles() npu_unit_cycles()
+#define isa_ticks() npu_unit_ticks()
 #define isa_threads(n, fn, user) npu_threads_run(isa, n, fn, user)
 #define isa_phases(n, n_phases, lead, fn, user) npu_phases_run(isa, n, n_phases, lead, fn, user)
 #define dma_start_1d(dst, src, bytes) npu_dma_start(isa, dst, 0, src, 0, bytes, 1)

@@ -55,8 +55,8 @@ static int run(struct npu_silicon *s)
     p->n = npu_vector_contexts(s->ask.n_threads < NPU_THREADS_MAX ? s->ask.n_threads : NPU_THREADS_MAX);
     if (!p->n) return npu_serve_error(NPU_SERVE_VECTORS, 0);
     p->base = s->window, p->lead = lead, p->lead_user = s;
-    s->machine = (struct npu_machine){(uint32_t)(p->tcm - s->window), (uint32_t)(p->scales - p->tcm), 65536,
-        p->n}; /* the scales are not a kernel's */
+    s->machine = (struct npu_machine){(uint32_t)(p->tcm - s->window), (uint32_t)(p->scales - p->tcm), 65536, p->n, 0,
+        0}; /* the scales are not a kernel's */
     s->memory = (struct npu_memory){NPU_RING_BYTES, s->ask.window_bytes};
     s->server = (struct npu_server){
         .view = {(struct npu_ring *)(void *)s->window, flush, flush, 0}, .execute = execute, .user = s};

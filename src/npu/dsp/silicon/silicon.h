@@ -117,9 +117,10 @@ int npu_serve(struct npu_silicon *s, const struct npu_serve *ask);
 
 void npu_unit_dmstart(struct npu_dma_descriptor *first);
 void npu_unit_dmlink(struct npu_dma_descriptor *tail, struct npu_dma_descriptor *next);
-uint32_t npu_unit_dmpoll(void);                      /* the engine's state: 0 idle, 1 running, 2 stopped by an error */
-uint32_t npu_unit_dmpause(void);                     /* the same, after it has come to rest */
-void npu_unit_lines(uintptr_t first, uintptr_t end); /* write back and drop lines of 64 bytes, and wait for it */
+uint32_t npu_unit_dmpoll(void);     /* the engine's state: 0 idle, 1 running, 2 stopped by an error */
+uint32_t npu_unit_dmpause(void);    /* the same, after it has come to rest */
+void npu_unit_line(uintptr_t line); /* of 64 bytes: is written back and dropped */
+void npu_unit_settle(void);         /* after the last of them */
 void npu_unit_scales(const uint8_t *scales);
 void npu_unit_clear(void);
 void npu_unit_mac(const uint8_t *act, const uint8_t *weight, uint32_t last_byte); /* of both operands */

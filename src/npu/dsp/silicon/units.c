@@ -38,9 +38,13 @@ uint32_t npu_unit_dmpause(void)
 
 /* ---- cache ---- */
 
-void npu_unit_lines(uintptr_t first, uintptr_t end)
+void npu_unit_line(uintptr_t line)
 {
-    for (uintptr_t line = first; line < end; line += 64) __asm__ volatile("dccleaninva(%0)" : : "r"(line) : "memory");
+    __asm__ volatile("dccleaninva(%0)" : : "r"(line) : "memory");
+}
+
+void npu_unit_settle(void)
+{
     __asm__ volatile("syncht" : : : "memory");
 }
 
@@ -73,6 +77,22 @@ void npu_unit_store(uint8_t *dst)
     register uint8_t *r0 __asm__("r0") = dst;
     register uint32_t r1 __asm__("r1") = 0, r2 __asm__("r2") = 2;
     __asm__ volatile(".word 0xa6e2da10\n\t.word 0xa6e0c118\n\tsyncht" : : "r"(r0), "r"(r1), "r"(r2) : "memory");
+}
+
+/* ---- clocks ---- */
+
+uint64_t npu_unit_cycles(void)
+{
+    uint64_t x;
+    __asm__ volatile("%0 = upcycle" : "=r"(x) : : "memory");
+    return x;
+}
+
+uint64_t npu_unit_ticks(void)
+{
+    uint64_t x;
+    __asm__ volatile("%0 = utimer" : "=r"(x) : : "memory");
+    return x;
 }
 
 void npu_unit_pause(void)

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whole models whose weights are bit planes on the emulated NPU: the bits of the same model packed as tile32, from
+ * fewer bytes.
+ */
+#include "device_fixture.h"
+
+#include "npu/wire/planes.h"
+
+static void open_planes(struct fixture *f, const char *path, const char *device)
+{
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    memset(f, 0, sizeof *f);
+    rs.device = device;
+    rs.npu_program = NPU_PROGRAM;
+    rs.n_threads = 2;
+    OK(lutra_runtime_open(&f->rt, &rs, err));
+    OK(lutra_model_open(&f->model, f->rt, path, NULL, err));
+    fixture_session(f, 2, 128);
+}
+
+static void quantize(const char *path, const char *model, const char *type)
+{
+    lutra_runtime *rt;
+    struct lutra_quantize_settings qs;
+    lutra_quantize_settings_init(&qs, sizeof qs);
+    qs.type = type;
+    OK(lutra_runtime_open(&rt, NULL, err));
+    OK(lutra_quantize(rt, model, path, &qs, err));
+    lutra_runtime_close(&rt);
+}
+
+/* Matrices packed as bit planes, and the bytes of all. */
+static int planes_of(const struct fixture *f, uint64_t *bytes)
+{
+    int n = 0;
+    *bytes = 0;
+    for (const struct packed *p = npu_of(f)->packed; p; p = p->next) {
+        n += npu_is_planes(p->layout.kind);
+        *bytes += p->bytes;
+    }
+    return n;
+}
+
+/* A prompt and two tokens behind it. */
+static void planes_have_the_bits_of_tiles(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *model;
+        int n_layer;
+    } list[] = {{"Q1_0", MODEL, 4}, {"Q2_0", MODEL, 4}, {"TQ2_0", LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", 4},
+        {"Q4_0", MODEL, 4}, {"Q4_1", MODEL, 4}};
+    for (int i = 0; i < 5; i++) {
+        struct fixture tiles, planes;
+        char path[64];
+        int32_t a, b;
+        uint64_t few, many;
+        snprintf(path, sizeof path, "/tmp/lutra-npu-planes-%d.gguf", (int)getpid());
+        quantize(path, list[i].model, list[i].type);
+        open_planes(&tiles, path, "npu-sim");
+        open_planes(&planes, path, "npu-sim:bitplane");
+        remove(path);
+        assert_int_equal(planes_of(&tiles, &many), 0);
+        assert_int_equal(planes_of(&planes, &few), 7 * list[i].n_layer);
+        assert_true(few < many || (i >= 3 && few < many + many / 10)); /* outputs are rounded up to 128 */
+        OK(lutra_seq_open(tiles.s, 0, &a, err));
+        OK(lutra_seq_open(planes.s, 0, &b, err));
+        for (int at = 0; at < 34; at += at ? 1 : 33) {
+            int n = at ? 1 : 33;
+            float want[N_VOCAB];
+            memcpy(want, feed(tiles.s, a, at, n, 0), sizeof want);
+            assert_memory_equal(feed(planes.s, b, at, n, 0), want, sizeof want);
+        }
+        shut(&tiles);
+        shut(&planes);
+    }
+}
+
+/* Operations of the last run by code; with `weights`, of that weight alone. */
+static int sent(const struct fixture *f, uint32_t code, uint32_t weights)
+{
+    const struct npu_device *d = npu_of(f);
+    int n = 0;
+    for (int i = 0; i < d->n_op; i++) n += d->op[i].code == code && (!weights || d->op[i].weights == weights);
+    return n;
+}
+
+/* A prompt's whole block goes to tiles and its rest to lookups, of the same bytes at the same address; matrices with
+ * one input share its tables. */
+static void one_copy_serves_tiles_and_lookups(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char path[64];
+    int32_t a;
+    uint64_t bytes;
+    snprintf(path, sizeof path, "/tmp/lutra-npu-lookup-%d.gguf", (int)getpid());
+    quantize(path, MODEL, "Q2_0");
+    open_planes(&f, path, "npu-sim:lookup");
+    remove(path);
+    assert_int_equal(planes_of(&f, &bytes), 28);
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    feed(f.s, a, 0, 35, LUTRA_ROW_BULK);
+    int both = 0;
+    for (const struct packed *p = npu_of(&f)->packed; p; p = p->next)
+        both += sent(&f, NPU_OP_GEMM, p->at) == 1 && sent(&f, NPU_OP_LOOKUP, p->at) == 1;
+    assert_true(both >= 24); /* the last layer's outputs are of one row */
+    assert_int_equal(sent(&f, NPU_OP_LOOKUP, 0), 28);
+    assert_int_equal(sent(&f, NPU_OP_TABLES, 0), 16);
+    feed(f.s, a, 35, 1, 0);
+    assert_int_equal(sent(&f, NPU_OP_GEMM, 0), 0);
+    assert_int_equal(sent(&f, NPU_OP_LOOKUP, 0), 28);
+    shut(&f);
+}
+
+/* A prompt in one pass, in two that leave its whole block whole, and beside another sequence's rows: the same bits. */
+static void a_class_depends_on_the_prompt_alone(void **state)
+{
+    (void)state;
+    enum { N = 37, WHOLE = 32 };
+    struct fixture f;
+    struct lutra_row row[WHOLE + 3];
+    float want[N_VOCAB];
+    char path[64];
+    int32_t a, b, c;
+    snprintf(path, sizeof path, "/tmp/lutra-npu-bulk-%d.gguf", (int)getpid());
+    quantize(path, MODEL, "Q1_0");
+    open_planes(&f, path, "npu-sim:lookup");
+    remove(path);
+    OK(lutra_seq_open(f.s, 0, &a, err));
+    OK(lutra_seq_open(f.s, 0, &b, err));
+    memcpy(want, feed(f.s, a, 0, N, LUTRA_ROW_BULK), sizeof want);
+    for (int i = 0; i < WHOLE + 3; i++) {
+        int of_b = i < WHOLE, pos = of_b ? i : N + i - WHOLE;
+        row[i] = (struct lutra_row){id_at(pos), pos, of_b ? b : a, of_b || i > WHOLE ? i - 1 : -1, 0, 0};
+        if (i == 0) row[i].parent = -1;
+        if (of_b) row[i].want = LUTRA_ROW_BULK;
+    }
+    row[WHOLE + 2].want = LUTRA_WANT_LOGITS;
+    OK(lutra_forward(f.s, row, WHOLE + 3, sizeof *row, err));
+    assert_memory_equal(feed(f.s, b, WHOLE, N - WHOLE, LUTRA_ROW_BULK), want, sizeof want);
+    lutra_seq_close(f.s, a);
+    OK(lutra_seq_open(f.s, 0, &c, err));
+    assert_memory_not_equal(feed(f.s, c, 0, N, 0), want, sizeof want); /* all by lookup: another class */
+    shut(&f);
+}
+
+/* Tables, lookups and what is around them as a Hexagon binary: the emulator's bits, of three rows together and one
+ * behind them. */
+static void qemu_has_the_emulators_bits(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    static const char *const devices[] = {"npu-sim:lookup", "npu-qemu:lookup"};
+    static float got[2][2][N_VOCAB];
+    struct npu_transport *probe;
+    struct npu_transport_settings small = {.memory_bytes = 1 << 20, .program = NPU_PROGRAM};
+    struct lutra_error why;
+    char path[64];
+    if (SANITIZED || npu_child_open(&probe, &small, &why)) skip(); /* QEMU's program is not sanitized */
+    npu_transport_close(&probe);
+    snprintf(path, sizeof path, "/tmp/lutra-npu-qemu-lookup-%d.gguf", (int)getpid());
+    quantize(path, MODEL, "Q1_0");
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        int32_t a;
+        open_planes(&f, path, devices[i]);
+        OK(lutra_seq_open(f.s, 0, &a, err));
+        memcpy(got[i][0], feed(f.s, a, 0, N, 0), sizeof got[i][0]);
+        assert_int_equal(sent(&f, NPU_OP_LOOKUP, 0), 28);
+        memcpy(got[i][1], feed(f.s, a, N, 1, 0), sizeof got[i][1]);
+        assert_ptr_equal(runtime_first(f.rt), f.rt->device[0]); /* not lost on the way */
+        shut(&f);
+    }
+    remove(path);
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
+static double rms(const float *x, const float *y)
+{
+    double sum = 0, mean = 0, square = 0;
+    for (int i = 0; i < N_VOCAB; i++) {
+        sum += (x[i] - y[i]) * (double)(x[i] - y[i]);
+        mean += y[i] / (double)N_VOCAB, square += y[i] * (double)y[i] / N_VOCAB;
+    }
+    return sqrt(sum / N_VOCAB / (square - mean * mean));
+}
+
+/* A row's bits are the same alone and beside others, and its logits nearer to exact ones than with int8 activations. */
+static void lookups_are_a_class(void **state)
+{
+    (void)state;
+    enum { N = 20 };
+    static const char *const devices[] = {"npu-sim:lookup", "npu-sim", "cpu", "cpu-ref"};
+    static float got[4][N_VOCAB];
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/lutra-npu-class-%d.gguf", (int)getpid());
+    quantize(path, MODEL, "Q1_0");
+    for (int i = 0; i < 4; i++) {
+        struct fixture f;
+        int32_t a, b;
+        open_planes(&f, path, devices[i]);
+        OK(lutra_seq_open(f.s, 0, &a, err));
+        memcpy(got[i], feed(f.s, a, 0, N, 0), sizeof got[i]);
+        OK(lutra_seq_open(f.s, 0, &b, err));
+        const float *one = NULL;
+        for (int at = 0; i == 0 && at < N; at++) one = feed(f.s, b, at, 1, 0);
+        if (one) assert_memory_equal(one, got[0], sizeof got[0]);
+        shut(&f);
+    }
+    remove(path);
+    double lookup = rms(got[0], got[3]), tiles = rms(got[1], got[3]), int8 = rms(got[2], got[3]);
+    print_message("RMS of logits: lookups %.2g, tiles %.2g, the CPU's int8 %.2g\n", lookup, tiles, int8);
+    assert_true(lookup < int8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(planes_have_the_bits_of_tiles),
+        cmocka_unit_test(one_copy_serves_tiles_and_lookups), cmocka_unit_test(a_class_depends_on_the_prompt_alone),
+        cmocka_unit_test(qemu_has_the_emulators_bits), cmocka_unit_test(lookups_are_a_class)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
