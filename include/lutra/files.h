@@ -13,7 +13,7 @@ extern "C" {
 
 struct lutra_quantize_settings {
     size_t size;
-    const char *type;                 /* llama-quantize's mixes: "Q4_K_M", "Q4_0", "F16", ..., or "COPY"; any case */
+    const char *type;                 /* llama-quantize's mixes: "Q4_K_M", "F16", ..., "W4", ..., or "COPY"; any case */
     const char *token_embedding_type; /* "Q8_0", ..., as all types below; NULL = the mix's */
     const char *output_type;          /* of the output matrix; NULL = the mix's */
     bool allow_requantize;
@@ -34,13 +34,24 @@ struct lutra_quantize_settings {
     const char *calibration;
     size_t n_calibration_bytes;
     int calibration_ctx, calibration_chunks; /* tokens of a chunk: 512; at most so many: 64, 0 = all */
+    /* A calibration keeps each finished matrix in out_path + ".calibrated" until the new file is written, and goes on
+     * from there after a kill, with the same result.  LUTRA_E_ARGUMENT: they are of another model, text, or types. */
+    bool resume;
+    /* Bits per weight, over all matrices that change: their types are chosen by the divergence that each costs over the
+     * calibration text (settings.type must be NULL; what the settings above decide stays).  0 = no budget. */
+    float budget;
+    bool only_measure; /* the calibration text chooses types and weighs errors, and that is all */
+    /* Of type "W2", "W3" and "W4", with a calibration: out_path becomes a Hugging Face folder of GPTQ v2's layers, and
+     * in_path is one of floats.  Groups of 32, 64 or 128 inputs, or -1, whole rows; 0 = 128. */
+    int group_size;
+    bool asymmetric; /* groups have zeros of their own; else 2^(bits - 1) */
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
 /* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.
  * LUTRA_E_UNSUPPORTED names a tensor whose type cannot be written yet. */
 LUTRA_API int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_path,
     const struct lutra_quantize_settings *settings, struct lutra_error *err);
-/* The mixes' names: i = 0, 1, ... until NULL. */
+/* The names of `type`: i = 0, 1, ... until NULL. */
 LUTRA_API const char *lutra_quantize_type(int i);
 
 struct lutra_imatrix_settings {

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "engine/kept.h"
 #include "engine/observe.h"
-#include "quant/weighted.h"
+#include "engine/rounding.h"
 #include "weights/mix.h"
 
 struct matrix {
@@ -20,10 +22,12 @@ struct calibration {
     const struct lutra_quantize_settings *set;
     lutra_model *model;
     lutra_session *s;
-    struct matrix *matrix; /* [n_matrix] in the file's order */
+    const struct quant_group *group; /* NULL: blocks of GGUF's types */
+    struct matrix *matrix;           /* [n_matrix] in the file's order */
     size_t n_matrix;
     double *h; /* [n_in][n_in] of the matmul whose inputs are coming, upper triangle */
     int n_done, n_matmul;
+    struct kept *kept; /* finished matrices, in a file; NULL: they are not kept */
 };
 
 static int no_memory(struct lutra_error *err)
@@ -38,13 +42,11 @@ static void tell(const struct calibration *c, enum lutra_log_level level, const 
     if (c->set->log) c->set->log(c->set->log_user, level, line);
 }
 
-/* Of a weight, or of the tensor that it is a slice of ("NAME[first row]"). */
 static struct matrix *matrix_of(const struct calibration *c, const struct weight *w, size_t *first_row)
 {
-    size_t n = strcspn(w->tensor.name, "[");
-    *first_row = w->tensor.name[n] ? strtoul(w->tensor.name + n + 1, NULL, 10) : 0;
+    const struct tensor *t = observe_tensor(c->model, w, first_row);
     for (size_t i = 0; i < c->n_matrix; i++)
-        if (strncmp(c->matrix[i].t->name, w->tensor.name, n) == 0 && !c->matrix[i].t->name[n]) return &c->matrix[i];
+        if (c->matrix[i].t == t) return &c->matrix[i];
     return NULL;
 }
 
@@ -55,142 +57,91 @@ static bool changes(const struct calibration *c, const struct weight *w)
     return m && m->type != w->tensor.type;
 }
 
-/* ---- inputs ---- */
-
-struct product {
-    double *h;
-    const float *x;
-    int n_row, n_in;
-    atomic_int next;
-    atomic_bool failed;
-};
-
-/* Row i of the triangle is one thread's. */
-static void multiply(void *arg, int ith, int nth)
+/* Its inputs are needed: it will be rounded, and no killed run has done so. */
+static bool is_open(const struct calibration *c, const struct weight *w)
 {
-    struct product *p = arg;
-    (void)ith, (void)nth;
-    float *sum = malloc((size_t)p->n_in * sizeof *sum);
-    if (!sum) p->failed = true;
-    for (int i; sum && (i = atomic_fetch_add(&p->next, 1)) < p->n_in;) {
-        memset(sum, 0, (size_t)p->n_in * sizeof *sum);
-        for (int r = 0; r < p->n_row; r++) {
-            const float *x = p->x + (size_t)r * (size_t)p->n_in, xi = x[i];
-            for (int k = i; k < p->n_in; k++) sum[k] += xi * x[k];
-        }
-        for (int k = i; k < p->n_in; k++) p->h[(size_t)i * (size_t)p->n_in + (size_t)k] += (double)sum[k];
-    }
-    free(sum);
+    size_t row;
+    const struct matrix *m = matrix_of(c, w, &row);
+    return changes(c, w) && !kept_has(c->kept, (uint64_t)(m - c->matrix), row);
 }
+
+/* ---- inputs ---- */
 
 static int add_inputs(void *user, const struct op *op, const float *x, int n_row, struct lutra_error *err)
 {
     struct calibration *c = user;
     int n_in = (int)op->weight[0]->tensor.ne[0];
     bool wanted = false;
-    for (int k = 0; k < op->n_weight; k++) wanted |= changes(c, op->weight[k]);
+    for (int k = 0; k < op->n_weight; k++) wanted |= is_open(c, op->weight[k]);
     if (!wanted) return 0;
     if (!c->h) c->h = calloc((size_t)n_in * (size_t)n_in, sizeof *c->h);
     if (!c->h) return no_memory(err);
-    struct product p = {.h = c->h, .x = x, .n_row = n_row, .n_in = n_in};
-    pool_run(c->model->runtime->pool, multiply, &p);
-    return p.failed ? no_memory(err) : 0;
+    const struct quant_parallel on = {runtime_parallel, c->model->runtime};
+    quant_gram(c->h, (size_t)n_in, NULL, x, (size_t)n_in, (size_t)n_in, (size_t)n_row, 1, &on);
+    return 0;
 }
 
 /* ---- rounding ---- */
 
-struct rounding {
-    const struct weight *w;
-    const struct quant_info *from, *to;
-    const struct quant_gptq *gptq; /* NULL: by weight, or where that is NULL, too, plainly */
-    const float *weight;
-    uint8_t *out;
-    size_t row_bytes;
-    atomic_int next;
-    atomic_bool failed;
-};
-
-static void round_rows(void *arg, int ith, int nth)
-{
-    struct rounding *r = arg;
-    size_t n_in = (size_t)r->w->tensor.ne[0], from_bytes = r->w->tensor.bytes / (size_t)r->w->tensor.ne[1];
-    (void)ith, (void)nth;
-    float *x = malloc(n_in * sizeof *x);
-    if (!x) r->failed = true;
-    for (int64_t i; x && (i = atomic_fetch_add(&r->next, 1)) < r->w->tensor.ne[1];) {
-        uint8_t *out = r->out + (size_t)i * r->row_bytes;
-        r->from->dequantize((const uint8_t *)r->w->tensor.data + (size_t)i * from_bytes, x, n_in);
-        for (size_t k = 0; k < n_in; k++)
-            if (!isfinite(x[k])) r->failed = true;
-        if (r->gptq)
-            quant_gptq_row(r->gptq, r->to->type, x, out);
-        else if (r->weight)
-            quant_weighted(r->to->type, x, r->weight, out, n_in);
-        else
-            r->to->quantize(x, out, n_in);
-    }
-    free(x);
-}
-
-/* Damping 1 %, and ten times as much up to three times; then no GPTQ: gptq->u is NULL, gptq->weight remains to be
+/* Damping 1 %, and ten times as much up to three times; then no GPTQ: gptq->a is NULL, gptq->weight remains to be
  * used. */
-static int open_gptq(struct calibration *c, struct quant_gptq *g, const char *name, enum quant_type type, int n_in,
-    struct lutra_error *err)
+static int open_gptq(
+    struct calibration *c, struct quant_gptq *g, const char *name, int block, int n_in, struct lutra_error *err)
 {
     int rc = LUTRA_E_ARGUMENT;
     double damp = 0.01;
+    const struct quant_parallel on = {runtime_parallel, c->model->runtime};
     for (int i = 0; i < 4 && rc == LUTRA_E_ARGUMENT; i++, damp *= 10)
-        rc = quant_gptq_open(g, type, c->h, n_in, damp, err);
+        rc = quant_gptq_open(g, block, c->h, n_in, damp, &on, err);
     if (rc != LUTRA_E_ARGUMENT) return rc;
     tell(c, LUTRA_LOG_WARN, name, "its inputs' covariance is singular: rounded by their importance alone");
     g->weight = malloc((size_t)n_in * sizeof *g->weight);
     if (!g->weight) return no_memory(err);
-    for (size_t i = 0; i < (size_t)n_in; i++) {
-        double sum2 = c->h[i * (size_t)n_in + i];
-        g->weight[i] = isfinite(sum2) ? (float)sum2 + 1e-20f : 1;
-    }
+    quant_gptq_weight(c->h, n_in, 0.01, g->weight);
     return 0;
 }
 
-/* The device computes with the new bytes from now on. */
-static int exchange(
-    struct calibration *c, struct weight *w, enum quant_type type, uint8_t *bytes, struct lutra_error *err)
+/* Plainly where nothing is known of its inputs (c->h is NULL). */
+static int compute(struct calibration *c, struct rounding *r, const char *name, struct lutra_error *err)
 {
-    struct device *d = w->device;
-    bool keeps_source;
-    d->ops->release(d, w);
-    w->tensor.type = type;
-    w->tensor.data = bytes;
-    w->tensor.bytes = (size_t)w->tensor.ne[1] * ((size_t)w->tensor.ne[0] / quant_info_of(type)->block_elems) *
-                      quant_info_of(type)->block_bytes;
-    w->stored = NULL;
-    TRY(d->ops->prepare(d, w, &keeps_source, err));
-    return d->ops->reserve(d, model_ops(c->model->model), c->s->n_batch, c->s->n_out, c->s->n_ctx, err);
+    struct quant_gptq g = {0};
+    int n_in = (int)r->t->ne[0];
+    if (c->group) {
+        r->group = *c->group;
+        if (r->group.size < 0) r->group.size = n_in;
+        if (!c->h) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "tensor '%s': no text was run through it", name);
+    }
+    if (c->h && (c->group || quant_has_weighted(r->type))) {
+        TRY(open_gptq(c, &g, name, c->group ? r->group.size : quant_gptq_block(r->type), n_in, err));
+        r->gptq = g.a ? &g : NULL;
+        r->weight = g.weight;
+    }
+    weights_fetch(c->model->weights, r->t);
+    int rc = rounding_run(c->model->runtime->pool, r, err);
+    quant_gptq_close(&g);
+    return rc;
 }
 
-/* Plainly where nothing is known of its inputs (c->h is NULL). */
+/* A killed run may have done it. */
 static int round_weight(struct calibration *c, struct weight *w, struct lutra_error *err)
 {
     size_t first;
     struct matrix *m = matrix_of(c, w, &first);
-    struct quant_gptq g = {0};
-    struct rounding r = {.w = w, .from = quant_info_of(w->tensor.type), .to = quant_info_of(m->type)};
-    r.row_bytes = (size_t)w->tensor.ne[0] / r.to->block_elems * r.to->block_bytes;
-    if (!m->bytes) m->bytes = malloc((size_t)m->t->ne[1] * r.row_bytes);
+    uint64_t tensor = (uint64_t)(m - c->matrix);
+    struct tensor to = w->tensor;
+    size_t row_bytes = rounding_row_bytes(&to, m->type);
+    if (!m->bytes) m->bytes = malloc((size_t)m->t->ne[1] * row_bytes);
     if (!m->bytes) return no_memory(err);
-    r.out = m->bytes + first * r.row_bytes;
-    if (c->h && quant_has_weighted(m->type)) {
-        TRY(open_gptq(c, &g, m->t->name, m->type, (int)w->tensor.ne[0], err));
-        r.gptq = g.u ? &g : NULL;
-        r.weight = g.weight;
+    struct rounding r = {
+        .path = weights_path(c->model->weights), .t = &w->tensor, .type = m->type, .out = m->bytes + first * row_bytes};
+    to.type = m->type;
+    to.data = r.out;
+    to.bytes = (size_t)to.ne[1] * row_bytes;
+    if (!kept_read(c->kept, tensor, first, r.out, to.bytes)) {
+        TRY(compute(c, &r, m->t->name, err));
+        if (c->kept) TRY(kept_add(c->kept, tensor, first, r.out, to.bytes, err));
     }
-    weights_fetch(c->model->weights, m->t);
-    pool_run(c->model->runtime->pool, round_rows, &r);
-    quant_gptq_close(&g);
-    if (r.failed)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' holds a value that is NaN or infinite",
-            weights_path(c->model->weights), m->t->name);
-    return exchange(c, w, m->type, r.out, err);
+    return observe_exchange(c->s, w, &to, err);
 }
 
 static int round_op(void *user, const struct op *op, struct lutra_error *err)
@@ -235,6 +186,34 @@ static int read_text(struct calibration *c, int32_t **ids, int *n_chunk, struct 
     return observe_chunks(n, set->calibration_ctx, set->calibration_chunks, n_chunk, err);
 }
 
+/* Of everything that the rounded matrices depend on. */
+static uint64_t key_of(const struct calibration *c, const int32_t *ids, int n_chunk)
+{
+    size_t n_ctx = (size_t)c->set->calibration_ctx;
+    uint64_t key = hash_bytes(n_ctx, ids, n_ctx * (size_t)n_chunk * sizeof *ids);
+    if (c->group) {
+        int of[] = {c->group->bits, c->group->size, c->group->symmetric};
+        key = hash_bytes(key, of, sizeof of);
+    }
+    for (size_t i = 0; i < c->n_matrix; i++) {
+        const struct tensor *t = c->matrix[i].t;
+        uint64_t of[] = {c->matrix[i].type, t->type, (uint64_t)t->ne[0], hash_parts(t->data, t->bytes)};
+        key = hash_bytes(hash_bytes(key, t->name, strlen(t->name)), of, sizeof of);
+    }
+    return key;
+}
+
+static int open_kept(
+    struct calibration *c, const char *out_path, const int32_t *ids, int n_chunk, struct lutra_error *err)
+{
+    char what[64];
+    if (!c->set->resume) return 0;
+    TRY(kept_open(&c->kept, out_path, key_of(c, ids, n_chunk), err));
+    snprintf(what, sizeof what, "%d finished matrices are there already", kept_count(c->kept));
+    if (kept_count(c->kept)) tell(c, LUTRA_LOG_INFO, out_path, what);
+    return 0;
+}
+
 /* The embedding comes first: nothing is known of its inputs, which are tokens. */
 static int run(struct calibration *c, const int32_t *ids, int n_chunk, struct lutra_error *err)
 {
@@ -258,7 +237,7 @@ static int open_model(struct calibration *c, lutra_runtime *rt, const char *path
     return lutra_model_open(&c->model, rt, path, &set, err);
 }
 
-int calibration_open(struct calibration **out, lutra_runtime *rt, const char *path,
+int calibration_open(struct calibration **out, lutra_runtime *rt, const char *path, const char *out_path,
     const struct lutra_quantize_settings *set, const struct weights_quantize_settings *q, struct lutra_error *err)
 {
     int32_t *ids = NULL;
@@ -266,21 +245,24 @@ int calibration_open(struct calibration **out, lutra_runtime *rt, const char *pa
     struct calibration *c = *out = calloc(1, sizeof *c);
     if (!c) return no_memory(err);
     c->set = set;
+    c->group = q->group;
     int rc = open_model(c, rt, path, err);
     if (rc == 0) rc = choose_types(c, q, err);
     if (rc == 0) rc = read_text(c, &ids, &n_chunk, err);
+    if (rc == 0) rc = open_kept(c, out_path, ids, n_chunk, err);
     if (rc == 0) rc = run(c, ids, n_chunk, err);
     free(ids);
     free(c->h);
     c->h = NULL;
-    if (rc < 0) calibration_close(out);
+    if (rc < 0) calibration_close(out, false);
     return rc;
 }
 
-void calibration_close(struct calibration **calibration)
+void calibration_close(struct calibration **calibration, bool written)
 {
     struct calibration *c = *calibration;
     if (!c) return;
+    kept_close(&c->kept, written);
     lutra_session_close(&c->s);
     lutra_model_close(&c->model);
     for (size_t i = 0; i < c->n_matrix; i++) free(c->matrix[i].bytes);

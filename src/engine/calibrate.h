@@ -11,10 +11,11 @@
 
 struct calibration; /* the rounded matrices */
 
-/* The text of `set` through the model at `path`, its matrices of the types that `q` chooses. */
-int calibration_open(struct calibration **out, lutra_runtime *rt, const char *path,
+/* The text of `set` through the model at `path`, its matrices of the types that `q` chooses, for the file out_path. */
+int calibration_open(struct calibration **out, lutra_runtime *rt, const char *path, const char *out_path,
     const struct lutra_quantize_settings *set, const struct weights_quantize_settings *q, struct lutra_error *err);
-void calibration_close(struct calibration **c);
+/* written: the matrices are in out_path, and need not be kept beside it any more. */
+void calibration_close(struct calibration **c, bool written);
 
 /* weights_quantize_settings.ready */
 const void *calibration_ready(void *c, const struct tensor *t, enum quant_type type);

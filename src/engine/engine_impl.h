@@ -261,6 +261,8 @@ void packed_costs_write(const lutra_session *s);
 struct device *runtime_first(const lutra_runtime *rt);
 /* Those that are left, in order; returns how many. */
 int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES]);
+/* fn(arg, i) for i = 0..n-1 on its threads. */
+void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, int n);
 
 /* model.c: after LUTRA_E_DEVICE_LOST, the model on the devices that are left: a new plan, and what was on the lost one
  * is prepared again from the file.  With the turn. */

@@ -2,6 +2,7 @@
  *
  * The public file functions: quantize, make-model, inspect.
  */
+#include "engine/budget.h"
 #include "engine/calibrate.h"
 #include "engine/engine_impl.h"
 
@@ -9,36 +10,15 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cpuinfo.h"
 #include "quant/quant.h"
 #include "weights/convert.h"
+#include "weights/groups.h"
 #include "weights/imatrix.h"
 #include "weights/make_model.h"
 #include "weights/mix.h"
-
-/* ---- parallel work on the runtime's pool ---- */
-
-struct work {
-    void (*fn)(void *arg, int i);
-    void *arg;
-    int n;
-    atomic_int next;
-};
-
-static void work_some(void *arg, int ith, int nth)
-{
-    struct work *w = arg;
-    (void)ith;
-    (void)nth;
-    for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->n;) w->fn(w->arg, i);
-}
-
-static void in_parallel(void *user, void (*fn)(void *arg, int i), void *arg, int n)
-{
-    struct work w = {.fn = fn, .arg = arg, .n = n};
-    pool_run(((lutra_runtime *)user)->pool, work_some, &w);
-}
 
 /* lutra_progress_fn with its stage name. */
 struct progress {
@@ -68,24 +48,53 @@ static int type_named(const char *what, const char *name, enum quant_type *type,
         err, LUTRA_E_ARGUMENT, "%s: type '%s' is not known; there are%s", what, name ? name : "(none)", names);
 }
 
+static const struct {
+    const char *name;
+    int bits;
+} groups[] = {{"W2", 2}, {"W3", 3}, {"W4", 4}};
+enum { N_GROUPS = sizeof groups / sizeof *groups };
+
 const char *lutra_quantize_type(int i)
 {
-    const struct weights_mix *mix = i >= 0 ? weights_mix_at((size_t)i) : NULL;
-    return mix ? mix->name : NULL;
+    int n = 0;
+    while (weights_mix_at((size_t)n)) n++;
+    if (i < 0 || i >= n + N_GROUPS) return NULL;
+    return i < n ? weights_mix_at((size_t)i)->name : groups[i - n].name;
 }
 
 static int mix_named(const char *name, const struct weights_mix **out, struct lutra_error *err)
 {
     char names[256] = "";
+    const char *type;
     *out = name ? weights_mix_named(name) : NULL;
     if (*out) return 0;
     if (name && quant_info_by_name(name))
         return lutra_fail(
             err, LUTRA_E_UNSUPPORTED, "quantize: %s cannot be written, it can be read", quant_info_by_name(name)->name);
-    for (size_t i = 0, n = 0; weights_mix_at(i) && n < sizeof names; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, " %s", weights_mix_at(i)->name);
+    for (size_t i = 0, n = 0; (type = lutra_quantize_type((int)i)) && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, " %s", type);
     return lutra_fail(
         err, LUTRA_E_ARGUMENT, "quantize: type '%s' is not known; there are%s", name ? name : "(none)", names);
+}
+
+/* bits 0: the type is none of these. */
+static int read_group(const struct lutra_quantize_settings *set, struct quant_group *group, struct lutra_error *err)
+{
+    *group = (struct quant_group){.size = set->group_size ? set->group_size : 128, .symmetric = !set->asymmetric};
+    for (int i = 0; set->type && i < N_GROUPS; i++)
+        if (strcasecmp(set->type, groups[i].name) == 0) group->bits = groups[i].bits;
+    if (!group->bits && (set->group_size || set->asymmetric))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: only W2, W3 and W4 have groups of a size");
+    if (!group->bits) return 0;
+    if (group->size != 32 && group->size != 64 && group->size != 128 && group->size != -1)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "quantize: groups of %d; there are 32, 64, 128, and -1, whole rows", group->size);
+    if (!set->dry_run && (!set->calibration || set->only_measure))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: %s is written by a calibration", set->type);
+    if (set->imatrix || set->n_tensor_type || set->token_embedding_type || set->output_type)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "quantize: %s knows no importance matrix and no types of single tensors", set->type);
+    return 0;
 }
 
 /* "REGEX=TYPE" as a rule; the pattern is cut out of `text`, a copy. */
@@ -111,26 +120,51 @@ static int read_rules(
     return 0;
 }
 
-/* The file, with the matrices that a calibration has rounded. */
+/* The file, of the types that a budget chooses, with the matrices that a calibration has rounded. */
 static int write_file(lutra_runtime *runtime, struct weights_quantize_settings *q,
     const struct lutra_quantize_settings *set, const char *in_path, const char *out_path, struct lutra_error *err)
 {
     struct calibration *c = NULL;
-    if (set->calibration && !q->copy && !q->dry_run) {
-        TRY(calibration_open(&c, runtime, in_path, set, q, err));
+    struct budget *b = NULL;
+    if (q->group && !q->dry_run) TRY(weights_groups_target(out_path, err));
+    int rc = set->budget > 0 ? budget_open(&b, runtime, in_path, set, q, err) : 0;
+    if (rc == 0 && set->calibration && !set->only_measure && !q->copy && !q->dry_run) {
+        rc = calibration_open(&c, runtime, in_path, out_path, set, q, err);
         q->ready = calibration_ready;
         q->ready_user = c;
     }
-    int rc = weights_quantize_file(in_path, out_path, q, err);
-    calibration_close(&c);
+    if (rc == 0) rc = weights_quantize_file(in_path, out_path, q, err);
+    calibration_close(&c, rc == 0);
+    budget_close(&b);
     return rc;
+}
+
+/* Settings that contradict one another. */
+static int check_settings(const struct lutra_quantize_settings *set, struct lutra_error *err)
+{
+    if (set->resume && (!set->calibration || set->only_measure))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: only a calibration can be resumed");
+    if (set->budget == 0 && set->calibration && set->only_measure)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: a text to measure over, and no budget");
+    if (set->budget == 0) return 0;
+    if (!(set->budget > 0)) return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: %g bits", (double)set->budget);
+    if (set->type) return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: it chooses the types, so '%s' cannot", set->type);
+    if (!set->calibration)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: types are chosen by a text; there is none");
+    return 0;
 }
 
 static int quantize_with(lutra_runtime *runtime, struct weights_quantize_settings *q,
     const struct lutra_quantize_settings *set, const char *in_path, const char *out_path, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
-    if (!q->copy) TRY(mix_named(set->type, &q->mix, err));
+    struct quant_group group;
+    TRY(check_settings(set, err));
+    TRY(read_group(set, &group, err));
+    if (group.bits)
+        q->group = &group;
+    else if (!q->copy && !(set->budget > 0))
+        TRY(mix_named(set->type, &q->mix, err));
     if (set->token_embedding_type) {
         TRY(type_named("token embedding", set->token_embedding_type, &type, err));
         q->token_embd_type = (int)type;
@@ -172,7 +206,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     q.allow_requantize = set.allow_requantize;
     q.leave_output = set.leave_output_tensor;
     q.dry_run = set.dry_run;
-    q.parallel = in_parallel;
+    q.parallel = runtime_parallel;
     q.parallel_user = runtime;
     q.progress = report;
     q.progress_user = &progress;

@@ -43,26 +43,35 @@ static int collect(struct imatrix *m, lutra_session *s, const int32_t *ids, cons
     return 0;
 }
 
+int observe_importance(struct imatrix **out, lutra_model *model, const int32_t *tokens, int n_token,
+    const struct lutra_imatrix_settings *set, struct lutra_error *err)
+{
+    lutra_session *s = NULL;
+    int n_chunk;
+    *out = NULL;
+    TRY(observe_chunks(n_token, set->n_ctx, set->n_chunk, &n_chunk, err));
+    int rc = imatrix_new(out, err);
+    if (rc == 0) rc = observe_open(&s, model, set->n_ctx, err);
+    if (rc == 0) {
+        (*out)->n_chunk = (uint32_t)n_chunk;
+        (*out)->chunk_tokens = (uint32_t)set->n_ctx;
+        (*out)->dataset = set->dataset ? strdup(set->dataset) : NULL;
+        rc = collect(*out, s, tokens, set, err);
+    }
+    lutra_session_close(&s);
+    if (rc < 0) imatrix_close(out);
+    return rc;
+}
+
 int lutra_imatrix(lutra_model *model, const int32_t *tokens, int n_token, const char *out_path,
     const struct lutra_imatrix_settings *settings, struct lutra_error *err)
 {
     struct lutra_imatrix_settings set;
-    struct imatrix *m = NULL;
-    lutra_session *s = NULL;
-    int n_chunk;
+    struct imatrix *m;
     lutra_imatrix_settings_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, settings, "imatrix", err));
-    TRY(observe_chunks(n_token, set.n_ctx, set.n_chunk, &n_chunk, err));
-    int rc = imatrix_new(&m, err);
-    if (rc == 0) rc = observe_open(&s, model, set.n_ctx, err);
-    if (rc == 0) {
-        m->n_chunk = (uint32_t)n_chunk;
-        m->chunk_tokens = (uint32_t)set.n_ctx;
-        m->dataset = set.dataset ? strdup(set.dataset) : NULL;
-        rc = collect(m, s, tokens, &set, err);
-    }
-    if (rc == 0) rc = imatrix_write(m, out_path, set.dat, err);
-    lutra_session_close(&s);
+    TRY(observe_importance(&m, model, tokens, n_token, &set, err));
+    int rc = imatrix_write(m, out_path, set.dat, err);
     imatrix_close(&m);
     return rc;
 }

@@ -149,3 +149,28 @@ int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct 
     kv_seq_close(s->kv, seq);
     return rc;
 }
+
+const struct tensor *observe_tensor(const lutra_model *model, const struct weight *w, size_t *first_row)
+{
+    const char *name = w->tensor.name;
+    size_t n = strcspn(name, "[");
+    *first_row = name[n] ? strtoul(name + n + 1, NULL, 10) : 0;
+    for (size_t i = 0; i < weights_tensor_count(model->weights); i++) {
+        const struct tensor *t = weights_tensor_at(model->weights, i);
+        if (strncmp(t->name, name, n) == 0 && !t->name[n]) return t;
+    }
+    return NULL;
+}
+
+int observe_exchange(lutra_session *s, struct weight *w, const struct tensor *to, struct lutra_error *err)
+{
+    struct device *d = w->device;
+    bool keeps_source;
+    d->ops->release(d, w);
+    w->tensor.type = to->type;
+    w->tensor.data = to->data;
+    w->tensor.bytes = to->bytes;
+    w->stored = NULL;
+    TRY(d->ops->prepare(d, w, &keeps_source, err));
+    return d->ops->reserve(d, model_ops(s->model->model), s->n_batch, s->n_out, s->n_ctx, err);
+}

@@ -29,4 +29,15 @@ int observe_open(lutra_session **out, lutra_model *model, int n_ctx, struct lutr
  * where there are several chunks. */
 int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct observer *o, struct lutra_error *err);
 
+/* The tensor that a weight is, or is a slice of ("NAME[first row]"). */
+const struct tensor *observe_tensor(const lutra_model *model, const struct weight *w, size_t *first_row);
+
+/* From now on the device computes with `to`, of the same shape, in place of what w was; its data stay the caller's. */
+int observe_exchange(lutra_session *s, struct weight *w, const struct tensor *to, struct lutra_error *err);
+
+/* What lutra_imatrix writes; closed by the caller. */
+struct imatrix;
+int observe_importance(struct imatrix **out, lutra_model *model, const int32_t *tokens, int n_token,
+    const struct lutra_imatrix_settings *set, struct lutra_error *err);
+
 #endif

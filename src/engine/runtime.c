@@ -25,6 +25,29 @@ void lutra_free(void *text)
     free(text);
 }
 
+/* ---- parallel work ---- */
+
+struct work {
+    void (*fn)(void *arg, int i);
+    void *arg;
+    int n;
+    atomic_int next;
+};
+
+static void work_some(void *arg, int ith, int nth)
+{
+    struct work *w = arg;
+    (void)ith;
+    (void)nth;
+    for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->n;) w->fn(w->arg, i);
+}
+
+void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, int n)
+{
+    struct work w = {.fn = fn, .arg = arg, .n = n};
+    pool_run(((lutra_runtime *)runtime)->pool, work_some, &w);
+}
+
 /* ---- devices ---- */
 
 typedef const struct lutra_runtime_settings runtime_settings;
@@ -32,12 +55,14 @@ typedef const struct lutra_runtime_settings runtime_settings;
 /* A device that can be asked for.  text [n] becomes what it is, in words. */
 struct opener {
     const char *name;
-    int (*open)(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out, char *text,
-        size_t n, struct lutra_error *err);
+    int (*open)(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
+        struct device **out, char *text, size_t n, struct lutra_error *err);
     npu_transport_open *transport; /* of an NPU: */
     const char *what;
-    bool supergroups; /* weights of the layers */
 };
+
+/* What may stand behind an NPU's name. */
+static const char *const packings[] = {"", ":supergroup", ":bitplane", ":lookup"};
 
 /* What stands for silicon where there is none. */
 #define EMULATED ", emulated in this process"
@@ -58,27 +83,27 @@ static int open_cpu_with(lutra_runtime *rt, uint32_t isa, const char *name, stru
     return 0;
 }
 
-static int open_cpu(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out,
-    char *text, size_t n, struct lutra_error *err)
+static int open_cpu(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
+    struct device **out, char *text, size_t n, struct lutra_error *err)
 {
     uint32_t limit = CPU_ISA_ALL;
-    (void)self;
+    (void)self, (void)packing;
     if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
     return open_cpu_with(rt, cpu_isa() & limit, "cpu", out, text, n, err);
 }
 
-static int open_cpu_ref(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out,
-    char *text, size_t n, struct lutra_error *err)
+static int open_cpu_ref(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
+    struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    (void)self, (void)set;
+    (void)self, (void)packing, (void)set;
     return open_cpu_with(rt, 0, "cpu-ref", out, text, n, err);
 }
 
-static int open_npu(const struct opener *self, lutra_runtime *rt, runtime_settings *set, struct device **out,
-    char *text, size_t n, struct lutra_error *err)
+static int open_npu(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
+    struct device **out, char *text, size_t n, struct lutra_error *err)
 {
     struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_VECTOR_THREADS};
-    npu.supergroups = self->supergroups;
+    npu.packing = packing;
     const char *given[] = {set->npu_qemu, set->npu_program, set->npu_library};
     if (set->npu_window_bytes > NPU_WINDOW_MOST)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "npu_window_bytes is %llu, at most %llu",
@@ -89,33 +114,49 @@ static int open_npu(const struct opener *self, lutra_runtime *rt, runtime_settin
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
     npu.qemu = rt->npu_path[0], npu.program = rt->npu_path[1], npu.library = rt->npu_path[2];
     TRY(npu_device_open(out, self->transport, &npu, rt->pool, err));
-    snprintf(text, n, "%s, %zu MiB%s", self->name, (*out)->caps.memory_bytes >> 20, self->what);
+    snprintf(text, n, "%s%s, %zu MiB%s", self->name, packings[packing], (*out)->caps.memory_bytes >> 20, self->what);
     return 0;
 }
 
-static const struct opener openers[] = {{"cpu", open_cpu, NULL, "", false}, {"cpu-ref", open_cpu_ref, NULL, "", false},
-    {"npu-sim", open_npu, npu_local_open, EMULATED, false}, {"npu-qemu", open_npu, npu_child_open, UNDER_QEMU, false},
-    {"npu", open_npu, npu_fastrpc_open, "", false}, {"npu-sim:supergroup", open_npu, npu_local_open, EMULATED, true},
-    {"npu-qemu:supergroup", open_npu, npu_child_open, UNDER_QEMU, true},
-    {"npu:supergroup", open_npu, npu_fastrpc_open, "", true}};
+static const struct opener openers[] = {{"cpu", open_cpu, NULL, ""}, {"cpu-ref", open_cpu_ref, NULL, ""},
+    {"npu-sim", open_npu, npu_local_open, EMULATED}, {"npu-qemu", open_npu, npu_child_open, UNDER_QEMU},
+    {"npu", open_npu, npu_fastrpc_open, ""}};
+
+static bool is(const char *text, const char *name, size_t n_name)
+{
+    return strlen(text) == n_name && memcmp(text, name, n_name) == 0;
+}
+
+/* Its number, or -1. */
+static int packing_of(const char *suffix, size_t n)
+{
+    int i = (int)(sizeof packings / sizeof *packings);
+    while (i-- && !is(packings[i], suffix, n)) continue;
+    return i;
+}
 
 /* The device that the first n_name bytes name, as the next in order. */
 static int open_device(
     lutra_runtime *rt, runtime_settings *set, const char *name, size_t n_name, struct lutra_error *err)
 {
+    const char *colon = memchr(name, ':', n_name);
+    size_t n_own = colon ? (size_t)(colon - name) : n_name;
+    int packing = packing_of(name + n_own, n_name - n_own);
     char text[192];
-    for (size_t i = 0; i < sizeof openers / sizeof *openers; i++) {
-        if (strlen(openers[i].name) != n_name || memcmp(openers[i].name, name, n_name) != 0) continue;
+    for (size_t i = 0; packing >= 0 && i < sizeof openers / sizeof *openers; i++) {
+        if (!is(openers[i].name, name, n_own) || (packing && !openers[i].transport)) continue;
         if (rt->n_device == PLAN_DEVICES)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
-        TRY(openers[i].open(&openers[i], rt, set, &rt->device[rt->n_device], text, sizeof text, err));
+        TRY(openers[i].open(
+            &openers[i], (enum npu_packing)packing, rt, set, &rt->device[rt->n_device], text, sizeof text, err));
         size_t at = strlen(rt->text);
         snprintf(rt->text + at, sizeof rt->text - at, "%s%s", rt->n_device ? "; " : "", text);
         rt->n_device++;
         return 0;
     }
     return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-        "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are; behind an NPU's name ':supergroup')",
+        "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are; behind an NPU's name ':supergroup', "
+        "':bitplane' or ':lookup')",
         (int)(n_name < 60 ? n_name : 60), name);
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/cpuinfo.h"
 #include "base/f16.h"
 #include "quant/formats_impl.h"
 #include "quant/solve_impl.h"
@@ -27,8 +28,18 @@ static float value_of(const struct solve_type *t, int code)
     return t->codebook ? iq4_nl[code] : (float)(code + t->lo);
 }
 
+const struct quant_kernels *quant_kernels(void)
+{
+#if defined(__x86_64__)
+    uint32_t isa = cpu_isa();
+    if (isa & CPU_AVX512) return &quant_kernels_avx512;
+    if (isa & CPU_AVX2) return &quant_kernels_avx2;
+#endif
+    return &quant_kernels_plain;
+}
+
 /* The best scale for the codes of a trial is xv / vv and lowers the error by xv^2 / vv. */
-static float symmetric_search(const struct solve_type *t, const float *x, const float *w)
+float quant_symmetric_scale(const struct solve_type *t, const struct quant_kernels *run, const float *x, const float *w)
 {
     float max = quant_signed_max(x, t->group), best_gain = 0, best = 0;
     if (!(fabsf(max) > 0) || isinf(max)) return 0;
@@ -36,12 +47,8 @@ static float symmetric_search(const struct solve_type *t, const float *x, const 
         float end = value_of(t, trial % 2 ? t->n_code - 1 : 0),
               inverse = end * (1 + 0.04f * (float)(trial / 2 - 9)) / max;
         for (int again = 0; again < 2; again++) {
-            float xv = 0, vv = 0;
-            for (int i = 0; i < t->group; i++) {
-                float v = value_of(t, code_of(t, x[i] * inverse));
-                xv += w[i] * x[i] * v;
-                vv += w[i] * v * v;
-            }
+            float xv, vv;
+            run->symmetric(t, x, w, inverse, &xv, &vv);
             if (!(vv > 0) || xv == 0) break;
             if (xv * xv > best_gain * vv) {
                 best_gain = xv * xv / vv;
@@ -57,26 +64,18 @@ struct affine {
     float scale, min; /* x = scale q - min */
 };
 
-static float affine_step(
-    const struct solve_type *t, const float *x, const float *w, struct affine from, struct affine *to)
+/* The best for the codes of a trial. */
+static struct affine fit(const struct solve_type *t, const struct search_sums *s)
 {
-    float sw = 0, sq = 0, sqq = 0, sx = 0, sxq = 0, error = 0, inverse = 1 / from.scale;
-    for (int i = 0; i < t->group; i++) {
-        float q = (float)code_of(t, (x[i] + from.min) * inverse), e = from.scale * q - from.min - x[i];
-        sw += w[i], sq += w[i] * q, sqq += w[i] * q * q, sx += w[i] * x[i], sxq += w[i] * x[i] * q;
-        error += w[i] * e * e;
-    }
-    float det = sw * sqq - sq * sq;
-    to->scale = det > 0 ? (sw * sxq - sx * sq) / det : 0;
-    to->min = det > 0 ? (sq * sxq - sqq * sx) / det : 0;
-    if (!t->any_min && to->min < 0) {
-        to->min = 0;
-        to->scale = sqq > 0 ? sxq / sqq : 0;
-    }
-    return error;
+    struct affine best = {0, 0};
+    float det = s->w * s->qq - s->q * s->q;
+    if (det > 0) best = (struct affine){(s->w * s->xq - s->x * s->q) / det, (s->q * s->xq - s->qq * s->x) / det};
+    if (!t->any_min && best.min < 0) best = (struct affine){s->qq > 0 ? s->xq / s->qq : 0, 0};
+    return best;
 }
 
-static struct affine affine_search(const struct solve_type *t, const float *x, const float *w)
+static struct affine affine_search(
+    const struct solve_type *t, const struct quant_kernels *run, const float *x, const float *w)
 {
     struct affine best = {0, 0};
     float lo, hi, best_error = INFINITY;
@@ -86,12 +85,13 @@ static struct affine affine_search(const struct solve_type *t, const float *x, c
     if (!(hi > lo) || isinf(hi - lo)) return best;
     for (int trial = -8; trial <= 12; trial++) {
         float range = (hi - lo) / (1 + 0.025f * (float)trial);
-        struct affine a = {range / (float)(t->n_code - 1), -lo - (hi - lo - range) / 2}, next;
+        struct affine a = {range / (float)(t->n_code - 1), -lo - (hi - lo - range) / 2};
         if (!t->any_min && a.min < 0) a.min = 0;
         for (int again = 0; again < 4 && a.scale > 0; again++) {
-            float error = affine_step(t, x, w, a, &next);
-            if (error < best_error) best_error = error, best = a;
-            a = next;
+            struct search_sums sums;
+            run->affine(t, x, w, a.scale, a.min, &sums);
+            if (sums.error < best_error) best_error = sums.error, best = a;
+            a = fit(t, &sums);
         }
     }
     return best;
@@ -105,23 +105,18 @@ static float half(float x)
 }
 
 /* The group's codes for its integers, and the error they leave. */
-static float group_codes(const struct solve_type *t, struct solved *s, int g, const float *x, const float *w)
+static float group_codes(const struct solve_type *t, const struct quant_kernels *run, struct solved *s, int g,
+    const float *x, const float *w)
 {
-    float scale = s->d * (float)s->sc[g], min = s->dmin * (float)s->mn[g], inverse = scale != 0 ? 1 / scale : 0,
-          error = 0;
-    for (int i = g * t->group; i < (g + 1) * t->group; i++) {
-        int code = code_of(t, (x[i] + min) * inverse);
-        float e = scale * value_of(t, code) - min - x[i];
-        s->code[i] = (uint8_t)code;
-        error += w[i] * e * e;
-    }
-    return error;
+    int at = g * t->group;
+    return run->codes(t, x + at, w + at, s->d * (float)s->sc[g], s->dmin * (float)s->mn[g], s->code + at);
 }
 
-static float all_codes(const struct solve_type *t, struct solved *s, const float *x, const float *w)
+static float all_codes(
+    const struct solve_type *t, const struct quant_kernels *run, struct solved *s, const float *x, const float *w)
 {
     float error = 0;
-    for (int g = 0; g < t->n_group; g++) error += group_codes(t, s, g, x, w);
+    for (int g = 0; g < t->n_group; g++) error += group_codes(t, run, s, g, x, w);
     return error;
 }
 
@@ -131,21 +126,22 @@ static bool in_range(const struct solve_type *t, int sc, int mn)
 }
 
 /* The neighbours of each group's integers. */
-static float improve_integers(const struct solve_type *t, struct solved *s, const float *x, const float *w)
+static float improve_integers(
+    const struct solve_type *t, const struct quant_kernels *run, struct solved *s, const float *x, const float *w)
 {
     float sum = 0;
     for (int g = 0; g < t->n_group; g++) {
         int sc = s->sc[g], mn = s->mn[g], best_sc = sc, best_mn = mn;
-        float best = group_codes(t, s, g, x, w);
+        float best = group_codes(t, run, s, g, x, w);
         for (int k = 0; k < 9; k++) {
             int ds = k % 3 - 1, dm = t->affine ? k / 3 - 1 : 0;
             if ((!t->affine && k >= 3) || (!ds && !dm) || !in_range(t, sc + ds, mn + dm)) continue;
             s->sc[g] = sc + ds, s->mn[g] = mn + dm;
-            float error = group_codes(t, s, g, x, w);
+            float error = group_codes(t, run, s, g, x, w);
             if (error < best) best = error, best_sc = sc + ds, best_mn = mn + dm;
         }
         s->sc[g] = best_sc, s->mn[g] = best_mn;
-        sum += group_codes(t, s, g, x, w);
+        sum += group_codes(t, run, s, g, x, w);
     }
     return sum;
 }
@@ -169,15 +165,16 @@ static void refit(const struct solve_type *t, struct solved *s, const float *x, 
     }
 }
 
-static void first_guess(const struct solve_type *t, struct solved *s, const float *x, const float *w)
+static void first_guess(
+    const struct solve_type *t, const struct quant_kernels *run, struct solved *s, const float *x, const float *w)
 {
     float scale[SOLVE_GROUPS], min[SOLVE_GROUPS], max_min = 0;
     for (int g = 0; g < t->n_group; g++) {
         struct affine a = {0, 0};
         if (t->affine)
-            a = affine_search(t, x + g * t->group, w + g * t->group);
+            a = affine_search(t, run, x + g * t->group, w + g * t->group);
         else
-            a.scale = symmetric_search(t, x + g * t->group, w + g * t->group);
+            a.scale = quant_symmetric_scale(t, run, x + g * t->group, w + g * t->group);
         scale[g] = a.scale, min[g] = a.min;
         max_min = fmaxf(max_min, fabsf(a.min));
     }
@@ -196,15 +193,16 @@ static void first_guess(const struct solve_type *t, struct solved *s, const floa
     }
 }
 
-void quant_solve(const struct solve_type *t, const float *x, const float *w, struct solved *s)
+void quant_solve(
+    const struct solve_type *t, const struct quant_kernels *run, const float *x, const float *w, struct solved *s)
 {
     memset(s, 0, sizeof *s);
-    first_guess(t, s, x, w);
-    float best = all_codes(t, s, x, w);
+    first_guess(t, run, s, x, w);
+    float best = all_codes(t, run, s, x, w);
     for (int round = 0; round < 4; round++) {
         struct solved next = *s;
         refit(t, &next, x, w);
-        float error = t->sc_hi ? improve_integers(t, &next, x, w) : all_codes(t, &next, x, w);
+        float error = t->sc_hi ? improve_integers(t, run, &next, x, w) : all_codes(t, run, &next, x, w);
         if (!(error < best)) break;
         best = error;
         *s = next;
@@ -229,9 +227,10 @@ void quant_weighted(enum quant_type type, const float *x, const float *w, void *
 {
     const struct solve_type *t = quant_solve_type(type);
     const struct quant_info *q = quant_info_of(type);
+    const struct quant_kernels *run = quant_kernels();
     struct solved s;
     for (size_t at = 0; at < n; at += (size_t)t->n) {
-        quant_solve(t, x + at, w + at, &s);
+        quant_solve(t, run, x + at, w + at, &s);
         t->pack(&s, (char *)dst + at / (size_t)t->n * q->block_bytes);
     }
 }

@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "quant/gram.h"
 #include "quant/quant.h"
 
 bool quant_has_weighted(enum quant_type type);
@@ -28,17 +29,40 @@ struct quant_gptq {
     int n;         /* inputs */
     int block;     /* elements of the type's block */
     int *order;    /* [n] which column comes when */
-    float *u;      /* [n][n] upper triangle: H^-1 = u^T u, in that order */
+    float *a;      /* [n][n] by how much an error of column j moves column c > j, in that order */
     float *weight; /* [n] of columns, for the search of scales; in the matrix's order */
+    const struct quant_kernels *run;
 };
 
 /* h: double[n][n], symmetric, of which only the upper triangle is read; damp is added to its diagonal, in units of the
- * diagonal's mean.  LUTRA_E_ARGUMENT: not positive definite so far (Cholesky fails); LUTRA_E_NO_MEMORY. */
-int quant_gptq_open(
-    struct quant_gptq *g, enum quant_type type, const double *h, int n, double damp, struct lutra_error *err);
+ * diagonal's mean.  on: NULL: this thread.  LUTRA_E_ARGUMENT: not positive definite so far (Cholesky fails);
+ * LUTRA_E_NO_MEMORY. */
+int quant_gptq_open(struct quant_gptq *g, int block, const double *h, int n, double damp,
+    const struct quant_parallel *on, struct lutra_error *err);
 void quant_gptq_close(struct quant_gptq *g);
 
-/* One row.  x: [n], overwritten with what was left to do; dst: its blocks. */
-void quant_gptq_row(const struct quant_gptq *g, enum quant_type type, float *x, void *dst);
+int quant_gptq_block(enum quant_type type);
+
+/* What the columns' inputs weigh by themselves, in units of their mean, and damp for those that are never used. */
+void quant_gptq_weight(const double *h, int n, double damp, float *weight);
+
+/* GPTQ's own format: a row is groups of `size` inputs, the weight (code - zero) x scale with codes of 2, 3 or 4 bits
+ * and a scale that a half float holds. */
+struct quant_group {
+    int bits, size;
+    bool symmetric; /* all zeros are 2^(bits - 1) */
+};
+
+/* The type whose blocks of 32 hold such groups' values. */
+enum quant_type quant_group_type(const struct quant_group *f);
+
+/* One row into its blocks, by w alone.  x: [n], whole groups, overwritten; w: [n]. */
+void quant_group_row(const struct quant_group *f, const float *w, float *x, int n, uint8_t *dst);
+
+/* Up to QUANT_GPTQ_ROWS rows, which share what is read of g, into blocks, or where group is not NULL groups: x:
+ * [n_row][n], dst: [n_row][row_bytes], scratch: QUANT_GPTQ_SCRATCH * n floats. */
+enum { QUANT_GPTQ_ROWS = 16, QUANT_GPTQ_SCRATCH = 4 * QUANT_GPTQ_ROWS };
+void quant_gptq_rows(const struct quant_gptq *g, enum quant_type type, const struct quant_group *group, const float *x,
+    int n_row, float *scratch, uint8_t *dst, size_t row_bytes);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "quant/weighted.h"
 #include "weights/gguf_write.h"
+#include "weights/groups.h"
 #include "weights/imatrix.h"
 #include "weights/mix.h"
 #include "weights/weights_impl.h"
@@ -171,12 +172,11 @@ static void convert_slab(struct slab *slab)
     }
 }
 
-/* Mean squares of the columns, in *out (to be freed); none: NULL.  What the text never used counts a little, too. */
+/* Of the columns, in *out (to be freed); none: NULL. */
 static int find_weight(
     const struct run *run, const struct tensor *t, enum quant_type type, float **out, struct lutra_error *err)
 {
     const struct imatrix_entry *e = run->s->imatrix ? imatrix_find(run->s->imatrix, t->name) : NULL;
-    double mean = 0;
     *out = NULL;
     if (!e || !(e->count > 0) || !quant_has_weighted(type)) return 0;
     if (e->n != (size_t)t->ne[0] || t->n_dim > 2)
@@ -184,9 +184,7 @@ static int find_weight(
             show_name(t->name).s, e->n, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2]);
     *out = malloc(e->n * sizeof **out);
     if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory");
-    for (size_t i = 0; i < e->n; i++) mean += e->sum2[i] / e->count / (double)e->n;
-    if (!(mean > 0)) mean = 1;
-    for (size_t i = 0; i < e->n; i++) (*out)[i] = (float)(e->sum2[i] / e->count / mean + 1e-4);
+    imatrix_mean(e, *out);
     return 0;
 }
 
@@ -257,6 +255,7 @@ int weights_quantize_file(
 {
     struct weights *w;
     struct run run = {.s = settings};
+    if (settings->group && !settings->dry_run) return weights_write_groups(in, out, settings, err);
     if (!settings->dry_run) TRY(refuse_same_file(in, out, err));
     TRY(weights_open(&w, in, err));
     run.in = w;

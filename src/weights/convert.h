@@ -24,6 +24,7 @@ struct weights_type_rule {
 
 struct weights_mix;
 struct imatrix;
+struct quant_group;
 
 /* Calls fn(arg, i) for i = 0..n-1, in any order, on any threads, and returns when all are done. */
 typedef void (*weights_parallel_fn)(void *user, void (*fn)(void *arg, int i), void *arg, int n);
@@ -45,6 +46,8 @@ struct weights_quantize_settings {
     size_t n_rule;
     const struct imatrix *imatrix; /* errors are weighed by it, where it has the tensor and the type can; or NULL */
     const char *imatrix_path;      /* goes into the metadata beside it */
+    /* NULL, or the output is a folder whose layers become groups (weights/groups.h): no mix, nor what changes it. */
+    const struct quant_group *group;
     /* A tensor's bytes in a type, made elsewhere; NULL: none, it is converted here.  Or no such function. */
     const void *(*ready)(void *user, const struct tensor *t, enum quant_type type);
     void *ready_user;

@@ -402,20 +402,6 @@ int weights_writer_header(struct weights_writer **writer, uint8_t **bytes, size_
     return rc;
 }
 
-/* Makes the rename itself durable; a folder that cannot be synced does not make the file wrong. */
-static void sync_folder(const char *path)
-{
-    char *folder = strdup(path);
-    if (!folder) return;
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = 0;
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
-}
-
 static int finish(struct weights_writer *w)
 {
     TRY(write_header(w));
@@ -429,7 +415,7 @@ static int finish(struct weights_writer *w)
         return STICK(w, LUTRA_E_IO, "%s: cannot rename to it: %s", w->path, strerror(errno));
     close(w->fd); /* all of it was synced */
     w->fd = -1;
-    sync_folder(w->path);
+    temporary_settle(w->path);
     return 0;
 }
 

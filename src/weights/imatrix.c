@@ -66,6 +66,16 @@ struct imatrix_entry *imatrix_find(const struct imatrix *m, const char *name)
     return NULL;
 }
 
+bool imatrix_mean(const struct imatrix_entry *e, float *mean)
+{
+    double all = 0;
+    if (!e || !(e->count > 0)) return false;
+    for (size_t i = 0; i < e->n; i++) all += e->sum2[i] / e->count / (double)e->n;
+    if (!(all > 0)) all = 1;
+    for (size_t i = 0; i < e->n; i++) mean[i] = (float)(e->sum2[i] / e->count / all + 1e-4);
+    return true;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct imatrix_entry *)a)->name, ((const struct imatrix_entry *)b)->name);

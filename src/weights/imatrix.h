@@ -6,7 +6,7 @@
  *     struct imatrix *m;
  *     TRY(imatrix_open(&m, "imatrix.gguf", err));
  *     float *mean = ...;                                          [n_in]
- *     if (imatrix_mean(m, "blk.0.ffn_down.weight", n_in, mean)) ...
+ *     if (imatrix_mean(imatrix_find(m, "blk.0.ffn_down.weight"), mean)) ...
  *     imatrix_close(&m);
  *
  * Collecting: imatrix_new, imatrix_add for each matrix, sums and counts added up in its entries, imatrix_write.
@@ -49,6 +49,10 @@ void imatrix_close(struct imatrix **m); /* sets *m to NULL; NULL is allowed */
 int imatrix_add(
     struct imatrix *m, const char *name, size_t n_name, size_t n, struct imatrix_entry **out, struct lutra_error *err);
 struct imatrix_entry *imatrix_find(const struct imatrix *m, const char *name); /* NULL: none */
+
+/* Mean squares of the columns, in units of their mean, and a little for what the text never used.  False: e is NULL or
+ * has seen nothing. */
+bool imatrix_mean(const struct imatrix_entry *e, float *mean);
 
 /* The file appears whole or not at all.  Entries that have seen nothing are left out. */
 int imatrix_write(struct imatrix *m, const char *path, bool dat, struct lutra_error *err);

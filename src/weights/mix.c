@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "quant/quant.h"
+#include "weights/groups.h"
 #include "weights/weights_impl.h"
 
 /* Sets of mixes. */
@@ -396,10 +397,23 @@ static int check(
     return 0;
 }
 
+static int choose_groups(
+    const struct weights *w, const struct quant_group *group, struct weights_choice *choice, struct lutra_error *err)
+{
+    TRY(weights_groups_check(w, group, err));
+    for (size_t i = 0; i < weights_tensor_count(w); i++) {
+        const struct tensor *t = weights_tensor_at(w, i);
+        enum quant_type type = weights_is_grouped(w, t) ? quant_group_type(group) : t->type;
+        choice[i] = (struct weights_choice){.type = type, .wanted = type};
+    }
+    return 0;
+}
+
 int weights_mix_choose(const struct weights *w, const struct weights_quantize_settings *settings,
     struct weights_choice *choice, struct lutra_error *err)
 {
     struct chooser c = {.w = w, .s = settings};
+    if (settings->group) return choose_groups(w, settings->group, choice, err);
     int rc = compile_rules(&c, err);
     read_model(&c);
     if (rc == 0) rc = choose_all(&c, choice, err);

@@ -214,8 +214,8 @@ void weights_close(struct weights **w)
     for (size_t i = 0; i < (*w)->n_file; i++) model_file_close(&(*w)->file[i]);
     for (size_t i = 0; i < (*w)->n_derived; i++)
         if ((*w)->derived[i].data) munmap((*w)->derived[i].data, (*w)->derived[i].bytes);
+    folder_close(*w);
     free((*w)->derived);
-    free((*w)->packed_layers);
     free((*w)->file);
     free((*w)->path);
     free((*w)->tensor);
@@ -292,8 +292,7 @@ int weights_derive(struct weights *w, size_t bytes, struct derived **out, struct
     return 0;
 }
 
-/* The one that t, or a part of it, lies in. */
-static struct derived *derived_of(const struct weights *w, const struct tensor *t)
+struct derived *weights_derived_of(const struct weights *w, const struct tensor *t)
 {
     uintptr_t at = (uintptr_t)t->data;
     for (size_t i = 0; i < w->n_derived; i++) {
@@ -305,7 +304,7 @@ static struct derived *derived_of(const struct weights *w, const struct tensor *
 
 void weights_fetch(const struct weights *w, const struct tensor *t)
 {
-    struct derived *d = derived_of(w, t);
+    struct derived *d = weights_derived_of(w, t);
     if (!d || d->there) return;
     d->fill(d);
     d->there = true;
@@ -313,13 +312,13 @@ void weights_fetch(const struct weights *w, const struct tensor *t)
 
 const char *weights_loose(const struct weights *w, const struct tensor *t)
 {
-    const struct derived *d = derived_of(w, t);
+    const struct derived *d = weights_derived_of(w, t);
     return d ? d->loose : NULL;
 }
 
 void weights_drop_pages(const struct weights *w, const struct tensor *t)
 {
-    struct derived *d = derived_of(w, t);
+    struct derived *d = weights_derived_of(w, t);
     if (d && !d->fill) return; /* nothing could bring it back */
     if (d) d->there = false;
     advise(t, MADV_DONTNEED);
@@ -327,5 +326,5 @@ void weights_drop_pages(const struct weights *w, const struct tensor *t)
 
 void weights_prefetch(const struct weights *w, const struct tensor *t)
 {
-    if (!derived_of(w, t)) advise(t, MADV_WILLNEED);
+    if (!weights_derived_of(w, t)) advise(t, MADV_WILLNEED);
 }

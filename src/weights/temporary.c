@@ -29,13 +29,31 @@ static bool is_temporary(const char *name, const char *base)
     return at && *at == 0;
 }
 
+static bool is_entry(const char *name)
+{
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static void remove_folder(int parent, int fd, const char *name)
+{
+    DIR *dir = fdopendir(dup(fd));
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)))
+        if (is_entry(entry->d_name)) unlinkat(fd, entry->d_name, 0);
+    if (dir) closedir(dir);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
 /* Without its lock nobody writes it. */
 static void remove_unlocked(int folder, const char *name)
 {
-    int fd = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, fd = openat(folder, name, O_WRONLY | flags);
     struct stat st;
+    if (fd < 0 && errno == EISDIR) fd = openat(folder, name, O_RDONLY | O_DIRECTORY | flags);
     if (fd < 0) return;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(folder, name, 0);
+    bool ours = fstat(fd, &st) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (ours && S_ISREG(st.st_mode)) unlinkat(folder, name, 0);
+    if (ours && S_ISDIR(st.st_mode)) remove_folder(folder, fd, name);
     close(fd);
 }
 
@@ -63,8 +81,18 @@ static bool hold(int fd)
     return fstat(fd, &st) != 0 || st.st_nlink > 0;
 }
 
-/* The first N that is free.  Plain open, so that the file gets the mode of any new file. */
-int temporary_create(const char *path, char **name)
+static int create_file(const char *name)
+{
+    return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static int create_folder(const char *name)
+{
+    return mkdir(name, 0777) == 0 ? open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+}
+
+/* The first N that is free.  Plain open and mkdir, so that it gets the mode of anything new. */
+static int create_first(const char *path, int (*create)(const char *name), char **name)
 {
     size_t room = strlen(path) + 64;
     *name = malloc(room);
@@ -73,11 +101,49 @@ int temporary_create(const char *path, char **name)
     errno = EEXIST;
     for (int i = 0; i < 1000 && errno == EEXIST; i++) {
         snprintf(*name, room, "%s.tmp-%ld-%d", path, (long)getpid(), i);
-        int fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int fd = create(*name);
         if (fd < 0) continue;
         if (hold(fd)) return fd;
         close(fd);
         errno = EEXIST;
     }
     return -1;
+}
+
+int temporary_create(const char *path, char **name)
+{
+    return create_first(path, create_file, name);
+}
+
+int temporary_folder(const char *path, char **name)
+{
+    return create_first(path, create_folder, name);
+}
+
+void temporary_remove(int fd, const char *name)
+{
+    remove_folder(AT_FDCWD, fd, name);
+}
+
+bool temporary_is_empty(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    bool empty = dir;
+    while (dir && (entry = readdir(dir))) empty = empty && !is_entry(entry->d_name);
+    if (dir) closedir(dir);
+    return empty;
+}
+
+void temporary_settle(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder) return;
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = 0;
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(folder);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
 }

@@ -41,12 +41,15 @@ struct derived {
     void (*fill)(const struct derived *d); /* NULL: there from the beginning, and kept */
 };
 
+struct safetensors;
+
 struct weights {
     char *path;
     struct model_file *file; /* [n_file]: shards, or a folder's header and shards; metadata is file[0]'s */
     size_t n_file;
-    struct derived *derived; /* [n_derived] */
-    void *packed_layers;     /* what some of them are computed from: folder/packed_linear.c */
+    struct derived *derived;    /* [n_derived] */
+    void *packed_layers;        /* what some of them are computed from: folder/packed_linear.c */
+    struct safetensors *source; /* a folder's own tensors; NULL: no folder */
     size_t n_derived;
     const struct tensor **tensor;         /* [n_tensor] in file order over all shards */
     const struct tensor **tensor_by_name; /* [n_tensor] sorted by name */
@@ -70,6 +73,9 @@ enum {
 /* Memory for another derived tensor: the next of w->derived, whose array has room. */
 int weights_derive(struct weights *w, size_t bytes, struct derived **out, struct lutra_error *err);
 
+/* The one that t, or a part of it, lies in; NULL: t is a view of a file. */
+struct derived *weights_derived_of(const struct weights *w, const struct tensor *t);
+
 /* Whether the nearest float of 16 bits is off by no more than its last bit's half: x is 0, or neither tiny nor huge. */
 bool weights_near_f16(float x);
 
@@ -85,6 +91,7 @@ void model_file_close(struct model_file *file);
 
 /* Fills in w->file and w->derived from the Hugging Face folder w->path (folder/). */
 int folder_open(struct weights *w, struct lutra_error *err);
+void folder_close(struct weights *w);
 
 /* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls
  * model_file_fini, which frees what was filled (not the mapping). */

@@ -88,12 +88,52 @@ expect_code 0 'quantize --calibrate'
 lutra run -m "$WORK/c.gguf" -st --temp 0 -p "$QUESTION" -q
 expect_out '#### 84' 'the answer of the calibrated file'
 cmp -s "$WORK/c.gguf" "$WORK/w.gguf" && fail 'calibration changed nothing'
+# Killed in the middle of a matrix that is being kept: no model; the next run takes the whole ones and ends alike.
+(
+    ulimit -f 300
+    "$LUTRA" quantize "$MODEL" "$WORK/r.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 64 --resume
+) >/dev/null 2>&1
+[ -e "$WORK/r.gguf" ] && fail 'a killed calibration left a model'
+lutra quantize "$MODEL" "$WORK/r.gguf" Q4_1 --calibrate "$WORK/calibration" --calibrate-ctx 64 --resume
+expect_code 1 'resumed with another type'
+expect_err 'r.gguf.calibrated: kept by a run with another model, text, types' 'resumed with another type'
+lutra quantize "$MODEL" "$WORK/r.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 64 --resume
+expect_code 0 'resumed'
+grep -q 'r.gguf: [1-9][0-9]* finished matrices' "$WORK/err" || fail 'it began anew'
+expect_same "$WORK/r.gguf" "$WORK/c.gguf" 'resumed'
+[ -e "$WORK/r.gguf.calibrated" ] && fail 'what was kept is still there'
+lutra quantize "$MODEL" "$WORK/b.gguf" --budget 5 --budget-text "$WORK/calibration" --calibrate-ctx 64
+expect_code 0 'quantize --budget'
+expect_err 'budget: a divergence of 0.0' 'quantize --budget'
+lutra inspect "$WORK/b.gguf" --tensors
+[ "$(grep -c ' tensors, ' "$WORK/out")" -ge 3 ] || fail 'a budget between two types has both, and F32'
+lutra quantize "$MODEL" "$WORK/q5.gguf" Q5_0 --pure
+[ "$(stat -c %s "$WORK/b.gguf")" -lt "$(stat -c %s "$WORK/q5.gguf")" ] || fail '5 bits are more than 5.5'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" --budget 4 --budget-text "$WORK/calibration" --calibrate-ctx 64
+expect_err 'the least is 4.5' 'a budget too small'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" --budget 5
+expect_err 'there is none' 'a budget without a text'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --budget 5 --budget-text "$WORK/calibration"
+expect_code 2 'a budget and a type'
+expect_err "so 'Q4_0' cannot" 'a budget and a type'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --budget-text "$WORK/calibration"
+expect_err 'and no budget' 'a text to measure over without a budget'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --resume
+expect_err 'only a calibration can be resumed' 'nothing to resume'
 lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 4096
 expect_code 1 'a text of no chunk'
 expect_err 'make no chunk of 4096' 'a text of no chunk'
 lutra quantize "$WORK/w.gguf" "$WORK/empty/new.gguf" Q4_1 --calibrate "$WORK/calibration" --calibrate-ctx 4096
 expect_code 1 'quantized already'
 expect_err 'quantizing it again' 'quantized already: refused before it is calibrated'
+lutra quantize "$MODEL" "$WORK/empty/new" W4
+expect_err 'W4 is written by a calibration' 'groups without a text'
+lutra quantize "$MODEL" "$WORK/empty/new" W4 --calibrate "$WORK/calibration" --calibrate-ctx 64
+expect_err 'written from a Hugging Face folder' 'groups from a GGUF file'
+lutra quantize "$MODEL" "$WORK/empty/new" W4 --calibrate "$WORK/calibration" --group-size 48
+expect_err 'groups of 48' 'groups of another size'
+lutra quantize "$MODEL" "$WORK/empty/new" Q4_0 --asymmetric
+expect_err 'only W2, W3 and W4' 'groups of blocks'
 lutra imatrix -m "$MODEL" -p short -c 512 -o "$WORK/empty/im.gguf"
 expect_code 1 'an imatrix of no chunk'
 lutra imatrix -m "$MODEL" -p "$QUESTION" -c 16 -o "$WORK/no/such/im.dat" --output-format dat

@@ -6,10 +6,11 @@
 
 struct quantize_options {
     struct engine_options engine;
-    const char *token_embedding_type, *output_type, *imatrix, *calibrate;
-    int calibrate_ctx, calibrate_chunks;
+    const char *token_embedding_type, *output_type, *imatrix, *calibrate, *budget_text;
+    float budget;
+    int calibrate_ctx, calibrate_chunks, group_size;
     struct option_list tensor_type;
-    bool allow_requantize, pure, leave_output, dry_run;
+    bool allow_requantize, pure, leave_output, dry_run, resume, asymmetric;
 };
 
 #define AT(field) offsetof(struct quantize_options, field)
@@ -27,6 +28,17 @@ static const struct option quantize_table[] = {
     {"--calibrate-ctx", NULL, OPT_INT, AT(calibrate_ctx), "N", .help = "tokens of its chunks", .min = 16, .max = 4096},
     {"--calibrate-chunks", NULL, OPT_INT, AT(calibrate_chunks), "N", .help = "at most so many chunks; 0 = all",
         .min = 0, .max = 1 << 20},
+    {"--resume", NULL, OPT_ON, AT(resume), NULL,
+        .help = "with --calibrate: keep finished matrices in OUT.gguf.calibrated, and go on with those after a kill"},
+    {"--group-size", NULL, OPT_INT, AT(group_size), "N",
+        .help = "of W2, W3 and W4: inputs of a group, 32, 64 or 128 (the default); -1 = whole rows", .min = -1,
+        .max = 128},
+    {"--asymmetric", NULL, OPT_ON, AT(asymmetric), NULL, .help = "of W2, W3 and W4: each group has a zero of its own"},
+    {"--budget", NULL, OPT_FLOAT, AT(budget), "BPW",
+        .help = "bits per weight, in place of TYPE: matrix by matrix the type that costs least, measured over a text",
+        .min = 1, .max = 16},
+    {"--budget-text", NULL, OPT_TEXT, AT(budget_text), "FILE",
+        .help = "that text, where there is no --calibrate; errors are then weighed by the importance of its inputs"},
     {"--token-embedding-type", NULL, OPT_TEXT, AT(token_embedding_type), "TYPE", .help = "type of token_embd.weight"},
     {"--output-tensor-type", NULL, OPT_TEXT, AT(output_type), "TYPE",
         .help = "type of output.weight, or of token_embd.weight where that is both"},
@@ -65,7 +77,7 @@ static void print_sizes(const char *in, const char *out)
 {
     struct stat a, b;
     char from[32], to[32];
-    if (stat(in, &a) < 0 || stat(out, &b) < 0) return;
+    if (stat(in, &a) < 0 || stat(out, &b) < 0 || S_ISDIR(b.st_mode)) return;
     if (S_ISDIR(a.st_mode)) {
         printf("%s: %s\n", out, bytes_text((double)b.st_size, to, sizeof to));
         return;
@@ -89,32 +101,40 @@ static struct lutra_quantize_settings settings_of(
     settings.leave_output_tensor = o->leave_output;
     settings.dry_run = o->dry_run;
     settings.imatrix = o->imatrix;
-    settings.calibration = !o->calibrate ? NULL : text->text ? text->text : "";
+    bool any = o->calibrate || o->budget_text;
+    settings.calibration = !any ? NULL : text->text ? text->text : "";
+    settings.only_measure = !o->calibrate;
+    settings.budget = o->budget;
     settings.n_calibration_bytes = text->n_bytes;
     settings.calibration_ctx = o->calibrate_ctx;
     settings.calibration_chunks = o->calibrate_chunks;
+    settings.resume = o->resume;
+    settings.group_size = o->group_size;
+    settings.asymmetric = o->asymmetric;
     settings.progress = progress_callback;
     settings.log = log_tensor;
     settings.log_user = o;
     return settings;
 }
 
-/* IN OUT TYPE [THREADS]; a dry run needs no OUT. */
+/* IN OUT TYPE [THREADS]; a dry run needs no OUT, a budget no TYPE. */
 static int read_words(struct quantize_options *o, const char **arg, int n_arg, const char *word[3])
 {
     int64_t n_threads = o->engine.n_threads;
     bool last_is_number = option_number(arg[n_arg - 1], 1, 4096, &n_threads) == 0;
-    int n = n_arg - last_is_number;
-    if (n != 3 && !(o->dry_run && n == 2)) {
-        if (n == 4)
-            say("quantize: '%s' is not a number of threads", arg[3]);
+    int n = n_arg - last_is_number, n_type = o->budget == 0;
+    if (n != 2 + n_type && !(o->dry_run && n == 1 + n_type)) {
+        if (n == 3 && !n_type)
+            say("quantize: --budget chooses the types, so '%s' cannot", arg[2]);
+        else if (n == 3 + n_type)
+            say("quantize: '%s' is not a number of threads", arg[n - 1]);
         else
             say("quantize: OUT.gguf is missing: IN.gguf OUT.gguf TYPE [THREADS]");
         return EXIT_USAGE;
     }
     word[0] = arg[0];
-    word[1] = n == 3 ? arg[1] : NULL;
-    word[2] = arg[n - 1];
+    word[1] = n == 2 + n_type ? arg[1] : NULL;
+    word[2] = n_type ? arg[n - 1] : NULL;
     o->engine.n_threads = (int)n_threads;
     return 0;
 }
@@ -127,7 +147,12 @@ static int run(void *opts, const char **arg, int n_arg)
     struct buffer text = {0};
     const char *word[3];
     int code = read_words(o, arg, n_arg, word);
-    if (!code && o->calibrate && read_file(o->calibrate, &text) < 0) code = EXIT_FAILED;
+    const char *path = o->calibrate ? o->calibrate : o->budget_text;
+    if (!code && o->calibrate && o->budget_text) {
+        say("quantize: --calibrate has the text of --budget already");
+        code = EXIT_USAGE;
+    }
+    if (!code && path && read_file(path, &text) < 0) code = EXIT_FAILED;
     if (!code) code = engine_open_runtime(&e, &o->engine);
     if (!code) {
         struct lutra_quantize_settings settings = settings_of(o, word[2], &text);
@@ -151,7 +176,7 @@ const struct command command_quantize = {
     .opts_bytes = sizeof(struct quantize_options),
     .defaults = set_defaults,
     .sets = list_sets,
-    .min_args = 2,
+    .min_args = 1,
     .max_args = 4,
     .run = run,
 };

@@ -149,11 +149,11 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
     }
 }
 
-/* The columns that share a tile of weights are taken in `shares` groups; each prefetches its share. */
+/* A tile of weights, and which of its groups to prefetch meanwhile. */
 struct tile {
     const uint8_t *w;
-    size_t groups; /* 8 but for the last tile of a panel */
-    size_t share, shares;
+    size_t groups;                                          /* 8 but for the last tile of a panel */
+    unsigned mine;                                          /* share_of */
     LUTRA_ALIGNED(64) uint8_t code[TILE_K / 4][STEP_BYTES]; /* expanded, for many columns */
 };
 
@@ -179,7 +179,7 @@ LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const bool expan
     UNROLL
     for (int c = 0; c < n; c++) sum[0][c] = out[0][c], sum[1][c] = out[1][c];
     for (size_t g = 0; g < t->groups; g++, x += ACT32_BYTES * width, next_group(f, &group, g)) {
-        const uint8_t *ahead = g % t->shares == t->share ? t->w + AHEAD_BYTES + g * group_bytes(f) : NULL;
+        const uint8_t *ahead = t->mine >> g & 1 ? t->w + AHEAD_BYTES + g * group_bytes(f) : NULL;
         add_group(f, &group, expanded ? t->code[8 * g] : NULL, x, width, n, table, ahead, sum);
     }
     UNROLL
@@ -194,26 +194,27 @@ LUTRA_INLINE void run_panel(
     size_t row_bytes = a->n_in / 32 * ACT32_BYTES;
     struct tile t;
     t.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
-    t.shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    bool many = worth_expanding(f) && t.shares >= MANY;
-    for (size_t s = 0; s < t.shares; s++) {
+    size_t shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    bool many = worth_expanding(f) && shares >= MANY;
+    for (size_t s = 0; s < shares; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }
     for (size_t k = 0; k < a->n_in; k += TILE_K, t.w += t.groups * group_bytes(f)) {
         t.groups = a->n_in - k < TILE_K ? (a->n_in - k) / 32 : TILE_K / 32;
         if (many) expand_tile(f, &t, table);
-        for (t.share = 0; t.share < t.shares; t.share++) {
-            size_t r = first + t.share * TILE_COLUMNS;
+        for (size_t s = 0; s < shares; s++) {
+            size_t r = first + s * TILE_COLUMNS;
+            t.mine = share_of(s, shares);
             struct act_place place = act_place_of(r, a->n_row);
             const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes +
                                k / 32 * ACT32_BYTES * place.width + 4 * place.column;
             switch (end - r) {
-            case 1: run_tile(f, &t, false, x, place.width, 1, table, sum[t.share]); break;
-            case 2: run_tile(f, &t, false, x, place.width, 2, table, sum[t.share]); break;
-            case 3: run_tile(f, &t, false, x, place.width, 3, table, sum[t.share]); break;
+            case 1: run_tile(f, &t, false, x, place.width, 1, table, sum[s]); break;
+            case 2: run_tile(f, &t, false, x, place.width, 2, table, sum[s]); break;
+            case 3: run_tile(f, &t, false, x, place.width, 3, table, sum[s]); break;
             default:
-                if (many) run_tile(f, &t, true, x, place.width, 4, table, sum[t.share]);
-                if (!many) run_tile(f, &t, false, x, place.width, 4, table, sum[t.share]);
+                if (many) run_tile(f, &t, true, x, place.width, 4, table, sum[s]);
+                if (!many) run_tile(f, &t, false, x, place.width, 4, table, sum[s]);
             }
         }
     }

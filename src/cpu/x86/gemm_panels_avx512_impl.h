@@ -73,7 +73,7 @@ LUTRA_INLINE void run_panels(
         begin_tile(f, &scratch, &t, np);
         for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
             t.x = place_columns(a, r, k, &t.width);
-            t.share = g;
+            t.mine = share_of(g, t.shares);
             run_columns(f, &scratch, &t, np, end - r, sum[g]);
         }
     }

@@ -13,7 +13,7 @@
 /* A panel's tile, unpacked. */
 struct unpacked {
     __m512i code[64];    /* step v of group g at 8 g + v: unsigned bytes */
-    __m512i scale[16];   /* of each sum that is scaled at once: group_steps */
+    __m512i scale[16];   /* of each sum that is scaled at once: group_steps; 0 above 16 bits if fits_half */
     __m512i min_pair[8]; /* i16: minima of groups 2p and 2p + 1 */
     __m512 d, dmin;
 };
@@ -76,10 +76,16 @@ LUTRA_INLINE void unpack_four_bits(struct unpacked *u, const uint8_t *words)
     }
 }
 
+/* A group's sum fits 16 bits (at most 4 * 128 * 16), so that one instruction multiplies it by its scale and adds. */
+LUTRA_INLINE bool fits_half(struct form f)
+{
+    return f.scales == BOTH_4 || f.scales == SCALE_6;
+}
+
 /* Q3_K: nibbles of 16 groups in two words per row, their upper 2 bits in the third. */
 LUTRA_INLINE void unpack_q3_scales(struct unpacked *u, const uint8_t *words)
 {
-    const __m512i offset = _mm512_set1_epi32(32), byte = _mm512_set1_epi32(0xff);
+    const __m512i offset = _mm512_set1_epi16(32), byte = _mm512_set1_epi32(0xff);
     __m512i rest = load(words + STEP_BYTES * 2);
     UNROLL
     for (int i = 0; i < 4; i++) {
@@ -89,7 +95,7 @@ LUTRA_INLINE void unpack_q3_scales(struct unpacked *u, const uint8_t *words)
         UNROLL
         for (int j = 0; j < 4; j++) {
             __m512i s = _mm512_and_si512(_mm512_srli_epi32(own, (unsigned)(8 * j)), byte);
-            u->scale[4 * i + j] = _mm512_sub_epi32(s, offset);
+            u->scale[4 * i + j] = _mm512_maskz_sub_epi16(0x55555555, s, offset);
         }
     }
 }

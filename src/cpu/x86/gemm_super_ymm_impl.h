@@ -115,10 +115,10 @@ LUTRA_INLINE void subtract_minima(
     }
 }
 
-/* The columns that share a tile of weights are taken in `shares` groups; each prefetches its share. */
+/* A tile of weights, and which of its groups to prefetch meanwhile. */
 struct work {
     const uint8_t *w; /* the tile */
-    size_t share, shares;
+    unsigned mine;    /* share_of */
 };
 
 /* One tile for n columns; x: the columns' record. */
@@ -132,7 +132,7 @@ LUTRA_INLINE void add_tile(
     UNROLL
     for (int c = 0; c < n; c++) dot[c] = f.scales == NO_SCALES ? broadcast(start + 4 * c) : _mm256_setzero_si256();
     for (int g = 0; g < 8; g++, x += 32 * width) {
-        bool mine = (size_t)g % work->shares == work->share;
+        bool mine = work->mine >> g & 1;
         const uint8_t *ahead = mine ? work->w + AHEAD_BYTES + (size_t)g * (group_bytes(f)) : NULL;
         if (f.scales == NO_SCALES) {
             add_group_ternary(&t, g, x, width, n, ahead, dot);
@@ -163,22 +163,23 @@ LUTRA_INLINE void run_panel(struct form f, const struct cpu_gemm_args *a, size_t
 {
     __m256 sum[PASS_ROWS / TILE_COLUMNS][2][TILE_COLUMNS];
     size_t row_bytes = a->n_in / TILE_K * ACT256_BYTES;
-    struct work work = {.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in),
-        .shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS};
-    for (size_t s = 0; s < work.shares; s++) {
+    struct work work = {.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in)};
+    size_t shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    for (size_t s = 0; s < shares; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }
     for (size_t k = 0; k < a->n_in / TILE_K; k++, work.w += tile_bytes(f)) {
-        for (work.share = 0; work.share < work.shares; work.share++) {
-            size_t r = first + work.share * TILE_COLUMNS;
+        for (size_t s = 0; s < shares; s++) {
+            size_t r = first + s * TILE_COLUMNS;
+            work.mine = share_of(s, shares);
             struct act_place place = act_place_of(r, a->n_row);
             const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes +
                                k * ACT256_BYTES * place.width + 4 * place.column;
             switch (end - r) {
-            case 1: add_halves(f, &work, x, place.width, 1, sum[work.share]); break;
-            case 2: add_halves(f, &work, x, place.width, 2, sum[work.share]); break;
-            case 3: add_halves(f, &work, x, place.width, 3, sum[work.share]); break;
-            default: add_halves(f, &work, x, place.width, 4, sum[work.share]); break;
+            case 1: add_halves(f, &work, x, place.width, 1, sum[s]); break;
+            case 2: add_halves(f, &work, x, place.width, 2, sum[s]); break;
+            case 3: add_halves(f, &work, x, place.width, 3, sum[s]); break;
+            default: add_halves(f, &work, x, place.width, 4, sum[s]); break;
             }
         }
     }

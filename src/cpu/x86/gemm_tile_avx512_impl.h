@@ -20,8 +20,9 @@ struct tile {
     size_t panel_bytes, groups; /* groups of 32 inputs, 8 but for the last tile of a panel */
     const uint8_t *x;           /* the first of the columns, in its block */
     size_t width;               /* columns of the block */
-    const uint8_t *ahead;       /* to prefetch meanwhile: groups g with g % shares == share, of each panel */
-    size_t share, shares;
+    const uint8_t *ahead;       /* to prefetch meanwhile: the groups of `mine` (share_of), of each panel */
+    unsigned mine;
+    size_t shares; /* groups of columns that share the tile */
 };
 
 LUTRA_INLINE __m512i broadcast(const uint8_t *p)
@@ -42,7 +43,7 @@ LUTRA_INLINE __m512 load_f16(const uint8_t *p)
 /* Line i of what is prefetched with group g of `bytes` bytes, if it is this share's. */
 LUTRA_INLINE void prefetch_line(const struct tile *t, size_t g, size_t i, size_t bytes, int np)
 {
-    if (i * 64 >= bytes || g % t->shares != t->share) return;
+    if (i * 64 >= bytes || !(t->mine >> g & 1)) return;
     UNROLL
     for (int p = 0; p < np; p++) LUTRA_PREFETCH(t->ahead + g * bytes + i * 64 + (size_t)p * t->panel_bytes);
 }

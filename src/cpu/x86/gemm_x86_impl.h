@@ -18,6 +18,15 @@ enum { PASS_ROWS = 64 };
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* The columns that share a tile of weights are taken in `shares` groups.  Which of the tile's 8 groups of inputs the
+ * share-th of them prefetches: a bit each. */
+LUTRA_INLINE unsigned share_of(size_t share, size_t shares)
+{
+    unsigned bits = 0;
+    for (size_t g = share; g < 8; g += shares) bits |= 1u << g;
+    return bits;
+}
+
 /* Fillers of one file each. */
 void cpu_gemm_init_i8_amx(struct cpu_kernels *k);
 void cpu_gemm_init_super_amx(struct cpu_kernels *k);

@@ -228,6 +228,23 @@ static int read_folder(struct folder *f, struct lutra_error *err)
     return folder_take_tensors(f, err);
 }
 
+/* The list of tensors stays. */
+static int keep_source(struct folder *f, struct lutra_error *err)
+{
+    f->w->source = malloc(sizeof *f->w->source);
+    if (!f->w->source) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
+    *f->w->source = f->list;
+    f->list = (struct safetensors){0};
+    return 0;
+}
+
+void folder_close(struct weights *w)
+{
+    if (w->source) safetensors_fini(w->source);
+    free(w->source);
+    free(w->packed_layers);
+}
+
 int folder_open(struct weights *w, struct lutra_error *err)
 {
     struct folder f = {.w = w};
@@ -240,6 +257,7 @@ int folder_open(struct weights *w, struct lutra_error *err)
     f.label = label;
     int rc = weights_writer_open_header(&f.keys, label, err);
     if (rc == 0) rc = read_folder(&f, err);
+    if (rc == 0) rc = keep_source(&f, err);
     weights_writer_abort(&f.keys);
     safetensors_fini(&f.list);
     json_decref(f.config);

@@ -111,6 +111,9 @@ const char *folder_packed_name(const struct folder *f, const char *codes, char o
 void folder_describe_packed(
     const struct folder *f, const struct safetensors_tensor *codes, struct tensor *t, struct derived *d);
 
+/* Where output n of the maker's comes to lie. */
+uint64_t folder_row_of(const struct derived *d, uint64_t n);
+
 /* The embeddings, a matrix that is not empty; NULL: none. */
 const struct safetensors_tensor *folder_embeddings(const struct folder *f);
 

@@ -519,8 +519,8 @@ int folder_open_packed(struct folder *f, struct lutra_error *err)
 
 /* ---- values ---- */
 
-/* Where output n of the maker's comes to lie: pairs of a head are neighbours in GGUF (tensors.c). */
-static uint64_t row_of(const struct derived *d, uint64_t n)
+/* Pairs of a head are neighbours in GGUF (tensors.c). */
+uint64_t folder_row_of(const struct derived *d, uint64_t n)
 {
     if (!d->n_head) return n;
     uint64_t size = (uint64_t)(d->n_row / d->n_head), head = n / size, i = n % size, half = size / 2;
@@ -556,7 +556,7 @@ static void fill_blocks(const struct derived *d, const struct linear *m)
             uint64_t g = k / m->group;
             int zero = zero_of(m, n, g);
             for (uint64_t i = 0; i < BLOCK; i++) x[i] = code_of(m, n, k + i) - zero;
-            write_block((uint8_t *)d->data + row_of(d, n) * d->row_bytes + k / BLOCK * block_bytes, m->type,
+            write_block((uint8_t *)d->data + folder_row_of(d, n) * d->row_bytes + k / BLOCK * block_bytes, m->type,
                 scale_of(m, n, g), x);
         }
 }
@@ -587,7 +587,7 @@ static void fill_ternary(const struct derived *d, const struct linear *m)
     uint16_t scale = f32_to_f16(m->scale);
     uint64_t chunk = m->n / 4;
     for (uint64_t n = 0; n < m->n; n++) {
-        uint8_t *to = (uint8_t *)d->data + row_of(d, n) * d->row_bytes;
+        uint8_t *to = (uint8_t *)d->data + folder_row_of(d, n) * d->row_bytes;
         const uint8_t *from = m->codes.data + n % chunk * m->k;
         for (uint64_t k = 0; k < m->k; k += q->block_elems, to += q->block_bytes)
             write_ternary(to, m->type, scale, from + k, 2 * (n / chunk));
@@ -606,7 +606,7 @@ static void fill_packed(const struct derived *d)
         return;
     }
     for (uint64_t n = 0; n < m->n; n++) {
-        float *row = (float *)d->data + row_of(d, n) * m->k;
+        float *row = (float *)d->data + folder_row_of(d, n) * m->k;
         for (uint64_t k = 0; k < m->k; k++) {
             uint64_t g = group_of(m, k);
             row[k] = (float)(code_of(m, n, k) - zero_of(m, n, g)) * scale_of(m, n, g);

@@ -31,7 +31,8 @@ struct safetensors_tensor {
     uint64_t dim[SAFETENSORS_MAX_DIM]; /* the last one is contiguous */
     const uint8_t *data;
     uint64_t bytes;
-    size_t file; /* which call of safetensors_parse */
+    size_t file;             /* which call of safetensors_parse */
+    const struct tensor *as; /* what the model has it as; NULL: it is left out, or part of another */
 };
 
 struct safetensors {

@@ -311,7 +311,7 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
     if (f->list.n) TRY(add_rotation(f, err));
     for (size_t i = 0; i < f->list.n; i++) {
-        const struct safetensors_tensor *from = &f->list.tensor[i];
+        struct safetensors_tensor *from = &f->list.tensor[i];
         struct tensor *t = &header->tensor[header->n_tensor];
         if (is_left_out(f, from->name)) continue;
         bool is_codes, is_packed = folder_is_packed(f, from, &is_codes);
@@ -320,6 +320,7 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
         t->name = names_add(&header->names, name, strlen(name));
         if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
         header->n_tensor++;
+        from->as = t;
         TRY(is_codes ? take_packed(f, from, t, err) : take_tensor(f, from, t, err));
     }
     return f->list.n && !f->tied ? check_head(f, err) : 0;
