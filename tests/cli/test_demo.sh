@@ -7,6 +7,11 @@ rc=$?
 expect_code 0 'the demo'
 [ "$(grep -c '^method ' "$WORK/out")" = 2 ] || fail 'a table of each model'
 expect_out 'best@16' 'the small one with a checker'
+expect_out 'abacus-b158: greedy' 'weights of few bits'
+if ! grep -q 'without SQLite' "$WORK/out"; then
+    expect_out 'It leads from Draglaihun to Neplaiplath.' 'an answer from documents'
+    expect_out 'trail.txt, bytes' 'its source'
+fi
 expect_out 'docs/SCALING.md' 'where to read on'
 
 finish

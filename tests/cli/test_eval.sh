@@ -82,4 +82,11 @@ assert [t["n_kv"] for t in d] == [20, 80] and d[1]["tg_steps"] == 4 and d[1]["tg
 lutra bench -m "$MODEL" -npp 16 -ntg 4 -npl 4 -pps
 expect_code 0 'shared prompt'
 grep -qE '^\| +16 \| +4 \| +4 \| +32 ' "$WORK/out" || fail 'shared prompt: N_KV is 32'
+
+# The bundled folders of few bits.
+for few in abacus-w2 abacus-b158; do
+    lutra eval -m "$LUTRA_SOURCE/models/$few" -f "$PROBLEMS" --limit 20 -n 200 --methods greedy --report "$WORK/$few.json"
+    expect_code 0 "eval $few"
+    expect_json "$WORK/$few.json" 'assert json.load(sys.stdin)["methods"][0]["accuracy"]["mean"] >= 0.7' "$few answers"
+done
 finish

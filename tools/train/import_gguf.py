@@ -67,7 +67,7 @@ def main(path, out):
     keys, tensors = read(path)
     of = lambda name: keys["qwen2." + name]
     config = dict(d=of("embedding_length"), layers=of("block_count"), heads=of("attention.head_count"),
-                  kv=of("attention.head_count_kv"), ff=of("feed_forward_length"),
+                  kv=of("attention.head_count_kv"), ff=of("feed_forward_length"), theta=of("rope.freq_base"),
                   vocab=len(keys["tokenizer.ggml.tokens"]))
     weights = {our_name(n): torch.from_numpy(t) for n, t in tensors.items() if our_name(n)}
     os.makedirs(out, exist_ok=True)

@@ -1,11 +1,11 @@
 """A small Qwen2-shaped transformer and batched sampling with a KV cache."""
-import math
-
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
+
+import lowbit
 
 MAX_CTX = 1024
+ROWS = 128  # of queries that are attended at once
 
 
 class RMSNorm(nn.Module):
@@ -17,9 +17,12 @@ class RMSNorm(nn.Module):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
 
 
+def frequencies(hd, theta):
+    return theta ** (-torch.arange(0, hd, 2).float() / hd)
+
+
 def rope_tables(n, hd, theta=10000.0):
-    f = theta ** (-torch.arange(0, hd, 2).float() / hd)
-    a = torch.outer(torch.arange(n).float(), f)
+    a = torch.outer(torch.arange(n).float(), frequencies(hd, theta))
     return a.cos(), a.sin()
 
 
@@ -32,20 +35,33 @@ class Block(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.h, self.kv, self.hd = c.heads, c.kv, c.d // c.heads
+        self.kind = lowbit.KINDS[getattr(c, "weights", "float")]
+        linear, bias = self.kind.linear, self.kind.bias
         self.attn_norm, self.ffn_norm = RMSNorm(c.d), RMSNorm(c.d)
-        self.q = nn.Linear(c.d, c.d)
-        self.k = nn.Linear(c.d, c.kv * self.hd)
-        self.v = nn.Linear(c.d, c.kv * self.hd)
-        self.o = nn.Linear(c.d, c.d, bias=False)
-        self.gate = nn.Linear(c.d, c.ff, bias=False)
-        self.up = nn.Linear(c.d, c.ff, bias=False)
-        self.down = nn.Linear(c.ff, c.d, bias=False)
+        if self.kind.sub_norms:
+            self.attn_sub_norm, self.ffn_sub_norm = RMSNorm(c.d), RMSNorm(c.ff)
+        self.q = linear(c.d, c.d, bias=bias)
+        self.k = linear(c.d, c.kv * self.hd, bias=bias)
+        self.v = linear(c.d, c.kv * self.hd, bias=bias)
+        self.o = linear(c.d, c.d, bias=False)
+        self.gate = linear(c.d, c.ff, bias=False)
+        self.up = linear(c.d, c.ff, bias=False)
+        self.down = linear(c.ff, c.d, bias=False)
+
+    def attend(self, q, k, v, mask):
+        """Rows of queries over the keys that the last of them may see; those behind it are not computed."""
+        b, _, t, _ = q.shape
+        n = k.shape[2]
+        # the heads of one group lie behind one another, so each group is one matrix product
+        q = (q * self.hd ** -0.5).reshape(b, self.kv, -1, self.hd)
+        a = ((q @ k.transpose(-1, -2)).view(b, self.h, t, n) + mask[..., :n]).softmax(-1)
+        return (a.view(b, self.kv, -1, n) @ v[:, :, :n]).view(b, self.h, t, self.hd)
 
     def forward(self, x, mask, cos, sin, past=None):
         """past: None, or (keys, values, n_past): what this block has seen; its keys and values are written behind
         that."""
         b, t, d = x.shape
-        y = self.attn_norm(x)
+        y = self.kind.rounded(self.attn_norm(x))
         q = rope(self.q(y).view(b, t, self.h, self.hd).transpose(1, 2), cos, sin)
         k = rope(self.k(y).view(b, t, self.kv, self.hd).transpose(1, 2), cos, sin)
         v = self.v(y).view(b, t, self.kv, self.hd).transpose(1, 2)
@@ -53,13 +69,13 @@ class Block(nn.Module):
             keys, values, n = past
             keys[:, :, n:n + t], values[:, :, n:n + t] = k, v
             k, v = keys[:, :, :n + t], values[:, :, :n + t]
-        # the heads of one group lie behind one another, so each group is one matrix product
-        q = q.reshape(b, self.kv, -1, self.hd)
-        a = (q @ k.transpose(-1, -2)).view(b, self.h, t, -1) / math.sqrt(self.hd) + mask
-        a = (a.softmax(-1).view(b, self.kv, -1, k.shape[2]) @ v).view(b, self.h, t, self.hd)
-        x = x + self.o(a.transpose(1, 2).reshape(b, t, d))
-        y = self.ffn_norm(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+        a = torch.cat([self.attend(q[:, :, s:s + ROWS], k[:, :, :k.shape[2] - max(0, t - s - ROWS)],
+                                   v, mask[..., s:s + ROWS, :]) for s in range(0, t, ROWS)], 2)
+        a = a.transpose(1, 2).reshape(b, t, d)
+        x = x + self.o(self.kind.rounded(self.attn_sub_norm(a)) if self.kind.sub_norms else a)
+        y = self.kind.rounded(self.ffn_norm(x))
+        y = self.kind.act(self.gate(y)) * self.up(y)
+        return x + self.down(self.kind.rounded(self.ffn_sub_norm(y)) if self.kind.sub_norms else y)
 
 
 class Model(nn.Module):
@@ -69,20 +85,50 @@ class Model(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.d)
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
         self.norm = RMSNorm(c.d)
-        cos, sin = rope_tables(MAX_CTX, c.d // c.heads)
+        theta = getattr(c, "theta", 10000.0)
+        cos, sin = rope_tables(MAX_CTX, c.d // c.heads, theta)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         for n, p in self.named_parameters():
-            if p.dim() == 2:
+            if p.dim() == 2 and not n.endswith("log_scale"):
                 nn.init.normal_(p, std=0.02 if "embed" in n else p.shape[1] ** -0.5)
             elif "bias" in n:
                 nn.init.zeros_(p)
         for b in self.blocks:
             for p in (b.o.weight, b.down.weight):
                 p.data.mul_((2 * c.layers) ** -0.5)
+        if getattr(c, "copies", False):
+            self.copy_at_first(frequencies(c.d // c.heads, theta))
 
-    def hidden(self, ids, mask=None, past=None, pos=None):
-        """[rows][tokens] to [rows][tokens][d], after the last norm; pos: [rows][tokens], counted from past if None."""
+    def fit(self):
+        """Scales and zero points from the weights as they are."""
+        for m in self.modules():
+            if isinstance(m, lowbit.W2):
+                m.fit()
+
+    @torch.no_grad()
+    def copy_at_first(self, f, sharpness=6.0, match=1.6, embed=0.5):
+        """First weights with an induction head in them, which small models find late or never: a head of the first block
+        attends to the token before and writes down which it was; one of the second looks for places behind the token
+        that it is at and votes for what stands there.  Rotary positions turn biases into a function of the distance;
+        which token it is goes into their slow half."""
+        n, first, second = len(f), self.blocks[0], self.blocks[1]
+        hd, slow = 2 * n, torch.cat([torch.arange(n // 2, n), torch.arange(n + n // 2, 2 * n)])
+        self.embed.weight.mul_(embed / 0.02)
+        self.norm.weight.fill_(0.02 / embed)
+        for w in (first.q.weight[:hd], first.k.weight[:hd]):
+            w.mul_(0.1)
+        first.k.bias[:n] = sharpness
+        first.q.bias[:n], first.q.bias[n:hd] = sharpness * torch.cos(f), -sharpness * torch.sin(f)
+        first.o.weight[:, :hd].mul_((2 * len(self.blocks)) ** 0.5)
+        second.q.weight[:hd], second.k.weight[:hd] = 0, 0
+        second.q.weight[slow] = match * first.v.weight[slow]
+        second.k.weight[slow] = match * first.o.weight[:, slow].t()
+        second.o.weight[:, :hd] = second.v.weight[:hd].t()
+
+    def hidden(self, ids, mask=None, past=None, pos=None, after=None):
+        """[rows][tokens] to [rows][tokens][d], after the last norm; pos: [rows][tokens], counted from past if None;
+        after: a list that gets what leaves each block."""
         n, t = (past[0][2] if past else 0), ids.shape[1]
         cos, sin = (self.cos[n:n + t], self.sin[n:n + t]) if pos is None else (self.cos[pos][:, None],
                                                                                self.sin[pos][:, None])
@@ -91,6 +137,8 @@ class Model(nn.Module):
         x = self.embed(ids)
         for i, b in enumerate(self.blocks):
             x = b(x, mask, cos, sin, past and past[i])
+            if after is not None:
+                after.append(x)
         return self.norm(x)
 
     def logits(self, x):

@@ -257,23 +257,29 @@ class Subject:
         return text
 
 
-# ---- the four tasks: (documents, question, answer) ----
+# ---- the four tasks: documents, and a function of the distance that asks for something in them: (question, answer) ----
 
-def summary(r, test, distance):
+def summary(r, test):
     s = Subject(r, test, 8)
     document = s.tell(r, r.randint(1, 5))
     if r.random() < 0.5:
         document += "\n\n" + Subject(r, test, r.randint(5, 8)).tell(r, r.randint(0, 4))
-    told = s.facts[:r.randint(3, 6)]
-    return [document], f"Summarize what is known about {s.name}.", " ".join(f[distance] for f in told)
+
+    def ask(distance):
+        told = s.facts[:r.randint(3, 6)]
+        return f"Summarize what is known about {s.name}.", " ".join(f[distance] for f in told)
+    return [document], ask
 
 
-def rag(r, test, distance):
+def rag(r, test):
     about, other = Subject(r, test, 8), Subject(r, test, 8)
     documents = [s.tell(r, r.randint(1, 5)) for s in (about, other)]
     r.shuffle(documents)
-    asked = r.sample(about.facts, r.randint(1, 3))
-    return documents, " ".join(f["question"] for f in asked), " ".join(f[distance] for f in asked)
+
+    def ask(distance):
+        asked = r.sample(about.facts, r.randint(1, 3))
+        return " ".join(f["question"] for f in asked), " ".join(f[distance] for f in asked)
+    return documents, ask
 
 
 APPS = "Mail Camera Maps Music Notes Clock Files Photos Calendar Weather Wallet Radio".split()
@@ -284,7 +290,7 @@ LABELS = ["Save", "Send", "Search", "Delete", "Share", "Sound", "Dark mode", "Lo
           "Wallpaper", "Keyboard", "Alarm", "Volume", "History", "Filter", "Download", "Upload", "Profile", "Contacts"]
 
 
-def ui(r, test, distance):
+def ui(r, test):
     """A screen as a list of elements; the script names those to use, in the order asked for."""
     app, elements = r.choice(APPS), []
     for i, label in enumerate(r.sample(LABELS, r.randint(12, 22))):
@@ -295,18 +301,21 @@ def ui(r, test, distance):
     rows = [f'<{k} id="{n}" label="{label}" x="{x}" y="{y}" state="{state}"/>' for k, n, label, (x, y),
             state in elements]
     screen = f'<screen app="{app}">\n' + "\n".join(rows) + "\n</screen>"
-    chosen = [elements[0]] + r.sample(elements[1:], r.randint(2, 5))
-    script = []
-    for k, n, label, (x, y), state in chosen:
-        if distance == "copied":
-            line = f'{ELEMENTS[k]} <{k} id="{n}" label="{label}" x="{x}" y="{y}" state="{state}"/>'
-        elif distance == "lightly":
-            line = f'{ELEMENTS[k]} {k} id="{n}" label="{label}" at x="{x}" y="{y}"'
-        else:
-            line = f"{ELEMENTS[k]}({n}, {x}, {y})  # {label}"
-        script.append(line)
-    steps = ", then ".join(f"{ELEMENTS[k]} {label}" for k, n, label, at, state in chosen)
-    return [screen], f"Write the script for {app}: {steps}.", "\n".join(script)
+
+    def ask(distance):
+        chosen = [elements[0]] + r.sample(elements[1:], r.randint(2, 5))
+        script = []
+        for k, n, label, (x, y), state in chosen:
+            if distance == "copied":
+                line = f'{ELEMENTS[k]} <{k} id="{n}" label="{label}" x="{x}" y="{y}" state="{state}"/>'
+            elif distance == "lightly":
+                line = f'{ELEMENTS[k]} {k} id="{n}" label="{label}" at x="{x}" y="{y}"'
+            else:
+                line = f"{ELEMENTS[k]}({n}, {x}, {y})  # {label}"
+            script.append(line)
+        steps = ", then ".join(f"{ELEMENTS[k]} {label}" for k, n, label, at, state in chosen)
+        return f"Write the script for {app}: {steps}.", "\n".join(script)
+    return [screen], ask
 
 
 GREETINGS, CLOSINGS = ["Hi", "Hello", "Dear", "Hey", "Good morning"], ["See you soon", "Best wishes", "Yours", "Cheers",
@@ -314,32 +323,47 @@ GREETINGS, CLOSINGS = ["Hi", "Hello", "Dear", "Hey", "Good morning"], ["See you 
 THANKS = ["Thanks for your message.", "Thank you for asking!", "Nice to hear from you.", "Good that you ask."]
 
 
-def reply(r, test, distance):
+def reply(r, test):
     """Notes on what is asked, and earlier messages in the style of the one who answers."""
     s, me, friend = Subject(r, test, 8), name(r, test), name(r, test)
     hello, bye, thanks = r.choice(GREETINGS), r.choice(CLOSINGS), r.choice(THANKS)
     earlier = Subject(r, test, 4)
     past = "\n\n".join(f"{hello} {name(r, test)},\n{thanks} {f['lightly']}\n{bye}, {me}"
                        for f in earlier.facts[:r.randint(2, 4)])
-    asked = r.sample(s.facts, r.randint(1, 3))
-    answer = f"{hello} {friend},\n{thanks} " + " ".join(f[distance] for f in asked) + f"\n{bye}, {me}"
-    questions = " ".join(f["question"] for f in asked)
-    return [s.tell(r, r.randint(0, 3)), past], f"Answer this message from {friend} as {me}: {questions}", answer
+    first = [r.sample(s.facts, r.randint(1, 3))]
+
+    def ask(distance):
+        asked = first.pop() if first else r.sample(s.facts, r.randint(1, 3))
+        answer = f"{hello} {friend},\n{thanks} " + " ".join(f[distance] for f in asked) + f"\n{bye}, {me}"
+        questions = " ".join(f["question"] for f in asked)
+        return f"Answer this message from {friend} as {me}: {questions}", answer
+    return [s.tell(r, r.randint(0, 3)), past], ask
 
 
-def make(seed):
-    """{task, distance, seed, documents, question, answer} of a seed."""
+def make(seed, turns=1):
+    """{task, distance, seed, documents, question, answer} of a seed; with further turns, `more`: (question, answer) of
+    each, at any distance."""
     r, task, distance = random.Random(seed), TASKS[seed % 4], DISTANCES[seed // 4 % 3]
-    documents, question, answer = globals()[task](r, seed >= FIRST_TEST_SEED, distance)
-    question += " " + STYLES[distance]
-    return dict(task=task, distance=distance, seed=seed, documents=documents, question=question, answer=answer)
+    documents, ask = globals()[task](r, seed >= FIRST_TEST_SEED)
+
+    def exchange(distance):
+        question, answer = ask(distance)
+        return f"{question} {STYLES[distance]}", answer
+    question, answer = exchange(distance)
+    made = dict(task=task, distance=distance, seed=seed, documents=documents, question=question, answer=answer)
+    if turns > 1:
+        made["more"] = [exchange(r.choice(DISTANCES)) for _ in range(turns - 1)]
+    return made
 
 
 def texts(made):
-    """The prompt as `lutra run --rag` has it, and the same with its answer: ChatML."""
+    """The prompt as `lutra run --rag` has it, its answer, and further prompts and answers of the same chat: ChatML."""
     passages = "".join(f"[{i + 1}] document\n{d}\n\n" for i, d in enumerate(made["documents"]))
-    prompt = f"<|im_start|>user\nPassages:\n\n{passages}{made['question']}<|im_end|>\n<|im_start|>assistant\n"
-    return prompt, prompt + made["answer"] + "<|im_end|>"
+    said = [f"<|im_start|>user\nPassages:\n\n{passages}"]
+    for question, answer in [(made["question"], made["answer"])] + made.get("more", []):
+        said[-1] += f"{question}<|im_end|>\n<|im_start|>assistant\n"
+        said += [answer + "<|im_end|>", "\n<|im_start|>user\n"]
+    return said[:-1]
 
 
 def right(made, text):
