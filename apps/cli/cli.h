@@ -116,7 +116,7 @@ struct engine_options {
     bool pin, quiet, progress, verbose, swa_full;
     const char *spec_type, *draft_model;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
-    float draft_p_min;
+    float draft_p_min, spec_row_cost;
 };
 
 enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */

@@ -41,7 +41,9 @@ static const struct option engine_table[] = {
         .help = "they keep their window only: less memory; a changed past is evaluated again"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
         .help = "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu; "
-                "npu:supergroup: weights in tile groups; or a list in order of preference",
+                "npu:supergroup: weights in tile groups, npu:bitplane: 1- and 2-bit weights as planes, npu:lookup: and "
+                "products by table lookup; or a list in order "
+                "of preference",
         .common = true},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
@@ -68,6 +70,10 @@ static const struct option speculation_table[] = {
     {"--spec-shortlist", "SPEC_SHORTLIST", OPT_INT, AT(spec_shortlist), "N",
         .help = "calibrated: tokens that a prompt's hints are chosen from; 0 = the whole vocabulary", .min = 0,
         .max = SHORTLIST_MOST, .needs = "--spec-type --spec"},
+    {"--spec-row-cost", "SPEC_ROW_COST", OPT_FLOAT, AT(spec_row_cost), "X",
+        .help = "what a further row costs, in passes of one row: how much is drafted is then the same everywhere; "
+                "0 = as measured",
+        .min = 0, .max = 1, .needs = DRAFTS},
 };
 
 static const struct option output_table[] = {
@@ -209,6 +215,7 @@ int engine_open_session(struct engine *e, const struct engine_options *opts, str
     settings.draft_p_min = opts->draft_p_min;
     settings.spec_ngram_size_n = opts->spec_ngram_n;
     settings.spec_shortlist = opts->spec_shortlist;
+    settings.draft_row_cost = opts->spec_row_cost;
     if (open_draft_model(e, opts, &err) < 0) return fail_with(&err);
     settings.draft_model = e->draft_model;
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);

@@ -73,10 +73,6 @@ static const struct option spec_table[] = {
         .help = "what to compare, separated by commas: drafters of --spec-type and store, joined by '+'; auto; all, "
                 "or all-NAME for all but one; replay: probabilities",
         .needs = "--spec"},
-    {"--spec-row-cost", NULL, OPT_FLOAT, AT(spec_row_cost), "X",
-        .help =
-            "what a further row costs, in passes of one row, so that counts are the same everywhere; 0 = as measured",
-        .min = 0, .max = 1, .needs = "--spec"},
 };
 #undef AT
 

@@ -40,7 +40,6 @@ struct eval_options {
     int limit, n, parallel, max_tokens, timed, budget;
     bool vote, greedy, table, keep_texts;
     const char *spec, *spec_mode, *spec_methods; /* spec.h */
-    float spec_row_cost;
 };
 
 enum eval_source_kind { EVAL_GREEDY, EVAL_SAMPLES, EVAL_SEARCH, EVAL_CHOICES };

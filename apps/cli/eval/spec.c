@@ -74,7 +74,9 @@ static int add_methods(struct spec_run *run)
         code = add_method(run, at, n);
         at += n;
     }
-    if (!code && !list && run->opts->engine.draft_model) code = add_method(run, "draft", 5);
+    static const char *const with_model[] = {"draft", "auto+draft"};
+    for (int i = 0; !code && !list && run->opts->engine.draft_model && i < 2; i++)
+        code = add_method(run, with_model[i], strlen(with_model[i]));
     for (int i = 0; !code && !list && i < N_PART; i++)
         code = add_method(run, rest, (size_t)snprintf(rest, sizeof rest, "all-%s", part[i]));
     return code;
@@ -230,7 +232,6 @@ static int open_session(struct spec_run *run, struct spec_method *m)
     lutra_session_settings_init(&settings, sizeof settings);
     settings.n_ctx =
         opts.n_ctx ? opts.n_ctx : run->set.longest + (run->mode == SPEC_FORCED ? 1 : run->opts->max_tokens);
-    settings.draft_row_cost = run->opts->spec_row_cost;
     opts.spec_type = *m->types ? m->types : "none";
     opts.quiet = true;
     lutra_model *draft_model = run->engine.draft_model;

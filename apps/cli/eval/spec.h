@@ -91,7 +91,7 @@ double spec_length(const struct spec_run *run, const struct spec_method *m, int 
 struct spec_pair {
     const struct spec_method *of, *to;
 };
-enum { SPEC_PAIRS_MAX = SPEC_METHODS_MAX + 8 };
+enum { SPEC_PAIRS_MAX = SPEC_METHODS_MAX + 16 };
 /* Against the baselines, and all against all but one; as far as they are among the methods.  Returns how many. */
 int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX]);
 struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance);

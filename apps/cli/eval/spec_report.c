@@ -80,7 +80,7 @@ static json_t *settings_json(const struct spec_run *run)
     const struct eval_options *o = run->opts;
     json_t *out = json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:i, s:f}", "spec", o->spec, "mode", o->spec_mode, "model",
         o->engine.model, "questions", run->set.n, "seed", (json_int_t)run->sampling.seed, "temperature",
-        (double)run->sampling.temperature, "max_tokens", o->max_tokens, "row_cost", (double)o->spec_row_cost);
+        (double)run->sampling.temperature, "max_tokens", o->max_tokens, "row_cost", (double)o->engine.spec_row_cost);
     if (o->engine.draft_model) json_object_set_new(out, "draft_model", json_string(o->engine.draft_model));
     return out;
 }

@@ -34,7 +34,9 @@ static const struct spec_method *find_method(const struct spec_run *run, const c
 int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX])
 {
     static const char *const base[][2] = {{SPEC_OURS_OF_PLD, "ngram-simple"}, {"auto", "ngram-simple"},
-        {"auto", "suffix"}, {"auto", "suffix+store"}, {"auto", "recycle"}, {"auto", "draft"}, {"all", "auto"}};
+        {"auto", "suffix"}, {"auto", "suffix+store"}, {"auto", "recycle"}, {"auto", "draft"}, {"all", "auto"},
+        {"auto+draft", "ngram-simple"}, {"auto+draft", "suffix+store"}, {"auto+draft", "auto"},
+        {"auto+draft", "draft"}};
     int n = 0;
     for (size_t i = 0; i < sizeof base / sizeof *base; i++) {
         struct spec_pair p = {find_method(run, base[i][0]), find_method(run, base[i][1])};
