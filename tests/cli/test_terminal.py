@@ -172,7 +172,8 @@ def narrow(folder):
     fcntl.ioctl(t.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 8, 0, 0))  # narrower while typing
     ask(t, text[100:] + HOME + b"<")
     check(t.saved() == ["<" + text.decode()], f"narrow window: {t.saved()}")
-    check(t.close() == 0, "narrow window: end")
+    code = t.close()
+    check(code == 0, f"narrow window: end with {code}")
 
 
 def interrupts(folder):

@@ -249,7 +249,8 @@ void line_close(struct line_editor **editor)
 /* While a line is edited pastes are marked, and changes of the window are seen. */
 static void watch_screen(bool on)
 {
-    struct sigaction action = {.sa_handler = on ? on_screen : SIG_DFL};
+    /* Restarted: an interrupted write would lose a part of the screen. poll() wakes up all the same. */
+    struct sigaction action = {.sa_handler = on ? on_screen : SIG_DFL, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGWINCH, &action, NULL);
     sigaction(SIGCONT, &action, NULL);
