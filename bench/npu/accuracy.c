@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * What an NPU's weight layout costs in accuracy: perplexity and greedy answers of a model whose matrices are replaced
- * by what a scheme makes of them [TTS Tables 1, 4], on any device [TTS Table 5: --device npu-sim beside cpu].
+ * by what a scheme makes of them [TTS Tables 1, 4], on any devices [TTS Table 5: --device cpu,npu-sim].
  *
- *     lutra-npu-accuracy [--device NAME] [--only attention|products] [--answers N] [--problems N] \
+ *     lutra-npu-accuracy [--device LIST] [--only attention|products] [--answers N] [--problems N] \
  *         MODEL PROBLEMS SCHEME...
+ *     lutra-npu-accuracy [--device LIST] [--only attention|products] [--problems N] --chunk N MODEL TEXT SCHEME...
  *
  * --only: just attention (halves, exp by table), or just matrices (tiles of halves) and the head, on the device; the
  * CPU does the rest.
  * PROBLEMS: JSON lines of question, steps, answer (models/abacus-test.jsonl).  Perplexity is over the tokens of the
- * worked solutions under the model's chat template; answers are decoded greedily.  Matrices of the layers only:
- * embedding and head stay.
+ * worked solutions under the model's chat template; answers are decoded greedily.
+ * TEXT: any, in pieces of --chunk tokens, each from an empty cache; the second half of a piece counts.
+ * Matrices of the layers only: embedding and head stay.  Behind the first line, what a line adds to the first one's
+ * loss, in 1/1000 nats a token, with a 95 % interval over the problems or pieces.
  */
 #include <jansson.h>
 #include <math.h>
@@ -34,7 +37,7 @@ static const struct {
 } schemes[] = {{"f16", "the file as it is"}, {"groups", "Q4_0: groups of 32 along k"},
     {"tiles", "supergroups: 2 k x 16 outputs"}, {"groups-down8", "Q4_0, ffn_down Q8_0"},
     {"tiles-down8", "supergroups, ffn_down in 8-bit supergroups"}, {"channel", "one 4-bit scale per output"}};
-enum { F16, GROUPS, TILES, GROUPS_DOWN8, TILES_DOWN8, CHANNEL, N_SCHEMES, TOKENS_MAX = 1024 };
+enum { F16, GROUPS, TILES, GROUPS_DOWN8, TILES_DOWN8, CHANNEL, N_SCHEMES, TOKENS_MAX = 1024, PIECES_MAX = 4096 };
 
 static void stop(const char *what)
 {
@@ -150,13 +153,19 @@ static void write_model(const char *in, const char *out, int scheme)
     weights_close(&w);
 }
 
+/* Of each problem or piece of text. */
+struct losses {
+    double nll[PIECES_MAX];
+    int n_tok[PIECES_MAX];
+    int n;
+};
+
 struct bench {
     lutra_runtime *runtime;
     lutra_model *model;
     lutra_session *session;
-    double nll;
-    long n_tok;
-    int n_problem, n_answer, n_right;
+    struct losses loss;
+    int n_answer, n_right;
     char text[8192];
     size_t n_text;
 };
@@ -192,6 +201,8 @@ static int tokens_of(struct bench *b, json_t *problem, int32_t *tok, int *n_prom
 
 static void add_perplexity(struct bench *b, const int32_t *tok, int n, int n_prompt)
 {
+    double *nll = &b->loss.nll[b->loss.n];
+    int *n_tok = &b->loss.n_tok[b->loss.n++];
     static struct lutra_row row[TOKENS_MAX];
     struct lutra_error err = {0};
     int32_t seq;
@@ -206,9 +217,8 @@ static void add_perplexity(struct bench *b, const int32_t *tok, int n, int n_pro
     check(lutra_forward(b->session, row, n - 1, sizeof *row, &err), &err);
     const struct lutra_row_result *r;
     for (int i = 0; (r = lutra_forward_result(b->session, i)); i++)
-        b->nll += r->log_sum_exp - r->target_logit, b->n_tok++;
+        *nll += r->log_sum_exp - r->target_logit, ++*n_tok;
     lutra_seq_close(b->session, seq);
-    b->n_problem++;
 }
 
 static int keep_text(void *user, const struct lutra_piece *piece)
@@ -266,10 +276,60 @@ static void keep_only(struct device *device, const char *only)
     device->ops = &narrow.ops;
 }
 
-static void judge(const char *path, const char *device, const char *only, const char *problems, int n_problems,
-    int n_answers, int scheme)
+struct task {
+    const char *only, *path; /* problems, or text where chunk > 0 */
+    int n_problems, n_answers, chunk;
+};
+
+static void add_problems(struct bench *b, const struct task *t)
 {
-    struct bench b = {0};
+    char line[16384];
+    static int32_t tok[TOKENS_MAX];
+    FILE *f = fopen(t->path, "r");
+    if (!f) stop("the problems cannot be read");
+    while (b->loss.n < t->n_problems && fgets(line, sizeof line, f)) {
+        json_t *problem = json_loads(line, 0, NULL);
+        int n_prompt, n = problem ? tokens_of(b, problem, tok, &n_prompt) : 0;
+        if (!n) stop("a line that is no problem, or too long");
+        add_perplexity(b, tok, n, n_prompt);
+        if (b->n_answer < t->n_answers) add_answer(b, problem, tok, n_prompt);
+        json_decref(problem);
+    }
+    fclose(f);
+}
+
+static void add_text(struct bench *b, const struct task *t)
+{
+    struct lutra_error err = {0};
+    FILE *f = fopen(t->path, "rb");
+    if (!f || fseek(f, 0, SEEK_END)) stop("the text cannot be read");
+    long n_bytes = ftell(f);
+    rewind(f);
+    char *text = memory((size_t)n_bytes + 1);
+    int32_t *tok = memory((size_t)(n_bytes + 16) * sizeof *tok);
+    int n;
+    if (fread(text, 1, (size_t)n_bytes, f) != (size_t)n_bytes) stop("the text cannot be read");
+    check(lutra_tokenize(b->model, text, (size_t)n_bytes, 0, tok, (int)n_bytes + 16, &n, &err), &err);
+    for (int i = 0; i + t->chunk <= n && b->loss.n < t->n_problems; i += t->chunk)
+        add_perplexity(b, tok + i, t->chunk, t->chunk / 2);
+    if (!b->loss.n) stop("the text is shorter than a piece");
+    fclose(f), free(text), free(tok);
+}
+
+/* What b adds to a per token, and half of its 95 % interval: of a ratio of sums, over the pieces. */
+static double added(const struct losses *a, const struct losses *b, double *half)
+{
+    double sum = 0, n_tok = 0, square = 0;
+    for (int i = 0; i < b->n; i++) sum += b->nll[i] - a->nll[i], n_tok += b->n_tok[i];
+    double mean = sum / n_tok;
+    for (int i = 0; i < b->n; i++) square += pow(b->nll[i] - a->nll[i] - mean * b->n_tok[i], 2);
+    *half = b->n > 1 ? 1.96 * sqrt(square * b->n / (b->n - 1)) / n_tok : INFINITY;
+    return mean;
+}
+
+static void judge(const char *path, const char *device, const struct task *t, int scheme, struct losses *first)
+{
+    static struct bench b;
     struct lutra_error err = {0};
     struct lutra_runtime_settings rs;
     lutra_runtime_settings_init(&rs, sizeof rs);
@@ -277,28 +337,29 @@ static void judge(const char *path, const char *device, const char *only, const 
     lutra_model_settings_init(&ms, sizeof ms);
     struct lutra_session_settings ss;
     lutra_session_settings_init(&ss, sizeof ss);
-    char line[16384];
-    static int32_t tok[TOKENS_MAX];
     rs.device = device;
     ms.packed = "";
     ss.n_ctx = ss.n_batch = ss.n_out = TOKENS_MAX;
+    memset(&b, 0, sizeof b);
     check(lutra_runtime_open(&b.runtime, &rs, &err), &err);
+    const char *only = strcmp(device, "cpu") ? t->only : NULL;
     if (only) keep_only(b.runtime->device[0], only);
     check(lutra_model_open(&b.model, b.runtime, path, &ms, &err), &err);
     check(lutra_session_open(&b.session, b.model, &ss, &err), &err);
-    FILE *f = fopen(problems, "r");
-    if (!f) stop("the problems cannot be read");
-    while (b.n_problem < n_problems && fgets(line, sizeof line, f)) {
-        json_t *problem = json_loads(line, 0, NULL);
-        int n_prompt, n = problem ? tokens_of(&b, problem, tok, &n_prompt) : 0;
-        if (!n) stop("a line that is no problem, or too long");
-        add_perplexity(&b, tok, n, n_prompt);
-        if (b.n_answer < n_answers) add_answer(&b, problem, tok, n_prompt);
-        json_decref(problem);
-    }
-    fclose(f);
-    printf("| %s | %s | %s%s%s | %.6f | %ld | %d / %d |\n", schemes[scheme].name, schemes[scheme].what, device,
-        only ? ", only " : "", only ? only : "", exp(b.nll / (double)b.n_tok), b.n_tok, b.n_right, b.n_answer);
+    if (t->chunk)
+        add_text(&b, t);
+    else
+        add_problems(&b, t);
+    double sum = 0, n_tok = 0;
+    for (int i = 0; i < b.loss.n; i++) sum += b.loss.nll[i], n_tok += b.loss.n_tok[i];
+    printf("| %s | %s | %s%s%s | %.6f | ", schemes[scheme].name, schemes[scheme].what, device, only ? ", only " : "",
+        only ? only : "", exp(sum / n_tok));
+    if (first->n) {
+        double half, mean = added(first, &b.loss, &half);
+        printf("%.2f +- %.2f", 1000 * mean, 1000 * half);
+    } else
+        *first = b.loss;
+    printf(" | %.0f | %d / %d |\n", n_tok, b.n_right, b.n_answer);
     fflush(stdout);
     lutra_session_close(&b.session);
     lutra_model_close(&b.model);
@@ -307,32 +368,42 @@ static void judge(const char *path, const char *device, const char *only, const 
 
 int main(int argc, char **argv)
 {
-    const char *device = "cpu", *only = NULL;
-    int n_answers = 0, n_problems = 1 << 30, i = 1;
+    static struct losses first;
+    char *devices = NULL;
+    struct task t = {.n_problems = PIECES_MAX};
+    int i = 1;
     for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
         if (!strcmp(argv[i], "--device"))
-            device = argv[i + 1];
+            devices = argv[i + 1];
         else if (!strcmp(argv[i], "--only") && (!strcmp(argv[i + 1], "attention") || !strcmp(argv[i + 1], "products")))
-            only = argv[i + 1];
+            t.only = argv[i + 1];
         else if (!strcmp(argv[i], "--answers"))
-            n_answers = atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--problems"))
-            n_problems = atoi(argv[i + 1]);
+            t.n_answers = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--problems") && atoi(argv[i + 1]) > 0 && atoi(argv[i + 1]) <= PIECES_MAX)
+            t.n_problems = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--chunk") && atoi(argv[i + 1]) > 1 && atoi(argv[i + 1]) <= TOKENS_MAX)
+            t.chunk = atoi(argv[i + 1]);
         else
-            stop("options: --device NAME, --only attention|products, --answers N, --problems N");
+            stop("options: --device LIST, --only attention|products, --answers N, --problems N (up to 4096), "
+                 "--chunk N (2 to 1024)");
     }
     if (argc - i < 3)
         stop("usage: [options] MODEL PROBLEMS SCHEME...  (f16 groups tiles groups-down8 tiles-down8 channel)");
-    printf("| scheme | | device | perplexity | tokens | greedy answers |\n|---|---|---|---|---|---|\n");
+    if (t.chunk && t.n_answers) stop("a text has no answers: --chunk and --answers exclude each other");
+    t.path = argv[i + 1];
+    printf("| scheme | | device | perplexity | added, 10^-3 nats | tokens | greedy answers |\n"
+           "|---|---|---|---|---|---|---|\n");
     for (int a = i + 2; a < argc; a++) {
-        char path[] = "/tmp/lutra-accuracy-XXXXXX";
+        char path[] = "/tmp/lutra-accuracy-XXXXXX", cpu[] = "cpu";
         int s = 0, fd;
         while (s < N_SCHEMES && strcmp(argv[a], schemes[s].name) != 0) s++;
         if (s == N_SCHEMES) stop("unknown scheme");
         if ((fd = mkstemp(path)) < 0) stop("no temporary file");
         close(fd);
         write_model(argv[i], path, s);
-        judge(path, device, only, argv[i + 1], n_problems, n_answers, s);
+        char *list = strdup(devices ? devices : cpu);
+        for (char *d = strtok(list, ","); d; d = strtok(NULL, ",")) judge(path, d, &t, s, &first);
+        free(list);
         unlink(path);
     }
     return 0;

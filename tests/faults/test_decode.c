@@ -66,6 +66,7 @@ static void no_allocation_in_any_shape(void **state)
     int32_t prompt[90];
     for (int i = 0; i < 90; i++) prompt[i] = token_at(i);
     for (int i = 0; (shape = lutra_make_model_shape(i)); i++) {
+        if (SANITIZED && i % 4 != 0) continue; /* what is counted is the same there, and takes five times as long */
         if (strncmp(shape, "tiny-", 5) != 0) continue;
         struct fixture f;
         struct lutra_session_settings ss;
