@@ -6,6 +6,7 @@
  *     lutra-npu-accuracy [--device LIST] [--only attention|products] [--answers N] [--problems N] \
  *         MODEL PROBLEMS SCHEME...
  *     lutra-npu-accuracy [--device LIST] [--only attention|products] [--problems N] --chunk N MODEL TEXT SCHEME...
+ *     lutra-npu-accuracy --write OUT.gguf MODEL SCHEME        for `lutra perplexity --winogrande` and its like
  *
  * --only: just attention (halves, exp by table), or just matrices (tiles of halves) and the head, on the device; the
  * CPU does the rest.
@@ -118,6 +119,14 @@ static void replace(float *x, uint32_t k, uint32_t n, int scheme, bool down)
         by_channel(x, k, n);
 }
 
+static int scheme_of(const char *name)
+{
+    for (int s = 0; s < N_SCHEMES; s++)
+        if (strcmp(name, schemes[s].name) == 0) return s;
+    stop("unknown scheme");
+    return 0;
+}
+
 /* The model with its layers' matrices replaced, values as halves: what tiles hold. */
 static void write_model(const char *in, const char *out, int scheme)
 {
@@ -216,8 +225,7 @@ static void add_perplexity(struct bench *b, const int32_t *tok, int n, int n_pro
             .target = tok[i + 1]};
     check(lutra_forward(b->session, row, n - 1, sizeof *row, &err), &err);
     const struct lutra_row_result *r;
-    for (int i = 0; (r = lutra_forward_result(b->session, i)); i++)
-        *nll += r->log_sum_exp - r->target_logit, ++*n_tok;
+    for (int i = 0; (r = lutra_forward_result(b->session, i)); i++) *nll += r->log_sum_exp - r->target_logit, ++*n_tok;
     lutra_seq_close(b->session, seq);
 }
 
@@ -369,7 +377,7 @@ static void judge(const char *path, const char *device, const struct task *t, in
 int main(int argc, char **argv)
 {
     static struct losses first;
-    char *devices = NULL;
+    char *devices = NULL, *out = NULL;
     struct task t = {.n_problems = PIECES_MAX};
     int i = 1;
     for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
@@ -377,6 +385,8 @@ int main(int argc, char **argv)
             devices = argv[i + 1];
         else if (!strcmp(argv[i], "--only") && (!strcmp(argv[i + 1], "attention") || !strcmp(argv[i + 1], "products")))
             t.only = argv[i + 1];
+        else if (!strcmp(argv[i], "--write"))
+            out = argv[i + 1];
         else if (!strcmp(argv[i], "--answers"))
             t.n_answers = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--problems") && atoi(argv[i + 1]) > 0 && atoi(argv[i + 1]) <= PIECES_MAX)
@@ -385,7 +395,11 @@ int main(int argc, char **argv)
             t.chunk = atoi(argv[i + 1]);
         else
             stop("options: --device LIST, --only attention|products, --answers N, --problems N (up to 4096), "
-                 "--chunk N (2 to 1024)");
+                 "--chunk N (2 to 1024), --write OUT");
+    }
+    if (out && argc - i == 2) {
+        write_model(argv[i], out, scheme_of(argv[i + 1]));
+        return 0;
     }
     if (argc - i < 3)
         stop("usage: [options] MODEL PROBLEMS SCHEME...  (f16 groups tiles groups-down8 tiles-down8 channel)");
@@ -395,9 +409,7 @@ int main(int argc, char **argv)
            "|---|---|---|---|---|---|---|\n");
     for (int a = i + 2; a < argc; a++) {
         char path[] = "/tmp/lutra-accuracy-XXXXXX", cpu[] = "cpu";
-        int s = 0, fd;
-        while (s < N_SCHEMES && strcmp(argv[a], schemes[s].name) != 0) s++;
-        if (s == N_SCHEMES) stop("unknown scheme");
+        int s = scheme_of(argv[a]), fd;
         if ((fd = mkstemp(path)) < 0) stop("no temporary file");
         close(fd);
         write_model(argv[i], path, s);
