@@ -2,7 +2,8 @@
 
 usage: package.py CASE BUILD SOURCE CC CXX      exit status 77 (skipped) where a tool is missing
 
-Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, python, growth.
+Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, python, growth,
+bare.
 """
 import json
 import os
@@ -157,6 +158,16 @@ def subfolder():
             answers(f"{tmp}/complete")
         else:
             run("cmake", "--build", tmp, "--target", "lutra_base")
+
+
+def bare():
+    """A build system comes out where the NPU's compiler and emulator, or libraries that some users need, are missing."""
+    need("cmake", "ninja", "pkg-config")
+    libraries = [f"LUTRA_{name}=OFF" for name in ("SQLITE", "LIBEDIT", "LIBCURL", "LIBXML2")]
+    for missing in (["NPU_CLANG=", "NPU_LLD=", "NPU_QEMU="], ["NPU_QEMU="], libraries):
+        with tempfile.TemporaryDirectory() as tmp:
+            run("cmake", "-S", SOURCE, "-B", tmp, "-G", "Ninja", f"-DCMAKE_C_COMPILER={CC}",
+                *(f"-D{setting}" for setting in missing))
 
 
 def python():
