@@ -1,9 +1,9 @@
-"""Writes a checkpoint of few bits (lowbit.py) as a Hugging Face folder that holds its weights exactly.
+"""Writes a checkpoint, of few bits (lowbit.py) or of floats, as a Hugging Face folder.
 
 usage: export_folder.py OUT_DIR FOLDER
 
-w2 becomes GPTQ v2 (Qwen2ForCausalLM), b158 BitNet's packed bytes (BitNetForCausalLM); the embedding has halves, vectors
-floats.
+w2 becomes GPTQ v2 (Qwen2ForCausalLM), b158 BitNet's packed bytes (BitNetForCausalLM), exactly; others get halves as
+export.py's.  The embedding has halves, vectors floats.
 """
 import json
 import os
@@ -22,7 +22,9 @@ from model import MAX_CTX, Model
 NAMES = dict(attn_norm="input_layernorm", ffn_norm="post_attention_layernorm", attn_sub_norm="self_attn.attn_sub_norm",
              ffn_sub_norm="mlp.ffn_sub_norm", q="self_attn.q_proj", k="self_attn.k_proj", v="self_attn.v_proj",
              o="self_attn.o_proj", gate="mlp.gate_proj", up="mlp.up_proj", down="mlp.down_proj")
-CONFIG = {"w2": {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
+QWEN2 = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu"}
+CONFIG = {"float": QWEN2,
+          "w2": {**QWEN2,
                  "quantization_config": {"quant_method": "gptq", "checkpoint_format": "gptq_v2", "bits": 2,
                                          "group_size": lowbit.GROUP, "desc_act": False, "sym": False}},
           "b158": {"architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "hidden_act": "relu2",
@@ -57,6 +59,13 @@ def floats(t, kind="F32"):
     return kind, t.numpy().astype({"F32": "<f4", "F16": "<f2"}[kind])
 
 
+def halves(m):
+    yield "weight", *floats(m.weight, "F16")
+
+
+WRITERS = {"float": halves, "w2": gptq, "b158": bitnet}
+
+
 def tensors(model, kind):
     yield "model.embed_tokens.weight", *floats(model.embed.weight, "F16")
     yield "model.norm.weight", *floats(model.norm.weight)
@@ -66,7 +75,7 @@ def tensors(model, kind):
             if not isinstance(m, torch.nn.Linear):
                 yield base + "weight", *floats(m.weight)
                 continue
-            for part, dtype, value in (gptq if kind == "w2" else bitnet)(m):
+            for part, dtype, value in WRITERS[kind](m):
                 yield base + part, dtype, value
             if m.bias is not None:
                 yield base + "bias", *floats(m.bias)
@@ -103,14 +112,12 @@ def main(src, out):
     ck = torch.load(os.path.join(src, "checkpoint.pt"), map_location="cpu")
     c = SimpleNamespace(**ck["config"])
     kind = getattr(c, "weights", "float")
-    if kind not in CONFIG:
-        sys.exit(f"{src}: weights '{kind}': export.py writes these")
     model = Model(c)
     model.load_state_dict(ck["model"])
     tok = bpe.Tokenizer.load(os.path.join(src, "tokenizer.json"))
     config = dict(hidden_size=c.d, num_hidden_layers=c.layers, intermediate_size=c.ff, num_attention_heads=c.heads,
                   num_key_value_heads=c.kv, vocab_size=c.vocab, max_position_embeddings=MAX_CTX, rms_norm_eps=1e-6,
-                  rope_theta=10000.0, tie_word_embeddings=True, torch_dtype="float16",
+                  rope_theta=float(getattr(c, "theta", 10000.0)), tie_word_embeddings=True, torch_dtype="float16",
                   bos_token_id=tok.id["<|endoftext|>"], eos_token_id=tok.id["<|im_end|>"], **CONFIG[kind])
     os.makedirs(out, exist_ok=True)
     safetensors(os.path.join(out, "model.safetensors"), tensors(model, kind))
