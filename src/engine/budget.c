@@ -434,6 +434,10 @@ int budget_open(struct budget **out, lutra_runtime *rt, const char *path, const 
     if (rc == 0) rc = run(b, q, err);
     lutra_session_close(&b->s);
     lutra_model_close(&b->model);
+    for (int i = 0; i < b->n; i++) {
+        free(b->candidate[i].bytes);
+        b->candidate[i].bytes = NULL;
+    }
     free(b->ids);
     free(b->logits);
     b->ids = NULL;
@@ -446,10 +450,7 @@ void budget_close(struct budget **budget)
 {
     struct budget *b = *budget;
     if (!b) return;
-    for (int i = 0; i < b->n; i++) {
-        free(b->candidate[i].bytes);
-        free(b->candidate[i].pattern);
-    }
+    for (int i = 0; i < b->n; i++) free(b->candidate[i].pattern);
     imatrix_close(&b->imatrix);
     free(b->candidate);
     free(b->rule);

@@ -94,6 +94,11 @@ cmp -s "$WORK/c.gguf" "$WORK/w.gguf" && fail 'calibration changed nothing'
     "$LUTRA" quantize "$MODEL" "$WORK/r.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 64 --resume
 ) >/dev/null 2>&1
 [ -e "$WORK/r.gguf" ] && fail 'a killed calibration left a model'
+(
+    ulimit -f 300
+    "$LUTRA" quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 64
+) >/dev/null 2>&1
+[ -z "$(ls -A "$WORK/empty")" ] || fail 'a killed calibration left something'
 lutra quantize "$MODEL" "$WORK/r.gguf" Q4_1 --calibrate "$WORK/calibration" --calibrate-ctx 64 --resume
 expect_code 1 'resumed with another type'
 expect_err 'r.gguf.calibrated: kept by a run with another model, text, types' 'resumed with another type'
