@@ -147,6 +147,7 @@ static int measure_errors(struct budget *b, struct candidate *c, struct lutra_er
     float *x = malloc((2 * rows + 1) * n_in * sizeof *x), *y = x + rows * n_in, *weight = y + rows * n_in;
     uint8_t *source = malloc(rows * from_bytes), *out = malloc(rows * n_in * sizeof *x);
     int rc = x && source && out ? 0 : no_memory(err);
+    weights_fetch(b->model->weights, c->t);
     for (size_t r = 0; r < rows && rc == 0; r++) {
         memcpy(source + r * from_bytes, (const char *)c->t->data + r * all / rows * from_bytes, from_bytes);
         quant_info_of(part.type)->dequantize(source + r * from_bytes, x + r * n_in, n_in);
