@@ -70,7 +70,7 @@ static int compile_part(
 bool cpu_matmul_has_bulk(const struct op *op)
 {
     for (int i = 0; i < op->n_weight; i++)
-        if (op->weight[i]->packed->bulk) return true;
+        if (op->weight[i]->packed && op->weight[i]->packed->bulk) return true;
     return false;
 }
 

@@ -147,6 +147,7 @@ static int measure_errors(struct budget *b, struct candidate *c, struct lutra_er
     float *x = malloc((2 * rows + 1) * n_in * sizeof *x), *y = x + rows * n_in, *weight = y + rows * n_in;
     uint8_t *source = malloc(rows * from_bytes), *out = malloc(rows * n_in * sizeof *x);
     int rc = x && source && out ? 0 : no_memory(err);
+    weights_fetch(b->model->weights, c->t);
     for (size_t r = 0; r < rows && rc == 0; r++) {
         memcpy(source + r * from_bytes, (const char *)c->t->data + r * all / rows * from_bytes, from_bytes);
         quant_info_of(part.type)->dequantize(source + r * from_bytes, x + r * n_in, n_in);
@@ -434,6 +435,10 @@ int budget_open(struct budget **out, lutra_runtime *rt, const char *path, const 
     if (rc == 0) rc = run(b, q, err);
     lutra_session_close(&b->s);
     lutra_model_close(&b->model);
+    for (int i = 0; i < b->n; i++) {
+        free(b->candidate[i].bytes);
+        b->candidate[i].bytes = NULL;
+    }
     free(b->ids);
     free(b->logits);
     b->ids = NULL;
@@ -446,10 +451,7 @@ void budget_close(struct budget **budget)
 {
     struct budget *b = *budget;
     if (!b) return;
-    for (int i = 0; i < b->n; i++) {
-        free(b->candidate[i].bytes);
-        free(b->candidate[i].pattern);
-    }
+    for (int i = 0; i < b->n; i++) free(b->candidate[i].pattern);
     imatrix_close(&b->imatrix);
     free(b->candidate);
     free(b->rule);

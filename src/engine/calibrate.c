@@ -15,7 +15,7 @@
 struct matrix {
     const struct tensor *t;
     enum quant_type type;
-    uint8_t *bytes; /* of the whole tensor; NULL: not reached, or stays as it is */
+    bool rounded; /* false: not reached, or stays as it is */
 };
 
 struct calibration {
@@ -27,7 +27,10 @@ struct calibration {
     size_t n_matrix;
     double *h; /* [n_in][n_in] of the matmul whose inputs are coming, upper triangle */
     int n_done, n_matmul;
-    struct kept *kept; /* finished matrices, in a file; NULL: they are not kept */
+    struct kept *kept;         /* finished matrices, in a file */
+    uint8_t *held[OP_WEIGHTS]; /* [n_held] those that the model computes with now */
+    int n_held;
+    void *ready; /* the one that is being written */
 };
 
 static int no_memory(struct lutra_error *err)
@@ -118,6 +121,7 @@ static int compute(struct calibration *c, struct rounding *r, const char *name, 
     }
     weights_fetch(c->model->weights, r->t);
     int rc = rounding_run(c->model->runtime->pool, r, err);
+    weights_drop_pages(c->model->weights, r->t);
     quant_gptq_close(&g);
     return rc;
 }
@@ -129,25 +133,31 @@ static int round_weight(struct calibration *c, struct weight *w, struct lutra_er
     struct matrix *m = matrix_of(c, w, &first);
     uint64_t tensor = (uint64_t)(m - c->matrix);
     struct tensor to = w->tensor;
-    size_t row_bytes = rounding_row_bytes(&to, m->type);
-    if (!m->bytes) m->bytes = malloc((size_t)m->t->ne[1] * row_bytes);
-    if (!m->bytes) return no_memory(err);
-    struct rounding r = {
-        .path = weights_path(c->model->weights), .t = &w->tensor, .type = m->type, .out = m->bytes + first * row_bytes};
     to.type = m->type;
-    to.data = r.out;
-    to.bytes = (size_t)to.ne[1] * row_bytes;
+    to.bytes = (size_t)to.ne[1] * rounding_row_bytes(&to, m->type);
+    struct rounding r = {
+        .path = weights_path(c->model->weights), .t = &w->tensor, .type = m->type, .out = malloc(to.bytes)};
+    if (!r.out) return no_memory(err);
+    to.data = c->held[c->n_held++] = r.out;
     if (!kept_read(c->kept, tensor, first, r.out, to.bytes)) {
         TRY(compute(c, &r, m->t->name, err));
-        if (c->kept) TRY(kept_add(c->kept, tensor, first, r.out, to.bytes, err));
+        TRY(kept_add(c->kept, tensor, first, r.out, to.bytes, err));
     }
+    m->rounded = true;
     return observe_exchange(c->s, w, &to, err);
 }
 
+static void drop_held(struct calibration *c)
+{
+    while (c->n_held > 0) free(c->held[--c->n_held]);
+}
+
+/* The operations before it are over. */
 static int round_op(void *user, const struct op *op, struct lutra_error *err)
 {
     struct calibration *c = user;
     int rc = 0;
+    drop_held(c);
     for (int k = 0; k < op->n_weight && rc == 0; k++)
         if (changes(c, op->weight[k])) rc = round_weight(c, op->weight[k], err);
     free(c->h);
@@ -197,8 +207,10 @@ static uint64_t key_of(const struct calibration *c, const int32_t *ids, int n_ch
     }
     for (size_t i = 0; i < c->n_matrix; i++) {
         const struct tensor *t = c->matrix[i].t;
+        weights_fetch(c->model->weights, t);
         uint64_t of[] = {c->matrix[i].type, t->type, (uint64_t)t->ne[0], hash_parts(t->data, t->bytes)};
         key = hash_bytes(hash_bytes(key, t->name, strlen(t->name)), of, sizeof of);
+        weights_drop_pages(c->model->weights, t);
     }
     return key;
 }
@@ -207,8 +219,9 @@ static int open_kept(
     struct calibration *c, const char *out_path, const int32_t *ids, int n_chunk, struct lutra_error *err)
 {
     char what[64];
-    if (!c->set->resume) return 0;
-    TRY(kept_open(&c->kept, out_path, key_of(c, ids, n_chunk), err));
+    if (!c->set->resume) return kept_open(&c->kept, out_path, NULL, err);
+    uint64_t key = key_of(c, ids, n_chunk);
+    TRY(kept_open(&c->kept, out_path, &key, err));
     snprintf(what, sizeof what, "%d finished matrices are there already", kept_count(c->kept));
     if (kept_count(c->kept)) tell(c, LUTRA_LOG_INFO, out_path, what);
     return 0;
@@ -234,7 +247,7 @@ static int open_model(struct calibration *c, lutra_runtime *rt, const char *path
     lutra_model_settings_init(&set, sizeof set);
     set.progress = c->set->progress;
     set.progress_user = c->set->progress_user;
-    return lutra_model_open(&c->model, rt, path, &set, err);
+    return model_open_by_piece(&c->model, rt, path, &set, err);
 }
 
 int calibration_open(struct calibration **out, lutra_runtime *rt, const char *path, const char *out_path,
@@ -265,16 +278,33 @@ void calibration_close(struct calibration **calibration, bool written)
     kept_close(&c->kept, written);
     lutra_session_close(&c->s);
     lutra_model_close(&c->model);
-    for (size_t i = 0; i < c->n_matrix; i++) free(c->matrix[i].bytes);
+    drop_held(c);
+    free(c->ready);
     free(c->matrix);
     free(c);
     *calibration = NULL;
 }
 
-const void *calibration_ready(void *calibration, const struct tensor *t, enum quant_type type)
+int calibration_ready(
+    void *calibration, const struct tensor *t, enum quant_type type, const void **bytes, struct lutra_error *err)
 {
-    const struct calibration *c = calibration;
-    for (size_t i = 0; i < c->n_matrix; i++)
-        if (strcmp(c->matrix[i].t->name, t->name) == 0 && c->matrix[i].type == type) return c->matrix[i].bytes;
-    return NULL;
+    struct calibration *c = calibration;
+    const struct matrix *m = NULL;
+    size_t first, row_bytes = rounding_row_bytes(t, type);
+    *bytes = NULL;
+    for (size_t i = 0; i < c->n_matrix && !m; i++)
+        if (strcmp(c->matrix[i].t->name, t->name) == 0 && c->matrix[i].type == type) m = &c->matrix[i];
+    if (!m || !m->rounded) return 0;
+    free(c->ready);
+    c->ready = malloc((size_t)t->ne[1] * row_bytes);
+    if (!c->ready) return no_memory(err);
+    for (int i = 0; i < model_n_weight(c->model->model); i++) { /* it may have been rounded slice by slice */
+        const struct weight *w = model_weight(c->model->model, i);
+        if (matrix_of(c, w, &first) != m) continue;
+        if (!kept_read(c->kept, (uint64_t)(m - c->matrix), first, (uint8_t *)c->ready + first * row_bytes,
+                (size_t)w->tensor.ne[1] * row_bytes))
+            return lutra_fail(err, LUTRA_E_IO, "tensor '%s' cannot be read back", t->name);
+    }
+    *bytes = c->ready;
+    return 0;
 }

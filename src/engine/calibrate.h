@@ -18,6 +18,7 @@ int calibration_open(struct calibration **out, lutra_runtime *rt, const char *pa
 void calibration_close(struct calibration **c, bool written);
 
 /* weights_quantize_settings.ready */
-const void *calibration_ready(void *c, const struct tensor *t, enum quant_type type);
+int calibration_ready(
+    void *c, const struct tensor *t, enum quant_type type, const void **bytes, struct lutra_error *err);
 
 #endif

@@ -74,6 +74,7 @@ struct lutra_model {
     char *chat_source;            /* NUL-terminated copy, or NULL */
     const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
     struct model *model;          /* NULL when vocab_only, like the plan */
+    bool by_piece;                /* its weights are prepared as they are held */
     struct plan plan;
     struct demand_rates demand; /* of a pass */
     int n_plan;                 /* how often the plan has changed */
@@ -267,6 +268,15 @@ void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, in
 /* model.c: after LUTRA_E_DEVICE_LOST, the model on the devices that are left: a new plan, and what was on the lost one
  * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
+
+/* model.c: lutra_model_open for a model that only observe.c runs, piece by piece and not to its head: weights are
+ * prepared when a piece holds them, and released behind it. */
+int model_open_by_piece(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, struct lutra_error *err);
+/* Prepares what n operations read and is not prepared yet; with another model nothing.  What was held when it fails
+ * goes with the model. */
+int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);
+void model_let_go(struct lutra_model *m, const struct op *op, int n);
 
 /* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */
 int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err);

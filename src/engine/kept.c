@@ -18,6 +18,7 @@ struct record {
 
 struct kept {
     char *path;
+    bool nameless;
     int fd, n_record;
     struct record *record; /* [n_record] */
     uint64_t *at;          /* [n_record] where its bytes are */
@@ -103,14 +104,27 @@ static int open_file(struct kept *k, uint64_t key, struct lutra_error *err)
     return read_records(k, (uint64_t)st.st_size, err);
 }
 
-int kept_open(struct kept **out, const char *model, uint64_t key, struct lutra_error *err)
+/* It goes with its descriptor. */
+static int open_nameless(struct kept *k, struct lutra_error *err)
 {
-    static const char suffix[] = ".calibrated";
+    k->fd = mkstemp(k->path);
+    if (k->fd < 0) return lutra_fail(err, LUTRA_E_IO, "%s: %s", k->path, strerror(errno));
+    fcntl(k->fd, F_SETFD, FD_CLOEXEC);
+    unlink(k->path);
+    return 0;
+}
+
+int kept_open(struct kept **out, const char *model, const uint64_t *key, struct lutra_error *err)
+{
+    static const char suffix[] = ".calibrated", random[] = "-XXXXXX";
     struct kept *k = *out = calloc(1, sizeof *k);
-    size_t room = strlen(model) + sizeof suffix;
-    if (k) k->fd = -1, k->path = malloc(room);
-    if (k && k->path) snprintf(k->path, room, "%s%s", model, suffix);
-    int rc = k && k->path ? open_file(k, key, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", model);
+    size_t room = strlen(model) + sizeof suffix + sizeof random;
+    if (k) *k = (struct kept){.fd = -1, .nameless = !key, .path = malloc(room)};
+    int rc = k && k->path ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", model);
+    if (rc == 0) {
+        snprintf(k->path, room, "%s%s%s", model, suffix, key ? "" : random);
+        rc = key ? open_file(k, *key, err) : open_nameless(k, err);
+    }
     if (rc < 0) kept_close(out, false);
     return rc;
 }
@@ -119,7 +133,7 @@ void kept_close(struct kept **kept, bool remove)
 {
     struct kept *k = *kept;
     if (!k) return;
-    if (remove) unlink(k->path);
+    if (remove && !k->nameless) unlink(k->path);
     if (k->fd >= 0) close(k->fd);
     free(k->record);
     free(k->at);
@@ -135,7 +149,7 @@ int kept_count(const struct kept *k)
 
 static int find(const struct kept *k, uint64_t tensor, uint64_t row)
 {
-    for (int i = 0; k && i < k->n_record; i++)
+    for (int i = 0; i < k->n_record; i++)
         if (k->record[i].tensor == tensor && k->record[i].row == row) return i;
     return -1;
 }

@@ -115,11 +115,9 @@ static void add_demand(struct lutra_model *m)
 }
 
 /* Sessions of other models run between two weights. */
-static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
+static int prepare_all(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
     uint64_t done = 0, total = 0;
-    TRY(place_weights(m, err));
-    packed_cache_find(m);
     for (int i = 0; i < model_n_weight(m->model); i++)
         if (!model_weight(m->model, i)->packed) total += model_weight(m->model, i)->tensor.bytes;
     for (int i = 0; i < model_n_weight(m->model); i++) {
@@ -133,8 +131,50 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
         done += w->tensor.bytes;
     }
     if (set->progress) set->progress(set->progress_user, "preparing weights", total, total);
+    return 0;
+}
+
+/* Each for the first operation that reads it: embeddings that are the head, too, are looked up only. */
+static void use_once(struct lutra_model *m)
+{
+    const struct op_list *list = model_ops(m->model);
+    for (int i = list->n_op - 1; i >= 0; i--)
+        for (int k = 0; k < list->op[i].n_weight; k++) list->op[i].weight[k]->use = op_info_of(list->op[i].kind)->use;
+}
+
+static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
+{
+    TRY(place_weights(m, err));
+    packed_cache_find(m);
+    if (m->by_piece)
+        use_once(m);
+    else
+        TRY(prepare_all(m, set, err));
     add_demand(m);
     return load_constants(m, err);
+}
+
+int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err)
+{
+    for (int i = 0; m->by_piece && i < n; i++) {
+        for (int k = 0; k < op[i].n_weight; k++) {
+            struct weight *w = op[i].weight[k];
+            if (!w->packed) TRY(prepare_weight(m, w, err));
+        }
+    }
+    return 0;
+}
+
+void model_let_go(struct lutra_model *m, const struct op *op, int n)
+{
+    turn_take(&m->runtime->turn);
+    for (int i = 0; m->by_piece && i < n; i++) {
+        for (int k = 0; k < op[i].n_weight; k++) {
+            struct weight *w = op[i].weight[k];
+            w->device->ops->release(w->device, w);
+        }
+    }
+    turn_give(&m->runtime->turn);
 }
 
 /* Who runs what, and why not the first device. */
@@ -217,8 +257,8 @@ static int open_all(
     return set->vocab_only ? 0 : open_weights(m, set, err);
 }
 
-int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
-    const struct lutra_model_settings *settings, struct lutra_error *err)
+static int open_model(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err)
 {
     struct lutra_model_settings set;
     lutra_model_settings_init(&set, sizeof set);
@@ -228,6 +268,7 @@ int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path
     lutra_model *m = calloc(1, sizeof *m);
     if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
     m->runtime = runtime;
+    m->by_piece = by_piece;
     int rc = open_all(m, path, &set, err);
     if (rc < 0) {
         lutra_model_close(&m);
@@ -236,6 +277,18 @@ int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path
     log_line(&runtime->log, LUTRA_LOG_INFO, "%s: %s, %s", path, m->name, m->file_type);
     *out = m;
     return 0;
+}
+
+int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, struct lutra_error *err)
+{
+    return open_model(out, runtime, path, settings, false, err);
+}
+
+int model_open_by_piece(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, struct lutra_error *err)
+{
+    return open_model(out, runtime, path, settings, true, err);
 }
 
 void lutra_model_close(lutra_model **model)

@@ -93,11 +93,20 @@ static int run_piece(struct walk *w, int chunk, int first, int last, struct lutr
     return 0;
 }
 
+static int run_chunks(struct walk *w, int first, int last, struct lutra_error *err)
+{
+    const struct op *op = &w->list->op[first];
+    TRY(model_hold(w->s->model, op, last - first, err));
+    for (int c = 0; c < w->n_chunk; c++) TRY(run_piece(w, c, first, last, err));
+    model_let_go(w->s->model, op, last - first);
+    return 0;
+}
+
 static int run_all(struct walk *w, struct lutra_error *err)
 {
     int last;
     for (int first = 0; (last = next_matmul(w->list, first)) < w->list->n_op; first = last) {
-        for (int c = 0; c < w->n_chunk; c++) TRY(run_piece(w, c, first, last, err));
+        TRY(run_chunks(w, first, last, err));
         if (w->o->seen) TRY(w->o->seen(w->o->user, &w->list->op[last], err));
     }
     return 0;

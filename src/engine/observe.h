@@ -32,7 +32,8 @@ int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct 
 /* The tensor that a weight is, or is a slice of ("NAME[first row]"). */
 const struct tensor *observe_tensor(const lutra_model *model, const struct weight *w, size_t *first_row);
 
-/* From now on the device computes with `to`, of the same shape, in place of what w was; its data stay the caller's. */
+/* From now on the device computes with `to`, of the same shape, in place of what w was; its data stay the caller's, and
+ * are there until the weight is released. */
 int observe_exchange(lutra_session *s, struct weight *w, const struct tensor *to, struct lutra_error *err);
 
 /* What lutra_imatrix writes; closed by the caller. */

@@ -215,8 +215,9 @@ static int convert_slabs(
 
 static int convert_tensor(struct run *run, const struct tensor *t, enum quant_type type, struct lutra_error *err)
 {
-    const void *ready = run->s->ready ? run->s->ready(run->s->ready_user, t, type) : NULL;
+    const void *ready = NULL;
     float *weight;
+    if (run->s->ready) TRY(run->s->ready(run->s->ready_user, t, type, &ready, err));
     if (ready) {
         size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
         TRY(weights_writer_data(run->out, ready, bytes_of(quant_info_of(type), n)));

@@ -48,8 +48,9 @@ struct weights_quantize_settings {
     const char *imatrix_path;      /* goes into the metadata beside it */
     /* NULL, or the output is a folder whose layers become groups (weights/groups.h): no mix, nor what changes it. */
     const struct quant_group *group;
-    /* A tensor's bytes in a type, made elsewhere; NULL: none, it is converted here.  Or no such function. */
-    const void *(*ready)(void *user, const struct tensor *t, enum quant_type type);
+    /* A tensor's bytes in a type, made elsewhere, valid until the next call; NULL: none, it is converted here.  Or no
+     * such function. */
+    int (*ready)(void *user, const struct tensor *t, enum quant_type type, const void **bytes, struct lutra_error *err);
     void *ready_user;
     weights_parallel_fn parallel; /* NULL: serially */
     void *parallel_user;

@@ -94,6 +94,11 @@ cmp -s "$WORK/c.gguf" "$WORK/w.gguf" && fail 'calibration changed nothing'
     "$LUTRA" quantize "$MODEL" "$WORK/r.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 64 --resume
 ) >/dev/null 2>&1
 [ -e "$WORK/r.gguf" ] && fail 'a killed calibration left a model'
+(
+    ulimit -f 300
+    "$LUTRA" quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --calibrate "$WORK/calibration" --calibrate-ctx 64
+) >/dev/null 2>&1
+[ -z "$(ls -A "$WORK/empty")" ] || fail 'a killed calibration left something'
 lutra quantize "$MODEL" "$WORK/r.gguf" Q4_1 --calibrate "$WORK/calibration" --calibrate-ctx 64 --resume
 expect_code 1 'resumed with another type'
 expect_err 'r.gguf.calibrated: kept by a run with another model, text, types' 'resumed with another type'
@@ -109,6 +114,14 @@ lutra inspect "$WORK/b.gguf" --tensors
 [ "$(grep -c ' tensors, ' "$WORK/out")" -ge 3 ] || fail 'a budget between two types has both, and F32'
 lutra quantize "$MODEL" "$WORK/q5.gguf" Q5_0 --pure
 [ "$(stat -c %s "$WORK/b.gguf")" -lt "$(stat -c %s "$WORK/q5.gguf")" ] || fail '5 bits are more than 5.5'
+# A folder's matrices are computed when they are needed: a budget sees in them what it sees in a file of the same values.
+FOLDER=$LUTRA_SOURCE/models/abacus-w2
+lutra quantize "$FOLDER" "$WORK/copy.gguf" COPY
+for source in "$WORK/copy.gguf" "$FOLDER"; do
+    lutra quantize "$source" "$WORK/b.gguf" --allow-requantize --budget 4 --budget-text "$WORK/calibration" --calibrate-ctx 64
+    grep -o 'budget: a divergence of .*' "$WORK/err" >>"$WORK/divergences"
+done
+[ "$(uniq "$WORK/divergences" | wc -l)" = 1 ] || fail 'the budget of a folder and of its file'
 lutra quantize "$MODEL" "$WORK/empty/new.gguf" --budget 4 --budget-text "$WORK/calibration" --calibrate-ctx 64
 expect_err 'the least is 4.5' 'a budget too small'
 lutra quantize "$MODEL" "$WORK/empty/new.gguf" --budget 5

@@ -65,7 +65,8 @@ static struct meant {
     } layer[MAX_LAYERS];
 } meant;
 
-static const void *round_tensor(void *user, const struct tensor *as, enum quant_type type)
+static int round_tensor(
+    void *user, const struct tensor *as, enum quant_type type, const void **bytes, struct lutra_error *e)
 {
     const struct tensor *t = weights_tensor_find(meant.w, as->name);
     struct quant_group f = meant.group;
@@ -73,7 +74,7 @@ static const void *round_tensor(void *user, const struct tensor *as, enum quant_
     size_t from_bytes = t->bytes / (size_t)t->ne[1], to_bytes = (size_t)n / 32 * quant_info_of(type)->block_bytes;
     uint8_t *out = malloc((size_t)t->ne[1] * to_bytes);
     float *x = malloc((size_t)n * sizeof *x), *w = malloc((size_t)n * sizeof *w);
-    (void)user;
+    (void)user, (void)e;
     weights_fetch(meant.w, t);
     if (f.size < 0) f.size = n;
     for (int i = 0; i < n; i++) w[i] = 1;
@@ -92,7 +93,8 @@ static const void *round_tensor(void *user, const struct tensor *as, enum quant_
     assert_in_range(meant.n, 0, MAX_LAYERS - 1);
     snprintf(meant.layer[meant.n].name, sizeof meant.layer->name, "%s", t->name);
     meant.layer[meant.n++].bytes = out;
-    return out;
+    *bytes = out;
+    return 0;
 }
 
 static int write_groups(struct quant_group group, const char *in, const char *out, weights_progress_fn progress)
@@ -159,10 +161,12 @@ static void refuses(const char *in, const char *out, struct quant_group f, const
     run("test -z \"$(ls -d *.tmp-* 2>/dev/null)\"");
 }
 
-static const void *no_tensor(void *user, const struct tensor *t, enum quant_type type)
+static int no_tensor(
+    void *user, const struct tensor *t, enum quant_type type, const void **bytes, struct lutra_error *e)
 {
-    (void)user, (void)t, (void)type;
-    return NULL;
+    (void)user, (void)t, (void)type, (void)e;
+    *bytes = NULL;
+    return 0;
 }
 
 static int cancel(void *user, uint64_t done, uint64_t total)

@@ -152,7 +152,9 @@ static void layer_close(struct layer *l)
 static int layer_open(struct layer *l, const struct writer *o, const struct tensor *t, struct lutra_error *err)
 {
     enum quant_type type = quant_group_type(o->set->group);
-    const uint8_t *blocks = o->set->ready ? o->set->ready(o->set->ready_user, t, type) : NULL;
+    const void *ready = NULL;
+    if (o->set->ready) TRY(o->set->ready(o->set->ready_user, t, type, &ready, err));
+    const uint8_t *blocks = ready;
     size_t row_bytes = (size_t)t->ne[0] / BLOCK * quant_info_of(type)->block_bytes;
     *l = (struct layer){.f = group_of(o->set->group, t), .k = (uint32_t)t->ne[0], .n = (uint32_t)t->ne[1]};
     l->n_group = l->k / (uint32_t)l->f.size;

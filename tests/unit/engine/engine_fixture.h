@@ -43,8 +43,9 @@ struct where {
     const char *device, *isa; /* NULL: the default, the best */
 };
 
-static inline void fixture_open_on(
-    struct fixture *f, const struct where *where, const char *shape, const char *type, int n_threads)
+/* The model is there, and not open. */
+static inline void fixture_make(
+    struct fixture *f, const struct where *where, const char *shape, const char *type, int n_layer, int n_threads)
 {
     memset(f, 0, sizeof *f);
     snprintf(f->path, sizeof f->path, "/tmp/lutra-test-XXXXXX");
@@ -62,7 +63,14 @@ static inline void fixture_open_on(
     ms.shape = shape;
     ms.type = type;
     ms.seed = 5;
+    ms.n_layer = n_layer;
     OK(lutra_make_model(f->rt, f->path, &ms, err));
+}
+
+static inline void fixture_open_on(
+    struct fixture *f, const struct where *where, const char *shape, const char *type, int n_threads)
+{
+    fixture_make(f, where, shape, type, 0, n_threads);
     OK(lutra_model_open(&f->model, f->rt, f->path, NULL, err));
 }
 
