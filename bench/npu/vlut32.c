@@ -138,7 +138,7 @@ ISA_INLINE vec2 looked_up(
         if (plane) sum = v_pair(v_add_h(v_hi(sum), v_hi(sum)), v_add_h(v_lo(sum), v_lo(sum)));
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) {
-            vec x = v_load(w + 128 * j), y = j % 2 ? v_mpyf_rh(x, 1 << 11) : v_lsr_ub(x, 4);
+            vec x = v_load(w + 128 * j), y = bits > 1 && j % 2 ? v_mpyf_rh(x, 1 << 11) : v_lsr_ub(x, 4);
             sum = v_addacc_ub(sum, v_lut32(x, table[j / 4 * 2], j % 4), v_lut32(y, table[j / 4 * 2 + 1], j % 4));
         }
     }
