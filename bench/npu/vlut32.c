@@ -4,8 +4,8 @@
  * of two sums of a table is 255, and a table holds its sums less the smallest [TMAN Table 1, VLUT32].
  *
  * A vector of indices takes 1 load, 1 shift, 2 lookups by permute alone, and 1 widening sum of both into 16 bits.
- * Weights are those of npu/wire/planes.h.  Groups of 64 and 128 (1 bit: of 128); at 4 bits 64 inputs of a group are
- * summed at a time, since those of 128 do not fit 16 bits.
+ * Weights are those of npu/wire/planes.h, of the kinds in built(); at 4 bits 64 inputs of a group are summed at a time,
+ * since those of 128 do not fit 16 bits.
  *
  * lut8: [tile of 128 k]: two vectors per 32 k, those of low nibbles before those of high ones; entry e, and e + 16, of
  *   table t (inputs 8 t, and 2, 4 and 6 further; in high nibbles one more) is byte 2 (e + 32 (t & 1)) + (t >> 1).
@@ -117,8 +117,8 @@ void vlut32_tables(
 /* How sums become f32: by scales; with minima, too; with minima and sums of codes less their centre. */
 enum form { SCALED, MINIMA, CENTRED };
 
-/* Of the inputs that are summed together: what sums begin with, what inputs and the centre of codes are in entries'
- * units. */
+/* Of the inputs that are summed together, in entries' units: what sums begin with, the inputs' sum, and that times what
+ * codes are less. */
 struct inputs {
     int32_t start, sum, centre;
 };
@@ -128,7 +128,8 @@ struct shared {
     vec table[8], start[2], sum[2], centre[2], unit;
 };
 
-/* Sums of 64 inputs, planes `apart` bytes apart.  A lookup ignores bits above the fifth, a table the fifth. */
+/* Sums of 64 inputs, planes `apart` bytes apart.  A lookup ignores bits above the fifth, a table the fifth.  From 2 bits
+ * on every other shift is a product, which clang 19 schedules better. */
 ISA_INLINE vec2 looked_up(
     struct isa *isa, const uint32_t bits, const uint8_t *restrict w, const uint32_t apart, const vec *table)
 {
