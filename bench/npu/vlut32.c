@@ -128,8 +128,8 @@ struct shared {
     vec table[8], start[2], sum[2], centre[2], unit;
 };
 
-/* Sums of 64 inputs, planes `apart` bytes apart.  A lookup ignores bits above the fifth, a table the fifth.  From 2 bits
- * on every other shift is a product, which clang 19 schedules better. */
+/* Sums of 64 inputs, planes `apart` bytes apart.  A lookup ignores bits above the fifth, a table the fifth.  Every
+ * other shift is a product from 2 bits on, which clang 19 schedules better. */
 ISA_INLINE vec2 looked_up(
     struct isa *isa, const uint32_t bits, const uint8_t *restrict w, const uint32_t apart, const vec *table)
 {
