@@ -50,6 +50,10 @@ enum ablation_code {
     /* What NPU_OP_LOOKUP does, by multiplication: act8 at src, bit-parallel codes (fields.c) of the same widths and
      * groups. */
     ABLATION_FIELDS,
+
+    /* NPU_OP_TABLES and NPU_OP_LOOKUP with tables of bytes (vlut32.c); tables are made by one thread. */
+    ABLATION_VLUT32_TABLES,
+    ABLATION_VLUT32,
     ABLATION_END
 };
 
@@ -74,6 +78,7 @@ enum { ABLATION_GROUP_BYTES = 18, ABLATION_GROUPS_TILE = 32 * 18, ABLATION_PLANE
 uint32_t ablation_stage(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_finished(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_fields(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+uint32_t ablation_vlut32(struct isa *isa, struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_execute(struct isa *isa, struct npu_machine *machine, const struct npu_op *op);
 
 #endif

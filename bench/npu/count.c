@@ -175,6 +175,12 @@ static struct row tables(struct run *u, uint32_t k)
     return row_of(u, "tables", "lut16", NPU_OP_TABLES, k, 0);
 }
 
+static void tables8(struct run *u, uint32_t k)
+{
+    struct row r = row_of(u, "tables", "lut8", ABLATION_VLUT32_TABLES, k, 0);
+    add(u, &r);
+}
+
 /* One row by table lookup over bit planes, and by masks [TMAN 4.3]. */
 static void lookup(struct run *u, int i, uint32_t k, uint32_t n)
 {
@@ -188,6 +194,9 @@ static void lookup(struct run *u, int i, uint32_t k, uint32_t n)
     r.kernel = "masks";
     r.op.code = ABLATION_FIELDS;
     if (npu_planes_bits(w.kind) != 3 && npu_planes_group(w.kind) > 32) add(u, &r); /* others are not built */
+    r.kernel = "vlut32";
+    r.op.code = ABLATION_VLUT32;
+    if (npu_planes_group(w.kind) > 32) add(u, &r);
 }
 
 /* Those of every kind, and the tables of a row [TMAN 5]. */
@@ -196,6 +205,7 @@ static void lookups(struct run *u)
     const uint32_t k = 1536;
     struct row r = tables(u, k);
     add(u, &r);
+    tables8(u, k);
     for (int i = KIND_Q1_0_PLANES; i < N_NPU_KINDS; i++) {
         lookup(u, i, k, 1536);
         if (!u->small) lookup(u, i, k, 8960);

@@ -78,7 +78,8 @@ static uint8_t *isa_ops_int(struct isa *isa, uint8_t *dst, vec a, vec b, vec c)
     put(v_rmpy_ub_rb(a, 0x817f05f0)), put(v_rmpyacc_ub_rb(c, a, 0x80017ffe));
     put(v_rmpyacc_ub_b(c, a, b)), put(v_rmpyacc_b_b(c, a, b));
     put(v_dmpyacc_ub_rb(c, a, 0x80ff7f01)), put(v_dmpyacc_h(c, a, b));
-    put2(v_addacc_h(v_pair(a, c), a, b)), put(v_mpyf_rh(a, 2048)), put(v_mpyf_rh(a, 0x7fff));
+    put2(v_addacc_h(v_pair(a, c), a, b)), put2(v_addacc_ub(v_pair(a, c), a, b));
+    put(v_mpyf_rh(a, 2048)), put(v_mpyf_rh(a, 0x7fff));
     (void)isa;
     return dst;
 }

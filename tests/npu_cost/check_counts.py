@@ -43,7 +43,8 @@ for row in fresh["rows"]:
     for field in ("gathers", "scatters", "dma_bytes", "tile_pairs"):
         if row[field] != before[field]:
             errors.append(f"{key(row)}: {field} {before[field]} recorded, {row[field]} now")
-for kernel in ("dequant", "gemv", "gemm", "lookup", "tables", "masks", "softmax", "attention", "attention step", "head", "rope"):
+for kernel in ("dequant", "gemv", "gemm", "lookup", "tables", "masks", "vlut32", "softmax", "attention",
+               "attention step", "head", "rope"):
     if kernel not in [r["kernel"] for r in fresh["rows"]]:
         errors.append(f"no row of {kernel} was counted")
 print("\n".join(errors) or f"{compared} rows as recorded")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bit planes and table lookup (npu/wire/planes.h, npu/dsp/lookup.c) and the integer product beside it (fields.c): the
- * layout against its words, tables and products against plain C, bit for bit, in the emulator and as Hexagon binaries.
+ * Bit planes and table lookup (npu/wire/planes.h, npu/dsp/lookup.c), and beside it the integer product (fields.c) and
+ * lookup in tables of bytes (vlut32.c): the layout against its words, tables and products against plain C, bit for bit,
+ * in the emulator and as Hexagon binaries.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -222,6 +223,156 @@ static void products_are_exact(void **state)
     bench_close(&b);
 }
 
+/* Tables of bytes: an entry, 4 inputs of one nibble of vector v of a tile. */
+static uint32_t entry8(const uint8_t *lut, uint32_t tile, uint32_t v, uint32_t high, uint32_t e)
+{
+    return lut[1024 * tile + v / 4 * 256 + 128 * high + 2 * (e + 32 * (v & 1)) + (v >> 1 & 1)];
+}
+
+static void check_bytes(const uint8_t *lut, const float *row, uint32_t k)
+{
+    for (uint32_t tile = 0; tile < w.n_units; tile++) {
+        const uint8_t *side = lut + npu_lut_side(w.n_units) + 128 * tile;
+        double most = 0, unit = f32_at(side + 28), sum[2][3] = {{0}, {0}};
+        for (uint32_t t = 0; t < 32; t++) {
+            double in[4], low = 0, size = 0;
+            for (uint32_t i = 0; i < 4; i++) {
+                uint32_t at = 128 * tile + t / 2 * 8 + t % 2 + 2 * i;
+                in[i] = at < k ? row[at] : 0, size += fabs(in[i]), low += in[i] < 0 ? in[i] : 0;
+                for (uint32_t j = t / 16; j < 3; j += 2 - t / 16)
+                    sum[0][j] += in[i], sum[1][j] += in[i] < 0 ? in[i] : 0;
+            }
+            most = size > most ? size : most;
+            for (uint32_t e = 0; e < 32; e++) {
+                double want = -low;
+                for (uint32_t i = 0; i < 4; i++) want += e >> i & 1 ? in[i] : 0;
+                assert_true(fabs(entry8(lut, tile, t / 2, t % 2, e) * unit - want) <= 0.54 * unit);
+            }
+        }
+        assert_true(fabs(unit * 255 - most) <= most * 1e-6);
+        for (uint32_t i = 0; i < 6; i++) {
+            int32_t got;
+            memcpy(&got, side + 16 * (i / 3) + 4 * (i % 3), 4);
+            assert_true(fabs(got / 64.0 * unit - sum[i / 3][i % 3]) <= 1.1 * unit);
+        }
+    }
+}
+
+static float half(float v)
+{
+    return f16_to_f32(f32_to_f16(v));
+}
+
+/* What vlut32.c computes of output n, out of its tables; *exact: without them. */
+static float product8(const uint8_t *lut, const float *row, uint32_t n, double *exact)
+{
+    const uint32_t each = bits > 3 ? 64 : group, most = (1u << bits) - 1, minima = form == NPU_PLANES_MINIMA;
+    const int32_t centre = bits == 1 ? 1 : bits == 2 && minima ? 0 : 2 * (int32_t)npu_planes_centre(bits);
+    volatile float y = 0;
+    *exact = 0;
+    for (uint32_t tile = 0; tile < w.n_units; tile++) {
+        const uint8_t *side = lut + npu_lut_side(w.n_units) + 128 * tile;
+        const float unit = f32_at(side + 28) * (bits == 1 ? 2 : 1);
+        volatile float z = 0, p;
+        for (uint32_t first = 0; first < 128; first += each) {
+            int32_t words[8], sum = 0, at = (int32_t)(each == 128 ? 2 : first / 64);
+            uint32_t k = 128 * tile + first, there = k < n_in, g = n * (n_in / group) + k / group;
+            memcpy(words, side, 32);
+            for (uint32_t v = first / 8; there && v < (first + each) / 8; v++)
+                for (uint32_t high = 0; high < 2; high++)
+                    for (uint32_t plane = 0; plane < bits; plane++) {
+                        uint32_t e = 0;
+                        const uint8_t *c = code + n * n_in + 128 * tile + 8 * v + high;
+                        for (uint32_t i = 0; i < 4; i++) e |= (uint32_t)(c[2 * i] >> plane & 1) << i;
+                        sum += (int32_t)(entry8(lut, tile, v, high, e) << plane);
+                    }
+            sum += (2 * (int32_t)most * words[4 + at] - centre * words[at] + 64) >> 7;
+            if (there) assert_in_range(sum + 32768, 0, 65535); /* fits 16 bits */
+            float q = half((float)sum);
+            if (minima && bits > 2) q = half(q + half((float)((centre * words[at] + 64) >> 7)));
+            p = there ? q * f16_to_f32(scale[g]) : 0;
+            z = first ? z + p : p;
+            p = there ? half((float)((words[at] + 32) >> 6)) * f16_to_f32(least[g]) : 0;
+            if (minima) z += p;
+            for (uint32_t j = k; there && j < k + each; j++)
+                *exact += (double)row[j] *
+                          (meaning(code[n * n_in + j]) * f16_to_f32(scale[g]) + (minima ? f16_to_f32(least[g]) : 0));
+        }
+        p = z * unit;
+        y += p;
+    }
+    return y;
+}
+
+/* As run(), by vlut32.c; its error is the RMS of all outputs, over the exact products'. */
+static void run_bytes(struct bench *b, uint32_t m, double limit)
+{
+    static float rows[NPU_LOOKUP_ROWS * K_MAX], bias[N_MAX];
+    const uint32_t k = n_in, stride = 128 * w.n_blocks;
+    struct npu_lookup_plan plan;
+    double error = 0, size = 0;
+    for (uint32_t i = 0; i < m * k; i++) rows[i] = x[i % k] * (float)(i / k + 1);
+    for (uint32_t i = 0; i < w.n; i++) bias[i] = (float)i;
+    uint32_t src = bench_put(b, rows, 4 * m * k), y = bench_put(b, NULL, m * stride);
+    pack();
+    assert_int_equal(npu_lookup_plan(&w, m, &b->machine, &plan), 0);
+    struct npu_op op = {.code = ABLATION_VLUT32_TABLES, .flags = NPU_FROM_HOST, .m = m, .k = k, .src = src};
+    op.src_stride = 4 * k;
+    bench_run(b, &op, src, 4);
+    op = (struct npu_op){
+        .code = ABLATION_VLUT32, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = m, .k = k, .n = w.n, .kind = w.kind};
+    op.dst = y, op.dst_stride = stride, op.weights = bench_put(b, packed, w.bytes);
+    for (int biased = 0; biased < 2; biased++) {
+        if (biased) op.bias = bench_put(b, bias, 4 * N_MAX);
+        bench_run(b, &op, y, m * stride);
+        for (uint32_t r = 0; r < m; r++) {
+            const uint8_t *lut =
+                npu_sim_host(b->sim, b->machine.tcm_start + plan.tables + r * npu_lut_bytes(w.n_units));
+            check_bytes(lut, rows + r * k, k);
+            for (uint32_t n = 0; n < w.n; n++) {
+                double exact;
+                float want = product8(lut, rows + r * k, n, &exact);
+                float got = f32_at((const uint8_t *)npu_sim_host(b->sim, y) + r * stride + 4 * n);
+                error += (want - exact) * (want - exact), size += exact * exact;
+                if (biased) want += bias[n];
+                if (memcmp(&want, &got, 4))
+                    fail_msg("%u bits, group %u, form %u, k %u, row %u, output %u: %.9g, wanted %.9g", bits, group,
+                        form, k, r, n, (double)got, (double)want);
+            }
+        }
+    }
+    if (limit > 0.01)
+        print_message(
+            "%u bits, group %u, form %u: tables of bytes are %.2g off\n", bits, group, form, sqrt(error / size));
+    if (sqrt(error / size) > limit) fail_msg("%u bits, group %u: error %g", bits, group, sqrt(error / size));
+}
+
+static void bytes_are_exact(void **state)
+{
+    (void)state;
+    static const uint32_t kinds[] = {NPU_PLANES(1, 128, NPU_PLANES_CENTRED), NPU_PLANES(2, 128, NPU_PLANES_TERNARY),
+        NPU_PLANES(2, 64, NPU_PLANES_CENTRED), NPU_PLANES(2, 64, NPU_PLANES_MINIMA),
+        NPU_PLANES(3, 128, NPU_PLANES_MINIMA), NPU_PLANES(4, 64, NPU_PLANES_MINIMA),
+        NPU_PLANES(4, 128, NPU_PLANES_MINIMA)};
+    struct bench b;
+    bench_open(&b, 16 << 20);
+    for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        draw(kinds[i], npu_planes_group(kinds[i]) == 64 ? 576 : 512, 300), run_bytes(&b, i % 3 + 1, 0.02);
+        /* The ends of 16 bits: inputs alike, codes at either end. */
+        for (int end = 0; end < 4; end++) {
+            draw(kinds[i], 128, 130);
+            for (uint32_t j = 0; j < 128; j++) x[j] = end & 1 ? -3 : 3;
+            for (uint32_t j = 0; j < 128 * 130; j++)
+                code[j] = (uint8_t)(end & 2 ? 0 : form == NPU_PLANES_TERNARY ? 2 : (1u << bits) - 1);
+            run_bytes(&b, 1, 0.001);
+        }
+    }
+    draw(NPU_PLANES(2, 64, NPU_PLANES_MINIMA), 640, 300), memset(x, 0, sizeof x), run_bytes(&b, 1, 0);
+    struct npu_op op = {.code = ABLATION_VLUT32, .m = 1, .k = 128, .n = 64, .kind = NPU_PLANES(4, 32, 0)};
+    assert_int_equal(npu_execute(npu_sim_isa(b.sim), &b.machine, &op), NPU_BAD_SHAPE);
+    bench_close(&b);
+}
+
 /* Tables end with the next operation that may use TCM; a product of other rows than theirs is refused. */
 static void tables_end(void **state)
 {
@@ -334,6 +485,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_in_their_places),
         cmocka_unit_test(impossible_shapes_are_refused), cmocka_unit_test(products_are_exact),
-        cmocka_unit_test(tables_end), cmocka_unit_test(fields_are_exact)};
+        cmocka_unit_test(tables_end), cmocka_unit_test(fields_are_exact), cmocka_unit_test(bytes_are_exact)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

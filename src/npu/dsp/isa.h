@@ -36,7 +36,8 @@
  *   multiply   v_mpyi_h  v_mpyio_w(w, h): times the upper half of each word of h  v_mpy_h (even lanes to lo, odd to hi)
  *              v_rmpy_ub_rb v_rmpyacc_ub_rb(acc, ub, scalar quad)
  *              v_rmpyacc_ub_b(acc, ub, b) v_rmpyacc_b_b  v_dmpyacc_ub_rb v_dmpyacc_h(acc, a, b, saturating)
- *              v_addacc_h(pair of words, a, b): += a + b, even lanes to lo, odd to hi
+ *              v_addacc_h(pair of words, a, b): += a + b, even lanes to lo, odd to hi;
+ *              v_addacc_ub(pair of halves, a, b) likewise
  *              v_mpyf_rh(h, r): the upper half of 2 h r, saturating; r is a half; r = 2^(15 - n) shifts right by n
  *   gather     v_gather_h(dst, base, bytes, offsets) v_gather_w  v_scatter_h(base, bytes, offsets, v) v_scatter_w
  *              scatter_sync(p): earlier scatters have landed.  TCM only; lanes out of range are dropped

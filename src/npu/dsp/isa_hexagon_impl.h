@@ -121,6 +121,7 @@ typedef void isa_phase(struct isa *isa, void *user, uint32_t phase, uint32_t thr
 #define v_dmpyacc_ub_rb(acc, a, r) Q6_Vh_vdmpyacc_VhVubRb(acc, a, r)
 #define v_dmpyacc_h(acc, a, b) Q6_Vw_vdmpyacc_VwVhVh_sat(acc, a, b)
 #define v_addacc_h(acc, a, b) Q6_Ww_vaddacc_WwVhVh(acc, a, b)
+#define v_addacc_ub(acc, a, b) Q6_Wh_vaddacc_WhVubVub(acc, a, b)
 #define v_mpyf_rh(a, r) Q6_Vh_vmpy_VhRh_s1_sat(a, (int)((uint32_t)(r)*0x10001u))
 
 /* The gather's result is stored by the same packet; reading `dst` afterwards waits for it. */

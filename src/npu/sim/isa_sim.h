@@ -97,11 +97,10 @@ vec sim_lut32(struct sim_at at, vec index, vec table, int32_t sel);
 vec2 sim_lut16(struct sim_at at, vec index, vec table, int32_t sel);
 vec2 sim_mpy_h(struct sim_at at, vec a, vec b);
 vec sim_rmpy_scalar(struct sim_at at, vec acc, vec a, uint32_t quad);
-vec sim_rmpyacc_ub_b(struct sim_at at, vec acc, vec a, vec b);
-vec sim_rmpyacc_b_b(struct sim_at at, vec acc, vec a, vec b);
+vec sim_rmpyacc_ub_b(struct sim_at at, vec acc, vec a, vec b), sim_rmpyacc_b_b(struct sim_at at, vec acc, vec a, vec b);
 vec sim_dmpyacc_ub_rb(struct sim_at at, vec acc, vec a, uint32_t pairs);
 vec sim_dmpyacc_h(struct sim_at at, vec acc, vec a, vec b);
-vec2 sim_addacc_h(struct sim_at at, vec2 acc, vec a, vec b);
+vec2 sim_addacc_h(struct sim_at at, vec2 acc, vec a, vec b), sim_addacc_ub(struct sim_at at, vec2 acc, vec a, vec b);
 vec2 sim_q32_mul_f16(struct sim_at at, vec a, vec b);
 vec sim_f16_of_q32(struct sim_at at, vec2 w);
 void sim_gather(struct sim_at at, void *dst, const void *base, uint32_t bytes, vec off, uint32_t lane_bytes);
@@ -229,6 +228,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define v_dmpyacc_ub_rb(acc, a, r) sim_dmpyacc_ub_rb(ISA_AT, acc, a, r)
 #define v_dmpyacc_h(acc, a, b) sim_dmpyacc_h(ISA_AT, acc, a, b)
 #define v_addacc_h(acc, a, b) sim_addacc_h(ISA_AT, acc, a, b)
+#define v_addacc_ub(acc, a, b) sim_addacc_ub(ISA_AT, acc, a, b)
 #define v_mpyf_rh(a, r) sim_mpyf_rh(ISA_AT, a, r)
 #define v_gather_h(dst, base, bytes, off) sim_gather(ISA_AT, dst, base, bytes, off, 2)
 #define v_gather_w(dst, base, bytes, off) sim_gather(ISA_AT, dst, base, bytes, off, 4)

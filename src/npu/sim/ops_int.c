@@ -212,6 +212,20 @@ vec2 sim_addacc_h(struct sim_at at, vec2 acc, vec a, vec b)
     return acc;
 }
 
+vec2 sim_addacc_ub(struct sim_at at, vec2 acc, vec a, vec b)
+{
+    sim_count(at, NPU_SIM_MULTIPLY_PAIR);
+    sim_bits(at, &acc.lo);
+    sim_bits(at, &acc.hi);
+    sim_bits(at, &a);
+    sim_bits(at, &b);
+    for (int i = 0; i < 64; i++) {
+        acc.lo.uh[i] = (uint16_t)(acc.lo.uh[i] + a.ub[2 * i] + b.ub[2 * i]);
+        acc.hi.uh[i] = (uint16_t)(acc.hi.uh[i] + a.ub[2 * i + 1] + b.ub[2 * i + 1]);
+    }
+    return acc;
+}
+
 vec sim_mpyf_rh(struct sim_at at, vec a, int32_t r)
 {
     sim_count(at, NPU_SIM_MULTIPLY);
