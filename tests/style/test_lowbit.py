@@ -17,6 +17,7 @@ TRAIN = Path(__file__).resolve().parents[2] / "tools" / "train"
 sys.path.insert(0, str(TRAIN))
 import export_folder  # noqa: E402
 import lowbit  # noqa: E402
+import outliers  # noqa: E402
 import train  # noqa: E402
 from model import Model  # noqa: E402
 
@@ -155,6 +156,18 @@ class Folders(unittest.TestCase):
         states[0] = 2 * states[0]
         states[0][:, 3] = 9  # padding is left out
         self.assertAlmostEqual(train.unlike(states, taught, ids > 0).item(), 1, 4)
+
+
+class Outliers(unittest.TestCase):
+    @torch.no_grad()
+    def test_same_function_of_larger_columns(self):
+        torch.manual_seed(1)
+        model = Model(config("float")).eval()
+        ids = torch.arange(40)[None]
+        before, largest = model.logits(model.hidden(ids)), model.blocks[0].down.weight.abs().max().item()
+        outliers.enlarge(model.state_dict(), 1, 16.0)
+        self.assertGreater(model.blocks[0].down.weight.abs().max().item(), 5 * largest)
+        self.assertTrue(torch.allclose(model.logits(model.hidden(ids)), before, atol=1e-4))
 
 
 if __name__ == "__main__":
