@@ -15,34 +15,9 @@
 #include "vlut32.h"
 
 #include "ablation.h"
+#include "npu/dsp/lookup_impl.h"
 #include "npu/dsp/vmath.h"
 #include "npu/wire/planes.h"
-
-static const uint32_t ramp[32] __attribute__((aligned(128))) = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-    16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
-
-/* Controls of v_delta that spread input i of 4 tables, where entries have it, and bytes 0 .. 31 and 64 .. 95. */
-struct spread {
-    vec control[4], has[4];
-    vmask even;
-};
-
-ISA_INLINE struct spread spread(struct isa *isa)
-{
-    struct spread s;
-    /* As in lookup.c: words 0 .. 15 from word 2i, words 16 .. 31 from word 2i + 1. */
-    vec word = v_const(ramp), at = v_xor(v_asl_w(word, 2), v_asl_w(v_lsr_uw(word, 4), 2));
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        vec one = v_xor(at, v_splat_w(8 * i));
-        one = v_or(one, v_asl_w(one, 8));
-        s.control[i] = v_or(one, v_asl_w(one, 16));
-        s.has[i] = v_sub_w(v_zero(), v_and(v_lsr_uw(word, i), v_splat_w(1)));
-    }
-    s.even = m_or(m_first(32), m_and(m_not(m_first(64)), m_first(96)));
-    (void)isa;
-    return s;
-}
 
 /* 4 tables less their smallest entries, in 64ths: halves. */
 ISA_INLINE vec tables_of(struct isa *isa, const struct spread *s, vec pairs, vec flip)
@@ -68,7 +43,7 @@ ISA_INLINE vec total(struct isa *isa, vec x)
 
 /* x: 128 inputs, n of them there. */
 static void table_tile(struct isa *isa, uint8_t *restrict tables, uint8_t *restrict side, const uint8_t *restrict x,
-    uint32_t n, const struct spread *s)
+    uint32_t n, const struct spread *s, vmask even)
 {
     const vec magnitude = v_splat_w(0x7fffffff), magic = v_splat_w(0x4b400000), word = v_const(ramp);
     vec most = v_zero(), sums = v_zero(), all[2] = {v_zero(), v_zero()}, two[2] = {v_zero(), v_zero()};
@@ -89,8 +64,8 @@ static void table_tile(struct isa *isa, uint8_t *restrict tables, uint8_t *restr
         vec pairs = v_or(v_and(c, v_splat_w(0xffff)), v_asl_w(v_ror(c, 32), 16));
         vec t = v_or(tables_of(isa, s, pairs, v_zero()), v_asl_h(tables_of(isa, s, pairs, v_splat_b(64)), 8));
         t = v_deal_h(t); /* 32 bytes each: low nibbles of tables 0 and 2, high ones, low ones of 1 and 3, high ones */
-        v_store(tables, v_mux(s->even, t, v_ror(t, 96)));
-        v_store(tables + 128, v_mux(s->even, v_ror(t, 32), t));
+        v_store(tables, v_mux(even, t, v_ror(t, 96)));
+        v_store(tables + 128, v_mux(even, v_ror(t, 32), t));
         vec sum[2] = {total(isa, c), total(isa, v_min_w(c, v_zero()))};
 #pragma GCC unroll 2
         for (int j = 0; j < 2; j++) {
@@ -108,10 +83,11 @@ void vlut32_tables(
     struct isa *isa, uint8_t *restrict lut, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last)
 {
     const struct spread s = spread(isa);
+    const vmask even = m_or(m_first(32), m_and(m_not(m_first(64)), m_first(96))); /* bytes 0 .. 31 and 64 .. 95 */
     uint8_t *side = lut + npu_lut_side((k + NPU_PLANES_K - 1) / NPU_PLANES_K);
     for (uint32_t t = first, at = first * NPU_PLANES_K; t < last; t++, at += NPU_PLANES_K)
         table_tile(isa, lut + t * NPU_LUT_TILE, side + t * NPU_LINE, x + 4 * (size_t)at,
-            k - at < NPU_PLANES_K ? k - at : NPU_PLANES_K, &s);
+            k - at < NPU_PLANES_K ? k - at : NPU_PLANES_K, &s, even);
 }
 
 /* How sums become f32: by scales; with minima, too; with minima and sums of codes less their centre. */
@@ -175,12 +151,18 @@ ISA_INLINE void weigh(struct isa *isa, const enum form form, const uint32_t part
     (void)isa;
 }
 
+/* How many sums 128 inputs have: one a group, and two of a group of 128 where its sum would not fit 16 bits. */
+ISA_INLINE uint32_t sums_of(const uint32_t bits, const uint32_t each)
+{
+    return bits > 3 || each < 128 ? 2 : 1;
+}
+
 /* One tile of n blocks: the tables of 128 inputs stay in registers, and what is looked up there until it is f32. */
 ISA_INLINE void blocks(struct isa *isa, const uint32_t bits, const uint32_t each, const enum form form,
     uint8_t *restrict to, const uint8_t *restrict from, const uint8_t *restrict w, const uint8_t *restrict tables,
     const struct inputs in[2], uint32_t unit, uint32_t n)
 {
-    const uint32_t at_once = bits > 3 ? 64 : each, parts = 128 / at_once, code_bytes = 16 * bits * each,
+    const uint32_t parts = sums_of(bits, each), code_bytes = 16 * bits * each,
                    group_bytes = code_bytes + (form == SCALED ? 256 : 512), apart = each < 128 ? group_bytes : 0,
                    stride = each < 128 ? 2 * group_bytes : group_bytes;
     struct shared c = {.unit = q32_mul(v_splat_w((int32_t)unit), v_splat_w(0x3f800000))};
@@ -201,52 +183,45 @@ ISA_INLINE void blocks(struct isa *isa, const uint32_t bits, const uint32_t each
     }
 }
 
+/* What is built: bits, group and form of the weights, and of their sums. */
+#define EVERY(KIND)                                                                                                    \
+    KIND(1, 128, CENTRED, SCALED)                                                                                      \
+    KIND(2, 128, TERNARY, SCALED)                                                                                      \
+    KIND(2, 64, CENTRED, SCALED)                                                                                       \
+    KIND(2, 64, MINIMA, MINIMA)                                                                                        \
+    KIND(3, 128, MINIMA, CENTRED)                                                                                      \
+    KIND(4, 64, MINIMA, CENTRED)                                                                                       \
+    KIND(4, 128, MINIMA, CENTRED)
+
 /* A call of its own, as in lookup.c. */
 __attribute__((noinline)) static void blocks_of_kind(struct isa *isa, uint32_t kind, uint8_t *restrict to,
     const uint8_t *restrict from, const uint8_t *restrict w, const uint8_t *restrict tables, const struct inputs in[2],
     uint32_t unit, uint32_t n)
 {
+#define BLOCKS(bits, each, weights, form)                                                                              \
+    case NPU_PLANES(bits, each, NPU_PLANES_##weights):                                                                 \
+        blocks(isa, bits, each, form, to, from, w, tables, in, unit, n);                                               \
+        break;
     switch (kind) {
-    case NPU_PLANES(1, 128, NPU_PLANES_CENTRED): blocks(isa, 1, 128, SCALED, to, from, w, tables, in, unit, n); break;
-    case NPU_PLANES(2, 128, NPU_PLANES_TERNARY): blocks(isa, 2, 128, SCALED, to, from, w, tables, in, unit, n); break;
-    case NPU_PLANES(2, 64, NPU_PLANES_CENTRED): blocks(isa, 2, 64, SCALED, to, from, w, tables, in, unit, n); break;
-    case NPU_PLANES(2, 64, NPU_PLANES_MINIMA): blocks(isa, 2, 64, MINIMA, to, from, w, tables, in, unit, n); break;
-    case NPU_PLANES(3, 128, NPU_PLANES_MINIMA): blocks(isa, 3, 128, CENTRED, to, from, w, tables, in, unit, n); break;
-    case NPU_PLANES(4, 64, NPU_PLANES_MINIMA): blocks(isa, 4, 64, CENTRED, to, from, w, tables, in, unit, n); break;
-    default: blocks(isa, 4, 128, CENTRED, to, from, w, tables, in, unit, n); break;
+        EVERY(BLOCKS)
+    default: __builtin_unreachable();
     }
 }
 
 static int built(uint32_t kind)
 {
-    return kind == NPU_PLANES(1, 128, NPU_PLANES_CENTRED) || kind == NPU_PLANES(2, 128, NPU_PLANES_TERNARY) ||
-           kind == NPU_PLANES(2, 64, NPU_PLANES_CENTRED) || kind == NPU_PLANES(2, 64, NPU_PLANES_MINIMA) ||
-           kind == NPU_PLANES(3, 128, NPU_PLANES_MINIMA) || kind == NPU_PLANES(4, 64, NPU_PLANES_MINIMA) ||
-           kind == NPU_PLANES(4, 128, NPU_PLANES_MINIMA);
-}
-
-struct job {
-    const struct npu_op *op;
-    const struct npu_weights *w;
-    struct npu_lookup_plan plan;
-    struct npu_shares parts;
-    uint8_t *tcm;
-};
-
-/* Inputs summed in 16 bits: of 4 bits 128 do not fit. */
-static uint32_t at_once(uint32_t kind)
-{
-    return npu_planes_bits(kind) > 3 ? 64 : npu_planes_group(kind);
+#define IS_BUILT(bits, each, weights, form) || kind == NPU_PLANES(bits, each, NPU_PLANES_##weights)
+    return 0 EVERY(IS_BUILT);
 }
 
 /* One tile of n_blocks blocks from `first` on, and one row. */
-static void tile(
-    struct isa *isa, const struct job *j, const uint8_t *w, uint32_t row, uint32_t t, uint32_t first, uint32_t n_blocks)
+static void tile(struct isa *isa, const struct job *j, const uint8_t *w, uint8_t *integers, uint32_t row, uint32_t t,
+    uint32_t first, uint32_t n_blocks)
 {
     const uint32_t kind = j->w->kind, bits = npu_planes_bits(kind), minima = npu_planes_form(kind) == NPU_PLANES_MINIMA;
-    const uint8_t *tables = j->tcm + j->plan.tables + row * npu_lut_bytes(j->w->n_units);
+    const uint8_t *tables = j->tcm + j->plan->tables + row * npu_lut_bytes(j->w->n_units);
     const uint8_t *side = tables + npu_lut_side(j->w->n_units) + NPU_LINE * t;
-    const uint32_t spill = 512 * (row * npu_planes_blocks(j->w) + first);
+    const uint32_t spill = spill_of(j, row, first);
     /* Twice what codes are less, so that sums fit 16 bits: those of 2 bits with minima do anyway. */
     const int32_t most = (1 << bits) - 1, centre = bits == 1             ? 1
                                                    : bits == 2 && minima ? 0
@@ -254,73 +229,23 @@ static void tile(
     uint32_t unit = s_load_u32(side + 28);
     if (bits == 1 && unit) unit += 1u << 23; /* of (2q - 1) / 2 */
     struct inputs in[2];
-    for (uint32_t i = 0, parts = at_once(kind) == 64 ? 2 : 1; i < parts; i++) {
+    for (uint32_t i = 0, parts = sums_of(bits, npu_planes_group(kind)); i < parts; i++) {
         const uint8_t *words = side + (parts == 2 ? 4 * i : 8);
         int32_t sum = (int32_t)s_load_u32(words), least = (int32_t)s_load_u32(words + 16);
         in[i].start = (2 * most * least - centre * sum + 64) >> 7;
         in[i].sum = (sum + 32) >> 6, in[i].centre = (centre * sum + 64) >> 7;
     }
-    blocks_of_kind(isa, kind, j->tcm + j->plan.spill[~t & 1] + spill, j->tcm + j->plan.spill[t & 1] + spill, w,
+    blocks_of_kind(isa, kind, j->tcm + j->plan->spill[~t & 1] + spill, j->tcm + j->plan->spill[t & 1] + spill, w,
         tables + t * NPU_LUT_TILE, in, unit, n_blocks);
-}
-
-/* Blocks of one panel: tiles stream through a ring, two chunks on their way while one is used for all rows. */
-static void stream(struct isa *isa, const struct job *j, uint8_t *area, uint32_t first, uint32_t n_blocks)
-{
-    const struct npu_weights *w = j->w;
-    const uint32_t bytes = n_blocks * w->unit_bytes, n_tiles = w->n_units, each = npu_lookup_tiles(w, n_blocks);
-    const uint32_t end = 4 * (first + n_blocks) < w->n_blocks ? 4 * (first + n_blocks) : w->n_blocks;
-    uint8_t *ring = area + 1024 * w->panel;
-    uint32_t ticket[3] = {0, 0, 0}, stride;
-    const uint8_t *from = isa_ptr(j->op->weights) + npu_planes_unit(w, 0, first, &stride);
-    for (uint32_t r = 0; r < j->op->m; r++)
-        for (uint32_t i = 0; i < 4 * n_blocks; i++)
-            v_store(j->tcm + j->plan.spill[0] + 512 * (r * npu_planes_blocks(w) + first) + 128 * i, v_zero());
-    for (uint32_t c = 0, next = 0, t = 0; t < n_tiles; c++, next += each) {
-        if (c >= 2) dma_wait(ticket[(c - 2) % 3]);
-        if (next < n_tiles)
-            ticket[c % 3] = dma_start_2d(ring + c % 3 * NPU_LOOKUP_CHUNK, bytes, from + (size_t)next * stride, stride,
-                bytes, n_tiles - next < each ? n_tiles - next : each);
-        if (c < 2) continue;
-        const uint8_t *at = ring + (c - 2) % 3 * NPU_LOOKUP_CHUNK;
-        for (uint32_t to = n_tiles - t < each ? n_tiles : t + each; t < to; t++, at += bytes)
-            for (uint32_t r = 0; r < j->op->m; r++) tile(isa, j, at, r, t, first, n_blocks);
-    }
-    const uint8_t *spill = j->tcm + j->plan.spill[n_tiles & 1];
-    for (uint32_t r = 0; r < j->op->m; r++, spill += 512 * npu_planes_blocks(w)) {
-        uint8_t *y = isa_ptr(j->op->dst) + (size_t)r * j->op->dst_stride;
-        for (uint32_t i = 4 * first; i < end; i++) {
-            vec s = v_load(spill + 128 * i);
-            v_store(y + 128 * i, j->op->bias ? f32_add(s, v_load(isa_ptr(j->op->bias) + 128 * i)) : s);
-        }
-    }
-}
-
-/* A thread's blocks, panel after panel. */
-static void share(struct isa *isa, void *user, uint32_t thread, uint32_t n)
-{
-    const struct job *j = user;
-    uint32_t first = npu_share_start(j->parts, thread), end = npu_share_start(j->parts, thread + 1), panel = 0;
-    (void)n;
-    for (; first < end; panel += j->w->panel) {
-        uint32_t last = end < panel + j->w->panel ? end : panel + j->w->panel;
-        if (first >= last) continue;
-        stream(isa, j, j->tcm + j->plan.threads + thread * j->plan.thread_bytes, first, last - first);
-        first = last;
-    }
+    (void)integers;
 }
 
 uint32_t vlut32_product(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
-    struct job j = {.op = op, .w = &w, .tcm = isa_ptr(machine->tcm_start)};
-    const uint32_t most = npu_machine_threads(machine);
+    struct job j = {.op = op, .w = &w, .turns = 1};
     if (!op->m || !built(op->kind) || npu_weights_layout(op->kind, op->k, op->n, &w)) return NPU_BAD_SHAPE;
-    if (npu_lookup_plan(&w, op->m, machine, &j.plan)) return NPU_NO_ROOM;
-    const uint32_t blocks = npu_planes_blocks(&w), n = most < blocks ? most : blocks;
-    j.parts = npu_shares(blocks, n);
-    isa_threads(n, share, &j);
-    return NPU_OK;
+    return look_up(isa, machine, &j);
 }
 
 uint32_t ablation_vlut32(struct isa *isa, struct npu_machine *machine, const struct npu_op *op)

@@ -32,7 +32,7 @@ static void release(struct device *self, struct weight *w)
 }
 
 /* Its peak of the heap; that of packed matrices is in peak_packed_bytes. */
-static long quantize(int n_layer, const char *out)
+static long peak_of(int n_layer, const char *out)
 {
     static const char text[] = "One layer after the other is rounded, on the inputs that those before it give.";
     const char *const stays[] = {"attn_v=F16"};
@@ -68,9 +68,9 @@ static void memory_does_not_grow_with_the_layers(void **state)
     int fd = mkstemp(out);
     assert_true(fd >= 0);
     close(fd);
-    long few_bytes = quantize(FEW, out);
+    long few_bytes = peak_of(FEW, out);
     size_t few_packed_bytes = peak_packed_bytes;
-    long many_bytes = quantize(MANY, out);
+    long many_bytes = peak_of(MANY, out);
     print_message(
         "heap %ld, %ld bytes; packed %zu, %zu bytes\n", few_bytes, many_bytes, few_packed_bytes, peak_packed_bytes);
     assert_true(few_packed_bytes > 0);

@@ -9,17 +9,6 @@
 
 enum { N = 50 }; /* positions */
 
-static void quantize(const char *path, const char *model, const char *type)
-{
-    lutra_runtime *rt;
-    struct lutra_quantize_settings qs;
-    lutra_quantize_settings_init(&qs, sizeof qs);
-    qs.type = type;
-    OK(lutra_runtime_open(&rt, NULL, err));
-    OK(lutra_quantize(rt, model, path, &qs, err));
-    lutra_runtime_close(&rt);
-}
-
 static void logits(const char *path, const char *device, float *to)
 {
     struct lutra_runtime_settings rs;

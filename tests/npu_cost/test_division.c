@@ -341,17 +341,11 @@ static void a_step_of_lookups_is_made_of_what_the_model_says(void **state)
     (void)state;
     const struct npu_model *m = npu_models;
     char path[64];
-    lutra_runtime *rt;
-    struct lutra_quantize_settings qs;
     while (strcmp(m->name, "abacus-1m") != 0) m++;
     struct npu_model lookups = *m;
     lookups.weights = lookups.down = "Q1_0 planes", lookups.head = "Q8_0", lookups.way = NPU_WAY_LOOKUP;
     snprintf(path, sizeof path, "/tmp/lutra-npu-step-%d.gguf", (int)getpid());
-    lutra_quantize_settings_init(&qs, sizeof qs);
-    qs.type = "Q1_0";
-    OK(lutra_runtime_open(&rt, NULL, err));
-    OK(lutra_quantize(rt, MODEL, path, &qs, err));
-    lutra_runtime_close(&rt);
+    quantize(path, MODEL, "Q1_0");
     watch_a_step(path, "npu-sim:lookup");
     remove(path);
     compare_step(&lookups);

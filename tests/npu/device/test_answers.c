@@ -203,15 +203,9 @@ static void q4_0_answers_alike(void **state)
     static const char *const names[] = {"abacus-1m", "abacus-3m"};
     for (int i = 0; i < (n_problem >= 100 ? 2 : 1); i++) {
         char from[256], to[64];
-        struct lutra_quantize_settings qs;
-        lutra_quantize_settings_init(&qs, sizeof qs);
-        lutra_runtime *rt;
-        qs.type = "Q4_0";
         snprintf(from, sizeof from, "%s/models/%s-f16.gguf", LUTRA_SOURCE_DIR, names[i]);
         snprintf(to, sizeof to, "/tmp/lutra-npu-q4-%d.gguf", (int)getpid());
-        OK(lutra_runtime_open(&rt, NULL, err));
-        OK(lutra_quantize(rt, from, to, &qs, err));
-        lutra_runtime_close(&rt);
+        quantize(to, from, "Q4_0");
         compare(to, "npu-sim", 10, 0.02);
         compare(to, "npu-sim:supergroup", 25, 0.02); /* quantized anew: 2 of the first 12 */
         remove(to);

@@ -20,17 +20,6 @@ static void open_planes(struct fixture *f, const char *path, const char *device)
     fixture_session(f, 2, 128);
 }
 
-static void quantize(const char *path, const char *model, const char *type)
-{
-    lutra_runtime *rt;
-    struct lutra_quantize_settings qs;
-    lutra_quantize_settings_init(&qs, sizeof qs);
-    qs.type = type;
-    OK(lutra_runtime_open(&rt, NULL, err));
-    OK(lutra_quantize(rt, model, path, &qs, err));
-    lutra_runtime_close(&rt);
-}
-
 /* Matrices packed as bit planes, and the bytes of all. */
 static int planes_of(const struct fixture *f, uint64_t *bytes)
 {

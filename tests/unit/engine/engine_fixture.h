@@ -43,6 +43,18 @@ struct where {
     const char *device, *isa; /* NULL: the default, the best */
 };
 
+/* A model's file in another type of weights. */
+static inline void quantize(const char *path, const char *model, const char *type)
+{
+    lutra_runtime *rt;
+    struct lutra_quantize_settings qs;
+    lutra_quantize_settings_init(&qs, sizeof qs);
+    qs.type = type;
+    OK(lutra_runtime_open(&rt, NULL, err));
+    OK(lutra_quantize(rt, model, path, &qs, err));
+    lutra_runtime_close(&rt);
+}
+
 /* The model is there, and not open. */
 static inline void fixture_make(
     struct fixture *f, const struct where *where, const char *shape, const char *type, int n_layer, int n_threads)
