@@ -279,20 +279,24 @@ static const char *foreign_type(uint32_t type, const char **engine)
     return type == 142 || type == 143 ? "rotated basis" : NULL;
 }
 
-/* Type 36 is I2_S in bitnet.cpp's files, told by the architecture or by their file type; elsewhere it was removed. */
-static bool is_i2s(const struct model_file *file, uint32_t type)
+static bool is_bitnet(const struct model_file *file)
 {
-    const struct weights_kv *arch = gguf_kv_find(file, "general.architecture"),
-                            *kind = gguf_kv_find(file, "general.file_type");
-    int64_t number = 0;
-    if (type != GGUF_I2_S) return false;
-    if (kind && weights_kv_i64(kind, 0, &number) && number == I2S_FILE_TYPE) return true;
+    const struct weights_kv *arch = gguf_kv_find(file, "general.architecture");
     if (!arch || arch->elem != WEIGHTS_STRING || arch->n != 1) return false;
     struct weights_str s = weights_kv_str(arch, 0);
     return s.n >= 6 && memcmp(s.s, "bitnet", 6) == 0;
 }
 
-/* Two bits for each element, then the scale of all (i2s.c). */
+/* Type 36 is I2_S in bitnet.cpp's files, told by the architecture or by their file type; elsewhere it was removed. */
+static bool is_i2s(const struct model_file *file, uint32_t type)
+{
+    const struct weights_kv *kind = gguf_kv_find(file, "general.file_type");
+    int64_t number = 0;
+    if (type != GGUF_I2_S) return false;
+    return (kind && weights_kv_i64(kind, 0, &number) && number == I2S_FILE_TYPE) || is_bitnet(file);
+}
+
+/* Two bits for each element, then the scale of all (foreign.c). */
 static int take_i2s(struct cursor *c, struct tensor *t, uint64_t n)
 {
     if (t->ne[0] % QUANT_SUPER)
@@ -305,6 +309,11 @@ static int take_i2s(struct cursor *c, struct tensor *t, uint64_t n)
 static int check_type(struct cursor *c, const char *name, uint32_t type)
 {
     const char *label = c->file->label, *known = quant_type_name(type), *engine, *foreign = foreign_type(type, &engine);
+    if (type == GGUF_TL2 && is_bitnet(c->file))
+        return FAIL(c, LUTRA_E_UNSUPPORTED,
+            "%s: tensor '%s' has type TL2 of bitnet.cpp (39), which is not supported: make TQ2_0 or TQ1_0 of the float "
+            "model",
+            label, show_name(name).s);
     if (quant_info_of(type) || is_i2s(c->file, type)) return 0;
     if (!known && foreign)
         return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s of %s (%u), which is not supported", label,
@@ -381,12 +390,34 @@ static int get_alignment(struct model_file *file, uint64_t *alignment, struct lu
     return 0;
 }
 
+/* Type 42 has one scale for 64 elements or, in older files, for 128, which take 34 bytes instead of 36.  It is the latter
+ * where all such tensors lie as far apart as that takes, and one at least has no room for the former. */
+static void decide_q2_0(struct model_file *file, const uint64_t *offset, uint64_t start, uint64_t alignment)
+{
+    bool close = false;
+    for (size_t i = 0; i < file->n_tensor; i++) {
+        const struct tensor *t = &file->tensor[i];
+        uint64_t end = i + 1 < file->n_tensor ? offset[i + 1] : file->bytes - start;
+        uint64_t bytes = t->bytes / (2 * sizeof(struct quant_q2_0)) * Q2_0_128_BYTES;
+        if (t->type != QUANT_Q2_0) continue;
+        if (t->ne[0] % 128 || end < offset[i] || bytes > end - offset[i] || end - offset[i] - bytes >= alignment)
+            return;
+        close |= t->bytes > end - offset[i];
+    }
+    for (size_t i = 0; close && i < file->n_tensor; i++)
+        if (file->tensor[i].type == QUANT_Q2_0) {
+            file->tensor[i].type = (enum quant_type)GGUF_Q2_0_128;
+            file->tensor[i].bytes = file->tensor[i].bytes / (2 * sizeof(struct quant_q2_0)) * Q2_0_128_BYTES;
+        }
+}
+
 /* Offsets must be aligned, ascending and not overlapping, and end inside the file. */
 static int place_tensors(struct cursor *c, struct model_file *file, const uint64_t *offset)
 {
     uint64_t alignment, start, end_before = 0;
     TRY(get_alignment(file, &alignment, c->err));
     start = (c->at + alignment - 1) & ~(alignment - 1); /* at <= file size < 2^63: no overflow */
+    if (start <= file->bytes) decide_q2_0(file, offset, start, alignment);
     for (size_t i = 0; i < file->n_tensor; i++) {
         struct tensor *t = &file->tensor[i];
         uint64_t end;

@@ -181,7 +181,7 @@ static int open_file(struct weights *w, struct lutra_error *err)
     TRY(model_file_map(&w->file[0], w->path, err));
     TRY(gguf_parse(&w->file[0], err));
     TRY(open_shards(w, err));
-    return i2s_open(w, err);
+    return foreign_open(w, err);
 }
 
 int weights_open(struct weights **out, const char *path, struct lutra_error *err)

@@ -65,9 +65,12 @@ enum {
     GGUF_MAX_NAME = 255,      /* bytes of a tensor name; the specification says 64 */
     GGUF_MIN_KV_BYTES = 14,   /* key length, one byte of key, type, one byte of value */
     GGUF_MIN_TENSOR_BYTES = 33,
-    GGUF_I2_S = 36,     /* a tensor's type until i2s_open */
-    I2S_FILE_TYPE = 40, /* general.file_type of bitnet.cpp's files */
-    I2S_TAIL = 32       /* bytes behind a tensor's codes */
+    GGUF_I2_S = 36,               /* a tensor's type until foreign_open */
+    GGUF_Q2_0_128 = 1 << 16 | 42, /* the same, of type 42 with blocks of 128 */
+    Q2_0_128_BYTES = 34,          /* of such a block */
+    GGUF_TL2 = 39,                /* of bitnet.cpp's files; MXFP4 elsewhere */
+    I2S_FILE_TYPE = 40,           /* general.file_type of bitnet.cpp's files */
+    I2S_TAIL = 32                 /* bytes behind a tensor's codes */
 };
 
 /* Memory for another derived tensor: the next of w->derived, whose array has room. */
@@ -79,8 +82,8 @@ struct derived *weights_derived_of(const struct weights *w, const struct tensor 
 /* Whether the nearest float of 16 bits is off by no more than its last bit's half: x is 0, or neither tiny nor huge. */
 bool weights_near_f16(float x);
 
-/* Makes tensors of TQ2_0 of those of GGUF_I2_S. */
-int i2s_open(struct weights *w, struct lutra_error *err);
+/* Makes tensors of TQ2_0 of those of GGUF_I2_S, of Q2_0 of those of GGUF_Q2_0_128 (foreign.c). */
+int foreign_open(struct weights *w, struct lutra_error *err);
 
 /* Bytes of a value of this kind in the file; 0 for strings, arrays and unknown kinds. */
 size_t gguf_kind_bytes(uint32_t kind);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * I2_S of bitnet.cpp's files: each value against the format's definition, and what is refused.
+ * Types of other engines' files, I2_S of bitnet.cpp's and Q2_0 with one scale for 128: each value against the format's
+ * definition, and what is refused.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -17,6 +18,7 @@
 enum { COLS = 512, ROWS = 3, N = COLS * ROWS, I2_S = 36, F32 = 0, STRING = 8 };
 
 static struct build f;
+static uint32_t of_matrix = I2_S; /* type */
 
 /* 0, 1 or 2 at element i. */
 static int code_at(int i)
@@ -34,7 +36,7 @@ static void write_file(const char *arch, uint32_t file_type, uint64_t cols, floa
     add_u32(&f, STRING);
     add_str(&f, arch);
     if (file_type) add_kv_u32(&f, "general.file_type", file_type);
-    add_tensor(&f, "w", 2, ne, I2_S, 0);
+    add_tensor(&f, "w", 2, ne, of_matrix, 0);
     add_tensor(&f, "after", 1, &two, F32, N / 4 + 32);
     add_padding(&f, 32);
     for (int b = 0; b < N; b += 128)
@@ -92,6 +94,65 @@ static void expect(int status, const char *text)
     if (!strstr(err.what, text)) fail_msg("%s", err.what);
 }
 
+/* Two matrices of type 42, the second of little more than nothing, and a vector behind them; each: elements of a scale. */
+static void write_q2_0(int each, uint64_t cols)
+{
+    enum { Q2_0 = 42 };
+    const uint64_t ne[2] = {cols, ROWS}, one = 128, two = 2;
+    const float after[2] = {3, 4};
+    const size_t bytes = cols * ROWS / (size_t)each * (2 + (size_t)each / 4), padded = (bytes + 31) / 32 * 32;
+    add_head(&f, 3, 3, 1);
+    add_str(&f, "general.architecture");
+    add_u32(&f, STRING);
+    add_str(&f, "qwen3");
+    add_tensor(&f, "w", 2, ne, Q2_0, 0);
+    add_tensor(&f, "small", 1, &one, Q2_0, padded);
+    add_tensor(&f, "after", 1, &two, F32, padded + 64);
+    add_padding(&f, 32);
+    for (int tensor = 0; tensor < 2; tensor++) {
+        int n = tensor ? 128 : (int)cols * ROWS;
+        for (int b = 0; b < n; b += each) {
+            uint16_t d = (uint16_t)(0x3c00 + b / 128); /* the same in both halves of 128 */
+            add(&f, &d, sizeof d);
+            for (int i = b; i < b + each; i += 4) {
+                uint8_t byte = 0;
+                for (int k = 0; k < 4; k++) byte = (uint8_t)(byte | code_at(i + k) << 2 * k);
+                add(&f, &byte, 1);
+            }
+        }
+        add_padding(&f, 32);
+    }
+    add(&f, after, sizeof after);
+    save(in_folder("q2.gguf"), f.b, f.n);
+}
+
+static void one_scale_for_64_or_128(void **state)
+{
+    (void)state;
+    static float x[2][N], small[2][128];
+    for (int i = 0; i < 2; i++) {
+        struct weights *w;
+        struct lutra_error err;
+        const struct tensor *t, *s, *after;
+        write_q2_0(i ? 128 : 64, COLS);
+        if (weights_open(&w, in_folder("q2.gguf"), &err) < 0) fail_msg("%s", err.what);
+        assert_int_equal(weights_tensor_get(w, "w", &t, &err), 0);
+        assert_int_equal(weights_tensor_get(w, "small", &s, &err), 0);
+        assert_int_equal(weights_tensor_get(w, "after", &after, &err), 0);
+        assert_int_equal(t->type, QUANT_Q2_0);
+        assert_int_equal(s->type, QUANT_Q2_0);
+        weights_fetch(w, t), weights_fetch(w, s);
+        quant_info_of(t->type)->dequantize(t->data, x[i], N);
+        quant_info_of(s->type)->dequantize(s->data, small[i], 128);
+        assert_null(weights_loose(w, t));
+        assert_true(((const float *)after->data)[0] == 3 && ((const float *)after->data)[1] == 4);
+        weights_close(&w);
+    }
+    for (int i = 0; i < N; i++)
+        assert_true(x[1][i] == (float)(code_at(i) - 1) * (1 + (float)(i / 128) / 1024) && x[0][i] == x[1][i]);
+    assert_memory_equal(small[0], small[1], sizeof small[0]);
+}
+
 static void others_are_refused(void **state)
 {
     (void)state;
@@ -110,12 +171,22 @@ static void others_are_refused(void **state)
     expect(LUTRA_E_FORMAT, "outside the file");
     write_file("bitnet", 0, COLS * 2, 1);
     expect(LUTRA_E_FORMAT, "outside the file");
+    write_q2_0(64, COLS); /* not one of 128 with something behind it */
+    f.n -= 200;
+    expect(LUTRA_E_FORMAT, "outside the file");
+    write_q2_0(128, COLS);
+    f.n -= 8 + 31;
+    expect(LUTRA_E_FORMAT, "outside the file");
+    of_matrix = 39;
+    write_file("bitnet-b1.58", 0, COLS, 1);
+    expect(LUTRA_E_UNSUPPORTED, "type TL2 of bitnet.cpp (39)");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_the_definition_s),
+        cmocka_unit_test(one_scale_for_64_or_128),
         cmocka_unit_test(others_are_refused),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);

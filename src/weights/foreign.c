@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * I2_S, the type of bitnet.cpp's files: as TQ2_0, which has the same two bits in another order.
+ * Types of other engines' files that one of GGUF's holds, value for value: their blocks in its order.
+ *
+ * Q2_0 with one scale for 128, as PrismML's first files have it under the number of that with one for 64:
+ *
+ *     [ d 2 ][ qs 32 ]                              x = (q - 1) d, values in the order of Q2_0
+ *
+ * I2_S of bitnet.cpp's files as TQ2_0, which has the same two bits in another order:
  *
  *     I2_S  [ codes n/4 ][ scale 4: f32 ][ 28 unused ]        of a whole tensor of n;  x = (q - 1) scale
  *     codes[32b+l]  [ x[e] ][ x[e+32] ][ x[e+64] ][ x[e+96] ]  e = 128b + l, two bits each
@@ -46,7 +52,30 @@ static void fill_i2s(const struct derived *d)
     }
 }
 
-static int derive(struct weights *w, struct tensor *t, struct lutra_error *err)
+static void fill_q2_0(const struct derived *d)
+{
+    struct quant_q2_0 *to = d->data;
+    const uint8_t *from = d->from;
+    for (size_t k = 0; k < d->bytes / sizeof *to; k += 2, from += Q2_0_128_BYTES)
+        for (size_t half = 0; half < 2; half++) {
+            memcpy(&to[k + half].d, from, sizeof to->d);
+            memcpy(to[k + half].qs, from + sizeof to->d + half * sizeof to->qs, sizeof to->qs);
+        }
+}
+
+static int derive_q2_0(struct weights *w, struct tensor *t, struct lutra_error *err)
+{
+    struct derived *d;
+    TRY(weights_derive(w, t->bytes / Q2_0_128_BYTES * 2 * sizeof(struct quant_q2_0), &d, err));
+    d->from = t->data;
+    d->fill = fill_q2_0;
+    t->type = QUANT_Q2_0;
+    t->data = d->data;
+    t->bytes = d->bytes;
+    return 0;
+}
+
+static int derive_i2s(struct weights *w, struct tensor *t, struct lutra_error *err)
 {
     uint64_t n = (uint64_t)(t->bytes - I2S_TAIL) * 4;
     float scale = scale_of(t->data, n);
@@ -64,16 +93,23 @@ static int derive(struct weights *w, struct tensor *t, struct lutra_error *err)
     return 0;
 }
 
-int i2s_open(struct weights *w, struct lutra_error *err)
+static bool is_foreign(const struct tensor *t)
+{
+    return (int)t->type == GGUF_I2_S || (int)t->type == GGUF_Q2_0_128;
+}
+
+int foreign_open(struct weights *w, struct lutra_error *err)
 {
     size_t n = 0;
     for (size_t f = 0; f < w->n_file; f++)
-        for (size_t i = 0; i < w->file[f].n_tensor; i++) n += (int)w->file[f].tensor[i].type == GGUF_I2_S;
+        for (size_t i = 0; i < w->file[f].n_tensor; i++) n += is_foreign(&w->file[f].tensor[i]);
     if (n == 0) return 0;
     w->derived = calloc(n, sizeof *w->derived);
     if (!w->derived) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", w->file[0].label);
     for (size_t f = 0; f < w->n_file; f++)
-        for (size_t i = 0; i < w->file[f].n_tensor; i++)
-            if ((int)w->file[f].tensor[i].type == GGUF_I2_S) TRY(derive(w, &w->file[f].tensor[i], err));
+        for (size_t i = 0; i < w->file[f].n_tensor; i++) {
+            struct tensor *t = &w->file[f].tensor[i];
+            if (is_foreign(t)) TRY(((int)t->type == GGUF_I2_S ? derive_i2s : derive_q2_0)(w, t, err));
+        }
     return 0;
 }
