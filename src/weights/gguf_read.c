@@ -390,8 +390,8 @@ static int get_alignment(struct model_file *file, uint64_t *alignment, struct lu
     return 0;
 }
 
-/* Type 42 has one scale for 64 elements or, in older files, for 128, which take 34 bytes instead of 36.  It is the latter
- * where all such tensors lie as far apart as that takes, and one at least has no room for the former. */
+/* Type 42 has one scale for 64 elements or, in older files, for 128, which take 34 bytes instead of 36.  It is the
+ * latter where all such tensors lie as far apart as that takes, and one at least has no room for the former. */
 static void decide_q2_0(struct model_file *file, const uint64_t *offset, uint64_t start, uint64_t alignment)
 {
     bool close = false;

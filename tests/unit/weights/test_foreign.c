@@ -94,7 +94,7 @@ static void expect(int status, const char *text)
     if (!strstr(err.what, text)) fail_msg("%s", err.what);
 }
 
-/* Two matrices of type 42, the second of little more than nothing, and a vector behind them; each: elements of a scale. */
+/* Two matrices of type 42, the second of little more than nothing, and a vector; each: elements of a scale. */
 static void write_q2_0(int each, uint64_t cols)
 {
     enum { Q2_0 = 42 };
