@@ -110,6 +110,10 @@ class Figures:
         """The same with the emulator's bound."""
         return f"{self.per(kernel, kind):.2f} ({self.per(kernel, kind, what='bound'):.2f})"
 
+    def per_tile(self, kernel, kind, what="packets"):
+        """Per 128 inputs and 128 outputs."""
+        return self.count(kernel, kind, what=what) / (1536 / 128) / (8960 / 128)
+
     def scores(self, way, m=96, k=4096):
         """Of softmax, per 64 scores."""
         return self.count("softmax", way, m, k, 0) * 64 / m / k

@@ -36,6 +36,8 @@ listed = told("--list").split("\n")[:-1]
 errors = [f"{name}: recorded, and counted by nobody" for name in old if name not in listed]
 errors += [f"{name}: not recorded" for name in listed if name not in old]
 errors += [f"{name}: counted twice" for name in set(listed) if listed.count(name) > 1]
+if errors:
+    sys.exit("\n".join(errors))
 
 chosen = sorted(old, key=lambda name: old[name]["packets"])
 if os.environ.get("LUTRA_TEST_LONG") != "1":
