@@ -3,8 +3,8 @@
 """Writes docs/NPU.md: bench/npu/NPU.in.md with figures for its {{...}}.  What stands in {{...}} is a format field of
 Python, over the methods of Figures below: {{steps()}} is a table, {{per("dequant", "Q4_0"):.2f}} a number.
 
-Figures come from the recorded counts, a profile, lutra-npu-tables, and for the pipeline from the emulator's timeline, which
-npu_test_division prints (some 10 seconds).
+Figures come from the recorded counts, a profile, lutra-npu-tables, and for the pipeline from the emulator's timeline,
+which npu_test_division prints (some 10 seconds).
 
 usage: document.py TABLES DIVISION          writes it anew
        document.py --check TABLES DIVISION  exit status 1 where it is not what it would write
@@ -28,11 +28,11 @@ METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged
            "countdown-s": ["greedy", "best@8", "best@16", "best@64", "best@16, judged"],
            "countdown-l": ["greedy", "best@8", "best@16"]}
 # Rows of the table of errors: kernels, and of which kinds where that matters; why the emulator's bound is below.
-ERRORS = [("dequantization by lookup: Q4_0, IQ4_NL, MXFP4, Q2_0", "dequant", "Q4_0|IQ4_NL|MXFP4|Q2_0",
+ERRORS = [("dequantization of Q4_0, IQ4_NL, MXFP4, Q2_0", "dequant", "Q4_0|IQ4_NL|MXFP4|Q2_0",
            "one resource is always busy"),
-          ("ternary, minima, 8 bits, supergroups, K-quants", "dequant", "TQ2_0|Q4_1|Q8_0|supergroup8?|Q._K", ""),
-          ("bit planes to tiles", "dequant", ".* planes|. bit g\\d+ asym", ""),
-          ("baselines, finished halves", "dequant", "conventional.*|groups.*|.*finished", ""),
+          ("dequantization of the other kinds", "dequant", "TQ2_0|Q4_1|Q8_0|supergroup8?|Q._K", ""),
+          ("dequantization of bit planes", "dequant", ".* planes|. bit g\\d+ asym", ""),
+          ("dequantization by baselines; finished halves", "dequant", "conventional.*|groups.*|.*finished", ""),
           ("integer product", "gemv", ".*", "chains of accumulation; the bound is four full slots"),
           ("product on tiles, one row", "gemm", ".*", "dequantization, and its calls"),
           ("product by lookup, VLUT32", "lookup|vlut32", ".*", "latencies, starts and ends of pipelined loops"),
@@ -233,7 +233,8 @@ class Figures:
             own = [r for r in self.rows if r["kernel"] == kernel]
             each = [r["packets"] * 64 / (r["n"] if kernel != "attention" else r["m"] * r["k"]) for r in own]
             kinds = ": " + ", ".join(r["kind"] for r in own) if len(own) > 1 else ""
-            rows.append([names.get(kernel, kernel) + kinds, ", ".join(f"{x:.1f}" for x in each), units.get(kernel, "64 elements")])
+            rows.append([names.get(kernel, kernel) + kinds, ", ".join(f"{x:.1f}" for x in each),
+                         units.get(kernel, "64 elements")])
         return table(["kernel", "packets", "per"], rows)
 
     def attention(self):
@@ -464,7 +465,7 @@ def main(argv):
     check = argv[:1] == ["--check"]
     figures = Figures(*argv[check:])
     text = (ROOT / "bench/npu/NPU.in.md").read_text()
-    made = re.sub(r"\{\{(.*?)\}\}", lambda m: eval(f"f\'\'\'{{{m[1]}}}\'\'\'", figures.fields()), text)
+    made = re.sub(r"\{\{(.*?)\}\}", lambda m: eval("f'''{" + m[1] + "}'''", figures.fields()), text)
     document = ROOT / "docs/NPU.md"
     if not check:
         document.write_text(made)
