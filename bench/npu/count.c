@@ -8,7 +8,7 @@
  *     lutra-npu-count > bench/npu/counts.json        77 and a reason on stderr where the tools are missing
  *     lutra-npu-count --kernel NAME [KIND]           all rows of one kernel (and kind), to be merged into the file
  *     lutra-npu-count --list                         names of all rows, counting none: kernel|kind|m|k|n, one a line
- *     lutra-npu-count --only < NAMES                 rows of these names, without bounds, for tests
+ *     lutra-npu-count --only < NAMES                 rows of these names
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,7 +126,7 @@ static void add(struct run *u, const struct row *r)
         (unsigned long long)r->gathers, (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes,
         (unsigned long long)r->tile_pairs);
     if (r->alone) printf(", \"alone\": %u", packets - r->alone);
-    if (r->emulate && u->way == COUNT) printf(", \"bound\": %llu", (unsigned long long)bound_of(u, r));
+    if (r->emulate) printf(", \"bound\": %llu", (unsigned long long)bound_of(u, r));
     printf("}");
     fflush(stdout);
 }

@@ -3,8 +3,8 @@ kind, or with LUTRA_TEST_LONG=1 all of them.  Which rows there are is always com
 
 usage: check_counts.py COUNTER RECORD      exit status 77 (skipped) where the counter cannot run or the compiler differs
 
-A row that differs by more than 0.5 % means that a kernel changed and the record did not: bench/npu/README.md says how
-to record again.
+A row whose packets differ by more than 0.5 %, or whose other figures differ at all, means that a kernel changed and the
+record did not: bench/npu/README.md says how to record again.
 """
 import json
 import os
@@ -50,11 +50,12 @@ if fresh["compiler"].split(".")[0] != known["compiler"].split(".")[0]:
 
 for row in fresh["rows"]:
     before = old[name_of(row)]
-    if abs(row["packets"] / before["packets"] - 1) > 0.005:
-        errors.append(f"{name_of(row)}: {before['packets']} packets recorded, {row['packets']} counted")
-    for field in ("gathers", "scatters", "dma_bytes", "tile_pairs"):
-        if row[field] != before[field]:
-            errors.append(f"{name_of(row)}: {field} {before[field]} recorded, {row[field]} now")
+    for field in ("packets", "alone"):
+        if abs(row.get(field, 0) - before.get(field, 0)) > 0.005 * before["packets"]:
+            errors.append(f"{name_of(row)}: {field} {before.get(field)} recorded, {row.get(field)} counted")
+    for field in ("gathers", "scatters", "dma_bytes", "tile_pairs", "bound"):
+        if row.get(field) != before.get(field):
+            errors.append(f"{name_of(row)}: {field} {before.get(field)} recorded, {row.get(field)} now")
 counted = {name_of(row) for row in fresh["rows"]}
 errors += [f"{name}: asked for and not counted" for name in chosen if name not in counted]
 print("\n".join(errors) or f"{len(counted)} of {len(old)} rows as recorded")
