@@ -54,8 +54,8 @@ for row in fresh["rows"]:
         if abs(row.get(field, 0) - before.get(field, 0)) > 0.005 * before["packets"]:
             errors.append(f"{name_of(row)}: {field} {before.get(field)} recorded, {row.get(field)} counted")
     for field in ("gathers", "scatters", "dma_bytes", "tile_pairs", "bound"):
-        if row.get(field) != before.get(field):
-            errors.append(f"{name_of(row)}: {field} {before.get(field)} recorded, {row.get(field)} now")
+        if field in before and row.get(field) != before[field]:
+            errors.append(f"{name_of(row)}: {field} {before[field]} recorded, {row.get(field)} now")
 counted = {name_of(row) for row in fresh["rows"]}
 errors += [f"{name}: asked for and not counted" for name in chosen if name not in counted]
 print("\n".join(errors) or f"{len(counted)} of {len(old)} rows as recorded")
