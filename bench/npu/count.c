@@ -6,9 +6,9 @@
  * counters.
  *
  *     lutra-npu-count > bench/npu/counts.json        77 and a reason on stderr where the tools are missing
- *     lutra-npu-count --small                        rows of one shape and cheap ones, without bounds, for tests
  *     lutra-npu-count --kernel NAME [KIND]           all rows of one kernel (and kind), to be merged into the file
- *     lutra-npu-count --steps                        only what whole steps of models need beside the papers' matrices
+ *     lutra-npu-count --list                         names of all rows, counting none: kernel|kind|m|k|n, one a line
+ *     lutra-npu-count --only < NAMES                 rows of these names
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ablation.h"
@@ -26,7 +27,8 @@
 #include "kinds.h"
 #include "npu/wire/layout.h"
 
-enum { MEMORY_BYTES = 160 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960, ROWS_MAX = 128 };
+enum { MEMORY_BYTES = 160 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960, ROWS_MAX = 128, NAME_MAX_BYTES = 96 };
+enum way { COUNT, LIST, ONLY };
 
 /* One row of the file. */
 struct row {
@@ -41,8 +43,10 @@ struct row {
 struct run {
     struct bench b;
     uint32_t weights, src, dst, tables, scratch;
-    int n_rows, small;
+    int n_rows;
+    enum way way;
     const char *kernel, *kind; /* of the rows to count; NULL: any */
+    char *only;                /* names of the rows to count, each between newlines */
 };
 
 /* k x n of the matrices of Qwen2.5 1.5B, 3B, 7B and Llama 3.2 1B, 3B [TTS 7.1], and T-MAN's [TMAN 6.5]. */
@@ -89,23 +93,40 @@ static uint64_t bound_of(struct run *u, const struct row *r)
     return npu_sim_packet_bound(c);
 }
 
+static uint32_t shown_m(const struct row *r)
+{
+    return r->shown_m ? r->shown_m : r->op.m;
+}
+
+static uint32_t shown_k(const struct row *r)
+{
+    return r->shown_k ? r->shown_k : r->op.k;
+}
+
 static int wanted(const struct run *u, const struct row *r)
 {
+    char name[NAME_MAX_BYTES];
+    if (u->way == LIST) return 0;
+    if (u->way == ONLY) {
+        snprintf(name, sizeof name, "\n%s|%s|%u|%u|%u\n", r->kernel, r->kind, shown_m(r), shown_k(r), r->op.n);
+        return strstr(u->only, name) != NULL;
+    }
     return (!u->kernel || strcmp(u->kernel, r->kernel) == 0) && (!u->kind || strcmp(u->kind, r->kind) == 0);
 }
 
 static void add(struct run *u, const struct row *r)
 {
+    if (u->way == LIST) printf("%s|%s|%u|%u|%u\n", r->kernel, r->kind, shown_m(r), shown_k(r), r->op.n);
     if (!wanted(u, r)) return;
     uint32_t packets = bench_count(&u->b, &r->op);
     printf(
         "%s\n  {\"kernel\": \"%s\", \"kind\": \"%s\", \"m\": %u, \"k\": %u, \"n\": %u, \"packets\": %u, \"hvx\": %u, "
         "\"gathers\": %llu, \"scatters\": %llu, \"dma_bytes\": %llu, \"tile_pairs\": %llu",
-        u->n_rows++ ? "," : "", r->kernel, r->kind, r->shown_m ? r->shown_m : r->op.m,
-        r->shown_k ? r->shown_k : r->op.k, r->op.n, packets, u->b.hvx, (unsigned long long)r->gathers,
-        (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes, (unsigned long long)r->tile_pairs);
+        u->n_rows++ ? "," : "", r->kernel, r->kind, shown_m(r), shown_k(r), r->op.n, packets, u->b.hvx,
+        (unsigned long long)r->gathers, (unsigned long long)r->scatters, (unsigned long long)r->dma_bytes,
+        (unsigned long long)r->tile_pairs);
     if (r->alone) printf(", \"alone\": %u", packets - r->alone);
-    if (r->emulate && !u->small) printf(", \"bound\": %llu", (unsigned long long)bound_of(u, r));
+    if (r->emulate) printf(", \"bound\": %llu", (unsigned long long)bound_of(u, r));
     printf("}");
     fflush(stdout);
 }
@@ -208,7 +229,7 @@ static void lookups(struct run *u)
     tables8(u, k);
     for (int i = KIND_Q1_0_PLANES; i < N_NPU_KINDS; i++) {
         lookup(u, i, k, 1536);
-        if (!u->small) lookup(u, i, k, 8960);
+        lookup(u, i, k, 8960);
     }
 }
 
@@ -222,15 +243,15 @@ static const uint32_t rows_of_gemm[] = {1, 4, 16, ROWS_MAX};
 
 static void weights(struct run *u)
 {
-    for (uint32_t s = u->small ? 1 : 0; s < (u->small ? 2 : N_SHAPES); s++) {
+    for (uint32_t s = 0; s < N_SHAPES; s++) {
         uint32_t k = shapes[s][0], n = shapes[s][1];
         for (int i = 0; i < N_NPU_KINDS; i++) {
             int every = k == 1536 && n == 8960; /* all kinds on one shape; elsewhere what the papers run */
             if (every || i == KIND_Q4_0 || i == KIND_SUPERGROUP || (i == KIND_Q8_0 && k > n)) dequant(u, i, k, n);
             if (every || i == KIND_Q4_0 || (i == KIND_Q8_0 && k > n)) gemv(u, i, 1, k, n);
-            if (every || (!u->small && (i == KIND_Q4_0 || (i == KIND_Q8_0 && k > n)))) gemv(u, i, 2, k, n);
+            if (every || i == KIND_Q4_0 || (i == KIND_Q8_0 && k > n)) gemv(u, i, 2, k, n);
         }
-        for (int i = 0; i < 4 && !u->small; i++) {
+        for (int i = 0; i < 4; i++) {
             gemm(u, KIND_Q4_0, rows_of_gemm[i], k, n);
             if (k > n) gemm(u, KIND_Q8_0, rows_of_gemm[i], k, n);
         }
@@ -293,8 +314,7 @@ static void head(struct run *u, int i, uint32_t m, uint32_t k)
     r.tile_pairs = (uint64_t)(k / 32) * w.n_blocks;
     r.emulate = 0;
     memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
-    if (!wanted(u, &r)) return;
-    r.alone = bench_count(&u->b, &r.op); /* nothing wanted: products */
+    if (wanted(u, &r)) r.alone = bench_count(&u->b, &r.op); /* nothing wanted: products */
     for (uint32_t j = 0; j < m; j++) rows[j].want = NPU_HEAD_TOPK | NPU_HEAD_SUM;
     memcpy(npu_sim_host(u->b.sim, u->tables), rows, sizeof rows);
     add(u, &r);
@@ -374,25 +394,14 @@ static void steps(struct run *u)
     eight_billion(u);
 }
 
-/* Cheap rows of the same kernels, for tests. */
-static void small_steps(struct run *u)
-{
-    gemm(u, KIND_Q4_0, 1, 1536, 256);
-    gemm(u, KIND_Q4_0, 16, 2048, 256);
-    gemm(u, KIND_F16, 1, 64, 64);
-    gemm(u, KIND_F16, ROWS_MAX, 256, 768);
-    attention_step(u, heads[5], 4, 1024);
-    head(u, KIND_F16, 2, 64);
-}
-
 /* One KV head of Qwen2.5-1.5B: 6 query heads. */
 static void softmax(struct run *u)
 {
     static const char *const ways[] = {"table", "f16", "f32"};
     static const uint32_t queries[] = {1, 4, 16}, keys[] = {1024, 4096, 16384};
     struct npu_op table = {.code = NPU_OP_EXP_TABLE};
-    for (int q = 0; q < (u->small ? 1 : 3); q++)
-        for (int j = 0; j < (u->small ? 1 : 3); j++)
+    for (int q = 0; q < 3; q++)
+        for (int j = 0; j < 3; j++)
             for (uint32_t way = 0; way < 3; way++) {
                 struct row r = row_of(u, "softmax", ways[way], ABLATION_SOFTMAX, keys[j], 0);
                 r.op.m = 6 * queries[q];
@@ -478,16 +487,30 @@ static void compiler(char *text, size_t n)
     text[strcspn(text, "\n(")] = 0;
 }
 
+/* All of stdin, behind a newline. */
+static char *names_to_count(void)
+{
+    size_t n = 1, got, room = 1 << 20;
+    char *text = malloc(room + 1);
+    assert_non_null(text);
+    text[0] = '\n';
+    while (n < room && (got = fread(text + n, 1, room - n, stdin)) > 0) n += got;
+    text[n] = 0;
+    return text;
+}
+
 int main(int argc, char **argv)
 {
-    struct run u = {.small = argc == 2 && strcmp(argv[1], "--small") == 0};
-    const int only_steps = argc == 2 && strcmp(argv[1], "--steps") == 0;
+    struct run u = {0};
     if ((argc == 3 || argc == 4) && strcmp(argv[1], "--kernel") == 0)
         u.kernel = argv[2], u.kind = argv[3];
-    else if (argc > 1 && !u.small && !only_steps) {
-        fprintf(stderr, "usage: lutra-npu-count [--small | --steps | --kernel NAME [KIND]]\n");
+    else if (argc == 2 && (strcmp(argv[1], "--list") == 0 || strcmp(argv[1], "--only") == 0))
+        u.way = argv[1][2] == 'l' ? LIST : ONLY;
+    else if (argc > 1) {
+        fprintf(stderr, "usage: lutra-npu-count [--kernel NAME [KIND] | --list | --only < NAMES]\n");
         return strcmp(argv[1], "--help") != 0;
     }
+    if (u.way == ONLY) u.only = names_to_count();
     char name[128];
     if (bench_missing()) {
         fprintf(stderr, "lutra-npu-count: %s\n", bench_missing());
@@ -502,14 +525,10 @@ int main(int argc, char **argv)
     u.scratch = npu_sim_buffer(u.b.sim, 16 * (NPU_HEAD_SCRATCH + 8192));
     assert_true(u.weights && u.src && u.dst && u.tables && u.scratch);
     compiler(name, sizeof name);
-    printf("{\"compiler\": \"%s\", \"cpu\": \"v73\", \"flags\": \"-O2\", \"rows\": [", name);
-    if (!only_steps) weights(&u), lookups(&u), softmax(&u), attention(&u);
-    rows(&u);
-    if (u.small)
-        small_steps(&u);
-    else
-        steps(&u);
-    printf("\n]}\n");
+    if (u.way != LIST) printf("{\"compiler\": \"%s\", \"cpu\": \"v73\", \"flags\": \"-O2\", \"rows\": [", name);
+    weights(&u), lookups(&u), softmax(&u), attention(&u), rows(&u), steps(&u);
+    if (u.way != LIST) printf("\n]}\n");
+    free(u.only);
     bench_close(&u.b);
     return 0;
 }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Puts the figures of lutra-npu-tables into docs/NPU.md, between the lines `<!-- figures: NAME -->` and `<!-- end -->`,
-and the pipeline's times on the emulator's timeline, which npu_test_division prints in half a minute.
+"""Writes docs/NPU.md: bench/npu/NPU.in.md with figures for its {{...}}.  What stands in {{...}} is a format field of
+Python, over the methods of Figures below: {{steps()}} is a table, {{per("dequant", "Q4_0"):.2f}} a number.
 
-usage: document.py TABLES DIVISION DOCUMENT          writes it anew
-       document.py --check TABLES DIVISION DOCUMENT  exit status 1 where it is not what it would write; the timeline is
-                                                     compared where LUTRA_TEST_LONG is set
+Figures come from the recorded counts, a profile, lutra-npu-tables, and for the pipeline from the emulator's timeline,
+which npu_test_division prints (some 10 seconds).
+
+usage: document.py TABLES DIVISION          writes it anew
+       document.py --check TABLES DIVISION  exit status 1 where it is not what it would write
 """
+import difflib
 import json
 import os
 import re
@@ -14,6 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 SOC, USUAL = "snapdragon-8gen3", 1024
 STEPS = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
 RATES = STEPS + ["Llama-3.2-3B"]
@@ -23,6 +27,32 @@ METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged
            "abacus-1m": ["greedy"],
            "countdown-s": ["greedy", "best@8", "best@16", "best@64", "best@16, judged"],
            "countdown-l": ["greedy", "best@8", "best@16"]}
+# Rows of the table of errors: kernels, and of which kinds where that matters; why the emulator's bound is below.
+ERRORS = [("dequantization of Q4_0, IQ4_NL, MXFP4, Q2_0", "dequant", "Q4_0|IQ4_NL|MXFP4|Q2_0",
+           "one resource is always busy"),
+          ("dequantization of the other kinds", "dequant", "TQ2_0|Q4_1|Q8_0|supergroup8?|Q._K", ""),
+          ("dequantization of bit planes", "dequant", ".* planes|. bit g\\d+ asym", ""),
+          ("dequantization by baselines; finished halves", "dequant", "conventional.*|groups.*|.*finished", ""),
+          ("integer product", "gemv", ".*", "chains of accumulation; the bound is four full slots"),
+          ("product on tiles, one row", "gemm", ".*", "dequantization, and its calls"),
+          ("product by lookup, VLUT32", "lookup|vlut32", ".*", "latencies, starts and ends of pipelined loops"),
+          ("product by masks", "masks", ".*", "the bound is four full slots"),
+          ("tables of a row", "tables", ".*", ""),
+          ("exp and softmax by half polynomial, f32", "exp16|softmax", "f16|f32", "polynomials are chains"),
+          ("exp and softmax by table", "exp16|softmax", "table",
+           "loads wait for gathers, and little else is there to do"),
+          ("add, swiglu, relu2, rms_norm, rope", "add|swiglu|relu2|rms_norm|rope", ".*",
+           "scalar loops, partial vectors"),
+          ("fit, quantize", "fit|quantize", ".*", "scalar extraction and stores"),
+          ("unfit of ordinary rows", "unfit", ".*", "it looks and does nothing")]
+# Products of one row by lookup and by masks: lower bounds that were drawn up by hand before the kernels were (masks,
+# VLUT16, VLUT32).
+LOOKUPS = {"4 bit g128 asym": ("4 bit, groups of 128, asym", 1.7, 3.3, 2.0),
+           "3 bit g128 asym": ("3 bit, groups of 128, asym", 2.7, 2.6, 1.5),
+           "2 bit g64 asym": ("2 bit, groups of 64, asym", 1.9, 2.0, 1.0),
+           "Q2_0 planes": ("2 bit, groups of 64", None, None, 1.0),
+           "TQ2_0 planes": ("ternary, groups of 128", None, None, 1.0),
+           "Q1_0 planes": ("1 bit, groups of 128", 1.5, 0.9, 0.5)}
 
 
 def span(low, high, digits=0):
@@ -37,7 +67,9 @@ def table(head, rows):
 def verdict(low, high, published, most=None):
     if low == high:
         return f"{100 * (low / published - 1):+.0f} %"
-    return "below" if high < published else "above" if low > (most or published) else "overlaps" if high < 2 * low else "undecided"
+    if high < published or low > (most or published):
+        return "below" if high < published else "above"
+    return "overlaps" if high < 2 * low else "undecided"
 
 
 def times_of(row, *names):
@@ -51,10 +83,191 @@ class Figures:
                                                check=True).stdout)
         self.step = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
         self.fill = {(s["model"], s["tokens"]): s for s in d["prefill_modelled"] if s["soc"] == SOC}
-        self.low = {(s["model"], s["weights"], s["way"], s["context"]): s for s in d["low_bits_decode_modelled"]
+        self.low_bits = {(s["model"], s["weights"], s["way"], s["context"]): s for s in d["low_bits_decode_modelled"]
                     if s["soc"] == SOC}
         self.modes_of = {(m["model"], m["mode"]): m for m in d["modes_modelled"]}
         self.low_fill = {(s["model"], s["way"]): s for s in d["low_bits_prefill_modelled"] if s["soc"] == SOC}
+        self.memory = {m["model"]: m for m in d["memory_computed"]}
+        self.recorded = json.load(open(ROOT / "bench/npu/counts.json"))
+        self.rows = self.recorded["rows"]
+        self.row = {(r["kernel"], r["kind"], r["m"], r["k"], r["n"]): r for r in self.rows}
+        self.profile = json.load(open(ROOT / f"profiles/{SOC}.json"))["figures"]
+
+    # ---- single figures ----
+
+    def fields(self):
+        """What {{...}} may name."""
+        return {"span": span, "count": self.count, **{name: getattr(self, name) for name in dir(self)}}
+
+    def count(self, kernel, kind, m=1, k=1536, n=8960, what="packets"):
+        return self.row[kernel, kind, m, k, n][what]
+
+    def per(self, kernel, kind, m=1, k=1536, n=8960, what="packets"):
+        """Per 256 weights."""
+        return self.count(kernel, kind, m, k, n, what) * 256 / k / n
+
+    def both(self, kernel, kind):
+        """The same with the emulator's bound."""
+        return f"{self.per(kernel, kind):.2f} ({self.per(kernel, kind, what='bound'):.2f})"
+
+    def per_tile(self, kernel, kind, what="packets"):
+        """Per 128 inputs and 128 outputs."""
+        return self.count(kernel, kind, what=what) / (1536 / 128) / (8960 / 128)
+
+    def scores(self, way, m=96, k=4096):
+        """Of softmax, per 64 scores."""
+        return self.count("softmax", way, m, k, 0) * 64 / m / k
+
+    def elements(self, kernel, kind="f32"):
+        """Of rows, per 64 elements."""
+        return self.count(kernel, kind, 1, 8192, 8192) / 128
+
+    def low(self, figure):
+        return self.profile[figure]["low"]
+
+    def high(self, figure):
+        return self.profile[figure]["high"]
+
+    def given(self, figure):
+        """A figure of the profile, as it is."""
+        return f"{self.low(figure):g} to {self.high(figure):g}"
+
+    def vectors(self, packets, fewest=None):
+        """Microseconds of vector threads, at both ends, or of that many threads."""
+        few, most = fewest or self.low("vector_threads"), fewest or self.high("vector_threads")
+        return span(packets * self.low("cycles_per_packet") / most / self.high("clock_mhz"),
+                    packets * self.high("cycles_per_packet") / few / self.low("clock_mhz"))
+
+    def tiles(self, pairs, digits=0):
+        """Microseconds of the tile unit."""
+        return f"{pairs * self.low('tile_cycles') / self.high('clock_mhz'):.{digits}f}"
+
+    def mib(self, model, *parts):
+        return sum(self.memory[model][part + "_bytes"] for part in parts) / 2**20
+
+    def compared(self, ratio, end):
+        """The least or the largest of a published ratio's counterparts."""
+        return (min if end == "low" else max)(x["modelled_" + end] for x in self.d["ratios"]
+                                              if x["ratio"].split(": ")[-1] == ratio)
+
+    def time(self, kernel, kind):
+        """Microseconds of a product of one row, 1536x8960."""
+        t = next(r["modelled"][SOC] for r in self.d["kernels"]
+                 if (r["kernel"], r["kind"], r["m"], r["k"], r["n"]) == (kernel, kind, 1, 1536, 8960))
+        return span(t["low_us"], t["high_us"])
+
+    def bits(self, kind):
+        """Of a packed weight, with its scale."""
+        return self.count("dequant", kind, what="dma_bytes") * 8 / 1536 / 8960
+
+    def softmax_share(self, way):
+        """Percent of attention's packets."""
+        parts = sum(self.count("attention stage", stage, 32, 4096, 128)
+                    for stage in ("maxima", f"exp by {way}", "sums"))
+        return f"{100 * parts / self.count('attention', way, 32, 4096, 128):.0f}"
+
+    def tables_saved(self):
+        """Of a layer's products of one row and their tables, Qwen2.5-1.5B in 1 bit, what shared tables save."""
+        table = lambda k: self.count("tables", "lut16", 1, k, 0)
+        shapes = 2 * [(1536, 1536)] + 2 * [(1536, 256)] + 2 * [(1536, 8960)] + [(8960, 1536)]
+        return 3 * table(1536) / sum(self.count("lookup", "Q1_0 planes", 1, k, n) + table(k) for k, n in shapes)
+
+    def beyond_greedy(self, method, judge):
+        on = {(c["method"], c["judge"]): c for c in self.d["accuracy_against_cost"]
+              if c["soc"] == SOC and c["model"] == "abacus-xs"}
+        return span(*sorted(on[method, judge][end] / on["greedy", ""][end] for end in ("low_us", "high_us")), 1)
+
+    def gib_8b(self, mode):
+        of = [m["memory_bytes"] / 2**30 for (model, name), m in self.modes_of.items() if name == mode and "8B" in model]
+        return min(of), max(of)
+
+    def over_bounds(self):
+        """VLUT32's packets over the emulator's bound."""
+        return "; ".join(f"{name}: {self.count('vlut32', kind) / self.count('vlut32', kind, what='bound'):.2f}"
+                         for kind, (name, *_) in LOOKUPS.items())
+
+    def extreme(self, choose, kernel, other):
+        """The least or largest ratio of two kernels' packets over all kinds that both have, 1536x8960."""
+        both = [kind for kind in LOOKUPS if (kernel, kind, 1, 1536, 8960) in self.row and
+                (other, kind, 1, 1536, 8960) in self.row]
+        return choose(self.count(kernel, kind) / self.count(other, kind) for kind in both)
+
+    # ---- tables ----
+
+    def errors(self):
+        """The emulator's bound against packets.  Each row that has a bound stands in one group."""
+        rows, left = [], [r for r in self.rows if "bound" in r]
+        for what, kernels, kinds, why in ERRORS:
+            own = [r for r in left if re.fullmatch(kernels, r["kernel"]) and re.fullmatch(kinds, r["kind"])]
+            left = [r for r in left if r not in own]
+            sides = [[100 * (r["bound"] / r["packets"] - 1) for r in own if (r["n"] == 256) == few]
+                     for few in (False, True)]
+            rows.append([what, *(f"{max(e):.0f} to {min(e):.0f} %" if len(e) > 1 else "".join(f"{x:.0f} %" for x in e)
+                                 for e in sides), why])
+        if left:
+            sys.exit(f"no group of errors has {left[0]}")
+        return table(["kernel", "error", "256 outputs", "why"], rows)
+
+    def kinds(self):
+        """Packets per 256 weights of every kind of weight, 1536x8960."""
+        has = lambda kernel, kind, m=1: self.row.get((kernel, kind, m, 1536, 8960))
+        per = lambda r, what="packets": f"{r[what] * 256 / 1536 / 8960:.2f}"
+        both = lambda r: f"{per(r)} ({per(r, 'bound')})" if r else ""
+        plain = [r["kind"] for r in self.rows if has(r["kernel"], r["kind"]) and r["kernel"] in ("dequant", "lookup")]
+        kinds = list(dict.fromkeys(k.removesuffix(" planes") for k in plain
+                                   if not re.match("conventional|groups|.*finished", k)))
+        rows = []
+        for kind in kinds:
+            planes = kind if " bit " in kind else kind + " planes"
+            two = has("gemv", kind, 2)
+            rows.append([kind, both(kind != planes and has("dequant", kind)), both(has("dequant", planes)),
+                         both(has("gemv", kind)), per(two) if two else "", both(has("lookup", planes))])
+        return table(["kind", "tile32 to tiles", "bit planes to tiles", "integer product, one row", "two rows together",
+                      "product by lookup, one row"], rows)
+
+    def others(self):
+        names = {"exp16": "exp of halves", "attention": "attention of 32 rows, 4096 keys, head 128"}
+        units = {"exp16": "64 elements", "attention": "64 scores"}
+        rows = []
+        for kernel in ("exp16", "attention", "add", "swiglu", "relu2", "rms_norm", "rope", "fit", "unfit", "quantize"):
+            own = [r for r in self.rows if r["kernel"] == kernel]
+            each = [r["packets"] * 64 / (r["n"] if kernel != "attention" else r["m"] * r["k"]) for r in own]
+            kinds = ": " + ", ".join(r["kind"] for r in own) if len(own) > 1 else ""
+            rows.append([names.get(kernel, kernel) + kinds, ", ".join(f"{x:.1f}" for x in each),
+                         units.get(kernel, "64 elements")])
+        return table(["kernel", "packets", "per"], rows)
+
+    def attention(self):
+        whole = {way: self.count("attention", way, 32, 4096, 128) for way in ("table", "f16", "f32")}
+        parts, rows, sums = {}, [], dict.fromkeys(whole, 0)
+        for r in self.rows:
+            if r["kernel"] == "attention stage":
+                name, _, way = r["kind"].partition(" by ")
+                for w in [way] if way else whole:
+                    parts.setdefault(name, {})[w] = r["packets"]
+        for name, of in sorted(parts.items(), key=lambda x: -x[1]["table"]):
+            if name != "masks":  # of segments that some row does not see whole: not among these
+                rows.append([name] + [f"{of[w]:,} ({100 * of[w] / whole[w]:.0f} %)" for w in whole])
+                sums = {w: sums[w] + of[w] for w in whole}
+        rows.append(["the rest: calls, DMA, queries and results of a tile of rows"] +
+                    [f"{whole[w] - sums[w]:,} ({100 - 100 * sums[w] / whole[w]:.0f} %)" for w in whole])
+        rows.append(["whole"] + [f"{whole[w]:,}" for w in whole])
+        return table(["stage", "exp by table", "half polynomial", "f32"], rows)
+
+    def lookups(self):
+        rows = []
+        for kind, (name, *by_hand) in LOOKUPS.items():
+            cells, packets = [], {}
+            for kernel, hand in zip(("masks", "lookup", "vlut32"), by_hand):
+                r = self.row.get((kernel, kind, 1, 1536, 8960))
+                cells.append(f"{self.both(kernel, kind)}" if r else "not built")
+                cells.append(f"{hand}" if hand else "")
+                if r:
+                    packets[{"lookup": "VLUT16", "vlut32": "VLUT32"}.get(kernel, kernel)] = r["packets"]
+            first, second = sorted(packets, key=packets.get)[:2]
+            rows.append([name, *cells, f"{first}, {second} {packets[second] / packets[first]:.2f} times"])
+        return table(["", "masks, int8 activations", "by hand", "VLUT16: 16-bit tables", "by hand",
+                      "VLUT32: 8-bit tables", "by hand", "fewest"], rows)
 
     def steps(self):
         rows = []
@@ -101,7 +314,7 @@ class Figures:
 
     def pipeline(self):
         told = subprocess.run([self.division], env={**os.environ, "LUTRA_TEST_LONG": "1"}, capture_output=True,
-                              text=True, check=True).stdout
+                              text=True, check=True).stdout  # all shapes
         rows = {}
         for shape, over, gain in re.findall(r"(\w+), \w+ end: .*? slowest stage \S+ \((\S+)\), sequential \S+ \((\S+)\)", told):
             rows.setdefault(shape, []).append((over, gain))
@@ -111,7 +324,7 @@ class Figures:
     def held(self):
         """Published figures that no profile is made from, one value each; those compared elsewhere are named there."""
         rows = []
-        for f in json.load(open(Path(__file__).parent / "published.json"))["figures"]:
+        for f in json.load(open(ROOT / "bench/npu/published.json"))["figures"]:
             if f["use"] != "held out" or f.get("ours") in ("ratios", "pipeline", "gains", "modes"):
                 continue
             if "not_compared" in f:
@@ -124,20 +337,19 @@ class Figures:
         return table(["source", "figure", "published", "ours", ""], rows)
 
     def of_memory(self, model):
-        m = next(m for m in self.d["memory_computed"] if m["model"] == model)
-        return ((m["layers_bytes"] + m["cache_bytes"]) / 2**20,) * 2
+        return (self.mib(model, "layers", "cache"),) * 2
 
-    def lookups(self, model):
-        return self.low[model, "ternary", "planes, lookup", USUAL]
+    def by_lookup(self, model):
+        return self.low_bits[model, "ternary", "planes, lookup", USUAL]
 
     def of_rate(self, model):
-        return self.lookups(model)["tokens_per_s_low"], self.lookups(model)["tokens_per_s_high"]
+        return self.by_lookup(model)["tokens_per_s_low"], self.by_lookup(model)["tokens_per_s_high"]
 
     def of_decode_mj(self, model):
-        return self.lookups(model)["whole"]["low_mj"], self.lookups(model)["whole"]["high_mj"]
+        return self.by_lookup(model)["whole"]["low_mj"], self.by_lookup(model)["whole"]["high_mj"]
 
     def of_decode_watts(self, model):
-        w = self.lookups(model)["whole"]
+        w = self.by_lookup(model)["whole"]
         return w["low_mj"] / w["low_us"] * 1e3, w["high_mj"] / w["high_us"] * 1e3
 
     def of_prompt_mj(self, model):
@@ -219,7 +431,7 @@ class Figures:
 
     def lowbits(self):
         rows = []
-        for (model, weights, way, context), s in self.low.items():
+        for (model, weights, way, context), s in self.low_bits.items():
             if context != USUAL:
                 continue
             parts = [s["parts"]["products"], s["parts"]["head"], s["whole"]]
@@ -250,18 +462,17 @@ class Figures:
 
 
 def main(argv):
-    check = argv[0] == "--check"
-    tables, division, path = argv[check:]
-    figures, text = Figures(tables, division), open(path).read()
-    names = "pipeline" if check and not os.environ.get("LUTRA_TEST_LONG") else "(?!)"  # not compared
-
-    def block(m):
-        return m[0] if re.fullmatch(names, m[2]) else f"{m[1]}\n{getattr(figures, m[2])()}\n\n"
-    put = re.sub(r"(<!-- figures: (\w+) -->\n).*?(?=<!-- end -->)", block, text, flags=re.S)
-    if check and put != text:
-        sys.exit(f"{path}: its figures are not those of lutra-npu-tables; bench/npu/document.py writes them")
+    check = argv[:1] == ["--check"]
+    figures = Figures(*argv[check:])
+    text = (ROOT / "bench/npu/NPU.in.md").read_text()
+    made = re.sub(r"\{\{(.*?)\}\}", lambda m: eval("f'''{" + m[1] + "}'''", figures.fields()), text)
+    document = ROOT / "docs/NPU.md"
     if not check:
-        open(path, "w").write(put)
+        document.write_text(made)
+    elif document.read_text() != made:
+        print(*difflib.unified_diff(document.read_text().split("\n"), made.split("\n"), "docs/NPU.md", "made anew", n=0,
+                                    lineterm=""), sep="\n")
+        sys.exit("docs/NPU.md is not made of bench/npu/NPU.in.md and these figures: bench/npu/document.py writes it")
 
 
 if __name__ == "__main__":

@@ -229,8 +229,9 @@ static void stages_of_a_product_overlap(void **state)
     (void)state;
     static const uint32_t shapes[][4] = {{1, 1536, 1536, NPU_W_Q4_0}, {1, 1536, 8960, NPU_W_Q4_0},
         {1, 8960, 1536, NPU_W_Q8_0}, {128, 1536, 1536, NPU_W_Q4_0}, {128, 1536, 8960, NPU_W_Q4_0},
-        {128, 8960, 1536, NPU_W_Q8_0}, {128, 4096, 4096, NPU_W_Q4_0}, {1, 1536, 256, NPU_W_Q4_0}};
-    enum { SHORT = 1, ALL = 8 };
+        {128, 8960, 1536, NPU_W_Q8_0}, {128, 4096, 4096, NPU_W_Q4_0}, {1, 1536, 256, NPU_W_Q4_0},
+        {128, 1536, 256, NPU_W_Q4_0}};
+    enum { SHORT = 1, ALL = 9 };
     int all = getenv("LUTRA_TEST_LONG") != NULL;
     for (int i = 0; i < (all ? ALL : SHORT); i++)
         for (int worst = 0; worst < 2; worst++) {
@@ -252,7 +253,8 @@ static void stages_of_a_product_overlap(void **state)
             printf("%ux%ux%u, %s end: %.1f us, slowest stage %.1f (%.2f), sequential %.1f (%.2f)\n", op.k, op.n, op.m,
                 worst ? "worse" : "better", s.whole, s.slowest, s.whole / s.slowest, s.sequential,
                 s.sequential / s.whole);
-            assert_true(s.whole <= (op.n > 1000 ? 1.15 : 1.27) * s.slowest);
+            /* behind the last of few weights a phase of tiles, one of rows and three meetings are seen */
+            assert_true(s.whole <= (op.n > 1000 ? 1.15 : op.m == 1 ? 1.27 : 1.42) * s.slowest);
             assert_true(s.sequential >= 1.4 * s.whole);
             close_rig(&r);
         }

@@ -46,6 +46,15 @@ near = lambda n, low, high: abs(d['figures'][n]['low'] / low - 1) < 2e-3 and abs
 assert near('cycles_per_packet', 1.5, 1.5) and near('gather_cycles', 20, 27.5)
 assert near('vector_threads', 5, 6) and near('meet_cycles', 250, 250) and near('clock_mhz', 1450, 1450)
 assert d['figures']['scatter_cycles'] == old['scatter_cycles'] and d['name'] == 'snapdragon-8gen3-measured'" 'a narrowed profile'
+# The cost model reads it: all packets at 1.5 cycles and 1450 MHz, shared by 5 to 6 threads.
+LUTRA=$LUTRA_TABLES lutra --profile "$WORK/narrowed.json" -o json
+expect_code 0 'lutra-npu-tables reads the narrowed profile'
+expect_json "$WORK/out" "
+d = json.load(open('$WORK/out'))
+row = next(r for r in d['kernels'] if (r['kernel'], r['kind'], r['m'], r['k']) == ('softmax', 'f32', 24, 16384))
+assert d['ratios_on'] == 'snapdragon-8gen3-measured' and list(row['modelled']) == [d['ratios_on']]
+t, alone = row['modelled'][d['ratios_on']], row['packets_counted'] * 1.5 / 1450
+assert abs(t['low_us'] / (alone / 6) - 1) < 2e-3 and abs(t['high_us'] / (alone / 5) - 1) < 2e-3, t" 'times by the narrowed profile'
 narrow "$WORK/wrong.json" "$PROFILE"
 expect_err 'swiglu: wrong results narrow nothing' 'wrong results'
 echo '{}' >"$WORK/none.json"
