@@ -128,17 +128,47 @@ static void copy_memory(struct bench *b, struct guest *g)
     memcpy((uint8_t *)g->box + from, npu_sim_host(b->sim, from), b->bytes - from);
 }
 
-void bench_sim(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t bytes)
+/* Returns whether there was something that threads share. */
+static int run_sim(struct bench *b, const struct npu_op *op, uint32_t n_threads, uint32_t out, uint32_t bytes)
 {
     size_t n;
     struct npu_machine machine = b->machine;
-    machine.n_threads = ++b->n_runs % 2 ? 4 : 1; /* the Hexagon binary has one: the bits are the same */
+    struct npu_sim_span span;
+    struct npu_sim_watch watch = {&span, 0, 1};
+    machine.n_threads = n_threads;
+    npu_sim_set_watch(b->sim, &watch);
     assert_int_equal(npu_execute(npu_sim_isa(b->sim), &machine, op), NPU_OK);
+    npu_sim_set_watch(b->sim, NULL);
     npu_sim_host_reads(b->sim, out, bytes);
     b->machine.tables_m = machine.tables_m, b->machine.tables_k = machine.tables_k;
     npu_sim_end(b->sim, npu_tcm_keeps(&b->machine));
     const struct npu_sim_fault *f = npu_sim_faults(b->sim, &n);
-    if (n) fail_msg("%s in %s line %d, offset %#x", npu_sim_fault_name(f->kind), f->kernel, f->line, f->offset);
+    if (n)
+        fail_msg("%s in %s line %d, offset %#x, %u threads: %s", npu_sim_fault_name(f->kind), f->kernel, f->line,
+            f->offset, n_threads, npu_sim_fault_text(f->kind));
+    return watch.n > 0;
+}
+
+static uint8_t *copy_of(const void *p, uint32_t bytes)
+{
+    uint8_t *copy = malloc(bytes + 1);
+    assert_non_null(copy);
+    return memcpy(copy, p, bytes);
+}
+
+void bench_sim(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t bytes)
+{
+    uint8_t *at = npu_sim_host(b->sim, out), *before = copy_of(at, bytes);
+    if (run_sim(b, op, b->n_threads ? b->n_threads : 4, out, bytes) && !b->n_threads) {
+        uint8_t *four = copy_of(at, bytes);
+        memcpy(at, before, bytes);
+        npu_sim_host_wrote(b->sim, out, bytes);
+        run_sim(b, op, 1, out, bytes);
+        for (uint32_t i = 0; i < bytes; i++)
+            if (at[i] != four[i]) fail_msg("1 thread and 4 differ at byte %u: %02x %02x", i, at[i], four[i]);
+        free(four);
+    }
+    free(before);
 }
 
 void bench_run(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t bytes)

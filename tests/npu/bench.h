@@ -30,7 +30,7 @@ struct bench {
     struct guest values, count;
     uint32_t bytes;        /* of the window */
     uint32_t hvx, packets; /* of the last run of a guest */
-    uint32_t n_runs;       /* in the emulator: with 4 threads and with 1 in turn */
+    uint32_t n_threads;    /* in the emulator; 0, as opened: each operation with 4 and with 1, and the same bits */
 };
 
 enum { BENCH_TCM_BYTES = 8 << 20 };
@@ -50,7 +50,7 @@ uint32_t bench_put(struct bench *b, const void *data, uint32_t bytes);
 /* The same operation in the emulator and, where it can be run, as a Hexagon binary; compares [out, out + bytes). */
 void bench_run(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t bytes);
 
-/* The emulator alone. */
+/* The emulator alone.  What [out, out + bytes) holds before is there again for the run with one thread. */
 void bench_sim(struct bench *b, const struct npu_op *op, uint32_t out, uint32_t bytes);
 
 /* isa_ops_run of the guest: inputs at src, results at dst. */

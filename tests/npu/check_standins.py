@@ -1,5 +1,6 @@
 """Checks tests/npu/standins.txt: the types of both instructions in the compiler's header, that the header files of the
-back ends say the same pairs, and that each stand-in really is in the counting program's assembly.
+back ends say the same pairs with their operands in the macro's order, and that each stand-in really is in the counting
+program's assembly.
 
 usage: check_standins.py CLANG SOURCE_ROOT
 """
@@ -25,9 +26,21 @@ real = (root / "src/npu/dsp/isa_real_impl.h").read_text()
 
 
 def defined(text, name):
-    m = re.search(r"#define %s\([^)]*\) (.*)" % name, text)
-    return m.group(1) if m else ""
+    """Its parameters, and what it is."""
+    m = re.search(r"#define %s\(([^)]*)\) (.*)" % name, text)
+    return m.groups() if m else ("", "")
 
+
+def compare(text, where, name, instruction, operands=None):
+    """`name` is this instruction with these operands, or with the macro's parameters as they come."""
+    parameters, is_ = defined(text, name)
+    if is_ != f"{instruction}({operands or parameters})":
+        errors.append(f"{name}: {where} has {is_ or 'nothing'} of ({parameters}), the map says {instruction}")
+
+
+# Operands that are not the parameters as they come.  The stand-in of a pair's conversion has the type and the two
+# operands it needs only as an instruction of two vectors.
+OTHER_OPERANDS = {"f16_of_q32": "Q6_V_hi_W(w), Q6_V_lo_W(w)"}
 
 LANES = {"f32": "sf", "i32": "w", "f16": "hf", "i16": "h"}
 for name, silicon, standin, kind in rows:
@@ -40,10 +53,8 @@ for name, silicon, standin, kind in rows:
         errors.append(f"{name}: {standin} has type {want and want[0]}, the map says {kind}")
     if not builtin and types.get(silicon, (None, None))[:2] != (want or (0, 0))[:2]:
         errors.append(f"{name}: {silicon} is {types.get(silicon)}, {standin} is {want}")
-    if not defined(count, name).startswith(standin + "("):
-        errors.append(f"{name}: isa_qemu_impl.h has {defined(count, name) or 'nothing'}, the map says {standin}")
-    if not defined(real, name).startswith((f"__builtin_HEXAGON_{silicon}_128B" if builtin else silicon) + "("):
-        errors.append(f"{name}: isa_real_impl.h has {defined(real, name) or 'nothing'}, the map says {silicon}")
+    compare(count, "isa_qemu_impl.h", name, standin, OTHER_OPERANDS.get(name))
+    compare(real, "isa_real_impl.h", name, f"__builtin_HEXAGON_{silicon}_128B" if builtin else silicon)
 for text, where in ((count, "isa_qemu_impl.h"), (real, "isa_real_impl.h")):
     for name in re.findall(r"#define ((?:q16|q32|f16|f32|i16|i32)_\w+)\(", text):
         if name not in [r[0] for r in rows]:

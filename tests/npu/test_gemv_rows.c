@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The integer product of several rows: every row has the bits it has alone, for every kind and row count.
+ * The integer product of several rows: every row has the bits it has alone, for every kind and row count; and of more
+ * blocks than a chunk of DMA has, whose last chunk is less than one.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@
 #include "npu/host/pack.h"
 #include "quant/quant.h"
 
-enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, K = 768, N = 70, ROWS = 9 };
+enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, K = 768, N = 70, ROWS = 9, K_MOST = 1536, BLOCKS = 33 };
 
 static uint64_t seed = 77;
 
@@ -29,12 +30,12 @@ static float uniform(void)
 static uint32_t put_weights(struct bench *b, uint32_t type, const struct npu_weights *w)
 {
     size_t row_bytes;
-    float row[K];
-    assert_int_equal(quant_row_bytes(type, K, &row_bytes), 0);
-    uint8_t *rows = malloc(row_bytes * N), *packed = malloc((size_t)w->n_blocks * w->block_bytes);
-    for (uint32_t r = 0; r < N; r++) {
-        for (uint32_t i = 0; i < K; i++) row[i] = uniform() * 0.1f;
-        quant_info_of(type)->quantize(row, rows + r * row_bytes, K);
+    float row[K_MOST];
+    assert_int_equal(quant_row_bytes(type, w->k, &row_bytes), 0);
+    uint8_t *rows = malloc(row_bytes * w->n), *packed = malloc((size_t)w->n_blocks * w->block_bytes);
+    for (uint32_t r = 0; r < w->n; r++) {
+        for (uint32_t i = 0; i < w->k; i++) row[i] = uniform() * 0.1f;
+        quant_info_of(type)->quantize(row, rows + r * row_bytes, w->k);
     }
     npu_pack_tile32(w, type, rows, row_bytes, packed, 0, w->n_blocks);
     uint32_t at = bench_put(b, packed, w->n_blocks * w->block_bytes);
@@ -82,8 +83,42 @@ static void every_row_has_the_bits_it_has_alone(void **state)
     }
 }
 
+/* Every block as it is alone; with one thread and with four the last chunk is less than a whole one. */
+static void a_last_chunk_is_what_is_left(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct npu_weights w;
+    struct npu_act8 l;
+    struct npu_gemv_plan plan;
+    float x[K_MOST];
+    bench_open(&b, 4 << 20);
+    assert_int_equal(npu_weights_layout(NPU_W_Q4_0, K_MOST, 32 * BLOCKS, &w), 0);
+    for (uint32_t threads = 1; threads <= 4; threads += 3) {
+        assert_int_equal(npu_gemv_plan(&w, 0, b.machine.tcm_bytes, threads, &plan), 0);
+        assert_int_not_equal(BLOCKS / threads % plan.chunk_blocks, 0); /* of the last thread */
+    }
+    npu_act8_layout(K_MOST, &l);
+    for (uint32_t i = 0; i < K_MOST; i++) x[i] = uniform();
+    struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .m = 1, .k = K_MOST};
+    op.src = bench_put(&b, x, sizeof x), op.dst = bench_put(&b, NULL, l.bytes);
+    bench_sim(&b, &op, op.dst, l.bytes);
+    uint32_t weights = put_weights(&b, QUANT_Q4_0, &w), all = bench_put(&b, NULL, 128 * BLOCKS);
+    uint32_t alone = bench_put(&b, NULL, 128 * BLOCKS);
+    op = (struct npu_op){.code = NPU_OP_GEMV, .flags = BOTH, .kind = w.kind, .m = 1, .k = K_MOST, .src = op.dst};
+    op.n = 32 * BLOCKS, op.weights = weights, op.dst = all;
+    bench_run(&b, &op, all, 128 * BLOCKS);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        op.n = 32, op.weights = weights + i * w.block_bytes, op.dst = alone + 128 * i;
+        bench_sim(&b, &op, op.dst, 128);
+    }
+    assert_memory_equal(npu_sim_host(b.sim, all), npu_sim_host(b.sim, alone), 128 * BLOCKS);
+    bench_close(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_has_the_bits_it_has_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_has_the_bits_it_has_alone), cmocka_unit_test(a_last_chunk_is_what_is_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -323,6 +323,106 @@ static void check_close(double got, double want, double relative, double absolut
     if (!(fabs(got - want) <= fabs(want) * relative + absolute)) fail_msg("%.9g, wanted %.9g", got, want);
 }
 
+/* ---- ternary weights times integers of 8 bits: integer sums ---- */
+
+enum { EXACT_K = 1 << 17 }; /* 2^24 / 128 */
+
+/* An integer of 8 bits and a weight, each a function of where it stands, so that they need no memory. */
+static int integer_at(uint32_t row, uint32_t k)
+{
+    return row ? (int)(((k + 1) * 2654435761u >> row % 24) % 256) - 128 : -128;
+}
+
+static int ternary_at(uint32_t k, uint32_t n)
+{
+    return n ? (int)(((k + 7) * 2246822519u ^ n * 3266489917u) >> 15) % 3 - 1 : 1;
+}
+
+/* A tile pair: inputs k .. k + 31 of 32 rows and of 32 outputs. */
+static void integer_tiles(uint8_t *act, uint8_t *weight, uint32_t k)
+{
+    for (uint32_t i = 0; i < 32; i++)
+        for (uint32_t j = 0; j < 32; j++) {
+            uint16_t x = f32_to_f16((float)integer_at(i, k + j)), y = f32_to_f16((float)ternary_at(k + j, i));
+            memcpy(act + npu_tile_offset(i, j), &x, 2);
+            memcpy(weight + npu_tile_offset(j, i), &y, 2);
+        }
+}
+
+/* The accumulator holds the integer sum of any 2^17 inputs, up to 2^24, and of no more. */
+static void sums_of_integers_are_exact(void **state)
+{
+    (void)state;
+    static struct npu_tile_acc acc;
+    static int32_t want[32][32];
+    uint8_t act[2048], weight[2048];
+    npu_tile_clear(&acc);
+    for (uint32_t k = 0; k < EXACT_K; k += 32) {
+        integer_tiles(act, weight, k);
+        npu_tile_mac(&acc, act, weight, 1);
+        for (uint32_t i = 0; i < 32; i++)
+            for (uint32_t r = 0; r < 32; r++)
+                for (uint32_t n = 0; n < 32; n++) want[r][n] += integer_at(r, k + i) * ternary_at(k + i, n);
+    }
+    for (uint32_t r = 0; r < 32; r++)
+        for (uint32_t n = 0; n < 32; n++)
+            if (acc.c[r][n] != (float)want[r][n])
+                fail_msg("row %u, output %u: %.9g, wanted %d", r, n, acc.c[r][n], want[r][n]);
+    assert_int_equal(want[0][0], -(1 << 24));
+    for (uint32_t i = 0; i < 32; i++)
+        for (uint32_t j = 0; j < 32; j++) { /* one input more, of -1 */
+            uint16_t x = j || i ? 0 : f32_to_f16(-1);
+            memcpy(act + npu_tile_offset(i, j), &x, 2);
+        }
+    npu_tile_mac(&acc, act, weight, 1);
+    assert_true((int32_t)acc.c[0][0] == want[0][0]);
+}
+
+/* The largest k whose tiles TCM holds, as whole products: -128 times 1 everywhere, which a half holds times the scale;
+ * and sums that rise for half of k and fall to what the first 8 inputs give, which a half holds, too. */
+static void ternary_products_are_exact(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct npu_weights w;
+    struct npu_gemm_plan plan;
+    uint32_t k = EXACT_K, shift;
+    bench_open(&b, 16 << 20);
+    assert_int_equal(npu_weights_layout(NPU_W_TERNARY, k, 32, &w), 0);
+    while (npu_gemm_plan(&w, 2, 0, b.machine.tcm_bytes, &plan))
+        assert_int_equal(npu_weights_layout(NPU_W_TERNARY, k -= 64, 32, &w), 0);
+    assert_in_range(k, 32768, EXACT_K);
+    float *x = malloc(2 * k * sizeof *x);
+    uint8_t *packed = calloc(w.bytes, 1);
+    for (uint32_t i = 0; i < k; i++) {
+        x[i] = -128, x[k + i] = (float)integer_at(1, i < k / 2 ? i : k - 1 - i);
+        for (uint32_t n = 0; n < 32; n++) {
+            int q = ternary_at(i < k / 2 ? i : k - 1 - i, n);
+            if (n && i >= k / 2) q = i < k - 8 ? -q : 0;
+            uint32_t at = npu_code_offset(&w, i, n, &shift);
+            packed[at] |= (uint8_t)((q + 1) << shift);
+            memcpy(packed + npu_scale_offset(&w, i, n), &(uint16_t){n ? 0x3c00 : 0x1800}, 2); /* 1; 2^-9 */
+        }
+    }
+    struct npu_op op = {.code = NPU_OP_GEMM, .flags = BOTH, .kind = w.kind, .m = 2, .k = k, .n = 32};
+    op.src = bench_put(&b, x, 8 * k), op.weights = bench_put(&b, packed, w.bytes), op.dst = bench_put(&b, NULL, 256);
+    op.src_stride = 4 * k, op.dst_stride = 128;
+    bench_run(&b, &op, op.dst, 256);
+    const float *y = npu_sim_host(b.sim, op.dst);
+    assert_true(y[0] == -128 * (float)k / 512);
+    for (uint32_t n = 1; n < 32; n++) {
+        int want[2] = {0};
+        for (uint32_t i = 0; i < 8; i++)
+            want[0] -= 128 * ternary_at(i, n), want[1] += integer_at(1, i) * ternary_at(i, n);
+        for (int r = 0; r < 2; r++)
+            if (y[32 * r + n] != (float)want[r])
+                fail_msg("k %u, row %d, output %u: %g, wanted %d", k, r, n, y[32 * r + n], want[r]);
+    }
+    print_message("ternary weights times 8 bits: exact at k %u\n", k);
+    free(x), free(packed);
+    bench_close(&b);
+}
+
 static void row_operations_are_close(void **state)
 {
     (void)state;
@@ -459,6 +559,8 @@ int main(void)
         cmocka_unit_test(rows_of_almost_nothing_are_zeros),
         cmocka_unit_test(integer_product_of_one_row_is_exact),
         cmocka_unit_test(tile_product_of_any_row_count),
+        cmocka_unit_test(sums_of_integers_are_exact),
+        cmocka_unit_test(ternary_products_are_exact),
         cmocka_unit_test(row_operations_are_close),
         cmocka_unit_test(rope_rotates_both_kinds_of_pairs),
         cmocka_unit_test(exponentials_of_every_half),

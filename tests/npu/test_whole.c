@@ -405,14 +405,14 @@ static void attention_over_blocks_and_drafts(void **state)
 static void same_bits(struct bench *b, const struct npu_op *op, uint32_t bytes)
 {
     uint8_t *want = malloc(bytes);
-    for (b->machine.n_threads = 1; b->machine.n_threads <= 6; b->machine.n_threads++) {
+    for (b->n_threads = 1; b->n_threads <= 6; b->n_threads++) {
         bench_sim(b, op, op->dst, bytes);
-        if (b->machine.n_threads == 1) memcpy(want, npu_sim_host(b->sim, op->dst), bytes);
+        if (b->n_threads == 1) memcpy(want, npu_sim_host(b->sim, op->dst), bytes);
         assert_memory_equal(npu_sim_host(b->sim, op->dst), want, bytes);
         memset(npu_sim_host(b->sim, op->dst), 0, bytes);
         npu_sim_host_wrote(b->sim, op->dst, bytes);
     }
-    b->machine.n_threads = 1;
+    b->n_threads = 0;
     free(want);
 }
 

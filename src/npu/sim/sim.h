@@ -37,24 +37,27 @@ struct isa;
     X(MISALIGNED, "aligned access at an unaligned address")                                                            \
     X(UNINITIALIZED, "TCM read before anything was written there")                                                     \
     X(NOT_TCM, "gather, scatter or tile operand outside of TCM")                                                       \
-    X(DMA_NOT_WAITED, "read of bytes that a DMA still has to deliver")                                                 \
+    X(DMA_NOT_WAITED, "read of bytes that a DMA still has to deliver: dma_wait is missing before it")                  \
     X(DMA_OVERWRITE, "write to bytes that a running DMA reads or writes")                                              \
     X(DMA_FIELD, "DMA descriptor field out of range")                                                                  \
     X(DMA_RING, "more DMAs in flight than the ring holds")                                                             \
-    X(DMA_LEFT, "DMA still running at the end of the operation")                                                       \
+    X(DMA_LEFT, "DMA still running at the end of the operation: its dma_wait is missing")                              \
     X(DMA_FOREIGN, "wait for a DMA that another thread started")                                                       \
-    X(DMA_STALE_SOURCE, "DMA reads memory whose newest bytes are still in the cache")                                  \
-    X(DMA_DIRTY_TARGET, "DMA writes memory that a dirty cache line will overwrite")                                    \
-    X(STALE_READ, "read of a line that was written behind the cache's back")                                           \
-    X(STALE_MERGE, "partial write into a stale line")                                                                  \
-    X(LOST_WRITE, "invalidation of a line with unwritten data")                                                        \
-    X(NOT_FLUSHED, "the host reads a line that the NPU has not written back")                                          \
-    X(SCATTER_OPEN, "read of scattered bytes before scatter_sync")                                                     \
+    X(DMA_STALE_SOURCE,                                                                                                \
+        "DMA reads memory whose newest bytes are still in the cache: cache_flush is missing before it")                \
+    X(DMA_DIRTY_TARGET, "DMA writes memory that a dirty cache line will overwrite: cache_flush is missing before it")  \
+    X(STALE_READ, "read of a line that was written behind the cache's back: cache_invalidate is missing before it")    \
+    X(STALE_MERGE, "partial write into a stale line: cache_invalidate is missing before it")                           \
+    X(LOST_WRITE, "invalidation of a line with unwritten data: cache_flush is missing before it")                      \
+    X(NOT_FLUSHED,                                                                                                     \
+        "the host reads a line that the NPU has not written back: cache_flush is missing behind this write")           \
+    X(SCATTER_OPEN, "read of scattered bytes: scatter_sync is missing before it")                                      \
     X(GATHER_LENGTH, "gather or scatter region out of range")                                                          \
     X(TILE_COUNT, "tile operation with no or too many pairs")                                                          \
-    X(TILE_UNSET, "tile operation without a cleared accumulator")                                                      \
-    X(QFLOAT_STORED, "value stored in the float unit's own form")                                                      \
-    X(QFLOAT_AS_BITS, "value in the float unit's own form used by an integer operation")                               \
+    X(TILE_UNSET, "tile operation without a cleared accumulator: tile_clear is missing before it")                     \
+    X(QFLOAT_STORED, "value stored in the float unit's own form: f16_of_q16 or its like is missing before it")         \
+    X(QFLOAT_AS_BITS, "value in the float unit's own form used by an integer operation: f16_of_q16 or its like is "    \
+                      "missing before it")                                                                             \
     X(QFLOAT_AS_FLOAT, "value in the wrong float form")                                                                \
     X(THREAD_RACE, "memory that another thread writes in the same section or phase")                                   \
     X(BAD_OPERAND, "scalar operand out of range")

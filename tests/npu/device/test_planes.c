@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Whole models whose weights are bit planes on the emulated NPU: the bits of the same model packed as tile32, from
- * fewer bytes.
+ * fewer bytes.  And packings other than tile32 under QEMU: the emulator's bits.
  */
 #include "device_fixture.h"
 
@@ -136,35 +136,57 @@ static void a_class_depends_on_the_prompt_alone(void **state)
     shut(&f);
 }
 
-/* Tables, lookups and what is around them as a Hexagon binary: the emulator's bits, of three rows together and one
- * behind them. */
-static void qemu_has_the_emulators_bits(void **state)
+static int lookups(const struct fixture *f)
 {
-    (void)state;
-    enum { N = 3 };
-    static const char *const devices[] = {"npu-sim:lookup", "npu-qemu:lookup"};
+    return sent(f, NPU_OP_LOOKUP, 0);
+}
+
+static int supergroups(const struct fixture *f)
+{
+    int n = 0;
+    for (const struct packed *p = npu_of(f)->packed; p; p = p->next) n += p->layout.kind == NPU_W_SUPER4;
+    return n;
+}
+
+/* n rows together and one behind them as a Hexagon binary: the emulator's bits.  All matrices of layers count. */
+static void same_under_qemu(const char *type, const char *packing, int n, int (*count)(const struct fixture *f))
+{
+    static const char *const devices[] = {"npu-sim", "npu-qemu"};
     static float got[2][2][N_VOCAB];
     struct npu_transport *probe;
     struct npu_transport_settings small = {.memory_bytes = 1 << 20, .program = NPU_PROGRAM};
     struct lutra_error why;
-    char path[64];
+    char path[64], device[64];
     if (SANITIZED || npu_child_open(&probe, &small, &why)) skip(); /* QEMU's program is not sanitized */
     npu_transport_close(&probe);
-    snprintf(path, sizeof path, "/tmp/lutra-npu-qemu-lookup-%d.gguf", (int)getpid());
-    quantize(path, MODEL, "Q1_0");
+    snprintf(path, sizeof path, "/tmp/lutra-npu-qemu-%d.gguf", (int)getpid());
+    quantize(path, MODEL, type);
     for (int i = 0; i < 2; i++) {
         struct fixture f;
         int32_t a;
-        open_planes(&f, path, devices[i]);
+        snprintf(device, sizeof device, "%s:%s", devices[i], packing);
+        open_planes(&f, path, device);
         OK(lutra_seq_open(f.s, 0, &a, err));
-        memcpy(got[i][0], feed(f.s, a, 0, N, 0), sizeof got[i][0]);
-        assert_int_equal(sent(&f, NPU_OP_LOOKUP, 0), 28);
-        memcpy(got[i][1], feed(f.s, a, N, 1, 0), sizeof got[i][1]);
+        memcpy(got[i][0], feed(f.s, a, 0, n, 0), sizeof got[i][0]);
+        assert_int_equal(count(&f), 28);
+        memcpy(got[i][1], feed(f.s, a, n, 1, 0), sizeof got[i][1]);
         assert_ptr_equal(runtime_first(f.rt), f.rt->device[0]); /* not lost on the way */
         shut(&f);
     }
     remove(path);
     assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
+static void lookups_have_the_emulators_bits(void **state)
+{
+    (void)state;
+    same_under_qemu("Q1_0", "lookup", 3, lookups);
+}
+
+static void supergroups_have_the_emulators_bits(void **state)
+{
+    (void)state;
+    same_under_qemu("Q4_0", "supergroup", 1, supergroups);
 }
 
 static double rms(const float *x, const float *y)
@@ -209,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(planes_have_the_bits_of_tiles),
         cmocka_unit_test(one_copy_serves_tiles_and_lookups), cmocka_unit_test(a_class_depends_on_the_prompt_alone),
-        cmocka_unit_test(qemu_has_the_emulators_bits), cmocka_unit_test(lookups_are_a_class)};
+        cmocka_unit_test(lookups_have_the_emulators_bits), cmocka_unit_test(supergroups_have_the_emulators_bits),
+        cmocka_unit_test(lookups_are_a_class)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,8 @@ static const struct {
     int kib, sessions;
 } windows[] = {{16384, 1}, {1600, 2}, {1100, 3}};
 
-static void open_with(struct fixture *f, const char *device, int window_kib, int n_ctx, struct lines *log)
+static void open_model(
+    struct fixture *f, const char *path, const char *device, int window_kib, int n_ctx, struct lines *log)
 {
     struct lutra_runtime_settings rs;
     lutra_runtime_settings_init(&rs, sizeof rs);
@@ -27,8 +28,13 @@ static void open_with(struct fixture *f, const char *device, int window_kib, int
     rs.npu_window_bytes = (uint64_t)window_kib << 10;
     rs.npu_program = NPU_PROGRAM;
     OK(lutra_runtime_open(&f->rt, &rs, err));
-    OK(lutra_model_open(&f->model, f->rt, MODEL, NULL, err));
+    OK(lutra_model_open(&f->model, f->rt, path, NULL, err));
     OK(lutra_session_open(&f->s, f->model, &ss, err));
+}
+
+static void open_with(struct fixture *f, const char *device, int window_kib, int n_ctx, struct lines *log)
+{
+    open_model(f, MODEL, device, window_kib, n_ctx, log);
 }
 
 static void open_in(struct fixture *f, const char *device, int window_kib)
@@ -81,6 +87,28 @@ static void bits_of_one_window(void **state)
         assert_memory_equal(&one, &many, sizeof one);
         shut(&f);
     }
+}
+
+/* Products by lookup, weights in two sessions, some with one input in both: tables stand where they are read. */
+static void lookups_of_one_window(void **state)
+{
+    (void)state;
+    static struct trace one, many;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/lutra-npu-windows-%d.gguf", (int)getpid());
+    quantize(path, LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", "TQ2_0");
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        open_model(&f, path, "npu-sim:lookup", i ? 1040 : 16384, 128, NULL);
+        const struct npu_device *d = npu_of(&f);
+        assert_int_equal(d->n_window, i ? 3 : 1);
+        assert_int_equal(d->window[1].weight_bytes > 0, i); /* the third one has caches alone */
+        play(f.s, i ? &many : &one);
+        assert_ptr_equal(runtime_first(f.rt), &d->base); /* not lost on the way */
+        shut(&f);
+    }
+    remove(path);
+    assert_memory_equal(&one, &many, sizeof one);
 }
 
 struct text {
@@ -274,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_one_window),
+        cmocka_unit_test(lookups_of_one_window),
         cmocka_unit_test(answers_of_one_window),
         cmocka_unit_test(a_cache_may_lie_elsewhere),
         cmocka_unit_test(loss_of_any_session),
