@@ -145,7 +145,7 @@ static void write_model(const char *in, const char *out, int scheme)
         size_t n = 1, bytes;
         for (int d = 0; d < t->n_dim; d++) n *= (size_t)t->ne[d];
         if (quant_row_bytes(t->type, (int64_t)n, &bytes)) stop("a tensor of an odd size");
-        if (t->n_dim != 2 || strncmp(t->name, "blk.", 4) != 0) {
+        if (scheme == F16 || t->n_dim != 2 || strncmp(t->name, "blk.", 4) != 0) {
             weights_writer_data(to, t->data, bytes);
             continue;
         }
