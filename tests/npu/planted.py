@@ -78,7 +78,7 @@ def main(argv):
             path.write_text(text.replace(bug["old"], bug["new"]))
             status, told = copy.test(bug["test"])
             path.write_text(text)
-            bad = re.sub(r"^.*\[ (RUN  |     OK).*\n", "", told, flags=re.M)  # cmocka names the others, too
+            bad = re.sub(r"^.*\[ +(RUN|OK) +\].*\n", "", told, flags=re.M)  # cmocka names the others, too
             is_named = bool(status and re.search(bug["word"], bad))
             caught, named = caught + bool(status), named + is_named
             verdict = "named" if is_named else "caught" if status else "SLIPPED"
