@@ -74,7 +74,7 @@ static void show(const char *what, const struct result *r)
 
 /* ---- lookups ---- */
 
-/* One row on n threads: the busiest one's packets and chunks; *all: packets of all. */
+/* One row on n threads: the busiest one's packets, most starts and fewest stages; *all: packets of all. */
 static struct npu_work lookup_work(const struct npu_weights *w, uint32_t n, double *all)
 {
     const uint32_t blocks = npu_planes_blocks(w), threads = n < blocks ? n : blocks;
@@ -90,11 +90,11 @@ static struct npu_work lookup_work(const struct npu_weights *w, uint32_t n, doub
             chunks += (w->n_units + each - 1) / each;
             packets += w->n_units * ((double)(next - at) * npu_tiling_looked_up(w->kind) + npu_tiling_run(w->kind));
         }
-        if (chunks > x.stages) x.stages = chunks;
+        if (chunks > x.starts) x.starts = chunks;
+        if (!t || chunks < x.stages) x.stages = chunks;
         if (packets * n > x.packets) x.packets = packets * n;
         *all += packets;
     }
-    x.starts = x.stages;
     return x;
 }
 
@@ -111,7 +111,7 @@ static struct cost cost_of(const struct npu_profile *p, const struct npu_weights
 }
 
 /* (1) leaves no choice: 16 tables are in 4 registers.  (2), (3): a unit is 128 k x 128 outputs in both products.  Least
- * time, and the fewest packets that any tiling so fast takes: within 1/64. */
+ * time, and the fewest packets that any tiling so fast takes: within 1/40. */
 static struct cost best_lookup(const struct npu_profile *p, struct npu_weights w)
 {
     static struct cost all[64 * 64];
@@ -125,7 +125,7 @@ static struct cost best_lookup(const struct npu_profile *p, struct npu_weights w
             n++;
         }
     while (n--)
-        if (all[n].us <= best.us * 65 / 64 && (!best.packets || all[n].packets < best.packets))
+        if (all[n].us <= best.us * 41 / 40 && (!best.packets || all[n].packets < best.packets))
             best.packets = all[n].packets;
     return best;
 }

@@ -85,11 +85,12 @@ static void divide_gemv(const struct npu_op *op, struct npu_work *w)
     w->starts = w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
 }
 
-/* Chunks of the thread that has most: its blocks, panel by panel. */
+/* A thread's blocks, panel by panel: the one that has most chunks starts most transfers, the one that has fewest waits
+ * longest for its first. */
 static void divide_lookup(const struct npu_op *op, struct npu_work *w)
 {
     struct npu_weights weights;
-    uint32_t n = npu_op_threads(op, &machine), most = 0;
+    uint32_t n = npu_op_threads(op, &machine), most = 0, fewest = UINT32_MAX;
     struct npu_shares parts = npu_shares(w->parts, n);
     if (npu_weights_layout(op->kind, op->k, op->n, &weights)) return;
     for (uint32_t t = 0; t < n; t++) {
@@ -101,8 +102,9 @@ static void divide_lookup(const struct npu_op *op, struct npu_work *w)
             chunks += (weights.n_units + each - 1) / each;
         }
         if (chunks > most) most = chunks;
+        if (chunks < fewest) fewest = chunks;
     }
-    w->starts = w->stages = most;
+    w->starts = most, w->stages = fewest;
 }
 
 /* Tiles of up to 32 rows times heads, each segment a stage: keys and values are a transfer each, scores two tiles,

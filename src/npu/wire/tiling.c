@@ -12,13 +12,13 @@ struct end {
     int stalls; /* vector threads wait for what they load, else it runs beside them */
 };
 static const struct end ends[] = {{6, 100, 627, 1176, 30, 100, 10, 0}, {4, 204, 634, 1869, 230, 400, 48, 1}};
-enum { ENDS = 2, NEAR = 64, TILE_CYCLES = 8, ROWS_MOST = (1 << 14) - 1, CHUNK_MOST = 1 << 16 /* of npu_gemm_tiling */ };
+enum { ENDS = 2, NEAR = 40, TILE_CYCLES = 8, ROWS_MOST = (1 << 14) - 1, CHUNK_MOST = 1 << 16 /* of npu_gemm_tiling */ };
 
 /* What a tiling asks of it. */
 struct work {
     uint64_t packets; /* of the busiest thread */
     uint64_t dma_bytes, l2_bytes, tile_pairs, tile_calls;
-    uint32_t stages, hands, lead, meets;
+    uint32_t starts, stages, hands, lead, meets;
 };
 
 static uint64_t more(uint64_t a, uint64_t b)
@@ -36,7 +36,7 @@ static uint64_t time_of(const struct end *e, const struct work *w)
 {
     const uint64_t l2 = w->l2_bytes * e->l2 / 256, dma = w->dma_bytes * e->dma / 256;
     const uint64_t tiles = 100 * (w->tile_pairs * TILE_CYCLES + w->tile_calls * e->call);
-    uint64_t vector = w->packets * e->packet + 100 * (uint64_t)w->stages * e->start;
+    uint64_t vector = w->packets * e->packet + 100 * (uint64_t)w->starts * e->start;
     vector = e->stalls ? vector + l2 : more(vector, l2);
     uint64_t longest = more(more(vector, dma), tiles), sum = vector + dma + tiles;
     if (w->lead) longest = more(longest, (vector + tiles + 200 * (uint64_t)w->hands * e->meet) / (1 + w->lead));
@@ -97,7 +97,8 @@ static void add_end(const struct npu_weights *w, const struct end *e, struct cos
         struct load load = load_of(w, npu_share_start(parts, t), npu_share_start(parts, t + 1));
         x.packets = more(x.packets, load.packets);
         cost->packets += load.packets;
-        x.stages = load.chunks > x.stages ? load.chunks : x.stages;
+        x.starts = load.chunks > x.starts ? load.chunks : x.starts;
+        x.stages = !t || load.chunks < x.stages ? load.chunks : x.stages;
     }
     cost->time += time_of(e, &x);
 }
@@ -165,6 +166,7 @@ static uint64_t tiles_time(const struct npu_weights *w, uint32_t m, const struct
                           .l2_bytes = 4 * (uint64_t)m * (w->k + w->n),
                           .tile_pairs = pairs * (w->k / 32),
                           .tile_calls = pairs * (2 + ceil_of(w->k, 1024)),
+                          .starts = p->n_chunks * p->n_passes,
                           .stages = p->n_chunks * p->n_passes,
                           .hands = (p->n_chunks + p->lead - 1) * p->n_passes,
                           .lead = p->lead,
