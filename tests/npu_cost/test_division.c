@@ -308,7 +308,7 @@ static void compare_step(const struct npu_model *m)
                     op->code == NPU_OP_HEAD || op->code == NPU_OP_EMBED || op->code == NPU_OP_ROPE;
             times += op->code == want[i].code && op->m == (uint32_t)want[i].m && op->n == (uint32_t)want[i].n &&
                      (!k || op->k == (uint32_t)want[i].k) &&
-                     (!want[i].kind || npu_planes_tiled(op->kind, 0, 0) == want[i].kind) &&
+                     (!want[i].kind || npu_planes_untiled(op->kind) == want[i].kind) &&
                      (!want[i].param || op->param == (uint32_t)want[i].param);
         }
         int expected = 0;

@@ -24,7 +24,7 @@ uint32_t npu_kind_of(const char *name)
 
 const char *npu_name_of_kind(uint32_t kind)
 {
-    if (npu_is_planes(kind)) kind = npu_planes_tiled(kind, 0, 0);
+    if (npu_is_planes(kind)) kind = npu_planes_untiled(kind);
     for (size_t i = 0; i < N_NPU_KINDS; i++)
         if (npu_kinds[i].kind == kind) return npu_kinds[i].name;
     return NULL;

@@ -69,9 +69,13 @@ static inline uint32_t npu_planes_panel(uint32_t kind)
 {
     return kind >> 24;
 }
-static inline uint32_t npu_planes_tiled(uint32_t kind, uint32_t panel, uint32_t chunk) /* 0, 0: of any tiling */
+static inline uint32_t npu_planes_untiled(uint32_t kind)
 {
-    return (kind & 0x3ffff) | chunk << 18 | panel << 24;
+    return kind & 0x3ffff;
+}
+static inline uint32_t npu_planes_tiled(uint32_t kind, uint32_t panel, uint32_t chunk)
+{
+    return npu_planes_untiled(kind) | chunk << 18 | panel << 24;
 }
 static inline uint32_t npu_planes_centre(uint32_t bits)
 {

@@ -300,7 +300,7 @@ static void tilings_are_read_back(void **state)
         const uint32_t bits = 1 + next(&seed) % 4, group = 32u << next(&seed) % 3,
                        kind = NPU_PLANES(bits, group, next(&seed) % 2), m = 1 + next(&seed) % 300;
         assert_int_equal(npu_weights_layout(kind, 1 + next(&seed) % 5000, 1 + next(&seed) % 20000, &w), 0);
-        assert_int_equal(npu_planes_tiled(w.kind, 0, 0), kind);
+        assert_int_equal(npu_planes_untiled(w.kind), kind);
         assert_int_equal(npu_weights_layout(w.kind, w.k, w.n, &again), 0);
         assert_memory_equal(&again, &w, sizeof w);
         if (npu_gemm_plan(&w, m, 65536, 8 << 20, &p)) continue;
