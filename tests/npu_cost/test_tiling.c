@@ -84,8 +84,7 @@ static struct npu_work lookup_work(const struct npu_weights *w, uint32_t n, doub
         double packets = 0;
         for (uint32_t at = npu_share_start(parts, t), next; at < end; at = next) {
             next = (at / w->panel + 1) * w->panel < end ? (at / w->panel + 1) * w->panel : end;
-            uint32_t each = w->chunk / (next - at);
-            each = each ? each : 1;
+            uint32_t most = DMA_MOST / ((next - at) * w->unit_bytes), each = w->chunk < most ? w->chunk : most;
             chunks += (w->n_units + each - 1) / each;
             packets += w->n_units * ((double)(next - at) * npu_tiling_looked_up(w->kind) + npu_tiling_run(w->kind));
         }

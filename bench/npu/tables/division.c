@@ -85,12 +85,12 @@ static void divide_gemv(const struct npu_op *op, struct npu_work *w)
     w->starts = w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
 }
 
-/* A thread's blocks, panel by panel: the one that has most chunks starts most transfers, the one that has fewest waits
- * longest for its first. */
+/* A thread's blocks, panel by panel: it starts a transfer for each chunk, and the one that has fewest waits longest for
+ * its first. */
 static void divide_lookup(const struct npu_op *op, struct npu_work *w)
 {
     struct npu_weights weights;
-    uint32_t n = npu_op_threads(op, &machine), most = 0, fewest = UINT32_MAX;
+    uint32_t n = npu_op_threads(op, &machine), all = 0, fewest = UINT32_MAX;
     struct npu_shares parts = npu_shares(w->parts, n);
     if (npu_weights_layout(op->kind, op->k, op->n, &weights)) return;
     for (uint32_t t = 0; t < n; t++) {
@@ -101,10 +101,10 @@ static void divide_lookup(const struct npu_op *op, struct npu_work *w)
             uint32_t each = npu_lookup_tiles(&weights, next - at);
             chunks += (weights.n_units + each - 1) / each;
         }
-        if (chunks > most) most = chunks;
+        all += chunks;
         if (chunks < fewest) fewest = chunks;
     }
-    w->starts = most, w->stages = fewest;
+    w->starts = (all + n - 1) / n, w->stages = fewest;
 }
 
 /* Tiles of up to 32 rows times heads, each segment a stage: keys and values are a transfer each, scores two tiles,

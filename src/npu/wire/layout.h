@@ -77,7 +77,7 @@ struct npu_weights {
     uint32_t code_bytes;  /* of a unit; of bit planes, of a group */
     uint32_t block_bytes; /* n_units * unit_bytes */
     uint32_t panel;       /* of bit planes: packed blocks whose units lie side by side; else 0 */
-    uint32_t chunk;       /* of bit planes: units that one DMA of a lookup brings */
+    uint32_t chunk;       /* of bit planes: tiles of k that one DMA of a lookup brings at most */
     uint32_t bytes;       /* of the matrix */
 };
 

@@ -131,8 +131,9 @@ int npu_lookup_plan(
 /* Tiles of k of n_blocks blocks that one DMA brings.  No division: the NPU has no instruction for it. */
 static inline uint32_t npu_lookup_tiles(const struct npu_weights *w, uint32_t n_blocks)
 {
+    const uint32_t bytes = n_blocks * w->unit_bytes;
     uint32_t each = 1;
-    while ((each + 1) * n_blocks <= w->chunk) each++;
+    while (each < w->chunk && (each + 1) * bytes <= NPU_LOOKUP_CHUNK) each++;
     return each;
 }
 
