@@ -177,6 +177,7 @@ static void gemm(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
     r.op.m = m;
     r.op.src_stride = 4 * k;
     r.op.dst_stride = 128 * w.n_blocks;
+    if (w.panel) r.op.param = npu_gemm_tiling(p.lead, p.row_blocks, p.chunk_blocks);
     r.dma_bytes = (uint64_t)w.bytes * p.n_passes;
     r.tile_pairs = (uint64_t)(m + 31) / 32 * (k / 32) * w.n_blocks;
     r.emulate = r.emulate && m == 1 && k * n <= 1536 * 1536;

@@ -90,7 +90,7 @@ BLOCK(4, 128, 1)
 static int block_of_kind(struct isa *isa, uint32_t kind, uint8_t *restrict y, const uint8_t *restrict w,
     const uint8_t *restrict q, const struct npu_act8 *a, uint32_t n_groups)
 {
-    switch (kind) {
+    switch (npu_planes_untiled(kind)) {
     case NPU_PLANES(1, 128, NPU_PLANES_CENTRED): block_1_128_0(isa, y, w, q, a, n_groups); return 0;
     case NPU_PLANES(2, 128, NPU_PLANES_CENTRED):
     case NPU_PLANES(2, 128, NPU_PLANES_TERNARY): block_2_128_0(isa, y, w, q, a, n_groups); return 0;

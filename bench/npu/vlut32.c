@@ -218,7 +218,8 @@ static int built(uint32_t kind)
 static void tile(struct isa *isa, const struct job *j, const uint8_t *w, uint8_t *integers, uint32_t row, uint32_t t,
     uint32_t first, uint32_t n_blocks)
 {
-    const uint32_t kind = j->w->kind, bits = npu_planes_bits(kind), minima = npu_planes_form(kind) == NPU_PLANES_MINIMA;
+    const uint32_t kind = npu_planes_untiled(j->w->kind), bits = npu_planes_bits(kind),
+                   minima = npu_planes_form(kind) == NPU_PLANES_MINIMA;
     const uint8_t *tables = j->tcm + j->plan->tables + row * npu_lut_bytes(j->w->n_units);
     const uint8_t *side = tables + npu_lut_side(j->w->n_units) + NPU_LINE * t;
     const uint32_t spill = spill_of(j, row, first);
@@ -244,7 +245,8 @@ uint32_t vlut32_product(struct isa *isa, const struct npu_machine *machine, cons
 {
     struct npu_weights w;
     struct job j = {.op = op, .w = &w, .turns = 1};
-    if (!op->m || !built(op->kind) || npu_weights_layout(op->kind, op->k, op->n, &w)) return NPU_BAD_SHAPE;
+    if (!op->m || !built(npu_planes_untiled(op->kind)) || npu_weights_layout(op->kind, op->k, op->n, &w))
+        return NPU_BAD_SHAPE;
     return look_up(isa, machine, &j);
 }
 

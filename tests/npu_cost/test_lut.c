@@ -71,7 +71,7 @@ static void bits_are_in_their_places(void **state)
     (void)state;
     const uint32_t n_all = 900, k_all = 160, groups = k_all / 32; /* two panels of 4 blocks */
     const uint8_t *p = packed;
-    draw(NPU_PLANES(4, 32, NPU_PLANES_MINIMA), k_all, n_all);
+    draw(npu_planes_tiled(NPU_PLANES(4, 32, NPU_PLANES_MINIMA), 4, 6), k_all, n_all);
     assert_int_equal(w.panel, 4);
     pack();
     for (uint32_t unit = 0; unit < 16; unit++)

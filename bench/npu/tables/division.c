@@ -24,6 +24,7 @@ uint32_t npu_kind_of(const char *name)
 
 const char *npu_name_of_kind(uint32_t kind)
 {
+    if (npu_is_planes(kind)) kind = npu_planes_untiled(kind);
     for (size_t i = 0; i < N_NPU_KINDS; i++)
         if (npu_kinds[i].kind == kind) return npu_kinds[i].name;
     return NULL;
@@ -84,11 +85,12 @@ static void divide_gemv(const struct npu_op *op, struct npu_work *w)
     w->starts = w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
 }
 
-/* Chunks of the thread that has most: its blocks, panel by panel. */
+/* A thread's blocks, panel by panel: it starts a transfer for each chunk, and the one that has fewest waits longest for
+ * its first. */
 static void divide_lookup(const struct npu_op *op, struct npu_work *w)
 {
     struct npu_weights weights;
-    uint32_t n = npu_op_threads(op, &machine), most = 0;
+    uint32_t n = npu_op_threads(op, &machine), all = 0, fewest = UINT32_MAX;
     struct npu_shares parts = npu_shares(w->parts, n);
     if (npu_weights_layout(op->kind, op->k, op->n, &weights)) return;
     for (uint32_t t = 0; t < n; t++) {
@@ -99,9 +101,10 @@ static void divide_lookup(const struct npu_op *op, struct npu_work *w)
             uint32_t each = npu_lookup_tiles(&weights, next - at);
             chunks += (weights.n_units + each - 1) / each;
         }
-        if (chunks > most) most = chunks;
+        all += chunks;
+        if (chunks < fewest) fewest = chunks;
     }
-    w->starts = w->stages = most;
+    w->starts = (all + n - 1) / n, w->stages = fewest;
 }
 
 /* Tiles of up to 32 rows times heads, each segment a stage: keys and values are a transfer each, scores two tiles,

@@ -248,7 +248,7 @@ uint32_t npu_gemm(struct isa *isa, const struct npu_machine *machine, const stru
     struct npu_gemm_plan plan;
     uint32_t n = npu_machine_threads(machine);
     if (op->k % 32 || npu_weights_layout(op->kind, npu_weights_k(op->k), op->n, &w) || !op->m) return NPU_BAD_SHAPE;
-    if (npu_gemm_plan(&w, op->m, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
+    if (npu_gemm_plan_of(&w, op->m, op->param, machine->tcm_kept, machine->tcm_bytes, &plan)) return NPU_NO_ROOM;
     for (uint32_t i = 0; i < plan.n_passes; i++) {
         uint32_t first = i * plan.row_blocks * 32, left = op->m - first;
         struct pass p = {.op = op, .w = &w, .plan = &plan, .tcm = isa_ptr(machine->tcm_start)};

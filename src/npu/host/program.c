@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "npu/host/device_impl.h"
+#include "npu/wire/planes.h"
 
 /* What the messages of a step refer to in one window. */
 struct tables {
@@ -261,6 +262,16 @@ static void push_fit(struct program *p, uint32_t code, int value, struct stretch
     wrote(p, value);
 }
 
+/* The plan of a product on tiles where finding it takes a search; else 0: the NPU finds it. */
+static uint32_t tiling_of(const struct program *p, const struct packed *w, uint32_t m)
+{
+    const struct npu_machine *machine = &p->d->window[w->window].link->machine;
+    struct npu_gemm_plan plan;
+    if (!npu_is_planes(w->layout.kind) || npu_gemm_plan(&w->layout, m, machine->tcm_kept, machine->tcm_bytes, &plan))
+        return 0;
+    return npu_gemm_tiling(plan.lead, plan.row_blocks, plan.chunk_blocks);
+}
+
 /* One part's product, of rows in `in` or in tables. */
 static int push_product(
     struct program *p, uint32_t code, const struct op *op, int i, struct stretch rows, struct lutra_error *err)
@@ -270,6 +281,7 @@ static int push_product(
     struct npu_op *m = push(p, code);
     m->m = rows.n, m->n = w->layout.n, m->k = stride_of(p, in) / 4;
     m->kind = w->layout.kind, m->weights = w->at;
+    m->param = code == NPU_OP_GEMM ? tiling_of(p, w, rows.n) : 0;
     m->src = at_of(p, in) + rows.first * stride_of(p, in), m->src_stride = stride_of(p, in);
     m->dst = at_of(p, out) + rows.first * stride_of(p, out), m->dst_stride = stride_of(p, out);
     TRY(constant(p, op->matmul.bias[i], &m->bias, err));

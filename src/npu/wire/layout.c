@@ -4,6 +4,7 @@
 #include "npu/wire/message.h"
 #include "npu/wire/planes.h"
 #include "npu/wire/tcm.h"
+#include "npu/wire/tiling.h"
 
 /* A DMA of about this size hides its set-up; larger ones only cost TCM. */
 enum { DMA_TARGET_BYTES = 128 << 10 };
@@ -53,7 +54,7 @@ int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights
     out->code_bytes = code;
     out->unit_bytes = code + tail;
     out->block_bytes = out->n_units * out->unit_bytes;
-    out->panel = 0;
+    out->panel = out->chunk = 0;
     out->bytes = (uint32_t)bytes;
     return 0;
 }
@@ -109,17 +110,11 @@ void npu_act8_layout(uint32_t k, struct npu_act8 *out)
     out->bytes = round_up(out->scales + (k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK * 4, NPU_LINE);
 }
 
-/* Of a chunk. */
-static inline uint64_t packed_bytes(const struct npu_weights *w, uint32_t chunk)
-{
-    return (uint64_t)(w->panel ? chunk / 4 : chunk) * w->block_bytes;
-}
-
 /* 0: it fits. */
 static int lay_gemm(
     const struct npu_weights *w, uint32_t rows, uint32_t chunk, struct npu_tcm tcm, struct npu_gemm_plan *p)
 {
-    const uint64_t packed = packed_bytes(w, chunk);
+    const uint64_t packed = (uint64_t)(w->panel ? chunk / 4 : chunk) * w->block_bytes;
     uint64_t tiles = w->kind == NPU_W_F16 ? 0 : (uint64_t)chunk * w->k * 64;
     p->row_blocks = rows, p->chunk_blocks = chunk;
     p->act = npu_tcm_take(&tcm, (uint64_t)rows * w->k * 64);
@@ -133,20 +128,19 @@ static int lay_gemm(
 static int plan_gemm(
     const struct npu_weights *w, uint32_t m, uint32_t lead, struct npu_tcm tcm, struct npu_gemm_plan *out)
 {
-    const uint32_t least = w->panel ? 4 : 1;
     uint32_t all = m / 32 + (m % 32 != 0), rows = all;
     *out = (struct npu_gemm_plan){.lead = lead};
     if (!m) return -1;
     /* As many rows as fit beside the smallest chunks: each pass reads every weight again. */
-    while (rows && lay_gemm(w, rows, least, tcm, out)) rows--;
+    while (rows && lay_gemm(w, rows, 1, tcm, out)) rows--;
     if (!rows) return -1;
     out->n_passes = (all + rows - 1) / rows;
     rows = (all + out->n_passes - 1) / out->n_passes;
 
-    uint32_t chunk = least;
-    while (chunk < w->n_blocks / CHUNKS_LEAST && packed_bytes(w, chunk) < DMA_TARGET_BYTES &&
-           !lay_gemm(w, rows, chunk + least, tcm, out))
-        chunk += least;
+    uint32_t chunk = 1;
+    while (chunk < w->n_blocks / CHUNKS_LEAST && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES &&
+           !lay_gemm(w, rows, chunk + 1, tcm, out))
+        chunk++;
     out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
     return lay_gemm(w, rows, chunk, tcm, out);
 }
@@ -156,11 +150,24 @@ int npu_gemm_plan(
 {
     const struct npu_tcm tcm = npu_tcm_from(first_byte, tcm_bytes);
     struct npu_gemm_plan less;
+    if (w->panel) return npu_tiling_of_tiles(w, m, first_byte, tcm_bytes, out);
     int narrow = plan_gemm(w, m, NPU_LEAD_MAX, tcm, out);
     if (!narrow && out->n_passes == 1) return 0;
     if (plan_gemm(w, m, 1, tcm, &less)) return -1;
     if (narrow || less.n_passes < out->n_passes) *out = less;
     return 0;
+}
+
+int npu_gemm_plan_of(const struct npu_weights *w, uint32_t m, uint32_t tiling, uint32_t first_byte, uint32_t tcm_bytes,
+    struct npu_gemm_plan *out)
+{
+    const uint32_t all = m / 32 + (m % 32 != 0), lead = tiling & 3, rows = tiling >> 2 & 0x3fff, chunk = tiling >> 16;
+    if (!tiling) return npu_gemm_plan(w, m, first_byte, tcm_bytes, out);
+    if (!m || !lead || lead > NPU_LEAD_MAX || !rows || !chunk || (w->panel && chunk % 4)) return -1;
+    *out = (struct npu_gemm_plan){.lead = lead};
+    out->n_passes = (all + rows - 1) / rows;
+    out->n_chunks = (w->n_blocks + chunk - 1) / chunk;
+    return lay_gemm(w, rows, chunk, npu_tcm_from(first_byte, tcm_bytes), out);
 }
 
 static int lay_gemv(

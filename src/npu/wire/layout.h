@@ -67,7 +67,7 @@ enum npu_weight_kind {
 };
 
 struct npu_weights {
-    uint32_t kind;
+    uint32_t kind; /* of bit planes with panel and chunk */
     uint32_t k, n;
     uint32_t cols;        /* outputs of a packed block: 32, of bit planes 128 */
     uint32_t unit_k;      /* 64, K-quants 256, bit planes 128 */
@@ -77,6 +77,7 @@ struct npu_weights {
     uint32_t code_bytes;  /* of a unit; of bit planes, of a group */
     uint32_t block_bytes; /* n_units * unit_bytes */
     uint32_t panel;       /* of bit planes: packed blocks whose units lie side by side; else 0 */
+    uint32_t chunk;       /* of bit planes: tiles of k that one DMA of a lookup brings at most */
     uint32_t bytes;       /* of the matrix */
 };
 
@@ -144,9 +145,18 @@ struct npu_gemm_plan {
     uint32_t bytes;                    /* of TCM used */
 };
 
-/* 0, or -1 when not even one block of rows and outputs fits.  first_byte: TCM taken by others. */
+/* 0, or -1 when not even one block of rows and outputs fits.  first_byte: TCM taken by others.  Of bit planes a search
+ * (npu/wire/tiling.h), whose choice a message holds. */
 int npu_gemm_plan(
     const struct npu_weights *w, uint32_t m, uint32_t first_byte, uint32_t tcm_bytes, struct npu_gemm_plan *out);
+
+/* The choice in a word, and the plan that it says; 0: npu_gemm_plan's own.  -1 also for what is no choice. */
+static inline uint32_t npu_gemm_tiling(uint32_t lead, uint32_t row_blocks, uint32_t chunk_blocks)
+{
+    return lead | row_blocks << 2 | chunk_blocks << 16;
+}
+int npu_gemm_plan_of(const struct npu_weights *w, uint32_t m, uint32_t tiling, uint32_t first_byte, uint32_t tcm_bytes,
+    struct npu_gemm_plan *out);
 
 /* TCM plan of the integer product: for each thread a ring of three chunks of weights. */
 struct npu_gemv_plan {

@@ -15,7 +15,7 @@ enum npu_opcode {
     NPU_OP_DEQUANT,    /* weight blocks to f16 tiles: the matrix product's second stage alone */
     NPU_OP_QUANTIZE,   /* m rows of k f32 to act8 */
     NPU_OP_GEMV,       /* Y [m][n] f32 = act8 [m] W^T (+ bias), integer core; no device uses it */
-    NPU_OP_GEMM,       /* Y [m][n] f32 = X [m][k] f32 W^T (+ bias) on f16 tiles */
+    NPU_OP_GEMM,       /* Y [m][n] f32 = X [m][k] f32 W^T (+ bias) on f16 tiles; param: npu_gemm_tiling, or 0 */
     NPU_OP_ADD,        /* y = a + b, f32 */
     NPU_OP_SWIGLU,     /* y = silu(a) * b, f32 */
     NPU_OP_RMS_NORM,   /* rows of f32 times gain */

@@ -2,17 +2,16 @@
 #include "npu/wire/planes.h"
 
 #include "npu/wire/tcm.h"
+#include "npu/wire/tiling.h"
 
-enum { STRIDE_MOST = 65535 }; /* of a two-dimensional DMA on v73 */
-
-/* Blocks of a panel: as many as the stride allows, all panels about alike.  Loops, because Hexagon has no division. */
-static uint32_t panel_of(uint32_t unit_bytes, uint32_t n_blocks)
+/* The kind's tiling, or else the best. */
+static int find_tiling(struct npu_weights *w)
 {
-    uint32_t panel = 1, n_panels = 0;
-    while ((panel + 1) * unit_bytes <= STRIDE_MOST) panel++;
-    for (uint32_t covered = 0; covered < n_blocks; covered += panel) n_panels++;
-    while (panel > 1 && (panel - 1) * n_panels >= n_blocks) panel--;
-    return panel;
+    w->panel = npu_planes_panel(w->kind), w->chunk = npu_planes_chunk(w->kind);
+    if (!w->panel && !w->chunk) npu_tiling_of_lookups(w);
+    w->kind = npu_planes_tiled(w->kind, w->panel, w->chunk);
+    if (!w->panel || w->panel * w->unit_bytes > NPU_PLANES_STRIDE) return -1;
+    return w->chunk && w->chunk * w->unit_bytes <= NPU_LOOKUP_CHUNK ? 0 : -1;
 }
 
 int npu_planes_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
@@ -31,8 +30,7 @@ int npu_planes_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights 
     uint64_t bytes = (uint64_t)out->block_bytes * npu_planes_blocks(out);
     if (bytes >= 1u << 31) return -1;
     out->bytes = (uint32_t)bytes;
-    out->panel = panel_of(out->unit_bytes, npu_planes_blocks(out));
-    return 0;
+    return find_tiling(out);
 }
 
 uint32_t npu_planes_unit(const struct npu_weights *w, uint32_t tile, uint32_t block, uint32_t *stride)

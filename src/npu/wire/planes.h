@@ -11,7 +11,8 @@
  *
  *     planes, the highest bit first, group / 8 vectors each | 128 scales, f16 | 128 minima, f16 (if any)
  *
- *   A panel is `panel` blocks, the last one less: as many as DMA's stride lets a product on tiles take a block out of.
+ *   A panel is `panel` blocks, the last one less: at most as many as DMA's stride lets a product on tiles take a block
+ *   out of, and of those the best (npu/wire/tiling.h).
  *   So one tile of a panel lies together: the tables of 128 inputs stay in 8 registers while it streams past.
  *   Vector j of a plane holds k = 8j .. 8j+7 of 128 outputs, a byte each: bit i of the low nibble k = 8j + 2i, of the
  *   high nibble k = 8j + 2i + 1.  Output c = 32 v + i is byte 4i + 2 (v & 1) + (v >> 1): a lookup sends even bytes one
@@ -31,13 +32,14 @@
 #include "npu/wire/layout.h"
 #include "npu/wire/message.h"
 
-enum { NPU_PLANES_K = 128, NPU_PLANES_COLS = 128, NPU_LUT_TILE = 1024 };
+enum { NPU_PLANES_K = 128, NPU_PLANES_COLS = 128, NPU_LUT_TILE = 1024, NPU_PLANES_STRIDE = 65535 /* of v73's DMA */ };
 
 /* What a code q of b bits stands for.  CENTRED: (q - c) d where c is 1 at 2 bits, else 2^(b-1); at 1 bit (2q - 1) d.
  * TERNARY: as CENTRED of 2 bits, q at most 2 and d not negative. */
 enum npu_planes_form { NPU_PLANES_CENTRED, NPU_PLANES_MINIMA /* q d + m */, NPU_PLANES_TERNARY };
 
-/* Kinds of weights, beside enum npu_weight_kind. */
+/* Kinds of weights, beside enum npu_weight_kind.  Without a panel and a chunk one of any tiling; npu_planes_layout puts
+ * the best into the kind of what it lays out, so that whoever reads that kind again need not search. */
 #define NPU_PLANES(bits, group, form) ((uint32_t)(bits) | (uint32_t)(group) << 8 | (uint32_t)(form) << 16)
 static inline int npu_is_planes(uint32_t kind)
 {
@@ -57,14 +59,31 @@ static inline uint32_t npu_planes_groups(uint32_t kind) /* of 128 k; without a d
 }
 static inline uint32_t npu_planes_form(uint32_t kind)
 {
-    return kind >> 16;
+    return kind >> 16 & 3;
+}
+static inline uint32_t npu_planes_chunk(uint32_t kind)
+{
+    return kind >> 18 & 63;
+}
+static inline uint32_t npu_planes_panel(uint32_t kind)
+{
+    return kind >> 24;
+}
+static inline uint32_t npu_planes_untiled(uint32_t kind)
+{
+    return kind & 0x3ffff;
+}
+static inline uint32_t npu_planes_tiled(uint32_t kind, uint32_t panel, uint32_t chunk)
+{
+    return npu_planes_untiled(kind) | chunk << 18 | panel << 24;
 }
 static inline uint32_t npu_planes_centre(uint32_t bits)
 {
     return bits < 3 ? 1 : 1u << (bits - 1);
 }
 
-/* 0, or -1: bits not 1 .. 4, another group or form, k or n not positive, 2^31 bytes or more.  k is rounded up. */
+/* 0, or -1: bits not 1 .. 4, another group or form, a panel or chunk that DMA cannot bring, k or n not positive, 2^31
+ * bytes or more.  k is rounded up. */
 int npu_planes_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
 /* Blocks of 128 outputs; bytes of a group. */
@@ -98,7 +117,7 @@ static inline uint32_t npu_lut_bytes(uint32_t n_tiles)
 uint32_t npu_tcm_keeps(const struct npu_machine *machine);
 
 /* TCM plan of products by lookup of m rows, behind their tables.  Offsets from the start of TCM. */
-enum { NPU_LOOKUP_ROWS = 8, NPU_LOOKUP_CHUNK = 65536 }; /* rows at once; bytes by one DMA: at least a tile of a panel */
+enum { NPU_LOOKUP_ROWS = 8, NPU_LOOKUP_CHUNK = 65536 }; /* rows at once; bytes by one DMA at most */
 struct npu_lookup_plan {
     uint32_t tables;       /* lut16 [m] */
     uint32_t spill[2];     /* f32 sums so far and those to be, [m][outputs] */
@@ -109,13 +128,12 @@ struct npu_lookup_plan {
 int npu_lookup_plan(
     const struct npu_weights *w, uint32_t m, const struct npu_machine *machine, struct npu_lookup_plan *out);
 
-/* Tiles of k of n_blocks blocks that one DMA brings: at most an eighth of all, since the first chunk overlaps with
- * nothing.  No division: the NPU has no instruction for it. */
+/* Tiles of k of n_blocks blocks that one DMA brings.  No division: the NPU has no instruction for it. */
 static inline uint32_t npu_lookup_tiles(const struct npu_weights *w, uint32_t n_blocks)
 {
     const uint32_t bytes = n_blocks * w->unit_bytes;
     uint32_t each = 1;
-    while (8 * each < w->n_units && (each + 1) * bytes <= NPU_LOOKUP_CHUNK) each++;
+    while (each < w->chunk && (each + 1) * bytes <= NPU_LOOKUP_CHUNK) each++;
     return each;
 }
 

@@ -22,7 +22,7 @@
 #include "npu/wire/message.h"
 
 enum {
-    NPU_RING_MAGIC = 0x4c55524f, /* changes with the layout of anything in wire/ */
+    NPU_RING_MAGIC = 0x4c555250, /* changes with the layout of anything in wire/ */
     NPU_RING_BYTES = 65536,      /* of the window, from offset 0 */
     NPU_RING_CELLS = 512,
     NPU_RING_ANSWERS = 64, /* messages in flight */

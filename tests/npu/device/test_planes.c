@@ -76,6 +76,18 @@ static int sent(const struct fixture *f, uint32_t code, uint32_t weights)
     return n;
 }
 
+/* All messages that read planes hold the tiling that the host found. */
+static void check_tilings(const struct fixture *f)
+{
+    const struct npu_device *d = npu_of(f);
+    for (int i = 0; i < d->n_op; i++) {
+        const struct npu_op *op = &d->op[i];
+        if ((op->code != NPU_OP_GEMM && op->code != NPU_OP_LOOKUP) || !npu_is_planes(op->kind)) continue;
+        assert_true(npu_planes_panel(op->kind) && npu_planes_chunk(op->kind));
+        assert_true(op->code == NPU_OP_LOOKUP || op->param);
+    }
+}
+
 /* A prompt's whole block goes to tiles and its rest to lookups, of the same bytes at the same address; matrices with
  * one input share its tables. */
 static void one_copy_serves_tiles_and_lookups(void **state)
@@ -92,6 +104,7 @@ static void one_copy_serves_tiles_and_lookups(void **state)
     assert_int_equal(planes_of(&f, &bytes), 28);
     OK(lutra_seq_open(f.s, 0, &a, err));
     feed(f.s, a, 0, 35, LUTRA_ROW_BULK);
+    check_tilings(&f);
     int both = 0;
     for (const struct packed *p = npu_of(&f)->packed; p; p = p->next)
         both += sent(&f, NPU_OP_GEMM, p->at) == 1 && sent(&f, NPU_OP_LOOKUP, p->at) == 1;

@@ -93,7 +93,7 @@ static struct npu_op make(struct box *b, uint32_t *table, uint32_t *table_words)
         op.kind = kind = NPU_PLANES(1 + draw(b, 2), 64 << draw(b, 2), 0);
     if (code == NPU_OP_LOOKUP) b->machine.tables_m = m, b->machine.tables_k = k;
     uint64_t packed = npu_weights_layout(kind, k, n, &w) ? 4096 : w.bytes;
-    op.param = code == NPU_OP_ROPE ? 32 : 0x3f800000;
+    op.param = code == NPU_OP_ROPE ? 32 : code != NPU_OP_GEMM ? 0x3f800000 : draw(b, 2) * npu_gemm_tiling(2, 1, 4);
     op.flags = draw(b, 4) ? 0 : draw(b, 4);
     *table_words = 0;
     if (code == NPU_OP_ATTENTION) {

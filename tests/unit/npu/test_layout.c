@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "npu/host/pack.h"
 #include "npu/wire/message.h"
+#include "npu/wire/planes.h"
 #include "npu/wire/tcm.h"
 #include "quant/quant.h"
 
@@ -287,6 +288,50 @@ static void plans_of_attention_fit(void **state)
         }
 }
 
+/* Bit planes: what a search found is in the kind and in a word of the message, which say the same layout and plan. */
+static void tilings_are_read_back(void **state)
+{
+    (void)state;
+    uint64_t seed = 1717;
+    uint32_t planned = 0;
+    for (int i = 0; i < 2000; i++) {
+        struct npu_weights w, again;
+        struct npu_gemm_plan p, q;
+        const uint32_t bits = 1 + next(&seed) % 4, group = 32u << next(&seed) % 3,
+                       kind = NPU_PLANES(bits, group, next(&seed) % 2), m = 1 + next(&seed) % 300;
+        assert_int_equal(npu_weights_layout(kind, 1 + next(&seed) % 5000, 1 + next(&seed) % 20000, &w), 0);
+        assert_int_equal(npu_planes_untiled(w.kind), kind);
+        assert_int_equal(npu_weights_layout(w.kind, w.k, w.n, &again), 0);
+        assert_memory_equal(&again, &w, sizeof w);
+        if (npu_gemm_plan(&w, m, 65536, 8 << 20, &p)) continue;
+        planned++;
+        const uint32_t tiling = npu_gemm_tiling(p.lead, p.row_blocks, p.chunk_blocks);
+        assert_int_equal(npu_gemm_plan_of(&w, m, tiling, 65536, 8 << 20, &q), 0);
+        assert_memory_equal(&q, &p, sizeof p);
+        assert_int_equal(npu_gemm_plan_of(&w, m, tiling, 65536, p.bytes, &q), 0);
+        assert_int_equal(npu_gemm_plan_of(&w, m, tiling, 65536, p.bytes - 1, &q), -1);
+        assert_true(p.chunk_blocks % 4 == 0 && p.chunk_blocks * (p.n_chunks - 1) < w.n_blocks);
+        assert_true(p.row_blocks * p.n_passes * 32 >= m && p.row_blocks * (p.n_passes - 1) * 32 < m);
+    }
+    assert_true(planned > 1000);
+}
+
+static void impossible_tilings_are_refused(void **state)
+{
+    (void)state;
+    static const uint32_t bad[][2] = {{0, 8}, {6, 0}, {8, 8}, {6, 9}}; /* units of 9 KiB */
+    static const uint32_t words[][3] = {{0, 1, 4}, {3, 1, 4}, {1, 0, 4}, {1, 1, 0}, {1, 1, 6}, {1, 100, 4}};
+    const uint32_t kind = NPU_PLANES(4, 32, NPU_PLANES_CENTRED);
+    struct npu_weights w;
+    struct npu_gemm_plan p;
+    assert_int_equal(npu_weights_layout(npu_planes_tiled(kind, 7, 7), 1024, 4096, &w), 0);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        assert_int_equal(
+            npu_gemm_plan_of(&w, 1, npu_gemm_tiling(words[i][0], words[i][1], words[i][2]), 0, 4 << 20, &p), -1);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(npu_weights_layout(npu_planes_tiled(kind, bad[i][0], bad[i][1]), 1024, 4096, &w), -1);
+}
+
 static void impossible_shapes_are_refused(void **state)
 {
     (void)state;
@@ -319,6 +364,8 @@ int main(void)
         cmocka_unit_test(shares_cover_all_parts),
         cmocka_unit_test(tcm_is_given_out_once),
         cmocka_unit_test(plans_of_attention_fit),
+        cmocka_unit_test(tilings_are_read_back),
+        cmocka_unit_test(impossible_tilings_are_refused),
         cmocka_unit_test(impossible_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
