@@ -173,7 +173,7 @@ static double best_tiles(const struct npu_profile *p, const struct shape *s)
     return best;
 }
 
-/* The least of modelled time, over all plans that fit; how many do on one profile is for all: they have the same TCM. */
+/* Over the shapes, on one SoC; `least` of them are within 3 %. */
 static void search(const char *profile, double least)
 {
     static struct npu_profile p;
