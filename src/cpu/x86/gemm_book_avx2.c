@@ -4,7 +4,7 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each group of 4 columns
  */
-#include "cpu/x86/gemm_book_form_impl.h"
+#include "cpu/x86/gemm_book_form_ymm_impl.h"
 
 enum { TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
 
