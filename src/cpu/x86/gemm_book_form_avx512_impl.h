@@ -22,11 +22,6 @@ struct indices {
     __mmask64 bit8, bit9;
 };
 
-LUTRA_INLINE int n_entries(struct form f)
-{
-    return f.book == BOOK_IQ2_S ? 1024 : f.book == BOOK_IQ2_XS || f.book == BOOK_IQ3_S ? 512 : 256;
-}
-
 /* Of 64 entries, the bytes that begin at bit `from`. */
 LUTRA_INLINE __m512i bytes_of(const uint16_t *entries, unsigned from)
 {
@@ -193,12 +188,6 @@ LUTRA_INLINE __m512i odd_scale(__m512i words, const int from)
     enum { AND_OR = 0xea /* a & b | c */ };
     __m512i twice = _mm512_rol_epi32(words, (33 - from) % 32);
     return _mm512_ternarylogic_epi32(twice, _mm512_set1_epi32(0x1e), _mm512_set1_epi32(1), AND_OR);
-}
-
-/* Steps of a sum that is scaled at once. */
-LUTRA_INLINE int group_steps(struct form f)
-{
-    return f.book == BOOK_IQ2_XS || f.book == BOOK_IQ2_S ? 4 : 8;
 }
 
 /* Of sum i of a tile. */

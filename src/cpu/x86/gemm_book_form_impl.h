@@ -11,6 +11,7 @@
 
 /* Fillers of one file each. */
 void cpu_gemm_init_book_avx2(struct cpu_kernels *k);
+void cpu_gemm_init_book_avxvnni(struct cpu_kernels *k);
 void cpu_gemm_init_book_avx512(struct cpu_kernels *k);
 
 #if defined(__AVX2__)
@@ -77,6 +78,17 @@ LUTRA_INLINE const uint16_t *entries_of(struct form f)
     default: return quant_iq3_s_book;
     }
 }
+LUTRA_INLINE int n_entries(struct form f)
+{
+    return f.book == BOOK_IQ2_S ? 1024 : f.book == BOOK_IQ2_XS || f.book == BOOK_IQ3_S ? 512 : 256;
+}
+
+/* Steps of a sum that is scaled at once. */
+LUTRA_INLINE int group_steps(struct form f)
+{
+    return f.book == BOOK_IQ2_XS || f.book == BOOK_IQ2_S ? 4 : 8;
+}
+
 #endif
 
 #endif

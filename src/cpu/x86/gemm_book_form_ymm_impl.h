@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a tile of a format with a codebook on 256 bits: 8 rows at a time.
+ * Reading a tile of a format with a codebook on 256 bits, 8 rows at a time: entries are loaded one by one, from a table
+ * in L1 that has codes instead of fields.
  */
 #ifndef LUTRA_CPU_X86_GEMM_BOOK_FORM_YMM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_BOOK_FORM_YMM_IMPL_H
 
 #include "cpu/x86/gemm_book_form_impl.h"
 
-enum { SCALES = 16 };
+/* The codebook: codes of the magnitudes, first input in the lowest byte. */
+struct tables {
+    LUTRA_ALIGNED(32) uint64_t eight[1024];
+    LUTRA_ALIGNED(32) uint32_t four[512];
+};
 
-/* Codes of the magnitudes, and from 8 on of the negative ones. */
+/* Codes of the magnitudes. */
 LUTRA_INLINE __m256i code_table(struct form f)
 {
     static const int8_t MAGNITUDES[3][8] = {QUANT_IQ2_MAGNITUDES, QUANT_IQ3_XXS_MAGNITUDES, QUANT_IQ3_S_MAGNITUDES};
     const int8_t *m = MAGNITUDES[has_eights(f) ? 0 : f.book == BOOK_IQ3_XXS ? 1 : 2];
-    __m128i v = _mm_loadl_epi64((const __m128i *)m), offset = _mm_set1_epi8(OFFSET);
-    return _mm256_broadcastsi128_si256(_mm_unpacklo_epi64(_mm_add_epi8(offset, v), _mm_sub_epi8(offset, v)));
+    __m128i v = _mm_add_epi8(_mm_loadl_epi64((const __m128i *)m), _mm_set1_epi8(OFFSET));
+    return _mm256_broadcastsi128_si256(v);
 }
 
 /* Word i of rows 8 half .. 8 half + 7. */
@@ -69,33 +74,32 @@ LUTRA_INLINE __m256i load_signs(struct form f, const uint8_t *tile, int g, int h
     }
 }
 
-/* Index i of group g: of 8 inputs, or of 4. */
-LUTRA_INLINE __m256i load_index(struct form f, const uint8_t *tile, int g, int i, int half)
+/* Index i of group g, of 8 inputs or of 4, of each row: where it does not stand alone, by way of memory. */
+LUTRA_INLINE void load_index(struct form f, const uint8_t *tile, int g, int i, int half, uint32_t index[8])
 {
-    const struct sections at = sections_of(f);
-    __m256i high;
-    switch (f.book) {
-    case BOOK_IQ2_XXS: return field(word(tile, 2 * g, half), 8 * i, 8);
-    case BOOK_IQ2_XS: return field(word(tile, 2 * g + i / 2, half), i % 2 * 16, 9);
-    case BOOK_IQ2_S:
-        high = field(word(tile, at.high + g / 4, half), 8 * (g % 4) + 2 * i, 2);
-        return _mm256_or_si256(field(word(tile, g, half), 8 * i, 8), _mm256_slli_epi32(high, 8));
-    case BOOK_IQ3_XXS: return field(word(tile, 2 * g + i / 4, half), i % 4 * 8, 8);
-    default:
-        high = field(word(tile, at.high + g / 4, half), 8 * (g % 4) + i, 1);
-        return _mm256_or_si256(field(word(tile, 2 * g + i / 4, half), i % 4 * 8, 8), _mm256_slli_epi32(high, 8));
+    const bool xs = f.book == BOOK_IQ2_XS, s2 = f.book == BOOK_IQ2_S;
+    const int in_word = xs ? 2 : 4, first = s2 ? g : 2 * g, bits = s2 ? 2 : 1;
+    const uint8_t *words = tile + STEP_BYTES * (first + i / in_word) + 32 * half + i % in_word * (4 / in_word);
+    if (sections_of(f).high) {
+        __m256i low = field(word(tile, first + i / 4, half), i % 4 * 8, 8);
+        __m256i high = _mm256_srli_epi32(word(tile, sections_of(f).high + g / 4, half), 8 * (g % 4));
+        high = _mm256_slli_epi32(field(high, bits * i, bits), 8);
+        _mm256_store_si256((__m256i *)index, _mm256_or_si256(low, high));
+        return;
     }
+    UNROLL
+    for (int r = 0; r < 8; r++) index[r] = xs ? *(const uint16_t *)(const void *)(words + 4 * r) & 511 : words[4 * r];
 }
 
-/* 2 s + 1 of inputs 16 i .. 16 i + 15. */
+/* 2 s + 1 of sum i of a tile. */
 LUTRA_INLINE __m256i load_scale(struct form f, const uint8_t *tile, int i, int half)
 {
     const struct sections at = sections_of(f);
     __m256i s;
     switch (f.book) {
-    case BOOK_IQ2_XXS: s = field(word(tile, i / 2 * 2 + 1, half), 28, 4); break;
-    case BOOK_IQ3_XXS: s = field(word(tile, at.signs + i / 2, half), 28, 4); break;
-    case BOOK_IQ3_S: s = field(word(tile, at.scales, half), i / 2 * 4, 4); break;
+    case BOOK_IQ2_XXS: s = field(word(tile, 2 * i + 1, half), 28, 4); break;
+    case BOOK_IQ3_XXS: s = field(word(tile, at.signs + i, half), 28, 4); break;
+    case BOOK_IQ3_S: s = field(word(tile, at.scales, half), i * 4, 4); break;
     default: s = field(word(tile, at.scales + i / 8, half), i % 8 * 4, 4);
     }
     return _mm256_add_epi32(_mm256_slli_epi32(s, 1), _mm256_set1_epi32(1));
@@ -118,8 +122,51 @@ LUTRA_INLINE __m256i spread(__m256i e, const int bits)
     return _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
 }
 
-/* Codes of step v of a group from the fields of its entry and the group's signs. */
-LUTRA_INLINE __m256i codes_of(__m256i fields, __m256i signs, int v, __m256i table)
+LUTRA_INLINE void make_tables(struct form f, struct tables *t)
+{
+    const __m256i code = code_table(f);
+    for (int i = 0; i < n_entries(f); i += 8) {
+        __m256i e = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(entries_of(f) + i)));
+        __m256i *to = (__m256i *)(t->eight + i);
+        if (!has_eights(f)) {
+            _mm256_store_si256((__m256i *)(t->four + i), _mm256_shuffle_epi8(code, spread(e, 3)));
+            continue;
+        }
+        __m256i low = _mm256_shuffle_epi8(code, spread(e, 2));
+        __m256i high = _mm256_shuffle_epi8(code, spread(_mm256_srli_epi32(e, 8), 2));
+        __m256i a = _mm256_unpacklo_epi32(low, high), b = _mm256_unpackhi_epi32(low, high);
+        _mm256_store_si256(to, _mm256_permute2x128_si256(a, b, 0x20));
+        _mm256_store_si256(to + 1, _mm256_permute2x128_si256(a, b, 0x31));
+    }
+}
+
+/* ---- codes ---- */
+
+/* Entries a and b side by side. */
+LUTRA_INLINE __m128i two_entries(const uint64_t *entry, uint32_t a, uint32_t b)
+{
+    __m128d low = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(entry + a)));
+    return _mm_castpd_si128(_mm_loadh_pd(low, (const double *)(const void *)(entry + b)));
+}
+
+/* Magnitudes of 8 inputs, two steps, of the rows whose indices are i. */
+LUTRA_INLINE void look_up_eights(const uint64_t *entry, const uint32_t i[8], __m256i step[2])
+{
+    __m256i a = _mm256_set_m128i(two_entries(entry, i[4], i[5]), two_entries(entry, i[0], i[1]));
+    __m256i b = _mm256_set_m128i(two_entries(entry, i[6], i[7]), two_entries(entry, i[2], i[3]));
+    __m256 fa = _mm256_castsi256_ps(a), fb = _mm256_castsi256_ps(b);
+    step[0] = _mm256_castps_si256(_mm256_shuffle_ps(fa, fb, 0x88));
+    step[1] = _mm256_castps_si256(_mm256_shuffle_ps(fa, fb, 0xdd));
+}
+
+LUTRA_INLINE __m256i look_up_four(const uint32_t *entry, const uint32_t i[8])
+{
+    return _mm256_setr_epi32((int)entry[i[0]], (int)entry[i[1]], (int)entry[i[2]], (int)entry[i[3]], (int)entry[i[4]],
+        (int)entry[i[5]], (int)entry[i[6]], (int)entry[i[7]]);
+}
+
+/* Step v of a group from its magnitudes and the group's signs: OFFSET + m becomes OFFSET - m, less than 128. */
+LUTRA_INLINE __m256i with_signs(__m256i code, __m256i signs, int v)
 {
     const char l = (char)(v / 2);
     const __m128i own = _mm_setr_epi8(l, l, l, l, (char)(l + 4), (char)(l + 4), (char)(l + 4), (char)(l + 4),
@@ -127,45 +174,32 @@ LUTRA_INLINE __m256i codes_of(__m256i fields, __m256i signs, int v, __m256i tabl
         (char)(l + 12));
     const __m256i bit = _mm256_set1_epi32(v % 2 ? (int)0x80402010 : 0x08040201);
     __m256i s = _mm256_and_si256(_mm256_shuffle_epi8(signs, _mm256_broadcastsi128_si256(own)), bit);
-    __m256i negative = _mm256_and_si256(_mm256_cmpeq_epi8(s, bit), _mm256_set1_epi8(8));
-    return _mm256_shuffle_epi8(table, _mm256_or_si256(fields, negative));
+    __m256i negative = _mm256_cmpeq_epi8(s, bit);
+    code = _mm256_sub_epi8(_mm256_xor_si256(code, negative), negative);
+    return _mm256_and_si256(code, _mm256_set1_epi8(2 * OFFSET - 1));
 }
 
-/* The entries of all indices of 8 rows of a tile, one by one: with gathers these kernels took 1.4 times as long. */
-LUTRA_INLINE void look_up(struct form f, const uint8_t *tile, int half, uint32_t entry[64][8])
+/* Codes of 8 rows of a tile: step s to code + s * STEP_BYTES + 32 half.  The loop stays a loop: unrolled it is too long
+ * for the cache of decoded instructions, and took 1.5 times as long.  What goes by way of memory goes early. */
+LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_t *tile, int half, uint8_t *code)
 {
-    const uint16_t *entries = entries_of(f);
-    const int each = has_eights(f) ? 4 : 8;
-    UNROLL
-    for (int g = 0; g < 8; g++) {
-        UNROLL
-        for (int i = 0; i < each; i++)
-            _mm256_store_si256((__m256i *)entry[each * g + i], load_index(f, tile, g, i, half));
-    }
-    for (int i = 0; i < 8 * each; i++) {
-        UNROLL
-        for (int r = 0; r < 8; r++) entry[i][r] = entries[entry[i][r]];
-    }
-}
-
-/* Codes of 8 rows of a tile: step s to code + s * STEP_BYTES + 32 half. */
-LUTRA_INLINE void read_codes(struct form f, const uint8_t *tile, int half, uint8_t *code)
-{
-    LUTRA_ALIGNED(32) uint32_t entry[64][8];
-    const __m256i table = code_table(f);
+    const int each = has_eights(f) ? 2 : 1;
+    const bool early = sections_of(f).high;
     uint8_t *to = code + 32 * half;
-    look_up(f, tile, half, entry);
-    UNROLL
     for (int g = 0; g < 8; g++) {
-        __m256i signs = load_signs(f, tile, g, half), e = signs;
+        LUTRA_ALIGNED(32) uint32_t index[8][8];
+        __m256i signs = load_signs(f, tile, g, half), step[2];
+        UNROLL
+        for (int i = 0; early && i < 8 / each; i++) load_index(f, tile, g, i, half, index[i]);
         UNROLL
         for (int v = 0; v < 8; v++, to += STEP_BYTES) {
-            if (has_eights(f) && v % 2)
-                e = _mm256_srli_epi32(e, 8);
-            else
-                e = _mm256_load_si256((const __m256i *)entry[has_eights(f) ? 4 * g + v / 2 : 8 * g + v]);
-            _mm256_store_si256((__m256i *)to, codes_of(spread(e, has_eights(f) ? 2 : 3), signs, v, table));
+            const uint32_t *i = index[v / each];
+            if (!early && v % each == 0) load_index(f, tile, g, v / each, half, index[v / each]);
+            if (!has_eights(f)) step[v % 2] = look_up_four(t->four, i);
+            if (has_eights(f) && v % 2 == 0) look_up_eights(t->eight, i, step);
+            _mm256_store_si256((__m256i *)to, with_signs(step[v % 2], signs, v));
         }
     }
 }
+
 #endif
