@@ -22,6 +22,8 @@ struct indices {
     __mmask64 bit8, bit9;
 };
 
+/* ---- tables ---- */
+
 /* Of 64 entries, the bytes that begin at bit `from`. */
 LUTRA_INLINE __m512i bytes_of(const uint16_t *entries, unsigned from)
 {
@@ -48,6 +50,8 @@ LUTRA_INLINE void make_tables(struct form f, struct tables *t)
     }
     t->code = code_table(f);
 }
+
+/* ---- indices and signs ---- */
 
 LUTRA_INLINE __m512i word(const uint8_t *tile, size_t i)
 {
@@ -123,6 +127,8 @@ LUTRA_INLINE __m512i load_signs(struct form f, const uint8_t *tile, size_t g)
     }
 }
 
+/* ---- codes ---- */
+
 /* The bytes at 64 indices. */
 LUTRA_INLINE __m512i look_up_256(const __m512i *table, __m512i i)
 {
@@ -182,11 +188,13 @@ LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_
     }
 }
 
+/* ---- scales ---- */
+
 /* 2 s + 1 with s the 4 bits of each word from bit `from` on. */
 LUTRA_INLINE __m512i odd_scale(__m512i words, const int from)
 {
     enum { AND_OR = 0xea /* a & b | c */ };
-    __m512i twice = _mm512_rol_epi32(words, (33 - from) % 32);
+    __m512i twice = _mm512_rolv_epi32(words, _mm512_set1_epi32((33 - from) % 32));
     return _mm512_ternarylogic_epi32(twice, _mm512_set1_epi32(0x1e), _mm512_set1_epi32(1), AND_OR);
 }
 

@@ -179,8 +179,8 @@ LUTRA_INLINE __m256i with_signs(__m256i code, __m256i signs, int v)
     return _mm256_and_si256(code, _mm256_set1_epi8(2 * OFFSET - 1));
 }
 
-/* Codes of 8 rows of a tile: step s to code + s * STEP_BYTES + 32 half.  The loop stays a loop: unrolled it is too long
- * for the cache of decoded instructions, and took 1.5 times as long.  What goes by way of memory goes early. */
+/* Codes of 8 rows of a tile: step s to code + s * STEP_BYTES + 32 half.  The loop stays a loop: unrolled, IQ3_S took 1.7
+ * times as long (too long for the cache of decoded instructions?).  What goes by way of memory goes early. */
 LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_t *tile, int half, uint8_t *code)
 {
     const int each = has_eights(f) ? 2 : 1;
