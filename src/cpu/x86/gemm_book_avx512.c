@@ -21,6 +21,7 @@ LUTRA_INLINE size_t group_bytes(struct form f)
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
     const size_t lines = (tile_bytes(f) + 63) / 64;
+    const int sums = STEPS / group_steps(f);
     struct tables tables;
     make_tables(f, &tables);
     for (int p = 0; p < np; p++) {
@@ -30,7 +31,7 @@ LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile
             read_codes(f, &tables, w, g, s->panel[p].code[8 * g]);
         }
         UNROLL
-        for (int i = 0; i < STEPS / group_steps(f); i++) s->panel[p].scale[i] = load_scale(f, w, i);
+        for (int i = 0; i < sums; i++) s->panel[p].scale[i] = load_scale(f, w, i);
         s->panel[p].d = load_d(f, w);
     }
 }

@@ -194,7 +194,7 @@ LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_
 LUTRA_INLINE __m512i odd_scale(__m512i words, const int from)
 {
     enum { AND_OR = 0xea /* a & b | c */ };
-    __m512i twice = _mm512_rolv_epi32(words, _mm512_set1_epi32((33 - from) % 32));
+    __m512i twice = from ? _mm512_srli_epi32(words, (unsigned)(from - 1)) : _mm512_slli_epi32(words, 1);
     return _mm512_ternarylogic_epi32(twice, _mm512_set1_epi32(0x1e), _mm512_set1_epi32(1), AND_OR);
 }
 

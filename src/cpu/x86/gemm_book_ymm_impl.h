@@ -28,10 +28,11 @@ LUTRA_INLINE __m256i broadcast(const uint8_t *p)
 
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *tile, struct unpacked *u)
 {
+    const int sums = STEPS / group_steps(f);
     for (int half = 0; half < 2; half++) {
         read_codes(f, t, tile, half, u->code[0]);
         UNROLL
-        for (int i = 0; i < STEPS / group_steps(f); i++) u->scale[half][i] = load_scale(f, tile, i, half);
+        for (int i = 0; i < sums; i++) u->scale[half][i] = load_scale(f, tile, i, half);
         u->d[half] = load_d(f, tile, half);
     }
     for (size_t i = 0; i < tile_bytes(f); i += 64) LUTRA_PREFETCH(tile + AHEAD_BYTES + i);
