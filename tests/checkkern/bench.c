@@ -48,8 +48,9 @@ static void *run_share(void *arg)
     size_t first = w->panels * (size_t)s->ith / (size_t)w->threads,
            last = w->panels * (size_t)(s->ith + 1) / (size_t)w->threads;
     for (int rep = 0; rep < w->reps; rep++) {
-        /* In units as large as the device's. */
-        size_t unit = w->gemm->unit_panels ? w->gemm->unit_panels : (192 << 10) / (w->packed.bytes / w->panels + 1) + 1;
+        /* In units as large as the device's, and like them whole fours: few rows take four panels at once. */
+        size_t unit = (192 << 10) / (w->packed.bytes / w->panels + 1) / 4 * 4 + 4;
+        if (w->gemm->unit_panels) unit = w->gemm->unit_panels;
         for (size_t p = first; p < last; p += unit) {
             struct cpu_gemm_args a = {.gemm = w->gemm,
                 .packed = w->packed.data,

@@ -17,6 +17,7 @@ void cpu_gemm_init_avxvnni(struct cpu_kernels *out)
 {
     cpu_gemm_init_i8_avxvnni(out);
     cpu_gemm_init_super_avxvnni(out);
+    cpu_gemm_init_book_avxvnni(out);
 }
 
 void cpu_gemm_init_avx512(struct cpu_kernels *out)
