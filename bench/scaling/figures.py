@@ -16,8 +16,12 @@ SHAPES = {"S": dict(d=64, layers=3, heads=4, kv=2, ff=192, vocab=320),
           "L": dict(d=128, layers=4, heads=4, kv=2, ff=384, vocab=320),
           "xs": dict(d=64, layers=3, heads=4, kv=2, ff=192, vocab=1024),
           "1m": dict(d=128, layers=4, heads=4, kv=2, ff=384, vocab=1024),
-          "X": dict(d=256, layers=4, heads=4, kv=2, ff=768, vocab=320)}
+          "X": dict(d=256, layers=4, heads=4, kv=2, ff=768, vocab=320),
+          "M": dict(d=384, layers=6, heads=6, kv=3, ff=1152, vocab=320),
+          "XL": dict(d=640, layers=6, heads=10, kv=5, ff=2048, vocab=320)}
+BYTES = {"M": 4, "XL": 4}  # of a weight, as these are run: in F32, so that they lie beyond the caches; the others in F16
 SHAPES["E"] = SHAPES["L"]  # trained with S's compute
+SIZE = "|".join(sorted(SHAPES, key=len, reverse=True))
 VALUE_HEAD = "prm"  # a judge without logits; the other one, a likelihood, has them
 
 
@@ -109,7 +113,7 @@ class Figures:
     def __init__(self, data):
         self.data, self.resamples, self.cost, self.planes, self.runs, self.means = data, {}, {}, {}, {}, {}
         for run in data["runs"]:
-            size, number, judge = re.fullmatch(r"(S|L|E|X|xs|1m)(\d*)(?:-(prm|64))?", run["name"]).groups()
+            size, number, judge = re.fullmatch(rf"({SIZE})(\d*)(?:-(prm|64))?", run["name"]).groups()
             series = size + (":prm" if judge == VALUE_HEAD else "")
             for m in run["methods"]:
                 bits = [int.from_bytes(base64.b64decode(p), "little") for p in m["right"]]
@@ -188,15 +192,15 @@ class Figures:
 
     def of_run(self, run, method):
         """The accuracy in one run: 'S1', or the only one of 'xs'."""
-        size, number = re.fullmatch(r"(S|L|E|X|xs|1m)(\d*)", run).groups()
+        size, number = re.fullmatch(rf"({SIZE})(\d*)", run).groups()
         n, bits, of = self.planes[f"{size} {method}"][number]
         return sum(bin(b).count("1") << k for k, b in enumerate(bits)) / (n * of)
 
     def weight_bytes(self, name):
-        """F16, of a pass of the generator and, where there is one, of the verifier."""
+        """Of a pass of the generator and, where there is one, of the verifier."""
         series = name.split(" ")[0].split(":")
         judged = len(series) > 1 and "@" in name
-        return 2 * (macs_per_row(series[0]) + (macs_per_row(*self.judge(series[0], series[1])) if judged else 0))
+        return BYTES.get(series[0], 2) * (macs_per_row(series[0]) + (macs_per_row(*self.judge(series[0], series[1])) if judged else 0))
 
     def ms(self, name, threads):
         """(median, least, most) of the rounds, or None."""
