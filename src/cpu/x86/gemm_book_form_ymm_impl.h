@@ -179,8 +179,8 @@ LUTRA_INLINE __m256i with_signs(__m256i code, __m256i signs, int v)
     return _mm256_and_si256(code, _mm256_set1_epi8(2 * OFFSET - 1));
 }
 
-/* Codes of 8 rows of a tile: step s to code + s * STEP_BYTES + 32 half.  The loop stays a loop: unrolled, IQ3_S took 1.7
- * times as long (too long for the cache of decoded instructions?).  What goes by way of memory goes early. */
+/* Codes of 8 rows of a tile: step s to code + s * STEP_BYTES + 32 half.  The loop stays a loop: unrolled, IQ3_S took
+ * 1.7 times as long (too long for the cache of decoded instructions?).  What goes by way of memory goes early. */
 LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_t *tile, int half, uint8_t *code)
 {
     const int each = has_eights(f) ? 2 : 1;
@@ -189,8 +189,10 @@ LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_
     for (int g = 0; g < 8; g++) {
         LUTRA_ALIGNED(32) uint32_t index[8][8];
         __m256i signs = load_signs(f, tile, g, half), step[2];
-        UNROLL
-        for (int i = 0; early && i < 8 / each; i++) load_index(f, tile, g, i, half, index[i]);
+        if (early) {
+            UNROLL
+            for (int i = 0; i < 8 / each; i++) load_index(f, tile, g, i, half, index[i]);
+        }
         UNROLL
         for (int v = 0; v < 8; v++, to += STEP_BYTES) {
             const uint32_t *i = index[v / each];
