@@ -305,7 +305,8 @@ static double seconds_of(int n_thread)
     return (double)us * 1e-6;
 }
 
-/* Beside others all threads take about as long as one.  The bound is wide: who runs when is the system's to say. */
+/* Beside others all threads take about as long as one.  The bound is wide, since who runs when is the system's to say,
+ * and one thread may be done before its first turn ends; 1000 that spin for one another took 76 s. */
 static void test_busy_machine(void **state)
 {
     pid_t child[N_BUSY];
@@ -322,8 +323,8 @@ static void test_busy_machine(void **state)
     }
     print_message(
         "beside %d others: one thread %.2f s, default %.2f s, 1000 asked for %.2f s\n", N_BUSY, one, all, too_many);
-    assert_true(all < 5 * one);
-    assert_true(too_many < 5 * one);
+    assert_true(all < 5 * one + 1);
+    assert_true(too_many < 5 * one + 1);
 }
 
 /* ---- signals ---- */
