@@ -40,6 +40,16 @@ bool weights_near_f16(float x)
     return fabsf(f16_to_f32(f32_to_f16(x)) - x) <= 0x1p-11f * fabsf(x);
 }
 
+/* t is what `fill` makes of its bytes. */
+static void derive(struct tensor *t, struct derived *d, void (*fill)(const struct derived *), enum quant_type type)
+{
+    d->from = t->data;
+    d->fill = fill;
+    t->type = type;
+    t->data = d->data;
+    t->bytes = d->bytes;
+}
+
 static void fill_i2s(const struct derived *d)
 {
     struct quant_tq2_0 *to = d->data;
@@ -67,11 +77,7 @@ static int derive_q2_0(struct weights *w, struct tensor *t, struct lutra_error *
 {
     struct derived *d;
     TRY(weights_derive(w, t->bytes / Q2_0_128_BYTES * 2 * sizeof(struct quant_q2_0), &d, err));
-    d->from = t->data;
-    d->fill = fill_q2_0;
-    t->type = QUANT_Q2_0;
-    t->data = d->data;
-    t->bytes = d->bytes;
+    derive(t, d, fill_q2_0, QUANT_Q2_0);
     return 0;
 }
 
@@ -84,12 +90,8 @@ static int derive_i2s(struct weights *w, struct tensor *t, struct lutra_error *e
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s': a scale of %g, which no float of 16 bits comes near",
             w->file[0].label, show_name(t->name).s, (double)scale);
     TRY(weights_derive(w, n / QUANT_SUPER * sizeof(struct quant_tq2_0), &d, err));
-    d->from = t->data;
-    d->fill = fill_i2s;
     if (f16_to_f32(f32_to_f16(scale)) != scale) d->loose = "a scale that floats of 16 bits do not hold";
-    t->type = QUANT_TQ2_0;
-    t->data = d->data;
-    t->bytes = d->bytes;
+    derive(t, d, fill_i2s, QUANT_TQ2_0);
     return 0;
 }
 

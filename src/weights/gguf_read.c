@@ -390,6 +390,12 @@ static int get_alignment(struct model_file *file, uint64_t *alignment, struct lu
     return 0;
 }
 
+/* Of a tensor of type 42, if it has one scale for 128 elements. */
+static size_t bytes_by_128(const struct tensor *t)
+{
+    return t->bytes / (2 * sizeof(struct quant_q2_0)) * Q2_0_128_BYTES;
+}
+
 /* Type 42 has one scale for 64 elements or, in older files, for 128, which take 34 bytes instead of 36.  It is the
  * latter where all such tensors lie as far apart as that takes, and one at least has no room for the former. */
 static void decide_q2_0(struct model_file *file, const uint64_t *offset, uint64_t start, uint64_t alignment)
@@ -398,7 +404,7 @@ static void decide_q2_0(struct model_file *file, const uint64_t *offset, uint64_
     for (size_t i = 0; i < file->n_tensor; i++) {
         const struct tensor *t = &file->tensor[i];
         uint64_t end = i + 1 < file->n_tensor ? offset[i + 1] : file->bytes - start;
-        uint64_t bytes = t->bytes / (2 * sizeof(struct quant_q2_0)) * Q2_0_128_BYTES;
+        uint64_t bytes = bytes_by_128(t);
         if (t->type != QUANT_Q2_0) continue;
         if (t->ne[0] % 128 || end < offset[i] || bytes > end - offset[i] || end - offset[i] - bytes >= alignment)
             return;
@@ -407,7 +413,7 @@ static void decide_q2_0(struct model_file *file, const uint64_t *offset, uint64_
     for (size_t i = 0; close && i < file->n_tensor; i++)
         if (file->tensor[i].type == QUANT_Q2_0) {
             file->tensor[i].type = (enum quant_type)GGUF_Q2_0_128;
-            file->tensor[i].bytes = file->tensor[i].bytes / (2 * sizeof(struct quant_q2_0)) * Q2_0_128_BYTES;
+            file->tensor[i].bytes = bytes_by_128(&file->tensor[i]);
         }
 }
 
