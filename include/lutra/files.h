@@ -83,15 +83,18 @@ LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err)
 struct lutra_make_model_settings {
     size_t size;
     const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shape() */
-    const char *type;  /* of the matrices */
+    const char *type;  /* of the matrices; "W2", "W3", "W4" or "W8": a folder of layers quantized by GPTQ */
     uint64_t seed;
     bool outliers; /* massive activations at the input of ffn_down */
     int n_layer;   /* 0 = the shape's */
     lutra_progress_fn progress;
     void *progress_user;
+    /* Of W2 to W8, as lutra_quantize's: 32, 64, 128, or -1, whole rows; 0 = 128. */
+    int group_size;
+    bool asymmetric;
 };
 LUTRA_API void lutra_make_model_settings_init(struct lutra_make_model_settings *settings, size_t size);
-/* A file of random weights of a real shape, for measuring; streamed to disk. */
+/* A file, or with groups a folder, of random weights of a real shape, for measuring; streamed to disk. */
 LUTRA_API int lutra_make_model(lutra_runtime *runtime, const char *path,
     const struct lutra_make_model_settings *settings, struct lutra_error *err);
 /* i = 0, 1, ... until NULL. */

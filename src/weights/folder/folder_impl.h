@@ -93,6 +93,9 @@ int folder_read_tokenizer(struct folder *f, struct lutra_error *err);
 int folder_split_name(
     const struct folder *f, const json_t *pre_tokenizer, bool ignore_merges, const char **out, struct lutra_error *err);
 
+/* What folder_split_name knows as `name`, which it must. */
+json_t *folder_split_json(const char *name);
+
 /* ---- layers that others have quantized (packed_linear.c) ---- */
 
 /* How, by config.json's quantization_config; LUTRA_E_UNSUPPORTED by name. */
