@@ -63,8 +63,8 @@ static void fill_words(const struct folder_make *m, uint64_t first, uint32_t *w,
     }
 }
 
-/* 2^(bits - 1) or, where groups have zeros of their own, that or one less, but for one in 16, which is anything: so that
- * it can be told how they are stored. */
+/* 2^(bits - 1) or, where groups have zeros of their own, that or one less, but for one in 16, which is anything: so
+ * that it can be told how they are stored. */
 static uint32_t zero_at(const struct folder_make *m, uint64_t i)
 {
     const struct quant_group *f = m->s->group;
