@@ -44,7 +44,7 @@ static uint64_t digest(const struct cpu_gemm *g)
     g->pack(g, src, N_OUT, N_IN, 0, (N_OUT + (size_t)g->mr - 1) / (size_t)g->mr, packed.data);
     for (size_t r = 0; r < N_ROW; r++) {
         for (int i = 0; i < N_IN; i++) x[i] = number(&state);
-        g->act_row(x, N_IN, r, N_ROW, act.data);
+        g->act_row(x, N_IN, r, N_ROW, 0, act.data);
     }
     struct cpu_gemm_args a = {.gemm = g,
         .packed = packed.data,

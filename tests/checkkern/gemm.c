@@ -208,7 +208,7 @@ static void run_rows(struct tally *t, const struct problem *p, size_t first, siz
     size_t panels = (p->n_out + (size_t)g->mr - 1) / (size_t)g->mr, stride = p->n_out + 3;
     struct guarded act = guard(g->act_bytes(p->n_in, n), 0xff), y = guard(n * stride * sizeof(float), 0x55);
     struct guarded work = guard(g->work_bytes, 0x7f);
-    for (size_t r = 0; r < n; r++) g->act_row(p->x + (first + r) * p->n_in, p->n_in, r, n, act.data);
+    for (size_t r = 0; r < n; r++) g->act_row(p->x + (first + r) * p->n_in, p->n_in, r, n, 0, act.data);
     for (size_t part = 0; part < parts; part++) {
         size_t panel = panels * part / parts, last = panels * (part + 1) / parts;
         if (panel == last) continue;
