@@ -32,11 +32,10 @@ static void ask(struct formula *f, const char *flags)
     assert_int_equal(n, N_TOK * N_VOCAB);
 }
 
-/* All matrices in the type but the embedding, which nobody trained in three values. */
-static void make(struct formula *f, const char *shape, const char *type)
+/* All matrices in the type but the embedding. */
+static void make(struct formula *f, const char *shape, const char *type, const char *embedding_type)
 {
     char wide[80];
-    const char *const keep = "token_embd=F32";
     lutra_runtime *rt;
     struct lutra_make_model_settings ms;
     struct lutra_quantize_settings qs;
@@ -47,8 +46,7 @@ static void make(struct formula *f, const char *shape, const char *type)
     ms.seed = 5;
     lutra_quantize_settings_init(&qs, sizeof qs);
     qs.type = type;
-    qs.tensor_type = &keep;
-    qs.n_tensor_type = 1;
+    qs.token_embedding_type = embedding_type;
     OK(lutra_runtime_open(&rt, NULL, err));
     OK(lutra_make_model(rt, wide, &ms, err));
     OK(lutra_quantize(rt, wide, f->path, &qs, err));
@@ -91,7 +89,7 @@ static void errors_of(
     ss.n_seq = N_SEQ;
     ss.n_ctx = 64;
     ss.n_out = N_TOK;
-    ss.cache_type = "f32";
+    ss.cache_type = !strcmp(where->device, "npu-sim") ? "f16" : "f32";
     OK(lutra_session_open(&f.s, f.model, &ss, err));
     for (int at = 0; at < N_TOK; at += n_pass * LENGTH) {
         struct lutra_row row[N_TOK];
@@ -139,7 +137,7 @@ static void logits_are_the_formula_s_as_trained(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(f.path, sizeof f.path, "/tmp/lutra-bitnet-%d.gguf", (int)getpid());
-        make(&f, cases[i].shape, cases[i].type);
+        make(&f, cases[i].shape, cases[i].type, "F32");
         ask(&f, "--as-trained");
         print_message("%s in %s, %d tokens\n", cases[i].shape, cases[i].type, N_TOK);
         for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
@@ -153,9 +151,44 @@ static void logits_are_the_formula_s_as_trained(void **state)
     }
 }
 
+/* Nobody trained it so, and it is the embedding. */
+static void a_ternary_head_s_inputs_are_not_rounded(void **state)
+{
+    static struct formula f;
+    double error[N_TOK];
+    (void)state;
+    snprintf(f.path, sizeof f.path, "/tmp/lutra-bitnet-%d.gguf", (int)getpid());
+    make(&f, "tiny-bitnet-b1.58", "TQ2_0", "TQ2_0");
+    ask(&f, "--as-trained");
+    errors_of(&f, &(struct where){"cpu-ref", NULL}, 1, N_SEQ, error);
+    assert_true(error[N_TOK / 2] < 1e-5);
+    unlink(f.path);
+}
+
+/* What is not of a ternary type, and the NPU, multiply by what was not rounded. */
+static void others_are_the_formula_s_without_rounding(void **state)
+{
+    static struct formula f;
+    double error[N_TOK];
+    (void)state;
+    snprintf(f.path, sizeof f.path, "/tmp/lutra-bitnet-%d.gguf", (int)getpid());
+    make(&f, "tiny-bitnet-b1.58", "TQ2_0", "F32");
+    ask(&f, "");
+    errors_of(&f, &(struct where){"npu-sim", NULL}, 1, N_SEQ, error);
+    print_message("npu-sim: %.2g, at most %.2g\n", error[N_TOK / 2], error[N_TOK - 1]);
+    assert_true(error[N_TOK - 1] < 5e-3);
+    make(&f, "tiny-bitnet-b1.58", "F16", "F32");
+    ask(&f, "");
+    errors_of(&f, &(struct where){"cpu", NULL}, 1, N_SEQ, error);
+    assert_true(error[N_TOK - 1] < 1e-5);
+    unlink(f.path);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_are_the_formula_s_as_trained)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_are_the_formula_s_as_trained),
+        cmocka_unit_test(a_ternary_head_s_inputs_are_not_rounded),
+        cmocka_unit_test(others_are_the_formula_s_without_rounding)};
     if (system("python3 --version >/dev/null") != 0) {
         puts("skipped: no python3");
         return 77;
