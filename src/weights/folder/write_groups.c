@@ -431,7 +431,7 @@ int weights_write_groups(
     const char *in, const char *out, const struct weights_quantize_settings *settings, struct lutra_error *err)
 {
     struct weights *w;
-    TRY(weights_open(&w, in, err));
+    TRY(weights_open_as(&w, in, settings->zeros, err));
     struct writer o = {.set = settings, .w = w};
     char *target = strdup(out);
     for (size_t n = target ? strlen(target) : 0; n > 1 && target[n - 1] == '/'; n--) target[n - 1] = 0;
