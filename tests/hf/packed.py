@@ -412,7 +412,8 @@ def main():
         expect("codes spread around half a code", told(), "--zeros v1 or v2 says it")
         expect("the same, by run", said("run", "-m", packed, "-p", "a"), "--zeros v1 or v2 says it")
         expect("the same, shown", said("inspect", packed), "cannot be told (lutra.zeros): --zeros v1 or v2 says it")
-        expect("the same, its figures", said("inspect", packed, "--kv", "lutra.zeros"), "undecided 7; mean code as v1 -0.")
+        expect("the same, its figures", said("inspect", packed, "--kv", "lutra.zeros"),
+               "undecided 7; mean code as v1 -0.")
         expect("read as it is", told("--zeros", "v2"))
         expect("read otherwise", told("--zeros", "v1"), False)
         expect("by run", "--zeros" in said("run", "-m", packed, "-p", "a", "-n", "1", "--zeros", "v1"), False)
