@@ -68,8 +68,8 @@ FOLDERS = (
     folder("EfficientQAT", None, lambda m: tens(m) if m.bits == 3 else gptq(m, 2, True), bits=(2, 3, 4),
            symmetric=(False,)),
     folder("AWQ", awq_says, awq, bits=(4,)),
-    folder("compressed-tensors", compressed_says, lambda m: compressed(m, m.symmetric, m.shuffled), bits=(2, 4, 8),
-           shuffled=BOTH, scale=("F16", "BF16")),
+    folder("compressed-tensors", compressed_says, lambda m: compressed(m, m.symmetric, m.shuffled, m.groups == 4),
+           bits=(2, 4, 8), shuffled=BOTH, scale=("F16", "BF16")),
 )
 
 

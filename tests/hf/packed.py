@@ -108,7 +108,8 @@ def awq(layer, order=(0, 2, 4, 6, 1, 3, 5, 7)):
             "scales": scales_of(layer)}
 
 
-def compressed(layer, symmetric, with_order):
+def compressed(layer, symmetric, with_order, unset=False):
+    """unset: an order is there, and is none."""
     rows = [stream([layer.code[i][j] for i in range(layer.k)], layer.bits) for j in range(layer.n)]
     out = {"weight_packed": ("I32", [layer.n, len(rows[0])], words([w for row in rows for w in row])),
            "weight_scale": scales_of(layer, True),
@@ -118,8 +119,8 @@ def compressed(layer, symmetric, with_order):
         height = len(columns[0])
         out["weight_zero_point"] = ("I32", [height, layer.groups],
                                     words([columns[g][r] for r in range(height) for g in range(layer.groups)]))
-    if with_order:
-        out["weight_g_idx"] = ("I32", [layer.k], words(layer.order))
+    if with_order or unset:
+        out["weight_g_idx"] = ("I32", [layer.k], words(layer.order if with_order else [0xffffffff] * layer.k))
     return out
 
 

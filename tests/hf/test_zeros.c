@@ -146,8 +146,34 @@ static void wrong_labels(void **unused)
     assert_int_equal(right, MATRICES);
 }
 
+/* What is asked for counts, whatever the data say; not where there is no such layer. */
+static void asked_for(void **unused)
+{
+    static const struct form f = {4, 32, 2, 0, false};
+    enum weights_zeros zeros;
+    struct lutra_error err;
+    (void)unused;
+    for (int n = 0; n < N; n++)
+        for (int g = 0; g < K / f.group; g++) round_group(&f, n, g);
+    save_folder(f.version);
+    save_matrix(&f);
+    for (int i = 1; i <= 2; i++) {
+        struct weights *w;
+        struct weights_str found;
+        assert_int_equal(weights_zeros_named(i == 1 ? "v1" : "v2", &zeros, &err), 0);
+        if (weights_open_as(&w, in_folder("hf"), zeros, &err) < 0) fail_msg("%s", err.what);
+        assert_int_equal(weights_get_str(w, "lutra.zeros", &found, &err), 0);
+        assert_true(found.n > 1 && found.s[1] == '0' + i);
+        weights_close(&w);
+    }
+    assert_int_equal(weights_zeros_named(NULL, &zeros, &err), 0);
+    assert_int_equal(zeros, WEIGHTS_ZEROS_BY_DATA);
+    assert_int_equal(weights_zeros_named("v3", &zeros, &err), LUTRA_E_ARGUMENT);
+    assert_string_equal(err.what, "zeros 'v3'; there are v1 and v2");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_labels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_labels), cmocka_unit_test(asked_for)};
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }

@@ -223,7 +223,7 @@ static int check_sizes(struct folder *f, const struct linear *m, const char *bas
     return fits ? 0 : bad(f, base, "shapes that do not fit together", err);
 }
 
-/* An order of groups that is not the usual one is kept. */
+/* An order of groups that is not the usual one is kept.  compressed-tensors writes -1 where there is none. */
 static int read_order(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
 {
     const struct safetensors_tensor *order = part_of(f, base, names[m->packing].order);
@@ -231,6 +231,7 @@ static int read_order(struct folder *f, struct linear *m, const char *base, stru
     if (!order || m->packing == PACKING_AWQ) return 0;
     if (!is_words(order, 1) || order->dim[0] != m->k) return bad(f, base, "an order of groups of another size", err);
     for (uint64_t k = 0; k < m->k; k++) {
+        if (m->packing == PACKING_CT && word(order, k) == UINT32_MAX) return 0;
         if (word(order, k) >= m->n_group) return bad(f, base, "an order of groups beyond their number", err);
         usual = usual && word(order, k) == k / m->group;
     }
