@@ -29,13 +29,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 32, SAMPLED_BLOCKS = 8, WORD = 32, TENS = 30 };
+enum { BLOCK = 32, SAMPLED_BLOCKS = 8, WORD = 32 };
 
 struct linear {
     struct safetensors_tensor codes, zeros, scales;
     bool has_zeros;
     enum packing packing;
-    int bits, word_bits;           /* of a code; of a word, that hold codes: WORD or TENS */
+    int bits;
+    bool tens;                     /* of 3 bits, ten to a word */
     uint32_t k, n, n_group, group; /* sizes; group: inputs in one */
     const uint8_t *g_idx;          /* [k] i32, NULL: groups lie one after the other */
     int zero_add;                  /* to what is stored */
@@ -67,8 +68,8 @@ static uint32_t word(const struct safetensors_tensor *t, uint64_t i)
 static int code_at(
     const struct linear *m, const struct safetensors_tensor *t, uint64_t first, uint64_t stride, uint64_t i)
 {
-    uint64_t bits = (uint64_t)m->bits, at = i * bits, per_word = (uint64_t)m->word_bits, shift = at % per_word;
-    uint64_t w = first + at / per_word * stride;
+    uint64_t bits = (uint64_t)m->bits, at = m->tens ? i / 10 * WORD + i % 10 * bits : i * bits;
+    uint64_t w = first + at / WORD * stride, shift = at % WORD;
     uint32_t v = word(t, w) >> shift;
     if (shift + bits > WORD) v |= word(t, w + stride) << (WORD - shift);
     return (int)(v & ((1u << bits) - 1));
@@ -77,7 +78,7 @@ static int code_at(
 /* Whether n codes fill so many words. */
 static bool fills(const struct linear *m, uint64_t n, uint64_t n_word)
 {
-    return m->word_bits == TENS ? (n + 9) / 10 == n_word : n * (uint64_t)m->bits == WORD * n_word;
+    return m->tens ? (n + 9) / 10 == n_word : n * (uint64_t)m->bits == WORD * n_word;
 }
 
 /* AWQ's place of a column in its word. */
@@ -196,7 +197,7 @@ static int read_sizes(struct folder *f, struct linear *m, const char *base, stru
         if (order && is_tens(m, order->dim[0])) {
             bits = 3;
             k = order->dim[0];
-            m->word_bits = TENS;
+            m->tens = true;
         }
     }
     if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || k == 0 || k > 1 << 24 || n > 1 << 24)
@@ -514,8 +515,7 @@ static int open_layer(
     const struct safetensors_tensor *zeros = part_of(f, base, names[f->packing].zeros),
                                     *scales = part_of(f, base, names[f->packing].scales);
     if (!scales || (!zeros && f->packing != PACKING_CT)) return bad(f, base, "no scales or no zeros", err);
-    *m = (struct linear){
-        .codes = *codes, .scales = *scales, .has_zeros = zeros != NULL, .packing = f->packing, .word_bits = WORD};
+    *m = (struct linear){.codes = *codes, .scales = *scales, .has_zeros = zeros != NULL, .packing = f->packing};
     if (zeros) m->zeros = *zeros;
     TRY(read_sizes(f, m, base, err));
     TRY(check_sizes(f, m, base, err));
