@@ -352,6 +352,8 @@ def main():
 
         expect("import, 4 bits", imported(lutra, folder, rng, "Q4_0"))
         expect("import, 4 bits, asymmetric", imported(lutra, folder, rng, "Q5_0", symmetric=False))
+        expect("import, zeros of 7 and 8", imported_as(lutra, folder, rng, "Q5_0", lambda l: gptq(l, 2, True), {
+            "quant_method": "gptq", "checkpoint_format": "gptq_v2"}, middle(rng)))
         expect("import, 8 bits", imported(lutra, folder, rng, "Q8_0", bits=8))
         expect("import, shuffled", imported(lutra, folder, rng, "desc_act", shuffled=True))
         expect("import, groups of 16", imported(lutra, folder, rng, "blocks of 32", group=16))
@@ -378,6 +380,12 @@ def main():
             tensors["scales"] = (dtype, shape[::-1], raw)
             return tensors
 
+        def narrow(l):
+            tensors = gptq(l, 2, False)
+            dtype, shape, raw = tensors["scales"]
+            tensors["scales"] = (dtype, [shape[0], shape[1] // 2], raw[:len(raw) // 2])
+            return tensors
+
         def beyond(l):
             l.order[3] = l.groups
             return {**gptq(l, 2, False), "g_idx": ("I32", [l.k], words(l.order))}
@@ -389,6 +397,7 @@ def main():
                lambda k, m: Layer(rng, k, m, 4, 32, False, True)), False)
         expect("transposed scales", case(lutra, folder, rng, turned, config, lambda k, m: Layer(
             rng, k, m, 4, 32, False, False)), "do")
+        expect("scales of half the outputs", case(lutra, folder, rng, narrow, config, usual), "do not fit together")
         for part in ("scales", "qzeros"):
             expect("without " + part, case(lutra, folder, rng, without(part, lambda l: gptq(l, 1, True)), config,
                                            usual),
@@ -430,6 +439,16 @@ def main():
             expect("--zeros, " + path, convert(lutra, path, out + "2", "--zeros", "v2"),
                    "--zeros v2: no folder with layers of GPTQ")
     print("%d cases" % n)
+
+
+def middle(rng):
+    """Layers of which only the least zeros and the largest codes are too far apart for a signed number of 4 bits."""
+    def make(k, m):
+        layer = Layer(rng, k, m, 4, 32, False, False)
+        layer.zero = [[rng.choice((7, 8)) for _ in row] for row in layer.zero]
+        layer.code = [[rng.choice((0, 15)) if rng.random() < 0.1 else 8 for _ in row] for row in layer.code]
+        return layer
+    return make
 
 
 def half_way(rng):
