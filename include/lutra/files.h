@@ -44,7 +44,8 @@ struct lutra_quantize_settings {
     /* Of type "W2", "W3" and "W4", with a calibration: out_path becomes a Hugging Face folder of GPTQ v2's layers, and
      * in_path is one of floats.  Groups of 32, 64 or 128 inputs, or -1, whole rows; 0 = 128. */
     int group_size;
-    bool asymmetric; /* groups have zeros of their own; else 2^(bits - 1) */
+    bool asymmetric;   /* groups have zeros of their own; else 2^(bits - 1) */
+    const char *zeros; /* of in_path, as in lutra_model_settings */
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
 /* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.

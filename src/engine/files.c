@@ -213,6 +213,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     q.allow_requantize = set.allow_requantize;
     q.leave_output = set.leave_output_tensor;
     q.dry_run = set.dry_run;
+    TRY(weights_zeros_named(set.zeros, &q.zeros, err));
     q.parallel = runtime_parallel;
     q.parallel_user = runtime;
     q.progress = report;
@@ -324,6 +325,9 @@ static json_t *lacks_json(const struct weights *w)
     struct text_vocab *vocab;
     struct lutra_error why;
     json_t *list = json_array();
+    if (weights_kv_find(w, "lutra.zeros.undecided"))
+        add_sentence(
+            list, "whether its zeros are stored less one cannot be told (lutra.zeros): --zeros v1 or v2 says it");
     model_tell_lacks(w, add_sentence, list);
     if (vocab_read(&vocab, w, &why) < 0) add_sentence(list, why.what);
     text_vocab_close(&vocab);
@@ -334,7 +338,7 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
 {
     struct weights *w;
     *json = NULL;
-    TRY(weights_open(&w, path, err));
+    TRY(weights_open_as(&w, path, WEIGHTS_ZEROS_ANY, err));
     json_t *metadata = json_object(), *tensors = json_array();
     for (size_t i = 0; i < weights_kv_count(w); i++) {
         const struct weights_kv *kv = weights_kv_at(w, i);

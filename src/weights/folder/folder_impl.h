@@ -55,7 +55,8 @@ struct folder {
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
     bool tied;
     enum packing packing;
-    struct linear *layers; /* [n_layers] w->packed_layers: what is packed */
+    enum weights_zeros zeros; /* as asked for */
+    struct linear *layers;    /* [n_layers] w->packed_layers: what is packed */
     size_t n_layers;
 };
 
