@@ -42,7 +42,7 @@ def stream(codes, bits):
 class Layer:
     """Random codes [k][n], zeros and scales [group][n], order of groups; weight (code - zero) x scale."""
 
-    def __init__(self, rng, k, n, bits, group, symmetric, shuffled):
+    def __init__(self, rng, k, n, bits, group, symmetric, shuffled, zeros=None):
         top, half = (1 << bits) - 1, 1 << (bits - 1)
         self.k, self.n, self.bits, self.groups = k, n, bits, k // group
         spread = max(0, half // 4)
@@ -50,7 +50,9 @@ class Layer:
                       for _ in range(n)] for _ in range(self.groups)]
         if not symmetric:
             self.zero[0][0] = half - 1 if self.zero[0][0] != half - 1 else half + 1
-        self.scale = [[f16(rng.uniform(0.001, 0.02)) for _ in range(n)] for _ in range(self.groups)]
+        if zeros:
+            self.zero = [[rng.choice(zeros) for _ in range(n)] for _ in range(self.groups)]
+        self.scale = [[f16(rng.choice((-1, 1, 1, 1)) * rng.uniform(0.001, 0.02)) for _ in range(n)] for _ in range(self.groups)]
         self.order = [i // group for i in range(k)]
         if shuffled:
             rng.shuffle(self.order)
@@ -230,11 +232,12 @@ def case(lutra, folder, rng, pack, config, make):
     return got if isinstance(got, str) else got == want
 
 
-def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False):
+def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False,
+             zeros=None):
     """`lutra import` of GPTQ."""
     return imported_as(lutra, folder, rng, want, lambda l: change(gptq(l, 2, True)), {
         "quant_method": "gptq", "checkpoint_format": "gptq_v2"}, lambda k, m: Layer(
-            rng, k, m, bits, group, symmetric, shuffled))
+            rng, k, m, bits, group, symmetric, shuffled, zeros))
 
 
 def imported_as(lutra, folder, rng, want, pack, config, make):
@@ -333,6 +336,10 @@ def main():
 
         expect("import, 4 bits", imported(lutra, folder, rng, "Q4_0"))
         expect("import, 4 bits, asymmetric", imported(lutra, folder, rng, "Q5_0", symmetric=False))
+        expect("import, 2 bits", imported(lutra, folder, rng, "Q2_0", bits=2, group=64))
+        expect("import, 2 bits, zeros of 1 and 2", imported(lutra, folder, rng, "Q2_0", bits=2, group=64, zeros=(1, 2)))
+        expect("import, 2 bits, a zero of 0", imported(lutra, folder, rng, "Q4_0", bits=2, group=64, zeros=(0, 1, 2)))
+        expect("import, 2 bits, groups of 32", imported(lutra, folder, rng, "Q4_0", bits=2))
         expect("import, 8 bits", imported(lutra, folder, rng, "Q8_0", bits=8))
         expect("import, shuffled", imported(lutra, folder, rng, "desc_act", shuffled=True))
         expect("import, groups of 16", imported(lutra, folder, rng, "blocks of 32", group=16))
