@@ -66,6 +66,12 @@ static void set_scales(enum quant_type type, uint8_t *b, float value, float min,
     case QUANT_Q1_0:
     case QUANT_Q2_0:
     case QUANT_IQ4_NL: set_f16(b, 0, value); break;
+    case QUANT_W2:
+    case QUANT_W3:
+    case QUANT_W4: /* worst: the zero at the other end; else any byte would do */
+        set_f16(b, 0, value);
+        b[2] = worst ? ~b[3] & 15 : b[2] & 15;
+        break;
     case QUANT_Q2_K:
         set_f16(b, 80, value);
         set_f16(b, 82, fabsf(min));
