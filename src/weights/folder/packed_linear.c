@@ -12,8 +12,8 @@
  * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may
  * lie in two words.  The weight is (code - zero) x scale.  Differences of codes fit Q4_0, Q5_0 or Q8_0 with the scale
  * as it is, if a float of 16 bits holds it and blocks of 32 do not cross groups; else the weights become F32.  Two bits
- * fit Q2_0, whose values are -1 to 2, where zeros are 1, or 2 with all signs turned, and groups whole 64.  BitNet's
- * become TQ2_0 or Q2_0, with the scale to the nearest of 16 bits: what divides is seldom exact.
+ * fit Q2_0, whose values are -1 to 2, where zeros are 1, or 2 with all signs turned, and groups whole 64; else, in such
+ * groups, 2 and 3 bits become W2 and W3, and 4 bits that Q4_0 does not hold W4 (quant/zero_point.h).  BitNet's become TQ2_0 or Q2_0, with the scale to the nearest of 16 bits: what divides is seldom exact.
  *
  * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the
  * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), AutoAWQ (packing_utils), compressed-tensors
@@ -22,6 +22,7 @@
 #include "base/f16.h"
 #include "quant/formats.h"
 #include "quant/quant.h"
+#include "quant/zero_point.h"
 #include "weights/folder/folder_impl.h"
 
 #include <math.h>
@@ -250,7 +251,7 @@ static void choose_ternary(struct linear *m, bool exact)
 static int choose_type(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
 {
     int least = 1 << m->bits, most = 0, last = (1 << m->bits) - 1;
-    bool exact;
+    bool exact, whole = m->group % QUANT_GROUP64 == 0;
     TRY(check_scales(f, m, base, &exact, err));
     for (uint64_t n = 0; n < m->n; n++)
         for (uint64_t g = 0; g < m->n_group; g++) {
@@ -267,10 +268,12 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
         m->loose = "groups whose inputs are not neighbours (desc_act)";
     else if (m->group % BLOCK)
         m->loose = "groups that are not whole blocks of 32";
-    else if (m->bits == 2 && least >= 1 && most <= 2 && m->group % QUANT_GROUP64 == 0)
-        m->type = QUANT_Q2_0;
+    else if (whole && m->bits <= 3)
+        m->type = m->bits == 3 ? QUANT_W3 : least >= 1 && most <= 2 ? QUANT_Q2_0 : QUANT_W2;
     else if (most <= 8 && last - least <= 7)
         m->type = QUANT_Q4_0;
+    else if (whole && m->bits == 4)
+        m->type = QUANT_W4;
     else if (most <= 16 && last - least <= 15)
         m->type = QUANT_Q5_0;
     else if (most <= 128 && last - least <= 127)
@@ -547,6 +550,10 @@ static void write_block(uint8_t *to, enum quant_type type, float scale, int zero
     uint32_t high = 0;
     if (type == QUANT_Q2_0) {
         write_q2_0(to, scale, zero, code);
+        return;
+    }
+    if (!quant_in_gguf(type)) {
+        quant_zero_point_pack(type, d, zero, code, to);
         return;
     }
     memcpy(to, &d, 2);
