@@ -56,10 +56,7 @@ struct group {
 /* Bytes of one group's part of each section of a tile. */
 LUTRA_INLINE size_t code_bytes(struct form f)
 {
-    return f.codes == ONE_BIT                              ? 64
-           : f.codes == TWO_BITS || f.codes == THREE_BITS ? 128
-           : f.codes == BYTES                             ? 512
-                                                          : 256;
+    return f.codes == ONE_BIT ? 64 : f.codes == TWO_BITS || f.codes == THREE_BITS ? 128 : f.codes == BYTES ? 512 : 256;
 }
 
 LUTRA_INLINE size_t bit_bytes(struct form f)

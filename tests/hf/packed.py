@@ -55,7 +55,8 @@ class Layer:
             self.zero[0][0] = half - 1 if self.zero[0][0] != half - 1 else half + 1
         if zeros:
             self.zero = [[rng.choice(zeros) for _ in range(n)] for _ in range(self.groups)]
-        self.scale = [[f16(rng.choice((-1, 1, 1, 1)) * rng.uniform(0.001, 0.02)) for _ in range(n)] for _ in range(self.groups)]
+        self.scale = [[f16(rng.choice((-1, 1, 1, 1)) * rng.uniform(0.001, 0.02)) for _ in range(n)]
+                      for _ in range(self.groups)]
         self.order = [i // group for i in range(k)]
         if shuffled:
             rng.shuffle(self.order)

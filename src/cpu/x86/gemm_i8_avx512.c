@@ -4,7 +4,8 @@
  *
  * A zmm lane is an output row.  Per group of 32 inputs: 8 exact integer dot-product steps from start = -offset *
  * sum(x), for formats with zeros times the output's, then sum = fma(float(dot), scale_w * scale_x, sum), and for formats
- * with a minimum sum = fma(m, scale_x * sum(x), sum).  Groups ascend, one accumulator per output: the same bits for any number of columns.
+ * with a minimum sum = fma(m, scale_x * sum(x), sum).  Groups ascend, one accumulator per output: the same bits for any
+ * number of columns.
  */
 #include <immintrin.h>
 
@@ -34,8 +35,8 @@ LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile
 }
 
 /* acc = what the integer sums start from; a stored start has 16 bits: 8 x 32 x 127. */
-LUTRA_INLINE void start_group(struct form f, const uint8_t *start, const struct group *group, int np, int n,
-    __m512i acc[MOST_PANELS][COLUMNS])
+LUTRA_INLINE void start_group(
+    struct form f, const uint8_t *start, const struct group *group, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
 {
     __m512i zero[MOST_PANELS];
     UNROLL

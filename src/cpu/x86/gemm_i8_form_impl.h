@@ -19,8 +19,8 @@ LUTRA_INLINE __m512i code_table(struct form f)
     return _mm512_broadcast_i32x4(f.scales == E8M0_SCALE ? mxfp4 : iq4_nl);
 }
 
-/* Bits first .. first + n - 1 of each byte at bits to .. to + n - 1, and no others: chosen by a matrix, whose byte 7 - i
- * says what makes bit i. */
+/* Bits first .. first + n - 1 of each byte at bits to .. to + n - 1, and no others: chosen by a matrix, whose byte
+ * 7 - i says what makes bit i. */
 LUTRA_INLINE __m512i choose_bits(const uint8_t *codes, const int first, const int n, const int to)
 {
     int64_t matrix = 0;
