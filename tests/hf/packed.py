@@ -21,6 +21,9 @@ LINEARS = {"self_attn.q_proj": (D, D), "self_attn.k_proj": (D, D), "self_attn.v_
            "self_attn.o_proj": (D, D), "mlp.gate_proj": (D, FF), "mlp.up_proj": (D, FF), "mlp.down_proj": (FF, D)}
 
 
+SAYS_V2 = {"quant_method": "gptq", "checkpoint_format": "gptq_v2", "lutra_zeros": "v2"}
+
+
 def f16(x):
     return struct.unpack("<e", struct.pack("<e", x))[0]
 
@@ -42,7 +45,7 @@ def stream(codes, bits):
 class Layer:
     """Random codes [k][n], zeros and scales [group][n], order of groups; weight (code - zero) x scale."""
 
-    def __init__(self, rng, k, n, bits, group, symmetric, shuffled, scale="F16"):
+    def __init__(self, rng, k, n, bits, group, symmetric, shuffled, scale="F16", zeros=None):
         top, half = (1 << bits) - 1, 1 << (bits - 1)
         self.k, self.n, self.bits, self.groups = k, n, bits, k // group
         self.symmetric, self.shuffled, self.scale_type = symmetric, shuffled, scale
@@ -52,8 +55,11 @@ class Layer:
         if not symmetric:
             self.zero[0][0] = half - 1 if self.zero[0][0] != half - 1 else half + 1
             self.zero[-1][-1] = rng.choice((0, half))
+        if zeros:
+            self.zero = [[rng.choice(zeros) for _ in range(n)] for _ in range(self.groups)]
         rounded = f16 if scale == "F16" else bf16
-        self.scale = [[rounded(rng.uniform(0.001, 0.02)) for _ in range(n)] for _ in range(self.groups)]
+        self.scale = [[rounded(rng.choice((-1, 1, 1, 1)) * rng.uniform(0.001, 0.02)) for _ in range(n)]
+                      for _ in range(self.groups)]
         self.order = [i // group for i in range(k)]
         if shuffled:
             rng.shuffle(self.order)
@@ -249,11 +255,19 @@ def case(lutra, folder, rng, pack, config, make, *more):
     return got if isinstance(got, str) else got == want
 
 
-def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False):
+def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False,
+             zeros=None):
     """`lutra import` of GPTQ."""
-    return imported_as(lutra, folder, rng, want, lambda l: change(gptq(l, 2, True)), {
-        "quant_method": "gptq", "checkpoint_format": "gptq_v2"}, lambda k, m: Layer(
-            rng, k, m, bits, group, symmetric, shuffled))
+    return imported_as(lutra, folder, rng, want, lambda l: change(gptq(l, 2, True)), SAYS_V2, lambda k, m: Layer(
+        rng, k, m, bits, group, symmetric, shuffled, zeros=zeros))
+
+
+def held(lutra, folder, rng, want, make):
+    """The layers of a GPTQ folder are of the wanted type and have their values."""
+    done = case(lutra, folder, rng, lambda l: gptq(l, 2, True), SAYS_V2, make)
+    shown = json.loads(subprocess.check_output([lutra, "inspect", "--json", folder + "/packed"]))
+    types = {t["type"] for t in shown["tensors"] if t["name"].startswith("blk.") and len(t["shape"]) == 2}
+    return (types == {want} and done) or (types, done)
 
 
 def imported_as(lutra, folder, rng, want, pack, config, make):
@@ -354,6 +368,17 @@ def main():
         expect("import, 4 bits, asymmetric", imported(lutra, folder, rng, "Q5_0", symmetric=False))
         expect("import, zeros of 7 and 8", imported_as(lutra, folder, rng, "Q5_0", lambda l: gptq(l, 2, True), {
             "quant_method": "gptq", "checkpoint_format": "gptq_v2"}, middle(rng)))
+        expect("import, 2 bits", imported(lutra, folder, rng, "Q2_0", bits=2, group=64))
+        expect("import, 2 bits, zeros of 1 and 2", imported(lutra, folder, rng, "Q2_0", bits=2, group=64, zeros=(1, 2)))
+        expect("import, 2 bits, a zero of 0", imported(lutra, folder, rng, "Q4_0", bits=2, group=64, zeros=(0, 1, 2)))
+        expect("import, 3 bits", imported(lutra, folder, rng, "Q4_0", bits=3, group=64, zeros=range(8)))
+        expect("import, 4 bits, groups of 64", imported(lutra, folder, rng, "Q5_0", group=64, zeros=range(16)))
+        for bits, group, zeros, want in ((2, 64, (1, 2), "Q2_0"), (2, 64, (0, 1, 2, 3), "W2"), (2, 32, (2,), "Q4_0"),
+                                         (3, 64, (4,), "W3"), (3, 64, range(8), "W3"), (4, 64, (8,), "Q4_0"),
+                                         (4, 64, range(16), "W4"), (4, 32, range(16), "Q5_0")):
+            expect("%d bits, groups of %d, zeros of %s: in memory" % (bits, group, zeros), held(
+                lutra, folder, rng, want, lambda k, m: Layer(rng, k, m, bits, group, False, False, zeros=zeros)))
+        expect("import, 2 bits, groups of 32", imported(lutra, folder, rng, "Q4_0", bits=2))
         expect("import, 8 bits", imported(lutra, folder, rng, "Q8_0", bits=8))
         expect("import, shuffled", imported(lutra, folder, rng, "desc_act", shuffled=True))
         expect("import, groups of 16", imported(lutra, folder, rng, "blocks of 32", group=16))

@@ -10,10 +10,12 @@
  *            -1, 0, 1 as 0, 1, 2; weight_scale, one number that multiplies (linear_class `autobitlinear`) or divides
  *
  * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may
- * lie in two words, but EfficientQAT puts ten into a word and leaves two bits.  The weight is (code - zero) x scale.
- * Differences of codes fit Q4_0, Q5_0 or Q8_0 with the scale as it is, if a float of 16 bits holds it and blocks of 32
- * do not cross groups; else the weights become F32.  BitNet's become TQ2_0 or Q2_0, with the scale to the nearest of 16
- * bits: what divides is seldom exact.
+ * lie in two words, but EfficientQAT puts ten into a word and leaves two bits.  The weight is (code - zero) x scale.  In
+ * groups of whole 64, two bits fit Q2_0, whose values are -1 to 2, where zeros are 1, or 2 with all signs turned; else 2
+ * and 3 bits become W2 and W3, and 4 bits that Q4_0 does not hold W4 (quant/zero_point.h).  In groups of whole 32,
+ * differences of codes fit Q4_0, Q5_0 or Q8_0.  The scale is as it is, if a float of 16 bits holds it; else, and in
+ * other groups, the weights become F32.  BitNet's become TQ2_0 or Q2_0, with the scale to the nearest of 16 bits: what
+ * divides is seldom exact.
  *
  * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the
  * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), EfficientQAT (int_linear_real), AutoAWQ
@@ -22,6 +24,7 @@
 #include "base/f16.h"
 #include "quant/formats.h"
 #include "quant/quant.h"
+#include "quant/zero_point.h"
 #include "weights/folder/folder_impl.h"
 
 #include <math.h>
@@ -272,7 +275,7 @@ static void choose_ternary(struct linear *m, bool exact)
 static int choose_type(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
 {
     int least = 1 << m->bits, most = 0, last = (1 << m->bits) - 1;
-    bool exact;
+    bool exact, whole = m->group % QUANT_GROUP64 == 0;
     TRY(check_scales(f, m, base, &exact, err));
     for (uint64_t n = 0; n < m->n; n++)
         for (uint64_t g = 0; g < m->n_group; g++) {
@@ -289,8 +292,12 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
         m->loose = "groups whose inputs are not neighbours (desc_act)";
     else if (m->group % BLOCK)
         m->loose = "groups that are not whole blocks of 32";
+    else if (whole && m->bits <= 3)
+        m->type = m->bits == 3 ? QUANT_W3 : least >= 1 && most <= 2 ? QUANT_Q2_0 : QUANT_W2;
     else if (most <= 8 && last - least <= 7)
         m->type = QUANT_Q4_0;
+    else if (whole && m->bits == 4)
+        m->type = QUANT_W4;
     else if (most <= 16 && last - least <= 15)
         m->type = QUANT_Q5_0;
     else if (most <= 128 && last - least <= 127)
@@ -561,19 +568,38 @@ uint64_t folder_row_of(const struct derived *d, uint64_t n)
     return head * size + 2 * (i % half) + i / half;
 }
 
-static void write_block(uint8_t *to, enum quant_type type, float scale, const int x[BLOCK])
+/* Code of code - zero: -1 to 2, or, under the negative scale, -2 to 1. */
+static void write_q2_0(uint8_t *to, float scale, int zero, const uint8_t *code)
+{
+    uint16_t d = f32_to_f16(zero == 1 ? scale : -scale);
+    memcpy(to, &d, 2);
+    for (int i = 0; i < QUANT_GROUP64 / 4; i++, code += 4) {
+        int four = code[0] | code[1] << 2 | code[2] << 4 | code[3] << 6;
+        to[2 + i] = (uint8_t)(zero == 1 ? four : ~four);
+    }
+}
+
+static void write_block(uint8_t *to, enum quant_type type, float scale, int zero, const uint8_t *code)
 {
     uint16_t d = f32_to_f16(scale);
     uint32_t high = 0;
-    memcpy(to, &d, 2);
-    if (type == QUANT_Q8_0) {
-        for (int i = 0; i < BLOCK; i++) to[2 + i] = (uint8_t)x[i];
+    if (type == QUANT_Q2_0) {
+        write_q2_0(to, scale, zero, code);
         return;
     }
-    int offset = type == QUANT_Q4_0 ? 8 : 16;
+    if (!quant_in_gguf(type)) {
+        quant_zero_point_pack(type, d, zero, code, to);
+        return;
+    }
+    memcpy(to, &d, 2);
+    if (type == QUANT_Q8_0) {
+        for (int i = 0; i < BLOCK; i++) to[2 + i] = (uint8_t)(code[i] - zero);
+        return;
+    }
+    int offset = (type == QUANT_Q4_0 ? 8 : 16) - zero;
     uint8_t *low = to + (type == QUANT_Q4_0 ? 2 : 6);
     for (int i = 0; i < BLOCK / 2; i++) {
-        unsigned a = (unsigned)(x[i] + offset), b = (unsigned)(x[i + BLOCK / 2] + offset);
+        unsigned a = (unsigned)(code[i] + offset), b = (unsigned)(code[i + BLOCK / 2] + offset);
         low[i] = (uint8_t)((a & 15) | (b & 15) << 4);
         high |= (a >> 4) << i | (b >> 4) << (i + BLOCK / 2);
     }
@@ -583,15 +609,14 @@ static void write_block(uint8_t *to, enum quant_type type, float scale, const in
 /* Inputs outside, outputs inside: as the codes of GPTQ and AWQ lie. */
 static void fill_blocks(const struct derived *d, const struct linear *m)
 {
-    size_t block_bytes = quant_info_of(m->type)->block_bytes;
-    int x[BLOCK];
-    for (uint64_t k = 0; k < m->k; k += BLOCK)
+    const struct quant_info *q = quant_info_of(m->type);
+    uint8_t code[QUANT_GROUP64];
+    for (uint64_t k = 0; k < m->k; k += q->block_elems)
         for (uint64_t n = 0; n < m->n; n++) {
+            uint8_t *row = (uint8_t *)d->data + folder_row_of(d, n) * d->row_bytes;
             uint64_t g = k / m->group;
-            int zero = zero_of(m, n, g);
-            for (uint64_t i = 0; i < BLOCK; i++) x[i] = code_of(m, n, k + i) - zero;
-            write_block((uint8_t *)d->data + folder_row_of(d, n) * d->row_bytes + k / BLOCK * block_bytes, m->type,
-                scale_of(m, n, g), x);
+            for (uint64_t i = 0; i < q->block_elems; i++) code[i] = (uint8_t)code_of(m, n, k + i);
+            write_block(row + k / q->block_elems * q->block_bytes, m->type, scale_of(m, n, g), zero_of(m, n, g), code);
         }
 }
 
@@ -631,7 +656,7 @@ static void fill_ternary(const struct derived *d, const struct linear *m)
 static void fill_packed(const struct derived *d)
 {
     const struct linear *m = d->from;
-    if (m->type == QUANT_TQ2_0 || m->type == QUANT_Q2_0) {
+    if (m->packing == PACKING_BITNET && m->type != QUANT_F32) {
         fill_ternary(d, m);
         return;
     }
