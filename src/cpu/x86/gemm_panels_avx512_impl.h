@@ -93,7 +93,7 @@ LUTRA_INLINE void run_pass(struct form f, const struct cpu_gemm_args *a, int np,
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    if (a->n_row - 1 < FEW_COLUMNS) {
+    if (FEW_COLUMNS > 0 && a->n_row <= FEW_COLUMNS) {
         run_pass(f, a, MOST_PANELS, 0, a->n_row);
         return;
     }
