@@ -13,11 +13,16 @@ struct scratch {
     struct unpacked panel[MOST_PANELS];
 };
 
+LUTRA_INLINE void begin_call(struct form f, struct scratch *s)
+{
+    (void)f, (void)s;
+}
+
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
     for (int p = 0; p < np; p++) {
         const uint8_t *w = t->w + (size_t)p * t->panel_bytes;
-        const bool once = np <= PANELS && t->shares > 1;
+        const bool once = t->shares > 1;
         if (once && has_scaled_codes(f)) {
             unpack_scaled(f, &s->panel[p], w);
             continue;
@@ -222,10 +227,11 @@ LUTRA_INLINE void run_packed(
 LUTRA_INLINE void run_tile(
     struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    if (np <= PANELS && t->shares > 1) {
+    if (t->shares > 1) {
         run_unpacked(f, s, t, np, n, sum);
     } else {
-        run_packed(f, s, t, np, n, sum);
+        const struct tile own = own_columns(t, n);
+        run_packed(f, s, &own, np, n, sum);
     }
 }
 
