@@ -34,8 +34,9 @@ LUTRA_INLINE void prefetch_of(struct form f, const uint8_t *ahead, size_t g)
 /* A group's entries are read while the codes of the one before are made: each waits long for its own. */
 LUTRA_INLINE void copy_entries(struct form f, const __m512i from[4], __m512i to[4])
 {
+    const int words = has_eights(f) ? 2 : 4;
     UNROLL
-    for (int i = 0; i < (has_eights(f) ? 2 : 4); i++) to[i] = from[i];
+    for (int i = 0; i < words; i++) to[i] = from[i];
 }
 
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)

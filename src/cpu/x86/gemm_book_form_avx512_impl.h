@@ -185,9 +185,9 @@ LUTRA_INLINE __m512i shift_bytes(__m512i words, const int first, const int each,
 /* Entries of group g, in words of a row with two each. */
 LUTRA_INLINE void read_entries(struct form f, const struct tables *t, const uint8_t *tile, size_t g, __m512i entries[4])
 {
-    const int n = n_entries(f);
+    const int n = n_entries(f), halves = has_eights(f) ? 1 : 2;
     UNROLL
-    for (int h = 0; h < (has_eights(f) ? 1 : 2); h++) {
+    for (int h = 0; h < halves; h++) {
         struct indices i = load_indices(f, tile, g, h);
         __m512i low = look_up(t->low, i, n), high = look_up(t->high, i, n);
         entries[2 * h] = pick_bytes(low, high, 0x41014000);

@@ -14,7 +14,7 @@
  * Included by one file per family of formats, which defines before:
  *     struct form, always a compile-time constant; size_t group_bytes(form): packed bytes per 32 inputs of a panel
  *     enum { RECORD_BYTES }: activation bytes per 256 inputs and column
- *     enum { FEW_COLUMNS }: 1 or 2; up to as many rows take MOST_PANELS panels at once
+ *     enum { FEW_COLUMNS }: 0, 1 or 2; up to as many rows take MOST_PANELS panels at once
  *     struct scratch; void begin_call(form, struct scratch *): once; void begin_tile(form, struct scratch *, const
  *         struct tile *, int np): once per tile
  *     void run_tile(form, const struct scratch *, const struct tile *, int np, int n, __m512 sum[][COLUMNS])
@@ -94,9 +94,10 @@ LUTRA_INLINE void run_pass(
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
+    const size_t few = FEW_COLUMNS;
     struct scratch scratch;
     begin_call(f, &scratch);
-    if (FEW_COLUMNS > 0 && a->n_row - 1 < FEW_COLUMNS) {
+    if (a->n_row - 1 < few) {
         run_pass(f, a, &scratch, MOST_PANELS, 0, a->n_row);
         return;
     }
