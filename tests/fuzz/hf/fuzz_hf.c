@@ -129,7 +129,7 @@ static void make_vocabulary(const char *folder)
         "\"merges\":[[\"a\",\"b\"],[\"▁\",\"a\"],[\"▁\",\"ab\"],[\"▁a\",\"b\"]]}}");
 }
 
-/* A tensor of a quantized layer; `fill` in every byte, or 0: what its type makes usual. */
+/* A tensor of a quantized layer, `fill` in every byte or number of 64 bits; 1: codes. */
 struct part {
     const char *suffix, *dtype;
     int rows, columns; /* columns 0: one dimension */
@@ -162,7 +162,7 @@ static const struct packed {
 };
 enum { N_PACKED = sizeof packed / sizeof *packed };
 
-/* Codes are any bytes, those of BitNet 0 to 2; two numbers of 64 bits are a shape. */
+/* Codes are any bytes, or pairs of bits, 0 or 1 (BitNet's, of which 3 would be none). */
 static void fill_part(uint8_t *to, size_t n, const struct part *p)
 {
     for (size_t i = 0; i < n; i++)
