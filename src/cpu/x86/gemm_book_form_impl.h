@@ -2,7 +2,8 @@
  *
  * The formats with codebooks (class i8x256) as the x86 kernels see them: where things lie in a packed tile, which has
  * the file's bytes.  A tile is read into codes of 4 inputs x 16 rows and integer scales, once for all columns
- * (gemm_book_form_ymm_impl.h, gemm_book_form_avx512_impl.h).  Codes are unsigned, value + OFFSET.
+ * (gemm_book_form_ymm_impl.h, gemm_book_form_avx512_impl.h; few columns on 512
+ * bits use codes as they are read).  Codes are unsigned, value + OFFSET.
  */
 #ifndef LUTRA_CPU_X86_GEMM_BOOK_FORM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_BOOK_FORM_IMPL_H

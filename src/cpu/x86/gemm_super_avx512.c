@@ -5,7 +5,8 @@
  * A zmm lane is an output row.  Per 256 inputs everything is exact in 32-bit integers: the dot product of each group,
  * times its integer scale, and the minima times the sums of the inputs (at most 63 * 127 * 128 * 256 < 2^31).  Then
  * sum = fma(float(dot), d * scale_x, sum) and, for formats with minima, sum = fma(-float(min), dmin * scale_x, sum).
- * A tile's codes and scales are unpacked to L1 once for all columns; up to 4 columns expand codes as they use them.
+ * A tile's codes and scales are unpacked to L1 once for all columns, Q2_K's codes times their scales; up to 4 columns
+ * expand codes as they use them.
  */
 #include "cpu/x86/gemm_super_form_impl.h"
 
