@@ -65,8 +65,8 @@ LUTRA_INLINE int8x16_t table_scales(const struct tile *t, int quad, int pair)
     static const int8_t SHIFT[16] = {0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6};
     static const uint8_t AT[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
     uint8x8_t four = vld1_u8(t->scales + 16 * quad + 8 * pair), two = vld1_u8(t->scales + STEP_BYTES + 8 * quad);
-    uint8x16_t low = vcombine_u8(vzip1_u8(vand_u8(four, vdup_n_u8(15)), vshr_n_u8(four, 4)),
-        vzip2_u8(vand_u8(four, vdup_n_u8(15)), vshr_n_u8(four, 4)));
+    uint8x8_t even = vand_u8(four, vdup_n_u8(15)), odd = vshr_n_u8(four, 4);
+    uint8x16_t low = vcombine_u8(vzip1_u8(even, odd), vzip2_u8(even, odd));
     uint8x16_t high = vqtbl1q_u8(vcombine_u8(two, two), vaddq_u8(vld1q_u8(AT), vdupq_n_u8((uint8_t)(4 * pair))));
     high = vandq_u8(vshlq_u8(high, vld1q_s8(SHIFT)), vdupq_n_u8(3));
     return vsubq_s8(vreinterpretq_s8_u8(vorrq_u8(low, vshlq_n_u8(high, 4))), vdupq_n_s8(32));
@@ -127,11 +127,8 @@ struct part {
 LUTRA_INLINE struct part part_of(struct form f, const struct tile *t, struct columns in, int quad, int i)
 {
     size_t group = 4 * PAIR_STEP_BYTES, at = 32 * (size_t)quad;
-    struct part p = {.code = t->code + at +
-                             (f.codes == SIX_BITS   ? 2 * group
-                                 : f.codes == TABLE ? group / 2
-                                                    : group) *
-                                 (size_t)i,
+    size_t codes = f.codes == SIX_BITS ? 2 * group : f.codes == TABLE ? group / 2 : group;
+    struct part p = {.code = t->code + at + codes * (size_t)i,
         .high = t->high + at + (f.codes == SIX_BITS ? group * (size_t)i : 0),
         .x = in.x + (size_t)(32 * part_groups(f) * i) * in.width,
         .i = i};
