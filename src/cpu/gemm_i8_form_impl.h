@@ -13,14 +13,15 @@
 
 #include "base/compiler.h"
 
-enum codes { ONE_BIT, TWO_BITS, NIBBLES, TABLE, FIVE_BITS, BYTES };
-enum scales { F16_SCALE, F16_SCALE_AND_MIN, E8M0_SCALE };
+enum codes { ONE_BIT, TWO_BITS, THREE_BITS, NIBBLES, TABLE, FIVE_BITS, BYTES };
+enum scales { F16_SCALE, F16_SCALE_AND_MIN, F16_SCALE_AND_ZERO, E8M0_SCALE };
 
 /* What differs between formats; always a compile-time constant of an inlined call. */
 struct form {
     enum codes codes;
     enum scales scales;
-    /* Unsigned codes are value + offset, offset = 8 << this, or 0 if -1; start = stored start << this. */
+    /* Unsigned codes are value + offset, offset = 8 << this, or 0 if -1; start = stored start << this, and times the
+     * output's zero if it has one. */
     int start_shift;
     int shared; /* groups that a scale is for, if not 1; then codes stand for 8 times their values (value_scale) */
 };
@@ -37,6 +38,11 @@ struct form {
 #define FORM_Q1_0 ((struct form){ONE_BIT, F16_SCALE, 0, 4})
 #define FORM_Q2_0 ((struct form){TWO_BITS, F16_SCALE, 0, 2})
 
+/* As those, above a zero of each output: 8 code - 8 zero. */
+#define FORM_W2 ((struct form){TWO_BITS, F16_SCALE_AND_ZERO, 0, 2})
+#define FORM_W3 ((struct form){THREE_BITS, F16_SCALE_AND_ZERO, 0, 2})
+#define FORM_W4 ((struct form){NIBBLES, F16_SCALE_AND_ZERO, 0, 2})
+
 /* What the file's scale is multiplied by: a power of two, exact. */
 LUTRA_INLINE float value_scale(struct form f)
 {
@@ -44,28 +50,34 @@ LUTRA_INLINE float value_scale(struct form f)
 }
 
 struct group {
-    const uint8_t *code, *bits, *d, *m; /* of one group */
+    const uint8_t *code, *bits, *d, *m; /* of one group; m: minima, or zeros of a byte each */
 };
 
 /* Bytes of one group's part of each section of a tile. */
 LUTRA_INLINE size_t code_bytes(struct form f)
 {
-    return f.codes == ONE_BIT ? 64 : f.codes == TWO_BITS ? 128 : f.codes == BYTES ? 512 : 256;
+    return f.codes == ONE_BIT ? 64 : f.codes == TWO_BITS || f.codes == THREE_BITS ? 128 : f.codes == BYTES ? 512 : 256;
 }
 
 LUTRA_INLINE size_t bit_bytes(struct form f)
 {
-    return f.codes == FIVE_BITS ? STEP_BYTES : 0;
+    return f.codes == FIVE_BITS || f.codes == THREE_BITS ? STEP_BYTES : 0;
+}
+
+/* Groups that a scale is for. */
+LUTRA_INLINE size_t groups_of_scale(struct form f)
+{
+    return f.shared ? (size_t)f.shared : 1;
 }
 
 LUTRA_INLINE size_t scale_bytes(struct form f)
 {
-    return f.scales == E8M0_SCALE ? 16 : f.shared ? 32 / (size_t)f.shared : 32;
+    return f.scales == E8M0_SCALE ? 16 : 32 / groups_of_scale(f);
 }
 
 LUTRA_INLINE size_t min_bytes(struct form f)
 {
-    return f.scales == F16_SCALE_AND_MIN ? 32 : 0;
+    return f.scales == F16_SCALE_AND_MIN ? 32 : f.scales == F16_SCALE_AND_ZERO ? 16 / groups_of_scale(f) : 0;
 }
 
 LUTRA_INLINE size_t group_bytes(struct form f)
@@ -78,8 +90,9 @@ LUTRA_INLINE struct group group_at(struct form f, const uint8_t *tile, size_t gr
 {
     const uint8_t *bits = tile + groups * code_bytes(f), *d = bits + groups * bit_bytes(f);
     const uint8_t *m = d + groups * scale_bytes(f), *code = tile + g * code_bytes(f);
-    if (f.shared) g -= g % (size_t)f.shared;
-    return (struct group){code, bits + g * STEP_BYTES, d + g * scale_bytes(f), m + g * 32};
+    bits += g * STEP_BYTES;
+    g -= g % groups_of_scale(f);
+    return (struct group){code, bits, d + g * scale_bytes(f), m + g * min_bytes(f)};
 }
 
 /* To group `to` from the one before. */
@@ -87,9 +100,9 @@ LUTRA_INLINE void next_group(struct form f, struct group *g, size_t to)
 {
     g->code += code_bytes(f);
     g->bits += STEP_BYTES;
-    if (!f.shared) g->d += scale_bytes(f);
-    if (f.shared && to % (size_t)f.shared == 0) g->d += (size_t)f.shared * scale_bytes(f);
-    g->m += 32;
+    if (to % groups_of_scale(f)) return;
+    g->d += groups_of_scale(f) * scale_bytes(f);
+    g->m += groups_of_scale(f) * min_bytes(f);
 }
 
 #endif

@@ -85,8 +85,9 @@ static void unpack_row_ref(
 
 void cpu_gemm_init_ref(struct cpu_kernels *out)
 {
-    const struct quant_info *q;
-    for (size_t i = 0; (q = quant_info_at(i)) != NULL; i++) {
+    for (uint32_t type = 0; type < QUANT_TYPE_END; type++) {
+        const struct quant_info *q = quant_info_of(type);
+        if (!q) continue;
         out->gemm[q->type] = (struct cpu_gemm){.name = "gemm_ref",
             .numerics = "ref",
             .layout = "rows.1",

@@ -218,7 +218,7 @@ void quant_random_blocks(const struct quant_info *q, uint64_t seed, float deviat
 {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint8_t *block = dst;
-    for (size_t i = 0; i < n / QUANT_SUPER; i++, block += q->block_bytes) {
+    for (size_t i = 0; i < n / q->block_elems; i++, block += q->block_bytes) {
         float x[QUANT_SUPER], square = 0;
         uint32_t word[4];
         for (uint32_t k = 0; k < q->block_bytes; k++) {
@@ -226,8 +226,9 @@ void quant_random_blocks(const struct quant_info *q, uint64_t seed, float deviat
             block[k] = (uint8_t)(word[k / 4 % 4] >> k % 4 * 8);
         }
         set_d(q->type, block, f32_to_f16(1));
-        q->dequantize(block, x, QUANT_SUPER);
-        for (int e = 0; e < QUANT_SUPER; e++) square += x[e] * x[e];
-        set_d(q->type, block, f32_to_f16(deviation / sqrtf(square / QUANT_SUPER)));
+        if (!quant_in_gguf(q->type)) block[offsetof(struct quant_w2, zero)] &= (4 << (q->type - QUANT_W2)) - 1;
+        q->dequantize(block, x, q->block_elems);
+        for (uint32_t e = 0; e < q->block_elems; e++) square += x[e] * x[e];
+        set_d(q->type, block, f32_to_f16(deviation / sqrtf(square / (float)q->block_elems)));
     }
 }

@@ -194,6 +194,27 @@ struct quant_mxfp4 {
         0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                                        \
     }
 
+/* W2, W3 and W4, in memory only: 64 elements of 2, 3 and 4 bits:  x = (q - zero) d.   Bytes alone: sizes are odd.
+ *
+ *   d                       f16, little-endian
+ *   W2, W3  qs[i], i = 0..15    [ x(4i+3) ][ x(4i+2) ][ x(4i+1) ][ x(4i) ]     low 2 bits, as in Q2_0
+ *   W3      qh[i], i = 0..7     bit j = bit 2 of x(8i + j)
+ *   W4      qs[16h + i], h = 0..1, i = 0..15    [ x(32h+i+16) ][ x(32h+i) ]    as in Q4_0
+ */
+struct quant_w2 {
+    uint8_t d[2], zero;
+    uint8_t qs[16];
+};
+struct quant_w3 {
+    uint8_t d[2], zero;
+    uint8_t qh[8];
+    uint8_t qs[16];
+};
+struct quant_w4 {
+    uint8_t d[2], zero;
+    uint8_t qs[32];
+};
+
 _Static_assert(sizeof(struct quant_q4_0) == 18, "Q4_0");
 _Static_assert(sizeof(struct quant_q4_1) == 20, "Q4_1");
 _Static_assert(sizeof(struct quant_q5_0) == 22, "Q5_0");
@@ -211,5 +232,8 @@ _Static_assert(sizeof(struct quant_q2_0) == 18, "Q2_0");
 _Static_assert(sizeof(struct quant_tq1_0) == 54, "TQ1_0");
 _Static_assert(sizeof(struct quant_tq2_0) == 66, "TQ2_0");
 _Static_assert(sizeof(struct quant_mxfp4) == 17, "MXFP4");
+_Static_assert(sizeof(struct quant_w2) == 19, "W2");
+_Static_assert(sizeof(struct quant_w3) == 27, "W3");
+_Static_assert(sizeof(struct quant_w4) == 35, "W4");
 
 #endif

@@ -46,11 +46,18 @@ static const struct quant_info formats[] = {
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
+/* From QUANT_GGUF_END on. */
+static const struct quant_info in_memory[] = {
+    READ(W2, "W2", QUANT_GROUP64, sizeof(struct quant_w2), 0, w2),
+    READ(W3, "W3", QUANT_GROUP64, sizeof(struct quant_w3), 0, w3),
+    READ(W4, "W4", QUANT_GROUP64, sizeof(struct quant_w4), 0, w4),
+};
+
 const struct quant_info *quant_info_of(uint32_t type)
 {
     for (int i = 0; i < N_FORMATS; i++)
         if ((uint32_t)formats[i].type == type) return &formats[i];
-    return NULL;
+    return quant_in_gguf(type) || type >= QUANT_TYPE_END ? NULL : &in_memory[type - QUANT_GGUF_END];
 }
 
 /* ASCII only: format names must not depend on the locale. */
@@ -88,7 +95,8 @@ const char *quant_type_name(uint32_t type)
         QUANT_TYPE_LIST(NAME_CASE)
 #undef NAME_CASE
     }
-    return NULL;
+    const struct quant_info *q = quant_info_of(type);
+    return q ? q->name : NULL;
 }
 
 int quant_row_bytes(uint32_t type, int64_t n_elems, size_t *bytes)

@@ -15,6 +15,7 @@
 
 #include "quant/formats.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,20 +37,28 @@ struct quant_info {
     void (*quantize)(const float *src, void *dst, size_t n);
 };
 
-/* NULL when the format is not implemented; any number may be asked. */
+/* NULL when the format is not implemented; any number may be asked.  W2, W3 and W4 are among them: a number from a file
+ * must be asked first whether it is GGUF's. */
 const struct quant_info *quant_info_of(uint32_t type);
 
-/* By name, case-insensitive ("q4_k").  NULL when there is no such implemented format. */
+/* Whether files may have this number, as far as is known. */
+static inline bool quant_in_gguf(uint32_t type)
+{
+    return type < QUANT_GGUF_END;
+}
+
+/* Of GGUF's formats, by name, case-insensitive ("q4_k").  NULL when there is no such implemented one. */
 const struct quant_info *quant_info_by_name(const char *name);
 
-/* All implemented formats in ascending id: i = 0, 1, ... until NULL. */
+/* All implemented formats of GGUF in ascending id: i = 0, 1, ... until NULL. */
 const struct quant_info *quant_info_at(size_t i);
 
 /* n elements of random blocks of a format that can be read only: each has codes of all kinds and values of about this
  * standard deviation.  The same seed gives the same bytes everywhere. */
 void quant_random_blocks(const struct quant_info *q, uint64_t seed, float deviation, void *dst, size_t n);
 
-/* Name of any type number GGUF has assigned, implemented or not ("IQ2_XXS", "I32"); NULL for others. */
+/* Name of any type number GGUF has assigned, implemented or not ("IQ2_XXS", "I32"), or of W2, W3, W4; NULL for others.
+ */
 const char *quant_type_name(uint32_t type);
 
 /* Bytes of a row of n_elems in *bytes.  LUTRA_E_UNSUPPORTED: format not implemented; LUTRA_E_ARGUMENT: n_elems is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * GGUF's type numbers.  Freestanding, as quant/formats.h is.
+ * GGUF's type numbers, and those of formats in memory only.  Freestanding, as quant/formats.h is.
  */
 #ifndef LUTRA_QUANT_TYPES_H
 #define LUTRA_QUANT_TYPES_H
@@ -47,7 +47,13 @@ enum quant_type {
 #define QUANT_TYPE_ENUM(id, name, implemented) QUANT_##name = id,
     QUANT_TYPE_LIST(QUANT_TYPE_ENUM)
 #undef QUANT_TYPE_ENUM
-        QUANT_TYPE_END = 43 /* one more than the largest id */
+        QUANT_GGUF_END = 43, /* one more than the largest id: no file may have this number or one above */
+
+    /* In memory only (quant/zero_point.h). */
+    QUANT_W2 = QUANT_GGUF_END,
+    QUANT_W3,
+    QUANT_W4,
+    QUANT_TYPE_END
 };
 
 #endif

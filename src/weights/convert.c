@@ -2,6 +2,7 @@
 #include "weights/convert.h"
 
 #include "quant/weighted.h"
+#include "quant/zero_point.h"
 #include "weights/gguf_write.h"
 #include "weights/groups.h"
 #include "weights/imatrix.h"
@@ -146,10 +147,14 @@ static void convert_chunk(void *arg, int i)
     struct slab *slab = arg;
     size_t first = (size_t)i * CHUNK, n = slab->n - first < CHUNK ? slab->n - first : CHUNK;
     float *x = slab->run->f32 + first;
+    uint8_t *out = slab->run->raw + bytes_of(slab->to, first);
+    if (slab->to->type == quant_gguf_type(slab->from->type)) { /* the same values */
+        quant_zero_point_widen(slab->from->type, slab->src + bytes_of(slab->from, first), out, n);
+        return;
+    }
     slab->from->dequantize(slab->src + bytes_of(slab->from, first), x, n);
     for (size_t k = 0; k < n; k++)
         if (!isfinite(x[k])) slab->not_finite = 1;
-    uint8_t *out = slab->run->raw + bytes_of(slab->to, first);
     if (!slab->weight) {
         slab->to->quantize(x, out, n);
         return;
@@ -258,7 +263,7 @@ int weights_quantize_file(
     struct run run = {.s = settings};
     if (settings->group && !settings->dry_run) return weights_write_groups(in, out, settings, err);
     if (!settings->dry_run) TRY(refuse_same_file(in, out, err));
-    TRY(weights_open(&w, in, err));
+    TRY(weights_open_as(&w, in, settings->zeros, err));
     run.in = w;
     int rc = choose_types(&run, err);
     if (rc < 0 || settings->dry_run) goto done;

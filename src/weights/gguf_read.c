@@ -308,13 +308,14 @@ static int take_i2s(struct cursor *c, struct tensor *t, uint64_t n)
 
 static int check_type(struct cursor *c, const char *name, uint32_t type)
 {
-    const char *label = c->file->label, *known = quant_type_name(type), *engine, *foreign = foreign_type(type, &engine);
+    const char *label = c->file->label, *known = quant_in_gguf(type) ? quant_type_name(type) : NULL;
+    const char *engine, *foreign = foreign_type(type, &engine);
     if (type == GGUF_TL2 && is_bitnet(c->file))
         return FAIL(c, LUTRA_E_UNSUPPORTED,
             "%s: tensor '%s' has type TL2 of bitnet.cpp (39), which is not supported: make TQ2_0 or TQ1_0 of the float "
             "model",
             label, show_name(name).s);
-    if (quant_info_of(type) || is_i2s(c->file, type)) return 0;
+    if ((known && quant_info_of(type)) || is_i2s(c->file, type)) return 0;
     if (!known && foreign)
         return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s of %s (%u), which is not supported", label,
             show_name(name).s, foreign, engine, (unsigned)type);

@@ -211,7 +211,7 @@ static int check_tensor(
     if (n == 0 || n > GGUF_MAX_NAME) return STICK(w, LUTRA_E_ARGUMENT, "%s: a tensor name of %zu bytes", w->path, n);
     if (n_dim < 1 || n_dim > 4)
         return STICK(w, LUTRA_E_ARGUMENT, "%s: tensor '%s' has %d dimensions", w->path, name, n_dim);
-    if (quant_row_bytes(type, ne[0], bytes) < 0)
+    if (!quant_in_gguf(type) || quant_row_bytes(type, ne[0], bytes) < 0)
         return STICK(w, LUTRA_E_ARGUMENT, "%s: tensor '%s': no rows of %lld in type %s", w->path, name,
             (long long)ne[0], quant_type_name(type) ? quant_type_name(type) : "?");
     for (int i = 1; i < n_dim; i++)

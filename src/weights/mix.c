@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "quant/quant.h"
+#include "quant/zero_point.h"
 #include "weights/groups.h"
 #include "weights/weights_impl.h"
 
@@ -332,7 +332,7 @@ static enum quant_type choose_one(struct chooser *c, const struct tensor *t)
     const struct weights_quantize_settings *s = c->s;
     enum part part = part_of(t->name);
     bool output = part == OUTPUT || (part == EMBD && c->tied);
-    if (part == OUTPUT && s->leave_output) return t->type;
+    if (part == OUTPUT && s->leave_output) return quant_gguf_type(t->type);
     if (part == EMBD && s->token_embd_type >= 0) return (enum quant_type)s->token_embd_type;
     if (output && s->output_type >= 0) return (enum quant_type)s->output_type;
     const struct weights_type_rule *rule = rule_for(c, t->name);
@@ -369,9 +369,9 @@ static int choose_all(struct chooser *c, struct weights_choice *choice, struct l
     for (size_t k = 0; k < n; k++) {
         const struct tensor *t = order[k].t;
         bool changes = !c->s->copy && is_matrix(t);
-        enum quant_type wanted = changes ? choose_one(c, t) : t->type;
+        enum quant_type kept = quant_gguf_type(t->type), wanted = changes ? choose_one(c, t) : kept;
         choice[order[k].i] =
-            (struct weights_choice){wanted == t->type ? wanted : weights_legal_type(wanted, t->ne[0]), wanted};
+            (struct weights_choice){wanted == kept ? wanted : weights_legal_type(wanted, t->ne[0]), wanted};
     }
     free(order);
     return 0;
@@ -381,15 +381,16 @@ static int check(
     const struct chooser *c, const struct tensor *t, const struct weights_choice *choice, struct lutra_error *err)
 {
     const struct quant_info *wanted = quant_info_of(choice->wanted);
+    const enum quant_type kept = quant_gguf_type(t->type);
     const char *loose = c->s->exact ? weights_loose(c->w, t) : NULL;
     if (loose)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no GGUF type of blocks holds tensor '%s' exactly: %s",
             weights_path(c->w), show_name(t->name).s, loose);
-    if (choice->wanted != t->type && (!wanted || !wanted->quantize))
+    if (choice->wanted != kept && (!wanted || !wanted->quantize))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "quantize: tensor '%s' would become %s, which can be read, not written", show_name(t->name).s,
             quant_type_name(choice->wanted));
-    if (choice->type == t->type) return 0;
+    if (choice->type == kept) return 0;
     if (weights_is_quantized(t->type) && !c->s->allow_requantize)
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(c->w),

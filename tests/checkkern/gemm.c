@@ -69,6 +69,12 @@ static void set_scales(enum quant_type type, uint8_t *b, float value, float min,
     case QUANT_Q1_0:
     case QUANT_Q2_0:
     case QUANT_IQ4_NL: set_f16(b, 0, value); break;
+    case QUANT_W2:
+    case QUANT_W3:
+    case QUANT_W4: /* worst: the zero at the other end; else any byte would do */
+        set_f16(b, 0, value);
+        b[2] = worst ? ~b[3] & 15 : b[2] & 15;
+        break;
     case QUANT_Q2_K:
         set_f16(b, 80, value);
         set_f16(b, 82, fabsf(min));
@@ -444,7 +450,9 @@ void check_gemm_bulk(struct tally *t, const struct cpu_gemm *g, const struct cpu
     /* Half panels, pairs and odd ones, more than one call takes at once; half tiles and slices of inputs; odd rows. */
     static const size_t OUTS[] = {1, 23, 64, 50, 37, 565}, ROWS[] = {31, 97, 1, 131, 300, 66};
     static const size_t INPUTS[] = {32, 96, 512, 544, 1568, 1056}, SUPER_INPUTS[] = {256, 512, 768, 1024, 1536, 256};
-    const size_t *inputs = q->block_elems == QUANT_SUPER ? SUPER_INPUTS : INPUTS;
+    const size_t *some = q->block_elems == QUANT_SUPER ? SUPER_INPUTS : INPUTS;
+    size_t inputs[6];
+    for (int i = 0; i < 6; i++) inputs[i] = (some[i] + q->block_elems - 1) / q->block_elems * q->block_elems;
     uint64_t state = o->seed ^ (uint64_t)g->type << 40;
     for (int kind = 0; kind < KINDS; kind++) {
         for (int i = 0; i < 6; i++) {

@@ -24,6 +24,14 @@ LUTRA_INLINE int8x16_t code_table(struct form f)
     return vld1q_s8(f.scales == E8M0_SCALE ? MXFP4 : IQ4_NL);
 }
 
+/* The zeros of a quad. */
+LUTRA_INLINE int32x4_t load_zero(const struct group *g, int quad)
+{
+    uint32_t bytes;
+    memcpy(&bytes, g->m + 4 * quad, 4);
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes)))));
+}
+
 LUTRA_INLINE float32x4_t load_scale(struct form f, const uint8_t *d, int quad)
 {
     if (f.shared) return vmulq_n_f32(load_f16(d + 8 * quad), value_scale(f));

@@ -10,17 +10,25 @@
 
 #include "cpu/arm/gemm_i8_form_impl.h"
 
+/* Bits from `first` on at `to`, those of mask. */
+LUTRA_INLINE uint8x16_t choose_bits(const uint8_t *codes, int first, int to, int mask)
+{
+    return vandq_u8(vshlq_u8(vld1q_u8(codes), vdupq_n_s8((int8_t)(to - first))), vdupq_n_u8((uint8_t)mask));
+}
+
 /* Codes of step v of a quad, within int8. */
 LUTRA_INLINE int8x16_t load_codes(struct form f, const struct group *g, int v, int quad, int8x16_t table)
 {
     if (f.codes == BYTES)
         return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(g->code + STEP_BYTES * v + 16 * quad), vdupq_n_u8(0x80)));
-    if (f.codes == ONE_BIT || f.codes == TWO_BITS) {
-        const int shift = f.codes == ONE_BIT ? 4 - v : 3 - 2 * (v % 4);
-        uint8x16_t c = vld1q_u8(g->code + (f.codes == ONE_BIT ? 0 : STEP_BYTES * (v / 4)) + 16 * quad);
-        c = vandq_u8(vshlq_u8(c, vdupq_n_s8((int8_t)shift)), vdupq_n_u8(f.codes == ONE_BIT ? 16 : 24));
-        return vreinterpretq_s8_u8(c);
+    if (f.codes == ONE_BIT) return vreinterpretq_s8_u8(choose_bits(g->code + 16 * quad, v, 4, 16));
+    if (f.codes == TWO_BITS || f.codes == THREE_BITS) {
+        uint8x16_t low = choose_bits(g->code + STEP_BYTES * (v / 4) + 16 * quad, 2 * (v % 4), 3, 24);
+        if (f.codes == THREE_BITS) low = vorrq_u8(low, choose_bits(g->bits + 16 * quad, v, 5, 32));
+        return vreinterpretq_s8_u8(low);
     }
+    if (f.codes == NIBBLES && f.shared)
+        return vreinterpretq_s8_u8(choose_bits(g->code + STEP_BYTES * (v % 4) + 16 * quad, v / 4 * 4, 3, 120));
     uint8x16_t c = vld1q_u8(g->code + STEP_BYTES * (v & 3) + 16 * quad);
     c = v < 4 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
     if (f.codes == TABLE) return vqtbl1q_s8(table, c);
@@ -40,6 +48,16 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, struct columns
     const size_t width = in.width;
     const uint8_t *x = in.x, *tail = x + 32 * width, *start = tail + 4 * width;
     dot_begin(&dots, start, f.start_shift, n_quad, n);
+    UNROLL
+    for (int q = 0; q < n_quad; q++) {
+        if (f.scales != F16_SCALE_AND_ZERO) continue;
+        int32x4_t zero = load_zero(g, first + q);
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            int32x4_t *s = &dots.sum[tile_at(q, c, n)];
+            *s = vmulq_s32(*s, zero);
+        }
+    }
     UNROLL
     for (int v = 0; v < 8; v += 2, x += 8 * width) {
         int8x16_t w0[QUADS], w1[QUADS];

@@ -3,8 +3,9 @@
  * AVX-512 VNNI matmul of the formats with 32-element blocks: one f32 scale per 32 weights, activations q8x32.
  *
  * A zmm lane is an output row.  Per group of 32 inputs: 8 exact integer dot-product steps from start = -offset *
- * sum(x), then sum = fma(float(dot), scale_w * scale_x, sum), and for formats with a minimum sum = fma(m, scale_x *
- * sum(x), sum).  Groups ascend, one accumulator per output: the same bits for any number of columns.
+ * sum(x), for formats with zeros times the output's, then sum = fma(float(dot), scale_w * scale_x, sum), and for formats
+ * with a minimum sum = fma(m, scale_x * sum(x), sum).  Groups ascend, one accumulator per output: the same bits for any
+ * number of columns.
  */
 #include <immintrin.h>
 
@@ -19,9 +20,13 @@ struct scratch {
     LUTRA_ALIGNED(64) uint8_t code[PANELS][TILE_K / 4][STEP_BYTES];
 };
 
-LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+LUTRA_INLINE void begin_call(struct form f, struct scratch *s)
 {
     s->table = code_table(f);
+}
+
+LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+{
     s->expanded = np <= PANELS && f.codes != BYTES && t->shares >= MANY;
     for (size_t p = 0; s->expanded && p < (size_t)np; p++) {
         for (size_t g = 0; g < t->groups; g++) {
@@ -33,15 +38,20 @@ LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile
     }
 }
 
-/* acc = what the integer sums start from. */
-LUTRA_INLINE void start_group(struct form f, const uint8_t *start, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
+/* acc = what the integer sums start from; a stored start has 16 bits: 8 x 32 x 127. */
+LUTRA_INLINE void start_group(
+    struct form f, const uint8_t *start, const struct group *group, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
 {
+    __m512i zero[MOST_PANELS];
+    UNROLL
+    for (int p = 0; p < np; p++)
+        zero[p] = f.scales == F16_SCALE_AND_ZERO ? load_zero(&group[p]) : _mm512_setzero_si512();
     UNROLL
     for (int c = 0; c < n; c++) {
         __m512i s = _mm512_setzero_si512();
         if (f.start_shift >= 0) s = _mm512_slli_epi32(broadcast(start + 4 * c), (unsigned)f.start_shift);
         UNROLL
-        for (int p = 0; p < np; p++) acc[p][c] = s;
+        for (int p = 0; p < np; p++) acc[p][c] = f.scales == F16_SCALE_AND_ZERO ? _mm512_madd_epi16(zero[p], s) : s;
     }
 }
 
@@ -77,7 +87,7 @@ LUTRA_INLINE void run_codes(struct form f, const struct scratch *scratch, const 
         struct group group[MOST_PANELS];
         UNROLL
         for (int p = 0; p < np; p++) group[p] = group_at(f, t->w + (size_t)p * t->panel_bytes, t->groups, g);
-        start_group(f, x + 36 * width, np, n, acc);
+        start_group(f, x + 36 * width, group, np, n, acc);
         UNROLL
         for (int v = 0; v < 8; v++, x += 4 * width) {
             __m512i w[MOST_PANELS];

@@ -19,19 +19,27 @@ LUTRA_INLINE __m512i code_table(struct form f)
     return _mm512_broadcast_i32x4(f.scales == E8M0_SCALE ? mxfp4 : iq4_nl);
 }
 
+/* Bits first .. first + n - 1 of each byte at bits to .. to + n - 1, and no others: chosen by a matrix, whose byte
+ * 7 - i says what makes bit i. */
+LUTRA_INLINE __m512i choose_bits(const uint8_t *codes, const int first, const int n, const int to)
+{
+    int64_t matrix = 0;
+    UNROLL
+    for (int i = 0; i < n; i++) matrix |= (int64_t)1 << (first + i) << 8 * (7 - to - i);
+    return _mm512_gf2p8affine_epi64_epi8(_mm512_loadu_si512(codes), _mm512_set1_epi64(matrix), 0);
+}
+
 /* The codes of step v (inputs 4v .. 4v+3 of the group) of 16 rows, as unsigned bytes. */
 LUTRA_INLINE __m512i load_codes(struct form f, const struct group *g, int v, __m512i table)
 {
     const __m512i low = _mm512_set1_epi8(15);
     if (f.codes == BYTES) return _mm512_loadu_si512(g->code + STEP_BYTES * v);
-    /* Bits of each byte chosen by a matrix, whose byte 7 - i says what makes bit i. */
-    if (f.codes == ONE_BIT)
-        return _mm512_gf2p8affine_epi64_epi8(_mm512_loadu_si512(g->code), _mm512_set1_epi64(1LL << v << 24), 0);
-    if (f.codes == TWO_BITS) {
-        const int64_t first = 1LL << 2 * (v % 4);
-        __m512i c = _mm512_loadu_si512(g->code + STEP_BYTES * (v / 4));
-        return _mm512_gf2p8affine_epi64_epi8(c, _mm512_set1_epi64(first << 32 | first << 1 << 24), 0);
-    }
+    if (f.codes == ONE_BIT) return choose_bits(g->code, v, 1, 4);
+    if (f.codes == TWO_BITS) return choose_bits(g->code + STEP_BYTES * (v / 4), 2 * (v % 4), 2, 3);
+    if (f.codes == THREE_BITS)
+        return _mm512_or_si512(
+            choose_bits(g->code + STEP_BYTES * (v / 4), 2 * (v % 4), 2, 3), choose_bits(g->bits, v, 1, 5));
+    if (f.codes == NIBBLES && f.shared) return choose_bits(g->code + STEP_BYTES * (v % 4), v / 4 * 4, 4, 3);
     __m512i c = _mm512_loadu_si512(g->code + STEP_BYTES * (v & 3));
     c = v < 4 ? _mm512_and_si512(c, low) : _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
     if (f.codes == TABLE) return _mm512_shuffle_epi8(table, c);
@@ -41,6 +49,12 @@ LUTRA_INLINE __m512i load_codes(struct form f, const struct group *g, int v, __m
         c = _mm512_ternarylogic_epi64(c, b, _mm512_set1_epi8(16), 0xf8); /* c | (b & 16) */
     }
     return c;
+}
+
+/* The zeros of 16 outputs. */
+LUTRA_INLINE __m512i load_zero(const struct group *g)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)g->m));
 }
 
 LUTRA_INLINE __m512 load_scale(struct form f, const uint8_t *d)

@@ -37,19 +37,28 @@ LUTRA_INLINE __m256i load(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
+/* Bits from `first` on at `to`, those of mask. */
+LUTRA_INLINE __m256i choose_bits(const uint8_t *codes, const int first, const int to, const int mask)
+{
+    __m256i c = load(codes);
+    c = first < to ? _mm256_slli_epi16(c, to - first) : _mm256_srli_epi16(c, first - to);
+    return _mm256_and_si256(c, _mm256_set1_epi8((char)mask));
+}
+
 /* Codes of step v of rows 8 half .. 8 half + 7, unsigned. */
 LUTRA_INLINE __m256i load_codes(struct form f, const struct group *g, int v, int half, __m256i table)
 {
-    const __m256i low = _mm256_set1_epi8(15);
+    const __m256i nibble = _mm256_set1_epi8(15);
     if (f.codes == BYTES) return load(g->code + STEP_BYTES * v + 32 * half);
-    if (f.codes == ONE_BIT || f.codes == TWO_BITS) {
-        const int at = f.codes == ONE_BIT ? v : 2 * (v % 4), to = f.codes == ONE_BIT ? 4 : 3;
-        __m256i c = load(g->code + (f.codes == ONE_BIT ? 0 : STEP_BYTES * (v / 4)) + 32 * half);
-        c = at < to ? _mm256_sll_epi16(c, _mm_cvtsi32_si128(to - at)) : _mm256_srl_epi16(c, _mm_cvtsi32_si128(at - to));
-        return _mm256_and_si256(c, _mm256_set1_epi8(f.codes == ONE_BIT ? 16 : 24));
+    if (f.codes == ONE_BIT) return choose_bits(g->code + 32 * half, v, 4, 16);
+    if (f.codes == TWO_BITS || f.codes == THREE_BITS) {
+        __m256i low = choose_bits(g->code + STEP_BYTES * (v / 4) + 32 * half, 2 * (v % 4), 3, 24);
+        return f.codes == TWO_BITS ? low : _mm256_or_si256(low, choose_bits(g->bits + 32 * half, v, 5, 32));
     }
+    if (f.codes == NIBBLES && f.shared)
+        return choose_bits(g->code + STEP_BYTES * (v % 4) + 32 * half, v / 4 * 4, 3, 120);
     __m256i c = load(g->code + STEP_BYTES * (v & 3) + 32 * half);
-    c = v < 4 ? _mm256_and_si256(c, low) : _mm256_and_si256(_mm256_srli_epi16(c, 4), low);
+    c = _mm256_and_si256(v < 4 ? c : _mm256_srli_epi16(c, 4), nibble);
     if (f.codes == TABLE) return _mm256_shuffle_epi8(table, c);
     if (f.codes == FIVE_BITS) {
         __m256i b = load(g->bits + 32 * half);
@@ -57,6 +66,12 @@ LUTRA_INLINE __m256i load_codes(struct form f, const struct group *g, int v, int
         c = _mm256_or_si256(c, _mm256_and_si256(b, _mm256_set1_epi8(16)));
     }
     return c;
+}
+
+/* The zeros of 8 outputs. */
+LUTRA_INLINE __m256i load_zero(const struct group *g, int half)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(g->m + 8 * half)));
 }
 
 LUTRA_INLINE __m256 load_scale(struct form f, const uint8_t *d, int half)
@@ -114,7 +129,9 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
     for (int c = 0; c < n; c++) {
         __m256i s = _mm256_setzero_si256();
         if (f.start_shift >= 0 && !sign) s = _mm256_slli_epi32(broadcast(start + 4 * c), f.start_shift);
-        acc[0][c] = acc[1][c] = s;
+        UNROLL
+        for (int h = 0; h < 2; h++)
+            acc[h][c] = f.scales == F16_SCALE_AND_ZERO ? _mm256_madd_epi16(load_zero(g, h), s) : s;
     }
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {

@@ -4,6 +4,7 @@
 #include "base/f16.h"
 #include "base/status.h"
 #include "quant/quant.h"
+#include "quant/zero_point.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,6 +23,25 @@ static void split_nibbles(const uint8_t qs[16], uint8_t code[32])
         code[i] = qs[i] & 15;
         code[i + 16] = qs[i] >> 4;
     }
+}
+
+/* Codes less their zero are those of Q4_0. */
+static void read_zero_point(enum quant_type type, const uint8_t *row, uint32_t k, struct group *g)
+{
+    uint8_t code[QUANT_GROUP64];
+    int zero;
+    quant_zero_point_unpack(type, row + k / 64 * quant_info_of(type)->block_bytes, &g->d, &zero, code);
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = (uint8_t)(code[k % 64 + i] - zero + 8) & 15;
+}
+
+static void read_w2(const uint8_t *row, uint32_t k, struct group *g)
+{
+    read_zero_point(QUANT_W2, row, k, g);
+}
+
+static void read_w3(const uint8_t *row, uint32_t k, struct group *g)
+{
+    read_zero_point(QUANT_W3, row, k, g);
 }
 
 /* Q4_0 and IQ4_NL: the codes mean different things, the blocks are alike. */
@@ -105,8 +125,10 @@ static const struct source {
     uint32_t planes;
 } sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
     {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1, NPU_PLANES(4, 32, NPU_PLANES_MINIMA)},
-    {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0}, {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0},
-    {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0}, {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0},
+    {QUANT_W2, NPU_W_Q4_0, read_w2, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
+    {QUANT_W3, NPU_W_Q4_0, read_w3, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)}, {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0},
+    {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0}, {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0},
+    {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0},
     {QUANT_Q1_0, NPU_W_TERNARY, read_q1_0, NPU_PLANES(1, 128, NPU_PLANES_CENTRED)},
     {QUANT_Q2_0, NPU_W_Q2_0, read_q2_0, NPU_PLANES(2, 64, NPU_PLANES_CENTRED)},
     {QUANT_TQ1_0, NPU_W_TERNARY, read_tq1_0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)},

@@ -21,7 +21,7 @@
 #include "quant/quant.h"
 
 static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0, QUANT_F16, QUANT_IQ4_XS, QUANT_MXFP4,
-    QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0};
+    QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_W2, QUANT_W3};
 
 static uint64_t next(uint64_t *s)
 {
@@ -100,7 +100,8 @@ static void packing_loses_nothing(void **state)
         memset(packed, 0xaa, all), memset(parts, 0x55, all);
         for (uint32_t r = 0; r < n; r++) {
             for (uint32_t i = 0; i < k; i++) row[i] = (float)(int64_t)next(&seed) * 0x1p-63f;
-            q->quantize(row, rows + r * row_bytes, k);
+            if (q->quantize) q->quantize(row, rows + r * row_bytes, k);
+            if (!q->quantize) quant_random_blocks(q, r, 1, rows + r * row_bytes, k);
         }
         npu_pack_tile32(&w, types[t], rows, row_bytes, packed, 0, w.n_blocks);
         for (uint32_t b = w.n_blocks; b--;) npu_pack_tile32(&w, types[t], rows, row_bytes, parts, b, b + 1);
@@ -120,6 +121,8 @@ static void unknown_types_are_refused_by_name(void **state)
     uint32_t kind;
     assert_int_equal(npu_pack_kind(QUANT_Q5_0, &kind, &err), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(err.what, "Q5_0"));
+    assert_int_equal(npu_pack_kind(QUANT_W4, &kind, &err), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(err.what, "W4"));
 }
 
 static void supergroups_keep_their_values(void **state)

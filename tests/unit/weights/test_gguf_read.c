@@ -276,8 +276,12 @@ static void tensor_types(void **state)
     expect(LUTRA_E_UNSUPPORTED, "type IQ2_KL of ik_llama.cpp (157), which is not supported");
     one_tensor(1, ne, 142, 0, 4096);
     expect(LUTRA_E_UNSUPPORTED, "of PrismML (142)");
-    one_tensor(1, ne, 43, 0, 4096);
-    expect(LUTRA_E_UNSUPPORTED, "unknown type 43");
+    for (uint32_t type = 43; type < 48; type++) { /* those of W2, W3 and W4 among them */
+        char text[32];
+        snprintf(text, sizeof text, "unknown type %u", (unsigned)type);
+        one_tensor(1, ne, type, 0, 4096);
+        expect(LUTRA_E_UNSUPPORTED, text);
+    }
     one_tensor(1, ne, 0xffffffff, 0, 4096);
     expect(LUTRA_E_UNSUPPORTED, "unknown type 4294967295");
 }

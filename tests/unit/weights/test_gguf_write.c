@@ -250,6 +250,9 @@ static void misuse_is_reported_at_commit(void **state)
     weights_writer_add_tensor(w, "t", QUANT_I32, 2, ne);
     expect_failure(w, LUTRA_E_ARGUMENT, "in type I32");
     w = start("fail.gguf");
+    weights_writer_add_tensor(w, "t", QUANT_W2, 1, (int64_t[]){64});
+    expect_failure(w, LUTRA_E_ARGUMENT, "in type W2");
+    w = start("fail.gguf");
     weights_writer_add_tensor(w, "t", QUANT_F32, 2, zero);
     expect_failure(w, LUTRA_E_ARGUMENT, "dimension 1 is 0");
     w = start("fail.gguf");
