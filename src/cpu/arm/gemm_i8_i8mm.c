@@ -144,8 +144,18 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_rows(a, a->n_in / 32 * PAIRS32_BYTES, 8, ACT_COLUMNS, run_tile, &f);
 }
 
-#include "cpu/gemm_i8_low_runs_impl.h"
 #include "cpu/gemm_i8_runs_impl.h"
+
+/* W2, W3 and W4 stay with sdot: their zero points start a sum in another way. */
+static void run_q1_0(const struct cpu_gemm_args *a)
+{
+    run_all(FORM_Q1_0, a);
+}
+
+static void run_q2_0(const struct cpu_gemm_args *a)
+{
+    run_all(FORM_Q2_0, a);
+}
 
 static void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {
@@ -155,5 +165,6 @@ static void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *n
 void cpu_gemm_init_i8_i8mm(struct cpu_kernels *k)
 {
     FILL_I8X32(set_pairs, k, "8x8_i8mm");
-    FILL_I8X32_LOW(set_pairs, k, "8x8_i8mm");
+    set_pairs(k, QUANT_Q1_0, "gemm_q1_0_q8x32_8x8_i8mm", run_q1_0);
+    set_pairs(k, QUANT_Q2_0, "gemm_q2_0_q8x32_8x8_i8mm", run_q2_0);
 }
