@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * As gemm_super_runs_impl.h, for the formats that only the vector kernels know: no AMX, no smmla.
+ * As gemm_super_runs_impl.h, for the formats that AMX does not know.
  */
 #ifndef LUTRA_CPU_GEMM_SUPER_LOW_RUNS_IMPL_H
 #define LUTRA_CPU_GEMM_SUPER_LOW_RUNS_IMPL_H

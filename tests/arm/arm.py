@@ -20,7 +20,8 @@ QEMU = "qemu-aarch64"
 LEVELS = [("neon", "cortex-a53"), ("dotprod", "cortex-a76"), ("i8mm", "max")]
 LONG = os.environ.get("LUTRA_TEST_LONG") == "1"
 TYPES = ["Q4_0", "Q8_0", "Q4_K", "TQ2_0"]
-ALL_TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4", "Q4_K", "Q5_K", "Q6_K", "TQ2_0"]
+ALL_TYPES = ["Q1_0", "Q2_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
+             "Q6_K", "IQ4_XS", "TQ2_0"]
 X86_ONLY = ["IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]  # by the reference here
 ROWS = [1, 2, 4, 8] if LONG else [1, 8]
 LIBRARIES = ["jansson", "libpcre2-8", "libutf8proc"]

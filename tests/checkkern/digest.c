@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * One line per weight type: its numerics class and a hash of what its best kernel computes on fixed numbers; of ternary
- * types another of class i8row.  Kernels of one class give the same bits on every processor, so the lines of two machines must be equal (tests/arm compares
- * them).  The numbers are made without libm, whose results differ in the last place.
+ * types another of class i8row.  Kernels of one class give the same bits on every processor, so the lines of two
+ * machines must be equal (tests/arm compares them).  The numbers are made without libm, whose results differ in the
+ * last place.
  */
 #include <stdio.h>
 #include <stdlib.h>

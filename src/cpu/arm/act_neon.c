@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Activations to int8, one scale per 32 or 256 inputs or per row; the arithmetic of x86/act_avx2.c to the bit (but for NaN,
- * whose group that file spoils in another way).
+ * Activations to int8, one scale per 32 or 256 inputs or per row; the arithmetic of x86/act_avx2.c to the bit (but for
+ * NaN, whose group that file spoils in another way).
  */
 #include "cpu/arm/act_q8_impl.h"
 

@@ -3,52 +3,105 @@
  * Matmul of the formats with 256-element blocks by smmla: class i8x256, the arithmetic of x86/gemm_super_avx512.c to
  * the bit.
  *
- * Tiles as in gemm_i8_i8mm.c; their integer sums are cells, too.  Minima (Q4_K, Q5_K) and the offset of Q6_K's codes
- * are dot products of 8 or 16 bytes per row with the inputs' sums: smmla again.
+ * Tiles as in gemm_i8_i8mm.c; their integer sums are cells, too.  Minima and the offset of Q3_K's and Q6_K's codes are
+ * dot products of 8 or 16 bytes per row with the inputs' sums: smmla again.
  */
 #include <stdbool.h>
 
 #include "cpu/arm/gemm_super_form_impl.h"
 #include "cpu/arm/pairs_i8mm_impl.h"
 
-/* 6-bit factors of a quad's pairs of rows: [row][8 groups]. */
+/* Scales and minima of a quad's pairs of rows: [row][8 groups], of 16 groups in halves. */
 struct factors {
-    int8x16_t scale[2], min[2];
+    int8x16_t scale[2][2], min[2][2]; /* [half][pair] */
 };
 
 /* Groups of 32 inputs whose codes share bytes. */
 LUTRA_INLINE int part_groups(struct form f)
 {
-    return has_minima(f) ? 2 : 4;
+    return f.codes == TABLE ? 1 : f.scales == BOTH_6 ? 2 : 4;
+}
+
+/* Scales of 16 inputs each. */
+LUTRA_INLINE bool in_sixteens(struct form f)
+{
+    return f.scales == BOTH_4 || f.scales == SCALE_6 || f.scales == SCALE_8;
 }
 
 /* ---- factors ---- */
+
+/* 4 + 4 bytes of each of four rows, of which those of a pair are wanted. */
+LUTRA_INLINE int8x16_t join_words(uint8x16_t first, uint8x16_t last, int pair)
+{
+    uint32x4_t a = vreinterpretq_u32_u8(first), b = vreinterpretq_u32_u8(last);
+    return vreinterpretq_s8_u32(pair ? vzip2q_u32(a, b) : vzip1q_u32(a, b));
+}
 
 /* Fields 0..3 in the lower bits of `own`, 4..7 of four bits in `low` and two in the upper bits of `own`: of four rows,
  * of which those of a pair are wanted. */
 LUTRA_INLINE int8x16_t join_fields(uint8x16_t own, uint8x16_t low, int pair)
 {
     uint8x16_t last = vorrq_u8(vandq_u8(low, vdupq_n_u8(15)), vandq_u8(vshrq_n_u8(own, 2), vdupq_n_u8(0x30)));
-    uint32x4_t a = vreinterpretq_u32_u8(vandq_u8(own, vdupq_n_u8(63))), b = vreinterpretq_u32_u8(last);
-    return vreinterpretq_s8_u32(pair ? vzip2q_u32(a, b) : vzip1q_u32(a, b));
+    return join_words(vandq_u8(own, vdupq_n_u8(63)), last, pair);
 }
 
-LUTRA_INLINE struct factors load_factors(const struct tile *t, int quad)
+/* Q3_K: four bits of scales 0-3 and 8-11, of 4-7 and 12-15, then two upper bits of all. */
+LUTRA_INLINE int8x16_t three_bit_scales(const uint8_t *p, int half, int pair)
+{
+    uint8x16_t word[2], rest = vld1q_u8(p + 2 * STEP_BYTES);
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        uint8x16_t low = vld1q_u8(p + STEP_BYTES * i),
+                   high = vshlq_u8(rest, vdupq_n_s8((int8_t)(4 - 4 * half - 2 * i)));
+        low = half ? vshrq_n_u8(low, 4) : vandq_u8(low, vdupq_n_u8(15));
+        word[i] = vorrq_u8(low, vandq_u8(high, vdupq_n_u8(0x30)));
+    }
+    return vsubq_s8(join_words(word[0], word[1], pair), vdupq_n_s8(32));
+}
+
+/* IQ4_XS: four bits of 8 scales in a word, two upper bits in a half of one. */
+LUTRA_INLINE int8x16_t table_scales(const struct tile *t, int quad, int pair)
+{
+    static const int8_t SHIFT[16] = {0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6};
+    static const uint8_t AT[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    uint8x8_t four = vld1_u8(t->scales + 16 * quad + 8 * pair), two = vld1_u8(t->scales + STEP_BYTES + 8 * quad);
+    uint8x8_t even = vand_u8(four, vdup_n_u8(15)), odd = vshr_n_u8(four, 4);
+    uint8x16_t low = vcombine_u8(vzip1_u8(even, odd), vzip2_u8(even, odd));
+    uint8x16_t high = vqtbl1q_u8(vcombine_u8(two, two), vaddq_u8(vld1q_u8(AT), vdupq_n_u8((uint8_t)(4 * pair))));
+    high = vandq_u8(vshlq_u8(high, vld1q_s8(SHIFT)), vdupq_n_u8(3));
+    return vsubq_s8(vreinterpretq_s8_u8(vorrq_u8(low, vshlq_n_u8(high, 4))), vdupq_n_s8(32));
+}
+
+LUTRA_INLINE struct factors load_factors(struct form f, const struct tile *t, int quad)
 {
     const uint8_t *p = t->scales + 16 * quad;
-    uint8x16_t scale = vld1q_u8(p), min = vld1q_u8(p + STEP_BYTES), rest = vld1q_u8(p + 2 * STEP_BYTES);
-    struct factors all;
+    const uint8x16_t low = vdupq_n_u8(15);
+    struct factors all = {0};
     UNROLL
     for (int pair = 0; pair < 2; pair++) {
-        all.scale[pair] = join_fields(scale, rest, pair);
-        all.min[pair] = join_fields(min, vshrq_n_u8(rest, 4), pair);
+        if (f.scales == BOTH_6) {
+            uint8x16_t rest = vld1q_u8(p + 2 * STEP_BYTES);
+            all.scale[0][pair] = join_fields(vld1q_u8(p), rest, pair);
+            all.min[0][pair] = join_fields(vld1q_u8(p + STEP_BYTES), vshrq_n_u8(rest, 4), pair);
+        }
+        if (f.scales == SCALE_6_APART) all.scale[0][pair] = table_scales(t, quad, pair);
+        UNROLL
+        for (int half = 0; half < 2; half++) {
+            if (f.scales == SCALE_6) all.scale[half][pair] = three_bit_scales(p, half, pair);
+            if (f.scales != BOTH_4) continue;
+            uint8x16_t first = vld1q_u8(p + 2 * STEP_BYTES * half), last = vld1q_u8(p + STEP_BYTES * (2 * half + 1));
+            all.scale[half][pair] = join_words(vandq_u8(first, low), vandq_u8(last, low), pair);
+            all.min[half][pair] = join_words(vshrq_n_u8(first, 4), vshrq_n_u8(last, 4), pair);
+        }
     }
     return all;
 }
 
-/* Q6_K's scales of a pair of rows: [row][8], of the first or last half of a tile. */
-LUTRA_INLINE int8x16_t load_scales(const struct tile *t, int half, int quad, int pair)
+/* 8 scales of a pair of rows, of a half of 16 groups.  Q6_K's need no unpacking, and are loaded when they are used. */
+LUTRA_INLINE int8x16_t scales_of(
+    struct form f, const struct tile *t, const struct factors *factors, int half, int quad, int pair)
 {
+    if (f.scales != SCALE_8) return factors->scale[half][pair];
     return vld1q_s8((const int8_t *)t->scales + PAIR_STEP_BYTES * half + 32 * quad + 16 * pair);
 }
 
@@ -74,7 +127,8 @@ struct part {
 LUTRA_INLINE struct part part_of(struct form f, const struct tile *t, struct columns in, int quad, int i)
 {
     size_t group = 4 * PAIR_STEP_BYTES, at = 32 * (size_t)quad;
-    struct part p = {.code = t->code + at + (f.codes == SIX_BITS ? 2 : 1) * group * (size_t)i,
+    size_t codes = f.codes == SIX_BITS ? 2 * group : f.codes == TABLE ? group / 2 : group;
+    struct part p = {.code = t->code + at + codes * (size_t)i,
         .high = t->high + at + (f.codes == SIX_BITS ? group * (size_t)i : 0),
         .x = in.x + (size_t)(32 * part_groups(f) * i) * in.width,
         .i = i};
@@ -89,9 +143,17 @@ LUTRA_INLINE int8x16_t load_codes(struct form f, const struct part *p, int j, in
     uint8x16_t c;
     switch (f.codes) {
     case TWO_BITS:
+    case THREE_BITS:
         c = vld1q_u8(code);
         if (j > 0) c = vshrq_n_u8(c, 2 * j);
-        return vreinterpretq_s8_u8(j < 3 ? vandq_u8(c, vdupq_n_u8(3)) : c);
+        if (j < 3) c = vandq_u8(c, vdupq_n_u8(3));
+        if (f.codes == THREE_BITS) c = vbslq_u8(vdupq_n_u8(4), shifted(high, 2 - (4 * p->i + j)), c);
+        return vreinterpretq_s8_u8(c);
+    case TABLE: {
+        static const int8_t VALUES[16] = QUANT_IQ4_NL_VALUES;
+        c = vld1q_u8(p->code + 16 * pair + PAIR_STEP_BYTES * (u % 2));
+        return vqtbl1q_s8(vld1q_s8(VALUES), u < 2 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4));
+    }
     case SIX_BITS:
         c = vld1q_u8(code + j % 2 * (4 * PAIR_STEP_BYTES));
         c = j < 2 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
@@ -134,18 +196,20 @@ LUTRA_INLINE void add_part(struct form f, const struct tile *t, const struct fac
     UNROLL
     for (int i = 0; i < 8; i++) {
         int32x4_t scale[2];
-        if (f.codes == SIX_BITS || (in.n > 4 && (f.codes != TWO_BITS || i % 2 == 0))) {
+        if (in_sixteens(f) || (in.n > 4 && (f.scales != NO_SCALES || i % 2 == 0))) {
             p.code = compiler_unknown(p.code);
             p.high = compiler_unknown(p.high);
         }
-        if (f.codes == TWO_BITS) {
+        if (f.scales == NO_SCALES) {
             add_step(f, &p, i % 2 * 2, i / 2, in, cell);
             add_step(f, &p, i % 2 * 2 + 1, i / 2, in, cell);
-        } else if (f.codes == SIX_BITS) {
-            for (int k = 0; k < 2; k++) scale[k] = spread_scale(load_scales(t, part, quad, k), i, true);
+        } else if (in_sixteens(f)) {
+            for (int k = 0; k < 2; k++)
+                scale[k] = spread_scale(scales_of(f, t, factors, part, quad, k), i, !has_minima(f));
             add_scaled(f, &p, i / 2, i % 2 * 2, i % 2 * 2 + 2, in, scale, cell);
-        } else if (i < 2) {
-            for (int k = 0; k < 2; k++) scale[k] = spread_scale(factors->scale[k], 2 * part + i, false);
+        } else if (i < part_groups(f)) {
+            for (int k = 0; k < 2; k++)
+                scale[k] = spread_scale(factors->scale[0][k], part_groups(f) * part + i, !has_minima(f));
             add_scaled(f, &p, i, 0, 4, in, scale, cell);
         }
     }
@@ -184,10 +248,15 @@ LUTRA_INLINE void add_floats(struct form f, const struct tile *t, const struct f
     UNROLL
     for (int c = 0; c < 2 * n_cell; c++) {
         int pair = c / n_cell, i = c % n_cell;
-        if (has_minima(f)) min[c] = multiply_sums(&factors->min[pair], 1, low32, in, i);
-        if (f.codes != SIX_BITS) continue;
-        const int8x16_t scale[2] = {load_scales(t, 0, quad, pair), load_scales(t, 1, quad, pair)};
-        cell[c] = vsubq_s32(cell[c], vshlq_n_s32(multiply_sums(scale, 2, low16, in, i), 5));
+        if (f.scales == BOTH_6) min[c] = multiply_sums(&factors->min[0][pair], 1, low32, in, i);
+        if (f.scales == BOTH_4) {
+            const int8x16_t both[2] = {factors->min[0][pair], factors->min[1][pair]};
+            min[c] = multiply_sums(both, 2, low16, in, i);
+        }
+        if (f.codes != SIX_BITS && f.codes != THREE_BITS) continue;
+        const int8x16_t scale[2] = {scales_of(f, t, factors, 0, quad, pair), scales_of(f, t, factors, 1, quad, pair)};
+        int32x4_t offset = multiply_sums(scale, 2, low16, in, i);
+        cell[c] = vsubq_s32(cell[c], f.codes == SIX_BITS ? vshlq_n_s32(offset, 5) : vshlq_n_s32(offset, 2));
     }
     UNROLL
     for (int c = 0; c < n_sum; c++) {
@@ -208,12 +277,13 @@ LUTRA_INLINE void add_tile(
     for (int q = 0; q < n_quad; q += some) {
         struct factors factors[QUADS];
         int32x4_t cell[2 * MAX_CELL_COLUMNS];
-        for (int i = 0; i < some && has_minima(f); i++) factors[i] = load_factors(&t, first + q + i);
+        for (int i = 0; i < some && f.scales != NO_SCALES && f.scales != SCALE_8; i++)
+            factors[i] = load_factors(f, &t, first + q + i);
         UNROLL
         for (int c = 0; c < 2 * n_cell * some; c++)
-            cell[c] = f.codes != TWO_BITS ? vdupq_n_s32(0)
-                      : n == 1            ? start_single(start)
-                                          : vreinterpretq_s32_f32(load_pair(start, c % n_cell));
+            cell[c] = f.scales != NO_SCALES ? vdupq_n_s32(0)
+                      : n == 1              ? start_single(start)
+                                            : vreinterpretq_s32_f32(load_pair(start, c % n_cell));
         for (int part = 0; part < 8 / part_groups(f); part++) {
             UNROLL
             for (int i = 0; i < some; i++) add_part(f, &t, &factors[i], part, in, first + q + i, &cell[2 * n_cell * i]);
@@ -249,6 +319,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_rows(a, a->n_in / TILE_K * PAIRS256_BYTES, 8, ACT_COLUMNS, run_tile, &f);
 }
 
+#include "cpu/gemm_super_low_runs_impl.h"
 #include "cpu/gemm_super_runs_impl.h"
 
 LUTRA_INLINE void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
@@ -259,4 +330,5 @@ LUTRA_INLINE void set_pairs(struct cpu_kernels *k, enum quant_type type, const c
 void cpu_gemm_init_super_i8mm(struct cpu_kernels *k)
 {
     FILL_I8X256(set_pairs, k, "8x8_i8mm");
+    FILL_I8X256_LOW(set_pairs, k, "8x8_i8mm");
 }
