@@ -194,6 +194,22 @@ struct quant_mxfp4 {
         0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                                        \
     }
 
+/* NVFP4, 36 bytes, 64 elements in 4 groups g of 16:  x = QUANT_MXFP4_VALUES[q] / 2 * d(g)
+ *
+ *   d[g]  [ unused ][ e 4 ][ m 3 ]      (1 + m/8) 2^(e-7), for e = 0 m 2^-9; 0x7f stands for 0
+ *   qs[8g + i], i = 0..7                [ x(16g+i+8) ][ x(16g+i) ]
+ */
+struct quant_nvfp4 {
+    uint8_t d[4];
+    uint8_t qs[32];
+};
+
+/* The same times a float, in memory only: a matrix whose scale lies beside it. */
+struct quant_nvfp4_scaled {
+    uint8_t scale[4]; /* f32, as in memory */
+    struct quant_nvfp4 b;
+};
+
 /* W2, W3 and W4, in memory only: 64 elements of 2, 3 and 4 bits:  x = (q - zero) d.   Bytes alone: sizes are odd.
  *
  *   d                       f16, little-endian
@@ -232,6 +248,8 @@ _Static_assert(sizeof(struct quant_q2_0) == 18, "Q2_0");
 _Static_assert(sizeof(struct quant_tq1_0) == 54, "TQ1_0");
 _Static_assert(sizeof(struct quant_tq2_0) == 66, "TQ2_0");
 _Static_assert(sizeof(struct quant_mxfp4) == 17, "MXFP4");
+_Static_assert(sizeof(struct quant_nvfp4) == 36, "NVFP4");
+_Static_assert(sizeof(struct quant_nvfp4_scaled) == 40, "NVFP4, scaled");
 _Static_assert(sizeof(struct quant_w2) == 19, "W2");
 _Static_assert(sizeof(struct quant_w3) == 27, "W3");
 _Static_assert(sizeof(struct quant_w4) == 35, "W4");

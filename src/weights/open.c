@@ -201,6 +201,7 @@ int weights_open(struct weights **out, const char *path, struct lutra_error *err
     bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     if ((rc = is_folder ? folder_open(w, err) : open_file(w, err)) < 0) goto fail;
     if ((rc = index_tensors(w, err)) < 0) goto fail;
+    if ((rc = foreign_scale(w, err)) < 0) goto fail;
     *out = w;
     return 0;
 fail:
