@@ -153,8 +153,8 @@ static int derive_nvfp4(struct weights *w, struct tensor *t, const struct tensor
     struct derived *d;
     float x;
     if (scale->type != QUANT_F32 || scale->bytes != sizeof x)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' is no single float: scales of parts of an NVFP4 "
-                                                    "matrix are not implemented",
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "%s: tensor '%s' is no single float: scales of parts of an NVFP4 matrix are not implemented",
             w->file[0].label, show_name(scale->name).s);
     memcpy(&x, scale->data, sizeof x);
     if (!isfinite(x))
