@@ -111,7 +111,7 @@ int tokenize_chat(const lutra_model *model, const char *chat_template, const str
 struct engine_options {
     const char *hf_repo, *hf_file, *hf_token;
     bool offline;
-    const char *model, *device, *isa, *type_k, *type_v, *packed;
+    const char *model, *device, *isa, *type_k, *type_v, *packed, *zeros;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full;
     const char *spec_type, *draft_model;
@@ -120,6 +120,9 @@ struct engine_options {
 };
 
 enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */
+
+#define ZEROS_HELP                                                                                                     \
+    "how a folder's GPTQ layers store their zeros, less one (v1) or as they are (v2), where the data do not say"
 
 struct engine {
     lutra_runtime *runtime;

@@ -49,6 +49,7 @@ static const struct option engine_table[] = {
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
         .help = "packed weights ('lutra pack'); else MODEL.lutra-packed where there is one; '' = none"},
+    {"--zeros", NULL, OPT_CHOICE, AT(zeros), "v1|v2", .help = ZEROS_HELP, .choices = "v1 v2"},
 };
 
 #define DRAFTS "--spec-type --model-draft --spec"
@@ -183,6 +184,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     lutra_model_settings_init(&settings, sizeof settings);
     settings.vocab_only = vocab_only;
     settings.packed = opts->packed;
+    settings.zeros = opts->zeros;
     settings.progress = progress_callback;
     if (lutra_model_open(&e->model, e->runtime, opts->model, &settings, &err) < 0) return fail_with(&err);
     progress_clear();

@@ -44,7 +44,8 @@ struct lutra_quantize_settings {
     /* Of type "W2", "W3" and "W4", with a calibration: out_path becomes a Hugging Face folder of GPTQ v2's layers, and
      * in_path is one of floats.  Groups of 32, 64 or 128 inputs, or -1, whole rows; 0 = 128. */
     int group_size;
-    bool asymmetric; /* groups have zeros of their own; else 2^(bits - 1) */
+    bool asymmetric;   /* groups have zeros of their own; else 2^(bits - 1) */
+    const char *zeros; /* of in_path, as in lutra_model_settings */
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
 /* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.
@@ -83,15 +84,18 @@ LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err)
 struct lutra_make_model_settings {
     size_t size;
     const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shape() */
-    const char *type;  /* of the matrices */
+    const char *type;  /* of the matrices; "W2", "W3", "W4" or "W8": a folder of layers quantized by GPTQ */
     uint64_t seed;
     bool outliers; /* massive activations at the input of ffn_down */
     int n_layer;   /* 0 = the shape's */
     lutra_progress_fn progress;
     void *progress_user;
+    /* Of W2 to W8, as lutra_quantize's: 32, 64, 128, or -1, whole rows; 0 = 128. */
+    int group_size;
+    bool asymmetric;
 };
 LUTRA_API void lutra_make_model_settings_init(struct lutra_make_model_settings *settings, size_t size);
-/* A file of random weights of a real shape, for measuring; streamed to disk. */
+/* A file, or with groups a folder, of random weights of a real shape, for measuring; streamed to disk. */
 LUTRA_API int lutra_make_model(lutra_runtime *runtime, const char *path,
     const struct lutra_make_model_settings *settings, struct lutra_error *err);
 /* i = 0, 1, ... until NULL. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sizes of prepared activations (cpu/layout.h), and the form that stays f32.
+ * Sizes of prepared activations (cpu/layout.h), the form that stays f32, and what a row's one scale is made of.
  */
+#include <math.h>
 #include <string.h>
 
 #include "cpu/layout.h"
@@ -26,10 +27,25 @@ size_t cpu_act_bytes_f32(size_t n_in, size_t n_row)
     return round_up(n_in * sizeof(float) * n_row);
 }
 
-void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+float cpu_row_max(const float *x, size_t n_in)
+{
+    int32_t most = 0; /* magnitudes are in the order of their bits, NaN above all */
+    for (size_t k = 0; k < n_in; k++) {
+        int32_t bits;
+        memcpy(&bits, &x[k], sizeof bits);
+        bits &= 0x7fffffff;
+        if (bits > most) most = bits;
+    }
+    float max;
+    memcpy(&max, &most, sizeof max);
+    return max < 1e-5f ? 1e-5f : max;
+}
+
+void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     struct act_place p = act_place_of(row, n_row);
     float *to = (float *)act + p.block * ACT_COLUMNS * n_in + p.column;
+    (void)row_max; /* int8 classes alone are asked for a scale of the row */
     if (p.width == 1) {
         memcpy(to, x, n_in * sizeof *x);
         return;

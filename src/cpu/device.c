@@ -155,7 +155,8 @@ static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p,
 {
     void *data;
     p->gemm = &d->kernels.gemm[w->tensor.type];
-    p->bulk = d->kernels.bulk[w->tensor.type].run ? &d->kernels.bulk[w->tensor.type] : NULL;
+    p->i8row = w->i8row;
+    p->bulk = d->kernels.bulk[w->tensor.type].run && !p->i8row ? &d->kernels.bulk[w->tensor.type] : NULL;
     p->bytes = p->gemm->packed_bytes(p->gemm, p->n_out, p->n_in);
     if (p->bytes == 0) {
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' of %zu x %zu cannot be packed", w->tensor.name,

@@ -22,6 +22,7 @@ enum {
 struct packed {
     const struct cpu_gemm *gemm; /* layout and kernels; NULL: rows are gathered from the source */
     const struct cpu_gemm *bulk; /* kernels for bulk rows; NULL: gemm */
+    bool i8row;                  /* its activations have one scale per row */
     struct slab *slab;           /* NULL: data is the weight's stored copy */
     const void *data;            /* gemm->packed_bytes */
     size_t n_out, n_in, bytes;

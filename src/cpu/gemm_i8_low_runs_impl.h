@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * As gemm_i8_runs_impl.h, for the formats that only the vector kernels know: no AMX, no smmla.
+ * As gemm_i8_runs_impl.h, for the formats that AMX does not know.
  */
 #ifndef LUTRA_CPU_GEMM_I8_LOW_RUNS_IMPL_H
 #define LUTRA_CPU_GEMM_I8_LOW_RUNS_IMPL_H

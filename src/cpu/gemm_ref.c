@@ -40,10 +40,14 @@ static size_t act_size_ref(size_t n_in, size_t n_row)
     return (n_in * n_row * sizeof(float) + 63) & ~(size_t)63;
 }
 
-static void act_row_ref(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+static void act_row_ref(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
+    float *to = (float *)act + row * n_in;
     (void)n_row;
-    memcpy((float *)act + row * n_in, x, n_in * sizeof *x);
+    if (row_max != 0)
+        ref_round_row(x, (int64_t)n_in, to);
+    else
+        memcpy(to, x, n_in * sizeof *x);
 }
 
 static struct tensor borrow_row(const struct cpu_gemm *g, const void *packed, size_t n_in, size_t row)

@@ -141,7 +141,7 @@ static bool run_pass(struct worker *w, const struct instr *in, int row, int n)
     int first, last;
     cpu_worker_share(w, n, &first, &last);
     for (int r = first; r < last; r++) {
-        p->gemm->act_row(cpu_value_row(w, op->in[0], row + r), p->n_in, (size_t)r, (size_t)n, scratch->act[0]);
+        p->gemm->act_row(cpu_value_row(w, op->in[0], row + r), p->n_in, (size_t)r, (size_t)n, 0, scratch->act[0]);
     }
     for (int r = 0; r < n; r++) scratch->heap[w->ith * HEAD_ROWS + r].n = 0;
     if (!cpu_worker_meet(w)) return false;

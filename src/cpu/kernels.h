@@ -29,6 +29,10 @@ enum { CPU_BULK_ROWS = 32 };
 /* out[i] = f(a[i], b[i]) for i < n, whatever the other elements; out may be a or b. */
 typedef void cpu_pointwise(const float *a, const float *b, size_t n, float *out);
 
+/* Prepares row `row` of n_row rows from x[n_in].  Distinct rows may be prepared by several threads.  row_max: 0, and
+ * activations that become int8 have a scale per group; or the row's cpu_row_max, and it has one scale (class i8row). */
+typedef void cpu_act_row(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act);
+
 /* Two weights of one shape and type at once, whose outputs become activations: for every row r and output o,
  * f(w x, w2 x2)[o] goes to where act_row of the same kernel would put input o of row r. */
 struct cpu_gate {
@@ -63,7 +67,7 @@ struct cpu_gemm {
     const char *layout;   /* what pack writes, with its version: one name and type, one sequence of bytes everywhere */
     enum quant_type type;
     int mr, kr;    /* output rows of a panel, inputs per dot-product step */
-    int act_group; /* inputs per activation scale; 0 = activations stay f32 */
+    int act_group; /* inputs per activation scale, but in class i8row; 0 = activations stay f32 */
 
     /* Bytes of the packed weight, a multiple of 64.  0: the shape overflows or is not whole blocks. */
     size_t (*packed_bytes)(const struct cpu_gemm *self, size_t n_out, size_t n_in);
@@ -76,9 +80,8 @@ struct cpu_gemm {
     /* Bytes of the prepared activations of n_row rows, a multiple of 64; grows with both. */
     size_t (*act_bytes)(size_t n_in, size_t n_row);
 
-    /* Prepares row `row` of n_row rows from x[n_in].  Distinct rows may be prepared by several threads.  Kernels with
-     * the same act_row share prepared activations. */
-    void (*act_row)(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+    /* Kernels with the same act_row share prepared activations. */
+    cpu_act_row *act_row;
 
     size_t work_bytes;  /* of cpu_gemm_args.work */
     size_t unit_panels; /* the most panels that a call likes; 0: any */

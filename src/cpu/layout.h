@@ -66,9 +66,10 @@ static inline size_t cpu_float_panel_bytes(size_t element_bytes, size_t n_in)
 size_t cpu_act_bytes_q8x32(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_q8x256(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_f32(size_t n_in, size_t n_row);
-void cpu_act_row_f32(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+cpu_act_row cpu_act_row_f32, cpu_act_row_q8x32, cpu_act_row_q8x256;
+
+/* The largest magnitude of a row, at least BitNet's 1e-5; infinite or NaN where an element is. */
+float cpu_row_max(const float *x, size_t n_in);
 
 /* Descriptor of a type's kernel in its numerics class (cpu/README.md); act_row of the int8 classes is the
  * architecture's. */

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "cpu/layout.h"
 #include "cpu/program_impl.h"
 
 enum { GATHERED = 16 << 10 }; /* outputs of a unit, at most, that are gathered before they are stored */
@@ -77,10 +78,13 @@ static void prepare_rows(const struct worker *w, const struct matmul *m, const s
     int first, last;
     share_of(w, m->rows, t, &first, &last);
     for (int f = 0; f < m->n_form; f++) {
-        if (!m->form[f].used[t->class]) continue;
-        for (int r = first; r < last; r++)
-            m->form[f].gemm->act_row(
-                cpu_value_row(w, m->in, r), m->n_in, (size_t)(r - t->first), (size_t)t->n, act_of(w, f, t));
+        const struct act_form *form = &m->form[f];
+        if (!form->used[t->class]) continue;
+        for (int r = first; r < last; r++) {
+            const float *x = cpu_value_row(w, m->in, r);
+            float row_max = form->i8row ? cpu_row_max(x, m->n_in) : 0;
+            form->gemm->act_row(x, m->n_in, (size_t)(r - t->first), (size_t)t->n, row_max, act_of(w, f, t));
+        }
     }
 }
 

@@ -21,13 +21,14 @@ enum {
 
 /* ---- matmuls ---- */
 
-static int find_form(struct matmul *m, const struct cpu_gemm *gemm, struct lutra_error *err)
+static int find_form(struct matmul *m, const struct cpu_gemm *gemm, bool i8row, struct lutra_error *err)
 {
     for (int i = 0; i < m->n_form; i++)
-        if (m->form[i].gemm->act_row == gemm->act_row) return i;
+        if (m->form[i].gemm->act_row == gemm->act_row && m->form[i].i8row == i8row) return i;
     if (m->n_form == ACT_FORMS)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: a matmul with more than %d forms of activations", ACT_FORMS);
     m->form[m->n_form].gemm = gemm;
+    m->form[m->n_form].i8row = i8row;
     return m->n_form++;
 }
 
@@ -60,7 +61,7 @@ static int compile_part(
     }
     for (enum row_class c = ORDINARY; c < CLASSES; c++) {
         part->gemm[c] = c == BULK && p->bulk ? p->bulk : p->gemm;
-        int form = part->form[c] = find_form(m, part->gemm[c], err);
+        int form = part->form[c] = find_form(m, part->gemm[c], p->i8row, err);
         if (form < 0) return form;
         m->form[form].used[c] = true;
     }

@@ -43,6 +43,7 @@ struct part {
 
 struct act_form {
     const struct cpu_gemm *gemm;
+    bool i8row; /* one scale per row */
     bool used[CLASSES];
 };
 

@@ -431,6 +431,7 @@ int budget_open(struct budget **out, lutra_runtime *rt, const char *path, const 
     if (!b) return no_memory(err);
     b->set = set;
     lutra_model_settings_init(&model, sizeof model);
+    model.zeros = set->zeros;
     int rc = lutra_model_open(&b->model, rt, path, &model, err);
     if (rc == 0) rc = run(b, q, err);
     lutra_session_close(&b->s);

@@ -247,6 +247,7 @@ static int open_model(struct calibration *c, lutra_runtime *rt, const char *path
     lutra_model_settings_init(&set, sizeof set);
     set.progress = c->set->progress;
     set.progress_user = c->set->progress_user;
+    set.zeros = c->set->zeros;
     return model_open_by_piece(&c->model, rt, path, &set, err);
 }
 

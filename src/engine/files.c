@@ -51,14 +51,14 @@ static int type_named(const char *what, const char *name, enum quant_type *type,
 static const struct {
     const char *name;
     int bits;
-} groups[] = {{"W2", 2}, {"W3", 3}, {"W4", 4}};
-enum { N_GROUPS = sizeof groups / sizeof *groups };
+} groups[] = {{"W2", 2}, {"W3", 3}, {"W4", 4}, {"W8", 8}};
+enum { N_GROUPS = sizeof groups / sizeof *groups, N_WRITTEN = 3 /* by a calibration */ };
 
 const char *lutra_quantize_type(int i)
 {
     int n = 0;
     while (weights_mix_at((size_t)n)) n++;
-    if (i < 0 || i >= n + N_GROUPS) return NULL;
+    if (i < 0 || i >= n + N_WRITTEN) return NULL;
     return i < n ? weights_mix_at((size_t)i)->name : groups[i - n].name;
 }
 
@@ -77,18 +77,24 @@ static int mix_named(const char *name, const struct weights_mix **out, struct lu
         err, LUTRA_E_ARGUMENT, "quantize: type '%s' is not known; there are%s", name ? name : "(none)", names);
 }
 
-/* bits 0: the type is none of these. */
-static int read_group(const struct lutra_quantize_settings *set, struct quant_group *group, struct lutra_error *err)
+/* bits 0: the type is none of the first n_known. */
+static int read_group(const char *who, const char *type, int n_known, int size, bool asymmetric,
+    struct quant_group *group, struct lutra_error *err)
 {
-    *group = (struct quant_group){.size = set->group_size ? set->group_size : 128, .symmetric = !set->asymmetric};
-    for (int i = 0; set->type && i < N_GROUPS; i++)
-        if (strcasecmp(set->type, groups[i].name) == 0) group->bits = groups[i].bits;
-    if (!group->bits && (set->group_size || set->asymmetric))
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: only W2, W3 and W4 have groups of a size");
-    if (!group->bits) return 0;
-    if (group->size != 32 && group->size != 64 && group->size != 128 && group->size != -1)
+    *group = (struct quant_group){.size = size ? size : 128, .symmetric = !asymmetric};
+    for (int i = 0; type && i < n_known; i++)
+        if (strcasecmp(type, groups[i].name) == 0) group->bits = groups[i].bits;
+    if (!group->bits && (size || asymmetric))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: only %s have groups of a size", who,
+            n_known > N_WRITTEN ? "W2, W3, W4 and W8" : "W2, W3 and W4");
+    if (group->bits && group->size != 32 && group->size != 64 && group->size != 128 && group->size != -1)
         return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "quantize: groups of %d; there are 32, 64, 128, and -1, whole rows", group->size);
+            err, LUTRA_E_ARGUMENT, "%s: groups of %d; there are 32, 64, 128, and -1, whole rows", who, group->size);
+    return 0;
+}
+
+static int check_group(const struct lutra_quantize_settings *set, struct lutra_error *err)
+{
     if (!set->dry_run && (!set->calibration || set->only_measure))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: %s is written by a calibration", set->type);
     if (set->imatrix || set->n_tensor_type || set->token_embedding_type || set->output_type)
@@ -160,7 +166,8 @@ static int quantize_with(lutra_runtime *runtime, struct weights_quantize_setting
     enum quant_type type = QUANT_F16;
     struct quant_group group;
     TRY(check_settings(set, err));
-    TRY(read_group(set, &group, err));
+    TRY(read_group("quantize", set->type, N_WRITTEN, set->group_size, set->asymmetric, &group, err));
+    if (group.bits) TRY(check_group(set, err));
     if (group.bits)
         q->group = &group;
     else if (!q->copy && !(set->budget > 0))
@@ -206,6 +213,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     q.allow_requantize = set.allow_requantize;
     q.leave_output = set.leave_output_tensor;
     q.dry_run = set.dry_run;
+    TRY(weights_zeros_named(set.zeros, &q.zeros, err));
     q.parallel = runtime_parallel;
     q.parallel_user = runtime;
     q.progress = report;
@@ -232,7 +240,12 @@ int lutra_make_model(
     w.progress_user = &progress;
     w.log = runtime->log.fn;
     w.log_user = runtime->log.user;
-    TRY(type_named("make-model", set.type, &w.type, err));
+    struct quant_group group;
+    TRY(read_group("make-model", set.type, N_GROUPS, set.group_size, set.asymmetric, &group, err));
+    if (group.bits)
+        w.group = &group;
+    else
+        TRY(type_named("make-model", set.type, &w.type, err));
     return weights_make_model(path, &w, err);
 }
 
@@ -312,6 +325,9 @@ static json_t *lacks_json(const struct weights *w)
     struct text_vocab *vocab;
     struct lutra_error why;
     json_t *list = json_array();
+    if (weights_kv_find(w, "lutra.zeros.undecided"))
+        add_sentence(
+            list, "whether its zeros are stored less one cannot be told (lutra.zeros): --zeros v1 or v2 says it");
     model_tell_lacks(w, add_sentence, list);
     if (vocab_read(&vocab, w, &why) < 0) add_sentence(list, why.what);
     text_vocab_close(&vocab);
@@ -322,7 +338,7 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
 {
     struct weights *w;
     *json = NULL;
-    TRY(weights_open(&w, path, err));
+    TRY(weights_open_as(&w, path, WEIGHTS_ZEROS_ANY, err));
     json_t *metadata = json_object(), *tensors = json_array();
     for (size_t i = 0; i < weights_kv_count(w); i++) {
         const struct weights_kv *kv = weights_kv_at(w, i);

@@ -244,7 +244,9 @@ static void warn_of_label(const struct lutra_model *m)
 static int open_all(
     struct lutra_model *m, const char *path, const struct lutra_model_settings *set, struct lutra_error *err)
 {
-    TRY(weights_open(&m->weights, path, err));
+    enum weights_zeros zeros;
+    TRY(weights_zeros_named(set->zeros, &zeros, err));
+    TRY(weights_open_as(&m->weights, path, zeros, err));
     warn_of_label(m);
     if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */
     TRY(vocab_read(&m->vocab, m->weights, err));

@@ -33,6 +33,7 @@ struct arch {
     bool one_norm;               /* one norm before attention and feed-forward, which read it side by side */
     bool two_ropes;              /* layers with windows have a rotation of their own */
     bool sub_norms;              /* before attention's output matrix and before ffn_down */
+    bool i8row;                 /* ternary matrices of layers were trained with inputs in int8, one scale per row */
     const char *keys[ARCH_KEYS]; /* that `read` takes care of, and that ask for what others lack */
     /* Its own keys, after those of all; or NULL. */
     int (*read)(const struct reader *r, struct lutra_error *err);

@@ -68,6 +68,14 @@ static int norm(struct model *m, int layer, const char *name, int in, int out, s
     return model_vector(m, full, m->hp.d_model, true, &op->norm.bias, err);
 }
 
+/* A part of a layer's matmul.  Matrices of floats are no ternary ones, whatever their values. */
+static void add_part(const struct model *m, struct op *op, struct weight *weight, const float *bias, int out)
+{
+    enum quant_type type = weight->tensor.type;
+    weight->i8row = m->arch->i8row && (type == QUANT_TQ2_0 || type == QUANT_TQ1_0 || type == QUANT_Q2_0);
+    op_add_part(op, weight, bias, out);
+}
+
 /* One part of a matmul: `blk.layer.base.weight` with an optional or required bias. */
 static int part(
     struct model *m, struct op *op, const char *base, int n_in, int n_out, bool bias, int out, struct lutra_error *err)
@@ -79,7 +87,7 @@ static int part(
     TRY(model_matrix(m, named(name, op->layer, suffix), n_in, n_out, WEIGHT_MATMUL, &weight, err));
     snprintf(suffix, sizeof suffix, "%s.bias", base);
     TRY(model_vector(m, named(name, op->layer, suffix), n_out, !bias, &vector, err));
-    op_add_part(op, weight, vector, out);
+    add_part(m, op, weight, vector, out);
     return 0;
 }
 
@@ -91,7 +99,7 @@ static int slice(struct model *m, struct op *op, const char *base, int n_in, int
     struct weight *weight;
     snprintf(suffix, sizeof suffix, "%s.weight", base);
     TRY(model_slice(m, named(name, op->layer, suffix), n_in, n_all, first, n_out, &weight, err));
-    op_add_part(op, weight, NULL, out);
+    add_part(m, op, weight, NULL, out);
     return 0;
 }
 

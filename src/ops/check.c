@@ -95,6 +95,8 @@ static int check_weight(const struct check *c, int i, int64_t n_in, int64_t n_ou
     if (!w) return refuse(c, "weight %d is not there", i);
     const struct tensor *t = &w->tensor;
     if ((w->use & use) != use) return refuse(c, "tensor '%s' is not meant for it", t->name);
+    if (w->i8row && (t->type == QUANT_F32 || t->type == QUANT_F16 || t->type == QUANT_BF16))
+        return refuse(c, "tensor '%s' is of floats, whose inputs are not rounded", t->name);
     if (t->ne[0] == n_in && t->ne[1] == n_out) return 0;
     return refuse(c, "tensor '%s' has %lld inputs and %lld outputs, not %lld and %lld", t->name, (long long)t->ne[0],
         (long long)t->ne[1], (long long)n_in, (long long)n_out);

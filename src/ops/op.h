@@ -44,6 +44,7 @@ struct device;
 struct weight {
     struct tensor tensor;  /* source: [n_out][n_in] */
     int use;               /* set of WEIGHT_*: a tied embedding is both */
+    bool i8row;            /* no floats: what OP_MATMUL multiplies it with is rounded first, by ref_round_row */
     struct packed *packed; /* owned by the device that prepared it; NULL before */
     size_t packed_bytes;   /* that a product with all of it reads; 0: those of the source */
     struct device *device; /* that device */

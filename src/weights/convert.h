@@ -48,6 +48,7 @@ struct weights_quantize_settings {
     const char *imatrix_path;      /* goes into the metadata beside it */
     /* NULL, or the output is a folder whose layers become groups (weights/groups.h): no mix, nor what changes it. */
     const struct quant_group *group;
+    enum weights_zeros zeros; /* how the input is read */
     /* A tensor's bytes in a type, made elsewhere, valid until the next call; NULL: none, it is converted here.  Or no
      * such function. */
     int (*ready)(void *user, const struct tensor *t, enum quant_type type, const void **bytes, struct lutra_error *err);

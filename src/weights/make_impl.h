@@ -8,12 +8,20 @@
 #include "weights/gguf_write.h"
 #include "weights/make_model.h"
 
+#include <jansson.h>
+
 enum { MAKE_MIN_VOCAB = 512 };
 
 /* Puts the tokenizer.* keys of a made vocabulary; n_vocab >= MAKE_MIN_VOCAB.  The writer's own failures stick. */
 int make_vocab(struct weights_writer *w, const char *arch, uint32_t n_vocab, struct lutra_error *err);
+/* The same as a folder has it: tokenizer.json and tokenizer_config.json, to be released. */
+int make_vocab_json(const char *arch, uint32_t n_vocab, json_t **tokenizer, json_t **config, struct lutra_error *err);
 /* Puts those of another file. */
 int make_vocab_copy(struct weights_writer *w, const struct weights *from);
+
+/* What weights_make_model does where there are groups; `shape` with the overrides applied. */
+int make_folder(const char *path, const struct weights_make_settings *s, const struct weights_shape *shape,
+    struct lutra_error *err);
 
 /* What files of an architecture hold beside the plain block's tensors and keys. */
 enum {

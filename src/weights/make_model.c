@@ -374,8 +374,11 @@ int weights_make_model(const char *path, const struct weights_make_settings *set
     struct make m = {.s = settings, .err = err};
     struct weights *tokenizer = NULL;
     int rc = settle(&m, &tokenizer);
-    if (rc == 0) rc = weights_writer_open(&m.out, path, err);
-    if (rc == 0) {
+    if (rc == 0 && settings->group)
+        rc = make_folder(path, settings, &m.shape, err);
+    else if (rc == 0)
+        rc = weights_writer_open(&m.out, path, err);
+    if (rc == 0 && m.out) {
         rc = make_file(&m, tokenizer);
         /* A writer's failure is described by commit; any other is in *err already. */
         if (rc == 0 || weights_writer_status(m.out) < 0) rc = weights_writer_commit(&m.out, err);

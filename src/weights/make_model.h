@@ -22,6 +22,7 @@
 #ifndef LUTRA_WEIGHTS_MAKE_MODEL_H
 #define LUTRA_WEIGHTS_MAKE_MODEL_H
 
+#include "quant/weighted.h"
 #include "weights/convert.h"
 
 struct weights_shape {
@@ -42,6 +43,9 @@ const struct weights_shape *weights_shape_find(const char *name);
 struct weights_make_settings {
     const char *shape;
     enum quant_type type;
+    const struct quant_group
+        *group; /* in place of a type: a Hugging Face folder whose layers have GPTQ's codes of 2, 3,
+                                      * 4 or 8 bits, of llama, qwen2 and qwen3; or NULL */
     uint64_t seed;
     bool outliers;         /* 4 inputs of each ffn_down at about 1000 times the usual size: their ffn_up rows are
                             * scaled by 1000 and their ffn_down columns by 1/32 */
@@ -59,7 +63,8 @@ struct weights_make_settings {
 struct weights_make_settings weights_make_default(void);
 
 /* Streams the file; memory: about 25 MB plus the header, whatever the shape.  The file appears whole or not at all.
- * Errors: LUTRA_E_ARGUMENT (unknown shape or type, n_vocab too small), those of the writer, LUTRA_E_CANCELLED. */
+ * Errors: LUTRA_E_ARGUMENT (unknown shape or type, n_vocab too small), those of the writer, LUTRA_E_CANCELLED;
+ * of groups also LUTRA_E_UNSUPPORTED (another architecture, rows that are no whole groups, outliers, a tokenizer). */
 int weights_make_model(const char *path, const struct weights_make_settings *settings, struct lutra_error *err);
 
 /* Llama 3.1's scaling of the rotation: long waves are stretched, short ones stay, with a ramp between. */

@@ -4,7 +4,7 @@
  */
 #include "weights/make_impl.h"
 
-#include "weights/weights_impl.h"
+#include "weights/folder/folder_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,23 +99,60 @@ static void write_vocab(struct weights_writer *w, const struct vocab *v, bool ll
     weights_writer_put_str(w, "tokenizer.chat_template", chat_template);
 }
 
+static void vocab_close(struct vocab *v)
+{
+    free(v->token);
+    free(v->type);
+    free(v->text);
+}
+
+static int vocab_open(struct vocab *v, bool llama, uint32_t n, struct lutra_error *err)
+{
+    *v = (struct vocab){.n = n};
+    v->token = calloc(n, sizeof *v->token);
+    v->type = calloc(n, sizeof *v->type);
+    v->text = malloc((size_t)n * TEXT_BYTES);
+    if (v->token && v->type && v->text) {
+        fill(v, llama ? llama_specials : qwen_specials, llama ? 5 : 3);
+        return 0;
+    }
+    vocab_close(v);
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "make-model: no memory for %u tokens", (unsigned)n);
+}
+
 int make_vocab(struct weights_writer *w, const char *arch, uint32_t n_vocab, struct lutra_error *err)
 {
     bool llama = strcmp(arch, "llama") == 0;
-    struct vocab v = {.n = n_vocab};
-    v.token = calloc(n_vocab, sizeof *v.token);
-    v.type = calloc(n_vocab, sizeof *v.type);
-    v.text = malloc((size_t)n_vocab * TEXT_BYTES);
-    int rc = 0;
-    if (!v.token || !v.type || !v.text) {
-        rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "make-model: no memory for %u tokens", (unsigned)n_vocab);
-    } else {
-        fill(&v, llama ? llama_specials : qwen_specials, llama ? 5 : 3);
-        write_vocab(w, &v, llama);
+    struct vocab v;
+    TRY(vocab_open(&v, llama, n_vocab, err));
+    write_vocab(w, &v, llama);
+    vocab_close(&v);
+    return 0;
+}
+
+int make_vocab_json(const char *arch, uint32_t n_vocab, json_t **tokenizer, json_t **config, struct lutra_error *err)
+{
+    bool llama = strcmp(arch, "llama") == 0;
+    json_t *vocab = json_object(), *added = json_array(), *merge = json_array();
+    struct vocab v;
+    int rc = vocab_open(&v, llama, n_vocab, err);
+    for (uint32_t i = 0; rc == 0 && i < n_vocab; i++) {
+        json_t *text = json_stringn(v.token[i].s, v.token[i].n);
+        if (v.type[i] != CONTROL)
+            json_object_set_new(vocab, json_string_value(text), json_integer(i));
+        else
+            json_array_append_new(
+                added, json_pack("{s:i, s:O, s:b, s:b}", "id", (int)i, "content", text, "special", 1, "normalized", 0));
+        json_decref(text);
     }
-    free(v.token);
-    free(v.type);
-    free(v.text);
+    for (int i = 0; i < N_MERGES; i++) json_array_append_new(merge, json_string(merges[i]));
+    *tokenizer = json_pack("{s:s, s:o, s:o, s:{s:s}, s:{s:s, s:b, s:o, s:o}}", "version", "1.0", "added_tokens", added,
+        "pre_tokenizer", folder_split_json(llama ? "llama-bpe" : "qwen2"), "decoder", "type", "ByteLevel", "model",
+        "type", "BPE", "ignore_merges", llama, "vocab", vocab, "merges", merge);
+    const char *const *special = llama ? llama_specials : qwen_specials;
+    *config = json_pack("{s:b, s:s, s:s, s:s}", "add_bos_token", llama, "bos_token", special[0], "eos_token",
+        special[1], "chat_template", chat_template);
+    if (rc == 0) vocab_close(&v);
     return rc;
 }
 

@@ -184,7 +184,30 @@ static int open_file(struct weights *w, struct lutra_error *err)
     return foreign_open(w, err);
 }
 
+int weights_zeros_named(const char *name, enum weights_zeros *out, struct lutra_error *err)
+{
+    *out = WEIGHTS_ZEROS_BY_DATA;
+    if (!name) return 0;
+    *out = strcmp(name, "v2") == 0 ? WEIGHTS_ZEROS_V2 : WEIGHTS_ZEROS_V1;
+    if (*out == WEIGHTS_ZEROS_V2 || strcmp(name, "v1") == 0) return 0;
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "zeros '%s'; there are v1 and v2", name);
+}
+
+/* A folder's key says how zeros are read; of a file it would be what the folder had that it was made of. */
+static int check_zeros(const struct weights *w, enum weights_zeros zeros, struct lutra_error *err)
+{
+    if (zeros != WEIGHTS_ZEROS_V1 && zeros != WEIGHTS_ZEROS_V2) return 0;
+    if (w->source && gguf_kv_find(&w->file[0], "lutra.zeros")) return 0;
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: --zeros v%d: no folder with layers of GPTQ", w->file[0].label,
+        zeros == WEIGHTS_ZEROS_V1 ? 1 : 2);
+}
+
 int weights_open(struct weights **out, const char *path, struct lutra_error *err)
+{
+    return weights_open_as(out, path, WEIGHTS_ZEROS_BY_DATA, err);
+}
+
+int weights_open_as(struct weights **out, const char *path, enum weights_zeros zeros, struct lutra_error *err)
 {
     *out = NULL;
     struct weights *w = calloc(1, sizeof *w);
@@ -199,7 +222,8 @@ int weights_open(struct weights **out, const char *path, struct lutra_error *err
     w->n_file = 1;
     struct stat st;
     bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if ((rc = is_folder ? folder_open(w, err) : open_file(w, err)) < 0) goto fail;
+    if ((rc = is_folder ? folder_open(w, zeros, err) : open_file(w, err)) < 0) goto fail;
+    if ((rc = check_zeros(w, zeros, err)) < 0) goto fail;
     if ((rc = index_tensors(w, err)) < 0) goto fail;
     if ((rc = foreign_scale(w, err)) < 0) goto fail;
     *out = w;

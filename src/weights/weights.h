@@ -36,6 +36,19 @@ struct weights;
  * opens all shards beside it; metadata comes from the first. */
 int weights_open(struct weights **out, const char *path, struct lutra_error *err);
 
+/* How GPTQ's layers store their zeros (docs/FORMATS.md). */
+enum weights_zeros {
+    WEIGHTS_ZEROS_BY_DATA, /* as their codes say; LUTRA_E_UNSUPPORTED where these do not */
+    WEIGHTS_ZEROS_V1,      /* less one */
+    WEIGHTS_ZEROS_V2,      /* as they are */
+    WEIGHTS_ZEROS_ANY,     /* by the data, else by the label: to be looked at, not to be run */
+};
+/* Of "v1" and "v2"; NULL: by the data.  LUTRA_E_ARGUMENT. */
+int weights_zeros_named(const char *name, enum weights_zeros *out, struct lutra_error *err);
+
+/* The same, where layers of GPTQ are read as told.  LUTRA_E_ARGUMENT: V1 or V2, and the model has no such layers. */
+int weights_open_as(struct weights **out, const char *path, enum weights_zeros zeros, struct lutra_error *err);
+
 /* Unmaps and frees; sets *w to NULL; NULL is allowed. */
 void weights_close(struct weights **w);
 

@@ -98,7 +98,7 @@ int model_file_map(struct model_file *file, const char *path, struct lutra_error
 void model_file_close(struct model_file *file);
 
 /* Fills in w->file and w->derived from the Hugging Face folder w->path (folder/). */
-int folder_open(struct weights *w, struct lutra_error *err);
+int folder_open(struct weights *w, enum weights_zeros zeros, struct lutra_error *err);
 void folder_close(struct weights *w);
 
 /* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls

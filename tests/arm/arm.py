@@ -70,7 +70,7 @@ def digest(out, native):
         if len(got.splitlines()) != len(expected.splitlines()):
             sys.exit(f"{cpu}: other weight types than here")
     n = len(expected.splitlines()) - len(X86_ONLY)
-    print(f"{n} weight types: the same bits on {len(LEVELS)} Arm processors and here; without kernels there:", *X86_ONLY)
+    print(f"{n} digests: the same bits on {len(LEVELS)} Arm processors and here; without kernels there:", *X86_ONLY)
 
 
 def symbol_sizes(binary):

@@ -131,7 +131,7 @@ static void set_rows(struct work *w, size_t n_row)
     w->out = guard(n_row * w->n_out * sizeof(float), 0);
     for (size_t r = 0; r < n_row; r++) {
         for (int i = 0; i < N_IN; i++) x[i] = random_normal(&seed);
-        w->gemm->act_row(x, N_IN, r, n_row, w->act.data);
+        w->gemm->act_row(x, N_IN, r, n_row, 0, w->act.data);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One line per weight type: its numerics class and a hash of what its best kernel computes on fixed numbers.  Kernels
- * of one class give the same bits on every processor, so the lines of two machines must be equal (tests/arm compares
+ * One line per weight type: its numerics class and a hash of what its best kernel computes on fixed numbers; of ternary
+ * types another of class i8row.  Kernels of one class give the same bits on every processor, so the lines of two machines must be equal (tests/arm compares
  * them).  The numbers are made without libm, whose results differ in the last place.
  */
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "checkkern.h"
+#include "cpu/layout.h"
 #include "quant/quant.h"
 
 enum { N_OUT = 37, N_IN = 768, N_ROW = 13 };
@@ -26,7 +27,7 @@ static uint64_t hash_of(const uint8_t *p, size_t n)
     return h;
 }
 
-static uint64_t digest(const struct cpu_gemm *g)
+static uint64_t digest(const struct cpu_gemm *g, bool i8row)
 {
     const struct quant_info *q = quant_info_of(g->type);
     size_t row_bytes = N_IN / q->block_elems * q->block_bytes;
@@ -44,7 +45,7 @@ static uint64_t digest(const struct cpu_gemm *g)
     g->pack(g, src, N_OUT, N_IN, 0, (N_OUT + (size_t)g->mr - 1) / (size_t)g->mr, packed.data);
     for (size_t r = 0; r < N_ROW; r++) {
         for (int i = 0; i < N_IN; i++) x[i] = number(&state);
-        g->act_row(x, N_IN, r, N_ROW, act.data);
+        g->act_row(x, N_IN, r, N_ROW, i8row ? cpu_row_max(x, N_IN) : 0, act.data);
     }
     struct cpu_gemm_args a = {.gemm = g,
         .packed = packed.data,
@@ -68,6 +69,10 @@ void print_digests(const struct cpu_kernels *k)
 {
     for (int i = 0; i < QUANT_TYPE_END; i++) {
         const struct cpu_gemm *g = &k->gemm[i];
-        if (g->run) printf("%s %s %016llx\n", quant_info_of(g->type)->name, g->numerics, (unsigned long long)digest(g));
+        if (!g->run) continue;
+        const char *name = quant_info_of(g->type)->name;
+        printf("%s %s %016llx\n", name, g->numerics, (unsigned long long)digest(g, false));
+        if (g->type == QUANT_TQ1_0 || g->type == QUANT_TQ2_0 || g->type == QUANT_Q2_0)
+            printf("%s i8row %016llx\n", name, (unsigned long long)digest(g, true));
     }
 }

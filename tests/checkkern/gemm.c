@@ -9,6 +9,7 @@
  * most 2^-8 of it:
  *     |new - ref| <= 2.01 * 2^-8 sum over k of |w| |x|  +  16 (n_in + 4) 2^-24 sum over k of |w| |x|
  * and because that is 100 times what happens with random numbers, its RMS is bounded, too (compare_rms).
+ * Activations with one scale per row (class i8row) are compared with products of the rounded ones: the second term.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,10 +17,11 @@
 
 #include "base/f16.h"
 #include "checkkern.h"
+#include "cpu/layout.h"
 #include "ops/ref/ref.h"
 #include "quant/quant.h"
 
-enum { MAX_ROWS = 66, TILE_INPUTS = 256, LANES = 16 };
+enum { MAX_ROWS = 66, TILE_INPUTS = 256 };
 
 /* How the inputs of a case are made. */
 enum kind { RANDOM, OUTLIERS, WORST_POSITIVE, WORST_NEGATIVE, INTEGERS, KINDS };
@@ -30,6 +32,7 @@ struct problem {
     const struct cpu_gemm *gemm;
     size_t n_out, n_in, n_row, row_bytes;
     enum kind kind;
+    bool i8row;
     uint8_t *src; /* file rows */
     float *w;     /* [n_out][n_in] dequantized */
     float *x;     /* [n_row][n_in] */
@@ -214,7 +217,10 @@ static void run_rows(struct tally *t, const struct problem *p, size_t first, siz
     size_t panels = (p->n_out + (size_t)g->mr - 1) / (size_t)g->mr, stride = p->n_out + 3;
     struct guarded act = guard(g->act_bytes(p->n_in, n), 0xff), y = guard(n * stride * sizeof(float), 0x55);
     struct guarded work = guard(g->work_bytes, 0x7f);
-    for (size_t r = 0; r < n; r++) g->act_row(p->x + (first + r) * p->n_in, p->n_in, r, n, act.data);
+    for (size_t r = 0; r < n; r++) {
+        const float *x = p->x + (first + r) * p->n_in;
+        g->act_row(x, p->n_in, r, n, p->i8row ? cpu_row_max(x, p->n_in) : 0, act.data);
+    }
     for (size_t part = 0; part < parts; part++) {
         size_t panel = panels * part / parts, last = panels * (part + 1) / parts;
         if (panel == last) continue;
@@ -260,7 +266,7 @@ static double bound_of(const struct problem *p, const float *w, const float *x)
             weights += fabs(w[i]);
             magnitude += fabs((double)w[i] * x[i]);
         }
-        if (p->gemm->act_group) rounding += weights * max / 127 * 0.5001;
+        if (p->gemm->act_group && !p->i8row) rounding += weights * max / 127 * 0.5001;
         magnitude += p->gemm->act_group ? weights * max / 127 : 0;
     }
     /* Formats with a minimum cancel code against it: their terms are larger than |w| by a bounded factor. */
@@ -335,6 +341,32 @@ static void check_case(struct tally *t, const struct cpu_gemm *g, const struct c
     close_problem(&p);
 }
 
+/* Rounds rows to int8, x = code * scale, in f32 as kernels do: a code must not depend on who rounds. */
+static void round_rows(const struct problem *p)
+{
+    for (size_t r = 0; r < p->n_row; r++) {
+        float *x = p->x + r * p->n_in, max = 1e-5f;
+        for (size_t k = 0; k < p->n_in; k++) max = fmaxf(max, fabsf(x[k]));
+        for (size_t k = 0; k < p->n_in; k++) x[k] = rintf(x[k] * (127 / max)) * (max / 127);
+    }
+}
+
+/* One scale per row: products of the rounded activations, which a scale per group would not give. */
+static void check_i8row(
+    struct tally *t, const struct cpu_gemm *g, size_t n_out, size_t n_in, size_t n_row, enum kind kind, uint64_t *seed)
+{
+    struct problem p = open_problem(g, n_out, n_in, n_row, kind, seed);
+    float *out = take(n_row * n_out * sizeof(float));
+    p.i8row = true;
+    check_pack(t, &p);
+    run_rows(t, &p, 0, n_row, 2, out);
+    round_rows(&p);
+    compare_reference(t, &p, out);
+    expect(t, g->name, unguard(&p.packed), "pack wrote outside %zu x %zu", n_out, n_in);
+    free(out);
+    close_problem(&p);
+}
+
 /* Rows alone, and in every batch of 1 .. 66 (quick: 1 .. 18 and some), have the same bits. */
 static void check_invariance(struct tally *t, const struct cpu_gemm *g, bool quick, uint64_t *seed)
 {
@@ -383,6 +415,11 @@ void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm
     }
     /* So long and so many rows that a kernel may take them in several passes. */
     check_case(t, g, lower, 17, (o->quick ? 6 : 42) * TILE_INPUTS, 70, RANDOM, &state);
+    for (int kind = 0; g->act_group && kind < KINDS; kind++) {
+        size_t n_row = (size_t[]){1, 6, 8, 13, 70}[kind];
+        check_i8row(t, g, 50, q->block_elems == QUANT_SUPER ? 768 : 640, n_row, (enum kind)kind, &state);
+        check_i8row(t, g, 17, 1536, n_row + 2, (enum kind)kind, &state);
+    }
     check_invariance(t, g, o->quick, &state);
     check_refusals(t, g);
 }

@@ -69,6 +69,13 @@ expect_code 0 'run a made model'
 lutra make-model -o "$WORK/tiny2.gguf" --shape qwen2.5-0.5b --type Q4_0 --layers 1
 expect_same "$WORK/tiny.gguf" "$WORK/tiny2.gguf" 'equal seeds give equal files'
 rm -f "$WORK"/tiny*.gguf
+lutra make-model -o "$WORK/groups" --shape tiny-qwen2 --type W2 --group-size 64 --asymmetric
+expect_code 0 'make-model of groups'
+lutra run -m "$WORK/groups" -no-cnv -n 3 -p 'hello' -q -c 64
+expect_code 0 'run a made folder'
+lutra make-model -o "$WORK/groups8" --shape tiny-qwen2 --type Q4_0 --group-size 64
+expect_code 1 'groups of a type that has none'
+[ -e "$WORK/groups8" ] && fail 'a refused folder is there'
 
 lutra imatrix -m "$MODEL" -p "$QUESTION $QUESTION" -c 16 --chunks 2 -o "$WORK/im.gguf"
 expect_code 0 imatrix

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""Logits of a small BitNet b1.58 file by the makers' formula, in 64 bits: rows for tiny-logits.txt.
+"""Logits of a small BitNet b1.58 file by the makers' formula, in 64 bits: rows for tiny-logits.txt and test_bitnet.c.
 
-usage: bitnet.py MODEL.gguf N [--as-trained]
+usage: bitnet.py MODEL.gguf N [--as-trained] [--apart=LENGTH]
 
 After token_at(0) .. token_at(N - 1) (tests/unit/engine/engine_fixture.h).  Nothing is shared with the engine.
+--apart: a line after each of them, and every LENGTH of them are a sequence by themselves.
 --as-trained: what goes into a layer's matrices is rounded to 8 bits with one scale per row, as the models were trained
-(transformers' ActQuant); the engine does not do that.
+(transformers' ActQuant); the engine does that with ternary types, and not with floats.
 """
 import array
 import math
@@ -15,7 +16,7 @@ import sys
 
 STRING, ARRAY = 8, 9
 SCALAR = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-F32, F16, TQ2_0 = 0, 1, 35
+F32, F16, TQ2_0, Q2_0 = 0, 1, 35, 42
 
 
 class Gguf:
@@ -63,6 +64,11 @@ class Gguf:
             for b in range(at, at + n * n_row // 256 * 66, 66):
                 (d,) = struct.unpack_from("<e", self.data, b + 64)
                 flat += [d * ((self.data[b + h + i] >> s & 3) - 1) for h in (0, 32) for s in (0, 2, 4, 6) for i in range(32)]
+        elif kind == Q2_0:
+            flat = []
+            for b in range(at, at + n * n_row // 64 * 18, 18):
+                (d,) = struct.unpack_from("<e", self.data, b)
+                flat += [d * ((self.data[b + 2 + i // 4] >> i % 4 * 2 & 3) - 1) for i in range(64)]
         else:
             flat = struct.unpack_from(f"<{n * n_row}{ {F32: 'f', F16: 'e'}[kind] }", self.data, at)
         return [array.array("d", flat[i * n : (i + 1) * n]) for i in range(n_row)]
@@ -78,6 +84,9 @@ class Model:
         self.eps = key("attention.layer_norm_rms_epsilon")
         act = file.key.get(f"{arch}.hidden_activation", "silu" if arch == "bitnet" else "relu2")
         self.act = (lambda x: max(x, 0.0) ** 2) if act == "relu2" else (lambda x: x / (1 + math.exp(-x)))
+        self.forget()
+
+    def forget(self):
         self.cache = [([], []) for _ in range(self.n_layer)]
 
     def norm(self, x, name):
@@ -131,9 +140,14 @@ class Model:
 
 def main():
     model = Model(Gguf(sys.argv[1]), "--as-trained" in sys.argv)
-    for i in range(int(sys.argv[2])):
-        x = model.step((i * 7919 + 13) % 251, i)
-    print(*(f"{v:.6g}" for v in model.logits(x)))
+    n = int(sys.argv[2])
+    apart = next((int(a.split("=")[1]) for a in sys.argv if a.startswith("--apart=")), 0)
+    for i in range(n):
+        if apart and i % apart == 0:
+            model.forget()
+        x = model.step((i * 7919 + 13) % 251, i % (apart or n))
+        if apart or i == n - 1:
+            print(*(f"{v:.6g}" for v in model.logits(x)))
 
 
 main()

@@ -45,17 +45,20 @@ def stream(codes, bits):
 class Layer:
     """Random codes [k][n], zeros and scales [group][n], order of groups; weight (code - zero) x scale."""
 
-    def __init__(self, rng, k, n, bits, group, symmetric, shuffled, zeros=None):
+    def __init__(self, rng, k, n, bits, group, symmetric, shuffled, scale="F16", zeros=None):
         top, half = (1 << bits) - 1, 1 << (bits - 1)
         self.k, self.n, self.bits, self.groups = k, n, bits, k // group
+        self.symmetric, self.shuffled, self.scale_type = symmetric, shuffled, scale
         spread = max(0, half // 4)
         self.zero = [[half if symmetric else max(1, min(top - 1, half + rng.randint(-spread - 1, spread + 1)))
                       for _ in range(n)] for _ in range(self.groups)]
         if not symmetric:
             self.zero[0][0] = half - 1 if self.zero[0][0] != half - 1 else half + 1
+            self.zero[-1][-1] = rng.choice((0, half))
         if zeros:
             self.zero = [[rng.choice(zeros) for _ in range(n)] for _ in range(self.groups)]
-        self.scale = [[f16(rng.choice((-1, 1, 1, 1)) * rng.uniform(0.001, 0.02)) for _ in range(n)]
+        rounded = f16 if scale == "F16" else bf16
+        self.scale = [[rounded(rng.choice((-1, 1, 1, 1)) * rng.uniform(0.001, 0.02)) for _ in range(n)]
                       for _ in range(self.groups)]
         self.order = [i // group for i in range(k)]
         if shuffled:
@@ -69,8 +72,12 @@ class Layer:
                 for j in range(self.n) for i in range(self.k)]
 
 
-def scales_of(layer):
-    return struct.pack("<%de" % (layer.groups * layer.n), *[s for row in layer.scale for s in row])
+def scales_of(layer, turned=False):
+    rows = zip(*layer.scale) if turned else layer.scale
+    values = [s for row in rows for s in row]
+    raw = struct.pack("<%de" % len(values), *values) if layer.scale_type == "F16" else b"".join(
+        struct.pack("<f", s)[2:] for s in values)
+    return layer.scale_type, [layer.n, layer.groups] if turned else [layer.groups, layer.n], raw
 
 
 def gptq(layer, version, with_order):
@@ -78,7 +85,7 @@ def gptq(layer, version, with_order):
     columns = [stream([layer.code[i][j] for i in range(layer.k)], layer.bits) for j in range(layer.n)]
     rows = len(columns[0])
     out = {"qweight": ("I32", [rows, layer.n], words([columns[j][r] for r in range(rows) for j in range(layer.n)])),
-           "scales": ("F16", [layer.groups, layer.n], scales_of(layer))}
+           "scales": scales_of(layer)}
     zeros = []
     for row in layer.zero:
         zeros += stream([(z - (version == 1)) & mask for z in row], layer.bits)
@@ -88,27 +95,38 @@ def gptq(layer, version, with_order):
     return out
 
 
+def tens(layer):
+    """EfficientQAT's 3 bits: ten codes to a word, zeros as they are."""
+    def pack(codes):
+        return [sum(c << (3 * i) for i, c in enumerate(codes[at:at + 10])) for at in range(0, len(codes), 10)]
+    columns = [pack([row[j] for row in layer.code]) for j in range(layer.n)]
+    zeros = [pack(row) for row in layer.zero]
+    return {"qweight": ("I32", [len(columns[0]), layer.n], words([w for row in zip(*columns) for w in row])),
+            "qzeros": ("I32", [layer.groups, len(zeros[0])], words([w for row in zeros for w in row])),
+            "scales": scales_of(layer), "g_idx": ("I32", [layer.k], words(layer.order))}
+
+
 def awq(layer, order=(0, 2, 4, 6, 1, 3, 5, 7)):
     def pack(row):
         return [sum(row[c + order[i]] << (4 * i) for i in range(8)) for c in range(0, len(row), 8)]
     return {"qweight": ("I32", [layer.k, layer.n // 8], words([w for row in layer.code for w in pack(row)])),
             "qzeros": ("I32", [layer.groups, layer.n // 8], words([w for row in layer.zero for w in pack(row)])),
-            "scales": ("F16", [layer.groups, layer.n], scales_of(layer))}
+            "scales": scales_of(layer)}
 
 
-def compressed(layer, symmetric, with_order):
+def compressed(layer, symmetric, with_order, unset=False):
+    """unset: an order is there, and is none."""
     rows = [stream([layer.code[i][j] for i in range(layer.k)], layer.bits) for j in range(layer.n)]
-    scales = [layer.scale[g][j] for j in range(layer.n) for g in range(layer.groups)]
     out = {"weight_packed": ("I32", [layer.n, len(rows[0])], words([w for row in rows for w in row])),
-           "weight_scale": ("F16", [layer.n, layer.groups], struct.pack("<%de" % len(scales), *scales)),
+           "weight_scale": scales_of(layer, True),
            "weight_shape": ("I64", [2], struct.pack("<2q", layer.n, layer.k))}
     if not symmetric:
         columns = [stream([layer.zero[g][j] for j in range(layer.n)], layer.bits) for g in range(layer.groups)]
         height = len(columns[0])
         out["weight_zero_point"] = ("I32", [height, layer.groups],
                                     words([columns[g][r] for r in range(height) for g in range(layer.groups)]))
-    if with_order:
-        out["weight_g_idx"] = ("I32", [layer.k], words(layer.order))
+    if with_order or unset:
+        out["weight_g_idx"] = ("I32", [layer.k], words(layer.order if with_order else [0xffffffff] * layer.k))
     return out
 
 
@@ -139,7 +157,7 @@ def bitnet(layer, stride=True):
             "weight_scale": ("BF16", [1], struct.pack("<f", layer.scale)[2:])}
 
 
-def save(folder, tensors, config):
+def save(folder, tensors, config, **more):
     os.makedirs(folder, exist_ok=True)
     header, data = {}, b""
     for name, (dtype, shape, raw) in tensors.items():
@@ -151,6 +169,7 @@ def save(folder, tensors, config):
     base = {"architectures": ["LlamaForCausalLM"], "hidden_size": D, "num_hidden_layers": 1, "intermediate_size": FF,
             "num_attention_heads": HEADS, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "vocab_size": VOCAB,
             "hidden_act": "silu", "tie_word_embeddings": True, "rope_theta": 10000.0}
+    base.update(more)
     if config:
         base["quantization_config"] = config
     json.dump(base, open(folder + "/config.json", "w"))
@@ -204,9 +223,9 @@ def tensors_of(path):
             for name, size, offset in infos}
 
 
-def convert(lutra, folder, out):
-    done = subprocess.run([lutra, "quantize", "-q", "--allow-requantize", folder, out, "F32"], capture_output=True,
-                          text=True)
+def convert(lutra, folder, out, *more):
+    done = subprocess.run([lutra, "quantize", "-q", "--allow-requantize", *more, folder, out, "F32"],
+                          capture_output=True, text=True)
     return tensors_of(out) if done.returncode == 0 else done.stderr or "status %d" % done.returncode
 
 
@@ -218,8 +237,8 @@ def rest(rng):
     return out
 
 
-def case(lutra, folder, rng, pack, config, make):
-    """Whether packed and plain layers give the same; or the message of the refusal."""
+def case(lutra, folder, rng, pack, config, make, *more):
+    """Whether packed (opened with options, maybe) and plain layers give the same; or the message of the refusal."""
     layers = {name: make(*size) for name, size in LINEARS.items()}
     same = rest(rng)
     packed, plain = dict(same), dict(same)
@@ -230,8 +249,8 @@ def case(lutra, folder, rng, pack, config, make):
             packed[base + "." + part] = tensor
     save(folder + "/plain", plain, None)
     save(folder + "/packed", packed, config)
-    want, got = convert(lutra, folder + "/plain", folder + "/a.gguf"), convert(lutra, folder + "/packed",
-                                                                               folder + "/b.gguf")
+    want = convert(lutra, folder + "/plain", folder + "/a.gguf")
+    got = convert(lutra, folder + "/packed", folder + "/b.gguf", *more)
     assert not isinstance(want, str), want
     return got if isinstance(got, str) else got == want
 
@@ -240,7 +259,7 @@ def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symme
              zeros=None):
     """`lutra import` of GPTQ."""
     return imported_as(lutra, folder, rng, want, lambda l: change(gptq(l, 2, True)), SAYS_V2, lambda k, m: Layer(
-        rng, k, m, bits, group, symmetric, shuffled, zeros))
+        rng, k, m, bits, group, symmetric, shuffled, zeros=zeros))
 
 
 def held(lutra, folder, rng, want, make):
@@ -347,6 +366,8 @@ def main():
 
         expect("import, 4 bits", imported(lutra, folder, rng, "Q4_0"))
         expect("import, 4 bits, asymmetric", imported(lutra, folder, rng, "Q5_0", symmetric=False))
+        expect("import, zeros of 7 and 8", imported_as(lutra, folder, rng, "Q5_0", lambda l: gptq(l, 2, True), {
+            "quant_method": "gptq", "checkpoint_format": "gptq_v2"}, middle(rng)))
         expect("import, 2 bits", imported(lutra, folder, rng, "Q2_0", bits=2, group=64))
         expect("import, 2 bits, zeros of 1 and 2", imported(lutra, folder, rng, "Q2_0", bits=2, group=64, zeros=(1, 2)))
         expect("import, 2 bits, a zero of 0", imported(lutra, folder, rng, "Q4_0", bits=2, group=64, zeros=(0, 1, 2)))
@@ -356,7 +377,7 @@ def main():
                                          (3, 64, (4,), "W3"), (3, 64, range(8), "W3"), (4, 64, (8,), "Q4_0"),
                                          (4, 64, range(16), "W4"), (4, 32, range(16), "Q5_0")):
             expect("%d bits, groups of %d, zeros of %s: in memory" % (bits, group, zeros), held(
-                lutra, folder, rng, want, lambda k, m: Layer(rng, k, m, bits, group, False, False, zeros)))
+                lutra, folder, rng, want, lambda k, m: Layer(rng, k, m, bits, group, False, False, zeros=zeros)))
         expect("import, 2 bits, groups of 32", imported(lutra, folder, rng, "Q4_0", bits=2))
         expect("import, 8 bits", imported(lutra, folder, rng, "Q8_0", bits=8))
         expect("import, shuffled", imported(lutra, folder, rng, "desc_act", shuffled=True))
@@ -384,6 +405,12 @@ def main():
             tensors["scales"] = (dtype, shape[::-1], raw)
             return tensors
 
+        def narrow(l):
+            tensors = gptq(l, 2, False)
+            dtype, shape, raw = tensors["scales"]
+            tensors["scales"] = (dtype, [shape[0], shape[1] // 2], raw[:len(raw) // 2])
+            return tensors
+
         def beyond(l):
             l.order[3] = l.groups
             return {**gptq(l, 2, False), "g_idx": ("I32", [l.k], words(l.order))}
@@ -395,6 +422,7 @@ def main():
                lambda k, m: Layer(rng, k, m, 4, 32, False, True)), False)
         expect("transposed scales", case(lutra, folder, rng, turned, config, lambda k, m: Layer(
             rng, k, m, 4, 32, False, False)), "do")
+        expect("scales of half the outputs", case(lutra, folder, rng, narrow, config, usual), "do not fit together")
         for part in ("scales", "qzeros"):
             expect("without " + part, case(lutra, folder, rng, without(part, lambda l: gptq(l, 1, True)), config,
                                            usual),
@@ -406,10 +434,46 @@ def main():
         expect("AWQ gemv", case(lutra, folder, rng, awq, {"quant_method": "awq", "version": "gemv"}, usual), "'gemv'")
         expect("another method", case(lutra, folder, rng, awq, {"quant_method": "bitsandbytes"}, usual),
                "'bitsandbytes'")
-        expect("codes spread around half a code", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config,
-                                                       half_way(
-            rng)), "cannot be told")
+
+        # Zeros that the data do not tell: refused without --zeros, shown by inspect; and files without any.
+        def told(*more):
+            return case(lutra, folder, rng, lambda l: gptq(l, 2, False), config, half_way(rng), *more)
+
+        def said(command, *arguments):
+            done = subprocess.run([lutra, command, *arguments], capture_output=True, text=True)
+            return done.stderr if done.returncode else done.stdout
+
+        packed, plain, out = folder + "/packed", folder + "/plain", folder + "/out.gguf"
+        expect("codes spread around half a code", told(), "--zeros v1 or v2 says it")
+        expect("the same, by run", said("run", "-m", packed, "-p", "a"), "--zeros v1 or v2 says it")
+        expect("the same, shown", said("inspect", packed), "cannot be told (lutra.zeros): --zeros v1 or v2 says it")
+        expect("the same, its figures", said("inspect", packed, "--kv", "lutra.zeros"),
+               "undecided 7; mean code as v1 -0.")
+        expect("read as it is", told("--zeros", "v2"))
+        expect("read otherwise", told("--zeros", "v1"), False)
+        expect("by run", "--zeros" in said("run", "-m", packed, "-p", "a", "-n", "1", "--zeros", "v1"), False)
+        expect("imported", said("import", "--zeros", "v2", packed, out), "out.gguf")
+        expect("imported, its values", convert(lutra, out, out + "2") == convert(lutra, plain, out + "2"))
+        expect("data that tell, read otherwise", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config, usual,
+                                                      "--zeros", "v1"), False)
+        for what, pack, method in (("AWQ", awq, {"quant_method": "awq"}), ("compressed-tensors", lambda l: compressed(
+                l, False, False), {"quant_method": "compressed-tensors", "format": "pack-quantized"})):
+            expect("--zeros, " + what, case(lutra, folder, rng, pack, method, usual, "--zeros", "v1"),
+                   "--zeros v1: no folder with layers of GPTQ")
+        for path in (plain, out):
+            expect("--zeros, " + path, convert(lutra, path, out + "2", "--zeros", "v2"),
+                   "--zeros v2: no folder with layers of GPTQ")
     print("%d cases" % n)
+
+
+def middle(rng):
+    """Layers of which only the least zeros and the largest codes are too far apart for a signed number of 4 bits."""
+    def make(k, m):
+        layer = Layer(rng, k, m, 4, 32, False, False)
+        layer.zero = [[rng.choice((7, 8)) for _ in row] for row in layer.zero]
+        layer.code = [[rng.choice((0, 15)) if rng.random() < 0.1 else 8 for _ in row] for row in layer.code]
+        return layer
+    return make
 
 
 def half_way(rng):

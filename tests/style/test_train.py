@@ -117,5 +117,20 @@ class Likelihood(unittest.TestCase):
             self.assertAlmostEqual(a, b, delta=1e-3)
 
 
+class Attention(unittest.TestCase):
+    def test_written_out_gradients_are_autograd_s(self):
+        """300 tokens: two whole blocks of queries and a part; groups of two heads."""
+        torch.manual_seed(1)
+        model = Model(argparse.Namespace(d=64, layers=2, heads=4, kv=2, ff=96, vocab=97))
+        text = torch.randint(0, 97, (2, 301))
+        seen = []
+        for mask in (None, torch.full((300, 300), float("-inf")).triu(1)):
+            model.zero_grad()
+            logits = model.logits(model.hidden(text[:, :-1], mask))
+            torch.nn.functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten()).backward()
+            seen.append(torch.cat([logits.detach().flatten()] + [p.grad.flatten() for p in model.parameters()]))
+        self.assertLess((seen[0] - seen[1]).norm(), 1e-5 * seen[1].norm())
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -31,6 +31,43 @@ def rope(x, cos, sin):  # rotate-half ("NEOX") order, as Qwen2
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
+class Causal(torch.autograd.Function):
+    """Attention of tokens over themselves and those before them, in the type of its arguments: queries [rows][kv
+    heads][heads of a group][tokens][dim], keys and values [rows][kv heads][tokens][dim].  A block of queries
+    sees no key behind its last, and only what softmax gave is kept for the way back: less to write than autograd's."""
+
+    @staticmethod
+    def blocks(t):
+        return ((s, min(s + ROWS, t)) for s in range(0, t, ROWS))
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        t, hd = q.shape[-2:]
+        out, kept = torch.empty_like(q), []
+        later = torch.full((ROWS, ROWS), float("-inf"), dtype=q.dtype, device=q.device).triu(1)
+        for s, e in Causal.blocks(t):
+            # the heads of one group lie behind one another, so each group is one matrix product
+            a = (q[..., s:e, :].flatten(2, 3) * hd ** -0.5) @ k[:, :, :e].transpose(-1, -2)
+            a.view(*q.shape[:3], e - s, e)[..., s:] += later[:e - s, :e - s]
+            kept.append(torch._softmax(a, -1, False))
+            out[..., s:e, :] = (kept[-1] @ v[:, :, :e]).view_as(out[..., s:e, :])
+        ctx.save_for_backward(q, k, v, *kept)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, *kept = ctx.saved_tensors
+        t, hd = q.shape[-2:]
+        dq, dk, dv = torch.empty_like(q), torch.zeros_like(k, dtype=torch.float), torch.zeros_like(v, dtype=torch.float)
+        for (s, e), p in zip(Causal.blocks(t), kept):
+            g = grad[..., s:e, :].flatten(2, 3)
+            dv[:, :, :e] += p.transpose(-1, -2) @ g
+            d = torch._softmax_backward_data(g @ v[:, :, :e].transpose(-1, -2), p, -1, p.dtype)
+            dq[..., s:e, :] = (d @ k[:, :, :e] * hd ** -0.5).view_as(dq[..., s:e, :])
+            dk[:, :, :e] += d.transpose(-1, -2) @ (q[..., s:e, :].flatten(2, 3) * hd ** -0.5)
+        return dq, dk.to(k.dtype), dv.to(v.dtype)
+
+
 class Block(nn.Module):
     def __init__(self, c):
         super().__init__()
@@ -69,8 +106,11 @@ class Block(nn.Module):
             keys, values, n = past
             keys[:, :, n:n + t], values[:, :, n:n + t] = k, v
             k, v = keys[:, :, :n + t], values[:, :, :n + t]
-        a = torch.cat([self.attend(q[:, :, s:s + ROWS], k[:, :, :k.shape[2] - max(0, t - s - ROWS)],
-                                   v, mask[..., s:s + ROWS, :]) for s in range(0, t, ROWS)], 2)
+        if mask is None:
+            a = Causal.apply(q.reshape(b, self.kv, -1, t, self.hd).to(v.dtype), k.to(v.dtype), v).flatten(1, 2)
+        else:
+            a = torch.cat([self.attend(q[:, :, s:s + ROWS], k[:, :, :k.shape[2] - max(0, t - s - ROWS)],
+                                       v, mask[..., s:s + ROWS, :]) for s in range(0, t, ROWS)], 2)
         a = a.transpose(1, 2).reshape(b, t, d)
         x = x + self.o(self.kind.rounded(self.attn_sub_norm(a)) if self.kind.sub_norms else a)
         y = self.kind.rounded(self.ffn_norm(x))
@@ -132,8 +172,6 @@ class Model(nn.Module):
         n, t = (past[0][2] if past else 0), ids.shape[1]
         cos, sin = (self.cos[n:n + t], self.sin[n:n + t]) if pos is None else (self.cos[pos][:, None],
                                                                                self.sin[pos][:, None])
-        if mask is None:
-            mask = torch.full((t, t), float("-inf"), device=ids.device).triu(1)
         x = self.embed(ids)
         for i, b in enumerate(self.blocks):
             x = b(x, mask, cos, sin, past and past[i])

@@ -3,6 +3,11 @@
 
 #include <sys/stat.h>
 
+static const struct option import_table[] = {
+    {"--zeros", NULL, OPT_CHOICE, offsetof(struct engine_options, zeros), "v1|v2", .help = ZEROS_HELP,
+        .choices = "v1 v2"},
+};
+
 static void set_defaults(void *opts)
 {
     engine_options_init(opts);
@@ -10,8 +15,9 @@ static void set_defaults(void *opts)
 
 static int list_sets(void *opts, struct option_set *set)
 {
-    set[0] = output_option_set(opts);
-    return 1;
+    set[0] = (struct option_set){"Options", import_table, OPTION_COUNT(import_table), opts, NULL};
+    set[1] = output_option_set(opts);
+    return 2;
 }
 
 static int run(void *opts, const char **arg, int n_arg)
@@ -32,6 +38,7 @@ static int run(void *opts, const char **arg, int n_arg)
         lutra_quantize_settings_init(&settings, sizeof settings);
         settings.type = "COPY";
         settings.exact = true;
+        settings.zeros = o->zeros;
         settings.progress = progress_callback;
         if (lutra_quantize(e.runtime, arg[0], arg[1], &settings, &err) < 0) code = fail_with(&err);
     }

@@ -8,16 +8,20 @@ struct make_options {
     struct engine_options engine;
     const char *out, *shape, *type;
     int64_t seed;
-    bool outliers, list;
-    int n_layer;
+    bool outliers, list, asymmetric;
+    int n_layer, group_size;
 };
 
 #define AT(field) offsetof(struct make_options, field)
 
 static const struct option make_table[] = {
-    {"-o --output", NULL, OPT_TEXT, AT(out), "FILE", .help = "file to write"},
+    {"-o --output", NULL, OPT_TEXT, AT(out), "FILE", .help = "file or, of groups, folder to write"},
     {"--shape", NULL, OPT_TEXT, AT(shape), "NAME", .help = "a real model's shape, see --list"},
-    {"--type", NULL, OPT_TEXT, AT(type), "TYPE", .help = "type of the matrices"},
+    {"--type", NULL, OPT_TEXT, AT(type), "TYPE",
+        .help = "type of the matrices; W2, W3, W4 or W8: a Hugging Face folder of layers quantized by GPTQ"},
+    {"--group-size", NULL, OPT_INT, AT(group_size), "N",
+        .help = "of W2 to W8: inputs of a group, 32, 64 or 128 (the default); -1 = whole rows", .min = -1, .max = 128},
+    {"--asymmetric", NULL, OPT_ON, AT(asymmetric), NULL, .help = "of W2 to W8: each group has a zero of its own"},
     {"-s --seed", NULL, OPT_I64, AT(seed), "N", .help = "random seed", .min = 0, .max = 9e15},
     {"--outliers", NULL, OPT_ON, AT(outliers), NULL,
         .help = "massive activations at the input of ffn_down, as real models have"},
@@ -75,11 +79,15 @@ static int run(void *opts, const char **arg, int n_arg)
         settings.seed = (uint64_t)o->seed;
         settings.outliers = o->outliers;
         settings.n_layer = o->n_layer;
+        settings.group_size = o->group_size;
+        settings.asymmetric = o->asymmetric;
         settings.progress = progress_callback;
         if (lutra_make_model(e.runtime, o->out, &settings, &err) < 0) code = fail_with(&err);
     }
     engine_close(&e);
-    if (!code && !o->engine.quiet && stat(o->out, &st) == 0)
+    char weights[4096];
+    snprintf(weights, sizeof weights, "%s/model.safetensors", o->out);
+    if (!code && !o->engine.quiet && (stat(weights, &st) == 0 || stat(o->out, &st) == 0))
         printf("%s: %s, %s\n", o->out, o->shape, bytes_text((double)st.st_size, size, sizeof size));
     return code;
 }

@@ -36,12 +36,12 @@ static void put_twice(uint8_t *to, struct act_place p, const void *value)
     if (p.width > 1) memcpy(to + 8, value, 4);
 }
 
-void act_row_q8x32_pairs(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void act_row_q8x32_pairs(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     struct act_place p = place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 32) * PAIRS32_BYTES;
     for (size_t k = 0; k < n_in; k += 32, r += p.width * PAIRS32_BYTES) {
-        struct scale32 s = put32(x + k, r + 8 * p.column, p.width, 8);
+        struct scale32 s = put32(x + k, row_max, r + 8 * p.column, p.width, 8);
         put_twice(r + 32 * p.width, p, &s.scale);
         put_twice(r + 40 * p.width, p, &s.start);
         put_twice(r + 48 * p.width, p, &s.scaled);
@@ -56,12 +56,12 @@ static void put_sum(int32_t sum, uint8_t *low, uint8_t *high)
     *low = (uint8_t)(sum - upper * (1 << SUM_BITS));
 }
 
-void act_row_q8x256_pairs(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void act_row_q8x256_pairs(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     struct act_place p = place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 256) * PAIRS256_BYTES;
     for (size_t k = 0; k < n_in; k += 256, r += p.width * PAIRS256_BYTES) {
-        float max = max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
+        float max = row_max ? row_max : max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
         uint8_t *to = r + 8 * p.column, *tail = r + 256 * p.width + 4 * p.column;
         uint8_t *low32 = to + 264 * p.width, *low16 = low32 + 16 * p.width;
         int32_t start = 0;

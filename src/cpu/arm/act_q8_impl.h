@@ -59,9 +59,9 @@ struct scale32 {
 };
 
 /* Quantizes 32 inputs as put16 does. */
-LUTRA_INLINE struct scale32 put32(const float *x, uint8_t *to, size_t width, size_t step)
+LUTRA_INLINE struct scale32 put32(const float *x, float row_max, uint8_t *to, size_t width, size_t step)
 {
-    float max = max_abs(x, 32), inverse = inverse_of(max);
+    float max = row_max ? row_max : max_abs(x, 32), inverse = inverse_of(max);
     int32_t sum = put16(x, inverse, to, width, step) + put16(x + 16, inverse, to + 16 * width, width, step);
     float scale = scale_of(max);
     return (struct scale32){scale, scale * (float)sum, -8 * sum};

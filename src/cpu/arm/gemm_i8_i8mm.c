@@ -8,16 +8,34 @@
 #include "cpu/arm/gemm_i8_form_impl.h"
 #include "cpu/arm/pairs_i8mm_impl.h"
 
+/* 4 bytes of each of a quad's rows as a pair wants them, each twice: for inputs 0-3 and 4-7 of a step. */
+LUTRA_INLINE uint8x16_t load_twice_4(const uint8_t *at, int quad, int pair)
+{
+    uint32x4_t four = vreinterpretq_u32_u8(vld1q_u8(at + 16 * quad));
+    return vreinterpretq_u8_u32(pair ? vzip2q_u32(four, four) : vzip1q_u32(four, four));
+}
+
 /* Bit 4 of every byte: the fifth bit of step u of a pair of rows.  In the file's order bits 2u and 2u + 1 of a row's 4
  * bytes are those of inputs 0-3 and 4-7. */
 LUTRA_INLINE uint8x16_t fifth_bits(const struct group *g, int u, int quad, int pair)
 {
     static const int8_t ODD[16] = {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1};
-    uint32x4_t four = vreinterpretq_u32_u8(vld1q_u8(g->bits + 16 * quad));
-    uint8x16_t two = vreinterpretq_u8_u32(pair ? vzip2q_u32(four, four) : vzip1q_u32(four, four));
-    two = vshlq_u8(two, vld1q_s8(ODD));
+    uint8x16_t two = vshlq_u8(load_twice_4(g->bits, quad, pair), vld1q_s8(ODD));
     if (u == 2) return two;
     return u == 0 ? vshlq_n_u8(two, 4) : u == 1 ? vshlq_n_u8(two, 2) : vshrq_n_u8(two, 2);
+}
+
+/* Codes of one bit at bit 4, or of two at bits 3 and 4: fields of a row's 4 bytes, the next one for inputs 4-7. */
+LUTRA_INLINE uint8x16_t few_bits(struct form f, const struct group *g, int u, int quad, int pair)
+{
+    static const int8_t ONES[16] = {4, 4, 4, 4, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 3, 3};
+    static const int8_t TWOS[16] = {3, 3, 3, 3, 1, 1, 1, 1, 3, 3, 3, 3, 1, 1, 1, 1};
+    if (f.codes == ONE_BIT) {
+        int8x16_t up = vsubq_s8(vld1q_s8(ONES), vdupq_n_s8((int8_t)(2 * u)));
+        return vandq_u8(vshlq_u8(load_twice_4(g->code, quad, pair), up), vdupq_n_u8(16));
+    }
+    int8x16_t up = vsubq_s8(vld1q_s8(TWOS), vdupq_n_s8((int8_t)(u % 2 * 4)));
+    return vandq_u8(vshlq_u8(load_twice_4(g->code + STEP_BYTES * (u / 2), quad, pair), up), vdupq_n_u8(24));
 }
 
 /* Codes of step u (8 inputs) of a quad's pair of rows, within int8. */
@@ -25,6 +43,7 @@ LUTRA_INLINE int8x16_t load_codes(struct form f, const struct group *g, int u, i
 {
     const uint8_t *at = g->code + 32 * quad + 16 * pair;
     if (f.codes == BYTES) return vld1q_s8((const int8_t *)at + PAIR_STEP_BYTES * u);
+    if (f.codes == ONE_BIT || f.codes == TWO_BITS) return vreinterpretq_s8_u8(few_bits(f, g, u, quad, pair));
     uint8x16_t c = vld1q_u8(at + PAIR_STEP_BYTES * (u % 2));
     c = u < 2 ? vandq_u8(c, vdupq_n_u8(15)) : vshrq_n_u8(c, 4);
     if (f.codes == TABLE) return vqtbl1q_s8(table, c);
@@ -129,6 +148,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_rows(a, a->n_in / 32 * PAIRS32_BYTES, 8, ACT_COLUMNS, run_tile, &f);
 }
 
+#include "cpu/gemm_i8_low_runs_impl.h"
 #include "cpu/gemm_i8_runs_impl.h"
 
 static void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
@@ -139,4 +159,5 @@ static void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *n
 void cpu_gemm_init_i8_i8mm(struct cpu_kernels *k)
 {
     FILL_I8X32(set_pairs, k, "8x8_i8mm");
+    FILL_I8X32_LOW(set_pairs, k, "8x8_i8mm");
 }

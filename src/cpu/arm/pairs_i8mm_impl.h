@@ -32,12 +32,11 @@ enum {
 /* Slots of struct cpu_gemm. */
 size_t act_bytes_q8x32_pairs(size_t n_in, size_t n_row);
 size_t act_bytes_q8x256_pairs(size_t n_in, size_t n_row);
-void act_row_q8x32_pairs(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void act_row_q8x256_pairs(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+cpu_act_row act_row_q8x32_pairs, act_row_q8x256_pairs;
 
 /* A kernel over weights and activations in pairs. */
-LUTRA_INLINE struct cpu_gemm in_pairs(struct cpu_gemm g, size_t (*act_bytes)(size_t n_in, size_t n_row),
-    void (*act_row)(const float *x, size_t n_in, size_t row, size_t n_row, void *act))
+LUTRA_INLINE struct cpu_gemm in_pairs(
+    struct cpu_gemm g, size_t (*act_bytes)(size_t n_in, size_t n_row), cpu_act_row *act_row)
 {
     g.layout = CPU_PANEL8_LAYOUT;
     g.kr = 8;

@@ -77,16 +77,16 @@ LUTRA_INLINE struct place32 place_group(void *act, size_t n_in, size_t k, size_t
     return (struct place32){record + 32 * r, NULL, tail, tail + 64};
 }
 
-void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     if (n_row < AMX_MIN_ROWS) {
-        cpu_act_row_q8x32(x, n_in, row, n_row, act);
+        cpu_act_row_q8x32(x, n_in, row, n_row, row_max, act);
         return;
     }
     size_t rows = amx_block_rows(n_row), r = row % rows;
     for (size_t k = 0; k < n_in; k += 32) {
         struct place32 to = place_group(act, n_in, k, row, n_row);
-        float max = max_abs(x + k, 32), scale = scale_of(max);
+        float max = row_max ? row_max : max_abs(x + k, 32), scale = scale_of(max);
         __m256i q = quantize32(x + k, inverse_of(max));
         float scaled = scale * (float)sum32(q);
         _mm256_storeu_si256((__m256i *)to.code, q);
@@ -100,12 +100,12 @@ void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row
 }
 
 /* In blocks of 8 or 16 rows. */
-static void act_row_blocks(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+static void act_row_blocks(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     size_t rows = amx_block_rows(n_row), r = row % rows;
     uint8_t *record = (uint8_t *)act + (row - r) * (n_in / 256) * AMX256_BYTES;
     for (size_t k = 0; k < n_in; k += 256, record += rows * AMX256_BYTES) {
-        float max = max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
+        float max = row_max ? row_max : max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
         uint8_t *tail = record + 256 * rows;
         memcpy(tail + 4 * r, &scale, 4);
         for (size_t g = 0; g < 8; g++) {
@@ -130,12 +130,13 @@ LUTRA_INLINE int16_t reach_of(__m256i q, int32_t sum, size_t group)
 }
 
 /* Up to 8 rows, in pairs of groups of `group` inputs: 32 or 16. */
-LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t n_row, const size_t group, void *act)
+LUTRA_INLINE void act_row_pairs(
+    const float *x, size_t n_in, size_t row, size_t n_row, const size_t group, float row_max, void *act)
 {
     const __m256i zero = _mm256_setzero_si256();
     uint8_t *record = (uint8_t *)act;
     for (size_t k = 0; k < n_in; k += 256, record += AMX256_PAIR_BYTES) {
-        float max = max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
+        float max = row_max ? row_max : max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
         uint8_t *tail = record + 4096, *reaches = tail + AMX256_REACH_AT;
         int16_t reach = 0;
         memcpy(tail + 4 * row, &scale, 4);
@@ -163,32 +164,32 @@ LUTRA_INLINE void act_row_pairs(const float *x, size_t n_in, size_t row, size_t 
 }
 
 /* group: of the weights' integer scales. */
-static void act_row256(const float *x, size_t n_in, size_t row, size_t n_row, size_t group, void *act)
+static void act_row256(const float *x, size_t n_in, size_t row, size_t n_row, size_t group, float row_max, void *act)
 {
     if (n_row < AMX_MIN_ROWS256) {
-        cpu_act_row_q8x256(x, n_in, row, n_row, act);
+        cpu_act_row_q8x256(x, n_in, row, n_row, row_max, act);
     } else if (n_row <= 8) {
-        act_row_pairs(x, n_in, row, n_row, group, act);
+        act_row_pairs(x, n_in, row, n_row, group, row_max, act);
     } else {
-        act_row_blocks(x, n_in, row, n_row, act);
+        act_row_blocks(x, n_in, row, n_row, row_max, act);
     }
 }
 
-void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
-    act_row256(x, n_in, row, n_row, 32, act);
+    act_row256(x, n_in, row, n_row, 32, row_max, act);
 }
 
-void cpu_act_row_q6_k_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q6_k_amx(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
-    act_row256(x, n_in, row, n_row, 16, act);
+    act_row256(x, n_in, row, n_row, 16, row_max, act);
 }
 
-void cpu_act_row_ternary_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_ternary_amx(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     if (n_row < AMX_MIN_ROWS_TERNARY) {
-        cpu_act_row_q8x256(x, n_in, row, n_row, act);
+        cpu_act_row_q8x256(x, n_in, row, n_row, row_max, act);
     } else {
-        act_row_blocks(x, n_in, row, n_row, act);
+        act_row_blocks(x, n_in, row, n_row, row_max, act);
     }
 }

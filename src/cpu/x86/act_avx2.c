@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Activations to int8 in blocks of up to 8 rows (cpu/layout.h), one scale per 32 or per 256 inputs.  Used at every x86
- * level.
+ * Activations to int8 in blocks of up to 8 rows (cpu/layout.h), one scale per 32 or 256 inputs or per row.  Used at
+ * every x86 level.
  */
 #include <string.h>
 
@@ -16,12 +16,12 @@ LUTRA_INLINE void scatter(uint8_t *to, size_t width, __m256i q)
     for (int i = 0; i < 8; i++) memcpy(to + (size_t)i * width * 4, &word[i], 4);
 }
 
-void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     struct act_place p = act_place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 32) * ACT32_BYTES;
     for (size_t k = 0; k < n_in; k += 32, r += p.width * ACT32_BYTES) {
-        float max = max_abs(x + k, 32), scale = scale_of(max);
+        float max = row_max ? row_max : max_abs(x + k, 32), scale = scale_of(max);
         __m256i q = quantize32(x + k, inverse_of(max));
         int32_t sum[2];
         sum16(q, sum);
@@ -35,12 +35,12 @@ void cpu_act_row_q8x32(const float *x, size_t n_in, size_t row, size_t n_row, vo
     }
 }
 
-void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+void cpu_act_row_q8x256(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
     struct act_place p = act_place_of(row, n_row);
     uint8_t *r = (uint8_t *)act + p.block * ACT_COLUMNS * (n_in / 256) * ACT256_BYTES;
     for (size_t k = 0; k < n_in; k += 256, r += p.width * ACT256_BYTES) {
-        float max = max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
+        float max = row_max ? row_max : max_abs(x + k, 256), scale = scale_of(max), inverse = inverse_of(max);
         uint8_t *tail = r + 256 * p.width + 4 * p.column;
         int32_t start = 0;
         memcpy(tail, &scale, 4);

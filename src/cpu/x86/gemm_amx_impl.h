@@ -100,7 +100,7 @@ LUTRA_INLINE void store_dot(int slot, uint8_t (*dot)[1024])
 
 /* Puts an AMX kernel and its activations over what the slot holds, which stays for few rows. */
 LUTRA_INLINE void amx_over(struct cpu_gemm *slot, const char *name, cpu_gemm_run *run,
-    size_t (*act_bytes)(size_t, size_t), void (*act_row)(const float *, size_t, size_t, size_t, void *))
+    size_t (*act_bytes)(size_t, size_t), cpu_act_row *act_row)
 {
     slot->run_few = slot->run;
     slot->name = name;
@@ -112,9 +112,6 @@ LUTRA_INLINE void amx_over(struct cpu_gemm *slot, const char *name, cpu_gemm_run
 size_t cpu_act_bytes_q8x32_amx(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_q8x256_amx(size_t n_in, size_t n_row);
 size_t cpu_act_bytes_ternary_amx(size_t n_in, size_t n_row);
-void cpu_act_row_q8x256_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q6_k_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_ternary_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
-void cpu_act_row_q8x32_amx(const float *x, size_t n_in, size_t row, size_t n_row, void *act);
+cpu_act_row cpu_act_row_q8x256_amx, cpu_act_row_q6_k_amx, cpu_act_row_ternary_amx, cpu_act_row_q8x32_amx;
 
 #endif

@@ -6,6 +6,7 @@
 
 /* Panels as they are read. */
 struct scratch {
+    struct tables tables;
     struct {
         LUTRA_ALIGNED(64) uint8_t code[STEPS][64];
         __m512i scale[16];
@@ -18,17 +19,41 @@ LUTRA_INLINE size_t group_bytes(struct form f)
     return tile_bytes(f) / 8;
 }
 
-LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+LUTRA_INLINE void begin_call(struct form f, struct scratch *s)
+{
+    make_tables(f, &s->tables);
+}
+
+/* Prefetches what belongs to group g of a panel. */
+LUTRA_INLINE void prefetch_of(struct form f, const uint8_t *ahead, size_t g)
 {
     const size_t lines = (tile_bytes(f) + 63) / 64;
+    for (size_t i = g * lines / 8; i < (g + 1) * lines / 8; i++) LUTRA_PREFETCH(ahead + 64 * i);
+}
+
+/* A group's entries are read while the codes of the one before are made: each waits long for its own. */
+LUTRA_INLINE void copy_entries(struct form f, const __m512i from[4], __m512i to[4])
+{
+    const int words = has_eights(f) ? 2 : 4;
+    UNROLL
+    for (int i = 0; i < words; i++) to[i] = from[i];
+}
+
+LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+{
     const int sums = STEPS / group_steps(f);
-    struct tables tables;
-    make_tables(f, &tables);
-    for (int p = 0; p < np; p++) {
+    for (int p = 0; p < np && t->shares > 1; p++) {
         const uint8_t *w = t->w + (size_t)p * t->panel_bytes, *ahead = t->ahead + (size_t)p * t->panel_bytes;
+        __m512i entries[4], next[4];
+        read_entries(f, &s->tables, w, 0, next);
         for (size_t g = 0; g < 8; g++) {
-            for (size_t i = g * lines / 8; i < (g + 1) * lines / 8; i++) LUTRA_PREFETCH(ahead + 64 * i);
-            read_codes(f, &tables, w, g, s->panel[p].code[8 * g]);
+            __m512i signs = load_signs(f, w, g);
+            prefetch_of(f, ahead, g);
+            copy_entries(f, next, entries);
+            if (g < 7) read_entries(f, &s->tables, w, g + 1, next);
+            UNROLL
+            for (int v = 0; v < 8; v++)
+                _mm512_store_si512(s->panel[p].code[8 * g + (size_t)v], codes_of(f, &s->tables, entries, signs, v));
         }
         UNROLL
         for (int i = 0; i < sums; i++) s->panel[p].scale[i] = load_scale(f, w, i);
@@ -46,10 +71,55 @@ LUTRA_INLINE __m512i start_of(struct form f, const struct tile *t, int i, int c)
     return _mm512_slli_epi32(start, START_SHIFT);
 }
 
+/* sum += dot, scaled. */
+LUTRA_INLINE void finish_tile(const struct tile *t, __m512 d, int n, const __m512i dot[COLUMNS], __m512 sum[COLUMNS])
+{
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        __m512 scale = _mm512_mul_ps(d, broadcast_f32(t->x + 256 * t->width + 4 * c));
+        sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[c]), scale, sum[c]);
+    }
+}
+
+/* A panel's tile for n columns that are all there are: codes are used where they are read. */
+LUTRA_INLINE void run_once(
+    struct form f, const struct scratch *s, const struct tile *t, size_t p, int n, __m512 sum[COLUMNS])
+{
+    const uint8_t *w = t->w + p * t->panel_bytes, *ahead = t->ahead + p * t->panel_bytes, *x = t->x;
+    const int steps = group_steps(f);
+    __m512i entries[4], next[4], dot[COLUMNS];
+    UNROLL
+    for (int c = 0; c < n; c++) dot[c] = _mm512_setzero_si512();
+    read_entries(f, &s->tables, w, 0, next);
+    for (size_t g = 0; g < 8; g++) {
+        __m512i acc[COLUMNS], signs = load_signs(f, w, g);
+        prefetch_of(f, ahead, g);
+        copy_entries(f, next, entries);
+        if (g < 7) read_entries(f, &s->tables, w, g + 1, next);
+        UNROLL
+        for (int v = 0; v < 8; v++, x += 4 * t->width) {
+            const int i = (int)g * (8 / steps) + v / steps;
+            UNROLL
+            for (int c = 0; c < n; c++) {
+                if (v % steps == 0) acc[c] = start_of(f, t, i, c);
+                acc[c] = _mm512_dpbusd_epi32(acc[c], codes_of(f, &s->tables, entries, signs, v), broadcast(x + 4 * c));
+                if (v % steps < steps - 1) continue;
+                dot[c] = _mm512_add_epi32(dot[c], _mm512_mullo_epi32(acc[c], load_scale(f, w, i)));
+            }
+        }
+    }
+    finish_tile(t, load_d(f, w), n, dot, sum);
+}
+
 LUTRA_INLINE void run_tile(
     struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    const uint8_t *x = t->x, *scale_x = x + 256 * t->width;
+    if (t->shares == 1) {
+        const struct tile own = own_columns(t, n);
+        for (int p = 0; p < np; p++) run_once(f, s, &own, (size_t)p, n, sum[p]);
+        return;
+    }
+    const uint8_t *x = t->x;
     const int steps = group_steps(f);
     __m512i dot[MOST_PANELS][COLUMNS];
     UNROLL
@@ -82,16 +152,10 @@ LUTRA_INLINE void run_tile(
         }
     }
     UNROLL
-    for (int p = 0; p < np; p++) {
-        UNROLL
-        for (int c = 0; c < n; c++) {
-            __m512 scale = _mm512_mul_ps(s->panel[p].d, broadcast_f32(scale_x + 4 * c));
-            sum[p][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][c]), scale, sum[p][c]);
-        }
-    }
+    for (int p = 0; p < np; p++) finish_tile(t, s->panel[p].d, n, dot[p], sum[p]);
 }
 
-enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 1 };
+enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 0 };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 

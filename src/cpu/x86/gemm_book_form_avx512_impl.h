@@ -2,18 +2,22 @@
  *
  * Reading a tile of a format with a codebook on 512 bits, 16 rows at a time, without a load per entry.
  *
- *     four indices per row, a byte each -> low and high bytes of their entries, by vpermi2b of 128 bytes and blends
- *     -> a byte for each input that has its field in bits 2..0 and its sign in bit 5, by vpmultishiftqb -> its code, by
- *     vpermb
+ *     four indices per row, a byte each -> the two bytes of their entries, by vpermi2b of 128 bytes and blends -> a
+ *     byte for each input that has its field and its sign, by vpmultishiftqb -> its code, by vpermb
+ *
+ * Permutes are what there is too much of, so that two steps share those of their signs and, where an entry has 8
+ * fields, of their fields, too.  Hence where these lie in a byte: in even steps the sign in bit 1 and the field from
+ * bit 4 on (of 8 fields) or 2 (of 4), in odd ones in bit 5 and from bit 0 on.
  */
 #ifndef LUTRA_CPU_X86_GEMM_BOOK_FORM_AVX512_IMPL_H
 #define LUTRA_CPU_X86_GEMM_BOOK_FORM_AVX512_IMPL_H
 
 #include "cpu/x86/gemm_book_form_impl.h"
 
-/* A codebook's low and high bytes; codes by field (bits 2..0, of 2-bit fields bits 1..0) and sign (bit 5). */
+/* A codebook's entries in two bytes, low and high.  8 fields are sorted anew: those of inputs 4 5 0 1 come first, from
+ * the lowest bits up, then 6 7 2 3.  Codes of even and odd steps. */
 struct tables {
-    __m512i low[16], high[16], code;
+    __m512i low[16], high[16], code[2];
 };
 
 /* Four indices per row: bits 7..0 of each, and where bits 8 and 9 are set. */
@@ -24,14 +28,32 @@ struct indices {
 
 /* ---- tables ---- */
 
-/* Of 64 entries, the bytes that begin at bit `from`. */
-LUTRA_INLINE __m512i bytes_of(const uint16_t *entries, unsigned from)
+enum { SELECT = 0xe4 /* c ? a : b */ };
+
+/* The bytes of `four`, in each row's word 4 more than in the one before. */
+LUTRA_INLINE __m512i bytes_of_rows(int four)
 {
-    __m256i a = _mm512_cvtepi16_epi8(_mm512_srli_epi16(_mm512_loadu_si512(entries), from));
-    __m256i b = _mm512_cvtepi16_epi8(_mm512_srli_epi16(_mm512_loadu_si512(entries + 32), from));
+    const __m512i row = _mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 2);
+    return _mm512_add_epi8(_mm512_mullo_epi32(row, _mm512_set1_epi32(0x01010101)), _mm512_set1_epi32(four));
+}
+
+/* The low or the high byte of 32 entries. */
+LUTRA_INLINE __m256i bytes_of(struct form f, const uint16_t *entries, bool high)
+{
+    const __m512i nibble = _mm512_set1_epi16(15);
+    __m512i e = _mm512_loadu_si512(entries);
+    if (!has_eights(f)) return _mm512_cvtepi16_epi8(high ? _mm512_srli_epi16(e, 8) : e);
+    __m512i last = _mm512_srli_epi16(e, high ? 12 : 8), first = high ? e : _mm512_slli_epi16(e, 4);
+    return _mm512_cvtepi16_epi8(_mm512_ternarylogic_epi32(last, first, nibble, SELECT));
+}
+
+LUTRA_INLINE __m512i bytes_of_64(struct form f, const uint16_t *entries, bool high)
+{
+    __m256i a = bytes_of(f, entries, high), b = bytes_of(f, entries + 32, high);
     return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
 }
 
+/* By fields in bits 1..0 or 2..0 and signs in bit 5. */
 LUTRA_INLINE __m512i code_table(struct form f)
 {
     static const int8_t MAGNITUDES[3][8] = {QUANT_IQ2_MAGNITUDES, QUANT_IQ3_XXS_MAGNITUDES, QUANT_IQ3_S_MAGNITUDES};
@@ -45,10 +67,14 @@ LUTRA_INLINE void make_tables(struct form f, struct tables *t)
 {
     const uint16_t *entries = entries_of(f);
     for (int i = 0; i < n_entries(f) / 64; i++) {
-        t->low[i] = bytes_of(entries + 64 * i, 0);
-        t->high[i] = bytes_of(entries + 64 * i, 8);
+        t->low[i] = bytes_of_64(f, entries + 64 * i, false);
+        t->high[i] = bytes_of_64(f, entries + 64 * i, true);
     }
-    t->code = code_table(f);
+    __m512i place = bytes_of_rows(0x03020100), sign = _mm512_slli_epi16(place, 4);
+    __m512i even = _mm512_srli_epi16(place, has_eights(f) ? 4 : 2);
+    even = _mm512_ternarylogic_epi32(sign, even, _mm512_set1_epi8(1 << 5), SELECT);
+    t->code[1] = code_table(f);
+    t->code[0] = _mm512_permutexvar_epi8(even, t->code[1]);
 }
 
 /* ---- indices and signs ---- */
@@ -69,9 +95,7 @@ LUTRA_INLINE __m512i spread_byte(__m512i words, size_t k)
 /* Of each row's words a and b four bytes: those of b count from 64 on; the first in the lowest byte of `four`. */
 LUTRA_INLINE __m512i pick_bytes(__m512i a, __m512i b, int four)
 {
-    const __m512i row = _mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 2);
-    __m512i from = _mm512_add_epi8(_mm512_mullo_epi32(row, _mm512_set1_epi32(0x01010101)), _mm512_set1_epi32(four));
-    return _mm512_permutex2var_epi8(a, from, b);
+    return _mm512_permutex2var_epi8(a, bytes_of_rows(four), b);
 }
 
 /* IQ2_XS: [ 7 signs ][ index 9 ], two in a word: the upper bytes of a group's four. */
@@ -148,44 +172,37 @@ LUTRA_INLINE __m512i look_up(const __m512i *table, struct indices i, const int n
     return _mm512_mask_blend_epi8(i.bit9, look_up_512(table, i), look_up_512(table + 8, i));
 }
 
-/* Bytes of each row's word that begin at bits `first`, first + each, first + 2 each, first + 3 each. */
-LUTRA_INLINE __m512i shift_bytes(__m512i words, const int first, const int each)
+/* Bytes of each row's word that begin at bits first, first + each, first + half, first + half + each. */
+LUTRA_INLINE __m512i shift_bytes(__m512i words, const int first, const int each, const int half)
 {
     uint64_t from = 0;
     UNROLL
-    for (int i = 0; i < 8; i++) from |= (uint64_t)((first + each * (i % 4) + 32 * (i / 4)) & 63) << 8 * i;
+    for (int i = 0; i < 8; i++)
+        from |= (uint64_t)((first + each * (i % 2) + half * (i / 2 % 2) + 32 * (i / 4)) & 63) << 8 * i;
     return _mm512_multishift_epi64_epi8(_mm512_set1_epi64((long long)from), words);
 }
 
-/* Codes of step v of a group from bytes with their fields and the group's signs. */
-LUTRA_INLINE __m512i codes_of(__m512i fields, __m512i signs, int v, __m512i table)
+/* Entries of group g, in words of a row with two each. */
+LUTRA_INLINE void read_entries(struct form f, const struct tables *t, const uint8_t *tile, size_t g, __m512i entries[4])
 {
-    enum { SIGN = 5, SELECT = 0xe4 /* c ? a : b */ };
-    __m512i sign = shift_bytes(signs, 4 * v - SIGN, 1);
-    __m512i i = _mm512_ternarylogic_epi32(sign, fields, _mm512_set1_epi8(1 << SIGN), SELECT);
-    return _mm512_permutexvar_epi8(i, table);
+    const int n = n_entries(f), halves = has_eights(f) ? 1 : 2;
+    UNROLL
+    for (int h = 0; h < halves; h++) {
+        struct indices i = load_indices(f, tile, g, h);
+        __m512i low = look_up(t->low, i, n), high = look_up(t->high, i, n);
+        entries[2 * h] = pick_bytes(low, high, 0x41014000);
+        entries[2 * h + 1] = pick_bytes(low, high, 0x43034202);
+    }
 }
 
-/* Codes of group g to code + step * STEP_BYTES. */
-LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_t *tile, size_t g, uint8_t *code)
+/* Codes of step v of a group from its entries and its signs. */
+LUTRA_INLINE __m512i codes_of(struct form f, const struct tables *t, const __m512i entries[4], __m512i signs, int v)
 {
-    const int n = n_entries(f), index_steps = has_eights(f) ? 8 : 4;
-    __m512i signs = load_signs(f, tile, g);
-    UNROLL
-    for (int h = 0; h < 8 / index_steps; h++) {
-        struct indices i = load_indices(f, tile, g, h);
-        __m512i low = look_up(t->low, i, n), high = look_up(t->high, i, n), fields;
-        __m512i pair[2] = {pick_bytes(low, high, 0x41014000), pick_bytes(low, high, 0x43034202)};
-        UNROLL
-        for (int v = 0; v < index_steps; v++) {
-            if (has_eights(f))
-                fields = shift_bytes(v % 2 ? high : low, v / 2 * 8, 2);
-            else
-                fields = shift_bytes(pair[v / 2], v % 2 * 16, 3);
-            _mm512_store_si512(
-                code + STEP_BYTES * (index_steps * h + v), codes_of(fields, signs, index_steps * h + v, t->code));
-        }
-    }
+    __m512i fields = has_eights(f) ? shift_bytes(entries[v / 4], v / 2 % 2 * 16, 2, 8)
+                                   : shift_bytes(entries[v / 2], v % 2 ? 16 : -2, 3, 6);
+    __m512i sign = shift_bytes(signs, v / 2 * 8 - 1, 1, 2);
+    __m512i i = _mm512_ternarylogic_epi32(sign, fields, _mm512_set1_epi8(v % 2 ? 1 << 5 : 1 << 1), SELECT);
+    return _mm512_permutexvar_epi8(i, t->code[v % 2]);
 }
 
 /* ---- scales ---- */
@@ -194,7 +211,7 @@ LUTRA_INLINE void read_codes(struct form f, const struct tables *t, const uint8_
 LUTRA_INLINE __m512i odd_scale(__m512i words, const int from)
 {
     enum { AND_OR = 0xea /* a & b | c */ };
-    __m512i twice = from ? _mm512_srli_epi32(words, (unsigned)(from - 1)) : _mm512_slli_epi32(words, 1);
+    __m512i twice = _mm512_rorv_epi32(words, _mm512_set1_epi32(from - 1)); /* modulo 32 */
     return _mm512_ternarylogic_epi32(twice, _mm512_set1_epi32(0x1e), _mm512_set1_epi32(1), AND_OR);
 }
 

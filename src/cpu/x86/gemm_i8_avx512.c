@@ -20,9 +20,13 @@ struct scratch {
     LUTRA_ALIGNED(64) uint8_t code[PANELS][TILE_K / 4][STEP_BYTES];
 };
 
-LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+LUTRA_INLINE void begin_call(struct form f, struct scratch *s)
 {
     s->table = code_table(f);
+}
+
+LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
+{
     s->expanded = np <= PANELS && f.codes != BYTES && t->shares >= MANY;
     for (size_t p = 0; s->expanded && p < (size_t)np; p++) {
         for (size_t g = 0; g < t->groups; g++) {

@@ -14,8 +14,9 @@
  * Included by one file per family of formats, which defines before:
  *     struct form, always a compile-time constant; size_t group_bytes(form): packed bytes per 32 inputs of a panel
  *     enum { RECORD_BYTES }: activation bytes per 256 inputs and column
- *     enum { FEW_COLUMNS }: 1 or 2; up to as many rows take MOST_PANELS panels at once
- *     struct scratch; void begin_tile(form, struct scratch *, const struct tile *, int np): once per tile
+ *     enum { FEW_COLUMNS }: 0, 1 or 2; up to as many rows take MOST_PANELS panels at once
+ *     struct scratch; void begin_call(form, struct scratch *): once; void begin_tile(form, struct scratch *, const
+ *         struct tile *, int np): once per tile
  *     void run_tile(form, const struct scratch *, const struct tile *, int np, int n, __m512 sum[][COLUMNS])
  */
 #ifndef LUTRA_CPU_X86_GEMM_PANELS_AVX512_IMPL_H
@@ -48,11 +49,10 @@ LUTRA_INLINE void run_columns(
 }
 
 /* np panels, `panel` and every `hop` after, for rows first .. end - 1. */
-LUTRA_INLINE void run_panels(
-    struct form f, const struct cpu_gemm_args *a, size_t panel, size_t hop, int np, size_t first, size_t end)
+LUTRA_INLINE void run_panels(struct form f, const struct cpu_gemm_args *a, struct scratch *scratch, size_t panel,
+    size_t hop, int np, size_t first, size_t end)
 {
     __m512 sum[PASS_ROWS / COLUMNS][MOST_PANELS][COLUMNS];
-    struct scratch scratch;
     size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in);
     struct tile t = {.w = (const uint8_t *)a->packed + panel * panel_bytes,
         .panel_bytes = hop * panel_bytes,
@@ -70,11 +70,11 @@ LUTRA_INLINE void run_panels(
         bool last_but_one = k + TILE_K < a->n_in && k + 2 * TILE_K >= a->n_in;
         for (size_t p = 0; last_but_one && p < (size_t)np; p++)
             prefetch_outputs(a, panel + p * hop, first, end - first);
-        begin_tile(f, &scratch, &t, np);
+        begin_tile(f, scratch, &t, np);
         for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
             t.x = place_columns(a, r, k, &t.width);
             t.mine = share_of(g, t.shares);
-            run_columns(f, &scratch, &t, np, end - r, sum[g]);
+            run_columns(f, scratch, &t, np, end - r, sum[g]);
         }
     }
     for (size_t r = first, g = 0; r < end; r += COLUMNS, g++) {
@@ -84,21 +84,25 @@ LUTRA_INLINE void run_panels(
 }
 
 /* All panels of the call, np side by side and equally far apart, for rows first .. end - 1. */
-LUTRA_INLINE void run_pass(struct form f, const struct cpu_gemm_args *a, int np, size_t first, size_t end)
+LUTRA_INLINE void run_pass(
+    struct form f, const struct cpu_gemm_args *a, struct scratch *scratch, int np, size_t first, size_t end)
 {
     size_t hop = a->n_panel / (size_t)np;
-    for (size_t p = 0; p < hop; p++) run_panels(f, a, a->panel + p, hop, np, first, end);
-    for (size_t p = hop * (size_t)np; p < a->n_panel; p++) run_panels(f, a, a->panel + p, 0, 1, first, end);
+    for (size_t p = 0; p < hop; p++) run_panels(f, a, scratch, a->panel + p, hop, np, first, end);
+    for (size_t p = hop * (size_t)np; p < a->n_panel; p++) run_panels(f, a, scratch, a->panel + p, 0, 1, first, end);
 }
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    if (a->n_row - 1 < FEW_COLUMNS) {
-        run_pass(f, a, MOST_PANELS, 0, a->n_row);
+    const size_t few = FEW_COLUMNS;
+    struct scratch scratch;
+    begin_call(f, &scratch);
+    if (a->n_row - 1 < few) {
+        run_pass(f, a, &scratch, MOST_PANELS, 0, a->n_row);
         return;
     }
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS)
-        run_pass(f, a, PANELS, pass, a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS);
+        run_pass(f, a, &scratch, PANELS, pass, a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS);
 }
 
 #endif

@@ -13,11 +13,21 @@ struct scratch {
     struct unpacked panel[MOST_PANELS];
 };
 
+LUTRA_INLINE void begin_call(struct form f, struct scratch *s)
+{
+    (void)f, (void)s;
+}
+
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
     for (int p = 0; p < np; p++) {
         const uint8_t *w = t->w + (size_t)p * t->panel_bytes;
-        if (np <= PANELS && t->shares > 1) unpack_codes(f, &s->panel[p], w);
+        const bool once = t->shares > 1;
+        if (once && has_scaled_codes(f)) {
+            unpack_scaled(f, &s->panel[p], w);
+            continue;
+        }
+        if (once) unpack_codes(f, &s->panel[p], w);
         unpack_scales(f, &s->panel[p], w);
     }
 }
@@ -31,6 +41,25 @@ LUTRA_INLINE void add_step(
         __m512i b = broadcast(x + 4 * c);
         UNROLL
         for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], code[p][q], b);
+    }
+}
+
+LUTRA_INLINE void clear(int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
+{
+    UNROLL
+    for (int p = 0; p < np; p++) {
+        UNROLL
+        for (int c = 0; c < n; c++) acc[p][c] = _mm512_setzero_si512();
+    }
+}
+
+/* dot += acc */
+LUTRA_INLINE void add_sums(int np, int n, const __m512i acc[MOST_PANELS][COLUMNS], __m512i dot[MOST_PANELS][COLUMNS])
+{
+    UNROLL
+    for (int p = 0; p < np; p++) {
+        UNROLL
+        for (int c = 0; c < n; c++) dot[p][c] = _mm512_add_epi32(dot[p][c], acc[p][c]);
     }
 }
 
@@ -120,27 +149,30 @@ LUTRA_INLINE void finish_tile(struct form f, const struct scratch *s, const stru
     }
 }
 
-/* One tile for n columns, from codes in the scratch. */
+/* One tile for n columns, from codes in the scratch.  Without groups two chains of sums for each output: one would wait
+ * for itself. */
 LUTRA_INLINE void run_unpacked(
     struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    __m512i dot[MOST_PANELS][COLUMNS];
+    __m512i dot[MOST_PANELS][COLUMNS], acc[MOST_PANELS][COLUMNS];
     const int steps = group_steps(f);
+    const bool groups = f.scales != NO_SCALES && !has_scaled_codes(f);
     const uint8_t *x = t->x;
     start_tile(f, t, np, n, dot);
+    if (!groups) clear(np, n, acc);
     for (int g = 0; g < 64 / steps; g++) {
-        __m512i acc[MOST_PANELS][COLUMNS];
         if (g % (8 / steps) == 0) prefetch_group(t, (size_t)(g * steps / 8), group_bytes(f), np);
-        if (f.scales != NO_SCALES) start_group(f, t, g, 0, np, n, acc);
+        if (groups) start_group(f, t, g, 0, np, n, acc);
         UNROLL
         for (int v = 0; v < steps; v++, x += 4 * t->width) {
             __m512i code[MOST_PANELS][4];
             UNROLL
             for (int p = 0; p < np; p++) code[p][0] = s->panel[p].code[steps * g + v];
-            add_step(code, 0, x, np, n, f.scales == NO_SCALES ? dot : acc);
+            add_step(code, 0, x, np, n, groups || v % 2 ? acc : dot);
         }
-        if (f.scales != NO_SCALES) finish_group(f, s, g, 0, np, n, acc, dot);
+        if (groups) finish_group(f, s, g, 0, np, n, acc, dot);
     }
+    if (!groups) add_sums(np, n, acc, dot);
     finish_tile(f, s, t, np, n, dot, sum);
 }
 
@@ -152,7 +184,7 @@ LUTRA_INLINE void prefetch_step(struct form f, const struct tile *t, int r, int 
     UNROLL
     for (int k = i * lines / steps; k < (i + 1) * lines / steps; k++) {
         UNROLL
-        for (int p = 0; p < np; p++) LUTRA_PREFETCH(t->ahead + r * bytes + 64 * k + (size_t)p * t->panel_bytes);
+        for (int p = 0; p < np; p++) compiler_prefetch_here(t->ahead + r * bytes + 64 * k + (size_t)p * t->panel_bytes);
     }
 }
 
@@ -162,8 +194,9 @@ LUTRA_INLINE void run_packed(
     struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
     const int steps = group_steps(f), codes = vector_codes(f);
-    const int at_once = f.scales == NO_SCALES ? codes : np * n <= 4 ? 2 : 1, sets = at_once < 2 ? 1 : 2;
-    __m512i dot[MOST_PANELS][COLUMNS], acc[2][MOST_PANELS][COLUMNS];
+    const int at_once = f.scales == NO_SCALES || np * n <= 2 ? codes : np * n <= 4 ? 2 : 1;
+    const int sets = f.scales == NO_SCALES ? 2 : at_once;
+    __m512i dot[MOST_PANELS][COLUMNS], acc[4][MOST_PANELS][COLUMNS];
     start_tile(f, t, np, n, dot);
     for (int r = 0; r < 8 / codes; r++) {
         UNROLL
@@ -194,14 +227,15 @@ LUTRA_INLINE void run_packed(
 LUTRA_INLINE void run_tile(
     struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    if (np <= PANELS && t->shares > 1) {
+    if (t->shares > 1) {
         run_unpacked(f, s, t, np, n, sum);
     } else {
-        run_packed(f, s, t, np, n, sum);
+        const struct tile own = own_columns(t, n);
+        run_packed(f, s, &own, np, n, sum);
     }
 }
 
-enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 1 };
+enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 0 };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 

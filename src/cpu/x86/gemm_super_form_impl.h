@@ -12,7 +12,7 @@
 
 /* A panel's tile, unpacked. */
 struct unpacked {
-    __m512i code[64];    /* step v of group g at 8 g + v: unsigned bytes */
+    __m512i code[64];    /* step v of group g at 8 g + v: unsigned bytes, with unpack_scaled_codes times the scale */
     __m512i scale[16];   /* of each sum that is scaled at once: group_steps; 0 above 16 bits if fits_half */
     __m512i min_pair[8]; /* i16: minima of groups 2p and 2p + 1 */
     __m512 d, dmin;
@@ -61,18 +61,27 @@ LUTRA_INLINE void unpack_six_bits(struct unpacked *u, const uint8_t *words)
     for (int p = 0; p < 4; p++) u->min_pair[p] = byte_pair(min[p / 2], p % 2);
 }
 
-/* Q2_K: a byte for each group of 16, four words per row. */
-LUTRA_INLINE void unpack_four_bits(struct unpacked *u, const uint8_t *words)
+/* Q2_K: a byte for each group of 16, four words per row; with the minima in the upper halves. */
+LUTRA_INLINE __m512i four_bit_scales(const uint8_t *words, int i)
+{
+    return _mm512_and_si512(load(words + STEP_BYTES * i), _mm512_set1_epi8(15));
+}
+
+LUTRA_INLINE void unpack_four_bit_scales(struct unpacked *u, const uint8_t *words)
 {
     UNROLL
-    for (int i = 0; i < 4; i++) {
-        __m512i both = load(words + STEP_BYTES * i), low = _mm512_set1_epi8(15);
-        __m512i scale = _mm512_and_si512(both, low), min = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-        UNROLL
-        for (int j = 0; j < 4; j++)
-            u->scale[4 * i + j] = _mm512_and_si512(_mm512_srli_epi32(scale, (unsigned)(8 * j)), _mm512_set1_epi32(15));
-        UNROLL
-        for (int p = 0; p < 2; p++) u->min_pair[2 * i + p] = byte_pair(min, p);
+    for (int g = 0; g < 16; g++) {
+        __m512i scales = _mm512_srli_epi32(four_bit_scales(words, g / 4), (unsigned)(g % 4 * 8));
+        u->scale[g] = _mm512_and_si512(scales, _mm512_set1_epi32(15));
+    }
+}
+
+LUTRA_INLINE void unpack_four_bit_minima(struct unpacked *u, const uint8_t *words)
+{
+    UNROLL
+    for (int p = 0; p < 8; p++) {
+        __m512i both = _mm512_srli_epi16(load(words + STEP_BYTES * (p / 2)), 4);
+        u->min_pair[p] = byte_pair(_mm512_and_si512(both, _mm512_set1_epi8(15)), p % 2);
     }
 }
 
@@ -211,6 +220,62 @@ LUTRA_INLINE void unpack_codes(struct form f, struct unpacked *u, const uint8_t 
     }
 }
 
+/* Q2_K: codes times scales, at most 3 * 15, which are bytes and need no more than a sum. */
+LUTRA_INLINE bool has_scaled_codes(struct form f)
+{
+    return f.codes == TWO_BITS && f.scales == BOTH_4;
+}
+
+/* For 4 rows, the rows of an index's 128 bits, the scale of bits 8 j .. 8 j + 7 of their words times all codes: byte
+ * 4 row + code, or if `transposed` 4 code + row. */
+LUTRA_INLINE __m512i products(__m512i scales, int j, bool transposed)
+{
+    const __m128i row = _mm_setr_epi8(0, -1, 0, -1, 4, -1, 4, -1, 8, -1, 8, -1, 12, -1, 12, -1);
+    const __m128i all = _mm_set1_epi32(0x0c080400);
+    const __m512i codes = _mm512_set1_epi32(0x03020100); /* 0 and 256, 2 and 768: words times a byte */
+    const __m512i code = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x00010001, 0x00020002, 0x00030003));
+    __m128i from = _mm_add_epi8(transposed ? all : row, _mm_set1_epi8((char)j));
+    if (!transposed) from = _mm_or_si128(from, _mm_set1_epi16((short)0x8000));
+    __m512i scale = _mm512_shuffle_epi8(scales, _mm512_broadcast_i32x4(from));
+    return _mm512_mullo_epi16(scale, transposed ? code : codes);
+}
+
+/* All codes of run r. */
+LUTRA_INLINE void unpack_scaled_codes(struct form f, struct unpacked *u, const uint8_t *w, int r)
+{
+    enum { AND_OR = 0xea /* a & b | c */ };
+    const __m512i row = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303));
+    const __m512i rows[2] = {_mm512_slli_epi32(row, 2), row};
+    UNROLL
+    for (int v = 0; v < 8; v += 4) {
+        __m512i table[4];
+        UNROLL
+        for (int q = 0; q < 4; q++) {
+            int g = step_of(f, r, v, q) / 4;
+            table[q] = products(four_bit_scales(w + scales_at(f), g / 4), g % 4, q % 2);
+        }
+        UNROLL
+        for (int i = v; i < v + 4; i++) {
+            __m512i c = load(w + STEP_BYTES * (8 * r + i)), up = _mm512_srli_epi16(c, 4);
+            UNROLL
+            for (int q = 0; q < 4; q++) {
+                __m512i mask = _mm512_set1_epi8((char)(code_mask(f) << code_shift(f, q)));
+                __m512i index = _mm512_ternarylogic_epi32(q < 2 ? c : up, mask, rows[q % 2], AND_OR);
+                u->code[step_of(f, r, i, q)] = _mm512_shuffle_epi8(table[q], index);
+            }
+        }
+    }
+}
+
+/* Instead of unpack_codes and unpack_scales. */
+LUTRA_INLINE void unpack_scaled(struct form f, struct unpacked *u, const uint8_t *w)
+{
+    u->d = load_f16(w + d_at(f));
+    u->dmin = load_f16(w + dmin_at(f));
+    for (int r = 0; r < 2; r++) unpack_scaled_codes(f, u, w, r);
+    unpack_four_bit_minima(u, w + scales_at(f));
+}
+
 LUTRA_INLINE void unpack_scales(struct form f, struct unpacked *u, const uint8_t *w)
 {
     const uint8_t *scales = w + scales_at(f);
@@ -218,7 +283,10 @@ LUTRA_INLINE void unpack_scales(struct form f, struct unpacked *u, const uint8_t
     if (has_minima(f)) u->dmin = load_f16(w + dmin_at(f));
     switch (f.scales) {
     case NO_SCALES: break;
-    case BOTH_4: unpack_four_bits(u, scales); break;
+    case BOTH_4:
+        unpack_four_bit_scales(u, scales);
+        unpack_four_bit_minima(u, scales);
+        break;
     case BOTH_6: unpack_six_bits(u, scales); break;
     case SCALE_6: unpack_q3_scales(u, scales); break;
     case SCALE_6_APART: unpack_iq4_scales(u, scales); break;

@@ -25,6 +25,15 @@ struct tile {
     size_t shares; /* groups of columns that share the tile */
 };
 
+/* For n columns that nobody shares the tile with: they are a block by themselves.  n is a constant, and so is the width
+ * then. */
+LUTRA_INLINE struct tile own_columns(const struct tile *t, int n)
+{
+    struct tile own = *t;
+    own.width = (size_t)n;
+    return own;
+}
+
 LUTRA_INLINE __m512i broadcast(const uint8_t *p)
 {
     return _mm512_set1_epi32(*(const int *)(const void *)p);

@@ -6,8 +6,9 @@
  * so.  Some of these left the key out, and llama.cpp then takes SiLU; here the grouped heads tell, which 1bitLLM's
  * models have not.
  *
- * The squares may exceed what 16 bits hold: all values between operations are f32.  As trained, activations have 8 bits
- * and one scale per row; here they are those of the weights' type (docs/NUMERICS.md), which is closer to the formula.
+ * The squares may exceed what 16 bits hold: all values between operations are f32.  What goes into a layer's matrices
+ * was rounded in training to 8 bits with one scale per row: so it is here where their type is a ternary one
+ * (docs/NUMERICS.md).
  */
 #include "model/model_impl.h"
 
@@ -35,11 +36,26 @@ static int read(const struct reader *r, struct lutra_error *err)
     return 0;
 }
 
-const struct arch model_bitnet = {
-    .name = "bitnet", .rope = ROPE_NEOX, .norms = NORM_BEFORE, .gate = OP_SWIGLU, .sub_norms = true, .read = read};
+const struct arch model_bitnet = {.name = "bitnet",
+    .rope = ROPE_NEOX,
+    .norms = NORM_BEFORE,
+    .gate = OP_SWIGLU,
+    .sub_norms = true,
+    .i8row = true,
+    .read = read};
 
-const struct arch model_bitnet_25 = {
-    .name = "bitnet-25", .rope = ROPE_NEOX, .norms = NORM_BEFORE, .gate = OP_RELU2, .sub_norms = true, .read = read};
+const struct arch model_bitnet_25 = {.name = "bitnet-25",
+    .rope = ROPE_NEOX,
+    .norms = NORM_BEFORE,
+    .gate = OP_RELU2,
+    .sub_norms = true,
+    .i8row = true,
+    .read = read};
 
-const struct arch model_bitnet_b158 = {
-    .name = "bitnet-b1.58", .rope = ROPE_NEOX, .norms = NORM_BEFORE, .gate = OP_RELU2, .sub_norms = true, .read = read};
+const struct arch model_bitnet_b158 = {.name = "bitnet-b1.58",
+    .rope = ROPE_NEOX,
+    .norms = NORM_BEFORE,
+    .gate = OP_RELU2,
+    .sub_norms = true,
+    .i8row = true,
+    .read = read};

@@ -27,6 +27,10 @@ void ref_embed(const struct tensor *w, int64_t index, float scale, float *out);
  * bias: [n_out] or NULL. */
 void ref_matmul(const struct tensor *w, const float *bias, const float *x, float *out, int n_row);
 
+/* What OP_MATMUL does first with the inputs of a weight that is `i8row`: x [n] to the nearest multiple of its largest
+ * magnitude / 127 (BitNet's activations: int8 with one scale per row; transformers' integrations/bitnet.py). */
+void ref_round_row(const float *x, int64_t n, float *out);
+
 /* ---- one row of activations ---- */
 
 /* out = x / sqrt(mean(x^2) + eps) * weight, separately for each of the n / n_norm groups.  x, out: [n];

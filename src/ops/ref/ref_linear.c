@@ -4,6 +4,7 @@
  */
 #include "ops/ref/ref.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "quant/quant.h"
@@ -69,4 +70,13 @@ void ref_matmul(const struct tensor *w, const float *bias, const float *x, float
             for (int r = 0; r < n; r++) out[(r0 + r) * n_out + o] = (float)(sum[r] + (bias ? bias[o] : 0));
         }
     }
+}
+
+void ref_round_row(const float *x, int64_t n, float *out)
+{
+    double most = 1e-5;
+    for (int64_t i = 0; i < n; i++)
+        if (fabs(x[i]) > most) most = fabs(x[i]);
+    double scale = 127 / most; /* codes are within 127: nothing is clamped */
+    for (int64_t i = 0; i < n; i++) out[i] = (float)(rint(x[i] * scale) / scale);
 }

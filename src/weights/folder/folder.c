@@ -221,8 +221,8 @@ static int read_folder(struct folder *f, struct lutra_error *err)
         return lutra_fail(err, LUTRA_E_IO, "%s: a folder without a config.json, no Hugging Face model", f->label);
     TRY(folder_read_config(f, err));
     TRY(open_tensors(f, err));
-    put_general(f);
     TRY(folder_open_packed(f, err));
+    put_general(f);
     TRY(folder_read_tokenizer(f, err));
     TRY(compose(f, err));
     return folder_take_tensors(f, err);
@@ -245,9 +245,9 @@ void folder_close(struct weights *w)
     free(w->packed_layers);
 }
 
-int folder_open(struct weights *w, struct lutra_error *err)
+int folder_open(struct weights *w, enum weights_zeros zeros, struct lutra_error *err)
 {
-    struct folder f = {.w = w};
+    struct folder f = {.w = w, .zeros = zeros};
     for (size_t n = strlen(w->path); n > 1 && w->path[n - 1] == '/'; n--) w->path[n - 1] = 0;
     size_t n = strlen(w->path), room = sizeof w->file[0].label - 4;
     snprintf(w->file[0].label, sizeof w->file[0].label, "%s%s", n > room ? "..." : "",

@@ -55,7 +55,8 @@ struct folder {
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
     bool tied;
     enum packing packing;
-    struct linear *layers; /* [n_layers] w->packed_layers: what is packed */
+    enum weights_zeros zeros; /* as asked for */
+    struct linear *layers;    /* [n_layers] w->packed_layers: what is packed */
     size_t n_layers;
 };
 
@@ -92,6 +93,9 @@ int folder_read_tokenizer(struct folder *f, struct lutra_error *err);
 /* The name in tokenizer.ggml.pre that splits text as `pre_tokenizer` does; LUTRA_E_UNSUPPORTED where there is none. */
 int folder_split_name(
     const struct folder *f, const json_t *pre_tokenizer, bool ignore_merges, const char **out, struct lutra_error *err);
+
+/* What folder_split_name knows as `name`, which it must. */
+json_t *folder_split_json(const char *name);
 
 /* ---- layers that others have quantized (packed_linear.c) ---- */
 

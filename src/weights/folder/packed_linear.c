@@ -10,15 +10,16 @@
  *            -1, 0, 1 as 0, 1, 2; weight_scale, one number that multiplies (linear_class `autobitlinear`) or divides
  *
  * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may
- * lie in two words.  The weight is (code - zero) x scale.  In groups of whole 64, two bits fit Q2_0, whose values are
- * -1 to 2, where zeros are 1, or 2 with all signs turned; else 2 and 3 bits become W2 and W3, and 4 bits that Q4_0 does
- * not hold W4 (quant/zero_point.h).  In groups of whole 32, differences of codes fit Q4_0, Q5_0 or Q8_0.  The scale is
- * as it is, if a float of 16 bits holds it; else, and in other groups, the weights become F32.  BitNet's become TQ2_0
- * or Q2_0, with the scale to the nearest of 16 bits: what divides is seldom exact.
+ * lie in two words, but EfficientQAT puts ten into a word and leaves two bits.  The weight is (code - zero) x scale.
+ * In groups of whole 64, two bits fit Q2_0, whose values are -1 to 2, where zeros are 1, or 2 with all signs turned;
+ * else 2 and 3 bits become W2 and W3, and 4 bits that Q4_0 does not hold W4 (quant/zero_point.h).  In groups of whole
+ * 32, differences of codes fit Q4_0, Q5_0 or Q8_0.  The scale is as it is, if a float of 16 bits holds it; else, and in
+ * other groups, the weights become F32.  BitNet's become TQ2_0 or Q2_0, with the scale to the nearest of 16 bits: what
+ * divides is seldom exact.
  *
  * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the
- * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), AutoAWQ (packing_utils), compressed-tensors
- * (pack_quantized), transformers (integrations/bitnet.py).
+ * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), EfficientQAT (int_linear_real), AutoAWQ
+ * (packing_utils), compressed-tensors (pack_quantized), transformers (integrations/bitnet.py).
  */
 #include "base/f16.h"
 #include "quant/formats.h"
@@ -31,13 +32,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 32, SAMPLED_BLOCKS = 8 };
+enum { BLOCK = 32, SAMPLED_BLOCKS = 8, WORD = 32 };
 
 struct linear {
     struct safetensors_tensor codes, zeros, scales;
     bool has_zeros;
     enum packing packing;
     int bits;
+    bool tens;                     /* of 3 bits, ten to a word */
     uint32_t k, n, n_group, group; /* sizes; group: inputs in one */
     const uint8_t *g_idx;          /* [k] i32, NULL: groups lie one after the other */
     int zero_add;                  /* to what is stored */
@@ -66,12 +68,20 @@ static uint32_t word(const struct safetensors_tensor *t, uint64_t i)
 }
 
 /* Code i of a run of words that lie `stride` apart from word `first` on. */
-static int code_at(const struct safetensors_tensor *t, uint64_t first, uint64_t stride, uint64_t i, int bits)
+static int code_at(
+    const struct linear *m, const struct safetensors_tensor *t, uint64_t first, uint64_t stride, uint64_t i)
 {
-    uint64_t at = i * (uint64_t)bits, w = at / 32, shift = at % 32;
-    uint32_t v = word(t, first + w * stride) >> shift;
-    if (shift + (uint64_t)bits > 32) v |= word(t, first + (w + 1) * stride) << (32 - shift);
+    uint64_t bits = (uint64_t)m->bits, at = m->tens ? i / 10 * WORD + i % 10 * bits : i * bits;
+    uint64_t w = first + at / WORD * stride, shift = at % WORD;
+    uint32_t v = word(t, w) >> shift;
+    if (shift + bits > WORD) v |= word(t, w + stride) << (WORD - shift);
     return (int)(v & ((1u << bits) - 1));
+}
+
+/* Whether n codes fill so many words. */
+static bool fills(const struct linear *m, uint64_t n, uint64_t n_word)
+{
+    return m->tens ? (n + 9) / 10 == n_word : n * (uint64_t)m->bits == WORD * n_word;
 }
 
 /* AWQ's place of a column in its word. */
@@ -91,9 +101,9 @@ static int code_of(const struct linear *m, uint64_t n, uint64_t k)
 {
     switch (m->packing) {
     case PACKING_BITNET: return bitnet_code(m, n, k);
-    case PACKING_AWQ: return code_at(&m->codes, k * m->n / 8 + n / 8, 1, awq_place(n), 4);
-    case PACKING_CT: return code_at(&m->codes, n * m->codes.dim[1], 1, k, m->bits);
-    default: return code_at(&m->codes, n, m->n, k, m->bits);
+    case PACKING_AWQ: return code_at(m, &m->codes, k * m->n / 8 + n / 8, 1, awq_place(n));
+    case PACKING_CT: return code_at(m, &m->codes, n * m->codes.dim[1], 1, k);
+    default: return code_at(m, &m->codes, n, m->n, k);
     }
 }
 
@@ -102,9 +112,9 @@ static int stored_zero(const struct linear *m, uint64_t n, uint64_t group)
 {
     if (!m->has_zeros) return 1 << (m->bits - 1);
     switch (m->packing) {
-    case PACKING_AWQ: return code_at(&m->zeros, group * m->n / 8 + n / 8, 1, awq_place(n), 4);
-    case PACKING_CT: return code_at(&m->zeros, group, m->n_group, n, m->bits);
-    default: return code_at(&m->zeros, group * m->zeros.dim[1], 1, n, m->bits);
+    case PACKING_AWQ: return code_at(m, &m->zeros, group * m->n / 8 + n / 8, 1, awq_place(n));
+    case PACKING_CT: return code_at(m, &m->zeros, group, m->n_group, n);
+    default: return code_at(m, &m->zeros, group * m->zeros.dim[1], 1, n);
     }
 }
 
@@ -151,6 +161,13 @@ static bool is_shape(const struct safetensors_tensor *t, uint64_t d0, uint64_t d
     return t->n_dim == 2 && t->dim[0] == d0 && t->dim[1] == d1;
 }
 
+/* As EfficientQAT packs 3 bits, of k inputs; few codes may fill as many words with 4. */
+static bool is_tens(const struct linear *m, uint64_t k)
+{
+    const struct safetensors_tensor *c = &m->codes, *z = &m->zeros;
+    return c->dim[0] == k / 10 + (k % 10 > 0) && z->dim[1] == (c->dim[1] + 9) / 10 && c->dim[0] * 8 != k;
+}
+
 /* Bits, inputs and outputs from the shapes: configurations leave them out or give them per layer. */
 static int read_sizes(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
 {
@@ -175,10 +192,16 @@ static int read_sizes(struct folder *f, struct linear *m, const char *base, stru
         k = c->dim[0];
         m->n_group = (uint32_t)s->dim[0];
     } else {
+        const struct safetensors_tensor *order = part_of(f, base, names[PACKING_GPTQ].order);
         n = c->dim[1];
-        bits = m->has_zeros ? 32 * m->zeros.dim[1] / n : 0;
-        k = bits ? 32 * c->dim[0] / bits : 0;
+        bits = WORD * m->zeros.dim[1] / n;
+        k = bits ? WORD * c->dim[0] / bits : 0;
         m->n_group = (uint32_t)s->dim[0];
+        if (order && is_tens(m, order->dim[0])) {
+            bits = 3;
+            k = order->dim[0];
+            m->tens = true;
+        }
     }
     if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || k == 0 || k > 1 << 24 || n > 1 << 24)
         return bad(f, base, "codes of another width than 2, 3, 4 or 8 bits", err);
@@ -192,20 +215,19 @@ static int read_sizes(struct folder *f, struct linear *m, const char *base, stru
 
 static int check_sizes(struct folder *f, const struct linear *m, const char *base, struct lutra_error *err)
 {
-    uint64_t b = (uint64_t)m->bits, in_words = m->k * b, out_words = m->n * b;
     bool fits = true;
     if (m->packing == PACKING_CT)
-        fits = in_words == 32 * m->codes.dim[1] && is_shape(&m->scales, m->n, m->n_group) &&
-               (!m->has_zeros || (out_words % 32 == 0 && is_shape(&m->zeros, out_words / 32, m->n_group)));
+        fits = fills(m, m->k, m->codes.dim[1]) && is_shape(&m->scales, m->n, m->n_group) &&
+               (!m->has_zeros || (fills(m, m->n, m->zeros.dim[0]) && m->zeros.dim[1] == m->n_group));
     else if (m->packing == PACKING_AWQ)
         fits = m->has_zeros && is_shape(&m->scales, m->n_group, m->n) && is_shape(&m->zeros, m->n_group, m->n / 8);
     else
-        fits = in_words == 32 * m->codes.dim[0] && is_shape(&m->scales, m->n_group, m->n) &&
-               out_words == 32 * m->zeros.dim[1] && m->zeros.dim[0] == m->n_group;
+        fits = fills(m, m->k, m->codes.dim[0]) && is_shape(&m->scales, m->n_group, m->n) &&
+               fills(m, m->n, m->zeros.dim[1]) && m->zeros.dim[0] == m->n_group;
     return fits ? 0 : bad(f, base, "shapes that do not fit together", err);
 }
 
-/* An order of groups that is not the usual one is kept. */
+/* An order of groups that is not the usual one is kept.  compressed-tensors writes -1 where there is none. */
 static int read_order(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
 {
     const struct safetensors_tensor *order = part_of(f, base, names[m->packing].order);
@@ -213,6 +235,7 @@ static int read_order(struct folder *f, struct linear *m, const char *base, stru
     if (!order || m->packing == PACKING_AWQ) return 0;
     if (!is_words(order, 1) || order->dim[0] != m->k) return bad(f, base, "an order of groups of another size", err);
     for (uint64_t k = 0; k < m->k; k++) {
+        if (m->packing == PACKING_CT && word(order, k) == UINT32_MAX) return 0;
         if (word(order, k) >= m->n_group) return bad(f, base, "an order of groups beyond their number", err);
         usual = usual && word(order, k) == k / m->group;
     }
@@ -319,14 +342,17 @@ static struct zeros judge(const struct linear *m)
     return out;
 }
 
+/* 0: none.  What the caller asks for, else what Lutra wrote into a folder of its own, insists; others' does not. */
 static int label_of(const struct folder *f, bool *insists)
 {
     const json_t *q = config_get(f, "quantization_config");
     const char *own = json_string_value(json_object_get(q, "lutra_zeros")),
                *format = json_string_value(json_object_get(q, "checkpoint_format"));
-    *insists = own && (!strcmp(own, "v1") || !strcmp(own, "v2"));
-    if (*insists) return own[1] - '0';
-    return format && strcmp(format, "gptq_v2") == 0 ? 2 : 1;
+    *insists = true;
+    if (f->zeros == WEIGHTS_ZEROS_V1 || f->zeros == WEIGHTS_ZEROS_V2) return f->zeros == WEIGHTS_ZEROS_V1 ? 1 : 2;
+    if (own && (!strcmp(own, "v1") || !strcmp(own, "v2"))) return own[1] - '0';
+    *insists = false;
+    return !q ? 0 : format && strcmp(format, "gptq_v2") == 0 ? 2 : 1;
 }
 
 /* One program wrote all layers: they must agree.  The statistic becomes a key, for `inspect`. */
@@ -335,7 +361,7 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
     size_t votes[3] = {0};
     double mean_1 = 0, mean_2 = 0;
     bool insists, narrow = false;
-    int label = label_of(f, &insists), way = label;
+    int label = label_of(f, &insists), way = label ? label : 1;
     char text[160];
     for (size_t i = 0; i < n; i++) {
         struct zeros z = judge(&list[i]);
@@ -344,21 +370,20 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
         mean_2 += z.mean_2 / (double)n;
         narrow = narrow || list[i].bits <= 4;
     }
-    if (!insists && votes[1] != votes[2] &&
-        (votes[1] == 0 || votes[2] == 0 || votes[1] > 9 * votes[2] || votes[2] > 9 * votes[1]))
-        way = votes[1] > votes[2] ? 1 : 2;
-    else if (!insists && narrow)
+    bool decided = insists || votes[1] > 9 * votes[2] || votes[2] > 9 * votes[1];
+    if (!insists && decided) way = votes[1] > votes[2] ? 1 : 2;
+    if (!decided && narrow && f->zeros != WEIGHTS_ZEROS_ANY)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "%s: whether zeros are stored less one (v1) or not (v2) cannot be told: %zu layers say v1, %zu v2, mean "
-            "codes "
-            "%.2f and %.2f; put \"lutra_zeros\": \"v1\" or \"v2\" into config.json's quantization_config",
+            "codes %.2f and %.2f; --zeros v1 or v2 says it",
             f->label, votes[1], votes[2], mean_1, mean_2);
     for (size_t i = 0; i < n; i++) list[i].zero_add = way == 1;
     snprintf(text, sizeof text,
-        "v%d; layers for v1 %zu, v2 %zu, undecided %zu; mean code as v1 %.3f, as v2 %.3f; label v%d", way, votes[1],
-        votes[2], votes[0], mean_1, mean_2, label);
+        "v%d; layers for v1 %zu, v2 %zu, undecided %zu; mean code as v1 %.3f, as v2 %.3f; label %s", way, votes[1],
+        votes[2], votes[0], mean_1, mean_2, label ? label == 1 ? "v1" : "v2" : "none");
     weights_writer_put_str(f->keys, "lutra.zeros", text);
-    if (way != label) weights_writer_put_bool(f->keys, "lutra.zeros.label_is_wrong", true);
+    if (label && way != label) weights_writer_put_bool(f->keys, "lutra.zeros.label_is_wrong", true);
+    if (!decided && narrow) weights_writer_put_bool(f->keys, "lutra.zeros.undecided", true);
     return 0;
 }
 
@@ -504,12 +529,21 @@ static int open_layer(
     return read_order(f, m, base, err);
 }
 
+/* EfficientQAT's folders and AutoGPTQ's first ones have no quantization_config. */
+static bool says_by_names(const struct folder *f)
+{
+    for (size_t i = 0; i < f->list.n; i++)
+        if (ends(f->list.tensor[i].name, names[PACKING_GPTQ].codes)) return true;
+    return false;
+}
+
 /* Before the header is composed, which tells of the zeros. */
 int folder_open_packed(struct folder *f, struct lutra_error *err)
 {
     char base[GGUF_MAX_NAME + 1];
     bool is_codes;
     size_t n = 0;
+    if (!config_get(f, "quantization_config") && says_by_names(f)) f->packing = PACKING_GPTQ;
     if (!f->packing || !f->list.n) return 0;
     for (size_t i = 0; i < f->list.n; i++) n += folder_is_packed(f, &f->list.tensor[i], &is_codes) && is_codes;
     struct linear *list = calloc(n + 1, sizeof *list);

@@ -102,3 +102,16 @@ int folder_split_name(
                                 : "(none)")
             .s);
 }
+
+json_t *folder_split_json(const char *name)
+{
+    const struct split *s = splits;
+    json_t *list = json_array();
+    while (strcmp(s->name, name) != 0 || *s->step[0] == '<') s++;
+    for (int i = 0; i < MAX_STEPS && s->step[i]; i++)
+        json_array_append_new(list, json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
+                                        s->step[i], "behavior", "Isolated", "invert", 0));
+    json_array_append_new(list, json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+                                    "trim_offsets", 0, "use_regex", 0));
+    return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", list);
+}

@@ -2,18 +2,15 @@
 #include "weights/groups.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "quant/formats.h"
 #include "quant/quant.h"
 #include "weights/folder/folder_impl.h"
-#include "weights/temporary_impl.h"
+#include "weights/folder/out_impl.h"
 
 enum { BLOCK = QUANT_BLOCK };
 
@@ -21,9 +18,7 @@ struct writer {
     const struct weights_quantize_settings *set;
     const struct weights *w;
     const struct safetensors *list;
-    char *folder; /* what is written, renamed when whole */
-    FILE *file;   /* of it, open now */
-    char path[4096];
+    struct folder_out out;
     uint64_t done, total; /* bytes of tensors */
 };
 
@@ -66,12 +61,9 @@ static int check_layer(
     return 0;
 }
 
-/* Takes no folder in place of another. */
 int weights_groups_target(const char *out, struct lutra_error *err)
 {
-    struct stat st;
-    if (lstat(out, &st) != 0 || (S_ISDIR(st.st_mode) && temporary_is_empty(out))) return 0;
-    return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: exists already; a folder takes no other's place", out);
+    return folder_out_target(out, err);
 }
 
 int weights_groups_check(const struct weights *w, const struct quant_group *group, struct lutra_error *err)
@@ -229,34 +221,6 @@ static uint64_t part_bytes(const struct quant_group *group, const struct tensor 
     return dim[0] * dim[1] * (part == 3 ? 2 : 4);
 }
 
-/* ---- files ---- */
-
-static int io(const struct writer *o, const char *what, struct lutra_error *err)
-{
-    return lutra_fail(err, LUTRA_E_IO, "%s: cannot %s: %s", o->path, what, strerror(errno));
-}
-
-static int begin_file(struct writer *o, const char *name, struct lutra_error *err)
-{
-    snprintf(o->path, sizeof o->path, "%s/%s", o->folder, name);
-    o->file = fopen(o->path, "wbxe");
-    return o->file ? 0 : io(o, "create", err);
-}
-
-static int put(struct writer *o, const void *bytes, size_t n, struct lutra_error *err)
-{
-    return fwrite(bytes, 1, n, o->file) == n ? 0 : io(o, "write", err);
-}
-
-static int end_file(struct writer *o, struct lutra_error *err)
-{
-    bool good = fflush(o->file) == 0 && fsync(fileno(o->file)) == 0;
-    int rc = good ? 0 : io(o, "write", err);
-    fclose(o->file);
-    o->file = NULL;
-    return rc;
-}
-
 /* ---- model.safetensors: the layers, then what is copied, the widest elements first so that all lie aligned ---- */
 
 typedef int (*visit_fn)(
@@ -273,17 +237,6 @@ static int visit(struct writer *o, visit_fn fn, void *user, struct lutra_error *
     return 0;
 }
 
-static void add_to_header(
-    struct writer *o, json_t *header, const char *name, const char *dtype, int n_dim, const uint64_t *dim, uint64_t n)
-{
-    json_t *shape = json_array();
-    for (int i = 0; i < n_dim; i++) json_array_append_new(shape, json_integer((json_int_t)dim[i]));
-    json_object_set_new(header, name,
-        json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape, "data_offsets", (json_int_t)o->total,
-            (json_int_t)(o->total + n)));
-    o->total += n;
-}
-
 static int describe(
     struct writer *o, const struct safetensors_tensor *from, bool grouped, void *header, struct lutra_error *err)
 {
@@ -291,13 +244,14 @@ static int describe(
     uint64_t dim[2];
     (void)err;
     if (!grouped) {
-        add_to_header(o, header, from->name, from->dtype->name, from->n_dim, from->dim, from->bytes);
+        folder_out_describe(header, from->name, from->dtype->name, from->n_dim, from->dim, from->bytes, &o->total);
         return 0;
     }
     for (int i = 0; i < N_PART; i++) {
         snprintf(name, sizeof name, "%.*s%s", (int)strlen(from->name) - 6, from->name, parts[i].suffix);
         int n_dim = part_shape(o->set->group, from->as, i, dim);
-        add_to_header(o, header, name, parts[i].dtype, n_dim, dim, part_bytes(o->set->group, from->as, i));
+        uint64_t n = part_bytes(o->set->group, from->as, i);
+        folder_out_describe(header, name, parts[i].dtype, n_dim, dim, n, &o->total);
     }
     return 0;
 }
@@ -309,7 +263,7 @@ static int write_data(
     int rc = 0;
     (void)user;
     if (!grouped) {
-        TRY(put(o, from->data, (size_t)from->bytes, err));
+        TRY(folder_out_put(&o->out, from->data, (size_t)from->bytes, err));
         o->done += from->bytes;
     } else {
         TRY(layer_open(&l, o, from->as, err));
@@ -317,38 +271,28 @@ static int write_data(
             size_t n = (size_t)part_bytes(o->set->group, from->as, i);
             uint32_t *to = calloc(1, n);
             if (to) parts[i].fill(&l, to);
-            rc = to ? put(o, to, n, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", o->path);
+            rc = to ? folder_out_put(&o->out, to, n, err)
+                    : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", o->out.path);
             free(to);
             o->done += n;
         }
         layer_close(&l);
     }
     if (rc == 0 && o->set->progress && o->set->progress(o->set->progress_user, o->done, o->total))
-        return lutra_fail(err, LUTRA_E_CANCELLED, "%s: cancelled", o->path);
-    return rc;
-}
-
-static int write_header(struct writer *o, struct lutra_error *err)
-{
-    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
-    visit(o, describe, header, err);
-    char *text = json_dumps(header, JSON_COMPACT);
-    json_decref(header);
-    if (!text) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for its header", o->path);
-    uint64_t n = strlen(text), padded = (n + 7) / 8 * 8;
-    int rc = put(o, &padded, sizeof padded, err);
-    if (rc == 0) rc = put(o, text, n, err);
-    if (rc == 0) rc = put(o, "       ", padded - n, err);
-    free(text);
+        return lutra_fail(err, LUTRA_E_CANCELLED, "%s: cancelled", o->out.path);
     return rc;
 }
 
 static int write_tensors(struct writer *o, struct lutra_error *err)
 {
-    TRY(begin_file(o, "model.safetensors", err));
-    TRY(write_header(o, err));
+    TRY(folder_out_begin(&o->out, "model.safetensors", err));
+    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    visit(o, describe, header, err);
+    int rc = folder_out_header(&o->out, header, err);
+    json_decref(header);
+    TRY(rc);
     TRY(visit(o, write_data, NULL, err));
-    return end_file(o, err);
+    return folder_out_end(&o->out, err);
 }
 
 /* ---- the other files ---- */
@@ -356,30 +300,26 @@ static int write_tensors(struct writer *o, struct lutra_error *err)
 static int write_config(struct writer *o, struct lutra_error *err)
 {
     const struct quant_group *f = o->set->group;
-    json_t *config, *as = json_pack("{s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s}", "quant_method", "gptq", "bits", f->bits,
-                        "group_size", f->size, "sym", f->symmetric, "desc_act", 0, "lm_head", 0, "checkpoint_format",
-                        "gptq_v2", "lutra_zeros", "v2");
-    snprintf(o->path, sizeof o->path, "%s/config.json", o->w->path);
-    config = json_load_file(o->path, 0, NULL);
+    char path[4096];
+    json_t *as = json_pack("{s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:s}", "quant_method", "gptq", "bits", f->bits,
+        "group_size", f->size, "sym", f->symmetric, "desc_act", 0, "lm_head", 0, "checkpoint_format", "gptq_v2",
+        "lutra_zeros", "v2");
+    snprintf(path, sizeof path, "%s/config.json", o->w->path);
+    json_t *config = json_load_file(path, 0, NULL);
     bool good = config && json_object_set(config, "quantization_config", as) == 0;
-    char *text = good ? json_dumps(config, JSON_INDENT(2)) : NULL;
-    json_decref(config);
     json_decref(as);
-    if (!text) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: cannot be read again", o->path);
-    int rc = begin_file(o, "config.json", err);
-    if (rc == 0) rc = put(o, text, strlen(text), err);
-    if (rc == 0) rc = put(o, "\n", 1, err);
-    free(text);
-    return rc < 0 ? rc : end_file(o, err);
+    if (good) return folder_out_json(&o->out, "config.json", config, err);
+    json_decref(config);
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: cannot be read again", path);
 }
 
 static int copy_open(struct writer *o, FILE *from, const char *name, struct lutra_error *err)
 {
     char piece[65536];
     size_t n;
-    TRY(begin_file(o, name, err));
-    while ((n = fread(piece, 1, sizeof piece, from)) > 0) TRY(put(o, piece, n, err));
-    return end_file(o, err);
+    TRY(folder_out_begin(&o->out, name, err));
+    while ((n = fread(piece, 1, sizeof piece, from)) > 0) TRY(folder_out_put(&o->out, piece, n, err));
+    return folder_out_end(&o->out, err);
 }
 
 /* What of a folder is text; a description of the model it was made of would be another's. */
@@ -389,9 +329,10 @@ static int copy_files(struct writer *o, struct lutra_error *err)
         "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
         "chat_template.json", "generation_config.json", "LICENSE", "LICENSE.txt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(o->path, sizeof o->path, "%s/%s", o->w->path, names[i]);
-        FILE *from = fopen(o->path, "rbe");
-        if (!from && errno != ENOENT) return io(o, "open", err);
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", o->w->path, names[i]);
+        FILE *from = fopen(path, "rbe");
+        if (!from && errno != ENOENT) return lutra_fail(err, LUTRA_E_IO, "%s: cannot open: %s", path, strerror(errno));
         if (!from) continue;
         int rc = copy_open(o, from, names[i], err);
         if (rc == 0 && ferror(from)) rc = lutra_fail(err, LUTRA_E_IO, "%s/%s: cannot read", o->w->path, names[i]);
@@ -401,42 +342,24 @@ static int copy_files(struct writer *o, struct lutra_error *err)
     return 0;
 }
 
-static int write_all(struct writer *o, const char *out, struct lutra_error *err)
-{
-    TRY(write_tensors(o, err));
-    TRY(write_config(o, err));
-    TRY(copy_files(o, err));
-    if (rename(o->folder, out) != 0)
-        return lutra_fail(err, LUTRA_E_IO, "%s: cannot rename to it: %s", out, strerror(errno));
-    temporary_settle(out);
-    return 0;
-}
-
 static int write_folder(struct writer *o, const char *out, struct lutra_error *err)
 {
     TRY(weights_groups_check(o->w, o->set->group, err));
-    TRY(weights_groups_target(out, err));
-    o->list = o->w->source;
-    int fd = temporary_folder(out, &o->folder);
-    int rc = fd >= 0 ? write_all(o, out, err)
-                     : lutra_fail(err, LUTRA_E_IO, "%s: cannot create a folder beside it: %s", out, strerror(errno));
-    if (o->file) fclose(o->file);
-    if (rc < 0 && fd >= 0) temporary_remove(fd, o->folder);
-    if (fd >= 0) close(fd);
-    free(o->folder);
-    return rc;
+    TRY(folder_out_open(&o->out, out, err));
+    TRY(write_tensors(o, err));
+    TRY(write_config(o, err));
+    TRY(copy_files(o, err));
+    return folder_out_commit(&o->out, err);
 }
 
 int weights_write_groups(
     const char *in, const char *out, const struct weights_quantize_settings *settings, struct lutra_error *err)
 {
     struct weights *w;
-    TRY(weights_open(&w, in, err));
-    struct writer o = {.set = settings, .w = w};
-    char *target = strdup(out);
-    for (size_t n = target ? strlen(target) : 0; n > 1 && target[n - 1] == '/'; n--) target[n - 1] = 0;
-    int rc = target ? write_folder(&o, target, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for a path");
-    free(target);
+    TRY(weights_open_as(&w, in, settings->zeros, err));
+    struct writer o = {.set = settings, .w = w, .list = w->source};
+    int rc = write_folder(&o, out, err);
+    folder_out_close(&o.out);
     weights_close(&w);
     return rc;
 }

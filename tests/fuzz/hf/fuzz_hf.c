@@ -19,7 +19,7 @@
 #include "weights/mix.h"
 #include "weights/make_model.h"
 
-enum { SECONDS_PER_INPUT = 10, MAX_FILES = 8, MAX_FILE = 2 << 20, N_SEEDS = 5 };
+enum { SECONDS_PER_INPUT = 10, MAX_FILES = 8, MAX_FILE = 2 << 20 };
 
 /* Measured: at most 46 bytes for each of a file's, of JSON that is nothing but empty arrays. */
 enum { HEAP_FIXED = 256 << 10, HEAP_PER_BYTE = 64 };
@@ -129,49 +129,101 @@ static void make_vocabulary(const char *folder)
         "\"merges\":[[\"a\",\"b\"],[\"▁\",\"a\"],[\"▁\",\"ab\"],[\"▁a\",\"b\"]]}}");
 }
 
-/* A layer that GPTQ has quantized, and embeddings: not a whole model, but weights_open does not ask for one. */
-static void make_packed(const char *folder)
+/* A tensor of a quantized layer, `fill` in every byte or number of 64 bits; 1: codes. */
+struct part {
+    const char *suffix, *dtype;
+    int rows, columns; /* columns 0: one dimension */
+    uint8_t fill;
+};
+
+/* Layers that others have quantized, one each, of `k` inputs. */
+static const struct packed {
+    const char *says;
+    int k;
+    struct part part[5];
+} packed[] = {
+    {"\"quant_method\":\"gptq\",\"checkpoint_format\":\"gptq_v2\"", 32,
+        {{"g_idx", "I32", 32, 0, 0}, {"qweight", "I32", 4, 32, 1}, {"qzeros", "I32", 1, 4, 0x77},
+            {"scales", "F16", 1, 32, 0x2c}}},
+    {"\"quant_method\":\"gptq\",\"bits\":3,\"lutra_zeros\":\"v2\"", 64,
+        {{"qweight", "I32", 6, 32, 1}, {"qzeros", "I32", 2, 3, 0xdb}, {"scales", "F16", 2, 32, 0x2c}}},
+    {"\"quant_method\":\"gptq\",\"lutra_zeros\":\"v2\"", 64, /* EfficientQAT's 3 bits */
+        {{"g_idx", "I32", 64, 0, 0}, {"qweight", "I32", 7, 32, 1}, {"qzeros", "I32", 1, 4, 0x24},
+            {"scales", "F16", 1, 32, 0x2c}}},
+    {"\"quant_method\":\"awq\",\"version\":\"gemm\"", 32,
+        {{"qweight", "I32", 32, 4, 1}, {"qzeros", "I32", 1, 4, 0x77}, {"scales", "F16", 1, 32, 0x2c}}},
+    {"\"quant_method\":\"auto-round\",\"packing_format\":\"auto_round:auto_awq\"", 64,
+        {{"qweight", "I32", 64, 4, 1}, {"qzeros", "I32", 2, 4, 0x77}, {"scales", "BF16", 2, 32, 0x3c}}},
+    {"\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"", 32,
+        {{"weight_g_idx", "I32", 32, 0, 0}, {"weight_packed", "I32", 32, 4, 1}, {"weight_scale", "BF16", 32, 1, 0x3c},
+            {"weight_shape", "I64", 2, 0, 32}, {"weight_zero_point", "I32", 4, 1, 0x77}}},
+    {"\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\"", 64,
+        {{"weight", "U8", 8, 64, 1}, {"weight_scale", "BF16", 1, 0, 0x3c}}},
+};
+enum { N_PACKED = sizeof packed / sizeof *packed };
+
+/* Codes are any bytes, or pairs of bits, 0 or 1 (BitNet's, of which 3 would be none). */
+static void fill_part(uint8_t *to, size_t n, const struct part *p)
 {
-    static const char header[] =
-        "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\",\"shape\":[8,32],\"data_offsets\":[0,512]},"
-        "\"model.layers.0.mlp.up_proj.g_idx\":{\"dtype\":\"I32\",\"shape\":[32],\"data_offsets\":[512,640]},"
-        "\"model.layers.0.mlp.up_proj.qweight\":{\"dtype\":\"I32\",\"shape\":[4,32],\"data_offsets\":[640,1152]},"
-        "\"model.layers.0.mlp.up_proj.qzeros\":{\"dtype\":\"I32\",\"shape\":[1,4],\"data_offsets\":[1152,1168]},"
-        "\"model.layers.0.mlp.up_proj.scales\":{\"dtype\":\"F16\",\"shape\":[1,32],\"data_offsets\":[1168,1232]}}";
-    uint8_t file[sizeof header + 8 + 1232];
-    uint64_t n = sizeof header - 1;
-    uint8_t *data = file + 8 + n;
-    memcpy(file, &n, 8);
-    memcpy(file + 8, header, n);
-    memset(data, 0x2c, 512);
-    memset(data + 512, 0, 128);
-    for (int i = 640; i < 1152; i++) data[i] = (uint8_t)(i * 37);
-    memset(data + 1152, 0x77, 16);
-    memset(data + 1168, 0x2c, 64);
-    save(folder, "model.safetensors", file, 8 + n + 1232);
+    for (size_t i = 0; i < n; i++)
+        to[i] = p->fill == 1 ? (uint8_t)(i * 37 & (p->dtype[0] == 'U' ? 0x55 : 0xff)) : p->fill;
+    for (size_t i = 0; p->dtype[1] == '6' && i < n; i++) to[i] = i % 8 ? 0 : p->fill;
+}
+
+/* A layer, and embeddings: not a whole model, but weights_open does not ask for one. */
+static void make_packed(const char *folder, const struct packed *as)
+{
+    static uint8_t data[4096], file[8192];
+    char header[2048], text[1024];
+    size_t at = (size_t)as->k * 16;
+    memset(data, 0x2c, at);
+    int n = snprintf(header, sizeof header,
+        "{\"model.embed_tokens.weight\":{\"dtype\":\"F16\",\"shape\":[8,%d],\"data_offsets\":[0,%zu]}", as->k, at);
+    for (const struct part *p = as->part; p < as->part + 5 && p->suffix; p++) {
+        static const struct {
+            const char *dtype;
+            size_t bytes;
+        } size[] = {{"I32", 4}, {"I64", 8}, {"F16", 2}, {"BF16", 2}, {"U8", 1}};
+        size_t bytes = (size_t)p->rows * (size_t)(p->columns ? p->columns : 1), i = 0;
+        while (strcmp(size[i].dtype, p->dtype) != 0) i++;
+        bytes *= size[i].bytes;
+        fill_part(data + at, bytes, p);
+        n += snprintf(header + n, sizeof header - (size_t)n,
+            ",\"model.layers.0.mlp.up_proj.%s\":{\"dtype\":\"%s\",\"shape\":[%d%s%.0d],\"data_offsets\":[%zu,%zu]}",
+            p->suffix, p->dtype, p->rows, p->columns ? "," : "", p->columns, at, at + bytes);
+        at += bytes;
+    }
+    header[n++] = '}';
+    memcpy(file, &(uint64_t){(uint64_t)n}, 8);
+    memcpy(file + 8, header, (size_t)n);
+    memcpy(file + 8 + n, data, at);
+    save(folder, "model.safetensors", file, 8 + (size_t)n + at);
     make_vocabulary(folder);
-    save_text(folder, "config.json",
-        "{\"architectures\":[\"Qwen2ForCausalLM\"],\"hidden_size\":32,\"num_attention_heads\":2,\"num_hidden_layers\":"
-        "1,"
-        "\"intermediate_size\":32,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-6,\"tie_word_embeddings\":true,"
-        "\"quantization_config\":{\"quant_method\":\"gptq\",\"checkpoint_format\":\"gptq_v2\"}}");
+    snprintf(text, sizeof text,
+        "{\"architectures\":[\"Qwen2ForCausalLM\"],\"hidden_size\":%d,\"num_attention_heads\":2,"
+        "\"num_hidden_layers\":1,\"intermediate_size\":32,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-6,"
+        "\"tie_word_embeddings\":true,\"quantization_config\":{%s}}",
+        as->k, as->says);
+    save_text(folder, "config.json", text);
     save_text(folder, "tokenizer.json",
         "{\"added_tokens\":[],\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"▁\"},"
         "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a "
         "b\"]}}");
 }
 
+enum { N_FLOAT = 3, N_SEEDS = N_FLOAT + N_PACKED + 1 };
+
 static void make_seeds(struct seed seed[N_SEEDS])
 {
     for (int i = 0; i < N_SEEDS; i++) {
         snprintf(seed[i].folder, sizeof seed[i].folder, "%s/%d", run.folder, i);
         if (mkdir(seed[i].folder, 0700) < 0) fuzz_fail("cannot make a folder");
-        if (i == N_SEEDS - 1)
-            make_vocabulary(seed[i].folder);
-        else if (i == N_SEEDS - 2)
-            make_packed(seed[i].folder);
-        else
+        if (i < N_FLOAT)
             make_seed(&seed[i], i);
+        else if (i < N_FLOAT + N_PACKED)
+            make_packed(seed[i].folder, &packed[i - N_FLOAT]);
+        else
+            make_vocabulary(seed[i].folder);
         read_back(&seed[i]);
     }
 }

@@ -30,8 +30,9 @@ static size_t loop_act_bytes(size_t n_in, size_t n_row)
     return (n_in * n_row * sizeof(float) + 63) & ~(size_t)63;
 }
 
-static void loop_act_row(const float *x, size_t n_in, size_t row, size_t n_row, void *act)
+static void loop_act_row(const float *x, size_t n_in, size_t row, size_t n_row, float row_max, void *act)
 {
+    (void)row_max;
     for (size_t k = 0; k < n_in; k++) ((float *)act)[k * n_row + row] = x[k];
 }
 

@@ -110,6 +110,8 @@ static void bits_of_every_type(void **state)
         "Q6_K", "IQ4_NL", "TQ1_0", "TQ2_0", "MXFP4", "Q2_K", "Q3_K", "IQ4_XS", "Q1_0", "Q2_0"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i += SANITIZED ? 5 : 1)
         check_type("tiny-qwen2", types[i], i % 2 ? "f16" : "f32");
+    check_type("tiny-bitnet-b1.58", "TQ2_0", "f16"); /* activations with one scale per row */
+    check_type("tiny-bitnet-b1.58", "Q2_0", "f32");
 }
 
 /* A kernel's form differs between formats only in how a tile is read: few batches. */
@@ -260,6 +262,7 @@ static void check_quantized(const struct where *where)
         check_type_on(where, "tiny-qwen2", types[i], "f16", slow || SANITIZED ? n_rows + 1 : n_rows);
         check_drafts(where, "tiny-qwen2", types[i], 63, 63);
     }
+    if (!slow) check_type_on(where, "tiny-bitnet-b1.58", "TQ2_0", "f16", n_rows + 1);
 }
 
 static void quantized_bits_on_every_device(void **state)

@@ -100,6 +100,7 @@ static void broken_lists_are_named(void **state)
     REFUSES(m.op[1].weight[1] = NULL, "weight 1 is not there");
     REFUSES(m.weight[1].tensor.ne[1] = 31, "tensor 'w' has 64 inputs and 31 outputs, not 64 and 32");
     REFUSES(m.weight[0].use = WEIGHT_MATMUL, "is not meant for it");
+    REFUSES(m.weight[1].i8row = true, "tensor 'w' is of floats, whose inputs are not rounded");
     REFUSES(m.list.n_vocab = 41, "not 64 and 41");
     REFUSES(m.list.value[4].dim = 32, "value 4 has 32 elements, not 64");
     REFUSES(m.op[2].layer = 2, "the cache is that of layer 1");

@@ -279,6 +279,22 @@ static void commit_gives_the_cache_of_direct_rows(void **state)
 
 /* ---- head ---- */
 
+static void rows_are_rounded_to_127_steps(void **state)
+{
+    (void)state;
+    float x[] = {-254, 3, 5, 0.9f, 252.9f}, small[] = {1e-6f, -4e-8f, 0};
+    const float want[] = {-254, 4, 4, 0, 252}; /* steps of 2, the middle to the even code */
+    ref_round_row(x, 5, x);
+    for (int i = 0; i < 5; i++) close_to(x[i], want[i], 1e-4);
+    ref_round_row(small, 3, small); /* a row of almost nothing counts as one of 1e-5 */
+    close_to(small[0], 13 * 1e-5 / 127, 1e-12);
+    close_to(small[1], -1e-5 / 127, 1e-12);
+    assert_true(small[2] == 0);
+    x[3] = NAN;
+    ref_round_row(x, 5, x);
+    assert_true(isnan(x[3]));
+}
+
 static void head_ranks_and_sums(void **state)
 {
     (void)state;
@@ -335,6 +351,7 @@ int main(void)
         cmocka_unit_test(attention_of_chosen_values),
         cmocka_unit_test(attention_sees_prompt_and_ancestors_only),
         cmocka_unit_test(commit_gives_the_cache_of_direct_rows),
+        cmocka_unit_test(rows_are_rounded_to_127_steps),
         cmocka_unit_test(head_ranks_and_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -364,6 +364,63 @@ static void cancelling_leaves_no_file(void **state)
     assert_int_equal(access(in_folder("cancelled"), F_OK), -1);
 }
 
+/* ---- folders of groups ---- */
+
+/* Every width and way: the tensors of the architecture, weights of the usual size, zeros whose storage can be told;
+ * the differences of codes fill their range. */
+static void groups_are_models(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"tiny-llama", "tiny-qwen2", "tiny-qwen3"};
+    static const struct quant_group groups[] = {{2, 64, false}, {2, 128, true}, {3, 32, false}, {3, -1, true},
+        {4, 64, false}, {4, 32, true}, {8, 64, true}, {8, 32, false}};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        struct weights_make_settings s = settings(shapes[i % 3], QUANT_F16);
+        s.group = &groups[i];
+        char folder[32];
+        snprintf(folder, sizeof folder, "made%u", (unsigned)i);
+        struct weights *w;
+        if (weights_make_model(in_folder(folder), &s, &err) < 0) fail_msg("%s", err.what);
+        if (weights_open(&w, in_folder(folder), &err) < 0) fail_msg("%u: %s", (unsigned)i, err.what);
+        check_tensors(w, weights_shape_find(s.shape));
+        check_keys(w, weights_shape_find(s.shape));
+        struct weights_str zeros;
+        assert_int_equal(weights_get_str(w, "lutra.zeros", &zeros, NULL), 0);
+        assert_memory_equal(zeros.s, "v2; layers for v1 0", 19);
+        const struct tensor *t = weights_tensor_find(w, "blk.1.ffn_down.weight");
+        weights_fetch(w, t);
+        float *x = floats(w, t->name);
+        double square = 0; /* with the mean, which is half a code from 0 */
+        for (int k = 0; k < 256 * 512; k++) square += (double)x[k] * x[k];
+        if (!(fabs(square / 256 - 1) < 0.1))
+            fail_msg("%u: squares %.3f of what they should be", (unsigned)i, square / 256);
+        free(x);
+        weights_close(&w);
+        assert_int_equal(weights_make_model(in_folder(folder), &s, &err), LUTRA_E_ARGUMENT); /* there already */
+    }
+}
+
+static void groups_that_are_refused(void **state)
+{
+    (void)state;
+    static const struct quant_group wide = {4, 128, true};
+    static const struct {
+        const char *shape;
+        bool outliers;
+        const char *message;
+    } cases[] = {{"tiny-gemma3", false, "not of gemma3"}, {"tiny-qwen2", true, "groups with outliers are not made"},
+        {"no-such-shape", false, "no shape"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weights_make_settings s = settings(cases[i].shape, QUANT_F16);
+        s.group = &wide;
+        s.n_layer = 1;
+        s.outliers = cases[i].outliers;
+        assert_true(weights_make_model(in_folder("no"), &s, &err) < 0);
+        if (!strstr(err.what, cases[i].message)) fail_msg("%s", err.what);
+        assert_int_equal(access(in_folder("no"), F_OK), -1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +432,8 @@ int main(void)
         cmocka_unit_test(weights_are_normal_and_rows_differ),
         cmocka_unit_test(a_seed_is_a_model),
         cmocka_unit_test(outliers_are_planted),
+        cmocka_unit_test(groups_are_models),
+        cmocka_unit_test(groups_that_are_refused),
         cmocka_unit_test(llama3_factors),
         cmocka_unit_test(cancelling_leaves_no_file),
     };

@@ -1,6 +1,7 @@
-"""Plants the bugs of planted.json one at a time in a copy of the sources, and runs the test that must catch each.
+"""Plants the bugs of a list one at a time in a copy of the sources, and runs the test that must catch each.
 
-usage: planted.py SOURCE_ROOT [COPY [PATTERN]]
+usage: planted.py SOURCE_ROOT LIST [COPY [PATTERN]]
+    LIST     tests/*/planted.json
     COPY     a folder that is kept for the next run
     PATTERN  only bugs whose text, file or test it is found in
 
@@ -25,7 +26,8 @@ def target(test):
     """What is built for a test of ctest; None: it reads sources alone."""
     if test in ("npu/silicon/order", "npu/standins"):
         return None
-    return {"npu/silicon/qemu": "npu_silicon"}.get(test, test.removeprefix("unit/").replace("/", "_"))
+    own = {"npu/silicon/qemu": "npu_silicon", "hf/packed": "lutra_cli", "hf/combinations": "lutra_cli"}
+    return own.get(test, test.removeprefix("unit/").replace("/", "_"))
 
 
 def run(command, **more):
@@ -59,11 +61,11 @@ class Copy:
 
 
 def main(argv):
-    bugs = json.loads((Path(__file__).parent / "planted.json").read_text())
-    if len(argv) > 2:
-        bugs = [bug for bug in bugs if any(re.search(argv[2], bug[key]) for key in ("bug", "file", "test"))]
+    bugs = json.loads(Path(argv[1]).read_text())
+    if len(argv) > 3:
+        bugs = [bug for bug in bugs if any(re.search(argv[3], bug[key]) for key in ("bug", "file", "test"))]
     with tempfile.TemporaryDirectory() as temporary:
-        copy = Copy(Path(argv[0]), Path(argv[1] if len(argv) > 1 else temporary))
+        copy = Copy(Path(argv[0]), Path(argv[2] if len(argv) > 2 else temporary))
         for name in sorted({bug["test"] for bug in bugs}):
             status, told = copy.test(name)
             if status or "Skipped" in told:
