@@ -206,12 +206,24 @@ void quant_iq1_m_dequantize(const void *src, float *dst, size_t n)
 
 /* ---- random blocks ---- */
 
-static void set_d(enum quant_type type, uint8_t *block, uint16_t d)
+/* Of a block of random bytes.  NVFP4's scales have 4 bits of precision and fewer below 2^-6: the nearest. */
+static void set_d(enum quant_type type, uint8_t *block, float d)
 {
-    uint16_t *scales = (uint16_t *)(void *)(block + offsetof(struct quant_iq1_m, scales));
-    if (type != QUANT_IQ1_M) memcpy(block, &d, sizeof d);
+    uint16_t half = f32_to_f16(d), *scales = (uint16_t *)(void *)(block + offsetof(struct quant_iq1_m, scales));
+    if (type == QUANT_NVFP4) {
+        int power;
+        float mantissa = roundf(16 * frexpf(d, &power)); /* 8 to 16 */
+        int code = power > -6 ? (int)mantissa + 8 * (power + 5) : (int)roundf(ldexpf(d, 9));
+        memset(block, code < 0 ? 0 : code > 0x7e ? 0x7e : code, 4);
+    } else if (type == QUANT_NVFP4_SCALED) {
+        memset(block + 4, 0x38, 4);
+        memcpy(block, &d, 4);
+    } else if (type != QUANT_IQ1_M) {
+        memcpy(block, &half, sizeof half);
+    }
+    if (type >= QUANT_W2 && type <= QUANT_W4) block[offsetof(struct quant_w2, zero)] &= (4 << (type - QUANT_W2)) - 1;
     for (int i = 0; i < 4 && type == QUANT_IQ1_M; i++)
-        scales[i] = (uint16_t)((scales[i] & 0xfff) | (d >> 4 * i & 15) << 12);
+        scales[i] = (uint16_t)((scales[i] & 0xfff) | (half >> 4 * i & 15) << 12);
 }
 
 void quant_random_blocks(const struct quant_info *q, uint64_t seed, float deviation, void *dst, size_t n)
@@ -225,10 +237,9 @@ void quant_random_blocks(const struct quant_info *q, uint64_t seed, float deviat
             if (k % 16 == 0) rng_philox((uint32_t[4]){(uint32_t)i, (uint32_t)(i >> 32), k, q->type}, key, word);
             block[k] = (uint8_t)(word[k / 4 % 4] >> k % 4 * 8);
         }
-        set_d(q->type, block, f32_to_f16(1));
-        if (!quant_in_gguf(q->type)) block[offsetof(struct quant_w2, zero)] &= (4 << (q->type - QUANT_W2)) - 1;
+        set_d(q->type, block, 1);
         q->dequantize(block, x, q->block_elems);
         for (uint32_t e = 0; e < q->block_elems; e++) square += x[e] * x[e];
-        set_d(q->type, block, f32_to_f16(deviation / sqrtf(square / (float)q->block_elems)));
+        set_d(q->type, block, deviation / sqrtf(square / (float)q->block_elems));
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Formats whose codes index a small set of values: one bit Q1_0, ternary TQ1_0, TQ2_0 and Q2_0, FP4 MXFP4, and the
- * 16-value codebook of IQ4_NL and IQ4_XS.
+ * Formats whose codes index a small set of values: one bit Q1_0, ternary TQ1_0, TQ2_0 and Q2_0, FP4 MXFP4 and NVFP4,
+ * and the 16-value codebook of IQ4_NL and IQ4_XS.
  */
 #include "base/f16.h"
 #include "quant/formats_impl.h"
@@ -167,6 +167,42 @@ void quant_mxfp4_dequantize(const void *src, float *dst, size_t n)
             dst[i] = (float)mxfp4_values[b[k].qs[i] & 15] * d;
             dst[i + 16] = (float)mxfp4_values[b[k].qs[i] >> 4] * d;
         }
+    }
+}
+
+/* Half of a group's scale: the table has twice the values. */
+static float nvfp4_scale(uint8_t d)
+{
+    int e = d >> 3 & 15, m = d & 7;
+    if (d == 0x7f) return 0;
+    return 0.5f * (e ? ldexpf((float)(8 + m), e - 10) : ldexpf((float)m, -9));
+}
+
+static void nvfp4_block(const struct quant_nvfp4 *b, float *dst)
+{
+    for (int g = 0; g < 4; g++, dst += 16) {
+        float d = nvfp4_scale(b->d[g]);
+        for (int i = 0; i < 8; i++) {
+            dst[i] = (float)mxfp4_values[b->qs[8 * g + i] & 15] * d;
+            dst[i + 8] = (float)mxfp4_values[b->qs[8 * g + i] >> 4] * d;
+        }
+    }
+}
+
+void quant_nvfp4_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_nvfp4 *b = src;
+    for (size_t k = 0; k < n / QUANT_GROUP64; k++, dst += QUANT_GROUP64) nvfp4_block(&b[k], dst);
+}
+
+void quant_nvfp4_scaled_dequantize(const void *src, float *dst, size_t n)
+{
+    const struct quant_nvfp4_scaled *b = src;
+    for (size_t k = 0; k < n / QUANT_GROUP64; k++, dst += QUANT_GROUP64) {
+        float scale;
+        memcpy(&scale, b[k].scale, sizeof scale);
+        nvfp4_block(&b[k].b, dst);
+        for (int i = 0; i < QUANT_GROUP64; i++) dst[i] *= scale;
     }
 }
 

@@ -194,25 +194,35 @@ struct quant_mxfp4 {
         0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                                        \
     }
 
-/* W2, W3 and W4, in memory only: 64 elements of 2, 3 and 4 bits:  x = (q - zero) d.   Bytes alone: sizes are odd.
+/* NVFP4, 36 bytes, 64 elements in 4 groups g of 16:  x = QUANT_MXFP4_VALUES[q] / 2 * d(g)
  *
- *   d                       f16, little-endian
- *   W2, W3  qs[i], i = 0..15    [ x(4i+3) ][ x(4i+2) ][ x(4i+1) ][ x(4i) ]     low 2 bits, as in Q2_0
- *   W3      qh[i], i = 0..7     bit j = bit 2 of x(8i + j)
- *   W4      qs[16h + i], h = 0..1, i = 0..15    [ x(32h+i+16) ][ x(32h+i) ]    as in Q4_0
+ *   d[g]  [ unused ][ e 4 ][ m 3 ]      (1 + m/8) 2^(e-7), for e = 0 m 2^-9; 0x7f stands for 0
+ *   qs[8g + i], i = 0..7                [ x(16g+i+8) ][ x(16g+i) ]
+ */
+struct quant_nvfp4 {
+    uint8_t d[4], qs[32];
+};
+
+/* In memory only: the same times a float, which lies beside a matrix in its file. */
+struct quant_nvfp4_scaled {
+    uint8_t scale[4]; /* f32, as in memory */
+    struct quant_nvfp4 b;
+};
+
+/* In memory only: W2, W3 and W4, 64 elements of 2, 3 and 4 bits:  x = (q - zero) d,  d as in a file.  Odd sizes.
+ *
+ *   W2, W3  qs[i], i = 0..15                   [ x(4i+3) ][ x(4i+2) ][ x(4i+1) ][ x(4i) ]     low 2 bits, as in Q2_0
+ *   W3      qh[i], i = 0..7                    bit j = bit 2 of x(8i + j)
+ *   W4      qs[16h + i], h = 0..1, i = 0..15   [ x(32h+i+16) ][ x(32h+i) ]                    as in Q4_0
  */
 struct quant_w2 {
-    uint8_t d[2], zero;
-    uint8_t qs[16];
+    uint8_t d[2], zero, qs[16];
 };
 struct quant_w3 {
-    uint8_t d[2], zero;
-    uint8_t qh[8];
-    uint8_t qs[16];
+    uint8_t d[2], zero, qh[8], qs[16];
 };
 struct quant_w4 {
-    uint8_t d[2], zero;
-    uint8_t qs[32];
+    uint8_t d[2], zero, qs[32];
 };
 
 _Static_assert(sizeof(struct quant_q4_0) == 18, "Q4_0");
@@ -232,8 +242,9 @@ _Static_assert(sizeof(struct quant_q2_0) == 18, "Q2_0");
 _Static_assert(sizeof(struct quant_tq1_0) == 54, "TQ1_0");
 _Static_assert(sizeof(struct quant_tq2_0) == 66, "TQ2_0");
 _Static_assert(sizeof(struct quant_mxfp4) == 17, "MXFP4");
-_Static_assert(sizeof(struct quant_w2) == 19, "W2");
-_Static_assert(sizeof(struct quant_w3) == 27, "W3");
+_Static_assert(sizeof(struct quant_nvfp4) == 36, "NVFP4");
+_Static_assert(sizeof(struct quant_nvfp4_scaled) == 40, "NVFP4, scaled");
+_Static_assert(sizeof(struct quant_w2) == 19 && sizeof(struct quant_w3) == 27, "W2, W3");
 _Static_assert(sizeof(struct quant_w4) == 35, "W4");
 
 #endif

@@ -41,6 +41,7 @@ static const struct quant_info formats[] = {
     ROW(TQ1_0, "TQ1_0", QUANT_SUPER, sizeof(struct quant_tq1_0), 36, tq1_0),
     ROW(TQ2_0, "TQ2_0", QUANT_SUPER, sizeof(struct quant_tq2_0), 37, tq2_0),
     ROW(MXFP4, "MXFP4", QUANT_BLOCK, sizeof(struct quant_mxfp4), 38, mxfp4),
+    READ(NVFP4, "NVFP4", QUANT_GROUP64, sizeof(struct quant_nvfp4), 39, nvfp4),
     ROW(Q1_0, "Q1_0", QUANT_GROUP128, sizeof(struct quant_q1_0), 40, q1_0),
     ROW(Q2_0, "Q2_0", QUANT_GROUP64, sizeof(struct quant_q2_0), 41, q2_0),
 };
@@ -51,6 +52,7 @@ static const struct quant_info in_memory[] = {
     READ(W2, "W2", QUANT_GROUP64, sizeof(struct quant_w2), 0, w2),
     READ(W3, "W3", QUANT_GROUP64, sizeof(struct quant_w3), 0, w3),
     READ(W4, "W4", QUANT_GROUP64, sizeof(struct quant_w4), 0, w4),
+    READ(NVFP4_SCALED, "NVFP4 scaled", QUANT_GROUP64, sizeof(struct quant_nvfp4_scaled), 0, nvfp4_scaled),
 };
 
 const struct quant_info *quant_info_of(uint32_t type)

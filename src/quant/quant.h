@@ -37,8 +37,8 @@ struct quant_info {
     void (*quantize)(const float *src, void *dst, size_t n);
 };
 
-/* NULL when the format is not implemented; any number may be asked.  W2, W3 and W4 are among them: a number from a file
- * must be asked first whether it is GGUF's. */
+/* NULL when the format is not implemented; any number may be asked.  Those in memory only are among them: a number from
+ * a file must be asked first whether it is GGUF's. */
 const struct quant_info *quant_info_of(uint32_t type);
 
 /* Whether files may have this number, as far as is known. */
@@ -57,8 +57,8 @@ const struct quant_info *quant_info_at(size_t i);
  * standard deviation.  The same seed gives the same bytes everywhere. */
 void quant_random_blocks(const struct quant_info *q, uint64_t seed, float deviation, void *dst, size_t n);
 
-/* Name of any type number GGUF has assigned, implemented or not ("IQ2_XXS", "I32"), or of W2, W3, W4; NULL for others.
- */
+/* Name of any type number GGUF has assigned, implemented or not ("IQ2_XXS", "I32"), or of a format in memory only; NULL
+ * for others. */
 const char *quant_type_name(uint32_t type);
 
 /* Bytes of a row of n_elems in *bytes.  LUTRA_E_UNSUPPORTED: format not implemented; LUTRA_E_ARGUMENT: n_elems is

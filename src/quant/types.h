@@ -39,7 +39,7 @@
     X(34, TQ1_0, 1)                                                                                                    \
     X(35, TQ2_0, 1)                                                                                                    \
     X(39, MXFP4, 1)                                                                                                    \
-    X(40, NVFP4, 0)                                                                                                    \
+    X(40, NVFP4, 1)                                                                                                    \
     X(41, Q1_0, 1)                                                                                                     \
     X(42, Q2_0, 1)
 
@@ -49,10 +49,11 @@ enum quant_type {
 #undef QUANT_TYPE_ENUM
         QUANT_GGUF_END = 43, /* one more than the largest id: no file may have this number or one above */
 
-    /* In memory only (quant/zero_point.h). */
+    /* In memory only: quant/zero_point.h, and NVFP4 with a factor of the whole matrix. */
     QUANT_W2 = QUANT_GGUF_END,
     QUANT_W3,
     QUANT_W4,
+    QUANT_NVFP4_SCALED,
     QUANT_TYPE_END
 };
 

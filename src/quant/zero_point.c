@@ -74,8 +74,8 @@ void quant_w4_dequantize(const void *src, float *dst, size_t n)
 
 enum quant_type quant_gguf_type(enum quant_type type)
 {
-    if (quant_in_gguf(type)) return type;
-    return type == QUANT_W4 ? QUANT_Q5_0 : QUANT_Q4_0;
+    if (type == QUANT_W4) return QUANT_Q5_0;
+    return type == QUANT_W2 || type == QUANT_W3 ? QUANT_Q4_0 : type;
 }
 
 /* Codes as the type has them. */

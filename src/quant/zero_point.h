@@ -17,7 +17,8 @@ void quant_zero_point_pack(enum quant_type type, uint16_t d, int zero, const uin
 /* Its fields. */
 void quant_zero_point_unpack(enum quant_type type, const void *block, uint16_t *d, int *zero, uint8_t *code);
 
-/* The type of GGUF that holds the same values: the type itself, or of W2 and W3 Q4_0, of W4 Q5_0. */
+/* The type of GGUF that holds the same values: the type itself, or of W2 and W3 Q4_0, of W4 Q5_0.  Of other types in
+ * memory only there is none: themselves. */
 enum quant_type quant_gguf_type(enum quant_type type);
 
 /* n elements of W2, W3 or W4, whole blocks, in blocks of that type. */

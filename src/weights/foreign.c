@@ -11,6 +11,9 @@
  *     I2_S  [ codes n/4 ][ scale 4: f32 ][ 28 unused ]        of a whole tensor of n;  x = (q - 1) scale
  *     codes[32b+l]  [ x[e] ][ x[e+32] ][ x[e+64] ][ x[e+96] ]  e = 128b + l, two bits each
  *
+ * NVFP4 with a float beside a matrix, which multiplies what it yields (`blk.0.attn_q.scale` of `blk.0.attn_q.weight`),
+ * as blocks that have that float.
+ *
  * TQ2_0's scales are the tensor's, to the nearest of 16 bits.  The order is that of bitnet.cpp's own dequantization and
  * of ik_llama.cpp's, whatever processor made the file.
  */
@@ -19,6 +22,7 @@
 #include "weights/weights_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,5 +117,93 @@ int foreign_open(struct weights *w, struct lutra_error *err)
             struct tensor *t = &w->file[f].tensor[i];
             if (is_foreign(t)) TRY(((int)t->type == GGUF_I2_S ? derive_i2s : derive_q2_0)(w, t, err));
         }
+    return 0;
+}
+
+/* ---- scales beside NVFP4 ---- */
+
+static void fill_nvfp4(const struct derived *d)
+{
+    struct quant_nvfp4_scaled *to = d->data;
+    const struct quant_nvfp4 *from = d->from;
+    for (size_t k = 0; k < d->bytes / sizeof *to; k++) {
+        memcpy(to[k].scale, &d->scale, sizeof d->scale);
+        to[k].b = from[k];
+    }
+}
+
+/* The matrix X.weight of NVFP4 that a tensor X.scale (`suffix`) belongs to, or NULL. */
+static struct tensor *matrix_of(struct weights *w, const struct tensor *scale, const char *suffix)
+{
+    char name[GGUF_MAX_NAME + sizeof ".weight"];
+    size_t n = strlen(scale->name), m = strlen(suffix);
+    if (n <= m || strcmp(scale->name + n - m, suffix) != 0) return NULL;
+    snprintf(name, sizeof name, "%.*s.weight", (int)(n - m), scale->name);
+    const struct tensor *t = weights_tensor_find(w, name);
+    if (!t || (t->type != QUANT_NVFP4 && t->type != QUANT_NVFP4_SCALED)) return NULL;
+    for (size_t f = 0; f < w->n_file; f++) {
+        const struct tensor *first = w->file[f].tensor;
+        if (t >= first && t < first + w->file[f].n_tensor) return &w->file[f].tensor[t - first];
+    }
+    return NULL;
+}
+
+static int derive_nvfp4(struct weights *w, struct tensor *t, const struct tensor *scale, struct lutra_error *err)
+{
+    struct derived *d;
+    float x;
+    if (scale->type != QUANT_F32 || scale->bytes != sizeof x)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "%s: tensor '%s' is no single float: scales of parts of an NVFP4 matrix are not implemented",
+            w->file[0].label, show_name(scale->name).s);
+    memcpy(&x, scale->data, sizeof x);
+    if (!isfinite(x))
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: tensor '%s' is NaN or infinite", w->file[0].label, show_name(scale->name).s);
+    TRY(weights_derive(w, t->bytes / sizeof(struct quant_nvfp4) * sizeof(struct quant_nvfp4_scaled), &d, err));
+    d->scale = x;
+    d->loose = "NVFP4 with a scale beside it";
+    w->tensor_bytes += d->bytes - t->bytes;
+    derive(t, d, fill_nvfp4, QUANT_NVFP4_SCALED);
+    return 0;
+}
+
+/* Those that are tensors no more are marked so. */
+enum { LEFT_OUT = QUANT_TYPE_END };
+
+static size_t without_left_out(const struct tensor **list, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((int)list[i]->type != LEFT_OUT) list[kept++] = list[i];
+    return kept;
+}
+
+static int take_scales(struct weights *w, size_t *n, bool count_only, struct lutra_error *err)
+{
+    for (size_t f = 0; f < w->n_file; f++)
+        for (size_t i = 0; i < w->file[f].n_tensor; i++) {
+            struct tensor *t = &w->file[f].tensor[i], *matrix = matrix_of(w, t, ".scale");
+            if (!matrix && !matrix_of(w, t, ".input_scale")) continue;
+            ++*n;
+            if (count_only) continue;
+            if (matrix) TRY(derive_nvfp4(w, matrix, t, err));
+            w->tensor_bytes -= t->bytes;
+            t->type = (enum quant_type)LEFT_OUT;
+        }
+    return 0;
+}
+
+int foreign_scale(struct weights *w, struct lutra_error *err)
+{
+    size_t n = 0;
+    TRY(take_scales(w, &n, true, err));
+    if (n == 0) return 0;
+    struct derived *derived = realloc(w->derived, (w->n_derived + n) * sizeof *derived);
+    if (!derived) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", w->file[0].label);
+    w->derived = derived;
+    TRY(take_scales(w, &n, false, err));
+    without_left_out(w->tensor_by_name, w->n_tensor);
+    w->n_tensor = without_left_out(w->tensor, w->n_tensor);
     return 0;
 }

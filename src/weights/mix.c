@@ -390,6 +390,10 @@ static int check(
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "quantize: tensor '%s' would become %s, which can be read, not written", show_name(t->name).s,
             quant_type_name(choice->wanted));
+    if (!quant_in_gguf(choice->type))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "%s: tensor '%s' is NVFP4 with a scale beside it, which is not written as it is", weights_path(c->w),
+            show_name(t->name).s);
     if (choice->type == kept) return 0;
     if (weights_is_quantized(t->type) && !c->s->allow_requantize)
         return lutra_fail(err, LUTRA_E_ARGUMENT,

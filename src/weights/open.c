@@ -225,6 +225,7 @@ int weights_open_as(struct weights **out, const char *path, enum weights_zeros z
     if ((rc = is_folder ? folder_open(w, zeros, err) : open_file(w, err)) < 0) goto fail;
     if ((rc = check_zeros(w, zeros, err)) < 0) goto fail;
     if ((rc = index_tensors(w, err)) < 0) goto fail;
+    if ((rc = foreign_scale(w, err)) < 0) goto fail;
     *out = w;
     return 0;
 fail:

@@ -35,6 +35,7 @@ struct derived {
     size_t bytes;
     bool there;
     const void *from; /* what `fill` reads, in a mapped file */
+    float scale;      /* of all values, where `fill` wants one */
     int n_row, n_head;
     size_t row_bytes;
     const char *loose;                     /* weights_loose */
@@ -84,6 +85,10 @@ bool weights_near_f16(float x);
 
 /* Makes tensors of TQ2_0 of those of GGUF_I2_S, of Q2_0 of those of GGUF_Q2_0_128 (foreign.c). */
 int foreign_open(struct weights *w, struct lutra_error *err);
+
+/* Multiplies matrices of NVFP4 by the tensors `.scale` beside them, which then are tensors no more, nor `.input_scale`,
+ * which is for activations of 4 bits (foreign.c).  When tensors are indexed. */
+int foreign_scale(struct weights *w, struct lutra_error *err);
 
 /* Bytes of a value of this kind in the file; 0 for strings, arrays and unknown kinds. */
 size_t gguf_kind_bytes(uint32_t kind);

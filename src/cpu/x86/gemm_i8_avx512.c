@@ -3,9 +3,9 @@
  * AVX-512 VNNI matmul of the formats with 32-element blocks: one f32 scale per 32 weights, activations q8x32.
  *
  * A zmm lane is an output row.  Per group of 32 inputs: 8 exact integer dot-product steps from start = -offset *
- * sum(x), for formats with zeros times the output's, then sum = fma(float(dot), scale_w * scale_x, sum), and for formats
- * with a minimum sum = fma(m, scale_x * sum(x), sum).  Groups ascend, one accumulator per output: the same bits for any
- * number of columns.
+ * sum(x), for formats with zeros times the output's, then sum = fma(float(dot), scale_w * scale_x, sum), and for
+ * formats with a minimum sum = fma(m, scale_x * sum(x), sum).  Groups ascend, one accumulator per output: the same bits
+ * for any number of columns.
  */
 #include <immintrin.h>
 

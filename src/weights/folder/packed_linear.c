@@ -10,10 +10,10 @@
  *            -1, 0, 1 as 0, 1, 2; weight_scale, one number that multiplies (linear_class `autobitlinear`) or divides
  *
  * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may
- * lie in two words, but EfficientQAT puts ten into a word and leaves two bits.  The weight is (code - zero) x scale.  In
- * groups of whole 64, two bits fit Q2_0, whose values are -1 to 2, where zeros are 1, or 2 with all signs turned; else 2
- * and 3 bits become W2 and W3, and 4 bits that Q4_0 does not hold W4 (quant/zero_point.h).  In groups of whole 32,
- * differences of codes fit Q4_0, Q5_0 or Q8_0.  The scale is as it is, if a float of 16 bits holds it; else, and in
+ * lie in two words, but EfficientQAT puts ten into a word and leaves two bits.  The weight is (code - zero) x scale.
+ * In groups of whole 64, two bits fit Q2_0, whose values are -1 to 2, where zeros are 1, or 2 with all signs turned;
+ * else 2 and 3 bits become W2 and W3, and 4 bits that Q4_0 does not hold W4 (quant/zero_point.h).  In groups of whole
+ * 32, differences of codes fit Q4_0, Q5_0 or Q8_0.  The scale is as it is, if a float of 16 bits holds it; else, and in
  * other groups, the weights become F32.  BitNet's become TQ2_0 or Q2_0, with the scale to the nearest of 16 bits: what
  * divides is seldom exact.
  *

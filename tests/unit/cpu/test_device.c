@@ -347,7 +347,7 @@ static void refuses_with_the_reason(void **state)
     struct bench b;
     struct lutra_error err = {0};
     struct ticket ticket;
-    struct weight odd = {.tensor = {.name = "blk.0.odd", .type = QUANT_NVFP4, .n_dim = 2, .ne = {256, 4, 1, 1}}};
+    struct weight odd = {.tensor = {.name = "blk.0.odd", .type = QUANT_Q8_K, .n_dim = 2, .ne = {256, 4, 1, 1}}};
     struct op op = op_make(OP_HEAD, -1, V_N, -1, -1);
     bool keeps;
     (void)state;

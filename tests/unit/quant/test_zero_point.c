@@ -29,6 +29,7 @@ static void they_are_no_file_types(void **state)
     }
     assert_true(quant_in_gguf(QUANT_Q2_0));
     assert_int_equal(quant_gguf_type(QUANT_Q2_0), QUANT_Q2_0);
+    assert_int_equal(quant_gguf_type(QUANT_NVFP4_SCALED), QUANT_NVFP4_SCALED);
     assert_null(quant_info_of(QUANT_TYPE_END));
 }
 

@@ -153,6 +153,71 @@ static void one_scale_for_64_or_128(void **state)
     assert_memory_equal(small[0], small[1], sizeof small[0]);
 }
 
+/* A matrix of NVFP4, its scale and that of its activations, and a scale of something else. */
+static void write_nvfp4(const float *scale, uint64_t n_scale)
+{
+    enum { NVFP4 = 40 };
+    const uint64_t ne[2] = {COLS, ROWS}, one = 1;
+    const float others[8] = {7};
+    const size_t bytes = N / 64 * sizeof(struct quant_nvfp4), padded = (bytes + 31) / 32 * 32;
+    add_head(&f, 3, 4, 1);
+    add_str(&f, "general.architecture");
+    add_u32(&f, STRING);
+    add_str(&f, "qwen3");
+    add_tensor(&f, "blk.0.attn_q.weight", 2, ne, NVFP4, 0);
+    add_tensor(&f, "blk.0.attn_q.scale", 1, &n_scale, F32, padded);
+    add_tensor(&f, "blk.0.attn_q.input_scale", 1, &one, F32, padded + 32);
+    add_tensor(&f, "blk.0.attn_k.scale", 1, &one, F32, padded + 64);
+    add_padding(&f, 32);
+    for (size_t i = 0; i < bytes; i++) {
+        uint8_t byte = (uint8_t)(i % sizeof(struct quant_nvfp4) < 4 ? 0x20 + i % 32 : i * 37);
+        add(&f, &byte, 1);
+    }
+    add_padding(&f, 32);
+    for (int i = 0; i < 8; i++) add(&f, &scale[i % (int)n_scale], sizeof *scale);
+    add(&f, others, sizeof others);
+    add(&f, others, sizeof others);
+    save(in_folder("nv.gguf"), f.b, f.n);
+}
+
+static void scales_beside_nvfp4(void **state)
+{
+    (void)state;
+    static float x[N], plain[N];
+    const float scale = 0.3f, two[2] = {1, 2}, nan = NAN;
+    struct weights *w;
+    struct lutra_error err;
+    const struct tensor *t, *other;
+    write_nvfp4(&scale, 1);
+    const size_t bytes = N / 64 * sizeof(struct quant_nvfp4), at = f.n - 96 - (bytes + 31) / 32 * 32;
+    quant_info_of(QUANT_NVFP4)->dequantize(f.b + at, plain, N);
+    if (weights_open(&w, in_folder("nv.gguf"), &err) < 0) fail_msg("%s", err.what);
+    assert_int_equal(weights_tensor_count(w), 2);
+    assert_int_equal(weights_tensor_get(w, "blk.0.attn_q.weight", &t, &err), 0);
+    assert_int_equal(weights_tensor_get(w, "blk.0.attn_k.scale", &other, &err), 0);
+    assert_null(weights_tensor_find(w, "blk.0.attn_q.scale"));
+    assert_null(weights_tensor_find(w, "blk.0.attn_q.input_scale"));
+    assert_ptr_equal(weights_tensor_at(w, 0), t);
+    assert_ptr_equal(weights_tensor_at(w, 1), other);
+    assert_int_equal(t->type, QUANT_NVFP4_SCALED);
+    assert_int_equal(weights_tensor_bytes(w), t->bytes + 4);
+    assert_non_null(weights_loose(w, t));
+    for (int again = 0; again < 2; again++) {
+        weights_fetch(w, t);
+        quant_info_of(t->type)->dequantize(t->data, x, N);
+        for (int i = 0; i < N; i++) assert_true(x[i] == plain[i] * scale);
+        weights_drop_pages(w, t);
+    }
+    assert_true(plain[0] != 0 || plain[1] != 0);
+    weights_close(&w);
+    write_nvfp4(two, 2);
+    assert_int_equal(weights_open(&w, in_folder("nv.gguf"), &err), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(err.what, "'blk.0.attn_q.scale' is no single float"));
+    write_nvfp4(&nan, 1);
+    assert_int_equal(weights_open(&w, in_folder("nv.gguf"), &err), LUTRA_E_FORMAT);
+    assert_non_null(strstr(err.what, "NaN"));
+}
+
 static void others_are_refused(void **state)
 {
     (void)state;
@@ -187,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_the_definition_s),
         cmocka_unit_test(one_scale_for_64_or_128),
+        cmocka_unit_test(scales_beside_nvfp4),
         cmocka_unit_test(others_are_refused),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
