@@ -74,11 +74,13 @@ FOLDERS = (
 
 
 def type_of(m, combination):
-    """By the differences that its codes could have."""
+    """In groups of 64 and more by its bits, else by the differences that its codes could have."""
     zeros = [z for row in m.zero for z in row]
     least, most = -max(zeros), (1 << m.bits) - 1 - min(zeros)
     if combination["shuffled"] and m.groups > 1:
         return "F32"
+    if m.k // m.groups % 64 == 0 and m.bits <= 4 and not (m.bits == 4 and least >= -8 and most < 8):
+        return "Q2_0" if m.bits == 2 and set(zeros) <= {1, 2} else "W%d" % m.bits
     for name, half in (("Q4_0", 8), ("Q5_0", 16), ("Q8_0", 128)):
         if least >= -half and most < half:
             return name
