@@ -25,10 +25,10 @@ while read -r question <&3; do
     expect_same "$WORK/out" "$WORK/sim" "npu-qemu answers as npu-sim: $question"
 done 3<"$WORK/questions"
 
-# Killed once it has begun to answer.
-lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION" -q
+# Killed once it has begun to answer; the answer is long, so that it is not over before that on a busy machine.
+lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION" -q --ignore-eos -n 400
 cp "$WORK/out" "$WORK/cpu"
-"$LUTRA" run -m "$MODEL" -st --temp 0 -p "$QUESTION" -v --device npu-qemu >"$WORK/out" 2>"$WORK/err" </dev/null &
+"$LUTRA" run -m "$MODEL" -st --temp 0 -p "$QUESTION" -v --ignore-eos -n 400 --device npu-qemu >"$WORK/out" 2>"$WORK/err" </dev/null &
 lutra_pid=$!
 for i in $(seq 1200); do
     [ -s "$WORK/out" ] && break
