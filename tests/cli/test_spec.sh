@@ -44,7 +44,7 @@ for x in r["ratios"]:
     if x["distance"] != "all": continue
     line = next(l for l in figures if l.startswith("  %(of)s / %(to)s " % x))
     want = "%.2f  (%.3f to %.3f)" % tuple(x["all"][k] for k in ("mean", "low", "high"))
-    assert line.endswith(want + (" includes 1" if x["all"]["low"] <= 1 else "")), line
+    assert line.endswith(want + (" below 1" if x["all"]["high"] < 1 else " includes 1" if x["all"]["low"] <= 1 else "")), line
     assert ["%.2f" % x["tasks"][k]["mean"] for k in ("rag", "ui")] == line.split("  (")[0].split()[-3:-1], line
 shares = [x["to"] for x in r["ratios"] if x["of"] == "all" and x["distance"] == "all" and x["to"] != "auto"]
 assert shares == ["all-" + n for n in ("suffix", "ngram-simple", "calibrated", "recycle", "store")], shares

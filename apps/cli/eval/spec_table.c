@@ -38,7 +38,10 @@ static void print_lengths(const struct spec_run *run, int distance)
         printf("%-*s", SPEC_NAME_WIDTH, name);
         for (int t = 0; t < set->task.n; t++) print_number(spec_ratio(run, pair[i], t, distance).mean);
         print_number(all.mean);
-        printf("  (%.3f to %.3f)%s\n", all.low, all.high, all.low <= 1 ? " includes 1" : "");
+        printf("  (%.3f to %.3f)%s\n", all.low, all.high,
+            all.high < 1   ? " below 1"
+            : all.low <= 1 ? " includes 1"
+                           : "");
     }
 }
 
