@@ -9,7 +9,7 @@ expect_code 0 'the demo'
 expect_out 'best@16' 'the small one with a checker'
 expect_out 'abacus-b158: greedy' 'weights of few bits'
 if ! grep -q 'without SQLite' "$WORK/out"; then
-    expect_out 'It leads from Draglaihun to Neplaiplath.' 'an answer from documents'
+    expect_out 'From March to September the trail is open, then rain blocks it.' 'an answer from documents'
     expect_out 'trail.txt, bytes' 'its source'
 fi
 expect_out 'docs/SCALING.md' 'where to read on'
