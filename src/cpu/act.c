@@ -2,7 +2,6 @@
  *
  * Sizes of prepared activations (cpu/layout.h), the form that stays f32, and what a row's one scale is made of.
  */
-#include <math.h>
 #include <string.h>
 
 #include "cpu/layout.h"

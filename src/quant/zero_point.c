@@ -78,19 +78,20 @@ enum quant_type quant_gguf_type(enum quant_type type)
     return type == QUANT_W2 || type == QUANT_W3 ? QUANT_Q4_0 : type;
 }
 
-/* Codes as the type has them. */
-static void pack_q4_0(uint16_t d, const uint8_t *code, void *block)
+void quant_zero_point_pack_wide(enum quant_type type, uint16_t d, int zero, const uint8_t *code, void *block)
 {
-    struct quant_q4_0 b = {.d = d};
-    for (int i = 0; i < 16; i++) b.qs[i] = (uint8_t)((code[i] & 15) | (code[i + 16] & 15) << 4);
-    memcpy(block, &b, sizeof b);
-}
-
-static void pack_q5_0(uint16_t d, const uint8_t *code, void *block)
-{
-    struct quant_q5_0 b = {.d = d};
-    quant_pack5(code, b.qs, b.qh);
-    memcpy(block, &b, sizeof b);
+    const int offset = (type == QUANT_Q4_0 ? 8 : 16) - zero;
+    struct quant_q4_0 b4 = {.d = d};
+    struct quant_q5_0 b5 = {.d = d};
+    uint8_t x[QUANT_BLOCK];
+    for (int i = 0; i < QUANT_BLOCK; i++) x[i] = (uint8_t)(code[i] + offset);
+    if (type == QUANT_Q5_0) {
+        quant_pack5(x, b5.qs, b5.qh);
+        memcpy(block, &b5, sizeof b5);
+        return;
+    }
+    for (int i = 0; i < 16; i++) b4.qs[i] = (uint8_t)((x[i] & 15) | (x[i + 16] & 15) << 4);
+    memcpy(block, &b4, sizeof b4);
 }
 
 void quant_zero_point_widen(enum quant_type type, const void *src, void *dst, size_t n)
@@ -103,8 +104,7 @@ void quant_zero_point_widen(enum quant_type type, const void *src, void *dst, si
     int zero;
     for (size_t k = 0; k < n / N; k++, block += from) {
         quant_zero_point_unpack(type, block, &d, &zero, code);
-        for (int i = 0; i < N; i++) code[i] = (uint8_t)(code[i] - zero + (wide == QUANT_Q4_0 ? 8 : 16));
         for (int half = 0; half < N; half += QUANT_BLOCK, out += to)
-            (wide == QUANT_Q4_0 ? pack_q4_0 : pack_q5_0)(d, code + half, out);
+            quant_zero_point_pack_wide(wide, d, zero, code + half, out);
     }
 }

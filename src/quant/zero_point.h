@@ -17,6 +17,9 @@ void quant_zero_point_pack(enum quant_type type, uint16_t d, int zero, const uin
 /* Its fields. */
 void quant_zero_point_unpack(enum quant_type type, const void *block, uint16_t *d, int *zero, uint8_t *code);
 
+/* A block of Q4_0 or Q5_0 with the same values, code - zero of 32 codes, which fit. */
+void quant_zero_point_pack_wide(enum quant_type type, uint16_t d, int zero, const uint8_t *code, void *block);
+
 /* The type of GGUF that holds the same values: the type itself, or of W2 and W3 Q4_0, of W4 Q5_0.  Of other types in
  * memory only there is none: themselves. */
 enum quant_type quant_gguf_type(enum quant_type type);

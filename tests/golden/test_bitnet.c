@@ -39,6 +39,7 @@ static void make(struct formula *f, const char *shape, const char *type, const c
     lutra_runtime *rt;
     struct lutra_make_model_settings ms;
     struct lutra_quantize_settings qs;
+    snprintf(f->path, sizeof f->path, "/tmp/lutra-bitnet-%d.gguf", (int)getpid());
     snprintf(wide, sizeof wide, "%s-f32", f->path);
     lutra_make_model_settings_init(&ms, sizeof ms);
     ms.shape = shape;
@@ -136,7 +137,6 @@ static void logits_are_the_formula_s_as_trained(void **state)
     } cases[] = {{"tiny-bitnet-b1.58", "TQ2_0"}, {"tiny-bitnet", "TQ2_0"}, {"tiny-bitnet-b1.58", "Q2_0"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(f.path, sizeof f.path, "/tmp/lutra-bitnet-%d.gguf", (int)getpid());
         make(&f, cases[i].shape, cases[i].type, "F32");
         ask(&f, "--as-trained");
         print_message("%s in %s, %d tokens\n", cases[i].shape, cases[i].type, N_TOK);
@@ -157,7 +157,6 @@ static void a_ternary_head_s_inputs_are_not_rounded(void **state)
     static struct formula f;
     double error[N_TOK];
     (void)state;
-    snprintf(f.path, sizeof f.path, "/tmp/lutra-bitnet-%d.gguf", (int)getpid());
     make(&f, "tiny-bitnet-b1.58", "TQ2_0", "TQ2_0");
     ask(&f, "--as-trained");
     errors_of(&f, &(struct where){"cpu-ref", NULL}, 1, N_SEQ, error);
@@ -171,7 +170,6 @@ static void others_are_the_formula_s_without_rounding(void **state)
     static struct formula f;
     double error[N_TOK];
     (void)state;
-    snprintf(f.path, sizeof f.path, "/tmp/lutra-bitnet-%d.gguf", (int)getpid());
     make(&f, "tiny-bitnet-b1.58", "TQ2_0", "F32");
     ask(&f, "");
     errors_of(&f, &(struct where){"npu-sim", NULL}, 1, N_SEQ, error);

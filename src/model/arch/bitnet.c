@@ -36,26 +36,12 @@ static int read(const struct reader *r, struct lutra_error *err)
     return 0;
 }
 
-const struct arch model_bitnet = {.name = "bitnet",
-    .rope = ROPE_NEOX,
-    .norms = NORM_BEFORE,
-    .gate = OP_SWIGLU,
-    .sub_norms = true,
-    .i8row = true,
-    .read = read};
+#define BITNET(arch_name, arch_gate)                                                                                   \
+    {                                                                                                                  \
+        .name = (arch_name), .rope = ROPE_NEOX, .norms = NORM_BEFORE, .gate = (arch_gate), .sub_norms = true,          \
+        .i8row = true, .read = read                                                                                    \
+    }
 
-const struct arch model_bitnet_25 = {.name = "bitnet-25",
-    .rope = ROPE_NEOX,
-    .norms = NORM_BEFORE,
-    .gate = OP_RELU2,
-    .sub_norms = true,
-    .i8row = true,
-    .read = read};
-
-const struct arch model_bitnet_b158 = {.name = "bitnet-b1.58",
-    .rope = ROPE_NEOX,
-    .norms = NORM_BEFORE,
-    .gate = OP_RELU2,
-    .sub_norms = true,
-    .i8row = true,
-    .read = read};
+const struct arch model_bitnet = BITNET("bitnet", OP_SWIGLU);
+const struct arch model_bitnet_25 = BITNET("bitnet-25", OP_RELU2);
+const struct arch model_bitnet_b158 = BITNET("bitnet-b1.58", OP_RELU2);

@@ -582,28 +582,16 @@ static void write_q2_0(uint8_t *to, float scale, int zero, const uint8_t *code)
 static void write_block(uint8_t *to, enum quant_type type, float scale, int zero, const uint8_t *code)
 {
     uint16_t d = f32_to_f16(scale);
-    uint32_t high = 0;
     if (type == QUANT_Q2_0) {
         write_q2_0(to, scale, zero, code);
-        return;
-    }
-    if (!quant_in_gguf(type)) {
+    } else if (!quant_in_gguf(type)) {
         quant_zero_point_pack(type, d, zero, code, to);
-        return;
-    }
-    memcpy(to, &d, 2);
-    if (type == QUANT_Q8_0) {
+    } else if (type == QUANT_Q8_0) {
+        memcpy(to, &d, 2);
         for (int i = 0; i < BLOCK; i++) to[2 + i] = (uint8_t)(code[i] - zero);
-        return;
+    } else {
+        quant_zero_point_pack_wide(type, d, zero, code, to);
     }
-    int offset = (type == QUANT_Q4_0 ? 8 : 16) - zero;
-    uint8_t *low = to + (type == QUANT_Q4_0 ? 2 : 6);
-    for (int i = 0; i < BLOCK / 2; i++) {
-        unsigned a = (unsigned)(code[i] + offset), b = (unsigned)(code[i + BLOCK / 2] + offset);
-        low[i] = (uint8_t)((a & 15) | (b & 15) << 4);
-        high |= (a >> 4) << i | (b >> 4) << (i + BLOCK / 2);
-    }
-    if (type == QUANT_Q5_0) memcpy(to + 2, &high, 4);
 }
 
 /* Inputs outside, outputs inside: as the codes of GPTQ and AWQ lie. */
