@@ -1,5 +1,6 @@
 """What the likelihood judge is trained and measured on: trees of solutions against the same solutions one by one."""
 import argparse
+import copy
 import sys
 import unittest
 from pathlib import Path
@@ -20,6 +21,7 @@ import steps  # noqa: E402
 import train  # noqa: E402
 import train_judge  # noqa: E402
 from model import MAX_CTX, Model  # noqa: E402
+from muon import Muon, orthogonal  # noqa: E402
 
 TOK = bpe.Tokenizer.load(TRAIN / "tokenizer.json")
 END = TOK.id["<|im_end|>"]
@@ -74,6 +76,34 @@ class Reader(unittest.TestCase):
             made = reader.make(seed)
             self.assertTrue(reader.right(made, made["answer"]))
             self.assertFalse(reader.right(made, made["question"]))
+
+
+class Optimizer(unittest.TestCase):
+    def test_steps_are_orthogonal(self):
+        torch.manual_seed(1)
+        for shape in ((64, 256), (256, 64)):
+            size = torch.linalg.svdvals(orthogonal(torch.randn(shape)))
+            self.assertTrue(size.min() > 0.6 and size.max() < 1.3, size)
+
+    def test_goes_on_where_it_was_saved(self):
+        def steps(model, opt, inputs):
+            for x in inputs:
+                opt.zero_grad()
+                model(x).pow(2).sum().backward()
+                opt.step()
+
+        torch.manual_seed(1)
+        inputs = torch.randn(4, 8, 16)
+        whole = torch.nn.Sequential(torch.nn.LayerNorm(16), torch.nn.Linear(16, 32))
+        halves = copy.deepcopy(whole)
+        steps(whole, Muon(whole, 0.1), inputs)
+        first = Muon(halves, 0.1)
+        steps(halves, first, inputs[:2])
+        second = Muon(halves, 0.1)
+        second.load_state_dict(copy.deepcopy(first.state_dict()))
+        steps(halves, second, inputs[2:])
+        for a, b in zip(whole.parameters(), halves.parameters()):
+            self.assertTrue(torch.equal(a, b))
 
 
 class Likelihood(unittest.TestCase):
