@@ -62,14 +62,24 @@ class Branches(unittest.TestCase):
 
 class Reader(unittest.TestCase):
     def test_documents_weigh_less(self):
-        ids, weights, seed = next(train.batches(reader, TOK, 2, 0, 0.3))
+        [(ids, following, weights, _)], seed = next(train.batches(reader, TOK, 2, 0, 0.3))
+        self.assertTrue(torch.equal(ids[:, 1:], following[:, :-1]))
         n = weights.shape[0]
         self.assertEqual((n, seed), (2, 80))
         self.assertLessEqual(ids.shape[1], MAX_CTX)
-        said = [TOK.decode(ids[i, 1:][weights[i] == 1].tolist()) for i in range(n)]
+        said = [TOK.decode(following[i][weights[i] == 1].tolist()) for i in range(n)]
         answers = {reader.make(s)["answer"] + "<|im_end|>" for s in range(80)}
         self.assertTrue(set(said) <= answers, said)
         self.assertEqual(sorted({round(w, 3) for w in weights.flatten().tolist()} - {0}), [0.3, 1])
+
+    def test_branches_are_the_same_chat(self):
+        for i in range(len(reader.MIX)):
+            made = reader.example(i)
+            trunk, asked = reader.branches(made)
+            self.assertEqual([trunk + asked[0][0], asked[0][1]], reader.texts(made)[:2])
+            self.assertEqual([a for _, a in asked], [t + "<|im_end|>" for t in [made["answer"]] + [a for _, a in made["more"]]])
+            for (question, _), (asked_for, _) in zip(asked[1:], made["more"]):
+                self.assertEqual(question, f"{asked_for}<|im_end|>\n<|im_start|>assistant\n")
 
     def test_the_answer_is_right_and_another_is_not(self):
         for seed in range(24):
@@ -82,8 +92,9 @@ class Optimizer(unittest.TestCase):
     def test_steps_are_orthogonal(self):
         torch.manual_seed(1)
         for shape in ((64, 256), (256, 64)):
-            size = torch.linalg.svdvals(orthogonal(torch.randn(shape)))
-            self.assertTrue(size.min() > 0.6 and size.max() < 1.3, size)
+            for dtype in (torch.bfloat16, torch.float):
+                size = torch.linalg.svdvals(orthogonal(torch.randn(shape), dtype))
+                self.assertTrue(size.min() > 0.6 and size.max() < 1.3, size)
 
     def test_goes_on_where_it_was_saved(self):
         def steps(model, opt, inputs):
@@ -160,6 +171,34 @@ class Attention(unittest.TestCase):
             torch.nn.functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten()).backward()
             seen.append(torch.cat([logits.detach().flatten()] + [p.grad.flatten() for p in model.parameters()]))
         self.assertLess((seen[0] - seen[1]).norm(), 1e-5 * seen[1].norm())
+
+    def test_branches_are_sequences_of_their_own(self):
+        """Loss and gradients of a trunk with branches, and of the trunk with each of them alone."""
+        torch.manual_seed(1)
+        model = Model(argparse.Namespace(d=64, layers=2, heads=4, kv=2, ff=96, vocab=len(TOK.vocab)))
+        [(ids, following, w, more)], _ = next(train.branched(reader, TOK, 1, 1, 0.1, 0))
+
+        def loss(ids, following, w, **more):
+            logits = model.logits(model.hidden(ids, **more)).flatten(0, 1)
+            return (torch.nn.functional.cross_entropy(logits, following.flatten(), reduction="none") * w.flatten()).sum()
+
+        model.zero_grad()
+        whole = loss(ids, following, w, **more)
+        whole.backward()
+        got = [whole.item()] + [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        branches = [(s, e, n) for s, e, n in more["blocks"] if n == more["blocks"][-1][2]]
+        self.assertIn(len(branches), dict(reader.MIX).values())
+        alone = 0
+        for i, (s, e, n) in enumerate(branches):
+            take = lambda x: torch.cat([x[:, :n], x[:, s:e]], 1)
+            of_trunk = torch.cat([w[:, :n] * (i == 0), w[:, s:e]], 1)
+            part = loss(take(ids), take(following), of_trunk)
+            part.backward()
+            alone += part.item()
+        self.assertAlmostEqual(got[0], alone, delta=1e-4 * alone)
+        for g, p in zip(got[1:], model.parameters()):
+            self.assertLess((g - p.grad).norm(), 1e-4 * p.grad.norm() + 1e-6)
 
 
 if __name__ == "__main__":

@@ -31,41 +31,64 @@ def rope(x, cos, sin):  # rotate-half ("NEOX") order, as Qwen2
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
+def blocks_of(trunk, branches=()):
+    """(first, end, before) of blocks of queries: they see the tokens before `before`, and of their own those that are not
+    later.  A trunk of so many tokens, and behind it branches of so many, each of which continues the trunk."""
+    blocks = [(s, min(s + ROWS, trunk), s) for s in range(0, trunk, ROWS)]
+    for n in branches:
+        at = blocks[-1][1]
+        blocks.append((at, at + n, trunk))
+    return blocks
+
+
 class Causal(torch.autograd.Function):
     """Attention of tokens over themselves and those before them, in the type of its arguments: queries [rows][kv
-    heads][heads of a group][tokens][dim], keys and values [rows][kv heads][tokens][dim].  A block of queries
-    sees no key behind its last, and only what softmax gave is kept for the way back: less to write than autograd's."""
+    heads][heads of a group][tokens][dim], keys and values [rows][kv heads][tokens][dim].  The tokens are a trunk and
+    branches behind it that do not see one another (`blocks_of`).  Only what softmax gave is kept for the way back: less
+    to write than autograd's."""
 
     @staticmethod
-    def blocks(t):
-        return ((s, min(s + ROWS, t)) for s in range(0, t, ROWS))
+    def seen(x, block):
+        """Of keys or values: those that a block of queries may see."""
+        s, e, before = block
+        return x[:, :, :e] if before == s else torch.cat([x[:, :, :before], x[:, :, s:e]], 2)
 
     @staticmethod
-    def forward(ctx, q, k, v):
-        t, hd = q.shape[-2:]
+    def add(to, block, x):
+        """Adds what `seen` would have given."""
+        s, e, before = block
+        to[:, :, :before] += x[:, :, :before]
+        to[:, :, s:e] += x[:, :, before:]
+
+    @staticmethod
+    def forward(ctx, q, k, v, blocks):
+        hd, n = q.shape[-1], max(e - s for s, e, _ in blocks)
         out, kept = torch.empty_like(q), []
-        later = torch.full((ROWS, ROWS), float("-inf"), dtype=q.dtype, device=q.device).triu(1)
-        for s, e in Causal.blocks(t):
+        later = torch.full((n, n), float("-inf"), dtype=q.dtype, device=q.device).triu(1)
+        for block in blocks:
+            s, e, before = block
             # the heads of one group lie behind one another, so each group is one matrix product
-            a = (q[..., s:e, :].flatten(2, 3) * hd ** -0.5) @ k[:, :, :e].transpose(-1, -2)
-            a.view(*q.shape[:3], e - s, e)[..., s:] += later[:e - s, :e - s]
+            a = (q[..., s:e, :].flatten(2, 3) * hd ** -0.5) @ Causal.seen(k, block).transpose(-1, -2)
+            a.view(*q.shape[:3], e - s, -1)[..., before:] += later[:e - s, :e - s]
             kept.append(torch._softmax(a, -1, False))
-            out[..., s:e, :] = (kept[-1] @ v[:, :, :e]).view_as(out[..., s:e, :])
+            out[..., s:e, :] = (kept[-1] @ Causal.seen(v, block)).view_as(out[..., s:e, :])
+        ctx.blocks = blocks
         ctx.save_for_backward(q, k, v, *kept)
         return out
 
     @staticmethod
     def backward(ctx, grad):
         q, k, v, *kept = ctx.saved_tensors
-        t, hd = q.shape[-2:]
+        hd = q.shape[-1]
         dq, dk, dv = torch.empty_like(q), torch.zeros_like(k, dtype=torch.float), torch.zeros_like(v, dtype=torch.float)
-        for (s, e), p in zip(Causal.blocks(t), kept):
+        for block, p in zip(ctx.blocks, kept):
+            s, e, _ = block
             g = grad[..., s:e, :].flatten(2, 3)
-            dv[:, :, :e] += p.transpose(-1, -2) @ g
-            d = torch._softmax_backward_data(g @ v[:, :, :e].transpose(-1, -2), p, -1, p.dtype)
-            dq[..., s:e, :] = (d @ k[:, :, :e] * hd ** -0.5).view_as(dq[..., s:e, :])
-            dk[:, :, :e] += d.transpose(-1, -2) @ (q[..., s:e, :].flatten(2, 3) * hd ** -0.5)
-        return dq, dk.to(k.dtype), dv.to(v.dtype)
+            Causal.add(dv, block, p.transpose(-1, -2) @ g)
+            d = torch._softmax_backward_data(g @ Causal.seen(v, block).transpose(-1, -2), p, -1, p.dtype)
+            dq[..., s:e, :] = (d @ Causal.seen(k, block) * hd ** -0.5).view_as(dq[..., s:e, :])
+            Causal.add(dk, block, d.transpose(-1, -2) @ (q[..., s:e, :].flatten(2, 3) * hd ** -0.5))
+        return dq, dk.to(k.dtype), dv.to(v.dtype), None
 
 
 class Block(nn.Module):
@@ -94,9 +117,9 @@ class Block(nn.Module):
         a = ((q @ k.transpose(-1, -2)).view(b, self.h, t, n) + mask[..., :n]).softmax(-1)
         return (a.view(b, self.kv, -1, n) @ v[:, :, :n]).view(b, self.h, t, self.hd)
 
-    def forward(self, x, mask, cos, sin, past=None):
+    def forward(self, x, mask, cos, sin, past=None, blocks=None):
         """past: None, or (keys, values, n_past): what this block has seen; its keys and values are written behind
-        that."""
+        that.  blocks: of queries without a mask (`blocks_of`); None: one sequence."""
         b, t, d = x.shape
         y = self.kind.rounded(self.attn_norm(x))
         q = rope(self.q(y).view(b, t, self.h, self.hd).transpose(1, 2), cos, sin)
@@ -107,7 +130,8 @@ class Block(nn.Module):
             keys[:, :, n:n + t], values[:, :, n:n + t] = k, v
             k, v = keys[:, :, :n + t], values[:, :, :n + t]
         if mask is None:
-            a = Causal.apply(q.reshape(b, self.kv, -1, t, self.hd).to(v.dtype), k.to(v.dtype), v).flatten(1, 2)
+            a = Causal.apply(q.reshape(b, self.kv, -1, t, self.hd).to(v.dtype), k.to(v.dtype), v,
+                             blocks or blocks_of(t)).flatten(1, 2)
         else:
             a = torch.cat([self.attend(q[:, :, s:s + ROWS], k[:, :, :k.shape[2] - max(0, t - s - ROWS)],
                                        v, mask[..., s:s + ROWS, :]) for s in range(0, t, ROWS)], 2)
@@ -166,15 +190,15 @@ class Model(nn.Module):
         second.k.weight[slow] = match * first.o.weight[:, slow].t()
         second.o.weight[:, :hd] = second.v.weight[:hd].t()
 
-    def hidden(self, ids, mask=None, past=None, pos=None, after=None):
+    def hidden(self, ids, mask=None, past=None, pos=None, after=None, blocks=None):
         """[rows][tokens] to [rows][tokens][d], after the last norm; pos: [rows][tokens], counted from past if None;
-        after: a list that gets what leaves each block."""
+        after: a list that gets what leaves each block; blocks: as in Block.forward."""
         n, t = (past[0][2] if past else 0), ids.shape[1]
         cos, sin = (self.cos[n:n + t], self.sin[n:n + t]) if pos is None else (self.cos[pos][:, None],
                                                                                self.sin[pos][:, None])
         x = self.embed(ids)
         for i, b in enumerate(self.blocks):
-            x = b(x, mask, cos, sin, past and past[i])
+            x = b(x, mask, cos, sin, past and past[i], blocks)
             if after is not None:
                 after.append(x)
         return self.norm(x)

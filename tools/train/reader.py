@@ -234,8 +234,8 @@ def say(form, values, r=None):
 class Subject:
     """Something with a name, and what a document says about it."""
 
-    def __init__(self, r, test, n_fact):
-        self.kind = r.choice(sorted(DOMAINS))
+    def __init__(self, r, test, n_fact, kind=None):
+        self.kind = kind or r.choice(sorted(DOMAINS))
         self.name = f"{name(r, test)} {name(r, test)}"
         self.facts = []
         for values, forms, other, question in r.sample(DOMAINS[self.kind], n_fact):
@@ -272,12 +272,16 @@ def summary(r, test):
 
 
 def rag(r, test):
-    about, other = Subject(r, test, 8), Subject(r, test, 8)
+    about = Subject(r, test, 8)
+    alike = not test and r.random() < 0.4  # so training has half of its pairs of one kind, tests a quarter
+    other = Subject(r, test, 8, about.kind if alike else None)
     documents = [s.tell(r, r.randint(1, 5)) for s in (about, other)]
     r.shuffle(documents)
+    first = [about]
 
     def ask(distance):
-        asked = r.sample(about.facts, r.randint(1, 3))
+        subject = first.pop() if first else r.choice([about, other])
+        asked = r.sample(subject.facts, r.randint(1, 3))
         return " ".join(f["question"] for f in asked), " ".join(f[distance] for f in asked)
     return documents, ask
 
@@ -364,6 +368,24 @@ def texts(made):
         said[-1] += f"{question}<|im_end|>\n<|im_start|>assistant\n"
         said += [answer + "<|im_end|>", "\n<|im_start|>user\n"]
     return said[:-1]
+
+
+def branches(made):
+    """The documents of a prompt, and (question, answer) of each turn as continuations of them."""
+    prompt, *more = texts(made)
+    trunk = prompt[:prompt.index(made["question"])]
+    return trunk, [(question.removeprefix("\n<|im_start|>user\n").removeprefix(trunk), answer)
+                   for question, answer in zip([prompt] + more[1::2], more[::2])]
+
+
+# Training by branches: tasks by turns, and questions about their documents; most of what is learnt last.
+MIX = [("rag", 24), ("ui", 6), ("rag", 24), ("ui", 6), ("reply", 10), ("rag", 24), ("ui", 6), ("summary", 4)]
+
+
+def example(i):
+    """The i-th example of the mix."""
+    task, turns = MIX[i % len(MIX)]
+    return make(4 * i + TASKS.index(task), turns)
 
 
 def right(made, text):
