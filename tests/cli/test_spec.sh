@@ -11,7 +11,7 @@ cat >w.jsonl <<'END'
 END
 spec() { lutra eval -m "$MODEL" --spec w.jsonl --spec-row-cost 0.09 -t 1 "$@"; }
 # The figure of a method in a column of the last table of accept lengths.
-length() { awk -v m="$1" -v c="$2" '/^Accept length, counted/ {on = 1} /^measured/ {on = 0} on && NF && $1 == m {print int(100 * $c)}' out; }
+length() { awk -v m="$1" -v c="$2" '/^Accept length, counted/ {on = 1} /^Times as fast/ {on = 0} on && NF && $1 == m {print int(100 * $c)}' out; }
 
 spec --spec-mode forced
 expect_code 0 "forced"
@@ -25,7 +25,7 @@ expect_out "all / all-store" "against all but one"
 expect_out "Where the store's likeliest path was wrong" "what was rejected"
 mv out first
 spec --spec-mode forced
-n=$(sed -n '/^measured/q;p' first | wc -l)
+n=$(sed -n '/^Times as fast/q;p' first | wc -l)
 cmp -s <(head -n "$n" first) <(head -n "$n" out) || fail "counted figures differ from run to run"
 
 spec --spec-mode forced --report r.json
@@ -33,7 +33,7 @@ expect_code 0 "a report"
 cat >check.py <<'PY'
 import json
 r, out = json.load(open("r.json")), open("out").read()
-figures = out[out.rindex("Accept length, counted"):out.index("\nmeasured")].splitlines()[2:]
+figures = out[out.rindex("Accept length, counted"):out.index("\nTimes as fast")].splitlines()[2:]
 method = {m["method"]: m for m in r["methods"]}
 for line in figures:
     if not line or line.startswith("  "): continue  # a ratio
@@ -53,7 +53,14 @@ assert r["machine"]["threads"] == 1 and r["machine"]["device"] and r["machine"][
 assert r["settings"]["questions"] == 2 and r["settings"]["mode"] == "forced"
 t = method["auto"]["time"]
 assert t["last_ms"] > 0 and 0 < t["prefill_share"] < 1 and t["times_as_fast"]["low"] <= t["times_as_fast"]["mean"]
-assert method["none"]["time"]["times_as_fast"]["mean"] == 1
+assert method["none"]["time"]["times_as_fast"]["mean"] == 1 and set(t["times_as_fast_by_task"]) == {"rag", "ui"}
+speeds = out[out.index("\nTimes as fast"):out.index("\nmeasured")].splitlines()[3:]
+for line in filter(None, speeds):
+    name, *want = line.split()
+    got = method[name]["time"]
+    got = [got["times_as_fast_by_task"][k]["mean"] for k in ("rag", "ui")] + [got["times_as_fast"]["mean"]]
+    assert ["%.2f" % x for x in got] == want[:3], line
+assert len(speeds) == len(method) and method["all"]["time"]["hints_ms"] > 0 == method["none"]["time"]["hints_ms"]
 PY
 python3 check.py || fail "the report does not say what the tables say"
 spec --spec-mode forced --report no/such/folder.json --spec-methods suffix
@@ -61,7 +68,16 @@ expect_err "no/such/folder.json" "a report that cannot be written"
 
 spec --spec-mode free --temp 0 -n 30 --spec-methods suffix+store,recycle
 expect_code 0 "the model's own texts"
-[ "$(awk '$1 == "recycle"' out | wc -l)" -eq 4 ] || fail "recycle is not in all tables" # by distance, of all, of times
+[ "$(awk '$1 == "recycle"' out | wc -l)" -eq 5 ] || fail "recycle is not in all tables" # by distance, of all, faster, times
+grep -q "repeat themselves" out && fail "texts of 30 tokens that do not repeat themselves"
+cat >loop.jsonl <<'END'
+{"task": "rag", "question": "Sam has 4 cards. Tom gives him 3 cards. How many cards does Sam have in the end?", "answer": "7"}
+{"task": "ui", "question": "Sam has 4 cards. Tom gives him 3 cards. How many cards does Sam have in the end?", "answer": "7"}
+END
+# without its end token
+lutra eval -m "$MODEL" --spec loop.jsonl --spec-row-cost 0.09 -t 1 --temp 0 -n 400 --spec-methods suffix --logit-bias 1023-inf
+expect_code 0 "texts that never end"
+expect_out "2 texts that repeat themselves to the end count for none" "looping texts are left out"
 spec --spec-mode replay --temp 0.8 -n 30
 expect_code 0 "replay"
 expect_out "REPLAY" "replay says so"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "eval/spec.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,11 +95,21 @@ struct telling {
     struct spec_item *item;
     struct spec_method *m;
     struct spec_outcome *out;
-    lutra_drafts *drafts;
     struct path *path; /* [n_path] the store's likeliest, at each question */
     int n_path, room, n_said;
     bool is_first, differs; /* is_first: nobody has said it yet */
 };
+
+/* Whether a text ends with the same tokens three times over. */
+static bool repeats(const struct tokens *text)
+{
+    for (int n = 1; 3 * n <= text->n; n++) {
+        const int32_t *last = text->id + text->n - n;
+        if (!memcmp(last, last - n, (size_t)n * sizeof *last) && !memcmp(last, last - 2 * n, (size_t)n * sizeof *last))
+            return true;
+    }
+    return false;
+}
 
 static int on_text(void *user, const struct lutra_piece *piece)
 {
@@ -124,6 +135,7 @@ static void on_end(void *user, const struct lutra_end *end)
     t->out->n_pass = end->n_pass;
     t->out->first_us = end->first_us;
     t->out->end_us = end->end_us;
+    if (t->is_first && end->reason == LUTRA_STOP_LENGTH) t->item->loops = repeats(&t->item->target);
 }
 
 static uint64_t hash(uint64_t x)
@@ -163,7 +175,7 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     struct telling *t = user;
     int at = tip->n_token - t->item->prompt.n;
     if (t->run->mode == SPEC_REPLAY) return replay(t, at, draft, n_max);
-    int n = lutra_drafts_guess(t->drafts, tip, draft, n_max);
+    int n = lutra_drafts_guess(t->m->drafts, tip, draft, n_max);
     if (n > 0) keep_path(t, at, draft, n);
     return n;
 }
@@ -189,15 +201,15 @@ static void classify(struct telling *t, const struct path *p)
     t->out->rejected[kind]++;
 }
 
-static int tell(struct spec_run *run, struct spec_method *m, int i, lutra_drafts *drafts)
+static int tell(struct spec_run *run, struct spec_method *m, int i)
 {
+    double before = 0, after = 0;
     struct lutra_error err = {0};
     struct spec_item *item = &run->set.item[i];
     struct telling t = {.run = run,
         .item = item,
         .m = m,
         .out = &m->outcome[i],
-        .drafts = drafts,
         .is_first = m == run->method && run->mode != SPEC_FORCED};
     struct lutra_request r;
     lutra_request_init(&r, sizeof r);
@@ -212,18 +224,21 @@ static int tell(struct spec_run *run, struct spec_method *m, int i, lutra_drafts
     }
     r.on_text = on_text;
     r.on_end = on_end;
-    if (drafts || m->right >= 0) r.on_draft = on_draft;
+    if (m->drafts || m->right >= 0) r.on_draft = on_draft;
     r.likely = m->likely;
     r.n_likely = m->n_likely;
     r.user = &t;
-    int rc = lutra_generate(run->engine.session, &r, &err);
+    interrupt_watch(m->session);
+    bool counts = energy_read(&before);
+    int rc = lutra_generate(m->session, &r, &err);
+    if (counts && energy_read(&after) && after >= before) m->joules = fmax(m->joules, 0) + after - before;
     m->n_other += t.differs;
     for (int k = 0; k < t.n_path; k++) classify(&t, &t.path[k]);
     free(t.path);
     return rc < 0 ? fail_with(&err) : interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
-/* ---- all texts with one method ---- */
+/* ---- all texts with all methods ---- */
 
 static int open_session(struct spec_run *run, struct spec_method *m)
 {
@@ -238,35 +253,41 @@ static int open_session(struct spec_run *run, struct spec_method *m)
     if (!m->uses_model) opts.draft_model = NULL, run->engine.draft_model = NULL;
     int code = engine_open_session(&run->engine, &opts, settings);
     if (!m->uses_model) run->engine.draft_model = draft_model;
-    if (!code) lutra_session_sizes(run->engine.session, NULL, NULL, &m->session_bytes);
+    m->session = run->engine.session;
+    run->engine.session = NULL;
+    if (!code) lutra_session_sizes(m->session, NULL, NULL, &m->session_bytes);
     return code;
 }
 
-static int run_method(struct spec_run *run, struct spec_method *m)
+static int open_method(struct spec_run *run, struct spec_method *m)
 {
     struct lutra_error err = {0};
-    lutra_drafts *drafts = NULL;
-    double before = 0, after = 0;
+    struct lutra_drafts_stats st;
     int code = open_session(run, m);
-    if (!code && m->uses_store) {
-        struct lutra_drafts_stats st;
-        if (lutra_drafts_open(&drafts, run->set.store, run->engine.model, progress_callback, NULL, &err) < 0)
-            code = fail_with(&err);
-        if (!code) lutra_drafts_stats_get(drafts, &st, sizeof st);
-        if (!code) m->store_bytes = st.segment_bytes;
-        if (!code) m->n_likely = lutra_drafts_likely(drafts, m->likely, SHORTLIST_MOST, &err);
-        if (m->n_likely < 0) code = fail_with(&err);
-    }
-    bool counts = energy_read(&before);
+    if (code || !m->uses_store) return code;
+    if (lutra_drafts_open(&m->drafts, run->set.store, run->engine.model, progress_callback, NULL, &err) < 0)
+        return fail_with(&err);
+    lutra_drafts_stats_get(m->drafts, &st, sizeof st);
+    m->store_bytes = st.segment_bytes;
+    m->n_likely = lutra_drafts_likely(m->drafts, m->likely, SHORTLIST_MOST, &err);
+    return m->n_likely < 0 ? fail_with(&err) : 0;
+}
+
+static int run_methods(struct spec_run *run)
+{
+    int code = 0;
+    for (int k = 0; !code && k < run->n_method; k++) code = open_method(run, &run->method[k]);
     for (int i = 0; !code && i < run->set.n; i++) {
-        progress_show(m->name, (uint64_t)i, (uint64_t)run->set.n);
-        code = tell(run, m, i, drafts);
+        progress_show("questions", (uint64_t)i, (uint64_t)run->set.n);
+        for (int k = 0; !code && k < run->n_method; k++) code = tell(run, &run->method[k], i);
     }
-    if (counts && energy_read(&after) && after >= before) m->joules = after - before;
-    if (run->engine.session) lutra_session_stats(run->engine.session, &m->stats, sizeof m->stats);
     interrupt_watch(NULL);
-    lutra_drafts_close(&drafts);
-    lutra_session_close(&run->engine.session);
+    for (int k = 0; k < run->n_method; k++) {
+        struct spec_method *m = &run->method[k];
+        if (m->session) lutra_session_stats(m->session, &m->stats, sizeof m->stats);
+        lutra_drafts_close(&m->drafts);
+        lutra_session_close(&m->session);
+    }
     return code;
 }
 
@@ -290,7 +311,7 @@ static int evaluate(struct spec_run *run)
     if (!code) code = engine_open(&run->engine, &o->engine, false);
     if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
     if (!code) code = spec_tokenize(&run->set, &run->engine, chat_template.text, run->mode == SPEC_FORCED);
-    for (int i = 0; !code && i < run->n_method; i++) code = run_method(run, &run->method[i]);
+    if (!code) code = run_methods(run);
     progress_clear();
     if (!code) spec_print(run);
     if (!code && o->report) code = spec_report(run);

@@ -9,7 +9,9 @@
  *
  * A *method* is a set of drafters: "suffix+store"; "auto" is what --spec-type auto is with a store, "all" all of
  * them, "all-store" all but one.  Every method says the same texts, which is checked; what differs is the passes it
- * takes.
+ * takes.  Methods take turns, question by question, each in a session of its own, so that what slows the machine
+ * down for a while slows all of them.  A text that repeats itself until it is cut off counts for none: drafts of it say
+ * nothing about other texts.
  *
  * Texts are the model's own (free), those same with drafts that are right with a given probability (replay), or the
  * file's answers (forced), which real drafters meet as they would a good model's.
@@ -30,6 +32,7 @@ struct spec_item {
     char **document; /* [n_document] */
     int n_document;
     struct tokens prompt, target; /* target: tokens of the answer; free: as they were said first */
+    bool loops;
 };
 
 struct spec_names {
@@ -60,6 +63,8 @@ struct spec_method {
     int n_likely;
     double right;                 /* replay */
     struct spec_outcome *outcome; /* [set->n] */
+    lutra_session *session;
+    lutra_drafts *drafts; /* the store's; NULL: not asked */
     struct lutra_stats stats;
     uint64_t session_bytes, store_bytes;
     double joules; /* < 0: not counted */
@@ -84,6 +89,8 @@ enum { SPEC_ANY = -1, SPEC_NAME_WIDTH = 34 }; /* task, distance: all of them; of
 /* What ours add to prompt lookup, without a store. */
 #define SPEC_OURS_OF_PLD "ngram-simple+calibrated+recycle"
 
+int spec_loops(const struct spec_run *run); /* how many texts count for nobody */
+
 /* Tokens per pass: the mean over texts; 0: there is no such text. */
 double spec_length(const struct spec_run *run, const struct spec_method *m, int task, int distance);
 
@@ -97,11 +104,13 @@ int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX]
 struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance);
 
 struct spec_times {
-    double token_ms, last_ms;    /* a token behind the first; a text */
-    double prefill, drafting;    /* shares of last_ms, of decoding */
-    struct eval_interval faster; /* a text's decoding against the first method's: mean ratio */
+    double token_ms, last_ms; /* a token behind the first; a text */
+    double hints_ms;          /* of a prompt's, in last_ms */
+    double prefill, drafting; /* shares of last_ms, of decoding */
 };
 struct spec_times spec_times_of(const struct spec_run *run, const struct spec_method *m);
+/* How many times as fast as the first method a text is decoded: mean ratio. */
+struct eval_interval spec_faster(const struct spec_run *run, const struct spec_method *m, int task);
 
 /* Where the likeliest paths of suffix+store's store were wrong; returns the sum. */
 long spec_rejections(const struct spec_run *run, long sum[REJECT_KINDS]);

@@ -30,9 +30,12 @@ static json_t *lengths_json(const struct spec_run *run, const struct spec_method
 static json_t *time_json(const struct spec_run *run, const struct spec_method *m)
 {
     struct spec_times t = spec_times_of(run, m);
-    return json_pack("{s:f, s:o, s:f, s:f, s:f, s:f, s:o}", "ms_per_token", t.token_ms, "times_as_fast",
-        interval_json(t.faster), "last_ms", t.last_ms, "prefill_share", t.prefill, "drafting_share", t.drafting,
-        "hints_ms", (double)m->stats.calibrate_us * 1e-3 / run->set.n, "joules",
+    json_t *tasks = json_object();
+    for (int i = 0; i < run->set.task.n; i++)
+        json_object_set_new(tasks, run->set.task.name[i], interval_json(spec_faster(run, m, i)));
+    return json_pack("{s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:o}", "ms_per_token", t.token_ms, "times_as_fast",
+        interval_json(spec_faster(run, m, SPEC_ANY)), "times_as_fast_by_task", tasks, "last_ms", t.last_ms,
+        "prefill_share", t.prefill, "drafting_share", t.drafting, "hints_ms", t.hints_ms, "joules",
         m->joules >= 0 ? json_real(m->joules / run->set.n) : json_null());
 }
 
@@ -78,9 +81,10 @@ static json_t *rejections_json(const struct spec_run *run)
 static json_t *settings_json(const struct spec_run *run)
 {
     const struct eval_options *o = run->opts;
-    json_t *out = json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:i, s:f}", "spec", o->spec, "mode", o->spec_mode, "model",
-        o->engine.model, "questions", run->set.n, "seed", (json_int_t)run->sampling.seed, "temperature",
-        (double)run->sampling.temperature, "max_tokens", o->max_tokens, "row_cost", (double)o->engine.spec_row_cost);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:f, s:i, s:f}", "spec", o->spec, "mode", o->spec_mode,
+        "model", o->engine.model, "questions", run->set.n, "looping", spec_loops(run), "seed",
+        (json_int_t)run->sampling.seed, "temperature", (double)run->sampling.temperature, "max_tokens", o->max_tokens,
+        "row_cost", (double)o->engine.spec_row_cost);
     if (o->engine.draft_model) json_object_set_new(out, "draft_model", json_string(o->engine.draft_model));
     return out;
 }

@@ -6,13 +6,21 @@
 
 static bool is_of(const struct spec_item *item, int task, int distance)
 {
-    return (task == SPEC_ANY || item->task == task) && (distance == SPEC_ANY || item->distance == distance);
+    return !item->loops && (task == SPEC_ANY || item->task == task) &&
+           (distance == SPEC_ANY || item->distance == distance);
 }
 
 /* Tokens per pass of a text.  The pass of its prompt picks a token, too. */
 static double accept_length(const struct spec_outcome *o)
 {
     return o->n_pass > 0 ? (double)o->n_tok / o->n_pass : 1;
+}
+
+int spec_loops(const struct spec_run *run)
+{
+    int n = 0;
+    for (int i = 0; i < run->set.n; i++) n += run->set.item[i].loops;
+    return n;
 }
 
 double spec_length(const struct spec_run *run, const struct spec_method *m, int task, int distance)
@@ -49,44 +57,54 @@ int spec_pairs(const struct spec_run *run, struct spec_pair pair[SPEC_PAIRS_MAX]
     return n;
 }
 
-struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance)
-{
-    double *value = get_memory((size_t)run->set.n * sizeof *value);
-    int n = 0;
-    for (int i = 0; i < run->set.n; i++)
-        if (is_of(&run->set.item[i], task, distance))
-            value[n++] = accept_length(&pair.of->outcome[i]) / accept_length(&pair.to->outcome[i]);
-    struct eval_interval out = n ? eval_bootstrap(value, n, 1) : (struct eval_interval){0};
-    free(value);
-    return out;
-}
-
 static double decode_ms(const struct spec_outcome *o)
 {
     return (double)(o->end_us - o->first_us) * 1e-3;
 }
 
-struct spec_times spec_times_of(const struct spec_run *run, const struct spec_method *m)
+/* Texts of which the second has none of the figure are left out. */
+static struct eval_interval ratio_of(double (*figure)(const struct spec_outcome *), const struct spec_run *run,
+    struct spec_pair pair, int task, int distance)
 {
-    struct spec_times t = {0};
-    double decode = 0, last = 0, first = 0;
-    double *ratio = get_memory((size_t)run->set.n * sizeof *ratio);
-    long n_tok = 0;
+    double *value = get_memory((size_t)run->set.n * sizeof *value);
     int n = 0;
     for (int i = 0; i < run->set.n; i++) {
-        const struct spec_outcome *o = &m->outcome[i], *plain = &run->method[0].outcome[i];
+        double to = figure(&pair.to->outcome[i]);
+        if (is_of(&run->set.item[i], task, distance) && to > 0) value[n++] = figure(&pair.of->outcome[i]) / to;
+    }
+    struct eval_interval out = n ? eval_bootstrap(value, n, 1) : (struct eval_interval){0};
+    free(value);
+    return out;
+}
+
+struct eval_interval spec_ratio(const struct spec_run *run, struct spec_pair pair, int task, int distance)
+{
+    return ratio_of(accept_length, run, pair, task, distance);
+}
+
+struct eval_interval spec_faster(const struct spec_run *run, const struct spec_method *m, int task)
+{
+    return ratio_of(decode_ms, run, (struct spec_pair){run->method, m}, task, SPEC_ANY);
+}
+
+struct spec_times spec_times_of(const struct spec_run *run, const struct spec_method *m)
+{
+    struct spec_times t = {.hints_ms = (double)m->stats.calibrate_us * 1e-3 / run->set.n};
+    double decode = 0, last = 0, first = 0;
+    long n_tok = 0;
+    int n = run->set.n - spec_loops(run);
+    for (int i = 0; i < run->set.n; i++) {
+        const struct spec_outcome *o = &m->outcome[i];
+        if (run->set.item[i].loops) continue;
         decode += decode_ms(o);
         last += (double)o->end_us * 1e-3;
         first += (double)o->first_us * 1e-3;
         n_tok += o->n_tok > 1 ? o->n_tok - 1 : 0;
-        if (decode_ms(o) > 0) ratio[n++] = decode_ms(plain) / decode_ms(o);
     }
     t.token_ms = n_tok ? decode / (double)n_tok : 0;
-    t.last_ms = last / run->set.n;
+    t.last_ms = n ? last / n : 0;
     t.prefill = last > 0 ? first / last : 0;
     t.drafting = decode > 0 ? (double)m->stats.draft_us * 1e-3 / decode : 0;
-    if (n) t.faster = eval_bootstrap(ratio, n, 1);
-    free(ratio);
     return t;
 }
 
