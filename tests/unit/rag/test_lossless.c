@@ -66,10 +66,10 @@ static void add_question(const lutra_model *model, lutra_store *store, const jso
         put(&t, "\n\n");
     }
     put(&t, json_string_value(json_object_get(root, "question")));
-    put(&t, "\n");
-    OK(lutra_tokenize(model, t.at, t.n, LUTRA_ADD_SPECIAL, NULL, 0, &q->n, &err));
+    struct lutra_message m = {"user", t.at, t.n};
+    OK(lutra_chat_tokenize(model, NULL, &m, 1, LUTRA_CHAT_REPLY, NULL, 0, &q->n, &err));
     q->prompt = calloc((size_t)q->n, sizeof *q->prompt);
-    OK(lutra_tokenize(model, t.at, t.n, LUTRA_ADD_SPECIAL, q->prompt, q->n, &q->n, &err));
+    OK(lutra_chat_tokenize(model, NULL, &m, 1, LUTRA_CHAT_REPLY, q->prompt, q->n, &q->n, &err));
     if (q->n + ROOM > n_ctx) n_ctx = q->n + ROOM;
     n_question++;
     free(t.at);
@@ -220,7 +220,7 @@ enum company { ALONE, VOTE, BEST, BEAM, BESIDE, N_COMPANY };
 static void shape_request(struct lutra_request *r, struct lutra_sampling *sp, int i)
 {
     static const struct lutra_logit_bias bias[] = {{60, 2}, {67, 3}, {300, -INFINITY}};
-    static const char *const stops[] = {"9", "is ", "\n"};
+    static const char *const stops[] = {"an", "is ", "\n"};
     r->max_tokens = is_whole ? 24 : 12;
     if (i % SHAPES > 0) sp->frequency_penalty = 1.5f;
     switch (i % SHAPES) {
@@ -402,8 +402,8 @@ static void open_models(struct bench *b, int n_threads)
     lutra_runtime_settings_init(&rs, sizeof rs);
     rs.n_threads = n_threads;
     OK(lutra_runtime_open(&b->rt, &rs, &err));
-    OK(lutra_model_open(&b->model, b->rt, LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", NULL, &err));
-    OK(lutra_model_open(&b->small, b->rt, LUTRA_SOURCE_DIR "/models/abacus-xs-f16.gguf", NULL, &err));
+    OK(lutra_model_open(&b->model, b->rt, LUTRA_SOURCE_DIR "/models/reader-f16.gguf", NULL, &err));
+    OK(lutra_model_open(&b->small, b->rt, LUTRA_SOURCE_DIR "/models/reader-draft-f16.gguf", NULL, &err));
     lutra_verifier_settings_init(&vs, sizeof vs);
     vs.kind = "likelihood";
     vs.n_seq = 0;
