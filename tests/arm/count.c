@@ -14,7 +14,7 @@
 #include "cpu/kernels.h"
 #include "quant/quant.h"
 
-enum { N_OUT = 64, N_IN = 1536 };
+enum { N_OUT = 256, N_IN = 512 };
 
 static void *take(size_t bytes)
 {

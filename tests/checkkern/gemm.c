@@ -413,8 +413,9 @@ void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm
             check_case(t, g, lower, OUTS[i], n_in, ROWS[i], (enum kind)kind, &state);
         }
     }
-    /* So long and so many rows that a kernel may take them in several passes. */
+    /* So long and so many rows or panels that a kernel may take them in several passes. */
     check_case(t, g, lower, 17, (o->quick ? 6 : 42) * TILE_INPUTS, 70, RANDOM, &state);
+    check_case(t, g, lower, 850, TILE_INPUTS, 2, RANDOM, &state);
     for (int kind = 0; g->act_group && kind < KINDS; kind++) {
         size_t n_row = (size_t[]){1, 6, 8, 13, 70}[kind];
         check_i8row(t, g, 50, q->block_elems == QUANT_SUPER ? 768 : 640, n_row, (enum kind)kind, &state);

@@ -8,6 +8,8 @@ void cpu_gemm_init_neon(struct cpu_kernels *out)
 {
     cpu_gemm_init_i8_neon(out);
     cpu_gemm_init_super_neon(out);
+    cpu_gemm_init_i8_lookup_neon(out); /* over the products of 1 and 2 bits */
+    cpu_gemm_init_super_lookup_neon(out);
     cpu_gemm_init_float_neon(out);
 }
 

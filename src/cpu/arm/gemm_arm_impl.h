@@ -33,6 +33,8 @@ enum {
 /* Fillers of one file each. */
 void cpu_gemm_init_i8_neon(struct cpu_kernels *k);
 void cpu_gemm_init_super_neon(struct cpu_kernels *k);
+void cpu_gemm_init_i8_lookup_neon(struct cpu_kernels *k);
+void cpu_gemm_init_super_lookup_neon(struct cpu_kernels *k);
 void cpu_gemm_init_float_neon(struct cpu_kernels *k);
 void cpu_gemm_init_i8_dotprod(struct cpu_kernels *k);
 void cpu_gemm_init_super_dotprod(struct cpu_kernels *k);
