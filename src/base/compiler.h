@@ -56,12 +56,6 @@ static inline const void *compiler_unknown(const void *p)
     return p;
 }
 
-#if defined(__aarch64__)
-/* The same for a vector in a register, which keeps its place: sums stay in the order of the source, and constants are
- * not made again at each use. */
-#define COMPILER_UNKNOWN_VECTOR(v) __asm__("" : "+w"(v))
-#endif
-
 #if defined(__x86_64__)
 /* Which register files the operating system saves (XCR0); only where CPUID reports OSXSAVE. */
 static inline unsigned long long compiler_xgetbv0(void)
@@ -70,6 +64,12 @@ static inline unsigned long long compiler_xgetbv0(void)
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (unsigned long long)high << 32 | low;
 }
+#endif
+
+#if defined(__aarch64__)
+/* compiler_unknown of a vector in a register, which keeps its place: sums stay in the order of the source, and
+ * constants are not made again at each use. */
+#define COMPILER_UNKNOWN_VECTOR(v) __asm__("" : "+w"(v))
 #endif
 
 #endif

@@ -86,8 +86,18 @@ static int add_inputs(void *user, const struct op *op, const float *x, int n_row
 
 /* ---- rounding ---- */
 
-/* Damping 1 %, and ten times as much up to three times; then no GPTQ: gptq->a is NULL, gptq->weight remains to be
- * used. */
+/* gptq->a is NULL: no GPTQ, gptq->weight remains to be used. */
+static int by_importance(
+    struct calibration *c, struct quant_gptq *g, const char *name, const char *why, int n_in, struct lutra_error *err)
+{
+    tell(c, LUTRA_LOG_WARN, name, why);
+    g->weight = malloc((size_t)n_in * sizeof *g->weight);
+    if (!g->weight) return no_memory(err);
+    quant_gptq_weight(c->h, n_in, 0.01, g->weight);
+    return 0;
+}
+
+/* Damping 1 %, and ten times as much up to three times; then by importance. */
 static int open_gptq(
     struct calibration *c, struct quant_gptq *g, const char *name, int block, int n_in, struct lutra_error *err)
 {
@@ -97,11 +107,8 @@ static int open_gptq(
     for (int i = 0; i < 4 && rc == LUTRA_E_ARGUMENT; i++, damp *= 10)
         rc = quant_gptq_open(g, block, c->h, n_in, damp, &on, err);
     if (rc != LUTRA_E_ARGUMENT) return rc;
-    tell(c, LUTRA_LOG_WARN, name, "its inputs' covariance is singular: rounded by their importance alone");
-    g->weight = malloc((size_t)n_in * sizeof *g->weight);
-    if (!g->weight) return no_memory(err);
-    quant_gptq_weight(c->h, n_in, 0.01, g->weight);
-    return 0;
+    return by_importance(
+        c, g, name, "its inputs' covariance is singular: rounded by their importance alone", n_in, err);
 }
 
 /* Plainly where nothing is known of its inputs (c->h is NULL). */
@@ -115,7 +122,11 @@ static int compute(struct calibration *c, struct rounding *r, const char *name, 
         if (!c->h) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "tensor '%s': no text was run through it", name);
     }
     if (c->h && (c->group || quant_has_weighted(r->type))) {
-        TRY(open_gptq(c, &g, name, c->group ? r->group.size : quant_gptq_block(r->type), n_in, err));
+        if (c->group || quant_has_gptq(r->type))
+            TRY(open_gptq(c, &g, name, c->group ? r->group.size : quant_gptq_block(r->type), n_in, err));
+        else
+            TRY(by_importance(
+                c, &g, name, "errors in codebooks are not handed on: rounded by importance alone", n_in, err));
         r->gptq = g.a ? &g : NULL;
         r->weight = g.weight;
     }

@@ -218,9 +218,14 @@ float quant_solved_value(const struct solve_type *t, const struct solved *s, int
     return scale * value_of(t, c) - min;
 }
 
-bool quant_has_weighted(enum quant_type type)
+bool quant_has_gptq(enum quant_type type)
 {
     return quant_solve_type(type) != NULL;
+}
+
+bool quant_has_weighted(enum quant_type type)
+{
+    return quant_has_gptq(type) || type == QUANT_IQ2_S || type == QUANT_IQ3_XXS || type == QUANT_IQ3_S;
 }
 
 void quant_weighted(enum quant_type type, const float *x, const float *w, void *dst, size_t n)
@@ -229,7 +234,10 @@ void quant_weighted(enum quant_type type, const float *x, const float *w, void *
     const struct quant_info *q = quant_info_of(type);
     const struct quant_kernels *run = quant_kernels();
     struct solved s;
-    for (size_t at = 0; at < n; at += (size_t)t->n) {
+    if (type == QUANT_IQ2_S) quant_iq2_s_weighted(x, w, dst, n);
+    if (type == QUANT_IQ3_XXS) quant_iq3_xxs_weighted(x, w, dst, n);
+    if (type == QUANT_IQ3_S) quant_iq3_s_weighted(x, w, dst, n);
+    for (size_t at = 0; t && at < n; at += (size_t)t->n) {
         quant_solve(t, run, x + at, w + at, &s);
         t->pack(&s, (char *)dst + at / (size_t)t->n * q->block_bytes);
     }

@@ -19,6 +19,7 @@
 #include "quant/quant.h"
 
 bool quant_has_weighted(enum quant_type type);
+bool quant_has_gptq(enum quant_type type); /* a code for each element, so that errors can be handed on */
 
 /* x, w: [n], whole blocks; w >= 0, all finite. */
 void quant_weighted(enum quant_type type, const float *x, const float *w, void *dst, size_t n);

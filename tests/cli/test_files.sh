@@ -35,8 +35,10 @@ expect_code 1 'input cut short'
 lutra quantize "$MODEL" "$WORK/empty/new.gguf" iq2_xs
 expect_code 1 'quantize to a type that is only read'
 expect_err 'IQ2_XS cannot be written, it can be read' 'it is named'
-lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --tensor-type 'attn_v=iq3_s'
-expect_err 'would become IQ3_S, which can be read, not written' 'so is that of a tensor'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --tensor-type 'attn_v=iq1_s'
+expect_err 'would become IQ1_S, which can be read, not written' 'so is that of a tensor'
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" iq2_s
+expect_err 'the mix IQ2_S is of a type that cannot be written; the mix of IQ2_S itself is IQ2_M' 'a mix that is not there'
 lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --tensor-type 'attn_v=q4_k_m'
 expect_code 1 'a mix is no type'
 expect_err "'q4_k_m'" 'a mix is no type'

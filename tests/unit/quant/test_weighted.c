@@ -127,7 +127,7 @@ static void outputs_change_less(void **state)
         const struct quant_info *q = quant_info_at(k);
         struct quant_gptq g;
         double e[2] = {0};
-        if (!quant_has_weighted(q->type)) continue;
+        if (!quant_has_gptq(q->type)) continue;
         assert_int_equal(quant_gptq_open(&g, quant_gptq_block(q->type), h, N, 0.01, NULL, NULL), 0);
         for (int row = 0; row < 3; row++) {
             for (int i = 0; i < N; i++) x[i] = normal();
@@ -172,7 +172,7 @@ static void degenerate(void **state)
         for (size_t k = 0; quant_info_at(k); k++) {
             const struct quant_info *q = quant_info_at(k);
             double e[2] = {0};
-            if (!quant_has_weighted(q->type)) continue;
+            if (!quant_has_gptq(q->type)) continue;
             assert_int_equal(quant_gptq_open(&g, quant_gptq_block(q->type), h, N, 0.01, NULL, NULL), 0);
             for (int i = 0; i < N; i++) x[i] = normal();
             quant_gptq_rows(&g, q->type, NULL, x, 1, scratch, got, 0);

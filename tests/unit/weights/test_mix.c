@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which tensor gets which type, against what `llama-quantize --dry-run` (Debian's llama.cpp 0.7.0) said of the same
- * files.
+ * files; of IQ2 and IQ3, against its rules read by hand (llama.cpp 007dbbf, src/llama-quant.cpp).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ static const struct {
     enum quant_type type;
     char letter;
 } letters[] = {{QUANT_Q2_K, '2'}, {QUANT_Q3_K, '3'}, {QUANT_Q4_K, '4'}, {QUANT_Q5_K, '5'}, {QUANT_Q6_K, '6'},
-    {QUANT_Q8_0, '8'}, {QUANT_Q4_0, 'a'}, {QUANT_Q5_0, 'c'}, {QUANT_Q5_1, 'd'}, {QUANT_IQ4_XS, 'x'},
-    {QUANT_IQ4_NL, 'n'}, {QUANT_TQ1_0, 't'}, {QUANT_F16, 'h'}};
+    {QUANT_Q8_0, '8'}, {QUANT_Q4_0, 'a'}, {QUANT_Q5_0, 'c'}, {QUANT_Q5_1, 'd'}, {QUANT_IQ4_XS, 'x'}, {QUANT_IQ2_S, 's'},
+    {QUANT_IQ3_XXS, 'r'}, {QUANT_IQ3_S, 'q'}, {QUANT_IQ4_NL, 'n'}, {QUANT_TQ1_0, 't'}, {QUANT_F16, 'h'}};
 
 static char letter_of(enum quant_type type)
 {
@@ -103,12 +103,26 @@ static const struct {
         "a6 aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa "},
     {"tiny-llama", 16, "TQ1_0",
         "46 tttttttttttttttt tttttttttttttttt tttttttttttttttt tttttttttttttttt tttttttttttttttt "},
+    {"tiny-llama", 16, "IQ2_M",
+        "q5 qqqqqqqqqqqqqqqq ssssssssssssssss qqqqqqqqqqqqqqqq qqssssssssssssss ssssssssssssssss "},
+    {"tiny-llama", 16, "IQ3_XXS",
+        "q5 qqqqqqqqqqqqqqqq ssssssssssssssss qqqqqqqqqqqqqqqq 4433333333333333 rrrrrrrrrrrrrrrr "},
+    {"tiny-llama", 16, "IQ3_S",
+        "q6 qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq "},
+    {"tiny-llama", 16, "IQ3_M",
+        "q6 4444444444444444 qqqqqqqqqqqqqqqq 4444444444444444 44qqqqqqqqqqqqqq qqqqqqqqqqqqqqqq "},
     {"tiny-gemma3", 16, "Q2_K",
         "6  4444444444444444 2222222222222222 3333333333333333 3333333333333333 2222222222222222 "},
     {"tiny-gemma3", 16, "Q2_K_S",
         "6  4444444444444444 2222222222222222 2222222222222222 4422222222222222 2222222222222222 "},
     {"tiny-gemma3", 16, "IQ4_XS",
         "6  5555555555555555 xxxxxxxxxxxxxxxx xxxxxxxxxxxxxxxx 55xxxxxxxxxxxxxx xxxxxxxxxxxxxxxx "},
+    {"tiny-gemma3", 16, "IQ2_M",
+        "5  4444444444444444 ssssssssssssssss qqqqqqqqqqqqqqqq qqssssssssssssss ssssssssssssssss "},
+    {"tiny-gemma3", 16, "IQ3_XXS",
+        "5  4444444444444444 ssssssssssssssss qqqqqqqqqqqqqqqq 4433333333333333 rrrrrrrrrrrrrrrr "},
+    {"tiny-gemma3", 16, "IQ3_S",
+        "6  4444444444444444 qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq "},
     {"tiny-phi", 8, "Q3_K_M", "6  55444444 44444444 44444444 33333333 "},
     {"tiny-phi", 8, "Q4_K_M", "6  64464466 44444444 64464466 44444444 "},
     {"tiny-llama-24", 8, "Q2_K", "8  aaaaaaaa aaaaaaaa aaaaaaaa aaaaaaaa aaaaaaaa "},
@@ -116,6 +130,7 @@ static const struct {
     {"tiny-llama-24", 8, "Q4_K_M", "8  8cc8cc88 cccccccc cccccccc 8cc8cc88 cccccccc "},
     {"tiny-llama-24", 8, "Q5_K_M", "8  8dd8dd88 dddddddd dddddddd 8dd8dd88 dddddddd "},
     {"tiny-llama-24", 8, "IQ4_XS", "8  nnnnnnnn nnnnnnnn nnnnnnnn dnnnnnnn nnnnnnnn "},
+    {"tiny-llama-24", 8, "IQ3_XXS", "8  nnnnnnnn nnnnnnnn nnnnnnnn caaaaaaa nnnnnnnn "},
     {"tiny-qwen2", 80, "Q4_K_S",
         "6  55555555555555555555555555555555555555555555555555555555555555555555555555555555 44444444444444444444444"
         "444444444444444444444444444444444444444444444444444444444 4444444444444444444444444444444444444444444444444"
