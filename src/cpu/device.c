@@ -67,9 +67,9 @@ static int cpu_supports(struct device *self, const struct op_list *list, const s
     case OP_ADD_SCALED:
     case OP_RELU2:
     case OP_ADD:
+    case OP_PERMUTE:
     case OP_TAKE: return 0;
-    default:
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: operation %d does not run on this device", (int)op->kind);
+    default: return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: %s does not run on this device", op_name(op->kind));
     }
 }
 

@@ -182,8 +182,8 @@ bool cpu_run_head(struct worker *w, const struct instr *in)
         uint32_t want = want_of(s->step, r);
         logits_wanted |= (want & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB)) != 0;
         if (want & WANT_HIDDEN && r >= first && r < last) {
-            memcpy(s->step->result[r].hidden, cpu_value_row(w, op->in[0], r),
-                (size_t)s->list->value[op->in[0]].dim * sizeof(float));
+            memcpy(s->step->result[r].hidden, cpu_value_row(w, op->in[1], r),
+                (size_t)s->list->value[op->in[1]].dim * sizeof(float));
         }
     }
     for (int r = 0; r < n_out && logits_wanted; r += HEAD_ROWS) {

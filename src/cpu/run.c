@@ -147,6 +147,13 @@ static void take_row(const struct worker *w, const struct instr *in, int row)
         (size_t)dim_of(w, op->in[0]) * sizeof(float));
 }
 
+static void permute_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    ref_permute(
+        cpu_value_row(w, op->in[0], row), op->permute.order, cpu_value_row(w, op->out[0], row), dim_of(w, op->in[0]));
+}
+
 static void pointwise_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
@@ -214,6 +221,7 @@ void cpu_run_bind(struct instr *in)
     case OP_ROPE: in->row = rope_row; break;
     case OP_KV_APPEND: in->row = append_row; break;
     case OP_TAKE: in->row = take_row; break;
+    case OP_PERMUTE: in->row = permute_row; break;
     case OP_ATTENTION: in->run = run_attention; break;
     case OP_HEAD: in->run = cpu_run_head; break;
     case OP_MATMUL: in->run = cpu_run_matmul; break;

@@ -432,7 +432,7 @@ int budget_open(struct budget **out, lutra_runtime *rt, const char *path, const 
     b->set = set;
     lutra_model_settings_init(&model, sizeof model);
     model.zeros = set->zeros;
-    int rc = lutra_model_open(&b->model, rt, path, &model, err);
+    int rc = model_open_unsorted(&b->model, rt, path, &model, false, err);
     if (rc == 0) rc = run(b, q, err);
     lutra_session_close(&b->s);
     lutra_model_close(&b->model);

@@ -259,7 +259,7 @@ static int open_model(struct calibration *c, lutra_runtime *rt, const char *path
     set.progress = c->set->progress;
     set.progress_user = c->set->progress_user;
     set.zeros = c->set->zeros;
-    return model_open_by_piece(&c->model, rt, path, &set, err);
+    return model_open_unsorted(&c->model, rt, path, &set, true, err);
 }
 
 int calibration_open(struct calibration **out, lutra_runtime *rt, const char *path, const char *out_path,

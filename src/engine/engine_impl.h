@@ -269,10 +269,11 @@ void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, in
  * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
-/* model.c: lutra_model_open for a model that only observe.c runs, piece by piece and not to its head: weights are
- * prepared when a piece holds them, and released behind it. */
-int model_open_by_piece(lutra_model **out, lutra_runtime *runtime, const char *path,
-    const struct lutra_model_settings *settings, struct lutra_error *err);
+/* model.c: lutra_model_open for who rounds its matrices: their inputs are in the file's order (weights_order).
+ * by_piece: only observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,
+ * and released behind it. */
+int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err);
 /* Prepares what n operations read and is not prepared yet; with another model nothing.  What was held when it fails
  * goes with the model. */
 int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);

@@ -341,7 +341,7 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
 {
     struct weights *w;
     *json = NULL;
-    TRY(weights_open_as(&w, path, WEIGHTS_ZEROS_ANY, err));
+    TRY(weights_open_as(&w, path, (struct weights_how){WEIGHTS_ZEROS_ANY, true}, err));
     json_t *metadata = json_object(), *tensors = json_array();
     for (size_t i = 0; i < weights_kv_count(w); i++) {
         const struct weights_kv *kv = weights_kv_at(w, i);

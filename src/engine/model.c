@@ -241,12 +241,12 @@ static void warn_of_label(const struct lutra_model *m)
         weights_path(m->weights), (int)(zeros.n < 200 ? zeros.n : 200), zeros.s);
 }
 
-static int open_all(
-    struct lutra_model *m, const char *path, const struct lutra_model_settings *set, struct lutra_error *err)
+static int open_all(struct lutra_model *m, const char *path, const struct lutra_model_settings *set, bool sorted,
+    struct lutra_error *err)
 {
-    enum weights_zeros zeros;
-    TRY(weights_zeros_named(set->zeros, &zeros, err));
-    TRY(weights_open_as(&m->weights, path, zeros, err));
+    struct weights_how how = {.sorted = sorted};
+    TRY(weights_zeros_named(set->zeros, &how.zeros, err));
+    TRY(weights_open_as(&m->weights, path, how, err));
     warn_of_label(m);
     if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */
     TRY(vocab_read(&m->vocab, m->weights, err));
@@ -260,7 +260,7 @@ static int open_all(
 }
 
 static int open_model(lutra_model **out, lutra_runtime *runtime, const char *path,
-    const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err)
+    const struct lutra_model_settings *settings, bool sorted, bool by_piece, struct lutra_error *err)
 {
     struct lutra_model_settings set;
     lutra_model_settings_init(&set, sizeof set);
@@ -271,7 +271,7 @@ static int open_model(lutra_model **out, lutra_runtime *runtime, const char *pat
     if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
     m->runtime = runtime;
     m->by_piece = by_piece;
-    int rc = open_all(m, path, &set, err);
+    int rc = open_all(m, path, &set, sorted, err);
     if (rc < 0) {
         lutra_model_close(&m);
         return rc;
@@ -284,13 +284,13 @@ static int open_model(lutra_model **out, lutra_runtime *runtime, const char *pat
 int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, struct lutra_error *err)
 {
-    return open_model(out, runtime, path, settings, false, err);
+    return open_model(out, runtime, path, settings, true, false, err);
 }
 
-int model_open_by_piece(lutra_model **out, lutra_runtime *runtime, const char *path,
-    const struct lutra_model_settings *settings, struct lutra_error *err)
+int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err)
 {
-    return open_model(out, runtime, path, settings, true, err);
+    return open_model(out, runtime, path, settings, false, by_piece, err);
 }
 
 void lutra_model_close(lutra_model **model)

@@ -75,6 +75,12 @@ static int open_store(struct walk *w, struct lutra_error *err)
                : lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for the states of %d chunks: use fewer", w->n_chunk);
 }
 
+/* The value that a matmul multiplies, in its usual order. */
+static int input_of(const struct op *op)
+{
+    return op[-1].kind == OP_PERMUTE && op[-1].out[0] == op->in[0] ? op[-1].in[0] : op->in[0];
+}
+
 /* Operations first .. last - 1 of one chunk, and a look at what `last` reads. */
 static int run_piece(struct walk *w, int chunk, int first, int last, struct lutra_error *err)
 {
@@ -88,7 +94,7 @@ static int run_piece(struct walk *w, int chunk, int first, int last, struct lutr
     TRY(cpu->ops->submit(cpu, &segment, NULL, 0, &ticket, err));
     TRY(cpu->ops->wait(cpu, &ticket, err));
     const struct op *op = &w->list->op[last];
-    TRY(w->o->inputs(w->o->user, op, w->s->value[op->in[0]].host, w->n_row, err));
+    TRY(w->o->inputs(w->o->user, op, w->s->value[input_of(op)].host, w->n_row, err));
     move_values(w, last, place, false);
     return 0;
 }

@@ -9,7 +9,7 @@
 #include "engine/engine_impl.h"
 
 struct observer {
-    /* Inputs of an OP_MATMUL: x[n_row][n_in], the rows of one chunk. */
+    /* Inputs of an OP_MATMUL in the order of the file's matrix: x[n_row][n_in], the rows of one chunk. */
     int (*inputs)(void *user, const struct op *op, const float *x, int n_row, struct lutra_error *err);
     /* All chunks have come so far; the operation is about to run, and runs with what its weights are then.  NULL:
      * nothing. */

@@ -123,7 +123,7 @@ int model_vector(
 static int reserve(struct model *m, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    m->max_op = 24 * hp->n_layer + 16;
+    m->max_op = 32 * hp->n_layer + 16;
     m->max_weight = 7 * hp->n_layer + 2;
     m->max_used = m->max_weight + 15 * hp->n_layer + 8;
     size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* clang-format off */
 /* Values of the op list. */
@@ -19,6 +20,7 @@ enum {
     T,       /* [d_model] what a sub-layer adds to X */
     G, U,    /* [d_ff] gate and up */
     XO, NO, AO, TO, GO, UO, /* the same for wanted rows only */
+    QO,      /* [n_head * d_head], only where AO is put in another order */
     N_VALUE
 };
 /* clang-format on */
@@ -26,8 +28,9 @@ enum {
 /* The values of a stretch of ops: all rows, or wanted rows. */
 struct stream {
     int x, n, a, t, g, u;
+    int q; /* of a's size, and nobody's */
 };
-static const struct stream all_rows = {X, N, A, T, G, U}, out_rows = {XO, NO, AO, TO, GO, UO};
+static const struct stream all_rows = {X, N, A, T, G, U, Q}, out_rows = {XO, NO, AO, TO, GO, UO, QO};
 
 static struct op *push(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
 {
@@ -114,6 +117,37 @@ static struct op *matmul(struct model *m, int layer, int in)
     return push(m, OP_MATMUL, layer, in, -1, -1);
 }
 
+/* What a matrix with such an order (weights_order) reads: value `in`, or a copy in `spare`, which is of its shape and
+ * holds nothing that is needed. */
+static int in_order(struct model *m, int layer, const int32_t *order, int in, int spare)
+{
+    if (!order) return in;
+    push(m, OP_PERMUTE, layer, in, -1, spare)->permute.order = order;
+    if (spare >= m->list.n_value) m->list.n_value = spare + 1;
+    return spare;
+}
+
+/* Ends a matmul, the last operation: parts whose matrices have their inputs in another order read a copy in `spare`,
+ * one for all with the same order, and are a matmul of their own. */
+static void end_matmul(struct model *m, int spare)
+{
+    const struct op all = m->list.op[--m->list.n_op];
+    size_t bytes = (size_t)m->list.value[all.in[0]].dim * sizeof(int32_t);
+    const int32_t *order[OP_WEIGHTS];
+    bool done[OP_WEIGHTS] = {false};
+    for (int i = 0; i < all.n_weight; i++) order[i] = weights_order(m->weights, &all.weight[i]->tensor);
+    for (int i = 0; i < all.n_weight; i++) {
+        if (done[i]) continue;
+        struct op *op = matmul(m, all.layer, in_order(m, all.layer, order[i], all.in[0], spare));
+        for (int k = i; k < all.n_weight; k++) {
+            bool same = order[k] == order[i] || (order[k] && order[i] && memcmp(order[k], order[i], bytes) == 0);
+            if (done[k] || !same) continue;
+            op_add_part(op, all.weight[k], all.matmul.bias[k], all.out[k]);
+            done[k] = true;
+        }
+    }
+}
+
 static void rotate(struct model *m, int layer, int value, int n_head, float growth)
 {
     const struct hparams *hp = &m->hp;
@@ -193,6 +227,7 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
     TRY(matrix_scale(m, layer, "attn_k", &k, err));
     TRY(before(m, layer, "attn_norm", X, N, &in, err));
     TRY(query_key_value(m, matmul(m, layer, in), d_q, d_kv, err));
+    end_matmul(m, T);
     TRY(qk_norms(m, layer, d_q, d_kv, err));
     rotate(m, layer, Q, hp->n_head, hp->query_growth);
     rotate(m, layer, K, hp->n_kv_head, 0);
@@ -230,6 +265,7 @@ static int widen(struct model *m, int layer, int in, const struct stream *s, str
     struct op *wide = matmul(m, layer, in);
     if (m->hp.gate == OP_GELU) {
         TRY(part(m, wide, "ffn_up", d, ff, false, s->g, err));
+        end_matmul(m, s->t);
         push(m, OP_GELU, layer, s->g, -1, s->g);
         return 0;
     }
@@ -240,6 +276,7 @@ static int widen(struct model *m, int layer, int in, const struct stream *s, str
         TRY(slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, s->g, err));
         TRY(slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, s->u, err));
     }
+    end_matmul(m, s->t);
     push(m, m->hp.gate, layer, s->g, s->u, s->g);
     return 0;
 }
@@ -269,11 +306,13 @@ static int feed_forward(struct model *m, int layer, const struct stream *s, stru
     TRY(gated_scale(m, layer, &gated, err));
     TRY(sub_norm(m, layer, "attn_sub_norm", s->a, d_q, v, err));
     TRY(part(m, matmul(m, layer, s->a), "attn_output", d_q, hp->d_model, false, s->t, err));
+    end_matmul(m, s->q);
     TRY(add_back(m, layer, "attn_output", "post_attention_norm", s, err));
     if (!m->arch->one_norm) TRY(before(m, layer, "ffn_norm", s->x, s->n, &in, err));
     TRY(widen(m, layer, in, s, err));
     TRY(sub_norm(m, layer, "ffn_sub_norm", s->g, hp->d_ff, gated, err));
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
+    end_matmul(m, s->u);
     return add_back(m, layer, "ffn_down", "post_ffw_norm", s, err);
 }
 
@@ -281,9 +320,9 @@ static void declare_values(struct model *m)
 {
     const struct hparams *hp = &m->hp;
     int d = hp->d_model, dq = hp->n_head * hp->d_head, dkv = hp->n_kv_head * hp->d_head, ff = hp->d_ff;
-    const int dims[N_VALUE] = {d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff};
+    const int dims[N_VALUE] = {d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff, dq};
     for (int i = 0; i < N_VALUE; i++) m->list.value[i] = (struct value){dims[i], i < XO ? ROWS_ALL : ROWS_OUT};
-    m->list.n_value = N_VALUE;
+    m->list.n_value = QO;
     m->list.n_layer = hp->n_layer;
     for (int i = 0; i < hp->n_layer; i++)
         m->layer[i] = (struct op_layer){i, hp->n_kv_head, hp->d_head, 0, model_layer_window(hp, i)};
@@ -310,11 +349,14 @@ int transformer_build(struct model *m, struct lutra_error *err)
         TRY(feed_forward(m, layer, last ? &out_rows : &all_rows, err));
     }
     TRY(norm(m, -1, "output_norm", XO, NO, err));
-    struct op *head = push(m, OP_HEAD, -1, NO, -1, -1);
+    struct weight *weight;
+    TRY(model_matrix(
+        m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL, &weight, err));
+    int in = in_order(m, -1, weights_order(m->weights, &weight->tensor), NO, TO);
+    struct op *head = push(m, OP_HEAD, -1, in, NO, -1);
+    head->weight[0] = weight;
     head->head.scale = hp->logit_scale;
     head->head.softcap = hp->logit_cap;
     TRY(model_vector(m, "cls.output.weight", hp->d_model, true, &m->value_weight, err));
-    TRY(model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err));
-    return model_matrix(m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL,
-        &head->weight[0], err);
+    return model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err);
 }

@@ -125,6 +125,18 @@ static int check_cache(const struct check *c, const struct op_info *info)
     return want_same_dims(c, a->n_head * a->d_head);
 }
 
+static int check_permute(const struct check *c)
+{
+    const struct op *op = c->op;
+    int dim = c->list->value[op->in[0]].dim;
+    if (op->out[0] == op->in[0]) return refuse(c, "it writes its input");
+    if (!op->permute.order) return refuse(c, "no order");
+    for (int i = 0; i < dim; i++)
+        if (op->permute.order[i] < 0 || op->permute.order[i] >= dim)
+            return refuse(c, "element %d of %d", (int)op->permute.order[i], dim);
+    return want_same_dims(c, dim);
+}
+
 static int check_shapes(const struct check *c)
 {
     const struct op_list *list = c->list;
@@ -132,7 +144,10 @@ static int check_shapes(const struct check *c)
     const struct value *value = list->value;
     switch (op->kind) {
     case OP_EMBED: return check_weight(c, 0, value[op->out[0]].dim, list->n_vocab);
-    case OP_HEAD: return check_weight(c, 0, value[op->in[0]].dim, list->n_vocab);
+    case OP_HEAD:
+        TRY(want_dim(c, op->in[1], value[op->in[0]].dim));
+        return check_weight(c, 0, value[op->in[0]].dim, list->n_vocab);
+    case OP_PERMUTE: return check_permute(c);
     case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++) {
             if (op->out[i] == op->in[0]) return refuse(c, "it writes its input");

@@ -19,7 +19,8 @@ static const struct op_info infos[OP_COUNT + 1] = {
     [OP_ADD] = {"add", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_ADD_SCALED] = {"add_scaled", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_TAKE] = {"take", .n_in = 1, .n_out = 1, .rows = OP_TAKES_ROWS, .by_row = true},
-    [OP_HEAD] = {"head", .n_in = 1, .n_weight = 1, .rows = OP_OUT_ROWS, .use = WEIGHT_MATMUL},
+    [OP_PERMUTE] = {"permute", .n_in = 1, .n_out = 1, .by_row = true},
+    [OP_HEAD] = {"head", .n_in = 2, .n_weight = 1, .rows = OP_OUT_ROWS, .use = WEIGHT_MATMUL},
 };
 
 const struct op_info *op_info_of(enum op_kind kind)

@@ -32,7 +32,8 @@ enum op_kind {
     OP_ADD,        /* out = in[0] + in[1] */
     OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
     OP_TAKE,       /* out[i] = in[out_row[i]] */
-    OP_HEAD,       /* results of the wanted rows: logits = in * weight^T, hidden = in */
+    OP_PERMUTE,    /* out[r][i] = in[r][order[i]]; out is not in */
+    OP_HEAD,       /* results of the wanted rows: logits = in[0] * weight^T, hidden = in[1], mostly the same value */
     OP_COUNT
 };
 
@@ -103,6 +104,9 @@ struct op {
         struct {
             const float *bias[OP_WEIGHTS]; /* [n_out of that weight] or NULL */
         } matmul;
+        struct {
+            const int32_t *order; /* [elements of the value] each element once */
+        } permute;
         struct op_rope rope;
         struct op_attention attention;
         struct {

@@ -263,7 +263,7 @@ int weights_quantize_file(
     struct run run = {.s = settings};
     if (settings->group && !settings->dry_run) return weights_write_groups(in, out, settings, err);
     if (!settings->dry_run) TRY(refuse_same_file(in, out, err));
-    TRY(weights_open_as(&w, in, settings->zeros, err));
+    TRY(weights_open_as(&w, in, (struct weights_how){settings->zeros, false}, err));
     run.in = w;
     int rc = choose_types(&run, err);
     if (rc < 0 || settings->dry_run) goto done;

@@ -204,10 +204,10 @@ static int check_zeros(const struct weights *w, enum weights_zeros zeros, struct
 
 int weights_open(struct weights **out, const char *path, struct lutra_error *err)
 {
-    return weights_open_as(out, path, WEIGHTS_ZEROS_BY_DATA, err);
+    return weights_open_as(out, path, (struct weights_how){WEIGHTS_ZEROS_BY_DATA, false}, err);
 }
 
-int weights_open_as(struct weights **out, const char *path, enum weights_zeros zeros, struct lutra_error *err)
+int weights_open_as(struct weights **out, const char *path, struct weights_how how, struct lutra_error *err)
 {
     *out = NULL;
     struct weights *w = calloc(1, sizeof *w);
@@ -222,8 +222,8 @@ int weights_open_as(struct weights **out, const char *path, enum weights_zeros z
     w->n_file = 1;
     struct stat st;
     bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if ((rc = is_folder ? folder_open(w, zeros, err) : open_file(w, err)) < 0) goto fail;
-    if ((rc = check_zeros(w, zeros, err)) < 0) goto fail;
+    if ((rc = is_folder ? folder_open(w, how, err) : open_file(w, err)) < 0) goto fail;
+    if ((rc = check_zeros(w, how.zeros, err)) < 0) goto fail;
     if ((rc = index_tensors(w, err)) < 0) goto fail;
     if ((rc = foreign_scale(w, err)) < 0) goto fail;
     *out = w;
@@ -339,6 +339,12 @@ const char *weights_loose(const struct weights *w, const struct tensor *t)
 {
     const struct derived *d = weights_derived_of(w, t);
     return d ? d->loose : NULL;
+}
+
+const int32_t *weights_order(const struct weights *w, const struct tensor *t)
+{
+    const struct derived *d = weights_derived_of(w, t);
+    return d ? d->order : NULL;
 }
 
 void weights_drop_pages(const struct weights *w, const struct tensor *t)

@@ -46,8 +46,14 @@ enum weights_zeros {
 /* Of "v1" and "v2"; NULL: by the data.  LUTRA_E_ARGUMENT. */
 int weights_zeros_named(const char *name, enum weights_zeros *out, struct lutra_error *err);
 
-/* The same, where layers of GPTQ are read as told.  LUTRA_E_ARGUMENT: V1 or V2, and the model has no such layers. */
-int weights_open_as(struct weights **out, const char *path, enum weights_zeros zeros, struct lutra_error *err);
+/* How layers that others have quantized are read. */
+struct weights_how {
+    enum weights_zeros zeros;
+    bool sorted; /* to multiply with: where inputs of a group are not neighbours, they are made so (weights_order) */
+};
+
+/* The same, read as told.  LUTRA_E_ARGUMENT: V1 or V2, and the model has no layers of GPTQ. */
+int weights_open_as(struct weights **out, const char *path, struct weights_how how, struct lutra_error *err);
 
 /* Unmaps and frees; sets *w to NULL; NULL is allowed. */
 void weights_close(struct weights **w);
@@ -75,6 +81,10 @@ void weights_fetch(const struct weights *w, const struct tensor *t);
 /* Why a folder's quantized layer is F32, eight times its size: no type of blocks holds its values, for this reason (a
  * phrase). NULL: any other tensor. */
 const char *weights_loose(const struct weights *w, const struct tensor *t);
+
+/* The order of a sorted matrix: its column i is for input order[i].  [t->ne[0]], each once; it lives as long as w.
+ * NULL: any other tensor, whose inputs are where they were. */
+const int32_t *weights_order(const struct weights *w, const struct tensor *t);
 
 /* Hints about the pages of a tensor, or of a part of one: drop them from memory once packed (to be fetched again before
  * they are read), or start reading them.  Whole pages inside the tensor only; never fails. */

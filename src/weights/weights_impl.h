@@ -39,6 +39,7 @@ struct derived {
     int n_row, n_head;
     size_t row_bytes;
     const char *loose;                     /* weights_loose */
+    const int32_t *order;                  /* weights_order */
     void (*fill)(const struct derived *d); /* NULL: there from the beginning, and kept */
 };
 
@@ -98,7 +99,7 @@ int model_file_map(struct model_file *file, const char *path, struct lutra_error
 void model_file_close(struct model_file *file);
 
 /* Fills in w->file and w->derived from the Hugging Face folder w->path (folder/). */
-int folder_open(struct weights *w, enum weights_zeros zeros, struct lutra_error *err);
+int folder_open(struct weights *w, struct weights_how how, struct lutra_error *err);
 void folder_close(struct weights *w);
 
 /* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Every combination of format, bits, groups, zeros, order and scales that is read: a matrix each, in folders of many.
 
-    combinations.py LUTRA [SEED]
+    combinations.py LUTRA COUNT_SORTED [SEED]
 
 A folder of FOLDERS is written twice, packed and as plain F32 (packed.py computes the values from the formats'
 definitions): `lutra quantize` must make the same F32 tensors of both, bit for bit, and each matrix must have the type
-that its differences of codes and zeros fit. What the configuration says of single modules is never needed: the shapes
+that its differences of codes and zeros fit; those of shuffled groups must have the same values sorted by group
+(count_sorted.c). What the configuration says of single modules is never needed: the shapes
 tell, and modules that are left out (o_proj and down_proj) are floats.
 """
 import itertools
@@ -73,12 +74,10 @@ FOLDERS = (
 )
 
 
-def type_of(m, combination):
+def type_of(m):
     """In groups of 64 and more by its bits, else by the differences that its codes could have."""
     zeros = [z for row in m.zero for z in row]
     least, most = -max(zeros), (1 << m.bits) - 1 - min(zeros)
-    if combination["shuffled"] and m.groups > 1:
-        return "F32"
     if m.k // m.groups % 64 == 0 and m.bits <= 4 and not (m.bits == 4 and least >= -8 and most < 8):
         return "Q2_0" if m.bits == 2 and set(zeros) <= {1, 2} else "W%d" % m.bits
     for name, half in (("Q4_0", 8), ("Q5_0", 16), ("Q8_0", 128)):
@@ -87,7 +86,7 @@ def type_of(m, combination):
     return "F32"
 
 
-def check(lutra, where, rng, what, says, pack, combinations):
+def check(lutra, counter, where, rng, what, says, pack, combinations):
     n_layer = -(-len(combinations) // len(PLACES))
     packed = {"model.embed_tokens.weight": ("F32", [16, K], f32s([rng.gauss(0, 1) for _ in range(16 * K)])),
               "model.norm.weight": ("F32", [K], f32s([1.0] * K))}
@@ -105,7 +104,7 @@ def check(lutra, where, rng, what, says, pack, combinations):
         plain[base + ".weight"] = ("F32", [N, K], f32s(layer.values()))
         packed.update({base + "." + part: tensor for part, tensor in pack(layer).items()})
         modules.append((base, c["bits"], c["group"]))
-        types["blk.%d.%s.weight" % (i, PLACES[name])] = c, type_of(layer, c)
+        types["blk.%d.%s.weight" % (i, PLACES[name])] = c, type_of(layer)
     sizes = {"hidden_size": K, "head_dim": N // 2, "intermediate_size": N, "num_hidden_layers": n_layer}
     save(where + "/plain", plain, None, **sizes)
     save(where + "/packed", packed, says and says(modules), **sizes)
@@ -121,14 +120,19 @@ def check(lutra, where, rng, what, says, pack, combinations):
         if got.get(name) != values:
             sys.exit("combinations.py: %s, %s: values" % (what, types.get(name.decode(), name)))
     assert len(got) == len(want)
+    wanted = sum(1 for c, kind in types.values() if c["shuffled"] and c["group"] > 0 and kind != "F32")
+    counted = subprocess.run([counter, where + "/packed"], capture_output=True, text=True).stdout.strip()
+    if counted != str(wanted):
+        sys.exit("combinations.py: %s: %s in place of %d matrices sorted by group" % (what, counted, wanted))
+    return wanted
 
 
 def main():
-    lutra, rng = sys.argv[1], random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    lutra, counter, rng = sys.argv[1], sys.argv[2], random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     with tempfile.TemporaryDirectory() as where:
         for what, says, pack, combinations in FOLDERS:
-            check(lutra, where, rng, what, says, pack, combinations)
-            print("%-24s %3d combinations" % (what, len(combinations)))
+            n = check(lutra, counter, where, rng, what, says, pack, combinations)
+            print("%-24s %3d combinations, %d matrices sorted by group" % (what, len(combinations), n))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ static void make(const char *shape, int n_shard)
     assert_int_equal(system(command), 0);
     if (weights_make_model(in_folder("made.gguf"), &s, &err) < 0) fail_msg("%s", err.what);
     if (weights_open(&w, in_folder("made.gguf"), &err) < 0) fail_msg("%s", err.what);
-    hf_write_folder(w, in_folder("hf"), &(struct hf_form){n_shard, false, false, false});
+    hf_write_folder(w, in_folder("hf"), &(struct hf_form){.n_shard = n_shard});
     weights_close(&w);
 }
 
@@ -100,6 +100,10 @@ static const struct edit {
     {"tiny-llama", "config.json", "rope_scaling/high_freq_factor", "1", FMT, "'llama3'"},
     {"tiny-llama", "config.json", "num_local_experts", "8", UNS, "experts"},
     {"tiny-llama", "config.json", "quantization_config", "{\"quant_method\":\"bitsandbytes\"}", UNS, "'bitsandbytes'"},
+    {"tiny-llama", "config.json", "quantization_config", "{\"quant_method\":\"gptq\",\"checkpoint_format\":\"marlin\"}",
+        UNS, "GPTQ with checkpoint_format 'marlin'"},
+    {"tiny-llama", "config.json", "quantization_config",
+        "{\"quant_method\":\"gptq\",\"checkpoint_format\":\"bitblas\"}", UNS, "GPTQ with checkpoint_format 'bitblas'"},
     {"tiny-llama", "config.json", "layer_types", "[\"full_attention\",\"linear_attention\"]", UNS, "'layer_types'"},
     {"tiny-qwen2", "config.json", "use_sliding_window", "true", 0, NULL},
     {"tiny-gemma2", "config.json", "query_pre_attn_scalar", "224", UNS, "'query_pre_attn_scalar'"},

@@ -161,7 +161,8 @@ static void asked_for(void **unused)
         struct weights *w;
         struct weights_str found;
         assert_int_equal(weights_zeros_named(i == 1 ? "v1" : "v2", &zeros, &err), 0);
-        if (weights_open_as(&w, in_folder("hf"), zeros, &err) < 0) fail_msg("%s", err.what);
+        struct weights_how how = {zeros, false};
+        if (weights_open_as(&w, in_folder("hf"), how, &err) < 0) fail_msg("%s", err.what);
         assert_int_equal(weights_get_str(w, "lutra.zeros", &found, &err), 0);
         assert_true(found.n > 1 && found.s[1] == '0' + i);
         weights_close(&w);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/f16.h"
 #include "quant/quant.h"
 
 static void give_up(const char *why)
@@ -417,6 +418,93 @@ static json_t *tokenizer_config(const struct weights *w)
     return o;
 }
 
+/* ---- shuffled groups ---- */
+
+enum { GROUP = 32, MAX_IN = 4096 };
+
+struct grouping {
+    uint32_t label[MAX_IN]; /* whose input it is */
+    int rank[MAX_IN];       /* its place, sorted by group */
+};
+
+/* n inputs in whole groups, as chance will have it; seed 0: neighbours. */
+static void make_grouping(struct grouping *g, uint32_t seed, int n)
+{
+    int used[MAX_IN / GROUP] = {0}, n_group = n / GROUP;
+    if (n > MAX_IN || n % GROUP) give_up("rows that are too long, or no whole groups");
+    for (int i = 0; i < n; i++) {
+        int at = i / GROUP;
+        if (seed) {
+            seed = seed * 1664525u + 1013904223u;
+            at = (int)(seed >> 16) % n_group;
+            while (used[at] == GROUP) at = (at + 1) % n_group;
+        }
+        g->label[i] = (uint32_t)at;
+        g->rank[i] = at * GROUP + used[at]++;
+    }
+}
+
+static bool is_part(const char *name, const char *part)
+{
+    return strstr(name, part) != NULL;
+}
+
+/* Of a matrix's inputs; those of one seed have the same. */
+static uint32_t seed_of(const char *name)
+{
+    static const char *const parts[] = {
+        "attn_q", "attn_k", "attn_v.", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output."};
+    static const uint32_t seeds[] = {1, 1, 2, 3, 4, 4, 5, 6};
+    int layer = 0;
+    sscanf(name, "blk.%d.", &layer);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (is_part(name, parts[i])) return seeds[i] + 10 * (uint32_t)layer;
+    return 0;
+}
+
+/* HF_MIRRORED: which element of the other model's is element i of v's outputs or the feed-forward's middle. */
+static void make_mirror(const struct weights *w, const char *name, int n, struct grouping *g)
+{
+    bool wide = is_part(name, "ffn_");
+    int size = wide ? n
+                    : (int)number(w, "attention.key_length",
+                          number(w, "embedding_length", 0) / number(w, "attention.head_count", 1));
+    make_grouping(g, wide ? 77 : 78, size);
+    for (int i = size; i < n; i++) g->rank[i] = i - i % size + g->rank[i % size];
+    for (int i = 0; i < n; i++) g->label[i] = (uint32_t)(g->rank[i] / GROUP);
+}
+
+static bool is_layer(const struct tensor *t)
+{
+    return t->n_dim == 2 && strcmp(t->name, "token_embd.weight") != 0;
+}
+
+/* x [rows][columns] in the places of HF_MIRRORED. */
+static void mirror(const struct weights *w, const struct tensor *t, float *x, int64_t rows, int64_t columns)
+{
+    static struct grouping g;
+    bool out = is_part(t->name, "attn_v.") || is_part(t->name, "ffn_gate.") || is_part(t->name, "ffn_up."),
+         in = is_part(t->name, "attn_output.") || is_part(t->name, "ffn_down.");
+    if (!out && !in) return;
+    float *from = malloc(t->bytes);
+    memcpy(from, x, t->bytes);
+    make_mirror(w, t->name, (int)(out ? rows : columns), &g);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            x[r * columns + c] = from[(out ? g.rank[r] : r) * columns + (in ? g.rank[c] : c)];
+    free(from);
+}
+
+static void group_inputs(
+    const struct weights *w, const struct tensor *t, enum hf_layers layers, int n, struct grouping *g)
+{
+    bool in = is_part(t->name, "attn_output.") || is_part(t->name, "ffn_down.");
+    if (layers == HF_MIRRORED && in)
+        make_mirror(w, t->name, n, g);
+    else
+        make_grouping(g, layers == HF_SHUFFLED ? seed_of(t->name) : 0, n);
+}
+
 /* ---- safetensors ---- */
 
 struct shard {
@@ -436,6 +524,40 @@ static void add_tensor(
         json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape, "data_offsets", (json_int_t)s->n,
             (json_int_t)(s->n + bytes)));
     s->n += bytes;
+}
+
+/* x [n][k] as GPTQ's four tensors; zeros of 8, as they are. */
+static void add_groups(
+    struct shard *s, const char *base, const struct grouping *g, const float *x, int64_t k, int64_t n)
+{
+    int64_t n_group = k / GROUP;
+    uint32_t *codes = calloc((size_t)(k / 8 * n), 4), *zeros = malloc((size_t)(n_group * n / 8) * 4);
+    uint16_t *scales = malloc((size_t)(n_group * n) * 2);
+    float *most = malloc((size_t)n_group * sizeof *most);
+    char name[200];
+    for (int64_t o = 0; o < n; o++) {
+        for (int64_t i = 0; i < n_group; i++) most[i] = 1e-3f;
+        for (int64_t i = 0; i < k; i++) most[g->label[i]] = fmaxf(most[g->label[i]], fabsf(x[o * k + i]));
+        for (int64_t i = 0; i < n_group; i++) scales[i * n + o] = f32_to_f16(most[i] / 7);
+        for (int64_t i = 0; i < k; i++) {
+            float scale = f16_to_f32(scales[g->label[i] * n + o]);
+            uint32_t code = (uint32_t)fminf(15, fmaxf(0, roundf(x[o * k + i] / scale) + 8));
+            codes[i / 8 * n + o] |= code << (i % 8 * 4);
+        }
+    }
+    memset(zeros, 0x88, (size_t)(n_group * n / 8) * 4);
+    snprintf(name, sizeof name, "%s.qweight", base);
+    add_tensor(s, name, "I32", 2, (int64_t[]){k / 8, n}, codes, (size_t)(k / 8 * n) * 4);
+    snprintf(name, sizeof name, "%s.qzeros", base);
+    add_tensor(s, name, "I32", 2, (int64_t[]){n_group, n / 8}, zeros, (size_t)(n_group * n / 8) * 4);
+    snprintf(name, sizeof name, "%s.scales", base);
+    add_tensor(s, name, "F16", 2, (int64_t[]){n_group, n}, scales, (size_t)(n_group * n) * 2);
+    snprintf(name, sizeof name, "%s.g_idx", base);
+    add_tensor(s, name, "I32", 1, (int64_t[]){k}, g->label, (size_t)k * 4);
+    free(codes);
+    free(zeros);
+    free(scales);
+    free(most);
 }
 
 static void save_shard(const struct shard *s, const char *path)
@@ -512,7 +634,16 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
     bool plus_1 = strstr(t->name, "norm.weight") && !strncmp(arch_of(w), "gemma", 5);
     for (int64_t i = 0; plus_1 && i < t->ne[0]; i++) ((float *)(void *)copy)[i] -= 1;
     snprintf(name, sizeof name, "%s%s", form->text_config ? "language_model." : "", hf_name(w, t->name, bare));
-    add_tensor(s, name, quant_info_of(t->type)->name, t->n_dim, dim, copy, t->bytes);
+    if (form->layers == HF_MIRRORED)
+        mirror(w, t, (float *)(void *)copy, t->n_dim == 2 ? dim[0] : t->ne[0], t->n_dim == 2 ? dim[1] : 1);
+    if (form->layers != HF_FLOATS && is_layer(t)) {
+        static struct grouping g;
+        group_inputs(w, t, form->layers, (int)dim[1], &g);
+        *strrchr(name, '.') = 0;
+        add_groups(s, name, &g, (const float *)(const void *)copy, dim[1], dim[0]);
+    } else {
+        add_tensor(s, name, quant_info_of(t->type)->name, t->n_dim, dim, copy, t->bytes);
+    }
     free(copy);
 }
 
@@ -567,6 +698,10 @@ void hf_write_tokenizer(const struct weights *w, const char *folder, const struc
 void hf_write_folder(const struct weights *w, const char *folder, const struct hf_form *form)
 {
     json_t *config = config_of(w, form);
+    if (form->layers != HF_FLOATS)
+        json_object_set_new(config, "quantization_config",
+            json_pack("{s:s, s:i, s:i, s:b, s:s}", "quant_method", "gptq", "bits", 4, "group_size", GROUP, "desc_act",
+                form->layers != HF_GROUPS, "lutra_zeros", "v2"));
     hf_save_json(config, folder, "config.json");
     json_decref(config);
     hf_write_tokenizer(w, folder, form);

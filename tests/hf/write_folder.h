@@ -12,12 +12,23 @@
 
 enum { HF_MAX_SHARDS = 4 };
 
+/* How matrices are stored: as they are; or those of layers and the head (the file's are F32) rounded to the nearest of
+ * GPTQ's 4 bits in groups of 32. */
+enum hf_layers {
+    HF_FLOATS,
+    HF_GROUPS,   /* of neighbours */
+    HF_SHUFFLED, /* of any inputs (desc_act): q and k, gate and up have the same ones */
+    HF_MIRRORED, /* HF_GROUPS' model with the outputs of v, gate and up in another order, and so the inputs behind them:
+                  * in the order of their groups these are HF_GROUPS' bits.  No fused matrices. */
+};
+
 /* What of the format's freedom to use. */
 struct hf_form {
     int n_shard;      /* 1: model.safetensors alone */
     bool rope_v5;     /* `rope_parameters` of transformers 5 instead of `rope_scaling` and `rope_theta` */
     bool merge_pairs; /* merges as ["a", "b"] instead of "a b" */
     bool text_config; /* the keys inside `text_config`, tensors under `language_model.` */
+    enum hf_layers layers;
 };
 
 /* Writes the folder, which must exist; aborts when it cannot. */

@@ -91,8 +91,7 @@ static int npu_supports(struct device *self, const struct op_list *list, const s
     case OP_RELU2:
     case OP_ADD:
     case OP_TAKE: return 0;
-    default:
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: operation %d does not run on this device", (int)op->kind);
+    default: return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: %s does not run on this device", op_name(op->kind));
     }
 }
 

@@ -510,8 +510,8 @@ static int emit_head(struct program *p, const struct op *op, struct lutra_error 
             .logits = npu_head_brings_logits(step, (int)i) ? p->w->logits.at + i * d->logits_stride : 0};
     }
     if (all & WANT_HIDDEN) {
-        d->hidden = at_of(p, op->in[0]), d->hidden_bytes = n_out * stride_of(p, op->in[0]);
-        d->d_model = p->s->list->value[op->in[0]].dim;
+        d->hidden = at_of(p, op->in[1]), d->hidden_bytes = n_out * stride_of(p, op->in[1]);
+        d->d_model = p->s->list->value[op->in[1]].dim;
         flush(p, d->hidden, d->hidden_bytes);
     }
     if (!(all & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB))) return 0;

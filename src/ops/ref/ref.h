@@ -61,6 +61,9 @@ void ref_gelu(const float *x, float *out, int n);                       /* the t
 void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n); /* a + scale b */
 void ref_add(const float *a, const float *b, float *out, int n);
 
+/* out[i] = x[order[i]], each below n; out is not x. */
+void ref_permute(const float *x, const int32_t *order, float *out, int n);
+
 /* out[i] = x[out_row[i]].  x: [rows][dim], out: [n_out][dim] and not x. */
 void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float *out);
 

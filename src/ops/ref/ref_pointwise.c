@@ -136,6 +136,11 @@ void ref_add_scaled(const float *a, const float *b, float scale, float *out, int
     for (int i = 0; i < n; i++) out[i] = (float)(a[i] + (double)scale * b[i]);
 }
 
+void ref_permute(const float *x, const int32_t *order, float *out, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = x[order[i]];
+}
+
 void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float *out)
 {
     for (int i = 0; i < n_out; i++) {

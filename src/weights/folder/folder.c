@@ -242,12 +242,12 @@ void folder_close(struct weights *w)
 {
     if (w->source) safetensors_fini(w->source);
     free(w->source);
-    free(w->packed_layers);
+    folder_close_packed(w);
 }
 
-int folder_open(struct weights *w, enum weights_zeros zeros, struct lutra_error *err)
+int folder_open(struct weights *w, struct weights_how how, struct lutra_error *err)
 {
-    struct folder f = {.w = w, .zeros = zeros};
+    struct folder f = {.w = w, .how = how};
     for (size_t n = strlen(w->path); n > 1 && w->path[n - 1] == '/'; n--) w->path[n - 1] = 0;
     size_t n = strlen(w->path), room = sizeof w->file[0].label - 4;
     snprintf(w->file[0].label, sizeof w->file[0].label, "%s%s", n > room ? "..." : "",

@@ -55,8 +55,8 @@ struct folder {
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
     bool tied;
     enum packing packing;
-    enum weights_zeros zeros; /* as asked for */
-    struct linear *layers;    /* [n_layers] w->packed_layers: what is packed */
+    struct weights_how how; /* as asked for */
+    struct linear *layers;  /* [n_layers] w->packed_layers: what is packed */
     size_t n_layers;
 };
 
@@ -104,6 +104,9 @@ int folder_read_packing(struct folder *f, struct lutra_error *err);
 
 /* Finds and checks them, and puts keys that tell how their zeros are read. */
 int folder_open_packed(struct folder *f, struct lutra_error *err);
+
+/* Frees what that left in w->packed_layers. */
+void folder_close_packed(struct weights *w);
 
 /* Whether a tensor is one of those that a layer consists of; *is_codes: the one that stands for all. */
 bool folder_is_packed(const struct folder *f, const struct safetensors_tensor *t, bool *is_codes);

@@ -42,6 +42,7 @@ struct linear {
     bool tens;                     /* of 3 bits, ten to a word */
     uint32_t k, n, n_group, group; /* sizes; group: inputs in one */
     const uint8_t *g_idx;          /* [k] i32, NULL: groups lie one after the other */
+    int32_t *order;                /* [k] inputs by group, which columns follow then; NULL: they lie as they are */
     int zero_add;                  /* to what is stored */
     float scale;                   /* of all weights (BitNet) */
     enum quant_type type;
@@ -138,6 +139,12 @@ static uint64_t group_of(const struct linear *m, uint64_t k)
 }
 
 /* ---- sizes ---- */
+
+static bool ends(const char *s, const char *with)
+{
+    size_t n = strlen(s), m = strlen(with);
+    return n > m && strcmp(s + n - m, with) == 0;
+}
 
 static int bad(const struct folder *f, const char *base, const char *what, struct lutra_error *err)
 {
@@ -243,6 +250,25 @@ static int read_order(struct folder *f, struct linear *m, const char *base, stru
     return 0;
 }
 
+/* Inputs by group, as far as groups of one size can be had so.  Embeddings are looked up, not multiplied. */
+static int sort_inputs(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
+{
+    if (!f->how.sorted || ends(base, "embed_tokens")) return 0;
+    uint32_t *n = calloc(m->n_group, sizeof *n);
+    int32_t *order = malloc(m->k * sizeof *order);
+    bool even = n && order;
+    for (uint32_t k = 0; k < m->k && even; k++) {
+        uint64_t g = group_of(m, k);
+        even = n[g] < m->group;
+        if (even) order[g * m->group + n[g]++] = (int32_t)k;
+    }
+    bool no_memory = !n || !order;
+    free(n);
+    m->order = even ? order : NULL;
+    if (!even) free(order);
+    return no_memory ? lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for the order of '%s'", f->label, base) : 0;
+}
+
 /* ---- the type that holds it ---- */
 
 static int check_scales(
@@ -276,6 +302,7 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
 {
     int least = 1 << m->bits, most = 0, last = (1 << m->bits) - 1;
     bool exact, whole = m->group % QUANT_GROUP64 == 0;
+    if (m->g_idx) TRY(sort_inputs(f, m, base, err));
     TRY(check_scales(f, m, base, &exact, err));
     for (uint64_t n = 0; n < m->n; n++)
         for (uint64_t g = 0; g < m->n_group; g++) {
@@ -288,7 +315,7 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
         choose_ternary(m, exact);
     else if (!exact)
         m->loose = "a scale that floats of 16 bits do not hold";
-    else if (m->g_idx)
+    else if (m->g_idx && !m->order)
         m->loose = "groups whose inputs are not neighbours (desc_act)";
     else if (m->group % BLOCK)
         m->loose = "groups that are not whole blocks of 32";
@@ -349,7 +376,8 @@ static int label_of(const struct folder *f, bool *insists)
     const char *own = json_string_value(json_object_get(q, "lutra_zeros")),
                *format = json_string_value(json_object_get(q, "checkpoint_format"));
     *insists = true;
-    if (f->zeros == WEIGHTS_ZEROS_V1 || f->zeros == WEIGHTS_ZEROS_V2) return f->zeros == WEIGHTS_ZEROS_V1 ? 1 : 2;
+    if (f->how.zeros == WEIGHTS_ZEROS_V1 || f->how.zeros == WEIGHTS_ZEROS_V2)
+        return f->how.zeros == WEIGHTS_ZEROS_V1 ? 1 : 2;
     if (own && (!strcmp(own, "v1") || !strcmp(own, "v2"))) return own[1] - '0';
     *insists = false;
     return !q ? 0 : format && strcmp(format, "gptq_v2") == 0 ? 2 : 1;
@@ -372,7 +400,7 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
     }
     bool decided = insists || votes[1] > 9 * votes[2] || votes[2] > 9 * votes[1];
     if (!insists && decided) way = votes[1] > votes[2] ? 1 : 2;
-    if (!decided && narrow && f->zeros != WEIGHTS_ZEROS_ANY)
+    if (!decided && narrow && f->how.zeros != WEIGHTS_ZEROS_ANY)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "%s: whether zeros are stored less one (v1) or not (v2) cannot be told: %zu layers say v1, %zu v2, mean "
             "codes %.2f and %.2f; --zeros v1 or v2 says it",
@@ -434,7 +462,8 @@ int folder_read_packing(struct folder *f, struct lutra_error *err)
     const json_t *q = config_get(f, "quantization_config");
     const char *method = json_string_value(json_object_get(q, "quant_method")),
                *version = json_string_value(json_object_get(q, "version")),
-               *packing = json_string_value(json_object_get(q, "packing_format"));
+               *packing = json_string_value(json_object_get(q, "packing_format")),
+               *layout = json_string_value(json_object_get(q, "checkpoint_format"));
     if (!q) return 0;
     if (says(method, "bitnet")) return read_bitnet(f, q, err);
     if (says(method, "compressed-tensors")) return read_compressed(f, q, err);
@@ -443,6 +472,8 @@ int folder_read_packing(struct folder *f, struct lutra_error *err)
             return refuse(f, "AWQ of version", version, err);
         f->packing = PACKING_AWQ;
     } else if (says(method, "gptq") || says(method, "auto-round") || says(method, "intel/auto-round")) {
+        if (layout && !says(layout, "gptq") && !says(layout, "gptq_v2")) /* marlin, bitblas: for kernels of theirs */
+            return refuse(f, "GPTQ with checkpoint_format", layout, err);
         f->packing = packing && strstr(packing, "awq") ? PACKING_AWQ : PACKING_GPTQ;
     } else {
         return refuse(f, "method", method, err);
@@ -451,12 +482,6 @@ int folder_read_packing(struct folder *f, struct lutra_error *err)
 }
 
 /* ---- layers ---- */
-
-static bool ends(const char *s, const char *with)
-{
-    size_t n = strlen(s), m = strlen(with);
-    return n > m && strcmp(s + n - m, with) == 0;
-}
 
 /* BitNet's codes are called as matrices of floats are; a scale of floats stays, and the architecture refuses it. */
 static bool is_packed_bitnet(const struct folder *f, const struct safetensors_tensor *t, bool *is_codes)
@@ -558,6 +583,13 @@ int folder_open_packed(struct folder *f, struct lutra_error *err)
     return 0;
 }
 
+void folder_close_packed(struct weights *w)
+{
+    struct linear *m = w->packed_layers;
+    for (; m && m->codes.data; m++) free(m->order);
+    free(w->packed_layers);
+}
+
 /* ---- values ---- */
 
 /* Pairs of a head are neighbours in GGUF (tensors.c). */
@@ -603,7 +635,8 @@ static void fill_blocks(const struct derived *d, const struct linear *m)
         for (uint64_t n = 0; n < m->n; n++) {
             uint8_t *row = (uint8_t *)d->data + folder_row_of(d, n) * d->row_bytes;
             uint64_t g = k / m->group;
-            for (uint64_t i = 0; i < q->block_elems; i++) code[i] = (uint8_t)code_of(m, n, k + i);
+            for (uint64_t i = 0; i < q->block_elems; i++)
+                code[i] = (uint8_t)code_of(m, n, m->order ? (uint64_t)m->order[k + i] : k + i);
             write_block(row + k / q->block_elems * q->block_bytes, m->type, scale_of(m, n, g), zero_of(m, n, g), code);
         }
 }
@@ -672,5 +705,6 @@ void folder_describe_packed(
     d->from = m;
     d->n_row = (int)m->n;
     d->loose = m->loose;
+    d->order = m->type == QUANT_F32 ? NULL : m->order;
     d->fill = fill_packed;
 }

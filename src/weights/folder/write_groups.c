@@ -356,7 +356,7 @@ int weights_write_groups(
     const char *in, const char *out, const struct weights_quantize_settings *settings, struct lutra_error *err)
 {
     struct weights *w;
-    TRY(weights_open_as(&w, in, settings->zeros, err));
+    TRY(weights_open_as(&w, in, (struct weights_how){settings->zeros, false}, err));
     struct writer o = {.set = settings, .w = w, .list = w->source};
     int rc = write_folder(&o, out, err);
     folder_out_close(&o.out);

@@ -115,7 +115,7 @@ static int make_model(void **state)
     add_op(OP_ADD, V_X, V_O, V_X);
     add_op(OP_TAKE, V_X, -1, V_OUT);
     add_norm(V_OUT, V_N);
-    op = add_op(OP_HEAD, V_N, -1, -1);
+    op = add_op(OP_HEAD, V_N, V_N, -1);
     op->weight[0] = &weights[W_EMBED];
     op->head.softcap = 30;
     return op_list_check(&list, NULL);
@@ -348,7 +348,7 @@ static void refuses_with_the_reason(void **state)
     struct lutra_error err = {0};
     struct ticket ticket;
     struct weight odd = {.tensor = {.name = "blk.0.odd", .type = QUANT_Q8_K, .n_dim = 2, .ne = {256, 4, 1, 1}}};
-    struct op op = op_make(OP_HEAD, -1, V_N, -1, -1);
+    struct op op = op_make(OP_HEAD, -1, V_N, V_N, -1);
     bool keeps;
     (void)state;
     op.weight[0] = &odd;

@@ -24,6 +24,7 @@ struct random_list {
     int n_weight;
     bool written[RL_VALUES], appended[FIX_LAYERS];
     float vector[RL_DIM * 8]; /* norms and biases */
+    int32_t order[2][RL_DIM]; /* of RL_DIM / 2 and RL_DIM elements */
 
     struct kv_fixture kv;
     struct row row[RL_ROWS];
@@ -133,6 +134,10 @@ static inline void rl_add_random(struct random_list *r)
         op.norm.eps = 1e-5f;
         break;
     case OP_ADD_SCALED: op.add.scale = 0.22f; break;
+    case OP_PERMUTE:
+        if (out == in) return;
+        op.permute.order = r->order[dim == RL_DIM];
+        break;
     case OP_ROPE:
         if (rows == ROWS_OUT) return;
         op.rope = (struct op_rope){.kind = ROPE_NEOX,
@@ -172,6 +177,12 @@ static inline void rl_make_list(struct random_list *r)
     for (int v = 0; v < RL_VALUES; v++)
         r->list.value[v] = (struct value){v % 2 ? RL_DIM : RL_DIM / 2, v < 8 ? ROWS_ALL : ROWS_OUT};
     for (int i = 0; i < RL_DIM * 8; i++) r->vector[i] = 1 + 0.2f * fixture_noise((uint32_t)i, r->seed, 9);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0, n = RL_DIM / 2 << k; i < n; i++) {
+            int at = rl_below(r, i + 1);
+            r->order[k][i] = r->order[k][at];
+            r->order[k][at] = i;
+        }
     for (int v = 0; v < 2; v++) {
         struct op op = op_make(OP_EMBED, -1, -1, -1, v);
         op.weight[0] = rl_weight(r, r->list.value[v].dim, RL_VOCAB, WEIGHT_GATHER);
@@ -179,7 +190,7 @@ static inline void rl_make_list(struct random_list *r)
         rl_push(r, &op);
     }
     for (int i = 0; i < 200 && r->list.n_op < RL_OPS - 2; i++) rl_add_random(r);
-    struct op take = op_make(OP_TAKE, -1, 1, -1, 9), head = op_make(OP_HEAD, -1, 9, -1, -1);
+    struct op take = op_make(OP_TAKE, -1, 1, -1, 9), head = op_make(OP_HEAD, -1, 9, 9, -1);
     rl_push(r, &take);
     head.weight[0] = rl_weight(r, RL_DIM, RL_VOCAB, WEIGHT_MATMUL);
     head.head.softcap = rl_below(r, 2) ? 0 : 20;

@@ -28,7 +28,8 @@ static inline void ref_run_head(const struct op_list *list, const struct op *op,
         const float *x = value_row(list, step, op->in[0], i);
         ref_matmul(&op->weight[0]->tensor, NULL, x, logits, 1);
         if (op->head.softcap != 0) ref_softcap(logits, list->n_vocab, op->head.softcap);
-        if (row->want & WANT_HIDDEN) memcpy(result->hidden, x, sizeof *x * (size_t)dim);
+        if (row->want & WANT_HIDDEN)
+            memcpy(result->hidden, value_row(list, step, op->in[1], i), sizeof *x * (size_t)dim);
         if (row->want & WANT_LOGITS) memcpy(result->logits, logits, sizeof *logits * (size_t)list->n_vocab);
         ref_head_result(logits, list->n_vocab, row, result);
     }
@@ -64,6 +65,7 @@ static inline void ref_run_row(const struct op_list *list, const struct op *op, 
     case OP_GEGLU: ref_geglu(a, b, out, n); break;
     case OP_RELU2: ref_relu2(a, b, out, n); break;
     case OP_ADD: ref_add(a, b, out, n); break;
+    case OP_PERMUTE: ref_permute(a, op->permute.order, out, n); break;
     default: memmove(out, a, sizeof *a * (size_t)n); break; /* take */
     }
 }

@@ -62,7 +62,7 @@ static void make(struct model *m)
     m->op[3] = op_make(OP_ATTENTION, 2, 1, -1, 4);
     m->op[3].attention = (struct op_attention){.n_head = 4, .n_kv_head = 2, .d_head = 16, .scale = 1};
     m->op[4] = op_make(OP_TAKE, -1, 4, -1, 5);
-    m->op[5] = op_make(OP_HEAD, -1, 5, -1, -1);
+    m->op[5] = op_make(OP_HEAD, -1, 5, 5, -1);
     m->op[5].weight[0] = &m->weight[3];
     m->list = (struct op_list){.op = m->op, .n_op = 6, .n_value = 6, .layer = m->layer, .n_layer = 3, .n_vocab = 40};
     for (int v = 0; v < 6; v++)
@@ -80,12 +80,21 @@ static void make(struct model *m)
         if (!strstr(err.what, says)) fail_msg("%s: says %s", #change, err.what);                                       \
     } while (0)
 
+static struct op permute(int out, const int32_t *order)
+{
+    struct op op = op_make(OP_PERMUTE, 1, 1, -1, out);
+    op.permute.order = order;
+    return op;
+}
+
 static void broken_lists_are_named(void **state)
 {
+    int32_t order[64];
     (void)state;
+    for (int i = 0; i < 64; i++) order[i] = 63 - i;
     REFUSES(m.list.n_value = VALUE_MAX + 1, "33 values");
     REFUSES(m.list.value[3].dim = 0, "value 3 has 0 elements");
-    REFUSES(m.op[3].kind = OP_COUNT, "there is no kind 15");
+    REFUSES(m.op[3].kind = OP_COUNT, "there is no kind 16");
     REFUSES(m.op[3].kind = (enum op_kind) - 1, "there is no kind -1");
     REFUSES(m.op[3].layer = 3, "there is no such layer");
     REFUSES(m.op[2].n_in = 1, "operation 2, kv_append of layer 1: 1 inputs");
@@ -109,6 +118,12 @@ static void broken_lists_are_named(void **state)
     REFUSES(m.op[3].attention.n_head = 3, "3 query heads over 2 key heads");
     REFUSES(m.op[3].attention.d_head = 8, "2 heads of 8 over a cache of 2 heads of 16");
     REFUSES(m.op[2] = op_make(OP_ADD, 1, 2, 3, 2), "nothing has been appended to the cache of layer 1");
+    REFUSES(m.op[3] = op_make(OP_PERMUTE, 1, 1, -1, 4), "permute of layer 1: no order");
+    REFUSES(m.op[3] = permute(1, order), "it writes its input");
+    REFUSES((m.op[3] = permute(2, order)), "value 2 has 32 elements, not 64");
+    REFUSES((order[5] = 64, m.op[3] = permute(4, order)), "element 64 of 64");
+    REFUSES((order[5] = -1, m.op[3] = permute(4, order)), "element -1 of 64");
+    REFUSES(m.op[5].in[1] = 6, "there is no value 6");
     REFUSES(m.layer[1].cache = 2, "layer 1 reads the cache of layer 2");
     REFUSES(m.layer[2].cache = 0, "layer 2 reads the cache of layer 0, which has none");
     REFUSES(m.layer[2].d_head = 8, "layer 2: a cache of 2 heads of 8, in that of layer 1");

@@ -165,6 +165,17 @@ static void take_picks_rows(void **state)
     close_to(out[1][0], 9, 0);
 }
 
+static void permute_puts_in_order(void **state)
+{
+    (void)state;
+    float x[4] = {10, 11, 12, 13}, out[4];
+    ref_permute(x, (int32_t[]){2, 0, 3, 1}, out, 4);
+    close_to(out[0], 12, 0);
+    close_to(out[1], 10, 0);
+    close_to(out[2], 13, 0);
+    close_to(out[3], 11, 0);
+}
+
 /* ---- attention ---- */
 
 /* By brute force in position order, with nothing but the vectors a row must see.  seen: content ids per position. */
@@ -348,6 +359,7 @@ int main(void)
         cmocka_unit_test(rope_turns_pairs),
         cmocka_unit_test(gates_at_known_points),
         cmocka_unit_test(take_picks_rows),
+        cmocka_unit_test(permute_puts_in_order),
         cmocka_unit_test(attention_of_chosen_values),
         cmocka_unit_test(attention_sees_prompt_and_ancestors_only),
         cmocka_unit_test(commit_gives_the_cache_of_direct_rows),

@@ -147,7 +147,7 @@ static void keeps_users_of_a_weight_on_one_device(void **state)
     (void)state;
     struct bench b;
     prepare(&b);
-    b.op[3] = op_make(OP_HEAD, -1, 2, -1, -1);
+    b.op[3] = op_make(OP_HEAD, -1, 2, 2, -1);
     b.op[3].weight[0] = &b.weight[1];
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(b.plan.piece[0].n, 2);
