@@ -182,8 +182,7 @@ struct lutra_session_settings {
     size_t size;
     int n_ctx;              /* longest sequence, tokens; 0 = the model's training context, or what memory allows */
     int n_seq;              /* sequences alive at once; default 1 */
-    int64_t n_cache;        /* tokens of all sequences together, shared prefixes counted once; 0 = n_ctx * n_seq, or
-                               what memory allows */
+    int64_t n_cache;        /* tokens of all sequences, shared ones once; 0 = n_ctx * n_seq, or as memory allows */
     int n_batch;            /* rows of one forward pass; default 512 */
     int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
@@ -240,6 +239,7 @@ struct lutra_stats {
     uint64_t rows_drafted, rows_accepted; /* drafts; those that became text */
     uint64_t draft_us;                    /* drafting, and learning from what became of it */
     uint64_t calibrate_us;                /* what is likely behind a prompt's tokens; not within prompt_us */
+    uint64_t hint_rows, known_hint_rows;  /* prompts' rows: evaluated for that; with known_hints */
 };
 LUTRA_API void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats, size_t size);
 LUTRA_API void lutra_session_stats_reset(lutra_session *session);

@@ -129,6 +129,9 @@ struct lutra_hints {
     int32_t token[8]; /* best first */
     float p[8];       /* share; 0: no more */
 };
+/* What a session's hints are of: the model's file as it is and the shortlist's length.  Where this number is the same,
+ * hints of one session serve another; 0: it has none, no drafter is calibrated. */
+LUTRA_API uint64_t lutra_session_hints(const lutra_session *session);
 
 struct lutra_request {
     size_t size;
@@ -168,6 +171,11 @@ struct lutra_request {
      * at once; -1 (default): as many as it likes.  Where the chat template has no tags of reasoning, anything but -1 is
      * LUTRA_E_ARGUMENT. */
     int reasoning_budget;
+    /* [n_prompt] hints of its prompt's tokens that are known already, e.g. of an earlier prompt with the same text in
+     * it (lutra_recall_known()); p[0] 0: not known.  Where the session's drafters are calibrated, those rows are not
+     * evaluated for hints again.  They are guesses like all hints: wrong ones cost passes, never the text.  A token or
+     * p that cannot be is LUTRA_E_ARGUMENT.  Copied; may be NULL. */
+    const struct lutra_hints *known_hints;
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

@@ -94,6 +94,7 @@ struct lutra_store_stats {
     uint64_t text_bytes;  /* of the chunks */
     uint64_t file_bytes;  /* with the write-ahead log */
     uint64_t token_bytes; /* of the files beside it that drafts come from, of all vocabularies */
+    uint64_t hint_bytes;  /* in the file: what models held likely in chunks that they have read (lutra_recall_save()) */
 };
 LUTRA_API int lutra_store_stats_get(
     lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err);
@@ -198,6 +199,39 @@ struct lutra_drafts_stats {
     uint64_t segment_bytes; /* of files, or memory */
 };
 LUTRA_API void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size);
+
+/* ---- hints ------------------------------------------------------------------------------------------------------ */
+
+/* Hints of passages, kept for the next prompt that has them, wherever they stand in it: calibrated drafters then need
+ * not ask the model again what it expects there.
+ *
+ *     lutra_recall_open(&recall, store, model, lutra_session_hints(session), found, prompt, n_prompt, &err);
+ *     request.known_hints = lutra_recall_known(recall);
+ *     request.on_hints = ...;    calls lutra_recall_take(recall, first, hints, n)
+ *     lutra_generate(session, &request, &err);
+ *     lutra_recall_save(recall, &err);
+ *
+ * What was kept was made behind another text: it is only a guess at what the model expects now, and no text depends on
+ * it.  It may have words of whatever stood beside the passage, so all of it goes when a document is removed or
+ * replaced, or the history forgotten. */
+typedef struct lutra_recall lutra_recall;
+
+/* Finds the passages in a prompt (by their tokens; those that are not there are left out) and reads what is kept of
+ * them.  hints: the session's (lutra_session_hints()); those of another model are not looked at, and damaged ones not
+ * used.  Store and passages must stay open. */
+LUTRA_API int lutra_recall_open(lutra_recall **out, lutra_store *store, const lutra_model *model, uint64_t hints,
+    const lutra_passages *passages, const int32_t *prompt, int n_prompt, struct lutra_error *err);
+LUTRA_API void lutra_recall_close(lutra_recall **recall);
+
+/* [n_prompt], valid until closed; NULL: nothing is known. */
+LUTRA_API const struct lutra_hints *lutra_recall_known(const lutra_recall *recall);
+
+/* Hints of prompt tokens first .. first + n - 1.  Allocates nothing. */
+LUTRA_API void lutra_recall_take(lutra_recall *recall, int first, const struct lutra_hints *hints, int n);
+
+/* Keeps those of passages that were not known, of which all were taken; nothing, where a passage has left the store
+ * meanwhile.  In one transaction. */
+LUTRA_API int lutra_recall_save(lutra_recall *recall, struct lutra_error *err);
 
 #ifdef __cplusplus
 }

@@ -5,11 +5,15 @@
  * A pass leaves what goes into the head only for rows that somebody wants a result of.  So behind the pass the last
  * layer's feed-forward and the head run once more on the rows with hints, some at a time, and the head over a shortlist
  * of the vocabulary: the tokens of the prompts of this pass, then those their requests name, then the lowest ids, which
- * vocabularies give to what is commonest.  K/V, classes and results of the pass are what they are without.
+ * vocabularies give to what is commonest.  K/V, classes and results of the pass are what they are without.  Rows whose
+ * hints are known (lutra_request.known_hints) are left out.
  */
 #include "engine/engine_impl.h"
 
 #include <string.h>
+
+#include "base/hash.h"
+#include "weights/packed.h"
 
 enum { HINT_ROWS = 128 /* that run at once */, SHORTLIST_MOST = 4096 };
 
@@ -63,6 +67,12 @@ void hints_close(lutra_session *s)
     if (s->hints.weight.packed) s->hints.weight.device->ops->release(s->hints.weight.device, &s->hints.weight);
 }
 
+uint64_t lutra_session_hints(const lutra_session *s)
+{
+    const uint64_t who[] = {packed_identity(s->model->weights), (uint64_t)s->hints.n_short};
+    return s->hints.n_row ? hash_bytes(ROW_HINTS, who, sizeof who) | 1 : 0;
+}
+
 /* ---- the shortlist ---- */
 
 struct list {
@@ -109,11 +119,15 @@ int hints_run(lutra_session *s, const struct step *pass, struct lutra_error *err
     step.out_row = h->out_row;
     step.result = h->result;
     for (int row = 0, n = 0; row < s->batch.n_row; row++) {
-        if (s->batch.row[row].hints) h->out_row[n++] = row;
+        const struct row_hints *hints = s->batch.row[row].hints;
+        bool is_known = hints && hints->p[0] > 0;
+        s->stats.known_hint_rows += is_known;
+        if (hints && !is_known) h->out_row[n++] = row;
         if (n == 0 || (n < h->n_row && row < s->batch.n_row - 1)) continue;
         if (h->n_short) choose(s);
         step.n_out = n;
         TRY(plan_run_hints(&s->model->plan, &step, err));
+        s->stats.hint_rows += (uint64_t)n;
         for (int i = 0; i < n; i++) row_hints_of(&h->result[i], s->batch.row[h->out_row[i]].hints);
         n = 0;
     }

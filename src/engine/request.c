@@ -71,11 +71,24 @@ int request_max_tok(const lutra_session *s, const struct lutra_request *set)
     return room < s->n_ctx ? (int)room : s->n_ctx;
 }
 
+static int check_hints(const struct lutra_hints *h, int n_vocab, int at, struct lutra_error *err)
+{
+    for (int k = 0; k < ROW_HINTS; k++) {
+        if (h->p[k] == 0) break;
+        if (!(h->p[k] > 0 && h->p[k] <= 1) || h->token[k] < 0 || h->token[k] >= n_vocab)
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)at,
+                "request: known_hints of token %d: token %d with p %g, outside 0..%d or 0..1", at, h->token[k],
+                (double)h->p[k], n_vocab - 1);
+    }
+    return 0;
+}
+
 static int copy_for_hints(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set.likely = NULL;
     r->set.n_likely = 0;
+    r->set.known_hints = NULL; /* r->hints has them */
     if (!s->hints.n_row) return 0;
     int n = set->n_likely < s->hints.n_short ? set->n_likely : s->hints.n_short;
     int32_t *likely = calloc((size_t)n + 1, sizeof *likely);
@@ -84,6 +97,12 @@ static int copy_for_hints(
     if (!likely || !r->hints) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     if (n > 0) memcpy(likely, set->likely, (size_t)n * sizeof *likely);
     r->set.n_likely = n;
+    for (int i = 0; set->known_hints && i < set->n_prompt; i++) {
+        const struct lutra_hints *h = &set->known_hints[i];
+        TRY(check_hints(h, model_ops(s->model->model)->n_vocab, i, err));
+        for (int k = 0; k < ROW_HINTS && h->p[k] > 0; k++)
+            r->hints[i].token[k] = h->token[k], r->hints[i].p[k] = h->p[k];
+    }
     return 0;
 }
 

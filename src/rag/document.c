@@ -96,11 +96,34 @@ static int run_for(lutra_store *s, const char *sql, int64_t id, struct lutra_err
     return rc;
 }
 
+/* The ids of its chunks, which no other document's stand between; none: *first is 0. */
+static int chunk_ids(lutra_store *s, int64_t id, int64_t *first, int64_t *last, struct lutra_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sql_prepare(s, &stmt, "SELECT min(id), max(id) FROM chunk WHERE document=?1", err);
+    *first = *last = 0;
+    if (rc == 0) {
+        sqlite3_bind_int64(stmt, 1, id);
+        rc = sql_step(s, stmt, err);
+    }
+    if (rc > 0) {
+        *first = sqlite3_column_int64(stmt, 0);
+        *last = sqlite3_column_int64(stmt, 1);
+    }
+    sqlite3_finalize(stmt);
+    return rc < 0 ? rc : 0;
+}
+
+/* All hints go: any of them may have been made beside these chunks, and then have words of theirs. */
 static int remove_chunks(lutra_store *s, int64_t id, struct lutra_error *err)
 {
+    int64_t first, last;
+    TRY(chunk_ids(s, id, &first, &last, err));
     TRY(run_for(
         s, "INSERT INTO words(words, rowid, text) SELECT 'delete', id, text FROM chunk WHERE document=?1", id, err));
-    return run_for(s, "DELETE FROM chunk WHERE document=?1", id, err);
+    TRY(run_for(s, "DELETE FROM chunk WHERE document=?1", id, err));
+    if (first) TRY(lengths_remove(s, first, last, err));
+    return sql_run(s, "DELETE FROM hint", err);
 }
 
 struct chunk_writer {
@@ -180,6 +203,9 @@ static int put(lutra_store *s, const struct lutra_document *d, enum text_kind ki
     if (rc == 0 && held.id && !held.same) rc = remove_chunks(s, held.id, err);
     if (rc == 0 && !held.same) rc = write_document(s, d, kind, hash, &held.id, err);
     if (rc == 0 && !held.same) rc = write_chunks(s, d, held.id, text->bytes, text->n, err);
+    int64_t first = 0, last;
+    if (rc == 0 && !held.same) rc = chunk_ids(s, held.id, &first, &last, err);
+    if (rc == 0 && first) rc = lengths_add(s, first, last, err);
     return sql_end(s, rc, err);
 }
 

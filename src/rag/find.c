@@ -66,13 +66,10 @@ static int no_memory(const lutra_store *s, struct lutra_error *err)
 
 /* ---- lengths ---- */
 
-static int add_length(struct word_cache *c, int64_t id, const unsigned char *varint, int n)
+static int add_length(void *user, int64_t id, uint32_t n)
 {
-    uint64_t length = 0;
-    for (int i = 0; i < n && i < 9; i++) { /* SQLite's varint: 7 bits a byte, the high ones first */
-        length = length << 7 | (varint[i] & 0x7f);
-        if (!(varint[i] & 0x80)) break;
-    }
+    struct word_cache *c = user;
+    if (c->n_chunk == UINT32_MAX) return -1;
     if (c->n_chunk == c->room) {
         size_t room = c->room * 2 + 1024;
         int64_t *ids = realloc(c->id, room * sizeof *ids);
@@ -83,26 +80,15 @@ static int add_length(struct word_cache *c, int64_t id, const unsigned char *var
         c->room = room;
     }
     c->id[c->n_chunk] = id;
-    c->norm[c->n_chunk++] = (double)length;
+    c->norm[c->n_chunk++] = n;
     return 0;
 }
 
 static int read_lengths(lutra_store *s, struct word_cache *c, struct lutra_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     double total = 0;
-    int rc = sql_prepare(s, &stmt, "SELECT id, sz FROM words_docsize ORDER BY id", err);
-    while (rc == 0 && (rc = sql_step(s, stmt, err)) > 0) {
-        rc = 0;
-        const void *size = sqlite3_column_blob(stmt, 1);
-        if (c->n_chunk == UINT32_MAX ||
-            add_length(c, sqlite3_column_int64(stmt, 0), size, size ? sqlite3_column_bytes(stmt, 1) : 0) < 0)
-            rc = no_memory(s, err);
-        else
-            total += c->norm[c->n_chunk - 1];
-    }
-    sqlite3_finalize(stmt);
-    if (rc < 0) return rc;
+    TRY(lengths_read(s, add_length, c, err));
+    for (size_t i = 0; i < c->n_chunk; i++) total += c->norm[i];
     double mean = total > 0 ? total / (double)c->n_chunk : 1;
     for (size_t i = 0; i < c->n_chunk; i++) c->norm[i] = BM25_K1 * (1 - BM25_B + BM25_B * c->norm[i] / mean);
     c->sum = malloc((c->n_chunk + 1) * sizeof *c->sum);

@@ -95,5 +95,6 @@ int lutra_store_forget(lutra_store *store, struct lutra_error *err)
     TRY(sql_run(store, "BEGIN IMMEDIATE", err));
     int rc = sql_run(store, "DELETE FROM source", err);
     if (rc == 0) rc = sql_run(store, "DELETE FROM exchange", err);
+    if (rc == 0) rc = sql_run(store, "DELETE FROM hint", err); /* made behind them, maybe */
     return sql_end(store, rc, err);
 }

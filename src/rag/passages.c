@@ -91,6 +91,13 @@ static int by_place(const void *a, const void *b)
     return x->public.place - y->public.place;
 }
 
+size_t passage_length(const struct lutra_passage *p)
+{
+    size_t n = p->n_bytes;
+    while (n > 0 && strchr(" \t\r\n", p->text[n - 1])) n--;
+    return n;
+}
+
 static void put_passages(struct text *out, const struct found *const *list, int n, int first)
 {
     char head[32];
@@ -98,12 +105,10 @@ static void put_passages(struct text *out, const struct found *const *list, int 
     for (int i = 0; i < n; i++) {
         const struct lutra_passage *p = &list[i]->public;
         const char *name = short_name(p->name);
-        size_t len = p->n_bytes;
-        while (len > 0 && strchr(" \t\r\n", p->text[len - 1])) len--;
         text_add(out, head, (size_t)snprintf(head, sizeof head, "[%d] ", first + i));
         text_add(out, name, strlen(name));
         text_add(out, "\n", 1);
-        text_add(out, p->text, len);
+        text_add(out, p->text, passage_length(p));
         text_add(out, "\n\n", 2);
     }
 }

@@ -5,8 +5,10 @@
  * One SQLite file in WAL mode.  `words` is an FTS5 index over the text of `chunk`, which it does not copy:
  *
  *     document ---< chunk ---- words          exchange ---< source >--- document
+ *                   chunk ---< hint
  *
- * schema.c has the tables; user_version is the number of their shape.
+ * `lengths` has the number of words of each chunk, which FTS5 has in a row each (lengths.c); `hint` what models held
+ * likely in chunks that they have read (recall.c).  schema.c has the tables; user_version is the number of their shape.
  */
 #ifndef LUTRA_RAG_RAG_IMPL_H
 #define LUTRA_RAG_RAG_IMPL_H
@@ -19,7 +21,7 @@
 #include "lutra/rag.h"
 #include "rag/text.h"
 
-enum { RAG_SCHEMA_VERSION = 1, RAG_APPLICATION_ID = 0x4c757452 /* "LutR" */ };
+enum { RAG_SCHEMA_VERSION = 2, RAG_APPLICATION_ID = 0x4c757452 /* "LutR" */ };
 
 struct word_cache;
 
@@ -52,6 +54,15 @@ void sql_bind_text(sqlite3_stmt *stmt, int i, const char *text, size_t n);
 /* schema.c: makes the tables in an empty file; else checks that they are ours. */
 int schema_open(lutra_store *s, struct lutra_error *err);
 
+/* lengths.c: how many words chunks have, as find.c reads them: from the index into `lengths`, and out of it.  In a
+ * transaction of the caller's. */
+int lengths_add(lutra_store *s, int64_t first, int64_t last, struct lutra_error *err);
+int lengths_remove(lutra_store *s, int64_t first, int64_t last, struct lutra_error *err);
+/* Calls fn for each chunk by its id; -1: no memory. */
+int lengths_read(lutra_store *s, int (*fn)(void *user, int64_t id, uint32_t n), void *user, struct lutra_error *err);
+/* LUTRA_E_FORMAT where they are not the index's. */
+int lengths_check(lutra_store *s, struct lutra_error *err);
+
 /* tokenizer.c: registers the tokenizer `lutra` and yields FTS5's interface. */
 int tokenizer_register(lutra_store *s, struct lutra_error *err);
 /* Is it of a script that writes words without blanks between them?  Then each character is a token. */
@@ -73,6 +84,9 @@ struct lutra_passages {
     struct found *found;
     struct text all; /* names and texts, a NUL behind each */
 };
+
+/* Bytes of its text without blanks at the end, as a message has it. */
+size_t passage_length(const struct lutra_passage *p);
 
 /* From a row of document, begin, end, text, name.  -1: no memory. */
 int passages_add(lutra_passages *p, int64_t chunk, double score, sqlite3_stmt *row);

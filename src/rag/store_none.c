@@ -161,6 +161,36 @@ int lutra_drafts_likely(const lutra_drafts *drafts, int32_t *token, int n_max, s
     return refuse(err);
 }
 
+int lutra_recall_open(lutra_recall **out, lutra_store *store, const lutra_model *model, uint64_t hints,
+    const lutra_passages *passages, const int32_t *prompt, int n_prompt, struct lutra_error *err)
+{
+    (void)store, (void)model, (void)hints, (void)passages, (void)prompt, (void)n_prompt;
+    *out = NULL;
+    return refuse(err);
+}
+
+void lutra_recall_close(lutra_recall **recall)
+{
+    *recall = NULL;
+}
+
+const struct lutra_hints *lutra_recall_known(const lutra_recall *recall)
+{
+    (void)recall;
+    return NULL;
+}
+
+void lutra_recall_take(lutra_recall *recall, int first, const struct lutra_hints *hints, int n)
+{
+    (void)recall, (void)first, (void)hints, (void)n;
+}
+
+int lutra_recall_save(lutra_recall *recall, struct lutra_error *err)
+{
+    (void)recall;
+    return refuse(err);
+}
+
 void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
 {
     (void)drafts;

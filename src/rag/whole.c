@@ -50,6 +50,9 @@ int lutra_store_stats_get(lutra_store *store, struct lutra_store_stats *stats, s
     s.text_bytes = (uint64_t)text_bytes;
     s.file_bytes = size_of(store->path, "") + size_of(store->path, "-wal");
     s.token_bytes = segments_bytes(store);
+    int64_t hint_bytes;
+    TRY(sql_number(store, "SELECT total(length(hints)) FROM hint", &hint_bytes, err));
+    s.hint_bytes = (uint64_t)hint_bytes;
     settings_fill(stats, size, &s);
     return 0;
 }
@@ -72,6 +75,9 @@ int lutra_store_check(lutra_store *store, struct lutra_error *err)
     if (n_lost)
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: the store is damaged: %lld chunks of no document", store->path,
             (long long)n_lost);
+    TRY(sql_number(store, "SELECT count(*) FROM hint WHERE chunk NOT IN (SELECT id FROM chunk)", &n_lost, err));
+    if (n_lost) return lutra_fail(err, LUTRA_E_FORMAT, "%s: the store is damaged: hints of no chunk", store->path);
+    TRY(lengths_check(store, err));
     return sql_run(store, "INSERT INTO words(words, rank) VALUES('integrity-check', 1)", err);
 }
 
@@ -86,20 +92,24 @@ static int empty_log(lutra_store *s, struct lutra_error *err)
     return 0;
 }
 
+/* FTS5 keeps the words of removed chunks until their segments are merged: what is rebuilt has none. */
+static int build_index(lutra_store *s, struct lutra_error *err)
+{
+    TRY(sql_run(s, "BEGIN IMMEDIATE", err));
+    int rc = sql_run(s, "INSERT INTO words(words) VALUES('rebuild')", err);
+    if (rc == 0) rc = sql_run(s, "DELETE FROM lengths", err);
+    if (rc == 0) rc = lengths_add(s, 1, INT64_MAX, err);
+    return sql_end(s, rc, err);
+}
+
 int lutra_store_compact(lutra_store *store, lutra_progress_fn progress, void *progress_user, struct lutra_error *err)
 {
-    /* FTS5 keeps the words of removed chunks until their segments are merged: what is rebuilt has none. */
-    static const struct {
-        const char *stage, *sql;
-    } stages[] = {
-        {"building the index anew", "INSERT INTO words(words) VALUES('rebuild')"},
-        {"writing the file anew", "VACUUM"},
-    };
+    static const char *const stages[] = {"building the index anew", "writing the file anew"};
     enum { N_STAGES = sizeof stages / sizeof *stages };
     for (int i = 0; i < N_STAGES; i++) {
-        if (progress && progress(progress_user, stages[i].stage, (uint64_t)i, N_STAGES))
+        if (progress && progress(progress_user, stages[i], (uint64_t)i, N_STAGES))
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: cancelled", store->path);
-        TRY(sql_run(store, stages[i].sql, err));
+        TRY(i == 0 ? build_index(store, err) : sql_run(store, "VACUUM", err));
     }
     TRY(segments_compact(store, err));
     return empty_log(store, err);

@@ -33,6 +33,12 @@ static struct identity identity_of(const struct weights *w)
     return id;
 }
 
+uint64_t packed_identity(const struct weights *w)
+{
+    const struct identity id = identity_of(w);
+    return hash_bytes(0, &id, sizeof id);
+}
+
 static bool name_copy(char name[GGUF_MAX_NAME + 1], const char *layout, const char *tensor)
 {
     return snprintf(name, GGUF_MAX_NAME + 1, "%s/%s", layout, tensor) <= GGUF_MAX_NAME;

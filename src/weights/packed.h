@@ -21,6 +21,9 @@
 
 #include "weights/weights.h"
 
+/* What tells one model file from another: a hash of size, time of modification and header. */
+uint64_t packed_identity(const struct weights *model);
+
 /* Maps the packed copy of `model`.  LUTRA_E_IO, LUTRA_E_FORMAT: as weights_open; LUTRA_E_UNSUPPORTED: well-formed, but
  * no packed copy, one of another version, or one of another model file; the text says which.  On failure *out is
  * NULL. */

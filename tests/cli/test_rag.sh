@@ -188,6 +188,33 @@ for i in 1 2 3; do
     read -r made taken <<<"$(drafted $i)"
     [ "${taken:-0}" -ge 10 ] || fail "drafts from the store ($i): ${made:-0} made, ${taken:-0} taken"
 done
+
+# Hints of the passages are in the store from the first run on: the second one evaluates none for them, and says the same
+# (counted).
+hint_rows() { sed -n 's|^hints: .*/ *\([0-9]*\) rows, *\([0-9]*\) more known.*|\1 \2|p' "err.$1"; }
+echo "Sam keeps 42 cards in a box and gives 7 of them to Tom, who has 3 boxes of coins, one for each of his friends." >h.txt
+lutra rag add h.txt --db h.db
+run_h() { lutra run -m "$MODEL" --rag h.db --temp 0 -n 40 -st -p "$@"; mv out "out.$n"; mv err "err.$n"; n=$((n + 1)); }
+n=10
+run_h "$QUESTION"
+set -- --spec-type auto,calibrated --spec-row-cost 0.05
+for _ in 1 2; do run_h "$QUESTION" "$@"; done
+run_h "Tell me of Sam, his cards and the coins of Tom." "$@"
+run_h "$QUESTION" "$@" --spec-shortlist 100
+read -r first none <<<"$(hint_rows 11)"
+read -r second known <<<"$(hint_rows 12)"
+passage=$(sed 's/^/x/' h.txt | wc -w)
+[ "${none:-1}" -eq 0 ] && [ "${known:-0}" -ge "$passage" ] && [ $((second + known)) -eq "$first" ] ||
+    fail "hints: $first rows and $none known at first, then $second and $known; the passage has $passage words"
+[ "$(hint_rows 13 | cut -d' ' -f2)" = "$known" ] || fail "another question: $(hint_rows 13), not $known known"
+[ "$(hint_rows 14)" = "$first 0" ] || fail "another shortlist took hints: $(hint_rows 14)"
+for i in 11 12 14; do cmp -s out.10 out.$i || fail "another text with hints from the store ($i)"; done
+lutra rag stats --db h.db --json
+expect_json out "assert json.loads(sys.stdin.read())['hint_bytes'] >= 2 * 48 * $known" "stats of hints"
+lutra rag remove h.txt --db h.db
+lutra rag stats --db h.db --json
+expect_json out "assert json.loads(sys.stdin.read())['hint_bytes'] == 0" "hints of a removed document"
+
 lutra run -m "$MODEL" --spec-type store -p x -st
 expect_code 2 "drafts from no store"
 expect_err "drafts from which store" "drafts from no store"

@@ -225,20 +225,23 @@ static int stats(lutra_store *store, const struct rag_options *o, const char *co
 {
     struct lutra_error err = {0};
     struct lutra_store_stats s;
-    char text[32], file[32], tokens[32];
+    char text[32], file[32], tokens[32], hints[32];
     (void)arg, (void)n;
     if (lutra_store_stats_get(store, &s, sizeof s, &err) < 0) return fail_with(&err);
     if (o->check && lutra_store_check(store, &err) < 0) return fail_with(&err);
     if (o->json) {
-        print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "documents", (json_int_t)s.n_document, "chunks",
+        print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "documents", (json_int_t)s.n_document, "chunks",
             (json_int_t)s.n_chunk, "exchanges", (json_int_t)s.n_exchange, "text_bytes", (json_int_t)s.text_bytes,
-            "file_bytes", (json_int_t)s.file_bytes, "token_bytes", (json_int_t)s.token_bytes));
+            "file_bytes", (json_int_t)s.file_bytes, "token_bytes", (json_int_t)s.token_bytes, "hint_bytes",
+            (json_int_t)s.hint_bytes));
         return EXIT_OK;
     }
-    printf("documents  %lld\nchunks     %lld\nexchanges  %lld\ntext       %s\nfile       %s\ntokens     %s\n",
+    printf("documents  %lld\nchunks     %lld\nexchanges  %lld\ntext       %s\nfile       %s\ntokens     %s\n"
+           "hints      %s\n",
         (long long)s.n_document, (long long)s.n_chunk, (long long)s.n_exchange,
         bytes_text((double)s.text_bytes, text, sizeof text), bytes_text((double)s.file_bytes, file, sizeof file),
-        bytes_text((double)s.token_bytes, tokens, sizeof tokens));
+        bytes_text((double)s.token_bytes, tokens, sizeof tokens),
+        bytes_text((double)s.hint_bytes, hints, sizeof hints));
     if (o->check) puts("check      index and text agree");
     return EXIT_OK;
 }

@@ -35,19 +35,31 @@ char *rag_take_types(const char *types, bool *wants)
     return NULL;
 }
 
-int rag_start_drafts(struct rag *r, const lutra_model *model)
+int rag_start_drafts(struct rag *r, const lutra_model *model, const lutra_session *session)
 {
     struct lutra_error err = {0};
     int rc = lutra_drafts_open(&r->drafts, r->store, model, progress_callback, NULL, &err);
     progress_clear();
     if (rc < 0) return fail_with(&err);
+    if (!lutra_session_hints(session)) return 0; /* nobody looks at them */
     r->likely = get_memory(SHORTLIST_MOST * sizeof *r->likely);
     r->n_likely = lutra_drafts_likely(r->drafts, r->likely, SHORTLIST_MOST, &err);
     return r->n_likely < 0 ? fail_with(&err) : 0;
 }
 
+int rag_recall(struct rag *r, const lutra_model *model, const lutra_session *session, const struct tokens *prompt)
+{
+    struct lutra_error err = {0};
+    uint64_t hints = lutra_session_hints(session);
+    lutra_recall_close(&r->recall);
+    if (!hints || !r->found) return 0;
+    int rc = lutra_recall_open(&r->recall, r->store, model, hints, r->found, prompt->id, prompt->n, &err);
+    return rc < 0 ? fail_with(&err) : 0;
+}
+
 void rag_stop(struct rag *r)
 {
+    lutra_recall_close(&r->recall);
     lutra_drafts_close(&r->drafts);
     lutra_passages_close(&r->found);
     lutra_store_close(&r->store);
@@ -60,6 +72,7 @@ void rag_stop(struct rag *r)
 void rag_forget(struct rag *r)
 {
     r->n_shown = r->n_earlier = 0;
+    lutra_recall_close(&r->recall);
     lutra_passages_close(&r->found);
     r->n_fresh = 0;
 }
@@ -74,6 +87,7 @@ static const struct rag_shown *find_shown(const struct rag *r, int64_t chunk)
 int rag_find(struct rag *r, const char *question, size_t n)
 {
     struct lutra_error err = {0};
+    lutra_recall_close(&r->recall);
     lutra_passages_close(&r->found);
     r->n_fresh = 0;
     buffer_clear(&r->question);
@@ -151,6 +165,7 @@ int rag_finish(struct rag *r, const struct buffer *answer)
     struct lutra_error err = {0};
     struct lutra_exchange e;
     list_sources(r);
+    if (lutra_recall_save(r->recall, &err) < 0) return fail_with(&err);
     lutra_exchange_init(&e, sizeof e);
     e.question = r->question.text;
     e.n_question = r->question.n_bytes;

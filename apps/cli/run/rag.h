@@ -10,6 +10,7 @@
  *     rag_finish()     after the answer
  *
  * With --spec-type auto, or a list with `store`, drafts come from the store, too (rag_take_types, rag_start_drafts).
+ * With `calibrated` the store keeps what the model held likely in the passages (rag_recall).
  */
 #ifndef LUTRA_CLI_RUN_RAG_H
 #define LUTRA_CLI_RUN_RAG_H
@@ -27,7 +28,8 @@ struct rag {
     lutra_drafts *drafts; /* NULL = none wanted */
     int32_t *likely;      /* [n_likely] the store's most frequent tokens, where it drafts */
     int n_likely;
-    int n_passages; /* at most, for one question */
+    lutra_recall *recall; /* hints of the passages, where the session is calibrated; NULL = none */
+    int n_passages;       /* at most, for one question */
     bool quiet;
     lutra_passages *found;
     struct buffer question; /* that they were found for; as it was typed */
@@ -45,7 +47,9 @@ void rag_stop(struct rag *r);
  * The new list is the caller's; NULL: as it was. */
 char *rag_take_types(const char *types, bool *wants);
 /* 0, or an exit code after a message. */
-int rag_start_drafts(struct rag *r, const lutra_model *model);
+int rag_start_drafts(struct rag *r, const lutra_model *model, const lutra_session *session);
+/* What the store has of hints for the passages in a prompt, in r->recall; the next rag_finish() keeps new ones. */
+int rag_recall(struct rag *r, const lutra_model *model, const lutra_session *session, const struct tokens *prompt);
 
 /* What follows is another conversation. */
 void rag_forget(struct rag *r);

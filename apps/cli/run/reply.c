@@ -56,6 +56,12 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     return lutra_drafts_guess(((struct talk *)user)->rag.drafts, tip, draft, n_max);
 }
 
+static void on_hints(void *user, int32_t request, int first, const struct lutra_hints *hints, int n)
+{
+    (void)request;
+    lutra_recall_take(((struct talk *)user)->rag.recall, first, hints, n);
+}
+
 void reply_end_line(struct talk *t)
 {
     change_part(t, false);
@@ -122,6 +128,10 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     if (t->rag.drafts) r.on_draft = on_draft;
     r.likely = t->rag.likely;
     r.n_likely = t->rag.n_likely;
+    int code = rag_recall(&t->rag, t->engine.model, t->engine.session, prompt);
+    if (code) return code;
+    r.known_hints = lutra_recall_known(t->rag.recall);
+    if (t->rag.recall) r.on_hints = on_hints;
     r.user = t;
     buffer_clear(&t->reply);
     t->reply_tokens.n = 0;
@@ -201,5 +211,7 @@ void reply_figures(const struct talk *t)
         fprintf(stderr, "drafts:  %llu drafted, %llu accepted, %.2f tokens per pass, %.2f ms to find them\n",
             (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted,
             (double)s.generated_tokens / (double)s.n_step, (double)s.draft_us * 1e-3);
-    if (s.calibrate_us > 0) fprintf(stderr, "hints:   %10.2f ms beside the prompt's\n", (double)s.calibrate_us * 1e-3);
+    if (s.hint_rows + s.known_hint_rows > 0)
+        fprintf(stderr, "hints:   %10.2f ms beside the prompt's / %5llu rows, %llu more known from the store\n",
+            (double)s.calibrate_us * 1e-3, (unsigned long long)s.hint_rows, (unsigned long long)s.known_hint_rows);
 }

@@ -249,7 +249,7 @@ static int open_session(struct talk *t)
     if (types) opts.spec_type = types;
     int code = engine_open_session(&t->engine, &opts, settings);
     free(types);
-    return !code && wants_store && t->rag.store ? rag_start_drafts(&t->rag, t->engine.model) : code;
+    return !code && wants_store && t->rag.store ? rag_start_drafts(&t->rag, t->engine.model, t->engine.session) : code;
 }
 
 static int talk_open(struct talk *t)

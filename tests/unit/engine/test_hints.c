@@ -43,6 +43,8 @@ static void on_hints(void *user, int32_t request, int first, const struct lutra_
     n_calls++;
 }
 
+static const struct lutra_hints *known; /* [N_PROMPT] given with the request, or NULL */
+
 static void evaluate(struct fixture *f, int max_tokens)
 {
     n_told = n_calls = 0;
@@ -55,6 +57,7 @@ static void evaluate(struct fixture *f, int max_tokens)
     r.likely = likely;
     r.n_likely = N_LIKELY;
     r.on_hints = on_hints;
+    r.known_hints = known;
     OK(lutra_generate(f->s, &r, err));
 }
 
@@ -191,6 +194,132 @@ static void a_prefix_keeps_its_hints(void **state)
     fixture_close(&f);
 }
 
+/* ---- what is known beforehand ---- */
+
+/* Rows with known hints keep them and are not evaluated for others; all others have what they have without. */
+static void known_hints_are_not_evaluated_again(void **state)
+{
+    (void)state;
+    enum { FIRST = 20, END = 120 };
+    static struct lutra_hints all[N_PROMPT], some[N_PROMPT];
+    struct fixture f;
+    struct lutra_stats st;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    make_prompt(N_PROMPT);
+    open_session(&f, "calibrated", 128, 512, 0);
+    evaluate(&f, 1);
+    memcpy(all, told, sizeof all);
+    lutra_session_stats(f.s, &st, sizeof st);
+    assert_int_equal(st.hint_rows, N_PROMPT - 1);
+    assert_int_equal(st.known_hint_rows, 0);
+    for (int i = FIRST; i < END; i++) some[i] = (struct lutra_hints){{i, 7}, {0.5f, 0.25f}};
+    known = some;
+    for (int n_batch = 37; n_batch <= 512; n_batch += 475) {
+        open_session(&f, "calibrated", 128, n_batch, 0);
+        evaluate(&f, 1);
+        lutra_session_stats(f.s, &st, sizeof st);
+        assert_int_equal(st.hint_rows, N_PROMPT - 1 - (END - FIRST));
+        assert_int_equal(st.known_hint_rows, END - FIRST);
+        assert_int_equal(n_told, N_PROMPT - 1);
+        for (int i = 0; i < N_PROMPT - 1; i++) {
+            const struct lutra_hints *want = i >= FIRST && i < END ? &some[i] : &all[i];
+            assert_memory_equal(&told[i], want, sizeof *want);
+        }
+    }
+    open_session(&f, NULL, 128, 512, 0); /* nobody wants them */
+    evaluate(&f, 1);
+    known = NULL;
+    fixture_close(&f);
+}
+
+static char text[2][1024];
+static int which_text;
+
+static int keep_text(void *user, const struct lutra_piece *piece)
+{
+    (void)user;
+    strncat(text[which_text], piece->text, sizeof *text - strlen(text[which_text]) - 1);
+    return 0;
+}
+
+/* Hints of another text, or of none: the same text, by all drafters. */
+static void known_hints_change_no_text(void **state)
+{
+    (void)state;
+    static struct lutra_hints lies[N_PROMPT];
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    make_prompt(N_PROMPT);
+    for (int i = 0; i < N_PROMPT; i++)
+        for (int k = 0; k < 8; k++) lies[i].token[k] = prompt[(i * 3 + k * 11) % N_PROMPT], lies[i].p[k] = 1.0f / 8;
+    for (which_text = 0; which_text < 2; which_text++) {
+        struct lutra_request r;
+        open_session(&f, which_text ? "calibrated,auto" : NULL, 128, 512, 0);
+        lutra_request_init(&r, sizeof r);
+        r.prompt = prompt;
+        r.n_prompt = N_PROMPT;
+        r.max_tokens = 60;
+        r.ignore_end = true;
+        r.known_hints = lies;
+        r.on_text = keep_text;
+        OK(lutra_generate(f.s, &r, err));
+        if (which_text) assert_true(f.s->stats.rows_drafted > 0);
+    }
+    assert_true(strlen(text[0]) > 20);
+    assert_string_equal(text[0], text[1]);
+    fixture_close(&f);
+}
+
+static void impossible_hints_are_refused(void **state)
+{
+    (void)state;
+    static struct lutra_hints bad[N_PROMPT];
+    static const struct lutra_hints cases[] = {
+        {{1 << 20}, {0.5f}}, {{-1}, {0.5f}}, {{1}, {1.5f}}, {{1}, {-0.5f}}, {{1}, {NAN}}, {{1, -5}, {0.5f, 0.1f}}};
+    struct fixture f;
+    struct lutra_error why;
+    struct lutra_request r;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
+    make_prompt(N_PROMPT);
+    open_session(&f, "calibrated", 128, 512, 0);
+    lutra_request_init(&r, sizeof r);
+    r.prompt = prompt;
+    r.n_prompt = N_PROMPT;
+    r.max_tokens = 1;
+    r.known_hints = bad;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bad[77] = cases[i];
+        assert_int_equal(lutra_generate(f.s, &r, &why), LUTRA_E_ARGUMENT);
+        assert_non_null(strstr(why.what, "known_hints of token 77"));
+    }
+    bad[77] = (struct lutra_hints){{1, -5}, {1, 0}}; /* what is behind the end is nobody's */
+    OK(lutra_generate(f.s, &r, err));
+    fixture_close(&f);
+}
+
+/* The same model and shortlist have the same number, another shortlist or model another one. */
+static void hints_say_what_they_are_of(void **state)
+{
+    (void)state;
+    struct fixture f;
+    uint64_t of[4];
+    static const int shortlists[] = {128, 200, 0, 128};
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
+    for (int i = 0; i < 4; i++) {
+        open_session(&f, i == 3 ? "auto,calibrated" : "calibrated", shortlists[i], 512, 0);
+        of[i] = lutra_session_hints(f.s);
+        assert_true(of[i] != 0);
+        for (int k = 0; k < i; k++) assert_int_equal(of[k] == of[i], k == 0 && i == 3);
+    }
+    open_session(&f, "auto", 128, 512, 0);
+    assert_int_equal(lutra_session_hints(f.s), 0);
+    fixture_close(&f);
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    open_session(&f, "calibrated", 128, 512, 0);
+    assert_true(lutra_session_hints(f.s) != of[0]);
+    fixture_close(&f);
+}
+
 /* ---- who gives none ---- */
 
 static void a_device_without_them_is_named(void **state)
@@ -230,6 +359,10 @@ int main(void)
         cmocka_unit_test_prestate(hints_are_the_best_of_the_shortlist, q6),
         cmocka_unit_test(keys_and_values_stay),
         cmocka_unit_test(a_prefix_keeps_its_hints),
+        cmocka_unit_test(known_hints_are_not_evaluated_again),
+        cmocka_unit_test(known_hints_change_no_text),
+        cmocka_unit_test(impossible_hints_are_refused),
+        cmocka_unit_test(hints_say_what_they_are_of),
         cmocka_unit_test(a_device_without_them_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,8 @@
  */
 #include "rag_fixture.h"
 
+#include "lutra.h"
+
 static uint64_t random_state = 3;
 static uint32_t random_below(uint32_t n)
 {
@@ -14,6 +16,28 @@ static uint32_t random_below(uint32_t n)
 
 static char *whole;
 static long n_whole;
+static lutra_runtime *runtime;
+static lutra_model *model; /* its vocabulary */
+
+/* A prompt of the passages, with hints from the store and into it. */
+static int recall(lutra_store *s, const lutra_passages *found, struct lutra_error *err)
+{
+    static int32_t token[20000];
+    static struct lutra_hints hints[20000];
+    lutra_recall *r = NULL;
+    char *text = NULL;
+    int n = 0, rc = lutra_passages_message(found, NULL, 0, 1, "?", 1, &text, err);
+    assert_int_equal(rc, 0);
+    assert_int_equal(lutra_tokenize(model, text, strlen(text), 0, token, 20000, &n, err), 0);
+    lutra_free(text);
+    n = n < 20000 ? n : 20000;
+    rc = lutra_recall_open(&r, s, model, 5, found, token, n, err);
+    for (int i = 0; i < n; i++) hints[i] = (struct lutra_hints){{token[i], 9}, {0.7f, 0.1f}};
+    lutra_recall_take(r, 0, hints, n);
+    if (rc == 0) rc = lutra_recall_save(r, err);
+    lutra_recall_close(&r);
+    return rc;
+}
 
 static void make_store(void)
 {
@@ -31,6 +55,9 @@ static void make_store(void)
     e.n_question = e.n_answer = 5;
     OK(lutra_store_commit(s, &e, &err));
     OK(lutra_store_remove(s, "d3", NULL, &err));
+    lutra_passages *p = find_text(s, "w1 w2 w7", 5);
+    OK(recall(s, p, &err));
+    lutra_passages_close(&p);
     lutra_store_close(&s);
     FILE *f = fopen(store_path, "rb");
     fseek(f, 0, SEEK_END);
@@ -100,10 +127,8 @@ static void use_store(void)
     static const char *const queries[] = {"w0", "w1 w2 w7", "w100-w3", "nothing"};
     for (int i = 0; i < 4; i++) {
         lutra_passages *p = NULL;
-        char *text = NULL;
         judge(lutra_store_find(s, queries[i], strlen(queries[i]), 5, &p, &err), &err);
-        if (p) assert_int_equal(lutra_passages_message(p, NULL, 0, 1, "?", 1, &text, &err), 0);
-        lutra_free(text);
+        if (p) judge(recall(s, p, &err), &err);
         lutra_passages_close(&p);
     }
     judge(lutra_store_list(s, ignore_document, NULL, &err), &err);
@@ -125,6 +150,12 @@ static void damaged_stores_do_no_harm(void **state)
     (void)state;
     int n = getenv("LUTRA_TEST_LONG") ? 5000 : 300;
     char other[128];
+    struct lutra_error err;
+    struct lutra_model_settings set;
+    lutra_model_settings_init(&set, sizeof set);
+    set.vocab_only = true;
+    OK(lutra_runtime_open(&runtime, NULL, &err));
+    OK(lutra_model_open(&model, runtime, LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", &set, &err));
     make_store();
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < 2; k++) {
@@ -137,6 +168,8 @@ static void damaged_stores_do_no_harm(void **state)
     print_message("%d calls succeeded, %d named an error\n", n_good, n_bad);
     assert_true(n_good > n / 2 && n_bad > n / 2);
     free(whole);
+    lutra_model_close(&model);
+    lutra_runtime_close(&runtime);
 }
 
 int main(void)

@@ -380,13 +380,70 @@ static void other_files_are_refused_by_name(void **state)
     assert_int_equal(stat(store_path, &st), 0);
     assert_int_equal(st.st_mode & 077, 0);
     run_sql("PRAGMA user_version=7");
-    expect_no_store(LUTRA_E_UNSUPPORTED, "newer Lutra (schema 7; this one knows 1)");
-    run_sql("PRAGMA user_version=1; CREATE VIEW evil AS SELECT 1");
+    expect_no_store(LUTRA_E_UNSUPPORTED, "newer Lutra (schema 7; this one knows 2)");
+    run_sql("PRAGMA user_version=1");
+    expect_no_store(LUTRA_E_FORMAT, "it has 'lengths'");
+    run_sql("PRAGMA user_version=2; CREATE VIEW evil AS SELECT 1");
     expect_no_store(LUTRA_E_FORMAT, "evil");
     run_sql("DROP VIEW evil; DROP TABLE source");
     expect_no_store(LUTRA_E_FORMAT, "a table is missing");
     run_sql("CREATE TABLE source(exchange)");
     expect_no_store(LUTRA_E_FORMAT, "'source' is not as Lutra makes it");
+}
+
+/* A store of the first Lutra: opened, it has what it lacked, and finds what it found; then an older one would refuse
+ * it. */
+static void an_older_store_is_brought_up_to_date(void **state)
+{
+    (void)state;
+    lutra_store *s = open_store();
+    int64_t version;
+    char name[16];
+    for (int i = 0; i < 30; i++) {
+        snprintf(name, sizeof name, "d%d", i);
+        add_text(s, name, i % 3 ? "the otter and the heron" : "the owl, which is longer than all of these others");
+    }
+    OK(lutra_store_remove(s, "d7", NULL, &err));
+    lutra_passages *want = find_text(s, "the otter owl", 20);
+    lutra_store_close(&s);
+    run_sql("DROP TABLE lengths; DROP TABLE hint; PRAGMA user_version=1");
+    for (int again = 0; again < 2; again++) {
+        s = open_store();
+        OK(lutra_store_check(s, &err));
+        OK(sql_number(s, "PRAGMA user_version", &version, &err));
+        assert_int_equal(version, 2);
+        lutra_passages *got = find_text(s, "the otter owl", 20);
+        assert_int_equal(lutra_passages_count(got), 20);
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(lutra_passages_get(got, i)->chunk, lutra_passages_get(want, i)->chunk);
+            assert_true(lutra_passages_get(got, i)->score == lutra_passages_get(want, i)->score);
+        }
+        lutra_passages_close(&got);
+        lutra_store_close(&s);
+    }
+    lutra_passages_close(&want);
+}
+
+/* What is read instead of the index's own lengths: wrong ones are found, and compact makes them anew. */
+static void wrong_lengths_are_found(void **state)
+{
+    static const char *const harm[] = {"DELETE FROM lengths", "UPDATE lengths SET n=zeroblob(4000)",
+        "UPDATE lengths SET n=zeroblob(17)", "INSERT INTO lengths VALUES(5, randomblob(4000))",
+        "INSERT INTO lengths VALUES(-1, randomblob(4000))"};
+    (void)state;
+    lutra_store *s = open_store();
+    add_text(s, "a", "the otter and the heron");
+    lutra_store_close(&s);
+    for (size_t i = 0; i < sizeof harm / sizeof *harm; i++) {
+        run_sql(harm[i]);
+        s = open_store();
+        assert_int_equal(lutra_store_check(s, &err), LUTRA_E_FORMAT);
+        assert_non_null(strstr(err.what, "lengths of chunks"));
+        OK(lutra_store_compact(s, NULL, NULL, &err));
+        OK(lutra_store_check(s, &err));
+        assert_int_equal(count_found(s, "otter"), 1);
+        lutra_store_close(&s);
+    }
 }
 
 static void a_locked_store_is_busy_not_broken(void **state)
@@ -451,6 +508,8 @@ int main(void)
         TEST(messages_have_passages_in_a_stable_order),
         TEST(exchanges_are_kept_until_their_documents_go),
         TEST(other_files_are_refused_by_name),
+        TEST(an_older_store_is_brought_up_to_date),
+        TEST(wrong_lengths_are_found),
         TEST(a_locked_store_is_busy_not_broken),
         TEST(a_full_disk_is_named_and_loses_nothing),
     };
