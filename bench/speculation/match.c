@@ -32,8 +32,8 @@ static double median(double x[ROUNDS])
     return x[ROUNDS / 2];
 }
 
-/* Words by rank as in real texts (the k-th is 1/k as frequent), every copy_in-th of them the beginning of a stretch that
- * stood there before; 0: none. */
+/* Words by rank as in real texts (the k-th is 1/k as frequent), every copy_in-th of them the beginning of a stretch
+ * that stood there before; 0: none. */
 static void write_text(int32_t *token, int n, int copy_in)
 {
     uint64_t x = 88172645463325252u;

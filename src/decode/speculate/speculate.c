@@ -22,7 +22,7 @@ static const struct {
     {"calibrated", {&drafter_calibrated}},
     {"recycle", {&drafter_recycle, &drafter_extend}},
     {"draft", {&drafter_model}},
-    {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_recycle, &drafter_extend}},
+    {"auto", {&drafter_suffix, &drafter_recycle, &drafter_extend}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
@@ -369,7 +369,9 @@ static int choose(struct speculator *sp, struct lutra_error *err)
         int n, k = next_type(&at, &n);
         if (k < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle, draft and auto are)",
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle, draft and auto are, and "
+                "store "
+                "where a request drafts from one: --rag)",
                 n < 100 ? n : 100, name);
         TRY(add_type(sp, k, err));
         model |= types[k].part[0] == &drafter_model;
