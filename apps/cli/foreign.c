@@ -40,10 +40,7 @@ static const struct foreign table[] = {
      "--cpu-range-draft --spec-draft-prio --prio-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
      "--spec-draft-prio-batch --prio-batch-draft --spec-draft-override-tensor -otd --override-tensor-draft "
      "--spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft --spec-draft-n-ubatch --spec-draft-p-split "
-     "--spec-draft-sampling --spec-draft-device --spec-draft-type-k --spec-draft-type-v --spec-ngram-mod-n-min "
-     "--spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n --spec-ngram-simple-size-m "
-     "--spec-ngram-simple-min-hits --spec-ngram-map-k-size-n --spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits "
-     "--spec-ngram-map-k4v-size-n --spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits -ptc --print-token-count",
+     "--spec-draft-sampling --spec-draft-device --spec-draft-type-k --spec-draft-type-v -ptc --print-token-count",
         FOREIGN_ONE, NULL, NULL},
     {"--spec-draft-cpu-moe -cmoed --cpu-moe-draft --spec-draft-backend-sampling --no-spec-draft-backend-sampling "
      "--mmproj-offload --no-mmproj-offload --no-log-jsonl",
@@ -84,6 +81,14 @@ static const struct foreign table[] = {
         FOREIGN_ONE, "a draft model (-md) runs with the other's settings", "none"},
     {"-lcs --lookup-cache-static -lcd --lookup-cache-dynamic", FOREIGN_ONE,
         "drafts come from the text so far (--spec-type suffix) or a store (--rag), not from such files", NULL},
+    {"--spec-ngram-simple-size-n", FOREIGN_ONE, "it is --spec-ngram-size-n here, the most that is looked up", NULL},
+    {"--spec-ngram-size-m --spec-ngram-simple-size-m", FOREIGN_ONE, "--draft-max says how much is drafted", NULL},
+    {"--spec-ngram-min-hits --spec-ngram-simple-min-hits", FOREIGN_ONE, "--draft-p-min says how sure a draft has to be",
+        NULL},
+    {"--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-map-k-size-n "
+     "--spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits --spec-ngram-map-k4v-size-n --spec-ngram-map-k4v-size-m "
+     "--spec-ngram-map-k4v-min-hits",
+        FOREIGN_ONE, "ngram-mod and ngram-map are not built: --spec-type suffix takes matches of any length", NULL},
     {"--spec-default", FOREIGN_NONE, "name the drafters: --spec-type suffix", NULL},
     {"--prompt-cache", FOREIGN_ONE, "prompt caches are not kept in files", NULL},
     {"--prompt-cache-all --prompt-cache-ro", FOREIGN_NONE, "prompt caches are not kept in files", NULL},

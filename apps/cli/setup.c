@@ -57,7 +57,7 @@ static const struct option engine_table[] = {
 static const struct option speculation_table[] = {
     {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
         .help = "drafts, which change the speed only: ngram-simple, suffix, calibrated, recycle, with --rag store, "
-                "several with commas, or auto for all but calibrated; none (default)"},
+                "several with commas, or auto for suffix, recycle and store; none (default)"},
     {"-md --model-draft --spec-draft-model", "MODEL_DRAFT", OPT_TEXT, AT(draft_model), "FILE",
         .help = "a second, smaller GGUF model of the same vocabulary that drafts"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",

@@ -187,7 +187,7 @@ struct lutra_session_settings {
     int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
-    /* Speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = all but calibrated; "draft"
+    /* Speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = suffix and recycle; "draft"
      * (draft_model); NULL, "none" = off.  It changes how many passes a text takes, never the text
      * (docs/SPECULATION.md). */
     const char *spec_type;

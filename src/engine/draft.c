@@ -5,8 +5,8 @@
  * random numbers of (seed, sample, position): where both models hold the same likely they say the same, at any
  * temperature.
  *
- * A pass of it has to bring more than it takes: that is known from what passes of both have cost so far, and from how
- * often its tokens were right.
+ * A pass of it has to bring tokens at less time than they take without: that is known from what passes of both have
+ * cost so far, and from how often its tokens were right.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -171,21 +171,40 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
     m->going = m->n_guess < wish->most && m->p >= wish->p_min && at + 1 < tip->max_tok;
 }
 
-/* Whether one more pass of it may bring more tokens than the time for it does without. */
-static bool pays(const struct draft_model *d, const struct pass *pass)
+/* What the next pass is expected to bring so far, and to take with the drafting for it. */
+struct outlook {
+    double tokens, us, seen; /* seen: positions that its rows see */
+    int n_row;
+};
+
+/* Whether one more pass of it may bring tokens at less time each than they take without; the next pass has a row more
+ * of each text that goes on. */
+static bool pays(const struct draft_model *d, const struct pass *pass, const struct spec_wish *wish, struct outlook *o)
 {
     double right = 0, seen = 0;
     int n = 0;
     for (int i = 0; i < d->first->n_seq; i++) {
         const struct mirror *m = &d->mirror[i];
         if (m->tip < 0 || !m->going) continue;
-        right += (double)m->p;
-        seen += pass->tip[m->tip].n_token;
+        right += (double)(m->p * wish->rate[spec_model_kind(1, m->n_guess)]); /* at best */
+        seen += pass->tip[m->tip].n_token + m->n_guess;
         n++;
     }
     if (n == 0) return false;
     if (!row_cost_known(&d->first->cost) || !row_cost_known(&d->s->cost)) return true;
-    return right / n * row_cost_of(&d->first->cost, n, seen) > row_cost_of(&d->s->cost, n, seen);
+    double more = row_cost_of(&d->s->cost, n, seen) + row_cost_of(&d->first->cost, o->n_row + n, o->seen + seen) -
+                  row_cost_of(&d->first->cost, o->n_row, o->seen);
+    if (right * o->us <= o->tokens * more) return false;
+    *o = (struct outlook){o->tokens + right, o->us + more, o->seen + seen, o->n_row + n};
+    return true;
+}
+
+static struct outlook without(const struct draft_model *d, const struct pass *pass)
+{
+    struct outlook o = {.tokens = pass->n_tip, .n_row = pass->n_tip};
+    for (int i = 0; i < pass->n_tip; i++) o.seen += pass->tip[i].n_token;
+    o.us = row_cost_of(&d->first->cost, o.n_row, o.seen);
+    return o;
 }
 
 static bool is_cancelled(const struct draft_model *d)
@@ -201,16 +220,16 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
         struct mirror *m = &d->mirror[i];
         m->tip = slot->request && slot->row >= 0 ? slot->tip : -1;
         m->n_guess = 0;
-        m->p = wish->rate[spec_model_kind(1, 0)]; /* at best */
+        m->p = 1;
         m->going = m->tip >= 0 && pass->tip[m->tip].n_token < pass->tip[m->tip].max_tok;
     }
-    if (!pays(d, pass) && ++d->n_idle < TRIED_EVERY) return;
+    struct outlook o = without(d, pass);
+    if (!pays(d, pass, wish, &o) && ++d->n_idle < TRIED_EVERY) return;
     d->n_idle = 0;
     for (int i = 0; i < d->first->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
         if (m->going) follow(d, m, &pass->tip[m->tip]);
         m->going &= m->seq >= 0;
-        m->p = 1;
     }
     do {
         int n = 0;
@@ -219,7 +238,7 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
         if (n == 0 || is_cancelled(d) || session_forward(d->s, n, NULL) < 0) return;
         for (int i = 0; i < d->first->n_seq; i++)
             if (d->mirror[i].going) take(d, pass, &d->mirror[i], wish);
-    } while (pays(d, pass));
+    } while (pays(d, pass, wish, &o));
 }
 
 static int guesses(void *self, int tip, const struct draft_guess **out)

@@ -32,6 +32,21 @@ done
 lutra run -m "$MODEL" -p "$QUESTION" --spec-type eagle
 expect_code 1 '--spec-type eagle'
 expect_err "'eagle' is not built" '--spec-type eagle'
+expect_err 'and store where' '--spec-type eagle: what is'
+refused() { # option, what to use instead
+    lutra run -m "$MODEL" -p "$QUESTION" --spec-type ngram-simple "$1" 3
+    expect_code 2 "$1"
+    expect_err "$1" "$1"
+    expect_err "$2" "$1"
+}
+for of in '' simple-; do
+    refused --spec-ngram-${of}size-m --draft-max
+    refused --spec-ngram-${of}min-hits --draft-p-min
+done
+refused --spec-ngram-simple-size-n --spec-ngram-size-n
+for of in mod-n-min mod-n-max mod-n-match map-k-size-n map-k-size-m map-k-min-hits map-k4v-min-hits; do
+    refused --spec-ngram-$of '--spec-type suffix'
+done
 
 for seed in 1 1 2 3 4; do
     lutra run -m "$MODEL" -st --temp 2 --top-k 0 --top-p 1 --min-p 0 -s $seed -p "$QUESTION" -q -n 40

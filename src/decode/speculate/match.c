@@ -4,7 +4,7 @@
  */
 #include "decode/speculate/drafter_impl.h"
 
-enum { STRIDE = 16 };
+enum { STRIDE = 64 };
 
 static int common_end(const int32_t *token, int end, const int32_t *last, int cap)
 {
@@ -13,15 +13,21 @@ static int common_end(const int32_t *token, int end, const int32_t *last, int ca
     return n;
 }
 
+/* Most strides have none: this loop becomes vectors. */
+static bool stands_in(const int32_t token[STRIDE], int32_t wanted)
+{
+    int32_t any = 0;
+    for (int i = 0; i < STRIDE; i++) any |= token[i] == wanted;
+    return any;
+}
+
 int draft_find(const int32_t *token, int n_token, const int32_t *last, int cap, int room, int *end, int *len)
 {
     int n = 0;
     *len = 0;
     for (int top = n_token; top > 0; top -= STRIDE) {
         int low = top > STRIDE ? top - STRIDE : 0;
-        int32_t any = 0; /* most strides have none: this loop becomes vectors */
-        for (int i = low; i < top; i++) any |= token[i] == *last;
-        if (!any) continue;
+        if (top >= STRIDE && !stands_in(token + low, *last)) continue;
         for (int e = top; e > low; e--) {
             int m = common_end(token, e, last, cap);
             if (m > *len) *len = m, n = 0;

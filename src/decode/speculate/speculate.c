@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "decode/speculate/drafter_impl.h"
+#include "decode/speculate/worth_impl.h"
 
 enum { MOST_DRAFTERS = 7, TYPE_PARTS = 4 };
 
@@ -21,7 +22,7 @@ static const struct {
     {"calibrated", {&drafter_calibrated}},
     {"recycle", {&drafter_recycle, &drafter_extend}},
     {"draft", {&drafter_model}},
-    {"auto", {&drafter_suffix, &drafter_ngram_simple, &drafter_recycle, &drafter_extend}},
+    {"auto", {&drafter_suffix, &drafter_recycle, &drafter_extend}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
@@ -29,6 +30,7 @@ struct used {
     const struct drafter *drafter;
     void *self; /* the drafter's own */
     float rate[DRAFT_KINDS];
+    uint64_t us; /* that it has taken since it was weighed */
 };
 
 /* One drafter's guesses at one tip. */
@@ -39,9 +41,10 @@ struct stream {
     int n, at;               /* nodes before `at` have been looked at */
 };
 
-/* A guess of the pass: its row (another drafter may have made it, too), and what it rested on. */
+/* A guess of the pass: its row (another drafter may have made it, too), whose it is, and what it rested on. */
 struct mark {
     int32_t row;
+    int by; /* used[by] */
     float *rate;
     float share;
 };
@@ -57,6 +60,15 @@ struct speculator {
     struct draft_node *node; /* [n_seq][n_used][draft_max] */
     struct mark *mark;       /* [n_draft][n_used] */
     int n_mark;
+
+    /* Whether drafters pay for their time; only where passes are measured */
+    struct worth worth[MOST_DRAFTERS]; /* [n_used] */
+    bool weighs;
+    uint8_t *by;           /* [n_draft] of the draft rows in order: who has drafted them, a bit each */
+    int32_t first;         /* of them */
+    double pass_us, seen;  /* what the pass is estimated to take, drafting left out; positions that its rows see */
+    double tokens, all_us; /* of a pass: means of n_weighed, or of the last twenty */
+    int n_weighed;
     uint64_t spent_us;
 };
 
@@ -83,44 +95,64 @@ static void forgive(const struct stream *s)
 /* The pass as it stands: what it is expected to bring, and what that costs. */
 struct offer {
     double tokens, seen; /* seen: positions that its rows see */
+    double draft_us;     /* that drafting takes */
 };
 
 static double gain(const struct speculator *sp, const struct pass *pass, const struct offer *o)
 {
-    return o->tokens / row_cost_of(sp->lim.cost, pass->batch->n_row, o->seen);
+    return o->tokens / (row_cost_of(sp->lim.cost, pass->batch->n_row, o->seen) + o->draft_us);
 }
 
 /* Whether even guesses that are all right would not pay: beside many samples nobody needs to draft. */
 static bool is_vain(const struct speculator *sp, const struct pass *pass, const struct offer *o)
 {
     int n = pass->batch->n_row;
-    double now = gain(sp, pass, o), each = o->seen / n;
+    double now = o->tokens / row_cost_of(sp->lim.cost, n, o->seen), each = o->seen / n;
     for (int k = 1; k <= 4 * sp->set.draft_max && k <= sp->lim.n_draft; k++)
-        if ((o->tokens + k) / row_cost_of(sp->lim.cost, n + k, o->seen + k * each) > now) return false;
+        if ((o->tokens + k) / (row_cost_of(sp->lim.cost, n + k, o->seen + k * each) + o->draft_us) > now) return false;
     return true;
+}
+
+/* What drafting takes in a pass, on average. */
+static double drafting_us(const struct speculator *sp)
+{
+    double us = 0;
+    for (int k = 0; sp->weighs && k < sp->n_used; k++)
+        if (!sp->worth[k].out) us += sp->worth[k].us;
+    return us;
 }
 
 /* ---- the queue ---- */
 
+/* One drafter's guesses at all tips. */
+static void ask(struct speculator *sp, struct pass *pass, int k)
+{
+    struct used *u = &sp->used[k];
+    struct spec_wish wish = {.most = sp->set.draft_max, .p_min = sp->set.p_min, .rate = u->rate};
+    if (u->drafter->begin) u->drafter->begin(u->self, pass, &wish);
+    for (int i = 0; i < pass->n_tip; i++) {
+        struct stream *s = &sp->stream[i * sp->n_used + k];
+        *s = (struct stream){.tip = &pass->tip[i], .by = u, .node = s->node};
+        struct draft_ask ask = {u->self, &sp->set, u->rate, s->tip, sp->set.draft_max};
+        int n = u->drafter->draft(&ask, s->node);
+        for (int j = 0; j < n; j++) s->node[j].row = -1;
+        if (n >= sp->set.draft_min) s->n = n;
+    }
+}
+
 static void ask_drafters(struct speculator *sp, struct pass *pass)
 {
-    struct spec_wish wish = {.most = sp->set.draft_max, .p_min = sp->set.p_min};
+    uint64_t at = clock_now_us(*sp->lim.clock);
+    sp->n_stream = pass->n_tip * sp->n_used;
+    if (sp->weighs) worth_choose(sp->worth, sp->n_used);
     for (int k = 0; k < sp->n_used; k++) {
-        const struct used *u = &sp->used[k];
-        wish.rate = u->rate;
-        if (u->drafter->begin) u->drafter->begin(u->self, pass, &wish);
+        for (int i = 0; i < pass->n_tip; i++) sp->stream[i * sp->n_used + k].n = 0;
+        if (sp->weighs && !sp->worth[k].asked) continue;
+        ask(sp, pass, k);
+        uint64_t now = clock_now_us(*sp->lim.clock);
+        sp->used[k].us += now - at;
+        at = now;
     }
-    sp->n_stream = 0;
-    for (int i = 0; i < pass->n_tip; i++)
-        for (int k = 0; k < sp->n_used; k++) {
-            struct stream *s = &sp->stream[sp->n_stream];
-            struct used *u = &sp->used[k];
-            *s = (struct stream){.tip = &pass->tip[i], .by = u, .node = s->node};
-            struct draft_ask ask = {u->self, &sp->set, u->rate, s->tip, sp->set.draft_max};
-            s->n = u->drafter->draft(&ask, s->node);
-            for (int j = 0; j < s->n; j++) s->node[j].row = -1;
-            if (s->n > 0 && s->n >= sp->set.draft_min) sp->n_stream++;
-        }
 }
 
 /* The likeliest guess that was not looked at, of those that are likely enough. */
@@ -129,7 +161,7 @@ static struct draft_node *pop(struct speculator *sp, struct stream **of)
     struct draft_node *best = NULL;
     for (int i = 0; i < sp->n_stream; i++) {
         struct stream *s = &sp->stream[i];
-        if (s->at == s->n || s->node[s->at].p < sp->set.p_min) continue;
+        if (s->at >= s->n || s->node[s->at].p < sp->set.p_min) continue;
         if (!best || s->node[s->at].p > best->p) best = &s->node[s->at], *of = s;
     }
     if (best) (*of)->at++;
@@ -149,7 +181,7 @@ static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
         n->row = pass_draft(pass, s->tip, parent, n->token);
         if (n->row == LUTRA_E_BUSY) break;
         if (n->row < 0) continue;
-        sp->mark[sp->n_mark++] = (struct mark){n->row, &s->by->rate[n->kind], n->share};
+        sp->mark[sp->n_mark++] = (struct mark){n->row, (int)(s->by - sp->used), &s->by->rate[n->kind], n->share};
         if (b->n_row > before) o->tokens += (double)n->p, o->seen += b->row[n->row].pos + 1;
         double now = gain(sp, pass, o);
         if (now <= best && b->n_row > keep) continue;
@@ -161,6 +193,7 @@ static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
     pass_cut(pass, keep);
     for (int i = 0; i < sp->n_stream; i++) {
         struct draft_node *first = sp->stream[i].node;
+        if (sp->stream[i].n == 0) continue;
         if (first->row >= keep) first->row = -1;
         forgive(&sp->stream[i]);
     }
@@ -170,13 +203,17 @@ static void offer(void *self, struct pass *pass)
 {
     struct speculator *sp = self;
     uint64_t start = clock_now_us(*sp->lim.clock);
-    struct offer o = {.tokens = pass->n_tip};
     sp->n_mark = sp->n_stream = 0;
+    sp->first = pass->batch->n_row;
+    sp->weighs = row_cost_known(sp->lim.cost);
+    struct offer o = {.tokens = pass->n_tip, .draft_us = drafting_us(sp)};
     for (int i = 0; i < pass->n_tip; i++) o.seen += pass->batch->row[pass->tip[i].row].pos + 1;
     if (pass->n_tip > 0 && !is_vain(sp, pass, &o)) {
         ask_drafters(sp, pass);
         fill(sp, pass, &o);
     }
+    sp->seen = o.seen;
+    sp->pass_us = pass->n_tip > 0 ? row_cost_of(sp->lim.cost, pass->batch->n_row, o.seen) : 0;
     sp->spent_us += clock_now_us(*sp->lim.clock) - start;
 }
 
@@ -196,6 +233,69 @@ static bool lies_on(const struct pass *pass, int32_t row, int32_t below)
     return below == row;
 }
 
+/* ---- what drafters are worth ---- */
+
+/* Tokens that a tip would not have got without drafter k: those from the first row on that only k has drafted. */
+static int only_by(const struct speculator *sp, const struct pass *pass, const struct row_tip *t, int k)
+{
+    int n = 0, depth = 0;
+    for (int32_t r = t->taken; r != t->row; r = pass->batch->row[r].parent) {
+        depth++;
+        if (r >= sp->first && sp->by[r - sp->first] == 1 << k) n = depth;
+    }
+    return n;
+}
+
+/* What drafter k has brought, in microseconds: its tokens at what a token takes, less the rows that only it has
+ * wanted. */
+static double brought_by(const struct speculator *sp, const struct pass *pass, int k)
+{
+    int n_row = pass->draft_end, tokens = 0, rows = 0;
+    for (int i = 0; i < pass->n_tip; i++)
+        if (pass->tip[i].picked >= 0) tokens += only_by(sp, pass, &pass->tip[i], k);
+    for (int32_t r = sp->first; r < n_row; r++) rows += sp->by[r - sp->first] == 1 << k;
+    if (rows == 0) return 0;
+    double less = row_cost_of(sp->lim.cost, n_row - rows, sp->seen * (n_row - rows) / n_row);
+    return tokens * sp->all_us / sp->tokens - (sp->pass_us - less);
+}
+
+static void weigh(struct speculator *sp, const struct pass *pass)
+{
+    static const double gain = 0.05;
+    double us = sp->pass_us, tokens = 0;
+    memset(sp->by, 0, (size_t)sp->lim.n_draft);
+    for (int i = 0; i < sp->n_mark; i++) sp->by[sp->mark[i].row - sp->first] |= (uint8_t)(1 << sp->mark[i].by);
+    for (int i = 0; i < pass->n_tip; i++) {
+        const struct row_tip *t = &pass->tip[i];
+        if (t->picked >= 0) tokens += 1 + pass->batch->row[t->taken].pos - pass->batch->row[t->row].pos;
+    }
+    for (int k = 0; k < sp->n_used; k++) us += (double)sp->used[k].us;
+    if (tokens == 0) return;
+    double by = ++sp->n_weighed * gain < 1 ? 1.0 / sp->n_weighed : gain;
+    sp->tokens += by * (tokens - sp->tokens);
+    sp->all_us += by * (us - sp->all_us);
+    for (int k = 0; k < sp->n_used; k++) {
+        if (!sp->worth[k].asked) continue;
+        worth_learn(&sp->worth[k], (double)sp->used[k].us, brought_by(sp, pass, k));
+        sp->used[k].us = 0;
+    }
+    worth_settle(sp->worth, sp->n_used, sp->pass_us);
+}
+
+/* Time that learning takes counts at the next weighing. */
+static void see(struct speculator *sp, const struct pass *pass)
+{
+    uint64_t at = clock_now_us(*sp->lim.clock);
+    for (int k = 0; k < sp->n_used; k++) {
+        struct used *u = &sp->used[k];
+        if (!u->drafter->see || (sp->weighs && sp->worth[k].out && !sp->worth[k].asked)) continue;
+        u->drafter->see(u->self, pass);
+        uint64_t now = clock_now_us(*sp->lim.clock);
+        if (sp->n_stream > 0) u->us += now - at;
+        at = now;
+    }
+}
+
 /* A guess counts where a token was picked right above it. */
 static int take(void *self, const struct pass *pass, struct lutra_error *err)
 {
@@ -210,8 +310,11 @@ static int take(void *self, const struct pass *pass, struct lutra_error *err)
         bool right = r->parent == t->taken ? r->token == t->picked : lies_on(pass, m->row, t->taken);
         learn(m->rate, m->share, right);
     }
-    for (int k = 0; k < sp->n_used; k++)
-        if (sp->used[k].drafter->see) sp->used[k].drafter->see(sp->used[k].self, pass);
+    if (sp->weighs && sp->n_stream > 0)
+        weigh(sp, pass);
+    else
+        for (int k = 0; k < sp->n_used; k++) sp->used[k].us = 0;
+    see(sp, pass);
     sp->spent_us += clock_now_us(*sp->lim.clock) - start;
     return 0;
 }
@@ -266,7 +369,9 @@ static int choose(struct speculator *sp, struct lutra_error *err)
         int n, k = next_type(&at, &n);
         if (k < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle, draft and auto are)",
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle, draft and auto are, and "
+                "store "
+                "where a request drafts from one: --rag)",
                 n < 100 ? n : 100, name);
         TRY(add_type(sp, k, err));
         model |= types[k].part[0] == &drafter_model;
@@ -283,13 +388,16 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
     sp->stream = calloc(n, sizeof *sp->stream);
     sp->node = calloc(n, most * sizeof *sp->node);
     sp->mark = calloc((size_t)sp->lim.n_draft, (size_t)sp->n_used * sizeof *sp->mark);
-    if (!sp->stream || !sp->node || !sp->mark) return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
+    sp->by = calloc((size_t)sp->lim.n_draft, 1);
+    if (!sp->stream || !sp->node || !sp->mark || !sp->by)
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
     for (size_t i = 0; i < n; i++) sp->stream[i].node = sp->node + i * most;
     for (int k = 0; k < sp->n_used; k++) {
         struct used *u = &sp->used[k];
         for (int i = 0; i < DRAFT_KINDS; i++) u->rate[i] = u->drafter->prior;
         if (u->drafter->open) TRY(u->drafter->open(&u->self, &sp->lim, err));
     }
+    worth_begin(sp->worth, sp->n_used);
     sp->set.types = NULL; /* the caller's */
     return 0;
 }
@@ -336,6 +444,7 @@ void speculator_close(struct speculator **sp)
     free((*sp)->stream);
     free((*sp)->node);
     free((*sp)->mark);
+    free((*sp)->by);
     free(*sp);
     *sp = NULL;
 }

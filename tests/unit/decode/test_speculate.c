@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "decode/speculate/drafter_impl.h"
+#include "suffix_automaton.h"
 
 enum { VOCAB = 100, N_HISTORY = 300 };
 
@@ -48,6 +49,49 @@ static void matches_are_the_longest_and_latest(void **state)
         assert_int_equal(len, longest);
         assert_int_equal(got, k);
     }
+}
+
+/* A text of 32k tokens at most: a few kinds at random, one period, or words of many kinds with stretches of its own. */
+static void write_text(int32_t *token, int n, int kind)
+{
+    int period = 1 + rand() % 40;
+    for (int i = 0, from = 0, left = 0; i < n; i++) {
+        if (left == 0 && i > 0 && rand() % 16 == 0) from = rand() % i, left = rand() % 100;
+        left -= left > 0;
+        if (kind == 0) token[i] = rand() % period;
+        if (kind == 1) token[i] = i % period + (rand() % 1000 == 0);
+        if (kind == 2) token[i] = left > 0 ? token[from++] : rand() % (1 + rand() % 2000);
+    }
+}
+
+/* Against a suffix automaton, at each length of short texts and at some of long ones. */
+static void scans_find_what_an_automaton_does(void **state)
+{
+    (void)state;
+    enum { MOST = 32768, ROOM = 32 };
+    static int32_t token[MOST];
+    int n_found = 0;
+    srand(9);
+    for (int trial = 0; trial < 60; trial++) {
+        struct automaton a;
+        int n = trial < 54 ? 1 + rand() % 400 : MOST, cap = trial % 2 ? 16 : 1 + rand() % 20;
+        assert_true(automaton_open(&a, cap, n));
+        write_text(token, n, trial % 3);
+        for (int i = 0; i < n; i++) {
+            int end[2][ROOM], len[2], got[2], room = 1 + rand() % ROOM;
+            automaton_push(&a, token[i]);
+            if (n == MOST && rand() % 64) continue;
+            got[0] = draft_matches(token, i + 1, cap, room, end[0], &len[0]);
+            got[1] = automaton_matches(&a, room, end[1], &len[1]);
+            if (len[0] != len[1] || got[0] != got[1] || memcmp(end[0], end[1], (size_t)got[0] * sizeof *end[0]))
+                fail_msg(
+                    "trial %d, %d tokens: %d of %d tokens, not %d of %d", trial, i + 1, got[0], len[0], got[1], len[1]);
+            n_found += got[0];
+        }
+        automaton_close(&a);
+    }
+    print_message("%d ends found\n", n_found);
+    assert_true(n_found > 20000);
 }
 
 static void ngram_takes_what_followed_last(void **state)
@@ -405,6 +449,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_are_the_longest_and_latest),
+        cmocka_unit_test(scans_find_what_an_automaton_does),
         cmocka_unit_test(ngram_takes_what_followed_last),
         cmocka_unit_test(suffix_counts_continuations),
         cmocka_unit_test(calibrated_says_what_was_expected),
