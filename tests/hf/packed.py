@@ -378,6 +378,7 @@ def main():
                                          (4, 64, range(16), "W4"), (4, 32, range(16), "Q5_0")):
             expect("%d bits, groups of %d, zeros of %s: in memory" % (bits, group, zeros), held(
                 lutra, folder, rng, want, lambda k, m: Layer(rng, k, m, bits, group, False, False, zeros=zeros)))
+        expect("shuffled groups of unequal sizes: in memory", held(lutra, folder, rng, "F32", unequal(rng)))
         expect("import, 2 bits, groups of 32", imported(lutra, folder, rng, "Q4_0", bits=2))
         expect("import, 8 bits", imported(lutra, folder, rng, "Q8_0", bits=8))
         expect("import, shuffled", imported(lutra, folder, rng, "desc_act", shuffled=True))
@@ -472,6 +473,15 @@ def middle(rng):
         layer = Layer(rng, k, m, 4, 32, False, False)
         layer.zero = [[rng.choice((7, 8)) for _ in row] for row in layer.zero]
         layer.code = [[rng.choice((0, 15)) if rng.random() < 0.1 else 8 for _ in row] for row in layer.code]
+        return layer
+    return make
+
+
+def unequal(rng):
+    """Shuffled groups, one of which has taken an input of another's."""
+    def make(k, m):
+        layer = Layer(rng, k, m, 4, 32, False, True)
+        layer.order[0] = (layer.order[0] + 1) % layer.groups
         return layer
     return make
 

@@ -34,24 +34,25 @@ static struct lutra_error err;
     } while (0)
 
 /* made.gguf of F32. */
-static void make(const char *shape)
+static void make(const char *shape, uint32_t n_layer)
 {
     struct weights_make_settings s = weights_make_default();
     s.shape = shape;
     s.type = QUANT_F32;
-    s.n_layer = 2;
+    s.n_layer = n_layer;
     OK(weights_make_model(in_folder("made.gguf"), &s, &err));
 }
 
 /* made.gguf as a folder. */
-static void write_as(const char *folder, enum hf_layers layers)
+static void write_as(const char *folder, struct hf_form form)
 {
     char command[640];
     struct weights *w;
     snprintf(command, sizeof command, "rm -rf '%s' && mkdir '%s'", in_folder(folder), in_folder(folder));
     assert_int_equal(system(command), 0);
     OK(weights_open(&w, in_folder("made.gguf"), &err));
-    hf_write_folder(w, in_folder(folder), &(struct hf_form){.n_shard = 1, .layers = layers});
+    form.n_shard = 1;
+    hf_write_folder(w, in_folder(folder), &form);
     weights_close(&w);
 }
 
@@ -172,6 +173,20 @@ static double worst_of(const struct result *a, const struct result *b)
     return worst;
 }
 
+/* hf/ on all devices against its values in floats. */
+static void near_its_floats(const char *shape)
+{
+    static struct result floats, result;
+    to_floats("hf", "floats.gguf");
+    run("cpu-ref", 1, in_folder("floats.gguf"), &floats);
+    for (size_t k = 0; k < sizeof on / sizeof *on; k++) {
+        run(on[k].device, on[k].n_threads, in_folder("hf"), &result);
+        double far = worst_of(&result, &floats);
+        print_message("%s on %s, %d threads: %g\n", shape, on[k].device, on[k].n_threads, far);
+        assert_true(far < on[k].most);
+    }
+}
+
 static void near_the_floats(void **state)
 {
     static const struct {
@@ -179,21 +194,23 @@ static void near_the_floats(void **state)
         int n_permute, n_matmul; /* of two layers and the head */
     } cases[] = {{"tiny-llama", 11, 10}, {"tiny-qwen2", 10, 10}, {"tiny-phi", 8, 8}, {"tiny-starcoder2", 10, 10},
         {"tiny-olmo2", 11, 10}, {"tiny-command-r", 10, 10}};
-    static struct result floats, result;
     (void)state;
     for (size_t i = 0; i < (SANITIZED ? 2 : sizeof cases / sizeof *cases); i++) {
-        make(cases[i].shape);
-        write_as("hf", HF_SHUFFLED);
+        make(cases[i].shape, 2);
+        write_as("hf", (struct hf_form){.layers = HF_SHUFFLED});
         sorted_folder(cases[i].shape, cases[i].n_permute, cases[i].n_matmul);
-        to_floats("hf", "floats.gguf");
-        run("cpu-ref", 1, in_folder("floats.gguf"), &floats);
-        for (size_t k = 0; k < sizeof on / sizeof *on; k++) {
-            run(on[k].device, on[k].n_threads, in_folder("hf"), &result);
-            double far = worst_of(&result, &floats);
-            print_message("%s on %s, %d threads: %g\n", cases[i].shape, on[k].device, on[k].n_threads, far);
-            assert_true(far < on[k].most);
-        }
+        near_its_floats(cases[i].shape);
     }
+}
+
+/* They are looked up, not multiplied: they stay in their own order, here also as the head. */
+static void embeddings_are_not_sorted(void **state)
+{
+    (void)state;
+    make("tiny-qwen2", 2);
+    write_as("hf", (struct hf_form){.layers = HF_SHUFFLED, .embeddings = true});
+    sorted_folder("tiny-qwen2", 10, 10);
+    near_its_floats("tiny-qwen2, embeddings");
 }
 
 /* ---- the same bits ---- */
@@ -204,9 +221,9 @@ static void the_same_bits(void **state)
     static struct result a, b;
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        make(shapes[i]);
-        write_as("plain", HF_GROUPS);
-        write_as("hf", HF_MIRRORED);
+        make(shapes[i], 2);
+        write_as("plain", (struct hf_form){.layers = HF_GROUPS});
+        write_as("hf", (struct hf_form){.layers = HF_MIRRORED});
         for (size_t k = 0; k < sizeof on / sizeof *on; k++) {
             run(on[k].device, on[k].n_threads, in_folder("plain"), &a);
             run(on[k].device, on[k].n_threads, in_folder("hf"), &b);
@@ -240,8 +257,8 @@ static void inputs_are_seen_in_the_usual_order(void **state)
 {
     struct imatrix *a, *b;
     (void)state;
-    make("tiny-llama");
-    write_as("hf", HF_SHUFFLED);
+    make("tiny-llama", 2);
+    write_as("hf", (struct hf_form){.layers = HF_SHUFFLED});
     to_floats("hf", "floats.gguf");
     importance_of(in_folder("floats.gguf"), in_folder("a.imatrix"));
     importance_of(in_folder("hf"), in_folder("b.imatrix"));
@@ -263,9 +280,61 @@ static void inputs_are_seen_in_the_usual_order(void **state)
     imatrix_close(&b);
 }
 
+/* ---- who rounds a model's matrices ---- */
+
+static void rounded(const char *from, const char *to, const char *type, float budget)
+{
+    static char text[600];
+    lutra_runtime *rt;
+    struct lutra_runtime_settings one;
+    struct lutra_quantize_settings set;
+    lutra_runtime_settings_init(&one, sizeof one);
+    one.n_threads = 1;
+    for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)('a' + i * i % 23);
+    lutra_quantize_settings_init(&set, sizeof set);
+    set.type = type;
+    set.budget = budget;
+    set.calibration = text;
+    set.n_calibration_bytes = sizeof text - 1;
+    set.calibration_ctx = 32;
+    set.calibration_chunks = 1;
+    OK(lutra_runtime_open(&rt, &one, &err));
+    OK(lutra_quantize(rt, in_folder(from), in_folder(to), &set, &err));
+    lutra_runtime_close(&rt);
+}
+
+/* A folder is rounded as the floats that it becomes in a file. */
+static void rounded_as_its_floats(void **state)
+{
+    static const struct {
+        const char *type;
+        float budget;
+    } ways[] = {{"Q4_0", 0}, {NULL, 6}};
+    (void)state;
+    make("tiny-llama", 1);
+    write_as("hf", (struct hf_form){.layers = HF_SHUFFLED});
+    to_floats("hf", "floats.gguf");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct weights *a, *b;
+        rounded("hf", "a.gguf", ways[i].type, ways[i].budget);
+        rounded("floats.gguf", "b.gguf", ways[i].type, ways[i].budget);
+        OK(weights_open(&a, in_folder("a.gguf"), &err));
+        OK(weights_open(&b, in_folder("b.gguf"), &err));
+        assert_int_equal(weights_tensor_count(a), weights_tensor_count(b));
+        for (size_t k = 0; k < weights_tensor_count(a); k++) {
+            const struct tensor *t = weights_tensor_at(a, k), *u = weights_tensor_find(b, t->name);
+            if (t->type != u->type || memcmp(t->data, u->data, t->bytes) != 0)
+                fail_msg("%s, rounded to %s, is another matrix", t->name, ways[i].type ? ways[i].type : "a budget");
+        }
+        weights_close(&a);
+        weights_close(&b);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(near_the_floats), cmocka_unit_test(the_same_bits),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(near_the_floats), cmocka_unit_test(embeddings_are_not_sorted),
+        cmocka_unit_test(the_same_bits), cmocka_unit_test(rounded_as_its_floats),
         cmocka_unit_test(inputs_are_seen_in_the_usual_order)};
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }

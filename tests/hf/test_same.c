@@ -178,7 +178,8 @@ static void test_every_architecture(void **state)
         if (strncmp(shape, "tiny-", 5) != 0 || !strcmp(shape, "tiny-bitnet")) continue;
         for (int k = 0; k < (SANITIZED ? 1 : 3); k++) {
             bool inside = strstr(shape, "mistral3") || strstr(shape, "vl");
-            struct hf_form form = {1 + (n + k) % 3, (n + k) % 2, n % 2, inside};
+            struct hf_form form = {
+                .n_shard = 1 + (n + k) % 3, .rope_v5 = (n + k) % 2, .merge_pairs = n % 2, .text_config = inside};
             make(shape, types[(n + k) % 3], &form);
             same_weights(shape);
             same_logits(rt, shape);
@@ -194,7 +195,7 @@ static void test_quantize_writes_the_same_file(void **state)
     struct weights *a, *b;
     struct weights_quantize_settings q = weights_quantize_default();
     (void)state;
-    make("tiny-llama", QUANT_BF16, &(struct hf_form){2, true, true, false});
+    make("tiny-llama", QUANT_BF16, &(struct hf_form){.n_shard = 2, .rope_v5 = true, .merge_pairs = true});
     q.mix = weights_mix_of(QUANT_Q4_0);
     OK(weights_quantize_file(in_folder("made.gguf"), in_folder("a.gguf"), &q, &err));
     OK(weights_quantize_file(in_folder("hf"), in_folder("b.gguf"), &q, &err));

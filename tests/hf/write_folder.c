@@ -453,8 +453,8 @@ static bool is_part(const char *name, const char *part)
 static uint32_t seed_of(const char *name)
 {
     static const char *const parts[] = {
-        "attn_q", "attn_k", "attn_v.", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output."};
-    static const uint32_t seeds[] = {1, 1, 2, 3, 4, 4, 5, 6};
+        "attn_q", "attn_k", "attn_v.", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output.", "token_embd"};
+    static const uint32_t seeds[] = {1, 1, 2, 3, 4, 4, 5, 6, 7};
     int layer = 0;
     sscanf(name, "blk.%d.", &layer);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -474,9 +474,10 @@ static void make_mirror(const struct weights *w, const char *name, int n, struct
     for (int i = 0; i < n; i++) g->label[i] = (uint32_t)(g->rank[i] / GROUP);
 }
 
-static bool is_layer(const struct tensor *t)
+static bool is_grouped(const struct tensor *t, const struct hf_form *form)
 {
-    return t->n_dim == 2 && strcmp(t->name, "token_embd.weight") != 0;
+    if (form->layers == HF_FLOATS || t->n_dim != 2) return false;
+    return form->embeddings || !is_part(t->name, "token_embd");
 }
 
 /* x [rows][columns] in the places of HF_MIRRORED. */
@@ -636,7 +637,7 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
     snprintf(name, sizeof name, "%s%s", form->text_config ? "language_model." : "", hf_name(w, t->name, bare));
     if (form->layers == HF_MIRRORED)
         mirror(w, t, (float *)(void *)copy, t->n_dim == 2 ? dim[0] : t->ne[0], t->n_dim == 2 ? dim[1] : 1);
-    if (form->layers != HF_FLOATS && is_layer(t)) {
+    if (is_grouped(t, form)) {
         static struct grouping g;
         group_inputs(w, t, form->layers, (int)dim[1], &g);
         *strrchr(name, '.') = 0;

@@ -29,6 +29,7 @@ struct hf_form {
     bool merge_pairs; /* merges as ["a", "b"] instead of "a b" */
     bool text_config; /* the keys inside `text_config`, tensors under `language_model.` */
     enum hf_layers layers;
+    bool embeddings; /* HF_SHUFFLED: these, too */
 };
 
 /* Writes the folder, which must exist; aborts when it cannot. */

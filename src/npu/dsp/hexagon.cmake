@@ -18,7 +18,7 @@ file(GLOB npu_headers CONFIGURE_DEPENDS ${npu_src}/npu/dsp/*.h ${npu_src}/npu/ds
 function(hexagon_objects result prefix)
   cmake_parse_arguments(arg "" "" "FLAGS;SOURCES;DEPENDS" ${ARGN})
   set(flags --target=hexagon-unknown-linux-musl -mv73 -mhvx=v73 -mhvx-length=128b -O2 -std=c11 -ffreestanding -fno-builtin
-      -ffp-contract=off -Wall -Wextra -I${npu_src} ${arg_FLAGS})
+      -ffp-contract=off -Wall -Wextra -Werror=implicit-function-declaration -I${npu_src} ${arg_FLAGS})
   set(objects "")
   foreach(source IN LISTS arg_SOURCES)
     get_filename_component(stem ${source} NAME_WE)

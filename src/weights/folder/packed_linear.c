@@ -17,6 +17,9 @@
  * other groups, the weights become F32.  BitNet's become TQ2_0 or Q2_0, with the scale to the nearest of 16 bits: what
  * divides is seldom exact.
  *
+ * Groups whose inputs are no neighbours (desc_act, actorder) become F32, too, unless the matrix is wanted sorted
+ * (weights_how): then its columns are, by group, and it is as if they were neighbours.
+ *
  * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the
  * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), EfficientQAT (int_linear_real), AutoAWQ
  * (packing_utils), compressed-tensors (pack_quantized), transformers (integrations/bitnet.py).

@@ -38,7 +38,7 @@ struct seed {
 };
 
 static struct {
-    uint64_t n_open, n_format, n_unsupported, n_other, n_converted;
+    uint64_t n_open, n_format, n_unsupported, n_other, n_converted, n_sorted;
     size_t worst_heap;
     char folder[64];
 } run;
@@ -92,7 +92,8 @@ static void read_back(struct seed *s)
 static void make_seed(struct seed *s, int i)
 {
     static const char *const shapes[] = {"tiny-llama-24", "tiny-qwen3-40", "tiny-qwen2-16"};
-    static const struct hf_form forms[] = {{2, false, true, false}, {1, true, false, false}, {1, false, false, true}};
+    static const struct hf_form forms[] = {
+        {.n_shard = 2, .merge_pairs = true}, {.n_shard = 1, .rope_v5 = true}, {.n_shard = 1, .text_config = true}};
     struct weights_make_settings set = weights_make_default();
     struct lutra_error err;
     struct weights *w;
@@ -129,7 +130,7 @@ static void make_vocabulary(const char *folder)
         "\"merges\":[[\"a\",\"b\"],[\"▁\",\"a\"],[\"▁\",\"ab\"],[\"▁a\",\"b\"]]}}");
 }
 
-/* A tensor of a quantized layer, `fill` in every byte or number of 64 bits; 1: codes. */
+/* A tensor of a quantized layer, `fill` in every byte or number of 64 bits; 1: codes; 2: the numbers 0 and 1 in turn. */
 struct part {
     const char *suffix, *dtype;
     int rows, columns; /* columns 0: one dimension */
@@ -145,6 +146,9 @@ static const struct packed {
     {"\"quant_method\":\"gptq\",\"checkpoint_format\":\"gptq_v2\"", 32,
         {{"g_idx", "I32", 32, 0, 0}, {"qweight", "I32", 4, 32, 1}, {"qzeros", "I32", 1, 4, 0x77},
             {"scales", "F16", 1, 32, 0x2c}}},
+    {"\"quant_method\":\"gptq\",\"desc_act\":true,\"lutra_zeros\":\"v2\"", 64,
+        {{"g_idx", "I32", 64, 0, 2}, {"qweight", "I32", 8, 32, 1}, {"qzeros", "I32", 2, 4, 0x77},
+            {"scales", "F16", 2, 32, 0x2c}}},
     {"\"quant_method\":\"gptq\",\"bits\":3,\"lutra_zeros\":\"v2\"", 64,
         {{"qweight", "I32", 6, 32, 1}, {"qzeros", "I32", 2, 3, 0xdb}, {"scales", "F16", 2, 32, 0x2c}}},
     {"\"quant_method\":\"gptq\",\"lutra_zeros\":\"v2\"", 64, /* EfficientQAT's 3 bits */
@@ -168,6 +172,7 @@ static void fill_part(uint8_t *to, size_t n, const struct part *p)
     for (size_t i = 0; i < n; i++)
         to[i] = p->fill == 1 ? (uint8_t)(i * 37 & (p->dtype[0] == 'U' ? 0x55 : 0xff)) : p->fill;
     for (size_t i = 0; p->dtype[1] == '6' && i < n; i++) to[i] = i % 8 ? 0 : p->fill;
+    for (size_t i = 0; p->fill == 2 && i < n; i++) to[i] = i % 8 == 4;
 }
 
 /* A layer, and embeddings: not a whole model, but weights_open does not ask for one. */
@@ -329,6 +334,10 @@ static void touch(const struct weights *w)
         weights_fetch(w, t);
         for (size_t k = 0; k < t->bytes; k++) sink += ((const uint8_t *)t->data)[k];
         weights_drop_pages(w, t);
+        const int32_t *order = weights_order(w, t);
+        for (int64_t k = 0; order && k < t->ne[0]; k++)
+            if (order[k] < 0 || order[k] >= t->ne[0]) fuzz_fail("an order beyond the inputs");
+        run.n_sorted += order != NULL;
     }
 }
 
@@ -354,7 +363,7 @@ static void try_folder(const char *folder, size_t bytes)
     size_t before = heap_now();
     heap_reset_peak();
     alarm(SECONDS_PER_INPUT);
-    int rc = weights_open(&w, folder, &err);
+    int rc = weights_open_as(&w, folder, (struct weights_how){.sorted = fuzz_input / N_SEEDS % 2}, &err);
     size_t used = heap_peak() - before;
     if (used > run.worst_heap) run.worst_heap = used;
     if (used > HEAP_FIXED + HEAP_PER_BYTE * bytes) fuzz_fail("too much heap");
@@ -409,5 +418,5 @@ int main(int argc, char **argv)
         (unsigned long long)in.n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
         (unsigned long long)run.n_format, (unsigned long long)run.n_unsupported, (unsigned long long)run.n_other,
         run.worst_heap / 1024);
-    return run.n_open > N_SEEDS && run.n_format && run.n_unsupported ? 0 : 1;
+    return run.n_open > N_SEEDS && run.n_format && run.n_unsupported && run.n_sorted ? 0 : 1;
 }
