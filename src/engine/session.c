@@ -175,14 +175,14 @@ static int open_sampling(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-/* Before passes are measured, as many rows as the device says take 0.7 of the time that the weights' reading takes (on
- * the 1.5B shape 8 rows take 1.6 of one row's time: measured, 2 threads, Q4_0); a position that attention reads, its
+/* Before passes are measured, a row by the bytes and MACs of the model's weights; a position that attention reads, its
  * share by MACs. */
 static void open_cost(lutra_session *s)
 {
     const struct demand_rates *rates = &s->model->demand;
-    double row = 0.7 / plan_caps(&s->model->plan).flat_rows;
-    double mac = (double)(rates->rows[ROWS_ALL].mac + rates->rows[ROWS_OUT].mac);
+    const struct demand *all = &rates->rows[ROWS_ALL], *out = &rates->rows[ROWS_OUT];
+    double mac = (double)(all->mac + out->mac), bytes = (double)(all->weight_bytes + out->weight_bytes);
+    double row = row_cost_counted(plan_caps(&s->model->plan).flat_rows, mac, bytes);
     if (s->fixed_cost > 0) mac = 0, row = (double)s->fixed_cost;
     row_cost_init(&s->cost, row, mac > 0 ? row * (double)(rates->seen_mac + rates->near_mac) / mac : 0);
     if (!(s->fixed_cost > 0)) packed_costs_read(s);
