@@ -107,6 +107,10 @@ struct lutra_end {
     uint64_t first_us, end_us; /* since submit: first token (TTFT), end */
     int n_pass;                /* passes that it had rows in: n_tok / n_pass is the accept length */
     int n_drafted, n_accepted; /* drafts in them; those that became its text */
+    int n_wasted;              /* drafts that did not */
+    int64_t n_underutilized;   /* rows that its passes could have held besides, as in lutra_stats */
+    uint64_t draft_us;         /* its share of the drafting for its passes */
+    uint64_t calibrate_us;     /* its request's share of hints: what is likely behind the prompt's tokens */
 };
 
 /* Where a sample stands when drafts for it are asked for: its text so far. */

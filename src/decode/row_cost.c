@@ -13,6 +13,13 @@ static const double doubt = 0.02;                /* how fast towards what is cou
 static const double trying = 0.03;               /* of the time */
 enum { DOUBTED_AFTER = 150 };
 
+double row_cost_counted(int flat_rows, double mac, double bytes)
+{
+    static const double q4_0_mac = 32.0 / 18; /* of a byte: blocks of 32 weights in 18 bytes */
+    double row = 0.7 / flat_rows;
+    return bytes > 0 ? row * mac / (bytes * q4_0_mac) : row;
+}
+
 void row_cost_init(struct row_cost *c, double row, double seen)
 {
     memset(c, 0, sizeof *c);

@@ -114,6 +114,8 @@ struct sample {
     struct row_hints *hints; /* [n_ctx + 1] behind each token, as far as known; NULL: the session has none */
     int n_generated;
     int n_pass, n_drafted, n_accepted; /* passes it had rows in; drafts in them; those that became text */
+    int64_t n_underutilized;           /* rows that they could have held besides */
+    double draft_us;                   /* its share of the drafting for them */
     double sum_log_prob;
     uint64_t first_us;
     struct text_stream *stream;
@@ -144,6 +146,7 @@ struct request {
     bool cancelled;
     struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
+    double calibrate_us;             /* its share of the hints' time */
     struct sample_settings sampling; /* with its own copies of biases and breakers */
     int32_t *breaker_tail;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
@@ -206,7 +209,12 @@ struct lutra_session {
     struct hints hints;
     struct row_cost cost; /* of passes of decoding */
     int n_cost;           /* passes that it has learnt from */
-    float fixed_cost;     /* of a row, in passes of one: nothing is measured; 0: none */
+    struct pass_figures {
+        uint64_t draft_us;   /* drafting for it, and learning from the one before */
+        uint64_t learn_us;   /* from it */
+        int n_underutilized; /* as in lutra_stats */
+    } of_pass;
+    float fixed_cost; /* of a row, in passes of one: nothing is measured; 0: none */
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;

@@ -19,7 +19,8 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     memcpy(slot->token, r->set.prompt, (size_t)r->set.n_prompt * sizeof *slot->token);
     if (slot->hints) memcpy(slot->hints, r->hints, (size_t)r->set.n_prompt * sizeof *slot->hints);
     slot->n_generated = slot->n_pass = slot->n_drafted = slot->n_accepted = 0;
-    slot->sum_log_prob = 0;
+    slot->n_underutilized = 0;
+    slot->draft_us = slot->sum_log_prob = 0;
     slot->first_us = 0;
     slot->n_hold = slot->n_before = 0;
     slot->n_thought = slot->n_closed = 0;
@@ -148,7 +149,11 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us,
         .n_pass = slot->n_pass,
         .n_drafted = slot->n_drafted,
-        .n_accepted = slot->n_accepted};
+        .n_accepted = slot->n_accepted,
+        .n_wasted = slot->n_drafted - slot->n_accepted,
+        .n_underutilized = slot->n_underutilized,
+        .draft_us = (uint64_t)slot->draft_us,
+        .calibrate_us = (uint64_t)r->calibrate_us};
     if (r->watch) r->watch->end(r->watcher, slot, reason);
     if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
         prefix_retain(s, slot);

@@ -175,14 +175,14 @@ static int open_sampling(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-/* Before passes are measured, as many rows as the device says take 0.7 of the time that the weights' reading takes (on
- * the 1.5B shape 8 rows take 1.6 of one row's time: measured, 2 threads, Q4_0); a position that attention reads, its
+/* Before passes are measured, a row by the bytes and MACs of the model's weights; a position that attention reads, its
  * share by MACs. */
 static void open_cost(lutra_session *s)
 {
     const struct demand_rates *rates = &s->model->demand;
-    double row = 0.7 / plan_caps(&s->model->plan).flat_rows;
-    double mac = (double)(rates->rows[ROWS_ALL].mac + rates->rows[ROWS_OUT].mac);
+    const struct demand *all = &rates->rows[ROWS_ALL], *out = &rates->rows[ROWS_OUT];
+    double mac = (double)(all->mac + out->mac), bytes = (double)(all->weight_bytes + out->weight_bytes);
+    double row = row_cost_counted(plan_caps(&s->model->plan).flat_rows, mac, bytes);
     if (s->fixed_cost > 0) mac = 0, row = (double)s->fixed_cost;
     row_cost_init(&s->cost, row, mac > 0 ? row * (double)(rates->seen_mac + rates->near_mac) / mac : 0);
     if (!(s->fixed_cost > 0)) packed_costs_read(s);
@@ -347,7 +347,8 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->stats.rows_valid += (uint64_t)n_row - drafts;
     s->stats.rows_wasted += drafts; /* lutra_commit moves accepted ones over */
     s->stats.rows_drafted += drafts;
-    s->stats.rows_underutilized += n_row < flat ? (uint64_t)(flat - n_row) : 0;
+    s->of_pass.n_underutilized = n_row < flat ? flat - n_row : 0;
+    s->stats.rows_underutilized += (uint64_t)s->of_pass.n_underutilized;
     s->stats.weight_bytes += sum.weight_bytes;
     s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
     s->stats.mac += sum.mac;
@@ -365,12 +366,24 @@ static int replace(void *session, struct device *lost, struct lutra_error *err)
     return memory_follow(s, err);
 }
 
-/* The prompt's rows say what they hold likely. */
+static int hint_rows(const lutra_session *s, int32_t seq)
+{
+    int n = 0;
+    for (int r = 0; r < s->batch.n_row; r++) n += s->batch.row[r].hints && (seq < 0 || s->batch.row[r].seq == seq);
+    return n;
+}
+
+/* The prompts' rows say what they hold likely. */
 static int calibrate(lutra_session *s, const struct step *pass, struct lutra_error *err)
 {
+    int n = hint_rows(s, -1);
+    if (n == 0) return 0;
     uint64_t start = clock_now_us(s->model->runtime->clock);
     int rc = hints_run(s, pass, err);
-    s->stats.calibrate_us += clock_now_us(s->model->runtime->clock) - start;
+    uint64_t us = clock_now_us(s->model->runtime->clock) - start;
+    s->stats.calibrate_us += us;
+    for (struct request *r = s->first; r; r = r->next)
+        if (r->seq >= 0) r->calibrate_us += (double)us * hint_rows(s, r->seq) / n;
     return rc;
 }
 

@@ -126,9 +126,13 @@ static int take_samples(void *self, const struct pass *pass, struct lutra_error 
 static int take_pass(void *self, const struct pass *pass, struct lutra_error *err)
 {
     lutra_session *s = self;
-    for (int i = 0; i < s->n_seq; i++)
-        if (s->sample[i].request && s->sample[i].row >= 0)
-            s->sample[i].n_drafted += pass->tip[s->sample[i].tip].n_draft;
+    for (int i = 0; i < s->n_seq; i++) {
+        struct sample *slot = &s->sample[i];
+        if (!slot->request || slot->row < 0) continue;
+        slot->n_drafted += pass->tip[slot->tip].n_draft;
+        slot->n_underutilized += s->of_pass.n_underutilized;
+        slot->draft_us += (double)s->of_pass.draft_us / pass->n_tip;
+    }
     return take_samples(s, pass, err);
 }
 
@@ -176,6 +180,7 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
             sample_start(s, slot, r, seq);
             slot->row = r->last_row;
             slot->n_pass++;
+            slot->n_underutilized += s->of_pass.n_underutilized;
             started = true;
         }
     }
@@ -207,6 +212,9 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
     pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
     pass->want_top = speculator_wants_top(s->speculator);
     sources_offer(s->sources, pass);
+    uint64_t us = speculator_spent_us(s->speculator);
+    s->stats.draft_us += us;
+    s->of_pass.draft_us = us + s->of_pass.learn_us;
     if (s->batch.n_row > 0) {
         TRY(session_forward(s, s->batch.n_row, err));
         pass->result = s->result;
@@ -227,7 +235,8 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
         requests_end(s, rc == LUTRA_E_CANCELLED ? LUTRA_STOP_CANCELLED : LUTRA_STOP_ERROR);
     else
         rc = sources_take(s->sources, &pass, err); /* a source that fails has ended what is its own */
-    s->stats.draft_us += speculator_spent_us(s->speculator);
+    s->of_pass.learn_us = speculator_spent_us(s->speculator);
+    s->stats.draft_us += s->of_pass.learn_us;
     s->batch.n_row = 0; /* drafts that were not taken are nobody's any more */
     requests_sweep(s);
     if (n_active) *n_active = count_active(s);

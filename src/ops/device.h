@@ -98,7 +98,8 @@ struct device_peaks {
 
 struct device_caps {
     int max_rows;        /* rows of one step */
-    int flat_rows;       /* rows up to which a step costs about the same as one: `underutilized` counts to this */
+    int flat_rows;       /* rows up to which a step costs about the same as one, with weights of Q4_0: `underutilized`
+                            counts to this */
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
     bool f16_cache;      /* K and V must be F16 */
     bool hints;          /* takes steps with hints, and repacks */

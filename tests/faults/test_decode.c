@@ -187,7 +187,8 @@ static void every_failed_allocation_is_a_status(void **state)
 int main(void)
 {
     static struct guesser drafts = {.most = 8};
-    static char freed[] = "freed", suffix[] = "suffix,ngram-simple", all[] = "auto", draft[] = "draft";
+    static char freed[] = "freed", suffix[] = "suffix,ngram-simple", all[] = "auto", draft[] = "draft",
+                calibrated[] = "calibrated,suffix";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_allocation_while_decoding),
         cmocka_unit_test_prestate(no_allocation_while_decoding, &drafts),
@@ -196,6 +197,7 @@ int main(void)
         cmocka_unit_test_prestate(no_allocation_while_speculating, suffix),
         cmocka_unit_test_prestate(no_allocation_while_speculating, all),
         cmocka_unit_test_prestate(no_allocation_while_speculating, draft),
+        cmocka_unit_test_prestate(no_allocation_while_speculating, calibrated),
         cmocka_unit_test(every_failed_allocation_is_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Whether a drafter pays for its own time: what it takes in a pass, and what only it has brought, both in
- * microseconds.  One that takes more is left out and tried again now and then; of two that guess the same, one goes.
+ * microseconds.  One that surely takes more is left out and tried again now and then; of two that guess the same, one
+ * goes.
  *
  *     worth_begin(w, n)
  *     while (...) {
@@ -17,7 +18,8 @@
 
 struct worth {
     double us;       /* that it takes, mean over passes */
-    double brought;  /* that the tokens would have taken that no other drafter had, less what its rows took */
+    double net;      /* that it saves, mean: what it brings less what it takes */
+    double spread;   /* mean square of a pass's distance from net */
     int n;           /* passes that the means are of */
     bool out;        /* it does not pay */
     bool asked;      /* in this pass: it pays, or is tried */
@@ -29,6 +31,7 @@ void worth_begin(struct worth *w, int n);
 /* Who is asked in a pass that drafts; of those that are out one at a time. */
 void worth_choose(struct worth *w, int n);
 
+/* brought: what the tokens would have taken that no other drafter had, less what its rows took. */
 void worth_learn(struct worth *w, double us, double brought);
 
 /* At most one of n leaves in a pass, and not before what is known of all is of passes with the same others.

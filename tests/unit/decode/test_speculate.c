@@ -177,6 +177,9 @@ static void costs_are_measured(void **state)
 {
     (void)state;
     struct row_cost c;
+    assert_float_equal(row_cost_counted(8, 32, 18), 0.7 / 8, 1e-9);               /* Q4_0 */
+    assert_float_equal(row_cost_counted(8, 1000, 2000), 0.7 / 8 * 18 / 64, 1e-9); /* F16 */
+    assert_float_equal(row_cost_counted(4, 0, 0), 0.7 / 4, 1e-9);
     row_cost_init(&c, 0.1, 0.001);
     assert_float_equal(row_cost_of(&c, 8, 100), 1.9, 1e-9);
     assert_int_equal(row_cost_flat(&c, 5, 64), 5);

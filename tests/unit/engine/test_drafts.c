@@ -180,8 +180,9 @@ static lutra_verifier *open_judge(struct fixture *f, bool own)
     return v;
 }
 
+/* budget: tokens; 0: none; -1: none, and no early stop, since how far the others have come then depends on the load. */
 static lutra_search_run *submit_search(struct dice *d, struct fixture *f, struct lutra_request *r, lutra_verifier *v,
-    enum lutra_search_method method, int n_seq)
+    enum lutra_search_method method, int n_seq, int budget)
 {
     struct lutra_search set;
     lutra_search_init(&set, sizeof set);
@@ -192,7 +193,8 @@ static lutra_search_run *submit_search(struct dice *d, struct fixture *f, struct
     set.expand = width % 2 ? 1 : 2;
     set.step = roll(d, 2) ? "e" : " ";
     set.max_steps = 2 + roll(d, 20);
-    set.early_stop = false; /* how far the others have come then depends on the load */
+    set.early_stop = budget >= 0;
+    set.token_budget = budget > 0 ? budget : 0;
     set.score = LUTRA_SCORE_MEAN;
     set.verifier = v;
     set.on_event = on_event;
@@ -238,7 +240,7 @@ static void run_trial(
     }
     struct lutra_request r = make_request(&d, f->s, &out->who[N_WHO - 1], N_WHO - 1);
     enum lutra_search_method method = (enum lutra_search_method)roll(&d, LUTRA_SEARCH_REBASE + 1);
-    run_to_end(f, submit_search(&d, f, &r, v, method, ss.n_seq), out);
+    run_to_end(f, submit_search(&d, f, &r, v, method, ss.n_seq, -1), out);
 }
 
 static void random_trees_change_nothing(void **state)
@@ -317,7 +319,7 @@ static void steps_end_within_a_pass(void **state)
             fixture_session(&f, 4, 128);
             if (drafts) guess_begin(&g, f.s);
             struct lutra_request r = make_request(&d, f.s, &out->who[0], 0);
-            run_to_end(&f, submit_search(&d, &f, &r, judge[m % 2], methods[m / 2], 4), out);
+            run_to_end(&f, submit_search(&d, &f, &r, judge[m % 2], methods[m / 2], 4, -1), out);
         }
         assert_same(&plain, &drafted, (int)m);
         n_right += g.n_right;
@@ -325,6 +327,49 @@ static void steps_end_within_a_pass(void **state)
     print_message("%ld drafts taken\n", n_right);
     assert_true(n_right > 200);
     for (int i = 0; i < 2; i++) lutra_verifier_close(&judge[i]);
+    fixture_close(&f);
+}
+
+/* What a budget of tokens pays for, and when a vote is decided, does not depend on how far candidates had run that
+ * others have made vain: the same winner, and the same text of all that counted. */
+static void budgets_choose_the_same(void **state)
+{
+    (void)state;
+    static const enum lutra_search_method methods[] = {LUTRA_SEARCH_VOTE, LUTRA_SEARCH_WEIGHTED, LUTRA_SEARCH_BEST,
+        LUTRA_SEARCH_BEAM, LUTRA_SEARCH_DVTS, LUTRA_SEARCH_REBASE};
+    enum { METHODS = sizeof methods / sizeof *methods, TRIALS = SANITIZED ? 2 : 8 };
+    struct fixture f;
+    long n_right = 0;
+    int n_cut = 0;
+    fixture_open(&f, "tiny-qwen2", "F16", 2);
+    lutra_verifier *judge = open_judge(&f, true);
+    for (int trial = 0; trial < METHODS * TRIALS; trial++) {
+        struct guesser g = {.most = 12, .right_in_8 = 8, .right = said, .text = &plain};
+        int budget = trial / METHODS % 2 ? 40 + 60 * (trial / METHODS) : 0;
+        for (int drafts = 0; drafts < 2; drafts++) {
+            struct dice d = {.g.state = (uint64_t)trial};
+            struct run *out = drafts ? &drafted : &plain;
+            memset(out, 0, sizeof *out);
+            fixture_session(&f, 8, 128);
+            if (drafts) guess_begin(&g, f.s);
+            struct lutra_request r = make_request(&d, f.s, &out->who[0], 0);
+            run_to_end(&f, submit_search(&d, &f, &r, judge, methods[trial % METHODS], 8, budget), out);
+        }
+        if (strcmp(plain.winner, drafted.winner) || plain.score != drafted.score)
+            fail_msg(
+                "trial %d: '%s' (%g), not '%s' (%g)", trial, drafted.winner, drafted.score, plain.winner, plain.score);
+        for (int c = 0; c < MAX_CAND; c++) {
+            const struct heard *a = &plain.who[0], *b = &drafted.who[0];
+            n_cut += a->reason[c] == LUTRA_STOP_PRUNED;
+            if (a->reason[c] == LUTRA_STOP_PRUNED || b->reason[c] == LUTRA_STOP_PRUNED) continue;
+            if (strcmp(a->text[c], b->text[c]) || a->reason[c] != b->reason[c])
+                fail_msg("trial %d: candidate %d has another text", trial, c);
+        }
+        n_right += g.n_right;
+    }
+    print_message("%ld drafts taken, %d candidates cut off\n", n_right, n_cut);
+    assert_true(n_right > 100 && n_cut > 5);
+    lutra_verifier_close(&judge);
     fixture_close(&f);
 }
 
@@ -482,6 +527,52 @@ static void what_is_not_built_is_refused(void **state)
         lutra_session_close(&f.s);
     }
     fixture_close(&f);
+}
+
+/* What is likely behind each token goes with a fork. */
+static void forks_have_the_hints(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_request r;
+    int active;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
+    spec_session(&f, 2, "calibrated");
+    for (int i = 0; i < N_PROMPT; i++) prompt[0][i] = token_at(i);
+    lutra_request_init(&r, sizeof r);
+    r.prompt = prompt[0];
+    r.n_prompt = N_PROMPT;
+    r.ignore_end = true;
+    OK(lutra_submit(f.s, &r, NULL, err));
+    for (int i = 0; i < 10; i++) OK(lutra_step(f.s, &active, err));
+    struct sample *from = &f.s->sample[0], *to = sample_fork(f.s, from);
+    assert_non_null(to);
+    size_t n = (size_t)(N_PROMPT + from->n_generated - 1);
+    assert_true(from->hints[0].p[0] > 0 && from->hints[n - 1].p[0] > 0);
+    assert_memory_equal(to->hints, from->hints, n * sizeof *from->hints);
+    fixture_close(&f);
+}
+
+/* An NPU, and one that has two classes: rows of prompts on tiles, all others, drafts too, by lookup. */
+static void npus_say_the_same(void **state)
+{
+    static const char *const devices[] = {"npu-sim", "npu-sim:lookup"}, *const specs[] = {"suffix", "auto"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct fixture f;
+        float temperature = i < 2 ? 0 : 0.8f;
+        fixture_open_on(&f, &(struct where){devices[i % 2], NULL}, "tiny-qwen2", "Q4_0", 2);
+        stop_time(&f);
+        spec_session(&f, 3, NULL);
+        assert_true((f.s->batch.bulk > 0) == (i % 2 == 1));
+        generate(&f, NULL, 3, 0, temperature, &plain);
+        spec_session(&f, 3, specs[i / 2]);
+        struct guesser g = {.state = 1, .most = 9, .right_in_8 = 5, .right = said, .text = &plain};
+        generate(&f, &g, 3, 0, temperature, &drafted);
+        assert_same(&plain, &drafted, i);
+        assert_true(f.s->stats.rows_accepted > 30 && f.s->stats.rows_wasted > 30);
+        fixture_close(&f);
+    }
 }
 
 /* A second model: itself is always right, at any temperature, alone and as several samples; another changes nothing,
@@ -687,6 +778,9 @@ int main(void)
         cmocka_unit_test(a_caller_may_draft),
         cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(steps_end_within_a_pass),
+        cmocka_unit_test(budgets_choose_the_same),
+        cmocka_unit_test(forks_have_the_hints),
+        cmocka_unit_test(npus_say_the_same),
         cmocka_unit_test(right_drafts_are_taken),
         cmocka_unit_test(a_cancel_drops_the_rest),
         cmocka_unit_test(costs_are_kept),

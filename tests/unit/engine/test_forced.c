@@ -3,6 +3,7 @@
  * Samples that say a given text: it comes whatever the weights, drafts meet it, and how much is drafted can be a matter
  * of counts.
  */
+#include "engine/engine_impl.h"
 #include "engine_fixture.h"
 
 enum { N_PROMPT = 40, N_FORCED = 60 };
@@ -87,6 +88,66 @@ static void the_text_comes_with_and_without_drafts(void **state)
     fixture_close(&f);
 }
 
+/* A clock that is asked moves on by one. */
+static uint64_t tick(void *ticks)
+{
+    return ++*(uint64_t *)ticks;
+}
+
+/* Of one sample the end says what the session's figures say. */
+static void ends_tell_rows_and_times(void **state)
+{
+    (void)state;
+    struct fixture f;
+    static struct heard h;
+    static uint64_t ticks;
+    int32_t forced[N_FORCED];
+    for (int i = 0; i < N_FORCED; i++) forced[i] = 11 * i * i % 199 + 20;
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    f.rt->clock = (struct clock){.now_us = tick, .state = &ticks};
+    for (int drafts = 0; drafts < 2; drafts++) {
+        struct lutra_session_settings ss;
+        struct lutra_stats st;
+        lutra_session_settings_init(&ss, sizeof ss);
+        ss.n_ctx = 256;
+        ss.spec_type = drafts ? "calibrated" : NULL;
+        ss.draft_row_cost = 0.05f;
+        OK(lutra_session_open(&f.s, f.model, &ss, err));
+        say(&f, &h, forced, drafts);
+        lutra_session_stats(f.s, &st, sizeof st);
+        assert_int_equal(h.end.n_wasted, st.rows_wasted);
+        assert_int_equal(h.end.n_wasted, h.end.n_drafted - h.end.n_accepted);
+        assert_int_equal(h.end.n_underutilized, st.rows_underutilized);
+        assert_int_equal(h.end.calibrate_us, st.calibrate_us);
+        assert_true(h.end.n_underutilized > 0 && (h.end.calibrate_us > 0) == (drafts == 1));
+        assert_true((h.end.n_wasted > 0) == (drafts == 1) && (h.end.draft_us > 0) == (drafts == 1));
+        assert_in_range(
+            st.draft_us, h.end.draft_us, h.end.draft_us + 20); /* what is learnt from the last pass is late */
+        lutra_session_close(&f.s);
+    }
+    fixture_close(&f);
+}
+
+/* Before passes are measured, a row is dear where weights are few bytes. */
+static void rows_cost_what_counts_say(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"F16", "Q8_0", "Q4_0"};
+    double last = 0;
+    for (int i = 0; i < 3; i++) {
+        struct fixture f;
+        fixture_open(&f, "tiny-qwen2", types[i], 1);
+        fixture_session(&f, 1, 64);
+        const struct demand *rates = f.model->demand.rows;
+        double mac = (double)(rates[0].mac + rates[1].mac), row = f.s->cost.row;
+        double bytes = (double)(rates[0].weight_bytes + rates[1].weight_bytes);
+        assert_true(row > last);
+        assert_float_equal(row, 0.7 / plan_caps(&f.model->plan).flat_rows * mac / bytes * 18 / 32, 1e-9);
+        last = row;
+        fixture_close(&f);
+    }
+}
+
 static void what_cannot_be_said_is_refused(void **state)
 {
     (void)state;
@@ -119,6 +180,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_comes_with_and_without_drafts),
+        cmocka_unit_test(ends_tell_rows_and_times),
+        cmocka_unit_test(rows_cost_what_counts_say),
         cmocka_unit_test(what_cannot_be_said_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
