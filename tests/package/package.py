@@ -160,14 +160,45 @@ def subfolder():
             run("cmake", "--build", tmp, "--target", "lutra_base")
 
 
+def says_why_not(lutra):
+    """tests/cli/test_rag.sh on a program without SQLite: `lutra rag` and `--rag` say so, and it skips the rest."""
+    done = subprocess.run(["bash", SOURCE / "tests/cli/test_rag.sh"], capture_output=True, text=True,
+                          env=environment(LUTRA=str(lutra), LUTRA_SOURCE=str(SOURCE)))
+    same("test_rag.sh without SQLite", (done.returncode, done.stdout.strip()),
+         (77, "skipped: built without SQLite, and said so"))
+
+
+def without_sqlite(folder):
+    """This build's program, linked anew with what stands for the room rag where there is no SQLite."""
+    room = folder / "store_none.o"
+    run(CC, "-std=c11", *WARN, f"-I{SOURCE}/include", f"-I{SOURCE}/src", "-c", SOURCE / "src/rag/store_none.c", "-o",
+        room)
+    link = run("ninja", "-C", BUILD, "-t", "commands", "-s", "lutra").strip().split("\n")[-1]
+    link, n_out = re.subn(r" -o lutra ", f" -o {folder}/lutra ", link)
+    link, n_room = re.subn(r"\S*liblutra_rag\.a", str(room), link)
+    link, n_sqlite = re.subn(r"\S*libsqlite3\S*|-lsqlite3", "", link)
+    if not (n_out and n_room and n_sqlite):
+        print("this build has no SQLite, or another way to link")
+        return
+    run("sh", "-c", link, cwd=BUILD)
+    same("SQLite is linked", "sqlite" in run("ldd", folder / "lutra"), False)
+    says_why_not(folder / "lutra")
+
+
 def bare():
-    """A build system comes out where the NPU's compiler and emulator, or libraries that some users need, are missing."""
+    """A build system comes out where the NPU's compiler and emulator, or libraries that some users need, are missing;
+    as a long test a program, too."""
     need("cmake", "ninja", "pkg-config")
+    with tempfile.TemporaryDirectory() as tmp:
+        without_sqlite(Path(tmp))
     libraries = [f"LUTRA_{name}=OFF" for name in ("SQLITE", "LIBEDIT", "LIBCURL", "LIBXML2")]
     for missing in (["NPU_CLANG=", "NPU_LLD=", "NPU_QEMU="], ["NPU_QEMU="], libraries):
         with tempfile.TemporaryDirectory() as tmp:
             run("cmake", "-S", SOURCE, "-B", tmp, "-G", "Ninja", f"-DCMAKE_C_COMPILER={CC}",
                 *(f"-D{setting}" for setting in missing))
+            if missing is libraries and os.environ.get("LUTRA_TEST_LONG"):
+                run("cmake", "--build", tmp, "--target", "lutra")
+                says_why_not(Path(tmp) / "lutra")
 
 
 def python():

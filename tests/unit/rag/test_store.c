@@ -3,10 +3,13 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "rag/query.h"
 #include "rag/rag_impl.h"
+#include "sanitized.h"
 
 static struct lutra_error err;
 
@@ -446,6 +449,48 @@ static void wrong_lengths_are_found(void **state)
     }
 }
 
+static uint64_t most_memory_bytes(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (uint64_t)use.ru_maxrss * 1024;
+}
+
+/* One line of 8 MB, of 100 MB in a long test, of words and of one word: chunks as ever, in memory that does not grow
+ * with it beyond its own. */
+static void a_line_of_any_length_is_taken(void **state)
+{
+    (void)state;
+    size_t n = getenv("LUTRA_TEST_LONG") ? 100000000 : 8000000, at = 0;
+    char *line = malloc(n + 32);
+    struct lutra_document d;
+    struct lutra_store_stats st;
+    struct timespec t[2];
+    assert_non_null(line);
+    for (uint32_t i = 0; at < n / 2; i++) at += (size_t)sprintf(line + at, "w%u ", random_below(1u << i % 20));
+    for (; at < n; at++) line[at] = (char)('a' + random_below(26));
+    memcpy(line + n / 4, " otter ", 7);
+    lutra_store *s = open_store();
+    lutra_document_init(&d, sizeof d);
+    d.name = "line";
+    d.bytes = line;
+    d.n_bytes = n;
+    uint64_t before = most_memory_bytes();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t[0]);
+    OK(lutra_store_add(s, &d, NULL, &err));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t[1]);
+    uint64_t more = most_memory_bytes() - before;
+    print_message("a line of %zu bytes: %.1f s of the processor, %.1f MB more memory\n", n,
+        (double)(t[1].tv_sec - t[0].tv_sec) + (double)(t[1].tv_nsec - t[0].tv_nsec) * 1e-9, (double)more * 1e-6);
+    if (!SANITIZED) assert_true(more < 48u << 20);
+    OK(lutra_store_stats_get(s, &st, sizeof st, &err));
+    assert_int_equal(st.text_bytes, n);
+    assert_in_range(st.n_chunk, n / 1000, n / 500);
+    assert_int_equal(count_found(s, "otter"), 1);
+    lutra_store_close(&s);
+    free(line);
+}
+
 static void a_locked_store_is_busy_not_broken(void **state)
 {
     (void)state;
@@ -510,6 +555,7 @@ int main(void)
         TEST(other_files_are_refused_by_name),
         TEST(an_older_store_is_brought_up_to_date),
         TEST(wrong_lengths_are_found),
+        TEST(a_line_of_any_length_is_taken),
         TEST(a_locked_store_is_busy_not_broken),
         TEST(a_full_disk_is_named_and_loses_nothing),
     };
