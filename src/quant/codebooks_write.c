@@ -16,7 +16,7 @@
 #include "quant/formats_impl.h"
 #include "quant/weighted.h"
 
-enum { GROUPS = 16, GROUP = 32, KEYS = 3 * 3 * 3 * 3 * 3 * 3 * 3 * 3, COMBINATIONS = 16, TRIALS = 7 };
+enum { GROUPS = 16, GROUP = 32, KEYS = 3 * 3 * 3 * 3 * 3 * 3 * 3 * 3, COMBINATIONS = 16, TRIALS = 5 };
 
 /* A group: entries and signs for a scale; sums of w v x and w v v over its elements, v the signed magnitudes. */
 struct coded {
@@ -157,7 +157,7 @@ LUTRA_INLINE int combine(
 static int nearest_of_all(const struct book *k, const float *u, const float *w)
 {
     const int half = k->elems / 2, bits = k->bits * half;
-    float error[2][256], least = INFINITY;
+    float error[2][256] = {{0}}, least = INFINITY;
     int best = 0;
     for (int h = 0; h < 2; h++) {
         error[h][0] = 0;
@@ -260,7 +260,7 @@ LUTRA_INLINE float group_scale(const struct book *k, const struct search *s, con
     if (!(max > 0) || isinf(max)) return 0;
     for (int i = 0; i < TRIALS; i++) { /* the first for groups of one magnitude */
         struct coded c;
-        float u = i ? (0.6f + 0.1f * (float)i) * k->level[k->n_level - 1] : k->level[0];
+        float u = i ? (0.55f + 0.15f * (float)i) * k->level[k->n_level - 1] : k->level[0];
         code_group(k, s, x, w, max / u, true, &c);
         if (!(c.vv > 0) || !(c.xv > 0)) continue;
         float scale = c.xv / c.vv, gain = gain_of(&c, scale);

@@ -97,6 +97,15 @@ expect_code 0 'quantize --calibrate'
 lutra run -m "$WORK/c.gguf" -st --temp 0 -p "$QUESTION" -q
 expect_out '#### 84' 'the answer of the calibrated file'
 cmp -s "$WORK/c.gguf" "$WORK/w.gguf" && fail 'calibration changed nothing'
+big=$(dirname "$MODEL")/abacus-3m-f16.gguf # its rows are blocks of 256
+lutra quantize "$big" "$WORK/iq.gguf" IQ3_M
+expect_code 0 'quantize IQ3_M'
+lutra quantize "$big" "$WORK/iq-c.gguf" IQ3_M --calibrate "$WORK/calibration" --calibrate-ctx 64
+expect_code 0 'quantize IQ3_M --calibrate'
+expect_err 'blk.3.ffn_up.weight: errors in codebooks are not handed on' 'no GPTQ into a codebook'
+cmp -s "$WORK/iq.gguf" "$WORK/iq-c.gguf" && fail 'calibration changed nothing'
+lutra run -m "$WORK/iq-c.gguf" -st --temp 0 -p "$QUESTION" -q
+expect_out '#### 84' 'the answer of the IQ3_M file'
 # Killed in the middle of a matrix that is being kept: no model; the next run takes the whole ones and ends alike.
 (
     ulimit -f 300
