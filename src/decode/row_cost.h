@@ -30,8 +30,8 @@ struct row_cost {
 
 /* A row beside the first, in passes that only read the weights: they are `bytes`, of which a row takes `mac`
  * multiply-accumulates.  flat_rows as the device has it, which means Q4_0: so many rows take 0.7 of the weights'
- * reading (on the 1.5B shape 8 rows take 1.6 of one row's time: measured, 2 threads).  With other types a MAC takes as long and
- * the reading as long as its bytes. */
+ * reading (on the 1.5B shape 8 rows take 1.6 of one row's time: measured, 2 threads).  With other types a MAC takes as
+ * long, and the reading as long as its bytes. */
 double row_cost_counted(int flat_rows, double mac, double bytes);
 
 void row_cost_init(struct row_cost *c, double row, double seen);

@@ -130,7 +130,8 @@ static void make_vocabulary(const char *folder)
         "\"merges\":[[\"a\",\"b\"],[\"▁\",\"a\"],[\"▁\",\"ab\"],[\"▁a\",\"b\"]]}}");
 }
 
-/* A tensor of a quantized layer, `fill` in every byte or number of 64 bits; 1: codes; 2: the numbers 0 and 1 in turn. */
+/* A tensor of a quantized layer, `fill` in every byte or number of 64 bits; 1: codes; 2: the numbers 0 and 1 in
+ * turn. */
 struct part {
     const char *suffix, *dtype;
     int rows, columns; /* columns 0: one dimension */
