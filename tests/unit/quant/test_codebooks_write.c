@@ -133,7 +133,7 @@ static void exact_values_come_back(void **state)
         for (int g = 0; g < N / f->group; g++) {
             int e = (int)random_byte();
             while (level_of(f, e, 0) != f->top) e = (e + 1) % 256;
-            block.s2.qs[g * f->group / f->elems] = (uint8_t)e; /* in all three formats at the same place */
+            block.byte[(int)sizeof block.s2.d + g * f->group / f->elems] = (uint8_t)e; /* qs, in all three formats */
             if (f->type == QUANT_IQ2_S) block.s2.qh[g / 2] &= (uint8_t) ~(3 << g % 2 * 4);
             if (f->type == QUANT_IQ3_S) block.s3.qh[g] &= (uint8_t)~1;
         }
