@@ -329,7 +329,7 @@ static void low_bits(struct run *u)
     for (int bitnet = 0; bitnet < 2; bitnet++)
         for (int s = 0; s < 4; s++) {
             const uint32_t k = models[bitnet][s][0], n = models[bitnet][s][1];
-            if (!bitnet) gemm(u, KIND_Q2_0, 1, k, n);
+            if (!bitnet) gemm(u, KIND_W2, 1, k, n);
             gemm(u, KIND_TQ2_0, 1, k, n);
             for (int i = bitnet ? KIND_TQ2_0_PLANES : KIND_Q1_0_PLANES; i <= KIND_TQ2_0_PLANES; i++) {
                 gemm(u, i, 1, k, n);

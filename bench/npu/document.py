@@ -28,9 +28,9 @@ METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged
            "countdown-s": ["greedy", "best@8", "best@16", "best@64", "best@16, judged"],
            "countdown-l": ["greedy", "best@8", "best@16"]}
 # Rows of the table of errors: kernels, and of which kinds where that matters; why the emulator's bound is below.
-ERRORS = [("dequantization of Q4_0, IQ4_NL, MXFP4, Q2_0", "dequant", "Q4_0|IQ4_NL|MXFP4|Q2_0",
+ERRORS = [("dequantization of Q4_0, IQ4_NL, MXFP4", "dequant", "Q4_0|IQ4_NL|MXFP4",
            "one resource is always busy"),
-          ("dequantization of the other kinds", "dequant", "TQ2_0|Q4_1|Q8_0|supergroup8?|Q._K", ""),
+          ("dequantization of the other kinds", "dequant", "W[234]|TQ2_0|Q4_1|Q8_0|supergroup8?|Q._K", ""),
           ("dequantization of bit planes", "dequant", ".* planes|. bit g\\d+ asym", ""),
           ("dequantization by baselines; finished halves", "dequant", "conventional.*|groups.*|.*finished", ""),
           ("integer product", "gemv", ".*", "chains of accumulation; the bound is four full slots"),

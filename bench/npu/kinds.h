@@ -21,7 +21,9 @@
     X(Q6_K, "Q6_K", NPU_W_Q6_K)                                                                                        \
     X(F16, "F16", NPU_W_F16)                                                                                           \
     X(MXFP4, "MXFP4", NPU_W_MXFP4)                                                                                     \
-    X(Q2_0, "Q2_0", NPU_W_Q2_0)                                                                                        \
+    X(W2, "W2", NPU_W_W2)                                                                                              \
+    X(W3, "W3", NPU_W_W3)                                                                                              \
+    X(W4, "W4", NPU_W_W4)                                                                                              \
     X(TQ2_0, "TQ2_0", NPU_W_TERNARY)                                                                                   \
     X(Q2_K, "Q2_K", NPU_W_Q2_K)                                                                                        \
     X(Q3_K, "Q3_K", NPU_W_Q3_K)                                                                                        \

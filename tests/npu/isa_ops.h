@@ -32,6 +32,7 @@ static uint8_t *isa_ops_int(struct isa *isa, uint8_t *dst, vec a, vec b, vec c)
     put(v_sub_b(a, b));
     put(v_sub_h(a, b));
     put(v_sub_w(a, b));
+    put(v_sub_uh(a, b));
     put(v_max_h(a, b));
     put(v_max_w(a, b));
     put(v_min_h(a, b));

@@ -21,16 +21,18 @@
 #include "npu/host/tables.h"
 #include "npu/sim/tile.h"
 #include "ops/ref/ref.h"
+#include "quant/formats.h"
 #include "quant/quant.h"
+#include "quant/zero_point.h"
 
 enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST, MEMORY_BYTES = 4 << 20 };
 
 static const struct {
     uint32_t type, kind;
 } kinds[] = {{QUANT_Q4_0, NPU_W_Q4_0}, {QUANT_Q4_1, NPU_W_Q4_1}, {QUANT_IQ4_NL, NPU_W_IQ4_NL}, {QUANT_Q8_0, NPU_W_Q8_0},
-    {QUANT_F32, NPU_W_SUPER4}, {QUANT_F16, NPU_W_F16}, {QUANT_MXFP4, NPU_W_MXFP4}, {QUANT_Q2_0, NPU_W_Q2_0},
-    {QUANT_Q2_0, NPU_W_TERNARY}};
-enum { N_KINDS = 9, N_GGUF_KINDS = 4 };
+    {QUANT_F32, NPU_W_SUPER4}, {QUANT_F16, NPU_W_F16}, {QUANT_MXFP4, NPU_W_MXFP4}, {QUANT_Q2_0, NPU_W_W2},
+    {QUANT_W2, NPU_W_W2}, {QUANT_W3, NPU_W_W3}, {QUANT_W4, NPU_W_W4}, {QUANT_Q2_0, NPU_W_TERNARY}};
+enum { N_KINDS = 12, N_GGUF_KINDS = 4 };
 
 static uint64_t seed = 2026;
 
@@ -53,8 +55,33 @@ static float *floats(uint32_t n, float scale)
     return x;
 }
 
-/* Random weights of a kind, packed, in a new buffer. */
-static uint32_t put_weights(struct bench *b, int i, const struct npu_weights *w)
+/* Scales that groups with a zero may have: the least, the largest, none, roundings of three times, ordinary ones. */
+static const uint16_t scales[] = {0x0400, 0x5fff, 0x0000, 0x8000, 0x8401, 0xdfff, 0x2955, 0x2956, 0xa957, 0x3401};
+enum { N_SCALES = 10, N_ORDINARY = 4 };
+
+/* A row of groups of 64 with any zero and code; of the ordinary scales, or any. */
+static void random_groups(uint32_t type, int any, uint8_t *row, uint32_t k)
+{
+    for (uint32_t i = 0; i < k; i += QUANT_GROUP64, row += quant_info_of(type)->block_bytes) {
+        const uint16_t d = any ? scales[next() % N_SCALES] : scales[N_SCALES - 1 - next() % N_ORDINARY];
+        const int last = type == QUANT_W4 ? 15 : type == QUANT_W3 ? 7 : 3;
+        uint8_t code[QUANT_GROUP64];
+        for (int j = 0; j < QUANT_GROUP64; j++) code[j] = (uint8_t)(next() & (unsigned)last);
+        if (type == QUANT_Q2_0) {
+            struct quant_q2_0 q = {.d = d};
+            for (int j = 0; j < QUANT_GROUP64; j++) q.qs[j / 4] |= (uint8_t)(code[j] << j % 4 * 2);
+            memcpy(row, &q, sizeof q);
+        } else {
+            quant_zero_point_pack((enum quant_type)type, d, (int)(next() & (unsigned)last), code, row);
+        }
+    }
+}
+
+/* Values of the last weights that were put, of a type with a zero: those of the file, as halves. */
+static float file_value[256 * 1088];
+
+/* Random weights of a kind, packed, in a new buffer; `any`: with the strangest scales that the kind takes. */
+static uint32_t put_weights(struct bench *b, int i, const struct npu_weights *w, int any)
 {
     uint32_t bytes = w->n_blocks * w->block_bytes;
     uint8_t *packed = malloc(bytes);
@@ -65,8 +92,18 @@ static uint32_t put_weights(struct bench *b, int i, const struct npu_weights *w)
         size_t row_bytes;
         assert_int_equal(quant_row_bytes(kinds[i].type, w->k, &row_bytes), 0);
         uint8_t *rows = malloc(row_bytes * w->n);
-        for (uint32_t r = 0; r < w->n; r++)
-            quant_info_of(kinds[i].type)->quantize(x + r * w->k, rows + r * row_bytes, w->k);
+        const struct quant_info *q = quant_info_of(kinds[i].type);
+        for (uint32_t r = 0; r < w->n; r++) {
+            float *value = file_value + r * w->k;
+            if (!npu_weights_zero(w->kind)) {
+                q->quantize(x + r * w->k, rows + r * row_bytes, w->k);
+                continue;
+            }
+            random_groups(kinds[i].type, any, rows + r * row_bytes, w->k);
+            q->dequantize(rows + r * row_bytes, value, w->k);
+            for (uint32_t k = 0; k < w->k; k++) value[k] = f16_to_f32(f32_to_f16(value[k]));
+        }
+        assert_int_equal(npu_pack_kind_of_rows(kinds[i].type, w->kind, rows, row_bytes * w->n), w->kind);
         npu_pack_tile32(w, kinds[i].type, rows, row_bytes, packed, 0, w->n_blocks);
         free(rows);
     }
@@ -97,7 +134,6 @@ static int code_at(const struct npu_weights *w, const uint8_t *p, uint32_t k, ui
     case NPU_W_Q4_1: return q;
     case NPU_W_IQ4_NL: return nl[q];
     case NPU_W_MXFP4: return fp4[q];
-    case NPU_W_Q2_0:
     case NPU_W_TERNARY: return q - 1;
     case NPU_W_Q8_0: return p[at] - 128;
     default: return q - 8;
@@ -110,6 +146,7 @@ static float tile_value(const struct npu_weights *w, const uint8_t *p, uint32_t 
     float d, m;
     uint32_t shift;
     if (w->kind == NPU_W_F16) return f16_to_f32(half_at(p, npu_code_offset(w, k, n, &shift)));
+    if (npu_weights_zero(w->kind)) return file_value[n * w->k + k];
     int q = code_at(w, p, k, n, &d, &m);
     float x = f16_to_f32(f32_to_f16((float)q * d));
     return w->kind == NPU_W_Q4_1 ? f16_to_f32(f32_to_f16(x + m)) : x;
@@ -124,7 +161,7 @@ static void dequantization_is_exact(void **state)
         bench_open(&b, MEMORY_BYTES);
         assert_int_equal(npu_weights_layout(kinds[i].kind, 192, 70, &w), 0);
         uint32_t stride = 192 * 64, bytes = w.n_blocks * stride;
-        uint32_t at = put_weights(&b, i, &w), dst = bench_put(&b, NULL, bytes);
+        uint32_t at = put_weights(&b, i, &w, 1), dst = bench_put(&b, NULL, bytes);
         struct npu_op op = {.code = NPU_OP_DEQUANT,
             .flags = BOTH,
             .kind = w.kind,
@@ -140,7 +177,8 @@ static void dequantization_is_exact(void **state)
                 uint16_t h = half_at(tiles, n / 32 * stride + k / 32 * 2048 + npu_tile_offset(k % 32, n % 32));
                 float want = tile_value(&w, packed, k, n);
                 if (f16_to_f32(h) != want)
-                    fail_msg("kind %u, input %u, output %u: %g, wanted %g", w.kind, k, n, f16_to_f32(h), want);
+                    fail_msg("%s%s, input %u, output %u: %g, wanted %g", quant_type_name(kinds[i].type),
+                        npu_weights_zero(w.kind) ? ", zeros" : "", k, n, f16_to_f32(h), want);
             }
         bench_close(&b);
     }
@@ -236,7 +274,7 @@ static void integer_product_of_one_row_is_exact(void **state)
                 float *x = floats(k, 3);
                 for (uint32_t j = 0; extreme && j < k; j++) x[j] = j < 64 ? 0 : j % 3 ? -1e4f : 1e4f;
                 uint32_t src = bench_put(&b, x, 4 * k), act = bench_put(&b, NULL, l.bytes);
-                uint32_t at = put_weights(&b, i, &w), dst = bench_put(&b, NULL, 128 * w.n_blocks);
+                uint32_t at = put_weights(&b, i, &w, 0), dst = bench_put(&b, NULL, 128 * w.n_blocks);
                 if (extreme) memset(npu_sim_host(b.sim, at), 0xff, w.code_bytes);
                 struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = BOTH, .m = 1, .k = k, .src = src, .dst = act};
                 bench_run(&b, &op, act, l.bytes);
@@ -295,7 +333,7 @@ static void tile_product_of_any_row_count(void **state)
             assert_int_equal(npu_gemm_plan(&w, m, 0, b.machine.tcm_bytes, &plan), 0);
             assert_int_equal(plan.n_passes > 1, s == 4);
             float *x = floats(m * k, 2);
-            uint32_t src = bench_put(&b, x, 4 * m * k), at = put_weights(&b, i, &w);
+            uint32_t src = bench_put(&b, x, 4 * m * k), at = put_weights(&b, i, &w, 0);
             uint32_t stride = 128 * w.n_blocks, dst = bench_put(&b, NULL, m * stride);
             struct npu_op op = {.code = NPU_OP_GEMM,
                 .flags = BOTH,

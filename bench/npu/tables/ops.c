@@ -36,7 +36,7 @@ struct npu_low_bits npu_low_bits(int i)
     const struct {
         const struct npu_model *model;
         const char *weights, *packed[2]; /* in tile32, as bit planes */
-    } files[] = {{qwen, "2 bit, groups of 64", {"Q2_0", "Q2_0 planes"}}, {qwen, "ternary", {"TQ2_0", "TQ2_0 planes"}},
+    } files[] = {{qwen, "2 bit, groups of 64", {"W2", "Q2_0 planes"}}, {qwen, "ternary", {"TQ2_0", "TQ2_0 planes"}},
         {qwen, "1 bit", {"TQ2_0", "Q1_0 planes"}}, {bitnet, "ternary", {"TQ2_0", "TQ2_0 planes"}}};
     static const struct {
         const char *name;

@@ -53,7 +53,7 @@ ISA_INLINE void expand_4(struct isa *isa, uint8_t *restrict dst, vec codes, vec 
  * i of the table: what its low two bits stand for and, beside it, its high two bits. */
 ISA_INLINE void expand_2(struct isa *isa, uint8_t *restrict dst, vec codes, vec table, vec scale, const vec *least)
 {
-    vec high = least ? v_lsr_ub(codes, 4) : upper(isa, codes); /* with minima registers run out first */
+    vec high = v_lsr_ub(codes, 4); /* a constant of `upper` would not find a register beside minima */
     store_4(isa, dst, v_lut16(codes, table, 0), v_lut16(codes, table, 2), scale, least);
     store_4(isa, dst + 512, v_lut16(high, table, 0), v_lut16(high, table, 2), scale, least);
 }

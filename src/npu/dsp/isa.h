@@ -25,7 +25,8 @@
  *   moves      v_zero v_splat_b v_splat_h v_splat_w   v_lo v_hi v_pair(hi, lo)   v_get_w(v, lane)
  *   logic      v_and v_or v_xor v_not  v_mux(mask, a, b)
  *   masks      m_first(n): first n bytes (n < 128)  m_and m_or m_not  v_gt_h v_gt_w v_gt_ub v_eq_h v_eq_w
- *   alu        v_add_b v_add_h v_add_w v_sub_b v_sub_h v_sub_w v_max_h v_max_w v_min_h v_min_w v_max_ub
+ *   alu        v_add_b v_add_h v_add_w v_sub_b v_sub_h v_sub_w v_sub_uh (saturating: never below 0)
+ *              v_max_h v_max_w v_min_h v_min_w v_max_ub
  *              v_sxt_b v_zxt_ub (even bytes to lo, odd to hi)  v_sxt_h v_zxt_uh
  *              v_shuffoe_h(b, a): lo = even halves of a and b in turn (a0 b0 a2 b2 ..), hi = their odd halves
  *   shifts     v_lsr_ub v_lsr_uh v_lsr_uw v_asr_h v_asr_w v_asl_h v_asl_w (by a scalar)

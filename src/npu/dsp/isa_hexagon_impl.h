@@ -70,6 +70,7 @@ typedef void isa_phase(struct isa *isa, void *user, uint32_t phase, uint32_t thr
 #define v_sub_b(a, b) Q6_Vb_vsub_VbVb(a, b)
 #define v_sub_h(a, b) Q6_Vh_vsub_VhVh(a, b)
 #define v_sub_w(a, b) Q6_Vw_vsub_VwVw(a, b)
+#define v_sub_uh(a, b) Q6_Vuh_vsub_VuhVuh_sat(a, b)
 #define v_max_h(a, b) Q6_Vh_vmax_VhVh(a, b)
 #define v_max_w(a, b) Q6_Vw_vmax_VwVw(a, b)
 #define v_min_h(a, b) Q6_Vh_vmin_VhVh(a, b)

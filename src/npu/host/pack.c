@@ -11,10 +11,11 @@
 
 /* ---- 32 weights of a GGUF row, from input k on ---- */
 
-/* Codes as their kind has them; d and m: halves. */
+/* Codes as their kind has them; d and m: halves; zero: of kinds with one. */
 struct group {
     uint8_t code[32];
     uint16_t d, m;
+    int zero;
 };
 
 static void split_nibbles(const uint8_t qs[16], uint8_t code[32])
@@ -25,13 +26,11 @@ static void split_nibbles(const uint8_t qs[16], uint8_t code[32])
     }
 }
 
-/* Codes less their zero are those of Q4_0. */
 static void read_zero_point(enum quant_type type, const uint8_t *row, uint32_t k, struct group *g)
 {
     uint8_t code[QUANT_GROUP64];
-    int zero;
-    quant_zero_point_unpack(type, row + k / 64 * quant_info_of(type)->block_bytes, &g->d, &zero, code);
-    for (uint32_t i = 0; i < 32; i++) g->code[i] = (uint8_t)(code[k % 64 + i] - zero + 8) & 15;
+    quant_zero_point_unpack(type, row + k / 64 * quant_info_of(type)->block_bytes, &g->d, &g->zero, code);
+    memcpy(g->code, code + k % 64, 32);
 }
 
 static void read_w2(const uint8_t *row, uint32_t k, struct group *g)
@@ -42,6 +41,11 @@ static void read_w2(const uint8_t *row, uint32_t k, struct group *g)
 static void read_w3(const uint8_t *row, uint32_t k, struct group *g)
 {
     read_zero_point(QUANT_W3, row, k, g);
+}
+
+static void read_w4(const uint8_t *row, uint32_t k, struct group *g)
+{
+    read_zero_point(QUANT_W4, row, k, g);
 }
 
 /* Q4_0 and IQ4_NL: the codes mean different things, the blocks are alike. */
@@ -96,6 +100,7 @@ static void read_q2_0(const uint8_t *row, uint32_t k, struct group *g)
 {
     const struct quant_q2_0 *b = (const struct quant_q2_0 *)(const void *)row + k / 64;
     g->d = b->d;
+    g->zero = 1;
     for (uint32_t i = 0; i < 32; i++) g->code[i] = b->qs[(k % 64 + i) / 4] >> i % 4 * 2 & 3;
 }
 
@@ -118,23 +123,25 @@ static void read_tq2_0(const uint8_t *row, uint32_t k, struct group *g)
     for (uint32_t i = 0; i < 32; i++) g->code[i] = b->qs[k % 256 / 128 * 32 + i] >> k % 128 / 32 * 2 & 3;
 }
 
-/* read: NULL of what is not groups of 32 under halves.  planes: the kind as bit planes; 0: none. */
+/* read: NULL of what is not groups of 32 under halves.  wide: of codes with a zero, the kind that takes any scale; 0:
+ * codes have no zero.  planes: the kind as bit planes; 0: none. */
 static const struct source {
     uint32_t type, kind;
     void (*read)(const uint8_t *row, uint32_t k, struct group *g);
-    uint32_t planes;
-} sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
-    {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1, NPU_PLANES(4, 32, NPU_PLANES_MINIMA)},
-    {QUANT_W2, NPU_W_Q4_0, read_w2, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
-    {QUANT_W3, NPU_W_Q4_0, read_w3, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)}, {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0},
-    {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0}, {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0},
-    {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0},
-    {QUANT_Q1_0, NPU_W_TERNARY, read_q1_0, NPU_PLANES(1, 128, NPU_PLANES_CENTRED)},
-    {QUANT_Q2_0, NPU_W_Q2_0, read_q2_0, NPU_PLANES(2, 64, NPU_PLANES_CENTRED)},
-    {QUANT_TQ1_0, NPU_W_TERNARY, read_tq1_0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)},
-    {QUANT_TQ2_0, NPU_W_TERNARY, read_tq2_0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)}, {QUANT_F16, NPU_W_F16, NULL, 0},
-    {QUANT_Q2_K, NPU_W_Q2_K, NULL, 0}, {QUANT_Q3_K, NPU_W_Q3_K, NULL, 0}, {QUANT_Q4_K, NPU_W_Q4_K, NULL, 0},
-    {QUANT_Q5_K, NPU_W_Q5_K, NULL, 0}, {QUANT_Q6_K, NPU_W_Q6_K, NULL, 0}};
+    uint32_t wide, planes;
+} sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0, 0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
+    {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1, 0, NPU_PLANES(4, 32, NPU_PLANES_MINIMA)},
+    {QUANT_W2, NPU_W_W2, read_w2, NPU_W_Q4_0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
+    {QUANT_W3, NPU_W_W3, read_w3, NPU_W_W3, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
+    {QUANT_W4, NPU_W_W4, read_w4, NPU_W_Q8_0, 0}, {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0, 0},
+    {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0, 0}, {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0, 0},
+    {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0, 0},
+    {QUANT_Q1_0, NPU_W_TERNARY, read_q1_0, 0, NPU_PLANES(1, 128, NPU_PLANES_CENTRED)},
+    {QUANT_Q2_0, NPU_W_W2, read_q2_0, NPU_W_Q4_0, NPU_PLANES(2, 64, NPU_PLANES_CENTRED)},
+    {QUANT_TQ1_0, NPU_W_TERNARY, read_tq1_0, 0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)},
+    {QUANT_TQ2_0, NPU_W_TERNARY, read_tq2_0, 0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)},
+    {QUANT_F16, NPU_W_F16, NULL, 0, 0}, {QUANT_Q2_K, NPU_W_Q2_K, NULL, 0, 0}, {QUANT_Q3_K, NPU_W_Q3_K, NULL, 0, 0},
+    {QUANT_Q4_K, NPU_W_Q4_K, NULL, 0, 0}, {QUANT_Q5_K, NPU_W_Q5_K, NULL, 0, 0}, {QUANT_Q6_K, NPU_W_Q6_K, NULL, 0, 0}};
 
 static const struct source *source_of(uint32_t quant_type)
 {
@@ -153,6 +160,19 @@ int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err)
     return 0;
 }
 
+uint32_t npu_pack_kind_of_rows(uint32_t quant_type, uint32_t kind, const void *rows, size_t bytes)
+{
+    const struct source *source = source_of(quant_type);
+    const size_t block = quant_info_of((enum quant_type)quant_type)->block_bytes;
+    for (size_t at = 0; source->wide && at < bytes; at += block) { /* a block begins with its scale */
+        uint16_t d;
+        memcpy(&d, (const uint8_t *)rows + at, 2);
+        d &= 0x7fff;
+        if (d && (d < NPU_ZERO_LEAST || d >= NPU_ZERO_END)) return source->wide;
+    }
+    return kind;
+}
+
 uint32_t npu_pack_planes_kind(uint32_t quant_type)
 {
     const struct source *source = source_of(quant_type);
@@ -167,7 +187,59 @@ static void turn_positive(struct group *g)
     g->d ^= 0x8000;
 }
 
+/* Codes whose zero is `centre`. */
+static void centre(struct group *g, uint32_t centre)
+{
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = (uint8_t)(g->code[i] - g->zero + (int)centre);
+}
+
+/* W2's codes, `top` in d and `steps` in m (wire/layout.h). */
+static void to_steps(struct group *g)
+{
+    static const uint8_t code_of[4][4] = {{0, 2, 3, 1}, {1, 0, 3, 2}, {2, 3, 0, 1}, {1, 3, 2, 0}}; /* [zero][code] */
+    const uint32_t s = g->d & 0x7fff, twice = s + 0x400, turned = (g->d >> 15) ^ (g->zero > 1);
+    const uint32_t thrice = f32_to_f16(3 * f16_to_f32((uint16_t)s));
+    for (uint32_t i = 0; i < 32; i++) g->code[i] = code_of[g->zero][g->code[i]];
+    if (!s)
+        g->d = g->m = 0;
+    else if (g->zero % 3)
+        g->d = (uint16_t)(0x8000 | twice), g->m = (uint16_t)(0xe400 | turned << 12);
+    else
+        g->d = (uint16_t)(thrice + 0x400), g->m = (uint16_t)(0x6c00 | turned << 12 | (thrice - twice));
+}
+
+/* W4's integer in d, the exponent and the zero in m. */
+static void to_integer(struct group *g)
+{
+    const int bits = (g->d & 0x3ff) | 0x400, exponent = g->d & 0x7c00;
+    g->m = exponent ? (uint16_t)((0x6400 - exponent) | g->zero) : 0;
+    g->d = exponent ? (uint16_t)(g->d >> 15 ? -bits : bits) : 0;
+}
+
+/* What was read of a type with a zero, as the kind has it. */
+static void to_kind(uint32_t kind, struct group *g)
+{
+    if (kind == NPU_W_W2)
+        to_steps(g);
+    else if (kind == NPU_W_W4)
+        to_integer(g);
+    else if (kind == NPU_W_W3)
+        g->m = (uint16_t)((8 - g->zero) * 0x1111);
+    else
+        centre(g, kind == NPU_W_Q8_0 ? 128 : 8);
+}
+
 /* ---- tile32 ---- */
+
+/* 3 vectors of nibbles, whose upper bits are the codes of a fourth. */
+static void pack_codes_3(uint8_t *to, const uint8_t *code, const uint8_t order[4])
+{
+    for (uint32_t j = 0; j < 3; j++, to += NPU_LINE)
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint8_t *low = code + order[i], *high = low + 4;
+            to[i] = (uint8_t)(low[8 * j] | (low[24] >> j & 1) << 3 | high[8 * j] << 4 | (high[24] >> j & 1) << 7);
+        }
+}
 
 void npu_pack_codes(const struct npu_weights *w, uint8_t *dst, const uint8_t *code, uint32_t k, uint32_t n)
 {
@@ -175,6 +247,10 @@ void npu_pack_codes(const struct npu_weights *w, uint8_t *dst, const uint8_t *co
     const uint32_t bits = npu_weights_bits(w->kind);
     uint32_t shift;
     uint8_t *to = dst + npu_code_offset(w, k, n, &shift);
+    if (bits == 3) {
+        pack_codes_3(to, code, order);
+        return;
+    }
     for (uint32_t j = 0; j < bits; j++, to += NPU_LINE, code += 32 / bits)
         for (uint32_t i = 0; i < 4; i++) {
             uint32_t byte = 0;
@@ -195,6 +271,7 @@ static void put_group32(const struct npu_weights *w, uint8_t *dst, const struct 
     uint32_t scale = npu_scale_offset(w, k, n);
     memcpy(dst + scale, &g->d, 2);
     if (w->kind == NPU_W_Q4_1) memcpy(dst + scale + 128, &g->m, 2);
+    if (npu_weights_zero(w->kind)) memcpy(dst + scale + 2, &g->m, 2);
     npu_pack_codes(w, dst, g->code, k, n);
 }
 
@@ -215,6 +292,7 @@ void npu_pack_tile32(const struct npu_weights *w, uint32_t quant_type, const voi
                 struct group g;
                 if (source->read) {
                     source->read(row, k, &g);
+                    if (source->wide) to_kind(w->kind, &g);
                     if (w->kind == NPU_W_TERNARY) turn_positive(&g);
                     put_group32(w, dst, &g, k, n);
                 } else {
@@ -260,6 +338,7 @@ void npu_pack_planes(const struct npu_weights *w, uint32_t quant_type, const voi
             for (uint32_t k = 0; k < w->k; k += 32) {
                 struct group g;
                 source->read((const uint8_t *)rows + n * row_bytes, k, &g);
+                if (source->wide) centre(&g, npu_planes_centre(npu_planes_bits(w->kind)));
                 if (npu_planes_form(w->kind) == NPU_PLANES_TERNARY) turn_positive(&g);
                 if (npu_planes_bits(w->kind) == 1) to_bits(&g);
                 put_planes(w, dst, &g, k, n);

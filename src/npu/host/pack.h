@@ -18,12 +18,16 @@ struct lutra_error;
 /* The tile32 kind of a GGUF type in *kind.  LUTRA_E_UNSUPPORTED names the type when there is none. */
 int npu_pack_kind(uint32_t quant_type, uint32_t *kind, struct lutra_error *err);
 
+/* That kind for rows of a type that has one, `bytes` in all; where a scale of codes with a zero is none that the kind
+ * takes (NPU_ZERO_LEAST), a wider kind of the same values: of W2 and Q2_0 Q4_0's, of W4 Q8_0's. */
+uint32_t npu_pack_kind_of_rows(uint32_t quant_type, uint32_t kind, const void *rows, size_t bytes);
+
 /* Its kind as bit planes; 0: there is none. */
 uint32_t npu_pack_planes_kind(uint32_t quant_type);
 
 /* Blocks [first, last) of 32 outputs of a tile32 matrix.  rows: n rows of k elements in GGUF's format quant_type, whose
- * kind w has, row_bytes apart; dst: the whole matrix.  Lossless, but that the group scales of IQ4_XS are rounded to
- * halves and MXFP4's are cut to those of halves. */
+ * kind w has or the wider one, row_bytes apart; dst: the whole matrix.  Lossless, but that the group scales of IQ4_XS
+ * are rounded to halves and MXFP4's are cut to those of halves; kind W2 has values rounded to halves. */
 void npu_pack_tile32(const struct npu_weights *w, uint32_t quant_type, const void *rows, size_t row_bytes, uint8_t *dst,
     uint32_t first, uint32_t last);
 

@@ -42,7 +42,14 @@ int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_w
     const struct tensor *t = &w->tensor;
     const struct npu_machine *m = &d->window[0].link->machine;
     uint32_t kind, own;
+    size_t row_bytes;
+    if (w->packed && w->device == &d->base) {
+        *out = w->packed->layout;
+        return 0;
+    }
     TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
+    if (quant_row_bytes((uint32_t)t->type, t->ne[0], &row_bytes) == 0)
+        kind = npu_pack_kind_of_rows((uint32_t)t->type, kind, t->data, row_bytes * (size_t)t->ne[1]);
     own = kind_of_layers(d, t, kind);
     if (!own || product_layout(m, own, t, out, NULL) < 0) TRY(product_layout(m, kind, t, out, err));
     if ((uint64_t)out->bytes + 4 * NPU_LINE > npu_window_bytes(d))

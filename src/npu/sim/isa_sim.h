@@ -47,10 +47,10 @@ struct sim_at {
 #define SIM_BINARY(X)                                                                                                  \
     X(and)                                                                                                             \
     X(or)                                                                                                              \
-    X(xor) X(add_b) X(add_h) X(add_w) X(sub_b) X(sub_h) X(sub_w) X(max_h) X(max_w) X(min_h) X(min_w) X(max_ub)         \
-        X(mpyi_h) X(mpyio_w) X(delta) X(rdelta) X(pack_h) X(pack_b) X(packe_h) X(packe_b) X(q16_mul) X(q16_add)        \
-            X(q16_sub) X(q16_add_q) X(q16_mul_qq) X(q32_mul) X(q32_add) X(q32_sub) X(q32_add_q) X(q32_add_qq)          \
-                X(q32_mul_qq) X(f16_max) X(f16_min) X(f32_max) X(f32_min)
+    X(xor) X(add_b) X(add_h) X(add_w) X(sub_b) X(sub_h) X(sub_w) X(sub_uh) X(max_h) X(max_w) X(min_h) X(min_w)         \
+        X(max_ub) X(mpyi_h) X(mpyio_w) X(delta) X(rdelta) X(pack_h) X(pack_b) X(packe_h) X(packe_b) X(q16_mul)         \
+            X(q16_add) X(q16_sub) X(q16_add_q) X(q16_mul_qq) X(q32_mul) X(q32_add) X(q32_sub) X(q32_add_q)             \
+                X(q32_add_qq) X(q32_mul_qq) X(f16_max) X(f16_min) X(f32_max) X(f32_min)
 #define SIM_UNARY(X)                                                                                                   \
     X(not )                                                                                                            \
     X(shuff_b)                                                                                                         \
@@ -90,8 +90,7 @@ vec sim_mux(struct sim_at at, vmask m, vec a, vec b);
 vmask sim_first(struct sim_at at, uint32_t n);
 vmask sim_mask_op(struct sim_at at, vmask a, vmask b, int op);
 vec sim_align(struct sim_at at, vec hi, vec lo, int32_t n, int from_low);
-vec2 sim_shuff2(struct sim_at at, vec hi, vec lo, int32_t r);
-vec2 sim_deal2(struct sim_at at, vec hi, vec lo, int32_t r);
+vec2 sim_shuff2(struct sim_at at, vec hi, vec lo, int32_t r), sim_deal2(struct sim_at at, vec hi, vec lo, int32_t r);
 vec2 sim_shuffoe_h(struct sim_at at, vec hi, vec lo);
 vec sim_lut32(struct sim_at at, vec index, vec table, int32_t sel);
 vec2 sim_lut16(struct sim_at at, vec index, vec table, int32_t sel);
@@ -126,6 +125,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define v_sub_b(a, b) sim_sub_b(ISA_AT, a, b)
 #define v_sub_h(a, b) sim_sub_h(ISA_AT, a, b)
 #define v_sub_w(a, b) sim_sub_w(ISA_AT, a, b)
+#define v_sub_uh(a, b) sim_sub_uh(ISA_AT, a, b)
 #define v_max_h(a, b) sim_max_h(ISA_AT, a, b)
 #define v_max_w(a, b) sim_max_w(ISA_AT, a, b)
 #define v_min_h(a, b) sim_min_h(ISA_AT, a, b)

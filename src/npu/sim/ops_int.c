@@ -17,6 +17,7 @@
     X(sub_b, ALU, ub, 128, a.ub[i] - b.ub[i])                                                                          \
     X(sub_h, ALU, uh, 64, a.uh[i] - b.uh[i])                                                                           \
     X(sub_w, ALU, uw, 32, a.uw[i] - b.uw[i])                                                                           \
+    X(sub_uh, ALU, uh, 64, a.uh[i] > b.uh[i] ? a.uh[i] - b.uh[i] : 0)                                                  \
     X(max_h, ALU, h, 64, a.h[i] > b.h[i] ? a.h[i] : b.h[i])                                                            \
     X(max_w, ALU, w, 32, a.w[i] > b.w[i] ? a.w[i] : b.w[i])                                                            \
     X(min_h, ALU, h, 64, a.h[i] < b.h[i] ? a.h[i] : b.h[i])                                                            \

@@ -20,8 +20,14 @@ static uint32_t round_up(uint32_t x, uint32_t to)
 uint32_t npu_weights_bits(uint32_t kind)
 {
     if (kind == NPU_W_F16) return 16;
-    if (kind == NPU_W_Q2_0 || kind == NPU_W_TERNARY || kind == NPU_W_Q2_K) return 2;
+    if (kind == NPU_W_W2 || kind == NPU_W_TERNARY || kind == NPU_W_Q2_K) return 2;
+    if (kind == NPU_W_W3) return 3;
     return kind == NPU_W_Q8_0 || kind == NPU_W_SUPER8 || kind == NPU_W_Q5_K || kind == NPU_W_Q6_K ? 8 : 4;
+}
+
+int npu_weights_zero(uint32_t kind)
+{
+    return kind == NPU_W_W2 || kind == NPU_W_W3 || kind == NPU_W_W4;
 }
 
 uint32_t npu_weights_groups(uint32_t kind)
@@ -32,7 +38,7 @@ uint32_t npu_weights_groups(uint32_t kind)
 int npu_weights_integer(uint32_t kind)
 {
     return kind != NPU_W_F16 && kind != NPU_W_SUPER4 && kind != NPU_W_SUPER8 && kind != NPU_W_MXFP4 &&
-           kind != NPU_W_Q2_0 && kind != NPU_W_TERNARY && kind < NPU_W_Q2_K;
+           !npu_weights_zero(kind) && kind != NPU_W_TERNARY && kind < NPU_W_Q2_K;
 }
 
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
@@ -77,6 +83,11 @@ uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, ui
         *shift = 0;
         return unit_of(w, k, n) + in_unit / 2 * NPU_LINE + 4 * (n % NPU_COLS) + (k & 1) * 2;
     }
+    if (w->kind == NPU_W_W3) {
+        const uint32_t tile = in_unit / 32 * 3 * NPU_LINE, spread = k % 32 >= 24;
+        *shift = k / 4 % 2 * 4 + (spread ? 3 : 0);
+        return unit_of(w, k, n) + tile + (spread ? 0 : k % 32 / 8 * NPU_LINE) + word;
+    }
     uint32_t fields = 8 / bits;
     *shift = k / 4 % fields * bits;
     return unit_of(w, k, n) + in_unit / 4 / fields * NPU_LINE + word;
@@ -92,6 +103,8 @@ uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n)
     if (w->kind == NPU_W_SUPER4 || w->kind == NPU_W_SUPER8) {
         uint32_t j = in_unit / 8, g = (in_unit % 8 >> 1) * 2 + c / 16;
         half = 2 * (16 * (j >> 1 & 1) + 8 * (j & 1) + g) + (j >> 2);
+    } else if (npu_weights_zero(w->kind)) {
+        half = 2 * c;
     } else {
         half = 2 * c + in_unit / 32;
     }

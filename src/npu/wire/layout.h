@@ -22,6 +22,16 @@
  *
  *   F16: the two 32x32 half tiles themselves, without scales.
  *
+ *   Codes with a zero of their own, (q - zero) d in groups of 64 k (W2, W3, W4): codes | 32 pairs of halves, one per
+ *   output, from which kernels make what a code stands for (host/pack.c writes them, dsp/dequant.c reads them).
+ *   d of W2 and W4 is 0, or from NPU_ZERO_LEAST up to less than NPU_ZERO_END, without its sign.
+ *     W2: a row of four around 0 is s, 2 s and 3 s (zero 0 or 3) or s, 2 s and -s (zero 1 or 2), where s is d or -d.
+ *       Codes 0: 0; 1, 2, 3: 3 s, s, 2 s or -s, 2 s, s; code q is `top` less the bits of `steps` that NPU_W2_STEPS(q)
+ *       leaves, not below 0, and turned over where bit 12 of `steps` says so.  The pair: top | steps.
+ *     W4: d's 11 bits as an integer with its sign | 25 - exponent in bits 10..14, the zero in bits 0..3.
+ *     W3: d | 8 - zero in each nibble.  3 vectors of codes per tile; vector j holds k = 8j .. 8j+7 as 4-bit codes lie,
+ *       and the upper bit of each nibble is bit j of a code of k = 24 .. 31, which a fourth would have in that nibble.
+ *
  *   K-quants: units of 256 k.  Codes as above (Q3_K 4 bits, 4..11; Q5_K and Q6_K 8 bits, 0..31 and 0..63), then
  *     512 scale bytes | 32 pairs (d, dmin), f16
  *     Q4_K, Q5_K: 8 scales, 8 minima per output; Q3_K, Q6_K: 16 signed scales;
@@ -53,8 +63,10 @@ enum npu_weight_kind {
     NPU_W_IQ4_NL,   /* table[q] d */
     NPU_W_Q8_0,     /* (q - 128) d: GGUF's signed code plus 128 */
     NPU_W_MXFP4,    /* table[q] d, d a power of two */
-    NPU_W_Q2_0,     /* (q - 1) d, 2 bits */
-    NPU_W_TERNARY,  /* the same of q up to 2, d not negative: TQ1_0, TQ2_0, Q1_0 */
+    NPU_W_W2,       /* (q - zero) d, 2 bits: W2, and Q2_0, whose zero is 1 */
+    NPU_W_W3,       /* the same, 3 bits */
+    NPU_W_W4,       /* 4 bits */
+    NPU_W_TERNARY,  /* (q - 1) d of q up to 2, d not negative, 2 bits: TQ1_0, TQ2_0, Q1_0 */
     NPU_W_SUPER4,   /* supergroup, (q - 8) d */
     NPU_W_F16,      /* plain halves in tiles */
     NPU_W_SUPER8,   /* supergroup, (q - 128) d */
@@ -65,6 +77,12 @@ enum npu_weight_kind {
     NPU_W_Q3_K,     /* (q - 8) d sc */
     NPU_W_END
 };
+
+/* Halves, without their sign, that d of W2 and W4 may be: 2^-14, and less than 512. */
+enum { NPU_ZERO_LEAST = 0x0400, NPU_ZERO_END = 0x6000 };
+
+/* The bits of `steps` that the code of W2 takes off. */
+#define NPU_W2_STEPS(q) ((q) == 0 ? 0xffff : (q) == 1 ? 0x0400 : (q) == 2 ? 0x8bff : 0x87ff)
 
 struct npu_weights {
     uint32_t kind; /* of bit planes with panel and chunk */
@@ -85,14 +103,16 @@ struct npu_weights {
  * all.  Of bit planes k may be any, out->k is the next multiple of 128. */
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
-/* Where the code of (k, n) is: byte offset, and the shift of a code of less than 8 bits; of F16 the half itself. */
+/* Where the code of (k, n) is: byte offset, and the shift of a code of less than 8 bits; of F16 the half itself; of W3
+ * and k % 32 >= 24 its lowest bit, the others NPU_LINE further each. */
 uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, uint32_t *shift);
-uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of a byte */
+uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of a byte; W*: of a pair */
 uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of d; dmin follows */
 
-/* Bits of a code: 2, 4, 8; F16 16.  Groups of a unit of a K-quant: 8 or 16.  Exact products of quantized rows
- * (NPU_OP_GEMV)? */
+/* Bits of a code: 2, 3, 4, 8; F16 16.  Groups of 64 with a zero (W2, W3, W4)?  Groups of a unit of a K-quant: 8 or 16.
+ * Exact products of quantized rows (NPU_OP_GEMV)? */
 uint32_t npu_weights_bits(uint32_t kind);
+int npu_weights_zero(uint32_t kind);
 uint32_t npu_weights_groups(uint32_t kind);
 int npu_weights_integer(uint32_t kind);
 

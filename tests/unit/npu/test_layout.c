@@ -21,7 +21,7 @@
 #include "quant/quant.h"
 
 static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q4_1, QUANT_IQ4_NL, QUANT_Q8_0, QUANT_F16, QUANT_IQ4_XS, QUANT_MXFP4,
-    QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_W2, QUANT_W3};
+    QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_W2, QUANT_W3, QUANT_W4};
 
 static uint64_t next(uint64_t *s)
 {
@@ -40,16 +40,28 @@ static void codes_and_scales_have_places_of_their_own(void **state)
         for (uint32_t n = 0; n < w.n_blocks * NPU_COLS; n++)
             for (uint32_t k = 0; k < w.k; k++) {
                 uint32_t shift, at = npu_code_offset(&w, k, n, &shift), scale = npu_scale_offset(&w, k, n);
-                uint8_t mask = (uint8_t)(((1u << npu_weights_bits(kind)) - 1) << shift);
+                const int spread = kind == NPU_W_W3 && k % 32 >= 24; /* a bit each in three vectors */
+                uint8_t mask = (uint8_t)((spread ? 1u : (1u << npu_weights_bits(kind)) - 1) << shift);
                 assert_true(at < bytes && scale + 1 < bytes);
-                assert_int_equal(used[at] & mask, 0);
-                used[at] |= mask;
+                for (uint32_t i = 0; i < (spread ? 3 : 1); i++, at += NPU_LINE) {
+                    assert_int_equal(used[at] & mask, 0);
+                    used[at] |= mask;
+                }
                 assert_true(scale % w.block_bytes % w.unit_bytes >= w.code_bytes);
             }
         for (uint32_t i = 0; i < bytes; i++)
             assert_int_equal(used[i], i % w.block_bytes % w.unit_bytes < w.code_bytes ? 0xff : 0);
         free(used);
     }
+}
+
+/* The same of W2, W3 and W4, from a pair (a, b) and a code; W2's is a half. */
+static float value_of_pair(uint32_t kind, uint16_t a, uint16_t b, int q)
+{
+    if (kind == NPU_W_W3) return (float)(q + (b & 15) - 8) * f16_to_f32(a);
+    if (kind == NPU_W_W4) return (float)((q - (b & 15)) * (int16_t)a) * ldexpf(1, -(b >> 10 & 31));
+    const int off = b & NPU_W2_STEPS(q);
+    return f16_to_f32((uint16_t)((a > off ? a - off : 0) ^ (b >> 12 & 1) << 15));
 }
 
 /* Value of one GGUF element from its packed code and scale, exactly as quant/ computes it. */
@@ -63,9 +75,17 @@ static float value(const struct npu_weights *w, const uint8_t *packed, uint32_t 
         return f16_to_f32(d);
     }
     memcpy(&d, packed + npu_scale_offset(w, k, n), 2);
+    if (npu_weights_zero(w->kind)) {
+        int code = packed[at] >> shift & ((1 << npu_weights_bits(w->kind)) - 1);
+        if (w->kind == NPU_W_W3 && k % 32 >= 24)
+            code = (packed[at] >> shift & 1) | (packed[at + NPU_LINE] >> shift & 1) << 1 |
+                   (packed[at + 2 * NPU_LINE] >> shift & 1) << 2;
+        memcpy(&m, packed + npu_scale_offset(w, k, n) + 2, 2);
+        return value_of_pair(w->kind, d, m, code);
+    }
     int q = w->kind == NPU_W_Q8_0 ? packed[at] - 128 : packed[at] >> shift & ((1 << npu_weights_bits(w->kind)) - 1);
     if (w->kind == NPU_W_MXFP4) return (float)fp4[q] * f16_to_f32(d);
-    if (w->kind == NPU_W_Q2_0 || w->kind == NPU_W_TERNARY) return (float)(q - 1) * f16_to_f32(d);
+    if (w->kind == NPU_W_TERNARY) return (float)(q - 1) * f16_to_f32(d);
     if (w->kind == NPU_W_Q4_0) return (float)(q - 8) * f16_to_f32(d);
     if (w->kind == NPU_W_IQ4_NL) return (float)nl[q] * f16_to_f32(d);
     if (w->kind == NPU_W_Q8_0) return (float)q * f16_to_f32(d);
@@ -73,13 +93,15 @@ static float value(const struct npu_weights *w, const uint8_t *packed, uint32_t 
     return (float)q * f16_to_f32(d) + f16_to_f32(m);
 }
 
-/* The bits of the same value; the scale of a group of IQ4_XS is rounded to a half. */
-static void check_value(uint32_t type, float file, float packed)
+/* The bits of the same value; the scale of a group of IQ4_XS is rounded to a half, so are the values of kind W2, and
+ * zeros of groups with a zero have no sign. */
+static void check_value(uint32_t type, uint32_t k, uint32_t n, float file, float packed)
 {
-    if (type == QUANT_IQ4_XS)
-        assert_true(fabsf(file - packed) <= fabsf(file) * 0x1p-11f);
-    else
-        assert_true(f32_bits(file) == f32_bits(packed));
+    int same = type == QUANT_IQ4_XS                     ? fabsf(file - packed) <= fabsf(file) * 0x1p-11f
+               : type == QUANT_W2 || type == QUANT_Q2_0 ? f16_to_f32(f32_to_f16(file)) == packed
+               : type == QUANT_W3 || type == QUANT_W4   ? file == packed
+                                                        : f32_bits(file) == f32_bits(packed);
+    if (!same) fail_msg("%s: input %u, output %u: %g, wanted %g", quant_type_name(type), k, n, packed, file);
 }
 
 static void packing_loses_nothing(void **state)
@@ -108,7 +130,7 @@ static void packing_loses_nothing(void **state)
         assert_memory_equal(packed, parts, all); /* every byte, whoever packs which part */
         for (uint32_t r = 0; r < n; r++) {
             q->dequantize(rows + r * row_bytes, back, k);
-            for (uint32_t i = 0; i < k; i++) check_value(types[t], back[i], value(&w, packed, i, r));
+            for (uint32_t i = 0; i < k; i++) check_value(types[t], i, r, back[i], value(&w, packed, i, r));
         }
         free(row), free(back), free(rows), free(packed), free(parts);
     }
@@ -121,8 +143,41 @@ static void unknown_types_are_refused_by_name(void **state)
     uint32_t kind;
     assert_int_equal(npu_pack_kind(QUANT_Q5_0, &kind, &err), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(err.what, "Q5_0"));
-    assert_int_equal(npu_pack_kind(QUANT_W4, &kind, &err), LUTRA_E_UNSUPPORTED);
-    assert_non_null(strstr(err.what, "W4"));
+}
+
+/* A scale that W2 and W4 do not take: the whole matrix is packed as a wider kind, with the same values. */
+static void any_scale_is_packed(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t type, kind, wide;
+    } list[] = {{QUANT_W2, NPU_W_W2, NPU_W_Q4_0}, {QUANT_Q2_0, NPU_W_W2, NPU_W_Q4_0}, {QUANT_W3, NPU_W_W3, NPU_W_W3},
+        {QUANT_W4, NPU_W_W4, NPU_W_Q8_0}};
+    static const uint16_t strange[] = {0x0001, 0x83ff, 0x6000, 0xfbff}, usual[] = {0x0400, 0x85ff, 0x5fff, 0x8000};
+    enum { K = 128, N = 40 };
+    for (size_t t = 0; t < sizeof list / sizeof *list; t++)
+        for (int s = 0; s < 8; s++) {
+            const struct quant_info *q = quant_info_of(list[t].type);
+            const uint16_t scale = s < 4 ? strange[s] : usual[s - 4];
+            struct npu_weights w;
+            size_t row_bytes;
+            uint8_t rows[N * 128], *packed;
+            float back[K];
+            assert_int_equal(quant_row_bytes(list[t].type, K, &row_bytes), 0);
+            for (int r = 0; r < N; r++) quant_random_blocks(q, (uint64_t)(N * s + r), 0.1f, rows + r * row_bytes, K);
+            memcpy(rows + N * row_bytes - q->block_bytes, &scale, 2); /* of the last group of all */
+            uint32_t kind = npu_pack_kind_of_rows(list[t].type, list[t].kind, rows, N * row_bytes);
+            assert_int_equal(kind, s < 4 ? list[t].wide : list[t].kind);
+            assert_int_equal(npu_weights_layout(kind, K, N, &w), 0);
+            packed = malloc(w.bytes);
+            npu_pack_tile32(&w, list[t].type, rows, row_bytes, packed, 0, w.n_blocks);
+            for (uint32_t r = 0; r < N; r++) {
+                q->dequantize(rows + r * row_bytes, back, K);
+                for (uint32_t i = 0; i < K; i++)
+                    check_value(kind == NPU_W_W2 ? QUANT_W2 : QUANT_W4, i, r, back[i], value(&w, packed, i, r));
+            }
+            free(packed);
+        }
 }
 
 static void supergroups_keep_their_values(void **state)
@@ -161,6 +216,8 @@ static void outputs_past_the_last_are_zeros(void **state)
         size_t bytes = (size_t)w.n_blocks * w.block_bytes;
         uint8_t *rows = malloc(40 * row_bytes), *a = calloc(bytes, 1), *b = malloc(bytes);
         memset(rows, 0x2c, 40 * row_bytes), memset(b, 0xff, bytes);
+        for (uint32_t r = 0; npu_weights_zero(kind) && r < 40; r++) /* a zero is no byte like another */
+            quant_random_blocks(quant_info_of(types[i]), r, 0.1f, rows + r * row_bytes, 256);
         npu_pack_tile32(&w, types[i], rows, row_bytes, a, 0, w.n_blocks);
         npu_pack_tile32(&w, types[i], rows, row_bytes, b, 0, w.n_blocks);
         if (memcmp(a, b, bytes)) fail_msg("%s: outputs past the last are what lay there", quant_type_name(types[i]));
@@ -361,6 +418,7 @@ int main(void)
         cmocka_unit_test(codes_and_scales_have_places_of_their_own),
         cmocka_unit_test(packing_loses_nothing),
         cmocka_unit_test(unknown_types_are_refused_by_name),
+        cmocka_unit_test(any_scale_is_packed),
         cmocka_unit_test(supergroups_keep_their_values),
         cmocka_unit_test(outputs_past_the_last_are_zeros),
         cmocka_unit_test(plans_fit),
