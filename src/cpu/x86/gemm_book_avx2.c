@@ -3,12 +3,25 @@
  * AVX2 matmul of the formats with codebooks: gemm_book_ymm_impl.h by multiply-add pairs.
  */
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 
-LUTRA_INLINE __m256i dot_step(__m256i acc, __m256i w, __m256i x)
+enum { MOST_SUM = INT16_MAX };
+
+LUTRA_INLINE __m256i dot_step(__m256i part, __m256i w, __m256i x)
 {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+    return _mm256_add_epi16(part, _mm256_maddubs_epi16(w, x));
+}
+
+LUTRA_INLINE __m256i add_part(__m256i dot, __m256i part, __m256i scale)
+{
+    return _mm256_add_epi32(dot, _mm256_madd_epi16(part, scale));
+}
+
+LUTRA_INLINE __m256i scale_operand(__m256i scale)
+{
+    return scale;
 }
 
 #include "cpu/x86/gemm_book_ymm_impl.h"

@@ -3,12 +3,25 @@
  * AVX-VNNI matmul of the formats with codebooks: gemm_book_ymm_impl.h by vpdpbusd on 256 bits.
  */
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 
-LUTRA_INLINE __m256i dot_step(__m256i acc, __m256i w, __m256i x)
+enum { MOST_SUM = INT32_MAX };
+
+LUTRA_INLINE __m256i dot_step(__m256i part, __m256i w, __m256i x)
 {
-    return _mm256_dpbusd_avx_epi32(acc, w, x);
+    return _mm256_dpbusd_avx_epi32(part, w, x);
+}
+
+LUTRA_INLINE __m256i add_part(__m256i dot, __m256i part, __m256i scale)
+{
+    return _mm256_add_epi32(dot, _mm256_mullo_epi32(part, scale));
+}
+
+LUTRA_INLINE __m256i scale_operand(__m256i scale)
+{
+    return _mm256_srli_epi32(scale, 16);
 }
 
 #include "cpu/x86/gemm_book_ymm_impl.h"

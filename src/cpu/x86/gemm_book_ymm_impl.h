@@ -3,9 +3,15 @@
  * 256-bit matmul of the formats with codebooks; the arithmetic of gemm_book_avx512.c, to the bit.
  *
  * Included by one file per instruction set, which defines before:
- *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane; w up to 126, x signed
+ *     enum { MOST_SUM };   what a part of a sum may reach
+ *     __m256i dot_step(__m256i part, __m256i w, __m256i x);      part + products of 4 inputs; w unsigned, x signed
+ *     __m256i add_part(__m256i dot, __m256i part, __m256i scale);    dot + part times scale_operand
+ *     __m256i scale_operand(__m256i scale);                      of a scale that is in both halves of each word
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each group of 4 columns
+ *
+ * One column takes signs to its inputs, and magnitudes as they are read.  More have codes, value + offset, which are
+ * stored; what the offset adds is taken off by the inputs' sums.
  */
 #ifndef LUTRA_CPU_X86_GEMM_BOOK_YMM_H
 #define LUTRA_CPU_X86_GEMM_BOOK_YMM_H
@@ -17,7 +23,8 @@ enum { TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
 /* A tile as it is read. */
 struct unpacked {
     LUTRA_ALIGNED(64) uint8_t code[STEPS][STEP_BYTES];
-    __m256i scale[2][16];
+    __m256i scale[2][16]; /* scale_operand */
+    __m256i pair[2][8];   /* scales of two sums in a word's halves */
     __m256 d[2];
 };
 
@@ -26,66 +33,177 @@ LUTRA_INLINE __m256i broadcast(const uint8_t *p)
     return _mm256_set1_epi32(*(const int *)(const void *)p);
 }
 
+/* Steps of a part, of products with codes up to `most`: a divisor of group_steps. */
+LUTRA_INLINE int part_steps(struct form f, const int most)
+{
+    int steps = group_steps(f);
+    while (steps > 1 && steps * 2 * 127 * most > MOST_SUM) steps /= 2;
+    return steps;
+}
+
+/* Codes are value + 1 << this, and below twice that. */
+LUTRA_INLINE int offset_bits(struct form f)
+{
+    return f.book == BOOK_IQ3_S ? 4 : 6;
+}
+
+/* Prefetches group g's share, for one half, of what comes later. */
+LUTRA_INLINE void prefetch_of(struct form f, const uint8_t *tile, int half, int g)
+{
+    const uint8_t *ahead = tile + AHEAD_BYTES + (size_t)(8 * half + g) * (tile_bytes(f) / 16);
+    LUTRA_PREFETCH(ahead);
+    LUTRA_PREFETCH(ahead + tile_bytes(f) / 32);
+}
+
+LUTRA_INLINE void unpack_codes(struct form f, const struct tables *t, const uint8_t *tile, int half, uint8_t *to)
+{
+    const __m256i offset = _mm256_set1_epi8((char)(1 << offset_bits(f)));
+    struct indices in[8];
+    load_indices(f, tile, half, in);
+    for (int g = 0; g < 8; g++) {
+        struct signs signs = spread_signs(load_signs(f, tile, g, half));
+        __m256i step[4];
+        prefetch_of(f, tile, half, g);
+        UNROLL
+        for (int v = 0; v < 8; v++, to += STEP_BYTES) {
+            if (v % 4 == 0) four_steps(f, t, tile, &in[g], g, v, half, step);
+            __m256i value = _mm256_sign_epi8(step[v % 4], signs_of_step(signs, v));
+            _mm256_store_si256((__m256i *)to, _mm256_add_epi8(value, offset));
+        }
+    }
+}
+
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *tile, struct unpacked *u)
 {
     const int sums = STEPS / group_steps(f);
     for (int half = 0; half < 2; half++) {
-        read_codes(f, t, tile, half, u->code[0]);
+        unpack_codes(f, t, tile, half, u->code[0] + 32 * half);
         UNROLL
-        for (int i = 0; i < sums; i++) u->scale[half][i] = load_scale(f, tile, i, half);
+        for (int i = 0; i < sums; i += 2) {
+            __m256i a = load_scale(f, tile, i, half), b = load_scale(f, tile, i + 1, half);
+            u->scale[half][i] = scale_operand(a);
+            u->scale[half][i + 1] = scale_operand(b);
+            u->pair[half][i / 2] = _mm256_blend_epi16(a, b, 0xaa);
+        }
         u->d[half] = load_d(f, tile, half);
     }
-    for (size_t i = 0; i < tile_bytes(f); i += 64) LUTRA_PREFETCH(tile + AHEAD_BYTES + i);
 }
 
-/* What a sum that is scaled at once starts from. */
-LUTRA_INLINE __m256i start_of(struct form f, const uint8_t *start16, size_t width)
+/* sum += dot, scaled; scale_x: of the column. */
+LUTRA_INLINE __m256 add_dot(__m256 sum, __m256i dot, __m256 d, const uint8_t *scale_x)
 {
-    __m256i start = broadcast(start16);
-    if (group_steps(f) == 8) start = _mm256_add_epi32(start, broadcast(start16 + 4 * width));
-    return _mm256_slli_epi32(start, START_SHIFT);
+    __m256 s = _mm256_mul_ps(d, _mm256_castsi256_ps(broadcast(scale_x)));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, sum);
 }
 
-/* One tile for n columns and 8 rows; x: the columns' record. */
-LUTRA_INLINE void add_tile(
-    struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n, int half, __m256 *sum)
+/* One tile for one column and all rows; x: its record. */
+LUTRA_INLINE void add_one(
+    struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, size_t width, __m256 sum[2])
 {
-    const uint8_t *scale_x = x + 256 * width, *start16 = x + 280 * width;
-    const int steps = group_steps(f);
-    __m256i dot[TILE_COLUMNS];
-    UNROLL
-    for (int c = 0; c < n; c++) dot[c] = _mm256_setzero_si256();
-    for (int i = 0; i < STEPS / steps; i++, start16 += steps * width) {
-        __m256i acc[TILE_COLUMNS];
-        UNROLL
-        for (int c = 0; c < n; c++) acc[c] = start_of(f, start16 + 4 * c, width);
-        UNROLL
-        for (int v = 0; v < steps; v++, x += 4 * width) {
-            __m256i w = _mm256_load_si256((const __m256i *)(u->code[steps * i + v] + 32 * half));
+    const int steps = group_steps(f), part = part_steps(f, largest_magnitude(f));
+    for (int half = 0; half < 2; half++) {
+        __m256i dot = _mm256_setzero_si256();
+        const uint8_t *at = x;
+        struct indices in[8];
+        load_indices(f, tile, half, in);
+        for (int g = 0; g < 8; g++) {
+            struct signs signs = spread_signs(load_signs(f, tile, g, half));
+            __m256i step[4], acc = _mm256_setzero_si256(), scale = acc;
+            prefetch_of(f, tile, half, g);
             UNROLL
-            for (int c = 0; c < n; c++) acc[c] = dot_step(acc[c], w, broadcast(x + 4 * c));
+            for (int v = 0; v < 8; v++, at += 4 * width) {
+                if (v % steps == 0) scale = scale_operand(load_scale(f, tile, g * (8 / steps) + v / steps, half));
+                if (v % 4 == 0) four_steps(f, t, tile, &in[g], g, v, half, step);
+                if (v % part == 0) acc = _mm256_setzero_si256();
+                acc = dot_step(acc, step[v % 4], _mm256_sign_epi8(broadcast(at), signs_of_step(signs, v)));
+                if (v % part == part - 1) dot = add_part(dot, acc, scale);
+            }
         }
+        sum[half] = add_dot(sum[half], dot, load_d(f, tile, half), x + 256 * width);
+    }
+}
+
+/* One tile for n columns and 8 `halves` rows; x: the columns' record. */
+LUTRA_INLINE void add_halves(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
+    const int half, const int halves, __m256 sum[2][TILE_COLUMNS])
+{
+    const uint8_t *scale_x = x + 256 * width, *sums = x + (group_steps(f) == 8 ? 264 : 344) * width;
+    const int steps = group_steps(f), part = part_steps(f, (1 << offset_bits(f)) + largest_magnitude(f));
+    __m256i dot[2][TILE_COLUMNS];
+    UNROLL
+    for (int h = 0; h < halves; h++) {
         UNROLL
-        for (int c = 0; c < n; c++) dot[c] = _mm256_add_epi32(dot[c], _mm256_mullo_epi32(acc[c], u->scale[half][i]));
+        for (int c = 0; c < n; c++) dot[h][c] = _mm256_setzero_si256();
+    }
+    for (int p = 0; p < STEPS / steps / 2; p++, sums += 4 * width) {
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            __m256i sum_x = broadcast(sums + 4 * c);
+            UNROLL
+            for (int h = 0; h < halves; h++)
+                dot[h][c] = _mm256_sub_epi32(dot[h][c], _mm256_madd_epi16(u->pair[half + h][p], sum_x));
+        }
     }
     UNROLL
-    for (int c = 0; c < n; c++) {
-        __m256 s = _mm256_mul_ps(u->d[half], _mm256_castsi256_ps(broadcast(scale_x + 4 * c)));
-        sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[c]), s, sum[c]);
+    for (int h = 0; h < halves; h++) {
+        UNROLL
+        for (int c = 0; c < n; c++) dot[h][c] = _mm256_slli_epi32(dot[h][c], offset_bits(f));
+    }
+    for (int i = 0; i < STEPS / steps; i++) {
+        __m256i acc[2][TILE_COLUMNS];
+        UNROLL
+        for (int v = 0; v < steps; v++, x += 4 * width) {
+            const uint8_t *w = u->code[steps * i + v] + 32 * half;
+            UNROLL
+            for (int c = 0; c < n; c++) {
+                __m256i b = broadcast(x + 4 * c);
+                UNROLL
+                for (int h = 0; h < halves; h++) {
+                    if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
+                    acc[h][c] = dot_step(acc[h][c], _mm256_load_si256((const __m256i *)(w + 32 * h)), b);
+                    if (v % part == part - 1) dot[h][c] = add_part(dot[h][c], acc[h][c], u->scale[half + h][i]);
+                }
+            }
+        }
+    }
+    UNROLL
+    for (int h = 0; h < halves; h++) {
+        UNROLL
+        for (int c = 0; c < n; c++)
+            sum[half + h][c] = add_dot(sum[half + h][c], dot[h][c], u->d[half + h], scale_x + 4 * c);
+    }
+}
+
+/* One tile for n columns; both halves at once where registers hold their sums. */
+LUTRA_INLINE void add_tile(
+    struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
+{
+    if (part_steps(f, (1 << offset_bits(f)) + largest_magnitude(f)) == 1) {
+        add_halves(f, u, x, width, n, 0, 2, sum);
+    } else {
+        add_halves(f, u, x, width, n, 0, 1, sum);
+        add_halves(f, u, x, width, n, 1, 1, sum);
     }
 }
 
 LUTRA_INLINE void add_columns(
     struct form f, const struct unpacked *u, const uint8_t *x, size_t width, size_t n, __m256 sum[2][TILE_COLUMNS])
 {
-    for (int half = 0; half < 2; half++) {
-        switch (n) {
-        case 1: add_tile(f, u, x, width, 1, half, sum[half]); break;
-        case 2: add_tile(f, u, x, width, 2, half, sum[half]); break;
-        case 3: add_tile(f, u, x, width, 3, half, sum[half]); break;
-        default: add_tile(f, u, x, width, 4, half, sum[half]); break;
-        }
+    switch (n) {
+    case 1: add_tile(f, u, x, width, 1, sum); break;
+    case 2: add_tile(f, u, x, width, 2, sum); break;
+    case 3: add_tile(f, u, x, width, 3, sum); break;
+    default: add_tile(f, u, x, width, 4, sum); break;
     }
+}
+
+/* The record of tile k for row r and those beside it. */
+LUTRA_INLINE const uint8_t *record_of(const struct cpu_gemm_args *a, size_t r, size_t k, size_t *width)
+{
+    struct act_place place = act_place_of(r, a->n_row);
+    *width = place.width;
+    return (const uint8_t *)a->act + (r - place.column) * (a->n_in / TILE_K) * ACT256_BYTES +
+           k * ACT256_BYTES * place.width + 4 * place.column;
 }
 
 /* One panel for rows first .. end - 1. */
@@ -94,7 +212,6 @@ LUTRA_INLINE void run_panel(
 {
     __m256 sum[PASS_ROWS / TILE_COLUMNS][2][TILE_COLUMNS];
     struct unpacked u;
-    size_t row_bytes = a->n_in / TILE_K * ACT256_BYTES;
     const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
     for (size_t s = 0; s < PASS_ROWS / TILE_COLUMNS; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
@@ -102,14 +219,28 @@ LUTRA_INLINE void run_panel(
     for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
         unpack(f, t, w, &u);
         for (size_t r = first; r < end; r += TILE_COLUMNS) {
-            struct act_place place = act_place_of(r, a->n_row);
-            const uint8_t *x = (const uint8_t *)a->act + (r - place.column) * row_bytes +
-                               k * ACT256_BYTES * place.width + 4 * place.column;
-            add_columns(f, &u, x, place.width, end - r, sum[(r - first) / TILE_COLUMNS]);
+            size_t width;
+            const uint8_t *x = record_of(a, r, k, &width);
+            add_columns(f, &u, x, width, end - r, sum[(r - first) / TILE_COLUMNS]);
         }
     }
     for (size_t r = first, s = 0; r < end; r += TILE_COLUMNS, s++)
         store_panel_ymm(a, panel, r, end - r < TILE_COLUMNS ? (int)(end - r) : TILE_COLUMNS, sum[s]);
+}
+
+/* One panel for row r. */
+LUTRA_INLINE void run_panel_once(
+    struct form f, const struct tables *t, const struct cpu_gemm_args *a, size_t panel, size_t r)
+{
+    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
+    __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, out[2][TILE_COLUMNS];
+    for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
+        size_t width;
+        const uint8_t *x = record_of(a, r, k, &width);
+        add_one(f, t, w, x, width, sum);
+    }
+    out[0][0] = sum[0], out[1][0] = sum[1];
+    store_panel_ymm(a, panel, r, 1, out);
 }
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
@@ -118,7 +249,10 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     make_tables(f, &tables);
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
         size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) run_panel(f, &tables, a, p, pass, end);
+        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
+            if (end - pass == 1) run_panel_once(f, &tables, a, p, pass);
+            if (end - pass > 1) run_panel(f, &tables, a, p, pass, end);
+        }
     }
 }
 

@@ -20,6 +20,16 @@ LUTRA_INLINE __m256i dot_signed(__m256i acc, __m256i w, __m256i x)
     return dot_step(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
 }
 
+LUTRA_INLINE __m256i short_step(__m256i part, __m256i w, __m256i x)
+{
+    return _mm256_add_epi16(part, _mm256_maddubs_epi16(w, x));
+}
+
+LUTRA_INLINE __m256i add_short(__m256i acc, __m256i part, int unit)
+{
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(part, _mm256_set1_epi16((short)unit)));
+}
+
 #include "cpu/x86/gemm_i8_ymm_impl.h"
 
 void cpu_gemm_init_i8_avx2(struct cpu_kernels *k)

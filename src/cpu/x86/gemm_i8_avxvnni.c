@@ -19,6 +19,18 @@ LUTRA_INLINE __m256i dot_signed(__m256i acc, __m256i w, __m256i x)
     return dot_step(acc, w, x);
 }
 
+/* Never called with WIDE_CODES. */
+LUTRA_INLINE __m256i short_step(__m256i part, __m256i w, __m256i x)
+{
+    return dot_step(part, w, x);
+}
+
+LUTRA_INLINE __m256i add_short(__m256i acc, __m256i part, int unit)
+{
+    (void)unit;
+    return _mm256_add_epi32(acc, part);
+}
+
 #include "cpu/x86/gemm_i8_ymm_impl.h"
 
 void cpu_gemm_init_i8_avxvnni(struct cpu_kernels *k)

@@ -3,7 +3,10 @@
  * 256-bit matmul of the formats with 32-element blocks; the arithmetic of gemm_i8_avx512.c, to the bit.
  *
  * Included by one file per instruction set, which defines before:
- *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128
+ *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128; then codes up to
+ *                            SHORT_CODE may be summed over a group in 16 bits:
+ *     __m256i short_step(__m256i part, __m256i w, __m256i x);  part + 2 products per lane of 16 bits
+ *     __m256i add_short(__m256i acc, __m256i part, int unit);  acc + unit times each lane's two
  *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane, w unsigned, x signed
  *     __m256i dot_signed(__m256i acc, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
  * and gets run_q4_0 and so on.  A tile is 16 rows (a panel, in two halves) x 4 columns.
@@ -37,11 +40,24 @@ LUTRA_INLINE __m256i load(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
+/* Whether a group is summed in 16 bits: 8 steps of 2 products with up to 15 * 127 each. */
+LUTRA_INLINE bool is_short(struct form f)
+{
+    return !WIDE_CODES && (f.shared || f.codes == NIBBLES);
+}
+
+/* Codes of forms with `shared` are times 8, but for those in short sums. */
+LUTRA_INLINE int code_place(struct form f)
+{
+    return f.shared && !is_short(f) ? 3 : 0;
+}
+
 /* Bits from `first` on at `to`, those of mask. */
 LUTRA_INLINE __m256i choose_bits(const uint8_t *codes, const int first, const int to, const int mask)
 {
     __m256i c = load(codes);
-    c = first < to ? _mm256_slli_epi16(c, to - first) : _mm256_srli_epi16(c, first - to);
+    if (first < to) c = _mm256_slli_epi16(c, to - first);
+    if (first > to) c = _mm256_srli_epi16(c, first - to);
     return _mm256_and_si256(c, _mm256_set1_epi8((char)mask));
 }
 
@@ -50,13 +66,15 @@ LUTRA_INLINE __m256i load_codes(struct form f, const struct group *g, int v, int
 {
     const __m256i nibble = _mm256_set1_epi8(15);
     if (f.codes == BYTES) return load(g->code + STEP_BYTES * v + 32 * half);
-    if (f.codes == ONE_BIT) return choose_bits(g->code + 32 * half, v, 4, 16);
+    const int at = code_place(f);
+    if (f.codes == ONE_BIT) return choose_bits(g->code + 32 * half, v, at + 1, 2 << at);
     if (f.codes == TWO_BITS || f.codes == THREE_BITS) {
-        __m256i low = choose_bits(g->code + STEP_BYTES * (v / 4) + 32 * half, 2 * (v % 4), 3, 24);
-        return f.codes == TWO_BITS ? low : _mm256_or_si256(low, choose_bits(g->bits + 32 * half, v, 5, 32));
+        __m256i low = choose_bits(g->code + STEP_BYTES * (v / 4) + 32 * half, 2 * (v % 4), at, 3 << at);
+        if (f.codes == TWO_BITS) return low;
+        return _mm256_or_si256(low, choose_bits(g->bits + 32 * half, v, at + 2, 4 << at));
     }
     if (f.codes == NIBBLES && f.shared)
-        return choose_bits(g->code + STEP_BYTES * (v % 4) + 32 * half, v / 4 * 4, 3, 120);
+        return choose_bits(g->code + STEP_BYTES * (v % 4) + 32 * half, v / 4 * 4, at, 15 << at);
     __m256i c = load(g->code + STEP_BYTES * (v & 3) + 32 * half);
     c = _mm256_and_si256(v < 4 ? c : _mm256_srli_epi16(c, 4), nibble);
     if (f.codes == TABLE) return _mm256_shuffle_epi8(table, c);
@@ -116,6 +134,14 @@ LUTRA_INLINE bool worth_expanding(struct form f)
     return f.codes != BYTES || is_signed(f);
 }
 
+/* What the sum of half h of a group starts from; start: of the column. */
+LUTRA_INLINE __m256i start_of(struct form f, const struct group *g, int h, const uint8_t *start)
+{
+    if (f.start_shift < 0 || is_signed(f)) return _mm256_setzero_si256();
+    __m256i s = _mm256_slli_epi32(broadcast(start), f.start_shift);
+    return f.scales == F16_SCALE_AND_ZERO ? _mm256_madd_epi16(load_zero(g, h), s) : s;
+}
+
 /* One group for n of a block's `width` columns, the first at x: one broadcast of 4 inputs serves both halves of the
  * panel. codes: the group's operands [8 steps][16 rows][4], or NULL.  Prefetches a group at `ahead`, up to two lines
  * per step, if any. */
@@ -126,12 +152,9 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
     bool sign = is_signed(f);
     UNROLL
-    for (int c = 0; c < n; c++) {
-        __m256i s = _mm256_setzero_si256();
-        if (f.start_shift >= 0 && !sign) s = _mm256_slli_epi32(broadcast(start + 4 * c), f.start_shift);
+    for (int h = 0; h < 2; h++) {
         UNROLL
-        for (int h = 0; h < 2; h++)
-            acc[h][c] = f.scales == F16_SCALE_AND_ZERO ? _mm256_madd_epi16(load_zero(g, h), s) : s;
+        for (int c = 0; c < n; c++) acc[h][c] = is_short(f) ? _mm256_setzero_si256() : start_of(f, g, h, start + 4 * c);
     }
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
@@ -146,8 +169,10 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
         for (int c = 0; c < n; c++) {
             __m256i b = broadcast(x + 4 * c);
             UNROLL
-            for (int h = 0; h < 2; h++)
-                acc[h][c] = sign ? dot_signed(acc[h][c], w[h], b) : dot_step(acc[h][c], w[h], b);
+            for (int h = 0; h < 2; h++) {
+                if (is_short(f)) acc[h][c] = short_step(acc[h][c], w[h], b);
+                if (!is_short(f)) acc[h][c] = sign ? dot_signed(acc[h][c], w[h], b) : dot_step(acc[h][c], w[h], b);
+            }
         }
     }
     UNROLL
@@ -155,6 +180,7 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
         __m256 scale = load_scale(f, g->d, h);
         UNROLL
         for (int c = 0; c < n; c++) {
+            if (is_short(f)) acc[h][c] = add_short(start_of(f, g, h, start + 4 * c), acc[h][c], f.shared ? 8 : 1);
             sum[h][c] = _mm256_fmadd_ps(
                 _mm256_cvtepi32_ps(acc[h][c]), _mm256_mul_ps(scale, broadcast_f32(tail + 4 * c)), sum[h][c]);
         }

@@ -4,19 +4,30 @@
  * to 63. Those of a table are signed, up to 127 in magnitude: |w| times x with w's sign.
  */
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 
-enum { WIDE_CODES = 0 };
+enum { WIDE_CODES = 0, MOST_SUM = INT16_MAX };
 
-LUTRA_INLINE __m256i dot_step(__m256i acc, __m256i w, __m256i x)
+LUTRA_INLINE __m256i dot_step(__m256i part, __m256i w, __m256i x)
 {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+    return _mm256_add_epi16(part, _mm256_maddubs_epi16(w, x));
 }
 
-LUTRA_INLINE __m256i dot_signed(__m256i acc, __m256i w, __m256i x)
+LUTRA_INLINE __m256i dot_signed(__m256i part, __m256i w, __m256i x)
 {
-    return dot_step(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    return dot_step(part, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+
+LUTRA_INLINE __m256i times(__m256i part, __m256i scale)
+{
+    return _mm256_madd_epi16(part, scale);
+}
+
+LUTRA_INLINE __m256i scale_operand(__m256i scale)
+{
+    return _mm256_blend_epi16(scale, _mm256_slli_epi32(scale, 16), 0xaa);
 }
 
 #include "cpu/x86/gemm_super_ymm_impl.h"

@@ -4,8 +4,11 @@
  *
  * Included by one file per instruction set, which defines before:
  *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 63
- *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane; w unsigned, x signed
- *     __m256i dot_signed(__m256i acc, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
+ *     enum { MOST_SUM };     what a part of a sum may reach
+ *     __m256i dot_step(__m256i part, __m256i w, __m256i x);    part + products of 4 inputs; w unsigned, x signed
+ *     __m256i dot_signed(__m256i part, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
+ *     __m256i times(__m256i part, __m256i scale);              sums of 4 inputs times scale_operand
+ *     __m256i scale_operand(__m256i scale);                    of scales of 16 bits, one in each word
  * and gets run_q4_k and so on.  A tile is 8 rows (half a panel) x 4 columns; all columns of a pass use a tile's weights
  * before the next, and prefetch meanwhile.
  */
@@ -17,6 +20,12 @@
 #include "cpu/x86/gemm_super_form_ymm_impl.h"
 
 enum { TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
+
+/* A tile of weights, and which of its groups to prefetch meanwhile. */
+struct work {
+    const uint8_t *w; /* the tile */
+    unsigned mine;    /* share_of */
+};
 
 /* At step v of a group: every other line of a group at `ahead`, if any; the other half of the panel takes the rest. */
 LUTRA_INLINE void prefetch_step(struct form f, const struct tile *t, const uint8_t *ahead, int v)
@@ -31,66 +40,52 @@ LUTRA_INLINE bool is_signed(struct form f)
     return f.codes == TABLE && !WIDE_CODES;
 }
 
-/* dot[c] += groups of 32 inputs with one scale each. */
-LUTRA_INLINE void add_group32(struct form f, const struct tile *t, int g, const uint8_t *x, size_t width, int n,
-    const uint8_t *ahead, __m256i *dot)
+/* Steps of a part: a divisor of group_steps. */
+LUTRA_INLINE int part_steps(struct form f)
 {
-    __m256i acc[TILE_COLUMNS], scale = load_six_bits(t, g, 0);
-    UNROLL
-    for (int c = 0; c < n; c++) acc[c] = _mm256_setzero_si256();
+    const int plain = high_bytes(f) ? code_mask(f) | high_mask(f) : code_mask(f);
+    const int most = is_signed(f) ? 127 : f.codes == TABLE ? 255 : plain;
+    int steps = group_steps(f);
+    while (steps > 1 && steps * 2 * 127 * most > MOST_SUM) steps /= 2;
+    return steps;
+}
+
+/* Of sum h of group g. */
+LUTRA_INLINE __m256i load_scale(struct form f, const struct tile *t, int g, int h)
+{
+    if (f.scales == NO_SCALES) return _mm256_set1_epi32(1);
+    return f.scales == BOTH_6 ? load_six_bits(t, g, 0) : load_scale16(f, t, 2 * g + h);
+}
+
+/* dot[c] += group g, 32 inputs; x: the columns' record. */
+LUTRA_INLINE void add_group(struct form f, const struct work *work, const struct tile *t, int g, const uint8_t *x,
+    size_t width, int n, __m256i *dot)
+{
+    const uint8_t *ahead = work->mine >> g & 1 ? work->w + AHEAD_BYTES + (size_t)g * group_bytes(f) : NULL;
+    const uint8_t *sums = x + (344 + 4 * (size_t)g) * width; /* of 16 inputs each, i16 pairs */
+    x += 32 * (size_t)g * width;
+    const int steps = group_steps(f), part = part_steps(f);
+    __m256i acc[TILE_COLUMNS], scale[2], operand = _mm256_setzero_si256();
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
         prefetch_step(f, t, ahead, v);
+        if (v % steps == 0) scale[v / steps] = load_scale(f, t, g, v / steps);
+        if (v % steps == 0) operand = scale_operand(scale[v / steps]);
         __m256i w = load_codes(f, t, g, v);
         UNROLL
-        for (int c = 0; c < n; c++) acc[c] = dot_step(acc[c], w, broadcast(x + 4 * c));
-    }
-    UNROLL
-    for (int c = 0; c < n; c++) dot[c] = _mm256_add_epi32(dot[c], _mm256_mullo_epi32(acc[c], scale));
-}
-
-/* What the sum of 16 inputs starts from; start: their record's start16. */
-LUTRA_INLINE __m256i start_of(struct form f, const uint8_t *start)
-{
-    if (!has_offset(f) || is_signed(f)) return _mm256_setzero_si256();
-    __m256i s = broadcast(start);
-    return start_shift(f) < 0 ? _mm256_srai_epi32(s, -start_shift(f)) : _mm256_slli_epi32(s, start_shift(f));
-}
-
-/* 32 inputs with a scale per 16; start: [2][width]. */
-LUTRA_INLINE void add_group16(struct form f, const struct tile *t, int g, const uint8_t *x, const uint8_t *start,
-    size_t width, int n, const uint8_t *ahead, __m256i *dot)
-{
-    UNROLL
-    for (int h = 0; h < 2; h++, start += 4 * width) {
-        __m256i acc[TILE_COLUMNS], scale = load_scale16(f, t, 2 * g + h);
-        UNROLL
-        for (int c = 0; c < n; c++) acc[c] = start_of(f, start + 4 * c);
-        UNROLL
-        for (int v = 4 * h; v < 4 * h + 4; v++, x += 4 * width) {
-            prefetch_step(f, t, ahead, v);
-            __m256i w = load_codes(f, t, g, v);
-            UNROLL
-            for (int c = 0; c < n; c++) {
-                __m256i b = broadcast(x + 4 * c);
-                acc[c] = is_signed(f) ? dot_signed(acc[c], w, b) : dot_step(acc[c], w, b);
-            }
+        for (int c = 0; c < n; c++) {
+            __m256i b = broadcast(x + 4 * c);
+            if (v % part == 0) acc[c] = _mm256_setzero_si256();
+            acc[c] = is_signed(f) ? dot_signed(acc[c], w, b) : dot_step(acc[c], w, b);
+            if (v % part == part - 1) dot[c] = _mm256_add_epi32(dot[c], times(acc[c], operand));
         }
-        UNROLL
-        for (int c = 0; c < n; c++) dot[c] = _mm256_add_epi32(dot[c], _mm256_mullo_epi32(acc[c], scale));
     }
-}
-
-LUTRA_INLINE void add_group_ternary(
-    const struct tile *t, int g, const uint8_t *x, size_t width, int n, const uint8_t *ahead, __m256i *dot)
-{
+    if (!has_offset(f) || is_signed(f)) return;
+    /* Codes are values and an offset, of 32 << start_shift. */
+    __m256i pair = _mm256_blend_epi16(scale[0], _mm256_slli_epi32(scale[1], 16), 0xaa);
+    pair = _mm256_slli_epi16(pair, 5 + start_shift(f));
     UNROLL
-    for (int v = 0; v < 8; v++, x += 4 * width) {
-        prefetch_step(FORM_TERNARY, t, ahead, v);
-        __m256i w = load_codes(FORM_TERNARY, t, g, v);
-        UNROLL
-        for (int c = 0; c < n; c++) dot[c] = dot_step(dot[c], w, broadcast(x + 4 * c));
-    }
+    for (int c = 0; c < n; c++) dot[c] = _mm256_sub_epi32(dot[c], _mm256_madd_epi16(pair, broadcast(sums + 4 * c)));
 }
 
 /* The minima of a tile, times the inputs' sums; sums: i16 pairs [4 or 8][width]. */
@@ -115,32 +110,22 @@ LUTRA_INLINE void subtract_minima(
     }
 }
 
-/* A tile of weights, and which of its groups to prefetch meanwhile. */
-struct work {
-    const uint8_t *w; /* the tile */
-    unsigned mine;    /* share_of */
-};
-
 /* One tile for n columns; x: the columns' record. */
 LUTRA_INLINE void add_tile(
     struct form f, const struct work *work, const uint8_t *x, size_t width, int n, int half, __m256 *sum)
 {
     struct tile t = tile_at(f, work->w, half);
     const uint8_t *scale_x = x + 256 * width, *start = scale_x + 4 * width, *sums = start + 4 * width;
-    const uint8_t *start16 = sums + 16 * width, *sums16 = start16 + 64 * width;
+    const uint8_t *sums16 = sums + 80 * width;
     __m256i dot[TILE_COLUMNS];
     UNROLL
     for (int c = 0; c < n; c++) dot[c] = f.scales == NO_SCALES ? broadcast(start + 4 * c) : _mm256_setzero_si256();
-    for (int g = 0; g < 8; g++, x += 32 * width) {
-        bool mine = work->mine >> g & 1;
-        const uint8_t *ahead = mine ? work->w + AHEAD_BYTES + (size_t)g * (group_bytes(f)) : NULL;
-        if (f.scales == NO_SCALES) {
-            add_group_ternary(&t, g, x, width, n, ahead, dot);
-        } else if (f.scales != BOTH_6) {
-            add_group16(f, &t, g, x, start16 + (size_t)g * 8 * width, width, n, ahead, dot);
-        } else {
-            add_group32(f, &t, g, x, width, n, ahead, dot);
-        }
+    /* One column is worth constants for shifts and places; more would only be too long for the decoded instructions. */
+    if (n == 1) {
+        UNROLL
+        for (int g = 0; g < 8; g++) add_group(f, work, &t, g, x, width, n, dot);
+    } else {
+        for (int g = 0; g < 8; g++) add_group(f, work, &t, g, x, width, n, dot);
     }
     __m256 d = load_f16(t.d);
     UNROLL
