@@ -16,7 +16,7 @@ import tempfile
 LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
 SHORTER = {"run": ["-n", "4", "-c", "256"], "bench": ["-p", "8", "-n", "2", "-r", "1", "--no-peaks"],
            "eval": ["--limit", "1"]}
-PLACEHOLDER = {"CMD": "true"}
+PLACEHOLDER = {"CMD": "true", "qwen2.5-1.5b": "qwen2.5-0.5b"}  # a smaller shape
 
 
 def commands(text):

@@ -274,20 +274,26 @@ LUTRA_INLINE void look_up_eights(struct form f, const struct tables *t, const ui
 
 #undef AT
 
-/* Magnitudes of 4 steps of group g, from 4 word on. */
+/* Magnitudes of 4 steps of group g, from 4 word on.  Which row a blend takes must be a number in the source. */
 LUTRA_INLINE void look_up_fours(struct form f, const struct tables *t, const uint8_t *tile, const struct indices *in,
     int g, const int word, int half, __m256i step[4])
 {
+    size_t i[4];
+    four_indices(f, tile, in, g, word, half, 0, i);
     UNROLL
-    for (int r = 0; r < 8; r++) {
-        size_t i[4];
-        four_indices(f, tile, in, g, word, half, r, i);
-        UNROLL
-        for (int s = 0; s < 4; s++) {
-            __m256i entry = _mm256_set1_epi32((int)t->four[i[s]]);
-            step[s] = r ? _mm256_blend_epi32(step[s], entry, 1 << r) : entry;
-        }
-    }
+    for (int s = 0; s < 4; s++) step[s] = _mm256_set1_epi32((int)t->four[i[s]]);
+#define PUT_ROW(r)                                                                                                     \
+    four_indices(f, tile, in, g, word, half, r, i);                                                                    \
+    UNROLL                                                                                                             \
+    for (int s = 0; s < 4; s++) step[s] = _mm256_blend_epi32(step[s], _mm256_set1_epi32((int)t->four[i[s]]), 1 << (r));
+    PUT_ROW(1)
+    PUT_ROW(2)
+    PUT_ROW(3)
+    PUT_ROW(4)
+    PUT_ROW(5)
+    PUT_ROW(6)
+    PUT_ROW(7)
+#undef PUT_ROW
 }
 
 /* Magnitudes of 4 steps of group g, from v on. */
