@@ -61,7 +61,7 @@ static void check_norm(struct tally *t, const char *name, const struct cpu_kerne
 
 static void check_layer_norm(struct tally *t, const char *name, const struct cpu_kernels *k, uint64_t *seed)
 {
-    float x[N], w[N], bias[N], want[N], got[N];
+    float x[N + 1], w[N + 1], bias[N + 1], want[N + 1], got[N + 1]; /* the largest size */
     for (int n = 2; n < 2 * N; n += n < 40 ? 1 : 37) {
         int size = n < N ? n : n - N + 2; /* every size without and, later, with a mean far from 0 */
         fill(x, size, seed);
