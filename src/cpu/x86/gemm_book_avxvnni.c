@@ -14,9 +14,9 @@ LUTRA_INLINE __m256i dot_step(__m256i part, __m256i w, __m256i x)
     return _mm256_dpbusd_avx_epi32(part, w, x);
 }
 
-LUTRA_INLINE __m256i add_part(__m256i dot, __m256i part, __m256i scale)
+LUTRA_INLINE __m256i times(__m256i part, __m256i scale)
 {
-    return _mm256_add_epi32(dot, _mm256_mullo_epi32(part, scale));
+    return _mm256_mullo_epi32(part, scale);
 }
 
 LUTRA_INLINE __m256i scale_operand(__m256i scale)

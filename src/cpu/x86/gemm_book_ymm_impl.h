@@ -5,7 +5,7 @@
  * Included by one file per instruction set, which defines before:
  *     enum { MOST_SUM };   what a part of a sum may reach
  *     __m256i dot_step(__m256i part, __m256i w, __m256i x);      part + products of 4 inputs; w unsigned, x signed
- *     __m256i add_part(__m256i dot, __m256i part, __m256i scale);    dot + part times scale_operand
+ *     __m256i times(__m256i part, __m256i scale);                sums of 4 inputs times scale_operand
  *     __m256i scale_operand(__m256i scale);                      of a scale that is in both halves of each word
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each group of 4 columns
@@ -33,18 +33,15 @@ LUTRA_INLINE __m256i broadcast(const uint8_t *p)
     return _mm256_set1_epi32(*(const int *)(const void *)p);
 }
 
-/* Steps of a part, of products with codes up to `most`: a divisor of group_steps. */
-LUTRA_INLINE int part_steps(struct form f, const int most)
-{
-    int steps = group_steps(f);
-    while (steps > 1 && steps * 2 * 127 * most > MOST_SUM) steps /= 2;
-    return steps;
-}
-
 /* Codes are value + 1 << this, and below twice that. */
 LUTRA_INLINE int offset_bits(struct form f)
 {
     return f.book == BOOK_IQ3_S ? 4 : 6;
+}
+
+LUTRA_INLINE int code_part_steps(struct form f)
+{
+    return part_steps(group_steps(f), (1 << offset_bits(f)) + largest_magnitude(f), MOST_SUM);
 }
 
 /* Prefetches group g's share, for one half, of what comes later. */
@@ -100,7 +97,7 @@ LUTRA_INLINE __m256 add_dot(__m256 sum, __m256i dot, __m256 d, const uint8_t *sc
 LUTRA_INLINE void add_one(
     struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, size_t width, __m256 sum[2])
 {
-    const int steps = group_steps(f), part = part_steps(f, largest_magnitude(f));
+    const int steps = group_steps(f), part = part_steps(steps, largest_magnitude(f), MOST_SUM);
     for (int half = 0; half < 2; half++) {
         __m256i dot = _mm256_setzero_si256();
         const uint8_t *at = x;
@@ -116,7 +113,7 @@ LUTRA_INLINE void add_one(
                 if (v % 4 == 0) four_steps(f, t, tile, &in[g], g, v, half, step);
                 if (v % part == 0) acc = _mm256_setzero_si256();
                 acc = dot_step(acc, step[v % 4], _mm256_sign_epi8(broadcast(at), signs_of_step(signs, v)));
-                if (v % part == part - 1) dot = add_part(dot, acc, scale);
+                if (v % part == part - 1) dot = _mm256_add_epi32(dot, times(acc, scale));
             }
         }
         sum[half] = add_dot(sum[half], dot, load_d(f, tile, half), x + 256 * width);
@@ -128,7 +125,7 @@ LUTRA_INLINE void add_halves(struct form f, const struct unpacked *u, const uint
     const int half, const int halves, __m256 sum[2][TILE_COLUMNS])
 {
     const uint8_t *scale_x = x + 256 * width, *sums = x + (group_steps(f) == 8 ? 264 : 344) * width;
-    const int steps = group_steps(f), part = part_steps(f, (1 << offset_bits(f)) + largest_magnitude(f));
+    const int steps = group_steps(f), part = code_part_steps(f);
     __m256i dot[2][TILE_COLUMNS];
     UNROLL
     for (int h = 0; h < halves; h++) {
@@ -161,7 +158,8 @@ LUTRA_INLINE void add_halves(struct form f, const struct unpacked *u, const uint
                 for (int h = 0; h < halves; h++) {
                     if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
                     acc[h][c] = dot_step(acc[h][c], _mm256_load_si256((const __m256i *)(w + 32 * h)), b);
-                    if (v % part == part - 1) dot[h][c] = add_part(dot[h][c], acc[h][c], u->scale[half + h][i]);
+                    if (v % part == part - 1)
+                        dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], u->scale[half + h][i]));
                 }
             }
         }
@@ -178,7 +176,7 @@ LUTRA_INLINE void add_halves(struct form f, const struct unpacked *u, const uint
 LUTRA_INLINE void add_tile(
     struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
 {
-    if (part_steps(f, (1 << offset_bits(f)) + largest_magnitude(f)) == 1) {
+    if (code_part_steps(f) == 1) {
         add_halves(f, u, x, width, n, 0, 2, sum);
     } else {
         add_halves(f, u, x, width, n, 0, 1, sum);
@@ -250,8 +248,10 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
         size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
         for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
-            if (end - pass == 1) run_panel_once(f, &tables, a, p, pass);
-            if (end - pass > 1) run_panel(f, &tables, a, p, pass, end);
+            if (end - pass == 1)
+                run_panel_once(f, &tables, a, p, pass);
+            else
+                run_panel(f, &tables, a, p, pass, end);
         }
     }
 }

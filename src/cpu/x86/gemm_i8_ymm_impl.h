@@ -4,7 +4,7 @@
  *
  * Included by one file per instruction set, which defines before:
  *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128; then codes up to
- *                            SHORT_CODE may be summed over a group in 16 bits:
+ *                            15 are summed over a group in 16 bits (is_short):
  *     __m256i short_step(__m256i part, __m256i w, __m256i x);  part + 2 products per lane of 16 bits
  *     __m256i add_short(__m256i acc, __m256i part, int unit);  acc + unit times each lane's two
  *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane, w unsigned, x signed

@@ -40,14 +40,10 @@ LUTRA_INLINE bool is_signed(struct form f)
     return f.codes == TABLE && !WIDE_CODES;
 }
 
-/* Steps of a part: a divisor of group_steps. */
-LUTRA_INLINE int part_steps(struct form f)
+LUTRA_INLINE int largest_code(struct form f)
 {
-    const int plain = high_bytes(f) ? code_mask(f) | high_mask(f) : code_mask(f);
-    const int most = is_signed(f) ? 127 : f.codes == TABLE ? 255 : plain;
-    int steps = group_steps(f);
-    while (steps > 1 && steps * 2 * 127 * most > MOST_SUM) steps /= 2;
-    return steps;
+    if (f.codes == TABLE) return is_signed(f) ? 127 : 255;
+    return high_bytes(f) ? code_mask(f) | high_mask(f) : code_mask(f);
 }
 
 /* Of sum h of group g. */
@@ -64,7 +60,7 @@ LUTRA_INLINE void add_group(struct form f, const struct work *work, const struct
     const uint8_t *ahead = work->mine >> g & 1 ? work->w + AHEAD_BYTES + (size_t)g * group_bytes(f) : NULL;
     const uint8_t *sums = x + (344 + 4 * (size_t)g) * width; /* of 16 inputs each, i16 pairs */
     x += 32 * (size_t)g * width;
-    const int steps = group_steps(f), part = part_steps(f);
+    const int steps = group_steps(f), part = part_steps(steps, largest_code(f), MOST_SUM);
     __m256i acc[TILE_COLUMNS], scale[2], operand = _mm256_setzero_si256();
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {

@@ -27,6 +27,14 @@ LUTRA_INLINE unsigned share_of(size_t share, size_t shares)
     return bits;
 }
 
+/* Of `steps` (4 or 8) steps with one scale, how many make a part: a lane takes two products of up to 127 * most in
+ * each, and no more than most_sum in all.  A divisor of `steps`. */
+LUTRA_INLINE int part_steps(const int steps, const int most, const int most_sum)
+{
+    const int fit = most_sum / (2 * 127 * most);
+    return fit >= steps ? steps : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+}
+
 /* Fillers of one file each. */
 void cpu_gemm_init_i8_amx(struct cpu_kernels *k);
 void cpu_gemm_init_super_amx(struct cpu_kernels *k);

@@ -164,7 +164,8 @@ uint32_t npu_pack_kind_of_rows(uint32_t quant_type, uint32_t kind, const void *r
 {
     const struct source *source = source_of(quant_type);
     const size_t block = quant_info_of((enum quant_type)quant_type)->block_bytes;
-    for (size_t at = 0; source->wide && at < bytes; at += block) { /* a block begins with its scale */
+    if (!source->wide || source->wide == kind) return kind;
+    for (size_t at = 0; at < bytes; at += block) { /* a block begins with its scale */
         uint16_t d;
         memcpy(&d, (const uint8_t *)rows + at, 2);
         d &= 0x7fff;
