@@ -46,6 +46,8 @@ struct lutra_quantize_settings {
     int group_size;
     bool asymmetric;   /* groups have zeros of their own; else 2^(bits - 1) */
     const char *zeros; /* of in_path, as in lutra_model_settings */
+    /* What a budget chooses from, names with commas; NULL = "TQ2_0,Q2_K,Q3_K,IQ4_XS,Q4_K,Q5_K,Q6_K,Q8_0". */
+    const char *budget_types;
 };
 LUTRA_API void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size);
 /* The new file appears whole or not at all.  Which tensor gets which type is what llama-quantize decides.

@@ -12,22 +12,22 @@
 #include "weights/imatrix.h"
 #include "weights/mix.h"
 
-/* By falling error. */
-static const enum quant_type ladder[] = {
-    QUANT_TQ2_0, QUANT_Q2_K, QUANT_Q3_K, QUANT_IQ4_XS, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0};
+/* Those with codebooks are left out: at one row they are slow on small devices. */
+static const char standard[] = "TQ2_0,Q2_K,Q3_K,IQ4_XS,Q4_K,Q5_K,Q6_K,Q8_0";
+static const double base_bits = 2.5; /* a model of fewer says nothing about its matrices */
 enum {
-    N_LADDER = sizeof ladder / sizeof *ladder,
-    BASE_LEAST = 1,            /* a model of fewer bits says nothing about its matrices */
+    MOST_TYPES = 24,
     N_TOKEN = 4096,            /* of a measurement */
     LOGITS_BYTES = 256 << 20,  /* kept of the source */
     ERROR_WEIGHTS = 256 * 1024 /* of a matrix, of which errors are measured */
 };
 
-/* How choices are made of shares: raised to a power about what they would be on average, from this rung on. */
+/* How choices are made of shares: raised to a power about what they would be on average, from the lowest rung or from
+ * the base's least on. */
 static const struct {
-    int lowest;
+    bool from_base;
     double power;
-} variant[] = {{0, 1}, {1, 1}, {1, .5}, {1, 0}};
+} variant[] = {{false, 1}, {true, 1}, {true, .5}, {true, 0}};
 enum { N_VARIANT = sizeof variant / sizeof *variant };
 
 struct rung {
@@ -38,7 +38,7 @@ struct rung {
 
 struct candidate {
     const struct tensor *t;
-    struct rung rung[N_LADDER];
+    struct rung rung[MOST_TYPES];
     double share, cost;
     int at, best;   /* rung of this choice, of the best so far */
     uint8_t *bytes; /* that the model computes with; NULL: the source's */
@@ -50,7 +50,9 @@ struct budget {
     lutra_model *model;
     lutra_session *s;
     struct imatrix *imatrix;
-    struct candidate *candidate; /* [n] */
+    enum quant_type ladder[MOST_TYPES]; /* [n_rung] by rising bits */
+    int n_rung, base_least;             /* rungs; the least that shares are measured at */
+    struct candidate *candidate;        /* [n] */
     int n;
     size_t fixed_bytes; /* of matrices that the caller's settings decide */
     double n_weight;    /* of all matrices that change */
@@ -65,6 +67,45 @@ struct budget {
 static int no_memory(struct lutra_error *err)
 {
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "budget: out of memory");
+}
+
+/* ---- which types ---- */
+
+static double bits_of(const struct quant_info *q)
+{
+    return 8.0 * (double)q->block_bytes / (double)q->block_elems;
+}
+
+static int add_type(struct budget *b, const char *name, struct lutra_error *err)
+{
+    const struct quant_info *q = quant_info_by_name(name);
+    int at = b->n_rung;
+    if (!q) return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: type '%s' is not known", name);
+    if (!q->quantize || !weights_is_quantized(q->type))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "budget: %s cannot be %s", q->name,
+            q->quantize ? "chosen: it has no blocks" : "written, it can be read");
+    for (int i = 0; i < b->n_rung; i++)
+        if (b->ladder[i] == q->type)
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: type %s is named a second time", q->name);
+    for (; at > 0 && bits_of(quant_info_of(b->ladder[at - 1])) > bits_of(q); at--) b->ladder[at] = b->ladder[at - 1];
+    b->ladder[at] = q->type;
+    b->n_rung++;
+    return 0;
+}
+
+static int read_types(struct budget *b, struct lutra_error *err)
+{
+    const char *at = b->set->budget_types ? b->set->budget_types : standard;
+    for (size_t n; b->n_rung < MOST_TYPES; at += n + 1) {
+        char name[16];
+        n = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", n < 15 ? (int)n : 15, at);
+        TRY(add_type(b, name, err));
+        if (!at[n]) break;
+    }
+    while (b->base_least + 1 < b->n_rung && bits_of(quant_info_of(b->ladder[b->base_least])) < base_bits)
+        b->base_least++;
+    return 0;
 }
 
 /* ---- which matrices ---- */
@@ -86,8 +127,8 @@ static void add_candidate(struct budget *b, const struct tensor *t)
 {
     struct candidate *c = &b->candidate[b->n++];
     c->t = t;
-    for (int i = 0; i < N_LADDER; i++) {
-        c->rung[i].type = weights_legal_type(ladder[i], t->ne[0]);
+    for (int i = 0; i < b->n_rung; i++) {
+        c->rung[i].type = weights_legal_type(b->ladder[i], t->ne[0]);
         c->rung[i].bytes = rounding_row_bytes(t, c->rung[i].type) * (size_t)(t->ne[1] * t->ne[2] * t->ne[3]);
     }
 }
@@ -155,7 +196,7 @@ static int measure_errors(struct budget *b, struct candidate *c, struct lutra_er
     part.data = source;
     const struct imatrix_entry *e = rc == 0 ? imatrix_find(b->imatrix, c->t->name) : NULL;
     bool known = e && e->n == n_in && imatrix_mean(e, weight);
-    for (int i = 0; i < N_LADDER && rc == 0; i++) {
+    for (int i = 0; i < b->n_rung && rc == 0; i++) {
         struct rounding r = rounding_of(b, &part, c->rung[i].type, out);
         if (known) r.weight = weight;
         rc = rounding_run(b->model->runtime->pool, &r, err);
@@ -269,9 +310,9 @@ static int take_type(struct budget *b, struct candidate *c, const struct rung *r
 /* What the source's divergence from itself grows by with each matrix alone at the base. */
 static int measure_costs(struct budget *b, struct lutra_error *err)
 {
-    int base = BASE_LEAST;
+    int base = b->base_least;
     double kl;
-    while (base + 1 < N_LADDER && bytes_at(b, base + 1) <= bytes_allowed(b)) base++;
+    while (base + 1 < b->n_rung && bytes_at(b, base + 1) <= bytes_allowed(b)) base++;
     b->n_measurement = b->n + 1 + N_VARIANT;
     TRY(measure(b, true, &kl, err));
     for (int i = 0; i < b->n; i++) {
@@ -280,7 +321,7 @@ static int measure_costs(struct budget *b, struct lutra_error *err)
         TRY(take_type(b, c, &c->rung[base], err));
         TRY(measure(b, false, &c->share, err));
         TRY(exchange(b, c, c->t->type, c->t->data, err));
-        for (int k = 0; k < N_LADDER; k++)
+        for (int k = 0; k < b->n_rung; k++)
             c->rung[k].error = c->rung[base].error > 0 ? c->rung[k].error / c->rung[base].error : 0;
     }
     return 0;
@@ -296,7 +337,7 @@ static struct candidate *best_step(struct budget *b, double left, int *to)
     for (int i = 0; i < b->n; i++) {
         struct candidate *c = &b->candidate[i];
         const struct rung *now = &c->rung[c->at];
-        for (int k = c->at + 1; k < N_LADDER; k++) {
+        for (int k = 0; k < b->n_rung; k++) {
             double more = (double)c->rung[k].bytes - (double)now->bytes,
                    fall = c->cost * (now->error - c->rung[k].error);
             if (more > left || !(fall > 0)) continue;
@@ -330,13 +371,14 @@ static int choose(struct budget *b, struct lutra_error *err)
             (double)b->set->budget, ((double)b->fixed_bytes + bytes_at(b, 0)) * 8 / b->n_weight + 5e-4);
     for (int i = 0; i < b->n; i++) mean += b->candidate[i].share / bytes_at(b, 0);
     for (int v = 0; v < N_VARIANT; v++) {
-        if (bytes_allowed(b) < bytes_at(b, variant[v].lowest)) continue;
+        int lowest = variant[v].from_base ? b->base_least : 0;
+        if (bytes_allowed(b) < bytes_at(b, lowest)) continue;
         for (int i = 0; i < b->n; i++) {
             struct candidate *c = &b->candidate[i];
             double even = mean * (double)c->rung[0].bytes;
             c->cost = even * pow(fmax(c->share, 1e-3 * even) / even, variant[v].power);
         }
-        spend(b, variant[v].lowest);
+        spend(b, lowest);
         for (int i = 0; i < b->n; i++)
             TRY(take_type(b, &b->candidate[i], &b->candidate[i].rung[b->candidate[i].at], err));
         TRY(measure(b, false, &kl, err));
@@ -406,6 +448,7 @@ static int run(struct budget *b, struct weights_quantize_settings *q, struct lut
 {
     struct lutra_session_settings set;
     struct lutra_imatrix_settings of;
+    TRY(read_types(b, err));
     TRY(find_candidates(b, q, err));
     TRY(read_text(b, err));
     lutra_imatrix_settings_init(&of, sizeof of);

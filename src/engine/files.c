@@ -155,6 +155,8 @@ static int check_settings(const struct lutra_quantize_settings *set, struct lutr
         return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: only a calibration can be resumed");
     if (set->budget == 0 && set->calibration && set->only_measure)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: a text to measure over, and no budget");
+    if (set->budget == 0 && set->budget_types)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "quantize: types of a budget, and no budget");
     if (set->budget == 0) return 0;
     if (!(set->budget > 0)) return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: %g bits", (double)set->budget);
     if (set->type) return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: it chooses the types, so '%s' cannot", set->type);

@@ -132,6 +132,19 @@ lutra inspect "$WORK/b.gguf" --tensors
 [ "$(grep -c ' tensors, ' "$WORK/out")" -ge 3 ] || fail 'a budget between two types has both, and F32'
 lutra quantize "$MODEL" "$WORK/q5.gguf" Q5_0 --pure
 [ "$(stat -c %s "$WORK/b.gguf")" -lt "$(stat -c %s "$WORK/q5.gguf")" ] || fail '5 bits are more than 5.5'
+lutra quantize "$MODEL" "$WORK/b.gguf" --budget 6 --budget-types Q8_0,Q4_0 --budget-text "$WORK/calibration" --calibrate-ctx 64
+expect_code 0 'quantize --budget-types'
+lutra inspect "$WORK/b.gguf" --tensors
+for type in Q4_0 Q8_0; do grep -q " $type " "$WORK/out" || fail "a budget between the two types has no $type"; done
+grep -qE ' (Q4_1|Q5_0|Q5_1|IQ4_NL) ' "$WORK/out" && fail 'a budget chose what it was not given'
+for wrong in "Q4_K,Q9:type 'Q9' is not known" 'IQ2_XXS:IQ2_XXS cannot be written' 'Q8_0,F16:F16 cannot be chosen' \
+    'q4_0,Q4_0:type Q4_0 is named a second time' "Q4_0,:type '' is not known"; do
+    lutra quantize "$MODEL" "$WORK/empty/new.gguf" --budget 5 --budget-types "${wrong%%:*}" --budget-text "$WORK/calibration"
+    expect_code 1 "--budget-types ${wrong%%:*}"
+    expect_err "budget: ${wrong#*:}" "--budget-types ${wrong%%:*}"
+done
+lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --budget-types Q4_0
+expect_err 'types of a budget, and no budget' 'types without a budget'
 # A folder's matrices are computed when they are needed: a budget sees in them what it sees in a file of the same values.
 FOLDER=$LUTRA_SOURCE/models/abacus-w2
 lutra quantize "$FOLDER" "$WORK/copy.gguf" COPY

@@ -148,6 +148,7 @@ def pastes(folder):
     t.type(b"/system ")  # a message that no model has to read
     t.paste(large)
     t.type(ENTER)
+    t.wait(PROMPT)  # keys that are typed before it may be lost: the editor empties the queue
     check(t.saved("system") == [large.decode()], "100 KB arrive as one message")
     check(t.close() == 0, "pastes: end")
     check(not os.path.exists(os.path.join(folder, ".local")), "--history '' keeps none")

@@ -6,7 +6,7 @@
 
 struct quantize_options {
     struct engine_options engine;
-    const char *token_embedding_type, *output_type, *imatrix, *calibrate, *budget_text;
+    const char *token_embedding_type, *output_type, *imatrix, *calibrate, *budget_text, *budget_types;
     float budget;
     int calibrate_ctx, calibrate_chunks, group_size;
     struct option_list tensor_type;
@@ -39,6 +39,8 @@ static const struct option quantize_table[] = {
         .min = 1, .max = 16},
     {"--budget-text", NULL, OPT_TEXT, AT(budget_text), "FILE",
         .help = "that text, where there is no --calibrate; errors are then weighed by the importance of its inputs"},
+    {"--budget-types", NULL, OPT_TEXT, AT(budget_types), "LIST",
+        .help = "types that a budget chooses from, with commas; default TQ2_0,Q2_K,Q3_K,IQ4_XS,Q4_K,Q5_K,Q6_K,Q8_0"},
     {"--token-embedding-type", NULL, OPT_TEXT, AT(token_embedding_type), "TYPE", .help = "type of token_embd.weight"},
     {"--output-tensor-type", NULL, OPT_TEXT, AT(output_type), "TYPE",
         .help = "type of output.weight, or of token_embd.weight where that is both"},
@@ -106,6 +108,7 @@ static struct lutra_quantize_settings settings_of(
     settings.calibration = !any ? NULL : text->text ? text->text : "";
     settings.only_measure = !o->calibrate;
     settings.budget = o->budget;
+    settings.budget_types = o->budget_types;
     settings.n_calibration_bytes = text->n_bytes;
     settings.calibration_ctx = o->calibrate_ctx;
     settings.calibration_chunks = o->calibrate_chunks;
