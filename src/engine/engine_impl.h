@@ -78,7 +78,12 @@ struct lutra_model {
     struct plan plan;
     struct demand_rates demand; /* of a pass */
     int n_plan;                 /* how often the plan has changed */
-    struct device *loaded;      /* has the op list's constants, or NULL */
+    struct {
+        double us[ROW_COST_KNOTS]; /* as in row_cost */
+        bool known;
+        int n_plan;        /* that they were measured with */
+    } costs;               /* of passes, by the last session that was closed; under the runtime's turn */
+    struct device *loaded; /* has the op list's constants, or NULL */
     _Atomic uint64_t packed_bytes;
     char name[128], file_type[16];
     struct lutra_sampling sampling; /* the defaults of its requests */
@@ -261,8 +266,8 @@ int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *
 /* Gives the weights what it holds of them for their devices; before they are prepared. */
 void packed_cache_find(struct lutra_model *m);
 
-/* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept beside the packed
- * copy, where there is one. */
+/* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept with the model
+ * and, where it has a packed copy, in a file beside that. */
 void packed_costs_read(lutra_session *s);
 void packed_costs_write(const lutra_session *s);
 

@@ -75,7 +75,7 @@ int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *
 
 /* ---- costs ---- */
 
-enum { COSTS_LEAST = 50 /* passes of a session that are worth a file */ };
+enum { COSTS_LEAST = 50 /* passes of a session that are worth keeping */ };
 
 /* Model, machine and what runs where: the same rows cost the same.  False: there is no packed copy. */
 static bool costs_of(const lutra_session *s, char *path, size_t n, uint64_t *key)
@@ -95,7 +95,10 @@ void packed_costs_read(lutra_session *s)
     char path[4096];
     uint64_t key;
     double us[ROW_COST_KNOTS];
-    if (costs_of(s, path, sizeof path, &key) && figures_read(path, key, us, ROW_COST_KNOTS))
+    const lutra_model *m = s->model;
+    if (m->costs.known && m->costs.n_plan == m->n_plan)
+        row_cost_know(&s->cost, m->costs.us);
+    else if (costs_of(s, path, sizeof path, &key) && figures_read(path, key, us, ROW_COST_KNOTS))
         row_cost_know(&s->cost, us);
 }
 
@@ -104,7 +107,13 @@ void packed_costs_write(const lutra_session *s)
     char path[4096];
     uint64_t key;
     struct lutra_error why;
-    if (s->n_cost < COSTS_LEAST || !costs_of(s, path, sizeof path, &key)) return;
+    if (s->n_cost < COSTS_LEAST) return;
+    turn_take(&s->model->runtime->turn);
+    memcpy(s->model->costs.us, s->cost.us, sizeof s->cost.us);
+    s->model->costs.n_plan = s->model->n_plan;
+    s->model->costs.known = true;
+    turn_give(&s->model->runtime->turn);
+    if (!s->speculator || !costs_of(s, path, sizeof path, &key)) return;
     if (figures_write(path, key, s->cost.us, ROW_COST_KNOTS, &why) < 0)
         log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "costs of rows are not kept: %s", why.what);
 }

@@ -272,7 +272,7 @@ void lutra_session_close(lutra_session **session)
     lutra_session *s = *session;
     if (!s) return;
     requests_close(s);
-    if (s->speculator) packed_costs_write(s);
+    packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     speculator_close(&s->speculator);
     draft_model_close(&s->draft_model);

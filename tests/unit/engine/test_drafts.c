@@ -642,44 +642,6 @@ static void a_model_drafts(void **state)
     fixture_close(&f);
 }
 
-/* What passes cost is known to the next session, where the model has a packed copy; but not from a file that is
- * damaged. */
-static void costs_are_kept(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct lutra_model_settings ms;
-    char packed[100], costs[110];
-    double us;
-    fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
-    snprintf(packed, sizeof packed, "%s%s", f.path, LUTRA_PACKED_SUFFIX);
-    snprintf(costs, sizeof costs, "%s.costs", packed);
-    for (int copy = 0; copy < 2; copy++) {
-        if (copy) OK(lutra_pack(f.rt, f.path, packed, NULL, NULL, err));
-        lutra_session_close(&f.s);
-        lutra_model_close(&f.model);
-        lutra_model_settings_init(&ms, sizeof ms);
-        OK(lutra_model_open(&f.model, f.rt, f.path, &ms, err));
-        spec_session(&f, 1, "suffix");
-        assert_true(f.s->cost.us[0] == 0);
-        generate(&f, NULL, 1, 0, 0.8f, &plain);
-        us = f.s->cost.us[0];
-        assert_true(us > 0);
-        lutra_session_close(&f.s);
-        assert_int_equal(access(costs, F_OK), copy ? 0 : -1);
-    }
-    spec_session(&f, 1, "suffix");
-    assert_true(f.s->cost.us[0] == us);
-    lutra_session_close(&f.s); /* nothing learnt: the file stays */
-    FILE *file = fopen(costs, "r+b");
-    assert_true(file && fputc('X', file) == 'X' && fclose(file) == 0);
-    spec_session(&f, 1, "suffix");
-    assert_true(f.s->cost.us[0] == 0);
-    unlink(costs);
-    unlink(packed);
-    fixture_close(&f);
-}
-
 /* Cancelled in the middle of a tree: not one token more than without drafts. */
 static void a_cancel_drops_the_rest(void **state)
 {
@@ -793,7 +755,6 @@ int main(void)
         cmocka_unit_test(npus_say_the_same),
         cmocka_unit_test(right_drafts_are_taken),
         cmocka_unit_test(a_cancel_drops_the_rest),
-        cmocka_unit_test(costs_are_kept),
         cmocka_unit_test(a_model_drafts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

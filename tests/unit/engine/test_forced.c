@@ -150,6 +150,66 @@ static void rows_cost_what_counts_say(void **state)
     }
 }
 
+static void reopen(struct fixture *f)
+{
+    lutra_session_close(&f->s);
+    lutra_model_close(&f->model);
+    OK(lutra_model_open(&f->model, f->rt, f->path, NULL, err));
+}
+
+/* A session for drafts; whether it knows what the first row of a pass costs, and knows it to be us. */
+static bool knows(struct fixture *f, float row_cost, double us)
+{
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 256;
+    ss.spec_type = "suffix";
+    ss.draft_row_cost = row_cost;
+    lutra_session_close(&f->s);
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+    return row_cost_known(&f->s->cost) && f->s->cost.us[0] == us;
+}
+
+/* What passes cost is known to the model's next session and, where it has a packed copy, to the next that opens it; but
+ * not from a file that is damaged. */
+static void costs_are_kept(void **state)
+{
+    (void)state;
+    struct fixture f;
+    static struct heard h;
+    char packed[100], costs[110];
+    int32_t forced[N_FORCED];
+    double us = 0;
+    for (int i = 0; i < N_FORCED; i++) forced[i] = 11 * i * i % 199 + 20;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
+    snprintf(packed, sizeof packed, "%s%s", f.path, LUTRA_PACKED_SUFFIX);
+    snprintf(costs, sizeof costs, "%s.costs", packed);
+    for (int copy = 0; copy < 2; copy++) {
+        if (copy) OK(lutra_pack(f.rt, f.path, packed, NULL, NULL, err));
+        reopen(&f);
+        knows(&f, 0, 0);
+        assert_false(row_cost_known(&f.s->cost));
+        say(&f, &h, forced, false);
+        us = f.s->cost.us[0];
+        assert_true(us > 0);
+        assert_true(knows(&f, 0, us));
+        assert_int_equal(access(costs, F_OK), copy ? 0 : -1);
+        assert_false(knows(&f, 0.09f, us)); /* told, not measured: what is kept stays */
+        say(&f, &h, forced, false);
+        assert_true(knows(&f, 0, us));
+    }
+    reopen(&f);
+    assert_true(knows(&f, 0, us));
+    FILE *file = fopen(costs, "r+b");
+    assert_true(file && fputc('X', file) == 'X' && fclose(file) == 0);
+    reopen(&f);
+    knows(&f, 0, 0);
+    assert_false(row_cost_known(&f.s->cost));
+    unlink(costs);
+    unlink(packed);
+    fixture_close(&f);
+}
+
 static void what_cannot_be_said_is_refused(void **state)
 {
     (void)state;
@@ -184,6 +244,7 @@ int main(void)
         cmocka_unit_test(the_text_comes_with_and_without_drafts),
         cmocka_unit_test(ends_tell_rows_and_times),
         cmocka_unit_test(rows_cost_what_counts_say),
+        cmocka_unit_test(costs_are_kept),
         cmocka_unit_test(what_cannot_be_said_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
