@@ -322,9 +322,13 @@ static void run_pass(const struct pass *c)
     finish_gating(c, &gating);
 }
 
-static bf16_unpack *unpack_of(enum quant_type type)
+static const struct bf16_format *format_of(enum quant_type type)
 {
-    return BF16_I8_FORMATS[type].unpack ? BF16_I8_FORMATS[type].unpack : BF16_SUPER_FORMATS[type].unpack;
+    const struct bf16_format *const all[] = {BF16_I8_FORMATS, BF16_SUPER_FORMATS, BF16_BOOK_FORMATS};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i][type].unpack) return &all[i][type];
+    }
+    return NULL;
 }
 
 static void run(const struct cpu_gemm_args *a)
@@ -335,7 +339,7 @@ static void run(const struct cpu_gemm_args *a)
     const uint8_t *packed = a->packed;
     struct pass c = {.a = a,
         .w = a->work,
-        .unpack = unpack_of(a->gemm->type),
+        .unpack = format_of(a->gemm->type)->unpack,
         .packed = {packed, a->gate ? a->gate->packed : packed + panel_bytes},
         .pair_panels = a->gate ? 1 : 2,
         .groups = a->n_in / 32,
@@ -345,6 +349,7 @@ static void run(const struct cpu_gemm_args *a)
     size_t most = MAX_PAIRS * c.pair_panels;
     struct amx_shapes shapes = {0};
     for (int i = 0; i < 8; i++) amx_shape(&shapes, i, ROWS, 64);
+    cpu_bf16_make_tables(a->gemm->type, c.w->kept);
     amx_begin(&shapes);
     for (c.first = 0; c.first < blocks; c.first = c.last) {
         c.last = c.first + rows < blocks ? c.first + rows : blocks;
@@ -377,11 +382,11 @@ static void act_row(const float *x, size_t n_in, size_t row, size_t n_row, float
 void cpu_gemm_init_bf16_amx(struct cpu_kernels *k)
 {
     for (int type = 0; type < QUANT_TYPE_END; type++) {
-        if (!unpack_of((enum quant_type)type)) continue;
+        const struct bf16_format *format = format_of((enum quant_type)type);
         struct cpu_gemm *g = &k->bulk[type];
-        const char *name = BF16_I8_FORMATS[type].name;
+        if (!format) continue;
         *g = k->gemm[type];
-        g->name = name ? name : BF16_SUPER_FORMATS[type].name;
+        g->name = format->name;
         g->numerics = "bf16";
         g->act_group = 0;
         g->act_bytes = act_bytes;

@@ -4,7 +4,7 @@
  * significant bits), products summed in f32 by the tile unit.
  *
  * Scale and minimum are in the rounded weight, so that nothing is left to do per group of inputs.  A format brings one
- * function, which writes 32 inputs of a panel as a tile B:
+ * function, which writes 32 inputs of a panel as a tile B (those with codebooks another, which makes their tables):
  *
  *     tile B:  [16 pairs of inputs][16 output rows][2] bf16         tile A:  [16 rows of the batch][32 inputs] bf16
  */
@@ -18,15 +18,19 @@
 enum { BF16_TILE_BYTES = 1024, BF16_KEPT_BYTES = 8 << 10 };
 
 /* Group g (32 inputs) of a panel's packed tile of `groups` groups as tile B.  Called for ascending g; `kept`
- * (BF16_KEPT_BYTES, 64-byte aligned) is the format's own between the calls for one tile. */
+ * (BF16_KEPT_BYTES, 64-byte aligned) is the format's own during a call of the kernel. */
 typedef void bf16_unpack(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to);
+
+/* What formats with codebooks keep, before the first of those calls; nothing for others. */
+void cpu_bf16_make_tables(enum quant_type type, void *kept);
 
 /* By weight type; unpack == NULL: not among them. */
 struct bf16_format {
     const char *name; /* of the kernel */
     bf16_unpack *unpack;
 };
-extern const struct bf16_format BF16_I8_FORMATS[QUANT_TYPE_END], BF16_SUPER_FORMATS[QUANT_TYPE_END];
+extern const struct bf16_format BF16_I8_FORMATS[QUANT_TYPE_END], BF16_SUPER_FORMATS[QUANT_TYPE_END],
+    BF16_BOOK_FORMATS[QUANT_TYPE_END];
 
 /* What turns a code into a weight: scale * (2^(23 - bit) + code) + bias. */
 struct bf16_scale {

@@ -81,6 +81,12 @@ static void unpack_mxfp4(const uint8_t *packed, size_t groups, size_t g, void *k
     unpack(FORM_MXFP4, packed, groups, g, to);
 }
 
+static void unpack_q1_0(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
+{
+    (void)kept;
+    unpack(FORM_Q1_0, packed, groups, g, to);
+}
+
 static void unpack_q2_0(const uint8_t *packed, size_t groups, size_t g, void *kept, uint8_t *to)
 {
     (void)kept;
@@ -113,6 +119,7 @@ const struct bf16_format BF16_I8_FORMATS[QUANT_TYPE_END] = {
     [QUANT_Q8_0] = {"gemm_q8_0_bf16_32x32_amx", unpack_q8_0},
     [QUANT_IQ4_NL] = {"gemm_iq4_nl_bf16_32x32_amx", unpack_iq4_nl},
     [QUANT_MXFP4] = {"gemm_mxfp4_bf16_32x32_amx", unpack_mxfp4},
+    [QUANT_Q1_0] = {"gemm_q1_0_bf16_32x32_amx", unpack_q1_0},
     [QUANT_Q2_0] = {"gemm_q2_0_bf16_32x32_amx", unpack_q2_0},
     [QUANT_W2] = {"gemm_w2_bf16_32x32_amx", unpack_w2},
     [QUANT_W3] = {"gemm_w3_bf16_32x32_amx", unpack_w3},

@@ -48,8 +48,8 @@ static void logits_of(struct fixture *f, const int *cut, int n_cut, int beside, 
 
 static void bits_do_not_depend_on_cuts_between_blocks(void **state)
 {
-    static const char *const types[] = {
-        "F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0"};
+    static const char *const types[] = {"F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4", "Q1_0",
+        "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "TQ1_0", "TQ2_0", "IQ2_S", "IQ3_XXS"};
     static float want[N_VOCAB_MAX], got[N_VOCAB_MAX], plain[N_VOCAB_MAX];
     const int whole[] = {N_PROMPT}, cuts[] = {BLOCK, 3 * BLOCK, 4 * BLOCK + 5, N_PROMPT};
     (void)state;
