@@ -106,7 +106,8 @@ LUTRA_INLINE void add_group_of_one(struct form f, const struct tables *t, const 
     const uint8_t *scales = scale_bytes(f, tile, g * (4 / eights));
     prefetch_of(f, tile, half, g);
     UNROLL
-    for (int k = 0; k < 4 / eights; k++) {
+    for (int k = 0; k < 2; k++) {
+        if (k * eights >= 4) continue;
         __m256i s = scale_of(f, tile, scales, g * (4 / eights) + k, half);
         scale[0][k] = scale_operand(_mm256_unpacklo_epi32(s, s));
         scale[1][k] = scale_operand(_mm256_unpackhi_epi32(s, s));
