@@ -10,8 +10,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ISA_FLAGS = {"avx2": ["-mavx2", "-mfma", "-mf16c", "-mbmi2"],
-             "avxvnni": ["-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mavxvnni"],
+ISA_FLAGS = {"avx2": ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2"],
+             "avxvnni": ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mavxvnni"],
              "avx512": ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512vbmi", "-mfma",
                         "-mf16c", "-mbmi2"]}
 WARN = ["-Wall", "-Wextra", "-Wshadow", "-Werror", "-D_GNU_SOURCE"]

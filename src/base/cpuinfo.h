@@ -16,7 +16,7 @@
 /* One line per instruction set: name, bit, text.  A bit is set only if the processor has all of it and the operating
  * system saves its registers.  No bit implies another. */
 #define CPU_ISA_LIST(X)                                                                                                \
-    X(CPU_AVX2, 0, "avx2")             /* AVX2, FMA, F16C, BMI2 */                                                     \
+    X(CPU_AVX2, 0, "avx2")             /* AVX2, FMA, F16C, BMI1, BMI2 */                                               \
     X(CPU_AVXVNNI, 1, "avxvnni")       /* the 256-bit form without AVX-512 */                                          \
     X(CPU_AVX512, 2, "avx512")         /* F, BW, VL, DQ, VNNI, VBMI, GFNI, and all of avx2 */                          \
     X(CPU_AVX512BF16, 3, "avx512bf16") /* vdpbf16ps */                                                                 \

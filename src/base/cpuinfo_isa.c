@@ -34,7 +34,7 @@ uint32_t cpu_isa(void)
     if (!__get_cpuid(1, &a, &b, &c1, &d) || !bit(c1, 27) || !bit(c1, 28)) return 0; /* OSXSAVE, AVX */
     uint64_t saved = compiler_xgetbv0();
     if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0; /* xmm and ymm are saved */
-    bool avx2 = bit(b, 5) && bit(b, 8) && bit(c1, 12) && bit(c1, 29);                 /* AVX2 BMI2 FMA F16C */
+    bool avx2 = bit(b, 5) && bit(b, 3) && bit(b, 8) && bit(c1, 12) && bit(c1, 29);    /* AVX2 BMI1 BMI2 FMA F16C */
     bool zmm = (saved & 0xe6) == 0xe6;                                                /* and opmask and zmm */
     bool avx512 = avx2 && zmm && bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) /* F DQ BW VL */
                   && bit(c, 1) && bit(c, 8) && bit(c, 11);                            /* VBMI GFNI VNNI */

@@ -12,8 +12,7 @@
 
 /* The codebook as magnitudes, first input in the lowest byte. */
 struct tables {
-    LUTRA_ALIGNED(32) uint64_t eight[1024];
-    LUTRA_ALIGNED(32) uint32_t four[512];
+    LUTRA_ALIGNED(32) uint8_t entry[1024 * 8];
 };
 
 LUTRA_INLINE __m256i magnitude_table(struct form f)
@@ -49,24 +48,21 @@ LUTRA_INLINE __m256i byte_to_halves(__m256i words, const int k)
 
 /* ---- signs ---- */
 
-/* 7 signs in each byte: the eighth makes them even. */
+/* 7 signs in each byte, whatever its highest bit: an eighth there makes them even. */
 LUTRA_INLINE __m256i even_signs(__m256i seven)
 {
     const char o = (char)0x80;
     const __m128i odd = _mm_setr_epi8(0, o, o, 0, o, 0, 0, o, o, 0, 0, o, 0, o, o, 0);
     __m256i nibble = _mm256_and_si256(_mm256_xor_si256(seven, _mm256_srli_epi16(seven, 4)), _mm256_set1_epi8(15));
-    return _mm256_or_si256(seven, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(odd), nibble));
+    return _mm256_xor_si256(seven, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(odd), nibble));
 }
 
-/* Four fields of 7 bits to bytes. */
+/* Four fields of 7 bits to the lower bits of bytes; the highest has whatever came after. */
 LUTRA_INLINE __m256i sevens(__m256i w)
 {
-    __m256i a = _mm256_and_si256(w, _mm256_set1_epi32(0x3fff));
-    __m256i b = _mm256_and_si256(_mm256_slli_epi32(w, 2), _mm256_set1_epi32(0x3fff0000));
-    __m256i fourteens = _mm256_or_si256(a, b);
-    a = _mm256_and_si256(fourteens, _mm256_set1_epi32(0x007f007f));
-    b = _mm256_and_si256(_mm256_slli_epi32(fourteens, 1), _mm256_set1_epi32(0x7f007f00));
-    return _mm256_or_si256(a, b);
+    __m256i fourteens = _mm256_blend_epi16(w, _mm256_slli_epi32(w, 2), 0xaa);
+    __m256i second = _mm256_add_epi16(fourteens, fourteens);
+    return _mm256_blendv_epi8(fourteens, second, _mm256_set1_epi32((int)0xff00ff00));
 }
 
 /* The signs of group g (32 inputs), a bit each: the first in the lowest. */
@@ -120,19 +116,36 @@ LUTRA_INLINE __m256i signs_of_step(struct signs s, const int v)
 
 /* ---- scales ---- */
 
-/* 2 s + 1 of sum i of a tile, in both halves of a word. */
-LUTRA_INLINE __m256i load_scale(struct form f, const uint8_t *tile, int i, int half)
+LUTRA_INLINE bool has_scales_apart(struct form f)
 {
-    const struct sections at = sections_of(f);
-    __m256i s;
-    if (f.book == BOOK_IQ2_XXS || f.book == BOOK_IQ3_XXS) {
-        s = byte_to_halves(word(tile, f.book == BOOK_IQ2_XXS ? 2 * i + 1 : at.signs + i, half), 3);
-        s = _mm256_srli_epi16(s, 3);
-    } else {
-        s = byte_to_halves(word_from(tile, at.scales + i / 8, i / 2 % 4, half), 0);
-        s = i % 2 ? _mm256_srli_epi16(s, 3) : _mm256_and_si256(_mm256_add_epi16(s, s), _mm256_set1_epi16(30));
+    return f.book != BOOK_IQ2_XXS && f.book != BOOK_IQ3_XXS;
+}
+
+/* 2 s + 1 with s the lower 4 bits of each half of a word (high = 0) or the next (4), which has 8 bits. */
+LUTRA_INLINE __m256i odd_scale(__m256i halves, int high)
+{
+    __m256i twice = _mm256_srl_epi16(_mm256_add_epi16(halves, halves), _mm_cvtsi32_si128(high));
+    return _mm256_or_si256(_mm256_and_si256(twice, _mm256_set1_epi16(30)), _mm256_set1_epi16(1));
+}
+
+/* 2 s + 1 of sum i of a tile, in both halves of a word; `bytes`: the word whose lowest byte has it, where scales are
+ * apart. */
+LUTRA_INLINE __m256i scale_of(struct form f, const uint8_t *tile, const uint8_t *bytes, int i, int half)
+{
+    if (has_scales_apart(f)) {
+        __m256i w = _mm256_loadu_si256((const __m256i *)(bytes + 32 * half));
+        return odd_scale(byte_to_halves(w, 0), i % 2 * 4);
     }
-    return _mm256_or_si256(s, _mm256_set1_epi16(1));
+    const int at = f.book == BOOK_IQ2_XXS ? 2 * i + 1 : sections_of(f).signs + i;
+    __m256i top = byte_to_halves(word(tile, at, half), 3);
+    return _mm256_or_si256(_mm256_srli_epi16(top, 3), _mm256_set1_epi16(1));
+}
+
+/* Where scale_of finds sum i. */
+LUTRA_INLINE const uint8_t *scale_bytes(struct form f, const uint8_t *tile, int i)
+{
+    const unsigned byte = (unsigned)i / 2;
+    return tile + STEP_BYTES * sections_of(f).scales + byte + byte / 4 * (STEP_BYTES - 4);
 }
 
 LUTRA_INLINE __m256 load_d(struct form f, const uint8_t *tile, int half)
@@ -159,9 +172,9 @@ LUTRA_INLINE void make_tables(struct form f, struct tables *t)
     const __m256i magnitudes = magnitude_table(f);
     for (int i = 0; i < n_entries(f); i += 8) {
         __m256i e = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(entries_of(f) + i)));
-        __m256i *to = (__m256i *)(t->eight + i);
+        __m256i *to = (__m256i *)(void *)(t->entry + (has_eights(f) ? 8 : 4) * i);
         if (!has_eights(f)) {
-            _mm256_store_si256((__m256i *)(t->four + i), _mm256_shuffle_epi8(magnitudes, spread(e, 3)));
+            _mm256_store_si256(to, _mm256_shuffle_epi8(magnitudes, spread(e, 3)));
             continue;
         }
         __m256i low = _mm256_shuffle_epi8(magnitudes, spread(e, 2));
@@ -174,8 +187,8 @@ LUTRA_INLINE void make_tables(struct form f, struct tables *t)
 
 /* ---- indices ---- */
 
-/* The indices of a group of 8 rows, where the tile does not have each in a byte of its own.  They are made long before
- * they are used: what is stored can be loaded only after a while. */
+/* The indices of a group of 8 rows, two in a word, where the tile does not have each in a byte of its own.  They are
+ * made long before they are used: what is stored can be loaded only after a while. */
 struct indices {
     LUTRA_ALIGNED(32) uint16_t two[4][16];
 };
@@ -185,34 +198,33 @@ LUTRA_INLINE bool has_bytes(struct form f)
     return f.book == BOOK_IQ2_XXS || f.book == BOOK_IQ3_XXS;
 }
 
-/* Four bytes of each row with their upper bits: each `bits` of a byte of `high` to bit 8, from bit `first` on.  The
- * first and third to two[0], the second and fourth to two[1]. */
-LUTRA_INLINE void join_indices(__m256i low, __m256i high, const int first, const int bits, uint16_t two[2][16])
+/* Bytes 2 p and 2 p + 1 of each row's word with their upper bits: each `bits` of a byte of `high`, from bit `first`
+ * on. */
+LUTRA_INLINE __m256i join_indices(__m256i low, __m256i high, const int p, const int first, const int bits)
 {
-    const __m256i byte = _mm256_set1_epi16(255), mask = _mm256_set1_epi16((short)((1 << bits) - 1) << 8);
-    UNROLL
-    for (int odd = 0; odd < 2; odd++) {
-        const int up = 8 - first - odd * bits;
-        __m256i h = _mm256_mullo_epi16(high, _mm256_set1_epi32(1 << (up - 2 * bits) << 16 | 1 << up));
-        __m256i l = odd ? _mm256_srli_epi16(low, 8) : _mm256_and_si256(low, byte);
-        _mm256_store_si256((__m256i *)two[odd], _mm256_or_si256(l, _mm256_and_si256(h, mask)));
-    }
+    const char a = (char)(2 * p), b = (char)(a + 1);
+    const __m128i place =
+        _mm_setr_epi8(a, -1, b, -1, a + 4, -1, b + 4, -1, a + 8, -1, b + 8, -1, a + 12, -1, b + 12, -1);
+    const int up = 8 - first;
+    __m256i h = _mm256_mullo_epi16(high, _mm256_set1_epi32(1 << (up - bits) << 16 | 1 << up));
+    h = _mm256_and_si256(h, _mm256_set1_epi16((short)(((1 << bits) - 1) << 8)));
+    return _mm256_or_si256(h, _mm256_shuffle_epi8(low, _mm256_broadcastsi128_si256(place)));
 }
 
 LUTRA_INLINE void load_group_indices(struct form f, const uint8_t *tile, int g, int half, struct indices *to)
 {
+    const int words = has_eights(f) ? 1 : 2;
+    __m256i *two = (__m256i *)to->two[0];
     if (f.book == BOOK_IQ2_XS) {
-        const __m256i mask = _mm256_set1_epi16(511);
-        _mm256_store_si256((__m256i *)to->two[0], _mm256_and_si256(word(tile, 2 * g, half), mask));
-        _mm256_store_si256((__m256i *)to->two[1], _mm256_and_si256(word(tile, 2 * g + 1, half), mask));
+        for (int p = 0; p < 2; p++)
+            _mm256_store_si256(two + p, _mm256_and_si256(word(tile, 2 * g + p, half), _mm256_set1_epi16(511)));
+        return;
     }
-    if (has_bytes(f) || f.book == BOOK_IQ2_XS) return;
-    __m256i high = byte_to_halves(word_from(tile, sections_of(f).high + g / 4, g % 4, half), 0);
-    if (f.book == BOOK_IQ2_S) {
-        join_indices(word(tile, g, half), high, 0, 2, to->two);
-    } else {
-        join_indices(word(tile, 2 * g, half), high, 0, 1, to->two);
-        join_indices(word(tile, 2 * g + 1, half), high, 4, 1, to->two + 2);
+    const __m256i high = byte_to_halves(word_from(tile, sections_of(f).high + g / 4, g % 4, half), 0);
+    UNROLL
+    for (int p = 0; p < 2 * words; p++) {
+        __m256i low = word(tile, words * g + p / 2, half);
+        _mm256_store_si256(two + p, join_indices(low, high, p % 2, p * 4 / words, 2 / words));
     }
 }
 
@@ -222,12 +234,11 @@ LUTRA_INLINE void load_indices(struct form f, const uint8_t *tile, int half, str
     for (int g = 0; g < 8; g++) load_group_indices(f, tile, g, half, &to[g]);
 }
 
-/* Index i of group g, of 8 inputs, of row r. */
-LUTRA_INLINE size_t index_of(
-    struct form f, const uint8_t *tile, const struct indices *in, int g, const int i, int half, const int r)
+LUTRA_INLINE uint64_t load_u64(const void *p)
 {
-    if (has_bytes(f)) return tile[STEP_BYTES * 2 * g + 32 * half + 4 * r + i];
-    return f.book == BOOK_IQ2_XS ? in->two[i / 2][2 * r + i % 2] : in->two[i % 2][2 * r + i / 2];
+    uint64_t w;
+    memcpy(&w, p, sizeof w);
+    return w;
 }
 
 LUTRA_INLINE uint32_t load_u32(const void *p)
@@ -237,74 +248,93 @@ LUTRA_INLINE uint32_t load_u32(const void *p)
     return w;
 }
 
-/* The four indices of row r in a word of group g, of 4 inputs each: shifts, since loads are what limits these types. */
-LUTRA_INLINE void four_indices(
-    struct form f, const uint8_t *tile, const struct indices *in, int g, const int word, int half, int r, size_t i[4])
+/* Bits from .. from + bits - 1. */
+LUTRA_INLINE size_t field(uint64_t words, const unsigned from, const unsigned bits)
+{
+    return from ? _bextr_u64(words, from, bits) : words & ((1u << bits) - 1);
+}
+
+/* Index i of group g of row r, from a load that has others, too: loads are what limits these formats. */
+LUTRA_INLINE size_t index_of(
+    struct form f, const uint8_t *tile, const struct indices *in, int g, const int i, int half, const int r)
 {
     if (has_bytes(f)) {
-        uint32_t w = load_u32(tile + STEP_BYTES * (2 * g + word) + 32 * half + 4 * r);
-        i[0] = (uint8_t)w, i[1] = (uint8_t)(w >> 8), i[2] = (uint8_t)(w >> 16), i[3] = w >> 24;
-    } else {
-        uint32_t even = load_u32(&in->two[2 * word][2 * r]), odd = load_u32(&in->two[2 * word + 1][2 * r]);
-        i[0] = (uint16_t)even, i[1] = (uint16_t)odd, i[2] = even >> 16, i[3] = odd >> 16;
+        const uint8_t *words = tile + STEP_BYTES * (2 * g + i / 4) + 32 * half;
+        return field(load_u64(words + r / 2 * 8), (unsigned)(r % 2 * 32 + i % 4 * 8), 8);
     }
+    return field(load_u64(in->two[i / 2] + r / 2 * 4), (unsigned)(r % 2 * 32 + i % 2 * 16), 16);
 }
 
-/* ---- magnitudes ---- */
+/* ---- eight inputs of four rows ---- */
 
-/* Entries a and b side by side. */
-LUTRA_INLINE __m128i two_entries(const uint64_t *entry, size_t a, size_t b)
+/* Entries a and b of 8 inputs side by side. */
+LUTRA_INLINE __m128i two_entries(const struct tables *t, size_t a, size_t b)
 {
-    __m128d low = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(entry + a)));
-    return _mm_castpd_si128(_mm_loadh_pd(low, (const double *)(const void *)(entry + b)));
+    __m128d low = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(t->entry + 8 * a)));
+    return _mm_castpd_si128(_mm_loadh_pd(low, (const double *)(const void *)(t->entry + 8 * b)));
 }
 
-/* Magnitudes of two steps of group g, from 2 i on. */
-#define AT(i, r) index_of(f, tile, in, g, i, half, r)
-LUTRA_INLINE void look_up_eights(struct form f, const struct tables *t, const uint8_t *tile, const struct indices *in,
-    int g, const int i, int half, __m256i step[2])
+LUTRA_INLINE int load_entry(const struct tables *t, size_t i)
 {
-    const uint64_t *entry = t->eight;
-    __m256i a = _mm256_set_m128i(two_entries(entry, AT(i, 4), AT(i, 5)), two_entries(entry, AT(i, 0), AT(i, 1)));
-    __m256i b = _mm256_set_m128i(two_entries(entry, AT(i, 6), AT(i, 7)), two_entries(entry, AT(i, 2), AT(i, 3)));
-    __m256 fa = _mm256_castsi256_ps(a), fb = _mm256_castsi256_ps(b);
-    step[0] = _mm256_castps_si256(_mm256_shuffle_ps(fa, fb, 0x88));
-    step[1] = _mm256_castps_si256(_mm256_shuffle_ps(fa, fb, 0xdd));
+    return (int)load_u32(t->entry + 4 * i);
 }
 
-#undef AT
-
-/* Magnitudes of 4 steps of group g, from 4 word on.  Which row a blend takes must be a number in the source. */
-LUTRA_INLINE void look_up_fours(struct form f, const struct tables *t, const uint8_t *tile, const struct indices *in,
-    int g, const int word, int half, __m256i step[4])
+/* The same of 4 inputs, four entries. */
+LUTRA_INLINE __m128i four_entries(const struct tables *t, size_t a, size_t b, size_t c, size_t d)
 {
-    size_t i[4];
-    four_indices(f, tile, in, g, word, half, 0, i);
+    __m128i x = _mm_insert_epi32(_mm_cvtsi32_si128(load_entry(t, a)), load_entry(t, b), 1);
+    return _mm_insert_epi32(_mm_insert_epi32(x, load_entry(t, c), 2), load_entry(t, d), 3);
+}
+
+/* Magnitudes of inputs 8 i .. 8 i + 7 of group g, of rows 0 1 4 5 (p = 0) or 2 3 6 7. */
+LUTRA_INLINE __m256i eight_of_rows(struct form f, const struct tables *t, const uint8_t *tile, const struct indices *in,
+    int g, const int i, int half, const int p)
+{
+    __m128i two[2];
     UNROLL
-    for (int s = 0; s < 4; s++) step[s] = _mm256_set1_epi32((int)t->four[i[s]]);
-#define PUT_ROW(r)                                                                                                     \
-    four_indices(f, tile, in, g, word, half, r, i);                                                                    \
-    UNROLL                                                                                                             \
-    for (int s = 0; s < 4; s++) step[s] = _mm256_blend_epi32(step[s], _mm256_set1_epi32((int)t->four[i[s]]), 1 << (r));
-    PUT_ROW(1)
-    PUT_ROW(2)
-    PUT_ROW(3)
-    PUT_ROW(4)
-    PUT_ROW(5)
-    PUT_ROW(6)
-    PUT_ROW(7)
-#undef PUT_ROW
+    for (int h = 0; h < 2; h++) {
+#define AT(i, k) index_of(f, tile, in, g, i, half, 4 * h + 2 * p + (k))
+        two[h] = has_eights(f) ? two_entries(t, AT(i, 0), AT(i, 1))
+                               : four_entries(t, AT(2 * i, 0), AT(2 * i + 1, 0), AT(2 * i, 1), AT(2 * i + 1, 1));
+#undef AT
+    }
+    return _mm256_set_m128i(two[1], two[0]);
 }
 
-/* Magnitudes of 4 steps of group g, from v on. */
+/* The signs of a group such that one product per pair of bytes brings those of 8 inputs to the bytes' highest bits, and
+ * never a byte to 0: two words for each row, bytes for 8 inputs each.
+ *
+ *     [ signs of inputs 7 5 3 1, bits 7 5 3 1; bit 0 is 1 ]    [ of inputs 6 4 2 0, likewise ]      what else: whatever
+ */
+struct row_signs {
+    __m256i rows[2]; /* as eight_of_rows has them */
+};
+
+LUTRA_INLINE struct row_signs signs_of_rows(__m256i bits)
+{
+    const __m256i one = _mm256_set1_epi8(1);
+    __m256i even = _mm256_or_si256(_mm256_add_epi8(bits, bits), one), odd = _mm256_or_si256(bits, one);
+    return (struct row_signs){{_mm256_unpacklo_epi32(even, odd), _mm256_unpackhi_epi32(even, odd)}};
+}
+
+/* Of inputs 8 i .. 8 i + 7: bytes below 0 where negative, above 0 elsewhere. */
+LUTRA_INLINE __m256i signs_of_eight(__m256i rows, const int i)
+{
+    const long long first = 0x0400040004000400 + 0x0101010101010101 * i, second = first + 0x0808080808080808;
+    __m256i each = _mm256_shuffle_epi8(rows, _mm256_setr_epi64x(first, second, first, second));
+    return _mm256_mullo_epi16(each, _mm256_set1_epi64x(0x0001000400100040));
+}
+
+/* Magnitudes of 4 steps of group g, from v on, of 8 rows. */
 LUTRA_INLINE void four_steps(struct form f, const struct tables *t, const uint8_t *tile, const struct indices *in,
     int g, const int v, int half, __m256i step[4])
 {
-    if (has_eights(f)) {
-        look_up_eights(f, t, tile, in, g, v / 2, half, step);
-        look_up_eights(f, t, tile, in, g, v / 2 + 1, half, step + 2);
-    } else {
-        look_up_fours(f, t, tile, in, g, v / 4, half, step);
+    UNROLL
+    for (int s = 0; s < 4; s += 2) {
+        __m256 a = _mm256_castsi256_ps(eight_of_rows(f, t, tile, in, g, (v + s) / 2, half, 0));
+        __m256 b = _mm256_castsi256_ps(eight_of_rows(f, t, tile, in, g, (v + s) / 2, half, 1));
+        step[s] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+        step[s + 1] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
     }
 }
 

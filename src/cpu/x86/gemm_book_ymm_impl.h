@@ -10,8 +10,9 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each group of 4 columns
  *
- * One column takes signs to its inputs, and magnitudes as they are read.  More have codes, value + offset, which are
- * stored; what the offset adds is taken off by the inputs' sums.
+ * One column takes signs to its inputs, and magnitudes as they are read, 8 inputs of a row at a time; the two words of
+ * a row are added once a tile.  More columns have codes, value + offset, which are stored; what the offset adds is
+ * taken off by the inputs' sums.
  */
 #ifndef LUTRA_CPU_X86_GEMM_BOOK_YMM_H
 #define LUTRA_CPU_X86_GEMM_BOOK_YMM_H
@@ -77,7 +78,8 @@ LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *t
         unpack_codes(f, t, tile, half, u->code[0] + 32 * half);
         UNROLL
         for (int i = 0; i < sums; i += 2) {
-            __m256i a = load_scale(f, tile, i, half), b = load_scale(f, tile, i + 1, half);
+            const uint8_t *bytes = scale_bytes(f, tile, i);
+            __m256i a = scale_of(f, tile, bytes, i, half), b = scale_of(f, tile, bytes, i + 1, half);
             u->scale[half][i] = scale_operand(a);
             u->scale[half][i + 1] = scale_operand(b);
             u->pair[half][i / 2] = _mm256_blend_epi16(a, b, 0xaa);
@@ -93,30 +95,48 @@ LUTRA_INLINE __m256 add_dot(__m256 sum, __m256i dot, __m256 d, const uint8_t *sc
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, sum);
 }
 
-/* One tile for one column and all rows; x: its record. */
-LUTRA_INLINE void add_one(
-    struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, size_t width, __m256 sum[2])
+/* dot += group g of 32 inputs for one column and 8 rows, half of 8 inputs of a row in each word (eight_of_rows); x: the
+ * group's inputs. */
+LUTRA_INLINE void add_group_of_one(struct form f, const struct tables *t, const uint8_t *tile, const struct indices *in,
+    int g, int half, const uint8_t *x, __m256i dot[2])
 {
-    const int steps = group_steps(f), part = part_steps(steps, largest_magnitude(f), MOST_SUM);
+    const int eights = group_steps(f) / 2, part = part_steps(eights, largest_magnitude(f), MOST_SUM);
+    struct row_signs signs = signs_of_rows(load_signs(f, tile, g, half));
+    __m256i scale[2][2];
+    const uint8_t *scales = scale_bytes(f, tile, g * (4 / eights));
+    prefetch_of(f, tile, half, g);
+    UNROLL
+    for (int k = 0; k < 2; k++) {
+        if (k * eights >= 4) continue;
+        __m256i s = scale_of(f, tile, scales, g * (4 / eights) + k, half);
+        scale[0][k] = scale_operand(_mm256_unpacklo_epi32(s, s));
+        scale[1][k] = scale_operand(_mm256_unpackhi_epi32(s, s));
+    }
+    UNROLL
+    for (int p = 0; p < 2; p++) {
+        __m256i acc = _mm256_setzero_si256();
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            __m256i inputs = _mm256_set1_epi64x((long long)load_u64(x + 32 * g + 8 * i));
+            inputs = _mm256_sign_epi8(inputs, signs_of_eight(signs.rows[p], i));
+            if (i % part == 0) acc = _mm256_setzero_si256();
+            acc = dot_step(acc, eight_of_rows(f, t, tile, in, g, i, half, p), inputs);
+            if (i % part == part - 1) dot[p] = _mm256_add_epi32(dot[p], times(acc, scale[p][i / eights]));
+        }
+    }
+}
+
+/* One tile for one column, which is alone in its record x, and all rows. */
+LUTRA_INLINE void add_one(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, __m256 sum[2])
+{
     for (int half = 0; half < 2; half++) {
-        __m256i dot = _mm256_setzero_si256();
-        const uint8_t *at = x;
+        __m256i dot[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
         struct indices in[8];
         load_indices(f, tile, half, in);
         for (int g = 0; g < 8; g++) {
-            struct signs signs = spread_signs(load_signs(f, tile, g, half));
-            __m256i step[4], acc = _mm256_setzero_si256(), scale = acc;
-            prefetch_of(f, tile, half, g);
-            UNROLL
-            for (int v = 0; v < 8; v++, at += 4 * width) {
-                if (v % steps == 0) scale = scale_operand(load_scale(f, tile, g * (8 / steps) + v / steps, half));
-                if (v % 4 == 0) four_steps(f, t, tile, &in[g], g, v, half, step);
-                if (v % part == 0) acc = _mm256_setzero_si256();
-                acc = dot_step(acc, step[v % 4], _mm256_sign_epi8(broadcast(at), signs_of_step(signs, v)));
-                if (v % part == part - 1) dot = _mm256_add_epi32(dot, times(acc, scale));
-            }
+            add_group_of_one(f, t, tile, &in[g], g, half, x, dot);
         }
-        sum[half] = add_dot(sum[half], dot, load_d(f, tile, half), x + 256 * width);
+        sum[half] = add_dot(sum[half], _mm256_hadd_epi32(dot[0], dot[1]), load_d(f, tile, half), x + 256);
     }
 }
 
@@ -235,7 +255,7 @@ LUTRA_INLINE void run_panel_once(
     for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
         size_t width;
         const uint8_t *x = record_of(a, r, k, &width);
-        add_one(f, t, w, x, width, sum);
+        add_one(f, t, w, x, sum);
     }
     out[0][0] = sum[0], out[1][0] = sum[1];
     store_panel_ymm(a, panel, r, 1, out);

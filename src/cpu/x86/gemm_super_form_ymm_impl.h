@@ -80,6 +80,22 @@ LUTRA_INLINE __m256i field(__m256i words, int from, int bits)
     return _mm256_and_si256(_mm256_srl_epi32(words, _mm_cvtsi32_si128(from)), _mm256_set1_epi32((1 << bits) - 1));
 }
 
+/* Scales 4 i .. 4 i + 3 of Q3_K, a byte each. */
+LUTRA_INLINE __m256i load_four_six_bits(const struct tile *t, int i)
+{
+    __m256i low = _mm256_srl_epi16(load(t->scales + STEP_BYTES * (i % 2)), _mm_cvtsi32_si128(i / 2 * 4));
+    __m256i high = _mm256_srl_epi16(load(t->scales + STEP_BYTES * 2), _mm_cvtsi32_si128(i * 2));
+    low = _mm256_and_si256(low, _mm256_set1_epi8(15));
+    high = _mm256_slli_epi16(_mm256_and_si256(high, _mm256_set1_epi8(3)), 4);
+    return _mm256_sub_epi8(_mm256_or_si256(low, high), _mm256_set1_epi8(32));
+}
+
+/* Byte k of each word, which is signed. */
+LUTRA_INLINE __m256i extend_byte(__m256i words, int k)
+{
+    return _mm256_srai_epi32(_mm256_sll_epi32(words, _mm_cvtsi32_si128(24 - 8 * k)), 24);
+}
+
 /* Scale i of 16 inputs each, for formats whose sums are scaled per 16 (group_steps). */
 LUTRA_INLINE __m256i load_scale16(struct form f, const struct tile *t, int i)
 {
@@ -87,10 +103,7 @@ LUTRA_INLINE __m256i load_scale16(struct form f, const struct tile *t, int i)
     switch (f.scales) {
     case SCALE_8: return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(t->scales + LANES * i)));
     case BOTH_4: return field(load(t->scales + STEP_BYTES * (i / 4)), 8 * (i % 4), 4);
-    case SCALE_6:
-        low = field(load(t->scales + STEP_BYTES * (i / 4 % 2)), 8 * (i % 4) + i / 8 * 4, 4);
-        high = field(load(t->scales + STEP_BYTES * 2), 8 * (i % 4) + i / 4 * 2, 2);
-        break;
+    case SCALE_6: return extend_byte(load_four_six_bits(t, i / 4), i % 4);
     default: /* SCALE_6_APART: the half words of 8 rows stand 16 bytes apart, not 32 */
         low = field(load(t->scales), i / 2 * 4, 4);
         high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(t->scales + STEP_BYTES - 16 * t->half)));
