@@ -18,7 +18,7 @@
 #include "quant/gram.h"
 #include "quant/quant.h"
 
-/* The fastest that this machine has.  For a whole run: it asks the processor, which takes 0.1 ms in a virtual machine. */
+/* The fastest that this machine has.  Once for a whole run: asking the processor takes 0.1 ms in a virtual machine. */
 const struct quant_kernels *quant_kernels(void);
 
 bool quant_has_weighted(enum quant_type type);
