@@ -6,6 +6,7 @@
 
 struct run {
     const struct rounding *r;
+    const struct quant_kernels *kernels;
     atomic_int next;
     atomic_bool no_memory, not_finite;
 };
@@ -21,13 +22,14 @@ static int rows_of(const struct tensor *t)
     return (int)(t->ne[1] * t->ne[2] * t->ne[3]);
 }
 
-static void round_row(const struct rounding *r, float *x, uint8_t *out)
+static void round_row(const struct run *run, float *x, uint8_t *out)
 {
+    const struct rounding *r = run->r;
     size_t n = (size_t)r->t->ne[0];
     if (r->group.bits)
-        quant_group_row(&r->group, r->weight, x, (int)n, out);
+        quant_group_row(run->kernels, &r->group, r->weight, x, (int)n, out);
     else if (r->weight && quant_has_weighted(r->type))
-        quant_weighted(r->type, x, r->weight, out, n);
+        quant_weighted(run->kernels, r->type, x, r->weight, out, n);
     else
         quant_info_of(r->type)->quantize(x, out, n);
 }
@@ -44,7 +46,7 @@ static void round_some(struct run *run, int first, float *x, float *scratch)
     for (size_t k = 0; k < (size_t)n * n_in; k++)
         if (!isfinite(x[k])) run->not_finite = true;
     if (r->gptq) quant_gptq_rows(r->gptq, r->type, r->group.bits ? &r->group : NULL, x, n, scratch, out, to_bytes);
-    for (int i = 0; i < n && !r->gptq; i++) round_row(r, x + (size_t)i * n_in, out + (size_t)i * to_bytes);
+    for (int i = 0; i < n && !r->gptq; i++) round_row(run, x + (size_t)i * n_in, out + (size_t)i * to_bytes);
 }
 
 static void round_rows(void *arg, int ith, int nth)
@@ -61,7 +63,7 @@ static void round_rows(void *arg, int ith, int nth)
 
 int rounding_run(struct pool *pool, const struct rounding *r, struct lutra_error *err)
 {
-    struct run run = {.r = r};
+    struct run run = {.r = r, .kernels = quant_kernels()};
     pool_run(pool, round_rows, &run);
     if (run.no_memory) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: tensor '%s': no memory", r->path, r->t->name);
     if (!run.not_finite) return 0;

@@ -5,6 +5,7 @@
 
 #include "quant/gram_impl.h"
 #include "quant/solve_impl.h"
+#include "quant/weighted.h"
 
 enum { SIDE = 192, DEPTH = 64 }; /* of a job: columns, and rows of doubles packed at a time; of floats twice as many */
 

@@ -97,9 +97,9 @@ void quant_coder_end(const struct quant_coder *c, uint8_t *row, int at)
     }
 }
 
-void quant_group_row(const struct quant_group *f, const float *w, float *x, int n, uint8_t *dst)
+void quant_group_row(
+    const struct quant_kernels *run, const struct quant_group *f, const float *w, float *x, int n, uint8_t *dst)
 {
-    const struct quant_kernels *run = quant_kernels();
     struct quant_coder c;
     for (int at = 0; at < n; at += f->size) {
         quant_coder_begin(&c, run, quant_group_type(f), f, x + at, w + at);

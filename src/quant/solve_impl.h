@@ -49,7 +49,6 @@ struct quant_kernels {
 };
 
 extern const struct quant_kernels quant_kernels_plain, quant_kernels_avx2, quant_kernels_avx512;
-const struct quant_kernels *quant_kernels(void); /* the fastest that this machine has; asks it each time */
 
 /* ---- a block ---- */
 

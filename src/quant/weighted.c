@@ -228,11 +228,11 @@ bool quant_has_weighted(enum quant_type type)
     return quant_has_gptq(type) || type == QUANT_IQ2_S || type == QUANT_IQ3_XXS || type == QUANT_IQ3_S;
 }
 
-void quant_weighted(enum quant_type type, const float *x, const float *w, void *dst, size_t n)
+void quant_weighted(
+    const struct quant_kernels *run, enum quant_type type, const float *x, const float *w, void *dst, size_t n)
 {
     const struct solve_type *t = quant_solve_type(type);
     const struct quant_info *q = quant_info_of(type);
-    const struct quant_kernels *run = quant_kernels();
     struct solved s;
     if (type == QUANT_IQ2_S) quant_iq2_s_weighted(x, w, dst, n);
     if (type == QUANT_IQ3_XXS) quant_iq3_xxs_weighted(x, w, dst, n);

@@ -3,7 +3,7 @@
  * Quantizing where some elements matter more than others: the smallest sum of w (x - x')^2, and the same with each
  * error handed on to the columns not yet rounded (GPTQ).
  *
- *     if (quant_has_weighted(QUANT_Q4_K)) quant_weighted(QUANT_Q4_K, row, importance, blocks, n_in);
+ *     if (quant_has_weighted(QUANT_Q4_K)) quant_weighted(run, QUANT_Q4_K, row, importance, blocks, n_in);
  *
  * A block's scales are searched for in three steps: for each group its best real scale (and minimum), rounding of these
  * to the block's integers, and coordinate descent over integers and half floats.  Pure functions, safe from any thread.
@@ -18,11 +18,15 @@
 #include "quant/gram.h"
 #include "quant/quant.h"
 
+/* The fastest that this machine has.  Once for a whole run: asking the processor takes 0.1 ms in a virtual machine. */
+const struct quant_kernels *quant_kernels(void);
+
 bool quant_has_weighted(enum quant_type type);
 bool quant_has_gptq(enum quant_type type); /* a code for each element, so that errors can be handed on */
 
 /* x, w: [n], whole blocks; w >= 0, all finite. */
-void quant_weighted(enum quant_type type, const float *x, const float *w, void *dst, size_t n);
+void quant_weighted(
+    const struct quant_kernels *run, enum quant_type type, const float *x, const float *w, void *dst, size_t n);
 
 /* How the errors of columns are handed on, from a matrix's inputs: H = sum of x x^T over them.  Columns are rounded
  * block by block, within one those with the largest sums of squares first. */
@@ -58,7 +62,8 @@ struct quant_group {
 enum quant_type quant_group_type(const struct quant_group *f);
 
 /* One row into its blocks, by w alone.  x: [n], whole groups, overwritten; w: [n]. */
-void quant_group_row(const struct quant_group *f, const float *w, float *x, int n, uint8_t *dst);
+void quant_group_row(
+    const struct quant_kernels *run, const struct quant_group *f, const float *w, float *x, int n, uint8_t *dst);
 
 /* Up to QUANT_GPTQ_ROWS rows, which share what is read of g, into blocks, or where group is not NULL groups: x:
  * [n_row][n], dst: [n_row][row_bytes], scratch: QUANT_GPTQ_SCRATCH * n floats. */

@@ -130,6 +130,7 @@ static int copy_tensor(struct run *run, const struct tensor *t, struct lutra_err
 struct slab {
     struct run *run;
     const struct quant_info *from, *to;
+    const struct quant_kernels *kernels;
     const float *weight; /* [n_in] of columns, or NULL */
     size_t n_in, before; /* elements of a row; elements before this slab */
     const uint8_t *src;
@@ -162,7 +163,8 @@ static void convert_chunk(void *arg, int i)
     for (size_t at = 0, part; at < n; at += part) { /* by rows: a chunk may begin and end inside one */
         size_t column = (slab->before + first + at) % slab->n_in;
         part = slab->n_in - column < n - at ? slab->n_in - column : n - at;
-        quant_weighted(slab->to->type, x + at, slab->weight + column, out + bytes_of(slab->to, at), part);
+        quant_weighted(
+            slab->kernels, slab->to->type, x + at, slab->weight + column, out + bytes_of(slab->to, at), part);
     }
 }
 
@@ -200,6 +202,7 @@ static int convert_slabs(
     struct slab slab = {.run = run,
         .from = quant_info_of(t->type),
         .to = quant_info_of(type),
+        .kernels = quant_kernels(),
         .weight = weight,
         .n_in = (size_t)t->ne[0]};
     size_t total = t->bytes / slab.from->block_bytes * slab.from->block_elems;

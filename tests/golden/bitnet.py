@@ -8,7 +8,6 @@ After token_at(0) .. token_at(N - 1) (tests/unit/engine/engine_fixture.h).  Noth
 --as-trained: what goes into a layer's matrices is rounded to 8 bits with one scale per row, as the models were trained
 (transformers' ActQuant); the engine does that with ternary types, and not with floats.
 """
-import array
 import math
 import operator
 import struct
@@ -71,12 +70,20 @@ class Gguf:
                 flat += [d * ((self.data[b + 2 + i // 4] >> i % 4 * 2 & 3) - 1) for i in range(64)]
         else:
             flat = struct.unpack_from(f"<{n * n_row}{ {F32: 'f', F16: 'e'}[kind] }", self.data, at)
-        return [array.array("d", flat[i * n : (i + 1) * n]) for i in range(n_row)]
+        return [flat[i * n : (i + 1) * n] for i in range(n_row)]
+
+
+def sparse(row):
+    """What picks the inputs whose weights are not zero, and those weights; all of them where that is no less work."""
+    at = [i for i, w in enumerate(row) if w]
+    return (operator.itemgetter(*at), [row[i] for i in at]) if 2 <= len(at) < len(row) / 2 else (list, row)
 
 
 class Model:
     def __init__(self, file, as_trained):
         self.file, self.as_trained = file, as_trained
+        self.matrix = {name[: -len(".weight")]: [sparse(row) for row in rows]
+                       for name, rows in file.tensor.items() if len(rows) > 1}
         arch = file.key["general.architecture"]
         key = lambda name: file.key[f"{arch}.{name}"]
         self.n_layer, self.n_head, self.n_kv = (key(k) for k in ("block_count", "attention.head_count", "attention.head_count_kv"))
@@ -97,7 +104,7 @@ class Model:
         if self.as_trained and rounded:
             s = 127 / max(max(map(abs, x)), 1e-5)
             x = [min(max(round(a * s), -128), 127) / s for a in x]
-        return [sum(map(operator.mul, row, x)) for row in self.file.tensor[name + ".weight"]]
+        return [sum(map(operator.mul, weights, pick(x))) for pick, weights in self.matrix[name]]
 
     def rotate(self, x, pos):
         half = self.d_head // 2

@@ -147,6 +147,11 @@ static void logits_are_the_formula_s_as_trained(void **state)
         errors_of(&f, &(struct where){"cpu", NULL}, 1, 1, error);
         print_message("  against the formula without rounding: %.2g, at least %.2g\n", error[N_TOK / 2], error[0]);
         assert_true(error[0] > 10 * NEAR);
+        if (i == 0) { /* the NPU multiplies by what was not rounded */
+            errors_of(&f, &(struct where){"npu-sim", NULL}, 1, N_SEQ, error);
+            print_message("  npu-sim: %.2g, at most %.2g\n", error[N_TOK / 2], error[N_TOK - 1]);
+            assert_true(error[N_TOK - 1] < 5e-3);
+        }
         unlink(f.path);
     }
 }
@@ -164,17 +169,12 @@ static void a_ternary_head_s_inputs_are_not_rounded(void **state)
     unlink(f.path);
 }
 
-/* What is not of a ternary type, and the NPU, multiply by what was not rounded. */
+/* What is not of a ternary type multiplies by what was not rounded. */
 static void others_are_the_formula_s_without_rounding(void **state)
 {
     static struct formula f;
     double error[N_TOK];
     (void)state;
-    make(&f, "tiny-bitnet-b1.58", "TQ2_0", "F32");
-    ask(&f, "");
-    errors_of(&f, &(struct where){"npu-sim", NULL}, 1, N_SEQ, error);
-    print_message("npu-sim: %.2g, at most %.2g\n", error[N_TOK / 2], error[N_TOK - 1]);
-    assert_true(error[N_TOK - 1] < 5e-3);
     make(&f, "tiny-bitnet-b1.58", "F16", "F32");
     ask(&f, "");
     errors_of(&f, &(struct where){"cpu", NULL}, 1, N_SEQ, error);

@@ -86,7 +86,7 @@ static int round_tensor(
         quant_info_of(t->type)->dequantize((const uint8_t *)t->data + (size_t)r * from_bytes, x, (size_t)n);
         for (int i = 0; i < n && r == 1; i++) x[i] = fabsf(x[i]); /* zeros far from the middle */
         for (int i = 0; i < n && r == 2; i++) x[i] = 0;
-        quant_group_row(&f, w, x, n, out + (size_t)r * to_bytes);
+        quant_group_row(quant_kernels(), &f, w, x, n, out + (size_t)r * to_bytes);
     }
     free(x);
     free(w);

@@ -101,8 +101,21 @@ static void on_end(void *user, const struct lutra_end *end)
     n_cached = end->n_cached;
 }
 
+/* How long prompts and answers are, and how many requests there are beside one. */
+struct size {
+    int n_prompt, n_same, n_new, n_other;
+};
+
+/* QEMU takes 50 ms for a row and 300 for a pass: fewer of them, of the same kinds. */
+static struct size size_on(const struct where *where)
+{
+    bool slow = where->device && !strcmp(where->device, "npu-qemu") && !getenv("LUTRA_TEST_LONG");
+    return slow ? (struct size){2 * BLOCK + 22, BLOCK + 7, 4, 2}
+                : (struct size){N_PROMPT, 3 * BLOCK + 7, N_NEW, N_OTHER};
+}
+
 /* Runs the request beside n_other others of other prompts and lengths. */
-static void say(struct fixture *f, const int32_t *prompt, int n_other, struct said *said)
+static void say(struct fixture *f, const int32_t *prompt, struct size size, int n_other, struct said *said)
 {
     static int32_t noise[N_OTHER][N_PROMPT];
     struct said ignored[N_OTHER] = {0};
@@ -113,8 +126,8 @@ static void say(struct fixture *f, const int32_t *prompt, int n_other, struct sa
         bool mine = k == n_other; /* last in line */
         for (int i = 0; !mine && i < N_PROMPT; i++) noise[k][i] = token_at(i + 11 * k + 3);
         r.prompt = mine ? prompt : noise[k];
-        r.n_prompt = mine ? N_PROMPT : 41 + 37 * k;
-        r.max_tokens = N_NEW;
+        r.n_prompt = mine ? size.n_prompt : 41 + 37 * k;
+        r.max_tokens = size.n_new;
         r.ignore_end = true;
         struct lutra_sampling sampling;
         lutra_sampling_init(&sampling, sizeof sampling);
@@ -126,7 +139,7 @@ static void say(struct fixture *f, const int32_t *prompt, int n_other, struct sa
         OK(lutra_submit(f->s, &r, NULL, err));
     }
     for (int active = 1; active;) OK(lutra_step(f->s, &active, err));
-    assert_int_equal(said->n, N_NEW);
+    assert_int_equal(said->n, size.n_new);
 }
 
 /* A prompt that begins like another one, up to the middle of a block. */
@@ -135,14 +148,14 @@ static void check_prefix(const struct where *where)
     struct fixture f;
     struct said want, got;
     int32_t prompt[N_PROMPT], like[N_PROMPT];
-    int n_same = 3 * BLOCK + 7;
-    for (int i = 0; i < N_PROMPT; i++) prompt[i] = token_at(i), like[i] = token_at(i < n_same ? i : i + 1);
+    const struct size size = size_on(where);
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = token_at(i), like[i] = token_at(i < size.n_same ? i : i + 1);
     fixture_open_on(&f, where, "tiny-qwen2", "Q4_0", where->device ? 1 : 2);
     fixture_session(&f, 4, 512);
-    say(&f, prompt, 0, &want);
+    say(&f, prompt, size, 0, &want);
     fixture_session(&f, 4, 512);
-    say(&f, like, 0, &got);
-    say(&f, prompt, 0, &got);
+    say(&f, like, size, 0, &got);
+    say(&f, prompt, size, 0, &got);
     if (memcmp(&got, &want, sizeof got)) fail_msg("a cached prefix of %d tokens changed the bits", n_cached);
     fixture_close(&f);
 }
@@ -159,12 +172,13 @@ static void check_load(const struct where *where, int n_th)
     struct fixture f;
     struct said want, got;
     int32_t prompt[N_PROMPT];
+    const struct size size = size_on(where);
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = token_at(i);
     fixture_open_on(&f, where, "tiny-qwen2", "Q4_0", where->device ? 1 : 2);
     fixture_session(&f, 4, 512);
-    say(&f, prompt, 0, &want);
+    say(&f, prompt, size, 0, &want);
     for (int n_batch = 2 * BLOCK; n_batch <= 512; n_batch += (SANITIZED ? 3 : 1) * n_th * 73)
-        for (int n_other = 0; n_other <= N_OTHER; n_other += N_OTHER) {
+        for (int n_other = 0; n_other <= size.n_other; n_other += size.n_other) {
             struct lutra_session_settings ss;
             lutra_session_settings_init(&ss, sizeof ss);
             ss.n_seq = 4;
@@ -172,7 +186,7 @@ static void check_load(const struct where *where, int n_th)
             ss.n_batch = n_batch;
             lutra_session_close(&f.s);
             OK(lutra_session_open(&f.s, f.model, &ss, err));
-            say(&f, prompt, n_other, &got);
+            say(&f, prompt, size, n_other, &got);
             if (memcmp(&got, &want, sizeof got)) fail_msg("bits differ: batch %d, %d others", n_batch, n_other);
         }
     fixture_close(&f);

@@ -97,7 +97,7 @@ static void entries_are_the_best(void **state)
             float x[N], w[N];
             uint8_t block[256];
             for (int i = 0; i < N; i++) x[i] = 0.1f * normal(), w[i] = expf(b % 2 ? 1.5f * normal() : 0);
-            quant_weighted(f->type, x, w, block, N);
+            quant_weighted(quant_kernels(), f->type, x, w, block, N);
             error += error_of(f, block, x, w);
             for (int g = 0; g < N / f->group; g++) {
                 float max = 0, *at = x + g * f->group;

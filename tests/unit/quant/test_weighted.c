@@ -51,9 +51,9 @@ static void errors(void **state)
         for (int row = 0; row < N_ROW; row++) {
             for (int i = 0; i < N; i++) x[i] = normal(), even[i] = 1, w[i] = expf(1.5f * normal());
             q->quantize(x, plain, N);
-            quant_weighted(q->type, x, even, got, N);
+            quant_weighted(quant_kernels(), q->type, x, even, got, N);
             e[0] += weighted_error(q, plain, x, even), e[1] += weighted_error(q, got, x, even);
-            quant_weighted(q->type, x, w, got, N);
+            quant_weighted(quant_kernels(), q->type, x, w, got, N);
             e[2] += weighted_error(q, plain, x, w), e[3] += weighted_error(q, got, x, w);
         }
         n++;
@@ -75,7 +75,7 @@ static void extremes(void **state)
         const struct quant_info *q = quant_info_at(k);
         for (size_t v = 0; v < sizeof values / sizeof *values && quant_has_weighted(q->type); v++) {
             for (int i = 0; i < N; i++) x[i] = values[v][i % 2];
-            quant_weighted(q->type, x, w, got, N);
+            quant_weighted(quant_kernels(), q->type, x, w, got, N);
             q->dequantize(got, y, N);
             for (int i = 0; i < N && fabsf(x[0]) < 65505; i++) assert_true(isfinite(y[i]));
         }
@@ -131,7 +131,7 @@ static void outputs_change_less(void **state)
         assert_int_equal(quant_gptq_open(&g, quant_gptq_block(q->type), h, N, 0.01, NULL, NULL), 0);
         for (int row = 0; row < 3; row++) {
             for (int i = 0; i < N; i++) x[i] = normal();
-            quant_weighted(q->type, x, w, plain, N);
+            quant_weighted(quant_kernels(), q->type, x, w, plain, N);
             quant_gptq_rows(&g, q->type, NULL, x, 1, scratch, got, 0);
             e[0] += output_error(q, plain, x, inputs), e[1] += output_error(q, got, x, inputs);
         }
@@ -162,7 +162,7 @@ static void degenerate(void **state)
             for (int i = 0; i < N; i++) x[i] = plain[i] = normal(), even[i] = 1;
             quant_gptq_rows(&g, type, &forms[f], x, 1, scratch, got, 0);
             quant_info_of(type)->dequantize(got, y, N);
-            quant_group_row(&forms[f], even, plain, N, got);
+            quant_group_row(quant_kernels(), &forms[f], even, plain, N, got);
             quant_info_of(type)->dequantize(got, plain, N);
             for (int i = 128; i < 384; i++) e[0] += pow(x[i] - y[i], 2), e[1] += pow(x[i] - plain[i], 2);
             quant_gptq_close(&g);
