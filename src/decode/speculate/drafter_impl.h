@@ -17,7 +17,9 @@ struct draft_node {
     float share; /* of what the drafter has seen to follow there */
     float p;     /* estimate that the whole path up to here is right: product of share * rate[kind] */
     int kind;
-    int32_t row; /* where it got one; speculate.c */
+    int32_t row; /* where it got one; this and what follows is speculate.c's */
+    int path;    /* among those of all drafters */
+    int view;    /* what others say there */
 };
 
 struct draft_ask {
@@ -32,6 +34,7 @@ struct drafter {
     float prior;      /* of its rates */
     bool wants_top;   /* see() or somebody's hints look at the best of every row that draws */
     bool wants_hints; /* it drafts from row_tip.hints */
+    bool faint;       /* it guesses everywhere, on little ground: it is heard where no other speaks */
     /* All that it keeps, for good; NULL: nothing. */
     int (*open)(void **self, const struct spec_limits *lim, struct lutra_error *err);
     void (*close)(void *self);

@@ -59,7 +59,7 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
     for (; n < ask->most && from + n < s->n; n++) {
         int kind = 2 * (n < 3 ? n : 3) + (from > 0); /* by depth, by how it was placed */
         p *= ask->rate[kind];
-        node[n] = (struct draft_node){s->token[from + n], n - 1, 1, p, kind, -1};
+        node[n] = (struct draft_node){s->token[from + n], n - 1, 1, p, kind, -1, 0, 0};
     }
     return n;
 }
@@ -106,6 +106,7 @@ static void see(void *self, const struct pass *pass)
 const struct drafter drafter_extend = {
     .prior = 0.385f, /* of rejected tokens become right within a few passes [SDNPU Table 2] */
     .wants_top = true,
+    .faint = true,
     .open = open_stretches,
     .close = free,
     .draft = draft,

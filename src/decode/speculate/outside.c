@@ -24,7 +24,7 @@ static int choose(const struct draft_ask *ask, const struct draft_guess *guess, 
         float p = (parent < 0 ? 1 : node[at[parent]].p) * guess[i].p * ask->rate[kind];
         if (best >= 0 && p <= out->p) continue;
         best = i;
-        *out = (struct draft_node){guess[i].token, parent < 0 ? -1 : at[parent], guess[i].p, p, kind, -1};
+        *out = (struct draft_node){guess[i].token, parent < 0 ? -1 : at[parent], guess[i].p, p, kind, -1, 0, 0};
     }
     return best;
 }

@@ -26,11 +26,24 @@ static const struct {
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
+/* What the others say where one has guessed: nothing, the same, something else. */
+enum view { ALONE, AGREED, OPPOSED, N_VIEW };
+
 struct used {
     const struct drafter *drafter;
     void *self; /* the drafter's own */
     float rate[DRAFT_KINDS];
-    uint64_t us; /* that it has taken since it was weighed */
+    float viewed[N_VIEW][DRAFT_KINDS]; /* the same by view; 0: none seen yet */
+    uint64_t us;                       /* that it has taken since it was weighed */
+};
+
+/* A path of guesses below a tip, whoever made them. */
+struct path {
+    int32_t token;
+    int parent;
+    uint8_t by, below; /* used[k] that hold its last token likeliest there, that hold one behind it: a bit each */
+    bool faint;        /* only faint ones have guessed it */
+    float right, p;    /* estimates that it is right where its parent is, that all of it is */
 };
 
 /* One drafter's guesses at one tip. */
@@ -45,7 +58,7 @@ struct stream {
 struct mark {
     int32_t row;
     int by; /* used[by] */
-    float *rate;
+    float *rate, *viewed;
     float share;
 };
 
@@ -58,6 +71,7 @@ struct speculator {
     struct stream *stream; /* [n_seq][n_used] */
     int n_stream;
     struct draft_node *node; /* [n_seq][n_used][draft_max] */
+    struct path *path;       /* [1 + n_used * draft_max] of one tip; path[0] is the tip */
     struct mark *mark;       /* [n_draft][n_used] */
     int n_mark;
 
@@ -86,8 +100,11 @@ static void learn(float *rate, float share, bool right)
 
 static void forgive(const struct stream *s)
 {
-    float *rate = &s->by->rate[s->node[0].kind], prior = s->by->drafter->prior;
-    if (s->node[0].row < 0 && *rate < prior) *rate += rate_return * (prior - *rate);
+    const struct draft_node *first = s->node;
+    float prior = s->by->drafter->prior;
+    float *rate[] = {&s->by->rate[first->kind], &s->by->viewed[first->view][first->kind]};
+    for (int i = 0; i < 2 && first->row < 0; i++)
+        if (*rate[i] > 0 && *rate[i] < prior) *rate[i] += rate_return * (prior - *rate[i]);
 }
 
 /* ---- what pays ---- */
@@ -122,6 +139,57 @@ static double drafting_us(const struct speculator *sp)
     return us;
 }
 
+/* ---- views ---- */
+
+/* All drafters' guesses at a tip as paths; returns how many there are. */
+static int find_paths(struct speculator *sp, const struct stream *stream)
+{
+    struct path *path = sp->path;
+    int n = 1;
+    path[0] = (struct path){.parent = -1, .p = 1};
+    for (int k = 0; k < sp->n_used; k++) {
+        for (int j = 0; j < stream[k].n; j++) {
+            struct draft_node *d = &stream[k].node[j];
+            int up = d->parent < 0 ? 0 : stream[k].node[d->parent].path, at = up + 1;
+            while (at < n && !(path[at].parent == up && path[at].token == d->token)) at++;
+            if (at == n) path[n++] = (struct path){.token = d->token, .parent = up, .faint = true};
+            d->path = at;
+            if (sp->used[k].drafter->faint) continue;
+            path[at].faint = false;
+            if (!(path[up].below >> k & 1)) path[at].by |= (uint8_t)(1 << k); /* the first is its likeliest */
+            path[up].below |= (uint8_t)(1 << k);
+        }
+    }
+    return n;
+}
+
+/* Estimates at one tip again, now that all have spoken.  What two drafters guess on grounds of their own is right far
+ * more often than what one guesses against another: the rates of these are learnt apart. */
+static void compare(struct speculator *sp, struct stream *stream)
+{
+    struct path *path = sp->path;
+    int n = find_paths(sp, stream);
+    for (int k = 0; k < sp->n_used; k++) {
+        const struct used *u = &sp->used[k];
+        for (int j = 0; j < stream[k].n; j++) {
+            struct draft_node *d = &stream[k].node[j];
+            struct path *at = &path[d->path];
+            int others = ~(1 << k);
+            d->view = at->by & others ? AGREED : path[at->parent].below & others ? OPPOSED : ALONE;
+            float viewed = u->viewed[d->view][d->kind], p = d->share * (viewed > 0 ? viewed : u->rate[d->kind]);
+            if (u->drafter->faint == at->faint && p > at->right) at->right = p;
+        }
+    }
+    for (int i = 1; i < n; i++) path[i].p = path[path[i].parent].p * path[i].right;
+    for (int k = 0; k < sp->n_used; k++) {
+        float last = 1; /* a drafter's order stays: later guesses count no more than earlier ones */
+        for (int j = 0; j < stream[k].n; j++) {
+            float p = path[stream[k].node[j].path].p;
+            stream[k].node[j].p = last = p < last ? p : last;
+        }
+    }
+}
+
 /* ---- the queue ---- */
 
 /* One drafter's guesses at all tips. */
@@ -153,6 +221,7 @@ static void ask_drafters(struct speculator *sp, struct pass *pass)
         sp->used[k].us += now - at;
         at = now;
     }
+    for (int i = 0; i < pass->n_tip; i++) compare(sp, &sp->stream[i * sp->n_used]);
 }
 
 /* The likeliest guess that was not looked at, of those that are likely enough. */
@@ -181,7 +250,8 @@ static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
         n->row = pass_draft(pass, s->tip, parent, n->token);
         if (n->row == LUTRA_E_BUSY) break;
         if (n->row < 0) continue;
-        sp->mark[sp->n_mark++] = (struct mark){n->row, (int)(s->by - sp->used), &s->by->rate[n->kind], n->share};
+        sp->mark[sp->n_mark++] = (struct mark){
+            n->row, (int)(s->by - sp->used), &s->by->rate[n->kind], &s->by->viewed[n->view][n->kind], n->share};
         if (b->n_row > before) o->tokens += (double)n->p, o->seen += b->row[n->row].pos + 1;
         double now = gain(sp, pass, o);
         if (now <= best && b->n_row > keep) continue;
@@ -308,7 +378,9 @@ static int take(void *self, const struct pass *pass, struct lutra_error *err)
         const struct row_tip *t = tip_of(pass, m->row);
         if (!t || t->picked < 0 || !lies_on(pass, r->parent, t->taken)) continue;
         bool right = r->parent == t->taken ? r->token == t->picked : lies_on(pass, m->row, t->taken);
+        if (*m->viewed == 0) *m->viewed = *m->rate;
         learn(m->rate, m->share, right);
+        learn(m->viewed, m->share, right);
     }
     if (sp->weighs && sp->n_stream > 0)
         weigh(sp, pass);
@@ -387,9 +459,10 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
     size_t n = (size_t)sp->lim.n_seq * (size_t)sp->n_used, most = (size_t)sp->set.draft_max;
     sp->stream = calloc(n, sizeof *sp->stream);
     sp->node = calloc(n, most * sizeof *sp->node);
+    sp->path = calloc(1 + (size_t)sp->n_used * most, sizeof *sp->path);
     sp->mark = calloc((size_t)sp->lim.n_draft, (size_t)sp->n_used * sizeof *sp->mark);
     sp->by = calloc((size_t)sp->lim.n_draft, 1);
-    if (!sp->stream || !sp->node || !sp->mark || !sp->by)
+    if (!sp->stream || !sp->node || !sp->path || !sp->mark || !sp->by)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
     for (size_t i = 0; i < n; i++) sp->stream[i].node = sp->node + i * most;
     for (int k = 0; k < sp->n_used; k++) {
@@ -443,6 +516,7 @@ void speculator_close(struct speculator **sp)
         if ((*sp)->used[k].self) (*sp)->used[k].drafter->close((*sp)->used[k].self);
     free((*sp)->stream);
     free((*sp)->node);
+    free((*sp)->path);
     free((*sp)->mark);
     free((*sp)->by);
     free(*sp);
