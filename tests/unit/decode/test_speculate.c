@@ -373,6 +373,17 @@ static void rows_go_where_they_pay(void **state)
     }
 }
 
+/* What somebody outside guesses in one_pass, at the tip alone; -1: nobody does.  And how many rows that was. */
+static int32_t outside = -1;
+static int n_outside;
+
+static int say_one(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out)
+{
+    (void)guesser, (void)tip, (void)most;
+    *out = (struct draft_guess){outside, -1, 0.9f};
+    return 1;
+}
+
 /* One sample that goes on with `next`, and with a period as far as its drafts do; returns how many drafts it got. */
 static int one_pass(struct speculator *sp, int32_t *token, int *n_token, int room, int32_t next, int period)
 {
@@ -382,10 +393,12 @@ static int one_pass(struct speculator *sp, int32_t *token, int *n_token, int roo
     struct pass pass;
     pass_begin(&pass, &b, tip, VOCAB, (struct row_room){64, 64, room});
     pass_tip(&pass, (struct row){.token = token[*n_token - 1], .pos = *n_token - 1, .parent = -1},
-        (struct row_tip){.token = token, .n_token = *n_token, .max_tok = N_HISTORY});
+        (struct row_tip){
+            .token = token, .n_token = *n_token, .max_tok = N_HISTORY, .guess = outside < 0 ? NULL : say_one});
     const struct row_source *source = speculator_source(sp);
     source->ops->offer(source->self, &pass);
     assert_true(b.n_row - 1 <= room);
+    for (int r = 1; r < b.n_row; r++) n_outside += row[r].token == outside;
     for (int32_t child; period && (child = pass_child(&pass, tip[0].taken, next)) >= 0; next = (next + 1) % period) {
         tip[0].taken = child;
         token[(*n_token)++] = next;
@@ -422,6 +435,31 @@ static void acceptance_is_learnt(void **state)
         token[n - 1] = rand() % 5;
     }
     assert_in_range(last, 0, 10);
+    speculator_close(&sp);
+}
+
+/* One who is right whenever another says the same, and never against it, is heard then and not else. */
+static void agreement_is_learnt(void **state)
+{
+    (void)state;
+    int32_t token[N_HISTORY];
+    struct speculator *sp;
+    int n_alike = 0, n_against = 0;
+    assert_int_equal(open_drafters(&sp, &usual, 8), 0);
+    srand(12);
+    for (int i = 0; i < 200; i++) {
+        int n = 22; /* 4 0 and something, again and again, then 4 */
+        for (int k = 0; k < n; k++) token[k] = k % 3 == 0 ? 4 : k % 3 == 1 ? 0 : 70 + rand() % 20;
+        bool alike = rand() % 2;
+        outside = alike ? 0 : 60;
+        n_outside = 0;
+        one_pass(sp, token, &n, 8, 0, 0);
+        if (i >= 100) *(alike ? &n_alike : &n_against) += n_outside > 0;
+    }
+    outside = -1;
+    print_message("against another %d times, alike %d times\n", n_against, n_alike);
+    assert_in_range(n_alike, 30, 70);
+    assert_in_range(n_against, 0, 5);
     speculator_close(&sp);
 }
 
@@ -462,6 +500,7 @@ int main(void)
         cmocka_unit_test(costs_are_measured),
         cmocka_unit_test(rows_go_where_they_pay),
         cmocka_unit_test(acceptance_is_learnt),
+        cmocka_unit_test(agreement_is_learnt),
         cmocka_unit_test(fewer_than_draft_min_are_not_tried),
     };
     return cmocka_run_group_tests_name("decode/speculate", tests, NULL, NULL);
