@@ -248,6 +248,7 @@ static void random_trees_change_nothing(void **state)
     const char *type = *state;
     struct fixture f;
     long n_tree = 0, n_right = 0;
+    if (SANITIZED && !strcmp(type, "Q6_K")) skip(); /* the code of Q4_0 but for its kernels */
     fixture_open(&f, "tiny-qwen2", type, 2);
     lutra_verifier *own = open_judge(&f, true);
     bool all = getenv("LUTRA_TEST_LONG") != NULL; /* 10,000 trees of each type */
@@ -283,6 +284,7 @@ static void speculation_changes_nothing(void **state)
     const char *type = *state;
     struct fixture f;
     uint64_t n_drafted = 0, n_accepted = 0;
+    if (SANITIZED && !strcmp(type, "Q6_K")) skip();
     fixture_open(&f, "tiny-qwen2", type, 2);
     lutra_verifier *own = open_judge(&f, true);
     int n_trial = SANITIZED ? 6 : 40;
@@ -567,7 +569,7 @@ static void npus_say_the_same(void **state)
 {
     static const char *const devices[] = {"npu-sim", "npu-sim:lookup"}, *const specs[] = {"suffix", "auto"};
     (void)state;
-    for (int i = 0; i < 4; i += SANITIZED ? 3 : 1) {
+    for (int i = SANITIZED ? 3 : 0; i < 4; i++) {
         struct fixture f;
         float temperature = i < 2 ? 0 : 0.8f;
         fixture_open_on(&f, &(struct where){devices[i % 2], NULL}, "tiny-qwen2", "Q4_0", 2);
