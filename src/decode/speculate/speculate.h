@@ -7,9 +7,10 @@
  *
  * Drafters look at a tip's text and propose a small tree, best first, each node with an estimate of how likely its
  * whole path is.  Estimates are made again once all have spoken: what several guess is right more often than what one
- * does against the others.  All trees of a pass go through one queue, by falling estimate, whoever they are of: samples, beams,
- * requests.  Of the rows in this order as many are kept as make expected tokens per cost (decode/row_cost.h) greatest;
- * none, where that is none. What is drafted changes how many passes a text takes, and nothing else (decode/source.h).
+ * does against the others.  All trees of a pass go through one queue, by falling estimate, whoever they are of:
+ * samples, beams, requests.  Of the rows in this order as many are kept as make expected tokens per cost
+ * (decode/row_cost.h) greatest; none, where that is none.  What is drafted changes how many passes a text takes, and
+ * nothing else (decode/source.h).
  * Estimates are a session's, shared by its sequences: forks have nothing to copy.
  */
 #ifndef LUTRA_DECODE_SPECULATE_H
