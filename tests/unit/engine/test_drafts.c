@@ -287,7 +287,7 @@ static void speculation_changes_nothing(void **state)
     if (SANITIZED && !strcmp(type, "Q6_K")) skip();
     fixture_open(&f, "tiny-qwen2", type, 2);
     lutra_verifier *own = open_judge(&f, true);
-    int n_trial = SANITIZED ? 6 : 40;
+    int n_trial = SANITIZED ? 12 : 40;
     for (int trial = 0; trial < n_trial; trial++) {
         if (trial == n_trial / 4) stop_time(&f);
         run_trial(&f, own, trial, NULL, NULL, &plain);
