@@ -16,7 +16,6 @@
 static const char standard[] = "TQ2_0,Q2_K,Q3_K,IQ4_XS,Q4_K,Q5_K,Q6_K,Q8_0";
 static const double base_bits = 2.5; /* a model of fewer says nothing about its matrices */
 enum {
-    MOST_TYPES = 24,
     N_TOKEN = 4096,            /* of a measurement */
     LOGITS_BYTES = 256 << 20,  /* kept of the source */
     ERROR_WEIGHTS = 256 * 1024 /* of a matrix, of which errors are measured */
@@ -38,7 +37,7 @@ struct rung {
 
 struct candidate {
     const struct tensor *t;
-    struct rung rung[MOST_TYPES];
+    struct rung rung[QUANT_TYPE_END];
     double share, cost;
     int at, best;   /* rung of this choice, of the best so far */
     uint8_t *bytes; /* that the model computes with; NULL: the source's */
@@ -50,9 +49,9 @@ struct budget {
     lutra_model *model;
     lutra_session *s;
     struct imatrix *imatrix;
-    enum quant_type ladder[MOST_TYPES]; /* [n_rung] by rising bits */
-    int n_rung, base_least;             /* rungs; the least that shares are measured at */
-    struct candidate *candidate;        /* [n] */
+    enum quant_type ladder[QUANT_TYPE_END]; /* [n_rung] by rising bits */
+    int n_rung, base_least;                 /* rungs; the least that shares are measured at */
+    struct candidate *candidate;            /* [n] */
     int n;
     size_t fixed_bytes; /* of matrices that the caller's settings decide */
     double n_weight;    /* of all matrices that change */
@@ -78,9 +77,10 @@ static double bits_of(const struct quant_info *q)
 
 static int add_type(struct budget *b, const char *name, struct lutra_error *err)
 {
-    const struct quant_info *q = quant_info_by_name(name);
+    enum quant_type type;
     int at = b->n_rung;
-    if (!q) return lutra_fail(err, LUTRA_E_ARGUMENT, "budget: type '%s' is not known", name);
+    TRY(files_type_named("budget", name, &type, err));
+    const struct quant_info *q = quant_info_of(type);
     if (!q->quantize || !weights_is_quantized(q->type))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "budget: %s cannot be %s", q->name,
             q->quantize ? "chosen: it has no blocks" : "written, it can be read");
@@ -96,7 +96,7 @@ static int add_type(struct budget *b, const char *name, struct lutra_error *err)
 static int read_types(struct budget *b, struct lutra_error *err)
 {
     const char *at = b->set->budget_types ? b->set->budget_types : standard;
-    for (size_t n; b->n_rung < MOST_TYPES; at += n + 1) {
+    for (size_t n;; at += n + 1) {
         char name[16];
         n = strcspn(at, ",");
         snprintf(name, sizeof name, "%.*s", n < 15 ? (int)n : 15, at);

@@ -78,11 +78,8 @@ struct lutra_model {
     struct plan plan;
     struct demand_rates demand; /* of a pass */
     int n_plan;                 /* how often the plan has changed */
-    struct {
-        double us[ROW_COST_KNOTS]; /* as in row_cost */
-        bool known;
-        int n_plan;        /* that they were measured with */
-    } costs;               /* of passes, by the last session that was closed; under the runtime's turn */
+    struct row_cost cost;  /* of passes, as the last session to be closed has measured it; under the runtime's turn */
+    int cost_plan;         /* n_plan then */
     struct device *loaded; /* has the op list's constants, or NULL */
     _Atomic uint64_t packed_bytes;
     char name[128], file_type[16];
@@ -270,6 +267,9 @@ void packed_cache_find(struct lutra_model *m);
  * and, where it has a packed copy, in a file beside that. */
 void packed_costs_read(lutra_session *s);
 void packed_costs_write(const lutra_session *s);
+
+/* files.c: a type by its name, in any case.  LUTRA_E_ARGUMENT begins with `what` and lists the types. */
+int files_type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err);
 
 /* runtime.c: the first device that is not lost. */
 struct device *runtime_first(const lutra_runtime *rt);

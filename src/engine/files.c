@@ -33,8 +33,7 @@ static int report(void *user, uint64_t done, uint64_t total)
     return p->fn ? p->fn(p->user, p->stage, done, total) : 0;
 }
 
-/* The error lists the types. */
-static int type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err)
+int files_type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err)
 {
     const struct quant_info *q = name ? quant_info_by_name(name) : NULL;
     char names[256] = "";
@@ -114,7 +113,7 @@ static int read_rule(char *text, struct weights_type_rule *rule, struct lutra_er
         return lutra_fail(err, LUTRA_E_ARGUMENT, "tensor type: '%s' is not REGEX=TYPE", text);
     *equals = 0;
     rule->pattern = text;
-    return type_named(text, equals + 1, &rule->type, err);
+    return files_type_named(text, equals + 1, &rule->type, err);
 }
 
 /* Copies of the texts, and the rules that point into them. */
@@ -178,11 +177,11 @@ static int quantize_with(lutra_runtime *runtime, struct weights_quantize_setting
     else if (!q->copy && !(set->budget > 0))
         TRY(mix_named(set->type, &q->mix, err));
     if (set->token_embedding_type) {
-        TRY(type_named("token embedding", set->token_embedding_type, &type, err));
+        TRY(files_type_named("token embedding", set->token_embedding_type, &type, err));
         q->token_embd_type = (int)type;
     }
     if (set->output_type) {
-        TRY(type_named("output", set->output_type, &type, err));
+        TRY(files_type_named("output", set->output_type, &type, err));
         q->output_type = (int)type;
     }
     size_t n = set->n_tensor_type > 0 ? (size_t)set->n_tensor_type : 0;
@@ -250,7 +249,7 @@ int lutra_make_model(
     if (group.bits)
         w.group = &group;
     else
-        TRY(type_named("make-model", set.type, &w.type, err));
+        TRY(files_type_named("make-model", set.type, &w.type, err));
     return weights_make_model(path, &w, err);
 }
 

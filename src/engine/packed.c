@@ -96,8 +96,8 @@ void packed_costs_read(lutra_session *s)
     uint64_t key;
     double us[ROW_COST_KNOTS];
     const lutra_model *m = s->model;
-    if (m->costs.known && m->costs.n_plan == m->n_plan)
-        row_cost_know(&s->cost, m->costs.us);
+    if (row_cost_known(&m->cost) && m->cost_plan == m->n_plan)
+        row_cost_know(&s->cost, m->cost.us);
     else if (costs_of(s, path, sizeof path, &key) && figures_read(path, key, us, ROW_COST_KNOTS))
         row_cost_know(&s->cost, us);
 }
@@ -109,9 +109,8 @@ void packed_costs_write(const lutra_session *s)
     struct lutra_error why;
     if (s->n_cost < COSTS_LEAST) return;
     turn_take(&s->model->runtime->turn);
-    memcpy(s->model->costs.us, s->cost.us, sizeof s->cost.us);
-    s->model->costs.n_plan = s->model->n_plan;
-    s->model->costs.known = true;
+    s->model->cost = s->cost;
+    s->model->cost_plan = s->model->n_plan;
     turn_give(&s->model->runtime->turn);
     if (!s->speculator || !costs_of(s, path, sizeof path, &key)) return;
     if (figures_write(path, key, s->cost.us, ROW_COST_KNOTS, &why) < 0)

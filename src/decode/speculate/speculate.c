@@ -12,7 +12,7 @@
 
 enum { MOST_DRAFTERS = 7, TYPE_PARTS = 4 };
 
-/* Which of them `auto` has: those whose share is above zero (docs/SPECULATION.md). */
+/* Which of them `auto` has: those that pay everywhere (docs/SPECULATION.md). */
 static const struct {
     const char *name;
     const struct drafter *part[TYPE_PARTS];

@@ -39,6 +39,11 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     return n;
 }
 
+static void write_forced(int32_t forced[N_FORCED])
+{
+    for (int i = 0; i < N_FORCED; i++) forced[i] = 11 * i * i % 199 + 20;
+}
+
 static void say(struct fixture *f, struct heard *h, const int32_t *forced, bool drafts)
 {
     int32_t prompt[N_PROMPT];
@@ -68,7 +73,7 @@ static void the_text_comes_with_and_without_drafts(void **state)
     static struct heard h;
     int32_t forced[N_FORCED];
     int n_pass[2];
-    for (int i = 0; i < N_FORCED; i++) forced[i] = 11 * i * i % 199 + 20;
+    write_forced(forced);
     fixture_open(&f, "tiny-qwen2", "F16", 1);
     for (int round = 0; round < 2; round++) {
         struct lutra_session_settings ss;
@@ -102,7 +107,7 @@ static void ends_tell_rows_and_times(void **state)
     static struct heard h;
     static uint64_t ticks;
     int32_t forced[N_FORCED];
-    for (int i = 0; i < N_FORCED; i++) forced[i] = 11 * i * i % 199 + 20;
+    write_forced(forced);
     fixture_open(&f, "tiny-qwen2", "F16", 1);
     f.rt->clock = (struct clock){.now_us = tick, .state = &ticks};
     for (int drafts = 0; drafts < 2; drafts++) {
@@ -180,7 +185,7 @@ static void costs_are_kept(void **state)
     char packed[100], costs[110];
     int32_t forced[N_FORCED];
     double us = 0;
-    for (int i = 0; i < N_FORCED; i++) forced[i] = 11 * i * i % 199 + 20;
+    write_forced(forced);
     fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
     snprintf(packed, sizeof packed, "%s%s", f.path, LUTRA_PACKED_SUFFIX);
     snprintf(costs, sizeof costs, "%s.costs", packed);
