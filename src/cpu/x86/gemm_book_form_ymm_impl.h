@@ -38,14 +38,6 @@ LUTRA_INLINE __m256i word(const uint8_t *tile, int i, int half)
     return word_from(tile, i, 0, half);
 }
 
-/* Byte k of each row's word to both its halves. */
-LUTRA_INLINE __m256i byte_to_halves(__m256i words, const int k)
-{
-    const char a = (char)k, b = (char)(k + 4), c = (char)(k + 8), d = (char)(k + 12);
-    return _mm256_shuffle_epi8(
-        words, _mm256_broadcastsi128_si256(_mm_setr_epi8(a, -1, a, -1, b, -1, b, -1, c, -1, c, -1, d, -1, d, -1)));
-}
-
 /* ---- signs ---- */
 
 /* 7 signs in each byte, whatever its highest bit: an eighth there makes them even. */

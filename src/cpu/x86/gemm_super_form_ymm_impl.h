@@ -29,11 +29,6 @@ LUTRA_INLINE __m256 load_f16(const uint8_t *p)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 
-LUTRA_INLINE __m256i broadcast(const uint8_t *p)
-{
-    return _mm256_set1_epi32(*(const int *)(const void *)p);
-}
-
 /* The tile at p, for rows 8 half .. 8 half + 7. */
 LUTRA_INLINE struct tile tile_at(struct form f, const uint8_t *p, int half)
 {
@@ -42,20 +37,12 @@ LUTRA_INLINE struct tile tile_at(struct form f, const uint8_t *p, int half)
     return (struct tile){code, code + high_at(f), scales, d + d_at(f), d + dmin_at(f), half};
 }
 
-/* The values of IQ4_NL's codes, + 128 unless is_signed. */
-LUTRA_INLINE __m256i iq4_table(bool is_signed)
-{
-    const __m128i values = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-    return _mm256_broadcastsi128_si256(is_signed ? values : _mm_xor_si128(values, _mm_set1_epi8((char)0x80)));
-}
-
-/* Codes of inputs 32g + 4v .. 32g + 4v + 3 of 8 rows: unsigned, but for those of a table where WIDE_CODES is 0. */
+/* Codes of inputs 32 g + 4 v .. 32 g + 4 v + 3 of 8 rows, unsigned; those of a table as the file has them. */
 LUTRA_INLINE __m256i load_codes(struct form f, const struct tile *t, int g, int v)
 {
     __m256i c = load(t->code + STEP_BYTES * code_vector(f, g, v));
     c = _mm256_srl_epi16(c, _mm_cvtsi32_si128(code_bit(f, g, v)));
     c = _mm256_and_si256(c, _mm256_set1_epi8((char)code_mask(f)));
-    if (f.codes == TABLE) return _mm256_shuffle_epi8(iq4_table(!WIDE_CODES), c);
     if (high_bytes(f) == 0) return c;
     const int up = high_place(f) - high_bit(f, g);
     __m256i h = load(t->high + STEP_BYTES * high_vector(f, g, v));
@@ -63,60 +50,64 @@ LUTRA_INLINE __m256i load_codes(struct form f, const struct tile *t, int g, int 
     return _mm256_or_si256(c, _mm256_and_si256(h, _mm256_set1_epi8((char)high_mask(f))));
 }
 
-/* Scales or minima (side 0 or 1) of group g of 16 rows, from the 6-bit fields of Q4_K and Q5_K. */
-LUTRA_INLINE __m256i load_six_bits(const struct tile *t, int g, int side)
+/* Six-bit scales (side 0) or minima (1) 4 i .. 4 i + 3 of Q4_K and Q5_K, a byte each. */
+LUTRA_INLINE __m256i load_four_of_both(const struct tile *t, int i, int side)
 {
-    __m256i own = load(t->scales + STEP_BYTES * side), rest = load(t->scales + STEP_BYTES * 2);
-    __m128i shift = _mm_cvtsi32_si128(8 * (g % 4));
-    if (g < 4) return _mm256_and_si256(_mm256_srl_epi32(own, shift), _mm256_set1_epi32(63));
-    __m256i high = _mm256_and_si256(_mm256_srli_epi32(_mm256_srl_epi32(own, shift), 2), _mm256_set1_epi32(0x30));
-    __m256i low = _mm256_srl_epi32(rest, _mm_cvtsi32_si128(8 * (g % 4) + 4 * side));
-    return _mm256_or_si256(high, _mm256_and_si256(low, _mm256_set1_epi32(15)));
-}
-
-/* `bits` bits of each lane from bit `from` on. */
-LUTRA_INLINE __m256i field(__m256i words, int from, int bits)
-{
-    return _mm256_and_si256(_mm256_srl_epi32(words, _mm_cvtsi32_si128(from)), _mm256_set1_epi32((1 << bits) - 1));
+    __m256i own = load(t->scales + STEP_BYTES * side);
+    if (i == 0) return _mm256_and_si256(own, _mm256_set1_epi8(63));
+    __m256i rest = _mm256_srli_epi16(load(t->scales + STEP_BYTES * 2), 4 * side);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi16(own, 2), _mm256_set1_epi8(0x30));
+    return _mm256_or_si256(high, _mm256_and_si256(rest, _mm256_set1_epi8(15)));
 }
 
 /* Scales 4 i .. 4 i + 3 of Q3_K, a byte each. */
-LUTRA_INLINE __m256i load_four_six_bits(const struct tile *t, int i)
+LUTRA_INLINE __m256i load_four_of_q3(const struct tile *t, int i)
 {
-    __m256i low = _mm256_srl_epi16(load(t->scales + STEP_BYTES * (i % 2)), _mm_cvtsi32_si128(i / 2 * 4));
-    __m256i high = _mm256_srl_epi16(load(t->scales + STEP_BYTES * 2), _mm_cvtsi32_si128(i * 2));
+    __m256i low = _mm256_srli_epi16(load(t->scales + STEP_BYTES * (i % 2)), i / 2 * 4);
+    __m256i high = _mm256_srli_epi16(load(t->scales + STEP_BYTES * 2), i * 2);
     low = _mm256_and_si256(low, _mm256_set1_epi8(15));
     high = _mm256_slli_epi16(_mm256_and_si256(high, _mm256_set1_epi8(3)), 4);
     return _mm256_sub_epi8(_mm256_or_si256(low, high), _mm256_set1_epi8(32));
 }
 
-/* Byte k of each word, which is signed. */
-LUTRA_INLINE __m256i extend_byte(__m256i words, int k)
+/* The scale of group g of IQ4_XS, in both halves; the half words of 8 rows stand 16 bytes apart, not 32. */
+LUTRA_INLINE __m256i load_iq4_scale(const struct tile *t, int g)
 {
-    return _mm256_srai_epi32(_mm256_sll_epi32(words, _mm_cvtsi32_si128(24 - 8 * k)), 24);
+    __m256i low = _mm256_srli_epi32(load(t->scales), 4 * g);
+    __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(t->scales + STEP_BYTES - 16 * t->half)));
+    high = g < 2 ? _mm256_slli_epi32(high, 4 - 2 * g) : _mm256_srli_epi32(high, 2 * g - 4);
+    low = _mm256_and_si256(low, _mm256_set1_epi32(15));
+    high = _mm256_and_si256(high, _mm256_set1_epi32(0x30));
+    __m256i scale = _mm256_or_si256(low, high);
+    scale = _mm256_or_si256(scale, _mm256_slli_epi32(scale, 16));
+    return _mm256_sub_epi16(scale, _mm256_set1_epi16(32));
 }
 
-/* Scale i of 16 inputs each, for formats whose sums are scaled per 16 (group_steps). */
-LUTRA_INLINE __m256i load_scale16(struct form f, const struct tile *t, int i)
+/* Scale i of a tile, in both halves of each word: of the sums that are scaled at once (group_steps). */
+LUTRA_INLINE __m256i load_scale(struct form f, const struct tile *t, int i)
 {
-    __m256i low, high;
     switch (f.scales) {
-    case SCALE_8: return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(t->scales + LANES * i)));
-    case BOTH_4: return field(load(t->scales + STEP_BYTES * (i / 4)), 8 * (i % 4), 4);
-    case SCALE_6: return extend_byte(load_four_six_bits(t, i / 4), i % 4);
-    default: /* SCALE_6_APART: the half words of 8 rows stand 16 bytes apart, not 32 */
-        low = field(load(t->scales), i / 2 * 4, 4);
-        high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(t->scales + STEP_BYTES - 16 * t->half)));
-        high = field(high, i / 2 * 2, 2);
+    case NO_SCALES: return _mm256_set1_epi16(1);
+    case BOTH_4: {
+        __m256i four = _mm256_and_si256(load(t->scales + STEP_BYTES * (i / 4)), _mm256_set1_epi8(15));
+        return byte_to_halves(four, i % 4);
     }
-    return _mm256_sub_epi32(_mm256_or_si256(low, _mm256_slli_epi32(high, 4)), _mm256_set1_epi32(32));
+    case BOTH_6: return byte_to_halves(load_four_of_both(t, i / 4, 0), i % 4);
+    case SCALE_6: return signed_byte_to_halves(load_four_of_q3(t, i / 4), i % 4);
+    case SCALE_6_APART: return load_iq4_scale(t, i / 2);
+    default: { /* SCALE_8 */
+        __m128i eight = _mm_loadl_epi64((const __m128i *)(t->scales + LANES * i));
+        return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(eight, eight));
+    }
+    }
 }
 
-/* Minimum i: of 32 inputs (BOTH_6) or of 16 (BOTH_4). */
-LUTRA_INLINE __m256i load_min(struct form f, const struct tile *t, int i)
+/* Minima i and i + 1, in the lower and upper half of each word: of 32 inputs (BOTH_6) or of 16 (BOTH_4). */
+LUTRA_INLINE __m256i load_min_pair(struct form f, const struct tile *t, int i)
 {
-    if (f.scales == BOTH_6) return load_six_bits(t, i, 1);
-    return field(load(t->scales + STEP_BYTES * (i / 4)), 8 * (i % 4) + 4, 4);
+    if (f.scales == BOTH_6) return bytes_to_halves(load_four_of_both(t, i / 4, 1), i % 4, i % 4 + 1);
+    __m256i four = _mm256_srli_epi16(load(t->scales + STEP_BYTES * (i / 4)), 4);
+    return bytes_to_halves(_mm256_and_si256(four, _mm256_set1_epi8(15)), i % 4, i % 4 + 1);
 }
 
 #endif

@@ -51,6 +51,27 @@ void cpu_gemm_init_float_avx2(struct cpu_kernels *k);
 #if defined(__AVX2__)
 #include <immintrin.h>
 
+/* Bytes a and b of each word to its lower and upper half. */
+LUTRA_INLINE __m256i bytes_to_halves(__m256i words, const int a, const int b)
+{
+    const __m256i word = _mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0x00040004, 0x00080008, 0x000c000c));
+    __m256i from = _mm256_set1_epi32((int)(0x80008000u | (unsigned)a | (unsigned)b << 16));
+    return _mm256_shuffle_epi8(words, _mm256_or_si256(word, from));
+}
+
+LUTRA_INLINE __m256i byte_to_halves(__m256i words, const int k)
+{
+    return bytes_to_halves(words, k, k);
+}
+
+/* The same of a byte with a sign. */
+LUTRA_INLINE __m256i signed_byte_to_halves(__m256i words, const int k)
+{
+    const __m256i word = _mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0x04000400, 0x08000800, 0x0c000c00));
+    __m256i from = _mm256_set1_epi32((int)(0x00800080u | (unsigned)k << 8 | (unsigned)k << 24));
+    return _mm256_srai_epi16(_mm256_shuffle_epi8(words, _mm256_or_si256(word, from)), 8);
+}
+
 /* sum[2][4] -> outputs of a panel (lower and upper 8 rows) for rows row .. row + n - 1, bias added. */
 LUTRA_INLINE void store_panel_ymm(const struct cpu_gemm_args *a, size_t panel, size_t row, int n, __m256 (*sum)[4])
 {

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * 256-bit matmul of class i8x256: a tile of weights is read once, into codes and scales, and multiplied by all columns.
+ *
+ *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each group of 4 columns
+ *
+ * One column takes codes as they are read instead (add_one).  Integers are exact, so the bits are those of the 512-bit
+ * kernels.
+ *
+ * Included by what knows how to read a kind of formats, gemm_super_ymm_impl.h or gemm_book_ymm_impl.h, after the
+ * instructions of its file:
+ *     enum { MOST_SUM };   what a part of a sum may reach
+ *     __m256i dot_step(__m256i part, __m256i w, __m256i x);    part + products of 4 inputs; w unsigned, x signed
+ *     __m256i dot_signed(__m256i part, __m256i w, __m256i x);  the same for signed w, where is_signed
+ *     __m256i times(__m256i part, __m256i scale);              sums of 4 inputs times scale_operand
+ *     __m256i scale_operand(__m256i scale);                    of a scale that is in both halves of each word
+ * and after these functions of a format:
+ *     group_steps      steps of a sum that is scaled at once
+ *     largest_code     of codes as they are multiplied, in magnitude
+ *     offset_bits      codes are value + 1 << this; -1: codes are values
+ *     is_signed        whether codes are signed
+ *     has_minima       whether minima of 16 or 32 inputs are taken off
+ *     has_start        whether sums start from what the activations have for ternary codes
+ */
+#ifndef LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
+#define LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
+
+#include "cpu/x86/gemm_x86_impl.h"
+
+enum { TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
+
+/* A tile as it is read, [2]: rows 0 .. 7 and 8 .. 15. */
+struct unpacked {
+    LUTRA_ALIGNED(64) uint8_t code[TILE_K / 4][STEP_BYTES];
+    __m256i scale[2][16]; /* scale_operand of each sum */
+    __m256i pair[2][8];   /* scales of two sums in a word's halves, with an offset */
+    __m256i min[2][8];    /* minima likewise */
+    __m256 d[2], dmin[2];
+};
+
+/* What reading looks up, made once per call. */
+struct tables;
+
+/* Reads the tile at `tile`; prefetches what comes later meanwhile (prefetch_of). */
+LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *tile, struct unpacked *u);
+
+/* sum[half] += a tile times one column, which is alone in its record x. */
+LUTRA_INLINE void add_one(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, __m256 sum[2]);
+
+LUTRA_INLINE __m256i broadcast(const uint8_t *p)
+{
+    return _mm256_set1_epi32(*(const int *)(const void *)p);
+}
+
+LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
+{
+    return _mm256_broadcast_ss((const float *)(const void *)p);
+}
+
+/* Prefetches share i of n of the tile AHEAD_BYTES later. */
+LUTRA_INLINE void prefetch_of(struct form f, const uint8_t *tile, int i, int n)
+{
+    const size_t bytes = tile_bytes(f) / (size_t)n;
+    const uint8_t *ahead = tile + AHEAD_BYTES + (size_t)i * bytes;
+    UNROLL
+    for (size_t at = 0; at < bytes; at += 64) LUTRA_PREFETCH(ahead + at);
+}
+
+/* Steps of which the sum fits a part. */
+LUTRA_INLINE int code_part_steps(struct form f)
+{
+    return part_steps(group_steps(f), largest_code(f), MOST_SUM);
+}
+
+/* A column's record of 256 inputs (cpu/layout.h): codes, their scale, what ternary sums start from, the inputs' sums by
+ * 32 and by 16, as pairs of 16 bits. */
+LUTRA_INLINE const uint8_t *scale_of_inputs(const uint8_t *x, size_t width)
+{
+    return x + 256 * width;
+}
+
+LUTRA_INLINE const uint8_t *start_of_inputs(const uint8_t *x, size_t width)
+{
+    return x + 260 * width;
+}
+
+LUTRA_INLINE const uint8_t *sums_of_inputs(struct form f, const uint8_t *x, size_t width)
+{
+    return x + (group_steps(f) == 8 ? 264 : 344) * width;
+}
+
+/* sum += dot, scaled; scale_x: of the column. */
+LUTRA_INLINE __m256 add_dot(__m256 sum, __m256i dot, __m256 d, const uint8_t *scale_x)
+{
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(d, broadcast_f32(scale_x)), sum);
+}
+
+/* sum -= min, scaled. */
+LUTRA_INLINE __m256 subtract_min(__m256 sum, __m256i min, __m256 dmin, const uint8_t *scale_x)
+{
+    return _mm256_fnmadd_ps(_mm256_cvtepi32_ps(min), _mm256_mul_ps(dmin, broadcast_f32(scale_x)), sum);
+}
+
+/* dot[h][c] = pairs times the inputs' sums; pair: [8] of each half. */
+LUTRA_INLINE void sum_pairs(struct form f, const __m256i (*pair)[8], const uint8_t *sums, size_t width, const int n,
+    const int halves, __m256i dot[2][TILE_COLUMNS])
+{
+    UNROLL
+    for (int h = 0; h < halves; h++) {
+        UNROLL
+        for (int c = 0; c < n; c++) dot[h][c] = _mm256_setzero_si256();
+    }
+    for (int p = 0; p < TILE_K / 8 / group_steps(f); p++, sums += 4 * width) {
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            __m256i sum_x = broadcast(sums + 4 * c);
+            UNROLL
+            for (int h = 0; h < halves; h++)
+                dot[h][c] = _mm256_add_epi32(dot[h][c], _mm256_madd_epi16(pair[h][p], sum_x));
+        }
+    }
+}
+
+/* What sums of one tile start from. */
+LUTRA_INLINE void start_sums(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
+    const int half, const int halves, __m256i dot[2][TILE_COLUMNS])
+{
+    if (offset_bits(f) >= 0) sum_pairs(f, u->pair + half, sums_of_inputs(f, x, width), width, n, halves, dot);
+    UNROLL
+    for (int h = 0; h < halves; h++) {
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            if (offset_bits(f) >= 0)
+                dot[h][c] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(dot[h][c], offset_bits(f)));
+            else
+                dot[h][c] = has_start(f) ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
+        }
+    }
+}
+
+/* One tile for n columns and 8 `halves` rows; x: the columns' record. */
+LUTRA_INLINE void add_halves(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
+    const int half, const int halves, __m256 sum[2][TILE_COLUMNS])
+{
+    const uint8_t *scale_x = scale_of_inputs(x, width), *sums = sums_of_inputs(f, x, width);
+    const int steps = group_steps(f), part = code_part_steps(f);
+    __m256i dot[2][TILE_COLUMNS];
+    start_sums(f, u, x, width, n, half, halves, dot);
+    for (int i = 0; i < TILE_K / 4 / steps; i++) {
+        __m256i acc[2][TILE_COLUMNS];
+        UNROLL
+        for (int v = 0; v < steps; v++, x += 4 * width) {
+            const uint8_t *w = u->code[steps * i + v] + 32 * half;
+            UNROLL
+            for (int c = 0; c < n; c++) {
+                __m256i b = broadcast(x + 4 * c);
+                UNROLL
+                for (int h = 0; h < halves; h++) {
+                    __m256i codes = _mm256_load_si256((const __m256i *)(w + 32 * h));
+                    if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
+                    acc[h][c] = is_signed(f) ? dot_signed(acc[h][c], codes, b) : dot_step(acc[h][c], codes, b);
+                    if (v % part == part - 1)
+                        dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], u->scale[half + h][i]));
+                }
+            }
+        }
+    }
+    UNROLL
+    for (int h = 0; h < halves; h++) {
+        UNROLL
+        for (int c = 0; c < n; c++)
+            sum[half + h][c] = add_dot(sum[half + h][c], dot[h][c], u->d[half + h], scale_x + 4 * c);
+    }
+    if (!has_minima(f)) return;
+    sum_pairs(f, u->min + half, sums, width, n, halves, dot);
+    UNROLL
+    for (int h = 0; h < halves; h++) {
+        UNROLL
+        for (int c = 0; c < n; c++)
+            sum[half + h][c] = subtract_min(sum[half + h][c], dot[h][c], u->dmin[half + h], scale_x + 4 * c);
+    }
+}
+
+/* One tile for n columns; both halves at once where registers hold their sums. */
+LUTRA_INLINE void add_tile(
+    struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
+{
+    if (code_part_steps(f) == 1) {
+        add_halves(f, u, x, width, n, 0, 2, sum);
+    } else {
+        add_halves(f, u, x, width, n, 0, 1, sum);
+        add_halves(f, u, x, width, n, 1, 1, sum);
+    }
+}
+
+LUTRA_INLINE void add_columns(
+    struct form f, const struct unpacked *u, const uint8_t *x, size_t width, size_t n, __m256 sum[2][TILE_COLUMNS])
+{
+    switch (n) {
+    case 1: add_tile(f, u, x, width, 1, sum); break;
+    case 2: add_tile(f, u, x, width, 2, sum); break;
+    case 3: add_tile(f, u, x, width, 3, sum); break;
+    default: add_tile(f, u, x, width, 4, sum); break;
+    }
+}
+
+/* The record of tile k for row r and those beside it. */
+LUTRA_INLINE const uint8_t *record_of(const struct cpu_gemm_args *a, size_t r, size_t k, size_t *width)
+{
+    struct act_place place = act_place_of(r, a->n_row);
+    *width = place.width;
+    return (const uint8_t *)a->act + (r - place.column) * (a->n_in / TILE_K) * ACT256_BYTES +
+           k * ACT256_BYTES * place.width + 4 * place.column;
+}
+
+/* One panel for rows first .. end - 1. */
+LUTRA_INLINE void run_panel(
+    struct form f, const struct tables *t, const struct cpu_gemm_args *a, size_t panel, size_t first, size_t end)
+{
+    __m256 sum[PASS_ROWS / TILE_COLUMNS][2][TILE_COLUMNS];
+    struct unpacked u;
+    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
+    for (size_t s = 0; s < PASS_ROWS / TILE_COLUMNS; s++) {
+        for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
+    }
+    for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
+        unpack(f, t, w, &u);
+        for (size_t r = first; r < end; r += TILE_COLUMNS) {
+            size_t width;
+            const uint8_t *x = record_of(a, r, k, &width);
+            add_columns(f, &u, x, width, end - r, sum[(r - first) / TILE_COLUMNS]);
+        }
+    }
+    for (size_t r = first, s = 0; r < end; r += TILE_COLUMNS, s++)
+        store_panel_ymm(a, panel, r, end - r < TILE_COLUMNS ? (int)(end - r) : TILE_COLUMNS, sum[s]);
+}
+
+/* One panel for row r, the last of its record. */
+LUTRA_INLINE void run_panel_once(
+    struct form f, const struct tables *t, const struct cpu_gemm_args *a, size_t panel, size_t r)
+{
+    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
+    __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, out[2][TILE_COLUMNS];
+    for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
+        size_t width;
+        const uint8_t *x = record_of(a, r, k, &width);
+        add_one(f, t, w, x, sum);
+    }
+    out[0][0] = sum[0], out[1][0] = sum[1];
+    store_panel_ymm(a, panel, r, 1, out);
+}
+
+LUTRA_INLINE void run_tiles(struct form f, const struct tables *t, const struct cpu_gemm_args *a)
+{
+    for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
+        size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
+        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
+            if (end - pass == 1)
+                run_panel_once(f, t, a, p, pass);
+            else
+                run_panel(f, t, a, p, pass, end);
+        }
+    }
+}
+
+#endif
