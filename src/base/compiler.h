@@ -66,10 +66,12 @@ static inline unsigned long long compiler_xgetbv0(void)
 }
 #endif
 
-#if defined(__aarch64__)
 /* compiler_unknown of a vector in a register, which keeps its place: sums stay in the order of the source, and
  * constants are not made again at each use. */
+#if defined(__aarch64__)
 #define COMPILER_UNKNOWN_VECTOR(v) __asm__("" : "+w"(v))
+#elif defined(__x86_64__)
+#define COMPILER_UNKNOWN_VECTOR(v) __asm__("" : "+x"(v))
 #endif
 
 #endif

@@ -40,6 +40,12 @@ LUTRA_INLINE bool has_start(struct form f)
     return false;
 }
 
+LUTRA_INLINE int few_columns(struct form f)
+{
+    (void)f;
+    return 1;
+}
+
 #include "cpu/x86/gemm_tile_ymm_impl.h"
 
 LUTRA_INLINE void unpack_codes(struct form f, const struct tables *t, const uint8_t *tile, int half, uint8_t *to)
@@ -50,9 +56,9 @@ LUTRA_INLINE void unpack_codes(struct form f, const struct tables *t, const uint
     for (int g = 0; g < 8; g++) {
         struct signs signs = spread_signs(load_signs(f, tile, g, half));
         __m256i step[4];
-        prefetch_of(f, tile, 8 * half + g, 16);
         UNROLL
         for (int v = 0; v < 8; v++, to += STEP_BYTES) {
+            prefetch_line(f, tile, g, v, half);
             if (v % 4 == 0) four_steps(f, t, tile, &in[g], g, v, half, step);
             __m256i value = _mm256_sign_epi8(step[v % 4], signs_of_step(signs, v));
             _mm256_store_si256((__m256i *)to, _mm256_add_epi8(value, offset));
@@ -86,7 +92,6 @@ LUTRA_INLINE void add_group_of_one(struct form f, const struct tables *t, const 
     struct row_signs signs = signs_of_rows(load_signs(f, tile, g, half));
     __m256i scale[2][2];
     const uint8_t *scales = scale_bytes(f, tile, g * (4 / eights));
-    prefetch_of(f, tile, 8 * half + g, 16);
     UNROLL
     for (int k = 0; k < 2; k++) {
         if (k * eights >= 4) continue;
@@ -99,6 +104,7 @@ LUTRA_INLINE void add_group_of_one(struct form f, const struct tables *t, const 
         __m256i acc = _mm256_setzero_si256();
         UNROLL
         for (int i = 0; i < 4; i++) {
+            prefetch_line(f, tile, g, 4 * p + i, half);
             __m256i inputs = _mm256_set1_epi64x((long long)load_u64(x + 32 * g + 8 * i));
             inputs = _mm256_sign_epi8(inputs, signs_of_eight(signs.rows[p], i));
             if (i % part == 0) acc = _mm256_setzero_si256();
@@ -108,17 +114,17 @@ LUTRA_INLINE void add_group_of_one(struct form f, const struct tables *t, const 
     }
 }
 
-/* One tile for one column, which is alone in its record x, and all rows. */
-LUTRA_INLINE void add_one(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, __m256 sum[2])
+LUTRA_INLINE void add_few(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, size_t width,
+    const int n, __m256 sum[2][TILE_COLUMNS])
 {
+    (void)n;
     for (int half = 0; half < 2; half++) {
         __m256i dot[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
         struct indices in[8];
         load_indices(f, tile, half, in);
-        for (int g = 0; g < 8; g++) {
-            add_group_of_one(f, t, tile, &in[g], g, half, x, dot);
-        }
-        sum[half] = add_dot(sum[half], _mm256_hadd_epi32(dot[0], dot[1]), load_d(f, tile, half), x + 256);
+        for (int g = 0; g < 8; g++) add_group_of_one(f, t, tile, &in[g], g, half, x, dot);
+        __m256i rows = _mm256_hadd_epi32(dot[0], dot[1]);
+        sum[half][0] = add_dot(sum[half][0], rows, load_d(f, tile, half), scale_of_inputs(x, width));
     }
 }
 

@@ -35,6 +35,12 @@ LUTRA_INLINE bool has_start(struct form f)
     return f.scales == NO_SCALES;
 }
 
+/* What takes few instructions to read is read twice before it is stored and loaded. */
+LUTRA_INLINE int few_columns(struct form f)
+{
+    return f.codes == FOUR_BITS || f.scales == NO_SCALES ? 8 : 4;
+}
+
 #include "cpu/x86/gemm_tile_ymm_impl.h"
 
 struct tables {
@@ -55,17 +61,26 @@ LUTRA_INLINE __m256i operand(struct form f, const struct tables *t, const struct
     return f.codes == TABLE ? _mm256_shuffle_epi8(t->iq4, codes) : codes;
 }
 
+/* Groups share bytes: what the compiler kept of them in registers, it would have to store elsewhere. */
+LUTRA_INLINE void forget_codes(struct tile *tile)
+{
+    tile->code = compiler_unknown(tile->code);
+    tile->high = compiler_unknown(tile->high);
+}
+
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w, struct unpacked *u)
 {
     const int sums = TILE_K / 4 / group_steps(f);
     for (int half = 0; half < 2; half++) {
-        const struct tile tile = tile_at(f, w, half);
+        struct tile tile = tile_at(f, w, half);
         UNROLL
         for (int g = 0; g < 8; g++) {
-            prefetch_of(f, w, 8 * half + g, 16);
+            forget_codes(&tile);
             UNROLL
-            for (int v = 0; v < 8; v++)
+            for (int v = 0; v < 8; v++) {
+                prefetch_line(f, w, g, v, half);
                 _mm256_store_si256((__m256i *)(u->code[8 * g + v] + 32 * half), operand(f, t, &tile, g, v));
+            }
         }
         UNROLL
         for (int i = 0; i < sums; i += 2) {
@@ -80,55 +95,106 @@ LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w
     }
 }
 
-/* dot += group g of 32 inputs for one column and both halves; x: its record. */
-LUTRA_INLINE void add_group_of_one(
-    struct form f, const struct tables *t, const struct tile tile[2], const int g, const uint8_t *x, __m256i dot[2])
+/* dot += group g (32 inputs) of the tile at w, for n columns and some halves of its rows; x: the columns' record. */
+LUTRA_INLINE void add_group(struct form f, const struct tables *t, struct tile tile[2], const uint8_t *w, int g,
+    const uint8_t *x, size_t width, const int n, const int halves, __m256i dot[2][TILE_COLUMNS])
 {
     const int steps = group_steps(f), part = code_part_steps(f);
-    __m256i acc[2], scale[2][2];
+    const uint8_t *sums = sums_of_inputs(f, x, width) + 4 * (size_t)g * width;
+    __m256i acc[2][TILE_COLUMNS], scale[2][2];
+    x += 32 * (size_t)g * width;
     UNROLL
-    for (int v = 0; v < 8; v++) {
-        __m256i b = broadcast(x + 32 * g + 4 * v);
+    for (int h = 0; h < halves; h++) forget_codes(&tile[h]);
+    UNROLL
+    for (int v = 0; v < 8; v++, x += 4 * width) {
+        const int i = v / steps;
+        __m256i codes[2];
+        if (halves == 2) prefetch_line(f, w, g, v / 2, v % 2);
+        if (halves == 1) prefetch_line(f, w, g, v, tile->half);
         UNROLL
-        for (int h = 0; h < 2; h++) {
-            const int i = v / steps;
+        for (int h = 0; h < halves; h++) {
             if (v % steps == 0) scale[h][i] = load_scale(f, &tile[h], 8 / steps * g + i);
-            if (v % part == 0) acc[h] = _mm256_setzero_si256();
-            __m256i w = operand(f, t, &tile[h], g, v);
-            acc[h] = is_signed(f) ? dot_signed(acc[h], w, b) : dot_step(acc[h], w, b);
-            if (v % part == part - 1) dot[h] = _mm256_add_epi32(dot[h], times(acc[h], scale_operand(scale[h][i])));
+            codes[h] = operand(f, t, &tile[h], g, v);
+        }
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            __m256i b = broadcast(x + 4 * c);
+            UNROLL
+            for (int h = 0; h < halves; h++) {
+                if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
+                acc[h][c] = is_signed(f) ? dot_signed(acc[h][c], codes[h], b) : dot_step(acc[h][c], codes[h], b);
+                COMPILER_UNKNOWN_VECTOR(acc[h][c]); /* one sum after the other, in one register */
+                if (v % part == part - 1)
+                    dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], scale_operand(scale[h][i])));
+            }
         }
     }
     if (offset_bits(f) < 0) return;
-    __m256i sums = broadcast(sums_of_inputs(f, x, 1) + 4 * g);
     UNROLL
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < halves; h++) {
         __m256i pair = _mm256_slli_epi16(_mm256_blend_epi16(scale[h][0], scale[h][1], 0xaa), offset_bits(f));
-        dot[h] = _mm256_sub_epi32(dot[h], _mm256_madd_epi16(pair, sums));
+        UNROLL
+        for (int c = 0; c < n; c++)
+            dot[h][c] = _mm256_sub_epi32(dot[h][c], _mm256_madd_epi16(pair, broadcast(sums + 4 * c)));
     }
 }
 
-LUTRA_INLINE void add_one(struct form f, const struct tables *t, const uint8_t *w, const uint8_t *x, __m256 sum[2])
+/* sum += a tile's minima times the inputs' sums. */
+LUTRA_INLINE void subtract_minima(
+    struct form f, const struct tile *tile, const uint8_t *x, size_t width, const int n, __m256 sum[TILE_COLUMNS])
 {
-    const struct tile tile[2] = {tile_at(f, w, 0), tile_at(f, w, 1)};
-    __m256i dot[2];
-    dot[0] = dot[1] = has_start(f) ? broadcast(start_of_inputs(x, 1)) : _mm256_setzero_si256();
+    const uint8_t *sums = sums_of_inputs(f, x, width);
+    __m256i min[TILE_COLUMNS];
     UNROLL
-    for (int g = 0; g < 8; g++) {
-        prefetch_of(f, w, g, 8);
-        add_group_of_one(f, t, tile, g, x, dot);
+    for (int c = 0; c < n; c++) min[c] = _mm256_setzero_si256();
+    UNROLL
+    for (int p = 0; p < TILE_K / 8 / group_steps(f); p++, sums += 4 * width) {
+        __m256i pair = load_min_pair(f, tile, 2 * p);
+        UNROLL
+        for (int c = 0; c < n; c++) min[c] = _mm256_add_epi32(min[c], _mm256_madd_epi16(pair, broadcast(sums + 4 * c)));
     }
     UNROLL
-    for (int h = 0; h < 2; h++) {
-        sum[h] = add_dot(sum[h], dot[h], load_f16(tile[h].d), scale_of_inputs(x, 1));
-        if (!has_minima(f)) continue;
-        __m256i min = _mm256_setzero_si256();
+    for (int c = 0; c < n; c++)
+        sum[c] = subtract_min(sum[c], min[c], load_f16(tile->dmin), scale_of_inputs(x, width) + 4 * c);
+}
+
+/* `halves` of a tile, from `first` on. */
+LUTRA_INLINE void add_few_halves(struct form f, const struct tables *t, const uint8_t *w, const uint8_t *x,
+    size_t width, const int n, const int first, const int halves, __m256 sum[2][TILE_COLUMNS])
+{
+    struct tile tile[2] = {tile_at(f, w, first), tile_at(f, w, 1)};
+    __m256i dot[2][TILE_COLUMNS];
+    UNROLL
+    for (int c = 0; c < n; c++) {
+        dot[0][c] = has_start(f) ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
+        dot[1][c] = dot[0][c];
+    }
+    /* One column is worth constants for shifts and places; more would only be too long for the decoded instructions. */
+    if (n == 1) {
         UNROLL
-        for (int p = 0; p < TILE_K / 8 / group_steps(f); p++) {
-            __m256i sums = broadcast(sums_of_inputs(f, x, 1) + 4 * p);
-            min = _mm256_add_epi32(min, _mm256_madd_epi16(load_min_pair(f, &tile[h], 2 * p), sums));
+        for (int g = 0; g < 8; g++) add_group(f, t, tile, w, g, x, width, n, halves, dot);
+    } else {
+        for (int g = 0; g < 8; g++) add_group(f, t, tile, w, g, x, width, n, halves, dot);
+    }
+    UNROLL
+    for (int h = 0; h < halves; h++) {
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            sum[first + h][c] =
+                add_dot(sum[first + h][c], dot[h][c], load_f16(tile[h].d), scale_of_inputs(x, width) + 4 * c);
         }
-        sum[h] = subtract_min(sum[h], min, load_f16(tile[h].dmin), scale_of_inputs(x, 1));
+        if (has_minima(f)) subtract_minima(f, &tile[h], x, width, n, sum[first + h]);
+    }
+}
+
+LUTRA_INLINE void add_few(struct form f, const struct tables *t, const uint8_t *w, const uint8_t *x, size_t width,
+    const int n, __m256 sum[2][TILE_COLUMNS])
+{
+    if (n <= 2) { /* registers hold the sums of both halves */
+        add_few_halves(f, t, w, x, width, n, 0, 2, sum);
+    } else {
+        add_few_halves(f, t, w, x, width, n, 0, 1, sum);
+        add_few_halves(f, t, w, x, width, n, 1, 1, sum);
     }
 }
 

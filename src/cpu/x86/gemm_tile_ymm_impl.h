@@ -4,8 +4,8 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each group of 4 columns
  *
- * One column takes codes as they are read instead (add_one).  Integers are exact, so the bits are those of the 512-bit
- * kernels.
+ * Up to few_columns take codes as they are read instead (add_few).  Integers are exact, so the bits are those of the
+ * 512-bit kernels.
  *
  * Included by what knows how to read a kind of formats, gemm_super_ymm_impl.h or gemm_book_ymm_impl.h, after the
  * instructions of its file:
@@ -21,6 +21,7 @@
  *     is_signed        whether codes are signed
  *     has_minima       whether minima of 16 or 32 inputs are taken off
  *     has_start        whether sums start from what the activations have for ternary codes
+ *     few_columns      1, 4 or 8
  */
 #ifndef LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
@@ -41,11 +42,12 @@ struct unpacked {
 /* What reading looks up, made once per call. */
 struct tables;
 
-/* Reads the tile at `tile`; prefetches what comes later meanwhile (prefetch_of). */
+/* Reads the tile at `tile`; prefetches what comes later meanwhile (prefetch_line). */
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *tile, struct unpacked *u);
 
-/* sum[half] += a tile times one column, which is alone in its record x. */
-LUTRA_INLINE void add_one(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, __m256 sum[2]);
+/* sum += the tile at `tile` times n columns, up to TILE_COLUMNS; x: their record. */
+LUTRA_INLINE void add_few(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, size_t width,
+    const int n, __m256 sum[2][TILE_COLUMNS]);
 
 LUTRA_INLINE __m256i broadcast(const uint8_t *p)
 {
@@ -57,13 +59,12 @@ LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
     return _mm256_broadcast_ss((const float *)(const void *)p);
 }
 
-/* Prefetches share i of n of the tile AHEAD_BYTES later. */
-LUTRA_INLINE void prefetch_of(struct form f, const uint8_t *tile, int i, int n)
+/* Prefetches one of a pair of lines of group g of what comes AHEAD_BYTES later, if it has that pair: one at a time, since
+ * more wait for each other. */
+LUTRA_INLINE void prefetch_line(struct form f, const uint8_t *tile, int g, int pair, int which)
 {
-    const size_t bytes = tile_bytes(f) / (size_t)n;
-    const uint8_t *ahead = tile + AHEAD_BYTES + (size_t)i * bytes;
-    UNROLL
-    for (size_t at = 0; at < bytes; at += 64) LUTRA_PREFETCH(ahead + at);
+    const size_t group = tile_bytes(f) / 8, at = 128 * (size_t)pair;
+    if (at < group) compiler_prefetch_here(tile + AHEAD_BYTES + (size_t)g * group + at + 64 * (size_t)which);
 }
 
 /* Steps of which the sum fits a part. */
@@ -193,14 +194,27 @@ LUTRA_INLINE void add_tile(
     }
 }
 
-LUTRA_INLINE void add_columns(
-    struct form f, const struct unpacked *u, const uint8_t *x, size_t width, size_t n, __m256 sum[2][TILE_COLUMNS])
+/* One tile for n columns of a record of `width`; u: NULL, or the tile as it was read. */
+LUTRA_INLINE void add_columns(struct form f, const struct tables *t, const uint8_t *tile, const struct unpacked *u,
+    const uint8_t *x, size_t width, size_t n, __m256 sum[2][TILE_COLUMNS])
 {
+    const int few = few_columns(f);
     switch (n) {
-    case 1: add_tile(f, u, x, width, 1, sum); break;
-    case 2: add_tile(f, u, x, width, 2, sum); break;
-    case 3: add_tile(f, u, x, width, 3, sum); break;
-    default: add_tile(f, u, x, width, 4, sum); break;
+    case 1:
+        if (u) add_tile(f, u, x, width, 1, sum);
+        if (!u) add_few(f, t, tile, x, 1, 1, sum);
+        break;
+    case 2:
+        if (u) add_tile(f, u, x, width, 2, sum);
+        if (!u && few >= 2) add_few(f, t, tile, x, width, 2, sum);
+        break;
+    case 3:
+        if (u) add_tile(f, u, x, width, 3, sum);
+        if (!u && few >= 3) add_few(f, t, tile, x, width, 3, sum);
+        break;
+    default:
+        if (u) add_tile(f, u, x, width, 4, sum);
+        if (!u && few >= 4) add_few(f, t, tile, x, width, 4, sum);
     }
 }
 
@@ -220,46 +234,28 @@ LUTRA_INLINE void run_panel(
     __m256 sum[PASS_ROWS / TILE_COLUMNS][2][TILE_COLUMNS];
     struct unpacked u;
     const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
-    for (size_t s = 0; s < PASS_ROWS / TILE_COLUMNS; s++) {
+    const size_t n = end - first, shares = (n + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    const bool few = n <= (size_t)few_columns(f) && (n == 1 || n % TILE_COLUMNS != 1); /* one is alone in its record */
+    for (size_t s = 0; s < shares; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }
     for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
-        unpack(f, t, w, &u);
-        for (size_t r = first; r < end; r += TILE_COLUMNS) {
-            size_t width;
+        if (!few) unpack(f, t, w, &u);
+        for (size_t s = 0; s < shares; s++) {
+            size_t width, r = first + s * TILE_COLUMNS;
             const uint8_t *x = record_of(a, r, k, &width);
-            add_columns(f, &u, x, width, end - r, sum[(r - first) / TILE_COLUMNS]);
+            add_columns(f, t, w, few ? NULL : &u, x, width, end - r, sum[s]);
         }
     }
     for (size_t r = first, s = 0; r < end; r += TILE_COLUMNS, s++)
         store_panel_ymm(a, panel, r, end - r < TILE_COLUMNS ? (int)(end - r) : TILE_COLUMNS, sum[s]);
 }
 
-/* One panel for row r, the last of its record. */
-LUTRA_INLINE void run_panel_once(
-    struct form f, const struct tables *t, const struct cpu_gemm_args *a, size_t panel, size_t r)
-{
-    const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
-    __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, out[2][TILE_COLUMNS];
-    for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
-        size_t width;
-        const uint8_t *x = record_of(a, r, k, &width);
-        add_one(f, t, w, x, sum);
-    }
-    out[0][0] = sum[0], out[1][0] = sum[1];
-    store_panel_ymm(a, panel, r, 1, out);
-}
-
 LUTRA_INLINE void run_tiles(struct form f, const struct tables *t, const struct cpu_gemm_args *a)
 {
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
         size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) {
-            if (end - pass == 1)
-                run_panel_once(f, t, a, p, pass);
-            else
-                run_panel(f, t, a, p, pass, end);
-        }
+        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) run_panel(f, t, a, p, pass, end);
     }
 }
 
