@@ -31,10 +31,10 @@ struct tally {
     int kernels, checks, failed;
 };
 
-/* Memory between canaries, 64-byte aligned, filled with `fill`. */
+/* Memory behind a canary, 64-byte aligned, filled with `fill`; what reads or writes past its last 64 bytes faults. */
 struct guarded {
     uint8_t *base, *data;
-    size_t bytes;
+    size_t bytes, room, mapped;
 };
 
 struct guarded guard(size_t bytes, int fill);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cpuinfo.h"
 #include "checkkern.h"
@@ -44,27 +45,31 @@ float random_normal(uint64_t *state)
     return (float)(sqrt(-2 * log(u + 1e-300)) * cos(6.283185307179586 * v));
 }
 
+/* [ canary | data | to 64 bytes | no access ] */
 struct guarded guard(size_t bytes, int fill)
 {
-    size_t whole = (bytes + 4095) / 4096 * 4096;
-    struct guarded g = {
-        .base = aligned_alloc(whole > (4u << 20) ? 4096 : 64, whole + 2 * CANARY_BYTES), .bytes = bytes};
-    if (!g.base) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + 63) / 64 * 64;
+    const size_t whole = (room + CANARY_BYTES + page - 1) / page * page;
+    struct guarded g = {.bytes = bytes, .room = room, .mapped = whole + page};
+    g.base = mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (g.base == MAP_FAILED || mprotect(g.base + whole, page, PROT_NONE)) {
         fprintf(stderr, "checkkern: out of memory\n");
         exit(2);
     }
     if (whole > (4u << 20)) madvise(g.base, whole, MADV_HUGEPAGE); /* as the device's arenas ask for */
-    g.data = g.base + CANARY_BYTES;
-    memset(g.base, 0xc5, whole + 2 * CANARY_BYTES);
+    g.data = g.base + whole - room;
+    memset(g.data - CANARY_BYTES, 0xc5, CANARY_BYTES);
     memset(g.data, fill, bytes);
+    memset(g.data + bytes, 0xc5, room - bytes);
     return g;
 }
 
 bool unguard(struct guarded *g)
 {
     bool whole = true;
-    for (size_t i = 0; i < CANARY_BYTES; i++) whole &= g->base[i] == 0xc5 && g->data[g->bytes + i] == 0xc5;
-    free(g->base);
+    for (size_t i = 1; i <= CANARY_BYTES; i++) whole &= *(g->data - i) == 0xc5;
+    for (size_t i = g->bytes; i < g->room; i++) whole &= g->data[i] == 0xc5;
+    munmap(g->base, g->mapped);
     g->base = NULL;
     return whole;
 }

@@ -59,8 +59,8 @@ LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
     return _mm256_broadcast_ss((const float *)(const void *)p);
 }
 
-/* Prefetches one of a pair of lines of group g of what comes AHEAD_BYTES later, if it has that pair: one at a time, since
- * more wait for each other. */
+/* Prefetches one of a pair of lines of group g of what comes AHEAD_BYTES later, if it has that pair: one at a time,
+ * since more wait for each other. */
 LUTRA_INLINE void prefetch_line(struct form f, const uint8_t *tile, int g, int pair, int which)
 {
     const size_t group = tile_bytes(f) / 8, at = 128 * (size_t)pair;
