@@ -136,9 +136,12 @@ static float code(int32_t token, int layer, int side, int head)
     return (float)(token * 64 + layer * 8 + side * 4 + head);
 }
 
+/* Of a head's row: its code, then numbers between -1 and 1. */
 static float element(float code, int d)
 {
-    return d ? sinf(code + (float)d) : code;
+    uint32_t z = ((uint32_t)code * 64 + (uint32_t)d) * 2654435769u;
+    z = (z ^ z >> 15) * 2246822519u;
+    return d ? (float)(int32_t)(z ^ z >> 13) * 0x1p-31f : code;
 }
 
 static void write_rows(const struct kv_view *v, const struct batch *b)
