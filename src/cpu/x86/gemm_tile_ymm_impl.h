@@ -45,7 +45,7 @@ struct tables;
 /* Reads the tile at `tile`; prefetches what comes later meanwhile (prefetch_line). */
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *tile, struct unpacked *u);
 
-/* sum += the tile at `tile` times n columns, up to TILE_COLUMNS; x: their record. */
+/* sum += the tile at `tile` times n columns, up to TILE_COLUMNS and few_columns; x: their record, alone in it if 1. */
 LUTRA_INLINE void add_few(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, size_t width,
     const int n, __m256 sum[2][TILE_COLUMNS]);
 
@@ -100,6 +100,12 @@ LUTRA_INLINE __m256 add_dot(__m256 sum, __m256i dot, __m256 d, const uint8_t *sc
 LUTRA_INLINE __m256 subtract_min(__m256 sum, __m256i min, __m256 dmin, const uint8_t *scale_x)
 {
     return _mm256_fnmadd_ps(_mm256_cvtepi32_ps(min), _mm256_mul_ps(dmin, broadcast_f32(scale_x)), sum);
+}
+
+/* part + products of 4 inputs. */
+LUTRA_INLINE __m256i dot_codes(struct form f, __m256i part, __m256i codes, __m256i x)
+{
+    return is_signed(f) ? dot_signed(part, codes, x) : dot_step(part, codes, x);
 }
 
 /* dot[h][c] = pairs times the inputs' sums; pair: [8] of each half. */
@@ -159,7 +165,7 @@ LUTRA_INLINE void add_halves(struct form f, const struct unpacked *u, const uint
                 for (int h = 0; h < halves; h++) {
                     __m256i codes = _mm256_load_si256((const __m256i *)(w + 32 * h));
                     if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
-                    acc[h][c] = is_signed(f) ? dot_signed(acc[h][c], codes, b) : dot_step(acc[h][c], codes, b);
+                    acc[h][c] = dot_codes(f, acc[h][c], codes, b);
                     if (v % part == part - 1)
                         dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], u->scale[half + h][i]));
                 }
@@ -194,27 +200,24 @@ LUTRA_INLINE void add_tile(
     }
 }
 
-/* One tile for n columns of a record of `width`; u: NULL, or the tile as it was read. */
+/* One tile for n columns of a record of `width`; u: the tile as it was read, or NULL. */
+LUTRA_INLINE void add_some(struct form f, const struct tables *t, const uint8_t *tile, const struct unpacked *u,
+    const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
+{
+    if (u)
+        add_tile(f, u, x, width, n, sum);
+    else if (n <= few_columns(f))
+        add_few(f, t, tile, x, n == 1 ? 1 : width, n, sum);
+}
+
 LUTRA_INLINE void add_columns(struct form f, const struct tables *t, const uint8_t *tile, const struct unpacked *u,
     const uint8_t *x, size_t width, size_t n, __m256 sum[2][TILE_COLUMNS])
 {
-    const int few = few_columns(f);
     switch (n) {
-    case 1:
-        if (u) add_tile(f, u, x, width, 1, sum);
-        if (!u) add_few(f, t, tile, x, 1, 1, sum);
-        break;
-    case 2:
-        if (u) add_tile(f, u, x, width, 2, sum);
-        if (!u && few >= 2) add_few(f, t, tile, x, width, 2, sum);
-        break;
-    case 3:
-        if (u) add_tile(f, u, x, width, 3, sum);
-        if (!u && few >= 3) add_few(f, t, tile, x, width, 3, sum);
-        break;
-    default:
-        if (u) add_tile(f, u, x, width, 4, sum);
-        if (!u && few >= 4) add_few(f, t, tile, x, width, 4, sum);
+    case 1: add_some(f, t, tile, u, x, width, 1, sum); break;
+    case 2: add_some(f, t, tile, u, x, width, 2, sum); break;
+    case 3: add_some(f, t, tile, u, x, width, 3, sum); break;
+    default: add_some(f, t, tile, u, x, width, 4, sum); break;
     }
 }
 
