@@ -8,10 +8,10 @@
 
 enum { HUGE_PAGE_BYTES = 2 << 20 };
 
-/* Reserves zero pages; those that want huge ones begin at a huge page's border.  NULL: no memory. */
-static void *reserve(size_t size_bytes, bool huge)
+/* Reserves zero pages, aligned ones from a huge page's border on.  NULL: no memory. */
+static void *reserve(size_t size_bytes, bool aligned)
 {
-    size_t extra = huge && size_bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
+    size_t extra = aligned && size_bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
     char *start = mmap(NULL, size_bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) return NULL;
     if (extra) {
@@ -19,7 +19,6 @@ static void *reserve(size_t size_bytes, bool huge)
         if (before) munmap(start, before);
         if (extra - before) munmap(start + before + size_bytes, extra - before);
         start += before;
-        madvise(start, size_bytes, MADV_HUGEPAGE);
     }
     return start;
 }
@@ -33,13 +32,19 @@ int arena_open(struct arena *arena, const char *tag, size_t size_bytes, unsigned
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s memory: %zu bytes asked for", tag, size_bytes);
     }
     size_bytes = (size_bytes + page - 1) / page * page;
-    void *start = reserve(size_bytes, flags & ARENA_HUGE_PAGES);
+    void *start = reserve(size_bytes, flags & (ARENA_HUGE_PAGES | ARENA_HUGE_LATER));
     if (!start) {
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s memory: cannot reserve %zu bytes", tag, size_bytes);
     }
     arena->start = start;
     arena->size_bytes = size_bytes;
+    if (flags & ARENA_HUGE_PAGES) arena_want_huge_pages(start, size_bytes);
     return LUTRA_OK;
+}
+
+void arena_want_huge_pages(void *start, size_t bytes)
+{
+    if (bytes >= HUGE_PAGE_BYTES) madvise(start, bytes, MADV_HUGEPAGE);
 }
 
 void arena_close(struct arena *arena)

@@ -20,6 +20,7 @@ enum { ARENA_ALIGN = 64 };
 
 enum arena_flags {
     ARENA_HUGE_PAGES = 1, /* ask for transparent huge pages; a wish, not a demand */
+    ARENA_HUGE_LATER = 2, /* begin where they could, for arena_want_huge_pages */
 };
 
 struct arena {
@@ -32,6 +33,9 @@ struct arena {
 /* Reserves size_bytes (rounded up to pages) of zeroed memory, touched only when used.  Zero bytes is a valid, empty
  * arena.  LUTRA_E_NO_MEMORY on failure, with *arena empty and safe to close. */
 int arena_open(struct arena *arena, const char *tag, size_t size_bytes, unsigned flags, struct lutra_error *err);
+
+/* Asks for huge pages for memory of an arena where none of it was touched yet; start: page-aligned. */
+void arena_want_huge_pages(void *start, size_t bytes);
 
 /* Gives everything back and empties *arena; safe on a zeroed or already closed one. */
 void arena_close(struct arena *arena);

@@ -12,7 +12,7 @@
 #include "cpu/peaks.h"
 #include "cpu/program_impl.h"
 
-enum { MAX_ROWS = 4096, PROMPT_ROWS = 96, PACK_PANELS = 4, STREAM_BYTES = 512 << 20 };
+enum { MAX_ROWS = 4096, PROMPT_ROWS = 96, PACK_PANELS = 4, STREAM_BYTES = 512 << 20, LARGE_BYTES = 32 << 20 };
 
 static struct cpu_device *self_of(struct device *d)
 {
@@ -223,6 +223,14 @@ static bool has_bulk(const struct batch *b)
     return false;
 }
 
+/* A prompt's values and scratch: its matmuls write rows apart.  Few rows would only touch a huge page of each. */
+static void want_huge_pages(const struct cpu_device *d, const struct segment *s)
+{
+    arena_want_huge_pages(d->scratch.memory.start, d->scratch.memory.size_bytes);
+    for (int v = 0; v < s->list->n_value; v++)
+        if (s->step->value[v].host) arena_want_huge_pages(s->step->value[v].host, s->step->value[v].bytes);
+}
+
 /* About how long a run takes, in bytes of weights: a row costs what reading an eighth of them does. */
 static double work_of(const struct run *r)
 {
@@ -243,13 +251,15 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
             step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
     }
     TRY(cpu_program_find(d, segment, &program, err));
+    const bool prompt = step->batch->n_row >= PROMPT_ROWS;
+    if (prompt) want_huge_pages(d, segment);
     struct run run = {.device = d,
         .segment = segment,
         .program = program,
         .instr = &program->instr[segment->op - segment->list->op],
         .n_rows = {step->batch->n_row, step->n_out},
         .bulk = has_bulk(step->batch)};
-    pool_run_measured(d->pool, cpu_run_segment, &run, step->batch->n_row >= PROMPT_ROWS, work_of(&run));
+    pool_run_measured(d->pool, cpu_run_segment, &run, prompt, work_of(&run));
     *out = (struct ticket){self, 0};
     if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
     return 0;
@@ -261,15 +271,16 @@ static int cpu_wait(struct device *self, const struct ticket *ticket, struct lut
     return 0; /* submit has finished the work */
 }
 
-/* Reserved, zero, and touched only when used.  In huge pages: a batch's matmul writes values rows apart, and
- * attention's page walks cost 8 % at depth 4096. */
+/* Reserved, zero, and touched only when used.  Large ones, a cache above all, are in huge pages: attention's page walks
+ * cost 8 % at depth 4096. */
 static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
 {
     (void)self;
     memset(out, 0, sizeof *out);
     struct arena *memory = malloc(sizeof *memory);
     if (!memory) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a buffer of %zu bytes", bytes);
-    int rc = arena_open(memory, "cpu buffer", bytes ? bytes : 1, ARENA_HUGE_PAGES, err);
+    unsigned pages = bytes < LARGE_BYTES ? ARENA_HUGE_LATER : ARENA_HUGE_PAGES;
+    int rc = arena_open(memory, "cpu buffer", bytes ? bytes : 1, pages, err);
     if (rc < 0) {
         free(memory);
         return rc;

@@ -83,7 +83,7 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: the scratch of a step is too large");
         }
     }
-    TRY(arena_open(&s->memory, "cpu step scratch", total, ARENA_HUGE_PAGES, err));
+    TRY(arena_open(&s->memory, "cpu step scratch", total, ARENA_HUGE_LATER, err));
     for (int i = 0; i < N_PIECE; i++) {
         if (bytes[i]) TRY(arena_take(&s->memory, bytes[i], "cpu step scratch", &at[i], err));
     }

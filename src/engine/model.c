@@ -256,6 +256,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     TRY(weights_opt_str(m->weights, "general.name", &name, err));
     snprintf(m->name, sizeof m->name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.s);
     name_file_type(m);
+    weights_drop_all_pages(m->weights);
     return set->vocab_only ? 0 : open_weights(m, set, err);
 }
 

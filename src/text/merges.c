@@ -65,7 +65,7 @@ int text_merges_open(struct text_vocab *vocab, const struct text_vocab_source *s
 {
     if (src->n_merge > UINT32_MAX / 4) return lutra_fail(err, LUTRA_E_FORMAT, "%zu merges are too many", src->n_merge);
     size_t size = 64, longest = 0;
-    while (size < src->n_merge * 2) size *= 2;
+    while (size < src->n_merge + src->n_merge / 2) size *= 2;
     for (size_t i = 0; i < src->n_merge; i++) longest = src->merges[i].n > longest ? src->merges[i].n : longest;
     vocab->merges = malloc(size * sizeof *vocab->merges);
     char *scratch = malloc(longest + 1);

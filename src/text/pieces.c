@@ -54,7 +54,7 @@ static size_t hash(const struct text_pieces *seed, const char *bytes, size_t n_b
 static int reserve(struct text_table *table, const struct text_pieces *pieces, size_t n_max)
 {
     size_t size = 64;
-    while (size < n_max * 2) size *= 2;
+    while (size < n_max + n_max / 2) size *= 2;
     if (table->slots && size <= table->mask + 1) return 0;
     uint32_t *slots = malloc(size * sizeof *slots);
     if (!slots) return LUTRA_E_NO_MEMORY;

@@ -355,6 +355,12 @@ void weights_drop_pages(const struct weights *w, const struct tensor *t)
     advise(t, MADV_DONTNEED);
 }
 
+void weights_drop_all_pages(const struct weights *w)
+{
+    for (size_t i = 0; i < w->n_file; i++)
+        if (!w->file[i].composed) madvise((void *)(uintptr_t)w->file[i].base, w->file[i].bytes, MADV_DONTNEED);
+}
+
 void weights_prefetch(const struct weights *w, const struct tensor *t)
 {
     if (!weights_derived_of(w, t)) advise(t, MADV_WILLNEED);

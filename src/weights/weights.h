@@ -90,6 +90,8 @@ const int32_t *weights_order(const struct weights *w, const struct tensor *t);
  * they are read), or start reading them.  Whole pages inside the tensor only; never fails. */
 void weights_drop_pages(const struct weights *w, const struct tensor *t);
 void weights_prefetch(const struct weights *w, const struct tensor *t);
+/* Drops all pages of the files that were read: metadata, once it is understood.  Never fails. */
+void weights_drop_all_pages(const struct weights *w);
 
 /* ---- metadata ---- */
 

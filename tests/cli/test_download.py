@@ -202,6 +202,10 @@ case("a missing part", "", 0, 1, "has no",
      tree=listing(path="sum-Q8_0-00002-of-00003.gguf") + listing(path="sum-Q8_0-00001-of-00003.gguf"))
 case("no quantization of the name", "", 0, 2, "", args=("-hf", "maker/sum-GGUF:"))
 case("a token without https", "", 0, 2, "not sent without https", HF_TOKEN="x", HF_ENDPOINT="http://192.0.2.1")
+broken = os.path.join(home, "broken")
+os.mkdir(broken)
+open(os.path.join(broken, "libcurl.so.4"), "w").close()
+case("no libcurl", "", 0, 1, "libcurl cannot be loaded|libcurl.so.4", LD_LIBRARY_PATH=broken)
 case("no address", "", 0, 2, "not an address", HF_ENDPOINT="ftp://127.0.0.1")
 
 # A repository without GGUF files: its folder, config.json last; small files by git's sum, others by SHA-256.

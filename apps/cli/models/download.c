@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "download.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -12,12 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "curl.h"
 #include "sha.h"
 
 enum { TEXT_MOST = 16 << 20, ATTEMPTS = 5, REDIRECTS = 10, BUFFER = 1 << 16 };
 
 /* One transfer: into a text, or onto the end of a file. */
 struct transfer {
+    const struct curl_calls *api;
     CURL *curl;
     struct curl_slist *headers;
     struct buffer *text;
@@ -53,7 +54,7 @@ static bool goes_on(const struct transfer *t)
 {
     struct curl_header *h;
     unsigned long long first, last, total;
-    return curl_easy_header(t->curl, "Content-Range", 0, CURLH_HEADER, -1, &h) == CURLHE_OK &&
+    return t->api->easy_header(t->curl, "Content-Range", 0, CURLH_HEADER, -1, &h) == CURLHE_OK &&
            sscanf(h->value, "bytes %llu-%llu/%llu", &first, &last, &total) == 3 && first == t->n_done &&
            last == total - 1 && total == t->d->n_bytes;
 }
@@ -63,8 +64,8 @@ static const char *check_head(struct transfer *t)
 {
     long code = 0;
     curl_off_t length = -1;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
-    curl_easy_getinfo(t->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    t->api->easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    t->api->easy_getinfo(t->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     if (code == 206) return t->n_done > 0 && goes_on(t) ? NULL : "the server sends another part than was asked for";
     if (t->n_done > 0) { /* all of it, again */
         if (ftruncate(t->fd, 0) < 0 || lseek(t->fd, 0, SEEK_SET) < 0) return "its part cannot be emptied";
@@ -89,7 +90,7 @@ static size_t take(char *bytes, size_t one, size_t n, void *user)
         return n;
     }
     long code = 0;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    t->api->easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
     if (code / 100 != 2) return n; /* a page that says what is wrong */
     if (!t->checked) t->refused = check_head(t);
     t->checked = true;
@@ -153,53 +154,59 @@ static int open_transfer(struct transfer *t, const char *url, const char *token)
         say("the token is longer than 900 bytes, or more than one line");
         return EXIT_USAGE;
     }
-    t->curl = curl_easy_init();
+    const char *why;
+    t->api = curl_load(&why);
+    if (!t->api) {
+        say("%s: libcurl cannot be loaded: %s", url, why);
+        return EXIT_FAILED;
+    }
+    t->curl = t->api->easy_init();
     if (!t->curl) {
         say("%s: libcurl does not start", url);
         return EXIT_FAILED;
     }
     if (token) {
         snprintf(line, sizeof line, "Authorization: Bearer %s", token); /* libcurl keeps it from other hosts */
-        t->headers = curl_slist_append(NULL, line);
-        curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, t->headers);
+        t->headers = t->api->slist_append(NULL, line);
+        t->api->easy_setopt(t->curl, CURLOPT_HTTPHEADER, t->headers);
     }
     snprintf(line, sizeof line, "lutra/%s", lutra_version());
-    curl_easy_setopt(t->curl, CURLOPT_USERAGENT, line);
-    curl_easy_setopt(t->curl, CURLOPT_URL, url);
-    curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(t->curl, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
-    curl_easy_setopt(t->curl, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(t->curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
-    curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT, stall_seconds());
-    curl_easy_setopt(t->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(t->curl, CURLOPT_LOW_SPEED_TIME, stall_seconds());
-    curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, take);
-    curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, show);
-    curl_easy_setopt(t->curl, CURLOPT_XFERINFODATA, t);
-    curl_easy_setopt(t->curl, CURLOPT_NOPROGRESS, 0L);
+    t->api->easy_setopt(t->curl, CURLOPT_USERAGENT, line);
+    t->api->easy_setopt(t->curl, CURLOPT_URL, url);
+    t->api->easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    t->api->easy_setopt(t->curl, CURLOPT_REDIR_PROTOCOLS_STR, https ? "https" : "http,https");
+    t->api->easy_setopt(t->curl, CURLOPT_FOLLOWLOCATION, 1L);
+    t->api->easy_setopt(t->curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+    t->api->easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
+    t->api->easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT, stall_seconds());
+    t->api->easy_setopt(t->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    t->api->easy_setopt(t->curl, CURLOPT_LOW_SPEED_TIME, stall_seconds());
+    t->api->easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, take);
+    t->api->easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
+    t->api->easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, show);
+    t->api->easy_setopt(t->curl, CURLOPT_XFERINFODATA, t);
+    t->api->easy_setopt(t->curl, CURLOPT_NOPROGRESS, 0L);
     return 0;
 }
 
 static void close_transfer(struct transfer *t)
 {
-    curl_easy_cleanup(t->curl);
-    curl_slist_free_all(t->headers);
+    t->api->easy_cleanup(t->curl);
+    t->api->slist_free_all(t->headers);
 }
 
 /* What went wrong, in words; *again: another attempt may do. */
 static const char *judge(struct transfer *t, CURLcode rc, bool *again)
 {
     long code = 0;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    t->api->easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
     *again = false;
     if (t->error) return strerror(t->error);
     if (t->refused) return t->refused;
     if (code == 401 || code == 403) return "the server wants a token with access (HF_TOKEN or --hf-token)";
     if (code == 404) return "the server has no such repository or file";
     *again = true;
-    if (rc != CURLE_OK) return curl_easy_strerror(rc);
+    if (rc != CURLE_OK) return t->api->easy_strerror(rc);
     if (code >= 400) return code == 429 ? "the server says: too many requests" : "the server failed";
     return NULL;
 }
@@ -227,7 +234,7 @@ int download_text(const char *url, const char *token, struct buffer *out)
         int code = open_transfer(&t, url, token);
         if (code) return code;
         bool again;
-        const char *why = judge(&t, curl_easy_perform(t.curl), &again);
+        const char *why = judge(&t, t.api->easy_perform(t.curl), &again);
         close_transfer(&t);
         if (!why) return 0;
         if (!again || attempt + 1 == ATTEMPTS || !wait_for(attempt)) return give_up(url, why);
@@ -264,11 +271,11 @@ static const char *fetch_rest(struct transfer *t, bool *again)
     t->error = 0;
     if (t->n_done > 0) {
         snprintf(range, sizeof range, "%llu-", (unsigned long long)t->n_done);
-        curl_easy_setopt(t->curl, CURLOPT_RANGE, range);
+        t->api->easy_setopt(t->curl, CURLOPT_RANGE, range);
     } else {
-        curl_easy_setopt(t->curl, CURLOPT_RANGE, NULL);
+        t->api->easy_setopt(t->curl, CURLOPT_RANGE, NULL);
     }
-    const char *why = judge(t, curl_easy_perform(t->curl), again);
+    const char *why = judge(t, t->api->easy_perform(t->curl), again);
     if (!why && t->n_done < t->d->n_bytes) why = "the server ended before the file did";
     return why;
 }
