@@ -109,7 +109,10 @@ LUTRA_INLINE void add_group_of_one(struct form f, const struct tables *t, const 
             inputs = _mm256_sign_epi8(inputs, signs_of_eight(signs.rows[p], i));
             if (i % part == 0) acc = _mm256_setzero_si256();
             acc = dot_step(acc, eight_of_rows(f, t, tile, in, g, i, half, p), inputs);
-            if (i % part == part - 1) dot[p] = _mm256_add_epi32(dot[p], times(acc, scale[p][i / eights]));
+            COMPILER_UNKNOWN_VECTOR(acc); /* one sum after the other, in one register */
+            if (i % part < part - 1) continue;
+            dot[p] = _mm256_add_epi32(dot[p], times(acc, scale[p][i / eights]));
+            COMPILER_UNKNOWN_VECTOR(dot[p]);
         }
     }
 }

@@ -3,8 +3,8 @@
  * 256-bit matmul of the formats with 32-element blocks; the arithmetic of gemm_i8_avx512.c, to the bit.
  *
  * Included by one file per instruction set, which defines before:
- *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128; then codes up to
- *                            15 are summed over a group in 16 bits (is_short):
+ *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128; then small ones
+ *                            are summed in parts of 16 bits (short_steps):
  *     __m256i short_step(__m256i part, __m256i w, __m256i x);  part + 2 products per lane of 16 bits
  *     __m256i add_short(__m256i acc, __m256i part, int unit);  acc + unit times each lane's two
  *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane, w unsigned, x signed
@@ -20,6 +20,7 @@
 #define LUTRA_CPU_X86_GEMM_I8_YMM_H
 
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "cpu/x86/gemm_x86_impl.h"
 
@@ -40,16 +41,23 @@ LUTRA_INLINE __m256i load(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
-/* Whether a group is summed in 16 bits: 8 steps of 2 products with up to 15 * 127 each. */
-LUTRA_INLINE bool is_short(struct form f)
+/* Whether codes go to dot_signed: they have offset 128 and are up to 255. */
+LUTRA_INLINE bool is_signed(struct form f)
 {
-    return !WIDE_CODES && (f.shared || f.codes == NIBBLES);
+    return f.start_shift == 4 && !WIDE_CODES;
+}
+
+/* Steps that are summed in 16 bits, 8 or 4; 0: none. */
+LUTRA_INLINE int short_steps(struct form f)
+{
+    const int largest = f.codes == FIVE_BITS ? 31 : f.codes == TABLE ? 28 : 15;
+    return WIDE_CODES || is_signed(f) ? 0 : part_steps(8, largest, INT16_MAX);
 }
 
 /* Codes of forms with `shared` are times 8, but for those in short sums. */
 LUTRA_INLINE int code_place(struct form f)
 {
-    return f.shared && !is_short(f) ? 3 : 0;
+    return f.shared && !short_steps(f) ? 3 : 0;
 }
 
 /* Bits from `first` on at `to`, those of mask. */
@@ -115,12 +123,6 @@ LUTRA_INLINE __m256 broadcast_f32(const uint8_t *p)
     return _mm256_broadcast_ss((const float *)(const void *)p);
 }
 
-/* Whether codes go to dot_signed: they have offset 128 and are up to 255. */
-LUTRA_INLINE bool is_signed(struct form f)
-{
-    return f.start_shift == 4 && !WIDE_CODES;
-}
-
 /* Codes as the dot product takes them. */
 LUTRA_INLINE __m256i operand(struct form f, const struct group *g, int v, int half, __m256i table)
 {
@@ -148,14 +150,9 @@ LUTRA_INLINE __m256i start_of(struct form f, const struct group *g, int h, const
 LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t *codes, const uint8_t *x, size_t width,
     int n, __m256i table, const uint8_t *ahead, __m256 (*sum)[TILE_COLUMNS])
 {
-    __m256i acc[2][TILE_COLUMNS];
+    const int steps = short_steps(f);
+    __m256i acc[2][TILE_COLUMNS], part[2][TILE_COLUMNS];
     const uint8_t *tail = x + 32 * width, *start = tail + 4 * width;
-    bool sign = is_signed(f);
-    UNROLL
-    for (int h = 0; h < 2; h++) {
-        UNROLL
-        for (int c = 0; c < n; c++) acc[h][c] = is_short(f) ? _mm256_setzero_si256() : start_of(f, g, h, start + 4 * c);
-    }
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
         __m256i w[2];
@@ -170,8 +167,15 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
             __m256i b = broadcast(x + 4 * c);
             UNROLL
             for (int h = 0; h < 2; h++) {
-                if (is_short(f)) acc[h][c] = short_step(acc[h][c], w[h], b);
-                if (!is_short(f)) acc[h][c] = sign ? dot_signed(acc[h][c], w[h], b) : dot_step(acc[h][c], w[h], b);
+                if (steps) {
+                    part[h][c] = short_step(v % steps ? part[h][c] : _mm256_setzero_si256(), w[h], b);
+                    COMPILER_UNKNOWN_VECTOR(part[h][c]); /* one sum after the other, in one register */
+                    if (v % steps < steps - 1) continue;
+                }
+                if (v == (steps ? steps - 1 : 0)) acc[h][c] = start_of(f, g, h, start + 4 * c);
+                if (steps) acc[h][c] = add_short(acc[h][c], part[h][c], f.shared ? 8 : 1);
+                if (!steps) acc[h][c] = is_signed(f) ? dot_signed(acc[h][c], w[h], b) : dot_step(acc[h][c], w[h], b);
+                if (!steps) COMPILER_UNKNOWN_VECTOR(acc[h][c]);
             }
         }
     }
@@ -180,7 +184,6 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
         __m256 scale = load_scale(f, g->d, h);
         UNROLL
         for (int c = 0; c < n; c++) {
-            if (is_short(f)) acc[h][c] = add_short(start_of(f, g, h, start + 4 * c), acc[h][c], f.shared ? 8 : 1);
             sum[h][c] = _mm256_fmadd_ps(
                 _mm256_cvtepi32_ps(acc[h][c]), _mm256_mul_ps(scale, broadcast_f32(tail + 4 * c)), sum[h][c]);
         }

@@ -36,10 +36,10 @@ LUTRA_INLINE bool has_start(struct form f)
     return f.scales == NO_SCALES;
 }
 
-/* What takes few instructions to read is read twice before it is stored and loaded. */
+/* What takes many instructions to read is worth storing and loading again sooner. */
 LUTRA_INLINE int few_columns(struct form f)
 {
-    return f.codes == FOUR_BITS || f.scales == NO_SCALES ? 8 : 4;
+    return f.codes == THREE_BITS || f.codes == FIVE_BITS ? 2 : 4;
 }
 
 #include "cpu/x86/gemm_tile_ymm_impl.h"
@@ -110,24 +110,23 @@ LUTRA_INLINE void add_group(struct form f, const struct tables *t, struct tile t
     UNROLL
     for (int v = 0; v < 8; v++, x += 4 * width) {
         const int i = v / steps;
-        __m256i codes[2];
+        __m256i b[TILE_COLUMNS];
         if (halves == 2) prefetch_line(f, w, g, v / 2, v % 2);
         if (halves == 1) prefetch_line(f, w, g, v, tile->half);
         UNROLL
+        for (int c = 0; c < n; c++) b[c] = broadcast(x + 4 * c);
+        UNROLL
         for (int h = 0; h < halves; h++) {
             if (v % steps == 0) scale[h][i] = load_scale(f, &tile[h], 8 / steps * g + i);
-            codes[h] = operand(f, t, &tile[h], g, v);
-        }
-        UNROLL
-        for (int c = 0; c < n; c++) {
-            __m256i b = broadcast(x + 4 * c);
+            __m256i codes = operand(f, t, &tile[h], g, v);
             UNROLL
-            for (int h = 0; h < halves; h++) {
+            for (int c = 0; c < n; c++) {
                 if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
-                acc[h][c] = dot_codes(f, acc[h][c], codes[h], b);
+                acc[h][c] = dot_codes(f, acc[h][c], codes, b[c]);
                 COMPILER_UNKNOWN_VECTOR(acc[h][c]); /* one sum after the other, in one register */
-                if (v % part == part - 1)
-                    dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], scale_operand(scale[h][i])));
+                if (v % part < part - 1) continue;
+                dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], scale_operand(scale[h][i])));
+                COMPILER_UNKNOWN_VECTOR(dot[h][c]);
             }
         }
     }

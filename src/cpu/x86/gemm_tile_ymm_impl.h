@@ -21,7 +21,7 @@
  *     is_signed        whether codes are signed
  *     has_minima       whether minima of 16 or 32 inputs are taken off
  *     has_start        whether sums start from what the activations have for ternary codes
- *     few_columns      1, 4 or 8
+ *     few_columns      1, 2 or 4
  */
 #ifndef LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
@@ -45,7 +45,7 @@ struct tables;
 /* Reads the tile at `tile`; prefetches what comes later meanwhile (prefetch_line). */
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *tile, struct unpacked *u);
 
-/* sum += the tile at `tile` times n columns, up to TILE_COLUMNS and few_columns; x: their record, alone in it if 1. */
+/* sum += the tile at `tile` times n columns, up to few_columns; x: their record, alone in it if 1. */
 LUTRA_INLINE void add_few(struct form f, const struct tables *t, const uint8_t *tile, const uint8_t *x, size_t width,
     const int n, __m256 sum[2][TILE_COLUMNS]);
 
@@ -108,105 +108,73 @@ LUTRA_INLINE __m256i dot_codes(struct form f, __m256i part, __m256i codes, __m25
     return is_signed(f) ? dot_signed(part, codes, x) : dot_step(part, codes, x);
 }
 
-/* dot[h][c] = pairs times the inputs' sums; pair: [8] of each half. */
-LUTRA_INLINE void sum_pairs(struct form f, const __m256i (*pair)[8], const uint8_t *sums, size_t width, const int n,
-    const int halves, __m256i dot[2][TILE_COLUMNS])
+/* dot[c] = pairs times the inputs' sums. */
+LUTRA_INLINE void sum_pairs(
+    struct form f, const __m256i pair[8], const uint8_t *sums, size_t width, const int n, __m256i dot[TILE_COLUMNS])
 {
     UNROLL
-    for (int h = 0; h < halves; h++) {
-        UNROLL
-        for (int c = 0; c < n; c++) dot[h][c] = _mm256_setzero_si256();
-    }
+    for (int c = 0; c < n; c++) dot[c] = _mm256_setzero_si256();
     for (int p = 0; p < TILE_K / 8 / group_steps(f); p++, sums += 4 * width) {
         UNROLL
-        for (int c = 0; c < n; c++) {
-            __m256i sum_x = broadcast(sums + 4 * c);
-            UNROLL
-            for (int h = 0; h < halves; h++)
-                dot[h][c] = _mm256_add_epi32(dot[h][c], _mm256_madd_epi16(pair[h][p], sum_x));
-        }
+        for (int c = 0; c < n; c++)
+            dot[c] = _mm256_add_epi32(dot[c], _mm256_madd_epi16(pair[p], broadcast(sums + 4 * c)));
     }
 }
 
 /* What sums of one tile start from. */
 LUTRA_INLINE void start_sums(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
-    const int half, const int halves, __m256i dot[2][TILE_COLUMNS])
+    const int half, __m256i dot[TILE_COLUMNS])
 {
-    if (offset_bits(f) >= 0) sum_pairs(f, u->pair + half, sums_of_inputs(f, x, width), width, n, halves, dot);
+    if (offset_bits(f) >= 0) sum_pairs(f, u->pair[half], sums_of_inputs(f, x, width), width, n, dot);
     UNROLL
-    for (int h = 0; h < halves; h++) {
-        UNROLL
-        for (int c = 0; c < n; c++) {
-            if (offset_bits(f) >= 0)
-                dot[h][c] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(dot[h][c], offset_bits(f)));
-            else
-                dot[h][c] = has_start(f) ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
-        }
+    for (int c = 0; c < n; c++) {
+        if (offset_bits(f) >= 0)
+            dot[c] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(dot[c], offset_bits(f)));
+        else
+            dot[c] = has_start(f) ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
     }
 }
 
-/* One tile for n columns and 8 `halves` rows; x: the columns' record. */
-LUTRA_INLINE void add_halves(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
-    const int half, const int halves, __m256 sum[2][TILE_COLUMNS])
+/* One tile for n columns and half of its rows: their sums stay in registers; x: the columns' record. */
+LUTRA_INLINE void add_half(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
+    const int half, __m256 sum[TILE_COLUMNS])
 {
     const uint8_t *scale_x = scale_of_inputs(x, width), *sums = sums_of_inputs(f, x, width);
     const int steps = group_steps(f), part = code_part_steps(f);
-    __m256i dot[2][TILE_COLUMNS];
-    start_sums(f, u, x, width, n, half, halves, dot);
+    __m256i dot[TILE_COLUMNS];
+    start_sums(f, u, x, width, n, half, dot);
     for (int i = 0; i < TILE_K / 4 / steps; i++) {
-        __m256i acc[2][TILE_COLUMNS];
+        __m256i acc[TILE_COLUMNS];
         UNROLL
         for (int v = 0; v < steps; v++, x += 4 * width) {
-            const uint8_t *w = u->code[steps * i + v] + 32 * half;
+            __m256i codes = _mm256_load_si256((const __m256i *)(u->code[steps * i + v] + 32 * half));
             UNROLL
             for (int c = 0; c < n; c++) {
-                __m256i b = broadcast(x + 4 * c);
-                UNROLL
-                for (int h = 0; h < halves; h++) {
-                    __m256i codes = _mm256_load_si256((const __m256i *)(w + 32 * h));
-                    if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
-                    acc[h][c] = dot_codes(f, acc[h][c], codes, b);
-                    if (v % part == part - 1)
-                        dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], u->scale[half + h][i]));
-                }
+                if (v % part == 0) acc[c] = _mm256_setzero_si256();
+                acc[c] = dot_codes(f, acc[c], codes, broadcast(x + 4 * c));
+                COMPILER_UNKNOWN_VECTOR(acc[c]); /* one sum after the other, in one register */
+                if (v % part < part - 1) continue;
+                dot[c] = _mm256_add_epi32(dot[c], times(acc[c], u->scale[half][i]));
+                COMPILER_UNKNOWN_VECTOR(dot[c]);
             }
         }
     }
     UNROLL
-    for (int h = 0; h < halves; h++) {
-        UNROLL
-        for (int c = 0; c < n; c++)
-            sum[half + h][c] = add_dot(sum[half + h][c], dot[h][c], u->d[half + h], scale_x + 4 * c);
-    }
+    for (int c = 0; c < n; c++) sum[c] = add_dot(sum[c], dot[c], u->d[half], scale_x + 4 * c);
     if (!has_minima(f)) return;
-    sum_pairs(f, u->min + half, sums, width, n, halves, dot);
+    sum_pairs(f, u->min[half], sums, width, n, dot);
     UNROLL
-    for (int h = 0; h < halves; h++) {
-        UNROLL
-        for (int c = 0; c < n; c++)
-            sum[half + h][c] = subtract_min(sum[half + h][c], dot[h][c], u->dmin[half + h], scale_x + 4 * c);
-    }
-}
-
-/* One tile for n columns; both halves at once where registers hold their sums. */
-LUTRA_INLINE void add_tile(
-    struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
-{
-    if (code_part_steps(f) == 1) {
-        add_halves(f, u, x, width, n, 0, 2, sum);
-    } else {
-        add_halves(f, u, x, width, n, 0, 1, sum);
-        add_halves(f, u, x, width, n, 1, 1, sum);
-    }
+    for (int c = 0; c < n; c++) sum[c] = subtract_min(sum[c], dot[c], u->dmin[half], scale_x + 4 * c);
 }
 
 /* One tile for n columns of a record of `width`; u: the tile as it was read, or NULL. */
 LUTRA_INLINE void add_some(struct form f, const struct tables *t, const uint8_t *tile, const struct unpacked *u,
     const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
 {
-    if (u)
-        add_tile(f, u, x, width, n, sum);
-    else if (n <= few_columns(f))
+    if (u) {
+        add_half(f, u, x, width, n, 0, sum[0]);
+        add_half(f, u, x, width, n, 1, sum[1]);
+    } else if (n <= few_columns(f))
         add_few(f, t, tile, x, n == 1 ? 1 : width, n, sum);
 }
 
@@ -238,7 +206,7 @@ LUTRA_INLINE void run_panel(
     struct unpacked u;
     const uint8_t *w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
     const size_t n = end - first, shares = (n + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    const bool few = n <= (size_t)few_columns(f) && (n == 1 || n % TILE_COLUMNS != 1); /* one is alone in its record */
+    const bool few = n <= (size_t)few_columns(f);
     for (size_t s = 0; s < shares; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }
