@@ -58,7 +58,6 @@ LUTRA_INLINE void unpack_codes(struct form f, const struct tables *t, const uint
         __m256i step[4];
         UNROLL
         for (int v = 0; v < 8; v++, to += STEP_BYTES) {
-            prefetch_line(f, tile, g, v, half);
             if (v % 4 == 0) four_steps(f, t, tile, &in[g], g, v, half, step);
             __m256i value = _mm256_sign_epi8(step[v % 4], signs_of_step(signs, v));
             _mm256_store_si256((__m256i *)to, _mm256_add_epi8(value, offset));

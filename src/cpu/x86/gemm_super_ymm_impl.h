@@ -36,10 +36,16 @@ LUTRA_INLINE bool has_start(struct form f)
     return f.scales == NO_SCALES;
 }
 
-/* What takes many instructions to read is worth storing and loading again sooner. */
+/* What takes few instructions to read is read twice before it is stored and loaded. */
 LUTRA_INLINE int few_columns(struct form f)
 {
-    return f.codes == THREE_BITS || f.codes == FIVE_BITS ? 2 : 4;
+    switch (f.codes) {
+    case TWO_BITS:
+    case FOUR_BITS: return 4;
+    case SIX_BITS:
+    case TABLE: return 2;
+    default: return 1;
+    }
 }
 
 #include "cpu/x86/gemm_tile_ymm_impl.h"
@@ -79,10 +85,8 @@ LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w
         for (int g = 0; g < 8; g++) {
             forget_codes(&tile);
             UNROLL
-            for (int v = 0; v < 8; v++) {
-                prefetch_line(f, w, g, v, half);
+            for (int v = 0; v < 8; v++)
                 _mm256_store_si256((__m256i *)(u->code[8 * g + v] + 32 * half), operand(f, t, &tile, g, v));
-            }
         }
         UNROLL
         for (int i = 0; i < sums; i += 2) {

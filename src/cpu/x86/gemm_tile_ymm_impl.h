@@ -37,12 +37,13 @@ struct unpacked {
     __m256i pair[2][8];   /* scales of two sums in a word's halves, with an offset */
     __m256i min[2][8];    /* minima likewise */
     __m256 d[2], dmin[2];
+    const uint8_t *ahead; /* a tile's bytes, to be prefetched while this one is multiplied */
 };
 
 /* What reading looks up, made once per call. */
 struct tables;
 
-/* Reads the tile at `tile`; prefetches what comes later meanwhile (prefetch_line). */
+/* Reads the tile at `tile`. */
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *tile, struct unpacked *u);
 
 /* sum += the tile at `tile` times n columns, up to few_columns; x: their record, alone in it if 1. */
@@ -140,11 +141,15 @@ LUTRA_INLINE void add_half(struct form f, const struct unpacked *u, const uint8_
     const int half, __m256 sum[TILE_COLUMNS])
 {
     const uint8_t *scale_x = scale_of_inputs(x, width), *sums = sums_of_inputs(f, x, width);
-    const int steps = group_steps(f), part = code_part_steps(f);
+    const int steps = group_steps(f), part = code_part_steps(f), n_sum = TILE_K / 4 / steps;
+    const size_t piece = tile_bytes(f) / (size_t)(2 * n_sum);
     __m256i dot[TILE_COLUMNS];
     start_sums(f, u, x, width, n, half, dot);
-    for (int i = 0; i < TILE_K / 4 / steps; i++) {
+    const uint8_t *ahead = u->ahead + piece * (size_t)(n_sum * half);
+    for (int i = 0; i < n_sum; i++) {
         __m256i acc[TILE_COLUMNS];
+        UNROLL
+        for (size_t at = 0; at < piece; at += 64) LUTRA_PREFETCH(ahead + piece * (size_t)i + at);
         UNROLL
         for (int v = 0; v < steps; v++, x += 4 * width) {
             __m256i codes = _mm256_load_si256((const __m256i *)(u->code[steps * i + v] + 32 * half));
@@ -211,6 +216,7 @@ LUTRA_INLINE void run_panel(
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }
     for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
+        u.ahead = w + AHEAD_BYTES;
         if (!few) unpack(f, t, w, &u);
         for (size_t s = 0; s < shares; s++) {
             size_t width, r = first + s * TILE_COLUMNS;
