@@ -34,7 +34,7 @@ LUTRA_INLINE int32x4_t dot_lane(int32x4_t acc, int8x16_t w, int8x16_t x, int c)
 }
 
 /* One step.  16 bytes of activations are read whatever n is: behind the last column lie the record's scales. */
-LUTRA_INLINE void dot_step(struct dots *d, const int8x16_t *w, const uint8_t *x, int n_quad, int n)
+LUTRA_INLINE void dot_step(struct dots *d, const int8x16_t *w, const uint8_t *x, int n_quad, int n, const bool in_order)
 {
     int8x16_t in = n == 1 ? vreinterpretq_s8_s32(broadcast(x)) : vld1q_s8((const int8_t *)x);
     UNROLL
@@ -43,15 +43,17 @@ LUTRA_INLINE void dot_step(struct dots *d, const int8x16_t *w, const uint8_t *x,
         for (int q = 0; q < n_quad; q++) {
             int32x4_t *sum = &d->sum[tile_at(q, c, n)];
             *sum = n == 1 ? vdotq_s32(*sum, w[q], in) : dot_lane(*sum, w[q], in, c);
+            if (in_order) COMPILER_UNKNOWN_VECTOR(*sum);
         }
     }
 }
 
-LUTRA_INLINE void dot_pair(
-    struct dots *d, const int8x16_t *w0, const int8x16_t *w1, const uint8_t *x, size_t width, int n_quad, int n)
+/* As in dot_neon_impl.h. */
+LUTRA_INLINE void dot_pair(struct dots *d, const int8x16_t *w0, const int8x16_t *w1, const uint8_t *x, size_t width,
+    int n_quad, int n, const bool in_order)
 {
-    dot_step(d, w0, x, n_quad, n);
-    dot_step(d, w1, x + 4 * width, n_quad, n);
+    dot_step(d, w0, x, n_quad, n, in_order);
+    dot_step(d, w1, x + 4 * width, n_quad, n, in_order);
 }
 
 LUTRA_INLINE int32x4_t dot_of(const struct dots *d, int quad, int c, int n)

@@ -32,9 +32,10 @@ LUTRA_INLINE int32x4_t dot_step(int32x4_t acc, int8x16_t w, int8x16_t x)
     return vpadalq_s16(acc, vpaddq_s16(low, high));
 }
 
-/* Adds steps w0 and w1 of n_quad quads for n columns; x: [2 steps][width][4 inputs]. */
-LUTRA_INLINE void dot_pair(
-    struct dots *d, const int8x16_t *w0, const int8x16_t *w1, const uint8_t *x, size_t width, int n_quad, int n)
+/* Adds steps w0 and w1 of n_quad quads for n columns; x: [2 steps][width][4 inputs].  in_order: the compiler keeps the
+ * order of the source, where it would run out of registers otherwise. */
+LUTRA_INLINE void dot_pair(struct dots *d, const int8x16_t *w0, const int8x16_t *w1, const uint8_t *x, size_t width,
+    int n_quad, int n, const bool in_order)
 {
     UNROLL
     for (int c = 0; c < n; c++) {
@@ -44,6 +45,7 @@ LUTRA_INLINE void dot_pair(
         for (int q = 0; q < n_quad; q++) {
             int32x4_t *sum = &d->sum[tile_at(q, c, n)];
             *sum = dot_step(dot_step(*sum, w0[q], x0), w1[q], x1);
+            if (in_order) COMPILER_UNKNOWN_VECTOR(*sum);
         }
     }
 }

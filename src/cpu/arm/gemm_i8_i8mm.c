@@ -65,7 +65,7 @@ LUTRA_INLINE void multiply_quad(struct form f, const struct group *g, struct col
     for (int step = 0; step < 4; step++) {
         int u = step / 2 + step % 2 * 2; /* both nibbles of the same bytes, one after the other */
         const int8x16_t rows[2] = {load_codes(f, g, u, quad, 0, table), load_codes(f, g, u, quad, 1, table)};
-        multiply(rows, in.x + 8 * (size_t)u * in.width, n, dot);
+        multiply(rows, in.x + 8 * (size_t)u * in.width, n, false, dot);
     }
 }
 

@@ -66,7 +66,7 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, struct columns
             w0[q] = load_codes(f, g, v, first + q, table);
             w1[q] = load_codes(f, g, v + 1, first + q, table);
         }
-        dot_pair(&dots, w0, w1, x, width, n_quad, n);
+        dot_pair(&dots, w0, w1, x, width, n_quad, n, false);
     }
     UNROLL
     for (int q = 0; q < n_quad; q++) {

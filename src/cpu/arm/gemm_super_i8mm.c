@@ -171,7 +171,8 @@ LUTRA_INLINE void add_step(
     struct form f, const struct part *p, int j, int u, struct columns in, int32x4_t dot[2 * MAX_CELL_COLUMNS])
 {
     const int8x16_t rows[2] = {load_codes(f, p, j, u, 0), load_codes(f, p, j, u, 1)};
-    multiply(rows, p->x + (size_t)(32 * j + 8 * u) * in.width, in.n, dot);
+    const bool in_order = in.n > 2 && (f.scales == BOTH_6 || f.codes == THREE_BITS);
+    multiply(rows, p->x + (size_t)(32 * j + 8 * u) * in.width, in.n, in_order, dot);
 }
 
 /* Adds steps from .. to - 1 of group j of a part to a quad's cells, scaled (one scale per pair of rows). */

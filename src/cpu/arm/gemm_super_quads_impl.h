@@ -88,7 +88,7 @@ LUTRA_INLINE void add_steps(struct form f, const struct tile *t, int g, int from
             w0[q] = load_codes(f, t, g, v, first + q);
             w1[q] = load_codes(f, t, g, v + 1, first + q);
         }
-        dot_pair(dots, w0, w1, in.x, in.width, n_quad, in.n);
+        dot_pair(dots, w0, w1, in.x, in.width, n_quad, in.n, f.scales == BOTH_6);
     }
 }
 

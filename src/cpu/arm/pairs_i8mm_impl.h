@@ -75,8 +75,9 @@ LUTRA_INLINE int32x4_t add_products(int32x4_t cell, int8x16_t rows, int8x16_t in
     return n == 1 ? vdotq_s32(cell, rows, inputs) : vmmlaq_s32(cell, rows, inputs);
 }
 
-/* Adds the products of a step to a quad's cells. */
-LUTRA_INLINE void multiply(const int8x16_t rows[2], const uint8_t *step, int n, int32x4_t cell[2 * MAX_CELL_COLUMNS])
+/* Adds the products of a step to a quad's cells; in_order: as dot_pair's of dot_neon_impl.h. */
+LUTRA_INLINE void multiply(
+    const int8x16_t rows[2], const uint8_t *step, int n, const bool in_order, int32x4_t cell[2 * MAX_CELL_COLUMNS])
 {
     const int n_cell = cell_columns(n);
     UNROLL
@@ -86,7 +87,9 @@ LUTRA_INLINE void multiply(const int8x16_t rows[2], const uint8_t *step, int n, 
         UNROLL
         for (int k = 0; k < 4; k++) {
             int32x4_t *c = &cell[cell_at(k % 2, i + k / 2, n)];
-            if (k / 2 <= last) *c = add_products(*c, rows[k % 2], inputs[k / 2], n);
+            if (k / 2 > last) continue;
+            *c = add_products(*c, rows[k % 2], inputs[k / 2], n);
+            if (in_order) COMPILER_UNKNOWN_VECTOR(*c);
         }
     }
 }
