@@ -39,6 +39,7 @@ int arena_open(struct arena *arena, const char *tag, size_t size_bytes, unsigned
     arena->start = start;
     arena->size_bytes = size_bytes;
     if (flags & ARENA_HUGE_PAGES) arena_want_huge_pages(start, size_bytes);
+    if (flags & ARENA_HUGE_LATER) madvise(start, size_bytes, MADV_NOHUGEPAGE);
     return LUTRA_OK;
 }
 

@@ -20,7 +20,7 @@ enum { ARENA_ALIGN = 64 };
 
 enum arena_flags {
     ARENA_HUGE_PAGES = 1, /* ask for transparent huge pages; a wish, not a demand */
-    ARENA_HUGE_LATER = 2, /* begin where they could, for arena_want_huge_pages */
+    ARENA_HUGE_LATER = 2, /* none, even where the system gives them unasked, before arena_want_huge_pages */
 };
 
 struct arena {

@@ -6,8 +6,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 
@@ -48,6 +51,38 @@ static void test_full(void **state)
     arena_close(&arena);
 }
 
+/* Whether the mapping that begins at p is advised to have huge pages; *known: the system says. */
+static bool is_advised(const void *p, bool *known)
+{
+    char line[4096], first[32];
+    bool mine = false, advised = false;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    snprintf(first, sizeof first, "%lx-", (unsigned long)(uintptr_t)p);
+    while (f && fgets(line, sizeof line, f)) {
+        if (strchr(line, '-') && strspn(line, "0123456789abcdef") == strcspn(line, "-"))
+            mine = !strncmp(line, first, strlen(first));
+        if (mine && !strncmp(line, "VmFlags:", 8)) advised = strstr(line, " hg") != NULL;
+    }
+    *known = f && !access("/sys/kernel/mm/transparent_hugepage", F_OK);
+    if (f) fclose(f);
+    return advised;
+}
+
+static void test_huge_pages_later(void **state)
+{
+    struct arena arena;
+    bool known;
+    (void)state;
+    assert_int_equal(arena_open(&arena, "scratch", 8 << 20, ARENA_HUGE_LATER, NULL), LUTRA_OK);
+    assert_int_equal((uintptr_t)arena.start % (2 << 20), 0);
+    assert_false(is_advised(arena.start, &known));
+    arena.start[0] = 1;
+    arena_want_huge_pages(arena.start, arena.size_bytes);
+    assert_true(is_advised(arena.start, &known) || !known);
+    assert_int_equal(arena.start[0], 1);
+    arena_close(&arena);
+}
+
 static void test_cannot_reserve(void **state)
 {
     struct arena arena;
@@ -78,6 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_take_and_books),
         cmocka_unit_test(test_full),
+        cmocka_unit_test(test_huge_pages_later),
         cmocka_unit_test(test_cannot_reserve),
         cmocka_unit_test(test_cost),
     };
