@@ -167,15 +167,17 @@ LUTRA_INLINE void add_group(struct form f, const struct group *g, const uint8_t 
             __m256i b = broadcast(x + 4 * c);
             UNROLL
             for (int h = 0; h < 2; h++) {
-                if (steps) {
-                    part[h][c] = short_step(v % steps ? part[h][c] : _mm256_setzero_si256(), w[h], b);
-                    COMPILER_UNKNOWN_VECTOR(part[h][c]); /* one sum after the other, in one register */
-                    if (v % steps < steps - 1) continue;
+                if (!steps) {
+                    if (v == 0) acc[h][c] = start_of(f, g, h, start + 4 * c);
+                    acc[h][c] = is_signed(f) ? dot_signed(acc[h][c], w[h], b) : dot_step(acc[h][c], w[h], b);
+                    COMPILER_UNKNOWN_VECTOR(acc[h][c]); /* one sum after the other, in one register */
+                    continue;
                 }
-                if (v == (steps ? steps - 1 : 0)) acc[h][c] = start_of(f, g, h, start + 4 * c);
-                if (steps) acc[h][c] = add_short(acc[h][c], part[h][c], f.shared ? 8 : 1);
-                if (!steps) acc[h][c] = is_signed(f) ? dot_signed(acc[h][c], w[h], b) : dot_step(acc[h][c], w[h], b);
-                if (!steps) COMPILER_UNKNOWN_VECTOR(acc[h][c]);
+                part[h][c] = short_step(v % steps ? part[h][c] : _mm256_setzero_si256(), w[h], b);
+                COMPILER_UNKNOWN_VECTOR(part[h][c]);
+                if (v % steps < steps - 1) continue;
+                if (v == steps - 1) acc[h][c] = start_of(f, g, h, start + 4 * c);
+                acc[h][c] = add_short(acc[h][c], part[h][c], f.shared ? 8 : 1);
             }
         }
     }
