@@ -71,7 +71,7 @@ static inline unsigned long long compiler_xgetbv0(void)
 #if defined(__aarch64__)
 #define COMPILER_UNKNOWN_VECTOR(v) __asm__("" : "+w"(v))
 #elif defined(__x86_64__)
-#define COMPILER_UNKNOWN_VECTOR(v) __asm__("" : "+x"(v))
+#define COMPILER_UNKNOWN_VECTOR(v) __asm__("" : "+v"(v))
 #endif
 
 #endif

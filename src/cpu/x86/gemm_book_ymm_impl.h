@@ -34,10 +34,21 @@ LUTRA_INLINE bool has_minima(struct form f)
     return false;
 }
 
-LUTRA_INLINE bool has_start(struct form f)
+LUTRA_INLINE int sum_steps(struct form f)
+{
+    return group_steps(f);
+}
+
+LUTRA_INLINE bool is_summed(struct form f)
 {
     (void)f;
     return false;
+}
+
+LUTRA_INLINE int sum_start(struct form f)
+{
+    (void)f;
+    return 0;
 }
 
 LUTRA_INLINE int few_columns(struct form f)

@@ -14,6 +14,10 @@
 
 /* Few columns expand a tile's codes as they use them; many have it done once. */
 enum { MANY = 16 / COLUMNS };
+
+/* One sum of products waits for the one before; two groups together keep both multipliers busy. */
+enum { GROUPS_AT_ONCE = 2 };
+
 struct scratch {
     __m512i table;
     bool expanded;
@@ -71,44 +75,65 @@ LUTRA_INLINE void finish_group(struct form f, const struct group *g, const uint8
     for (int c = 0; c < n; c++) sum[c] = _mm512_fmadd_ps(min, broadcast_f32(tail + 8 * width + 4 * c), sum[c]);
 }
 
+/* Groups g .. g + many - 1 of a tile, step by step together; x: their first record. */
+LUTRA_INLINE void add_groups(struct form f, const struct scratch *scratch, const struct tile *t, size_t g,
+    const int many, const uint8_t *x, int np, int n, const bool expanded, __m512 sum[MOST_PANELS][COLUMNS])
+{
+    __m512i acc[GROUPS_AT_ONCE][MOST_PANELS][COLUMNS];
+    struct group group[GROUPS_AT_ONCE][MOST_PANELS];
+    const size_t width = t->width, record = ACT32_BYTES * width;
+    UNROLL
+    for (int h = 0; h < many; h++) {
+        UNROLL
+        for (int p = 0; p < np; p++)
+            group[h][p] = group_at(f, t->w + (size_t)p * t->panel_bytes, t->groups, g + (size_t)h);
+        start_group(f, x + (size_t)h * record + 36 * width, group[h], np, n, acc[h]);
+    }
+    UNROLL
+    for (int v = 0; v < 8; v++) {
+        UNROLL
+        for (int h = 0; h < many; h++) {
+            __m512i w[MOST_PANELS];
+            prefetch_line(t, g + (size_t)h, (size_t)v, group_bytes(f), np);
+            if (v == 7) prefetch_line(t, g + (size_t)h, 8, group_bytes(f), np);
+            UNROLL
+            for (int p = 0; p < np; p++) {
+                w[p] = expanded ? _mm512_load_si512(scratch->code[p][8 * (g + (size_t)h) + (size_t)v])
+                                : load_codes(f, &group[h][p], v, scratch->table);
+            }
+            UNROLL
+            for (int c = 0; c < n; c++) {
+                __m512i b = broadcast(x + (size_t)h * record + 4 * (size_t)v * width + 4 * c);
+                UNROLL
+                for (int p = 0; p < np; p++) acc[h][p][c] = _mm512_dpbusd_epi32(acc[h][p][c], w[p], b);
+            }
+        }
+    }
+    UNROLL
+    for (int h = 0; h < many; h++) {
+        UNROLL
+        for (int p = 0; p < np; p++)
+            finish_group(f, &group[h][p], x + (size_t)h * record + 32 * width, width, n, acc[h][p], sum[p]);
+    }
+}
+
 LUTRA_INLINE void run_codes(struct form f, const struct scratch *scratch, const struct tile *t, int np, int n,
     const bool expanded, __m512 out[MOST_PANELS][COLUMNS])
 {
     __m512 sum[MOST_PANELS][COLUMNS];
     const uint8_t *x = t->x;
-    size_t width = t->width;
+    const size_t record = ACT32_BYTES * t->width;
+    size_t g = 0;
     UNROLL
     for (int p = 0; p < np; p++) {
         UNROLL
         for (int c = 0; c < n; c++) sum[p][c] = out[p][c];
     }
-    for (size_t g = 0; g < t->groups; g++) {
-        __m512i acc[MOST_PANELS][COLUMNS];
-        struct group group[MOST_PANELS];
-        UNROLL
-        for (int p = 0; p < np; p++) group[p] = group_at(f, t->w + (size_t)p * t->panel_bytes, t->groups, g);
-        start_group(f, x + 36 * width, group, np, n, acc);
-        UNROLL
-        for (int v = 0; v < 8; v++, x += 4 * width) {
-            __m512i w[MOST_PANELS];
-            prefetch_line(t, g, (size_t)v, group_bytes(f), np);
-            if (v == 7) prefetch_line(t, g, 8, group_bytes(f), np);
-            UNROLL
-            for (int p = 0; p < np; p++) {
-                w[p] = expanded ? _mm512_load_si512(scratch->code[p][8 * g + (size_t)v])
-                                : load_codes(f, &group[p], v, scratch->table);
-            }
-            UNROLL
-            for (int c = 0; c < n; c++) {
-                __m512i b = broadcast(x + 4 * c);
-                UNROLL
-                for (int p = 0; p < np; p++) acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], w[p], b);
-            }
-        }
-        UNROLL
-        for (int p = 0; p < np; p++) finish_group(f, &group[p], x, width, n, acc[p], sum[p]);
-        x += (ACT32_BYTES - 32) * width;
+    if (expanded) {
+        for (; g + GROUPS_AT_ONCE <= t->groups; g += GROUPS_AT_ONCE, x += GROUPS_AT_ONCE * record)
+            add_groups(f, scratch, t, g, GROUPS_AT_ONCE, x, np, n, expanded, sum);
     }
+    for (; g < t->groups; g++, x += record) add_groups(f, scratch, t, g, 1, x, np, n, expanded, sum);
     UNROLL
     for (int p = 0; p < np; p++) {
         UNROLL

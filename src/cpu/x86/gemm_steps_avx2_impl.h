@@ -11,7 +11,7 @@
 
 #include "base/compiler.h"
 
-enum { WIDE_CODES = 0, MOST_SUM = INT16_MAX };
+enum { WIDE_CODES = 0, MOST_SUM = INT16_MAX, SUMS_AT_ONCE = 1 };
 
 LUTRA_INLINE __m256i dot_step(__m256i part, __m256i w, __m256i x)
 {

@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 
-enum { WIDE_CODES = 1, MOST_SUM = INT32_MAX };
+enum { WIDE_CODES = 1, MOST_SUM = INT32_MAX, SUMS_AT_ONCE = 2 };
 
 LUTRA_INLINE __m256i dot_step(__m256i part, __m256i w, __m256i x)
 {

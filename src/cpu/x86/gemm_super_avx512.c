@@ -64,7 +64,7 @@ LUTRA_INLINE void add_sums(int np, int n, const __m512i acc[MOST_PANELS][COLUMNS
     }
 }
 
-/* What the integer sums of a tile start from, and of a group whose codes are times 1 << shift. */
+/* What the integer sums of a tile start from. */
 LUTRA_INLINE void start_tile(struct form f, const struct tile *t, int np, int n, __m512i dot[MOST_PANELS][COLUMNS])
 {
     UNROLL
@@ -75,15 +75,18 @@ LUTRA_INLINE void start_tile(struct form f, const struct tile *t, int np, int n,
     }
 }
 
+/* What those of `many` groups from g on start from, whose codes are times 1 << shift. */
 LUTRA_INLINE void start_group(
-    struct form f, const struct tile *t, int g, int shift, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
+    struct form f, const struct tile *t, int g, int many, int shift, int np, int n, __m512i acc[MOST_PANELS][COLUMNS])
 {
     UNROLL
     for (int c = 0; c < n; c++) {
         __m512i start = _mm512_setzero_si512();
         if (has_offset(f)) {
             const int up = start_shift(f) + shift;
-            start = broadcast(t->x + (280 + 4 * (size_t)g) * t->width + 4 * c);
+            const uint8_t *starts = t->x + (280 + 4 * (size_t)g) * t->width + 4 * c;
+            start = broadcast(starts);
+            if (many == 2) start = _mm512_add_epi32(start, broadcast(starts + 4 * t->width));
             start = up < 0 ? _mm512_srai_epi32(start, (unsigned)-up) : _mm512_slli_epi32(start, (unsigned)up);
         }
         UNROLL
@@ -150,30 +153,44 @@ LUTRA_INLINE void finish_tile(struct form f, const struct scratch *s, const stru
     }
 }
 
-/* One tile for n columns, from codes in the scratch.  Without groups two chains of sums for each output: one would wait
- * for itself. */
+/* Groups with one scale that follow each other: both halves of IQ4_XS's. */
+LUTRA_INLINE int groups_of_sum(struct form f)
+{
+    return f.codes == TABLE ? 2 : 1;
+}
+
+/* One tile for n columns, from codes in the scratch.  A sum of products waits for the one before, so there are two for
+ * each output: of two groups, or without groups two chains. */
 LUTRA_INLINE void run_unpacked(
     struct form f, const struct scratch *s, const struct tile *t, int np, int n, __m512 sum[MOST_PANELS][COLUMNS])
 {
-    __m512i dot[MOST_PANELS][COLUMNS], acc[MOST_PANELS][COLUMNS];
-    const int steps = group_steps(f);
+    __m512i dot[MOST_PANELS][COLUMNS], acc[2][MOST_PANELS][COLUMNS];
     const bool groups = f.scales != NO_SCALES && !has_scaled_codes(f);
+    const int many = groups_of_sum(f), steps = many * group_steps(f), together = groups ? 2 * steps : 8;
     const uint8_t *x = t->x;
     start_tile(f, t, np, n, dot);
-    if (!groups) clear(np, n, acc);
-    for (int g = 0; g < 64 / steps; g++) {
-        if (g % (8 / steps) == 0) prefetch_group(t, (size_t)(g * steps / 8), group_bytes(f), np);
-        if (groups) start_group(f, t, g, 0, np, n, acc);
+    if (!groups) clear(np, n, acc[1]);
+    for (int i = 0; i < 64; i += together, x += 4 * (size_t)together * t->width) {
+        const int group[2] = {i / group_steps(f), i / group_steps(f) + many};
         UNROLL
-        for (int v = 0; v < steps; v++, x += 4 * t->width) {
+        for (int g = 0; g < together / 8; g++) prefetch_group(t, (size_t)(i / 8 + g), group_bytes(f), np);
+        UNROLL
+        for (int h = 0; h < 2 && groups; h++) start_group(f, t, group[h], many, 0, np, n, acc[h]);
+        UNROLL
+        for (int v = 0; v < together; v++) {
+            const int step = groups ? v % 2 * steps + v / 2 : v;
             __m512i code[MOST_PANELS][4];
             UNROLL
-            for (int p = 0; p < np; p++) code[p][0] = s->panel[p].code[steps * g + v];
-            add_step(code, 0, x, np, n, groups || v % 2 ? acc : dot);
+            for (int p = 0; p < np; p++) {
+                code[p][0] = s->panel[p].code[i + step];
+                COMPILER_UNKNOWN_VECTOR(code[p][0]); /* loaded once, not once for each column */
+            }
+            add_step(code, 0, x + 4 * (size_t)step * t->width, np, n, groups || v % 2 ? acc[v % 2] : dot);
         }
-        if (groups) finish_group(f, s, g, 0, np, n, acc, dot);
+        UNROLL
+        for (int h = 0; h < 2 && groups; h++) finish_group(f, s, group[h], 0, np, n, acc[h], dot);
     }
-    if (!groups) add_sums(np, n, acc, dot);
+    if (!groups) add_sums(np, n, acc[1], dot);
     finish_tile(f, s, t, np, n, dot, sum);
 }
 
@@ -205,7 +222,7 @@ LUTRA_INLINE void run_packed(
             int first = i % 8, q0 = i / 8 * at_once;
             UNROLL
             for (int q = 0; q < sets; q++)
-                start_group(f, t, step_of(f, r, first, q0 + q) / steps, code_shift(f, q0 + q), np, n, acc[q]);
+                start_group(f, t, step_of(f, r, first, q0 + q) / steps, 1, code_shift(f, q0 + q), np, n, acc[q]);
             UNROLL
             for (int v = 0; v < steps; v++) {
                 __m512i code[MOST_PANELS][4];

@@ -31,19 +31,35 @@ LUTRA_INLINE int offset_bits(struct form f)
     return has_offset(f) && !is_signed(f) ? 5 + start_shift(f) : -1;
 }
 
-LUTRA_INLINE bool has_start(struct form f)
+/* Both halves of a group of IQ4_XS have its scale. */
+LUTRA_INLINE int sum_steps(struct form f)
 {
-    return f.scales == NO_SCALES;
+    return f.codes == TABLE && WIDE_CODES ? 8 : group_steps(f);
+}
+
+/* Codes times scales that fit bytes: of Q2_K at most 3 * 15, of Q3_K -124 .. 128, to which SCALED_OFFSET is added. */
+LUTRA_INLINE bool is_summed(struct form f)
+{
+    return WIDE_CODES && (f.scales == NO_SCALES || f.scales == BOTH_4 || f.scales == SCALE_6);
+}
+
+enum { SCALED_OFFSET = 124 };
+
+LUTRA_INLINE int sum_start(struct form f)
+{
+    if (f.scales == NO_SCALES) return 1;
+    return is_summed(f) && f.scales == SCALE_6 ? SCALED_OFFSET : 0;
 }
 
 /* What takes few instructions to read is read twice before it is stored and loaded. */
 LUTRA_INLINE int few_columns(struct form f)
 {
     switch (f.codes) {
-    case TWO_BITS:
+    case TWO_BITS: return !WIDE_CODES ? 4 : f.scales == NO_SCALES ? 3 : 1;
     case FOUR_BITS: return 4;
-    case SIX_BITS:
-    case TABLE: return 2;
+    case FIVE_BITS: return WIDE_CODES ? 2 : 1;
+    case SIX_BITS: return 2;
+    case TABLE: return WIDE_CODES ? 4 : 2;
     default: return 1;
     }
 }
@@ -76,6 +92,15 @@ LUTRA_INLINE void forget_codes(struct tile *tile)
     tile->high = compiler_unknown(tile->high);
 }
 
+/* Codes times their scales.  Two codes are a word; those of Q3_K have an offset of 4, which is taken off. */
+LUTRA_INLINE __m256i scaled_codes(struct form f, __m256i codes, __m256i scale)
+{
+    __m256i c = _mm256_mullo_epi16(codes, scale);
+    if (f.scales != SCALE_6) return c;
+    __m256i offset = _mm256_mullo_epi16(scale, _mm256_set1_epi16(0x0404));
+    return _mm256_add_epi16(c, _mm256_sub_epi16(_mm256_set1_epi8(SCALED_OFFSET), offset));
+}
+
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w, struct unpacked *u)
 {
     const int sums = TILE_K / 4 / group_steps(f);
@@ -85,15 +110,21 @@ LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w
         for (int g = 0; g < 8; g++) {
             forget_codes(&tile);
             UNROLL
-            for (int v = 0; v < 8; v++)
-                _mm256_store_si256((__m256i *)(u->code[8 * g + v] + 32 * half), operand(f, t, &tile, g, v));
+            for (int v = 0; v < 8; v++) {
+                __m256i codes = operand(f, t, &tile, g, v);
+                if (is_summed(f) && f.scales != NO_SCALES)
+                    codes = scaled_codes(f, codes, load_scale(f, &tile, (8 * g + v) / group_steps(f)));
+                _mm256_store_si256((__m256i *)(u->code[8 * g + v] + 32 * half), codes);
+            }
         }
         UNROLL
         for (int i = 0; i < sums; i += 2) {
             __m256i a = load_scale(f, &tile, i), b = load_scale(f, &tile, i + 1);
-            u->scale[half][i] = scale_operand(a);
-            u->scale[half][i + 1] = scale_operand(b);
-            if (offset_bits(f) >= 0) u->pair[half][i / 2] = _mm256_blend_epi16(a, b, 0xaa);
+            if (!is_summed(f)) {
+                u->scale[half][i] = scale_operand(a);
+                u->scale[half][i + 1] = scale_operand(b);
+                if (offset_bits(f) >= 0) u->pair[half][i / 2] = _mm256_blend_epi16(a, b, 0xaa);
+            }
             if (has_minima(f)) u->min[half][i / 2] = load_min_pair(f, &tile, i);
         }
         u->d[half] = load_f16(tile.d);
@@ -105,7 +136,7 @@ LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w
 LUTRA_INLINE void add_group(struct form f, const struct tables *t, struct tile tile[2], const uint8_t *w, int g,
     const uint8_t *x, size_t width, const int n, const int halves, __m256i dot[2][TILE_COLUMNS])
 {
-    const int steps = group_steps(f), part = code_part_steps(f);
+    const int steps = group_steps(f), part = part_steps(steps, largest_code(f), MOST_SUM);
     const uint8_t *sums = sums_of_inputs(f, x, width) + 4 * (size_t)g * width;
     __m256i acc[2][TILE_COLUMNS], scale[2][2];
     x += 32 * (size_t)g * width;
@@ -129,7 +160,8 @@ LUTRA_INLINE void add_group(struct form f, const struct tables *t, struct tile t
                 acc[h][c] = dot_codes(f, acc[h][c], codes, b[c]);
                 COMPILER_UNKNOWN_VECTOR(acc[h][c]); /* one sum after the other, in one register */
                 if (v % part < part - 1) continue;
-                dot[h][c] = _mm256_add_epi32(dot[h][c], times(acc[h][c], scale_operand(scale[h][i])));
+                if (f.scales != NO_SCALES || !WIDE_CODES) acc[h][c] = times(acc[h][c], scale_operand(scale[h][i]));
+                dot[h][c] = _mm256_add_epi32(dot[h][c], acc[h][c]);
                 COMPILER_UNKNOWN_VECTOR(dot[h][c]);
             }
         }
@@ -172,7 +204,7 @@ LUTRA_INLINE void add_few_halves(struct form f, const struct tables *t, const ui
     __m256i dot[2][TILE_COLUMNS];
     UNROLL
     for (int c = 0; c < n; c++) {
-        dot[0][c] = has_start(f) ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
+        dot[0][c] = f.scales == NO_SCALES ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
         dot[1][c] = dot[0][c];
     }
     /* One column is worth constants for shifts and places; more would only be too long for the decoded instructions. */

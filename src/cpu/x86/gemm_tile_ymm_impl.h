@@ -10,18 +10,21 @@
  * Included by what knows how to read a kind of formats, gemm_super_ymm_impl.h or gemm_book_ymm_impl.h, after the
  * instructions of its file:
  *     enum { MOST_SUM };   what a part of a sum may reach
+ *     enum { SUMS_AT_ONCE };   sums made side by side: 2 where a step waits several cycles for the one before it
  *     __m256i dot_step(__m256i part, __m256i w, __m256i x);    part + products of 4 inputs; w unsigned, x signed
  *     __m256i dot_signed(__m256i part, __m256i w, __m256i x);  the same for signed w, where is_signed
  *     __m256i times(__m256i part, __m256i scale);              sums of 4 inputs times scale_operand
  *     __m256i scale_operand(__m256i scale);                    of a scale that is in both halves of each word
  * and after these functions of a format:
  *     group_steps      steps of a sum that is scaled at once
+ *     sum_steps        the same in a tile as it is read: more, if sums that follow each other have one scale
  *     largest_code     of codes as they are multiplied, in magnitude
  *     offset_bits      codes are value + 1 << this; -1: codes are values
  *     is_signed        whether codes are signed
  *     has_minima       whether minima of 16 or 32 inputs are taken off
- *     has_start        whether sums start from what the activations have for ternary codes
- *     few_columns      1, 2 or 4
+ *     is_summed        whether a tile as it is read has its scales in its codes, so that they are only to be summed
+ *     sum_start        whether sums start from what the activations have for ternary codes, and times what; or 0
+ *     few_columns      1 to 4
  */
 #ifndef LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
 #define LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
@@ -66,12 +69,6 @@ LUTRA_INLINE void prefetch_line(struct form f, const uint8_t *tile, int g, int p
 {
     const size_t group = tile_bytes(f) / 8, at = 128 * (size_t)pair;
     if (at < group) compiler_prefetch_here(tile + AHEAD_BYTES + (size_t)g * group + at + 64 * (size_t)which);
-}
-
-/* Steps of which the sum fits a part. */
-LUTRA_INLINE int code_part_steps(struct form f)
-{
-    return part_steps(group_steps(f), largest_code(f), MOST_SUM);
 }
 
 /* A column's record of 256 inputs (cpu/layout.h): codes, their scale, what ternary sums start from, the inputs' sums by
@@ -126,57 +123,115 @@ LUTRA_INLINE void sum_pairs(
 LUTRA_INLINE void start_sums(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
     const int half, __m256i dot[TILE_COLUMNS])
 {
-    if (offset_bits(f) >= 0) sum_pairs(f, u->pair[half], sums_of_inputs(f, x, width), width, n, dot);
+    const bool pairs = offset_bits(f) >= 0 && !is_summed(f);
+    if (pairs) sum_pairs(f, u->pair[half], sums_of_inputs(f, x, width), width, n, dot);
     UNROLL
     for (int c = 0; c < n; c++) {
-        if (offset_bits(f) >= 0)
+        if (pairs)
             dot[c] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(dot[c], offset_bits(f)));
         else
-            dot[c] = has_start(f) ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
+            dot[c] = sum_start(f) ? broadcast(start_of_inputs(x, width) + 4 * c) : _mm256_setzero_si256();
+        if (!pairs && sum_start(f) > 1) dot[c] = _mm256_mullo_epi32(dot[c], _mm256_set1_epi32(sum_start(f)));
     }
+}
+
+/* sum += a tile's integers, scaled, less the minima, for half of its rows. */
+LUTRA_INLINE void finish_half(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
+    const int half, __m256i dot[TILE_COLUMNS], __m256 sum[TILE_COLUMNS])
+{
+    const uint8_t *scale_x = scale_of_inputs(x, width);
+    UNROLL
+    for (int c = 0; c < n; c++) sum[c] = add_dot(sum[c], dot[c], u->d[half], scale_x + 4 * c);
+    if (!has_minima(f)) return;
+    sum_pairs(f, u->min[half], sums_of_inputs(f, x, width), width, n, dot);
+    UNROLL
+    for (int c = 0; c < n; c++) sum[c] = subtract_min(sum[c], dot[c], u->dmin[half], scale_x + 4 * c);
 }
 
 /* One tile for n columns and half of its rows: their sums stay in registers; x: the columns' record. */
 LUTRA_INLINE void add_half(struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n,
     const int half, __m256 sum[TILE_COLUMNS])
 {
-    const uint8_t *scale_x = scale_of_inputs(x, width), *sums = sums_of_inputs(f, x, width);
-    const int steps = group_steps(f), part = code_part_steps(f), n_sum = TILE_K / 4 / steps;
-    const size_t piece = tile_bytes(f) / (size_t)(2 * n_sum);
+    const int steps = sum_steps(f), part = part_steps(steps, largest_code(f), MOST_SUM), sums = SUMS_AT_ONCE;
+    const int n_sum = TILE_K / 4 / steps, scales = steps / group_steps(f);
+    const size_t piece = tile_bytes(f) / (size_t)(2 * n_sum) * (size_t)sums;
     __m256i dot[TILE_COLUMNS];
     start_sums(f, u, x, width, n, half, dot);
-    const uint8_t *ahead = u->ahead + piece * (size_t)(n_sum * half);
-    for (int i = 0; i < n_sum; i++) {
-        __m256i acc[TILE_COLUMNS];
+    const uint8_t *ahead = u->ahead + piece * (size_t)(n_sum / sums * half), *at = x;
+    for (int i = 0; i < n_sum; i += sums, at += 4 * (size_t)(sums * steps) * width, ahead += piece) {
+        __m256i acc[SUMS_AT_ONCE][TILE_COLUMNS];
         UNROLL
-        for (size_t at = 0; at < piece; at += 64) LUTRA_PREFETCH(ahead + piece * (size_t)i + at);
+        for (size_t line = 0; line < piece; line += 64) LUTRA_PREFETCH(ahead + line);
         UNROLL
-        for (int v = 0; v < steps; v++, x += 4 * width) {
-            __m256i codes = _mm256_load_si256((const __m256i *)(u->code[steps * i + v] + 32 * half));
+        for (int v = 0; v < steps; v++) {
+            UNROLL
+            for (int j = 0; j < sums; j++) {
+                const int step = j * steps + v;
+                __m256i codes = _mm256_load_si256((const __m256i *)(u->code[steps * i + step] + 32 * half));
+                UNROLL
+                for (int c = 0; c < n; c++) {
+                    __m256i *a = &acc[j][c];
+                    if (v % part == 0) *a = _mm256_setzero_si256();
+                    *a = dot_codes(f, *a, codes, broadcast(at + 4 * (size_t)step * width + 4 * c));
+                    COMPILER_UNKNOWN_VECTOR(*a); /* one sum after the other, in one register */
+                    if (v % part < part - 1) continue;
+                    dot[c] = _mm256_add_epi32(dot[c], times(*a, u->scale[half][scales * (i + j)]));
+                    COMPILER_UNKNOWN_VECTOR(dot[c]);
+                }
+            }
+        }
+    }
+    finish_half(f, u, x, width, n, half, dot, sum);
+}
+
+/* One tile for n columns, if is_summed.  Few columns have two chains of sums for each output: one waits for itself. */
+LUTRA_INLINE void add_summed(
+    struct form f, const struct unpacked *u, const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
+{
+    const int chains = n <= 2 ? 2 : 1;
+    __m256i dot[2][2][TILE_COLUMNS];
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        start_sums(f, u, x, width, n, h, dot[0][h]);
+        for (int c = 0; c < n; c++) dot[1][h][c] = _mm256_setzero_si256();
+    }
+    const uint8_t *at = x;
+    for (int g = 0; g < 8; g++) {
+        const uint8_t *ahead = u->ahead + tile_bytes(f) / 8 * (size_t)g;
+        UNROLL
+        for (size_t line = 0; line < tile_bytes(f) / 8; line += 64) LUTRA_PREFETCH(ahead + line);
+        UNROLL
+        for (int v = 0; v < 8; v++, at += 4 * width) {
+            __m256i codes[2];
+            UNROLL
+            for (int h = 0; h < 2; h++) codes[h] = _mm256_load_si256((const __m256i *)(u->code[8 * g + v] + 32 * h));
             UNROLL
             for (int c = 0; c < n; c++) {
-                if (v % part == 0) acc[c] = _mm256_setzero_si256();
-                acc[c] = dot_codes(f, acc[c], codes, broadcast(x + 4 * c));
-                COMPILER_UNKNOWN_VECTOR(acc[c]); /* one sum after the other, in one register */
-                if (v % part < part - 1) continue;
-                dot[c] = _mm256_add_epi32(dot[c], times(acc[c], u->scale[half][i]));
-                COMPILER_UNKNOWN_VECTOR(dot[c]);
+                __m256i b = broadcast(at + 4 * c);
+                UNROLL
+                for (int h = 0; h < 2; h++) {
+                    __m256i *d = &dot[v % chains][h][c];
+                    *d = dot_codes(f, *d, codes[h], b);
+                    COMPILER_UNKNOWN_VECTOR(*d); /* one sum after the other, in one register */
+                }
             }
         }
     }
     UNROLL
-    for (int c = 0; c < n; c++) sum[c] = add_dot(sum[c], dot[c], u->d[half], scale_x + 4 * c);
-    if (!has_minima(f)) return;
-    sum_pairs(f, u->min[half], sums, width, n, dot);
-    UNROLL
-    for (int c = 0; c < n; c++) sum[c] = subtract_min(sum[c], dot[c], u->dmin[half], scale_x + 4 * c);
+    for (int h = 0; h < 2; h++) {
+        UNROLL
+        for (int c = 0; c < n && chains == 2; c++) dot[0][h][c] = _mm256_add_epi32(dot[0][h][c], dot[1][h][c]);
+        finish_half(f, u, x, width, n, h, dot[0][h], sum[h]);
+    }
 }
 
 /* One tile for n columns of a record of `width`; u: the tile as it was read, or NULL. */
 LUTRA_INLINE void add_some(struct form f, const struct tables *t, const uint8_t *tile, const struct unpacked *u,
     const uint8_t *x, size_t width, const int n, __m256 sum[2][TILE_COLUMNS])
 {
-    if (u) {
+    if (u && is_summed(f)) {
+        add_summed(f, u, x, width, n, sum);
+    } else if (u) {
         add_half(f, u, x, width, n, 0, sum[0]);
         add_half(f, u, x, width, n, 1, sum[1]);
     } else if (n <= few_columns(f))
