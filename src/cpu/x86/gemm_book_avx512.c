@@ -127,28 +127,36 @@ LUTRA_INLINE void run_tile(
         UNROLL
         for (int c = 0; c < n; c++) dot[p][c] = _mm512_setzero_si512();
     }
-    for (int i = 0; i < STEPS / steps; i++) {
-        __m512i acc[MOST_PANELS][COLUMNS];
+    for (int i = 0; i < STEPS / steps; i += 2, x += 8 * (size_t)steps * t->width) {
+        __m512i acc[2][MOST_PANELS][COLUMNS];
         UNROLL
-        for (int c = 0; c < n; c++) {
-            __m512i start = start_of(f, t, i, c);
+        for (int v = 0; v < 2 * steps; v++) {
+            const int h = v % 2, step = h * steps + v / 2;
+            __m512i code[MOST_PANELS];
             UNROLL
-            for (int p = 0; p < np; p++) acc[p][c] = start;
-        }
-        UNROLL
-        for (int v = 0; v < steps; v++, x += 4 * t->width) {
+            for (int p = 0; p < np; p++) {
+                code[p] = _mm512_load_si512(s->panel[p].code[steps * i + step]);
+                COMPILER_UNKNOWN_VECTOR(code[p]); /* loaded once, not once for each column */
+            }
             UNROLL
             for (int c = 0; c < n; c++) {
-                __m512i b = broadcast(x + 4 * c);
+                __m512i b = broadcast(x + 4 * (size_t)step * t->width + 4 * c);
+                __m512i start = v < 2 ? start_of(f, t, i + h, c) : b;
                 UNROLL
                 for (int p = 0; p < np; p++)
-                    acc[p][c] = _mm512_dpbusd_epi32(acc[p][c], _mm512_load_si512(s->panel[p].code[steps * i + v]), b);
+                    acc[h][p][c] = _mm512_dpbusd_epi32(v < 2 ? start : acc[h][p][c], code[p], b);
             }
         }
         UNROLL
-        for (int p = 0; p < np; p++) {
-            for (int c = 0; c < n; c++)
-                dot[p][c] = _mm512_add_epi32(dot[p][c], _mm512_mullo_epi32(acc[p][c], s->panel[p].scale[i]));
+        for (int h = 0; h < 2; h++) {
+            UNROLL
+            for (int p = 0; p < np; p++) {
+                UNROLL
+                for (int c = 0; c < n; c++) {
+                    __m512i scaled = _mm512_mullo_epi32(acc[h][p][c], s->panel[p].scale[i + h]);
+                    dot[p][c] = _mm512_add_epi32(dot[p][c], scaled);
+                }
+            }
         }
     }
     UNROLL

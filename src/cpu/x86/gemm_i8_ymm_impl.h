@@ -13,8 +13,8 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs, each group of 4 columns
  *
- * A tile's weights stay in L1 for all columns, as codes from MANY groups of columns on, which expand them once; what
- * comes AHEAD_BYTES later is prefetched meanwhile, spread over them.
+ * A tile's weights stay in L1 for all columns, as codes where many_shares groups of columns expand them once; what
+ * comes AHEAD_BYTES or, since expanding takes its time, two tiles later is prefetched meanwhile, spread over them.
  */
 #ifndef LUTRA_CPU_X86_GEMM_I8_YMM_H
 #define LUTRA_CPU_X86_GEMM_I8_YMM_H
@@ -24,7 +24,7 @@
 
 #include "cpu/x86/gemm_x86_impl.h"
 
-enum { STEP_BYTES = 64, TILE_COLUMNS = 4, AHEAD_BYTES = 2304, MANY = 16 / TILE_COLUMNS };
+enum { STEP_BYTES = 64, TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
 
 #include "cpu/gemm_i8_form_impl.h"
 
@@ -130,10 +130,11 @@ LUTRA_INLINE __m256i operand(struct form f, const struct group *g, int v, int ha
     return is_signed(f) ? _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80)) : w;
 }
 
-/* Whether expanding takes instructions at all. */
-LUTRA_INLINE bool worth_expanding(struct form f)
+/* Groups of columns from which on codes are expanded once. */
+LUTRA_INLINE size_t many_shares(struct form f)
 {
-    return f.codes != BYTES || is_signed(f);
+    if (f.codes == BYTES && !is_signed(f)) return SIZE_MAX;
+    return !WIDE_CODES || f.codes == FIVE_BITS || f.codes == THREE_BITS ? 2 : 4;
 }
 
 /* What the sum of half h of a group starts from; start: of the column. */
@@ -226,8 +227,9 @@ LUTRA_INLINE void run_tile(struct form f, const struct tile *t, const bool expan
     struct group group = group_at(f, t->w, t->groups, 0);
     UNROLL
     for (int c = 0; c < n; c++) sum[0][c] = out[0][c], sum[1][c] = out[1][c];
+    const uint8_t *next = t->w + (expanded ? 2 * t->groups * group_bytes(f) : AHEAD_BYTES);
     for (size_t g = 0; g < t->groups; g++, x += ACT32_BYTES * width, next_group(f, &group, g)) {
-        const uint8_t *ahead = t->mine >> g & 1 ? t->w + AHEAD_BYTES + g * group_bytes(f) : NULL;
+        const uint8_t *ahead = t->mine >> g & 1 ? next + g * group_bytes(f) : NULL;
         add_group(f, &group, expanded ? t->code[8 * g] : NULL, x, width, n, table, ahead, sum);
     }
     UNROLL
@@ -243,7 +245,7 @@ LUTRA_INLINE void run_panel(
     struct tile t;
     t.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
     size_t shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    bool many = worth_expanding(f) && shares >= MANY;
+    bool many = shares >= many_shares(f);
     for (size_t s = 0; s < shares; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }

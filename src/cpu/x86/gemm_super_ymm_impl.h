@@ -51,17 +51,12 @@ LUTRA_INLINE int sum_start(struct form f)
     return is_summed(f) && f.scales == SCALE_6 ? SCALED_OFFSET : 0;
 }
 
-/* What takes few instructions to read is read twice before it is stored and loaded. */
+/* Where codes stay in place, they take so few instructions to read that two columns or more read them anew. */
 LUTRA_INLINE int few_columns(struct form f)
 {
-    switch (f.codes) {
-    case TWO_BITS: return !WIDE_CODES ? 4 : f.scales == NO_SCALES ? 3 : 1;
-    case FOUR_BITS: return 4;
-    case FIVE_BITS: return WIDE_CODES ? 2 : 1;
-    case SIX_BITS: return 2;
-    case TABLE: return WIDE_CODES ? 4 : 2;
-    default: return 1;
-    }
+    if (!WIDE_CODES) return 1;
+    if (f.scales == NO_SCALES) return 4;
+    return f.codes == FOUR_BITS || f.codes == FIVE_BITS ? 2 : 1;
 }
 
 #include "cpu/x86/gemm_tile_ymm_impl.h"
@@ -132,41 +127,89 @@ LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w
     }
 }
 
+/* Where all unsigned bytes may be multiplied, codes stay where they lie in theirs: their sums are shifted instead. */
+LUTRA_INLINE bool stays_in_place(struct form f)
+{
+    return WIDE_CODES && f.codes != TABLE;
+}
+
+/* Part 0 of codes in place, and part 1, what they have besides. */
+LUTRA_INLINE __m256i codes_in_place(struct form f, const struct tile *tile, int g, int v, const int part)
+{
+    if (part)
+        return _mm256_and_si256(load(tile->high + STEP_BYTES * high_vector(f, g, v)),
+            _mm256_set1_epi8((char)((high_mask(f) >> high_place(f)) << high_bit(f, g))));
+    return _mm256_and_si256(load(tile->code + STEP_BYTES * code_vector(f, g, v)),
+        _mm256_set1_epi8((char)(code_mask(f) << code_bit(f, g, v))));
+}
+
+/* The sum of codes' products from those of their parts. */
+LUTRA_INLINE __m256i join_parts(struct form f, int g, __m256i low, __m256i high)
+{
+    low = _mm256_sra_epi32(low, _mm_cvtsi32_si128(code_bit(f, g, 0)));
+    if (!high_bytes(f)) return low;
+    const int up = high_place(f) - high_bit(f, g);
+    high = up >= 0 ? _mm256_sll_epi32(high, _mm_cvtsi32_si128(up)) : _mm256_sra_epi32(high, _mm_cvtsi32_si128(-up));
+    return _mm256_add_epi32(low, high);
+}
+
+/* What part p of sum i of a tile, in group g, starts from where codes stay in place; x: of the column. */
+LUTRA_INLINE __m256i start_in_place(struct form f, const uint8_t *x, size_t width, int g, int i, const int p)
+{
+    if (p || !has_offset(f)) return _mm256_setzero_si256();
+    const int up = start_shift(f) + code_bit(f, g, 0);
+    __m256i start = broadcast(x + (280 + 4 * (size_t)i) * width);
+    return up < 0 ? _mm256_sra_epi32(start, _mm_cvtsi32_si128(-up)) : _mm256_sll_epi32(start, _mm_cvtsi32_si128(up));
+}
+
 /* dot += group g (32 inputs) of the tile at w, for n columns and some halves of its rows; x: the columns' record. */
 LUTRA_INLINE void add_group(struct form f, const struct tables *t, struct tile tile[2], const uint8_t *w, int g,
     const uint8_t *x, size_t width, const int n, const int halves, __m256i dot[2][TILE_COLUMNS])
 {
     const int steps = group_steps(f), part = part_steps(steps, largest_code(f), MOST_SUM);
-    const uint8_t *sums = sums_of_inputs(f, x, width) + 4 * (size_t)g * width;
-    __m256i acc[2][TILE_COLUMNS], scale[2][2];
-    x += 32 * (size_t)g * width;
+    const bool in_place = stays_in_place(f);
+    const int parts = in_place && high_bytes(f) ? 2 : 1;
+    const uint8_t *at = x + 32 * (size_t)g * width;
+    __m256i acc[2][2][TILE_COLUMNS], scale[2][2];
     UNROLL
     for (int h = 0; h < halves; h++) forget_codes(&tile[h]);
     UNROLL
-    for (int v = 0; v < 8; v++, x += 4 * width) {
-        const int i = v / steps;
+    for (int v = 0; v < 8; v++, at += 4 * width) {
+        const int i = v / steps, of_tile = 8 / steps * g + i;
         __m256i b[TILE_COLUMNS];
         if (halves == 2) prefetch_line(f, w, g, v / 2, v % 2);
         if (halves == 1) prefetch_line(f, w, g, v, tile->half);
         UNROLL
-        for (int c = 0; c < n; c++) b[c] = broadcast(x + 4 * c);
+        for (int c = 0; c < n; c++) b[c] = broadcast(at + 4 * c);
         UNROLL
         for (int h = 0; h < halves; h++) {
-            if (v % steps == 0) scale[h][i] = load_scale(f, &tile[h], 8 / steps * g + i);
-            __m256i codes = operand(f, t, &tile[h], g, v);
+            UNROLL
+            for (int p = 0; p < parts; p++) {
+                __m256i codes = in_place ? codes_in_place(f, &tile[h], g, v, p) : operand(f, t, &tile[h], g, v);
+                UNROLL
+                for (int c = 0; c < n; c++) {
+                    __m256i *a = &acc[p][h][c];
+                    if (v % part == 0) {
+                        *a = in_place ? start_in_place(f, x + 4 * c, width, g, of_tile, p) : _mm256_setzero_si256();
+                    }
+                    *a = dot_codes(f, *a, codes, b[c]);
+                    COMPILER_UNKNOWN_VECTOR(*a); /* one sum after the other, in one register */
+                }
+            }
+            /* In place there are more sums: fewer registers for scales, which are read when they are wanted. */
+            if (v % steps == (in_place ? steps - 1 : 0)) scale[h][i] = load_scale(f, &tile[h], of_tile);
+            if (v % part < part - 1) continue;
             UNROLL
             for (int c = 0; c < n; c++) {
-                if (v % part == 0) acc[h][c] = _mm256_setzero_si256();
-                acc[h][c] = dot_codes(f, acc[h][c], codes, b[c]);
-                COMPILER_UNKNOWN_VECTOR(acc[h][c]); /* one sum after the other, in one register */
-                if (v % part < part - 1) continue;
-                if (f.scales != NO_SCALES || !WIDE_CODES) acc[h][c] = times(acc[h][c], scale_operand(scale[h][i]));
-                dot[h][c] = _mm256_add_epi32(dot[h][c], acc[h][c]);
+                __m256i sum = in_place ? join_parts(f, g, acc[0][h][c], acc[1][h][c]) : acc[0][h][c];
+                if (f.scales != NO_SCALES || !WIDE_CODES) sum = times(sum, scale_operand(scale[h][i]));
+                dot[h][c] = _mm256_add_epi32(dot[h][c], sum);
                 COMPILER_UNKNOWN_VECTOR(dot[h][c]);
             }
         }
     }
-    if (offset_bits(f) < 0) return;
+    if (offset_bits(f) < 0 || in_place) return;
+    const uint8_t *sums = sums_of_inputs(f, x, width) + 4 * (size_t)g * width;
     UNROLL
     for (int h = 0; h < halves; h++) {
         __m256i pair = _mm256_slli_epi16(_mm256_blend_epi16(scale[h][0], scale[h][1], 0xaa), offset_bits(f));

@@ -271,7 +271,7 @@ LUTRA_INLINE void run_panel(
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }
     for (size_t k = 0; k < a->n_in / TILE_K; k++, w += tile_bytes(f)) {
-        u.ahead = w + AHEAD_BYTES;
+        u.ahead = w + 2 * tile_bytes(f);
         if (!few) unpack(f, t, w, &u);
         for (size_t s = 0; s < shares; s++) {
             size_t width, r = first + s * TILE_COLUMNS;
