@@ -12,8 +12,8 @@
 #include "base/compiler.h"
 #include "cpu/x86/gemm_i8_form_impl.h"
 
-/* Few columns expand a tile's codes as they use them; many have it done once. */
-enum { MANY = 16 / COLUMNS };
+/* Few columns expand a tile's codes as they use them; from two full groups of columns on it is done once for these. */
+enum { MANY = 2 };
 
 /* One sum of products waits for the one before; two groups together keep both multipliers busy. */
 enum { GROUPS_AT_ONCE = 2 };
@@ -31,7 +31,7 @@ LUTRA_INLINE void begin_call(struct form f, struct scratch *s)
 
 LUTRA_INLINE void begin_tile(struct form f, struct scratch *s, const struct tile *t, int np)
 {
-    s->expanded = np <= PANELS && f.codes != BYTES && t->shares >= MANY;
+    s->expanded = np <= PANELS && f.codes != BYTES && t->full >= MANY;
     for (size_t p = 0; s->expanded && p < (size_t)np; p++) {
         for (size_t g = 0; g < t->groups; g++) {
             struct group group = group_at(f, t->w + p * t->panel_bytes, t->groups, g);

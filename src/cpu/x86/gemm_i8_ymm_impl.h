@@ -13,7 +13,7 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs, each group of 4 columns
  *
- * A tile's weights stay in L1 for all columns, as codes where many_shares groups of columns expand them once; what
+ * A tile's weights stay in L1 for all columns, as codes where many_shares full groups of them expand them once; what
  * comes AHEAD_BYTES or, since expanding takes its time, two tiles later is prefetched meanwhile, spread over them.
  */
 #ifndef LUTRA_CPU_X86_GEMM_I8_YMM_H
@@ -130,7 +130,7 @@ LUTRA_INLINE __m256i operand(struct form f, const struct group *g, int v, int ha
     return is_signed(f) ? _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80)) : w;
 }
 
-/* Groups of columns from which on codes are expanded once. */
+/* Full groups of columns from which on codes are expanded once, for these. */
 LUTRA_INLINE size_t many_shares(struct form f)
 {
     if (f.codes == BYTES && !is_signed(f)) return SIZE_MAX;
@@ -245,7 +245,7 @@ LUTRA_INLINE void run_panel(
     struct tile t;
     t.w = (const uint8_t *)a->packed + panel * cpu_panel_bytes(a->gemm->type, a->n_in);
     size_t shares = (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    bool many = shares >= many_shares(f);
+    bool many = (end - first) / TILE_COLUMNS >= many_shares(f);
     for (size_t s = 0; s < shares; s++) {
         for (int c = 0; c < TILE_COLUMNS; c++) sum[s][0][c] = sum[s][1][c] = _mm256_setzero_ps();
     }

@@ -56,7 +56,8 @@ LUTRA_INLINE void run_panels(struct form f, const struct cpu_gemm_args *a, struc
     size_t panel_bytes = cpu_panel_bytes(a->gemm->type, a->n_in);
     struct tile t = {.w = (const uint8_t *)a->packed + panel * panel_bytes,
         .panel_bytes = hop * panel_bytes,
-        .shares = (end - first + COLUMNS - 1) / COLUMNS};
+        .shares = (end - first + COLUMNS - 1) / COLUMNS,
+        .full = (end - first) / COLUMNS};
     for (size_t g = 0; g < t.shares; g++) {
         UNROLL
         for (int p = 0; p < np; p++) {

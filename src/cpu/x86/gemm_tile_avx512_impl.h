@@ -22,7 +22,7 @@ struct tile {
     size_t width;               /* columns of the block */
     const uint8_t *ahead;       /* to prefetch meanwhile: the groups of `mine` (share_of), of each panel */
     unsigned mine;
-    size_t shares; /* groups of columns that share the tile */
+    size_t shares, full; /* groups of columns that share the tile, and those of COLUMNS */
 };
 
 /* For n columns that nobody shares the tile with: they are a block by themselves.  n is a constant, and so is the width
