@@ -10,6 +10,30 @@
 
 #include "cpu/arm/gemm_super_form_impl.h"
 
+/* Values times scales that fit bytes: of Q2_K at most 3 * 15; of Q3_K -124 .. 128, negated. */
+LUTRA_INLINE bool is_summed(struct form f)
+{
+    return f.scales == NO_SCALES || f.scales == BOTH_4 || f.scales == SCALE_6;
+}
+
+LUTRA_INLINE bool is_negated(struct form f)
+{
+    return f.scales == SCALE_6;
+}
+
+/* Both halves of a group of IQ4_XS have its scale. */
+LUTRA_INLINE int sum_steps(struct form f)
+{
+    return f.codes == TABLE ? 8 : group_steps(f);
+}
+
+LUTRA_INLINE int minimum_steps(struct form f)
+{
+    return group_steps(f);
+}
+
+#include "cpu/arm/gemm_tile_quads_impl.h"
+
 /* Codes of inputs 32g + 4v .. 32g + 4v + 3 of a quad. */
 LUTRA_INLINE int8x16_t load_codes(struct form f, const struct tile *t, int g, int v, int quad)
 {
@@ -75,6 +99,64 @@ LUTRA_INLINE int32x4_t load_min(struct form f, const struct tile *t, int i, int 
     return vreinterpretq_s32_u32(field(t->scales + 16 * quad + STEP_BYTES * (i / 4), 8 * (i % 4) + 4, 4));
 }
 
+/* The scale of sum i of group_steps steps. */
+LUTRA_INLINE int32x4_t load_scale(struct form f, const struct tile *t, int i, int quad)
+{
+    if (f.scales == NO_SCALES) return vdupq_n_s32(1);
+    return f.scales == BOTH_6 ? load_six_bits(t, i, 0, quad) : load_scale16(f, t, i, quad);
+}
+
+/* ---- a tile that is read once for all columns ---- */
+
+/* The values that codes stand for. */
+LUTRA_INLINE int8x16_t values_of(struct form f, int8x16_t codes)
+{
+    const int offset = f.scales == NO_SCALES ? 1 : f.codes == THREE_BITS ? 4 : f.codes == SIX_BITS ? 32 : 0;
+    return offset ? vsubq_s8(codes, vdupq_n_s8((int8_t)offset)) : codes;
+}
+
+/* What values of a sum are multiplied by if is_summed: its scale in each byte. */
+LUTRA_INLINE int8x16_t scale_bytes(struct form f, int32x4_t scale)
+{
+    uint32x4_t low = vandq_u32(vreinterpretq_u32_s32(is_negated(f) ? vnegq_s32(scale) : scale), vdupq_n_u32(255));
+    return vreinterpretq_s8_u32(vmulq_n_u32(low, 0x01010101));
+}
+
+LUTRA_INLINE void unpack_quad(struct form f, const struct tile *t, int quad, struct unpacked *u)
+{
+    const int steps = sum_steps(f), minima = TILE_K / 4 / minimum_steps(f);
+    UNROLL
+    for (int g = 0; g < 8; g++) {
+        int8x16_t factor = vdupq_n_s8(0);
+        UNROLL
+        for (int v = 0; v < 8; v++) {
+            const int sum = (8 * g + v) / steps;
+            int8x16_t value = values_of(f, load_codes(f, t, g, v, quad));
+            if (v % steps == 0) {
+                int32x4_t scale = load_scale(f, t, sum * (steps / group_steps(f)), quad);
+                factor = scale_bytes(f, scale);
+                if (!is_summed(f)) u->scale[sum][quad] = scale;
+            }
+            if (is_summed(f) && f.scales != NO_SCALES) value = vmulq_s8(value, factor);
+            vst1q_s8(u->value[8 * g + v] + 16 * quad, value);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < minima; i++) {
+        if (has_minima(f)) u->min[i][quad] = vmovn_s32(load_min(f, t, i, quad));
+    }
+    u->d[quad] = load_f16(t->d + 8 * quad);
+    if (has_minima(f)) u->dmin[quad] = load_f16(t->dmin + 8 * quad);
+}
+
+LUTRA_INLINE void unpack(struct form f, const uint8_t *w, struct unpacked *u)
+{
+    const struct tile t = split_tile(f, w);
+    for (int quad = 0; quad < QUADS; quad++) unpack_quad(f, &t, quad, u);
+}
+
+/* ---- few columns, which read a tile as they use it ---- */
+
 /* Steps from .. to - 1 of group g added to dots. */
 LUTRA_INLINE void add_steps(struct form f, const struct tile *t, int g, int from, int to, struct columns in, int first,
     int n_quad, struct dots *dots)
@@ -106,9 +188,7 @@ LUTRA_INLINE void add_integers(
         add_steps(f, t, g, from, from + part, in, first, n_quad, &dots);
         UNROLL
         for (int q = 0; q < n_quad; q++) {
-            int32x4_t scale = f.scales == NO_SCALES ? vdupq_n_s32(1)
-                              : f.scales == BOTH_6  ? load_six_bits(t, g, 0, first + q)
-                                                    : load_scale16(f, t, 2 * g + from / 4, first + q);
+            int32x4_t scale = load_scale(f, t, 8 / part * g + from / part, first + q);
             UNROLL
             for (int c = 0; c < in.n; c++) {
                 int32x4_t *sum = &dot[tile_at(q, c, in.n)], some = dot_of(&dots, q, c, in.n);
@@ -199,7 +279,11 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    run_rows(a, a->n_in / TILE_K * ACT256_BYTES, 4, TILE_COLUMNS, run_tile, &f);
+    if (a->n_row > TILE_COLUMNS) {
+        run_tiles(f, a);
+    } else {
+        run_rows(a, a->n_in / TILE_K * ACT256_BYTES, 4, TILE_COLUMNS, run_tile, &f);
+    }
 }
 
 #include "cpu/gemm_super_runs_impl.h"
