@@ -53,8 +53,9 @@ struct columns {
 typedef void tile_fn(const void *form, const struct cpu_gemm_args *a, size_t panel, size_t row, struct columns in);
 
 /* Calls tile, inlined once for every number of columns, for all panels and rows of a call: `most` columns at a time, 4
- * or 8. Of 8, the width is in.n, made even where that is more than 1: a constant, too.  Activations have row_bytes per
- * row, and records that begin with steps of step_bytes per column. */
+ * or 8.  In steps of 8 bytes the width is in.n, made even where that is more than 1: a constant, too; `most` is 8 then,
+ * or there are no more than 4 rows.  Activations have row_bytes per row, and records that begin with steps of
+ * step_bytes per column. */
 LUTRA_INLINE void run_rows(
     const struct cpu_gemm_args *a, size_t row_bytes, size_t step_bytes, size_t most, tile_fn *tile, const void *form)
 {
@@ -65,10 +66,10 @@ LUTRA_INLINE void run_rows(
                 struct act_place at = act_place_of(r, a->n_row);
                 const uint8_t *x = (const uint8_t *)a->act + (r - at.column) * row_bytes + step_bytes * at.column;
                 size_t n = end - r < most ? end - r : most, w = at.width;
-                if (n == 1) tile(form, a, p, r, (struct columns){x, most == 8 ? 1 : w, 1});
-                if (n == 2) tile(form, a, p, r, (struct columns){x, most == 8 ? 2 : w, 2});
-                if (n == 3) tile(form, a, p, r, (struct columns){x, most == 8 ? 4 : w, 3});
-                if (n == 4) tile(form, a, p, r, (struct columns){x, most == 8 ? 4 : w, 4});
+                if (n == 1) tile(form, a, p, r, (struct columns){x, step_bytes == 8 ? 1 : w, 1});
+                if (n == 2) tile(form, a, p, r, (struct columns){x, step_bytes == 8 ? 2 : w, 2});
+                if (n == 3) tile(form, a, p, r, (struct columns){x, step_bytes == 8 ? 4 : w, 3});
+                if (n == 4) tile(form, a, p, r, (struct columns){x, step_bytes == 8 ? 4 : w, 4});
                 if (most == 4) continue;
                 if (n == 5) tile(form, a, p, r, (struct columns){x, 6, 5});
                 if (n == 6) tile(form, a, p, r, (struct columns){x, 6, 6});

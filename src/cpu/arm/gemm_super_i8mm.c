@@ -118,21 +118,19 @@ LUTRA_INLINE int32x4_t spread_scale(int8x16_t scales, int i, bool is_signed)
 
 /* ---- products ---- */
 
-/* Where the codes of a part (groups that share bytes), for a quad, and the columns' inputs begin. */
+/* Where the codes of a part (groups that share bytes) begin, for a quad, and in add_part the columns' inputs. */
 struct part {
     const uint8_t *code, *high, *x;
     int i;
 };
 
-LUTRA_INLINE struct part part_of(struct form f, const struct tile *t, struct columns in, int quad, int i)
+LUTRA_INLINE struct part part_of(struct form f, const struct tile *t, int quad, int i)
 {
     size_t group = 4 * PAIR_STEP_BYTES, at = 32 * (size_t)quad;
     size_t codes = f.codes == SIX_BITS ? 2 * group : f.codes == TABLE ? group / 2 : group;
     struct part p = {.code = t->code + at + codes * (size_t)i,
         .high = t->high + at + (f.codes == SIX_BITS ? group * (size_t)i : 0),
-        .x = in.x + (size_t)(32 * part_groups(f) * i) * in.width,
         .i = i};
-    p.x = reload(p.x, in.n);
     return p;
 }
 
@@ -193,7 +191,8 @@ LUTRA_INLINE void add_scaled(struct form f, const struct part *p, int j, int fro
 LUTRA_INLINE void add_part(struct form f, const struct tile *t, const struct factors *factors, int part,
     struct columns in, int quad, int32x4_t cell[2 * MAX_CELL_COLUMNS])
 {
-    struct part p = part_of(f, t, in, quad, part);
+    struct part p = part_of(f, t, quad, part);
+    p.x = reload(in.x + (size_t)(32 * part_groups(f) * part) * in.width, in.n);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int32x4_t scale[2];
@@ -239,32 +238,43 @@ LUTRA_INLINE float32x4_t cell_to_f32(const int32x4_t *cell, int n)
     return vcvtq_f32_s32(n == 1 ? fold_quad(cell) : *cell);
 }
 
-LUTRA_INLINE void add_floats(struct form f, const struct tile *t, const struct factors *factors, struct columns in,
-    int quad, int32x4_t cell[2 * MAX_CELL_COLUMNS], float32x4_t sum[2 * MAX_CELL_COLUMNS])
+/* sum += the integers of a quad, whose first pair is `pair`, less the minima ([half][pair], as in struct factors). */
+LUTRA_INLINE void add_floats(struct form f, float32x4_t d, float32x4_t dmin, const int8x16_t (*minima)[2 * QUADS],
+    int pair, struct columns in, const int32x4_t cell[2 * MAX_CELL_COLUMNS], float32x4_t sum[2 * MAX_CELL_COLUMNS])
 {
     const int n = in.n, n_cell = cell_columns(n), n_sum = n == 1 ? 1 : 2 * n_cell;
     const uint8_t *scales = in.x + 256 * in.width, *low32 = scales + 8 * in.width, *low16 = low32 + 16 * in.width;
-    float32x4_t d = load_f16(t->d + 8 * quad), dmin = has_minima(f) ? load_f16(t->dmin + 8 * quad) : d;
     int32x4_t min[2 * MAX_CELL_COLUMNS];
     UNROLL
     for (int c = 0; c < 2 * n_cell; c++) {
-        int pair = c / n_cell, i = c % n_cell;
-        if (f.scales == BOTH_6) min[c] = multiply_sums(&factors->min[0][pair], 1, low32, in, i);
-        if (f.scales == BOTH_4) {
-            const int8x16_t both[2] = {factors->min[0][pair], factors->min[1][pair]};
-            min[c] = multiply_sums(both, 2, low16, in, i);
-        }
-        if (f.codes != SIX_BITS && f.codes != THREE_BITS) continue;
-        const int8x16_t scale[2] = {scales_of(f, t, factors, 0, quad, pair), scales_of(f, t, factors, 1, quad, pair)};
-        int32x4_t offset = multiply_sums(scale, 2, low16, in, i);
-        cell[c] = vsubq_s32(cell[c], f.codes == SIX_BITS ? vshlq_n_s32(offset, 5) : vshlq_n_s32(offset, 2));
+        if (!has_minima(f)) continue;
+        const int k = pair + c / n_cell, i = c % n_cell;
+        const int8x16_t both[2] = {minima[0][k], minima[1][k]};
+        min[c] = multiply_sums(both, f.scales == BOTH_6 ? 1 : 2, f.scales == BOTH_6 ? low32 : low16, in, i);
     }
     UNROLL
     for (int c = 0; c < n_sum; c++) {
         float32x4_t scale_x = n == 1 ? broadcast_f32(scales) : load_pair(scales, c % n_cell);
-        float32x4_t rows = n == 1 ? d : pair_rows(d, c / n_cell), minima = n == 1 ? dmin : pair_rows(dmin, c / n_cell);
+        float32x4_t rows = n == 1 ? d : pair_rows(d, c / n_cell);
         sum[c] = vfmaq_f32(sum[c], cell_to_f32(&cell[c], n), vmulq_f32(rows, scale_x));
-        if (has_minima(f)) sum[c] = vfmsq_f32(sum[c], cell_to_f32(&min[c], n), vmulq_f32(minima, scale_x));
+        if (!has_minima(f)) continue;
+        rows = n == 1 ? dmin : pair_rows(dmin, c / n_cell);
+        sum[c] = vfmsq_f32(sum[c], cell_to_f32(&min[c], n), vmulq_f32(rows, scale_x));
+    }
+}
+
+/* Takes the offset of Q3_K's and Q6_K's codes off a quad's cells. */
+LUTRA_INLINE void take_offset(struct form f, const struct tile *t, const struct factors *factors, struct columns in,
+    int quad, int32x4_t cell[2 * MAX_CELL_COLUMNS])
+{
+    const int n_cell = cell_columns(in.n);
+    if (f.codes != SIX_BITS && f.codes != THREE_BITS) return;
+    UNROLL
+    for (int c = 0; c < 2 * n_cell; c++) {
+        const int pair = c / n_cell;
+        const int8x16_t scale[2] = {scales_of(f, t, factors, 0, quad, pair), scales_of(f, t, factors, 1, quad, pair)};
+        int32x4_t offset = multiply_sums(scale, 2, in.x + (256 + 8 + 16) * in.width, in, c % n_cell);
+        cell[c] = vsubq_s32(cell[c], f.codes == SIX_BITS ? vshlq_n_s32(offset, 5) : vshlq_n_s32(offset, 2));
     }
 }
 
@@ -291,8 +301,12 @@ LUTRA_INLINE void add_tile(
         }
         UNROLL
         for (int i = 0; i < some; i++) {
-            add_floats(f, &t, &factors[i], in, first + q + i, &cell[2 * n_cell * i],
-                &sum[(q + i) * (n == 1 ? 1 : 2 * n_cell)]);
+            const int quad = first + q + i;
+            int8x16_t minima[2][2 * QUADS] = {
+                {factors[i].min[0][0], factors[i].min[0][1]}, {factors[i].min[1][0], factors[i].min[1][1]}};
+            float32x4_t d = load_f16(t.d + 8 * quad), dmin = has_minima(f) ? load_f16(t.dmin + 8 * quad) : d;
+            take_offset(f, &t, &factors[i], in, quad, &cell[2 * n_cell * i]);
+            add_floats(f, d, dmin, minima, 0, in, &cell[2 * n_cell * i], &sum[(q + i) * (n == 1 ? 1 : 2 * n_cell)]);
         }
     }
 }
@@ -315,9 +329,17 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
     }
 }
 
+#include "cpu/arm/gemm_super_tile_i8mm_impl.h"
+
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
-    run_rows(a, a->n_in / TILE_K * PAIRS256_BYTES, 8, ACT_COLUMNS, run_tile, &f);
+    /* Codes that take one or two instructions are used as they are read by a whole block, others by half of one. */
+    const size_t few = f.codes == FOUR_BITS || f.codes == TABLE || f.scales == NO_SCALES ? ACT_COLUMNS : 4;
+    if (a->n_row > few) {
+        run_tiles(f, a);
+    } else {
+        run_rows(a, a->n_in / TILE_K * PAIRS256_BYTES, 8, few, run_tile, &f);
+    }
 }
 
 #include "cpu/gemm_super_low_runs_impl.h"

@@ -116,8 +116,9 @@ LUTRA_INLINE void add_unpacked(
     for (int i = 0; i < TILE_K / 4 / steps; i++) {
         if (!is_summed(f)) dot_begin(&dots, in.x, NO_START, TILE_QUADS, n);
         add_values(u, steps * i, steps, in, first, &dots);
+        if (is_summed(f)) continue;
         UNROLL
-        for (int q = 0; q < TILE_QUADS && !is_summed(f); q++) {
+        for (int q = 0; q < TILE_QUADS; q++) {
             UNROLL
             for (int c = 0; c < n; c++) {
                 int32x4_t *d = &dot[tile_at(q, c, n)];
