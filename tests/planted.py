@@ -1,6 +1,7 @@
 """Plants the bugs of a list one at a time in a copy of the sources, and runs the test that must catch each.
 
 usage: planted.py SOURCE_ROOT LIST [COPY [PATTERN]]
+       planted.py --check SOURCE_ROOT    whether the texts of all lists stand in the sources once; plants nothing
     LIST     tests/*/planted.json
     COPY     a folder that is kept for the next run
     PATTERN  only bugs whose text, file or test it is found in
@@ -61,8 +62,26 @@ class Copy:
         return told.returncode, told.stdout
 
 
+def stale(root, bugs):
+    """Those whose text does not stand once in their file, a line each."""
+    texts = {name: (root / name).read_text() if (root / name).is_file() else "" for name in {b["file"] for b in bugs}}
+    found = [(bug, texts[bug["file"]].count(bug["old"])) for bug in bugs]
+    return [f"{bug['file']}: `{bug['old']}` ({bug['bug']}) stands there {n} times" for bug, n in found if n != 1]
+
+
+def check(root):
+    lists = {path: json.loads(path.read_text()) for path in sorted(root.glob("tests/*/planted.json"))}
+    bad = [f"{path.relative_to(root)}: {line}" for path, bugs in lists.items() for line in stale(root, bugs)]
+    print("\n".join(bad + [f"{sum(map(len, lists.values()))} bugs in {len(lists)} lists, {len(bad)} stale"]))
+    return bool(bad) or not lists
+
+
 def main(argv):
+    if argv[0] == "--check":
+        return check(Path(argv[1]))
     bugs = json.loads(Path(argv[1]).read_text())
+    if bad := stale(Path(argv[0]), bugs):
+        sys.exit("\n".join(bad))
     if len(argv) > 3:
         bugs = [bug for bug in bugs if any(re.search(argv[3], bug[key]) for key in ("bug", "file", "test"))]
     with tempfile.TemporaryDirectory() as temporary:
@@ -76,8 +95,6 @@ def main(argv):
         for bug in bugs:
             path, begin = copy.folder / bug["file"], time.monotonic()
             text = path.read_text()
-            if text.count(bug["old"]) != 1:
-                sys.exit(f"{bug['file']}: `{bug['old']}` stands there {text.count(bug['old'])} times")
             path.write_text(text.replace(bug["old"], bug["new"]))
             status, told = copy.test(bug["test"])
             path.write_text(text)

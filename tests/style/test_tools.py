@@ -1,4 +1,5 @@
 """The checks of tools/ must find what they are for: each is run on a small tree with one fault."""
+import json
 import subprocess
 import sys
 import tempfile
@@ -150,6 +151,22 @@ class Globals(Tree):
             rc, out = self.build(code)
             self.assertEqual(rc, 1, code)
             self.assertIn("mutable", out)
+
+
+class Planted(Tree):
+    def bug(self, old):
+        return {"bug": "of " + old, "file": "src/text/bpe.c", "old": old, "new": "", "test": "t", "word": "w"}
+
+    def test_stale(self):
+        planted = "../tests/planted.py"
+        self.assertEqual(self.run_tool(planted, "--check", self.root)[0], 1)  # no list at all
+        self.put("tests/hf/planted.json", json.dumps([self.bug("stdio")]))
+        self.assertEqual(self.run_tool(planted, "--check", self.root)[0], 0)
+        self.put("tests/hf/planted.json", json.dumps([self.bug("gone"), self.bug("stdio"), self.bug("include")]))
+        rc, out = self.run_tool(planted, "--check", self.root)
+        self.assertEqual(rc, 1)
+        for words in ("hf/planted.json: src/text/bpe.c: `gone` (of gone) stands there 0 times", "2 times", "2 stale"):
+            self.assertIn(words, out)
 
 
 if __name__ == "__main__":
