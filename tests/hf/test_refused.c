@@ -80,6 +80,13 @@ static void change(const char *file, const char *path, const char *value)
 #define FMT LUTRA_E_FORMAT
 #define UNS LUTRA_E_UNSUPPORTED
 
+/* Quantized by this method, with more keys. */
+#define BY(method, more, ...)                                                                                          \
+    {                                                                                                                  \
+        "tiny-llama", "config.json", "quantization_config", "{\"quant_method\":\"" method "\"," more "}", __VA_ARGS__  \
+    }
+#define CT(more, ...) BY("compressed-tensors", "\"format\":\"pack-quantized\"," more, __VA_ARGS__)
+
 static const struct edit {
     const char *shape, *file, *path, *value; /* value NULL: removed */
     int status;
@@ -104,6 +111,37 @@ static const struct edit {
         UNS, "GPTQ with checkpoint_format 'marlin'"},
     {"tiny-llama", "config.json", "quantization_config",
         "{\"quant_method\":\"gptq\",\"checkpoint_format\":\"bitblas\"}", UNS, "GPTQ with checkpoint_format 'bitblas'"},
+    CT("\"transform_config\":{\"config_groups\":{\"R1\":{}}}", UNS, "compressed-tensors with 'transform_config'"),
+    CT("\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"}", UNS, "sparsity_config of the format 'sparse-24-b"),
+    CT("\"config_groups\":{\"g\":{\"weights\":{\"type\":\"int\"},\"output_activations\":{\"num_bits\":8}}}", UNS,
+        "compressed-tensors with output_activations of 'g'"),
+    CT("\"config_groups\":{\"g\":{\"weights\":{\"type\":\"int\"},\"format\":\"int-quantized\"}}", UNS,
+        "compressed-tensors with a group in the format 'int-quantized'"),
+    CT("\"config_groups\":{\"g\":{\"weights\":{\"type\":\"int\"},\"input_activations\":null,\"output_activations\":"
+       "null,"
+       "\"format\":\"pack-quantized\"}},\"transform_config\":{\"config_groups\":{}},\"sparsity_config\":{\"format\":"
+       "\"dense\"}",
+        0, NULL),
+    CT("\"config_groups\":{\"g\":{\"weights\":{\"type\":\"int\"},\"format\":null}},\"transform_config\":null,"
+       "\"sparsity_config\":{}",
+        0, NULL),
+    BY("auto-round", "\"act_bits\":8", UNS, "auto-round with act_bits '8'"),
+    BY("auto-round", "\"data_type\":\"mx_fp\"", UNS, "auto-round with data_type 'mx_fp'"),
+    BY("auto-round", "\"packing_format\":\"auto_round:llm_compressor\"", UNS, "'auto_round:llm_compressor'"),
+    BY("auto-round", "\"extra_config\":{\"lm_head\":{\"act_bits\":4}}", UNS, "auto-round with act_bits '4'"),
+    BY("gptq", "\"act_bits\":8,\"data_type\":\"int\"", UNS, "gptq with act_bits '8'"),
+    BY("gptq", "\"data_type\":\"int_asym_float_zp\"", UNS, "gptq with data_type 'int_asym_float_zp'"),
+    BY("awq", "\"act_bits\":8", UNS, "awq with act_bits '8'"),
+    BY("gptq", "\"act_bits\":null,\"data_type\":null", 0, NULL),
+    BY("auto-round",
+        "\"act_bits\":16,\"data_type\":\"int_sym\",\"packing_format\":\"auto_round\","
+        "\"extra_config\":{\"lm_head\":{\"bits\":16,\"data_type\":\"float\",\"act_bits\":32}}",
+        0, NULL),
+    BY("intel/auto-round", "\"data_type\":\"int\",\"packing_format\":\"auto_round:gptq:exllamav2\"", 0, NULL),
+    BY("auto-round", "\"data_type\":\"int\",\"packing_format\":\"auto_round:auto_awq\"", 0, NULL),
+    BY("gptq", "\"lutra_zeros\":\"v3\"", FMT, "'lutra_zeros' is neither \"v1\" nor \"v2\""),
+    BY("gptq", "\"lutra_zeros\":2", FMT, "'lutra_zeros' is neither \"v1\" nor \"v2\""),
+    BY("gptq", "\"lutra_zeros\":null", 0, NULL),
     {"tiny-llama", "config.json", "layer_types", "[\"full_attention\",\"linear_attention\"]", UNS, "'layer_types'"},
     {"tiny-qwen2", "config.json", "use_sliding_window", "true", 0, NULL},
     {"tiny-gemma2", "config.json", "query_pre_attn_scalar", "224", UNS, "'query_pre_attn_scalar'"},

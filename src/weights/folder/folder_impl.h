@@ -97,10 +97,13 @@ int folder_split_name(
 /* What folder_split_name knows as `name`, which it must. */
 json_t *folder_split_json(const char *name);
 
-/* ---- layers that others have quantized (packed_linear.c) ---- */
+/* ---- layers that others have quantized (packing.c, packed_linear.c) ---- */
 
 /* How, by config.json's quantization_config; LUTRA_E_UNSUPPORTED by name. */
 int folder_read_packing(struct folder *f, struct lutra_error *err);
+
+/* How GPTQ's zeros are said to be stored: 1, 2; 0: nothing is said.  *insists: whatever the data say. */
+int folder_zeros_label(const struct folder *f, bool *insists);
 
 /* Finds and checks them, and puts keys that tell how their zeros are read. */
 int folder_open_packed(struct folder *f, struct lutra_error *err);

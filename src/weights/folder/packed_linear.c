@@ -372,27 +372,13 @@ static struct zeros judge(const struct linear *m)
     return out;
 }
 
-/* 0: none.  What the caller asks for, else what Lutra wrote into a folder of its own, insists; others' does not. */
-static int label_of(const struct folder *f, bool *insists)
-{
-    const json_t *q = config_get(f, "quantization_config");
-    const char *own = json_string_value(json_object_get(q, "lutra_zeros")),
-               *format = json_string_value(json_object_get(q, "checkpoint_format"));
-    *insists = true;
-    if (f->how.zeros == WEIGHTS_ZEROS_V1 || f->how.zeros == WEIGHTS_ZEROS_V2)
-        return f->how.zeros == WEIGHTS_ZEROS_V1 ? 1 : 2;
-    if (own && (!strcmp(own, "v1") || !strcmp(own, "v2"))) return own[1] - '0';
-    *insists = false;
-    return !q ? 0 : format && strcmp(format, "gptq_v2") == 0 ? 2 : 1;
-}
-
 /* One program wrote all layers: they must agree.  The statistic becomes a key, for `inspect`. */
 static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct lutra_error *err)
 {
     size_t votes[3] = {0};
     double mean_1 = 0, mean_2 = 0;
     bool insists, narrow = false;
-    int label = label_of(f, &insists), way = label ? label : 1;
+    int label = folder_zeros_label(f, &insists), way = label ? label : 1;
     char text[160];
     for (size_t i = 0; i < n; i++) {
         struct zeros z = judge(&list[i]);
@@ -415,72 +401,6 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
     weights_writer_put_str(f->keys, "lutra.zeros", text);
     if (label && way != label) weights_writer_put_bool(f->keys, "lutra.zeros.label_is_wrong", true);
     if (!decided && narrow) weights_writer_put_bool(f->keys, "lutra.zeros.undecided", true);
-    return 0;
-}
-
-/* ---- what config.json says ---- */
-
-static int refuse(const struct folder *f, const char *what, const char *name, struct lutra_error *err)
-{
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/config.json: weights quantized by %s '%s' are not implemented",
-        f->label, what, show_name(name ? name : "?").s);
-}
-
-static bool says(const char *s, const char *word)
-{
-    return s && strcmp(s, word) == 0;
-}
-
-static int read_compressed(struct folder *f, const json_t *q, struct lutra_error *err)
-{
-    const char *name, *format = json_string_value(json_object_get(q, "format"));
-    json_t *group;
-    if (!says(format, "pack-quantized")) return refuse(f, "compressed-tensors in the format", format, err);
-    json_object_foreach(json_object_get(q, "config_groups"), name, group)
-    {
-        const json_t *acts = json_object_get(group, "input_activations"), *w = json_object_get(group, "weights");
-        if (acts && !json_is_null(acts)) return refuse(f, "compressed-tensors with activations of", name, err);
-        if (!says(json_string_value(json_object_get(w, "type")), "int"))
-            return refuse(
-                f, "compressed-tensors with weights of type", json_string_value(json_object_get(w, "type")), err);
-    }
-    f->packing = PACKING_CT;
-    return 0;
-}
-
-static int read_bitnet(struct folder *f, const json_t *q, struct lutra_error *err)
-{
-    const char *class = json_string_value(json_object_get(q, "linear_class")),
-               *mode = json_string_value(json_object_get(q, "quantization_mode"));
-    if (class && !says(class, "bitlinear") && !says(class, "autobitlinear"))
-        return refuse(f, "bitnet with linear_class", class, err);
-    if (mode && !says(mode, "offline")) return refuse(f, "bitnet with quantization_mode", mode, err);
-    if (json_is_true(json_object_get(q, "use_rms_norm"))) return refuse(f, "bitnet with", "use_rms_norm", err);
-    f->packing = PACKING_BITNET;
-    return 0;
-}
-
-int folder_read_packing(struct folder *f, struct lutra_error *err)
-{
-    const json_t *q = config_get(f, "quantization_config");
-    const char *method = json_string_value(json_object_get(q, "quant_method")),
-               *version = json_string_value(json_object_get(q, "version")),
-               *packing = json_string_value(json_object_get(q, "packing_format")),
-               *layout = json_string_value(json_object_get(q, "checkpoint_format"));
-    if (!q) return 0;
-    if (says(method, "bitnet")) return read_bitnet(f, q, err);
-    if (says(method, "compressed-tensors")) return read_compressed(f, q, err);
-    if (says(method, "awq")) {
-        if (version && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
-            return refuse(f, "AWQ of version", version, err);
-        f->packing = PACKING_AWQ;
-    } else if (says(method, "gptq") || says(method, "auto-round") || says(method, "intel/auto-round")) {
-        if (layout && !says(layout, "gptq") && !says(layout, "gptq_v2")) /* marlin, bitblas: for kernels of theirs */
-            return refuse(f, "GPTQ with checkpoint_format", layout, err);
-        f->packing = packing && strstr(packing, "awq") ? PACKING_AWQ : PACKING_GPTQ;
-    } else {
-        return refuse(f, "method", method, err);
-    }
     return 0;
 }
 
@@ -535,7 +455,8 @@ static int open_bitnet(
     float s = safetensors_f32(scale, 0);
     *m = (struct linear){.codes = *codes, .scales = *scale, .packing = PACKING_BITNET, .bits = 2, .n_group = 1};
     m->zero_add = -1; /* to 2, the middle of two bits */
-    m->scale = says(json_string_value(class), "autobitlinear") ? s : 1 / s;
+    bool multiplies = json_is_string(class) && strcmp(json_string_value(class), "autobitlinear") == 0;
+    m->scale = multiplies ? s : 1 / s;
     m->n = (uint32_t)(4 * codes->dim[0]);
     m->k = m->group = (uint32_t)codes->dim[1];
     return 0;
