@@ -338,6 +338,13 @@ static json_t *lacks_json(const struct weights *w)
     return list;
 }
 
+static json_t *doubts_json(const struct weights *w)
+{
+    json_t *list = json_array();
+    weights_tell_doubts(w, add_sentence, list);
+    return list;
+}
+
 int lutra_inspect(const char *path, char **json, struct lutra_error *err)
 {
     struct weights *w;
@@ -350,8 +357,9 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
     }
     for (size_t i = 0; i < weights_tensor_count(w); i++)
         json_array_append_new(tensors, tensor_json(weights_tensor_at(w, i)));
-    json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o}", "file", path, "bytes", (json_int_t)weights_file_bytes(w),
-        "metadata", metadata, "tensors", tensors, "memory", memory_json(w), "lacks", lacks_json(w));
+    json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "file", path, "bytes",
+        (json_int_t)weights_file_bytes(w), "metadata", metadata, "tensors", tensors, "memory", memory_json(w), "lacks",
+        lacks_json(w), "doubts", doubts_json(w));
     weights_close(&w);
     *json = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);

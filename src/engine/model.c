@@ -230,15 +230,10 @@ static void name_file_type(struct lutra_model *m)
     snprintf(m->file_type, sizeof m->file_type, "%s", quant_type_name((uint32_t)best));
 }
 
-/* What was found out when the file was opened, against what it says. */
-static void warn_of_label(const struct lutra_model *m)
+static void warn(void *user, const char *sentence)
 {
-    struct weights_str zeros = {"", 0};
-    bool wrong = false;
-    if (weights_opt_bool(m->weights, "lutra.zeros.label_is_wrong", &wrong, NULL) < 0 || !wrong) return;
-    if (weights_opt_str(m->weights, "lutra.zeros", &zeros, NULL) < 0) return;
-    log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: its zeros are stored otherwise than config.json says: %.*s",
-        weights_path(m->weights), (int)(zeros.n < 200 ? zeros.n : 200), zeros.s);
+    const struct lutra_model *m = user;
+    log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s", sentence);
 }
 
 static int open_all(struct lutra_model *m, const char *path, const struct lutra_model_settings *set, bool sorted,
@@ -247,7 +242,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     struct weights_how how = {.sorted = sorted};
     TRY(weights_zeros_named(set->zeros, &how.zeros, err));
     TRY(weights_open_as(&m->weights, path, how, err));
-    warn_of_label(m);
+    if (sorted && !set->vocab_only) weights_tell_doubts(m->weights, warn, m); /* who rounds is told by the converter */
     if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */
     TRY(vocab_read(&m->vocab, m->weights, err));
     TRY(open_chat(m, err));

@@ -39,6 +39,12 @@ struct run {
     uint8_t *raw; /* [SLAB][CHUNK] at the target's bytes per element */
 };
 
+static void warn(void *user, const char *sentence)
+{
+    const struct weights_quantize_settings *s = user;
+    if (s->log) s->log(s->log_user, LUTRA_LOG_WARN, sentence);
+}
+
 /* The line of a tensor; one that fell back is a warning. */
 static void tell(const struct run *run, const struct tensor *t, const struct weights_choice *choice)
 {
@@ -268,6 +274,7 @@ int weights_quantize_file(
     if (!settings->dry_run) TRY(refuse_same_file(in, out, err));
     TRY(weights_open_as(&w, in, (struct weights_how){settings->zeros, false}, err));
     run.in = w;
+    weights_tell_doubts(w, warn, (void *)settings);
     int rc = choose_types(&run, err);
     if (rc < 0 || settings->dry_run) goto done;
     rc = weights_writer_open(&run.out, out, err);

@@ -14,8 +14,11 @@
  * NVFP4 with a float beside a matrix, which multiplies what it yields (`blk.0.attn_q.scale` of `blk.0.attn_q.weight`),
  * as blocks that have that float.
  *
- * TQ2_0's scales are the tensor's, to the nearest of 16 bits.  The order is that of bitnet.cpp's own dequantization and
- * of ik_llama.cpp's, whatever processor made the file.
+ * TQ2_0's scales are the tensor's, to the nearest of 16 bits.  The order is that of bitnet.cpp's dequantization and of
+ * ik_llama.cpp's.  bitnet.cpp's quantize_i2_s (src/ggml-bitnet-mad.cpp) has it on x86 with ACT_PARALLEL, the default
+ * there, and two others of the same size: built for Arm it puts 64 elements into 16 bytes, and on x86 without
+ * ACT_PARALLEL a column of four rows into a byte.  The codes are 0 to 2 in all of them, only elsewhere, and nothing in
+ * a file says where: hence a doubt (weights_tell_doubts).
  */
 #include "base/f16.h"
 #include "quant/formats.h"
@@ -118,6 +121,11 @@ int foreign_open(struct weights *w, struct lutra_error *err)
             if (is_foreign(t)) TRY(((int)t->type == GGUF_I2_S ? derive_i2s : derive_q2_0)(w, t, err));
         }
     return 0;
+}
+
+bool foreign_is_i2s(const struct derived *d)
+{
+    return d->fill == fill_i2s;
 }
 
 /* ---- scales beside NVFP4 ---- */

@@ -255,8 +255,8 @@ int gguf_get_uint(const struct model_file *file, const char *key, uint64_t max, 
 
 /* ---- tensors ---- */
 
-/* Types that other engines write into files they call GGUF; *engine is whose. */
-static const char *foreign_type(uint32_t type, const char **engine)
+/* Types that ik_llama.cpp writes into files it calls GGUF. */
+static const char *foreign_type(uint32_t type)
 {
     static const struct {
         uint32_t type;
@@ -272,11 +272,9 @@ static const char *foreign_type(uint32_t type, const char **engine)
         {335, "IQ2_BN_R4"}, {337, "IQ2_K_R4"}, {338, "IQ3_K_R4"}, {339, "IQ4_K_R4"}, {340, "IQ5_K_R4"},
         {344, "IQ4_KS_R4"}, {352, "IQ5_KS_R4"}, {353, "MXFP4_R8"}, {397, "Q8_K_R16"}, {398, "Q8_KV_R8"},
         {399, "Q8_K_R8"}};
-    *engine = "ik_llama.cpp";
     for (size_t i = 0; i < sizeof ik / sizeof *ik; i++)
         if (ik[i].type == type) return ik[i].name;
-    *engine = "PrismML";
-    return type == 142 || type == 143 ? "rotated basis" : NULL;
+    return NULL;
 }
 
 static bool is_bitnet(const struct model_file *file)
@@ -287,13 +285,21 @@ static bool is_bitnet(const struct model_file *file)
     return s.n >= 6 && memcmp(s.s, "bitnet", 6) == 0;
 }
 
-/* Type 36 is I2_S in bitnet.cpp's files, told by the architecture or by their file type; elsewhere it was removed. */
-static bool is_i2s(const struct model_file *file, uint32_t type)
+/* Types 36 to 39 are bitnet.cpp's in its files, told by the architecture or by their file type: 40, or, of TL1 and
+ * TL2, the number of the type itself, which its converter writes.  Elsewhere 36 to 38 were removed, but 39 is MXFP4,
+ * and file types 39 and 40 are those of NVFP4 and Q1_0: that takes more to tell (refuse_tl2). */
+static bool is_bitnet_file_type(const struct model_file *file, uint32_t type)
 {
     const struct weights_kv *kind = gguf_kv_find(file, "general.file_type");
     int64_t number = 0;
-    if (type != GGUF_I2_S) return false;
-    return (kind && weights_kv_i64(kind, 0, &number) && number == I2S_FILE_TYPE) || is_bitnet(file);
+    return kind && weights_kv_i64(kind, 0, &number) &&
+           (number == I2S_FILE_TYPE || (type >= GGUF_TL1 && number == (int64_t)type));
+}
+
+static bool is_bitnet_cpp(const struct model_file *file, uint32_t type)
+{
+    if (type < GGUF_I2_S || type > GGUF_TL2) return false;
+    return is_bitnet(file) || (type != GGUF_TL2 && is_bitnet_file_type(file, type));
 }
 
 /* Two bits for each element, then the scale of all (foreign.c). */
@@ -306,19 +312,28 @@ static int take_i2s(struct cursor *c, struct tensor *t, uint64_t n)
     return 0;
 }
 
+static int refuse_bitnet_cpp(struct cursor *c, const char *name, uint32_t type)
+{
+    static const char *const names[] = {"I8_S", "TL1", "TL2"};
+    return FAIL(c, LUTRA_E_UNSUPPORTED,
+        "%s: tensor '%s' has type %s of bitnet.cpp (%u), which is not supported: make TQ2_0 or TQ1_0 of the float "
+        "model",
+        c->file->label, show_name(name).s, names[type - GGUF_I8_S], (unsigned)type);
+}
+
 static int check_type(struct cursor *c, const char *name, uint32_t type)
 {
     const char *label = c->file->label, *known = quant_in_gguf(type) ? quant_type_name(type) : NULL;
-    const char *engine, *foreign = foreign_type(type, &engine);
-    if (type == GGUF_TL2 && is_bitnet(c->file))
+    const char *ik = foreign_type(type);
+    if (is_bitnet_cpp(c->file, type)) return type == GGUF_I2_S ? 0 : refuse_bitnet_cpp(c, name, type);
+    if (known && quant_info_of(type)) return 0;
+    if (!known && ik)
+        return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s of ik_llama.cpp (%u), which is not supported",
+            label, show_name(name).s, ik, (unsigned)type);
+    if (type == 142 || type == 143)
         return FAIL(c, LUTRA_E_UNSUPPORTED,
-            "%s: tensor '%s' has type TL2 of bitnet.cpp (39), which is not supported: make TQ2_0 or TQ1_0 of the float "
-            "model",
-            label, show_name(name).s);
-    if ((known && quant_info_of(type)) || is_i2s(c->file, type)) return 0;
-    if (!known && foreign)
-        return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s of %s (%u), which is not supported", label,
-            show_name(name).s, foreign, engine, (unsigned)type);
+            "%s: tensor '%s' has PrismML's type %u, weights in a rotated basis, which is not supported", label,
+            show_name(name).s, (unsigned)type);
     if (known)
         return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' has type %s (%u), which is not supported", label,
             show_name(name).s, known, (unsigned)type);
@@ -382,7 +397,7 @@ static int take_tensor(struct cursor *c, struct names *names, struct tensor *t, 
 
 static int get_alignment(struct model_file *file, uint64_t *alignment, struct lutra_error *err)
 {
-    uint64_t a;
+    uint64_t a = 0;
     TRY(gguf_get_uint(file, "general.alignment", UINT32_MAX, &a, err));
     *alignment = gguf_kv_find(file, "general.alignment") ? a : GGUF_ALIGNMENT;
     if (*alignment < 8 || (*alignment & (*alignment - 1)) != 0)
@@ -418,13 +433,28 @@ static void decide_q2_0(struct model_file *file, const uint64_t *offset, uint64_
         }
 }
 
+/* A tensor of type 39 has 17 bytes for 32 elements as MXFP4, and less than half of that as TL2. */
+static int refuse_tl2(struct cursor *c, const struct model_file *file, const uint64_t *offset, uint64_t start)
+{
+    for (size_t i = 0; i < file->n_tensor && is_bitnet_file_type(file, GGUF_TL2); i++) {
+        const struct tensor *t = &file->tensor[i];
+        uint64_t end = i + 1 < file->n_tensor ? offset[i + 1] : file->bytes - start;
+        if ((int)t->type == GGUF_TL2 && end >= offset[i] && end - offset[i] < t->bytes)
+            return refuse_bitnet_cpp(c, t->name, GGUF_TL2);
+    }
+    return 0;
+}
+
 /* Offsets must be aligned, ascending and not overlapping, and end inside the file. */
 static int place_tensors(struct cursor *c, struct model_file *file, const uint64_t *offset)
 {
     uint64_t alignment, start, end_before = 0;
     TRY(get_alignment(file, &alignment, c->err));
     start = (c->at + alignment - 1) & ~(alignment - 1); /* at <= file size < 2^63: no overflow */
-    if (start <= file->bytes) decide_q2_0(file, offset, start, alignment);
+    if (start <= file->bytes) {
+        decide_q2_0(file, offset, start, alignment);
+        TRY(refuse_tl2(c, file, offset, start));
+    }
     for (size_t i = 0; i < file->n_tensor; i++) {
         struct tensor *t = &file->tensor[i];
         uint64_t end;

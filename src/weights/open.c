@@ -365,3 +365,26 @@ void weights_prefetch(const struct weights *w, const struct tensor *t)
 {
     if (!weights_derived_of(w, t)) advise(t, MADV_WILLNEED);
 }
+
+/* ---- doubts ---- */
+
+void weights_tell_doubts(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user)
+{
+    struct weights_str zeros = {"", 0};
+    char sentence[512];
+    bool wrong = false;
+    size_t n_i2s = 0;
+    for (size_t i = 0; i < w->n_derived; i++) n_i2s += foreign_is_i2s(&w->derived[i]);
+    if (n_i2s) {
+        snprintf(sentence, sizeof sentence,
+            "%s: tensors of bitnet.cpp's I2_S (%zu) are read in the order of its x86 builds; that of a file made on "
+            "Arm, or without ACT_PARALLEL, is another, which nothing in it tells",
+            w->file[0].label, n_i2s);
+        tell(user, sentence);
+    }
+    if (!w->source || weights_opt_bool(w, "lutra.zeros.label_is_wrong", &wrong, NULL) < 0 || !wrong) return;
+    if (weights_opt_str(w, "lutra.zeros", &zeros, NULL) < 0) return;
+    snprintf(sentence, sizeof sentence, "%s: its zeros are stored otherwise than config.json says: %.*s",
+        w->file[0].label, (int)(zeros.n < 200 ? zeros.n : 200), zeros.s);
+    tell(user, sentence);
+}

@@ -82,6 +82,9 @@ void weights_fetch(const struct weights *w, const struct tensor *t);
  * phrase). NULL: any other tensor. */
 const char *weights_loose(const struct weights *w, const struct tensor *t);
 
+/* What may be wrong with how the model is read, though it opened: a sentence each, for whoever computes with it. */
+void weights_tell_doubts(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user);
+
 /* The order of a sorted matrix: its column i is for input order[i].  [t->ne[0]], each once; it lives as long as w.
  * NULL: any other tensor, whose inputs are where they were. */
 const int32_t *weights_order(const struct weights *w, const struct tensor *t);

@@ -70,9 +70,11 @@ enum {
     GGUF_I2_S = 36,               /* a tensor's type until foreign_open */
     GGUF_Q2_0_128 = 1 << 16 | 42, /* the same, of type 42 with blocks of 128 */
     Q2_0_128_BYTES = 34,          /* of such a block */
-    GGUF_TL2 = 39,                /* of bitnet.cpp's files; MXFP4 elsewhere */
-    I2S_FILE_TYPE = 40,           /* general.file_type of bitnet.cpp's files */
-    I2S_TAIL = 32                 /* bytes behind a tensor's codes */
+    GGUF_I8_S = 37,               /* of bitnet.cpp's files; ... */
+    GGUF_TL1 = 38,
+    GGUF_TL2 = 39,      /* ... MXFP4 elsewhere */
+    I2S_FILE_TYPE = 40, /* general.file_type of bitnet.cpp's files; those of TL1 and TL2 have the tensors' type */
+    I2S_TAIL = 32       /* bytes behind a tensor's codes */
 };
 
 /* Memory for another derived tensor: the next of w->derived, whose array has room. */
@@ -86,6 +88,9 @@ bool weights_near_f16(float x);
 
 /* Makes tensors of TQ2_0 of those of GGUF_I2_S, of Q2_0 of those of GGUF_Q2_0_128 (foreign.c). */
 int foreign_open(struct weights *w, struct lutra_error *err);
+
+/* Whether it is one of the former. */
+bool foreign_is_i2s(const struct derived *d);
 
 /* Multiplies matrices of NVFP4 by the tensors `.scale` beside them, which then are tensors no more, nor `.input_scale`,
  * which is for activations of 4 bits (foreign.c).  When tensors are indexed. */

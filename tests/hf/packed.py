@@ -298,7 +298,7 @@ def main():
         def expect(what, result, want=True):
             nonlocal n
             n += 1
-            ok = want in result if isinstance(want, str) and isinstance(result, str) else result is want
+            ok = want in result if isinstance(want, str) and isinstance(result, str) else result == want
             if not ok:
                 sys.exit("packed.py: %s: %s" % (what, result))
 
@@ -457,6 +457,14 @@ def main():
         expect("imported, its values", convert(lutra, out, out + "2") == convert(lutra, plain, out + "2"))
         expect("data that tell, read otherwise", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config, usual,
                                                       "--zeros", "v1"), False)
+        expect("a wrong label", case(lutra, folder, rng, lambda l: gptq(l, 1, False), {
+            "quant_method": "gptq", "checkpoint_format": "gptq_v2"}, usual))
+        for command in (["import", packed, out], ["quantize", packed, out, "COPY"], ["run", "-m", packed, "-p", "a", "-n", "1"],
+                        ["quantize", packed, out, "Q8_0", "--allow-requantize"]):
+            told_of = subprocess.run([lutra, *command], capture_output=True, text=True).stderr
+            expect("a wrong label, " + command[0], told_of.count(
+                "packed: its zeros are stored otherwise than config.json says: v1; layers for v1 7"), 1)
+        expect("a wrong label, inspect", said("inspect", packed), "doubts\n  " + packed + ": its zeros are stored otherwise")
         for what, pack, method in (("AWQ", awq, {"quant_method": "awq"}), ("compressed-tensors", lambda l: compressed(
                 l, False, False), {"quant_method": "compressed-tensors", "format": "pack-quantized"})):
             expect("--zeros, " + what, case(lutra, folder, rng, pack, method, usual, "--zeros", "v1"),

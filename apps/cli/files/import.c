@@ -20,6 +20,14 @@ static int list_sets(void *opts, struct option_set *set)
     return 2;
 }
 
+static void log_warning(void *user, enum lutra_log_level level, const char *line)
+{
+    const struct engine_options *o = user;
+    if (level > LUTRA_LOG_WARN || o->quiet) return;
+    progress_clear();
+    say("warning: %s", line);
+}
+
 static int run(void *opts, const char **arg, int n_arg)
 {
     struct engine_options *o = opts;
@@ -40,6 +48,8 @@ static int run(void *opts, const char **arg, int n_arg)
         settings.exact = true;
         settings.zeros = o->zeros;
         settings.progress = progress_callback;
+        settings.log = log_warning;
+        settings.log_user = o;
         if (lutra_quantize(e.runtime, arg[0], arg[1], &settings, &err) < 0) code = fail_with(&err);
     }
     engine_close(&e);

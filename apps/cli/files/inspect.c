@@ -158,12 +158,12 @@ static void print_memory(const json_t *memory)
     }
 }
 
-static void print_lacks(const json_t *lacks)
+static void print_sentences(const char *title, const json_t *list)
 {
     size_t i;
     json_t *sentence;
-    if (json_array_size(lacks)) puts("\ncannot run");
-    json_array_foreach((json_t *)lacks, i, sentence) printf("  %s\n", json_string_value(sentence));
+    if (json_array_size(list)) printf("\n%s\n", title);
+    json_array_foreach((json_t *)list, i, sentence) printf("  %s\n", json_string_value(sentence));
 }
 
 static int print_key(const json_t *metadata, const char *path, const char *key)
@@ -202,7 +202,8 @@ static int run(void *opts, const char **arg, int n_arg)
         print_metadata(json_object_get(root, "metadata"));
         print_tensors(json_object_get(root, "tensors"), o->tensors);
         print_memory(json_object_get(root, "memory"));
-        print_lacks(json_object_get(root, "lacks"));
+        print_sentences("cannot run", json_object_get(root, "lacks"));
+        print_sentences("doubts", json_object_get(root, "doubts"));
     }
     json_decref(root);
     lutra_free(text);

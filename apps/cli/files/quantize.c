@@ -73,7 +73,10 @@ static void log_tensor(void *user, enum lutra_log_level level, const char *line)
     const struct quantize_options *o = user;
     if (!o->dry_run && (o->engine.quiet || (level == LUTRA_LOG_DEBUG && !o->engine.verbose))) return;
     progress_clear();
-    fprintf(o->dry_run ? stdout : stderr, "%s\n", line);
+    if (o->dry_run)
+        puts(line);
+    else
+        fprintf(stderr, "%s%s\n", level == LUTRA_LOG_WARN ? "warning: " : "", line);
 }
 
 static void print_sizes(const char *in, const char *out)

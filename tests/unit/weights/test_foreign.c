@@ -242,9 +242,71 @@ static void others_are_refused(void **state)
     write_q2_0(128, COLS);
     f.n -= 8 + 31;
     expect(LUTRA_E_FORMAT, "outside the file");
-    of_matrix = 39;
-    write_file("bitnet-b1.58", 0, COLS, 1);
-    expect(LUTRA_E_UNSUPPORTED, "type TL2 of bitnet.cpp (39)");
+}
+
+/* By the architecture or by the file type; where that is one of GGUF's, too, by the room. */
+static void other_types_of_bitnet_cpp(void **state)
+{
+    static const struct {
+        uint32_t type, file_type;
+        const char *arch, *text;
+    } cases[] = {{37, 0, "bitnet", "type I8_S of bitnet.cpp (37)"},
+        {38, 0, "bitnet-b1.58", "type TL1 of bitnet.cpp (38)"}, {38, 38, "llama", "type TL1 of bitnet.cpp (38)"},
+        {38, 40, "llama", "type TL1 of bitnet.cpp (38)"}, {38, 1, "llama", "type 38, which was removed"},
+        {39, 0, "bitnet-b1.58", "type TL2 of bitnet.cpp (39)"}, {39, 39, "llama", "type TL2 of bitnet.cpp (39)"},
+        {39, 40, "llama", "type TL2 of bitnet.cpp (39)"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        of_matrix = cases[i].type;
+        write_file(cases[i].arch, cases[i].file_type, COLS, 1);
+        expect(LUTRA_E_UNSUPPORTED, cases[i].text);
+    }
+    of_matrix = 39; /* MXFP4 that is cut short */
+    write_file("llama", 38, COLS, 1);
+    expect(LUTRA_E_FORMAT, "outside the file");
+    for (uint32_t file_type = 38; file_type <= 40;
+         file_type++) { /* and whole, in files that are mostly something else */
+        const uint64_t ne[2] = {COLS, ROWS};
+        struct weights *w;
+        struct lutra_error err;
+        add_head(&f, 3, 1, 2);
+        add_str(&f, "general.architecture");
+        add_u32(&f, STRING);
+        add_str(&f, "llama");
+        add_kv_u32(&f, "general.file_type", file_type);
+        add_tensor(&f, "w", 2, ne, of_matrix, 0);
+        add_padding(&f, 32);
+        add_zeros(&f, N / 32 * 17);
+        save(in_folder("i2s.gguf"), f.b, f.n);
+        if (weights_open(&w, in_folder("i2s.gguf"), &err) < 0) fail_msg("%s", err.what);
+        weights_close(&w);
+    }
+    of_matrix = I2_S;
+}
+
+static void add_text(void *user, const char *sentence)
+{
+    strcat(user, sentence);
+}
+
+/* Nothing in a file tells the order of its codes. */
+static void i2s_is_doubted(void **state)
+{
+    struct weights *w;
+    struct lutra_error err;
+    char told[1024] = "";
+    (void)state;
+    write_file("bitnet", 0, COLS, 1);
+    assert_int_equal(weights_open(&w, in_folder("i2s.gguf"), &err), 0);
+    weights_tell_doubts(w, add_text, told);
+    weights_close(&w);
+    assert_non_null(strstr(told, "tensors of bitnet.cpp's I2_S (1) are read in the order of its x86 builds"));
+    told[0] = 0;
+    write_q2_0(128, COLS);
+    assert_int_equal(weights_open(&w, in_folder("q2.gguf"), &err), 0);
+    weights_tell_doubts(w, add_text, told);
+    weights_close(&w);
+    assert_string_equal(told, "");
 }
 
 int main(void)
@@ -254,6 +316,8 @@ int main(void)
         cmocka_unit_test(one_scale_for_64_or_128),
         cmocka_unit_test(scales_beside_nvfp4),
         cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(other_types_of_bitnet_cpp),
+        cmocka_unit_test(i2s_is_doubted),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }

@@ -275,7 +275,7 @@ static void tensor_types(void **state)
     one_tensor(1, ne, 157, 0, 4096);
     expect(LUTRA_E_UNSUPPORTED, "type IQ2_KL of ik_llama.cpp (157), which is not supported");
     one_tensor(1, ne, 142, 0, 4096);
-    expect(LUTRA_E_UNSUPPORTED, "of PrismML (142)");
+    expect(LUTRA_E_UNSUPPORTED, "has PrismML's type 142, weights in a rotated basis, which is not supported");
     for (uint32_t type = 43; type < 48; type++) { /* those of W2, W3 and W4 among them */
         char text[32];
         snprintf(text, sizeof text, "unknown type %u", (unsigned)type);
