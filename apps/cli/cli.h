@@ -114,6 +114,7 @@ struct engine_options {
     const char *model, *device, *isa, *type_k, *type_v, *packed, *zeros;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full;
+    bool more_models; /* beside this one and its drafter: zeros may be meant for them */
     const char *spec_type, *draft_model;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
     float draft_p_min, spec_row_cost;
@@ -121,8 +122,14 @@ struct engine_options {
 
 enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */
 
-#define ZEROS_HELP                                                                                                     \
-    "how a folder's GPTQ layers store their zeros, less one (v1) or as they are (v2), where the data do not say"
+/* --zeros, of every command that reads a folder's weights. */
+#define ZEROS_OPTION(field)                                                                                            \
+    {                                                                                                                  \
+        "--zeros", NULL, OPT_CHOICE, field, "v1|v2",                                                                   \
+            .help = "how a folder's GPTQ layers store their zeros, less one (v1) or as they are (v2), where the data " \
+                    "do not say",                                                                                      \
+            .choices = "v1 v2"                                                                                         \
+    }
 
 struct engine {
     lutra_runtime *runtime;
@@ -130,6 +137,8 @@ struct engine {
     lutra_session *session;
     struct lutra_model_info info;
     uint64_t load_us;
+    const char *zeros; /* as asked for */
+    bool zeros_taken;  /* by a model that is open */
 };
 
 void engine_options_init(struct engine_options *opts);
@@ -143,6 +152,10 @@ int engine_find_model(struct engine_options *opts);
 /* Opens runtime and model; returns 0 or an exit code after a message. */
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only);
 int engine_open_runtime(struct engine *e, const struct engine_options *opts);
+/* Opens one of its models.  --zeros counts for those with layers of GPTQ, and must for one of them; more: others may
+ * follow. */
+int engine_open_model(struct engine *e, lutra_model **out, const char *path, struct lutra_model_settings *settings,
+    bool more, struct lutra_error *err);
 /* settings: n_seq, n_out, n_cache and where nonzero n_ctx; the rest comes from the options. */
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings);
 void engine_close(struct engine *e);

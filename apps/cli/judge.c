@@ -122,9 +122,7 @@ int judge_open(struct judge *j, const struct judge_options *o, struct engine *e,
         j->model = e->model;
         j->own = o->kind && !strcmp(o->kind, "likelihood");
     } else {
-        settings.progress = progress_callback;
-        if (lutra_model_open(&j->model, e->runtime, o->prm, &settings, &err) < 0) return fail_with(&err);
-        progress_clear();
+        if (engine_open_model(e, &j->model, o->prm, &settings, false, &err) < 0) return fail_with(&err);
     }
     if (o->mark && tokenize(j->model, o->mark, strlen(o->mark), LUTRA_PARSE_SPECIAL, &mark, &err) < 0)
         return fail_with(&err);

@@ -49,7 +49,7 @@ static const struct option engine_table[] = {
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
         .help = "packed weights ('lutra pack'); else MODEL.lutra-packed where there is one; '' = none"},
-    {"--zeros", NULL, OPT_CHOICE, AT(zeros), "v1|v2", .help = ZEROS_HELP, .choices = "v1 v2"},
+    ZEROS_OPTION(AT(zeros)),
 };
 
 #define DRAFTS "--spec-type --model-draft --spec"
@@ -162,6 +162,21 @@ int engine_find_model(struct engine_options *opts)
     return hub_find(&(struct hub_wanted){opts->hf_repo, opts->hf_file, opts->hf_token, opts->offline}, &opts->model);
 }
 
+int engine_open_model(struct engine *e, lutra_model **out, const char *path, struct lutra_model_settings *settings,
+    bool more, struct lutra_error *err)
+{
+    settings->progress = progress_callback;
+    settings->zeros = e->zeros;
+    int rc = lutra_model_open(out, e->runtime, path, settings, err);
+    if (rc == LUTRA_E_ARGUMENT && e->zeros && (more || e->zeros_taken)) {
+        settings->zeros = NULL;
+        rc = lutra_model_open(out, e->runtime, path, settings, err);
+    }
+    e->zeros_taken = e->zeros_taken || (rc == 0 && settings->zeros);
+    progress_clear();
+    return rc;
+}
+
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only)
 {
     struct lutra_error err = {0};
@@ -184,10 +199,9 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     lutra_model_settings_init(&settings, sizeof settings);
     settings.vocab_only = vocab_only;
     settings.packed = opts->packed;
-    settings.zeros = opts->zeros;
-    settings.progress = progress_callback;
-    if (lutra_model_open(&e->model, e->runtime, opts->model, &settings, &err) < 0) return fail_with(&err);
-    progress_clear();
+    e->zeros = opts->zeros;
+    bool more = opts->draft_model || opts->more_models;
+    if (engine_open_model(e, &e->model, opts->model, &settings, more, &err) < 0) return fail_with(&err);
     e->load_us = now_us() - start;
     lutra_model_info_get(e->model, &e->info, sizeof e->info);
     return 0;
@@ -198,10 +212,7 @@ static int open_draft_model(struct engine *e, const struct engine_options *opts,
     struct lutra_model_settings settings;
     if (!opts->draft_model || e->draft_model) return 0;
     lutra_model_settings_init(&settings, sizeof settings);
-    settings.progress = progress_callback;
-    int rc = lutra_model_open(&e->draft_model, e->runtime, opts->draft_model, &settings, err);
-    progress_clear();
-    return rc;
+    return engine_open_model(e, &e->draft_model, opts->draft_model, &settings, opts->more_models, err);
 }
 
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings)

@@ -101,7 +101,7 @@ struct lutra_model_settings {
     const char *packed; /* file of lutra_pack(); NULL = MODEL.lutra-packed where there is one, "" = none */
     bool check_packed;  /* read that file whole and compare its sums: else only what is read anyway is checked */
     const char *zeros; /* how a folder's GPTQ layers store their zeros, "v1" (less one) or "v2"; NULL = as the data say;
-                           LUTRA_E_ARGUMENT: a model without such layers */
+                           LUTRA_E_ARGUMENT: a model without such layers; vocab_only needs none */
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 

@@ -80,6 +80,9 @@ LUTRA_API int lutra_imatrix(lutra_model *model, const int32_t *tokens, int n_tok
  * so is a matrix in it that is found damaged. */
 LUTRA_API int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path,
     lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
+/* The same with the model opened as its settings say; `packed` and `vocab_only` count for nothing. */
+LUTRA_API int lutra_pack_as(lutra_runtime *runtime, const char *model_path, const char *out_path,
+    const struct lutra_model_settings *settings, struct lutra_error *err);
 /* Reads such a file and compares its sums.  LUTRA_E_FORMAT names the first damaged tensor. */
 LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err);
 

@@ -241,6 +241,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
 {
     struct weights_how how = {.sorted = sorted};
     TRY(weights_zeros_named(set->zeros, &how.zeros, err));
+    if (set->vocab_only && !set->zeros) how.zeros = WEIGHTS_ZEROS_ANY;
     TRY(weights_open_as(&m->weights, path, how, err));
     if (sorted && !set->vocab_only) weights_tell_doubts(m->weights, warn, m); /* who rounds is told by the converter */
     if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */

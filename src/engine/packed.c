@@ -165,11 +165,21 @@ int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_p
 {
     struct lutra_model_settings set;
     lutra_model_settings_init(&set, sizeof set);
-    struct writing writing = {progress, progress_user};
-    lutra_model *m;
     set.progress = progress;
     set.progress_user = progress_user;
+    return lutra_pack_as(runtime, model_path, out_path, &set, err);
+}
+
+int lutra_pack_as(lutra_runtime *runtime, const char *model_path, const char *out_path,
+    const struct lutra_model_settings *settings, struct lutra_error *err)
+{
+    struct lutra_model_settings set;
+    lutra_model_settings_init(&set, sizeof set);
+    TRY(settings_copy(&set, sizeof set, settings, "pack", err));
+    struct writing writing = {set.progress, set.progress_user};
+    lutra_model *m;
     set.packed = "";
+    set.vocab_only = false;
     TRY(lutra_model_open(&m, runtime, model_path, &set, err));
     int rc = write_packed(m, out_path, &writing, err);
     lutra_model_close(&m);

@@ -453,6 +453,23 @@ def main():
         expect("read as it is", told("--zeros", "v2"))
         expect("read otherwise", told("--zeros", "v1"), False)
         expect("by run", "--zeros" in said("run", "-m", packed, "-p", "a", "-n", "1", "--zeros", "v1"), False)
+        one = ["-m", packed, "-p", "8", "-n", "1", "-r", "1", "--no-peaks", "--no-warmup"]
+        expect("by bench, undecided", said("bench", *one), "--zeros v1 or v2 says it")
+        expect("by bench", said("bench", *one, "--zeros", "v2"), "tg1")
+        expect("by bench, one of two", said("bench", "-m", plain, *one, "--zeros", "v2").count("tg1"), 2)
+        expect("packed, undecided", said("pack", packed, "-o", out), "--zeros v1 or v2 says it")
+        expect("packed", said("pack", packed, "-o", out, "--zeros", "v2"), "out.gguf")
+        for way, want in (("v2", "matrices mapped from it"), ("v1", "with another header")):  # other values
+            ran = subprocess.run([lutra, "run", "-m", packed, "-p", "a", "-n", "1", "-v", "--packed", out, "--zeros", way],
+                                 capture_output=True, text=True)
+            expect("packed so, read as " + way, ran.stderr, want)
+        expect("tokens need no weights", said("tokenize", "-m", packed, "-p", "ab", "--ids"), "[")
+        draft = ["run", "-p", "a", "-n", "1", "--model-draft"]
+        expect("draft, undecided", said(*draft, packed, "-m", plain), packed + ": whether zeros are stored less one")
+        expect("draft", "--zeros" in said(*draft, packed, "-m", plain, "--zeros", "v2"), False)
+        expect("main model", "--zeros" in said(*draft, plain, "-m", packed, "--zeros", "v2"), False)
+        expect("neither", said(*draft, plain, "-m", plain, "--zeros", "v2"), "plain: --zeros v2: no folder with layers")
+        expect("main model alone", said("run", "-m", plain, "-p", "a", "--zeros", "v2"), "--zeros v2: no folder with")
         expect("imported", said("import", "--zeros", "v2", packed, out), "out.gguf")
         expect("imported, its values", convert(lutra, out, out + "2") == convert(lutra, plain, out + "2"))
         expect("data that tell, read otherwise", case(lutra, folder, rng, lambda l: gptq(l, 2, False), config, usual,

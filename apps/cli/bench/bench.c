@@ -32,6 +32,7 @@ static const struct option bench_table[] = {
     {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(engine.pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(engine.packed), "FILE", .help = "packed weights; '' = none"},
+    ZEROS_OPTION(AT(engine.zeros)),
 };
 
 static const struct option batched_table[] = {
@@ -221,6 +222,7 @@ static int tests_of_model(struct bench_state *b, const char *model, int n_thread
     struct engine e = {0};
     struct engine_options eo = b->o->engine;
     eo.model = model;
+    eo.more_models = b->o->models.n > 1;
     eo.n_threads = n_threads;
     int code = engine_find_model(&eo);
     if (!code) code = engine_open(&e, &eo, false);

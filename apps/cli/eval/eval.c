@@ -218,6 +218,7 @@ static int run(void *opts, const char **arg, int n_arg)
     struct eval_run run = {.set = &set, .opts = o, .others_cpus = -1};
     (void)arg, (void)n_arg;
     if (o->spec) return spec_evaluate(o);
+    o->engine.more_models = o->judge.prm;
     int code = check(o);
     if (!code) code = engine_find_model(&o->engine);
     if (!code) code = sampling_from_options(&o->sampling, run.bias, &run.sampling);

@@ -4,8 +4,7 @@
 #include <sys/stat.h>
 
 static const struct option import_table[] = {
-    {"--zeros", NULL, OPT_CHOICE, offsetof(struct engine_options, zeros), "v1|v2", .help = ZEROS_HELP,
-        .choices = "v1 v2"},
+    ZEROS_OPTION(offsetof(struct engine_options, zeros)),
 };
 
 static void set_defaults(void *opts)

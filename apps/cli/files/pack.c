@@ -15,6 +15,7 @@ struct pack_options {
 static const struct option pack_table[] = {
     {"-o --output", NULL, OPT_TEXT, AT(out), "FILE", .help = "the new file; MODEL.lutra-packed without it"},
     {"--check", NULL, OPT_ON, AT(check), NULL, .help = "say whether the packed FILE is whole, and do nothing else"},
+    ZEROS_OPTION(AT(engine.zeros)),
     {"-t --threads", "THREADS", OPT_INT, AT(engine.n_threads), "N",
         .help = "threads; 0 = the CPUs this process may use", .min = 0, .max = 4096},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(engine.device), "NAME", .help = "device to pack for: cpu, or cpu-ref"},
@@ -64,7 +65,11 @@ static int run(void *opts, const char **arg, int n_arg)
     buffer_add(&beside, LUTRA_PACKED_SUFFIX, strlen(LUTRA_PACKED_SUFFIX));
     const char *out = o->out ? o->out : beside.text;
     int code = engine_open_runtime(&e, &o->engine);
-    if (!code && lutra_pack(e.runtime, arg[0], out, progress_callback, NULL, &err) < 0) code = fail_with(&err);
+    struct lutra_model_settings settings;
+    lutra_model_settings_init(&settings, sizeof settings);
+    settings.progress = progress_callback;
+    settings.zeros = o->engine.zeros;
+    if (!code && lutra_pack_as(e.runtime, arg[0], out, &settings, &err) < 0) code = fail_with(&err);
     engine_close(&e);
     if (!code && !o->engine.quiet) print_size(out);
     buffer_free(&beside);

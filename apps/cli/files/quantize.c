@@ -45,7 +45,7 @@ static const struct option quantize_table[] = {
     {"--output-tensor-type", NULL, OPT_TEXT, AT(output_type), "TYPE",
         .help = "type of output.weight, or of token_embd.weight where that is both"},
     {"--leave-output-tensor", NULL, OPT_ON, AT(leave_output), NULL, .help = "output.weight stays as it is"},
-    {"--zeros", NULL, OPT_CHOICE, AT(engine.zeros), "v1|v2", .help = ZEROS_HELP, .choices = "v1 v2"},
+    ZEROS_OPTION(AT(engine.zeros)),
     {"--dry-run", NULL, OPT_ON, AT(dry_run), NULL, .help = "print each tensor's type, write nothing"},
     {"-t --threads", "THREADS", OPT_INT, AT(engine.n_threads), "N",
         .help = "threads; 0 = the CPUs this process may use", .min = 0, .max = 4096},

@@ -267,6 +267,7 @@ static int run(void *opts, const char **arg, int n_arg)
     t.rag = (struct rag){.path = o->rag, .n_passages = o->rag_passages, .quiet = o->engine.quiet};
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
     char *history_path = NULL;
+    o->engine.more_models = o->search.judge.prm;
     int code = n_arg > 0 ? set_model(o, arg[0]) : 0;
     if (!code) code = engine_find_model(&o->engine);
     if (!code) code = searcher_init(&t.searcher, &o->search);
