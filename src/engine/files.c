@@ -286,12 +286,14 @@ static json_t *value_json(const struct weights_kv *kv)
         "head", head);
 }
 
-static json_t *tensor_json(const struct tensor *t)
+static json_t *tensor_json(const struct weights *w, const struct tensor *t)
 {
-    json_t *shape = json_array();
+    double mean[2];
+    json_t *shape = json_array(), *zeros = NULL;
+    if (weights_zeros_means(w, t, mean)) zeros = json_pack("{s:f, s:f}", "v1", mean[0], "v2", mean[1]);
     for (int d = 0; d < t->n_dim; d++) json_array_append_new(shape, json_integer(t->ne[d]));
-    return json_pack("{s:s, s:s, s:o, s:I}", "name", t->name, "type", quant_type_name(t->type), "shape", shape, "bytes",
-        (json_int_t)t->bytes);
+    return json_pack("{s:s, s:s, s:o, s:I, s:o*}", "name", t->name, "type", quant_type_name(t->type), "shape", shape,
+        "bytes", (json_int_t)t->bytes, "zeros", zeros);
 }
 
 /* What running the model takes, as far as it can run. */
@@ -356,7 +358,7 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
         json_object_set_new(metadata, kv->key, value_json(kv)); /* a key that is not UTF-8 is left out */
     }
     for (size_t i = 0; i < weights_tensor_count(w); i++)
-        json_array_append_new(tensors, tensor_json(weights_tensor_at(w, i)));
+        json_array_append_new(tensors, tensor_json(w, weights_tensor_at(w, i)));
     json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "file", path, "bytes",
         (json_int_t)weights_file_bytes(w), "metadata", metadata, "tensors", tensors, "memory", memory_json(w), "lacks",
         lacks_json(w), "doubts", doubts_json(w));

@@ -341,6 +341,12 @@ const char *weights_loose(const struct weights *w, const struct tensor *t)
     return d ? d->loose : NULL;
 }
 
+bool weights_zeros_means(const struct weights *w, const struct tensor *t, double mean[2])
+{
+    const struct derived *d = weights_derived_of(w, t);
+    return d && folder_zeros_means(d, mean);
+}
+
 const int32_t *weights_order(const struct weights *w, const struct tensor *t)
 {
     const struct derived *d = weights_derived_of(w, t);

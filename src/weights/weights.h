@@ -82,6 +82,9 @@ void weights_fetch(const struct weights *w, const struct tensor *t);
  * phrase). NULL: any other tensor. */
 const char *weights_loose(const struct weights *w, const struct tensor *t);
 
+/* Of a layer of GPTQ: the means of code - zero, with its zeros read as v1 and as v2.  False: any other tensor. */
+bool weights_zeros_means(const struct weights *w, const struct tensor *t, double mean[2]);
+
 /* What may be wrong with how the model is read, though it opened: a sentence each, for whoever computes with it. */
 void weights_tell_doubts(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user);
 

@@ -106,6 +106,7 @@ void model_file_close(struct model_file *file);
 /* Fills in w->file and w->derived from the Hugging Face folder w->path (folder/). */
 int folder_open(struct weights *w, struct weights_how how, struct lutra_error *err);
 void folder_close(struct weights *w);
+bool folder_zeros_means(const struct derived *d, double mean[2]); /* weights_zeros_means */
 
 /* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls
  * model_file_fini, which frees what was filled (not the mapping). */

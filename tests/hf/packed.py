@@ -448,6 +448,15 @@ def main():
         expect("codes spread around half a code", told(), "--zeros v1 or v2 says it")
         expect("the same, by run", said("run", "-m", packed, "-p", "a"), "--zeros v1 or v2 says it")
         expect("the same, shown", said("inspect", packed), "cannot be told (lutra.zeros): --zeros v1 or v2 says it")
+        for line in said("inspect", packed, "--tensors").splitlines():
+            if line.startswith("  lutra.zeros  "):
+                expect("the same, whole", line, "; label v1")
+                expect("the same, whole", line.endswith("; label v1"))
+            if "attn_q" in line:
+                means = line.split()[-7:]
+        q = next(t for t in json.loads(said("inspect", packed, "--json"))["tensors"] if "attn_q" in t["name"])["zeros"]
+        expect("the same, a matrix", abs(q["v1"] + 0.5) < 0.05 and abs(q["v2"] - 0.5) < 0.05 and q["v2"] - q["v1"] == 1)
+        expect("the same, listed", " ".join(means), "v1 %.3f, as v2 %.3f" % (q["v1"], q["v2"]))
         expect("the same, its figures", said("inspect", packed, "--kv", "lutra.zeros"),
                "undecided 7; mean code as v1 -0.")
         expect("read as it is", told("--zeros", "v2"))

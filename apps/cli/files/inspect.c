@@ -44,8 +44,8 @@ static void print_raw(const json_t *value)
     putchar('\n');
 }
 
-/* At most CELL characters on one line, control characters escaped. */
-static void print_cell(const json_t *value)
+/* At most so many characters on one line, control characters escaped. */
+static void print_cell(const json_t *value, size_t most)
 {
     const json_t *of = json_object_get(value, "of");
     if (of) {
@@ -56,8 +56,8 @@ static void print_cell(const json_t *value)
     if (!text) return;
     size_t n = strlen(text);
     bool is_text = n > 1 && text[0] == '"';
-    if (n > CELL) {
-        n = CELL;
+    if (n > most) {
+        n = most;
         while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
         printf(" %.*s...\n", (int)n, text);
     } else if (is_text && !of) {
@@ -76,7 +76,7 @@ static void print_metadata(const json_t *metadata)
     json_object_foreach((json_t *)metadata, key, value)
     {
         printf("  %-42s", key);
-        print_cell(value);
+        print_cell(value, strncmp(key, "lutra.", 6) == 0 ? SIZE_MAX : CELL); /* ours are made to be read */
     }
 }
 
@@ -91,6 +91,14 @@ static void print_shape(const json_t *shape)
         snprintf(text + n, sizeof text - n, "%s%lld", i ? " x " : "", (long long)json_integer_value(dim));
     }
     printf("%22s", text);
+}
+
+/* Of a layer of GPTQ: the one that is nearer to 0 is likely the right reading. */
+static void print_zeros(const json_t *zeros)
+{
+    const double v1 = json_number_value(json_object_get(zeros, "v1")),
+                 v2 = json_number_value(json_object_get(zeros, "v2"));
+    if (zeros) printf("   mean code as v1 %.3f, as v2 %.3f", v1, v2);
 }
 
 struct type_sum {
@@ -126,7 +134,9 @@ static void print_tensors(const json_t *tensors, bool list)
         if (!list) continue;
         printf("  %-32s %-6s", name ? name : "?", type ? type : "?");
         print_shape(json_object_get(t, "shape"));
-        printf("  %12s\n", bytes_text(bytes, text, sizeof text));
+        printf("  %12s", bytes_text(bytes, text, sizeof text));
+        print_zeros(json_object_get(t, "zeros"));
+        putchar('\n');
     }
     for (i = 0; i < 32 && sum[i].n; i++)
         printf("  %-6s %5d tensors, %s\n", sum[i].name, sum[i].n, bytes_text(sum[i].bytes, text, sizeof text));

@@ -47,6 +47,7 @@ struct linear {
     const uint8_t *g_idx;          /* [k] i32, NULL: groups lie one after the other */
     int32_t *order;                /* [k] inputs by group, which columns follow then; NULL: they lie as they are */
     int zero_add;                  /* to what is stored */
+    double mean_1, mean_2;         /* of code - zero, with zeros read as v1 and as v2 (GPTQ) */
     float scale;                   /* of all weights (BitNet) */
     enum quant_type type;
     const char *loose; /* weights_loose */
@@ -339,16 +340,10 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
 
 /* ---- zeros ---- */
 
-/* How GPTQ's zeros are stored, by one layer's codes. */
-struct zeros {
-    int vote;              /* 1, 2; 0: undecided */
-    double mean_1, mean_2; /* of code - zero, read so */
-};
-
-/* Weights are spread around 0; read the other way, they are off by a code. */
-static struct zeros judge(const struct linear *m)
+/* How GPTQ's zeros are stored, by one layer's codes: 1, 2; 0: undecided.  Weights are spread around 0; read the other
+ * way, they are off by a code. */
+static int judge(struct linear *m)
 {
-    struct zeros out = {0};
     uint64_t blocks = m->k / BLOCK, step = blocks > SAMPLED_BLOCKS ? blocks / SAMPLED_BLOCKS : 1, count = 0;
     int first = stored_zero(m, 0, 0), half = 1 << (m->bits - 1), mask = 2 * half - 1;
     bool constant = true;
@@ -359,17 +354,15 @@ static struct zeros judge(const struct linear *m)
             if (k % BLOCK == 0 && k / BLOCK % step) k += BLOCK * (step - k / BLOCK % step);
             if (k >= m->k) break;
             int z = stored_zero(m, n, group_of(m, k)), q = code_of(m, n, k);
-            out.mean_1 += q - ((z + 1) & mask);
-            out.mean_2 += q - z;
+            m->mean_1 += q - ((z + 1) & mask);
+            m->mean_2 += q - z;
             count++;
         }
-    out.mean_1 /= (double)count;
-    out.mean_2 /= (double)count;
-    if (constant && (first == half - 1 || first == half))
-        out.vote = first == half ? 2 : 1;
-    else if (m->bits <= 4 && fabs(fabs(out.mean_1) - fabs(out.mean_2)) > 0.25)
-        out.vote = fabs(out.mean_1) < fabs(out.mean_2) ? 1 : 2;
-    return out;
+    m->mean_1 /= (double)count;
+    m->mean_2 /= (double)count;
+    if (constant && (first == half - 1 || first == half)) return first == half ? 2 : 1;
+    if (m->bits > 4 || fabs(fabs(m->mean_1) - fabs(m->mean_2)) <= 0.25) return 0;
+    return fabs(m->mean_1) < fabs(m->mean_2) ? 1 : 2;
 }
 
 /* One program wrote all layers: they must agree.  The statistic becomes a key, for `inspect`. */
@@ -381,10 +374,9 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
     int label = folder_zeros_label(f, &insists), way = label ? label : 1;
     char text[160];
     for (size_t i = 0; i < n; i++) {
-        struct zeros z = judge(&list[i]);
-        votes[z.vote]++;
-        mean_1 += z.mean_1 / (double)n;
-        mean_2 += z.mean_2 / (double)n;
+        votes[judge(&list[i])]++;
+        mean_1 += list[i].mean_1 / (double)n;
+        mean_2 += list[i].mean_2 / (double)n;
         narrow = narrow || list[i].bits <= 4;
     }
     bool decided = insists || votes[1] > 9 * votes[2] || votes[2] > 9 * votes[1];
@@ -631,4 +623,13 @@ void folder_describe_packed(
     d->loose = m->loose;
     d->order = m->type == QUANT_F32 ? NULL : m->order;
     d->fill = fill_packed;
+}
+
+bool folder_zeros_means(const struct derived *d, double mean[2])
+{
+    const struct linear *m = d->from;
+    if (d->fill != fill_packed || m->packing != PACKING_GPTQ) return false;
+    mean[0] = m->mean_1;
+    mean[1] = m->mean_2;
+    return true;
 }
