@@ -60,12 +60,23 @@ static void tell(const struct run *run, const struct tensor *t, const struct wei
         line);
 }
 
+static void tell_unused(const struct run *run, const struct weights_type_rule *rule)
+{
+    char line[256];
+    for (size_t i = 0; i < weights_tensor_count(run->in); i++)
+        if (run->choice[i].rule == rule) return;
+    snprintf(line, sizeof line, "tensor type: '%.150s' decides nothing: no matrix that is left to it has such a name",
+        rule->pattern);
+    if (run->s->log) run->s->log(run->s->log_user, LUTRA_LOG_WARN, line);
+}
+
 static int choose_types(struct run *run, struct lutra_error *err)
 {
     size_t n = weights_tensor_count(run->in);
     run->choice = malloc((n + 1) * sizeof *run->choice);
     if (!run->choice) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", weights_path(run->in));
     TRY(weights_mix_choose(run->in, run->s, run->choice, err));
+    for (size_t i = 0; i < run->s->n_rule; i++) tell_unused(run, &run->s->rule[i]);
     for (size_t i = 0; i < n; i++) tell(run, weights_tensor_at(run->in, i), &run->choice[i]);
     return 0;
 }

@@ -368,8 +368,8 @@ static enum quant_type output_type(const struct weights_mix *mix, int64_t n_in)
     return mix->bit & (IQ2_M | IQ3_XXS) ? QUANT_Q5_K : QUANT_Q6_K;
 }
 
-/* Before fallback. */
-static enum quant_type choose_one(struct chooser *c, const struct tensor *t)
+/* Before fallback; *decided: the rule that decided, or as it was. */
+static enum quant_type choose_one(struct chooser *c, const struct tensor *t, const struct weights_type_rule **decided)
 {
     const struct weights_quantize_settings *s = c->s;
     enum part part = part_of(t->name);
@@ -378,6 +378,7 @@ static enum quant_type choose_one(struct chooser *c, const struct tensor *t)
     if (part == EMBD && s->token_embd_type >= 0) return (enum quant_type)s->token_embd_type;
     if (output && s->output_type >= 0) return (enum quant_type)s->output_type;
     const struct weights_type_rule *rule = rule_for(c, t->name);
+    if (rule) *decided = rule;
     if (rule) return rule->type;
     if (s->pure || !weights_is_quantized(s->mix->type)) return s->mix->type;
     if (output) return output_type(s->mix, t->ne[0]);
@@ -411,9 +412,10 @@ static int choose_all(struct chooser *c, struct weights_choice *choice, struct l
     for (size_t k = 0; k < n; k++) {
         const struct tensor *t = order[k].t;
         bool changes = !c->s->copy && is_matrix(t);
-        enum quant_type kept = quant_gguf_type(t->type), wanted = changes ? choose_one(c, t) : kept;
+        const struct weights_type_rule *rule = NULL;
+        enum quant_type kept = quant_gguf_type(t->type), wanted = changes ? choose_one(c, t, &rule) : kept;
         choice[order[k].i] =
-            (struct weights_choice){wanted == kept ? wanted : weights_legal_type(wanted, t->ne[0]), wanted};
+            (struct weights_choice){wanted == kept ? wanted : weights_legal_type(wanted, t->ne[0]), wanted, rule};
     }
     free(order);
     return 0;
@@ -424,8 +426,8 @@ static int check(
 {
     const struct quant_info *wanted = quant_info_of(choice->wanted);
     const enum quant_type kept = quant_gguf_type(t->type);
-    const char *loose = c->s->exact ? weights_loose(c->w, t) : NULL;
-    if (loose)
+    const char *loose = weights_loose(c->w, t);
+    if (loose && c->s->exact)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no GGUF type of blocks holds tensor '%s' exactly: %s",
             weights_path(c->w), show_name(t->name).s, loose);
     if (choice->wanted != kept && (!wanted || !wanted->quantize))
@@ -437,10 +439,10 @@ static int check(
             "%s: tensor '%s' is NVFP4 with a scale beside it, which is not written as it is", weights_path(c->w),
             show_name(t->name).s);
     if (choice->type == kept) return 0;
-    if (weights_is_quantized(t->type) && !c->s->allow_requantize)
+    if ((weights_is_quantized(t->type) || loose) && !c->s->allow_requantize)
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(c->w),
-            show_name(t->name).s, quant_info_of(t->type)->name);
+            show_name(t->name).s, weights_is_quantized(t->type) ? quant_info_of(t->type)->name : "quantized");
     return 0;
 }
 

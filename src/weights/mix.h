@@ -40,7 +40,8 @@ const struct weights_mix *weights_mix_at(size_t i);
 const struct weights_mix *weights_mix_of(enum quant_type type);
 
 struct weights_choice {
-    enum quant_type type, wanted; /* wanted: before blocks that do not divide the row */
+    enum quant_type type, wanted;         /* wanted: before blocks that do not divide the row */
+    const struct weights_type_rule *rule; /* that decided, or NULL */
 };
 
 /* LUTRA_E_ARGUMENT: a pattern that is no regular expression, with the place; a tensor that is quantized already,

@@ -20,6 +20,16 @@ expect_out 'blk.1.ffn_down.weight: F16 -> Q8_0' 'the first expression'
 expect_out 'blk.2.ffn_down.weight: F16 -> F16' 'the second'
 expect_out 'blk.0.attn_q.weight: F16 -> Q5_0' 'the mix'
 
+# A pattern that decides nothing: of no tensor, of a vector, behind one that takes all of its own, beside COPY.
+for way in 'q8_0 blk.9=q4_0' 'q8_0 attn_norm=q4_0' 'q8_0 attn_q=q4_0 blk.0.attn_q=q5_0' 'copy attn_q=q4_0'; do
+    set -- $way
+    last=${way##* }
+    lutra quantize "$MODEL" "$WORK/unused.gguf" $(printf -- '--tensor-type %s ' "${@:2}") $1
+    expect_code 0 "a pattern without effect, $way"
+    expect_err "warning: tensor type: '${last%=*}' decides nothing" "a pattern without effect, $way"
+    [ "$(grep -c 'decides nothing' "$WORK/err")" = 1 ] || fail "patterns with effect are warned of, $way"
+done
+
 # Whole or not at all: no new file, and an old one stays as it was.
 echo precious >"$WORK/old.gguf"
 mkdir "$WORK/empty"

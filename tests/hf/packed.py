@@ -382,6 +382,16 @@ def main():
         expect("import, 2 bits, groups of 32", imported(lutra, folder, rng, "Q4_0", bits=2))
         expect("import, 8 bits", imported(lutra, folder, rng, "Q8_0", bits=8))
         expect("import, shuffled", imported(lutra, folder, rng, "desc_act", shuffled=True))
+        for what, layer, scales in (("shuffled", lambda k, m: Layer(rng, k, m, 4, 32, False, True), lambda parts: parts),
+                                    ("scales of 32 bits", lambda k, m: Layer(rng, k, m, 4, 32, False, False), scales_of_32)):
+            case(lutra, folder, rng, lambda l: scales(gptq(l, 2, True)), SAYS_V2, layer)
+            again = [lutra, "quantize", folder + "/packed", folder + "/out.gguf", "Q4_0"]
+            done = subprocess.run(again, capture_output=True, text=True)
+            expect("quantized again, " + what, done.stderr,
+                   "'blk.0.ffn_down.weight' is quantized already; quantizing it again needs allow-requantize")
+            expect("quantized again, as asked, " + what, subprocess.run(
+                again + ["--allow-requantize"], capture_output=True, text=True).returncode, 0)
+            os.remove(folder + "/out.gguf")
         expect("import, groups of 16", imported(lutra, folder, rng, "blocks of 32", group=16))
         expect("import, scales of 32 bits", imported(lutra, folder, rng, "16 bits do not hold", scales_of_32))
 

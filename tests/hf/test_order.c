@@ -294,6 +294,7 @@ static void rounded(const char *from, const char *to, const char *type, float bu
     lutra_quantize_settings_init(&set, sizeof set);
     set.type = type;
     set.budget = budget;
+    set.allow_requantize = true; /* of a folder whose layers became F32 */
     set.calibration = text;
     set.n_calibration_bytes = sizeof text - 1;
     set.calibration_ctx = 32;
