@@ -84,6 +84,18 @@ expect_code 2 'no model'
 expect_err 'LUTRA_ARG_MODEL' 'no model'
 lutra quantize a b
 expect_code 2 'too few arguments'
+expect_err 'OUT is missing: IN OUT TYPE' 'too few arguments'
+lutra quantize "$MODEL" "$WORK/none.gguf" Q9_9 # lists the types; the help has each of them
+types=$(sed -n 's/.*there are //p' "$WORK/err")
+[ "$(echo $types | wc -w)" -gt 30 ] || fail 'quantize lists its types'
+lutra quantize --help
+for type in $types; do grep -qw "$type" "$WORK/out" || fail "quantize --help lacks $type"; done
+lutra import --help
+for type in Q4_0 Q5_0 Q8_0 Q2_0 TQ2_0; do expect_out "$type" 'types of import'; done
+lutra bench --npu
+expect_code 2 'bench without the tables of the NPU'
+lutra bench --help
+expect_out 'lutra-npu-tables' 'where they are'
 lutra inspect a b
 expect_code 2 'too many arguments'
 expect_err "'b'" 'too many arguments'

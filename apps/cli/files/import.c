@@ -63,8 +63,9 @@ const struct command command_import = {
     .summary = "Write a Hugging Face folder as a GGUF file of the same values",
     .notes =
         "Weights stay as they are.  GPTQ, AWQ, compressed-tensors and BitNet become the blocks that hold their values\n"
-        "exactly (Q4_0 if symmetric with 4 bits, Q5_0, Q8_0, TQ2_0); a layer that none of them holds is refused, with\n"
-        "the reason.\n"
+        "exactly (Q4_0 if symmetric with 4 bits, Q5_0, Q8_0, Q2_0, TQ2_0); a layer that none of them holds is "
+        "refused,\n"
+        "with the reason.\n"
         "OUT.gguf appears whole or not at all.",
     .opts_bytes = sizeof(struct engine_options),
     .defaults = set_defaults,
