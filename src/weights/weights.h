@@ -78,8 +78,8 @@ int weights_tensor_get(const struct weights *w, const char *name, const struct t
  * thread at a time.  A file's tensors are always there; some of a folder's are computed, here.  Never fails. */
 void weights_fetch(const struct weights *w, const struct tensor *t);
 
-/* Why a folder's quantized layer is F32, eight times its size: no type of blocks holds its values, for this reason (a
- * phrase). NULL: any other tensor. */
+/* Why a folder's quantized layer is F32, 4 (8 bits) to 15 times (2 bits) its size: no type of blocks holds its values,
+ * for this reason (a phrase). NULL: any other tensor. */
 const char *weights_loose(const struct weights *w, const struct tensor *t);
 
 /* Of a layer of GPTQ: the means of code - zero, with its zeros read as v1 and as v2.  False: any other tensor. */
