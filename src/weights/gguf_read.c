@@ -287,7 +287,7 @@ static bool is_bitnet(const struct model_file *file)
 
 /* Types 36 to 39 are bitnet.cpp's in its files, told by the architecture or by their file type: 40, or, of TL1 and
  * TL2, the number of the type itself, which its converter writes.  Elsewhere 36 to 38 were removed, but 39 is MXFP4,
- * and file types 39 and 40 are those of NVFP4 and Q1_0: that takes more to tell (refuse_tl2). */
+ * and file types 39 and 40 are those of NVFP4 and Q1_0: TL2 is told by its room (refuse_tl2). */
 static bool is_bitnet_file_type(const struct model_file *file, uint32_t type)
 {
     const struct weights_kv *kind = gguf_kv_find(file, "general.file_type");
@@ -298,8 +298,7 @@ static bool is_bitnet_file_type(const struct model_file *file, uint32_t type)
 
 static bool is_bitnet_cpp(const struct model_file *file, uint32_t type)
 {
-    if (type < GGUF_I2_S || type > GGUF_TL2) return false;
-    return is_bitnet(file) || (type != GGUF_TL2 && is_bitnet_file_type(file, type));
+    return type >= GGUF_I2_S && type < GGUF_TL2 && (is_bitnet(file) || is_bitnet_file_type(file, type));
 }
 
 /* Two bits for each element, then the scale of all (foreign.c). */
@@ -436,7 +435,8 @@ static void decide_q2_0(struct model_file *file, const uint64_t *offset, uint64_
 /* A tensor of type 39 has 17 bytes for 32 elements as MXFP4, and less than half of that as TL2. */
 static int refuse_tl2(struct cursor *c, const struct model_file *file, const uint64_t *offset, uint64_t start)
 {
-    for (size_t i = 0; i < file->n_tensor && is_bitnet_file_type(file, GGUF_TL2); i++) {
+    const bool may_be = is_bitnet(file) || is_bitnet_file_type(file, GGUF_TL2);
+    for (size_t i = 0; i < file->n_tensor && may_be; i++) {
         const struct tensor *t = &file->tensor[i];
         uint64_t end = i + 1 < file->n_tensor ? offset[i + 1] : file->bytes - start;
         if ((int)t->type == GGUF_TL2 && end >= offset[i] && end - offset[i] < t->bytes)

@@ -264,15 +264,14 @@ static void other_types_of_bitnet_cpp(void **state)
     of_matrix = 39; /* MXFP4 that is cut short */
     write_file("llama", 38, COLS, 1);
     expect(LUTRA_E_FORMAT, "outside the file");
-    for (uint32_t file_type = 38; file_type <= 40;
-         file_type++) { /* and whole, in files that are mostly something else */
+    for (uint32_t file_type = 38; file_type <= 41; file_type++) { /* and whole, in files of something else */
         const uint64_t ne[2] = {COLS, ROWS};
         struct weights *w;
         struct lutra_error err;
         add_head(&f, 3, 1, 2);
         add_str(&f, "general.architecture");
         add_u32(&f, STRING);
-        add_str(&f, "llama");
+        add_str(&f, file_type == 41 ? "bitnet" : "llama");
         add_kv_u32(&f, "general.file_type", file_type);
         add_tensor(&f, "w", 2, ne, of_matrix, 0);
         add_padding(&f, 32);
