@@ -42,8 +42,8 @@ static const struct option engine_table[] = {
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
         .help =
             "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu; "
-            "npu:supergroup: weights in tile groups, npu:bitplane: weights of 1, 2 and 4 bits as planes, npu:lookup: "
-            "and products by table lookup; or a list in order of preference",
+            "npu:supergroup: weights in tile groups, npu:bitplane: Q1_0 Q2_0 TQ1_0 TQ2_0 Q4_0 Q4_1 and codes of 2 "
+            "and 3 bits with zeros as bit planes, npu:lookup: and products by table lookup; or a list in order of preference",
         .common = true},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},

@@ -67,10 +67,10 @@ LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settin
 /* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program
  * under qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  Behind an NPU's name
  * ":supergroup" packs Q4_0 and Q8_0 of the layers anew, a scale for 2 inputs x 16 outputs; ":bitplane" packs Q1_0,
- * Q2_0, TQ1_0 and TQ2_0 of the layers as bit planes, with the same results from fewer bytes; ":lookup" does that, too,
- * and multiplies rows that are not whole blocks of a prompt by table lookup.  A list is in order of preference: each
- * operation runs on the first device that can do it, and on the next when that one is lost.  The CPU stands last where
- * the list does not name it. */
+ * Q2_0, TQ1_0, TQ2_0 (from fewer bytes), Q4_0, Q4_1, W2 and W3 of the layers as bit planes, with the same results;
+ * other types stay as they are, and the log says which; ":lookup" does that, too, and multiplies rows that are not
+ * whole blocks of a prompt by table lookup.  A list is in order of preference: each operation runs on the first device
+ * that can do it, and on the next when that one is lost.  The CPU stands last where the list does not name it. */
 LUTRA_API int lutra_runtime_open(
     lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
 LUTRA_API void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */

@@ -21,8 +21,9 @@
 
 enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST };
 
-static const uint32_t types[] = {QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_Q4_0, QUANT_Q4_1};
-enum { N_TYPES = 6 };
+static const uint32_t types[] = {QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_Q4_0, QUANT_Q4_1,
+    QUANT_W2, QUANT_W3};
+enum { N_TYPES = sizeof types / sizeof *types };
 
 static uint64_t seed = 2026;
 
@@ -52,7 +53,10 @@ static struct pair put_pair(struct bench *b, uint32_t type, uint32_t k, uint32_t
     uint8_t *rows = calloc(n, row_bytes), *tiles = malloc(p.tiles.bytes), *planes = malloc(p.planes.bytes);
     for (uint32_t r = 0; r < n; r++) {
         for (uint32_t i = 0; i < k; i++) x[i] = (float)(int64_t)next() * 0x1p-66f;
-        q->quantize(x, rows + r * row_bytes, k);
+        if (q->quantize)
+            q->quantize(x, rows + r * row_bytes, k);
+        else
+            quant_random_blocks(q, next(), 0.1f, rows + r * row_bytes, k);
         if (type == QUANT_Q2_0) /* files may have any code and sign */
             for (uint32_t i = 0; i < k / 64; i++) {
                 struct quant_q2_0 *block = (struct quant_q2_0 *)(void *)(rows + r * row_bytes) + i;
@@ -78,7 +82,7 @@ static void tiles_are_equal(void **state)
     (void)state;
     for (int t = 0; t < N_TYPES; t++) {
         struct bench b;
-        const uint32_t k = types[t] == QUANT_Q2_0 ? 320 : 512, n = 200;
+        const uint32_t k = quant_info_of(types[t])->block_elems == 64 ? 320 : 512, n = 200;
         bench_open(&b, 8 << 20);
         struct pair p = put_pair(&b, types[t], k, n);
         uint32_t bytes = 64 * p.planes.k, tiles = bench_put(&b, NULL, 8 * bytes),
@@ -163,7 +167,8 @@ static void products_are_equal(void **state)
         for (int s = 0; s < 4; s++) {
             if (s > 1 && t != s - 2) continue;
             struct bench b;
-            const uint32_t m = shapes[s][0], k = shapes[s][1] - (types[t] == QUANT_Q2_0 ? 64 : 0), n = shapes[s][2];
+            const uint32_t m = shapes[s][0], k = shapes[s][1] - (quant_info_of(types[t])->block_elems == 64 ? 64 : 0),
+                           n = shapes[s][2];
             const uint32_t stride = 128 * ((n + 31) / 32), bytes = m * stride;
             bench_open(&b, 16 << 20);
             struct pair p = put_pair(&b, types[t], k, n);

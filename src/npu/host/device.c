@@ -254,9 +254,11 @@ static bool npu_report(struct device *self, int line, char *text, size_t size)
         npu_window_describe(d, line, text, size);
         return true;
     }
+    line -= d->n_window;
+    if (npu_planes_describe(d, text, size) && line-- == 0) return true;
     snprintf(text, size, "%s TCM: %.1f of %.1f MiB at most, by %s of layer %d", d->base.name, d->tcm.bytes / mib,
         d->window[0].link->machine.tcm_bytes / mib, op_name(d->tcm.kind), d->tcm.layer);
-    return line == d->n_window && d->tcm.bytes;
+    return line == 0 && d->tcm.bytes;
 }
 
 static void npu_close(struct device *self)

@@ -23,6 +23,7 @@ struct packed {
     uint32_t at, bytes;
     uint32_t lookup_rows; /* of a product by lookup, for rows not in bulk; 0: all rows go to tiles */
     const char *name;     /* the tensor's */
+    uint32_t type;        /* and its quant_type */
     struct packed *next;
 };
 
@@ -149,6 +150,9 @@ void npu_tcm_note(struct npu_device *d, const struct op_list *list);
 int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_weights *out, struct lutra_error *err);
 int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra_error *err);
 void npu_weight_release(struct npu_device *d, struct weight *weight);
+
+/* Which types of the layers are bit planes and which tile32; false: no bit planes were asked for. */
+bool npu_planes_describe(const struct npu_device *d, char *text, size_t size);
 
 /* Where the next weight from operation i on lies, and the window of a layer's first weight; 0 where there is none. */
 int npu_home(const struct npu_device *d, const struct op_list *list, int i);

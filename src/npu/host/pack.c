@@ -124,15 +124,16 @@ static void read_tq2_0(const uint8_t *row, uint32_t k, struct group *g)
 }
 
 /* read: NULL of what is not groups of 32 under halves.  wide: of codes with a zero, the kind that takes any scale; 0:
- * codes have no zero.  planes: the kind as bit planes; 0: none. */
+ * codes have no zero.  planes: the kind as bit planes; 0: none.  A code less its zero takes a bit more than the code, so
+ * W2 and W3 have a plane more; minima would round code and zero apart. */
 static const struct source {
     uint32_t type, kind;
     void (*read)(const uint8_t *row, uint32_t k, struct group *g);
     uint32_t wide, planes;
 } sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0, 0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
     {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1, 0, NPU_PLANES(4, 32, NPU_PLANES_MINIMA)},
-    {QUANT_W2, NPU_W_W2, read_w2, NPU_W_Q4_0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
-    {QUANT_W3, NPU_W_W3, read_w3, NPU_W_W3, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
+    {QUANT_W2, NPU_W_W2, read_w2, NPU_W_Q4_0, NPU_PLANES(3, 64, NPU_PLANES_CENTRED)},
+    {QUANT_W3, NPU_W_W3, read_w3, NPU_W_W3, NPU_PLANES(4, 64, NPU_PLANES_CENTRED)},
     {QUANT_W4, NPU_W_W4, read_w4, NPU_W_Q8_0, 0}, {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0, 0},
     {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0, 0}, {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0, 0},
     {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0, 0},

@@ -2,6 +2,7 @@
  *
  * Weights in the NPU's windows: their layout, packing on all threads, where they lie.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,10 +26,15 @@ static int product_layout(const struct npu_machine *m, uint32_t kind, const stru
     return 0;
 }
 
+static bool in_layers(const char *name)
+{
+    return strncmp(name, "blk.", 4) == 0;
+}
+
 /* How the layers' weights are packed where a setting says so; 0: as others. */
 static uint32_t kind_of_layers(const struct npu_device *d, const struct tensor *t, uint32_t kind)
 {
-    if (strncmp(t->name, "blk.", 4) != 0) return 0;
+    if (!in_layers(t->name)) return 0;
     switch (d->settings.packing) {
     case NPU_PACK_SUPERGROUPS: return kind == NPU_W_Q4_0 ? NPU_W_SUPER4 : kind == NPU_W_Q8_0 ? NPU_W_SUPER8 : 0;
     case NPU_PACK_PLANES:
@@ -145,7 +151,7 @@ int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra
     TRY(npu_weight_layout(d, weight, &w, err));
     struct packed *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory for tensor '%s'", t->name);
-    *p = (struct packed){.layout = w, .bytes = w.bytes, .name = t->name};
+    *p = (struct packed){.layout = w, .bytes = w.bytes, .name = t->name, .type = (uint32_t)t->type};
     p->lookup_rows = lookup_rows(d, &w);
     int rc = npu_window_place(d, p->bytes, &p->window, &p->at, &why);
     if (rc < 0) {
@@ -177,6 +183,32 @@ void npu_weight_release(struct npu_device *d, struct weight *weight)
     if (!d->packed) d->filling = 0;
     free(p);
     weight->packed = NULL, weight->packed_bytes = 0;
+}
+
+/* ---- in words ---- */
+
+/* The types of the layers' weights that are packed so, in the model's order. */
+static void types_packed(const struct npu_device *d, bool planes, char text[128])
+{
+    bool seen[QUANT_TYPE_END] = {false};
+    text[0] = 0;
+    for (const struct packed *p = d->packed; p; p = p->next) {
+        size_t used = strlen(text);
+        if (!in_layers(p->name) || npu_is_planes(p->layout.kind) != planes || seen[p->type]) continue;
+        seen[p->type] = true;
+        snprintf(text + used, 128 - used, " %s", quant_type_name(p->type));
+    }
+    if (!text[0]) snprintf(text, 128, " none");
+}
+
+bool npu_planes_describe(const struct npu_device *d, char *text, size_t size)
+{
+    char planes[128], tiles[128];
+    if (d->settings.packing != NPU_PACK_PLANES && d->settings.packing != NPU_PACK_LOOKUP) return false;
+    types_packed(d, true, planes);
+    types_packed(d, false, tiles);
+    snprintf(text, size, "%s layers: as bit planes%s; as tile32%s", d->base.name, planes, tiles);
+    return true;
 }
 
 /* ---- where ---- */

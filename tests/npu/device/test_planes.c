@@ -7,7 +7,7 @@
 
 #include "npu/wire/planes.h"
 
-static void open_planes(struct fixture *f, const char *path, const char *device)
+static void open_logged(struct fixture *f, const char *path, const char *device, struct lines *log)
 {
     struct lutra_runtime_settings rs;
     lutra_runtime_settings_init(&rs, sizeof rs);
@@ -15,9 +15,15 @@ static void open_planes(struct fixture *f, const char *path, const char *device)
     rs.device = device;
     rs.npu_program = NPU_PROGRAM;
     rs.n_threads = 2;
+    rs.log = log ? keep_line : NULL, rs.log_user = log;
     OK(lutra_runtime_open(&f->rt, &rs, err));
     OK(lutra_model_open(&f->model, f->rt, path, NULL, err));
     fixture_session(f, 2, 128);
+}
+
+static void open_planes(struct fixture *f, const char *path, const char *device)
+{
+    open_logged(f, path, device, NULL);
 }
 
 /* Matrices packed as bit planes, and the bytes of all. */
@@ -64,6 +70,29 @@ static void planes_have_the_bits_of_tiles(void **state)
         }
         shut(&tiles);
         shut(&planes);
+    }
+}
+
+/* Which types of the layers are bit planes, and which stay. */
+static void the_log_says_what_stays(void **state)
+{
+    (void)state;
+    static const char *const list[][3] = {{"Q2_0", "npu-sim:bitplane", "layers: as bit planes Q2_0; as tile32 none\n"},
+        {"Q8_0", "npu-sim:lookup", "layers: as bit planes none; as tile32 Q8_0\n"}, {"Q2_0", "npu-sim", NULL}};
+    for (int i = 0; i < 3; i++) {
+        struct fixture f;
+        struct lines log = {""};
+        char path[64];
+        snprintf(path, sizeof path, "/tmp/lutra-npu-stays-%d.gguf", (int)getpid());
+        quantize(path, MODEL, list[i][0]);
+        open_logged(&f, path, list[i][1], &log);
+        remove(path);
+        if (list[i][2])
+            assert_non_null(strstr(log.text, list[i][2]));
+        else
+            assert_null(strstr(log.text, "bit planes"));
+        assert_non_null(strstr(log.text, "npu-sim TCM: "));
+        shut(&f);
     }
 }
 
@@ -243,6 +272,7 @@ static void lookups_are_a_class(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(planes_have_the_bits_of_tiles),
+        cmocka_unit_test(the_log_says_what_stays),
         cmocka_unit_test(one_copy_serves_tiles_and_lookups), cmocka_unit_test(a_class_depends_on_the_prompt_alone),
         cmocka_unit_test(lookups_have_the_emulators_bits), cmocka_unit_test(supergroups_have_the_emulators_bits),
         cmocka_unit_test(lookups_are_a_class)};
