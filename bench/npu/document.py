@@ -51,7 +51,7 @@ LOOKUPS = {"4 bit g128 asym": ("4 bit, groups of 128, asym", 1.7, 3.3, 2.0),
            "3 bit g128 asym": ("3 bit, groups of 128, asym", 2.7, 2.6, 1.5),
            "2 bit g64 asym": ("2 bit, groups of 64, asym", 1.9, 2.0, 1.0),
            "Q2_0 planes": ("2 bit, groups of 64", None, None, 1.0),
-           "TQ2_0 planes": ("ternary, groups of 128", None, None, 1.0),
+           "TQ2_0 planes": ("ternary, groups of 128", 1.5, 1.5, 1.0),
            "Q1_0 planes": ("1 bit, groups of 128", 1.5, 0.9, 0.5)}
 
 

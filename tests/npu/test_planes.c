@@ -21,8 +21,8 @@
 
 enum { BOTH = NPU_FROM_HOST | NPU_TO_HOST };
 
-static const uint32_t types[] = {QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_Q4_0, QUANT_Q4_1,
-    QUANT_W2, QUANT_W3};
+static const uint32_t types[] = {
+    QUANT_Q1_0, QUANT_Q2_0, QUANT_TQ1_0, QUANT_TQ2_0, QUANT_Q4_0, QUANT_Q4_1, QUANT_W2, QUANT_W3};
 enum { N_TYPES = sizeof types / sizeof *types };
 
 static uint64_t seed = 2026;

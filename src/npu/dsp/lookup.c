@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of a few rows with bit planes by table lookup [TMAN 4.1, 4.3, 5]: 32 tables of 4 inputs in 8 registers, sums
+ * Products of a few rows with bit planes by table lookup [TMAN 4.1, 4.3, 5]: 16 tables of 4 inputs in 4 registers, sums
  * of a group as integers (inner tile), f32 accumulators in TCM between tiles of 128 inputs (outer tile, spill buffer).
  *
  * A vector of indices (8 k of 128 outputs, one plane) takes 1 load, 1 shift, 2 lookups, 2 widening sums.

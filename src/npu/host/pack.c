@@ -124,8 +124,8 @@ static void read_tq2_0(const uint8_t *row, uint32_t k, struct group *g)
 }
 
 /* read: NULL of what is not groups of 32 under halves.  wide: of codes with a zero, the kind that takes any scale; 0:
- * codes have no zero.  planes: the kind as bit planes; 0: none.  A code less its zero takes a bit more than the code, so
- * W2 and W3 have a plane more; minima would round code and zero apart. */
+ * codes have no zero.  planes: the kind as bit planes; 0: none.  A code less its zero takes a bit more than the code,
+ * so W2 and W3 have a plane more; minima would round code and zero apart. */
 static const struct source {
     uint32_t type, kind;
     void (*read)(const uint8_t *row, uint32_t k, struct group *g);

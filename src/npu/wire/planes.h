@@ -13,7 +13,8 @@
  *
  *   A panel is `panel` blocks, the last one less: at most as many as DMA's stride lets a product on tiles take a block
  *   out of, and of those the best (npu/wire/tiling.h).
- *   So one tile of a panel lies together: the tables of 128 inputs stay in 8 registers while it streams past.
+ *   So one tile of a panel lies together: the 16 tables of 64 inputs stay in 4 registers while their plane of it
+ *   streams past.
  *   Vector j of a plane holds k = 8j .. 8j+7 of 128 outputs, a byte each: bit i of the low nibble k = 8j + 2i, of the
  *   high nibble k = 8j + 2i + 1.  Output c = 32 v + i is byte 4i + 2 (v & 1) + (v >> 1): a lookup sends even bytes one
  *   way and odd ones another, a widening sum even and odd halves, and results come out in order.

@@ -272,9 +272,8 @@ static void lookups_are_a_class(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(planes_have_the_bits_of_tiles),
-        cmocka_unit_test(the_log_says_what_stays),
-        cmocka_unit_test(one_copy_serves_tiles_and_lookups), cmocka_unit_test(a_class_depends_on_the_prompt_alone),
-        cmocka_unit_test(lookups_have_the_emulators_bits), cmocka_unit_test(supergroups_have_the_emulators_bits),
-        cmocka_unit_test(lookups_are_a_class)};
+        cmocka_unit_test(the_log_says_what_stays), cmocka_unit_test(one_copy_serves_tiles_and_lookups),
+        cmocka_unit_test(a_class_depends_on_the_prompt_alone), cmocka_unit_test(lookups_have_the_emulators_bits),
+        cmocka_unit_test(supergroups_have_the_emulators_bits), cmocka_unit_test(lookups_are_a_class)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
