@@ -68,10 +68,6 @@ static int mix_named(const char *name, const struct weights_mix **out, struct lu
     *out = name ? weights_mix_named(name) : NULL;
     if (*out) return 0;
     const struct quant_info *q = name ? quant_info_by_name(name) : NULL;
-    if (q && q->quantize)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "quantize: the mix %s is of a type that cannot be written; the mix of %s itself is %s", q->name, q->name,
-            weights_mix_of(q->type)->name);
     if (q) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "quantize: %s cannot be written, it can be read", q->name);
     for (size_t i = 0, n = 0; (type = lutra_quantize_type((int)i)) && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, " %s", type);

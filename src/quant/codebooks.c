@@ -2,8 +2,8 @@
  *
  * Formats with codebooks: IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S.
  *
- * A block is read into one form, whatever its format: indices, signs, the integer scale of each 16 elements.  Three of
- * them are written: codebooks_write.c.
+ * A block is read into one form, whatever its format: indices, signs, the integer scale of each 16 elements.  Those of
+ * 2 and 3 bits are written, too: codebooks_write.c.
  */
 #include "quant/codebooks.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * IQ2_S, IQ3_XXS and IQ3_S from values.
+ * IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S from values.
  *
  * A group's real scale is the best of a few trials, each followed by least squares; the block's integers and half float
  * follow from these, and are mended by their neighbours and by least squares.  For a scale the values are rounded to
  * magnitudes one by one.  Where these are no entry of the codebook, the final codes take the entry of least weighted
  * error; trials the best of those whose magnitudes are next to the rounded ones, which takes a tenth of the time.
+ * Where an even number of 8 signs must be negative, the sign that costs least is turned.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -43,16 +44,49 @@ struct book {
     void (*pack)(const struct block *b, void *dst);
 };
 
+/* 4 x 7 signs and a scale, of 32 elements. */
+static void put_word(const struct block *b, int g, uint8_t out[4])
+{
+    uint32_t word = (uint32_t)b->s[g] << 28;
+    for (int l = 0; l < 4; l++) word |= (uint32_t)(b->group[g].signs[l] & 127) << 7 * l;
+    for (int i = 0; i < 4; i++) out[i] = (uint8_t)(word >> 8 * i);
+}
+
 static void pack_iq3_xxs(const struct block *b, void *dst)
 {
     struct quant_iq3_xxs *out = dst;
     out->d = f32_to_f16(b->d);
     for (int i = 0; i < 64; i++) out->qs[i] = (uint8_t)b->group[i / 8].index[i % 8];
+    for (int g = 0; g < 8; g++) put_word(b, g, out->signs + 4 * g);
+}
+
+static void pack_iq2_xxs(const struct block *b, void *dst)
+{
+    struct quant_iq2_xxs *out = dst;
+    out->d = f32_to_f16(b->d);
     for (int g = 0; g < 8; g++) {
-        uint32_t word = (uint32_t)b->s[g] << 28;
-        for (int l = 0; l < 4; l++) word |= (uint32_t)(b->group[g].signs[l] & 127) << 7 * l;
-        for (int i = 0; i < 4; i++) out->signs[4 * g + i] = (uint8_t)(word >> 8 * i);
+        for (int l = 0; l < 4; l++) out->qs[8 * g + l] = (uint8_t)b->group[g].index[l];
+        put_word(b, g, out->qs + 8 * g + 4);
     }
+}
+
+static void put_nibbles(const struct block *b, int n, uint8_t *scales)
+{
+    for (int g = 0; g < n; g++) scales[g / 2] |= (uint8_t)(b->s[g] << g % 2 * 4);
+}
+
+static void pack_iq2_xs(const struct block *b, void *dst)
+{
+    struct quant_iq2_xs *out = dst;
+    memset(out, 0, sizeof *out);
+    out->d = f32_to_f16(b->d);
+    for (int i = 0; i < 32; i++) {
+        const struct coded *c = &b->group[i / 2];
+        int q = c->index[i % 2] | (c->signs[i % 2] & 127) << 9;
+        out->qs[2 * i] = (uint8_t)q;
+        out->qs[2 * i + 1] = (uint8_t)(q >> 8);
+    }
+    put_nibbles(b, GROUPS, out->scales);
 }
 
 static void pack_iq2_s(const struct block *b, void *dst)
@@ -66,7 +100,7 @@ static void pack_iq2_s(const struct block *b, void *dst)
         out->qs[i] = (uint8_t)c->index[i % 2];
         out->qh[i / 4] |= (uint8_t)(c->index[i % 2] >> 8 << i % 4 * 2);
     }
-    for (int g = 0; g < GROUPS; g++) out->scales[g / 2] |= (uint8_t)(b->s[g] << g % 2 * 4);
+    put_nibbles(b, GROUPS, out->scales);
 }
 
 static void pack_iq3_s(const struct block *b, void *dst)
@@ -78,14 +112,16 @@ static void pack_iq3_s(const struct block *b, void *dst)
         out->qs[i] = (uint8_t)b->group[i / 8].index[i % 8];
         out->qh[i / 8] |= (uint8_t)(b->group[i / 8].index[i % 8] >> 8 << i % 8);
     }
-    for (int g = 0; g < 8; g++) {
-        memcpy(out->signs + 4 * g, b->group[g].signs, 4);
-        out->scales[g / 2] |= (uint8_t)(b->s[g] << g % 2 * 4);
-    }
+    for (int g = 0; g < 8; g++) memcpy(out->signs + 4 * g, b->group[g].signs, 4);
+    put_nibbles(b, 8, out->scales);
 }
 
 static const struct book IQ3_XXS = {sizeof(struct quant_iq3_xxs), quant_iq3_xxs_book, 256, 4, 3, 8, 3, 32, true, 0.25f,
     QUANT_IQ3_XXS_MAGNITUDES, pack_iq3_xxs};
+static const struct book IQ2_XXS = {sizeof(struct quant_iq2_xxs), quant_iq2_xxs_book, 256, 8, 2, 3, 2, 32, true, 0.125f,
+    QUANT_IQ2_MAGNITUDES, pack_iq2_xxs};
+static const struct book IQ2_XS = {sizeof(struct quant_iq2_xs), quant_iq2_xs_book, 512, 8, 2, 3, 2, 16, true, 0.125f,
+    QUANT_IQ2_MAGNITUDES, pack_iq2_xs};
 static const struct book IQ2_S = {sizeof(struct quant_iq2_s), quant_iq2_s_book, 1024, 8, 2, 3, 2, 16, false, 0.125f,
     QUANT_IQ2_MAGNITUDES, pack_iq2_s};
 
@@ -153,25 +189,36 @@ LUTRA_INLINE int combine(
     return n;
 }
 
-/* By errors of all that halves of an entry can be. */
-static int nearest_of_all(const struct book *k, const float *u, const float *w)
+struct found {
+    int entry;
+    float error;
+};
+
+/* By errors of all that halves of an entry can be.  odd: with the sign of one element turned, that costs least. */
+LUTRA_INLINE struct found nearest_of_all(const struct book *k, const float *u, const float *w, const bool odd)
 {
     const int half = k->elems / 2, bits = k->bits * half;
-    float error[2][256] = {{0}}, least = INFINITY;
-    int best = 0;
+    float error[2][256], turn[2][256];
+    struct found best = {0, INFINITY};
     for (int h = 0; h < 2; h++) {
-        error[h][0] = 0;
+        error[h][0] = 0, turn[h][0] = INFINITY;
         for (int j = 0; j < half; j++) {
+            const float uj = u[h * half + j], wj = w[h * half + j];
             for (int l = k->n_level - 1; l >= 0; l--) {
-                float more = w[h * half + j] * square(u[h * half + j] - k->level[l]);
-                for (int i = 0; i < 1 << k->bits * j; i++) error[h][l << k->bits * j | i] = error[h][i] + more;
+                const float more = wj * square(uj - k->level[l]), turned = 4 * wj * uj * k->level[l];
+                for (int i = 0; i < 1 << k->bits * j; i++) {
+                    error[h][l << k->bits * j | i] = error[h][i] + more;
+                    if (odd) turn[h][l << k->bits * j | i] = fminf(turn[h][i], turned);
+                }
             }
         }
     }
     for (int e = 0; e < k->n_entry; e++) {
-        float sum = error[0][k->entry[e] & ((1 << bits) - 1)] + error[1][k->entry[e] >> bits];
-        best = sum < least ? e : best;
-        least = sum < least ? sum : least;
+        const int low = k->entry[e] & ((1 << bits) - 1), high = k->entry[e] >> bits;
+        float sum = error[0][low] + error[1][high];
+        if (odd) sum += fminf(turn[0][low], turn[1][high]);
+        best.entry = sum < best.error ? e : best.entry;
+        best.error = sum < best.error ? sum : best.error;
     }
     return best;
 }
@@ -183,7 +230,7 @@ LUTRA_INLINE int nearest_entry(const struct book *k, const struct search *s, con
     for (int j = 0; j < k->elems; j++) level[j] = nearest_level(k, u[j]);
     for (int j = k->elems - 1; j >= 0; j--) key = key * k->n_level + level[j];
     if (s->at[key]) return s->at[key] - 1;
-    if (!trial) return nearest_of_all(k, u, w);
+    if (!trial) return nearest_of_all(k, u, w, false).entry;
     struct part a[COMBINATIONS], b[COMBINATIONS];
     for (int j = 0; j < half; j++) digit *= k->n_level;
     int na = combine(k, u, w, level, 1, a), nb = combine(k, u + half, w + half, level + half, digit, b), best = 0;
@@ -196,12 +243,13 @@ LUTRA_INLINE int nearest_entry(const struct book *k, const struct search *s, con
             least = error < least ? error : least;
         }
     }
-    return best ? best - 1 : nearest_of_all(k, u, w);
+    return best ? best - 1 : nearest_of_all(k, u, w, false).entry;
 }
 
 /* ---- a group ---- */
 
-/* Which of 8 elements, whose magnitudes are u, had best have the other sign: its magnitude is then the least one. */
+/* Which of 8 elements, whose magnitudes are u, had best have the other sign: its magnitude is then the least one.  Good
+ * enough for a trial. */
 LUTRA_INLINE int cheapest_flip(const struct book *k, const float *u, const float *w)
 {
     int best = 0;
@@ -211,6 +259,28 @@ LUTRA_INLINE int cheapest_flip(const struct book *k, const float *u, const float
         if (more < least) least = more, best = j;
     }
     return best;
+}
+
+/* The best entries of 8 elements of which an odd number is negative, and which of them is to have the other sign. */
+static int turn_best(const struct book *k, const float *u, const float *w, int entry[2])
+{
+    struct found turned[2];
+    int part = 0, at = 0;
+    float least = INFINITY;
+    for (int p = 0; p < 8 / k->elems; p++) {
+        const float *up = u + p * k->elems, *wp = w + p * k->elems;
+        struct found kept = nearest_of_all(k, up, wp, false);
+        turned[p] = nearest_of_all(k, up, wp, true);
+        entry[p] = kept.entry;
+        if (turned[p].error - kept.error < least) least = turned[p].error - kept.error, part = p;
+    }
+    entry[part] = turned[part].entry;
+    least = INFINITY;
+    for (int j = 0; j < k->elems; j++) {
+        float more = w[part * k->elems + j] * u[part * k->elems + j] * k->level[level_of(k, entry[part], j)];
+        if (more < least) least = more, at = part * k->elems + j;
+    }
+    return at;
 }
 
 LUTRA_INLINE void code_group(const struct book *k, const struct search *s, const float *x, const float *w, float scale,
@@ -228,14 +298,11 @@ LUTRA_INLINE void code_group(const struct book *k, const struct search *s, const
             signs |= negative << j;
             odd ^= negative;
         }
-        if (k->even && odd) {
-            int j = cheapest_flip(k, u, w + i);
-            u[j] = -u[j];
-            signs ^= 1 << j;
-        }
+        int entry[2], turned = k->even && odd ? trial ? cheapest_flip(k, u, w + i) : turn_best(k, u, w + i, entry) : -1;
+        if (turned >= 0) u[turned] = -u[turned], signs ^= 1 << turned;
         out->signs[i / 8] = (uint8_t)signs;
         for (int at = 0; at < 8; at += k->elems) {
-            int e = nearest_entry(k, s, u + at, w + i + at, trial);
+            int e = turned >= 0 && !trial ? entry[at / k->elems] : nearest_entry(k, s, u + at, w + i + at, trial);
             out->index[(i + at) / k->elems] = (uint16_t)e;
             for (int j = 0; j < k->elems; j++) {
                 float v = k->level[level_of(k, e, j)], wv = w[i + at + j] * v;
@@ -339,6 +406,16 @@ void quant_iq3_xxs_weighted(const float *x, const float *w, void *dst, size_t n)
     write_blocks(&IQ3_XXS, x, w, dst, n);
 }
 
+void quant_iq2_xxs_weighted(const float *x, const float *w, void *dst, size_t n)
+{
+    write_blocks(&IQ2_XXS, x, w, dst, n);
+}
+
+void quant_iq2_xs_weighted(const float *x, const float *w, void *dst, size_t n)
+{
+    write_blocks(&IQ2_XS, x, w, dst, n);
+}
+
 void quant_iq2_s_weighted(const float *x, const float *w, void *dst, size_t n)
 {
     write_blocks(&IQ2_S, x, w, dst, n);
@@ -352,6 +429,16 @@ void quant_iq3_s_weighted(const float *x, const float *w, void *dst, size_t n)
 void quant_iq3_xxs_quantize(const float *src, void *dst, size_t n)
 {
     quant_iq3_xxs_weighted(src, NULL, dst, n);
+}
+
+void quant_iq2_xxs_quantize(const float *src, void *dst, size_t n)
+{
+    quant_iq2_xxs_weighted(src, NULL, dst, n);
+}
+
+void quant_iq2_xs_quantize(const float *src, void *dst, size_t n)
+{
+    quant_iq2_xs_weighted(src, NULL, dst, n);
 }
 
 void quant_iq2_s_quantize(const float *src, void *dst, size_t n)

@@ -35,11 +35,11 @@ QUANT_DECLARE(tq2_0)
 QUANT_DECLARE(mxfp4)
 QUANT_DECLARE(q1_0)
 QUANT_DECLARE(q2_0)
+QUANT_DECLARE(iq2_xxs)
+QUANT_DECLARE(iq2_xs)
 QUANT_DECLARE(iq2_s)
 QUANT_DECLARE(iq3_xxs)
 QUANT_DECLARE(iq3_s)
-QUANT_DECLARE_READ(iq2_xxs)
-QUANT_DECLARE_READ(iq2_xs)
 QUANT_DECLARE_READ(iq1_s)
 QUANT_DECLARE_READ(iq1_m)
 QUANT_DECLARE_READ(nvfp4)
@@ -51,6 +51,8 @@ QUANT_DECLARE_READ(w4)
 #undef QUANT_DECLARE_READ
 
 /* The same by quant_weighted's weights; w: NULL: all alike. */
+void quant_iq2_xxs_weighted(const float *x, const float *w, void *dst, size_t n);
+void quant_iq2_xs_weighted(const float *x, const float *w, void *dst, size_t n);
 void quant_iq2_s_weighted(const float *x, const float *w, void *dst, size_t n);
 void quant_iq3_xxs_weighted(const float *x, const float *w, void *dst, size_t n);
 void quant_iq3_s_weighted(const float *x, const float *w, void *dst, size_t n);

@@ -225,7 +225,8 @@ bool quant_has_gptq(enum quant_type type)
 
 bool quant_has_weighted(enum quant_type type)
 {
-    return quant_has_gptq(type) || type == QUANT_IQ2_S || type == QUANT_IQ3_XXS || type == QUANT_IQ3_S;
+    return quant_has_gptq(type) || type == QUANT_IQ2_XXS || type == QUANT_IQ2_XS || type == QUANT_IQ2_S ||
+           type == QUANT_IQ3_XXS || type == QUANT_IQ3_S;
 }
 
 void quant_weighted(
@@ -234,6 +235,8 @@ void quant_weighted(
     const struct solve_type *t = quant_solve_type(type);
     const struct quant_info *q = quant_info_of(type);
     struct solved s;
+    if (type == QUANT_IQ2_XXS) quant_iq2_xxs_weighted(x, w, dst, n);
+    if (type == QUANT_IQ2_XS) quant_iq2_xs_weighted(x, w, dst, n);
     if (type == QUANT_IQ2_S) quant_iq2_s_weighted(x, w, dst, n);
     if (type == QUANT_IQ3_XXS) quant_iq3_xxs_weighted(x, w, dst, n);
     if (type == QUANT_IQ3_S) quant_iq3_s_weighted(x, w, dst, n);

@@ -32,7 +32,14 @@ enum {
     IQ3_XXS = 1 << 15,
     IQ3_S = 1 << 16,
     IQ3_M = 1 << 17,
-    ALL = (1 << 18) - 1
+    IQ2_XXS = 1 << 18,
+    IQ2_XS = 1 << 19,
+    IQ2_S = 1 << 20,
+    IQ3_XS = 1 << 21,
+    ALL = (1 << 22) - 1,
+    IQ2_LOW = IQ2_XXS | IQ2_XS,
+    IQ2_HIGH = IQ2_S | IQ2_M,
+    IQ2 = IQ2_LOW | IQ2_HIGH
 };
 
 static const struct weights_mix mixes[] = {
@@ -54,9 +61,13 @@ static const struct weights_mix mixes[] = {
     {"Q5_K_S", QUANT_Q5_K, 16, OTHERS},
     {"Q5_K_M", QUANT_Q5_K, 17, Q5_K_M},
     {"Q6_K", QUANT_Q6_K, 18, OTHERS},
-    {"IQ2_M", QUANT_IQ2_S, 29, IQ2_M}, /* the mix IQ2_S is one of IQ2_XS */
+    {"IQ2_XXS", QUANT_IQ2_XXS, 19, IQ2_XXS},
+    {"IQ2_XS", QUANT_IQ2_XS, 20, IQ2_XS},
+    {"IQ2_S", QUANT_IQ2_XS, 28, IQ2_S}, /* so it is */
+    {"IQ2_M", QUANT_IQ2_S, 29, IQ2_M},
     {"IQ3_XXS", QUANT_IQ3_XXS, 23, IQ3_XXS},
     {"IQ3_S", QUANT_IQ3_S, 26, IQ3_S},
+    {"IQ3_XS", QUANT_IQ3_S, 22, IQ3_XS},
     {"IQ3_M", QUANT_IQ3_S, 27, IQ3_M},
     {"IQ4_NL", QUANT_IQ4_NL, 25, IQ4_NL},
     {"IQ4_XS", QUANT_IQ4_XS, 30, IQ4_XS},
@@ -109,6 +120,8 @@ enum quant_type weights_legal_type(enum quant_type type, int64_t n_elems)
     case QUANT_Q4_K: type = QUANT_Q5_0; break;
     case QUANT_Q5_K: type = QUANT_Q5_1; break;
     case QUANT_Q6_K: type = QUANT_Q8_0; break;
+    case QUANT_IQ2_XXS:
+    case QUANT_IQ2_XS:
     case QUANT_IQ2_S:
     case QUANT_IQ3_XXS:
     case QUANT_IQ3_S:
@@ -140,7 +153,7 @@ static bool is_matrix(const struct tensor *t)
     return true;
 }
 
-enum part { EMBD, OUTPUT, ATTN_V, ATTN_K, ATTN_Q, ATTN_OUTPUT, FFN_DOWN, OTHER, N_PARTS };
+enum part { EMBD, OUTPUT, ATTN_V, ATTN_K, ATTN_Q, ATTN_OUTPUT, FFN_UP, FFN_GATE, FFN_DOWN, OTHER, N_PARTS };
 
 static enum part part_of(const char *name)
 {
@@ -148,8 +161,8 @@ static enum part part_of(const char *name)
         const char *text;
         enum part part;
     } parts[] = {{"attn_qkv.weight", ATTN_V}, {"attn_kv_b.weight", ATTN_V}, {"attn_v.weight", ATTN_V},
-        {"attn_k.weight", ATTN_K}, {"attn_q.weight", ATTN_Q}, {"attn_output.weight", ATTN_OUTPUT},
-        {"ffn_down", FFN_DOWN}};
+        {"attn_k.weight", ATTN_K}, {"attn_q.weight", ATTN_Q}, {"attn_output.weight", ATTN_OUTPUT}, {"ffn_up", FFN_UP},
+        {"ffn_gate", FFN_GATE}, {"ffn_down", FFN_DOWN}};
     if (strcmp(name, "output.weight") == 0) return OUTPUT;
     if (strcmp(name, "token_embd.weight") == 0 || strcmp(name, "per_layer_token_embd.weight") == 0) return EMBD;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -223,6 +236,10 @@ static bool first_8th_without(const struct place *p)
 {
     return first_8th(p) && !p->imatrix;
 }
+static bool middle(const struct place *p)
+{
+    return !first_8th(p) && p->i < 7 * p->n / 8;
+}
 /* The first and last eighth, and every third between. */
 static bool more_bits(const struct place *p)
 {
@@ -241,10 +258,11 @@ static const struct rule {
     bool (*when)(const struct place *);
     enum quant_type type;
 } rules[] = {
-    {ATTN_V, IQ2_M, four_share_a_key_or_experts, QUANT_Q4_K},
-    {ATTN_V, IQ2_M, always, QUANT_IQ3_S},
+    {ATTN_V, IQ2, four_share_a_key_or_experts, QUANT_Q4_K},
+    {ATTN_V, IQ2_LOW, always, QUANT_Q2_K},
+    {ATTN_V, IQ2_HIGH, always, QUANT_IQ3_S},
     {ATTN_V, ALL, eight_experts, QUANT_Q8_0},
-    {ATTN_V, IQ3_XXS | IQ3_S, four_share_a_key, QUANT_Q4_K},
+    {ATTN_V, IQ3_XXS | IQ3_XS | IQ3_S, four_share_a_key, QUANT_Q4_K},
     {ATTN_V, IQ3_XXS, without_imatrix, QUANT_IQ3_S},
     {ATTN_V, IQ3_M, always, QUANT_Q4_K},
     {ATTN_V, Q2_K | Q2_K_S, four_share_a_key, QUANT_Q4_K},
@@ -255,11 +273,16 @@ static const struct rule {
     {ATTN_V, IQ4_NL | IQ4_XS, four_share_a_key, QUANT_Q5_K},
     {ATTN_V, Q4_K_M | Q5_K_M, more_bits, QUANT_Q6_K},
     {ATTN_V, Q4_K_S, first_4, QUANT_Q5_K},
-    {ATTN_K, IQ2_M, eight_experts, QUANT_Q4_K},
+    {ATTN_K, IQ2, eight_experts, QUANT_Q4_K},
     {ATTN_K, ALL, eight_experts, QUANT_Q8_0},
     {ATTN_K, IQ3_XXS, always, QUANT_IQ2_S},
+    {ATTN_K, IQ3_XS, always, QUANT_IQ3_XXS},
     {ATTN_Q, IQ3_XXS, always, QUANT_IQ2_S},
-    {FFN_DOWN, IQ2_M, first_8th, QUANT_IQ3_S},
+    {ATTN_Q, IQ3_XS, always, QUANT_IQ3_XXS},
+    {FFN_UP, IQ3_XS, middle, QUANT_IQ3_XXS},
+    {FFN_GATE, IQ3_XS, middle, QUANT_IQ3_XXS},
+    {FFN_DOWN, IQ2_LOW, first_8th, QUANT_Q2_K},
+    {FFN_DOWN, IQ2_HIGH, first_8th, QUANT_IQ3_S},
     {FFN_DOWN, IQ3_XXS, first_8th_without, QUANT_Q4_K},
     {FFN_DOWN, IQ3_XXS, without_imatrix, QUANT_Q3_K},
     {FFN_DOWN, IQ3_M, first_8th_or_more_bits_of_eight, QUANT_Q4_K},
@@ -273,14 +296,15 @@ static const struct rule {
     {FFN_DOWN, IQ4_NL | IQ4_XS, first_8th_without, QUANT_Q5_K},
     {FFN_DOWN, Q4_0, first_8th_with_imatrix, QUANT_Q4_1},
     {FFN_DOWN, Q5_0, first_8th_with_imatrix, QUANT_Q5_1},
-    {ATTN_OUTPUT, Q2_K | Q3_K_S | Q3_K_M | Q4_K_S | Q4_K_M | IQ2_M | IQ3_XXS | IQ3_S | IQ3_M | IQ4_NL | IQ4_XS,
+    {ATTN_OUTPUT, Q2_K | Q3_K_S | Q3_K_M | Q4_K_S | Q4_K_M | IQ2 | IQ3_XXS | IQ3_XS | IQ3_S | IQ3_M | IQ4_NL | IQ4_XS,
         eight_experts, QUANT_Q5_K},
-    {ATTN_OUTPUT, IQ2_M | IQ3_XXS, always, QUANT_IQ3_S},
+    {ATTN_OUTPUT, IQ2_HIGH | IQ3_XXS, always, QUANT_IQ3_S},
     {ATTN_OUTPUT, Q2_K, not_eight_experts, QUANT_Q3_K},
     {ATTN_OUTPUT, Q3_K_M | IQ3_M, not_eight_experts, QUANT_Q4_K},
     {ATTN_OUTPUT, Q3_K_L, not_eight_experts, QUANT_Q5_K},
     {EMBD, TERNARY, always, QUANT_Q4_K},
-    {EMBD, IQ2_M | IQ3_XXS, always, QUANT_IQ3_S},
+    {EMBD, IQ2_LOW, always, QUANT_Q2_K},
+    {EMBD, IQ2_HIGH | IQ3_XXS, always, QUANT_IQ3_S},
 };
 
 static enum quant_type by_rules(const struct weights_mix *mix, enum part part, const struct place *at)
@@ -292,7 +316,7 @@ static enum quant_type by_rules(const struct weights_mix *mix, enum part part, c
         break;
     }
     /* Eight heads of a 70B model share one attn_v: it is small. */
-    return part == ATTN_V && at->wide && mix->bit != IQ2_M && (type == QUANT_Q3_K || type == QUANT_Q4_K) ? QUANT_Q5_K
+    return part == ATTN_V && at->wide && !(mix->bit & IQ2) && (type == QUANT_Q3_K || type == QUANT_Q4_K) ? QUANT_Q5_K
                                                                                                          : type;
 }
 
@@ -365,7 +389,7 @@ static enum quant_type output_type(const struct weights_mix *mix, int64_t n_in)
 {
     bool eight = mix->type == QUANT_Q8_0 || mix->type == QUANT_MXFP4 || !divides(mix->type, n_in);
     if (eight || !divides(QUANT_Q6_K, n_in)) return QUANT_Q8_0;
-    return mix->bit & (IQ2_M | IQ3_XXS) ? QUANT_Q5_K : QUANT_Q6_K;
+    return mix->bit & (IQ2 | IQ3_XXS) ? QUANT_Q5_K : QUANT_Q6_K;
 }
 
 /* Before fallback; *decided: the rule that decided, or as it was. */
@@ -383,7 +407,7 @@ static enum quant_type choose_one(struct chooser *c, const struct tensor *t, con
     if (s->pure || !weights_is_quantized(s->mix->type)) return s->mix->type;
     if (output) return output_type(s->mix, t->ne[0]);
     struct place at = c->place;
-    at.i = at.experts > 1 && part == FFN_DOWN ? layer_of(t->name) : c->seen[part];
+    at.i = at.experts > 1 && part >= FFN_UP && part <= FFN_DOWN ? layer_of(t->name) : c->seen[part];
     at.n = part == ATTN_V ? c->n_attn_v : (int)c->n_layer;
     c->seen[part]++;
     return by_rules(s->mix, part, &at);

@@ -10,16 +10,15 @@
  * - token_embd_type, for token_embd.weight; output_type, for output.weight, and token_embd.weight where there is none;
  * - the first rule whose pattern is found in its name;
  * - `pure`, or a mix that is no quantized type: the mix's type;
- * - the output matrix (a tied token_embd.weight): Q6_K; Q5_K where the mix is IQ2_M or IQ3_XXS; Q8_0 where it is Q8_0
- *   or MXFP4, or its blocks do not divide rows;
+ * - the output matrix (a tied token_embd.weight): Q6_K; Q5_K where the mix is one of IQ2 or IQ3_XXS; Q8_0 where it is
+ *   Q8_0 or MXFP4, or its blocks do not divide rows;
  * - the mix's rules (mix.c), which look at the part of the layer, which of how many layers, how many query heads share
  *   a key, experts, and whether there is an imatrix; else the mix's type.
  * Rows that are no whole blocks of that: Q2_K Q3_K TQ1_0 TQ2_0 become Q4_0, Q4_K Q5_0, Q5_K Q5_1, Q6_K Q8_0,
- * IQ2_S IQ3_XXS IQ3_S IQ4_XS IQ4_NL, and what does not fit then F16.
+ * IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ4_XS IQ4_NL, and what does not fit then F16.
  *
- * Source: llama.cpp's src/llama-quant.cpp; its rules for Falcon and for IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XS are
- * left out. It does not look at patterns where the mix is no quantized type, nor with `pure` at output_type for a tied
- * matrix.
+ * Source: llama.cpp's src/llama-quant.cpp; its rules for Falcon and for IQ1_S and IQ1_M are left out.  It does not look
+ * at patterns where the mix is no quantized type, nor with `pure` at output_type for a tied matrix.
  */
 #ifndef LUTRA_WEIGHTS_MIX_H
 #define LUTRA_WEIGHTS_MIX_H

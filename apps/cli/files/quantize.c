@@ -178,8 +178,8 @@ const struct command command_quantize = {
     .summary = "Write a model file with another weight type",
     .notes = "IN is a GGUF file or a Hugging Face folder, OUT a GGUF file.\n"
              "TYPE, in any case: F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 IQ4_NL\n"
-             "IQ4_XS Q3_K_L Q3_K_M Q3_K_S IQ3_M IQ3_S IQ3_XXS Q2_K Q2_K_S IQ2_M MXFP4 TQ1_0 TQ2_0 Q2_0 Q1_0, or\n"
-             "COPY. A mix gives some tensors better types, as llama-quantize does.\n"
+             "IQ4_XS Q3_K_L Q3_K_M Q3_K_S IQ3_M IQ3_S IQ3_XS IQ3_XXS Q2_K Q2_K_S IQ2_M IQ2_S IQ2_XS IQ2_XXS MXFP4\n"
+             "TQ1_0 TQ2_0 Q2_0 Q1_0, or COPY. A mix gives some tensors better types, as llama-quantize does.\n"
              "W2 W3 W4, of a folder of floats and with --calibrate: OUT is a folder, too, of GPTQ's layers.\n"
              "OUT appears whole or not at all.",
     .opts_bytes = sizeof(struct quantize_options),

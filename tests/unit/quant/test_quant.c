@@ -47,7 +47,7 @@ static void table_is_complete_and_consistent(void **state)
         assert_ptr_equal(quant_info_by_name(q->name), q);
         assert_string_equal(quant_type_name(ids[i]), q->name);
         assert_non_null(q->dequantize);
-        bool imprecise = strncmp(q->name, "IQ1", 3) == 0 || strncmp(q->name, "IQ2_X", 5) == 0;
+        bool imprecise = strncmp(q->name, "IQ1", 3) == 0;
         assert_int_equal(!q->quantize, imprecise || q->type == QUANT_NVFP4);
     }
     assert_ptr_equal(quant_info_by_name("q4_k"), quant_info_of(QUANT_Q4_K));
@@ -368,6 +368,8 @@ static double error_bound(enum quant_type type)
     case QUANT_IQ3_S: return 2.2e-2;
     case QUANT_IQ3_XXS: return 3.5e-2;
     case QUANT_IQ2_S: return 6.3e-2;
+    case QUANT_IQ2_XS: return 8.3e-2;
+    case QUANT_IQ2_XXS: return 0.11;
     case QUANT_Q1_0: return 0.39;
     case QUANT_Q2_0: return 0.56;
     default: return 0.75; /* ternary: made for ternary weights, poor on others */

@@ -21,7 +21,8 @@ static const struct {
     char letter;
 } letters[] = {{QUANT_Q2_K, '2'}, {QUANT_Q3_K, '3'}, {QUANT_Q4_K, '4'}, {QUANT_Q5_K, '5'}, {QUANT_Q6_K, '6'},
     {QUANT_Q8_0, '8'}, {QUANT_Q4_0, 'a'}, {QUANT_Q5_0, 'c'}, {QUANT_Q5_1, 'd'}, {QUANT_IQ4_XS, 'x'}, {QUANT_IQ2_S, 's'},
-    {QUANT_IQ3_XXS, 'r'}, {QUANT_IQ3_S, 'q'}, {QUANT_IQ4_NL, 'n'}, {QUANT_TQ1_0, 't'}, {QUANT_F16, 'h'}};
+    {QUANT_IQ2_XS, 'w'}, {QUANT_IQ2_XXS, 'v'}, {QUANT_IQ3_XXS, 'r'}, {QUANT_IQ3_S, 'q'}, {QUANT_IQ4_NL, 'n'},
+    {QUANT_TQ1_0, 't'}, {QUANT_F16, 'h'}};
 
 static char letter_of(enum quant_type type)
 {
@@ -103,6 +104,14 @@ static const struct {
         "a6 aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa aaaaaaaaaaaaaaaa "},
     {"tiny-llama", 16, "TQ1_0",
         "46 tttttttttttttttt tttttttttttttttt tttttttttttttttt tttttttttttttttt tttttttttttttttt "},
+    {"tiny-llama", 16, "IQ2_XXS",
+        "25 2222222222222222 vvvvvvvvvvvvvvvv vvvvvvvvvvvvvvvv 22vvvvvvvvvvvvvv vvvvvvvvvvvvvvvv "},
+    {"tiny-llama", 16, "IQ2_XS",
+        "25 2222222222222222 wwwwwwwwwwwwwwww wwwwwwwwwwwwwwww 22wwwwwwwwwwwwww wwwwwwwwwwwwwwww "},
+    {"tiny-llama", 16, "IQ2_S",
+        "q5 qqqqqqqqqqqqqqqq wwwwwwwwwwwwwwww qqqqqqqqqqqqqqqq qqwwwwwwwwwwwwww wwwwwwwwwwwwwwww "},
+    {"tiny-llama", 16, "IQ3_XS",
+        "q6 qqqqqqqqqqqqqqqq rrrrrrrrrrrrrrrr qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq qqrrrrrrrrrrrrqq "},
     {"tiny-llama", 16, "IQ2_M",
         "q5 qqqqqqqqqqqqqqqq ssssssssssssssss qqqqqqqqqqqqqqqq qqssssssssssssss ssssssssssssssss "},
     {"tiny-llama", 16, "IQ3_XXS",
@@ -117,6 +126,10 @@ static const struct {
         "6  4444444444444444 2222222222222222 2222222222222222 4422222222222222 2222222222222222 "},
     {"tiny-gemma3", 16, "IQ4_XS",
         "6  5555555555555555 xxxxxxxxxxxxxxxx xxxxxxxxxxxxxxxx 55xxxxxxxxxxxxxx xxxxxxxxxxxxxxxx "},
+    {"tiny-gemma3", 16, "IQ2_XS",
+        "5  4444444444444444 wwwwwwwwwwwwwwww wwwwwwwwwwwwwwww 22wwwwwwwwwwwwww wwwwwwwwwwwwwwww "},
+    {"tiny-gemma3", 16, "IQ3_XS",
+        "6  4444444444444444 rrrrrrrrrrrrrrrr qqqqqqqqqqqqqqqq qqqqqqqqqqqqqqqq qqrrrrrrrrrrrrqq "},
     {"tiny-gemma3", 16, "IQ2_M",
         "5  4444444444444444 ssssssssssssssss qqqqqqqqqqqqqqqq qqssssssssssssss ssssssssssssssss "},
     {"tiny-gemma3", 16, "IQ3_XXS",
@@ -130,6 +143,7 @@ static const struct {
     {"tiny-llama-24", 8, "Q4_K_M", "8  8cc8cc88 cccccccc cccccccc 8cc8cc88 cccccccc "},
     {"tiny-llama-24", 8, "Q5_K_M", "8  8dd8dd88 dddddddd dddddddd 8dd8dd88 dddddddd "},
     {"tiny-llama-24", 8, "IQ4_XS", "8  nnnnnnnn nnnnnnnn nnnnnnnn dnnnnnnn nnnnnnnn "},
+    {"tiny-llama-24", 8, "IQ2_XXS", "8  aaaaaaaa nnnnnnnn nnnnnnnn annnnnnn nnnnnnnn "},
     {"tiny-llama-24", 8, "IQ3_XXS", "8  nnnnnnnn nnnnnnnn nnnnnnnn caaaaaaa nnnnnnnn "},
     {"tiny-qwen2", 80, "Q4_K_S",
         "6  55555555555555555555555555555555555555555555555555555555555555555555555555555555 44444444444444444444444"
@@ -162,6 +176,9 @@ static void names(void **state)
     (void)state;
     assert_ptr_equal(weights_mix_named("q4_k"), weights_mix_named("Q4_K_M"));
     assert_int_equal(weights_mix_named("Q3_K_L")->file_type, 13);
+    assert_int_equal(weights_mix_named("IQ2_S")->type, QUANT_IQ2_XS);
+    assert_string_equal(weights_mix_of(QUANT_IQ2_XS)->name, "IQ2_XS");
+    assert_string_equal(weights_mix_of(QUANT_IQ3_S)->name, "IQ3_S");
     assert_null(weights_mix_named("Q4_K_XL"));
     assert_null(weights_mix_named(""));
 }
