@@ -167,9 +167,9 @@ enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 0 };
 
 #include "cpu/x86/gemm_panels_avx512_impl.h"
 
-#include "cpu/x86/gemm_book_runs_impl.h"
+#include "cpu/gemm_book_runs_impl.h"
 
 void cpu_gemm_init_book_avx512(struct cpu_kernels *k)
 {
-    FILL_BOOKS(k, "32x4_avx512");
+    FILL_BOOKS(set_book, k, "32x4_avx512");
 }

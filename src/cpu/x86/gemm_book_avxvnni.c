@@ -8,5 +8,5 @@
 
 void cpu_gemm_init_book_avxvnni(struct cpu_kernels *k)
 {
-    FILL_BOOKS(k, "16x4_avxvnni");
+    FILL_BOOKS(set_book, k, "16x4_avxvnni");
 }

@@ -56,8 +56,7 @@ LUTRA_INLINE __m512i bytes_of_64(struct form f, const uint16_t *entries, bool hi
 /* By fields in bits 1..0 or 2..0 and signs in bit 5. */
 LUTRA_INLINE __m512i code_table(struct form f)
 {
-    static const int8_t MAGNITUDES[3][8] = {QUANT_IQ2_MAGNITUDES, QUANT_IQ3_XXS_MAGNITUDES, QUANT_IQ3_S_MAGNITUDES};
-    __m128i few = _mm_loadl_epi64((const __m128i *)MAGNITUDES[has_eights(f) ? 0 : f.book == BOOK_IQ3_XXS ? 1 : 2]);
+    __m128i few = _mm_loadl_epi64((const __m128i *)magnitudes_of(f));
     __m512i m = has_eights(f) ? _mm512_broadcastd_epi32(few) : _mm512_broadcastq_epi64(few);
     __m512i offset = _mm512_set1_epi8(OFFSET);
     return _mm512_mask_sub_epi8(_mm512_add_epi8(offset, m), 0xffffffff00000000, offset, m);

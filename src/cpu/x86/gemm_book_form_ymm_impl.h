@@ -17,9 +17,7 @@ struct tables {
 
 LUTRA_INLINE __m256i magnitude_table(struct form f)
 {
-    static const int8_t MAGNITUDES[3][8] = {QUANT_IQ2_MAGNITUDES, QUANT_IQ3_XXS_MAGNITUDES, QUANT_IQ3_S_MAGNITUDES};
-    const int8_t *m = MAGNITUDES[has_eights(f) ? 0 : f.book == BOOK_IQ3_XXS ? 1 : 2];
-    return _mm256_broadcastsi128_si256(_mm_loadl_epi64((const __m128i *)m));
+    return _mm256_broadcastsi128_si256(_mm_loadl_epi64((const __m128i *)magnitudes_of(f)));
 }
 
 LUTRA_INLINE int largest_magnitude(struct form f)

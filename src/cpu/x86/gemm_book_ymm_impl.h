@@ -148,6 +148,6 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_tiles(f, &tables, a);
 }
 
-#include "cpu/x86/gemm_book_runs_impl.h"
+#include "cpu/gemm_book_runs_impl.h"
 
 #endif
