@@ -22,7 +22,7 @@ LUTRA_INLINE void dot_begin(struct dots *d, const uint8_t *start, int shift, int
     }
 }
 
-/* By the inputs of column c of four; c is a constant once unrolled. */
+/* By the inputs at word c of x (column c of four); c is a constant once unrolled. */
 LUTRA_INLINE int32x4_t dot_lane(int32x4_t acc, int8x16_t w, int8x16_t x, int c)
 {
     switch (c) {

@@ -32,6 +32,18 @@ LUTRA_INLINE int32x4_t dot_step(int32x4_t acc, int8x16_t w, int8x16_t x)
     return vpadalq_s16(acc, vpaddq_s16(low, high));
 }
 
+/* By the inputs at word c of x; c is a constant once unrolled. */
+LUTRA_INLINE int32x4_t dot_lane(int32x4_t acc, int8x16_t w, int8x16_t x, int c)
+{
+    const int32x4_t words = vreinterpretq_s32_s8(x);
+    switch (c) {
+    case 0: return dot_step(acc, w, vreinterpretq_s8_s32(vdupq_laneq_s32(words, 0)));
+    case 1: return dot_step(acc, w, vreinterpretq_s8_s32(vdupq_laneq_s32(words, 1)));
+    case 2: return dot_step(acc, w, vreinterpretq_s8_s32(vdupq_laneq_s32(words, 2)));
+    default: return dot_step(acc, w, vreinterpretq_s8_s32(vdupq_laneq_s32(words, 3)));
+    }
+}
+
 /* Adds steps w0 and w1 of n_quad quads for n columns; x: [2 steps][width][4 inputs].  in_order: the compiler keeps the
  * order of the source, where it would run out of registers otherwise. */
 LUTRA_INLINE void dot_pair(struct dots *d, const int8x16_t *w0, const int8x16_t *w1, const uint8_t *x, size_t width,

@@ -8,6 +8,7 @@ void cpu_gemm_init_neon(struct cpu_kernels *out)
 {
     cpu_gemm_init_i8_neon(out);
     cpu_gemm_init_super_neon(out);
+    cpu_gemm_init_book_neon(out);
     cpu_gemm_init_i8_lookup_neon(out); /* over the products of 1 and 2 bits */
     cpu_gemm_init_super_lookup_neon(out);
     cpu_gemm_init_float_neon(out);
@@ -17,6 +18,7 @@ void cpu_gemm_init_dotprod(struct cpu_kernels *out)
 {
     cpu_gemm_init_i8_dotprod(out);
     cpu_gemm_init_super_dotprod(out);
+    cpu_gemm_init_book_dotprod(out);
 }
 
 void cpu_gemm_init_i8mm(struct cpu_kernels *out)

@@ -38,6 +38,8 @@ void cpu_gemm_init_super_lookup_neon(struct cpu_kernels *k);
 void cpu_gemm_init_float_neon(struct cpu_kernels *k);
 void cpu_gemm_init_i8_dotprod(struct cpu_kernels *k);
 void cpu_gemm_init_super_dotprod(struct cpu_kernels *k);
+void cpu_gemm_init_book_neon(struct cpu_kernels *k);
+void cpu_gemm_init_book_dotprod(struct cpu_kernels *k);
 void cpu_gemm_init_i8_i8mm(struct cpu_kernels *k);
 void cpu_gemm_init_super_i8mm(struct cpu_kernels *k);
 

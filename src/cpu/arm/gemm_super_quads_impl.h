@@ -21,6 +21,12 @@ LUTRA_INLINE bool is_negated(struct form f)
     return f.scales == SCALE_6;
 }
 
+LUTRA_INLINE bool in_order(struct form f)
+{
+    (void)f;
+    return false;
+}
+
 /* Both halves of a group of IQ4_XS have its scale. */
 LUTRA_INLINE int sum_steps(struct form f)
 {
@@ -149,8 +155,9 @@ LUTRA_INLINE void unpack_quad(struct form f, const struct tile *t, int quad, str
     if (has_minima(f)) u->dmin[quad] = load_f16(t->dmin + 8 * quad);
 }
 
-LUTRA_INLINE void unpack(struct form f, const uint8_t *w, struct unpacked *u)
+LUTRA_INLINE void unpack(struct form f, const struct tables *none, const uint8_t *w, struct unpacked *u)
 {
+    (void)none;
     const struct tile t = split_tile(f, w);
     for (int quad = 0; quad < QUADS; quad++) unpack_quad(f, &t, quad, u);
 }
@@ -280,7 +287,7 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
     if (a->n_row > TILE_COLUMNS) {
-        run_tiles(f, a);
+        run_tiles(f, NULL, a);
     } else {
         run_rows(a, a->n_in / TILE_K * ACT256_BYTES, 4, TILE_COLUMNS, run_tile, &f);
     }

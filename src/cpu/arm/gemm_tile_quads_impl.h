@@ -10,6 +10,7 @@
  *     is_summed        whether a tile as it is read has its scales in its values, so that they are only to be summed
  *     is_negated       whether its values have the other sign
  *     sum_steps        steps of a sum that is scaled at once
+ *     in_order         whether sums keep the order of the source (dot_pair)
  *     has_minima       whether minima of minimum_steps steps are taken off
  */
 #ifndef LUTRA_CPU_ARM_GEMM_TILE_QUADS_H
@@ -25,8 +26,11 @@ struct unpacked {
     float32x4_t d[QUADS], dmin[QUADS];
 };
 
+/* What reading looks up, made once per call; or nothing, and NULL. */
+struct tables;
+
 /* Reads the tile at `w`. */
-LUTRA_INLINE void unpack(struct form f, const uint8_t *w, struct unpacked *u);
+LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w, struct unpacked *u);
 
 enum { TILE_QUADS = TILE_SUMS / TILE_COLUMNS };
 
@@ -87,7 +91,7 @@ LUTRA_INLINE void subtract_unpacked(
 
 /* dots += `steps` steps from `step` on. */
 LUTRA_INLINE void add_values(
-    const struct unpacked *u, int step, const int steps, struct columns in, int first, struct dots *dots)
+    struct form f, const struct unpacked *u, int step, const int steps, struct columns in, int first, struct dots *dots)
 {
     const uint8_t *x = in.x + 4 * (size_t)step * in.width;
     UNROLL
@@ -98,7 +102,7 @@ LUTRA_INLINE void add_values(
             w0[q] = vld1q_s8(u->value[step + v] + 16 * (first + q));
             w1[q] = vld1q_s8(u->value[step + v + 1] + 16 * (first + q));
         }
-        dot_pair(dots, w0, w1, x, in.width, TILE_QUADS, in.n, false);
+        dot_pair(dots, w0, w1, x, in.width, TILE_QUADS, in.n, in_order(f));
     }
 }
 
@@ -115,7 +119,7 @@ LUTRA_INLINE void add_unpacked(
     if (is_summed(f)) dot_begin(&dots, in.x, NO_START, TILE_QUADS, n);
     for (int i = 0; i < TILE_K / 4 / steps; i++) {
         if (!is_summed(f)) dot_begin(&dots, in.x, NO_START, TILE_QUADS, n);
-        add_values(u, steps * i, steps, in, first, &dots);
+        add_values(f, u, steps * i, steps, in, first, &dots);
         if (is_summed(f)) continue;
         UNROLL
         for (int q = 0; q < TILE_QUADS; q++) {
@@ -148,7 +152,8 @@ LUTRA_INLINE void add_quads(struct form f, const struct unpacked *u, const uint8
 }
 
 /* One panel for rows first .. end - 1. */
-LUTRA_INLINE void run_panel(struct form f, const struct cpu_gemm_args *a, size_t panel, size_t first, size_t end)
+LUTRA_INLINE void run_panel(
+    struct form f, const struct tables *t, const struct cpu_gemm_args *a, size_t panel, size_t first, size_t end)
 {
     float32x4_t sum[PASS_ROWS / TILE_COLUMNS][QUADS / TILE_QUADS][TILE_SUMS];
     struct unpacked u;
@@ -156,7 +161,7 @@ LUTRA_INLINE void run_panel(struct form f, const struct cpu_gemm_args *a, size_t
     const size_t tiles = a->n_in / TILE_K, tile = cpu_tile_bytes(a->gemm->type);
     memset(sum, 0, (end - first + TILE_COLUMNS - 1) / TILE_COLUMNS * sizeof *sum);
     for (size_t k = 0; k < tiles; k++, w += tile) {
-        unpack(f, w, &u);
+        unpack(f, t, w, &u);
         for (size_t r = first; r < end; r += TILE_COLUMNS) {
             struct act_place at = act_place_of(r, a->n_row);
             const uint8_t *x = (const uint8_t *)a->act + (r - at.column) * tiles * ACT256_BYTES +
@@ -177,11 +182,11 @@ LUTRA_INLINE void run_panel(struct form f, const struct cpu_gemm_args *a, size_t
     }
 }
 
-LUTRA_INLINE void run_tiles(struct form f, const struct cpu_gemm_args *a)
+LUTRA_INLINE void run_tiles(struct form f, const struct tables *t, const struct cpu_gemm_args *a)
 {
     for (size_t pass = 0; pass < a->n_row; pass += PASS_ROWS) {
         size_t end = a->n_row - pass < PASS_ROWS ? a->n_row : pass + PASS_ROWS;
-        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) run_panel(f, a, p, pass, end);
+        for (size_t p = a->panel; p < a->panel + a->n_panel; p++) run_panel(f, t, a, p, pass, end);
     }
 }
 
