@@ -25,6 +25,7 @@ void cpu_gemm_init_i8mm(struct cpu_kernels *out)
 {
     cpu_gemm_init_i8_i8mm(out);
     cpu_gemm_init_super_i8mm(out);
+    cpu_gemm_init_book_i8mm(out);
 }
 
 /* Four outputs of a row, or the first `left` of them. */

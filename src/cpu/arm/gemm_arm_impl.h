@@ -42,6 +42,7 @@ void cpu_gemm_init_book_neon(struct cpu_kernels *k);
 void cpu_gemm_init_book_dotprod(struct cpu_kernels *k);
 void cpu_gemm_init_i8_i8mm(struct cpu_kernels *k);
 void cpu_gemm_init_super_i8mm(struct cpu_kernels *k);
+void cpu_gemm_init_book_i8mm(struct cpu_kernels *k);
 
 /* The columns of a call that one tile takes: the first one's first record, the width of its block, how many. */
 struct columns {

@@ -220,6 +220,13 @@ LUTRA_INLINE void load_scales(struct form f, const uint8_t *tile, int i, int qua
     }
 }
 
+/* Byte i of words of four, by a shift that is known or not. */
+LUTRA_INLINE int32x4_t byte_of(uint8x16_t words, int i)
+{
+    uint32x4_t w = vshlq_u32(vreinterpretq_u32_u8(words), vdupq_n_s32(-8 * i));
+    return vreinterpretq_s32_u32(vandq_u32(w, vdupq_n_u32(255)));
+}
+
 LUTRA_INLINE float32x4_t load_d(struct form f, const uint8_t *tile, int quad)
 {
     return vmulq_n_f32(load_f16(tile + STEP_BYTES * sections_of(f).d + 8 * quad), unit_of(f));

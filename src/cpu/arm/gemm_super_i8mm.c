@@ -336,7 +336,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     /* Codes that take one or two instructions are used as they are read by a whole block, others by half of one. */
     const size_t few = f.codes == FOUR_BITS || f.codes == TABLE || f.scales == NO_SCALES ? ACT_COLUMNS : 4;
     if (a->n_row > few) {
-        run_tiles(f, a);
+        run_tiles(f, NULL, a);
     } else {
         run_rows(a, a->n_in / TILE_K * PAIRS256_BYTES, 8, few, run_tile, &f);
     }
