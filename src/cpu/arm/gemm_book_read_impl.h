@@ -165,7 +165,7 @@ LUTRA_INLINE struct sign_places sign_places_of(struct form f, const bool in_pair
     static const uint8_t ROWS[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
     static const uint8_t BITS[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     static const uint8_t LOW_BITS[16] = {1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8};
-    const uint8x16_t rows = vshlq_n_u8(vld1q_u8(ROWS), f.book == BOOK_IQ2_XS ? 1 : 2);
+    const uint8x16_t rows = vmulq_u8(vld1q_u8(ROWS), vdupq_n_u8(f.book == BOOK_IQ2_XS ? 2 : 4));
     struct sign_places p;
     p.bit[0] = vld1q_u8(in_pairs ? BITS : LOW_BITS);
     p.bit[1] = in_pairs ? p.bit[0] : vshlq_n_u8(p.bit[0], 4);
