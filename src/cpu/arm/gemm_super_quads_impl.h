@@ -210,13 +210,14 @@ LUTRA_INLINE void subtract_minima(
     struct form f, const struct tile *t, struct columns in, int first, int n_quad, float32x4_t sum[TILE_SUMS])
 {
     const uint8_t *scale_x = in.x + 256 * in.width, *sums = scale_x + (f.scales == BOTH_6 ? 8 : 88) * in.width;
+    const int n_min = TILE_K / 4 / minimum_steps(f);
     UNROLL
     for (int q = 0; q < n_quad; q++) {
         int32x4_t min[TILE_COLUMNS];
         UNROLL
         for (int c = 0; c < in.n; c++) min[c] = vdupq_n_s32(0);
         UNROLL
-        for (int g = 0; g < (f.scales == BOTH_6 ? 8 : 16); g++) {
+        for (int g = 0; g < n_min; g++) {
             int32x4_t m = load_min(f, t, g, first + q);
             UNROLL
             for (int c = 0; c < in.n; c++) {
