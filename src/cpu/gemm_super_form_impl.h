@@ -49,6 +49,13 @@ LUTRA_INLINE int group_steps(struct form f)
     return f.scales == NO_SCALES || f.scales == BOTH_6 ? 8 : 4;
 }
 
+/* Whether values times their scales fit bytes, so that sums need no scaling: of Q2_K at most 3 * 15, of Q3_K -124 ..
+ * 128; ternary has none. */
+LUTRA_INLINE bool scales_fit_values(struct form f)
+{
+    return f.scales == NO_SCALES || f.scales == BOTH_4 || f.scales == SCALE_6;
+}
+
 /* Codes that are value + offset as unsigned bytes start from -offset times the inputs' sum: start16, shifted. */
 LUTRA_INLINE bool has_offset(struct form f)
 {

@@ -6,18 +6,6 @@
 #include "cpu/arm/gemm_book_single_impl.h"
 #include "cpu/arm/pairs_i8mm_impl.h"
 
-LUTRA_INLINE bool is_summed(struct form f)
-{
-    (void)f;
-    return false;
-}
-
-LUTRA_INLINE bool is_negated(struct form f)
-{
-    (void)f;
-    return false;
-}
-
 LUTRA_INLINE int sum_pair_steps(struct form f)
 {
     return group_steps(f) / 2;

@@ -10,18 +10,6 @@
 
 #include "cpu/arm/gemm_book_single_impl.h"
 
-LUTRA_INLINE bool is_summed(struct form f)
-{
-    (void)f;
-    return false;
-}
-
-LUTRA_INLINE bool is_negated(struct form f)
-{
-    (void)f;
-    return false;
-}
-
 LUTRA_INLINE int sum_steps(struct form f)
 {
     return group_steps(f);

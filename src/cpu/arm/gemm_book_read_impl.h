@@ -305,4 +305,18 @@ LUTRA_INLINE void read_values(
     }
 }
 
+/* ---- what loops over tiles that were read ask of every form (gemm_tile_quads_impl.h, gemm_tile_i8mm_impl.h) ---- */
+
+LUTRA_INLINE bool is_summed(struct form f)
+{
+    (void)f;
+    return false;
+}
+
+LUTRA_INLINE bool is_negated(struct form f)
+{
+    (void)f;
+    return false;
+}
+
 #endif

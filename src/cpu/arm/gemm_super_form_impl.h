@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sections of a packed tile of the formats with 256-element blocks, and shifts of their codes.
+ * The sections of a packed tile of the formats with 256-element blocks, shifts of their codes, and their values.
  */
 #ifndef LUTRA_CPU_ARM_GEMM_SUPER_FORM_H
 #define LUTRA_CPU_ARM_GEMM_SUPER_FORM_H
@@ -23,6 +23,26 @@ LUTRA_INLINE struct tile split_tile(struct form f, const uint8_t *p)
 LUTRA_INLINE uint8x16_t shifted(const uint8_t *p, int n)
 {
     return vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)n));
+}
+
+/* ---- a tile that is read once for all columns (gemm_tile_quads_impl.h, gemm_tile_i8mm_impl.h) ---- */
+
+LUTRA_INLINE bool is_summed(struct form f)
+{
+    return scales_fit_values(f);
+}
+
+/* Q3_K's largest product fits int8 only so. */
+LUTRA_INLINE bool is_negated(struct form f)
+{
+    return f.scales == SCALE_6;
+}
+
+/* The values that codes stand for. */
+LUTRA_INLINE int8x16_t values_of(struct form f, int8x16_t codes)
+{
+    const int offset = f.scales == NO_SCALES ? 1 : f.codes == THREE_BITS ? 4 : f.codes == SIX_BITS ? 32 : 0;
+    return offset ? vsubq_s8(codes, vdupq_n_s8((int8_t)offset)) : codes;
 }
 
 #endif

@@ -10,17 +10,6 @@
 
 #include "cpu/arm/gemm_super_form_impl.h"
 
-/* Values times scales that fit bytes: of Q2_K at most 3 * 15; of Q3_K -124 .. 128, negated. */
-LUTRA_INLINE bool is_summed(struct form f)
-{
-    return f.scales == NO_SCALES || f.scales == BOTH_4 || f.scales == SCALE_6;
-}
-
-LUTRA_INLINE bool is_negated(struct form f)
-{
-    return f.scales == SCALE_6;
-}
-
 LUTRA_INLINE bool in_order(struct form f)
 {
     (void)f;
@@ -113,13 +102,6 @@ LUTRA_INLINE int32x4_t load_scale(struct form f, const struct tile *t, int i, in
 }
 
 /* ---- a tile that is read once for all columns ---- */
-
-/* The values that codes stand for. */
-LUTRA_INLINE int8x16_t values_of(struct form f, int8x16_t codes)
-{
-    const int offset = f.scales == NO_SCALES ? 1 : f.codes == THREE_BITS ? 4 : f.codes == SIX_BITS ? 32 : 0;
-    return offset ? vsubq_s8(codes, vdupq_n_s8((int8_t)offset)) : codes;
-}
 
 /* What values of a sum are multiplied by if is_summed: its scale in each byte. */
 LUTRA_INLINE int8x16_t scale_bytes(struct form f, int32x4_t scale)

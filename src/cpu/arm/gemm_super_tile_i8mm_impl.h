@@ -5,17 +5,6 @@
 #ifndef LUTRA_CPU_ARM_GEMM_SUPER_TILE_I8MM_H
 #define LUTRA_CPU_ARM_GEMM_SUPER_TILE_I8MM_H
 
-/* Values times scales that fit bytes: of Q2_K at most 3 * 15; of Q3_K -124 .. 128, negated. */
-LUTRA_INLINE bool is_summed(struct form f)
-{
-    return f.scales == NO_SCALES || f.scales == BOTH_4 || f.scales == SCALE_6;
-}
-
-LUTRA_INLINE bool is_negated(struct form f)
-{
-    return f.scales == SCALE_6;
-}
-
 /* Steps of 8 inputs of a sum that is scaled at once. */
 LUTRA_INLINE int sum_pair_steps(struct form f)
 {
@@ -23,13 +12,6 @@ LUTRA_INLINE int sum_pair_steps(struct form f)
 }
 
 #include "cpu/arm/gemm_tile_i8mm_impl.h"
-
-/* The values that codes stand for. */
-LUTRA_INLINE int8x16_t values_of(struct form f, int8x16_t codes)
-{
-    const int offset = f.scales == NO_SCALES ? 1 : f.codes == THREE_BITS ? 4 : f.codes == SIX_BITS ? 32 : 0;
-    return offset ? vsubq_s8(codes, vdupq_n_s8((int8_t)offset)) : codes;
-}
 
 /* Scale i of 8 of each row of a pair in all bytes of the row. */
 LUTRA_INLINE int8x16_t scale_bytes(struct form f, int8x16_t scales, int i)

@@ -37,12 +37,12 @@ LUTRA_INLINE int sum_steps(struct form f)
     return f.codes == TABLE && WIDE_CODES ? 8 : group_steps(f);
 }
 
-/* Codes times scales that fit bytes: of Q2_K at most 3 * 15, of Q3_K -124 .. 128, to which SCALED_OFFSET is added. */
 LUTRA_INLINE bool is_summed(struct form f)
 {
-    return WIDE_CODES && (f.scales == NO_SCALES || f.scales == BOTH_4 || f.scales == SCALE_6);
+    return WIDE_CODES && scales_fit_values(f);
 }
 
+/* Added to codes of Q3_K times their scales. */
 enum { SCALED_OFFSET = 124 };
 
 LUTRA_INLINE int sum_start(struct form f)
