@@ -106,7 +106,7 @@ struct cpu_attention {
 };
 
 struct attention_args {
-    const struct op_attention *op; /* d_head a multiple of 8, <= ATTENTION_MAX_D_HEAD */
+    const struct op_attention *op; /* d_head even, 8 .. ATTENTION_MAX_D_HEAD */
     const struct kv_view *kv;
     int layer, n_row;
     const float *q; /* [n_row][n_head][d_head] */

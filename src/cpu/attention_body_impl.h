@@ -30,7 +30,7 @@ LUTRA_INLINE vec load_cache_part(enum quant_type type, const void *p, size_t i, 
     return type == QUANT_F16 ? vec_load_f16_part((const uint16_t *)p + i, n) : vec_load_part((const float *)p + i, n);
 }
 
-/* K as f32, transposed: VEC keys x VEC elements at a time, and a last half tile where d_head is not whole vectors. */
+/* K as f32, transposed: VEC keys x VEC elements at a time, and a last half tile where so few elements are left. */
 LUTRA_INLINE void transpose_to_f32(const struct attention_load *a, const enum quant_type type)
 {
     for (int key = 0; key < a->n_pos; key += VEC) {
@@ -41,7 +41,7 @@ LUTRA_INLINE void transpose_to_f32(const struct attention_load *a, const enum qu
             for (int i = 0; i < VEC; i++) r[i] = load_cache_part(type, a->k, (size_t)((key + i) * a->d_head + d), n);
             vec_transpose(r);
             for (int i = 0; i < 8; i++) vec_store(to + i * KV_BLOCK, r[i]);
-            if (n == VEC) {
+            if (n > 8) {
                 for (int i = 8; i < VEC; i++) vec_store(to + i * KV_BLOCK, r[i]);
             }
         }

@@ -39,8 +39,8 @@ static int check_rope(const struct op_rope *p, struct lutra_error *err)
 
 static int check_attention(const struct op_attention *p, struct lutra_error *err)
 {
-    if (p->d_head < 8 || p->d_head > ATTENTION_MAX_D_HEAD || p->d_head % 8) {
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: attention: head size %d is not a multiple of 8 up to %d",
+    if (p->d_head < 8 || p->d_head > ATTENTION_MAX_D_HEAD || p->d_head % 2) {
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: attention: head size %d is not an even number from 8 to %d",
             p->d_head, ATTENTION_MAX_D_HEAD);
     }
     if (p->n_kv_head > 0 && p->n_head > 0 && p->n_head % p->n_kv_head == 0) return 0;

@@ -193,9 +193,9 @@ static int read_head_sizes(const struct reader *r, struct lutra_error *err)
     if (d_value != hp->d_head)
         TRY(model_lack(r->to, err, "%s: key heads of %d and value heads of %d: not implemented", weights_path(r->w),
             hp->d_head, d_value));
-    if (hp->d_head % 8 || hp->d_head > 512)
+    if (hp->d_head % 2 || hp->d_head < 8 || hp->d_head > 512)
         TRY(model_lack(
-            r->to, err, "%s: heads of %d elements: only multiples of 8 up to 512", weights_path(r->w), hp->d_head));
+            r->to, err, "%s: heads of %d elements: only even numbers from 8 to 512", weights_path(r->w), hp->d_head));
     return 0;
 }
 

@@ -63,6 +63,7 @@ static const struct weights_shape shapes[] = {
     {"tiny-gemma", "gemma", 256, 2, 4, 1, 64, 512, 512, 512, true, 1e4f, 0, 1e-6f},
     {"tiny-llama-24", "llama", 96, 2, 12, 4, 24, 160, 512, 512, true, 1e4f, 0, 1e-5f},
     {"tiny-llama-80", "llama", 160, 2, 4, 2, 80, 224, 512, 512, false, 1e4f, 32, 1e-5f},
+    {"tiny-llama-100", "llama", 200, 2, 2, 2, 100, 256, 512, 512, true, 1e4f, 0, 1e-6f},
     {"tiny-qwen2-16", "qwen2", 224, 2, 14, 2, 16, 352, 512, 512, false, 1e6f, 0, 1e-6f},
     {"tiny-qwen3-40", "qwen3", 64, 2, 8, 8, 40, 160, 512, 512, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen3-8", "qwen3", 64, 3, 28, 4, 8, 96, 512, 512, false, 1e6f, 0, 1e-6f},

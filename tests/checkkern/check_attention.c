@@ -219,7 +219,7 @@ struct attention_job {
 static void check_job(void *arg)
 {
     struct attention_job *j = arg;
-    static const int sizes[] = {8, 16, 24, 40, 64, 80, 96, 128, 200, 256};
+    static const int sizes[] = {8, 16, 24, 40, 64, 80, 100, 128, 200, 256};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (j->quick && i % 2 == 1 && i < 9) continue;
         for (int n = 1; n <= 14; n += n < 8 ? 1 : 6) {

@@ -32,8 +32,8 @@ LUTRA_INLINE void transpose_8x32(const uint16_t *k, int d_head, __mmask32 valid,
     }
 }
 
-/* kt[d][64] = k[64][d_head] transposed, for the first n_pos of the 64 keys (whole groups of 32 are done); d_head is a
- * multiple of 8. */
+/* kt[d][64] = k[64][d_head] transposed, for the first n_pos of the 64 keys (whole groups of 32 are done).  Rows up to
+ * the next multiple of 8 are written. */
 static LUTRA_NOINLINE void transpose_f16(const uint16_t *k, int d_head, int n_pos, uint16_t *kt)
 {
     for (int key = 0; key < n_pos; key += 32) {

@@ -112,7 +112,7 @@ static void tiny_shapes_have_all_their_tensors(void **state)
     for (size_t i = 0; weights_shape_at(i); i++) {
         const struct weights_shape *shape = weights_shape_at(i);
         assert_ptr_equal(weights_shape_find(shape->name), shape);
-        assert_true(shape->n_head % shape->n_kv_head == 0 && shape->d_head % 8 == 0);
+        assert_true(shape->n_head % shape->n_kv_head == 0 && shape->d_head % 2 == 0);
         if (strncmp(shape->name, "tiny-", 5) != 0) continue;
         struct weights_make_settings s = settings(shape->name, QUANT_F16);
         struct weights *w = make(&s);
