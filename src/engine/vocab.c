@@ -106,9 +106,13 @@ static int read_vocab(
     struct text_vocab **vocab, const struct weights *w, struct vocab_arrays *a, struct lutra_error *err)
 {
     struct text_vocab_source src = text_vocab_source_default();
-    char name[64], pre[64];
+    char name[64], pre[64], model[128];
+    struct weights_str called = {"", 0};
     TRY(short_string(w, "tokenizer.ggml.model", "", name, sizeof name, err));
     TRY(read_split(w, pre, sizeof pre, err));
+    TRY(weights_opt_str(w, "general.name", &called, err));
+    snprintf(model, sizeof model, "%.*s", (int)(called.n < sizeof model ? called.n : sizeof model - 1), called.s);
+    src.name = model;
     src.model = name;
     src.pre = pre;
     TRY(string_array(w, "tokenizer.ggml.tokens", false, &a->tokens, &src.n_tok, err));

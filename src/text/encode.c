@@ -144,6 +144,19 @@ static int encode_run(struct encoder *e, const char *text, size_t n_bytes)
     return encode_plain(e, e->clean, n);
 }
 
+/* Bytes of spaces that a special token takes with it. */
+static size_t spaces_behind(const struct text_vocab *v, int32_t id, const char *p, size_t n_bytes)
+{
+    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
+    size_t n = 0;
+    if (!v->strips_right) return 0;
+    struct text_bytes piece = text_pieces_get(&v->pieces, (size_t)id);
+    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+        if (strlen(keep[i]) == piece.n && !memcmp(keep[i], piece.p, piece.n)) return 0;
+    while (n < n_bytes && memchr(" \t\n\v\f\r", p[n], 6)) n++;
+    return n;
+}
+
 static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsigned flags)
 {
     const struct text_vocab *v = e->vocab;
@@ -158,6 +171,7 @@ static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsig
         if (k > 0) {
             TRY(encode_run(e, text + from, at - from));
             TRY(text_tokens_push(e->out, id));
+            k += spaces_behind(v, id, text + at + k, n_bytes - at - k);
             from = at + k;
         }
         at += k > 0 ? k : 1;

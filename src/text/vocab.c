@@ -204,6 +204,12 @@ static int collect_eog(struct text_vocab *vocab)
     return 0;
 }
 
+/* Of no key, but of the model's name, as in llama.cpp: files do not keep what their tokens do with spaces. */
+static bool strips_right(const struct text_vocab_source *src)
+{
+    return src->name && (strcasestr(src->name, "phi-3") || strcasestr(src->name, "phi3"));
+}
+
 static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err)
 {
     if (is_spm(src))
@@ -214,6 +220,7 @@ static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, s
     if (src->add_bos >= 0) vocab->add_bos = src->add_bos;
     if (src->add_eos >= 0) vocab->add_eos = src->add_eos;
     if (is_spm(src) && src->add_space_prefix >= 0) vocab->add_space_prefix = src->add_space_prefix;
+    vocab->strips_right = strips_right(src);
     set_ids(vocab, src);
     int rc = copy_tokens(vocab, src);
     if (rc == 0) rc = build_tables(vocab, src);

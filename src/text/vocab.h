@@ -49,6 +49,7 @@ struct text_vocab_source {
     int32_t bos, eos, eot, eom, pad, unk; /* ids, -1 where the file names none; no token's id counts as none */
     int32_t fim_pad, fim_rep, fim_sep;    /* of fill-in-the-middle: they end generation */
     int add_bos, add_eos;                 /* what TEXT_ADD_SPECIAL adds: 1, 0, or -1 for what `model` and `pre` imply */
+    const char *name;     /* the model's, or NULL: special tokens of Phi-3 swallow the spaces behind them */
     int add_space_prefix; /* of "llama": text after a special token begins with a space; 1, 0, or -1: it does */
 };
 

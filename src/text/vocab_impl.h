@@ -53,6 +53,7 @@ struct text_vocab {
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
     bool add_bos, add_eos, add_space_prefix;
+    bool strips_right;                  /* special tokens take the spaces behind them */
     uint32_t *rank;                     /* [n_tok] by falling score (SentencePiece), or NULL: merges are listed */
     bool ignore_merges;                 /* a whole word found in the vocabulary wins over merging */
     pcre2_code *split[TEXT_MAX_SPLITS]; /* each cuts the pieces that the one before left; NULL after the last */

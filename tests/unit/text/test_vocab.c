@@ -134,6 +134,25 @@ static void special_tokens_longest_first_and_only_when_asked(void **state)
     text_vocab_close(&v);
 }
 
+/* llama.cpp 0.7.0 gives the same. */
+static void special_tokens_of_phi_3_take_the_spaces_behind_them(void **state)
+{
+    (void)state;
+    static const char text[] = "<|user|> \n a<|end|>\t<s> a";
+    struct toy toy;
+    toy_init(&toy, "default");
+    toy_token(&toy, "<|user|>", TEXT_TOKEN_CONTROL); /* 256 */
+    toy_token(&toy, "<|end|>", TEXT_TOKEN_CONTROL);  /* 257 */
+    toy_token(&toy, "<s>", TEXT_TOKEN_CONTROL);      /* 258 */
+    for (int phi = 0; phi < 2; phi++) {
+        toy.src.name = phi ? "my Phi-3-mini" : "Phi 3.5 mini";
+        struct text_vocab *v = opened(&toy);
+        assert_ids(v, text, TEXT_PARSE_SPECIAL, phi ? "256 97 257 258 32 97" : "256 32 10 32 97 257 9 258 32 97");
+        assert_ids(v, text, 0, "60 124 117 115 101 114 124 62 32 10 32 97 60 124 101 110 100 124 62 9 60 115 62 32 97");
+        text_vocab_close(&v);
+    }
+}
+
 static void bos_and_eos_where_the_vocabulary_asks(void **state)
 {
     (void)state;
@@ -445,6 +464,7 @@ int main(void)
         cmocka_unit_test(ignore_merges_takes_the_whole_word),
         cmocka_unit_test(digits_are_cut_as_each_pre_split_wants),
         cmocka_unit_test(special_tokens_longest_first_and_only_when_asked),
+        cmocka_unit_test(special_tokens_of_phi_3_take_the_spaces_behind_them),
         cmocka_unit_test(bos_and_eos_where_the_vocabulary_asks),
         cmocka_unit_test(the_end_of_generation_set_is_whole),
         cmocka_unit_test(tokens_spelt_like_control_are_control_whatever_their_type),
