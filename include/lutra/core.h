@@ -148,9 +148,8 @@ LUTRA_API int lutra_detokenize(const lutra_model *model, const int32_t *tokens, 
 LUTRA_API bool lutra_token_is_end(const lutra_model *model, int32_t token);
 
 enum lutra_chat_flags {
-    LUTRA_CHAT_REPLY = 1, /* the beginning of a reply behind the messages; transformers' add_generation_prompt */
-    LUTRA_CHAT_NO_REASONING =
-        2, /* enable_thinking and thinking are false in the template; reasoning it opens is closed */
+    LUTRA_CHAT_REPLY = 1,        /* the beginning of a reply behind the messages; transformers' add_generation_prompt */
+    LUTRA_CHAT_NO_REASONING = 2, /* enable_thinking, thinking: false; reasoning that the template opens is closed */
 };
 
 struct lutra_message {
@@ -165,6 +164,10 @@ struct lutra_message {
 LUTRA_API int lutra_chat_tokenize(const lutra_model *model, const char *chat_template,
     const struct lutra_message *messages, int n_message, int flags, int32_t *tokens, int n_max, int *n_tok,
     struct lutra_error *err);
+
+/* A chat template of the model's file: its main one (name NULL), or key `tokenizer.chat_template.NAME` ("tool_use").
+ * *text is freed with lutra_free().  LUTRA_E_NOT_FOUND lists the names there are. */
+LUTRA_API int lutra_chat_template(const lutra_model *model, const char *name, char **text, struct lutra_error *err);
 
 /* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().  To show
  * or to keep; what is to be answered goes through lutra_chat_tokenize(). */
@@ -187,9 +190,8 @@ struct lutra_session_settings {
     int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
-    /* Speculation: "ngram-simple", "suffix", "calibrated", "recycle" with commas, "auto" = suffix and recycle; "draft"
-     * (draft_model); NULL, "none" = off.  It changes how many passes a text takes, never the text
-     * (docs/SPECULATION.md). */
+    /* Speculation (docs/SPECULATION.md), fewer passes for the same text: "ngram-simple", "suffix", "calibrated",
+     * "recycle" with commas; "auto" = suffix and recycle; "draft" = draft_model; NULL, "none" = off. */
     const char *spec_type;
     int draft_max;         /* drafts of one sequence in a pass, 1..64; default 16 */
     int draft_min;         /* fewer are not tried; default 0 */
@@ -200,9 +202,8 @@ struct lutra_session_settings {
     int spec_shortlist;
     /* A second model that drafts, of the same runtime and vocabulary, open for longer than the session; NULL = none. */
     lutra_model *draft_model;
-    /* Layers with a sliding window keep what a next token can see, and 64 positions more: less memory, the same text.
-     * Sequences are cut back and forked no further than that (LUTRA_E_ARGUMENT); a prompt whose cached beginning is
-     * gone is evaluated again.  CPU only.  Default false. */
+    /* Frees K/V that a sliding-window layer can no longer attend to, but for 64 positions of slack.  Sequences can not
+     * be cut or forked further back (LUTRA_E_ARGUMENT); a prompt is then evaluated again.  CPU only.  Default false. */
     bool free_windows;
     /* What a further row costs, in passes of one row: how much is drafted is then a matter of counts and the same
      * everywhere; 0 = as measured while it runs. */
@@ -216,9 +217,9 @@ LUTRA_API int lutra_session_open(
 LUTRA_API void lutra_session_close(lutra_session **session);
 LUTRA_API void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
 
-/* Stops what the session does within one pass: running requests end with LUTRA_STOP_CANCELLED, forward passes
- * return LUTRA_E_CANCELLED.  From any thread or signal handler.  What finds nothing to stop waits for the next
- * lutra_forward, or is forgotten when the next request is submitted. */
+/* Stops what the session does within one pass: requests end with LUTRA_STOP_CANCELLED, lutra_forward() returns
+ * LUTRA_E_CANCELLED.  If nothing is running, the cancel stays pending for the next lutra_forward(); lutra_submit()
+ * clears it.  From any thread or signal handler. */
 LUTRA_API void lutra_cancel(lutra_session *session);
 
 /* ---- accounting ------------------------------------------------------------------------------------------------- */
@@ -229,8 +230,7 @@ struct lutra_stats {
     uint64_t n_step;             /* passes */
     uint64_t rows_valid;         /* committed */
     uint64_t rows_wasted;        /* evaluated, then rejected or not needed */
-    uint64_t rows_underutilized; /* rows a pass could have held at about the cost of one: what
-                                    the device is known for, then as measured */
+    uint64_t rows_underutilized; /* rows that passes had room for at about the cost of one */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* prompts': evaluated, and found in the cache */
     uint64_t weight_bytes, cache_bytes;                      /* read by passes */
     uint64_t mac;

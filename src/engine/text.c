@@ -5,6 +5,7 @@
 #include "engine/engine_impl.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -101,6 +102,34 @@ static int add_token_text(json_t *object, const char *key, const struct text_voc
 static int add_null(json_t *object, const char *key)
 {
     return json_object_get(object, key) ? 0 : json_object_set_new(object, key, json_null());
+}
+
+#define TEMPLATE_KEY "tokenizer.chat_template"
+
+/* The names of a file's other templates, each with a space before it. */
+static void list_templates(const struct weights *w, char *out, size_t n_out)
+{
+    size_t n = 0, n_key = strlen(TEMPLATE_KEY ".");
+    out[0] = 0;
+    for (size_t i = 0; i < weights_kv_count(w) && n < n_out; i++) {
+        const char *key = weights_kv_at(w, i)->key;
+        if (!strncmp(key, TEMPLATE_KEY ".", n_key)) n += (size_t)snprintf(out + n, n_out - n, " %s", key + n_key);
+    }
+}
+
+int lutra_chat_template(const lutra_model *model, const char *name, char **text, struct lutra_error *err)
+{
+    char key[128], names[160];
+    struct weights_str s = {0};
+    *text = NULL;
+    snprintf(key, sizeof key, TEMPLATE_KEY "%s%s", name ? "." : "", name ? name : "");
+    TRY(weights_opt_str(model->weights, key, &s, err));
+    list_templates(model->weights, names, sizeof names);
+    if (!s.s)
+        return lutra_fail(err, LUTRA_E_NOT_FOUND, "%s has no chat template (key '%s') of its own; it has%s",
+            weights_path(model->weights), key, *names ? names : " none by name");
+    *text = strndup(s.s, s.n);
+    return *text ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
 }
 
 static int render(const lutra_model *m, const struct text_template *chat, json_t *object,

@@ -94,6 +94,9 @@ lutra run -m "$MODEL" -no-cnv -p ''
 expect_code 2 'empty prompt'
 lutra run -m "$MODEL" -st -p "$QUESTION" --chat-template '{{ nonsense( }}'
 expect_code 1 'bad template'
+lutra run -m "$MODEL" -st -p "$QUESTION" --chat-template tool_use
+expect_code 2 'a template that the file does not have'
+expect_err "'tool_use' is no Jinja" 'a template that the file does not have'
 # Forbidding a token of the answer changes it.
 id=$("$LUTRA" tokenize -m "$MODEL" --ids -p '8' | tr -d '[]')
 lutra run -m "$MODEL" -st --temp 0 -p "$QUESTION" -q -l "$id-inf"

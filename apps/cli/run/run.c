@@ -31,8 +31,10 @@ static const struct option run_table[] = {
     {"--no-escape", NULL, OPT_OFF, AT(escape), NULL, .help = "leave backslashes in -p and -sys alone"},
     {"--ignore-eos", NULL, OPT_ON, AT(ignore_eos), NULL, .help = "go on after end-of-generation tokens"},
     {"--chat-template", "CHAT_TEMPLATE", OPT_TEXT, AT(template_text), "TEXT",
-        .help = "chat template instead of the model's: Jinja, or a name (chatml, llama3, gemma ...)", .common = true,
-        .excludes = "--chat-template-file -no-cnv"},
+        .help =
+            "chat template instead of the model's: Jinja, or a name, of a family (chatml, llama3, gemma ...) or one "
+            "that the file has (tool_use ...)",
+        .common = true, .excludes = "--chat-template-file -no-cnv"},
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file",
         .excludes = "-no-cnv"},
     {"--reasoning-format", "THINK", OPT_CHOICE, AT(reasoning), "NAME",
@@ -103,16 +105,21 @@ static int read_prompt(const struct run_options *o, struct buffer *out)
     return 0;
 }
 
-/* --chat-template: a name, or Jinja itself. */
-static int find_template(struct run_options *o)
+/* --chat-template: Jinja itself, or a name: a family's, else one of the model's own (in *own, to be freed). */
+static int find_template(struct talk *t, const char *text, char **own)
 {
-    const char *text = o->template_text;
     char names[256];
+    t->chat_template = text;
     if (!text || strchr(text, '{')) return 0;
-    o->template_text = template_named(text);
-    if (o->template_text) return 0;
+    t->chat_template = template_named(text);
+    if (t->chat_template) return 0;
+    if (lutra_chat_template(t->engine.model, text, own, NULL) == 0) {
+        t->chat_template = *own;
+        return 0;
+    }
     template_list(names, sizeof names);
-    say("run: --chat-template: '%s' is neither Jinja nor one of: %s", text, names);
+    say("run: --chat-template: '%s' is no Jinja, not one of: %s, and %s has none of that name", text, names,
+        t->opts->engine.model);
     return EXIT_USAGE;
 }
 
@@ -266,7 +273,7 @@ static int run(void *opts, const char **arg, int n_arg)
     struct talk t = {.opts = o, .at_line_start = true};
     t.rag = (struct rag){.path = o->rag, .n_passages = o->rag_passages, .quiet = o->engine.quiet};
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
-    char *history_path = NULL;
+    char *history_path = NULL, *own_template = NULL;
     o->engine.more_models = o->search.judge.prm;
     int code = n_arg > 0 ? set_model(o, arg[0]) : 0;
     if (!code) code = engine_find_model(&o->engine);
@@ -275,12 +282,12 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = read_prompt(o, &prompt);
     if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
     if (!code) code = read_system(o, &system);
-    if (!code) code = find_template(o);
     if (!code) code = rag_start(&t.rag);
     if (!code) code = talk_open(&t);
+    if (!code) code = find_template(&t, o->template_text, &own_template);
     if (!code) {
         open_editor(&t, &history_path);
-        t.chat_template = o->template_file ? chat_template.text : o->template_text;
+        if (o->template_file) t.chat_template = chat_template.text;
         bool has_template = t.chat_template || t.engine.info.chat_template;
         if ((o->chat || o->system) && !has_template) {
             say("%s has no chat template; give one with --chat-template or use -no-cnv", o->engine.model);
@@ -299,6 +306,7 @@ static int run(void *opts, const char **arg, int n_arg)
     line_close(&t.editor);
     rag_stop(&t.rag);
     free(history_path);
+    lutra_free(own_template);
     free(t.reply_tokens.id);
     buffer_free(&t.reply);
     buffer_free(&prompt);

@@ -3,6 +3,8 @@
  * lutra_chat_tokenize: what a message says never becomes a control token.
  */
 #include "engine_fixture.h"
+#include "weights/gguf_write.h"
+#include "weights/weights.h"
 
 enum { N_MAX = 512 };
 
@@ -123,6 +125,50 @@ static void a_length_says_where_a_message_ends(void **state)
     close_model(&f);
 }
 
+/* The file of a fixture with two more templates. */
+static void add_templates(const char *from, const char *to)
+{
+    struct weights *w;
+    struct weights_writer *out;
+    OK(weights_open(&w, from, err));
+    OK(weights_writer_open(&out, to, err));
+    for (size_t i = 0; i < weights_kv_count(w); i++) weights_writer_copy(out, weights_kv_at(w, i));
+    weights_writer_put_str(out, "tokenizer.chat_template.tool_use", "tools: {{ messages[0].content }}");
+    weights_writer_put_str(out, "tokenizer.chat_template.rag", "");
+    OK(weights_writer_commit(&out, err));
+    weights_close(&w);
+}
+
+static void templates_have_names(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    struct lutra_model_settings ms;
+    char path[80], *text = NULL;
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    lutra_model_close(&f.model);
+    snprintf(path, sizeof path, "%s.named", f.path);
+    add_templates(f.path, path);
+    lutra_model_settings_init(&ms, sizeof ms);
+    ms.vocab_only = true;
+    OK(lutra_model_open(&f.model, f.rt, path, &ms, err));
+    OK(lutra_chat_template(f.model, NULL, &text, err));
+    assert_non_null(strstr(text, "<|im_start|>"));
+    lutra_free(text);
+    OK(lutra_chat_template(f.model, "tool_use", &text, err));
+    assert_string_equal(text, "tools: {{ messages[0].content }}");
+    lutra_free(text);
+    OK(lutra_chat_template(f.model, "rag", &text, err));
+    assert_string_equal(text, "");
+    lutra_free(text);
+    assert_int_equal(lutra_chat_template(f.model, "tools", &text, &why), LUTRA_E_NOT_FOUND);
+    assert_non_null(strstr(why.what, "chat_template.tools') of its own; it has tool_use rag"));
+    assert_null(text);
+    fixture_close(&f);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +176,7 @@ int main(void)
         cmocka_unit_test(a_message_writes_no_control_token),
         cmocka_unit_test(halves_do_not_join),
         cmocka_unit_test(a_length_says_where_a_message_ends),
+        cmocka_unit_test(templates_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
