@@ -288,6 +288,31 @@ static void layers_differ_in_windows_and_rotation(void **state)
     }
 }
 
+/* 100 is open_llama_3b's. */
+static void heads_have_any_even_size_from_8_to_512(void **state)
+{
+    (void)state;
+    struct weights_make_settings set = weights_make_default();
+    struct weights *w;
+    struct model *m;
+    struct lutra_error err;
+    set.shape = "tiny-llama-100";
+    if (weights_make_model(changed, &set, &err) < 0 || weights_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
+    if (model_open(&m, w, &err) < 0) fail_msg("%s", err.what);
+    assert_int_equal(model_hparams(m)->d_head, 100);
+    model_close(&m);
+    weights_close(&w);
+    static const uint32_t refused[] = {6, 65, 514};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const struct change list[MAX_CHANGE] = {{"llama.attention.key_length", WEIGHTS_U32, &refused[i]},
+            {"llama.attention.value_length", WEIGHTS_U32, &refused[i]}};
+        w = change(list, NULL);
+        assert_int_equal(model_open(&m, w, &err), LUTRA_E_UNSUPPORTED);
+        assert_non_null(strstr(err.what, "only even numbers from 8 to 512"));
+        weights_close(&w);
+    }
+}
+
 /* Scales of Granite, a part of each head rotated, and matrices cut out of one (Phi). */
 static void scales_and_slices(void **state)
 {
@@ -409,6 +434,7 @@ int main(void)
         cmocka_unit_test(windows_are_refused_where_nobody_has_them),
         cmocka_unit_test(gemma2_has_caps_and_windows),
         cmocka_unit_test(layers_differ_in_windows_and_rotation),
+        cmocka_unit_test(heads_have_any_even_size_from_8_to_512),
         cmocka_unit_test(scales_and_slices),
         cmocka_unit_test(bitnet_is_told_its_activation),
         cmocka_unit_test(everything_a_file_lacks_is_told),
