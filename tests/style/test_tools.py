@@ -127,6 +127,31 @@ class Text(Tree):
         self.refuses("check_text.py", "src/base/README.md", "# Base\n", "must be the room's sentence")
 
 
+class Docs(Tree):
+    def setUp(self):
+        super().setUp()
+        self.put("include/lutra/core.h", SPDX + "int lutra_open(void);\n")
+        self.put("apps/cli/run.c", SPDX + '{"-c --ctx", "CTX"},\n')
+        self.put("scripts/test", "--long\n")
+
+    def test_good_page(self):
+        self.put("docs/A.md", "`lutra_open()`, `lutra_*`, `--ctx`, `scripts/test --long`, [here](../README.md), `bpe.c`, "
+                 "`text/bpe.c`, `src/*/bpe.c`, `MODEL.md`, `models.json`, `tests/NAME.c`\n\n    lutra run -c 5 > out.md\n")
+        self.put("README.md", "| `src/base/` | A sentence |\n")
+        self.put("MODEL.md", "")
+        rc, out = self.run_tool("check_docs.py")
+        self.assertEqual(rc, 0, out)
+
+    def test_faults(self):
+        for text, words in (("`lutra_close()`", "function: lutra_close"), ("``lutra_clos``", "function: lutra_clos"),
+                            ("    int rc = lutra_close(&m);", "function: lutra_close"), ("`--size`", "option: --size"),
+                            ("`lutra run --long`", "option: --long"), ("```\nlutra run \\\n  --siz 3\n```", "option: --siz"),
+                            ("[here](B.md)", "file: B.md"), ("`src/text/spm.c`", "file: src/text/spm.c"),
+                            ("`spm.c`", "file: spm.c"), ("`src/nothing/`", "file: src/nothing/"),
+                            ("`src/*/spm.c`", "file: src/*/spm.c"), ("`docs/C.md`", "file: docs/C.md")):
+            self.refuses("check_docs.py", "docs/A.md", text + "\n", "docs/A.md: no such " + words)
+
+
 class Headers(Tree):
     def test_incomplete_header(self):
         rc, out = self.run_tool("check_headers.py", "cc", self.root)
