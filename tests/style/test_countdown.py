@@ -82,7 +82,3 @@ class Rule(unittest.TestCase):
         for case in cases:
             holds, question, text = case.split("|")
             self.assertEqual(countdown.holds(question, text.replace(";", "\n")), holds == "1", case)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -60,7 +60,3 @@ class Reader(unittest.TestCase):
             if m["task"] == "ui" and m["distance"] == "copied":
                 for line in m["answer"].split("\n"):
                     self.assertIn(line[line.index("<"):], m["documents"][0])
-
-
-if __name__ == "__main__":
-    unittest.main()

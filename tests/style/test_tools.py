@@ -7,6 +7,9 @@ import unittest
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+import changed  # noqa: E402
+
 SPDX = "/* SPDX-License-Identifier: MIT */\n"
 LAYERS = "# layer room may include\n0 base\n1 text base\n1 quant base\n5 engine base text include\n"
 
@@ -176,6 +179,32 @@ class Globals(Tree):
             rc, out = self.build(code)
             self.assertEqual(rc, 1, code)
             self.assertIn("mutable", out)
+
+
+class Changed(unittest.TestCase):
+    """Which tests scripts/test --quick chooses."""
+    ROOMS = {"base": set(), "text": {"base"}, "kv": {"base"}, "engine": {"base", "text", "kv", "include"},
+             "rag": {"base", "engine"}}
+
+    def test_the_nearest_rooms_first(self):
+        for paths, want in ((["src/rag/a.c", "README.md"], ["style/", "unit/rag/"]),
+                            (["src/kv/kv.c", "tests/unit/text/test_a.c"],
+                             ["style/", "unit/kv/", "unit/text/", "unit/engine/", "unit/rag/"]),
+                            (["include/lutra.h"], ["style/", "unit/engine/", "unit/rag/"]),
+                            (["apps/cli/run/run.c"], ["style/", "cli/"]),
+                            (["tests/hf/a.py", "tests/planted.py"], ["style/", "hf/"]), (["docs/A.md"], ["style/"])):
+            order = changed.prefixes(paths, self.ROOMS)
+            self.assertEqual(order[:len(want)], want)
+            self.assertTrue(set(order[len(want):]) <= {"golden/", "cli/"} or "planted" in str(paths), order)
+        self.assertIn("unit/base/", changed.prefixes(["CMakeLists.txt"], self.ROOMS))
+
+    def test_the_budget_cuts_the_farthest(self):
+        tests = ["unit/rag/slow", "unit/rag/quick", "unit/kv/a", "style/size", "unit/text/a"]
+        cost = {"unit/rag/slow": 50, "unit/rag/quick": 1, "style/size": 9, "unit/kv/a": 10}
+        order = ["style/", "unit/kv/", "unit/rag/"]
+        for budget, want in ((70, ["style/size", "unit/kv/a", "unit/rag/quick", "unit/rag/slow"]),
+                             (21, ["style/size", "unit/kv/a", "unit/rag/quick"]), (1, ["style/size"])):
+            self.assertEqual(changed.choose(tests, order, cost, budget), (want, 4 - len(want)))
 
 
 class Planted(Tree):
