@@ -48,13 +48,27 @@ static int check_attention(const struct op_attention *p, struct lutra_error *err
         err, LUTRA_E_UNSUPPORTED, "cpu: attention: %d query heads over %d key heads", p->n_head, p->n_kv_head);
 }
 
+/* Experts begin at panels of their own. */
+static int check_experts(
+    struct cpu_device *d, const struct op_list *list, const struct op *op, struct lutra_error *err)
+{
+    const struct op_experts *e = &op->matmul.experts;
+    for (int i = 0; i < op->n_weight; i++) {
+        int n_out = list->value[op->out[i]].dim / e->n_used, mr = d->kernels.gemm[op->weight[i]->tensor.type].mr;
+        if (n_out % mr == 0) continue;
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s': experts of %d outputs, no multiple of %d",
+            op->weight[i]->tensor.name, n_out, mr);
+    }
+    return 0;
+}
+
 static int cpu_supports(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
-    (void)list;
     for (int i = 0; i < op->n_weight; i++) TRY(check_weight(self_of(self), op->weight[i], err));
     switch (op->kind) {
     case OP_ROPE: return check_rope(&op->rope, err);
     case OP_ATTENTION: return check_attention(&op->attention, err);
+    case OP_EXPERTS: return check_experts(self_of(self), list, op, err);
     case OP_EMBED:
     case OP_HEAD:
     case OP_MATMUL:
@@ -66,6 +80,9 @@ static int cpu_supports(struct device *self, const struct op_list *list, const s
     case OP_LAYER_NORM:
     case OP_ADD_SCALED:
     case OP_RELU2:
+    case OP_SWIGLU_OAI:
+    case OP_ROUTE:
+    case OP_COMBINE:
     case OP_ADD:
     case OP_PERMUTE:
     case OP_TAKE: return 0;

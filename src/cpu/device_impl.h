@@ -55,6 +55,8 @@ struct cpu_scratch {
     float *part_max;       /* [n_part][HEAD_ROWS] of n_part = outputs / HEAD_OUTPUTS */
     double *part_sum;      /* [n_part][HEAD_ROWS] of exp(logit - max) */
     size_t n_part;
+    int32_t *expert_rows; /* [n_thread][n_expert_rows]: slots of a step in the order of their experts, and counts */
+    size_t n_expert_rows;
 };
 
 struct cpu_device {

@@ -127,7 +127,7 @@ struct cpu_kernels {
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
 
     /* f(a) * b, and a + b.  Tails use the same polynomial as full vectors. */
-    cpu_pointwise *swiglu, *geglu, *relu2, *add;
+    cpu_pointwise *swiglu, *geglu, *relu2, *swiglu_oai, *add;
 
     void (*gelu)(const float *x, size_t n, float *out);
     void (*add_scaled)(const float *a, const float *b, float scale, size_t n, float *out); /* a + scale b */

@@ -12,6 +12,8 @@
 
 /* A unit of weights.  Few rows read it once, so its length is a matter of balance; with more a kernel may pass over it
  * again, and it stays in L2. */
+_Static_assert((int)EXPERT_ROWS <= (int)HEAD_ROWS, "an expert's outputs fit the scratch they are gathered in");
+
 enum {
     UNIT_MIN_BYTES = 32 << 10,
     UNIT_MAX_BYTES = 192 << 10,
@@ -53,10 +55,12 @@ static int compile_part(
 {
     struct part *part = &m->part[m->n_part++];
     part->packed = p->data;
-    part->n_out = p->n_out;
-    part->panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+    part->n_out = p->n_out / (size_t)(m->experts ? m->experts->n_expert : 1);
+    part->panels = (part->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
     for (enum row_shape s = SHAPE_FEW; s < SHAPES; s++) {
-        size_t panels = unit_panels(p, part->panels, total_bytes, n_thread, s);
+        size_t panels = unit_panels(p, part->panels, total_bytes, n_thread, m->experts ? SHAPE_MANY : s);
+        size_t most = HEAD_OUTPUTS / (size_t)p->gemm->mr; /* whose outputs for EXPERT_ROWS rows are gathered */
+        if (m->experts && panels > most) panels = most;
         part->units[s] = (struct units){(uint32_t)panels, (uint32_t)((part->panels + panels - 1) / panels)};
     }
     for (enum row_class c = ORDINARY; c < CLASSES; c++) {
@@ -82,11 +86,15 @@ static int compile_matmul(const struct cpu_device *d, const struct op_list *list
     *m = (struct matmul){.in = op->in[0],
         .rows = list->value[op->in[0]].rows,
         .n_in = (size_t)list->value[op->in[0]].dim,
+        .experts = op->kind == OP_EXPERTS ? &op->matmul.experts : NULL,
+        .route = op->in[1],
         .bulk = op->kind == OP_MATMUL && list->value[op->in[0]].rows == ROWS_ALL && cpu_matmul_has_bulk(op)};
-    for (int i = 0; i < op->n_weight; i++) total_bytes += op->weight[i]->packed->bytes;
+    if (m->experts && m->experts->by_slot) m->n_in /= (size_t)m->experts->n_used;
+    for (int i = 0; i < op->n_weight; i++)
+        total_bytes += op->weight[i]->packed->bytes / (size_t)(m->experts ? m->experts->n_expert : 1);
     for (int i = 0; i < op->n_weight; i++) {
         TRY(compile_part(m, op->weight[i]->packed, total_bytes, (size_t)pool_size(d->pool), err));
-        if (op->kind != OP_MATMUL) continue;
+        if (op->kind == OP_HEAD) continue;
         m->part[i].bias = op->matmul.bias[i];
         m->part[i].out = op->out[i];
         m->part[i].out_stride = list->value[op->out[i]].dim;
@@ -103,6 +111,7 @@ static cpu_pointwise *gate_of(const struct cpu_kernels *k, enum op_kind kind)
     case OP_SWIGLU: return k->swiglu;
     case OP_GEGLU: return k->geglu;
     case OP_RELU2: return k->relu2;
+    case OP_SWIGLU_OAI: return k->swiglu_oai;
     default: return NULL;
     }
 }

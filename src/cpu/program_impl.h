@@ -30,7 +30,7 @@ struct units {
     uint32_t panels, n; /* of a unit; units */
 };
 
-/* One weight of a matmul. */
+/* One weight of a matmul.  Of OP_EXPERTS n_out, panels and units are those of one expert. */
 struct part {
     const struct cpu_gemm *gemm[CLASSES];
     const void *packed;
@@ -40,6 +40,8 @@ struct part {
     int form[CLASSES];   /* of the activations its kernels take */
     struct units units[SHAPES];
 };
+
+enum { EXPERT_ROWS = 64 }; /* of an expert that its kernels take at once */
 
 struct act_form {
     const struct cpu_gemm *gemm;
@@ -55,6 +57,8 @@ struct matmul {
     bool bulk; /* has kernels for bulk rows */
     /* With bulk rows it may be one with the gate and the matmul behind it: nobody else reads what lies between. */
     bool gated;
+    const struct op_experts *experts; /* of OP_EXPERTS, with the value of the routes; or NULL */
+    int route;
     struct act_form form[ACT_FORMS];
     struct part part[OP_WEIGHTS];
 };
@@ -69,7 +73,7 @@ struct instr {
     void (*row)(const struct worker *w, const struct instr *in, int row); /* NULL: it runs as a whole */
     bool (*run)(struct worker *w, const struct instr *in);                /* false: cancelled */
     union {
-        struct matmul *matmul; /* OP_MATMUL, OP_HEAD */
+        struct matmul *matmul; /* OP_MATMUL, OP_EXPERTS, OP_HEAD */
         cpu_pointwise *pointwise;
         int rope; /* table */
     };
@@ -156,8 +160,9 @@ static inline float *cpu_value_row(const struct worker *w, int value, int row)
     return (float *)s->step->value[value].host + (size_t)row * (size_t)s->list->value[value].dim;
 }
 
-/* instr.run of OP_MATMUL and OP_HEAD. */
+/* instr.run of OP_MATMUL, OP_EXPERTS and OP_HEAD. */
 bool cpu_run_matmul(struct worker *w, const struct instr *in);
+bool cpu_run_experts(struct worker *w, const struct instr *in);
 bool cpu_run_head(struct worker *w, const struct instr *in);
 
 /* Runs a gated matmul, the gate and the matmul behind it as one.  False: there are no bulk rows or in too many

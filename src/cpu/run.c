@@ -175,6 +175,24 @@ static void add_scaled_row(const struct worker *w, const struct instr *in, int r
         op->add.scale, (size_t)dim_of(w, op->out[0]), cpu_value_row(w, op->out[0], row));
 }
 
+static void route_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    ref_route(&op->route, cpu_value_row(w, op->in[0], row), cpu_value_row(w, op->out[0], row));
+}
+
+/* Slots are added in ascending order. */
+static void combine_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    const float *x = cpu_value_row(w, op->in[0], row), *weight = cpu_value_row(w, op->in[1], row) + op->combine.n_used;
+    float *out = cpu_value_row(w, op->out[0], row);
+    size_t n = (size_t)dim_of(w, op->out[0]);
+    memset(out, 0, n * sizeof *out);
+    for (int j = 0; j < op->combine.n_used; j++, x += n)
+        w->run->device->kernels.add_scaled(out, x, weight[j], n, out);
+}
+
 static void run_rows(const struct worker *w, const struct instr *in)
 {
     for (int r = w->share[in->rows].first; r < w->share[in->rows].last; r++) in->row(w, in, r);
@@ -225,6 +243,9 @@ void cpu_run_bind(struct instr *in)
     case OP_ATTENTION: in->run = run_attention; break;
     case OP_HEAD: in->run = cpu_run_head; break;
     case OP_MATMUL: in->run = cpu_run_matmul; break;
+    case OP_EXPERTS: in->run = cpu_run_experts; break;
+    case OP_ROUTE: in->row = route_row; break;
+    case OP_COMBINE: in->row = combine_row; break;
     default: in->row = pointwise_row; break;
     }
 }

@@ -3,7 +3,7 @@
  * The device's scratch for steps up to a size: one arena, laid out when a session opens, so that steps allocate
  * nothing.
  */
-#include "cpu/device_impl.h"
+#include "cpu/program_impl.h"
 
 static size_t larger(size_t a, size_t b)
 {
@@ -35,11 +35,33 @@ static void measure_weight(const struct cpu_device *d, const struct weight *w, s
     s->work_bytes = larger(s->work_bytes, g->work_bytes);
 }
 
+/* Activations of every slot lie apart by expert, in runs of EXPERT_ROWS at most. */
+static void measure_experts(const struct cpu_device *d, const struct op *op, size_t rows, struct cpu_scratch *s)
+{
+    const struct op_experts *e = &op->matmul.experts;
+    size_t slots = product(rows, (size_t)e->n_used);
+    for (int k = 0; k < op->n_weight; k++) {
+        const struct tensor *t = &op->weight[k]->tensor;
+        const struct cpu_gemm *g = &d->kernels.gemm[t->type];
+        if ((uint32_t)t->type >= QUANT_TYPE_END || !g->run) continue;
+        size_t runs = (size_t)e->n_expert + slots / EXPERT_ROWS;
+        size_t act = g->act_bytes((size_t)t->ne[0], slots) + product(runs, g->act_bytes((size_t)t->ne[0], 16));
+        s->act_bytes = larger(s->act_bytes, act);
+        s->work_bytes = larger(s->work_bytes, g->work_bytes);
+    }
+    s->n_part = larger(s->n_part, 1);
+    s->n_expert_rows = larger(s->n_expert_rows, slots + (size_t)e->n_expert + 1);
+}
+
 static void measure(const struct cpu_device *d, const struct op_list *list, struct cpu_scratch *s, int n_thread)
 {
     size_t rows = (size_t)s->max_rows;
     for (int i = 0; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
+        if (op->kind == OP_EXPERTS) {
+            measure_experts(d, op, rows, s);
+            continue;
+        }
         for (int k = 0; k < op->n_weight && op_info_of(op->kind)->use & WEIGHT_MATMUL; k++)
             measure_weight(d, op->weight[k], op->kind == OP_HEAD ? HEAD_ROWS : rows, s);
         if (op->kind == OP_HEAD) {
@@ -54,7 +76,7 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
     }
 }
 
-enum { ACT, ATTENTION = ACT + ACT_FORMS, ROPE, WORK = ROPE + ROPE_TABLES, LOGITS, HEAP, PART_MAX, PART_SUM, N_PIECE };
+enum { ACT, ATTENTION = ACT + ACT_FORMS, ROPE, WORK = ROPE + ROPE_TABLES, LOGITS, HEAP, PART_MAX, PART_SUM, EXPERTS, N_PIECE };
 
 /* Bytes of every piece. */
 static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t bytes[N_PIECE])
@@ -70,6 +92,7 @@ static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t 
     bytes[HEAP] = product(head, sizeof *s->heap);
     bytes[PART_MAX] = product(parts, sizeof *s->part_max);
     bytes[PART_SUM] = product(parts, sizeof *s->part_sum);
+    bytes[EXPERTS] = product(n_thread, product(s->n_expert_rows, sizeof *s->expert_rows));
 }
 
 /* Reserves the pieces and hands them out. */
@@ -95,6 +118,7 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
     s->heap = at[HEAP];
     s->part_max = at[PART_MAX];
     s->part_sum = at[PART_SUM];
+    s->expert_rows = at[EXPERTS];
     return 0;
 }
 
@@ -103,7 +127,8 @@ static bool grows(const struct cpu_scratch *s, const struct cpu_scratch *old)
 {
     return s->max_rows > old->max_rows || s->max_out > old->max_out || s->n_ctx > old->n_ctx ||
            s->act_bytes > old->act_bytes || s->attention_bytes > old->attention_bytes ||
-           s->rope_floats > old->rope_floats || s->work_bytes > old->work_bytes || s->n_part > old->n_part;
+           s->rope_floats > old->rope_floats || s->work_bytes > old->work_bytes || s->n_part > old->n_part ||
+           s->n_expert_rows > old->n_expert_rows;
 }
 
 int cpu_scratch_reserve(
@@ -117,7 +142,8 @@ int cpu_scratch_reserve(
         .attention_bytes = old->attention_bytes,
         .rope_floats = old->rope_floats,
         .work_bytes = old->work_bytes,
-        .n_part = old->n_part};
+        .n_part = old->n_part,
+        .n_expert_rows = old->n_expert_rows};
     measure(d, list, &s, pool_size(d->pool));
     if (!grows(&s, old)) return 0;
     int rc = lay_out(&s, (size_t)pool_size(d->pool), err);

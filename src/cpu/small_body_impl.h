@@ -149,6 +149,18 @@ LUTRA_INLINE vec relu2_of(vec a, vec b)
     return vec_mul(vec_mul(m, m), b);
 }
 
+/* min(a, 7); a NaN stays one. */
+LUTRA_INLINE vec below_7(vec a)
+{
+    return vec_sub(vec_zero(), vec_max(vec_set1(-7), vec_sub(vec_zero(), a)));
+}
+
+LUTRA_INLINE vec swiglu_oai_of(vec a, vec b)
+{
+    vec g = below_7(a), u = vec_max(vec_set1(-7), below_7(b));
+    return vec_mul(vec_gate(g, vec_mul(g, vec_set1(1.702f))), vec_add(u, vec_set1(1)));
+}
+
 LUTRA_INLINE vec add_of(vec a, vec b)
 {
     return vec_add(a, b);
@@ -177,6 +189,11 @@ static void geglu(const float *a, const float *b, size_t n, float *out)
 static void relu2(const float *a, const float *b, size_t n, float *out)
 {
     each(relu2_of, a, b, n, out);
+}
+
+static void swiglu_oai(const float *a, const float *b, size_t n, float *out)
+{
+    each(swiglu_oai_of, a, b, n, out);
 }
 
 static void add(const float *a, const float *b, size_t n, float *out)

@@ -48,6 +48,11 @@ static void relu2(const float *a, const float *b, size_t n, float *out)
     ref_relu2(a, b, out, (int)n);
 }
 
+static void swiglu_oai(const float *a, const float *b, size_t n, float *out)
+{
+    ref_swiglu_oai(a, b, out, (int)n);
+}
+
 static void add(const float *a, const float *b, size_t n, float *out)
 {
     ref_add(a, b, out, (int)n);

@@ -17,6 +17,7 @@ LUTRA_INLINE void fill_small(struct cpu_kernels *out, const char *isa)
     out->swiglu = swiglu;
     out->geglu = geglu;
     out->relu2 = relu2;
+    out->swiglu_oai = swiglu_oai;
     out->add = add;
     out->gelu = gelu;
     out->add_scaled = add_scaled;

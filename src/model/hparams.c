@@ -10,12 +10,12 @@
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_olmo2, &model_smollm3, &model_phi3,
-    &model_granite, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25,
+    &model_granite, &model_qwen3moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25,
     &model_bitnet_b158};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
-enum { MAX_LAYER = 1024, MAX_HEAD = 4096, MAX_VOCAB = 1 << 24 };
+enum { MAX_LAYER = 1024, MAX_HEAD = 4096, MAX_VOCAB = 1 << 24, MAX_EXPERT = 1024, MAX_EXPERT_USED = 64 };
 
 const char *model_key(char out[96], const struct reader *r, const char *suffix)
 {
@@ -212,6 +212,30 @@ static int read_vocabulary(const struct reader *r, struct lutra_error *err)
     return 0;
 }
 
+/* How many experts, how many of them a row goes to, and their size. */
+static int read_experts(const struct reader *r, struct lutra_error *err)
+{
+    struct hparams *hp = r->hp;
+    float scale = 1;
+    if (!r->arch->experts) return 0;
+    TRY(get_int(r, "expert_count", MAX_EXPERT, &hp->n_expert, err));
+    TRY(get_int(r, "expert_used_count", MAX_EXPERT_USED, &hp->n_expert_used, err));
+    if (hp->n_expert_used > hp->n_expert)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d of %d experts are used", weights_path(r->w), hp->n_expert_used,
+            hp->n_expert);
+    hp->d_ff_expert = hp->d_ff / hp->n_expert_used;
+    TRY(model_opt_int(r, "expert_feed_forward_length", MODEL_MAX_DIM, &hp->d_ff_expert, err));
+    if (hp->d_ff_expert < 1)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: experts of %d elements", weights_path(r->w), hp->d_ff_expert);
+    TRY(model_opt_float(r, "expert_weights_scale", 0.0f, 1e6f, &scale, err));
+    hp->route = (struct op_route){.score = r->arch->route,
+        .n_expert = hp->n_expert,
+        .n_used = hp->n_expert_used,
+        .normalize = r->arch->route_normalized,
+        .scale = scale > 0 ? scale : 1};
+    return 0;
+}
+
 int hparams_read(struct hparams *hp, const struct arch **arch, const struct weights *w, const struct listener *to,
     struct lutra_error *err)
 {
@@ -236,6 +260,7 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     hp->embedding_scale = hp->residual_scale = 1.0f;
     hp->attention_scale = 1.0f / sqrtf((float)hp->d_head);
     hp->gate = r.arch->gate;
+    TRY(read_experts(&r, err));
     if (r.arch->read) TRY(r.arch->read(&r, err));
     TRY(read_vocabulary(&r, err));
     *arch = r.arch;

@@ -74,6 +74,26 @@ int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out,
     return 0;
 }
 
+int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert,
+    struct weight **out, struct lutra_error *err)
+{
+    const struct tensor *t;
+    TRY(weights_tensor_get(m->weights, name, &t, err));
+    if (t->ne[0] != n_in || t->ne[1] != n_out || t->ne[2] != n_expert || t->ne[3] != 1)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' has shape %lld x %lld x %lld, expected %lld x %lld x %lld",
+            weights_path(m->weights), t->name, (long long)t->ne[0], (long long)t->ne[1], (long long)(t->ne[2] * t->ne[3]),
+            (long long)n_in, (long long)n_out, (long long)n_expert);
+    if (m->n_weight == m->max_weight) return lutra_fail(err, LUTRA_E_INTERNAL, "model: too many matrices");
+    TRY(mark_used(m, t, err));
+    struct weight *w = &m->weight[m->n_weight++];
+    *w = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL};
+    w->tensor.n_dim = 2;
+    w->tensor.ne[1] = n_out * n_expert;
+    w->tensor.ne[2] = 1;
+    *out = w;
+    return 0;
+}
+
 int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, int64_t first, int64_t n_out,
     struct weight **out, struct lutra_error *err)
 {
@@ -99,11 +119,18 @@ int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, 
 int model_vector(
     struct model *m, const char *name, int64_t n, bool optional, const float **out, struct lutra_error *err)
 {
+    return model_vectors(m, name, n, 1, optional, out, err);
+}
+
+int model_vectors(struct model *m, const char *name, int64_t n_each, int64_t n_vector, bool optional, const float **out,
+    struct lutra_error *err)
+{
+    int64_t n = n_each * n_vector;
     *out = NULL;
     const struct tensor *t = weights_tensor_find(m->weights, name);
     if (!t && optional) return 0;
     TRY(weights_tensor_get(m->weights, name, &t, err));
-    TRY(check_shape(m, t, n, 1, err));
+    TRY(check_shape(m, t, n_each, n_vector, err));
     if (t->type != QUANT_F32 && t->type != QUANT_F16 && t->type != QUANT_BF16)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' of type %s: vectors are F32, F16 or BF16",
             weights_path(m->weights), name, quant_info_of(t->type)->name);
@@ -123,12 +150,13 @@ int model_vector(
 static int reserve(struct model *m, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    m->max_op = 32 * hp->n_layer + 16;
-    m->max_weight = 7 * hp->n_layer + 2;
+    m->max_op = 40 * hp->n_layer + 16;
+    m->max_weight = 9 * hp->n_layer + 2;
     m->max_used = m->max_weight + 15 * hp->n_layer + 8;
     size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;
     size_t vectors =
         6 * (size_t)hp->d_model + 2 * widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff + 5 * SLICE_NAME;
+    vectors += (size_t)hp->n_expert * (1 + 2 * (size_t)hp->d_ff_expert + (size_t)hp->d_model);
     size_t bytes =
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +
         arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +

@@ -33,6 +33,12 @@ struct arch {
     bool one_norm;               /* one norm before attention and feed-forward, which read it side by side */
     bool two_ropes;              /* layers with windows have a rotation of their own */
     bool sub_norms;              /* before attention's output matrix and before ffn_down */
+    bool experts;                /* instead of one feed-forward */
+    bool expert_biases;          /* of the router and of experts */
+    bool sinks;                  /* attention has an extra logit per head */
+    const char *ffn_norm;        /* NULL: "ffn_norm" */
+    enum route_score route;
+    bool route_normalized;
     bool i8row;                  /* ternary matrices of layers were trained with inputs in int8, one scale per row */
     const char *keys[ARCH_KEYS]; /* that `read` takes care of, and that ask for what others lack */
     /* Its own keys, after those of all; or NULL. */
@@ -41,7 +47,7 @@ struct arch {
 
 extern const struct arch model_llama, model_mistral3, model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl,
     model_gemma2, model_gemma, model_gemma3, model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2,
-    model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158;
+    model_qwen3moe, model_gpt_oss, model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {
@@ -120,9 +126,17 @@ int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out,
 int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, int64_t first, int64_t n_out,
     struct weight **out, struct lutra_error *err);
 
+/* All experts' matrices [n_expert][n_out][n_in], below each other. */
+int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert,
+    struct weight **out, struct lutra_error *err);
+
 /* The tensor as n floats (converted when it is F16 or BF16); *out = NULL when it is absent and optional. */
 int model_vector(
     struct model *m, const char *name, int64_t n, bool optional, const float **out, struct lutra_error *err);
+
+/* The same of n_vector vectors below each other. */
+int model_vectors(struct model *m, const char *name, int64_t n_each, int64_t n_vector, bool optional, const float **out,
+    struct lutra_error *err);
 
 /* Writes the op list. */
 int transformer_build(struct model *m, struct lutra_error *err);

@@ -93,8 +93,9 @@ static void apply_yarn(struct hparams *hp, float *factors)
 {
     struct op_rope *rope = &hp->rope;
     const struct yarn *y = &hp->yarn;
-    double first = fmax(0, floor(pair_of(rope, hp->n_ctx_orig, y->beta_fast)));
-    double last = fmin(rope->n_rot - 1, ceil(pair_of(rope, hp->n_ctx_orig, y->beta_slow)));
+    double first = pair_of(rope, hp->n_ctx_orig, y->beta_fast), last = pair_of(rope, hp->n_ctx_orig, y->beta_slow);
+    first = fmax(0, y->between_pairs ? first : floor(first));
+    last = fmin(rope->n_rot - 1, y->between_pairs ? last : ceil(last));
     for (int i = 0; i < rope->n_rot / 2; i++) {
         double kept = 1 - fmin(1, fmax(0, (i - first) / fmax(0.001, last - first)));
         factors[i] = (float)(factors[i] / ((1 - kept) / y->factor + kept));

@@ -21,6 +21,10 @@ enum {
     G, U,    /* [d_ff] gate and up */
     XO, NO, AO, TO, GO, UO, /* the same for wanted rows only */
     QO,      /* [n_head * d_head], only where AO is put in another order */
+    R, W,    /* of experts: [n_expert] scores, [2 * n_used] routes */
+    EG, EU,  /* [n_used * d_ff_expert] gate and up of each chosen one */
+    ED,      /* [n_used * d_model] what each says */
+    RO, WO, EGO, EUO, EDO, /* the same for wanted rows only */
     N_VALUE
 };
 /* clang-format on */
@@ -29,8 +33,10 @@ enum {
 struct stream {
     int x, n, a, t, g, u;
     int q; /* of a's size, and nobody's */
+    int r, w, eg, eu, ed;
 };
-static const struct stream all_rows = {X, N, A, T, G, U, Q}, out_rows = {XO, NO, AO, TO, GO, UO, QO};
+static const struct stream all_rows = {X, N, A, T, G, U, Q, R, W, EG, EU, ED},
+                           out_rows = {XO, NO, AO, TO, GO, UO, QO, RO, WO, EGO, EUO, EDO};
 
 static struct op *push(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
 {
@@ -222,6 +228,7 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     int in, d_q = hp->n_head * hp->d_head, d_kv = hp->n_kv_head * hp->d_head;
+    char name[64];
     float q, k;
     TRY(matrix_scale(m, layer, "attn_q", &q, err));
     TRY(matrix_scale(m, layer, "attn_k", &k, err));
@@ -239,7 +246,8 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
         .scale = hp->attention_scale * q * k,
         .softcap = hp->attention_cap,
         .window = model_layer_window(hp, layer)};
-    return 0;
+    if (!m->arch->sinks) return 0;
+    return model_vector(m, named(name, layer, "attn_sinks.weight"), hp->n_head, false, &att->attention.sinks, err);
 }
 
 /* Adds what a sub-layer's matrix `base` left in T, or its norm. */
@@ -295,6 +303,47 @@ static int gated_scale(struct model *m, int layer, float *out, struct lutra_erro
         weights_path(m->weights), layer);
 }
 
+/* Experts' matrices `blk.layer.base.weight`, with their biases where the architecture has them. */
+static int expert_part(struct model *m, struct op *op, const char *base, int n_in, int n_out, int out,
+    struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    char suffix[48], name[64];
+    struct weight *weight;
+    const float *bias = NULL;
+    snprintf(suffix, sizeof suffix, "%s.weight", base);
+    TRY(model_experts(m, named(name, op->layer, suffix), n_in, n_out, hp->n_expert, &weight, err));
+    snprintf(suffix, sizeof suffix, "%s.bias", base);
+    if (m->arch->expert_biases)
+        TRY(model_vectors(m, named(name, op->layer, suffix), n_out, hp->n_expert, false, &bias, err));
+    op_add_part(op, weight, bias, out);
+    return 0;
+}
+
+static struct op *experts(struct model *m, int layer, int in, int route, bool by_slot)
+{
+    struct op *op = push(m, OP_EXPERTS, layer, in, route, -1);
+    op->matmul.experts = (struct op_experts){m->hp.n_expert, m->hp.n_expert_used, by_slot};
+    return op;
+}
+
+/* The experts' feed-forward: what they say together goes to s->t. */
+static int mixture(struct model *m, int layer, int in, const struct stream *s, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    int d = hp->d_model, ff = hp->d_ff_expert;
+    struct op *op = matmul(m, layer, in);
+    TRY(part(m, op, "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, s->r, err));
+    push(m, OP_ROUTE, layer, s->r, -1, s->w)->route = hp->route;
+    op = experts(m, layer, in, s->w, false);
+    TRY(expert_part(m, op, "ffn_gate_exps", d, ff, s->eg, err));
+    TRY(expert_part(m, op, "ffn_up_exps", d, ff, s->eu, err));
+    push(m, hp->gate, layer, s->eg, s->eu, s->eg);
+    TRY(expert_part(m, experts(m, layer, s->eg, s->w, true), "ffn_down_exps", ff, d, s->ed, err));
+    push(m, OP_COMBINE, layer, s->ed, s->w, s->t)->combine.n_used = hp->n_expert_used;
+    return 0;
+}
+
 /* Attention's output matrix and the feed-forward, on the rows of `s`. */
 static int feed_forward(struct model *m, int layer, const struct stream *s, struct lutra_error *err)
 {
@@ -308,7 +357,12 @@ static int feed_forward(struct model *m, int layer, const struct stream *s, stru
     TRY(part(m, matmul(m, layer, s->a), "attn_output", d_q, hp->d_model, false, s->t, err));
     end_matmul(m, s->q);
     TRY(add_back(m, layer, "attn_output", "post_attention_norm", s, err));
-    if (!m->arch->one_norm) TRY(before(m, layer, "ffn_norm", s->x, s->n, &in, err));
+    const char *ffn_norm = m->arch->ffn_norm ? m->arch->ffn_norm : "ffn_norm";
+    if (!m->arch->one_norm) TRY(before(m, layer, ffn_norm, s->x, s->n, &in, err));
+    if (hp->n_expert) {
+        TRY(mixture(m, layer, in, s, err));
+        return add_back(m, layer, "ffn_down", "post_ffw_norm", s, err);
+    }
     TRY(widen(m, layer, in, s, err));
     TRY(sub_norm(m, layer, "ffn_sub_norm", s->g, hp->d_ff, gated, err));
     TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
@@ -320,9 +374,13 @@ static void declare_values(struct model *m)
 {
     const struct hparams *hp = &m->hp;
     int d = hp->d_model, dq = hp->n_head * hp->d_head, dkv = hp->n_kv_head * hp->d_head, ff = hp->d_ff;
-    const int dims[N_VALUE] = {d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff, dq};
-    for (int i = 0; i < N_VALUE; i++) m->list.value[i] = (struct value){dims[i], i < XO ? ROWS_ALL : ROWS_OUT};
-    m->list.n_value = QO;
+    int e = hp->n_expert, w = 2 * hp->n_expert_used, eff = hp->n_expert_used * hp->d_ff_expert,
+        ed = hp->n_expert_used * d;
+    const int dims[N_VALUE] = {d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff, dq, e, w, eff, eff, ed, e, w, eff,
+        eff, ed};
+    for (int i = 0; i < N_VALUE; i++)
+        m->list.value[i] = (struct value){dims[i], i < XO || (i >= R && i < RO) ? ROWS_ALL : ROWS_OUT};
+    m->list.n_value = e ? N_VALUE : QO;
     m->list.n_layer = hp->n_layer;
     for (int i = 0; i < hp->n_layer; i++)
         m->layer[i] = (struct op_layer){i, hp->n_kv_head, hp->d_head, 0, model_layer_window(hp, i)};

@@ -137,6 +137,55 @@ static int check_permute(const struct check *c)
     return want_same_dims(c, dim);
 }
 
+static int check_route(const struct check *c)
+{
+    const struct op_route *r = &c->op->route;
+    if (r->n_used < 1 || r->n_used > r->n_expert || (unsigned)r->score >= ROUTE_SCORES)
+        return refuse(c, "%d of %d experts, score %d", r->n_used, r->n_expert, (int)r->score);
+    if (c->op->out[0] == c->op->in[0]) return refuse(c, "it writes its input");
+    TRY(want_dim(c, c->op->in[0], r->n_expert));
+    return want_dim(c, c->op->out[0], 2 * (int64_t)r->n_used);
+}
+
+/* The routes that an operation reads are those of an OP_ROUTE, which keeps ids in range. */
+static int check_routes(const struct check *c, int n_used, int n_expert)
+{
+    const struct op *op = c->op, *from = op - 1;
+    while (from >= c->list->op && !op_writes(from, op->in[1])) from--;
+    if (from < c->list->op || from->kind != OP_ROUTE || from->route.n_used != n_used ||
+        (n_expert && from->route.n_expert != n_expert))
+        return refuse(c, "value %d is not the route of %d experts", op->in[1], n_used);
+    return 0;
+}
+
+static int check_experts(const struct check *c)
+{
+    const struct op *op = c->op;
+    const struct op_experts *e = &op->matmul.experts;
+    const struct value *value = c->list->value;
+    if (e->n_used < 1 || e->n_used > e->n_expert) return refuse(c, "%d of %d experts", e->n_used, e->n_expert);
+    int n_in = value[op->in[0]].dim, slots = e->by_slot ? e->n_used : 1;
+    TRY(check_routes(c, e->n_used, e->n_expert));
+    if (n_in % slots) return refuse(c, "%d inputs for %d slots", n_in, slots);
+    for (int i = 0; i < op->n_weight; i++) {
+        int n_out = value[op->out[i]].dim;
+        if (op_reads(op, op->out[i])) return refuse(c, "it writes its input");
+        if (n_out % e->n_used) return refuse(c, "%d outputs for %d slots", n_out, e->n_used);
+        TRY(check_weight(c, i, n_in / slots, (int64_t)e->n_expert * (n_out / e->n_used)));
+    }
+    return 0;
+}
+
+static int check_combine(const struct check *c)
+{
+    const struct op *op = c->op;
+    int n = op->combine.n_used;
+    if (n < 1) return refuse(c, "%d slots", n);
+    if (op_reads(op, op->out[0])) return refuse(c, "it writes its input");
+    TRY(check_routes(c, n, 0));
+    return want_dim(c, op->in[0], (int64_t)n * c->list->value[op->out[0]].dim);
+}
+
 static int check_shapes(const struct check *c)
 {
     const struct op_list *list = c->list;
@@ -148,6 +197,9 @@ static int check_shapes(const struct check *c)
         TRY(want_dim(c, op->in[1], value[op->in[0]].dim));
         return check_weight(c, 0, value[op->in[0]].dim, list->n_vocab);
     case OP_PERMUTE: return check_permute(c);
+    case OP_ROUTE: return check_route(c);
+    case OP_EXPERTS: return check_experts(c);
+    case OP_COMBINE: return check_combine(c);
     case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++) {
             if (op->out[i] == op->in[0]) return refuse(c, "it writes its input");
@@ -172,7 +224,7 @@ static int check_op(struct check *c)
     const struct op_info *info = op_info_of(op->kind);
     if (!info->name) return refuse(c, "there is no kind %d", (int)op->kind);
     if (op->layer < -1 || op->layer >= c->list->n_layer) return refuse(c, "there is no such layer");
-    bool parts = op->kind == OP_MATMUL && op->n_weight >= 1 && op->n_weight <= OP_WEIGHTS && op->n_out == op->n_weight;
+    bool parts = info->has_parts && op->n_weight >= 1 && op->n_weight <= OP_WEIGHTS && op->n_out == op->n_weight;
     if (op->n_in != info->n_in || (!parts && (op->n_out != info->n_out || op->n_weight != info->n_weight)))
         return refuse(c, "%d inputs, %d outputs, %d weights", op->n_in, op->n_out, op->n_weight);
     TRY(check_values(c, info));

@@ -74,6 +74,8 @@ struct demand_rates {
     uint64_t seen_mac;     /* of a position that a row sees */
     uint64_t near_mac;     /* of one among the row's last `window`, in layers that see no others */
     int window;            /* 0: no layer has one */
+    uint64_t expert_bytes[2]; /* by enum value_rows: of all experts, of which a row reads expert_share */
+    double expert_share;
 };
 
 /* Adds an operation's, whose weights are prepared. */

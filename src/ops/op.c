@@ -8,7 +8,7 @@ static const struct op_info infos[OP_COUNT + 1] = {
     [OP_EMBED] = {"embed", .n_out = 1, .n_weight = 1, .rows = OP_ALL_ROWS, .use = WEIGHT_GATHER, .by_row = true},
     [OP_RMS_NORM] = {"rms_norm", .n_in = 1, .n_out = 1, .by_row = true},
     [OP_LAYER_NORM] = {"layer_norm", .n_in = 1, .n_out = 1, .by_row = true},
-    [OP_MATMUL] = {"matmul", .n_in = 1, .n_out = 3, .n_weight = 3, .use = WEIGHT_MATMUL},
+    [OP_MATMUL] = {"matmul", .n_in = 1, .n_out = 3, .n_weight = 3, .has_parts = true, .use = WEIGHT_MATMUL},
     [OP_ROPE] = {"rope", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .by_row = true},
     [OP_KV_APPEND] = {"kv_append", .n_in = 2, .rows = OP_ALL_ROWS, .by_row = true, .writes_cache = true},
     [OP_ATTENTION] = {"attention", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .reads_cache = true},
@@ -16,11 +16,15 @@ static const struct op_info infos[OP_COUNT + 1] = {
     [OP_GEGLU] = {"geglu", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_GELU] = {"gelu", .n_in = 1, .n_out = 1, .by_row = true},
     [OP_RELU2] = {"relu2", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_SWIGLU_OAI] = {"swiglu_oai", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_ADD] = {"add", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_ADD_SCALED] = {"add_scaled", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_TAKE] = {"take", .n_in = 1, .n_out = 1, .rows = OP_TAKES_ROWS, .by_row = true},
     [OP_PERMUTE] = {"permute", .n_in = 1, .n_out = 1, .by_row = true},
     [OP_HEAD] = {"head", .n_in = 2, .n_weight = 1, .rows = OP_OUT_ROWS, .use = WEIGHT_MATMUL},
+    [OP_ROUTE] = {"route", .n_in = 1, .n_out = 1, .by_row = true},
+    [OP_EXPERTS] = {"experts", .n_in = 2, .n_out = 3, .n_weight = 3, .has_parts = true, .use = WEIGHT_MATMUL},
+    [OP_COMBINE] = {"combine", .n_in = 2, .n_out = 1, .by_row = true},
 };
 
 const struct op_info *op_info_of(enum op_kind kind)
@@ -37,12 +41,11 @@ const char *op_name(enum op_kind kind)
 struct op op_make(enum op_kind kind, int layer, int in, int in2, int out)
 {
     const struct op_info *info = op_info_of(kind);
-    bool parts = kind == OP_MATMUL;
     return (struct op){.kind = kind,
         .layer = layer,
         .n_in = info->n_in,
-        .n_out = parts ? 0 : info->n_out,
-        .n_weight = parts ? 0 : info->n_weight,
+        .n_out = info->has_parts ? 0 : info->n_out,
+        .n_weight = info->has_parts ? 0 : info->n_weight,
         .in = {in, in2},
         .out = {out}};
 }
@@ -80,7 +83,7 @@ bool op_list_is_dead(const struct op_list *list, int i, int value)
 bool op_constant(const struct op *op, int i, struct op_constant *out)
 {
     *out = (struct op_constant){.weight = -1};
-    if (op->kind == OP_MATMUL) {
+    if (op_info_of(op->kind)->has_parts) {
         if (i >= op->n_weight) return false;
         *out = (struct op_constant){op->matmul.bias[i], (size_t)op->weight[i]->tensor.ne[1], i};
         return true;
@@ -92,6 +95,7 @@ bool op_constant(const struct op *op, int i, struct op_constant *out)
         out->x = i ? op->rope.long_factors : op->rope.factors, out->n = (size_t)op->rope.n_rot / 2;
         return i <= 1;
     case OP_ATTENTION: out->x = op->attention.sinks, out->n = (size_t)op->attention.n_head; break;
+    case OP_ROUTE: out->x = op->route.bias, out->n = (size_t)op->route.n_expert; break;
     default: return false;
     }
     return i == 0;

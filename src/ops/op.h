@@ -29,11 +29,15 @@ enum op_kind {
     OP_GEGLU,      /* out = gelu_tanh(in[0]) * in[1] */
     OP_GELU,       /* out = gelu_tanh(in) */
     OP_RELU2,      /* out = max(in[0], 0)^2 * in[1] */
+    OP_SWIGLU_OAI, /* out = g / (1 + exp(-1.702 g)) * (u + 1), g = min(in[0], 7), u = in[1] clamped to -7..7 (gpt-oss) */
     OP_ADD,        /* out = in[0] + in[1] */
     OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
     OP_TAKE,       /* out[i] = in[out_row[i]] */
     OP_PERMUTE,    /* out[r][i] = in[r][order[i]]; out is not in */
     OP_HEAD,       /* results of the wanted rows: logits = in[0] * weight^T, hidden = in[1], mostly the same value */
+    OP_ROUTE,      /* in: a score per expert; out: the chosen experts' ids [n_used] ascending, then their weights */
+    OP_EXPERTS,    /* slot j of out[i] = in[0] * (expert id[j] of weight[i])^T + its bias; in[1]: OP_ROUTE's */
+    OP_COMBINE,    /* out = sum over slots j, ascending, of weight[j] * (slot j of in[0]); in[1]: OP_ROUTE's */
     OP_COUNT
 };
 
@@ -80,6 +84,28 @@ struct op_attention {
     const float *sinks;            /* [n_head] extra logit per head in the softmax sum, or NULL */
 };
 
+/* How scores of experts become the weights of those that are chosen. */
+enum route_score {
+    ROUTE_SOFTMAX,        /* softmax over all experts */
+    ROUTE_SIGMOID,        /* each for itself */
+    ROUTE_SOFTMAX_CHOSEN, /* softmax over the chosen ones */
+    ROUTE_SCORES
+};
+
+struct op_route {
+    enum route_score score;
+    int n_expert, n_used; /* the n_used largest of n_expert are chosen; of equal ones those with lower ids */
+    bool normalize;       /* weights are divided by their sum */
+    float scale;          /* of the weights */
+    const float *bias;    /* [n_expert] added to what is compared, not to the weights; or NULL */
+};
+
+/* Of OP_EXPERTS.  A weight is all experts below each other, [n_expert * n_out][n_in], and so is its bias. */
+struct op_experts {
+    int n_expert, n_used; /* 0: no OP_EXPERTS */
+    bool by_slot;         /* slot j reads slot j of in[0], [n_used][n_in]; otherwise each reads all of it, [n_in] */
+};
+
 enum { OP_INS = 2, OP_OUTS = 3, OP_WEIGHTS = 3 };
 
 struct op {
@@ -103,7 +129,12 @@ struct op {
         } add; /* OP_ADD_SCALED */
         struct {
             const float *bias[OP_WEIGHTS]; /* [n_out of that weight] or NULL */
-        } matmul;
+            struct op_experts experts;
+        } matmul; /* OP_MATMUL, OP_EXPERTS */
+        struct op_route route;
+        struct {
+            int n_used;
+        } combine;
         struct {
             const int32_t *order; /* [elements of the value] each element once */
         } permute;
@@ -155,7 +186,8 @@ enum op_rows {
 
 struct op_info {
     const char *name;
-    int n_in, n_out, n_weight; /* of OP_MATMUL at most: as many outputs as weights */
+    int n_in, n_out, n_weight; /* at most, where it has parts: then as many outputs as weights */
+    bool has_parts;            /* one to n_weight weights, with an output each */
     enum op_rows rows;
     int use;     /* of its weights: WEIGHT_* */
     bool by_row; /* a row of its output needs nothing but rows of its inputs, and is cheap */
@@ -165,9 +197,10 @@ struct op_info {
 const struct op_info *op_info_of(enum op_kind kind); /* one without a name where there is no such kind */
 const char *op_name(enum op_kind kind);
 
-/* An operation with its counts set; in2 and out count where the kind has them.  Of OP_MATMUL there are no parts yet. */
+/* An operation with its counts set; in2 and out count where the kind has them.  OP_MATMUL and OP_EXPERTS have no parts
+ * yet. */
 struct op op_make(enum op_kind kind, int layer, int in, int in2, int out);
-/* One more part of an OP_MATMUL with fewer than OP_WEIGHTS. */
+/* One more part of an OP_MATMUL or OP_EXPERTS with fewer than OP_WEIGHTS. */
 void op_add_part(struct op *op, struct weight *weight, const float *bias, int out);
 
 /* ---- what an operation touches ---- */

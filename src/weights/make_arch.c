@@ -109,6 +109,23 @@ static void cohere2_keys(struct weights_writer *w, const struct weights_shape *s
     make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
 }
 
+static void experts_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_experts *e = weights_shape_experts(s);
+    make_put_u32(w, s, "expert_count", e->n_expert);
+    make_put_u32(w, s, "expert_used_count", e->n_used);
+    make_put_u32(w, s, "expert_feed_forward_length", e->d_ff);
+}
+
+static void gpt_oss_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    experts_keys(w, s);
+    make_put_u32(w, s, "attention.sliding_window", s->n_ctx <= 1024 ? 64 : 128);
+    put_str(w, s, "rope.scaling.type", "yarn");
+    make_put_f32(w, s, "rope.scaling.factor", 32);
+    make_put_u32(w, s, "rope.scaling.original_context_length", s->n_ctx / 32);
+}
+
 uint32_t make_rotated(const struct weights_shape *s)
 {
     return strcmp(s->arch, "phi3") == 0 && s->n_kv_head < s->n_head ? s->d_head * 3 / 4 : s->d_head;
@@ -122,6 +139,11 @@ static const struct make_arch archs[] = {
     {"qwen2vl", MAKE_NORM_BEFORE | MAKE_QKV_BIAS, put_sections},
     {"qwen3", MAKE_NORM_BEFORE | MAKE_QK_NORM, NULL},
     {"qwen3vl", MAKE_NORM_BEFORE | MAKE_QK_NORM, put_sections},
+    {"qwen3moe", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_EXPERTS, experts_keys},
+    {"gpt-oss",
+        MAKE_NORM_BEFORE | MAKE_QKV_BIAS | MAKE_OUTPUT_BIAS | MAKE_EXPERTS | MAKE_EXPERT_BIASES | MAKE_SINKS |
+            MAKE_SECOND_NORM_POST,
+        gpt_oss_keys},
     {"phi3", MAKE_NORM_BEFORE | MAKE_FUSED | MAKE_LONG_ROPE, phi3_keys},
     {"granite", MAKE_NORM_BEFORE, granite_keys},
     {"starcoder2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ALL_BIASES | MAKE_NO_GATE, NULL},

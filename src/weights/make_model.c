@@ -26,7 +26,7 @@ struct weights_make_settings weights_make_default(void)
 
 /* ---- the list of tensors ---- */
 
-enum kind { MATRIX, NORM, BIAS, ROPE_FACTORS, FFN_UP, FFN_DOWN };
+enum kind { MATRIX, ROUTER /* stays F32 */, NORM, BIAS, ROPE_FACTORS, FFN_UP, FFN_DOWN };
 
 struct make {
     const struct weights_make_settings *s;
@@ -47,23 +47,31 @@ struct make {
 static int write_tensor(
     struct make *m, uint32_t index, enum kind kind, enum quant_type type, uint64_t n_in, uint64_t n_out);
 
-/* Declares or writes one tensor: n_out rows of n_in, or a vector of n_in when n_out is 0. */
-static int tensor(struct make *m, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out)
+/* Declares or writes one tensor: n_out rows of n_in (n_expert times, if that is not 0), or a vector of n_in when n_out
+ * is 0. */
+static int tensor_of(
+    struct make *m, const char *name, enum kind kind, uint32_t n_in, uint32_t n_each, uint32_t n_expert)
 {
-    int64_t ne[2] = {n_in, n_out};
-    enum quant_type type = n_out ? weights_legal_type(m->s->type, n_in) : QUANT_F32;
+    int64_t ne[3] = {n_in, n_each, n_expert};
+    uint32_t n_out = n_each * (n_expert ? n_expert : 1);
+    enum quant_type type = n_out && kind != BIAS && kind != ROUTER ? weights_legal_type(m->s->type, n_in) : QUANT_F32;
     size_t row_bytes;
     uint32_t index = m->n_tensors++;
     TRY(quant_row_bytes(type, n_in, &row_bytes));
     if (m->writing) return write_tensor(m, index, kind, type, n_in, n_out ? n_out : 1);
     m->total_bytes += row_bytes * (n_out ? n_out : 1);
-    if (m->s->log && n_out && type != m->s->type) {
+    if (m->s->log && n_out && kind != BIAS && kind != ROUTER && type != m->s->type) {
         char line[160];
         snprintf(line, sizeof line, "%s: rows of %u are not whole %s blocks; made %s", name, (unsigned)n_in,
             quant_info_of(m->s->type)->name, quant_info_of(type)->name);
         m->s->log(m->s->log_user, LUTRA_LOG_WARN, line);
     }
-    return weights_writer_add_tensor(m->out, name, type, n_out ? 2 : 1, ne);
+    return weights_writer_add_tensor(m->out, name, type, n_expert ? 3 : n_out ? 2 : 1, ne);
+}
+
+static int tensor(struct make *m, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out)
+{
+    return tensor_of(m, name, kind, n_in, n_out, 0);
 }
 
 static int layer_tensor(struct make *m, uint32_t layer, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out)
@@ -93,6 +101,30 @@ static int layer_matrix(
     return bias || m->arch->has & MAKE_ALL_BIASES ? layer_tensor(m, layer, full, BIAS, n_out, 0) : 0;
 }
 
+/* Experts' matrices in one tensor, and their biases in another. */
+static int layer_experts(struct make *m, uint32_t layer, const char *name, uint32_t n_in, uint32_t n_out)
+{
+    uint32_t n_expert = weights_shape_experts(&m->shape)->n_expert;
+    char full[64];
+    snprintf(full, sizeof full, "blk.%u.%s.weight", (unsigned)layer, name);
+    TRY(tensor_of(m, full, MATRIX, n_in, n_out, n_expert));
+    snprintf(full, sizeof full, "blk.%u.%s.bias", (unsigned)layer, name);
+    return m->arch->has & MAKE_EXPERT_BIASES ? tensor(m, full, BIAS, n_out, n_expert) : 0;
+}
+
+static int mixture(struct make *m, uint32_t i)
+{
+    const struct weights_shape *s = &m->shape;
+    const struct weights_experts *e = weights_shape_experts(s);
+    char router[64];
+    snprintf(router, sizeof router, "blk.%u.ffn_gate_inp.weight", (unsigned)i);
+    TRY(tensor(m, router, ROUTER, s->d_model, e->n_expert));
+    if (m->arch->has & MAKE_EXPERT_BIASES) TRY(layer_tensor(m, i, "ffn_gate_inp.bias", BIAS, e->n_expert, 0));
+    TRY(layer_experts(m, i, "ffn_gate_exps", s->d_model, e->d_ff));
+    TRY(layer_experts(m, i, "ffn_up_exps", s->d_model, e->d_ff));
+    return layer_experts(m, i, "ffn_down_exps", e->d_ff, s->d_model);
+}
+
 static int attention(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
@@ -108,7 +140,8 @@ static int attention(struct make *m, uint32_t i)
     if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_k_norm", has & MAKE_QK_ROW ? d_kv : s->d_head));
     TRY(layer_matrix(m, i, "attn_v", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "attn_sub_norm", d_q));
-    TRY(layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false));
+    TRY(layer_matrix(m, i, "attn_output", MATRIX, d_q, d, has & MAKE_OUTPUT_BIAS));
+    if (has & MAKE_SINKS) TRY(layer_tensor(m, i, "attn_sinks.weight", BIAS, s->n_head, 0));
     return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_attention_norm", d) : 0;
 }
 
@@ -117,7 +150,9 @@ static int layer(struct make *m, uint32_t i)
     const struct weights_shape *s = &m->shape;
     uint32_t d = s->d_model, has = m->arch->has;
     TRY(attention(m, i));
-    if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, "ffn_norm", d));
+    const char *norm = has & MAKE_SECOND_NORM_POST ? "post_attention_norm" : "ffn_norm";
+    if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, norm, d));
+    if (has & MAKE_EXPERTS) return mixture(m, i);
     if (!(has & (MAKE_FUSED | MAKE_NO_GATE))) TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, s->d_ff, false));
     TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, s->d_ff * (has & MAKE_FUSED ? 2 : 1), false));
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "ffn_sub_norm", s->d_ff));
@@ -234,7 +269,7 @@ static void scale_row(const struct make *m, const struct matrix *x, uint64_t r, 
     x->q->quantize(m->row, dst, x->n_in);
 }
 
-static void write_vector(const struct make *m, uint32_t index, enum kind kind, uint64_t n, float *x)
+static void write_vector(const struct make *m, uint32_t index, enum kind kind, uint64_t n, uint32_t r, float *x)
 {
     if (kind == ROPE_FACTORS) {
         for (uint64_t i = 0; i < n; i++)
@@ -242,7 +277,7 @@ static void write_vector(const struct make *m, uint32_t index, enum kind kind, u
                 &(struct weights_llama3_rope){m->shape.rope_factor, 1, 4, 8192});
         return;
     }
-    make_normals(m->s->seed, index + 1, 0, x, n);
+    make_normals(m->s->seed, index + 1, (uint64_t)r * ((n + 1) / 2 * 2), x, n);
     for (uint64_t i = 0; i < n; i++) x[i] = (kind == NORM ? 1.0f : 0.0f) + 0.1f * x[i];
 }
 
@@ -262,8 +297,11 @@ static int write_tensor(
     size_t row_bytes, filled = 0;
     TRY(quant_row_bytes(type, (int64_t)n_in, &row_bytes));
     if (kind == NORM || kind == BIAS || kind == ROPE_FACTORS) {
-        write_vector(m, index, kind, n_in, m->row);
-        return emit(m, m->row, row_bytes);
+        for (uint64_t r = 0; r < n_out; r++) {
+            write_vector(m, index, kind, n_in, (uint32_t)r, m->row);
+            TRY(emit(m, m->row, row_bytes));
+        }
+        return 0;
     }
     if (n_in >= MIN_POOLED || !x.q->quantize) TRY(find_pool(m, &x));
     for (uint64_t r = 0; r < n_out; r++) {

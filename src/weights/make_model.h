@@ -35,6 +35,13 @@ struct weights_shape {
     float rms_eps;
 };
 
+struct weights_experts {
+    const char *shape;
+    uint32_t n_expert, n_used, d_ff;
+};
+/* Of a shape whose architecture has them; NULL: it has none. */
+const struct weights_experts *weights_shape_experts(const struct weights_shape *shape);
+
 /* i = 0, 1, ... until NULL: real shapes first, then the "tiny-" ones for tests. */
 const struct weights_shape *weights_shape_at(size_t i);
 /* Case-insensitive; NULL when there is none. */

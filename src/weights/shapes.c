@@ -5,6 +5,7 @@
 #include "weights/make_model.h"
 
 #include <math.h>
+#include <string.h>
 #include <strings.h>
 
 static const struct weights_shape shapes[] = {
@@ -38,11 +39,16 @@ static const struct weights_shape shapes[] = {
     {"gemma-2b", "gemma", 2048, 18, 8, 1, 256, 16384, 256000, 8192, true, 1e4f, 0, 1e-6f},
     {"bitnet-2b-4t", "bitnet-b1.58", 2560, 30, 20, 5, 128, 6912, 128256, 4096, true, 5e5f, 0, 1e-5f},
     {"falcon3-1b", "llama", 2048, 18, 8, 4, 256, 8192, 131072, 4096, false, 1000042, 0, 1e-6f},
+    {"qwen3-30b-a3b", "qwen3moe", 2048, 48, 32, 4, 128, 6144, 151936, 40960, false, 1e6f, 0, 1e-6f},
+    {"gpt-oss-20b", "gpt-oss", 2880, 24, 64, 8, 64, 2880, 201088, 131072, false, 150000, 0, 1e-5f},
+    {"moe-4b-a0.6b", "qwen3moe", 1024, 24, 16, 4, 64, 3072, 151936, 40960, true, 1e6f, 0, 1e-6f},
     /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
      * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
     {"tiny-llama", "llama", 256, 2, 4, 4, 64, 512, 512, 1024, false, 5e5f, 8, 1e-5f},
     {"tiny-qwen2", "qwen2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen3", "qwen3", 256, 2, 8, 4, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3moe", "qwen3moe", 256, 2, 8, 4, 64, 768, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-gpt-oss", "gpt-oss", 256, 4, 4, 2, 64, 256, 512, 512, false, 150000, 0, 1e-5f},
     {"tiny-gemma2", "gemma2", 256, 2, 4, 2, 64, 512, 512, 128, true, 1e4f, 0, 1e-6f},
     {"tiny-gemma3", "gemma3", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
     {"tiny-mistral3", "mistral3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e6f, 0, 1e-5f},
@@ -68,6 +74,15 @@ static const struct weights_shape shapes[] = {
     {"tiny-qwen3-40", "qwen3", 64, 2, 8, 8, 40, 160, 512, 512, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen3-8", "qwen3", 64, 3, 28, 4, 8, 96, 512, 512, false, 1e6f, 0, 1e-6f},
 };
+
+static const struct weights_experts experts[] = {
+    {"qwen3-30b-a3b", 128, 8, 768},
+    {"gpt-oss-20b", 32, 4, 2880},
+    {"moe-4b-a0.6b", 64, 8, 768}, /* nobody's: of a size that is quick to measure */
+    {"tiny-qwen3moe", 8, 3, 256},
+    {"tiny-gpt-oss", 6, 2, 256},
+};
+
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 const struct weights_shape *weights_shape_at(size_t i)
@@ -79,6 +94,13 @@ const struct weights_shape *weights_shape_find(const char *name)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
         if (strcasecmp(shapes[i].name, name) == 0) return &shapes[i];
+    return NULL;
+}
+
+const struct weights_experts *weights_shape_experts(const struct weights_shape *shape)
+{
+    for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
+        if (strcmp(experts[i].shape, shape->name) == 0) return &experts[i];
     return NULL;
 }
 

@@ -169,6 +169,7 @@ static void gate_job(void *arg)
     check_gate(j->t, j->name, "swiglu", j->k->swiglu, ref_swiglu, &j->seed);
     check_gate(j->t, j->name, "geglu", j->k->geglu, ref_geglu, &j->seed);
     check_gate(j->t, j->name, "relu2", j->k->relu2, ref_relu2, &j->seed);
+    check_gate(j->t, j->name, "swiglu_oai", j->k->swiglu_oai, ref_swiglu_oai, &j->seed);
     check_gate(j->t, j->name, "add", j->k->add, ref_add, &j->seed);
     check_one(j->t, j->name, j->k, &j->seed);
 }

@@ -57,6 +57,7 @@ void ref_rope_turns(const struct op_rope *p, const double *power, int32_t pos, f
 void ref_swiglu(const float *gate, const float *up, float *out, int n); /* gate / (1 + e^-gate) * up */
 void ref_geglu(const float *gate, const float *up, float *out, int n);  /* the tanh form of gelu(gate), times up */
 void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(gate, 0)^2 * up */
+void ref_swiglu_oai(const float *gate, const float *up, float *out, int n); /* as OP_SWIGLU_OAI says */
 void ref_gelu(const float *x, float *out, int n);                       /* the tanh form */
 void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n); /* a + scale b */
 void ref_add(const float *a, const float *b, float *out, int n);
@@ -66,6 +67,18 @@ void ref_permute(const float *x, const int32_t *order, float *out, int n);
 
 /* out[i] = x[out_row[i]].  x: [rows][dim], out: [n_out][dim] and not x. */
 void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float *out);
+
+/* ---- experts ---- */
+
+/* OP_ROUTE of one row: scores [n_expert] -> out [2 * n_used], ids as floats, ascending, then weights.  A NaN ranks as
+ * -infinity, and makes weights NaN. */
+void ref_route(const struct op_route *p, const float *scores, float *out);
+
+/* Part i of OP_EXPERTS for one row: x [n_in] or [n_used][n_in], route [2 * n_used] -> out [n_used][n_out]. */
+void ref_experts(const struct op *op, int i, const float *x, const float *route, float *out);
+
+/* OP_COMBINE of one row: x [n_used][n], route [2 * n_used] -> out [n]. */
+void ref_combine(const float *x, const float *route, int n_used, int n, float *out);
 
 /* ---- the cache: OP_KV_APPEND, OP_ATTENTION ---- */
 

@@ -126,6 +126,16 @@ void ref_relu2(const float *gate, const float *up, float *out, int n)
     }
 }
 
+void ref_swiglu_oai(const float *gate, const float *up, float *out, int n)
+{
+    const double limit = 7, alpha = 1.702;
+    for (int i = 0; i < n; i++) {
+        double g = gate[i] > limit ? limit : gate[i], u = up[i];
+        u = u > limit ? limit : u < -limit ? -limit : u;
+        out[i] = (float)(g / (1 + exp(-alpha * g)) * (u + 1));
+    }
+}
+
 void ref_add(const float *a, const float *b, float *out, int n)
 {
     for (int i = 0; i < n; i++) out[i] = a[i] + b[i];

@@ -31,7 +31,7 @@ static void assert_near(const float *a, const float *b, size_t n, double bound, 
 /* Runs operation i both ways from the same values and cache. */
 static void compare(struct device *d, struct random_list *r, int i, uint32_t seed)
 {
-    static float before[RL_VALUES][RL_ROWS * RL_DIM], want[RL_VALUES][RL_ROWS * RL_DIM];
+    static float before[RL_VALUES][RL_ROWS * RL_MOST_DIM], want[RL_VALUES][RL_ROWS * RL_MOST_DIM];
     const struct op *op = &r->op[i];
     struct lutra_error err = {0};
     struct segment segment = {op, 1, &r->list, &r->step};

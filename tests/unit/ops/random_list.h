@@ -13,7 +13,7 @@
 #include "ops/device.h"
 #include "unit/ops/kv_fixture.h"
 
-enum { RL_OPS = 48, RL_VALUES = 12, RL_WEIGHTS = 24, RL_ROWS = 10, RL_DIM = 64, RL_VOCAB = 40, RL_SEQS = 3 };
+enum { RL_OPS = 60, RL_VALUES = 20, RL_PLAIN = 12 /* values of any operation; the others are experts' */, RL_WEIGHTS = 30, RL_ROWS = 10, RL_DIM = 64, RL_MOST_DIM = 3 * RL_DIM /* experts' */, RL_VOCAB = 40, RL_SEQS = 3 };
 
 struct random_list {
     uint32_t seed;
@@ -23,7 +23,7 @@ struct random_list {
     struct weight weight[RL_WEIGHTS];
     int n_weight;
     bool written[RL_VALUES], appended[FIX_LAYERS];
-    float vector[RL_DIM * 8]; /* norms and biases */
+    float vector[RL_DIM * 8]; /* norms and biases, experts' too */
     int32_t order[2][RL_DIM]; /* of RL_DIM / 2 and RL_DIM elements */
 
     struct kv_fixture kv;
@@ -57,7 +57,7 @@ static inline struct weight *rl_weight(struct random_list *r, int n_in, int n_ou
 static inline int rl_value(struct random_list *r, enum value_rows rows, int dim, bool written)
 {
     for (int i = 0; i < 40; i++) {
-        int v = rl_below(r, RL_VALUES);
+        int v = rl_below(r, RL_PLAIN);
         const struct value *value = &r->list.value[v];
         if (value->rows == rows && (!dim || value->dim == dim) && (!written || r->written[v])) return v;
     }
@@ -108,6 +108,35 @@ static inline void rl_add_attention(struct random_list *r, int layer, bool appen
     }
 }
 
+/* A mixture of experts over value `in`: scores, routes, gate and up, and down again, which are values of their own.  Of
+ * four to six experts up to three are used. */
+static inline void rl_add_experts(struct random_list *r, int layer, int in, int out)
+{
+    enum { SCORES, ROUTE, WIDE, BACK, RL_MIXTURE };
+    if (in < 0 || out < 0 || r->n_weight + 4 > RL_WEIGHTS || r->list.n_op + 5 > RL_OPS - 2) return;
+    const struct value *value = r->list.value;
+    enum value_rows rows = value[in].rows;
+    int at = RL_PLAIN + (rows == ROWS_OUT) * RL_MIXTURE, used = value[at + ROUTE].dim / 2;
+    int n = value[at + SCORES].dim, d_in = value[in].dim, d_out = value[out].dim, wide = value[at + WIDE].dim / used;
+    struct op scores = op_make(OP_MATMUL, layer, in, -1, -1), route = op_make(OP_ROUTE, layer, at, -1, at + ROUTE);
+    struct op up = op_make(OP_EXPERTS, layer, in, at + ROUTE, -1), down = op_make(OP_EXPERTS, layer, at + WIDE, at + ROUTE, -1);
+    struct op sum = op_make(OP_COMBINE, layer, at + BACK, at + ROUTE, out);
+    if (d_out != value[at + BACK].dim / used) return;
+    op_add_part(&scores, rl_weight(r, d_in, n, WEIGHT_MATMUL), NULL, at + SCORES);
+    route.route = (struct op_route){.score = (enum route_score)rl_below(r, ROUTE_SCORES),
+        .n_expert = n,
+        .n_used = used,
+        .normalize = rl_below(r, 2),
+        .scale = 1.5f,
+        .bias = rl_below(r, 2) ? r->vector : NULL};
+    op_add_part(&up, rl_weight(r, d_in, n * wide, WEIGHT_MATMUL), rl_below(r, 2) ? r->vector : NULL, at + WIDE);
+    op_add_part(&down, rl_weight(r, wide, n * d_out, WEIGHT_MATMUL), rl_below(r, 2) ? r->vector : NULL, at + BACK);
+    up.matmul.experts = (struct op_experts){n, used, false};
+    down.matmul.experts = (struct op_experts){n, used, true};
+    sum.combine.n_used = used;
+    rl_push(r, &scores), rl_push(r, &route), rl_push(r, &up), rl_push(r, &down), rl_push(r, &sum);
+}
+
 static inline void rl_add_random(struct random_list *r)
 {
     enum op_kind kind = (enum op_kind)rl_below(r, OP_COUNT);
@@ -120,6 +149,9 @@ static inline void rl_add_random(struct random_list *r)
     case OP_MATMUL: rl_add_matmul(r, in, layer); return;
     case OP_KV_APPEND:
     case OP_ATTENTION: rl_add_attention(r, layer, kind == OP_KV_APPEND); return;
+    case OP_EXPERTS: rl_add_experts(r, layer, in, out); return;
+    case OP_ROUTE:
+    case OP_COMBINE: return; /* with experts */
     case OP_EMBED:
     case OP_HEAD: return; /* at the ends */
     case OP_RMS_NORM:
@@ -174,8 +206,12 @@ static inline void rl_make_list(struct random_list *r)
                       : with < i                     ? r->layer[with]
                                                      : (struct op_layer){i, s[0], s[1], 0, 0};
     }
-    for (int v = 0; v < RL_VALUES; v++)
+    for (int v = 0; v < RL_PLAIN; v++)
         r->list.value[v] = (struct value){v % 2 ? RL_DIM : RL_DIM / 2, v < 8 ? ROWS_ALL : ROWS_OUT};
+    for (int v = RL_PLAIN, experts = 4 + rl_below(r, 3), used = 1 + rl_below(r, 3); v < RL_VALUES; v++) {
+        const int dim[] = {experts, 2 * used, 32 * used, RL_DIM * used};
+        r->list.value[v] = (struct value){dim[(v - RL_PLAIN) % 4], v < RL_PLAIN + 4 ? ROWS_ALL : ROWS_OUT};
+    }
     for (int i = 0; i < RL_DIM * 8; i++) r->vector[i] = 1 + 0.2f * fixture_noise((uint32_t)i, r->seed, 9);
     for (int k = 0; k < 2; k++)
         for (int i = 0, n = RL_DIM / 2 << k; i < n; i++) {

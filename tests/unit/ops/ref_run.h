@@ -55,6 +55,12 @@ static inline void ref_run_row(const struct op_list *list, const struct op *op, 
         for (int i = 0; i < op->n_weight; i++)
             ref_matmul(&op->weight[i]->tensor, op->matmul.bias[i], a, value_row(list, step, op->out[i], r), 1);
         break;
+    case OP_EXPERTS:
+        for (int i = 0; i < op->n_weight; i++) ref_experts(op, i, a, b, value_row(list, step, op->out[i], r));
+        break;
+    case OP_ROUTE: ref_route(&op->route, a, out); break;
+    case OP_COMBINE: ref_combine(a, b, op->combine.n_used, list->value[op->out[0]].dim, out); break;
+    case OP_SWIGLU_OAI: ref_swiglu_oai(a, b, out, n); break;
     case OP_ROPE:
         memmove(out, a, sizeof *a * (size_t)n);
         ref_rope(&op->rope, row->pos, out);

@@ -68,7 +68,7 @@ static void check_tensors(const struct weights *w, const struct weights_shape *s
     assert_int_equal(weights_tensor_find(w, "output.weight") == NULL, s->tied);
     assert_int_equal(weights_tensor_find(w, "rope_freqs.weight") == NULL, s->rope_factor == 0);
     static const char *const others[] = {
-        "phi3", "starcoder2", "command-r", "cohere2"}; /* their files open: tests/golden */
+        "phi3", "starcoder2", "command-r", "cohere2", "gpt-oss"}; /* their files open: tests/golden */
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(s->arch, others[i])) return;
     for (uint32_t i = 0; i < s->n_layer; i++) {
@@ -80,6 +80,7 @@ static void check_tensors(const struct weights *w, const struct weights_shape *s
             {"ffn_down", s->d_ff, d}};
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             snprintf(name, sizeof name, "blk.%u.%s.weight", (unsigned)i, parts[k].name);
+            if (weights_shape_experts(s) && (parts[k].n_in == s->d_ff || parts[k].n_out == s->d_ff)) continue;
             if (!strcmp(s->arch, "olmo2") && parts[k].n_out == 1) continue; /* has norms behind sub-layers only */
             check_shape(w, name, parts[k].n_in, parts[k].n_out);
         }
@@ -89,6 +90,26 @@ static void check_tensors(const struct weights *w, const struct weights_shape *s
         bool normed = strstr(s->arch, "qwen3") || !strcmp(s->arch, "gemma3") || !strcmp(s->arch, "olmo2");
         assert_int_equal(weights_tensor_find(w, name) != NULL, normed);
     }
+}
+
+static void check_experts(const struct weights *w, const struct weights_shape *s)
+{
+    const struct weights_experts *e = weights_shape_experts(s);
+    if (!e) return;
+    const struct {
+        const char *name;
+        int64_t ne[3];
+    } parts[] = {{"blk.1.ffn_gate_inp.weight", {s->d_model, e->n_expert, 1}},
+        {"blk.1.ffn_gate_exps.weight", {s->d_model, e->d_ff, e->n_expert}},
+        {"blk.1.ffn_up_exps.weight", {s->d_model, e->d_ff, e->n_expert}},
+        {"blk.1.ffn_down_exps.weight", {e->d_ff, s->d_model, e->n_expert}}};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        const struct tensor *t;
+        if (weights_tensor_get(w, parts[k].name, &t, &err) < 0) fail_msg("%s", err.what);
+        assert_memory_equal(t->ne, parts[k].ne, sizeof parts[k].ne);
+    }
+    assert_int_equal(arch_u32(w, s->arch, "expert_count"), e->n_expert);
+    assert_int_equal(arch_u32(w, s->arch, "expert_used_count"), e->n_used);
 }
 
 static void check_keys(const struct weights *w, const struct weights_shape *s)
@@ -117,6 +138,7 @@ static void tiny_shapes_have_all_their_tensors(void **state)
         struct weights_make_settings s = settings(shape->name, QUANT_F16);
         struct weights *w = make(&s);
         check_tensors(w, shape);
+        check_experts(w, shape);
         check_keys(w, shape);
         weights_close(&w);
         n_tiny++;
