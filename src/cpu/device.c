@@ -49,8 +49,7 @@ static int check_attention(const struct op_attention *p, struct lutra_error *err
 }
 
 /* Experts begin at panels of their own. */
-static int check_experts(
-    struct cpu_device *d, const struct op_list *list, const struct op *op, struct lutra_error *err)
+static int check_experts(struct cpu_device *d, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
     const struct op_experts *e = &op->matmul.experts;
     for (int i = 0; i < op->n_weight; i++) {

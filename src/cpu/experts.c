@@ -117,14 +117,15 @@ static void run_some(const struct worker *w, const struct matmul *m, const struc
 
 /* Units of one part: those of the first expert that has slots, then of the next, ...; *unit is the thread's next of all
  * parts', `base` the first of this one's, and what lies behind the part's is returned. */
-static size_t run_part(
-    struct worker *w, const struct matmul *m, const struct part *part, const struct sorted *s, size_t base, size_t *unit)
+static size_t run_part(struct worker *w, const struct matmul *m, const struct part *part, const struct sorted *s,
+    size_t base, size_t *unit)
 {
     const struct units *units = &part->units[SHAPE_MANY];
     struct run_of_slots r = {0}, begin = r;
     for (int e = 0; e < s->n_expert; e++) {
         if (s->start[e] == s->start[e + 1]) continue;
-        while (next_run(s, m, part->form[ORDINARY], &r) && r.expert < e) { }
+        while (next_run(s, m, part->form[ORDINARY], &r) && r.expert < e) {
+        }
         begin = r;
         for (; *unit < base + units->n; *unit = cpu_worker_next(w)) {
             size_t panel = (*unit - base) * units->panels, left = part->panels - panel;

@@ -189,8 +189,7 @@ static void combine_row(const struct worker *w, const struct instr *in, int row)
     float *out = cpu_value_row(w, op->out[0], row);
     size_t n = (size_t)dim_of(w, op->out[0]);
     memset(out, 0, n * sizeof *out);
-    for (int j = 0; j < op->combine.n_used; j++, x += n)
-        w->run->device->kernels.add_scaled(out, x, weight[j], n, out);
+    for (int j = 0; j < op->combine.n_used; j++, x += n) w->run->device->kernels.add_scaled(out, x, weight[j], n, out);
 }
 
 static void run_rows(const struct worker *w, const struct instr *in)

@@ -76,7 +76,18 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
     }
 }
 
-enum { ACT, ATTENTION = ACT + ACT_FORMS, ROPE, WORK = ROPE + ROPE_TABLES, LOGITS, HEAP, PART_MAX, PART_SUM, EXPERTS, N_PIECE };
+enum {
+    ACT,
+    ATTENTION = ACT + ACT_FORMS,
+    ROPE,
+    WORK = ROPE + ROPE_TABLES,
+    LOGITS,
+    HEAP,
+    PART_MAX,
+    PART_SUM,
+    EXPERTS,
+    N_PIECE
+};
 
 /* Bytes of every piece. */
 static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t bytes[N_PIECE])

@@ -10,8 +10,8 @@
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_olmo2, &model_smollm3, &model_phi3,
-    &model_granite, &model_qwen3moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25,
-    &model_bitnet_b158};
+    &model_granite, &model_qwen3moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet,
+    &model_bitnet_25, &model_bitnet_b158};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
@@ -221,8 +221,8 @@ static int read_experts(const struct reader *r, struct lutra_error *err)
     TRY(get_int(r, "expert_count", MAX_EXPERT, &hp->n_expert, err));
     TRY(get_int(r, "expert_used_count", MAX_EXPERT_USED, &hp->n_expert_used, err));
     if (hp->n_expert_used > hp->n_expert)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d of %d experts are used", weights_path(r->w), hp->n_expert_used,
-            hp->n_expert);
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: %d of %d experts are used", weights_path(r->w), hp->n_expert_used, hp->n_expert);
     hp->d_ff_expert = hp->d_ff / hp->n_expert_used;
     TRY(model_opt_int(r, "expert_feed_forward_length", MODEL_MAX_DIM, &hp->d_ff_expert, err));
     if (hp->d_ff_expert < 1)

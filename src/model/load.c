@@ -74,15 +74,16 @@ int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out,
     return 0;
 }
 
-int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert,
-    struct weight **out, struct lutra_error *err)
+int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert, struct weight **out,
+    struct lutra_error *err)
 {
     const struct tensor *t;
     TRY(weights_tensor_get(m->weights, name, &t, err));
     if (t->ne[0] != n_in || t->ne[1] != n_out || t->ne[2] != n_expert || t->ne[3] != 1)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' has shape %lld x %lld x %lld, expected %lld x %lld x %lld",
-            weights_path(m->weights), t->name, (long long)t->ne[0], (long long)t->ne[1], (long long)(t->ne[2] * t->ne[3]),
-            (long long)n_in, (long long)n_out, (long long)n_expert);
+        return lutra_fail(err, LUTRA_E_FORMAT,
+            "%s: tensor '%s' has shape %lld x %lld x %lld, expected %lld x %lld x %lld", weights_path(m->weights),
+            t->name, (long long)t->ne[0], (long long)t->ne[1], (long long)(t->ne[2] * t->ne[3]), (long long)n_in,
+            (long long)n_out, (long long)n_expert);
     if (m->n_weight == m->max_weight) return lutra_fail(err, LUTRA_E_INTERNAL, "model: too many matrices");
     TRY(mark_used(m, t, err));
     struct weight *w = &m->weight[m->n_weight++];

@@ -35,12 +35,12 @@ struct hparams {
     struct op_rope window_rope;             /* of layers with a window */
     struct yarn {
         float factor, beta_fast, beta_slow, log_multiplier;
-        bool between_pairs; /* the ramp's ends are not rounded to whole pairs */
-    } yarn;                 /* factor 0: none */
-    enum op_kind gate; /* of the feed-forward */
+        bool between_pairs;                   /* the ramp's ends are not rounded to whole pairs */
+    } yarn;                                   /* factor 0: none */
+    enum op_kind gate;                        /* of the feed-forward */
     int n_expert, n_expert_used, d_ff_expert; /* 0: no experts */
     struct op_route route;                    /* n_expert and n_used are set, bias per layer */
-    bool tied;         /* the head is the embedding */
+    bool tied;                                /* the head is the embedding */
 };
 
 struct model;

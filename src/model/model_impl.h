@@ -25,18 +25,18 @@ struct arch {
     const char *name;
     enum rope_kind rope;
     int norms;
-    enum qk_norm qk_norm;        /* before they are rotated */
-    enum op_kind gate;           /* of the feed-forward, where its page reads no other */
-    bool qkv_bias;               /* must be there (others: optional, used when there) */
-    bool rotates_part;           /* of a head, if the file says so */
-    bool layer_norm;             /* the residual stream's norms are LayerNorm, with biases where the file has them */
-    bool one_norm;               /* one norm before attention and feed-forward, which read it side by side */
-    bool two_ropes;              /* layers with windows have a rotation of their own */
-    bool sub_norms;              /* before attention's output matrix and before ffn_down */
-    bool experts;                /* instead of one feed-forward */
-    bool expert_biases;          /* of the router and of experts */
-    bool sinks;                  /* attention has an extra logit per head */
-    const char *ffn_norm;        /* NULL: "ffn_norm" */
+    enum qk_norm qk_norm; /* before they are rotated */
+    enum op_kind gate;    /* of the feed-forward, where its page reads no other */
+    bool qkv_bias;        /* must be there (others: optional, used when there) */
+    bool rotates_part;    /* of a head, if the file says so */
+    bool layer_norm;      /* the residual stream's norms are LayerNorm, with biases where the file has them */
+    bool one_norm;        /* one norm before attention and feed-forward, which read it side by side */
+    bool two_ropes;       /* layers with windows have a rotation of their own */
+    bool sub_norms;       /* before attention's output matrix and before ffn_down */
+    bool experts;         /* instead of one feed-forward */
+    bool expert_biases;   /* of the router and of experts */
+    bool sinks;           /* attention has an extra logit per head */
+    const char *ffn_norm; /* NULL: "ffn_norm" */
     enum route_score route;
     bool route_normalized;
     bool i8row;                  /* ternary matrices of layers were trained with inputs in int8, one scale per row */
@@ -127,8 +127,8 @@ int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, 
     struct weight **out, struct lutra_error *err);
 
 /* All experts' matrices [n_expert][n_out][n_in], below each other. */
-int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert,
-    struct weight **out, struct lutra_error *err);
+int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert, struct weight **out,
+    struct lutra_error *err);
 
 /* The tensor as n floats (converted when it is F16 or BF16); *out = NULL when it is absent and optional. */
 int model_vector(

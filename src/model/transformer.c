@@ -304,8 +304,8 @@ static int gated_scale(struct model *m, int layer, float *out, struct lutra_erro
 }
 
 /* Experts' matrices `blk.layer.base.weight`, with their biases where the architecture has them. */
-static int expert_part(struct model *m, struct op *op, const char *base, int n_in, int n_out, int out,
-    struct lutra_error *err)
+static int expert_part(
+    struct model *m, struct op *op, const char *base, int n_in, int n_out, int out, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     char suffix[48], name[64];
@@ -376,8 +376,8 @@ static void declare_values(struct model *m)
     int d = hp->d_model, dq = hp->n_head * hp->d_head, dkv = hp->n_kv_head * hp->d_head, ff = hp->d_ff;
     int e = hp->n_expert, w = 2 * hp->n_expert_used, eff = hp->n_expert_used * hp->d_ff_expert,
         ed = hp->n_expert_used * d;
-    const int dims[N_VALUE] = {d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff, dq, e, w, eff, eff, ed, e, w, eff,
-        eff, ed};
+    const int dims[N_VALUE] = {
+        d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff, dq, e, w, eff, eff, ed, e, w, eff, eff, ed};
     for (int i = 0; i < N_VALUE; i++)
         m->list.value[i] = (struct value){dims[i], i < XO || (i >= R && i < RO) ? ROWS_ALL : ROWS_OUT};
     m->list.n_value = e ? N_VALUE : QO;

@@ -29,7 +29,7 @@ enum op_kind {
     OP_GEGLU,      /* out = gelu_tanh(in[0]) * in[1] */
     OP_GELU,       /* out = gelu_tanh(in) */
     OP_RELU2,      /* out = max(in[0], 0)^2 * in[1] */
-    OP_SWIGLU_OAI, /* out = g / (1 + exp(-1.702 g)) * (u + 1), g = min(in[0], 7), u = in[1] clamped to -7..7 (gpt-oss) */
+    OP_SWIGLU_OAI, /* out = g / (1 + exp(-1.702 g)) * (u + 1), g = min(in[0], 7), u = in[1] within -7..7 (gpt-oss) */
     OP_ADD,        /* out = in[0] + in[1] */
     OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
     OP_TAKE,       /* out[i] = in[out_row[i]] */

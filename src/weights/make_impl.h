@@ -40,7 +40,7 @@ enum {
     MAKE_EXPERTS = 4096,
     MAKE_EXPERT_BIASES = 8192, /* of router and experts */
     MAKE_SINKS = 16384,
-    MAKE_OUTPUT_BIAS = 65536, /* of attention's output matrix */
+    MAKE_OUTPUT_BIAS = 65536,      /* of attention's output matrix */
     MAKE_SECOND_NORM_POST = 32768, /* the norm before the feed-forward is called post_attention_norm */
 };
 struct make_arch {

@@ -54,11 +54,11 @@ void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs);
 void ref_rope_powers(const struct op_rope *p, double *power);
 void ref_rope_turns(const struct op_rope *p, const double *power, int32_t pos, float *cs);
 
-void ref_swiglu(const float *gate, const float *up, float *out, int n); /* gate / (1 + e^-gate) * up */
-void ref_geglu(const float *gate, const float *up, float *out, int n);  /* the tanh form of gelu(gate), times up */
-void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(gate, 0)^2 * up */
+void ref_swiglu(const float *gate, const float *up, float *out, int n);     /* gate / (1 + e^-gate) * up */
+void ref_geglu(const float *gate, const float *up, float *out, int n);      /* the tanh form of gelu(gate), times up */
+void ref_relu2(const float *gate, const float *up, float *out, int n);      /* max(gate, 0)^2 * up */
 void ref_swiglu_oai(const float *gate, const float *up, float *out, int n); /* as OP_SWIGLU_OAI says */
-void ref_gelu(const float *x, float *out, int n);                       /* the tanh form */
+void ref_gelu(const float *x, float *out, int n);                           /* the tanh form */
 void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n); /* a + scale b */
 void ref_add(const float *a, const float *b, float *out, int n);
 

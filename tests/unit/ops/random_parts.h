@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention and mixtures of experts of random_list.h, which includes this where its helpers are known.
+ */
+#ifndef TESTS_RANDOM_PARTS_H
+#define TESTS_RANDOM_PARTS_H
+
+static inline void rl_add_attention(struct random_list *r, int layer, bool append)
+{
+    const struct op_layer *l = &r->layer[layer];
+    int n = l->n_kv_head * l->d_head;
+    if (append && l->cache == layer) {
+        struct op op = op_make(OP_KV_APPEND, layer, rl_value(r, ROWS_ALL, n, true), rl_value(r, ROWS_ALL, n, true), -1);
+        rl_push(r, &op);
+    } else if (!append && l->cache >= 0 && r->appended[l->cache]) {
+        int in = rl_value(r, ROWS_ALL, 0, true), dim = in < 0 ? 1 : r->list.value[in].dim;
+        struct op op = op_make(OP_ATTENTION, layer, in, -1, rl_value(r, ROWS_ALL, dim, false));
+        op.attention = (struct op_attention){.n_head = dim / l->d_head,
+            .n_kv_head = l->n_kv_head,
+            .d_head = l->d_head,
+            .scale = 0.2f,
+            .window = rl_below(r, 3) ? 0 : 20,
+            .sinks = rl_below(r, 3) ? NULL : r->vector};
+        if (dim % n == 0) rl_push(r, &op);
+    }
+}
+
+/* A mixture of experts over value `in`: scores, routes, gate and up, and down again, which are values of their own.  Of
+ * four to six experts up to three are used. */
+static inline void rl_add_experts(struct random_list *r, int layer, int in, int out)
+{
+    enum { SCORES, ROUTE, WIDE, BACK, RL_MIXTURE };
+    if (in < 0 || out < 0 || r->n_weight + 4 > RL_WEIGHTS || r->list.n_op + 5 > RL_OPS - 2) return;
+    const struct value *value = r->list.value;
+    enum value_rows rows = value[in].rows;
+    int at = RL_PLAIN + (rows == ROWS_OUT) * RL_MIXTURE, used = value[at + ROUTE].dim / 2;
+    int n = value[at + SCORES].dim, d_in = value[in].dim, d_out = value[out].dim, wide = value[at + WIDE].dim / used;
+    struct op scores = op_make(OP_MATMUL, layer, in, -1, -1), route = op_make(OP_ROUTE, layer, at, -1, at + ROUTE);
+    struct op up = op_make(OP_EXPERTS, layer, in, at + ROUTE, -1),
+              down = op_make(OP_EXPERTS, layer, at + WIDE, at + ROUTE, -1);
+    struct op sum = op_make(OP_COMBINE, layer, at + BACK, at + ROUTE, out);
+    if (d_out != value[at + BACK].dim / used) return;
+    op_add_part(&scores, rl_weight(r, d_in, n, WEIGHT_MATMUL), NULL, at + SCORES);
+    route.route = (struct op_route){.score = (enum route_score)rl_below(r, ROUTE_SCORES),
+        .n_expert = n,
+        .n_used = used,
+        .normalize = rl_below(r, 2),
+        .scale = 1.5f,
+        .bias = rl_below(r, 2) ? r->vector : NULL};
+    op_add_part(&up, rl_weight(r, d_in, n * wide, WEIGHT_MATMUL), rl_below(r, 2) ? r->vector : NULL, at + WIDE);
+    op_add_part(&down, rl_weight(r, wide, n * d_out, WEIGHT_MATMUL), rl_below(r, 2) ? r->vector : NULL, at + BACK);
+    up.matmul.experts = (struct op_experts){n, used, false};
+    down.matmul.experts = (struct op_experts){n, used, true};
+    sum.combine.n_used = used;
+    rl_push(r, &scores), rl_push(r, &route), rl_push(r, &up), rl_push(r, &down), rl_push(r, &sum);
+}
+
+#endif
