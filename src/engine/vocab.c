@@ -102,6 +102,18 @@ static int read_split(const struct weights *w, char *out, size_t room, struct lu
     return short_string(w, "tokenizer.ggml.pre", as_llama3 ? "llama-bpe" : "", out, room, err);
 }
 
+/* What a folder's tokenizer.json says and GGUF has no key for (weights/folder/tokenizer.c). */
+static int read_own(const struct weights *w, struct text_vocab_source *src, struct lutra_error *err)
+{
+    char normalizer[16];
+    TRY(short_string(w, "tokenizer.lutra.normalizer", "", normalizer, sizeof normalizer, err));
+    if (*normalizer && strcmp(normalizer, "NFC") != 0)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tokenizer.lutra.normalizer '%s' is not implemented",
+            weights_path(w), normalizer);
+    src->nfc = *normalizer;
+    return said(w, "tokenizer.lutra.ignore_merges", &src->ignore_merges, err);
+}
+
 static int read_vocab(
     struct text_vocab **vocab, const struct weights *w, struct vocab_arrays *a, struct lutra_error *err)
 {
@@ -135,6 +147,7 @@ static int read_vocab(
     TRY(said(w, "tokenizer.ggml.add_bos_token", &src.add_bos, err));
     TRY(said(w, "tokenizer.ggml.add_eos_token", &src.add_eos, err));
     TRY(said(w, "tokenizer.ggml.add_space_prefix", &src.add_space_prefix, err));
+    TRY(read_own(w, &src, err));
     struct lutra_error why = {0};
     int rc = text_vocab_open(vocab, &src, &why);
     if (rc < 0) return lutra_fail_at(err, rc, why.where, "%s: tokenizer: %s", weights_path(w), why.what);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 #include "text/vocab_impl.h"
 
@@ -19,7 +20,9 @@ struct encoder {
     struct text_bpe work;
     struct text_tokens *out;
     struct text_bytes mark; /* n = 0: none */
-    char *clean;            /* [the text's length] a run without its marks; NULL without marks */
+    unsigned char *letters; /* [room] a well-formed run as split patterns read it */
+    size_t room;
+    char *clean; /* [the text's length] a run without its marks; NULL without marks */
 };
 
 int text_tokens_push(struct text_tokens *tokens, int32_t id)
@@ -76,36 +79,80 @@ static size_t special_at(const struct text_vocab *vocab, const char *p, size_t n
     return best;
 }
 
-/* The next match of a pattern from `at` on: text[*from .. *to), both n_bytes where there is none. */
-static int find(
-    struct encoder *e, const pcre2_code *pattern, const char *text, size_t n_bytes, size_t at, size_t *from, size_t *to)
+/* The next match of a pattern from `at` on: text[*from .. *to), both n where there is none. */
+static int find(struct encoder *e, const pcre2_code *pattern, const unsigned char *text, size_t n, size_t at,
+    size_t *from, size_t *to)
 {
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    int rc = pcre2_match(pattern, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
-    if (rc < PCRE2_ERROR_NOMATCH) { /* the JIT stack has a limit, the interpreter has none */
-        options |= PCRE2_NO_JIT;
-        rc = pcre2_match(pattern, (PCRE2_SPTR)text, n_bytes, at, options, e->match, e->limits);
-    }
+    int rc = pcre2_jit_match(pattern, text, n, at, 0, e->match, e->limits);
+    if (rc < PCRE2_ERROR_NOMATCH) /* no JIT, or its stack is full; the interpreter has no limit */
+        rc = pcre2_match(pattern, text, n, at, PCRE2_NO_JIT, e->match, e->limits);
     if (rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT) return LUTRA_E_NO_MEMORY;
     if (rc < PCRE2_ERROR_NOMATCH) return LUTRA_E_INTERNAL;
     const PCRE2_SIZE *match = pcre2_get_ovector_pointer(e->match);
     bool found = rc > 0 && match[1] > match[0];
-    *from = found ? match[0] : n_bytes;
-    *to = found ? match[1] : n_bytes;
+    *from = found ? match[0] : n;
+    *to = found ? match[1] : n;
     return 0;
 }
 
-/* Well-formed text, cut by the patterns from `level` on; what is left then is a word. */
-static int encode_split(struct encoder *e, int level, const char *text, size_t n_bytes)
+/* A piece of well-formed text, as characters' letters and as bytes. */
+struct piece {
+    const unsigned char *letters;
+    size_t n; /* letters */
+    const char *text;
+    bool ascii; /* as many bytes as letters */
+};
+
+/* Takes the first n characters off. */
+static struct piece take(struct piece *from, size_t n)
+{
+    struct piece first = {from->letters, n, from->text, from->ascii};
+    if (from->ascii) from->text += n;
+    for (size_t i = 0; !from->ascii && i < n; i++) from->text += text_utf8_length((unsigned char)*from->text);
+    from->letters += n;
+    from->n -= n;
+    return first;
+}
+
+/* Cuts a piece by the patterns from `level` on; what is left then is a word. */
+static int encode_split(struct encoder *e, int level, struct piece piece, const char *end)
 {
     if (level == TEXT_MAX_SPLITS || !e->vocab->split[level])
-        return text_bpe_word(&e->work, e->vocab, text, n_bytes, e->out);
-    for (size_t at = 0, from, to; at < n_bytes; at = to) {
-        TRY(find(e, e->vocab->split[level], text, n_bytes, at, &from, &to));
-        if (from > at) TRY(encode_split(e, level + 1, text + at, from - at));
-        if (to > from) TRY(encode_split(e, level + 1, text + from, to - from));
+        return text_bpe_word(&e->work, e->vocab, piece.text, (size_t)(end - piece.text), e->out);
+    const unsigned char *letters = piece.letters;
+    for (size_t at = 0, n = piece.n, from, to; at < n; at = to) {
+        TRY(find(e, e->vocab->split[level], letters, n, at, &from, &to));
+        struct piece between = take(&piece, from - at);
+        if (between.n > 0) TRY(encode_split(e, level + 1, between, piece.text));
+        struct piece match = take(&piece, to - from);
+        if (match.n > 0) TRY(encode_split(e, level + 1, match, piece.text));
     }
     return 0;
+}
+
+/* The longest well-formed prefix, which is *n_used bytes long. */
+static int encode_valid(struct encoder *e, const char *text, size_t n_bytes, size_t *n_used)
+{
+    if (n_bytes > e->room) {
+        free(e->letters);
+        e->letters = malloc(n_bytes);
+        e->room = e->letters ? n_bytes : 0;
+        if (!e->letters) return LUTRA_E_NO_MEMORY;
+    }
+    size_t n = text_classes_write(&e->vocab->classes, text, n_bytes, e->letters, n_used);
+    return encode_split(e, 0, (struct piece){e->letters, n, text, n == *n_used}, text + *n_used);
+}
+
+/* The same in Normalization Form C. */
+static int encode_nfc(struct encoder *e, const char *text, size_t n_bytes, size_t *n_used)
+{
+    char *other;
+    size_t n, n_other;
+    *n_used = text_utf8_valid(text, n_bytes);
+    TRY(text_nfc(text, *n_used, &other, &n_other));
+    int rc = encode_valid(e, other ? other : text, n_other, &n);
+    free(other);
+    return rc;
 }
 
 /* Text without special tokens; where it is split, a run of ill-formed bytes is a word of its own. */
@@ -113,8 +160,8 @@ static int encode_plain(struct encoder *e, const char *text, size_t n_bytes)
 {
     if (e->vocab->rank) return text_spm_text(&e->work, e->vocab, text, n_bytes, e->out);
     for (size_t at = 0; at < n_bytes;) {
-        size_t n_valid = text_utf8_valid(text + at, n_bytes - at);
-        TRY(encode_split(e, 0, text + at, n_valid));
+        size_t n_valid;
+        TRY((e->vocab->nfc ? encode_nfc : encode_valid)(e, text + at, n_bytes - at, &n_valid));
         size_t from = at += n_valid;
         while (at < n_bytes) {
             int k = text_utf8_scan(text + at, n_bytes - at);
@@ -198,6 +245,7 @@ int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, u
         rc = encode_all(&e, text.p, text.n, flags);
     }
     text_bpe_fini(&e.work);
+    free(e.letters);
     free(e.clean);
     pcre2_match_data_free(e.match);
     pcre2_match_context_free(e.limits);

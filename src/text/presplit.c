@@ -3,29 +3,27 @@
  * Pre-splits: how text is cut into words before merging, by the name that GGUF gives in `tokenizer.ggml.pre`.
  *
  * A split is a list of patterns.  The first cuts the text into its matches and what lies between them; each further
- * one cuts those pieces again, and sees nothing outside its piece.  Names, patterns and what a name implies are
- * llama.cpp's (src/llama-vocab.cpp), which the converter's names refer to; where it reads a pattern of a model's
- * tokenizer.json more coarsely, that reading stands here: letters beyond ASCII have both cases, marks have none.
+ * one cuts those pieces again, and sees nothing outside its piece.  Names and what a name implies are llama.cpp's
+ * (src/llama-vocab.cpp).  So are the patterns, except where a tokenizer.json of such a name has a finer one: that
+ * stands here.  classes.c says what a pattern may consist of.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "text/vocab_impl.h"
 
-/* Unicode White_Space; PCRE2's \s would add U+180E, which the models' tokenizers do not count as space. */
-#define SPACE "\\t-\\r\\x{85}\\p{Z}"
 #define ENGLISH "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 #define WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define OTHERS(and_end) " ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n" and_end "]*"
-#define SPACES "[" SPACE "]*[\\r\\n]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
+#define OTHERS(and_end) " ?[^\\s\\p{L}\\p{N}]+[\\r\\n" and_end "]*"
+#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 /* A word of capitals, then small letters: at least one of these, or at least one of those. */
-#define CAPITAL "(?:(?![a-z])\\p{L})"
-#define SMALL "(?:(?![A-Z])\\p{L})"
+#define CAPITAL "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define SMALL "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(end)                                                                                                     \
     "[^\\r\\n\\p{L}\\p{N}]?" CAPITAL "*" SMALL "+" end "|[^\\r\\n\\p{L}\\p{N}]?" CAPITAL "+" SMALL "*" end
 
-#define LIKE_GPT2                                                                                                      \
-    "'(?:[stmd]|re|ve|ll)| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
+#define LIKE_GPT2 "'(?:[stmd]|re|ve|ll)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define LIKE_CL100K(digits) ENGLISH "|" WORD "|" digits "|" OTHERS("") "|" SPACES
 
 /* DeepSeek's letters of scripts with two cases, ideographs (everything from U+0800 on!) and punctuation. */
@@ -44,7 +42,7 @@
     "FB06}"                                                                                                            \
     "\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}\\x{104B0}-\\x{104D3}"              \
     "\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}\\x{1E900}-\\x{1E943}"
-#define DEEPSEEK_IDEOGRAPHS "(?:(?![" SPACE "])[\\x{800}-\\x{9FA5}\\x{AC00}-\\x{D7FF}])+"
+#define DEEPSEEK_IDEOGRAPHS "(?:(?!\\s)[\\x{800}-\\x{9FA5}\\x{AC00}-\\x{D7FF}])+"
 #define DEEPSEEK_PUNCTUATION "[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3001}\\x{3002}]"
 
 enum split {
@@ -69,14 +67,13 @@ static const char *const splits[][TEXT_MAX_SPLITS] = {
     [DEFAULT] = {"[\\p{P}$+<=>^~|]+", LIKE_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"},
     [LLAMA3] = {LIKE_CL100K("\\p{N}{1,3}")},
     [QWEN2] = {LIKE_CL100K("\\p{N}")},
-    [QWEN35] = {ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" SPACE
-                        "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES},
+    [QWEN35] = {ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES},
     [TEKKEN] = {CASED("") "|\\p{N}|" OTHERS("/") "|" SPACES},
     [GPT4O] = {CASED("(?:" ENGLISH ")?") "|\\p{N}{1,3}|" OTHERS("/") "|" SPACES},
     /* Spaces and ideographs cannot overlap: one pattern.  \s+$ alone is quadratic in a run of spaces inside a line. */
-    [DEEPSEEK_LLM] = {"[\\r\\n]", "[" SPACE "]?[" DEEPSEEK_CASED "]+", "[" SPACE "]?" DEEPSEEK_PUNCTUATION "+",
-        "(?<![" SPACE "])[" SPACE "]++$|" DEEPSEEK_IDEOGRAPHS, "\\p{N}+"},
-    [DEEPSEEK_CODER] = {"[\\r\\n]", "[" SPACE "]?\\p{L}+", "[" SPACE "]?\\p{P}+", DEEPSEEK_IDEOGRAPHS, "\\p{N}"},
+    [DEEPSEEK_LLM] = {"[\\r\\n]", "\\s?[" DEEPSEEK_CASED "]+", "\\s?" DEEPSEEK_PUNCTUATION "+",
+        "(?<!\\s)\\s++$|" DEEPSEEK_IDEOGRAPHS, "\\p{N}+"},
+    [DEEPSEEK_CODER] = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_IDEOGRAPHS, "\\p{N}"},
     [DEEPSEEK3] = {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{30FF}]+",
         "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
         "?[\\p{P}\\p{S}]+[\\r\\n]*"
@@ -145,8 +142,7 @@ static int compile(pcre2_code **out, const char *pattern, const char *name, stru
 {
     int code;
     PCRE2_SIZE where;
-    *out = pcre2_compile(
-        (PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &code, &where, NULL);
+    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_DOLLAR_ENDONLY, &code, &where, NULL);
     if (!*out && code == PCRE2_ERROR_HEAP_FAILED) return lutra_fail(err, LUTRA_E_NO_MEMORY, "pre-split: out of memory");
     if (!*out) return lutra_fail(err, LUTRA_E_INTERNAL, "pre-split '%s': PCRE2 error %d at %zu", name, code, where);
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without JIT matching is slower, not different */
@@ -156,6 +152,7 @@ static int compile(pcre2_code **out, const char *pattern, const char *name, stru
 int text_presplit_open(struct text_vocab *vocab, const char *name, struct lutra_error *err)
 {
     const struct pre *pre = NULL;
+    char *bytes[TEXT_MAX_SPLITS];
     if (!name || !*name) name = "default";
     for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
         if (strcmp(name, pres[i].name) == 0) pre = &pres[i];
@@ -163,12 +160,17 @@ int text_presplit_open(struct text_vocab *vocab, const char *name, struct lutra_
     if (!pre) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "tokenizer.ggml.pre '%s' is not supported", name);
     vocab->ignore_merges = pre->implies & IGNORES_MERGES;
     vocab->add_bos = pre->implies & ADDS_BOS;
-    for (int i = 0; i < TEXT_MAX_SPLITS && splits[pre->split][i]; i++)
-        TRY(compile(&vocab->split[i], splits[pre->split][i], name, err));
-    return 0;
+    int rc = text_classes_open(&vocab->classes, splits[pre->split], bytes);
+    if (rc < 0) lutra_fail(err, rc, "pre-split '%s': %s", name, lutra_status_text(rc));
+    for (int i = 0; i < TEXT_MAX_SPLITS; i++) {
+        if (rc == 0 && bytes[i]) rc = compile(&vocab->split[i], bytes[i], name, err);
+        free(bytes[i]);
+    }
+    return rc;
 }
 
 void text_presplit_fini(struct text_vocab *vocab)
 {
+    text_classes_fini(&vocab->classes);
     for (int i = 0; i < TEXT_MAX_SPLITS; i++) pcre2_code_free(vocab->split[i]);
 }

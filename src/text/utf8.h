@@ -20,6 +20,12 @@
  *         -k      k ill-formed bytes (1..3), to be replaced by one U+FFFD. */
 int text_utf8_scan(const char *p, size_t n_bytes);
 
+/* Length of the well-formed character that begins with this byte. */
+static inline int text_utf8_length(unsigned char lead)
+{
+    return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
 /* Length of the longest well-formed prefix. */
 size_t text_utf8_valid(const char *p, size_t n_bytes);
 

@@ -20,6 +20,7 @@ struct text_vocab_source text_vocab_source_default(void)
         .fim_sep = -1,
         .add_bos = -1,
         .add_eos = -1,
+        .ignore_merges = -1,
         .add_space_prefix = -1};
 }
 
@@ -219,6 +220,8 @@ static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, s
     vocab->n_tok = src->n_tok;
     if (src->add_bos >= 0) vocab->add_bos = src->add_bos;
     if (src->add_eos >= 0) vocab->add_eos = src->add_eos;
+    if (src->ignore_merges >= 0) vocab->ignore_merges = src->ignore_merges;
+    vocab->nfc = src->nfc;
     if (is_spm(src) && src->add_space_prefix >= 0) vocab->add_space_prefix = src->add_space_prefix;
     vocab->strips_right = strips_right(src);
     set_ids(vocab, src);

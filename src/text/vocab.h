@@ -50,6 +50,8 @@ struct text_vocab_source {
     int32_t fim_pad, fim_rep, fim_sep;    /* of fill-in-the-middle: they end generation */
     int add_bos, add_eos;                 /* what TEXT_ADD_SPECIAL adds: 1, 0, or -1 for what `model` and `pre` imply */
     const char *name;     /* the model's, or NULL: special tokens of Phi-3 swallow the spaces behind them */
+    bool nfc;             /* of "gpt2": text is brought to Normalization Form C first */
+    int ignore_merges;    /* of "gpt2": a whole word that is a token is not merged; 1, 0, or -1: as `pre` implies */
     int add_space_prefix; /* of "llama": text after a special token begins with a space; 1, 0, or -1: it does */
 };
 

@@ -37,6 +37,13 @@ struct text_merge {
     uint32_t rank, product;
 };
 
+/* Characters as bytes that split patterns tell apart. */
+struct text_classes {
+    uint16_t page[0x1100];        /* of 256 characters each: which of letter[] */
+    unsigned char (*letter)[256]; /* [n_pages] */
+    size_t n_pages;
+};
+
 struct text_vocab {
     size_t n_tok, max_piece_bytes;
     struct text_pieces pieces; /* [n_symbols] */
@@ -53,9 +60,11 @@ struct text_vocab {
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
     bool add_bos, add_eos, add_space_prefix;
-    bool strips_right;                  /* special tokens take the spaces behind them */
-    uint32_t *rank;                     /* [n_tok] by falling score (SentencePiece), or NULL: merges are listed */
+    bool strips_right; /* special tokens take the spaces behind them */
+    uint32_t *rank;    /* [n_tok] by falling score (SentencePiece), or NULL: merges are listed */
+    bool nfc;
     bool ignore_merges;                 /* a whole word found in the vocabulary wins over merging */
+    struct text_classes classes;        /* what split[] reads instead of text */
     pcre2_code *split[TEXT_MAX_SPLITS]; /* each cuts the pieces that the one before left; NULL after the last */
 };
 
@@ -79,6 +88,15 @@ bool text_bytemap_spells(struct text_bytes spelt);
  * that is not implemented. */
 int text_presplit_open(struct text_vocab *vocab, const char *name, struct lutra_error *err);
 void text_presplit_fini(struct text_vocab *vocab);
+
+/* classes.c: bytes[i] is pattern[i], i = 0 .. until NULL, over the bytes of text_classes_write(); the caller frees
+ * them, also on failure.  text_classes_write() writes one byte for each character of the longest well-formed prefix,
+ * which is *n_used bytes long, and returns how many. */
+int text_classes_open(
+    struct text_classes *classes, const char *const pattern[TEXT_MAX_SPLITS], char *bytes[TEXT_MAX_SPLITS]);
+size_t text_classes_write(
+    const struct text_classes *classes, const char *text, size_t n_bytes, unsigned char *out, size_t *n_used);
+void text_classes_fini(struct text_classes *classes);
 
 /* markers.c: the type of a token by its spelling, `type` where the spelling says nothing. */
 uint8_t text_marker_type(struct text_bytes spelt, uint8_t type);

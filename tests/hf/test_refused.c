@@ -162,7 +162,7 @@ static const struct edit {
     {"tiny-llama", "tokenizer.json", "model/merges/3", "\"ab\"", FMT, "merge 3"},
     {"tiny-llama", "tokenizer.json", "model/merges/3", "[\"a\"]", FMT, "merge 3"},
     {"tiny-llama", "tokenizer.json", "model/ignore_merges", "false", 0, NULL},
-    {"tiny-qwen2", "tokenizer.json", "model/ignore_merges", "true", UNS, "'ignore_merges'"},
+    {"tiny-qwen2", "tokenizer.json", "model/ignore_merges", "true", 0, NULL},
     {"tiny-llama", "tokenizer.json", "model/end_of_word_suffix", "\"</w>\"", UNS, "borders of words"},
     {"tiny-llama", "tokenizer.json", "added_tokens/0", "{\"id\":1}", FMT, "added token"},
     {"tiny-llama", "tokenizer.json", "normalizer", "{\"type\":\"Lowercase\"}", UNS, "'Lowercase'"},

@@ -23,20 +23,20 @@ enum { MAX_STEPS = 4 };
 
 static const struct split {
     const char *name;
-    int ignore_merges; /* 1, 0, or -1: either (the name decides) */
+    bool ignore_merges; /* of models that take whole words first, only */
     const char *step[MAX_STEPS];
 } splits[] = {
-    {"gpt-2", 0, {BYTE_LEVEL_SPLITS}},
-    {"gpt-2", 0, {GPT2}},
-    {"starcoder", 0, {DIGITS_ONE_BY_ONE, BYTE_LEVEL_SPLITS}},
-    {"llama-bpe", 1, {LIKE_CL100K("\\p{N}{1,3}")}},
-    {"dbrx", 0, {LIKE_CL100K("\\p{N}{1,3}")}},
-    {"qwen2", 0, {LIKE_CL100K("\\p{N}")}},
-    {"qwen35", 0,
+    {"gpt-2", false, {BYTE_LEVEL_SPLITS}},
+    {"gpt-2", false, {GPT2}},
+    {"starcoder", false, {DIGITS_ONE_BY_ONE, BYTE_LEVEL_SPLITS}},
+    {"llama-bpe", true, {LIKE_CL100K("\\p{N}{1,3}")}},
+    {"dbrx", false, {LIKE_CL100K("\\p{N}{1,3}")}},
+    {"qwen2", false, {LIKE_CL100K("\\p{N}")}},
+    {"qwen35", false,
         {ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES}},
-    {"tekken", -1, {CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES}},
-    {"gpt-4o", -1, {CASED(ENGLISH "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES}},
-    {"deepseek-v3", 0,
+    {"tekken", false, {CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES}},
+    {"gpt-4o", false, {CASED(ENGLISH "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES}},
+    {"deepseek-v3", false,
         {"\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
             "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
             "?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"}},
@@ -87,14 +87,10 @@ int folder_split_name(
         if (*text) step[n_step++] = text;
     }
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
-        if (!same_steps(&splits[i], step)) continue;
+        if (!same_steps(&splits[i], step) || (splits[i].ignore_merges && !ignore_merges)) continue;
         *out = splits[i].name;
-        if (splits[i].ignore_merges < 0 || splits[i].ignore_merges == ignore_merges) return 0;
+        return 0;
     }
-    if (*out)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "%s/tokenizer.json: the split of '%s' with 'ignore_merges' %s is not implemented", f->label, *out,
-            ignore_merges ? "true" : "false");
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/tokenizer.json: the split '%s' of its pre_tokenizer is not known",
         f->label,
         show_name(text && *text ? text

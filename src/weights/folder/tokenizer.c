@@ -299,30 +299,45 @@ static bool read_spaces(const struct tokenizer *t, bool *prefix)
     return replaced && (idle || !json_is_object(pre));
 }
 
-static int check_normalizer(const struct tokenizer *t, struct lutra_error *err)
+/* Of byte-level BPE: none, or NFC, maybe in lists. */
+static int read_normalizer(const struct tokenizer *t, const json_t *normalizer, bool *nfc, struct lutra_error *err)
 {
-    const json_t *normalizer = json_object_get(t->root, "normalizer");
-    if (!json_is_object(normalizer) || is(normalizer, "type", "NFC")) return 0; /* GGUF's readers take text as it is */
-    if (is(normalizer, "type", "Sequence") && json_array_size(json_object_get(normalizer, "normalizers")) == 0)
-        return 0;
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/tokenizer.json: normalizer '%s' is not implemented", t->f->label,
-        show_name(name_of(normalizer, "type")).s);
+    size_t i;
+    json_t *part;
+    if (!json_is_object(normalizer)) return 0;
+    if (is(normalizer, "type", "NFC"))
+        *nfc = true;
+    else if (!is(normalizer, "type", "Sequence"))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/tokenizer.json: normalizer '%s' is not implemented",
+            t->f->label, show_name(name_of(normalizer, "type")).s);
+    json_array_foreach(json_object_get(normalizer, "normalizers"), i, part)
+    {
+        if (is(part, "type", "Sequence")) return lacks(t, "a normalizer in lists of lists", err);
+        TRY(read_normalizer(t, part, nfc, err));
+    }
+    return 0;
+}
+
+/* Byte-level BPE. */
+static int put_byte_level(struct tokenizer *t, const json_t *pre_tokenizer, struct lutra_error *err)
+{
+    bool nfc = false, ignore = json_is_true(json_object_get(t->model, "ignore_merges"));
+    const char *pre = NULL;
+    TRY(read_normalizer(t, json_object_get(t->root, "normalizer"), &nfc, err));
+    TRY(folder_split_name(t->f, pre_tokenizer, ignore, &pre, err));
+    if (nfc) weights_writer_put_str(t->f->keys, "tokenizer.lutra.normalizer", "NFC");
+    weights_writer_put_bool(t->f->keys, "tokenizer.lutra.ignore_merges", ignore);
+    return weights_writer_put_str(t->f->keys, "tokenizer.ggml.pre", pre);
 }
 
 static int put_kind(struct tokenizer *t, struct lutra_error *err)
 {
     const json_t *pre_tokenizer = json_object_get(t->root, "pre_tokenizer");
     const json_t *told = json_object_get(t->config, "add_prefix_space");
-    const char *pre = NULL;
     bool prefix;
     t->spm = !has_byte_level(pre_tokenizer);
     weights_writer_put_str(t->f->keys, "tokenizer.ggml.model", t->spm ? "llama" : "gpt2");
-    if (!t->spm) {
-        TRY(check_normalizer(t, err));
-        bool ignore = json_is_true(json_object_get(t->model, "ignore_merges"));
-        TRY(folder_split_name(t->f, pre_tokenizer, ignore, &pre, err));
-        return weights_writer_put_str(t->f->keys, "tokenizer.ggml.pre", pre);
-    }
+    if (!t->spm) return put_byte_level(t, pre_tokenizer, err);
     if (!json_is_true(json_object_get(t->model, "byte_fallback")))
         return lacks(t, "BPE over characters without bytes for unknown ones", err);
     if (!read_spaces(t, &prefix)) return lacks(t, "its normalizer or pre_tokenizer", err);

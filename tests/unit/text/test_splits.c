@@ -2,8 +2,9 @@
  *
  * Every pre-split beside llama.cpp, on recorded sums: 4000 strings of mixed scripts, cut by each split and merged by a
  * vocabulary that has all pairs of bytes in a scattered order, so that a cut at any other place shows in the ids.
+ * And some pre-splits on every character of Unicode 17, assigned or not, beside Hugging Face's tokenizers.
  *
- *     text_test_splits              the sums of this file, which splits_peer.py recorded from llama.cpp build 11669
+ *     text_test_splits              the sums of splits_golden.h
  *     text_test_splits --strings    the strings themselves, a NUL after each
  *     text_test_splits --print      the sums Lutra makes
  */
@@ -25,6 +26,10 @@ static const struct {
 #include "splits_golden.h"
 };
 enum { N_GOLDEN = sizeof golden / sizeof *golden };
+static const struct {
+    const char *pre;
+    uint64_t sum;
+} characters[] = {{"qwen2", 0x58d87bf21be36149}, {"gpt-4o", 0x9787f003f112bf90}, {"deepseek-v3", 0xf94256cc236b5cdc}};
 
 static uint32_t draw(uint64_t *state, uint32_t below)
 {
@@ -106,27 +111,48 @@ static uint64_t mix(uint64_t sum, uint32_t value)
     return sum;
 }
 
-/* Of all ids of all strings, and of where each string ends.  Every string must come back from its pieces. */
+/* The sum with the ids of one more text and where it ends.  The text must come back from its pieces. */
+static uint64_t mix_text(const struct text_vocab *v, const char *text, size_t n, uint64_t sum)
+{
+    struct text_tokens ids = {0};
+    size_t at = 0;
+    if (text_encode(v, text, n, 0, &ids, NULL) < 0) exit(1);
+    for (size_t i = 0; i < ids.n; i++) {
+        struct text_bytes piece = text_token_piece(v, ids.ids[i], 0);
+        if (piece.n > n - at || memcmp(piece.p, text + at, piece.n) != 0) exit(1);
+        at += piece.n;
+        sum = mix(sum, (uint32_t)ids.ids[i]);
+    }
+    if (at != n) exit(1);
+    text_tokens_fini(&ids);
+    return mix(sum, UINT32_MAX);
+}
+
+/* Of all strings. */
 static uint64_t sum_of(const char *pre)
 {
     struct text_vocab *v = open_pairs(pre);
-    struct text_tokens ids = {0};
     uint64_t state = 1, sum = 0xcbf29ce484222325u;
     char text[STRING_BYTES];
-    for (int s = 0; s < N_STRING; s++) {
-        size_t n = make_string(&state, text), at = 0;
-        ids.n = 0;
-        if (text_encode(v, text, n, 0, &ids, NULL) < 0) exit(1);
-        for (size_t i = 0; i < ids.n; i++) {
-            struct text_bytes piece = text_token_piece(v, ids.ids[i], 0);
-            if (piece.n > n - at || memcmp(piece.p, text + at, piece.n) != 0) exit(1);
-            at += piece.n;
-            sum = mix(sum, (uint32_t)ids.ids[i]);
+    for (int s = 0; s < N_STRING; s++) sum = mix_text(v, text, make_string(&state, text), sum);
+    text_vocab_close(&v);
+    return sum;
+}
+
+/* Of every character but surrogates, each with an "a" behind it, 64 to a text. */
+static uint64_t sum_of_characters(const char *pre)
+{
+    struct text_vocab *v = open_pairs(pre);
+    uint64_t sum = 0xcbf29ce484222325u;
+    char text[64 * 5];
+    for (uint32_t first = 0; first < 0x110000; first += 64) {
+        size_t n = 0;
+        for (uint32_t cp = first; cp < first + 64 && (cp < 0xD800 || cp > 0xDFFF); cp++) {
+            n += (size_t)text_utf8_put(cp, text + n);
+            text[n++] = 'a';
         }
-        if (at != n) exit(1);
-        sum = mix(sum, UINT32_MAX);
+        if (n) sum = mix_text(v, text, n, sum);
     }
-    text_tokens_fini(&ids);
     text_vocab_close(&v);
     return sum;
 }
@@ -137,6 +163,16 @@ static void splits_cut_where_llama_cpp_does(void **state)
     for (int i = 0; i < N_GOLDEN; i++) {
         uint64_t sum = sum_of(golden[i].pre);
         if (sum != golden[i].sum) fail_msg("%s: %016llx", golden[i].pre, (unsigned long long)sum);
+    }
+}
+
+/* hf/tokenizers compares the same with Hugging Face's tokenizers where npm is to be had. */
+static void every_character_of_unicode_17_is_cut_as_its_category_says(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof characters / sizeof *characters; i++) {
+        uint64_t sum = sum_of_characters(characters[i].pre);
+        if (sum != characters[i].sum) fail_msg("%s: %016llx", characters[i].pre, (unsigned long long)sum);
     }
 }
 
@@ -155,12 +191,16 @@ static int print_sums(void)
 {
     for (int i = 0; i < N_GOLDEN; i++)
         printf("{\"%s\", 0x%016llx},\n", golden[i].pre, (unsigned long long)sum_of(golden[i].pre));
+    for (size_t i = 0; i < sizeof characters / sizeof *characters; i++)
+        printf("of all characters: {\"%s\", 0x%016llx},\n", characters[i].pre,
+            (unsigned long long)sum_of_characters(characters[i].pre));
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(splits_cut_where_llama_cpp_does)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(splits_cut_where_llama_cpp_does),
+        cmocka_unit_test(every_character_of_unicode_17_is_cut_as_its_category_says)};
     if (argc > 1 && strcmp(argv[1], "--strings") == 0) return print_strings();
     if (argc > 1 && strcmp(argv[1], "--print") == 0) return print_sums();
     return cmocka_run_group_tests(tests, NULL, NULL);
