@@ -77,6 +77,7 @@ static int cpu_supports(struct device *self, const struct op_list *list, const s
     case OP_GEGLU:
     case OP_GELU:
     case OP_LAYER_NORM:
+    case OP_SCALE:
     case OP_ADD_SCALED:
     case OP_RELU2:
     case OP_SWIGLU_OAI:

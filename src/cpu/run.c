@@ -84,7 +84,7 @@ static void embed_row(const struct worker *w, const struct instr *in, int row)
     float *out = cpu_value_row(w, op->out[0], row);
     int32_t token = w->run->segment->step->batch->row[row].token;
     if (!p->gemm) {
-        ref_embed(&weight->tensor, token, op->embed.scale, out);
+        ref_embed_part(&weight->tensor, token, op->embed.first, dim_of(w, op->out[0]), op->embed.scale, out);
         return;
     }
     p->gemm->unpack_row(p->gemm, p->data, p->n_out, p->n_in, (size_t)token, out);
@@ -168,6 +168,12 @@ static void gelu_row(const struct worker *w, const struct instr *in, int row)
         cpu_value_row(w, op->in[0], row), (size_t)dim_of(w, op->out[0]), cpu_value_row(w, op->out[0], row));
 }
 
+static void scale_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    ref_scale(cpu_value_row(w, op->in[0], row), op->scale.by, cpu_value_row(w, op->out[0], row), dim_of(w, op->out[0]));
+}
+
 static void add_scaled_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
@@ -234,6 +240,7 @@ void cpu_run_bind(struct instr *in)
     case OP_RMS_NORM: in->row = norm_row; break;
     case OP_LAYER_NORM: in->row = layer_norm_row; break;
     case OP_GELU: in->row = gelu_row; break;
+    case OP_SCALE: in->row = scale_row; break;
     case OP_ADD_SCALED: in->row = add_scaled_row; break;
     case OP_ROPE: in->row = rope_row; break;
     case OP_KV_APPEND: in->row = append_row; break;

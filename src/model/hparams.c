@@ -9,13 +9,13 @@
 #include <string.h>
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
-    &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_olmo2, &model_smollm3, &model_phi3,
-    &model_granite, &model_qwen3moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet,
-    &model_bitnet_25, &model_bitnet_b158};
+    &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_gemma4, &model_olmo2, &model_smollm3,
+    &model_phi3, &model_granite, &model_qwen3moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2,
+    &model_bitnet, &model_bitnet_25, &model_bitnet_b158};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
-enum { MAX_LAYER = 1024, MAX_HEAD = 4096, MAX_VOCAB = 1 << 24, MAX_EXPERT = 1024, MAX_EXPERT_USED = 64 };
+enum { MAX_HEAD = 4096, MAX_VOCAB = 1 << 24, MAX_EXPERT = 1024, MAX_EXPERT_USED = 64 };
 
 const char *model_key(char out[96], const struct reader *r, const char *suffix)
 {
@@ -63,10 +63,28 @@ static int get_heads(const struct reader *r, const char *suffix, int fallback, i
         else
             TRY(weights_get_layer_u32(r->w, name, (uint32_t)layer, &value, err));
         TRY(bounded(r, name, value, MAX_HEAD, &n, err));
-        if (layer > 0 && n != *out)
+        if (layer > 0 && n != *out && !r->arch->by_layer)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' differs between layers (%d, %d): not implemented",
                 weights_path(r->w), name, *out, n);
         *out = n;
+    }
+    return 0;
+}
+
+/* The same of d_ff. */
+static int read_feed_forward(const struct reader *r, struct lutra_error *err)
+{
+    char name[96];
+    int first = 0;
+    TRY(weights_kv_find(r->w, model_key(name, r, "feed_forward_length"))
+            ? 0
+            : get_int(r, "feed_forward_length", MODEL_MAX_DIM, &first, err));
+    for (int i = 0; i < r->hp->n_layer; i++) {
+        TRY(model_opt_layer_int(r, "feed_forward_length", i, MODEL_MAX_DIM, &r->hp->d_ff, err));
+        if (i == 0) first = r->hp->d_ff;
+        if (r->hp->d_ff == first || r->arch->by_layer) continue;
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' differs between layers (%d, %d): not implemented",
+            weights_path(r->w), name, first, r->hp->d_ff);
     }
     return 0;
 }
@@ -152,12 +170,30 @@ int model_read_windows(const struct reader *r, int window, int period, struct lu
     r->hp->window_period = period;
     if (!window && model_key_is_off(r, WINDOW_KEY)) return 0;
     TRY(model_opt_int(r, WINDOW_KEY, MODEL_MAX_CTX, &r->hp->window, err));
-    return model_opt_int(r, "attention.sliding_window_pattern", MAX_LAYER, &r->hp->window_period, err);
+    return model_opt_int(r, "attention.sliding_window_pattern", MODEL_MAX_LAYER, &r->hp->window_period, err);
 }
 
-int model_layer_window(const struct hparams *hp, int layer)
+int model_opt_layer_int(
+    const struct reader *r, const char *suffix, int layer, uint32_t hi, int *out, struct lutra_error *err)
 {
-    return hp->window_period && (layer + 1) % hp->window_period == 0 ? 0 : hp->window;
+    char name[96];
+    uint32_t value = (uint32_t)*out;
+    if (!weights_kv_find(r->w, model_key(name, r, suffix))) return 0;
+    TRY(weights_opt_layer_u32(r->w, name, (uint32_t)layer, &value, err));
+    return bounded(r, name, value, hi, out, err);
+}
+
+/* What all layers have, before a page says where they differ. */
+static void same_layers(struct hparams *hp)
+{
+    for (int i = 0; i < hp->n_layer; i++)
+        hp->layer[i] = (struct hparams_layer){hp->n_head, hp->n_kv_head, hp->d_head, hp->d_ff, 0, i};
+}
+
+static void set_windows(struct hparams *hp)
+{
+    for (int i = 0; i < hp->n_layer; i++)
+        hp->layer[i].window = hp->window_period && (i + 1) % hp->window_period == 0 ? 0 : hp->window;
 }
 
 static int read_arch(struct reader *r, struct lutra_error *err)
@@ -250,9 +286,9 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     TRY(read_window(&r, err));
     TRY(model_read_scaling(&r, err));
     if (!r.arch) return 0;
-    TRY(get_int(&r, "block_count", MAX_LAYER, &hp->n_layer, err));
+    TRY(get_int(&r, "block_count", MODEL_MAX_LAYER, &hp->n_layer, err));
     TRY(get_int(&r, "embedding_length", MODEL_MAX_DIM, &hp->d_model, err));
-    TRY(get_int(&r, "feed_forward_length", MODEL_MAX_DIM, &hp->d_ff, err));
+    TRY(read_feed_forward(&r, err));
     TRY(read_head_sizes(&r, err));
     const char *eps = r.arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     TRY(get_float(&r, eps, true, 0.0f, 1.0f, &hp->norm_eps, err));
@@ -261,7 +297,9 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     hp->attention_scale = 1.0f / sqrtf((float)hp->d_head);
     hp->gate = r.arch->gate;
     TRY(read_experts(&r, err));
+    same_layers(hp);
     if (r.arch->read) TRY(r.arch->read(&r, err));
+    if (!r.arch->by_layer) set_windows(hp);
     TRY(read_vocabulary(&r, err));
     *arch = r.arch;
     return 0;

@@ -147,16 +147,36 @@ int model_vectors(struct model *m, const char *name, int64_t n_each, int64_t n_v
     return 0;
 }
 
+int model_ones(struct model *m, const float **out, struct lutra_error *err)
+{
+    enum { MOST = 512 };
+    void *p;
+    if (!m->ones) {
+        TRY(arena_take(&m->arena, MOST * sizeof(float), "ones", &p, err));
+        for (int i = 0; i < MOST; i++) ((float *)p)[i] = 1;
+        m->ones = p;
+    }
+    *out = m->ones;
+    return 0;
+}
+
 /* One reservation for ops, weights and vectors; generous, touched only where used. */
 static int reserve(struct model *m, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    m->max_op = 40 * hp->n_layer + 16;
-    m->max_weight = 9 * hp->n_layer + 2;
+    m->max_op = 48 * hp->n_layer + 16;
+    m->max_weight = 12 * hp->n_layer + 3;
     m->max_used = m->max_weight + 15 * hp->n_layer + 8;
-    size_t widest = (size_t)hp->n_head * (size_t)hp->d_head + 2 * (size_t)hp->n_kv_head * (size_t)hp->d_head;
-    size_t vectors =
-        6 * (size_t)hp->d_model + 2 * widest + 2 * (size_t)hp->d_head + 2 * (size_t)hp->d_ff + 5 * SLICE_NAME;
+    size_t widest = 0, d_head = 0, d_ff = 0;
+    for (int i = 0; i < hp->n_layer; i++) {
+        const struct hparams_layer *l = &hp->layer[i];
+        size_t n = ((size_t)l->n_head + 2 * (size_t)l->n_kv_head) * (size_t)l->d_head;
+        if (n > widest) widest = n;
+        if ((size_t)l->d_head > d_head) d_head = (size_t)l->d_head;
+        if ((size_t)l->d_ff > d_ff) d_ff = (size_t)l->d_ff;
+    }
+    size_t vectors = 8 * (size_t)hp->d_model + 2 * widest + 2 * d_head + 2 * d_ff + 6 * SLICE_NAME;
+    vectors += 512 + 2 * (size_t)hp->d_per_layer;
     vectors += (size_t)hp->n_expert * (1 + 2 * (size_t)hp->d_ff_expert + (size_t)hp->d_model);
     size_t bytes =
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +

@@ -18,9 +18,21 @@
 #include "ops/op.h"
 #include "weights/weights.h"
 
+enum { MODEL_MAX_LAYER = 1024 };
+
+/* Of one layer. */
+struct hparams_layer {
+    int n_head, n_kv_head, d_head, d_ff;
+    int window; /* positions that a row sees at most; 0: all */
+    int cache;  /* the layer whose keys and values it reads */
+};
+
 struct hparams {
     char arch[32]; /* general.architecture */
-    int n_layer, d_model, n_head, n_kv_head, d_head, d_ff, n_vocab;
+    int n_layer, d_model, n_vocab;
+    int n_head, n_kv_head, d_head, d_ff;         /* of the last layer; `layer` says what each has */
+    struct hparams_layer layer[MODEL_MAX_LAYER]; /* [n_layer] */
+    int d_per_layer;                             /* of what each layer adds of the token itself; 0: nothing */
     int n_ctx_train;
     int n_ctx_orig;    /* before it was stretched by scaling of the rotation */
     int window;        /* a row sees that many positions at most, itself included; 0: all ... */

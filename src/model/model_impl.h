@@ -33,6 +33,9 @@ struct arch {
     bool one_norm;        /* one norm before attention and feed-forward, which read it side by side */
     bool two_ropes;       /* layers with windows have a rotation of their own */
     bool sub_norms;       /* before attention's output matrix and before ffn_down */
+    bool by_layer;        /* heads, their size and d_ff may differ between layers */
+    bool v_norm;          /* v has a norm without weights; where attn_v is missing, v is k before its norm */
+    bool layer_scale;     /* a layer's output is multiplied by a number of the file */
     bool experts;         /* instead of one feed-forward */
     bool expert_biases;   /* of the router and of experts */
     bool sinks;           /* attention has an extra logit per head */
@@ -46,8 +49,9 @@ struct arch {
 };
 
 extern const struct arch model_llama, model_mistral3, model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl,
-    model_gemma2, model_gemma, model_gemma3, model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2,
-    model_qwen3moe, model_gpt_oss, model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158;
+    model_gemma2, model_gemma, model_gemma3, model_gemma4, model_olmo2, model_smollm3, model_phi3, model_granite,
+    model_starcoder2, model_qwen3moe, model_gpt_oss, model_command_r, model_cohere2, model_bitnet, model_bitnet_25,
+    model_bitnet_b158;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {
@@ -66,6 +70,10 @@ struct model {
     int n_weight, max_weight, max_op;
     const struct tensor **used; /* [n_used] tensors of the file that the model reads */
     int n_used, max_used;
+    uint8_t role[VALUE_MAX]; /* of the op list's values (transformer.c) */
+    bool too_many_values;
+    const float *ones;                      /* [512], NULL before model_ones */
+    const float *token_norm;                /* [d_per_layer] */
     const float *value_weight, *value_bias; /* NULL: none */
     struct arena arena;                     /* ops, weights, vectors converted to f32 */
 };
@@ -101,7 +109,9 @@ int model_opt_float(
 /* Windows in all layers but every period-th, these where the file does not say otherwise; window 0: none then. */
 int model_read_windows(const struct reader *r, int window, int period, struct lutra_error *err);
 
-int model_layer_window(const struct hparams *hp, int layer);
+/* Sizes of one layer that the file may give one by one (by_layer): 1..hi; a missing key leaves *out as it is. */
+int model_opt_layer_int(
+    const struct reader *r, const char *suffix, int layer, uint32_t hi, int *out, struct lutra_error *err);
 
 /* ---- rotation (rope.c) ---- */
 
@@ -137,6 +147,9 @@ int model_vector(
 /* The same of n_vector vectors below each other. */
 int model_vectors(struct model *m, const char *name, int64_t n_each, int64_t n_vector, bool optional, const float **out,
     struct lutra_error *err);
+
+/* The weight of a norm without weights, of up to 512 elements. */
+int model_ones(struct model *m, const float **out, struct lutra_error *err);
 
 /* Writes the op list. */
 int transformer_build(struct model *m, struct lutra_error *err);

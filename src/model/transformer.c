@@ -10,33 +10,70 @@
 #include <stdio.h>
 #include <string.h>
 
-/* clang-format off */
-/* Values of the op list. */
-enum {
-    X,       /* [d_model] the residual stream */
-    N,       /* [d_model] its norm */
-    Q, K, V, /* [n_head * d_head], [n_kv_head * d_head] twice */
-    A,       /* [n_head * d_head] attention's output */
-    T,       /* [d_model] what a sub-layer adds to X */
-    G, U,    /* [d_ff] gate and up */
-    XO, NO, AO, TO, GO, UO, /* the same for wanted rows only */
-    QO,      /* [n_head * d_head], only where AO is put in another order */
-    R, W,    /* of experts: [n_expert] scores, [2 * n_used] routes */
-    EG, EU,  /* [n_used * d_ff_expert] gate and up of each chosen one */
-    ED,      /* [n_used * d_model] what each says */
-    RO, WO, EGO, EUO, EDO, /* the same for wanted rows only */
-    N_VALUE
+/* What a value holds.  Values are made when they are first named: one for each role, size and kind of rows. */
+enum role {
+    X, /* [d_model] the residual stream */
+    N, /* [d_model] its norm */
+    Q,
+    K,
+    V, /* [n_head * d_head], [n_kv_head * d_head] twice */
+    A, /* [n_head * d_head] attention's output */
+    T, /* [d_model] what a sub-layer adds to X */
+    G,
+    U, /* [d_ff] gate and up */
+    R,
+    W, /* of experts: [n_expert] scores, [2 * n_used] routes */
+    EG,
+    EU,
+    ED, /* [n_used * d_ff_expert] gate and up of each chosen expert, [n_used * d_model] what each says */
+    E,  /* [d_model] the token's embedding, where layers read it again */
+    P,
+    PT, /* [d_per_layer] what a layer adds of the token itself, and a part or the gate of it */
 };
-/* clang-format on */
 
-/* The values of a stretch of ops: all rows, or wanted rows. */
+/* The rows and the layer of a stretch of operations. */
 struct stream {
-    int x, n, a, t, g, u;
-    int q; /* of a's size, and nobody's */
-    int r, w, eg, eu, ed;
+    int layer; /* -1: outside the layers */
+    enum value_rows rows;
 };
-static const struct stream all_rows = {X, N, A, T, G, U, Q, R, W, EG, EU, ED},
-                           out_rows = {XO, NO, AO, TO, GO, UO, QO, RO, WO, EGO, EUO, EDO};
+
+static int dim_of(const struct hparams *hp, int layer, enum role role)
+{
+    const struct hparams_layer *l = &hp->layer[layer < 0 ? 0 : layer];
+    switch (role) {
+    case Q:
+    case A: return l->n_head * l->d_head;
+    case K:
+    case V: return l->n_kv_head * l->d_head;
+    case G:
+    case U: return l->d_ff;
+    case R: return hp->n_expert;
+    case W: return 2 * hp->n_expert_used;
+    case EG:
+    case EU: return hp->n_expert_used * hp->d_ff_expert;
+    case ED: return hp->n_expert_used * hp->d_model;
+    case P:
+    case PT: return hp->d_per_layer;
+    default: return hp->d_model;
+    }
+}
+
+/* One too many is noticed when the list is complete. */
+static int val(struct model *m, const struct stream *s, enum role role)
+{
+    struct op_list *list = &m->list;
+    int dim = dim_of(&m->hp, s->layer, role), i = 0;
+    while (i < list->n_value && (m->role[i] != role || list->value[i].rows != s->rows || list->value[i].dim != dim))
+        i++;
+    if (i < list->n_value) return i;
+    if (i == VALUE_MAX) {
+        m->too_many_values = true;
+        return 0;
+    }
+    m->role[i] = (uint8_t)role;
+    list->value[list->n_value++] = (struct value){dim, s->rows};
+    return i;
+}
 
 static struct op *push(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
 {
@@ -123,19 +160,19 @@ static struct op *matmul(struct model *m, int layer, int in)
     return push(m, OP_MATMUL, layer, in, -1, -1);
 }
 
-/* What a matrix with such an order (weights_order) reads: value `in`, or a copy in `spare`, which is of its shape and
- * holds nothing that is needed. */
-static int in_order(struct model *m, int layer, const int32_t *order, int in, int spare)
+/* What a matrix with such an order (weights_order) reads: value `in`, or a copy in that of role `spare`, which is of its
+ * shape and holds nothing that is needed. */
+static int in_order(struct model *m, const struct stream *s, const int32_t *order, int in, enum role spare)
 {
     if (!order) return in;
-    push(m, OP_PERMUTE, layer, in, -1, spare)->permute.order = order;
-    if (spare >= m->list.n_value) m->list.n_value = spare + 1;
-    return spare;
+    int copy = val(m, s, spare);
+    push(m, OP_PERMUTE, s->layer, in, -1, copy)->permute.order = order;
+    return copy;
 }
 
-/* Ends a matmul, the last operation: parts whose matrices have their inputs in another order read a copy in `spare`,
- * one for all with the same order, and are a matmul of their own. */
-static void end_matmul(struct model *m, int spare)
+/* Ends a matmul, the last operation: parts whose matrices have their inputs in another order read a copy, one for all
+ * with the same order, and are a matmul of their own. */
+static void end_matmul(struct model *m, const struct stream *s, enum role spare)
 {
     const struct op all = m->list.op[--m->list.n_op];
     size_t bytes = (size_t)m->list.value[all.in[0]].dim * sizeof(int32_t);
@@ -144,7 +181,7 @@ static void end_matmul(struct model *m, int spare)
     for (int i = 0; i < all.n_weight; i++) order[i] = weights_order(m->weights, &all.weight[i]->tensor);
     for (int i = 0; i < all.n_weight; i++) {
         if (done[i]) continue;
-        struct op *op = matmul(m, all.layer, in_order(m, all.layer, order[i], all.in[0], spare));
+        struct op *op = matmul(m, all.layer, in_order(m, s, order[i], all.in[0], spare));
         for (int k = i; k < all.n_weight; k++) {
             bool same = order[k] == order[i] || (order[k] && order[i] && memcmp(order[k], order[i], bytes) == 0);
             if (done[k] || !same) continue;
@@ -159,28 +196,39 @@ static void rotate(struct model *m, int layer, int value, int n_head, float grow
     const struct hparams *hp = &m->hp;
     if (hp->still_period && (layer + 1) % hp->still_period == 0) return;
     struct op *op = push(m, OP_ROPE, layer, value, -1, value);
-    op->rope = model_layer_window(hp, layer) ? hp->window_rope : hp->rope;
+    op->rope = hp->layer[layer].window ? hp->window_rope : hp->rope;
     op->rope.n_head = n_head;
     op->rope.growth = growth;
     op->rope.growth_every = hp->n_ctx_orig;
 }
 
-/* Norms of q and k: of each head, or of the row. */
-static int qk_norms(struct model *m, int layer, int d_q, int d_kv, struct lutra_error *err)
+/* Norms of q, k and v before they are rotated and stored: of each head, or of the row.  v is normed first: it may be a
+ * copy of k. */
+static int qkv_norms(struct model *m, const struct stream *s, bool with_kv, struct lutra_error *err)
 {
+    const struct hparams_layer *l = &m->hp.layer[s->layer];
     bool row = m->arch->qk_norm == QK_NORM_ROW;
+    int q = val(m, s, Q), k = val(m, s, K), v = val(m, s, V), layer = s->layer;
     char name[64];
+    if (m->arch->v_norm && with_kv) {
+        struct op *op = push(m, OP_RMS_NORM, layer, has(m, layer, "attn_v.weight") ? v : k, -1, v);
+        op->norm.n_norm = l->d_head;
+        op->norm.eps = m->hp.norm_eps;
+        TRY(model_ones(m, &op->norm.weight, err));
+    }
     if (m->arch->qk_norm == QK_NORM_NONE) return 0;
-    TRY(rms_norm(m, layer, named(name, layer, "attn_q_norm"), Q, Q, row ? d_q : m->hp.d_head, err));
-    return rms_norm(m, layer, named(name, layer, "attn_k_norm"), K, K, row ? d_kv : m->hp.d_head, err);
+    TRY(rms_norm(m, layer, named(name, layer, "attn_q_norm"), q, q, row ? dim_of(&m->hp, layer, Q) : l->d_head, err));
+    if (!with_kv) return 0;
+    return rms_norm(m, layer, named(name, layer, "attn_k_norm"), k, k, row ? dim_of(&m->hp, layer, K) : l->d_head, err);
 }
 
-/* What a sub-layer reads: the residual stream, or its norm in `out`. */
-static int before(struct model *m, int layer, const char *name, int x, int out, int *in, struct lutra_error *err)
+/* What a sub-layer reads: the residual stream, or its norm. */
+static int before(struct model *m, const struct stream *s, const char *name, int *in, struct lutra_error *err)
 {
     char full[64];
-    *in = m->arch->norms & NORM_BEFORE ? out : x;
-    return *in == x ? 0 : norm(m, layer, named(full, layer, name), x, out, err);
+    bool normed = m->arch->norms & NORM_BEFORE;
+    *in = val(m, s, normed ? N : X);
+    return normed ? norm(m, s->layer, named(full, s->layer, name), val(m, s, X), *in, err) : 0;
 }
 
 /* Of what goes into the last matrix of a sub-layer, where the architecture has that; `left_out`: x lacks this factor,
@@ -210,82 +258,94 @@ static int matrix_scale(struct model *m, int layer, const char *base, float *out
         name, (double)*out);
 }
 
-/* Three matrices, or one with all their rows. */
-static int query_key_value(struct model *m, struct op *qkv, int d_q, int d_kv, struct lutra_error *err)
+/* Three matrices, or one with all their rows; of layers without keys and values of their own the first alone. */
+static int query_key_value(struct model *m, const struct stream *s, int in, bool with_kv, struct lutra_error *err)
 {
-    int d = m->hp.d_model, n = d_q + 2 * d_kv;
-    if (has(m, qkv->layer, "attn_qkv.weight")) {
-        TRY(slice(m, qkv, "attn_qkv", d, n, 0, d_q, Q, err));
-        TRY(slice(m, qkv, "attn_qkv", d, n, d_q, d_kv, K, err));
-        return slice(m, qkv, "attn_qkv", d, n, d_q + d_kv, d_kv, V, err);
+    int d = m->hp.d_model, d_q = dim_of(&m->hp, s->layer, Q), d_kv = dim_of(&m->hp, s->layer, K), n = d_q + 2 * d_kv;
+    bool bias = m->arch->qkv_bias;
+    struct op *qkv = matmul(m, s->layer, in);
+    if (has(m, s->layer, "attn_qkv.weight")) {
+        TRY(slice(m, qkv, "attn_qkv", d, n, 0, d_q, val(m, s, Q), err));
+        TRY(slice(m, qkv, "attn_qkv", d, n, d_q, d_kv, val(m, s, K), err));
+        TRY(slice(m, qkv, "attn_qkv", d, n, d_q + d_kv, d_kv, val(m, s, V), err));
+    } else {
+        TRY(part(m, qkv, "attn_q", d, d_q, bias, val(m, s, Q), err));
+        if (with_kv) TRY(part(m, qkv, "attn_k", d, d_kv, bias, val(m, s, K), err));
+        if (with_kv && (!m->arch->v_norm || has(m, s->layer, "attn_v.weight")))
+            TRY(part(m, qkv, "attn_v", d, d_kv, bias, val(m, s, V), err));
     }
-    TRY(part(m, qkv, "attn_q", d, d_q, m->arch->qkv_bias, Q, err));
-    TRY(part(m, qkv, "attn_k", d, d_kv, m->arch->qkv_bias, K, err));
-    return part(m, qkv, "attn_v", d, d_kv, m->arch->qkv_bias, V, err);
+    end_matmul(m, s, T);
+    return 0;
 }
 
 static int attention(struct model *m, int layer, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    int in, d_q = hp->n_head * hp->d_head, d_kv = hp->n_kv_head * hp->d_head;
+    const struct hparams_layer *l = &hp->layer[layer];
+    const struct stream s = {layer, ROWS_ALL};
+    bool with_kv = l->cache == layer;
+    int in;
     char name[64];
     float q, k;
     TRY(matrix_scale(m, layer, "attn_q", &q, err));
     TRY(matrix_scale(m, layer, "attn_k", &k, err));
-    TRY(before(m, layer, "attn_norm", X, N, &in, err));
-    TRY(query_key_value(m, matmul(m, layer, in), d_q, d_kv, err));
-    end_matmul(m, T);
-    TRY(qk_norms(m, layer, d_q, d_kv, err));
-    rotate(m, layer, Q, hp->n_head, hp->query_growth);
-    rotate(m, layer, K, hp->n_kv_head, 0);
-    push(m, OP_KV_APPEND, layer, K, V, -1);
-    struct op *att = push(m, OP_ATTENTION, layer, Q, -1, A);
-    att->attention = (struct op_attention){.n_head = hp->n_head,
-        .n_kv_head = hp->n_kv_head,
-        .d_head = hp->d_head,
+    TRY(before(m, &s, "attn_norm", &in, err));
+    TRY(query_key_value(m, &s, in, with_kv, err));
+    TRY(qkv_norms(m, &s, with_kv, err));
+    rotate(m, layer, val(m, &s, Q), l->n_head, hp->query_growth);
+    if (with_kv) {
+        rotate(m, layer, val(m, &s, K), l->n_kv_head, 0);
+        push(m, OP_KV_APPEND, layer, val(m, &s, K), val(m, &s, V), -1);
+    }
+    struct op *att = push(m, OP_ATTENTION, layer, val(m, &s, Q), -1, val(m, &s, A));
+    att->attention = (struct op_attention){.n_head = l->n_head,
+        .n_kv_head = l->n_kv_head,
+        .d_head = l->d_head,
         .scale = hp->attention_scale * q * k,
         .softcap = hp->attention_cap,
-        .window = model_layer_window(hp, layer)};
+        .window = l->window};
     if (!m->arch->sinks) return 0;
-    return model_vector(m, named(name, layer, "attn_sinks.weight"), hp->n_head, false, &att->attention.sinks, err);
+    return model_vector(m, named(name, layer, "attn_sinks.weight"), l->n_head, false, &att->attention.sinks, err);
 }
 
 /* Adds what a sub-layer's matrix `base` left in T, or its norm. */
-static int add_back(struct model *m, int layer, const char *base, const char *post_norm, const struct stream *s,
-    struct lutra_error *err)
+static int add_back(
+    struct model *m, const struct stream *s, const char *base, const char *post_norm, struct lutra_error *err)
 {
+    int layer = s->layer, x = val(m, s, X), t = val(m, s, T);
     char name[64];
     float scale;
     TRY(matrix_scale(m, layer, base, &scale, err));
     scale *= m->hp.residual_scale;
-    if (m->arch->norms & NORM_BEHIND) TRY(norm(m, layer, named(name, layer, post_norm), s->t, s->t, err));
+    if (m->arch->norms & NORM_BEHIND) TRY(norm(m, layer, named(name, layer, post_norm), t, t, err));
     if (scale == 1)
-        push(m, OP_ADD, layer, s->x, s->t, s->x);
+        push(m, OP_ADD, layer, x, t, x);
     else
-        push(m, OP_ADD_SCALED, layer, s->x, s->t, s->x)->add.scale = scale;
+        push(m, OP_ADD_SCALED, layer, x, t, x)->add.scale = scale;
     return 0;
 }
 
-/* What goes through the gate into ffn_down: in s->g. */
-static int widen(struct model *m, int layer, int in, const struct stream *s, struct lutra_error *err)
+/* What goes through the gate into ffn_down: in G. */
+static int widen(struct model *m, const struct stream *s, int in, struct lutra_error *err)
 {
-    int d = m->hp.d_model, ff = m->hp.d_ff;
-    struct op *wide = matmul(m, layer, in);
+    int d = m->hp.d_model, ff = dim_of(&m->hp, s->layer, G), g = val(m, s, G), u;
+    struct op *wide = matmul(m, s->layer, in);
     if (m->hp.gate == OP_GELU) {
-        TRY(part(m, wide, "ffn_up", d, ff, false, s->g, err));
-        end_matmul(m, s->t);
-        push(m, OP_GELU, layer, s->g, -1, s->g);
+        TRY(part(m, wide, "ffn_up", d, ff, false, g, err));
+        end_matmul(m, s, T);
+        push(m, OP_GELU, s->layer, g, -1, g);
         return 0;
     }
-    if (has(m, layer, "ffn_gate.weight")) {
-        TRY(part(m, wide, "ffn_gate", d, ff, false, s->g, err));
-        TRY(part(m, wide, "ffn_up", d, ff, false, s->u, err));
+    u = val(m, s, U);
+    if (has(m, s->layer, "ffn_gate.weight")) {
+        TRY(part(m, wide, "ffn_gate", d, ff, false, g, err));
+        TRY(part(m, wide, "ffn_up", d, ff, false, u, err));
     } else { /* one matrix with the rows of both */
-        TRY(slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, s->g, err));
-        TRY(slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, s->u, err));
+        TRY(slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, g, err));
+        TRY(slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, u, err));
     }
-    end_matmul(m, s->t);
-    push(m, m->hp.gate, layer, s->g, s->u, s->g);
+    end_matmul(m, s, T);
+    push(m, m->hp.gate, s->layer, g, u, g);
     return 0;
 }
 
@@ -327,94 +387,180 @@ static struct op *experts(struct model *m, int layer, int in, int route, bool by
     return op;
 }
 
-/* The experts' feed-forward: what they say together goes to s->t. */
-static int mixture(struct model *m, int layer, int in, const struct stream *s, struct lutra_error *err)
+/* The experts' feed-forward: what they say together goes to T. */
+static int mixture(struct model *m, const struct stream *s, int in, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    int d = hp->d_model, ff = hp->d_ff_expert;
-    struct op *op = matmul(m, layer, in);
-    TRY(part(m, op, "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, s->r, err));
-    push(m, OP_ROUTE, layer, s->r, -1, s->w)->route = hp->route;
-    op = experts(m, layer, in, s->w, false);
-    TRY(expert_part(m, op, "ffn_gate_exps", d, ff, s->eg, err));
-    TRY(expert_part(m, op, "ffn_up_exps", d, ff, s->eu, err));
-    push(m, hp->gate, layer, s->eg, s->eu, s->eg);
-    TRY(expert_part(m, experts(m, layer, s->eg, s->w, true), "ffn_down_exps", ff, d, s->ed, err));
-    push(m, OP_COMBINE, layer, s->ed, s->w, s->t)->combine.n_used = hp->n_expert_used;
+    int layer = s->layer, d = hp->d_model, ff = hp->d_ff_expert;
+    int scores = val(m, s, R), route = val(m, s, W), g = val(m, s, EG), u = val(m, s, EU), down = val(m, s, ED);
+    TRY(part(m, matmul(m, layer, in), "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, scores, err));
+    push(m, OP_ROUTE, layer, scores, -1, route)->route = hp->route;
+    struct op *op = experts(m, layer, in, route, false);
+    TRY(expert_part(m, op, "ffn_gate_exps", d, ff, g, err));
+    TRY(expert_part(m, op, "ffn_up_exps", d, ff, u, err));
+    push(m, hp->gate, layer, g, u, g);
+    TRY(expert_part(m, experts(m, layer, g, route, true), "ffn_down_exps", ff, d, down, err));
+    push(m, OP_COMBINE, layer, down, route, val(m, s, T))->combine.n_used = hp->n_expert_used;
     return 0;
 }
 
-/* Attention's output matrix and the feed-forward, on the rows of `s`. */
-static int feed_forward(struct model *m, int layer, const struct stream *s, struct lutra_error *err)
+/* Attention's output matrix and the feed-forward. */
+static int feed_forward(struct model *m, const struct stream *s, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    int in = s->n; /* attention's norm, where there is one for both */
-    int d_q = hp->n_head * hp->d_head;
+    int layer = s->layer, d_q = dim_of(hp, layer, Q), ff = dim_of(hp, layer, G);
+    int a = val(m, s, A), t = val(m, s, T), in = m->arch->one_norm ? val(m, s, N) : -1;
+    const char *ffn_norm = m->arch->ffn_norm ? m->arch->ffn_norm : "ffn_norm";
     float v, gated;
     TRY(matrix_scale(m, layer, "attn_v", &v, err));
     TRY(gated_scale(m, layer, &gated, err));
-    TRY(sub_norm(m, layer, "attn_sub_norm", s->a, d_q, v, err));
-    TRY(part(m, matmul(m, layer, s->a), "attn_output", d_q, hp->d_model, false, s->t, err));
-    end_matmul(m, s->q);
-    TRY(add_back(m, layer, "attn_output", "post_attention_norm", s, err));
-    const char *ffn_norm = m->arch->ffn_norm ? m->arch->ffn_norm : "ffn_norm";
-    if (!m->arch->one_norm) TRY(before(m, layer, ffn_norm, s->x, s->n, &in, err));
+    TRY(sub_norm(m, layer, "attn_sub_norm", a, d_q, v, err));
+    TRY(part(m, matmul(m, layer, a), "attn_output", d_q, hp->d_model, false, t, err));
+    end_matmul(m, s, Q);
+    TRY(add_back(m, s, "attn_output", "post_attention_norm", err));
+    if (!m->arch->one_norm) TRY(before(m, s, ffn_norm, &in, err));
     if (hp->n_expert) {
-        TRY(mixture(m, layer, in, s, err));
-        return add_back(m, layer, "ffn_down", "post_ffw_norm", s, err);
+        TRY(mixture(m, s, in, err));
+        return add_back(m, s, "ffn_down", "post_ffw_norm", err);
     }
-    TRY(widen(m, layer, in, s, err));
-    TRY(sub_norm(m, layer, "ffn_sub_norm", s->g, hp->d_ff, gated, err));
-    TRY(part(m, matmul(m, layer, s->g), "ffn_down", hp->d_ff, hp->d_model, false, s->t, err));
-    end_matmul(m, s->u);
-    return add_back(m, layer, "ffn_down", "post_ffw_norm", s, err);
+    TRY(widen(m, s, in, err));
+    TRY(sub_norm(m, layer, "ffn_sub_norm", val(m, s, G), ff, gated, err));
+    TRY(part(m, matmul(m, layer, val(m, s, G)), "ffn_down", ff, hp->d_model, false, t, err));
+    end_matmul(m, s, U);
+    return add_back(m, s, "ffn_down", "post_ffw_norm", err);
 }
 
-static void declare_values(struct model *m)
+/* ---- what a layer adds of the token itself (Gemma 3n and 4) ---- */
+
+/* In P: (the token's row of this layer's table sqrt(d) + norm(projected embedding)) / sqrt(2). */
+static int token_input(struct model *m, int layer, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    int d = hp->d_model, dq = hp->n_head * hp->d_head, dkv = hp->n_kv_head * hp->d_head, ff = hp->d_ff;
-    int e = hp->n_expert, w = 2 * hp->n_expert_used, eff = hp->n_expert_used * hp->d_ff_expert,
-        ed = hp->n_expert_used * d;
-    const int dims[N_VALUE] = {
-        d, d, dq, dkv, dkv, dq, d, ff, ff, d, d, dq, d, ff, ff, dq, e, w, eff, eff, ed, e, w, eff, eff, ed};
-    for (int i = 0; i < N_VALUE; i++)
-        m->list.value[i] = (struct value){dims[i], i < XO || (i >= R && i < RO) ? ROWS_ALL : ROWS_OUT};
-    m->list.n_value = e ? N_VALUE : QO;
+    const struct stream s = {layer, ROWS_ALL};
+    int d = hp->d_per_layer, all = d * hp->n_layer, p = val(m, &s, P), t = val(m, &s, PT);
+    struct op *op = push(m, OP_EMBED, layer, -1, -1, p);
+    op->embed.scale = sqrtf((float)d / 2);
+    op->embed.first = layer * d;
+    TRY(model_matrix(m, "per_layer_token_embd.weight", all, hp->n_vocab, WEIGHT_GATHER, &op->weight[0], err));
+    op = matmul(m, layer, val(m, &s, E));
+    struct weight *weight;
+    TRY(model_slice(m, "per_layer_model_proj.weight", hp->d_model, all, (int64_t)layer * d, d, &weight, err));
+    op_add_part(op, weight, NULL, t);
+    op = push(m, OP_RMS_NORM, layer, t, -1, t);
+    op->norm.n_norm = d;
+    op->norm.eps = hp->norm_eps * (float)hp->d_model; /* the projection lacks a factor of 1 / sqrt(d_model) */
+    op->norm.weight = m->token_norm;
+    push(m, OP_ADD, layer, p, t, p);
+    return 0;
+}
+
+/* Through a gate of the residual stream, to which it is added. */
+static int add_token_input(struct model *m, const struct stream *s, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    int layer = s->layer, d = hp->d_per_layer, x = val(m, s, X), t = val(m, s, T), g = val(m, s, PT);
+    char name[64];
+    TRY(part(m, matmul(m, layer, x), "inp_gate", hp->d_model, d, false, g, err));
+    push(m, OP_GEGLU, layer, g, val(m, s, P), g);
+    TRY(part(m, matmul(m, layer, g), "proj", d, hp->d_model, false, t, err));
+    TRY(rms_norm(m, layer, named(name, layer, "post_norm"), t, t, hp->d_model, err));
+    push(m, OP_ADD, layer, x, t, x);
+    return 0;
+}
+
+/* The norm of all layers' projections, with the factor of 1 / sqrt(2) that token_input leaves out. */
+static int read_token_norm(struct model *m, struct lutra_error *err)
+{
+    const float *norm;
+    void *p;
+    size_t n = (size_t)m->hp.d_per_layer;
+    TRY(model_vector(m, "per_layer_proj_norm.weight", (int64_t)n, false, &norm, err));
+    TRY(arena_take(&m->arena, n * sizeof(float), "norm of per-layer inputs", &p, err));
+    for (size_t i = 0; i < n; i++) ((float *)p)[i] = norm[i] * (float)M_SQRT1_2;
+    m->token_norm = p;
+    return 0;
+}
+
+/* ---- the list ---- */
+
+static void declare_layers(struct model *m)
+{
+    const struct hparams *hp = &m->hp;
     m->list.n_layer = hp->n_layer;
-    for (int i = 0; i < hp->n_layer; i++)
-        m->layer[i] = (struct op_layer){i, hp->n_kv_head, hp->d_head, 0, model_layer_window(hp, i)};
+    for (int i = 0; i < hp->n_layer; i++) {
+        const struct hparams_layer *l = &hp->layer[i];
+        m->layer[i] = (struct op_layer){l->cache, l->n_kv_head, l->d_head, 0, l->window};
+    }
     m->list.d_model = hp->d_model;
     m->list.n_vocab = hp->n_vocab;
 }
 
-int transformer_build(struct model *m, struct lutra_error *err)
+static int embed(struct model *m, int out, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    declare_values(m);
-    TRY(model_rope_factors(m, err));
-    struct op *embed = push(m, OP_EMBED, -1, -1, -1, X);
-    embed->embed.scale = hp->embedding_scale;
-    TRY(model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &embed->weight[0], err));
-    for (int layer = 0; layer < hp->n_layer; layer++) {
-        bool last = layer == hp->n_layer - 1;
-        TRY(attention(m, layer, err));
-        if (last) {
-            push(m, OP_TAKE, layer, X, -1, XO);
-            push(m, OP_TAKE, layer, A, -1, AO);
-            if (m->arch->one_norm) push(m, OP_TAKE, layer, N, -1, NO);
-        }
-        TRY(feed_forward(m, layer, last ? &out_rows : &all_rows, err));
+    struct op *op = push(m, OP_EMBED, -1, -1, -1, out);
+    op->embed.scale = hp->embedding_scale;
+    return model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &op->weight[0], err);
+}
+
+static void take(struct model *m, int layer, enum role role)
+{
+    const struct stream all = {layer, ROWS_ALL}, wanted = {layer, ROWS_OUT};
+    push(m, OP_TAKE, layer, val(m, &all, role), -1, val(m, &wanted, role));
+}
+
+static int build_layer(struct model *m, int layer, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    bool last = layer == hp->n_layer - 1;
+    const struct stream s = {layer, last ? ROWS_OUT : ROWS_ALL};
+    const float *scale = NULL;
+    char name[64];
+    TRY(attention(m, layer, err));
+    if (hp->d_per_layer) TRY(token_input(m, layer, err));
+    if (last) {
+        take(m, layer, X);
+        take(m, layer, A);
+        if (m->arch->one_norm) take(m, layer, N);
+        if (hp->d_per_layer) take(m, layer, P);
     }
-    TRY(norm(m, -1, "output_norm", XO, NO, err));
+    TRY(feed_forward(m, &s, err));
+    if (hp->d_per_layer) TRY(add_token_input(m, &s, err));
+    if (m->arch->layer_scale)
+        TRY(model_vector(m, named(name, layer, "layer_output_scale.weight"), 1, true, &scale, err));
+    if (scale) push(m, OP_SCALE, layer, val(m, &s, X), -1, val(m, &s, X))->scale.by = *scale;
+    return 0;
+}
+
+static int head(struct model *m, struct lutra_error *err)
+{
+    const struct hparams *hp = &m->hp;
+    const struct stream s = {-1, ROWS_OUT};
     struct weight *weight;
+    TRY(norm(m, -1, "output_norm", val(m, &s, X), val(m, &s, N), err));
     TRY(model_matrix(
         m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL, &weight, err));
-    int in = in_order(m, -1, weights_order(m->weights, &weight->tensor), NO, TO);
-    struct op *head = push(m, OP_HEAD, -1, in, NO, -1);
-    head->weight[0] = weight;
-    head->head.scale = hp->logit_scale;
-    head->head.softcap = hp->logit_cap;
-    TRY(model_vector(m, "cls.output.weight", hp->d_model, true, &m->value_weight, err));
+    int in = in_order(m, &s, weights_order(m->weights, &weight->tensor), val(m, &s, N), T);
+    struct op *op = push(m, OP_HEAD, -1, in, val(m, &s, N), -1);
+    op->weight[0] = weight;
+    op->head.scale = hp->logit_scale;
+    op->head.softcap = hp->logit_cap;
+    return 0;
+}
+
+int transformer_build(struct model *m, struct lutra_error *err)
+{
+    const struct stream all = {-1, ROWS_ALL};
+    declare_layers(m);
+    TRY(model_rope_factors(m, err));
+    TRY(embed(m, val(m, &all, X), err));
+    if (m->hp.d_per_layer) {
+        TRY(embed(m, val(m, &all, E), err));
+        TRY(read_token_norm(m, err));
+    }
+    for (int layer = 0; layer < m->hp.n_layer; layer++) TRY(build_layer(m, layer, err));
+    TRY(head(m, err));
+    if (m->too_many_values) return lutra_fail(err, LUTRA_E_INTERNAL, "model: more than %d values", VALUE_MAX);
+    TRY(model_vector(m, "cls.output.weight", m->hp.d_model, true, &m->value_weight, err));
     return model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err);
 }

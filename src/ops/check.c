@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "quant/quant.h"
+
 struct check {
     const struct op_list *list;
     const struct op *op; /* under judgement */
@@ -186,13 +188,27 @@ static int check_combine(const struct check *c)
     return want_dim(c, op->in[0], (int64_t)n * c->list->value[op->out[0]].dim);
 }
 
+/* A row of the weight, or whole blocks of it. */
+static int check_embed(const struct check *c)
+{
+    const struct op *op = c->op;
+    int dim = c->list->value[op->out[0]].dim, first = op->embed.first;
+    const struct tensor *t = op->weight[0] ? &op->weight[0]->tensor : NULL;
+    if (!t || (first == 0 && t->ne[0] == dim)) return check_weight(c, 0, dim, c->list->n_vocab);
+    const struct quant_info *q = quant_info_of(t->type);
+    int block = q ? (int)q->block_elems : 1;
+    if (op->weight[0]->use != WEIGHT_GATHER || first < 0 || first % block || dim % block || first > t->ne[0] - dim)
+        return refuse(c, "columns %d .. of tensor '%s' of %lld", first, t->name, (long long)t->ne[0]);
+    return check_weight(c, 0, t->ne[0], c->list->n_vocab);
+}
+
 static int check_shapes(const struct check *c)
 {
     const struct op_list *list = c->list;
     const struct op *op = c->op;
     const struct value *value = list->value;
     switch (op->kind) {
-    case OP_EMBED: return check_weight(c, 0, value[op->out[0]].dim, list->n_vocab);
+    case OP_EMBED: return check_embed(c);
     case OP_HEAD:
         TRY(want_dim(c, op->in[1], value[op->in[0]].dim));
         return check_weight(c, 0, value[op->in[0]].dim, list->n_vocab);

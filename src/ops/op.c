@@ -18,6 +18,7 @@ static const struct op_info infos[OP_COUNT + 1] = {
     [OP_RELU2] = {"relu2", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_SWIGLU_OAI] = {"swiglu_oai", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_ADD] = {"add", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_SCALE] = {"scale", .n_in = 1, .n_out = 1, .by_row = true},
     [OP_ADD_SCALED] = {"add_scaled", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_TAKE] = {"take", .n_in = 1, .n_out = 1, .rows = OP_TAKES_ROWS, .by_row = true},
     [OP_PERMUTE] = {"permute", .n_in = 1, .n_out = 1, .by_row = true},

@@ -18,7 +18,7 @@
 
 /* Inputs, outputs and weights in the order of struct op's arrays. */
 enum op_kind {
-    OP_EMBED,      /* out[r] = row token[r] of the weight, times scale */
+    OP_EMBED,      /* out[r] = row token[r] of the weight, from column `first` on, times scale */
     OP_RMS_NORM,   /* out = x / sqrt(mean(x^2) + eps) * weight, over groups of n_norm elements */
     OP_LAYER_NORM, /* out = (x - mean) / sqrt(variance + eps) * weight + bias, over groups of n_norm elements */
     OP_MATMUL,     /* out[i] = in * weight[i]^T + bias[i], for one to three weights with the same input */
@@ -31,6 +31,7 @@ enum op_kind {
     OP_RELU2,      /* out = max(in[0], 0)^2 * in[1] */
     OP_SWIGLU_OAI, /* out = g / (1 + exp(-1.702 g)) * (u + 1), g = min(in[0], 7), u = in[1] within -7..7 (gpt-oss) */
     OP_ADD,        /* out = in[0] + in[1] */
+    OP_SCALE,      /* out = in * by */
     OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
     OP_TAKE,       /* out[i] = in[out_row[i]] */
     OP_PERMUTE,    /* out[r][i] = in[r][order[i]]; out is not in */
@@ -117,6 +118,7 @@ struct op {
     union {
         struct {
             float scale;
+            int first; /* in whole blocks of the weight's type; not 0 only where it is used for nothing else */
         } embed;
         struct {
             const float *weight; /* [n_norm] */
@@ -127,6 +129,9 @@ struct op {
         struct {
             float scale;
         } add; /* OP_ADD_SCALED */
+        struct {
+            float by;
+        } scale;
         struct {
             const float *bias[OP_WEIGHTS]; /* [n_out of that weight] or NULL */
             struct op_experts experts;

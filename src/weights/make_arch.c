@@ -52,6 +52,45 @@ static void gemma3_keys(struct weights_writer *w, const struct weights_shape *s)
     make_put_f32(w, s, "rope.scaling.factor", 8);
 }
 
+/* `{arch}.name` as an array of each layer's value. */
+static void put_layers(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t windowed,
+    uint32_t other, enum weights_kind kind)
+{
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
+    uint32_t n[MAKE_MAX_LAYER];
+    uint8_t yes[MAKE_MAX_LAYER];
+    char key[96];
+    for (uint32_t i = 0; i < s->n_layer; i++) {
+        n[i] = (i + 1) % l->period ? windowed : other;
+        yes[i] = n[i] != 0;
+    }
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_array(w, key, kind, kind == WEIGHTS_BOOL ? (const void *)yes : n, s->n_layer);
+}
+
+static void gemma4_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
+    uint32_t ff[MAKE_MAX_LAYER];
+    char key[96];
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, l->n_shared ? 512 : 1024));
+    put_layers(w, s, "attention.sliding_window_pattern", 1, 0, WEIGHTS_BOOL);
+    put_layers(w, s, "attention.head_count_kv", s->n_kv_head, l->n_kv_head, WEIGHTS_U32);
+    make_put_u32(w, s, "attention.key_length", l->d_head);
+    make_put_u32(w, s, "attention.value_length", l->d_head);
+    make_put_u32(w, s, "attention.key_length_swa", s->d_head);
+    make_put_u32(w, s, "attention.value_length_swa", s->d_head);
+    make_put_u32(w, s, "attention.shared_kv_layers", l->n_shared);
+    make_put_u32(w, s, "rope.dimension_count", l->d_head);
+    make_put_u32(w, s, "rope.dimension_count_swa", s->d_head);
+    make_put_f32(w, s, "rope.freq_base_swa", 10000);
+    make_put_f32(w, s, "final_logit_softcapping", 30);
+    make_put_u32(w, s, "embedding_length_per_layer_input", l->d_per_layer);
+    for (uint32_t i = 0; i < s->n_layer; i++) ff[i] = i >= s->n_layer - l->n_shared ? 2 * s->d_ff : s->d_ff;
+    snprintf(key, sizeof key, "%s.feed_forward_length", s->arch);
+    weights_writer_put_array(w, key, WEIGHTS_U32, ff, s->n_layer);
+}
+
 static void mistral3_keys(struct weights_writer *w, const struct weights_shape *s)
 {
     put_str(w, s, "rope.scaling.type", "yarn");
@@ -152,6 +191,7 @@ static const struct make_arch archs[] = {
     {"gemma", MAKE_NORM_BEFORE, NULL},
     {"gemma2", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND, gemma2_keys},
     {"gemma3", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM, gemma3_keys},
+    {"gemma4", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_MIXED_LAYERS, gemma4_keys},
     {"bitnet", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
     {"bitnet-25", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
     {"bitnet-b1.58", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},

@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-enum { MAKE_MIN_VOCAB = 512 };
+enum { MAKE_MIN_VOCAB = 512, MAKE_MAX_LAYER = 1024 };
 
 /* Puts the tokenizer.* keys of a made vocabulary; n_vocab >= MAKE_MIN_VOCAB.  The writer's own failures stick. */
 int make_vocab(struct weights_writer *w, const char *arch, uint32_t n_vocab, struct lutra_error *err);
@@ -40,6 +40,7 @@ enum {
     MAKE_EXPERTS = 4096,
     MAKE_EXPERT_BIASES = 8192, /* of router and experts */
     MAKE_SINKS = 16384,
+    MAKE_MIXED_LAYERS = 131072,    /* weights_shape_mixed: sizes by layer, put by put_keys */
     MAKE_OUTPUT_BIAS = 65536,      /* of attention's output matrix */
     MAKE_SECOND_NORM_POST = 32768, /* the norm before the feed-forward is called post_attention_norm */
 };

@@ -26,7 +26,16 @@ struct weights_make_settings weights_make_default(void)
 
 /* ---- the list of tensors ---- */
 
-enum kind { MATRIX, ROUTER /* stays F32 */, NORM, BIAS, ROPE_FACTORS, FFN_UP, FFN_DOWN };
+enum kind {
+    MATRIX,
+    ROUTER /* stays F32 */,
+    NORM,
+    BIAS,
+    ROPE_FACTORS,
+    QUARTER_ROPE /* the rest of a head does not turn */,
+    FFN_UP,
+    FFN_DOWN
+};
 
 struct make {
     const struct weights_make_settings *s;
@@ -125,20 +134,62 @@ static int mixture(struct make *m, uint32_t i)
     return layer_experts(m, i, "ffn_down_exps", e->d_ff, s->d_model);
 }
 
+/* What differs between the layers of some. */
+struct layer_sizes {
+    uint32_t d_head, n_kv_head, d_ff;
+    bool has_kv, has_v;
+};
+
+static struct layer_sizes sizes_of(const struct weights_shape *s, uint32_t i)
+{
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
+    struct layer_sizes x = {s->d_head, s->n_kv_head, s->d_ff, true, true};
+    if (!l) return x;
+    if ((i + 1) % l->period == 0) x.d_head = l->d_head, x.n_kv_head = l->n_kv_head, x.has_v = !l->k_is_v;
+    if (i >= s->n_layer - l->n_shared) x.has_kv = x.has_v = false, x.d_ff *= 2;
+    return x;
+}
+
+/* What layers add of the token itself. */
+static int token_tensors(struct make *m)
+{
+    const struct weights_shape *s = &m->shape;
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
+    if (l) TRY(tensor(m, "rope_freqs.weight", QUARTER_ROPE, l->d_head / 2, 0));
+    if (!l || !l->d_per_layer) return 0;
+    TRY(tensor(m, "per_layer_token_embd.weight", MATRIX, l->d_per_layer * s->n_layer, s->n_vocab));
+    TRY(tensor(m, "per_layer_model_proj.weight", MATRIX, s->d_model, l->d_per_layer * s->n_layer));
+    return tensor(m, "per_layer_proj_norm.weight", NORM, l->d_per_layer, 0);
+}
+
+static int layer_token_tensors(struct make *m, uint32_t i)
+{
+    const struct weights_mixed_layers *l = weights_shape_mixed(&m->shape);
+    uint32_t d = m->shape.d_model;
+    if (!l) return 0;
+    if (l->d_per_layer) {
+        TRY(layer_matrix(m, i, "inp_gate", MATRIX, d, l->d_per_layer, false));
+        TRY(layer_matrix(m, i, "proj", MATRIX, l->d_per_layer, d, false));
+        TRY(layer_norm(m, i, "post_norm", d));
+    }
+    return layer_tensor(m, i, "layer_output_scale.weight", NORM, 1, 0);
+}
+
 static int attention(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
-    uint32_t d = s->d_model, d_q = s->n_head * s->d_head, d_kv = s->n_kv_head * s->d_head, has = m->arch->has;
+    const struct layer_sizes l = sizes_of(s, i);
+    uint32_t d = s->d_model, d_q = s->n_head * l.d_head, d_kv = l.n_kv_head * l.d_head, has = m->arch->has;
     if (has & MAKE_NORM_BEFORE) TRY(layer_norm(m, i, "attn_norm", d));
     if (has & MAKE_FUSED) {
         TRY(layer_matrix(m, i, "attn_qkv", MATRIX, d, d_q + 2 * d_kv, false));
         return layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false);
     }
     TRY(layer_matrix(m, i, "attn_q", MATRIX, d, d_q, has & MAKE_QKV_BIAS));
-    if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_q_norm", has & MAKE_QK_ROW ? d_q : s->d_head));
-    TRY(layer_matrix(m, i, "attn_k", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
-    if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_k_norm", has & MAKE_QK_ROW ? d_kv : s->d_head));
-    TRY(layer_matrix(m, i, "attn_v", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
+    if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_q_norm", has & MAKE_QK_ROW ? d_q : l.d_head));
+    if (l.has_kv) TRY(layer_matrix(m, i, "attn_k", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
+    if (l.has_kv && has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_k_norm", has & MAKE_QK_ROW ? d_kv : l.d_head));
+    if (l.has_v) TRY(layer_matrix(m, i, "attn_v", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "attn_sub_norm", d_q));
     TRY(layer_matrix(m, i, "attn_output", MATRIX, d_q, d, has & MAKE_OUTPUT_BIAS));
     if (has & MAKE_SINKS) TRY(layer_tensor(m, i, "attn_sinks.weight", BIAS, s->n_head, 0));
@@ -148,16 +199,17 @@ static int attention(struct make *m, uint32_t i)
 static int layer(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
-    uint32_t d = s->d_model, has = m->arch->has;
+    uint32_t d = s->d_model, has = m->arch->has, d_ff = sizes_of(s, i).d_ff;
     TRY(attention(m, i));
     const char *norm = has & MAKE_SECOND_NORM_POST ? "post_attention_norm" : "ffn_norm";
     if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, norm, d));
     if (has & MAKE_EXPERTS) return mixture(m, i);
-    if (!(has & (MAKE_FUSED | MAKE_NO_GATE))) TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, s->d_ff, false));
-    TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, s->d_ff * (has & MAKE_FUSED ? 2 : 1), false));
+    if (!(has & (MAKE_FUSED | MAKE_NO_GATE))) TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, d_ff, false));
+    TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, d_ff * (has & MAKE_FUSED ? 2 : 1), false));
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "ffn_sub_norm", s->d_ff));
-    TRY(layer_matrix(m, i, "ffn_down", FFN_DOWN, s->d_ff, d, false));
-    return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_ffw_norm", d) : 0;
+    TRY(layer_matrix(m, i, "ffn_down", FFN_DOWN, d_ff, d, false));
+    if (has & MAKE_NORM_BEHIND) TRY(layer_norm(m, i, "post_ffw_norm", d));
+    return layer_token_tensors(m, i);
 }
 
 /* The list itself, walked twice: once to declare, once to write. */
@@ -171,6 +223,7 @@ static int all_tensors(struct make *m)
         TRY(tensor(m, "rope_factors_long.weight", NORM, make_rotated(s) / 2, 0));
         TRY(tensor(m, "rope_factors_short.weight", NORM, make_rotated(s) / 2, 0));
     }
+    TRY(token_tensors(m));
     for (uint32_t i = 0; i < s->n_layer; i++) TRY(layer(m, i));
     TRY(tensor(m, "output_norm.weight", NORM, s->d_model, 0));
     if (m->arch->has & MAKE_ALL_BIASES) TRY(tensor(m, "output_norm.bias", BIAS, s->d_model, 0));
@@ -271,6 +324,10 @@ static void scale_row(const struct make *m, const struct matrix *x, uint64_t r, 
 
 static void write_vector(const struct make *m, uint32_t index, enum kind kind, uint64_t n, uint32_t r, float *x)
 {
+    if (kind == QUARTER_ROPE) {
+        for (uint64_t i = 0; i < n; i++) x[i] = i < n / 4 ? 1 : 1e30f;
+        return;
+    }
     if (kind == ROPE_FACTORS) {
         for (uint64_t i = 0; i < n; i++)
             x[i] = weights_llama3_rope_factor((uint32_t)i, m->shape.d_head, m->shape.rope_base,
@@ -296,7 +353,7 @@ static int write_tensor(
     struct matrix x = {.index = index, .n_in = n_in, .deviation = 1 / sqrtf((float)n_in), .q = quant_info_of(type)};
     size_t row_bytes, filled = 0;
     TRY(quant_row_bytes(type, (int64_t)n_in, &row_bytes));
-    if (kind == NORM || kind == BIAS || kind == ROPE_FACTORS) {
+    if (kind == NORM || kind == BIAS || kind == ROPE_FACTORS || kind == QUARTER_ROPE) {
         for (uint64_t r = 0; r < n_out; r++) {
             write_vector(m, index, kind, n_in, (uint32_t)r, m->row);
             TRY(emit(m, m->row, row_bytes));
@@ -339,12 +396,14 @@ static void put_hyperparameters(struct make *m)
     put_arch_u32(m, "context_length", s->n_ctx);
     put_arch_u32(m, "embedding_length", s->d_model);
     put_arch_u32(m, "block_count", s->n_layer);
-    put_arch_u32(m, "feed_forward_length", s->d_ff);
     put_arch_u32(m, "attention.head_count", s->n_head);
-    put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
-    put_arch_u32(m, "attention.key_length", s->d_head);
-    put_arch_u32(m, "attention.value_length", s->d_head);
-    put_arch_u32(m, "rope.dimension_count", make_rotated(s));
+    if (!(m->arch->has & MAKE_MIXED_LAYERS)) {
+        put_arch_u32(m, "feed_forward_length", s->d_ff);
+        put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
+        put_arch_u32(m, "attention.key_length", s->d_head);
+        put_arch_u32(m, "attention.value_length", s->d_head);
+        put_arch_u32(m, "rope.dimension_count", make_rotated(s));
+    }
     put_arch_u32(m, "vocab_size", s->n_vocab);
     bool layer_norm = m->arch->has & MAKE_LAYER_NORM;
     make_put_f32(
@@ -366,6 +425,9 @@ static int settle(struct make *m, struct weights **tokenizer)
     m->shape = *shape;
     m->arch = make_arch_find(shape->arch);
     if (s->n_layer) m->shape.n_layer = s->n_layer;
+    if (m->shape.n_layer > MAKE_MAX_LAYER)
+        return lutra_fail(
+            m->err, LUTRA_E_ARGUMENT, "make-model: %u layers, at most %d", (unsigned)m->shape.n_layer, MAKE_MAX_LAYER);
     if (s->n_vocab) m->shape.n_vocab = s->n_vocab;
     if (s->tokenizer) {
         const struct weights_kv *tokens;
@@ -385,7 +447,11 @@ static int settle(struct make *m, struct weights **tokenizer)
 static int get_buffers(struct make *m)
 {
     const struct weights_shape *s = &m->shape;
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
     size_t longest = s->d_model;
+    if (l && longest < (size_t)l->d_per_layer * s->n_layer) longest = (size_t)l->d_per_layer * s->n_layer;
+    if (l && longest < (size_t)s->n_head * l->d_head) longest = (size_t)s->n_head * l->d_head;
+    if (l && longest < 2 * (size_t)s->d_ff) longest = 2 * (size_t)s->d_ff;
     if (longest < s->d_ff) longest = s->d_ff;
     if (longest < (size_t)s->n_head * s->d_head) longest = (size_t)s->n_head * s->d_head;
     m->buffer_bytes = longest * sizeof(float) > BUFFER_BYTES ? longest * sizeof(float) : BUFFER_BYTES;

@@ -47,6 +47,17 @@ const struct weights_shape *weights_shape_at(size_t i);
 /* Case-insensitive; NULL when there is none. */
 const struct weights_shape *weights_shape_find(const char *name);
 
+/* Gemma 4: layers with windows have the shape's heads, every period-th layer has others. */
+struct weights_mixed_layers {
+    const char *shape;
+    uint32_t period, d_head, n_kv_head; /* of every period-th layer */
+    uint32_t n_shared;                  /* last layers that read the cache of earlier ones; their d_ff is doubled */
+    uint32_t d_per_layer;               /* of what each layer adds of the token itself; 0: nothing */
+    bool k_is_v;                        /* every period-th layer has no attn_v */
+};
+/* NULL: all layers are equal. */
+const struct weights_mixed_layers *weights_shape_mixed(const struct weights_shape *shape);
+
 struct weights_make_settings {
     const char *shape;
     enum quant_type type;

@@ -24,6 +24,8 @@ static const struct weights_shape shapes[] = {
     {"gemma2-2b", "gemma2", 2304, 26, 8, 4, 256, 9216, 256000, 8192, true, 1e4f, 0, 1e-6f},
     {"gemma3-1b", "gemma3", 1152, 26, 4, 1, 256, 6912, 262144, 32768, true, 1e6f, 0, 1e-6f},
     {"gemma3-4b", "gemma3", 2560, 34, 8, 4, 256, 10240, 262144, 131072, true, 1e6f, 0, 1e-6f},
+    {"gemma4-e2b", "gemma4", 1536, 35, 8, 1, 256, 6144, 262144, 131072, true, 1e6f, 0, 1e-6f},
+    {"gemma4-31b", "gemma4", 5376, 60, 32, 16, 256, 21504, 262144, 262144, true, 1e6f, 0, 1e-6f},
     {"ministral3-3b", "mistral3", 3072, 26, 32, 8, 128, 9216, 131072, 262144, true, 1e6f, 0, 1e-5f},
     {"smollm3-3b", "smollm3", 2048, 36, 16, 4, 128, 11008, 128256, 65536, true, 5e6f, 0, 1e-6f},
     {"olmo2-1b", "olmo2", 2048, 16, 16, 16, 128, 8192, 100352, 4096, false, 5e5f, 0, 1e-6f},
@@ -51,6 +53,8 @@ static const struct weights_shape shapes[] = {
     {"tiny-gpt-oss", "gpt-oss", 256, 4, 4, 2, 64, 256, 512, 512, false, 150000, 0, 1e-5f},
     {"tiny-gemma2", "gemma2", 256, 2, 4, 2, 64, 512, 512, 128, true, 1e4f, 0, 1e-6f},
     {"tiny-gemma3", "gemma3", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
+    {"tiny-gemma4", "gemma4", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
+    {"tiny-gemma4-kv", "gemma4", 256, 4, 4, 4, 64, 512, 512, 256, true, 1e6f, 0, 1e-6f},
     {"tiny-mistral3", "mistral3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e6f, 0, 1e-5f},
     {"tiny-smollm3", "smollm3", 256, 4, 4, 2, 64, 512, 512, 1024, true, 5e6f, 0, 1e-6f},
     {"tiny-olmo2", "olmo2", 256, 2, 4, 2, 64, 512, 512, 4096, false, 5e5f, 0, 1e-6f},
@@ -83,6 +87,13 @@ static const struct weights_experts experts[] = {
     {"tiny-gpt-oss", 6, 2, 256},
 };
 
+static const struct weights_mixed_layers mixed[] = {
+    {"gemma4-e2b", 5, 512, 1, 20, 256, false},
+    {"gemma4-31b", 6, 512, 4, 0, 0, true},
+    {"tiny-gemma4", 2, 128, 1, 2, 256, false},
+    {"tiny-gemma4-kv", 2, 128, 2, 0, 0, true},
+};
+
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 const struct weights_shape *weights_shape_at(size_t i)
@@ -101,6 +112,13 @@ const struct weights_experts *weights_shape_experts(const struct weights_shape *
 {
     for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
         if (strcmp(experts[i].shape, shape->name) == 0) return &experts[i];
+    return NULL;
+}
+
+const struct weights_mixed_layers *weights_shape_mixed(const struct weights_shape *shape)
+{
+    for (size_t i = 0; i < sizeof mixed / sizeof *mixed; i++)
+        if (strcmp(mixed[i].shape, shape->name) == 0) return &mixed[i];
     return NULL;
 }
 

@@ -74,7 +74,10 @@ static int npu_supports(struct device *self, const struct op_list *list, const s
     struct npu_device *d = self_of(self);
     struct npu_weights w;
     switch (op->kind) {
-    case OP_EMBED: return npu_weight_layout(d, op->weight[0], &w, err);
+    case OP_EMBED:
+        if (op->embed.first || list->value[op->out[0]].dim != op->weight[0]->tensor.ne[0])
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: embed: a part of a row");
+        return npu_weight_layout(d, op->weight[0], &w, err);
     case OP_HEAD:
         if (op->head.scale != 0) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: head: scaled logits");
         return npu_weight_layout(d, op->weight[0], &w, err);

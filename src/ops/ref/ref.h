@@ -23,6 +23,9 @@ struct row_result;
  * alignment.  Types without a reader give zeros: supports() has refused them. */
 void ref_embed(const struct tensor *w, int64_t index, float scale, float *out);
 
+/* The same of columns first .. first + n - 1, which are whole blocks. */
+void ref_embed_part(const struct tensor *w, int64_t index, int64_t first, int64_t n, float scale, float *out);
+
 /* out[r][o] = sum over i of w[o][i] * x[r][i] + bias[o].  x: [n_row][n_in], out: [n_row][n_out] and not x;
  * bias: [n_out] or NULL. */
 void ref_matmul(const struct tensor *w, const float *bias, const float *x, float *out, int n_row);
@@ -54,11 +57,12 @@ void ref_rope_table(const struct op_rope *p, int32_t pos, float *cs);
 void ref_rope_powers(const struct op_rope *p, double *power);
 void ref_rope_turns(const struct op_rope *p, const double *power, int32_t pos, float *cs);
 
-void ref_swiglu(const float *gate, const float *up, float *out, int n);     /* gate / (1 + e^-gate) * up */
-void ref_geglu(const float *gate, const float *up, float *out, int n);      /* the tanh form of gelu(gate), times up */
-void ref_relu2(const float *gate, const float *up, float *out, int n);      /* max(gate, 0)^2 * up */
-void ref_swiglu_oai(const float *gate, const float *up, float *out, int n); /* as OP_SWIGLU_OAI says */
-void ref_gelu(const float *x, float *out, int n);                           /* the tanh form */
+void ref_swiglu(const float *gate, const float *up, float *out, int n); /* gate / (1 + e^-gate) * up */
+void ref_geglu(const float *gate, const float *up, float *out, int n);  /* the tanh form of gelu(gate), times up */
+void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(gate, 0)^2 * up */
+void ref_scale(const float *x, float by, float *out, int n);
+void ref_swiglu_oai(const float *gate, const float *up, float *out, int n);          /* as OP_SWIGLU_OAI says */
+void ref_gelu(const float *x, float *out, int n);                                    /* the tanh form */
 void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n); /* a + scale b */
 void ref_add(const float *a, const float *b, float *out, int n);
 

@@ -34,13 +34,18 @@ static int run_length(int64_t n_in, int64_t first)
     return n_in - first < RUN ? (int)(n_in - first) : RUN;
 }
 
+void ref_embed_part(const struct tensor *w, int64_t index, int64_t first, int64_t n, float scale, float *out)
+{
+    for (int64_t at = 0; at < n; at += RUN) {
+        int some = run_length(n, at);
+        read_run(w, index, first + at, some, out + at);
+        for (int i = 0; i < some; i++) out[at + i] *= scale;
+    }
+}
+
 void ref_embed(const struct tensor *w, int64_t index, float scale, float *out)
 {
-    for (int64_t first = 0; first < w->ne[0]; first += RUN) {
-        int n = run_length(w->ne[0], first);
-        read_run(w, index, first, n, out + first);
-        for (int i = 0; i < n; i++) out[first + i] *= scale;
-    }
+    ref_embed_part(w, index, 0, w->ne[0], scale, out);
 }
 
 /* One output of up to ROW_TILE rows. */

@@ -141,6 +141,11 @@ void ref_add(const float *a, const float *b, float *out, int n)
     for (int i = 0; i < n; i++) out[i] = a[i] + b[i];
 }
 
+void ref_scale(const float *x, float by, float *out, int n)
+{
+    for (int i = 0; i < n; i++) out[i] = x[i] * by;
+}
+
 void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n)
 {
     for (int i = 0; i < n; i++) out[i] = (float)(a[i] + (double)scale * b[i]);

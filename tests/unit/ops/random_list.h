@@ -129,6 +129,7 @@ static inline void rl_add_random(struct random_list *r)
         op.norm.eps = 1e-5f;
         break;
     case OP_ADD_SCALED: op.add.scale = 0.22f; break;
+    case OP_SCALE: op.scale.by = 0.7f; break;
     case OP_PERMUTE:
         if (out == in) return;
         op.permute.order = r->order[dim == RL_DIM];

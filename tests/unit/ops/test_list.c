@@ -94,7 +94,7 @@ static void broken_lists_are_named(void **state)
     for (int i = 0; i < 64; i++) order[i] = 63 - i;
     REFUSES(m.list.n_value = VALUE_MAX + 1, "33 values");
     REFUSES(m.list.value[3].dim = 0, "value 3 has 0 elements");
-    REFUSES(m.op[3].kind = OP_COUNT, "there is no kind 20");
+    REFUSES(m.op[3].kind = OP_COUNT, "there is no kind 21");
     REFUSES(m.op[3].kind = (enum op_kind) - 1, "there is no kind -1");
     REFUSES(m.op[3].layer = 3, "there is no such layer");
     REFUSES(m.op[2].n_in = 1, "operation 2, kv_append of layer 1: 1 inputs");
