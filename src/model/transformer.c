@@ -160,8 +160,8 @@ static struct op *matmul(struct model *m, int layer, int in)
     return push(m, OP_MATMUL, layer, in, -1, -1);
 }
 
-/* What a matrix with such an order (weights_order) reads: value `in`, or a copy in that of role `spare`, which is of its
- * shape and holds nothing that is needed. */
+/* What a matrix with such an order (weights_order) reads: value `in`, or a copy in the value of role `spare`, which has
+ * its shape and holds nothing that is needed. */
 static int in_order(struct model *m, const struct stream *s, const int32_t *order, int in, enum role spare)
 {
     if (!order) return in;

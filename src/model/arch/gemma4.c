@@ -2,8 +2,8 @@
  *
  * Gemma 4 (E2B, E4B, 31B): Gemma 3 with heads of another size, and maybe fewer key/value heads, in the layers without a
  * window; these rotate a quarter of a head (factors in the file).  Scores are not scaled, v has a norm without weights,
- * and where a layer has no v it is k.  The last layers of E2B and E4B read the keys and values of earlier ones, and every
- * layer adds something of the token itself (transformer.c).  The 26B with experts is not implemented.
+ * and where a layer has no v it is k.  The last layers of E2B and E4B read the keys and values of earlier ones, and
+ * every layer adds something of the token itself (transformer.c).  The 26B with experts is not implemented.
  */
 #include "model/model_impl.h"
 

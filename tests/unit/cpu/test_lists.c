@@ -28,6 +28,17 @@ static void assert_near(const float *a, const float *b, size_t n, double bound, 
     if (error > bound * most) fail_msg("list %u: %s is off by %g of %g", seed, what, error, most);
 }
 
+/* Whether squares of an operation's inputs fit f32: gates of gates grow without end. */
+static bool is_tame(const struct random_list *r, const struct op *op)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        const struct buffer *b = &r->value[op->in[k]];
+        for (size_t i = 0; i < b->bytes / sizeof(float); i++)
+            if (fabsf(((const float *)b->host)[i]) > 1e15f) return false;
+    }
+    return true;
+}
+
 /* Runs operation i both ways from the same values and cache. */
 static void compare(struct device *d, struct random_list *r, int i, uint32_t seed)
 {
@@ -36,6 +47,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     struct lutra_error err = {0};
     struct segment segment = {op, 1, &r->list, &r->step};
     struct ticket ticket;
+    bool tame = is_tame(r, op);
     for (int v = 0; v < RL_VALUES; v++) memcpy(before[v], r->value[v].host, r->value[v].bytes);
     ref_run(&r->list, i, 1, &r->step);
     for (int v = 0; v < RL_VALUES; v++) {
@@ -46,7 +58,8 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     for (int v = 0; v < RL_VALUES; v++) {
         const struct value *value = &r->list.value[v];
         size_t rows = (size_t)(value->rows == ROWS_OUT ? r->step.n_out : r->batch.n_row);
-        if (op_writes(op, v)) /* weights of f32 are multiplied as they are; a cache of f16 holds the same bits */
+        if (tame &&
+            op_writes(op, v)) /* weights of f32 are multiplied as they are; a cache of f16 holds the same bits */
             assert_near(r->value[v].host, want[v], rows * (size_t)value->dim, 1e-4, op_name(op->kind), seed);
         memcpy(r->value[v].host, want[v], r->value[v].bytes);
     }
