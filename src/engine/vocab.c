@@ -21,10 +21,8 @@ static int short_string(
     return 0;
 }
 
-static int special_id(const struct weights *w, const char *name, int32_t *id, struct lutra_error *err)
+static int special_id(const struct weights *w, const char *key, int32_t *id, struct lutra_error *err)
 {
-    char key[64];
-    snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
     uint32_t value = UINT32_MAX; /* some writers use it for none */
     TRY(weights_opt_u32(w, key, &value, err));
     *id = value > INT32_MAX ? -1 : (int32_t)value;
@@ -61,7 +59,7 @@ static int string_array(const struct weights *w, const char *key, bool optional,
 
 struct vocab_arrays {
     struct text_bytes *tokens, *merges;
-    int32_t *types;
+    int32_t *types, *added;
     float *scores;
 };
 
@@ -102,8 +100,46 @@ static int read_split(const struct weights *w, char *out, size_t room, struct lu
     return short_string(w, "tokenizer.ggml.pre", as_llama3 ? "llama-bpe" : "", out, room, err);
 }
 
+static int read_spaces(const struct weights *w, struct text_vocab_source *src, struct lutra_error *err)
+{
+    static const char *const names[] = {"prepend", "none", "first", "always"}; /* enum text_spaces */
+    char spaces[16];
+    TRY(short_string(w, "tokenizer.lutra.spaces", "prepend", spaces, sizeof spaces, err));
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(names[i], spaces) != 0) continue;
+        src->spaces = (enum text_spaces)i;
+        return 0;
+    }
+    return lutra_fail(
+        err, LUTRA_E_UNSUPPORTED, "%s: tokenizer.lutra.spaces '%s' is not implemented", weights_path(w), spaces);
+}
+
+static int read_exact(
+    const struct weights *w, struct text_vocab_source *src, struct vocab_arrays *a, struct lutra_error *err)
+{
+    static const char key[] = "tokenizer.lutra.added";
+    const struct weights_kv *kv = weights_kv_find(w, key);
+    uint64_t n = 0;
+    bool bytes = true;
+    TRY(read_spaces(w, src, err));
+    TRY(special_id(w, "tokenizer.lutra.unknown_token_id", &src->unknown, err));
+    TRY(weights_opt_bool(w, "tokenizer.lutra.fuse_unknown", &src->fuse_unknown, err));
+    TRY(weights_opt_bool(w, "tokenizer.lutra.split_spaces", &src->split_spaces, err));
+    TRY(weights_opt_bool(w, "tokenizer.lutra.byte_fallback", &bytes, err));
+    src->no_bytes = !bytes;
+    if (!kv) return 0;
+    TRY(weights_get_array(w, key, WEIGHTS_I32, &kv, err));
+    a->added = malloc((kv->n + 1) * sizeof *a->added);
+    if (!a->added) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
+    TRY(weights_copy_i32(w, key, a->added, kv->n, &n, err));
+    src->added = a->added;
+    src->n_added = n / 2;
+    return 0;
+}
+
 /* What a folder's tokenizer.json says and GGUF has no key for (weights/folder/tokenizer.c). */
-static int read_own(const struct weights *w, struct text_vocab_source *src, struct lutra_error *err)
+static int read_own(
+    const struct weights *w, struct text_vocab_source *src, struct vocab_arrays *a, struct lutra_error *err)
 {
     char normalizer[16];
     TRY(short_string(w, "tokenizer.lutra.normalizer", "", normalizer, sizeof normalizer, err));
@@ -111,7 +147,9 @@ static int read_own(const struct weights *w, struct text_vocab_source *src, stru
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tokenizer.lutra.normalizer '%s' is not implemented",
             weights_path(w), normalizer);
     src->nfc = *normalizer;
-    return said(w, "tokenizer.lutra.ignore_merges", &src->ignore_merges, err);
+    TRY(said(w, "tokenizer.lutra.ignore_merges", &src->ignore_merges, err));
+    src->exact = src->ignore_merges >= 0; /* a folder always says it */
+    return src->exact ? read_exact(w, src, a, err) : 0;
 }
 
 static int read_vocab(
@@ -135,19 +173,19 @@ static int read_vocab(
     src.merges = a->merges;
     src.types = a->types;
     src.scores = a->scores;
-    TRY(special_id(w, "bos", &src.bos, err));
-    TRY(special_id(w, "eos", &src.eos, err));
-    TRY(special_id(w, "eot", &src.eot, err));
-    TRY(special_id(w, "eom", &src.eom, err));
-    TRY(special_id(w, "padding", &src.pad, err));
-    TRY(special_id(w, "unknown", &src.unk, err));
-    TRY(special_id(w, "fim_pad", &src.fim_pad, err));
-    TRY(special_id(w, "fim_rep", &src.fim_rep, err));
-    TRY(special_id(w, "fim_sep", &src.fim_sep, err));
+    TRY(special_id(w, "tokenizer.ggml.bos_token_id", &src.bos, err));
+    TRY(special_id(w, "tokenizer.ggml.eos_token_id", &src.eos, err));
+    TRY(special_id(w, "tokenizer.ggml.eot_token_id", &src.eot, err));
+    TRY(special_id(w, "tokenizer.ggml.eom_token_id", &src.eom, err));
+    TRY(special_id(w, "tokenizer.ggml.padding_token_id", &src.pad, err));
+    TRY(special_id(w, "tokenizer.ggml.unknown_token_id", &src.unk, err));
+    TRY(special_id(w, "tokenizer.ggml.fim_pad_token_id", &src.fim_pad, err));
+    TRY(special_id(w, "tokenizer.ggml.fim_rep_token_id", &src.fim_rep, err));
+    TRY(special_id(w, "tokenizer.ggml.fim_sep_token_id", &src.fim_sep, err));
     TRY(said(w, "tokenizer.ggml.add_bos_token", &src.add_bos, err));
     TRY(said(w, "tokenizer.ggml.add_eos_token", &src.add_eos, err));
     TRY(said(w, "tokenizer.ggml.add_space_prefix", &src.add_space_prefix, err));
-    TRY(read_own(w, &src, err));
+    TRY(read_own(w, &src, a, err));
     struct lutra_error why = {0};
     int rc = text_vocab_open(vocab, &src, &why);
     if (rc < 0) return lutra_fail_at(err, rc, why.where, "%s: tokenizer: %s", weights_path(w), why.what);
@@ -162,6 +200,7 @@ int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_er
     free(a.tokens);
     free(a.merges);
     free(a.types);
+    free(a.added);
     free(a.scores);
     return rc;
 }

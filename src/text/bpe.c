@@ -131,23 +131,36 @@ static void start(const struct text_vocab *vocab, struct text_bpe *work, size_t 
 {
     uint32_t prev = NONE;
     for (uint32_t i = 0, n; i < n_bytes; prev = i, i += n) {
-        int k = vocab->rank ? text_utf8_scan(work->word + i, n_bytes - i) : 1;
+        int k = vocab->chars ? text_utf8_scan(work->word + i, n_bytes - i) : 1;
         n = k > 0 ? (uint32_t)k : 1;
-        uint32_t symbol = vocab->rank ? text_table_find(&vocab->symbols, &vocab->pieces, work->word + i, n)
-                                      : vocab->byte_symbol[(unsigned char)work->word[i]];
+        uint32_t symbol = vocab->chars ? text_table_find(&vocab->symbols, &vocab->pieces, work->word + i, n)
+                                       : vocab->byte_symbol[(unsigned char)work->word[i]];
         for (uint32_t rest = 1; rest < n; rest++) work->symbols[i + rest].n_bytes = 0;
         work->symbols[i] = (struct text_symbol){symbol, n, prev, i + n < n_bytes ? i + n : NONE};
     }
 }
 
-static int emit(
-    const struct text_vocab *vocab, uint32_t symbol, const char *bytes, size_t n_bytes, struct text_tokens *out)
+/* Appends the unknown token, once for several in a row where they are fused. */
+static int emit_unknown(const struct text_vocab *vocab, bool *fused, struct text_tokens *out)
 {
-    if (symbol < vocab->n_tok) return text_tokens_push(out, (int32_t)symbol);
-    for (size_t i = 0; i < n_bytes; i++) { /* a string the vocabulary lacks: spell its bytes */
+    bool skip = vocab->unknown < 0 || (*fused && vocab->fuse_unknown);
+    *fused = true;
+    return skip ? 0 : text_tokens_push(out, vocab->unknown);
+}
+
+/* A string that is no token: a character without one, or what merges pass through.  It is spelt by the tokens of its
+ * bytes.  Where these lack, a byte (of byte-level vocabularies) or the whole character is unknown. */
+static int emit_bytes(
+    const struct text_vocab *vocab, const char *bytes, size_t n_bytes, bool *fused, struct text_tokens *out)
+{
+    bool all = !vocab->no_bytes;
+    for (size_t i = 0; i < n_bytes; i++) all &= vocab->byte_symbol[(unsigned char)bytes[i]] < vocab->n_tok;
+    if (vocab->chars && !all) return emit_unknown(vocab, fused, out);
+    for (size_t i = 0; i < n_bytes; i++) {
         uint32_t byte = vocab->byte_symbol[(unsigned char)bytes[i]];
-        int32_t id = byte < vocab->n_tok ? (int32_t)byte : vocab->ids[TEXT_UNK];
-        if (id >= 0) TRY(text_tokens_push(out, id));
+        bool known = byte < vocab->n_tok;
+        TRY(known ? text_tokens_push(out, (int32_t)byte) : emit_unknown(vocab, fused, out));
+        if (known) *fused = false;
     }
     return 0;
 }
@@ -165,9 +178,13 @@ int text_bpe_word(
     start(vocab, work, n_bytes);
     merge_all(vocab, work, n_bytes);
     size_t at = 0;
+    bool fused = false;
     for (uint32_t i = 0; i != NONE; i = work->symbols[i].next) {
-        TRY(emit(vocab, work->symbols[i].symbol, word + at, work->symbols[i].n_bytes, out));
-        at += work->symbols[i].n_bytes;
+        uint32_t symbol = work->symbols[i].symbol, n = work->symbols[i].n_bytes;
+        bool known = symbol < vocab->n_tok;
+        TRY(known ? text_tokens_push(out, (int32_t)symbol) : emit_bytes(vocab, word + at, n, &fused, out));
+        if (known) fused = false;
+        at += n;
     }
     return 0;
 }

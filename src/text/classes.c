@@ -138,6 +138,24 @@ static bool is_space(uint32_t cp, uint32_t category)
     return (cp >= 9 && cp <= 13) || cp == 0x85 || text_category_names[category][0] == 'Z';
 }
 
+uint32_t text_category_of(uint32_t cp)
+{
+    size_t low = 0;
+    for (size_t high = text_n_category_runs; high - low > 1;) {
+        size_t mid = low + (high - low) / 2;
+        if (text_category_runs[mid] >> 8 <= cp)
+            low = mid;
+        else
+            high = mid;
+    }
+    return text_category_runs[low] & 0xFF;
+}
+
+bool text_is_space(uint32_t cp)
+{
+    return is_space(cp, cp < 0x80 ? 0 : text_category_of(cp)) || cp == ' ';
+}
+
 static bool contains(const struct builder *b, const struct class *class, uint32_t cp, uint32_t category)
 {
     bool in = class->categories >> category & 1;

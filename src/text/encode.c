@@ -44,41 +44,6 @@ void text_tokens_fini(struct text_tokens *tokens)
     *tokens = (struct text_tokens){0};
 }
 
-/* Among special[low..high), which agree on `depth` bytes, the part whose next byte is `byte`. */
-static void narrow(const struct text_vocab *vocab, size_t *low, size_t *high, size_t depth, unsigned char byte)
-{
-    for (int end = 0; end < 2; end++) { /* first the lower bound of byte, then of byte + 1 */
-        size_t a = *low, b = *high;
-        while (a < b) {
-            size_t mid = a + (b - a) / 2;
-            struct text_bytes piece = text_pieces_get(&vocab->pieces, vocab->special[mid]);
-            bool less = piece.n <= depth || (unsigned char)piece.p[depth] < byte + end;
-            if (less)
-                a = mid + 1;
-            else
-                b = mid;
-        }
-        *(end ? high : low) = a;
-    }
-}
-
-/* The longest special token that starts here and that the flags let through: its length in bytes, 0 if none. */
-static size_t special_at(const struct text_vocab *vocab, const char *p, size_t n_bytes, unsigned flags, int32_t *id)
-{
-    size_t low = 0, high = vocab->n_special, best = 0;
-    if (n_bytes > TEXT_SPECIAL_MAX_BYTES) n_bytes = TEXT_SPECIAL_MAX_BYTES;
-    for (size_t depth = 0; depth < n_bytes; depth++) {
-        narrow(vocab, &low, &high, depth, (unsigned char)p[depth]);
-        if (low == high) break;
-        uint32_t token = vocab->special[low]; /* a piece that ends here comes before the longer ones */
-        if (text_pieces_get(&vocab->pieces, token).n != depth + 1) continue;
-        if (!(flags & TEXT_PARSE_SPECIAL) && vocab->types[token] != TEXT_TOKEN_USER_DEFINED) continue;
-        best = depth + 1;
-        *id = (int32_t)token;
-    }
-    return best;
-}
-
 /* The next match of a pattern from `at` on: text[*from .. *to), both n where there is none. */
 static int find(struct encoder *e, const pcre2_code *pattern, const unsigned char *text, size_t n, size_t at,
     size_t *from, size_t *to)
@@ -155,13 +120,32 @@ static int encode_nfc(struct encoder *e, const char *text, size_t n_bytes, size_
     return rc;
 }
 
-/* Text without special tokens; where it is split, a run of ill-formed bytes is a word of its own. */
-static int encode_plain(struct encoder *e, const char *text, size_t n_bytes)
+/* Where a stretch of text comes from. */
+struct place {
+    int stage;  /* 1: it is normalized */
+    bool first; /* it begins where the whole text does */
+};
+
+/* Text of SentencePiece without special tokens. */
+static int encode_spm(struct encoder *e, const char *text, size_t n_bytes, struct place place)
 {
-    if (e->vocab->rank) return text_spm_text(&e->work, e->vocab, text, n_bytes, e->out);
+    enum text_spaces spaces = e->vocab->spaces;
+    char first[3] = {0};
+    text_spm_unspell(text, n_bytes < 3 ? n_bytes : 3, first);
+    bool begins = first[0] == ' ';
+    bool prefix = spaces == TEXT_SPACES_PREPEND
+                      ? place.stage == 0
+                      : !begins && (spaces == TEXT_SPACES_ALWAYS || (spaces == TEXT_SPACES_FIRST && place.first));
+    return text_spm_text(&e->work, e->vocab, (struct text_bytes){text, n_bytes}, prefix, e->out);
+}
+
+/* Text without special tokens; where it is split, a run of ill-formed bytes is a word of its own. */
+static int encode_plain(struct encoder *e, const char *text, size_t n_bytes, struct place place)
+{
+    if (e->vocab->chars) return encode_spm(e, text, n_bytes, place);
     for (size_t at = 0; at < n_bytes;) {
         size_t n_valid;
-        TRY((e->vocab->nfc ? encode_nfc : encode_valid)(e, text + at, n_bytes - at, &n_valid));
+        TRY((e->vocab->nfc && place.stage == 0 ? encode_nfc : encode_valid)(e, text + at, n_bytes - at, &n_valid));
         size_t from = at += n_valid;
         while (at < n_bytes) {
             int k = text_utf8_scan(text + at, n_bytes - at);
@@ -178,30 +162,82 @@ static bool is_mark(struct text_bytes mark, const char *p, size_t n_bytes)
     return mark.n > 0 && n_bytes >= mark.n && memcmp(p, mark.p, mark.n) == 0;
 }
 
-/* A run between special tokens, its marks taken out. */
-static int encode_run(struct encoder *e, const char *text, size_t n_bytes)
+/* The text without its marks. */
+static struct text_bytes clean(struct encoder *e, struct text_bytes text)
 {
-    if (!e->clean) return encode_plain(e, text, n_bytes);
     size_t n = 0;
-    for (size_t at = 0; at < n_bytes;) {
-        bool skip = is_mark(e->mark, text + at, n_bytes - at);
-        if (!skip) e->clean[n++] = text[at];
+    if (!e->clean) return text;
+    for (size_t at = 0; at < text.n;) {
+        bool skip = is_mark(e->mark, text.p + at, text.n - at);
+        if (!skip) e->clean[n++] = text.p[at];
         at += skip ? e->mark.n : 1;
     }
-    return encode_plain(e, e->clean, n);
+    return (struct text_bytes){e->clean, n};
 }
 
-/* Bytes of spaces that a special token takes with it. */
-static size_t spaces_behind(const struct text_vocab *v, int32_t id, const char *p, size_t n_bytes)
+/* Text as the normalizer makes it; *out is the caller's to free(). */
+static int normalize(const struct text_vocab *v, struct text_bytes text, char **out, size_t *n_out)
 {
-    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
     size_t n = 0;
-    if (!v->strips_right) return 0;
-    struct text_bytes piece = text_pieces_get(&v->pieces, (size_t)id);
-    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
-        if (strlen(keep[i]) == piece.n && !memcmp(keep[i], piece.p, piece.n)) return 0;
-    while (n < n_bytes && memchr(" \t\n\v\f\r", p[n], 6)) n++;
-    return n;
+    int rc = 0;
+    char *to = malloc(3 * text.n + 1); /* NFC makes at most three of one */
+    if (!to) return LUTRA_E_NO_MEMORY;
+    if (v->chars && v->spaces == TEXT_SPACES_PREPEND) to[n++] = ' ';
+    for (size_t at = 0, n_valid, n_other; rc == 0 && at < text.n; at += n_valid) {
+        char *other = NULL;
+        n_other = n_valid = v->nfc ? text_utf8_valid(text.p + at, text.n - at) : text.n;
+        if (v->nfc) rc = text_nfc(text.p + at, n_valid, &other, &n_other);
+        if (n_valid == 0) n_other = n_valid = 1; /* no text: left as it is */
+        if (rc == 0) memcpy(to + n, other ? other : text.p + at, n_other);
+        free(other);
+        n += n_other;
+    }
+    *out = to;
+    *n_out = n;
+    if (rc < 0) free(to);
+    return rc;
+}
+
+static int cut(struct encoder *e, struct text_bytes text, struct place place, unsigned flags);
+
+/* A stretch between special tokens. */
+static int between(struct encoder *e, struct text_bytes text, struct place place, unsigned flags)
+{
+    if (text.n == 0) return 0;
+    if (place.stage == 0) text = clean(e, text);
+    if (place.stage == 1 || e->vocab->added[1].n == 0) return encode_plain(e, text.p, text.n, place);
+    char *normal;
+    size_t n;
+    TRY(normalize(e->vocab, text, &normal, &n));
+    int rc = cut(e, (struct text_bytes){normal, n}, (struct place){1, place.first}, flags);
+    free(normal);
+    return rc;
+}
+
+/* Special tokens, and what is between them. */
+static int cut(struct encoder *e, struct text_bytes text, struct place place, unsigned flags)
+{
+    const struct text_vocab *v = e->vocab;
+    const struct text_added *added = &v->added[place.stage];
+    size_t from = 0;
+    for (size_t at = 0, start, end; at < text.n;) {
+        uint32_t id = 0;
+        struct text_bytes rest = {text.p + at, text.n - at};
+        size_t k = added->first[(unsigned char)text.p[at]]
+                       ? text_added_find(v, place.stage, rest, flags, e->mark.n > 0, &id)
+                       : 0;
+        if (k > 0 && is_mark(e->mark, rest.p + k, rest.n - k)) k = 0; /* a token of one character */
+        start = at;
+        end = at + k;
+        at += k > 0 ? k : 1;
+        if (k == 0 || !text_added_around(v, id, text, from, &start, &end)) continue;
+        struct text_bytes before = {text.p + from, start - from};
+        TRY(between(e, before, (struct place){place.stage, place.first && from == 0}, flags));
+        TRY(text_tokens_push(e->out, (int32_t)id));
+        at = from = end;
+    }
+    struct text_bytes last = {text.p + from, text.n - from};
+    return between(e, last, (struct place){place.stage, place.first && from == 0}, flags);
 }
 
 static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsigned flags)
@@ -209,21 +245,7 @@ static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsig
     const struct text_vocab *v = e->vocab;
     bool add = flags & TEXT_ADD_SPECIAL;
     if (add && v->add_bos && v->ids[TEXT_BOS] >= 0) TRY(text_tokens_push(e->out, v->ids[TEXT_BOS]));
-    size_t from = 0;
-    for (size_t at = 0; at < n_bytes;) {
-        int32_t id = -1;
-        size_t k = 0;
-        if (v->special_first[(unsigned char)text[at]]) k = special_at(v, text + at, n_bytes - at, flags, &id);
-        if (k > 0 && is_mark(e->mark, text + at + k, n_bytes - at - k)) k = 0; /* a token of one character */
-        if (k > 0) {
-            TRY(encode_run(e, text + from, at - from));
-            TRY(text_tokens_push(e->out, id));
-            k += spaces_behind(v, id, text + at + k, n_bytes - at - k);
-            from = at + k;
-        }
-        at += k > 0 ? k : 1;
-    }
-    TRY(encode_run(e, text + from, n_bytes - from));
+    TRY(cut(e, (struct text_bytes){text, n_bytes}, (struct place){0, true}, flags));
     if (add && v->add_eos && v->ids[TEXT_EOS] >= 0) TRY(text_tokens_push(e->out, v->ids[TEXT_EOS]));
     return 0;
 }
@@ -261,12 +283,13 @@ int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes
 /* Does a control token begin here, or, at the end of the text, may one? */
 static bool control_begins(const struct text_vocab *vocab, const char *p, size_t n_bytes)
 {
-    size_t low = 0, high = vocab->n_special;
-    if (!vocab->special_first[(unsigned char)p[0]]) return false;
+    const struct text_added *added = &vocab->added[0];
+    size_t low = 0, high = added->n;
+    if (!added->first[(unsigned char)p[0]]) return false;
     for (size_t depth = 0; depth < n_bytes && depth < TEXT_SPECIAL_MAX_BYTES; depth++) {
-        narrow(vocab, &low, &high, depth, (unsigned char)p[depth]);
+        text_added_narrow(added, &low, &high, depth, (unsigned char)p[depth]);
         if (low == high) return false;
-        uint32_t token = vocab->special[low];
+        uint32_t token = added->entry[low];
         bool ends = text_pieces_get(&vocab->pieces, token).n == depth + 1;
         if (ends && vocab->types[token] != TEXT_TOKEN_USER_DEFINED) return true;
     }

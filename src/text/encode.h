@@ -30,7 +30,8 @@ enum text_encode_flags {
 #define TEXT_SPECIAL_MAX_BYTES 256
 
 /* Appends the ids of `text` to `out`, which stays owned by the caller (also on failure, then with an unspecified
- * number of new ids).  Bytes that the vocabulary has no token for become the unknown token, or nothing.
+ * number of new ids).  Bytes that the vocabulary has no token for become the unknown token where
+ * the vocabulary's file says so, or nothing.
  * Errors: LUTRA_E_NO_MEMORY, LUTRA_E_ARGUMENT (2 GiB or more of text).  Safe from any thread; allocates. */
 int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes, unsigned flags,
     struct text_tokens *out, struct lutra_error *err);

@@ -41,8 +41,9 @@ static int add_merge(struct text_vocab *vocab, struct text_bytes spelt, uint32_t
 {
     const char *space = spelt.n > 2 ? memchr(spelt.p + 1, ' ', spelt.n - 1) : NULL;
     if (!space || space == spelt.p + spelt.n - 1) return LUTRA_E_FORMAT;
-    size_t n_left = text_bytemap_decode(spelt.p, (size_t)(space - spelt.p), scratch);
-    size_t n_right = text_bytemap_decode(space + 1, (size_t)(spelt.p + spelt.n - space - 1), scratch + n_left);
+    size_t (*decode)(const char *, size_t, char *) = vocab->chars ? text_spm_unspell : text_bytemap_decode;
+    size_t n_left = decode(spelt.p, (size_t)(space - spelt.p), scratch);
+    size_t n_right = decode(space + 1, (size_t)(spelt.p + spelt.n - space - 1), scratch + n_left);
     struct text_merge merge = {.rank = rank};
     TRY(intern(vocab, scratch, n_left, &merge.left));
     TRY(intern(vocab, scratch + n_left, n_right, &merge.right));
@@ -69,7 +70,8 @@ int text_merges_open(struct text_vocab *vocab, const struct text_vocab_source *s
     for (size_t i = 0; i < src->n_merge; i++) longest = src->merges[i].n > longest ? src->merges[i].n : longest;
     vocab->merges = malloc(size * sizeof *vocab->merges);
     char *scratch = malloc(longest + 1);
-    int rc = vocab->merges && scratch ? intern_bytes(vocab) : LUTRA_E_NO_MEMORY;
+    int rc = vocab->merges && scratch ? 0 : LUTRA_E_NO_MEMORY;
+    if (rc == 0 && !vocab->chars) rc = intern_bytes(vocab);
     if (rc == 0) {
         vocab->merge_mask = size - 1;
         for (size_t i = 0; i < size; i++) vocab->merges[i].left = TEXT_NO_SYMBOL;

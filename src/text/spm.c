@@ -50,12 +50,13 @@ static int by_score(const void *a, const void *b, void *scores)
 
 int text_spm_open(struct text_vocab *vocab, const struct text_vocab_source *src)
 {
+    bool listed = src->exact && src->merges;
     uint32_t *order = malloc(vocab->n_tok * sizeof *order), rank = 0;
-    vocab->rank = malloc(vocab->n_tok * sizeof *vocab->rank);
-    int rc = order && vocab->rank ? 0 : LUTRA_E_NO_MEMORY;
+    if (!listed) vocab->rank = malloc(vocab->n_tok * sizeof *vocab->rank);
+    int rc = order && (listed || vocab->rank) ? 0 : LUTRA_E_NO_MEMORY;
     for (size_t i = 0; rc == 0 && i < vocab->n_tok; i++) order[i] = (uint32_t)i;
-    if (rc == 0) qsort_r(order, vocab->n_tok, sizeof *order, by_score, (void *)src->scores);
-    for (size_t i = 0; rc == 0 && i < vocab->n_tok; i++) {
+    if (rc == 0 && !listed) qsort_r(order, vocab->n_tok, sizeof *order, by_score, (void *)src->scores);
+    for (size_t i = 0; rc == 0 && !listed && i < vocab->n_tok; i++) {
         if (i > 0 && score_of(src->scores, order[i]) < score_of(src->scores, order[i - 1])) rank++;
         vocab->rank[order[i]] = rank;
     }
@@ -69,15 +70,20 @@ int text_spm_open(struct text_vocab *vocab, const struct text_vocab_source *src)
 }
 
 int text_spm_text(
-    struct text_bpe *work, const struct text_vocab *vocab, const char *text, size_t n_bytes, struct text_tokens *out)
+    struct text_bpe *work, const struct text_vocab *vocab, struct text_bytes text, bool prefix, struct text_tokens *out)
 {
-    if (n_bytes == 0) return 0;
-    char *word = malloc(n_bytes + 1);
+    if (text.n == 0) return 0;
+    char *word = malloc(text.n + 1);
     if (!word) return LUTRA_E_NO_MEMORY;
     size_t n = 0;
-    if (vocab->add_space_prefix) word[n++] = ' ';
-    n += text_spm_unspell(text, n_bytes, word + n);
-    int rc = text_bpe_word(work, vocab, word, n, out);
+    if (prefix) word[n++] = ' ';
+    n += text_spm_unspell(text.p, text.n, word + n);
+    int rc = 0;
+    for (size_t from = 0, to; rc == 0 && from < n; from = to) {
+        const char *space = vocab->split_spaces ? memchr(word + from + 1, ' ', n - from - 1) : NULL;
+        to = space ? (size_t)(space - word) : n;
+        rc = text_bpe_word(work, vocab, word + from, to - from, out);
+    }
     free(word);
     return rc;
 }

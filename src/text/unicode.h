@@ -8,6 +8,7 @@
 #ifndef LUTRA_TEXT_UNICODE_H
 #define LUTRA_TEXT_UNICODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,10 @@ extern const char text_category_names[][3];
 /* first code point << 8 | category, wherever the category changes; ascending. */
 extern const uint32_t text_category_runs[];
 extern const size_t text_n_category_runs;
+
+/* The category of a character, by a search; whether it is White_Space. */
+uint32_t text_category_of(uint32_t cp);
+bool text_is_space(uint32_t cp);
 
 /* code point << 9 | look << 8 | Canonical_Combining_Class, wherever that changes; look = 1: NFC may not leave the
  * character as it is (NFC_Quick_Check is not Yes). */

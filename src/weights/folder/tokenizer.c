@@ -20,6 +20,7 @@ struct tokenizer {
     json_t *root, *config, *generation; /* tokenizer.json; tokenizer_config.json, generation_config.json or NULL */
     const json_t *model, *vocab, *merges, *added;
     bool spm;                  /* SentencePiece's kind */
+    bool normalizes;           /* the normalizer changes text */
     struct weights_str *token; /* [n] */
     int32_t *type;             /* [n] */
     float *score;              /* [n] */
@@ -156,6 +157,38 @@ static int take_added(struct tokenizer *t, struct lutra_error *err)
     return 0;
 }
 
+/* What an added token does with the text around it (enum text_added_how). */
+static int32_t how_of(const struct tokenizer *t, const json_t *token)
+{
+    static const char *const flag[] = {"lstrip", "rstrip", "single_word"};
+    const char *s = json_string_value(json_object_get(token, "content"));
+    const json_t *normalized = json_object_get(token, "normalized"), *special = json_object_get(token, "special");
+    int32_t how = 0;
+    for (int i = 0; i < 3; i++) how |= json_is_true(json_object_get(token, flag[i])) << i;
+    if (t->normalizes && (normalized ? json_is_true(normalized) : !json_is_true(special))) how |= 8;
+    /* in text a space is not "▁" before it is normalized: merges make such a token */
+    if (t->spm && !json_is_true(special) && strstr(s, "▁") && json_object_get(t->vocab, s)) how |= 16;
+    return how;
+}
+
+static int put_added(struct tokenizer *t, struct lutra_error *err)
+{
+    size_t i, n = 0;
+    json_t *v;
+    int32_t *list = malloc((2 * json_array_size(t->added) + 1) * sizeof *list);
+    if (!list) return no_memory(t, err);
+    json_array_foreach(t->added, i, v)
+    {
+        int32_t how = how_of(t, v);
+        if (how == 0) continue;
+        list[n++] = (int32_t)id_of(json_object_get(v, "id"));
+        list[n++] = how;
+    }
+    if (n > 0) weights_writer_put_array(t->f->keys, "tokenizer.lutra.added", WEIGHTS_I32, list, n);
+    free(list);
+    return 0;
+}
+
 /* Rows of the embeddings that have no token. */
 static int pad(struct tokenizer *t, struct lutra_error *err)
 {
@@ -273,26 +306,38 @@ static bool replaces_spaces(const json_t *step)
            is(json_object_get(step, "pattern"), "String", " ");
 }
 
+/* What a Metaspace step does with spaces in front. */
+static const char *metaspace_scheme(const json_t *step)
+{
+    const json_t *scheme = json_object_get(step, "prepend_scheme");
+    if (json_is_false(json_object_get(step, "add_prefix_space")) || is(step, "prepend_scheme", "never")) return "none";
+    return is(step, "prepend_scheme", "first")               ? "first"
+           : !scheme || is(step, "prepend_scheme", "always") ? "always"
+                                                             : NULL;
+}
+
 /* Of SentencePiece's kind: "▁" for spaces, maybe one more in front.  false: something else, too. */
-static bool read_spaces(const struct tokenizer *t, bool *prefix)
+static bool read_spaces(struct tokenizer *t, const char **scheme, bool *split)
 {
     const json_t *normalizer = json_object_get(t->root, "normalizer"), *pre = json_object_get(t->root, "pre_tokenizer");
     const json_t *list = json_object_get(normalizer, "normalizers"), *part;
     bool replaced = false;
-    *prefix = false;
+    *scheme = "none";
+    *split = false;
     for (size_t i = 0, n = list ? json_array_size(list) : json_is_object(normalizer); i < n; i++) {
         part = list ? json_array_get(list, i) : normalizer;
         if (is(part, "type", "Prepend") && is(part, "prepend", "▁"))
-            *prefix = true;
+            *scheme = "prepend";
         else if (replaces_spaces(part))
             replaced = true;
         else
             return false;
+        t->normalizes = true;
     }
     if (is(pre, "type", "Metaspace")) {
-        const json_t *old = json_object_get(pre, "add_prefix_space");
-        *prefix = json_object_get(pre, "prepend_scheme") ? !is(pre, "prepend_scheme", "never") : !json_is_false(old);
-        return !json_is_true(json_object_get(pre, "split")) && is(pre, "replacement", "▁");
+        if (strcmp(*scheme, "prepend") != 0) *scheme = metaspace_scheme(pre);
+        *split = !json_is_false(json_object_get(pre, "split")); /* a missing one is true */
+        return *scheme && is(pre, "replacement", "▁");
     }
     /* Gemma's splits at spaces that its normalizer has left none of. */
     bool idle = is(pre, "type", "Split") && is(json_object_get(pre, "pattern"), "String", " ");
@@ -318,6 +363,20 @@ static int read_normalizer(const struct tokenizer *t, const json_t *normalizer, 
     return 0;
 }
 
+/* Whether each byte's letter is a token: of the 256, the bytes that are no part of UTF-8 may lack. */
+static bool spells_all_bytes(const struct tokenizer *t)
+{
+    char letter[3];
+    for (unsigned i = 0; i < 256; i++) {
+        unsigned next = i < 33 ? 256 + i : i < 127 ? i : i < 161 ? 256 + 33 + i - 127 : i == 173 ? 256 + 67 : i;
+        if (i >= 0xF5 || i == 0xC0 || i == 0xC1) continue;
+        snprintf(letter, sizeof letter, next < 128 ? "%c" : "%c%c", next < 128 ? (int)next : (int)(0xC0 | next >> 6),
+            (int)(0x80 | (next & 63)));
+        if (!json_object_get(t->vocab, letter)) return false;
+    }
+    return true;
+}
+
 /* Byte-level BPE. */
 static int put_byte_level(struct tokenizer *t, const json_t *pre_tokenizer, struct lutra_error *err)
 {
@@ -325,24 +384,43 @@ static int put_byte_level(struct tokenizer *t, const json_t *pre_tokenizer, stru
     const char *pre = NULL;
     TRY(read_normalizer(t, json_object_get(t->root, "normalizer"), &nfc, err));
     TRY(folder_split_name(t->f, pre_tokenizer, ignore, &pre, err));
+    if (json_is_true(json_object_get(t->model, "byte_fallback")) && !spells_all_bytes(t))
+        return lacks(t, "'byte_fallback' beside a byte-level alphabet that is not whole", err);
+    t->normalizes = nfc;
     if (nfc) weights_writer_put_str(t->f->keys, "tokenizer.lutra.normalizer", "NFC");
-    weights_writer_put_bool(t->f->keys, "tokenizer.lutra.ignore_merges", ignore);
     return weights_writer_put_str(t->f->keys, "tokenizer.ggml.pre", pre);
+}
+
+/* What both kinds have, and GGUF no key for. */
+static void put_rules(struct tokenizer *t)
+{
+    const char *unknown = json_string_value(json_object_get(t->model, "unk_token"));
+    int64_t id = unknown ? id_of(json_object_get(t->vocab, unknown)) : -1;
+    bool ignore = json_is_true(json_object_get(t->model, "ignore_merges"));
+    weights_writer_put_bool(t->f->keys, "tokenizer.lutra.ignore_merges", ignore);
+    if (id >= 0) weights_writer_put_u32(t->f->keys, "tokenizer.lutra.unknown_token_id", (uint32_t)id);
+    if (id >= 0 && json_is_true(json_object_get(t->model, "fuse_unk")))
+        weights_writer_put_bool(t->f->keys, "tokenizer.lutra.fuse_unknown", true);
 }
 
 static int put_kind(struct tokenizer *t, struct lutra_error *err)
 {
     const json_t *pre_tokenizer = json_object_get(t->root, "pre_tokenizer");
     const json_t *told = json_object_get(t->config, "add_prefix_space");
-    bool prefix;
+    const char *scheme;
+    bool split;
     t->spm = !has_byte_level(pre_tokenizer);
+    put_rules(t);
     weights_writer_put_str(t->f->keys, "tokenizer.ggml.model", t->spm ? "llama" : "gpt2");
     if (!t->spm) return put_byte_level(t, pre_tokenizer, err);
+    if (!read_spaces(t, &scheme, &split)) return lacks(t, "its normalizer or pre_tokenizer", err);
+    if (json_is_false(told)) scheme = "none";
+    if (json_is_true(told) && strcmp(scheme, "none") == 0) scheme = "prepend";
+    weights_writer_put_bool(t->f->keys, "tokenizer.ggml.add_space_prefix", strcmp(scheme, "none") != 0);
+    weights_writer_put_str(t->f->keys, "tokenizer.lutra.spaces", scheme);
+    if (split) weights_writer_put_bool(t->f->keys, "tokenizer.lutra.split_spaces", true);
     if (!json_is_true(json_object_get(t->model, "byte_fallback")))
-        return lacks(t, "BPE over characters without bytes for unknown ones", err);
-    if (!read_spaces(t, &prefix)) return lacks(t, "its normalizer or pre_tokenizer", err);
-    if (json_is_boolean(told)) prefix = json_is_true(told);
-    weights_writer_put_bool(t->f->keys, "tokenizer.ggml.add_space_prefix", prefix);
+        weights_writer_put_bool(t->f->keys, "tokenizer.lutra.byte_fallback", false);
     return weights_writer_put_str(t->f->keys, "tokenizer.ggml.pre", "default");
 }
 
@@ -518,7 +596,9 @@ static int put_tokens(struct tokenizer *t, struct lutra_error *err)
     TRY(pad(t, err));
     weights_writer_put_strs(t->f->keys, "tokenizer.ggml.tokens", t->token, t->n);
     weights_writer_put_array(t->f->keys, "tokenizer.ggml.token_type", WEIGHTS_I32, t->type, t->n);
-    if (!t->spm) return put_merges(t, err);
+    TRY(put_added(t, err));
+    TRY(put_merges(t, err));
+    if (!t->spm) return 0;
     TRY(score_merges(t, err));
     return weights_writer_put_array(t->f->keys, "tokenizer.ggml.scores", WEIGHTS_F32, t->score, t->n);
 }

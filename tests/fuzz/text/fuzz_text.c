@@ -41,7 +41,8 @@ static const char *const json_words[] = {"{", "}", "[", "]", ",", ":", "\"", "\\
     "-0", "123456789012345678901", "\"role\"", "\"content\"", "\"messages\"", "\n", "\x01", "\xFF", "[[[[[[[[",
     "{\"a\":"};
 static const char *const text_words[] = {"<|im_end|>", "<|", "|>", " ", "\n", "'s", "123", "\xC3", "\xE2\x80\x83",
-    "\xFF", "aaaa", "\xF0\x9F\xA6\x99", "\xED\xA0\x80"};
+    "\xFF", "aaaa", "\xF0\x9F\xA6\x99", "\xED\xA0\x80", "\xCC\x81", "e\xCC\x81", "\xE1\x84\x80\xE1\x85\xA1",
+    "\xE2\x96\x81", "\xE0\xA5\x98", "\xCC\xA7", "\xC2\x85"};
 
 static void put(struct input *in, size_t at, const char *bytes, size_t n)
 {
@@ -248,6 +249,11 @@ static size_t feed_vocab(uint64_t *dice)
     }
     static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "tekken", "default", "deepseek-llm", "kimi-k2"};
     float scores[N];
+    int32_t added[N][2];
+    for (size_t i = 0; i < N; i++) {
+        added[i][0] = (int32_t)draw(dice, N + 9) - 4;
+        added[i][1] = (int32_t)draw(dice, 40);
+    }
     for (size_t i = 0; i < N; i++) scores[i] = draw(dice, 50) ? -(float)draw(dice, 40) : (float)NAN;
     struct text_vocab_source src = {.model = draw(dice, 3)    ? "gpt2"
                                              : draw(dice, 20) ? "llama"
@@ -266,7 +272,17 @@ static size_t feed_vocab(uint64_t *dice)
         .eom = -1,
         .pad = -1,
         .unk = (int32_t)draw(dice, 3) - 1,
-        .add_bos = true};
+        .add_bos = true,
+        .nfc = draw(dice, 3) == 0,
+        .ignore_merges = (int)draw(dice, 3) - 1,
+        .exact = draw(dice, 2),
+        .spaces = (enum text_spaces)draw(dice, 4),
+        .split_spaces = draw(dice, 4) == 0,
+        .no_bytes = draw(dice, 3) == 0,
+        .unknown = (int32_t)draw(dice, N + 9) - 1,
+        .fuse_unknown = draw(dice, 2),
+        .n_added = draw(dice, N),
+        .added = &added[0][0]};
     struct text_vocab *v;
     struct lutra_error err;
     if (text_vocab_open(&v, &src, &err) == 0) {

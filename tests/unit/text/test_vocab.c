@@ -384,6 +384,157 @@ static void init_spm(struct toy *toy, float scores[TOY_MAX], char bytes[256][8])
     scores[264] = -1; /* "bc" before "ab" */
 }
 
+/* As tokenizer.json has it: Metaspace's schemes and the Prepend normalizer. */
+static void spaces_go_where_the_scheme_puts_them(void **state)
+{
+    (void)state;
+    static struct toy toy;
+    static char bytes[256][8];
+    float scores[TOY_MAX];
+    static const struct {
+        const char *text, *ids[4]; /* by enum text_spaces */
+    } cases[] = {{"a</s>a", {"266 2 266", "260 2 260", "266 2 260", "266 2 266"}},
+        {"</s>a", {"2 266", "2 260", "2 260", "2 266"}}, {" a", {"267 260", "266", "266", "266"}},
+        {"▁a", {"267 260", "266", "266", "266"}},
+        {"a</x> a", {"266 269 267 260", "260 269 266", "266 269 266", "266 269 266"}}, {"</s>", {"2", "2", "2", "2"}},
+        {"a a", {"266 266", "260 266", "266 266", "266 266"}}};
+    init_spm(&toy, scores, bytes);
+    toy.src.exact = true;
+    toy_merge(&toy, "▁ ▁");
+    toy_merge(&toy, "▁ a");
+    for (int scheme = 0; scheme < 4; scheme++) {
+        toy.src.spaces = (enum text_spaces)scheme;
+        struct text_vocab *v = opened(&toy);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const char *ids = ids_of(v, cases[i].text, strlen(cases[i].text), TEXT_PARSE_SPECIAL);
+            if (strcmp(ids, cases[i].ids[scheme]) != 0) fail_msg("scheme %d, '%s': %s", scheme, cases[i].text, ids);
+        }
+        text_vocab_close(&v);
+    }
+    toy.src.split_spaces = true;
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "   a", 0, "259 259 266");
+    text_vocab_close(&v);
+}
+
+/* Merges that are listed make what they list only: "ab" is a token here that nothing makes. */
+static void listed_merges_of_characters_are_the_only_ones(void **state)
+{
+    (void)state;
+    static struct toy toy;
+    static char bytes[256][8];
+    float scores[TOY_MAX];
+    init_spm(&toy, scores, bytes);
+    toy.src.exact = true;
+    toy.src.spaces = TEXT_SPACES_NONE;
+    toy_merge(&toy, "b c");
+    toy_merge(&toy, "a bc");
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "ab", 0, "260 261");
+    assert_ids(v, "abc", 0, "265");
+    text_vocab_close(&v);
+}
+
+static void what_has_no_token_is_dropped_or_unknown_or_bytes(void **state)
+{
+    (void)state;
+    static struct toy toy;
+    static char bytes[256][8];
+    float scores[TOY_MAX];
+    for (int way = 0; way < 3; way++) { /* nothing, each, fused */
+        init_spm(&toy, scores, bytes);
+        toy.src.exact = toy.src.no_bytes = true;
+        toy.src.spaces = TEXT_SPACES_NONE;
+        toy.src.unknown = way ? 0 : -1;
+        toy.src.fuse_unknown = way == 2;
+        struct text_vocab *v = opened(&toy);
+        static const char *const want[] = {"260 260 260", "260 0 0 260 0 260", "260 0 260 0 260"};
+        assert_ids(v, "axya日a", 0, want[way]);
+        text_vocab_close(&v);
+        toy.src.no_bytes = false;
+        v = opened(&toy);
+        assert_ids(v, "axa", 0, "260 123 260");
+        text_vocab_close(&v);
+        toy_init(&toy, "gpt-2"); /* a byte-level vocabulary without the letters x and y */
+        toy.spelt['x'][0] = toy.spelt['y'][0] = '\x01';
+        int32_t end = toy_token(&toy, "<|endoftext|>", TEXT_TOKEN_CONTROL);
+        toy.src.unk = end; /* as StarCoder's file names it */
+        toy.src.exact = true;
+        toy.src.unknown = way ? end : -1;
+        toy.src.fuse_unknown = way == 2;
+        static const char *const bytewise[] = {"97 97", "97 256 256 97", "97 256 97"};
+        v = opened(&toy);
+        assert_ids(v, "axya", 0, bytewise[way]);
+        text_vocab_close(&v);
+        toy.src.exact = false; /* GGUF: dropped, as in llama.cpp */
+        v = opened(&toy);
+        assert_ids(v, "axya", 0, "97 97");
+        text_vocab_close(&v);
+    }
+}
+
+/* Rules of Hugging Face's tokenizers (added_vocabulary.rs). */
+static void added_tokens_mind_spaces_and_words(void **state)
+{
+    (void)state;
+    static struct toy toy;
+    toy_init(&toy, "gpt-2");
+    const int32_t left = toy_token(&toy, "<l>", TEXT_TOKEN_USER_DEFINED);
+    const int32_t right = toy_token(&toy, "<r>", TEXT_TOKEN_CONTROL);
+    const int32_t word = toy_token(&toy, "cat", TEXT_TOKEN_USER_DEFINED);
+    const int32_t late = toy_token(&toy, "e\u0301", TEXT_TOKEN_USER_DEFINED);
+    const int32_t hidden = toy_token(&toy, "at", TEXT_TOKEN_USER_DEFINED);
+    const int32_t added[][2] = {{left, TEXT_ADDED_LSTRIP}, {right, TEXT_ADDED_RSTRIP | TEXT_ADDED_LSTRIP},
+        {word, TEXT_ADDED_SINGLE_WORD}, {late, TEXT_ADDED_NORMALIZED}, {hidden, TEXT_ADDED_MERGED}, {-1, 1}, {9999, 1}};
+    toy.src.added = &added[0][0];
+    toy.src.n_added = sizeof added / sizeof *added;
+    toy.src.exact = toy.src.nfc = true;
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "a \n<l> a", 0, "97 256 32 97");
+    assert_ids(v, "a\u3000\u00a0<r> \u2003a", TEXT_PARSE_SPECIAL, "97 257 97");
+    assert_ids(v, "<r>  <l>", TEXT_PARSE_SPECIAL, "257 256");
+    assert_ids(v, "<r>", 0, "60 114 62");
+    assert_ids(v, "cat cat,cat", 0, "258 32 258 44 258");
+    assert_ids(v, "cats", 0, "99 97 116 115");
+    assert_ids(v, "1cat", 0, "49 99 97 116");
+    assert_ids(v, "_cat", 0, "95 99 97 116");
+    assert_ids(v, "cat\u0301", 0, "99 97 116 204 129");
+    assert_ids(v, "\u00e9e\u0301", 0, "259 259"); /* both spellings: the text is normalized first */
+    assert_ids(v, "at", 0, "97 116");
+    text_vocab_close(&v);
+    toy.src.exact = false; /* GGUF says nothing of this */
+    v = opened(&toy);
+    assert_ids(v, "a <l> cats", 0, "97 32 256 32 258 115");
+    text_vocab_close(&v);
+}
+
+/* In text that was marked, a control token is none across a mark, normalized or not. */
+static void marks_hold_for_normalized_tokens(void **state)
+{
+    (void)state;
+    static struct toy toy;
+    toy_init(&toy, "gpt-2");
+    const int32_t end = toy_token(&toy, "<end>", TEXT_TOKEN_CONTROL);
+    const int32_t added[][2] = {{end, TEXT_ADDED_NORMALIZED | TEXT_ADDED_RSTRIP}};
+    const struct text_bytes mark = {"\x01\x02", 2}, text = {"<end>", 5};
+    struct text_bytes marked;
+    struct text_tokens ids = {0};
+    toy.src.added = &added[0][0];
+    toy.src.n_added = 1;
+    toy.src.exact = toy.src.nfc = true;
+    struct text_vocab *v = opened(&toy);
+    assert_ids(v, "<end> a", TEXT_PARSE_SPECIAL, "256 97");
+    assert_int_equal(text_mark(v, text, mark, &marked), 0);
+    assert_int_equal(text_encode_marked(v, marked, TEXT_PARSE_SPECIAL, mark, &ids, NULL), 0);
+    assert_int_equal(ids.n, 5);
+    ids.n = 0;
+    assert_int_equal(text_encode_marked(v, text, TEXT_PARSE_SPECIAL, mark, &ids, NULL), 0);
+    assert_int_equal(ids.n, 1);
+    free((char *)marked.p);
+    text_tokens_fini(&ids);
+    text_vocab_close(&v);
+}
+
 static void sentencepiece_merges_by_score_and_falls_back_to_bytes(void **state)
 {
     (void)state;
@@ -522,6 +673,11 @@ int main(void)
         cmocka_unit_test(end_is_no_end_where_return_and_call_are),
         cmocka_unit_test(an_id_that_is_no_token_counts_as_none),
         cmocka_unit_test(what_the_file_does_not_say_follows_from_the_pre_split),
+        cmocka_unit_test(spaces_go_where_the_scheme_puts_them),
+        cmocka_unit_test(listed_merges_of_characters_are_the_only_ones),
+        cmocka_unit_test(what_has_no_token_is_dropped_or_unknown_or_bytes),
+        cmocka_unit_test(added_tokens_mind_spaces_and_words),
+        cmocka_unit_test(marks_hold_for_normalized_tokens),
         cmocka_unit_test(sentencepiece_merges_by_score_and_falls_back_to_bytes),
         cmocka_unit_test(what_is_not_implemented_or_malformed_is_refused_by_name),
         cmocka_unit_test(bytes_survive_the_round_trip),
