@@ -23,7 +23,7 @@ SOURCE = (".c", ".h", ".py", ".sh", ".md", ".cmake")
 # Options and files of other programs that pages name.
 OTHER_OPTIONS = {"--build", "--install", "--component", "--prefix", "--cflags", "--libs", "--static", "--preset",
                  "--target", "--test-dir", "--tool"}
-OTHER_FILES = {"stdint.h", "x.c"}
+OTHER_FILES = {"stdint.h", "x.c", "check.py", "report.md"}  # also those that a page tells its reader to make
 
 
 def sources(root, *patterns):

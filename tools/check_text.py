@@ -4,7 +4,7 @@ usage: check_text.py [ROOT]
 
 All C sources: the SPDX line first, no line over 120 columns, no tabs, no trailing blanks, no `#if 0`, no reminders to
 do things later.  src/: nothing that prints, exits or aborts.  Rooms: a README.md whose first line is the room's
-sentence, and the same sentence in the map of the root README.md.  Exit status 1 and one line per violation.
+sentence, and the same sentence in the map of CONTRIBUTING.md.  Exit status 1 and one line per violation.
 """
 import re
 import sys
@@ -41,7 +41,7 @@ def check_source(root, path):
 
 
 def check_readmes(root):
-    front = root / "README.md"
+    front = root / "CONTRIBUTING.md"
     rows = front.read_text().splitlines() if front.is_file() else None
     for line in (root / "src" / "LAYERS").read_text().splitlines():
         if not line[:1].isdigit():
@@ -54,7 +54,7 @@ def check_readmes(root):
         if not sentence or sentence.startswith("#") or not sentence.endswith("."):
             yield f"src/{room}/README.md: the first line must be the room's sentence"
         elif rows is not None and not any(f"`src/{room}/`" in r and sentence.rstrip(".") in r for r in rows):
-            yield f"README.md: the map needs the row | `src/{room}/` | {sentence.rstrip('.')} |"
+            yield f"CONTRIBUTING.md: the map needs the row | `src/{room}/` | {sentence.rstrip('.')} |"
 
 
 def check(root):

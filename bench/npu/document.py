@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes docs/NPU.md: bench/npu/NPU.in.md with figures for its {{...}}.  What stands in {{...}} is a format field of
-Python, over the methods of Figures below: {{steps()}} is a table, {{per("dequant", "Q4_0"):.2f}} a number.
+"""Fills the tables of docs/NPU.md, and writes the full report: bench/npu/report.in.md with figures for its {{...}}.
+What stands in {{...}} is a format field of Python over the methods of Figures below: {{steps()}} is a table,
+{{per("dequant", "Q4_0"):.2f}} a number.  In docs/NPU.md tables stand between <!-- table NAME --> and <!-- / -->.
 
 Figures come from the recorded counts, a profile, lutra-npu-tables, and for the pipeline from the emulator's timeline,
 which npu_test_division prints (some 10 seconds).
 
-usage: document.py TABLES DIVISION          writes it anew
-       document.py --check TABLES DIVISION  exit status 1 where it is not what it would write
+usage: document.py TABLES DIVISION                 fills docs/NPU.md anew
+       document.py --report FILE TABLES DIVISION   writes the report
+       document.py --check TABLES DIVISION         exit status 1 where docs/NPU.md is not what it would write, or the
+                                                   report cannot be made
 """
 import difflib
 import json
@@ -21,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOC, USUAL = "snapdragon-8gen3", 1024
 STEPS = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
 RATES = STEPS + ["Llama-3.2-3B"]
-# Methods of test-time scaling that docs/NPU.md shows.
+# Methods of test-time scaling that the report shows.
 METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged", "beam@2x2, judged",
                          "beam@4x4, judged"],
            "abacus-1m": ["greedy"],
@@ -461,18 +464,28 @@ class Figures:
         return table(["a pass of 1.5B at batch 8 over one of 3B at batch 1", "modelled, both at the same end"], rows)
 
 
+TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- / -->)", re.S)
+
+
+def report(figures):
+    text = (ROOT / "bench/npu/report.in.md").read_text()
+    return re.sub(r"\{\{(.*?)\}\}", lambda m: eval("f'''{" + m[1] + "}'''", figures.fields()), text)
+
+
 def main(argv):
-    check = argv[:1] == ["--check"]
-    figures = Figures(*argv[check:])
-    text = (ROOT / "bench/npu/NPU.in.md").read_text()
-    made = re.sub(r"\{\{(.*?)\}\}", lambda m: eval("f'''{" + m[1] + "}'''", figures.fields()), text)
-    document = ROOT / "docs/NPU.md"
+    check, path = argv[:1] == ["--check"], argv[1] if argv[:1] == ["--report"] else None
+    figures = Figures(*argv[2 if path else check:])
+    if path:
+        Path(path).write_text(report(figures))
+        return
+    page = ROOT / "docs/NPU.md"
+    made = TABLE.sub(lambda m: m[1] + getattr(figures, m[2])() + "\n" + m[3], page.read_text())
     if not check:
-        document.write_text(made)
-    elif document.read_text() != made:
-        print(*difflib.unified_diff(document.read_text().split("\n"), made.split("\n"), "docs/NPU.md", "made anew", n=0,
+        page.write_text(made)
+    elif page.read_text() != made or "{{" in report(figures):
+        print(*difflib.unified_diff(page.read_text().split("\n"), made.split("\n"), "docs/NPU.md", "made anew", n=0,
                                     lineterm=""), sep="\n")
-        sys.exit("docs/NPU.md is not made of bench/npu/NPU.in.md and these figures: bench/npu/document.py writes it")
+        sys.exit("the tables of docs/NPU.md are not these figures: bench/npu/document.py fills them")
 
 
 if __name__ == "__main__":

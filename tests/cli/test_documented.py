@@ -23,7 +23,7 @@ def commands(text):
     """Lines of fenced and of indented blocks, and what stands in a sentence where its models are in the repository."""
     text = re.sub(r" *\\\n\s*", " ", text)
     blocks = "\n".join(re.findall(r"^```[^\n]*\n(.*?)^```", text, re.M | re.S))
-    lines = re.findall(r"^lutra .*", blocks, re.M) + re.findall(r"^    (lutra .*)", text, re.M)
+    lines = re.findall(r"^(?:\$ |.*\| )?(lutra .*)", blocks, re.M) + re.findall(r"^    (lutra .*)", text, re.M)
     lines += [c.replace("\n", " ") for c in re.findall(r"`(lutra [^`]*)`", text) if " models/" in c]
     return [re.split(r" {3,}(?=\S)", line)[0] for line in lines]  # what follows three spaces explains
 
@@ -49,7 +49,11 @@ def wrong(path):
     n = n_wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
-        for line in commands(open(path).read()):
+        text = open(path).read()
+        for program in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
+            with open(folder + "/check.py", "w") as f:
+                f.write(program)
+        for line in commands(text):
             words = [PLACEHOLDER.get(w, w).replace("~/", folder + "/") for w in shlex.split(line)[1:]]
             r = subprocess.run([LUTRA, *words, *SHORTER.get(words[0], [])], cwd=folder, stdin=subprocess.DEVNULL,
                                capture_output=True, text=True, timeout=300, env={**os.environ, "HOME": folder})

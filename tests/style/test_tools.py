@@ -125,7 +125,7 @@ class Text(Tree):
             self.refuses("check_text.py", "src/text/a.c", text, words)
 
     def test_readmes(self):
-        self.put("README.md", "| `src/base/` | A sentence |\n| `src/text/` | Another |\n")
+        self.put("CONTRIBUTING.md", "| `src/base/` | A sentence |\n| `src/text/` | Another |\n")
         self.refuses("check_text.py", "src/base/README.md", "A sentence.\n", "| `src/text/` | A sentence |")
         self.refuses("check_text.py", "src/base/README.md", "# Base\n", "must be the room's sentence")
 
