@@ -1,4 +1,4 @@
-"""Compiles every header of include/ and src/ alone, private ones (*_impl.h) excepted; those of include/ also as C++
+"""Compiles every header of include/ and src/ alone, private ones (*_impl.h, *_tmpl.h) excepted; those of include/ also as C++
 where there is a compiler for it.
 
 usage: check_headers.py CC [ROOT]
@@ -32,7 +32,7 @@ def compile_alone(job):
 def main(cc, root):
     cxx = shutil.which("c++")
     jobs = [(root, f, h, cc, "c", "-std=c11") for f in ("include", "src") for h in sorted((root / f).rglob("*.h"))
-            if not h.stem.endswith("_impl")]
+            if not h.stem.endswith(("_impl", "_tmpl"))]
     if cxx:
         jobs += [(root, "include", h, cxx, "c++", "-std=c++17") for h in sorted((root / "include").rglob("*.h"))]
     with ThreadPoolExecutor(2) as pool:

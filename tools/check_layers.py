@@ -5,7 +5,7 @@ usage: check_layers.py [ROOT]
 npu/dsp is compiled for the NPU: it includes npu/dsp, npu/wire, the format constants and freestanding headers, and only
 its isa.h names the emulator; npu/wire includes freestanding headers and itself.
 
-A room includes headers of its own, and public headers (not *_impl.h) of the rooms its line names; a line may name only
+A room includes headers of its own, and public headers (neither *_impl.h nor *_tmpl.h) of the rooms its line names; a line may name only
 rooms of lower layers.  include/lutra/status.h is for everyone, the other headers of include/ for rooms whose line says
 `include`.  An app includes include/ and its own folder only.  Exit status 1 and one line per violation.
 """
@@ -71,7 +71,7 @@ def judge_room(root, source, room, allowed, system, name):
             return None
         if first not in allowed[room]:
             return f"{room} may not include {first}"
-        return f"a private header of {first}" if name.endswith("_impl.h") else None
+        return f"a private header of {first}" if name.endswith(("_impl.h", "_tmpl.h")) else None
     if (source.parent / name).is_file():
         return None
     if public:

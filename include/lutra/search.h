@@ -60,7 +60,7 @@ typedef double (*lutra_check_fn)(void *user, const struct lutra_check *check, ch
 LUTRA_API int lutra_verifier_open_check(
     lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
 
-/* A checker by name, or a program that is started at once and stays; src/engine/checker.h describes its lines.  Names:
+/* A checker by name, or a program that is started at once and stays; src/search/checker.h describes its lines.  Names:
  *   countdown   the rule of the game: the numbers of the question make its last number, one equation per line
  *   equation    every line with a `=` holds, computed exactly
  *   answer      lutra_answer() of the text is that of `expected`: for measuring only

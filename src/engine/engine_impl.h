@@ -7,12 +7,10 @@
  *     text.c      tokens and chat templates               session.c   memory, forward passes, accounting
  *     step.c      a step: the sources of its rows         sample.c    one running sample: token -> text -> end
  *     request.c   requests: submit, admission, ends       prefix.c    finished sequences kept for reuse
- *     packed.c    the packed cache beside a model         files.c     quantize, make-model, inspect
+ *     packed.c    the packed cache beside a model         inspect.c   what a file says
  *     memory.c    values and cache on the devices         turn.c      one thread at a time on the devices
  *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
- *     search*.c   searches over candidates               verifier.c  the judge
- *     observe.c   a look at every matmul's inputs        imatrix.c   sums of their squares
- *     calibrate.c rounding by them, layer by layer
+ *     observe.c   a look at every matmul's inputs
  */
 #ifndef LUTRA_ENGINE_ENGINE_IMPL_H
 #define LUTRA_ENGINE_ENGINE_IMPL_H
@@ -267,9 +265,6 @@ void packed_cache_find(struct lutra_model *m);
  * and, where it has a packed copy, in a file beside that. */
 void packed_costs_read(lutra_session *s);
 void packed_costs_write(const lutra_session *s);
-
-/* files.c: a type by its name, in any case.  LUTRA_E_ARGUMENT begins with `what` and lists the types. */
-int files_type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err);
 
 /* runtime.c: the first device that is not lost. */
 struct device *runtime_first(const lutra_runtime *rt);

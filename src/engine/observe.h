@@ -36,9 +36,4 @@ const struct tensor *observe_tensor(const lutra_model *model, const struct weigh
  * are there until the weight is released. */
 int observe_exchange(lutra_session *s, struct weight *w, const struct tensor *to, struct lutra_error *err);
 
-/* What lutra_imatrix writes; closed by the caller. */
-struct imatrix;
-int observe_importance(struct imatrix **out, lutra_model *model, const int32_t *tokens, int n_token,
-    const struct lutra_imatrix_settings *set, struct lutra_error *err);
-
 #endif

@@ -9,7 +9,7 @@
 #include "base/f16.h"
 #include "quant/formats_impl.h"
 #include "quant/quant.h"
-#include "quant/solve_impl.h"
+#include "quant/parts.h"
 
 #include <string.h>
 

@@ -30,10 +30,10 @@ struct quant_info {
      * the block's struct (at most 2; 4 for F32). */
     void (*dequantize)(const void *src, float *dst, size_t n);
 
-    /* NULL: the format can be read only.  The inverse, nearest or best by its own measure; same demands on n.  NaN and
-     * infinities in the source give unspecified codes, never undefined behaviour.  Bit for bit ggml's reference
-     * quantizers for F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, TQ1_0, TQ2_0, MXFP4; own searches for the
-     * others. */
+    /* NULL: the format can be read only, or the room `quantize` writes it.  The inverse, nearest or best by its own
+     * measure; same demands on n.  NaN and infinities in the source give unspecified codes, never undefined behaviour.
+     * Bit for bit ggml's reference quantizers for F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, TQ1_0, TQ2_0,
+     * MXFP4; own searches for the others. */
     void (*quantize)(const float *src, void *dst, size_t n);
 };
 

@@ -24,6 +24,8 @@
 
 #include "weights/weights.h"
 
+enum { QUANTIZATION_VERSION = 2 /* general.quantization_version of the blocks that are written */ };
+
 struct weights_writer;
 
 /* Creates the temporary file.  On failure *out is NULL. */

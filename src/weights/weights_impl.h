@@ -6,6 +6,7 @@
 #define LUTRA_WEIGHTS_WEIGHTS_IMPL_H
 
 #include "base/status.h"
+#include "weights/names.h"
 #include "weights/weights.h"
 
 /* Copies of names, NUL-terminated, in chunks that never move. */
@@ -61,11 +62,9 @@ struct weights {
 
 enum {
     GGUF_VERSION = 3,
-    QUANTIZATION_VERSION = 2, /* general.quantization_version of the blocks that are written */
-    GGUF_ALIGNMENT = 32,      /* default of general.alignment */
-    GGUF_MAX_KEY = 65535,     /* bytes, by the format's specification */
-    GGUF_MAX_NAME = 255,      /* bytes of a tensor name; the specification says 64 */
-    GGUF_MIN_KV_BYTES = 14,   /* key length, one byte of key, type, one byte of value */
+    GGUF_ALIGNMENT = 32,    /* default of general.alignment */
+    GGUF_MAX_KEY = 65535,   /* bytes, by the format's specification */
+    GGUF_MIN_KV_BYTES = 14, /* key length, one byte of key, type, one byte of value */
     GGUF_MIN_TENSOR_BYTES = 33,
     GGUF_I2_S = 36,               /* a tensor's type until foreign_open */
     GGUF_Q2_0_128 = 1 << 16 | 42, /* the same, of type 42 with blocks of 128 */
@@ -120,12 +119,5 @@ int gguf_get_uint(const struct model_file *file, const char *key, uint64_t max, 
 /* Copy of n bytes; NULL when out of memory. */
 const char *names_add(struct names *names, const char *s, size_t n);
 void names_fini(struct names *names);
-
-/* A name from a file made fit for a message: control and non-ASCII bytes become '?', long ones are cut. */
-struct shown {
-    char s[72];
-};
-struct shown show_bytes(const char *s, size_t n);
-struct shown show_name(const char *s);
 
 #endif

@@ -18,9 +18,9 @@
 #include "hf/write_folder.h"
 #include "quant/quant.h"
 #include "unit/weights/build.h"
-#include "weights/groups.h"
-#include "weights/make_model.h"
-#include "weights/mix.h"
+#include "quantize/groups.h"
+#include "make/make.h"
+#include "quantize/mix.h"
 
 static struct lutra_error err;
 

@@ -21,10 +21,10 @@
 #include "lutra.h"
 #include "model/model.h"
 #include "unit/weights/build.h"
-#include "weights/convert.h"
-#include "weights/imatrix.h"
-#include "weights/make_model.h"
-#include "weights/mix.h"
+#include "quantize/convert.h"
+#include "quantize/imatrix.h"
+#include "make/make.h"
+#include "quantize/mix.h"
 
 static struct lutra_error err;
 

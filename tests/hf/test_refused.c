@@ -14,7 +14,7 @@
 #include "hf/write_folder.h"
 #include "lutra/status.h"
 #include "unit/weights/build.h"
-#include "weights/make_model.h"
+#include "make/make.h"
 
 static struct lutra_error err;
 

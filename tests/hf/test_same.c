@@ -17,8 +17,8 @@
 #include "quant/quant.h"
 #include "sanitized.h"
 #include "unit/weights/build.h"
-#include "weights/mix.h"
-#include "weights/make_model.h"
+#include "quantize/mix.h"
+#include "make/make.h"
 
 static struct lutra_error err;
 

@@ -263,3 +263,26 @@ int folder_open(struct weights *w, struct weights_how how, struct lutra_error *e
     json_decref(f.config);
     return rc;
 }
+
+/* ---- for who writes one ---- */
+
+const struct safetensors *folder_tensors(const struct weights *w)
+{
+    return w->source;
+}
+
+bool folder_has_packed(const struct weights *w)
+{
+    return w->packed_layers;
+}
+
+const char *folder_label(const struct weights *w)
+{
+    return w->file->label;
+}
+
+uint64_t folder_row(const struct weights *w, const struct tensor *t, uint64_t n)
+{
+    const struct derived *d = weights_derived_of(w, t); /* q and k of some families */
+    return d ? folder_row_of(d, n) : n;
+}

@@ -9,8 +9,9 @@
 #ifndef LUTRA_WEIGHTS_FOLDER_IMPL_H
 #define LUTRA_WEIGHTS_FOLDER_IMPL_H
 
-#include "weights/folder/safetensors.h"
+#include "weights/folder/folder.h"
 #include "weights/gguf_write.h"
+#include "weights/weights_impl.h"
 
 #include <jansson.h>
 
@@ -93,9 +94,6 @@ int folder_read_tokenizer(struct folder *f, struct lutra_error *err);
 /* The name in tokenizer.ggml.pre that splits text as `pre_tokenizer` does; LUTRA_E_UNSUPPORTED where there is none. */
 int folder_split_name(
     const struct folder *f, const json_t *pre_tokenizer, bool ignore_merges, const char **out, struct lutra_error *err);
-
-/* What folder_split_name knows as `name`, which it must. */
-json_t *folder_split_json(const char *name);
 
 /* ---- layers that others have quantized (packing.c, packed_linear.c) ---- */
 

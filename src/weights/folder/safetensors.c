@@ -4,6 +4,7 @@
  * bytes that are there.
  */
 #include "weights/folder/safetensors.h"
+#include "weights/weights_impl.h"
 
 #include "base/f16.h"
 

@@ -14,7 +14,9 @@
 #ifndef LUTRA_WEIGHTS_SAFETENSORS_H
 #define LUTRA_WEIGHTS_SAFETENSORS_H
 
-#include "weights/weights_impl.h"
+#include "weights/weights.h"
+
+struct model_file;
 
 enum { SAFETENSORS_MAX_DIM = 8, SAFETENSORS_MAX_HEADER = 100000000 /* the format's own bound */ };
 

@@ -5,8 +5,8 @@
  */
 #include "quant/quant.h"
 #include "weights/folder/folder_impl.h"
-#include "weights/make_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,6 +226,15 @@ static float *add_factors(struct folder *f, const char *name, struct lutra_error
     struct tensor *t = &header->tensor[header->n_tensor++];
     t->name = name;
     return make_vector(f, t, f->n_rot / 2, err);
+}
+
+float weights_llama3_rope_factor(uint32_t i, uint32_t n_rot, float base, const struct weights_llama3_rope *rope)
+{
+    float frequency = 1.0f / powf(base, (float)(2 * i) / (float)n_rot);
+    float wave = (float)(2 * M_PI) / frequency, smooth = (rope->n_ctx / wave - rope->low) / (rope->high - rope->low);
+    if (wave < rope->n_ctx / rope->high) return 1;
+    if (wave > rope->n_ctx / rope->low) return rope->factor;
+    return 1 / ((1 - smooth) / rope->factor + smooth);
 }
 
 static int add_llama3(struct folder *f, struct lutra_error *err)

@@ -13,7 +13,7 @@
 #include "fuzz/gguf/mutate.h"
 #include "fuzz/heap.h"
 #include "quant/quant.h"
-#include "weights/mix.h"
+#include "quantize/mix.h"
 #include "weights/weights.h"
 
 enum { SECONDS_PER_INPUT = 10 };

@@ -4,7 +4,7 @@
 #include "fuzz/fuzz.h"
 #include "quant/quant.h"
 #include "weights/gguf_write.h"
-#include "weights/make_model.h"
+#include "make/make.h"
 
 static uint64_t below(uint64_t *dice, uint64_t n)
 {

@@ -16,8 +16,8 @@
 #include "fuzz/heap.h"
 #include "hf/write_folder.h"
 #include "lutra.h"
-#include "weights/mix.h"
-#include "weights/make_model.h"
+#include "quantize/mix.h"
+#include "make/make.h"
 
 enum { SECONDS_PER_INPUT = 10, MAX_FILES = 8, MAX_FILE = 2 << 20 };
 

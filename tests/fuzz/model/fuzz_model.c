@@ -13,7 +13,7 @@
 
 #include "engine/engine_impl.h"
 #include "fuzz/fuzz.h"
-#include "weights/make_model.h"
+#include "make/make.h"
 
 enum { SECONDS_PER_INPUT = 10, MAX_SEEDS = 64, MAX_PLACES = 20000, MAX_CHANGES = 4 };
 

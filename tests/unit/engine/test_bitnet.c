@@ -5,7 +5,7 @@
  */
 #include "engine_fixture.h"
 #include "weights/gguf_write.h"
-#include "weights/make_model.h"
+#include "make/make.h"
 #include "weights/weights.h"
 
 enum { N_TOK = 9, N_VOCAB = 512, MAX_FLOATS = 1 << 18 };

@@ -18,7 +18,7 @@
 
 #include "model/model.h"
 #include "weights/gguf_write.h"
-#include "weights/make_model.h"
+#include "make/make.h"
 
 enum { MAX_CHANGE = 3 };
 

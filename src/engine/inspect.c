@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public function lutra_inspect: what a file says, what running it takes, and why it cannot run.
+ */
+#include "engine/engine_impl.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "base/cpuinfo.h"
+#include "quant/quant.h"
+
+enum { INSPECT_HEAD = 8 /* elements shown of a long array */ };
+
+static json_t *element_json(const struct weights_kv *kv, uint64_t i)
+{
+    int64_t n;
+    double f;
+    if (kv->elem == WEIGHTS_STRING) {
+        struct weights_str s = weights_kv_str(kv, i);
+        json_t *text = json_stringn(s.s, s.n);
+        return text ? text : json_string("(not UTF-8)");
+    }
+    if (kv->elem == WEIGHTS_BOOL) return json_boolean(weights_kv_i64(kv, i, &n) && n);
+    if (weights_kv_i64(kv, i, &n)) return json_integer(n);
+    return weights_kv_f64(kv, i, &f) ? json_real(f) : json_null();
+}
+
+static json_t *value_json(const struct weights_kv *kv)
+{
+    if (kv->kind != WEIGHTS_ARRAY) return element_json(kv, 0);
+    json_t *head = json_array();
+    for (uint64_t i = 0; i < kv->n && i < INSPECT_HEAD; i++) json_array_append_new(head, element_json(kv, i));
+    return json_pack("{s:s, s:s, s:I, s:o}", "type", "array", "of", weights_kind_name(kv->elem), "n", (json_int_t)kv->n,
+        "head", head);
+}
+
+static json_t *tensor_json(const struct weights *w, const struct tensor *t)
+{
+    double mean[2];
+    json_t *shape = json_array(), *zeros = NULL;
+    if (weights_zeros_means(w, t, mean)) zeros = json_pack("{s:f, s:f}", "v1", mean[0], "v2", mean[1]);
+    for (int d = 0; d < t->n_dim; d++) json_array_append_new(shape, json_integer(t->ne[d]));
+    return json_pack("{s:s, s:s, s:o, s:I, s:o*}", "name", t->name, "type", quant_type_name(t->type), "shape", shape,
+        "bytes", (json_int_t)t->bytes, "zeros", zeros);
+}
+
+/* What running the model takes, as far as it can run. */
+static json_t *memory_json(const struct weights *w)
+{
+    struct model *m;
+    struct lutra_error why;
+    json_t *out = json_pack("{s:I, s:I}", "weights", (json_int_t)weights_tensor_bytes(w), "available_now",
+        (json_int_t)(cpu_memory_available() & INT64_MAX));
+    if (model_open(&m, w, &why) < 0) return out;
+    const struct hparams *hp = model_hparams(m);
+    int64_t per_token = (int64_t)kv_token_bytes(QUANT_F16, model_ops(m)->layer, model_ops(m)->n_layer);
+    json_object_set_new(out, "parameters", json_integer((json_int_t)model_n_param(m)));
+    json_object_set_new(out, "context_train", json_integer(hp->n_ctx_train));
+    json_object_set_new(out, "cache_per_token_f16", json_integer(per_token));
+    json_object_set_new(out, "cache_context_train_f16", json_integer(per_token * hp->n_ctx_train));
+    struct kv_settings freed = memory_cache(
+        model_ops(m), QUANT_F16, hp->n_ctx_train, (hp->n_ctx_train + KV_BLOCK - 1) / KV_BLOCK, 1, 512, 0, true);
+    size_t fixed, growing = kv_growing_bytes(&freed, &fixed);
+    if (fixed > 0)
+        json_object_set_new(out, "cache_context_train_f16_windows_freed",
+            json_integer((json_int_t)(growing * (size_t)hp->n_ctx_train + fixed)));
+    model_close(&m);
+    return out;
+}
+
+static void add_sentence(void *list, const char *sentence)
+{
+    json_array_append_new(list, json_string(sentence));
+}
+
+/* Why the model cannot run: everything, not only the first thing. */
+static json_t *lacks_json(const struct weights *w)
+{
+    struct text_vocab *vocab;
+    struct lutra_error why;
+    json_t *list = json_array();
+    if (weights_kv_find(w, "lutra.zeros.undecided"))
+        add_sentence(
+            list, "whether its zeros are stored less one cannot be told (lutra.zeros): --zeros v1 or v2 says it");
+    model_tell_lacks(w, add_sentence, list);
+    if (vocab_read(&vocab, w, &why) < 0) add_sentence(list, why.what);
+    text_vocab_close(&vocab);
+    return list;
+}
+
+static json_t *doubts_json(const struct weights *w)
+{
+    json_t *list = json_array();
+    weights_tell_doubts(w, add_sentence, list);
+    return list;
+}
+
+int lutra_inspect(const char *path, char **json, struct lutra_error *err)
+{
+    struct weights *w;
+    *json = NULL;
+    TRY(weights_open_as(&w, path, (struct weights_how){WEIGHTS_ZEROS_ANY, true}, err));
+    json_t *metadata = json_object(), *tensors = json_array();
+    for (size_t i = 0; i < weights_kv_count(w); i++) {
+        const struct weights_kv *kv = weights_kv_at(w, i);
+        json_object_set_new(metadata, kv->key, value_json(kv)); /* a key that is not UTF-8 is left out */
+    }
+    for (size_t i = 0; i < weights_tensor_count(w); i++)
+        json_array_append_new(tensors, tensor_json(w, weights_tensor_at(w, i)));
+    json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "file", path, "bytes",
+        (json_int_t)weights_file_bytes(w), "metadata", metadata, "tensors", tensors, "memory", memory_json(w), "lacks",
+        lacks_json(w), "doubts", doubts_json(w));
+    weights_close(&w);
+    *json = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(all);
+    return *json ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What files of an architecture hold beside the plain block's tensors and keys.
+ */
+#include "make/make_impl.h"
+
+#include "weights/gguf_write.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void make_put_u32(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_u32(w, key, value);
+}
+
+void make_put_f32(struct weights_writer *w, const struct weights_shape *s, const char *name, float value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_f32(w, key, value);
+}
+
+static void put_str(struct weights_writer *w, const struct weights_shape *s, const char *name, const char *value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_str(w, key, value);
+}
+
+/* Windows of half a small model's context, so that tests get beyond them. */
+static uint32_t window_of(const struct weights_shape *s, uint32_t real)
+{
+    return s->n_ctx <= 1024 ? s->n_ctx / 2 : real;
+}
+
+static void gemma2_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
+    make_put_f32(w, s, "attn_logit_softcapping", 50);
+    make_put_f32(w, s, "final_logit_softcapping", 30);
+}
+
+static void gemma3_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    bool small = s->n_ctx == 32768; /* 270m and 1b: not stretched */
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, small ? 512 : 1024));
+    if (small) return;
+    put_str(w, s, "rope.scaling.type", "linear");
+    make_put_f32(w, s, "rope.scaling.factor", 8);
+}
+
+/* `{arch}.name` as an array of each layer's value. */
+static void put_layers(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t windowed,
+    uint32_t other, enum weights_kind kind)
+{
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
+    uint32_t n[MAKE_MAX_LAYER];
+    uint8_t yes[MAKE_MAX_LAYER];
+    char key[96];
+    for (uint32_t i = 0; i < s->n_layer; i++) {
+        n[i] = (i + 1) % l->period ? windowed : other;
+        yes[i] = n[i] != 0;
+    }
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    weights_writer_put_array(w, key, kind, kind == WEIGHTS_BOOL ? (const void *)yes : n, s->n_layer);
+}
+
+static void gemma4_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
+    uint32_t ff[MAKE_MAX_LAYER];
+    char key[96];
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, l->n_shared ? 512 : 1024));
+    put_layers(w, s, "attention.sliding_window_pattern", 1, 0, WEIGHTS_BOOL);
+    put_layers(w, s, "attention.head_count_kv", s->n_kv_head, l->n_kv_head, WEIGHTS_U32);
+    make_put_u32(w, s, "attention.key_length", l->d_head);
+    make_put_u32(w, s, "attention.value_length", l->d_head);
+    make_put_u32(w, s, "attention.key_length_swa", s->d_head);
+    make_put_u32(w, s, "attention.value_length_swa", s->d_head);
+    make_put_u32(w, s, "attention.shared_kv_layers", l->n_shared);
+    make_put_u32(w, s, "rope.dimension_count", l->d_head);
+    make_put_u32(w, s, "rope.dimension_count_swa", s->d_head);
+    make_put_f32(w, s, "rope.freq_base_swa", 10000);
+    make_put_f32(w, s, "final_logit_softcapping", 30);
+    make_put_u32(w, s, "embedding_length_per_layer_input", l->d_per_layer);
+    for (uint32_t i = 0; i < s->n_layer; i++) ff[i] = i >= s->n_layer - l->n_shared ? 2 * s->d_ff : s->d_ff;
+    snprintf(key, sizeof key, "%s.feed_forward_length", s->arch);
+    weights_writer_put_array(w, key, WEIGHTS_U32, ff, s->n_layer);
+}
+
+static void mistral3_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    put_str(w, s, "rope.scaling.type", "yarn");
+    make_put_f32(w, s, "rope.scaling.factor", 16);
+    make_put_u32(w, s, "rope.scaling.original_context_length", s->n_ctx / 16);
+    make_put_f32(w, s, "rope.scaling.yarn_beta_fast", 32);
+    make_put_f32(w, s, "rope.scaling.yarn_beta_slow", 1);
+    make_put_f32(w, s, "rope.scaling.yarn_log_multiplier", 1);
+    make_put_f32(w, s, "attention.temperature_scale", 0.1f);
+}
+
+/* OLMo 3's windows and scaling; OLMo 2 has none. */
+static void olmo2_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    if (s->n_ctx == 4096) return;
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
+    put_str(w, s, "rope.scaling.type", "yarn");
+    make_put_f32(w, s, "rope.scaling.factor", 8);
+    make_put_u32(w, s, "rope.scaling.original_context_length", s->n_ctx / 8);
+    make_put_f32(w, s, "rope.scaling.attn_factor", 1.2079442f);
+}
+
+/* Pairs that turn by time, height and width. */
+static void put_sections(struct weights_writer *w, const struct weights_shape *s)
+{
+    int32_t pairs = (int32_t)s->d_head / 2, section[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+    char key[96];
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", s->arch);
+    weights_writer_put_array(w, key, WEIGHTS_I32, section, 4);
+}
+
+static void phi3_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    uint32_t original = s->n_ctx <= 1024 ? s->n_ctx / 2 : 4096;
+    make_put_u32(w, s, "rope.scaling.original_context_length", original);
+    make_put_f32(w, s, "rope.scaling.attn_factor", 1.1902381f);
+}
+
+static void granite_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_f32(w, s, "attention.scale", 0.015625f);
+    make_put_f32(w, s, "embedding_scale", 12);
+    make_put_f32(w, s, "residual_scale", 0.22f);
+    make_put_f32(w, s, "logit_scale", 8);
+}
+
+static void command_r_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_f32(w, s, "logit_scale", 0.0625f);
+}
+
+static void cohere2_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    make_put_f32(w, s, "logit_scale", 0.25f);
+    make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
+}
+
+static void experts_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_experts *e = weights_shape_experts(s);
+    make_put_u32(w, s, "expert_count", e->n_expert);
+    make_put_u32(w, s, "expert_used_count", e->n_used);
+    make_put_u32(w, s, "expert_feed_forward_length", e->d_ff);
+}
+
+static void gpt_oss_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    experts_keys(w, s);
+    make_put_u32(w, s, "attention.sliding_window", s->n_ctx <= 1024 ? 64 : 128);
+    put_str(w, s, "rope.scaling.type", "yarn");
+    make_put_f32(w, s, "rope.scaling.factor", 32);
+    make_put_u32(w, s, "rope.scaling.original_context_length", s->n_ctx / 32);
+}
+
+uint32_t make_rotated(const struct weights_shape *s)
+{
+    return strcmp(s->arch, "phi3") == 0 && s->n_kv_head < s->n_head ? s->d_head * 3 / 4 : s->d_head;
+}
+
+static const struct make_arch archs[] = {
+    {"llama", MAKE_NORM_BEFORE, NULL},
+    {"mistral3", MAKE_NORM_BEFORE, mistral3_keys},
+    {"smollm3", MAKE_NORM_BEFORE, NULL},
+    {"qwen2", MAKE_NORM_BEFORE | MAKE_QKV_BIAS, NULL},
+    {"qwen2vl", MAKE_NORM_BEFORE | MAKE_QKV_BIAS, put_sections},
+    {"qwen3", MAKE_NORM_BEFORE | MAKE_QK_NORM, NULL},
+    {"qwen3vl", MAKE_NORM_BEFORE | MAKE_QK_NORM, put_sections},
+    {"qwen3moe", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_EXPERTS, experts_keys},
+    {"gpt-oss",
+        MAKE_NORM_BEFORE | MAKE_QKV_BIAS | MAKE_OUTPUT_BIAS | MAKE_EXPERTS | MAKE_EXPERT_BIASES | MAKE_SINKS |
+            MAKE_SECOND_NORM_POST,
+        gpt_oss_keys},
+    {"phi3", MAKE_NORM_BEFORE | MAKE_FUSED | MAKE_LONG_ROPE, phi3_keys},
+    {"granite", MAKE_NORM_BEFORE, granite_keys},
+    {"starcoder2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ALL_BIASES | MAKE_NO_GATE, NULL},
+    {"command-r", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ONE_NORM, command_r_keys},
+    {"cohere2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ONE_NORM, cohere2_keys},
+    {"gemma", MAKE_NORM_BEFORE, NULL},
+    {"gemma2", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND, gemma2_keys},
+    {"gemma3", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM, gemma3_keys},
+    {"gemma4", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_MIXED_LAYERS, gemma4_keys},
+    {"bitnet", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
+    {"bitnet-25", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
+    {"bitnet-b1.58", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
+    {"olmo2", MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_QK_ROW, olmo2_keys},
+};
+
+const struct make_arch *make_arch_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (strcmp(archs[i].name, name) == 0) return &archs[i];
+    return NULL;
+}

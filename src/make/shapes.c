@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hyperparameters of real models, from their published config.json, and small ones for tests.
+ */
+#include "make/make.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const struct weights_shape shapes[] = {
+    /* name, arch, d_model, n_layer, n_head, n_kv_head, d_head, d_ff, n_vocab, n_ctx, tied, rope base, factor, eps */
+    {"qwen2.5-0.5b", "qwen2", 896, 24, 14, 2, 64, 4864, 151936, 32768, true, 1e6f, 0, 1e-6f},
+    {"qwen2.5-1.5b", "qwen2", 1536, 28, 12, 2, 128, 8960, 151936, 32768, true, 1e6f, 0, 1e-6f},
+    {"qwen2.5-3b", "qwen2", 2048, 36, 16, 2, 128, 11008, 151936, 32768, true, 1e6f, 0, 1e-6f},
+    {"qwen2.5-7b", "qwen2", 3584, 28, 28, 4, 128, 18944, 152064, 32768, false, 1e6f, 0, 1e-6f},
+    {"llama3.2-1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 131072, true, 5e5f, 32, 1e-5f},
+    {"llama3.2-3b", "llama", 3072, 28, 24, 8, 128, 8192, 128256, 131072, true, 5e5f, 32, 1e-5f},
+    {"llama3.1-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 131072, false, 5e5f, 8, 1e-5f},
+    {"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    {"qwen3-1.7b", "qwen3", 2048, 28, 16, 8, 128, 6144, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    {"qwen3-4b", "qwen3", 2560, 36, 32, 8, 128, 9728, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    {"qwen3-8b", "qwen3", 4096, 36, 32, 8, 128, 12288, 151936, 40960, false, 1e6f, 0, 1e-6f},
+    {"gemma2-2b", "gemma2", 2304, 26, 8, 4, 256, 9216, 256000, 8192, true, 1e4f, 0, 1e-6f},
+    {"gemma3-1b", "gemma3", 1152, 26, 4, 1, 256, 6912, 262144, 32768, true, 1e6f, 0, 1e-6f},
+    {"gemma3-4b", "gemma3", 2560, 34, 8, 4, 256, 10240, 262144, 131072, true, 1e6f, 0, 1e-6f},
+    {"gemma4-e2b", "gemma4", 1536, 35, 8, 1, 256, 6144, 262144, 131072, true, 1e6f, 0, 1e-6f},
+    {"gemma4-31b", "gemma4", 5376, 60, 32, 16, 256, 21504, 262144, 262144, true, 1e6f, 0, 1e-6f},
+    {"ministral3-3b", "mistral3", 3072, 26, 32, 8, 128, 9216, 131072, 262144, true, 1e6f, 0, 1e-5f},
+    {"smollm3-3b", "smollm3", 2048, 36, 16, 4, 128, 11008, 128256, 65536, true, 5e6f, 0, 1e-6f},
+    {"olmo2-1b", "olmo2", 2048, 16, 16, 16, 128, 8192, 100352, 4096, false, 5e5f, 0, 1e-6f},
+    {"olmo3-7b", "olmo2", 4096, 32, 32, 32, 128, 11008, 100352, 65536, false, 5e5f, 0, 1e-6f},
+    {"qwen2.5-vl-3b", "qwen2vl", 2048, 36, 16, 2, 128, 11008, 151936, 128000, true, 1e6f, 0, 1e-6f},
+    {"qwen3-vl-4b", "qwen3vl", 2560, 36, 32, 8, 128, 9728, 151936, 262144, true, 5e6f, 0, 1e-6f},
+    {"phi-3.5-mini", "phi3", 3072, 32, 32, 32, 96, 8192, 32064, 131072, false, 1e4f, 0, 1e-5f},
+    {"phi-4-mini", "phi3", 3072, 32, 24, 8, 128, 8192, 200064, 131072, true, 1e4f, 0, 1e-5f},
+    {"granite3.3-2b", "granite", 2048, 40, 32, 8, 64, 8192, 49159, 131072, true, 1e7f, 0, 1e-5f},
+    {"starcoder2-3b", "starcoder2", 3072, 30, 24, 2, 128, 12288, 49152, 16384, true, 999999.4420358813f, 0, 1e-5f},
+    {"command-r-35b", "command-r", 8192, 40, 64, 64, 128, 22528, 256000, 131072, true, 8e6f, 0, 1e-5f},
+    {"command-r7b", "cohere2", 4096, 32, 32, 8, 128, 14336, 256000, 132096, true, 5e4f, 0, 1e-5f},
+    {"gemma-2b", "gemma", 2048, 18, 8, 1, 256, 16384, 256000, 8192, true, 1e4f, 0, 1e-6f},
+    {"bitnet-2b-4t", "bitnet-b1.58", 2560, 30, 20, 5, 128, 6912, 128256, 4096, true, 5e5f, 0, 1e-5f},
+    {"falcon3-1b", "llama", 2048, 18, 8, 4, 256, 8192, 131072, 4096, false, 1000042, 0, 1e-6f},
+    {"qwen3-30b-a3b", "qwen3moe", 2048, 48, 32, 4, 128, 6144, 151936, 40960, false, 1e6f, 0, 1e-6f},
+    {"gpt-oss-20b", "gpt-oss", 2880, 24, 64, 8, 64, 2880, 201088, 131072, false, 150000, 0, 1e-5f},
+    {"moe-4b-a0.6b", "qwen3moe", 1024, 24, 16, 4, 64, 3072, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
+     * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
+    {"tiny-llama", "llama", 256, 2, 4, 4, 64, 512, 512, 1024, false, 5e5f, 8, 1e-5f},
+    {"tiny-qwen2", "qwen2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3", "qwen3", 256, 2, 8, 4, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3moe", "qwen3moe", 256, 2, 8, 4, 64, 768, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-gpt-oss", "gpt-oss", 256, 4, 4, 2, 64, 256, 512, 512, false, 150000, 0, 1e-5f},
+    {"tiny-gemma2", "gemma2", 256, 2, 4, 2, 64, 512, 512, 128, true, 1e4f, 0, 1e-6f},
+    {"tiny-gemma3", "gemma3", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
+    {"tiny-gemma4", "gemma4", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
+    {"tiny-gemma4-kv", "gemma4", 256, 4, 4, 4, 64, 512, 512, 256, true, 1e6f, 0, 1e-6f},
+    {"tiny-mistral3", "mistral3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e6f, 0, 1e-5f},
+    {"tiny-smollm3", "smollm3", 256, 4, 4, 2, 64, 512, 512, 1024, true, 5e6f, 0, 1e-6f},
+    {"tiny-olmo2", "olmo2", 256, 2, 4, 2, 64, 512, 512, 4096, false, 5e5f, 0, 1e-6f},
+    {"tiny-olmo3", "olmo2", 256, 4, 4, 4, 64, 512, 512, 256, false, 5e5f, 0, 1e-6f},
+    /* llama.cpp 0.7.0 takes 0 for qwen2vl's epsilon, whatever the file says. */
+    {"tiny-qwen2vl", "qwen2vl", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-12f},
+    {"tiny-qwen3vl", "qwen3vl", 256, 2, 8, 4, 64, 512, 512, 1024, true, 5e6f, 0, 1e-6f},
+    /* Not tiny-phi3: llama.cpp wants special tokens of models whose name says so. */
+    {"tiny-phi", "phi3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e4f, 0, 1e-5f},
+    {"tiny-granite", "granite", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e7f, 0, 1e-5f},
+    {"tiny-starcoder2", "starcoder2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e5f, 0, 1e-5f},
+    {"tiny-command-r", "command-r", 256, 2, 4, 4, 64, 512, 512, 1024, true, 8e6f, 0, 1e-5f},
+    {"tiny-cohere2", "cohere2", 256, 4, 4, 2, 64, 512, 512, 256, true, 5e4f, 0, 1e-5f},
+    {"tiny-bitnet", "bitnet", 256, 2, 4, 4, 64, 512, 512, 512, true, 1e4f, 0, 1e-5f},
+    {"tiny-bitnet-b1.58", "bitnet-b1.58", 256, 2, 4, 2, 64, 512, 512, 512, true, 5e5f, 0, 1e-5f},
+    {"tiny-gemma", "gemma", 256, 2, 4, 1, 64, 512, 512, 512, true, 1e4f, 0, 1e-6f},
+    {"tiny-llama-24", "llama", 96, 2, 12, 4, 24, 160, 512, 512, true, 1e4f, 0, 1e-5f},
+    {"tiny-llama-80", "llama", 160, 2, 4, 2, 80, 224, 512, 512, false, 1e4f, 32, 1e-5f},
+    {"tiny-llama-100", "llama", 200, 2, 2, 2, 100, 256, 512, 512, true, 1e4f, 0, 1e-6f},
+    {"tiny-qwen2-16", "qwen2", 224, 2, 14, 2, 16, 352, 512, 512, false, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3-40", "qwen3", 64, 2, 8, 8, 40, 160, 512, 512, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3-8", "qwen3", 64, 3, 28, 4, 8, 96, 512, 512, false, 1e6f, 0, 1e-6f},
+};
+
+static const struct weights_experts experts[] = {
+    {"qwen3-30b-a3b", 128, 8, 768},
+    {"gpt-oss-20b", 32, 4, 2880},
+    {"moe-4b-a0.6b", 64, 8, 768}, /* nobody's: of a size that is quick to measure */
+    {"tiny-qwen3moe", 8, 3, 256},
+    {"tiny-gpt-oss", 6, 2, 256},
+};
+
+static const struct weights_mixed_layers mixed[] = {
+    {"gemma4-e2b", 5, 512, 1, 20, 256, false},
+    {"gemma4-31b", 6, 512, 4, 0, 0, true},
+    {"tiny-gemma4", 2, 128, 1, 2, 256, false},
+    {"tiny-gemma4-kv", 2, 128, 2, 0, 0, true},
+};
+
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+const struct weights_shape *weights_shape_at(size_t i)
+{
+    return i < N_SHAPES ? &shapes[i] : NULL;
+}
+
+const struct weights_shape *weights_shape_find(const char *name)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        if (strcasecmp(shapes[i].name, name) == 0) return &shapes[i];
+    return NULL;
+}
+
+const struct weights_experts *weights_shape_experts(const struct weights_shape *shape)
+{
+    for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
+        if (strcmp(experts[i].shape, shape->name) == 0) return &experts[i];
+    return NULL;
+}
+
+const struct weights_mixed_layers *weights_shape_mixed(const struct weights_shape *shape)
+{
+    for (size_t i = 0; i < sizeof mixed / sizeof *mixed; i++)
+        if (strcmp(mixed[i].shape, shape->name) == 0) return &mixed[i];
+    return NULL;
+}

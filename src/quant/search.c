@@ -1,4 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#define ISA plain
-#define WIDTH 4
-#include "quant/search_impl.h"

@@ -1,4 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#define ISA avx2
-#define WIDTH 8
-#include "quant/search_impl.h"

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Verifiers that are no model: a function of the program's, a built-in rule, a program.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/answer.h"
+#include "search/rule.h"
+#include "search/checker.h"
+#include "search/search_impl.h"
+
+void lutra_check_init(struct lutra_check *check, size_t size)
+{
+    struct lutra_check d = {.size = sizeof d, .question = "", .expected = "", .text = "", .step = "", .whole = true};
+    settings_fill(check, size, &d);
+}
+
+void lutra_checker_settings_init(struct lutra_checker_settings *settings, size_t size)
+{
+    struct lutra_checker_settings d = {
+        .size = sizeof d, .timeout_us = 5000000, .memory_bytes = (int64_t)4 << 30, .restarts = 10000};
+    settings_fill(settings, size, &d);
+}
+
+/* ---- by name ---- */
+
+static double check_countdown(void *user, const struct lutra_check *c, char *why, size_t n_why)
+{
+    (void)user, (void)why, (void)n_why;
+    return search_rule_countdown(c->question, c->text, c->whole);
+}
+
+static double check_equation(void *user, const struct lutra_check *c, char *why, size_t n_why)
+{
+    (void)user, (void)why, (void)n_why;
+    return search_rule_equation(c->text, c->whole);
+}
+
+static double check_answer(void *user, const struct lutra_check *c, char *why, size_t n_why)
+{
+    (void)user;
+    char given[1024], expected[1024];
+    if (!*c->expected) {
+        snprintf(why, n_why, "no answer is expected");
+        return -1;
+    }
+    if (!c->whole) return 1; /* nothing is known yet */
+    if (!search_answer(c->expected, expected, sizeof expected)) snprintf(expected, sizeof expected, "%s", c->expected);
+    return search_answer(c->text, given, sizeof given) && !strcmp(given, expected);
+}
+
+static const struct {
+    const char *name;
+    lutra_check_fn check;
+} known[] = {{"countdown", check_countdown}, {"equation", check_equation}, {"answer", check_answer}};
+enum { N_KNOWN = sizeof known / sizeof *known };
+
+/* ---- verifiers ---- */
+
+int lutra_verifier_open_check(lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err)
+{
+    *out = NULL;
+    if (!check) return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: no function to ask");
+    lutra_verifier *v = calloc(1, sizeof *v);
+    if (!v) return lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
+    v->kind = VERIFIER_CHECK;
+    v->check = check;
+    v->check_user = user;
+    *out = v;
+    return 0;
+}
+
+static int open_program(lutra_verifier **out, const struct lutra_checker_settings *set, struct lutra_error *err)
+{
+    struct checker *program;
+    TRY(checker_open(&program, set, err));
+    int rc = lutra_verifier_open_check(out, checker_ask, program, err);
+    if (rc == 0)
+        (*out)->program = program;
+    else
+        checker_close(&program);
+    return rc;
+}
+
+/* A word as the command line has it: a backslash before each byte. */
+static char *put_word(char *to, const char *word)
+{
+    for (; *word; *to++ = *word++) *to++ = '\\';
+    return to;
+}
+
+/* The program's first answer says whether there is a library and a schema. */
+static int open_schema(
+    lutra_verifier **out, const char *path, const struct lutra_checker_settings *settings, struct lutra_error *err)
+{
+    struct lutra_checker_settings set = *settings;
+    struct lutra_check check;
+    if (!*path) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: which schema?  json-schema:FILE");
+    size_t room = 2 * (strlen(checker_json_schema) + strlen(path)) + 32;
+    char why[VERIFIER_WHY_BYTES], *command = malloc(room), *to = command;
+    if (!command) return lutra_fail(err, LUTRA_E_NO_MEMORY, "checker: out of memory");
+    to += snprintf(command, room, "python3 -I -c ");
+    to = put_word(to, checker_json_schema);
+    *to++ = ' ';
+    *put_word(to, path) = 0;
+    set.command = command;
+    int rc = open_program(out, &set, err);
+    free(command);
+    if (rc < 0) return rc;
+    lutra_check_init(&check, sizeof check);
+    check.whole = false;
+    verifier_ask(*out, &check, why, sizeof why);
+    if (!*why) return 0;
+    lutra_verifier_close(out);
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: %.200s: %s", settings->command, why);
+}
+
+int lutra_verifier_open_checker(
+    lutra_verifier **out, const struct lutra_checker_settings *settings, struct lutra_error *err)
+{
+    static const char schema[] = "json-schema";
+    struct lutra_checker_settings set;
+    lutra_checker_settings_init(&set, sizeof set);
+    *out = NULL;
+    TRY(settings_copy(&set, sizeof set, settings, "checker", err));
+    if (!set.command) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: no command");
+    if (set.timeout_us < 1 || set.memory_bytes < 0 || set.restarts < 0)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: timeout_us is 0, or memory_bytes or restarts is negative");
+    for (int i = 0; i < N_KNOWN; i++)
+        if (!strcmp(known[i].name, set.command)) return lutra_verifier_open_check(out, known[i].check, NULL, err);
+    size_t n = strlen(schema);
+    if (!strncmp(set.command, schema, n) && (!set.command[n] || set.command[n] == ':'))
+        return open_schema(out, set.command + n + (set.command[n] == ':'), &set, err);
+    return open_program(out, &set, err);
+}
+
+double verifier_ask(const lutra_verifier *v, const struct lutra_check *check, char *why, size_t n_why)
+{
+    *why = 0;
+    double reward = v->check(v->check_user, check, why, n_why);
+    bool valid = reward >= 0 && reward <= 1;
+    if (!valid && !*why) snprintf(why, n_why, "%g is no reward", reward);
+    if (valid) *why = 0; /* of tries before the last */
+    return valid ? reward : 0;
+}
+
+int lutra_verifier_check(
+    lutra_verifier *verifier, const struct lutra_check *check, double *reward, struct lutra_error *err)
+{
+    struct lutra_check set;
+    char why[VERIFIER_WHY_BYTES];
+    lutra_check_init(&set, sizeof set);
+    TRY(settings_copy(&set, sizeof set, check, "check", err));
+    if (verifier->kind != VERIFIER_CHECK)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: a model judges tokens (lutra_verifier_score)");
+    *reward = verifier_ask(verifier, &set, why, sizeof why);
+    return *why ? lutra_fail(err, LUTRA_E_NOT_FOUND, "checker: no reward: %s", why) : 0;
+}

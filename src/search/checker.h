@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A program of the user's as a judge: a long-lived process that reads one JSON line per candidate and answers with one.
+ *
+ *     to it      {"id":7,"question":"...","text":"...","step":"...","whole":true}
+ *     from it    {"id":7,"reward":0.5}
+ *
+ * No shell: the command is cut into words (checker_words).  The process has its own group, reads a socket and writes a
+ * pipe; its errors go where ours go.  What it does wrong costs the candidate it was asked about, never another:
+ *
+ * - A reply is awaited for a time limit, and at most REPLY_BYTES are read for it.  Lines about another id are passed
+ *   over, what was written before the request is forgotten.  Ids do not follow one another.
+ * - A process that dies, hangs, floods or answers nonsense is killed with its group, and the candidate is asked about
+ *   again in a fresh one, so that what an earlier candidate left behind is not this one's fault; dying may be somebody
+ *   else's doing and is forgiven twice.  After `restarts` fresh processes nobody has a reward any more.
+ * - The memory limit is on its address space (RLIMIT_AS) and passes on to its children.  A child that leaves the group
+ *   is not ended, but its pipes are: it can answer for nobody who is asked about later.
+ *
+ * Blocks while it waits.  One thread at a time.
+ */
+#ifndef LUTRA_SEARCH_CHECKER_H
+#define LUTRA_SEARCH_CHECKER_H
+
+#include "lutra/search.h"
+
+struct checker;
+
+/* A program for Python that judges by a JSON Schema (json_schema.c). */
+extern const char checker_json_schema[];
+
+/* Starts the program; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced quotes; LUTRA_E_IO:
+ * it cannot be run. */
+int checker_open(struct checker **out, const struct lutra_checker_settings *settings, struct lutra_error *err);
+void checker_close(struct checker **checker); /* ends it */
+
+/* A lutra_check_fn; self: a struct checker.  Allocates nothing unless a process has to be started. */
+double checker_ask(void *self, const struct lutra_check *check, char *why, size_t n_why);
+
+#endif
