@@ -62,7 +62,7 @@ static void ask(lutra_drafts *d, const struct segment *s, const char *what, int 
         if (!draw(s, token, n_context)) continue;
         for (int k = n_context - 1; every && k > 0; k--)
             if (roll((uint64_t)every) == 0 && !draw(s, &token[k], 1)) token[k] = 0;
-        struct lutra_draft_tip tip = {i, 0, token, n_context};
+        struct lutra_draft_tip tip = {.request = i, .token = token, .n_token = n_context};
         double wall = now_us(WALL), processor = now_us(PROCESSOR);
         n_draft += lutra_drafts_guess(d, &tip, draft, N_DRAFT);
         us[PROCESSOR][i] = now_us(PROCESSOR) - processor;

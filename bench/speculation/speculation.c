@@ -274,8 +274,10 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     int n = 0, at = tip->n_token - PROMPT;
     for (; n < n_max && n < DRAFTS && at + n < r->b->n_tok; n++) {
         int32_t token = r->text[tip->sample * r->b->n_tok + at + n];
-        draft[n] = (struct lutra_draft){
-            is_right(tip->sample, at + n, r->a) ? token : (token + 1) % r->b->n_vocab, n - 1, (float)r->a};
+        draft[n] =
+            (struct lutra_draft){.token = is_right(tip->sample, at + n, r->a) ? token : (token + 1) % r->b->n_vocab,
+                .parent = n - 1,
+                .p = (float)r->a};
     }
     return n;
 }

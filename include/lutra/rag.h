@@ -172,8 +172,9 @@ LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err);
  *         return lutra_drafts_guess(user, tip, draft, n_max);
  *     }
  *
- * How much a match of some length is worth is learnt from the texts that it was asked about.  Samples of any sessions
- * of the model's vocabulary may ask, one at a time. */
+ * A draft's p is the share of the matches that went on so; its kind is the match's length, whether it is the only one,
+ * and whether the draft stands at the tip.  What each kind is worth the session learns.  Samples of any sessions of the
+ * model's vocabulary may ask, one at a time. */
 typedef struct lutra_drafts lutra_drafts;
 
 /* Documents and answers of the store as it is now, as tokens of the model; the model is not needed afterwards, nor the
@@ -184,7 +185,7 @@ LUTRA_API int lutra_drafts_open(lutra_drafts **out, lutra_store *store, const lu
     lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
 LUTRA_API void lutra_drafts_close(lutra_drafts **drafts);
 
-/* At most n_max drafts, by falling estimate, parents first; returns how many.  Allocates nothing. */
+/* At most n_max drafts, by falling estimate of their paths, parents first; returns how many.  Allocates nothing. */
 LUTRA_API int lutra_drafts_guess(
     lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
 

@@ -233,10 +233,12 @@ static int cpu_reserve(
     return cpu_program_reserve(self_of(self), list, err);
 }
 
-static bool has_bulk(const struct batch *b)
+static bool has_bulk(const struct step *step, enum value_rows rows)
 {
-    for (int r = 0; r < b->n_row; r++)
-        if (b->row[r].want & ROW_BULK) return true;
+    const struct row *row = step->batch->row;
+    int n = rows == ROWS_ALL ? step->batch->n_row : step->n_out;
+    for (int i = 0; i < n; i++)
+        if (row[rows == ROWS_ALL ? i : step->out_row[i]].want & ROW_BULK) return true;
     return false;
 }
 
@@ -275,7 +277,7 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
         .program = program,
         .instr = &program->instr[segment->op - segment->list->op],
         .n_rows = {step->batch->n_row, step->n_out},
-        .bulk = has_bulk(step->batch)};
+        .bulk = {has_bulk(step, ROWS_ALL), has_bulk(step, ROWS_OUT)}};
     pool_run_measured(d->pool, cpu_run_segment, &run, prompt, work_of(&run));
     *out = (struct ticket){self, 0};
     if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
@@ -379,7 +381,7 @@ int cpu_device_open(
     d->base = (struct device){.ops = &CPU_OPS,
         .extras = &CPU_EXTRAS,
         .name = "cpu",
-        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa), .hints = true}};
+        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa)}};
     *out = &d->base;
     return 0;
 }

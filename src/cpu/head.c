@@ -5,8 +5,6 @@
  * A unit of work is HEAD_OUTPUTS outputs for up to HEAD_ROWS rows: its logits stay in the thread's scratch while their
  * maximum, sum of exponentials and best entries are taken.  The sums are merged in ascending order of outputs, and the
  * best entries are ordered totally (logit, then lower id), so neither depends on the number of threads.
- *
- * A step for hints asks for ROW_HINTS of every row, maybe over a shortlist of the outputs (struct hint_head).
  */
 #include <math.h>
 #include <string.h>
@@ -35,9 +33,9 @@ static void sift(struct top_heap *h, int at)
     }
 }
 
-static void offer(struct top_heap *h, int most, struct top_entry e)
+static void offer(struct top_heap *h, struct top_entry e)
 {
-    if (h->n == most) {
+    if (h->n == ROW_TOPK) {
         if (!worse(h->entry[0], e)) return;
         h->entry[0] = e;
         sift(h, 0);
@@ -48,23 +46,18 @@ static void offer(struct top_heap *h, int most, struct top_entry e)
     h->entry[at] = e;
 }
 
-static void offer_all(struct top_heap *h, int most, const float *logit, int32_t first, size_t n)
+static void offer_all(struct top_heap *h, const float *logit, int32_t first, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float x = isnan(logit[i]) ? -INFINITY : logit[i];
-        if (h->n == most && x <= h->entry[0].logit) continue;
-        offer(h, most, (struct top_entry){x, first + (int32_t)i});
+        if (h->n == ROW_TOPK && x <= h->entry[0].logit) continue;
+        offer(h, (struct top_entry){x, first + (int32_t)i});
     }
 }
 
 static uint32_t want_of(const struct step *step, int row)
 {
-    return step->hints ? WANT_TOPK : step->batch->row[step->out_row[row]].want;
-}
-
-static int most_of(const struct step *step)
-{
-    return step->hints ? ROW_HINTS : ROW_TOPK;
+    return step->batch->row[step->out_row[row]].want;
 }
 
 /* Takes from a row's logits of outputs first .. first + n - 1 what it wants. */
@@ -88,8 +81,8 @@ static void reduce(struct worker *w, float *logit, int row, int slot, size_t uni
     }
     if (!(want & WANT_TOPK)) return;
     struct top_heap *h = &d->scratch.heap[w->ith * HEAD_ROWS + slot];
-    if (h->n == most_of(step) && max < h->entry[0].logit) return;
-    offer_all(h, most_of(step), logit, (int32_t)first, n);
+    if (h->n == ROW_TOPK && max < h->entry[0].logit) return;
+    offer_all(h, logit, (int32_t)first, n);
 }
 
 static float merge_sums(const struct cpu_scratch *s, int slot, size_t n_part)
@@ -112,18 +105,16 @@ static float merge_sums(const struct cpu_scratch *s, int slot, size_t n_part)
 static void merge_top(const struct worker *w, int slot, struct row_result *result)
 {
     struct top_heap *h = &w->run->device->scratch.heap[slot];
-    const struct step *step = w->run->segment->step;
-    const int32_t *id = step->hints && step->hints->weight ? step->hints->id : NULL;
     for (int t = 1; t < w->nth; t++) {
         const struct top_heap *other = &w->run->device->scratch.heap[t * HEAD_ROWS + slot];
-        for (int i = 0; i < other->n; i++) offer(h, most_of(step), other->entry[i]);
+        for (int i = 0; i < other->n; i++) offer(h, other->entry[i]);
     }
     result->n_top = h->n;
     while (h->n > 0) {
         struct top_entry worst = h->entry[0];
         h->entry[0] = h->entry[--h->n];
         sift(h, 0);
-        result->top_id[h->n] = id ? id[worst.id] : worst.id;
+        result->top_id[h->n] = worst.id;
         result->top_logit[h->n] = worst.logit;
     }
 }
@@ -134,8 +125,7 @@ static bool run_pass(struct worker *w, const struct instr *in, int row, int n)
     const struct segment *s = w->run->segment;
     struct cpu_scratch *scratch = &w->run->device->scratch;
     const struct op *op = in->op;
-    const struct hint_head *hints = s->step->hints;
-    const struct packed *p = (hints && hints->weight ? hints->weight : op->weight[0])->packed;
+    const struct packed *p = op->weight[0]->packed;
     float *logits = scratch->logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS;
     size_t n_part = (p->n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS, mr = (size_t)p->gemm->mr;
     int first, last;

@@ -26,32 +26,25 @@ struct stretch {
 /* Whether a matmul's rows are of two classes. */
 static bool in_bulk(const struct worker *w, const struct matmul *m)
 {
-    return m->bulk && w->run->bulk;
+    return m->bulk && w->run->bulk[m->rows];
 }
 
-/* Rows for hints take the bulk kernels where there are any. */
-static struct stretch all_rows(const struct worker *w, int n)
+static enum row_class class_of(const struct step *step, enum value_rows rows, int i)
 {
-    return (struct stretch){.n = n, .class = w->run->segment->step->hints ? BULK : ORDINARY};
-}
-
-static enum row_shape shape_of(const struct stretch *all)
-{
-    if (all->class == BULK) return SHAPE_BULK;
-    return all->n > ONE_PASS_ROWS ? SHAPE_MANY : SHAPE_FEW;
+    int row = rows == ROWS_ALL ? i : step->out_row[i];
+    return step->batch->row[row].want & ROW_BULK ? BULK : ORDINARY;
 }
 
 /* Up to STRETCHES stretches from row *at on, which moves behind them; returns how many. */
 static int find_stretches(const struct worker *w, const struct matmul *m, int first_form, int *at, struct stretch *out)
 {
-    const struct row *row = w->run->segment->step->batch->row;
+    const struct step *step = w->run->segment->step;
     size_t used[ACT_FORMS] = {0};
-    int n = 0, n_row = w->run->n_rows[ROWS_ALL];
+    int n = 0, n_row = w->run->n_rows[m->rows];
     for (; *at < n_row && n < STRETCHES; n++) {
         struct stretch *t = &out[n];
-        *t = (struct stretch){
-            .first = *at, .class = row[*at].want & ROW_BULK ? BULK : ORDINARY, .first_form = first_form};
-        for (; *at < n_row && !(row[*at].want & ROW_BULK) == (t->class == ORDINARY); ++*at) t->n++;
+        *t = (struct stretch){.first = *at, .class = class_of(step, m->rows, *at), .first_form = first_form};
+        for (; *at < n_row && class_of(step, m->rows, *at) == t->class; ++*at) t->n++;
         for (int f = 0; f < m->n_form; f++) {
             t->act[f] = used[f];
             if (m->form[f].used[t->class]) used[f] += m->form[f].gemm->act_bytes(m->n_in, (size_t)t->n);
@@ -149,7 +142,7 @@ static bool run_stretches(
 
 static bool run_bulk(struct worker *w, const struct matmul *m)
 {
-    for (int at = 0; at < w->run->n_rows[ROWS_ALL];) {
+    for (int at = 0; at < w->run->n_rows[m->rows];) {
         struct stretch stretch[STRETCHES];
         if (at > 0 && !cpu_worker_meet(w)) return false;
         int n = find_stretches(w, m, 0, &at, stretch);
@@ -163,10 +156,10 @@ bool cpu_run_matmul(struct worker *w, const struct instr *in)
 {
     const struct matmul *m = in->matmul;
     if (in_bulk(w, m)) return run_bulk(w, m);
-    struct stretch all = all_rows(w, w->run->n_rows[m->rows]);
+    struct stretch all = {.n = w->run->n_rows[m->rows], .class = ORDINARY};
     if (!all.n) return true;
     prepare_rows(w, m, &all);
-    return run_stretches(w, m, shape_of(&all), &all, 1);
+    return run_stretches(w, m, all.n > ONE_PASS_ROWS ? SHAPE_MANY : SHAPE_FEW, &all, 1);
 }
 
 /* ---- gates ---- */
@@ -188,7 +181,7 @@ static bool find_gated(const struct worker *w, const struct instr *in, struct ga
     g->second = in[2].matmul;
     g->n = find_stretches(w, g->first, 0, &at, g->in);
     find_stretches(w, g->second, g->first->n_form, &again, g->out);
-    return at == w->run->n_rows[ROWS_ALL];
+    return at == w->run->n_rows[g->first->rows];
 }
 
 /* A unit of both weights for one stretch. */
@@ -218,7 +211,7 @@ static bool run_gated(struct worker *w, const struct gated *g)
     if (!cpu_worker_meet(w)) return false;
     for (int i = 0; i < g->n; i++) {
         if (g->out[i].class == BULK) continue;
-        share_of(w, ROWS_ALL, &g->out[i], &first, &last);
+        share_of(w, g->first->rows, &g->out[i], &first, &last);
         for (int r = first; r < last; r++) g->gate->row(w, g->gate, r);
         prepare_rows(w, g->second, &g->out[i]);
     }

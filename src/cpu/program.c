@@ -88,7 +88,7 @@ static int compile_matmul(const struct cpu_device *d, const struct op_list *list
         .n_in = (size_t)list->value[op->in[0]].dim,
         .experts = op->kind == OP_EXPERTS ? &op->matmul.experts : NULL,
         .route = op->in[1],
-        .bulk = op->kind == OP_MATMUL && list->value[op->in[0]].rows == ROWS_ALL && cpu_matmul_has_bulk(op)};
+        .bulk = op->kind == OP_MATMUL && cpu_matmul_has_bulk(op)};
     if (m->experts && m->experts->by_slot) m->n_in /= (size_t)m->experts->n_used;
     for (int i = 0; i < op->n_weight; i++)
         total_bytes += op->weight[i]->packed->bytes / (size_t)(m->experts ? m->experts->n_expert : 1);

@@ -127,7 +127,7 @@ struct run {
     const struct program *program;
     const struct instr *instr; /* [segment->n_op] */
     int n_rows[2];             /* by enum value_rows */
-    bool bulk;                 /* there are bulk rows */
+    bool bulk[2];              /* of these rows some are in bulk */
     struct {
         LUTRA_ALIGNED(64) atomic_size_t next;
         bool stop;

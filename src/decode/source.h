@@ -40,7 +40,11 @@ struct draft_guess {
     int32_t token;
     int parent; /* a guess before this one; -1: the tip */
     float p;    /* estimate that it is right where its parent is */
+    int kind;   /* 1..GUESS_KINDS: what it rests on, as far as its maker says; 0: he says nothing */
+    float rate; /* of its kind, where none is known: a guess with p is right in p * rate of the cases */
 };
+
+enum { GUESS_KINDS = 24 };
 
 /* A row behind which a token will be picked. */
 struct row_tip {
@@ -52,8 +56,8 @@ struct row_tip {
     int n_draft; /* drafts beneath it */
     /* What its draw needs.  Drafts' tokens join it: one list, of which each row has the first part. */
     struct sample_list list;
-    /* Somebody outside who guesses, at most `most`; or NULL. */
-    int (*guess)(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out);
+    /* Somebody outside who guesses, at most `most`; or NULL.  rate: [GUESS_KINDS] of kinds 1 and on, 0: not known. */
+    int (*guess)(void *guesser, const struct row_tip *tip, const float *rate, int most, struct draft_guess *out);
     void *guesser;
     const struct row_hints
         *hints; /* [n_token - 1] what was held likely behind each token of its text, as far as known; or NULL */

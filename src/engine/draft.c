@@ -166,7 +166,7 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
     if (!m->going) return;
     float p = expf(pick.log_prob);
     m->p *= wish->rate[spec_model_kind(p, m->n_guess)];
-    m->guess[m->n_guess] = (struct draft_guess){pick.token, m->n_guess - 1, p};
+    m->guess[m->n_guess] = (struct draft_guess){.token = pick.token, .parent = m->n_guess - 1, .p = p};
     m->n_guess++;
     m->going = m->n_guess < wish->most && m->p >= wish->p_min && at + 1 < tip->max_tok;
 }

@@ -165,18 +165,22 @@ struct retained {
 
 /* hints.c */
 struct hints {
-    int n_row;        /* that run at once; 0: the session has no hints */
-    int n_short;      /* tokens of the shortlist; 0: the whole vocabulary */
-    size_t row_bytes; /* of the head's matrix as in the file */
-    struct weight weight;
-    struct hint_head head;
+    int n_row;           /* that run at once; 0: the session has no hints */
+    int n_short;         /* tokens of the shortlist; 0: the whole vocabulary */
+    size_t row_bytes;    /* of the head's matrix as in the file */
+    struct op_list list; /* its operations: [list.n_op] */
+    struct op *op;
+    struct plan *plan;
+    int n_plan;            /* 1 + the model's, when it was made; 0: never */
+    struct weight weight;  /* the head's of the shortlist */
     int32_t *id, *next_id; /* [n_short] of the shortlist that is prepared; of one that may be */
     bool chosen;           /* one is prepared */
     uint8_t *source;       /* [n_short][row_bytes] */
     uint8_t *seen;         /* [n_vocab / 8 + 1] */
+    struct batch batch;    /* the pass's, that wants hints alone */
     int32_t *out_row;      /* [n_row] */
     struct row_result *result;
-    int32_t *top_id; /* [n_row][ROW_HINTS] */
+    int32_t *top_id; /* [n_row][ROW_TOPK] */
     float *top_logit;
 };
 
@@ -303,12 +307,14 @@ int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_er
 /* session.c: drafters, where the settings name any, or at the first request that brings its own. */
 int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err);
 
-/* hints.c: whether the session's drafters want hints, and sizes; then, with its arrays, what has to be prepared. */
+/* hints.c: whether the session's drafters want hints, and sizes; then, with its arrays, their op list. */
 int hints_open(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err);
-int hints_prepare(lutra_session *s, struct lutra_error *err);
+void hints_make(lutra_session *s);
+/* Its plan, on the devices that are left: at first, and when the model's has changed.  With the turn. */
+int hints_plan(lutra_session *s, struct lutra_error *err);
 void hints_close(lutra_session *s);
 /* Fills those of the rows that ask for them, behind the pass.  With the turn. */
-int hints_run(lutra_session *s, const struct step *pass, struct lutra_error *err);
+int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err);
 
 /* draft.c: a session of `model`, of the same runtime and vocabulary, beside this one, which has its sizes. */
 int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err);
@@ -369,7 +375,7 @@ void requests_close(lutra_session *s);
 void request_end(lutra_session *s, struct request *r, enum lutra_stop reason);
 void requests_end(lutra_session *s, enum lutra_stop reason); /* all of them */
 /* Asks the caller for drafts of a tip of request `r` (row_tip.guess). */
-int request_guess(void *r, const struct row_tip *tip, int most, struct draft_guess *out);
+int request_guess(void *r, const struct row_tip *tip, const float *rate, int most, struct draft_guess *out);
 /* Whether its prompt is being evaluated. */
 bool request_in_prompt(const struct request *r);
 /* Was it cancelled, is its time over, or did its draft source fail? */

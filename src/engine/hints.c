@@ -2,10 +2,11 @@
  *
  * Hints of a prompt's rows: what the model itself holds likely behind each of its tokens [SDNPU 4.3].
  *
- * A pass leaves what goes into the head only for rows that somebody wants a result of.  So behind the pass the last
- * layer's feed-forward and the head run once more on the rows with hints, some at a time, and the head over a shortlist
- * of the vocabulary: the tokens of the prompts of this pass, then those their requests name, then the lowest ids, which
- * vocabularies give to what is commonest.  K/V, classes and results of the pass are what they are without.  Rows whose
+ * A pass leaves what goes into the head only for rows that somebody wants a result of.  So behind the pass an op list
+ * of its own runs on the rows with hints, some at a time: the model's operations from the first that takes wanted rows
+ * on (the last layer's feed-forward and the head), with a head over a shortlist of the vocabulary: the tokens of the
+ * prompts of this pass, then those their requests name, then the lowest ids, which vocabularies give to what is
+ * commonest.  All its rows are bulk rows.  K/V, classes and results of the pass are what they are without.  Rows whose
  * hints are known (lutra_request.known_hints) are left out.
  */
 #include "engine/engine_impl.h"
@@ -23,48 +24,136 @@ static const struct op *head_of(const lutra_session *s)
     return &list->op[list->n_op - 1];
 }
 
+/* ---- their op list ---- */
+
+/* Where it begins in the model's. */
+static int first_of(const struct op_list *list)
+{
+    int i = 0;
+    while (i < list->n_op && op_info_of(list->op[i].kind)->rows != OP_TAKES_ROWS) i++;
+    return i;
+}
+
+/* What it reads of what the pass leaves. */
+static uint32_t given_of(const struct op_list *list, int first)
+{
+    uint32_t written = 0, given = 0;
+    for (int i = first; i < list->n_op; i++) {
+        const struct op *op = &list->op[i];
+        for (int k = 0; k < op->n_in; k++) given |= 1u << op->in[k] & ~written;
+        for (int k = 0; k < op->n_out; k++) written |= 1u << op->out[k];
+    }
+    return given;
+}
+
+/* Of all rows: what wanted rows have left is of other ones. */
+static int check_given(const struct op_list *list, int first, struct lutra_error *err)
+{
+    uint32_t given = given_of(list, first);
+    for (int v = 0; v < list->n_value; v++)
+        if (given >> v & 1 && list->value[v].rows != ROWS_ALL)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: calibrated: value %d has no row for each token", v);
+    return 0;
+}
+
 int hints_open(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
     struct hints *h = &s->hints;
-    struct plan_hints at;
-    int n_vocab = model_ops(s->model->model)->n_vocab;
+    const struct op_list *all = model_ops(s->model->model);
+    int n_vocab = all->n_vocab;
     if (!spec_settings_need_hints(&s->spec)) return 0;
     if (set->spec_shortlist < 0 || set->spec_shortlist > SHORTLIST_MOST)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "spec_shortlist is %d, outside 0..%d", set->spec_shortlist, SHORTLIST_MOST);
-    struct lutra_error why = {0};
-    if (plan_find_hints(&s->model->plan, &at, &why) < 0)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: calibrated: %s", why.what);
+    TRY(check_given(all, first_of(all), err));
+    h->list = *all;
+    h->list.n_op = all->n_op - first_of(all);
+    h->list.given = given_of(all, first_of(all));
     h->n_row = s->n_batch < HINT_ROWS ? s->n_batch : HINT_ROWS;
     h->n_short = set->spec_shortlist < n_vocab ? set->spec_shortlist : 0;
     h->row_bytes = head_of(s)->weight[0]->tensor.bytes / (size_t)n_vocab;
     return 0;
 }
 
-int hints_prepare(lutra_session *s, struct lutra_error *err)
+/* The shortlist's rows of the head. */
+static void make_head(lutra_session *s)
 {
     struct hints *h = &s->hints;
-    const struct op *head = head_of(s);
-    bool keeps;
-    for (int i = 0; i < h->n_row; i++) {
-        h->result[i].top_id = h->top_id + (size_t)i * ROW_HINTS;
-        h->result[i].top_logit = h->top_logit + (size_t)i * ROW_HINTS;
-    }
-    if (!h->n_row || !h->n_short) return 0;
+    struct op *head = &h->op[h->list.n_op - 1];
     h->weight.use = WEIGHT_MATMUL;
     h->weight.tensor = head->weight[0]->tensor;
     h->weight.tensor.ne[1] = h->n_short;
     h->weight.tensor.data = h->source;
     h->weight.tensor.bytes = (size_t)h->n_short * h->row_bytes;
-    h->weight.device = head->weight[0]->device;
-    TRY(h->weight.device->ops->prepare(h->weight.device, &h->weight, &keeps, err));
-    h->head = (struct hint_head){&h->weight, h->id};
+    head->weight[0] = &h->weight;
+    h->list.n_vocab = h->n_short;
+}
+
+void hints_make(lutra_session *s)
+{
+    struct hints *h = &s->hints;
+    const struct op_list *all = model_ops(s->model->model);
+    if (!h->n_row) return;
+    for (int i = 0; i < h->n_row; i++) {
+        h->result[i].top_id = h->top_id + (size_t)i * ROW_TOPK;
+        h->result[i].top_logit = h->top_logit + (size_t)i * ROW_TOPK;
+    }
+    memcpy(h->op, all->op + first_of(all), (size_t)h->list.n_op * sizeof *h->op);
+    h->list.op = h->op;
+    if (h->n_short) make_head(s);
+}
+
+/* ---- their plan ---- */
+
+static void let_go(lutra_session *s)
+{
+    struct hints *h = &s->hints;
+    if (h->weight.packed) h->weight.device->ops->release(h->weight.device, &h->weight);
+    h->weight.device = NULL;
+}
+
+static int prepare(struct weight *w, struct lutra_error *err)
+{
+    bool keeps;
+    return w->device->ops->prepare(w->device, w, &keeps, err);
+}
+
+static int open_plan(lutra_session *s, struct lutra_error *err)
+{
+    struct hints *h = &s->hints;
+    struct device *device[PLAN_DEVICES];
+    int n_device = runtime_devices(s->model->runtime, device);
+    TRY(plan_open(h->plan, &h->list, device, n_device, err));
+    if (h->n_short) {
+        h->weight.device = h->plan->device[h->plan->piece[h->plan->n_piece - 1].device];
+        TRY(prepare(&h->weight, err));
+    }
+    for (int i = 0; i < h->plan->n_device; i++) {
+        struct device *d = h->plan->device[i];
+        if (d->memory) TRY(d->memory->load(d, &h->list, err));
+    }
     return 0;
+}
+
+int hints_plan(lutra_session *s, struct lutra_error *err)
+{
+    struct hints *h = &s->hints;
+    let_go(s);
+    int rc = open_plan(s, err);
+    if (rc < 0) h->plan->n_piece = h->plan->n_device = 0;
+    return rc;
 }
 
 void hints_close(lutra_session *s)
 {
-    if (s->hints.weight.packed) s->hints.weight.device->ops->release(s->hints.weight.device, &s->hints.weight);
+    const lutra_runtime *rt = s->model->runtime;
+    if (!s->hints.list.op) return;
+    let_go(s);
+    for (int i = 0; i < rt->n_device; i++) {
+        struct device *d = rt->device[i];
+        if (d->memory) d->memory->unload(d, &s->hints.list);
+        if (d->extras && d->extras->forget) d->extras->forget(d, &s->hints.list);
+    }
 }
 
 uint64_t lutra_session_hints(const lutra_session *s)
@@ -89,8 +178,19 @@ static void add(struct list *l, int32_t token)
     l->id[l->n++] = token;
 }
 
+static int prepare_again(struct weight *w, struct lutra_error *err)
+{
+    const struct device_extras *extras = w->device->extras;
+    if (!extras || !extras->repack) {
+        w->device->ops->release(w->device, w);
+        return prepare(w, err);
+    }
+    extras->repack(w->device, w);
+    return 0;
+}
+
 /* That of this pass, prepared unless it is the last one's. */
-static void choose(lutra_session *s)
+static int choose(lutra_session *s, struct lutra_error *err)
 {
     struct hints *h = &s->hints;
     struct list l = {h->next_id, 0, h->n_short, model_ops(s->model->model)->n_vocab, h->seen};
@@ -100,36 +200,73 @@ static void choose(lutra_session *s)
     for (const struct request *r = s->first; r; r = r->next)
         for (int i = 0; request_in_prompt(r) && i < r->set.n_likely; i++) add(&l, r->set.likely[i]);
     for (int32_t token = 0; l.n < l.most; token++) add(&l, token);
-    if (h->chosen && memcmp(h->id, h->next_id, (size_t)l.n * sizeof *h->id) == 0) return;
+    if (h->chosen && memcmp(h->id, h->next_id, (size_t)l.n * sizeof *h->id) == 0) return 0;
     const struct tensor *all = &head_of(s)->weight[0]->tensor;
     for (int i = 0; i < l.n; i++)
         memcpy(h->source + (size_t)i * h->row_bytes, (const uint8_t *)all->data + (size_t)l.id[i] * h->row_bytes,
             h->row_bytes);
     memcpy(h->id, h->next_id, (size_t)l.n * sizeof *h->id);
-    h->weight.device->extras->repack(h->weight.device, &h->weight);
+    h->chosen = false;
+    TRY(prepare_again(&h->weight, err));
     h->chosen = true;
+    return 0;
 }
 
 /* ---- a pass ---- */
 
-int hints_run(lutra_session *s, const struct step *pass, struct lutra_error *err)
+/* What the pass has left goes to where the hints' plan finds it. */
+static int share(lutra_session *s, const struct step *pass, struct lutra_error *err)
+{
+    for (int v = 0; v < s->hints.list.n_value; v++)
+        if (s->hints.list.given >> v & 1) TRY(plan_share(&s->model->plan, pass, v, err));
+    return 0;
+}
+
+/* The rows of out_row want what hints are made of, in bulk. */
+static void ask(struct hints *h, int n)
+{
+    for (int i = 0; i < n; i++) {
+        h->batch.row[h->out_row[i]].want = WANT_TOPK | ROW_BULK;
+        h->result[i].row = h->out_row[i];
+    }
+}
+
+static void answer(lutra_session *s, int n)
+{
+    struct hints *h = &s->hints;
+    for (int i = 0; i < n; i++) {
+        struct row_result *r = &h->result[i];
+        for (int k = 0; h->n_short && k < r->n_top; k++) r->top_id[k] = h->id[r->top_id[k]];
+        row_hints_of(r, s->batch.row[h->out_row[i]].hints);
+        h->batch.row[h->out_row[i]].want = 0;
+    }
+    s->stats.hint_rows += (uint64_t)n;
+}
+
+int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err)
 {
     struct hints *h = &s->hints;
     struct step step = *pass;
-    step.hints = &h->head;
+    int n_row = h->batch.n_row = s->batch.n_row;
+    step.batch = &h->batch;
     step.out_row = h->out_row;
     step.result = h->result;
-    for (int row = 0, n = 0; row < s->batch.n_row; row++) {
+    TRY(share(s, pass, err));
+    for (int row = 0; row < n_row; row++) {
+        h->batch.row[row] = s->batch.row[row];
+        h->batch.row[row].want = 0;
+    }
+    for (int row = 0, n = 0; row < n_row; row++) {
         const struct row_hints *hints = s->batch.row[row].hints;
         bool is_known = hints && hints->p[0] > 0;
         s->stats.known_hint_rows += is_known;
         if (hints && !is_known) h->out_row[n++] = row;
-        if (n == 0 || (n < h->n_row && row < s->batch.n_row - 1)) continue;
-        if (h->n_short) choose(s);
+        if (n == 0 || (n < h->n_row && row < n_row - 1)) continue;
+        if (h->n_short) TRY(choose(s, err));
+        ask(h, n);
         step.n_out = n;
-        TRY(plan_run_hints(&s->model->plan, &step, err));
-        s->stats.hint_rows += (uint64_t)n;
-        for (int i = 0; i < n; i++) row_hints_of(&h->result[i], s->batch.row[h->out_row[i]].hints);
+        TRY(plan_run(h->plan, &step, rescue, err));
+        answer(s, n);
         n = 0;
     }
     return 0;

@@ -122,9 +122,9 @@ static int join(lutra_session *s, struct joined *j, struct lutra_error *err)
     return 0;
 }
 
-int memory_follow(lutra_session *s, struct lutra_error *err)
+/* The devices of a plan. */
+static int follow(lutra_session *s, const struct plan *plan, struct lutra_error *err)
 {
-    const struct plan *plan = &s->model->plan;
     for (int i = 0; i < plan->n_device; i++) {
         struct device *d = plan->device[i];
         struct joined *j = find(s, d);
@@ -136,6 +136,28 @@ int memory_follow(lutra_session *s, struct lutra_error *err)
         }
         TRY(join(s, j, err));
     }
+    return 0;
+}
+
+/* Of another plan than the last time. */
+static int follow_hints(lutra_session *s, struct lutra_error *err)
+{
+    struct hints *h = &s->hints;
+    if (!h->n_row || h->n_plan == s->model->n_plan + 1) return 0;
+    TRY(hints_plan(s, err));
+    for (int i = 0; i < h->plan->n_device; i++) {
+        struct device *d = h->plan->device[i];
+        TRY(d->ops->reserve(d, &h->list, s->n_batch, most_out(s), s->n_ctx, err));
+    }
+    TRY(follow(s, h->plan, err));
+    h->n_plan = s->model->n_plan + 1;
+    return 0;
+}
+
+int memory_follow(lutra_session *s, struct lutra_error *err)
+{
+    TRY(follow(s, &s->model->plan, err));
+    TRY(follow_hints(s, err));
     if (s->n_plan != s->model->n_plan) kv_host_wrote_all(s->kv); /* who reads a layer may have nothing of it */
     s->n_plan = s->model->n_plan;
     return 0;

@@ -171,14 +171,24 @@ static int check_draft(
     if (!(d->p >= 0 && d->p <= 1))
         return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
             "request %d, sample %d, draft %d: p is %g, outside 0..1", r->id, tip->sample, i, (double)d->p);
+    if (d->kind < 0 || d->kind > LUTRA_DRAFT_KINDS)
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "request %d, sample %d, draft %d: kind %d is outside 0..%d", r->id, tip->sample, i, d->kind,
+            LUTRA_DRAFT_KINDS);
+    if (d->kind && !(d->rate > 0 && d->rate <= 1))
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
+            "request %d, sample %d, draft %d: rate %g of kind %d, not above 0 and at most 1", r->id, tip->sample, i,
+            (double)d->rate, d->kind);
     return 0;
 }
 
-int request_guess(void *request, const struct row_tip *tip, int most, struct draft_guess *out)
+_Static_assert((int)LUTRA_DRAFT_KINDS == (int)GUESS_KINDS, "handed on as they are");
+
+int request_guess(void *request, const struct row_tip *tip, const float *rate, int most, struct draft_guess *out)
 {
     struct request *r = request;
     struct lutra_draft draft[SPEC_DRAFT_MOST];
-    struct lutra_draft_tip at = {r->id, tip->sample, tip->token, tip->n_token};
+    struct lutra_draft_tip at = {r->id, tip->sample, tip->token, tip->n_token, rate};
     if (r->failed.code < 0) return 0;
     int n = r->set.on_draft(r->set.user, &at, draft, most);
     if (n < 0 || n > most) {
@@ -188,7 +198,7 @@ int request_guess(void *request, const struct row_tip *tip, int most, struct dra
     }
     for (int i = 0; i < n; i++) {
         if (check_draft(r, tip, &draft[i], i, &r->failed) < 0) return 0;
-        out[i] = (struct draft_guess){draft[i].token, draft[i].parent, draft[i].p};
+        out[i] = (struct draft_guess){draft[i].token, draft[i].parent, draft[i].p, draft[i].kind, draft[i].rate};
     }
     return n;
 }

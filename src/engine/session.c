@@ -111,10 +111,13 @@ static int take_hints(lutra_session *s, size_t *sum, struct lutra_error *err)
 {
     struct hints *h = &s->hints;
     size_t n_vocab = (size_t)model_ops(s->model->model)->n_vocab;
+    TAKE(h->op, h->list.n_op);
+    TAKE(h->plan, h->n_row > 0);
+    TAKE(h->batch.row, h->n_row ? s->n_batch : 0);
     TAKE(h->out_row, h->n_row);
     TAKE(h->result, h->n_row);
-    TAKE(h->top_id, h->n_row * ROW_HINTS);
-    TAKE(h->top_logit, h->n_row * ROW_HINTS);
+    TAKE(h->top_id, h->n_row * ROW_TOPK);
+    TAKE(h->top_logit, h->n_row * ROW_TOPK);
     TAKE(h->id, h->n_short);
     TAKE(h->next_id, h->n_short);
     TAKE(h->source, (size_t)h->n_short * h->row_bytes);
@@ -230,10 +233,10 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(arena_open(&s->arena, "session", sum, 0, err));
     TRY(take_arrays(s, &sum, err));
     s->bytes = sum;
+    hints_make(s);
     TRY(memory_open(s, type, err));
     TRY(open_sampling(s, err));
     open_cost(s);
-    TRY(hints_prepare(s, err));
     sources_open(s);
     if (set->draft_model) {
         TRY(draft_model_open(&s->draft_model, s, set->draft_model, err));
@@ -374,12 +377,13 @@ static int hint_rows(const lutra_session *s, int32_t seq)
 }
 
 /* The prompts' rows say what they hold likely. */
-static int calibrate(lutra_session *s, const struct step *pass, struct lutra_error *err)
+static int calibrate(
+    lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err)
 {
     int n = hint_rows(s, -1);
     if (n == 0) return 0;
     uint64_t start = clock_now_us(s->model->runtime->clock);
-    int rc = hints_run(s, pass, err);
+    int rc = hints_run(s, pass, rescue, err);
     uint64_t us = clock_now_us(s->model->runtime->clock) - start;
     s->stats.calibrate_us += us;
     for (struct request *r = s->first; r; r = r->next)
@@ -404,7 +408,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     int rc = memory_follow(s, err); /* another session may have changed the plan */
     if (rc == 0) rc = plan_run(&s->model->plan, &step, &rescue, err);
     if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
-    if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, err);
+    if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, &rescue, err);
     turn_give(&rt->turn);
     return rc;
 }

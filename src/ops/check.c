@@ -67,7 +67,8 @@ static int check_values(struct check *c, const struct op_info *info)
     enum value_rows out = info->rows == OP_TAKES_ROWS ? ROWS_OUT : in;
     for (int i = 0; i < op->n_in; i++) {
         TRY(check_value(c, op->in[i], in));
-        if (!c->written[op->in[i]]) return refuse(c, "it reads value %d, which nothing has written", op->in[i]);
+        if (!c->written[op->in[i]] && !(c->list->given >> op->in[i] & 1))
+            return refuse(c, "it reads value %d, which nothing has written", op->in[i]);
     }
     for (int i = 0; i < op->n_out; i++) {
         TRY(check_value(c, op->out[i], out));

@@ -39,15 +39,6 @@ struct step {
     int n_ctx;                 /* the longest that a sequence may become */
     struct row_result *result; /* [n_out]; row and the pointers it wants are set before the step */
     const atomic_bool *cancel; /* may be NULL; looked at between operations */
-    /* NULL, or: these are the operations behind the last attention once more, on out_row's rows for their hints
-     * (batch.h), in whatever class is fastest: all want WANT_TOPK, ROW_HINTS of it.  Of devices with caps.hints. */
-    const struct hint_head *hints;
-};
-
-/* The head over a shortlist of the vocabulary. */
-struct hint_head {
-    const struct weight *weight; /* prepared: row i is that of token id[i]; NULL: all of the head's own */
-    const int32_t *id;
 };
 
 struct segment {
@@ -104,7 +95,6 @@ struct device_caps {
                             counts to this */
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
     bool f16_cache;      /* K and V must be F16 */
-    bool hints;          /* takes steps with hints, and repacks */
 };
 
 /* What every device has. */
@@ -170,8 +160,8 @@ struct device_extras {
     /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep. */
     bool (*packed)(struct device *self, const struct weight *weight, struct packed_view *out);
 
-    /* The bytes of a prepared weight's source are others now.  Allocates nothing; not during a step.  With
-     * caps.hints. */
+    /* The bytes of a prepared weight's source are others now.  Allocates nothing; not during a step.  NULL: release
+     * and prepare. */
     void (*repack)(struct device *self, struct weight *weight);
 
     /* Line 0, 1, ... of what lies where in the device's memory.  False: there is no such line. */

@@ -178,6 +178,7 @@ struct op_list {
     const struct op_layer *layer; /* [n_layer] */
     int n_layer;
     int d_model, n_vocab;
+    uint32_t given; /* set of values that another list's run has left */
 };
 
 /* ---- what is known of a kind ---- */

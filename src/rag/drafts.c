@@ -2,9 +2,8 @@
  *
  * Drafts from a store's tokens: the longest end of a text that occurs there, and a tree of what followed, best first.
  *
- * An estimate is the share of the occurrences that went on so, times a rate that is learnt per kind of guess: length of
- * the match, whether it occurs once or more often, at the tip or behind.  What a guess was worth shows at the sample's
- * next question, from its text: also for guesses that nobody evaluated.
+ * An estimate is the share of the occurrences that went on so, times the rate of its kind: length of the match, whether
+ * it occurs once or more often, at the tip or behind.  Rates are learnt by who evaluates the drafts (lutra_draft.kind).
  */
 #include "engine/settings.h"
 #include "rag/segments.h"
@@ -16,8 +15,8 @@ enum {
     CHILDREN = 4, /* of a guess, the likeliest */
     PLACES_MOST = 1 + (DRAFTS_MOST + 1) * CHILDREN,
     KINDS = 24,
-    ASKED_MOST = 64, /* samples whose last guesses are kept */
 };
+_Static_assert((int)KINDS <= (int)LUTRA_DRAFT_KINDS, "a rate for each");
 
 /* Less likely paths are not looked into. */
 static const float path_least = 0.02f;
@@ -34,21 +33,9 @@ struct place {
     struct span span[SEGMENTS_MOST]; /* of each segment: the entries that have the match and the path */
 };
 
-struct asked {
-    int32_t request;
-    int sample, n_token, n;
-    struct {
-        int32_t token;
-        int parent, kind;
-        float share;
-    } guess[DRAFTS_MOST];
-};
-
 struct lutra_drafts {
     struct segments segments;
-    float rate[KINDS];
-    struct asked asked[ASKED_MOST];
-    unsigned next_asked;
+    const float *rate; /* [KINDS] as the tip has it, or NULL */
     struct place place[PLACES_MOST];
     int n_place;
     int n_match; /* tokens of the tip's match */
@@ -69,43 +56,16 @@ static int kind_of(int n_match, int depth, int64_t n)
     return 4 * length_class(n_match + depth) + 2 * (n > 1) + (depth > 0);
 }
 
-static void init_rates(struct lutra_drafts *d)
+/* By length: what most texts come near to. */
+static float prior_of(int kind)
 {
-    static const float prior[6] = {0.1f, 0.3f, 0.5f, 0.7f, 0.8f, 0.9f}; /* by length: what most texts come near to */
-    for (int k = 0; k < KINDS; k++) d->rate[k] = prior[k / 4];
+    static const float prior[KINDS / 4] = {0.1f, 0.3f, 0.5f, 0.7f, 0.8f, 0.9f};
+    return prior[kind / 4];
 }
 
-/* After some 20 guesses a rate is what was seen. */
-static void learn(float *rate, float share, bool right)
+static float rate_of(const struct lutra_drafts *d, int kind)
 {
-    float r = *rate + 0.05f * ((right ? 1.0f : 0.0f) - share * *rate);
-    *rate = r < 0.01f ? 0.01f : r > 0.99f ? 0.99f : r;
-}
-
-static struct asked *find_asked(struct lutra_drafts *d, const struct lutra_draft_tip *tip)
-{
-    for (int i = 0; i < ASKED_MOST; i++)
-        if (d->asked[i].n && d->asked[i].request == tip->request && d->asked[i].sample == tip->sample)
-            return &d->asked[i];
-    return NULL;
-}
-
-/* The sample's last guesses against how its text went on since. */
-static void learn_from(struct lutra_drafts *d, struct asked *a, const struct lutra_draft_tip *tip)
-{
-    int at = -1;
-    for (int i = a->n_token; i < tip->n_token; i++) {
-        int right = -1;
-        for (int k = 0; k < a->n; k++) {
-            if (a->guess[k].parent != at) continue;
-            bool is_right = a->guess[k].token == tip->token[i];
-            learn(&d->rate[a->guess[k].kind], a->guess[k].share, is_right);
-            if (is_right) right = k;
-        }
-        if (right < 0) break;
-        at = right;
-    }
-    a->n = 0;
+    return d->rate && d->rate[kind] > 0 ? d->rate[kind] : prior_of(kind);
 }
 
 /* ---- the match ---- */
@@ -175,7 +135,7 @@ static void add_child(struct lutra_drafts *d, int up, int first, int32_t symbol)
     }
     c.kind = kind_of(d->n_match, parent->depth, parent->n);
     c.share = (float)c.n / (float)parent->n;
-    c.p = parent->p * c.share * d->rate[c.kind];
+    c.p = parent->p * c.share * rate_of(d, c.kind);
     d->place[at] = c;
 }
 
@@ -206,7 +166,7 @@ static int choose(const struct lutra_drafts *d)
     return best;
 }
 
-static int grow(struct lutra_drafts *d, struct lutra_draft *draft, struct asked *a, int n_max)
+static int grow(struct lutra_drafts *d, struct lutra_draft *draft, int n_max)
 {
     int n = 0;
     add_children(d, 0);
@@ -215,11 +175,7 @@ static int grow(struct lutra_drafts *d, struct lutra_draft *draft, struct asked 
         const struct place *up = &d->place[c->parent];
         c->is_made = true;
         c->node = n;
-        draft[n] = (struct lutra_draft){c->token, up->node, c->share * d->rate[c->kind]};
-        a->guess[n].token = c->token;
-        a->guess[n].parent = up->node;
-        a->guess[n].kind = c->kind;
-        a->guess[n].share = c->share;
+        draft[n] = (struct lutra_draft){c->token, up->node, c->share, 1 + c->kind, prior_of(c->kind)};
         add_children(d, k);
     }
     return n;
@@ -227,16 +183,12 @@ static int grow(struct lutra_drafts *d, struct lutra_draft *draft, struct asked 
 
 int lutra_drafts_guess(lutra_drafts *d, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
 {
-    struct asked *a = find_asked(d, tip);
-    if (a) learn_from(d, a, tip);
-    if (!a) a = &d->asked[d->next_asked++ % ASKED_MOST];
-    *a = (struct asked){.request = tip->request, .sample = tip->sample, .n_token = tip->n_token};
     struct place *root = &d->place[0];
     *root = (struct place){.node = -1, .share = 1, .p = 1, .is_made = true};
+    d->rate = tip->rate;
     d->n_place = 1;
     d->n_match = find_longest(&d->segments, tip->token, tip->n_token, root);
-    if (d->n_match > 0) a->n = grow(d, draft, a, n_max < DRAFTS_MOST ? n_max : DRAFTS_MOST);
-    return a->n;
+    return d->n_match > 0 ? grow(d, draft, n_max < DRAFTS_MOST ? n_max : DRAFTS_MOST) : 0;
 }
 
 /* ---- opening ---- */
@@ -247,7 +199,6 @@ int lutra_drafts_open(lutra_drafts **out, lutra_store *store, const lutra_model 
     *out = NULL;
     lutra_drafts *d = calloc(1, sizeof *d);
     if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", store->path);
-    init_rates(d);
     int rc = segments_open(&d->segments, store, model, progress, progress_user, err);
     if (rc < 0)
         lutra_drafts_close(&d);

@@ -23,6 +23,12 @@ static bool bound(const struct op_list *list, const struct op *a, const struct o
 static int supports(struct device *d, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
     TRY(d->ops->supports(d, list, op, err));
+    for (int i = 0; i < op->n_weight; i++) {
+        const struct weight *w = op->weight[i];
+        if (w->packed && w->device && w->device != d)
+            return lutra_fail(
+                err, LUTRA_E_UNSUPPORTED, "%s: %s has tensor '%s'", d->name, w->device->name, w->tensor.name);
+    }
     for (int i = 0; i < list->n_op; i++)
         if (bound(list, op, &list->op[i])) TRY(d->ops->supports(d, list, &list->op[i], err));
     return 0;
@@ -72,8 +78,10 @@ static void note_read(struct plan *plan, int p, int value, struct holders *h)
     uint32_t self = 1u << piece->device;
     h->used[piece->device] = (int16_t)p;
     if (h->valid & self) return;
-    wait_for(plan, p, h->writer);
-    plan->piece[h->writer].publish |= 1u << value;
+    if (h->writer >= 0) { /* else it is given */
+        wait_for(plan, p, h->writer);
+        plan->piece[h->writer].publish |= 1u << value;
+    }
     piece->acquire |= 1u << value;
     h->valid |= self;
 }
@@ -95,7 +103,10 @@ static void find_moves(struct plan *plan)
     int last[PLAN_DEVICES];
     memset(holders, 0, sizeof holders);
     memset(last, -1, sizeof last);
-    for (int v = 0; v < VALUE_MAX; v++) memset(holders[v].used, -1, sizeof holders[v].used);
+    for (int v = 0; v < VALUE_MAX; v++) {
+        memset(holders[v].used, -1, sizeof holders[v].used);
+        holders[v].writer = -1;
+    }
     for (int p = 0; p < plan->n_piece; p++) {
         const struct plan_piece *piece = &plan->piece[p];
         if (last[piece->device] >= 0) wait_for(plan, p, last[piece->device]);
@@ -105,6 +116,7 @@ static void find_moves(struct plan *plan)
             for (int i = 0; i < op->n_out; i++) note_write(plan, p, &holders[op->out[i]]);
         }
     }
+    for (int v = 0; v < VALUE_MAX; v++) plan->writer[v] = (int16_t)holders[v].writer;
 }
 
 static int cut(
@@ -165,23 +177,6 @@ int plan_bulk_rows(const struct plan *plan)
         }
     }
     return most;
-}
-
-int plan_find_hints(const struct plan *plan, struct plan_hints *out, struct lutra_error *err)
-{
-    *out = (struct plan_hints){NULL, 0};
-    while (out->first < plan->list->n_op && op_info_of(plan->list->op[out->first].kind)->rows != OP_TAKES_ROWS)
-        out->first++;
-    for (int p = 0; p < plan->n_piece; p++) {
-        const struct plan_piece *piece = &plan->piece[p];
-        struct device *d = plan->device[piece->device];
-        if (piece->first + piece->n <= out->first) continue;
-        if (!d->caps.hints || (out->device && out->device != d))
-            return lutra_fail(
-                err, LUTRA_E_UNSUPPORTED, "%s runs operations behind the last attention and gives no hints", d->name);
-        out->device = d;
-    }
-    return out->device ? 0 : lutra_fail(err, LUTRA_E_UNSUPPORTED, "nothing runs behind the last attention");
 }
 
 struct device_caps plan_caps(const struct plan *plan)

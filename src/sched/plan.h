@@ -37,6 +37,7 @@ struct plan {
     int n_device;
     struct plan_piece piece[PLAN_PIECES];
     int n_piece;
+    int16_t writer[VALUE_MAX]; /* the piece that wrote a value last; -1: none */
 };
 
 /* Whom to ask when a device is lost: replace opens the plan anew without it, or says why not. */
@@ -58,15 +59,8 @@ int plan_open(
 int plan_run(
     const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err);
 
-/* What a step with hints runs once more, the operations behind the last attention, where one device does all of it;
- * behind plan_run, whose values it reads.  LUTRA_E_UNSUPPORTED names a device that does not take such steps.  Allocates
- * nothing. */
-struct plan_hints {
-    struct device *device;
-    int first; /* operation */
-};
-int plan_find_hints(const struct plan *plan, struct plan_hints *out, struct lutra_error *err);
-int plan_run_hints(const struct plan *plan, const struct step *step, struct lutra_error *err);
+/* Behind plan_run: what it has left of a value goes to where another plan, whose list has the value given, finds it. */
+int plan_share(const struct plan *plan, const struct step *step, int value, struct lutra_error *err);
 
 /* Line 0, 1, ... of a report: what each device runs, then what the first of preference does not and its reason (a
  * reason that repeats itself once).  False: there is no such line. */

@@ -89,14 +89,13 @@ static int run_once(const struct plan *plan, const struct step *step, struct dev
     return rc;
 }
 
-int plan_run_hints(const struct plan *plan, const struct step *step, struct lutra_error *err)
+int plan_share(const struct plan *plan, const struct step *step, int value, struct lutra_error *err)
 {
-    struct plan_hints at;
-    struct ticket ticket;
-    TRY(plan_find_hints(plan, &at, err));
-    struct segment segment = {&plan->list->op[at.first], plan->list->n_op - at.first, plan->list, step};
-    TRY(at.device->ops->submit(at.device, &segment, NULL, 0, &ticket, err));
-    return at.device->ops->wait(at.device, &ticket, err);
+    if (plan->writer[value] < 0) return 0;
+    const struct plan_piece *piece = &plan->piece[plan->writer[value]];
+    struct device *d = plan->device[piece->device];
+    bool is_there = !d->memory || piece->publish >> value & 1;
+    return is_there ? 0 : d->memory->publish(d, &step->value[value], err);
 }
 
 int plan_run(

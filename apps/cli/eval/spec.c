@@ -153,7 +153,11 @@ static int replay(const struct telling *t, int at, struct lutra_draft *draft, in
     for (; n < n_max && at + n < said->n; n++) {
         bool is_right = (double)(hash((uint64_t)(at + n) + 977) >> 11) * 0x1p-53 < t->m->right;
         int32_t token = said->id[at + n];
-        draft[n] = (struct lutra_draft){is_right ? token : token > 0 ? token - 1 : 1, n - 1, (float)t->m->right};
+        draft[n] = (struct lutra_draft){.token = is_right    ? token
+                                                 : token > 0 ? token - 1
+                                                             : 1,
+            .parent = n - 1,
+            .p = (float)t->m->right};
     }
     return n;
 }

@@ -99,7 +99,7 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
         struct place *from = &place[up];
         int rank = from->n_child;
         last = p < last ? p : last; /* a later child's rate may be above an earlier's */
-        node[n] = (struct draft_node){from->next.token[rank], up, from->next.p[rank], last, kind_of(from), -1, 0, 0};
+        node[n] = (struct draft_node){from->next.token[rank], up, from->next.p[rank], last, kind_of(from), 0, -1, 0, 0};
         from->n_child++;
         place[n] = (struct place){.token = node[n].token, .up = up, .depth = from->depth + 1, .p = p};
         look_up(ask, place, n);

@@ -9,7 +9,7 @@
 
 /* Guesses that rest on the same ground: acceptance is learnt of each kind by itself.  What kinds there are is a
  * drafter's own. */
-enum { DRAFT_KINDS = 24 };
+enum { DRAFT_KINDS = 29 };
 
 struct draft_node {
     int32_t token;
@@ -17,6 +17,7 @@ struct draft_node {
     float share; /* of what the drafter has seen to follow there */
     float p;     /* estimate that the whole path up to here is right: product of share * rate[kind] */
     int kind;
+    float prior; /* of a kind whose rate is not known */
     int32_t row; /* where it got one; this and what follows is speculate.c's */
     int path;    /* among those of all drafters */
     int view;    /* what others say there */
@@ -25,13 +26,14 @@ struct draft_node {
 struct draft_ask {
     void *self; /* what open() made */
     const struct spec_settings *set;
-    const float *rate; /* [DRAFT_KINDS] a guess with share s is right in s * rate of the cases */
+    const float *rate; /* [DRAFT_KINDS] a guess with share s is right in s * rate of the cases; 0: not known */
     const struct row_tip *tip;
     int most; /* nodes */
 };
 
 struct drafter {
     float prior;      /* of its rates */
+    int n_prior;      /* kinds that begin with it, not with a guess's own; 0: all */
     bool wants_top;   /* see() or somebody's hints look at the best of every row that draws */
     bool wants_hints; /* it drafts from row_tip.hints */
     bool faint;       /* it guesses everywhere, on little ground: it is heard where no other speaks */

@@ -59,7 +59,7 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
     for (; n < ask->most && from + n < s->n; n++) {
         int kind = 2 * (n < 3 ? n : 3) + (from > 0); /* by depth, by how it was placed */
         p *= ask->rate[kind];
-        node[n] = (struct draft_node){s->token[from + n], n - 1, 1, p, kind, -1, 0, 0};
+        node[n] = (struct draft_node){s->token[from + n], n - 1, 1, p, kind, 0, -1, 0, 0};
     }
     return n;
 }

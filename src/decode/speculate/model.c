@@ -47,7 +47,7 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
     for (int i = 0; i < n; i++) {
         int kind = spec_model_kind(guess[i].p, i);
         p *= ask->rate[kind];
-        node[i] = (struct draft_node){guess[i].token, i - 1, 1, p, kind, -1, 0, 0};
+        node[i] = (struct draft_node){guess[i].token, i - 1, 1, p, kind, 0, -1, 0, 0};
     }
     return n;
 }

@@ -15,7 +15,7 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
         int kind = draft_match_kind(len, d, 0);
         p *= ask->rate[kind];
         node[d] = (struct draft_node){
-            draft_continuation(ask->tip->token, ask->tip->n_token, end, d), d - 1, 1, p, kind, -1, 0, 0};
+            draft_continuation(ask->tip->token, ask->tip->n_token, end, d), d - 1, 1, p, kind, 0, -1, 0, 0};
     }
     return ask->most;
 }

@@ -50,7 +50,7 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
         const struct row_hints *e = &table[place[up].token];
         int rank = place[up].n_child++;
         last = p < last ? p : last; /* a later child's rate may be above an earlier's */
-        node[n] = (struct draft_node){e->token[rank], up, e->p[rank], last, kind, -1, 0, 0};
+        node[n] = (struct draft_node){e->token[rank], up, e->p[rank], last, kind, 0, -1, 0, 0};
         place[n] = (struct place){e->token[rank], place[up].depth + 1, 0, p};
     }
     return n;

@@ -59,7 +59,7 @@ struct mark {
     int32_t row;
     int by; /* used[by] */
     float *rate, *viewed;
-    float share;
+    float share, prior;
 };
 
 struct speculator {
@@ -98,10 +98,15 @@ static void learn(float *rate, float share, bool right)
     *rate = r < 0.01f ? 0.01f : r > 0.99f ? 0.99f : r;
 }
 
+static float prior_of(const struct drafter *drafter, const struct draft_node *n)
+{
+    return drafter->n_prior && n->kind >= drafter->n_prior ? n->prior : drafter->prior;
+}
+
 static void forgive(const struct stream *s)
 {
     const struct draft_node *first = s->node;
-    float prior = s->by->drafter->prior;
+    float prior = prior_of(s->by->drafter, first);
     float *rate[] = {&s->by->rate[first->kind], &s->by->viewed[first->view][first->kind]};
     for (int i = 0; i < 2 && first->row < 0; i++)
         if (*rate[i] > 0 && *rate[i] < prior) *rate[i] += rate_return * (prior - *rate[i]);
@@ -176,7 +181,8 @@ static void compare(struct speculator *sp, struct stream *stream)
             struct path *at = &path[d->path];
             int others = ~(1 << k);
             d->view = at->by & others ? AGREED : path[at->parent].below & others ? OPPOSED : ALONE;
-            float viewed = u->viewed[d->view][d->kind], p = d->share * (viewed > 0 ? viewed : u->rate[d->kind]);
+            float viewed = u->viewed[d->view][d->kind], rate = u->rate[d->kind];
+            float p = d->share * (viewed > 0 ? viewed : rate > 0 ? rate : prior_of(u->drafter, d));
             if (u->drafter->faint == at->faint && p > at->right) at->right = p;
         }
     }
@@ -250,8 +256,8 @@ static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
         n->row = pass_draft(pass, s->tip, parent, n->token);
         if (n->row == LUTRA_E_BUSY) break;
         if (n->row < 0) continue;
-        sp->mark[sp->n_mark++] = (struct mark){
-            n->row, (int)(s->by - sp->used), &s->by->rate[n->kind], &s->by->viewed[n->view][n->kind], n->share};
+        sp->mark[sp->n_mark++] = (struct mark){n->row, (int)(s->by - sp->used), &s->by->rate[n->kind],
+            &s->by->viewed[n->view][n->kind], n->share, prior_of(s->by->drafter, n)};
         if (b->n_row > before) o->tokens += (double)n->p, o->seen += b->row[n->row].pos + 1;
         double now = gain(sp, pass, o);
         if (now <= best && b->n_row > keep) continue;
@@ -378,6 +384,7 @@ static int take(void *self, const struct pass *pass, struct lutra_error *err)
         const struct row_tip *t = tip_of(pass, m->row);
         if (!t || t->picked < 0 || !lies_on(pass, r->parent, t->taken)) continue;
         bool right = r->parent == t->taken ? r->token == t->picked : lies_on(pass, m->row, t->taken);
+        if (*m->rate == 0) *m->rate = m->prior;
         if (*m->viewed == 0) *m->viewed = *m->rate;
         learn(m->rate, m->share, right);
         learn(m->viewed, m->share, right);
@@ -467,7 +474,8 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
     for (size_t i = 0; i < n; i++) sp->stream[i].node = sp->node + i * most;
     for (int k = 0; k < sp->n_used; k++) {
         struct used *u = &sp->used[k];
-        for (int i = 0; i < DRAFT_KINDS; i++) u->rate[i] = u->drafter->prior;
+        int n_prior = u->drafter->n_prior ? u->drafter->n_prior : DRAFT_KINDS;
+        for (int i = 0; i < n_prior; i++) u->rate[i] = u->drafter->prior;
         if (u->drafter->open) TRY(u->drafter->open(&u->self, &sp->lim, err));
     }
     worth_begin(sp->worth, sp->n_used);

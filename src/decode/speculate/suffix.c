@@ -55,7 +55,7 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
         int up = w.at[from], depth = place[up].depth;
         int32_t next = draft_continuation(token, n_token, w.end[from], depth);
         last = p < last ? p : last; /* a second child's rate may be above the first's */
-        node[n] = (struct draft_node){next, up, (float)count / (float)place[up].n, last, kind, -1, 0, 0};
+        node[n] = (struct draft_node){next, up, (float)count / (float)place[up].n, last, kind, 0, -1, 0, 0};
         place[n] = (struct place){depth + 1, count, 0, p};
         place[up].n_child++;
         for (int i = 0; i < w.n; i++)

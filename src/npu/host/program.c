@@ -322,15 +322,20 @@ static int emit_lookups(struct program *p, const struct op *op, struct stretch r
     return 0;
 }
 
+static bool is_bulk(const struct program *p, int value, uint32_t i)
+{
+    const struct step *step = p->s->step;
+    int row = p->s->list->value[value].rows == ROWS_ALL ? (int)i : step->out_row[i];
+    return (step->batch->row[row].want & ROW_BULK) != 0;
+}
+
 /* Rows of one class that follow each other, from `first` on. */
 static struct stretch stretch_of(const struct program *p, int value, uint32_t first, bool *bulk)
 {
-    const struct row *row = p->s->step->batch->row;
-    const bool classed = p->s->list->value[value].rows == ROWS_ALL;
     const uint32_t n = rows_of(p, value);
     uint32_t end = first;
-    *bulk = classed && row[first].want & ROW_BULK;
-    while (end < n && (classed && row[end].want & ROW_BULK) == *bulk) end++;
+    *bulk = is_bulk(p, value, first);
+    while (end < n && is_bulk(p, value, end) == *bulk) end++;
     return (struct stretch){first, end - first};
 }
 

@@ -60,13 +60,14 @@ static int32_t text_at(int at)
 
 static double rate;
 
-static int guess(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out)
+static int guess(void *guesser, const struct row_tip *tip, const float *known, int most, struct draft_guess *out)
 {
-    (void)guesser;
+    (void)guesser, (void)known;
     int n = 0, at = tip->n_token;
     for (; n < most && n < DRAFTS && at + n < n_text; n++)
-        out[n] =
-            (struct draft_guess){text_at(at + n) + (is_right(tip->sample, at + n, rate) ? 0 : 50), n - 1, (float)rate};
+        out[n] = (struct draft_guess){.token = text_at(at + n) + (is_right(tip->sample, at + n, rate) ? 0 : 50),
+            .parent = n - 1,
+            .p = (float)rate};
     return n;
 }
 

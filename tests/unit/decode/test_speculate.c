@@ -304,11 +304,11 @@ static void extend_offers_a_rejected_stretch(void **state)
 }
 
 /* Whatever order a caller's guesses come in, they leave best first and parents first. */
-static int backwards(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out)
+static int backwards(void *guesser, const struct row_tip *tip, const float *known, int most, struct draft_guess *out)
 {
-    (void)guesser, (void)tip;
-    const struct draft_guess all[] = {
-        {1, -1, 0.2f}, {2, 0, 1}, {3, -1, 0.7f}, {4, 2, 0.9f}, {5, 2, 0.1f}, {6, 3, 0.5f}};
+    (void)guesser, (void)tip, (void)known;
+    const struct draft_guess all[] = {{1, -1, 0.2f, 0, 0}, {2, 0, 1, 0, 0}, {3, -1, 0.7f, 0, 0}, {4, 2, 0.9f, 0, 0},
+        {5, 2, 0.1f, 0, 0}, {6, 3, 0.5f, 0, 0}};
     assert_true(most >= 6);
     memcpy(out, all, sizeof all);
     return 6;
@@ -326,6 +326,32 @@ static void outside_guesses_are_put_in_order(void **state)
         assert_true(node[i].token == want[i][0] && node[i].parent == want[i][1]);
         assert_true(i == 0 || node[i].p <= node[i - 1].p);
     }
+}
+
+/* Kinds that a caller names have the rate he says until one was seen, then the one that was seen. */
+static int by_kind(void *guesser, const struct row_tip *tip, const float *known, int most, struct draft_guess *out)
+{
+    (void)guesser, (void)tip, (void)most;
+    out[0] = (struct draft_guess){7, -1, 0.8f, 3, 0.5f};
+    out[1] = (struct draft_guess){8, -1, 0.8f, GUESS_KINDS, known[GUESS_KINDS - 1] > 0 ? 1 : 0.25f};
+    return 2;
+}
+
+static void outside_guesses_name_their_kind(void **state)
+{
+    (void)state;
+    struct draft_node node[SPEC_DRAFT_MOST];
+    struct row_tip tip = {.guess = by_kind};
+    float rate[DRAFT_KINDS] = {0};
+    struct draft_ask ask = {NULL, &usual, rate, &tip, 16};
+    assert_int_equal(drafter_outside.draft(&ask, node), 2);
+    assert_true(node[0].token == 7 && node[1].token == 8);
+    assert_float_equal(node[0].p, 0.8f * 0.5f, 1e-6);
+    assert_float_equal(node[1].p, 0.8f * 0.25f, 1e-6);
+    rate[node[1].kind] = 0.75f;
+    assert_int_equal(drafter_outside.draft(&ask, node), 2);
+    assert_true(node[0].token == 8 && node[1].token == 7);
+    assert_float_equal(node[0].p, 0.8f * 0.75f, 1e-6);
 }
 
 static struct row_cost cost;
@@ -377,10 +403,10 @@ static void rows_go_where_they_pay(void **state)
 static int32_t outside = -1;
 static int n_outside;
 
-static int say_one(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out)
+static int say_one(void *guesser, const struct row_tip *tip, const float *known, int most, struct draft_guess *out)
 {
-    (void)guesser, (void)tip, (void)most;
-    *out = (struct draft_guess){outside, -1, 0.9f};
+    (void)guesser, (void)tip, (void)known, (void)most;
+    *out = (struct draft_guess){.token = outside, .parent = -1, .p = 0.9f};
     return 1;
 }
 
@@ -497,6 +523,7 @@ int main(void)
         cmocka_unit_test(recycle_walks_what_was_likely),
         cmocka_unit_test(extend_offers_a_rejected_stretch),
         cmocka_unit_test(outside_guesses_are_put_in_order),
+        cmocka_unit_test(outside_guesses_name_their_kind),
         cmocka_unit_test(costs_are_measured),
         cmocka_unit_test(rows_go_where_they_pay),
         cmocka_unit_test(acceptance_is_learnt),

@@ -81,14 +81,16 @@ static int32_t text_at(int i)
 }
 
 /* The text goes on 0 7 14 ...; a chain of four is right up to some guess. */
-static int guess(void *guesser, const struct row_tip *tip, int most, struct draft_guess *out)
+static int guess(void *guesser, const struct row_tip *tip, const float *known, int most, struct draft_guess *out)
 {
     struct slow *g = guesser;
+    (void)known;
     clock_virtual_advance(&now, g->us);
     g->n_call++;
     for (int i = 0; i < CHAIN && i < most; i++) {
         bool right = (tip->n_token + i) * 5 % 8 < g->right_in_8;
-        out[i] = (struct draft_guess){right ? text_at(tip->n_token + i) : 99, i - 1, (float)g->right_in_8 / 8};
+        out[i] = (struct draft_guess){
+            .token = right ? text_at(tip->n_token + i) : 99, .parent = i - 1, .p = (float)g->right_in_8 / 8};
     }
     return most < CHAIN ? most : CHAIN;
 }

@@ -678,7 +678,7 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     assert_memory_equal(tip->token, prompt[0], (size_t)h->n_prompt * sizeof *tip->token);
     for (int i = 0; i < n; i++) {
         int32_t token = said(&plain, &at, i + 1);
-        draft[i] = (struct lutra_draft){token < 0 ? 5 : token, i - 1, 0.9f};
+        draft[i] = (struct lutra_draft){.token = token < 0 ? 5 : token, .parent = i - 1, .p = 0.9f};
     }
     if (caller.wrong == 1) draft[n - 1].token = 1 << 20;
     if (caller.wrong == 2) draft[n - 1].parent = n - 1;

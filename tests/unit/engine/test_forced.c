@@ -35,7 +35,7 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     const struct heard *h = user;
     int n = 0;
     for (int at = tip->n_token - N_PROMPT; n < n_max && at + n < N_FORCED; n++)
-        draft[n] = (struct lutra_draft){h->forced[at + n] ^ ((at + n) % 4 == 3), n - 1, 0.9f};
+        draft[n] = (struct lutra_draft){.token = h->forced[at + n] ^ ((at + n) % 4 == 3), .parent = n - 1, .p = 0.9f};
     return n;
 }
 

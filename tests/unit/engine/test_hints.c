@@ -137,8 +137,7 @@ static void hints_are_the_best_of_the_shortlist(void **state)
 static void check_cache(const struct where *where)
 {
     struct fixture f;
-    bool gives = !where->device || !strcmp(where->device, "cpu");
-    const char *specs[] = {NULL, gives ? "calibrated,auto" : "auto"};
+    const char *specs[] = {NULL, "calibrated,auto"};
     uint8_t *kv[2];
     size_t bytes = 0;
     make_prompt(N_PROMPT);
@@ -161,6 +160,7 @@ static void keys_and_values_stay(void **state)
     for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
         if (cpu_isa() & bit) check_cache(&(struct where){"cpu", cpu_isa_name(bit)});
     check_cache(&(struct where){"cpu-ref", NULL});
+    check_cache(&(struct where){"npu-sim", NULL});
 }
 
 /* What a prefix brings need not be evaluated again: of two prompts the second's hints are those it has by itself. */
@@ -320,27 +320,44 @@ static void hints_say_what_they_are_of(void **state)
     fixture_close(&f);
 }
 
-/* ---- who gives none ---- */
+/* ---- other devices ---- */
 
-static void a_device_without_them_is_named(void **state)
+/* Their plan is one like any other: an NPU's hints are the CPU's, as far as its numbers are. */
+static void every_device_gives_them(void **state)
+{
+    (void)state;
+    static const struct where places[] = {{"cpu", NULL}, {"npu-sim", NULL}, {"cpu-ref", NULL}};
+    static struct row_hints of[3][N_PROMPT];
+    struct fixture f;
+    make_prompt(N_PROMPT);
+    for (int shortlist = 0; shortlist <= 128; shortlist += 128) {
+        for (int k = 0; k < 3; k++) {
+            fixture_open_on(&f, &places[k], "tiny-qwen2", "F16", 1);
+            open_session(&f, "calibrated", shortlist, 100, 1);
+            evaluate(&f, 1);
+            assert_int_equal(f.s->stats.hint_rows, N_PROMPT - 1);
+            memcpy(of[k], hints_of(&f), sizeof of[k]);
+            fixture_close(&f);
+        }
+        for (int k = 1; k < 3; k++) {
+            int n_same = 0;
+            for (int i = 0; i < N_PROMPT - 1; i++) {
+                n_same += of[k][i].token[0] == of[0][i].token[0];
+                assert_float_equal(of[k][i].p[0], of[0][i].p[0], 0.02);
+            }
+            assert_in_range(n_same, N_PROMPT * 9 / 10, N_PROMPT);
+        }
+    }
+}
+
+static void settings_are_checked(void **state)
 {
     (void)state;
     struct fixture f;
     struct lutra_error why;
     struct lutra_session_settings ss;
-    fixture_open_on(&f, &(struct where){"npu-sim", NULL}, "tiny-qwen2", "F16", 1);
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = 256;
-    ss.spec_type = "suffix,calibrated";
-    assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_UNSUPPORTED);
-    assert_non_null(strstr(why.what, "npu-sim"));
-    ss.spec_type = "auto"; /* takes none */
-    OK(lutra_session_open(&f.s, f.model, &ss, err));
-    assert_int_equal(f.s->hints.n_row, 0);
-    lutra_session_close(&f.s);
-    lutra_model_close(&f.model);
-    lutra_runtime_close(&f.rt);
-    unlink(f.path);
     fixture_open(&f, "tiny-qwen2", "F16", 1);
     ss.spec_type = "calibrated";
     ss.spec_shortlist = 4097;
@@ -363,7 +380,8 @@ int main(void)
         cmocka_unit_test(known_hints_change_no_text),
         cmocka_unit_test(impossible_hints_are_refused),
         cmocka_unit_test(hints_say_what_they_are_of),
-        cmocka_unit_test(a_device_without_them_is_named),
+        cmocka_unit_test(every_device_gives_them),
+        cmocka_unit_test(settings_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

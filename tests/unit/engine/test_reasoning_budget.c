@@ -26,7 +26,7 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
 {
     const struct heard *h = user;
     (void)tip;
-    for (int i = 0; i < n_max; i++) draft[i] = (struct lutra_draft){h->guess, i - 1, 0.9f};
+    for (int i = 0; i < n_max; i++) draft[i] = (struct lutra_draft){.token = h->guess, .parent = i - 1, .p = 0.9f};
     return n_max;
 }
 

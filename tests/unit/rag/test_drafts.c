@@ -70,7 +70,8 @@ static void guess(lutra_drafts *d, const char *text, int sample, char *out, size
     int32_t token[4000], path[64];
     struct lutra_draft draft[64];
     char *said = NULL;
-    struct lutra_draft_tip tip = {1, sample, token, tokens_of(text, token, 4000)};
+    struct lutra_draft_tip tip = {
+        .request = 1, .sample = sample, .token = token, .n_token = tokens_of(text, token, 4000)};
     int n = lutra_drafts_guess(d, &tip, draft, 64), n_path = 0;
     for (int at = -1, i = 0; i < n; i++) {
         assert_true(draft[i].parent < i && draft[i].p > 0 && draft[i].p <= 1);
@@ -174,7 +175,7 @@ static void continuations_count(void **state)
     lutra_drafts *d = open_drafts(s);
     int32_t seven[64], four[64];
     struct lutra_draft draft[16];
-    struct lutra_draft_tip tip = {1, 0, seven, 0};
+    struct lutra_draft_tip tip = {.request = 1, .token = seven};
     tokens_of("zebra has 7 cards", seven, 64);
     tokens_of("zebra has 4 coins", four, 64);
     while (seven[tip.n_token] == four[tip.n_token]) tip.n_token++;
@@ -231,8 +232,8 @@ static void frequent_tokens_come_first(void **state)
     free(many);
 }
 
-/* Guesses that the text belies lose their estimate. */
-static void rates_follow_the_text(void **state)
+/* A guess names its kind and that kind's rate; who has seen how often it is right says so with the tip. */
+static void guesses_go_by_the_rates_of_their_kinds(void **state)
 {
     (void)state;
     lutra_store *s = open_store();
@@ -240,18 +241,24 @@ static void rates_follow_the_text(void **state)
     add_text(s, "a", text);
     lutra_drafts *d = open_drafts(s);
     int32_t token[4000];
-    struct lutra_draft draft[16];
+    float rate[LUTRA_DRAFT_KINDS] = {0};
+    struct lutra_draft first[16], again[16];
     tokens_of(text, token, 4000);
-    for (int right = 1; right >= 0; right--) {
-        float p = 0;
-        for (int k = 40; k < 340; k++) {
-            if (!right) token[k] = token[k - 40];
-            struct lutra_draft_tip tip = {2, right, token + (right ? 0 : k - 12), right ? k : 12};
-            int m = lutra_drafts_guess(d, &tip, draft, 1);
-            if (k == 339) p = m ? draft[0].p : 0;
-        }
-        if (right) assert_true(p > 0.9f);
+    struct lutra_draft_tip tip = {.token = token, .n_token = 40};
+    int n = lutra_drafts_guess(d, &tip, first, 16);
+    assert_int_equal(n, 16);
+    for (int i = 0; i < n; i++) {
+        assert_in_range(first[i].kind, 1, LUTRA_DRAFT_KINDS);
+        assert_true(first[i].rate > 0 && first[i].rate <= 1);
     }
+    tip.rate = rate; /* nothing is known: the same */
+    assert_int_equal(lutra_drafts_guess(d, &tip, again, 16), n);
+    assert_memory_equal(again, first, sizeof first);
+    for (int k = 0; k < LUTRA_DRAFT_KINDS; k++) rate[k] = 0.01f; /* paths of that little are not looked into */
+    assert_int_equal(lutra_drafts_guess(d, &tip, again, 16), 0);
+    rate[first[0].kind - 1] = 0.9f;
+    assert_in_range(lutra_drafts_guess(d, &tip, again, 16), 1, 15);
+    assert_memory_equal(again, first, sizeof *first);
     free(text);
     lutra_drafts_close(&d);
     lutra_store_close(&s);
@@ -415,7 +422,7 @@ static void damaged_segments_are_made_anew(void **state)
         assert_int_equal(stats_of(d).n_tok, want.n_tok);
         for (int k = 0; k < 20; k++) {
             int32_t token[2] = {tokens[random_below((uint32_t)n_token)], tokens[random_below((uint32_t)n_token)]};
-            struct lutra_draft_tip tip = {1, k, token, 1 + k % 2};
+            struct lutra_draft_tip tip = {.request = 1, .sample = k, .token = token, .n_token = 1 + k % 2};
             for (int m = lutra_drafts_guess(d, &tip, draft, 64); m > 0; m--)
                 assert_in_range(draft[m - 1].token, 0, n_vocab - 1);
         }
@@ -433,7 +440,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_longest_match_is_continued, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(continuations_count, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(frequent_tokens_come_first, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(rates_follow_the_text, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(guesses_go_by_the_rates_of_their_kinds, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(files_follow_the_store, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(no_token_stays_behind_compact, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_locked_folder_is_left_alone, make_folder, drop_folder),

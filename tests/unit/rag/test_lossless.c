@@ -200,7 +200,8 @@ static int be_adverse(struct caller *c, const struct lutra_draft_tip *tip, struc
         depth[i] = up < 0 ? 0 : depth[up] + 1;
         int at = tip->n_token - c->n_prompt + depth[i];
         bool knows = tip->sample == 0 && at < c->plain->n_said && below(&c->state, 4);
-        draft[i] = (struct lutra_draft){knows ? c->plain->said[at] : below(&c->state, 1024), up, 0.99f};
+        draft[i] = (struct lutra_draft){
+            .token = knows ? c->plain->said[at] : below(&c->state, 1024), .parent = up, .p = 0.99f};
     }
     return n;
 }

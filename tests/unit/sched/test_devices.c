@@ -85,7 +85,8 @@ static int alive(struct twin *t, struct lutra_error *err)
 
 static int supports(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
-    if (twin_of(self)->does >> (op - list->op) & 1) return 0;
+    (void)list;
+    if (twin_of(self)->does >> (op - twin_of(self)->world->r->op) & 1) return 0;
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: left to others", self->name);
 }
 
@@ -97,7 +98,7 @@ static int submit(struct device *self, const struct segment *seg, const struct t
     for (int i = 0; i < n_after; i++) assert_ptr_equal(after[i].device, self);
     assert_true(t->n_queued == t->n_run || n_after == 1); /* in order: behind what is under way */
     assert_true(t->n_queued < QUEUE);
-    t->queue[t->n_queued++] = (struct queued){(int)(seg->op - seg->list->op), seg->n_op};
+    t->queue[t->n_queued++] = (struct queued){(int)(seg->op - t->world->r->op), seg->n_op};
     t->chance = t->chance * 1664525u + 1013904223u;
     if (t->chance >> 31) catch_up(t, t->n_queued);
     *out = (struct ticket){self, (uint64_t)t->n_queued};
@@ -325,6 +326,47 @@ static void results_are_the_references(void **state)
     assert_true(returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS);
 }
 
+static uint32_t given_to(const struct op_list *list)
+{
+    uint32_t written = 0, given = 0;
+    for (const struct op *op = list->op; op < list->op + list->n_op; op++) {
+        for (int k = 0; k < op->n_in; k++) given |= 1u << op->in[k] & ~written;
+        for (int k = 0; k < op->n_out; k++) written |= 1u << op->out[k];
+    }
+    return given;
+}
+
+/* A list in two, each with a plan of its own. */
+static void a_list_goes_on_where_another_ended(void **state)
+{
+    static struct fixture f;
+    static struct plan next;
+    struct lutra_error err = {0};
+    int n_given = 0;
+    (void)state;
+    for (uint32_t seed = 0; seed < LISTS; seed++) {
+        open_fixture(&f, seed);
+        rewind_all(&f);
+        struct op_list first = f.r.list, rest = f.r.list;
+        first.n_op = 1 + rl_below(&f.r, first.n_op - 1);
+        rest.op += first.n_op;
+        rest.n_op -= first.n_op;
+        rest.given = given_to(&rest);
+        if (plan_open(&f.plan, &first, f.left, DEVICES, &err) < 0 || plan_open(&next, &rest, f.left, DEVICES, &err) < 0)
+            fail_msg("list %u: %s", seed, err.what);
+        assert_int_equal(plan_run(&f.plan, &f.r.step, NULL, &err), 0);
+        for (int v = 0; v < RL_VALUES; v++) {
+            if (!(rest.given >> v & 1)) continue;
+            assert_int_equal(plan_share(&f.plan, &f.r.step, v, &err), 0);
+            n_given++;
+        }
+        assert_int_equal(plan_run(&next, &f.r.step, NULL, &err), 0);
+        check_results(&f, seed);
+        close_fixture(&f);
+    }
+    assert_true(n_given > LISTS);
+}
+
 /* At every call, of each of the devices before the last; and then of another one, too. */
 static void any_device_may_be_lost(void **state)
 {
@@ -350,7 +392,7 @@ static void any_device_may_be_lost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_the_references), cmocka_unit_test(any_device_may_be_lost)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results_are_the_references),
+        cmocka_unit_test(a_list_goes_on_where_another_ended), cmocka_unit_test(any_device_may_be_lost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,44 @@ static void splits_by_device(void **state)
     assert_int_equal(caps.flat_rows, 4);
 }
 
+/* A list that goes on where another has ended: what it reads is brought to shared memory once. */
+static void another_plan_finds_what_one_has_left(void **state)
+{
+    (void)state;
+    struct bench b;
+    static struct plan next;
+    prepare(&b);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL), 0);
+    b.log[0] = 0;
+    for (int v = 0; v < 3; v++) assert_int_equal(plan_share(&b.plan, &b.step, v, NULL), 0);
+    assert_string_equal(b.log, "p "); /* value 0: 1 was handed over, 2 is the CPU's */
+    b.log[0] = 0;
+    struct op_list list = b.list;
+    list.op = b.op + 2, list.n_op = 2, list.given = 1u << 0 | 1u << 1;
+    assert_int_equal(plan_open(&next, &list, b.devices, 2, NULL), 0);
+    assert_int_equal(plan_run(&next, &b.step, NULL, NULL), 0);
+    assert_string_equal(b.log, "cpu:0+1@0 w a a npu:1+1@0 w ");
+}
+
+/* Of a weight that a device has prepared already, as for another list. */
+static void weights_stay_where_they_are(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lutra_error err;
+    char some;
+    prepare(&b);
+    b.weight[0].tensor.name = "embeddings";
+    b.weight[0].packed = (struct packed *)(void *)&some;
+    b.weight[0].device = &b.cpu.device;
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_ptr_equal(b.plan.device[b.plan.piece[0].device], &b.cpu.device);
+    assert_int_equal(b.plan.piece[0].n, 1);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 1, &err), LUTRA_E_UNSUPPORTED);
+    assert_string_equal(err.what, "operation embed of layer 0: npu: cpu has tensor 'embeddings'");
+}
+
 static void keeps_a_layers_cache_on_one_device(void **state)
 {
     (void)state;
@@ -251,6 +289,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_by_device),
+        cmocka_unit_test(another_plan_finds_what_one_has_left),
+        cmocka_unit_test(weights_stay_where_they_are),
         cmocka_unit_test(keeps_a_layers_cache_on_one_device),
         cmocka_unit_test(keeps_users_of_a_weight_on_one_device),
         cmocka_unit_test(reports_who_runs_what_and_why),
