@@ -187,6 +187,13 @@ struct lutra_request {
      * evaluated for hints again.  They are guesses like all hints: wrong ones cost passes, never the text.  A token or
      * p that cannot be is LUTRA_E_ARGUMENT.  Copied; may be NULL. */
     const struct lutra_hints *known_hints;
+    /* What every sample's text must be, or NULL; at most one of the two, a NUL-terminated text, read at submit.  The
+     * best tokens that are allowed are drawn from, as if all others had a logit of -infinity; log-probs stay the
+     * model's.  Reasoning before the answer is free.  A sample ends with LUTRA_STOP_END where its text is whole and
+     * nothing may follow.  src/decode/grammar/README.md lists what is built; what is not is LUTRA_E_UNSUPPORTED, what
+     * cannot be read LUTRA_E_FORMAT, both with the line or path. */
+    const char *grammar;     /* GBNF, llama.cpp's notation */
+    const char *json_schema; /* a JSON Schema */
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

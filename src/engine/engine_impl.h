@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "decode/grammar/grammar.h"
 #include "decode/row_cost.h"
 #include "decode/sample/sampler.h"
 #include "decode/source.h"
@@ -105,6 +106,7 @@ struct sample {
     struct request *request; /* NULL: the slot is free */
     int index;               /* which of the request's samples */
     int32_t seq;
+    int32_t grammar_state;   /* of its text, where the request has a grammar */
     int32_t pending;         /* token to evaluate next */
     bool paused;             /* no row until a search goes on with it */
     int32_t row;             /* where it stands in the current pass, or -1 */
@@ -151,6 +153,10 @@ struct request {
     int32_t *breaker_tail;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
     void *watcher;
+    struct grammar *grammar; /* NULL: its text is free */
+    struct grammar_machine *machine;
+    uint64_t *allow; /* [n_seq][n_allow] by slot: tokens that the sample may say next */
+    int n_allow;
     int width; /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
 };
 
@@ -233,8 +239,9 @@ struct lutra_session {
     struct lutra_stats stats;
 
     struct sampler *sampler;
-    struct sample *sample;    /* [n_seq] */
-    struct sample_pick *pick; /* [n_seq] of the current step */
+    struct grammar_vocab *grammar_vocab; /* NULL before the first request with a grammar */
+    struct sample *sample;               /* [n_seq] */
+    struct sample_pick *pick;            /* [n_seq] of the current step */
     int *pick_status;
     struct lutra_error failed;    /* the first sample of a lutra_generate() that ended in an error; code 0 = none */
     struct request *first, *last; /* submitted, oldest first */
@@ -394,5 +401,14 @@ int request_max_tok(const lutra_session *s, const struct lutra_request *set);
 struct sample *free_slot(lutra_session *s);
 /* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room. */
 struct sample *sample_fork(lutra_session *s, struct sample *from);
+
+/* grammar.c: of a request; of a sample at its start, as a fork, and behind a token (free_text: one that the grammar does
+ * not see).  1: the text is whole and nothing may follow. */
+int request_open_grammar(lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err);
+void request_close_grammar(struct request *r);
+int sample_begin_grammar(lutra_session *s, struct sample *slot, struct lutra_error *err);
+int sample_share_grammar(lutra_session *s, struct sample *slot);
+int sample_follow_grammar(
+    lutra_session *s, struct sample *slot, int32_t token, bool free_text, struct lutra_error *err);
 
 #endif

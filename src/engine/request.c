@@ -29,6 +29,7 @@ static void request_free(struct request *r)
     free((void *)r->sampling.bias);
     free((void *)r->sampling.breaker);
     free(r->breaker_tail);
+    request_close_grammar(r);
     free(r);
 }
 
@@ -133,7 +134,7 @@ static int prepare_budget(const lutra_session *s, struct request *r, struct lutr
 }
 
 static int copy_request(
-    const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
+    lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set = *set;
     r->set.sampling = NULL; /* r->sampling has it */
@@ -152,6 +153,7 @@ static int copy_request(
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
     r->set.chat_template = NULL;
     TRY(prepare_budget(s, r, err));
+    TRY(request_open_grammar(s, r, set, err));
     r->max_tok = request_max_tok(s, &r->set);
     return request_copy_sampling(s, r, set, err);
 }

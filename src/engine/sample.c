@@ -28,6 +28,7 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     text_stream_flush(slot->stream);
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
     for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
+    sample_begin_grammar(s, slot, &r->failed); /* a failure ends the request */
     if (r->watch) r->watch->begin(r->watcher, slot);
 }
 
@@ -185,6 +186,7 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     if (to->hints) memcpy(to->hints, from->hints, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->hints);
     text_stream_copy(to->stream, from->stream);
     sampler_fork(s->sampler, (int)(to - s->sample), (int)(from - s->sample), (uint32_t)to->index);
+    if (sample_share_grammar(s, to) < 0) lutra_fail(&r->failed, LUTRA_E_NO_MEMORY, "request %d: out of memory", r->id);
     return to;
 }
 
@@ -229,8 +231,9 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
         return;
     }
     sampler_accept(s->sampler, (int)(slot - s->sample), pick->token);
+    bool thought = text_reasoning_goes_on(&slot->reasoning);
     slot->n_generated++;
-    slot->n_thought += text_reasoning_goes_on(&slot->reasoning);
+    slot->n_thought += thought;
     s->stats.generated_tokens++;
     slot->pending = pick->token;
     take_text(slot, vocab, pick->token);
@@ -238,10 +241,13 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     size_t at, stop = find_stop(slot, &at);
     size_t out = stop ? at : slot->n_hold - open_end(slot);
     int enough = give(slot, pick->token, pick->log_prob, out, false);
+    int whole = sample_follow_grammar(s, slot, pick->token, thought, &r->failed);
     if (stop) {
         sample_end(s, slot, LUTRA_STOP_STRING);
     } else if (enough) {
         sample_end(s, slot, LUTRA_STOP_CALLER);
+    } else if (whole > 0) {
+        sample_end(s, slot, LUTRA_STOP_END);
     } else if (r->set.max_tokens >= 0 && slot->n_generated >= r->set.max_tokens) {
         sample_end(s, slot, LUTRA_STOP_LENGTH);
     } else if (slot->n_token >= r->max_tok) {

@@ -280,6 +280,7 @@ void lutra_session_close(lutra_session **session)
     speculator_close(&s->speculator);
     draft_model_close(&s->draft_model);
     sampler_close(&s->sampler);
+    grammar_vocab_close(&s->grammar_vocab);
     kv_close(&s->kv);
     memory_close(s);
     arena_close(&s->arena);

@@ -71,6 +71,9 @@ int32_t grammar_start(const struct grammar_machine *machine);
 /* Whether the text that led to this state may be all. */
 bool grammar_may_end(const struct grammar_machine *machine, int32_t state);
 
+/* Whether it may, and no more text may follow. */
+bool grammar_is_whole(const struct grammar_machine *machine, int32_t state);
+
 /* *next: the state behind `n` more bytes, or behind a token; GRAMMAR_DEAD where they are not allowed.
  * LUTRA_E_NO_MEMORY: also where the machine would have more than 262,144 states. */
 int grammar_read(struct grammar_machine *machine, int32_t state, const char *bytes, size_t n, int32_t *next,

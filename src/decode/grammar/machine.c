@@ -378,6 +378,11 @@ bool grammar_may_end(const struct grammar_machine *machine, int32_t state)
     return state >= 0 && machine_state(machine, state)->may_end;
 }
 
+bool grammar_is_whole(const struct grammar_machine *machine, int32_t state)
+{
+    return grammar_may_end(machine, state) && !machine_state(machine, state)->n;
+}
+
 int grammar_read(
     struct grammar_machine *machine, int32_t state, const char *bytes, size_t n, int32_t *next, struct lutra_error *err)
 {

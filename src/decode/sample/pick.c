@@ -25,7 +25,7 @@ static void apply_penalties(const struct sample_state *st, float *row, int32_t *
 const float *sample_adjust(const struct sample_state *st, int n_vocab, const float *logits, struct sample_scratch *tmp)
 {
     if (st->set.n_bias == 0 && (st->window == 0 || st->n_seen == 0)) return logits;
-    memcpy(tmp->logits, logits, (size_t)n_vocab * sizeof *logits);
+    if (logits != tmp->logits) memcpy(tmp->logits, logits, (size_t)n_vocab * sizeof *logits);
     for (int i = 0; i < st->set.n_bias; i++) tmp->logits[st->set.bias[i].token] += st->set.bias[i].bias;
     if (st->window > 0) apply_penalties(st, tmp->logits, tmp->seen, n_vocab);
     return tmp->logits;
@@ -149,6 +149,13 @@ static int find_bad(const float *logits, int n_vocab, bool nan)
     return at;
 }
 
+/* The row with -infinity for tokens that are not allowed. */
+static const float *allowed(const struct sample_state *st, const float *logits, int n_vocab, struct sample_scratch *tmp)
+{
+    for (int i = 0; i < n_vocab; i++) tmp->logits[i] = st->allow[i / 64] >> i % 64 & 1 ? logits[i] : -INFINITY;
+    return tmp->logits;
+}
+
 /* By any chain, from n candidates of the row. */
 static int pick_by_chain(const struct sampler *s, struct sample_state *st, struct sample_scratch *tmp, int n,
     int64_t pos, int32_t *token, struct lutra_error *err)
@@ -168,13 +175,19 @@ static int pick_from_all(const struct sampler *s, struct sample_state *st, struc
     struct row_extent of = tmp->passes->extent(logits, n_vocab);
     bool bad = of.has_nan || of.max == INFINITY;
     TRY(check_model(of.max, of.has_nan, bad ? find_bad(logits, n_vocab, of.has_nan) : -1, err));
+    if (st->allow) {
+        logits = allowed(st, logits, n_vocab, tmp);
+        of = tmp->passes->extent(logits, n_vocab);
+        if (of.max == -INFINITY)
+            return lutra_fail(err, LUTRA_E_NOT_FOUND, "no token left to sample: the grammar allows none");
+    }
     if (!st->plain) {
         for (int i = 0; i < n_vocab; i++) tmp->cand[i] = (struct sample_cand){i, logits[i]};
         for (int i = 0; i < st->set.n_bias; i++) tmp->cand[st->set.bias[i].token].logit += st->set.bias[i].bias;
         return pick_by_chain(s, st, tmp, n_vocab, pos, token, err);
     }
     const float *row = sample_adjust(st, n_vocab, logits, tmp);
-    if (row != logits) of = tmp->passes->extent(row, n_vocab);
+    if (row == tmp->logits) of = tmp->passes->extent(row, n_vocab);
     TRY(check_adjusted(of.max, of.has_nan, err));
     if (st->set.temperature <= 0)
         *token = select_argmax(row, n_vocab, of.max);
@@ -223,7 +236,8 @@ struct sample_list sampler_listed(struct sampler *s, int seq)
     struct sample_state *st = &s->seq[seq];
     int n_seen = sample_look_back(st, st->window);
     struct sample_list list = {.token = st->listed, .most = ROW_TOPK - st->best, .grows = true};
-    if (st->best == 0 || st->best > ROW_TOPK || st->set.n_bias > list.most - n_seen) return (struct sample_list){0};
+    if (st->allow || st->best == 0 || st->best > ROW_TOPK || st->set.n_bias > list.most - n_seen)
+        return (struct sample_list){0};
     for (int i = 0; i < st->set.n_bias; i++) sample_list_add(&list, st->set.bias[i].token);
     for (int i = n_seen; i-- > 0;) {
         int32_t t = sample_token_back(st, i);

@@ -125,6 +125,11 @@ void sampler_accept(struct sampler *s, int seq, int32_t token)
     chain_accept(st, token);
 }
 
+void sampler_allow(struct sampler *s, int seq, const uint64_t *allow)
+{
+    s->seq[seq].allow = allow;
+}
+
 void sampler_fork(struct sampler *s, int dst, int src, uint32_t sample)
 {
     struct sample_state *to = &s->seq[dst];

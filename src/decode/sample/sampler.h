@@ -130,6 +130,10 @@ void sampler_accept(struct sampler *sampler, int seq, int32_t token);
 /* `dst` becomes a copy of `src` that draws as sample number `sample`. */
 void sampler_fork(struct sampler *sampler, int dst, int src, uint32_t sample);
 
+/* Later picks of seq take only tokens whose bit is set in allow ([(n_vocab + 63) / 64], the caller's as long as the
+ * sequence picks), and need all logits; NULL: any.  sampler_init_sequence() leaves it as it is, a fork copies it. */
+void sampler_allow(struct sampler *sampler, int seq, const uint64_t *allow);
+
 struct sample_pick {
     int32_t token;
     float log_prob; /* natural log-probability of token under the model's own distribution softmax(logits) */

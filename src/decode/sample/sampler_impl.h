@@ -20,6 +20,7 @@ struct sample_state {
     int ring;                    /* the longer of both */
     int64_t n_seen;              /* accepted tokens */
     int32_t *history;            /* [n_history] ring of the last `ring` tokens: token i lies at i % ring */
+    const uint64_t *allow;       /* a bit per token that may be picked; NULL: any */
     int32_t *listed;             /* [ROW_LISTED] of the last struct sample_list */
     float mu;                    /* mirostat's bound on the surprise, bits */
     float near_sum, near_weight; /* adaptive-p's running mean of what was picked, and its weight */
