@@ -231,10 +231,10 @@ static int cut(struct encoder *e, struct text_bytes text, struct place place, un
         end = at + k;
         at += k > 0 ? k : 1;
         if (k == 0 || !text_added_around(v, id, text, from, &start, &end)) continue;
-        struct text_bytes before = {text.p + from, start - from};
+        struct text_bytes before = {text.p + from, start > from ? start - from : 0};
         TRY(between(e, before, (struct place){place.stage, place.first && from == 0}, flags));
         TRY(text_tokens_push(e->out, (int32_t)id));
-        at = from = end;
+        from = end; /* a token may begin with a space that this one has taken */
     }
     struct text_bytes last = {text.p + from, text.n - from};
     return between(e, last, (struct place){place.stage, place.first && from == 0}, flags);

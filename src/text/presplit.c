@@ -58,6 +58,8 @@ enum split {
     DEEPSEEK_LLM,
     DEEPSEEK_CODER,
     DEEPSEEK3,
+    SEED_CODER,
+    VIKING,
 };
 
 static const char *const splits[][TEXT_MAX_SPLITS] = {
@@ -68,6 +70,8 @@ static const char *const splits[][TEXT_MAX_SPLITS] = {
     [LLAMA3] = {LIKE_CL100K("\\p{N}{1,3}")},
     [QWEN2] = {LIKE_CL100K("\\p{N}")},
     [QWEN35] = {ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES},
+    [SEED_CODER] = {ENGLISH "|" WORD "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+|" SPACES},
+    [VIKING] = {" ?[^(\\s|.,!?…。，、।۔،)]+", "\\p{N}"},
     [TEKKEN] = {CASED("") "|\\p{N}|" OTHERS("/") "|" SPACES},
     [GPT4O] = {CASED("(?:" ENGLISH ")?") "|\\p{N}{1,3}|" OTHERS("/") "|" SPACES},
     /* Spaces and ideographs cannot overlap: one pattern.  \s+$ alone is quadratic in a run of spaces inside a line. */
@@ -122,11 +126,15 @@ static const struct pre {
     {"qwen2", QWEN2, 0},
     {"deepseek-r1-qwen", QWEN2, 0},
     {"megrez", QWEN2, 0},
+    {"kormo", QWEN2, 0},
+    {"f2llmv2", QWEN2, 0},
     {"stablelm2", QWEN2, 0},
     {"hunyuan", QWEN2, 0},
     {"solar-open", QWEN2, 0},
     {"grok-2", QWEN2, 0},
     {"qwen35", QWEN35, 0},
+    {"seed-coder", SEED_CODER, 0},
+    {"viking", VIKING, 0},
     {"tekken", TEKKEN, IGNORES_MERGES | ADDS_BOS},
     {"gpt-4o", GPT4O, 0},
     {"llama4", GPT4O, 0},

@@ -105,7 +105,7 @@ const synthetic = (name, normalizer, steps, ignoreMerges) => ({
 });
 const cases = Object.entries(splits).map(([name, steps]) => synthetic(`pairs-${name}`, null, steps, name === 'llama-bpe'));
 cases.push(synthetic('pairs-NFC', {type: 'NFC'}, splits.qwen2, false));
-cases.at(-1).tokenizer.added_tokens = ['<x>', 'né', 'x\u030a', ' y '].map((content, i) => ({id: 65792 + i, content,
+cases.at(-1).tokenizer.added_tokens = ['<x>', 'né', 'x\u030a', 'y z'].map((content, i) => ({id: 65792 + i, content,
   single_word: false, lstrip: i === 0, rstrip: i === 2, normalized: i > 0, special: i === 0}));
 
 // Characters, some of their pairs and triples, and bytes for the rest: "▁" for spaces, and added tokens of every kind.
@@ -170,6 +170,9 @@ const exactSpaces = (regex) => {
   }
   return out;
 };
+// What tokens with lstrip and rstrip take, too.
+String.prototype.trimEnd = function () { return this.replace(/[\t-\r\x85\p{Z}]+$/u, ''); };
+String.prototype.trimStart = function () { return this.replace(/^[\t-\r\x85\p{Z}]+/u, ''); };
 const exact = (step) => {
   const copy = {...step};
   if (step.pattern?.Regex) copy.pattern = {Regex: exactSpaces(step.pattern.Regex)};

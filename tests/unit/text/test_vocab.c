@@ -105,6 +105,31 @@ static void digits_are_cut_as_each_pre_split_wants(void **state)
     }
 }
 
+/* Names of models whose architecture runs; the patterns are those of llama.cpp. */
+static void further_names_split_as_they_should(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"kormo", "f2llmv2", "seed-coder", "viking"};
+    for (int i = 0; i < 4; i++) {
+        struct toy toy;
+        toy_init(&toy, names[i]);
+        toy_token(&toy, "!Ċ", 1); /* 256 */
+        toy_token(&toy, "12", 1);
+        toy_token(&toy, "a,", 1);
+        toy_token(&toy, "a'", 1); /* 259 */
+        toy_merge(&toy, "! Ċ");
+        toy_merge(&toy, "1 2");
+        toy_merge(&toy, "a ,");
+        toy_merge(&toy, "a '");
+        struct text_vocab *v = opened(&toy);
+        assert_ids(v, "!\n", 0, i < 2 ? "256" : i == 2 ? "33 10" : "256");
+        assert_ids(v, "12", 0, "49 50");
+        assert_ids(v, "a,", 0, "97 44");
+        assert_ids(v, "a'x", 0, i == 3 ? "259 120" : "97 39 120");
+        text_vocab_close(&v);
+    }
+}
+
 static void marks_belong_to_the_word_in_tekken_and_o200k(void **state)
 {
     (void)state;
@@ -484,7 +509,8 @@ static void added_tokens_mind_spaces_and_words(void **state)
     const int32_t word = toy_token(&toy, "cat", TEXT_TOKEN_USER_DEFINED);
     const int32_t late = toy_token(&toy, "e\u0301", TEXT_TOKEN_USER_DEFINED);
     const int32_t hidden = toy_token(&toy, "at", TEXT_TOKEN_USER_DEFINED);
-    const int32_t added[][2] = {{left, TEXT_ADDED_LSTRIP}, {right, TEXT_ADDED_RSTRIP | TEXT_ADDED_LSTRIP},
+    const int32_t spaced = toy_token(&toy, " y", TEXT_TOKEN_USER_DEFINED);
+    const int32_t added[][2] = {{spaced, 0}, {left, TEXT_ADDED_LSTRIP}, {right, TEXT_ADDED_RSTRIP | TEXT_ADDED_LSTRIP},
         {word, TEXT_ADDED_SINGLE_WORD}, {late, TEXT_ADDED_NORMALIZED}, {hidden, TEXT_ADDED_MERGED}, {-1, 1}, {9999, 1}};
     toy.src.added = &added[0][0];
     toy.src.n_added = sizeof added / sizeof *added;
@@ -494,6 +520,7 @@ static void added_tokens_mind_spaces_and_words(void **state)
     assert_ids(v, "a\u3000\u00a0<r> \u2003a", TEXT_PARSE_SPECIAL, "97 257 97");
     assert_ids(v, "<r>  <l>", TEXT_PARSE_SPECIAL, "257 256");
     assert_ids(v, "<r>", 0, "60 114 62");
+    assert_ids(v, "<r>  ya", TEXT_PARSE_SPECIAL, "257 261 97"); /* its space is taken, and it is one all the same */
     assert_ids(v, "cat cat,cat", 0, "258 32 258 44 258");
     assert_ids(v, "cats", 0, "99 97 116 115");
     assert_ids(v, "1cat", 0, "49 99 97 116");
@@ -662,6 +689,7 @@ int main(void)
         cmocka_unit_test(a_merge_may_pass_through_a_string_that_is_no_token),
         cmocka_unit_test(ignore_merges_takes_the_whole_word),
         cmocka_unit_test(digits_are_cut_as_each_pre_split_wants),
+        cmocka_unit_test(further_names_split_as_they_should),
         cmocka_unit_test(marks_belong_to_the_word_in_tekken_and_o200k),
         cmocka_unit_test(text_is_brought_to_nfc_where_asked),
         cmocka_unit_test(special_tokens_longest_first_and_only_when_asked),
