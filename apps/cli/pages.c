@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What man pages say beside the option tables: examples, files and variables of each command.  An entry is what is typed
- * or named, and what it does; tests run every example.
+ * What man pages say beside the option tables: examples, files and variables of each command.  An entry is what is
+ * typed or named, and what it does; tests run every example.
  */
 #include "describe.h"
 
