@@ -127,8 +127,22 @@ static void put_page_head(const char *name, const char *summary, FILE *out)
     fputc('\n', out);
 }
 
+static void put_entries(const char *heading, const struct page_entry *entry, FILE *out)
+{
+    if (!entry->name) return;
+    fprintf(out, ".SH %s\n", heading);
+    for (; entry->name; entry++) {
+        fputs(".TP\n.B ", out);
+        put_roff(entry->name, out);
+        fputc('\n', out);
+        put_roff(entry->text, out);
+        fputc('\n', out);
+    }
+}
+
 static void put_page(const struct command *c, FILE *out)
 {
+    const struct page *page = page_of(c->name);
     void *opts = get_memory(c->opts_bytes);
     struct option_args args = command_args(c, opts);
     char title[WORD_BYTES];
@@ -152,6 +166,11 @@ static void put_page(const struct command *c, FILE *out)
             fputc('\n', out);
         }
     }
+    if (page) {
+        put_entries("EXAMPLES", page->example, out);
+        put_entries("FILES", page->file, out);
+        put_entries("ENVIRONMENT", page->variable, out);
+    }
     fputs(".SH SEE ALSO\n.BR lutra (1)\n", out);
     free(opts);
 }
@@ -165,7 +184,9 @@ static void put_first_page(const struct command *const *list, int n, FILE *out)
         put_roff(list[i]->summary, out);
         fputc('\n', out);
     }
-    fputs(".SH \"EXIT STATUS\"\n0 success, 1 failure, 2 usage, 130 interrupted.\n.SH FILES\n.TP\n"
+    fputs(".SH \"EXIT STATUS\"\n0 success, 1 failure, 2 usage, 130 interrupted.\n"
+          ".SH ENVIRONMENT\n.TP\n.B LUTRA_ARG_*\nmost options, as their help says; the command line wins\n.SH "
+          "FILES\n.TP\n"
           "$XDG_STATE_HOME/lutra/history or ~/.local/state/lutra/history\nwhat was typed in chats\n",
         out);
 }

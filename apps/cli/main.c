@@ -91,10 +91,19 @@ static int unknown_command(const char *word)
     return EXIT_USAGE;
 }
 
+/* Is this `lutra eval` under another name, for mpirun? */
+static bool is_eval(const char *program)
+{
+    static const char name[] = "lutra-eval-mpi";
+    size_t n = program ? strlen(program) : 0;
+    return n >= sizeof name - 1 && strcmp(program + n - (sizeof name - 1), name) == 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
     crash_watch();
+    if (is_eval(argv[0])) return start(&command_eval, argc - 1, argv + 1);
     if (!*word) {
         print_help();
         return finish_stdout(EXIT_USAGE);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every command `lutra ...` in a code block of README.md and docs/ runs as it stands, on small files of the names it
+"""Every command `lutra ...` in a code block of README.md, docs/ and the man pages runs as it stands, on small files of the names it
 uses.
 
 A page's commands run in one folder, in their order.
@@ -44,12 +44,24 @@ def prepare(folder):
     os.symlink(SOURCE + "/models", folder + "/models")
 
 
-def wrong(path):
+def man_pages():
+    """The examples of all man pages as the text of a page."""
+    names = re.findall(r"^  (\S+)  +\S", subprocess.run([LUTRA, "--help"], capture_output=True, text=True).stdout, re.M)
+    out = []
+    for name in (n for n in names if not n.startswith("-")):
+        page = subprocess.run([LUTRA, "--man", name], capture_output=True, text=True, check=True).stdout
+        examples = re.findall(r"^\.B (lutra .*)", page.split(".SH EXAMPLES\n")[1].split(".SH ")[0], re.M)
+        assert examples, name
+        out += [e.replace("\\-", "-").replace("\\e", "\\") for e in examples]
+    return "```\n" + "\n".join(out) + "\n```\n"
+
+
+def wrong(path, text=None):
     """[commands, failures] of a page."""
     n = n_wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
-        text = open(path).read()
+        text = text or open(path).read()
         for program in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
             with open(folder + "/check.py", "w") as f:
                 f.write(program)
@@ -63,12 +75,13 @@ def wrong(path):
             if r.returncode != 0:
                 n_wrong += 1
                 print(f"FAILED: {os.path.basename(path)}: {line}\n  code {r.returncode}: {r.stderr[-300:]}")
-    print(f"{n:3} commands, {n_wrong} wrong: {os.path.relpath(path, SOURCE)}")
+    print(f"{n:3} commands, {n_wrong} wrong: {os.path.basename(path)}")
     return n, n_wrong
 
 
 def main():
     found = [wrong(path) for path in [SOURCE + "/README.md", *sorted(glob.glob(SOURCE + "/docs/*.md"))]]
+    found.append(wrong("man pages", man_pages()))
     return sum(w for _, w in found) > 0 or sum(n for n, _ in found) < 20
 
 

@@ -112,9 +112,14 @@ expect_code 2 '--keep-texts without --report'
 expect_err '--report' '--keep-texts without --report'
 
 # Two processes, one of them killed.
-if command -v mpirun >/dev/null 2>&1 && ldd "$LUTRA" | grep -q libmpi; then
+! ldd "$LUTRA" | grep -q libmpi || fail 'lutra links MPI'
+OMPI_COMM_WORLD_SIZE=2 lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 2 --n 0 --report "$WORK/no.json"
+expect_code 1 'lutra eval under mpirun'
+expect_err 'lutra-eval-mpi' 'lutra eval under mpirun'
+MPI="$(dirname "$LUTRA")/lutra-eval-mpi"
+if command -v mpirun >/dev/null 2>&1 && [ -x "$MPI" ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    ranks() { timeout 120 mpirun --allow-run-as-root --oversubscribe -n "$1" "$LUTRA" $EVAL --report "$WORK/mpi.json"; }
+    ranks() { timeout 120 mpirun --allow-run-as-root --oversubscribe -n "$1" "$MPI" ${EVAL#eval } --report "$WORK/mpi.json"; }
     ranks 2 >"$WORK/out" 2>"$WORK/err" &
     pid=$!
     for _ in $(seq 200); do
@@ -122,8 +127,8 @@ if command -v mpirun >/dev/null 2>&1 && ldd "$LUTRA" | grep -q libmpi; then
         sleep 0.05
     done
     kept=$(cat "$WORK"/mpi.json.journal* | wc -l)
-    victim=$(pgrep -f "lutra $EVAL --report $WORK/mpi.json" | while read -r p; do
-        grep -qz OMPI_COMM_WORLD_RANK=1 "/proc/$p/environ" 2>/dev/null && [ "$(cat "/proc/$p/comm")" = lutra ] && echo "$p"
+    victim=$(pgrep -f "lutra-eval-mpi ${EVAL#eval } --report $WORK/mpi.json" | while read -r p; do
+        grep -qz OMPI_COMM_WORLD_RANK=1 "/proc/$p/environ" 2>/dev/null && [ "$(cat "/proc/$p/comm")" = lutra-eval-mpi ] && echo "$p"
     done | head -n 1)
     [ -n "$victim" ] || fail 'mpirun: no rank 1 to kill'
     kill -KILL "$victim"
@@ -141,14 +146,11 @@ if command -v mpirun >/dev/null 2>&1 && ldd "$LUTRA" | grep -q libmpi; then
     [ "$(grep -c '^greedy ' "$WORK/out")" -ge 1 ] || fail 'mpirun: no table'
     [ -z "$(ls "$WORK"/mpi.json.journal* 2>/dev/null)" ] || fail 'mpirun: journals stay behind'
     echo "mpirun: $lines lines kept"
-    timeout 60 mpirun --allow-run-as-root --oversubscribe -n 2 "$LUTRA" eval -m "$MODEL" -f "$PROBLEMS" --limit 2 --n 0 >"$WORK/out" 2>"$WORK/err"
+    timeout 60 mpirun --allow-run-as-root --oversubscribe -n 2 "$MPI" -m "$MODEL" -f "$PROBLEMS" --limit 2 --n 0 >"$WORK/out" 2>"$WORK/err"
     rc=$?
     [ "$rc" -ne 0 ] || fail 'mpirun without --report'
     expect_err '--report' 'mpirun without --report'
 else
-    echo "mpirun: skipped (not found, or lutra was built without MPI)"
-    OMPI_COMM_WORLD_SIZE=2 lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 2 --n 0 --report "$WORK/no.json"
-    expect_code 1 'mpirun without MPI'
-    expect_err 'without MPI' 'mpirun without MPI'
+    echo "mpirun: skipped (not found, or lutra-eval-mpi was not built)"
 fi
 finish

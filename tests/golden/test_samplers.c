@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sampler chains beside llama.cpp's: which tokens they keep of 1,000 rows, and with which probabilities (samplers.txt:
- * of each of 125 chains what libllama's samplers left of 8 rows one after the other, and the token it drew).  Logits
- * and texts are made from numbers, here as there.
+ * Sampler chains beside llama.cpp's: which tokens they keep of 1,000 rows, and with which probabilities.  samplers.txt
+ * has 125 chains; samplers.bin what libllama's samplers left of 8 rows of each, one after the other, and the token
+ * drawn.  Logits and texts are made from numbers, here as there.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -99,18 +99,24 @@ static void read_case(FILE *f, struct recorded *r)
     s->n_bias = 2;
 }
 
-/* Compares what is left with the next line; returns where the recorded token is. */
+/* Of samplers.bin; little-endian. */
+static uint32_t read_number(FILE *f, int n_bytes)
+{
+    uint8_t b[4] = {0};
+    assert_int_equal(fread(b, 1, (size_t)n_bytes, f), n_bytes);
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+/* Compares what is left with the next row: u16 n, n times u16 token and u32 probability in 1e-7; returns where the
+ * recorded token is. */
 static int check_choice(FILE *f, const struct recorded *r, int row, const struct sample_choice *c, int32_t picked)
 {
     double want[N_VOCAB] = {0};
-    int n, at = -1;
-    assert_int_equal(fscanf(f, "%d", &n), 1);
+    int n = (int)read_number(f, 2), at = -1;
     for (int i = 0; i < n; i++) {
-        int id;
-        double p;
-        assert_int_equal(fscanf(f, "%d %lf", &id, &p), 2);
+        uint32_t id = read_number(f, 2);
         assert_in_range(id, 0, N_VOCAB - 1);
-        want[id] = p * 1e-7;
+        want[id] = read_number(f, 4) * 1e-7;
     }
     if (c->n != n) fail_msg("case %d, row %d: %d candidates, llama.cpp keeps %d", r->number, row, c->n, n);
     for (int i = 0; i < c->n; i++) {
@@ -144,7 +150,7 @@ static void check_plain(const struct sampler *s, const float *row, const struct 
     }
 }
 
-static void run_case(FILE *f, const struct recorded *r)
+static void run_case(FILE *rows, const struct recorded *r)
 {
     struct sampler *s;
     struct lutra_error err = {0};
@@ -157,7 +163,6 @@ static void run_case(FILE *f, const struct recorded *r)
     while (n_said < N_SAID) sampler_accept(s, 0, said((uint64_t)r->number, n_said++));
     for (int i = 0; i < N_ROW; i++) {
         float row[N_VOCAB];
-        int32_t picked;
         struct sample_choice choice;
         for (int t = 0; t < r->n_vocab; t++) {
             row[t] = logit((uint64_t)r->number, i, t, r->sigma);
@@ -167,8 +172,8 @@ static void run_case(FILE *f, const struct recorded *r)
         /* XTC is sure or off in the recorded chains */
         if (chain_apply(st, r->n_vocab, tmp, r->n_vocab, r->n_vocab, 0, &choice, &err) < 0)
             fail_msg("case %d: %s", r->number, err.what);
-        assert_int_equal(fscanf(f, "%d", &picked), 1);
-        int at = check_choice(f, r, i, &choice, picked);
+        int32_t picked = (int32_t)read_number(rows, 2);
+        int at = check_choice(rows, r, i, &choice, picked);
         st->picked = picked;
         st->picked_p = chain_probability(st, &choice, at, tmp);
         check_plain(s, row, &choice);
@@ -183,13 +188,16 @@ static void chains_keep_what_llama_cpp_keeps(void **state)
     (void)state;
     static struct recorded r;
     FILE *f = fopen(LUTRA_SOURCE_DIR "/tests/golden/samplers.txt", "r");
-    assert_non_null(f);
+    FILE *rows = fopen(LUTRA_SOURCE_DIR "/tests/golden/samplers.bin", "rb");
+    assert_true(f && rows);
     assert_int_not_equal(fscanf(f, "#%*[^\n]"), EOF);
     for (int i = 0; i < N_CASE; i++) {
         read_case(f, &r);
         assert_int_equal(r.number, i);
-        run_case(f, &r);
+        run_case(rows, &r);
     }
+    assert_int_equal(fgetc(rows), EOF);
+    fclose(rows);
     fclose(f);
 }
 

@@ -249,7 +249,7 @@ const struct command command_eval = {
         "right.  mean sample: the average of single samples.  Intervals are bootstrap over problems, 10,000 "
         "resamples.\n"
         "Multiple choice: acc is the likeliest choice, acc_norm the likeliest per byte.\n"
-        "mpirun -n N lutra eval --report FILE ... shares the problems among N processes (where built with MPI).",
+        "mpirun -n N lutra-eval-mpi --report FILE ... shares the problems among N processes (where built with MPI).",
     .opts_bytes = sizeof(struct eval_options),
     .defaults = set_defaults,
     .sets = list_sets,

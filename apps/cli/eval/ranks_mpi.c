@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several processes under mpirun.  They share nothing but the journals beside the report: a process that is lost takes
- * no finished outcome with it.
+ * lutra-eval-mpi: several processes under mpirun.  They share nothing but the journals beside the report: a process
+ * that is lost takes no finished outcome with it.
  */
 #include "eval/eval.h"
 

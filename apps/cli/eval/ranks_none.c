@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Built where CMake finds no MPI: one process.
+ * `lutra eval` is one process; under mpirun it says which program to start.
  */
 #include "eval/eval.h"
 
@@ -11,8 +11,8 @@ int ranks_open(struct ranks *r)
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");
     *r = (struct ranks){.n = 1};
     if (!size || atoi(size) < 2) return 0;
-    say("eval: started by mpirun, but this lutra was built without MPI: install Open MPI's headers and run cmake "
-        "again");
+    say("eval: started by mpirun: start lutra-eval-mpi, with the options of 'lutra eval' (built where CMake finds "
+        "MPI)");
     return EXIT_FAILED;
 }
 
