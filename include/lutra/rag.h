@@ -47,14 +47,16 @@ LUTRA_API void lutra_store_close(lutra_store **store); /* sets *store to NULL */
 
 /* ---- documents -------------------------------------------------------------------------------------------------- */
 
-/* What is text: bytes without NUL.  Ill-formed UTF-8 becomes U+FFFD in the chunks; everything else is refused as binary
- * (LUTRA_E_UNSUPPORTED).  Kinds: "text", "markdown", "html" (needs libxml2). */
+/* What is text: bytes without NUL in UTF-8, Windows-1252 (so ISO 8859-1, too), or UTF-16 or UTF-32 with a byte order
+ * mark (lutra_text_charset()).  What is ill-formed becomes U+FFFD in the chunks; everything else is refused as binary,
+ * or as of an unknown charset (LUTRA_E_UNSUPPORTED).  Kinds: "text", "markdown", "html" (needs libxml2; its own charset
+ * counts). */
 struct lutra_document {
     size_t size;
     const char *name;  /* path, or another name: UTF-8, at most 4096 bytes */
     const char *bytes; /* [n_bytes] of the file as it is: their hash says whether it has changed */
     size_t n_bytes;
-    const char *kind; /* NULL = by the end of the name and the first bytes */
+    const char *kind; /* NULL = by the end of the name and the first bytes; of `text`: "text" */
     const char *text; /* [n_text] what a converter made of the file; NULL = the bytes themselves */
     size_t n_text;
     lutra_progress_fn progress; /* bytes of the text; cancelled, nothing is changed */
@@ -68,6 +70,10 @@ enum lutra_added { LUTRA_ADDED, LUTRA_REPLACED, LUTRA_UNCHANGED };
  * NULL. */
 LUTRA_API int lutra_store_add(
     lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err);
+
+/* The charset as which lutra_store_add() reads text that is not HTML: "UTF-8", "windows-1252" (a guess: worth telling
+ * the user), "UTF-16LE", "UTF-16BE", "UTF-32LE" or "UTF-32BE"; NULL: not known, it is refused. */
+LUTRA_API const char *lutra_text_charset(const char *bytes, size_t n);
 
 /* Would lutra_store_add() leave it unchanged?  Looks at name and bytes only. */
 LUTRA_API int lutra_store_holds(
@@ -112,7 +118,7 @@ LUTRA_API int lutra_store_check(lutra_store *store, struct lutra_error *err);
 struct lutra_passage {
     int64_t chunk;       /* never given to another one */
     const char *name;    /* of the document */
-    uint64_t begin, end; /* bytes of the document's text: of the file, unless it is HTML or was converted */
+    uint64_t begin, end; /* bytes of the document's text: of the file, unless that is HTML, converted or not UTF-8 */
     const char *text;    /* UTF-8, a NUL follows */
     size_t n_bytes;
     double score; /* bm25 of SQLite's FTS5 with its sign turned: more is better */

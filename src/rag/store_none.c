@@ -56,6 +56,12 @@ const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, i
     return NULL;
 }
 
+const char *lutra_text_charset(const char *bytes, size_t n)
+{
+    (void)bytes, (void)n;
+    return NULL;
+}
+
 /* Nobody has a store to call these with. */
 int lutra_store_add(
     lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err)
