@@ -66,8 +66,7 @@ LUTRA_API void lutra_document_init(struct lutra_document *document, size_t size)
 
 enum lutra_added { LUTRA_ADDED, LUTRA_REPLACED, LUTRA_UNCHANGED };
 
-/* Cuts a document into chunks and adds them, in place of an older one of that name, in one transaction.  *what may be
- * NULL. */
+/* Cuts a document into chunks and adds them, in place of an older one of that name, in one transaction. */
 LUTRA_API int lutra_store_add(
     lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err);
 
@@ -130,10 +129,23 @@ struct lutra_passage {
  * are searched for, "file_name.txt" and "utf-8" as words that follow each other; the first 128 different ones count. */
 LUTRA_API int lutra_store_find(
     lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
+/* The same for a question that follows others: words that only these have count half. */
+LUTRA_API int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query,
+    size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
 LUTRA_API void lutra_passages_close(lutra_passages **passages);
 LUTRA_API int lutra_passages_count(const lutra_passages *passages);
 /* 0 = the best one; NULL past the end.  Valid until closed. */
 LUTRA_API const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i);
+
+/* Cuts the i-th passage to at most n_most bytes: the part with most different words of the question. */
+LUTRA_API int lutra_passages_shorten(
+    lutra_passages *passages, int i, size_t n_most, const char *question, size_t n_question, struct lutra_error *err);
+
+/* What an answer shares with the i-th passage beyond the words of the question: words and numbers that few chunks of
+ * the store have, in their folded form, ", " between them; "" = none.  Function words of English, German, French and
+ * Spanish and numbers in brackets do not count.  Free with lutra_free(). */
+LUTRA_API int lutra_passages_shared(lutra_store *store, const lutra_passages *passages, int i, const char *question,
+    size_t n_question, const char *answer, size_t n_answer, char **words, struct lutra_error *err);
 
 /* The message of a user who asks about passages: those of use[n_use] (NULL: all) in the order of their places, whatever
  * their scores, so that questions about the same ones begin alike; numbered from `first`; then the question.  Without
@@ -170,16 +182,9 @@ LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err);
 
 /* ---- drafts ----------------------------------------------------------------------------------------------------- */
 
-/* Drafts from a store's texts for requests that name it (lutra_request.on_draft): what stood behind the longest end of
- * a sample's text that the store has, too, with how often it went on so.
- *
- *     static int guess(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
- *     {
- *         return lutra_drafts_guess(user, tip, draft, n_max);
- *     }
- *
- * How much a match of some length is worth is learnt from the texts that it was asked about.  Samples of any sessions
- * of the model's vocabulary may ask, one at a time. */
+/* Drafts from a store's texts for requests whose on_draft calls lutra_drafts_guess(): what stood behind the longest end
+ * of a sample's text that the store has, too, with how often it went on so.  What a match of some length is worth is
+ * learnt from the texts that it was asked about.  Samples of any sessions of the model may ask, one at a time. */
 typedef struct lutra_drafts lutra_drafts;
 
 /* Documents and answers of the store as it is now, as tokens of the model; the model is not needed afterwards, nor the
@@ -194,8 +199,8 @@ LUTRA_API void lutra_drafts_close(lutra_drafts **drafts);
 LUTRA_API int lutra_drafts_guess(
     lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
 
-/* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  What a
- * request names as `likely`, so that calibrated drafts look at them; reads all tokens.  LUTRA_E_NO_MEMORY. */
+/* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  For
+ * lutra_request.likely, so that calibrated drafts look at them.  LUTRA_E_NO_MEMORY. */
 LUTRA_API int lutra_drafts_likely(const lutra_drafts *drafts, int32_t *token, int n_max, struct lutra_error *err);
 
 struct lutra_drafts_stats {

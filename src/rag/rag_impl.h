@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "lutra/rag.h"
+#include "rag/query.h"
 #include "rag/text.h"
 
 enum { RAG_SCHEMA_VERSION = 3, RAG_APPLICATION_ID = 0x4c757452 /* "LutR" */ };
@@ -77,6 +78,15 @@ int tokenizer_run(lutra_store *s, const char *text, size_t n,
 
 /* find.c: the auxiliary function of its searches. */
 int find_register(lutra_store *s, struct lutra_error *err);
+
+/* In how many chunks the phrases of a query stand, and which of them in one chunk. */
+struct holders {
+    int64_t chunk;                /* given */
+    int64_t n_chunk;              /* of the store */
+    int64_t n[QUERY_PHRASES_MAX]; /* chunks with the phrase */
+    bool has[QUERY_PHRASES_MAX];  /* the given one has it */
+};
+int find_holders(lutra_store *s, const struct query *q, struct holders *h, struct lutra_error *err);
 void word_cache_free(struct word_cache **cache);
 
 /* passages.c */

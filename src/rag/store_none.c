@@ -115,6 +115,29 @@ int lutra_store_find(
     return refuse(err);
 }
 
+int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query, size_t n_query,
+    int n_max, lutra_passages **out, struct lutra_error *err)
+{
+    (void)store, (void)earlier, (void)n_earlier, (void)query, (void)n_query, (void)n_max;
+    *out = NULL;
+    return refuse(err);
+}
+
+int lutra_passages_shorten(
+    lutra_passages *passages, int i, size_t n_most, const char *question, size_t n_question, struct lutra_error *err)
+{
+    (void)passages, (void)i, (void)n_most, (void)question, (void)n_question;
+    return refuse(err);
+}
+
+int lutra_passages_shared(lutra_store *store, const lutra_passages *passages, int i, const char *question,
+    size_t n_question, const char *answer, size_t n_answer, char **words, struct lutra_error *err)
+{
+    (void)store, (void)passages, (void)i, (void)question, (void)n_question, (void)answer, (void)n_answer;
+    *words = NULL;
+    return refuse(err);
+}
+
 int lutra_passages_message(const lutra_passages *passages, const int *use, int n_use, int first, const char *question,
     size_t n_question, char **text, struct lutra_error *err)
 {

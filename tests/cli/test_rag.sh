@@ -142,14 +142,29 @@ lutra run -m "$MODEL" --rag nowhere.db -p x -st
 expect_err "nowhere.db: no such store" "no store to run with"
 run_rag -p "$QUESTION" -st
 expect_code 0 "run --rag"
-expect_out "Sources:" "run --rag"
+expect_out "Passages given" "run --rag"
 expect_out "[1] $WORK/cards.txt, bytes 0 to " "run --rag"
 lutra rag list --history --db r.db
 expect_out "> $QUESTION" "the exchange is in the history"
 grep -q 'Passages:' out && fail "the history has the passages"
-run_rag -p "zzz qqq" -st
-expect_err "has nothing for this question" "nothing found"
-grep -q Sources: out && fail "sources of nothing"
+# Nothing found: not asked, not kept, whatever the mode; --rag-anyway asks, and keeps nothing all the same.
+lutra rag list --history --db r.db
+cp out kept
+for mode in "-st" "-st -q" "-no-cnv" "-no-cnv -q"; do
+    run_rag -p "zzz qqq" $mode
+    expect_code 1 "nothing found, $mode"
+    expect_err "r.db: nothing found for this question, which was not asked" "nothing found, $mode"
+    grep -q zzz out && [ "$mode" = -st ] && fail "an answer to nothing"
+    run_rag -p "zzz qqq" $mode --rag-anyway
+    expect_code 0 "nothing found, $mode --rag-anyway"
+    [ -s out ] || fail "nothing found, $mode --rag-anyway: not asked"
+    grep -q "Passages given" out && fail "passages of nothing"
+done
+lutra rag list --history --db r.db
+cmp -s out kept || fail "an answer without passages is in the history"
+# What the answer shares with the passage: with the right one the model copies what it says.
+lutra run -m "$MODEL" --rag r.db --temp 0 -n 24 -st -p "$QUESTION" --rag-anyway
+grep -q "^\[1\] $WORK/cards.txt, bytes 0 to [0-9]*\( = .*\)\{0,1\}$" out || fail "the list of passages: $(tail -3 out)"
 run_rag -no-cnv -p "$QUESTION"
 expect_code 0 "run --rag -no-cnv"
 expect_out "[1] $WORK/cards.txt" "run --rag -no-cnv"
@@ -171,7 +186,7 @@ expect_code 0 "one question"
 one=$(prompt_tokens)
 ask 'How many cards does Sam keep in box 1?' 'How many cards does Sam give to Tom from a box?'
 two=$(prompt_tokens)
-[ "$(grep -c Sources: out)" -eq 2 ] || fail "two answers, two lists of sources"
+[ "$(grep -c 'Passages given' out)" -eq 2 ] || fail "two answers, two lists of passages"
 [ $((4 * (two - one))) -le "$one" ] || fail "the second question evaluated $((two - one)) tokens, the first $one"
 
 # Drafts from the store: the answer of the first run is in it when the second one asks the same.
@@ -232,6 +247,18 @@ for i in $(seq 8); do { echo "cards in box $i:"; seq 150 | tr '\n' ' '; } >box$i
 lutra rag add box?.txt --db r.db
 run_rag -c 512 -p "cards in box" -st
 expect_code 0 "a short context"
-expect_err "passages fit into the context" "a short context"
+expect_err "of 5 passages fit" "a short context"
+
+# A passage that is longer than the context: its part with the question's words is given.
+{ seq 2000 | sed 's/^/line /'; echo 'Sam keeps 42 cards in a box.'; seq 2000 | sed 's/^/row /'; } >long.txt
+lutra rag add long.txt --db long.db --chunk-size 100000
+lutra run -m "$MODEL" --rag long.db --temp 0 -n 24 -c 400 -st -p "Where does Sam keep his cards?"
+expect_code 0 "a passage longer than the context"
+expect_err "1 of 1 passages fits into the context, cut from " "a passage longer than the context"
+at=$(grep -b -o Sam long.txt | cut -d: -f1)
+read -r begin end <<<"$(sed -n 's/^\[1\].*bytes \([0-9]*\) to \([0-9]*\).*/\1 \2/p' out)"
+[ "${begin:-$at}" -le "$at" ] && [ "$at" -lt "${end:-0}" ] || fail "the part given is $begin to $end, the words are at $at"
+lutra run -m "$MODEL" --rag long.db --temp 0 -n 24 -c 400 -no-cnv -p "Where does Sam keep his cards?"
+expect_err "1 of 1 passages fits" "a passage longer than the context, plain text"
 
 finish

@@ -25,32 +25,33 @@ static int fits(const struct chat *c)
     return rc < 0 ? -1 : room;
 }
 
+/* rag_place.put: into the conversation. */
+static int put_message(void *user, const char *message)
+{
+    struct chat *c = user;
+    int n_past = c->past.n;
+    conversation_add(&c->past, "user", message, strlen(message));
+    int room = fits(c);
+    if (room <= 0) conversation_cut(&c->past, n_past);
+    return room;
+}
+
+/* The same, whether it fits or not. */
+static int put_question(void *user, const char *message)
+{
+    struct chat *c = user;
+    conversation_add(&c->past, "user", message, strlen(message));
+    return 1;
+}
+
 int chat_ask(struct chat *c, const char *text, size_t n)
 {
     struct rag *r = &c->talk->rag;
     buffer_clear(&c->question);
     buffer_add(&c->question, text, n);
-    if (!r->store) {
-        conversation_add(&c->past, "user", text, n);
-        return 0;
-    }
-    int code = rag_find(r, text, n), n_past = c->past.n;
-    for (int k = r->n_fresh; !code; k--) { /* as many of the best ones as fit */
-        char *message = NULL;
-        code = rag_message(r, k, text, n, &message);
-        if (code) break;
-        conversation_add(&c->past, "user", message, strlen(message));
-        lutra_free(message);
-        int room = fits(c);
-        if (room < 0) code = EXIT_FAILED;
-        if (room > 0 || k == 0) {
-            if (!code) rag_take(r, k);
-            break;
-        }
-        conversation_cut(&c->past, n_past);
-    }
-    if (code) conversation_cut(&c->past, n_past);
-    return code;
+    if (r->store) return rag_ask(r, text, n, &(struct rag_place){put_message, put_question, c, false});
+    conversation_add(&c->past, "user", text, n);
+    return 0;
 }
 
 /* Under a reply, for who sits at the terminal. */
@@ -104,7 +105,9 @@ int chat(struct talk *t, const struct buffer *first)
         fprintf(stderr, "%s (%s, %s); /help lists commands\n", t->engine.info.name, t->engine.info.arch,
             t->engine.info.file_type);
     if (first->n_bytes) code = chat_ask(&c, first->text, first->n_bytes);
-    bool go_on = !code && (first->n_bytes || next_message(&c));
+    bool asks_again = t->talks && !t->opts->single_turn && t->rag.store; /* nothing was found for the first one */
+    bool go_on = first->n_bytes && !code;
+    if (!first->n_bytes || (code && asks_again)) go_on = next_message(&c);
     while (go_on) {
         code = answer(&c);
         if (t->opts->single_turn) break;

@@ -50,12 +50,13 @@ static const struct option run_table[] = {
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
     {"--rag", "RAG", OPT_TEXT, AT(rag), "FILE",
         .help = "answer from the documents of this store ('lutra rag add --db FILE'): passages before the question, "
-                "sources "
-                "after the answer, which joins the store's history",
+                "a list of them after the answer, which joins the store's history",
         .common = true},
     {"--rag-passages", "RAG_PASSAGES", OPT_INT, AT(rag_passages), "N",
         .help = "passages for one question, at most; fewer where the context is short", .min = 1, .max = 100,
         .needs = "--rag"},
+    {"--rag-anyway", NULL, OPT_ON, AT(rag_anyway), NULL,
+        .help = "ask the model although nothing was found; such an answer does not join the history", .needs = "--rag"},
     {"--history", "HISTORY", OPT_TEXT, AT(history), "FILE",
         .help = "what was typed, for arrows and Ctrl-R; '' = keep none. Else $XDG_STATE_HOME/lutra/history or "
                 "~/.local/state/lutra/history"},
@@ -150,26 +151,39 @@ static int append(struct talk *t, struct tokens *all, const char *text, size_t n
     return rc < 0 ? fail_with(&err) : 0;
 }
 
-/* The passages for a question behind `all`, as many as leave room for it and an answer.  They are text: a control token
- * spelt in them stays one. */
+/* Where passages go in plain text: behind all that was said.  They are text: a control token spelt in them is none. */
+struct text_end {
+    struct talk *talk;
+    struct tokens *all;
+    int n_before, n_question, flags; /* tokens; what the question takes */
+};
+
+static int put_bare(void *user, const char *message)
+{
+    struct text_end *e = user;
+    e->all->n = e->n_before;
+    return append(e->talk, e->all, message, strlen(message), e->flags) ? -1 : 1;
+}
+
+static int put_passages(void *user, const char *message)
+{
+    struct text_end *e = user;
+    int n_ctx, rc = put_bare(user, message);
+    lutra_session_sizes(e->talk->engine.session, &n_ctx, NULL, NULL);
+    if (rc < 0 || e->all->n + e->n_question + rag_reserve(e->talk->opts->n_predict, n_ctx) <= n_ctx) return rc;
+    e->all->n = e->n_before;
+    return 0;
+}
+
+/* The passages for a question, as many as leave room for it and an answer. */
 static int append_passages(struct talk *t, struct tokens *all, const struct buffer *question, int flags)
 {
-    int n_ctx, code = rag_find(&t->rag, question->text, question->n_bytes), n_before = all->n, n_question = 0;
-    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
-    if (!code) code = append(t, all, question->text, question->n_bytes, LUTRA_PARSE_SPECIAL);
-    n_question = all->n - n_before;
-    for (int k = t->rag.n_fresh; !code; k--) {
-        char *text = NULL;
-        all->n = n_before;
-        code = rag_message(&t->rag, k, "", 0, &text);
-        if (!code) code = append(t, all, text, strlen(text), flags);
-        lutra_free(text);
-        if (code || k == 0 || all->n + n_question + rag_reserve(t->opts->n_predict, n_ctx) <= n_ctx) {
-            if (!code) rag_take(&t->rag, k);
-            break;
-        }
-    }
-    return code;
+    struct text_end end = {.talk = t, .all = all, .n_before = all->n, .flags = flags};
+    int code = append(t, all, question->text, question->n_bytes, LUTRA_PARSE_SPECIAL);
+    end.n_question = all->n - end.n_before;
+    all->n = end.n_before;
+    struct rag_place place = {put_passages, put_bare, &end, true};
+    return code ? code : rag_ask(&t->rag, question->text, question->n_bytes, &place);
 }
 
 /* What is asked for next, behind all that was said: passages for it, where there is a store, and the words of the
@@ -271,7 +285,8 @@ static int run(void *opts, const char **arg, int n_arg)
 {
     struct run_options *o = opts;
     struct talk t = {.opts = o, .at_line_start = true};
-    t.rag = (struct rag){.path = o->rag, .n_passages = o->rag_passages, .quiet = o->engine.quiet};
+    t.rag =
+        (struct rag){.path = o->rag, .n_passages = o->rag_passages, .anyway = o->rag_anyway, .quiet = o->engine.quiet};
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
     char *history_path = NULL, *own_template = NULL;
     o->engine.more_models = o->search.judge.prm;

@@ -22,7 +22,7 @@ struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
     const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag, *reasoning;
-    bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo;
+    bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo, rag_anyway;
     int n_predict, rag_passages, budget;
     struct option_list reverse;
     struct search_options search;
