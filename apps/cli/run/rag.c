@@ -72,13 +72,23 @@ void rag_stop(struct rag *r)
     free(r->shown);
 }
 
-void rag_forget(struct rag *r)
+void rag_forget(struct rag *r, int n_turn)
 {
-    r->n_shown = r->n_earlier = 0;
+    r->n_shown = r->n_earlier = r->n_dropped = r->last_number = 0;
+    r->n_turn = n_turn;
     lutra_recall_close(&r->recall);
     lutra_passages_close(&r->found);
     r->n_fresh = 0;
     buffer_clear(&r->earlier);
+}
+
+void rag_drop_turn(struct rag *r)
+{
+    int kept = 0;
+    r->n_dropped++;
+    for (int i = 0; i < r->n_shown; i++)
+        if (r->shown[i].turn > r->n_dropped) r->shown[kept++] = r->shown[i];
+    r->n_shown = kept;
 }
 
 static const struct rag_shown *find_shown(const struct rag *r, int64_t chunk)
@@ -119,7 +129,7 @@ static int put(struct rag *r, int k, const char *question, size_t n, const struc
     struct lutra_error err = {0};
     char *text = NULL;
     if (place->passages_alone) n = 0;
-    if (lutra_passages_message(r->found, r->fresh, k, r->n_shown + 1, question, n, &text, &err) < 0) {
+    if (lutra_passages_message(r->found, r->fresh, k, r->last_number + 1, question, n, &text, &err) < 0) {
         fail_with(&err);
         return -1;
     }
@@ -132,6 +142,7 @@ static void take(struct rag *r, int k)
 {
     r->n_fresh = k;
     r->n_earlier = r->n_shown;
+    r->n_turn++;
     if (r->n_shown + k > r->room) {
         r->room = (r->n_shown + k) * 2;
         r->shown = grow_memory(r->shown, (size_t)r->room * sizeof *r->shown);
@@ -140,9 +151,10 @@ static void take(struct rag *r, int k)
         const struct lutra_passage *p = lutra_passages_get(r->found, r->fresh[i]);
         int before = 0;
         for (int j = 0; j < k; j++) before += lutra_passages_get(r->found, r->fresh[j])->place < p->place;
-        r->shown[r->n_shown + i] = (struct rag_shown){p->chunk, r->n_shown + 1 + before};
+        r->shown[r->n_shown + i] = (struct rag_shown){p->chunk, r->last_number + 1 + before, r->n_turn};
     }
     r->n_shown += k;
+    r->last_number += k;
 }
 
 /* As many of the best new passages as fit; where not even the best one does, the best part of it.  *k: how many. */
@@ -192,7 +204,9 @@ int rag_ask(struct rag *r, const char *question, size_t n, const struct rag_plac
 
 void rag_take_back(struct rag *r)
 {
+    if (!r->store) return;
     r->n_shown = r->n_earlier;
+    r->n_turn--;
 }
 
 /* " : heron, 42": what the answer shares with a passage. */

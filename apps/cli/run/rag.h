@@ -19,6 +19,7 @@
 struct rag_shown {
     int64_t chunk;
     int number; /* as the model saw it */
+    int turn;   /* of the conversation, counted from the first that was ever asked */
 };
 
 struct rag {
@@ -37,6 +38,8 @@ struct rag {
     int n_fresh;
     struct rag_shown *shown;      /* [n_shown] passages of the conversation */
     int n_shown, n_earlier, room; /* n_earlier: before the last question */
+    int n_turn, n_dropped;        /* asked, and of these no more there */
+    int last_number;              /* of a passage */
 };
 
 /* 0, or an exit code after a message. */
@@ -51,8 +54,10 @@ int rag_start_drafts(struct rag *r, const lutra_model *model, const lutra_sessio
 /* What the store has of hints for the passages in a prompt, in r->recall; the next rag_finish() keeps new ones. */
 int rag_recall(struct rag *r, const lutra_model *model, const lutra_session *session, const struct tokens *prompt);
 
-/* What follows is another conversation. */
-void rag_forget(struct rag *r);
+/* What follows is another conversation, of which n_turn are there already. */
+void rag_forget(struct rag *r, int n_turn);
+/* The oldest turn left the conversation, and its passages with it. */
+void rag_drop_turn(struct rag *r);
 
 /* Where a message goes. */
 struct rag_place {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "run/run.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define AT(field) offsetof(struct run_options, field)
@@ -21,7 +24,10 @@ static const struct option run_table[] = {
     {"-no-cnv --no-conversation", NULL, OPT_ON, AT(no_chat), NULL, .help = "continue the prompt as plain text",
         .common = true},
     {"-st --single-turn", NULL, OPT_ON, AT(single_turn), NULL, .help = "answer once and leave", .common = true},
-    {"-i --interactive", NULL, OPT_ON, AT(interactive), NULL, .help = "plain text: ask for more after each reply"},
+    {"-i --interactive", NULL, OPT_ON, AT(interactive), NULL,
+        .help =
+            "ask for more after each reply: in plain text, and where standard input is no terminal, whose lines are "
+            "turns then (else all of it is one message, behind that of -p or -f)"},
     {"-n --predict --n-predict", "N_PREDICT", OPT_INT, AT(n_predict), "N",
         .help = "most tokens of a reply; -1 = until the context is full", .min = -2, .max = 1 << 24, .common = true},
     {"-r --reverse-prompt", NULL, OPT_LIST, AT(reverse), "TEXT",
@@ -217,6 +223,7 @@ static int continue_text(struct talk *t, const struct buffer *prompt)
             reply_end_line(t);
             code = rag_finish(&t->rag, &t->reply);
         }
+        if (!code && reply_lacks_answer(t)) code = EXIT_FAILED;
         if (code || !t->opts->interactive || t->opts->single_turn) break;
         interrupt_clear();
         reply_end_line(t);
@@ -230,6 +237,55 @@ static int continue_text(struct talk *t, const struct buffer *prompt)
     free(all.id);
     buffer_free(&line);
     return interrupted() ? EXIT_INTERRUPTED : code;
+}
+
+/* Is there something to read on standard input?  With -st, which needs none, a pipe that stays silent is left alone: a
+ * script may have inherited it. */
+static bool has_input(const struct run_options *o)
+{
+    enum { PATIENCE_MS = 300 };
+    struct stat st;
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (fstat(STDIN_FILENO, &st) < 0 || S_ISCHR(st.st_mode)) return false;
+    if (!o->single_turn || (!o->prompt && !o->file) || S_ISREG(st.st_mode)) return true;
+    int ready = poll(&in, 1, PATIENCE_MS);
+    if (ready == 0 && !o->engine.quiet) say("run: standard input is open but silent, and left alone because of -st");
+    return ready > 0;
+}
+
+/* All of standard input; Ctrl-C ends the wait for it. */
+static int read_stdin(struct buffer *out)
+{
+    enum { LOOK_MS = 200 };
+    char chunk[16384];
+    while (!interrupted()) {
+        struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+        if (poll(&in, 1, LOOK_MS) <= 0) continue; /* a signal may have come just before */
+        ssize_t n = read(STDIN_FILENO, chunk, sizeof chunk);
+        if (n == 0) return 0;
+        if (n > 0) buffer_add(out, chunk, (size_t)n);
+        if (n < 0 && errno != EINTR) {
+            say("standard input: %s", strerror(errno));
+            return EXIT_FAILED;
+        }
+    }
+    return EXIT_INTERRUPTED;
+}
+
+/* Standard input that is no terminal, behind the prompt of -p or -f.  0, or an exit code. */
+static int read_input(struct talk *t, struct buffer *prompt)
+{
+    const struct run_options *o = t->opts;
+    struct buffer input = {0};
+    if (isatty(STDIN_FILENO) || o->interactive) return 0;
+    t->one_message = true;
+    if ((o->file && strcmp(o->file, "-") == 0) || !has_input(o)) return 0;
+    int code = read_stdin(&input);
+    if (input.n_bytes && input.text[input.n_bytes - 1] == '\n') input.n_bytes--;
+    if (input.n_bytes && prompt->n_bytes) buffer_add(prompt, "\n\n", 2);
+    if (input.n_bytes) buffer_add(prompt, input.text, input.n_bytes);
+    buffer_free(&input);
+    return code;
 }
 
 /* `lutra run model.gguf`: instead of the environment's, not beside -m. */
@@ -302,6 +358,9 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = find_template(&t, o->template_text, &own_template);
     if (!code) {
         open_editor(&t, &history_path);
+        code = read_input(&t, &prompt);
+    }
+    if (!code) {
         if (o->template_file) t.chat_template = chat_template.text;
         bool has_template = t.chat_template || t.engine.info.chat_template;
         if ((o->chat || o->system) && !has_template) {
@@ -327,6 +386,7 @@ static int run(void *opts, const char **arg, int n_arg)
     buffer_free(&prompt);
     buffer_free(&chat_template);
     buffer_free(&system);
+    sampling_options_free(&o->sampling);
     return code;
 }
 
@@ -339,7 +399,9 @@ const struct command command_run = {
              "ending in\n"
              "\\ goes on in the next; at a terminal Alt-Enter begins a new line, arrows and Ctrl-R bring back what was "
              "typed,\n"
-             "and a paste arrives whole. Ctrl-C stops a reply; at an empty prompt it leaves.",
+             "and a paste arrives whole. Ctrl-C stops a reply; at an empty prompt it leaves.\n"
+             "\n'lutra run -m MODEL -p TEXT <FILE', or a pipe in its place, asks one message: TEXT, then what the file "
+             "says.",
     .opts_bytes = sizeof(struct run_options),
     .defaults = set_defaults,
     .sets = list_sets,

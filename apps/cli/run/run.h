@@ -42,7 +42,9 @@ struct talk {
     struct rag rag;
     bool at_line_start;
     bool thinks;                /* the last text shown was reasoning */
+    bool cut_thinking;          /* the last reply ended there */
     bool talks;                 /* stdin and stdout are a terminal */
+    bool one_message;           /* stdin is a file or a pipe: all of it is one message, behind that of -p or -f */
     struct line_editor *editor; /* NULL: lines as they come */
 };
 
@@ -56,6 +58,9 @@ void template_list(char *out, size_t n_out);
 
 /* Tokens per second and rows, to stderr. */
 void reply_figures(const struct talk *t);
+
+/* Did the last reply end before it came to an answer?  Says so. */
+bool reply_lacks_answer(const struct talk *t);
 
 /* Ends the line that a reply left open. */
 void reply_end_line(struct talk *t);
