@@ -29,7 +29,7 @@ struct command {
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_imatrix, command_import,
     command_tokenize, command_inspect, command_models, command_make_model, command_pack, command_perplexity,
-    command_rag;
+    command_rag, command_pull;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 
@@ -167,14 +167,16 @@ struct sampling_options {
     int64_t seed;                      /* -1 = another one each time */
     const char *letters;               /* set.samplers by letters, or NULL */
     struct option_list bias, breakers; /* "15043+1.5", "15043-inf"; texts */
+    char *spelled;                     /* the letters as names */
+    char **unescaped;                  /* [breakers.n] */
     uint64_t given;
 };
 
 void sampling_options_init(struct sampling_options *opts);
 struct option_set sampling_option_set(struct sampling_options *opts);
 /* bias: room for OPTION_LIST_MAX; *out borrows from opts.  0 or EXIT_USAGE after a message. */
-int sampling_from_options(
-    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out);
+int sampling_from_options(struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out);
+void sampling_options_free(struct sampling_options *opts);
 /* What was not given becomes what the model's file recommends. */
 void sampling_from_model(const struct sampling_options *opts, const lutra_model *model, struct lutra_sampling *set);
 /* All of it but seed and biases, for comparing. */

@@ -16,20 +16,53 @@ static void put_names(const struct option_args *args, FILE *out)
     fputs("-h --help", out);
 }
 
+/* What follows an option that takes one of some words: a line of a `case`. */
+static void put_bash_values(const struct command *c, const struct option_args *args, FILE *out)
+{
+    char name[WORD_BYTES];
+    for (int s = 0; s < args->n_set; s++)
+        for (int i = 0; i < args->set[s].n; i++) {
+            const struct option *o = &args->set[s].option[i];
+            if (!o->choices || !option_takes_value(o)) continue;
+            fputs("        ", out);
+            for (int w = 0; option_word(o->names, w, name, sizeof name); w++)
+                fprintf(out, "%s%s:%s", w ? "|" : "", c->name, name);
+            fprintf(out, ") words='%s' values=1 ;;\n", o->choices);
+        }
+}
+
+/* "add|search [FILE]": the words that an argument is one of; 0: it is none. */
+static size_t n_argument_words(const struct command *c)
+{
+    size_t n = strcspn(c->arguments, " ");
+    return c->arguments[0] >= 'a' && c->arguments[0] <= 'z' && memchr(c->arguments, '|', n) ? n : 0;
+}
+
 static void put_bash(const struct command *const *list, int n, FILE *out)
 {
-    fputs("_lutra()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} words=\n    case ${COMP_WORDS[1]} in\n", out);
+    fputs("_lutra()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words= values=\n"
+          "    case ${COMP_WORDS[1]} in\n",
+        out);
     for (int i = 0; i < n; i++) {
         void *opts = get_memory(list[i]->opts_bytes);
         struct option_args args = command_args(list[i], opts);
+        size_t n_words = n_argument_words(list[i]);
         fprintf(out, "    %s) words='", list[i]->name);
         put_names(&args, out);
-        fputs("' ;;\n", out);
+        fputs("'\n        case ${COMP_WORDS[1]}:$before in\n", out);
+        put_bash_values(list[i], &args, out);
+        fputs("        esac\n", out);
+        if (n_words) {
+            fputs("        if [ \"$COMP_CWORD\" -eq 2 ]; then values=1 words='", out);
+            for (size_t k = 0; k < n_words; k++) fputc(list[i]->arguments[k] == '|' ? ' ' : list[i]->arguments[k], out);
+            fputs("'; fi\n", out);
+        }
+        fputs("        ;;\n", out);
         free(opts);
     }
     fputs("    esac\n    if [ \"$COMP_CWORD\" -eq 1 ]; then words='", out);
     for (int i = 0; i < n; i++) fprintf(out, "%s ", list[i]->name);
-    fputs("--help --version --completion-bash'\n    elif [[ $word != -* ]]; then\n"
+    fputs("--help --version --completion-bash'\n    elif [[ -z $values && $word != -* ]]; then\n"
           "        COMPREPLY=($(compgen -f -- \"$word\"))\n        return\n    fi\n"
           "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\ncomplete -o filenames -F _lutra lutra\n",
         out);

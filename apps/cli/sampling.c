@@ -102,8 +102,8 @@ static int parse_bias(const char *text, struct lutra_logit_bias *bias)
     return 0;
 }
 
-/* "edskypmxt" as names, for as long as the program runs; NULL after a message. */
-static const char *spell_letters(const char *given)
+/* "edskypmxt" as names; NULL after a message. */
+static char *spell_letters(const char *given)
 {
     static const char letters[] = "edskypmxta";
     static const char *const name[] = {
@@ -124,25 +124,34 @@ static const char *spell_letters(const char *given)
     return names.text;
 }
 
-/* The texts of --dry-sequence-breaker, for as long as the program runs. */
-static void take_breakers(const struct option_list *list, struct lutra_sampling *out)
+static void take_breakers(struct sampling_options *opts, struct lutra_sampling *out)
 {
-    const char **text = get_memory(((size_t)list->n + 1) * sizeof *text);
+    const struct option_list *list = &opts->breakers;
+    if (list->n == 0) return;
+    opts->unescaped = get_memory((size_t)list->n * sizeof *opts->unescaped);
     for (int i = 0; i < list->n; i++) {
-        char *own = copy_text(list->item[i]);
+        char *own = opts->unescaped[i] = copy_text(list->item[i]);
         size_t n = strlen(own);
         unescape(own, &n);
-        text[i] = own;
     }
-    out->dry_sequence_breakers = text;
-    out->n_dry_sequence_breakers = list->n == 1 && strcmp(text[0], "none") == 0 ? -1 : list->n;
+    out->dry_sequence_breakers = (const char *const *)opts->unescaped;
+    out->n_dry_sequence_breakers = list->n == 1 && strcmp(opts->unescaped[0], "none") == 0 ? -1 : list->n;
 }
 
-int sampling_from_options(
-    const struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out)
+void sampling_options_free(struct sampling_options *opts)
 {
+    for (int i = 0; opts->unescaped && i < opts->breakers.n; i++) free(opts->unescaped[i]);
+    free(opts->unescaped);
+    free(opts->spelled);
+    opts->unescaped = NULL;
+    opts->spelled = NULL;
+}
+
+int sampling_from_options(struct sampling_options *opts, struct lutra_logit_bias *bias, struct lutra_sampling *out)
+{
+    sampling_options_free(opts);
     *out = opts->set;
-    if (opts->letters && !(out->samplers = spell_letters(opts->letters))) return EXIT_USAGE;
+    if (opts->letters && !(out->samplers = opts->spelled = spell_letters(opts->letters))) return EXIT_USAGE;
     for (int i = 0; i < opts->bias.n; i++)
         if (parse_bias(opts->bias.item[i], &bias[i]) < 0) {
             say("--logit-bias: '%s' is not TOKEN+BIAS or TOKEN-BIAS", opts->bias.item[i]);
@@ -152,7 +161,7 @@ int sampling_from_options(
         opts->seed >= 0 ? (uint64_t)opts->seed : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid() + now_us();
     out->bias = bias;
     out->n_bias = opts->bias.n;
-    take_breakers(&opts->breakers, out);
+    take_breakers(opts, out);
     return 0;
 }
 

@@ -47,14 +47,16 @@ LUTRA_API void lutra_store_close(lutra_store **store); /* sets *store to NULL */
 
 /* ---- documents -------------------------------------------------------------------------------------------------- */
 
-/* What is text: bytes without NUL.  Ill-formed UTF-8 becomes U+FFFD in the chunks; everything else is refused as binary
- * (LUTRA_E_UNSUPPORTED).  Kinds: "text", "markdown", "html" (needs libxml2). */
+/* What is text: bytes without NUL in UTF-8, Windows-1252 (so ISO 8859-1, too), or UTF-16 or UTF-32 with a byte order
+ * mark (lutra_text_charset()).  What is ill-formed becomes U+FFFD in the chunks; everything else is refused as binary,
+ * or as of an unknown charset (LUTRA_E_UNSUPPORTED).  Kinds: "text", "markdown", "html" (needs libxml2; its own charset
+ * counts). */
 struct lutra_document {
     size_t size;
     const char *name;  /* path, or another name: UTF-8, at most 4096 bytes */
     const char *bytes; /* [n_bytes] of the file as it is: their hash says whether it has changed */
     size_t n_bytes;
-    const char *kind; /* NULL = by the end of the name and the first bytes */
+    const char *kind; /* NULL = by the end of the name and the first bytes; of `text`: "text" */
     const char *text; /* [n_text] what a converter made of the file; NULL = the bytes themselves */
     size_t n_text;
     lutra_progress_fn progress; /* bytes of the text; cancelled, nothing is changed */
@@ -64,10 +66,13 @@ LUTRA_API void lutra_document_init(struct lutra_document *document, size_t size)
 
 enum lutra_added { LUTRA_ADDED, LUTRA_REPLACED, LUTRA_UNCHANGED };
 
-/* Cuts a document into chunks and adds them, in place of an older one of that name, in one transaction.  *what may be
- * NULL. */
+/* Cuts a document into chunks and adds them, in place of an older one of that name, in one transaction. */
 LUTRA_API int lutra_store_add(
     lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err);
+
+/* The charset as which lutra_store_add() reads text that is not HTML: "UTF-8", "windows-1252" (a guess: worth telling
+ * the user), "UTF-16LE", "UTF-16BE", "UTF-32LE" or "UTF-32BE"; NULL: not known, it is refused. */
+LUTRA_API const char *lutra_text_charset(const char *bytes, size_t n);
 
 /* Would lutra_store_add() leave it unchanged?  Looks at name and bytes only. */
 LUTRA_API int lutra_store_holds(
@@ -112,7 +117,7 @@ LUTRA_API int lutra_store_check(lutra_store *store, struct lutra_error *err);
 struct lutra_passage {
     int64_t chunk;       /* never given to another one */
     const char *name;    /* of the document */
-    uint64_t begin, end; /* bytes of the document's text: of the file, unless it is HTML or was converted */
+    uint64_t begin, end; /* bytes of the document's text: of the file, unless that is HTML, converted or not UTF-8 */
     const char *text;    /* UTF-8, a NUL follows */
     size_t n_bytes;
     double score; /* bm25 of SQLite's FTS5 with its sign turned: more is better */
@@ -124,10 +129,23 @@ struct lutra_passage {
  * are searched for, "file_name.txt" and "utf-8" as words that follow each other; the first 128 different ones count. */
 LUTRA_API int lutra_store_find(
     lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
+/* The same for a question that follows others: words that only these have count half. */
+LUTRA_API int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query,
+    size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
 LUTRA_API void lutra_passages_close(lutra_passages **passages);
 LUTRA_API int lutra_passages_count(const lutra_passages *passages);
 /* 0 = the best one; NULL past the end.  Valid until closed. */
 LUTRA_API const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i);
+
+/* Cuts the i-th passage to at most n_most bytes: the part with most different words of the question. */
+LUTRA_API int lutra_passages_shorten(
+    lutra_passages *passages, int i, size_t n_most, const char *question, size_t n_question, struct lutra_error *err);
+
+/* What an answer shares with the i-th passage beyond the words of the question: words and numbers that few chunks of
+ * the store have, in their folded form, ", " between them; "" = none.  Function words of English, German, French and
+ * Spanish and numbers in brackets do not count.  Free with lutra_free(). */
+LUTRA_API int lutra_passages_shared(lutra_store *store, const lutra_passages *passages, int i, const char *question,
+    size_t n_question, const char *answer, size_t n_answer, char **words, struct lutra_error *err);
 
 /* The message of a user who asks about passages: those of use[n_use] (NULL: all) in the order of their places, whatever
  * their scores, so that questions about the same ones begin alike; numbered from `first`; then the question.  Without
@@ -164,13 +182,8 @@ LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err);
 
 /* ---- drafts ----------------------------------------------------------------------------------------------------- */
 
-/* Drafts from a store's texts for requests that name it (lutra_request.on_draft): what stood behind the longest end of
- * a sample's text that the store has, too, with how often it went on so.
- *
- *     static int guess(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max)
- *     {
- *         return lutra_drafts_guess(user, tip, draft, n_max);
- *     }
+/* Drafts from a store's texts for requests whose on_draft calls lutra_drafts_guess(): what stood behind the longest end
+ * of a sample's text that the store has, too, with how often it went on so.
  *
  * A draft's p is the share of the matches that went on so; its kind is the match's length, whether it is the only one,
  * and whether the draft stands at the tip.  What each kind is worth the session learns.  Samples of any sessions of the
@@ -189,8 +202,8 @@ LUTRA_API void lutra_drafts_close(lutra_drafts **drafts);
 LUTRA_API int lutra_drafts_guess(
     lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
 
-/* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  What a
- * request names as `likely`, so that calibrated drafts look at them; reads all tokens.  LUTRA_E_NO_MEMORY. */
+/* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  For
+ * lutra_request.likely, so that calibrated drafts look at them.  LUTRA_E_NO_MEMORY. */
 LUTRA_API int lutra_drafts_likely(const lutra_drafts *drafts, int32_t *token, int n_max, struct lutra_error *err);
 
 struct lutra_drafts_stats {

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "engine/settings.h"
+#include "rag/charset.h"
 #include "rag/rag_impl.h"
 #include "text/utf8.h"
 
@@ -114,7 +115,7 @@ static int chunk_ids(lutra_store *s, int64_t id, int64_t *first, int64_t *last, 
     return rc < 0 ? rc : 0;
 }
 
-/* All hints go: any of them may have been made beside these chunks, and then have words of theirs. */
+/* Deletes all hints, too: any of them may quote tokens of the removed chunks. */
 static int remove_chunks(lutra_store *s, int64_t id, struct lutra_error *err)
 {
     int64_t first, last;
@@ -209,16 +210,11 @@ static int put(lutra_store *s, const struct lutra_document *d, enum text_kind ki
     return sql_end(s, rc, err);
 }
 
-static int kind_of(const struct lutra_document *d, enum text_kind *kind, struct lutra_error *err)
+/* The kind that was named; TEXT_N_KIND: none was. */
+static int named_kind(const struct lutra_document *d, enum text_kind *kind, struct lutra_error *err)
 {
-    if (d->text) {
-        *kind = TEXT_PLAIN;
-        return 0;
-    }
-    if (!d->kind) {
-        *kind = text_kind_guess(d->name, d->bytes ? d->bytes : "", d->n_bytes);
-        return 0;
-    }
+    *kind = d->text ? TEXT_PLAIN : TEXT_N_KIND;
+    if (!d->kind) return 0;
     for (int k = 0; k < TEXT_N_KIND; k++)
         if (strcmp(d->kind, text_kind_name[k]) == 0) {
             *kind = (enum text_kind)k;
@@ -226,6 +222,28 @@ static int kind_of(const struct lutra_document *d, enum text_kind *kind, struct 
         }
     return lutra_fail(
         err, LUTRA_E_ARGUMENT, "%s: no such kind of document: '%.40s' (text, markdown, html)", d->name, d->kind);
+}
+
+/* The text as UTF-8, in `made` where it is not that already.  HTML without a mark names its charset itself. */
+static int decode(const struct lutra_document *d, enum text_kind *kind, struct text *given, struct text *made,
+    struct lutra_error *err)
+{
+    enum charset charset = charset_guess(given->bytes, given->n);
+    bool is_marked = charset >= CHARSET_UTF16LE && charset <= CHARSET_UTF32BE;
+    if (is_marked) {
+        charset_add(made, charset, given->bytes, given->n);
+        *given = *made;
+    }
+    if (*kind == TEXT_N_KIND) *kind = text_kind_guess(d->name, given->n ? given->bytes : "", given->n);
+    const char *why = given->n ? text_refuse(given->bytes, given->n) : NULL;
+    if (!why && charset == CHARSET_UNKNOWN && *kind != TEXT_HTML)
+        why = "its charset is not known: neither UTF-8 nor Windows-1252 (iconv -f CHARSET -t UTF-8 makes it UTF-8)";
+    if (why) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: not added: %s", d->name, why);
+    if (charset == CHARSET_WINDOWS_1252 && *kind != TEXT_HTML) {
+        charset_add(made, charset, given->bytes, given->n);
+        *given = *made;
+    }
+    return made->failed ? lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->name) : 0;
 }
 
 int lutra_store_add(
@@ -237,15 +255,16 @@ int lutra_store_add(
     enum lutra_added ignored;
     if (!what) what = &ignored;
     TRY(copy_document(store, &d, document, err));
-    TRY(kind_of(&d, &kind, err));
+    TRY(named_kind(&d, &kind, err));
     TRY(look_up(store, &d, hash_of(&d), &held, err));
     *what = LUTRA_UNCHANGED;
     if (held.same) return 0;
-    struct text given = {.bytes = (char *)(d.text ? d.text : d.bytes), .n = d.text ? d.n_text : d.n_bytes}, made = {0};
-    const char *why = given.n ? text_refuse(given.bytes, given.n) : NULL;
-    if (why) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: not added: %s", d.name, why);
-    int rc = kind == TEXT_HTML ? text_of_html(d.name, given.bytes, given.n, &made, err) : 0;
+    struct text given = {.bytes = (char *)(d.text ? d.text : d.bytes), .n = d.text ? d.n_text : d.n_bytes};
+    struct text decoded = {0}, made = {0};
+    int rc = decode(&d, &kind, &given, &decoded, err);
+    if (rc == 0 && kind == TEXT_HTML) rc = text_of_html(d.name, given.bytes, given.n, &made, err);
     if (rc == 0) rc = put(store, &d, kind, kind == TEXT_HTML ? &made : &given, what, err);
+    text_fini(&decoded);
     text_fini(&made);
     return rc;
 }

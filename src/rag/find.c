@@ -21,6 +21,9 @@ enum {
 /* FTS5's constants of bm25(), and its least idf: of a word in more than half of the chunks. */
 static const double BM25_K1 = 1.2, BM25_B = 0.75, IDF_LEAST = 1e-6;
 
+/* Of a word that only earlier questions have, beside one of the question: a new subject wins over them. */
+static const double EARLIER_WEIGHT = 0.5;
+
 struct hit {
     uint32_t chunk; /* index into word_cache.id */
     uint32_t n;     /* how often */
@@ -218,6 +221,7 @@ static int collect_hits(lutra_store *s, const char *expression, struct collector
 struct search {
     lutra_store *store;
     struct query query;
+    int n_own;                                  /* phrases of the question itself, which come first */
     const struct hits *hits[QUERY_PHRASES_MAX]; /* of each phrase */
     struct hits read[QUERY_PHRASES_MAX];        /* those that were not kept */
     int n_read;
@@ -280,6 +284,7 @@ static void add_up(struct search *f)
         const struct hits *h = f->hits[i];
         double idf = log(((double)c->n_chunk - (double)h->n + 0.5) / ((double)h->n + 0.5));
         if (!(idf > 0)) idf = IDF_LEAST;
+        if (i >= f->n_own) idf *= EARLIER_WEIGHT;
         for (size_t k = 0; k < h->n; k++) {
             double n = h->hit[k].n;
             c->sum[h->hit[k].chunk] += idf * ((n * (BM25_K1 + 1)) / (n + c->norm[h->hit[k].chunk]));
@@ -320,37 +325,95 @@ static int fetch(struct search *f, const uint32_t *best, int n, lutra_passages *
         err, LUTRA_E_FORMAT, "%s: the store is damaged: the index has a chunk that is not there", f->store->path);
 }
 
-static int search(struct search *f, int n_max, lutra_passages *p, struct lutra_error *err)
+/* What `fn` does with a query, in one state of the file. */
+static int with_search(lutra_store *s, const struct query *q, int n_own,
+    int (*fn)(struct search *f, void *user, struct lutra_error *err), void *user, struct lutra_error *err)
 {
+    struct search *f = calloc(1, sizeof *f);
+    if (!f) return no_memory(s, err);
+    f->store = s;
+    f->query = *q;
+    f->n_own = n_own;
+    int rc = sql_run(s, "BEGIN", err);
+    if (rc == 0) rc = sql_end(s, fn(f, user, err), err);
+    for (int i = 0; i < f->n_read; i++) free(f->read[i].hit);
+    text_fini(&f->expression);
+    free(f);
+    return rc;
+}
+
+struct wanted {
+    int n_max;
+    lutra_passages *passages;
+};
+
+static int search(struct search *f, void *user, struct lutra_error *err)
+{
+    const struct wanted *w = user;
     uint32_t best[FIND_MAX];
     TRY(refresh(f->store, err));
     TRY(gather(f, err));
     add_up(f);
-    int n = choose(f->store->words, best, n_max);
+    int n = choose(f->store->words, best, w->n_max);
     keep_common(f);
-    return fetch(f, best, n, p, err);
+    return fetch(f, best, n, w->passages, err);
 }
 
 int lutra_store_find(
     lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err)
 {
+    return lutra_store_find_after(store, NULL, 0, query, n_query, n_max, out, err);
+}
+
+int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query, size_t n_query,
+    int n_max, lutra_passages **out, struct lutra_error *err)
+{
     *out = NULL;
     if (n_max < 1 || n_max > FIND_MAX)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_store_find: n_max %d is not in 1 .. %d", n_max, FIND_MAX);
-    struct search *f = calloc(1, sizeof *f);
+    struct query q;
     lutra_passages *p = calloc(1, sizeof *p);
-    int rc = f && p && query_read(&f->query, query ? query : "", query ? n_query : 0) ? 0 : no_memory(store, err);
-    if (rc == 0) {
-        f->store = store;
-        rc = sql_run(store, "BEGIN", err); /* one state of the file for all that is read */
-        if (rc == 0) rc = sql_end(store, search(f, n_max, p, err), err);
-    }
-    if (rc == 0) rc = passages_finish(p) < 0 ? no_memory(store, err) : 0;
-    for (int i = 0; f && i < f->n_read; i++) free(f->read[i].hit);
-    if (f) text_fini(&f->expression);
-    if (f) query_fini(&f->query);
-    free(f);
+    bool good = query_read(&q, query ? query : "", query ? n_query : 0) && p;
+    int n_own = q.n, rc = 0;
+    if (good && earlier) good = query_add(&q, earlier, n_earlier);
+    if (good) rc = with_search(store, &q, n_own, search, &(struct wanted){n_max, p}, err);
+    if (good && rc == 0) good = passages_finish(p) == 0;
+    query_fini(&q);
+    if (!good) rc = no_memory(store, err);
     if (rc < 0) lutra_passages_close(&p);
     *out = p;
     return rc;
+}
+
+/* ---- who has a phrase ---- */
+
+static int by_index(const void *a, const void *b)
+{
+    const struct hit *x = a, *y = b;
+    return (x->chunk > y->chunk) - (x->chunk < y->chunk);
+}
+
+static int look(struct search *f, void *user, struct lutra_error *err)
+{
+    struct holders *h = user;
+    TRY(refresh(f->store, err));
+    TRY(gather(f, err));
+    const struct word_cache *c = f->store->words;
+    struct collector all = {.cache = f->store->words};
+    size_t at = seek(&all, h->chunk);
+    bool is_there = at < c->n_chunk && c->id[at] == h->chunk;
+    h->n_chunk = (int64_t)c->n_chunk;
+    for (int i = 0; i < f->query.n; i++) {
+        const struct hits *hits = f->hits[i];
+        struct hit key = {.chunk = (uint32_t)at};
+        h->n[i] = (int64_t)hits->n;
+        h->has[i] = is_there && hits->n && bsearch(&key, hits->hit, hits->n, sizeof key, by_index);
+    }
+    keep_common(f);
+    return 0;
+}
+
+int find_holders(lutra_store *s, const struct query *q, struct holders *h, struct lutra_error *err)
+{
+    return with_search(s, q, q->n, look, h, err);
 }

@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "base/status.h"
-#include "rag/text.h"
+#include "rag/charset.h"
 #include "text/utf8.h"
 
 enum {
@@ -236,7 +236,7 @@ int text_of_html(const char *name, const char *html, size_t n, struct text *out,
     xmlCharEncodingHandlerPtr charset = NULL;
     if (text_utf8_valid(html, n) < n) { /* what is UTF-8 is read as such, whatever it says */
         charset = declared_charset(html, n, charset_name);
-        if (!charset) text_add_utf8(&clean, html, n);
+        if (!charset) charset_add(&clean, charset_guess(html, n), html, n);
     }
     if (clean.n) html = clean.bytes, n = clean.n;
     struct reader r = {.out = out, .n_max = n * OUT_PER_IN + OUT_MORE};

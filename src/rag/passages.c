@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "rag/rag_impl.h"
+#include "rag/words.h"
 
 /* A text as it may stand between two others: NULs would end it early for those who read it as a string. */
 static size_t add_column(struct text *all, sqlite3_stmt *row, int column, size_t *n)
@@ -74,6 +75,62 @@ int lutra_passages_count(const lutra_passages *passages)
 const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i)
 {
     return passages && i >= 0 && i < passages->n ? &passages->found[i].public : NULL;
+}
+
+/* ---- a part of one ---- */
+
+/* Different phrases of the question in a part of a text. */
+static int count_phrases(const struct query *q, const char *part, size_t n, struct text *folded)
+{
+    int count = 0;
+    folded->n = 0;
+    text_add_folded(folded, part, n);
+    for (int i = 0; i < q->n && !folded->failed && folded->n; i++) {
+        const char *phrase = q->text.bytes + q->phrase[i] + 1; /* behind its quote */
+        count += memmem(folded->bytes, folded->n, phrase, strlen(phrase) - 1) != NULL;
+    }
+    return count;
+}
+
+/* Where the best part of at most n_most bytes begins; parts begin at the text's own breaks. */
+static size_t best_part(const struct lutra_passage *p, size_t n_most, const struct query *q, struct text *folded)
+{
+    size_t best = 0, n_step = n_most / 4 > 1 ? n_most / 4 : 1;
+    int most = -1;
+    for (size_t at = 0; at < p->n_bytes; at += text_cut(p->text + at, p->n_bytes - at, n_step)) {
+        int count = count_phrases(q, p->text + at, text_cut(p->text + at, p->n_bytes - at, n_most), folded);
+        if (count <= most) continue;
+        most = count;
+        best = at;
+    }
+    return best;
+}
+
+int lutra_passages_shorten(
+    lutra_passages *passages, int i, size_t n_most, const char *question, size_t n_question, struct lutra_error *err)
+{
+    const struct lutra_passage *old = lutra_passages_get(passages, i);
+    struct query q;
+    struct text folded = {0};
+    if (!old || n_most < 4)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_passages_shorten: passage %d of %d, to %zu bytes", i,
+            lutra_passages_count(passages), n_most);
+    if (old->n_bytes <= n_most) return 0;
+    bool good = query_read(&q, question, n_question);
+    size_t at = good ? best_part(old, n_most, &q, &folded) : 0, n = text_cut(old->text + at, old->n_bytes - at, n_most);
+    good = good && !folded.failed;
+    query_fini(&q);
+    text_fini(&folded);
+    if (!good) return lutra_fail(err, LUTRA_E_NO_MEMORY, "lutra_passages_shorten: out of memory");
+    struct lutra_passage *p = &passages->found[i].public;
+    if (p->end - p->begin == p->n_bytes) { /* else bytes were replaced: the whole's places stay */
+        p->begin += at;
+        p->end = p->begin + n;
+    }
+    p->text += at;
+    p->n_bytes = n;
+    passages->all.bytes[p->text + n - passages->all.bytes] = 0;
+    return 0;
 }
 
 /* ---- the message ---- */

@@ -4,20 +4,21 @@
 #include <string.h>
 
 #include "rag/rag_impl.h"
-#include "text/utf8.h"
+#include "rag/words.h"
 
-/* Letters of ASCII in lower case: so that "The" and "the" are one phrase (FTS5 folds the rest itself). */
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
+struct reader {
+    struct query *query;
+    const char *text; /* folded */
+    size_t n;
+    bool keeps_particles;
+};
 
-static void add_phrase(struct query *q, const char *word, size_t n)
+static void add_phrase(struct query *q, const char *text, size_t n)
 {
     size_t begin = q->text.n;
     if (n == 0 || q->n == QUERY_PHRASES_MAX) return;
     text_add(&q->text, "\"", 1);
-    for (size_t i = 0; i < n; i++) text_add(&q->text, (char[]){lower(word[i])}, 1);
+    text_add(&q->text, text, n);
     text_add(&q->text, "\"", 2); /* with the NUL */
     if (q->text.failed) return;
     for (int i = 0; i < q->n; i++)
@@ -28,62 +29,93 @@ static void add_phrase(struct query *q, const char *word, size_t n)
     q->phrase[q->n++] = begin;
 }
 
-/* A word: its runs of other scripts, and pairs of characters of those that have no blanks. */
-static void add_word(struct query *q, const char *word, size_t n)
+/* Behind `w`: the next word where it follows without a gap. */
+static bool follows(const struct reader *r, const struct word *w, struct word *next)
 {
-    size_t from = 0, before = 0; /* where the run begins; bytes of the split character before this one */
-    bool alone = false;          /* that one is in no pair yet */
-    for (size_t at = 0; at < n;) {
-        int k = text_utf8_scan(word + at, n - at);
-        size_t len = k > 0 ? (size_t)k : 1;
-        if (k > 1 && tokenizer_splits(text_utf8_get(word + at, k))) {
-            if (before == 0) add_phrase(q, word + from, at - from);
-            if (before) add_phrase(q, word + at - before, before + len);
-            alone = before == 0;
-            before = len;
-            from = at + len;
-        } else {
-            if (alone) add_phrase(q, word + at - before, before);
-            before = 0;
-            alone = false;
-        }
-        at += len;
-    }
-    if (alone) add_phrase(q, word + n - before, before);
-    if (before == 0) add_phrase(q, word + from, n - from);
+    size_t at = w->begin + w->n;
+    return word_next(r->text, r->n, &at, next) && next->begin == w->begin + w->n;
 }
 
-static bool is_word(char c)
+/* Pairs of neighbours of a run of split characters, a single one by itself.  Korean particles at its end are not looked
+ * for: they stand behind every noun. */
+static size_t add_run(struct reader *r, struct word w)
 {
-    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') || (unsigned char)c >= 0x80;
+    size_t begin = w.begin, end = w.begin + w.n, hangul = w.hangul ? w.begin : SIZE_MAX;
+    struct word next;
+    while (follows(r, &w, &next) && next.split) {
+        if (!next.hangul) hangul = SIZE_MAX;
+        if (next.hangul && hangul == SIZE_MAX) hangul = next.begin;
+        end = next.begin + next.n;
+        w = next;
+    }
+    size_t stop = end;
+    if (hangul < end && !r->keeps_particles) stop -= word_particles(r->text + hangul, end - hangul);
+    size_t at = begin, before = begin;
+    for (int i = 0; at < stop && word_next(r->text, stop, &at, &w); i++) {
+        if (i > 0) add_phrase(r->query, r->text + before, w.begin + w.n - before);
+        if (i == 0 && at >= stop) add_phrase(r->query, r->text + w.begin, w.n);
+        before = w.begin;
+    }
+    return end;
 }
 
-/* Bytes of the word that begins at text[0]: letters and digits, and of "file_name.txt", "utf-8", "don't" what joins
- * them. */
-static size_t word_length(const char *text, size_t n)
+/* Bytes of what joins two words to one phrase at text[at]: of "file_name.txt", "utf-8", "don't"; 0: nothing does. */
+static size_t joint(const struct reader *r, size_t at)
 {
-    size_t len = 0;
-    while (len < n && len < QUERY_WORD_BYTES) {
-        bool joins = len > 0 && len + 1 < n && text[len] && strchr("._-'", text[len]) && is_word(text[len + 1]);
-        if (!is_word(text[len]) && !joins) break;
-        len++;
+    static const char *const joints[] = {".", "_", "-", "'", "\xE2\x80\x99"}; /* the last: the typographic one */
+    for (size_t i = 0; i < sizeof joints / sizeof *joints; i++) {
+        size_t n = strlen(joints[i]);
+        if (r->n - at > n && memcmp(r->text + at, joints[i], n) == 0) return n;
     }
-    while (len > 1 && len < n && ((unsigned char)text[len] & 0xC0) == 0x80) len--;
-    return len;
+    return 0;
+}
+
+/* A word and those that are joined to it. */
+static size_t add_word(struct reader *r, struct word w)
+{
+    size_t begin = w.begin, end = w.begin + w.n;
+    for (size_t n; end < r->n && (n = joint(r, end));) {
+        struct word next;
+        size_t at = end + n;
+        if (!word_next(r->text, r->n, &at, &next) || next.begin != end + n || next.split) break;
+        if (next.begin + next.n - begin > QUERY_WORD_BYTES) break;
+        end = next.begin + next.n;
+    }
+    size_t n = end - begin;
+    if (n > QUERY_WORD_BYTES) {
+        n = QUERY_WORD_BYTES;
+        while (n > 1 && ((unsigned char)r->text[begin + n] & 0xC0) == 0x80) n--;
+    }
+    add_phrase(r->query, r->text + begin, n);
+    return end;
+}
+
+static void read_all(struct reader *r)
+{
+    struct word w;
+    for (size_t at = 0; r->query->n < QUERY_PHRASES_MAX && word_next(r->text, r->n, &at, &w);)
+        at = w.split ? add_run(r, w) : add_word(r, w);
 }
 
 bool query_read(struct query *q, const char *text, size_t n)
 {
-    struct text clean = {0};
     *q = (struct query){0};
-    text_add_utf8(&clean, text, n);
-    for (size_t at = 0; at < clean.n && q->n < QUERY_PHRASES_MAX && !clean.failed;) {
-        size_t len = word_length(clean.bytes + at, clean.n - at);
-        add_word(q, clean.bytes + at, len);
-        at += len ? len : 1;
+    return query_add(q, text, n);
+}
+
+bool query_add(struct query *q, const char *text, size_t n)
+{
+    struct text folded = {0};
+    int n_before = q->n;
+    text_add_folded(&folded, text, n);
+    if (!folded.failed && folded.n) {
+        struct reader r = {q, folded.bytes, folded.n, false};
+        read_all(&r);
+        r.keeps_particles = true; /* nothing but particles: then these are what is looked for */
+        if (q->n == n_before) read_all(&r);
     }
-    bool good = !clean.failed && !q->text.failed;
-    text_fini(&clean);
+    bool good = !folded.failed && !q->text.failed;
+    text_fini(&folded);
     return good;
 }
 

@@ -15,10 +15,13 @@ struct query {
     int n;
 };
 
-/* A phrase is a word of letters and digits, joined by . _ - ' where these stand inside it (FTS5 cuts "file_name.txt"
- * into words that follow each other); of scripts without blanks each pair of neighbours is one.
+/* A phrase is a word of letters and digits in its folded form (words.h), joined by . _ - ' where these stand inside it
+ * (FTS5 cuts "file_name.txt" into words that follow each other).  Where words are cut into characters each pair of
+ * neighbours is one, without the particles at the end of a Korean word.
  * The first QUERY_PHRASES_MAX different ones.  False: no memory.  query_fini() in any case. */
 bool query_read(struct query *q, const char *text, size_t n);
+/* Adds the phrases of another text. */
+bool query_add(struct query *q, const char *text, size_t n);
 void query_fini(struct query *q);
 
 #endif

@@ -19,15 +19,18 @@
 
 #include "base/status.h"
 #include "lutra/rag.h"
+#include "rag/query.h"
 #include "rag/text.h"
 
-enum { RAG_SCHEMA_VERSION = 2, RAG_APPLICATION_ID = 0x4c757452 /* "LutR" */ };
+enum { RAG_SCHEMA_VERSION = 3, RAG_APPLICATION_ID = 0x4c757452 /* "LutR" */ };
 
 struct word_cache;
 
 struct lutra_store {
     sqlite3 *db;
     fts5_api *fts;
+    fts5_tokenizer porter; /* FTS5's own, and what it is created with */
+    void *porter_user;
     char *path;
     struct lutra_store_settings set;
     struct word_cache *words; /* find.c: lengths of chunks and the hits of common words, of one state of the file */
@@ -54,6 +57,9 @@ void sql_bind_text(sqlite3_stmt *stmt, int i, const char *text, size_t n);
 /* schema.c: makes the tables in an empty file; else checks that they are ours. */
 int schema_open(lutra_store *s, struct lutra_error *err);
 
+/* whole.c: the index and the lengths anew, from the texts; in a transaction of the caller's. */
+int index_build(lutra_store *s, struct lutra_error *err);
+
 /* lengths.c: how many words chunks have, as find.c reads them: from the index into `lengths`, and out of it.  In a
  * transaction of the caller's. */
 int lengths_add(lutra_store *s, int64_t first, int64_t last, struct lutra_error *err);
@@ -65,11 +71,22 @@ int lengths_check(lutra_store *s, struct lutra_error *err);
 
 /* tokenizer.c: registers the tokenizer `lutra` and yields FTS5's interface. */
 int tokenizer_register(lutra_store *s, struct lutra_error *err);
-/* Is it of a script that writes words without blanks between them?  Then each character is a token. */
-bool tokenizer_splits(uint32_t code_point);
+/* Calls fn for each token of a text as the index has it; nonzero ends it.  Returns fn's, or an error's, code of
+ * SQLite. */
+int tokenizer_run(lutra_store *s, const char *text, size_t n,
+    int (*fn)(void *user, int flags, const char *token, int n, int begin, int end), void *user);
 
 /* find.c: the auxiliary function of its searches. */
 int find_register(lutra_store *s, struct lutra_error *err);
+
+/* In how many chunks the phrases of a query stand, and which of them in one chunk. */
+struct holders {
+    int64_t chunk;                /* given */
+    int64_t n_chunk;              /* of the store */
+    int64_t n[QUERY_PHRASES_MAX]; /* chunks with the phrase */
+    bool has[QUERY_PHRASES_MAX];  /* the given one has it */
+};
+int find_holders(lutra_store *s, const struct query *q, struct holders *h, struct lutra_error *err);
 void word_cache_free(struct word_cache **cache);
 
 /* passages.c */

@@ -6,7 +6,8 @@
 
 #include "rag/rag_impl.h"
 
-/* Compared letter by letter with what the file says it has: change one, and RAG_SCHEMA_VERSION with it. */
+/* Compared letter by letter with what the file says it has: change one, and RAG_SCHEMA_VERSION with it.
+ * Version 3 has the tables of 2 and other words in the index: an older file's index is built anew. */
 static const struct {
     int since; /* the version that brought it */
     const char *name, *sql;
@@ -81,7 +82,7 @@ static int make_tables(lutra_store *s, int64_t version, struct lutra_error *err)
     int rc = 0;
     for (int i = 0; i < N_TABLES && rc == 0; i++)
         if (tables[i].since > version) rc = sql_run(s, tables[i].sql, err);
-    if (rc == 0) rc = lengths_add(s, 1, INT64_MAX, err);
+    if (rc == 0) rc = version > 0 ? index_build(s, err) : lengths_add(s, 1, INT64_MAX, err);
     snprintf(numbers, sizeof numbers, "PRAGMA application_id=%d; PRAGMA user_version=%d", RAG_APPLICATION_ID,
         RAG_SCHEMA_VERSION);
     return rc < 0 ? rc : sql_run(s, numbers, err);

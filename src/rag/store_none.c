@@ -56,6 +56,12 @@ const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, i
     return NULL;
 }
 
+const char *lutra_text_charset(const char *bytes, size_t n)
+{
+    (void)bytes, (void)n;
+    return NULL;
+}
+
 /* Nobody has a store to call these with. */
 int lutra_store_add(
     lutra_store *store, const struct lutra_document *document, enum lutra_added *what, struct lutra_error *err)
@@ -106,6 +112,29 @@ int lutra_store_find(
 {
     (void)store, (void)query, (void)n_query, (void)n_max;
     *out = NULL;
+    return refuse(err);
+}
+
+int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query, size_t n_query,
+    int n_max, lutra_passages **out, struct lutra_error *err)
+{
+    (void)store, (void)earlier, (void)n_earlier, (void)query, (void)n_query, (void)n_max;
+    *out = NULL;
+    return refuse(err);
+}
+
+int lutra_passages_shorten(
+    lutra_passages *passages, int i, size_t n_most, const char *question, size_t n_question, struct lutra_error *err)
+{
+    (void)passages, (void)i, (void)n_most, (void)question, (void)n_question;
+    return refuse(err);
+}
+
+int lutra_passages_shared(lutra_store *store, const lutra_passages *passages, int i, const char *question,
+    size_t n_question, const char *answer, size_t n_answer, char **words, struct lutra_error *err)
+{
+    (void)store, (void)passages, (void)i, (void)question, (void)n_question, (void)answer, (void)n_answer;
+    *words = NULL;
     return refuse(err);
 }
 

@@ -82,8 +82,6 @@ enum text_kind text_kind_guess(const char *name, const char *bytes, size_t n)
 const char *text_refuse(const char *bytes, size_t n)
 {
     size_t odd = 0, looked = n < SNIFF_BYTES * 8 ? n : SNIFF_BYTES * 8;
-    if (n >= 2 && (memcmp(bytes, "\xFF\xFE", 2) == 0 || memcmp(bytes, "\xFE\xFF", 2) == 0))
-        return "it is UTF-16, not UTF-8";
     if (n && memchr(bytes, 0, n)) return "it is binary: it has NUL bytes";
     for (size_t i = 0; i < looked; i++) {
         unsigned char b = (unsigned char)bytes[i];

@@ -1,86 +1,64 @@
 /* SPDX-License-Identifier: MIT
  *
- * FTS5's tokenizer `lutra`: its own `porter unicode61 remove_diacritics 2` (case and accents folded, English word ends
- * cut), and scripts that write words without blanks cut into characters, which a search joins in pairs (find.c).
+ * FTS5's tokenizer `lutra`: the words of words.c (`lutra_words`), of which FTS5's own `porter` cuts English ends.
  */
 #include "rag/rag_impl.h"
-#include "text/utf8.h"
-
-struct fold {
-    fts5_tokenizer inner;
-    Fts5Tokenizer *it;
-};
-
-bool tokenizer_splits(uint32_t c)
-{
-    return (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) || /* Thai, Lao; Myanmar */
-           (c >= 0x1780 && c <= 0x17FF) ||                                 /* Khmer */
-           (c >= 0x3040 && c <= 0x30FF) || (c >= 0x31F0 && c <= 0x31FF) || /* kana */
-           (c >= 0x3400 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) ||
-           (c >= 0x20000 && c <= 0x3FFFF); /* ideographs */
-}
-
-static void fold_delete(Fts5Tokenizer *tokenizer)
-{
-    struct fold *f = (struct fold *)tokenizer;
-    if (f->it) f->inner.xDelete(f->it);
-    free(f);
-}
-
-static int fold_create(void *user, const char **arg, int n_arg, Fts5Tokenizer **out)
-{
-    const char *wanted[] = {"unicode61", "remove_diacritics", "2"};
-    fts5_api *fts = user;
-    void *inner_user = NULL;
-    struct fold *f = calloc(1, sizeof *f);
-    (void)arg, (void)n_arg;
-    if (!f) return SQLITE_NOMEM;
-    int code = fts->xFindTokenizer(fts, "porter", &inner_user, &f->inner);
-    if (code == SQLITE_OK) code = f->inner.xCreate(inner_user, wanted, 3, &f->it);
-    if (code != SQLITE_OK) {
-        free(f);
-        return code;
-    }
-    *out = (Fts5Tokenizer *)f;
-    return SQLITE_OK;
-}
+#include "rag/words.h"
 
 typedef int (*token_fn)(void *user, int flags, const char *token, int n, int begin, int end);
 
-struct receiver {
-    token_fn give;
-    void *user;
-};
+/* ---- lutra_words: has no state; user is the store, which is no NULL ---- */
 
-/* One token of the inner tokenizer: as it is, or in pieces. */
-static int take_token(void *user, int flags, const char *token, int n, int begin, int end)
+static int words_create(void *user, const char **arg, int n_arg, Fts5Tokenizer **out)
 {
-    struct receiver *r = user;
-    int from = 0, code = SQLITE_OK;
-    for (int at = 0; at < n && code == SQLITE_OK;) {
-        int k = text_utf8_scan(token + at, (size_t)(n - at));
-        if (k <= 1 || !tokenizer_splits(text_utf8_get(token + at, k))) {
-            at += k > 0 ? k : 1;
-            continue;
-        }
-        if (at > from) code = r->give(r->user, flags, token + from, at - from, begin, end);
-        if (code == SQLITE_OK) code = r->give(r->user, flags, token + at, k, begin, end);
-        from = at += k;
-    }
-    return code == SQLITE_OK && from < n ? r->give(r->user, flags, token + from, n - from, begin, end) : code;
+    (void)arg, (void)n_arg;
+    *out = user;
+    return SQLITE_OK;
 }
 
-static int fold_tokenize(Fts5Tokenizer *tokenizer, void *user, int flags, const char *text, int n, token_fn give)
+static void words_delete(Fts5Tokenizer *tokenizer)
 {
-    struct fold *f = (struct fold *)tokenizer;
-    struct receiver r = {give, user};
-    return f->inner.xTokenize(f->it, &r, flags, text, n, take_token);
+    (void)tokenizer;
+}
+
+/* Places are those of the folded text: only FTS5's highlight() would look at them. */
+static int words_tokenize(Fts5Tokenizer *tokenizer, void *user, int flags, const char *text, int n, token_fn give)
+{
+    struct text folded = {0};
+    struct word w;
+    (void)tokenizer, (void)flags;
+    if (n > 0) text_add_folded(&folded, text, (size_t)n);
+    int code = folded.failed ? SQLITE_NOMEM : SQLITE_OK;
+    for (size_t at = 0; code == SQLITE_OK && word_next(folded.bytes, folded.n, &at, &w);)
+        code = give(user, 0, folded.bytes + w.begin, (int)w.n, (int)w.begin, (int)(w.begin + w.n));
+    text_fini(&folded);
+    return code;
+}
+
+/* ---- lutra: FTS5 takes a tokenizer's arguments from the table's text, which names `lutra` alone ---- */
+
+static int porter_create(void *user, const char **arg, int n_arg, Fts5Tokenizer **out)
+{
+    const char *over[] = {"lutra_words"};
+    lutra_store *s = user;
+    (void)arg, (void)n_arg;
+    return s->porter.xCreate(s->porter_user, over, 1, out);
+}
+
+int tokenizer_run(lutra_store *s, const char *text, size_t n, token_fn fn, void *user)
+{
+    Fts5Tokenizer *it = NULL;
+    int code = n > INT32_MAX ? SQLITE_TOOBIG : porter_create(s, NULL, 0, &it);
+    if (code != SQLITE_OK) return code;
+    code = s->porter.xTokenize(it, user, 0, text, (int)n, fn);
+    s->porter.xDelete(it);
+    return code;
 }
 
 int tokenizer_register(lutra_store *s, struct lutra_error *err)
 {
     sqlite3_stmt *stmt = NULL;
-    fts5_tokenizer own = {fold_create, fold_delete, fold_tokenize};
+    fts5_tokenizer words = {words_create, words_delete, words_tokenize};
     if (sqlite3_prepare_v2(s->db, "SELECT fts5(?1)", -1, &stmt, NULL) == SQLITE_OK) {
         sqlite3_bind_pointer(stmt, 1, &s->fts, "fts5_api_ptr", NULL);
         sqlite3_step(stmt);
@@ -88,6 +66,9 @@ int tokenizer_register(lutra_store *s, struct lutra_error *err)
     sqlite3_finalize(stmt);
     if (!s->fts || s->fts->iVersion < 2)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: this SQLite (%s) has no FTS5", s->path, sqlite3_libversion());
-    int code = s->fts->xCreateTokenizer(s->fts, "lutra", s->fts, &own, NULL);
+    int code = s->fts->xCreateTokenizer(s->fts, "lutra_words", s, &words, NULL);
+    if (code == SQLITE_OK) code = s->fts->xFindTokenizer(s->fts, "porter", &s->porter_user, &s->porter);
+    fts5_tokenizer own = {porter_create, s->porter.xDelete, s->porter.xTokenize};
+    if (code == SQLITE_OK) code = s->fts->xCreateTokenizer(s->fts, "lutra", s, &own, NULL);
     return code == SQLITE_OK ? 0 : store_fail(s, code, err);
 }

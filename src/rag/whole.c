@@ -92,14 +92,18 @@ static int empty_log(lutra_store *s, struct lutra_error *err)
     return 0;
 }
 
+int index_build(lutra_store *s, struct lutra_error *err)
+{
+    TRY(sql_run(s, "INSERT INTO words(words) VALUES('rebuild')", err));
+    TRY(sql_run(s, "DELETE FROM lengths", err));
+    return lengths_add(s, 1, INT64_MAX, err);
+}
+
 /* FTS5 keeps the words of removed chunks until their segments are merged: what is rebuilt has none. */
 static int build_index(lutra_store *s, struct lutra_error *err)
 {
     TRY(sql_run(s, "BEGIN IMMEDIATE", err));
-    int rc = sql_run(s, "INSERT INTO words(words) VALUES('rebuild')", err);
-    if (rc == 0) rc = sql_run(s, "DELETE FROM lengths", err);
-    if (rc == 0) rc = lengths_add(s, 1, INT64_MAX, err);
-    return sql_end(s, rc, err);
+    return sql_end(s, index_build(s, err), err);
 }
 
 int lutra_store_compact(lutra_store *store, lutra_progress_fn progress, void *progress_user, struct lutra_error *err)

@@ -14,7 +14,7 @@ failures = []
 
 def cut_while_running(model, cut, *options):
     """The first reply is read whole, then the file is cut; the second question touches what is gone."""
-    program = subprocess.Popen([LUTRA, "run", "-m", model, "-n", "4", "--temp", "0", *options],
+    program = subprocess.Popen([LUTRA, "run", "-i", "-m", model, "-n", "4", "--temp", "0", *options],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     program.stdin.write(b"Sam has 42 cards.\n")
     program.stdin.flush()

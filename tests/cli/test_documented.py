@@ -16,7 +16,7 @@ import tempfile
 LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
 SHORTER = {"run": ["-n", "4", "-c", "256"], "bench": ["-p", "8", "-n", "2", "-r", "1", "--no-peaks"],
            "eval": ["--limit", "1"]}
-PLACEHOLDER = {"CMD": "true", "qwen2.5-1.5b": "tiny-qwen2"}  # a smaller shape
+PLACEHOLDER = {"CMD": "true", "...": "How are owls counted?", "qwen2.5-1.5b": "tiny-qwen2"}  # a smaller shape
 
 
 def commands(text):

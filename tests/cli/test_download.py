@@ -201,7 +201,14 @@ case("nothing in it", "", 0, 1, "no GGUF file", tree=[])
 case("a missing part", "", 0, 1, "has no",
      tree=listing(path="sum-Q8_0-00002-of-00003.gguf") + listing(path="sum-Q8_0-00001-of-00003.gguf"))
 case("no quantization of the name", "", 0, 2, "", args=("-hf", "maker/sum-GGUF:"))
-case("a token without https", "", 0, 2, "not sent without https", HF_TOKEN="x", HF_ENDPOINT="http://192.0.2.1")
+for elsewhere in ("http://192.0.2.1", f"http://localhost:x@127.0.0.1:{port}", f"http://localhost@127.0.0.1:{port}",
+                  f"http://127.0.0.1:{port}@localhost:{port}", f"http://localhost:1:x@127.0.0.1:{port}",
+                  "http://localhost.example", "http://127.0.0.1.example", f"http://[::1]:x@127.0.0.1:{port}",
+                  f"http://localhost\\@127.0.0.1:{port}"):
+    Server.tokens = []
+    case(f"a token without https, {elsewhere}", "", 0, 2, "not sent without https", HF_TOKEN="x", HF_ENDPOINT=elsewhere)
+    check(not Server.tokens, f"{elsewhere}: a token was sent")
+case("a token to this machine", "", 0, 0, HF_TOKEN="x", HF_ENDPOINT=f"http://LocalHost:{port}/")
 broken = os.path.join(home, "broken")
 os.mkdir(broken)
 open(os.path.join(broken, "libcurl.so.4"), "w").close()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Models of other programs: their folders are read, names mean what they should, and a folder of any content does no
 harm."""
-import hashlib, json, os, shutil, subprocess, sys, tempfile
+import hashlib, json, os, shutil, socket, subprocess, sys, tempfile, threading
 
 LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
 MODEL = os.path.join(SOURCE, "models", "abacus-1m-f16.gguf")
@@ -9,6 +9,7 @@ failures = 0
 home = tempfile.mkdtemp()
 env = {k: v for k, v in os.environ.items() if not k.startswith(("LUTRA_ARG_", "HF_", "XDG_", "LLAMA_", "OLLAMA_"))}
 env["HOME"] = home
+env["https_proxy"] = "http://127.0.0.1:9"  # nobody answers
 
 
 def check(good, what, done=None):
@@ -116,12 +117,37 @@ for args, code, word in ((("-m", "nothing-of-it"), 1, "lutra models"), (("-m", "
                          (("-hf", "a/../b"), 2, "USER/REPO"),
                          (("-hf", "a/b/c"), 2, "USER/REPO"), (("-hf", "a/b:"), 2, "USER/REPO"),
                          (("-hf", "a/b--c"), 2, "USER/REPO"),
-                         (("-hf", "maker/other"), 1, "HF_ENDPOINT is not set"),
+                         (("-hf", "maker/other"), 1, "https://huggingface.co"),
                          (("-hf", "maker/other", "--offline"), 1, "--offline"),
                          (("-hf", "maker/sum-GGUF:Q3_K"), 1, "HF_ENDPOINT"), (("--hf-file", "x.gguf"), 2, "-hf"),
                          (("-m", "x.gguf", "-hf", "a/b"), 2, "one model")):
     done = lutra("run", *args, "-p", "x")
     check(done.returncode == code and word in done.stderr, f"{args}: {done.returncode}, {word}", done)
+
+# Without HF_ENDPOINT the public hub is asked, as a proxy that refuses sees.
+asked = []
+proxy = socket.create_server(("127.0.0.1", 0))
+
+
+def refuse():
+    while True:
+        client, _ = proxy.accept()
+        asked.append(client.recv(4096).split(b"\r\n")[0])
+        client.sendall(b"HTTP/1.1 403 no\r\nContent-Length: 0\r\n\r\n")
+        client.close()
+
+
+threading.Thread(target=refuse, daemon=True).start()
+for args in (("pull", "maker/other:Q4_0"), ("run", "-hf", "maker/other:Q4_0", "-p", "x")):
+    del asked[:]
+    done = lutra(*args, https_proxy=f"http://127.0.0.1:{proxy.getsockname()[1]}")
+    check(done.returncode == 1 and b"CONNECT huggingface.co:443 HTTP/1.1" in asked, f"the public hub: {asked}", done)
+    check("HF_ENDPOINT" in done.stderr, "a mirror is named", done)
+pulled = lutra("pull", "maker/sum-GGUF:Q8_0")
+check(pulled.returncode == 0 and pulled.stdout.endswith("/sum-Q8_0.gguf\n"), "pull finds what is here", pulled)
+for args in (("sums", "-st", "-p", "x", "-n", "1", "-q"), ("ls",), ("list", "sums")):
+    done = lutra(*args)
+    check(done.returncode == 0 and done.stdout, f"lutra {args}", done)
 
 none = lutra("models", "nothing-of-it")
 check(none.returncode == 1 and "of that name" in none.stderr, "no model of a name", none)

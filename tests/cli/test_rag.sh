@@ -102,6 +102,105 @@ expect_err "No such file" "no such converter"
 lutra rag add docs/picture.bin --db "$DB" --convert 'echo; touch pwned'
 [ ! -e pwned ] || fail "a shell ran"
 
+# Converters end: in time, and with Ctrl-C, whatever they do about signals; so does what they have started.
+printf '#!/bin/sh\ntrap "" TERM INT\nsleep 61 &\necho some text\nwait\nsleep 62\n' >endless
+printf '#!/bin/sh\nexec sleep 63\n' >sleeps
+printf '#!/bin/sh\necho text\nsleep 64 >/dev/null 2>&1 &\n' >leaves
+chmod +x endless sleeps leaves
+left() { sleep 0.2; for i in 61 62 63 64; do pgrep -fx "sleep $i"; done; }
+for tool in endless sleeps; do
+    lutra rag add docs/picture.bin --db "$DB" --convert "$WORK/$tool" --convert-seconds 1
+    expect_code 1 "a converter without an end ($tool)"
+    expect_err "picture.bin: --convert $WORK/$tool: not done after 1 s" "a converter without an end ($tool)"
+    [ -z "$(left)" ] || fail "$tool runs on"
+    "$LUTRA" rag add docs/picture.bin --db "$DB" --convert "$WORK/$tool" >out 2>err &
+    program=$!
+    sleep 0.7
+    kill -TERM $program # as Ctrl-C does, which a shell's background jobs do not see
+    wait $program
+    rc=$?
+    expect_code 130 "a converter and Ctrl-C ($tool)"
+    [ -z "$(left)" ] || fail "$tool runs on after Ctrl-C"
+done
+lutra rag add docs/picture.bin --db "$DB" --convert "$WORK/leaves"
+expect_code 0 "a converter that leaves something running"
+[ -z "$(left)" ] || fail "what a converter left runs on"
+lutra rag remove docs/picture.bin --db "$DB"
+
+# What this machine has is used without being named; what it lacks is named.
+mkdir tools conv
+for tool in pdftotext pandoc; do # stand in for the real ones, with their arguments
+    printf '#!/bin/sh\nfor f; do :; done\n[ "$f" = - ] && shift $(($# - 2)) && f=$1\nsed s/^%%PDF// "$f" | tr -d "\\000"\n' >tools/$tool
+    chmod +x tools/$tool
+done
+printf '%%PDF a lynx in a portable document\0' >conv/a.PDF
+printf 'a lynx in a word processor\0' >conv/b.docx
+printf 'a lynx in an electronic book\0' >conv/c.epub
+printf '# A lynx\n\nin a packed page' | gzip >conv/d.md.gz
+printf '%%PDF   \n' >conv/scanned.pdf
+PATH=$WORK/tools:$PATH lutra rag add conv --db conv.db
+expect_code 0 "converters of this machine"
+expect_out "4 added" "converters of this machine"
+expect_err "scanned.pdf: not added: pdftotext" "a page without text"
+lutra rag search lynx --db conv.db
+for name in a.PDF b.docx c.epub d.md.gz; do expect_out "conv/$name" "converted $name"; done
+lutra rag list --db conv.db
+grep -q "markdown.*d.md.gz" out || fail "what is packed has the kind of its name"
+mkdir none
+for tool in gzip sed; do ln -s "$(command -v $tool)" none; done
+PATH=$WORK/none "$LUTRA" rag add conv --db none.db >out 2>err
+rc=$?
+expect_code 0 "without converters"
+expect_err "2 .pdf files were not added: nothing here makes text of such files (Debian: poppler-utils" "without converters"
+expect_err "1 .docx file was not added" "without converters"
+expect_out "1 added" "without converters: gzip is there"
+PATH=$WORK/none "$LUTRA" rag add conv/a.PDF --db none.db >out 2>err
+rc=$?
+expect_code 1 "a file by name, without a converter"
+lutra rag add conv/a.PDF --db none.db --convert ".pdf=$WORK/tools/pdftotext {} -"
+expect_code 0 "--convert goes before"
+
+# Text in other charsets: read, and a word about it.
+printf 'Der G\344rtner \366ffnet um neun.' >latin1.txt
+printf '\317\360\350\342\345\362, \354\350\360' >cp1251.txt
+lutra rag add latin1.txt --db charset.db
+expect_code 0 "Latin-1"
+expect_err "$WORK/latin1.txt: not UTF-8: read as Windows-1252" "Latin-1"
+lutra rag search 'Gärtner' --db charset.db
+expect_out "Der Gärtner öffnet um neun." "Latin-1"
+mkdir charsets && cp cp1251.txt charsets
+lutra rag add charsets --db charset.db
+expect_err "cp1251.txt: not added: its charset is not known" "another charset, below a folder"
+
+# Files that are gone: said, and removed with --sync; renamed, changed and other folders' ones stay right.
+mkdir -p live/sub beside
+for i in 1 2 3 4 5 6 7; do echo "note $i about topic$i" >live/sub/$i.txt; done
+echo "beside them" >beside/x.txt
+lutra rag add live beside --db live.db -q
+rm live/sub/[1-6].txt beside/x.txt
+mv live/sub/7.txt live/seven.txt
+lutra rag add live --db live.db
+expect_code 0 "files that are gone"
+expect_out "1 added, 0 replaced, 0 unchanged" "a renamed file"
+[ "$(grep -c 'gone, but still in the store' err)" -eq 5 ] || fail "five are named"
+expect_err "and 2 more" "files that are gone"
+expect_err "--sync" "files that are gone"
+lutra rag add live --db live.db --sync
+expect_out "1 unchanged, 7 removed" "--sync"
+lutra rag list --db live.db
+expect_out "beside/x.txt" "--sync removes below its arguments only"
+lutra rag search topic3 --db live.db
+expect_code 1 "what was removed is not found"
+lutra rag add beside/x.txt --db live.db
+expect_code 0 "a file by name that is gone"
+expect_err "beside/x.txt: gone, but still in the store" "a file by name that is gone"
+rm -r live beside
+lutra rag add beside live --db live.db --sync
+expect_out "2 removed" "folders that are gone"
+lutra rag add beside --db live.db --sync
+expect_code 1 "nothing of that name, there or here"
+expect_err "beside: No such file" "nothing of that name"
+
 # ---- remove, compact: nothing of it in any file ----
 bytes_of() { cat "$DB"* 2>/dev/null | grep -aic "$1"; }
 [ "$(bytes_of kelm)" -gt 0 ] || fail "the badger's text is not in the file: nothing is proved by its absence"
@@ -142,14 +241,29 @@ lutra run -m "$MODEL" --rag nowhere.db -p x -st
 expect_err "nowhere.db: no such store" "no store to run with"
 run_rag -p "$QUESTION" -st
 expect_code 0 "run --rag"
-expect_out "Sources:" "run --rag"
+expect_out "Passages given" "run --rag"
 expect_out "[1] $WORK/cards.txt, bytes 0 to " "run --rag"
 lutra rag list --history --db r.db
 expect_out "> $QUESTION" "the exchange is in the history"
 grep -q 'Passages:' out && fail "the history has the passages"
-run_rag -p "zzz qqq" -st
-expect_err "has nothing for this question" "nothing found"
-grep -q Sources: out && fail "sources of nothing"
+# Nothing found: not asked, not kept, whatever the mode; --rag-anyway asks, and keeps nothing all the same.
+lutra rag list --history --db r.db
+cp out kept
+for mode in "-st" "-st -q" "-no-cnv" "-no-cnv -q"; do
+    run_rag -p "zzz qqq" $mode
+    expect_code 1 "nothing found, $mode"
+    expect_err "r.db: nothing found for this question, which was not asked" "nothing found, $mode"
+    grep -q zzz out && [ "$mode" = -st ] && fail "an answer to nothing"
+    run_rag -p "zzz qqq" $mode --rag-anyway
+    expect_code 0 "nothing found, $mode --rag-anyway"
+    [ -s out ] || fail "nothing found, $mode --rag-anyway: not asked"
+    grep -q "Passages given" out && fail "passages of nothing"
+done
+lutra rag list --history --db r.db
+cmp -s out kept || fail "an answer without passages is in the history"
+# What the answer shares with the passage: with the right one the model copies what it says.
+lutra run -m "$MODEL" --rag r.db --temp 0 -n 24 -st -p "$QUESTION" --rag-anyway
+grep -q "^\[1\] $WORK/cards.txt, bytes 0 to [0-9]*\( = .*\)\{0,1\}$" out || fail "the list of passages: $(tail -3 out)"
 run_rag -no-cnv -p "$QUESTION"
 expect_code 0 "run --rag -no-cnv"
 expect_out "[1] $WORK/cards.txt" "run --rag -no-cnv"
@@ -165,13 +279,13 @@ for i in 1 2 3 4; do
     echo "Sam keeps 4$i cards in box $i. The number of cards in box $i doubles every year, and Sam gives some to Tom." >b$i.txt
 done
 lutra rag add b?.txt --db s.db
-ask() { printf '%s\n' "$@" | timeout 120 "$LUTRA" run -m "$MODEL" --rag s.db --temp 0 -n 8 >out 2>err; rc=$?; }
+ask() { printf '%s\n' "$@" | timeout 120 "$LUTRA" run -i -m "$MODEL" --rag s.db --temp 0 -n 8 >out 2>err; rc=$?; }
 ask 'How many cards does Sam keep in box 1?'
 expect_code 0 "one question"
 one=$(prompt_tokens)
 ask 'How many cards does Sam keep in box 1?' 'How many cards does Sam give to Tom from a box?'
 two=$(prompt_tokens)
-[ "$(grep -c Sources: out)" -eq 2 ] || fail "two answers, two lists of sources"
+[ "$(grep -c 'Passages given' out)" -eq 2 ] || fail "two answers, two lists of passages"
 [ $((4 * (two - one))) -le "$one" ] || fail "the second question evaluated $((two - one)) tokens, the first $one"
 
 # Drafts from the store: the answer of the first run is in it when the second one asks the same.
@@ -232,6 +346,18 @@ for i in $(seq 8); do { echo "cards in box $i:"; seq 150 | tr '\n' ' '; } >box$i
 lutra rag add box?.txt --db r.db
 run_rag -c 512 -p "cards in box" -st
 expect_code 0 "a short context"
-expect_err "passages fit into the context" "a short context"
+expect_err "of 5 passages fit" "a short context"
+
+# A passage that is longer than the context: its part with the question's words is given.
+{ seq 2000 | sed 's/^/line /'; echo 'Sam keeps 42 cards in a box.'; seq 2000 | sed 's/^/row /'; } >long.txt
+lutra rag add long.txt --db long.db --chunk-size 100000
+lutra run -m "$MODEL" --rag long.db --temp 0 -n 24 -c 400 -st -p "Where does Sam keep his cards?"
+expect_code 0 "a passage longer than the context"
+expect_err "1 of 1 passages fits into the context, cut from " "a passage longer than the context"
+at=$(grep -b -o Sam long.txt | cut -d: -f1)
+read -r begin end <<<"$(sed -n 's/^\[1\].*bytes \([0-9]*\) to \([0-9]*\).*/\1 \2/p' out)"
+[ "${begin:-$at}" -le "$at" ] && [ "$at" -lt "${end:-0}" ] || fail "the part given is $begin to $end, the words are at $at"
+lutra run -m "$MODEL" --rag long.db --temp 0 -n 24 -c 400 -no-cnv -p "Where does Sam keep his cards?"
+expect_err "1 of 1 passages fits" "a passage longer than the context, plain text"
 
 finish

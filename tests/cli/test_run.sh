@@ -58,13 +58,13 @@ cmp -s "$WORK/sample1" "$WORK/sample2" && cmp -s "$WORK/sample1" "$WORK/sample3"
 
 # Conversation on standard input: two turns, commands, a continued line.
 printf '%s\n/nonsense\n/clear\nSam has 42 cards. \\\nThen the number of cards doubles. How many?\n/exit\nnot read\n' "$QUESTION" |
-    timeout 60 "$LUTRA" run -m "$MODEL" --temp 0 >"$WORK/out" 2>"$WORK/err"
+    timeout 60 "$LUTRA" run -i -m "$MODEL" --temp 0 >"$WORK/out" 2>"$WORK/err"
 rc=$?
 expect_code 0 'conversation'
 [ "$(grep -c '^####' "$WORK/out")" -eq 2 ] || fail 'conversation: two answers'
 expect_err '/nonsense' 'conversation'
 cp "$WORK/out" "$WORK/talk"
-printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" --temp 0 -q >"$WORK/out" 2>"$WORK/err"
+printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -i -m "$MODEL" --temp 0 -q >"$WORK/out" 2>"$WORK/err"
 rc=$?
 cat "$WORK/greedy" "$WORK/greedy" >"$WORK/twice"
 expect_same "$WORK/out" "$WORK/twice" '/regen'
@@ -73,13 +73,61 @@ expect_same "$WORK/out" "$WORK/twice" '/regen'
 for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
     echo "Tom has $turn apples. Tom buys $((turn + 3)) more. How many apples does Tom have?"
 done >"$WORK/turns"
-{ cat "$WORK/turns" && echo "/save $WORK/talk.json"; } | timeout 60 "$LUTRA" run -m "$MODEL" -s 1 >"$WORK/out" 2>"$WORK/err"
+{ cat "$WORK/turns" && echo "/save $WORK/talk.json"; } | timeout 60 "$LUTRA" run -i -m "$MODEL" -s 1 >"$WORK/out" 2>"$WORK/err"
 rc=$?
 expect_code 0 'a chat of 16 turns'
 rows=$(sed -n 's/^rows: *\([0-9]*\) valid.*/\1/p' "$WORK/err")
-printf '%s\n' "/load $WORK/talk.json" 'And now?' | timeout 60 "$LUTRA" run -m "$MODEL" -n 1 >"$WORK/out" 2>"$WORK/err2"
+printf '%s\n' "/load $WORK/talk.json" 'And now?' | timeout 60 "$LUTRA" run -i -m "$MODEL" -n 1 >"$WORK/out" 2>"$WORK/err2"
 new=$(sed -n 's/^prompt: .*\/ *\([0-9]*\) tokens.*/\1/p' "$WORK/err2") # the whole conversation, and a question more
 [ "${rows:-0}" -gt 0 ] && [ "$rows" -le $((${new:-0} + 16 * 64)) ] || fail "16 turns: $rows rows for $new tokens"
+
+# A pipe is one message, behind that of -p: not a turn per line.
+printf 'Sam has 42 cards.\nThen the number of cards doubles.\n' >"$WORK/lines"
+one_message() { timeout 120 "$LUTRA" run -m "$MODEL" --temp 0 -q "$@" >"$WORK/out" 2>"$WORK/err"; rc=$?; }
+asked() { lutra run -m "$MODEL" -st --temp 0 -q -p "$1"; cp "$WORK/out" "$WORK/asked"; }
+asked 'Sam has 42 cards.\nThen the number of cards doubles.'
+one_message <"$WORK/lines"
+expect_code 0 'a file as the message'
+expect_same "$WORK/out" "$WORK/asked" 'a file as the message'
+cat "$WORK/lines" | one_message
+expect_same "$WORK/out" "$WORK/asked" 'a pipe as the message'
+one_message -f - <"$WORK/lines"
+[ -s "$WORK/out" ] || fail '-f -'
+asked 'How many?\n\nSam has 42 cards.\nThen the number of cards doubles.'
+for more in '' -st; do
+    one_message -p 'How many?' $more <"$WORK/lines"
+    expect_same "$WORK/out" "$WORK/asked" "-p and a file $more"
+done
+printf '/exit\n' | one_message
+[ -s "$WORK/out" ] || fail 'a command in a pipe is text'
+one_message -no-cnv -p 'Sam has' --no-display-prompt </dev/null
+cp "$WORK/out" "$WORK/asked"
+printf 'Sam has' | one_message -no-cnv --no-display-prompt
+expect_same "$WORK/out" "$WORK/asked" 'plain text from a pipe'
+seq 300000 >"$WORK/long"
+one_message <"$WORK/long"
+expect_code 1 'a pipe of 2 MB'
+[ "$(wc -l <"$WORK/err")" -eq 1 ] || fail 'a pipe of 2 MB: one error'
+mkfifo "$WORK/silent"
+sleep 30 >"$WORK/silent" & # as a script may inherit it
+sleeper=$!
+one_message -st -p 'How many?' -n 4 <"$WORK/silent"
+expect_code 0 'a silent pipe and -st'
+kill $sleeper
+
+# A reply that is cut inside its thinking says so, also with -q; so does one whose thoughts never end.
+printf '%s' "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'].split('</think>')[-1] + '<|im_end|>\n' }}\
+{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}" >"$WORK/opens.jinja"
+for more in -q '--no-perf' '-q -st' '-q --vote 2'; do
+    lutra run -m "$MODEL" --chat-template-file "$WORK/opens.jinja" -p "$QUESTION" -n 6 --temp 0 $more
+    expect_code 1 "cut inside its thinking, $more"
+    expect_err 'the reply ended inside its thinking, after ' "cut inside its thinking, $more"
+    [ ! -s "$WORK/out" ] || [ -z "$(tr -d '\n' <"$WORK/out")" ] || fail "cut inside its thinking, $more: an answer"
+done
+lutra run -m "$MODEL" --chat-template-file "$WORK/opens.jinja" -p "$QUESTION" -n 6 --temp 0 --reasoning-format none -q
+expect_code 0 'no thinking is told apart'
+lutra run -m "$MODEL" -p "$QUESTION" -n 6 --temp 0 -q
+expect_code 0 'an answer that is cut is an answer'
 
 # Plain text: the prompt is repeated, -n counts tokens, -r stops.
 lutra run -m "$MODEL" -no-cnv --temp 0 -n 8 -p '<|im_start|>user\n'"$QUESTION"'<|im_end|>\n<|im_start|>assistant\n' -q

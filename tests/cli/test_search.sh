@@ -132,7 +132,7 @@ for bad in auto auto@ auto@0 auto@x auto@5x; do
 done
 
 # A chat of two turns: the winner is what is remembered.
-printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -m "$MODEL" -s 4 --vote 4 -n 150 -q >"$WORK/out" 2>"$WORK/err"
+printf '%s\n/regen\n' "$QUESTION" | timeout 60 "$LUTRA" run -i -m "$MODEL" -s 4 --vote 4 -n 150 -q >"$WORK/out" 2>"$WORK/err"
 [ "$(grep -c '^#### 84' "$WORK/out")" -eq 2 ] || fail 'chat'
 
 # On a terminal of 60 columns: redrawn in place, never wider.

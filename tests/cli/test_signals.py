@@ -17,7 +17,7 @@ def commands(folder):
     """Name, arguments, and a file whose appearance shows that the command is at work."""
     endless = ["-m", MODEL, "--ignore-eos", "-n", "-1", "-c", "65536", "-p", "Sam has 42 cards."]
     yield "run", ["run", "-st", *endless], None
-    yield "text", ["run", "-no-cnv", *endless], None
+    yield "text", ["run", "-no-cnv", "-st", *endless], None
     yield "prompt", ["run", "-m", MODEL], None  # waits at the prompt: its input stays open
     yield "search", ["run", "-st", *endless, "--vote", "4"], None
     yield "bench", ["bench", "-m", MODEL, "-p", "512", "-n", "4096", "-r", "1000"], None

@@ -30,21 +30,31 @@ def check(right, what):
 class Terminal:
     """One run of the program on a terminal of its own.  `folder` is its home."""
 
-    def __init__(self, folder, *args, columns=80, term="xterm", model=("-m", MODEL)):
+    def __init__(self, folder, *args, columns=80, term="xterm", model=("-m", MODEL), shell=False):
         environment = {"HOME": folder, "TERM": term, "PATH": os.environ["PATH"], "LANG": "C"}
-        self.folder, self.seen = folder, b""
+        self.folder, self.seen, self.all = folder, b"", b""
+        words = [LUTRA, "run", *model, "-n", "4", "-c", "65536", "--temp", "0", *args]
+        line = "PS1='SHELL> '; " + " ".join(words) + "\n"
+        if shell:  # which has job control: a program without a shell above it cannot be stopped
+            environment["PS1"] = "$"
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            os.execve(LUTRA, [LUTRA, "run", *model, "-n", "4", "-c", "65536", "--temp", "0", *args], environment)
+            if shell:
+                os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"], environment)
+            os.execve(LUTRA, words, environment)
+        if shell:
+            self.type(line.encode())
 
     def read(self, seconds):
         if not select.select([self.fd], [], [], seconds)[0]:
             return b""
         try:
-            return os.read(self.fd, 65536)
+            got = os.read(self.fd, 65536)
         except OSError:  # the program has ended
             return b""
+        self.all += got
+        return got
 
     def wait(self, text, seconds=60):
         """Until text has been shown since the last wait; what was shown, or None."""
@@ -125,12 +135,14 @@ def editing(folder):
     check(t.close() == 0, "Ctrl-D leaves with 0")
     path = os.path.join(folder, ".local/state/lutra/history")
     check(os.path.isfile(path) and os.stat(path).st_mode & 0o77 == 0, "the history file is its owner's only")
+    os.chmod(path, 0o644)  # of an older program, or by hand
     t = Terminal(folder)
     t.wait(PROMPT)
     t.type(b"\022abc" + ENTER)  # of the run before
     t.wait(b" tokens")
     t.wait(PROMPT)
     check(t.saved() == ["abc"], f"history of another run: {t.saved()}")
+    check(os.stat(path).st_mode & 0o77 == 0, "a history that was open to others is closed")
     check(t.close() == 0, "the second run ends")
 
 
@@ -190,6 +202,73 @@ def interrupts(folder):
     check(t.code() == 130, "Ctrl-C on an empty line leaves")
 
 
+def stopped(folder):
+    """Ctrl-Z and fg, in a shell of its own: the editor edits as before, and pastes arrive whole."""
+    t = Terminal(folder, shell=True)
+    t.wait(PROMPT)
+    t.type(b"hello wor")
+    t.wait(b"wor")
+    t.type(b"\032")
+    t.wait(b"Stopped")
+    t.wait(b"SHELL> ")
+    t.type(b"fg" + ENTER)
+    t.wait(PROMPT)
+    t.wait(b"hello wor")
+    t.type(b"ld" + LEFT * 2 + b"X")
+    t.paste(b"a\nb")
+    ask(t, b"")
+    check(t.saved() == ["hello worXa\nbld"], f"Ctrl-Z and fg: {t.saved()}")
+    t.type(b"\004")
+    t.wait(b"SHELL> ")
+    t.type(b"exit 0" + ENTER)
+    check(t.code() == 0, "Ctrl-Z and fg: end")
+
+
+def pastes_without_an_end(folder):
+    t = Terminal(folder, "--history", "")
+    t.wait(PROMPT)
+    t.type(b"\033[200~cut off")  # and the connection hangs for a while
+    time.sleep(0.4)
+    ask(t, b"")  # Enter
+    check(t.saved() == ["cut off"], f"a paste without its end, then Enter: {t.saved()}")
+    t.type(b"\033[200~one\rtwo")
+    time.sleep(1.6)  # it counts as over
+    ask(t, b" three")
+    check(t.saved()[1:] == ["one\ntwo three"], f"a paste without its end, then text: {t.saved()}")
+    t.type(b"\033[200~slow ")
+    for part in (b"paste\r", b"of\r", b"lines\033[20", b"1~"):
+        time.sleep(0.05)
+        t.type(part)
+    ask(t, b"")
+    check(t.saved()[2:] == ["slow paste\nof\nlines"], f"a slow paste: {t.saved()}")
+    check(t.close() == 0, "pastes without an end: end")
+
+
+def long_prompts(folder):
+    """While a long prompt is read the terminal shows how far; nothing of it is in the reply."""
+    path = os.path.join(folder, "long.txt")
+    open(path, "w").write("Sam has 42 cards. " * 1500)
+    t = Terminal(folder, "-f", path, "-b", "256", model=("-m", MODEL))
+    t.wait(b"reading the prompt [")
+    t.wait(b" tokens")
+    t.wait(PROMPT)
+    check(t.close() == 0, "a long prompt: end")
+
+
+def full(folder):
+    """A full context ends no chat: the oldest turns leave, the system message stays."""
+    t = Terminal(folder, "-c", "300", "-sys", "Count.")
+    t.wait(PROMPT)
+    for i in range(8):
+        ask(t, b"Sam has %d cards. " % i * 4)
+    check(t.saved("system") == ["Count."], f"the system message stays: {t.saved('system')}")
+    kept = t.saved()
+    check(1 < len(kept) < 8 and kept[-1].startswith("Sam has 7"), f"the latest turns stay: {kept}")
+    check(len(kept) == len(t.saved("assistant")), "a turn leaves whole")
+    check(t.close() == 0, "a full context: end")
+    check(b"oldest" in t.all and b"-c N gives more" in t.all, f"it is said: {t.all[-600:]!r}")
+
+
 def commands(folder):
     path = os.path.join(folder, "notes.txt")
     open(path, "w").write("from a file")
@@ -205,6 +284,7 @@ def commands(folder):
     t.wait(b"1 messages, ")
     t.type(f"/load {kept}\r/context\r".encode())
     t.wait(b"3 messages, ")
+    check(os.stat(kept).st_mode & 0o77 == 0, "a saved chat is its owner's only")
     check([m["role"] for m in json.load(open(kept))["messages"]] == ["system", "user", "assistant"], "roles saved")
     t.type(b"/load /nowhere" + ENTER)
     t.wait(b"/nowhere: No such file")
@@ -219,7 +299,7 @@ def commands(folder):
 def main():
     parts = [commands]
     if HAS_EDITOR:
-        parts += [editing, pastes, strange_keys, narrow, interrupts]
+        parts += [editing, pastes, pastes_without_an_end, strange_keys, narrow, interrupts, stopped, full, long_prompts]
     else:
         print("built without libedit: its keys are not tested")
     for part in parts:

@@ -40,6 +40,10 @@ words=$(bash -c '. "$0"; COMP_WORDS=(lutra run --ctx); COMP_CWORD=2; _lutra; ech
 words=$(bash -c '. "$0"; COMP_WORDS=(lutra qu); COMP_CWORD=1; _lutra; echo "${COMPREPLY[@]}"' "$WORK/out")
 [ "$words" = quantize ] || fail "completion of qu gives '$words'"
 
+complete() { bash -c '. "$0"; shift 0; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lutra; echo "${COMPREPLY[@]}"' "$WORK/out" "$@"; }
+[ "$(complete lutra run -ctk '')" = 'f16 f32 q8_0' ] || fail "values of -ctk: $(complete lutra run -ctk '')"
+[ "$(complete lutra run --reasoning-format d)" = deepseek ] || fail 'values of --reasoning-format'
+[ "$(complete lutra rag s)" = 'search stats' ] || fail "rag's commands: $(complete lutra rag s)"
 "$LUTRA" --completion-fish >"$WORK/fish" && "$LUTRA" --completion-zsh >"$WORK/zsh" || fail 'completions'
 "$LUTRA" run --help all | grep -o -- '^  *-[-a-z0-9, ]*' | tr -d ',' | tr ' ' '\n' | grep '^-' | sort -u >"$WORK/options"
 [ "$(wc -l <"$WORK/options")" -gt 60 ] || fail 'run --help all has too few options'
@@ -84,7 +88,62 @@ expect_code 2 'no model'
 expect_err 'LUTRA_ARG_MODEL' 'no model'
 lutra quantize a b
 expect_code 2 'too few arguments'
-expect_err 'OUT is missing: IN OUT TYPE' 'too few arguments'
+expect_err "TYPE is missing, or 'b' is none" 'too few arguments'
+lutra quantize "$WORK/x-f16.gguf" Q4_0
+expect_code 1 'a file that is not there, and a name for OUT made of its own'
+expect_err "$WORK/x-f16.gguf" 'a file that is not there'
+cp "$MODEL" "$WORK/x-f16.gguf"
+lutra quantize "$WORK/x-f16.gguf" q8_0
+expect_code 0 'quantize IN TYPE'
+expect_out "$WORK/x-Q8_0.gguf: " 'quantize IN TYPE'
+lutra quantize "$WORK/x-f16.gguf" 7
+expect_code 2 'quantize IN TYPE does not overwrite'
+expect_err "$WORK/x-Q8_0.gguf exists" 'quantize IN TYPE does not overwrite'
+lutra quantize "$WORK/x-f16.gguf" "$WORK/y.gguf" 7 2
+expect_code 0 'quantize IN OUT NUMBER THREADS'
+cmp -s "$WORK/x-Q8_0.gguf" "$WORK/y.gguf" || fail '7 is not Q8_0'
+lutra quantize "$WORK/x-f16.gguf" 2
+expect_out "$WORK/x-Q4_0.gguf" '2 is Q4_0'
+lutra quantize "$WORK/x-f16.gguf" "$WORK/z.gguf" 99
+expect_code 1 '99 is no type'
+# A limit of a file's size is an error like a full disk, not a signal, and leaves nothing.
+mkdir "$WORK/limited"
+cp "$MODEL" "$WORK/limited/in.gguf"
+limited() { (ulimit -f 64; timeout 120 "$LUTRA" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null); rc=$?; }
+for c in "quantize $WORK/limited/in.gguf $WORK/limited/out.gguf Q8_0" "pack $WORK/limited/in.gguf" \
+    "rag add --db $WORK/limited/x.db $PROBLEMS"; do
+    limited $c
+    grep -q 'without SQLite' "$WORK/err" && continue
+    expect_code 1 "a limit of a file's size: $c"
+    [ -s "$WORK/err" ] || fail "a limit of a file's size: $c: not a word"
+    rm -f "$WORK/limited"/x.db*
+    left=$(ls "$WORK/limited")
+    [ "$left" = in.gguf ] || fail "a limit of a file's size: $c leaves $left"
+done
+# The model by position or with -m, in every command; other names of commands.
+for c in 'bench -p 4 -n 0 -r 1 -q --no-peaks' 'tokenize -p x' "perplexity -f $LUTRA_SOURCE/LICENSE -q --chunks 1 -c 64" \
+    "eval -f $PROBLEMS --limit 1 -n 4 -q" 'run -st -p x -n 1 -q' 'inspect' 'show' '-st -p x -n 1 -q' \
+    "imatrix -f $LUTRA_SOURCE/LICENSE -o $WORK/i.gguf --chunks 1 -q"; do
+    lutra $c -m "$MODEL"
+    expect_code 0 "$c -m MODEL"
+    case $c in -*) continue ;; esac
+    lutra $c "$MODEL"
+    expect_code 0 "$c MODEL"
+done
+lutra "$MODEL" -st -p x -n 1 -q
+expect_code 0 'lutra MODEL'
+lutra bench "$MODEL" -m "$MODEL"
+expect_code 2 'the model twice'
+lutra bench "$MODEL" "$MODEL"
+expect_code 2 'two models'
+HOME=$WORK lutra ls
+expect_code 0 'lutra ls'
+expect_err 'no models' 'lutra ls'
+lutra pull
+expect_code 2 'pull without a name'
+lutra pull llama3
+expect_code 2 'pull without a maker'
+expect_err 'USER/REPO' 'pull without a maker'
 lutra quantize "$MODEL" "$WORK/none.gguf" Q9_9 # lists the types; the help has each of them
 types=$(sed -n 's/.*there are //p' "$WORK/err")
 [ "$(echo $types | wc -w)" -gt 30 ] || fail 'quantize lists its types'

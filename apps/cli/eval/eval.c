@@ -232,6 +232,7 @@ static int run(void *opts, const char **arg, int n_arg)
     }
     if (!code) code = evaluate(&run);
     ranks_close(&run.ranks, code);
+    sampling_options_free(&o->sampling);
     eval_free(&set);
     return code;
 }

@@ -323,7 +323,7 @@ static int evaluate(struct spec_run *run)
     return code ? code : check_texts(run);
 }
 
-int spec_evaluate(const struct eval_options *o)
+int spec_evaluate(struct eval_options *o)
 {
     static const char *const modes[] = {"free", "forced", "replay"};
     struct spec_run *run = get_memory(sizeof *run);
@@ -332,6 +332,7 @@ int spec_evaluate(const struct eval_options *o)
         if (!strcmp(o->spec_mode, modes[i])) run->mode = (enum spec_mode)i;
     int code = sampling_from_options(&o->sampling, run->bias, &run->sampling);
     if (!code) code = evaluate(run);
+    sampling_options_free(&o->sampling);
     for (int i = 0; i < run->n_method; i++) free(run->method[i].outcome);
     spec_free(&run->set);
     engine_close(&run->engine);

@@ -116,7 +116,7 @@ struct eval_interval spec_faster(const struct spec_run *run, const struct spec_m
 long spec_rejections(const struct spec_run *run, long sum[REJECT_KINDS]);
 const char *spec_reject_name(enum spec_reject kind);
 
-int spec_evaluate(const struct eval_options *o); /* an exit code */
+int spec_evaluate(struct eval_options *o); /* an exit code */
 
 /* 0, or an exit code after a message naming file and line. */
 int spec_read(struct spec_set *set, const struct eval_options *o);

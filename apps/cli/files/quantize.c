@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli.h"
 
+#include <ctype.h>
+#include <strings.h>
+#include <unistd.h>
+
 #include <string.h>
 #include <sys/stat.h>
 
@@ -125,26 +129,83 @@ static struct lutra_quantize_settings settings_of(
     return settings;
 }
 
-/* IN OUT TYPE [THREADS]; a dry run needs no OUT, a budget no TYPE. */
+/* llama.cpp's numbers of file types (enum llama_ftype), which llama-quantize takes in place of names. */
+static const struct {
+    int number;
+    const char *type;
+} numbers[] = {{0, "F32"}, {1, "F16"}, {2, "Q4_0"}, {3, "Q4_1"}, {7, "Q8_0"}, {8, "Q5_0"}, {9, "Q5_1"}, {10, "Q2_K"},
+    {11, "Q3_K_S"}, {12, "Q3_K_M"}, {13, "Q3_K_L"}, {14, "Q4_K_S"}, {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"},
+    {18, "Q6_K"}, {19, "IQ2_XXS"}, {20, "IQ2_XS"}, {21, "Q2_K_S"}, {22, "IQ3_XS"}, {23, "IQ3_XXS"}, {25, "IQ4_NL"},
+    {26, "IQ3_S"}, {27, "IQ3_M"}, {28, "IQ2_S"}, {29, "IQ2_M"}, {30, "IQ4_XS"}, {32, "BF16"}, {36, "TQ1_0"},
+    {37, "TQ2_0"}, {38, "MXFP4"}};
+
+/* The type that a word names by its number, else the word. */
+static const char *type_of(const char *word)
+{
+    int64_t number;
+    if (option_number(word, 0, 1000, &number) < 0) return word;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].number == number) return numbers[i].type;
+    return word;
+}
+
+/* Is it the name of a type, or its number, rather than of a file? */
+static bool looks_like_type(const char *word)
+{
+    static const char *const others[] = {"COPY", "W2", "W3", "W4", "Q2_0", "Q1_0"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        found = found || strcasecmp(type_of(word), numbers[i].type) == 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) found = found || strcasecmp(word, others[i]) == 0;
+    return found;
+}
+
+/* "model-Q8_0.gguf" beside "model-f16.gguf"; until the program ends.  NULL after a message: it is there. */
+static const char *name_out(const char *in, const char *type)
+{
+    static const char *const ends[] = {".gguf", "-f32", "-f16", "-bf16"};
+    struct buffer out = {0};
+    size_t n = strlen(in);
+    while (n > 1 && in[n - 1] == '/') n--;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t n_end = strlen(ends[i]);
+        if (n > n_end && strncasecmp(in + n - n_end, ends[i], n_end) == 0) n -= n_end;
+    }
+    buffer_add(&out, in, n);
+    buffer_add(&out, "-", 1);
+    for (const char *p = type; *p; p++) buffer_add(&out, (char[]){(char)toupper((unsigned char)*p)}, 1);
+    buffer_add(&out, ".gguf", 5);
+    if (access(out.text, F_OK) < 0) return out.text;
+    say("quantize: %s exists: name the file to write: IN OUT TYPE [THREADS]", out.text);
+    buffer_free(&out);
+    return NULL;
+}
+
+/* IN [OUT] TYPE [THREADS]; a budget needs OUT and no TYPE. */
 static int read_words(struct quantize_options *o, const char **arg, int n_arg, const char *word[3])
 {
     int64_t n_threads = o->engine.n_threads;
-    bool last_is_number = option_number(arg[n_arg - 1], 1, 4096, &n_threads) == 0;
-    int n = n_arg - last_is_number, n_type = o->budget == 0;
-    if (n != 2 + n_type && !(o->dry_run && n == 1 + n_type)) {
+    int n_type = o->budget == 0, n = n_arg;
+    bool last_is_number = n > 1 + n_type && option_number(arg[n - 1], 1, 4096, &n_threads) == 0;
+    /* "IN OUT 15": a type; "IN Q8_0 4": threads. */
+    if (last_is_number && !(n_type && n == 3 && !looks_like_type(arg[1]))) n--;
+    bool has_out = n == 2 + n_type, names_out = n == 1 + n_type && n_type && looks_like_type(arg[1]);
+    if (!has_out && !names_out && !(o->dry_run && n == 1 + n_type)) {
         if (n == 3 && !n_type)
             say("quantize: --budget chooses the types, so '%s' cannot", arg[2]);
         else if (n == 3 + n_type)
             say("quantize: '%s' is not a number of threads", arg[n - 1]);
+        else if (n == 2)
+            say("quantize: TYPE is missing, or '%s' is none: IN [OUT] TYPE [THREADS]", arg[1]);
         else
-            say("quantize: OUT is missing: IN OUT TYPE [THREADS]");
+            say("quantize: %s is missing: IN [OUT] TYPE [THREADS]", n_type ? "TYPE" : "OUT");
         return EXIT_USAGE;
     }
     word[0] = arg[0];
-    word[1] = n == 2 + n_type ? arg[1] : NULL;
-    word[2] = n_type ? arg[n - 1] : NULL;
-    o->engine.n_threads = (int)n_threads;
-    return 0;
+    word[2] = n_type ? type_of(arg[n - 1]) : NULL;
+    word[1] = has_out ? arg[1] : o->dry_run ? NULL : name_out(arg[0], word[2]);
+    o->engine.n_threads = last_is_number && n < n_arg ? (int)n_threads : o->engine.n_threads;
+    return word[1] || o->dry_run ? 0 : EXIT_USAGE;
 }
 
 static int run(void *opts, const char **arg, int n_arg)
@@ -174,9 +235,9 @@ static int run(void *opts, const char **arg, int n_arg)
 
 const struct command command_quantize = {
     .name = "quantize",
-    .arguments = "IN OUT TYPE [THREADS]",
+    .arguments = "IN [OUT] TYPE [THREADS]",
     .summary = "Write a model file with another weight type",
-    .notes = "IN is a GGUF file or a Hugging Face folder, OUT a GGUF file.\n"
+    .notes = "IN is a GGUF file or a Hugging Face folder, OUT a GGUF file; without it IN's name with TYPE.\n"
              "TYPE, in any case: F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 IQ4_NL\n"
              "IQ4_XS Q3_K_L Q3_K_M Q3_K_S IQ3_M IQ3_S IQ3_XS IQ3_XXS Q2_K Q2_K_S IQ2_M IQ2_S IQ2_XS IQ2_XXS MXFP4\n"
              "TQ1_0 TQ2_0 Q2_0 Q1_0, or COPY. A mix gives some tensors better types, as llama-quantize does.\n"

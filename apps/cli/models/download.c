@@ -123,12 +123,18 @@ static int show(void *user, curl_off_t total, curl_off_t now, curl_off_t up_tota
 /* A token is a password: it goes over https, or to this machine. */
 static bool is_private(const char *url)
 {
-    static const char *const mine[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
+    static const char *const mine[] = {"127.0.0.1", "localhost", "[::1]"};
+    if (strncasecmp(url, "http://", 7) != 0) return strncasecmp(url, "https://", 8) == 0;
     for (int i = 0; i < 3; i++) {
+        /* The whole of the authority is that host, maybe with a port: behind an '@' another host would follow. */
+        const char *rest = url + 7;
         size_t n = strlen(mine[i]);
-        if (strncasecmp(url, mine[i], n) == 0 && strchr(":/", url[n])) return true;
+        if (strncasecmp(rest, mine[i], n) != 0) continue;
+        rest += n;
+        if (*rest == ':') rest += 1 + strspn(rest + 1, "0123456789");
+        if (*rest == 0 || *rest == '/') return true;
     }
-    return strncasecmp(url, "https://", 8) == 0;
+    return false;
 }
 
 static long stall_seconds(void)
@@ -205,7 +211,7 @@ static const char *judge(struct transfer *t, CURLcode rc, bool *again)
     if (t->refused) return t->refused;
     if (code == 401 || code == 403) return "the server wants a token with access (HF_TOKEN or --hf-token)";
     if (code == 404) return "the server has no such repository or file";
-    *again = true;
+    *again = rc != CURLE_COULDNT_RESOLVE_HOST && rc != CURLE_COULDNT_RESOLVE_PROXY; /* a name does not appear */
     if (rc != CURLE_OK) return t->api->easy_strerror(rc);
     if (code >= 400) return code == 429 ? "the server says: too many requests" : "the server failed";
     return NULL;

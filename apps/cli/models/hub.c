@@ -16,6 +16,9 @@
 
 enum { REPO_BYTES = 200, LABEL_BYTES = 80, URL_BYTES = 2048 };
 
+/* Where models are published, unless $HF_ENDPOINT names another hub or a mirror. */
+static const char PUBLIC_HUB[] = "https://huggingface.co";
+
 struct repo {
     char name[REPO_BYTES]; /* "user/name" */
     char label[LABEL_BYTES];
@@ -447,15 +450,16 @@ int hub_find(const struct hub_wanted *wanted, const char **path)
         code = say_how(&repo, h.folder, "--offline was given");
     } else if (!download_possible()) {
         code = say_how(&repo, h.folder, "this lutra was built without libcurl");
-    } else if (!h.endpoint || !*h.endpoint) {
-        code = say_how(&repo, h.folder, "HF_ENDPOINT is not set");
     } else {
-        snprintf(endpoint, sizeof endpoint, "%s", h.endpoint);
+        snprintf(endpoint, sizeof endpoint, "%s", h.endpoint && *h.endpoint ? h.endpoint : PUBLIC_HUB);
         size_t n = strlen(endpoint);
         while (n > 0 && endpoint[n - 1] == '/') endpoint[--n] = 0;
         h.endpoint = endpoint;
         interrupt_watch(NULL);
         code = find_there(&h, wanted->file, path);
+        if (code == EXIT_FAILED && h.n_file == 0) /* no listing came */
+            say("-hf %s: not downloaded from %s; HF_ENDPOINT=https://HOST names a mirror, -m a file that is here",
+                repo.name, endpoint);
     }
     for (int i = 0; i < h.n_file; i++) free(h.file[i].path);
     free(h.file);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * -hf user/repo[:quant]: a model of Hugging Face's hub, from the folders of this machine (find.h), else from the server
- * that $HF_ENDPOINT names, into the hub's cache as its own tools lay it out.
+ * -hf user/repo[:quant]: a model of Hugging Face's hub, from the folders of this machine (find.h), else from
+ * huggingface.co or the server that $HF_ENDPOINT names, into the hub's cache as its own tools lay it out.
  */
 #ifndef LUTRA_CLI_MODELS_HUB_H
 #define LUTRA_CLI_MODELS_HUB_H

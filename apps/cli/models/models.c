@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * lutra models: what other programs have put on this machine, and whether it runs here.
+ * lutra models: what other programs have put on this machine, and whether it runs here.  lutra pull: one more.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "find.h"
+#include "hub.h"
 
 struct models_options {
     bool paths;
@@ -145,6 +146,61 @@ static int run(void *opts, const char **arg, int n_arg)
     return n > 0 || n_arg == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
+/* ---- lutra pull ---- */
+
+struct pull_options {
+    const char *file, *token;
+    bool quiet, progress;
+};
+
+#define AT(field) offsetof(struct pull_options, field)
+
+static const struct option pull_table[] = {
+    {"-hff --hf-file", "HF_FILE", OPT_TEXT, AT(file), "FILE", .help = "this file of the repository"},
+    {"-hft --hf-token", NULL, OPT_TEXT, AT(token), "TOKEN", .help = "access token; else $HF_TOKEN"},
+    {"-q --quiet", NULL, OPT_ON, AT(quiet), NULL, .help = "errors only"},
+    {"--no-progress", "NO_PROGRESS", OPT_OFF, AT(progress), NULL,
+        .help = "no progress line (there is none when stderr is not a terminal)"},
+};
+#undef AT
+
+static void set_pull_defaults(void *opts)
+{
+    *(struct pull_options *)opts = (struct pull_options){.progress = true};
+}
+
+static int list_pull_sets(void *opts, struct option_set *set)
+{
+    set[0] = (struct option_set){"Options", pull_table, OPTION_COUNT(pull_table), opts, NULL};
+    return 1;
+}
+
+static int pull(void *opts, const char **arg, int n_arg)
+{
+    const struct pull_options *o = opts;
+    struct hub_wanted wanted = {.repo = arg[0], .file = o->file, .token = o->token};
+    const char *path = NULL;
+    (void)n_arg;
+    progress_enable(o->progress && !o->quiet);
+    int code = hub_find(&wanted, &path);
+    if (!code && !o->quiet) puts(path);
+    return code;
+}
+
+const struct command command_pull = {
+    .name = "pull",
+    .arguments = "USER/REPO[:QUANT]",
+    .summary = "Download a model of Hugging Face's hub, or of the mirror that HF_ENDPOINT names",
+    .notes = "A GGUF file (Q4_K_M, Q8_0 or Q4_0 where QUANT does not say which), else a folder of safetensors; into\n"
+             "the hub's own cache. Prints its path; 'lutra run -hf USER/REPO' finds it there.",
+    .opts_bytes = sizeof(struct pull_options),
+    .defaults = set_pull_defaults,
+    .sets = list_pull_sets,
+    .min_args = 1,
+    .max_args = 1,
+    .run = pull,
+};
+
 const struct command command_models = {
     .name = "models",
     .arguments = "[NAME]",
@@ -152,7 +208,8 @@ const struct command command_models = {
     .notes =
         "Looked for in the cache of Hugging Face's hub (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub), llama.cpp's\n"
         "(LLAMA_CACHE, ~/.cache/llama.cpp), LM Studio's (~/.lmstudio/models, ~/.cache/lm-studio/models) and Ollama's\n"
-        "(OLLAMA_MODELS, ~/.ollama/models, /usr/share/ollama/.ollama/models).  The names, in part, are what -m takes.",
+        "(OLLAMA_MODELS, ~/.ollama/models, /usr/share/ollama/.ollama/models).  The names, in part, are what -m takes.\n"
+        "'lutra pull USER/REPO' downloads one more.",
     .opts_bytes = sizeof(struct models_options),
     .defaults = set_defaults,
     .sets = list_sets,

@@ -20,7 +20,12 @@ static const struct option rag_table[] = {
     {"--convert", NULL, OPT_LIST, AT(convert), "CMD",
         .help =
             "add: a program whose output is the text of files that are none, or with .END=CMD of those whose names end "
-            "so ('.pdf=pdftotext {} -'); words between blanks, {} is the file, no shell; may be repeated"},
+            "so ('.pdf=pdftotext {} -'); words between blanks, {} is the file, no shell; may be repeated. Without it "
+            "pdftotext, mutool, pandoc, docx2txt, odt2txt, gzip, bzip2, xz and zstd are used where they are installed"},
+    {"--convert-seconds", NULL, OPT_INT, AT(convert_seconds), "N",
+        .help = "add: how long a converter may take for one file", .min = 1, .max = 86400},
+    {"--sync", NULL, OPT_ON, AT(sync), NULL,
+        .help = "add: remove documents whose files are gone from below the folders that are given"},
     {"--chunk-size", "RAG_CHUNK_SIZE", OPT_INT, AT(chunk_size), "N", .help = "add: bytes of the longest passage",
         .min = 200, .max = 100000},
     {"-v --verbose", NULL, OPT_ON, AT(verbose), NULL, .help = "add: name the files of folders that are no text"},
@@ -35,7 +40,7 @@ static void set_defaults(void *opts)
     struct rag_options *o = opts;
     struct lutra_store_settings set;
     lutra_store_settings_init(&set, sizeof set);
-    *o = (struct rag_options){.top = 5, .chunk_size = set.chunk_bytes, .progress = true};
+    *o = (struct rag_options){.top = 5, .chunk_size = set.chunk_bytes, .convert_seconds = 120, .progress = true};
 }
 
 static int list_sets(void *opts, struct option_set *set)
@@ -165,8 +170,7 @@ static int list(lutra_store *store, const struct rag_options *o, const char *con
     return rc < 0 ? fail_with(&err) : EXIT_OK;
 }
 
-/* The name under which `add` took a file: its real path, or, where it is gone, the path below its folder's. */
-static char *stored_name(const char *path)
+char *rag_stored_name(const char *path)
 {
     char *real = realpath(path, NULL), *copy, *slash;
     if (real) return real;
@@ -203,7 +207,7 @@ static int remove_documents(lutra_store *store, const struct rag_options *o, con
     if (o->history) return forget(store);
     for (int i = 0; i < n; i++) {
         int64_t n_removed = 0;
-        char *name = stored_name(arg[i]);
+        char *name = rag_stored_name(arg[i]);
         int rc = lutra_store_remove(store, name, &n_removed, &err);
         if (rc == 0 && n_removed == 0)
             rc = lutra_store_remove(store, arg[i], &n_removed, &err); /* as `list` shows it */
@@ -315,8 +319,9 @@ const struct command command_rag = {
     .min_args = 1,
     .max_args = INT_MAX,
     .summary = "Keep documents to answer from ('lutra run --rag')",
-    .notes = "add FILE|FOLDER...      text, Markdown and HTML into the store; unchanged files are left, changed ones "
-             "replaced\n"
+    .notes = "add FILE|FOLDER...      text, Markdown, HTML and what converters make text of; unchanged files are left, "
+             "changed ones\n"
+             "                        replaced, and --sync removes those that are gone\n"
              "search WORDS...         the best passages for any text; nothing in it is syntax\n"
              "list                    the documents\n"
              "remove FILE|FOLDER...   documents, and the exchanges that were answered from them\n"

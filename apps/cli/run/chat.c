@@ -11,18 +11,62 @@ int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct
     return tokenize_chat(t->engine.model, t->chat_template, c->past.message, c->past.n, flags, out, err);
 }
 
-/* Is there room for the conversation and a reply?  1, 0, or -1 after a message. */
-static int fits(const struct chat *c)
+/* Is there room for the conversation and a reply in n_most tokens?  1, 0, or -1 after a message. */
+static int fits(const struct chat *c, int n_most)
 {
     const struct talk *t = c->talk;
     struct lutra_error err = {0};
     struct tokens all = {0};
-    int n_ctx, rc = chat_tokens(c, true, &all, &err);
-    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
-    bool room = all.n + rag_reserve(t->opts->n_predict, n_ctx) <= n_ctx;
+    int rc = chat_tokens(c, true, &all, &err);
+    bool room = all.n + rag_reserve(t->opts->n_predict, n_most) <= n_most;
     free(all.id);
     if (rc < 0) fail_with(&err);
     return rc < 0 ? -1 : room;
+}
+
+/* The oldest turn leaves: all up to the second message of the user; false where there is only one. */
+static bool drop_turn(struct chat *c)
+{
+    int first = conversation_n_system(&c->past), next = first + 1;
+    while (next < c->past.n && strcmp(c->past.message[next].role, "user") != 0) next++;
+    if (next >= c->past.n) return false;
+    conversation_drop(&c->past, first, next - first);
+    rag_drop_turn(&c->talk->rag);
+    return true;
+}
+
+/* Drops the oldest turns until the rest, with room for a reply, takes no more than a share of the context.  0, or an
+ * exit code after a message. */
+static int make_room(struct chat *c, double share)
+{
+    int n_dropped = 0, n_before = c->past.n, n_ctx, room = 1;
+    lutra_session_sizes(c->talk->engine.session, &n_ctx, NULL, NULL);
+    while (c->past.n > conversation_n_system(&c->past) && (room = fits(c, (int)(n_ctx * share))) == 0 && drop_turn(c))
+        n_dropped = n_before - c->past.n;
+    if (n_dropped && !c->talk->opts->engine.quiet)
+        say("the context of %d tokens is full: the oldest %d messages were left out; -c N gives more", n_ctx,
+            n_dropped);
+    return room < 0 ? EXIT_FAILED : 0;
+}
+
+/* rag_place.put: into the conversation. */
+static int put_message(void *user, const char *message)
+{
+    struct chat *c = user;
+    int n_past = c->past.n, n_ctx;
+    lutra_session_sizes(c->talk->engine.session, &n_ctx, NULL, NULL);
+    conversation_add(&c->past, "user", message, strlen(message));
+    int room = fits(c, n_ctx);
+    if (room <= 0) conversation_cut(&c->past, n_past);
+    return room;
+}
+
+/* The same, whether it fits or not. */
+static int put_question(void *user, const char *message)
+{
+    struct chat *c = user;
+    conversation_add(&c->past, "user", message, strlen(message));
+    return 1;
 }
 
 int chat_ask(struct chat *c, const char *text, size_t n)
@@ -32,25 +76,11 @@ int chat_ask(struct chat *c, const char *text, size_t n)
     buffer_add(&c->question, text, n);
     if (!r->store) {
         conversation_add(&c->past, "user", text, n);
-        return 0;
+        return make_room(c, 1.0);
     }
-    int code = rag_find(r, text, n), n_past = c->past.n;
-    for (int k = r->n_fresh; !code; k--) { /* as many of the best ones as fit */
-        char *message = NULL;
-        code = rag_message(r, k, text, n, &message);
-        if (code) break;
-        conversation_add(&c->past, "user", message, strlen(message));
-        lutra_free(message);
-        int room = fits(c);
-        if (room < 0) code = EXIT_FAILED;
-        if (room > 0 || k == 0) {
-            if (!code) rag_take(r, k);
-            break;
-        }
-        conversation_cut(&c->past, n_past);
-    }
-    if (code) conversation_cut(&c->past, n_past);
-    return code;
+    /* Half of the context for what was said, so that passages have room. */
+    int code = make_room(c, 0.5);
+    return code ? code : rag_ask(r, text, n, &(struct rag_place){put_message, put_question, c, false});
 }
 
 /* Under a reply, for who sits at the terminal. */
@@ -75,6 +105,7 @@ static int answer(struct chat *c)
     const char *question = c->question.n_bytes ? c->question.text : c->past.message[c->past.n - 1].content;
     int code = chat_tokens(c, true, &prompt, &err) < 0 ? fail_with(&err) : reply_stream(t, &prompt, question);
     reply_end_line(t);
+    if (code == 0 && reply_lacks_answer(t)) code = EXIT_FAILED;
     if (code == 0 && t->rag.found && t->end.reason != LUTRA_STOP_CANCELLED) code = rag_finish(&t->rag, &t->reply);
     if (code == 0) {
         conversation_add(&c->past, "assistant", t->reply.text, t->reply.n_bytes);
@@ -104,11 +135,12 @@ int chat(struct talk *t, const struct buffer *first)
         fprintf(stderr, "%s (%s, %s); /help lists commands\n", t->engine.info.name, t->engine.info.arch,
             t->engine.info.file_type);
     if (first->n_bytes) code = chat_ask(&c, first->text, first->n_bytes);
-    bool go_on = !code && (first->n_bytes || next_message(&c));
+    bool asks_again = t->talks && !t->opts->single_turn && t->rag.store; /* nothing was found for the first one */
+    bool go_on = first->n_bytes && !code;
+    if (!t->one_message && (!first->n_bytes || (code && asks_again))) go_on = next_message(&c);
     while (go_on) {
         code = answer(&c);
-        if (t->opts->single_turn) break;
-        if (code == EXIT_FAILED && !t->opts->engine.quiet) say("/clear starts a new conversation");
+        if (t->opts->single_turn || t->one_message) break;
         if (interrupted() && t->end.reason != LUTRA_STOP_CANCELLED) break;
         interrupt_clear();
         /* An unanswered question does not stay in the conversation. */

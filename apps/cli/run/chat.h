@@ -18,7 +18,8 @@ struct conversation {
 };
 
 void conversation_add(struct conversation *c, const char *role, const char *content, size_t n_content);
-void conversation_cut(struct conversation *c, int n);    /* to the first n messages */
+void conversation_cut(struct conversation *c, int n); /* to the first n messages */
+void conversation_drop(struct conversation *c, int first, int n);
 int conversation_n_system(const struct conversation *c); /* 0 or 1 */
 /* content: "" = none */
 void conversation_set_system(struct conversation *c, const char *content);

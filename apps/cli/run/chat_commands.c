@@ -18,11 +18,18 @@ static enum line_means save(struct chat *c, const char *argument)
     return LINE_AGAIN;
 }
 
+static int count_turns(const struct chat *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->past.n; i++) n += strcmp(c->past.message[i].role, "user") == 0;
+    return n;
+}
+
 static enum line_means load(struct chat *c, const char *argument)
 {
     if (conversation_load(&c->past, argument) < 0) return LINE_AGAIN;
     fprintf(stderr, "%d messages\n", c->past.n);
-    rag_forget(&c->talk->rag);
+    rag_forget(&c->talk->rag, count_turns(c));
     buffer_clear(&c->question);
     return LINE_AGAIN;
 }
@@ -59,7 +66,7 @@ static enum line_means clear(struct chat *c, const char *argument)
     (void)argument;
     conversation_cut(&c->past, conversation_n_system(&c->past));
     buffer_clear(&c->attached);
-    rag_forget(&c->talk->rag);
+    rag_forget(&c->talk->rag, 0);
     return LINE_AGAIN;
 }
 

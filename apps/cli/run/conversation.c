@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "run/chat.h"
 
@@ -24,6 +25,13 @@ void conversation_add(struct conversation *c, const char *role, const char *cont
 void conversation_cut(struct conversation *c, int n)
 {
     while (c->n > n) free((void *)c->message[--c->n].content);
+}
+
+void conversation_drop(struct conversation *c, int first, int n)
+{
+    for (int i = first; i < first + n; i++) free((void *)c->message[i].content);
+    memmove(c->message + first, c->message + first + n, (size_t)(c->n - first - n) * sizeof *c->message);
+    c->n -= n;
 }
 
 int conversation_n_system(const struct conversation *c)
@@ -70,7 +78,9 @@ int conversation_save(const struct conversation *c, const char *path)
     buffer_add(&file, text, strlen(text));
     buffer_add(&file, "\n", 1);
     free(text);
+    mode_t mask = umask(077); /* nobody else's business */
     int rc = write_file_whole(path, file.text, file.n_bytes);
+    umask(mask);
     buffer_free(&file);
     return rc;
 }

@@ -75,6 +75,7 @@ void history_append(const char *path, const char *entry)
         make_folders(path);
         int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (fd >= 0) {
+            fchmod(fd, 0600);                                     /* one that was there may have been open to others */
             ssize_t written = write(fd, line.text, line.n_bytes); /* in one piece: entries of two programs do not mix */
             (void)written;
             close(fd);

@@ -21,6 +21,9 @@
 /* A key sends its sequence at once: a longer silence ends what is not one. */
 enum { SEQUENCE_MS = 300, SEQUENCE_MAX = 16, HISTORY_MAX = 1000 };
 
+/* A paste without its end mark is over after this silence; a line end with half of it on either side is Enter. */
+enum { PASTE_MS = 1000, ENTER_MS = 100 };
+
 #define PASTE_END L"\033[201~"
 
 struct line_editor {
@@ -28,8 +31,9 @@ struct line_editor {
     History *past;
     const char *history;
     bool color;
-    bool in_sequence; /* bytes of one key are being read */
-    bool dropped;     /* Ctrl-C on a line that was not empty */
+    int patience_ms; /* how long to wait for a byte; -1 = for ever */
+    bool timed_out;  /* that was too short */
+    bool dropped;    /* Ctrl-C on a line that was not empty */
 };
 
 static volatile sig_atomic_t screen_changed;
@@ -53,22 +57,31 @@ static bool line_is_empty(EditLine *edit)
     return line->lastchar == line->buffer;
 }
 
+static void mark_pastes(bool on)
+{
+    fputs(on ? "\033[?2004h" : "\033[?2004l\033[0m", stdout);
+    fflush(stdout);
+}
+
 /* One byte; 0 at the end of input, after Ctrl-C, or when a sequence goes on no longer. */
 static int read_byte(struct line_editor *e, unsigned char *byte)
 {
     for (;;) {
         struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-        int ready = interrupted() ? 0 : poll(&in, 1, e->in_sequence ? SEQUENCE_MS : -1);
+        int ready = interrupted() ? 0 : poll(&in, 1, e->patience_ms);
         if (interrupted()) {
             e->dropped = !line_is_empty(e->edit);
             return 0;
         }
         if (screen_changed) {
             screen_changed = 0;
+            el_set(e->edit, EL_PREP_TERM, 0); /* the shell has changed the terminal: libedit does not see that */
             el_set(e->edit, EL_PREP_TERM, 1);
+            mark_pastes(true);
             el_resize(e->edit);
             el_set(e->edit, EL_REFRESH);
         }
+        e->timed_out = ready == 0;
         if (ready == 0) return 0;
         ssize_t n = ready > 0 ? read(STDIN_FILENO, byte, 1) : -1;
         if (n >= 0) return (int)n;
@@ -96,17 +109,32 @@ static bool ends_with(const wchar_t *text, size_t n, const wchar_t *end, size_t 
     return n >= n_end && wmemcmp(text + n - n_end, end, n_end) == 0;
 }
 
-/* Up to the end mark, whatever comes; the editor takes it as one insertion. */
+static bool is_silent(int ms)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&in, 1, ms) == 0;
+}
+
+/* Up to the end mark, whatever comes; the editor takes it as one insertion.  A terminal that is cut off sends no mark:
+ * what is typed afterwards is no paste. */
 static unsigned char take_paste(EditLine *edit)
 {
+    struct line_editor *e = editor_of(edit);
     wchar_t *text = NULL, c;
     size_t n = 0, room = 0, n_mark = wcslen(PASTE_END);
-    while (!ends_with(text, n, PASTE_END, n_mark) && el_wgetc(edit, &c) == 1) {
+    bool enter = false, typed = false;
+    e->patience_ms = PASTE_MS;
+    while (!enter && !ends_with(text, n, PASTE_END, n_mark)) {
+        if (n > 0) typed = is_silent(ENTER_MS);
+        if (el_wgetc(edit, &c) != 1) break;
+        enter = typed && (c == '\r' || c == '\n') && is_silent(ENTER_MS);
         if (n + 2 > room) text = grow_memory(text, (room = room * 2 + 4096) * sizeof *text);
-        text[n++] = c;
+        if (!enter) text[n++] = c;
     }
-    bool whole = ends_with(text, n, PASTE_END, n_mark);
+    bool whole = ends_with(text, n, PASTE_END, n_mark), goes_on = whole || enter || e->timed_out;
     size_t kept = 0;
+    e->patience_ms = -1;
+    if (enter) el_wpush(edit, L"\r");
     if (whole) n -= n_mark;
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\r' && i + 1 < n && text[i + 1] == '\n') continue;
@@ -118,7 +146,7 @@ static unsigned char take_paste(EditLine *edit)
         el_winsertstr(edit, text);
     }
     free(text);
-    return whole ? CC_REFRESH : CC_EOF;
+    return goes_on ? CC_REFRESH : CC_EOF;
 }
 
 /* ESC [ ... or ESC O ...: what follows it, and the keys of libedit's emacs map that do the same. */
@@ -151,12 +179,12 @@ static unsigned char on_control(EditLine *edit, int key)
     size_t n = 0;
     wchar_t c;
     (void)key;
-    e->in_sequence = true;
+    e->patience_ms = SEQUENCE_MS;
     while (el_wgetc(edit, &c) == 1) {
         if (n + 1 < sizeof sequence && c < 0x7f) sequence[n++] = (char)c;
         if (c >= '@' && c <= '~') break;
     }
-    e->in_sequence = false;
+    e->patience_ms = -1;
     sequence[n] = 0;
     return act(edit, sequence);
 }
@@ -167,9 +195,9 @@ static unsigned char on_answer(EditLine *edit, int key)
     struct line_editor *e = editor_of(edit);
     wchar_t c = 0, last = 0;
     (void)key;
-    e->in_sequence = true;
+    e->patience_ms = SEQUENCE_MS;
     while (el_wgetc(edit, &c) == 1 && c != '\a' && !(last == 033 && c == '\\')) last = c;
-    e->in_sequence = false;
+    e->patience_ms = -1;
     return CC_NORM;
 }
 
@@ -216,7 +244,7 @@ struct line_editor *line_open(const char *history_path, bool color)
     setlocale(LC_CTYPE, "");
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8"); /* models read nothing else */
     struct line_editor *e = get_memory(sizeof *e);
-    *e = (struct line_editor){.history = history_path, .color = color};
+    *e = (struct line_editor){.history = history_path, .color = color, .patience_ms = -1};
     e->edit = el_init("lutra", stdin, stdout, stderr);
     e->past = history_init();
     if (!e->edit || !e->past) {
@@ -254,8 +282,7 @@ static void watch_screen(bool on)
     sigemptyset(&action.sa_mask);
     sigaction(SIGWINCH, &action, NULL);
     sigaction(SIGCONT, &action, NULL);
-    fputs(on ? "\033[?2004h" : "\033[?2004l\033[0m", stdout);
-    fflush(stdout);
+    mark_pastes(on);
 }
 
 bool line_read(struct line_editor *e, struct buffer *message)

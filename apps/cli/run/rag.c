@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PART_BYTES_LEAST = 60 }; /* a shorter part of a passage says nothing */
+
 int rag_start(struct rag *r)
 {
     struct lutra_error err = {0};
@@ -64,17 +66,29 @@ void rag_stop(struct rag *r)
     lutra_passages_close(&r->found);
     lutra_store_close(&r->store);
     buffer_free(&r->question);
+    buffer_free(&r->earlier);
     free(r->likely);
     free(r->fresh);
     free(r->shown);
 }
 
-void rag_forget(struct rag *r)
+void rag_forget(struct rag *r, int n_turn)
 {
-    r->n_shown = r->n_earlier = 0;
+    r->n_shown = r->n_earlier = r->n_dropped = r->last_number = 0;
+    r->n_turn = n_turn;
     lutra_recall_close(&r->recall);
     lutra_passages_close(&r->found);
     r->n_fresh = 0;
+    buffer_clear(&r->earlier);
+}
+
+void rag_drop_turn(struct rag *r)
+{
+    int kept = 0;
+    r->n_dropped++;
+    for (int i = 0; i < r->n_shown; i++)
+        if (r->shown[i].turn > r->n_dropped) r->shown[kept++] = r->shown[i];
+    r->n_shown = kept;
 }
 
 static const struct rag_shown *find_shown(const struct rag *r, int64_t chunk)
@@ -84,7 +98,8 @@ static const struct rag_shown *find_shown(const struct rag *r, int64_t chunk)
     return NULL;
 }
 
-int rag_find(struct rag *r, const char *question, size_t n)
+/* What the store has for the question and those before it. */
+static int find(struct rag *r, const char *question, size_t n)
 {
     struct lutra_error err = {0};
     lutra_recall_close(&r->recall);
@@ -92,12 +107,13 @@ int rag_find(struct rag *r, const char *question, size_t n)
     r->n_fresh = 0;
     buffer_clear(&r->question);
     buffer_add(&r->question, question, n);
-    if (lutra_store_find(r->store, question, n, r->n_passages, &r->found, &err) < 0) return fail_with(&err);
+    int rc = lutra_store_find_after(
+        r->store, r->earlier.text, r->earlier.n_bytes, question, n, r->n_passages, &r->found, &err);
+    if (rc < 0) return fail_with(&err);
     int n_found = lutra_passages_count(r->found);
     r->fresh = grow_memory(r->fresh, (size_t)(n_found + 1) * sizeof *r->fresh);
     for (int i = 0; i < n_found; i++)
         if (!find_shown(r, lutra_passages_get(r->found, i)->chunk)) r->fresh[r->n_fresh++] = i;
-    if (n_found == 0 && !r->quiet) say("%s has nothing for this question", r->path);
     return 0;
 }
 
@@ -107,18 +123,26 @@ int rag_reserve(int n_predict, int n_ctx)
     return n_predict > 0 && n_predict < most ? n_predict : most;
 }
 
-int rag_message(const struct rag *r, int k, const char *question, size_t n, char **text)
+/* The question behind the best k of the new passages; as rag_place.put. */
+static int put(struct rag *r, int k, const char *question, size_t n, const struct rag_place *place)
 {
     struct lutra_error err = {0};
-    int rc = lutra_passages_message(r->found, r->fresh, k, r->n_shown + 1, question, n, text, &err);
-    return rc < 0 ? fail_with(&err) : 0;
+    char *text = NULL;
+    if (place->passages_alone) n = 0;
+    if (lutra_passages_message(r->found, r->fresh, k, r->last_number + 1, question, n, &text, &err) < 0) {
+        fail_with(&err);
+        return -1;
+    }
+    int fits = (k > 0 ? place->put : place->put_bare)(place->user, text);
+    lutra_free(text);
+    return fits;
 }
 
-void rag_take(struct rag *r, int k)
+static void take(struct rag *r, int k)
 {
-    if (k < r->n_fresh && !r->quiet) say("%d of %d passages fit into the context", k, r->n_fresh);
     r->n_fresh = k;
     r->n_earlier = r->n_shown;
+    r->n_turn++;
     if (r->n_shown + k > r->room) {
         r->room = (r->n_shown + k) * 2;
         r->shown = grow_memory(r->shown, (size_t)r->room * sizeof *r->shown);
@@ -127,44 +151,127 @@ void rag_take(struct rag *r, int k)
         const struct lutra_passage *p = lutra_passages_get(r->found, r->fresh[i]);
         int before = 0;
         for (int j = 0; j < k; j++) before += lutra_passages_get(r->found, r->fresh[j])->place < p->place;
-        r->shown[r->n_shown + i] = (struct rag_shown){p->chunk, r->n_shown + 1 + before};
+        r->shown[r->n_shown + i] = (struct rag_shown){p->chunk, r->last_number + 1 + before, r->n_turn};
     }
     r->n_shown += k;
+    r->last_number += k;
+}
+
+/* As many of the best new passages as fit; where not even the best one does, the best part of it.  *k: how many. */
+static int put_best(struct rag *r, const char *question, size_t n, const struct rag_place *place, int *k)
+{
+    struct lutra_error err = {0};
+    int fits = 0, n_fresh = r->n_fresh;
+    for (*k = n_fresh; *k > 0 && fits == 0; *k -= fits == 0) fits = put(r, *k, question, n, place);
+    if (fits > 0 && *k < n_fresh && !r->quiet) say("%d of %d passages fit into the context", *k, n_fresh);
+    if (fits || n_fresh == 0) return fits;
+    const struct lutra_passage *best = lutra_passages_get(r->found, r->fresh[0]);
+    size_t n_whole = best->n_bytes;
+    while (fits == 0 && best->n_bytes / 2 >= PART_BYTES_LEAST) {
+        if (lutra_passages_shorten(r->found, r->fresh[0], best->n_bytes / 2, question, n, &err) < 0) {
+            fail_with(&err);
+            return -1;
+        }
+        fits = put(r, 1, question, n, place);
+    }
+    *k = fits > 0;
+    if (fits > 0 && !r->quiet)
+        say("1 of %d passages fits into the context, cut from %zu to %zu bytes; -c N gives more", n_fresh, n_whole,
+            best->n_bytes);
+    return fits;
+}
+
+int rag_ask(struct rag *r, const char *question, size_t n, const struct rag_place *place)
+{
+    int code = find(r, question, n), k = 0, n_found = lutra_passages_count(r->found);
+    if (code) return code;
+    int fits = put_best(r, question, n, place, &k);
+    if (fits < 0) return EXIT_FAILED;
+    bool has_passages = k > 0 || n_found > r->n_fresh; /* these, or such as the conversation has */
+    if (fits == 0 && !has_passages && !r->anyway) {
+        say(n_found ? "%s: no passage fits into the context beside the question, which was not asked; -c N gives more, "
+                      "--rag-anyway asks without"
+                    : "%s: nothing found for this question, which was not asked; --rag-anyway asks all the same",
+            r->path);
+        r->n_fresh = 0;
+        return EXIT_FAILED;
+    }
+    if (!has_passages && !r->quiet)
+        say("%s: nothing found: the answer rests on no document, and the history does not keep it", r->path);
+    take(r, k);
+    return fits == 0 && put(r, 0, question, n, place) < 0 ? EXIT_FAILED : 0;
 }
 
 void rag_take_back(struct rag *r)
 {
+    if (!r->store) return;
     r->n_shown = r->n_earlier;
+    r->n_turn--;
 }
 
-/* The passages found that the model has seen, by their numbers. */
-static void list_sources(const struct rag *r)
+/* " : heron, 42": what the answer shares with a passage. */
+static int print_shared(const struct rag *r, int i, const struct buffer *answer, int *n_shared)
 {
-    int n = lutra_passages_count(r->found), last = 0;
-    for (;;) {
-        const struct lutra_passage *next = NULL;
-        int number = 0;
-        for (int i = 0; i < n; i++) {
-            const struct lutra_passage *p = lutra_passages_get(r->found, i);
-            const struct rag_shown *s = find_shown(r, p->chunk);
-            if (!s || s->number <= last || (next && s->number > number)) continue;
-            next = p;
+    struct lutra_error err = {0};
+    char *words = NULL;
+    int rc = lutra_passages_shared(
+        r->store, r->found, i, r->question.text, r->question.n_bytes, answer->text, answer->n_bytes, &words, &err);
+    if (rc < 0) return fail_with(&err);
+    *n_shared += words[0] != 0;
+    if (words[0]) fputs(" = ", stdout);
+    print_plain(words, strlen(words));
+    lutra_free(words);
+    putchar('\n');
+    return 0;
+}
+
+/* The passages found that the model has seen, by their numbers.  *n: how many. */
+static int list_given(const struct rag *r, const struct buffer *answer, int *n)
+{
+    int n_found = lutra_passages_count(r->found), last = 0, n_shared = 0, code = 0;
+    *n = 0;
+    while (!code) {
+        int next = -1, number = 0;
+        for (int i = 0; i < n_found; i++) {
+            const struct rag_shown *s = find_shown(r, lutra_passages_get(r->found, i)->chunk);
+            if (!s || s->number <= last || (next >= 0 && s->number > number)) continue;
+            next = i;
             number = s->number;
         }
-        if (!next) break;
-        printf("%s[%d] ", last ? "" : "\nSources:\n", number);
-        print_plain(next->name, strlen(next->name));
-        printf(", bytes %llu to %llu\n", (unsigned long long)next->begin, (unsigned long long)next->end);
+        if (next < 0) break;
+        const struct lutra_passage *p = lutra_passages_get(r->found, next);
+        printf("%s[%d] ", last ? "" : "\nPassages given (= rare words or numbers that the answer has, too):\n", number);
+        print_plain(p->name, strlen(p->name));
+        printf(", bytes %llu to %llu", (unsigned long long)p->begin, (unsigned long long)p->end);
+        code = print_shared(r, next, answer, &n_shared);
         last = number;
+        ++*n;
     }
+    if (*n && !n_shared && !code) puts("The answer has no rare word or number of any of them: it may rest on none.");
     fflush(stdout);
+    return code;
+}
+
+/* The last two are searched for with the next one. */
+static void remember_question(struct rag *r)
+{
+    struct buffer both = {0};
+    size_t n_last = r->earlier.text ? strcspn(r->earlier.text, "\n") : 0;
+    for (size_t i = 0; i < r->question.n_bytes; i++) /* one line */
+        buffer_add(&both, r->question.text[i] == '\n' ? " " : &r->question.text[i], 1);
+    buffer_add(&both, "\n", 1);
+    if (n_last) buffer_add(&both, r->earlier.text, n_last);
+    buffer_free(&r->earlier);
+    r->earlier = both;
 }
 
 int rag_finish(struct rag *r, const struct buffer *answer)
 {
     struct lutra_error err = {0};
     struct lutra_exchange e;
-    list_sources(r);
+    int n_given, code = list_given(r, answer, &n_given);
+    if (code || n_given == 0) return code;
+    remember_question(r);
     if (lutra_recall_save(r->recall, &err) < 0) return fail_with(&err);
     lutra_exchange_init(&e, sizeof e);
     e.question = r->question.text;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * `lutra run --rag`: passages of a store before the question, their sources under the answer, the exchange into the
+ * `lutra run --rag`: passages of a store before the question, a list of them under the answer, the exchange into the
  * history.
  *
- *     rag_find()       what the store has for a question; passages that stand in the conversation already are not given
- *                      again, so that a conversation only grows, and the prefix cache serves all that came before
- *     rag_message()    the question behind the best k of the new ones
- *     rag_take()       these k were used
+ *     rag_ask()        the question behind what the store has for it and the last questions, as much as fits; passages
+ *                      that stand in the conversation already are not given again, so that a conversation only grows,
+ *                      and the prefix cache serves all that came before
  *     rag_finish()     after the answer
  *
  * With --spec-type auto, or a list with `store`, drafts come from the store, too (rag_take_types, rag_start_drafts).
@@ -20,6 +19,7 @@
 struct rag_shown {
     int64_t chunk;
     int number; /* as the model saw it */
+    int turn;   /* of the conversation, counted from the first that was ever asked */
 };
 
 struct rag {
@@ -30,13 +30,16 @@ struct rag {
     int n_likely;
     lutra_recall *recall; /* hints of the passages, where the session is calibrated; NULL = none */
     int n_passages;       /* at most, for one question */
-    bool quiet;
+    bool quiet, anyway;   /* anyway: ask although nothing was found */
     lutra_passages *found;
     struct buffer question; /* that they were found for; as it was typed */
+    struct buffer earlier;  /* the last questions that were answered, the latest first, a line each */
     int *fresh;             /* [n_fresh] of them, best first: those that the conversation lacks */
     int n_fresh;
     struct rag_shown *shown;      /* [n_shown] passages of the conversation */
     int n_shown, n_earlier, room; /* n_earlier: before the last question */
+    int n_turn, n_dropped;        /* asked, and of these no more there */
+    int last_number;              /* of a passage */
 };
 
 /* 0, or an exit code after a message. */
@@ -51,15 +54,27 @@ int rag_start_drafts(struct rag *r, const lutra_model *model, const lutra_sessio
 /* What the store has of hints for the passages in a prompt, in r->recall; the next rag_finish() keeps new ones. */
 int rag_recall(struct rag *r, const lutra_model *model, const lutra_session *session, const struct tokens *prompt);
 
-/* What follows is another conversation. */
-void rag_forget(struct rag *r);
+/* What follows is another conversation, of which n_turn are there already. */
+void rag_forget(struct rag *r, int n_turn);
+/* The oldest turn left the conversation, and its passages with it. */
+void rag_drop_turn(struct rag *r);
 
-int rag_find(struct rag *r, const char *question, size_t n);
+/* Where a message goes. */
+struct rag_place {
+    int (*put)(
+        void *user, const char *message); /* 1 = it fits, 0 = it does not and was taken back, -1 = failed, after a
+                                                  * message */
+    int (*put_bare)(void *user, const char *question); /* 1, whether it fits or not, or -1 */
+    void *user;
+    bool passages_alone; /* the message has passages only: the question follows by itself */
+};
+
+/* Puts the question behind its passages, or by itself where none fits.  0, or an exit code after a message:
+ * EXIT_FAILED, too, where nothing was found or fits and --rag-anyway was not given; then nothing was put. */
+int rag_ask(struct rag *r, const char *question, size_t n, const struct rag_place *place);
+
 /* How many tokens are left to an answer that was not given a limit. */
 int rag_reserve(int n_predict, int n_ctx);
-/* In *text, to be freed with lutra_free(); question: "" for the passages alone. */
-int rag_message(const struct rag *r, int k, const char *question, size_t n, char **text);
-void rag_take(struct rag *r, int k);
 /* The last question left the conversation, and its passages with it. */
 void rag_take_back(struct rag *r);
 int rag_finish(struct rag *r, const struct buffer *answer);

@@ -22,6 +22,8 @@ static void change_part(struct talk *t, bool thinks)
 static int show(struct talk *t, const char *text, size_t n, enum lutra_part part)
 {
     bool apart = t->chats && part != LUTRA_PART_ANSWER && strcmp(t->opts->reasoning, "none") != 0;
+    progress_clear();
+    t->cut_thinking = apart && (part != LUTRA_PART_MARK || !t->cut_thinking); /* a mark begins or ends it */
     if (apart && part == LUTRA_PART_MARK) return 0;
     change_part(t, apart);
     if (!apart) buffer_add(&t->reply, text, n);
@@ -60,6 +62,30 @@ static void on_hints(void *user, int32_t request, int first, const struct lutra_
 {
     (void)request;
     lutra_recall_take(((struct talk *)user)->rag.recall, first, hints, n);
+}
+
+bool reply_lacks_answer(const struct talk *t)
+{
+    if (!t->cut_thinking || t->end.reason == LUTRA_STOP_CANCELLED) return false;
+    say("the reply ended inside its thinking, after %d tokens, without an answer%s", t->reply_tokens.n,
+        t->end.reason == LUTRA_STOP_END ? "" : ": -n N gives more, --reasoning-budget N ends the thinking earlier");
+    return true;
+}
+
+static uint64_t prompt_tokens(const struct talk *t)
+{
+    struct lutra_stats s;
+    lutra_session_stats(t->engine.session, &s, sizeof s);
+    return s.prompt_tokens + s.cached_tokens;
+}
+
+/* A long prompt is read in several passes: how far, for who waits at a terminal. */
+static void show_prompt(const struct talk *t, uint64_t n_before, int n_prompt)
+{
+    enum { WORTH_SHOWING = 512 };
+    if (n_prompt < WORTH_SHOWING || t->reply_tokens.n > 0) return;
+    uint64_t done = prompt_tokens(t) - n_before;
+    if (done < (uint64_t)n_prompt) progress_show("reading the prompt", done, (uint64_t)n_prompt);
 }
 
 void reply_end_line(struct talk *t)
@@ -136,15 +162,19 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     buffer_clear(&t->reply);
     t->reply_tokens.n = 0;
     t->end = (struct lutra_end){0};
+    t->cut_thinking = false;
     if (t->searcher.wanted) return search_reply(t, &r, question);
     int32_t id;
     int n_active = 1;
+    uint64_t n_before = prompt_tokens(t);
     if (lutra_submit(t->engine.session, &r, &id, &err) < 0) return fail_with(&err);
     while (n_active > 0) {
         /* A signal between two passes would be forgotten by the next one: hand it on. */
         if (interrupted()) lutra_request_cancel(t->engine.session, id);
+        show_prompt(t, n_before, prompt->n);
         if (lutra_step(t->engine.session, &n_active, &err) < 0 && err.code != LUTRA_E_CANCELLED) return fail_with(&err);
     }
+    progress_clear();
     return explain_end(t);
 }
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "run/run.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define AT(field) offsetof(struct run_options, field)
@@ -21,7 +24,10 @@ static const struct option run_table[] = {
     {"-no-cnv --no-conversation", NULL, OPT_ON, AT(no_chat), NULL, .help = "continue the prompt as plain text",
         .common = true},
     {"-st --single-turn", NULL, OPT_ON, AT(single_turn), NULL, .help = "answer once and leave", .common = true},
-    {"-i --interactive", NULL, OPT_ON, AT(interactive), NULL, .help = "plain text: ask for more after each reply"},
+    {"-i --interactive", NULL, OPT_ON, AT(interactive), NULL,
+        .help =
+            "ask for more after each reply: in plain text, and where standard input is no terminal, whose lines are "
+            "turns then (else all of it is one message, behind that of -p or -f)"},
     {"-n --predict --n-predict", "N_PREDICT", OPT_INT, AT(n_predict), "N",
         .help = "most tokens of a reply; -1 = until the context is full", .min = -2, .max = 1 << 24, .common = true},
     {"-r --reverse-prompt", NULL, OPT_LIST, AT(reverse), "TEXT",
@@ -50,12 +56,13 @@ static const struct option run_table[] = {
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
     {"--rag", "RAG", OPT_TEXT, AT(rag), "FILE",
         .help = "answer from the documents of this store ('lutra rag add --db FILE'): passages before the question, "
-                "sources "
-                "after the answer, which joins the store's history",
+                "a list of them after the answer, which joins the store's history",
         .common = true},
     {"--rag-passages", "RAG_PASSAGES", OPT_INT, AT(rag_passages), "N",
         .help = "passages for one question, at most; fewer where the context is short", .min = 1, .max = 100,
         .needs = "--rag"},
+    {"--rag-anyway", NULL, OPT_ON, AT(rag_anyway), NULL,
+        .help = "ask the model although nothing was found; such an answer does not join the history", .needs = "--rag"},
     {"--history", "HISTORY", OPT_TEXT, AT(history), "FILE",
         .help = "what was typed, for arrows and Ctrl-R; '' = keep none. Else $XDG_STATE_HOME/lutra/history or "
                 "~/.local/state/lutra/history"},
@@ -150,26 +157,39 @@ static int append(struct talk *t, struct tokens *all, const char *text, size_t n
     return rc < 0 ? fail_with(&err) : 0;
 }
 
-/* The passages for a question behind `all`, as many as leave room for it and an answer.  They are text: a control token
- * spelt in them stays one. */
+/* Where passages go in plain text: behind all that was said.  They are text: a control token spelt in them is none. */
+struct text_end {
+    struct talk *talk;
+    struct tokens *all;
+    int n_before, n_question, flags; /* tokens; what the question takes */
+};
+
+static int put_bare(void *user, const char *message)
+{
+    struct text_end *e = user;
+    e->all->n = e->n_before;
+    return append(e->talk, e->all, message, strlen(message), e->flags) ? -1 : 1;
+}
+
+static int put_passages(void *user, const char *message)
+{
+    struct text_end *e = user;
+    int n_ctx, rc = put_bare(user, message);
+    lutra_session_sizes(e->talk->engine.session, &n_ctx, NULL, NULL);
+    if (rc < 0 || e->all->n + e->n_question + rag_reserve(e->talk->opts->n_predict, n_ctx) <= n_ctx) return rc;
+    e->all->n = e->n_before;
+    return 0;
+}
+
+/* The passages for a question, as many as leave room for it and an answer. */
 static int append_passages(struct talk *t, struct tokens *all, const struct buffer *question, int flags)
 {
-    int n_ctx, code = rag_find(&t->rag, question->text, question->n_bytes), n_before = all->n, n_question = 0;
-    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
-    if (!code) code = append(t, all, question->text, question->n_bytes, LUTRA_PARSE_SPECIAL);
-    n_question = all->n - n_before;
-    for (int k = t->rag.n_fresh; !code; k--) {
-        char *text = NULL;
-        all->n = n_before;
-        code = rag_message(&t->rag, k, "", 0, &text);
-        if (!code) code = append(t, all, text, strlen(text), flags);
-        lutra_free(text);
-        if (code || k == 0 || all->n + n_question + rag_reserve(t->opts->n_predict, n_ctx) <= n_ctx) {
-            if (!code) rag_take(&t->rag, k);
-            break;
-        }
-    }
-    return code;
+    struct text_end end = {.talk = t, .all = all, .n_before = all->n, .flags = flags};
+    int code = append(t, all, question->text, question->n_bytes, LUTRA_PARSE_SPECIAL);
+    end.n_question = all->n - end.n_before;
+    all->n = end.n_before;
+    struct rag_place place = {put_passages, put_bare, &end, true};
+    return code ? code : rag_ask(&t->rag, question->text, question->n_bytes, &place);
 }
 
 /* What is asked for next, behind all that was said: passages for it, where there is a store, and the words of the
@@ -203,6 +223,7 @@ static int continue_text(struct talk *t, const struct buffer *prompt)
             reply_end_line(t);
             code = rag_finish(&t->rag, &t->reply);
         }
+        if (!code && reply_lacks_answer(t)) code = EXIT_FAILED;
         if (code || !t->opts->interactive || t->opts->single_turn) break;
         interrupt_clear();
         reply_end_line(t);
@@ -216,6 +237,55 @@ static int continue_text(struct talk *t, const struct buffer *prompt)
     free(all.id);
     buffer_free(&line);
     return interrupted() ? EXIT_INTERRUPTED : code;
+}
+
+/* Is there something to read on standard input?  With -st, which needs none, a pipe that stays silent is left alone: a
+ * script may have inherited it. */
+static bool has_input(const struct run_options *o)
+{
+    enum { PATIENCE_MS = 300 };
+    struct stat st;
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (fstat(STDIN_FILENO, &st) < 0 || S_ISCHR(st.st_mode)) return false;
+    if (!o->single_turn || (!o->prompt && !o->file) || S_ISREG(st.st_mode)) return true;
+    int ready = poll(&in, 1, PATIENCE_MS);
+    if (ready == 0 && !o->engine.quiet) say("run: standard input is open but silent, and left alone because of -st");
+    return ready > 0;
+}
+
+/* All of standard input; Ctrl-C ends the wait for it. */
+static int read_stdin(struct buffer *out)
+{
+    enum { LOOK_MS = 200 };
+    char chunk[16384];
+    while (!interrupted()) {
+        struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+        if (poll(&in, 1, LOOK_MS) <= 0) continue; /* a signal may have come just before */
+        ssize_t n = read(STDIN_FILENO, chunk, sizeof chunk);
+        if (n == 0) return 0;
+        if (n > 0) buffer_add(out, chunk, (size_t)n);
+        if (n < 0 && errno != EINTR) {
+            say("standard input: %s", strerror(errno));
+            return EXIT_FAILED;
+        }
+    }
+    return EXIT_INTERRUPTED;
+}
+
+/* Standard input that is no terminal, behind the prompt of -p or -f.  0, or an exit code. */
+static int read_input(struct talk *t, struct buffer *prompt)
+{
+    const struct run_options *o = t->opts;
+    struct buffer input = {0};
+    if (isatty(STDIN_FILENO) || o->interactive) return 0;
+    t->one_message = true;
+    if ((o->file && strcmp(o->file, "-") == 0) || !has_input(o)) return 0;
+    int code = read_stdin(&input);
+    if (input.n_bytes && input.text[input.n_bytes - 1] == '\n') input.n_bytes--;
+    if (input.n_bytes && prompt->n_bytes) buffer_add(prompt, "\n\n", 2);
+    if (input.n_bytes) buffer_add(prompt, input.text, input.n_bytes);
+    buffer_free(&input);
+    return code;
 }
 
 /* `lutra run model.gguf`: instead of the environment's, not beside -m. */
@@ -271,7 +341,8 @@ static int run(void *opts, const char **arg, int n_arg)
 {
     struct run_options *o = opts;
     struct talk t = {.opts = o, .at_line_start = true};
-    t.rag = (struct rag){.path = o->rag, .n_passages = o->rag_passages, .quiet = o->engine.quiet};
+    t.rag =
+        (struct rag){.path = o->rag, .n_passages = o->rag_passages, .anyway = o->rag_anyway, .quiet = o->engine.quiet};
     struct buffer prompt = {0}, chat_template = {0}, system = {0};
     char *history_path = NULL, *own_template = NULL;
     o->engine.more_models = o->search.judge.prm;
@@ -287,6 +358,9 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = find_template(&t, o->template_text, &own_template);
     if (!code) {
         open_editor(&t, &history_path);
+        code = read_input(&t, &prompt);
+    }
+    if (!code) {
         if (o->template_file) t.chat_template = chat_template.text;
         bool has_template = t.chat_template || t.engine.info.chat_template;
         if ((o->chat || o->system) && !has_template) {
@@ -312,6 +386,7 @@ static int run(void *opts, const char **arg, int n_arg)
     buffer_free(&prompt);
     buffer_free(&chat_template);
     buffer_free(&system);
+    sampling_options_free(&o->sampling);
     return code;
 }
 
@@ -324,7 +399,9 @@ const struct command command_run = {
              "ending in\n"
              "\\ goes on in the next; at a terminal Alt-Enter begins a new line, arrows and Ctrl-R bring back what was "
              "typed,\n"
-             "and a paste arrives whole. Ctrl-C stops a reply; at an empty prompt it leaves.",
+             "and a paste arrives whole. Ctrl-C stops a reply; at an empty prompt it leaves.\n"
+             "\n'lutra run -m MODEL -p TEXT <FILE', or a pipe in its place, asks one message: TEXT, then what the file "
+             "says.",
     .opts_bytes = sizeof(struct run_options),
     .defaults = set_defaults,
     .sets = list_sets,

@@ -22,7 +22,7 @@ struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
     const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag, *reasoning;
-    bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo;
+    bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo, rag_anyway;
     int n_predict, rag_passages, budget;
     struct option_list reverse;
     struct search_options search;
@@ -42,7 +42,9 @@ struct talk {
     struct rag rag;
     bool at_line_start;
     bool thinks;                /* the last text shown was reasoning */
+    bool cut_thinking;          /* the last reply ended there */
     bool talks;                 /* stdin and stdout are a terminal */
+    bool one_message;           /* stdin is a file or a pipe: all of it is one message, behind that of -p or -f */
     struct line_editor *editor; /* NULL: lines as they come */
 };
 
@@ -56,6 +58,9 @@ void template_list(char *out, size_t n_out);
 
 /* Tokens per second and rows, to stderr. */
 void reply_figures(const struct talk *t);
+
+/* Did the last reply end before it came to an answer?  Says so. */
+bool reply_lacks_answer(const struct talk *t);
 
 /* Ends the line that a reply left open. */
 void reply_end_line(struct talk *t);
