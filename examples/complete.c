@@ -20,12 +20,16 @@ static int print_piece(void *user, const struct lutra_piece *piece)
 static int32_t *tokens_of(const lutra_model *model, const char *question, int *n_tok, struct lutra_error *err)
 {
     struct lutra_message message = {.role = "user", .content = question};
-    if (lutra_chat_tokenize(model, NULL, &message, 1, true, NULL, 0, n_tok, err) < 0) return NULL;
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &message;
+    chat.n_message = 1;
+    if (lutra_chat_tokenize(model, &chat, NULL, 0, n_tok, err) < 0) return NULL;
     int32_t *tokens = malloc((size_t)*n_tok * sizeof *tokens);
     if (!tokens)
         snprintf(err->what, sizeof err->what, "out of memory");
     else
-        lutra_chat_tokenize(model, NULL, &message, 1, true, tokens, *n_tok, n_tok, err);
+        lutra_chat_tokenize(model, &chat, tokens, *n_tok, n_tok, err);
     return tokens;
 }
 

@@ -35,10 +35,14 @@ std::vector<std::int32_t> tokens_of(const lutra_model *m, const std::string &que
     lutra_message message{};
     message.role = "user";
     message.content = question.c_str();
+    lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &message;
+    chat.n_message = 1;
     int n;
-    check(lutra_chat_tokenize(m, nullptr, &message, 1, true, nullptr, 0, &n, &err), err);
+    check(lutra_chat_tokenize(m, &chat, nullptr, 0, &n, &err), err);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(n));
-    check(lutra_chat_tokenize(m, nullptr, &message, 1, true, tokens.data(), n, &n, &err), err);
+    check(lutra_chat_tokenize(m, &chat, tokens.data(), n, &n, &err), err);
     return tokens;
 }
 

@@ -18,6 +18,11 @@ class Message(Structure):
     _fields_ = [("role", c_char_p), ("content", c_char_p), ("n_content", c_size_t)]
 
 
+class Chat(Structure):
+    _fields_ = [("size", c_size_t), ("messages", POINTER(Message)), ("n_message", c_int), ("json", c_char_p),
+                ("n_json", c_size_t), ("chat_template", c_char_p), ("flags", c_int)]
+
+
 class Sampling(Structure):
     """Its first fields: the library keeps to the size that it is given."""
     _fields_ = [("size", c_size_t), ("seed", c_uint64), ("temperature", c_float), ("top_k", c_int)]
@@ -54,10 +59,12 @@ def opened(function, *args):
 
 
 def tokens_of(model, question):
-    message, n_tok = Message(b"user", question.encode()), c_int()
-    call(lutra.lutra_chat_tokenize, model, None, byref(message), 1, c_bool(True), None, 0, byref(n_tok))
+    message, chat, n_tok = Message(b"user", question.encode()), Chat(), c_int()
+    lutra.lutra_chat_init(byref(chat), c_size_t(sizeof(chat)))
+    chat.messages, chat.n_message = POINTER(Message)(message), 1
+    call(lutra.lutra_chat_tokenize, model, byref(chat), None, 0, byref(n_tok))
     tokens = (c_int32 * n_tok.value)()
-    call(lutra.lutra_chat_tokenize, model, None, byref(message), 1, c_bool(True), tokens, n_tok, byref(n_tok))
+    call(lutra.lutra_chat_tokenize, model, byref(chat), tokens, n_tok, byref(n_tok))
     return tokens, n_tok.value
 
 

@@ -24,7 +24,11 @@ static int vote(lutra_session *session, const lutra_model *model, const char *qu
     int32_t tokens[N_TOK];
     int active = 1;
     lutra_request_init(&request, sizeof request);
-    int rc = lutra_chat_tokenize(model, NULL, &message, 1, true, tokens, N_TOK, &request.n_prompt, err);
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &message;
+    chat.n_message = 1;
+    int rc = lutra_chat_tokenize(model, &chat, tokens, N_TOK, &request.n_prompt, err);
     if (rc < 0) return rc;
     if (request.n_prompt > N_TOK) {
         snprintf(err->what, sizeof err->what, "the question has more than %d tokens", N_TOK);

@@ -17,6 +17,7 @@
 #ifndef LUTRA_H
 #define LUTRA_H
 
+#include "lutra/chat.h"
 #include "lutra/core.h"
 #include "lutra/files.h"
 #include "lutra/generate.h"

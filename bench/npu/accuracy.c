@@ -196,7 +196,11 @@ static int tokens_of(struct bench *b, json_t *problem, int32_t *tok, int *n_prom
     }
     snprintf(solution + strlen(solution), sizeof solution - strlen(solution), "#### %s<|im_end|>",
         json_string_value(json_object_get(problem, "answer")));
-    check(lutra_chat_render(b->model, NULL, &m, 1, true, &prompt, &err), &err);
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &m;
+    chat.n_message = 1;
+    check(lutra_chat_render(b->model, &chat, &prompt, NULL, &err), &err);
     check(lutra_tokenize(b->model, prompt, strlen(prompt), LUTRA_ADD_SPECIAL | LUTRA_PARSE_SPECIAL, tok, TOKENS_MAX / 2,
               n_prompt, &err),
         &err);

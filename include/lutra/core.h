@@ -8,6 +8,8 @@
  * Status: 0 or a negative LUTRA_E_*, detail in the optional error struct.
  * Threads: calls on one session must not overlap, except lutra_cancel(), which is safe anywhere, signal handlers
  * included.  Several threads may open, use and close models and sessions of one runtime; their passes take turns.
+ * Stack: 64 KiB are enough for calls that take text (templates and JSON that nest deeper are an error); threads that
+ * open models or step sessions should have their system's usual size.
  * A NULL settings pointer means the defaults.  Pointers in settings are borrowed for the call unless said otherwise.
  *
  * Structs, so that a program and a library of different age fit:
@@ -140,44 +142,13 @@ LUTRA_API int lutra_tokenize(const lutra_model *model, const char *text, size_t 
 LUTRA_API int lutra_token_text(
     const lutra_model *model, int32_t token, bool show_special, char *text, size_t n_max, size_t *n_bytes);
 
-/* The whole text of tokens, UTF-8 (invalid bytes become U+FFFD); free with lutra_free(). */
+/* The whole text of tokens, UTF-8 (invalid bytes become U+FFFD); free with lutra_free().  *n_bytes is its length, which
+ * the NUL behind it is not part of, though the text may hold others; may be NULL. */
 LUTRA_API int lutra_detokenize(const lutra_model *model, const int32_t *tokens, int n_tok, bool show_special,
-    char **text, struct lutra_error *err);
+    char **text, size_t *n_bytes, struct lutra_error *err);
 
 /* Is it one of the model's end-of-generation tokens? */
 LUTRA_API bool lutra_token_is_end(const lutra_model *model, int32_t token);
-
-enum lutra_chat_flags {
-    LUTRA_CHAT_REPLY = 1,        /* the beginning of a reply behind the messages; transformers' add_generation_prompt */
-    LUTRA_CHAT_NO_REASONING = 2, /* enable_thinking, thinking: false; reasoning that the template opens is closed */
-};
-
-struct lutra_message {
-    const char *role; /* "system", "user", "assistant" */
-    const char *content;
-    size_t n_content; /* bytes of it; 0 = up to the NUL */
-};
-/* The prompt of a conversation: the model's chat template over the messages, as tokens.  Only what the template itself
- * writes becomes control tokens; one spelt in a message stays text.  A beginning token that the model asks for is added
- * where the template has not written it.  Writes at most n_max tokens; *n_tok is how many there are.  Thread-safe.
- * chat_template: another template instead of the model's, or NULL; flags: of lutra_chat_flags. */
-LUTRA_API int lutra_chat_tokenize(const lutra_model *model, const char *chat_template,
-    const struct lutra_message *messages, int n_message, int flags, int32_t *tokens, int n_max, int *n_tok,
-    struct lutra_error *err);
-
-/* A chat template of the model's file: its main one (name NULL), or key `tokenizer.chat_template.NAME` ("tool_use").
- * *text is freed with lutra_free().  LUTRA_E_NOT_FOUND lists the names there are. */
-LUTRA_API int lutra_chat_template(const lutra_model *model, const char *name, char **text, struct lutra_error *err);
-
-/* The model's chat template over messages, as transformers renders it; *text is freed with lutra_free().  To show
- * or to keep; what is to be answered goes through lutra_chat_tokenize(). */
-LUTRA_API int lutra_chat_render(const lutra_model *model, const char *chat_template,
-    const struct lutra_message *messages, int n_message, int flags, char **text, struct lutra_error *err);
-
-/* The same with everything a template may ask for: a JSON object with "messages", "tools",
- * "add_generation_prompt", "enable_thinking", ...; bos_token and eos_token are added when absent. */
-LUTRA_API int lutra_chat_render_json(
-    const lutra_model *model, const char *chat_template, const char *json, char **text, struct lutra_error *err);
 
 /* ---- session ---------------------------------------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 #ifndef LUTRA_GENERATE_H
 #define LUTRA_GENERATE_H
 
-#include "lutra/core.h"
+#include "lutra/chat.h"
 
 #ifdef __cplusplus
 extern "C" {

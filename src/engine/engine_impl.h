@@ -71,6 +71,7 @@ struct lutra_model {
     struct text_vocab *vocab;
     struct text_template *chat;   /* NULL: none in the file, or one that does not parse (then logged) */
     char *chat_source;            /* NUL-terminated copy, or NULL */
+    atomic_bool chat_told;        /* what the template cannot take has been said */
     const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
     struct model *model;          /* NULL when vocab_only, like the plan */
     bool by_piece;                /* its weights are prepared as they are held */

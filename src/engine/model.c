@@ -17,7 +17,7 @@ static int open_chat(struct lutra_model *m, struct lutra_error *err)
 {
     struct weights_str s = {0};
     TRY(weights_opt_str(m->weights, "tokenizer.chat_template", &s, err));
-    if (!s.s) return 0;
+    if (s.n == 0) return 0; /* an empty template would make an empty prompt: it is none */
     m->chat_source = malloc(s.n + 1);
     if (!m->chat_source) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
     memcpy(m->chat_source, s.s, s.n);

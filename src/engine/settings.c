@@ -87,6 +87,11 @@ void lutra_request_init(struct lutra_request *request, size_t size)
     settings_fill(request, size, &d);
 }
 
+void lutra_chat_init(struct lutra_chat *chat, size_t size)
+{
+    settings_fill(chat, size, &(struct lutra_chat){.size = sizeof *chat, .flags = LUTRA_CHAT_REPLY});
+}
+
 void lutra_verifier_settings_init(struct lutra_verifier_settings *settings, size_t size)
 {
     struct lutra_verifier_settings d = {.size = sizeof d, .n_seq = 16, .n_batch = 512};

@@ -269,7 +269,7 @@ static void take_winner(lutra_search_run *run, const struct search_final *win, i
     for (int i = 0; i < n_choice; i++) votes += *f->answer && !strcmp(run->choice[i].answer, f->answer);
     res->candidate = f->id;
     res->score = run->policy.method == SEARCH_VOTE ? (double)votes / n_choice : win->score;
-    lutra_detokenize(run->s->model, f->token, f->n_text, false, &res->text, NULL);
+    lutra_detokenize(run->s->model, f->token, f->n_text, false, &res->text, NULL, NULL);
     size_t n_text = res->text ? strlen(res->text) : 0;
     res->n_reasoning = n_text > f->n_answer ? n_text - f->n_answer : 0;
     res->answer = strdup(f->answer);

@@ -147,27 +147,37 @@ void text_added_narrow(const struct text_added *added, size_t *low, size_t *high
     }
 }
 
-/* Whether a token is looked for now.  In text that was marked, control tokens are found in the text itself only, where
- * the marks still are. */
+/* Tokens that a stranger's text never becomes: control tokens, also those that are typed user-defined to be seen. */
+static bool is_guarded(const struct text_vocab *vocab, uint32_t id)
+{
+    bool user = vocab->types[id] == TEXT_TOKEN_USER_DEFINED;
+    return !user || text_marker_known(text_pieces_get(&vocab->pieces, id));
+}
+
+/* Whether a token is looked for now.  In text that is marked, control tokens are found in the text itself only, where
+ * the marks are. */
 static bool takes_part(const struct text_vocab *vocab, uint32_t id, int stage, unsigned flags, bool marked)
 {
     bool user = vocab->types[id] == TEXT_TOKEN_USER_DEFINED;
     if (!user && !(flags & TEXT_PARSE_SPECIAL)) return false;
-    bool late = vocab->how && (vocab->how[id] & TEXT_ADDED_NORMALIZED) && (user || !marked);
+    bool guarded = marked && is_guarded(vocab, id);
+    bool late = vocab->how && (vocab->how[id] & TEXT_ADDED_NORMALIZED) && !guarded;
     return late == (stage == 1);
 }
 
-size_t text_added_find(
-    const struct text_vocab *vocab, int stage, struct text_bytes text, unsigned flags, bool marked, uint32_t *id)
+size_t text_added_find(const struct text_vocab *vocab, int stage, struct text_bytes text, unsigned flags,
+    const uint8_t *input, bool marked, uint32_t *id)
 {
     const struct text_added *added = &vocab->added[stage];
     size_t low = 0, high = added->n, best = 0;
+    bool given = false; /* some byte so far is input */
     for (size_t depth = 0; depth < text.n && depth <= TEXT_SPECIAL_MAX_BYTES; depth++) {
+        given |= input && input[depth];
         text_added_narrow(added, &low, &high, depth, (unsigned char)text.p[depth]);
         if (low == high) break;
         uint32_t token = id_of(added, added->entry[low]); /* a piece that ends here comes before the longer ones */
         if (text_pieces_get(added->pieces, added->entry[low]).n != depth + 1) continue;
-        if (!takes_part(vocab, token, stage, flags, marked)) continue;
+        if (!takes_part(vocab, token, stage, flags, marked) || (given && is_guarded(vocab, token))) continue;
         best = depth + 1;
         *id = token;
     }

@@ -13,16 +13,20 @@
 #include "text/utf8.h"
 #include "text/vocab_impl.h"
 
+enum { WORK_BYTES = 64 << 10 }; /* between two questions whether to go on */
+
 struct encoder {
     const struct text_vocab *vocab;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    struct text_bpe work;
+    struct text_bpe bpe;
     struct text_tokens *out;
-    struct text_bytes mark; /* n = 0: none */
+    const uint8_t *input; /* [the text's length] not 0: a stranger's byte; or NULL */
+    const struct text_work *work;
+    struct lutra_error *err;
+    size_t n_since;         /* bytes since the work's owner was asked */
     unsigned char *letters; /* [room] a well-formed run as split patterns read it */
     size_t room;
-    char *clean; /* [the text's length] a run without its marks; NULL without marks */
 };
 
 int text_tokens_push(struct text_tokens *tokens, int32_t id)
@@ -79,11 +83,20 @@ static struct piece take(struct piece *from, size_t n)
     return first;
 }
 
+/* Asks now and then whether to go on. */
+static int go_on(struct encoder *e, size_t n_bytes)
+{
+    e->n_since += n_bytes;
+    if (e->n_since < WORK_BYTES) return 0;
+    e->n_since = 0;
+    return text_work_go_on(e->work, e->err);
+}
+
 /* Cuts a piece by the patterns from `level` on; what is left then is a word. */
 static int encode_split(struct encoder *e, int level, struct piece piece, const char *end)
 {
     if (level == TEXT_MAX_SPLITS || !e->vocab->split[level])
-        return text_bpe_word(&e->work, e->vocab, piece.text, (size_t)(end - piece.text), e->out);
+        return text_bpe_word(&e->bpe, e->vocab, piece.text, (size_t)(end - piece.text), e->out);
     const unsigned char *letters = piece.letters;
     for (size_t at = 0, n = piece.n, from, to; at < n; at = to) {
         TRY(find(e, e->vocab->split[level], letters, n, at, &from, &to));
@@ -91,6 +104,7 @@ static int encode_split(struct encoder *e, int level, struct piece piece, const 
         if (between.n > 0) TRY(encode_split(e, level + 1, between, piece.text));
         struct piece match = take(&piece, to - from);
         if (match.n > 0) TRY(encode_split(e, level + 1, match, piece.text));
+        if (level == 0) TRY(go_on(e, to - at));
     }
     return 0;
 }
@@ -136,7 +150,7 @@ static int encode_spm(struct encoder *e, const char *text, size_t n_bytes, struc
     bool prefix = spaces == TEXT_SPACES_PREPEND
                       ? place.stage == 0
                       : !begins && (spaces == TEXT_SPACES_ALWAYS || (spaces == TEXT_SPACES_FIRST && place.first));
-    return text_spm_text(&e->work, e->vocab, (struct text_bytes){text, n_bytes}, prefix, e->out);
+    return text_spm_text(&e->bpe, e->vocab, (struct text_bytes){text, n_bytes}, prefix, e->out);
 }
 
 /* Text without special tokens; where it is split, a run of ill-formed bytes is a word of its own. */
@@ -152,27 +166,9 @@ static int encode_plain(struct encoder *e, const char *text, size_t n_bytes, str
             if (k > 0) break;
             at = k < 0 ? at + (size_t)-k : n_bytes;
         }
-        TRY(text_bpe_word(&e->work, e->vocab, text + from, at - from, e->out));
+        TRY(text_bpe_word(&e->bpe, e->vocab, text + from, at - from, e->out));
     }
     return 0;
-}
-
-static bool is_mark(struct text_bytes mark, const char *p, size_t n_bytes)
-{
-    return mark.n > 0 && n_bytes >= mark.n && memcmp(p, mark.p, mark.n) == 0;
-}
-
-/* The text without its marks. */
-static struct text_bytes clean(struct encoder *e, struct text_bytes text)
-{
-    size_t n = 0;
-    if (!e->clean) return text;
-    for (size_t at = 0; at < text.n;) {
-        bool skip = is_mark(e->mark, text.p + at, text.n - at);
-        if (!skip) e->clean[n++] = text.p[at];
-        at += skip ? e->mark.n : 1;
-    }
-    return (struct text_bytes){e->clean, n};
 }
 
 /* Text as the normalizer makes it; *out is the caller's to free(). */
@@ -204,7 +200,6 @@ static int cut(struct encoder *e, struct text_bytes text, struct place place, un
 static int between(struct encoder *e, struct text_bytes text, struct place place, unsigned flags)
 {
     if (text.n == 0) return 0;
-    if (place.stage == 0) text = clean(e, text);
     if (place.stage == 1 || e->vocab->added[1].n == 0) return encode_plain(e, text.p, text.n, place);
     char *normal;
     size_t n;
@@ -224,12 +219,13 @@ static int cut(struct encoder *e, struct text_bytes text, struct place place, un
         uint32_t id = 0;
         struct text_bytes rest = {text.p + at, text.n - at};
         size_t k = added->first[(unsigned char)text.p[at]]
-                       ? text_added_find(v, place.stage, rest, flags, e->mark.n > 0, &id)
+                       ? text_added_find(v, place.stage, rest, flags, e->input && !place.stage ? e->input + at : NULL,
+                             e->input != NULL, &id)
                        : 0;
-        if (k > 0 && is_mark(e->mark, rest.p + k, rest.n - k)) k = 0; /* a token of one character */
         start = at;
         end = at + k;
         at += k > 0 ? k : 1;
+        TRY(go_on(e, k > 0 ? k : 1));
         if (k == 0 || !text_added_around(v, id, text, from, &start, &end)) continue;
         struct text_bytes before = {text.p + from, start > from ? start - from : 0};
         TRY(between(e, before, (struct place){place.stage, place.first && from == 0}, flags));
@@ -250,15 +246,14 @@ static int encode_all(struct encoder *e, const char *text, size_t n_bytes, unsig
     return 0;
 }
 
-int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, unsigned flags, struct text_bytes mark,
-    struct text_tokens *out, struct lutra_error *err)
+int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, const uint8_t *input, unsigned flags,
+    const struct text_work *work, struct text_tokens *out, struct lutra_error *err)
 {
     if (text.n > INT32_MAX) return lutra_fail(err, LUTRA_E_ARGUMENT, "%zu bytes of text are too many", text.n);
-    struct encoder e = {.vocab = vocab, .out = out, .mark = mark};
+    struct encoder e = {.vocab = vocab, .out = out, .input = input, .work = work, .err = err};
     e.match = pcre2_match_data_create(1, NULL);
     e.limits = pcre2_match_context_create(NULL);
-    if (mark.n > 0) e.clean = malloc(text.n + 1);
-    int rc = e.match && e.limits && (e.clean || !mark.n) ? 0 : LUTRA_E_NO_MEMORY;
+    int rc = e.match && e.limits ? 0 : LUTRA_E_NO_MEMORY;
     if (rc == 0) {
         /* A long run of spaces backtracks once per space: linear, but more than the default limit allows. */
         pcre2_set_match_limit(e.limits, UINT32_MAX);
@@ -266,52 +261,16 @@ int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, u
         pcre2_set_heap_limit(e.limits, UINT32_MAX);
         rc = encode_all(&e, text.p, text.n, flags);
     }
-    text_bpe_fini(&e.work);
+    text_bpe_fini(&e.bpe);
     free(e.letters);
-    free(e.clean);
     pcre2_match_data_free(e.match);
     pcre2_match_context_free(e.limits);
-    return rc < 0 ? lutra_fail(err, rc, "tokenizing %zu bytes: %s", text.n, lutra_status_text(rc)) : 0;
+    bool ended = rc == LUTRA_E_CANCELLED || rc == LUTRA_E_DEADLINE; /* and said */
+    return rc < 0 && !ended ? lutra_fail(err, rc, "tokenizing %zu bytes: %s", text.n, lutra_status_text(rc)) : rc;
 }
 
 int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes, unsigned flags,
     struct text_tokens *out, struct lutra_error *err)
 {
-    return text_encode_marked(vocab, (struct text_bytes){text, n_bytes}, flags, (struct text_bytes){0}, out, err);
-}
-
-/* Does a control token begin here, or, at the end of the text, may one? */
-static bool control_begins(const struct text_vocab *vocab, const char *p, size_t n_bytes)
-{
-    const struct text_added *added = &vocab->added[0];
-    size_t low = 0, high = added->n;
-    if (!added->first[(unsigned char)p[0]]) return false;
-    for (size_t depth = 0; depth < n_bytes && depth < TEXT_SPECIAL_MAX_BYTES; depth++) {
-        text_added_narrow(added, &low, &high, depth, (unsigned char)p[depth]);
-        if (low == high) return false;
-        uint32_t token = added->entry[low];
-        bool ends = text_pieces_get(&vocab->pieces, token).n == depth + 1;
-        if (ends && vocab->types[token] != TEXT_TOKEN_USER_DEFINED) return true;
-    }
-    return true;
-}
-
-int text_mark(const struct text_vocab *vocab, struct text_bytes text, struct text_bytes mark, struct text_bytes *out)
-{
-    size_t n_mark = 0, n = 0;
-    for (size_t at = 0; at < text.n; at++) n_mark += control_begins(vocab, text.p + at, text.n - at);
-    char *marked = malloc(text.n + n_mark * mark.n + 1);
-    if (!marked) return LUTRA_E_NO_MEMORY;
-    for (size_t at = 0; at < text.n;) {
-        bool begins = control_begins(vocab, text.p + at, text.n - at);
-        int k = text_utf8_scan(text.p + at, text.n - at); /* behind the first character */
-        size_t n_char = k > 0 ? (size_t)k : 1;
-        memcpy(marked + n, text.p + at, n_char);
-        n += n_char;
-        at += n_char;
-        if (begins) memcpy(marked + n, mark.p, mark.n);
-        if (begins) n += mark.n;
-    }
-    *out = (struct text_bytes){marked, n};
-    return 0;
+    return text_encode_marked(vocab, (struct text_bytes){text, n_bytes}, NULL, flags, NULL, out, err);
 }

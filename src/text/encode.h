@@ -14,6 +14,7 @@
 #define LUTRA_TEXT_ENCODE_H
 
 #include "text/vocab.h"
+#include "text/work.h"
 
 /* A growing list, {0} to begin with. */
 struct text_tokens {
@@ -36,13 +37,12 @@ enum text_encode_flags {
 int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes, unsigned flags,
     struct text_tokens *out, struct lutra_error *err);
 
-/* Text of which parts may not become control tokens: text_mark() copies such a part and puts `mark`, a few bytes that
- * occur nowhere else, into every spelling of a control token (and into what may be the beginning of one, at the end).
- * text_encode_marked() takes the marks out again and recognises no special token across one; otherwise it is
- * text_encode(). *out is the caller's to free(); LUTRA_E_NO_MEMORY. */
-int text_mark(const struct text_vocab *vocab, struct text_bytes text, struct text_bytes mark, struct text_bytes *out);
-int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, unsigned flags, struct text_bytes mark,
-    struct text_tokens *out, struct lutra_error *err);
+/* The same where parts of the text are a stranger's: input[i] not 0 marks byte i, NULL marks none.  A control token
+ * that has such a byte stays text (so do those that markers.c has typed user-defined to be seen: to write one is to
+ * divide the prompt); user-defined tokens are recognised everywhere, as Hugging Face does.  work: who may end it, or
+ * NULL; then its status. */
+int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, const uint8_t *input, unsigned flags,
+    const struct text_work *work, struct text_tokens *out, struct lutra_error *err);
 
 void text_tokens_fini(struct text_tokens *tokens);
 

@@ -74,13 +74,24 @@ static const struct marker markers[] = {
     {"<|constrain|>", TEXT_TOKEN_USER_DEFINED, false},
 };
 
+static const struct marker *find(struct text_bytes spelt)
+{
+    if (spelt.n < 4 || !memchr("<[_\xE2", spelt.p[0], 4)) return NULL;
+    for (size_t i = 0; i < sizeof markers / sizeof *markers; i++) {
+        if (strlen(markers[i].text) == spelt.n && !memcmp(markers[i].text, spelt.p, spelt.n)) return &markers[i];
+    }
+    return NULL;
+}
+
 uint8_t text_marker_type(struct text_bytes spelt, uint8_t type)
 {
-    if (spelt.n < 4 || !memchr("<[_\xE2", spelt.p[0], 4)) return type;
-    for (size_t i = 0; i < sizeof markers / sizeof *markers; i++) {
-        if (strlen(markers[i].text) == spelt.n && !memcmp(markers[i].text, spelt.p, spelt.n)) return markers[i].type;
-    }
-    return type;
+    const struct marker *marker = find(spelt);
+    return marker ? marker->type : type;
+}
+
+bool text_marker_known(struct text_bytes spelt)
+{
+    return find(spelt) != NULL;
 }
 
 static int32_t control(const struct text_vocab *vocab, const char *text)

@@ -112,6 +112,7 @@ void text_classes_fini(struct text_classes *classes);
 
 /* markers.c: the type of a token by its spelling, `type` where the spelling says nothing. */
 uint8_t text_marker_type(struct text_bytes spelt, uint8_t type);
+bool text_marker_known(struct text_bytes spelt); /* is it in the list? */
 /* The tokens whose spelling ends generation; returns how many. */
 size_t text_marker_ends(struct text_vocab *vocab, int32_t ends[TEXT_MAX_ENDS]);
 
@@ -119,14 +120,15 @@ size_t text_marker_ends(struct text_vocab *vocab, int32_t ends[TEXT_MAX_ENDS]);
 int text_merges_open(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err);
 const struct text_merge *text_merges_find(const struct text_vocab *vocab, uint32_t left, uint32_t right);
 
-/* added.c.  stage: the index in added[]; marked: the text has marks (text/encode.h).
+/* added.c.  stage: the index in added[]; input, or NULL: text's bytes that are a
+ * stranger's; marked: some text has such (text/encode.h).
  * find: the longest token that the text begins with and that the flags let through: its length, 0 if none.
  * around: moves *start (not below `from`) and *end of a token found in the text over the spaces it takes; false: it is
  * none here. */
 int text_added_open(struct text_vocab *vocab);
 void text_added_fini(struct text_vocab *vocab);
-size_t text_added_find(
-    const struct text_vocab *vocab, int stage, struct text_bytes text, unsigned flags, bool marked, uint32_t *id);
+size_t text_added_find(const struct text_vocab *vocab, int stage, struct text_bytes text, unsigned flags,
+    const uint8_t *input, bool marked, uint32_t *id);
 bool text_added_around(
     const struct text_vocab *vocab, uint32_t id, struct text_bytes text, size_t from, size_t *start, size_t *end);
 /* Among entry[low..high), which agree on `depth` bytes, the part whose next byte is `byte`. */

@@ -88,7 +88,12 @@ static void test_names(void **state)
         char *text = NULL;
         const char *chat_template = template_named(cases[i].name);
         assert_non_null(chat_template);
-        if (lutra_chat_render(model, chat_template, messages, 4, true, &text, &err) < 0)
+        struct lutra_chat chat;
+        lutra_chat_init(&chat, sizeof chat);
+        chat.messages = messages;
+        chat.n_message = 4;
+        chat.chat_template = chat_template;
+        if (lutra_chat_render(model, &chat, &text, NULL, &err) < 0)
             fail_msg("%s: %s", cases[i].name, err.what);
         if (!same(text, cases[i].expected, bos, eos)) fail_msg("%s: %s", cases[i].name, text);
         lutra_free(text);

@@ -165,7 +165,11 @@ static int tokens_of(lutra_model *m, int32_t tokens[N_TOK])
     struct lutra_error err = {0};
     char *text;
     int n;
-    call("lutra_chat_render", lutra_chat_render(m, NULL, &message, 1, true, &text, &err), &err);
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &message;
+    chat.n_message = 1;
+    call("lutra_chat_render", lutra_chat_render(m, &chat, &text, NULL, &err), &err);
     call("lutra_tokenize", lutra_tokenize(m, text, strlen(text), LUTRA_PARSE_SPECIAL, tokens, N_TOK, &n, &err), &err);
     lutra_free(text);
     return n;

@@ -79,7 +79,11 @@ static int own_attr(struct jinja_run *run, struct jinja_value object, struct jin
 static int list_item(struct jinja_run *run, struct jinja_value object, int64_t i, struct jinja_value *out)
 {
     bool text = object.kind == JINJA_STRING;
-    int64_t n = text ? (int64_t)jinja_n_chars(object) : (int64_t)object.list->n;
+    int64_t n = 0;
+    if (text)
+        TRY(jinja_n_chars(run, object, &n));
+    else
+        n = (int64_t)object.list->n;
     if (i < 0) i += n;
     if (i < 0 || i >= n) return 0;
     if (!text) {
@@ -89,8 +93,8 @@ static int list_item(struct jinja_run *run, struct jinja_value object, int64_t i
     size_t at = 0, k = 0;
     uint32_t cp;
     for (int64_t c = 0; c <= i; c++, at += k) k = jinja_char_at(object, at, &cp);
-    *out = jinja_view(object.s + at - k, k);
-    return jinja_step(run, object.n);
+    *out = jinja_part(object, at - k, k);
+    return 0;
 }
 
 /* Items proper: of dicts by key, of sequences by position. */
@@ -135,10 +139,11 @@ int jinja_path(struct jinja_run *run, struct jinja_value object, struct jinja_va
     struct jinja_value *out)
 {
     *out = object;
+    TRY(jinja_step(run, path.kind == JINJA_STRING ? path.n : 0));
     if (path.kind != JINJA_STRING) return step(run, path, fallback, out);
     for (size_t at = 0; at <= path.n;) {
         const char *dot = at < path.n ? memchr(path.s + at, '.', path.n - at) : NULL;
-        struct jinja_value part = jinja_view(path.s + at, (dot ? (size_t)(dot - path.s) : path.n) - at), key = part;
+        struct jinja_value part = jinja_part(path, at, (dot ? (size_t)(dot - path.s) : path.n) - at), key = part;
         bool digits = part.n > 0 && part.n < 10;
         int64_t number = 0;
         for (uint32_t i = 0; i < part.n && digits; i++) {

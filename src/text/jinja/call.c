@@ -17,22 +17,24 @@ static int bind_rest(struct jinja_run *run, const struct jinja_node *macro, cons
     return jinja_scope_set(run, jinja_view("varargs", 7), rest);
 }
 
-static bool is_param(const struct jinja_node *macro, struct jinja_value name)
+static int is_param(struct jinja_run *run, const struct jinja_node *macro, struct jinja_value name, bool *out)
 {
-    for (const struct jinja_node *p = macro->a; p; p = p->next) {
-        if (jinja_same_text(p->value, name)) return true;
-    }
-    return false;
+    *out = false;
+    for (const struct jinja_node *p = macro->a; p && !*out; p = p->next)
+        TRY(jinja_compare_text(run, p->value, name, out));
+    return 0;
 }
 
 /* Named arguments that no parameter takes: caller, kwargs, or unknown. */
 static int bind_unclaimed(struct jinja_run *run, const struct jinja_node *macro, const struct jinja_args *args)
 {
     struct jinja_value rest, caller = jinja_undefined();
+    bool known;
     TRY(jinja_dict_new(run, &rest));
     for (size_t i = 0; i < args->n_named; i++) {
         struct jinja_value name = args->named[i].key;
-        if (is_param(macro, name)) continue;
+        TRY(is_param(run, macro, name, &known));
+        if (known) continue;
         if (jinja_is(name, "caller") && (macro->uses & JINJA_USES_CALLER)) {
             caller = args->named[i].value;
         } else if (macro->uses & JINJA_USES_KWARGS) {
@@ -43,7 +45,8 @@ static int bind_unclaimed(struct jinja_run *run, const struct jinja_node *macro,
         }
     }
     if (macro->uses & JINJA_USES_KWARGS) TRY(jinja_scope_set(run, jinja_view("kwargs", 6), rest));
-    if (!(macro->uses & JINJA_USES_CALLER) || is_param(macro, jinja_view("caller", 6))) return 0;
+    TRY(is_param(run, macro, jinja_view("caller", 6), &known));
+    if (!(macro->uses & JINJA_USES_CALLER) || known) return 0;
     return jinja_scope_set(run, jinja_view("caller", 6), caller);
 }
 
@@ -54,7 +57,9 @@ static int bind_params(struct jinja_run *run, const struct jinja_node *macro, co
         struct jinja_value value = {.kind = JINJA_MISSING};
         if (n < args->n) value = args->pos[n];
         for (size_t i = 0; i < args->n_named; i++) {
-            if (!jinja_same_text(args->named[i].key, p->value)) continue;
+            bool same;
+            TRY(jinja_compare_text(run, args->named[i].key, p->value, &same));
+            if (!same) continue;
             if (n < args->n) return jinja_fail(run, LUTRA_E_FORMAT, "macro: an argument is given twice");
             value = args->named[i].value;
         }
@@ -82,11 +87,24 @@ static int call_macro(
     return jinja_take(run, start, out);
 }
 
+/* What is made of input is input: a number counts as its digits. */
+int jinja_apply(struct jinja_run *run, const struct jinja_function *function, struct jinja_value self,
+    const struct jinja_args *args, struct jinja_value *out)
+{
+    struct jinja_value from = self; /* *out may be it */
+    bool given = from.input;
+    for (size_t i = 0; i < args->n; i++) given |= args->pos[i].input != NULL;
+    for (size_t i = 0; i < args->n_named; i++) given |= args->named[i].value.input != NULL;
+    TRY(function->call(run, self, args, out));
+    if (given && out->kind >= JINJA_BOOL && out->kind <= JINJA_FLOAT) out->input = run->all_input;
+    return 0;
+}
+
 int jinja_call(struct jinja_run *run, struct jinja_value callee, const struct jinja_args *args, struct jinja_value *out)
 {
     switch (callee.kind) {
     case JINJA_FUNCTION: return callee.function->call(run, jinja_none(), args, out);
-    case JINJA_METHOD: return callee.method->function->call(run, callee.method->self, args, out);
+    case JINJA_METHOD: return jinja_apply(run, callee.method->function, callee.method->self, args, out);
     case JINJA_MACRO: return call_macro(run, callee.macro, args, out);
     case JINJA_UNDEFINED:
         return jinja_fail(run, LUTRA_E_FORMAT, "'%.*s' is undefined, or not safe to call",

@@ -126,13 +126,15 @@ int jinja_apply_filter(
     struct jinja_run *run, const struct jinja_node *node, struct jinja_value in, struct jinja_value *out)
 {
     struct jinja_args args;
+    TRY(jinja_enter(run));
     if (node->a) TRY(jinja_apply_filter(run, node->a, in, &in));
+    jinja_leave(run);
     if (!node->function) {
         return jinja_fail(run, LUTRA_E_UNSUPPORTED, "filter '%.*s' is not supported",
             (int)(node->value.n < 60 ? node->value.n : 60), node->value.s);
     }
     TRY(jinja_eval_args(run, node, NULL, &args));
-    return node->function->call(run, in, &args, out);
+    return jinja_apply(run, node->function, in, &args, out);
 }
 
 static int eval_filter(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out)

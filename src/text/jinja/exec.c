@@ -14,12 +14,14 @@ int jinja_assign(struct jinja_run *run, const struct jinja_node *target, struct 
         return jinja_fail(run, LUTRA_E_FORMAT, "cannot assign attribute on non-namespace object");
     }
     const struct jinja_list *list;
+    TRY(jinja_enter(run));
     TRY(jinja_iterate(run, value, &list));
     size_t n = 0;
     for (const struct jinja_node *t = target->a; t; t = t->next) n++;
     if (n != list->n) return jinja_fail(run, LUTRA_E_FORMAT, "%zu values for %zu names", list->n, n);
     const struct jinja_value *item = list->items;
     for (const struct jinja_node *t = target->a; t; t = t->next) TRY(jinja_assign(run, t, *item++));
+    jinja_leave(run);
     return 0;
 }
 

@@ -32,9 +32,7 @@ FILTER(f_trim)
     struct jinja_value chars;
     TRY(jinja_bind(run, "trim", args, "chars", &chars));
     TRY(jinja_to_string(run, self, &self));
-    TRY(jinja_step(run, self.n));
-    *out = jinja_strip(self, chars, true, true);
-    return 0;
+    return jinja_strip(run, self, chars, true, true, out);
 }
 
 static int recase(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, enum jinja_case how,
@@ -92,9 +90,7 @@ FILTER(f_default)
 /* The text of a number: Python allows space around it and single underscores between digits. */
 static bool plain_number(struct jinja_value s, bool prefix, char *digits, size_t cap)
 {
-    struct jinja_value none = {0};
     size_t n = 0;
-    s = jinja_strip(s, none, true, true);
     for (uint32_t i = 0; i < s.n && n < cap - 1; i++) {
         bool between = i > 0 && i + 1 < s.n && s.s[i - 1] != '_' && s.s[i + 1] != '_';
         if (s.s[i] == '_' && !between) return false;
@@ -104,6 +100,13 @@ static bool plain_number(struct jinja_value s, bool prefix, char *digits, size_t
     }
     digits[n] = 0;
     return n > 0 && s.n < cap;
+}
+
+/* Without the space around it. */
+static int trimmed(struct jinja_run *run, struct jinja_value v, struct jinja_value *out)
+{
+    *out = v;
+    return v.kind == JINJA_STRING ? jinja_strip(run, v, (struct jinja_value){0}, true, true, out) : 0;
 }
 
 static bool text_to_float(struct jinja_value s, double *out)
@@ -150,6 +153,7 @@ FILTER(f_int)
     if (a[1].kind != JINJA_MISSING && (!jinja_as_int(a[1], &base) || base < 2 || base > 36)) {
         return jinja_fail(run, LUTRA_E_UNSUPPORTED, "int: this base is not supported");
     }
+    TRY(trimmed(run, self, &self));
     if (self.kind == JINJA_STRING) TRY(text_to_int(run, self, (int)base, &is_int, out));
     if (is_int) return 0;
     *out = a[0].kind == JINJA_MISSING ? jinja_int(0) : a[0];
@@ -167,6 +171,7 @@ FILTER(f_float)
     double f;
     TRY(jinja_bind(run, "float", args, "default", &fallback));
     TRY(fail_if_undefined(run, self));
+    TRY(trimmed(run, self, &self));
     *out = fallback.kind == JINJA_MISSING ? jinja_float(0) : fallback;
     if (to_float(self, &f)) *out = jinja_float(f);
     return 0;
@@ -196,7 +201,9 @@ FILTER(f_escape)
     for (uint32_t i = 0; i < self.n; i++) {
         const char *hit = self.s[i] ? strchr(plain, self.s[i]) : NULL;
         const char *text = hit ? escaped[hit - plain] : NULL;
-        TRY(jinja_str(run, text ? jinja_view(text, strlen(text)) : jinja_view(self.s + i, 1), &run->out));
+        struct jinja_value one = text ? jinja_view(text, strlen(text)) : jinja_part(self, i, 1);
+        if (text && self.input && self.input[i]) one.input = run->all_input;
+        TRY(jinja_str(run, one, &run->out));
     }
     return jinja_take(run, start, out);
 }

@@ -109,7 +109,7 @@ static int map_filter(
     if (!filter) return jinja_fail(run, LUTRA_E_UNSUPPORTED, "map: no such filter");
     struct jinja_args rest = {args->pos + 1, args->n - 1, args->named, args->n_named};
     for (size_t i = 0; i < list->n; i++) {
-        TRY(filter->call(run, list->items[i], &rest, &item));
+        TRY(jinja_apply(run, filter, list->items[i], &rest, &item));
         TRY(jinja_list_add(run, out, item));
     }
     return 0;
@@ -200,6 +200,7 @@ static int sort_pairs(struct jinja_run *run, struct jinja_pair *pairs, struct ji
     TRY(sort_pairs(run, pairs + half, spare, n - half, reverse));
     for (size_t k = 0; k < n; k++) {
         int order = 0;
+        TRY(jinja_step(run, sizeof *pairs));
         if (i < half && j < n) TRY(jinja_order(run, pairs[j].key, pairs[i].key, &order));
         bool right = i == half || (j < n && (reverse ? order == 1 : order == -1));
         spare[k] = right ? pairs[j++] : pairs[i++];

@@ -90,7 +90,7 @@ GLOBAL(g_strftime_now)
     if (!localtime_r(&now, &tm)) return jinja_fail(run, LUTRA_E_FORMAT, "strftime_now: the time is out of range");
     size_t n = strftime(text, sizeof text, spelt, &tm);
     if (!n && format.n) return jinja_fail(run, LUTRA_E_FORMAT, "strftime_now: the text is too long");
-    return jinja_string(run, text, n, out);
+    return jinja_string(run, text, n, format.input ? run->all_input : NULL, out);
 }
 
 static const struct jinja_function globals[] = {{"range", g_range}, {"dict", g_dict}, {"namespace", g_namespace},

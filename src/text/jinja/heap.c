@@ -45,7 +45,7 @@ void jinja_heap_fini(struct jinja_heap *heap)
     *heap = (struct jinja_heap){.max_bytes = heap->max_bytes};
 }
 
-int jinja_text_add(struct jinja_text *text, const char *bytes, size_t n_bytes)
+int jinja_text_add(struct jinja_text *text, const char *bytes, size_t n_bytes, jinja_input input)
 {
     if (n_bytes > text->max_bytes - text->n) return LUTRA_E_NO_MEMORY;
     if (text->n + n_bytes + 1 > text->cap) {
@@ -54,9 +54,14 @@ int jinja_text_add(struct jinja_text *text, const char *bytes, size_t n_bytes)
         char *moved = realloc(text->p, cap);
         if (!moved) return LUTRA_E_NO_MEMORY;
         text->p = moved;
+        uint8_t *marks = realloc(text->input, cap);
+        if (!marks) return LUTRA_E_NO_MEMORY;
+        text->input = marks;
         text->cap = cap;
     }
     if (n_bytes) memcpy(text->p + text->n, bytes, n_bytes);
+    if (n_bytes && input) memcpy(text->input + text->n, input, n_bytes);
+    if (n_bytes && !input) memset(text->input + text->n, 0, n_bytes);
     text->n += n_bytes;
     text->p[text->n] = 0;
     return 0;

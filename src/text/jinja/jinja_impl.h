@@ -33,6 +33,10 @@ struct jinja_run {
     struct jinja_scope *scope;
     struct jinja_dict *context; /* the variables given */
     struct lutra_error *err;
+    jinja_input all_input; /* [n_all_input] of ones: where strings that are wholly input come from */
+    size_t n_all_input;
+    const struct text_work *work; /* asked now and then whether to go on */
+    struct jinja_stack stack;
     int64_t now;
     uint64_t n_steps;
     uint32_t line;
@@ -45,7 +49,7 @@ struct jinja_run {
 #define JINJA_MAX_RANGE 100000    /* as Jinja's sandbox */
 
 int jinja_fail(struct jinja_run *run, int code, const char *fmt, ...) LUTRA_PRINTF(3, 4); /* adds the line */
-int jinja_step(struct jinja_run *run, size_t n_bytes); /* counts one step and n_bytes / 16 more */
+int jinja_step(struct jinja_run *run, size_t n_bytes); /* counts one step and n_bytes / 16 more: of bytes touched */
 int jinja_enter(struct jinja_run *run);                /* one level deeper; pairs with jinja_leave */
 void jinja_leave(struct jinja_run *run);
 
@@ -54,6 +58,8 @@ int jinja_exec(struct jinja_run *run, const struct jinja_node *body);
 int jinja_eval(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out);
 int jinja_call(
     struct jinja_run *run, struct jinja_value callee, const struct jinja_args *args, struct jinja_value *out);
+int jinja_apply(struct jinja_run *run, const struct jinja_function *function, struct jinja_value self,
+    const struct jinja_args *args, struct jinja_value *out); /* calls a filter or method */
 int jinja_eval_args(
     struct jinja_run *run, const struct jinja_node *node, const struct jinja_value *caller, struct jinja_args *out);
 int jinja_apply_filter(
@@ -90,8 +96,10 @@ int jinja_str(struct jinja_run *run, struct jinja_value v, struct jinja_text *ou
 int jinja_repr(struct jinja_run *run, struct jinja_value v, struct jinja_text *out); /* Python's repr() */
 int jinja_to_string(struct jinja_run *run, struct jinja_value v, struct jinja_value *out);
 void jinja_print_float(double f, char out[40]);
-int jinja_json_values(struct jinja_run *run, const struct json_t *json, struct jinja_value *out); /* views of json */
-size_t jinja_json_bytes(const struct json_t *json); /* about its length as text */
+/* The members of `json`, as views of it and marked as input, then those of `own`, unmarked, which may be NULL. */
+int jinja_json_values(
+    struct jinja_run *run, const struct json_t *json, const struct json_t *own, struct jinja_value *out);
+size_t jinja_json_bytes(const struct json_t *json, int depth); /* about its length as text, a level below `depth` */
 int jinja_tojson(
     struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
 
@@ -100,10 +108,16 @@ int jinja_take(struct jinja_run *run, size_t from, struct jinja_value *out);
 
 /* strings.c */
 bool jinja_is_space(uint32_t cp);
-size_t jinja_n_chars(struct jinja_value s);
-size_t jinja_char_at(struct jinja_value s, size_t byte, uint32_t *cp); /* length in bytes of the character there */
-struct jinja_value jinja_strip(struct jinja_value s, struct jinja_value chars, bool left, bool right);
-const char *jinja_find(struct jinja_value in, struct jinja_value what, size_t from_byte); /* NULL if absent */
+int jinja_n_chars(struct jinja_run *run, struct jinja_value s, int64_t *n);
+size_t jinja_char_at(struct jinja_value s, size_t byte, uint32_t *cp);    /* length in bytes of the character there */
+size_t jinja_char_before(struct jinja_value s, size_t end, uint32_t *cp); /* where the character before `end` begins */
+struct jinja_value jinja_trim(struct jinja_value s, bool left, bool right); /* without space */
+int jinja_strip(struct jinja_run *run, struct jinja_value s, struct jinja_value chars, bool left, bool right,
+    struct jinja_value *out);
+/* *hit: the first place from from_byte on, or the last of all; NULL if absent. */
+int jinja_find(
+    struct jinja_run *run, struct jinja_value in, struct jinja_value what, size_t from_byte, const char **hit);
+int jinja_find_last(struct jinja_run *run, struct jinja_value in, struct jinja_value what, const char **hit);
 int jinja_replace(struct jinja_run *run, struct jinja_value s, struct jinja_value old, struct jinja_value with,
     int64_t count, struct jinja_value *out);
 int jinja_split_lines(struct jinja_run *run, struct jinja_value s, struct jinja_value *out);

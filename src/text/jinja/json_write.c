@@ -18,24 +18,23 @@ struct writer {
 
 static int write_value(struct writer *w, struct jinja_value v);
 
-static int add(struct writer *w, const char *bytes, size_t n)
+static int add(struct writer *w, struct jinja_value part)
 {
-    TRY(jinja_step(w->run, n));
-    int rc = jinja_text_add(&w->run->out, bytes, n);
-    if (rc < 0) return jinja_fail(w->run, rc, "the text grows beyond %zu bytes", w->run->out.max_bytes);
-    return 0;
+    return jinja_str(w->run, part, &w->run->out);
 }
 
 static int add_text(struct writer *w, const char *text)
 {
-    return add(w, text, strlen(text));
+    return add(w, jinja_view(text, strlen(text)));
 }
 
-static int write_char(struct writer *w, const char *at, size_t k, uint32_t cp)
+/* One character; what it is written as comes from where it comes. */
+static int write_char(struct writer *w, struct jinja_value one, uint32_t cp)
 {
     static const char special[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
     const char *hit = cp && cp < 0x80 ? strchr(special, (int)cp) : NULL;
     char code[16];
+    bool input = one.input && one.input[0];
     if (hit) {
         snprintf(code, sizeof code, "\\%c", letters[hit - special]);
     } else if (cp < 0x20 || (w->ascii && cp > 0x7E && cp < 0x10000)) {
@@ -44,9 +43,11 @@ static int write_char(struct writer *w, const char *at, size_t k, uint32_t cp)
         snprintf(code, sizeof code, "\\u%04x\\u%04x", 0xD800u + ((unsigned)(cp - 0x10000) >> 10),
             0xDC00u + ((unsigned)cp & 0x3FF));
     } else {
-        return add(w, at, k);
+        return add(w, one);
     }
-    return add_text(w, code);
+    struct jinja_value coded = jinja_view(code, strlen(code));
+    coded.input = input ? w->run->all_input : NULL;
+    return add(w, coded);
 }
 
 static int write_string(struct writer *w, struct jinja_value s)
@@ -55,23 +56,26 @@ static int write_string(struct writer *w, struct jinja_value s)
     TRY(add_text(w, "\""));
     for (size_t at = 0, k; at < s.n; at += k) {
         k = jinja_char_at(s, at, &cp);
-        TRY(write_char(w, s.s + at, k, cp));
+        TRY(write_char(w, jinja_part(s, at, k), cp));
     }
     return add_text(w, "\"");
 }
 
-static int write_float(struct writer *w, double f)
+static int write_float(struct writer *w, struct jinja_value v)
 {
     char text[40];
-    jinja_print_float(f, text);
-    return add_text(w, isnan(f) ? "NaN" : isinf(f) ? (f < 0 ? "-Infinity" : "Infinity") : text);
+    jinja_print_float(v.f, text);
+    const char *spelt = isnan(v.f) ? "NaN" : isinf(v.f) ? (v.f < 0 ? "-Infinity" : "Infinity") : text;
+    struct jinja_value number = jinja_view(spelt, strlen(spelt));
+    number.input = v.input;
+    return add(w, number);
 }
 
 static int new_line(struct writer *w)
 {
     if (w->indent.kind != JINJA_STRING) return 0;
     TRY(add_text(w, "\n"));
-    for (size_t i = 0; i < w->level; i++) TRY(add(w, w->indent.s, w->indent.n));
+    for (size_t i = 0; i < w->level; i++) TRY(add(w, w->indent));
     return 0;
 }
 
@@ -81,7 +85,7 @@ static int write_list(struct writer *w, const struct jinja_list *list)
     TRY(add_text(w, "["));
     w->level++;
     for (size_t i = 0; i < list->n; i++) {
-        if (i) TRY(add(w, w->item_separator.s, w->item_separator.n));
+        if (i) TRY(add(w, w->item_separator));
         TRY(new_line(w));
         TRY(write_value(w, list->items[i]));
     }
@@ -129,10 +133,10 @@ static int write_dict(struct writer *w, const struct jinja_dict *dict)
     TRY(add_text(w, "{"));
     w->level++;
     for (size_t i = 0; i < dict->n; i++) {
-        if (i) TRY(add(w, w->item_separator.s, w->item_separator.n));
+        if (i) TRY(add(w, w->item_separator));
         TRY(new_line(w));
         TRY(write_key(w, pairs[i].key));
-        TRY(add(w, w->key_separator.s, w->key_separator.n));
+        TRY(add(w, w->key_separator));
         TRY(write_value(w, pairs[i].value));
     }
     w->level--;
@@ -146,7 +150,7 @@ static int write_any(struct writer *w, struct jinja_value v)
     case JINJA_NONE: return add_text(w, "null");
     case JINJA_BOOL: return add_text(w, v.b ? "true" : "false");
     case JINJA_INT: return jinja_str(w->run, v, &w->run->out);
-    case JINJA_FLOAT: return write_float(w, v.f);
+    case JINJA_FLOAT: return write_float(w, v);
     case JINJA_STRING: return write_string(w, v);
     case JINJA_DICT: return write_dict(w, v.dict);
     case JINJA_LIST:

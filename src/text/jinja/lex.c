@@ -81,13 +81,13 @@ static size_t raw_tag(const struct jinja_lexer *lexer, size_t at, const char *wo
 /* The text [from, to) before a tag, stripped as the tag's sign asks; `print`: a {{ tag, never lstripped. */
 static struct jinja_value text_before(const struct jinja_lexer *lexer, size_t from, size_t to, char sign, bool print)
 {
-    struct jinja_value text = jinja_view(lexer->p + from, to - from), none = {0};
-    if (sign == '-') return jinja_strip(text, none, false, true);
+    struct jinja_value text = jinja_view(lexer->p + from, to - from);
+    if (sign == '-') return jinja_trim(text, false, true);
     if (sign == '+' || print) return text;
     size_t line = text.n;
     while (line > 0 && text.s[line - 1] != '\n') line--;
     if (line == 0 && !lexer->line_starting) return text;
-    if (jinja_strip(jinja_view(text.s + line, text.n - line), none, true, false).n == 0) text.n = (uint32_t)line;
+    if (jinja_trim(jinja_part(text, line, text.n - line), true, false).n == 0) text.n = (uint32_t)line;
     return text;
 }
 

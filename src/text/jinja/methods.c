@@ -22,9 +22,7 @@ static int strip_side(struct jinja_run *run, struct jinja_value self, const stru
     struct jinja_value chars;
     TRY(jinja_bind(run, "strip", args, "chars", &chars));
     if (chars.kind != JINJA_MISSING && chars.kind != JINJA_NONE) TRY(need_string(run, "strip", chars));
-    TRY(jinja_step(run, self.n));
-    *out = jinja_strip(self, chars, left, right);
-    return 0;
+    return jinja_strip(run, self, chars, left, right, out);
 }
 
 METHOD(str_strip)
@@ -47,7 +45,8 @@ static int split_space(struct jinja_run *run, struct jinja_value s, int64_t limi
 {
     struct jinja_value none = {0};
     TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
-    for (s = jinja_strip(s, none, !right, right); s.n > 0; limit--) {
+    TRY(jinja_strip(run, s, none, !right, right, &s));
+    for (; s.n > 0; limit--) {
         size_t at = right ? s.n : 0;
         uint32_t cp = 0;
         while (limit != 0 && (right ? at > 0 : at < s.n)) {
@@ -60,20 +59,12 @@ static int split_space(struct jinja_run *run, struct jinja_value s, int64_t limi
             at = right ? next : at + k;
         }
         if (limit == 0) at = right ? 0 : s.n;
-        struct jinja_value word = right ? jinja_view(s.s + at, s.n - at) : jinja_view(s.s, at);
+        struct jinja_value word = right ? jinja_part(s, at, s.n - at) : jinja_part(s, 0, at);
         TRY(jinja_list_add(run, out->list, word));
-        s = right ? jinja_view(s.s, at) : jinja_view(s.s + at, s.n - at);
-        s = jinja_strip(s, none, !right, right);
+        s = right ? jinja_part(s, 0, at) : jinja_part(s, at, s.n - at);
+        TRY(jinja_strip(run, s, none, !right, right, &s));
     }
     return 0;
-}
-
-static const char *find_last(struct jinja_value s, struct jinja_value what)
-{
-    for (size_t at = s.n >= what.n ? s.n - what.n + 1 : 0; at > 0; at--) {
-        if (memcmp(s.s + at - 1, what.s, what.n) == 0) return s.s + at - 1;
-    }
-    return NULL;
 }
 
 static int split_at(struct jinja_run *run, struct jinja_value s, struct jinja_value by, int64_t limit, bool right,
@@ -81,12 +72,13 @@ static int split_at(struct jinja_run *run, struct jinja_value s, struct jinja_va
 {
     TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
     for (; limit != 0; limit--) {
-        const char *hit = right ? find_last(s, by) : jinja_find(s, by, 0);
+        const char *hit;
+        TRY(right ? jinja_find_last(run, s, by, &hit) : jinja_find(run, s, by, 0, &hit));
         if (!hit) break;
         size_t before = (size_t)(hit - s.s), after = before + by.n;
-        struct jinja_value rest = jinja_view(s.s + after, s.n - after);
-        TRY(jinja_list_add(run, out->list, right ? rest : jinja_view(s.s, before)));
-        s = right ? jinja_view(s.s, before) : rest;
+        struct jinja_value rest = jinja_part(s, after, s.n - after);
+        TRY(jinja_list_add(run, out->list, right ? rest : jinja_part(s, 0, before)));
+        s = right ? jinja_part(s, 0, before) : rest;
     }
     return jinja_list_add(run, out->list, s);
 }
@@ -145,6 +137,7 @@ static int check_end(
     struct jinja_value part;
     TRY(jinja_bind(run, "startswith or endswith", args, "part", &part));
     *out = jinja_bool(false);
+    if (part.kind == JINJA_STRING) TRY(jinja_step(run, part.n));
     if (part.kind != JINJA_LIST || part.sub != JINJA_LIST_TUPLE) {
         TRY(need_string(run, "startswith or endswith", part));
         *out = jinja_bool(touches(self, part, end));
@@ -152,6 +145,7 @@ static int check_end(
     }
     for (size_t i = 0; i < part.list->n; i++) {
         TRY(need_string(run, "startswith or endswith", part.list->items[i]));
+        TRY(jinja_step(run, part.list->items[i].n));
         if (touches(self, part.list->items[i], end)) *out = jinja_bool(true);
     }
     return 0;
@@ -229,9 +223,11 @@ static int find_part(
     struct jinja_value part;
     TRY(jinja_bind(run, "find", args, "part", &part));
     TRY(need_string(run, "find", part));
-    TRY(jinja_step(run, self.n));
-    const char *hit = last ? find_last(self, part) : jinja_find(self, part, 0);
-    *out = jinja_int(hit ? (int64_t)jinja_n_chars(jinja_view(self.s, (size_t)(hit - self.s))) : -1);
+    const char *hit;
+    int64_t at = -1;
+    TRY(last ? jinja_find_last(run, self, part, &hit) : jinja_find(run, self, part, 0, &hit));
+    if (hit) TRY(jinja_n_chars(run, jinja_part(self, 0, (size_t)(hit - self.s)), &at));
+    *out = jinja_int(at);
     return 0;
 }
 
@@ -250,11 +246,14 @@ METHOD(str_count)
     struct jinja_value part;
     TRY(jinja_bind(run, "count", args, "part", &part));
     TRY(need_string(run, "count", part));
-    TRY(jinja_step(run, self.n));
-    int64_t n = part.n ? 0 : (int64_t)jinja_n_chars(self) + 1;
-    const char *hit = part.n ? jinja_find(self, part, 0) : NULL;
-    for (; hit; n++) hit = jinja_find(self, part, (size_t)(hit - self.s) + part.n);
-    *out = jinja_int(n);
+    int64_t n = 0;
+    const char *hit = NULL;
+    if (part.n)
+        TRY(jinja_find(run, self, part, 0, &hit));
+    else
+        TRY(jinja_n_chars(run, self, &n));
+    for (; hit; n++) TRY(jinja_find(run, self, part, (size_t)(hit - self.s) + part.n, &hit));
+    *out = jinja_int(n + (part.n == 0));
     return 0;
 }
 
@@ -292,9 +291,9 @@ static int remove_end(
     struct jinja_value part;
     TRY(jinja_bind(run, "removeprefix or removesuffix", args, "part", &part));
     TRY(need_string(run, "removeprefix or removesuffix", part));
+    TRY(jinja_step(run, part.n));
     *out = self;
-    if (!touches(self, part, end)) return 0;
-    *out = jinja_view(end ? self.s : self.s + part.n, self.n - part.n);
+    if (touches(self, part, end)) *out = jinja_part(self, end ? 0 : part.n, self.n - part.n);
     return 0;
 }
 

@@ -76,7 +76,7 @@ static int equal_any(struct jinja_run *run, struct jinja_value a, struct jinja_v
     switch (a.kind) {
     case JINJA_UNDEFINED:
     case JINJA_NONE: *out = true; return 0;
-    case JINJA_STRING: *out = jinja_same_text(a, b); return jinja_step(run, a.n);
+    case JINJA_STRING: return jinja_compare_text(run, a, b, out);
     case JINJA_DICT: return equal_dicts(run, a.dict, b.dict, out);
     case JINJA_LIST:
         *out = a.list == b.list;
@@ -136,8 +136,10 @@ int jinja_contains(struct jinja_run *run, struct jinja_value item, struct jinja_
     *out = false;
     if (in.kind == JINJA_STRING) {
         if (item.kind != JINJA_STRING) return fail_op(run, JINJA_OP2('i', 'n'), item, in);
-        *out = jinja_find(in, item, 0) != NULL;
-        return jinja_step(run, in.n);
+        const char *hit;
+        TRY(jinja_find(run, in, item, 0, &hit));
+        *out = hit != NULL;
+        return 0;
     }
     if (in.kind == JINJA_DICT) {
         struct jinja_value *found;
@@ -267,7 +269,7 @@ static bool is_sequence(struct jinja_value v)
     return v.kind == JINJA_STRING || (v.kind == JINJA_LIST && v.sub <= JINJA_LIST_TUPLE);
 }
 
-int jinja_binary(
+static int binary(
     struct jinja_run *run, unsigned op, struct jinja_value a, struct jinja_value b, struct jinja_value *out)
 {
     int64_t i = 0, j = 0;
@@ -297,4 +299,13 @@ int jinja_binary(
         return jinja_fail(run, LUTRA_E_UNSUPPORTED, "formatting text with %% is not supported");
     }
     return fail_op(run, op, a, b);
+}
+
+int jinja_binary(
+    struct jinja_run *run, unsigned op, struct jinja_value a, struct jinja_value b, struct jinja_value *out)
+{
+    TRY(binary(run, op, a, b, out));
+    bool number = out->kind >= JINJA_BOOL && out->kind <= JINJA_FLOAT;
+    if (number && (a.input || b.input)) out->input = run->all_input;
+    return 0;
 }

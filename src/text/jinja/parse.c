@@ -233,7 +233,8 @@ static bool ends_here(const struct jinja_parser *p, const char *ends)
 /* Nodes up to a tag whose word is in `ends` (which then is the current token), or up to the end if "". */
 static int parse_body(struct jinja_parser *p, const char *ends, struct jinja_node **out)
 {
-    if (++p->depth > JINJA_MAX_PARSE_DEPTH) return jinja_fail_parse(p, "nested too deep");
+    if (++p->depth > JINJA_MAX_PARSE_DEPTH || !jinja_stack_left(&p->stack))
+        return jinja_fail_parse(p, "nested too deep");
     for (*out = NULL; p->token.type != JINJA_T_END;) {
         if (p->token.type == JINJA_T_DATA) {
             TRY(jinja_new_node(p, JINJA_N_DATA, out));
@@ -260,7 +261,7 @@ static int parse_body(struct jinja_parser *p, const char *ends, struct jinja_nod
 
 int jinja_parse(struct jinja_heap *heap, const char *source, size_t n, struct jinja_node **out, struct lutra_error *err)
 {
-    struct jinja_parser p = {.heap = heap, .err = err};
+    struct jinja_parser p = {.heap = heap, .err = err, .stack = jinja_stack_here()};
     TRY(jinja_lex_init(&p.lexer, heap, source, n, err));
     TRY(jinja_advance(&p));
     return parse_body(&p, "", out);

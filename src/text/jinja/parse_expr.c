@@ -65,7 +65,8 @@ static int wrap(struct jinja_parser *p, enum jinja_node_type type, unsigned op, 
 
 static int descend(struct jinja_parser *p)
 {
-    return ++p->depth > JINJA_MAX_PARSE_DEPTH ? jinja_fail_parse(p, "nested too deep") : 0;
+    bool deep = ++p->depth > JINJA_MAX_PARSE_DEPTH || !jinja_stack_left(&p->stack);
+    return deep ? jinja_fail_parse(p, "nested too deep") : 0;
 }
 
 /* Comma-separated expressions up to a closing bracket, which is taken; `pairs`: key: value. */

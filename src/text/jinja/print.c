@@ -10,17 +10,17 @@
 #include "text/jinja/jinja_impl.h"
 #include "text/utf8.h"
 
-static int add(struct jinja_run *run, struct jinja_text *out, const char *bytes, size_t n)
+static int add(struct jinja_run *run, struct jinja_text *out, const char *bytes, size_t n, jinja_input input)
 {
     TRY(jinja_step(run, n));
-    int rc = jinja_text_add(out, bytes, n);
+    int rc = jinja_text_add(out, bytes, n, input);
     if (rc < 0) return jinja_fail(run, rc, "the text grows beyond %zu bytes", out->max_bytes);
     return 0;
 }
 
 static int add_text(struct jinja_run *run, struct jinja_text *out, const char *text)
 {
-    return add(run, out, text, strlen(text));
+    return add(run, out, text, strlen(text), NULL);
 }
 
 /* The shortest digits that read back as the same double, laid out as Python's repr does. */
@@ -60,19 +60,25 @@ static bool is_printable(uint32_t cp)
     }
 }
 
-static int repr_char(struct jinja_run *run, struct jinja_text *out, const char *at, size_t k, uint32_t cp, char quote)
+/* The character of s at `at`, k bytes; what it is written as comes from where it comes. */
+static int repr_char(
+    struct jinja_run *run, struct jinja_text *out, struct jinja_value s, size_t at, size_t k, char quote)
 {
-    char code[12];
-    if (cp == '\n') return add_text(run, out, "\\n");
-    if (cp == '\r') return add_text(run, out, "\\r");
-    if (cp == '\t') return add_text(run, out, "\\t");
+    char code[12] = "\\";
+    uint32_t cp;
+    jinja_input input = s.input && s.input[at] ? run->all_input : NULL;
+    jinja_char_at(s, at, &cp);
+    if (cp == '\n' || cp == '\r' || cp == '\t') {
+        code[1] = cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't';
+        return add(run, out, code, 2, input);
+    }
     if (cp == '\\' || cp == (uint32_t)quote)
-        TRY(add_text(run, out, "\\"));
+        TRY(add(run, out, code, 1, input));
     else if (!is_printable(cp)) {
         snprintf(code, sizeof code, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)cp);
-        return add_text(run, out, code);
+        return add(run, out, code, strlen(code), input);
     }
-    return add(run, out, at, k);
+    return add(run, out, s.s + at, k, input);
 }
 
 static int repr_string(struct jinja_run *run, struct jinja_value s, struct jinja_text *out)
@@ -83,7 +89,7 @@ static int repr_string(struct jinja_run *run, struct jinja_value s, struct jinja
     TRY(add_text(run, out, quote));
     for (size_t at = 0, k; at < s.n; at += k) {
         k = jinja_char_at(s, at, &cp);
-        TRY(repr_char(run, out, s.s + at, k, cp, quote[0]));
+        TRY(repr_char(run, out, s, at, k, quote[0]));
     }
     return add_text(run, out, quote);
 }
@@ -123,13 +129,17 @@ static int repr_dict(struct jinja_run *run, const struct jinja_dict *dict, struc
 
 static int repr_any(struct jinja_run *run, struct jinja_value v, struct jinja_text *out)
 {
-    char number[40];
+    char number[40] = "";
     switch (v.kind) {
     case JINJA_UNDEFINED: return add_text(run, out, "Undefined");
     case JINJA_NONE: return add_text(run, out, "None");
-    case JINJA_BOOL: return add_text(run, out, v.b ? "True" : "False");
-    case JINJA_INT: snprintf(number, sizeof number, "%lld", (long long)v.i); return add_text(run, out, number);
-    case JINJA_FLOAT: jinja_print_float(v.f, number); return add_text(run, out, number);
+    case JINJA_BOOL:
+    case JINJA_INT:
+    case JINJA_FLOAT:
+        if (v.kind == JINJA_INT) snprintf(number, sizeof number, "%lld", (long long)v.i);
+        if (v.kind == JINJA_FLOAT) jinja_print_float(v.f, number);
+        if (v.kind == JINJA_BOOL) strcpy(number, v.b ? "True" : "False");
+        return add(run, out, number, strlen(number), v.input);
     case JINJA_STRING: return repr_string(run, v, out);
     case JINJA_LIST: return repr_list(run, v, out);
     case JINJA_DICT: return repr_dict(run, v.dict, out);
@@ -155,7 +165,7 @@ int jinja_repr(struct jinja_run *run, struct jinja_value v, struct jinja_text *o
 int jinja_str(struct jinja_run *run, struct jinja_value v, struct jinja_text *out)
 {
     if (v.kind == JINJA_UNDEFINED) return 0;
-    if (v.kind == JINJA_STRING) return add(run, out, v.s, v.n);
+    if (v.kind == JINJA_STRING) return add(run, out, v.s, v.n, v.input);
     return jinja_repr(run, v, out);
 }
 

@@ -19,7 +19,9 @@ int jinja_fail(struct jinja_run *run, int code, const char *fmt, ...)
 
 int jinja_step(struct jinja_run *run, size_t n_bytes)
 {
+    uint64_t before = run->n_steps;
     run->n_steps += 1 + n_bytes / 16;
+    if (run->n_steps >> 16 != before >> 16) TRY(text_work_go_on(run->work, run->err));
     if (run->n_steps <= TEXT_TEMPLATE_MAX_STEPS) return 0;
     return jinja_fail(run, LUTRA_E_FORMAT, "the template takes more than %d steps", TEXT_TEMPLATE_MAX_STEPS);
 }
@@ -27,7 +29,8 @@ int jinja_step(struct jinja_run *run, size_t n_bytes)
 int jinja_enter(struct jinja_run *run)
 {
     TRY(jinja_step(run, 0));
-    return ++run->depth > JINJA_MAX_DEPTH ? jinja_fail(run, LUTRA_E_FORMAT, "nested too deep") : 0;
+    bool deep = ++run->depth > JINJA_MAX_DEPTH || !jinja_stack_left(&run->stack);
+    return deep ? jinja_fail(run, LUTRA_E_FORMAT, "nested too deep") : 0;
 }
 
 void jinja_leave(struct jinja_run *run)
@@ -45,19 +48,24 @@ int jinja_scope_push(struct jinja_run *run)
     return 0;
 }
 
-static struct jinja_value *find_var(struct jinja_scope *scope, struct jinja_value name)
+/* *found = NULL where there is none. */
+static int find_var(
+    struct jinja_run *run, struct jinja_scope *scope, struct jinja_value name, struct jinja_value **found)
 {
+    bool same;
+    *found = NULL;
     for (size_t i = 0; i < scope->n; i++) {
-        if (jinja_same_text(scope->vars[i].name, name)) return &scope->vars[i].value;
+        TRY(jinja_compare_text(run, scope->vars[i].name, name, &same));
+        if (same) return *found = &scope->vars[i].value, 0;
     }
-    return NULL;
+    return 0;
 }
 
 int jinja_scope_set(struct jinja_run *run, struct jinja_value name, struct jinja_value value)
 {
     struct jinja_scope *scope = run->scope;
-    TRY(jinja_step(run, scope->n));
-    struct jinja_value *have = find_var(scope, name);
+    struct jinja_value *have;
+    TRY(find_var(run, scope, name, &have));
     if (have) {
         *have = value;
         return 0;
@@ -79,8 +87,7 @@ int jinja_lookup(struct jinja_run *run, struct jinja_value name, struct jinja_va
 {
     struct jinja_value *found = NULL;
     for (struct jinja_scope *scope = run->scope; scope && !found; scope = scope->parent) {
-        TRY(jinja_step(run, scope->n));
-        found = find_var(scope, name);
+        TRY(find_var(run, scope, name, &found));
     }
     if (!found) TRY(jinja_dict_get(run, run->context, name, &found));
     const struct jinja_function *function = found ? NULL : jinja_find_global(name);
@@ -151,6 +158,7 @@ int jinja_bind(
     size_t n = 0, n_used = 0;
     for (const char *word = params; *word; n++) {
         size_t k = strcspn(word, " ");
+        TRY(jinja_step(run, 16 * args->n_named));
         out[n] = (struct jinja_value){.kind = JINJA_MISSING};
         if (n < args->n) out[n] = args->pos[n];
         for (size_t i = 0; i < args->n_named; i++) {

@@ -14,11 +14,11 @@ bool jinja_is_space(uint32_t cp)
            cp == 0x3000;
 }
 
-size_t jinja_n_chars(struct jinja_value s)
+int jinja_n_chars(struct jinja_run *run, struct jinja_value s, int64_t *n)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.s[i] & 0xC0) != 0x80;
-    return n;
+    *n = 0;
+    for (size_t i = 0; i < s.n; i++) *n += ((unsigned char)s.s[i] & 0xC0) != 0x80;
+    return jinja_step(run, s.n);
 }
 
 size_t jinja_char_at(struct jinja_value s, size_t byte, uint32_t *cp)
@@ -32,56 +32,95 @@ size_t jinja_char_at(struct jinja_value s, size_t byte, uint32_t *cp)
     return (size_t)k;
 }
 
-static bool is_stripped(struct jinja_value chars, uint32_t cp)
+size_t jinja_char_before(struct jinja_value s, size_t end, uint32_t *cp)
 {
-    if (chars.kind != JINJA_STRING) return jinja_is_space(cp);
-    uint32_t one;
-    for (size_t at = 0; at < chars.n;) {
-        at += jinja_char_at(chars, at, &one);
-        if (one == cp) return true;
-    }
-    return false;
+    size_t at = end - 1;
+    while (at > 0 && ((unsigned char)s.s[at] & 0xC0) == 0x80) at--;
+    jinja_char_at(s, at, cp);
+    return at;
 }
 
-struct jinja_value jinja_strip(struct jinja_value s, struct jinja_value chars, bool left, bool right)
+struct jinja_value jinja_trim(struct jinja_value s, bool left, bool right)
 {
     uint32_t cp;
-    while (left && s.n > 0) {
-        size_t k = jinja_char_at(s, 0, &cp);
-        if (!is_stripped(chars, cp)) break;
-        s.s += k;
-        s.n -= (uint32_t)k;
+    for (size_t k; left && s.n > 0; s = jinja_part(s, k, s.n - k)) {
+        k = jinja_char_at(s, 0, &cp);
+        if (!jinja_is_space(cp)) break;
     }
     while (right && s.n > 0) {
-        size_t at = s.n - 1;
-        while (at > 0 && ((unsigned char)s.s[at] & 0xC0) == 0x80) at--;
-        jinja_char_at(s, at, &cp);
-        if (!is_stripped(chars, cp)) break;
+        size_t at = jinja_char_before(s, s.n, &cp);
+        if (!jinja_is_space(cp)) break;
         s.n = (uint32_t)at;
     }
     return s;
 }
 
-const char *jinja_find(struct jinja_value in, struct jinja_value what, size_t from_byte)
+/* Is the character one of `chars`?  All that is looked at is charged. */
+static int is_one_of(struct jinja_run *run, struct jinja_value chars, uint32_t cp, bool *out)
 {
-    if (from_byte > in.n) return NULL;
-    if (what.n == 0) return in.s + from_byte;
-    return memmem(in.s + from_byte, in.n - from_byte, what.s, what.n);
+    uint32_t one;
+    size_t at = 0;
+    for (*out = false; at < chars.n && !*out; *out = one == cp) at += jinja_char_at(chars, at, &one);
+    return jinja_step(run, at);
+}
+
+int jinja_strip(struct jinja_run *run, struct jinja_value s, struct jinja_value chars, bool left, bool right,
+    struct jinja_value *out)
+{
+    uint32_t cp;
+    bool stripped = true;
+    if (chars.kind != JINJA_STRING) {
+        *out = jinja_trim(s, left, right);
+        return jinja_step(run, s.n - out->n);
+    }
+    for (size_t k; left && s.n > 0; s = jinja_part(s, k, s.n - k)) {
+        k = jinja_char_at(s, 0, &cp);
+        TRY(is_one_of(run, chars, cp, &stripped));
+        if (!stripped) break;
+    }
+    while (right && s.n > 0) {
+        size_t at = jinja_char_before(s, s.n, &cp);
+        TRY(is_one_of(run, chars, cp, &stripped));
+        if (!stripped) break;
+        s.n = (uint32_t)at;
+    }
+    *out = s;
+    return 0;
+}
+
+/* Two-way search: linear in the bytes passed and the length of `what`. */
+int jinja_find(
+    struct jinja_run *run, struct jinja_value in, struct jinja_value what, size_t from_byte, const char **hit)
+{
+    *hit = NULL;
+    if (from_byte > in.n) return 0;
+    *hit = what.n ? memmem(in.s + from_byte, in.n - from_byte, what.s, what.n) : in.s + from_byte;
+    return jinja_step(run, (*hit ? (size_t)(*hit - in.s) : in.n) - from_byte + what.n);
+}
+
+int jinja_find_last(struct jinja_run *run, struct jinja_value in, struct jinja_value what, const char **hit)
+{
+    for (size_t at = in.n >= what.n ? in.n - what.n + 1 : 0; at > 0; at--) {
+        bool begins = what.n == 0 || in.s[at - 1] == what.s[0];
+        *hit = in.s + at - 1;
+        if (begins || at % 16 == 0) TRY(jinja_step(run, begins ? what.n : 0));
+        if (begins && memcmp(*hit, what.s, what.n) == 0) return 0;
+    }
+    *hit = NULL;
+    return 0;
 }
 
 int jinja_take(struct jinja_run *run, size_t from, struct jinja_value *out)
 {
-    int rc = jinja_string(run, run->out.p ? run->out.p + from : "", run->out.n - from, out);
+    int rc = jinja_string(run, run->out.p + from, run->out.n - from, run->out.input + from, out);
     run->out.n = from;
+    run->out.p[from] = 0;
     return rc;
 }
 
-static int add(struct jinja_run *run, const char *bytes, size_t n)
+static int add(struct jinja_run *run, struct jinja_value part)
 {
-    TRY(jinja_step(run, n));
-    int rc = jinja_text_add(&run->out, bytes, n);
-    if (rc < 0) return jinja_fail(run, rc, "the text grows beyond %zu bytes", run->out.max_bytes);
-    return 0;
+    return jinja_str(run, part, &run->out);
 }
 
 /* An empty `old` matches before every character and at the end, as in Python. */
@@ -92,19 +131,20 @@ int jinja_replace(struct jinja_run *run, struct jinja_value s, struct jinja_valu
     uint32_t cp;
     TRY(jinja_step(run, s.n));
     for (; count != 0; count--) {
-        const char *hit = jinja_find(s, old, at);
+        const char *hit;
+        TRY(jinja_find(run, s, old, at, &hit));
         if (!hit) break;
-        TRY(add(run, s.s + at, (size_t)(hit - s.s) - at));
-        TRY(add(run, with.s, with.n));
+        TRY(add(run, jinja_part(s, at, (size_t)(hit - s.s) - at)));
+        TRY(add(run, with));
         at = (size_t)(hit - s.s) + old.n;
         if (old.n == 0) {
             if (at == s.n) break;
             size_t k = jinja_char_at(s, at, &cp);
-            TRY(add(run, s.s + at, k));
+            TRY(add(run, jinja_part(s, at, k)));
             at += k;
         }
     }
-    TRY(add(run, s.s + at, s.n - at));
+    TRY(add(run, jinja_part(s, at, s.n - at)));
     return jinja_take(run, start, out);
 }
 
@@ -122,11 +162,11 @@ int jinja_split_lines(struct jinja_run *run, struct jinja_value s, struct jinja_
     for (size_t at = 0, k; at < s.n; at += k) {
         k = jinja_char_at(s, at, &cp);
         if (!ends_line(cp)) continue;
-        TRY(jinja_list_add(run, out->list, jinja_view(s.s + from, at - from)));
+        TRY(jinja_list_add(run, out->list, jinja_part(s, from, at - from)));
         if (cp == '\r' && at + 1 < s.n && s.s[at + 1] == '\n') k = 2;
         from = at + k;
     }
-    return from < s.n ? jinja_list_add(run, out->list, jinja_view(s.s + from, s.n - from)) : 0;
+    return from < s.n ? jinja_list_add(run, out->list, jinja_part(s, from, s.n - from)) : 0;
 }
 
 static bool is_cased(uint32_t cp)
@@ -150,8 +190,11 @@ int jinja_change_case(struct jinja_run *run, struct jinja_value s, enum jinja_ca
     uint32_t cp;
     char one[4];
     for (size_t at = 0; at < s.n;) {
+        struct jinja_value new = jinja_view(one, 0);
+        new.input = s.input &&s.input[at] ? run->all_input : NULL;
         at += jinja_char_at(s, at, &cp);
-        TRY(add(run, one, (size_t)text_utf8_put(recase(cp, how, first), one)));
+        new.n = (uint32_t)text_utf8_put(recase(cp, how, first), one);
+        TRY(add(run, new));
         if (how == JINJA_CAPITAL) first = false;
         if (how == JINJA_TITLE_METHOD) first = !is_cased(cp);
         /* The filter's words begin after space, hyphen or an opening bracket. */

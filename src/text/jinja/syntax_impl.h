@@ -110,6 +110,7 @@ struct jinja_parser {
     struct lutra_error *err;
     struct jinja_token token, ahead;
     bool has_ahead;
+    struct jinja_stack stack;
     int depth, loop_depth;
     unsigned uses; /* of the macro being parsed */
 };

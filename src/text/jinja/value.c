@@ -9,14 +9,27 @@ static int out_of_memory(struct jinja_run *run)
     return jinja_fail(run, LUTRA_E_NO_MEMORY, "the template needs more than %zu bytes", run->heap.max_bytes);
 }
 
-int jinja_string(struct jinja_run *run, const char *s, size_t n, struct jinja_value *out)
+int jinja_string(struct jinja_run *run, const char *s, size_t n, jinja_input input, struct jinja_value *out)
 {
     TRY(jinja_step(run, n));
     char *copy = n < UINT32_MAX ? jinja_alloc(&run->heap, n) : NULL;
     if (!copy) return out_of_memory(run);
     if (n) memcpy(copy, s, n);
     *out = jinja_view(copy, n);
+    if (!n || !input || !memchr(input, 1, n)) return 0;
+    out->input = run->all_input;
+    if (n <= run->n_all_input && !memchr(input, 0, n)) return 0;
+    uint8_t *marks = jinja_alloc(&run->heap, n);
+    if (!marks) return out_of_memory(run);
+    memcpy(marks, input, n);
+    out->input = marks;
     return 0;
+}
+
+int jinja_compare_text(struct jinja_run *run, struct jinja_value a, struct jinja_value b, bool *same)
+{
+    *same = jinja_same_text(a, b);
+    return jinja_step(run, a.n == b.n ? a.n : 0);
 }
 
 int jinja_list_new(struct jinja_run *run, enum jinja_list_kind kind, struct jinja_value *out)
@@ -106,6 +119,7 @@ static int find(
 {
     if (!jinja_hashable(key)) return jinja_fail(run, LUTRA_E_FORMAT, "unhashable type: %s", jinja_type_name(key));
     bool same;
+    if (key.kind == JINJA_STRING) TRY(jinja_step(run, key.n));
     *slot = dict->index ? hash(dict, key) & dict->mask : 0;
     for (;; ++*slot) {
         if (dict->index) *slot &= dict->mask;
@@ -113,7 +127,7 @@ static int find(
         if (*pair >= dict->n) break;
         struct jinja_value have = dict->pairs[*pair].key;
         if (have.kind == JINJA_STRING && key.kind == JINJA_STRING)
-            same = jinja_same_text(have, key);
+            TRY(jinja_compare_text(run, have, key, &same));
         else
             TRY(jinja_equal(run, have, key, &same));
         if (same) return 0;
@@ -130,7 +144,9 @@ static int build_index(struct jinja_run *run, struct jinja_dict *dict)
     memset(dict->index, 0xFF, size * sizeof *dict->index);
     dict->mask = size - 1;
     for (size_t i = 0; i < dict->n; i++) {
-        size_t at = hash(dict, dict->pairs[i].key) & dict->mask;
+        struct jinja_value key = dict->pairs[i].key;
+        TRY(jinja_step(run, key.kind == JINJA_STRING ? key.n : 0));
+        size_t at = hash(dict, key) & dict->mask;
         while (dict->index[at] != UINT32_MAX) at = (at + 1) & dict->mask;
         dict->index[at] = (uint32_t)i;
     }
@@ -140,7 +156,6 @@ static int build_index(struct jinja_run *run, struct jinja_dict *dict)
 int jinja_dict_set(struct jinja_run *run, struct jinja_dict *dict, struct jinja_value key, struct jinja_value value)
 {
     size_t pair, slot;
-    TRY(jinja_step(run, key.kind == JINJA_STRING ? key.n : 0));
     TRY(find(run, dict, key, &pair, &slot));
     if (pair < dict->n) {
         dict->pairs[pair].value = value;
@@ -182,10 +197,7 @@ int jinja_length(struct jinja_run *run, struct jinja_value v, int64_t *out)
 {
     *out = 0;
     if (v.kind == JINJA_UNDEFINED) return 0;
-    if (v.kind == JINJA_STRING) {
-        *out = (int64_t)jinja_n_chars(v);
-        return jinja_step(run, v.n);
-    }
+    if (v.kind == JINJA_STRING) return jinja_n_chars(run, v, out);
     if (v.kind == JINJA_LIST && v.sub != JINJA_LIST_ITERATOR)
         *out = (int64_t)v.list->n;
     else if (v.kind == JINJA_DICT)
@@ -221,7 +233,7 @@ int jinja_iterate(struct jinja_run *run, struct jinja_value v, const struct jinj
         uint32_t cp;
         for (size_t at = 0, k; at < v.n; at += k) {
             k = jinja_char_at(v, at, &cp);
-            TRY(jinja_list_add(run, list.list, jinja_view(v.s + at, k)));
+            TRY(jinja_list_add(run, list.list, jinja_part(v, at, k)));
         }
     }
     for (size_t i = 0; v.kind == JINJA_DICT && i < v.dict->n; i++) {

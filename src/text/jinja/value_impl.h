@@ -13,6 +13,15 @@
 
 #include "base/status.h"
 
+/* ---- stack.c: the end of what may be used of this thread's stack ---- */
+
+struct jinja_stack {
+    uintptr_t end;
+};
+
+struct jinja_stack jinja_stack_here(void);
+bool jinja_stack_left(const struct jinja_stack *stack);
+
 /* ---- heap.c: memory of one template or one render ---- */
 
 struct jinja_heap {
@@ -25,13 +34,18 @@ struct jinja_heap {
 void *jinja_alloc(struct jinja_heap *heap, size_t bytes); /* 8-byte aligned, not cleared; NULL at the ceiling */
 void jinja_heap_fini(struct jinja_heap *heap);
 
+/* Where the bytes of a text come from: input[i] is not 0 where byte i is the variables', not the template's.  NULL:
+ * all are the template's. */
+typedef const uint8_t *jinja_input;
+
 /* A growing text; its memory is malloc'd and bounded by max_bytes. */
 struct jinja_text {
     char *p;
+    uint8_t *input; /* [n] as above, never NULL */
     size_t n, cap, max_bytes;
 };
 
-int jinja_text_add(struct jinja_text *text, const char *bytes, size_t n_bytes);
+int jinja_text_add(struct jinja_text *text, const char *bytes, size_t n_bytes, jinja_input input);
 
 /* ---- values ---- */
 
@@ -55,9 +69,10 @@ enum jinja_kind {
 enum jinja_list_kind { JINJA_LIST_PLAIN, JINJA_LIST_TUPLE, JINJA_LIST_RANGE, JINJA_LIST_VIEW, JINJA_LIST_ITERATOR };
 
 struct jinja_value {
-    uint8_t kind; /* enum jinja_kind */
-    uint8_t sub;  /* enum jinja_list_kind of a list */
-    uint32_t n;   /* bytes of a string, or of an undefined value's name */
+    uint8_t kind;      /* enum jinja_kind */
+    uint8_t sub;       /* enum jinja_list_kind of a list */
+    uint32_t n;        /* bytes of a string, or of an undefined value's name */
+    jinja_input input; /* [n] of a string; of a number not NULL where it is made from input */
     union {
         bool b;
         int64_t i;
@@ -150,6 +165,11 @@ static inline struct jinja_value jinja_view(const char *s, size_t n) /* a string
 {
     return (struct jinja_value){.kind = JINJA_STRING, .n = (uint32_t)n, .s = s};
 }
+static inline struct jinja_value jinja_part(struct jinja_value s, size_t at, size_t n) /* s[at .. at + n), shared */
+{
+    return (struct jinja_value){
+        .kind = JINJA_STRING, .n = (uint32_t)n, .input = s.input ? s.input + at : NULL, .s = s.s + at};
+}
 static inline bool jinja_is(struct jinja_value v, const char *text)
 {
     return v.kind == JINJA_STRING && v.n == strlen(text) && memcmp(v.s, text, v.n) == 0;
@@ -159,7 +179,10 @@ static inline bool jinja_same_text(struct jinja_value a, struct jinja_value b)
     return a.n == b.n && memcmp(a.s, b.s, a.n) == 0;
 }
 
-int jinja_string(struct jinja_run *run, const char *s, size_t n, struct jinja_value *out); /* a copy */
+int jinja_string(
+    struct jinja_run *run, const char *s, size_t n, jinja_input input, struct jinja_value *out); /* a copy */
+/* jinja_same_text(), charged. */
+int jinja_compare_text(struct jinja_run *run, struct jinja_value a, struct jinja_value b, bool *same);
 int jinja_list_new(struct jinja_run *run, enum jinja_list_kind kind, struct jinja_value *out);
 int jinja_list_add(struct jinja_run *run, struct jinja_list *list, struct jinja_value item);
 int jinja_tuple2(struct jinja_run *run, struct jinja_value a, struct jinja_value b, struct jinja_value *out);

@@ -174,7 +174,7 @@ static size_t feed_template(uint64_t *dice)
     memcpy(exact, source.bytes, source.n);
     json_t *variables = json_loadb((const char *)json.bytes, json.n, JSON_ALLOW_NUL, NULL);
     if (variables && text_template_parse(&t, exact, source.n, &err) == 0) {
-        if (text_template_render(t, variables, 0, &text, &err) == 0) {
+        if (text_template_render(t, &(struct text_template_input){.variables = variables}, &text, &err) == 0) {
             n_rendered++;
             text_template_text_free(&text);
         }
@@ -194,7 +194,8 @@ static size_t feed_hostile(const char *source)
     struct lutra_error err;
     if (text_template_parse(&t, source, strlen(source), &err) < 0) return strlen(source);
     json_t *none = json_object();
-    if (text_template_render(t, none, 0, &text, &err) == 0) text_template_text_free(&text);
+    if (text_template_render(t, &(struct text_template_input){.variables = none}, &text, &err) == 0)
+        text_template_text_free(&text);
     json_decref(none);
     text_template_close(&t);
     return strlen(source) + 2;

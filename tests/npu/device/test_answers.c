@@ -67,7 +67,11 @@ static void read_problem(struct problem *p, const lutra_model *model, const char
     json_array_foreach(json_object_get(j, "steps"), i, step) at +=
         (size_t)snprintf(solution + at, sizeof solution - at, "%s\n", json_string_value(step));
     snprintf(solution + at, sizeof solution - at, "#### %s", json_string_value(json_object_get(j, "answer")));
-    OK(lutra_chat_render(model, NULL, &message, 1, true, &text, err));
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &message;
+    chat.n_message = 1;
+    OK(lutra_chat_render(model, &chat, &text, NULL, err));
     OK(lutra_tokenize(model, text, strlen(text), LUTRA_PARSE_SPECIAL, p->prompt, MAX_IDS, &p->n_prompt, err));
     memcpy(p->all, p->prompt, sizeof p->all);
     OK(lutra_tokenize(

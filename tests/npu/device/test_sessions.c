@@ -132,7 +132,11 @@ static void answer(const struct fixture *f, int max_tokens, struct text *out)
     int32_t id[64];
     char *text;
     memset(out, 0, sizeof *out);
-    OK(lutra_chat_render(f->model, NULL, &m, 1, true, &text, err));
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &m;
+    chat.n_message = 1;
+    OK(lutra_chat_render(f->model, &chat, &text, NULL, err));
     OK(lutra_tokenize(f->model, text, strlen(text), LUTRA_PARSE_SPECIAL, id, 64, &r.n_prompt, err));
     lutra_free(text);
     r.prompt = id, r.n_samples = 2, r.max_tokens = max_tokens;

@@ -223,7 +223,7 @@ static void nothing_is_fine(void **state)
     assert_true(n > 0);
     OK(lutra_tokenize(f.model, "", 0, 0, NULL, 0, &n, err));
     assert_int_equal(n, 0);
-    OK(lutra_detokenize(f.model, NULL, 0, false, &text, err));
+    OK(lutra_detokenize(f.model, NULL, 0, false, &text, NULL, err));
     assert_string_equal(text, "");
     lutra_free(text);
     assert_int_equal(lutra_token_text(f.model, 1, true, NULL, 0, &n_bytes), 0);

@@ -79,7 +79,7 @@ static void guess(lutra_drafts *d, const char *text, int sample, char *out, size
         path[n_path++] = draft[i].token;
         at = i;
     }
-    OK(lutra_detokenize(model, path, n_path, false, &said, &err));
+    OK(lutra_detokenize(model, path, n_path, false, &said, NULL, &err));
     snprintf(out, n_out, "%s", said);
     lutra_free(said);
 }

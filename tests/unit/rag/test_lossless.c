@@ -67,9 +67,13 @@ static void add_question(const lutra_model *model, lutra_store *store, const jso
     }
     put(&t, json_string_value(json_object_get(root, "question")));
     struct lutra_message m = {"user", t.at, t.n};
-    OK(lutra_chat_tokenize(model, NULL, &m, 1, LUTRA_CHAT_REPLY, NULL, 0, &q->n, &err));
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = &m;
+    chat.n_message = 1;
+    OK(lutra_chat_tokenize(model, &chat, NULL, 0, &q->n, &err));
     q->prompt = calloc((size_t)q->n, sizeof *q->prompt);
-    OK(lutra_chat_tokenize(model, NULL, &m, 1, LUTRA_CHAT_REPLY, q->prompt, q->n, &q->n, &err));
+    OK(lutra_chat_tokenize(model, &chat, q->prompt, q->n, &q->n, &err));
     if (q->n + ROOM > n_ctx) n_ctx = q->n + ROOM;
     n_question++;
     free(t.at);
@@ -386,7 +390,7 @@ static void keep_answers(struct bench *b)
         struct lutra_exchange e;
         char *said;
         lutra_exchange_init(&e, sizeof e);
-        OK(lutra_detokenize(b->model, plain[at].of[0].said, plain[at].of[0].n_said, false, &said, &err));
+        OK(lutra_detokenize(b->model, plain[at].of[0].said, plain[at].of[0].n_said, false, &said, NULL, &err));
         e.question = "What did it say?";
         e.n_question = strlen(e.question);
         e.answer = said;

@@ -19,7 +19,10 @@ static json_t *render(const json_t *request)
     struct lutra_error err = {0};
     int rc = text_template_parse(&t, json_string_value(source), json_string_length(source), &err);
     if (rc == 0)
-        rc = text_template_render(t, variables, json_integer_value(json_object_get(request, "now")), &text, &err);
+        rc = text_template_render(t,
+            &(struct text_template_input){
+                .variables = variables, .now = json_integer_value(json_object_get(request, "now"))},
+            &text, &err);
     json_t *answer = json_object();
     if (rc < 0) {
         json_object_set_new(answer, "error", json_string(err.what));

@@ -30,7 +30,7 @@ static int render(const char *source, const char *json, struct text_template_tex
     }
     json_t *variables = json_loads(json, JSON_ALLOW_NUL, NULL);
     assert_non_null(variables);
-    rc = text_template_render(t, variables, NOW, out, err);
+    rc = text_template_render(t, &(struct text_template_input){.variables = variables, .now = NOW}, out, err);
     json_decref(variables);
     text_template_close(&t);
     assert_null(t);
