@@ -183,9 +183,9 @@ LUTRA_API int lutra_search_submit(lutra_search_run **out, lutra_session *session
 LUTRA_API const struct lutra_search_result *lutra_search_done(const lutra_search_run *run);
 LUTRA_API void lutra_search_close(lutra_search_run **run); /* cancels what still runs */
 
-/* The canonical answer of a solution: what follows the last "####", stands in the last \\boxed{}, or follows "answer
- * is", else the last number; normalised (commas, currency, units, fractions, decimals, LaTeX).  Writes at most n_max
- * bytes with the NUL; returns its length, 0 = none. */
+/* The canonical answer of a solution: what follows the last "####" that is no heading, stands in the last \\boxed{}
+ * with content, or follows "answer is", else the last number; normalised (commas, currency, units, fractions, decimals,
+ * LaTeX, digits of other scripts).  Writes at most n_max bytes with the NUL; returns its length, 0 = none. */
 LUTRA_API size_t lutra_answer(const char *text, char *answer, size_t n_max);
 
 #ifdef __cplusplus
