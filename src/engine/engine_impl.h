@@ -324,6 +324,9 @@ uint64_t draft_model_bytes(const struct draft_model *d);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
+/* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and, if there is one, a weight
+ * that is none either. */
+int session_check_numbers(const lutra_session *s, struct lutra_error *err);
 /* Adds the sources that every session has. */
 void sources_open(lutra_session *s);
 /* What the last pass left for a row; NULL: it wanted nothing. */

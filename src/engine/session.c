@@ -409,7 +409,8 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     return rc;
 }
 
-int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
+/* numbers: results that are none are an error. */
+static int forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err)
 {
     struct kv_view view;
     s->batch.n_row = n_row;
@@ -418,9 +419,15 @@ int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
     TRY(list_results(s, err));
     TRY(kv_step_begin(s->kv, &s->batch, &view, err));
     int rc = run(s, &view, err);
+    if (rc == 0 && numbers) rc = session_check_numbers(s, err);
     kv_step_end(s->kv, &s->batch, rc == 0);
     if (rc < 0) s->batch.n_row = s->n_result = 0;
     return rc;
+}
+
+int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
+{
+    return forward(s, n_row, false, err);
 }
 
 const struct row_result *session_result(const lutra_session *s, int32_t row)
@@ -476,7 +483,7 @@ int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, siz
         const void *target = (const char *)rows + (size_t)r * row_size + offsetof(struct lutra_row, target);
         s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target, NULL};
     }
-    int rc = session_forward(s, n_row, err);
+    int rc = forward(s, n_row, true, err);
     if (rc == LUTRA_E_CANCELLED) atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     TRY(rc);
     for (int i = 0; i < s->n_result; i++) {
