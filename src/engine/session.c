@@ -12,6 +12,9 @@
 
 /* ---- sizes ---- */
 
+/* Tokens whose blocks, and those that forks copy, can be numbered. */
+#define CACHE_MOST ((int64_t)1 << 36)
+
 /* What the caller left open follows from the model and from the memory there is. */
 static int choose_sizes(
     lutra_session *s, const struct lutra_session_settings *set, enum quant_type type, struct lutra_error *err)
@@ -80,7 +83,9 @@ static int check_settings(const struct lutra_session_settings *set, const struct
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..8192", set->n_draft);
     if (!(set->draft_row_cost >= 0 && set->draft_row_cost <= 1))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_row_cost is %g, outside 0..1", (double)set->draft_row_cost);
-    if (set->n_cache < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_cache is negative");
+    if (set->n_cache < 0 || set->n_cache > CACHE_MOST)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "n_cache is %lld, outside 0..%lld", (long long)set->n_cache, (long long)CACHE_MOST);
     const char *name = set->cache_type ? set->cache_type : "f16";
     static const enum quant_type types[] = {QUANT_F16, QUANT_F32, QUANT_Q8_0};
     static const char *const names[] = {"f16", "f32", "q8_0"};
