@@ -56,7 +56,8 @@ LUTRA_API void lutra_check_init(struct lutra_check *check, size_t size);
 typedef double (*lutra_check_fn)(void *user, const struct lutra_check *check, char *why, size_t n_why);
 
 /* A verifier that asks a function.  It has no model and no rows, fits every generator, and judges whole candidates;
- * steps, too, in a search over steps.  A candidate without a reward has the score 0; events say why. */
+ * steps, too, in a search over steps.  A candidate without a reward has the score 0; events say why, and
+ * lutra_search_result counts those with one.  Where all scores are 0, the most frequent answer wins. */
 LUTRA_API int lutra_verifier_open_check(
     lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
 
@@ -169,6 +170,11 @@ struct lutra_search_result {
     double best_reward; /* the largest that the verifier gave any step; about 0: it told the candidates apart by next to
                            nothing; -1 = it gave none */
     size_t n_reasoning; /* bytes at the start of `text` that are not its answer: reasoning and its tags */
+    int n_counted;      /* finished candidates that the winner was chosen from */
+    int n_judged;       /* of these, with a reward: 0 with a verifier = the verifier judged nobody */
+    int n_passed;       /* of these, with the score 1 */
+    int n_agree;        /* candidates counted that give the winner's answer */
+    char *why;          /* why the last one without a reward has none, "" = all have one; owned by the search */
 };
 
 typedef struct lutra_search_run lutra_search_run;

@@ -5,6 +5,7 @@
 #include "engine/search_impl.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,9 @@ _Static_assert((int)LUTRA_SCORE_LAST == SEARCH_LAST && (int)LUTRA_SCORE_MIN == S
     "scores of a search");
 
 /* ---- settings ---- */
+
+enum { STEPS_MOST = 1 << 24 };
+#define BUDGET_MOST ((int64_t)1 << 52) /* exact in a double */
 
 static int check_verifier(const lutra_session *s, const struct lutra_search *set, struct lutra_error *err)
 {
@@ -55,7 +59,15 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
             err, LUTRA_E_ARGUMENT, "search: width %d is not a multiple of expand %d", set->width, set->expand);
     if (!set->step || !*set->step || strlen(set->step) > 31)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: the step delimiter is empty or longer than 31 bytes");
-    if (set->max_steps < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "search: max_steps is %d", set->max_steps);
+    if (set->max_steps < 1 || set->max_steps > STEPS_MOST)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: max_steps is %d, outside 1..%d", set->max_steps, STEPS_MOST);
+    if (!(set->prune_below >= 0 && set->prune_below <= 1))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: prune_below is %g, outside 0..1", (double)set->prune_below);
+    if (!(set->temperature > 0 && isfinite(set->temperature)))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: temperature is %g, not above 0", (double)set->temperature);
+    if (set->token_budget > BUDGET_MOST || set->time_budget_us > BUDGET_MOST)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "search: a budget of more than %lld tokens or microseconds", (long long)BUDGET_MOST);
     if (set->token_budget < 0 || set->n_option < 0 || set->n_option > AUTO_OPTIONS)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: a negative budget, or not 0..%d options", AUTO_OPTIONS);
     if (set->method == LUTRA_SEARCH_AUTO && set->token_budget == 0 && set->time_budget_us == 0)
@@ -273,6 +285,28 @@ static void take_winner(lutra_search_run *run, const struct search_final *win, i
     size_t n_text = res->text ? strlen(res->text) : 0;
     res->n_reasoning = n_text > f->n_answer ? n_text - f->n_answer : 0;
     res->answer = strdup(f->answer);
+    res->n_agree = votes;
+}
+
+/* How many of the candidates chosen from have a reward, and the full one. */
+static void count_judged(lutra_search_run *run, int end)
+{
+    struct lutra_search_result *res = &run->result;
+    for (int i = 0; i < run->n_final; i++) {
+        const struct final *f = &run->final[i];
+        if (f->id >= end || !f->node.judged) continue;
+        res->n_judged++;
+        res->n_passed += search_reward_score(&f->node.reward, run->policy.score) >= 1;
+    }
+}
+
+/* The method that chooses the winner: where a checker gives every candidate nothing, the most frequent answer wins. */
+static enum search_method chooser(const lutra_search_run *run, int n)
+{
+    bool checks = run->judge && run->judge->kind == VERIFIER_CHECK;
+    for (int i = 0; i < n; i++)
+        if (run->choice[i].score > 0) return run->policy.method;
+    return checks ? SEARCH_VOTE : run->policy.method;
 }
 
 void search_finish(lutra_search_run *run)
@@ -280,8 +314,11 @@ void search_finish(lutra_search_run *run)
     struct lutra_search_result *res = &run->result;
     struct request *r = run->request;
     if (run->done) return;
-    int n = search_choices(run, search_in_steps(run) ? INT_MAX : search_counted(run));
-    int win = search_choose(run->policy.method, run->choice, n);
+    int end = search_in_steps(run) ? INT_MAX : search_counted(run), n = search_choices(run, end);
+    int win = search_choose(chooser(run, n), run->choice, n);
+    count_judged(run, end);
+    res->n_counted = n;
+    res->why = strdup(run->last_why);
     res->candidate = -1;
     if (win >= 0) take_winner(run, &run->choice[win], n);
     give_back(run);
@@ -327,6 +364,7 @@ void lutra_search_close(lutra_search_run **search)
     free(run->node);
     free(run->result.text);
     free(run->result.answer);
+    free(run->result.why);
     free(run);
     *search = NULL;
 }
