@@ -11,10 +11,10 @@
 enum { ANSWER_PLACES = 32, ANSWER_PLACE_BYTES = 1000 };
 
 enum answer_mark {
-    ANSWER_HASH, /* the line behind "####" and no fifth # */
-    ANSWER_BOX,  /* \boxed{here}, <answer>here</answer> */
+    ANSWER_HASH,   /* the line behind "####" and no fifth # */
+    ANSWER_BOX,    /* \boxed{here}, <answer>here</answer> */
     ANSWER_PHRASE, /* the sentence behind "answer is", "answer:", a heading "Answer"; B in "B is correct" */
-    ANSWER_LINE, /* any line with a visible character */
+    ANSWER_LINE,   /* any line with a visible character */
     ANSWER_MARKS
 };
 
