@@ -69,6 +69,7 @@ struct lutra_model {
     struct weights *weights;
     struct weights *packed; /* packed copies of its matrices (weights/packed.h), or NULL */
     bool check_packed;      /* their sums are compared even where they are used in place */
+    int n_damaged;          /* copies whose sums were wrong */
     struct text_vocab *vocab;
     struct text_template *chat;   /* NULL: none in the file, or one that does not parse (then logged) */
     char *chat_source;            /* NUL-terminated copy, or NULL */
@@ -153,7 +154,9 @@ struct request {
     int32_t *breaker_tail;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
     void *watcher;
-    int width; /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
+    int width;          /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
+    int32_t share;      /* blocks that each of these slots keeps, too; 0: samples wait for theirs */
+    int32_t n_reserved; /* promised to it and not in use by its prompt and samples */
 };
 
 /* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
@@ -232,6 +235,7 @@ struct lutra_session {
 
     struct sampler *sampler;
     struct sample *sample;    /* [n_seq] */
+    int32_t *held;            /* [n_seq + 1] scratch: the sequences of a request */
     struct sample_pick *pick; /* [n_seq] of the current step */
     int *pick_status;
     struct lutra_error failed;    /* the first sample of a lutra_generate() that ended in an error; code 0 = none */
@@ -261,6 +265,8 @@ int element_copy(
  * warning in the log. */
 int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err);
 /* Gives the weights what it holds of them for their devices; before they are prepared. */
+/* All copies were compared and are good: this file need not be compared again. */
+void packed_cache_known(const struct lutra_model *m);
 void packed_cache_find(struct lutra_model *m);
 
 /* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept with the model
@@ -385,6 +391,12 @@ enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 /* Ends what was stopped, and frees what has ended. */
 void requests_sweep(lutra_session *s);
 /* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
+/* Blocks that a sample may need beside those of the prompt that it shares. */
+int32_t request_share(int n_prompt, int max_tok);
+/* A slot's blocks go to the sample that is about to begin or be forked. */
+void request_lend(lutra_session *s, struct request *r);
+/* What its samples do not hold of all its blocks is reserved; false: the cache cannot promise them. */
+bool request_reserve(lutra_session *s, struct request *r);
 void requests_admit(lutra_session *s);
 /* The sequence of the next sample, n_tok tokens of the prompt.  A single sample takes the prompt's own. */
 int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq);

@@ -173,6 +173,31 @@ static int reserve_judge(lutra_search_run *run, int n_prompt, int max_tok, struc
     return 0;
 }
 
+/* A search over steps needs room for all its candidates at once: where the whole cache has none for so many, it is
+ * narrower.  What is in the cache at the moment does not count: that it waits for. */
+static int narrow(lutra_search_run *run, int n_prompt, int max_tok, struct lutra_error *err)
+{
+    lutra_session *s = run->s;
+    struct lutra_search *set = &run->set;
+    if (!search_in_steps(run) || n_prompt < 1 || n_prompt >= s->n_ctx)
+        return 0; /* what is wrong with it is told later */
+    int64_t share = request_share(n_prompt, max_tok), prompt = (n_prompt + KV_BLOCK - 1) / KV_BLOCK + 1;
+    int64_t most = (s->n_cache / KV_BLOCK - prompt) / share;
+    if (most >= set->width) return 0;
+    if (most < 1)
+        return lutra_fail(err, LUTRA_E_CTX_FULL,
+            "search: a cache of %lld tokens has no room for a candidate of %d tokens beside its prompt",
+            (long long)s->n_cache, max_tok);
+    int width = (int)most;
+    if (set->method != LUTRA_SEARCH_REBASE && width >= set->expand) width -= width % set->expand;
+    if (set->method != LUTRA_SEARCH_REBASE && width < set->expand) set->expand = width;
+    log_line(&s->model->runtime->log, LUTRA_LOG_WARN,
+        "search: %d candidates at once instead of %d: a cache of %lld tokens holds no more of up to %d tokens", width,
+        set->width, (long long)s->n_cache, max_tok);
+    set->width = width;
+    return 0;
+}
+
 /* ---- begin ---- */
 
 static int submit(lutra_search_run *run, const struct lutra_request *request, struct lutra_error *err)
@@ -188,6 +213,9 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     run->expected = set.max_tokens >= 0 && set.max_tokens < EXPECTED_TOKENS ? set.max_tokens : EXPECTED_TOKENS;
     bool chosen = run->set.method == LUTRA_SEARCH_AUTO;
     if (chosen) TRY(choose_method(run, &sampling.temperature, err));
+    int max_tok = request_max_tok(s, &set);
+    run->policy.method = (enum search_method)run->set.method;
+    TRY(narrow(run, set.n_prompt, max_tok, err));
     run->policy = (struct search_settings){.method = (enum search_method)run->set.method,
         .score = (enum search_score)run->set.score,
         .width = run->set.width,
@@ -199,7 +227,6 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     run->max_final = (search_in_steps(run) ? FINAL_PER_WIDTH * run->set.width : set.n_samples) + run->n_more;
     if (run->judge && run->judge->kind == VERIFIER_CHECK && !search_in_steps(run))
         run->set.max_steps = 1; /* it judges whole texts */
-    int max_tok = request_max_tok(s, &set);
     TRY(reserve(run, max_tok, err));
     TRY(reserve_judge(run, set.n_prompt, max_tok, err));
     TRY(lutra_submit(s, &set, NULL, err));
@@ -207,6 +234,7 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     run->request->watch = &search_watch;
     run->request->watcher = run;
     run->request->width = run->set.width < s->n_seq ? run->set.width : s->n_seq;
+    run->request->share = search_in_steps(run) ? request_share(set.n_prompt, max_tok) : 0;
     run->source = (struct row_source){&search_source, run, NULL};
     source_add(&s->sources, &run->source);
     run->wave_us = run->request->submit_us;

@@ -148,6 +148,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->top_logit, n_out * ROW_TOPK);
     TAKE(s->listed_logit, n_out * ROW_LISTED);
     TAKE(s->sample, s->n_seq);
+    TAKE(s->held, s->n_seq + 1);
     TAKE(s->pick, s->n_seq);
     TAKE(s->pick_status, s->n_seq);
     TAKE(tokens, n_text);
