@@ -261,19 +261,6 @@ struct element_kind {
 int element_copy(
     const struct element_kind *kind, void *dst, const void *array, int i, size_t size, struct lutra_error *err);
 
-/* packed.c: opens the packed copy that was asked for.  It only saves time: one that does not fit is left out with a
- * warning in the log. */
-int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err);
-/* Gives the weights what it holds of them for their devices; before they are prepared. */
-/* All copies were compared and are good: this file need not be compared again. */
-void packed_cache_known(const struct lutra_model *m);
-void packed_cache_find(struct lutra_model *m);
-
-/* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept with the model
- * and, where it has a packed copy, in a file beside that. */
-void packed_costs_read(lutra_session *s);
-void packed_costs_write(const lutra_session *s);
-
 /* files.c: a type by its name, in any case.  LUTRA_E_ARGUMENT begins with `what` and lists the types. */
 int files_type_named(const char *what, const char *name, enum quant_type *type, struct lutra_error *err);
 

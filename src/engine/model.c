@@ -2,7 +2,7 @@
  *
  * A loaded model: the file, its vocabulary and template, the op list, and the weights prepared for the devices.
  */
-#include "engine/engine_impl.h"
+#include "engine/packed_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

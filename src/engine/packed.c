@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "engine/engine_impl.h"
+#include "engine/packed_impl.h"
 #include "weights/figures.h"
 
 /* Where the packed copy of a model is looked for; to be freed. */

@@ -2,7 +2,7 @@
  *
  * A session: its memory, forward passes over rows, commits, accounting.
  */
-#include "engine/engine_impl.h"
+#include "engine/packed_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
