@@ -317,8 +317,7 @@ uint64_t draft_model_bytes(const struct draft_model *d);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
-/* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and, if there is one, a weight
- * that is none either. */
+/* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
 int session_check_numbers(const lutra_session *s, struct lutra_error *err);
 /* Adds the sources that every session has. */
 void sources_open(lutra_session *s);
@@ -380,6 +379,8 @@ void requests_sweep(lutra_session *s);
 /* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
 /* Blocks that a sample may need beside those of the prompt that it shares. */
 int32_t request_share(int n_prompt, int max_tok);
+/* The same of `width` samples that fork one another, the prompt, and the tails that two hold until one copies them. */
+int64_t request_blocks(int n_prompt, int max_tok, int width);
 /* A slot's blocks go to the sample that is about to begin or be forked. */
 void request_lend(lutra_session *s, struct request *r);
 /* What its samples do not hold of all its blocks is reserved; false: the cache cannot promise them. */

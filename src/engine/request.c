@@ -264,12 +264,12 @@ enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 
 int32_t request_share(int n_prompt, int max_tok)
 {
-    return (max_tok + KV_BLOCK - 1) / KV_BLOCK - (n_prompt - 1) / KV_BLOCK + 1; /* and the copy of a shared tail */
+    return (max_tok + KV_BLOCK - 1) / KV_BLOCK - (n_prompt - 1) / KV_BLOCK;
 }
 
-static int32_t prompt_blocks(const struct request *r)
+int64_t request_blocks(int n_prompt, int max_tok, int width)
 {
-    return (r->set.n_prompt + KV_BLOCK - 1) / KV_BLOCK + 1;
+    return (n_prompt - 1) / KV_BLOCK + (int64_t)request_share(n_prompt, max_tok) * width + width / 2 + 1;
 }
 
 static void give_back(lutra_session *s, struct request *r, int32_t n)
@@ -281,7 +281,7 @@ static void give_back(lutra_session *s, struct request *r, int32_t n)
 
 void request_lend(lutra_session *s, struct request *r)
 {
-    give_back(s, r, r->share);
+    give_back(s, r, r->share + 1); /* and the copy of a shared tail */
 }
 
 bool request_reserve(lutra_session *s, struct request *r)
@@ -291,7 +291,8 @@ bool request_reserve(lutra_session *s, struct request *r)
     if (r->seq >= 0) s->held[n++] = r->seq;
     for (int i = 0; i < s->n_seq; i++)
         if (s->sample[i].request == r) s->held[n++] = s->sample[i].seq;
-    int32_t more = r->share * r->width + prompt_blocks(r) - kv_held(s->kv, s->held, n) - r->n_reserved;
+    int32_t more =
+        (int32_t)request_blocks(r->set.n_prompt, r->max_tok, r->width) - kv_held(s->kv, s->held, n) - r->n_reserved;
     if (more <= 0) return true;
     if (kv_reserve(s->kv, more, NULL) < 0) return false;
     r->n_reserved += more;
@@ -305,7 +306,7 @@ static bool open_prompt(lutra_session *s, struct request *r)
     int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : r->max_tok;
     struct prefix_prompt prompt = {r->set.prompt, r->set.n_prompt, r->hints};
     if (!request_reserve(s, r)) return false;
-    if (r->share) give_back(s, r, prompt_blocks(r));
+    if (r->share) give_back(s, r, (r->set.n_prompt - 1) / KV_BLOCK + 1);
     bool there = prefix_seq_open(s, &prompt, max_tok, &r->seq, &r->n_cached, NULL) == 0;
     if (!there) r->seq = -1;
     if (there) request_reserve(s, r);

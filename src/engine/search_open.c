@@ -181,14 +181,14 @@ static int narrow(lutra_search_run *run, int n_prompt, int max_tok, struct lutra
     struct lutra_search *set = &run->set;
     if (!search_in_steps(run) || n_prompt < 1 || n_prompt >= s->n_ctx)
         return 0; /* what is wrong with it is told later */
-    int64_t share = request_share(n_prompt, max_tok), prompt = (n_prompt + KV_BLOCK - 1) / KV_BLOCK + 1;
-    int64_t most = (s->n_cache / KV_BLOCK - prompt) / share;
+    int most = set->width;
+    while (most > 0 && request_blocks(n_prompt, max_tok, most) > s->n_cache / KV_BLOCK) most--;
     if (most >= set->width) return 0;
     if (most < 1)
         return lutra_fail(err, LUTRA_E_CTX_FULL,
             "search: a cache of %lld tokens has no room for a candidate of %d tokens beside its prompt",
             (long long)s->n_cache, max_tok);
-    int width = (int)most;
+    int width = most;
     if (set->method != LUTRA_SEARCH_REBASE && width >= set->expand) width -= width % set->expand;
     if (set->method != LUTRA_SEARCH_REBASE && width < set->expand) set->expand = width;
     log_line(&s->model->runtime->log, LUTRA_LOG_WARN,

@@ -135,7 +135,7 @@ static void everybody_ends(void **state)
     open_models(&m);
     struct tight t = {.n_cache = 400, .n_seq = 9, .max_tokens = 60, .method = LUTRA_SEARCH_BEAM, .beside = true};
     run(&m, &t, text, width);
-    assert_int_equal(width[0], 8 / 2); /* and that is said */
+    assert_int_equal(width[0], 6); /* and that is said */
     assert_int_equal(m.n_narrowed, 2);
     t.n_cache = 4096;
     run(&m, &t, text, width);
