@@ -13,7 +13,8 @@
 #include "lutra.h"
 #include "option.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+/* EXIT_NOT_PASSED: a reply was given, but the checker passed no candidate. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_PASSED = 3, EXIT_INTERRUPTED = 130 };
 
 struct command {
     const char *name;

@@ -101,7 +101,7 @@ struct lutra_model_settings {
     lutra_progress_fn progress;
     void *progress_user;
     const char *packed; /* file of lutra_pack(); NULL = MODEL.lutra-packed where there is one, "" = none */
-    bool check_packed;  /* read that file whole and compare its sums: else only what is read anyway is checked */
+    bool check_packed;  /* compare that file's sums at every start, not only when its size, times or inode are new */
     const char *zeros; /* how a folder's GPTQ layers store their zeros, "v1" (less one) or "v2"; NULL = as the data say;
                            LUTRA_E_ARGUMENT: a model without such layers; vocab_only needs none */
 };

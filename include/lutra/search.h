@@ -56,7 +56,8 @@ LUTRA_API void lutra_check_init(struct lutra_check *check, size_t size);
 typedef double (*lutra_check_fn)(void *user, const struct lutra_check *check, char *why, size_t n_why);
 
 /* A verifier that asks a function.  It has no model and no rows, fits every generator, and judges whole candidates;
- * steps, too, in a search over steps.  A candidate without a reward has the score 0; events say why. */
+ * steps, too, in a search over steps.  A candidate without a reward has the score 0; events say why, and
+ * lutra_search_result counts those with one.  Where all scores are 0, the most frequent answer wins. */
 LUTRA_API int lutra_verifier_open_check(
     lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
 
@@ -169,6 +170,11 @@ struct lutra_search_result {
     double best_reward; /* the largest that the verifier gave any step; about 0: it told the candidates apart by next to
                            nothing; -1 = it gave none */
     size_t n_reasoning; /* bytes at the start of `text` that are not its answer: reasoning and its tags */
+    int n_counted;      /* finished candidates that the winner was chosen from */
+    int n_judged;       /* of these, with a reward: 0 with a verifier = the verifier judged nobody */
+    int n_passed;       /* of these, with the score 1 */
+    int n_agree;        /* candidates counted that give the winner's answer */
+    char *why;          /* why the last one without a reward has none, "" = all have one; owned by the search */
 };
 
 typedef struct lutra_search_run lutra_search_run;
@@ -183,9 +189,9 @@ LUTRA_API int lutra_search_submit(lutra_search_run **out, lutra_session *session
 LUTRA_API const struct lutra_search_result *lutra_search_done(const lutra_search_run *run);
 LUTRA_API void lutra_search_close(lutra_search_run **run); /* cancels what still runs */
 
-/* The canonical answer of a solution: what follows the last "####", stands in the last \\boxed{}, or follows "answer
- * is", else the last number; normalised (commas, currency, units, fractions, decimals, LaTeX).  Writes at most n_max
- * bytes with the NUL; returns its length, 0 = none. */
+/* The canonical answer of a solution: what follows the last "####" that is no heading, stands in the last \\boxed{}
+ * with content, or follows "answer is", else the last number; normalised (commas, currency, units, fractions, decimals,
+ * LaTeX, digits of other scripts).  Writes at most n_max bytes with the NUL; returns its length, 0 = none. */
 LUTRA_API size_t lutra_answer(const char *text, char *answer, size_t n_max);
 
 #ifdef __cplusplus

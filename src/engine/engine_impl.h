@@ -68,6 +68,7 @@ struct lutra_model {
     struct weights *weights;
     struct weights *packed; /* packed copies of its matrices (weights/packed.h), or NULL */
     bool check_packed;      /* their sums are compared even where they are used in place */
+    int n_damaged;          /* copies whose sums were wrong */
     struct text_vocab *vocab;
     struct text_template *chat;   /* NULL: none in the file, or one that does not parse (then logged) */
     char *chat_source;            /* NUL-terminated copy, or NULL */
@@ -158,7 +159,9 @@ struct request {
     struct grammar_machine *machine;
     uint64_t *allow; /* [n_seq][n_allow] by slot: tokens that the sample may say next */
     int n_allow;
-    int width; /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
+    int width;          /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
+    int32_t share;      /* blocks that each of these slots keeps, too; 0: samples wait for theirs */
+    int32_t n_reserved; /* promised to it and not in use by its prompt and samples */
 };
 
 /* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
@@ -242,6 +245,7 @@ struct lutra_session {
     struct sampler *sampler;
     struct grammar_vocab *grammar_vocab; /* NULL before the first request with a grammar */
     struct sample *sample;               /* [n_seq] */
+    int32_t *held;                       /* [n_seq + 1] scratch: the sequences of a request */
     struct sample_pick *pick;            /* [n_seq] of the current step */
     int *pick_status;
     struct lutra_error failed;    /* the first sample of a lutra_generate() that ended in an error; code 0 = none */
@@ -267,16 +271,6 @@ struct element_kind {
 int element_copy(
     const struct element_kind *kind, void *dst, const void *array, int i, size_t size, struct lutra_error *err);
 
-/* packed.c: opens the packed copy that was asked for.  It only saves time: one that does not fit is left out with a
- * warning in the log. */
-int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err);
-/* Gives the weights what it holds of them for their devices; before they are prepared. */
-void packed_cache_find(struct lutra_model *m);
-
-/* packed.c: what the rows of a pass cost, as earlier sessions have measured it on this machine: kept with the model
- * and, where it has a packed copy, in a file beside that. */
-void packed_costs_read(lutra_session *s);
-void packed_costs_write(const lutra_session *s);
 
 /* runtime.c: the first device that is not lost. */
 struct device *runtime_first(const lutra_runtime *rt);
@@ -333,6 +327,8 @@ uint64_t draft_model_bytes(const struct draft_model *d);
 
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
 int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
+/* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
+int session_check_numbers(const lutra_session *s, struct lutra_error *err);
 /* Adds the sources that every session has. */
 void sources_open(lutra_session *s);
 /* What the last pass left for a row; NULL: it wanted nothing. */
@@ -391,6 +387,14 @@ enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 /* Ends what was stopped, and frees what has ended. */
 void requests_sweep(lutra_session *s);
 /* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
+/* Blocks that a sample may need beside those of the prompt that it shares. */
+int32_t request_share(int n_prompt, int max_tok);
+/* The same of `width` samples that fork one another, the prompt, and the tails that two hold until one copies them. */
+int64_t request_blocks(int n_prompt, int max_tok, int width);
+/* A slot's blocks go to the sample that is about to begin or be forked. */
+void request_lend(lutra_session *s, struct request *r);
+/* What its samples do not hold of all its blocks is reserved; false: the cache cannot promise them. */
+bool request_reserve(lutra_session *s, struct request *r);
 void requests_admit(lutra_session *s);
 /* The sequence of the next sample, n_tok tokens of the prompt.  A single sample takes the prompt's own. */
 int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq);

@@ -2,7 +2,7 @@
  *
  * A loaded model: the file, its vocabulary and template, the op list, and the weights prepared for the devices.
  */
-#include "engine/engine_impl.h"
+#include "engine/packed_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +87,7 @@ static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_
     int rc = w->device->ops->prepare(w->device, w, &keeps_source, err);
     turn_give(&m->runtime->turn);
     if (rc < 0) return rc;
+    m->n_damaged += stored && !w->stored;
     if (stored && !w->stored)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: the copy of tensor '%s' is damaged; packed from the model",
             weights_path(m->packed), w->tensor.name);
@@ -150,6 +151,7 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
         use_once(m);
     else
         TRY(prepare_all(m, set, err));
+    packed_cache_known(m);
     add_demand(m);
     return load_constants(m, err);
 }

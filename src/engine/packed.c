@@ -8,10 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "engine/engine_impl.h"
+#include "engine/packed_impl.h"
 #include "weights/figures.h"
 
 /* Where the packed copy of a model is looked for; to be freed. */
@@ -28,6 +29,43 @@ static bool view_of(const struct weight *w, struct packed_view *out)
 {
     const struct device_extras *x = w->device->extras;
     return x && x->packed && x->packed(w->device, w, out);
+}
+
+/* ---- which files have been compared ----
+ *
+ * Mapped copies are read by passes only, so somebody has to compare their sums: whoever opens a file first, about a
+ * second per GB.  That it was good stands beside it, with what changes when it is written to or replaced. */
+
+static bool known_of(const struct lutra_model *m, char *path, size_t n, uint64_t *key)
+{
+    const char *packed = weights_path(m->packed);
+    struct stat st;
+    char who[512];
+    if (stat(packed, &st) < 0) return false;
+    int k = snprintf(who, sizeof who, "%lld %lld.%09ld %lld.%09ld %llu %llu %s", (long long)st.st_size,
+        (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, (long)st.st_ctim.tv_nsec,
+        (unsigned long long)st.st_ino, (unsigned long long)st.st_dev, m->runtime->text);
+    *key = hash_bytes(1, who, k < (int)sizeof who ? (size_t)k : sizeof who - 1);
+    return snprintf(path, n, "%s.checked", packed) < (int)n;
+}
+
+static bool is_known(const struct lutra_model *m)
+{
+    char path[4096];
+    uint64_t key;
+    double one;
+    return known_of(m, path, sizeof path, &key) && figures_read(path, key, &one, 1);
+}
+
+void packed_cache_known(const struct lutra_model *m)
+{
+    char path[4096];
+    uint64_t key;
+    const double one = 1;
+    struct lutra_error why;
+    if (!m->packed || m->by_piece || !m->check_packed || m->n_damaged || is_known(m)) return;
+    if (known_of(m, path, sizeof path, &key) && figures_write(path, key, &one, 1, &why) < 0)
+        log_line(&m->runtime->log, LUTRA_LOG_INFO, "the packed copy is compared again next time: %s", why.what);
 }
 
 void packed_cache_find(struct lutra_model *m)
@@ -68,7 +106,11 @@ int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *
     int rc = there || !wish ? 0 : lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
     if (there && packed_open(&m->packed, path, m->weights, &why) < 0)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s; left out", why.what);
-    m->check_packed = set->check_packed;
+    m->check_packed = set->check_packed || (m->packed && !is_known(m));
+    if (m->packed && m->check_packed && !packed_gaps_clean(m->packed)) {
+        log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: damaged between its tensors; left out", path);
+        weights_close(&m->packed);
+    }
     free(path);
     return rc;
 }

@@ -268,6 +268,63 @@ enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
     return used >= r->set.timeout_us ? LUTRA_STOP_DEADLINE : LUTRA_STOP_NONE;
 }
 
+/* ---- reserved blocks ----
+ *
+ * Candidates of a search over steps wait for one another, so they may not wait for blocks: a search begins when the
+ * cache can promise all its slots what a candidate may need, and keeps that until it ends.  Which candidates there are
+ * then never depends on what else is in the cache. */
+
+int32_t request_share(int n_prompt, int max_tok)
+{
+    return (max_tok + KV_BLOCK - 1) / KV_BLOCK - (n_prompt - 1) / KV_BLOCK;
+}
+
+int64_t request_blocks(int n_prompt, int max_tok, int width)
+{
+    return (n_prompt - 1) / KV_BLOCK + (int64_t)request_share(n_prompt, max_tok) * width + width / 2 + 1;
+}
+
+static void give_back(lutra_session *s, struct request *r, int32_t n)
+{
+    if (n > r->n_reserved) n = r->n_reserved;
+    kv_reserve(s->kv, -n, NULL);
+    r->n_reserved -= n;
+}
+
+void request_lend(lutra_session *s, struct request *r)
+{
+    give_back(s, r, r->share + 1); /* and the copy of a shared tail */
+}
+
+bool request_reserve(lutra_session *s, struct request *r)
+{
+    int n = 0;
+    if (!r->share) return true;
+    if (r->seq >= 0) s->held[n++] = r->seq;
+    for (int i = 0; i < s->n_seq; i++)
+        if (s->sample[i].request == r) s->held[n++] = s->sample[i].seq;
+    int32_t more =
+        (int32_t)request_blocks(r->set.n_prompt, r->max_tok, r->width) - kv_held(s->kv, s->held, n) - r->n_reserved;
+    if (more <= 0) return true;
+    if (kv_reserve(s->kv, more, NULL) < 0) return false;
+    r->n_reserved += more;
+    return true;
+}
+
+/* The prompt's sequence, with room for a search's candidates; false: it has to wait. */
+static bool open_prompt(lutra_session *s, struct request *r)
+{
+    /* A prompt that is forked needs no room of its own to grow. */
+    int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : r->max_tok;
+    struct prefix_prompt prompt = {r->set.prompt, r->set.n_prompt, r->hints};
+    if (!request_reserve(s, r)) return false;
+    if (r->share) give_back(s, r, (r->set.n_prompt - 1) / KV_BLOCK + 1);
+    bool there = prefix_seq_open(s, &prompt, max_tok, &r->seq, &r->n_cached, NULL) == 0;
+    if (!there) r->seq = -1;
+    if (there) request_reserve(s, r);
+    return there;
+}
+
 void requests_sweep(lutra_session *s)
 {
     struct request **link = &s->first, *before = NULL;
@@ -282,6 +339,7 @@ void requests_sweep(lutra_session *s)
         if (why) request_end(s, r, why);
         if (r->n_ended == r->set.n_samples) {
             if (r->watch) r->watch->over(r->watcher);
+            give_back(s, r, r->n_reserved);
             *link = r->next;
             if (s->last == r) s->last = before;
             request_free(r);
@@ -329,7 +387,10 @@ int n_free_slots(const lutra_session *s, const struct request *r)
 int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq)
 {
     if (r->set.n_samples > 1) {
-        TRY(prefix_seq_fork(s, r->seq, n_tok, r->max_tok, seq, NULL));
+        request_lend(s, r);
+        int rc = prefix_seq_fork(s, r->seq, n_tok, r->max_tok, seq, NULL);
+        if (rc < 0) request_reserve(s, r);
+        if (rc < 0) return rc;
         if (r->n_started < r->set.n_samples - 1) return 0;
         kv_seq_close(s->kv, r->seq);
     } else {
@@ -340,9 +401,16 @@ int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *
     return 0;
 }
 
+static void reserve_running(lutra_session *s)
+{
+    for (struct request *r = s->first; r; r = r->next)
+        if (r->share && (r->seq >= 0 || r->n_started > 0)) request_reserve(s, r);
+}
+
 void requests_admit(lutra_session *s)
 {
-    int reserved = 0; /* slots that prompts under way will want, beside searches' (n_free_slots knows those) */
+    reserve_running(s); /* what a copy less has made free is not for those that wait */
+    int reserved = 0;   /* slots that prompts under way will want, beside searches' (n_free_slots knows those) */
     for (struct request *r = s->first; r; r = r->next) {
         bool prompt_done = r->seq >= 0 && r->n_done == r->set.n_prompt;
         while (prompt_done && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
@@ -356,11 +424,8 @@ void requests_admit(lutra_session *s)
         int need = r->width ? r->width : 1;
         if (reserved + need > n_free_slots(s, r)) return;
         if (r->seq < 0) {
-            /* A prompt that is forked needs no room of its own to grow. */
-            int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : r->max_tok;
-            struct prefix_prompt prompt = {r->set.prompt, r->set.n_prompt, r->hints};
-            if (prefix_seq_open(s, &prompt, max_tok, &r->seq, &r->n_cached, NULL) < 0) {
-                r->seq = -1;
+            if (!open_prompt(s, r)) {
+                if (r->n_started == 0) give_back(s, r, r->n_reserved);
                 return;
             }
             r->n_done = r->n_cached;

@@ -29,6 +29,7 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
     for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
     sample_begin_grammar(s, slot, &r->failed); /* a failure ends the request */
+    request_reserve(s, r); /* what a slot was lent and does not hold */
     if (r->watch) r->watch->begin(r->watcher, slot);
 }
 
@@ -162,6 +163,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         kv_seq_close(s->kv, slot->seq);
     }
     slot->request = NULL;
+    request_reserve(s, r);
     r->n_ended++;
     report_end(r, &end);
 }
@@ -171,7 +173,12 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     struct sample *to = free_slot(s);
     int32_t seq;
     struct request *r = from->request;
-    if (!to || prefix_seq_fork(s, from->seq, -1, r->max_tok, &seq, NULL) < 0) return NULL;
+    if (!to) return NULL;
+    request_lend(s, r);
+    if (prefix_seq_fork(s, from->seq, -1, r->max_tok, &seq, NULL) < 0) {
+        request_reserve(s, r);
+        return NULL;
+    }
     struct sample own = *to;
     *to = *from;
     to->token = own.token;
@@ -184,6 +191,7 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     memcpy(to->token, from->token, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->token);
     memcpy(to->hold, from->hold, from->n_hold);
     if (to->hints) memcpy(to->hints, from->hints, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->hints);
+    request_reserve(s, r);
     text_stream_copy(to->stream, from->stream);
     sampler_fork(s->sampler, (int)(to - s->sample), (int)(from - s->sample), (uint32_t)to->index);
     if (sample_share_grammar(s, to) < 0) lutra_fail(&r->failed, LUTRA_E_NO_MEMORY, "request %d: out of memory", r->id);

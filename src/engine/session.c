@@ -2,7 +2,7 @@
  *
  * A session: its memory, forward passes over rows, commits, accounting.
  */
-#include "engine/engine_impl.h"
+#include "engine/packed_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,9 @@
 #include "quant/quant.h"
 
 /* ---- sizes ---- */
+
+/* Tokens whose blocks, and those that forks copy, can be numbered. */
+#define CACHE_MOST ((int64_t)1 << 36)
 
 /* What the caller left open follows from the model and from the memory there is. */
 static int choose_sizes(
@@ -80,7 +83,9 @@ static int check_settings(const struct lutra_session_settings *set, const struct
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..8192", set->n_draft);
     if (!(set->draft_row_cost >= 0 && set->draft_row_cost <= 1))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_row_cost is %g, outside 0..1", (double)set->draft_row_cost);
-    if (set->n_cache < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_cache is negative");
+    if (set->n_cache < 0 || set->n_cache > CACHE_MOST)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "n_cache is %lld, outside 0..%lld", (long long)set->n_cache, (long long)CACHE_MOST);
     const char *name = set->cache_type ? set->cache_type : "f16";
     static const enum quant_type types[] = {QUANT_F16, QUANT_F32, QUANT_Q8_0};
     static const char *const names[] = {"f16", "f32", "q8_0"};
@@ -146,6 +151,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->top_logit, n_out * ROW_TOPK);
     TAKE(s->listed_logit, n_out * ROW_LISTED);
     TAKE(s->sample, s->n_seq);
+    TAKE(s->held, s->n_seq + 1);
     TAKE(s->pick, s->n_seq);
     TAKE(s->pick_status, s->n_seq);
     TAKE(tokens, n_text);
@@ -414,7 +420,8 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     return rc;
 }
 
-int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
+/* numbers: results that are none are an error. */
+static int forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err)
 {
     struct kv_view view;
     s->batch.n_row = n_row;
@@ -423,9 +430,15 @@ int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
     TRY(list_results(s, err));
     TRY(kv_step_begin(s->kv, &s->batch, &view, err));
     int rc = run(s, &view, err);
+    if (rc == 0 && numbers) rc = session_check_numbers(s, err);
     kv_step_end(s->kv, &s->batch, rc == 0);
     if (rc < 0) s->batch.n_row = s->n_result = 0;
     return rc;
+}
+
+int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
+{
+    return forward(s, n_row, false, err);
 }
 
 const struct row_result *session_result(const lutra_session *s, int32_t row)
@@ -481,7 +494,7 @@ int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, siz
         const void *target = (const char *)rows + (size_t)r * row_size + offsetof(struct lutra_row, target);
         s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target, NULL};
     }
-    int rc = session_forward(s, n_row, err);
+    int rc = forward(s, n_row, true, err);
     if (rc == LUTRA_E_CANCELLED) atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     TRY(rc);
     for (int i = 0; i < s->n_result; i++) {

@@ -306,6 +306,40 @@ int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_err
     return admit(kv, max_tok, blocks_for(max_tok), 0, seq, err);
 }
 
+int kv_reserve(struct kv_cache *kv, int32_t n, struct lutra_error *err)
+{
+    if (n > unpromised(kv))
+        return lutra_fail(err, LUTRA_E_CTX_FULL,
+            "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised", n, KV_BLOCK, unpromised(kv),
+            kv->set.n_block);
+    kv->n_promised += n;
+    return 0;
+}
+
+/* Blocks that two tables share: forks share what is before their first difference. */
+static int32_t n_shared(const struct kv_seq *a, const struct kv_seq *b)
+{
+    int32_t n = 0;
+    while (n < a->n_table && n < b->n_table && a->table[n] == b->table[n]) n++;
+    return n;
+}
+
+int32_t kv_held(const struct kv_cache *kv, const int32_t *seq, int n)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        const struct kv_seq *s = find(kv, seq[i]);
+        int32_t most = 0;
+        for (int k = 0; s && k < i; k++) {
+            const struct kv_seq *other = find(kv, seq[k]);
+            int32_t shared = other ? n_shared(s, other) : 0;
+            if (shared > most) most = shared;
+        }
+        if (s) sum += s->promised + s->n_table - most;
+    }
+    return sum;
+}
+
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
 {
     struct kv_seq *from = find(kv, seq);

@@ -68,6 +68,13 @@ void kv_close(struct kv_cache **kv);
  * now.  max_tok 0 = n_ctx. */
 int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_error *err);
 
+/* Promises n blocks that belong to no sequence yet; n < 0 gives so many back.  LUTRA_E_CTX_FULL: the free blocks do not
+ * cover them. */
+int kv_reserve(struct kv_cache *kv, int32_t n, struct lutra_error *err);
+
+/* Blocks that these sequences hold, each once, and their promises. */
+int32_t kv_held(const struct kv_cache *kv, const int32_t *seq, int n);
+
 /* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open, and
  * LUTRA_E_ARGUMENT where what its next row would see has been freed. */
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);

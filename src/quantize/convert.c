@@ -102,6 +102,58 @@ static void declare_imatrix(struct run *run)
     weights_writer_put_u32(run->out, "quantize.imatrix.chunks_count", m->n_chunk);
 }
 
+/* A matrix that an importance file of its model has an entry for: one of a layer, not the embeddings nor the output. */
+static bool has_importance(const struct tensor *t)
+{
+    return t->n_dim == 2 && strcmp(t->name, "token_embd.weight") && strcmp(t->name, "output.weight");
+}
+
+/* The matrices that lack an entry, in one line; the last ones are only counted. */
+static void tell_missing(struct run *run, int n_missing, int n_weighed)
+{
+    enum { NAMED = 12 };
+    char line[1024];
+    int n = snprintf(line, sizeof line,
+        "imatrix: no entry for %d of %d matrices, whose errors are not weighed:", n_missing, n_weighed);
+    int named = 0;
+    for (size_t i = 0; i < weights_tensor_count(run->in) && named < NAMED && n < (int)sizeof line - 128; i++) {
+        const struct tensor *t = weights_tensor_at(run->in, i);
+        bool weighed = has_importance(t) && run->choice[i].type != t->type && quant_has_weighted(run->choice[i].type);
+        const struct imatrix_entry *e = imatrix_find(run->s->imatrix, t->name);
+        if (!weighed || (e && e->count > 0)) continue;
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s %s", named++ ? "," : "", show_name(t->name).s);
+    }
+    if (n_missing > named) snprintf(line + n, sizeof line - (size_t)n, " and %d more", n_missing - named);
+    warn((void *)run->s, line);
+}
+
+/* An imatrix of another model weighs nothing: refused where no entry fits; what lacks one is named. */
+static int check_imatrix(struct run *run, struct lutra_error *err)
+{
+    const struct imatrix *m = run->s->imatrix;
+    const char *matrix = NULL;
+    int n_fit = 0, n_weighed = 0, n_missing = 0;
+    for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
+        const struct tensor *t = weights_tensor_at(run->in, i);
+        const struct imatrix_entry *e = imatrix_find(m, t->name);
+        bool fits = e && e->count > 0 && t->n_dim >= 2;
+        n_fit += fits;
+        if (!has_importance(t)) continue;
+        if (!matrix) matrix = t->name;
+        if (run->choice[i].type == t->type || !quant_has_weighted(run->choice[i].type)) continue;
+        n_weighed++;
+        n_missing += !fits;
+    }
+    if (n_fit == 0)
+        return lutra_fail(err, LUTRA_E_FORMAT,
+            "imatrix %s: none of its %zu entries%s%s%s is of a matrix of %s%s%s%s: it was made for another model",
+            run->s->imatrix_path ? run->s->imatrix_path : "", m->n_entry, m->n_entry ? " (the first is '" : "",
+            m->n_entry ? show_name(m->entry[0].name).s : "", m->n_entry ? "')" : "", weights_path(run->in),
+            matrix ? " (the first is '" : "", matrix ? matrix : "", matrix ? "')" : "");
+    if (n_missing > 0) tell_missing(run, n_missing, n_weighed);
+    return 0;
+}
+
 static void declare(struct run *run)
 {
     for (size_t i = 0; i < weights_kv_count(run->in); i++) {
@@ -289,6 +341,7 @@ int weights_quantize_file(
     run.in = w;
     weights_tell_doubts(w, warn, (void *)settings);
     int rc = choose_types(&run, err);
+    if (rc == 0 && settings->imatrix && !settings->copy) rc = check_imatrix(&run, err);
     if (rc < 0 || settings->dry_run) goto done;
     rc = weights_writer_open(&run.out, out, err);
     if (rc < 0) goto done;

@@ -32,16 +32,48 @@ static const char *skip_word(const char *p, const char *end, const char *word)
     return (size_t)(end - p) >= n && !memcmp(p, word, n) ? p + n : NULL;
 }
 
-/* A comma that groups thousands: three digits behind it, and no fourth. */
-static bool groups(const char *p, const char *end)
+/* Digits at p, at most n. */
+static int run(const char *p, const char *end, int n)
 {
-    return p < end && *p == ',' && is_digit(p + 1, end) && is_digit(p + 2, end) && is_digit(p + 3, end) &&
-           !is_digit(p + 4, end);
+    int i = 0;
+    while (i < n && is_digit(p + i, end)) i++;
+    return i;
 }
 
-/* Digits with at most one point and grouping commas before it. */
+/* Signs that group the digits at p, where they end and the mark of a fraction behind them: 1,234,567.5 and 12,34,567 by
+ * commas; 1.234.567 and 1.234,50 by points; 1'234,50. */
+static bool grouping(const char *p, const char *end, const char **behind, char *mark)
+{
+    int first = run(p, end, 4), n = 0, two = 0, k;
+    const char *q = p + first;
+    if (first == 0 || first > 3 || q == end || !strchr(",.'", *q)) return 0;
+    char sign = *q;
+    for (; q < end && *q == sign; q += 1 + k, n++) {
+        k = run(q + 1, end, 4);
+        if (k == 2 && sign == ',' && first < 3 && two == n)
+            two++;
+        else if (k != 3)
+            break;
+        else if (two && two < n)
+            return 0;
+    }
+    bool open = q < end && *q == sign && is_digit(q + 1, end);
+    if (two == n || (two && n != two + 1)) return 0;
+    k = q < end && *q == ',' ? run(q + 1, end, 3) : 0;
+    bool comma = k == 1 || k == 2;
+    if (sign == '.' && (open || k == 3 || (n == 1 && !comma))) return 0;
+    if (sign == ',' && open && two) return 0;
+    *mark = sign == '.' || (sign == '\'' && comma) ? ',' : '.';
+    *behind = q;
+    return true;
+}
+
+/* Digits with at most one point, and signs that group those before it. */
 static const char *read_digits(const char *p, const char *end, struct decimal *d)
 {
+    const char *behind = p;
+    char mark = '.';
+    grouping(p, end, &behind, &mark);
     bool point = false, any = false;
     for (;; p++) {
         if (is_digit(p, end)) {
@@ -50,22 +82,32 @@ static const char *read_digits(const char *p, const char *end, struct decimal *d
             if (d->n == DIGITS || d->scale > EXPONENT) return NULL;
             if (d->n == 0 && *p == '0') continue; /* leading zeros count only behind the point */
             d->digit[d->n++] = *p;
-        } else if (!point && p < end && *p == '.' && (is_digit(p + 1, end) || any)) {
+        } else if (!point && p < end && *p == mark && p >= behind && (is_digit(p + 1, end) || any)) {
             if (!is_digit(p + 1, end)) return p; /* the end of a sentence */
             point = true;
-        } else if (point || !any || !groups(p, end)) {
+        } else if (point || !any || p >= behind) {
             return any ? p : NULL;
         }
     }
 }
 
-/* "e3", "\times 10^{3}", "* 10^3": moves the point. */
+/* "e3", "\times 10^{3}", "* 10^3", " million": moves the point. */
 static const char *read_exponent(const char *p, const char *end, struct decimal *d)
 {
     static const char *const times[] = {"\\times", "\\cdot", "*", "x"};
+    static const struct {
+        const char *name;
+        int zeros;
+    } scales[] = {{" thousand", 3}, {" million", 6}, {" billion", 9}, {" trillion", 12}};
     const char *q = NULL;
     int value = 0;
     bool brace = false;
+    for (int i = 0; i < 4; i++) {
+        q = skip_word(p, end, scales[i].name);
+        if (!q) continue;
+        d->scale -= scales[i].zeros;
+        return q;
+    }
     if (p < end && (*p == 'e' || *p == 'E')) q = p + 1;
     for (int i = 0; i < 4 && !q; i++) {
         const char *r = skip_word(skip_blanks(p, end), end, times[i]);

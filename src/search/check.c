@@ -59,6 +59,8 @@ enum { N_KNOWN = sizeof known / sizeof *known };
 
 /* ---- verifiers ---- */
 
+#define TIMEOUT_MOST_US (UINT64_C(1) << 52)
+
 int lutra_verifier_open_check(lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err)
 {
     *out = NULL;
@@ -126,8 +128,11 @@ int lutra_verifier_open_checker(
     *out = NULL;
     TRY(settings_copy(&set, sizeof set, settings, "checker", err));
     if (!set.command) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: no command");
-    if (set.timeout_us < 1 || set.memory_bytes < 0 || set.restarts < 0)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: timeout_us is 0, or memory_bytes or restarts is negative");
+    if (set.timeout_us < 1 || set.timeout_us > TIMEOUT_MOST_US)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: timeout_us is %llu, outside 1..%llu",
+            (unsigned long long)set.timeout_us, (unsigned long long)TIMEOUT_MOST_US);
+    if (set.memory_bytes < 0 || set.restarts < 0)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: memory_bytes or restarts is negative");
     for (int i = 0; i < N_KNOWN; i++)
         if (!strcmp(known[i].name, set.command)) return lutra_verifier_open_check(out, known[i].check, NULL, err);
     size_t n = strlen(schema);

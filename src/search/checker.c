@@ -22,7 +22,15 @@
 
 extern char **environ;
 
-enum { LINE_BYTES = 4096, REPLY_BYTES = 65536, TRIES = 3, CHUNK_BYTES = 4096, WORDS_MAX = 64, END_MS = 100 };
+enum {
+    LINE_BYTES = 4096,
+    REPLY_BYTES = 65536,
+    TRIES = 3,
+    CHUNK_BYTES = 4096,
+    WORDS_MAX = 64,
+    END_MS = 100,
+    ENVIRON_MAX = 32
+};
 
 struct checker {
     char *text;                /* of the words, a NUL behind each */
@@ -86,11 +94,26 @@ static const char *cut_words(char *text, char **word)
 
 /* ---- the process ---- */
 
+/* What a checker sees of this process's environment: who holds tokens and keys there does not hand them to it. */
+static void clean_environment(char *out[ENVIRON_MAX + 1])
+{
+    static const char *const kept[] = {
+        "PATH=", "HOME=", "USER=", "LOGNAME=", "SHELL=", "TMPDIR=", "TZ=", "LANG=", "LANGUAGE=", "LC_ALL=", "LC_CTYPE=",
+        "LC_NUMERIC=", "LC_COLLATE=", "LC_MESSAGES=", "PYTHONPATH=", "PYTHONHOME=", "VIRTUAL_ENV=", "LD_LIBRARY_PATH="};
+    int n = 0;
+    for (char **e = environ; e && *e && n < ENVIRON_MAX; e++)
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+            if (!strncmp(*e, kept[i], strlen(kept[i])) && n < ENVIRON_MAX) out[n++] = *e;
+    out[n] = NULL;
+}
+
 static int spawn(struct checker *c, int in, int out)
 {
+    char *env[ENVIRON_MAX + 1];
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none, pipe;
+    clean_environment(env);
     sigemptyset(&none);
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -105,7 +128,7 @@ static int spawn(struct checker *c, int in, int out)
         rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     if (!rc) rc = posix_spawnattr_setsigmask(&attr, &none);
     if (!rc) rc = posix_spawnattr_setsigdefault(&attr, &pipe);
-    if (!rc) rc = posix_spawnp(&c->pid, c->word[0], &files, &attr, c->word, environ);
+    if (!rc) rc = posix_spawnp(&c->pid, c->word[0], &files, &attr, c->word, env);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
     if (rc) c->pid = 0;

@@ -6,7 +6,8 @@
  *     from it    {"id":7,"reward":0.5}
  *
  * No shell: the command is cut into words (checker_words).  The process has its own group, reads a socket and writes a
- * pipe; its errors go where ours go.  What it does wrong costs the candidate it was asked about, never another:
+ * pipe; its errors go where ours go.  Of the environment it sees paths, user, language and time zone, and none of the
+ * tokens and keys that may stand there.  What it does wrong costs the candidate it was asked about, never another:
  *
  * - A reply is awaited for a time limit, and at most REPLY_BYTES are read for it.  Lines about another id are passed
  *   over, what was written before the request is forgotten.  Ids do not follow one another.

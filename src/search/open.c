@@ -5,6 +5,7 @@
 #include "search/search_impl.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,9 @@ _Static_assert((int)LUTRA_SCORE_LAST == SEARCH_LAST && (int)LUTRA_SCORE_MIN == S
     "scores of a search");
 
 /* ---- settings ---- */
+
+enum { STEPS_MOST = 1 << 24 };
+#define BUDGET_MOST ((int64_t)1 << 52) /* exact in a double */
 
 static int check_verifier(const lutra_session *s, const struct lutra_search *set, struct lutra_error *err)
 {
@@ -55,7 +59,15 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
             err, LUTRA_E_ARGUMENT, "search: width %d is not a multiple of expand %d", set->width, set->expand);
     if (!set->step || !*set->step || strlen(set->step) > 31)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: the step delimiter is empty or longer than 31 bytes");
-    if (set->max_steps < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "search: max_steps is %d", set->max_steps);
+    if (set->max_steps < 1 || set->max_steps > STEPS_MOST)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: max_steps is %d, outside 1..%d", set->max_steps, STEPS_MOST);
+    if (!(set->prune_below >= 0 && set->prune_below <= 1))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: prune_below is %g, outside 0..1", (double)set->prune_below);
+    if (!(set->temperature > 0 && isfinite(set->temperature)))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: temperature is %g, not above 0", (double)set->temperature);
+    if (set->token_budget > BUDGET_MOST || set->time_budget_us > BUDGET_MOST)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "search: a budget of more than %lld tokens or microseconds", (long long)BUDGET_MOST);
     if (set->token_budget < 0 || set->n_option < 0 || set->n_option > AUTO_OPTIONS)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: a negative budget, or not 0..%d options", AUTO_OPTIONS);
     if (set->method == LUTRA_SEARCH_AUTO && set->token_budget == 0 && set->time_budget_us == 0)
@@ -161,6 +173,31 @@ static int reserve_judge(lutra_search_run *run, int n_prompt, int max_tok, struc
     return 0;
 }
 
+/* A search over steps needs room for all its candidates at once: where the whole cache has none for so many, it is
+ * narrower.  What is in the cache at the moment does not count: that it waits for. */
+static int narrow(lutra_search_run *run, int n_prompt, int max_tok, struct lutra_error *err)
+{
+    lutra_session *s = run->s;
+    struct lutra_search *set = &run->set;
+    if (!search_in_steps(run) || n_prompt < 1 || n_prompt >= s->n_ctx)
+        return 0; /* what is wrong with it is told later */
+    int most = set->width;
+    while (most > 0 && request_blocks(n_prompt, max_tok, most) > s->n_cache / KV_BLOCK) most--;
+    if (most >= set->width) return 0;
+    if (most < 1)
+        return lutra_fail(err, LUTRA_E_CTX_FULL,
+            "search: a cache of %lld tokens has no room for a candidate of %d tokens beside its prompt",
+            (long long)s->n_cache, max_tok);
+    int width = most;
+    if (set->method != LUTRA_SEARCH_REBASE && width >= set->expand) width -= width % set->expand;
+    if (set->method != LUTRA_SEARCH_REBASE && width < set->expand) set->expand = width;
+    log_line(&s->model->runtime->log, LUTRA_LOG_WARN,
+        "search: %d candidates at once instead of %d: a cache of %lld tokens holds no more of up to %d tokens", width,
+        set->width, (long long)s->n_cache, max_tok);
+    set->width = width;
+    return 0;
+}
+
 /* ---- begin ---- */
 
 static int submit(lutra_search_run *run, const struct lutra_request *request, struct lutra_error *err)
@@ -176,6 +213,9 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     run->expected = set.max_tokens >= 0 && set.max_tokens < EXPECTED_TOKENS ? set.max_tokens : EXPECTED_TOKENS;
     bool chosen = run->set.method == LUTRA_SEARCH_AUTO;
     if (chosen) TRY(choose_method(run, &sampling.temperature, err));
+    int max_tok = request_max_tok(s, &set);
+    run->policy.method = (enum search_method)run->set.method;
+    TRY(narrow(run, set.n_prompt, max_tok, err));
     run->policy = (struct search_settings){.method = (enum search_method)run->set.method,
         .score = (enum search_score)run->set.score,
         .width = run->set.width,
@@ -187,7 +227,6 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     run->max_final = (search_in_steps(run) ? FINAL_PER_WIDTH * run->set.width : set.n_samples) + run->n_more;
     if (run->judge && run->judge->kind == VERIFIER_CHECK && !search_in_steps(run))
         run->set.max_steps = 1; /* it judges whole texts */
-    int max_tok = request_max_tok(s, &set);
     TRY(reserve(run, max_tok, err));
     TRY(reserve_judge(run, set.n_prompt, max_tok, err));
     TRY(lutra_submit(s, &set, NULL, err));
@@ -195,6 +234,7 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     run->request->watch = &search_watch;
     run->request->watcher = run;
     run->request->width = run->set.width < s->n_seq ? run->set.width : s->n_seq;
+    run->request->share = search_in_steps(run) ? request_share(set.n_prompt, max_tok) : 0;
     run->source = (struct row_source){&search_source, run, NULL};
     source_add(&s->sources, &run->source);
     run->wave_us = run->request->submit_us;
@@ -273,6 +313,28 @@ static void take_winner(lutra_search_run *run, const struct search_final *win, i
     size_t n_text = res->text ? strlen(res->text) : 0;
     res->n_reasoning = n_text > f->n_answer ? n_text - f->n_answer : 0;
     res->answer = strdup(f->answer);
+    res->n_agree = votes;
+}
+
+/* How many of the candidates chosen from have a reward, and the full one. */
+static void count_judged(lutra_search_run *run, int end)
+{
+    struct lutra_search_result *res = &run->result;
+    for (int i = 0; i < run->n_final; i++) {
+        const struct final *f = &run->final[i];
+        if (f->id >= end || !f->node.judged) continue;
+        res->n_judged++;
+        res->n_passed += search_reward_score(&f->node.reward, run->policy.score) >= 1;
+    }
+}
+
+/* The method that chooses the winner: where a checker gives every candidate nothing, the most frequent answer wins. */
+static enum search_method chooser(const lutra_search_run *run, int n)
+{
+    bool checks = run->judge && run->judge->kind == VERIFIER_CHECK;
+    for (int i = 0; i < n; i++)
+        if (run->choice[i].score > 0) return run->policy.method;
+    return checks ? SEARCH_VOTE : run->policy.method;
 }
 
 void search_finish(lutra_search_run *run)
@@ -280,8 +342,11 @@ void search_finish(lutra_search_run *run)
     struct lutra_search_result *res = &run->result;
     struct request *r = run->request;
     if (run->done) return;
-    int n = search_choices(run, search_in_steps(run) ? INT_MAX : search_counted(run));
-    int win = search_choose(run->policy.method, run->choice, n);
+    int end = search_in_steps(run) ? INT_MAX : search_counted(run), n = search_choices(run, end);
+    int win = search_choose(chooser(run, n), run->choice, n);
+    count_judged(run, end);
+    res->n_counted = n;
+    res->why = strdup(run->last_why);
     res->candidate = -1;
     if (win >= 0) take_winner(run, &run->choice[win], n);
     give_back(run);
@@ -327,6 +392,7 @@ void lutra_search_close(lutra_search_run **search)
     free(run->node);
     free(run->result.text);
     free(run->result.answer);
+    free(run->result.why);
     free(run);
     *search = NULL;
 }

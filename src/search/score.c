@@ -147,7 +147,9 @@ static void take_step(const struct search_step *step, const double *reward)
     lutra_search_run *run = step->run;
     int from = step->node->scored;
     if (reward) search_reward_add(&step->node->reward, *reward);
-    if (reward && *reward > run->best_reward) run->best_reward = *reward;
+    step->node->judged = reward && !*run->why;
+    if (step->node->judged && *reward > run->best_reward) run->best_reward = *reward;
+    if (*run->why) memcpy(run->last_why, run->why, sizeof run->last_why);
     step->node->n_step++;
     step->node->scored = step->to;
     step->node->log_prob = step->sum_log_prob;

@@ -25,6 +25,7 @@ struct search_node {
     int scored;         /* generated tokens of the steps that have been scored */
     int n_step;         /* these steps */
     double log_prob;    /* of these tokens, under the generator; not kept for a judge with rows of its own */
+    bool judged;        /* the last step scored has a reward; where it has none, its score is 0 */
     int32_t verify_seq; /* its sequence in the verifier's cache, or -1 */
     struct search_reward reward;
 };
@@ -110,10 +111,11 @@ struct lutra_search_run {
     struct lutra_search set;
     struct search_settings policy;
     char step[32];
-    char *question, *expected_answer; /* for checkers */
-    char why[VERIFIER_WHY_BYTES];     /* of the step that is being told of */
-    lutra_verifier *judge;            /* evaluates rows of its own; NULL: no verifier, or */
-    bool self;                        /* the generator's own likelihood judges, without further rows */
+    char *question, *expected_answer;  /* for checkers */
+    char why[VERIFIER_WHY_BYTES];      /* of the step that is being told of */
+    char last_why[VERIFIER_WHY_BYTES]; /* of the last step without a reward */
+    lutra_verifier *judge;             /* evaluates rows of its own; NULL: no verifier, or */
+    bool self;                         /* the generator's own likelihood judges, without further rows */
 
     /* the judge's memory */
     int32_t prompt_seq; /* -1 before the first round */

@@ -218,6 +218,17 @@ static void take_result(const lutra_verifier *v, struct verify_job *job, const s
     }
 }
 
+/* A value head of NaN makes rewards of it from hidden states that are numbers. */
+static int check_rewards(
+    const lutra_verifier *v, const struct verify_job *job, int from, int to, struct lutra_error *err)
+{
+    for (int k = from; k <= to; k++)
+        if (!isfinite(job[k].reward))
+            return lutra_fail(err, LUTRA_E_INTERNAL, "verifier %s: the reward at position %d is not a number",
+                weights_path(v->model->weights), lutra_seq_length(v->session, job[k].seq) - 1);
+    return 0;
+}
+
 /* ---- passes ---- */
 
 /* A row of a list of jobs. */
@@ -290,12 +301,13 @@ static void take_results(const lutra_verifier *v, struct verify_job *job, struct
 int verifier_run(lutra_verifier *v, struct verify_job *job, int n_job, struct lutra_error *err)
 {
     struct place from = {0, 0};
-    for (int i = 0; i < n_job; i++) job[i].log_prob = 0;
+    for (int i = 0; i < n_job; i++) job[i].log_prob = job[i].reward = 0;
     while (from.job < n_job) {
         struct place to = from;
         int n = pack(v, job, n_job, &to);
         TRY(lutra_forward(v->session, v->row, n, sizeof *v->row, err));
         take_results(v, job, from, to);
+        TRY(check_rewards(v, job, from.job, to.job < n_job ? to.job : n_job - 1, err));
         from = to;
     }
     return 0;

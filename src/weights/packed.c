@@ -144,6 +144,24 @@ const void *packed_find(const struct weights *packed, const char *layout, const 
     return t->data;
 }
 
+static bool zeros(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end && *p == 0) p++;
+    return p >= end;
+}
+
+bool packed_gaps_clean(const struct weights *packed)
+{
+    const struct model_file *f = &packed->file[0];
+    const uint8_t *at = f->base + f->header_bytes;
+    for (size_t i = 0; i < f->n_tensor; i++) { /* in file order, which is that of their places */
+        const struct tensor *t = &f->tensor[i];
+        if (!zeros(at, t->data)) return false;
+        at = (const uint8_t *)t->data + t->bytes;
+    }
+    return zeros(at, f->base + f->bytes);
+}
+
 /* Bytes of start .. start + bytes - 1 that this process has mapped in huge pages of the page cache; smaps lists address
  * ranges, each followed by its counters. */
 static size_t huge_bytes(uintptr_t start, size_t bytes)

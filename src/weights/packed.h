@@ -38,6 +38,9 @@ const void *packed_find(
  * but for the model, which is not looked at. */
 int packed_check(const char *path, struct lutra_error *err);
 
+/* Are all bytes between the copies zero, as they are written?  Damage there is no sum's; reads them. */
+bool packed_gaps_clean(const struct weights *packed);
+
 /* Whether the page cache maps the file in huge pages: judged by a few places in it, which are read. */
 bool packed_in_huge_pages(const struct weights *packed);
 

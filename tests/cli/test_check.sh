@@ -39,7 +39,7 @@ expect_err 'score 0.' 'a program'
 head -n 1 "$WORK/asked" | grep -qF '"question":"Sam has 42 cards.' || fail 'the question is told'
 head -n 1 "$WORK/asked" | grep -qF '"whole":true}' || fail 'a whole solution'
 run --best-of 3 --check "$WORK/checker $WORK/asked2 84" --check-time 20s
-expect_code 0 'nonsense'
+expect_code 1 'nonsense: nobody is judged'
 expect_err "(no reward: no reply: 'no idea')" 'nonsense has its reason'
 expect_err 'score 0.000' 'nonsense'
 
@@ -66,7 +66,7 @@ if python3 -I -c 'import jsonschema' 2>/dev/null; then
     expect_err '/no/such/schema' 'no such schema'
     echo '{"type": "object"}' >"$WORK/schema"
     run --best-of 3 --check "json-schema:$WORK/schema"
-    expect_code 0 'json-schema'
+    expect_code 3 'json-schema: nobody passes'
     expect_err 'score 0.000' 'json-schema: a word problem is no object'
 else
     expect_err 'jsonschema' 'no library for schemas'
@@ -93,6 +93,70 @@ expect_code 0 'grade'
 expect_json "$WORK/b.json" 'd = json.load(sys.stdin)
 m = {x["method"]: x["accuracy"]["mean"] for x in d["methods"]}
 assert m["greedy"] == 0 and m["best@2"] == m["any@2"], m' 'a model of word problems plays no Countdown'
+
+# Nobody passes: it is said, also with -q, with a status of its own, and the most frequent answer is the reply.
+judged() { lutra run -m "$MODEL" -st -s 4 -q -n 150 -p "$QUESTION" "$@"; }
+cat >"$WORK/judge" <<'END'
+#!/bin/sh
+# "never" gives 0, "some" no reward to every second text, "none" none to any
+while read -r line; do
+    id=${line#*\"id\":} id=${id%%,*} n=$((${n:-0} + 1))
+    reward=", \"reward\": 0"
+    [ "$1" = none ] && reward=", \"reward\": -1"
+    [ "$1" = some ] && [ $((n % 2)) = 0 ] && reward=", \"reward\": 7"
+    echo "{\"id\": $id$reward}"
+done
+END
+chmod +x "$WORK/judge"
+for way in '--best-of 4' '--weighted 4' '--beam 2x2'; do
+    judged $way --check "$WORK/judge never"
+    expect_code 3 "$way: nobody passes"
+    expect_err ' passed; the most frequent answer: ' "$way: nobody passes"
+    [ -s "$WORK/out" ] || fail "$way: nobody passes: no reply"
+done
+judged --best-of 4 --check "$WORK/judge never"
+expect_err 'none of 4 passed; the most frequent answer: 84 (' 'nobody passes'
+expect_out '84' 'nobody passes: the most frequent answer'
+judged --best-of 4 --check "$WORK/judge some"
+expect_code 3 'some are judged'
+expect_err 'the verifier judged 2 of 4 candidates: ' 'some are judged'
+
+# A checker sees paths and languages of the environment, and no keys.
+cat >"$WORK/env" <<'END'
+#!/bin/sh
+env >"$1"
+while read -r line; do
+    id=${line#*\"id\":}
+    echo "{\"id\": ${id%%,*}, \"reward\": 1}"
+done
+END
+chmod +x "$WORK/env"
+(
+    export HF_TOKEN=secret AWS_SECRET_ACCESS_KEY=secret OPENAI_API_KEY=secret LUTRA_ARG_THREADS=2 LC_ALL=C
+    judged --best-of 2 --check "$WORK/env '$WORK/seen'"
+)
+if grep -qE 'secret|LUTRA_ARG' "$WORK/seen"; then fail 'a checker sees keys of the environment'; fi
+grep -q '^PATH=/' "$WORK/seen" && grep -q '^LC_ALL=C' "$WORK/seen" || fail 'a checker finds programs and its language'
+
+# A verifier that judges nobody is no measurement.
+for judge in false "$WORK/judge none" 'sh -c exit'; do
+    judged --best-of 4 --check "$judge"
+    expect_code 1 "$judge: nobody is judged"
+    expect_err 'the verifier judged none of 4 candidates: ' "$judge: nobody is judged"
+    [ ! -s "$WORK/out" ] || fail "$judge: nobody is judged, and there is a reply"
+    lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 2 -s 3 --check "$judge" --methods vote@4,weighted@4,best@4
+    expect_code 1 "eval, $judge"
+    expect_err 'weighted@4: the verifier gave no candidate a reward' "eval, $judge"
+    [ ! -s "$WORK/out" ] || fail "eval, $judge: a table of it"
+done
+lutra eval -m "$MODEL" -f "$PROBLEMS" --limit 2 -s 3 --check "$WORK/judge some" --methods vote@4,weighted@4,best@4 \
+    --report "$WORK/some.json"
+expect_code 0 'eval, some are judged'
+expect_out 'weighted@4: the verifier judged 50.0 % of the candidates' 'the share judged'
+expect_json "$WORK/some.json" 'd = json.load(sys.stdin)
+m = {x["method"]: x["judged"] for x in d["methods"]}
+assert m == {"vote@4": None, "weighted@4": .5, "best@4": .5}, m
+assert sum(s["judged"] for p in d["problems"] for s in p["samples"]) == 4' 'the share judged, in the report'
 
 # auto: a curve measured with the checker says what a budget buys.
 lutra eval -m "$LUTRA_SOURCE/models/countdown-s-f16.gguf" -f "$LUTRA_SOURCE/models/countdown-test.jsonl" --limit 100 --temp 0.7 -n 60 \

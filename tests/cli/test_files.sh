@@ -96,6 +96,17 @@ expect_code 0 'quantize --imatrix'
 lutra inspect "$WORK/w.gguf" --kv quantize.imatrix.entries_count
 [ "$(cat "$WORK/out")" = 28 ] || fail 'entries of the imatrix'
 head -c 5000 "$WORK/im.gguf" >"$WORK/cut.im"
+shared=$LUTRA_SOURCE/../shared/cases
+if [ -f "$shared/imatrix-other-names.gguf" ]; then
+    other=${MODEL%-1m*}-3m-f16.gguf
+    lutra quantize "$other" "$WORK/empty/new.gguf" Q4_0 --imatrix "$shared/imatrix-other-names.gguf"
+    expect_code 1 'names of another model'
+    expect_err 'imatrix-other-names.gguf: none of its 28 entries' 'names of another model'
+    lutra quantize "$other" "$WORK/w3.gguf" Q4_0 --imatrix "$shared/imatrix-layer-missing.gguf"
+    expect_code 0 'a layer is missing'
+    expect_err 'no entry for 7 of 28 matrices' 'a layer is missing'
+    expect_err 'blk.1.ffn_down.weight' 'a layer is missing: its matrices'
+fi
 lutra quantize "$MODEL" "$WORK/empty/new.gguf" Q4_0 --imatrix "$WORK/cut.im"
 expect_code 1 'an imatrix cut short'
 expect_err cut.im 'an imatrix cut short'

@@ -152,6 +152,7 @@ static int finish_run(struct eval_run *run)
     if (!code && !run->set->choices) code = eval_time(run);
     if (code) return code;
     eval_score(run);
+    if ((code = eval_check_judged(run))) return code;
     eval_print(run);
     if (run->opts->report) code = eval_report(run);
     if (!code && run->opts->svg) code = eval_svg(run);

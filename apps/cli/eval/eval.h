@@ -59,8 +59,8 @@ struct eval_source {
 };
 
 struct eval_sample {
-    char *answer; /* canonical; NULL = none.  EVAL_CHOICES: NULL */
-    bool right;
+    char *answer;       /* canonical; NULL = none.  EVAL_CHOICES: NULL */
+    bool right, judged; /* judged: it has a reward, of which its score is made */
     int n_tok, n_step;
     double sum_log_prob, score;
     enum lutra_stop reason;
@@ -71,6 +71,7 @@ struct eval_outcome {
     bool done;
     struct eval_sample *sample; /* [n_sample]: the samples; a search's winner; one per choice */
     int n_sample, n_candidates, n_finished, n_pruned;
+    int n_counted, n_judged; /* candidates that a verifier was to judge, and those that it gave a reward */
     int64_t tokens, pruned_tokens, verifier_rows; /* pruned_tokens are among tokens */
     uint64_t us;                                  /* measured */
     void *texts;                                  /* --keep-texts: the list of texts.c, as JSON; else NULL */
@@ -107,6 +108,7 @@ struct eval_method {
     enum eval_method_kind kind;
     int k, source;
     struct eval_interval accuracy;
+    double judged; /* share of candidates with a reward; < 0 = without a verifier */
     bool compared[EVAL_BASES];
     struct eval_interval minus[EVAL_BASES];
     double tokens, generator_rows, verifier_rows, pruned_rows; /* per problem, counted; pruned among generator's */
@@ -152,6 +154,7 @@ struct eval_run {
     struct eval_journal *journal; /* NULL = none is kept */
     struct ranks ranks;
     int n_ctx;
+    char no_reward[160]; /* why the last candidate without a reward has none */
     double seconds;
     double others_cpus; /* processors that other programs used while latencies were measured; < 0 = not known */
 };
@@ -215,6 +218,7 @@ const char *eval_reason_text(enum lutra_stop reason);
 /* Mean of value[n] with its bootstrap 95 % interval over EVAL_RESAMPLES resamples, a function of seed. */
 struct eval_interval eval_bootstrap(const double *value, int n, uint64_t seed);
 void eval_score(struct eval_run *run);
+int eval_check_judged(const struct eval_run *run); /* 0, or an exit code: a verifier judged nobody */
 /* Each method alone on the first problems, one at a time: latency and energy.  0 or an exit code. */
 int eval_time(struct eval_run *run);
 

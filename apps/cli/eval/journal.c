@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 256, PATH_BYTES = 4096, JOURNAL_FORMAT = 3 }; /* 3: all sampling settings */
+enum { RANKS_MAX = 256, PATH_BYTES = 4096, JOURNAL_FORMAT = 4 }; /* 4: who was judged */
 
 struct eval_journal {
     int fd;
@@ -101,8 +101,9 @@ static char *describe(const struct eval_run *run)
 static json_t *sample_json(const struct eval_sample *s)
 {
     json_t *answer = s->answer ? json_string(s->answer) : json_null();
-    return json_pack("{s:o*, s:b, s:i, s:i, s:f, s:f, s:s}", "answer", answer, "right", s->right, "tokens", s->n_tok,
-        "steps", s->n_step, "log_prob", s->sum_log_prob, "score", s->score, "end", eval_reason_text(s->reason));
+    return json_pack("{s:o*, s:b, s:b, s:i, s:i, s:f, s:f, s:s}", "answer", answer, "right", s->right, "judged",
+        s->judged, "tokens", s->n_tok, "steps", s->n_step, "log_prob", s->sum_log_prob, "score", s->score, "end",
+        eval_reason_text(s->reason));
 }
 
 static json_t *outcome_json(const struct eval_set *set, int source, int problem)
@@ -110,10 +111,11 @@ static json_t *outcome_json(const struct eval_set *set, int source, int problem)
     const struct eval_outcome *out = &set->problem[problem].outcome[source];
     json_t *samples = json_array();
     for (int i = 0; i < out->n_sample; i++) json_array_append_new(samples, sample_json(&out->sample[i]));
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:O*}", "problem", problem, "source",
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:O*}", "problem", problem, "source",
         set->source[source].name, "candidates", out->n_candidates, "finished", out->n_finished, "pruned", out->n_pruned,
-        "tokens", (json_int_t)out->tokens, "pruned_tokens", (json_int_t)out->pruned_tokens, "verifier_rows",
-        (json_int_t)out->verifier_rows, "us", (json_int_t)out->us, "samples", samples, "texts", out->texts);
+        "counted", out->n_counted, "judged", out->n_judged, "tokens", (json_int_t)out->tokens, "pruned_tokens",
+        (json_int_t)out->pruned_tokens, "verifier_rows", (json_int_t)out->verifier_rows, "us", (json_int_t)out->us,
+        "samples", samples, "texts", out->texts);
 }
 
 static int int_of(const json_t *object, const char *key)
@@ -126,6 +128,7 @@ static void read_sample(struct eval_sample *s, const json_t *object)
     const char *answer = json_string_value(json_object_get(object, "answer"));
     *s = (struct eval_sample){.answer = answer ? copy_text(answer) : NULL,
         .right = json_is_true(json_object_get(object, "right")),
+        .judged = json_is_true(json_object_get(object, "judged")),
         .n_tok = int_of(object, "tokens"),
         .n_step = int_of(object, "steps"),
         .sum_log_prob = json_number_value(json_object_get(object, "log_prob")),
@@ -157,6 +160,8 @@ static void take_line(struct eval_set *set, bool keep_texts, const char *line, s
             .n_sample = (int)json_array_size(samples),
             .n_candidates = int_of(root, "candidates"),
             .n_finished = int_of(root, "finished"),
+            .n_counted = int_of(root, "counted"),
+            .n_judged = int_of(root, "judged"),
             .n_pruned = int_of(root, "pruned"),
             .tokens = json_integer_value(json_object_get(root, "tokens")),
             .pruned_tokens = json_integer_value(json_object_get(root, "pruned_tokens")),

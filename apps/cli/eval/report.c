@@ -48,6 +48,10 @@ void eval_print(const struct eval_run *run)
             m->generator_rows + m->verifier_rows, latency, speed);
     }
     print_differences(set);
+    for (int i = 0; i < set->n_method; i++)
+        if (set->method[i].judged >= 0 && set->method[i].judged < 1)
+            printf("%s: the verifier judged %.1f %% of the candidates\n", set->method[i].name,
+                set->method[i].judged * 100);
     if (set->no_answer > 0) printf("samples without an answer: %.1f %%\n", set->no_answer * 100);
     if (!run->opts->table) return;
     puts("any@k counts a problem when one of k samples is right: what a perfect judge would reach.\n"
@@ -82,10 +86,11 @@ static json_t *methods_json(const struct eval_set *set)
     for (int i = 0; i < set->n_method; i++) {
         const struct eval_method *m = &set->method[i];
         json_array_append_new(
-            list, json_pack("{s:s, s:o, s:o, s:f, s:f, s:f, s:f, s:f}", "method", m->name, "accuracy",
+            list, json_pack("{s:s, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:o}", "method", m->name, "accuracy",
                       interval_json(m->accuracy), "minus", differences_json(set, m), "tokens_per_problem", m->tokens,
                       "rows_per_problem", m->generator_rows + m->verifier_rows, "generator_rows", m->generator_rows,
-                      "verifier_rows", m->verifier_rows, "pruned_rows", m->pruned_rows));
+                      "verifier_rows", m->verifier_rows, "pruned_rows", m->pruned_rows, "judged",
+                      m->judged >= 0 ? json_real(m->judged) : json_null()));
     }
     return list;
 }
@@ -95,8 +100,8 @@ static json_t *sample_json(const struct eval_sample *s)
     json_t *answer = s->answer ? json_string(s->answer) : json_null();
     /* A byte string that is not UTF-8 has no JSON form. */
     if (!answer) answer = json_null();
-    return json_pack("{s:o, s:b, s:i, s:f, s:f, s:s}", "answer", answer, "right", s->right, "tokens", s->n_tok,
-        "log_prob", s->sum_log_prob, "score", s->score, "end", eval_reason_text(s->reason));
+    return json_pack("{s:o, s:b, s:i, s:f, s:f, s:b, s:s}", "answer", answer, "right", s->right, "tokens", s->n_tok,
+        "log_prob", s->sum_log_prob, "score", s->score, "judged", s->judged, "end", eval_reason_text(s->reason));
 }
 
 static json_t *samples_json(const struct eval_outcome *out)

@@ -9,7 +9,7 @@ enum { AHEAD = 256, MAX_STEPS = 64 };
 
 /* One problem under way. */
 struct attempt {
-    const struct eval_run *run;
+    struct eval_run *run;
     struct eval_problem *problem;
     struct eval_outcome *out;
     int problem_index, n_left; /* samples still to end, without a search */
@@ -114,6 +114,7 @@ static void on_event(void *user, const struct lutra_search_event *event)
     if (event->kind == LUTRA_EVENT_FINISH) set_answer(a, s, answer_of(a, event->candidate), event->answer);
     if (event->kind != LUTRA_EVENT_STEP) return;
     s->score = event->score;
+    s->judged = !*event->why;
     s->n_step = event->n_step;
 }
 
@@ -220,6 +221,9 @@ static void take_result(struct attempt *a)
     out->n_finished = res->n_finished;
     out->n_pruned = res->n_pruned;
     out->verifier_rows = res->verifier_rows;
+    out->n_counted = res->n_counted;
+    out->n_judged = res->n_judged;
+    if (res->why && *res->why) snprintf(a->run->no_reward, sizeof a->run->no_reward, "%s", res->why);
     if (!a->each) {
         struct eval_sample *s = &out->sample[0];
         set_answer(a, s, res->text ? res->text + res->n_reasoning : NULL, res->answer);

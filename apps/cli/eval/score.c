@@ -69,6 +69,35 @@ static double share_without_answer(const struct eval_set *set)
     return total ? (double)silent / total : 0;
 }
 
+/* The share of a method's candidates that its verifier gave a reward; < 0: it has none. */
+static double share_judged(const struct eval_run *run, const struct eval_method *m)
+{
+    const struct eval_source *source = &run->set->source[m->source];
+    bool samples = m->kind == METHOD_WEIGHTED || m->kind == METHOD_BEST;
+    bool search = m->kind == METHOD_SEARCH && source->search != LUTRA_SEARCH_VOTE;
+    int n = 0, n_judged = 0;
+    if ((!samples && !search) || !judge_wanted(&run->opts->judge)) return -1;
+    for (int i = 0; i < run->set->n; i++) {
+        const struct eval_outcome *out = &run->set->problem[i].outcome[m->source];
+        n += samples ? m->k : out->n_counted;
+        if (search) n_judged += out->n_judged;
+        for (int k = 0; samples && k < m->k; k++) n_judged += out->sample[k].judged;
+    }
+    return n ? (double)n_judged / n : -1;
+}
+
+int eval_check_judged(const struct eval_run *run)
+{
+    for (int i = 0; i < run->set->n_method; i++) {
+        const struct eval_method *m = &run->set->method[i];
+        if (m->judged != 0) continue;
+        say("eval: %s: the verifier gave no candidate a reward: %s", m->name,
+            *run->no_reward ? run->no_reward : "its reasons stand in the events of --keep-texts");
+        return EXIT_FAILED;
+    }
+    return 0;
+}
+
 void eval_score(struct eval_run *run)
 {
     struct eval_set *set = run->set;
@@ -80,6 +109,7 @@ void eval_score(struct eval_run *run)
             value[i] = eval_value(m, &set->problem[i]);
             eval_cost(run, m, &set->problem[i]);
         }
+        m->judged = share_judged(run, m);
         m->accuracy = eval_bootstrap(value, set->n, run->sampling.seed);
         compare(set, m, run->sampling.seed, value);
         bool whole = m->kind == METHOD_MEAN || m->k == source->width;

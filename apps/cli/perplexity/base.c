@@ -85,6 +85,7 @@ int base_next(struct base *b, float *log_prob)
     float head[2];
     if (fread(b->row, sizeof *b->row, row_codes(b), b->file) != row_codes(b)) return refuse(b, "cannot be read");
     memcpy(head, b->row, sizeof head);
+    if (!isfinite(head[0]) || !isfinite(head[1])) return refuse(b, "a log-probability is not a number");
     for (int i = 0; i < b->n_vocab; i++) log_prob[i] = head[0] * (float)b->row[HEADER + i] + head[1];
     return 0;
 }

@@ -123,7 +123,7 @@ static int search_reply(struct talk *t, const struct lutra_request *r, const cha
     bool cancelled;
     int code = searcher_run(&t->searcher, &t->engine, r, question, t->opts->engine.quiet, &all, &n_before, &cancelled);
     t->end.reason = cancelled ? LUTRA_STOP_CANCELLED : LUTRA_STOP_END;
-    if (!code && !cancelled && all.n_bytes) {
+    if ((!code || code == EXIT_NOT_PASSED) && !cancelled && all.n_bytes) {
         if (tokenize(t->engine.model, all.text, all.n_bytes, LUTRA_PARSE_SPECIAL, &t->reply_tokens, &err) < 0)
             code = fail_with(&err);
         else if ((n_before && show(t, all.text, n_before, LUTRA_PART_REASONING)) ||

@@ -121,6 +121,7 @@ int searcher_open(struct searcher *s, const struct search_options *o, struct eng
 {
     int n_ctx;
     if (!s->wanted || s->settings.method == LUTRA_SEARCH_VOTE || !judge_wanted(&o->judge)) return 0;
+    s->checks = o->judge.check != NULL;
     s->by_likelihood = o->judge.kind && !strcmp(o->judge.kind, "likelihood");
     int code = judge_open(&s->judge, &o->judge, e, model_path);
     lutra_session_sizes(e->session, &n_ctx, NULL, NULL);
@@ -147,7 +148,27 @@ static void on_event(void *user, const struct lutra_search_event *event)
     view_event(user, event);
 }
 
-/* A reward model that was trained for other texts, or a checker that nobody passes: the winner is any of them. */
+/* What the verifier's figures rest on; 0 or an exit code. */
+static int tell_judged(const struct searcher *s, const struct lutra_search_result *res)
+{
+    if (!s->verifier || s->by_likelihood || s->settings.method == LUTRA_SEARCH_VOTE || !res->text) return 0;
+    const char *why = res->why && *res->why ? res->why : "no reason given";
+    if (res->n_judged == 0) {
+        say("the verifier judged none of %d candidates: %s", res->n_counted, why);
+        return EXIT_FAILED;
+    }
+    if (res->n_judged < res->n_counted)
+        say("the verifier judged %d of %d candidates: %s", res->n_judged, res->n_counted, why);
+    if (!s->checks || res->n_passed > 0 || (!s->settings.until_pass && res->best_reward > 0)) return 0;
+    if (res->answer && *res->answer)
+        say("none of %d passed; the most frequent answer: %s (%d of %d)", res->n_counted, res->answer, res->n_agree,
+            res->n_counted);
+    else
+        say("none of %d passed, and none of them gives an answer", res->n_counted);
+    return EXIT_NOT_PASSED;
+}
+
+/* A reward model that was trained for other texts: the winner is any of them. */
 static void tell_blind_verifier(const struct searcher *s, double best_reward)
 {
     if (!s->verifier || s->by_likelihood || best_reward < 0 || best_reward > SAYS_NOTHING) return;
@@ -176,11 +197,12 @@ int searcher_run(struct searcher *s, struct engine *e, const struct lutra_reques
     const struct lutra_search_result *res = code ? NULL : lutra_search_done(run);
     *cancelled = interrupted();
     view_close(view, *cancelled ? NULL : res);
-    if (res && res->text && !*cancelled) {
+    if (res && !*cancelled) code = tell_judged(s, res);
+    if (res && res->text && !*cancelled && code != EXIT_FAILED) {
         buffer_add(reply, res->text, strlen(res->text));
         *n_reasoning = res->n_reasoning;
     }
-    if (res && !quiet) tell_blind_verifier(s, res->best_reward);
+    if (res && !quiet && !code) tell_blind_verifier(s, res->best_reward);
     if (!code && !*cancelled && !(res && res->text)) {
         say("no candidate came to an end");
         code = EXIT_FAILED;

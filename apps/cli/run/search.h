@@ -26,6 +26,7 @@ struct searcher {
     struct judge judge;
     lutra_verifier *verifier;
     bool by_likelihood; /* its rewards are small by nature */
+    bool checks;        /* it is a checker: candidates pass or not */
 };
 
 void search_options_init(struct search_options *o);
@@ -37,8 +38,8 @@ int searcher_open(struct searcher *s, const struct search_options *o, struct eng
 void searcher_close(struct searcher *s, const struct engine *e);
 
 /* Runs a search for one reply to a question (for checkers): the winner's text goes into *reply; its first *n_reasoning
- * bytes are not its answer.  0, or an exit code after a message; cancelled: true after Ctrl-C.  quiet: nothing on
- * stderr. */
+ * bytes are not its answer.  0, EXIT_NOT_PASSED with a reply that the checker did not pass, or an exit code after a
+ * message; cancelled: true after Ctrl-C.  quiet: only failures on stderr. */
 int searcher_run(struct searcher *s, struct engine *e, const struct lutra_request *request, const char *question,
     bool quiet, struct buffer *reply, size_t *n_reasoning, bool *cancelled);
 

@@ -229,9 +229,10 @@ static int npu_wait(struct device *self, const struct ticket *ticket, struct lut
 {
     struct npu_device *d = self_of(self);
     if (ticket->id != d->ticket) return 0; /* what came after waited for it */
-    TRY(npu_run_drain(d, err));
+    int rc = npu_run_drain(d, err);
+    if (rc < 0) d->step = NULL; /* a run that was stopped brings nothing, however often it is waited for */
     npu_run_finish(d);
-    return 0;
+    return rc;
 }
 
 static int npu_submit(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,

@@ -208,6 +208,54 @@ static void counts_without_lists_are_refused(void **state)
     fixture_close(&f);
 }
 
+/* The largest and least values of every setting with a bound are refused by name, and nothing overflows. */
+static void numbers_far_outside_are_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 2, 64);
+    static const int64_t caches[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX - 63, INT64_MAX - 64, INT64_MAX - 65,
+        INT64_MAX / 2, (int64_t)1 << 37, INT64_MIN, -1};
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+        lutra_session *s = NULL;
+        struct lutra_session_settings set;
+        lutra_session_settings_init(&set, sizeof set);
+        set.n_ctx = 64;
+        set.n_cache = caches[i];
+        assert_int_equal(lutra_session_open(&s, f.model, &set, &why), LUTRA_E_ARGUMENT);
+        assert_null(s);
+        assert_non_null(strstr(why.what, "n_cache is "));
+    }
+    struct lutra_request r;
+    struct lutra_search good, bad[7];
+    int32_t prompt[] = {1, 2, 3};
+    lutra_search_run *run;
+    lutra_request_init(&r, sizeof r);
+    r.prompt = prompt, r.n_prompt = 3, r.max_tokens = 2;
+    lutra_search_init(&good, sizeof good);
+    good.width = 2;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) bad[i] = good;
+    bad[0].width = INT32_MAX;
+    bad[1].max_steps = INT32_MAX;
+    bad[2].token_budget = INT64_MAX;
+    bad[3].time_budget_us = UINT64_MAX;
+    bad[4].prune_below = 0.0f / 0.0f;
+    bad[5].temperature = 0.0f / 0.0f;
+    bad[6].n_option = INT32_MAX;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (lutra_search_submit(&run, f.s, &r, &bad[i], &why) != LUTRA_E_ARGUMENT) fail_msg("setting %zu is taken", i);
+    lutra_verifier *v;
+    struct lutra_checker_settings checker;
+    lutra_checker_settings_init(&checker, sizeof checker);
+    checker.command = "cat";
+    checker.timeout_us = UINT64_MAX;
+    assert_int_equal(lutra_verifier_open_checker(&v, &checker, &why), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(why.what, "timeout_us"));
+    fixture_close(&f);
+}
+
 /* Sizes of 0, NULL where there is nothing to say, closing twice. */
 static void nothing_is_fine(void **state)
 {
@@ -352,6 +400,7 @@ int main(void)
         cmocka_unit_test(rows_may_be_longer),
         cmocka_unit_test(npu_settings_are_checked),
         cmocka_unit_test(counts_without_lists_are_refused),
+        cmocka_unit_test(numbers_far_outside_are_refused),
         cmocka_unit_test(nothing_is_fine),
         cmocka_unit_test(failures_leave_nothing),
         cmocka_unit_test(a_signal_handler_may_cancel),
