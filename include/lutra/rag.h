@@ -177,17 +177,15 @@ struct lutra_stored_exchange {
 LUTRA_API int lutra_store_history(lutra_store *store,
     int (*fn)(void *user, const struct lutra_stored_exchange *exchange), void *user, struct lutra_error *err);
 
-/* Removes all exchanges. */
-LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err);
+LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err); /* removes all exchanges */
 
 /* ---- drafts ----------------------------------------------------------------------------------------------------- */
 
-/* Drafts from a store's texts for requests whose on_draft calls lutra_drafts_guess(): what stood behind the longest end
- * of a sample's text that the store has, too, with how often it went on so.
- *
- * A draft's p is the share of the matches that went on so; its kind is the match's length, whether it is the only one,
- * and whether the draft stands at the tip.  What each kind is worth the session learns.  Samples of any sessions of the
- * model's vocabulary may ask, one at a time. */
+/* Drafts from a store's texts for requests whose on_draft calls lutra_drafts_guess(): what stood behind the longest
+ * end of a sample's text that the store has, too, with how often it went on so.  A draft's p is the share of the
+ * matches that went on so; its kind is the match's length, whether it is the only one, and whether the draft stands
+ * at the tip.  What each kind is worth the session learns.  Samples of any sessions of the model may ask, one at a
+ * time. */
 typedef struct lutra_drafts lutra_drafts;
 
 /* Documents and answers of the store as it is now, as tokens of the model; the model is not needed afterwards, nor the

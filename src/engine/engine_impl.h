@@ -260,18 +260,6 @@ void turn_fini(struct turn *t);
 void turn_take(struct turn *t);
 void turn_give(struct turn *t);
 
-/* settings.c, beside what settings.h declares.  Elements of a caller's array: bytes of the first version and of
- * ours. */
-struct element_kind {
-    const char *what;
-    size_t first, known;
-};
-/* Copies element i of an array of `size` bytes each, as far as both sides know it; what the caller lacks becomes 0.
- * Errors as above. */
-int element_copy(
-    const struct element_kind *kind, void *dst, const void *array, int i, size_t size, struct lutra_error *err);
-
-
 /* runtime.c: the first device that is not lost. */
 struct device *runtime_first(const lutra_runtime *rt);
 /* Those that are left, in order; returns how many. */
@@ -406,14 +394,5 @@ int request_max_tok(const lutra_session *s, const struct lutra_request *set);
 struct sample *free_slot(lutra_session *s);
 /* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room. */
 struct sample *sample_fork(lutra_session *s, struct sample *from);
-
-/* grammar.c: of a request; of a sample at its start, as a fork, and behind a token (free_text: one that the grammar does
- * not see).  1: the text is whole and nothing may follow. */
-int request_open_grammar(lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err);
-void request_close_grammar(struct request *r);
-int sample_begin_grammar(lutra_session *s, struct sample *slot, struct lutra_error *err);
-int sample_share_grammar(lutra_session *s, struct sample *slot);
-int sample_follow_grammar(
-    lutra_session *s, struct sample *slot, int32_t token, bool free_text, struct lutra_error *err);
 
 #endif

@@ -9,6 +9,7 @@
  * result does not depend on the batch.
  */
 #include "engine/engine_impl.h"
+#include "engine/grammar_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -133,8 +134,7 @@ static int prepare_budget(const lutra_session *s, struct request *r, struct lutr
         err, LUTRA_E_ARGUMENT, "request: a reasoning budget, but the vocabulary has no tokens for %s", tag);
 }
 
-static int copy_request(
-    lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
+static int copy_request(lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set = *set;
     r->set.sampling = NULL; /* r->sampling has it */

@@ -3,6 +3,7 @@
  * One running sample: from the picked token to text, and to its end.
  */
 #include "engine/engine_impl.h"
+#include "engine/grammar_impl.h"
 
 #include <string.h>
 
@@ -29,7 +30,7 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
     for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
     sample_begin_grammar(s, slot, &r->failed); /* a failure ends the request */
-    request_reserve(s, r); /* what a slot was lent and does not hold */
+    request_reserve(s, r);                     /* what a slot was lent and does not hold */
     if (r->watch) r->watch->begin(r->watcher, slot);
 }
 

@@ -18,4 +18,15 @@ void settings_fill(void *dst, size_t size, const void *src);
  * LUTRA_E_ARGUMENT, no such size; LUTRA_E_UNSUPPORTED, a field that we do not know is set (where: its byte). */
 int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
 
+/* Elements of a caller's array: bytes of the first version and of
+ * ours. */
+struct element_kind {
+    const char *what;
+    size_t first, known;
+};
+/* Copies element i of an array of `size` bytes each, as far as both sides know it; what the caller lacks becomes 0.
+ * Errors as above. */
+int element_copy(
+    const struct element_kind *kind, void *dst, const void *array, int i, size_t size, struct lutra_error *err);
+
 #endif

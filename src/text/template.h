@@ -19,7 +19,8 @@
  * integers are 64 bits wide (overflow is an error), and case conversion maps character to character.
  *
  * Templates and variables are hostile input: steps, memory, output and nesting (by the stack that the thread has left)
- * are bounded, so every render ends, in success or an error.  A parsed template is read-only and may be rendered from several threads.
+ * are bounded, so every render ends, in success or an error.  A parsed template is read-only and may be rendered from
+ * several threads.
  */
 #ifndef LUTRA_TEXT_TEMPLATE_H
 #define LUTRA_TEXT_TEMPLATE_H

@@ -93,8 +93,7 @@ static void test_names(void **state)
         chat.messages = messages;
         chat.n_message = 4;
         chat.chat_template = chat_template;
-        if (lutra_chat_render(model, &chat, &text, NULL, &err) < 0)
-            fail_msg("%s: %s", cases[i].name, err.what);
+        if (lutra_chat_render(model, &chat, &text, NULL, &err) < 0) fail_msg("%s: %s", cases[i].name, err.what);
         if (!same(text, cases[i].expected, bos, eos)) fail_msg("%s: %s", cases[i].name, text);
         lutra_free(text);
         strcat(strcat(listed, i ? " " : ""), cases[i].name);

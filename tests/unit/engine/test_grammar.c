@@ -41,7 +41,7 @@ static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_
     const struct heard *h = user;
     int n = 0;
     for (int at = tip->n_token - h->n_prompt; n < n_max && at + n < h->guess->n[0]; n++)
-        draft[n] = (struct lutra_draft){h->guess->token[0][at + n] ^ ((at + n) % 5 == 4), n - 1, 0.9f};
+        draft[n] = (struct lutra_draft){h->guess->token[0][at + n] ^ ((at + n) % 5 == 4), n - 1, 0.9f, 0, 0};
     return n;
 }
 

@@ -90,7 +90,11 @@ static void run(struct models *m, const struct tight *t, char text[N_SEARCH][204
         struct lutra_request r;
         struct lutra_search set;
         lutra_request_init(&r, sizeof r);
-        OK(lutra_chat_tokenize(m->model, NULL, &message, 1, true, prompt[i], N_TOK, &r.n_prompt, err));
+        struct lutra_chat chat;
+        lutra_chat_init(&chat, sizeof chat);
+        chat.messages = &message;
+        chat.n_message = 1;
+        OK(lutra_chat_tokenize(m->model, &chat, prompt[i], N_TOK, &r.n_prompt, err));
         r.prompt = prompt[i];
         r.max_tokens = t->max_tokens;
         r.sampling = &sampling;
