@@ -68,6 +68,8 @@ static const struct page pages[] = {
     {"models", {{"lutra models", "names that -m takes"}},
         {HUB, {"~/.ollama/models, ~/.lmstudio/models, ~/.cache/llama.cpp", "models of other programs"}},
         {{"HF_HUB_CACHE, HF_HOME, LLAMA_CACHE, OLLAMA_MODELS", "where to look instead"}}},
+    {"pull", {{"lutra pull user/repo:Q4_K_M", "a file of the hub, into its cache"}}, {HUB},
+        {{"HF_ENDPOINT", "another hub"}, {"HF_TOKEN", "for models that are not public"}}},
     {"tokenize", {{"lutra tokenize -m model.gguf --ids -p \"Say hello\"", "token ids"}}, {{NULL, NULL}},
         {{NULL, NULL}}},
     {"rag",

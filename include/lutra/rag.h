@@ -184,8 +184,7 @@ LUTRA_API int lutra_store_forget(lutra_store *store, struct lutra_error *err); /
 /* Drafts from a store's texts for requests whose on_draft calls lutra_drafts_guess(): what stood behind the longest
  * end of a sample's text that the store has, too, with how often it went on so.  A draft's p is the share of the
  * matches that went on so; its kind is the match's length, whether it is the only one, and whether the draft stands
- * at the tip.  What each kind is worth the session learns.  Samples of any sessions of the model may ask, one at a
- * time. */
+ * at the tip; the session learns what each kind is worth.  Samples of any sessions of the model may ask, one by one. */
 typedef struct lutra_drafts lutra_drafts;
 
 /* Documents and answers of the store as it is now, as tokens of the model; the model is not needed afterwards, nor the

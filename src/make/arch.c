@@ -68,6 +68,14 @@ static void put_layers(struct weights_writer *w, const struct weights_shape *s, 
     weights_writer_put_array(w, key, kind, kind == WEIGHTS_BOOL ? (const void *)yes : n, s->n_layer);
 }
 
+/* The last layers that share: others of both kinds come before them, however few layers there are. */
+uint32_t make_shared_layers(const struct weights_shape *s)
+{
+    const struct weights_mixed_layers *l = weights_shape_mixed(s);
+    uint32_t most = s->n_layer > l->period ? s->n_layer - l->period : 0;
+    return l->n_shared < most ? l->n_shared : most;
+}
+
 static void gemma4_keys(struct weights_writer *w, const struct weights_shape *s)
 {
     const struct weights_mixed_layers *l = weights_shape_mixed(s);
@@ -80,13 +88,13 @@ static void gemma4_keys(struct weights_writer *w, const struct weights_shape *s)
     make_put_u32(w, s, "attention.value_length", l->d_head);
     make_put_u32(w, s, "attention.key_length_swa", s->d_head);
     make_put_u32(w, s, "attention.value_length_swa", s->d_head);
-    make_put_u32(w, s, "attention.shared_kv_layers", l->n_shared);
+    make_put_u32(w, s, "attention.shared_kv_layers", make_shared_layers(s));
     make_put_u32(w, s, "rope.dimension_count", l->d_head);
     make_put_u32(w, s, "rope.dimension_count_swa", s->d_head);
     make_put_f32(w, s, "rope.freq_base_swa", 10000);
     make_put_f32(w, s, "final_logit_softcapping", 30);
     make_put_u32(w, s, "embedding_length_per_layer_input", l->d_per_layer);
-    for (uint32_t i = 0; i < s->n_layer; i++) ff[i] = i >= s->n_layer - l->n_shared ? 2 * s->d_ff : s->d_ff;
+    for (uint32_t i = 0; i < s->n_layer; i++) ff[i] = i >= s->n_layer - make_shared_layers(s) ? 2 * s->d_ff : s->d_ff;
     snprintf(key, sizeof key, "%s.feed_forward_length", s->arch);
     weights_writer_put_array(w, key, WEIGHTS_U32, ff, s->n_layer);
 }

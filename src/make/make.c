@@ -147,7 +147,7 @@ static struct layer_sizes sizes_of(const struct weights_shape *s, uint32_t i)
     struct layer_sizes x = {s->d_head, s->n_kv_head, s->d_ff, true, true};
     if (!l) return x;
     if ((i + 1) % l->period == 0) x.d_head = l->d_head, x.n_kv_head = l->n_kv_head, x.has_v = !l->k_is_v;
-    if (i >= s->n_layer - l->n_shared) x.has_kv = x.has_v = false, x.d_ff *= 2;
+    if (i >= s->n_layer - make_shared_layers(s)) x.has_kv = x.has_v = false, x.d_ff *= 2;
     return x;
 }
 

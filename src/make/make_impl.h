@@ -54,6 +54,9 @@ const struct make_arch *make_arch_find(const char *name);
 /* Elements of each head that turn: all, or Phi-4-mini's three quarters. */
 uint32_t make_rotated(const struct weights_shape *s);
 
+/* How many of the last layers read the cache of earlier ones (weights_shape_mixed). */
+uint32_t make_shared_layers(const struct weights_shape *s);
+
 /* `{arch}.name` */
 void make_put_u32(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t value);
 void make_put_f32(struct weights_writer *w, const struct weights_shape *s, const char *name, float value);

@@ -66,12 +66,16 @@ def wrong(path, text=None):
             with open(folder + "/check.py", "w") as f:
                 f.write(program)
         for line in commands(text):
+            if line.startswith("lutra pull "):
+                continue  # needs a hub: test_models.py has one
             words = [PLACEHOLDER.get(w, w).replace("~/", folder + "/") for w in shlex.split(line)[1:]]
             r = subprocess.run([LUTRA, *words, *SHORTER.get(words[0], [])], cwd=folder, stdin=subprocess.DEVNULL,
                                capture_output=True, text=True, timeout=300, env={**os.environ, "HOME": folder})
             n += 1
             if r.returncode == 1 and "without SQLite" in r.stderr:
                 continue
+            if r.returncode == 3 and "--check" in words and "-n" not in line:
+                continue  # of four tokens no checker thinks well
             if r.returncode != 0:
                 n_wrong += 1
                 print(f"FAILED: {os.path.basename(path)}: {line}\n  code {r.returncode}: {r.stderr[-300:]}")

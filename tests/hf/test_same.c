@@ -163,6 +163,16 @@ static void same_logits(lutra_runtime *rt, const char *shape)
     if (memcmp(a, b, (size_t)n * sizeof *a) != 0) fail_msg("%s: logits differ", shape);
 }
 
+/* Their folders are not read yet: weights_open refuses the class. */
+static bool is_file_only(const char *shape)
+{
+    static const char *const names[] = {"tiny-bitnet" /* 1bitLLM's: a class of their own */, "tiny-qwen3moe",
+        "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-kv"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(shape, names[i])) return true;
+    return false;
+}
+
 static void test_every_architecture(void **state)
 {
     static const enum quant_type types[] = {QUANT_F32, QUANT_F16, QUANT_BF16};
@@ -174,8 +184,7 @@ static void test_every_architecture(void **state)
     OK(lutra_runtime_open(&rt, &rs, &err));
     int n = 0;
     for (const char *shape; (shape = lutra_make_model_shape(n)); n++) {
-        /* 1bitLLM's folders (tiny-bitnet) are refused: a class of their own. */
-        if (strncmp(shape, "tiny-", 5) != 0 || !strcmp(shape, "tiny-bitnet")) continue;
+        if (strncmp(shape, "tiny-", 5) != 0 || is_file_only(shape)) continue;
         for (int k = 0; k < (SANITIZED ? 1 : 3); k++) {
             bool inside = strstr(shape, "mistral3") || strstr(shape, "vl");
             struct hf_form form = {
