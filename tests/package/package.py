@@ -227,12 +227,14 @@ def grow_headers(folder):
 
 
 def build_library(folder, include):
-    """liblutra.so.0 with the engine compiled against other headers; the rooms below do not see them."""
-    rooms = [p for p in sorted(BUILD.glob("liblutra_*.a")) if p.name != "liblutra_engine.a"]
+    """liblutra.so.0 with the engine and the rooms above it compiled against other headers; those below do not see
+    them, and none of rag is wanted."""
+    rooms = [p for p in sorted(BUILD.glob("liblutra_*.a")) if p.name != "liblutra_engine.a"]  # kernels of quantize, too
+    sources = [p for room in ("engine", "search", "quantize", "make") for p in sorted((SOURCE / "src" / room).glob("*.c"))]
     libraries = run("pkg-config", "--libs", "jansson", "libpcre2-8", "libutf8proc").split()
     folder.mkdir()
     run(CC, "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GNU_SOURCE", "-Werror", "-pthread",
-        f"-I{include}", f"-I{SOURCE}/src", *sorted((SOURCE / "src/engine").glob("*.c")), "-Wl,--start-group", *rooms,
+        f"-I{include}", f"-I{SOURCE}/src", *sources, "-Wl,--start-group", *rooms,
         "-Wl,--end-group", *libraries, "-lm", "-ldl", "-Wl,-soname,liblutra.so.0", "-o", folder / "liblutra.so.0")
 
 
