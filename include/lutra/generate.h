@@ -74,7 +74,7 @@ enum lutra_stop {
     LUTRA_STOP_CANCELLED,
     LUTRA_STOP_DEADLINE,
     LUTRA_STOP_ERROR,
-    LUTRA_STOP_PRUNED, /* a search gave it up, or had decided without it */
+    LUTRA_STOP_PRUNED, /* a search dropped this candidate, or had already chosen its answer */
 };
 
 /* What a text is: models that reason do so first, between tags that their template mentions

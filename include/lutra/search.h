@@ -101,7 +101,7 @@ enum lutra_search_method {
 enum lutra_search_score { LUTRA_SCORE_LAST, LUTRA_SCORE_MIN, LUTRA_SCORE_PRODUCT, LUTRA_SCORE_MEAN, LUTRA_SCORE_AUTO };
 
 enum lutra_search_event_kind {
-    LUTRA_EVENT_STEP, /* a step was scored (or, without a verifier, ended); what follows the last is one, too */
+    LUTRA_EVENT_STEP, /* a step was scored (without a verifier: ended); text behind the last delimiter is a step, too */
     LUTRA_EVENT_FORK, /* `candidate` is a new copy of `parent` */
     LUTRA_EVENT_PRUNE,
     LUTRA_EVENT_FINISH, /* a whole solution, scored; answer is set */
@@ -131,8 +131,8 @@ struct lutra_search {
     size_t size;
     enum lutra_search_method method;
     int width;  /* candidates: N of vote and best-of, rows of beam search, most at once of AUTO; 16 */
-    int expand; /* BEAM, DVTS: children of each survivor, width / expand beams; 1: all go on that are neither pruned nor
-                   repeat another, and have the rows of those */
+    int expand; /* BEAM, DVTS: children of each survivor, width / expand beams; 1: every candidate that is neither
+                   pruned nor a duplicate continues, and freed rows go to the survivors */
     enum lutra_search_score score;
     const char *step;         /* ends a step of any text but blanks, with the token it ends in: "\n" */
     int max_steps;            /* 64: a beam ends there; of an independent candidate, the rest is the last step */

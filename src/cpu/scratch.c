@@ -17,8 +17,8 @@ static size_t product(size_t a, size_t b)
     return LUTRA_MUL_OVERFLOWS(a, b, &bytes) ? SIZE_MAX : bytes;
 }
 
-/* What the kernels of a weight need for up to `rows` rows.  Of two classes each may get all rows, in stretches that are
- * rounded up to blocks of 16. */
+/* What the kernels of a weight need for up to `rows` rows.  Ordinary and bulk kernels may each receive all rows; every
+ * contiguous run of rows is padded to 16. */
 static void measure_weight(const struct cpu_device *d, const struct weight *w, size_t rows, struct cpu_scratch *s)
 {
     uint32_t type = (uint32_t)w->tensor.type;

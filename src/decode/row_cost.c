@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * What a pass costs by its number of rows, measured while passes go by (row_cost.h).
+ */
 #include "decode/row_cost.h"
 
 #include <math.h>

@@ -75,7 +75,7 @@ struct lutra_model {
     atomic_bool chat_told;        /* what the template cannot take has been said */
     const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
     struct model *model;          /* NULL when vocab_only, like the plan */
-    bool by_piece;                /* its weights are prepared as they are held */
+    bool by_piece;                /* weights are packed when a layer is reached (model_hold) and freed after it */
     struct plan plan;
     struct demand_rates demand; /* of a pass */
     int n_plan;                 /* how often the plan has changed */
@@ -271,7 +271,7 @@ void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, in
  * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
-/* model.c: lutra_model_open for who rounds its matrices: their inputs are in the file's order (weights_order).
+/* model.c: as lutra_model_open, for the quantizer: matrices keep the file's column order (weights_order).
  * by_piece: only observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,
  * and released behind it. */
 int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,

@@ -123,7 +123,7 @@ static int committed(const void *kv, int32_t seq)
     return kv_seq_length(kv, seq);
 }
 
-/* One pass that never ends: every chunk's keys and values come to the same places. */
+/* All chunks share one set of K/V slots; the pass is never committed. */
 static int walk(struct walk *w, int32_t seq, struct lutra_error *err)
 {
     lutra_session *s = w->s;

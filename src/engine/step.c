@@ -46,8 +46,8 @@ static void pick_some(void *arg, int ith, int nth)
     }
 }
 
-/* Waking threads costs more than some draws: who slept through the pass sleeps on, and one sample's is the caller's
- * own. */
+/* Waking a worker costs more than several draws: only workers still awake help, and a single draw runs on the calling
+ * thread. */
 static void pick_all(lutra_session *s)
 {
     int n = 0;
@@ -64,7 +64,7 @@ static void fail_sample(lutra_session *s, struct sample *slot, int status)
     struct lutra_error why = {0};
     struct sample_pick pick;
     int i = (int)(slot - s->sample);
-    if (s->pick_status[i] < 0) /* in words: the same again, by one thread */
+    if (s->pick_status[i] < 0) /* repeat the pick single-threaded to get its error message */
         sampler_pick(s->sampler, i, 0, session_result(s, slot->row), s->batch.row[slot->row].pos + 1, &pick, &why);
     else
         (void)lutra_fail(&why, status, "%s", lutra_status_text(status));

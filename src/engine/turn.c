@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose turn it is on the devices.  In order of arrival: a session that runs step after step takes the turn again at
- * once, and would starve whoever waits at a mutex.
+ * A fair (FIFO) recursive lock over all devices of a runtime.  Fair, because a session that runs pass after pass takes
+ * it again at once, and would starve a thread that waits at a mutex.
  */
 #include "engine/engine_impl.h"
 

@@ -37,7 +37,7 @@ struct hparams {
     int n_ctx_orig;    /* before it was stretched by scaling of the rotation */
     int window;        /* a row sees that many positions at most, itself included; 0: all ... */
     int window_period; /* ... in all layers but every window_period-th; 0: in all */
-    int still_period;  /* every still_period-th layer does not rotate; 0: all do */
+    int still_period;  /* every still_period-th layer has no RoPE; 0: all have */
     float norm_eps;
     float embedding_scale, attention_scale; /* of the embeddings' rows, of the scores */
     float attention_cap, logit_cap;         /* cap * tanh(x / cap) of scores and logits; 0: none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A batch of rows: the one input of a forward pass (ARCHITECTURE 1).
+ * A batch of rows: the one input of a forward pass.
  *
  * A row is one token to evaluate.  It sees the committed cache of its sequence plus its ancestors in the batch, and
  * nothing else.  parent = -1 continues the committed cache; otherwise the parent is an earlier row of the same

@@ -118,8 +118,8 @@ struct device_ops {
     int (*reserve)(
         struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
 
-    /* Starts a segment, operations of a list that was reserved for, after the tickets, which are the device's own.
-     * Segments of a device are over in order. */
+    /* Starts a segment, operations of a list that was reserved for, once `after` (tickets of this device) have
+     * completed.  A device completes its segments in submission order. */
     int (*submit)(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
         struct ticket *out, struct lutra_error *err);
     int (*wait)(struct device *self, const struct ticket *ticket, struct lutra_error *err);
@@ -128,10 +128,10 @@ struct device_ops {
     void (*buffer_free)(struct device *self, struct buffer *buffer);
 };
 
-/* Of a device that does not work in the host's memory. */
+/* Functions of a device that does not work in the host's memory. */
 struct device_memory {
-    /* Of a value's first bytes, those of the step's rows.  Publish: the segment that wrote them has been waited for,
-     * others may be under way. */
+    /* Both move only the bytes of the rows in this pass: [n_row][dim].  Publish: the segment that wrote them has been
+     * waited for, others may be under way. */
     int (*publish)(struct device *self, struct buffer *buffer, struct lutra_error *err);
     void (*acquire)(struct device *self, struct buffer *buffer);
 

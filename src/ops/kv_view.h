@@ -62,7 +62,7 @@ struct kv_item {
 struct kv_layer {
     int cache;  /* the layer whose memory it is; -1: none, and all is 0 */
     int window; /* op_layer's */
-    bool near;  /* blocks that no row can see any more have no memory: block b lies at near_block[b] */
+    bool near;  /* the layer uses the sliding-window pool: block b is stored at near_block[b] */
     int n_kv_head, d_head;
     size_t vec_bytes;   /* one [d_head] vector */
     size_t side_bytes;  /* K or V of a block: n_kv_head * KV_BLOCK vectors */

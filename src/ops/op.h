@@ -34,7 +34,7 @@ enum op_kind {
     OP_SCALE,      /* out = in * by */
     OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
     OP_TAKE,       /* out[i] = in[out_row[i]] */
-    OP_PERMUTE,    /* out[r][i] = in[r][order[i]]; out is not in */
+    OP_PERMUTE,    /* out[r][i] = in[r][order[i]]; must not run in place */
     OP_HEAD,       /* results of the wanted rows: logits = in[0] * weight^T, hidden = in[1], mostly the same value */
     OP_ROUTE,      /* in: a score per expert; out: the chosen experts' ids [n_used] ascending, then their weights */
     OP_EXPERTS,    /* slot j of out[i] = in[0] * (expert id[j] of weight[i])^T + its bias; in[1]: OP_ROUTE's */

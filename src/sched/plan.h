@@ -7,8 +7,7 @@
  *     TRY(plan_run(&plan, &step, &rescue, &err));
  *
  * Today a plan puts each operation on the first device that supports it and all that must be with it: operations over
- * the same cache, or with the same weight (ARCHITECTURE 6 names the partitions that a solver will choose from).  sched/
- * sees only struct device and the op list.
+ * the same cache, or with the same weight.  sched/ sees only struct device and the op list.
  *
  * A value is valid on a set of devices: who wrote it last, and who has acquired it since.  From this plan_open finds
  * what each piece acquires and whom it waits for; nothing moves between devices that already hold it, and nobody waits

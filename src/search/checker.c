@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * A program of the user's as a judge: starting it, asking it in JSON lines, and surviving whatever it does (checker.h).
+ */
 #include "search/checker.h"
 
 #include <errno.h>

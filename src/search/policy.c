@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Which candidates of a search continue, and with how many rows: beams, DVTS and REBASE as pure functions of rewards
+ * (policy.h).
+ */
 #include "search/policy.h"
 
 #include <math.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Which part of a text is reasoning: the tags of known model families, found in a growing text (text/reasoning.h).
+ */
 #include "text/reasoning.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Text out of tokens as it grows: whole UTF-8 characters only, held back where a stop string may have begun
+ * (text/stream.h).
+ */
 #include "text/stream.h"
 
 #include <stdlib.h>

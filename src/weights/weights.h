@@ -49,7 +49,7 @@ int weights_zeros_named(const char *name, enum weights_zeros *out, struct lutra_
 /* How layers that others have quantized are read. */
 struct weights_how {
     enum weights_zeros zeros;
-    bool sorted; /* to multiply with: where inputs of a group are not neighbours, they are made so (weights_order) */
+    bool sorted; /* reorder columns so that act-order groups are contiguous (weights_order); for multiplying */
 };
 
 /* The same, read as told.  LUTRA_E_ARGUMENT: V1 or V2, and the model has no layers of GPTQ. */
@@ -78,8 +78,8 @@ int weights_tensor_get(const struct weights *w, const char *name, const struct t
  * thread at a time.  A file's tensors are always there; some of a folder's are computed, here.  Never fails. */
 void weights_fetch(const struct weights *w, const struct tensor *t);
 
-/* Why a folder's quantized layer is F32, 4 (8 bits) to 15 times (2 bits) its size: no type of blocks holds its values,
- * for this reason (a phrase). NULL: any other tensor. */
+/* The reason (a phrase) why a folder's quantized layer is expanded to F32, 4 (8 bits) to 15 times (2 bits) as large:
+ * no type of blocks holds its values.  NULL: any other tensor. */
 const char *weights_loose(const struct weights *w, const struct tensor *t);
 
 /* Of a layer of GPTQ: the means of code - zero, with its zeros read as v1 and as v2.  False: any other tensor. */

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * `lutra run --rag`: passages before the question, sources after the answer, the exchange into the store's history.
+ */
 #include "run/rag.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * One reply of `lutra run`: the request, pieces of text as they come, candidates of a search, and the figures below.
+ */
 #include "run/run.h"
 
 #include <stdlib.h>

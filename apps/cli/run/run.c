@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * `lutra run`: its options, and the order in which model, prompt, template, judge and store are opened and closed.
+ * chat.c holds the conversation, reply.c makes one reply.
+ */
 #include "run/run.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The fewest likeliest tokens that hold a share of the probability (top-p), without sorting the vocabulary
+ * (nucleus_impl.h).
+ */
 #include "decode/sample/nucleus_impl.h"
 
 #include <float.h>

@@ -41,7 +41,7 @@ struct used {
 struct path {
     int32_t token;
     int parent;
-    uint8_t by, below; /* used[k] that hold its last token likeliest there, that hold one behind it: a bit each */
+    uint8_t by, below; /* bitmasks of drafters used[k]: whose best guess here is this token; who guesses behind it */
     bool faint;        /* only faint ones have guessed it */
     float right, p;    /* estimates that it is right where its parent is, that all of it is */
 };
@@ -88,8 +88,8 @@ struct speculator {
 
 /* ---- rates ---- */
 
-/* A rate begins as the drafter says; after some 20 guesses it is what was seen.  A kind of guess that is not worth a
- * row any more creeps back by so little that it is tried once in about fifty of the passes that could have. */
+/* A rate begins as the drafter says; after some 20 guesses it is what was seen.  An unprofitable
+ * kind of guess decays back slowly, so it is retried in about 1 of 50 eligible passes. */
 static const float rate_gain = 0.05f, rate_return = 0.0005f;
 
 static void learn(float *rate, float share, bool right)

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "npu/host/device_impl.h"
 
-/* A row more by lookup costs as much as one more, but for the bytes of the weights. */
+/* Lookup cost grows linearly with rows; only weight traffic is shared. */
 enum { MAX_ROWS = 512, FLAT_ROWS = 32, FLAT_LOOKUPS = 3, BULK_ROWS = 32 };
 
 static struct npu_device *self_of(struct device *d)
