@@ -221,7 +221,7 @@ static inline void rl_make_step(struct random_list *r)
     r->batch = (struct batch){.row = r->row, .n_row = n};
     for (int v = 0; v < RL_VALUES; v++) {
         r->value[v].bytes = sizeof(float) * RL_ROWS * (size_t)r->list.value[v].dim;
-        r->value[v].host = aligned_alloc(64, r->value[v].bytes);
+        r->value[v].host = aligned_alloc(64, (r->value[v].bytes + 63) / 64 * 64);
         fixture_fill_nan(r->value[v].host, r->value[v].bytes);
     }
     r->step = (struct step){.batch = &r->batch,
