@@ -83,7 +83,12 @@ static void texts_hold_with_and_without_drafts(void **state)
     static struct heard h, again;
     struct fixture f;
     fixture_open(&f, "tiny-qwen2", "F16", 1);
-    fixture_session(&f, SAMPLES, 512);
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 512;
+    ss.n_seq = SAMPLES;
+    ss.draft_row_cost = 0.05f; /* drafts are taken whatever rows are measured to cost */
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
     struct lutra_sampling sampling;
     for (int round = 0; round < 3; round++) { /* the usual chain, another, the best */
         lutra_sampling_init(&sampling, sizeof sampling);
