@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #include "ops/kv_view.h"
-#include "ops/op.h"
+#include "ops/params.h"
 
 struct pool;
 

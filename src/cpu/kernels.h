@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "cpu/attention.h"
-#include "ops/op.h"
+#include "ops/params.h"
 #include "quant/formats.h"
 
 struct cpu_gemm;

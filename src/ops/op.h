@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "ops/params.h"
 #include "ops/tensor.h"
 
 /* Inputs, outputs and weights in the order of struct op's arrays. */
@@ -58,53 +59,6 @@ struct weight {
     uint64_t stored_sum;   /* hash_parts of that copy, if it is undamaged */
     bool copy_stored;      /* that file is mapped in small pages, which read slower than a copy in huge ones */
     bool check_stored;     /* compare the sum even where the copy is used in place */
-};
-
-enum rope_kind { ROPE_NORM /* pairs (2i, 2i+1) */, ROPE_NEOX /* pairs (i, i + n_rot/2) */ };
-
-struct op_rope {
-    enum rope_kind kind;
-    int n_head, d_head;
-    int n_rot;            /* rotated elements per head, even, <= d_head */
-    float freq_base;      /* theta_i = pos * freq_scale * freq_base^(-2i/n_rot) / factors[i] */
-    float freq_scale;     /* linear scaling: 1 / factor */
-    const float *factors; /* [n_rot/2] (Llama-3 rope_freqs) or NULL */
-    float magnitude;      /* cos and sin are multiplied by this (YaRN's attention factor); 1 otherwise ... */
-    float growth;         /* ... and by 1 + growth * log(1 + floor(pos / growth_every)) */
-    int growth_every;     /* positions; at least 1 where growth is not 0 */
-    /* [n_rot/2] in place of factors, where a step's n_ctx is above short_ctx; or NULL */
-    const float *long_factors;
-    int short_ctx;
-};
-
-struct op_attention {
-    int n_head, n_kv_head, d_head; /* query head h reads K/V head h / (n_head / n_kv_head) */
-    float scale;                   /* of the scores, usually 1/sqrt(d_head) */
-    float softcap;                 /* score = cap * tanh(score / cap); 0 = none */
-    int window;                    /* a row sees positions > pos - window; 0 = all */
-    const float *sinks;            /* [n_head] extra logit per head in the softmax sum, or NULL */
-};
-
-/* How scores of experts become the weights of those that are chosen. */
-enum route_score {
-    ROUTE_SOFTMAX,        /* softmax over all experts */
-    ROUTE_SIGMOID,        /* each for itself */
-    ROUTE_SOFTMAX_CHOSEN, /* softmax over the chosen ones */
-    ROUTE_SCORES
-};
-
-struct op_route {
-    enum route_score score;
-    int n_expert, n_used; /* the n_used largest of n_expert are chosen; of equal ones those with lower ids */
-    bool normalize;       /* weights are divided by their sum */
-    float scale;          /* of the weights */
-    const float *bias;    /* [n_expert] added to what is compared, not to the weights; or NULL */
-};
-
-/* Of OP_EXPERTS.  A weight is all experts below each other, [n_expert * n_out][n_in], and so is its bias. */
-struct op_experts {
-    int n_expert, n_used; /* 0: no OP_EXPERTS */
-    bool by_slot;         /* slot j reads slot j of in[0], [n_used][n_in]; otherwise each reads all of it, [n_in] */
 };
 
 enum { OP_INS = 2, OP_OUTS = 3, OP_WEIGHTS = 3 };
