@@ -1,5 +1,5 @@
 """Compiles every header of include/ and src/ alone, private ones (*_impl.h, *_tmpl.h) excepted; those of include/ also as C++
-where there is a compiler for it.
+where there is a compiler for it.  The top comment of a template, *_tmpl.h, says what it needs and what it gives.
 
 usage: check_headers.py CC [ROOT]
 """
@@ -29,6 +29,11 @@ def compile_alone(job):
     return f"{header} as {language}:\n{run.stderr}" if run.returncode else None
 
 
+def is_silent(template):
+    top = template.read_text().split("*/", 1)[0].lower()
+    return not ("needs" in top and "gives" in top)
+
+
 def main(cc, root):
     cxx = shutil.which("c++")
     jobs = [(root, f, h, cc, "c", "-std=c11") for f in ("include", "src") for h in sorted((root / f).rglob("*.h"))
@@ -37,6 +42,8 @@ def main(cc, root):
         jobs += [(root, "include", h, cxx, "c++", "-std=c++17") for h in sorted((root / "include").rglob("*.h"))]
     with ThreadPoolExecutor(2) as pool:
         failures = [f for f in pool.map(compile_alone, jobs) if f]
+    failures += [f"{t}: the top comment has no \"Needs\" and \"Gives\"" for t in sorted((root / "src").rglob("*_tmpl.h"))
+                 if is_silent(t)]
     print("\n".join(failures) or f"{len(jobs)} headers compile alone")
     return bool(failures)
 

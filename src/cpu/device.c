@@ -360,7 +360,7 @@ static const struct device_extras CPU_EXTRAS = {.bulk_rows = cpu_bulk_rows,
     .forget = cpu_program_forget,
     .repack = cpu_repack};
 
-/* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (docs/SPEED_LOG.md; of Arm
+/* Rows that a DDR-fed core computes in the time its share of the weights takes to arrive (measured; of Arm
  * modelled from counted instructions, 3 per cycle at 3 GHz and 10 GB/s per core). */
 static int flat_rows(uint32_t isa)
 {

@@ -3,7 +3,7 @@
  * The formats with codebooks (class i8x256) as every kernel sees them: where things lie in a packed tile, which has the
  * file's bytes (quant/codebooks.h), and their tables.
  *
- * gemm_book_runs_impl.h makes the entry points.
+ * gemm_book_runs_tmpl.h makes the entry points.
  */
 #ifndef LUTRA_CPU_GEMM_BOOK_FORM_IMPL_H
 #define LUTRA_CPU_GEMM_BOOK_FORM_IMPL_H

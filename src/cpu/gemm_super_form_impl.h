@@ -3,7 +3,7 @@
  * The formats with 256-element blocks (class i8x256) as every kernel sees them: which codes, which scales, and where
  * they lie in a packed tile, which is one block of each of 16 rows.
  *
- * Included where STEP_BYTES (of a step of 16 rows x 4 inputs) is known; cpu/gemm_super_runs_impl.h makes the entry
+ * Included where STEP_BYTES (of a step of 16 rows x 4 inputs) is known; cpu/gemm_super_runs_tmpl.h makes the entry
  * points.
  */
 #ifndef LUTRA_CPU_GEMM_SUPER_FORM_IMPL_H

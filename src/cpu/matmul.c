@@ -102,7 +102,7 @@ static struct cpu_gemm_args unit_args(const struct worker *w, const struct matmu
 }
 
 /* Outputs of few rows wait in the thread's own scratch until the unit is done.  Lines written one by one between
- * weights, which are in no near cache, would hold up the stream of weights (docs/SPEED_LOG.md). */
+ * weights, which are in no near cache, would hold up the stream of weights. */
 static void run_gathered(const struct worker *w, struct cpu_gemm_args *a, size_t stride)
 {
     float *out = a->out;

@@ -94,7 +94,7 @@ static double sum_exp(const float *x, size_t n, float max)
     return sum;
 }
 
-#include "cpu/small_slots_impl.h"
+#include "cpu/small_slots_tmpl.h"
 
 void cpu_small_init_ref(struct cpu_kernels *out)
 {

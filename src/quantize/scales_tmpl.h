@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What searches for scales ask of one group again and again.  Compiled plainly and for the instruction sets of x86/,
- * each time after "#define ISA" its name and "#define WIDTH" the floats of a register.  The bits are the
- * same: every product is rounded, and element i adds to sum i % 16, which are added up in one order.
+ * What searches for scales ask of one group again and again.  Compiled plainly and for the instruction sets of x86/.
+ * The bits are the same: every product is rounded, and element i adds to sum i % 16, which are added up in one order.
+ *
+ * Needs: "#define ISA", a name, and "#define WIDTH", the floats of a register.
+ * Gives: quant_kernels_ and that name, the table of its functions.
  */
 #include <string.h>
 

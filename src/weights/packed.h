@@ -14,7 +14,7 @@
  * header must be those of the model that it was packed from.  Each copy has a sum (hash_parts of base/hash.h): opening
  * does not read the copies, so whoever reads them compares.
  *
- * It is written in whole huge pages, which a page cache that keeps large folios maps as such (docs/SPEED_LOG.md).
+ * It is written in whole huge pages, which a page cache that keeps large folios maps as such.
  */
 #ifndef LUTRA_WEIGHTS_PACKED_H
 #define LUTRA_WEIGHTS_PACKED_H

@@ -5,8 +5,8 @@
 #include "cpu/attention.h"
 
 #include "cpu/arm/vec_neon_impl.h"
-#include "cpu/vec_math_impl.h"
-#include "cpu/attention_body_impl.h"
+#include "cpu/vec_math_tmpl.h"
+#include "cpu/attention_tmpl.h"
 
 void attention_init_neon(struct cpu_attention *out)
 {

@@ -3,7 +3,7 @@
  * Matmul of the formats with codebooks by smmla; a single row by sdot.
  */
 #include "cpu/arm/dot_dotprod_impl.h"
-#include "cpu/arm/gemm_book_single_impl.h"
+#include "cpu/arm/gemm_book_single_tmpl.h"
 #include "cpu/arm/pairs_i8mm_impl.h"
 
 LUTRA_INLINE int sum_pair_steps(struct form f)
@@ -28,7 +28,7 @@ LUTRA_INLINE void add_floats(struct form f, float32x4_t d, float32x4_t dmin, con
     }
 }
 
-#include "cpu/arm/gemm_tile_i8mm_impl.h"
+#include "cpu/arm/gemm_tile_i8mm_tmpl.h"
 
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w, struct unpacked *u)
 {
@@ -60,7 +60,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_book_runs_impl.h"
+#include "cpu/gemm_book_runs_tmpl.h"
 
 LUTRA_INLINE void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {

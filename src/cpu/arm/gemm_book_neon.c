@@ -3,7 +3,7 @@
  * Matmul of the formats with codebooks on plain NEON.
  */
 #include "cpu/arm/dot_neon_impl.h"
-#include "cpu/arm/gemm_book_quads_impl.h"
+#include "cpu/arm/gemm_book_quads_tmpl.h"
 
 void cpu_gemm_init_book_neon(struct cpu_kernels *k)
 {

@@ -305,7 +305,7 @@ LUTRA_INLINE void read_values(
     }
 }
 
-/* ---- what loops over tiles that were read ask of every form (gemm_tile_quads_impl.h, gemm_tile_i8mm_impl.h) ---- */
+/* ---- what loops over tiles that were read ask of every form (gemm_tile_quads_tmpl.h, gemm_tile_i8mm_tmpl.h) ---- */
 
 LUTRA_INLINE bool is_summed(struct form f)
 {

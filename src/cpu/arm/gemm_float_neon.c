@@ -46,7 +46,7 @@ LUTRA_INLINE void run_all(enum quant_type type, const struct cpu_gemm_args *a)
     run_rows(a, a->n_in * sizeof(float), sizeof(float), TILE_COLUMNS, run_tile, &type);
 }
 
-#include "cpu/gemm_float_runs_impl.h"
+#include "cpu/gemm_float_runs_tmpl.h"
 
 void cpu_gemm_init_float_neon(struct cpu_kernels *k)
 {

@@ -8,7 +8,7 @@
 
 #include "cpu/arm/gemm_arm_impl.h"
 
-#include "cpu/gemm_i8_form_impl.h"
+#include "cpu/gemm_i8_form_tmpl.h"
 
 /* The same format when codes that would leave int8 are kept signed: nothing to start with. */
 LUTRA_INLINE struct form in_int8(struct form f)

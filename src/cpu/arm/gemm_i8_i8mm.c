@@ -144,7 +144,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_rows(a, a->n_in / 32 * PAIRS32_BYTES, 8, ACT_COLUMNS, run_tile, &f);
 }
 
-#include "cpu/gemm_i8_runs_impl.h"
+#include "cpu/gemm_i8_runs_tmpl.h"
 
 /* W2, W3 and W4 stay with sdot: their zero points start a sum in another way. */
 static void run_q1_0(const struct cpu_gemm_args *a)

@@ -2,7 +2,7 @@
  *
  * Matmul of codes of 1 and 2 bits by table lookup ([TMAN] section 4.3, on a CPU), for plain NEON, which takes four
  * instructions for 16 byte products: half a byte of codes stands for one of 16 sums of 4 inputs, or 2, and one tbl
- * looks them up for 16 output rows.  Integers, so the bits are those of gemm_*_quads_impl.h.
+ * looks them up for 16 output rows.  Integers, so the bits are those of gemm_*_quads_tmpl.h.
  *
  * A sum of -508 .. 508 is kept as its low 5 bits and the rest, a byte each: either adds up 8 times in a byte.
  * Tables are made of TILE_K inputs of up to 4 columns and serve up to 16 panels before the next: they stay in L1.

@@ -3,7 +3,7 @@
  * Matmul of the formats with 256-element blocks by sdot.
  */
 #include "cpu/arm/dot_dotprod_impl.h"
-#include "cpu/arm/gemm_super_quads_impl.h"
+#include "cpu/arm/gemm_super_quads_tmpl.h"
 
 void cpu_gemm_init_super_dotprod(struct cpu_kernels *k)
 {

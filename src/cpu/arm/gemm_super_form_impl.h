@@ -25,7 +25,7 @@ LUTRA_INLINE uint8x16_t shifted(const uint8_t *p, int n)
     return vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)n));
 }
 
-/* ---- a tile that is read once for all columns (gemm_tile_quads_impl.h, gemm_tile_i8mm_impl.h) ---- */
+/* ---- a tile that is read once for all columns (gemm_tile_quads_tmpl.h, gemm_tile_i8mm_tmpl.h) ---- */
 
 LUTRA_INLINE bool is_summed(struct form f)
 {

@@ -329,7 +329,7 @@ LUTRA_INLINE void run_tile(const void *form, const struct cpu_gemm_args *a, size
     }
 }
 
-#include "cpu/arm/gemm_super_tile_i8mm_impl.h"
+#include "cpu/arm/gemm_super_tile_i8mm_tmpl.h"
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
@@ -342,8 +342,8 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_super_low_runs_impl.h"
-#include "cpu/gemm_super_runs_impl.h"
+#include "cpu/gemm_super_low_runs_tmpl.h"
+#include "cpu/gemm_super_runs_tmpl.h"
 
 LUTRA_INLINE void set_pairs(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {

@@ -3,7 +3,7 @@
  * Matmul of the formats with 256-element blocks by plain NEON: pairs of byte products.
  */
 #include "cpu/arm/dot_neon_impl.h"
-#include "cpu/arm/gemm_super_quads_impl.h"
+#include "cpu/arm/gemm_super_quads_tmpl.h"
 
 void cpu_gemm_init_super_neon(struct cpu_kernels *k)
 {

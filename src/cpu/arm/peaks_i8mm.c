@@ -8,7 +8,7 @@ LUTRA_INLINE vec_i dot(vec_i acc, vec_i w, vec_i x)
     return vreinterpretq_s8_s32(vmmlaq_s32(vreinterpretq_s32_s8(acc), w, x));
 }
 
-#include "cpu/peaks_body_impl.h"
+#include "cpu/peaks_tmpl.h"
 
 static void measure(struct cpu_peaks *out)
 {

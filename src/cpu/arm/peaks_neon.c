@@ -9,7 +9,7 @@ LUTRA_INLINE vec_i dot(vec_i acc, vec_i w, vec_i x)
         vreinterpretq_s32_s8(acc), vpaddq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x))));
 }
 
-#include "cpu/peaks_body_impl.h"
+#include "cpu/peaks_tmpl.h"
 
 static void measure(struct cpu_peaks *out)
 {

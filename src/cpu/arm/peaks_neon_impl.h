@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors and fma of the peaks on Arm; cpu/peaks_body_impl.h says what a file adds.
+ * Vectors and fma of the peaks on Arm; cpu/peaks_tmpl.h says what a file adds.
  */
 #ifndef LUTRA_CPU_ARM_PEAKS_NEON_IMPL_H
 #define LUTRA_CPU_ARM_PEAKS_NEON_IMPL_H

@@ -24,9 +24,9 @@
 
 #include "cpu/x86/amx_impl.h"
 #include "cpu/x86/vec_avx512_impl.h"
-#include "cpu/vec_math_impl.h"
-#include "cpu/attention_body_impl.h"
-#include "cpu/x86/attention_amx_split_impl.h"
+#include "cpu/vec_math_tmpl.h"
+#include "cpu/attention_tmpl.h"
+#include "cpu/x86/attention_amx_split_tmpl.h"
 
 /* ---- a segment for up to GROUP tiles of queries ---- */
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "cpu/x86/vec_avx512_impl.h"
-#include "cpu/vec_math_impl.h"
-#include "cpu/attention_body_impl.h"
+#include "cpu/vec_math_tmpl.h"
+#include "cpu/attention_tmpl.h"
 #include "cpu/x86/transpose_avx512_impl.h"
 
 static void load(const struct attention_load *a, struct attention_segment *s)

@@ -21,9 +21,9 @@ enum {
     AMX_PASS_BYTES = 1 << 20,        /* of activations in one pass: they stay in L2 */
     AMX_SPARE = 8,                   /* records that may be read behind the last of a block */
     AMX32_BYTES = 32 + 2 * 4,        /* of a q8x32 record for AMX, per row */
-    AMX32_PAIR_BYTES = 1024 + 128,   /* of a pair of groups, for up to 8 rows: gemm_i8_amx_pairs_impl.h */
+    AMX32_PAIR_BYTES = 1024 + 128,   /* of a pair of groups, for up to 8 rows: gemm_i8_amx_pairs_tmpl.h */
     AMX256_BYTES = 256 + 4 + 16 + 4, /* of a q8x256 record, likewise; 4 unused, for whole cache lines */
-    AMX256_PAIR_BYTES = 4096 + 192,  /* of one in pairs of groups, for up to 8 rows: gemm_super_amx_pairs_impl.h */
+    AMX256_PAIR_BYTES = 4096 + 192,  /* of one in pairs of groups, for up to 8 rows: gemm_super_amx_pairs_tmpl.h */
     AMX256_REACH_AT = 160            /* in what follows its codes */
 };
 

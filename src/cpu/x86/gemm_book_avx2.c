@@ -4,7 +4,7 @@
  */
 #include "cpu/x86/gemm_steps_avx2_impl.h"
 
-#include "cpu/x86/gemm_book_ymm_impl.h"
+#include "cpu/x86/gemm_book_ymm_tmpl.h"
 
 void cpu_gemm_init_book_avx2(struct cpu_kernels *k)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * AVX-512 VNNI matmul of the formats with codebooks: class i8x256, the loops of gemm_panels_avx512_impl.h.
+ * AVX-512 VNNI matmul of the formats with codebooks: class i8x256, the loops of gemm_panels_avx512_tmpl.h.
  */
 #include "cpu/x86/gemm_book_form_avx512_impl.h"
 
@@ -165,9 +165,9 @@ LUTRA_INLINE void run_tile(
 
 enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 0 };
 
-#include "cpu/x86/gemm_panels_avx512_impl.h"
+#include "cpu/x86/gemm_panels_avx512_tmpl.h"
 
-#include "cpu/gemm_book_runs_impl.h"
+#include "cpu/gemm_book_runs_tmpl.h"
 
 void cpu_gemm_init_book_avx512(struct cpu_kernels *k)
 {

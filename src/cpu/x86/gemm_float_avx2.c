@@ -59,7 +59,7 @@ LUTRA_INLINE void run_all(enum quant_type type, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_float_runs_impl.h"
+#include "cpu/gemm_float_runs_tmpl.h"
 
 void cpu_gemm_init_float_avx2(struct cpu_kernels *k)
 {

@@ -11,7 +11,7 @@
  *
  * The products run as one pipeline over all of that.  While group j is scaled, the product of group j + STORE_AHEAD
  * goes from its tile register to memory, that of group j + DOT_AHEAD begins, and in the first block of a tile the next
- * tile's group is unpacked.  Up to 8 rows: gemm_i8_amx_pairs_impl.h.
+ * tile's group is unpacked.  Up to 8 rows: gemm_i8_amx_pairs_tmpl.h.
  */
 #include "cpu/x86/gemm_amx_impl.h"
 #include "cpu/x86/gemm_i8_form_impl.h"
@@ -160,7 +160,7 @@ LUTRA_INLINE void run_blocks(struct form f, const struct cpu_gemm_args *a)
     amx_end();
 }
 
-#include "cpu/x86/gemm_i8_amx_pairs_impl.h"
+#include "cpu/x86/gemm_i8_amx_pairs_tmpl.h"
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
@@ -173,7 +173,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_i8_runs_impl.h"
+#include "cpu/gemm_i8_runs_tmpl.h"
 
 /* The descriptor in the slot, with AMX from AMX_MIN_ROWS rows on. */
 static void add_amx(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * AVX2 matmul of the formats with 32-element blocks: gemm_i8_ymm_impl.h by multiply-add pairs, exact: a pair of
+ * AVX2 matmul of the formats with 32-element blocks: gemm_i8_ymm_tmpl.h by multiply-add pairs, exact: a pair of
  * products stays within int16 for codes up to 128 (128 * 127 * 2 = 32512), so wider codes go as |w| times x with w's
  * sign.
  */
@@ -30,7 +30,7 @@ LUTRA_INLINE __m256i add_short(__m256i acc, __m256i part, int unit)
     return _mm256_add_epi32(acc, _mm256_madd_epi16(part, _mm256_set1_epi16((short)unit)));
 }
 
-#include "cpu/x86/gemm_i8_ymm_impl.h"
+#include "cpu/x86/gemm_i8_ymm_tmpl.h"
 
 void cpu_gemm_init_i8_avx2(struct cpu_kernels *k)
 {

@@ -153,10 +153,10 @@ LUTRA_INLINE void run_tile(
 
 enum { RECORD_BYTES = 8 * ACT32_BYTES, FEW_COLUMNS = 2 };
 
-#include "cpu/x86/gemm_panels_avx512_impl.h"
-#include "cpu/gemm_i8_runs_impl.h"
+#include "cpu/x86/gemm_panels_avx512_tmpl.h"
+#include "cpu/gemm_i8_runs_tmpl.h"
 
-#include "cpu/gemm_i8_low_runs_impl.h"
+#include "cpu/gemm_i8_low_runs_tmpl.h"
 
 void cpu_gemm_init_i8_avx512(struct cpu_kernels *k)
 {

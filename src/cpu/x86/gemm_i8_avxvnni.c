@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * AVX-VNNI matmul of the formats with 32-element blocks: gemm_i8_ymm_impl.h by vpdpbusd on 256 bits.
+ * AVX-VNNI matmul of the formats with 32-element blocks: gemm_i8_ymm_tmpl.h by vpdpbusd on 256 bits.
  */
 #include <immintrin.h>
 
@@ -31,7 +31,7 @@ LUTRA_INLINE __m256i add_short(__m256i acc, __m256i part, int unit)
     return _mm256_add_epi32(acc, part);
 }
 
-#include "cpu/x86/gemm_i8_ymm_impl.h"
+#include "cpu/x86/gemm_i8_ymm_tmpl.h"
 
 void cpu_gemm_init_i8_avxvnni(struct cpu_kernels *k)
 {

@@ -7,7 +7,7 @@
 
 #include "cpu/x86/gemm_tile_avx512_impl.h"
 
-#include "cpu/gemm_i8_form_impl.h"
+#include "cpu/gemm_i8_form_tmpl.h"
 
 /* The values of TABLE codes, plus the offset. */
 LUTRA_INLINE __m512i code_table(struct form f)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gemm_tile_ymm_impl.h multiplies with, on AVX2: multiply-add pairs in 16 bits, exact for unsigned codes up to
+ * What gemm_tile_ymm_tmpl.h multiplies with, on AVX2: multiply-add pairs in 16 bits, exact for unsigned codes up to
  * 128. Signed ones go as |w| times x with w's sign.
  */
 #ifndef LUTRA_CPU_X86_GEMM_STEPS_AVX2_IMPL_H

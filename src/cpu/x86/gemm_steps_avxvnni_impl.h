@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gemm_tile_ymm_impl.h multiplies with, on AVX-VNNI: vpdpbusd on 256 bits, exact for all unsigned codes.
+ * What gemm_tile_ymm_tmpl.h multiplies with, on AVX-VNNI: vpdpbusd on 256 bits, exact for all unsigned codes.
  */
 #ifndef LUTRA_CPU_X86_GEMM_STEPS_AVXVNNI_IMPL_H
 #define LUTRA_CPU_X86_GEMM_STEPS_AVXVNNI_IMPL_H

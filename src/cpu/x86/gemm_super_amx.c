@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * AMX matmul of the formats with 256-element blocks, for more than 8 rows (ternary: AMX_MIN_ROWS_TERNARY and more): the
- * arithmetic and the bits of gemm_super_avx512.c.  K-quants up to 8 rows: gemm_super_amx_pairs_impl.h.
+ * arithmetic and the bits of gemm_super_avx512.c.  K-quants up to 8 rows: gemm_super_amx_pairs_tmpl.h.
  *
  * The integer scales of a tile's groups are multiplied into its codes, so that one product per 64 inputs runs through
  * all 256 with no stop at groups.  code * scale does not fit a byte; code * digit does, where
@@ -170,7 +170,7 @@ LUTRA_INLINE void run_rows(struct form f, struct work *w, const struct cpu_gemm_
     amx_end();
 }
 
-#include "cpu/x86/gemm_super_amx_pairs_impl.h"
+#include "cpu/x86/gemm_super_amx_pairs_tmpl.h"
 
 LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
 {
@@ -187,7 +187,7 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_super_runs_impl.h"
+#include "cpu/gemm_super_runs_tmpl.h"
 
 LUTRA_INLINE void put_over(struct cpu_kernels *k, enum quant_type type, const char *name, cpu_gemm_run *run)
 {

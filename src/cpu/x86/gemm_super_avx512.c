@@ -255,11 +255,11 @@ LUTRA_INLINE void run_tile(
 
 enum { RECORD_BYTES = ACT256_BYTES, FEW_COLUMNS = 0 };
 
-#include "cpu/x86/gemm_panels_avx512_impl.h"
+#include "cpu/x86/gemm_panels_avx512_tmpl.h"
 
-#include "cpu/gemm_super_runs_impl.h"
+#include "cpu/gemm_super_runs_tmpl.h"
 
-#include "cpu/gemm_super_low_runs_impl.h"
+#include "cpu/gemm_super_low_runs_tmpl.h"
 
 void cpu_gemm_init_super_avx512(struct cpu_kernels *k)
 {

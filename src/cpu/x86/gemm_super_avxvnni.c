@@ -4,7 +4,7 @@
  */
 #include "cpu/x86/gemm_steps_avxvnni_impl.h"
 
-#include "cpu/x86/gemm_super_ymm_impl.h"
+#include "cpu/x86/gemm_super_ymm_tmpl.h"
 
 void cpu_gemm_init_super_avxvnni(struct cpu_kernels *k)
 {

@@ -8,7 +8,7 @@ LUTRA_INLINE vec_i dot(vec_i acc, vec_i w, vec_i x)
     return _mm256_add_epi16(_mm256_maddubs_epi16(acc, x), w);
 }
 
-#include "cpu/peaks_body_impl.h"
+#include "cpu/peaks_tmpl.h"
 
 static void measure(struct cpu_peaks *out)
 {

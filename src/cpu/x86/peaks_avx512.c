@@ -25,7 +25,7 @@ static inline vec_f fma_all(vec_f acc, vec_f a, vec_f b)
     return _mm512_fmadd_ps(a, b, acc);
 }
 
-#include "cpu/peaks_body_impl.h"
+#include "cpu/peaks_tmpl.h"
 
 static void measure(struct cpu_peaks *out)
 {

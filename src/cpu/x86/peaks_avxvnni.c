@@ -8,7 +8,7 @@ LUTRA_INLINE vec_i dot(vec_i acc, vec_i w, vec_i x)
     return _mm256_dpbusd_avx_epi32(acc, w, x);
 }
 
-#include "cpu/peaks_body_impl.h"
+#include "cpu/peaks_tmpl.h"
 
 static void measure(struct cpu_peaks *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors and fma of the peaks at 256 bits; cpu/peaks_body_impl.h says what a file adds.
+ * Vectors and fma of the peaks at 256 bits; cpu/peaks_tmpl.h says what a file adds.
  */
 #ifndef LUTRA_CPU_X86_PEAKS_YMM_IMPL_H
 #define LUTRA_CPU_X86_PEAKS_YMM_IMPL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors of f32 on AVX-512, in the names that the shared kernel bodies (*_body_impl.h) are written in.
+ * Vectors of f32 on AVX-512, in the names that the shared kernel bodies (*_tmpl.h) are written in.
  * vec_avx2_impl.h has the same names.  A file of kernels includes exactly one of the two.
  */
 #ifndef LUTRA_CPU_VEC_IMPL_H

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Puts the row kernels that the including file defined before into the table.
+ * Puts the row kernels of one ISA into the table.
+ *
+ * Needs: those of small_tmpl.h, or their like.
+ * Gives: fill_small.
  */
-#ifndef LUTRA_CPU_SMALL_SLOTS_IMPL_H
-#define LUTRA_CPU_SMALL_SLOTS_IMPL_H
+#ifndef LUTRA_CPU_SMALL_SLOTS_TMPL_H
+#define LUTRA_CPU_SMALL_SLOTS_TMPL_H
 
 #include "base/compiler.h"
 #include "cpu/kernels.h"

@@ -2,10 +2,11 @@
  *
  * One function per float format, and their slots.
  *
- * Included after run_all(enum quant_type type, const struct cpu_gemm_args *a).
+ * Needs: run_all(enum quant_type type, const struct cpu_gemm_args *a).
+ * Gives: the entry points.
  */
-#ifndef LUTRA_CPU_GEMM_FLOAT_RUNS_IMPL_H
-#define LUTRA_CPU_GEMM_FLOAT_RUNS_IMPL_H
+#ifndef LUTRA_CPU_GEMM_FLOAT_RUNS_TMPL_H
+#define LUTRA_CPU_GEMM_FLOAT_RUNS_TMPL_H
 
 static void run_f32(const struct cpu_gemm_args *a)
 {

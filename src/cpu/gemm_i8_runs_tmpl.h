@@ -2,10 +2,11 @@
  *
  * One function per format with 32-element blocks, and their slots.
  *
- * Included after run_all(struct form f, const struct cpu_gemm_args *a).
+ * Needs: run_all(struct form f, const struct cpu_gemm_args *a).
+ * Gives: the entry points.
  */
-#ifndef LUTRA_CPU_GEMM_I8_RUNS_IMPL_H
-#define LUTRA_CPU_GEMM_I8_RUNS_IMPL_H
+#ifndef LUTRA_CPU_GEMM_I8_RUNS_TMPL_H
+#define LUTRA_CPU_GEMM_I8_RUNS_TMPL_H
 
 static void run_q4_0(const struct cpu_gemm_args *a)
 {

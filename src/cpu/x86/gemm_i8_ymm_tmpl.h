@@ -2,22 +2,24 @@
  *
  * 256-bit matmul of the formats with 32-element blocks; the arithmetic of gemm_i8_avx512.c, to the bit.
  *
- * Included by one file per instruction set, which defines before:
+ * Needs:
  *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128; then small ones
  *                            are summed in parts of 16 bits (short_steps):
  *     __m256i short_step(__m256i part, __m256i w, __m256i x);  part + 2 products per lane of 16 bits
  *     __m256i add_short(__m256i acc, __m256i part, int unit);  acc + unit times each lane's two
  *     __m256i dot_step(__m256i acc, __m256i w, __m256i x);    acc + 4 products per lane, w unsigned, x signed
  *     __m256i dot_signed(__m256i acc, __m256i w, __m256i x);  the same for signed w (only without WIDE_CODES)
- * and gets run_q4_0 and so on.  A tile is 16 rows (a panel, in two halves) x 4 columns.
+ * Gives: run_q4_0 and so on.
+ *
+ * A tile is 16 rows (a panel, in two halves) x 4 columns.
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs, each group of 4 columns
  *
  * A tile's weights stay in L1 for all columns, as codes where many_shares full groups of them expand them once; what
  * comes AHEAD_BYTES or, since expanding takes its time, two tiles later is prefetched meanwhile, spread over them.
  */
-#ifndef LUTRA_CPU_X86_GEMM_I8_YMM_H
-#define LUTRA_CPU_X86_GEMM_I8_YMM_H
+#ifndef LUTRA_CPU_X86_GEMM_I8_YMM_TMPL_H
+#define LUTRA_CPU_X86_GEMM_I8_YMM_TMPL_H
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -26,7 +28,7 @@
 
 enum { STEP_BYTES = 64, TILE_COLUMNS = 4, AHEAD_BYTES = 2304 };
 
-#include "cpu/gemm_i8_form_impl.h"
+#include "cpu/gemm_i8_form_tmpl.h"
 
 LUTRA_INLINE __m256i code_table(struct form f)
 {
@@ -281,8 +283,8 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_i8_runs_impl.h"
+#include "cpu/gemm_i8_runs_tmpl.h"
 
-#include "cpu/gemm_i8_low_runs_impl.h"
+#include "cpu/gemm_i8_low_runs_tmpl.h"
 
 #endif

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Operands of AMX attention: queries, keys and values of f32 and f16 split into bf16 tiles, the next block fetched
- * meanwhile. Included by attention_amx.c alone, after its vectors; that file says how tiles lie and why.
+ * meanwhile.  attention_amx.c says how tiles lie and why.
+ *
+ * Needs: the vectors and sizes of that file, the only one that includes this.
+ * Gives: prepare, split_keys, split_values.
  */
-#ifndef LUTRA_CPU_X86_ATTENTION_AMX_SPLIT_IMPL_H
-#define LUTRA_CPU_X86_ATTENTION_AMX_SPLIT_IMPL_H
+#ifndef LUTRA_CPU_X86_ATTENTION_AMX_SPLIT_TMPL_H
+#define LUTRA_CPU_X86_ATTENTION_AMX_SPLIT_TMPL_H
 
 /* Bytes of a tile; of hi and lo, a piece of K.  Tiles of queries that share a pass over K and V. */
 enum { CHUNK = 32, SIDE = 16, TILE = 1024, BOTH = 2 * TILE, GROUP = 4, KEY_TILES = KV_BLOCK / SIDE };

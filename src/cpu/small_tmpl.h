@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernels of one row of activations for one ISA, on the vectors of a vec_*_impl.h: norm, rotation, gates,
- * conversions, sums over logits.  cpu/kernels.h says what each computes.
+ * The kernels of one row of activations for one ISA: norm, rotation, gates, conversions, sums over logits.
+ * cpu/kernels.h says what each computes.
  *
  * A tail is one more vector of which some lanes are not stored: the same arithmetic for every element.
+ *
+ * Needs: the vectors of a vec_*_impl.h and vec_math_tmpl.h.
+ * Gives: what small_slots_tmpl.h puts into the table.
  */
-#ifndef LUTRA_CPU_SMALL_BODY_IMPL_H
-#define LUTRA_CPU_SMALL_BODY_IMPL_H
+#ifndef LUTRA_CPU_SMALL_TMPL_H
+#define LUTRA_CPU_SMALL_TMPL_H
 
 #include <string.h>
 

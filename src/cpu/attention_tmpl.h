@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The attention kernels of one ISA (cpu/attention.h has the arithmetic), on the vectors of a vec_*_impl.h.
+ * The attention kernels of one ISA (cpu/attention.h has the arithmetic).
  *
  * Both products are register tiles of TILE_Q queries x TILE_V vectors: for the scores a lane is a key (K comes
  * transposed), for the output a lane is an element of V.  So neither has a sum across lanes, and an accumulator's
  * order is the same in every tile shape.
+ *
+ * Needs: the vectors of a vec_*_impl.h and vec_math_tmpl.h; TILE_Q, TILE_V.
+ * Gives: segment_of_f32 and its like for each cache type, attention_merge.
  */
-#ifndef LUTRA_CPU_ATTENTION_BODY_IMPL_H
-#define LUTRA_CPU_ATTENTION_BODY_IMPL_H
+#ifndef LUTRA_CPU_ATTENTION_TMPL_H
+#define LUTRA_CPU_ATTENTION_TMPL_H
 
 #include "base/f16.h"
 #include "cpu/attention.h"

@@ -3,12 +3,13 @@
  * Matmul of the formats with codebooks on vectors of 4 rows x 4 inputs (NEON, sdot): class i8x256, the arithmetic of
  * x86/gemm_book_avx512.c to the bit.  A single row takes values as they are read; for more a tile is read once.
  *
- * Included after a dot_*_impl.h, by one file per instruction set; gives run_iq2_xxs and so on.
+ * Needs: the products of a dot_*_impl.h.
+ * Gives: run_iq2_xxs and so on.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_BOOK_QUADS_H
-#define LUTRA_CPU_ARM_GEMM_BOOK_QUADS_H
+#ifndef LUTRA_CPU_ARM_GEMM_BOOK_QUADS_TMPL_H
+#define LUTRA_CPU_ARM_GEMM_BOOK_QUADS_TMPL_H
 
-#include "cpu/arm/gemm_book_single_impl.h"
+#include "cpu/arm/gemm_book_single_tmpl.h"
 
 LUTRA_INLINE int sum_steps(struct form f)
 {
@@ -32,7 +33,7 @@ LUTRA_INLINE int minimum_steps(struct form f)
     return group_steps(f);
 }
 
-#include "cpu/arm/gemm_tile_quads_impl.h"
+#include "cpu/arm/gemm_tile_quads_tmpl.h"
 
 LUTRA_INLINE void unpack(struct form f, const struct tables *t, const uint8_t *w, struct unpacked *u)
 {
@@ -60,6 +61,6 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_book_runs_impl.h"
+#include "cpu/gemm_book_runs_tmpl.h"
 
 #endif

@@ -2,14 +2,15 @@
  *
  * Peaks of one core at one instruction set: its int8 dot product and its fma, on registers, in independent chains.
  *
- * Included by a file per instruction set, which defines before:
+ * Needs:
  *     enum { CHAINS, INT8_MACS, F32_MACS };            chains; multiply-accumulates of one step
  *     vec_i, vec_f                                     its vectors
  *     vec_i int_all(int x); vec_f float_all(float x);  x in every byte or lane
  *     vec_i dot(vec_i acc, vec_i w, vec_i x);          the step; vec_f fma_all(acc, a, b) likewise
+ * Gives: measure_peaks.
  */
-#ifndef LUTRA_CPU_PEAKS_BODY_IMPL_H
-#define LUTRA_CPU_PEAKS_BODY_IMPL_H
+#ifndef LUTRA_CPU_PEAKS_TMPL_H
+#define LUTRA_CPU_PEAKS_TMPL_H
 
 #include <string.h>
 

@@ -8,19 +8,20 @@
  * So memory is read as two streams without gaps; for up to FEW_COLUMNS rows as four, one from each quarter of the unit.
  * A tile's weights stay in L1 while all columns of the pass use them; meanwhile what lies AHEAD_BYTES further on is
  * prefetched, spread over the columns, so that memory works all the time.  Streams are prefetched and read in turn, a
- * line of each: one after the other costs a sixth of the bandwidth (docs/SPEED_LOG.md).  Sums of all columns live in L1
+ * line of each: one after the other costs a sixth of the bandwidth.  Sums of all columns live in L1
  * and pass through registers once per tile.
  *
- * Included by one file per family of formats, which defines before:
+ * Needs:
  *     struct form, always a compile-time constant; size_t group_bytes(form): packed bytes per 32 inputs of a panel
  *     enum { RECORD_BYTES }: activation bytes per 256 inputs and column
  *     enum { FEW_COLUMNS }: 0, 1 or 2; up to as many rows take MOST_PANELS panels at once
  *     struct scratch; void begin_call(form, struct scratch *): once; void begin_tile(form, struct scratch *, const
  *         struct tile *, int np): once per tile
  *     void run_tile(form, const struct scratch *, const struct tile *, int np, int n, __m512 sum[][COLUMNS])
+ * Gives: run_all.
  */
-#ifndef LUTRA_CPU_X86_GEMM_PANELS_AVX512_IMPL_H
-#define LUTRA_CPU_X86_GEMM_PANELS_AVX512_IMPL_H
+#ifndef LUTRA_CPU_X86_GEMM_PANELS_AVX512_TMPL_H
+#define LUTRA_CPU_X86_GEMM_PANELS_AVX512_TMPL_H
 
 #include "cpu/x86/gemm_tile_avx512_impl.h"
 

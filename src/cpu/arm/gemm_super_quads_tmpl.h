@@ -3,10 +3,11 @@
  * Matmul of the formats with 256-element blocks on vectors of 4 rows x 4 inputs (NEON, sdot): class i8x256, the
  * arithmetic of x86/gemm_super_avx512.c to the bit.
  *
- * Included after a dot_*_impl.h, by one file per instruction set; gives run_q4_k and so on.
+ * Needs: the products of a dot_*_impl.h.
+ * Gives: run_q4_k and so on.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_SUPER_QUADS_H
-#define LUTRA_CPU_ARM_GEMM_SUPER_QUADS_H
+#ifndef LUTRA_CPU_ARM_GEMM_SUPER_QUADS_TMPL_H
+#define LUTRA_CPU_ARM_GEMM_SUPER_QUADS_TMPL_H
 
 #include "cpu/arm/gemm_super_form_impl.h"
 
@@ -27,7 +28,7 @@ LUTRA_INLINE int minimum_steps(struct form f)
     return group_steps(f);
 }
 
-#include "cpu/arm/gemm_tile_quads_impl.h"
+#include "cpu/arm/gemm_tile_quads_tmpl.h"
 
 /* Codes of inputs 32g + 4v .. 32g + 4v + 3 of a quad. */
 LUTRA_INLINE int8x16_t load_codes(struct form f, const struct tile *t, int g, int v, int quad)
@@ -276,8 +277,8 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     }
 }
 
-#include "cpu/gemm_super_runs_impl.h"
+#include "cpu/gemm_super_runs_tmpl.h"
 
-#include "cpu/gemm_super_low_runs_impl.h"
+#include "cpu/gemm_super_low_runs_tmpl.h"
 
 #endif

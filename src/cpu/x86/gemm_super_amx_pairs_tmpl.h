@@ -4,7 +4,7 @@
  * sum comes out by itself and is multiplied by its scale, as gemm_super_avx512.c does.
  *
  * A product's 16 rows are 8 rows of the batch twice: in the first 8 the codes of one group beside zeros, in the others
- * zeros beside the codes of the next group (gemm_i8_amx_pairs_impl.h says why).
+ * zeros beside the codes of the next group (gemm_i8_amx_pairs_tmpl.h says why).
  *
  *     for two panels, half of the call's apart, each tile of 256 inputs: 4 runs of 8 vectors of codes, each one or
  *     (Q6_K) two pairs of groups, for each panel
@@ -15,10 +15,11 @@
  * A group's integer sum nearly always fits 16 bits.  Whether it must, whatever the weights are, is seen from the
  * activations (their `reach`, act_amx.c); then scaling and adding it is one operation instead of three.
  *
- * Included by gemm_super_amx.c only.
+ * Needs: the tiles and forms of gemm_super_amx.c, the only one that includes this.
+ * Gives: run_few_rows.
  */
-#ifndef LUTRA_CPU_X86_GEMM_SUPER_AMX_PAIRS_IMPL_H
-#define LUTRA_CPU_X86_GEMM_SUPER_AMX_PAIRS_IMPL_H
+#ifndef LUTRA_CPU_X86_GEMM_SUPER_AMX_PAIRS_TMPL_H
+#define LUTRA_CPU_X86_GEMM_SUPER_AMX_PAIRS_TMPL_H
 
 enum { FEW = 8, RUNS = 4, SIDES = 2, DOT_AHEAD = 3, STORE_AHEAD = 1, SLOTS = 4, FEW_AHEAD_BYTES = 5120 };
 

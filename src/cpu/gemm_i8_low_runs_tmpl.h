@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * As gemm_i8_runs_impl.h, for the formats that AMX does not know.
+ * As gemm_i8_runs_tmpl.h, which has its "needs" and "gives", for the formats that AMX does not know.
  */
-#ifndef LUTRA_CPU_GEMM_I8_LOW_RUNS_IMPL_H
-#define LUTRA_CPU_GEMM_I8_LOW_RUNS_IMPL_H
+#ifndef LUTRA_CPU_GEMM_I8_LOW_RUNS_TMPL_H
+#define LUTRA_CPU_GEMM_I8_LOW_RUNS_TMPL_H
 
 static void run_q1_0(const struct cpu_gemm_args *a)
 {

@@ -7,15 +7,16 @@
  * Up to few_columns take codes as they are read instead (add_few).  Integers are exact, so the bits are those of the
  * 512-bit kernels.
  *
- * Included by what knows how to read a kind of formats, gemm_super_ymm_impl.h or gemm_book_ymm_impl.h, after the
- * instructions of its file:
+ * gemm_super_ymm_tmpl.h and gemm_book_ymm_tmpl.h include it: each knows how to read a kind of formats.
+ *
+ * Needs, of an instruction set:
  *     enum { MOST_SUM };   what a part of a sum may reach
  *     enum { SUMS_AT_ONCE };   sums made side by side: 2 where a step waits several cycles for the one before it
  *     __m256i dot_step(__m256i part, __m256i w, __m256i x);    part + products of 4 inputs; w unsigned, x signed
  *     __m256i dot_signed(__m256i part, __m256i w, __m256i x);  the same for signed w, where is_signed
  *     __m256i times(__m256i part, __m256i scale);              sums of 4 inputs times scale_operand
  *     __m256i scale_operand(__m256i scale);                    of a scale that is in both halves of each word
- * and after these functions of a format:
+ * and of a format:
  *     group_steps      steps of a sum that is scaled at once
  *     sum_steps        the same in a tile as it is read: more, if sums that follow each other have one scale
  *     largest_code     of codes as they are multiplied, in magnitude
@@ -25,9 +26,10 @@
  *     is_summed        whether a tile as it is read has its scales in its codes, so that they are only to be summed
  *     sum_start        whether sums start from what the activations have for ternary codes, and times what; or 0
  *     few_columns      1 to 4
+ * Gives: run_tiles.
  */
-#ifndef LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
-#define LUTRA_CPU_X86_GEMM_TILE_YMM_IMPL_H
+#ifndef LUTRA_CPU_X86_GEMM_TILE_YMM_TMPL_H
+#define LUTRA_CPU_X86_GEMM_TILE_YMM_TMPL_H
 
 #include "cpu/x86/gemm_x86_impl.h"
 

@@ -2,10 +2,11 @@
  *
  * One function per format with a codebook, and their slots.
  *
- * Included after run_all(struct form f, const struct cpu_gemm_args *a).
+ * Needs: run_all(struct form f, const struct cpu_gemm_args *a).
+ * Gives: the entry points.
  */
-#ifndef LUTRA_CPU_GEMM_BOOK_RUNS_IMPL_H
-#define LUTRA_CPU_GEMM_BOOK_RUNS_IMPL_H
+#ifndef LUTRA_CPU_GEMM_BOOK_RUNS_TMPL_H
+#define LUTRA_CPU_GEMM_BOOK_RUNS_TMPL_H
 
 static void run_iq2_xxs(const struct cpu_gemm_args *a)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * As gemm_super_runs_impl.h, for the formats that AMX does not know.
+ * As gemm_super_runs_tmpl.h, which has its "needs" and "gives", for the formats that AMX does not know.
  */
-#ifndef LUTRA_CPU_GEMM_SUPER_LOW_RUNS_IMPL_H
-#define LUTRA_CPU_GEMM_SUPER_LOW_RUNS_IMPL_H
+#ifndef LUTRA_CPU_GEMM_SUPER_LOW_RUNS_TMPL_H
+#define LUTRA_CPU_GEMM_SUPER_LOW_RUNS_TMPL_H
 
 static void run_q2_k(const struct cpu_gemm_args *a)
 {

@@ -5,16 +5,19 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each group of 4 columns
  *
- * Integers are exact, so the bits are those of kernels that read a tile anew for each group.  Included after a
- * dot_*_impl.h by what knows how to read a kind of formats, after these functions of a format:
+ * Integers are exact, so the bits are those of kernels that read a tile anew for each group.
+ *
+ * Needs: the products of a dot_*_impl.h, and of a format:
  *     is_summed        whether a tile as it is read has its scales in its values, so that they are only to be summed
  *     is_negated       whether its values have the other sign
  *     sum_steps        steps of a sum that is scaled at once
  *     in_order         whether sums keep the order of the source (dot_pair)
  *     has_minima       whether minima of minimum_steps steps are taken off
+ *     unpack           declared here: reads a tile
+ * Gives: run_tiles.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_TILE_QUADS_H
-#define LUTRA_CPU_ARM_GEMM_TILE_QUADS_H
+#ifndef LUTRA_CPU_ARM_GEMM_TILE_QUADS_TMPL_H
+#define LUTRA_CPU_ARM_GEMM_TILE_QUADS_TMPL_H
 
 #include "cpu/arm/gemm_arm_impl.h"
 

@@ -2,10 +2,11 @@
  *
  * A single row times a format with a codebook: values are multiplied as they are read, 4 rows x 4 inputs at a time.
  *
- * Included after a dot_*_impl.h.
+ * Needs: the products of a dot_*_impl.h.
+ * Gives: run_single.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_BOOK_SINGLE_H
-#define LUTRA_CPU_ARM_GEMM_BOOK_SINGLE_H
+#ifndef LUTRA_CPU_ARM_GEMM_BOOK_SINGLE_TMPL_H
+#define LUTRA_CPU_ARM_GEMM_BOOK_SINGLE_TMPL_H
 
 #include "cpu/arm/gemm_book_read_impl.h"
 

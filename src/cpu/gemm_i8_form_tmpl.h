@@ -3,10 +3,11 @@
  * The formats with 32-element blocks (class i8x32) as every int8 kernel sees them: which codes, which scales, and where
  * a group of 32 inputs lies in a packed tile.
  *
- * Included where STEP_BYTES (of a step of 16 rows x 4 inputs) is known; cpu/gemm_i8_runs_impl.h makes the entry points.
+ * Needs: STEP_BYTES, of a step of 16 rows x 4 inputs.
+ * Gives: struct form, and what is asked of one; cpu/gemm_i8_runs_tmpl.h makes the entry points.
  */
-#ifndef LUTRA_CPU_GEMM_I8_FORM_IMPL_H
-#define LUTRA_CPU_GEMM_I8_FORM_IMPL_H
+#ifndef LUTRA_CPU_GEMM_I8_FORM_TMPL_H
+#define LUTRA_CPU_GEMM_I8_FORM_TMPL_H
 
 #include <stddef.h>
 #include <stdint.h>

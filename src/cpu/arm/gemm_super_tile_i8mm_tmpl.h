@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a tile of the formats with 256-element blocks for gemm_tile_i8mm_impl.h.  Part of gemm_super_i8mm.c.
+ * Reading a tile of the formats with 256-element blocks for gemm_tile_i8mm_tmpl.h.  Part of gemm_super_i8mm.c.
+ *
+ * Needs: the form functions of that file.
+ * Gives: unpack, and what gemm_tile_i8mm_tmpl.h needs.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_SUPER_TILE_I8MM_H
-#define LUTRA_CPU_ARM_GEMM_SUPER_TILE_I8MM_H
+#ifndef LUTRA_CPU_ARM_GEMM_SUPER_TILE_I8MM_TMPL_H
+#define LUTRA_CPU_ARM_GEMM_SUPER_TILE_I8MM_TMPL_H
 
 /* Steps of 8 inputs of a sum that is scaled at once. */
 LUTRA_INLINE int sum_pair_steps(struct form f)
@@ -11,7 +14,7 @@ LUTRA_INLINE int sum_pair_steps(struct form f)
     return in_sixteens(f) ? 2 : 4;
 }
 
-#include "cpu/arm/gemm_tile_i8mm_impl.h"
+#include "cpu/arm/gemm_tile_i8mm_tmpl.h"
 
 /* Scale i of 8 of each row of a pair in all bytes of the row. */
 LUTRA_INLINE int8x16_t scale_bytes(struct form f, int8x16_t scales, int i)

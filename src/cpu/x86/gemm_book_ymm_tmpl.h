@@ -2,13 +2,14 @@
  *
  * 256-bit matmul of the formats with codebooks; the arithmetic of gemm_book_avx512.c, to the bit.
  *
- * Included by one file per instruction set, which defines before what gemm_tile_ymm_impl.h wants.
- *
  * One column takes signs to its inputs, and magnitudes as they are read, 8 inputs of a row at a time; the two words of
  * a row are added once a tile.  More columns have codes, value + offset.
+ *
+ * Needs: the instructions that gemm_tile_ymm_tmpl.h needs.
+ * Gives: run_iq2_xxs and so on.
  */
-#ifndef LUTRA_CPU_X86_GEMM_BOOK_YMM_H
-#define LUTRA_CPU_X86_GEMM_BOOK_YMM_H
+#ifndef LUTRA_CPU_X86_GEMM_BOOK_YMM_TMPL_H
+#define LUTRA_CPU_X86_GEMM_BOOK_YMM_TMPL_H
 
 #include "cpu/x86/gemm_book_form_ymm_impl.h"
 
@@ -57,7 +58,7 @@ LUTRA_INLINE int few_columns(struct form f)
     return 1;
 }
 
-#include "cpu/x86/gemm_tile_ymm_impl.h"
+#include "cpu/x86/gemm_tile_ymm_tmpl.h"
 
 LUTRA_INLINE void unpack_codes(struct form f, const struct tables *t, const uint8_t *tile, int half, uint8_t *to)
 {
@@ -148,6 +149,6 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_tiles(f, &tables, a);
 }
 
-#include "cpu/gemm_book_runs_impl.h"
+#include "cpu/gemm_book_runs_tmpl.h"
 
 #endif

@@ -2,12 +2,12 @@
  *
  * 256-bit matmul of the formats with 256-element blocks; the arithmetic of gemm_super_avx512.c, to the bit.
  *
- * Included by one file per instruction set, which defines before what gemm_tile_ymm_impl.h wants, and
+ * Needs: the instructions that gemm_tile_ymm_tmpl.h needs, and
  *     enum { WIDE_CODES };   1 if dot_step takes unsigned codes up to 255, 0 if only up to 128
- * and gets run_q4_k and so on.
+ * Gives: run_q4_k and so on.
  */
-#ifndef LUTRA_CPU_X86_GEMM_SUPER_YMM_H
-#define LUTRA_CPU_X86_GEMM_SUPER_YMM_H
+#ifndef LUTRA_CPU_X86_GEMM_SUPER_YMM_TMPL_H
+#define LUTRA_CPU_X86_GEMM_SUPER_YMM_TMPL_H
 
 #include <immintrin.h>
 
@@ -59,7 +59,7 @@ LUTRA_INLINE int few_columns(struct form f)
     return f.codes == FOUR_BITS || f.codes == FIVE_BITS ? 2 : 1;
 }
 
-#include "cpu/x86/gemm_tile_ymm_impl.h"
+#include "cpu/x86/gemm_tile_ymm_tmpl.h"
 
 struct tables {
     __m256i iq4; /* IQ4_NL's values, + 128 unless is_signed */
@@ -285,8 +285,8 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_tiles(f, &tables, a);
 }
 
-#include "cpu/gemm_super_runs_impl.h"
+#include "cpu/gemm_super_runs_tmpl.h"
 
-#include "cpu/gemm_super_low_runs_impl.h"
+#include "cpu/gemm_super_low_runs_tmpl.h"
 
 #endif

@@ -3,10 +3,11 @@
  * Matmul of the formats with 32-element blocks on vectors of 4 rows x 4 inputs (NEON, sdot): class i8x32, the
  * arithmetic of x86/gemm_i8_avx512.c to the bit.
  *
- * Included after a dot_*_impl.h, by one file per instruction set; gives run_q4_0 and so on.
+ * Needs: the products of a dot_*_impl.h.
+ * Gives: run_q4_0 and so on.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_I8_QUADS_H
-#define LUTRA_CPU_ARM_GEMM_I8_QUADS_H
+#ifndef LUTRA_CPU_ARM_GEMM_I8_QUADS_TMPL_H
+#define LUTRA_CPU_ARM_GEMM_I8_QUADS_TMPL_H
 
 #include "cpu/arm/gemm_i8_form_impl.h"
 
@@ -122,8 +123,8 @@ LUTRA_INLINE void run_all(struct form f, const struct cpu_gemm_args *a)
     run_rows(a, a->n_in / 32 * ACT32_BYTES, 4, TILE_COLUMNS, run_tile, &f);
 }
 
-#include "cpu/gemm_i8_runs_impl.h"
+#include "cpu/gemm_i8_runs_tmpl.h"
 
-#include "cpu/gemm_i8_low_runs_impl.h"
+#include "cpu/gemm_i8_low_runs_tmpl.h"
 
 #endif

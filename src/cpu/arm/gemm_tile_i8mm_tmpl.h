@@ -4,14 +4,16 @@
  *
  *     for each pass of up to PASS_ROWS rows, each panel, each tile of 256 inputs: read it; each block of 8 columns
  *
- * Included by what knows how to read a kind of formats, after these functions of a format:
+ * Needs, of a format:
  *     is_summed        whether a tile as it is read has its scales in its values, so that they are only to be summed
  *     is_negated       whether its values have the other sign
  *     sum_pair_steps   steps of 8 inputs of a sum that is scaled at once
  *     add_floats       a quad's integers to its sums, less the minima
+ *     unpack           declared here: reads a tile
+ * Gives: run_tiles.
  */
-#ifndef LUTRA_CPU_ARM_GEMM_TILE_I8MM_H
-#define LUTRA_CPU_ARM_GEMM_TILE_I8MM_H
+#ifndef LUTRA_CPU_ARM_GEMM_TILE_I8MM_TMPL_H
+#define LUTRA_CPU_ARM_GEMM_TILE_I8MM_TMPL_H
 
 #include "cpu/arm/pairs_i8mm_impl.h"
 

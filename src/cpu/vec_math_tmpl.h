@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * exp and what is made of it, on the vectors of vec_avx2_impl.h or vec_avx512_impl.h (included before this).
+ * exp and what is made of it.
  *
  * exp(x) = 2^n e^r with n = round(x / ln 2), r = x - n ln 2 (in two parts), e^r = 1 + r + r^2 q(r), q of degree 4
  * interpolated at Chebyshev nodes: error of the polynomial below 1e-8, of the result below 1e-7 relative
  * (7.5e-8 was the largest seen over the whole range, tests/unit/cpu).  exp is exactly 1 at 0.  Below -87.3 it is
  * exactly 0 and above 88.3 it is +infinity: results stay out of the subnormal range.  A NaN stays NaN.
  * Every lane is computed alike, so an element's bits do not depend on where it stands.
+ *
+ * Needs: the vectors of a vec_*_impl.h.
+ * Gives: vec_exp, vec_tanh, vec_gate.
  */
-#ifndef LUTRA_CPU_VEC_MATH_IMPL_H
-#define LUTRA_CPU_VEC_MATH_IMPL_H
+#ifndef LUTRA_CPU_VEC_MATH_TMPL_H
+#define LUTRA_CPU_VEC_MATH_TMPL_H
 
 #include <math.h>
 

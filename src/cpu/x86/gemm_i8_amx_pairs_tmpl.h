@@ -11,10 +11,11 @@
  *
  * The pipeline is that of gemm_i8_amx.c, with products in the order of the line above.
  *
- * Included by gemm_i8_amx.c only.
+ * Needs: the tiles and forms of gemm_i8_amx.c, the only one that includes this.
+ * Gives: run_few_rows.
  */
-#ifndef LUTRA_CPU_X86_GEMM_I8_AMX_PAIRS_IMPL_H
-#define LUTRA_CPU_X86_GEMM_I8_AMX_PAIRS_IMPL_H
+#ifndef LUTRA_CPU_X86_GEMM_I8_AMX_PAIRS_TMPL_H
+#define LUTRA_CPU_X86_GEMM_I8_AMX_PAIRS_TMPL_H
 
 enum { PAIRS = GROUPS / 2, FEW = 8 };
 
