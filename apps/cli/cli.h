@@ -112,7 +112,7 @@ int tokenize_chat(const lutra_model *model, const char *chat_template, const str
 struct engine_options {
     const char *hf_repo, *hf_file, *hf_token;
     bool offline;
-    const char *model, *device, *isa, *type_k, *type_v, *packed, *zeros;
+    const char *model, *device, *split, *isa, *type_k, *type_v, *packed, *zeros;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full;
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */

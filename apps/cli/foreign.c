@@ -10,7 +10,7 @@
 
 static const struct foreign table[] = {
     /* ---- changes nothing here ---- */
-    {"-ngl --gpu-layers --n-gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu -ot --override-tensor "
+    {"-ngl --gpu-layers --n-gpu-layers -sm --split-mode -mg --main-gpu -ot --override-tensor "
      "-ncmoe --n-cpu-moe -ncffn --n-cpu-ffn --moe-cache-mib -fitt --fit-target -fitc --fit-ctx",
         FOREIGN_ONE, NULL, NULL},
     {"-fa --flash-attn -fit --fit -mmp --mmap -nkvo --no-kv-offload --repack --no-host -nopo --no-op-offload",

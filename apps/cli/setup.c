@@ -43,8 +43,10 @@ static const struct option engine_table[] = {
         .help = "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu; "
                 "npu:supergroup: weights in tile groups, npu:bitplane: Q1_0 Q2_0 TQ1_0 TQ2_0 Q4_0 Q4_1 and "
                 "codes of 2 and 3 bits with zeros as bit planes, npu:lookup: and products by table lookup; or a list "
-                "in order of preference",
+                "in order of preference; cpu:0-3,cpu:4-7: clusters of CPUs that share every product",
         .common = true},
+    {"-ts --tensor-split", "TENSOR_SPLIT", OPT_TEXT, AT(split), "N0,N1,...",
+        .help = "what each CPU cluster of --device gets of every product, in proportion; else by its CPUs"},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
@@ -135,6 +137,7 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     settings.n_threads = opts->n_threads;
     settings.pin = opts->pin;
     settings.device = opts->device;
+    settings.split = opts->split;
     settings.isa = opts->isa;
     settings.log = log_line;
     settings.log_user = (void *)opts;

@@ -63,6 +63,8 @@ struct lutra_runtime_settings {
     const char *npu_qemu;      /* qemu-hexagon of "npu-qemu"; NULL = the one in PATH */
     const char *npu_program;   /* its lutra-npu-qemu.elf; NULL = beside the program, one folder up, in ../lib/lutra */
     const char *npu_library;   /* libcdsprpc.so of "npu"; NULL = the device's own */
+    /* What each cluster of CPUs gets of the products that they share: "3,1"; NULL = as many parts as it has CPUs. */
+    const char *split;
 };
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 
@@ -72,7 +74,9 @@ LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settin
  * Q2_0, TQ1_0, TQ2_0 (from fewer bytes), Q4_0, Q4_1, W2 and W3 of the layers as bit planes, with the same results;
  * other types stay as they are, and the log says which; ":lookup" does that, too, and multiplies rows that are not
  * whole blocks of a prompt by table lookup.  A list is in order of preference: each operation runs on the first device
- * that can do it, and on the next when that one is lost.  The CPU stands last where the list does not name it. */
+ * that can do it, and on the next when that one is lost.  The CPU stands last where the list does not name it.
+ * "cpu:0-3,cpu:4-7" are two clusters of its processors, each with its own pool of threads; they compute each product
+ * together, and the results are bit for bit those of one. */
 LUTRA_API int lutra_runtime_open(
     lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
 LUTRA_API void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */

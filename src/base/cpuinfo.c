@@ -32,6 +32,30 @@ int cpu_allowed(int *cpu, int max)
     return count;
 }
 
+/* A number of up to five digits; *at moves behind it.  -1: there is none. */
+static int parse_number(const char *text, size_t n, size_t *at)
+{
+    int x = 0, digits = 0;
+    for (; *at < n && text[*at] >= '0' && text[*at] <= '9' && digits < 5; ++*at, digits++) x = 10 * x + text[*at] - '0';
+    return digits ? x : -1;
+}
+
+int cpu_list_parse(const char *text, size_t n, int *cpu, int max)
+{
+    int count = 0;
+    for (size_t at = 0;; at++) {
+        int first = parse_number(text, n, &at), last = first;
+        if (at < n && text[at] == '-') {
+            at++;
+            last = parse_number(text, n, &at);
+        }
+        if (first < 0 || last < first || last - first >= max - count) return 0;
+        for (int i = first; i <= last; i++) cpu[count++] = i;
+        if (at == n) return count;
+        if (text[at] != '+') return 0;
+    }
+}
+
 int cpu_usable(void)
 {
     struct cgroup_limits limits;

@@ -49,6 +49,9 @@ int cpu_usable(void);
  * which may exceed max; 0 if the system does not say. */
 int cpu_allowed(int *cpu, int max);
 
+/* The numbers in a text like "0-3+6", in its order; returns how many, 0 where it is none, or has more than max. */
+int cpu_list_parse(const char *text, size_t n, int *cpu, int max);
+
 /* Where there is AMX this asks Linux for its registers, which it grants to a whole process once; where it does not
  * (an old kernel, a sandbox, a signal stack too small for them), CPU_AMX is not set. */
 uint32_t cpu_isa(void);

@@ -389,10 +389,11 @@ static void block_signals(sigset_t *old)
     pthread_sigmask(SIG_SETMASK, &set, old);
 }
 
-static int start_workers(struct pool *pool, bool pin, struct lutra_error *err)
+static int start_workers(struct pool *pool, const struct pool_settings *set, struct lutra_error *err)
 {
-    int cpu[MAX_THREAD], rc = LUTRA_OK;
-    int n_cpu = pin ? cpu_allowed(cpu, MAX_THREAD) : 0;
+    int allowed[MAX_THREAD], rc = LUTRA_OK;
+    const int *cpu = set->cpu ? set->cpu : allowed;
+    int n_cpu = set->cpu ? set->n_cpu : set->pin ? cpu_allowed(allowed, MAX_THREAD) : 0;
     if (n_cpu > MAX_THREAD) n_cpu = MAX_THREAD;
     sigset_t old;
     block_signals(&old);
@@ -431,7 +432,7 @@ int pool_open(struct pool **out, const struct pool_settings *settings, struct lu
     pool->all = settings->all;
     for (int i = 0; i < POOL_KINDS; i++) pace_init(&pool->pace[i], n_thread);
     pool->spin_us = n_thread > n_usable ? 0 : settings->spin_us > 0 ? (uint32_t)settings->spin_us : DEFAULT_SPIN_US;
-    int rc = start_workers(pool, settings->pin, err);
+    int rc = start_workers(pool, settings, err);
     if (rc < 0) pool_close(&pool);
     *out = pool;
     return rc;

@@ -33,7 +33,10 @@ struct pool_settings {
                      never more than that */
     bool pin;     /* pin each worker to one of the CPUs this process may use; the caller is left alone */
     int spin_us;  /* how long who waits spins before it sleeps; 0 = default */
-    bool all;     /* every run has exactly n_thread threads, whatever the machine: for tests */
+    /* [n_cpu] the processors of its workers, one each, in place of `pin`; the caller's is the first.  NULL: any. */
+    const int *cpu;
+    int n_cpu;
+    bool all; /* every run has exactly n_thread threads, whatever the machine: for tests */
 };
 
 /* Starts n_thread - 1 workers.  On failure *out is NULL and nothing is left running. */

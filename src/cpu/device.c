@@ -4,6 +4,7 @@
  */
 #include "cpu/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,13 +259,10 @@ static double work_of(const struct run *r)
            span->out_row_bytes * (1 + r->n_rows[ROWS_OUT] / 8.0);
 }
 
-static int cpu_submit(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
-    struct ticket *out, struct lutra_error *err)
+int cpu_run_now(struct cpu_device *d, const struct segment *segment, struct lutra_error *err)
 {
-    struct cpu_device *d = self_of(self);
     const struct step *step = segment->step;
     const struct program *program;
-    for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], err));
     if (step->batch->n_row > d->scratch.max_rows || step->n_out > d->scratch.max_out) {
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a step of %d rows, %d wanted; reserved for %d and %d",
             step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
@@ -279,15 +277,32 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
         .n_rows = {step->batch->n_row, step->n_out},
         .bulk = {has_bulk(step, ROWS_ALL), has_bulk(step, ROWS_OUT)}};
     pool_run_measured(d->pool, cpu_run_segment, &run, prompt, work_of(&run));
-    *out = (struct ticket){self, 0};
     if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
+    return 0;
+}
+
+/* Its segments run in order, whoever runs them: nothing to do for `after`. */
+static int cpu_submit(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
+    struct ticket *out, struct lutra_error *err)
+{
+    struct cpu_device *d = self_of(self);
+    (void)after, (void)n_after;
+    *out = (struct ticket){self, 0};
+    if (!d->driver) return cpu_run_now(d, segment, err);
+    out->id = cpu_driver_post(d->driver, segment);
     return 0;
 }
 
 static int cpu_wait(struct device *self, const struct ticket *ticket, struct lutra_error *err)
 {
-    (void)self, (void)ticket, (void)err;
-    return 0; /* submit has finished the work */
+    struct cpu_device *d = self_of(self);
+    return d->driver && ticket->id ? cpu_driver_wait(d->driver, ticket->id, err) : 0;
+}
+
+static bool cpu_done(struct device *self, const struct ticket *ticket)
+{
+    struct cpu_device *d = self_of(self);
+    return !d->driver || !ticket->id || cpu_driver_done(d->driver, ticket->id);
 }
 
 /* Reserved, zero, and touched only when used.  Large ones, a cache above all, are in huge pages: attention's page walks
@@ -333,6 +348,7 @@ static void cpu_measure_peaks(struct device *self, struct device_peaks *out)
 static void cpu_close(struct device *self)
 {
     struct cpu_device *d = self_of(self);
+    cpu_driver_close(&d->driver);
     arena_close(&d->scratch.memory);
     cpu_program_forget(self, NULL);
     free(d);
@@ -351,6 +367,7 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .reserve = cpu_reserve,
     .submit = cpu_submit,
     .wait = cpu_wait,
+    .done = cpu_done,
     .buffer_alloc = cpu_buffer_alloc,
     .buffer_free = cpu_buffer_free};
 
@@ -378,10 +395,20 @@ int cpu_device_open(
     if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for the device");
     cpu_kernels_init(&d->kernels, settings->isa & cpu_isa());
     d->pool = pool;
+    snprintf(d->name, sizeof d->name, "%s", settings->name ? settings->name : "cpu");
     d->base = (struct device){.ops = &CPU_OPS,
         .extras = &CPU_EXTRAS,
-        .name = "cpu",
-        .caps = {.max_rows = MAX_ROWS, .flat_rows = flat_rows(d->kernels.isa)}};
+        .name = d->name,
+        .store = settings->store,
+        .caps = {.max_rows = MAX_ROWS,
+            .flat_rows = flat_rows(d->kernels.isa),
+            .async = settings->async,
+            .speed = settings->speed}};
+    int rc = settings->async ? cpu_driver_open(&d->driver, d, settings->cpu, err) : 0;
+    if (rc < 0) {
+        free(d);
+        return rc;
+    }
     *out = &d->base;
     return 0;
 }

@@ -17,7 +17,12 @@
 #include "ops/device.h"
 
 struct cpu_device_settings {
-    uint32_t isa; /* set of enum cpu_isa (base/cpuinfo.h) that kernels may use; 0 = the reference kernels */
+    uint32_t isa;         /* set of enum cpu_isa (base/cpuinfo.h) that kernels may use; 0 = the reference kernels */
+    const char *name;     /* NULL: "cpu"; copied */
+    float speed;          /* caps.speed: one of several clusters of processors, which share operations; 0: alone */
+    struct device *store; /* a CPU device with the same kernels, whose prepared weights it uses; NULL: its own */
+    bool async;           /* a thread of its own is the pool's caller: submit does not wait for it ... */
+    int cpu;              /* ... and this processor is its */
 };
 
 /* The pool is borrowed and outlives the device.  On failure *out is NULL. */

@@ -59,15 +59,37 @@ struct cpu_scratch {
     size_t n_expert_rows;
 };
 
+struct cpu_driver;
+
 struct cpu_device {
     struct device base;
+    char name[32];
     struct pool *pool;
+    struct cpu_driver *driver; /* the thread that runs its segments; NULL: who submits them */
     struct cpu_kernels kernels;
     struct cpu_scratch scratch;
     struct slab *slabs; /* of packed weights */
     struct program *programs;
     uint64_t n_change; /* of weights: how often one was prepared or released */
 };
+
+/* Whose weights it uses. */
+static inline struct cpu_device *cpu_store(struct cpu_device *d)
+{
+    return d->base.store ? (struct cpu_device *)d->base.store : d;
+}
+
+/* device.c: a segment from its beginning to its end, on the caller and the pool's workers. */
+int cpu_run_now(struct cpu_device *d, const struct segment *segment, struct lutra_error *err);
+
+/* driver.c: segments of a device on a thread of its own, in order. */
+int cpu_driver_open(struct cpu_driver **out, struct cpu_device *d, int cpu, struct lutra_error *err);
+void cpu_driver_close(struct cpu_driver **driver);
+/* Returns the segment's number, from 1; what it points to stays until it is over. */
+uint64_t cpu_driver_post(struct cpu_driver *driver, const struct segment *segment);
+bool cpu_driver_done(const struct cpu_driver *driver, uint64_t number);
+/* Until that one is over: the first failure of those that nobody has waited for. */
+int cpu_driver_wait(struct cpu_driver *driver, uint64_t number, struct lutra_error *err);
 
 /* Its sizes grow to these. */
 int cpu_scratch_reserve(

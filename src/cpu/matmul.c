@@ -86,7 +86,8 @@ static struct cpu_gemm_args unit_args(const struct worker *w, const struct matmu
 {
     const struct cpu_scratch *scratch = &w->run->device->scratch;
     const struct cpu_gemm *gemm = part->gemm[t->class];
-    size_t panels = part->units[shape].panels, panel = unit * panels, left = part->panels - panel;
+    size_t panels = part->units[shape].panels, at = unit * panels, panel = part->first_panel + at,
+           left = part->panels - at;
     return (struct cpu_gemm_args){.gemm = gemm,
         .packed = part->packed,
         .act = act_of(w, part->form[t->class], t),

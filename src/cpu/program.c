@@ -36,7 +36,7 @@ static int find_form(struct matmul *m, const struct cpu_gemm *gemm, bool i8row, 
 
 /* Panels of one part per unit, for all threads of the pool: a smaller team just takes more units each. */
 static size_t unit_panels(
-    const struct packed *p, size_t panels, size_t total_bytes, size_t n_thread, enum row_shape shape)
+    const struct packed *p, size_t panels, size_t whole, size_t total_bytes, size_t n_thread, enum row_shape shape)
 {
     bool bulk = shape == SHAPE_BULK || shape == SHAPE_GATED;
     size_t most = bulk && p->bulk ? p->bulk->unit_panels * n_thread >> (shape == SHAPE_GATED) : 0;
@@ -44,22 +44,26 @@ static size_t unit_panels(
         size_t shares = (panels + most - 1) / most * n_thread;
         return (panels + shares - 1) / shares;
     }
-    size_t want = total_bytes / (n_thread * UNITS_PER_THREAD), panel_bytes = p->bytes / panels + 1;
+    size_t want = total_bytes / (n_thread * UNITS_PER_THREAD), panel_bytes = p->bytes / whole + 1;
     if (want < UNIT_MIN_BYTES) want = UNIT_MIN_BYTES;
     if (shape != SHAPE_FEW && want > UNIT_MAX_BYTES) want = UNIT_MAX_BYTES;
     return (want / panel_bytes + UNIT_STREAMS) / UNIT_STREAMS * UNIT_STREAMS;
 }
 
-static int compile_part(
-    struct matmul *m, const struct packed *p, size_t total_bytes, size_t n_thread, struct lutra_error *err)
+static int compile_part(struct matmul *m, const struct packed *p, struct share share, size_t total_bytes,
+    size_t n_thread, struct lutra_error *err)
 {
     struct part *part = &m->part[m->n_part++];
     part->packed = p->data;
     part->n_out = p->n_out / (size_t)(m->experts ? m->experts->n_expert : 1);
-    part->panels = (part->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
+    size_t mr = (size_t)p->gemm->mr, whole = (part->n_out + mr - 1) / mr;
+    struct columns own = share_columns(share, (int64_t)part->n_out);
+    part->first_panel = (size_t)own.first / mr;
+    part->panels = ((size_t)own.n + mr - 1) / mr;
+    if (part->panels < whole) total_bytes = total_bytes / whole * part->panels;
     for (enum row_shape s = SHAPE_FEW; s < SHAPES; s++) {
-        size_t panels = unit_panels(p, part->panels, total_bytes, n_thread, m->experts ? SHAPE_MANY : s);
-        size_t most = HEAD_OUTPUTS / (size_t)p->gemm->mr; /* whose outputs for EXPERT_ROWS rows are gathered */
+        size_t panels = unit_panels(p, part->panels, whole, total_bytes, n_thread, m->experts ? SHAPE_MANY : s);
+        size_t most = HEAD_OUTPUTS / mr; /* whose outputs for EXPERT_ROWS rows are gathered */
         if (m->experts && panels > most) panels = most;
         part->units[s] = (struct units){(uint32_t)panels, (uint32_t)((part->panels + panels - 1) / panels)};
     }
@@ -79,8 +83,8 @@ bool cpu_matmul_has_bulk(const struct op *op)
     return false;
 }
 
-static int compile_matmul(const struct cpu_device *d, const struct op_list *list, const struct op *op, struct matmul *m,
-    struct lutra_error *err)
+static int compile_matmul(const struct cpu_device *d, const struct op_list *list, const struct op *op,
+    struct share share, struct matmul *m, struct lutra_error *err)
 {
     size_t total_bytes = 0;
     *m = (struct matmul){.in = op->in[0],
@@ -93,7 +97,7 @@ static int compile_matmul(const struct cpu_device *d, const struct op_list *list
     for (int i = 0; i < op->n_weight; i++)
         total_bytes += op->weight[i]->packed->bytes / (size_t)(m->experts ? m->experts->n_expert : 1);
     for (int i = 0; i < op->n_weight; i++) {
-        TRY(compile_part(m, op->weight[i]->packed, total_bytes, (size_t)pool_size(d->pool), err));
+        TRY(compile_part(m, op->weight[i]->packed, share, total_bytes, (size_t)pool_size(d->pool), err));
         if (op->kind == OP_HEAD) continue;
         m->part[i].bias = op->matmul.bias[i];
         m->part[i].out = op->out[i];
@@ -182,33 +186,36 @@ static int check_prepared(const struct op *op, struct lutra_error *err)
     return 0;
 }
 
-static int compile_op(struct cpu_device *d, struct program *p, int i, struct lutra_error *err)
+static int compile_op(struct cpu_device *d, struct program *p, int i, struct share share, struct lutra_error *err)
 {
     struct instr *in = &p->instr[i];
     const struct op *op = in->op;
     TRY(check_prepared(op, err));
     if (multiplies(op)) {
-        TRY(compile_matmul(d, p->list, op, in->matmul, err));
+        TRY(compile_matmul(d, p->list, op, share, in->matmul, err));
     } else if (op->kind == OP_ROPE) {
         in->rope = find_rope(p, &op->rope, err);
         if (in->rope < 0) return in->rope;
     } else if (op->kind == OP_ADD || gate_of(&d->kernels, op->kind)) {
         in->pointwise = op->kind == OP_ADD ? d->kernels.add : gate_of(&d->kernels, op->kind);
     }
+    in->columns = share_columns(share, op->n_out ? p->list->value[op->out[0]].dim : 0);
     cpu_run_bind(in);
     return 0;
 }
 
-static int compile(struct cpu_device *d, struct program *p, int first, int n, struct lutra_error *err)
+static int compile(
+    struct cpu_device *d, struct program *p, int first, int n, struct share share, struct lutra_error *err)
 {
-    struct span span = {.n_op = n};
+    struct span span = {.n_op = n, .share = share};
+    double part = share_is_whole(share) ? 1 : (double)(share.to - share.from) / SHARE_WHOLE;
     for (int i = first; i < first + n; i++) {
         const struct op *op = &p->list->op[i];
-        TRY(compile_op(d, p, i, err));
+        TRY(compile_op(d, p, i, share, err));
         if (op->kind == OP_ROPE) span.ropes |= 1u << p->instr[i].rope;
         for (int k = 0; multiplies(op) && k < op->n_weight; k++)
             *(p->instr[i].matmul->rows == ROWS_OUT ? &span.out_row_bytes : &span.all_row_bytes) +=
-                (double)op->weight[k]->packed->bytes;
+                (double)op->weight[k]->packed->bytes * part;
     }
     for (int i = first; i + 2 < first + n; i++) join_gate(d, p, i);
     p->span[first] = span;
@@ -279,7 +286,7 @@ int cpu_program_reserve(struct cpu_device *d, const struct op_list *list, struct
 {
     struct program *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a program");
-    *p = (struct program){.list = list, .n_op = list->n_op, .n_change = d->n_change};
+    *p = (struct program){.list = list, .n_op = list->n_op, .n_change = cpu_store(d)->n_change};
     for (int i = 0; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
         p->n_matmul += multiplies(op);
@@ -302,7 +309,7 @@ static void start_anew(struct cpu_device *d, struct program *p)
 {
     for (int i = 0; i < p->n_op; i++) p->span[i].n_op = 0;
     for (int i = 0; i < ROPE_TABLES; i++) p->rope[i].params = NULL;
-    p->n_change = d->n_change;
+    p->n_change = cpu_store(d)->n_change;
 }
 
 int cpu_program_find(
@@ -314,7 +321,9 @@ int cpu_program_find(
     if (!p || first < 0 || first + segment->n_op > p->n_op)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: no scratch was reserved for these operations");
     *out = p;
-    if (p->n_change != d->n_change) start_anew(d, p);
-    if (p->span[first].n_op == segment->n_op) return 0;
-    return compile(d, p, (int)first, segment->n_op, err);
+    if (p->n_change != cpu_store(d)->n_change) start_anew(d, p);
+    const struct span *span = &p->span[first];
+    if (span->n_op == segment->n_op && span->share.from == segment->share.from && span->share.to == segment->share.to)
+        return 0;
+    return compile(d, p, (int)first, segment->n_op, segment->share, err);
 }

@@ -35,9 +35,9 @@ struct part {
     const struct cpu_gemm *gemm[CLASSES];
     const void *packed;
     const float *bias;
-    size_t n_out, panels;
-    int out, out_stride; /* value, and its dim */
-    int form[CLASSES];   /* of the activations its kernels take */
+    size_t n_out, first_panel, panels; /* panels: of the segment's share */
+    int out, out_stride;               /* value, and its dim */
+    int form[CLASSES];                 /* of the activations its kernels take */
     struct units units[SHAPES];
 };
 
@@ -68,8 +68,9 @@ struct worker;
 /* One operation. */
 struct instr {
     const struct op *op;
-    bool meets;           /* first the threads meet: it reads what another has written since they last did */
-    enum value_rows rows; /* that `row` is called for */
+    bool meets;             /* first the threads meet: it reads what another has written since they last did */
+    enum value_rows rows;   /* that `row` is called for */
+    struct columns columns; /* of gates, which may be cut */
     void (*row)(const struct worker *w, const struct instr *in, int row); /* NULL: it runs as a whole */
     bool (*run)(struct worker *w, const struct instr *in);                /* false: cancelled */
     union {
@@ -82,6 +83,7 @@ struct instr {
 /* A segment that begins at this operation. */
 struct span {
     int n_op;                            /* that are compiled; 0: none */
+    struct share share;                  /* for this one */
     unsigned ropes;                      /* set of tables it rotates by */
     double all_row_bytes, out_row_bytes; /* of weights, for all rows and for wanted ones */
 };

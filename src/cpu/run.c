@@ -157,8 +157,9 @@ static void permute_row(const struct worker *w, const struct instr *in, int row)
 static void pointwise_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
-    in->pointwise(cpu_value_row(w, op->in[0], row), cpu_value_row(w, op->in[1], row), (size_t)dim_of(w, op->out[0]),
-        cpu_value_row(w, op->out[0], row));
+    int64_t first = in->columns.first;
+    in->pointwise(cpu_value_row(w, op->in[0], row) + first, cpu_value_row(w, op->in[1], row) + first,
+        (size_t)in->columns.n, cpu_value_row(w, op->out[0], row) + first);
 }
 
 static void gelu_row(const struct worker *w, const struct instr *in, int row)

@@ -125,7 +125,7 @@ static int open_plan(lutra_session *s, struct lutra_error *err)
     int n_device = runtime_devices(s->model->runtime, device);
     TRY(plan_open(h->plan, &h->list, device, n_device, err));
     if (h->n_short) {
-        h->weight.device = h->plan->device[h->plan->piece[h->plan->n_piece - 1].device];
+        h->weight.device = device_store(h->plan->device[h->plan->piece[h->plan->n_piece - 1].device]);
         TRY(prepare(&h->weight, err));
     }
     for (int i = 0; i < h->plan->n_device; i++) {

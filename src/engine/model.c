@@ -46,7 +46,8 @@ static int place_weights(struct lutra_model *m, struct lutra_error *err)
         const struct plan_piece *piece = &m->plan.piece[p];
         for (int i = piece->first; i < piece->first + piece->n; i++) {
             const struct op *op = &m->plan.list->op[i];
-            for (int k = 0; k < op->n_weight; k++) TRY(place_weight(op->weight[k], m->plan.device[piece->device], err));
+            for (int k = 0; k < op->n_weight; k++)
+                TRY(place_weight(op->weight[k], device_store(m->plan.device[piece->device]), err));
         }
     }
     for (int i = 0; i < model_n_weight(m->model); i++) {

@@ -13,6 +13,7 @@
 #include "npu/host/device.h"
 
 /* Of the emulator and of QEMU's child: reserved, touched only where used. */
+enum { CLUSTER_MOST = 1024 };
 enum { NPU_WINDOW_BYTES = 512 << 20, NPU_WINDOW_MOST = 1 << 30, NPU_VECTOR_THREADS = 4 };
 
 const char *lutra_version(void)
@@ -68,35 +69,43 @@ static const char *const packings[] = {"", ":supergroup", ":bitplane", ":lookup"
 #define EMULATED ", emulated in this process"
 #define UNDER_QEMU ", emulated by QEMU: floats in software, tiles on the host"
 
-static int open_cpu_with(lutra_runtime *rt, uint32_t isa, const char *name, struct device **out, char *text, size_t n,
-    struct lutra_error *err)
+/* As a cluster where settings say so; else of all threads. */
+static int open_cpu_with(lutra_runtime *rt, struct cpu_device_settings cpu, struct pool *pool, const char *name,
+    struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    struct cpu_device_settings cpu = {.isa = isa};
     struct cpu_info info;
     const char *kernels = "reference kernels";
-    TRY(cpu_device_open(out, rt->pool, &cpu, err));
+    TRY(cpu_device_open(out, pool, &cpu, err));
     if (!rt->cpu) rt->cpu = *out;
     cpu_info_read(&info);
     for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
         if (cpu.isa & bit) kernels = cpu_isa_name(bit);
-    snprintf(text, n, "%s: %.80s, %s, %d threads", name, info.model, kernels, pool_size(rt->pool));
+    snprintf(text, n, "%s: %.80s, %s, %d threads", name, info.model, kernels, pool_size(pool));
+    return 0;
+}
+
+static int find_isa(runtime_settings *set, uint32_t *isa, struct lutra_error *err)
+{
+    uint32_t limit = CPU_ISA_ALL;
+    if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
+    *isa = cpu_isa() & limit;
     return 0;
 }
 
 static int open_cpu(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
     struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    uint32_t limit = CPU_ISA_ALL;
+    struct cpu_device_settings cpu = {0};
     (void)self, (void)packing;
-    if (set->isa) TRY(cpu_isa_up_to(set->isa, &limit, err));
-    return open_cpu_with(rt, cpu_isa() & limit, "cpu", out, text, n, err);
+    TRY(find_isa(set, &cpu.isa, err));
+    return open_cpu_with(rt, cpu, rt->pool, "cpu", out, text, n, err);
 }
 
 static int open_cpu_ref(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
     struct device **out, char *text, size_t n, struct lutra_error *err)
 {
     (void)self, (void)packing, (void)set;
-    return open_cpu_with(rt, 0, "cpu-ref", out, text, n, err);
+    return open_cpu_with(rt, (struct cpu_device_settings){0}, rt->pool, "cpu-ref", out, text, n, err);
 }
 
 static int open_npu(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
@@ -127,6 +136,84 @@ static bool is(const char *text, const char *name, size_t n_name)
     return strlen(text) == n_name && memcmp(text, name, n_name) == 0;
 }
 
+/* ---- clusters of CPUs ---- */
+
+/* "cpu:0-3": its processors; 0: the name is no cluster's.  Errors name it. */
+static int cluster_of(const char *name, size_t n_name, int cpu[CLUSTER_MOST], struct lutra_error *err)
+{
+    int allowed[CLUSTER_MOST], n_allowed = cpu_allowed(allowed, CLUSTER_MOST);
+    int shown = (int)(n_name < 60 ? n_name : 60);
+    if (n_name < 5 || memcmp(name, "cpu:", 4) != 0) return 0;
+    int n = cpu_list_parse(name + 4, n_name - 4, cpu, CLUSTER_MOST);
+    if (!n)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "device '%.*s': behind 'cpu:' stand processors, as 0-3 or 0-3+6", shown, name);
+    for (int i = 0, k = 0; i < n; i++) {
+        for (k = 0; k < n_allowed && k < CLUSTER_MOST && allowed[k] != cpu[i];) k++;
+        if (k == n_allowed || k == CLUSTER_MOST)
+            return lutra_fail(
+                err, LUTRA_E_ARGUMENT, "device '%.*s': this process may not run on processor %d", shown, name, cpu[i]);
+    }
+    return n;
+}
+
+/* Number i of "3,1"; 0: there is none. */
+static int split_at(runtime_settings *set, int i, float *out, struct lutra_error *err)
+{
+    const char *at = set->split;
+    char *end;
+    *out = 0;
+    for (int k = 0; at && k <= i; k++) {
+        *out = strtof(at, &end);
+        if (end == at || !(*out > 0 && *out < 1e6f) || (*end && *end != ','))
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it is positive numbers with commas", set->split);
+        at = *end ? end + 1 : NULL;
+        if (!at && k < i)
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it has no number for cluster %d", set->split, k + 2);
+    }
+    return 0;
+}
+
+/* The first computes where it is asked to, in the runtime's pool; the others beside it, with its packed weights. */
+static int open_cluster(lutra_runtime *rt, runtime_settings *set, const char *name, size_t n_name, struct device **out,
+    char *text, size_t n_text, struct lutra_error *err)
+{
+    int cpu[CLUSTER_MOST], n = cluster_of(name, n_name, cpu, err);
+    char own[32];
+    if (n < 0) return n;
+    snprintf(own, sizeof own, "%.*s", (int)n_name, name);
+    struct cpu_device_settings settings = {.name = own, .speed = (float)n, .cpu = cpu[0]};
+    float part;
+    int before = 0;
+    for (int i = 0; i < rt->n_device; i++) before += rt->device[i]->caps.speed > 0;
+    TRY(split_at(set, before, &part, err));
+    if (part > 0) settings.speed = part;
+    TRY(find_isa(set, &settings.isa, err));
+    if (rt->cpu && !(rt->cpu->caps.speed > 0))
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "device '%s' beside '%s', which has all processors", own, rt->cpu->name);
+    if (!rt->cpu) return open_cpu_with(rt, settings, rt->pool, own, out, text, n_text, err);
+    struct pool_settings pool = {.n_thread = n, .cpu = cpu, .n_cpu = n};
+    TRY(pool_open(&rt->cluster[rt->n_device], &pool, err));
+    settings.store = rt->cpu;
+    settings.async = true;
+    return open_cpu_with(rt, settings, rt->cluster[rt->n_device], own, out, text, n_text, err);
+}
+
+/* The runtime's pool: of the first cluster, where there is one. */
+static int open_pool(lutra_runtime *rt, runtime_settings *set, struct lutra_error *err)
+{
+    struct pool_settings pool = {.n_thread = set->n_threads, .pin = set->pin};
+    int cpu[CLUSTER_MOST], n = 0;
+    for (const char *name = set->device; name && !n; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL)
+        n = cluster_of(name, strcspn(name, ","), cpu, err);
+    if (n < 0) return n;
+    if (n) pool = (struct pool_settings){.n_thread = n, .cpu = cpu, .n_cpu = n};
+    return pool_open(&rt->pool, &pool, err);
+}
+
+/* ---- any device ---- */
+
 /* Its number, or -1. */
 static int packing_of(const char *suffix, size_t n)
 {
@@ -143,21 +230,26 @@ static int open_device(
     size_t n_own = colon ? (size_t)(colon - name) : n_name;
     int packing = packing_of(name + n_own, n_name - n_own);
     char text[192];
-    for (size_t i = 0; packing >= 0 && i < sizeof openers / sizeof *openers; i++) {
+    bool cluster = n_name > 4 && memcmp(name, "cpu:", 4) == 0, known = false;
+    if (rt->n_device == PLAN_DEVICES)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
+    if (cluster) TRY(open_cluster(rt, set, name, n_name, &rt->device[rt->n_device], text, sizeof text, err));
+    for (size_t i = 0; !cluster && packing >= 0 && i < sizeof openers / sizeof *openers; i++) {
         if (!is(openers[i].name, name, n_own) || (packing && !openers[i].transport)) continue;
-        if (rt->n_device == PLAN_DEVICES)
-            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
         TRY(openers[i].open(
             &openers[i], (enum npu_packing)packing, rt, set, &rt->device[rt->n_device], text, sizeof text, err));
-        size_t at = strlen(rt->text);
-        snprintf(rt->text + at, sizeof rt->text - at, "%s%s", rt->n_device ? "; " : "", text);
-        rt->n_device++;
-        return 0;
+        known = true;
+        break;
     }
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-        "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are; behind an NPU's name ':supergroup', "
-        "':bitplane' or ':lookup')",
-        (int)(n_name < 60 ? n_name : 60), name);
+    if (!cluster && !known)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are; behind an NPU's name ':supergroup', "
+            "':bitplane' or ':lookup'; cpu:0-3 is a cluster)",
+            (int)(n_name < 60 ? n_name : 60), name);
+    size_t at = strlen(rt->text);
+    snprintf(rt->text + at, sizeof rt->text - at, "%s%s", rt->n_device ? "; " : "", text);
+    rt->n_device++;
+    return 0;
 }
 
 /* The names in order, and the CPU behind them where it is not among them. */
@@ -201,8 +293,7 @@ int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings 
     log_init(&rt->log, set.log, set.log_user, LUTRA_LOG_DEBUG);
     rt->clock = clock_real();
     turn_init(&rt->turn);
-    struct pool_settings pool = {.n_thread = set.n_threads, .pin = set.pin};
-    int rc = pool_open(&rt->pool, &pool, err);
+    int rc = open_pool(rt, &set, err);
     if (rc == 0) rc = open_devices(rt, &set, err);
     if (rc < 0) {
         lutra_runtime_close(&rt);
@@ -218,6 +309,7 @@ void lutra_runtime_close(lutra_runtime **runtime)
     if (!rt) return;
     for (int i = 0; i < rt->n_device; i++) rt->device[i]->ops->close(rt->device[i]);
     pool_close(&rt->pool);
+    for (int i = 0; i < PLAN_DEVICES; i++) pool_close(&rt->cluster[i]);
     for (int i = 0; i < 3; i++) free(rt->npu_path[i]);
     turn_fini(&rt->turn);
     log_fini(&rt->log);

@@ -3,8 +3,10 @@
  * What any processor must offer: prepare weights, run a segment of operations, say what it can do and what it costs.
  *
  * A step goes: the executor (sched/) submits segments with the tickets they depend on, and waits for the last.
- * A device that runs at once (the CPU) returns a finished ticket.  Losing a device is an ordinary status,
- * LUTRA_E_DEVICE_LOST: the step is redone from the last commit on what is left.
+ * A device that runs at once (the CPU) returns a finished ticket; one that computes beside its caller (caps.async) a
+ * ticket that `done` polls and `wait` waits for.  Several devices may share one operation: each computes a range of its
+ * outputs (struct share), which are columns of one value [HETERO 4.2.1, weight-centric partition].  Losing a device is
+ * an ordinary status, LUTRA_E_DEVICE_LOST: the step is redone from the last commit on what is left.
  */
 #ifndef LUTRA_OPS_DEVICE_H
 #define LUTRA_OPS_DEVICE_H
@@ -41,11 +43,41 @@ struct step {
     const atomic_bool *cancel; /* may be NULL; looked at between operations */
 };
 
+/* A range of an operation's outputs, in SHARE_WHOLE-ths of however many there are: what begins at share_at(n, from) and
+ * ends before share_at(n, to).  Bounds are multiples of 32, but for the last.  {0, 0} and {0, SHARE_WHOLE}: all. */
+enum { SHARE_WHOLE = 4096, SHARE_OUTPUTS = 32 };
+struct share {
+    int16_t from, to;
+};
+
+static inline bool share_is_whole(struct share p)
+{
+    return p.to == 0 || (p.from == 0 && p.to == SHARE_WHOLE);
+}
+
+static inline int64_t share_at(int64_t n, int at)
+{
+    return at >= SHARE_WHOLE ? n : n * at / SHARE_WHOLE / SHARE_OUTPUTS * SHARE_OUTPUTS;
+}
+
+/* Columns first .. first + n - 1 of a value's rows. */
+struct columns {
+    int64_t first, n;
+};
+
+static inline struct columns share_columns(struct share p, int64_t dim)
+{
+    if (share_is_whole(p)) return (struct columns){0, dim};
+    int64_t first = share_at(dim, p.from);
+    return (struct columns){first, share_at(dim, p.to) - first};
+}
+
 struct segment {
     const struct op *op; /* [n_op], run in order */
     int n_op;
     const struct op_list *list; /* for value dims and cache shape */
     const struct step *step;
+    struct share share; /* of every one of its operations: products and gates only, where it is not all of them */
 };
 
 struct ticket {
@@ -95,6 +127,8 @@ struct device_caps {
                             counts to this */
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
     bool f16_cache;      /* K and V must be F16 */
+    bool async;          /* submit returns before the segment is over */
+    float speed;         /* of operations that are cut between devices with the same weights; 0: it takes no part */
 };
 
 /* What every device has. */
@@ -124,16 +158,20 @@ struct device_ops {
         struct ticket *out, struct lutra_error *err);
     int (*wait)(struct device *self, const struct ticket *ticket, struct lutra_error *err);
 
+    /* Whether wait would return at once.  NULL: nobody knows before wait. */
+    bool (*done)(struct device *self, const struct ticket *ticket);
+
     int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
     void (*buffer_free)(struct device *self, struct buffer *buffer);
 };
 
 /* Functions of a device that does not work in the host's memory. */
 struct device_memory {
-    /* Both move only the bytes of the rows in this pass: [n_row][dim].  Publish: the segment that wrote them has been
-     * waited for, others may be under way. */
-    int (*publish)(struct device *self, struct buffer *buffer, struct lutra_error *err);
-    void (*acquire)(struct device *self, struct buffer *buffer);
+    /* Both move columns of the rows in this pass: of [n_row][dim], columns first .. first + n - 1 (a device without
+     * caps.speed is only asked for all of them).  Publish: the segment that wrote them has been waited for, others may
+     * be under way. */
+    int (*publish)(struct device *self, struct buffer *buffer, struct columns columns, struct lutra_error *err);
+    void (*acquire)(struct device *self, struct buffer *buffer, struct columns columns);
 
     /* What a model's operations carry beside weights (norms, biases, sinks) is taken to where the device reads it, for
      * the operations it supports; unload forgets it.  Not during a step. */
@@ -179,7 +217,14 @@ struct device {
     const struct device_memory *memory; /* NULL: it works in the host's */
     const struct device_extras *extras; /* NULL: none */
     const char *name;                   /* "cpu", "npu-sim", ... */
+    struct device *store;               /* whose prepared weights it uses as they are; NULL: it prepares its own */
     struct device_caps caps;
 };
+
+/* Who prepares a device's weights. */
+static inline struct device *device_store(struct device *d)
+{
+    return d->store ? d->store : d;
+}
 
 #endif

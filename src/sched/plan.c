@@ -25,7 +25,7 @@ static int supports(struct device *d, const struct op_list *list, const struct o
     TRY(d->ops->supports(d, list, op, err));
     for (int i = 0; i < op->n_weight; i++) {
         const struct weight *w = op->weight[i];
-        if (w->packed && w->device && w->device != d)
+        if (w->packed && w->device && w->device != device_store(d))
             return lutra_fail(
                 err, LUTRA_E_UNSUPPORTED, "%s: %s has tensor '%s'", d->name, w->device->name, w->tensor.name);
     }
@@ -59,10 +59,19 @@ static int index_of(struct plan *plan, struct device *d)
 
 /* ---- who holds what ---- */
 
+/* Columns of a value that one piece has written. */
+struct held {
+    struct share share;
+    int writer;     /* piece; -1: none, they are given */
+    uint32_t valid; /* set of devices that have them */
+};
+
 struct holders {
-    uint32_t valid;             /* set of devices that have it */
-    int writer;                 /* piece that wrote it last */
-    int16_t used[PLAN_DEVICES]; /* last piece of each device that read or wrote it; -1: none */
+    struct held held[PLAN_DEVICES];
+    int n_held;
+    int group;                                        /* its first piece, of the pieces that wrote it last */
+    int16_t used[PLAN_DEVICES], before[PLAN_DEVICES]; /* last piece of each device that read or wrote it, -1: none; and
+                                                         before the pieces at work */
 };
 
 static void wait_for(struct plan *plan, int piece, int other)
@@ -71,72 +80,194 @@ static void wait_for(struct plan *plan, int piece, int other)
     if (other > *wait) *wait = (int16_t)other;
 }
 
-/* Piece p reads a value. */
-static void note_read(struct plan *plan, int p, int value, struct holders *h)
+static bool overlap(struct share a, struct share b)
+{
+    if (share_is_whole(a) || share_is_whole(b)) return true;
+    return a.from < b.to && b.from < a.to;
+}
+
+/* Piece p reads a value: a product all of it, a gate the columns of its share. */
+static int note_read(
+    struct plan *plan, int p, int value, struct share share, struct holders *h, struct lutra_error *err)
 {
     struct plan_piece *piece = &plan->piece[p];
     uint32_t self = 1u << piece->device;
     h->used[piece->device] = (int16_t)p;
-    if (h->valid & self) return;
-    if (h->writer >= 0) { /* else it is given */
-        wait_for(plan, p, h->writer);
-        plan->piece[h->writer].publish |= 1u << value;
+    for (struct held *c = h->held; c < h->held + h->n_held; c++) {
+        if (c->valid & self || !overlap(c->share, share)) continue;
+        c->valid |= self;
+        if (c->writer >= 0) {
+            wait_for(plan, p, c->writer);
+            plan->piece[c->writer].publish |= 1u << value;
+        }
+        if (plan->n_move == PLAN_MOVES)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the devices would hand over more than %d values", PLAN_MOVES);
+        plan->move[plan->n_move++] = (struct plan_move){value, c->share};
+        piece->n_move++;
     }
-    piece->acquire |= 1u << value;
-    h->valid |= self;
+    return 0;
 }
 
-/* Piece p writes a value: others may still use what was in shared memory. */
-static void note_write(struct plan *plan, int p, struct holders *h)
+/* Piece p, of a group that begins with piece `group`, writes a value: others may still use what was there. */
+static void note_write(struct plan *plan, int p, int group, struct holders *h)
 {
     int self = plan->piece[p].device;
     for (int d = 0; d < plan->n_device; d++)
-        if (d != self && h->used[d] >= 0) wait_for(plan, p, h->used[d]);
-    h->valid = 1u << self;
-    h->writer = p;
+        if (d != self && h->before[d] >= 0) wait_for(plan, p, h->before[d]);
+    if (h->group != group) h->n_held = 0;
+    h->group = group;
+    h->held[h->n_held++] = (struct held){plan->piece[p].share, p, 1u << self};
     h->used[self] = (int16_t)p;
 }
 
-static void find_moves(struct plan *plan)
+/* Written before in the same piece: the columns are there. */
+static bool writes_again(int p, const struct holders *h)
+{
+    for (int i = 0; i < h->n_held; i++)
+        if (h->held[i].writer == p) return true;
+    return false;
+}
+
+static int find_moves_of(struct plan *plan, int p, int group, struct holders *holders, struct lutra_error *err)
+{
+    struct plan_piece *piece = &plan->piece[p];
+    const struct op *op = plan->list->op + piece->first, *end = op + piece->n;
+    piece->first_move = plan->n_move;
+    for (; op < end; op++) {
+        struct share share = op->kind == OP_MATMUL ? (struct share){0, 0} : piece->share;
+        for (int i = 0; i < op->n_in; i++) TRY(note_read(plan, p, op->in[i], share, &holders[op->in[i]], err));
+        for (int i = 0; i < op->n_out; i++)
+            if (!writes_again(p, &holders[op->out[i]])) note_write(plan, p, group, &holders[op->out[i]]);
+    }
+    return 0;
+}
+
+static int find_moves(struct plan *plan, struct lutra_error *err)
 {
     struct holders holders[VALUE_MAX];
     int last[PLAN_DEVICES];
-    memset(holders, 0, sizeof holders);
     memset(last, -1, sizeof last);
     for (int v = 0; v < VALUE_MAX; v++) {
+        holders[v] = (struct holders){.held = {{{0, 0}, -1, 0}}, .n_held = 1, .group = -1};
         memset(holders[v].used, -1, sizeof holders[v].used);
-        holders[v].writer = -1;
     }
-    for (int p = 0; p < plan->n_piece; p++) {
+    for (int p = 0, group = 0; p < plan->n_piece; p++) {
         const struct plan_piece *piece = &plan->piece[p];
+        if (p == 0 || piece->first != plan->piece[p - 1].first) group = p;
+        for (int v = 0; v < VALUE_MAX && group == p; v++)
+            memcpy(holders[v].before, holders[v].used, sizeof holders[v].used);
         if (last[piece->device] >= 0) wait_for(plan, p, last[piece->device]);
         last[piece->device] = p;
-        for (const struct op *op = plan->list->op + piece->first; op < plan->list->op + piece->first + piece->n; op++) {
-            for (int i = 0; i < op->n_in; i++) note_read(plan, p, op->in[i], &holders[op->in[i]]);
-            for (int i = 0; i < op->n_out; i++) note_write(plan, p, &holders[op->out[i]]);
-        }
+        TRY(find_moves_of(plan, p, group, holders, err));
     }
-    for (int v = 0; v < VALUE_MAX; v++) plan->writer[v] = (int16_t)holders[v].writer;
+    for (int v = 0; v < VALUE_MAX; v++) {
+        const struct holders *h = &holders[v];
+        plan->writer[v] = (struct plan_writers){(int16_t)h->group, (int16_t)(h->group < 0 ? 0 : h->n_held)};
+    }
+    return 0;
+}
+
+/* ---- pieces ---- */
+
+static int add_piece(struct plan *plan, struct device *d, int op, struct share share, struct lutra_error *err)
+{
+    int index = index_of(plan, d);
+    if (index < 0) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices in a plan", PLAN_DEVICES);
+    if (plan->n_piece == PLAN_PIECES)
+        return lutra_fail(
+            err, LUTRA_E_UNSUPPORTED, "the devices would change more than %d times in a pass", PLAN_PIECES);
+    struct plan_piece *piece = &plan->piece[plan->n_piece++];
+    *piece = (struct plan_piece){.device = index, .first = op, .n = 1, .share = share};
+    memset(piece->wait, -1, sizeof piece->wait);
+    return 0;
+}
+
+/* Those that share an operation which d would do, d among them: asynchronous ones first. */
+static int find_team(const struct op_list *list, const struct op *op, struct device *d, struct device *const *device,
+    int n_device, struct device *team[PLAN_DEVICES])
+{
+    int n = 0;
+    for (int async = 1; async >= 0; async--)
+        for (int i = 0; i < n_device && n < PLAN_DEVICES; i++) {
+            struct device *other = device[i];
+            if (other->caps.async != async || !(other->caps.speed > 0) || device_store(other) != device_store(d))
+                continue;
+            if (other == d || other->ops->supports(other, list, op, NULL) == 0) team[n++] = other;
+        }
+    return d->caps.speed > 0 ? n : 0;
+}
+
+static bool has_outputs(const struct op_list *list, const struct op *op, struct share share)
+{
+    for (int i = 0; i < op->n_out; i++)
+        if (share_columns(share, list->value[op->out[i]].dim).n == 0) return false;
+    return true;
+}
+
+/* Its shares, in the order of the team; false: one would be empty. */
+static bool find_shares(const struct op_list *list, const struct op *op, struct device *const *team, int n,
+    struct share share[PLAN_DEVICES])
+{
+    float all = 0, sum = 0;
+    bool ok = true;
+    for (int i = 0; i < n; i++) all += team[i]->caps.speed;
+    for (int i = 0; i < n; i++) {
+        share[i].from = (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
+        sum += team[i]->caps.speed;
+        share[i].to = i == n - 1 ? SHARE_WHOLE : (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
+        ok &= has_outputs(list, op, share[i]);
+    }
+    return ok;
+}
+
+static bool is_gate(enum op_kind kind)
+{
+    return kind == OP_SWIGLU || kind == OP_GEGLU || kind == OP_RELU2 || kind == OP_SWIGLU_OAI;
+}
+
+static bool writes_all(const struct op *op, const struct op *of)
+{
+    bool all = true;
+    for (int i = 0; i < of->n_in; i++) all &= op_writes(op, of->in[i]);
+    return all;
+}
+
+/* A gate whose inputs the last operation has left in shares stays in these. */
+static bool goes_on(
+    const struct plan *plan, const struct op_list *list, int i, struct device *const *team, int n, int first)
+{
+    const struct op *op = &list->op[i];
+    if (!is_gate(op->kind) || plan->n_piece - first != n || n < 2) return false;
+    for (int k = 0; k < n; k++) {
+        const struct plan_piece *piece = &plan->piece[first + k];
+        if (plan->device[piece->device] != team[k] || piece->first + piece->n != i) return false;
+    }
+    for (int k = plan->piece[first].first; k < i; k++)
+        if (op_reads(&list->op[k], op->out[0]) && !is_gate(list->op[k].kind)) return false; /* others still read it */
+    return writes_all(op - 1, op);
 }
 
 static int cut(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
 {
-    for (int i = 0; i < list->n_op; i++) {
-        struct device *d = NULL;
-        TRY(choose(list, &list->op[i], device, n_device, &d, err));
-        int index = index_of(plan, d);
-        if (index < 0) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices in a plan", PLAN_DEVICES);
-        if (plan->n_piece > 0 && plan->piece[plan->n_piece - 1].device == index) {
-            plan->piece[plan->n_piece - 1].n++;
-            continue;
+    struct device *team[PLAN_DEVICES], *d = NULL;
+    struct share share[PLAN_DEVICES];
+    for (int i = 0, group = 0; i < list->n_op; i++) { /* group: the first piece of the last that was cut */
+        const struct op *op = &list->op[i];
+        TRY(choose(list, op, device, n_device, &d, err));
+        int n = find_team(list, op, d, device, n_device, team);
+        if (goes_on(plan, list, i, team, n, group)) {
+            for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
+        } else if (n > 1 && op->kind == OP_MATMUL && find_shares(list, op, team, n, share)) {
+            group = plan->n_piece;
+            for (int k = 0; k < n; k++) TRY(add_piece(plan, team[k], i, share[k], err));
+        } else {
+            struct plan_piece *last = plan->n_piece ? &plan->piece[plan->n_piece - 1] : NULL;
+            if (last && plan->device[last->device] == d && share_is_whole(last->share))
+                last->n++;
+            else
+                TRY(add_piece(plan, d, i, (struct share){0, 0}, err));
         }
-        if (plan->n_piece == PLAN_PIECES)
-            return lutra_fail(
-                err, LUTRA_E_UNSUPPORTED, "the devices would change more than %d times in a pass", PLAN_PIECES);
-        struct plan_piece *piece = &plan->piece[plan->n_piece++];
-        *piece = (struct plan_piece){.device = index, .first = i, .n = 1};
-        memset(piece->wait, -1, sizeof piece->wait);
     }
     return 0;
 }
@@ -145,12 +276,10 @@ int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
 {
     plan->list = list;
-    plan->n_piece = plan->n_device = 0;
+    plan->n_piece = plan->n_device = plan->n_move = 0;
     int rc = cut(plan, list, device, n_device, err);
-    if (rc < 0)
-        plan->n_piece = plan->n_device = 0;
-    else
-        find_moves(plan);
+    if (rc == 0) rc = find_moves(plan, err);
+    if (rc < 0) plan->n_piece = plan->n_device = 0;
     return rc;
 }
 

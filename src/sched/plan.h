@@ -6,8 +6,11 @@
  *     TRY(plan_open(&plan, list, devices, n_device, &err));      refuses what no device supports, by name
  *     TRY(plan_run(&plan, &step, &rescue, &err));
  *
- * Today a plan puts each operation on the first device that supports it and all that must be with it: operations over
- * the same cache, or with the same weight.  sched/ sees only struct device and the op list.
+ * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
+ * same cache, or with the same weight.  Products, and the gates between them, are cut by outputs among that device and
+ * those that use the same prepared weights, by their caps.speed.  sched/ sees only struct device and the op list.
+ *
+ * Pieces of one operation follow each other in the plan, asynchronous devices first: nobody waits between them.
  *
  * A value is valid on a set of devices: who wrote it last, and who has acquired it since.  From this plan_open finds
  * what each piece acquires and whom it waits for; nothing moves between devices that already hold it, and nobody waits
@@ -20,14 +23,20 @@
 
 #include "ops/device.h"
 
-enum { PLAN_PIECES = 1024, PLAN_DEVICES = 8 };
+enum { PLAN_PIECES = 2048, PLAN_DEVICES = 8, PLAN_MOVES = 4096 };
 
 struct plan_piece {
     int device;                 /* in plan.device */
     int first, n;               /* ops list->op[first .. first + n - 1] */
+    struct share share;         /* of each of them */
     int16_t wait[PLAN_DEVICES]; /* the last piece of each device that must be over before; -1: none */
-    uint32_t acquire;           /* set of values that it takes from shared memory before */
-    uint32_t publish;           /* set of values that others take from there after */
+    int first_move, n_move;     /* what it takes from shared memory before, in plan.move */
+    uint32_t publish;           /* set of values whose columns, those of its share, others take from there after */
+};
+
+struct plan_move {
+    int value;
+    struct share share;
 };
 
 struct plan {
@@ -36,7 +45,12 @@ struct plan {
     int n_device;
     struct plan_piece piece[PLAN_PIECES];
     int n_piece;
-    int16_t writer[VALUE_MAX]; /* the piece that wrote a value last; -1: none */
+    struct plan_move move[PLAN_MOVES];
+    int n_move;
+    /* Pieces first .. first + n - 1, one for each share, wrote a value last; n 0: none. */
+    struct plan_writers {
+        int16_t first, n;
+    } writer[VALUE_MAX];
 };
 
 /* Whom to ask when a device is lost: replace opens the plan anew without it, or says why not. */

@@ -22,22 +22,40 @@ static int note_loss(struct run *r, struct device *d, int rc)
     return rc;
 }
 
-/* Waits for a piece, with which those before it on the device are over, and brings what others will read of them to
- * where they find it. */
+/* Brings what a piece has written, and others will read, to where they find it. */
+static int publish(struct run *r, int p, struct lutra_error *err)
+{
+    const struct plan_piece *piece = &r->plan->piece[p];
+    struct device *d = r->plan->device[piece->device];
+    for (int v = 0; d->memory && piece->publish >> v; v++) {
+        if (!(piece->publish >> v & 1)) continue;
+        struct columns columns = share_columns(piece->share, r->plan->list->value[v].dim);
+        TRY(note_loss(r, d, d->memory->publish(d, &r->step->value[v], columns, err)));
+    }
+    return 0;
+}
+
+/* Waits for a piece, with which those before it on the device are over. */
 static int finish(struct run *r, int p, struct lutra_error *err)
 {
     int self = r->plan->piece[p].device;
     struct device *d = r->plan->device[self];
-    uint32_t publish = 0;
+    int first = p;
     if (r->over[p]) return 0;
     TRY(note_loss(r, d, d->ops->wait(d, &r->ticket[p], err)));
-    for (; p >= 0 && !r->over[p]; p = r->plan->piece[p].wait[self]) {
-        r->over[p] = true;
-        publish |= r->plan->piece[p].publish;
-    }
-    for (int v = 0; d->memory && v < r->plan->list->n_value; v++)
-        if (publish >> v & 1) TRY(note_loss(r, d, d->memory->publish(d, &r->step->value[v], err)));
+    for (int i = p; i >= 0 && !r->over[i]; i = r->plan->piece[i].wait[self]) r->over[first = i] = true;
+    for (; first <= p; first++)
+        if (r->plan->piece[first].device == self) TRY(publish(r, first, err));
     return 0;
+}
+
+static void acquire(const struct run *r, const struct plan_piece *piece)
+{
+    struct device *d = r->plan->device[piece->device];
+    const struct plan_move *m = &r->plan->move[piece->first_move];
+    for (int i = 0; d->memory && i < piece->n_move; i++)
+        d->memory->acquire(
+            d, &r->step->value[m[i].value], share_columns(m[i].share, r->plan->list->value[m[i].value].dim));
 }
 
 static int start(struct run *r, int p, struct lutra_error *err)
@@ -48,9 +66,8 @@ static int start(struct run *r, int p, struct lutra_error *err)
     int before = piece->wait[piece->device];
     for (int i = 0; i < plan->n_device; i++)
         if (i != piece->device && piece->wait[i] >= 0) TRY(finish(r, piece->wait[i], err));
-    for (int v = 0; d->memory && v < plan->list->n_value; v++)
-        if (piece->acquire >> v & 1) d->memory->acquire(d, &r->step->value[v]);
-    struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step};
+    acquire(r, piece);
+    struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step, piece->share};
     const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
     TRY(note_loss(r, d, d->ops->submit(d, &segment, after, after != NULL, &r->ticket[p], err)));
     r->over[p] = false;
@@ -91,11 +108,15 @@ static int run_once(const struct plan *plan, const struct step *step, struct dev
 
 int plan_share(const struct plan *plan, const struct step *step, int value, struct lutra_error *err)
 {
-    if (plan->writer[value] < 0) return 0;
-    const struct plan_piece *piece = &plan->piece[plan->writer[value]];
-    struct device *d = plan->device[piece->device];
-    bool is_there = !d->memory || piece->publish >> value & 1;
-    return is_there ? 0 : d->memory->publish(d, &step->value[value], err);
+    const struct plan_writers *w = &plan->writer[value];
+    for (int p = w->first; p < w->first + w->n; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
+        struct device *d = plan->device[piece->device];
+        if (!d->memory || piece->publish >> value & 1) continue;
+        struct columns columns = share_columns(piece->share, plan->list->value[value].dim);
+        TRY(d->memory->publish(d, &step->value[value], columns, err));
+    }
+    return 0;
 }
 
 int plan_run(

@@ -179,8 +179,9 @@ static void npu_buffer_free(struct device *self, struct buffer *buffer)
 }
 
 /* The host will read what the NPU wrote. */
-static int npu_publish(struct device *self, struct buffer *buffer, struct lutra_error *err)
+static int npu_publish(struct device *self, struct buffer *buffer, struct columns columns, struct lutra_error *err)
 {
+    (void)columns;
     struct npu_device *d = self_of(self);
     struct npu_buffer *b = npu_buffer_of(d, buffer->host);
     if (!b || b->n_layer) return 0;
@@ -189,8 +190,9 @@ static int npu_publish(struct device *self, struct buffer *buffer, struct lutra_
 }
 
 /* The NPU will read what somebody else wrote: it is brought when it is needed. */
-static void npu_acquire(struct device *self, struct buffer *buffer)
+static void npu_acquire(struct device *self, struct buffer *buffer, struct columns columns)
 {
+    (void)columns;
     struct npu_buffer *b = npu_buffer_of(self_of(self), buffer->host);
     if (!b || b->n_layer) return;
     b->host_fresh = b->shared = true;
@@ -324,7 +326,8 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
         .caps = {.max_rows = MAX_ROWS,
             .flat_rows = settings->packing == NPU_PACK_LOOKUP ? FLAT_LOOKUPS : FLAT_ROWS,
             .memory_bytes = npu_window_bytes(d),
-            .f16_cache = true}};
+            .f16_cache = true,
+            .async = true}};
     *out = &d->base;
     return 0;
 }

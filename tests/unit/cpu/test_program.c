@@ -52,7 +52,7 @@ static void reserve(struct bench *b, struct random_list *r)
 
 static int submit(struct bench *b, struct random_list *r, int first, int n, struct lutra_error *err)
 {
-    struct segment segment = {&r->op[first], n, &r->list, &r->step};
+    struct segment segment = {&r->op[first], n, &r->list, &r->step, {0, 0}};
     struct ticket ticket;
     return b->device->ops->submit(b->device, &segment, NULL, 0, &ticket, err);
 }

@@ -56,8 +56,8 @@ static inline void quantize(const char *path, const char *model, const char *typ
 }
 
 /* The model is there, and not open. */
-static inline void fixture_make(
-    struct fixture *f, const struct where *where, const char *shape, const char *type, int n_layer, int n_threads)
+static inline void fixture_make_split(struct fixture *f, const struct where *where, const char *split,
+    const char *shape, const char *type, int n_layer, int n_threads)
 {
     memset(f, 0, sizeof *f);
     snprintf(f->path, sizeof f->path, "/tmp/lutra-test-XXXXXX");
@@ -69,6 +69,7 @@ static inline void fixture_make(
     rs.n_threads = n_threads;
     rs.device = where->device;
     rs.isa = where->isa;
+    rs.split = split;
     OK(lutra_runtime_open(&f->rt, &rs, err));
     struct lutra_make_model_settings ms;
     lutra_make_model_settings_init(&ms, sizeof ms);
@@ -77,6 +78,20 @@ static inline void fixture_make(
     ms.seed = 5;
     ms.n_layer = n_layer;
     OK(lutra_make_model(f->rt, f->path, &ms, err));
+}
+
+static inline void fixture_make(
+    struct fixture *f, const struct where *where, const char *shape, const char *type, int n_layer, int n_threads)
+{
+    fixture_make_split(f, where, NULL, shape, type, n_layer, n_threads);
+}
+
+/* split: of CPU clusters. */
+static inline void fixture_open_split(
+    struct fixture *f, const struct where *where, const char *split, const char *shape, const char *type, int n_threads)
+{
+    fixture_make_split(f, where, split, shape, type, 0, n_threads);
+    OK(lutra_model_open(&f->model, f->rt, f->path, NULL, err));
 }
 
 static inline void fixture_open_on(

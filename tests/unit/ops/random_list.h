@@ -85,19 +85,6 @@ static inline void rl_push(struct random_list *r, const struct op *op)
     r->op[r->list.n_op++] = *op;
 }
 
-static inline void rl_add_matmul(struct random_list *r, int in, int layer)
-{
-    struct op op = op_make(OP_MATMUL, layer, in, -1, -1);
-    if (in < 0) return;
-    for (int part = 1 + rl_below(r, 3); part > 0 && r->n_weight + 4 < RL_WEIGHTS; part--) {
-        int out = rl_value(r, r->list.value[in].rows, 0, false);
-        if (out < 0 || out == in || op_writes(&op, out)) continue;
-        struct weight *w = rl_weight(r, r->list.value[in].dim, r->list.value[out].dim, WEIGHT_MATMUL);
-        op_add_part(&op, w, rl_below(r, 2) ? r->vector + RL_DIM : NULL, out);
-    }
-    if (op.n_weight) rl_push(r, &op);
-}
-
 #include "unit/ops/random_parts.h"
 
 static inline void rl_add_random(struct random_list *r)

@@ -1,9 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention and mixtures of experts of random_list.h, which includes this where its helpers are known.
+ * Products, attention and mixtures of experts of random_list.h, which includes this where its helpers are known.
  */
 #ifndef TESTS_RANDOM_PARTS_H
 #define TESTS_RANDOM_PARTS_H
+
+static inline void rl_add_matmul(struct random_list *r, int in, int layer)
+{
+    struct op op = op_make(OP_MATMUL, layer, in, -1, -1);
+    if (in < 0) return;
+    for (int part = 1 + rl_below(r, 3); part > 0 && r->n_weight + 4 < RL_WEIGHTS; part--) {
+        int out = rl_value(r, r->list.value[in].rows, 0, false);
+        if (out < 0 || out == in || op_writes(&op, out)) continue;
+        struct weight *w = rl_weight(r, r->list.value[in].dim, r->list.value[out].dim, WEIGHT_MATMUL);
+        op_add_part(&op, w, rl_below(r, 2) ? r->vector + RL_DIM : NULL, out);
+    }
+    if (op.n_weight) rl_push(r, &op);
+    bool pair = op.n_weight > 1 && r->list.value[op.out[0]].dim == r->list.value[op.out[1]].dim;
+    if (!pair || r->list.n_op > RL_OPS - 4 || rl_below(r, 4) == 0) return;
+    struct op gate = op_make(OP_SWIGLU, layer, op.out[0], op.out[1], op.out[rl_below(r, 2)]);
+    rl_push(r, &gate);
+}
 
 static inline void rl_add_attention(struct random_list *r, int layer, bool append)
 {

@@ -52,16 +52,16 @@ static int wait_for(struct device *self, const struct ticket *t, struct lutra_er
     return 0;
 }
 
-static int publish(struct device *self, struct buffer *b, struct lutra_error *err)
+static int publish(struct device *self, struct buffer *b, struct columns c, struct lutra_error *err)
 {
-    (void)b, (void)err;
+    (void)b, (void)c, (void)err;
     strcat(((struct fake *)self)->log, "p ");
     return 0;
 }
 
-static void acquire(struct device *self, struct buffer *b)
+static void acquire(struct device *self, struct buffer *b, struct columns c)
 {
-    (void)b;
+    (void)b, (void)c;
     strcat(((struct fake *)self)->log, "a ");
 }
 
@@ -84,9 +84,10 @@ struct bench {
 static void prepare(struct bench *b)
 {
     memset(b, 0, sizeof *b);
-    b->npu = (struct fake){{&fake_ops, &fake_memory, NULL, "npu", {.max_rows = 32, .flat_rows = 32}},
+    b->npu = (struct fake){{&fake_ops, &fake_memory, NULL, "npu", NULL, {.max_rows = 32, .flat_rows = 32}},
         1u << OP_EMBED | 1u << OP_ADD, b->log, 0, 0, NULL};
-    b->cpu = (struct fake){{&fake_ops, NULL, NULL, "cpu", {.max_rows = 512, .flat_rows = 4}}, ~0u, b->log, 0, 0, NULL};
+    b->cpu =
+        (struct fake){{&fake_ops, NULL, NULL, "cpu", NULL, {.max_rows = 512, .flat_rows = 4}}, ~0u, b->log, 0, 0, NULL};
     b->devices[0] = &b->npu.device;
     b->devices[1] = &b->cpu.device;
     b->op[0] = op_make(OP_EMBED, 0, -1, -1, 0);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Clusters of CPUs share every product: whole models have the bits of one device.
+ */
+#include "engine/engine_impl.h"
+#include "engine_fixture.h"
+
+enum { N_PROMPT = 150, N_SAID = 12, VOCAB_MOST = 4096 };
+
+/* Logits behind the prompt in one pass, and behind each of some tokens more, several of them in one pass. */
+struct heard {
+    float logit[N_SAID + 1][VOCAB_MOST];
+    int n_vocab, n_piece;
+};
+
+static void keep(struct fixture *f, int i, struct heard *out)
+{
+    memcpy(out->logit[i], lutra_forward_result(f->s, 0)->logits, (size_t)out->n_vocab * sizeof(float));
+}
+
+static void evaluate(struct fixture *f, struct heard *out)
+{
+    struct lutra_row row[N_PROMPT] = {0};
+    int32_t seq;
+    OK(lutra_seq_open(f->s, 0, &seq, err));
+    for (int i = 0; i < N_PROMPT; i++)
+        row[i] = (struct lutra_row){.token = token_at(i), .pos = i, .seq = seq, .parent = i - 1};
+    row[N_PROMPT - 1].want = LUTRA_WANT_LOGITS;
+    for (int i = 0; i < N_PROMPT - 1; i++) row[i].want = LUTRA_ROW_BULK;
+    OK(lutra_forward(f->s, row, N_PROMPT, sizeof *row, err));
+    keep(f, 0, out);
+    for (int i = 0, n; i < N_SAID; i += n) {
+        n = 1 + i % 3;
+        for (int k = 0; k < n; k++)
+            row[k] =
+                (struct lutra_row){.token = token_at(i + k + 7), .pos = N_PROMPT + i + k, .seq = seq, .parent = k - 1};
+        row[n - 1].want = LUTRA_WANT_LOGITS;
+        OK(lutra_forward(f->s, row, n, sizeof *row, err));
+        keep(f, 1 + i, out);
+    }
+}
+
+static void run(const char *device, const char *split, const char *shape, const char *type, struct heard *out)
+{
+    struct fixture f;
+    struct lutra_model_info info;
+    memset(out, 0, sizeof *out);
+    fixture_open_split(&f, &(struct where){device, NULL}, split, shape, type, 0);
+    lutra_model_info_get(f.model, &info, sizeof info);
+    out->n_vocab = info.n_vocab;
+    fixture_session(&f, 1, 256);
+    evaluate(&f, out);
+    out->n_piece = f.model->plan.n_piece;
+    fixture_close(&f);
+}
+
+static bool have_two(void)
+{
+    int cpu[4] = {0};
+    return cpu_allowed(cpu, 4) >= 2 && cpu[0] == 0 && cpu[1] == 1;
+}
+
+static void clusters_have_the_bits_of_one(void **state)
+{
+    static const char *const shapes[] = {"tiny-qwen2", "tiny-llama", "tiny-gemma2"};
+    static const char *const types[] = {"Q4_0", "Q8_0", "F16", "Q4_K"};
+    static const struct {
+        const char *device, *split;
+    } cuts[] = {{"cpu:0,cpu:1", NULL}, {"cpu:1,cpu:0", "3,1"}, {"cpu:0,cpu:1,cpu:0-1", "1,2,1"}};
+    static struct heard one, several;
+    (void)state;
+    if (!have_two()) skip();
+    for (int i = 0; i < 12; i++) {
+        const char *shape = shapes[i % 3], *type = types[i % 4];
+        run("cpu", NULL, shape, type, &one);
+        assert_int_equal(one.n_piece, 1);
+        run(cuts[i / 4].device, cuts[i / 4].split, shape, type, &several);
+        assert_true(several.n_piece > 4);
+        if (memcmp(one.logit, several.logit, sizeof one.logit))
+            fail_msg("%s of %s: other bits on %s", shape, type, cuts[i / 4].device);
+    }
+}
+
+static void names_are_checked(void **state)
+{
+    static const struct {
+        const char *device, *split, *says;
+    } bad[] = {{"cpu:", NULL, "'cpu:'"}, {"cpu:x", NULL, "'cpu:x'"}, {"cpu:3-1", NULL, "'cpu:3-1'"},
+        {"cpu:0-", NULL, "'cpu:0-'"}, {"cpu:0,cpu:1023", NULL, "processor 1023"}, {"cpu,cpu:0", NULL, "all processors"},
+        {"cpu:0", "x", "split 'x'"}, {"cpu:0", "0", "split '0'"}, {"cpu:0,cpu:0", "1", "no number for cluster 2"},
+        {"cpu:0,cpu:0", "1,-2", "split '1,-2'"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct lutra_runtime_settings rs;
+        struct lutra_error why = {0};
+        lutra_runtime *rt;
+        lutra_runtime_settings_init(&rs, sizeof rs);
+        rs.device = bad[i].device;
+        rs.split = bad[i].split;
+        assert_true(lutra_runtime_open(&rt, &rs, &why) < 0);
+        if (!strstr(why.what, bad[i].says)) fail_msg("%s: %s", bad[i].device, why.what);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clusters_have_the_bits_of_one), cmocka_unit_test(names_are_checked)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
