@@ -77,11 +77,9 @@ LUTRA_API int lutra_imatrix(lutra_model *model, const int32_t *tokens, int n_tok
 /* Writes the model's matrices as this runtime's device packs them, so that opening the model later maps them instead;
  * found without asking at the model's path + LUTRA_PACKED_SUFFIX.  The new file appears whole or not at all.  A file
  * that does not fit (another layout, or the model was changed or copied since) is left out, with a warning in the log;
- * so is a matrix in it that is found damaged. */
+ * so is a matrix in it that is found damaged.
+ * settings: how the model is opened, or NULL; `packed` and `vocab_only` count for nothing. */
 LUTRA_API int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path,
-    lutra_progress_fn progress, void *progress_user, struct lutra_error *err);
-/* The same with the model opened as its settings say; `packed` and `vocab_only` count for nothing. */
-LUTRA_API int lutra_pack_as(lutra_runtime *runtime, const char *model_path, const char *out_path,
     const struct lutra_model_settings *settings, struct lutra_error *err);
 /* Reads such a file and compares its sums.  LUTRA_E_FORMAT names the first damaged tensor. */
 LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err);

@@ -202,17 +202,7 @@ static int write_packed(const lutra_model *m, const char *path, struct writing *
     return rc;
 }
 
-int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path, lutra_progress_fn progress,
-    void *progress_user, struct lutra_error *err)
-{
-    struct lutra_model_settings set;
-    lutra_model_settings_init(&set, sizeof set);
-    set.progress = progress;
-    set.progress_user = progress_user;
-    return lutra_pack_as(runtime, model_path, out_path, &set, err);
-}
-
-int lutra_pack_as(lutra_runtime *runtime, const char *model_path, const char *out_path,
+int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path,
     const struct lutra_model_settings *settings, struct lutra_error *err)
 {
     struct lutra_model_settings set;

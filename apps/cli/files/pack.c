@@ -69,7 +69,7 @@ static int run(void *opts, const char **arg, int n_arg)
     lutra_model_settings_init(&settings, sizeof settings);
     settings.progress = progress_callback;
     settings.zeros = o->engine.zeros;
-    if (!code && lutra_pack_as(e.runtime, arg[0], out, &settings, &err) < 0) code = fail_with(&err);
+    if (!code && lutra_pack(e.runtime, arg[0], out, &settings, &err) < 0) code = fail_with(&err);
     engine_close(&e);
     if (!code && !o->engine.quiet) print_size(out);
     buffer_free(&beside);

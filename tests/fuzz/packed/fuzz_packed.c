@@ -83,7 +83,7 @@ static void prepare(const char *folder)
     if (lutra_runtime_open(&run.rt, &rs, &err) < 0) fuzz_fail("runtime: %s", err.what);
     if (lutra_make_model(run.rt, run.model, &ms, &err) < 0) fuzz_fail("model: %s", err.what);
     forward(run.want, true);
-    if (lutra_pack(run.rt, run.model, run.packed, NULL, NULL, &err) < 0) fuzz_fail("pack: %s", err.what);
+    if (lutra_pack(run.rt, run.model, run.packed, NULL, &err) < 0) fuzz_fail("pack: %s", err.what);
     FILE *f = fopen(run.packed, "rb");
     if (!f || fseek(f, 0, SEEK_END) != 0) fuzz_fail("cannot read: %s", run.packed);
     run.n = (size_t)ftell(f);

@@ -190,7 +190,7 @@ static void costs_are_kept(void **state)
     snprintf(packed, sizeof packed, "%s%s", f.path, LUTRA_PACKED_SUFFIX);
     snprintf(costs, sizeof costs, "%s.costs", packed);
     for (int copy = 0; copy < 2; copy++) {
-        if (copy) OK(lutra_pack(f.rt, f.path, packed, NULL, NULL, err));
+        if (copy) OK(lutra_pack(f.rt, f.path, packed, NULL, err));
         reopen(&f);
         knows(&f, 0, 0);
         assert_false(row_cost_known(&f.s->cost));
