@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "base/f16.h"
-#include "engine/engine_impl.h"
+#include "engine/model.h"
 #include "lutra.h"
 #include "base/status.h"
 #include "npu/host/pack.h"

@@ -2,7 +2,7 @@
  *
  * Chat templates: from a conversation to text and tokens.
  */
-#include "engine/engine_impl.h"
+#include "engine/model_impl.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "engine/chat_forms.h"
+#include "engine/settings.h"
 #include "text/encode.h"
 
 #define TEMPLATE_KEY "tokenizer.chat_template"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 
 enum { TRIED_EVERY = 50 /* passes in which it would not pay */, FORK_FROM = 64 /* tokens that a fork saves */ };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "quant/quant.h"
 
 enum { CHUNK_ELEMS = 1 << 16 };

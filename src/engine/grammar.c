@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/session_impl.h"
 static int open_vocab(lutra_session *s, struct lutra_error *err)
 {
     const struct text_vocab *vocab = s->model->vocab;

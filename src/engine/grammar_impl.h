@@ -5,7 +5,7 @@
 #ifndef LUTRA_ENGINE_GRAMMAR_IMPL_H
 #define LUTRA_ENGINE_GRAMMAR_IMPL_H
 
-#include "engine/engine_impl.h"
+#include "engine/samples.h"
 
 /* Of a request; of a sample at its start, as a fork, and behind a token (free_text: one that the grammar does
  * not see).  1: the text is whole and nothing may follow. */

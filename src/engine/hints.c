@@ -9,7 +9,7 @@
  * commonest.  All its rows are bulk rows.  K/V, classes and results of the pass are what they are without.  Rows whose
  * hints are known (lutra_request.known_hints) are left out.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 
 #include <string.h>
 

@@ -2,12 +2,13 @@
  *
  * The public function lutra_inspect: what a file says, what running it takes, and why it cannot run.
  */
-#include "engine/engine_impl.h"
+#include "engine/model_impl.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 
 #include "base/cpuinfo.h"
+#include "engine/session_impl.h"
 #include "quant/quant.h"
 
 enum { INSPECT_HEAD = 8 /* elements shown of a long array */ };

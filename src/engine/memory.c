@@ -5,7 +5,7 @@
  * One device allocates a buffer, the others that have memory of their own join it: at first those of the plan, later
  * those that take over from a lost one.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 
 /* The device that allocates: one with memory of its own, so that nothing of it needs to be copied; else the CPU.  For
  * the cache, one that uses it. */

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/model_impl.h"
+#include "engine/settings.h"
+#include "kv/kv.h"
 #include "quant/quant.h"
 
 /* ---- chat template ---- */

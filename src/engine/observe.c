@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/model_impl.h"
+#include "engine/session_impl.h"
 int observe_chunks(int n, int n_ctx, int most, int *n_chunk, struct lutra_error *err)
 {
     *n_chunk = n_ctx >= 16 ? n / n_ctx : 0;

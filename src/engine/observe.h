@@ -6,7 +6,7 @@
 #ifndef LUTRA_ENGINE_OBSERVE_H
 #define LUTRA_ENGINE_OBSERVE_H
 
-#include "engine/engine_impl.h"
+#include "engine/model.h"
 
 struct observer {
     /* Inputs of an OP_MATMUL in the order of the file's matrix: x[n_row][n_in], the rows of one chunk. */

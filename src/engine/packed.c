@@ -13,6 +13,7 @@
 
 #include "base/hash.h"
 #include "engine/packed_impl.h"
+#include "engine/session_impl.h"
 #include "weights/figures.h"
 
 /* Where the packed copy of a model is looked for; to be freed. */

@@ -5,7 +5,7 @@
 #ifndef LUTRA_ENGINE_PACKED_IMPL_H
 #define LUTRA_ENGINE_PACKED_IMPL_H
 
-#include "engine/engine_impl.h"
+#include "engine/model.h"
 
 /* Opens the packed copy that was asked for.  It only saves time: one that does not fit is left out with a warning in
  * the log. */

@@ -3,7 +3,7 @@
  * The prefix cache: finished sequences stay in the cache while there is room, so that the next turn of a chat, or
  * the next request with the same beginning, evaluates only what is new.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 
 #include <string.h>
 

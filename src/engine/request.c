@@ -8,7 +8,8 @@
  * starts later from a fork one token shorter, evaluating the last prompt token again: the same bits, since a row's
  * result does not depend on the batch.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
+#include "engine/model_impl.h"
 #include "engine/grammar_impl.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  *
  * The runtime: one thread pool, one log and the devices, shared by all models loaded into it.
  */
-#include "engine/engine_impl.h"
+#include "engine/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #include "base/cpuinfo.h"
 #include "cpu/device.h"
+#include "engine/settings.h"
 #include "npu/host/device.h"
 
 /* Of the emulator and of QEMU's child: reserved, touched only where used. */

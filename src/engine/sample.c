@@ -2,7 +2,7 @@
  *
  * One running sample: from the picked token to text, and to its end.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "engine/grammar_impl.h"
 
 #include <string.h>

@@ -2,12 +2,14 @@
  *
  * A session: its memory, forward passes over rows, commits, accounting.
  */
-#include "engine/packed_impl.h"
+#include "engine/session_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cpuinfo.h"
+#include "engine/model_impl.h"
+#include "engine/packed_impl.h"
 #include "quant/quant.h"
 
 /* ---- sizes ---- */
@@ -299,6 +301,41 @@ void lutra_session_sizes(const lutra_session *s, int *n_ctx, int64_t *n_cache, u
     if (n_ctx) *n_ctx = s->n_ctx;
     if (n_cache) *n_cache = s->n_cache;
     if (bytes) *bytes = s->bytes;
+}
+
+struct session_sizes session_sizes(const lutra_session *s)
+{
+    return (struct session_sizes){s->n_ctx, s->n_seq, s->n_batch, s->n_out, s->batch.bulk, s->n_cache};
+}
+
+lutra_model *session_model(const lutra_session *s)
+{
+    return s->model;
+}
+
+uint64_t session_now_us(const lutra_session *s)
+{
+    return clock_now_us(s->model->runtime->clock);
+}
+
+struct sample *session_samples(lutra_session *s)
+{
+    return s->sample;
+}
+
+struct request *session_requests(const lutra_session *s)
+{
+    return s->first;
+}
+
+struct request *session_last_request(const lutra_session *s)
+{
+    return s->last;
+}
+
+struct row_source **session_sources(lutra_session *s)
+{
+    return &s->sources;
 }
 
 void lutra_cancel(lutra_session *session)

@@ -3,10 +3,12 @@
  * Public structs: their defaults, and the two copies that let programs and libraries of different age fit
  * (lutra/core.h has the rules).
  */
-#include "engine/engine_impl.h"
+#include "engine/settings.h"
 
 #include <string.h>
 
+#include "base/status.h"
+#include "lutra.h"
 enum { SIZE_MAX_BYTES = 1 << 20 }; /* no struct of a program that was compiled against any of our headers is larger */
 
 void settings_fill(void *dst, size_t size, const void *src)

@@ -6,7 +6,7 @@
  * follows, a sample walks on as long as it picks what was guessed, several tokens in one pass.  Prompts fill what is
  * left.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 
 /* ---- samples ---- */
 

@@ -2,12 +2,13 @@
  *
  * The public text functions: tokens.  Chat templates are in chat.c.
  */
-#include "engine/engine_impl.h"
+#include "engine/model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/encode.h"
+#include "text/stream.h"
 
 int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, int flags, int32_t *tokens, int n_max,
     int *n_tok, struct lutra_error *err)

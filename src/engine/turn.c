@@ -3,7 +3,7 @@
  * A fair (FIFO) recursive lock over all devices of a runtime.  Fair, because a session that runs pass after pass takes
  * it again at once, and would starve a thread that waits at a mutex.
  */
-#include "engine/engine_impl.h"
+#include "engine/turn.h"
 
 void turn_init(struct turn *t)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_impl.h"
+#include "engine/model_impl.h"
 
 /* A string key as a NUL-terminated copy in buf; the fallback when it is absent. */
 static int short_string(

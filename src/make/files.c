@@ -2,7 +2,8 @@
  *
  * The public function lutra_make_model, and the names of its shapes.
  */
-#include "engine/engine.h"
+#include "engine/runtime.h"
+#include "engine/settings.h"
 #include "make/make.h"
 #include "quantize/files.h"
 

@@ -9,7 +9,7 @@
 #ifndef LUTRA_QUANTIZE_BUDGET_H
 #define LUTRA_QUANTIZE_BUDGET_H
 
-#include "engine/engine.h"
+#include "lutra.h"
 #include "quantize/convert.h"
 
 struct budget;

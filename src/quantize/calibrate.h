@@ -6,7 +6,7 @@
 #ifndef LUTRA_QUANTIZE_CALIBRATE_H
 #define LUTRA_QUANTIZE_CALIBRATE_H
 
-#include "engine/engine.h"
+#include "lutra.h"
 #include "quantize/convert.h"
 
 struct calibration; /* the rounded matrices */

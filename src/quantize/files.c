@@ -4,7 +4,8 @@
  */
 #include "quantize/budget.h"
 #include "quantize/calibrate.h"
-#include "engine/engine.h"
+#include "engine/runtime.h"
+#include "engine/settings.h"
 
 #include <stdlib.h>
 #include <stdio.h>

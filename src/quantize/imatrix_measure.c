@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/observe.h"
+#include "engine/settings.h"
 #include "quantize/imatrix_measure.h"
 #include "quantize/imatrix.h"
 

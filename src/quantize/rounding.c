@@ -2,6 +2,7 @@
 #include "quantize/rounding.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct run {

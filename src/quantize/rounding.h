@@ -5,8 +5,9 @@
 #ifndef LUTRA_QUANTIZE_ROUNDING_H
 #define LUTRA_QUANTIZE_ROUNDING_H
 
-#include "engine/engine.h"
+#include "base/pool.h"
 #include "quantize/weighted.h"
+#include "weights/weights.h"
 
 struct rounding {
     const char *path;       /* of its file, for errors */

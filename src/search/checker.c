@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "engine/engine.h"
+#include "base/status.h"
 #include "text/utf8.h"
 
 extern char **environ;

@@ -35,11 +35,11 @@ static int check_verifier(const lutra_session *s, const struct lutra_search *set
 {
     const lutra_verifier *v = set->verifier;
     if (!v || v->kind == VERIFIER_CHECK) return 0;
-    if (!v->session && v->model != s->model)
+    if (!v->session && v->model != session_model(s))
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "search: a verifier with n_seq = 0 judges by the rows of the generator, so it must be opened on the same "
             "model");
-    return verifier_check_vocab(v, s->model, err);
+    return verifier_check_vocab(v, session_model(s), err);
 }
 
 static int check(const lutra_session *s, const struct lutra_search *set, struct lutra_error *err)
@@ -51,9 +51,9 @@ static int check(const lutra_session *s, const struct lutra_search *set, struct 
     if (set->score < LUTRA_SCORE_LAST || set->score > LUTRA_SCORE_AUTO)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "search: score %d is not known", (int)set->score);
     bool steps = set->method >= LUTRA_SEARCH_BEAM && set->method <= LUTRA_SEARCH_REBASE;
-    if (steps && set->width > s->n_seq)
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "search: %d rows wide, but the session has n_seq = %d", set->width, s->n_seq);
+    if (steps && set->width > session_sizes(s).n_seq)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "search: %d rows wide, but the session has n_seq = %d", set->width,
+            session_sizes(s).n_seq);
     if (set->method != LUTRA_SEARCH_REBASE && steps && (set->expand < 1 || set->width % set->expand))
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "search: width %d is not a multiple of expand %d", set->width, set->expand);
@@ -94,7 +94,7 @@ static int choose_method(lutra_search_run *run, float *temperature, struct lutra
         .verifier = set->verifier != NULL,
         .until_pass = set->until_pass,
         .max_width = set->width,
-        .max_beam = run->s->n_seq};
+        .max_beam = session_sizes(run->s).n_seq};
     struct search_option best = search_option_unmeasured(&means);
     bool found = false;
     for (int i = 0; i < set->n_option; i++) {
@@ -136,11 +136,11 @@ static int reserve(lutra_search_run *run, int max_tok, struct lutra_error *err)
     run->length = calloc(n_final, sizeof *run->length);
     run->question = strdup(run->set.question ? run->set.question : "");
     run->expected_answer = strdup(run->set.expected ? run->set.expected : "");
-    run->text = malloc(tok * text_vocab_max_piece_bytes(run->s->model->vocab) + 1);
+    run->text = malloc(tok * text_vocab_max_piece_bytes(session_model(run->s)->vocab) + 1);
     run->cand = calloc((size_t)run->set.width + n_final, sizeof *run->cand);
     run->choice = calloc(n_final, sizeof *run->choice);
-    run->live = calloc((size_t)run->s->n_seq, sizeof *run->live);
-    run->node = calloc((size_t)run->s->n_seq, sizeof *run->node);
+    run->live = calloc((size_t)session_sizes(run->s).n_seq, sizeof *run->live);
+    run->node = calloc((size_t)session_sizes(run->s).n_seq, sizeof *run->node);
     if (!run->node || !run->final || !run->tokens || !run->length || !run->text || !run->cand || !run->choice ||
         !run->live || !run->question || !run->expected_answer)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "search: out of memory");
@@ -156,10 +156,10 @@ static int reserve_judge(lutra_search_run *run, int n_prompt, int max_tok, struc
     int64_t longest = (int64_t)max_tok + 1 + (int64_t)v->mark.n * run->set.max_steps;
     int64_t own = (longest + KV_BLOCK - 1) / KV_BLOCK - n_prompt / KV_BLOCK + 1;
     int64_t blocks = (n_prompt + KV_BLOCK - 1) / KV_BLOCK + 1 + own * run->set.width;
-    if (longest > v->session->n_ctx)
+    if (longest > session_sizes(v->session).n_ctx)
         return lutra_fail(err, LUTRA_E_CTX_FULL,
             "search: candidates of up to %lld tokens do not fit the verifier's context of %d", (long long)longest,
-            v->session->n_ctx);
+            session_sizes(v->session).n_ctx);
     if (run->set.width > v->free_seq)
         return lutra_fail(err, LUTRA_E_BUSY, "search: %d candidates, but the verifier has room for %d now (n_seq)",
             run->set.width, v->free_seq);
@@ -179,21 +179,21 @@ static int narrow(lutra_search_run *run, int n_prompt, int max_tok, struct lutra
 {
     lutra_session *s = run->s;
     struct lutra_search *set = &run->set;
-    if (!search_in_steps(run) || n_prompt < 1 || n_prompt >= s->n_ctx)
+    if (!search_in_steps(run) || n_prompt < 1 || n_prompt >= session_sizes(s).n_ctx)
         return 0; /* what is wrong with it is told later */
     int most = set->width;
-    while (most > 0 && request_blocks(n_prompt, max_tok, most) > s->n_cache / KV_BLOCK) most--;
+    while (most > 0 && request_blocks(n_prompt, max_tok, most) > session_sizes(s).n_cache / KV_BLOCK) most--;
     if (most >= set->width) return 0;
     if (most < 1)
         return lutra_fail(err, LUTRA_E_CTX_FULL,
             "search: a cache of %lld tokens has no room for a candidate of %d tokens beside its prompt",
-            (long long)s->n_cache, max_tok);
+            (long long)session_sizes(s).n_cache, max_tok);
     int width = most;
     if (set->method != LUTRA_SEARCH_REBASE && width >= set->expand) width -= width % set->expand;
     if (set->method != LUTRA_SEARCH_REBASE && width < set->expand) set->expand = width;
-    log_line(&s->model->runtime->log, LUTRA_LOG_WARN,
+    log_line(&session_model(s)->runtime->log, LUTRA_LOG_WARN,
         "search: %d candidates at once instead of %d: a cache of %lld tokens holds no more of up to %d tokens", width,
-        set->width, (long long)s->n_cache, max_tok);
+        set->width, (long long)session_sizes(s).n_cache, max_tok);
     set->width = width;
     return 0;
 }
@@ -207,7 +207,7 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     lutra_request_init(&set, sizeof set);
     TRY(settings_copy(&set, sizeof set, request, "request", err));
     struct lutra_sampling sampling;
-    lutra_model_sampling(s->model, &sampling, sizeof sampling);
+    lutra_model_sampling(session_model(s), &sampling, sizeof sampling);
     TRY(settings_copy(&sampling, sizeof sampling, set.sampling, "sampling", err));
     set.sampling = &sampling;
     run->expected = set.max_tokens >= 0 && set.max_tokens < EXPECTED_TOKENS ? set.max_tokens : EXPECTED_TOKENS;
@@ -230,13 +230,13 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     TRY(reserve(run, max_tok, err));
     TRY(reserve_judge(run, set.n_prompt, max_tok, err));
     TRY(lutra_submit(s, &set, NULL, err));
-    run->request = s->last;
+    run->request = session_last_request(s);
     run->request->watch = &search_watch;
     run->request->watcher = run;
-    run->request->width = run->set.width < s->n_seq ? run->set.width : s->n_seq;
+    run->request->width = run->set.width < session_sizes(s).n_seq ? run->set.width : session_sizes(s).n_seq;
     run->request->share = search_in_steps(run) ? request_share(set.n_prompt, max_tok) : 0;
     run->source = (struct row_source){&search_source, run, NULL};
-    source_add(&s->sources, &run->source);
+    source_add(session_sources(s), &run->source);
     run->wave_us = run->request->submit_us;
     return 0;
 }
@@ -256,7 +256,8 @@ int lutra_search_submit(lutra_search_run **out, lutra_session *session, const st
     if (set.score == LUTRA_SCORE_AUTO)
         run->set.score =
             set.verifier && set.verifier->kind == VERIFIER_LIKELIHOOD ? LUTRA_SCORE_PRODUCT : LUTRA_SCORE_LAST;
-    run->self = set.verifier && set.verifier->kind == VERIFIER_LIKELIHOOD && set.verifier->model == session->model;
+    run->self =
+        set.verifier && set.verifier->kind == VERIFIER_LIKELIHOOD && set.verifier->model == session_model(session);
     run->judge = run->self ? NULL : set.verifier;
     run->prompt_seq = -1;
     run->best_reward = -1;
@@ -309,7 +310,7 @@ static void take_winner(lutra_search_run *run, const struct search_final *win, i
     for (int i = 0; i < n_choice; i++) votes += *f->answer && !strcmp(run->choice[i].answer, f->answer);
     res->candidate = f->id;
     res->score = run->policy.method == SEARCH_VOTE ? (double)votes / n_choice : win->score;
-    lutra_detokenize(run->s->model, f->token, f->n_text, false, &res->text, NULL, NULL);
+    lutra_detokenize(session_model(run->s), f->token, f->n_text, false, &res->text, NULL, NULL);
     size_t n_text = res->text ? strlen(res->text) : 0;
     res->n_reasoning = n_text > f->n_answer ? n_text - f->n_answer : 0;
     res->answer = strdup(f->answer);
@@ -357,8 +358,8 @@ void search_finish(lutra_search_run *run)
     res->method = run->set.method;
     res->width = run->set.width;
     res->expand = run->set.expand;
-    res->us = clock_now_us(run->s->model->runtime->clock) - r->submit_us;
-    source_remove(&run->s->sources, &run->source);
+    res->us = session_now_us(run->s) - r->submit_us;
+    source_remove(session_sources(run->s), &run->source);
     run->done = true;
     run->request = NULL;
     run->s = NULL;

@@ -179,8 +179,8 @@ static int go_on(lutra_search_run *run, int n_live, int n_cand, struct lutra_err
     for (int i = 0; i < kept; i++) {
         for (int c = children_of(run, n_cand, run->live[i]->index); c > 1; c--) TRY(fork_node(run, run->live[i], err));
     }
-    for (int i = 0; i < run->s->n_seq; i++)
-        if (run->s->sample[i].request == run->request) run->s->sample[i].paused = false;
+    for (int i = 0; i < session_sizes(run->s).n_seq; i++)
+        if (session_samples(run->s)[i].request == run->request) session_samples(run->s)[i].paused = false;
     return 0;
 }
 
@@ -194,7 +194,7 @@ static int64_t spent(lutra_search_run *run)
 
 static bool over_time(const lutra_search_run *run)
 {
-    uint64_t now = clock_now_us(run->s->model->runtime->clock);
+    uint64_t now = session_now_us(run->s);
     return run->set.time_budget_us > 0 && now - run->request->submit_us >= run->set.time_budget_us;
 }
 
@@ -264,7 +264,7 @@ static void costs(const lutra_search_run *run, double *mean, double *longest)
 /* Candidates that what is left of the budget pays for, beside those already drawn. */
 static int more_candidates(lutra_search_run *run)
 {
-    uint64_t now = clock_now_us(run->s->model->runtime->clock), used = now - run->request->submit_us;
+    uint64_t now = session_now_us(run->s), used = now - run->request->submit_us;
     int most = run->n_more < run->set.width ? run->n_more : run->set.width;
     double mean, longest;
     costs(run, &mean, &longest);
@@ -280,8 +280,8 @@ static int more_candidates(lutra_search_run *run)
 /* Candidates from the first whose ends are known. */
 static int n_known(const lutra_search_run *run, int n)
 {
-    for (int i = 0; i < run->s->n_seq; i++) {
-        const struct sample *slot = &run->s->sample[i];
+    for (int i = 0; i < session_sizes(run->s).n_seq; i++) {
+        const struct sample *slot = &session_samples(run->s)[i];
         if (slot->request == run->request && slot->index < n) n = slot->index;
     }
     return n;
@@ -340,7 +340,7 @@ static void draw_more(lutra_search_run *run)
         run->first_id = r->set.n_samples;
         run->spent_in_steps = spent(run);
     }
-    run->wave_us = clock_now_us(run->s->model->runtime->clock);
+    run->wave_us = session_now_us(run->s);
     run->n_more -= n;
     r->set.n_samples += n;
 }

@@ -16,7 +16,7 @@ struct text_bytes search_spell(lutra_search_run *run, const int32_t *token, int 
 {
     size_t n = 0;
     for (int i = from; i < to; i++) {
-        struct text_bytes piece = text_token_piece(run->s->model->vocab, token[i], 0);
+        struct text_bytes piece = text_token_piece(session_model(run->s)->vocab, token[i], 0);
         if (piece.n) memcpy(run->text + n, piece.p, piece.n);
         n += piece.n;
     }
@@ -33,7 +33,8 @@ bool search_step_ends(lutra_search_run *run, const int32_t *token, int from, int
 {
     size_t n_step = strlen(run->step), before = 0;
     int first = to - 1; /* the delimiter may begin in an earlier token of the step */
-    while (first > from && before + 1 < n_step) before += text_token_piece(run->s->model->vocab, token[--first], 0).n;
+    while (first > from && before + 1 < n_step)
+        before += text_token_piece(session_model(run->s)->vocab, token[--first], 0).n;
     struct text_bytes tail = search_spell(run, token, first, to);
     if (!memmem(tail.p, tail.n, run->step, n_step)) return false;
     struct text_bytes all = search_spell(run, token, from, to);
@@ -81,8 +82,8 @@ static int by_id(const void *a, const void *b)
 int search_live(lutra_search_run *run)
 {
     int n = 0;
-    for (int i = 0; i < run->s->n_seq; i++)
-        if (run->s->sample[i].request == run->request) run->live[n++] = &run->s->sample[i];
+    for (int i = 0; i < session_sizes(run->s).n_seq; i++)
+        if (session_samples(run->s)[i].request == run->request) run->live[n++] = &session_samples(run->s)[i];
     qsort(run->live, (size_t)n, sizeof *run->live, by_id);
     return n;
 }
@@ -226,7 +227,8 @@ static int add_jobs(lutra_search_run *run, struct sample *slot, struct final *f,
     struct search_node *node = f ? &f->node : search_node(run, slot);
     struct search_step step;
     int scored = node->scored;
-    while (*n < v->session->n_batch && (f ? next_of_final(run, f, &step) : next_of_sample(run, slot, &step))) {
+    while (*n < session_sizes(v->session).n_batch &&
+           (f ? next_of_final(run, f, &step) : next_of_sample(run, slot, &step))) {
         if (node->verify_seq < 0 && run->n_open == run->set.width) break;
         TRY(open_seq(run, node, err));
         v->step[*n] = step;
@@ -273,11 +275,11 @@ int search_score(lutra_search_run *run, struct lutra_error *err)
     }
     for (int n = 1; n > 0;) {
         n = 0;
-        for (struct request *r = run->s->first; r; r = r->next)
+        for (struct request *r = session_requests(run->s); r; r = r->next)
             if (shares_pass(run, search_of(r))) TRY(collect(search_of(r), &n, err));
         TRY(verifier_run(v, v->job, n, err));
         for (int i = 0; i < n; i++) take_step(&v->step[i], &v->job[i].reward);
-        for (struct request *r = run->s->first; r; r = r->next)
+        for (struct request *r = session_requests(run->s); r; r = r->next)
             if (shares_pass(run, search_of(r))) finish_all(search_of(r));
     }
     return 0;

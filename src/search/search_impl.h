@@ -12,7 +12,8 @@
 
 #include "search/budget.h"
 #include "search/policy.h"
-#include "engine/engine.h"
+#include "engine/samples.h"
+#include "engine/settings.h"
 #include "text/encode.h"
 
 /* What a search knows of a candidate beside its tokens. */
@@ -152,7 +153,7 @@ static inline bool search_in_steps(const lutra_search_run *run)
 
 static inline struct search_node *search_node(const lutra_search_run *run, const struct sample *slot)
 {
-    return &run->node[slot - run->s->sample];
+    return &run->node[slot - session_samples(run->s)];
 }
 
 static inline const int32_t *search_generated(const struct sample *slot)

@@ -137,9 +137,9 @@ static int open_session(lutra_verifier *v, const struct lutra_verifier_settings 
     ss.n_batch = set->n_batch;
     ss.n_out = rows_out(v, set);
     TRY(lutra_session_open(&v->session, v->model, &ss, err));
-    size_t n_batch = (size_t)v->session->n_batch;
+    size_t n_batch = (size_t)session_sizes(v->session).n_batch;
     v->free_seq = set->n_seq;
-    v->free_block = v->session->n_cache / KV_BLOCK;
+    v->free_block = session_sizes(v->session).n_cache / KV_BLOCK;
     v->row = calloc(n_batch, sizeof *v->row);
     v->job = calloc(n_batch, sizeof *v->job);
     v->step = calloc(n_batch, sizeof *v->step);
@@ -277,7 +277,7 @@ static int pack(lutra_verifier *v, const struct verify_job *job, int n_job, stru
         if (n == 0 || v->row[n - 1].seq != j->seq) first = n;
         for (; at->row < n_row; at->row++) {
             bool want = wanted(v, at->row, n_row);
-            if (n == v->session->n_batch || (want && n_want == v->session->n_out)) return n;
+            if (n == session_sizes(v->session).n_batch || (want && n_want == session_sizes(v->session).n_out)) return n;
             struct lutra_row row = job_row(v, j, at->row);
             row.pos = length + n - first;
             row.parent = n == first ? -1 : n - 1;
@@ -318,7 +318,7 @@ int verifier_prompt(
 {
     int n_tok = n_prompt - lags(v);
     for (int t = 0; t < n_tok;) {
-        int n = 0, fit = batch_fit(v->session->batch.bulk, t, n_tok - t, v->session->n_batch);
+        int n = 0, fit = batch_fit(session_sizes(v->session).bulk, t, n_tok - t, session_sizes(v->session).n_batch);
         for (; n < fit; t++, n++) v->row[n] = (struct lutra_row){prompt[t], t, seq, n - 1, LUTRA_ROW_BULK, 0};
         TRY(lutra_forward(v->session, v->row, n, sizeof *v->row, err));
         *rows += n;

@@ -4,7 +4,7 @@
  */
 #include "../unit/engine/engine_fixture.h"
 #include "alloc_count.h"
-#include "engine/engine_impl.h"
+#include "engine/model.h"
 
 enum {
     FEW = 2,

@@ -11,7 +11,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "engine/engine_impl.h"
+#include "engine/model_impl.h"
 #include "fuzz/fuzz.h"
 #include "make/make.h"
 

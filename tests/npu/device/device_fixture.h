@@ -7,7 +7,7 @@
 
 #include "engine_fixture.h"
 
-#include "engine/engine_impl.h"
+#include "engine/model.h"
 #include "npu/host/device_impl.h"
 
 #define MODEL LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf"

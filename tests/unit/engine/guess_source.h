@@ -5,7 +5,7 @@
 #ifndef LUTRA_TESTS_GUESS_SOURCE_H
 #define LUTRA_TESTS_GUESS_SOURCE_H
 
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 
 enum { GUESS_MOST = 24 };
 

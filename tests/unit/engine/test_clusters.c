@@ -2,7 +2,7 @@
  *
  * Clusters of CPUs share every product: whole models have the bits of one device.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "engine_fixture.h"
 
 enum { N_PROMPT = 150, N_SAID = 12, VOCAB_MOST = 4096 };

@@ -3,7 +3,7 @@
  * Samples that say a given text: it comes whatever the weights, drafts meet it, and how much is drafted can be a matter
  * of counts.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "engine_fixture.h"
 
 enum { N_PROMPT = 40, N_FORCED = 60 };

@@ -3,7 +3,7 @@
  * Constrained requests: every text is one of the grammar, a draw is that from logits with all other tokens forbidden,
  * log-probs stay the model's, and drafts leave the text as it is.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "engine_fixture.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
  *
  * Hints: what a prompt's rows hold likely, and that asking them changes nothing.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "engine_fixture.h"
 
 enum { N_PROMPT = 150, N_VOCAB_MAX = 4096, N_LIKELY = 3 };

@@ -3,7 +3,7 @@
  * A cancel, or the end of a time limit, at every piece of every pass, with drafts, on every device: the pass ends, the
  * session goes on, and what runs next or beside says what it says alone.
  */
-#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
 #include "engine_fixture.h"
 
 enum { N_PROMPT = 40, N_TOK = 4, N_LAYER = 6, N_DEVICE = 8, ROOM = 4096 };

@@ -5,6 +5,7 @@
 #include "unit/engine/engine_fixture.h"
 #include "sanitized.h"
 
+#include "engine/session_impl.h"
 #include "search/search_impl.h" /* how many passes a verifier has run */
 
 enum { MAX_CAND = 600, WIDTH = 8 };

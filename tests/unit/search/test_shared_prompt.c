@@ -7,7 +7,8 @@
 #include "unit/engine/engine_fixture.h"
 #include "sanitized.h"
 
-#include "search/search_impl.h" /* blocks in use */
+#include "engine/session_impl.h" /* blocks in use */
+#include "search/search_impl.h"
 
 enum { N_SAMPLE = 8, N_PROMPT = SANITIZED ? 512 : 4096, N_NEW = SANITIZED ? 40 : 80, N_CTX = N_PROMPT + 128 };
 

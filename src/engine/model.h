@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An open model: weights, op list and plan.
+ */
+#ifndef LUTRA_ENGINE_MODEL_H
+#define LUTRA_ENGINE_MODEL_H
+
+#include "decode/row_cost.h"
+#include "engine/runtime.h"
+#include "model/model.h"
+#include "text/reasoning.h"
+#include "text/template.h"
+#include "text/vocab.h"
+#include "weights/weights.h"
+
+struct lutra_model {
+    lutra_runtime *runtime;
+    struct weights *weights;
+    struct weights *packed; /* packed copies of its matrices (weights/packed.h), or NULL */
+    bool check_packed;      /* their sums are compared even where they are used in place */
+    int n_damaged;          /* copies whose sums were wrong */
+    struct text_vocab *vocab;
+    struct text_template *chat;   /* NULL: none in the file, or one that does not parse (then logged) */
+    char *chat_source;            /* NUL-terminated copy, or NULL */
+    atomic_bool chat_told;        /* what the template cannot take has been said */
+    const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
+    struct model *model;          /* NULL when vocab_only, like the plan */
+    bool by_piece;                /* weights are packed when a layer is reached (model_hold) and freed after it */
+    struct plan plan;
+    struct demand_rates demand; /* of a pass */
+    int n_plan;                 /* how often the plan has changed */
+    struct row_cost cost;  /* of passes, as the last session to be closed has measured it; under the runtime's turn */
+    int cost_plan;         /* n_plan then */
+    struct device *loaded; /* has the op list's constants, or NULL */
+    _Atomic uint64_t packed_bytes;
+    char name[128], file_type[16];
+    struct lutra_sampling sampling; /* the defaults of its requests */
+    char *samplers;                 /* that the file names, or NULL */
+};
+
+/* As lutra_model_open, for the quantizer: matrices keep the file's column order (weights_order).
+ * by_piece: only observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,
+ * and released behind it. */
+int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,
+    const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err);
+
+#endif

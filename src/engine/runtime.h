@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The runtime that all models share: threads, devices, clock, log.
+ */
+#ifndef LUTRA_ENGINE_RUNTIME_H
+#define LUTRA_ENGINE_RUNTIME_H
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "engine/turn.h"
+#include "lutra.h"
+#include "sched/plan.h"
+
+struct lutra_runtime {
+    struct log log;
+    struct clock clock;
+    struct pool *pool;
+    struct pool *cluster[PLAN_DEVICES];  /* of clusters of CPUs but the first, whose pool is `pool`; or NULL */
+    struct device *device[PLAN_DEVICES]; /* [n_device], the first is asked first; the CPU is one of them */
+    atomic_bool lost[PLAN_DEVICES];
+    int n_device;
+    struct device *cpu;
+    /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the
+     * plans of this runtime's models: a step that loses its device changes its model's. */
+    struct turn turn;
+    char *npu_path[3]; /* qemu, program, library: the devices' while they are open; or NULL */
+    char text[400];
+};
+
+/* The first device that is not lost. */
+struct device *runtime_first(const lutra_runtime *rt);
+/* Those that are left, in order; returns how many. */
+int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES]);
+/* fn(arg, i) for i = 0..n-1 on its threads. */
+void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, int n);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests and their samples, for whoever decides which of them go on: the engine's own files, and searches above it.
+ */
+#ifndef LUTRA_ENGINE_SAMPLES_H
+#define LUTRA_ENGINE_SAMPLES_H
+
+#include "decode/grammar/grammar.h"
+#include "decode/sample/sampler.h"
+#include "decode/source.h"
+#include "engine/model.h"
+#include "text/encode.h"
+#include "text/stream.h"
+
+struct sample;
+
+/* Who looks after the samples of a request, a search: told as they run, without a row of its own. */
+struct sample_watch {
+    void (*begin)(void *self, struct sample *slot); /* it starts from the prompt */
+    void (*token)(void *self, struct sample *slot); /* a token came in and it goes on; may pause it */
+    void (*end)(void *self, struct sample *slot, enum lutra_stop reason);
+    void (*over)(void *self); /* so has the request */
+};
+
+/* One sample slot: what a running sample needs, reserved when the session opens. */
+struct sample {
+    struct request *request; /* NULL: the slot is free */
+    int index;               /* which of the request's samples */
+    int32_t seq;
+    int32_t grammar_state;   /* of its text, where the request has a grammar */
+    int32_t pending;         /* token to evaluate next */
+    bool paused;             /* no row until a search goes on with it */
+    int32_t row;             /* where it stands in the current pass, or -1 */
+    int tip;                 /* of the pass; -1: none, it began from the prompt's logits */
+    int32_t *token;          /* [n_ctx + 1] prompt and generated tokens; the last may not be in the cache yet */
+    int n_token;             /* how many of them are in the cache or in the current pass */
+    struct row_hints *hints; /* [n_ctx + 1] behind each token, as far as known; NULL: the session has none */
+    int n_generated;
+    int n_pass, n_drafted, n_accepted; /* passes it had rows in; drafts in them; those that became text */
+    int64_t n_underutilized;           /* rows that they could have held besides */
+    double draft_us;                   /* its share of the drafting for them */
+    double sum_log_prob;
+    uint64_t first_us;
+    struct text_stream *stream;
+    char *hold; /* text not yet given out: it may begin a stop string or a tag */
+    size_t n_hold;
+    struct text_reasoning reasoning;
+    size_t n_before; /* bytes given out before the answer */
+    int n_thought;   /* tokens of reasoning */
+    int n_closed;    /* tokens of the request's closing tag that it was made to say */
+};
+
+/* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
+struct request {
+    struct request *next;
+    struct lutra_request set; /* with its own copies of prompt, stop and bias */
+    int32_t id;
+    int32_t seq; /* of the prompt; -1 before it starts and after the last sample took it over */
+    int n_vocab;
+    int max_tok;  /* of each of its sequences */
+    int n_done;   /* prompt tokens in the cache */
+    int n_cached; /* of these, from the prefix cache */
+    int n_started, n_ended;
+    int32_t last_row;             /* row of the last prompt token in the current pass, or -1 */
+    const struct text_tags *tags; /* of reasoning, or NULL */
+    bool reasons;                 /* the prompt has opened it */
+    struct text_tokens closing;   /* the tag that a reasoning budget ends in; empty: none */
+    struct row_hints *hints;      /* [n_prompt] behind each token, as far as known; NULL: the session has none */
+    bool cancelled;
+    struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
+    uint64_t submit_us;
+    double calibrate_us;             /* its share of the hints' time */
+    struct sample_settings sampling; /* with its own copies of biases and breakers */
+    int32_t *breaker_tail;
+    const struct sample_watch *watch; /* NULL: independent samples for the caller */
+    void *watcher;
+    struct grammar *grammar; /* NULL: its text is free */
+    struct grammar_machine *machine;
+    uint64_t *allow; /* [n_seq][n_allow] by slot: tokens that the sample may say next */
+    int n_allow;
+    int width;          /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
+    int32_t share;      /* blocks that each of these slots keeps, too; 0: samples wait for theirs */
+    int32_t n_reserved; /* promised to it and not in use by its prompt and samples */
+};
+
+/* ---- of a session, for searches ---- */
+
+struct session_sizes {
+    int n_ctx, n_seq, n_batch, n_out;
+    int bulk; /* batch.bulk */
+    int64_t n_cache;
+};
+struct session_sizes session_sizes(const lutra_session *s);
+lutra_model *session_model(const lutra_session *s);
+uint64_t session_now_us(const lutra_session *s);
+/* Its slots, [n_seq]. */
+struct sample *session_samples(lutra_session *s);
+/* Its requests, oldest first; the one that was submitted last. */
+struct request *session_requests(const lutra_session *s);
+struct request *session_last_request(const lutra_session *s);
+/* Where sources are added. */
+struct row_source **session_sources(lutra_session *s);
+
+/* ---- ends and forks ---- */
+
+void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason);
+/* Bytes of its text, n_text in all, that come before the answer. */
+size_t sample_before_answer(const struct sample *slot, size_t n_text);
+/* For samples that end before they start. */
+void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop reason);
+
+void request_end(lutra_session *s, struct request *r, enum lutra_stop reason);
+
+/* Blocks that a sample may need beside those of the prompt that it shares. */
+int32_t request_share(int n_prompt, int max_tok);
+/* The same of `width` samples that fork one another, the prompt, and the tails that two hold until one copies them. */
+int64_t request_blocks(int n_prompt, int max_tok, int width);
+/* The longest one of its sequences may become: prompt and max_tokens, within the context. */
+int request_max_tok(const lutra_session *s, const struct lutra_request *set);
+/* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room. */
+struct sample *sample_fork(lutra_session *s, struct sample *from);
+
+#endif

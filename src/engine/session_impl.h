@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A session, shared by the engine's files: memory, passes, and what runs in them.
+ *
+ *     session.c   memory, forward passes, accounting       step.c      a pass: the sources of its rows
+ *     request.c   requests: submit, admission, ends        sample.c    one running sample: token -> text -> end
+ *     prefix.c    finished sequences kept for reuse        memory.c    values and cache on the devices
+ *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
+ */
+#ifndef LUTRA_ENGINE_SESSION_IMPL_H
+#define LUTRA_ENGINE_SESSION_IMPL_H
+
+#include "base/arena.h"
+#include "decode/speculate/speculate.h"
+#include "engine/samples.h"
+#include "engine/settings.h"
+#include "kv/kv.h"
+
+struct draft_model;
+
+enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_RETAINED = 4 };
+
+/* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
+struct retained {
+    int32_t seq;             /* -1: empty */
+    int32_t *token;          /* [n_ctx] */
+    struct row_hints *hints; /* [n_ctx] or NULL */
+    int n_token;
+    uint64_t used; /* step number: the oldest goes first */
+};
+
+/* hints.c */
+struct hints {
+    int n_row;           /* that run at once; 0: the session has no hints */
+    int n_short;         /* tokens of the shortlist; 0: the whole vocabulary */
+    size_t row_bytes;    /* of the head's matrix as in the file */
+    struct op_list list; /* its operations: [list.n_op] */
+    struct op *op;
+    struct plan *plan;
+    int n_plan;            /* 1 + the model's, when it was made; 0: never */
+    struct weight weight;  /* the head's of the shortlist */
+    int32_t *id, *next_id; /* [n_short] of the shortlist that is prepared; of one that may be */
+    bool chosen;           /* one is prepared */
+    uint8_t *source;       /* [n_short][row_bytes] */
+    uint8_t *seen;         /* [n_vocab / 8 + 1] */
+    struct batch batch;    /* the pass's, that wants hints alone */
+    int32_t *out_row;      /* [n_row] */
+    struct row_result *result;
+    int32_t *top_id; /* [n_row][ROW_TOPK] */
+    float *top_logit;
+};
+
+struct lutra_session {
+    lutra_model *model;
+    struct device *home, *cache_home; /* that allocated the values, and the cache */
+    struct joined {
+        struct device *device; /* with memory of its own */
+        int n_value;           /* values that have a place there */
+        bool cache;            /* has the cache one? */
+    } joined[PLAN_DEVICES];
+    int n_joined;
+    int n_plan; /* the model's, when they were joined */
+    int n_ctx, n_seq, n_batch, n_out, n_draft;
+    int64_t n_cache;
+    bool free_windows;
+    struct arena arena;
+    uint64_t bytes; /* all memory of the session */
+
+    struct kv_cache *kv;
+    struct buffer kv_memory;
+    struct buffer value[VALUE_MAX];
+    struct batch batch;  /* of the last pass */
+    struct row_tip *tip; /* [n_seq] of it */
+    struct row_source *sources, samples, prompts;
+    struct speculator *speculator;   /* NULL: none */
+    struct draft_model *draft_model; /* NULL: none */
+    struct spec_model draft_face;
+    struct spec_settings spec;
+    struct hints hints;
+    struct row_cost cost; /* of passes of decoding */
+    int n_cost;           /* passes that it has learnt from */
+    struct pass_figures {
+        uint64_t draft_us;   /* drafting for it, and learning from the one before */
+        uint64_t learn_us;   /* from it */
+        int n_underutilized; /* as in lutra_stats */
+    } of_pass;
+    float fixed_cost; /* of a row, in passes of one: nothing is measured; 0: none */
+    int32_t *out_row;
+    struct row_result *result; /* [n_out] */
+    int n_result;
+    float *logits; /* [n_out][n_vocab] */
+    float *hidden; /* [n_out][d_model] */
+    int32_t *top_id;
+    float *top_logit;    /* [n_out][ROW_TOPK] */
+    float *listed_logit; /* [n_out][ROW_LISTED] */
+    struct lutra_row_result *public_result;
+
+    atomic_bool cancel;
+    struct lutra_stats stats;
+
+    struct sampler *sampler;
+    struct grammar_vocab *grammar_vocab; /* NULL before the first request with a grammar */
+    struct sample *sample;               /* [n_seq] */
+    int32_t *held;                       /* [n_seq + 1] scratch: the sequences of a request */
+    struct sample_pick *pick;            /* [n_seq] of the current step */
+    int *pick_status;
+    struct lutra_error failed;    /* the first sample of a lutra_generate() that ended in an error; code 0 = none */
+    struct request *first, *last; /* submitted, oldest first */
+    int32_t next_id;
+    struct retained retained[SESSION_RETAINED];
+};
+
+/* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */
+int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err);
+/* What a cache of n_block blocks is opened with, but for its order and who makes room. */
+struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
+    int n_row, int n_draft, bool free_windows);
+/* The same for devices that the plan has now and had not before.  With the turn. */
+int memory_follow(lutra_session *s, struct lutra_error *err);
+/* Takes the turn. */
+void memory_close(lutra_session *s);
+
+/* session.c: drafters, where the settings name any, or at the first request that brings its own. */
+int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err);
+
+/* hints.c: whether the session's drafters want hints, and sizes; then, with its arrays, their op list. */
+int hints_open(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err);
+void hints_make(lutra_session *s);
+/* Its plan, on the devices that are left: at first, and when the model's has changed.  With the turn. */
+int hints_plan(lutra_session *s, struct lutra_error *err);
+void hints_close(lutra_session *s);
+/* Fills those of the rows that ask for them, behind the pass.  With the turn. */
+int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err);
+
+/* draft.c: a session of `model`, of the same runtime and vocabulary, beside this one, which has its sizes. */
+int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err);
+void draft_model_close(struct draft_model **d);
+struct spec_model draft_model_face(struct draft_model *d);
+/* Memory of its session, in bytes. */
+uint64_t draft_model_bytes(const struct draft_model *d);
+
+/* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
+int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
+/* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
+int session_check_numbers(const lutra_session *s, struct lutra_error *err);
+/* Adds the sources that every session has. */
+void sources_open(lutra_session *s);
+/* What the last pass left for a row; NULL: it wanted nothing. */
+const struct row_result *session_result(const lutra_session *s, int32_t row);
+
+/* sample.c */
+void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq);
+/* The token that it says next whatever is picked: of a given text, or of the tag after a budget.  -1: what is
+ * picked. */
+int32_t sample_forced(struct sample *slot);
+/* Takes the picked token in: text out, end reached or not. */
+void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick);
+/* The sample goes no further in this pass: drafts up to the row where it stands become its past. */
+int sample_settle(lutra_session *s, struct sample *slot);
+
+/* prefix.c */
+void prefix_open(lutra_session *s, int32_t *tokens, struct row_hints *hints);
+/* Gives a finished sample's sequence to the prefix cache (or closes it).  It stays while nobody needs its blocks. */
+void prefix_retain(lutra_session *s, struct sample *slot);
+/* Closes the sequence that was not used for longest; false: there is none. */
+bool prefix_make_room(void *session);
+/* A sequence for the prompt with as many tokens as a retained one shares, whose hints are copied, or an empty one. */
+struct prefix_prompt {
+    const int32_t *token; /* [n_token] */
+    int n_token;
+    struct row_hints *hints; /* [n_token] or NULL */
+};
+int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
+    struct lutra_error *err);
+int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
+
+/* sampling.c: a request's settings, the caller's over the model's. */
+int request_copy_sampling(
+    const lutra_session *session, struct request *r, const struct lutra_request *set, struct lutra_error *err);
+
+/* request.c */
+void requests_close(lutra_session *s);
+void requests_end(lutra_session *s, enum lutra_stop reason); /* all of them */
+/* Asks the caller for drafts of a tip of request `r` (row_tip.guess). */
+int request_guess(void *r, const struct row_tip *tip, const float *rate, int most, struct draft_guess *out);
+/* Whether its prompt is being evaluated. */
+bool request_in_prompt(const struct request *r);
+/* Was it cancelled, is its time over, or did its draft source fail? */
+enum lutra_stop request_stopped(const lutra_session *s, const struct request *r);
+/* Ends what was stopped, and frees what has ended. */
+void requests_sweep(lutra_session *s);
+/* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
+void requests_admit(lutra_session *s);
+/* A slot's blocks go to the sample that is about to begin or be forked. */
+void request_lend(lutra_session *s, struct request *r);
+/* What its samples do not hold of all its blocks is reserved; false: the cache cannot promise them. */
+bool request_reserve(lutra_session *s, struct request *r);
+/* The sequence of the next sample, n_tok tokens of the prompt.  A single sample takes the prompt's own. */
+int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq);
+/* Slots that r may take: the free ones, less those that other searches have a right to. */
+int n_free_slots(const lutra_session *s, const struct request *r);
+/* A slot that no sample uses, or NULL. */
+struct sample *free_slot(lutra_session *s);
+
+#endif
