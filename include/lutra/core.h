@@ -128,6 +128,7 @@ struct lutra_model_info {
     bool add_bos;
     const char *chat_template;                    /* NULL = none */
     const char *reasoning_open, *reasoning_close; /* the tags around reasoning, known from the template; NULL = none */
+    const char *step_mark; /* a verifier's own mark behind each step (lutra/search.h); NULL = none */
 };
 LUTRA_API void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info, size_t size);
 

@@ -14,7 +14,10 @@ extern "C" {
 typedef struct lutra_verifier lutra_verifier;
 
 /* A model as a judge beside the generator.  Kinds, chosen by these settings or by the file's key `lutra.prm.kind`:
- *   value       a value head (`cls.output`): linear on the last hidden state, then a sigmoid
+ *   value       a value head (`cls.output`): linear on the last hidden state, or on a dense layer (`cls`) with a ReLU;
+ *               then the sigmoid of its one class, or the softmax of the second of its two.  Folders of the classes
+ *               ...ForProcessRewardModel, ...ForRewardModel, ...ForSequenceClassification and
+ *               ...ForTokenClassification open as this kind
  *   token       the probability of one token against another behind a step ('+' and '-' unless others are named)
  *   likelihood  any language model: its probability of the step, exp(sum of log p(token | all before))
  * Its vocabulary must be the generator's.  A likelihood verifier on the generator's own lutra_model judges by the rows
@@ -25,7 +28,8 @@ struct lutra_verifier_settings {
     int n_seq;                       /* candidates of all its searches at once; 16.  0 = no cache of its own, for
                                         searches on the same model (likelihood only) */
     int n_batch;                     /* rows of one pass; 512 */
-    const char *mark;                /* text put behind each step for the verifier to judge at; NULL = none */
+    const char *mark;                /* text put behind each step for the verifier to judge at; NULL = the file's key
+                                        lutra.prm.mark (...ForProcessRewardModel has <extra_0>), or none */
     const char *positive, *negative; /* token kind; NULL = what the file names */
     const char *kind;                /* NULL = what the file says */
 };

@@ -32,26 +32,30 @@ struct draft_model {
     lutra_session *first, *s; /* whose samples; its own */
     struct mirror *mirror;    /* [n_seq] as the slots of the first */
     int32_t *token;
-    int n_idle; /* passes since it was tried */
+    int32_t n_common; /* tokens that both models have; the others are neither drafted nor followed */
+    float *logits;    /* [n_vocab of the first] where its own has fewer, else NULL */
+    int n_idle;       /* passes since it was tried */
 };
 
 /* ---- opening ---- */
 
-/* Tokens are numbers: the same have to mean the same. */
-static int check_vocab(const lutra_model *a, const lutra_model *b, struct lutra_error *err)
+static int n_logits(const lutra_model *model)
 {
-    int n = model_ops(a->model)->n_vocab, n_draft = model_ops(b->model)->n_vocab;
-    if (n != n_draft)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "draft model '%s' has %d tokens, '%s' has %d: not one vocabulary",
-            b->name, n_draft, a->name, n);
-    for (int i = 0; i < n; i++) {
-        struct text_bytes x = text_token_piece(a->vocab, i, TEXT_PIECE_SPECIAL),
-                          y = text_token_piece(b->vocab, i, TEXT_PIECE_SPECIAL);
-        if (x.n != y.n || (x.n > 0 && memcmp(x.p, y.p, x.n) != 0))
-            return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, (uint64_t)i,
-                "draft model '%s': token %d is not that of '%s': not one vocabulary", b->name, i, a->name);
-    }
-    return 0;
+    return model_ops(model->model)->n_vocab;
+}
+
+/* Tokens are numbers: the same have to mean the same.  Families pad their vocabularies to different sizes. */
+static int find_common(struct draft_model *d, const lutra_model *a, const lutra_model *b, struct lutra_error *err)
+{
+    int32_t differs;
+    d->n_common = text_vocab_common(a->vocab, b->vocab, -1, &differs);
+    if (differs >= 0 || d->n_common == 0)
+        return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, (uint64_t)differs,
+            "draft model '%s': token %d is not that of '%s': not one vocabulary", b->name, differs < 0 ? 0 : differs,
+            a->name);
+    if (n_logits(b) >= n_logits(a)) return 0;
+    d->logits = calloc((size_t)n_logits(a), sizeof *d->logits);
+    return d->logits ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
 }
 
 static int open_all(struct draft_model *d, lutra_model *model, struct lutra_error *err)
@@ -60,7 +64,7 @@ static int open_all(struct draft_model *d, lutra_model *model, struct lutra_erro
     struct lutra_session_settings set;
     if (!model->model || model->runtime != s->model->runtime)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "draft model '%s' has no weights, or another runtime", model->name);
-    TRY(check_vocab(s->model, model, err));
+    TRY(find_common(d, s->model, model, err));
     lutra_session_settings_init(&set, sizeof set);
     set.n_ctx = s->n_ctx;
     set.n_seq = s->n_seq;
@@ -91,6 +95,7 @@ void draft_model_close(struct draft_model **d)
     lutra_session_close(&(*d)->s);
     free((*d)->mirror);
     free((*d)->token);
+    free((*d)->logits);
     free(*d);
     *d = NULL;
 }
@@ -102,6 +107,13 @@ static int n_common(const struct mirror *m, const struct row_tip *tip)
     int n = 0, most = m->n < tip->n_token - 1 ? m->n : tip->n_token - 1; /* one row is left to evaluate */
     while (n < most && m->token[n] == tip->token[n]) n++;
     return n;
+}
+
+/* Whether the draft model knows all tokens of a text behind the first n. */
+static bool knows(const struct draft_model *d, const struct row_tip *tip, int n)
+{
+    while (n < tip->n_token && tip->token[n] < d->n_common) n++;
+    return n == tip->n_token;
 }
 
 /* What a mirror holds becomes a beginning of the tip's text: its own, or a fork of another's that has much more of
@@ -150,6 +162,22 @@ static void add_rows(struct draft_model *d, const struct pass *pass, struct mirr
     }
 }
 
+/* Its result as one of the first model, with no other tokens than those that both have. */
+static struct row_result in_common(struct draft_model *d, const struct row_result *r)
+{
+    struct row_result out = *r;
+    int n = n_logits(d->first->model), n_own = n_logits(d->s->model);
+    double padding = 0; /* its share of the probabilities */
+    for (int i = d->n_common; i < n_own; i++) padding += exp((double)r->logits[i] - (double)r->log_sum_exp);
+    out.log_sum_exp += (float)log1p(-fmin(padding, 0.9999));
+    if (d->logits) {
+        memcpy(d->logits, r->logits, (size_t)d->n_common * sizeof *d->logits);
+        out.logits = d->logits;
+    }
+    for (int i = d->n_common; i < n; i++) out.logits[i] = -INFINITY;
+    return out;
+}
+
 /* What it says at the end of its text so far. */
 static void take(struct draft_model *d, const struct pass *pass, struct mirror *m, const struct spec_wish *wish)
 {
@@ -161,7 +189,8 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
     for (int i = 0; i < d->s->n_result && !r; i++)
         if (d->s->batch.row[d->s->result[i].row].seq == m->seq) r = &d->s->result[i];
     if (!r) return; /* it has not come so far */
-    m->going = sampler_pick(d->first->sampler, (int)(m - d->mirror), 0, r, at, &pick, NULL) == 0 &&
+    struct row_result common = in_common(d, r);
+    m->going = sampler_pick(d->first->sampler, (int)(m - d->mirror), 0, &common, at, &pick, NULL) == 0 &&
                !text_is_eog(d->first->model->vocab, pick.token);
     if (!m->going) return;
     float p = expf(pick.log_prob);
@@ -229,7 +258,7 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
     for (int i = 0; i < d->first->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
         if (m->going) follow(d, m, &pass->tip[m->tip]);
-        m->going &= m->seq >= 0;
+        m->going = m->going && m->seq >= 0 && knows(d, &pass->tip[m->tip], m->n);
     }
     do {
         int n = 0;

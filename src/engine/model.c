@@ -254,9 +254,13 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     TRY(vocab_read(&m->vocab, m->weights, err));
     TRY(open_chat(m, err));
     TRY(model_read_sampling(m, err));
-    struct weights_str name = {"", 0};
+    struct weights_str name = {"", 0}, mark = {NULL, 0};
     TRY(weights_opt_str(m->weights, "general.name", &name, err));
     snprintf(m->name, sizeof m->name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.s);
+    TRY(weights_opt_str(m->weights, "lutra.prm.mark", &mark, err));
+    if (mark.n >= sizeof m->step_mark || (mark.n && memchr(mark.s, 0, mark.n)))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key 'lutra.prm.mark' is too long or not text", path);
+    if (mark.n) memcpy(m->step_mark, mark.s, mark.n);
     name_file_type(m);
     weights_drop_all_pages(m->weights);
     return set->vocab_only ? 0 : open_weights(m, set, err);
@@ -323,6 +327,7 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         .eos = text_vocab_special(m->vocab, TEXT_EOS),
         .add_bos = text_vocab_adds_bos(m->vocab),
         .chat_template = m->chat_source,
+        .step_mark = m->step_mark[0] ? m->step_mark : NULL,
         .reasoning_open = m->tags ? m->tags->open : NULL,
         .reasoning_close = m->tags ? m->tags->close : NULL};
     all.arch = "";

@@ -34,6 +34,7 @@ struct lutra_model {
     struct device *loaded; /* has the op list's constants, or NULL */
     _Atomic uint64_t packed_bytes;
     char name[128], file_type[16];
+    char step_mark[64];             /* a verifier's (lutra.prm.mark); "": none */
     struct lutra_sampling sampling; /* the defaults of its requests */
     char *samplers;                 /* that the file names, or NULL */
 };

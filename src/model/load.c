@@ -132,17 +132,19 @@ int model_vectors(struct model *m, const char *name, int64_t n_each, int64_t n_v
     if (!t && optional) return 0;
     TRY(weights_tensor_get(m->weights, name, &t, err));
     TRY(check_shape(m, t, n_each, n_vector, err));
-    if (t->type != QUANT_F32 && t->type != QUANT_F16 && t->type != QUANT_BF16)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' of type %s: vectors are F32, F16 or BF16",
-            weights_path(m->weights), name, quant_info_of(t->type)->name);
+    const struct quant_info *q = quant_info_of(t->type);
+    if (!q || !q->dequantize || n_each % q->block_elems)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' of type %s cannot be read as floats",
+            weights_path(m->weights), name, q ? q->name : "?");
     TRY(mark_used(m, t, err));
+    if (n_vector > 1) weights_fetch(m->weights, t);
     /* Always a copy: the file only promises byte alignment. */
     void *copy;
     TRY(arena_take(&m->arena, (size_t)n * sizeof(float), name, &copy, err));
     if (t->type == QUANT_F32)
         memcpy(copy, t->data, (size_t)n * sizeof(float));
     else
-        quant_info_of(t->type)->dequantize(t->data, copy, (size_t)n);
+        q->dequantize(t->data, copy, (size_t)n);
     *out = copy;
     return 0;
 }
@@ -166,7 +168,7 @@ static int reserve(struct model *m, struct lutra_error *err)
     const struct hparams *hp = &m->hp;
     m->max_op = 48 * hp->n_layer + 16;
     m->max_weight = 12 * hp->n_layer + 3;
-    m->max_used = m->max_weight + 15 * hp->n_layer + 8;
+    m->max_used = m->max_weight + 15 * hp->n_layer + 10;
     size_t widest = 0, d_head = 0, d_ff = 0;
     for (int i = 0; i < hp->n_layer; i++) {
         const struct hparams_layer *l = &hp->layer[i];
@@ -182,6 +184,8 @@ static int reserve(struct model *m, struct lutra_error *err)
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +
         arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +
         ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 24 * (size_t)ARENA_ALIGN);
+    if (weights_tensor_find(m->weights, "cls.weight"))
+        bytes += arena_cost((size_t)hp->d_model * (size_t)hp->d_model * sizeof(float));
     TRY(arena_open(&m->arena, "model", bytes, 0, err));
     void *p;
     TRY(arena_take(&m->arena, (size_t)m->max_op * sizeof(struct op), "operations", &p, err));
@@ -263,10 +267,9 @@ struct weight *model_weight(struct model *model, int i)
     return &model->weight[i];
 }
 
-const float *model_value_head(const struct model *model, float *bias)
+const struct model_value_head *model_value_head(const struct model *model)
 {
-    *bias = model->value_bias ? *model->value_bias : 0;
-    return model->value_weight;
+    return &model->value;
 }
 
 uint64_t model_n_param(const struct model *model)

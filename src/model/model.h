@@ -74,8 +74,14 @@ const struct op_list *model_ops(const struct model *model);
 int model_n_weight(const struct model *model);
 struct weight *model_weight(struct model *model, int i);
 
-/* The linear value head of a reward model (`cls.output`): [d_model] weights and a bias, or NULL when there is none. */
-const float *model_value_head(const struct model *model, float *bias);
+/* The value head of a reward model: `cls.output`, of one or two classes, on the last hidden state or, where the file
+ * has a dense layer `cls`, on that layer's outputs behind a ReLU. */
+struct model_value_head {
+    int n_class;                     /* 0: the model has no value head */
+    const float *weight, *bias;      /* [n_class][d_model], [n_class] or NULL */
+    const float *dense, *dense_bias; /* [d_model][d_model], [d_model]; or NULL */
+};
+const struct model_value_head *model_value_head(const struct model *model);
 
 /* Elements of all tensors. */
 uint64_t model_n_param(const struct model *model);

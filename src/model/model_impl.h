@@ -72,10 +72,10 @@ struct model {
     int n_used, max_used;
     uint8_t role[VALUE_MAX]; /* of the op list's values (transformer.c) */
     bool too_many_values;
-    const float *ones;                      /* [512], NULL before model_ones */
-    const float *token_norm;                /* [d_per_layer] */
-    const float *value_weight, *value_bias; /* NULL: none */
-    struct arena arena;                     /* ops, weights, vectors converted to f32 */
+    const float *ones;       /* [512], NULL before model_ones */
+    const float *token_norm; /* [d_per_layer] */
+    struct model_value_head value;
+    struct arena arena; /* ops, weights, vectors converted to f32 */
 };
 
 /* What the file needs and Lutra lacks: told, or LUTRA_E_UNSUPPORTED. */
@@ -140,7 +140,7 @@ int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, 
 int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert, struct weight **out,
     struct lutra_error *err);
 
-/* The tensor as n floats (converted when it is F16 or BF16); *out = NULL when it is absent and optional. */
+/* The tensor as n floats, whatever its type; *out = NULL when it is absent and optional. */
 int model_vector(
     struct model *m, const char *name, int64_t n, bool optional, const float **out, struct lutra_error *err);
 

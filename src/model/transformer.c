@@ -548,6 +548,21 @@ static int head(struct model *m, struct lutra_error *err)
     return 0;
 }
 
+/* The head of a reward model, if it has one. */
+static int value_head(struct model *m, struct lutra_error *err)
+{
+    struct model_value_head *v = &m->value;
+    const struct tensor *t = weights_tensor_find(m->weights, "cls.output.weight");
+    int d = m->hp.d_model, n_class = t && t->ne[1] == 2 ? 2 : 1;
+    if (!t) return 0;
+    TRY(model_vectors(m, "cls.output.weight", d, n_class, false, &v->weight, err));
+    TRY(model_vector(m, "cls.output.bias", n_class, true, &v->bias, err));
+    TRY(model_vectors(m, "cls.weight", d, d, true, &v->dense, err));
+    if (v->dense) TRY(model_vector(m, "cls.bias", d, true, &v->dense_bias, err));
+    v->n_class = n_class;
+    return 0;
+}
+
 int transformer_build(struct model *m, struct lutra_error *err)
 {
     const struct stream all = {-1, ROWS_ALL};
@@ -561,6 +576,5 @@ int transformer_build(struct model *m, struct lutra_error *err)
     for (int layer = 0; layer < m->hp.n_layer; layer++) TRY(build_layer(m, layer, err));
     TRY(head(m, err));
     if (m->too_many_values) return lutra_fail(err, LUTRA_E_INTERNAL, "model: more than %d values", VALUE_MAX);
-    TRY(model_vector(m, "cls.output.weight", m->hp.d_model, true, &m->value_weight, err));
-    return model_vector(m, "cls.output.bias", 1, true, &m->value_bias, err);
+    return value_head(m, err);
 }

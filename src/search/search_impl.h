@@ -60,14 +60,14 @@ struct lutra_verifier {
     lutra_model *model;
     lutra_session *session; /* NULL: none of its own */
     enum verifier_kind kind;
-    const float *value; /* VALUE: [d_model] the head */
-    float bias;
-    int32_t positive, negative; /* TOKEN */
-    struct text_tokens mark;    /* put behind each step; may be empty */
-    struct lutra_row *row;      /* [n_batch] */
-    struct verify_job *job;     /* [n_batch] of the searches that use it */
-    struct search_step *step;   /* [n_batch] what each job judges */
-    int free_seq;               /* sequences and blocks that no search has reserved */
+    const struct model_value_head *value; /* VALUE */
+    double *dense;                        /* [d_model] outputs of its dense layer; NULL: it has none */
+    int32_t positive, negative;           /* TOKEN */
+    struct text_tokens mark;              /* put behind each step; may be empty */
+    struct lutra_row *row;                /* [n_batch] */
+    struct verify_job *job;               /* [n_batch] of the searches that use it */
+    struct search_step *step;             /* [n_batch] what each job judges */
+    int free_seq;                         /* sequences and blocks that no search has reserved */
     int64_t free_block;
     lutra_check_fn check; /* CHECK: this only, and no model */
     void *check_user;

@@ -78,7 +78,7 @@ static int find_kind(lutra_verifier *v, const struct lutra_verifier_settings *se
     } else if (in_file.s) {
         kind = kind_of(in_file.s, in_file.n);
         code = LUTRA_E_UNSUPPORTED;
-    } else if (v->value) {
+    } else if (v->value->n_class) {
         kind = VERIFIER_VALUE;
     } else {
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
@@ -89,7 +89,7 @@ static int find_kind(lutra_verifier *v, const struct lutra_verifier_settings *se
         return lutra_fail(err, code, "%s: a verifier of kind '%.*s' is not known (value, token and likelihood are)",
             weights_path(w), in_file.n < 40 ? (int)in_file.n : 40, in_file.s);
     v->kind = (enum verifier_kind)kind;
-    if (v->kind == VERIFIER_VALUE && !v->value)
+    if (v->kind == VERIFIER_VALUE && !v->value->n_class)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: kind 'value', but no tensor 'cls.output'", weights_path(w));
     if (v->kind != VERIFIER_TOKEN && (set->positive || set->negative))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: the %s kind has no use for tokens", kind_names[v->kind]);
@@ -107,13 +107,30 @@ static int rows_out(const lutra_verifier *v, const struct lutra_verifier_setting
     return fit < set->n_batch ? (int)fit : set->n_batch;
 }
 
-/* What it judges by. */
+/* The caller's mark, or the file's. */
+static int find_mark(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
+{
+    const char *mark = set->mark;
+    if (!mark && v->kind != VERIFIER_LIKELIHOOD) {
+        mark = v->model->step_mark;
+        if (mark[0] && text_token_find(v->model->vocab, mark, strlen(mark)) < 0)
+            return lutra_fail(err, LUTRA_E_FORMAT, "%s: its mark behind steps, '%s', is not in its vocabulary",
+                weights_path(v->model->weights), mark);
+    }
+    return mark && mark[0] ? text_encode(v->model->vocab, mark, strlen(mark), TEXT_PARSE_SPECIAL, &v->mark, err) : 0;
+}
+
+/* Kind, head, mark and sizes. */
 static int find_judge(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     if (!v->model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the verifier was opened for its vocabulary only");
-    v->value = model_value_head(v->model->model, &v->bias);
+    v->value = model_value_head(v->model->model);
     TRY(find_kind(v, set, err));
-    if (set->mark) TRY(text_encode(v->model->vocab, set->mark, strlen(set->mark), TEXT_PARSE_SPECIAL, &v->mark, err));
+    TRY(find_mark(v, set, err));
+    if (v->value->dense) {
+        v->dense = calloc((size_t)model_hparams(v->model->model)->d_model, sizeof *v->dense);
+        if (!v->dense) return lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
+    }
     if (set->n_ctx < 0 || set->n_ctx > 1 << 24)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: n_ctx is %d, outside 0..%d", set->n_ctx, 1 << 24);
     if (set->n_seq < 0 || set->n_seq > 4095)
@@ -176,22 +193,19 @@ void lutra_verifier_close(lutra_verifier **verifier)
     free(v->row);
     free(v->job);
     free(v->step);
+    free(v->dense);
     free(v);
     *verifier = NULL;
 }
 
 int verifier_check_vocab(const lutra_verifier *v, const lutra_model *generator, struct lutra_error *err)
 {
-    size_t a = text_vocab_n_tok(v->model->vocab), b = text_vocab_n_tok(generator->vocab), n = a < b ? a : b;
-    for (size_t i = 0; i < n; i++) {
-        struct text_bytes x = text_token_piece(v->model->vocab, (int32_t)i, TEXT_PIECE_SPECIAL);
-        struct text_bytes y = text_token_piece(generator->vocab, (int32_t)i, TEXT_PIECE_SPECIAL);
-        if (x.n != y.n || (x.n && memcmp(x.p, y.p, x.n)))
-            return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, i,
-                "the verifier %s has another vocabulary than the generator (token %zu)",
-                weights_path(v->model->weights), i);
-    }
-    return 0;
+    int32_t differs, mark = v->mark.n == 1 ? v->mark.ids[0] : -1; /* which the verifier alone writes */
+    text_vocab_common(v->model->vocab, generator->vocab, mark, &differs);
+    if (differs < 0) return 0;
+    return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, (uint64_t)differs,
+        "the verifier %s has another vocabulary than the generator (token %d)", weights_path(v->model->weights),
+        differs);
 }
 
 static double sigmoid(double z)
@@ -199,16 +213,30 @@ static double sigmoid(double z)
     return 1 / (1 + exp(-z));
 }
 
+/* The value head: the sigmoid of its one class, or the softmax of the second of two. */
+static double value_of(const lutra_verifier *v, const float *hidden)
+{
+    const struct model_value_head *head = v->value;
+    size_t d = (size_t)model_hparams(v->model->model)->d_model;
+    double z[2] = {0, 0};
+    for (size_t k = 0; head->dense && k < d; k++) {
+        double sum = head->dense_bias ? (double)head->dense_bias[k] : 0;
+        for (size_t i = 0; i < d; i++) sum += (double)head->dense[k * d + i] * (double)hidden[i];
+        v->dense[k] = sum < 0 ? 0 : sum; /* a NaN stays one, and is reported */
+    }
+    for (int c = 0; c < head->n_class; c++) {
+        const float *w = head->weight + (size_t)c * d;
+        z[c] = head->bias ? (double)head->bias[c] : 0;
+        for (size_t i = 0; i < d; i++) z[c] += (double)w[i] * (head->dense ? v->dense[i] : (double)hidden[i]);
+    }
+    return sigmoid(head->n_class == 2 ? z[1] - z[0] : z[0]);
+}
+
 /* What a wanted row adds to its job. */
 static void take_result(const lutra_verifier *v, struct verify_job *job, const struct lutra_row_result *r)
 {
-    double z = (double)v->bias;
     switch (v->kind) {
-    case VERIFIER_VALUE:
-        for (int i = 0; i < model_hparams(v->model->model)->d_model; i++)
-            z += (double)v->value[i] * (double)r->hidden[i];
-        job->reward = sigmoid(z);
-        break;
+    case VERIFIER_VALUE: job->reward = value_of(v, r->hidden); break;
     case VERIFIER_TOKEN: job->reward = sigmoid((double)r->logits[v->positive] - (double)r->logits[v->negative]); break;
     case VERIFIER_LIKELIHOOD:
         job->log_prob += (double)r->target_logit - (double)r->log_sum_exp;

@@ -323,6 +323,26 @@ struct text_bytes text_token_piece(const struct text_vocab *vocab, int32_t id, u
     return text_pieces_get(&vocab->pieces, (size_t)id);
 }
 
+static bool is_unused(const struct text_vocab *a, const struct text_vocab *b, int32_t id)
+{
+    return text_token_type(a, id) == TEXT_TOKEN_UNUSED || text_token_type(b, id) == TEXT_TOKEN_UNUSED;
+}
+
+int32_t text_vocab_common(const struct text_vocab *a, const struct text_vocab *b, int32_t except, int32_t *differs)
+{
+    size_t n_a = text_vocab_n_tok(a), n_b = text_vocab_n_tok(b);
+    int32_t n = (int32_t)(n_a < n_b ? n_a : n_b);
+    *differs = -1;
+    while (n > 0 && is_unused(a, b, n - 1)) n--;
+    for (int32_t i = 0; i < n && *differs < 0; i++) {
+        struct text_bytes x = text_token_piece(a, i, TEXT_PIECE_SPECIAL),
+                          y = text_token_piece(b, i, TEXT_PIECE_SPECIAL);
+        bool same = x.n == y.n && (x.n == 0 || memcmp(x.p, y.p, x.n) == 0);
+        if (!same && i != except && !is_unused(a, b, i)) *differs = i;
+    }
+    return n;
+}
+
 int32_t text_token_find(const struct text_vocab *vocab, const char *bytes, size_t n_bytes)
 {
     uint32_t i = text_table_find(&vocab->found, &vocab->pieces, bytes, n_bytes);

@@ -133,4 +133,9 @@ struct text_bytes text_token_piece(const struct text_vocab *vocab, int32_t id, u
 /* Id of the token whose piece is exactly these bytes, special tokens before normal ones; -1 if none. */
 int32_t text_token_find(const struct text_vocab *vocab, const char *bytes, size_t n_bytes);
 
+/* Tokens that two vocabularies share: 0 .. n - 1, where both have tokens that text consists of; padding (unused ids) at
+ * the end of either does not count.  *differs: the first of them, beside `except`, that is another token in the other;
+ * -1: none. */
+int32_t text_vocab_common(const struct text_vocab *a, const struct text_vocab *b, int32_t except, int32_t *differs);
+
 #endif

@@ -87,7 +87,7 @@ static int find_family(struct folder *f, json_t *root, struct lutra_error *err)
     json_t *list = json_object_get(root, "architectures");
     const char *name = json_string_value(json_array_get(list, 0));
     if (!name) return wrong(f, "architectures", "names none", err);
-    f->family = family_find(name);
+    f->family = family_find(name, &f->head);
     if (f->family) return 0;
     return lutra_fail(
         err, LUTRA_E_UNSUPPORTED, "%s/config.json: architecture '%s' is not supported", f->label, show_name(name).s);
@@ -290,7 +290,9 @@ static int read_all(struct folder *f, struct lutra_error *err)
     TRY(read_sizes(f, err));
     TRY(read_window(f, err));
     TRY(read_rope(f, err));
-    f->tied = config_true(f, "tie_word_embeddings");
+    f->tied = config_true(f, "tie_word_embeddings") || f->head != FAMILY_SPEAKS; /* a judge has no lm_head */
+    if (f->head != FAMILY_SPEAKS) weights_writer_put_str(f->keys, "lutra.prm.kind", "value");
+    if (f->head == FAMILY_JUDGES_STEPS) weights_writer_put_str(f->keys, "lutra.prm.mark", "<extra_0>");
     return f->family->more ? f->family->more(f, err) : 0;
 }
 

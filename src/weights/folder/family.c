@@ -6,6 +6,7 @@
 #include "weights/folder/folder_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Scores are scaled by query_pre_attn_scalar; model/arch/gemma.c knows that of the size of heads, and 27b's. */
@@ -165,8 +166,25 @@ static const struct family families[] = {
         "{\"tie_word_embeddings\":true,\"sliding_window\":4096,\"logit_scale\":0.0625}", more_cohere},
 };
 
-const struct family *family_find(const char *name)
+/* Classes of judges: the layers of ...ForCausalLM behind another head. */
+static const struct {
+    const char *ending;
+    enum family_head head;
+} judges[] = {{"ForSequenceClassification", FAMILY_CLASSIFIES}, {"ForTokenClassification", FAMILY_CLASSIFIES},
+    {"ForRewardModel", FAMILY_CLASSIFIES}, {"ForProcessRewardModel", FAMILY_JUDGES_STEPS}};
+
+const struct family *family_find(const char *name, enum family_head *head)
 {
+    char plain[96];
+    size_t n = strlen(name);
+    *head = FAMILY_SPEAKS;
+    for (size_t i = 0; i < sizeof judges / sizeof *judges && *head == FAMILY_SPEAKS; i++) {
+        size_t m = strlen(judges[i].ending);
+        if (n <= m || n - m > 64 || strcmp(name + n - m, judges[i].ending) != 0) continue;
+        snprintf(plain, sizeof plain, "%.*sForCausalLM", (int)(n - m), name);
+        name = plain;
+        *head = judges[i].head;
+    }
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (strcmp(families[i].name, name) == 0) return &families[i];
     return NULL;

@@ -38,7 +38,13 @@ struct family {
     int (*more)(struct folder *f, struct lutra_error *err); /* its own keys; or NULL */
 };
 
-const struct family *family_find(const char *name);
+/* The head: one output per token of the vocabulary; or a judge's one or two classes, from the last hidden state
+ * (tensors `score`) or with a dense layer and a ReLU before them (`score.0`, `score.2`); a judge of steps reads them
+ * at the token <extra_0>. */
+enum family_head { FAMILY_SPEAKS, FAMILY_CLASSIFIES, FAMILY_JUDGES_STEPS };
+
+/* By the class's name; NULL when there is no such family. */
+const struct family *family_find(const char *name, enum family_head *head);
 
 /* How layers that others have quantized are packed (packed_linear.c). */
 enum packing { PACKING_NONE, PACKING_GPTQ, PACKING_AWQ, PACKING_CT, PACKING_BITNET };
@@ -51,6 +57,7 @@ struct folder {
     json_t *config;             /* config.json with its text_config and defaults on top */
     json_t *rope, *window_rope; /* rotation of the layers, of those with windows; borrowed from config or NULL */
     const struct family *family;
+    enum family_head head;
     struct safetensors list;     /* of all shards, by name */
     struct weights_writer *keys; /* the metadata so far */
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;

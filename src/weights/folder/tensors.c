@@ -23,6 +23,9 @@ static const struct renaming outside[] = {
     {"lm_head.", "output."},
 };
 
+/* A judge's head. */
+static const struct renaming heads[] = {{"score.0.", "cls."}, {"score.2.", "cls.output."}, {"score.", "cls.output."}};
+
 /* Of a layer, up to `.weight` or `.bias`. */
 static const struct renaming inside[] = {
     {"input_layernorm.", "attn_norm."},
@@ -89,6 +92,7 @@ static const char *gguf_name(const struct folder *f, const char *name, char out[
         name = bare;
     }
     if (RENAME(outside, name, "", out)) return out;
+    if (f->head != FAMILY_SPEAKS && RENAME(heads, name, "", out)) return out;
     if (sscanf(name, "model.layers.%5d.%n", &layer, &skip) == 1 && skip > 0 && layer >= 0) {
         snprintf(before, sizeof before, "blk.%d.", layer);
         if (RENAME(inside, name + skip, before, out)) return out;
