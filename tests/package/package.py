@@ -2,8 +2,7 @@
 
 usage: package.py CASE BUILD SOURCE CC CXX      exit status 77 (skipped) where a tool is missing
 
-Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, python, growth,
-bare.
+Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, growth, bare.
 """
 import json
 import os
@@ -199,11 +198,6 @@ def bare():
             if missing is libraries and os.environ.get("LUTRA_TEST_LONG"):
                 run("cmake", "--build", tmp, "--target", "lutra")
                 says_why_not(Path(tmp) / "lutra")
-
-
-def python():
-    library = PREFIX / "lib/liblutra.so.0"
-    answers(sys.executable, SOURCE / "examples/complete.py", env=environment(LUTRA_LIBRARY=str(library)))
 
 
 # ---- programs and libraries of different age
