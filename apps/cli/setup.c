@@ -40,7 +40,8 @@ static const struct option engine_table[] = {
     {"--no-swa-full", NULL, OPT_OFF, AT(swa_full), NULL,
         .help = "they keep their window only: less memory; a changed past is evaluated again"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
-        .help = "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu; "
+        .help = "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu, "
+                "vulkan (a GPU); "
                 "npu:supergroup: weights in tile groups, npu:bitplane: Q1_0 Q2_0 TQ1_0 TQ2_0 Q4_0 Q4_1 and "
                 "codes of 2 and 3 bits with zeros as bit planes, npu:lookup: and products by table lookup; or a list "
                 "in order of preference; cpu:0-3,cpu:4-7: clusters of CPUs that share every product",

@@ -55,7 +55,7 @@ struct lutra_runtime_settings {
     size_t size;
     int n_threads;      /* 0 = the CPUs this process may use (affinity and cgroup quota respected), and never more */
     bool pin;           /* pin worker threads */
-    const char *device; /* "cpu" (NULL), "cpu-ref", "npu-sim", "npu-qemu", "npu", or a list with commas: see below */
+    const char *device; /* "cpu" (NULL), "cpu-ref", "npu-sim", "npu-qemu", "npu", "vulkan", or a list: see below */
     const char *isa;    /* highest instruction set to use ("avx2", "avx512", ...); NULL = the best here */
     lutra_log_fn log;   /* NULL = silent */
     void *log_user;
@@ -69,8 +69,9 @@ struct lutra_runtime_settings {
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 
 /* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program
- * under qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's.  Behind an NPU's name
- * ":supergroup" packs Q4_0 and Q8_0 of the layers anew, a scale for 2 inputs x 16 outputs; ":bitplane" packs Q1_0,
+ * under qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's, vulkan a GPU (Vulkan 1.2;
+ * LUTRA_E_UNSUPPORTED says what is missing).  Behind an NPU's name ":supergroup" packs Q4_0 and Q8_0 of the layers
+ * anew, a scale for 2 inputs x 16 outputs; ":bitplane" packs Q1_0,
  * Q2_0, TQ1_0, TQ2_0 (from fewer bytes), Q4_0, Q4_1, W2 and W3 of the layers as bit planes, with the same results;
  * other types stay as they are, and the log says which; ":lookup" does that, too, and multiplies rows that are not
  * whole blocks of a prompt by table lookup.  A list is in order of preference: each operation runs on the first device

@@ -11,6 +11,7 @@
 #include "base/cpuinfo.h"
 #include "cpu/device.h"
 #include "engine/settings.h"
+#include "gpu/device.h"
 #include "npu/host/device.h"
 
 /* Of the emulator and of QEMU's child: reserved, touched only where used. */
@@ -128,9 +129,18 @@ static int open_npu(const struct opener *self, enum npu_packing packing, lutra_r
     return 0;
 }
 
+static int open_vulkan(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
+    struct device **out, char *text, size_t n, struct lutra_error *err)
+{
+    (void)self, (void)packing, (void)rt, (void)set;
+    TRY(gpu_device_open(out, &(struct gpu_settings){0}, err));
+    gpu_device_text(*out, text, n);
+    return 0;
+}
+
 static const struct opener openers[] = {{"cpu", open_cpu, NULL, ""}, {"cpu-ref", open_cpu_ref, NULL, ""},
     {"npu-sim", open_npu, npu_local_open, EMULATED}, {"npu-qemu", open_npu, npu_child_open, UNDER_QEMU},
-    {"npu", open_npu, npu_fastrpc_open, ""}};
+    {"npu", open_npu, npu_fastrpc_open, ""}, {"vulkan", open_vulkan, NULL, ""}};
 
 static bool is(const char *text, const char *name, size_t n_name)
 {
@@ -244,7 +254,8 @@ static int open_device(
     }
     if (!cluster && !known)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu are; behind an NPU's name ':supergroup', "
+            "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu, vulkan are; behind an NPU's name "
+            "':supergroup', "
             "':bitplane' or ':lookup'; cpu:0-3 is a cluster)",
             (int)(n_name < 60 ? n_name : 60), name);
     size_t at = strlen(rt->text);
