@@ -2,6 +2,7 @@
  *
  * How a request's tokens are chosen: the caller's settings, a model file's own defaults, and what a text means for DRY.
  */
+#include "engine/model_impl.h"
 #include "engine/session_impl.h"
 
 #include <math.h>
