@@ -172,6 +172,10 @@ int main(int argc, char **argv)
     crash_watch();
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error of its write, like a full disk */
     if (is_eval(argv[0])) return start(&command_eval, argc - 1, argv + 1);
+    if (!*word && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
+        models_welcome();
+        return finish_stdout(EXIT_OK);
+    }
     if (!*word) {
         print_help();
         return finish_stdout(EXIT_USAGE);

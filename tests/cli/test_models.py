@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Models of other programs: their folders are read, names mean what they should, and a folder of any content does no
 harm."""
-import hashlib, json, os, shutil, socket, subprocess, sys, tempfile, threading
+import hashlib, json, os, pty, shutil, socket, subprocess, sys, tempfile, threading
 
 LUTRA, SOURCE = os.environ["LUTRA"], os.environ["LUTRA_SOURCE"]
 MODEL = os.path.join(SOURCE, "models", "abacus-1m-f16.gguf")
@@ -9,6 +9,7 @@ failures = 0
 home = tempfile.mkdtemp()
 env = {k: v for k, v in os.environ.items() if not k.startswith(("LUTRA_ARG_", "HF_", "XDG_", "LLAMA_", "OLLAMA_"))}
 env["HOME"] = home
+env["LUTRA_MODELS"] = os.path.join(home, "own")
 env["https_proxy"] = "http://127.0.0.1:9"  # nobody answers
 
 
@@ -77,21 +78,52 @@ for i, (digest, raw) in enumerate([("sha256:../../secret", None), ("sha256:" + "
     ollama(f"library/bad{i}/latest", digest, raw=raw)
 put(".ollama/models/manifests/host/library/loop", link="../..")
 
+put("own/mine-Q8_0.gguf")
+put("own/deep/er.gguf")
+
 everything = lutra("models", "--paths")
 check(everything.returncode == 0, "lutra models", everything)
 lines = {line.split()[0]: line for line in everything.stdout.splitlines() if line and not line.startswith(" ")}
 for name, words in {"maker/sum-GGUF:Q8_0": "F16 fits Hugging", "maker/sum-GGUF:F16": "F16",
                     "maker/gone:Q4_0": "not there",
                     "maker/folder": "Hugging", "old/times:F16": "llama.cpp fits", "studio/nice-GGUF:BF16": "LM fits",
-                    "studio/parts:F16": "LM", "sums:latest": "Ollama fits", "someone/sums2:1b": "Ollama",
+                    "studio/parts:F16": "LM", "sums:latest": "Ollama fits", "mine-Q8_0": "Lutra fits", "someone/sums2:1b": "Ollama",
                     "bad0:latest": "no SHA-256", "bad1:latest": "no SHA-256", "bad2:latest": "no SHA-256",
                     "bad3:latest": "not there", "bad4:latest": "no SHA-256", "bad5:latest": "no JSON",
                     "bad6:latest": "no JSON",
                     "bad7:latest": "cannot be read", "bad8:latest": "no model", "bad9:latest": "no model"}.items():
     for word in words.split():
         check(word in lines.get(name, ""), f"{name}: {word} in {lines.get(name)}")
-for absent in ("mmproj", "Q2_K", "F16-00002"):
+for absent in ("mmproj", "Q2_K", "F16-00002", "deep"):
     check(absent not in everything.stdout, f"{absent} is listed", everything)
+
+
+def welcome(**more):
+    """What the program says without a word, on a terminal."""
+    ours, its = pty.openpty()
+    done = subprocess.run([LUTRA], env={**env, **more}, stdin=its, stdout=its, stderr=its, timeout=120, cwd=home)
+    os.close(its)
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # nobody has the other end
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    return done.returncode, said.decode().replace("\r\n", "\n")
+
+
+code, said = welcome()
+check(code == 0 and "mine-Q8_0" in said and "lutra run maker/" in said and "lutra pull" in said, f"a first run: {said}")
+nowhere = {"HOME": os.path.join(home, "nowhere"), "LUTRA_MODELS": ""}
+code, said = welcome(**nowhere)  # those of the source folder
+check(code == 0 and "abacus-1m-f16" in said and "lutra run abacus-3m-f16" in said, f"a first run of a new user: {said}")
+code, said = welcome(**{**nowhere, "LUTRA_MODELS": "nowhere"})
+check(code == 0 and "No models" in said and "lutra pull" in said, f"a first run without models: {said}")
+check(lutra().returncode == 2, "without a terminal it is a usage error")
 
 
 def answers(*args, **more):

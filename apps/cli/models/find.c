@@ -302,6 +302,24 @@ char *hub_folder(void)
     return path ? path : cache_folder("huggingface/hub");
 }
 
+/* LUTRA_MODELS, or the models that came with the program: installed, or in its source folder. */
+static char *own_folder(void)
+{
+    static const char *const places[] = {"share/lutra/models", "../models"};
+    char exe[NAME_BYTES * 8];
+    char *named = from_environment("LUTRA_MODELS", "");
+    ssize_t n = named ? -1 : readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n < 0) return named;
+    exe[n] = '\0';
+    for (int up = 0; up < 2 && strrchr(exe, '/'); up++) *strrchr(exe, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char *path = join_path(exe, places[i]);
+        if (is_folder(path)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
 static void look_in(struct model_list *list, char *folder, visit *fn, void *arg)
 {
     if (folder) each_entry(list, folder, fn, arg);
@@ -331,6 +349,7 @@ void models_list(struct model_list *out)
     ollama_list(out, ollama);
     free(ollama);
     ollama_list(out, "/usr/share/ollama/.ollama/models");
+    look_in(out, own_folder(), visit_below, &(struct below){"", "Lutra", 1});
     if (out->n) qsort(out->model, (size_t)out->n, sizeof *out->model, by_name);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models that other programs have put on this machine: the caches of Hugging Face's hub, llama.cpp and LM Studio, and
- * Ollama's store.
+ * Models on this machine: those that other programs have put there (the caches of Hugging Face's hub, llama.cpp and LM
+ * Studio, and Ollama's store), and those of LUTRA_MODELS, or that came with Lutra.
  *
  *     model_find("qwen3-8b", &path)     a path as it is, or the one model of that name
  *
@@ -31,6 +31,9 @@ void models_free(struct model_list *list);
 
 /* Whether a query means a model: its name, without the maker, without the tag, or its file's name; any case. */
 bool model_is_meant(const struct found_model *m, const char *query);
+
+/* What to do next, for who starts the program without a word: the models there are, and commands. */
+void models_welcome(void);
 
 /* The path of the model that `name` means: itself, where there is such a file, or where it must be one.  0 and *path
  * (the program's until it ends), or an exit code after a message that lists the candidates. */

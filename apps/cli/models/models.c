@@ -126,23 +126,68 @@ static void print_model(const struct found_model *m, int width, bool path)
     putchar('\n');
 }
 
+/* Those that `name` means, or all; returns how many. */
+static int print_models(const struct model_list *list, const char *name, bool paths)
+{
+    int width = 24, n = 0;
+    for (int i = 0; i < list->n; i++) {
+        int length = (int)strlen(list->model[i].name) + 2;
+        if (length > width) width = length < 60 ? length : 60;
+    }
+    for (int i = 0; i < list->n && !interrupted(); i++) {
+        if (name && !model_is_meant(&list->model[i], name)) continue;
+        if (n++ == 0) printf("%-*s%-12s%-8s%-12s%-14s%s\n", width, "NAME", "SIZE", "TYPE", "ARCH", "PLACE", "RUNS");
+        print_model(&list->model[i], width, paths);
+    }
+    return n;
+}
+
+/* One to begin with: of the user's, one that runs; else the best of ours at sums. */
+static const char *choose_first(const struct model_list *list)
+{
+    const char *name = "FILE.gguf";
+    for (int i = 0; i < list->n; i++) {
+        const struct found_model *m = &list->model[i];
+        struct facts f;
+        if (strcmp(m->place, "Lutra") != 0) {
+            read_facts(m, &f);
+            if (strcmp(f.verdict, "fits") == 0) return m->name;
+        } else if (strcmp(m->name, "abacus-3m-f16") == 0) {
+            name = m->name;
+        }
+    }
+    return name;
+}
+
+void models_welcome(void)
+{
+    struct model_list list;
+    models_list(&list);
+    printf("lutra %s: an LLM inference engine\n\n", lutra_version());
+    const char *name = choose_first(&list);
+    if (list.n) {
+        fputs("Models on this machine ('Lutra': small ones to try it with):\n\n", stdout);
+        print_models(&list, NULL, false);
+    } else {
+        puts("No models on this machine yet.");
+    }
+    fputs("\nNext:\n  lutra run ", stdout);
+    print_plain(name, strlen(name));
+    fputs("\n      a chat in this terminal\n"
+          "  lutra pull Qwen/Qwen3-0.6B-GGUF\n      another model, of Hugging Face's hub\n"
+          "  lutra --help\n      all commands\n",
+        stdout);
+    models_free(&list);
+}
+
 static int run(void *opts, const char **arg, int n_arg)
 {
     const struct models_options *o = opts;
     struct model_list list;
-    int width = 24, n = 0;
     models_list(&list);
-    for (int i = 0; i < list.n; i++) {
-        int length = (int)strlen(list.model[i].name) + 2;
-        if (length > width) width = length < 60 ? length : 60;
-    }
-    for (int i = 0; i < list.n && !interrupted(); i++) {
-        if (n_arg > 0 && !model_is_meant(&list.model[i], arg[0])) continue;
-        if (n++ == 0) printf("%-*s%-12s%-8s%-12s%-14s%s\n", width, "NAME", "SIZE", "TYPE", "ARCH", "PLACE", "RUNS");
-        print_model(&list.model[i], width, o->paths);
-    }
+    int n = print_models(&list, n_arg > 0 ? arg[0] : NULL, o->paths);
     models_free(&list);
-    if (n == 0) say("no models%s in the folders of other programs", n_arg > 0 ? " of that name" : "");
+    if (n == 0) say("no models%s on this machine; 'lutra pull' gets one", n_arg > 0 ? " of that name" : "");
     return n > 0 || n_arg == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -204,11 +249,13 @@ const struct command command_pull = {
 const struct command command_models = {
     .name = "models",
     .arguments = "[NAME]",
-    .summary = "List the models that other programs have put on this machine",
+    .summary = "List the models on this machine: other programs' and those that came with Lutra",
     .notes =
         "Looked for in the cache of Hugging Face's hub (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub), llama.cpp's\n"
         "(LLAMA_CACHE, ~/.cache/llama.cpp), LM Studio's (~/.lmstudio/models, ~/.cache/lm-studio/models) and Ollama's\n"
-        "(OLLAMA_MODELS, ~/.ollama/models, /usr/share/ollama/.ollama/models).  The names, in part, are what -m takes.\n"
+        "(OLLAMA_MODELS, ~/.ollama/models, /usr/share/ollama/.ollama/models), and in LUTRA_MODELS, a folder of yours, "
+        "or\n"
+        "else the models that came with Lutra.  The names, in part, are what -m takes.\n"
         "'lutra pull USER/REPO' downloads one more.",
     .opts_bytes = sizeof(struct models_options),
     .defaults = set_defaults,
