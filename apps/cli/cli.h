@@ -30,7 +30,7 @@ struct command {
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_imatrix, command_import,
     command_tokenize, command_inspect, command_models, command_make_model, command_pack, command_perplexity,
-    command_rag, command_pull;
+    command_rag, command_pull, command_serve;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 
@@ -153,10 +153,16 @@ int engine_find_model(struct engine_options *opts);
 /* Opens runtime and model; returns 0 or an exit code after a message. */
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only);
 int engine_open_runtime(struct engine *e, const struct engine_options *opts);
+/* Is there a model, and is the rest of a piece?  0, or an exit code after a message. */
+int engine_check_options(const struct engine_options *opts);
 /* Opens one of its models.  --zeros counts for those with layers of GPTQ, and must for one of them; more: others may
  * follow. */
 int engine_open_model(struct engine *e, lutra_model **out, const char *path, struct lutra_model_settings *settings,
     bool more, struct lutra_error *err);
+/* The drafter (-md), once; 0 where there is none. */
+int engine_open_draft_model(struct engine *e, const struct engine_options *opts, struct lutra_error *err);
+/* What the options say of a session; settings that were not asked for keep their values. */
+void engine_session_settings(const struct engine_options *opts, struct lutra_session_settings *settings);
 /* settings: n_seq, n_out, n_cache and where nonzero n_ctx; the rest comes from the options. */
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings);
 void engine_close(struct engine *e);

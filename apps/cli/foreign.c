@@ -109,9 +109,9 @@ static const struct foreign table[] = {
     {"-tgs", FOREIGN_NONE, "sequences are decoded together", NULL},
     {"--pooling --attention --host --port --path --api-prefix --api-key --api-key-file --ssl-key-file --ssl-cert-file "
      "-to --timeout --slot-save-path -sps --slot-prompt-similarity --server-base -a --alias",
-        FOREIGN_ONE, "there is no server yet", NULL},
-    {"--metrics --props --slots --no-slots --no-webui --webui --rerank --reranking", FOREIGN_NONE,
-        "there is no server yet", NULL},
+        FOREIGN_ONE, "it is an option of 'lutra serve', or not implemented", NULL},
+    {"--metrics --props --slots --no-slots --no-webui", FOREIGN_NONE, NULL, NULL},
+    {"--webui --rerank --reranking", FOREIGN_NONE, "it is not implemented", NULL},
     {"--include-weights --exclude-weights", FOREIGN_ONE, "an importance matrix is used for all tensors it has", NULL},
     {"--tensor-type-file --prune-layers --target-bpw --max-buffer-size", FOREIGN_ONE,
         "tensors get the types of TYPE, --tensor-type, --token-embedding-type and --output-tensor-type", NULL},
@@ -143,7 +143,7 @@ const char *foreign_tool(const char *name)
     } tools[] = {
         {"cli main completion chat simple simple-chat", "that is 'lutra run'"},
         {"batched-bench", "that is 'lutra bench' with -npl"},
-        {"server serve", "there is no server yet"},
+        {"server", "that is 'lutra serve'"},
         {"perplexity", "that is 'lutra perplexity'"},
         {"speculative speculative-simple", "that is 'lutra run' with -md FILE"},
         {"lookup", "that is 'lutra run' with --spec-type ngram-simple"},

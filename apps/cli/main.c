@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {&command_run, &command_eval, &command_perplexity, &command_bench,
-    &command_quantize, &command_imatrix, &command_import, &command_pack, &command_make_model, &command_inspect,
-    &command_models, &command_pull, &command_tokenize, &command_rag};
+static const struct command *const commands[] = {&command_run, &command_serve, &command_eval, &command_perplexity,
+    &command_bench, &command_quantize, &command_imatrix, &command_import, &command_pack, &command_make_model,
+    &command_inspect, &command_models, &command_pull, &command_tokenize, &command_rag};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static const char *command_name(const void *ctx, int i)
@@ -124,7 +124,8 @@ done:
 /* Other names of commands. */
 static const struct {
     const char *name, *means;
-} aliases[] = {{"ls", "models"}, {"list", "models"}, {"show", "inspect"}, {"chat", "run"}, {"download", "pull"}};
+} aliases[] = {{"ls", "models"}, {"list", "models"}, {"show", "inspect"}, {"chat", "run"}, {"download", "pull"},
+    {"server", "serve"}};
 
 static const struct command *find_meant(const char *word)
 {

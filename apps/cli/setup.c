@@ -181,9 +181,8 @@ int engine_open_model(struct engine *e, lutra_model **out, const char *path, str
     return rc;
 }
 
-int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only)
+int engine_check_options(const struct engine_options *opts)
 {
-    struct lutra_error err = {0};
     if (!opts->model) {
         say("no model: -m FILE, -hf USER/REPO or LUTRA_ARG_MODEL names one; 'lutra models' lists those that are here");
         return EXIT_USAGE;
@@ -196,7 +195,14 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
         say("%s: a URL, not a file", opts->model);
         return EXIT_FAILED;
     }
-    int code = engine_open_runtime(e, opts);
+    return 0;
+}
+
+int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only)
+{
+    struct lutra_error err = {0};
+    int code = engine_check_options(opts);
+    if (!code) code = engine_open_runtime(e, opts);
     if (code) return code;
     uint64_t start = now_us();
     struct lutra_model_settings settings;
@@ -211,7 +217,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     return 0;
 }
 
-static int open_draft_model(struct engine *e, const struct engine_options *opts, struct lutra_error *err)
+int engine_open_draft_model(struct engine *e, const struct engine_options *opts, struct lutra_error *err)
 {
     struct lutra_model_settings settings;
     if (!opts->draft_model || e->draft_model) return 0;
@@ -219,21 +225,26 @@ static int open_draft_model(struct engine *e, const struct engine_options *opts,
     return engine_open_model(e, &e->draft_model, opts->draft_model, &settings, opts->more_models, err);
 }
 
+void engine_session_settings(const struct engine_options *opts, struct lutra_session_settings *settings)
+{
+    if (settings->n_ctx == 0) settings->n_ctx = opts->n_ctx;
+    settings->n_batch = opts->n_batch;
+    settings->cache_type = opts->type_k;
+    settings->free_windows = !opts->swa_full;
+    settings->spec_type = opts->spec_type;
+    settings->draft_max = opts->draft_max;
+    settings->draft_min = opts->draft_min;
+    settings->draft_p_min = opts->draft_p_min;
+    settings->spec_ngram_size_n = opts->spec_ngram_n;
+    settings->spec_shortlist = opts->spec_shortlist;
+    settings->draft_row_cost = opts->spec_row_cost;
+}
+
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings)
 {
     struct lutra_error err = {0};
-    if (settings.n_ctx == 0) settings.n_ctx = opts->n_ctx;
-    settings.n_batch = opts->n_batch;
-    settings.cache_type = opts->type_k;
-    settings.free_windows = !opts->swa_full;
-    settings.spec_type = opts->spec_type;
-    settings.draft_max = opts->draft_max;
-    settings.draft_min = opts->draft_min;
-    settings.draft_p_min = opts->draft_p_min;
-    settings.spec_ngram_size_n = opts->spec_ngram_n;
-    settings.spec_shortlist = opts->spec_shortlist;
-    settings.draft_row_cost = opts->spec_row_cost;
-    if (open_draft_model(e, opts, &err) < 0) return fail_with(&err);
+    engine_session_settings(opts, &settings);
+    if (engine_open_draft_model(e, opts, &err) < 0) return fail_with(&err);
     settings.draft_model = e->draft_model;
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);
     interrupt_watch(e->session);

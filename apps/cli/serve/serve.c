@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lutra serve: options and models of the server in apps/server.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/find.h"
+#include "run/run.h"
+#include "server/server.h"
+
+struct serve_options {
+    struct engine_options engine;
+    struct sampling_options sampling;
+    struct server_settings set;
+    struct option_list models, alias, key, origin, host;
+    int n_parallel;
+    const char *template_text, *template_file, *reasoning;
+};
+
+#define AT(field) offsetof(struct serve_options, field)
+
+static const struct option serve_table[] = {
+    {"-m --model", "MODEL", OPT_LIST, AT(models), "FILE",
+        .help = "GGUF file or Hugging Face folder, or the name of one that another program has ('lutra models'); may "
+                "be repeated",
+        .common = true},
+    {"-a --alias", "ALIAS", OPT_LIST, AT(alias), "NAME",
+        .help = "a name of the model in requests and lists, instead of its file's; may be repeated, the first is shown",
+        .common = true},
+    {"--host", "HOST", OPT_TEXT, AT(set.host), "ADDRESS",
+        .help = "address to listen on, or the path of a Unix socket, which is this user's", .common = true},
+    {"--port", "PORT", OPT_INT, AT(set.port), "N", .help = "port; 0 = a free one", .min = 0, .max = 65535,
+        .common = true},
+    {"-np --parallel", "N_PARALLEL", OPT_INT, AT(n_parallel), "N",
+        .help = "replies that are decoded together; others wait", .min = 1, .max = 1024, .common = true},
+    {"-n --predict --n-predict", "N_PREDICT", OPT_INT, AT(set.max_tokens), "N",
+        .help = "most tokens of a reply where a request names none; -1 = until the context is full", .min = -1,
+        .max = 1 << 24},
+    {"--api-key", "API_KEY", OPT_LIST, AT(key), "KEY",
+        .help = "a key that requests must have (Authorization: Bearer KEY); may be repeated. Other users of this "
+                "machine see it in the list of processes"},
+    {"--api-key-file", "API_KEY_FILE", OPT_TEXT, AT(set.key_file), "FILE",
+        .help = "keys, one in a line, and behind a blank the name that the log shows", .common = true},
+    {"--no-auth", "NO_AUTH", OPT_ON, AT(set.no_auth), NULL,
+        .help = "serve an address that other machines reach although there are no keys"},
+    {"--allow-origin", "ALLOW_ORIGIN", OPT_LIST, AT(origin), "ORIGIN",
+        .help = "pages of this origin may ask (https://app.example); '*' = all; may be repeated"},
+    {"--allow-host", "ALLOW_HOST", OPT_LIST, AT(host), "NAME",
+        .help = "without keys: another name of this server in the Host header; '*' = any; may be repeated"},
+    {"-to --timeout", "TIMEOUT", OPT_INT, AT(set.time_out_s), "N",
+        .help = "seconds that a request's headers, and its body, may take", .min = 1, .max = 86400},
+    {"--queue", "QUEUE", OPT_INT, AT(set.n_queue), "N",
+        .help = "most requests at work or waiting; others are told to come back", .min = 1, .max = 65536},
+    {"--connections", "CONNECTIONS", OPT_INT, AT(set.n_connection), "N", .help = "most open connections", .min = 1,
+        .max = 65536},
+    {"--sse-ping-interval", "SSE_PING_INTERVAL", OPT_INT, AT(set.ping_s), "N",
+        .help = "seconds until a silent stream gets a comment, so that proxies keep it; 0 = never", .min = 0,
+        .max = 86400},
+    {"--strict-model", "STRICT_MODEL", OPT_ON, AT(set.strict_model), NULL,
+        .help = "a request that names another model is refused; else a single model answers to any name"},
+    {"--chat-template", "CHAT_TEMPLATE", OPT_TEXT, AT(template_text), "TEXT",
+        .help = "chat template instead of the model's: Jinja, or a family's name (chatml, llama3, gemma ...)",
+        .excludes = "--chat-template-file"},
+    {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
+    {"--reasoning-format", "THINK", OPT_CHOICE, AT(reasoning), "NAME",
+        .help = "what a model thinks before it answers: auto and deepseek send it as reasoning_content, none takes it "
+                "for a part of the answer",
+        .choices = "auto deepseek none"},
+    {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(set.reasoning_budget), "N",
+        .help = "most tokens of thinking where a request says nothing; -1 = as the model likes", .min = -1,
+        .max = 1 << 24},
+    {"--no-access-log", "NO_ACCESS_LOG", OPT_OFF, AT(set.access_log), NULL,
+        .help = "no JSON line on stderr for each request"},
+};
+#undef AT
+
+static void set_defaults(void *opts)
+{
+    struct serve_options *o = opts;
+    *o = (struct serve_options){.n_parallel = 8, .reasoning = "auto"};
+    engine_options_init(&o->engine);
+    sampling_options_init(&o->sampling);
+    server_settings_init(&o->set);
+}
+
+static int list_sets(void *opts, struct option_set *set)
+{
+    struct serve_options *o = opts;
+    set[0] = (struct option_set){"Server", serve_table, OPTION_COUNT(serve_table), o, NULL};
+    set[1] = engine_option_set(&o->engine);
+    set[1].option++; /* -m, which may be repeated here */
+    set[1].n--;
+    set[2] = speculation_option_set(&o->engine);
+    set[3] = sampling_option_set(&o->sampling);
+    set[4] = output_option_set(&o->engine);
+    return 5;
+}
+
+struct service {
+    struct serve_options *opts;
+    struct engine engine;
+    struct server_model *model;
+    const char *path[OPTION_LIST_MAX];
+    struct lutra_sampling sampling; /* of the options; biases borrow from here */
+    struct lutra_logit_bias bias[OPTION_LIST_MAX];
+};
+
+static int open_model(void *user, int i, struct server_loaded *out, struct lutra_error *err)
+{
+    struct service *v = user;
+    struct serve_options *o = v->opts;
+    struct lutra_model_settings model;
+    struct lutra_session_settings session;
+    lutra_model_settings_init(&model, sizeof model);
+    lutra_session_settings_init(&session, sizeof session);
+    model.packed = o->engine.packed;
+    *out = (struct server_loaded){.n_seq = o->n_parallel, .sampling = v->sampling};
+    session.n_seq = o->n_parallel;
+    engine_session_settings(&o->engine, &session);
+    int rc = engine_open_model(&v->engine, &out->model, v->path[i], &model, i + 1 < o->set.n_model, err);
+    if (rc == 0) rc = engine_open_draft_model(&v->engine, &o->engine, err);
+    session.draft_model = v->engine.draft_model;
+    if (rc == 0) rc = lutra_session_open(&out->session, out->model, &session, err);
+    if (rc == 0) sampling_from_model(&o->sampling, out->model, &out->sampling);
+    if (rc < 0) lutra_model_close(&out->model);
+    progress_clear();
+    return rc;
+}
+
+static void close_model(void *user, int i, struct server_loaded *loaded)
+{
+    (void)user;
+    (void)i;
+    lutra_session_close(&loaded->session);
+    lutra_model_close(&loaded->model);
+}
+
+/* "models/name-f16.gguf" is "name-f16". */
+static char *short_name(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    size_t from = n;
+    while (from > 0 && path[from - 1] != '/') from--;
+    char *name = copy_text(path + from);
+    name[n - from] = 0;
+    if (n - from > 5 && strcmp(name + n - from - 5, ".gguf") == 0) name[n - from - 5] = 0;
+    return name;
+}
+
+/* Names and paths of the models; 0 or an exit code. */
+static int name_models(struct service *v)
+{
+    struct serve_options *o = v->opts;
+    int n = o->models.n, code;
+    if (o->engine.hf_repo && n > 0) {
+        say("serve: -m and -hf: one of both, please");
+        return EXIT_USAGE;
+    }
+    if (o->engine.hf_repo) o->models.item[n++] = o->engine.hf_repo;
+    if (n > 1 && (o->alias.n || o->engine.draft_model || o->engine.packed)) {
+        say("serve: --alias, --model-draft and --packed are for a single model");
+        return EXIT_USAGE;
+    }
+    v->model = get_memory((size_t)(n ? n : 1) * sizeof *v->model);
+    o->set.model = v->model;
+    for (int i = 0; i < n; i++) {
+        if (!o->engine.hf_repo) o->engine.model = o->models.item[i];
+        if ((code = engine_find_model(&o->engine)) || (code = engine_check_options(&o->engine))) return code;
+        v->path[i] = o->engine.model;
+        const char **name = get_memory(2 * sizeof *name);
+        name[0] = short_name(o->models.item[i]);
+        name[1] = o->models.item[i];
+        v->model[i] = (struct server_model){name, 2, v->path[i]};
+        if (o->alias.n > 0) v->model[i] = (struct server_model){o->alias.item, o->alias.n, v->path[i]};
+        o->set.n_model = i + 1;
+    }
+    return n > 0 ? 0 : engine_check_options(&o->engine);
+}
+
+/* --chat-template: Jinja, or a family's name. */
+static int find_template(struct serve_options *o, struct buffer *file)
+{
+    char names[256];
+    if (o->template_file && read_file(o->template_file, file) < 0) return EXIT_FAILED;
+    o->set.chat_template = o->template_file ? file->text : o->template_text;
+    if (!o->set.chat_template || strchr(o->set.chat_template, '{')) return 0;
+    const char *known = template_named(o->set.chat_template);
+    template_list(names, sizeof names);
+    if (!known) say("serve: --chat-template: '%s' is no Jinja and not one of: %s", o->set.chat_template, names);
+    o->set.chat_template = known;
+    return known ? 0 : EXIT_USAGE;
+}
+
+static int serve(void *opts, const char **arg, int n_arg)
+{
+    struct serve_options *o = opts;
+    struct service v = {.opts = o};
+    struct buffer file = {0};
+    (void)arg;
+    (void)n_arg;
+    o->set.say = say;
+    if (!server_is_built()) return server_run(&o->set) < 0 ? EXIT_FAILED : EXIT_OK;
+    o->set.key = o->key.item;
+    o->set.n_key = o->key.n;
+    o->set.allow_origin = o->origin.item;
+    o->set.n_allow_origin = o->origin.n;
+    o->set.allow_host = o->host.item;
+    o->set.n_allow_host = o->host.n;
+    o->set.reasoning_in_text = strcmp(o->reasoning, "none") == 0;
+    o->set.access_log = o->set.access_log && !o->engine.quiet;
+    o->set.open = open_model;
+    o->set.close = close_model;
+    o->set.user = &v;
+    int code = sampling_from_options(&o->sampling, v.bias, &v.sampling);
+    if (!code) code = find_template(o, &file);
+    if (!code) code = name_models(&v);
+    v.engine.zeros = o->engine.zeros;
+    if (!code) code = engine_open_runtime(&v.engine, &o->engine);
+    o->set.runtime = v.engine.runtime;
+    if (!code) code = server_run(&o->set) < 0 ? EXIT_FAILED : EXIT_OK;
+    if (code == EXIT_FAILED && interrupted()) code = EXIT_INTERRUPTED;
+    engine_close(&v.engine);
+    for (int i = 0; i < o->set.n_model && o->alias.n == 0; i++) {
+        free((void *)v.model[i].name[0]);
+        free((void *)v.model[i].name);
+    }
+    free(v.model);
+    buffer_free(&file);
+    sampling_options_free(&o->sampling);
+    return code;
+}
+
+const struct command command_serve = {
+    .name = "serve",
+    .arguments = "",
+    .summary = "Answer programs over HTTP: the APIs of OpenAI, Anthropic, Ollama and llama.cpp's server",
+    .notes =
+        "Only this machine is answered unless --host names another address, and that needs keys (--api-key-file).\n"
+        "SIGTERM answers what was taken in, then ends; docs/SERVER.md lists endpoints and fields.",
+    .opts_bytes = sizeof(struct serve_options),
+    .defaults = set_defaults,
+    .sets = list_sets,
+    .run = serve,
+};

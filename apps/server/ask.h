@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a client asks for, whatever API it speaks.  A dialect (dialect.h) fills a struct ask from a body's fields;
+ * ask_prepare() makes the prompts of it, with a model; the stepping thread (work.h) submits them.
+ */
+#ifndef LUTRA_SERVER_ASK_H
+#define LUTRA_SERVER_ASK_H
+
+#include "json.h"
+
+struct served;
+struct exchange;
+
+enum {
+    ASK_PROMPTS_MAX = 256,
+    ASK_CHOICES_MAX = 256,
+    ASK_STOPS_MAX = 64,
+    ASK_BIAS_MAX = 4096,
+};
+
+/* One prompt: one request of the engine. */
+struct prompt {
+    struct exchange *exchange;
+    int first; /* its choices: first .. first + n - 1 */
+    int32_t *token;
+    int n_token;
+    char *text; /* to echo; freed with free() */
+    int32_t id; /* of the engine's request while it runs */
+    int n_ended;
+    bool running;
+};
+
+struct ask {
+    json_t *body; /* owned; strings below are borrowed from it */
+    const char *model;
+    /* One of: a conversation, texts or token lists, a hole to fill. */
+    json_t *chat;                /* owned: what a chat template is rendered with (lutra_chat.json), or NULL */
+    const json_t *raw;           /* a string, a list of tokens, both mixed, or a list of these; borrowed */
+    const char *prefix, *suffix; /* both set: a hole between them */
+    const char *go_on;           /* text of the assistant that the reply continues, or NULL */
+    bool no_reasoning;           /* the template is told not to think */
+    bool hide_reasoning;         /* no reasoning in the reply */
+    bool reasoning_in_text;      /* reasoning and its tags are ordinary text */
+    struct lutra_request set;    /* n_samples, max_tokens, grammar, ...; not yet prompt, sampling and callbacks */
+    struct lutra_sampling sampling;
+    struct lutra_logit_bias *bias; /* owned */
+    const char *stop[ASK_STOPS_MAX];
+    struct text schema, samplers;       /* owned: set.json_schema, sampling.samplers */
+    const char *breaker[ASK_STOPS_MAX]; /* sampling.dry_sequence_breakers */
+    bool stream, include_usage, echo;
+    int n;     /* choices shown of each prompt; set.n_samples are drawn */
+    int n_top; /* likeliest tokens shown beside each token */
+    bool log_probs;
+    bool timings;
+    struct prompt *prompt; /* [n_prompt] owned */
+    int n_prompt;
+};
+
+void ask_init(struct ask *a, json_t *body);
+void ask_free(struct ask *a);
+
+/* Fields that dialects share: sampling by llama.cpp's names (OpenAI's are among them), stop, seed, n, logit_bias. */
+void ask_sampling(struct ask *a, const struct fields *f);
+void ask_stop(struct ask *a, const struct fields *f, const char *name);
+/* "grammar", "json_schema" of llama.cpp; a schema is kept as text. */
+void ask_grammar(struct ask *a, const struct fields *f);
+void ask_schema(struct ask *a, const json_t *schema, struct problem *p);
+/* OpenAI's messages, checked, text parts joined, as chat["messages"]; what follows the last one as go_on. */
+void ask_messages(struct ask *a, const struct fields *f);
+
+/* Prompts of a model: renders, tokenizes, checks lengths; sampling's defaults must have been set before reading. */
+void ask_prepare(struct ask *a, const struct served *m, const char *chat_template, struct problem *p);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A dialect translates: a body into a struct ask, and what the engine says into the API's bytes.
+ */
+#ifndef LUTRA_SERVER_DIALECT_H
+#define LUTRA_SERVER_DIALECT_H
+
+#include "ask.h"
+
+/* A token of a choice and what was likely in its place. */
+struct scored {
+    int32_t token;
+    float log_prob;
+    int n_top;
+    int32_t top[20];
+    float top_log_prob[20];
+};
+
+/* One choice so far. */
+struct choice {
+    struct text answer, reasoning;
+    struct scored *scored; /* [n_scored] where log_probs were asked for */
+    int n_scored, n_told;  /* n_told: of them told in a stream */
+    struct lutra_end end;
+    bool begun, ended;
+};
+
+/* A reply under way.  Used by one thread at a time: the one that sends. */
+struct reply {
+    const struct ask *ask;
+    const struct served *model;
+    struct choice *choice; /* [n_choice] */
+    int n_choice;
+    struct text *out;
+    char id[48];
+    int64_t created;  /* seconds since 1970 */
+    uint64_t load_us; /* waited for the model */
+    bool begun;
+};
+
+enum delta_kind { DELTA_ANSWER, DELTA_REASONING, DELTA_TOKEN, DELTA_END };
+
+/* What came: text of a choice (DELTA_TOKEN: none yet, but a scored token), or its end. */
+struct delta {
+    enum delta_kind kind;
+    int choice;
+    const char *text;
+    size_t n;
+};
+
+struct dialect {
+    const char *name;
+    void (*read)(struct ask *a, struct problem *p);
+    const char *stream_type; /* Content-Type of a stream */
+    const char *ping;        /* keeps a silent stream alive; NULL = nothing can */
+    void (*delta)(struct reply *r, const struct delta *d);
+    void (*finish)(struct reply *r); /* of a stream, all choices ended */
+    void (*whole)(struct reply *r);  /* not a stream: everything at once */
+    void (*refuse)(const struct problem *p, struct text *out);
+    void (*broken)(const struct problem *p, struct text *out); /* an error within a stream */
+};
+
+extern const struct dialect dialect_chat, dialect_completions;
+
+/* ---- shared by dialects ----------------------------------------------------------------------------------------- */
+
+/* Is this an error that ends the whole reply? */
+bool end_is_error(const struct lutra_end *end);
+/* "stop", "length": OpenAI's words. */
+const char *end_word(const struct lutra_end *end);
+struct usage {
+    int64_t prompt, cached, generated;
+};
+struct usage reply_usage(const struct reply *r);
+/* llama.cpp's timings object. */
+void reply_timings(const struct reply *r, struct text *out);
+/* Text of a token as bytes; static storage is not used: into out. */
+void token_text(const struct served *m, int32_t token, struct text *out);
+
+/* OpenAI's error object. */
+void openai_error(const struct problem *p, struct text *out);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The front threads: from a body to prompts of tokens, or to an answer that needs a model's text only.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "state.h"
+
+static void name_reply(struct exchange *x)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    unsigned char dice[24] = {0};
+    char *to = x->reply.id;
+    if (getrandom(dice, sizeof dice, GRND_NONBLOCK) < 0) memcpy(dice, &x->start_us, sizeof x->start_us);
+    for (size_t i = 0; i < sizeof dice; i++) *to++ = letters[dice[i] % 36];
+    x->reply.created = time(NULL);
+}
+
+static void prepare(struct exchange *x, struct problem *p)
+{
+    struct ask *a = &x->ask;
+    json_t *body = json_read(x->body.bytes, x->body.n, p);
+    text_free(&x->body);
+    if (!body) return;
+    ask_init(a, body);
+    struct fields f = {.object = body, .problem = p};
+    field_text(&f, "model", &a->model);
+    x->model = p->status ? NULL : server_model(x->server, a->model, p);
+    if (!x->model) return;
+    uint64_t seed = a->sampling.seed;
+    a->sampling = x->model->loaded.sampling;
+    a->sampling.seed = seed;
+    a->set.max_tokens = x->server->set->max_tokens;
+    a->set.reasoning_budget = x->model->info.reasoning_open ? x->server->set->reasoning_budget : -1;
+    a->reasoning_in_text = x->server->set->reasoning_in_text;
+    x->route->dialect->read(a, p);
+    if (p->status) return;
+    ask_prepare(a, x->model, x->server->set->chat_template, p);
+    if (p->status) return;
+    struct reply *r = &x->reply;
+    r->choice = calloc((size_t)(a->n_prompt * a->set.n_samples), sizeof *r->choice);
+    if (!r->choice) {
+        problem_set(p, 503, "out_of_memory", NULL, "out of memory");
+        return;
+    }
+    r->ask = a;
+    r->model = x->model;
+    r->n_choice = a->n_prompt * a->set.n_samples;
+    for (int i = 0; i < a->n_prompt; i++) a->prompt[i].exchange = x;
+}
+
+static void serve(struct exchange *x)
+{
+    struct problem p = {0};
+    name_reply(x);
+    if (atomic_load(&x->gone))
+        exchange_end(x, NULL);
+    else if (x->route->body) {
+        x->route->body(x, &x->out, &p);
+        exchange_end(x, &p);
+    } else {
+        prepare(x, &p);
+        if (p.status)
+            exchange_end(x, &p);
+        else
+            work_put(x->server, x);
+    }
+}
+
+static void *run(void *user)
+{
+    struct server *s = user;
+    for (;;) {
+        pthread_mutex_lock(&s->front_lock);
+        while (!s->front.first && !s->front_ends) pthread_cond_wait(&s->front_ready, &s->front_lock);
+        struct exchange *x = queue_take(&s->front);
+        pthread_mutex_unlock(&s->front_lock);
+        if (!x) return NULL;
+        serve(x);
+    }
+}
+
+void front_put(struct server *s, struct exchange *x)
+{
+    pthread_mutex_lock(&s->front_lock);
+    queue_put(&s->front, x);
+    pthread_cond_signal(&s->front_ready);
+    pthread_mutex_unlock(&s->front_lock);
+}
+
+int front_start(struct server *s)
+{
+    for (; s->n_front_thread < FRONT_THREADS; s->n_front_thread++)
+        if (pthread_create(&s->front_thread[s->n_front_thread], NULL, run, s) != 0) return -1;
+    return 0;
+}
+
+void front_stop(struct server *s)
+{
+    pthread_mutex_lock(&s->front_lock);
+    s->front_ends = true;
+    pthread_cond_broadcast(&s->front_ready);
+    pthread_mutex_unlock(&s->front_lock);
+    for (int i = 0; i < s->n_front_thread; i++) pthread_join(s->front_thread[i], NULL);
+    s->n_front_thread = 0;
+}

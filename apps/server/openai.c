@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * OpenAI's API: what its endpoints share, and the list of models.
+ */
+#include "openai.h"
+
+#include <string.h>
+
+#include "state.h"
+
+void openai_error(const struct problem *p, struct text *out)
+{
+    text_put(out, "{\"error\":{\"message\":");
+    text_json_string(out, p->what);
+    text_print(out, ",\"type\":\"%s\",\"param\":", problem_type(p->status));
+    if (p->param[0])
+        text_json_string(out, p->param);
+    else
+        text_put(out, "null");
+    text_put(out, ",\"code\":");
+    if (p->code)
+        text_json_string(out, p->code);
+    else
+        text_put(out, "null");
+    if (p->n_ctx) text_print(out, ",\"n_prompt_tokens\":%d,\"n_ctx\":%d", p->n_prompt, p->n_ctx);
+    text_put(out, "}}");
+}
+
+void openai_broken(const struct problem *p, struct text *out)
+{
+    text_put(out, "data: ");
+    openai_error(p, out);
+    text_put(out, "\n\n");
+}
+
+void openai_open(struct reply *r, const char *prefix, const char *object)
+{
+    if (r->ask->stream) text_put(r->out, "data: ");
+    text_print(r->out, "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", prefix, r->id, object,
+        (long long)r->created);
+    text_json_string(r->out, r->model->set->name[0]);
+    text_put(r->out, ",\"system_fingerprint\":\"lutra-");
+    text_put(r->out, lutra_version());
+    text_put(r->out, "\"");
+}
+
+void openai_usage(struct reply *r)
+{
+    struct usage u = reply_usage(r);
+    text_print(r->out,
+        ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+        (long long)u.prompt, (long long)u.generated, (long long)(u.prompt + u.generated), (long long)u.cached);
+    if (r->ask->timings) {
+        text_put(r->out, ",\"timings\":");
+        reply_timings(r, r->out);
+    }
+}
+
+static void scored_token(struct reply *r, int32_t token, double log_prob)
+{
+    struct text t = {0};
+    token_text(r->model, token, &t);
+    text_put(r->out, "{\"token\":");
+    text_json(r->out, t.bytes ? t.bytes : "", t.n);
+    text_print(r->out, ",\"logprob\":%.9g,\"bytes\":[", log_prob);
+    for (size_t i = 0; i < t.n; i++) text_print(r->out, i ? ",%d" : "%d", (unsigned char)t.bytes[i]);
+    text_put(r->out, "]");
+    text_free(&t);
+}
+
+void openai_log_probs(struct reply *r, const struct choice *c, int from)
+{
+    text_put(r->out, "{\"content\":[");
+    for (int i = from; i < c->n_scored; i++) {
+        const struct scored *s = &c->scored[i];
+        if (i > from) text_put(r->out, ",");
+        scored_token(r, s->token, (double)s->log_prob);
+        text_put(r->out, ",\"top_logprobs\":[");
+        for (int k = 0; k < s->n_top && k < r->ask->n_top; k++) {
+            if (k > 0) text_put(r->out, ",");
+            scored_token(r, s->top[k], (double)s->top_log_prob[k]);
+            text_put(r->out, "}");
+        }
+        text_put(r->out, "]}");
+    }
+    text_put(r->out, "],\"refusal\":null}");
+}
+
+void openai_finish(struct reply *r, const char *prefix, const char *object)
+{
+    if (r->ask->include_usage || r->ask->timings) {
+        openai_open(r, prefix, object);
+        text_put(r->out, ",\"choices\":[]");
+        openai_usage(r);
+        text_put(r->out, "}\n\n");
+    }
+    text_put(r->out, "data: [DONE]\n\n");
+}
+
+void openai_refuse(const struct fields *f, const char *const *name, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const json_t *value = field_any(f, name[i]);
+        if (value && !json_is_false(value) && !(json_is_array(value) && json_array_size(value) == 0))
+            field_wrong(f, name[i], "not implemented");
+    }
+}
+
+void openai_common(struct ask *a, const struct fields *f)
+{
+    struct fields options = {field_object(f, "stream_options"), "stream_options", f->problem};
+    field_bool(f, "stream", &a->stream);
+    field_bool(&options, "include_usage", &a->include_usage);
+    if (field_int(f, "n", 1, ASK_CHOICES_MAX, &a->n)) a->set.n_samples = a->n;
+    field_int(f, "max_tokens", -1, 1 << 30, &a->set.max_tokens);
+    field_bool(f, "timings_per_token", &a->timings);
+    ask_sampling(a, f);
+    ask_grammar(a, f);
+}
+
+void openai_models(struct exchange *x, struct text *out, struct problem *p)
+{
+    struct server *s = x->server;
+    (void)p;
+    text_put(out, "{\"object\":\"list\",\"data\":[");
+    for (int i = 0; i < s->set->n_model; i++) {
+        const struct served *m = &s->model[i];
+        text_put(out, i ? ",{\"id\":" : "{\"id\":");
+        text_json_string(out, m->set->name[0]);
+        text_print(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"lutra\"", (long long)s->start_time);
+        if (m->loaded.model)
+            text_print(out,
+                ",\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,\"n_embd\":%d,\"n_params\":%llu,\"size\":%llu,\"n_ctx\":%"
+                "d}",
+                m->info.n_vocab, m->info.n_ctx_train, m->info.d_model, (unsigned long long)m->info.n_param,
+                (unsigned long long)m->info.file_bytes, m->n_ctx);
+        text_put(out, "}");
+    }
+    text_put(out, "]}");
+}
+
+void openai_model(struct exchange *x, struct text *out, struct problem *p)
+{
+    const char *name = x->path + strlen(x->route->path);
+    for (int i = 0; i < x->server->set->n_model; i++) {
+        const struct served *m = &x->server->model[i];
+        for (int k = 0; k < m->set->n_name; k++) {
+            if (strcmp(m->set->name[k], name) != 0) continue;
+            text_put(out, "{\"id\":");
+            text_json_string(out, name);
+            text_print(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"lutra\"}",
+                (long long)x->server->start_time);
+            return;
+        }
+    }
+    problem_set(p, 404, "model_not_found", "model", "there is no model '%.200s'", name);
+}

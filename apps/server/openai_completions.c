@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * POST /v1/completions.
+ */
+#include <string.h>
+
+#include "openai.h"
+#include "state.h"
+
+#define PREFIX "cmpl"
+#define OBJECT "text_completion"
+
+static void read_completion(struct ask *a, struct problem *p)
+{
+    struct fields f = {.object = a->body, .problem = p};
+    int best_of = 0, n_top = -1;
+    openai_common(a, &f);
+    a->reasoning_in_text = true;
+    a->raw = field_any(&f, "prompt");
+    if (!a->raw) field_wrong(&f, "prompt", "missing");
+    field_bool(&f, "echo", &a->echo);
+    if (field_int(&f, "logprobs", 0, 20, &n_top)) {
+        a->log_probs = true;
+        a->n_top = n_top;
+    }
+    if (field_text(&f, "suffix", &a->suffix) && *a->suffix) {
+        a->prefix = json_string_value(a->raw);
+        if (!a->prefix) field_wrong(&f, "suffix", "with a prompt that is not one text");
+    } else {
+        a->suffix = NULL;
+    }
+    if (field_int(&f, "best_of", 1, ASK_CHOICES_MAX, &best_of)) {
+        if (best_of < a->n) field_wrong(&f, "best_of", "less than n");
+        if (best_of > a->n && a->stream) field_wrong(&f, "best_of", "above n in a stream");
+        a->set.n_samples = best_of;
+    }
+    if (a->echo && a->log_probs) field_wrong(&f, "echo", "with logprobs: those of a prompt are not given");
+}
+
+static void tell_log_probs(struct reply *r, const struct choice *c, int from)
+{
+    size_t offset = 0;
+    struct text tokens = {0}, values = {0}, tops = {0}, offsets = {0}, t = {0};
+    for (int i = 0; i < c->n_scored; i++) {
+        const struct scored *s = &c->scored[i];
+        const char *comma = i > from ? "," : "";
+        text_clear(&t);
+        token_text(r->model, s->token, &t);
+        size_t at = offset;
+        offset += t.n;
+        if (i >= from) {
+            text_put(&tokens, comma);
+            text_json(&tokens, t.bytes, t.n);
+            text_print(&values, "%s%.9g", comma, (double)s->log_prob);
+            text_print(&offsets, "%s%zu", comma, at);
+            text_print(&tops, "%s{", comma);
+            for (int k = 0; k < s->n_top && k < r->ask->n_top; k++) {
+                text_clear(&t);
+                token_text(r->model, s->top[k], &t);
+                if (k > 0) text_put(&tops, ",");
+                text_json(&tops, t.bytes, t.n);
+                text_print(&tops, ":%.9g", (double)s->top_log_prob[k]);
+            }
+            text_put(&tops, "}");
+        }
+    }
+    text_print(r->out, "{\"tokens\":[%s],\"token_logprobs\":[%s],\"top_logprobs\":[%s],\"text_offset\":[%s]}",
+        tokens.bytes ? tokens.bytes : "", values.bytes ? values.bytes : "", tops.bytes ? tops.bytes : "",
+        offsets.bytes ? offsets.bytes : "");
+    r->out->failed = r->out->failed || tokens.failed || values.failed || tops.failed || offsets.failed;
+    text_free(&tokens);
+    text_free(&values);
+    text_free(&tops);
+    text_free(&offsets);
+    text_free(&t);
+}
+
+static void tell_choice(struct reply *r, int shown, const struct choice *c, const char *text, size_t n, int from)
+{
+    text_print(r->out, "{\"index\":%d,\"text\":", shown);
+    text_json(r->out, text ? text : "", n);
+    text_put(r->out, ",\"logprobs\":");
+    if (r->ask->log_probs)
+        tell_log_probs(r, c, from);
+    else
+        text_put(r->out, "null");
+}
+
+static void tell_delta(struct reply *r, const struct delta *d)
+{
+    const struct choice *c = &r->choice[d->choice];
+    const struct prompt *p = &r->ask->prompt[d->choice / r->ask->set.n_samples];
+    if (!c->begun && p->text) {
+        openai_open(r, PREFIX, OBJECT);
+        text_put(r->out, ",\"choices\":[");
+        tell_choice(r, d->choice, c, p->text, strlen(p->text), c->n_scored);
+        text_put(r->out, ",\"finish_reason\":null}]}\n\n");
+    }
+    openai_open(r, PREFIX, OBJECT);
+    text_put(r->out, ",\"choices\":[");
+    tell_choice(r, d->choice, c, d->text, d->n, c->n_told);
+    if (d->kind == DELTA_END)
+        text_print(r->out, ",\"finish_reason\":\"%s\"}]}\n\n", end_word(&c->end));
+    else
+        text_put(r->out, ",\"finish_reason\":null}]}\n\n");
+}
+
+static void finish(struct reply *r)
+{
+    openai_finish(r, PREFIX, OBJECT);
+}
+
+static double mean_log_prob(const struct choice *c)
+{
+    return c->end.n_tok > 0 ? c->end.sum_log_prob / c->end.n_tok : 0;
+}
+
+/* The best choice of a prompt that has not been shown yet: best_of's rule, the log-probability of each token. */
+static int next_best(const struct reply *r, int prompt, const bool *shown)
+{
+    int n = r->ask->set.n_samples, best = -1;
+    for (int i = prompt * n; i < (prompt + 1) * n; i++) {
+        if (shown[i]) continue;
+        if (best < 0 || mean_log_prob(&r->choice[i]) > mean_log_prob(&r->choice[best])) best = i;
+    }
+    return best;
+}
+
+static void tell_whole(struct reply *r)
+{
+    const struct ask *a = r->ask;
+    bool shown[ASK_CHOICES_MAX] = {false};
+    struct text text = {0};
+    openai_open(r, PREFIX, OBJECT);
+    text_put(r->out, ",\"choices\":[");
+    for (int i = 0; i < a->n_prompt * a->n; i++) {
+        int k = a->set.n_samples > a->n ? next_best(r, i / a->n, shown) : i;
+        const struct choice *c = &r->choice[k];
+        const struct prompt *p = &a->prompt[i / a->n];
+        shown[k] = true;
+        text_clear(&text);
+        if (p->text) text_put(&text, p->text);
+        if (c->answer.n) text_add(&text, c->answer.bytes, c->answer.n);
+        r->out->failed = r->out->failed || text.failed;
+        if (i > 0) text_put(r->out, ",");
+        tell_choice(r, i, c, text.bytes, text.n, 0);
+        text_print(r->out, ",\"finish_reason\":\"%s\"}", end_word(&c->end));
+    }
+    text_free(&text);
+    text_put(r->out, "]");
+    openai_usage(r);
+    text_put(r->out, "}");
+}
+
+const struct dialect dialect_completions = {
+    .name = "openai",
+    .read = read_completion,
+    .stream_type = "text/event-stream",
+    .ping = ": waiting\n\n",
+    .delta = tell_delta,
+    .finish = finish,
+    .whole = tell_whole,
+    .refuse = openai_error,
+    .broken = openai_broken,
+};

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From what is asked to tokens.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+
+enum { RENDER_MOST_US = 10000000 };
+
+struct tokens {
+    int32_t *id;
+    int n, room;
+};
+
+static bool grow(struct tokens *t, int n, struct problem *p)
+{
+    if (n <= t->room && t->id) return true;
+    int room = n + 256;
+    int32_t *id = realloc(t->id, (size_t)room * sizeof *id);
+    if (!id) {
+        problem_set(p, 503, "out_of_memory", NULL, "out of memory");
+        return false;
+    }
+    t->id = id;
+    t->room = room;
+    return true;
+}
+
+/* Appends a text's tokens. */
+static void add_text(
+    struct tokens *t, const struct served *m, const char *text, size_t n_bytes, int flags, struct problem *p)
+{
+    struct lutra_error err = {0};
+    int n = 0;
+    if (!grow(t, t->n + (int)(n_bytes / 2), p)) return;
+    int rc = lutra_tokenize(m->loaded.model, text, n_bytes, flags, t->id + t->n, t->room - t->n, &n, &err);
+    if (rc == 0 && n > t->room - t->n) {
+        if (!grow(t, t->n + n, p)) return;
+        rc = lutra_tokenize(m->loaded.model, text, n_bytes, flags, t->id + t->n, t->room - t->n, &n, &err);
+    }
+    if (rc < 0)
+        problem_from(p, NULL, &err);
+    else
+        t->n += n;
+}
+
+static void render(struct tokens *t, const struct ask *a, const struct served *m, const char *own, struct problem *p)
+{
+    struct lutra_error err = {0};
+    struct text json = {0};
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    text_value(&json, a->chat);
+    chat.json = json.bytes;
+    chat.n_json = json.n;
+    chat.chat_template = own;
+    chat.timeout_us = RENDER_MOST_US;
+    if (a->no_reasoning) chat.flags |= LUTRA_CHAT_NO_REASONING;
+    int rc = json.failed ? LUTRA_E_NO_MEMORY : 0, n = 0;
+    for (int room = -1; rc == 0 && !p->status && n > room; room = t->room)
+        if (grow(t, n, p)) rc = lutra_chat_tokenize(m->loaded.model, &chat, t->id, t->room, &n, &err);
+    err.code = rc;
+    if (rc < 0) problem_from(p, "messages", &err);
+    t->n = n;
+    text_free(&json);
+    if (!p->status && a->go_on) add_text(t, m, a->go_on, strlen(a->go_on), 0, p);
+}
+
+/* A prompt of texts and token ids. */
+static void add_mixed(struct tokens *t, const json_t *value, const struct served *m, struct problem *p)
+{
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    for (size_t i = 0; i < n && !p->status; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        if (json_is_string(item)) {
+            int flags = LUTRA_PARSE_SPECIAL | (i == 0 ? LUTRA_ADD_SPECIAL : 0);
+            add_text(t, m, json_string_value(item), json_string_length(item), flags, p);
+        } else if (json_is_integer(item) && json_integer_value(item) >= 0 &&
+                   json_integer_value(item) < m->info.n_vocab) {
+            if (grow(t, t->n + 1, p)) t->id[t->n++] = (int32_t)json_integer_value(item);
+        } else {
+            problem_set(p, 400, "invalid_value", "prompt",
+                "prompt: item %zu is neither a text nor a token id from 0 to %d", i, m->info.n_vocab - 1);
+        }
+    }
+}
+
+/* The marks of a hole, as vocabularies have them. */
+static bool fim_marks(const struct served *m, int32_t mark[3])
+{
+    static const char *const known[][3] = {
+        {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+        {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+        {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+        {"<PRE>", "<SUF>", "<MID>"},
+        {"▁<PRE>", "▁<SUF>", "▁<MID>"},
+        {"<|fim▁begin|>", "<|fim▁hole|>", "<|fim▁end|>"},
+        {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+    };
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        int found = 0;
+        for (int i = 0; i < 3; i++) {
+            int n = 0;
+            int32_t id[2];
+            int rc =
+                lutra_tokenize(m->loaded.model, known[k][i], strlen(known[k][i]), LUTRA_PARSE_SPECIAL, id, 2, &n, NULL);
+            mark[i] = id[0];
+            found += rc == 0 && n == 1;
+        }
+        if (found == 3) return true;
+    }
+    return false;
+}
+
+static void fill_hole(struct tokens *t, const struct ask *a, const struct served *m, struct problem *p)
+{
+    int32_t mark[3];
+    if (!fim_marks(m, mark)) {
+        problem_set(p, 400, "unsupported_value", "suffix",
+            "suffix: the vocabulary of %s has no marks of a hole to fill", m->set->name[0]);
+        return;
+    }
+    if (m->info.add_bos && m->info.bos >= 0 && grow(t, t->n + 1, p)) t->id[t->n++] = m->info.bos;
+    const char *part[2] = {a->prefix, a->suffix};
+    for (int i = 0; i < 2 && !p->status; i++) {
+        if (grow(t, t->n + 1, p)) t->id[t->n++] = mark[i];
+        if (!p->status) add_text(t, m, part[i], strlen(part[i]), 0, p);
+    }
+    if (grow(t, t->n + 1, p)) t->id[t->n++] = mark[2];
+}
+
+/* Makes a prompt of the tokens, which it takes over. */
+static void keep(struct ask *a, const struct served *m, struct tokens *t, struct problem *p)
+{
+    struct prompt *to = &a->prompt[a->n_prompt++];
+    to->token = t->id;
+    to->n_token = t->n;
+    to->first = (a->n_prompt - 1) * a->set.n_samples;
+    if (p->status) return;
+    if (t->n == 0) problem_set(p, 400, "invalid_value", "prompt", "the prompt is empty");
+    if (t->n >= m->n_ctx) {
+        problem_set(p, 400, "context_length_exceeded", a->chat ? "messages" : "prompt",
+            "the prompt has %d tokens, and with a reply they do not fit the context of %d tokens", t->n, m->n_ctx);
+        p->n_prompt = t->n;
+        p->n_ctx = m->n_ctx;
+    }
+    struct lutra_error err = {0};
+    if (a->echo && !p->status && lutra_detokenize(m->loaded.model, t->id, t->n, false, &to->text, NULL, &err) < 0)
+        problem_from(p, NULL, &err);
+}
+
+/* Several prompts: a list of nothing but texts, or of lists. */
+static bool is_several(const json_t *raw)
+{
+    size_t i, n_text = 0, n_list = 0;
+    const json_t *item;
+    json_array_foreach((json_t *)raw, i, item)
+    {
+        n_text += json_is_string(item);
+        n_list += json_is_array(item);
+    }
+    return n_list > 0 || (n_text > 0 && n_text == json_array_size(raw));
+}
+
+void ask_prepare(struct ask *a, const struct served *m, const char *own_template, struct problem *p)
+{
+    bool several = !a->chat && is_several(a->raw);
+    size_t n = several ? json_array_size(a->raw) : 1;
+    if (n > ASK_PROMPTS_MAX || n * (size_t)a->set.n_samples > ASK_CHOICES_MAX) {
+        problem_set(p, 400, "invalid_value", "prompt", "prompt: more than %d prompts, or more than %d choices of all",
+            ASK_PROMPTS_MAX, ASK_CHOICES_MAX);
+        return;
+    }
+    a->prompt = calloc(n, sizeof *a->prompt);
+    if (!a->prompt) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
+    for (size_t i = 0; i < n && !p->status; i++) {
+        struct tokens t = {0};
+        if (a->chat)
+            render(&t, a, m, own_template, p);
+        else if (a->suffix)
+            fill_hole(&t, a, m, p);
+        else
+            add_mixed(&t, several ? json_array_get(a->raw, i) : a->raw, m, p);
+        keep(a, m, &t, p);
+    }
+    a->set.chat_template = a->chat ? own_template : NULL;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What dialects share about replies.
+ */
+#include <string.h>
+
+#include "state.h"
+
+bool end_is_error(const struct lutra_end *end)
+{
+    return end->reason == LUTRA_STOP_ERROR;
+}
+
+const char *end_word(const struct lutra_end *end)
+{
+    switch (end->reason) {
+    case LUTRA_STOP_LENGTH:
+    case LUTRA_STOP_CTX_FULL:
+    case LUTRA_STOP_DEADLINE: return "length";
+    default: return "stop";
+    }
+}
+
+struct usage reply_usage(const struct reply *r)
+{
+    struct usage u = {0};
+    int n = r->ask->set.n_samples;
+    for (int i = 0; i < r->n_choice; i++) {
+        const struct lutra_end *end = &r->choice[i].end;
+        if (i % n == 0) u.prompt += end->n_prompt;
+        if (i % n == 0) u.cached += end->n_cached;
+        u.generated += end->n_tok;
+    }
+    return u;
+}
+
+static double per_second(double n, double us)
+{
+    return us > 0 ? n * 1e6 / us : 0;
+}
+
+void reply_timings(const struct reply *r, struct text *out)
+{
+    struct usage u = reply_usage(r);
+    uint64_t first_us = 0, end_us = 0;
+    int64_t drafted = 0, accepted = 0, n_pass = 0, wasted = 0, idle = 0;
+    for (int i = 0; i < r->n_choice; i++) {
+        const struct lutra_end *e = &r->choice[i].end;
+        if (e->first_us > first_us) first_us = e->first_us;
+        if (e->end_us > end_us) end_us = e->end_us;
+        drafted += e->n_drafted;
+        accepted += e->n_accepted;
+        n_pass += e->n_pass;
+        wasted += e->n_wasted;
+        idle += e->n_underutilized;
+    }
+    double prompt_us = (double)first_us, decode_us = end_us > first_us ? (double)(end_us - first_us) : 0;
+    int64_t n_prompt = u.prompt - u.cached;
+    text_print(out,
+        "{\"cache_n\":%lld,\"prompt_n\":%lld,\"prompt_ms\":%.3f,\"prompt_per_token_ms\":%.3f,"
+        "\"prompt_per_second\":%.3f,\"predicted_n\":%lld,\"predicted_ms\":%.3f,\"predicted_per_token_ms\":%.3f,"
+        "\"predicted_per_second\":%.3f",
+        (long long)u.cached, (long long)n_prompt, prompt_us * 1e-3,
+        n_prompt > 0 ? prompt_us * 1e-3 / (double)n_prompt : 0, per_second((double)n_prompt, prompt_us),
+        (long long)u.generated, decode_us * 1e-3, u.generated > 0 ? decode_us * 1e-3 / (double)u.generated : 0,
+        per_second((double)u.generated, decode_us));
+    if (drafted > 0)
+        text_print(out, ",\"draft_n\":%lld,\"draft_n_accepted\":%lld", (long long)drafted, (long long)accepted);
+    text_print(out, ",\"passes\":%lld,\"rows_wasted\":%lld,\"rows_idle\":%lld}", (long long)n_pass, (long long)wasted,
+        (long long)idle);
+}
+
+void token_text(const struct served *m, int32_t token, struct text *out)
+{
+    char bytes[512];
+    size_t n = 0;
+    if (lutra_token_text(m->loaded.model, token, true, bytes, sizeof bytes, &n) < 0) n = 0;
+    text_add(out, bytes, n < sizeof bytes ? n : sizeof bytes);
+}
+
+struct served *server_model(struct server *s, const char *name, struct problem *p)
+{
+    int n = s->set->n_model;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; name && k < s->model[i].set->n_name; k++)
+            if (strcmp(s->model[i].set->name[k], name) == 0) return &s->model[i];
+    if (!name || !*name || (n == 1 && !s->set->strict_model)) return &s->model[0];
+    problem_set(
+        p, 404, "model_not_found", "model", "there is no model '%.200s'; GET /v1/models lists what there is", name);
+    return NULL;
+}

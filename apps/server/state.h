@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The server: its parts and what they share.
+ */
+#ifndef LUTRA_SERVER_STATE_H
+#define LUTRA_SERVER_STATE_H
+
+#include "exchange.h"
+#include "server.h"
+
+#include <sys/socket.h>
+
+struct MHD_Daemon;
+
+enum { BODY_MOST_BYTES = 4 << 20, FRONT_THREADS = 2, LINKS_MAX = 65536, KEYS_MAX = 1024 };
+
+/* A model that is served. */
+struct served {
+    struct server *server;
+    const struct server_model *set;
+    int index;
+    struct server_loaded loaded; /* model NULL: not open */
+    struct lutra_model_info info;
+    int n_ctx;
+};
+
+/* An open connection. */
+struct link {
+    int fd;
+    uint32_t index, generation;
+    uint64_t deadline_us;      /* a request's head or body must be complete; 0 = none */
+    struct exchange *exchange; /* at work for it */
+    bool hung_up;              /* the client sends no more */
+};
+
+struct api_key {
+    char text[256];
+    char name[64];
+};
+
+struct queue {
+    struct exchange *first, **last;
+    int n;
+};
+void queue_put(struct queue *q, struct exchange *x);
+struct exchange *queue_take(struct queue *q);
+
+struct server {
+    const struct server_settings *set;
+    struct served *model; /* [set->n_model] */
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    bool is_passed;         /* the socket is the service manager's */
+    bool is_unix, is_local; /* a Unix socket; only this machine reaches it */
+    char address[160];      /* to show */
+    uint64_t start_us;
+    int64_t start_time;  /* seconds since 1970 */
+    struct api_key *key; /* [n_key] */
+    int n_key;
+    atomic_bool draining;
+
+    /* Front threads: requests whose body has come. */
+    pthread_mutex_t front_lock;
+    pthread_cond_t front_ready;
+    struct queue front;
+    pthread_t front_thread[FRONT_THREADS];
+    int n_front_thread;
+    bool front_ends;
+
+    /* Stepping thread. */
+    pthread_mutex_t work_lock;
+    pthread_cond_t work_ready;
+    struct queue inbox;
+    bool work_changed; /* a cancel */
+    bool works, work_ends;
+    pthread_t work_thread;
+
+    /* Watch thread: connections. */
+    pthread_mutex_t link_lock;
+    struct link *link[LINKS_MAX]; /* by index */
+    uint32_t n_link_index, next_link;
+    uint64_t planned_us; /* when the watch thread wakes up; 0 = when it is told */
+    uint32_t link_generation;
+    bool watches, watch_ends;
+    int watch_fd, wake_fd;
+    pthread_t watch_thread;
+
+    atomic_int n_exchange, n_answering; /* at work; or still being sent */
+    atomic_ullong n_request, n_refused, n_cancelled, n_prompt_token, n_cached_token, n_token;
+    atomic_ullong prompt_us, decode_us;
+    atomic_ullong n_pass, rows_valid, rows_wasted, rows_idle; /* of all sessions */
+    atomic_int n_running;
+};
+
+uint64_t clock_us(void); /* monotonic */
+
+/* The model of that name, opened; NULL after a problem.  NULL or "" means the only one. */
+struct served *server_model(struct server *s, const char *name, struct problem *p);
+
+/* front.c */
+int front_start(struct server *s);
+void front_stop(struct server *s);
+void front_put(struct server *s, struct exchange *x);
+
+/* work.c */
+int work_start(struct server *s);
+void work_stop(struct server *s);
+void work_put(struct server *s, struct exchange *x);
+void work_poke(struct server *s); /* something was cancelled */
+
+/* watch.c */
+int watch_start(struct server *s);
+void watch_stop(struct server *s);
+struct link *watch_open(struct server *s, int fd);
+void watch_close(struct server *s, struct link *l);
+void watch_set(struct server *s, struct link *l, uint64_t deadline_us, struct exchange *x);
+
+/* http.c */
+int http_start(struct server *s);
+void http_quiesce(struct server *s); /* no new connections */
+void http_stop(struct server *s);
+
+/* listen.c: a listening socket, and the service manager told (sd_notify's protocol) */
+int listen_open(struct server *s);
+void listen_close(struct server *s);
+void listen_notify(const char *text);
+
+/* guard.c: keys, Host, Origin */
+int guard_open(struct server *s);
+void guard_close(struct server *s);
+void guard_check(struct exchange *x, bool is_public, struct problem *p);
+
+/* log.c */
+void log_access(const struct exchange *x, uint64_t end_us);
+
+/* ---- routes (routes.c) ------------------------------------------------------------------------------------------ */
+
+struct route {
+    const char *method, *path;
+    const struct dialect *dialect;                                        /* of a generation; NULL: now or body tells */
+    void (*now)(struct exchange *x, struct text *out, struct problem *p); /* answered on the I/O thread */
+    void (*body)(struct exchange *x, struct text *out, struct problem *p); /* answered on a front thread */
+    bool is_public;
+    const char *type; /* Content-Type of what `now` and `body` answer; NULL = JSON */
+};
+/* Handlers. */
+void openai_models(struct exchange *x, struct text *out, struct problem *p);
+void metrics_show(struct exchange *x, struct text *out, struct problem *p);
+void openai_model(struct exchange *x, struct text *out, struct problem *p);
+
+/* NULL after a problem: 404, or 405 with the methods there are. */
+const struct route *route_find(const char *method, const char *path, struct problem *p);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The stepping thread: the only one that calls sessions.  It takes requests in between passes, cancels those whose
+ * client is gone, and sleeps while nothing runs.
+ */
+#include <string.h>
+
+#include "state.h"
+
+static int on_text(void *user, const struct lutra_piece *piece)
+{
+    struct prompt *p = user;
+    struct exchange *x = p->exchange;
+    if (atomic_load(&x->gone)) return 1;
+    if (piece->n_bytes == 0 && !x->ask.log_probs) return 0;
+    struct event e = {EVENT_TEXT, p->first + piece->sample, piece->part, piece->n_bytes,
+        .scored = {.token = piece->token, .log_prob = piece->log_prob}};
+    exchange_event(x, &e, piece->text);
+    return 0;
+}
+
+static void on_end(void *user, const struct lutra_end *end)
+{
+    struct prompt *p = user;
+    struct exchange *x = p->exchange;
+    struct event e = {EVENT_END, p->first + end->sample, .scored = {.token = -1}, .end = *end};
+    struct server *s = x->server;
+    if (p->n_ended++ == 0) {
+        atomic_fetch_add(&s->n_prompt_token, (unsigned)end->n_prompt);
+        atomic_fetch_add(&s->n_cached_token, (unsigned)end->n_cached);
+        atomic_fetch_add(&s->prompt_us, end->first_us);
+    }
+    atomic_fetch_add(&s->n_token, (unsigned)end->n_tok);
+    if (end->end_us > end->first_us) atomic_fetch_add(&s->decode_us, end->end_us - end->first_us);
+    if (end->reason == LUTRA_STOP_ERROR) x->broke = true;
+    exchange_event(x, &e, "");
+}
+
+/* Submits a request's prompts; what was submitted before one that is refused is cancelled. */
+static void submit(struct exchange *x)
+{
+    struct ask *a = &x->ask;
+    struct lutra_error err = {0};
+    for (int i = 0; i < a->n_prompt && !x->refusal.status; i++) {
+        struct prompt *p = &a->prompt[i];
+        struct lutra_request r = a->set;
+        r.prompt = p->token;
+        r.n_prompt = p->n_token;
+        r.sampling = &a->sampling;
+        r.stop = a->stop;
+        r.user = p;
+        r.on_text = on_text;
+        r.on_end = on_end;
+        p->running = lutra_submit(x->model->loaded.session, &r, &p->id, &err) == 0;
+        if (!p->running) problem_from(&x->refusal, NULL, &err);
+    }
+    if (x->refusal.status)
+        for (int i = 0; i < a->n_prompt; i++)
+            if (a->prompt[i].running) lutra_request_cancel(x->model->loaded.session, a->prompt[i].id);
+    if (!x->refusal.status) exchange_begin(x);
+}
+
+static bool is_over(struct exchange *x)
+{
+    bool over = true;
+    for (int i = 0; i < x->ask.n_prompt; i++) {
+        struct prompt *p = &x->ask.prompt[i];
+        if (p->n_ended == x->ask.set.n_samples) p->running = false;
+        over = over && !p->running;
+    }
+    return over;
+}
+
+static void cancel(struct exchange *x)
+{
+    if (x->cancelled) return;
+    x->cancelled = true;
+    for (int i = 0; i < x->ask.n_prompt; i++)
+        if (x->ask.prompt[i].running) lutra_request_cancel(x->model->loaded.session, x->ask.prompt[i].id);
+}
+
+/* Takes in what was put, and waits while there is nothing to do.  false: the end. */
+static bool take_in(struct server *s, struct queue *running)
+{
+    pthread_mutex_lock(&s->work_lock);
+    while (!s->inbox.first && !s->work_changed && !running->first && !s->work_ends)
+        pthread_cond_wait(&s->work_ready, &s->work_lock);
+    struct queue in = s->inbox;
+    s->inbox = (struct queue){0};
+    s->work_changed = false;
+    bool ends = s->work_ends && !in.first && !running->first;
+    pthread_mutex_unlock(&s->work_lock);
+    for (struct exchange *x; (x = queue_take(&in));) {
+        if (!atomic_load(&x->gone)) submit(x);
+        queue_put(running, x);
+    }
+    return !ends;
+}
+
+/* Ends what is over; cancels what nobody waits for. */
+static void sweep(struct server *s, struct queue *running, const struct lutra_error *err)
+{
+    struct queue kept = {0};
+    for (struct exchange *x; (x = queue_take(running));) {
+        if (atomic_load(&x->gone)) cancel(x);
+        if (!is_over(x)) {
+            queue_put(&kept, x);
+            continue;
+        }
+        if (x->broke && err->code != LUTRA_E_CANCELLED)
+            problem_set(&x->refusal, 500, "internal_error", NULL, "%s",
+                err->code ? err->what : "the model's logits leave no token to sample");
+        exchange_end(x, &x->refusal);
+    }
+    *running = kept;
+    if (kept.first) running->last = kept.last;
+    atomic_store(&s->n_running, kept.n);
+}
+
+static void count(struct server *s)
+{
+    struct lutra_stats all = {0}, one;
+    for (int i = 0; i < s->set->n_model; i++) {
+        if (!s->model[i].loaded.session) continue;
+        lutra_session_stats(s->model[i].loaded.session, &one, sizeof one);
+        all.n_step += one.n_step;
+        all.rows_valid += one.rows_valid;
+        all.rows_wasted += one.rows_wasted;
+        all.rows_underutilized += one.rows_underutilized;
+    }
+    atomic_store(&s->n_pass, all.n_step);
+    atomic_store(&s->rows_valid, all.rows_valid);
+    atomic_store(&s->rows_wasted, all.rows_wasted);
+    atomic_store(&s->rows_idle, all.rows_underutilized);
+}
+
+static void *run(void *user)
+{
+    struct server *s = user;
+    struct queue running = {0};
+    while (take_in(s, &running)) {
+        struct lutra_error err = {0};
+        sweep(s, &running, &err);
+        for (int i = 0; i < s->set->n_model; i++) {
+            struct served *m = &s->model[i];
+            int n_active = 0;
+            bool wanted = false;
+            for (struct exchange *x = running.first; x && !wanted; x = x->next) wanted = x->model == m;
+            if (wanted) lutra_step(m->loaded.session, &n_active, &err);
+        }
+        count(s);
+        sweep(s, &running, &err);
+    }
+    return NULL;
+}
+
+void work_put(struct server *s, struct exchange *x)
+{
+    pthread_mutex_lock(&s->work_lock);
+    queue_put(&s->inbox, x);
+    pthread_cond_signal(&s->work_ready);
+    pthread_mutex_unlock(&s->work_lock);
+}
+
+void work_poke(struct server *s)
+{
+    pthread_mutex_lock(&s->work_lock);
+    s->work_changed = true;
+    pthread_cond_signal(&s->work_ready);
+    pthread_mutex_unlock(&s->work_lock);
+}
+
+int work_start(struct server *s)
+{
+    s->works = pthread_create(&s->work_thread, NULL, run, s) == 0;
+    return s->works ? 0 : -1;
+}
+
+void work_stop(struct server *s)
+{
+    if (!s->works) return;
+    pthread_mutex_lock(&s->work_lock);
+    s->work_ends = true;
+    pthread_cond_signal(&s->work_ready);
+    pthread_mutex_unlock(&s->work_lock);
+    pthread_join(s->work_thread, NULL);
+    s->works = false;
+}

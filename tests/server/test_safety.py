@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""Keys, Host and Origin, addresses, the Unix socket, a socket of the service manager."""
+import http.client
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, __file__.rsplit("/", 1)[0])
+from lib import LUTRA, MODEL, QUESTION, WAIT_S, Server, check, equal, finish, user
+
+CHAT = "/v1/chat/completions"
+folder = tempfile.TemporaryDirectory()
+keys = folder.name + "/keys"
+with open(keys, "w") as f:
+    f.write("# keys\n\nsecret-one editor\nsecret-two\n")
+
+# ---- keys
+s = Server("--api-key-file", keys, "--api-key", "third,fourth")
+equal(s.get("/health")[0], 200, "/health is public")
+for path in ("/v1/models", "/metrics", "/"):
+    status, headers, text = s.ask("GET", path)
+    check(status in (401, 404) and (status == 401 or path == "/"), f"no key: {path}", status)
+equal(s.ask("GET", "/v1/models")[1]["WWW-Authenticate"], "Bearer", "401 says how")
+equal(s.post(CHAT, user("x"))[1]["error"]["code"], "invalid_api_key", "no key: error")
+for key, status in (("secret-one", 200), ("secret-two", 200), ("third", 200), ("fourth", 200), ("secret", 401),
+                    ("secret-onex", 401), ("", 401), ("third,fourth", 401), ("editor", 401), ("k" * 5000, 401)):
+    equal(s.get("/v1/models", Authorization="Bearer " + key)[0], status, f"key {key[:20]!r}")
+equal(s.get("/v1/models", **{"X-Api-Key": "third"})[0], 200, "X-Api-Key")
+equal(s.get("/v1/models", Authorization="Bearer third", Host="evil.example")[0], 200, "with a key any Host will do")
+s.stop()
+check('"key":"editor"' in s.rest and "secret" not in s.rest, "the log has the key's name only", s.rest)
+
+# ---- Host and Origin
+s = Server("--allow-host", "lutra.lan", "--allow-origin", "https://app.example")
+for host, status in (("localhost", 200), ("localhost:8080", 200), ("127.0.0.1:1", 200), ("[::1]:80", 200), ("x.localhost", 200),
+                     ("10.0.0.7", 200), ("lutra.lan:80", 200), ("evil.example", 403), ("localhost.evil.example", 403),
+                     ("127.0.0.1.evil.example:80", 403)):
+    equal(s.get("/v1/models", Host=host)[0], status, f"Host {host}")
+equal(s.get("/health", Host="evil.example")[0], 403, "Host of /health")
+for origin, status in (("https://app.example", 200), (f"http://127.0.0.1:{s.port}", 200), ("https://evil.example", 403),
+                       ("null", 403), ("http://app.example", 403)):
+    status_seen, headers, _ = s.ask("GET", "/v1/models", headers={"Origin": origin})
+    equal(status_seen, status, f"Origin {origin}")
+    equal(headers["Access-Control-Allow-Origin"], origin if status == 200 else None, f"Origin {origin}: header")
+status, headers, _ = s.ask("OPTIONS", CHAT, headers={"Origin": "https://app.example",
+                                                     "Access-Control-Request-Method": "POST",
+                                                     "Access-Control-Request-Headers": "authorization"})
+equal((status, headers["Access-Control-Allow-Headers"]), (204, "authorization"), "preflight")
+equal(s.ask("OPTIONS", CHAT, headers={"Origin": "https://evil.example"})[0], 403, "preflight of another")
+body = "messages=%5B%5D&model=x"
+equal(s.ask("POST", CHAT, body, {"Content-Type": "application/x-www-form-urlencoded"})[0], 400, "no forms")
+s.stop()
+
+# ---- an address that others reach needs keys
+def refused(*options):
+    r = subprocess.run([LUTRA, "serve", "-m", MODEL, "--port", "0", *options], capture_output=True, text=True,
+                       timeout=WAIT_S, stdin=subprocess.DEVNULL)
+    return r.returncode, r.stderr
+
+
+code, said = refused("--host", "0.0.0.0")
+check(code == 1 and "--no-auth" in said and "--api-key-file" in said, "an open address without keys", said)
+s = Server("--host", "0.0.0.0", "--no-auth")
+equal(s.get("/health")[0], 200, "--no-auth")
+code, said = refused("--port", str(s.port))
+check(code == 1 and str(s.port) in said, "a port that is taken", said)
+s.stop()
+s = Server("--host", "0.0.0.0", "--api-key-file", keys)
+equal(s.get("/v1/models")[0], 401, "an open address with keys")
+s.stop()
+for options, word in ((("--api-key-file", folder.name + "/none"), "none"), (("--host", "256.0.0.1"), "256.0.0.1"),
+                      (("--host", "/no/such/folder/x.sock"), "/no/such/folder"), (("-m", "/no/model"), "/no/model")):
+    code, said = refused(*options)
+    check(code == 1 and word in said, f"{options}", (code, said))
+with open(folder.name + "/empty", "w") as f:
+    f.write("# none\n")
+code, said = refused("--api-key-file", folder.name + "/empty")
+check(code == 1 and "no keys" in said, "a file without keys", said)
+
+
+# ---- a Unix socket
+def over(path):
+    c = http.client.HTTPConnection("localhost", timeout=WAIT_S)
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect(path)
+    c.request("GET", "/v1/models")
+    return c.getresponse().status
+
+
+path = folder.name + "/lutra.sock"
+s = Server("--host", path)
+equal(stat.S_IMODE(os.stat(path).st_mode), 0o600, "the socket is its user's")
+equal(over(path), 200, "over a Unix socket")
+code, said = refused("--host", path)
+check(code == 1 and "in use" in said, "a socket that is taken", said)
+s.program.kill()
+s.program.wait()
+s = Server("--host", path)
+equal(over(path), 200, "in place of a socket that was left")
+equal(s.stop(), 0, "SIGTERM")
+check(not os.path.exists(path), "the socket goes with the server")
+
+# ---- a socket of the service manager, and what it is told
+given = socket.create_server(("127.0.0.1", 0))
+told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+told.bind(folder.name + "/notify")
+told.settimeout(WAIT_S)
+start = ("import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ['LISTEN_PID'] = str(os.getpid()); "
+         "os.environ['LISTEN_FDS'] = '1'; os.execv(sys.argv[2], sys.argv[2:])")
+program = subprocess.Popen([sys.executable, "-c", start, str(given.fileno()), LUTRA, "serve", "-m", MODEL], text=True,
+                           stderr=subprocess.PIPE, pass_fds=[given.fileno()],
+                           env={**os.environ, "NOTIFY_SOCKET": folder.name + "/notify"})
+equal(told.recv(100), b"READY=1", "sd_notify")
+c = http.client.HTTPConnection("127.0.0.1", given.getsockname()[1], timeout=WAIT_S)
+c.request("GET", "/health")
+equal(c.getresponse().status, 200, "a passed socket")
+program.terminate()
+equal(told.recv(100), b"STOPPING=1", "sd_notify at the end")
+program.stderr.read()
+equal(program.wait(timeout=WAIT_S), 0, "SIGTERM")
+finish()
