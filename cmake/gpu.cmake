@@ -24,7 +24,7 @@ else()
   set(code_includes "")
   set(code_entries "")
   set(code_headers "")
-  foreach(shader pointwise norm rope kv_append attention embed matmul) # as enum gpu_shader
+  foreach(shader pointwise norm rope kv_append attention embed matmul round matmul_i8) # as enum gpu_shader
     set(header ${code_folder}/${shader}.h)
     add_custom_command(OUTPUT ${header} VERBATIM
       COMMAND ${LUTRA_GLSLANG} --quiet -V --target-env vulkan1.2 --vn code_${shader} -o ${header}

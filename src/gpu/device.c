@@ -170,6 +170,9 @@ static int note_sizes(struct gpu_reserved *most, const struct op_list *list, int
     most->rope_bytes = at_least(most->rope_bytes, rope_bytes);
     for (int i = 0; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
+        for (int k = 0; (op->kind == OP_MATMUL || op->kind == OP_HEAD) && k < op->n_weight; k++)
+            most->rounded_bytes =
+                at_least(most->rounded_bytes, gpu_program_rounded_bytes(&op->weight[k]->tensor, most->max_rows));
         if (op->kind != OP_HEAD) continue;
         size_t rows = (size_t)most->max_out * sizeof(float);
         most->hidden_bytes = at_least(most->hidden_bytes, rows * (size_t)list->value[op->in[1]].dim);
@@ -187,6 +190,7 @@ static int gpu_reserve(
     TRY(note_sizes(&most, list, max_rows, max_out, n_ctx, err));
     TRY(gpu_memory_grow(d, most.logits_bytes, GPU_READ, &d->logits, err));
     TRY(gpu_memory_grow(d, most.hidden_bytes, GPU_READ, &d->hidden, err));
+    TRY(gpu_memory_grow(d, most.rounded_bytes, GPU_SHARED, &d->rounded, err));
     for (int i = 0; i < GPU_TABLES; i++)
         TRY(gpu_memory_grow(d, gpu_tables_bytes(&most), GPU_SHARED, &d->tables[i], err));
     d->most = most;
@@ -240,7 +244,14 @@ void gpu_device_text(const struct device *device, char *text, size_t size)
 static bool gpu_report(struct device *self, int line, char *text, size_t size)
 {
     const struct gpu_device *d = gpu_of(self);
+    static const char *const exact[] = {[GPU_EXACT_FUSED] = "class i8x32, the CPU's bits",
+        [GPU_EXACT_MADE] = "class i8x32, the CPU's bits, without a fused multiply-add",
+        [GPU_EXACT_NO] = "class gpu-f32: a self-test had other bits than the CPU"};
     const double mib = 1 << 20;
+    if (line == 1 && d->exact != GPU_EXACT_UNKNOWN) {
+        snprintf(text, size, "%s products of 32-element types: %s", d->base.name, exact[d->exact]);
+        return true;
+    }
     if (line == 0)
         snprintf(text, size, "%s weights: %.1f MiB read in place, %.1f MiB mirrored", d->base.name,
             (double)d->in_place_bytes / mib, (double)d->mirrored_bytes / mib);
@@ -258,6 +269,7 @@ static void gpu_close(struct device *self)
         gpu_constants_unload(d, NULL);
         gpu_memory_free(d, &d->logits);
         gpu_memory_free(d, &d->hidden);
+        gpu_memory_free(d, &d->rounded);
         gpu_memory_free(d, &d->staging);
         for (int i = 0; i < GPU_TABLES; i++) gpu_memory_free(d, &d->tables[i]);
         gpu_queue_close(d);

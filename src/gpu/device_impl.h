@@ -53,6 +53,7 @@ struct packed {
     uint64_t address; /* of the first byte, rounded down to a word; `skew` bytes before it */
     uint32_t skew, row_bytes;
     bool in_place;
+    bool i8; /* class i8x32: rows are rounded first */
 };
 
 /* ---- kernels ---- */
@@ -65,7 +66,17 @@ enum gpu_shader {
     GPU_ATTENTION,
     GPU_EMBED,
     GPU_MATMUL,
-    GPU_SHADER_COUNT
+    GPU_ROUND,
+    GPU_MATMUL_I8,
+    GPU_SHADER_COUNT /* the last */
+};
+
+/* How class i8x32 is computed (exact.c). */
+enum gpu_exact {
+    GPU_EXACT_UNKNOWN, /* nobody has asked */
+    GPU_EXACT_FUSED,   /* the driver's fma() */
+    GPU_EXACT_MADE,    /* of sums and products */
+    GPU_EXACT_NO       /* not at all: such weights are dequantized */
 };
 
 /* constant_id 0 of pointwise.comp. */
@@ -118,7 +129,7 @@ struct gpu_constants {
 /* What reserve was asked for, the most of each. */
 struct gpu_reserved {
     int max_rows, max_out, n_ctx;
-    size_t rope_bytes, logits_bytes, hidden_bytes;
+    size_t rope_bytes, logits_bytes, hidden_bytes, rounded_bytes;
 };
 
 /* Results that wait takes from the scratch. */
@@ -167,7 +178,8 @@ struct gpu_device {
     struct gpu_buffer *buffer;
     struct gpu_constants *constants;
     struct gpu_reserved most;
-    struct gpu_memory logits, hidden, staging;
+    struct gpu_memory logits, hidden, rounded, staging;
+    enum gpu_exact exact;
     struct gpu_memory tables[GPU_TABLES];
     uint64_t tables_ticket[GPU_TABLES];
     int tables_at;
@@ -218,6 +230,7 @@ uint64_t gpu_constant_at(const struct gpu_constants *c, const void *host); /* 0:
 /* pipelines.c.  variant: constant_id 0; wide: whether constant_id 1 is 4, not 1. */
 int gpu_pipelines_open(struct gpu_device *d, struct lutra_error *err);
 void gpu_pipelines_close(struct gpu_device *d);
+void gpu_pipelines_forget(struct gpu_device *d, enum gpu_shader shader); /* made anew when they are asked for */
 int gpu_pipeline(struct gpu_device *d, enum gpu_shader shader, uint32_t variant, bool wide, VkPipeline *out,
     struct lutra_error *err);
 
@@ -267,10 +280,16 @@ int gpu_program_prepare(struct gpu_device *d, const struct op_list *list, struct
 
 struct gpu_product {
     const struct weight *weight;
-    uint64_t x, bias, result; /* addresses; bias: 0 = none */
+    uint64_t x, rounded, bias, result; /* addresses; bias: 0 = none */
     int n_row;
 };
+size_t gpu_program_rounded_bytes(const struct tensor *t, int n_row);
+/* Rows to int8, for products with weights of class i8x32. */
+int gpu_program_round(struct gpu_device *d, const struct gpu_product *product, struct lutra_error *err);
 int gpu_program_product(struct gpu_device *d, const struct gpu_product *product, struct lutra_error *err);
+
+/* exact.c: sets d->exact. */
+int gpu_exact_find(struct gpu_device *d, struct lutra_error *err);
 
 /* head.c: after the head's ticket. */
 void gpu_head_deliver(struct gpu_device *d);

@@ -16,11 +16,18 @@ int gpu_pipelines_open(struct gpu_device *d, struct lutra_error *err)
     return rc ? gpu_failed(d, rc, "vkCreatePipelineLayout", err) : 0;
 }
 
+void gpu_pipelines_forget(struct gpu_device *d, enum gpu_shader shader)
+{
+    for (int i = 0; i < 2 * GPU_VARIANTS; i++) {
+        VkPipeline *p = &d->pipeline[shader][i / 2][i % 2];
+        if (*p) d->vk.DestroyPipeline(d->device, *p, NULL);
+        *p = VK_NULL_HANDLE;
+    }
+}
+
 void gpu_pipelines_close(struct gpu_device *d)
 {
-    for (int s = 0; s < GPU_SHADER_COUNT; s++)
-        for (int v = 0; v < 2 * GPU_VARIANTS; v++)
-            if (d->pipeline[s][v / 2][v % 2]) d->vk.DestroyPipeline(d->device, d->pipeline[s][v / 2][v % 2], NULL);
+    for (int s = 0; s < GPU_SHADER_COUNT; s++) gpu_pipelines_forget(d, (enum gpu_shader)s);
     if (d->cache) d->vk.DestroyPipelineCache(d->device, d->cache, NULL);
     if (d->layout) d->vk.DestroyPipelineLayout(d->device, d->layout, NULL);
 }
@@ -50,9 +57,9 @@ static VkResult make(
 int gpu_pipeline(
     struct gpu_device *d, enum gpu_shader shader, uint32_t variant, bool wide, VkPipeline *out, struct lutra_error *err)
 {
-    const uint32_t value[] = {variant, wide ? WIDE_ROWS : 1};
-    const VkSpecializationMapEntry entry[] = {{0, 0, sizeof *value}, {1, sizeof *value, sizeof *value}};
-    const VkSpecializationInfo constants = {2, entry, sizeof value, value};
+    const uint32_t value[] = {variant, wide ? WIDE_ROWS : 1, d->exact == GPU_EXACT_FUSED};
+    const VkSpecializationMapEntry entry[] = {{0, 0, 4}, {1, 4, 4}, {2, 8, 4}};
+    const VkSpecializationInfo constants = {3, entry, sizeof value, value};
     VkPipeline *p = &d->pipeline[shader][variant][wide];
     VkResult rc = *p ? VK_SUCCESS : make(d, shader, &constants, p);
     *out = *p;

@@ -7,10 +7,11 @@
 
 #include "gpu/device_impl.h"
 
-enum { LANES = 64, OUTS = 32, FEW_ROWS = 4, MANY_ROWS = 16 };
+enum { LANES = 64, OUTS = 32, FEW_ROWS = 4, MANY_ROWS = 16, ROUNDED_BYTES = 40 /* of a group of 32 */ };
 
 /* What operations touch beside values, whose bits are their numbers. */
 #define CACHES (1ull << VALUE_MAX)
+#define ROUNDED (2ull << VALUE_MAX)
 
 struct program {
     struct gpu_device *d;
@@ -244,6 +245,26 @@ static int run_attention(struct program *p, const struct op *op, struct lutra_er
         rows_of(p->s, op->in[0]), attention_mac(p->s->step, a), err);
 }
 
+size_t gpu_program_rounded_bytes(const struct tensor *t, int n_row)
+{
+    return (size_t)n_row * (size_t)(t->ne[0] / QUANT_BLOCK) * ROUNDED_BYTES;
+}
+
+int gpu_program_round(struct gpu_device *d, const struct gpu_product *product, struct lutra_error *err)
+{
+    const struct {
+        uint64_t x, result;
+        uint32_t n_group;
+    } push = {product->x, product->rounded, (uint32_t)product->weight->tensor.ne[0] / QUANT_BLOCK};
+    struct gpu_dispatch g = {.push = &push,
+        .push_bytes = sizeof push,
+        .x = groups_of(push.n_group, LANES),
+        .y = (uint32_t)product->n_row,
+        .mac = 2.0 * QUANT_BLOCK * push.n_group * product->n_row};
+    TRY(gpu_pipeline(d, GPU_ROUND, 0, false, &g.pipeline, err));
+    return gpu_queue_dispatch(d, &g, err);
+}
+
 int gpu_program_product(struct gpu_device *d, const struct gpu_product *product, struct lutra_error *err)
 {
     const struct weight *w = product->weight;
@@ -252,7 +273,7 @@ int gpu_program_product(struct gpu_device *d, const struct gpu_product *product,
         uint64_t weight, x, bias, result;
         uint32_t skew, row_bytes, n_in, n_out, n_row, has_bias, result_stride;
     } push = {.weight = packed->address,
-        .x = product->x,
+        .x = packed->i8 ? product->rounded : product->x,
         .bias = product->bias,
         .result = product->result,
         .skew = packed->skew,
@@ -268,21 +289,40 @@ int gpu_program_product(struct gpu_device *d, const struct gpu_product *product,
         .x = groups_of(push.n_out, OUTS),
         .y = groups_of(push.n_row, wide ? MANY_ROWS : FEW_ROWS),
         .mac = (double)push.n_in * push.n_out * push.n_row};
-    TRY(gpu_pipeline(d, GPU_MATMUL, (uint32_t)w->tensor.type, wide, &g.pipeline, err));
+    enum gpu_shader shader = packed->i8 ? GPU_MATMUL_I8 : GPU_MATMUL;
+    TRY(gpu_pipeline(d, shader, (uint32_t)w->tensor.type, wide, &g.pipeline, err));
     return gpu_queue_dispatch(d, &g, err);
+}
+
+/* Products with the same input, which is rounded once. */
+static int run_products(
+    struct program *p, struct weight *const *weight, const struct gpu_product *product, int n, struct lutra_error *err)
+{
+    bool rounded = false;
+    for (int i = 0; i < n; i++) {
+        struct gpu_product one = product[i];
+        one.weight = weight[i];
+        one.rounded = p->d->rounded.address;
+        if (weight[i]->packed->i8 && !rounded) {
+            TRY(order(p, 0, ROUNDED, err));
+            TRY(gpu_program_round(p->d, &one, err));
+            rounded = true;
+        }
+        if (weight[i]->packed->i8) TRY(order(p, ROUNDED, 0, err));
+        TRY(gpu_program_product(p->d, &one, err));
+    }
+    return 0;
 }
 
 static int run_matmul(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    for (int i = 0; i < op->n_weight; i++) {
-        const struct gpu_product product = {.weight = op->weight[i],
-            .x = p->value[op->in[0]],
+    struct gpu_product product[OP_WEIGHTS];
+    for (int i = 0; i < op->n_weight; i++)
+        product[i] = (struct gpu_product){.x = p->value[op->in[0]],
             .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),
             .result = p->value[op->out[i]],
             .n_row = (int)rows_of(p->s, op->in[0])};
-        TRY(gpu_program_product(p->d, &product, err));
-    }
-    return 0;
+    return run_products(p, op->weight, product, op->n_weight, err);
 }
 
 /* Logits of all wanted rows, and hidden states, to the scratch: wait takes them from there. */
@@ -300,9 +340,8 @@ static int run_head(struct program *p, const struct op *op, struct lutra_error *
             d->head.hidden_dim * sizeof(float) * (size_t)step->n_out, err));
     }
     if (!(all & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB))) return 0;
-    const struct gpu_product product = {
-        .weight = op->weight[0], .x = p->value[op->in[0]], .result = d->logits.address, .n_row = step->n_out};
-    return gpu_program_product(d, &product, err);
+    const struct gpu_product product = {.x = p->value[op->in[0]], .result = d->logits.address, .n_row = step->n_out};
+    return run_products(p, op->weight, &product, 1, err);
 }
 
 static int run_op(struct program *p, const struct op *op, struct lutra_error *err)
@@ -373,6 +412,16 @@ int gpu_program_submit(struct gpu_device *d, const struct segment *segment, stru
 
 /* ---- before a step ---- */
 
+static int prepare_product(struct gpu_device *d, const struct weight *w, struct lutra_error *err)
+{
+    VkPipeline made;
+    const bool i8 = w->packed && (!w->device || w->device == &d->base) && w->packed->i8;
+    if (i8) TRY(gpu_pipeline(d, GPU_ROUND, 0, false, &made, err));
+    for (int wide = 0; wide < 2; wide++)
+        TRY(gpu_pipeline(d, i8 ? GPU_MATMUL_I8 : GPU_MATMUL, (uint32_t)w->tensor.type, wide, &made, err));
+    return 0;
+}
+
 /* Kernels of a list's operations.  Those over the cache, whose type is not known yet, are made for each type. */
 static int prepare_op(struct gpu_device *d, const struct op *op, struct lutra_error *err)
 {
@@ -381,8 +430,7 @@ static int prepare_op(struct gpu_device *d, const struct op *op, struct lutra_er
     case OP_EMBED: return gpu_pipeline(d, GPU_EMBED, (uint32_t)op->weight[0]->tensor.type, false, &made, err);
     case OP_MATMUL:
     case OP_HEAD:
-        for (int i = 0; i < 2 * op->n_weight; i++)
-            TRY(gpu_pipeline(d, GPU_MATMUL, (uint32_t)op->weight[i / 2]->tensor.type, i % 2, &made, err));
+        for (int i = 0; i < op->n_weight; i++) TRY(prepare_product(d, op->weight[i], err));
         return 0;
     case OP_RMS_NORM:
     case OP_LAYER_NORM: return gpu_pipeline(d, GPU_NORM, op->kind == OP_LAYER_NORM, false, &made, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small models of several architectures on the GPU: logits near the scalar reference's, and its greedy answers.
+ * Small models of several architectures on the GPU: logits near the reference's or the CPU's, and their
+ * greedy answers.
  */
 #include "model_fixture.h"
 
@@ -46,19 +47,21 @@ static int answer(struct model *gpu, struct model *ref, double bound, const char
 }
 
 struct place {
-    const char *shape, *type, *cache;
+    const char *shape, *type, *cache, *beside;
     double bound; /* of logits' error, in their deviations */
 };
 
+/* Beside the reference where the GPU multiplies floats, beside the CPU where both have class i8x32. */
 static const struct place places[] = {
-    {"tiny-llama", "F16", "f16", 1e-3},
-    {"tiny-qwen3", "F32", "f32", 1e-4},
-    {"tiny-gemma2", "BF16", "f16", 1e-3},
-    {"tiny-phi", "F16", "f16", 1e-3},
-    {"tiny-starcoder2", "F16", "q8_0", 2e-2},
-    {"tiny-gpt-oss", "F16", "f16", 1e-3},
-    {"tiny-cohere2", "F16", "f16", 1e-3},
-    {"tiny-llama-100", "F16", "f16", 1e-3},
+    {"tiny-llama", "F16", "f16", "cpu-ref", 1e-3},
+    {"tiny-qwen3", "F32", "f32", "cpu-ref", 1e-4},
+    {"tiny-gemma2", "BF16", "f16", "cpu-ref", 1e-3},
+    {"tiny-phi", "Q4_0", "f16", "cpu", 2e-2},
+    {"tiny-starcoder2", "F16", "q8_0", "cpu-ref", 2e-2},
+    {"tiny-gpt-oss", "F16", "f16", "cpu-ref", 1e-3},
+    {"tiny-cohere2", "Q8_0", "f16", "cpu", 2e-2},
+    {"tiny-qwen2", "Q4_K", "f16", "cpu-ref", 1e-3},
+    {"tiny-llama-100", "F16", "f16", "cpu-ref", 1e-3},
 };
 
 static void models_answer_as_on_the_cpu(void **state)
@@ -71,7 +74,7 @@ static void models_answer_as_on_the_cpu(void **state)
         char what[64];
         snprintf(what, sizeof what, "%s, %s", p->shape, p->type);
         open_model(&gpu, "vulkan", p->shape, p->type, p->cache);
-        open_model(&ref, "cpu-ref", p->shape, p->type, p->cache);
+        open_model(&ref, p->beside, p->shape, p->type, p->cache);
         agreed += answer(&gpu, &ref, p->bound, what);
         all += N_ANSWER;
         fixture_close(&gpu.f);
