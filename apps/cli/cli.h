@@ -112,9 +112,9 @@ int tokenize_chat(const lutra_model *model, const char *chat_template, const str
 struct engine_options {
     const char *hf_repo, *hf_file, *hf_token;
     bool offline;
-    const char *model, *device, *split, *isa, *type_k, *type_v, *packed, *zeros;
+    const char *model, *device, *split, *sync, *override_tensor, *isa, *type_k, *type_v, *packed, *zeros;
     int n_threads, n_ctx, n_batch;
-    bool pin, quiet, progress, verbose, swa_full;
+    bool pin, quiet, progress, verbose, swa_full, list_devices;
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */
     const char *spec_type, *draft_model;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
@@ -146,6 +146,9 @@ void engine_options_init(struct engine_options *opts);
 struct option_set engine_option_set(struct engine_options *opts);      /* -m -t --device -c -b ... */
 struct option_set speculation_option_set(struct engine_options *opts); /* --spec-type --draft-max ... */
 struct option_set output_option_set(struct engine_options *opts);      /* -v --quiet --no-progress */
+
+/* Prints the devices that a runtime can be opened with here, and the reasons of the others. */
+void list_devices(void);
 
 /* The model's path in place of its name, or of -hf's: found on this machine or downloaded.  0, or an exit code after a
  * message. */

@@ -10,7 +10,7 @@
 
 static const struct foreign table[] = {
     /* ---- changes nothing here ---- */
-    {"-ngl --gpu-layers --n-gpu-layers -sm --split-mode -mg --main-gpu -ot --override-tensor "
+    {"-ngl --gpu-layers --n-gpu-layers -sm --split-mode -mg --main-gpu "
      "-ncmoe --n-cpu-moe -ncffn --n-cpu-ffn --moe-cache-mib -fitt --fit-target -fitc --fit-ctx",
         FOREIGN_ONE, NULL, NULL},
     {"-fa --flash-attn -fit --fit -mmp --mmap -nkvo --no-kv-offload --repack --no-host -nopo --no-op-offload",
@@ -103,7 +103,7 @@ static const struct foreign table[] = {
     {"--reasoning-preserve", FOREIGN_NONE, "what a model thought is no part of the conversation", NULL},
     {"--no-reasoning-preserve", FOREIGN_NONE, NULL, NULL},
     {"--verbose-prompt", FOREIGN_NONE, "'lutra tokenize' shows a prompt's tokens", NULL},
-    {"--list-devices -cl --cache-list", FOREIGN_NONE, "--device lists the devices in --help", NULL},
+    {"-cl --cache-list", FOREIGN_NONE, "'lutra models' lists them", NULL},
     {"--rpc -rpc", FOREIGN_ONE, "models do not spread over machines", NULL},
     {"-embd --embedding --embeddings", FOREIGN_SWITCH, "embeddings are not implemented", "0"},
     {"-tgs", FOREIGN_NONE, "sequences are decoded together", NULL},

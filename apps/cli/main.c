@@ -97,12 +97,27 @@ static int drop_model_option(const struct command *c, int argc, char **argv)
     return argc;
 }
 
+/* --list-devices needs no model. */
+static bool lists_devices(const struct option_args *args)
+{
+    for (int s = 0; s < args->n_set; s++)
+        for (int i = 0; i < args->set[s].n; i++)
+            if (option_is_named(args->set[s].option[i].names, "--list-devices", 14))
+                return *(const bool *)((const char *)args->set[s].base + args->set[s].option[i].at);
+    return false;
+}
+
 static int start(const struct command *c, int argc, char **argv)
 {
     void *opts = get_memory(c->opts_bytes);
     struct option_args args = command_args(c, opts);
     int code = EXIT_USAGE;
     if (option_parse(&args, drop_model_option(c, argc, argv), argv) < 0) goto done;
+    if (!args.help && lists_devices(&args)) {
+        list_devices();
+        code = finish_stdout(EXIT_OK);
+        goto done;
+    }
     if (!args.help && (code = take_model(c, &args))) goto done;
     code = EXIT_USAGE;
     if (args.help) {

@@ -46,8 +46,14 @@ static const struct option engine_table[] = {
                 "codes of 2 and 3 bits with zeros as bit planes, npu:lookup: and products by table lookup; or a list "
                 "in order of preference; cpu:0-3,cpu:4-7: clusters of CPUs that share every product",
         .common = true},
+    {"--list-devices", NULL, OPT_ON, AT(list_devices), NULL, .help = "print the devices of this machine and exit"},
     {"-ts --tensor-split", "TENSOR_SPLIT", OPT_TEXT, AT(split), "N0,N1,...",
         .help = "what each CPU cluster of --device gets of every product, in proportion; else by its CPUs"},
+    {"-ot --override-tensor", "OVERRIDE_TENSOR", OPT_TEXT, AT(override_tensor), "PATTERN=DEVICE,...",
+        .help = "tensors whose name a pattern matches are computed by that device of --device"},
+    {"--sync", "SYNC", OPT_CHOICE, AT(sync), "HOW",
+        .help = "how a pass waits for its devices: predict (default), poll, block; the text is the same",
+        .choices = "predict poll block"},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
@@ -130,6 +136,42 @@ static void log_line(void *user, enum lutra_log_level level, const char *line)
     fprintf(stderr, "%s%s\n", word[level & 3], line);
 }
 
+static void set_npu_paths(struct lutra_runtime_settings *settings)
+{
+    settings->npu_qemu = getenv("LUTRA_QEMU");
+    settings->npu_program = getenv("LUTRA_NPU_PROGRAM");
+    settings->npu_library = getenv("LUTRA_CDSPRPC");
+}
+
+/* "cpu: AMD EPYC, ..." of a device, and nothing of the CPU behind it. */
+static void print_device(const char *name, struct lutra_runtime *runtime)
+{
+    const char *text = lutra_runtime_device_text(runtime);
+    size_t n = strcspn(text, ";"), own = strlen(name);
+    if (n > own && strncmp(text, name, own) == 0) n -= own, text += own;
+    printf("  %s: %.*s\n", name, (int)(n - strspn(text, ":, ")), text + strspn(text, ":, "));
+}
+
+void list_devices(void)
+{
+    struct lutra_error err = {0};
+    const char *name;
+    puts("Available devices:");
+    for (int refused = 0; refused < 2; refused++)
+        for (int i = 0; (name = lutra_device_name(i)); i++) {
+            struct lutra_runtime_settings settings;
+            lutra_runtime *runtime;
+            lutra_runtime_settings_init(&settings, sizeof settings);
+            settings.device = name;
+            set_npu_paths(&settings);
+            int rc = lutra_runtime_open(&runtime, &settings, &err);
+            if (rc < 0 && refused) printf("  %s: not available: %s\n", name, err.what);
+            if (rc < 0) continue;
+            if (!refused) print_device(name, runtime);
+            lutra_runtime_close(&runtime);
+        }
+}
+
 int engine_open_runtime(struct engine *e, const struct engine_options *opts)
 {
     struct lutra_error err = {0};
@@ -139,14 +181,13 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     settings.pin = opts->pin;
     settings.device = opts->device;
     settings.split = opts->split;
+    settings.sync = opts->sync;
     settings.isa = opts->isa;
     settings.log = log_line;
     settings.log_user = (void *)opts;
     const char *window = getenv("LUTRA_NPU_WINDOW_KIB");
     if (window) settings.npu_window_bytes = strtoull(window, NULL, 10) << 10;
-    settings.npu_qemu = getenv("LUTRA_QEMU");
-    settings.npu_program = getenv("LUTRA_NPU_PROGRAM");
-    settings.npu_library = getenv("LUTRA_CDSPRPC");
+    set_npu_paths(&settings);
     progress_enable(opts->progress && !opts->quiet);
     interrupt_watch(NULL);
     long n_cpu = sysconf(_SC_NPROCESSORS_ONLN);
@@ -209,6 +250,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     lutra_model_settings_init(&settings, sizeof settings);
     settings.vocab_only = vocab_only;
     settings.packed = opts->packed;
+    settings.override_tensor = opts->override_tensor;
     e->zeros = opts->zeros;
     bool more = opts->draft_model || opts->more_models;
     if (engine_open_model(e, &e->model, opts->model, &settings, more, &err) < 0) return fail_with(&err);

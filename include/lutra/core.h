@@ -65,6 +65,9 @@ struct lutra_runtime_settings {
     const char *npu_library;   /* libcdsprpc.so of "npu"; NULL = the device's own */
     /* What each cluster of CPUs gets of the products that they share: "3,1"; NULL = as many parts as it has CPUs. */
     const char *split;
+    /* How the caller waits for the other devices of a pass: "predict" (NULL) sleeps until shortly before a device
+     * should be done and then polls, "poll" only polls, "block" leaves it to its driver.  Results are the same. */
+    const char *sync;
 };
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 
@@ -81,6 +84,9 @@ LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settin
 LUTRA_API int lutra_runtime_open(
     lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
 LUTRA_API void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */
+
+/* Names that a device list may have: 0, 1, ...; NULL: no more.  Not every one can be opened here. */
+LUTRA_API const char *lutra_device_name(int i);
 
 /* Device and instruction set in words ("cpu: AMD EPYC, avx512bf16, 2 threads"); borrowed. */
 LUTRA_API const char *lutra_runtime_device_text(const lutra_runtime *runtime);
@@ -109,6 +115,10 @@ struct lutra_model_settings {
     bool check_packed;  /* compare that file's sums at every start, not only when its size, times or inode are new */
     const char *zeros; /* how a folder's GPTQ layers store their zeros, "v1" (less one) or "v2"; NULL = as the data say;
                            LUTRA_E_ARGUMENT: a model without such layers; vocab_only needs none */
+    /* "PATTERN=DEVICE,...": tensors whose name a pattern (Perl's syntax) matches somewhere are given to that device of
+     * the runtime, by the first such pattern; so are the operations that use them, or the model is refused.  NULL: each
+     * operation goes to the first device that can do it. */
+    const char *override_tensor;
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 

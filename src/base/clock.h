@@ -41,9 +41,9 @@ uint64_t clock_now_us(struct clock clock);
 void clock_sleep_until(struct clock clock, uint64_t when_us);
 void clock_sleep_us(struct clock clock, uint64_t us);
 
-/* Predicted wait, then poll [HETERO 4.3]: sleeps until expect_us, then asks ready(arg) again and again, first at
- * once and then at growing intervals of 1 to 64 us.  Returns LUTRA_OK when ready, LUTRA_E_DEADLINE when deadline_us
- * passes first (ready is asked once more after it); CLOCK_NEVER_US = no deadline. */
+/* Predicted wait, then poll [HETERO 4.3]: sleeps until expect_us, then asks ready(arg) again and again, every us at
+ * first, later at intervals of 1/16 of the time since, at most 64 us.  Returns LUTRA_OK when ready, LUTRA_E_DEADLINE
+ * when deadline_us passes first (ready is asked once more after it); CLOCK_NEVER_US = no deadline. */
 int clock_wait(struct clock clock, bool (*ready)(void *arg), void *arg, uint64_t expect_us, uint64_t deadline_us);
 
 #endif

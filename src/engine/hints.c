@@ -265,7 +265,7 @@ int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescu
         if (h->n_short) TRY(choose(s, err));
         ask(h, n);
         step.n_out = n;
-        TRY(plan_run(h->plan, &step, rescue, err));
+        TRY(plan_run(h->plan, &step, NULL, rescue, err));
         answer(s, n);
         n = 0;
     }

@@ -65,6 +65,7 @@ static void release_device(struct lutra_model *m, struct device *d)
 {
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
+        if (w->only == d) w->only = NULL;
         if (w->device != d) continue;
         if (w->packed) d->ops->release(d, w);
         w->device = NULL;
@@ -198,6 +199,7 @@ static int open_weights(struct lutra_model *m, const struct lutra_model_settings
     if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
             model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
+    if (set->override_tensor) TRY(model_override(m, set->override_tensor, err));
     TRY(plan_open(&m->plan, model_ops(m->model), device, n_device, err));
     report_plan(m);
     TRY(packed_cache_open(m, set, err));

@@ -11,6 +11,9 @@
  * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
+/* override.c: sets weight.only of the tensors that "PATTERN=DEVICE,..." names; before the plan is opened. */
+int model_override(struct lutra_model *m, const char *list, struct lutra_error *err);
+
 /* Prepares what n operations read and is not prepared yet; with another model nothing.  What was held when it fails
  * goes with the model. */
 int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);

@@ -106,8 +106,8 @@ static int open_cpu(const struct opener *self, enum npu_packing packing, lutra_r
 static int open_cpu_ref(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
     struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    (void)self, (void)packing, (void)set;
-    return open_cpu_with(rt, (struct cpu_device_settings){0}, rt->pool, "cpu-ref", out, text, n, err);
+    (void)packing, (void)set;
+    return open_cpu_with(rt, (struct cpu_device_settings){.name = self->name}, rt->pool, self->name, out, text, n, err);
 }
 
 static int open_npu(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
@@ -141,6 +141,11 @@ static int open_vulkan(const struct opener *self, enum npu_packing packing, lutr
 static const struct opener openers[] = {{"cpu", open_cpu, NULL, ""}, {"cpu-ref", open_cpu_ref, NULL, ""},
     {"npu-sim", open_npu, npu_local_open, EMULATED}, {"npu-qemu", open_npu, npu_child_open, UNDER_QEMU},
     {"npu", open_npu, npu_fastrpc_open, ""}, {"vulkan", open_vulkan, NULL, ""}};
+
+const char *lutra_device_name(int i)
+{
+    return i >= 0 && (size_t)i < sizeof openers / sizeof *openers ? openers[i].name : NULL;
+}
 
 static bool is(const char *text, const char *name, size_t n_name)
 {
@@ -305,7 +310,8 @@ int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings 
     log_init(&rt->log, set.log, set.log_user, LUTRA_LOG_DEBUG);
     rt->clock = clock_real();
     turn_init(&rt->turn);
-    int rc = open_pool(rt, &set, err);
+    int rc = set.sync ? waits_mode_named(set.sync, &rt->sync, err) : 0;
+    if (rc == 0) rc = open_pool(rt, &set, err);
     if (rc == 0) rc = open_devices(rt, &set, err);
     if (rc < 0) {
         lutra_runtime_close(&rt);

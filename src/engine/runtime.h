@@ -12,7 +12,7 @@
 #include "base/pool.h"
 #include "engine/turn.h"
 #include "lutra.h"
-#include "sched/plan.h"
+#include "sched/waits.h"
 
 struct lutra_runtime {
     struct log log;
@@ -23,6 +23,7 @@ struct lutra_runtime {
     atomic_bool lost[PLAN_DEVICES];
     int n_device;
     struct device *cpu;
+    enum wait_mode sync;
     /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the
      * plans of this runtime's models: a step that loses its device changes its model's. */
     struct turn turn;

@@ -141,6 +141,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     int32_t *tokens = NULL;
     char *holds = NULL;
     struct row_hints *hints = NULL;
+    TAKE(s->waits, 1);
     TAKE(s->batch.row, s->n_batch);
     TAKE(s->batch.mark, s->n_batch);
     TAKE(s->tip, s->n_seq);
@@ -241,6 +242,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(arena_open(&s->arena, "session", sum, 0, err));
     TRY(take_arrays(s, &sum, err));
     s->bytes = sum;
+    waits_init(s->waits, s->model->runtime->clock, s->model->runtime->sync);
     hints_make(s);
     TRY(memory_open(s, type, err));
     TRY(open_sampling(s, err));
@@ -450,7 +452,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     turn_take(&rt->turn);
     uint64_t start = clock_now_us(rt->clock);
     int rc = memory_follow(s, err); /* another session may have changed the plan */
-    if (rc == 0) rc = plan_run(&s->model->plan, &step, &rescue, err);
+    if (rc == 0) rc = plan_run(&s->model->plan, &step, s->waits, &rescue, err);
     if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
     if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, &rescue, err);
     turn_give(&rt->turn);

@@ -69,6 +69,7 @@ struct lutra_session {
     struct kv_cache *kv;
     struct buffer kv_memory;
     struct buffer value[VALUE_MAX];
+    struct waits *waits; /* for devices */
     struct batch batch;  /* of the last pass */
     struct row_tip *tip; /* [n_seq] of it */
     struct row_source *sources, samples, prompts;

@@ -55,6 +55,7 @@ struct weight {
     struct packed *packed; /* owned by the device that prepared it; NULL before */
     size_t packed_bytes;   /* that a product with all of it reads; 0: those of the source */
     struct device *device; /* that device */
+    struct device *only;   /* no other may prepare it; NULL: any */
     const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
     uint64_t stored_sum;   /* hash_parts of that copy, if it is undamaged */
     bool copy_stored;      /* that file is mapped in small pages, which read slower than a copy in huge ones */

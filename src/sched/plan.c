@@ -25,6 +25,9 @@ static int supports(struct device *d, const struct op_list *list, const struct o
     TRY(d->ops->supports(d, list, op, err));
     for (int i = 0; i < op->n_weight; i++) {
         const struct weight *w = op->weight[i];
+        if (w->only && w->only != d)
+            return lutra_fail(
+                err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' is kept for %s", d->name, w->tensor.name, w->only->name);
         if (w->packed && w->device && w->device != device_store(d))
             return lutra_fail(
                 err, LUTRA_E_UNSUPPORTED, "%s: %s has tensor '%s'", d->name, w->device->name, w->tensor.name);
@@ -182,11 +185,43 @@ static int add_piece(struct plan *plan, struct device *d, int op, struct share s
     return 0;
 }
 
+static bool is_like(const struct op_list *list, const struct op *a, const struct op *b)
+{
+    bool like = a->kind == b->kind && a->n_in == b->n_in && a->n_out == b->n_out && a->n_weight == b->n_weight;
+    for (int i = 0; like && i < a->n_in; i++) like = list->value[a->in[i]].dim == list->value[b->in[i]].dim;
+    for (int i = 0; like && i < a->n_out; i++)
+        like = list->value[a->out[i]].dim == list->value[b->out[i]].dim &&
+               list->value[a->out[i]].rows == list->value[b->out[i]].rows;
+    for (int i = 0; like && i < a->n_weight; i++) like = a->weight[i]->tensor.type == b->weight[i]->tensor.type;
+    return like;
+}
+
+/* Only the pieces of a layer or two are looked at. */
+static void find_likes(struct plan *plan)
+{
+    enum { BACK = 96 };
+    const struct op_list *list = plan->list;
+    for (int p = 0; p < plan->n_piece; p++) {
+        struct plan_piece *piece = &plan->piece[p];
+        piece->like = p;
+        for (int q = p - 1; q >= 0 && q >= p - BACK && piece->like == p; q--) {
+            const struct plan_piece *other = &plan->piece[q];
+            bool like = other->device == piece->device && other->n == piece->n &&
+                        other->share.from == piece->share.from && other->share.to == piece->share.to;
+            for (int i = 0; like && i < piece->n; i++)
+                like = is_like(list, &list->op[piece->first + i], &list->op[other->first + i]);
+            if (like) piece->like = other->like;
+        }
+    }
+}
+
 /* Those that share an operation which d would do, d among them: asynchronous ones first. */
 static int find_team(const struct op_list *list, const struct op *op, struct device *d, struct device *const *device,
     int n_device, struct device *team[PLAN_DEVICES])
 {
     int n = 0;
+    for (int i = 0; i < op->n_weight; i++)
+        if (op->weight[i]->only) return 0;
     for (int async = 1; async >= 0; async--)
         for (int i = 0; i < n_device && n < PLAN_DEVICES; i++) {
             struct device *other = device[i];
@@ -279,6 +314,7 @@ int plan_open(
     plan->n_piece = plan->n_device = plan->n_move = 0;
     int rc = cut(plan, list, device, n_device, err);
     if (rc == 0) rc = find_moves(plan, err);
+    if (rc == 0) find_likes(plan);
     if (rc < 0) plan->n_piece = plan->n_device = 0;
     return rc;
 }

@@ -4,7 +4,7 @@
  *
  *     struct plan plan;
  *     TRY(plan_open(&plan, list, devices, n_device, &err));      refuses what no device supports, by name
- *     TRY(plan_run(&plan, &step, &rescue, &err));
+ *     TRY(plan_run(&plan, &step, &waits, &rescue, &err));
  *
  * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
  * same cache, or with the same weight.  Products, and the gates between them, are cut by outputs among that device and
@@ -29,6 +29,7 @@ struct plan_piece {
     int device;                 /* in plan.device */
     int first, n;               /* ops list->op[first .. first + n - 1] */
     struct share share;         /* of each of them */
+    int like;                   /* the first piece on its device of the same operations, sizes and share */
     int16_t wait[PLAN_DEVICES]; /* the last piece of each device that must be over before; -1: none */
     int first_move, n_move;     /* what it takes from shared memory before, in plan.move */
     uint32_t publish;           /* set of values whose columns, those of its share, others take from there after */
@@ -65,12 +66,13 @@ struct plan_rescue {
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err);
 
-/* One forward pass: submits the pieces in order and waits for all of them.  Stops between pieces when step->cancel is
- * set: LUTRA_E_CANCELLED.  When a device is lost, nothing of the step counts yet: it is done again from its beginning
- * with the plan that `rescue` (NULL: none) makes of what is left.  Nothing of the step is under way when it returns.
- * Allocates nothing. */
-int plan_run(
-    const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err);
+/* One forward pass: submits the pieces in order and waits for all of them, as `waits` says (waits.h; NULL: by each
+ * device's wait).  Stops between pieces when step->cancel is set: LUTRA_E_CANCELLED.  When a device is lost, nothing of
+ * the step counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is
+ * left.  Nothing of the step is under way when it returns.  Allocates nothing. */
+struct waits;
+int plan_run(const struct plan *plan, const struct step *step, struct waits *waits, const struct plan_rescue *rescue,
+    struct lutra_error *err);
 
 /* Behind plan_run: what it has left of a value goes to where another plan, whose list has the value given, finds it. */
 int plan_share(const struct plan *plan, const struct step *step, int value, struct lutra_error *err);

@@ -5,11 +5,12 @@
  */
 #include <string.h>
 
-#include "sched/plan.h"
+#include "sched/waits.h"
 
 struct run {
     const struct plan *plan;
     const struct step *step;
+    struct waits *waits;
     struct device *lost;
     int n; /* pieces submitted, of which the arrays tell: the rest is not even cleared */
     struct ticket ticket[PLAN_PIECES];
@@ -42,7 +43,7 @@ static int finish(struct run *r, int p, struct lutra_error *err)
     struct device *d = r->plan->device[self];
     int first = p;
     if (r->over[p]) return 0;
-    TRY(note_loss(r, d, d->ops->wait(d, &r->ticket[p], err)));
+    TRY(note_loss(r, d, waits_for(r->waits, r->plan, p, &r->ticket[p], err)));
     for (int i = p; i >= 0 && !r->over[i]; i = r->plan->piece[i].wait[self]) r->over[first = i] = true;
     for (; first <= p; first++)
         if (r->plan->piece[first].device == self) TRY(publish(r, first, err));
@@ -69,6 +70,7 @@ static int start(struct run *r, int p, struct lutra_error *err)
     acquire(r, piece);
     struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step, piece->share};
     const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
+    waits_submitted(r->waits, p);
     TRY(note_loss(r, d, d->ops->submit(d, &segment, after, after != NULL, &r->ticket[p], err)));
     r->over[p] = false;
     r->n = p + 1;
@@ -96,10 +98,12 @@ static void settle(struct run *r)
     }
 }
 
-static int run_once(const struct plan *plan, const struct step *step, struct device **lost, struct lutra_error *err)
+static int run_once(const struct plan *plan, const struct step *step, struct waits *waits, struct device **lost,
+    struct lutra_error *err)
 {
     struct run r;
-    r.plan = plan, r.step = step, r.lost = NULL, r.n = 0;
+    r.plan = plan, r.step = step, r.waits = waits, r.lost = NULL, r.n = 0;
+    if (waits) waits_begin(waits, plan, step->batch->n_row);
     int rc = run_pieces(&r, err);
     if (rc < 0) settle(&r);
     *lost = r.lost;
@@ -119,18 +123,18 @@ int plan_share(const struct plan *plan, const struct step *step, int value, stru
     return 0;
 }
 
-int plan_run(
-    const struct plan *plan, const struct step *step, const struct plan_rescue *rescue, struct lutra_error *err)
+int plan_run(const struct plan *plan, const struct step *step, struct waits *waits, const struct plan_rescue *rescue,
+    struct lutra_error *err)
 {
     struct device *lost = NULL;
     if (!plan->n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
-    int rc = run_once(plan, step, &lost, err);
+    int rc = run_once(plan, step, waits, &lost, err);
     while (rc == LUTRA_E_DEVICE_LOST && lost && rescue) {
         TRY(rescue->replace(rescue->user, lost, err));
         for (int i = 0; i < plan->n_device; i++)
             if (plan->device[i] == lost)
                 return lutra_fail(err, LUTRA_E_INTERNAL, "the plan keeps %s, which is lost", lost->name);
-        rc = run_once(plan, step, &lost, err);
+        rc = run_once(plan, step, waits, &lost, err);
     }
     return rc;
 }

@@ -107,7 +107,7 @@ static void splits_by_device(void **state)
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(b.plan.n_piece, 3);
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), 0);
     /* One value goes to the CPU, which works where it lies then, one comes back; the one that the CPU did not touch
      * stays. */
     assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 w a npu:3+1@0 w ");
@@ -124,7 +124,7 @@ static void another_plan_finds_what_one_has_left(void **state)
     static struct plan next;
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), 0);
     b.log[0] = 0;
     for (int v = 0; v < 3; v++) assert_int_equal(plan_share(&b.plan, &b.step, v, NULL), 0);
     assert_string_equal(b.log, "p "); /* value 0: 1 was handed over, 2 is the CPU's */
@@ -132,7 +132,7 @@ static void another_plan_finds_what_one_has_left(void **state)
     struct op_list list = b.list;
     list.op = b.op + 2, list.n_op = 2, list.given = 1u << 0 | 1u << 1;
     assert_int_equal(plan_open(&next, &list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&next, &b.step, NULL, NULL), 0);
+    assert_int_equal(plan_run(&next, &b.step, NULL, NULL, NULL), 0);
     assert_string_equal(b.log, "cpu:0+1@0 w a a npu:1+1@0 w ");
 }
 
@@ -223,7 +223,7 @@ static void refuses_by_name(void **state)
     b.cpu.kinds = 0;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, &err), LUTRA_E_UNSUPPORTED);
     assert_string_equal(err.what, "operation rope of layer 2: cpu cannot");
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, &err), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, &err), LUTRA_E_UNSUPPORTED);
     assert_string_equal(b.log, "");
 }
 
@@ -236,11 +236,11 @@ static void stops_between_pieces(void **state)
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     b.step.cancel = &cancel;
     b.npu.cancel_in_submit = &cancel;
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL), LUTRA_E_CANCELLED);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), LUTRA_E_CANCELLED);
     assert_string_equal(b.log, "npu:0+2@0 w "); /* nothing is under way any more */
     atomic_store(&cancel, false);
     b.npu.fail = LUTRA_E_DEVICE_LOST;
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL), LUTRA_E_DEVICE_LOST);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), LUTRA_E_DEVICE_LOST);
 }
 
 /* The devices that are left. */
@@ -274,15 +274,15 @@ static void a_lost_device_is_replaced(void **state)
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     b.npu.fail = LUTRA_E_DEVICE_LOST, b.npu.fail_at = 3;
-    assert_int_equal(plan_run(&b.plan, &b.step, &rescue, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, &rescue, NULL), 0);
     assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 w a npu:3+1@0 ! cpu:0+4@0 w ");
     rescue.replace = refuse;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&b.plan, &b.step, &rescue, &err), LUTRA_E_NO_MEMORY);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, &rescue, &err), LUTRA_E_NO_MEMORY);
     assert_string_equal(err.what, "no room for its weights");
     rescue.replace = keep_it;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&b.plan, &b.step, &rescue, &err), LUTRA_E_INTERNAL);
+    assert_int_equal(plan_run(&b.plan, &b.step, NULL, &rescue, &err), LUTRA_E_INTERNAL);
     assert_string_equal(err.what, "the plan keeps npu, which is lost");
 }
 
