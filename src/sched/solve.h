@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The cheapest way to run a chain of operations on up to three devices [HETERO 4.4]: a pure function of costs.
+ *
+ *     struct cost_law gpu = {.n = 2, .point = {{1, 511}, {128, 7306}}}, npu = {.stage = 32, ...};
+ *     n = solve_choices(&question, choice, SOLVE_CHOICES);         every way to run one operation
+ *     TRY(solve(&problem, &answer, &err));                         one choice for each operation of a layer
+ *
+ * An operation runs on one device, or is cut: by outputs (weight-centric), by rows (activation-centric: whole blocks to
+ * one device, the tail to another) or by outputs with padded rows (hybrid).  What several devices compute ends with the
+ * slowest of them, and costs T_sync + T_copy; so does an operation on a device that does not hold the values.  For one
+ * operation whose values device a holds that is the paper's
+ *
+ *     T = min(max(T_a, T_b) + T_sync + T_copy, T_a, T_b + T_sync + T_copy)
+ *
+ * Nothing here knows weights, devices or clocks: a model of a phone is solved like a machine that was measured.
+ */
+#ifndef LUTRA_SCHED_SOLVE_H
+#define LUTRA_SCHED_SOLVE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+enum { COST_POINTS = 12, SOLVE_DEVICES = 3, SOLVE_OPS = 128, SOLVE_GRID = 16, SOLVE_CHOICES = 192 };
+
+/* ---- how long ---- */
+
+/* Time of an operation by rows: measured points, ascending, and straight lines between and beyond them.  A device whose
+ * time goes in stages computes the rows rounded up to a multiple of `stage`. */
+struct cost_law {
+    int stage; /* 0, 1: none */
+    int n;     /* 0: the device cannot do it */
+    struct cost_point {
+        int rows;
+        double us;
+    } point[COST_POINTS];
+};
+
+/* us; INFINITY: the device cannot do it.  0 rows cost nothing. */
+double cost_at(const struct cost_law *law, int rows);
+
+/* ---- one operation ---- */
+
+enum solve_kind {
+    SOLVE_ONE,     /* on one device */
+    SOLVE_PADDED,  /* on one device, which computes more rows than there are */
+    SOLVE_OUTPUTS, /* weight-centric */
+    SOLVE_ROWS,    /* activation-centric: whole blocks on one device, the tail on another */
+    SOLVE_HYBRID,  /* outputs are cut, and a device computes more rows than there are */
+};
+
+struct solve_choice {
+    enum solve_kind kind;
+    double us[SOLVE_DEVICES]; /* of each that takes part; of the others 0 */
+    int part[SOLVE_DEVICES];  /* its outputs, of a whole of `grid`; with SOLVE_ROWS `grid`, of either */
+    int rows[SOLVE_DEVICES];
+};
+
+struct solve_question {
+    int n_device, rows;
+    int grid;  /* outputs are cut at multiples of 1 / grid, at most SOLVE_GRID; 1: not at all */
+    int block; /* rows of a whole block; 0: rows are not cut */
+    const struct cost_law *law[SOLVE_DEVICES]; /* of all its outputs; a part costs its share of that */
+    /* Instead of the laws, where it is set: us of part / grid of the outputs. */
+    double (*us)(void *user, int device, int rows, int part);
+    void *user;
+};
+
+/* Returns how many, at most `most`: each device alone first. */
+int solve_choices(const struct solve_question *q, struct solve_choice *out, int most);
+
+/* Devices that take part, as a set. */
+unsigned solve_devices(const struct solve_choice *c);
+
+const char *solve_kind_name(enum solve_kind kind);
+
+/* ---- a layer ---- */
+
+struct solve_op {
+    const struct solve_choice *choice; /* [n_choice] */
+    int n_choice;
+    double copy_us; /* to hand over what it reads or writes */
+    double bytes;   /* of its weights */
+};
+
+struct solve_problem {
+    int n_device, n_op, grid;
+    const struct solve_op *op; /* [n_op] in order */
+    double sync_us;
+    unsigned start;               /* set of devices that hold the values before; 0: the layers repeat, so whoever holds
+                                    them behind the last operation */
+    double memory[SOLVE_DEVICES]; /* bytes of weights that fit; 0: all */
+};
+
+struct solve_answer {
+    double us;
+    double bytes[SOLVE_DEVICES];
+    int choice[SOLVE_OPS];
+};
+
+/* The least time.  With memory limits that bind, a plan that fits and is near that.  LUTRA_E_UNSUPPORTED: an operation
+ * that no device can do; LUTRA_E_NO_MEMORY: no plan fits; LUTRA_E_ARGUMENT: too many operations or devices. */
+int solve(const struct solve_problem *p, struct solve_answer *out, struct lutra_error *err);
+
+/* The time of given choices, one by one: what solve minimizes. */
+double solve_time(const struct solve_problem *p, const int *choice);
+
+#endif
