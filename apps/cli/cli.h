@@ -118,7 +118,7 @@ struct engine_options {
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */
     const char *spec_type, *draft_model;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
-    float draft_p_min, spec_row_cost;
+    float draft_p_min, spec_row_cost, gpu_slice_ms;
 };
 
 enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */

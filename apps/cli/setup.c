@@ -54,6 +54,9 @@ static const struct option engine_table[] = {
     {"--sync", "SYNC", OPT_CHOICE, AT(sync), "HOW",
         .help = "how a pass waits for its devices: predict (default), poll, block; the text is the same",
         .choices = "predict poll block"},
+    {"--gpu-slice-ms", "GPU_SLICE_MS", OPT_FLOAT, AT(gpu_slice_ms), "MS",
+        .help = "longest submission to a GPU, as predicted: shorter ones leave a desktop usable", .min = 0.01,
+        .max = 10000},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
@@ -103,6 +106,7 @@ void engine_options_init(struct engine_options *opts)
     *opts = (struct engine_options){.n_batch = s.n_batch,
         .type_k = "f16",
         .device = "cpu",
+        .gpu_slice_ms = 10,
         .progress = true,
         .swa_full = true,
         .draft_max = s.draft_max,
@@ -182,6 +186,7 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     settings.device = opts->device;
     settings.split = opts->split;
     settings.sync = opts->sync;
+    settings.gpu_slice_ms = opts->gpu_slice_ms;
     settings.isa = opts->isa;
     settings.log = log_line;
     settings.log_user = (void *)opts;

@@ -68,6 +68,7 @@ struct lutra_runtime_settings {
     /* How the caller waits for the other devices of a pass: "predict" (NULL) sleeps until shortly before a device
      * should be done and then polls, "poll" only polls, "block" leaves it to its driver.  Results are the same. */
     const char *sync;
+    double gpu_slice_ms; /* predicted length at which a submission to a GPU is cut; 0 = 10 */
 };
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 

@@ -132,8 +132,10 @@ static int open_npu(const struct opener *self, enum npu_packing packing, lutra_r
 static int open_vulkan(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
     struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    (void)self, (void)packing, (void)rt, (void)set;
-    TRY(gpu_device_open(out, &(struct gpu_settings){0}, err));
+    (void)self, (void)packing, (void)rt;
+    if (!(set->gpu_slice_ms >= 0 && set->gpu_slice_ms <= 1e6))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "gpu_slice_ms is %g, outside 0..1000000", set->gpu_slice_ms);
+    TRY(gpu_device_open(out, &(struct gpu_settings){.slice_ms = set->gpu_slice_ms}, err));
     gpu_device_text(*out, text, n);
     return 0;
 }

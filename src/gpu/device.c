@@ -248,7 +248,12 @@ static bool gpu_report(struct device *self, int line, char *text, size_t size)
         [GPU_EXACT_MADE] = "class i8x32, the CPU's bits, without a fused multiply-add",
         [GPU_EXACT_NO] = "class gpu-f32: a self-test had other bits than the CPU"};
     const double mib = 1 << 20;
-    if (line == 1 && d->exact != GPU_EXACT_UNKNOWN) {
+    if (line == 1) {
+        snprintf(text, size, "%s submissions: %.1f ms at most, %llu so far, the longest %.2f ms", d->base.name,
+            d->settings.slice_ms, (unsigned long long)d->slices.n, d->slices.measured_us / 1000);
+        return true;
+    }
+    if (line == 2 && d->exact != GPU_EXACT_UNKNOWN) {
         snprintf(text, size, "%s products of 32-element types: %s", d->base.name, exact[d->exact]);
         return true;
     }
@@ -260,22 +265,27 @@ static bool gpu_report(struct device *self, int line, char *text, size_t size)
 
 /* ---- open and close ---- */
 
+static void free_memory(struct gpu_device *d)
+{
+    while (d->buffer) gpu_buffer_drop(d, d->buffer);
+    gpu_constants_unload(d, NULL);
+    gpu_memory_free(d, &d->logits);
+    gpu_memory_free(d, &d->hidden);
+    gpu_memory_free(d, &d->rounded);
+    gpu_memory_free(d, &d->staging);
+    for (int i = 0; i < GPU_TABLES; i++) gpu_memory_free(d, &d->tables[i]);
+}
+
 static void gpu_close(struct device *self)
 {
     struct gpu_device *d = gpu_of(self);
-    if (d->device && d->vk.DeviceWaitIdle) d->vk.DeviceWaitIdle(d->device);
-    if (d->device) {
-        while (d->buffer) gpu_buffer_drop(d, d->buffer);
-        gpu_constants_unload(d, NULL);
-        gpu_memory_free(d, &d->logits);
-        gpu_memory_free(d, &d->hidden);
-        gpu_memory_free(d, &d->rounded);
-        gpu_memory_free(d, &d->staging);
-        for (int i = 0; i < GPU_TABLES; i++) gpu_memory_free(d, &d->tables[i]);
+    if (d->device && !d->silent) d->vk.DeviceWaitIdle(d->device);
+    if (d->device) free_memory(d);
+    if (d->device && !d->silent) {
         gpu_queue_close(d);
         gpu_pipelines_close(d);
     }
-    gpu_unload(d);
+    if (!d->silent) gpu_unload(d);
     free(d);
 }
 

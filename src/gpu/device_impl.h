@@ -160,6 +160,8 @@ struct gpu_device {
 
     VkPipelineLayout layout;
     VkPipelineCache cache;
+    size_t cache_bytes; /* that the user's folder had */
+    int n_made;         /* pipelines */
     VkPipeline pipeline[GPU_SHADER_COUNT][GPU_VARIANTS][2];
 
     struct gpu_slot slot[GPU_SLOTS];
@@ -169,6 +171,7 @@ struct gpu_device {
     VkSemaphore timeline;
     uint64_t submitted, done; /* tickets */
     bool lost;
+    bool silent; /* lost, and it may still be at work: what it uses is never freed */
     double us_per_mac;
     struct {
         uint64_t n;
@@ -233,6 +236,10 @@ void gpu_pipelines_close(struct gpu_device *d);
 void gpu_pipelines_forget(struct gpu_device *d, enum gpu_shader shader); /* made anew when they are asked for */
 int gpu_pipeline(struct gpu_device *d, enum gpu_shader shader, uint32_t variant, bool wide, VkPipeline *out,
     struct lutra_error *err);
+
+/* cache.c: d->cache, from and to the user's folder.  Failures leave it empty, or none. */
+void gpu_cache_open(struct gpu_device *d);
+void gpu_cache_close(struct gpu_device *d);
 
 /* queue.c */
 struct gpu_dispatch {

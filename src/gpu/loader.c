@@ -18,6 +18,7 @@ int gpu_failed(struct gpu_device *d, VkResult result, const char *call, struct l
 {
     switch (result) {
     case VK_ERROR_DEVICE_LOST:
+        if (!d->lost && d->device) d->vk.DeviceWaitIdle(d->device); /* returns, and nothing is under way any more */
         d->lost = true;
         return lutra_fail(err, LUTRA_E_DEVICE_LOST, "vulkan: %s: the device is lost", call);
     case VK_ERROR_OUT_OF_HOST_MEMORY:

@@ -164,8 +164,8 @@ int gpu_memory_write(
 
 void gpu_memory_free(struct gpu_device *d, struct gpu_memory *memory)
 {
-    if (memory->buffer) d->vk.DestroyBuffer(d->device, memory->buffer, NULL);
-    if (memory->memory) d->vk.FreeMemory(d->device, memory->memory, NULL);
+    if (memory->buffer && !d->silent) d->vk.DestroyBuffer(d->device, memory->buffer, NULL);
+    if (memory->memory && !d->silent) d->vk.FreeMemory(d->device, memory->memory, NULL);
     *memory = (struct gpu_memory){0};
 }
 

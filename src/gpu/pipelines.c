@@ -12,6 +12,7 @@ int gpu_pipelines_open(struct gpu_device *d, struct lutra_error *err)
     const VkPipelineLayoutCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
         .pushConstantRangeCount = 1,
         .pPushConstantRanges = &push};
+    gpu_cache_open(d);
     VkResult rc = d->vk.CreatePipelineLayout(d->device, &info, NULL, &d->layout);
     return rc ? gpu_failed(d, rc, "vkCreatePipelineLayout", err) : 0;
 }
@@ -28,7 +29,7 @@ void gpu_pipelines_forget(struct gpu_device *d, enum gpu_shader shader)
 void gpu_pipelines_close(struct gpu_device *d)
 {
     for (int s = 0; s < GPU_SHADER_COUNT; s++) gpu_pipelines_forget(d, (enum gpu_shader)s);
-    if (d->cache) d->vk.DestroyPipelineCache(d->device, d->cache, NULL);
+    gpu_cache_close(d);
     if (d->layout) d->vk.DestroyPipelineLayout(d->device, d->layout, NULL);
 }
 
@@ -61,7 +62,8 @@ int gpu_pipeline(
     const VkSpecializationMapEntry entry[] = {{0, 0, 4}, {1, 4, 4}, {2, 8, 4}};
     const VkSpecializationInfo constants = {3, entry, sizeof value, value};
     VkPipeline *p = &d->pipeline[shader][variant][wide];
-    VkResult rc = *p ? VK_SUCCESS : make(d, shader, &constants, p);
+    VkResult rc = VK_SUCCESS;
+    if (!*p) rc = make(d, shader, &constants, p), d->n_made++;
     *out = *p;
     return rc ? gpu_failed(d, rc, "vkCreateComputePipelines", err) : 0;
 }

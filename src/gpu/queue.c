@@ -77,7 +77,7 @@ static void measure(struct gpu_device *d, struct gpu_slot *s)
 
 static int lost_by_silence(struct gpu_device *d, struct lutra_error *err)
 {
-    d->lost = true;
+    d->lost = d->silent = true;
     return lutra_fail(err, LUTRA_E_DEVICE_LOST, "vulkan: the device has not answered for %d s", HANG_S);
 }
 
@@ -153,13 +153,38 @@ int gpu_queue_copy(struct gpu_device *d, const struct gpu_memory *from, size_t f
     return 0;
 }
 
-/* Columns of groups that fit into what is left of the slice. */
-static uint32_t columns_left(const struct gpu_device *d, const struct gpu_dispatch *g, uint32_t left)
+/* A rectangle of the grid's groups. */
+static int push(struct gpu_device *d, const struct gpu_dispatch *g, uint32_t x, uint32_t y, uint32_t n_x, uint32_t n_y,
+    struct lutra_error *err)
 {
-    const struct gpu_slot *s = &d->slot[d->at];
-    double room = d->settings.slice_ms * 1000 - s->predicted_us, each = g->mac / g->x * d->us_per_mac;
-    if (room <= 0) return 0;
-    return each * left <= room ? left : (uint32_t)(room / each);
+    TRY(begin(d, err));
+    struct gpu_slot *s = &d->slot[d->at];
+    double mac = g->mac / g->x / g->y * n_x * n_y;
+    d->vk.CmdBindPipeline(s->commands, VK_PIPELINE_BIND_POINT_COMPUTE, g->pipeline);
+    d->vk.CmdPushConstants(s->commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, g->push_bytes, g->push);
+    d->vk.CmdDispatchBase(s->commands, x, y, 0, n_x, n_y, 1);
+    s->mac += mac;
+    s->predicted_us += mac * d->us_per_mac + DISPATCH_US;
+    return 0;
+}
+
+/* How many of n equal parts fit into what is left of the slice; at least one into an empty one. */
+static uint32_t fit(const struct gpu_device *d, double each_us, uint32_t n)
+{
+    double used = d->open ? d->slot[d->at].predicted_us : 0, room = d->settings.slice_ms * 1000 - used;
+    if (each_us * n <= room) return n;
+    return each_us <= room ? (uint32_t)(room / each_us) : used > 0 ? 0 : 1;
+}
+
+/* One column, whose groups are too many for a slice. */
+static int push_column(struct gpu_device *d, const struct gpu_dispatch *g, uint32_t x, struct lutra_error *err)
+{
+    for (uint32_t y = 0, n; y < g->y; y += n) {
+        n = fit(d, g->mac / g->x / g->y * d->us_per_mac, g->y - y);
+        if (n) TRY(push(d, g, x, y, 1, n, err));
+        if (y + n < g->y) TRY(gpu_queue_flush(d, err));
+    }
+    return 0;
 }
 
 int gpu_queue_dispatch(struct gpu_device *d, const struct gpu_dispatch *g, struct lutra_error *err)
@@ -168,22 +193,14 @@ int gpu_queue_dispatch(struct gpu_device *d, const struct gpu_dispatch *g, struc
     if (!g->x || !g->y) return 0;
     if (g->x > limits->maxComputeWorkGroupCount[0] || g->y > limits->maxComputeWorkGroupCount[1])
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: a grid of %u x %u groups", g->x, g->y);
-    for (uint32_t at = 0; at < g->x;) {
-        TRY(begin(d, err));
-        struct gpu_slot *s = &d->slot[d->at];
-        uint32_t n = columns_left(d, g, g->x - at);
-        if (!n && s->predicted_us > 0) {
-            TRY(gpu_queue_flush(d, err));
-            continue;
-        }
-        if (!n) n = 1;
-        double mac = g->mac * n / g->x;
-        d->vk.CmdBindPipeline(s->commands, VK_PIPELINE_BIND_POINT_COMPUTE, g->pipeline);
-        d->vk.CmdPushConstants(s->commands, d->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, g->push_bytes, g->push);
-        d->vk.CmdDispatchBase(s->commands, at, 0, 0, n, g->y, 1);
-        s->mac += mac;
-        s->predicted_us += mac * d->us_per_mac + DISPATCH_US;
-        at += n;
+    for (uint32_t x = 0, n; x < g->x; x += n) {
+        double column_us = g->mac / g->x * d->us_per_mac;
+        n = column_us <= d->settings.slice_ms * 1000 ? fit(d, column_us, g->x - x) : 1;
+        if (column_us > d->settings.slice_ms * 1000)
+            TRY(push_column(d, g, x, err));
+        else if (n)
+            TRY(push(d, g, x, 0, n, g->y, err));
+        if (x + n < g->x) TRY(gpu_queue_flush(d, err));
     }
     return 0;
 }

@@ -243,7 +243,7 @@ static void products_have_the_bits_of_their_class(void **state)
         if (block == 1) check_shape(d, pool, types[t], 77, 31, 5, false);
     }
     char line[128];
-    assert_true(d->extras->report(d, 1, line, sizeof line));
+    assert_true(d->extras->report(d, 2, line, sizeof line));
     print_message("%s\n", line);
     pool_close(&pool);
     d->ops->close(d);

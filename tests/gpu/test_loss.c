@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A GPU that is lost at any call of a request: the CPU goes on from the last commit, and the answer is that of an
+ * undisturbed one, no token twice, none missing.
+ */
+#include "model_fixture.h"
+
+#include "engine/runtime.h"
+#include "gpu/device_impl.h"
+
+enum { MOST_TOKENS = 16, N_TOKENS = 10, N_ASKED = 20 };
+
+/* Which call fails, counted from the first of a request; 0: none. */
+static struct {
+    PFN_vkQueueSubmit submit;
+    PFN_vkWaitSemaphores wait;
+    PFN_vkEndCommandBuffer end;
+    int n_submit, n_wait, n_end, fail_submit, fail_wait, fail_end;
+    VkResult with; /* of a wait */
+} calls;
+
+static int first; /* token of the prompt: of some prompts the answer is short */
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitInfo *info, VkFence fence)
+{
+    return ++calls.n_submit == calls.fail_submit ? VK_ERROR_DEVICE_LOST : calls.submit(queue, n, info, fence);
+}
+
+/* A real GPU does not reach into this process's memory once it is gone; Mesa's threads do until they have ended. */
+static VKAPI_ATTR VkResult VKAPI_CALL wait_for(VkDevice device, const VkSemaphoreWaitInfo *info, uint64_t ns)
+{
+    VkResult rc = calls.wait(device, info, ns);
+    return ++calls.n_wait == calls.fail_wait ? calls.with : rc;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL end(VkCommandBuffer commands)
+{
+    return ++calls.n_end == calls.fail_end ? VK_ERROR_DEVICE_LOST : calls.end(commands);
+}
+
+struct lines {
+    char text[8192];
+};
+
+static void keep_line(void *user, enum lutra_log_level level, const char *line)
+{
+    struct lines *l = user;
+    size_t n = strlen(l->text);
+    (void)level;
+    snprintf(l->text + n, sizeof l->text - n, "%s\n", line);
+}
+
+struct answer {
+    int32_t id[MOST_TOKENS];
+    int n, n_end;
+};
+
+static int on_piece(void *user, const struct lutra_piece *piece)
+{
+    struct answer *a = user;
+    if (piece->token < 0) return 0;
+    if (a->n < MOST_TOKENS) a->id[a->n] = piece->token;
+    a->n++;
+    return 0;
+}
+
+static void on_end(void *user, const struct lutra_end *end_)
+{
+    (void)end_;
+    ((struct answer *)user)->n_end++;
+}
+
+static void ask(lutra_session *s, struct answer *out)
+{
+    int32_t prompt[N_ASKED], id;
+    int n_active = 1;
+    struct lutra_request r;
+    struct lutra_sampling sampling;
+    lutra_request_init(&r, sizeof r);
+    lutra_sampling_init(&sampling, sizeof sampling);
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < N_ASKED; i++) prompt[i] = token_at(first + i);
+    sampling.temperature = 0;
+    r.sampling = &sampling;
+    r.prompt = prompt, r.n_prompt = N_ASKED, r.max_tokens = N_TOKENS;
+    r.on_text = on_piece, r.on_end = on_end, r.user = out;
+    OK(lutra_submit(s, &r, &id, err));
+    while (n_active) OK(lutra_step(s, &n_active, err));
+}
+
+/* A request on a GPU of its own, some call of which fails; the log. */
+static void ask_once(
+    const char *path, int fail_submit, int fail_wait, int fail_end, struct answer *out, struct lines *log)
+{
+    lutra_runtime *rt;
+    lutra_model *model;
+    lutra_session *s;
+    struct lutra_runtime_settings rs;
+    struct lutra_session_settings ss;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    lutra_session_settings_init(&ss, sizeof ss);
+    log->text[0] = 0;
+    rs.gpu_slice_ms = 1e5; /* how many submissions there are does not depend on the time */
+    rs.device = "vulkan", rs.n_threads = 1, rs.log = keep_line, rs.log_user = log;
+    ss.n_ctx = 64, ss.n_batch = 16;
+    OK(lutra_runtime_open(&rt, &rs, err));
+    OK(lutra_model_open(&model, rt, path, NULL, err));
+    OK(lutra_session_open(&s, model, &ss, err));
+    struct gpu_functions *vk = &((struct gpu_device *)rt->device[0])->vk;
+    VkResult with = calls.with;
+    memset(&calls, 0, sizeof calls);
+    calls.submit = vk->QueueSubmit, vk->QueueSubmit = submit;
+    calls.wait = vk->WaitSemaphores, vk->WaitSemaphores = wait_for;
+    calls.end = vk->EndCommandBuffer, vk->EndCommandBuffer = end;
+    calls.fail_submit = fail_submit, calls.fail_wait = fail_wait, calls.fail_end = fail_end, calls.with = with;
+    ask(s, out);
+    lutra_session_close(&s);
+    lutra_model_close(&model);
+    lutra_runtime_close(&rt);
+}
+
+static void check(const char *path, int fail_submit, int fail_wait, int fail_end, const struct answer *want)
+{
+    static struct lines log;
+    struct answer got;
+    ask_once(path, fail_submit, fail_wait, fail_end, &got, &log);
+    if (got.n != want->n || got.n_end != 1 || memcmp(got.id, want->id, sizeof got.id))
+        fail_msg("lost at submit %d, wait %d, end %d: another answer, of %d tokens", fail_submit, fail_wait, fail_end,
+            got.n);
+    if (!strstr(log.text, "vulkan is lost")) fail_msg("nobody says that the GPU is lost: %s", log.text);
+}
+
+static void answers_go_on_when_the_gpu_is_lost(void **state)
+{
+    static struct lines log;
+    struct fixture f;
+    struct answer want;
+    (void)state;
+    fixture_make(&f, &(struct where){0}, "tiny-llama", "F32", 1, 1);
+    calls.with = VK_ERROR_DEVICE_LOST;
+    for (first = 0, want.n = 0; first < 20 && want.n < N_TOKENS; first++) ask_once(f.path, 0, 0, 0, &want, &log);
+    first--;
+    assert_int_equal(want.n, N_TOKENS);
+    assert_null(strstr(log.text, "is lost"));
+    int n_submit = calls.n_submit, n_wait = calls.n_wait, n_end = calls.n_end;
+    assert_true(n_submit >= N_TOKENS && n_wait >= N_TOKENS);
+    for (int i = 1; i <= n_submit; i++) check(f.path, i, 0, 0, &want);
+    for (int i = 1; i <= n_wait; i++) check(f.path, 0, i, 0, &want);
+    check(f.path, 0, 0, n_end, &want);
+    calls.with = VK_TIMEOUT; /* it does not answer */
+    check(f.path, 0, 2, 0, &want);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    gpu_need();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_go_on_when_the_gpu_is_lost)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
