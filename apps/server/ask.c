@@ -24,6 +24,7 @@ void ask_free(struct ask *a)
     }
     free(a->prompt);
     free(a->bias);
+    free(a->said);
     text_free(&a->schema);
     text_free(&a->samplers);
     json_decref(a->chat);

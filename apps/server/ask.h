@@ -6,6 +6,7 @@
 #ifndef LUTRA_SERVER_ASK_H
 #define LUTRA_SERVER_ASK_H
 
+#include "calls.h"
 #include "json.h"
 
 struct served;
@@ -45,12 +46,19 @@ struct ask {
     struct lutra_sampling sampling;
     struct lutra_logit_bias *bias; /* owned */
     const char *stop[ASK_STOPS_MAX];
+    const json_t *tools; /* that may be called; borrowed; NULL = none */
+    bool must_call;      /* the reply is a call, forced by a schema */
+    const char *tool;    /* ... of this one; NULL = any */
+    enum call_style calls;
+    int32_t *said;                      /* owned; for tests: what the reply says, whatever the model holds likely */
     struct text schema, samplers;       /* owned: set.json_schema, sampling.samplers */
     const char *breaker[ASK_STOPS_MAX]; /* sampling.dry_sequence_breakers */
     bool stream, include_usage, echo;
-    int n;     /* choices shown of each prompt; set.n_samples are drawn */
-    int n_top; /* likeliest tokens shown beside each token */
-    bool log_probs;
+    bool nothing;                    /* no prompt: the client only wants the model to be loaded (Ollama) */
+    int n;                           /* choices shown of each prompt; set.n_samples are drawn */
+    int n_top;                       /* likeliest tokens shown beside each token */
+    bool log_probs, shows_log_probs; /* tokens are kept with their log-probabilities; for llama.cpp: and shown */
+    bool tokens;                     /* llama.cpp: token ids are shown */
     bool timings;
     struct prompt *prompt; /* [n_prompt] owned */
     int n_prompt;
@@ -67,6 +75,11 @@ void ask_grammar(struct ask *a, const struct fields *f);
 void ask_schema(struct ask *a, const json_t *schema, struct problem *p);
 /* OpenAI's messages, checked, text parts joined, as chat["messages"]; what follows the last one as go_on. */
 void ask_messages(struct ask *a, const struct fields *f);
+
+/* OpenAI's tools and tool_choice. */
+void ask_tools(struct ask *a, const struct fields *f);
+/* The schema that forces a call: of the tools' own parameters, or (loose) of any arguments. */
+void ask_force_call(struct ask *a, bool loose, struct problem *p);
 
 /* Prompts of a model: renders, tokenizes, checks lengths; sampling's defaults must have been set before reading. */
 void ask_prepare(struct ask *a, const struct served *m, const char *chat_template, struct problem *p);

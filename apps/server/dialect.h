@@ -16,13 +16,33 @@ struct scored {
     float top_log_prob[20];
 };
 
+/* A call of a tool. */
+struct call {
+    char name[128], id[32];
+    struct text arguments; /* JSON, as far as it has come */
+};
+
 /* One choice so far. */
 struct choice {
+    struct call *call; /* [n_call] */
+    int n_call;
+    struct call_parser calls;
+    int64_t n_thought; /* tokens of reasoning */
     struct text answer, reasoning;
     struct scored *scored; /* [n_scored] where log_probs were asked for */
     int n_scored, n_told;  /* n_told: of them told in a stream */
     struct lutra_end end;
     bool begun, ended;
+};
+
+/* What came of a choice. */
+enum delta_kind {
+    DELTA_ANSWER,
+    DELTA_REASONING,
+    DELTA_TOKEN,     /* no text yet, but a scored token */
+    DELTA_CALL,      /* a new call, the choice's last one; its name is known */
+    DELTA_ARGUMENTS, /* more of its arguments */
+    DELTA_END,
 };
 
 /* A reply under way.  Used by one thread at a time: the one that sends. */
@@ -33,14 +53,12 @@ struct reply {
     int n_choice;
     struct text *out;
     char id[48];
-    int64_t created;  /* seconds since 1970 */
-    uint64_t load_us; /* waited for the model */
-    bool begun;
+    int64_t created;      /* seconds since 1970 */
+    uint64_t load_us;     /* waited for the model */
+    int n_event, n_part;  /* a dialect's: events told, parts begun */
+    enum delta_kind part; /* a dialect's: what the part under way holds; DELTA_END: there is none */
 };
 
-enum delta_kind { DELTA_ANSWER, DELTA_REASONING, DELTA_TOKEN, DELTA_END };
-
-/* What came: text of a choice (DELTA_TOKEN: none yet, but a scored token), or its end. */
 struct delta {
     enum delta_kind kind;
     int choice;
@@ -60,7 +78,8 @@ struct dialect {
     void (*broken)(const struct problem *p, struct text *out); /* an error within a stream */
 };
 
-extern const struct dialect dialect_chat, dialect_completions;
+extern const struct dialect dialect_chat, dialect_completions, dialect_llama, dialect_infill, dialect_ollama_chat,
+    dialect_ollama_generate, dialect_anthropic, dialect_responses;
 
 /* ---- shared by dialects ----------------------------------------------------------------------------------------- */
 
@@ -68,8 +87,10 @@ extern const struct dialect dialect_chat, dialect_completions;
 bool end_is_error(const struct lutra_end *end);
 /* "stop", "length": OpenAI's words. */
 const char *end_word(const struct lutra_end *end);
+/* The same of a choice: "tool_calls" where it ended with calls. */
+const char *choice_word(const struct choice *c);
 struct usage {
-    int64_t prompt, cached, generated;
+    int64_t prompt, cached, generated, thought;
 };
 struct usage reply_usage(const struct reply *r);
 /* llama.cpp's timings object. */

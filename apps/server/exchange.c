@@ -56,6 +56,9 @@ void exchange_release(struct exchange *x)
         text_free(&x->reply.choice[i].answer);
         text_free(&x->reply.choice[i].reasoning);
         free(x->reply.choice[i].scored);
+        for (int k = 0; k < x->reply.choice[i].n_call; k++) text_free(&x->reply.choice[i].call[k].arguments);
+        free(x->reply.choice[i].call);
+        calls_free(&x->reply.choice[i].calls);
     }
     free(x->reply.choice);
     text_free(&x->body);
@@ -122,8 +125,11 @@ void exchange_event(struct exchange *x, const struct event *e, const char *text)
 
 void exchange_cancel(struct exchange *x)
 {
-    if (atomic_exchange(&x->gone, true)) return;
+    pthread_mutex_lock(&x->lock);
+    bool first = !atomic_exchange(&x->gone, true), at_work = !x->done;
+    wake(x);
+    pthread_mutex_unlock(&x->lock);
+    if (!first || !at_work) return;
     atomic_fetch_add(&x->server->n_cancelled, 1);
-    exchange_wake(x);
     work_poke(x->server);
 }

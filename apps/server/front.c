@@ -19,17 +19,23 @@ static void name_reply(struct exchange *x)
     x->reply.created = time(NULL);
 }
 
-static void prepare(struct exchange *x, struct problem *p)
+bool front_read(struct exchange *x, struct problem *p)
 {
     struct ask *a = &x->ask;
     json_t *body = json_read(x->body.bytes, x->body.n, p);
     text_free(&x->body);
-    if (!body) return;
+    if (!body) return false;
     ask_init(a, body);
     struct fields f = {.object = body, .problem = p};
-    field_text(&f, "model", &a->model);
+    if (!field_text(&f, "model", &a->model)) field_text(&f, "name", &a->model); /* Ollama's older name */
     x->model = p->status ? NULL : server_model(x->server, a->model, p);
-    if (!x->model) return;
+    return x->model != NULL;
+}
+
+static void prepare(struct exchange *x, struct problem *p)
+{
+    struct ask *a = &x->ask;
+    if (!front_read(x, p)) return;
     uint64_t seed = a->sampling.seed;
     a->sampling = x->model->loaded.sampling;
     a->sampling.seed = seed;
@@ -38,6 +44,9 @@ static void prepare(struct exchange *x, struct problem *p)
     a->reasoning_in_text = x->server->set->reasoning_in_text;
     x->route->dialect->read(a, p);
     if (p->status) return;
+    x->reply.ask = a;
+    x->reply.model = x->model;
+    if (a->nothing) return;
     ask_prepare(a, x->model, x->server->set->chat_template, p);
     if (p->status) return;
     struct reply *r = &x->reply;
@@ -46,10 +55,10 @@ static void prepare(struct exchange *x, struct problem *p)
         problem_set(p, 503, "out_of_memory", NULL, "out of memory");
         return;
     }
-    r->ask = a;
-    r->model = x->model;
+    r->part = DELTA_END;
     r->n_choice = a->n_prompt * a->set.n_samples;
     for (int i = 0; i < a->n_prompt; i++) a->prompt[i].exchange = x;
+    for (int i = 0; i < r->n_choice; i++) calls_init(&r->choice[i].calls, a->calls, a->tools);
 }
 
 static void serve(struct exchange *x)
@@ -63,7 +72,8 @@ static void serve(struct exchange *x)
         exchange_end(x, &p);
     } else {
         prepare(x, &p);
-        if (p.status)
+        if (!p.status && x->ask.nothing) exchange_begin(x);
+        if (p.status || x->ask.nothing)
             exchange_end(x, &p);
         else
             work_put(x->server, x);

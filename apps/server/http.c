@@ -86,9 +86,12 @@ static enum MHD_Result send_text(struct exchange *x, int status, const char *typ
 
 static enum MHD_Result send_problem(struct exchange *x)
 {
-    const struct dialect *d = x->route ? x->route->dialect : NULL;
+    const struct route *route = x->route;
     text_clear(&x->out);
-    (d ? d->refuse : openai_error)(&x->problem, &x->out);
+    if (route && (route->dialect || route->refuse))
+        (route->dialect ? route->dialect->refuse : route->refuse)(&x->problem, &x->out);
+    else
+        openai_error(&x->problem, &x->out);
     if (x->problem.status >= 400) atomic_fetch_add(&x->server->n_refused, 1);
     return send_text(x, x->problem.status, "application/json", &x->out);
 }

@@ -49,8 +49,9 @@ void openai_usage(struct reply *r)
     struct usage u = reply_usage(r);
     text_print(r->out,
         ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-        "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
-        (long long)u.prompt, (long long)u.generated, (long long)(u.prompt + u.generated), (long long)u.cached);
+        "\"prompt_tokens_details\":{\"cached_tokens\":%lld},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
+        (long long)u.prompt, (long long)u.generated, (long long)(u.prompt + u.generated), (long long)u.cached,
+        (long long)u.thought);
     if (r->ask->timings) {
         text_put(r->out, ",\"timings\":");
         reply_timings(r, r->out);
@@ -117,6 +118,18 @@ void openai_common(struct ask *a, const struct fields *f)
     field_bool(f, "timings_per_token", &a->timings);
     ask_sampling(a, f);
     ask_grammar(a, f);
+}
+
+void openai_read_converted(struct ask *a, json_t *body, struct problem *p)
+{
+    json_object_set_new(a->body, " converted", body);
+    if (!p->status) openai_read_chat(a, body, p);
+}
+
+void openai_copy(const json_t *from, const char *name, json_t *to, const char *as)
+{
+    json_t *value = json_object_get(from, name);
+    if (value && !json_is_null(value)) json_object_set(to, as, value);
 }
 
 void openai_models(struct exchange *x, struct text *out, struct problem *p)

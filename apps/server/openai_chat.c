@@ -57,10 +57,10 @@ static void read_reasoning(struct ask *a, const struct fields *f)
     if (a->no_reasoning) a->set.reasoning_budget = -1;
 }
 
-static void read_chat(struct ask *a, struct problem *p)
+void openai_read_chat(struct ask *a, const json_t *body, struct problem *p)
 {
     static const char *const refused[] = {"audio", "web_search_options", "functions", "function_call"};
-    struct fields f = {.object = a->body, .problem = p};
+    struct fields f = {.object = body, .problem = p};
     const json_t *kinds;
     ask_messages(a, &f);
     if (p->status) return;
@@ -70,6 +70,7 @@ static void read_chat(struct ask *a, struct problem *p)
     if (field_int(&f, "top_logprobs", 0, 20, &a->n_top) && a->n_top && !a->log_probs)
         field_wrong(&f, "top_logprobs", "without logprobs");
     read_format(a, &f);
+    ask_tools(a, &f);
     read_reasoning(a, &f);
     openai_refuse(&f, refused, sizeof refused / sizeof *refused);
     kinds = field_array(&f, "modalities");
@@ -77,6 +78,11 @@ static void read_chat(struct ask *a, struct problem *p)
         const char *kind = json_string_value(json_array_get(kinds, i));
         if (!kind || strcmp(kind, "text") != 0) field_wrong(&f, "modalities", "only text is written");
     }
+}
+
+static void read_chat(struct ask *a, struct problem *p)
+{
+    openai_read_chat(a, a->body, p);
 }
 
 static void open_choice(struct reply *r, int choice)
@@ -94,7 +100,17 @@ static void tell_delta(struct reply *r, const struct delta *d)
     }
     open_choice(r, d->choice);
     text_put(r->out, "{");
-    if (d->kind != DELTA_END) {
+    if (d->kind == DELTA_CALL) {
+        text_print(r->out,
+            "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", c->n_call - 1,
+            c->call[c->n_call - 1].id);
+        text_json_string(r->out, c->call[c->n_call - 1].name);
+        text_put(r->out, ",\"arguments\":\"\"}}]");
+    } else if (d->kind == DELTA_ARGUMENTS) {
+        text_print(r->out, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", c->n_call - 1);
+        text_json(r->out, d->text, d->n);
+        text_put(r->out, "}}]");
+    } else if (d->kind != DELTA_END) {
         text_print(r->out, "\"%s\":", d->kind == DELTA_REASONING ? "reasoning_content" : "content");
         text_json(r->out, d->text, d->n);
     }
@@ -105,7 +121,7 @@ static void tell_delta(struct reply *r, const struct delta *d)
         text_put(r->out, ",");
     }
     if (d->kind == DELTA_END)
-        text_print(r->out, "\"finish_reason\":\"%s\"}]}\n\n", end_word(&c->end));
+        text_print(r->out, "\"finish_reason\":\"%s\"}]}\n\n", choice_word(c));
     else
         text_put(r->out, "\"finish_reason\":null}]}\n\n");
 }
@@ -115,6 +131,20 @@ static void finish(struct reply *r)
     openai_finish(r, PREFIX, CHUNK);
 }
 
+static void tell_calls(struct reply *r, const struct choice *c)
+{
+    for (int i = 0; i < c->n_call; i++) {
+        const struct call *call = &c->call[i];
+        text_put(r->out, i ? "," : ",\"tool_calls\":[");
+        text_print(r->out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
+        text_json_string(r->out, call->name);
+        text_put(r->out, ",\"arguments\":");
+        text_json(r->out, call->arguments.n ? call->arguments.bytes : "", call->arguments.n);
+        text_put(r->out, "}}");
+    }
+    if (c->n_call) text_put(r->out, "]");
+}
+
 static void tell_whole(struct reply *r)
 {
     openai_open(r, PREFIX, "chat.completion");
@@ -122,7 +152,11 @@ static void tell_whole(struct reply *r)
     for (int i = 0; i < r->n_choice; i++) {
         const struct choice *c = &r->choice[i];
         text_print(r->out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i ? "," : "", i);
-        text_json(r->out, c->answer.bytes ? c->answer.bytes : "", c->answer.n);
+        if (c->answer.n == 0 && c->n_call > 0)
+            text_put(r->out, "null");
+        else
+            text_json(r->out, c->answer.bytes ? c->answer.bytes : "", c->answer.n);
+        tell_calls(r, c);
         if (c->reasoning.n > 0) {
             text_put(r->out, ",\"reasoning_content\":");
             text_json(r->out, c->reasoning.bytes, c->reasoning.n);
@@ -132,7 +166,7 @@ static void tell_whole(struct reply *r)
             openai_log_probs(r, c, 0);
         else
             text_put(r->out, "null");
-        text_print(r->out, ",\"finish_reason\":\"%s\"}", end_word(&c->end));
+        text_print(r->out, ",\"finish_reason\":\"%s\"}", choice_word(c));
     }
     text_put(r->out, "]");
     openai_usage(r);

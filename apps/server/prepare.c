@@ -164,6 +164,31 @@ static bool is_several(const json_t *raw)
     return n_list > 0 || (n_text > 0 && n_text == json_array_size(raw));
 }
 
+/* Which calls may come, by the template. */
+static void find_calls(struct ask *a, const struct served *m, const char *own, struct problem *p)
+{
+    const char *template = own ? own : m->info.chat_template;
+    enum call_style style = calls_style(template);
+    if (a->tools && style == CALLS_NONE)
+        problem_set(
+            p, 400, "unsupported_value", "tools", "tools: the chat template of %s has no tools", m->set->name[0]);
+    a->calls = a->must_call ? CALLS_BARE : a->tools || style == CALLS_HARMONY ? style : CALLS_NONE;
+    if (calls_need_special(a->calls)) a->set.show_special = true;
+}
+
+/* For tests: what LUTRA_TEST_REPLY says is the reply, so that calls come that no small model writes. */
+static void force_reply(struct ask *a, const struct served *m, struct problem *p)
+{
+    const char *reply = getenv("LUTRA_TEST_REPLY");
+    struct tokens t = {0};
+    if (!reply || !a->chat || a->must_call) return;
+    add_text(&t, m, reply, strlen(reply), 0, p);
+    if (!p->status && grow(&t, t.n + 1, p)) t.id[t.n++] = m->info.eos;
+    a->said = t.id;
+    a->set.forced = t.id;
+    a->set.n_forced = t.n;
+}
+
 void ask_prepare(struct ask *a, const struct served *m, const char *own_template, struct problem *p)
 {
     bool several = !a->chat && is_several(a->raw);
@@ -185,5 +210,7 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
             add_mixed(&t, several ? json_array_get(a->raw, i) : a->raw, m, p);
         keep(a, m, &t, p);
     }
+    if (a->chat && !p->status) find_calls(a, m, own_template, p);
+    if (!p->status) force_reply(a, m, p);
     a->set.chat_template = a->chat ? own_template : NULL;
 }

@@ -21,6 +21,12 @@ const char *end_word(const struct lutra_end *end)
     }
 }
 
+const char *choice_word(const struct choice *c)
+{
+    const char *word = end_word(&c->end);
+    return c->n_call > 0 && strcmp(word, "stop") == 0 ? "tool_calls" : word;
+}
+
 struct usage reply_usage(const struct reply *r)
 {
     struct usage u = {0};
@@ -30,6 +36,7 @@ struct usage reply_usage(const struct reply *r)
         if (i % n == 0) u.prompt += end->n_prompt;
         if (i % n == 0) u.cached += end->n_cached;
         u.generated += end->n_tok;
+        u.thought += r->choice[i].n_thought;
     }
     return u;
 }
@@ -80,10 +87,16 @@ void token_text(const struct served *m, int32_t token, struct text *out)
 
 struct served *server_model(struct server *s, const char *name, struct problem *p)
 {
+    static const char latest[] = ":latest"; /* Ollama's tag where there is none */
     int n = s->set->n_model;
+    size_t n_name = name ? strlen(name) : 0, n_tag = sizeof latest - 1;
+    if (n_name > n_tag && strcmp(name + n_name - n_tag, latest) == 0) n_name -= n_tag;
     for (int i = 0; i < n; i++)
-        for (int k = 0; name && k < s->model[i].set->n_name; k++)
-            if (strcmp(s->model[i].set->name[k], name) == 0) return &s->model[i];
+        for (int k = 0; name && k < s->model[i].set->n_name; k++) {
+            const char *known = s->model[i].set->name[k];
+            if (strcmp(known, name) == 0 || (strlen(known) == n_name && strncmp(known, name, n_name) == 0))
+                return &s->model[i];
+        }
     if (!name || !*name || (n == 1 && !s->set->strict_model)) return &s->model[0];
     problem_set(
         p, 404, "model_not_found", "model", "there is no model '%.200s'; GET /v1/models lists what there is", name);

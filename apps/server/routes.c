@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "anthropic.h"
+#include "llama.h"
+#include "ollama.h"
 #include "state.h"
 
 static void health(struct exchange *x, struct text *out, struct problem *p)
@@ -15,16 +18,72 @@ static void health(struct exchange *x, struct text *out, struct problem *p)
         text_put(out, "{\"status\":\"ok\"}");
 }
 
+static void no_embeddings(struct exchange *x, struct text *out, struct problem *p)
+{
+    (void)x;
+    (void)out;
+    problem_set(p, 501, "not_implemented", NULL, "embeddings and reranking are not implemented");
+}
+
+static void no_changes(struct exchange *x, struct text *out, struct problem *p)
+{
+    (void)x;
+    (void)out;
+    problem_set(p, 501, "not_implemented", NULL,
+        "models are those that the server was started with; 'lutra pull' fetches others");
+}
+
+static void ollama_root(struct exchange *x, struct text *out, struct problem *p)
+{
+    (void)x;
+    (void)p;
+    text_put(out, "Ollama is running"); /* clients look for these words; it is Lutra, which speaks its API */
+}
+
 static const struct route routes[] = {
     {"GET", "/health", .now = health, .is_public = true},
     {"GET", "/v1/health", .now = health, .is_public = true},
+    {"GET", "/metrics", .now = metrics_show, .type = "text/plain; version=0.0.4; charset=utf-8"},
+    /* OpenAI */
     {"GET", "/v1/models", .now = openai_models},
     {"GET", "/models", .now = openai_models},
     {"GET", "/v1/models/", .now = openai_model},
-    {"GET", "/metrics", .now = metrics_show, .type = "text/plain; version=0.0.4; charset=utf-8"},
     {"POST", "/v1/chat/completions", .dialect = &dialect_chat},
     {"POST", "/chat/completions", .dialect = &dialect_chat},
     {"POST", "/v1/completions", .dialect = &dialect_completions},
+    {"POST", "/v1/responses", .dialect = &dialect_responses},
+    {"POST", "/v1/embeddings", .now = no_embeddings},
+    {"POST", "/embeddings", .now = no_embeddings},
+    {"POST", "/embedding", .now = no_embeddings, .refuse = llama_error},
+    {"POST", "/v1/rerank", .now = no_embeddings},
+    {"POST", "/rerank", .now = no_embeddings, .refuse = llama_error},
+    /* llama.cpp */
+    {"GET", "/props", .now = llama_props, .refuse = llama_error},
+    {"GET", "/slots", .now = llama_slots, .refuse = llama_error},
+    {"POST", "/completion", .dialect = &dialect_llama},
+    {"POST", "/completions", .dialect = &dialect_llama},
+    {"POST", "/infill", .dialect = &dialect_infill},
+    {"POST", "/tokenize", .body = llama_tokenize, .refuse = llama_error},
+    {"POST", "/detokenize", .body = llama_detokenize, .refuse = llama_error},
+    {"POST", "/apply-template", .body = llama_template, .refuse = llama_error},
+    /* Ollama */
+    {"GET", "/", .now = ollama_root, .type = "text/plain; charset=utf-8"},
+    {"GET", "/api/version", .now = ollama_version, .refuse = ollama_error},
+    {"GET", "/api/tags", .now = ollama_tags, .refuse = ollama_error},
+    {"GET", "/api/ps", .now = ollama_ps, .refuse = ollama_error},
+    {"POST", "/api/show", .body = ollama_show, .refuse = ollama_error},
+    {"POST", "/api/chat", .dialect = &dialect_ollama_chat},
+    {"POST", "/api/generate", .dialect = &dialect_ollama_generate},
+    {"POST", "/api/embed", .now = no_embeddings, .refuse = ollama_error},
+    {"POST", "/api/embeddings", .now = no_embeddings, .refuse = ollama_error},
+    {"POST", "/api/pull", .now = no_changes, .refuse = ollama_error},
+    {"POST", "/api/push", .now = no_changes, .refuse = ollama_error},
+    {"POST", "/api/create", .now = no_changes, .refuse = ollama_error},
+    {"POST", "/api/copy", .now = no_changes, .refuse = ollama_error},
+    {"DELETE", "/api/delete", .now = no_changes, .refuse = ollama_error},
+    /* Anthropic */
+    {"POST", "/v1/messages", .dialect = &dialect_anthropic},
+    {"POST", "/v1/messages/count_tokens", .body = anthropic_count, .refuse = anthropic_error},
 };
 
 static bool is_meant(const struct route *r, const char *path)

@@ -89,7 +89,7 @@ struct server {
     atomic_ullong n_request, n_refused, n_cancelled, n_prompt_token, n_cached_token, n_token;
     atomic_ullong prompt_us, decode_us;
     atomic_ullong n_pass, rows_valid, rows_wasted, rows_idle; /* of all sessions */
-    atomic_int n_running;
+    atomic_int n_running, n_sample;                           /* requests; samples still to end */
 };
 
 uint64_t clock_us(void); /* monotonic */
@@ -101,6 +101,8 @@ struct served *server_model(struct server *s, const char *name, struct problem *
 int front_start(struct server *s);
 void front_stop(struct server *s);
 void front_put(struct server *s, struct exchange *x);
+/* The body as ask.body, and its model, for route.body; false after a problem. */
+bool front_read(struct exchange *x, struct problem *p);
 
 /* work.c */
 int work_start(struct server *s);
@@ -141,10 +143,21 @@ struct route {
     void (*now)(struct exchange *x, struct text *out, struct problem *p); /* answered on the I/O thread */
     void (*body)(struct exchange *x, struct text *out, struct problem *p); /* answered on a front thread */
     bool is_public;
+    void (*refuse)(const struct problem *p, struct text *out); /* errors where there is no dialect; NULL = OpenAI's */
     const char *type; /* Content-Type of what `now` and `body` answer; NULL = JSON */
 };
 /* Handlers. */
 void openai_models(struct exchange *x, struct text *out, struct problem *p);
+void llama_props(struct exchange *x, struct text *out, struct problem *p);
+void llama_slots(struct exchange *x, struct text *out, struct problem *p);
+void llama_tokenize(struct exchange *x, struct text *out, struct problem *p);
+void llama_detokenize(struct exchange *x, struct text *out, struct problem *p);
+void llama_template(struct exchange *x, struct text *out, struct problem *p);
+void ollama_version(struct exchange *x, struct text *out, struct problem *p);
+void ollama_tags(struct exchange *x, struct text *out, struct problem *p);
+void ollama_ps(struct exchange *x, struct text *out, struct problem *p);
+void ollama_show(struct exchange *x, struct text *out, struct problem *p);
+void anthropic_count(struct exchange *x, struct text *out, struct problem *p);
 void metrics_show(struct exchange *x, struct text *out, struct problem *p);
 void openai_model(struct exchange *x, struct text *out, struct problem *p);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "translate.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,34 +21,86 @@ static void keep_scored(struct choice *c, const struct scored *scored, struct te
     c->scored[c->n_scored++] = *scored;
 }
 
-static void take_text(struct exchange *x, const struct event *e, const char *text)
+/* A choice's text on its way. */
+struct course {
+    struct exchange *exchange;
+    int choice;
+    bool told;
+};
+
+static void tell(struct course *to, enum delta_kind kind, const char *text, size_t n)
 {
-    struct reply *r = &x->reply;
-    const struct ask *a = r->ask;
-    struct choice *c = &r->choice[e->choice];
-    enum lutra_part part = a->reasoning_in_text ? LUTRA_PART_ANSWER : e->part;
-    bool shown = part == LUTRA_PART_ANSWER || (part == LUTRA_PART_REASONING && !a->hide_reasoning);
-    bool scored = a->log_probs && e->scored.token >= 0;
-    size_t n = shown ? e->n_bytes : 0;
-    if (scored) keep_scored(c, &e->scored, &x->out);
-    if (n > 0) text_add(part == LUTRA_PART_ANSWER ? &c->answer : &c->reasoning, text, n);
+    struct exchange *x = to->exchange;
+    struct choice *c = &x->reply.choice[to->choice];
+    to->told = true;
     x->out.failed = x->out.failed || c->answer.failed || c->reasoning.failed;
-    if (!a->stream || x->out.failed || (n == 0 && !scored)) return;
-    enum delta_kind kind = n == 0 ? DELTA_TOKEN : part == LUTRA_PART_ANSWER ? DELTA_ANSWER : DELTA_REASONING;
-    x->route->dialect->delta(r, &(struct delta){kind, e->choice, text, n});
+    if (!x->ask.stream || x->out.failed) return;
+    x->route->dialect->delta(&x->reply, &(struct delta){kind, to->choice, text, n});
     c->begun = true;
     c->n_told = c->n_scored;
 }
 
+static void on_text(void *user, const char *text, size_t n, bool thought)
+{
+    struct course *to = user;
+    struct choice *c = &to->exchange->reply.choice[to->choice];
+    if (thought && to->exchange->ask.hide_reasoning) return;
+    text_add(thought ? &c->reasoning : &c->answer, text, n);
+    tell(to, thought ? DELTA_REASONING : DELTA_ANSWER, text, n);
+}
+
+static void on_call(void *user, const char *name, size_t n)
+{
+    struct course *to = user;
+    struct exchange *x = to->exchange;
+    struct choice *c = &x->reply.choice[to->choice];
+    struct call *grown = realloc(c->call, (size_t)(c->n_call + 1) * sizeof *grown);
+    if (!grown) {
+        x->out.failed = true;
+        return;
+    }
+    c->call = grown;
+    struct call *call = &c->call[c->n_call++];
+    *call = (struct call){0};
+    snprintf(call->name, sizeof call->name, "%.*s", (int)n, name);
+    snprintf(call->id, sizeof call->id, "call_%.12s%02d%02d", x->reply.id, to->choice % 100, c->n_call % 100);
+    tell(to, DELTA_CALL, "", 0);
+}
+
+static void on_arguments(void *user, const char *json, size_t n)
+{
+    struct course *to = user;
+    struct choice *c = &to->exchange->reply.choice[to->choice];
+    if (c->n_call == 0) return;
+    text_add(&c->call[c->n_call - 1].arguments, json, n);
+    if (c->call[c->n_call - 1].arguments.failed) to->exchange->out.failed = true;
+    tell(to, DELTA_ARGUMENTS, json, n);
+}
+
+static void take_text(struct exchange *x, const struct event *e, const char *text)
+{
+    const struct ask *a = x->reply.ask;
+    struct choice *c = &x->reply.choice[e->choice];
+    struct course to = {x, e->choice, false};
+    struct call_sink sink = {on_text, on_call, on_arguments, &to};
+    enum lutra_part part = a->reasoning_in_text ? LUTRA_PART_ANSWER : e->part;
+    bool scored = a->log_probs && e->scored.token >= 0;
+    if (e->part == LUTRA_PART_REASONING && e->scored.token >= 0) c->n_thought++;
+    if (scored) keep_scored(c, &e->scored, &x->out);
+    if (e->n_bytes > 0 && part == LUTRA_PART_ANSWER) calls_feed(&c->calls, text, e->n_bytes, &sink);
+    if (e->n_bytes > 0 && part == LUTRA_PART_REASONING) on_text(&to, text, e->n_bytes, true);
+    if (scored && !to.told) tell(&to, DELTA_TOKEN, "", 0);
+}
+
 static void take_end(struct exchange *x, const struct event *e)
 {
-    struct reply *r = &x->reply;
-    struct choice *c = &r->choice[e->choice];
+    struct choice *c = &x->reply.choice[e->choice];
+    struct course to = {x, e->choice, false};
+    struct call_sink sink = {on_text, on_call, on_arguments, &to};
+    calls_end(&c->calls, &sink);
     c->end = e->end;
     c->ended = true;
-    if (!r->ask->stream || end_is_error(&e->end)) return;
-    x->route->dialect->delta(r, &(struct delta){DELTA_END, e->choice, "", 0});
-    c->begun = true;
+    if (!end_is_error(&e->end)) tell(&to, DELTA_END, "", 0);
 }
 
 void translate_events(struct exchange *x, const struct text *events)

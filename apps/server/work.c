@@ -12,7 +12,8 @@ static int on_text(void *user, const struct lutra_piece *piece)
     struct prompt *p = user;
     struct exchange *x = p->exchange;
     if (atomic_load(&x->gone)) return 1;
-    if (piece->n_bytes == 0 && !x->ask.log_probs) return 0;
+    bool thought = piece->token >= 0 && piece->part == LUTRA_PART_REASONING;
+    if (piece->n_bytes == 0 && !x->ask.log_probs && !thought) return 0;
     struct event e = {EVENT_TEXT, p->first + piece->sample, piece->part, piece->n_bytes,
         .scored = {.token = piece->token, .log_prob = piece->log_prob}};
     exchange_event(x, &e, piece->text);
@@ -51,8 +52,17 @@ static void submit(struct exchange *x)
         r.user = p;
         r.on_text = on_text;
         r.on_end = on_end;
-        p->running = lutra_submit(x->model->loaded.session, &r, &p->id, &err) == 0;
-        if (!p->running) problem_from(&x->refusal, NULL, &err);
+        int rc = lutra_submit(x->model->loaded.session, &r, &p->id, &err);
+        if (rc == LUTRA_E_UNSUPPORTED &&
+            a->must_call) { /* a tool's schema has what is not built: any arguments, then */
+            ask_force_call(a, true, &x->refusal);
+            r.json_schema = a->set.json_schema;
+            rc = lutra_submit(x->model->loaded.session, &r, &p->id, &err);
+        }
+        p->running = rc == 0;
+        bool text = rc == LUTRA_E_FORMAT || rc == LUTRA_E_UNSUPPORTED;
+        const char *param = a->set.json_schema ? "response_format" : a->set.grammar ? "grammar" : NULL;
+        if (!p->running) problem_from(&x->refusal, text ? param : NULL, &err);
     }
     if (x->refusal.status)
         for (int i = 0; i < a->n_prompt; i++)
@@ -141,13 +151,16 @@ static void *run(void *user)
     while (take_in(s, &running)) {
         struct lutra_error err = {0};
         sweep(s, &running, &err);
+        int n_sample = 0;
         for (int i = 0; i < s->set->n_model; i++) {
             struct served *m = &s->model[i];
             int n_active = 0;
             bool wanted = false;
             for (struct exchange *x = running.first; x && !wanted; x = x->next) wanted = x->model == m;
             if (wanted) lutra_step(m->loaded.session, &n_active, &err);
+            n_sample += n_active;
         }
+        atomic_store(&s->n_sample, n_sample);
         count(s);
         sweep(s, &running, &err);
     }

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""The APIs of llama.cpp's server, Ollama and Anthropic, and OpenAI's responses: the same reply in each one's words."""
+import json
+import sys
+
+sys.path.insert(0, __file__.rsplit("/", 1)[0])
+from lib import ANSWER, QUESTION, Server, check, equal, finish
+
+s = Server("--alias", "tiny")
+TALK = [{"role": "user", "content": QUESTION}]
+PROMPT = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def lines(path, body):
+    status, headers, text = s.ask("POST", path, body)
+    equal(status, 200, path)
+    return headers, [json.loads(line) for line in text.split("\n") if line]
+
+
+def events(path, body):
+    """[(event, data)]"""
+    status, headers, text = s.ask("POST", path, {**body, "stream": True})
+    equal((status, headers["Content-Type"]), (200, "text/event-stream"), path)
+    out = []
+    for block in text.strip().split("\n\n"):
+        parts = dict(line.split(": ", 1) for line in block.split("\n"))
+        out.append((parts.get("event"), json.loads(parts["data"])))
+    return out
+
+
+# ---- llama.cpp
+plain = {"prompt": PROMPT, "temperature": 0, "n_predict": 100}
+status, r = s.post("/completion", {**plain, "n_probs": 1, "return_tokens": True})
+equal((r["content"], r["stop_type"], r["stop"]), (ANSWER, "eos", True), "/completion")
+equal(r["tokens_evaluated"], 32, "/completion: tokens_evaluated")
+equal(len(r["completion_probabilities"]), len(r["tokens"]), "/completion: n_probs")
+check(r["timings"]["predicted_n"] == r["tokens_predicted"] and r["timings"]["rows_idle"] >= 0, "timings", r["timings"])
+parts = [e for _, e in events("/completion", plain)]
+equal("".join(p["content"] for p in parts), ANSWER, "/completion, streamed")
+equal([p["stop"] for p in parts], [False] * (len(parts) - 1) + [True], "/completion: stop")
+equal(s.post("/completion", {**plain, "n_predict": 3})[1]["stop_type"], "limit", "stop_type limit")
+equal(s.post("/completion", {**plain, "stop": ["84"]})[1]["stop_type"], "word", "stop_type word")
+equal([x["index"] for x in s.post("/completion", {**plain, "prompt": [PROMPT, "x"]})[1]], [0, 1], "several prompts")
+equal(s.post("/completion", {**plain, "prompt": ["a", 70, "b"], "n_predict": 1})[1]["tokens_evaluated"], 3, "a mixed prompt")
+equal(s.post("/completion", {"prompt": "a " * 2000})[1]["error"]["type"], "exceed_context_size_error", "too long")
+equal(s.post("/infill", {"input_prefix": "a", "input_suffix": "b"})[1]["error"]["code"], 400, "no hole in this vocabulary")
+ids = s.post("/tokenize", {"content": "Sam has 42 é<|im_end|>"})[1]["tokens"]
+equal(s.post("/detokenize", {"tokens": ids})[1]["content"], "Sam has 42 é<|im_end|>", "there and back")
+pieces = s.post("/tokenize", {"content": "Sam é", "with_pieces": True})[1]["tokens"]
+equal(pieces[0]["piece"], "Sam", "pieces")
+equal([p["piece"] for p in pieces[2:]], [[195], [169]], "pieces that are no characters are bytes")
+check(len(s.post("/tokenize", {"content": "<|im_end|>", "parse_special": False})[1]["tokens"]) > 1, "parse_special")
+equal(s.post("/detokenize", {"tokens": [5000]})[0], 400, "a token that there is not")
+equal(s.post("/apply-template", {"messages": TALK})[1]["prompt"], PROMPT, "/apply-template")
+props = s.get("/props")[1]
+check(props["total_slots"] == 8 and props["default_generation_settings"]["n_ctx"] == 1024 and
+      "im_start" in props["chat_template"], "/props", props)
+equal([x["is_processing"] for x in s.get("/slots")[1]], [False] * 8, "/slots")
+check(s.metric("llamacpp:tokens_predicted_total") > 20 and s.metric("lutra:rows_valid_total") > 20, "/metrics")
+
+# ---- Ollama
+cold = {"options": {"temperature": 0}}
+equal(s.ask("GET", "/")[2], "Ollama is running", "the root")
+check(s.get("/api/version")[1]["version"].count(".") == 2, "/api/version")
+model = s.get("/api/tags")[1]["models"][0]
+equal((model["name"], model["details"]["family"], model["details"]["quantization_level"]), ("tiny:latest", "qwen2", "F16"),
+      "/api/tags")
+equal(s.get("/api/ps")[1]["models"][0]["context_length"], 1024, "/api/ps")
+shown = s.post("/api/show", {"model": "tiny:latest"})[1]
+equal((shown["capabilities"], shown["model_info"]["qwen2.context_length"]), (["completion"], 1024), "/api/show")
+headers, said = lines("/api/chat", {"model": "tiny", "messages": TALK, **cold})
+equal(headers["Content-Type"], "application/x-ndjson", "lines of JSON")
+equal("".join(x["message"]["content"] for x in said), ANSWER, "/api/chat streams by default")
+equal([x["done"] for x in said], [False] * (len(said) - 1) + [True], "/api/chat: done")
+last = said[-1]
+check(last["done_reason"] == "stop" and last["prompt_eval_count"] == 32 and last["eval_count"] > 10 and
+      last["total_duration"] >= last["eval_duration"] > 0, "/api/chat: figures", last)
+r = s.post("/api/chat", {"model": "tiny:latest", "messages": TALK, "stream": False, **cold})[1]
+equal((r["message"]["content"], r["model"]), (ANSWER, "tiny:latest"), "/api/chat, whole")
+equal(s.post("/api/chat", {"messages": TALK, "stream": False, "options": {"num_predict": 2}})[1]["done_reason"], "length",
+      "num_predict")
+r = s.post("/api/chat", {"messages": TALK, "stream": False, "format": {"type": "object", "properties": {
+    "n": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["n"]}, **cold})[1]
+check(0 <= json.loads(r["message"]["content"])["n"] <= 99, "format: a schema", r)
+r = s.post("/api/generate", {"prompt": QUESTION, "stream": False, **cold})[1]
+equal(r["response"], ANSWER, "/api/generate")
+equal("".join(x["response"] for x in lines("/api/generate", {"prompt": PROMPT, "raw": True, **cold})[1]), ANSWER, "raw")
+equal(s.post("/api/generate", {"model": "tiny", "stream": False})[1]["done_reason"], "load", "no prompt")
+for path in ("/api/pull", "/api/create", "/api/embed"):
+    status, r = s.post(path, {"model": "x"})
+    check(status == 501 and isinstance(r["error"], str), path, r)
+status, r = s.post("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]})
+check(status == 400 and "images" in r["error"], "images", r)
+
+# ---- Anthropic
+ask = {"model": "tiny", "max_tokens": 100, "messages": TALK, "temperature": 0}
+r = s.post("/v1/messages", ask)[1]
+equal((r["type"], r["role"], r["content"], r["stop_reason"]),
+      ("message", "assistant", [{"type": "text", "text": ANSWER}], "end_turn"), "/v1/messages")
+check(r["usage"]["input_tokens"] + r["usage"]["cache_read_input_tokens"] == 32, "usage", r["usage"])
+told = events("/v1/messages", ask)
+equal([name for name, _ in told if name != "content_block_delta"],
+      ["message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"], "its events")
+check(all(name == data["type"] for name, data in told), "each event's type")
+equal("".join(d["delta"]["text"] for name, d in told if name == "content_block_delta"), ANSWER, "its text")
+equal(s.post("/v1/messages", {**ask, "max_tokens": 2})[1]["stop_reason"], "max_tokens", "max_tokens")
+equal(s.post("/v1/messages", {**ask, "stop_sequences": ["84"]})[1]["stop_reason"], "stop_sequence", "stop_sequences")
+blocks = [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
+equal(s.post("/v1/messages", {**ask, "messages": blocks})[1]["content"][0]["text"], ANSWER, "blocks")
+n = s.post("/v1/messages/count_tokens", {"model": "tiny", "messages": TALK})[1]["input_tokens"]
+equal(n, 32, "count_tokens")
+check(s.post("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "a " * 5000}]})[1]["input_tokens"] > 1024,
+      "count_tokens of what does not fit")
+status, r = s.post("/v1/messages", {"messages": TALK})
+equal((status, r["type"], r["error"]["type"]), (400, "error", "invalid_request_error"), "max_tokens is missing")
+status, r = s.post("/v1/messages", {**ask, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})
+check(status == 400 and "image" in r["error"]["message"], "images", r)
+
+# ---- responses
+ask = {"model": "tiny", "input": QUESTION, "temperature": 0}
+r = s.post("/v1/responses", ask)[1]
+equal((r["status"], r["output"][0]["content"][0]["text"]), ("completed", ANSWER), "/v1/responses")
+equal(r["usage"]["input_tokens"], 32, "its usage")
+told = events("/v1/responses", ask)
+names = [name for name, _ in told if name != "response.output_text.delta"]
+equal(names, ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+              "response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed"],
+      "its events")
+equal([d["sequence_number"] for _, d in told], list(range(len(told))), "their numbers")
+equal("".join(d["delta"] for name, d in told if name == "response.output_text.delta"), ANSWER, "its text")
+equal(told[-1][1]["response"]["output"][0]["content"][0]["text"], ANSWER, "the whole response")
+r = s.post("/v1/responses", {**ask, "max_output_tokens": 2})[1]
+equal((r["status"], r["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}), "max_output_tokens")
+items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": QUESTION}]}]
+equal(s.post("/v1/responses", {**ask, "input": items})[1]["output"][0]["content"][0]["text"], ANSWER, "items")
+status, r = s.post("/v1/responses", {**ask, "previous_response_id": "resp_1"})
+equal((status, r["error"]["param"]), (400, "previous_response_id"), "stored conversations")
+for path in ("/v1/embeddings", "/v1/rerank"):
+    equal(s.post(path, {"input": "x"})[0], 501, path)
+equal(s.stop(), 0, "SIGTERM")
+finish()
