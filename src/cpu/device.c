@@ -84,6 +84,10 @@ static int cpu_supports(struct device *self, const struct op_list *list, const s
     case OP_SWIGLU_OAI:
     case OP_ROUTE:
     case OP_COMBINE:
+    case OP_MUL:
+    case OP_GATE:
+    case OP_CONV:
+    case OP_DELTA_NET:
     case OP_ADD:
     case OP_PERMUTE:
     case OP_TAKE: return 0;

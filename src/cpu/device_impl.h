@@ -57,6 +57,8 @@ struct cpu_scratch {
     size_t n_part;
     int32_t *expert_rows; /* [n_thread][n_expert_rows]: slots of a step in the order of their experts, and counts */
     size_t n_expert_rows;
+    float *delta; /* [n_thread][delta_floats]: a tile of the state behind each draft */
+    size_t delta_floats;
 };
 
 struct cpu_driver;

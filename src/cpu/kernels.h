@@ -128,6 +128,18 @@ struct cpu_kernels {
 
     /* f(a) * b, and a + b.  Tails use the same polynomial as full vectors. */
     cpu_pointwise *swiglu, *geglu, *relu2, *swiglu_oai, *add;
+    cpu_pointwise *mul, *gate; /* a * b, and b / (1 + exp(-a)) */
+
+    /* One token of OP_CONV: x[0 .. n_tap - 1] are the inputs [n] of the last tokens, the oldest first. */
+    void (*conv)(const struct op_conv *op, const float *const *x, size_t n, float *out);
+
+    /* out[n] = x * scale / sqrt(sum of squares + eps). */
+    void (*l2_norm)(const float *x, size_t n, float eps, float scale, float *out);
+
+    /* One token of DELTA_TILE columns of OP_DELTA_NET: state[d_k][DELTA_TILE] is advanced; k, q [d_k] are normalised,
+     * v and out [DELTA_TILE]. */
+    void (*delta_step)(
+        float *state, int d_k, const float *k, const float *q, const float *v, float decay, float step, float *out);
 
     void (*gelu)(const float *x, size_t n, float *out);
     void (*add_scaled)(const float *a, const float *b, float scale, size_t n, float *out); /* a + scale b */

@@ -170,6 +170,17 @@ static int find_rope(struct program *p, const struct op_rope *rope, struct lutra
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: more than %d different rotations in one model", ROPE_TABLES);
 }
 
+/* out = f(a, b) of any kind; NULL: it is none. */
+static cpu_pointwise *pointwise_of(const struct cpu_kernels *k, enum op_kind kind)
+{
+    switch (kind) {
+    case OP_ADD: return k->add;
+    case OP_MUL: return k->mul;
+    case OP_GATE: return k->gate;
+    default: return gate_of(k, kind);
+    }
+}
+
 static bool multiplies(const struct op *op)
 {
     return (op_info_of(op->kind)->use & WEIGHT_MATMUL) != 0;
@@ -196,8 +207,8 @@ static int compile_op(struct cpu_device *d, struct program *p, int i, struct sha
     } else if (op->kind == OP_ROPE) {
         in->rope = find_rope(p, &op->rope, err);
         if (in->rope < 0) return in->rope;
-    } else if (op->kind == OP_ADD || gate_of(&d->kernels, op->kind)) {
-        in->pointwise = op->kind == OP_ADD ? d->kernels.add : gate_of(&d->kernels, op->kind);
+    } else {
+        in->pointwise = pointwise_of(&d->kernels, op->kind);
     }
     in->columns = share_columns(share, op->n_out ? p->list->value[op->out[0]].dim : 0);
     cpu_run_bind(in);

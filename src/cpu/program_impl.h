@@ -167,6 +167,10 @@ bool cpu_run_matmul(struct worker *w, const struct instr *in);
 bool cpu_run_experts(struct worker *w, const struct instr *in);
 bool cpu_run_head(struct worker *w, const struct instr *in);
 
+/* Of OP_CONV and OP_DELTA_NET. */
+bool cpu_run_conv(struct worker *w, const struct instr *in);
+bool cpu_run_delta(struct worker *w, const struct instr *in);
+
 /* Runs a gated matmul, the gate and the matmul behind it as one.  False: there are no bulk rows or in too many
  * stretches, and nothing was done.  *going: false if cancelled. */
 bool cpu_run_gated(struct worker *w, const struct instr *in, bool *going);

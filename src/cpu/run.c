@@ -8,6 +8,7 @@
  */
 #include "cpu/program_impl.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ops/ref/ref.h"
@@ -151,7 +152,7 @@ static void permute_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
     ref_permute(
-        cpu_value_row(w, op->in[0], row), op->permute.order, cpu_value_row(w, op->out[0], row), dim_of(w, op->in[0]));
+        cpu_value_row(w, op->in[0], row), op->permute.order, cpu_value_row(w, op->out[0], row), dim_of(w, op->out[0]));
 }
 
 static void pointwise_row(const struct worker *w, const struct instr *in, int row)
@@ -160,6 +161,19 @@ static void pointwise_row(const struct worker *w, const struct instr *in, int ro
     int64_t first = in->columns.first;
     in->pointwise(cpu_value_row(w, op->in[0], row) + first, cpu_value_row(w, op->in[1], row) + first,
         (size_t)in->columns.n, cpu_value_row(w, op->out[0], row) + first);
+}
+
+/* One gate for a whole row is one factor; otherwise each element has its own. */
+static void gate_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    const float *gate = cpu_value_row(w, op->in[0], row);
+    if (dim_of(w, op->in[0]) > 1) {
+        pointwise_row(w, in, row);
+        return;
+    }
+    ref_scale(cpu_value_row(w, op->in[1], row), (float)(1 / (1 + exp(-(double)*gate))),
+        cpu_value_row(w, op->out[0], row), dim_of(w, op->out[0]));
 }
 
 static void gelu_row(const struct worker *w, const struct instr *in, int row)
@@ -253,6 +267,9 @@ void cpu_run_bind(struct instr *in)
     case OP_EXPERTS: in->run = cpu_run_experts; break;
     case OP_ROUTE: in->row = route_row; break;
     case OP_COMBINE: in->row = combine_row; break;
+    case OP_GATE: in->row = gate_row; break;
+    case OP_CONV: in->run = cpu_run_conv; break;
+    case OP_DELTA_NET: in->run = cpu_run_delta; break;
     default: in->row = pointwise_row; break;
     }
 }

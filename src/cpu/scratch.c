@@ -69,6 +69,8 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
             s->n_part = larger(s->n_part, (n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS);
         } else if (op->kind == OP_ROPE) {
             s->rope_floats = larger(s->rope_floats, (size_t)op->rope.n_rot);
+        } else if (op->kind == OP_DELTA_NET) {
+            s->delta_floats = larger(s->delta_floats, product(rows, (size_t)op->delta.d_k * DELTA_TILE));
         } else if (op->kind == OP_ATTENTION) {
             size_t bytes = attention_scratch_bytes(&op->attention, s->max_rows, s->n_ctx, n_thread);
             s->attention_bytes = larger(s->attention_bytes, bytes ? bytes : SIZE_MAX); /* 0: it overflows */
@@ -86,6 +88,7 @@ enum {
     PART_MAX,
     PART_SUM,
     EXPERTS,
+    DELTA,
     N_PIECE
 };
 
@@ -103,6 +106,7 @@ static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t 
     bytes[HEAP] = product(head, sizeof *s->heap);
     bytes[PART_MAX] = product(parts, sizeof *s->part_max);
     bytes[PART_SUM] = product(parts, sizeof *s->part_sum);
+    bytes[DELTA] = product(n_thread, product(s->delta_floats, sizeof *s->delta));
     bytes[EXPERTS] = product(n_thread, product(s->n_expert_rows, sizeof *s->expert_rows));
 }
 
@@ -130,6 +134,7 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
     s->part_max = at[PART_MAX];
     s->part_sum = at[PART_SUM];
     s->expert_rows = at[EXPERTS];
+    s->delta = at[DELTA];
     return 0;
 }
 
@@ -139,7 +144,7 @@ static bool grows(const struct cpu_scratch *s, const struct cpu_scratch *old)
     return s->max_rows > old->max_rows || s->max_out > old->max_out || s->n_ctx > old->n_ctx ||
            s->act_bytes > old->act_bytes || s->attention_bytes > old->attention_bytes ||
            s->rope_floats > old->rope_floats || s->work_bytes > old->work_bytes || s->n_part > old->n_part ||
-           s->n_expert_rows > old->n_expert_rows;
+           s->n_expert_rows > old->n_expert_rows || s->delta_floats > old->delta_floats;
 }
 
 int cpu_scratch_reserve(
@@ -154,7 +159,8 @@ int cpu_scratch_reserve(
         .rope_floats = old->rope_floats,
         .work_bytes = old->work_bytes,
         .n_part = old->n_part,
-        .n_expert_rows = old->n_expert_rows};
+        .n_expert_rows = old->n_expert_rows,
+        .delta_floats = old->delta_floats};
     measure(d, list, &s, pool_size(d->pool));
     if (!grows(&s, old)) return 0;
     int rc = lay_out(&s, (size_t)pool_size(d->pool), err);

@@ -58,6 +58,32 @@ static void add(const float *a, const float *b, size_t n, float *out)
     ref_add(a, b, out, (int)n);
 }
 
+static void mul(const float *a, const float *b, size_t n, float *out)
+{
+    ref_mul(a, b, out, (int)n);
+}
+
+static void gate(const float *a, const float *b, size_t n, float *out)
+{
+    ref_gate(a, (int)n, b, out, (int)n);
+}
+
+static void conv(const struct op_conv *op, const float *const *x, size_t n, float *out)
+{
+    ref_conv(op, x, out, (int)n);
+}
+
+static void l2_norm(const float *x, size_t n, float eps, float scale, float *out)
+{
+    ref_l2_norm(x, eps, scale, out, (int)n);
+}
+
+static void delta_step(
+    float *state, int d_k, const float *k, const float *q, const float *v, float decay, float step, float *out)
+{
+    ref_delta_step(state, d_k, k, q, v, decay, step, out);
+}
+
 static void gelu(const float *x, size_t n, float *out)
 {
     ref_gelu(x, out, (int)n);

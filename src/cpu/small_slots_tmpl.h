@@ -22,6 +22,11 @@ LUTRA_INLINE void fill_small(struct cpu_kernels *out, const char *isa)
     out->relu2 = relu2;
     out->swiglu_oai = swiglu_oai;
     out->add = add;
+    out->mul = mul;
+    out->gate = gate;
+    out->conv = conv;
+    out->l2_norm = l2_norm;
+    out->delta_step = delta_step;
     out->gelu = gelu;
     out->add_scaled = add_scaled;
     out->f32_to_f16 = to_f16;

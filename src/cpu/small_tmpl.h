@@ -204,6 +204,26 @@ static void add(const float *a, const float *b, size_t n, float *out)
     each(add_of, a, b, n, out);
 }
 
+LUTRA_INLINE vec mul_of(vec a, vec b)
+{
+    return vec_mul(a, b);
+}
+
+LUTRA_INLINE vec gate_of(vec a, vec b)
+{
+    return vec_gate(b, a);
+}
+
+static void mul(const float *a, const float *b, size_t n, float *out)
+{
+    each(mul_of, a, b, n, out);
+}
+
+static void gate(const float *a, const float *b, size_t n, float *out)
+{
+    each(gate_of, a, b, n, out);
+}
+
 static void gelu(const float *x, size_t n, float *out)
 {
     size_t i = 0;
@@ -219,6 +239,65 @@ static void add_scaled(const float *a, const float *b, float scale, size_t n, fl
     if (i < n) {
         vec y = vec_fma(vec_load_part(b + i, tail_of(n)), s, vec_load_part(a + i, tail_of(n)));
         vec_store_part(out + i, y, tail_of(n));
+    }
+}
+
+/* ---- recurrent layers ---- */
+
+LUTRA_INLINE vec load_lanes(const float *p, int lanes)
+{
+    return lanes == VEC ? vec_load(p) : vec_load_part(p, lanes);
+}
+
+LUTRA_INLINE vec conv_of(const struct op_conv *op, const float *const *x, size_t n, size_t i, int lanes)
+{
+    vec sum = op->bias ? load_lanes(op->bias + i, lanes) : vec_zero();
+    for (int j = 0; j < op->n_tap; j++)
+        sum = vec_fma(load_lanes(op->weight + (size_t)j * n + i, lanes), load_lanes(x[j] + i, lanes), sum);
+    return op->silu ? vec_gate(sum, sum) : sum;
+}
+
+static void conv(const struct op_conv *op, const float *const *x, size_t n, float *out)
+{
+    size_t i = 0;
+    for (; i + VEC <= n; i += VEC) vec_store(out + i, conv_of(op, x, n, i, VEC));
+    if (i < n) vec_store_part(out + i, conv_of(op, x, n, i, tail_of(n)), tail_of(n));
+}
+
+/* Sums as in rms_norm; n is a multiple of DELTA_TILE. */
+static void l2_norm(const float *x, size_t n, float eps, float scale, float *out)
+{
+    vec sum[2] = {vec_zero(), vec_zero()};
+    for (size_t i = 0, v = 0; i < n; i += VEC, v ^= 1) {
+        vec a = vec_load(x + i);
+        sum[v] = vec_fma(a, a, sum[v]);
+    }
+    double squares = vec_sum_double(sum[0]) + vec_sum_double(sum[1]);
+    vec by = vec_set1((float)((double)scale / sqrt(squares + (double)eps)));
+    for (size_t i = 0; i < n; i += VEC) vec_store(out + i, vec_mul(vec_load(x + i), by));
+}
+
+/* Four sums over rows i, i + 4, ... each, added up as (0 + 1) + (2 + 3): the same for every width of vectors. */
+static void delta_step(
+    float *state, int d_k, const float *k, const float *q, const float *v, float decay, float step, float *out)
+{
+    vec by = vec_set1(decay);
+    for (int c = 0; c < DELTA_TILE; c += VEC) {
+        float *s = state + c;
+        vec sum[4] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()}, all;
+        for (int i = 0; i < d_k; i += 4)
+            for (int a = 0; a < 4; a++)
+                sum[a] = vec_fma(vec_load(s + (i + a) * DELTA_TILE), vec_set1(k[i + a]), sum[a]);
+        all = vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3]));
+        vec more = vec_mul(vec_set1(step), vec_fnma(by, all, vec_load(v + c)));
+        for (int a = 0; a < 4; a++) sum[a] = vec_zero();
+        for (int i = 0; i < d_k; i += 4)
+            for (int a = 0; a < 4; a++) {
+                vec next = vec_fma(vec_set1(k[i + a]), more, vec_mul(vec_load(s + (i + a) * DELTA_TILE), by));
+                vec_store(s + (i + a) * DELTA_TILE, next);
+                sum[a] = vec_fma(next, vec_set1(q[i + a]), sum[a]);
+            }
+        vec_store(out + c, vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3])));
     }
 }
 

@@ -156,6 +156,11 @@ int kv_open(
         kv_close(&kv);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory for its tables");
     }
+    int rc = kv_state_open(kv, settings, err);
+    if (rc < 0) {
+        kv_close(&kv);
+        return rc;
+    }
     lay_out(settings, &z, kv->layer);
     kv->set.layer = NULL;
     kv->shape = (struct kv_view){.type = settings->type,
@@ -174,6 +179,7 @@ void kv_close(struct kv_cache **kvp)
 {
     struct kv_cache *kv = *kvp;
     if (!kv) return;
+    kv_state_close(kv);
     if (kv->seq) free(kv->seq[0].table);
     free(kv->seq);
     free(kv->layer);
@@ -289,9 +295,11 @@ static int admit(
         return lutra_fail(err, LUTRA_E_CTX_FULL,
             "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised", blocks + idle, KV_BLOCK,
             unpromised(kv), kv->set.n_block);
+    TRY(kv_state_admit(kv, err));
     for (int32_t i = 0; i < kv->set.n_seq; i++) {
         struct kv_seq *s = &kv->seq[i];
         if (s->open) continue;
+        kv_state_live(kv, 1);
         *s = (struct kv_seq){.open = true, .max_tok = max_tok, .promised = blocks, .table = s->table};
         kv->n_promised += blocks;
         *seq = i;
@@ -350,6 +358,7 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "cache: cannot fork %d of %d tokens with room for %d", n_tok, from->n_tok, max_tok);
     TRY(check_seen(kv, from, n_tok, err));
+    TRY(kv_state_check(kv, from, n_tok, err));
     /* The whole blocks are shared for good; a part-filled tail will be copied by whoever writes it first. */
     bool part = n_tok % KV_BLOCK != 0;
     bool parent_writes = part && n_tok / KV_BLOCK == from->n_tok / KV_BLOCK && from->max_tok > from->n_tok;
@@ -367,6 +376,7 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
     to->n_tok = n_tok;
     to->n_table = blocks_for(n_tok);
     to->tail_promise = part;
+    kv_state_fork(kv, from, to);
     int32_t passed = first_seen(kv, n_tok, KV_SLACK);
     to->n_passed = n_tok == 0 ? 0 : passed > from->n_passed ? passed : from->n_passed;
     for (int32_t b = 0; b < to->n_table; b++) hold(kv, to->table[b] = from->table[b]);
@@ -398,6 +408,7 @@ int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_er
     if (!s || s->idle || n_tok < 0 || n_tok > s->n_tok)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: cannot cut sequence %d to %d tokens", seq, n_tok);
     TRY(check_seen(kv, s, n_tok, err));
+    TRY(kv_state_check(kv, s, n_tok, err));
     int32_t keep = blocks_for(n_tok), own = 0;
     for (int32_t b = keep; b < s->n_table; b++) own += kv->used[s->table[b]] == 1;
     /* Every block dropped is promised again; those of our own come back free, or become idle. */
@@ -410,6 +421,7 @@ int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_er
     s->promised += more;
     kv->n_promised += more;
     s->tail_promise = tail;
+    kv_state_cut(kv, s, n_tok);
     s->n_tok = n_tok;
     return 0;
 }
@@ -424,6 +436,7 @@ void kv_seq_idle(struct kv_cache *kv, int32_t seq)
     s->tail_promise = false;
     s->max_tok = s->n_tok;
     s->idle = true;
+    kv_state_live(kv, -1);
 }
 
 void kv_seq_close(struct kv_cache *kv, int32_t seq)
@@ -432,7 +445,15 @@ void kv_seq_close(struct kv_cache *kv, int32_t seq)
     if (!s) return;
     drop_from(kv, s, 0);
     kv->n_promised -= s->promised;
+    kv_state_drop(kv, s);
+    if (!s->idle) kv_state_live(kv, -1);
     s->open = false;
+}
+
+int32_t kv_seq_reach(const struct kv_cache *kv, int32_t seq, int32_t n_tok)
+{
+    const struct kv_seq *s = find(kv, seq);
+    return s ? kv_state_reach(kv, s, n_tok) : -1;
 }
 
 static int take_block(struct kv_cache *kv, struct kv_seq *s, int32_t *block, struct lutra_error *err)

@@ -16,6 +16,9 @@
  * never runs out of blocks half way.  One block of at most KV_BLOCK tokens is the most a fork costs by itself.
  * Blocks of idle sequences count as free: they are kept for whoever has use for them, and go when one is needed.
  *
+ * Recurrent layers keep a state of fixed size instead of blocks (ops/kv_view.h): a sequence that grows is promised two,
+ * so that a pass writes beside what it reads.
+ *
  * The pass may fail at any point: until kv_step_end(..., true) no length has changed, and what was written lies
  * beyond every committed length.  After opening nothing here allocates.  Not thread-safe.
  */
@@ -34,6 +37,9 @@ struct kv_cache;
 /* How far a sequence whose windows are freed can be cut back, always. */
 enum { KV_SLACK = 64 };
 
+/* The fewest states of recurrent layers: zero, and two of each of two sequences. */
+enum { KV_STATES_LEAST = 5 };
+
 struct kv_settings {
     enum quant_type type;         /* F16, F32, or Q8_0 when every d_head is a multiple of 32 */
     const struct op_layer *layer; /* [n_layer], of a list that op_list_check accepts; only read when opening */
@@ -45,6 +51,8 @@ struct kv_settings {
     int n_draft;                   /* draft rows of a batch */
     bool by_block;                 /* order of the pool (ops/kv_view.h) */
     bool free_windows;             /* layers with a window keep what a next row can see, and KV_SLACK positions more */
+    int n_state;                   /* states of recurrent layers: 1, 2 for each sequence that grows, others for reuse */
+    uint8_t *state;                /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */
     bool (*close_idle)(void *ctx); /* a block is needed: closes one idle sequence; false: there is none */
     void *ctx;
 };
@@ -58,6 +66,10 @@ size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_
 /* The same of settings, but for layers whose windows are freed: *fixed is what those take at most, however many blocks
  * there are. */
 size_t kv_growing_bytes(const struct kv_settings *settings, size_t *fixed);
+
+/* Bytes of settings.state: n_state states and what drafts leave; 0: no layer is recurrent, SIZE_MAX: overflow.
+ * *each: one state (may be NULL). */
+size_t kv_state_bytes(const struct kv_settings *settings, size_t *each);
 
 /* memory: kv_bytes() long, borrowed until kv_close. */
 int kv_open(
@@ -75,13 +87,18 @@ int kv_reserve(struct kv_cache *kv, int32_t n, struct lutra_error *err);
 /* Blocks that these sequences hold, each once, and their promises. */
 int32_t kv_held(const struct kv_cache *kv, const int32_t *seq, int n);
 
+/* The most tokens, up to n_tok, that the sequence may be forked at or cut to: all, unless layers are recurrent.  Their
+ * states are kept at the sequence's end, one token before, where a prompt's last block begins, and every 1,024 tokens,
+ * while there is room.  -1: there is no such sequence. */
+int32_t kv_seq_reach(const struct kv_cache *kv, int32_t seq, int32_t n_tok);
+
 /* A new sequence of the first n_tok tokens of seq (-1 = all).  Its errors are those of kv_seq_open, and
- * LUTRA_E_ARGUMENT where what its next row would see has been freed. */
+ * LUTRA_E_ARGUMENT where what its next row would see has been freed, or recurrent layers have no such state. */
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
 
 /* The sequence forgets what lies beyond n_tok (<= its length); it may grow to max_tok again.  LUTRA_E_CTX_FULL: what
  * it shares with others would have to be promised anew and cannot; LUTRA_E_ARGUMENT: what its next row would see has
- * been freed; nothing has changed. */
+ * been freed, or recurrent layers have no such state; nothing has changed. */
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err);
 
 /* Nobody will write the sequence any more: it may be forked while it is there, and is closed by close_idle() when its

@@ -7,6 +7,14 @@
 
 #include "kv/kv.h"
 
+/* A state of recurrent layers that a sequence holds: that behind its first `pos` tokens (state.c). */
+struct kv_mark {
+    int32_t pos, slot;
+    bool passing; /* it goes with the sequence's next pass */
+};
+
+enum { KV_MARKS = 24 };
+
 struct kv_seq {
     bool open, idle;
     int32_t n_tok; /* committed */
@@ -16,6 +24,33 @@ struct kv_seq {
     bool tail_promise; /* one of them is for copying its shared tail */
     int32_t n_passed;  /* first blocks that layers with a window do not see any more (free_windows) */
     int32_t *table;    /* [ceil(n_ctx / KV_BLOCK)] block ids */
+    struct kv_mark mark[KV_MARKS];
+    int32_t n_mark;
+    int32_t n_pending, pending; /* accepted drafts that are in no state yet, and the place of the last one's inputs */
+};
+
+struct made;
+
+/* States of recurrent layers (state.c); all zero where there is none. */
+struct kv_state_pool {
+    uint8_t *pool, *left[2];
+    size_t slot_bytes, left_bytes;
+    size_t *layer_at, *draft_at; /* [n_layer] */
+    int32_t n_slot, n_live;      /* slots; sequences that may grow */
+    int32_t *refs;               /* [n_slot] marks that hold each slot */
+    uint64_t *used, now;         /* [n_slot] the pass that marked it last; this pass */
+    bool *needed;                /* [n_slot] by this pass */
+    int32_t *free_list, n_free;  /* a stack */
+    int half;                    /* of `left`: where this pass's drafts leave their inputs */
+    int32_t *up[2];              /* [n_draft] the draft before each; -1: none */
+
+    struct kv_run *run; /* of the current pass */
+    int n_run;
+    int32_t *run_seq, *seq_run;     /* the sequence of each run, and back; -1: it has none */
+    bool *keeps_tip;                /* of each run: the state that it begins from is one of the kept */
+    int32_t *row, *run_of, *replay; /* kv_states */
+    struct kv_save *save;
+    struct made *made; /* beside each save */
 };
 
 struct kv_cache {
@@ -44,6 +79,8 @@ struct kv_cache {
     int32_t *block_item;  /* [n_block] item of a block in this step, or -1 */
     int32_t *item_row;    /* [n_row * max_table] */
     uint8_t *host_wrote;  /* [n_block] blocks written here since the last good step */
+
+    struct kv_state_pool states;
 };
 
 /* Makes the block that holds position pos writable by seq: allocates it if it is the next one, copies it if it is
@@ -55,5 +92,30 @@ void kv_seq_pass(struct kv_cache *kv, struct kv_seq *s);
 
 /* Gives back the blocks of a sequence beyond its tokens, and promises them again: of a failed step. */
 void kv_seq_trim(struct kv_cache *kv, struct kv_seq *s);
+
+/* ---- state.c; all do nothing where no layer is recurrent ---- */
+
+int kv_state_open(struct kv_cache *kv, const struct kv_settings *settings, struct lutra_error *err);
+void kv_state_close(struct kv_cache *kv);
+
+/* Whether one more sequence may grow: LUTRA_E_CTX_FULL.  So many more do. */
+int kv_state_admit(struct kv_cache *kv, struct lutra_error *err);
+void kv_state_live(struct kv_cache *kv, int more);
+
+/* The most tokens, up to n_tok, behind which the sequence has a state; whether n_tok is: LUTRA_E_ARGUMENT. */
+int32_t kv_state_reach(const struct kv_cache *kv, const struct kv_seq *s, int32_t n_tok);
+int kv_state_check(const struct kv_cache *kv, const struct kv_seq *s, int32_t n_tok, struct lutra_error *err);
+
+/* A new sequence, whose n_tok is set, gets the states of another; a sequence is cut to n_tok, which is not set yet. */
+void kv_state_fork(struct kv_cache *kv, const struct kv_seq *from, struct kv_seq *to);
+void kv_state_cut(struct kv_cache *kv, struct kv_seq *s, int32_t n_tok);
+void kv_state_drop(struct kv_cache *kv, struct kv_seq *s);
+
+/* Drafts up to this one's are accepted: before n_tok changes. */
+void kv_state_commit(const struct kv_cache *kv, struct kv_seq *s, const struct kv_row *row);
+
+/* The runs of a pass whose rows are placed; then what it has written is kept, or not. */
+int kv_state_begin(struct kv_cache *kv, const struct batch *batch, struct kv_states *view, struct lutra_error *err);
+void kv_state_end(struct kv_cache *kv, bool ok);
 
 #endif

@@ -121,7 +121,7 @@ int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view
     view->item_row = kv->item_row;
     view->n_item = list_items(kv, batch->n_row);
     view->host_wrote = kv->host_wrote;
-    return 0;
+    return kv_state_begin(kv, batch, &view->state, err);
 }
 
 void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
@@ -131,6 +131,7 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
         struct kv_seq *s = &kv->seq[batch->row[r].seq];
         if (ok && !(batch->row[r].want & ROW_DRAFT)) s->n_tok = batch->row[r].pos + 1;
     }
+    kv_state_end(kv, ok);
     for (int r = 0; r < batch->n_row; r++)
         if (ok)
             kv_seq_pass(kv, &kv->seq[batch->row[r].seq]);
@@ -170,6 +171,7 @@ int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struc
     }
     for (int layer = 0; layer < kv->shape.n_layer; layer++)
         if (kv_owns(&kv->shape, layer)) commit_layer(kv, s, from, layer);
+    kv_state_commit(kv, s, from);
     s->n_tok = from->n_paged + from->n_path;
     kv_seq_pass(kv, s);
     return 0;

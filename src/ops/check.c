@@ -31,10 +31,9 @@ LUTRA_PRINTF(2, 3) static int refuse(const struct check *c, const char *fmt, ...
 static int check_layer(const struct op_list *list, int i, struct lutra_error *err)
 {
     const struct op_layer *l = &list->layer[i];
-    if (l->state_bytes)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "layer %d keeps a state of %zu bytes per sequence: recurrent layers are not implemented", i,
-            l->state_bytes);
+    if (l->state_bytes % 64 || l->draft_bytes % 64)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "layer %d: a state of %zu and drafts of %zu bytes, no multiples of 64",
+            i, l->state_bytes, l->draft_bytes);
     if (l->cache < -1 || l->cache > i)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "layer %d reads the cache of layer %d", i, l->cache);
     const struct op_layer *of = l->cache < 0 ? l : &list->layer[l->cache];
@@ -131,13 +130,75 @@ static int check_cache(const struct check *c, const struct op_info *info)
 static int check_permute(const struct check *c)
 {
     const struct op *op = c->op;
-    int dim = c->list->value[op->in[0]].dim;
+    int dim = c->list->value[op->in[0]].dim, n = c->list->value[op->out[0]].dim;
     if (op->out[0] == op->in[0]) return refuse(c, "it writes its input");
     if (!op->permute.order) return refuse(c, "no order");
-    for (int i = 0; i < dim; i++)
+    if (n > dim) return want_dim(c, op->out[0], dim);
+    for (int i = 0; i < n; i++)
         if (op->permute.order[i] < 0 || op->permute.order[i] >= dim)
             return refuse(c, "element %d of %d", (int)op->permute.order[i], dim);
-    return want_same_dims(c, dim);
+    return 0;
+}
+
+static bool overlap(size_t a, size_t a_bytes, size_t b, size_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* A recurrent operation has a place of its own in its layer's state and in what drafts leave. */
+static int check_share(const struct check *c)
+{
+    const struct op *op = c->op;
+    if (op->layer < 0) return refuse(c, "it needs a layer");
+    const struct op_layer *l = &c->list->layer[op->layer];
+    struct op_share s = op_share_of(c->list, op);
+    if (s.state % 64 || s.draft % 64 || s.state > l->state_bytes || s.state_bytes > l->state_bytes - s.state ||
+        s.draft > l->draft_bytes || s.draft_bytes > l->draft_bytes - s.draft)
+        return refuse(c, "a state of %zu bytes at %zu, drafts of %zu at %zu: the layer has %zu and %zu", s.state_bytes,
+            s.state, s.draft_bytes, s.draft, l->state_bytes, l->draft_bytes);
+    for (const struct op *o = c->list->op; o < op; o++) {
+        struct op_share other = op_share_of(c->list, o);
+        if (o->layer == op->layer && op_info_of(o->kind)->recurrent &&
+            (overlap(s.state, s.state_bytes, other.state, other.state_bytes) ||
+                overlap(s.draft, s.draft_bytes, other.draft, other.draft_bytes)))
+            return refuse(c, "its state is that of operation %d", (int)(o - c->list->op));
+    }
+    return 0;
+}
+
+static int check_conv(const struct check *c)
+{
+    const struct op *op = c->op;
+    if (op->conv.n_tap < 2 || op->conv.n_tap > CONV_TAPS || !op->conv.weight)
+        return refuse(c, "%d taps, outside 2..%d, or no weight", op->conv.n_tap, CONV_TAPS);
+    if (op->out[0] == op->in[0]) return refuse(c, "it writes its input");
+    TRY(want_dim(c, op->out[0], c->list->value[op->in[0]].dim));
+    return check_share(c);
+}
+
+static int check_delta(const struct check *c)
+{
+    const struct op *op = c->op;
+    const struct op_delta *d = &op->delta;
+    if (d->n_k_head < 1 || d->n_v_head < 1 || d->n_v_head % d->n_k_head || d->d_k < 1 || d->d_k > DELTA_MOST ||
+        d->d_k % DELTA_TILE || d->d_v < 1 || d->d_v > DELTA_MOST || d->d_v % DELTA_TILE || !d->a || !d->dt)
+        return refuse(c, "%d key heads of %d, %d value heads of %d", d->n_k_head, d->d_k, d->n_v_head, d->d_v);
+    if (op_reads(op, op->out[0])) return refuse(c, "it writes its input");
+    TRY(want_dim(c, op->in[0], 2 * (int64_t)d->n_k_head * d->d_k + (int64_t)d->n_v_head * d->d_v));
+    TRY(want_dim(c, op->in[1], d->n_v_head));
+    TRY(want_dim(c, op->in[2], d->n_v_head));
+    TRY(want_dim(c, op->out[0], (int64_t)d->n_v_head * d->d_v));
+    return check_share(c);
+}
+
+static int check_gate(const struct check *c)
+{
+    const struct op *op = c->op;
+    const struct value *value = c->list->value;
+    if (value[op->in[0]].dim == 1 && op->in[0] == op->out[0] && value[op->in[1]].dim > 1)
+        return refuse(c, "it writes its input");
+    if (value[op->in[0]].dim != 1) TRY(want_dim(c, op->in[0], value[op->in[1]].dim));
+    return want_dim(c, op->out[0], value[op->in[1]].dim);
 }
 
 static int check_route(const struct check *c)
@@ -217,6 +278,9 @@ static int check_shapes(const struct check *c)
     case OP_ROUTE: return check_route(c);
     case OP_EXPERTS: return check_experts(c);
     case OP_COMBINE: return check_combine(c);
+    case OP_GATE: return check_gate(c);
+    case OP_CONV: return check_conv(c);
+    case OP_DELTA_NET: return check_delta(c);
     case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++) {
             if (op->out[i] == op->in[0]) return refuse(c, "it writes its input");

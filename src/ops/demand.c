@@ -21,6 +21,7 @@ void demand_add(struct demand_rates *rates, const struct op_list *list, const st
         of->mac += e ? mac / (uint64_t)e->n_expert * (uint64_t)e->n_used : mac;
         if (e) rates->expert_share = (double)e->n_used / e->n_expert;
     }
+    if (info->recurrent) of->mac += 3 * op_share_of(list, op).state_bytes / sizeof(float); /* read, written, read */
     if (!info->reads_cache) return;
     /* Two dot products with every position; of two windows, the second is counted as none. */
     const struct op_attention *a = &op->attention;

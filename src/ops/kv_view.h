@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What attention and kv_append see of the cache during one step.  Built by kv/ before the step, read-only in it.
+ * What attention, kv_append and recurrent operations see of the past during one step.  Built by kv/ before the step,
+ * read-only in it.
  *
  * A block holds KV_BLOCK consecutive positions, aligned: position p of a sequence lies in slot p % KV_BLOCK of the
  * block table[p / KV_BLOCK].  Layers may differ in heads and head size, share another's cache or have none (struct
@@ -71,6 +72,41 @@ struct kv_layer {
     size_t draft;       /* in kv_view.draft: K of head 0 */
 };
 
+/* The tokens of one sequence that a pass evaluates, in order: first `n_replay` drafts that were accepted behind an
+ * earlier pass, by the inputs they left; then rows.  The state before them is that of slot `from`, which stays as is;
+ * `save` says where the states behind them go.  Drafts lie beside this chain: each begins from the state behind
+ * `n_paged - pos` of its tokens, or from that of the draft `up`. */
+struct kv_run {
+    int32_t from;
+    int32_t pos;                    /* tokens of the sequence before the first one */
+    int32_t first_replay, n_replay; /* kv_states.replay[]: places in `left_before` */
+    int32_t first_row, n_row;       /* kv_states.row[]: rows */
+    int32_t first_draft, n_draft;   /* kv_states.row[]: drafts, in the order of their n_paged, parents first */
+    int32_t first_save, n_save;     /* kv_states.save[], ascending */
+};
+
+struct kv_save {
+    int32_t after; /* so many of a run's tokens, 1 .. n_replay + n_row */
+    int32_t slot;
+};
+
+/* States of recurrent layers.  A slot is one state of every layer, [layer][op_layer.state_bytes]; slots are never
+ * changed, a pass writes new ones.  Slot 0 is zero, the state before the first token.  A draft's inputs stay in
+ * `left`, [draft slot][layer][op_layer.draft_bytes], and are read from there in the next pass, if the draft was
+ * accepted. */
+struct kv_states {
+    uint8_t *pool;
+    size_t slot_bytes, left_bytes;     /* of one slot, of one draft */
+    const size_t *layer_at, *draft_at; /* [n_layer] where a layer's part of these begins */
+    uint8_t *left;                     /* of this pass's drafts */
+    const uint8_t *left_before;        /* of the pass before */
+    const struct kv_run *run;
+    int n_run;
+    const int32_t *row, *replay;
+    const struct kv_save *save;
+    const int32_t *run_of; /* [n_row] the run that a row belongs to */
+};
+
 struct kv_view {
     enum quant_type type; /* F32, F16 or Q8_0; d_head is whole blocks of it */
     int n_layer, n_block, n_draft;
@@ -85,7 +121,24 @@ struct kv_view {
     int n_item;
     const uint8_t
         *host_wrote; /* [n_block] nonzero: copied or committed to by the host since the last good step; NULL: none */
+    struct kv_states state; /* all zero where no layer has one */
 };
+
+/* An operation's part of a state (op_share.state), and of what a draft left (op_share.draft). */
+static inline float *kv_state_at(const struct kv_states *s, int layer, size_t share, int32_t slot)
+{
+    return (float *)(s->pool + (size_t)slot * s->slot_bytes + s->layer_at[layer] + share);
+}
+
+static inline const float *kv_left_before(const struct kv_states *s, int layer, size_t share, int32_t place)
+{
+    return (const float *)(s->left_before + (size_t)place * s->left_bytes + s->draft_at[layer] + share);
+}
+
+static inline float *kv_left_at(const struct kv_states *s, int layer, size_t share, int32_t place)
+{
+    return (float *)(s->left + (size_t)place * s->left_bytes + s->draft_at[layer] + share);
+}
 
 /* Whether a layer's cache is its own: loops over all of the cache skip the others. */
 static inline bool kv_owns(const struct kv_view *v, int layer)

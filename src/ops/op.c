@@ -26,6 +26,10 @@ static const struct op_info infos[OP_COUNT + 1] = {
     [OP_ROUTE] = {"route", .n_in = 1, .n_out = 1, .by_row = true},
     [OP_EXPERTS] = {"experts", .n_in = 2, .n_out = 3, .n_weight = 3, .has_parts = true, .use = WEIGHT_MATMUL},
     [OP_COMBINE] = {"combine", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_MUL] = {"mul", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_GATE] = {"gate", .n_in = 2, .n_out = 1, .by_row = true},
+    [OP_CONV] = {"conv", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .recurrent = true},
+    [OP_DELTA_NET] = {"delta_net", .n_in = 3, .n_out = 1, .rows = OP_ALL_ROWS, .recurrent = true},
 };
 
 const struct op_info *op_info_of(enum op_kind kind)
@@ -47,7 +51,7 @@ struct op op_make(enum op_kind kind, int layer, int in, int in2, int out)
         .n_in = info->n_in,
         .n_out = info->has_parts ? 0 : info->n_out,
         .n_weight = info->has_parts ? 0 : info->n_weight,
-        .in = {in, in2},
+        .in = {in, in2, -1},
         .out = {out}};
 }
 
@@ -97,9 +101,22 @@ bool op_constant(const struct op *op, int i, struct op_constant *out)
         return i <= 1;
     case OP_ATTENTION: out->x = op->attention.sinks, out->n = (size_t)op->attention.n_head; break;
     case OP_ROUTE: out->x = op->route.bias, out->n = (size_t)op->route.n_expert; break;
+    case OP_DELTA_NET: out->x = i ? op->delta.dt : op->delta.a, out->n = (size_t)op->delta.n_v_head; return i <= 1;
     default: return false;
     }
     return i == 0;
+}
+
+struct op_share op_share_of(const struct op_list *list, const struct op *op)
+{
+    size_t sum = 0;
+    if (!op_info_of(op->kind)->recurrent) return (struct op_share){0};
+    for (int i = 0; i < op->n_in; i++) sum += (size_t)list->value[op->in[i]].dim * sizeof(float);
+    if (op->kind == OP_CONV)
+        return (struct op_share){op->conv.state, sum * (size_t)(op->conv.n_tap - 1), op->conv.draft, sum};
+    const struct op_delta *d = &op->delta;
+    return (struct op_share){
+        d->state, (size_t)d->n_v_head * (size_t)d->d_k * (size_t)d->d_v * sizeof(float), d->draft, sum};
 }
 
 bool op_uses_cache(const struct op_list *list, const struct op *op, int layer)

@@ -35,11 +35,15 @@ enum op_kind {
     OP_SCALE,      /* out = in * by */
     OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
     OP_TAKE,       /* out[i] = in[out_row[i]] */
-    OP_PERMUTE,    /* out[r][i] = in[r][order[i]]; must not run in place */
+    OP_PERMUTE,    /* out[r][i] = in[r][order[i]], all elements or some of them; must not run in place */
     OP_HEAD,       /* results of the wanted rows: logits = in[0] * weight^T, hidden = in[1], mostly the same value */
     OP_ROUTE,      /* in: a score per expert; out: the chosen experts' ids [n_used] ascending, then their weights */
     OP_EXPERTS,    /* slot j of out[i] = in[0] * (expert id[j] of weight[i])^T + its bias; in[1]: OP_ROUTE's */
     OP_COMBINE,    /* out = sum over slots j, ascending, of weight[j] * (slot j of in[0]); in[1]: OP_ROUTE's */
+    OP_MUL,        /* out = in[0] * in[1] */
+    OP_GATE,       /* out = in[1] / (1 + exp(-in[0])); in[0] has as many elements, or one for all of them */
+    OP_CONV,       /* out[c] = sum over j of weight[j][c] * in[c] of the token j - (n_tap - 1) behind; state: inputs */
+    OP_DELTA_NET,  /* gated delta rule over q, k, v = in[0] with decay in[1] and step in[2]; state: a matrix per head */
     OP_COUNT
 };
 
@@ -62,7 +66,7 @@ struct weight {
     bool check_stored;     /* compare the sum even where the copy is used in place */
 };
 
-enum { OP_INS = 2, OP_OUTS = 3, OP_WEIGHTS = 3 };
+enum { OP_INS = 3, OP_OUTS = 3, OP_WEIGHTS = 3 };
 
 struct op {
     enum op_kind kind;
@@ -100,6 +104,8 @@ struct op {
         } permute;
         struct op_rope rope;
         struct op_attention attention;
+        struct op_conv conv;
+        struct op_delta delta;
         struct {
             float scale;   /* of the logits; 0 = none */
             float softcap; /* of what that gives; 0 = none */
@@ -114,14 +120,15 @@ struct value {
     enum value_rows rows;
 };
 
-enum { VALUE_MAX = 32 };
+enum { VALUE_MAX = 48 };
 
 /* What a layer keeps of the past. */
 struct op_layer {
     int cache;             /* the layer whose keys and values its attention reads: itself, an earlier one, -1: none */
     int n_kv_head, d_head; /* of that cache; 0: none */
-    size_t state_bytes;    /* of fixed size per sequence (recurrent layers); nothing implements it: 0 */
+    size_t state_bytes;    /* of fixed size per sequence, for the layer's recurrent operations; 0: it has none */
     int window;            /* the last positions of the cache that a row sees, in all layers that read it; 0 = all */
+    size_t draft_bytes;    /* inputs of those operations that a draft row leaves until it is committed */
 };
 
 /* A model as a list of operations (built by model/, split over devices by sched/). */
@@ -133,7 +140,7 @@ struct op_list {
     const struct op_layer *layer; /* [n_layer] */
     int n_layer;
     int d_model, n_vocab;
-    uint32_t given; /* set of values that another list's run has left */
+    uint64_t given; /* set of values that another list's run has left */
 };
 
 /* ---- what is known of a kind ---- */
@@ -153,12 +160,14 @@ struct op_info {
     int use;     /* of its weights: WEIGHT_* */
     bool by_row; /* a row of its output needs nothing but rows of its inputs, and is cheap */
     bool reads_cache, writes_cache;
+    bool recurrent; /* its rows advance a state of their sequence, one after the other */
 };
 
 const struct op_info *op_info_of(enum op_kind kind); /* one without a name where there is no such kind */
 const char *op_name(enum op_kind kind);
 
-/* An operation with its counts set; in2 and out count where the kind has them.  OP_MATMUL and OP_EXPERTS have no parts
+/* An operation with its counts set; in2 and out count where the kind has them, and a third input is the caller's to
+ * set.  OP_MATMUL and OP_EXPERTS have no parts
  * yet. */
 struct op op_make(enum op_kind kind, int layer, int in, int in2, int out);
 /* One more part of an OP_MATMUL or OP_EXPERTS with fewer than OP_WEIGHTS. */
@@ -182,12 +191,20 @@ struct op_constant {
 /* Place 0, 1, ...; false: there is no such place. */
 bool op_constant(const struct op *op, int i, struct op_constant *out);
 
+/* Where a recurrent operation's share of its layer's state and of a draft row's inputs lies, in bytes; all parts are
+ * arrays of f32 and begin at multiples of 64.  Others have none. */
+struct op_share {
+    size_t state, state_bytes;
+    size_t draft, draft_bytes;
+};
+struct op_share op_share_of(const struct op_list *list, const struct op *op);
+
 /* Whether an operation uses the cache that belongs to `layer`. */
 bool op_uses_cache(const struct op_list *list, const struct op *op, int layer);
 
 /* What every device may rely on: kinds, counts, values and layers in range, values, weights and caches of fitting
- * shapes, nothing read before it is written.  LUTRA_E_ARGUMENT names the operation; LUTRA_E_UNSUPPORTED:
- * state_bytes. */
+ * shapes, room for every recurrent operation's state, nothing read before it is written.  LUTRA_E_ARGUMENT names the
+ * operation. */
 int op_list_check(const struct op_list *list, struct lutra_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 #define LUTRA_OPS_PARAMS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum rope_kind { ROPE_NORM /* pairs (2i, 2i+1) */, ROPE_NEOX /* pairs (i, i + n_rot/2) */ };
@@ -54,6 +55,35 @@ struct op_route {
 struct op_experts {
     int n_expert, n_used; /* 0: no OP_EXPERTS */
     bool by_slot;         /* slot j reads slot j of in[0], [n_used][n_in]; otherwise each reads all of it, [n_in] */
+};
+
+enum { CONV_TAPS = 8 /* most of a convolution */, DELTA_MOST = 256 /* elements of a key or value */ };
+
+/* Of OP_CONV: a sum over the last n_tap tokens, for each element of its own.  Its state is the inputs of the last
+ * n_tap - 1 tokens, [n_tap - 1][n] with the oldest first; a draft leaves its input. */
+struct op_conv {
+    int n_tap;
+    bool silu;           /* of the sum and its bias */
+    const float *weight; /* [n_tap][n], the oldest token's first */
+    const float *bias;   /* [n] or NULL */
+    size_t state, draft; /* where they begin in the layer's, in bytes */
+};
+
+enum { DELTA_TILE = 16 /* columns of a state that lie together */ };
+
+/* Of OP_DELTA_NET (Qwen3-Next, Qwen3.5).  in[0] is q [n_k_head][d_k], k [n_k_head][d_k], v [n_v_head][d_v] below each
+ * other.  For every value head h, whose q and k are those of its key head,
+ *     q and k are divided by sqrt(sum of squares + eps), q by sqrt(d_k), too
+ *     decay = exp(a[h] * log(1 + exp(in[1][h] + dt[h]))),  step = 1 / (1 + exp(-in[2][h]))
+ *     S = decay S;  S = S + k (step (v - S^T k))^T;  out = S^T q
+ * The state is S of every value head, [n_v_head][d_v / DELTA_TILE][d_k][DELTA_TILE]; a draft leaves its three inputs
+ * below each other. */
+struct op_delta {
+    int n_k_head, n_v_head, d_k, d_v;
+    bool neighbours; /* the key head of h is h / (n_v_head / n_k_head); otherwise h % n_k_head */
+    float eps;
+    const float *a, *dt; /* [n_v_head]; a is negative */
+    size_t state, draft; /* where they begin in the layer's, in bytes */
 };
 
 #endif

@@ -101,7 +101,7 @@ static int note_read(
         c->valid |= self;
         if (c->writer >= 0) {
             wait_for(plan, p, c->writer);
-            plan->piece[c->writer].publish |= 1u << value;
+            plan->piece[c->writer].publish |= (uint64_t)1 << value;
         }
         if (plan->n_move == PLAN_MOVES)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the devices would hand over more than %d values", PLAN_MOVES);

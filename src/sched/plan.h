@@ -32,7 +32,7 @@ struct plan_piece {
     int like;                   /* the first piece on its device of the same operations, sizes and share */
     int16_t wait[PLAN_DEVICES]; /* the last piece of each device that must be over before; -1: none */
     int first_move, n_move;     /* what it takes from shared memory before, in plan.move */
-    uint32_t publish;           /* set of values whose columns, those of its share, others take from there after */
+    uint64_t publish;           /* set of values whose columns, those of its share, others take from there after */
 };
 
 struct plan_move {

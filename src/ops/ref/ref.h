@@ -84,6 +84,33 @@ void ref_experts(const struct op *op, int i, const float *x, const float *route,
 /* OP_COMBINE of one row: x [n_used][n], route [2 * n_used] -> out [n]. */
 void ref_combine(const float *x, const float *route, int n_used, int n, float *out);
 
+/* ---- recurrent layers ---- */
+
+void ref_mul(const float *a, const float *b, float *out, int n);
+
+/* OP_GATE: out = x / (1 + e^-gate); gate [n_gate], n or one for all. */
+void ref_gate(const float *gate, int n_gate, const float *x, float *out, int n);
+
+/* OP_CONV of one token: x[0 .. n_tap - 1] are the inputs [n] of the last tokens, the oldest first. */
+void ref_conv(const struct op_conv *p, const float *const *x, float *out, int n);
+
+/* out = x * scale / sqrt(sum of squares + eps). */
+void ref_l2_norm(const float *x, float eps, float scale, float *out, int n);
+
+/* Decay and step of a value head from its elements of in[1] and in[2]; the key head whose q and k it uses. */
+void ref_delta_gates(const struct op_delta *p, int head, float decay_in, float step_in, float *decay, float *step);
+int ref_delta_key_head(const struct op_delta *p, int head);
+
+/* One token of DELTA_TILE columns of a head: state [d_k][DELTA_TILE]; k, q [d_k] normalised, v, out [DELTA_TILE]. */
+void ref_delta_step(
+    float *state, int d_k, const float *k, const float *q, const float *v, float decay, float step, float *out);
+
+/* A recurrent operation for all rows of a pass: states are saved, drafts leave their inputs.  value[v]: the array of
+ * value v; scratch: ref_recurrent_floats. */
+size_t ref_recurrent_floats(const struct op_list *list, const struct op *op, int n_draft);
+void ref_recurrent(
+    const struct op_list *list, const struct op *op, const struct kv_view *kv, float *const *value, float *scratch);
+
 /* ---- the cache: OP_KV_APPEND, OP_ATTENTION ---- */
 
 /* Rounds k, v [n_kv_head][d_head] to the cache's type and stores them as row `row`'s own. */

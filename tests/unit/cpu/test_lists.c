@@ -39,6 +39,16 @@ static bool is_tame(const struct random_list *r, const struct op *op)
     return true;
 }
 
+/* What a recurrent operation leaves beside values: states, and drafts' inputs bit for bit. */
+static void compare_states(struct random_list *r, const uint8_t *want, uint32_t seed)
+{
+    const struct kv_states *st = &r->kv.view.state;
+    assert_near(
+        (const float *)st->pool, (const float *)want, r->states.pool_bytes / sizeof(float), 1e-4, "a state", seed);
+    assert_memory_equal(st->left, want + r->states.pool_bytes, r->states.left_bytes);
+    memcpy(st->pool, want, r->states.pool_bytes);
+}
+
 /* Runs operation i both ways from the same values and cache. */
 static void compare(struct device *d, struct random_list *r, int i, uint32_t seed)
 {
@@ -48,8 +58,12 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     struct segment segment = {op, 1, &r->list, &r->step, {0, 0}};
     struct ticket ticket;
     bool tame = is_tame(r, op);
+    const struct kv_states *st = &r->kv.view.state;
+    uint8_t *states = malloc(r->states.pool_bytes + r->states.left_bytes);
     for (int v = 0; v < RL_VALUES; v++) memcpy(before[v], r->value[v].host, r->value[v].bytes);
     ref_run(&r->list, i, 1, &r->step);
+    memcpy(states, st->pool, r->states.pool_bytes);
+    memcpy(states + r->states.pool_bytes, st->left, r->states.left_bytes);
     for (int v = 0; v < RL_VALUES; v++) {
         memcpy(want[v], r->value[v].host, r->value[v].bytes);
         memcpy(r->value[v].host, before[v], r->value[v].bytes);
@@ -63,6 +77,8 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
             assert_near(r->value[v].host, want[v], rows * (size_t)value->dim, 1e-4, op_name(op->kind), seed);
         memcpy(r->value[v].host, want[v], r->value[v].bytes);
     }
+    if (tame) compare_states(r, states, seed);
+    free(states);
 }
 
 static void operations_agree_with_the_reference(void **state)

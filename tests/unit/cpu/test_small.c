@@ -84,6 +84,11 @@ static void check_pair(const char *name, fast_pair fast, ref_pair ref, double re
     }
 }
 
+static void gate(const float *x, const float *y, float *out, int n)
+{
+    ref_gate(x, n, y, out, n);
+}
+
 static void gates_and_sums(void **state)
 {
     (void)state;
@@ -95,6 +100,8 @@ static void gates_and_sums(void **state)
             check_pair(levels[k].small_isa, levels[k].geglu, ref_geglu, 4e-5, 1e-30);
             check_pair(levels[k].small_isa, levels[k].relu2, ref_relu2, 3e-7, 0);
             check_pair(levels[k].small_isa, levels[k].add, ref_add, 0, 0);
+            check_pair(levels[k].small_isa, levels[k].mul, ref_mul, 0, 0);
+            check_pair(levels[k].small_isa, levels[k].gate, gate, 1e-6, 1e-34);
         }
         fill(1);
         a[0] = 1e30f, a[1] = -1e30f, a[2] = 0, a[3] = -0.0f, a[4] = 87.5f, a[5] = -88.9f, a[6] = 1e-30f;

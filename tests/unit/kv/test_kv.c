@@ -27,11 +27,15 @@ enum {
     MAX_BLOCK = 64,
     N_SEQ = 8,
     N_ROW = 96,
-    N_DRAFT = 24
+    N_DRAFT = 24,
+    N_STATE = 14 /* too few for all sequences to grow */
 };
 
 struct fixture {
     struct kv_cache *kv;
+    uint8_t *states;
+    int n_refused, n_replayed,
+        n_reused; /* cuts without a state; drafts replayed; sequences from a state inside another */
     struct buffer memory;
     int32_t token[N_SEQ][N_CTX]; /* the model */
     int32_t max_tok[N_SEQ];
@@ -45,11 +49,14 @@ struct fixture {
 };
 
 /* Its own, none, its own of another shape, that of the first, that of the third, its own. */
-static const struct op_layer plain[N_LAYER] = {
-    {0, 2, 8, 0, 0}, {-1, 0, 0, 0, 0}, {2, 3, 16, 0, 0}, {0, 2, 8, 0, 0}, {2, 3, 16, 0, 0}, {5, 1, 4, 0, 0}};
+static const struct op_layer plain[N_LAYER] = {{0, 2, 8, 0, 0, 0}, {-1, 0, 0, 0, 0, 0}, {2, 3, 16, 0, 0, 0},
+    {0, 2, 8, 0, 0, 0}, {2, 3, 16, 0, 0, 0}, {5, 1, 4, 0, 0, 0}};
 /* The same with windows, which are freed. */
-static const struct op_layer windowed[N_LAYER] = {
-    {0, 2, 8, 0, 0}, {-1, 0, 0, 0, 0}, {2, 3, 16, 0, 33}, {0, 2, 8, 0, 0}, {2, 3, 16, 0, 33}, {5, 1, 4, 0, 20}};
+static const struct op_layer windowed[N_LAYER] = {{0, 2, 8, 0, 0, 0}, {-1, 0, 0, 0, 0, 0}, {2, 3, 16, 0, 33, 0},
+    {0, 2, 8, 0, 0, 0}, {2, 3, 16, 0, 33, 0}, {5, 1, 4, 0, 20, 0}};
+/* The first with states of two layers. */
+static const struct op_layer recurrent[N_LAYER] = {{0, 2, 8, 0, 0, 0}, {-1, 0, 0, 64, 0, 64}, {2, 3, 16, 0, 0, 0},
+    {0, 2, 8, 0, 0, 0}, {2, 3, 16, 0, 0, 0}, {5, 1, 4, 128, 0, 64}};
 static const struct op_layer *layers = plain;
 
 static const struct kv_settings settings = {.type = QUANT_F32,
@@ -81,10 +88,11 @@ static bool close_idle(void *ctx)
     return false;
 }
 
-static int open_fixture(void **state, bool by_block, bool windows)
+static int open_fixture(void **state, bool by_block, const struct op_layer *of)
 {
     struct kv_settings s = settings;
-    s.layer = layers = windows ? windowed : plain;
+    bool windows = of == windowed;
+    s.layer = layers = of;
     s.free_windows = windows;
     if (windows) s.n_block = MAX_BLOCK; /* of which those with windows need 35 */
     struct fixture *f = calloc(1, sizeof *f);
@@ -97,34 +105,42 @@ static int open_fixture(void **state, bool by_block, bool windows)
     f->seed = 1;
     *state = f;
     s.by_block = by_block;
+    s.n_state = N_STATE;
+    if (kv_state_bytes(&s, NULL)) s.state = f->states = calloc(1, kv_state_bytes(&s, NULL));
     if (f->memory.bytes == 0) return -1;
     return kv_open(&f->kv, &s, &f->memory, NULL);
 }
 
 static int setup(void **state)
 {
-    return open_fixture(state, false, false);
+    return open_fixture(state, false, plain);
 }
 
 static int setup_by_block(void **state)
 {
-    return open_fixture(state, true, false);
+    return open_fixture(state, true, plain);
 }
 
 static int setup_windows(void **state)
 {
-    return open_fixture(state, false, true);
+    return open_fixture(state, false, windowed);
 }
 
 static int setup_windows_by_block(void **state)
 {
-    return open_fixture(state, true, true);
+    return open_fixture(state, true, windowed);
+}
+
+static int setup_recurrent(void **state)
+{
+    return open_fixture(state, false, recurrent);
 }
 
 static int teardown(void **state)
 {
     struct fixture *f = *state;
     kv_close(&f->kv);
+    free(f->states);
     free(f->memory.host);
     free(f);
     return 0;
@@ -231,6 +247,89 @@ static void check_items(struct fixture *f, const struct kv_view *v)
     }
 }
 
+/* ---- states: of n tokens, (n, a hash of them) ---- */
+
+struct hashed {
+    uint64_t n, hash;
+};
+
+static void hash_token(struct hashed *h, int32_t token)
+{
+    h->n++;
+    h->hash = (h->hash ^ (uint64_t)(uint32_t)token) * 0x9E3779B97F4A7C15u + h->n;
+}
+
+static struct hashed hash_of(const struct fixture *f, int32_t seq, int32_t n)
+{
+    struct hashed h = {0, 0};
+    for (int32_t i = 0; i < n; i++) hash_token(&h, f->token[seq][i]);
+    return h;
+}
+
+static void check_draft_state(
+    struct fixture *f, const struct kv_view *v, int layer, int r, struct hashed chain, struct hashed *drafts)
+{
+    const struct kv_row *k = &v->row[r];
+    struct hashed want = hash_of(f, f->row[r].seq, kv_seq_length(f->kv, f->row[r].seq)), *own = &drafts[k->slot];
+    int32_t path[N_ROW], n = 0;
+    *own = k->n_path > 1 ? drafts[v->row[k->up].slot] : chain;
+    hash_token(own, f->row[r].token);
+    for (int32_t i = r; i >= 0; i = f->row[i].parent) path[n++] = f->row[i].token;
+    while (n > 0) hash_token(&want, path[--n]);
+    assert_memory_equal(own, &want, sizeof want);
+    *(int32_t *)(void *)kv_left_at(&v->state, layer, 0, k->slot) = f->row[r].token;
+}
+
+/* A pass over one layer's states: what it begins from is what its sequence's tokens say. */
+static void check_run(struct fixture *f, const struct kv_view *v, const struct kv_run *run, int layer)
+{
+    const struct kv_states *st = &v->state;
+    struct hashed h, drafts[N_DRAFT], want;
+    int draft = 0, save = 0, any = run->n_row + run->n_draft ? st->row[run->first_row] : -1;
+    memcpy(&h, kv_state_at(st, layer, 0, run->from), sizeof h);
+    assert_int_equal(h.n, run->pos);
+    if (any >= 0) want = hash_of(f, f->row[any].seq, run->pos);
+    if (any >= 0) assert_memory_equal(&h, &want, sizeof want);
+    for (int t = 0; t <= run->n_replay + run->n_row; t++) {
+        if (t > 0 && t <= run->n_replay) {
+            int32_t token =
+                *(const int32_t *)(const void *)kv_left_before(st, layer, 0, st->replay[run->first_replay + t - 1]);
+            if (any >= 0) assert_int_equal(token, f->token[f->row[any].seq][run->pos + t - 1]);
+            hash_token(&h, token);
+            f->n_replayed++;
+        }
+        if (t > run->n_replay) {
+            int r = st->row[run->first_row + t - 1 - run->n_replay];
+            assert_int_equal(f->row[r].pos, run->pos + t - 1);
+            hash_token(&h, f->row[r].token);
+        }
+        for (; save < run->n_save && st->save[run->first_save + save].after == t; save++) {
+            assert_true(st->save[run->first_save + save].slot != run->from);
+            memcpy(kv_state_at(st, layer, 0, st->save[run->first_save + save].slot), &h, sizeof h);
+        }
+        for (; draft < run->n_draft && v->row[st->row[run->first_draft + draft]].n_paged - run->pos == t; draft++)
+            check_draft_state(f, v, layer, st->row[run->first_draft + draft], h, drafts);
+    }
+    assert_int_equal(draft, run->n_draft);
+    assert_int_equal(save, run->n_save);
+}
+
+static void check_states(struct fixture *f, const struct kv_view *v)
+{
+    int n = 0;
+    if (layers != recurrent) return;
+    for (int i = 0; i < v->state.n_run; i++) {
+        for (int layer = 0; layer < N_LAYER; layer++)
+            if (layers[layer].state_bytes) check_run(f, v, &v->state.run[i], layer);
+        n += v->state.run[i].n_row + v->state.run[i].n_draft;
+    }
+    assert_int_equal(n, f->batch.n_row);
+    for (int r = 0; r < n; r++) {
+        const struct kv_run *run = &v->state.run[v->state.run_of[r]];
+        assert_int_equal(f->row[v->state.row[run->first_row]].seq, f->row[r].seq);
+    }
+}
+
 static int32_t length_of(const void *kv, int32_t seq)
 {
     return kv_seq_length(kv, seq);
@@ -265,6 +364,7 @@ static void random_step(struct fixture *f)
     for (int layer = 0; layer < N_LAYER; layer++)
         if (layers[layer].cache >= 0) check_attention(f, &v, (int)below(f, (uint32_t)n), layer);
     check_items(f, &v);
+    check_states(f, &v);
     bool ok = below(f, 5) != 0;
     kv_step_end(f->kv, &f->batch, ok);
     if (!ok) return;
@@ -278,6 +378,23 @@ static void random_step(struct fixture *f)
         for (int a = r; a >= 0 && f->row[a].pos >= before; a = f->row[a].parent)
             f->token[f->row[a].seq][f->row[a].pos] = f->row[a].token;
     }
+}
+
+/* A length up to len that the sequence has a state behind; the others are refused. */
+static int some_length(struct fixture *f, int32_t s, int len)
+{
+    int n = (int)below(f, (uint32_t)len + 1), near = kv_seq_reach(f->kv, s, n);
+    struct lutra_error err;
+    int32_t t;
+    assert_true(near <= n && (near == n || layers == recurrent));
+    if (near < n) {
+        assert_int_equal(kv_seq_fork(f->kv, s, n, N_CTX, &t, &err), LUTRA_E_ARGUMENT);
+        if (!strstr(err.what, "recurrent layers have no state")) fail_msg("says %s", err.what);
+        if (!f->idle[s]) assert_int_equal(kv_seq_truncate(f->kv, s, n, NULL), LUTRA_E_ARGUMENT);
+        f->n_refused++;
+    }
+    f->n_reused += near > 0 && near < len;
+    return near;
 }
 
 static void random_histories(void **state)
@@ -295,7 +412,7 @@ static void random_histories(void **state)
         case 1:
         case 2: {
             if (len < 0) break;
-            int n = (int)below(f, (uint32_t)len + 1), max_tok = n + (int)below(f, (uint32_t)(N_CTX - n + 1));
+            int n = some_length(f, s, len), max_tok = n + (int)below(f, (uint32_t)(N_CTX - n + 1));
             if (max_tok == 0 || kv_seq_fork(f->kv, s, n, max_tok, &t, NULL) < 0) break;
             f->max_tok[t] = max_tok;
             memcpy(f->token[t], f->token[s], sizeof f->token[t]);
@@ -316,7 +433,7 @@ static void random_histories(void **state)
             if (len > 0 && f->idle[s])
                 assert_int_equal(kv_seq_truncate(f->kv, s, len - 1, NULL), LUTRA_E_ARGUMENT);
             else if (len > 0)
-                kv_seq_truncate(f->kv, s, (int)below(f, (uint32_t)len + 1), NULL);
+                kv_seq_truncate(f->kv, s, some_length(f, s, len), NULL);
             break;
         default: random_step(f);
         }
@@ -324,7 +441,7 @@ static void random_histories(void **state)
         kv_usage(f->kv, &u);
         assert_in_range(u.n_promised, 0, u.n_free + u.n_idle);
     }
-    assert_true(f->n_closed > (SANITIZED ? 10 : 30) || layers == windowed);
+    assert_true(f->n_closed > (SANITIZED ? 10 : 30) || layers != plain);
     for (int32_t s = 0; s < N_SEQ; s++) kv_seq_close(f->kv, s);
     struct kv_usage u;
     kv_usage(f->kv, &u);
@@ -334,6 +451,7 @@ static void random_histories(void **state)
     assert_int_equal(u.n_idle, 0);
     assert_int_equal(u.n_promised, 0);
     assert_true(u.copied_blocks > 100);
+    if (layers == recurrent) assert_true(f->n_refused > 1000 && f->n_replayed > 1000 && f->n_reused > 100);
 }
 
 /* Evaluates n rows in a chain. */
@@ -348,6 +466,51 @@ static void feed(struct fixture *f, int32_t seq, int n)
         kv_step_end(f->kv, &f->batch, true);
         n -= k;
     }
+}
+
+/* A prompt of 200 tokens in chunks, then ten more one by one. */
+static void states_are_kept_where_they_serve(void **state)
+{
+    struct fixture *f = *state;
+    int32_t a;
+    assert_int_equal(kv_seq_open(f->kv, N_CTX, &a, NULL), 0);
+    feed(f, a, 140);
+    for (int i = 0; i < 60; i++)
+        f->row[i] = (struct row){7, 140 + i, a, i - 1, i == 59 ? WANT_LOGITS : 0, 0, NULL, NULL};
+    f->batch.n_row = 60;
+    struct kv_view v;
+    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
+    kv_step_end(f->kv, &f->batch, true);
+    assert_int_equal(kv_seq_reach(f->kv, a, 200), 200);
+    assert_int_equal(kv_seq_reach(f->kv, a, 199), 199);
+    assert_int_equal(kv_seq_reach(f->kv, a, 198), 192); /* the last block of the prompt */
+    assert_int_equal(kv_seq_reach(f->kv, a, 191), 140); /* for one pass more */
+    for (int i = 0; i < 10; i++) feed(f, a, 1);
+    assert_int_equal(kv_seq_reach(f->kv, a, 209), 209);
+    assert_int_equal(kv_seq_reach(f->kv, a, 208), 192);
+    assert_int_equal(kv_seq_reach(f->kv, a, 191), 0);
+    assert_int_equal(kv_seq_truncate(f->kv, a, 192, NULL), 0);
+    assert_int_equal(kv_seq_length(f->kv, a), 192);
+}
+
+/* Two for each sequence that grows; idle ones keep theirs until others need them. */
+static void states_are_promised(void **state)
+{
+    struct fixture *f = *state;
+    int32_t a[7], b;
+    struct lutra_error err;
+    for (int i = 0; i < 6; i++) assert_int_equal(kv_seq_open(f->kv, 40, &a[i], NULL), 0);
+    assert_int_equal(kv_seq_open(f->kv, 40, &b, &err), LUTRA_E_CTX_FULL);
+    assert_non_null(strstr(err.what, "6 sequences have all 13 states"));
+    for (int i = 0; i < 6; i++) feed(f, a[i], 20);
+    kv_seq_idle(f->kv, a[0]);
+    assert_int_equal(kv_seq_reach(f->kv, a[0], 20), 20);
+    assert_int_equal(kv_seq_open(f->kv, 40, &b, NULL), 0);
+    feed(f, b, 5);
+    for (int i = 1; i < 6; i++) feed(f, a[i], 5);
+    assert_int_equal(kv_seq_fork(f->kv, a[1], -1, 40, &a[6], &err), LUTRA_E_CTX_FULL);
+    kv_seq_close(f->kv, a[1]);
+    assert_int_equal(kv_seq_fork(f->kv, a[2], -1, 40, &a[6], NULL), 0);
 }
 
 static void forks_cost_one_block(void **state)
@@ -414,7 +577,7 @@ static void the_idle_make_room(void **state)
 static void q8_0_takes_34_bytes_where_f16_takes_64(void **state)
 {
     (void)state;
-    struct op_layer one = {0, 2, 64, 0, 0};
+    struct op_layer one = {.n_kv_head = 2, .d_head = 64};
     struct kv_settings s = settings;
     s.layer = &one, s.n_layer = 1;
     s.type = QUANT_F16;
@@ -488,6 +651,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(random_histories, setup_by_block, teardown),
         cmocka_unit_test_setup_teardown(random_histories, setup_windows, teardown),
         cmocka_unit_test_setup_teardown(random_histories, setup_windows_by_block, teardown),
+        cmocka_unit_test_setup_teardown(random_histories, setup_recurrent, teardown),
+        cmocka_unit_test_setup_teardown(states_are_kept_where_they_serve, setup_recurrent, teardown),
+        cmocka_unit_test_setup_teardown(states_are_promised, setup_recurrent, teardown),
         cmocka_unit_test_setup_teardown(windows_are_freed, setup_windows, teardown),
         cmocka_unit_test_setup_teardown(forks_cost_one_block, setup, teardown),
         cmocka_unit_test_setup_teardown(layers_take_their_own, setup, teardown),

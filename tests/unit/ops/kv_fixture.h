@@ -91,7 +91,7 @@ static inline void fixture_open_layers(
 
 static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int n_kv_head, int d_head)
 {
-    fixture_open_layers(f, type, &(struct op_layer){0, n_kv_head, d_head, 0, 0}, 1);
+    fixture_open_layers(f, type, &(struct op_layer){.n_kv_head = n_kv_head, .d_head = d_head}, 1);
 }
 
 static inline void fixture_close(struct kv_fixture *f)

@@ -12,11 +12,13 @@
 
 #include "ops/device.h"
 #include "unit/ops/kv_fixture.h"
+#include "unit/ops/state_fixture.h"
 
 enum {
     RL_OPS = 60,
-    RL_VALUES = 20,
-    RL_PLAIN = 12 /* values of any operation; the others are experts' */,
+    RL_VALUES = 22,
+    RL_PLAIN = 12 /* values of any operation; the others are experts', and gates of a delta rule */,
+    RL_GATES = 20,
     RL_WEIGHTS = 30,
     RL_ROWS = 10,
     RL_DIM = 64,
@@ -32,11 +34,13 @@ struct random_list {
     struct op_list list;
     struct weight weight[RL_WEIGHTS];
     int n_weight;
-    bool written[RL_VALUES], appended[FIX_LAYERS];
+    bool written[RL_VALUES], appended[FIX_LAYERS], recurs[2][FIX_LAYERS];
     float vector[RL_DIM * 8]; /* norms and biases, experts' too */
+    float decay[2];           /* of a delta rule */
     int32_t order[2][RL_DIM]; /* of RL_DIM / 2 and RL_DIM elements */
 
     struct kv_fixture kv;
+    struct state_fixture states;
     struct row row[RL_ROWS];
     struct batch batch;
     struct buffer value[RL_VALUES];
@@ -99,6 +103,8 @@ static inline void rl_add_random(struct random_list *r)
     case OP_MATMUL: rl_add_matmul(r, in, layer); return;
     case OP_KV_APPEND:
     case OP_ATTENTION: rl_add_attention(r, layer, kind == OP_KV_APPEND); return;
+    case OP_CONV: rl_add_conv(r, layer, in, out); return;
+    case OP_DELTA_NET: rl_add_delta(r, layer); return;
     case OP_EXPERTS: rl_add_experts(r, layer, in, out); return;
     case OP_ROUTE:
     case OP_COMBINE: return; /* with experts */
@@ -118,6 +124,7 @@ static inline void rl_add_random(struct random_list *r)
     case OP_ADD_SCALED: op.add.scale = 0.22f; break;
     case OP_SCALE: op.scale.by = 0.7f; break;
     case OP_PERMUTE:
+        out = op.out[0] = rl_value(r, rows, rl_below(r, 2) ? dim : RL_DIM / 2, false);
         if (out == in) return;
         op.permute.order = r->order[dim == RL_DIM];
         break;
@@ -153,16 +160,20 @@ static inline void rl_make_list(struct random_list *r)
         const int *s = shape[rl_below(r, 5)];
         int with = i && rl_below(r, 3) == 0 ? rl_below(r, i) : i;
         r->layer[i] = rl_below(r, 6) == 0            ? (struct op_layer){.cache = -1}
-                      : r->layer[with].cache != with ? (struct op_layer){i, s[0], s[1], 0, 0}
+                      : r->layer[with].cache != with ? (struct op_layer){i, s[0], s[1], 0, 0, 0}
                       : with < i                     ? r->layer[with]
-                                                     : (struct op_layer){i, s[0], s[1], 0, 0};
+                                                     : (struct op_layer){i, s[0], s[1], 0, 0, 0};
+        r->layer[i].state_bytes = RL_CONV_STATE + RL_DELTA_STATE;
+        r->layer[i].draft_bytes = RL_CONV_DRAFT + RL_DELTA_DRAFT;
     }
     for (int v = 0; v < RL_PLAIN; v++)
         r->list.value[v] = (struct value){v % 2 ? RL_DIM : RL_DIM / 2, v < 8 ? ROWS_ALL : ROWS_OUT};
-    for (int v = RL_PLAIN, experts = 4 + rl_below(r, 3), used = 1 + rl_below(r, 3); v < RL_VALUES; v++) {
+    for (int v = RL_PLAIN, experts = 4 + rl_below(r, 3), used = 1 + rl_below(r, 3); v < RL_GATES; v++) {
         const int dim[] = {experts, 2 * used, 32 * used, RL_DIM * used};
         r->list.value[v] = (struct value){dim[(v - RL_PLAIN) % 4], v < RL_PLAIN + 4 ? ROWS_ALL : ROWS_OUT};
     }
+    for (int i = 0; i < 2; i++)
+        r->list.value[RL_GATES + i] = (struct value){2, ROWS_ALL}, r->decay[i] = -0.5f - (float)i;
     for (int i = 0; i < RL_DIM * 8; i++) r->vector[i] = 1 + 0.2f * fixture_noise((uint32_t)i, r->seed, 9);
     for (int k = 0; k < 2; k++)
         for (int i = 0, n = RL_DIM / 2 << k; i < n; i++) {
@@ -205,6 +216,7 @@ static inline void rl_make_step(struct random_list *r)
         r->out_row[n_out++] = i;
     }
     fixture_finish(&r->kv);
+    state_fixture_open(&r->states, &r->kv, r->layer, r->list.n_layer, r->seed >> 8);
     r->batch = (struct batch){.row = r->row, .n_row = n};
     for (int v = 0; v < RL_VALUES; v++) {
         r->value[v].bytes = sizeof(float) * RL_ROWS * (size_t)r->list.value[v].dim;
@@ -231,6 +243,7 @@ static inline void random_list_close(struct random_list *r)
 {
     for (int i = 0; i < r->n_weight; i++) free((void *)(uintptr_t)r->weight[i].tensor.data);
     for (int v = 0; v < RL_VALUES; v++) free(r->value[v].host);
+    state_fixture_close(&r->states);
     fixture_close(&r->kv);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products, attention and mixtures of experts of random_list.h, which includes this where its helpers are known.
+ * Products, attention, recurrent operations and mixtures of experts of random_list.h, which includes this where its
+ * helpers are known.
  */
 #ifndef TESTS_RANDOM_PARTS_H
 #define TESTS_RANDOM_PARTS_H
@@ -40,6 +41,43 @@ static inline void rl_add_attention(struct random_list *r, int layer, bool appen
             .sinks = rl_below(r, 3) ? NULL : r->vector};
         if (dim % n == 0) rl_push(r, &op);
     }
+}
+
+/* A layer has a convolution and a delta rule at most. */
+static inline void rl_add_conv(struct random_list *r, int layer, int in, int out)
+{
+    struct op op = op_make(OP_CONV, layer, in, -1, out);
+    if (in < 0 || out < 0 || in == out || r->list.value[in].rows != ROWS_ALL || r->recurs[0][layer]) return;
+    op.conv = (struct op_conv){.n_tap = 2 + rl_below(r, 3),
+        .silu = rl_below(r, 2),
+        .weight = r->vector,
+        .bias = rl_below(r, 2) ? r->vector + RL_DIM : NULL};
+    r->recurs[0][layer] = true;
+    rl_push(r, &op);
+}
+
+/* One key head and two value heads of 16, whose decays and steps are products of another value. */
+static inline void rl_add_delta(struct random_list *r, int layer)
+{
+    int in = rl_value(r, ROWS_ALL, RL_DIM, true), from = rl_value(r, ROWS_ALL, 0, true),
+        out = rl_value(r, ROWS_ALL, RL_DIM / 2, false);
+    struct op op = op_make(OP_DELTA_NET, layer, in, RL_GATES, out), gates = op_make(OP_MATMUL, layer, from, -1, -1);
+    if (in < 0 || from < 0 || out < 0 || r->recurs[1][layer] || r->n_weight + 2 > RL_WEIGHTS) return;
+    if (r->list.n_op + 2 > RL_OPS - 2) return;
+    for (int i = 0; i < 2; i++)
+        op_add_part(&gates, rl_weight(r, r->list.value[from].dim, 2, WEIGHT_MATMUL), NULL, RL_GATES + i);
+    op.in[2] = RL_GATES + 1;
+    op.delta = (struct op_delta){.n_k_head = 1,
+        .n_v_head = 2,
+        .d_k = 16,
+        .d_v = 16,
+        .eps = 1e-6f,
+        .a = r->decay,
+        .dt = r->vector,
+        .state = RL_CONV_STATE,
+        .draft = RL_CONV_DRAFT};
+    r->recurs[1][layer] = true;
+    rl_push(r, &gates), rl_push(r, &op);
 }
 
 /* A mixture of experts over value `in`: scores, routes, gate and up, and down again, which are values of their own.  Of

@@ -72,7 +72,9 @@ static inline void ref_run_row(const struct op_list *list, const struct op *op, 
     case OP_GEGLU: ref_geglu(a, b, out, n); break;
     case OP_RELU2: ref_relu2(a, b, out, n); break;
     case OP_ADD: ref_add(a, b, out, n); break;
-    case OP_PERMUTE: ref_permute(a, op->permute.order, out, n); break;
+    case OP_PERMUTE: ref_permute(a, op->permute.order, out, list->value[op->out[0]].dim); break;
+    case OP_MUL: ref_mul(a, b, out, n); break;
+    case OP_GATE: ref_gate(a, n, b, out, list->value[op->out[0]].dim); break;
     default: memmove(out, a, sizeof *a * (size_t)n); break; /* take */
     }
 }
@@ -82,6 +84,14 @@ static inline void ref_run(const struct op_list *list, int first, int n, const s
     for (const struct op *op = list->op + first; op < list->op + first + n; op++) {
         int value = op->n_out ? op->out[0] : op->in[0];
         int rows = list->value[value].rows == ROWS_OUT ? step->n_out : step->batch->n_row;
+        if (op_info_of(op->kind)->recurrent) {
+            float *all[VALUE_MAX];
+            for (int v = 0; v < list->n_value; v++) all[v] = step->value[v].host;
+            float *scratch = malloc(sizeof *scratch * ref_recurrent_floats(list, op, step->kv->n_draft));
+            ref_recurrent(list, op, step->kv, all, scratch);
+            free(scratch);
+            continue;
+        }
         if (op->kind == OP_HEAD) ref_run_head(list, op, step);
         for (int r = 0; op->kind != OP_HEAD && r < rows; r++) ref_run_row(list, op, step, r);
     }

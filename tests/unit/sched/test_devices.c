@@ -414,8 +414,8 @@ static uint32_t given_to(const struct op_list *list)
 {
     uint32_t written = 0, given = 0;
     for (const struct op *op = list->op; op < list->op + list->n_op; op++) {
-        for (int k = 0; k < op->n_in; k++) given |= 1u << op->in[k] & ~written;
-        for (int k = 0; k < op->n_out; k++) written |= 1u << op->out[k];
+        for (int k = 0; k < op->n_in; k++) given |= (uint64_t)1 << op->in[k] & ~written;
+        for (int k = 0; k < op->n_out; k++) written |= (uint64_t)1 << op->out[k];
     }
     return given;
 }
