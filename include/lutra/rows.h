@@ -14,13 +14,18 @@ extern "C" {
 /* A sequence in the cache that will hold at most max_tok tokens (0 = n_ctx).  LUTRA_E_CTX_FULL when the cache
  * cannot promise them. */
 LUTRA_API int lutra_seq_open(lutra_session *session, int max_tok, int32_t *seq, struct lutra_error *err);
-/* A new sequence sharing the first n_tok tokens (n_tok <= length; -1 = all); costs at most one block copy. */
+/* A new sequence sharing the first n_tok tokens (n_tok <= length; -1 = all); costs at most one block copy.
+ * LUTRA_E_ARGUMENT: recurrent layers have no state behind n_tok tokens (lutra_seq_reach). */
 LUTRA_API int lutra_seq_fork(
     lutra_session *session, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
 /* The sequence forgets what lies behind its first n_tok tokens.  LUTRA_E_CTX_FULL: blocks that it shares with others
- * would have to be promised to it anew and cannot; LUTRA_E_ARGUMENT: what it would see has been freed (free_windows);
- * nothing has changed. */
+ * would have to be promised to it anew and cannot; LUTRA_E_ARGUMENT: what it would see has been freed (free_windows),
+ * or recurrent layers have no state there; nothing has changed. */
 LUTRA_API int lutra_seq_truncate(lutra_session *session, int32_t seq, int n_tok, struct lutra_error *err);
+/* The most tokens, up to n_tok (-1 = all), that the sequence can be forked at or cut to.  All of them, but for models
+ * with recurrent layers (Qwen3.5, LFM2): these keep states at a sequence's end, one token before it, where the last
+ * block of 64 of a prompt begins, and every 1,024 tokens, as far as there is memory for them.  -1: no such sequence. */
+LUTRA_API int lutra_seq_reach(const lutra_session *session, int32_t seq, int n_tok);
 LUTRA_API void lutra_seq_close(lutra_session *session, int32_t seq);
 LUTRA_API int lutra_seq_length(const lutra_session *session, int32_t seq); /* committed tokens, or -1 */
 

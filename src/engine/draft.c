@@ -121,9 +121,10 @@ static bool knows(const struct draft_model *d, const struct row_tip *tip, int n)
 static void follow(struct draft_model *d, struct mirror *m, const struct row_tip *tip)
 {
     const struct mirror *from = m;
-    int n = n_common(m, tip), own = n;
+    int n = n_common(m, tip), own = m->seq < 0 ? n : lutra_seq_reach(d->s, m->seq, n);
     for (int j = 0; j < d->first->n_seq; j++) {
         int k = d->mirror[j].seq >= 0 ? n_common(&d->mirror[j], tip) : 0;
+        if (k > n) k = lutra_seq_reach(d->s, d->mirror[j].seq, k);
         if (k >= own + FORK_FROM && k > n) from = &d->mirror[j], n = k;
     }
     if (m->seq < 0 || from != m) {
@@ -134,6 +135,7 @@ static void follow(struct draft_model *d, struct mirror *m, const struct row_tip
         if (rc < 0 || from == m) n = 0;
         memcpy(m->token, from->token, (size_t)n * sizeof *m->token);
     } else {
+        n = lutra_seq_reach(d->s, m->seq, n);
         lutra_seq_truncate(d->s, m->seq, n, NULL); /* never longer than it is */
     }
     m->n = n;

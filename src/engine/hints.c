@@ -35,13 +35,13 @@ static int first_of(const struct op_list *list)
 }
 
 /* What it reads of what the pass leaves. */
-static uint32_t given_of(const struct op_list *list, int first)
+static uint64_t given_of(const struct op_list *list, int first)
 {
-    uint32_t written = 0, given = 0;
+    uint64_t written = 0, given = 0;
     for (int i = first; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
-        for (int k = 0; k < op->n_in; k++) given |= 1u << op->in[k] & ~written;
-        for (int k = 0; k < op->n_out; k++) written |= 1u << op->out[k];
+        for (int k = 0; k < op->n_in; k++) given |= (uint64_t)1 << op->in[k] & ~written;
+        for (int k = 0; k < op->n_out; k++) written |= (uint64_t)1 << op->out[k];
     }
     return given;
 }
@@ -49,7 +49,7 @@ static uint32_t given_of(const struct op_list *list, int first)
 /* Of all rows: what wanted rows have left is of other ones. */
 static int check_given(const struct op_list *list, int first, struct lutra_error *err)
 {
-    uint32_t given = given_of(list, first);
+    uint64_t given = given_of(list, first);
     for (int v = 0; v < list->n_value; v++)
         if (given >> v & 1 && list->value[v].rows != ROWS_ALL)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: calibrated: value %d has no row for each token", v);

@@ -40,10 +40,21 @@ static int open_values(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
+/* States for all samples, a prompt and one more, and as many others for reuse as a GiB holds, within bounds. */
+static int n_states(struct kv_settings kv, int n_seq)
+{
+    enum { FEWEST = 4, MOST = 32 };
+    size_t each, spare;
+    kv_state_bytes(&kv, &each);
+    if (!each) return 0;
+    spare = ((size_t)1 << 30) / each;
+    return 1 + 2 * (n_seq + 2) + (spare < FEWEST ? FEWEST : spare > MOST ? MOST : (int)spare);
+}
+
 struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
     int n_row, int n_draft, bool free_windows)
 {
-    return (struct kv_settings){.type = type,
+    struct kv_settings kv = {.type = type,
         .layer = list->layer,
         .n_layer = list->n_layer,
         .n_ctx = n_ctx,
@@ -52,6 +63,8 @@ struct kv_settings memory_cache(const struct op_list *list, enum quant_type type
         .n_row = n_row,
         .n_draft = n_draft,
         .free_windows = free_windows};
+    kv.n_state = n_states(kv, n_seq);
+    return kv;
 }
 
 /* Windows are freed where all of the cache is the CPU's. */
@@ -78,7 +91,11 @@ static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error
     int rc = d->memory ? d->memory->cache_alloc(d, list, bytes, &s->kv_memory, err)
                        : d->ops->buffer_alloc(d, bytes, &s->kv_memory, err);
     if (rc < 0) return rc;
-    s->bytes += s->kv_memory.bytes;
+    size_t states = kv_state_bytes(&kv, NULL);
+    d = s->model->runtime->cpu;
+    if (states) TRY(d->ops->buffer_alloc(d, states, &s->state_memory, err));
+    kv.state = s->state_memory.host;
+    s->bytes += s->kv_memory.bytes + s->state_memory.bytes;
     return kv_open(&s->kv, &kv, &s->kv_memory, err);
 }
 
@@ -183,6 +200,8 @@ void memory_close(lutra_session *s)
     hints_close(s);
     for (int i = 0; i < s->n_joined; i++) leave(s, &s->joined[i]);
     if (s->kv_memory.host) s->cache_home->ops->buffer_free(s->cache_home, &s->kv_memory);
+    struct device *cpu = s->model->runtime->cpu;
+    if (s->state_memory.host) cpu->ops->buffer_free(cpu, &s->state_memory);
     for (int v = 0; v < VALUE_MAX; v++)
         if (s->value[v].host) s->home->ops->buffer_free(s->home, &s->value[v]);
     turn_give(&s->model->runtime->turn);

@@ -98,15 +98,25 @@ int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int3
     return rc;
 }
 
+/* The most of the first n tokens of a sequence that a new one can begin with: recurrent layers have a state there, and
+ * the rest is in bulk where a new prompt's would be. */
+static int usable(const lutra_session *s, int32_t seq, int n)
+{
+    int bulk = s->batch.bulk ? s->batch.bulk : 1;
+    do n = kv_seq_reach(s->kv, seq, n - n % bulk);
+    while (n % bulk);
+    return n;
+}
+
 int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err)
 {
     int n, rc = LUTRA_E_NOT_FOUND;
     struct retained *from = longest_match(s, prompt->token, prompt->n_token - 1, &n); /* one row is left to evaluate */
-    if (s->batch.bulk) n -= n % s->batch.bulk; /* the rest is in bulk where a new prompt's would be */
+    if (from) n = usable(s, from->seq, n);
     if (from) from->used = s->stats.n_step;
     /* A part-filled block takes one more while both hold it: without it, if that is too much. */
-    for (; rc < 0 && n > 0; n -= n % KV_BLOCK ? n % KV_BLOCK : n) {
+    for (; rc < 0 && n > 0; n = n % KV_BLOCK ? usable(s, from->seq, n - n % KV_BLOCK) : 0) {
         rc = prefix_seq_fork(s, from->seq, n, max_tok, seq, err);
         *n_cached = n;
         if (rc == 0 && prompt->hints) memcpy(prompt->hints, from->hints, (size_t)n * sizeof *prompt->hints);

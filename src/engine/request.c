@@ -387,6 +387,12 @@ int n_free_slots(const lutra_session *s, const struct request *r)
 
 int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq)
 {
+    int near = kv_seq_reach(s->kv, r->seq, n_tok);
+    if (near < n_tok) { /* the state of recurrent layers has gone: the rest of the prompt is evaluated once more */
+        TRY(kv_seq_truncate(s->kv, r->seq, near, NULL));
+        r->n_done = near;
+        return LUTRA_E_BUSY;
+    }
     if (r->set.n_samples > 1) {
         request_lend(s, r);
         int rc = prefix_seq_fork(s, r->seq, n_tok, r->max_tok, seq, NULL);

@@ -25,8 +25,9 @@ static int choose_sizes(
     const struct op_list *list = model_ops(s->model->model);
     struct kv_settings kv =
         memory_cache(list, type, KV_BLOCK, INT32_MAX / KV_BLOCK, s->n_seq, set->n_batch, 0, s->free_windows);
-    size_t fixed;
+    size_t fixed, states = kv_state_bytes(&kv, NULL);
     uint64_t per_token = kv_growing_bytes(&kv, &fixed);
+    fixed = LUTRA_ADD_OVERFLOWS(fixed, states, &fixed) ? SIZE_MAX : fixed;
     if (!per_token && !fixed) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the model keeps no keys and values");
     if (!per_token) per_token = 1; /* all layers have windows */
     uint64_t available = cpu_memory_available();
@@ -52,6 +53,7 @@ static int choose_sizes(
     s->n_cache = (s->n_cache + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK + (int64_t)KV_BLOCK * s->n_seq;
     kv.n_block = s->n_cache / KV_BLOCK > INT32_MAX ? 0 : (int)(s->n_cache / KV_BLOCK);
     size_t bytes = kv_bytes(&kv);
+    if (bytes > 0 && LUTRA_ADD_OVERFLOWS(bytes, states, &bytes)) bytes = 0;
     if (bytes == 0 || bytes > cpu_memory_available())
         return lutra_fail(err, LUTRA_E_NO_MEMORY,
             "a cache of %lld tokens needs %llu MiB, %llu MiB are free: use a smaller context", (long long)s->n_cache,
@@ -503,6 +505,12 @@ int lutra_seq_fork(lutra_session *s, int32_t seq, int n_tok, int max_tok, int32_
 int lutra_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err)
 {
     return kv_seq_truncate(s->kv, seq, n_tok, err);
+}
+
+int lutra_seq_reach(const lutra_session *s, int32_t seq, int n_tok)
+{
+    int n = kv_seq_length(s->kv, seq);
+    return kv_seq_reach(s->kv, seq, n_tok < n && n_tok >= 0 ? n_tok : n);
 }
 
 void lutra_seq_close(lutra_session *s, int32_t seq)

@@ -68,6 +68,7 @@ struct lutra_session {
 
     struct kv_cache *kv;
     struct buffer kv_memory;
+    struct buffer state_memory; /* states of recurrent layers, the CPU's; empty where there are none */
     struct buffer value[VALUE_MAX];
     struct waits *waits; /* for devices */
     struct batch batch;  /* of the last pass */

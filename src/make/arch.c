@@ -173,8 +173,27 @@ static void gpt_oss_keys(struct weights_writer *w, const struct weights_shape *s
     make_put_u32(w, s, "rope.scaling.original_context_length", s->n_ctx / 32);
 }
 
+/* A third of the rotated pairs for each of time, height and width. */
+static void qwen35_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_recurrent *r = weights_shape_recurrent(s);
+    int32_t pairs = (int32_t)make_rotated(s) / 2, section[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+    char key[96];
+    if (weights_shape_experts(s)) experts_keys(w, s);
+    if (r->d_ff_shared) make_put_u32(w, s, "expert_shared_feed_forward_length", r->d_ff_shared);
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", s->arch);
+    weights_writer_put_array(w, key, WEIGHTS_I32, section, 4);
+    make_put_u32(w, s, "full_attention_interval", r->period);
+    make_put_u32(w, s, "ssm.conv_kernel", r->n_tap);
+    make_put_u32(w, s, "ssm.state_size", r->d_state);
+    make_put_u32(w, s, "ssm.group_count", r->n_k_head);
+    make_put_u32(w, s, "ssm.time_step_rank", r->n_v_head);
+    make_put_u32(w, s, "ssm.inner_size", r->n_v_head * r->d_state);
+}
+
 uint32_t make_rotated(const struct weights_shape *s)
 {
+    if (strncmp(s->arch, "qwen35", 6) == 0) return s->d_head / 4;
     return strcmp(s->arch, "phi3") == 0 && s->n_kv_head < s->n_head ? s->d_head * 3 / 4 : s->d_head;
 }
 
@@ -187,6 +206,9 @@ static const struct make_arch archs[] = {
     {"qwen3", MAKE_NORM_BEFORE | MAKE_QK_NORM, NULL},
     {"qwen3vl", MAKE_NORM_BEFORE | MAKE_QK_NORM, put_sections},
     {"qwen3moe", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_EXPERTS, experts_keys},
+    {"qwen35", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_GATED_ATTENTION | MAKE_SECOND_NORM_POST, qwen35_keys},
+    {"qwen35moe", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_GATED_ATTENTION | MAKE_SECOND_NORM_POST | MAKE_EXPERTS,
+        qwen35_keys},
     {"gpt-oss",
         MAKE_NORM_BEFORE | MAKE_QKV_BIAS | MAKE_OUTPUT_BIAS | MAKE_EXPERTS | MAKE_EXPERT_BIASES | MAKE_SINKS |
             MAKE_SECOND_NORM_POST,

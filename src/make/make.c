@@ -34,6 +34,8 @@ enum kind {
     BIAS,
     ROPE_FACTORS,
     QUARTER_ROPE /* the rest of a head does not turn */,
+    DECAY /* negative, of a state that lasts some twenty tokens */,
+    TAPS /* of a convolution: rows in F32 */,
     FFN_UP,
     FFN_DOWN
 };
@@ -64,13 +66,14 @@ static int tensor_of(
 {
     int64_t ne[3] = {n_in, n_each, n_expert};
     uint32_t n_out = n_each * (n_expert ? n_expert : 1);
-    enum quant_type type = n_out && kind != BIAS && kind != ROUTER ? weights_legal_type(m->s->type, n_in) : QUANT_F32;
+    enum quant_type type =
+        n_out && kind != BIAS && kind != ROUTER && kind != TAPS ? weights_legal_type(m->s->type, n_in) : QUANT_F32;
     size_t row_bytes;
     uint32_t index = m->n_tensors++;
     TRY(quant_row_bytes(type, n_in, &row_bytes));
     if (m->writing) return write_tensor(m, index, kind, type, n_in, n_out ? n_out : 1);
     m->total_bytes += row_bytes * (n_out ? n_out : 1);
-    if (m->s->log && n_out && kind != BIAS && kind != ROUTER && type != m->s->type) {
+    if (m->s->log && n_out && kind != BIAS && kind != ROUTER && kind != TAPS && type != m->s->type) {
         char line[160];
         snprintf(line, sizeof line, "%s: rows of %u are not whole %s blocks; made %s", name, (unsigned)n_in,
             quant_info_of(m->s->type)->name, quant_info_of(type)->name);
@@ -132,7 +135,13 @@ static int mixture(struct make *m, uint32_t i)
     if (m->arch->has & MAKE_EXPERT_BIASES) TRY(layer_tensor(m, i, "ffn_gate_inp.bias", BIAS, e->n_expert, 0));
     TRY(layer_experts(m, i, "ffn_gate_exps", s->d_model, e->d_ff));
     TRY(layer_experts(m, i, "ffn_up_exps", s->d_model, e->d_ff));
-    return layer_experts(m, i, "ffn_down_exps", e->d_ff, s->d_model);
+    TRY(layer_experts(m, i, "ffn_down_exps", e->d_ff, s->d_model));
+    const struct weights_recurrent *r = weights_shape_recurrent(s);
+    if (!r || !r->d_ff_shared) return 0;
+    TRY(layer_tensor(m, i, "ffn_gate_inp_shexp.weight", BIAS, s->d_model, 0));
+    TRY(layer_matrix(m, i, "ffn_gate_shexp", MATRIX, s->d_model, r->d_ff_shared, false));
+    TRY(layer_matrix(m, i, "ffn_up_shexp", MATRIX, s->d_model, r->d_ff_shared, false));
+    return layer_matrix(m, i, "ffn_down_shexp", MATRIX, r->d_ff_shared, s->d_model, false);
 }
 
 /* What differs between the layers of some. */
@@ -176,6 +185,23 @@ static int layer_token_tensors(struct make *m, uint32_t i)
     return layer_tensor(m, i, "layer_output_scale.weight", NORM, 1, 0);
 }
 
+/* A gated delta rule in place of attention. */
+static int delta_net(struct make *m, uint32_t i)
+{
+    const struct weights_recurrent *r = weights_shape_recurrent(&m->shape);
+    uint32_t d = m->shape.d_model, d_v = r->n_v_head * r->d_state, all = 2 * r->n_k_head * r->d_state + d_v;
+    TRY(layer_norm(m, i, "attn_norm", d));
+    TRY(layer_matrix(m, i, "attn_qkv", MATRIX, d, all, false));
+    TRY(layer_matrix(m, i, "attn_gate", MATRIX, d, d_v, false));
+    TRY(layer_tensor(m, i, "ssm_conv1d.weight", TAPS, r->n_tap, all));
+    TRY(layer_tensor(m, i, "ssm_dt.bias", BIAS, r->n_v_head, 0));
+    TRY(layer_tensor(m, i, "ssm_a", DECAY, r->n_v_head, 0));
+    TRY(layer_matrix(m, i, "ssm_beta", MATRIX, d, r->n_v_head, false));
+    TRY(layer_matrix(m, i, "ssm_alpha", MATRIX, d, r->n_v_head, false));
+    TRY(layer_norm(m, i, "ssm_norm", r->d_state));
+    return layer_matrix(m, i, "ssm_out", MATRIX, d_v, d, false);
+}
+
 static int attention(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
@@ -186,7 +212,8 @@ static int attention(struct make *m, uint32_t i)
         TRY(layer_matrix(m, i, "attn_qkv", MATRIX, d, d_q + 2 * d_kv, false));
         return layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false);
     }
-    TRY(layer_matrix(m, i, "attn_q", MATRIX, d, d_q, has & MAKE_QKV_BIAS));
+    uint32_t queries = has & MAKE_GATED_ATTENTION ? 2 * d_q : d_q;
+    TRY(layer_matrix(m, i, "attn_q", MATRIX, d, queries, has & MAKE_QKV_BIAS));
     if (has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_q_norm", has & MAKE_QK_ROW ? d_q : l.d_head));
     if (l.has_kv) TRY(layer_matrix(m, i, "attn_k", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
     if (l.has_kv && has & MAKE_QK_NORM) TRY(layer_norm(m, i, "attn_k_norm", has & MAKE_QK_ROW ? d_kv : l.d_head));
@@ -201,7 +228,7 @@ static int layer(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
     uint32_t d = s->d_model, has = m->arch->has, d_ff = sizes_of(s, i).d_ff;
-    TRY(attention(m, i));
+    TRY(weights_shape_attends(s, i) ? attention(m, i) : delta_net(m, i));
     const char *norm = has & MAKE_SECOND_NORM_POST ? "post_attention_norm" : "ffn_norm";
     if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, norm, d));
     if (has & MAKE_EXPERTS) return mixture(m, i);
@@ -336,6 +363,12 @@ static void write_vector(const struct make *m, uint32_t index, enum kind kind, u
         return;
     }
     make_normals(m->s->seed, index + 1, (uint64_t)r * ((n + 1) / 2 * 2), x, n);
+    for (uint64_t i = 0; i < n && kind == DECAY; i++) x[i] = -0.07f * expf(x[i]);
+    if (kind == DECAY) return;
+    if (kind == TAPS) {
+        for (uint64_t i = 0; i < n; i++) x[i] *= 0.5f;
+        return;
+    }
     for (uint64_t i = 0; i < n; i++) x[i] = (kind == NORM ? 1.0f : 0.0f) + 0.1f * x[i];
 }
 
@@ -354,7 +387,7 @@ static int write_tensor(
     struct matrix x = {.index = index, .n_in = n_in, .deviation = 1 / sqrtf((float)n_in), .q = quant_info_of(type)};
     size_t row_bytes, filled = 0;
     TRY(quant_row_bytes(type, (int64_t)n_in, &row_bytes));
-    if (kind == NORM || kind == BIAS || kind == ROPE_FACTORS || kind == QUARTER_ROPE) {
+    if (kind == NORM || kind == BIAS || kind == ROPE_FACTORS || kind == QUARTER_ROPE || kind == DECAY || kind == TAPS) {
         for (uint64_t r = 0; r < n_out; r++) {
             write_vector(m, index, kind, n_in, (uint32_t)r, m->row);
             TRY(emit(m, m->row, row_bytes));
@@ -453,6 +486,9 @@ static int get_buffers(struct make *m)
     if (l && longest < (size_t)l->d_per_layer * s->n_layer) longest = (size_t)l->d_per_layer * s->n_layer;
     if (l && longest < (size_t)s->n_head * l->d_head) longest = (size_t)s->n_head * l->d_head;
     if (l && longest < 2 * (size_t)s->d_ff) longest = 2 * (size_t)s->d_ff;
+    const struct weights_recurrent *r = weights_shape_recurrent(s);
+    if (r && longest < (size_t)r->n_v_head * r->d_state) longest = (size_t)r->n_v_head * r->d_state;
+    if (r && longest < r->d_ff_shared) longest = r->d_ff_shared;
     if (longest < s->d_ff) longest = s->d_ff;
     if (longest < (size_t)s->n_head * s->d_head) longest = (size_t)s->n_head * s->d_head;
     m->buffer_bytes = longest * sizeof(float) > BUFFER_BYTES ? longest * sizeof(float) : BUFFER_BYTES;

@@ -58,6 +58,18 @@ struct weights_mixed_layers {
 /* NULL: all layers are equal. */
 const struct weights_mixed_layers *weights_shape_mixed(const struct weights_shape *shape);
 
+/* Layers that do not attend.  d_state 0: short convolutions (LFM2); otherwise gated delta rules (Qwen3.5). */
+struct weights_recurrent {
+    const char *shape;
+    uint32_t n_tap, period; /* every period-th layer attends ... */
+    uint32_t attends;       /* ... or, period 0, layer i where bit i is set */
+    uint32_t n_k_head, n_v_head, d_state;
+    uint32_t d_ff_shared; /* of an expert that all rows go to; 0: none */
+};
+/* NULL: all layers attend. */
+const struct weights_recurrent *weights_shape_recurrent(const struct weights_shape *shape);
+bool weights_shape_attends(const struct weights_shape *shape, uint32_t layer);
+
 struct weights_make_settings {
     const char *shape;
     enum quant_type type;

@@ -43,12 +43,17 @@ static const struct weights_shape shapes[] = {
     {"qwen3-30b-a3b", "qwen3moe", 2048, 48, 32, 4, 128, 6144, 151936, 40960, false, 1e6f, 0, 1e-6f},
     {"gpt-oss-20b", "gpt-oss", 2880, 24, 64, 8, 64, 2880, 201088, 131072, false, 150000, 0, 1e-5f},
     {"moe-4b-a0.6b", "qwen3moe", 1024, 24, 16, 4, 64, 3072, 151936, 40960, true, 1e6f, 0, 1e-6f},
+    {"qwen3.5-0.8b", "qwen35", 1024, 24, 8, 2, 256, 3584, 248320, 262144, true, 1e7f, 0, 1e-6f},
+    {"qwen3.5-4b", "qwen35", 2560, 32, 16, 4, 256, 9216, 248320, 262144, true, 1e7f, 0, 1e-6f},
+    {"qwen3.5-35b-a3b", "qwen35moe", 2048, 40, 16, 2, 256, 512, 248320, 262144, false, 1e7f, 0, 1e-6f},
     /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
      * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
     {"tiny-llama", "llama", 256, 2, 4, 4, 64, 512, 512, 1024, false, 5e5f, 8, 1e-5f},
     {"tiny-qwen2", "qwen2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen3", "qwen3", 256, 2, 8, 4, 64, 512, 512, 1024, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen3moe", "qwen3moe", 256, 2, 8, 4, 64, 768, 512, 1024, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen35", "qwen35", 256, 4, 4, 2, 64, 512, 512, 1024, true, 1e7f, 0, 1e-6f},
+    {"tiny-qwen35moe", "qwen35moe", 256, 4, 4, 2, 64, 512, 512, 1024, false, 1e7f, 0, 1e-6f},
     {"tiny-gpt-oss", "gpt-oss", 256, 4, 4, 2, 64, 256, 512, 512, false, 150000, 0, 1e-5f},
     {"tiny-gemma2", "gemma2", 256, 2, 4, 2, 64, 512, 512, 128, true, 1e4f, 0, 1e-6f},
     {"tiny-gemma3", "gemma3", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
@@ -83,6 +88,8 @@ static const struct weights_experts experts[] = {
     {"gpt-oss-20b", 32, 4, 2880},
     {"moe-4b-a0.6b", 64, 8, 768}, /* nobody's: of a size that is quick to measure */
     {"tiny-qwen3moe", 8, 3, 256},
+    {"qwen3.5-35b-a3b", 256, 8, 512},
+    {"tiny-qwen35moe", 8, 3, 256},
     {"tiny-gpt-oss", 6, 2, 256},
 };
 
@@ -91,6 +98,14 @@ static const struct weights_mixed_layers mixed[] = {
     {"gemma4-31b", 6, 512, 4, 0, 0, true},
     {"tiny-gemma4", 2, 128, 1, 2, 256, false},
     {"tiny-gemma4-kv", 2, 128, 2, 0, 0, true},
+};
+
+static const struct weights_recurrent recurrent[] = {
+    {"qwen3.5-0.8b", 4, 4, 0, 16, 16, 128, 0},
+    {"qwen3.5-4b", 4, 4, 0, 16, 32, 128, 0},
+    {"qwen3.5-35b-a3b", 4, 4, 0, 16, 32, 128, 512},
+    {"tiny-qwen35", 4, 4, 0, 2, 4, 64, 0},
+    {"tiny-qwen35moe", 4, 4, 0, 2, 4, 64, 512},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -112,6 +127,19 @@ const struct weights_experts *weights_shape_experts(const struct weights_shape *
     for (size_t i = 0; i < sizeof experts / sizeof *experts; i++)
         if (strcmp(experts[i].shape, shape->name) == 0) return &experts[i];
     return NULL;
+}
+
+const struct weights_recurrent *weights_shape_recurrent(const struct weights_shape *shape)
+{
+    for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++)
+        if (strcmp(recurrent[i].shape, shape->name) == 0) return &recurrent[i];
+    return NULL;
+}
+
+bool weights_shape_attends(const struct weights_shape *shape, uint32_t layer)
+{
+    const struct weights_recurrent *r = weights_shape_recurrent(shape);
+    return !r || (r->period ? (layer + 1) % r->period == 0 : r->attends >> layer & 1);
 }
 
 const struct weights_mixed_layers *weights_shape_mixed(const struct weights_shape *shape)

@@ -10,8 +10,8 @@
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_gemma4, &model_olmo2, &model_smollm3,
-    &model_phi3, &model_granite, &model_qwen3moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2,
-    &model_bitnet, &model_bitnet_25, &model_bitnet_b158};
+    &model_phi3, &model_granite, &model_qwen3moe, &model_qwen35, &model_qwen35moe, &model_gpt_oss, &model_starcoder2,
+    &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25, &model_bitnet_b158};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
@@ -33,7 +33,7 @@ static int bounded(
     return 0;
 }
 
-static int get_int(const struct reader *r, const char *suffix, uint32_t hi, int *out, struct lutra_error *err)
+int model_get_int(const struct reader *r, const char *suffix, uint32_t hi, int *out, struct lutra_error *err)
 {
     char name[96];
     uint32_t value;
@@ -50,43 +50,38 @@ int model_opt_int(const struct reader *r, const char *suffix, uint32_t hi, int *
     return bounded(r, name, value, hi, out, err);
 }
 
-/* Head counts may be arrays, one value per layer; only equal ones are implemented. */
-static int get_heads(const struct reader *r, const char *suffix, int fallback, int *out, struct lutra_error *err)
+/* A size that a file gives once, or once for each layer: *out becomes the last layer's.  Needed: a missing key is an
+ * error, otherwise it leaves *out.  Layers differ only where the architecture can; layers of recurrent kinds may have 0
+ * of it. */
+static int read_layer_sizes(
+    const struct reader *r, const char *suffix, bool needed, uint32_t hi, int *out, struct lutra_error *err)
 {
     char name[96];
+    int first = 0;
     model_key(name, r, suffix);
     for (int layer = 0; layer < r->hp->n_layer; layer++) {
-        uint32_t value = (uint32_t)fallback;
-        int n = 0;
-        if (fallback)
-            TRY(weights_opt_layer_u32(r->w, name, (uint32_t)layer, &value, err));
-        else
-            TRY(weights_get_layer_u32(r->w, name, (uint32_t)layer, &value, err));
-        TRY(bounded(r, name, value, MAX_HEAD, &n, err));
-        if (layer > 0 && n != *out && !r->arch->by_layer)
+        uint32_t value = (uint32_t)*out;
+        TRY(needed ? weights_get_layer_u32(r->w, name, (uint32_t)layer, &value, err)
+                   : weights_opt_layer_u32(r->w, name, (uint32_t)layer, &value, err));
+        if (value == 0 && r->arch->conv_without_kv) continue;
+        TRY(bounded(r, name, value, hi, out, err));
+        if (!first) first = *out;
+        if (*out != first && !r->arch->by_layer)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' differs between layers (%d, %d): not implemented",
-                weights_path(r->w), name, *out, n);
-        *out = n;
+                weights_path(r->w), name, first, *out);
     }
     return 0;
 }
 
-/* The same of d_ff. */
+/* d_ff; where all is experts', their size will do. */
 static int read_feed_forward(const struct reader *r, struct lutra_error *err)
 {
-    char name[96];
-    int first = 0;
-    TRY(weights_kv_find(r->w, model_key(name, r, "feed_forward_length"))
-            ? 0
-            : get_int(r, "feed_forward_length", MODEL_MAX_DIM, &first, err));
-    for (int i = 0; i < r->hp->n_layer; i++) {
-        TRY(model_opt_layer_int(r, "feed_forward_length", i, MODEL_MAX_DIM, &r->hp->d_ff, err));
-        if (i == 0) first = r->hp->d_ff;
-        if (r->hp->d_ff == first || r->arch->by_layer) continue;
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' differs between layers (%d, %d): not implemented",
-            weights_path(r->w), name, first, r->hp->d_ff);
+    bool needed = true;
+    if (r->arch->experts) {
+        TRY(model_opt_int(r, "expert_feed_forward_length", MODEL_MAX_DIM, &r->hp->d_ff, err));
+        needed = r->hp->d_ff == 0;
     }
-    return 0;
+    return read_layer_sizes(r, "feed_forward_length", needed, MODEL_MAX_DIM, &r->hp->d_ff, err);
 }
 
 static int get_float(
@@ -187,7 +182,14 @@ int model_opt_layer_int(
 static void same_layers(struct hparams *hp)
 {
     for (int i = 0; i < hp->n_layer; i++)
-        hp->layer[i] = (struct hparams_layer){hp->n_head, hp->n_kv_head, hp->d_head, hp->d_ff, 0, i};
+        hp->layer[i] = (struct hparams_layer){
+            .n_head = hp->n_head, .n_kv_head = hp->n_kv_head, .d_head = hp->d_head, .d_ff = hp->d_ff, .cache = i};
+}
+
+void model_set_recurrent(struct hparams *hp, int layer, enum layer_kind kind)
+{
+    hp->layer[layer].kind = kind;
+    hp->layer[layer].cache = -1;
 }
 
 static void set_windows(struct hparams *hp)
@@ -199,7 +201,7 @@ static void set_windows(struct hparams *hp)
 static int read_arch(struct reader *r, struct lutra_error *err)
 {
     struct weights_str s;
-    char known[256];
+    char known[512];
     size_t n = 0;
     TRY(weights_get_str(r->w, "general.architecture", &s, err));
     snprintf(
@@ -216,8 +218,11 @@ static int read_arch(struct reader *r, struct lutra_error *err)
 static int read_head_sizes(const struct reader *r, struct lutra_error *err)
 {
     struct hparams *hp = r->hp;
-    TRY(get_heads(r, "attention.head_count", 0, &hp->n_head, err));
-    TRY(get_heads(r, "attention.head_count_kv", hp->n_head, &hp->n_kv_head, err));
+    TRY(read_layer_sizes(r, "attention.head_count", true, MAX_HEAD, &hp->n_head, err));
+    hp->n_kv_head = hp->n_head;
+    TRY(read_layer_sizes(r, "attention.head_count_kv", false, MAX_HEAD, &hp->n_kv_head, err));
+    if (!hp->n_head || !hp->n_kv_head)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: no layer attends", weights_path(r->w));
     if (hp->n_head % hp->n_kv_head)
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
             weights_path(r->w), hp->n_head, hp->n_kv_head);
@@ -254,8 +259,8 @@ static int read_experts(const struct reader *r, struct lutra_error *err)
     struct hparams *hp = r->hp;
     float scale = 1;
     if (!r->arch->experts) return 0;
-    TRY(get_int(r, "expert_count", MAX_EXPERT, &hp->n_expert, err));
-    TRY(get_int(r, "expert_used_count", MAX_EXPERT_USED, &hp->n_expert_used, err));
+    TRY(model_get_int(r, "expert_count", MAX_EXPERT, &hp->n_expert, err));
+    TRY(model_get_int(r, "expert_used_count", MAX_EXPERT_USED, &hp->n_expert_used, err));
     if (hp->n_expert_used > hp->n_expert)
         return lutra_fail(
             err, LUTRA_E_FORMAT, "%s: %d of %d experts are used", weights_path(r->w), hp->n_expert_used, hp->n_expert);
@@ -281,13 +286,16 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     TRY(read_arch(&r, err));
     TRY(refuse_unknown(&r, err));
     hp->n_ctx_train = MODEL_MAX_CTX;
-    TRY(r.arch ? get_int(&r, "context_length", MODEL_MAX_CTX, &hp->n_ctx_train, err)
+    TRY(r.arch ? model_get_int(&r, "context_length", MODEL_MAX_CTX, &hp->n_ctx_train, err)
                : model_opt_int(&r, "context_length", MODEL_MAX_CTX, &hp->n_ctx_train, err));
     TRY(read_window(&r, err));
     TRY(model_read_scaling(&r, err));
     if (!r.arch) return 0;
-    TRY(get_int(&r, "block_count", MODEL_MAX_LAYER, &hp->n_layer, err));
-    TRY(get_int(&r, "embedding_length", MODEL_MAX_DIM, &hp->d_model, err));
+    TRY(model_get_int(&r, "block_count", MODEL_MAX_LAYER, &hp->n_layer, err));
+    if (!model_key_is_off(&r, "nextn_predict_layers"))
+        TRY(model_opt_int(&r, "nextn_predict_layers", (uint32_t)hp->n_layer - 1, &hp->n_draft_layer, err));
+    hp->n_layer -= hp->n_draft_layer;
+    TRY(model_get_int(&r, "embedding_length", MODEL_MAX_DIM, &hp->d_model, err));
     TRY(read_feed_forward(&r, err));
     TRY(read_head_sizes(&r, err));
     const char *eps = r.arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";

@@ -40,12 +40,21 @@ static int mark_used(struct model *m, const struct tensor *t, struct lutra_error
     return 0;
 }
 
+/* Whether a tensor belongs to a block behind the last, that drafts (MTP). */
+static bool is_draft_block(const struct model *m, const char *name)
+{
+    int block;
+    return m->hp.n_draft_layer && sscanf(name, "blk.%d.", &block) == 1 && block >= m->hp.n_layer &&
+           block < m->hp.n_layer + m->hp.n_draft_layer;
+}
+
 /* A tensor nobody reads means a feature nobody implements: the result would be wrong. */
 static int refuse_unused(const struct model *m, struct lutra_error *err)
 {
     for (size_t i = 0; i < weights_tensor_count(m->weights); i++) {
         const struct tensor *t = weights_tensor_at(m->weights, i);
         bool used = strstr(t->name, ".attn_rot_embd") != NULL; /* precomputed rope tables of old files */
+        used |= is_draft_block(m, t->name);
         for (int k = 0; k < m->n_used && !used; k++) used = m->used[k] == t;
         if (!used)
             TRY(model_lack(&m->listener, err, "%s: tensor '%s' is not part of architecture '%s' as implemented",
@@ -167,18 +176,19 @@ static int reserve(struct model *m, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     m->max_op = 48 * hp->n_layer + 16;
-    m->max_weight = 12 * hp->n_layer + 3;
+    m->max_weight = 16 * hp->n_layer + 3;
     m->max_used = m->max_weight + 15 * hp->n_layer + 10;
-    size_t widest = 0, d_head = 0, d_ff = 0;
+    size_t widest = 0, d_head = 0, d_ff = 0, recurrent = 0;
     for (int i = 0; i < hp->n_layer; i++) {
         const struct hparams_layer *l = &hp->layer[i];
         size_t n = ((size_t)l->n_head + 2 * (size_t)l->n_kv_head) * (size_t)l->d_head;
         if (n > widest) widest = n;
+        if (recurrent_vectors(hp, i) > recurrent) recurrent = recurrent_vectors(hp, i);
         if ((size_t)l->d_head > d_head) d_head = (size_t)l->d_head;
         if ((size_t)l->d_ff > d_ff) d_ff = (size_t)l->d_ff;
     }
     size_t vectors = 8 * (size_t)hp->d_model + 2 * widest + 2 * d_head + 2 * d_ff + 6 * SLICE_NAME;
-    vectors += 512 + 2 * (size_t)hp->d_per_layer;
+    vectors += 512 + 2 * (size_t)hp->d_per_layer + recurrent;
     vectors += (size_t)hp->n_expert * (1 + 2 * (size_t)hp->d_ff_expert + (size_t)hp->d_model);
     size_t bytes =
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +

@@ -20,11 +20,14 @@
 
 enum { MODEL_MAX_LAYER = 1024 };
 
+enum layer_kind { LAYER_ATTENTION, LAYER_DELTA_NET /* gated delta rule */, LAYER_CONV /* short convolution */ };
+
 /* Of one layer. */
 struct hparams_layer {
     int n_head, n_kv_head, d_head, d_ff;
     int window; /* positions that a row sees at most; 0: all */
-    int cache;  /* the layer whose keys and values it reads */
+    int cache;  /* the layer whose keys and values it reads; -1: it is recurrent */
+    enum layer_kind kind;
 };
 
 struct hparams {
@@ -52,6 +55,11 @@ struct hparams {
     enum op_kind gate;                        /* of the feed-forward */
     int n_expert, n_expert_used, d_ff_expert; /* 0: no experts */
     struct op_route route;                    /* n_expert and n_used are set, bias per layer */
+    int d_ff_shared;                          /* of an expert that all rows go to; 0: none */
+    int n_tap;                                /* of recurrent layers' convolutions */
+    int n_key_head, n_value_head, d_state;    /* of a delta rule; d_state: of its keys and values */
+    bool key_neighbours;                      /* op_delta.neighbours */
+    int n_draft_layer;                        /* blocks behind the last that draft (MTP); nothing runs them */
     bool tied;                                /* the head is the embedding */
 };
 

@@ -39,6 +39,9 @@ struct arch {
     bool experts;         /* instead of one feed-forward */
     bool expert_biases;   /* of the router and of experts */
     bool sinks;           /* attention has an extra logit per head */
+    bool conv_without_kv; /* layers without key/value heads are short convolutions */
+    bool gated_attention; /* attn_q has a gate of the output behind each head's query */
+    bool shared_expert;   /* beside the experts, times a gate of one number */
     const char *ffn_norm; /* NULL: "ffn_norm" */
     enum route_score route;
     bool route_normalized;
@@ -48,10 +51,10 @@ struct arch {
     int (*read)(const struct reader *r, struct lutra_error *err);
 };
 
-extern const struct arch model_llama, model_mistral3, model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl,
-    model_gemma2, model_gemma, model_gemma3, model_gemma4, model_olmo2, model_smollm3, model_phi3, model_granite,
-    model_starcoder2, model_qwen3moe, model_gpt_oss, model_command_r, model_cohere2, model_bitnet, model_bitnet_25,
-    model_bitnet_b158;
+extern const struct arch model_qwen35, model_qwen35moe, model_llama, model_mistral3, model_qwen2, model_qwen3,
+    model_qwen2vl, model_qwen3vl, model_gemma2, model_gemma, model_gemma3, model_gemma4, model_olmo2, model_smollm3,
+    model_phi3, model_granite, model_starcoder2, model_qwen3moe, model_gpt_oss, model_command_r, model_cohere2,
+    model_bitnet, model_bitnet_25, model_bitnet_b158;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {
@@ -72,8 +75,9 @@ struct model {
     int n_used, max_used;
     uint8_t role[VALUE_MAX]; /* of the op list's values (transformer.c) */
     bool too_many_values;
-    const float *ones;       /* [512], NULL before model_ones */
-    const float *token_norm; /* [d_per_layer] */
+    const int32_t *query_order, *gate_order; /* [n_head * d_head] of QG, where attention has gates */
+    const float *ones;                       /* [512], NULL before model_ones */
+    const float *token_norm;                 /* [d_per_layer] */
     struct model_value_head value;
     struct arena arena; /* ops, weights, vectors converted to f32 */
 };
@@ -101,7 +105,8 @@ const char *model_key(char out[96], const struct reader *r, const char *suffix);
 /* Whether a key is absent, or says 0 (false): nothing of what it could ask for. */
 bool model_key_is_off(const struct reader *r, const char *suffix);
 
-/* 1..hi, lo..hi; LUTRA_E_FORMAT outside.  A missing key leaves *out as it is. */
+/* 1..hi, lo..hi; LUTRA_E_FORMAT outside.  A missing key is an error, or leaves *out as it is. */
+int model_get_int(const struct reader *r, const char *suffix, uint32_t hi, int *out, struct lutra_error *err);
 int model_opt_int(const struct reader *r, const char *suffix, uint32_t hi, int *out, struct lutra_error *err);
 int model_opt_float(
     const struct reader *r, const char *suffix, float lo, float hi, float *out, struct lutra_error *err);
@@ -150,6 +155,68 @@ int model_vectors(struct model *m, const char *name, int64_t n_each, int64_t n_v
 
 /* The weight of a norm without weights, of up to 512 elements. */
 int model_ones(struct model *m, const float **out, struct lutra_error *err);
+
+/* The layer does not attend. */
+void model_set_recurrent(struct hparams *hp, int layer, enum layer_kind kind);
+
+/* ---- the op list ---- */
+
+/* What a value holds.  Values are made when they are first named: one for each role, size and kind of rows. */
+enum role {
+    X, /* [d_model] the residual stream */
+    N, /* [d_model] its norm */
+    Q,
+    K,
+    V,  /* [n_head * d_head], [n_kv_head * d_head] twice */
+    QG, /* [2 * n_head * d_head] queries, each with its gate behind it */
+    A,  /* attention's output [n_head * d_head], or a recurrent layer's */
+    Z,  /* as A: its gate */
+    T,  /* [d_model] what a sub-layer adds to X */
+    G,
+    U, /* [d_ff] gate and up; [d_ff_shared] of the expert that all rows go to */
+    R,
+    W, /* of experts: [n_expert] scores, [2 * n_used] routes */
+    EG,
+    EU,
+    ED, /* [n_used * d_ff_expert] gate and up of each chosen expert, [n_used * d_model] what each says */
+    S,  /* [1] gate of the expert that all rows go to */
+    E,  /* [d_model] the token's embedding, where layers read it again */
+    P,
+    PT, /* [d_per_layer] what a layer adds of the token itself, and a part or the gate of it */
+    M,
+    C, /* of recurrent layers: what goes into the convolution, and what comes out */
+    D,
+    B, /* [n_value_head] decay and step of a delta rule */
+};
+
+/* The rows and the layer of a stretch of operations. */
+struct stream {
+    int layer; /* -1: outside the layers */
+    enum value_rows rows;
+};
+
+int build_val(struct model *m, const struct stream *s, enum role role);
+struct op *build_push(struct model *m, enum op_kind kind, int layer, int in, int in2, int out);
+struct op *build_matmul(struct model *m, int layer, int in);
+/* One part of a matmul: `blk.layer.base.weight` with an optional or required bias. */
+int build_part(
+    struct model *m, struct op *op, const char *base, int n_in, int n_out, bool bias, int out, struct lutra_error *err);
+/* Outputs first .. first + n_out - 1 of a matrix of n_all, as a part. */
+int build_slice(struct model *m, struct op *op, const char *base, int n_in, int n_all, int first, int n_out, int out,
+    struct lutra_error *err);
+/* Ends a matmul, the last operation: parts whose matrices have their inputs in another order read a copy, one for all
+ * with the same order, and are a matmul of their own. */
+void build_end_matmul(struct model *m, const struct stream *s, enum role spare);
+/* Of groups of n_norm: `blk.layer.base.weight`. */
+int build_rms_norm(struct model *m, int layer, const char *base, int in, int out, int n_norm, struct lutra_error *err);
+
+/* recurrent.c: what a recurrent layer does in place of attention, from `in` to the value of role A; bytes of its
+ * state and of what a draft leaves. */
+int recurrent_build(struct model *m, int layer, int in, struct lutra_error *err);
+void recurrent_sizes(const struct hparams *hp, int layer, size_t *state, size_t *draft);
+int recurrent_dim(const struct hparams *hp, int layer, enum role role);
+/* Floats of its vectors in the arena. */
+size_t recurrent_vectors(const struct hparams *hp, int layer);
 
 /* Writes the op list. */
 int transformer_build(struct model *m, struct lutra_error *err);

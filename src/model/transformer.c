@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dense transformer as an op list: this file is the model, and arch/ says how architectures differ.
+ * The transformer as an op list: this file is the model, arch/ says how architectures differ, and recurrent.c has the
+ * layers that do not attend.
  *
  * In the last layer everything after attention runs only on the rows somebody wants a result of (ROWS_OUT).
  */
@@ -10,43 +11,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a value holds.  Values are made when they are first named: one for each role, size and kind of rows. */
-enum role {
-    X, /* [d_model] the residual stream */
-    N, /* [d_model] its norm */
-    Q,
-    K,
-    V, /* [n_head * d_head], [n_kv_head * d_head] twice */
-    A, /* [n_head * d_head] attention's output */
-    T, /* [d_model] what a sub-layer adds to X */
-    G,
-    U, /* [d_ff] gate and up */
-    R,
-    W, /* of experts: [n_expert] scores, [2 * n_used] routes */
-    EG,
-    EU,
-    ED, /* [n_used * d_ff_expert] gate and up of each chosen expert, [n_used * d_model] what each says */
-    E,  /* [d_model] the token's embedding, where layers read it again */
-    P,
-    PT, /* [d_per_layer] what a layer adds of the token itself, and a part or the gate of it */
-};
-
-/* The rows and the layer of a stretch of operations. */
-struct stream {
-    int layer; /* -1: outside the layers */
-    enum value_rows rows;
-};
-
 static int dim_of(const struct hparams *hp, int layer, enum role role)
 {
     const struct hparams_layer *l = &hp->layer[layer < 0 ? 0 : layer];
     switch (role) {
-    case Q:
-    case A: return l->n_head * l->d_head;
+    case A:
+    case Z:
+        if (l->kind != LAYER_ATTENTION) return recurrent_dim(hp, layer, role);
+        /* fall through */
+    case Q: return l->n_head * l->d_head;
+    case QG: return 2 * l->n_head * l->d_head;
+    case M:
+    case C:
+    case D:
+    case B: return recurrent_dim(hp, layer, role);
+    case S: return 1;
     case K:
     case V: return l->n_kv_head * l->d_head;
     case G:
-    case U: return l->d_ff;
+    case U: return hp->n_expert ? hp->d_ff_shared : l->d_ff;
     case R: return hp->n_expert;
     case W: return 2 * hp->n_expert_used;
     case EG:
@@ -59,7 +42,7 @@ static int dim_of(const struct hparams *hp, int layer, enum role role)
 }
 
 /* One too many is noticed when the list is complete. */
-static int val(struct model *m, const struct stream *s, enum role role)
+int build_val(struct model *m, const struct stream *s, enum role role)
 {
     struct op_list *list = &m->list;
     int dim = dim_of(&m->hp, s->layer, role), i = 0;
@@ -75,7 +58,7 @@ static int val(struct model *m, const struct stream *s, enum role role)
     return i;
 }
 
-static struct op *push(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
+struct op *build_push(struct model *m, enum op_kind kind, int layer, int in, int in2, int out)
 {
     struct op *slot = &m->list.op[m->list.n_op++];
     *slot = op_make(kind, layer, in, in2, out);
@@ -92,7 +75,7 @@ static const char *named(char out[64], int layer, const char *suffix)
 /* Of groups of n_norm: `name.weight`. */
 static int rms_norm(struct model *m, int layer, const char *name, int in, int out, int n_norm, struct lutra_error *err)
 {
-    struct op *op = push(m, OP_RMS_NORM, layer, in, -1, out);
+    struct op *op = build_push(m, OP_RMS_NORM, layer, in, -1, out);
     char full[80];
     op->norm.n_norm = n_norm;
     op->norm.eps = m->hp.norm_eps;
@@ -100,12 +83,18 @@ static int rms_norm(struct model *m, int layer, const char *name, int in, int ou
     return model_vector(m, full, n_norm, false, &op->norm.weight, err);
 }
 
+int build_rms_norm(struct model *m, int layer, const char *base, int in, int out, int n_norm, struct lutra_error *err)
+{
+    char name[64];
+    return rms_norm(m, layer, named(name, layer, base), in, out, n_norm, err);
+}
+
 /* Of the residual stream: `name.weight`, and `name.bias` if there is one. */
 static int norm(struct model *m, int layer, const char *name, int in, int out, struct lutra_error *err)
 {
     char full[80];
     if (!m->arch->layer_norm) return rms_norm(m, layer, name, in, out, m->hp.d_model, err);
-    struct op *op = push(m, OP_LAYER_NORM, layer, in, -1, out);
+    struct op *op = build_push(m, OP_LAYER_NORM, layer, in, -1, out);
     op->norm.n_norm = m->hp.d_model;
     op->norm.eps = m->hp.norm_eps;
     snprintf(full, sizeof full, "%s.weight", name);
@@ -122,8 +111,7 @@ static void add_part(const struct model *m, struct op *op, struct weight *weight
     op_add_part(op, weight, bias, out);
 }
 
-/* One part of a matmul: `blk.layer.base.weight` with an optional or required bias. */
-static int part(
+int build_part(
     struct model *m, struct op *op, const char *base, int n_in, int n_out, bool bias, int out, struct lutra_error *err)
 {
     char suffix[48], name[64];
@@ -137,8 +125,7 @@ static int part(
     return 0;
 }
 
-/* Outputs first .. first + n_out - 1 of a matrix of n_all, as a part. */
-static int slice(struct model *m, struct op *op, const char *base, int n_in, int n_all, int first, int n_out, int out,
+int build_slice(struct model *m, struct op *op, const char *base, int n_in, int n_all, int first, int n_out, int out,
     struct lutra_error *err)
 {
     char suffix[48], name[64];
@@ -155,9 +142,9 @@ static bool has(const struct model *m, int layer, const char *suffix)
     return weights_tensor_find(m->weights, named(name, layer, suffix)) != NULL;
 }
 
-static struct op *matmul(struct model *m, int layer, int in)
+struct op *build_matmul(struct model *m, int layer, int in)
 {
-    return push(m, OP_MATMUL, layer, in, -1, -1);
+    return build_push(m, OP_MATMUL, layer, in, -1, -1);
 }
 
 /* What a matrix with such an order (weights_order) reads: value `in`, or a copy in the value of role `spare`, which has
@@ -165,14 +152,12 @@ static struct op *matmul(struct model *m, int layer, int in)
 static int in_order(struct model *m, const struct stream *s, const int32_t *order, int in, enum role spare)
 {
     if (!order) return in;
-    int copy = val(m, s, spare);
-    push(m, OP_PERMUTE, s->layer, in, -1, copy)->permute.order = order;
+    int copy = build_val(m, s, spare);
+    build_push(m, OP_PERMUTE, s->layer, in, -1, copy)->permute.order = order;
     return copy;
 }
 
-/* Ends a matmul, the last operation: parts whose matrices have their inputs in another order read a copy, one for all
- * with the same order, and are a matmul of their own. */
-static void end_matmul(struct model *m, const struct stream *s, enum role spare)
+void build_end_matmul(struct model *m, const struct stream *s, enum role spare)
 {
     const struct op all = m->list.op[--m->list.n_op];
     size_t bytes = (size_t)m->list.value[all.in[0]].dim * sizeof(int32_t);
@@ -181,7 +166,7 @@ static void end_matmul(struct model *m, const struct stream *s, enum role spare)
     for (int i = 0; i < all.n_weight; i++) order[i] = weights_order(m->weights, &all.weight[i]->tensor);
     for (int i = 0; i < all.n_weight; i++) {
         if (done[i]) continue;
-        struct op *op = matmul(m, all.layer, in_order(m, s, order[i], all.in[0], spare));
+        struct op *op = build_matmul(m, all.layer, in_order(m, s, order[i], all.in[0], spare));
         for (int k = i; k < all.n_weight; k++) {
             bool same = order[k] == order[i] || (order[k] && order[i] && memcmp(order[k], order[i], bytes) == 0);
             if (done[k] || !same) continue;
@@ -195,7 +180,7 @@ static void rotate(struct model *m, int layer, int value, int n_head, float grow
 {
     const struct hparams *hp = &m->hp;
     if (hp->still_period && (layer + 1) % hp->still_period == 0) return;
-    struct op *op = push(m, OP_ROPE, layer, value, -1, value);
+    struct op *op = build_push(m, OP_ROPE, layer, value, -1, value);
     op->rope = hp->layer[layer].window ? hp->window_rope : hp->rope;
     op->rope.n_head = n_head;
     op->rope.growth = growth;
@@ -208,10 +193,10 @@ static int qkv_norms(struct model *m, const struct stream *s, bool with_kv, stru
 {
     const struct hparams_layer *l = &m->hp.layer[s->layer];
     bool row = m->arch->qk_norm == QK_NORM_ROW;
-    int q = val(m, s, Q), k = val(m, s, K), v = val(m, s, V), layer = s->layer;
+    int q = build_val(m, s, Q), k = build_val(m, s, K), v = build_val(m, s, V), layer = s->layer;
     char name[64];
     if (m->arch->v_norm && with_kv) {
-        struct op *op = push(m, OP_RMS_NORM, layer, has(m, layer, "attn_v.weight") ? v : k, -1, v);
+        struct op *op = build_push(m, OP_RMS_NORM, layer, has(m, layer, "attn_v.weight") ? v : k, -1, v);
         op->norm.n_norm = l->d_head;
         op->norm.eps = m->hp.norm_eps;
         TRY(model_ones(m, &op->norm.weight, err));
@@ -227,8 +212,8 @@ static int before(struct model *m, const struct stream *s, const char *name, int
 {
     char full[64];
     bool normed = m->arch->norms & NORM_BEFORE;
-    *in = val(m, s, normed ? N : X);
-    return normed ? norm(m, s->layer, named(full, s->layer, name), val(m, s, X), *in, err) : 0;
+    *in = build_val(m, s, normed ? N : X);
+    return normed ? norm(m, s->layer, named(full, s->layer, name), build_val(m, s, X), *in, err) : 0;
 }
 
 /* Of what goes into the last matrix of a sub-layer, where the architecture has that; `left_out`: x lacks this factor,
@@ -258,24 +243,51 @@ static int matrix_scale(struct model *m, int layer, const char *base, float *out
         name, (double)*out);
 }
 
+/* Where queries and their gates lie in QG: one head's query, its gate, the next head's. */
+static int make_orders(struct model *m, const struct hparams_layer *l, struct lutra_error *err)
+{
+    int n = l->n_head * l->d_head;
+    void *p;
+    if (m->query_order) return 0;
+    TRY(arena_take(&m->arena, 2 * (size_t)n * sizeof(int32_t), "order of queries and gates", &p, err));
+    int32_t *order = p;
+    for (int i = 0; i < n; i++) {
+        order[i] = i / l->d_head * 2 * l->d_head + i % l->d_head;
+        order[n + i] = order[i] + l->d_head;
+    }
+    m->query_order = order;
+    m->gate_order = order + n;
+    return 0;
+}
+
+static int split_queries(struct model *m, const struct stream *s, struct lutra_error *err)
+{
+    int both = build_val(m, s, QG);
+    TRY(make_orders(m, &m->hp.layer[s->layer], err));
+    build_push(m, OP_PERMUTE, s->layer, both, -1, build_val(m, s, Q))->permute.order = m->query_order;
+    build_push(m, OP_PERMUTE, s->layer, both, -1, build_val(m, s, Z))->permute.order = m->gate_order;
+    return 0;
+}
+
 /* Three matrices, or one with all their rows; of layers without keys and values of their own the first alone. */
 static int query_key_value(struct model *m, const struct stream *s, int in, bool with_kv, struct lutra_error *err)
 {
     int d = m->hp.d_model, d_q = dim_of(&m->hp, s->layer, Q), d_kv = dim_of(&m->hp, s->layer, K), n = d_q + 2 * d_kv;
     bool bias = m->arch->qkv_bias;
-    struct op *qkv = matmul(m, s->layer, in);
+    struct op *qkv = build_matmul(m, s->layer, in);
     if (has(m, s->layer, "attn_qkv.weight")) {
-        TRY(slice(m, qkv, "attn_qkv", d, n, 0, d_q, val(m, s, Q), err));
-        TRY(slice(m, qkv, "attn_qkv", d, n, d_q, d_kv, val(m, s, K), err));
-        TRY(slice(m, qkv, "attn_qkv", d, n, d_q + d_kv, d_kv, val(m, s, V), err));
+        TRY(build_slice(m, qkv, "attn_qkv", d, n, 0, d_q, build_val(m, s, Q), err));
+        TRY(build_slice(m, qkv, "attn_qkv", d, n, d_q, d_kv, build_val(m, s, K), err));
+        TRY(build_slice(m, qkv, "attn_qkv", d, n, d_q + d_kv, d_kv, build_val(m, s, V), err));
     } else {
-        TRY(part(m, qkv, "attn_q", d, d_q, bias, val(m, s, Q), err));
-        if (with_kv) TRY(part(m, qkv, "attn_k", d, d_kv, bias, val(m, s, K), err));
+        bool gated = m->arch->gated_attention;
+        TRY(build_part(m, qkv, "attn_q", d, gated ? 2 * d_q : d_q, bias, build_val(m, s, gated ? QG : Q), err));
+        if (with_kv) TRY(build_part(m, qkv, "attn_k", d, d_kv, bias, build_val(m, s, K), err));
         if (with_kv && (!m->arch->v_norm || has(m, s->layer, "attn_v.weight")))
-            TRY(part(m, qkv, "attn_v", d, d_kv, bias, val(m, s, V), err));
+            TRY(build_part(m, qkv, "attn_v", d, d_kv, bias, build_val(m, s, V), err));
     }
-    end_matmul(m, s, T);
-    return 0;
+    build_end_matmul(m, s, T);
+    return m->arch->gated_attention ? split_queries(m, s, err) : 0;
 }
 
 static int attention(struct model *m, int layer, struct lutra_error *err)
@@ -292,60 +304,71 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
     TRY(before(m, &s, "attn_norm", &in, err));
     TRY(query_key_value(m, &s, in, with_kv, err));
     TRY(qkv_norms(m, &s, with_kv, err));
-    rotate(m, layer, val(m, &s, Q), l->n_head, hp->query_growth);
+    rotate(m, layer, build_val(m, &s, Q), l->n_head, hp->query_growth);
     if (with_kv) {
-        rotate(m, layer, val(m, &s, K), l->n_kv_head, 0);
-        push(m, OP_KV_APPEND, layer, val(m, &s, K), val(m, &s, V), -1);
+        rotate(m, layer, build_val(m, &s, K), l->n_kv_head, 0);
+        build_push(m, OP_KV_APPEND, layer, build_val(m, &s, K), build_val(m, &s, V), -1);
     }
-    struct op *att = push(m, OP_ATTENTION, layer, val(m, &s, Q), -1, val(m, &s, A));
+    struct op *att = build_push(m, OP_ATTENTION, layer, build_val(m, &s, Q), -1, build_val(m, &s, A));
     att->attention = (struct op_attention){.n_head = l->n_head,
         .n_kv_head = l->n_kv_head,
         .d_head = l->d_head,
         .scale = hp->attention_scale * q * k,
         .softcap = hp->attention_cap,
         .window = l->window};
-    if (!m->arch->sinks) return 0;
-    return model_vector(m, named(name, layer, "attn_sinks.weight"), l->n_head, false, &att->attention.sinks, err);
+    if (m->arch->sinks)
+        TRY(model_vector(m, named(name, layer, "attn_sinks.weight"), l->n_head, false, &att->attention.sinks, err));
+    if (m->arch->gated_attention)
+        build_push(m, OP_GATE, layer, build_val(m, &s, Z), build_val(m, &s, A), build_val(m, &s, A));
+    return 0;
+}
+
+static int recurrent(struct model *m, int layer, struct lutra_error *err)
+{
+    const struct stream s = {layer, ROWS_ALL};
+    int in;
+    TRY(before(m, &s, "attn_norm", &in, err));
+    return recurrent_build(m, layer, in, err);
 }
 
 /* Adds what a sub-layer's matrix `base` left in T, or its norm. */
 static int add_back(
     struct model *m, const struct stream *s, const char *base, const char *post_norm, struct lutra_error *err)
 {
-    int layer = s->layer, x = val(m, s, X), t = val(m, s, T);
+    int layer = s->layer, x = build_val(m, s, X), t = build_val(m, s, T);
     char name[64];
     float scale;
     TRY(matrix_scale(m, layer, base, &scale, err));
     scale *= m->hp.residual_scale;
     if (m->arch->norms & NORM_BEHIND) TRY(norm(m, layer, named(name, layer, post_norm), t, t, err));
     if (scale == 1)
-        push(m, OP_ADD, layer, x, t, x);
+        build_push(m, OP_ADD, layer, x, t, x);
     else
-        push(m, OP_ADD_SCALED, layer, x, t, x)->add.scale = scale;
+        build_push(m, OP_ADD_SCALED, layer, x, t, x)->add.scale = scale;
     return 0;
 }
 
 /* What goes through the gate into ffn_down: in G. */
 static int widen(struct model *m, const struct stream *s, int in, struct lutra_error *err)
 {
-    int d = m->hp.d_model, ff = dim_of(&m->hp, s->layer, G), g = val(m, s, G), u;
-    struct op *wide = matmul(m, s->layer, in);
+    int d = m->hp.d_model, ff = dim_of(&m->hp, s->layer, G), g = build_val(m, s, G), u;
+    struct op *wide = build_matmul(m, s->layer, in);
     if (m->hp.gate == OP_GELU) {
-        TRY(part(m, wide, "ffn_up", d, ff, false, g, err));
-        end_matmul(m, s, T);
-        push(m, OP_GELU, s->layer, g, -1, g);
+        TRY(build_part(m, wide, "ffn_up", d, ff, false, g, err));
+        build_end_matmul(m, s, T);
+        build_push(m, OP_GELU, s->layer, g, -1, g);
         return 0;
     }
-    u = val(m, s, U);
+    u = build_val(m, s, U);
     if (has(m, s->layer, "ffn_gate.weight")) {
-        TRY(part(m, wide, "ffn_gate", d, ff, false, g, err));
-        TRY(part(m, wide, "ffn_up", d, ff, false, u, err));
+        TRY(build_part(m, wide, "ffn_gate", d, ff, false, g, err));
+        TRY(build_part(m, wide, "ffn_up", d, ff, false, u, err));
     } else { /* one matrix with the rows of both */
-        TRY(slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, g, err));
-        TRY(slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, u, err));
+        TRY(build_slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, g, err));
+        TRY(build_slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, u, err));
     }
-    end_matmul(m, s, T);
-    push(m, m->hp.gate, s->layer, g, u, g);
+    build_end_matmul(m, s, T);
+    build_push(m, m->hp.gate, s->layer, g, u, g);
     return 0;
 }
 
@@ -382,7 +405,7 @@ static int expert_part(
 
 static struct op *experts(struct model *m, int layer, int in, int route, bool by_slot)
 {
-    struct op *op = push(m, OP_EXPERTS, layer, in, route, -1);
+    struct op *op = build_push(m, OP_EXPERTS, layer, in, route, -1);
     op->matmul.experts = (struct op_experts){m->hp.n_expert, m->hp.n_expert_used, by_slot};
     return op;
 }
@@ -392,41 +415,63 @@ static int mixture(struct model *m, const struct stream *s, int in, struct lutra
 {
     const struct hparams *hp = &m->hp;
     int layer = s->layer, d = hp->d_model, ff = hp->d_ff_expert;
-    int scores = val(m, s, R), route = val(m, s, W), g = val(m, s, EG), u = val(m, s, EU), down = val(m, s, ED);
-    TRY(part(m, matmul(m, layer, in), "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, scores, err));
-    push(m, OP_ROUTE, layer, scores, -1, route)->route = hp->route;
+    int scores = build_val(m, s, R), route = build_val(m, s, W), g = build_val(m, s, EG), u = build_val(m, s, EU),
+        down = build_val(m, s, ED);
+    TRY(build_part(
+        m, build_matmul(m, layer, in), "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, scores, err));
+    build_push(m, OP_ROUTE, layer, scores, -1, route)->route = hp->route;
     struct op *op = experts(m, layer, in, route, false);
     TRY(expert_part(m, op, "ffn_gate_exps", d, ff, g, err));
     TRY(expert_part(m, op, "ffn_up_exps", d, ff, u, err));
-    push(m, hp->gate, layer, g, u, g);
+    build_push(m, hp->gate, layer, g, u, g);
     TRY(expert_part(m, experts(m, layer, g, route, true), "ffn_down_exps", ff, d, down, err));
-    push(m, OP_COMBINE, layer, down, route, val(m, s, T))->combine.n_used = hp->n_expert_used;
+    build_push(m, OP_COMBINE, layer, down, route, build_val(m, s, T))->combine.n_used = hp->n_expert_used;
     return 0;
 }
 
-/* Attention's output matrix and the feed-forward. */
+/* What the expert that all rows go to says, times the gate of its row, is added first. */
+static int shared_expert(struct model *m, const struct stream *s, int in, struct lutra_error *err)
+{
+    int layer = s->layer, d = m->hp.d_model, ff = m->hp.d_ff_shared;
+    int g = build_val(m, s, G), u = build_val(m, s, U), t = build_val(m, s, T), gate = build_val(m, s, S);
+    struct op *wide = build_matmul(m, layer, in);
+    TRY(build_part(m, wide, "ffn_gate_shexp", d, ff, false, g, err));
+    TRY(build_part(m, wide, "ffn_up_shexp", d, ff, false, u, err));
+    TRY(build_part(m, wide, "ffn_gate_inp_shexp", d, 1, false, gate, err));
+    build_end_matmul(m, s, T);
+    build_push(m, m->hp.gate, layer, g, u, g);
+    TRY(build_part(m, build_matmul(m, layer, g), "ffn_down_shexp", ff, d, false, t, err));
+    build_end_matmul(m, s, U);
+    build_push(m, OP_GATE, layer, gate, t, t);
+    return add_back(m, s, "ffn_down", "post_ffw_norm", err);
+}
+
+/* The output matrix of attention, or of what stands in its place, and the feed-forward. */
 static int feed_forward(struct model *m, const struct stream *s, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    int layer = s->layer, d_q = dim_of(hp, layer, Q), ff = dim_of(hp, layer, G);
-    int a = val(m, s, A), t = val(m, s, T), in = m->arch->one_norm ? val(m, s, N) : -1;
+    static const char *const output[] = {"attn_output", "ssm_out", "shortconv.out_proj"};
+    enum layer_kind kind = hp->layer[s->layer].kind;
+    int layer = s->layer, d_q = dim_of(hp, layer, A), ff = dim_of(hp, layer, G);
+    int a = build_val(m, s, A), t = build_val(m, s, T), in = m->arch->one_norm ? build_val(m, s, N) : -1;
     const char *ffn_norm = m->arch->ffn_norm ? m->arch->ffn_norm : "ffn_norm";
     float v, gated;
     TRY(matrix_scale(m, layer, "attn_v", &v, err));
     TRY(gated_scale(m, layer, &gated, err));
     TRY(sub_norm(m, layer, "attn_sub_norm", a, d_q, v, err));
-    TRY(part(m, matmul(m, layer, a), "attn_output", d_q, hp->d_model, false, t, err));
-    end_matmul(m, s, Q);
+    TRY(build_part(m, build_matmul(m, layer, a), output[kind], d_q, hp->d_model, false, t, err));
+    build_end_matmul(m, s, kind == LAYER_ATTENTION ? Q : Z);
     TRY(add_back(m, s, "attn_output", "post_attention_norm", err));
     if (!m->arch->one_norm) TRY(before(m, s, ffn_norm, &in, err));
+    if (hp->n_expert && hp->d_ff_shared) TRY(shared_expert(m, s, in, err));
     if (hp->n_expert) {
         TRY(mixture(m, s, in, err));
         return add_back(m, s, "ffn_down", "post_ffw_norm", err);
     }
     TRY(widen(m, s, in, err));
-    TRY(sub_norm(m, layer, "ffn_sub_norm", val(m, s, G), ff, gated, err));
-    TRY(part(m, matmul(m, layer, val(m, s, G)), "ffn_down", ff, hp->d_model, false, t, err));
-    end_matmul(m, s, U);
+    TRY(sub_norm(m, layer, "ffn_sub_norm", build_val(m, s, G), ff, gated, err));
+    TRY(build_part(m, build_matmul(m, layer, build_val(m, s, G)), "ffn_down", ff, hp->d_model, false, t, err));
+    build_end_matmul(m, s, U);
     return add_back(m, s, "ffn_down", "post_ffw_norm", err);
 }
 
@@ -437,20 +482,20 @@ static int token_input(struct model *m, int layer, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     const struct stream s = {layer, ROWS_ALL};
-    int d = hp->d_per_layer, all = d * hp->n_layer, p = val(m, &s, P), t = val(m, &s, PT);
-    struct op *op = push(m, OP_EMBED, layer, -1, -1, p);
+    int d = hp->d_per_layer, all = d * hp->n_layer, p = build_val(m, &s, P), t = build_val(m, &s, PT);
+    struct op *op = build_push(m, OP_EMBED, layer, -1, -1, p);
     op->embed.scale = sqrtf((float)d / 2);
     op->embed.first = layer * d;
     TRY(model_matrix(m, "per_layer_token_embd.weight", all, hp->n_vocab, WEIGHT_GATHER, &op->weight[0], err));
-    op = matmul(m, layer, val(m, &s, E));
+    op = build_matmul(m, layer, build_val(m, &s, E));
     struct weight *weight;
     TRY(model_slice(m, "per_layer_model_proj.weight", hp->d_model, all, (int64_t)layer * d, d, &weight, err));
     op_add_part(op, weight, NULL, t);
-    op = push(m, OP_RMS_NORM, layer, t, -1, t);
+    op = build_push(m, OP_RMS_NORM, layer, t, -1, t);
     op->norm.n_norm = d;
     op->norm.eps = hp->norm_eps * (float)hp->d_model; /* the projection lacks a factor of 1 / sqrt(d_model) */
     op->norm.weight = m->token_norm;
-    push(m, OP_ADD, layer, p, t, p);
+    build_push(m, OP_ADD, layer, p, t, p);
     return 0;
 }
 
@@ -458,13 +503,13 @@ static int token_input(struct model *m, int layer, struct lutra_error *err)
 static int add_token_input(struct model *m, const struct stream *s, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    int layer = s->layer, d = hp->d_per_layer, x = val(m, s, X), t = val(m, s, T), g = val(m, s, PT);
+    int layer = s->layer, d = hp->d_per_layer, x = build_val(m, s, X), t = build_val(m, s, T), g = build_val(m, s, PT);
     char name[64];
-    TRY(part(m, matmul(m, layer, x), "inp_gate", hp->d_model, d, false, g, err));
-    push(m, OP_GEGLU, layer, g, val(m, s, P), g);
-    TRY(part(m, matmul(m, layer, g), "proj", d, hp->d_model, false, t, err));
+    TRY(build_part(m, build_matmul(m, layer, x), "inp_gate", hp->d_model, d, false, g, err));
+    build_push(m, OP_GEGLU, layer, g, build_val(m, s, P), g);
+    TRY(build_part(m, build_matmul(m, layer, g), "proj", d, hp->d_model, false, t, err));
     TRY(rms_norm(m, layer, named(name, layer, "post_norm"), t, t, hp->d_model, err));
-    push(m, OP_ADD, layer, x, t, x);
+    build_push(m, OP_ADD, layer, x, t, x);
     return 0;
 }
 
@@ -489,7 +534,12 @@ static void declare_layers(struct model *m)
     m->list.n_layer = hp->n_layer;
     for (int i = 0; i < hp->n_layer; i++) {
         const struct hparams_layer *l = &hp->layer[i];
-        m->layer[i] = (struct op_layer){l->cache, l->n_kv_head, l->d_head, 0, l->window};
+        bool attends = l->kind == LAYER_ATTENTION;
+        m->layer[i] = (struct op_layer){.cache = l->cache,
+            .n_kv_head = attends ? l->n_kv_head : 0,
+            .d_head = attends ? l->d_head : 0,
+            .window = l->window};
+        recurrent_sizes(hp, i, &m->layer[i].state_bytes, &m->layer[i].draft_bytes);
     }
     m->list.d_model = hp->d_model;
     m->list.n_vocab = hp->n_vocab;
@@ -498,7 +548,7 @@ static void declare_layers(struct model *m)
 static int embed(struct model *m, int out, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    struct op *op = push(m, OP_EMBED, -1, -1, -1, out);
+    struct op *op = build_push(m, OP_EMBED, -1, -1, -1, out);
     op->embed.scale = hp->embedding_scale;
     return model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &op->weight[0], err);
 }
@@ -506,7 +556,7 @@ static int embed(struct model *m, int out, struct lutra_error *err)
 static void take(struct model *m, int layer, enum role role)
 {
     const struct stream all = {layer, ROWS_ALL}, wanted = {layer, ROWS_OUT};
-    push(m, OP_TAKE, layer, val(m, &all, role), -1, val(m, &wanted, role));
+    build_push(m, OP_TAKE, layer, build_val(m, &all, role), -1, build_val(m, &wanted, role));
 }
 
 static int build_layer(struct model *m, int layer, struct lutra_error *err)
@@ -516,7 +566,7 @@ static int build_layer(struct model *m, int layer, struct lutra_error *err)
     const struct stream s = {layer, last ? ROWS_OUT : ROWS_ALL};
     const float *scale = NULL;
     char name[64];
-    TRY(attention(m, layer, err));
+    TRY(hp->layer[layer].kind == LAYER_ATTENTION ? attention(m, layer, err) : recurrent(m, layer, err));
     if (hp->d_per_layer) TRY(token_input(m, layer, err));
     if (last) {
         take(m, layer, X);
@@ -528,7 +578,7 @@ static int build_layer(struct model *m, int layer, struct lutra_error *err)
     if (hp->d_per_layer) TRY(add_token_input(m, &s, err));
     if (m->arch->layer_scale)
         TRY(model_vector(m, named(name, layer, "layer_output_scale.weight"), 1, true, &scale, err));
-    if (scale) push(m, OP_SCALE, layer, val(m, &s, X), -1, val(m, &s, X))->scale.by = *scale;
+    if (scale) build_push(m, OP_SCALE, layer, build_val(m, &s, X), -1, build_val(m, &s, X))->scale.by = *scale;
     return 0;
 }
 
@@ -537,11 +587,11 @@ static int head(struct model *m, struct lutra_error *err)
     const struct hparams *hp = &m->hp;
     const struct stream s = {-1, ROWS_OUT};
     struct weight *weight;
-    TRY(norm(m, -1, "output_norm", val(m, &s, X), val(m, &s, N), err));
+    TRY(norm(m, -1, "output_norm", build_val(m, &s, X), build_val(m, &s, N), err));
     TRY(model_matrix(
         m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL, &weight, err));
-    int in = in_order(m, &s, weights_order(m->weights, &weight->tensor), val(m, &s, N), T);
-    struct op *op = push(m, OP_HEAD, -1, in, val(m, &s, N), -1);
+    int in = in_order(m, &s, weights_order(m->weights, &weight->tensor), build_val(m, &s, N), T);
+    struct op *op = build_push(m, OP_HEAD, -1, in, build_val(m, &s, N), -1);
     op->weight[0] = weight;
     op->head.scale = hp->logit_scale;
     op->head.softcap = hp->logit_cap;
@@ -568,9 +618,9 @@ int transformer_build(struct model *m, struct lutra_error *err)
     const struct stream all = {-1, ROWS_ALL};
     declare_layers(m);
     TRY(model_rope_factors(m, err));
-    TRY(embed(m, val(m, &all, X), err));
+    TRY(embed(m, build_val(m, &all, X), err));
     if (m->hp.d_per_layer) {
-        TRY(embed(m, val(m, &all, E), err));
+        TRY(embed(m, build_val(m, &all, E), err));
         TRY(read_token_norm(m, err));
     }
     for (int layer = 0; layer < m->hp.n_layer; layer++) TRY(build_layer(m, layer, err));

@@ -157,4 +157,5 @@ def main():
             print(*(f"{v:.6g}" for v in model.logits(x)))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -73,6 +73,8 @@ static void check_type_on(
             int from = i % 3 == 0 || emulated(where)
                            ? N_PROMPT
                            : 64 + i % 7; /* a shared tail, or an earlier fork fed to the same end */
+            from = lutra_seq_reach(f.s, chunk, from);
+            assert_true(from >= 64);
             OK(lutra_seq_fork(f.s, chunk, from, 128, &fork[i], err));
             if (from < N_PROMPT) feed(&f, fork[i], from, N_PROMPT, NULL);
             row[i] = (struct lutra_row){
@@ -228,6 +230,71 @@ static void drafts_are_lossless_in_every_shape(void **state)
     for (int i = 0; (shape = next_tiny(&i));) check_drafts(&(struct where){0}, shape, "F16", 150, 150);
 }
 
+/* Recurrent layers: drafts behind drafts that were accepted, forks of a sequence with accepted drafts, cuts among them,
+ * several sequences at once, all against the same tokens one by one. */
+static void states_follow_accepted_drafts(void **state)
+{
+    static float want[40][512], got[512];
+    struct fixture f;
+    int32_t plain, a, b, c;
+    (void)state;
+    fixture_open(&f, "tiny-qwen35", "F16", 2);
+    fixture_session(&f, 6, 256);
+    OK(lutra_seq_open(f.s, 256, &plain, err));
+    feed(&f, plain, 0, 70, NULL);
+    OK(lutra_seq_fork(f.s, plain, -1, 256, &a, err));
+    for (int i = 0; i < 40; i++) feed(&f, plain, 70 + i, 71 + i, want[i]);
+    for (int at = 70; at < 94; at += 4) { /* an ordinary row, three right drafts and a wrong one beside each */
+        struct lutra_row row[7] = {{token_at(at), at, a, -1, LUTRA_WANT_LOGITS, 0}};
+        for (int i = 1; i <= 3; i++) {
+            int up = i == 1 ? 0 : 2 * i - 2;
+            row[2 * i - 1] =
+                (struct lutra_row){token_at(at + i) + 1, at + i, a, up, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0};
+            row[2 * i] = (struct lutra_row){token_at(at + i), at + i, a, up, LUTRA_WANT_LOGITS | LUTRA_ROW_DRAFT, 0};
+        }
+        OK(lutra_forward(f.s, row, 7, sizeof *row, err));
+        same_bits(want[at - 70], lutra_forward_result(f.s, 0)->logits, 512, "the row", at);
+        for (int i = 1; i <= 3; i++)
+            same_bits(want[at + i - 70], lutra_forward_result(f.s, 2 * i)->logits, 512, "its drafts", at);
+        OK(lutra_commit(f.s, 6, err));
+    }
+    OK(lutra_seq_fork(f.s, a, -1, 256, &b, err)); /* with 3 drafts that are in no state yet */
+    OK(lutra_seq_fork(f.s, a, 92, 256, &c, err)); /* with one of them */
+    OK(lutra_seq_truncate(f.s, a, 93, err));
+    assert_int_equal(lutra_seq_reach(f.s, a, 91), 91);
+    feed(&f, b, 94, 95, got); /* a and c wait */
+    same_bits(want[24], got, 512, "a fork", 1);
+    feed(&f, c, 92, 93, got);
+    same_bits(want[22], got, 512, "a fork of a part", 1);
+    feed(&f, a, 93, 97, got);
+    same_bits(want[26], got, 512, "what was cut", 1);
+    fixture_close(&f);
+}
+
+/* A pass that is cancelled leaves the state as it was. */
+static void a_cancelled_pass_changes_no_state(void **state)
+{
+    static float want[512], got[512];
+    struct fixture f;
+    int32_t a, b;
+    (void)state;
+    fixture_open(&f, "tiny-qwen35", "F16", 2);
+    fixture_session(&f, 3, 256);
+    OK(lutra_seq_open(f.s, 256, &a, err));
+    feed(&f, a, 0, 70, NULL);
+    OK(lutra_seq_fork(f.s, a, -1, 256, &b, err));
+    feed(&f, b, 70, 80, want);
+    struct lutra_row row[10];
+    for (int i = 0; i < 10; i++)
+        row[i] = (struct lutra_row){token_at(70 + i), 70 + i, a, i - 1, i == 9 ? LUTRA_WANT_LOGITS : 0, 0};
+    lutra_cancel(f.s);
+    assert_int_equal(lutra_forward(f.s, row, 10, sizeof *row, NULL), LUTRA_E_CANCELLED);
+    assert_int_equal(lutra_seq_length(f.s, a), 70);
+    feed(&f, a, 70, 80, got);
+    same_bits(want, got, 512, "after a cancelled pass", 10);
+    fixture_close(&f);
+}
+
 /* The logits of the last of n tokens fed in chains, with so many threads. */
 static void logits_with(int n_threads, const char *shape, int n, float *out)
 {
@@ -340,6 +407,8 @@ int main(void)
         cmocka_unit_test(bits_over_a_cache_of_q8_0),
         cmocka_unit_test(drafts_are_lossless),
         cmocka_unit_test(drafts_are_lossless_in_every_shape),
+        cmocka_unit_test(states_follow_accepted_drafts),
+        cmocka_unit_test(a_cancelled_pass_changes_no_state),
         cmocka_unit_test(threads_change_no_bit_in_any_shape),
         cmocka_unit_test(quantized_bits_on_every_device),
         cmocka_unit_test(results_by_want),

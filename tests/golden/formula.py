@@ -1,0 +1,174 @@
+#!/usr/bin/python3
+"""Logits of small models with recurrent layers by their makers' formula, in 64 bits.
+
+usage: formula.py MODEL.gguf N      the logits behind token_at(0) .. token_at(N - 1) (tests/unit/engine/engine_fixture.h)
+
+Written after transformers' modeling_qwen3_5.py and modeling_lfm2.py; nothing is shared with the engine.  F32 files of
+qwen35, qwen35moe, lfm2 and lfm2moe.
+"""
+import math
+import operator
+import sys
+
+from bitnet import Gguf
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def softplus(x):
+    return x if x > 40 else math.log1p(math.exp(x))
+
+
+def dot(a, b):
+    return sum(map(operator.mul, a, b))
+
+
+def unit(x, scale=1.0):
+    r = scale / math.sqrt(dot(x, x) + 1e-6)
+    return [a * r for a in x]
+
+
+class Model:
+    def __init__(self, file):
+        self.t = file.tensor
+        self.arch = file.key["general.architecture"]
+        self.key = lambda name, other=None: file.key.get(f"{self.arch}.{name}", other)
+        self.n_layer, self.n_head = self.key("block_count"), self.key("attention.head_count")
+        kv = self.key("attention.head_count_kv")
+        self.n_kv = max(kv) if isinstance(kv, list) else kv
+        d_model = self.key("embedding_length")
+        self.d = self.key("attention.key_length", d_model // self.n_head)
+        self.n_rot, self.base = self.key("rope.dimension_count", self.d), self.key("rope.freq_base")
+        self.eps = self.key("attention.layer_norm_rms_epsilon")
+        self.past = [{"conv": [], "k": [], "v": [], "state": None} for _ in range(self.n_layer)]
+
+    def norm(self, x, name):
+        r = 1 / math.sqrt(dot(x, x) / len(x) + self.eps)
+        return [a * r * b for a, b in zip(x, self.t[name + ".weight"][0])]
+
+    def linear(self, x, name, rows=slice(None)):
+        return [dot(w, x) for w in self.t[name + ".weight"][rows]]
+
+    def heads(self, x, d):
+        return [x[i : i + d] for i in range(0, len(x), d)]
+
+    def rotate(self, x, pos):
+        half = self.n_rot // 2
+        for i in range(half):
+            angle = pos * self.base ** (-2 * i / self.n_rot)
+            a, b, c, s = x[i], x[half + i], math.cos(angle), math.sin(angle)
+            x[i], x[half + i] = a * c - b * s, b * c + a * s
+        return x
+
+    def attention(self, x, pos, b, past):
+        q = self.heads(self.linear(x, b + "attn_q"), self.d)
+        gate = None
+        if self.arch.startswith("qwen35"):
+            q, gate = q[0::2], q[1::2]
+        q = [self.rotate(self.norm(h, b + "attn_q_norm"), pos) for h in q]
+        k = self.heads(self.linear(x, b + "attn_k"), self.d)
+        past["k"].append([self.rotate(self.norm(h, b + "attn_k_norm"), pos) for h in k])
+        past["v"].append(self.heads(self.linear(x, b + "attn_v"), self.d))
+        out = []
+        for h in range(self.n_head):
+            kv = h // (self.n_head // self.n_kv)
+            score = [dot(q[h], k[kv]) / math.sqrt(self.d) for k in past["k"]]
+            p = [math.exp(s - max(score)) for s in score]
+            y = [sum(w * v[kv][i] for w, v in zip(p, past["v"])) / sum(p) for i in range(self.d)]
+            out += [a * sigmoid(g) for a, g in zip(y, gate[h])] if gate else y
+        return self.linear(out, b + "attn_output")
+
+    def conv(self, x, name, past):
+        taps = self.t[name + ".weight"]
+        n = len(taps[0])
+        past["conv"] = ([[0.0] * len(x)] * n + past["conv"] + [x])[-n:]
+        return [dot(taps[c], [t[c] for t in past["conv"]]) for c in range(len(x))]
+
+    def delta_net(self, x, b, past):
+        d, n_k, n_v = self.key("ssm.state_size"), self.key("ssm.group_count"), self.key("ssm.time_step_rank")
+        mixed = [silu(c) for c in self.conv(self.linear(x, b + "attn_qkv"), b + "ssm_conv1d", past)]
+        q, k = self.heads(mixed[: n_k * d], d), self.heads(mixed[n_k * d : 2 * n_k * d], d)
+        v, z = self.heads(mixed[2 * n_k * d :], d), self.heads(self.linear(x, b + "attn_gate"), d)
+        alpha, beta = self.linear(x, b + "ssm_alpha"), self.linear(x, b + "ssm_beta")
+        if not past["state"]:
+            past["state"] = [[[0.0] * d for _ in range(d)] for _ in range(n_v)]
+        out = []
+        for h in range(n_v):
+            qh, kh = unit(q[h % n_k], d**-0.5), unit(k[h % n_k])
+            decay = math.exp(self.t[b + "ssm_a"][0][h] * softplus(alpha[h] + self.t[b + "ssm_dt.bias"][0][h]))
+            state = [[s * decay for s in row] for row in past["state"][h]]  # [d_k][d_v]
+            read = [sum(k * row[c] for k, row in zip(kh, state)) for c in range(d)]
+            more = [sigmoid(beta[h]) * (a - r) for a, r in zip(v[h], read)]
+            state = [[s + k * m for s, m in zip(row, more)] for k, row in zip(kh, state)]
+            past["state"][h] = state
+            y = self.norm([sum(q * row[c] for q, row in zip(qh, state)) for c in range(d)], b + "ssm_norm")
+            out += [a * silu(g) for a, g in zip(y, z[h])]
+        return self.linear(out, b + "ssm_out")
+
+    def short_conv(self, x, b, past):
+        d = len(x)
+        left, gate, right = self.heads(self.linear(x, b + "shortconv.in_proj"), d)
+        y = self.conv([a * c for a, c in zip(left, right)], b + "shortconv.conv", past)
+        return self.linear([a * g for a, g in zip(y, gate)], b + "shortconv.out_proj")
+
+    def dense(self, x, b, suffix=""):
+        g, u = self.linear(x, f"{b}ffn_gate{suffix}"), self.linear(x, f"{b}ffn_up{suffix}")
+        return self.linear([silu(a) * c for a, c in zip(g, u)], f"{b}ffn_down{suffix}")
+
+    def mixture(self, x, b):
+        n_used, d_ff = self.key("expert_used_count"), self.key("expert_feed_forward_length")
+        score, total, out = self.linear(x, b + "ffn_gate_inp"), 0.0, [0.0] * len(x)
+        if self.arch == "lfm2moe":
+            weight = [sigmoid(s) for s in score]
+            rank = [w + p for w, p in zip(weight, self.t[b + "exp_probs_b.bias"][0])]
+        else:
+            weight = rank = [math.exp(s - max(score)) for s in score]
+        chosen = sorted(range(len(score)), key=lambda e: -rank[e])[:n_used]
+        for e in chosen:
+            wide = slice(e * d_ff, (e + 1) * d_ff)
+            g, u = self.linear(x, b + "ffn_gate_exps", wide), self.linear(x, b + "ffn_up_exps", wide)
+            y = self.linear([silu(a) * c for a, c in zip(g, u)], b + "ffn_down_exps", slice(e * len(x), (e + 1) * len(x)))
+            out = [o + weight[e] * a for o, a in zip(out, y)]
+            total += weight[e]
+        out = [o / total for o in out]
+        if b + "ffn_gate_shexp.weight" not in self.t:
+            return out
+        gate = sigmoid(dot(self.t[b + "ffn_gate_inp_shexp.weight"][0], x))
+        return [o + gate * a for o, a in zip(out, self.dense(x, b, "_shexp"))]
+
+    def step(self, token, pos):
+        x = list(self.t["token_embd.weight"][token])
+        for layer in range(self.n_layer):
+            b, past = f"blk.{layer}.", self.past[layer]
+            y = self.norm(x, b + "attn_norm")
+            if b + "attn_q.weight" in self.t:
+                y = self.attention(y, pos, b, past)
+            elif b + "ssm_out.weight" in self.t:
+                y = self.delta_net(y, b, past)
+            else:
+                y = self.short_conv(y, b, past)
+            x = [a + c for a, c in zip(x, y)]
+            y = self.norm(x, b + ("post_attention_norm" if self.arch.startswith("qwen35") else "ffn_norm"))
+            y = self.mixture(y, b) if b + "ffn_gate_inp.weight" in self.t else self.dense(y, b)
+            x = [a + c for a, c in zip(x, y)]
+        return x
+
+    def logits(self, x):
+        name = "token_embd_norm" if self.arch.startswith("lfm2") else "output_norm"
+        return self.linear(self.norm(x, name), "output" if "output.weight" in self.t else "token_embd")
+
+
+def main():
+    model, n = Model(Gguf(sys.argv[1])), int(sys.argv[2])
+    for i in range(n):
+        x = model.step((i * 7919 + 13) % 251, i)
+    print(*(f"{v:.7g}" for v in model.logits(x)))
+
+
+main()

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests to models with recurrent layers: states are reused between turns of a chat, and texts are those of a fresh
+ * session, whatever waits, is forked or was drafted.
+ */
+#include "engine_fixture.h"
+
+enum { TURNS = 10, FIRST = 100, ANSWER = 40, THOUGHT = 15, WORDS = 30, MOST = 8 };
+
+struct heard {
+    int32_t token[MOST][ANSWER];
+    int n_token[MOST], n_cached, n_accepted, n_end, n_prompt;
+    const struct heard *right; /* what its samples will say, which is drafted; or NULL */
+};
+
+/* The next three tokens, and a wrong one beside each. */
+static int on_draft(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int most)
+{
+    const struct heard *h = user;
+    int n = 0, at = tip->n_token - h->n_prompt;
+    for (int i = at, up = -1; i < at + 3 && i < ANSWER && n + 2 <= most; i++) {
+        int32_t right = h->right->token[tip->sample][i];
+        draft[n] = (struct lutra_draft){.token = right, .parent = up, .p = 0.9f};
+        draft[n + 1] = (struct lutra_draft){.token = (right + 1) % 512, .parent = up, .p = 0.5f};
+        up = n;
+        n += 2;
+    }
+    return n;
+}
+
+static int on_text(void *user, const struct lutra_piece *p)
+{
+    struct heard *h = user;
+    if (p->token >= 0) h->token[p->sample][h->n_token[p->sample]++] = p->token;
+    return 0;
+}
+
+static void on_end(void *user, const struct lutra_end *e)
+{
+    struct heard *h = user;
+    h->n_cached = e->n_cached;
+    h->n_accepted += e->n_accepted;
+    h->n_end++;
+}
+
+static void ask(lutra_session *s, const int32_t *prompt, int n_prompt, int n_samples, struct heard *h)
+{
+    struct lutra_request r;
+    struct lutra_sampling sampling;
+    *h = (struct heard){.right = h->right, .n_prompt = n_prompt};
+    lutra_request_init(&r, sizeof r);
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.seed = 42;
+    r.prompt = prompt;
+    r.n_prompt = n_prompt;
+    r.n_samples = n_samples;
+    r.max_tokens = ANSWER;
+    r.sampling = &sampling;
+    r.ignore_end = true;
+    r.on_text = on_text;
+    r.on_end = on_end;
+    r.on_draft = h->right ? on_draft : NULL;
+    r.user = h;
+    OK(lutra_generate(s, &r, err));
+    assert_int_equal(h->n_end, n_samples);
+}
+
+static lutra_session *open_session(const struct fixture *f, int n_seq)
+{
+    lutra_session *s;
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_seq = n_seq;
+    ss.n_ctx = 1024;
+    ss.draft_row_cost = 0.01f; /* every draft pays */
+    OK(lutra_session_open(&s, f->model, &ss, err));
+    return s;
+}
+
+/* The next turn's prompt has the last answer without its thoughts, as templates of reasoning models write it: a turn
+ * evaluates what is new and less than a block and a half more. */
+static void turns_of_a_chat_reuse_states(void **state)
+{
+    static int32_t prompt[1024];
+    static struct heard here, fresh;
+    struct fixture f;
+    int n = FIRST, shared = 0;
+    (void)state;
+    fixture_open(&f, "tiny-qwen35", "F16", 2);
+    lutra_session *s = open_session(&f, 1);
+    for (int i = 0; i < n; i++) prompt[i] = token_at(i);
+    for (int turn = 0; turn < TURNS; turn++) {
+        struct lutra_stats stats;
+        lutra_session_stats_reset(s);
+        ask(s, prompt, n, 1, &here);
+        lutra_session_stats(s, &stats, sizeof stats);
+        if ((int)stats.prompt_tokens > n - shared + 96)
+            fail_msg("turn %d: %d rows for %d new tokens", turn, (int)stats.prompt_tokens, n - shared);
+        lutra_session *alone = open_session(&f, 1);
+        ask(alone, prompt, n, 1, &fresh);
+        lutra_session_close(&alone);
+        assert_int_equal(fresh.n_cached, 0);
+        assert_memory_equal(here.token[0], fresh.token[0], sizeof here.token[0]);
+        shared = n;
+        for (int i = THOUGHT; i < ANSWER; i++) prompt[n++] = here.token[0][i];
+        for (int i = 0; i < WORDS; i++, n++) prompt[n] = token_at(n);
+    }
+    lutra_session_close(&s);
+    fixture_close(&f);
+}
+
+/* Samples that wait for a slot start from the state one token before the prompt's end. */
+static void samples_that_wait_say_the_same(void **state)
+{
+    static int32_t prompt[FIRST];
+    static struct heard together, waiting;
+    struct fixture f;
+    (void)state;
+    fixture_open(&f, "tiny-qwen35", "F16", 2);
+    for (int i = 0; i < FIRST; i++) prompt[i] = token_at(i);
+    lutra_session *wide = open_session(&f, MOST), *narrow = open_session(&f, 2);
+    ask(wide, prompt, FIRST, MOST, &together);
+    ask(narrow, prompt, FIRST, MOST, &waiting);
+    for (int i = 0; i < MOST; i++) assert_memory_equal(together.token[i], waiting.token[i], sizeof together.token[i]);
+    for (int i = 1; i < MOST; i++)
+        assert_memory_not_equal(together.token[i], together.token[0], sizeof together.token[i]);
+    lutra_session_close(&wide);
+    lutra_session_close(&narrow);
+    fixture_close(&f);
+}
+
+/* Right and wrong drafts of two samples change no token. */
+static void drafts_change_nothing(void **state)
+{
+    static int32_t prompt[FIRST];
+    static struct heard plain, drafted = {.right = &plain};
+    struct fixture f;
+    (void)state;
+    fixture_open(&f, "tiny-qwen35", "F16", 2);
+    for (int i = 0; i < FIRST; i++) prompt[i] = token_at(i);
+    lutra_session *s = open_session(&f, 2);
+    ask(s, prompt, FIRST, 2, &plain);
+    lutra_session_close(&s);
+    s = open_session(&f, 2);
+    ask(s, prompt, FIRST, 2, &drafted);
+    for (int i = 0; i < 2; i++) assert_memory_equal(plain.token[i], drafted.token[i], sizeof plain.token[i]);
+    assert_true(drafted.n_accepted > ANSWER);
+    lutra_session_close(&s);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns_of_a_chat_reuse_states),
+        cmocka_unit_test(samples_that_wait_say_the_same), cmocka_unit_test(drafts_change_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
