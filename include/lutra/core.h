@@ -10,6 +10,8 @@
  * included.  Several threads may open, use and close models and sessions of one runtime; their passes take turns.
  * Stack: 64 KiB are enough for calls that take text (templates and JSON that nest deeper are an error); threads that
  * open models or step sessions should have their system's usual size.
+ * A NULL handle is LUTRA_E_ARGUMENT; a call without a status then does nothing and returns 0 or NULL.  Closing NULL
+ * does nothing.
  * A NULL settings pointer means the defaults.  Pointers in settings are borrowed for the call unless said otherwise.
  *
  * Structs, so that a program and a library of different age fit:
@@ -84,7 +86,8 @@ LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settin
  * together, and the results are bit for bit those of one. */
 LUTRA_API int lutra_runtime_open(
     lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
-LUTRA_API void lutra_runtime_close(lutra_runtime **runtime); /* sets *runtime to NULL; its models must be closed */
+/* Sets *runtime to NULL.  LUTRA_E_BUSY: models of it are open, and nothing has changed. */
+LUTRA_API int lutra_runtime_close(lutra_runtime **runtime);
 
 /* Names that a device list may have: 0, 1, ...; NULL: no more.  Not every one can be opened here. */
 LUTRA_API const char *lutra_device_name(int i);
@@ -127,7 +130,8 @@ LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, 
  * tokenizer or scaling that is not implemented is refused by name (LUTRA_E_UNSUPPORTED). */
 LUTRA_API int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, struct lutra_error *err);
-LUTRA_API void lutra_model_close(lutra_model **model); /* its sessions must be closed */
+/* Sets *model to NULL.  LUTRA_E_BUSY: sessions or verifiers of it are open, and nothing has changed. */
+LUTRA_API int lutra_model_close(lutra_model **model);
 
 struct lutra_model_info {
     size_t size;
@@ -202,12 +206,13 @@ LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settin
 /* Reserves all memory that passes need: decoding allocates nothing. */
 LUTRA_API int lutra_session_open(
     lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err);
+/* Requests that have not ended end with LUTRA_STOP_CANCELLED first, and their callbacks hear of it. */
 LUTRA_API void lutra_session_close(lutra_session **session);
 LUTRA_API void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
 
 /* Stops what the session does within one pass: requests end with LUTRA_STOP_CANCELLED, lutra_forward() returns
- * LUTRA_E_CANCELLED.  If nothing is running, the cancel stays pending for the next lutra_forward(); lutra_submit()
- * clears it.  From any thread or signal handler. */
+ * LUTRA_E_CANCELLED.  If nothing is running, the cancel stays pending: for the next lutra_forward(), or the next
+ * lutra_step() that has requests.  From any thread or signal handler. */
 LUTRA_API void lutra_cancel(lutra_session *session);
 
 /* ---- accounting ------------------------------------------------------------------------------------------------- */

@@ -206,8 +206,8 @@ LUTRA_API int lutra_submit(
  * An error ends all running samples with LUTRA_STOP_ERROR and is returned; the session stays usable. */
 LUTRA_API int lutra_step(lutra_session *session, int *n_active, struct lutra_error *err);
 
-/* submit, then passes until this session has nothing left to do.  Samples that ended in an error make it return the
- * first. */
+/* submit, then passes until this session has nothing left to do.  Samples that ended in an error or were cancelled make
+ * it return the first one's reason (LUTRA_E_CANCELLED). */
 LUTRA_API int lutra_generate(lutra_session *session, const struct lutra_request *request, struct lutra_error *err);
 
 /* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next pass). */

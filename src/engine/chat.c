@@ -29,6 +29,7 @@ static void list_templates(const struct weights *w, char *out, size_t n_out)
 
 int lutra_chat_template(const lutra_model *model, const char *name, char **text, struct lutra_error *err)
 {
+    TRY(handle_check(model, "model", err));
     char key[128], names[160];
     struct weights_str s = {0};
     *text = NULL;
@@ -188,6 +189,7 @@ static int add_bos(const struct text_vocab *vocab, const struct text_template_te
 int lutra_chat_tokenize(const lutra_model *model, const struct lutra_chat *chat, int32_t *tokens, int n_max, int *n_tok,
     struct lutra_error *err)
 {
+    TRY(handle_check(model, "model", err));
     struct text_template_text text = {0};
     struct text_tokens list = {0};
     struct lutra_chat set = {.size = sizeof set};
@@ -212,6 +214,7 @@ int lutra_chat_tokenize(const lutra_model *model, const struct lutra_chat *chat,
 int lutra_chat_render(
     const lutra_model *model, const struct lutra_chat *chat, char **text, size_t *n_bytes, struct lutra_error *err)
 {
+    TRY(handle_check(model, "model", err));
     struct text_template_text out;
     struct lutra_chat set = {.size = sizeof set};
     *text = NULL;

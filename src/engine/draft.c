@@ -266,7 +266,7 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
         int n = 0;
         for (int i = 0; i < d->first->n_seq; i++)
             if (d->mirror[i].going) add_rows(d, pass, &d->mirror[i], &n);
-        if (n == 0 || is_cancelled(d) || session_forward(d->s, n, NULL) < 0) return;
+        if (n == 0 || is_cancelled(d) || session_forward(d->s, n, false, NULL) < 0) return;
         for (int i = 0; i < d->first->n_seq; i++)
             if (d->mirror[i].going) take(d, pass, &d->mirror[i], wish);
     } while (pays(d, pass, wish, &o));

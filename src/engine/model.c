@@ -274,11 +274,13 @@ static int open_model(lutra_model **out, lutra_runtime *runtime, const char *pat
     struct lutra_model_settings set;
     lutra_model_settings_init(&set, sizeof set);
     *out = NULL;
+    TRY(handle_check(runtime, "runtime", err));
     TRY(settings_copy(&set, sizeof set, settings, "model", err));
     if (!path) return lutra_fail(err, LUTRA_E_ARGUMENT, "model: no path");
     lutra_model *m = calloc(1, sizeof *m);
     if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
     m->runtime = runtime;
+    atomic_fetch_add(&runtime->n_model, 1);
     m->by_piece = by_piece;
     int rc = open_all(m, path, &set, sorted, err);
     if (rc < 0) {
@@ -302,10 +304,11 @@ int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *p
     return open_model(out, runtime, path, settings, false, by_piece, err);
 }
 
-void lutra_model_close(lutra_model **model)
+int lutra_model_close(lutra_model **model)
 {
-    lutra_model *m = *model;
-    if (!m) return;
+    lutra_model *m = model ? *model : NULL;
+    if (!m) return 0;
+    if (atomic_load(&m->n_user) > 0) return LUTRA_E_BUSY;
     if (m->model) release_weights(m);
     model_close(&m->model);
     text_template_close(&m->chat);
@@ -314,12 +317,20 @@ void lutra_model_close(lutra_model **model)
     text_vocab_close(&m->vocab);
     weights_close(&m->packed);
     weights_close(&m->weights);
+    atomic_fetch_sub(&m->runtime->n_model, 1);
     free(m);
     *model = NULL;
+    return 0;
 }
 
 void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, size_t size)
 {
+    if (!m) {
+        settings_fill(info, size,
+            &(struct lutra_model_info){
+                .size = sizeof *info, .name = "", .arch = "", .file_type = "", .bos = -1, .eos = -1});
+        return;
+    }
     struct lutra_model_info all = {.size = sizeof all,
         .name = m->name,
         .file_type = m->file_type,

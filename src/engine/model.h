@@ -33,6 +33,7 @@ struct lutra_model {
     int cost_plan;         /* n_plan then */
     struct device *loaded; /* has the op list's constants, or NULL */
     _Atomic uint64_t packed_bytes;
+    atomic_int n_user; /* sessions and verifiers that are open on it */
     char name[128], file_type[16];
     char step_mark[64];             /* a verifier's (lutra.prm.mark); "": none */
     struct lutra_sampling sampling; /* the defaults of its requests */

@@ -210,6 +210,8 @@ int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t 
 {
     struct lutra_request set;
     lutra_request_init(&set, sizeof set);
+    TRY(handle_check(s, "session", err));
+    if (s->closing) return lutra_fail(err, LUTRA_E_BUSY, "request: the session is being closed");
     TRY(settings_copy(&set, sizeof set, request, "request", err));
     TRY(check_request(s, &set, err));
     TRY(session_speculate(s, set.on_draft != NULL, err));
@@ -220,7 +222,6 @@ int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t 
         request_free(r);
         return rc;
     }
-    if (!s->first) atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
     r->id = s->next_id++;
     r->n_vocab = model_ops(s->model->model)->n_vocab;
     r->seq = r->last_row = -1;
@@ -233,6 +234,7 @@ int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t 
 
 int lutra_request_cancel(lutra_session *s, int32_t id)
 {
+    TRY(handle_check(s, "session", NULL));
     for (struct request *r = s->first; r; r = r->next) {
         if (r->id != id) continue;
         r->cancelled = true;
@@ -354,14 +356,11 @@ void requests_sweep(lutra_session *s)
 
 void requests_close(lutra_session *s)
 {
-    struct request *r = s->first;
-    while (r) {
-        struct request *next = r->next;
-        if (r->watch) r->watch->over(r->watcher);
-        request_free(r);
-        r = next;
+    s->closing = true;
+    while (s->first) {
+        lutra_cancel(s);
+        requests_sweep(s);
     }
-    s->first = s->last = NULL;
 }
 
 /* ---- admission ---- */
@@ -425,6 +424,7 @@ void requests_admit(lutra_session *s)
             int32_t seq;
             if (request_sample_seq(s, r, r->set.n_prompt - 1, &seq) < 0) return;
             sample_start(s, slot, r, seq);
+            if (!slot->request) continue; /* it has failed */
             slot->pending = r->set.prompt[--slot->n_token];
         }
         if (r->n_started == r->set.n_samples || prompt_done) continue;

@@ -323,10 +323,11 @@ int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings 
     return 0;
 }
 
-void lutra_runtime_close(lutra_runtime **runtime)
+int lutra_runtime_close(lutra_runtime **runtime)
 {
-    lutra_runtime *rt = *runtime;
-    if (!rt) return;
+    lutra_runtime *rt = runtime ? *runtime : NULL;
+    if (!rt) return 0;
+    if (atomic_load(&rt->n_model) > 0) return LUTRA_E_BUSY;
     for (int i = 0; i < rt->n_device; i++) rt->device[i]->ops->close(rt->device[i]);
     pool_close(&rt->pool);
     for (int i = 0; i < PLAN_DEVICES; i++) pool_close(&rt->cluster[i]);
@@ -335,25 +336,28 @@ void lutra_runtime_close(lutra_runtime **runtime)
     log_fini(&rt->log);
     free(rt);
     *runtime = NULL;
+    return 0;
 }
 
 const char *lutra_runtime_device_text(const lutra_runtime *runtime)
 {
-    return runtime->text;
+    return runtime ? runtime->text : "";
 }
 
 int lutra_runtime_n_threads(const lutra_runtime *runtime)
 {
-    return pool_size(runtime->pool);
+    return runtime ? pool_size(runtime->pool) : 0;
 }
 
 void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks, size_t size)
 {
     struct device_peaks p = {0};
-    turn_take(&rt->turn);
-    struct device *d = runtime_first(rt);
-    if (d->extras && d->extras->peaks) d->extras->peaks(d, &p);
-    turn_give(&rt->turn);
+    if (rt) {
+        turn_take(&rt->turn);
+        struct device *d = runtime_first(rt);
+        if (d->extras && d->extras->peaks) d->extras->peaks(d, &p);
+        turn_give(&rt->turn);
+    }
     struct lutra_peaks all = {sizeof all, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs, p.bf16_name, p.bf16_gmac};
     settings_fill(peaks, size, &all);
 }

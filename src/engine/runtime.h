@@ -22,6 +22,7 @@ struct lutra_runtime {
     struct device *device[PLAN_DEVICES]; /* [n_device], the first is asked first; the CPU is one of them */
     atomic_bool lost[PLAN_DEVICES];
     int n_device;
+    atomic_int n_model; /* open */
     struct device *cpu;
     enum wait_mode sync;
     /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the

@@ -29,9 +29,10 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     text_stream_flush(slot->stream);
     sampler_init_sequence(s->sampler, i, &r->sampling, (uint32_t)slot->index, NULL); /* checked at submit */
     for (int t = 0; t < r->set.n_prompt; t++) sampler_accept(s->sampler, i, r->set.prompt[t]);
-    sample_begin_grammar(s, slot, &r->failed); /* a failure ends the request */
-    request_reserve(s, r);                     /* what a slot was lent and does not hold */
+    request_reserve(s, r); /* what a slot was lent and does not hold */
     if (r->watch) r->watch->begin(r->watcher, slot);
+    struct lutra_error why = {0};
+    if (sample_begin_grammar(s, slot, &why) < 0) sample_fail(s, slot, &why);
 }
 
 /* ---- text and stop strings ---- */
@@ -121,8 +122,10 @@ static void take_text(struct sample *slot, const struct text_vocab *vocab, int32
 
 /* ---- the end ---- */
 
-static void report_end(const struct request *r, const struct lutra_end *end)
+static void report_end(lutra_session *s, const struct request *r, const struct lutra_end *end)
 {
+    if (end->reason == LUTRA_STOP_CANCELLED && s->failed.code == 0)
+        (void)lutra_fail(&s->failed, LUTRA_E_CANCELLED, "request %d was cancelled", r->id);
     if (r->set.on_end) r->set.on_end(r->set.user, end);
 }
 
@@ -166,7 +169,15 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
     slot->request = NULL;
     request_reserve(s, r);
     r->n_ended++;
-    report_end(r, &end);
+    report_end(s, r, &end);
+}
+
+void sample_fail(lutra_session *s, struct sample *slot, const struct lutra_error *why)
+{
+    log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "request %d, sample %d: %s", slot->request->id, slot->index,
+        why->what);
+    if (s->failed.code == 0) s->failed = *why;
+    sample_end(s, slot, LUTRA_STOP_ERROR);
 }
 
 struct sample *sample_fork(lutra_session *s, struct sample *from)
@@ -187,6 +198,12 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     to->hold = own.hold;
     to->hints = own.hints;
     to->seq = seq;
+    if (sample_share_grammar(s, to) < 0) {
+        to->request = NULL;
+        kv_seq_close(s->kv, seq);
+        request_reserve(s, r);
+        return NULL;
+    }
     to->index = r->n_started++;
     r->set.n_samples++;
     memcpy(to->token, from->token, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->token);
@@ -195,7 +212,6 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     request_reserve(s, r);
     text_stream_copy(to->stream, from->stream);
     sampler_fork(s->sampler, (int)(to - s->sample), (int)(from - s->sample), (uint32_t)to->index);
-    if (sample_share_grammar(s, to) < 0) lutra_fail(&r->failed, LUTRA_E_NO_MEMORY, "request %d: out of memory", r->id);
     return to;
 }
 
@@ -208,7 +224,7 @@ void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop 
             .n_prompt = r->set.n_prompt,
             .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
         r->n_ended++;
-        report_end(r, &end);
+        report_end(s, r, &end);
     }
     if (r->seq >= 0) kv_seq_close(s->kv, r->seq);
     r->seq = -1;
@@ -250,8 +266,11 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     size_t at, stop = find_stop(slot, &at);
     size_t out = stop ? at : slot->n_hold - open_end(slot);
     int enough = give(slot, pick->token, pick->log_prob, out, false);
-    int whole = sample_follow_grammar(s, slot, pick->token, thought, &r->failed);
-    if (stop) {
+    struct lutra_error why = {0};
+    int whole = sample_follow_grammar(s, slot, pick->token, thought, &why);
+    if (whole < 0) {
+        sample_fail(s, slot, &why);
+    } else if (stop) {
         sample_end(s, slot, LUTRA_STOP_STRING);
     } else if (enough) {
         sample_end(s, slot, LUTRA_STOP_CALLER);

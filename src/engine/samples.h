@@ -104,6 +104,8 @@ struct row_source **session_sources(lutra_session *s);
 /* ---- ends and forks ---- */
 
 void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason);
+/* It cannot go on: this sample ends, for the reason in `why`, which is logged; others of its request go on. */
+void sample_fail(lutra_session *s, struct sample *slot, const struct lutra_error *why);
 /* Bytes of its text, n_text in all, that come before the answer. */
 size_t sample_before_answer(const struct sample *slot, size_t n_text);
 /* For samples that end before they start. */
@@ -117,7 +119,7 @@ int32_t request_share(int n_prompt, int max_tok);
 int64_t request_blocks(int n_prompt, int max_tok, int width);
 /* The longest one of its sequences may become: prompt and max_tokens, within the context. */
 int request_max_tok(const lutra_session *s, const struct lutra_request *set);
-/* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room. */
+/* A copy of a running sample in another slot, as the request's next sample; NULL when there is no room or memory. */
 struct sample *sample_fork(lutra_session *s, struct sample *from);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/model_impl.h"
 #include "text/encode.h"
 
 /* ---- the caller's settings ---- */
@@ -152,7 +153,10 @@ int model_read_sampling(struct lutra_model *m, struct lutra_error *err)
 
 void lutra_model_sampling(const lutra_model *m, struct lutra_sampling *sampling, size_t size)
 {
-    settings_fill(sampling, size, &m->sampling);
+    if (m)
+        settings_fill(sampling, size, &m->sampling);
+    else
+        lutra_sampling_init(sampling, size);
 }
 
 /* ---- DRY's sequence breakers ---- */

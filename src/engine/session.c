@@ -266,11 +266,13 @@ int lutra_session_open(
     struct lutra_session_settings set;
     lutra_session_settings_init(&set, sizeof set);
     *out = NULL;
+    TRY(handle_check(model, "model", err));
     TRY(settings_copy(&set, sizeof set, settings, "session", err));
     if (!model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the model was opened for its vocabulary only");
     lutra_session *s = calloc(1, sizeof *s);
     if (!s) return lutra_fail(err, LUTRA_E_NO_MEMORY, "session: out of memory");
     s->model = model;
+    atomic_fetch_add(&model->n_user, 1);
     turn_take(&model->runtime->turn);
     int rc = open_all(s, &set, err);
     turn_give(&model->runtime->turn);
@@ -284,9 +286,10 @@ int lutra_session_open(
 
 void lutra_session_close(lutra_session **session)
 {
-    lutra_session *s = *session;
+    lutra_session *s = session ? *session : NULL;
     if (!s) return;
     requests_close(s);
+    atomic_fetch_sub(&s->model->n_user, 1);
     packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     speculator_close(&s->speculator);
@@ -302,9 +305,9 @@ void lutra_session_close(lutra_session **session)
 
 void lutra_session_sizes(const lutra_session *s, int *n_ctx, int64_t *n_cache, uint64_t *bytes)
 {
-    if (n_ctx) *n_ctx = s->n_ctx;
-    if (n_cache) *n_cache = s->n_cache;
-    if (bytes) *bytes = s->bytes;
+    if (n_ctx) *n_ctx = s ? s->n_ctx : 0;
+    if (n_cache) *n_cache = s ? s->n_cache : 0;
+    if (bytes) *bytes = s ? s->bytes : 0;
 }
 
 struct session_sizes session_sizes(const lutra_session *s)
@@ -344,7 +347,7 @@ struct row_source **session_sources(lutra_session *s)
 
 void lutra_cancel(lutra_session *session)
 {
-    atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
+    if (session) atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
 }
 
 /* ---- a pass ---- */
@@ -461,8 +464,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     return rc;
 }
 
-/* numbers: results that are none are an error. */
-static int forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err)
+int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err)
 {
     struct kv_view view;
     s->batch.n_row = n_row;
@@ -477,11 +479,6 @@ static int forward(lutra_session *s, int n_row, bool numbers, struct lutra_error
     return rc;
 }
 
-int session_forward(lutra_session *s, int n_row, struct lutra_error *err)
-{
-    return forward(s, n_row, false, err);
-}
-
 const struct row_result *session_result(const lutra_session *s, int32_t row)
 {
     for (int i = 0; i < s->n_result; i++)
@@ -489,101 +486,15 @@ const struct row_result *session_result(const lutra_session *s, int32_t row)
     return NULL;
 }
 
-/* ---- the public layer of rows ---- */
-
-int lutra_seq_open(lutra_session *s, int max_tok, int32_t *seq, struct lutra_error *err)
-{
-    int n_cached;
-    return prefix_seq_open(s, &(struct prefix_prompt){0}, max_tok, seq, &n_cached, err);
-}
-
-int lutra_seq_fork(lutra_session *s, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
-{
-    return prefix_seq_fork(s, seq, n_tok, max_tok, fork, err);
-}
-
-int lutra_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err)
-{
-    return kv_seq_truncate(s->kv, seq, n_tok, err);
-}
-
-int lutra_seq_reach(const lutra_session *s, int32_t seq, int n_tok)
-{
-    int n = kv_seq_length(s->kv, seq);
-    return kv_seq_reach(s->kv, seq, n_tok < n && n_tok >= 0 ? n_tok : n);
-}
-
-void lutra_seq_close(lutra_session *s, int32_t seq)
-{
-    kv_seq_close(s->kv, seq);
-}
-
-int lutra_seq_length(const lutra_session *s, int32_t seq)
-{
-    return kv_seq_length(s->kv, seq);
-}
-
-static const struct element_kind row_kind = {
-    "row", offsetof(struct lutra_row, target) + sizeof(int32_t), sizeof(struct lutra_row)};
-
-/* Handed on as they are. */
-_Static_assert((int)LUTRA_WANT_LOGITS == WANT_LOGITS && (int)LUTRA_WANT_HIDDEN == WANT_HIDDEN &&
-                   (int)LUTRA_WANT_TOPK == WANT_TOPK && (int)LUTRA_WANT_LOGPROB == WANT_LOGPROB,
-    "what a row wants");
-
-int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err)
-{
-    if (n_row < 1 || n_row > s->n_batch)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "%d rows in a pass, outside 1..%d", n_row, s->n_batch);
-    for (int r = 0; r < n_row; r++) {
-        struct lutra_row row;
-        TRY(element_copy(&row_kind, &row, rows, r, row_size, err));
-        const void *target = (const char *)rows + (size_t)r * row_size + offsetof(struct lutra_row, target);
-        s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target, NULL};
-    }
-    int rc = forward(s, n_row, true, err);
-    if (rc == LUTRA_E_CANCELLED) atomic_store_explicit(&s->cancel, false, memory_order_relaxed);
-    TRY(rc);
-    for (int i = 0; i < s->n_result; i++) {
-        const struct row_result *r = &s->result[i];
-        uint32_t want = s->batch.row[r->row].want;
-        bool top = (want & WANT_TOPK) != 0;
-        s->public_result[i] = (struct lutra_row_result){.row = r->row,
-            .logits = r->logits,
-            .hidden = r->hidden,
-            .log_sum_exp = r->log_sum_exp,
-            .target_logit = want & WANT_LOGPROB ? r->listed_logit[0] : 0,
-            .n_top = top ? r->n_top : 0,
-            .top_id = top ? r->top_id : NULL,
-            .top_logit = top ? r->top_logit : NULL};
-    }
-    return 0;
-}
-
-const struct lutra_row_result *lutra_forward_result(const lutra_session *s, int i)
-{
-    return i >= 0 && i < s->n_result ? &s->public_result[i] : NULL;
-}
-
-int lutra_commit(lutra_session *s, int32_t row, struct lutra_error *err)
-{
-    int32_t before = row >= 0 && row < s->batch.n_row ? kv_seq_length(s->kv, s->batch.row[row].seq) : 0;
-    TRY(kv_commit(s->kv, &s->batch, row, err));
-    uint64_t n = (uint64_t)(kv_seq_length(s->kv, s->batch.row[row].seq) - before);
-    s->stats.rows_valid += n;
-    s->stats.rows_wasted -= n;
-    s->stats.rows_accepted += n;
-    return 0;
-}
-
 void lutra_session_stats(const lutra_session *s, struct lutra_stats *stats, size_t size)
 {
-    struct lutra_stats all = s->stats;
+    struct lutra_stats all = {0};
+    if (s) all = s->stats;
     all.size = sizeof all;
     settings_fill(stats, size, &all);
 }
 
 void lutra_session_stats_reset(lutra_session *s)
 {
-    memset(&s->stats, 0, sizeof s->stats);
+    if (s) memset(&s->stats, 0, sizeof s->stats);
 }

@@ -106,7 +106,8 @@ struct lutra_session {
     int32_t *held;                       /* [n_seq + 1] scratch: the sequences of a request */
     struct sample_pick *pick;            /* [n_seq] of the current step */
     int *pick_status;
-    struct lutra_error failed;    /* the first sample of a lutra_generate() that ended in an error; code 0 = none */
+    struct lutra_error failed; /* why the first sample of a lutra_generate() failed or was cancelled; code 0 = none */
+    bool closing;              /* takes no more requests */
     struct request *first, *last; /* submitted, oldest first */
     int32_t next_id;
     struct retained retained[SESSION_RETAINED];
@@ -141,8 +142,9 @@ struct spec_model draft_model_face(struct draft_model *d);
 /* Memory of its session, in bytes. */
 uint64_t draft_model_bytes(const struct draft_model *d);
 
-/* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows. */
-int session_forward(lutra_session *s, int n_row, struct lutra_error *err);
+/* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows.  numbers: results that are none are an
+ * error. */
+int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err);
 /* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
 int session_check_numbers(const lutra_session *s, struct lutra_error *err);
 /* Adds the sources that every session has. */

@@ -46,6 +46,11 @@ int settings_copy(void *dst, size_t dst_size, const void *src, const char *what,
     return 0;
 }
 
+int handle_check(const void *handle, const char *what, struct lutra_error *err)
+{
+    return handle ? 0 : lutra_fail(err, LUTRA_E_ARGUMENT, "no %s: the handle is NULL", what);
+}
+
 int element_copy(
     const struct element_kind *kind, void *dst, const void *array, int i, size_t size, struct lutra_error *err)
 {

@@ -18,6 +18,9 @@ void settings_fill(void *dst, size_t size, const void *src);
  * LUTRA_E_ARGUMENT, no such size; LUTRA_E_UNSUPPORTED, a field that we do not know is set (where: its byte). */
 int settings_copy(void *dst, size_t dst_size, const void *src, const char *what, struct lutra_error *err);
 
+/* LUTRA_E_ARGUMENT where a caller's handle is NULL ("no session"). */
+int handle_check(const void *handle, const char *what, struct lutra_error *err);
+
 /* Elements of a caller's array: bytes of the first version and of
  * ours. */
 struct element_kind {

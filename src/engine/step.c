@@ -59,7 +59,7 @@ static void pick_all(lutra_session *s)
 }
 
 /* A sample that cannot go on ends; the first of a lutra_generate() is what that returns. */
-static void fail_sample(lutra_session *s, struct sample *slot, int status)
+static void fail_pick(lutra_session *s, struct sample *slot, int status)
 {
     struct lutra_error why = {0};
     struct sample_pick pick;
@@ -68,10 +68,7 @@ static void fail_sample(lutra_session *s, struct sample *slot, int status)
         sampler_pick(s->sampler, i, 0, session_result(s, slot->row), s->batch.row[slot->row].pos + 1, &pick, &why);
     else
         (void)lutra_fail(&why, status, "%s", lutra_status_text(status));
-    log_line(&s->model->runtime->log, LUTRA_LOG_ERROR, "request %d, sample %d: %s", slot->request->id, slot->index,
-        why.what);
-    if (s->failed.code == 0) s->failed = why;
-    sample_end(s, slot, LUTRA_STOP_ERROR);
+    sample_fail(s, slot, &why);
 }
 
 /* Takes the token picked at the sample's row, and goes on to the row that guessed it. */
@@ -100,7 +97,7 @@ static void follow(lutra_session *s, struct sample *slot, const struct pass *pas
         status = sample_settle(s, slot);
         if (status == 0) return;
     }
-    fail_sample(s, slot, status);
+    fail_pick(s, slot, status);
 }
 
 /* Picks at the rows that samples stand on, until none goes on to another. */
@@ -178,6 +175,7 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
                request_sample_seq(s, r, r->set.n_prompt, &seq) == 0) {
             struct sample *slot = free_slot(s);
             sample_start(s, slot, r, seq);
+            if (!slot->request) continue; /* it has failed */
             slot->row = r->last_row;
             slot->n_pass++;
             slot->n_underutilized += s->of_pass.n_underutilized;
@@ -216,7 +214,7 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
     s->stats.draft_us += us;
     s->of_pass.draft_us = us + s->of_pass.learn_us;
     if (s->batch.n_row > 0) {
-        TRY(session_forward(s, s->batch.n_row, err));
+        TRY(session_forward(s, s->batch.n_row, false, err));
         pass->result = s->result;
         pass->n_result = s->n_result;
         return 0;
@@ -227,6 +225,8 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
 
 int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
 {
+    if (n_active) *n_active = 0;
+    TRY(handle_check(s, "session", err));
     requests_sweep(s);
     requests_admit(s);
     struct pass pass;
@@ -246,6 +246,7 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
 int lutra_generate(lutra_session *s, const struct lutra_request *request, struct lutra_error *err)
 {
     int n_active = 1;
+    TRY(handle_check(s, "session", err));
     s->failed = (struct lutra_error){0};
     TRY(lutra_submit(s, request, NULL, err));
     while (n_active > 0) TRY(lutra_step(s, &n_active, err));

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/settings.h"
 #include "text/encode.h"
 #include "text/stream.h"
 
 int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, int flags, int32_t *tokens, int n_max,
     int *n_tok, struct lutra_error *err)
 {
+    TRY(handle_check(model, "model", err));
     struct text_tokens list = {0};
     unsigned how =
         (flags & LUTRA_ADD_SPECIAL ? TEXT_ADD_SPECIAL : 0) | (flags & LUTRA_PARSE_SPECIAL ? TEXT_PARSE_SPECIAL : 0);
@@ -29,6 +31,7 @@ int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, i
 int lutra_token_text(
     const lutra_model *model, int32_t token, bool show_special, char *text, size_t n_max, size_t *n_bytes)
 {
+    TRY(handle_check(model, "model", NULL));
     if (token < 0 || (size_t)token >= text_vocab_n_tok(model->vocab)) return LUTRA_E_ARGUMENT;
     struct text_bytes piece = text_token_piece(model->vocab, token, show_special ? TEXT_PIECE_SPECIAL : 0);
     *n_bytes = piece.n;
@@ -56,6 +59,7 @@ static int append(char **text, size_t *n, size_t *cap, struct text_bytes add)
 int lutra_detokenize(const lutra_model *model, const int32_t *tokens, int n_tok, bool show_special, char **text,
     size_t *n_bytes, struct lutra_error *err)
 {
+    TRY(handle_check(model, "model", err));
     struct text_stream *stream = NULL;
     char *all = NULL;
     size_t n = 0, cap = 0;
@@ -86,5 +90,5 @@ int lutra_detokenize(const lutra_model *model, const int32_t *tokens, int n_tok,
 
 bool lutra_token_is_end(const lutra_model *model, int32_t token)
 {
-    return text_is_eog(model->vocab, token);
+    return model && text_is_eog(model->vocab, token);
 }

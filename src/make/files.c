@@ -12,6 +12,7 @@ int lutra_make_model(
 {
     struct lutra_make_model_settings set;
     lutra_make_model_settings_init(&set, sizeof set);
+    TRY(handle_check(runtime, "runtime", err));
     TRY(settings_copy(&set, sizeof set, settings, "make-model", err));
     if (set.n_layer < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "make-model: n_layer is %d", set.n_layer);
     struct files_progress progress = {set.progress, set.progress_user, "writing"};

@@ -195,6 +195,7 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
 {
     struct lutra_quantize_settings set;
     lutra_quantize_settings_init(&set, sizeof set);
+    TRY(handle_check(runtime, "runtime", err));
     TRY(settings_copy(&set, sizeof set, settings, "quantize", err));
     struct files_progress progress = {set.progress, set.progress_user, "quantizing"};
     struct weights_quantize_settings q = weights_quantize_default();

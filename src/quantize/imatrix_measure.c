@@ -71,6 +71,7 @@ int lutra_imatrix(lutra_model *model, const int32_t *tokens, int n_token, const 
     struct lutra_imatrix_settings set;
     struct imatrix *m;
     lutra_imatrix_settings_init(&set, sizeof set);
+    TRY(handle_check(model, "model", err));
     TRY(settings_copy(&set, sizeof set, settings, "imatrix", err));
     TRY(observe_importance(&m, model, tokens, n_token, &set, err));
     int rc = imatrix_write(m, out_path, set.dat, err);

@@ -157,6 +157,7 @@ int lutra_verifier_check(
     struct lutra_check set;
     char why[VERIFIER_WHY_BYTES];
     lutra_check_init(&set, sizeof set);
+    TRY(handle_check(verifier, "verifier", err));
     TRY(settings_copy(&set, sizeof set, check, "check", err));
     if (verifier->kind != VERIFIER_CHECK)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: a model judges tokens (lutra_verifier_score)");

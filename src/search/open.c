@@ -247,6 +247,7 @@ int lutra_search_submit(lutra_search_run **out, lutra_session *session, const st
     struct lutra_search set;
     lutra_search_init(&set, sizeof set);
     *out = NULL;
+    TRY(handle_check(session, "session", err));
     TRY(settings_copy(&set, sizeof set, search, "search", err));
     TRY(check(session, &set, err));
     lutra_search_run *run = calloc(1, sizeof *run);
@@ -367,12 +368,12 @@ void search_finish(lutra_search_run *run)
 
 const struct lutra_search_result *lutra_search_done(const lutra_search_run *run)
 {
-    return run->done ? &run->result : NULL;
+    return run && run->done ? &run->result : NULL;
 }
 
 void lutra_search_close(lutra_search_run **search)
 {
-    lutra_search_run *run = *search;
+    lutra_search_run *run = search ? *search : NULL;
     if (!run) return;
     if (run->request) {
         struct request *r = run->request;

@@ -169,10 +169,12 @@ int lutra_verifier_open(
     struct lutra_verifier_settings set;
     lutra_verifier_settings_init(&set, sizeof set);
     *out = NULL;
+    TRY(handle_check(model, "model", err));
     TRY(settings_copy(&set, sizeof set, settings, "verifier", err));
     lutra_verifier *v = calloc(1, sizeof *v);
     if (!v) return lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
     v->model = model;
+    atomic_fetch_add(&model->n_user, 1);
     int rc = find_judge(v, &set, err);
     if (rc == 0 && set.n_seq > 0) rc = open_session(v, &set, err);
     if (rc < 0) {
@@ -185,9 +187,10 @@ int lutra_verifier_open(
 
 void lutra_verifier_close(lutra_verifier **verifier)
 {
-    lutra_verifier *v = *verifier;
+    lutra_verifier *v = verifier ? *verifier : NULL;
     if (!v) return;
     lutra_session_close(&v->session);
+    if (v->model) atomic_fetch_sub(&v->model->n_user, 1);
     checker_close(&v->program);
     text_tokens_fini(&v->mark);
     free(v->row);
@@ -371,6 +374,7 @@ static int score_steps(lutra_verifier *v, struct verify_job job, const int32_t *
 int lutra_verifier_score(lutra_verifier *v, const int32_t *prompt, int n_prompt, const int32_t *solution,
     const int *step_end, int n_step, double *reward, struct lutra_error *err)
 {
+    TRY(handle_check(v, "verifier", err));
     if (n_prompt < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: the prompt is empty");
     for (int i = 0; i < n_step; i++)
         if (step_end[i] <= (i ? step_end[i - 1] : 0))

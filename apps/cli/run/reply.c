@@ -137,7 +137,7 @@ static int search_reply(struct talk *t, const struct lutra_request *r, const cha
     return code;
 }
 
-int reply_stream(struct talk *t, const struct tokens *prompt, const char *question)
+static int stream(struct talk *t, const struct tokens *prompt, const char *question)
 {
     struct lutra_error err = {0};
     struct lutra_request r;
@@ -172,13 +172,20 @@ int reply_stream(struct talk *t, const struct tokens *prompt, const char *questi
     uint64_t n_before = prompt_tokens(t);
     if (lutra_submit(t->engine.session, &r, &id, &err) < 0) return fail_with(&err);
     while (n_active > 0) {
-        /* A signal between two passes would be forgotten by the next one: hand it on. */
         if (interrupted()) lutra_request_cancel(t->engine.session, id);
         show_prompt(t, n_before, prompt->n);
         if (lutra_step(t->engine.session, &n_active, &err) < 0 && err.code != LUTRA_E_CANCELLED) return fail_with(&err);
     }
     progress_clear();
     return explain_end(t);
+}
+
+int reply_stream(struct talk *t, const struct tokens *prompt, const char *question)
+{
+    interrupt_watch(t->engine.session); /* at a prompt Ctrl-C cancels no reply: none of it may be left for the next */
+    int code = stream(t, prompt, question);
+    interrupt_watch(NULL);
+    return code;
 }
 
 /* A terminal hands over at most this much of one line, and drops the rest. */

@@ -329,6 +329,7 @@ static int open_session(struct talk *t)
     }
     if (types) opts.spec_type = types;
     int code = engine_open_session(&t->engine, &opts, settings);
+    interrupt_watch(NULL); /* reply_stream() watches while it runs */
     free(types);
     return !code && wants_store && t->rag.store ? rag_start_drafts(&t->rag, t->engine.model, t->engine.session) : code;
 }
