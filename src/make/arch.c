@@ -191,6 +191,21 @@ static void qwen35_keys(struct weights_writer *w, const struct weights_shape *s)
     make_put_u32(w, s, "ssm.inner_size", r->n_v_head * r->d_state);
 }
 
+static void lfm2_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_recurrent *r = weights_shape_recurrent(s);
+    uint32_t n[MAKE_MAX_LAYER];
+    char key[96];
+    for (uint32_t i = 0; i < s->n_layer; i++) n[i] = weights_shape_attends(s, i) ? s->n_kv_head : 0;
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", s->arch);
+    weights_writer_put_array(w, key, WEIGHTS_U32, n, s->n_layer);
+    make_put_u32(w, s, "shortconv.l_cache", r->n_tap);
+    if (!weights_shape_experts(s)) return;
+    experts_keys(w, s);
+    make_put_u32(w, s, "expert_gating_func", 2);
+    make_put_u32(w, s, "leading_dense_block_count", r->n_dense_lead);
+}
+
 uint32_t make_rotated(const struct weights_shape *s)
 {
     if (strncmp(s->arch, "qwen35", 6) == 0) return s->d_head / 4;
@@ -209,6 +224,8 @@ static const struct make_arch archs[] = {
     {"qwen35", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_GATED_ATTENTION | MAKE_SECOND_NORM_POST, qwen35_keys},
     {"qwen35moe", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_GATED_ATTENTION | MAKE_SECOND_NORM_POST | MAKE_EXPERTS,
         qwen35_keys},
+    {"lfm2", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_CONV_LAYERS, lfm2_keys},
+    {"lfm2moe", MAKE_NORM_BEFORE | MAKE_QK_NORM | MAKE_CONV_LAYERS | MAKE_EXPERTS, lfm2_keys},
     {"gpt-oss",
         MAKE_NORM_BEFORE | MAKE_QKV_BIAS | MAKE_OUTPUT_BIAS | MAKE_EXPERTS | MAKE_EXPERT_BIASES | MAKE_SINKS |
             MAKE_SECOND_NORM_POST,

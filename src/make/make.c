@@ -132,6 +132,7 @@ static int mixture(struct make *m, uint32_t i)
     char router[64];
     snprintf(router, sizeof router, "blk.%u.ffn_gate_inp.weight", (unsigned)i);
     TRY(tensor(m, router, ROUTER, s->d_model, e->n_expert));
+    if (m->arch->has & MAKE_CONV_LAYERS) TRY(layer_tensor(m, i, "exp_probs_b.bias", BIAS, e->n_expert, 0));
     if (m->arch->has & MAKE_EXPERT_BIASES) TRY(layer_tensor(m, i, "ffn_gate_inp.bias", BIAS, e->n_expert, 0));
     TRY(layer_experts(m, i, "ffn_gate_exps", s->d_model, e->d_ff));
     TRY(layer_experts(m, i, "ffn_up_exps", s->d_model, e->d_ff));
@@ -185,6 +186,16 @@ static int layer_token_tensors(struct make *m, uint32_t i)
     return layer_tensor(m, i, "layer_output_scale.weight", NORM, 1, 0);
 }
 
+/* A short convolution in place of attention. */
+static int short_conv(struct make *m, uint32_t i)
+{
+    uint32_t d = m->shape.d_model;
+    TRY(layer_norm(m, i, "attn_norm", d));
+    TRY(layer_tensor(m, i, "shortconv.conv.weight", TAPS, weights_shape_recurrent(&m->shape)->n_tap, d));
+    TRY(layer_matrix(m, i, "shortconv.in_proj", MATRIX, d, 3 * d, false));
+    return layer_matrix(m, i, "shortconv.out_proj", MATRIX, d, d, false);
+}
+
 /* A gated delta rule in place of attention. */
 static int delta_net(struct make *m, uint32_t i)
 {
@@ -228,10 +239,11 @@ static int layer(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
     uint32_t d = s->d_model, has = m->arch->has, d_ff = sizes_of(s, i).d_ff;
-    TRY(weights_shape_attends(s, i) ? attention(m, i) : delta_net(m, i));
+    TRY(weights_shape_attends(s, i) ? attention(m, i) : has & MAKE_CONV_LAYERS ? short_conv(m, i) : delta_net(m, i));
     const char *norm = has & MAKE_SECOND_NORM_POST ? "post_attention_norm" : "ffn_norm";
     if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, norm, d));
-    if (has & MAKE_EXPERTS) return mixture(m, i);
+    const struct weights_recurrent *r = weights_shape_recurrent(s);
+    if (has & MAKE_EXPERTS && !(r && i < r->n_dense_lead)) return mixture(m, i);
     if (!(has & (MAKE_FUSED | MAKE_NO_GATE))) TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, d_ff, false));
     TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, d_ff * (has & MAKE_FUSED ? 2 : 1), false));
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "ffn_sub_norm", s->d_ff));
@@ -253,7 +265,8 @@ static int all_tensors(struct make *m)
     }
     TRY(token_tensors(m));
     for (uint32_t i = 0; i < s->n_layer; i++) TRY(layer(m, i));
-    TRY(tensor(m, "output_norm.weight", NORM, s->d_model, 0));
+    const char *last = m->arch->has & MAKE_CONV_LAYERS ? "token_embd_norm.weight" : "output_norm.weight";
+    TRY(tensor(m, last, NORM, s->d_model, 0));
     if (m->arch->has & MAKE_ALL_BIASES) TRY(tensor(m, "output_norm.bias", BIAS, s->d_model, 0));
     if (!s->tied) TRY(tensor(m, "output.weight", MATRIX, s->d_model, s->n_vocab));
     return 0;
@@ -433,7 +446,7 @@ static void put_hyperparameters(struct make *m)
     put_arch_u32(m, "attention.head_count", s->n_head);
     if (!(m->arch->has & MAKE_MIXED_LAYERS)) {
         put_arch_u32(m, "feed_forward_length", s->d_ff);
-        put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
+        if (!(m->arch->has & MAKE_CONV_LAYERS)) put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
         put_arch_u32(m, "attention.key_length", s->d_head);
         put_arch_u32(m, "attention.value_length", s->d_head);
         put_arch_u32(m, "rope.dimension_count", make_rotated(s));

@@ -64,7 +64,8 @@ struct weights_recurrent {
     uint32_t n_tap, period; /* every period-th layer attends ... */
     uint32_t attends;       /* ... or, period 0, layer i where bit i is set */
     uint32_t n_k_head, n_v_head, d_state;
-    uint32_t d_ff_shared; /* of an expert that all rows go to; 0: none */
+    uint32_t n_dense_lead; /* first layers without experts */
+    uint32_t d_ff_shared;  /* of an expert that all rows go to; 0: none */
 };
 /* NULL: all layers attend. */
 const struct weights_recurrent *weights_shape_recurrent(const struct weights_shape *shape);

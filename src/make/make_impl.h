@@ -40,8 +40,9 @@ enum {
     MAKE_EXPERTS = 4096,
     MAKE_EXPERT_BIASES = 8192, /* of router and experts */
     MAKE_SINKS = 16384,
-    MAKE_MIXED_LAYERS = 131072,    /* weights_shape_mixed: sizes by layer, put by put_keys */
-    MAKE_OUTPUT_BIAS = 65536,      /* of attention's output matrix */
+    MAKE_MIXED_LAYERS = 131072, /* weights_shape_mixed: sizes by layer, put by put_keys */
+    MAKE_OUTPUT_BIAS = 65536,   /* of attention's output matrix */
+    MAKE_CONV_LAYERS = 524288,  /* short convolutions; the last norm is the embedding's; biases for choosing experts */
     MAKE_GATED_ATTENTION = 262144, /* each head's gate behind its query in attn_q */
     MAKE_SECOND_NORM_POST = 32768, /* the norm before the feed-forward is called post_attention_norm */
 };

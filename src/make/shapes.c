@@ -46,6 +46,8 @@ static const struct weights_shape shapes[] = {
     {"qwen3.5-0.8b", "qwen35", 1024, 24, 8, 2, 256, 3584, 248320, 262144, true, 1e7f, 0, 1e-6f},
     {"qwen3.5-4b", "qwen35", 2560, 32, 16, 4, 256, 9216, 248320, 262144, true, 1e7f, 0, 1e-6f},
     {"qwen3.5-35b-a3b", "qwen35moe", 2048, 40, 16, 2, 256, 512, 248320, 262144, false, 1e7f, 0, 1e-6f},
+    {"lfm2-1.2b", "lfm2", 2048, 16, 32, 8, 64, 8192, 65536, 128000, true, 1e6f, 0, 1e-5f},
+    {"lfm2-8b-a1b", "lfm2moe", 2048, 24, 32, 8, 64, 7168, 65536, 128000, true, 1e6f, 0, 1e-5f},
     /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
      * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
     {"tiny-llama", "llama", 256, 2, 4, 4, 64, 512, 512, 1024, false, 5e5f, 8, 1e-5f},
@@ -54,6 +56,8 @@ static const struct weights_shape shapes[] = {
     {"tiny-qwen3moe", "qwen3moe", 256, 2, 8, 4, 64, 768, 512, 1024, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen35", "qwen35", 256, 4, 4, 2, 64, 512, 512, 1024, true, 1e7f, 0, 1e-6f},
     {"tiny-qwen35moe", "qwen35moe", 256, 4, 4, 2, 64, 512, 512, 1024, false, 1e7f, 0, 1e-6f},
+    {"tiny-lfm2", "lfm2", 256, 4, 4, 2, 64, 512, 512, 1024, true, 1e6f, 0, 1e-5f},
+    {"tiny-lfm2moe", "lfm2moe", 256, 3, 4, 2, 64, 768, 512, 1024, true, 1e6f, 0, 1e-5f},
     {"tiny-gpt-oss", "gpt-oss", 256, 4, 4, 2, 64, 256, 512, 512, false, 150000, 0, 1e-5f},
     {"tiny-gemma2", "gemma2", 256, 2, 4, 2, 64, 512, 512, 128, true, 1e4f, 0, 1e-6f},
     {"tiny-gemma3", "gemma3", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
@@ -90,6 +94,8 @@ static const struct weights_experts experts[] = {
     {"tiny-qwen3moe", 8, 3, 256},
     {"qwen3.5-35b-a3b", 256, 8, 512},
     {"tiny-qwen35moe", 8, 3, 256},
+    {"lfm2-8b-a1b", 32, 4, 1792},
+    {"tiny-lfm2moe", 8, 3, 256},
     {"tiny-gpt-oss", 6, 2, 256},
 };
 
@@ -101,11 +107,15 @@ static const struct weights_mixed_layers mixed[] = {
 };
 
 static const struct weights_recurrent recurrent[] = {
-    {"qwen3.5-0.8b", 4, 4, 0, 16, 16, 128, 0},
-    {"qwen3.5-4b", 4, 4, 0, 16, 32, 128, 0},
-    {"qwen3.5-35b-a3b", 4, 4, 0, 16, 32, 128, 512},
-    {"tiny-qwen35", 4, 4, 0, 2, 4, 64, 0},
-    {"tiny-qwen35moe", 4, 4, 0, 2, 4, 64, 512},
+    {"qwen3.5-0.8b", 4, 4, 0, 16, 16, 128, 0, 0},
+    {"qwen3.5-4b", 4, 4, 0, 16, 32, 128, 0, 0},
+    {"qwen3.5-35b-a3b", 4, 4, 0, 16, 32, 128, 0, 512},
+    {"lfm2-1.2b", 3, 0, 1 << 2 | 1 << 5 | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 14, 0, 0, 0, 0, 0},
+    {"lfm2-8b-a1b", 3, 0, 1 << 2 | 1 << 6 | 1 << 10 | 1 << 14 | 1 << 18 | 1 << 21, 0, 0, 0, 2, 0},
+    {"tiny-qwen35", 4, 4, 0, 2, 4, 64, 0, 0},
+    {"tiny-qwen35moe", 4, 4, 0, 2, 4, 64, 0, 512},
+    {"tiny-lfm2", 3, 0, 1 << 1 | 1 << 2, 0, 0, 0, 0, 0},
+    {"tiny-lfm2moe", 3, 0, 1 << 1, 0, 0, 0, 1, 0},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };

@@ -10,8 +10,9 @@
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_gemma4, &model_olmo2, &model_smollm3,
-    &model_phi3, &model_granite, &model_qwen3moe, &model_qwen35, &model_qwen35moe, &model_gpt_oss, &model_starcoder2,
-    &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25, &model_bitnet_b158};
+    &model_phi3, &model_granite, &model_qwen3moe, &model_qwen35, &model_qwen35moe, &model_lfm2, &model_lfm2moe,
+    &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25,
+    &model_bitnet_b158};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
@@ -217,12 +218,14 @@ static int read_arch(struct reader *r, struct lutra_error *err)
 
 static int read_head_sizes(const struct reader *r, struct lutra_error *err)
 {
+    char name[96];
     struct hparams *hp = r->hp;
     TRY(read_layer_sizes(r, "attention.head_count", true, MAX_HEAD, &hp->n_head, err));
     hp->n_kv_head = hp->n_head;
     TRY(read_layer_sizes(r, "attention.head_count_kv", false, MAX_HEAD, &hp->n_kv_head, err));
-    if (!hp->n_head || !hp->n_kv_head)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: no layer attends", weights_path(r->w));
+    if (!hp->n_head)
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: key '%s' is 0", weights_path(r->w), model_key(name, r, "attention.head_count"));
     if (hp->n_head % hp->n_kv_head)
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d attention heads are not a multiple of %d key/value heads",
             weights_path(r->w), hp->n_head, hp->n_kv_head);

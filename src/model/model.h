@@ -55,6 +55,7 @@ struct hparams {
     enum op_kind gate;                        /* of the feed-forward */
     int n_expert, n_expert_used, d_ff_expert; /* 0: no experts */
     struct op_route route;                    /* n_expert and n_used are set, bias per layer */
+    int n_dense_lead;                         /* first layers without experts */
     int d_ff_shared;                          /* of an expert that all rows go to; 0: none */
     int n_tap;                                /* of recurrent layers' convolutions */
     int n_key_head, n_value_head, d_state;    /* of a delta rule; d_state: of its keys and values */

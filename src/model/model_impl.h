@@ -25,36 +25,38 @@ struct arch {
     const char *name;
     enum rope_kind rope;
     int norms;
-    enum qk_norm qk_norm; /* before they are rotated */
-    enum op_kind gate;    /* of the feed-forward, where its page reads no other */
-    bool qkv_bias;        /* must be there (others: optional, used when there) */
-    bool rotates_part;    /* of a head, if the file says so */
-    bool layer_norm;      /* the residual stream's norms are LayerNorm, with biases where the file has them */
-    bool one_norm;        /* one norm before attention and feed-forward, which read it side by side */
-    bool two_ropes;       /* layers with windows have a rotation of their own */
-    bool sub_norms;       /* before attention's output matrix and before ffn_down */
-    bool by_layer;        /* heads, their size and d_ff may differ between layers */
-    bool v_norm;          /* v has a norm without weights; where attn_v is missing, v is k before its norm */
-    bool layer_scale;     /* a layer's output is multiplied by a number of the file */
-    bool experts;         /* instead of one feed-forward */
-    bool expert_biases;   /* of the router and of experts */
-    bool sinks;           /* attention has an extra logit per head */
-    bool conv_without_kv; /* layers without key/value heads are short convolutions */
-    bool gated_attention; /* attn_q has a gate of the output behind each head's query */
-    bool shared_expert;   /* beside the experts, times a gate of one number */
-    const char *ffn_norm; /* NULL: "ffn_norm" */
+    enum qk_norm qk_norm;    /* before they are rotated */
+    enum op_kind gate;       /* of the feed-forward, where its page reads no other */
+    bool qkv_bias;           /* must be there (others: optional, used when there) */
+    bool rotates_part;       /* of a head, if the file says so */
+    bool layer_norm;         /* the residual stream's norms are LayerNorm, with biases where the file has them */
+    bool one_norm;           /* one norm before attention and feed-forward, which read it side by side */
+    bool two_ropes;          /* layers with windows have a rotation of their own */
+    bool sub_norms;          /* before attention's output matrix and before ffn_down */
+    bool by_layer;           /* heads, their size and d_ff may differ between layers */
+    bool v_norm;             /* v has a norm without weights; where attn_v is missing, v is k before its norm */
+    bool layer_scale;        /* a layer's output is multiplied by a number of the file */
+    bool experts;            /* instead of one feed-forward */
+    bool expert_biases;      /* of the router and of experts */
+    bool sinks;              /* attention has an extra logit per head */
+    bool conv_without_kv;    /* layers without key/value heads are short convolutions */
+    bool gated_attention;    /* attn_q has a gate of the output behind each head's query */
+    bool shared_expert;      /* beside the experts, times a gate of one number */
+    const char *ffn_norm;    /* NULL: "ffn_norm" */
+    const char *output_norm; /* NULL: "output_norm" */
     enum route_score route;
     bool route_normalized;
+    bool route_bias;             /* counts for the choice of experts alone */
     bool i8row;                  /* ternary matrices of layers were trained with inputs in int8, one scale per row */
     const char *keys[ARCH_KEYS]; /* that `read` takes care of, and that ask for what others lack */
     /* Its own keys, after those of all; or NULL. */
     int (*read)(const struct reader *r, struct lutra_error *err);
 };
 
-extern const struct arch model_qwen35, model_qwen35moe, model_llama, model_mistral3, model_qwen2, model_qwen3,
-    model_qwen2vl, model_qwen3vl, model_gemma2, model_gemma, model_gemma3, model_gemma4, model_olmo2, model_smollm3,
-    model_phi3, model_granite, model_starcoder2, model_qwen3moe, model_gpt_oss, model_command_r, model_cohere2,
-    model_bitnet, model_bitnet_25, model_bitnet_b158;
+extern const struct arch model_lfm2, model_lfm2moe, model_qwen35, model_qwen35moe, model_llama, model_mistral3,
+    model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl, model_gemma2, model_gemma, model_gemma3, model_gemma4,
+    model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2, model_qwen3moe, model_gpt_oss,
+    model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {

@@ -11,6 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool has_experts(const struct hparams *hp, int layer)
+{
+    return hp->n_expert && layer >= hp->n_dense_lead;
+}
+
 static int dim_of(const struct hparams *hp, int layer, enum role role)
 {
     const struct hparams_layer *l = &hp->layer[layer < 0 ? 0 : layer];
@@ -29,7 +34,7 @@ static int dim_of(const struct hparams *hp, int layer, enum role role)
     case K:
     case V: return l->n_kv_head * l->d_head;
     case G:
-    case U: return hp->n_expert ? hp->d_ff_shared : l->d_ff;
+    case U: return has_experts(hp, layer) ? hp->d_ff_shared : l->d_ff;
     case R: return hp->n_expert;
     case W: return 2 * hp->n_expert_used;
     case EG:
@@ -414,12 +419,16 @@ static struct op *experts(struct model *m, int layer, int in, int route, bool by
 static int mixture(struct model *m, const struct stream *s, int in, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
+    char name[64];
     int layer = s->layer, d = hp->d_model, ff = hp->d_ff_expert;
     int scores = build_val(m, s, R), route = build_val(m, s, W), g = build_val(m, s, EG), u = build_val(m, s, EU),
         down = build_val(m, s, ED);
     TRY(build_part(
         m, build_matmul(m, layer, in), "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, scores, err));
-    build_push(m, OP_ROUTE, layer, scores, -1, route)->route = hp->route;
+    struct op *choose = build_push(m, OP_ROUTE, layer, scores, -1, route);
+    choose->route = hp->route;
+    if (m->arch->route_bias)
+        TRY(model_vector(m, named(name, layer, "exp_probs_b.bias"), hp->n_expert, false, &choose->route.bias, err));
     struct op *op = experts(m, layer, in, route, false);
     TRY(expert_part(m, op, "ffn_gate_exps", d, ff, g, err));
     TRY(expert_part(m, op, "ffn_up_exps", d, ff, u, err));
@@ -463,8 +472,8 @@ static int feed_forward(struct model *m, const struct stream *s, struct lutra_er
     build_end_matmul(m, s, kind == LAYER_ATTENTION ? Q : Z);
     TRY(add_back(m, s, "attn_output", "post_attention_norm", err));
     if (!m->arch->one_norm) TRY(before(m, s, ffn_norm, &in, err));
-    if (hp->n_expert && hp->d_ff_shared) TRY(shared_expert(m, s, in, err));
-    if (hp->n_expert) {
+    if (has_experts(hp, layer) && hp->d_ff_shared) TRY(shared_expert(m, s, in, err));
+    if (has_experts(hp, layer)) {
         TRY(mixture(m, s, in, err));
         return add_back(m, s, "ffn_down", "post_ffw_norm", err);
     }
@@ -587,7 +596,8 @@ static int head(struct model *m, struct lutra_error *err)
     const struct hparams *hp = &m->hp;
     const struct stream s = {-1, ROWS_OUT};
     struct weight *weight;
-    TRY(norm(m, -1, "output_norm", build_val(m, &s, X), build_val(m, &s, N), err));
+    const char *last = m->arch->output_norm ? m->arch->output_norm : "output_norm";
+    TRY(norm(m, -1, last, build_val(m, &s, X), build_val(m, &s, N), err));
     TRY(model_matrix(
         m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL, &weight, err));
     int in = in_order(m, &s, weights_order(m->weights, &weight->tensor), build_val(m, &s, N), T);

@@ -184,6 +184,55 @@ static void windows_are_refused_where_nobody_has_them(void **state)
     unlink(path);
 }
 
+/* Keys of models with recurrent layers: what they ask for that is not there, and what does not fit. */
+static void recurrent_sizes_are_checked(void **state)
+{
+    (void)state;
+    static const uint32_t none = 0, three = 3, five = 5, ten = 10, two_layers = 2, odd = 24, many = 4096;
+    static const struct {
+        const char *shape;
+        struct change change;
+        int code;
+        const char *word;
+    } cases[] = {
+        {"tiny-qwen35", {"general.name", WEIGHTS_STRING, "x"}, 0, NULL},
+        {"tiny-qwen35", {"qwen35.ssm.state_size", WEIGHTS_U32, &odd}, LUTRA_E_FORMAT, "value heads of 24"},
+        {"tiny-qwen35", {"qwen35.ssm.state_size", WEIGHTS_U32, &many}, LUTRA_E_FORMAT, "ssm.state_size"},
+        {"tiny-qwen35", {"qwen35.ssm.group_count", WEIGHTS_U32, &three}, LUTRA_E_FORMAT, "3 key heads"},
+        {"tiny-qwen35", {"qwen35.ssm.conv_kernel", WEIGHTS_U32, &ten}, LUTRA_E_FORMAT, "ssm.conv_kernel"},
+        {"tiny-qwen35", {"qwen35.ssm.conv_kernel", WEIGHTS_U32, &five}, LUTRA_E_FORMAT, "ssm_conv1d"},
+        {"tiny-qwen35", {"qwen35.full_attention_interval", WEIGHTS_U32, &two_layers}, LUTRA_E_NOT_FOUND,
+            "blk.1.attn_q"},
+        {"tiny-qwen35", {"qwen35.full_attention_interval", WEIGHTS_U32, &none}, LUTRA_E_FORMAT, "full_attention"},
+        {"tiny-qwen35", {"qwen35.nextn_predict_layers", WEIGHTS_U32, &many}, LUTRA_E_FORMAT, "nextn_predict"},
+        {"tiny-lfm2", {"general.name", WEIGHTS_STRING, "x"}, 0, NULL},
+        {"tiny-lfm2", {"lfm2.shortconv.l_cache", WEIGHTS_U32, &none}, LUTRA_E_FORMAT, "shortconv.l_cache"},
+        {"tiny-lfm2", {"lfm2.shortconv.l_cache", WEIGHTS_U32, &five}, LUTRA_E_FORMAT, "shortconv.conv"},
+        {"tiny-lfm2", {"lfm2.attention.head_count_kv", WEIGHTS_U32, &none}, LUTRA_E_NOT_FOUND, "shortconv.in_proj"},
+        {"tiny-lfm2moe", {"lfm2moe.expert_gating_func", WEIGHTS_U32, &three}, LUTRA_E_UNSUPPORTED, "gating_func"},
+        {"tiny-lfm2moe", {"lfm2moe.leading_dense_block_count", WEIGHTS_U32, &ten}, LUTRA_E_FORMAT, "leading_dense"},
+    };
+    struct weights_make_settings set = weights_make_default();
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/lutra-hparams-%d-recurrent.gguf", (int)getpid());
+    source = path;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set.shape = cases[i].shape;
+        assert_int_equal(weights_make_model(path, &set, NULL), 0);
+        struct change list[MAX_CHANGE] = {cases[i].change};
+        struct weights *w = change(list, NULL);
+        struct model *m;
+        struct lutra_error err = {.what = ""};
+        int rc = model_open(&m, w, &err);
+        if (rc != cases[i].code) fail_msg("case %zu: %d, %s", i, rc, err.what);
+        if (cases[i].word && !strstr(err.what, cases[i].word)) fail_msg("case %zu: %s", i, err.what);
+        model_close(&m);
+        weights_close(&w);
+    }
+    source = plain;
+    unlink(path);
+}
+
 /* Keys of gemma2: read, defaults where they are absent, refused where they are damaged, and refused elsewhere. */
 static void gemma2_has_caps_and_windows(void **state)
 {
@@ -432,6 +481,7 @@ int main(void)
         cmocka_unit_test(rope_scaling_is_read_as_llama_cpp_does),
         cmocka_unit_test(what_would_run_wrong_is_refused_by_its_key),
         cmocka_unit_test(windows_are_refused_where_nobody_has_them),
+        cmocka_unit_test(recurrent_sizes_are_checked),
         cmocka_unit_test(gemma2_has_caps_and_windows),
         cmocka_unit_test(layers_differ_in_windows_and_rotation),
         cmocka_unit_test(heads_have_any_even_size_from_8_to_512),
