@@ -194,6 +194,9 @@ struct lutra_request {
      * cannot be read LUTRA_E_FORMAT, both with the line or path. */
     const char *grammar;     /* GBNF, llama.cpp's notation */
     const char *json_schema; /* a JSON Schema */
+    /* Requests share evaluated prompts within one domain only, so that n_cached and times tell one client nothing of
+     * another's prompts; 0 is a domain, too. */
+    uint64_t cache_domain;
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

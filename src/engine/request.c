@@ -319,7 +319,7 @@ static bool open_prompt(lutra_session *s, struct request *r)
 {
     /* A prompt that is forked needs no room of its own to grow. */
     int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : r->max_tok;
-    struct prefix_prompt prompt = {r->set.prompt, r->set.n_prompt, r->hints};
+    struct prefix_prompt prompt = {r->set.prompt, r->set.n_prompt, r->hints, r->set.cache_domain};
     if (!request_reserve(s, r)) return false;
     if (r->share) give_back(s, r, (r->set.n_prompt - 1) / KV_BLOCK + 1);
     bool there = prefix_seq_open(s, &prompt, max_tok, &r->seq, &r->n_cached, NULL) == 0;
@@ -430,6 +430,10 @@ void requests_admit(lutra_session *s)
         if (r->n_started == r->set.n_samples || prompt_done) continue;
         int need = r->width ? r->width : 1;
         if (reserved + need > n_free_slots(s, r)) return;
+        if (r->seq < 0 && prefix_is_coming(s, r)) {
+            reserved += r->width ? r->width : r->set.n_samples;
+            continue;
+        }
         if (r->seq < 0) {
             if (!open_prompt(s, r)) {
                 if (r->n_started == 0) give_back(s, r, r->n_reserved);

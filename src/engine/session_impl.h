@@ -26,7 +26,8 @@ struct retained {
     int32_t *token;          /* [n_ctx] */
     struct row_hints *hints; /* [n_ctx] or NULL */
     int n_token;
-    uint64_t used; /* step number: the oldest goes first */
+    uint64_t domain; /* its request's */
+    uint64_t used;   /* step number: the oldest goes first */
 };
 
 /* hints.c */
@@ -168,11 +169,15 @@ void prefix_open(lutra_session *s, int32_t *tokens, struct row_hints *hints);
 void prefix_retain(lutra_session *s, struct sample *slot);
 /* Closes the sequence that was not used for longest; false: there is none. */
 bool prefix_make_room(void *session);
-/* A sequence for the prompt with as many tokens as a retained one shares, whose hints are copied, or an empty one. */
+/* Whether a prompt under way is about to evaluate more of what r's prompt shares with it than there is now, by a block
+ * or more: r had better wait. */
+bool prefix_is_coming(lutra_session *s, const struct request *r);
+/* A sequence for the prompt with as many tokens as another shares, whose hints are copied, or an empty one. */
 struct prefix_prompt {
     const int32_t *token; /* [n_token] */
     int n_token;
     struct row_hints *hints; /* [n_token] or NULL */
+    uint64_t domain;         /* lutra_request.cache_domain */
 };
 int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
     struct lutra_error *err);
