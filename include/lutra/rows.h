@@ -67,6 +67,26 @@ LUTRA_API const struct lutra_row_result *lutra_forward_result(const lutra_sessio
 /* Accepts a draft row and its ancestors of the last pass; other drafts of that sequence are forgotten. */
 LUTRA_API int lutra_commit(lutra_session *session, int32_t row, struct lutra_error *err);
 
+/* ---- texts as vectors ---- */
+
+enum lutra_pooling {
+    LUTRA_POOL_MODEL, /* what the file says (pooling_type) */
+    LUTRA_POOL_MEAN,  /* the mean of all tokens' states after the last norm */
+    LUTRA_POOL_CLS,   /* the first token's */
+    LUTRA_POOL_LAST,  /* the last token's */
+};
+
+struct lutra_embed_text {
+    const int32_t *token; /* [n_token], as LUTRA_ADD_SPECIAL makes them */
+    int n_token;          /* 1 .. the context */
+};
+
+/* out [n_text][d_model]: a vector of length 1 for each text, which does not depend on the other texts.  Evaluates many
+ * texts in a pass, in sequences of its own.  LUTRA_E_UNSUPPORTED: the file names no pooling and the caller leaves it
+ * open; LUTRA_E_CTX_FULL: a text is longer than the context. */
+LUTRA_API int lutra_embed(lutra_session *session, const struct lutra_embed_text *text, int n_text,
+    enum lutra_pooling pooling, float *out, struct lutra_error *err);
+
 #ifdef __cplusplus
 }
 #endif

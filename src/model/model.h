@@ -36,6 +36,7 @@ struct hparams {
     int n_head, n_kv_head, d_head, d_ff;         /* of the last layer; `layer` says what each has */
     struct hparams_layer layer[MODEL_MAX_LAYER]; /* [n_layer] */
     int d_per_layer;                             /* of what each layer adds of the token itself; 0: nothing */
+    int pooling; /* of embeddings, as files number it: 0 none, 1 mean, 2 cls, 3 last, 4 rank */
     int n_ctx_train;
     int n_ctx_orig;    /* before it was stretched by scaling of the rotation */
     int window;        /* a row sees that many positions at most, itself included; 0: all ... */
