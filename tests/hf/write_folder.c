@@ -75,6 +75,7 @@ static const struct maker {
     {"smollm3", "SmolLM3ForCausalLM", "rms_norm_eps", "silu"},
     {"qwen2", "Qwen2ForCausalLM", "rms_norm_eps", "silu"},
     {"qwen3", "Qwen3ForCausalLM", "rms_norm_eps", "silu"},
+    {"qwen35", "Qwen3_5ForConditionalGeneration", "rms_norm_eps", "silu"},
     {"qwen2vl", "Qwen2_5_VLForConditionalGeneration", "rms_norm_eps", "silu"},
     {"qwen3vl", "Qwen3VLForConditionalGeneration", "rms_norm_eps", "silu"},
     {"gemma", "GemmaForCausalLM", "rms_norm_eps", "gelu_pytorch_tanh"},
@@ -137,7 +138,7 @@ static json_t *scaling(const struct weights *w)
     } else if (factor > 0) {
         put_string(o, "type", "linear");
         put_real(o, "factor", factor);
-    } else if (strstr(arch_of(w), "vl")) {
+    } else if (strstr(arch_of(w), "vl") || is_arch(w, "qwen35")) {
         int32_t n[4];
         uint64_t count;
         snprintf(key, sizeof key, "%s.rope.dimension_sections", arch_of(w));
@@ -188,7 +189,13 @@ static void put_special(const struct weights *w, const struct hf_form *form, jso
     } reals[] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"}, {"attention.scale", "attention_multiplier"},
         {"embedding_scale", "embedding_multiplier"}, {"residual_scale", "residual_multiplier"}};
+    static const char *const linear[][2] = {{"ssm.conv_kernel", "linear_conv_kernel_dim"},
+        {"ssm.state_size", "linear_key_head_dim"}, {"ssm.state_size", "linear_value_head_dim"},
+        {"ssm.group_count", "linear_num_key_heads"}, {"ssm.time_step_rank", "linear_num_value_heads"},
+        {"full_attention_interval", "full_attention_interval"}};
     int n_layer = (int)number(w, "block_count", 0);
+    for (size_t i = 0; is_arch(w, "qwen35") && i < sizeof linear / sizeof *linear; i++)
+        put_count(o, linear[i][1], number(w, linear[i][0], 0));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (has_key(w, reals[i].from)) put_real(o, reals[i].to, number(w, reals[i].from, 0));
     if (has_key(w, "logit_scale"))
@@ -600,6 +607,10 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
         {"attn_output", "self_attn.o_proj"}, {"ffn_gate", "mlp.gate_proj"}, {"ffn_up", "mlp.up_proj"},
         {"ffn_down", "mlp.down_proj"}, {"post_attention_norm", "post_attention_layernorm"},
         {"post_ffw_norm", "post_feedforward_layernorm"}, {"ffn_norm", "post_attention_layernorm"}};
+    static const char *const recurrent[][2] = {{"attn_qkv", "linear_attn.in_proj_qkv"},
+        {"attn_gate", "linear_attn.in_proj_z"}, {"ssm_beta", "linear_attn.in_proj_b"},
+        {"ssm_alpha", "linear_attn.in_proj_a"}, {"ssm_conv1d", "linear_attn.conv1d"}, {"ssm_norm", "linear_attn.norm"},
+        {"ssm_out", "linear_attn.out_proj"}};
     static const char *const starcoder[][2] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
     char part[64];
     int layer, n = 0;
@@ -608,10 +619,14 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
     if (!strncmp(gguf, "output_norm", 11)) return snprintf(out, 128, "model.norm%s", tail), out;
     if (!strncmp(gguf, "output", 6)) return snprintf(out, 128, "lm_head%s", tail), out;
     if (sscanf(gguf, "blk.%d.%n", &layer, &n) != 1) give_up(gguf);
+    if (!strcmp(gguf + n, "ssm_a")) return snprintf(out, 128, "model.layers.%d.linear_attn.A_log", layer), out;
+    if (!strcmp(gguf + n, "ssm_dt.bias")) return snprintf(out, 128, "model.layers.%d.linear_attn.dt_bias", layer), out;
     snprintf(part, sizeof part, "%.*s", (int)(tail - gguf - n), gguf + n);
     const char *to = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(part, names[i][0])) to = names[i][1];
+    for (size_t i = 0; is_arch(w, "qwen35") && i < sizeof recurrent / sizeof *recurrent; i++)
+        if (!strcmp(part, recurrent[i][0])) to = recurrent[i][1];
     for (size_t i = 0; is_arch(w, "starcoder2") && i < 2; i++)
         if (!strcmp(part, starcoder[i][0])) to = starcoder[i][1];
     if (!strcmp(part, "ffn_norm") && !strncmp(arch_of(w), "gemma", 5) && arch_of(w)[5])
@@ -632,7 +647,10 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
     if ((q || k) && has_pairs(w))
         to_halves(t->data, copy, (size_t)dim[0],
             (size_t)number(w, q ? "attention.head_count" : "attention.head_count_kv", 0), t->bytes / (size_t)dim[0]);
-    bool plus_1 = strstr(t->name, "norm.weight") && !strncmp(arch_of(w), "gemma", 5);
+    bool plus_1 = strstr(t->name, "norm.weight") && !strstr(t->name, "ssm_norm") &&
+                  (!strncmp(arch_of(w), "gemma", 5) || is_arch(w, "qwen35"));
+    bool log = strstr(t->name, ".ssm_a") && t->n_dim == 1;
+    for (int64_t i = 0; log && i < t->ne[0]; i++) ((float *)(void *)copy)[i] = logf(-((float *)(void *)copy)[i]);
     for (int64_t i = 0; plus_1 && i < t->ne[0]; i++) ((float *)(void *)copy)[i] -= 1;
     snprintf(name, sizeof name, "%s%s", form->text_config ? "language_model." : "", hf_name(w, t->name, bare));
     if (form->layers == HF_MIRRORED)
@@ -642,6 +660,9 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
         group_inputs(w, t, form->layers, (int)dim[1], &g);
         *strrchr(name, '.') = 0;
         add_groups(s, name, &g, (const float *)(const void *)copy, dim[1], dim[0]);
+    } else if (strstr(t->name, ".ssm_conv1d.")) {
+        const int64_t apart[3] = {dim[0], 1, dim[1]};
+        add_tensor(s, name, quant_info_of(t->type)->name, 3, apart, copy, t->bytes);
     } else {
         add_tensor(s, name, quant_info_of(t->type)->name, t->n_dim, dim, copy, t->bytes);
     }

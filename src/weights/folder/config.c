@@ -170,7 +170,7 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
 /* What `layer_types` says must be what the architecture has built in. */
 static int check_layer_types(struct folder *f, bool window, struct lutra_error *err)
 {
-    const json_t *types = config_get(f, "layer_types");
+    const json_t *types = f->family->flags & FAMILY_RECURRENT ? NULL : config_get(f, "layer_types");
     uint64_t period = (uint64_t)f->family->window_period, pattern = period;
     if (period) TRY(opt_count(f, "sliding_window_pattern", &pattern, err));
     if (window && pattern != period)

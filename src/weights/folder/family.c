@@ -106,6 +106,49 @@ static int more_vl(struct folder *f, struct lutra_error *err)
     return weights_writer_put_array(f->keys, key, WEIGHTS_I32, section, 4);
 }
 
+/* Which layers attend: every interval-th. */
+static int put_interval(struct folder *f, struct lutra_error *err)
+{
+    const json_t *types = config_get(f, "layer_types");
+    uint64_t interval;
+    TRY(config_count(f, "full_attention_interval", &interval, err));
+    for (size_t i = 0; i < json_array_size(types) && i < f->n_layer; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        bool attends = interval && (i + 1) % interval == 0;
+        if (!type || strcmp(type, attends ? "full_attention" : "linear_attention") != 0)
+            return folder_lacks(f, err, "layer_types", "other kinds of layers, or another order of them");
+    }
+    folder_put_u32(f, "full_attention_interval", interval);
+    return 0;
+}
+
+/* A value head's key head is its neighbour here, where GGUF's are dealt out in turn. */
+static int more_qwen35(struct folder *f, struct lutra_error *err)
+{
+    uint64_t n_tap, d_key, d_value, n_key, n_value;
+    const json_t *gate = config_get(f, "attn_output_gate");
+    if (gate && !json_is_true(gate)) return folder_lacks(f, err, "attn_output_gate", "attention without gates");
+    TRY(config_count(f, "linear_conv_kernel_dim", &n_tap, err));
+    TRY(config_count(f, "linear_key_head_dim", &d_key, err));
+    TRY(config_count(f, "linear_value_head_dim", &d_value, err));
+    TRY(config_count(f, "linear_num_key_heads", &n_key, err));
+    TRY(config_count(f, "linear_num_value_heads", &n_value, err));
+    if (d_key != d_value) return folder_lacks(f, err, "linear_value_head_dim", "keys and values of two sizes");
+    folder_put_u32(f, "ssm.conv_kernel", n_tap);
+    folder_put_u32(f, "ssm.state_size", d_key);
+    folder_put_u32(f, "ssm.group_count", n_key);
+    folder_put_u32(f, "ssm.time_step_rank", n_value);
+    folder_put_u32(f, "ssm.inner_size", n_value * d_value);
+    folder_put_u32(f, "ssm.lutra.key_neighbours", 1);
+    TRY(put_interval(f, err));
+    return more_vl(f, err);
+}
+
+#define QWEN35_DEFAULTS                                                                                                \
+    "{\"head_dim\":256,\"partial_rotary_factor\":0.25,\"full_attention_interval\":4,\"linear_conv_kernel_dim\":4,"     \
+    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                           \
+    "\"linear_num_value_heads\":32}"
+
 /* LongRoPE: two lists of factors become tensors (tensors.c); the magnitude both get. */
 static int more_phi3(struct folder *f, struct lutra_error *err)
 {
@@ -144,6 +187,10 @@ static const struct family families[] = {
     {"Qwen2_5_VLForConditionalGeneration", "qwen2vl", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{}", more_vl},
     {"Qwen3VLForConditionalGeneration", "qwen3vl", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{\"head_dim\":128}",
         more_vl},
+    {"Qwen3_5ForConditionalGeneration", "qwen35", FAMILY_NORM_PLUS_1 | FAMILY_RECURRENT, 0, "rms_norm_eps",
+        QWEN35_DEFAULTS, more_qwen35},
+    {"Qwen3_5ForCausalLM", "qwen35", FAMILY_NORM_PLUS_1 | FAMILY_RECURRENT, 0, "rms_norm_eps", QWEN35_DEFAULTS,
+        more_qwen35},
     {"GemmaForCausalLM", "gemma", FAMILY_NORM_PLUS_1 | FAMILY_GELU, 0, "rms_norm_eps",
         "{\"head_dim\":256,\"tie_word_embeddings\":true}", NULL},
     {"Gemma2ForCausalLM", "gemma2", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND, 2, "rms_norm_eps",

@@ -25,6 +25,7 @@ enum family_flags {
     FAMILY_LAYER_NORM = 16,  /* else RMS */
     FAMILY_WINDOW_USED = 32, /* a window counts only with use_sliding_window */
     FAMILY_RELU2 = 64,       /* ... or a squared ReLU */
+    FAMILY_RECURRENT = 128,  /* layers that do not attend; the norm before the feed-forward is post_attention_norm */
 };
 
 /* Models that one page of model/arch/ runs, as Hugging Face names them. */

@@ -45,6 +45,18 @@ static const struct renaming inside[] = {
     {"mlp.c_fc.", "ffn_up."},
     {"mlp.c_proj.", "ffn_down."},
 };
+static const struct renaming recurrent[] = {
+    {"linear_attn.in_proj_qkv.", "attn_qkv."},
+    {"linear_attn.in_proj_z.", "attn_gate."},
+    {"linear_attn.in_proj_b.", "ssm_beta."},
+    {"linear_attn.in_proj_a.", "ssm_alpha."},
+    {"linear_attn.conv1d.", "ssm_conv1d."},
+    {"linear_attn.norm.", "ssm_norm."},
+    {"linear_attn.out_proj.", "ssm_out."},
+    {"linear_attn.A_log", "ssm_a"},
+    {"linear_attn.dt_bias", "ssm_dt.bias"},
+    {"post_attention_layernorm.", "post_attention_norm."},
+};
 static const struct renaming norms_before[] = {{"post_attention_layernorm.", "ffn_norm."}};
 static const struct renaming norms_behind[] = {
     {"post_attention_layernorm.", "post_attention_norm."},
@@ -77,6 +89,7 @@ static bool is_left_out(const struct folder *f, const char *name)
         "multi_modal_projector.", "model.multi_modal_projector.", "vision_model.", "model.vision_model."};
     for (size_t i = 0; config_get(f, "vision_config") && i < sizeof of_pictures / sizeof *of_pictures; i++)
         if (begins(name, of_pictures[i])) return true;
+    if (f->family->flags & FAMILY_RECURRENT && begins(name, "mtp.")) return true; /* drafts */
     return strstr(name, ".rotary_emb.inv_freq") || (f->tied && strstr(name, "lm_head."));
 }
 
@@ -96,6 +109,7 @@ static const char *gguf_name(const struct folder *f, const char *name, char out[
     if (sscanf(name, "model.layers.%5d.%n", &layer, &skip) == 1 && skip > 0 && layer >= 0) {
         snprintf(before, sizeof before, "blk.%d.", layer);
         if (RENAME(inside, name + skip, before, out)) return out;
+        if (f->family->flags & FAMILY_RECURRENT && RENAME(recurrent, name + skip, before, out)) return out;
         if (f->family->flags & FAMILY_BEHIND ? RENAME(norms_behind, name + skip, before, out)
                                              : RENAME(norms_before, name + skip, before, out))
             return out;
@@ -191,7 +205,10 @@ static int take_vector(
     float *x = make_vector(f, t, n, err);
     if (!x) return LUTRA_E_NO_MEMORY;
     for (uint64_t i = 0; i < n; i++) x[i] = safetensors_f32(from, i);
-    bool is_norm = strstr(t->name, "_norm.weight") != NULL;
+    bool is_norm = strstr(t->name, "_norm.weight") && !strstr(t->name, ".ssm_norm.");
+    bool is_log = f->family->flags & FAMILY_RECURRENT &&
+                  strcmp(strrchr(t->name, '.') ? strrchr(t->name, '.') : "", ".ssm_a") == 0;
+    for (uint64_t i = 0; is_log && i < n; i++) x[i] = -expf(x[i]);
     for (uint64_t i = 0; is_norm && f->family->flags & FAMILY_NORM_PLUS_1 && i < n; i++) x[i] += 1;
     if (!n_head) return 0;
     TRY(check_heads(f, t->name, n, n_head, err));
@@ -219,6 +236,8 @@ static int take_tensor(
                 show_name(from->name).s);
         t->ne[from->n_dim - 1 - i] = (int64_t)from->dim[i];
     }
+    bool taps = t->n_dim == 3 && t->ne[1] == 1 && strstr(t->name, ".ssm_conv1d."); /* each channel has its own */
+    if (taps) t->n_dim = 2, t->ne[1] = t->ne[2], t->ne[2] = 1;
     return t->n_dim == 1 ? take_vector(f, from, t, err) : take_matrix(f, from, t, err);
 }
 
