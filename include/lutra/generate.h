@@ -75,6 +75,7 @@ enum lutra_stop {
     LUTRA_STOP_DEADLINE,
     LUTRA_STOP_ERROR,
     LUTRA_STOP_PRUNED, /* a search dropped this candidate, or had already chosen its answer */
+    LUTRA_STOP_TOKEN,  /* one of `stop_tokens` */
 };
 
 /* What a text is: models that reason do so first, between tags that their template mentions
@@ -84,6 +85,14 @@ enum lutra_part {
     LUTRA_PART_REASONING,
     LUTRA_PART_MARK, /* a tag, and spaces around reasoning */
 };
+
+/* Never changes. */
+struct lutra_token_prob {
+    int32_t token;
+    float log_prob; /* natural, under the model, before sampling changes and masks */
+};
+
+enum { LUTRA_TOP_LOGPROBS = 20 };
 
 /* A token of one sample.  Text comes in whole UTF-8 characters (it may lag a token behind, n_bytes may be 0) and
  * never contains a stop string or part of one. */
@@ -95,6 +104,8 @@ struct lutra_piece {
     const char *text; /* borrowed for the call; a NUL follows (and NUL bytes may occur in it) */
     size_t n_bytes;
     enum lutra_part part;
+    const struct lutra_token_prob *top; /* [n_top] the likeliest at the token's place, best first; borrowed */
+    int n_top;                          /* the request's top_logprobs; 0 where token is -1 */
 };
 
 struct lutra_end {
@@ -111,6 +122,10 @@ struct lutra_end {
     int64_t n_underutilized;   /* rows that its passes could have held besides, as in lutra_stats */
     uint64_t draft_us;         /* its share of the drafting for its passes */
     uint64_t calibrate_us;     /* its request's share of hints: what is likely behind the prompt's tokens */
+    int stop;                  /* index of the stop string or stop token that ended it; -1: another reason */
+    uint64_t
+        start_us; /* since submit: its prompt was begun.  first_us - start_us is the prompt's time, end_us - first_us
+                          that of decoding */
 };
 
 enum { LUTRA_DRAFT_KINDS = 24 };
@@ -197,6 +212,14 @@ struct lutra_request {
     /* Requests share evaluated prompts within one domain only, so that n_cached and times tell one client nothing of
      * another's prompts; 0 is a domain, too. */
     uint64_t cache_domain;
+    int top_logprobs; /* likeliest tokens that pieces list, 0 .. LUTRA_TOP_LOGPROBS */
+    int min_tokens;   /* until a sample has so many, no end-of-generation or stop token is drawn */
+    /* [n_stop_tokens] tokens that end a sample and are no part of its text, at most 64; copied. */
+    const int32_t *stop_tokens;
+    int n_stop_tokens;
+    /* Prompt tokens in the cache so far, after each pass that evaluated some; may be NULL.  No call on the session but
+     * lutra_submit(), lutra_request_cancel() and lutra_cancel(). */
+    void (*on_prompt)(void *user, int32_t request, int n_done, int n_prompt);
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

@@ -22,15 +22,15 @@ static int32_t append(struct pass *pass, struct row row)
     return pass->batch->n_row - 1;
 }
 
-static uint32_t want_top(const struct pass *pass)
+static uint32_t want_top(const struct pass *pass, bool too)
 {
-    return pass->want_top ? WANT_TOPK : WANT_NOTHING;
+    return pass->want_top || too ? WANT_TOPK : WANT_NOTHING;
 }
 
 /* Draws from all logits, or from the best and what the list has now. */
-static void want_draw(const struct pass *pass, struct row *row, const struct sample_list *list)
+static void want_draw(const struct pass *pass, bool top, struct row *row, const struct sample_list *list)
 {
-    row->want = (list ? WANT_DRAW_BEST : WANT_DRAW) | want_top(pass);
+    row->want = (list ? WANT_DRAW_BEST : WANT_DRAW) | want_top(pass, top);
     row->n_listed = list ? list->n : 0;
     row->listed = list ? list->token : NULL;
 }
@@ -38,7 +38,7 @@ static void want_draw(const struct pass *pass, struct row *row, const struct sam
 int pass_tip(struct pass *pass, struct row row, struct row_tip tip)
 {
     if (pass->left.rows < 1 || pass->left.outs < 1) return LUTRA_E_BUSY;
-    want_draw(pass, &row, tip.list.token ? &tip.list : NULL);
+    want_draw(pass, tip.want_top, &row, tip.list.token ? &tip.list : NULL);
     tip.row = tip.taken = append(pass, row);
     tip.picked = -1;
     pass->tip[pass->n_tip++] = tip;
@@ -58,7 +58,7 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
     if (pass->left.rows <= block || pass->left.outs <= 1 || pass->left.drafts < 1) return LUTRA_E_BUSY;
     struct row row = {.token = token, .pos = up->pos + 1, .seq = up->seq, .parent = parent};
     bool best = !(up->want & WANT_LOGITS) && sample_list_add(&tip->list, token);
-    want_draw(pass, &row, best ? &tip->list : NULL);
+    want_draw(pass, tip->want_top, &row, best ? &tip->list : NULL);
     row.want |= ROW_DRAFT;
     tip->n_draft++;
     return append(pass, row);
@@ -88,7 +88,7 @@ int pass_prompt(struct pass *pass, const struct row_prompt *p, int done)
                          .pos = pos,
                          .seq = p->seq,
                          .parent = pos == done ? -1 : pass->batch->n_row - 1,
-                         .want = last ? ROW_BULK | WANT_DRAW | want_top(pass) : ROW_BULK,
+                         .want = last ? ROW_BULK | WANT_DRAW | want_top(pass, p->want_top) : ROW_BULK,
                          .hints = p->hints && !last ? &p->hints[pos] : NULL});
     }
     return n;

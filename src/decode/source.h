@@ -52,8 +52,9 @@ struct row_tip {
     int32_t request, sample; /* whose, by the numbers the caller knows */
     const int32_t *token;    /* [n_token] its text so far, the row's token included */
     int n_token;
-    int max_tok; /* the sequence holds no more */
-    int n_draft; /* drafts beneath it */
+    int max_tok;   /* the sequence holds no more */
+    bool want_top; /* its rows and its drafts' want WANT_TOPK in any case */
+    int n_draft;   /* drafts beneath it */
     /* What its draw needs.  Drafts' tokens join it: one list, of which each row has the first part. */
     struct sample_list list;
     /* Somebody outside who guesses, at most `most`; or NULL.  rate: [GUESS_KINDS] of kinds 1 and on, 0: not known. */
@@ -107,6 +108,7 @@ struct row_prompt {
     const int32_t *token; /* [n_token] */
     int n_token;
     struct row_hints *hints; /* [n_token] where those of its rows go; NULL: not asked for */
+    bool want_top;           /* the last row wants WANT_TOPK, too */
 };
 
 /* Rows of a prompt from position `done` on, as many as there is room for, whole blocks where a device has a bulk class

@@ -57,8 +57,12 @@ static int make_mask(lutra_session *s, struct sample *slot, struct lutra_error *
     int i = (int)(slot - s->sample);
     bool free_text = !r->machine || text_reasoning_goes_on(&slot->reasoning);
     uint64_t *allow = free_text ? NULL : r->allow + (size_t)i * (size_t)r->n_allow;
-    sampler_allow(s->sampler, i, allow);
-    return allow ? grammar_mask(r->machine, slot->grammar_state, allow, err) : 0;
+    const uint64_t *no_end = slot->n_generated < r->set.min_tokens ? r->no_end : NULL;
+    sampler_allow(s->sampler, i, allow ? allow : no_end);
+    if (!allow) return 0;
+    TRY(grammar_mask(r->machine, slot->grammar_state, allow, err));
+    for (int k = 0; no_end && k < r->n_allow; k++) allow[k] &= no_end[k];
+    return 0;
 }
 
 int sample_begin_grammar(lutra_session *s, struct sample *slot, struct lutra_error *err)
@@ -75,7 +79,7 @@ int sample_share_grammar(lutra_session *s, struct sample *slot)
 int sample_follow_grammar(lutra_session *s, struct sample *slot, int32_t token, bool free_text, struct lutra_error *err)
 {
     struct request *r = slot->request;
-    if (!r->machine) return 0;
+    if (!r->machine) return r->no_end ? make_mask(s, slot, err) : 0;
     if (!free_text) TRY(grammar_follow(r->machine, slot->grammar_state, token, &slot->grammar_state, err));
     if (slot->grammar_state == GRAMMAR_DEAD)
         return lutra_fail(err, LUTRA_E_INTERNAL, "a token that the grammar does not allow");

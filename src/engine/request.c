@@ -31,6 +31,8 @@ static void request_free(struct request *r)
     free((void *)r->sampling.bias);
     free((void *)r->sampling.breaker);
     free(r->breaker_tail);
+    free((void *)r->set.stop_tokens);
+    free(r->no_end);
     request_close_grammar(r);
     free(r);
 }
@@ -45,6 +47,12 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: n_samples is %d, outside 1..%d", set->n_samples, 1 << 20);
     if (set->n_stop < 0 || set->n_stop > 64 || (set->n_stop > 0 && !set->stop))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d stop strings, at most 64, or no list", set->n_stop);
+    if (set->top_logprobs < 0 || set->top_logprobs > LUTRA_TOP_LOGPROBS)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "request: top_logprobs is %d, outside 0..%d", set->top_logprobs, LUTRA_TOP_LOGPROBS);
+    if (set->min_tokens < 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "request: min_tokens is %d", set->min_tokens);
+    if (set->n_stop_tokens < 0 || set->n_stop_tokens > 64 || (set->n_stop_tokens > 0 && !set->stop_tokens))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d stop tokens, at most 64, or no list", set->n_stop_tokens);
     if (set->reasoning_budget < -1)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: reasoning_budget is %d, below -1", set->reasoning_budget);
     if (set->n_likely < 0 || (set->n_likely > 0 && !set->likely))
@@ -120,6 +128,30 @@ static int copy_forced(struct request *r, const struct lutra_request *set, struc
     return 0;
 }
 
+/* The tokens that end a sample of it, and while it is short, a mask without them and the model's. */
+static int copy_ends(
+    const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
+{
+    int n_vocab = model_ops(s->model->model)->n_vocab;
+    int32_t *stop = malloc(((size_t)set->n_stop_tokens + 1) * sizeof *stop);
+    r->set.stop_tokens = stop;
+    r->n_allow = (n_vocab + 63) / 64;
+    if (set->min_tokens > 0) r->no_end = malloc((size_t)r->n_allow * sizeof *r->no_end);
+    if (!stop || (set->min_tokens > 0 && !r->no_end))
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
+    if (r->no_end) memset(r->no_end, 0xff, (size_t)r->n_allow * sizeof *r->no_end);
+    for (int i = 0; i < set->n_stop_tokens; i++) {
+        if (set->stop_tokens[i] < 0 || set->stop_tokens[i] >= n_vocab)
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "request: stop token %d is %d, outside 0..%d", i,
+                set->stop_tokens[i], n_vocab - 1);
+        stop[i] = set->stop_tokens[i];
+        if (r->no_end) r->no_end[stop[i] / 64] &= ~(UINT64_C(1) << stop[i] % 64);
+    }
+    for (int t = 0; r->no_end && t < n_vocab; t++)
+        if (text_is_eog(s->model->vocab, t)) r->no_end[t / 64] &= ~(UINT64_C(1) << t % 64);
+    return 0;
+}
+
 /* The tag that a budget ends in, as tokens. */
 static int prepare_budget(const lutra_session *s, struct request *r, struct lutra_error *err)
 {
@@ -140,6 +172,7 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     r->set = *set;
     r->set.sampling = NULL; /* r->sampling has it */
     r->set.likely = NULL;
+    r->set.stop_tokens = NULL;
     TRY(copy_forced(r, set, err));
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
@@ -149,6 +182,7 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     for (int i = 0; i < set->n_stop; i++)
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
+    TRY(copy_ends(s, r, set, err));
     TRY(copy_for_hints(s, r, set, err));
     r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
@@ -440,6 +474,7 @@ void requests_admit(lutra_session *s)
                 return;
             }
             r->n_done = r->n_cached;
+            r->start_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
             s->stats.cached_tokens += (uint64_t)r->n_cached;
         }
         if (!r->width) reserved += r->set.n_samples;

@@ -24,6 +24,8 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->draft_us = slot->sum_log_prob = 0;
     slot->first_us = 0;
     slot->n_hold = slot->n_before = 0;
+    slot->stop = -1;
+    slot->n_top = 0;
     slot->n_thought = slot->n_closed = 0;
     text_reasoning_begin(&slot->reasoning, r->tags, r->reasons);
     text_stream_flush(slot->stream);
@@ -37,8 +39,8 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
 
 /* ---- text and stop strings ---- */
 
-/* Length of the first stop string in the held text, at *at; 0 = none. */
-static size_t find_stop(const struct sample *slot, size_t *at)
+/* Length of the first stop string in the held text, at *at, which it is; 0 = none. */
+static size_t find_stop(struct sample *slot, size_t *at)
 {
     const struct lutra_request *set = &slot->request->set;
     size_t found = 0;
@@ -49,6 +51,7 @@ static size_t find_stop(const struct sample *slot, size_t *at)
         if (!p || (size_t)(p - slot->hold) >= *at) continue;
         *at = (size_t)(p - slot->hold);
         found = n;
+        slot->stop = i;
     }
     return found;
 }
@@ -78,8 +81,8 @@ static int give_part(struct sample *slot, int32_t token, float log_prob, size_t 
     if (set->on_text && (token >= 0 || n > 0)) {
         char after = slot->hold[n];
         slot->hold[n] = 0;
-        struct lutra_piece piece = {
-            slot->request->id, slot->index, token, log_prob, slot->hold, n, (enum lutra_part)part};
+        struct lutra_piece piece = {slot->request->id, slot->index, token, log_prob, slot->hold, n,
+            (enum lutra_part)part, token >= 0 ? slot->top : NULL, token >= 0 ? slot->n_top : 0};
         stop = set->on_text(set->user, &piece);
         slot->hold[n] = after;
     }
@@ -159,7 +162,9 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .n_wasted = slot->n_drafted - slot->n_accepted,
         .n_underutilized = slot->n_underutilized,
         .draft_us = (uint64_t)slot->draft_us,
-        .calibrate_us = (uint64_t)r->calibrate_us};
+        .calibrate_us = (uint64_t)r->calibrate_us,
+        .stop = reason == LUTRA_STOP_STRING || reason == LUTRA_STOP_TOKEN ? slot->stop : -1,
+        .start_us = r->start_us};
     if (r->watch) r->watch->end(r->watcher, slot, reason);
     if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
         prefix_retain(s, slot);
@@ -222,6 +227,8 @@ void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop 
             .sample = r->n_started++,
             .reason = reason,
             .n_prompt = r->set.n_prompt,
+            .stop = -1,
+            .start_us = r->start_us,
             .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us};
         r->n_ended++;
         report_end(s, r, &end);
@@ -244,6 +251,22 @@ int32_t sample_forced(struct sample *slot)
     return closes && (size_t)slot->n_closed < r->closing.n ? r->closing.ids[slot->n_closed++] : -1;
 }
 
+/* The likeliest tokens at the row behind which the sample has picked. */
+static void list_top(const lutra_session *s, struct sample *slot)
+{
+    const struct row_result *r = slot->row >= 0 ? session_result(s, slot->row) : NULL;
+    slot->n_top = 0;
+    for (int i = 0; r && i < r->n_top && i < slot->request->set.top_logprobs; i++)
+        slot->top[slot->n_top++] = (struct lutra_token_prob){r->top_id[i], r->top_logit[i] - r->log_sum_exp};
+}
+
+static int find_stop_token(const struct lutra_request *set, int32_t token)
+{
+    int i = set->n_stop_tokens;
+    while (i-- && set->stop_tokens[i] != token) continue;
+    return i;
+}
+
 void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick)
 {
     struct request *r = slot->request;
@@ -255,6 +278,11 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
         sample_end(s, slot, LUTRA_STOP_END);
         return;
     }
+    if ((slot->stop = find_stop_token(&r->set, pick->token)) >= 0) {
+        sample_end(s, slot, LUTRA_STOP_TOKEN);
+        return;
+    }
+    list_top(s, slot);
     sampler_accept(s->sampler, (int)(slot - s->sample), pick->token);
     bool thought = text_reasoning_goes_on(&slot->reasoning);
     slot->n_generated++;

@@ -45,9 +45,12 @@ struct sample {
     char *hold; /* text not yet given out: it may begin a stop string or a tag */
     size_t n_hold;
     struct text_reasoning reasoning;
-    size_t n_before; /* bytes given out before the answer */
-    int n_thought;   /* tokens of reasoning */
-    int n_closed;    /* tokens of the request's closing tag that it was made to say */
+    size_t n_before;                                 /* bytes given out before the answer */
+    int n_thought;                                   /* tokens of reasoning */
+    int n_closed;                                    /* tokens of the request's closing tag that it was made to say */
+    int stop;                                        /* of lutra_end */
+    struct lutra_token_prob top[LUTRA_TOP_LOGPROBS]; /* [n_top] of the last token */
+    int n_top;
 };
 
 /* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
@@ -78,6 +81,8 @@ struct request {
     struct grammar_machine *machine;
     uint64_t *allow; /* [n_seq][n_allow] by slot: tokens that the sample may say next */
     int n_allow;
+    uint64_t *no_end;   /* [n_allow] all but tokens that end a sample; NULL: min_tokens is 0 */
+    uint64_t start_us;  /* of lutra_end */
     int width;          /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
     int32_t share;      /* blocks that each of these slots keeps, too; 0: samples wait for theirs */
     int32_t n_reserved; /* promised to it and not in use by its prompt and samples */

@@ -23,6 +23,7 @@ static void offer_samples(void *self, struct pass *pass)
             .token = slot->token,
             .n_token = slot->n_token + 1,
             .max_tok = slot->request->max_tok,
+            .want_top = slot->request->set.top_logprobs > 0,
             .list = sampler_listed(s->sampler, i),
             .guess = slot->request->set.on_draft ? request_guess : NULL,
             .guesser = slot->request,
@@ -143,7 +144,7 @@ static void offer_prompts(void *self, struct pass *pass)
     for (struct request *r = s->first; r; r = r->next) {
         r->last_row = -1;
         if (!request_in_prompt(r)) continue;
-        struct row_prompt prompt = {r->seq, r->set.prompt, r->set.n_prompt, r->hints};
+        struct row_prompt prompt = {r->seq, r->set.prompt, r->set.n_prompt, r->hints, r->set.top_logprobs > 0};
         int n = pass_prompt(pass, &prompt, r->n_done);
         if (n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
     }
@@ -170,6 +171,7 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
         r->n_done = kv_seq_length(s->kv, r->seq);
         s->stats.prompt_tokens += (uint64_t)(r->n_done - before);
         if (r->n_done > before) tell_hints(r, before);
+        if (r->n_done > before && r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, r->n_done, r->set.n_prompt);
         int32_t seq;
         while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
                request_sample_seq(s, r, r->set.n_prompt, &seq) == 0) {
