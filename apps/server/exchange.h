@@ -21,6 +21,7 @@ struct MHD_Connection;
 struct server;
 struct route;
 struct link;
+struct page_file;
 
 enum event_kind { EVENT_TEXT, EVENT_END };
 
@@ -39,6 +40,7 @@ enum { EVENTS_FULL_BYTES = 256 << 10, EVENTS_MOST_BYTES = 8 << 20 };
 struct exchange {
     struct server *server;
     const struct route *route;
+    const struct page_file *file; /* the answer is this file; NULL: it is out */
     struct link *link;
     char *path, method[16];
     struct text body;

@@ -10,6 +10,7 @@
 #include <microhttpd.h>
 
 #include "http.h"
+#include "page.h"
 #include "state.h"
 #include "translate.h"
 
@@ -52,7 +53,7 @@ static void add_headers(struct exchange *x, struct MHD_Response *r, const char *
     const struct problem *p = &x->problem;
     char number[32];
     if (type) add_header(r, "Content-Type", type);
-    add_header(r, "Cache-Control", "no-store");
+    add_header(r, "Cache-Control", x->file ? "no-cache" : "no-store");
     add_header(r, "X-Content-Type-Options", "nosniff");
     if (x->reply.id[0]) add_header(r, "X-Request-Id", x->reply.id);
     if (x->origin[0]) add_header(r, "Access-Control-Allow-Origin", x->origin);
@@ -165,11 +166,29 @@ static enum MHD_Result send_whole(struct exchange *x)
 
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
+static enum MHD_Result send_file(struct exchange *x)
+{
+    const struct page_file *f = x->file;
+    bool known = page_is_known(f, http_header(x, "If-None-Match"));
+    x->sent_bytes = known ? 0 : f->n;
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(x->sent_bytes, (void *)(uintptr_t)f->bytes, MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    add_headers(x, r, known ? NULL : f->type);
+    add_header(r, "ETag", f->etag);
+    add_header(r, "Vary", "Accept");
+    add_header(r, "Content-Security-Policy", page_policy);
+    add_header(r, "Referrer-Policy", "no-referrer");
+    add_header(r, "Cross-Origin-Opener-Policy", "same-origin");
+    return queue(x, known ? 304 : 200, r);
+}
+
 static enum MHD_Result answer_now(struct exchange *x)
 {
     text_clear(&x->out);
     x->route->now(x, &x->out, &x->problem);
     if (x->problem.status) return send_problem(x);
+    if (x->file) return send_file(x);
     return send_text(x, 200, x->route->type ? x->route->type : "application/json", &x->out);
 }
 

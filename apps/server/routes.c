@@ -8,6 +8,7 @@
 #include "anthropic.h"
 #include "llama.h"
 #include "ollama.h"
+#include "page.h"
 #include "state.h"
 
 static void health(struct exchange *x, struct text *out, struct problem *p)
@@ -33,16 +34,11 @@ static void no_changes(struct exchange *x, struct text *out, struct problem *p)
         "models are those that the server was started with; 'lutra pull' fetches others");
 }
 
-static void ollama_root(struct exchange *x, struct text *out, struct problem *p)
-{
-    (void)x;
-    (void)p;
-    text_put(out, "Ollama is running"); /* clients look for these words; it is Lutra, which speaks its API */
-}
-
 static const struct route routes[] = {
     {"GET", "/health", .now = health, .is_public = true},
     {"GET", "/v1/health", .now = health, .is_public = true},
+    {"GET", "/", .now = page_root, .type = "text/plain; charset=utf-8", .is_public = true},
+    {"GET", "/page/", .now = page_show, .is_public = true},
     {"GET", "/metrics", .now = metrics_show, .type = "text/plain; version=0.0.4; charset=utf-8"},
     /* OpenAI */
     {"GET", "/v1/models", .now = openai_models},
@@ -67,7 +63,6 @@ static const struct route routes[] = {
     {"POST", "/detokenize", .body = llama_detokenize, .refuse = llama_error},
     {"POST", "/apply-template", .body = llama_template, .refuse = llama_error},
     /* Ollama */
-    {"GET", "/", .now = ollama_root, .type = "text/plain; charset=utf-8"},
     {"GET", "/api/version", .now = ollama_version, .refuse = ollama_error},
     {"GET", "/api/tags", .now = ollama_tags, .refuse = ollama_error},
     {"GET", "/api/ps", .now = ollama_ps, .refuse = ollama_error},

@@ -1,0 +1,44 @@
+// Elements without HTML text: everything that is shown is set as text.
+
+// Properties: `on…` are listeners, `class` and names with '-' are attributes, null ones are left out.
+export function el(tag, properties = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined) continue;
+    if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
+    else if (name === "class" || name === "role" || name.includes("-")) e.setAttribute(name, value);
+    else e[name] = value;
+  }
+  e.append(...children.filter((c) => c !== null && c !== undefined));
+  return e;
+}
+
+export const button = (text, onclick, properties = {}) =>
+  el("button", { type: "button", textContent: text, onclick, ...properties });
+
+export const byId = (id) => document.getElementById(id);
+
+// Said by a screen reader; the same text twice is said twice.
+export function say(text) {
+  const status = byId("status");
+  status.textContent = status.textContent === text ? text + "\u00a0" : text;
+}
+
+export function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = el("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+// Calls `draw` once in the next frame, however often it is asked; in a hidden tab, in half a second.
+export function once(draw) {
+  let waits = false;
+  return () => {
+    if (waits) return;
+    waits = true;
+    const go = () => { if (waits) { waits = false; draw(); } };
+    if (document.hidden) setTimeout(go, 500);
+    else requestAnimationFrame(go);
+  };
+}
