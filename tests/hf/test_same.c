@@ -196,7 +196,7 @@ static void same_logits(lutra_runtime *rt, const char *shape)
 static bool is_file_only(const char *shape)
 {
     static const char *const names[] = {"tiny-bitnet" /* 1bitLLM's: a class of their own */, "tiny-qwen3moe",
-        "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-kv", "tiny-qwen35moe", "tiny-lfm2", "tiny-lfm2moe"};
+        "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-kv", "tiny-qwen35moe", "tiny-lfm2moe"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(shape, names[i])) return true;
     return false;

@@ -75,6 +75,7 @@ static const struct maker {
     {"smollm3", "SmolLM3ForCausalLM", "rms_norm_eps", "silu"},
     {"qwen2", "Qwen2ForCausalLM", "rms_norm_eps", "silu"},
     {"qwen3", "Qwen3ForCausalLM", "rms_norm_eps", "silu"},
+    {"lfm2", "Lfm2ForCausalLM", "norm_eps", "silu"},
     {"qwen35", "Qwen3_5ForConditionalGeneration", "rms_norm_eps", "silu"},
     {"qwen2vl", "Qwen2_5_VLForConditionalGeneration", "rms_norm_eps", "silu"},
     {"qwen3vl", "Qwen3VLForConditionalGeneration", "rms_norm_eps", "silu"},
@@ -181,6 +182,23 @@ static void put_layer_types(json_t *o, int n_layer, int period)
     json_object_set_new(o, "layer_types", list);
 }
 
+/* Layers by kind, the heads of those that attend, and a feed-forward that the class makes smaller. */
+static void put_lfm2(const struct weights *w, json_t *o, int n_layer)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n_layer; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.attn_q.weight", i);
+        json_array_append_new(list, json_string(weights_tensor_find(w, name) ? "full_attention" : "conv"));
+    }
+    json_object_set_new(o, "layer_types", list);
+    put_count(o, "conv_L_cache", number(w, "shortconv.l_cache", 0));
+    put_count(o, "num_key_value_heads", 2);
+    put_count(o, "intermediate_size", number(w, "feed_forward_length", 0) * 3 / 2 - 100); /* rounded up again */
+    put_count(o, "block_multiple_of", 256);
+    json_object_set_new(o, "block_auto_adjust_ff_dim", json_true());
+}
+
 /* What only some have. */
 static void put_special(const struct weights *w, const struct hf_form *form, json_t *o)
 {
@@ -194,6 +212,7 @@ static void put_special(const struct weights *w, const struct hf_form *form, jso
         {"ssm.group_count", "linear_num_key_heads"}, {"ssm.time_step_rank", "linear_num_value_heads"},
         {"full_attention_interval", "full_attention_interval"}};
     int n_layer = (int)number(w, "block_count", 0);
+    if (is_arch(w, "lfm2")) put_lfm2(w, o, n_layer);
     for (size_t i = 0; is_arch(w, "qwen35") && i < sizeof linear / sizeof *linear; i++)
         put_count(o, linear[i][1], number(w, linear[i][0], 0));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
@@ -220,7 +239,7 @@ static json_t *config_of(const struct weights *w, const struct hf_form *form)
 {
     const struct maker *m = maker_of(w);
     const struct tensor *embd = weights_tensor_find(w, "token_embd.weight");
-    bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0;
+    bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0 && !is_arch(w, "lfm2");
     json_t *o = json_object(), *names = json_pack("[s]", m->name);
     put_count(o, "hidden_size", number(w, "embedding_length", 0));
     put_count(o, "num_hidden_layers", number(w, "block_count", 0));
@@ -611,10 +630,16 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
         {"attn_gate", "linear_attn.in_proj_z"}, {"ssm_beta", "linear_attn.in_proj_b"},
         {"ssm_alpha", "linear_attn.in_proj_a"}, {"ssm_conv1d", "linear_attn.conv1d"}, {"ssm_norm", "linear_attn.norm"},
         {"ssm_out", "linear_attn.out_proj"}};
+    static const char *const of_lfm2[][2] = {{"attn_norm", "operator_norm"}, {"ffn_norm", "ffn_norm"},
+        {"attn_output", "self_attn.out_proj"}, {"attn_q_norm", "self_attn.q_layernorm"},
+        {"attn_k_norm", "self_attn.k_layernorm"}, {"shortconv.conv", "conv.conv"},
+        {"shortconv.in_proj", "conv.in_proj"}, {"shortconv.out_proj", "conv.out_proj"}, {"ffn_gate", "feed_forward.w1"},
+        {"ffn_down", "feed_forward.w2"}, {"ffn_up", "feed_forward.w3"}};
     static const char *const starcoder[][2] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
     char part[64];
     int layer, n = 0;
     const char *tail = strrchr(gguf, '.');
+    if (!strncmp(gguf, "token_embd_norm", 15)) return snprintf(out, 128, "model.embedding_norm%s", tail), out;
     if (!strncmp(gguf, "token_embd", 10)) return snprintf(out, 128, "model.embed_tokens%s", tail), out;
     if (!strncmp(gguf, "output_norm", 11)) return snprintf(out, 128, "model.norm%s", tail), out;
     if (!strncmp(gguf, "output", 6)) return snprintf(out, 128, "lm_head%s", tail), out;
@@ -627,6 +652,8 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
         if (!strcmp(part, names[i][0])) to = names[i][1];
     for (size_t i = 0; is_arch(w, "qwen35") && i < sizeof recurrent / sizeof *recurrent; i++)
         if (!strcmp(part, recurrent[i][0])) to = recurrent[i][1];
+    for (size_t i = 0; is_arch(w, "lfm2") && i < sizeof of_lfm2 / sizeof *of_lfm2; i++)
+        if (!strcmp(part, of_lfm2[i][0])) to = of_lfm2[i][1];
     for (size_t i = 0; is_arch(w, "starcoder2") && i < 2; i++)
         if (!strcmp(part, starcoder[i][0])) to = starcoder[i][1];
     if (!strcmp(part, "ffn_norm") && !strncmp(arch_of(w), "gemma", 5) && arch_of(w)[5])
@@ -660,7 +687,7 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
         group_inputs(w, t, form->layers, (int)dim[1], &g);
         *strrchr(name, '.') = 0;
         add_groups(s, name, &g, (const float *)(const void *)copy, dim[1], dim[0]);
-    } else if (strstr(t->name, ".ssm_conv1d.")) {
+    } else if (strstr(t->name, ".ssm_conv1d.") || strstr(t->name, ".shortconv.conv.")) {
         const int64_t apart[3] = {dim[0], 1, dim[1]};
         add_tensor(s, name, quant_info_of(t->type)->name, 3, apart, copy, t->bytes);
     } else {

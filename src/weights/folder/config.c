@@ -134,10 +134,26 @@ static int read_heads(struct folder *f, struct lutra_error *err)
     if (!(part > 0 && part <= 1)) return wrong(f, "partial_rotary_factor", "is outside 0..1", err);
     f->n_rot = (uint64_t)(part * (double)f->d_head);
     folder_put_u32(f, "attention.head_count", f->n_head);
-    folder_put_u32(f, "attention.head_count_kv", f->n_kv_head);
+    if (!(f->family->flags & FAMILY_CONV)) folder_put_u32(f, "attention.head_count_kv", f->n_kv_head);
     folder_put_u32(f, "attention.key_length", f->d_head);
     folder_put_u32(f, "attention.value_length", f->d_head);
     folder_put_u32(f, "rope.dimension_count", f->n_rot);
+    return 0;
+}
+
+/* LFM2's class makes a feed-forward of another size than config.json says. */
+static int adjust_feed_forward(struct folder *f, uint64_t *n, struct lutra_error *err)
+{
+    double multiplier = 1;
+    uint64_t unit = 256;
+    if (!(f->family->flags & FAMILY_CONV)) return 0;
+    TRY(opt_count(f, "block_ff_dim", n, err)); /* as older files call it */
+    if (!config_true(f, "block_auto_adjust_ff_dim")) return 0;
+    TRY(config_number(f, f->config, "block_ffn_dim_multiplier", &multiplier, err));
+    TRY(opt_count(f, "block_multiple_of", &unit, err));
+    if (unit < 1 || !(multiplier > 0 && multiplier < 64)) return wrong(f, "block_multiple_of", "is out of range", err);
+    *n = (uint64_t)(multiplier * (double)(2 * *n / 3));
+    *n = (*n + unit - 1) / unit * unit;
     return 0;
 }
 
@@ -155,6 +171,7 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
     folder_put_u32(f, "context_length", n);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         TRY(config_count(f, counts[i].from, &n, err));
+        if (i == 2) TRY(adjust_feed_forward(f, &n, err));
         folder_put_u32(f, counts[i].to, n);
     }
     TRY(config_count(f, "num_hidden_layers", &f->n_layer, err));
@@ -170,7 +187,7 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
 /* What `layer_types` says must be what the architecture has built in. */
 static int check_layer_types(struct folder *f, bool window, struct lutra_error *err)
 {
-    const json_t *types = f->family->flags & FAMILY_RECURRENT ? NULL : config_get(f, "layer_types");
+    const json_t *types = f->family->flags & (FAMILY_RECURRENT | FAMILY_CONV) ? NULL : config_get(f, "layer_types");
     uint64_t period = (uint64_t)f->family->window_period, pattern = period;
     if (period) TRY(opt_count(f, "sliding_window_pattern", &pattern, err));
     if (window && pattern != period)

@@ -144,6 +144,29 @@ static int more_qwen35(struct folder *f, struct lutra_error *err)
     return more_vl(f, err);
 }
 
+/* Layers that do not attend have no key/value heads. */
+static int more_lfm2(struct folder *f, struct lutra_error *err)
+{
+    enum { MOST = 1024 };
+    const json_t *types = config_get(f, "layer_types"), *attends = config_get(f, "full_attn_idxs");
+    uint32_t n[MOST] = {0};
+    uint64_t n_tap;
+    if (f->n_layer > MOST) return folder_lacks(f, err, "num_hidden_layers", "more than 1024 layers");
+    if (config_true(f, "conv_bias")) return folder_lacks(f, err, "conv_bias", "convolutions with biases");
+    for (uint64_t i = 0; i < f->n_layer; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        bool yes = type && strcmp(type, "full_attention") == 0;
+        for (size_t k = 0; !types && k < json_array_size(attends); k++)
+            yes |= json_integer_value(json_array_get(attends, k)) == (json_int_t)i;
+        if (types && !yes && (!type || strcmp(type, "conv") != 0))
+            return folder_lacks(f, err, "layer_types", "other kinds of layers");
+        n[i] = yes ? (uint32_t)f->n_kv_head : 0;
+    }
+    TRY(config_count(f, "conv_L_cache", &n_tap, err));
+    folder_put_u32(f, "shortconv.l_cache", n_tap);
+    return weights_writer_put_array(f->keys, "lfm2.attention.head_count_kv", WEIGHTS_U32, n, f->n_layer);
+}
+
 #define QWEN35_DEFAULTS                                                                                                \
     "{\"head_dim\":256,\"partial_rotary_factor\":0.25,\"full_attention_interval\":4,\"linear_conv_kernel_dim\":4,"     \
     "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                           \
@@ -191,6 +214,11 @@ static const struct family families[] = {
         QWEN35_DEFAULTS, more_qwen35},
     {"Qwen3_5ForCausalLM", "qwen35", FAMILY_NORM_PLUS_1 | FAMILY_RECURRENT, 0, "rms_norm_eps", QWEN35_DEFAULTS,
         more_qwen35},
+    {"Lfm2ForCausalLM", "lfm2", FAMILY_CONV, 0, "norm_eps",
+        "{\"norm_eps\":1e-5,\"rope_theta\":1e6,\"intermediate_size\":12288,\"conv_L_cache\":3,\"block_auto_adjust_ff_"
+        "dim\":true,"
+        "\"block_multiple_of\":256,\"tie_word_embeddings\":true}",
+        more_lfm2},
     {"GemmaForCausalLM", "gemma", FAMILY_NORM_PLUS_1 | FAMILY_GELU, 0, "rms_norm_eps",
         "{\"head_dim\":256,\"tie_word_embeddings\":true}", NULL},
     {"Gemma2ForCausalLM", "gemma2", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND, 2, "rms_norm_eps",

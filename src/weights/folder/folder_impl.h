@@ -25,6 +25,7 @@ enum family_flags {
     FAMILY_LAYER_NORM = 16,  /* else RMS */
     FAMILY_WINDOW_USED = 32, /* a window counts only with use_sliding_window */
     FAMILY_RELU2 = 64,       /* ... or a squared ReLU */
+    FAMILY_CONV = 256,       /* LFM2: layers that are short convolutions, and names of its own */
     FAMILY_RECURRENT = 128,  /* layers that do not attend; the norm before the feed-forward is post_attention_norm */
 };
 

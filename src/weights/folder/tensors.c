@@ -20,6 +20,7 @@ struct renaming {
 static const struct renaming outside[] = {
     {"model.embed_tokens.", "token_embd."},
     {"model.norm.", "output_norm."},
+    {"model.embedding_norm.", "token_embd_norm."},
     {"lm_head.", "output."},
 };
 
@@ -44,6 +45,19 @@ static const struct renaming inside[] = {
     {"mlp.down_proj.", "ffn_down."},
     {"mlp.c_fc.", "ffn_up."},
     {"mlp.c_proj.", "ffn_down."},
+};
+static const struct renaming of_lfm2[] = {
+    {"operator_norm.", "attn_norm."},
+    {"ffn_norm.", "ffn_norm."},
+    {"self_attn.out_proj.", "attn_output."},
+    {"self_attn.q_layernorm.", "attn_q_norm."},
+    {"self_attn.k_layernorm.", "attn_k_norm."},
+    {"conv.conv.", "shortconv.conv."},
+    {"conv.in_proj.", "shortconv.in_proj."},
+    {"conv.out_proj.", "shortconv.out_proj."},
+    {"feed_forward.w1.", "ffn_gate."},
+    {"feed_forward.w2.", "ffn_down."},
+    {"feed_forward.w3.", "ffn_up."},
 };
 static const struct renaming recurrent[] = {
     {"linear_attn.in_proj_qkv.", "attn_qkv."},
@@ -109,6 +123,7 @@ static const char *gguf_name(const struct folder *f, const char *name, char out[
     if (sscanf(name, "model.layers.%5d.%n", &layer, &skip) == 1 && skip > 0 && layer >= 0) {
         snprintf(before, sizeof before, "blk.%d.", layer);
         if (RENAME(inside, name + skip, before, out)) return out;
+        if (f->family->flags & FAMILY_CONV && RENAME(of_lfm2, name + skip, before, out)) return out;
         if (f->family->flags & FAMILY_RECURRENT && RENAME(recurrent, name + skip, before, out)) return out;
         if (f->family->flags & FAMILY_BEHIND ? RENAME(norms_behind, name + skip, before, out)
                                              : RENAME(norms_before, name + skip, before, out))
@@ -236,7 +251,8 @@ static int take_tensor(
                 show_name(from->name).s);
         t->ne[from->n_dim - 1 - i] = (int64_t)from->dim[i];
     }
-    bool taps = t->n_dim == 3 && t->ne[1] == 1 && strstr(t->name, ".ssm_conv1d."); /* each channel has its own */
+    bool taps = t->n_dim == 3 && t->ne[1] == 1 &&
+                (strstr(t->name, ".ssm_conv1d.") || strstr(t->name, ".shortconv.conv.")); /* each channel has its own */
     if (taps) t->n_dim = 2, t->ne[1] = t->ne[2], t->ne[2] = 1;
     return t->n_dim == 1 ? take_vector(f, from, t, err) : take_matrix(f, from, t, err);
 }
