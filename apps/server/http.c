@@ -179,7 +179,6 @@ static enum MHD_Result send_file(struct exchange *x)
     add_header(r, "Vary", "Accept");
     add_header(r, "Content-Security-Policy", page_policy);
     add_header(r, "Referrer-Policy", "no-referrer");
-    add_header(r, "Cross-Origin-Opener-Policy", "same-origin");
     return queue(x, known ? 304 : 200, r);
 }
 

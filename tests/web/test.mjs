@@ -1,10 +1,11 @@
 // node test.mjs LUTRA FOLDER CHROMIUM; see README.md.
 import { spawn } from "node:child_process";
 import fs from "node:fs";
+import http from "node:http";
 import path from "node:path";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
-import { EVENTS, fake, KEY } from "./fake.mjs";
+import { EVENTS, fake, KEY, RICH } from "./fake.mjs";
 
 const [lutra, folder, chromium] = process.argv.slice(2);
 const require = createRequire(path.join(folder, "x.js"));
@@ -94,6 +95,12 @@ await test("headers", async () => {
   check(total < 200 * 1024, "under 200 KB", total);
 });
 
+await test("a Host of another name", async () => {
+  const { port } = new URL(real.url);
+  const status = await new Promise((resolve) => http.get({ port, host: "127.0.0.1", headers: { Host: "evil.example", Accept: "text/html" } }, (r) => resolve(r.statusCode)));
+  check(status === 403, "the page is not for a name that was pointed here", status);
+});
+
 await test("chat", async () => {
   const page = await open(server.url);
   await ask(page, "rich");
@@ -131,6 +138,56 @@ await test("hostile text", async () => {
   check((await page.locator("#messages a").evaluateAll((list) => list.every((a) => /^https?:/.test(a.href)))), "only web links");
   check((await last(page).textContent()).includes("<script>window.hacked = 2</script>"), "it is shown as text");
   check(server.seen.bodies.at(-1).messages.at(-1).content.includes("<script>window.hacked=10</script>"), "the file is sent");
+  await page.context().close();
+});
+
+await test("texts made to be slow or deep", async () => {
+  const page = await open(server.url);
+  const longest = await page.evaluate(async () => {
+    const { Growing } = await import("/page/markdown.js");
+    let most = [0, ""];
+    for (const s of ["*a ", "**a*", "_a*~~", "`", "``a`", "[", "[a](", "[a]((", "> ", "- ", "  - a\n", "1. ", "| - ", "|-|\n", "# ", "~~~", "```\n", "http://", "\\", "\n\n", "- - ", "x|y\n-|-\n", " ", "<b>", "---   ", "#".repeat(7)]) {
+      const text = s.repeat(40000 / s.length), root = document.createElement("div"), began = performance.now();
+      const grows = new Growing(root);
+      grows.draw(text.slice(0, text.length / 2), false);
+      grows.draw(text, true);
+      const ms = performance.now() - began;
+      if (ms > most[0]) most = [ms, s];
+    }
+    return most;
+  });
+  console.log(`40,000 characters of Markdown made to be slow: at most ${Math.round(longest[0])} ms, by ${JSON.stringify(longest[1])} (not judged)`);
+  // However it comes in pieces, the same nodes.
+  const differs = await page.evaluate(async (text) => {
+    const { Growing } = await import("/page/markdown.js");
+    const whole = document.createElement("div"), parts = document.createElement("div"), grows = new Growing(parts);
+    new Growing(whole).draw(text, true);
+    for (let i = 0; i <= text.length; i += 3) grows.draw(text.slice(0, i), false);
+    grows.draw(text, true);
+    return whole.isEqualNode(parts) ? "" : parts.outerHTML;
+  }, RICH);
+  check(differs === "", "a text in pieces is drawn as the whole one", differs);
+  await page.context().close();
+});
+
+await test("files", async () => {
+  const page = await open(server.url);
+  const drop = (name, bytes) => page.evaluate(([n, b]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([new Uint8Array(b)], n));
+    document.querySelector("#messages").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  }, [name, [...bytes]]);
+  await drop("notes.md", Buffer.from("# Notes\n```\ncode\n```\n"));
+  await page.waitForFunction(() => document.querySelectorAll("#files li").length === 1);
+  await drop("picture.png", [0x89, 0x50, 0, 1]);
+  await page.waitForFunction(() => document.querySelector("#mode").textContent.includes("picture.png is not a text"));
+  await drop("gone.txt", Buffer.from("gone"));
+  await page.waitForFunction(() => document.querySelectorAll("#files li").length === 2);
+  await page.click("[aria-label='Remove gone.txt']");
+  await ask(page, "sum it up");
+  const { content } = server.seen.bodies.at(-1).messages[0];
+  check(content === "File notes.md:\n````\n# Notes\n```\ncode\n```\n\n````\n\nsum it up", "the file stands before the message", content);
+  check((await page.locator("article.user .attached summary").textContent()) === "notes.md, 21 characters", "and is shown folded", await page.locator("article.user .attached summary").textContent());
   await page.context().close();
 });
 

@@ -1,7 +1,7 @@
 // The server: OpenAI's API, a key where one is needed, streams of events.
-import { byId } from "./dom.js";
+import { byId, session } from "./dom.js";
 
-let key = sessionStorage.getItem("lutra.key") || "";
+let key = session.getItem("lutra.key") || "";
 
 export class ApiError extends Error {}
 
@@ -19,7 +19,7 @@ function askKey(again) {
       off.abort();
       if (ok) {
         key = input.value.trim();
-        sessionStorage.setItem("lutra.key", key);
+        session.setItem("lutra.key", key);
       }
       dialog.close();
       resolve(ok);

@@ -1,6 +1,6 @@
 // The page: chats, messages, what is sent.
 import { models, stream } from "./api.js";
-import { button, byId, download, el, say } from "./dom.js";
+import { button, byId, download, el, local, say } from "./dom.js";
 import { Inside } from "./inside.js";
 import { Message } from "./message.js";
 import * as settings from "./settings.js";
@@ -8,6 +8,7 @@ import * as store from "./store.js";
 import { Scored } from "./tokens.js";
 
 const FILE_MOST_BYTES = 1 << 20;
+const LISTED = 200; // chats
 
 const prompt = byId("prompt"), messages = byId("messages"), inside = new Inside();
 let chat = store.newChat();
@@ -130,8 +131,7 @@ async function reply(parent) {
       stream_options: { include_usage: true }, timings_per_token: true, ...settings.fields() };
     await stream(body, abort.signal, (event) => take(run, event));
   } catch (e) {
-    if (e.name === "AbortError") node.stopped = true;
-    else node.error = e.message;
+    if (e.name !== "AbortError") node.error = e.message;
   }
   run.message.runs = false;
   run.message.draw(true);
@@ -147,6 +147,7 @@ async function reply(parent) {
 function stop() {
   if (!running) return;
   running.abort.abort();
+  running.node.stopped = true;
   inside.end(running.node.timings);
   running = null;
   busy(false);
@@ -169,7 +170,8 @@ const safeName = (title) => title.replace(/[^\p{L}\p{N} _-]+/gu, "").trim().slic
 
 async function list() {
   const words = byId("find").value.trim();
-  const entries = (await store.all()).filter((c) => store.matches(c, words)).map((c) => el("li", {},
+  const found = (await store.all()).filter((c) => store.matches(c, words));
+  const entries = found.slice(0, LISTED).map((c) => el("li", {},
     button(c.title || "New chat", () => open(c.id), { class: "open", "aria-current": c.id === chat.id ? "true" : null }),
     el("details", { class: "more" }, el("summary", { "aria-label": `More about ${c.title}`, textContent: "⋯" }),
       button("As Markdown", () => download(`${safeName(c.title)}.md`, "text/markdown", store.markdown(c))),
@@ -182,7 +184,9 @@ async function list() {
         byId("find").focus();
       }))));
   byId("chats").replaceChildren(...entries);
-  if (!entries.length) byId("chats").append(el("li", { class: "note", textContent: words ? "No chat has these words." : "No chats yet." }));
+  const note = found.length > LISTED ? `${found.length - LISTED} older ones are found by their words.`
+    : found.length ? "" : words ? "No chat has these words." : "No chats yet.";
+  if (note) byId("chats").append(el("li", { class: "note", textContent: note }));
 }
 
 async function open(id) {
@@ -190,7 +194,7 @@ async function open(id) {
   const found = await store.load(id);
   if (!found) return;
   chat = found;
-  localStorage.setItem("lutra.chat", id);
+  local.setItem("lutra.chat", id);
   drawer("history", false);
   inside.clear();
   show();
@@ -201,7 +205,7 @@ async function open(id) {
 function begin() {
   stop();
   chat = store.newChat();
-  localStorage.removeItem("lutra.chat");
+  local.removeItem("lutra.chat");
   drawer("history", false);
   inside.clear();
   show();
@@ -211,17 +215,26 @@ function begin() {
 
 // ---- files ---------------------------------------------------------------------------------------------------------
 
+// The text of a file; what it is instead.
+async function readText(file) {
+  if (file.size > FILE_MOST_BYTES) throw new Error(`${file.name} is larger than 1 MiB`);
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    if (!text.includes("\0")) return text;
+  } catch { /* no UTF-8, a folder, or it cannot be read */ }
+  throw new Error(`${file.name} is not a text in UTF-8`);
+}
+
 async function attach(chosen) {
+  mode();
   for (const file of chosen) {
-    const text = file.size <= FILE_MOST_BYTES ? await file.text() : "";
-    if (file.size > FILE_MOST_BYTES) say(`${file.name} is larger than 1 MiB`);
-    else if (text.includes("\0")) say(`${file.name} is not a text`);
-    else {
-      files.push({ name: file.name, text });
+    try {
+      files.push({ name: file.name, text: await readText(file) });
       say(`${file.name} attached`);
-      continue;
+    } catch (e) {
+      byId("mode").textContent = e.message;
+      say(e.message);
     }
-    byId("mode").textContent = byId("status").textContent;
   }
   showFiles();
 }
@@ -265,10 +278,11 @@ function submit() {
   prompt.value = "";
   mode();
   showFiles();
-  localStorage.setItem("lutra.chat", chat.id);
+  local.setItem("lutra.chat", chat.id);
   follows = true;
-  // A message that was never answered is not sent a second time, and a reply that failed is left out.
-  send(text, leaf?.error && !leaf.content ? chat.nodes[leaf.parent].parent : leaf?.id ?? "", attached);
+  // A message without an answer is not sent again: this one stands beside it.
+  const unanswered = leaf?.role === "assistant" && !leaf.content;
+  send(text, unanswered ? chat.nodes[leaf.parent].parent : leaf?.id ?? "", attached);
 }
 
 const amount = (n, units) => {
@@ -285,7 +299,7 @@ function needs() {
 async function loadModels() {
   try {
     for (const m of await models()) known.set(m.id, m);
-    const select = byId("model"), wanted = localStorage.getItem("lutra.model");
+    const select = byId("model"), wanted = local.getItem("lutra.model");
     select.replaceChildren(...[...known.values()].map((m) => el("option", { value: m.id,
       textContent: m.meta ? `${m.id} (${amount(m.meta.size, ["B", "kB", "MB", "GB"])})` : m.id })));
     if (known.has(wanted)) select.value = wanted;
@@ -304,7 +318,7 @@ function wire() {
   byId("export-all").onclick = async () => download("lutra-chats.json", "application/json", JSON.stringify(await store.all(), null, 1));
   byId("attach").onclick = () => byId("file").click();
   byId("file").onchange = (e) => { attach([...e.target.files]); e.target.value = ""; };
-  byId("model").onchange = () => { localStorage.setItem("lutra.model", byId("model").value); needs(); };
+  byId("model").onchange = () => { local.setItem("lutra.model", byId("model").value); needs(); };
   prompt.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); submit(); }
   });
@@ -322,7 +336,7 @@ function wire() {
 wire();
 show();
 if (!(await store.open())) say("This browser keeps no chats here: they last until the page is closed.");
-const last = localStorage.getItem("lutra.chat");
+const last = local.getItem("lutra.chat");
 if (last && (chat = (await store.load(last)) ?? chat)) show();
 list();
 loadModels();

@@ -16,6 +16,18 @@ export function el(tag, properties = {}, ...children) {
 export const button = (text, onclick, properties = {}) =>
   el("button", { type: "button", textContent: text, onclick, ...properties });
 
+// The browser's storage; where it is refused, values last until the page is closed.
+function storage(name) {
+  try {
+    window[name].getItem("");
+    return window[name];
+  } catch {
+    const values = new Map();
+    return { getItem: (k) => values.get(k) ?? null, setItem: (k, v) => values.set(k, v), removeItem: (k) => values.delete(k) };
+  }
+}
+export const local = storage("localStorage"), session = storage("sessionStorage");
+
 export const byId = (id) => document.getElementById(id);
 
 // Said by a screen reader; the same text twice is said twice.

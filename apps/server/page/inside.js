@@ -30,6 +30,7 @@ export class Inside {
   }
 
   clear() {
+    clearInterval(this.timer);
     this.search = new Search();
     this.nodes = new Map();
     this.n = 0;

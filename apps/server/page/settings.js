@@ -1,5 +1,5 @@
 // Settings that explain themselves.  An empty field is left to the model's file and the server's options.
-import { byId, el } from "./dom.js";
+import { byId, el, local } from "./dom.js";
 
 const number = (min, max, step) => ({ kind: "number", min, max, step });
 
@@ -27,7 +27,7 @@ const FIELDS = [
 const defaults = { top: "5" };
 let values = { ...defaults };
 try {
-  values = { ...values, ...JSON.parse(localStorage.getItem("lutra.settings") ?? "{}") };
+  values = { ...values, ...JSON.parse(local.getItem("lutra.settings") ?? "{}") };
 } catch { /* the defaults */ }
 
 export const system = () => (values.system ?? "").trim();
@@ -53,7 +53,7 @@ function control(f, changed) {
   const set = (e) => {
     if (!e.target.validity.valid) return;
     values[f.name] = e.target.value;
-    localStorage.setItem("lutra.settings", JSON.stringify(values));
+    local.setItem("lutra.settings", JSON.stringify(values));
     changed();
   };
   if (f.kind === "text") return el("textarea", { ...properties, rows: 3, oninput: set });
@@ -74,7 +74,7 @@ export function build(changed) {
   byId("close-settings").onclick = () => byId("settings").close();
   byId("reset-settings").onclick = () => {
     values = { ...defaults };
-    localStorage.removeItem("lutra.settings");
+    local.removeItem("lutra.settings");
     draw();
     changed();
   };

@@ -4,7 +4,11 @@
 // { id, parent, role, content, reasoning, files, children, at, ... }; "" is the root; `pick` says which branch is shown.
 
 let database = null;
-const memory = new Map();
+let read = null;          // all chats as they were read or saved last
+const memory = new Map(); // all chats, where there is no database
+
+// Another tab may have changed them.
+addEventListener("focus", () => { read = null; });
 
 const promise = (request) => new Promise((resolve, reject) => {
   request.onsuccess = () => resolve(request.result);
@@ -25,8 +29,8 @@ export async function open() {
 const chats = (mode) => database.transaction("chats", mode).objectStore("chats");
 
 export async function all() {
-  const list = database ? await promise(chats("readonly").getAll()) : [...memory.values()];
-  return list.sort((a, b) => b.updated - a.updated);
+  if (database) read ??= new Map((await promise(chats("readonly").getAll())).map((c) => [c.id, c]));
+  return [...(read ?? memory).values()].sort((a, b) => b.updated - a.updated);
 }
 
 export async function load(id) {
@@ -35,12 +39,14 @@ export async function load(id) {
 
 export async function save(chat) {
   chat.updated = Date.now();
+  read?.set(chat.id, chat);
   if (database) await promise(chats("readwrite").put(chat));
   else memory.set(chat.id, structuredClone(chat));
 }
 
 export async function remove(id) {
   if (database) await promise(chats("readwrite").delete(id));
+  read?.delete(id);
   memory.delete(id);
 }
 
