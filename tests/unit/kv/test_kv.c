@@ -450,8 +450,8 @@ static void random_histories(void **state)
     assert_int_equal(u.n_near, layers == windowed ? 35 : 0);
     assert_int_equal(u.n_idle, 0);
     assert_int_equal(u.n_promised, 0);
-    assert_true(u.copied_blocks > 100);
-    if (layers == recurrent) assert_true(f->n_refused > 1000 && f->n_replayed > 1000 && f->n_reused > 100);
+    assert_true(u.copied_blocks > (layers == recurrent ? 20 : 100));
+    if (layers == recurrent) assert_true(f->n_refused > 300 && f->n_replayed > 300 && f->n_reused > 30);
 }
 
 /* Evaluates n rows in a chain. */
