@@ -200,6 +200,9 @@ struct lutra_session_settings {
     /* What a further row costs, in passes of one row: how much is drafted is then a matter of counts and the same
      * everywhere; 0 = as measured while it runs. */
     float draft_row_cost;
+    /* While samples run, prompts get so many rows of a pass that it takes about so long, as measured, and never less
+     * than 16 or a block of bulk rows; 100,000.  0 = all that a pass has room for. */
+    uint64_t prompt_us;
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 

@@ -64,6 +64,7 @@ struct request {
     int n_done;   /* prompt tokens in the cache */
     int n_cached; /* of these, from the prefix cache */
     int n_started, n_ended;
+    int in_pass;                  /* step.c: what becomes of its prompt in the current pass */
     int32_t last_row;             /* row of the last prompt token in the current pass, or -1 */
     const struct text_tags *tags; /* of reasoning, or NULL */
     bool reasons;                 /* the prompt has opened it */

@@ -224,6 +224,8 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->n_seq = set->n_seq;
     s->free_windows = set->free_windows;
     s->fixed_cost = set->draft_row_cost;
+    s->prompt_us = set->prompt_us;
+    s->prompt_row_us = -1;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);
     if (caps.f16_cache && type != QUANT_F16)
@@ -382,6 +384,18 @@ static int list_results(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
+/* What a row of a prompt costs beside the others of its pass; a few rows cost what one does, and say nothing. */
+static void learn_prompt(lutra_session *s, int n_prompt, double seen, uint64_t us)
+{
+    enum { TELLING = 8 };
+    int n_other = s->batch.n_row - n_prompt;
+    double more = (double)us;
+    if (n_prompt < TELLING) return;
+    if (row_cost_known(&s->cost)) more -= row_cost_of(&s->cost, n_other > 0 ? n_other : 1, seen);
+    more = more > 0 ? more / n_prompt : 0;
+    s->prompt_row_us = s->prompt_row_us < 0 ? more : s->prompt_row_us + (more - s->prompt_row_us) / 4;
+}
+
 static void account(lutra_session *s, const struct step *step, uint64_t us)
 {
     struct demand sum;
@@ -389,13 +403,15 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     struct device_caps caps = plan_caps(&s->model->plan);
     int n_row = s->batch.n_row, flat = row_cost_flat(&s->cost, caps.flat_rows, caps.max_rows);
     uint64_t drafts = 0;
-    bool prompt = false;
-    double seen = 0;
+    int n_prompt = 0;
+    double seen = 0, seen_other = 0;
     for (int r = 0; r < n_row; r++) {
         seen += s->batch.row[r].pos + 1;
         bool draft = (s->batch.row[r].want & ROW_DRAFT) != 0;
         drafts += draft;
-        prompt |= !draft && s->batch.row[r].parent >= 0;
+        bool prompt = !draft && s->batch.row[r].parent >= 0;
+        n_prompt += prompt;
+        if (!prompt) seen_other += s->batch.row[r].pos + 1;
     }
     s->stats.n_step++;
     s->stats.rows_valid += (uint64_t)n_row - drafts;
@@ -406,8 +422,9 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->stats.weight_bytes += sum.weight_bytes;
     s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
     s->stats.mac += sum.mac;
-    *(prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
-    if (prompt || s->fixed_cost > 0) return;
+    *(n_prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
+    if (n_prompt) learn_prompt(s, n_prompt, seen_other, us);
+    if (n_prompt || s->fixed_cost > 0) return;
     row_cost_learn(&s->cost, n_row, seen, us);
     s->n_cost++;
 }

@@ -138,15 +138,69 @@ static const struct row_source_ops samples_ops = {"samples", SOURCE_SAMPLES, off
 
 /* ---- prompts ---- */
 
+/* Rows that prompts may have in this pass. */
+static int prompt_rows(const lutra_session *s, const struct pass *pass)
+{
+    int least = s->batch.bulk > 16 ? s->batch.bulk : 16, room = pass->left.rows;
+    double seen = 0, us = (double)s->prompt_us, n = KV_BLOCK;
+    if (pass->n_tip == 0 || !s->prompt_us || s->prompt_row_us == 0) return room;
+    for (int i = 0; i < pass->batch->n_row; i++) seen += pass->batch->row[i].pos + 1;
+    if (row_cost_known(&s->cost)) us -= row_cost_of(&s->cost, pass->batch->n_row, seen);
+    if (s->prompt_row_us > 0) n = us / s->prompt_row_us;
+    if (n > room) n = room;
+    return n > least ? (int)n : least < room ? least : room;
+}
+
+enum { PROMPT_WAITS, PROMPT_CHOSEN, PROMPT_SERVED };
+
+static int n_served(const struct request *r)
+{
+    return r->n_done - r->n_cached;
+}
+
+static int n_left(const struct request *r)
+{
+    return r->set.n_prompt - r->n_done;
+}
+
+/* Of the prompts under way in a state, that with the smallest key; *n is how many there are. */
+static struct request *smallest(const lutra_session *s, int in_pass, int (*key)(const struct request *r), int *n)
+{
+    struct request *least = NULL;
+    *n = 0;
+    for (struct request *r = s->first; r; r = r->next) {
+        if (!request_in_prompt(r) || r->in_pass != in_pass) continue;
+        if (!least || key(r) < key(least)) least = r;
+        ++*n;
+    }
+    return least;
+}
+
+/* At most n rows of a prompt; returns how many. */
+static int offer_prompt(struct pass *pass, struct request *r, int n)
+{
+    int kept = pass->left.rows > n ? pass->left.rows - n : 0;
+    struct row_prompt prompt = {r->seq, r->set.prompt, r->set.n_prompt, r->hints, r->set.top_logprobs > 0};
+    pass->left.rows -= kept;
+    n = pass_prompt(pass, &prompt, r->n_done);
+    pass->left.rows += kept;
+    if (n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
+    return n;
+}
+
+/* Prompts share the rows in equal parts, those served least so far where there are too few; what short ones leave goes
+ * to the longer ones. */
 static void offer_prompts(void *self, struct pass *pass)
 {
     lutra_session *s = self;
-    for (struct request *r = s->first; r; r = r->next) {
-        r->last_row = -1;
-        if (!request_in_prompt(r)) continue;
-        struct row_prompt prompt = {r->seq, r->set.prompt, r->set.n_prompt, r->hints, r->set.top_logprobs > 0};
-        int n = pass_prompt(pass, &prompt, r->n_done);
-        if (n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
+    struct request *r;
+    int rows = prompt_rows(s, pass), least = s->batch.bulk > 16 ? s->batch.bulk : 16, n;
+    for (r = s->first; r; r = r->next) r->last_row = -1, r->in_pass = PROMPT_WAITS;
+    for (int i = 0; i <= rows / least && (r = smallest(s, PROMPT_WAITS, n_served, &n)); i++) r->in_pass = PROMPT_CHOSEN;
+    while (rows > 0 && (r = smallest(s, PROMPT_CHOSEN, n_left, &n))) {
+        int share = rows / n > least ? rows / n : least;
+        rows -= offer_prompt(pass, r, share < rows ? share : rows);
+        r->in_pass = PROMPT_SERVED;
     }
 }
 
