@@ -13,7 +13,7 @@ static bool vector_at(const struct op_list *list, const struct op *op, int place
     struct op_constant c;
     if (op->kind == OP_PERMUTE) {
         *host = op->permute.order;
-        *n = (size_t)list->value[op->in[0]].dim;
+        *n = (size_t)list->value[op->out[0]].dim;
         return place == 0;
     }
     if (op->kind == OP_ROPE || !op_constant(op, place, &c)) return false;

@@ -107,12 +107,14 @@ static int gpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *ou
     return 0;
 }
 
-/* Layers lie wherever the whole cache lies. */
+/* Layers lie wherever the whole cache lies.  Zero, as the CPU's is: states of recurrent layers lie there, too. */
 static int gpu_cache_alloc(
     struct device *self, const struct op_list *list, size_t bytes, struct buffer *out, struct lutra_error *err)
 {
     (void)list;
-    return gpu_buffer_alloc(self, bytes, out, err);
+    TRY(gpu_buffer_alloc(self, bytes, out, err));
+    memset(out->host, 0, bytes);
+    return 0;
 }
 
 static int gpu_join(

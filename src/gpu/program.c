@@ -87,6 +87,7 @@ static int run_pointwise(struct program *p, const struct op *op, struct lutra_er
         uint64_t a, b, result, index;
         uint32_t dim;
         float by;
+        uint32_t in_dim;
     } push = {.a = p->value[op->in[0]],
         .b = op->n_in > 1 ? p->value[op->in[1]] : 0,
         .result = p->value[op->out[0]],
@@ -96,7 +97,8 @@ static int run_pointwise(struct program *p, const struct op *op, struct lutra_er
         .dim = dim_of(p, op->out[0]),
         .by = op->kind == OP_SCALE        ? op->scale.by
               : op->kind == OP_ADD_SCALED ? op->add.scale
-                                          : 0};
+                                          : 0,
+        .in_dim = dim_of(p, op->in[0])};
     uint32_t rows = rows_of(p->s, op->out[0]);
     return run(p, GPU_POINTWISE, pointwise_of[op->kind], &push, sizeof push, groups_of(push.dim, LANES), rows,
         (double)push.dim * rows, err);

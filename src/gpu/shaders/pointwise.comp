@@ -12,8 +12,9 @@ layout(constant_id = 0) const uint KIND = 0; /* enum gpu_pointwise */
 layout(push_constant) uniform Push {
     F32 a, b, result;
     I32 index; /* TAKE: rows; PERMUTE: elements */
-    uint dim;
+    uint dim; /* of a row of the result */
     float by;
+    uint in_dim; /* PERMUTE: of a row of a */
 } p;
 
 /* g / (1 + exp(-2 sqrt(2/pi) (g + 0.044715 g^3))) */
@@ -43,7 +44,7 @@ void main()
     case 5: y = p.a.at[at] + p.b.at[at]; break;
     case 6: y = p.a.at[at] * p.by; break;
     case 7: y = fma(p.by, p.b.at[at], p.a.at[at]); break;
-    case 8: y = p.a.at[row * p.dim + uint(p.index.at[i])]; break;
+    case 8: y = p.a.at[row * p.in_dim + uint(p.index.at[i])]; break;
     default: y = p.a.at[uint(p.index.at[row]) * p.dim + i]; break;
     }
     p.result.at[at] = y;
