@@ -38,6 +38,7 @@ export class Inside {
     this.timings = null;
     this.base = this.now = null;
     this.method = "";
+    this.ended = false;
     byId("tree").replaceChildren();
     this.draw();
   }
@@ -73,6 +74,7 @@ export class Inside {
   end(timings) {
     clearInterval(this.timer);
     this.timings = timings ?? null;
+    this.ended = true;
     this.poll(false);
     if (this.search.winner !== null) say(`Candidate ${this.search.winner} won, answer ${this.search.answer || "none"}`);
     this.draw();
@@ -115,7 +117,7 @@ export class Inside {
   paintTree() {
     const { search } = this, n = search.candidates.size;
     byId("tree-note").textContent = n ? `${n} candidates, ${[...search.candidates.values()].filter((c) => c.state === "live").length} live`
-      : this.method ? "No event of a search has come yet." : "With a search method in the settings, its candidates grow here.";
+      : this.method ? (this.ended ? "The server told nothing of a search." : "No event of a search has come yet.") : "With a search method in the settings, its candidates grow here.";
     for (const id of [...search.changed].sort((a, b) => a - b)) this.paintCandidate(search.candidates.get(id));
     search.changed.clear();
   }
