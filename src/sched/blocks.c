@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+enum { DESCENT_SLOTS = 1 << 23 }; /* computed at most, from each start */
+
 /* ---- the time of a plan ---- */
 
 struct timeline {
@@ -90,6 +92,40 @@ static void plan_progressive(const struct blocks_problem *p, struct blocks_plan 
     }
 }
 
+/* Moves the one switch whose move saves most.  Returns false: no move saves time, or `slots` are used up. */
+static bool improve(const struct blocks_problem *p, struct blocks_plan *plan, long *slots)
+{
+    struct blocks_plan other = *plan;
+    double start = blocks_time(p, plan).us, best = start;
+    int best_block = 0, best_before = 0;
+    for (int b = 0; b < p->n_block; b++) {
+        for (int n = 0; n <= p->n_chunk && *slots > 0; n++, *slots -= (long)p->n_block * p->n_chunk) {
+            other.before[b] = n;
+            double us = blocks_time(p, &other).us;
+            if (us < best) best = us, best_block = b, best_before = n;
+        }
+        other.before[b] = plan->before[b];
+    }
+    if (best < start) plan->before[best_block] = best_before;
+    return best < start;
+}
+
+static int plan_descent(const struct blocks_problem *p, struct blocks_plan *out, struct lutra_error *err)
+{
+    static const enum blocks_policy starts[] = {BLOCKS_ASYNCHRONOUS, BLOCKS_PROGRESSIVE};
+    double best = INFINITY;
+    for (int i = 0; i < 2; i++) {
+        struct blocks_plan plan;
+        long slots = DESCENT_SLOTS;
+        TRY(blocks_plan_by(p, starts[i], &plan, err));
+        plan.policy = BLOCKS_DESCENT;
+        while (improve(p, &plan, &slots)) continue;
+        double us = blocks_time(p, &plan).us;
+        if (us < best) best = us, *out = plan;
+    }
+    return 0;
+}
+
 /* Counts through all plans, the last block fastest. */
 static bool next_plan(const struct blocks_problem *p, struct blocks_plan *plan)
 {
@@ -118,6 +154,7 @@ int blocks_plan_by(
 {
     TRY(check(p, err));
     *out = (struct blocks_plan){.policy = policy};
+    if (policy == BLOCKS_DESCENT) return plan_descent(p, out, err);
     if (policy == BLOCKS_EXACT) return plan_exact(p, out, err);
     for (int b = 0; b < p->n_block; b++) out->before[b] = p->n_chunk;
     if (policy == BLOCKS_PROGRESSIVE) plan_progressive(p, out);
@@ -126,11 +163,10 @@ int blocks_plan_by(
 
 int blocks_best(const struct blocks_problem *p, struct blocks_plan *out, struct lutra_error *err)
 {
-    static const enum blocks_policy policies[] = {BLOCKS_SYNCHRONOUS, BLOCKS_ASYNCHRONOUS, BLOCKS_PROGRESSIVE};
     double best = INFINITY;
-    for (int i = 0; i < 3; i++) {
+    for (enum blocks_policy policy = BLOCKS_SYNCHRONOUS; policy <= BLOCKS_DESCENT; policy++) {
         struct blocks_plan plan;
-        TRY(blocks_plan_by(p, policies[i], &plan, err));
+        TRY(blocks_plan_by(p, policy, &plan, err));
         double us = blocks_time(p, &plan).us;
         if (us < best) best = us, *out = plan;
     }
@@ -139,6 +175,6 @@ int blocks_best(const struct blocks_problem *p, struct blocks_plan *out, struct 
 
 const char *blocks_policy_name(enum blocks_policy policy)
 {
-    static const char *const names[] = {"synchronous", "asynchronous", "progressive", "exact"};
+    static const char *const names[] = {"synchronous", "asynchronous", "progressive", "descent", "exact"};
     return names[policy];
 }

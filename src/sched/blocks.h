@@ -40,6 +40,7 @@ enum blocks_policy {
     BLOCKS_SYNCHRONOUS,  /* all loads after the prompt */
     BLOCKS_ASYNCHRONOUS, /* each load after the block's last chunk */
     BLOCKS_PROGRESSIVE,  /* [SDNPU Equations 1, 2] */
+    BLOCKS_DESCENT,      /* asynchronous and progressive plans, improved one block at a time; the better */
     BLOCKS_EXACT,        /* exhaustive search; at most BLOCKS_EXACT_BLOCKS and BLOCKS_EXACT_CHUNKS */
 };
 
@@ -58,7 +59,7 @@ struct blocks_time {
 int blocks_plan_by(
     const struct blocks_problem *p, enum blocks_policy policy, struct blocks_plan *out, struct lutra_error *err);
 
-/* The plan with the least time of the first three policies: never later than synchronous. */
+/* The plan with the least time of all policies but exhaustive search: never later than synchronous. */
 int blocks_best(const struct blocks_problem *p, struct blocks_plan *out, struct lutra_error *err);
 
 /* The plan must be of this problem. */
