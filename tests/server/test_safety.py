@@ -21,9 +21,11 @@ with open(keys, "w") as f:
 # ---- keys
 s = Server("--api-key-file", keys, "--api-key", "third,fourth")
 equal(s.get("/health")[0], 200, "/health is public")
-for path in ("/v1/models", "/metrics", "/"):
-    status, headers, text = s.ask("GET", path)
-    check(status in (401, 404) and (status == 401 or path == "/"), f"no key: {path}", status)
+for path in ("/", "/page/app.js"):
+    equal(s.ask("GET", path)[0], 200, f"the page needs no key: {path}")
+for path in ("/v1/models", "/metrics", "/api/tags", "/props"):
+    status = s.ask("GET", path)[0]
+    check(status == 401, f"no key: {path}", status)
 equal(s.ask("GET", "/v1/models")[1]["WWW-Authenticate"], "Bearer", "401 says how")
 equal(s.post(CHAT, user("x"))[1]["error"]["code"], "invalid_api_key", "no key: error")
 for key, status in (("secret-one", 200), ("secret-two", 200), ("third", 200), ("fourth", 200), ("secret", 401),
