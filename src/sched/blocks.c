@@ -110,15 +110,25 @@ static bool improve(const struct blocks_problem *p, struct blocks_plan *plan, lo
     return best < start;
 }
 
+/* The plans that descent begins with: asynchronous, progressive, and switches spread over the prompt, the last block
+ * first. */
+enum { STARTS = 3 };
+
+static int start_plan(const struct blocks_problem *p, int i, struct blocks_plan *out, struct lutra_error *err)
+{
+    TRY(blocks_plan_by(p, i == 1 ? BLOCKS_PROGRESSIVE : BLOCKS_ASYNCHRONOUS, out, err));
+    out->policy = BLOCKS_DESCENT;
+    for (int b = 0; i == 2 && b < p->n_block; b++) out->before[b] = p->n_chunk * (p->n_block - 1 - b) / p->n_block;
+    return 0;
+}
+
 static int plan_descent(const struct blocks_problem *p, struct blocks_plan *out, struct lutra_error *err)
 {
-    static const enum blocks_policy starts[] = {BLOCKS_ASYNCHRONOUS, BLOCKS_PROGRESSIVE};
     double best = INFINITY;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < STARTS; i++) {
         struct blocks_plan plan;
         long slots = DESCENT_SLOTS;
-        TRY(blocks_plan_by(p, starts[i], &plan, err));
-        plan.policy = BLOCKS_DESCENT;
+        TRY(start_plan(p, i, &plan, err));
         while (improve(p, &plan, &slots)) continue;
         double us = blocks_time(p, &plan).us;
         if (us < best) best = us, *out = plan;

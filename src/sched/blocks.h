@@ -40,7 +40,7 @@ enum blocks_policy {
     BLOCKS_SYNCHRONOUS,  /* all loads after the prompt */
     BLOCKS_ASYNCHRONOUS, /* each load after the block's last chunk */
     BLOCKS_PROGRESSIVE,  /* [SDNPU Equations 1, 2] */
-    BLOCKS_DESCENT,      /* asynchronous and progressive plans, improved one block at a time; the better */
+    BLOCKS_DESCENT,      /* several plans, those two among them, improved one block at a time; the best */
     BLOCKS_EXACT,        /* exhaustive search; at most BLOCKS_EXACT_BLOCKS and BLOCKS_EXACT_CHUNKS */
 };
 
