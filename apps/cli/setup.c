@@ -41,10 +41,9 @@ static const struct option engine_table[] = {
         .help = "they keep their window only: less memory; a changed past is evaluated again"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(device), "NAME",
         .help = "cpu, cpu-ref (scalar reference), npu-sim (emulated NPU), npu-qemu (Hexagon program under QEMU), npu, "
-                "vulkan (a GPU); "
-                "npu:supergroup: weights in tile groups, npu:bitplane: Q1_0 Q2_0 TQ1_0 TQ2_0 Q4_0 Q4_1 and "
-                "codes of 2 and 3 bits with zeros as bit planes, npu:lookup: and products by table lookup; or a list "
-                "in order of preference; cpu:0-3,cpu:4-7: clusters of CPUs that share every product",
+                "vulkan (a GPU), or a list "
+                "in order of preference; cpu:0-3,cpu:4-7: clusters of CPUs that share every product; npu:supergroup, "
+                "npu:bitplane, npu:lookup: other layouts of weights (docs/NPU.md)",
         .common = true},
     {"--list-devices", NULL, OPT_ON, AT(list_devices), NULL, .help = "print the devices of this machine and exit"},
     {"-ts --tensor-split", "TENSOR_SPLIT", OPT_TEXT, AT(split), "N0,N1,...",

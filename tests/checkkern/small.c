@@ -28,9 +28,10 @@ static void compare(
 }
 
 typedef void gate(const float *a, const float *b, size_t n, float *out);
-typedef void ref_gate(const float *a, const float *b, float *out, int n);
+typedef void ref_pointwise(const float *a, const float *b, float *out, int n);
 
-static void check_gate(struct tally *t, const char *name, const char *what, gate *new, ref_gate *ref, uint64_t *seed)
+static void check_gate(
+    struct tally *t, const char *name, const char *what, gate *new, ref_pointwise *ref, uint64_t *seed)
 {
     float a[N], b[N], want[N];
     fill(a, N, seed);
