@@ -182,8 +182,9 @@ struct lutra_session_settings {
     int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
-    /* Speculation (docs/SPECULATION.md), fewer passes for the same text: "ngram-simple", "suffix", "calibrated",
-     * "recycle" with commas; "auto" = suffix and recycle; "draft" = draft_model; NULL, "none" = off. */
+    /* Speculation (docs/SPECULATION.md), fewer passes for the same text: "ngram-simple", "suffix", "siblings",
+     * "calibrated", "recycle" with commas; "auto" = suffix, siblings and recycle; "draft" = draft_model; NULL,
+     * "none" = off. */
     const char *spec_type;
     int draft_max;         /* drafts of one sequence in a pass, 1..64; default 16 */
     int draft_min;         /* fewer are not tried; default 0 */

@@ -52,9 +52,11 @@ struct row_tip {
     int32_t request, sample; /* whose, by the numbers the caller knows */
     const int32_t *token;    /* [n_token] its text so far, the row's token included */
     int n_token;
-    int max_tok;   /* the sequence holds no more */
-    bool want_top; /* its rows and its drafts' want WANT_TOPK in any case */
-    int n_draft;   /* drafts beneath it */
+    int n_prompt;         /* of these, the prompt's */
+    uint64_t prompt_hash; /* texts with the same one are replies to one prompt, of one cache domain */
+    int max_tok;          /* the sequence holds no more */
+    bool want_top;        /* its rows and its drafts' want WANT_TOPK in any case */
+    int n_draft;          /* drafts beneath it */
     /* What its draw needs.  Drafts' tokens join it: one list, of which each row has the first part. */
     struct sample_list list;
     /* Somebody outside who guesses, at most `most`; or NULL.  rate: [GUESS_KINDS] of kinds 1 and on, 0: not known. */

@@ -9,6 +9,7 @@
  * result does not depend on the batch.
  */
 #include "engine/session_impl.h"
+#include "base/hash.h"
 #include "engine/model_impl.h"
 #include "engine/grammar_impl.h"
 
@@ -179,6 +180,7 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     r->set.prompt = prompt;
     if (!prompt || !r->set.stop) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     memcpy(prompt, set->prompt, (size_t)set->n_prompt * sizeof *prompt);
+    r->prompt_hash = hash_bytes(set->cache_domain, prompt, (size_t)set->n_prompt * sizeof *prompt);
     for (int i = 0; i < set->n_stop; i++)
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");

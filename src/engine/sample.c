@@ -165,6 +165,8 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .calibrate_us = (uint64_t)r->calibrate_us,
         .stop = reason == LUTRA_STOP_STRING || reason == LUTRA_STOP_TOKEN ? slot->stop : -1,
         .start_us = r->start_us};
+    const struct spec_text text = {r->prompt_hash, slot->token, r->set.n_prompt, r->set.n_prompt + slot->n_generated};
+    if (reason != LUTRA_STOP_ERROR) speculator_keep(s->speculator, &text);
     if (r->watch) r->watch->end(r->watcher, slot, reason);
     if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
         prefix_retain(s, slot);

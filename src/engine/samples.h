@@ -57,6 +57,7 @@ struct sample {
 struct request {
     struct request *next;
     struct lutra_request set; /* with its own copies of prompt, stop and bias */
+    uint64_t prompt_hash;     /* of its tokens and its cache_domain */
     int32_t id;
     int32_t seq; /* of the prompt; -1 before it starts and after the last sample took it over */
     int n_vocab;

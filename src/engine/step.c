@@ -22,6 +22,8 @@ static void offer_samples(void *self, struct pass *pass)
             .sample = slot->index,
             .token = slot->token,
             .n_token = slot->n_token + 1,
+            .n_prompt = slot->request->set.n_prompt,
+            .prompt_hash = slot->request->prompt_hash,
             .max_tok = slot->request->max_tok,
             .want_top = slot->request->set.top_logprobs > 0,
             .list = sampler_listed(s->sampler, i),

@@ -46,10 +46,12 @@ struct drafter {
     int (*draft)(const struct draft_ask *ask, struct draft_node *node);
     /* After every pass, once samples have taken its results; or NULL. */
     void (*see)(void *self, const struct pass *pass);
+    /* speculator_keep; or NULL. */
+    void (*keep)(void *self, const struct spec_text *text);
 };
 
 extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_calibrated, drafter_recycle, drafter_extend,
-    drafter_outside, drafter_model;
+    drafter_outside, drafter_model, drafter_siblings;
 
 /* Where last[-k] .. *last stand in a text: ends e <= n_token of the occurrences of the longest match of up to `cap` of
  * them (token[e - len .. e - 1]), the latest first, at most `room`.  *len: that length; 0 = none. */
@@ -58,8 +60,21 @@ int draft_find(const int32_t *token, int n_token, const int32_t *last, int cap, 
 /* The same of a text's own last tokens, where they stood before: ends e < n_token. */
 int draft_matches(const int32_t *token, int n_token, int cap, int room, int *end, int *len);
 
-/* The token d places behind `end`: where the text ends, it is taken to go on as it went after the match. */
+/* The token d places behind `end` of a text that wraps. */
 int32_t draft_continuation(const int32_t *token, int n_token, int end, int d);
+
+/* An earlier occurrence of a tip's end: token[end] followed it. */
+struct draft_place {
+    const int32_t *token;
+    int n_token, end;
+    bool wraps; /* where the text ends, it is taken to go on as it went after the match */
+};
+enum { DRAFT_PLACES = 32 };
+
+/* All continuations of a match of `len` tokens at these places (at most DRAFT_PLACES) as a tree, by how often each was
+ * seen; returns how many nodes. */
+int draft_tree(
+    const struct draft_ask *ask, const struct draft_place *place, int n_place, int len, struct draft_node *node);
 
 /* Of a guess from a match, d tokens behind it, the rank-th likeliest there (0: first): by the length of the match,
  * which has grown by d once all above it were right (1, 2, 3-4, 5-8, 9-16, more), by being first, by standing at the

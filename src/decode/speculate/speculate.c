@@ -4,13 +4,14 @@
  */
 #include "decode/speculate/speculate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "decode/speculate/drafter_impl.h"
 #include "decode/speculate/worth_impl.h"
 
-enum { MOST_DRAFTERS = 7, TYPE_PARTS = 4 };
+enum { MOST_DRAFTERS = 8, TYPE_PARTS = 4 };
 
 /* Which of them `auto` has: those that pay everywhere (docs/SPECULATION.md). */
 static const struct {
@@ -19,10 +20,11 @@ static const struct {
 } types[] = {
     {"ngram-simple", {&drafter_ngram_simple}},
     {"suffix", {&drafter_suffix}},
+    {"siblings", {&drafter_siblings}},
     {"calibrated", {&drafter_calibrated}},
     {"recycle", {&drafter_recycle, &drafter_extend}},
     {"draft", {&drafter_model}},
-    {"auto", {&drafter_suffix, &drafter_recycle, &drafter_extend}},
+    {"auto", {&drafter_suffix, &drafter_siblings, &drafter_recycle, &drafter_extend}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
@@ -33,8 +35,10 @@ struct used {
     const struct drafter *drafter;
     void *self; /* the drafter's own */
     float rate[DRAFT_KINDS];
-    float viewed[N_VIEW][DRAFT_KINDS]; /* the same by view; 0: none seen yet */
-    uint64_t us;                       /* that it has taken since it was weighed */
+    float viewed[N_VIEW][DRAFT_KINDS];                          /* the same by view; 0: none seen yet */
+    uint8_t n_rate[DRAFT_KINDS], n_viewed[N_VIEW][DRAFT_KINDS]; /* guesses that these were learnt from, up to LEARNT */
+    const struct row_tip *tried[DRAFT_KINDS];                   /* the first tip of the pass with guesses of a kind */
+    uint64_t us;                                                /* that it has taken since it was weighed */
 };
 
 /* A path of guesses below a tip, whoever made them. */
@@ -50,6 +54,7 @@ struct path {
 struct stream {
     struct row_tip *tip;
     struct used *by;
+    float counts;            /* a token of its tip */
     struct draft_node *node; /* [draft_max] */
     int n, at;               /* nodes before `at` have been looked at */
 };
@@ -57,8 +62,7 @@ struct stream {
 /* A guess of the pass: its row (another drafter may have made it, too), whose it is, and what it rested on. */
 struct mark {
     int32_t row;
-    int by; /* used[by] */
-    float *rate, *viewed;
+    int by, kind, view; /* used[by] */
     float share, prior;
 };
 
@@ -70,6 +74,7 @@ struct speculator {
     int n_used;
     struct stream *stream; /* [n_seq][n_used] */
     int n_stream;
+    float *counts;           /* [n_seq] what a token of a tip counts */
     struct draft_node *node; /* [n_seq][n_used][draft_max] */
     struct path *path;       /* [1 + n_used * draft_max] of one tip; path[0] is the tip */
     struct mark *mark;       /* [n_draft][n_used] */
@@ -88,13 +93,15 @@ struct speculator {
 
 /* ---- rates ---- */
 
-/* A rate begins as the drafter says; after some 20 guesses it is what was seen.  An unprofitable
- * kind of guess decays back slowly, so it is retried in about 1 of 50 eligible passes. */
-static const float rate_gain = 0.05f, rate_return = 0.0005f;
+/* A rate begins as the drafter says, which counts as PRIOR guesses; it is the mean of what was seen, at last of some 20
+ * guesses.  An unprofitable kind of guess decays back slowly, so it is retried in about 1 of 50 eligible passes. */
+enum { PRIOR = 4, LEARNT = 20 };
+static const float rate_return = 0.0005f;
 
-static void learn(float *rate, float share, bool right)
+static void learn(float *rate, uint8_t *n, float share, bool right)
 {
-    float r = *rate + rate_gain * ((right ? 1.0f : 0.0f) - share * *rate);
+    *n = (uint8_t)(*n < LEARNT - PRIOR ? *n + 1 : LEARNT - PRIOR);
+    float r = *rate + 1.0f / (float)(PRIOR + *n) * ((right ? 1.0f : 0.0f) - share * *rate);
     *rate = r < 0.01f ? 0.01f : r > 0.99f ? 0.99f : r;
 }
 
@@ -130,9 +137,37 @@ static bool is_vain(const struct speculator *sp, const struct pass *pass, const 
 {
     int n = pass->batch->n_row;
     double now = o->tokens / row_cost_of(sp->lim.cost, n, o->seen), each = o->seen / n;
+    float most = 1;
+    for (int i = 0; i < pass->n_tip; i++) most = sp->counts[i] > most ? sp->counts[i] : most;
     for (int k = 1; k <= 4 * sp->set.draft_max && k <= sp->lim.n_draft; k++)
-        if ((o->tokens + k) / (row_cost_of(sp->lim.cost, n + k, o->seen + k * each) + o->draft_us) > now) return false;
+        if ((o->tokens + (double)most * k) / (row_cost_of(sp->lim.cost, n + k, o->seen + k * each) + o->draft_us) > now)
+            return false;
     return true;
+}
+
+/* A request is over when the last of its n samples is.  A token counts by the odds that its sample is that last one:
+ * they fall with its lead over the one furthest behind, in halves of the mean length so far.  All n together count less
+ * than n where texts are short: of drafts that are right by chance the least lucky sample has `unlucky` deviations
+ * fewer than the mean, and it is the one that ends the request. */
+static void count_tokens(struct speculator *sp, const struct pass *pass)
+{
+    for (int i = 0; i < pass->n_tip; i++) {
+        const struct row_tip *a = &pass->tip[i];
+        int n = 0, least = a->n_token, sum = 0;
+        float all = 0;
+        for (int j = 0; j < pass->n_tip; j++) {
+            const struct row_tip *b = &pass->tip[j];
+            if (b->request != a->request) continue;
+            n++;
+            sum += 1 + b->n_token - b->n_prompt;
+            if (b->n_token < least) least = b->n_token;
+        }
+        float mean = (float)sum / (float)n, unlucky = 0.75f * sqrtf(2 * logf((float)n));
+        for (int j = 0; j < pass->n_tip; j++)
+            if (pass->tip[j].request == a->request) all += expf((float)(least - pass->tip[j].n_token) / (0.5f * mean));
+        float count = (float)n * fmaxf(0.25f, 1 - unlucky / sqrtf(mean));
+        sp->counts[i] = count * expf((float)(least - a->n_token) / (0.5f * mean)) / all;
+    }
 }
 
 /* What drafting takes in a pass, on average. */
@@ -206,7 +241,7 @@ static void ask(struct speculator *sp, struct pass *pass, int k)
     if (u->drafter->begin) u->drafter->begin(u->self, pass, &wish);
     for (int i = 0; i < pass->n_tip; i++) {
         struct stream *s = &sp->stream[i * sp->n_used + k];
-        *s = (struct stream){.tip = &pass->tip[i], .by = u, .node = s->node};
+        *s = (struct stream){.tip = &pass->tip[i], .by = u, .counts = sp->counts[i], .node = s->node};
         struct draft_ask ask = {u->self, &sp->set, u->rate, s->tip, sp->set.draft_max};
         int n = u->drafter->draft(&ask, s->node);
         for (int j = 0; j < n; j++) s->node[j].row = -1;
@@ -237,10 +272,18 @@ static struct draft_node *pop(struct speculator *sp, struct stream **of)
     for (int i = 0; i < sp->n_stream; i++) {
         struct stream *s = &sp->stream[i];
         if (s->at >= s->n || s->node[s->at].p < sp->set.p_min) continue;
-        if (!best || s->node[s->at].p > best->p) best = &s->node[s->at], *of = s;
+        if (!best || s->counts * s->node[s->at].p > (*of)->counts * best->p) best = &s->node[s->at], *of = s;
     }
     if (best) (*of)->at++;
     return best;
+}
+
+/* A kind of guess that is hardly known is tried at one tip of a pass: else beside many samples the first wrong guess is
+ * made at all of them at once.  Guesses from outside say what they are worth. */
+static bool may_try(struct used *u, const struct row_tip *tip, int kind)
+{
+    if (!u->tried[kind]) u->tried[kind] = tip;
+    return u->tried[kind] == tip || u->n_rate[kind] >= PRIOR || u->drafter->n_prior > 0;
 }
 
 /* Guesses become rows in the queue's order; those behind the best that this came to are taken back. */
@@ -250,15 +293,17 @@ static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
     struct stream *s = NULL;
     int keep = b->n_row, n_mark = 0, most = sp->lim.n_draft * sp->n_used;
     double best = gain(sp, pass, o);
+    for (int k = 0; k < sp->n_used; k++) memset(sp->used[k].tried, 0, sizeof sp->used[k].tried);
     for (struct draft_node *n; sp->n_mark < most && (n = pop(sp, &s));) {
         int32_t parent = n->parent < 0 ? s->tip->row : s->node[n->parent].row, before = b->n_row;
         if (parent < 0 || s->tip->n_draft >= sp->set.draft_max) continue; /* or the sequence ends before it */
+        if (!may_try(s->by, s->tip, n->kind)) continue;
         n->row = pass_draft(pass, s->tip, parent, n->token);
         if (n->row == LUTRA_E_BUSY) break;
         if (n->row < 0) continue;
-        sp->mark[sp->n_mark++] = (struct mark){n->row, (int)(s->by - sp->used), &s->by->rate[n->kind],
-            &s->by->viewed[n->view][n->kind], n->share, prior_of(s->by->drafter, n)};
-        if (b->n_row > before) o->tokens += (double)n->p, o->seen += b->row[n->row].pos + 1;
+        sp->mark[sp->n_mark++] =
+            (struct mark){n->row, (int)(s->by - sp->used), n->kind, n->view, n->share, prior_of(s->by->drafter, n)};
+        if (b->n_row > before) o->tokens += (double)(s->counts * n->p), o->seen += b->row[n->row].pos + 1;
         double now = gain(sp, pass, o);
         if (now <= best && b->n_row > keep) continue;
         best = now > best ? now : best;
@@ -284,6 +329,7 @@ static void offer(void *self, struct pass *pass)
     sp->weighs = row_cost_known(sp->lim.cost);
     struct offer o = {.tokens = pass->n_tip, .draft_us = drafting_us(sp)};
     for (int i = 0; i < pass->n_tip; i++) o.seen += pass->batch->row[pass->tip[i].row].pos + 1;
+    count_tokens(sp, pass);
     if (pass->n_tip > 0 && !is_vain(sp, pass, &o)) {
         ask_drafters(sp, pass);
         fill(sp, pass, &o);
@@ -384,10 +430,12 @@ static int take(void *self, const struct pass *pass, struct lutra_error *err)
         const struct row_tip *t = tip_of(pass, m->row);
         if (!t || t->picked < 0 || !lies_on(pass, r->parent, t->taken)) continue;
         bool right = r->parent == t->taken ? r->token == t->picked : lies_on(pass, m->row, t->taken);
-        if (*m->rate == 0) *m->rate = m->prior;
-        if (*m->viewed == 0) *m->viewed = *m->rate;
-        learn(m->rate, m->share, right);
-        learn(m->viewed, m->share, right);
+        struct used *u = &sp->used[m->by];
+        float *rate = &u->rate[m->kind], *viewed = &u->viewed[m->view][m->kind];
+        if (*rate == 0) *rate = m->prior;
+        if (*viewed == 0) *viewed = *rate;
+        learn(rate, &u->n_rate[m->kind], m->share, right);
+        learn(viewed, &u->n_viewed[m->view][m->kind], m->share, right);
     }
     if (sp->weighs && sp->n_stream > 0)
         weigh(sp, pass);
@@ -448,9 +496,8 @@ static int choose(struct speculator *sp, struct lutra_error *err)
         int n, k = next_type(&at, &n);
         if (k < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "spec_type: '%.*s' is not built (ngram-simple, suffix, calibrated, recycle, draft and auto are, and "
-                "store "
-                "where a request drafts from one: --rag)",
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, siblings, calibrated, recycle, draft and auto "
+                "are, and store where a request drafts from one: --rag)",
                 n < 100 ? n : 100, name);
         TRY(add_type(sp, k, err));
         model |= types[k].part[0] == &drafter_model;
@@ -466,10 +513,11 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
     size_t n = (size_t)sp->lim.n_seq * (size_t)sp->n_used, most = (size_t)sp->set.draft_max;
     sp->stream = calloc(n, sizeof *sp->stream);
     sp->node = calloc(n, most * sizeof *sp->node);
+    sp->counts = calloc((size_t)sp->lim.n_seq, sizeof *sp->counts);
     sp->path = calloc(1 + (size_t)sp->n_used * most, sizeof *sp->path);
     sp->mark = calloc((size_t)sp->lim.n_draft, (size_t)sp->n_used * sizeof *sp->mark);
     sp->by = calloc((size_t)sp->lim.n_draft, 1);
-    if (!sp->stream || !sp->node || !sp->path || !sp->mark || !sp->by)
+    if (!sp->stream || !sp->counts || !sp->node || !sp->path || !sp->mark || !sp->by)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
     for (size_t i = 0; i < n; i++) sp->stream[i].node = sp->node + i * most;
     for (int k = 0; k < sp->n_used; k++) {
@@ -523,6 +571,7 @@ void speculator_close(struct speculator **sp)
     for (int k = 0; k < (*sp)->n_used; k++)
         if ((*sp)->used[k].self) (*sp)->used[k].drafter->close((*sp)->used[k].self);
     free((*sp)->stream);
+    free((*sp)->counts);
     free((*sp)->node);
     free((*sp)->path);
     free((*sp)->mark);
@@ -534,6 +583,12 @@ void speculator_close(struct speculator **sp)
 struct row_source *speculator_source(struct speculator *sp)
 {
     return &sp->source;
+}
+
+void speculator_keep(struct speculator *sp, const struct spec_text *text)
+{
+    for (int k = 0; sp && k < sp->n_used; k++)
+        if (sp->used[k].drafter->keep) sp->used[k].drafter->keep(sp->used[k].self, text);
 }
 
 bool speculator_wants_top(const struct speculator *sp)

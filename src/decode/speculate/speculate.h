@@ -54,6 +54,13 @@ struct spec_limits {
     const struct clock *clock;      /* borrowed; for spec_spent_us */
 };
 
+/* A text that has ended: prompt and reply. */
+struct spec_text {
+    uint64_t prompt_hash;
+    const int32_t *token; /* [n_token] */
+    int n_prompt, n_token;
+};
+
 struct speculator;
 
 /* Whether settings name a drafter at all. */
@@ -68,6 +75,9 @@ int speculator_open(
     struct speculator **out, const struct spec_settings *set, const struct spec_limits *lim, struct lutra_error *err);
 void speculator_close(struct speculator **sp);
 struct row_source *speculator_source(struct speculator *sp);
+
+/* Later replies to the same prompt may be guessed from this one; it is copied, and nothing is allocated. */
+void speculator_keep(struct speculator *sp, const struct spec_text *text);
 
 /* Whether a drafter wants pass.want_top. */
 bool speculator_wants_top(const struct speculator *sp);

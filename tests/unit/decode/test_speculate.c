@@ -365,40 +365,6 @@ static int open_drafters(struct speculator **sp, const struct spec_settings *set
     return speculator_open(sp, set, &lim, NULL);
 }
 
-/* Tips whose texts know what follows, and one that knows nothing: the first share the rows, the last has none.  Where
- * rows are dear, or everything fails, nobody drafts; where eight cost what one does, all eight are taken or none. */
-static void rows_go_where_they_pay(void **state)
-{
-    (void)state;
-    static struct row row[64];
-    static int32_t known_text[60], unknown[60];
-    struct row_tip tip[4];
-    struct speculator *sp;
-    for (int i = 0; i < 60; i++) known_text[i] = i % 5, unknown[i] = i;
-    for (int dear = 0; dear < 3; dear++) {
-        assert_int_equal(open_drafters(&sp, &usual, 32), 0);
-        if (dear == 1) row_cost_init(&cost, 0.9, 0);
-        if (dear == 2) row_cost_init(&cost, 1, 0), row_cost_learn(&cost, 4, 0, 5000), row_cost_learn(&cost, 8, 0, 5001);
-        if (dear == 2) row_cost_learn(&cost, 16, 0, 50000), row_cost_learn(&cost, 3, 0, 2000);
-        struct batch b = {.row = row};
-        struct pass pass;
-        pass_begin(&pass, &b, tip, VOCAB, (struct row_room){64, 64, 32});
-        for (int i = 0; i < 3; i++)
-            pass_tip(&pass, (struct row){.token = 4, .pos = 59, .seq = i, .parent = -1},
-                (struct row_tip){.token = i == 1 ? unknown : known_text, .n_token = 60, .max_tok = 100});
-        const struct row_source *source = speculator_source(sp);
-        source->ops->offer(source->self, &pass);
-        int n[3] = {0};
-        for (int r = 3; r < b.n_row; r++) n[row[r].seq]++;
-        if (dear == 0) assert_true(n[0] >= 2 && n[2] >= 2 && abs(n[0] - n[2]) <= 1 && n[1] == 0);
-        if (dear == 1) assert_int_equal(b.n_row, 3);
-        if (dear == 2) assert_int_equal(b.n_row, 3); /* 2.5 times the cost for five more rows: p falls too fast */
-        assert_true(
-            pass.left.rows == 64 - b.n_row && pass.left.outs == 64 - b.n_row && pass.left.drafts == 35 - b.n_row);
-        speculator_close(&sp);
-    }
-}
-
 /* What somebody outside guesses in one_pass, at the tip alone; -1: nobody does.  And how many rows that was. */
 static int32_t outside = -1;
 static int n_outside;
@@ -433,6 +399,136 @@ static int one_pass(struct speculator *sp, int32_t *token, int *n_token, int roo
     assert_int_equal(source->ops->take(source->self, &pass, NULL), 0);
     token[(*n_token)++] = next;
     return b.n_row - 1;
+}
+
+/* Tips whose texts know what follows, and one that knows nothing: the first share the rows, the last has none.  Where
+ * rows are dear, or everything fails, nobody drafts; where eight cost what one does, all eight are taken or none. */
+static void rows_go_where_they_pay(void **state)
+{
+    (void)state;
+    static struct row row[64];
+    static int32_t known_text[60], unknown[60], taught[N_HISTORY];
+    struct row_tip tip[4];
+    struct speculator *sp;
+    for (int i = 0; i < 60; i++) known_text[i] = i % 5, unknown[i] = i;
+    for (int dear = 0; dear < 3; dear++) {
+        assert_int_equal(open_drafters(&sp, &usual, 32), 0);
+        int n_taught = 20; /* a kind of guess that nothing is known of is tried at one tip only */
+        for (int i = 0; i < n_taught; i++) taught[i] = i % 5;
+        for (int i = 0; i < 4 && dear == 0; i++) one_pass(sp, taught, &n_taught, 8, n_taught % 5, 5);
+        if (dear == 1) row_cost_init(&cost, 0.9, 0);
+        if (dear == 2) row_cost_init(&cost, 1, 0), row_cost_learn(&cost, 4, 0, 5000), row_cost_learn(&cost, 8, 0, 5001);
+        if (dear == 2) row_cost_learn(&cost, 16, 0, 50000), row_cost_learn(&cost, 3, 0, 2000);
+        struct batch b = {.row = row};
+        struct pass pass;
+        pass_begin(&pass, &b, tip, VOCAB, (struct row_room){64, 64, 32});
+        for (int i = 0; i < 3; i++)
+            pass_tip(&pass, (struct row){.token = 4, .pos = 59, .seq = i, .parent = -1},
+                (struct row_tip){.token = i == 1 ? unknown : known_text, .n_token = 60, .max_tok = 100});
+        for (int i = 0; i < 3; i++) tip[i].request = i;
+        const struct row_source *source = speculator_source(sp);
+        source->ops->offer(source->self, &pass);
+        int n[3] = {0};
+        for (int r = 3; r < b.n_row; r++) n[row[r].seq]++;
+        if (dear == 0) assert_true(n[0] >= 2 && n[2] >= 2 && abs(n[0] - n[2]) <= 1 && n[1] == 0);
+        if (dear == 1) assert_int_equal(b.n_row, 3);
+        if (dear == 2) assert_int_equal(b.n_row, 3); /* 2.5 times the cost for five more rows: p falls too fast */
+        assert_true(
+            pass.left.rows == 64 - b.n_row && pass.left.outs == 64 - b.n_row && pass.left.drafts == 35 - b.n_row);
+        speculator_close(&sp);
+    }
+}
+
+/* Tokens of a reply: as all others but for one in `differs` of them. */
+static int32_t replied(int reply, int pos, int differs)
+{
+    uint32_t h = (uint32_t)(reply * 7919 + pos * 104729 + 12345) * 2654435761u;
+    return (h >> 16) % (uint32_t)differs == 0 ? 50 + (int32_t)(h >> 8) % 10
+                                              : (int32_t)((uint32_t)pos * 2654435761u >> 24) % 50;
+}
+
+/* Passes of `n` replies of 40 tokens to one prompt, or to one each, in sequence. */
+static int passes_of(const char *types, int n, bool one_prompt)
+{
+    enum { PROMPT = 20, LENGTH = 40 };
+    static int32_t token[N_HISTORY];
+    static struct row row[64];
+    struct spec_settings set = usual;
+    struct speculator *sp;
+    int n_pass = 0;
+    set.types = types;
+    assert_int_equal(open_drafters(&sp, &set, 16), 0);
+    const struct row_source *source = speculator_source(sp);
+    for (int i = 0; i < n; i++) {
+        uint64_t prompt_hash = one_prompt ? 5 : (uint64_t)i;
+        int n_token = PROMPT;
+        for (int t = 0; t < PROMPT; t++) token[t] = (t * 7 + (one_prompt ? 0 : i)) % 50;
+        token[n_token++] = replied(i, PROMPT, 12);
+        for (; n_token < PROMPT + LENGTH; n_pass++) {
+            struct row_tip tip[1];
+            struct batch b = {.row = row};
+            struct pass pass;
+            pass_begin(&pass, &b, tip, VOCAB, (struct row_room){64, 64, 16});
+            pass_tip(&pass, (struct row){.token = token[n_token - 1], .pos = n_token - 1, .parent = -1},
+                (struct row_tip){.token = token,
+                    .n_token = n_token,
+                    .n_prompt = PROMPT,
+                    .prompt_hash = prompt_hash,
+                    .request = i,
+                    .max_tok = N_HISTORY});
+            source->ops->offer(source->self, &pass);
+            for (int32_t child;
+                 (child = pass_child(&pass, tip[0].taken, replied(i, n_token, 12))) >= 0 && n_token < PROMPT + LENGTH;
+                 n_token++) {
+                token[n_token] = replied(i, n_token, 12);
+                tip[0].taken = child;
+            }
+            tip[0].picked = token[n_token] = replied(i, n_token, 12);
+            n_token++;
+            assert_int_equal(source->ops->take(source->self, &pass, NULL), 0);
+        }
+        speculator_keep(sp, &(struct spec_text){prompt_hash, token, PROMPT, n_token});
+    }
+    speculator_close(&sp);
+    return n_pass;
+}
+
+/* Replies to one prompt that say mostly the same are drafted from those before; replies to other prompts are not. */
+static void siblings_say_what_follows(void **state)
+{
+    (void)state;
+    int plain = passes_of("none", 16, true), alone = passes_of("siblings", 16, false);
+    int before = passes_of("siblings", 16, true), all = passes_of("auto", 16, true);
+    print_message(
+        "16 replies: %d passes, %d by other prompts' replies, %d by siblings, %d by all\n", plain, alone, before, all);
+    assert_int_equal(alone, plain);
+    assert_true(before < plain * 2 / 5 && all < plain * 2 / 5);
+}
+
+/* The ring of texts: the oldest go, the others stay whole; a reply longer than a quarter of it keeps its beginning. */
+static void siblings_keep_the_latest(void **state)
+{
+    (void)state;
+    enum { LONG = 30000 };
+    static int32_t token[LONG];
+    struct draft_node node[SPEC_DRAFT_MOST];
+    struct pass pass = {.n_tip = 0};
+    void *self;
+    assert_int_equal(drafter_siblings.open(&self, NULL, NULL), 0);
+    drafter_siblings.begin(self, &pass, NULL);
+    for (int text = 0; text < 300; text++) { /* each has 100 to 30,000 tokens that are its own */
+        int n = text % 10 == 9 ? LONG : 100 + text;
+        for (int i = 0; i < n; i++) token[i] = text * 100000 + i;
+        drafter_siblings.keep(self, &(struct spec_text){0, token, 1, n});
+        for (int back = 0; back < 60 && back <= text; back++) {
+            int was = text - back, base = was * 100000;
+            int got = draft_of(&drafter_siblings, self, TOKENS(base + 40, base + 41), 0, node);
+            if (back == 0) assert_in_range(got, 1, SPEC_DRAFT_MOST);
+            for (int i = 0; i < got; i++) assert_int_equal(node[i].token, base + 42 + i);
+        }
+    }
+    assert_int_equal(draft_of(&drafter_siblings, self, TOKENS(40, 41), 0, node), 0);
+    drafter_siblings.close(self);
 }
 
 /* Rightly guessed texts are drafted further and further; random ones hardly at all. */
@@ -526,6 +622,8 @@ int main(void)
         cmocka_unit_test(outside_guesses_name_their_kind),
         cmocka_unit_test(costs_are_measured),
         cmocka_unit_test(rows_go_where_they_pay),
+        cmocka_unit_test(siblings_say_what_follows),
+        cmocka_unit_test(siblings_keep_the_latest),
         cmocka_unit_test(acceptance_is_learnt),
         cmocka_unit_test(agreement_is_learnt),
         cmocka_unit_test(fewer_than_draft_min_are_not_tried),
