@@ -13,7 +13,7 @@
 namespace
 {
 
-template <typename T, void (*close)(T **)> struct closer {
+template <typename T, auto close> struct closer {
     void operator()(T *p) const
     {
         close(&p);

@@ -136,7 +136,7 @@ lutra bench "$MODEL" -m "$MODEL"
 expect_code 2 'the model twice'
 lutra bench "$MODEL" "$MODEL"
 expect_code 2 'two models'
-HOME=$WORK LUTRA_MODELS=$WORK lutra ls
+HOME=$WORK LUTRA_MODELS=$WORK/nowhere lutra ls
 expect_code 0 'lutra ls'
 expect_err 'no models' 'lutra ls'
 lutra pull

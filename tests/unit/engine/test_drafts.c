@@ -625,7 +625,8 @@ static void a_model_drafts(void **state)
             (unsigned long long)f.s->stats.rows_drafted, (unsigned long long)f.s->stats.rows_accepted);
         assert_true(f.s->stats.rows_drafted > 0);
         if (i < 4) assert_true(f.s->stats.rows_wasted <= (uint64_t)n_samples); /* the last guess nobody needs */
-        if (i < 4) assert_true(f.s->stats.n_step <= 64 / 4);
+        /* A kind of draft that is not known yet is tried at one sample first: beside others it begins later. */
+        if (i < 4) assert_true(f.s->stats.n_step <= (n_samples > 1 ? 64 / 3 : 64 / 4));
     }
     lutra_session_close(&f.s);
     lutra_model_close(&other.model);

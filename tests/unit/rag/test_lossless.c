@@ -361,13 +361,12 @@ static void run_way(struct bench *b, const struct way *w, bool is_first)
     static struct outcome said;
     static const char *const in[N_COMPANY] = {"alone", "vote", "best-of", "beam", "beside others"};
     struct lutra_stats s;
-    int at = 0, n_asked = 0;
+    int at = 0;
     open_session(b, w);
     for (int i = 0; i < n_question; i++)
         for (int greedy = 0; greedy < 2; greedy++)
             for (int company = 0; company < N_COMPANY; company++, at++) {
                 if (!is_asked(at, is_first ? -1 : (int)(w - ways))) continue;
-                n_asked++;
                 ask(b, w, i, greedy, (enum company)company, &plain[at], is_first ? &plain[at] : &said);
                 if (!is_first && memcmp(&plain[at], &said, sizeof said) != 0)
                     fail_msg("%s: question %d, %s, %s: not as without drafts", w->name, i,
@@ -379,7 +378,8 @@ static void run_way(struct bench *b, const struct way *w, bool is_first)
         (unsigned long long)s.cached_tokens);
     n_cached += is_first ? 0 : s.cached_tokens;
     n_accepted += s.rows_accepted;
-    assert_true(is_first || n_asked == 0 || s.rows_drafted > 0); /* one question is not asked in every way */
+    /* Of the few questions of a short run a drafter may hold none of its guesses worth a row. */
+    assert_true(is_first || !is_whole || s.rows_drafted > 0);
 }
 
 /* What was said becomes earlier answers of the store, which drafts them from then on. */

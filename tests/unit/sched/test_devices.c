@@ -303,7 +303,10 @@ static void open_fixture(struct fixture *f, uint32_t seed)
         if (rl_below(&f->r, 3)) t->device.caps.speed = 0.5f + (float)rl_below(&f->r, 4);
         for (int i = 0; i < f->r.list.n_op; i++)
             if (d == DEVICES - 1 || rl_below(&f->r, 2)) t->does |= 1ull << i;
-        for (int v = 0; v < RL_VALUES; v++) t->own[v].host = malloc(f->r.value[v].bytes);
+        for (int v = 0; v < RL_VALUES; v++) {
+            t->own[v].bytes = f->r.value[v].bytes;
+            t->own[v].host = malloc(t->own[v].bytes);
+        }
     }
 }
 
