@@ -16,10 +16,11 @@
 #include <cmocka.h>
 
 #include "sched/waits.h"
+#include "sanitized.h"
 #include "unit/ops/random_list.h"
 #include "unit/ops/ref_run.h"
 
-enum { LISTS = 300, DEVICES = 4, QUEUE = RL_OPS, BLOCKS = RL_DIM * 4 / SHARE_OUTPUTS };
+enum { LISTS = SANITIZED ? 60 : 300, DEVICES = 4, QUEUE = RL_OPS, BLOCKS = RL_DIM * 4 / SHARE_OUTPUTS };
 
 /* What the devices share, beside the values' memory. */
 struct world {
