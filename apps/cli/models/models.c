@@ -37,6 +37,7 @@ static int list_sets(void *opts, struct option_set *set)
 struct facts {
     char size[32], type[16], arch[32];
     char verdict[512];
+    bool fits;
 };
 
 /* The type most bytes are in. */
@@ -70,7 +71,8 @@ static void judge_memory(const json_t *memory, struct facts *out)
         json_number_value(json_object_get(memory, "weights")) +
         json_number_value(json_object_get(memory, "cache_per_token_f16")) * (context < 4096 ? context : 4096);
     double available = json_number_value(json_object_get(memory, "available_now"));
-    if (bytes <= available)
+    out->fits = bytes <= available;
+    if (out->fits)
         snprintf(out->verdict, sizeof out->verdict, "fits");
     else
         snprintf(out->verdict, sizeof out->verdict, "needs %s, %s are free", bytes_text(bytes, need, sizeof need),
@@ -81,7 +83,7 @@ static void read_facts(const struct found_model *m, struct facts *out)
 {
     char *text = NULL;
     struct lutra_error err = {0};
-    *out = (struct facts){"-", "-", "-", ""};
+    *out = (struct facts){"-", "-", "-", "", false};
     if (m->why || lutra_inspect(m->path, &text, &err) < 0) {
         snprintf(out->verdict, sizeof out->verdict, "%s", m->why ? m->why : err.what);
         return;
@@ -109,7 +111,8 @@ static void print_cell(const char *text, int width)
     printf("%*s", n < (size_t)width ? width - (int)n : 2, n < (size_t)width ? "" : "  ");
 }
 
-static void print_model(const struct found_model *m, int width, bool path)
+/* Whether it runs here. */
+static bool print_model(const struct found_model *m, int width, bool path)
 {
     struct facts f;
     read_facts(m, &f);
@@ -120,43 +123,34 @@ static void print_model(const struct found_model *m, int width, bool path)
     print_cell(m->place, 14);
     print_plain(f.verdict, strlen(f.verdict));
     putchar('\n');
-    if (!path) return;
+    if (!path) return f.fits;
     fputs("  ", stdout);
     print_plain(m->path, strlen(m->path));
     putchar('\n');
+    return f.fits;
 }
 
-/* Those that `name` means, or all; returns how many. */
-static int print_models(const struct model_list *list, const char *name, bool paths)
+/* Those that `name` means, or all; returns how many.  *first: one to begin with, the user's first that runs, or else
+ * the best of ours at sums; NULL: there is none. */
+static int print_models(const struct model_list *list, const char *name, bool paths, const struct found_model **first)
 {
     int width = 24, n = 0;
+    bool is_own = false;
+    *first = NULL;
     for (int i = 0; i < list->n; i++) {
         int length = (int)strlen(list->model[i].name) + 2;
         if (length > width) width = length < 60 ? length : 60;
     }
     for (int i = 0; i < list->n && !interrupted(); i++) {
-        if (name && !model_is_meant(&list->model[i], name)) continue;
+        const struct found_model *m = &list->model[i];
+        if (name && !model_is_meant(m, name)) continue;
         if (n++ == 0) printf("%-*s%-12s%-8s%-12s%-14s%s\n", width, "NAME", "SIZE", "TYPE", "ARCH", "PLACE", "RUNS");
-        print_model(&list->model[i], width, paths);
+        bool fits = print_model(m, width, paths), ours = strcmp(m->place, "Lutra") == 0;
+        if (is_own || !fits || (ours && strcmp(m->name, "abacus-3m-f16") != 0)) continue;
+        *first = m;
+        is_own = !ours;
     }
     return n;
-}
-
-/* One to begin with: of the user's, one that runs; else the best of ours at sums. */
-static const char *choose_first(const struct model_list *list)
-{
-    const char *name = "FILE.gguf";
-    for (int i = 0; i < list->n; i++) {
-        const struct found_model *m = &list->model[i];
-        struct facts f;
-        if (strcmp(m->place, "Lutra") != 0) {
-            read_facts(m, &f);
-            if (strcmp(f.verdict, "fits") == 0) return m->name;
-        } else if (strcmp(m->name, "abacus-3m-f16") == 0) {
-            name = m->name;
-        }
-    }
-    return name;
 }
 
 void models_welcome(void)
@@ -164,13 +158,14 @@ void models_welcome(void)
     struct model_list list;
     models_list(&list);
     printf("lutra %s: an LLM inference engine\n\n", lutra_version());
-    const char *name = choose_first(&list);
+    const struct found_model *first = NULL;
     if (list.n) {
         fputs("Models on this machine ('Lutra': small ones to try it with):\n\n", stdout);
-        print_models(&list, NULL, false);
+        print_models(&list, NULL, false, &first);
     } else {
         puts("No models on this machine yet.");
     }
+    const char *name = first ? first->name : "FILE.gguf";
     fputs("\nNext:\n  lutra run ", stdout);
     print_plain(name, strlen(name));
     fputs("\n      a chat in this terminal\n"
@@ -185,7 +180,8 @@ static int run(void *opts, const char **arg, int n_arg)
     const struct models_options *o = opts;
     struct model_list list;
     models_list(&list);
-    int n = print_models(&list, n_arg > 0 ? arg[0] : NULL, o->paths);
+    const struct found_model *first;
+    int n = print_models(&list, n_arg > 0 ? arg[0] : NULL, o->paths, &first);
     models_free(&list);
     if (n == 0) say("no models%s on this machine; 'lutra pull' gets one", n_arg > 0 ? " of that name" : "");
     return n > 0 || n_arg == 0 ? EXIT_OK : EXIT_FAILED;
