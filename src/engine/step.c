@@ -140,10 +140,16 @@ static const struct row_source_ops samples_ops = {"samples", SOURCE_SAMPLES, off
 
 /* ---- prompts ---- */
 
+/* The least part of a pass that a prompt is given: 16 rows, or a bulk block. */
+static int least_rows(const lutra_session *s)
+{
+    return s->batch.bulk > 16 ? s->batch.bulk : 16;
+}
+
 /* Rows that prompts may have in this pass. */
 static int prompt_rows(const lutra_session *s, const struct pass *pass)
 {
-    int least = s->batch.bulk > 16 ? s->batch.bulk : 16, room = pass->left.rows;
+    int least = least_rows(s), room = pass->left.rows;
     double seen = 0, us = (double)s->prompt_us, n = KV_BLOCK;
     if (pass->n_tip == 0 || !s->prompt_us || s->prompt_row_us == 0) return room;
     for (int i = 0; i < pass->batch->n_row; i++) seen += pass->batch->row[i].pos + 1;
@@ -196,7 +202,7 @@ static void offer_prompts(void *self, struct pass *pass)
 {
     lutra_session *s = self;
     struct request *r;
-    int rows = prompt_rows(s, pass), least = s->batch.bulk > 16 ? s->batch.bulk : 16, n;
+    int rows = prompt_rows(s, pass), least = least_rows(s), n;
     for (r = s->first; r; r = r->next) r->last_row = -1, r->in_pass = PROMPT_WAITS;
     for (int i = 0; i <= rows / least && (r = smallest(s, PROMPT_WAITS, n_served, &n)); i++) r->in_pass = PROMPT_CHOSEN;
     while (rows > 0 && (r = smallest(s, PROMPT_CHOSEN, n_left, &n))) {
