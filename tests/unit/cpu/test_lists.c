@@ -12,32 +12,10 @@
 
 #include "base/cpuinfo.h"
 #include "cpu/device.h"
-#include "unit/ops/random_list.h"
+#include "unit/ops/near.h"
 #include "unit/ops/ref_run.h"
 
 enum { LISTS = 60 };
-
-static void assert_near(const float *a, const float *b, size_t n, double bound, const char *what, uint32_t seed)
-{
-    double most = 0, error = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(b[i]) && fabs(b[i]) > most) most = fabs(b[i]);
-        if (isfinite(b[i]) && fabs((double)a[i] - b[i]) > error) error = fabs((double)a[i] - b[i]);
-        if (!isfinite(a[i]) && isfinite(b[i])) fail_msg("list %u: %s is not finite", seed, what);
-    }
-    if (error > bound * most) fail_msg("list %u: %s is off by %g of %g", seed, what, error, most);
-}
-
-/* Whether squares of an operation's inputs fit f32: gates of gates grow without end. */
-static bool is_tame(const struct random_list *r, const struct op *op)
-{
-    for (int k = 0; k < op->n_in; k++) {
-        const struct buffer *b = &r->value[op->in[k]];
-        for (size_t i = 0; i < b->bytes / sizeof(float); i++)
-            if (fabsf(((const float *)b->host)[i]) > 1e15f) return false;
-    }
-    return true;
-}
 
 /* What a recurrent operation leaves beside values: states, and drafts' inputs bit for bit. */
 static void compare_states(struct random_list *r, const uint8_t *want, uint32_t seed)

@@ -6,32 +6,10 @@
  */
 #include "gpu_fixture.h"
 
-#include "unit/ops/random_list.h"
+#include "unit/ops/near.h"
 #include "unit/ops/ref_run.h"
 
 enum { LISTS = 24 };
-
-static void assert_near(const float *a, const float *b, size_t n, double bound, const char *what, uint32_t seed)
-{
-    double most = 0, error = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(b[i]) && fabs(b[i]) > most) most = fabs(b[i]);
-        if (isfinite(b[i]) && fabs((double)a[i] - b[i]) > error) error = fabs((double)a[i] - b[i]);
-        if (!isfinite(a[i]) && isfinite(b[i])) fail_msg("list %u: %s is not finite", seed, what);
-    }
-    if (error > bound * most) fail_msg("list %u: %s is off by %g of %g", seed, what, error, most);
-}
-
-/* Whether squares of an operation's inputs fit f32: gates of gates grow without end. */
-static bool is_tame(const struct random_list *r, const struct op *op)
-{
-    for (int k = 0; k < op->n_in; k++) {
-        const struct buffer *b = &r->value[op->in[k]];
-        for (size_t i = 0; i < b->bytes / sizeof(float); i++)
-            if (fabsf(((const float *)b->host)[i]) > 1e15f) return false;
-    }
-    return true;
-}
 
 static void assert_head(const struct random_list *r, const struct row_result *want, uint32_t seed)
 {
@@ -104,15 +82,8 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
 static void join(struct device *d, struct random_list *r, struct buffer cache[2])
 {
     struct lutra_error err = {0};
-    size_t pool = 0, draft = 0;
-    for (int i = 0; i < r->list.n_layer; i++) {
-        const struct kv_layer *l = &r->kv.layer[i];
-        if (l->cache != i) continue;
-        pool += FIX_BLOCKS * l->block_bytes;
-        draft += 2 * (size_t)l->n_kv_head * FIX_ROWS * l->vec_bytes;
-    }
-    cache[0] = (struct buffer){.host = r->kv.view.pool, .bytes = pool};
-    cache[1] = (struct buffer){.host = r->kv.view.draft, .bytes = draft};
+    cache[0] = (struct buffer){.host = r->kv.view.pool, .bytes = r->kv.pool_bytes};
+    cache[1] = (struct buffer){.host = r->kv.view.draft, .bytes = r->kv.draft_bytes};
     for (int i = 0; i < 2; i++) assert_int_equal(d->memory->join(d, &r->list, &cache[i], &err), 0);
     for (int v = 0; v < RL_VALUES; v++) assert_int_equal(d->memory->join(d, NULL, &r->value[v], &err), 0);
 }

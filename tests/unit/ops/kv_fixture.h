@@ -28,6 +28,7 @@ enum { FIX_BLOCKS = 160, FIX_SEQS = 80, FIX_TABLE = 80, FIX_ROWS = 600, FIX_ITEM
 struct kv_fixture {
     struct kv_view view;
     struct kv_layer layer[FIX_LAYERS];
+    size_t pool_bytes, draft_bytes; /* of the view's */
     int n_row, n_seq, next_block;
     int32_t committed[FIX_SEQS], direct[FIX_SEQS]; /* tokens before the batch, and written straight by it */
     int row_seq[FIX_ROWS];
@@ -58,7 +59,6 @@ static inline void fixture_open_layers(
     struct kv_fixture *f, enum quant_type type, const struct op_layer *layer, int n_layer)
 {
     memset(f, 0, sizeof *f);
-    size_t pool = 0, draft = 0;
     for (int i = 0; i < n_layer; i++) {
         size_t vec = 0, heads = (size_t)layer[i].n_kv_head;
         if (layer[i].cache != i) {
@@ -71,18 +71,18 @@ static inline void fixture_open_layers(
             .d_head = layer[i].d_head,
             .vec_bytes = vec,
             .side_bytes = heads * KV_BLOCK * vec,
-            .pool = pool,
+            .pool = f->pool_bytes,
             .block_bytes = 2 * heads * KV_BLOCK * vec,
-            .draft = draft};
-        pool += FIX_BLOCKS * f->layer[i].block_bytes;
-        draft += 2 * heads * FIX_ROWS * vec;
+            .draft = f->draft_bytes};
+        f->pool_bytes += FIX_BLOCKS * f->layer[i].block_bytes;
+        f->draft_bytes += 2 * heads * FIX_ROWS * vec;
     }
     f->view = (struct kv_view){
         .type = type, .n_layer = n_layer, .n_block = FIX_BLOCKS, .n_draft = FIX_ROWS, .layer = f->layer};
-    f->view.pool = aligned_alloc(64, (pool + 63) / 64 * 64);
-    f->view.draft = aligned_alloc(64, (draft + 63) / 64 * 64);
-    fixture_fill_nan(f->view.pool, pool);
-    fixture_fill_nan(f->view.draft, draft);
+    f->view.pool = aligned_alloc(64, (f->pool_bytes + 63) / 64 * 64);
+    f->view.draft = aligned_alloc(64, (f->draft_bytes + 63) / 64 * 64);
+    fixture_fill_nan(f->view.pool, f->pool_bytes);
+    fixture_fill_nan(f->view.draft, f->draft_bytes);
     f->view.row = f->row;
     f->view.table = f->table;
     f->view.item = f->item;

@@ -264,13 +264,8 @@ static void save_cache(const struct fixture *f, uint8_t *to)
 
 static void run_reference(struct fixture *f)
 {
-    const struct kv_layer *l = f->r.kv.layer;
-    f->cache_bytes = f->draft_bytes = 0;
-    for (int i = 0; i < f->r.list.n_layer; i++) {
-        if (l[i].cache != i) continue;
-        f->cache_bytes += FIX_BLOCKS * l[i].block_bytes;
-        f->draft_bytes += 2 * (size_t)l[i].n_kv_head * FIX_ROWS * l[i].vec_bytes;
-    }
+    f->cache_bytes = f->r.kv.pool_bytes;
+    f->draft_bytes = f->r.kv.draft_bytes;
     f->cache = malloc(f->cache_bytes + f->draft_bytes + 1);
     f->cache_after = malloc(f->cache_bytes + f->draft_bytes + 1);
     save_cache(f, f->cache);
