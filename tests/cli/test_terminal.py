@@ -224,6 +224,22 @@ def stopped(folder):
     check(t.code() == 0, "Ctrl-Z and fg: end")
 
 
+def woken(folder):
+    """A signal that comes while a key is read is noticed at once, not at the next key."""
+    t = Terminal(folder, "--history", "")
+    t.wait(PROMPT)
+    for _ in range(200):
+        t.type(b"x")
+        os.kill(t.pid, signal.SIGCONT)
+        if t.wait(PROMPT, seconds=60) is None:
+            break
+    t.type(ENTER)
+    t.wait(b" tokens")
+    t.wait(PROMPT)
+    check(t.saved() == ["x" * 200], f"a signal beside a key: {t.saved()}")
+    check(t.close() == 0, "a signal beside a key: end")
+
+
 def pastes_without_an_end(folder):
     t = Terminal(folder, "--history", "")
     t.wait(PROMPT)
@@ -299,7 +315,7 @@ def commands(folder):
 def main():
     parts = [commands]
     if HAS_EDITOR:
-        parts += [editing, pastes, pastes_without_an_end, strange_keys, narrow, interrupts, stopped, full, long_prompts]
+        parts += [editing, pastes, pastes_without_an_end, strange_keys, narrow, interrupts, stopped, woken, full, long_prompts]
     else:
         print("built without libedit: its keys are not tested")
     for part in parts:

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -35,6 +36,8 @@ struct line_editor {
     bool timed_out;  /* that was too short */
     bool dropped;    /* Ctrl-C on a line that was not empty */
 };
+
+static const int noticed[] = {SIGINT, SIGTERM, SIGWINCH, SIGCONT};
 
 static volatile sig_atomic_t screen_changed;
 
@@ -63,30 +66,54 @@ static void mark_pastes(bool on)
     fflush(stdout);
 }
 
-/* One byte; 0 at the end of input, after Ctrl-C, or when a sequence goes on no longer. */
-static int read_byte(struct line_editor *e, unsigned char *byte)
+/* The shell has changed the terminal, which libedit does not see, or the window has another size. */
+static void draw_again(struct line_editor *e)
+{
+    screen_changed = 0;
+    el_set(e->edit, EL_PREP_TERM, 0);
+    el_set(e->edit, EL_PREP_TERM, 1);
+    mark_pastes(true);
+    el_resize(e->edit);
+    el_set(e->edit, EL_REFRESH);
+}
+
+/* Waits for input as poll() does, and lets signals in only while it waits. */
+static int wait_for_input(int ms, const sigset_t *let_in)
+{
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(STDIN_FILENO, &in);
+    struct timespec patience = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    return pselect(STDIN_FILENO + 1, &in, NULL, NULL, ms < 0 ? NULL : &patience, let_in);
+}
+
+static int read_held(struct line_editor *e, unsigned char *byte, const sigset_t *let_in)
 {
     for (;;) {
-        struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-        int ready = interrupted() ? 0 : poll(&in, 1, e->patience_ms);
         if (interrupted()) {
             e->dropped = !line_is_empty(e->edit);
             return 0;
         }
-        if (screen_changed) {
-            screen_changed = 0;
-            el_set(e->edit, EL_PREP_TERM, 0); /* the shell has changed the terminal: libedit does not see that */
-            el_set(e->edit, EL_PREP_TERM, 1);
-            mark_pastes(true);
-            el_resize(e->edit);
-            el_set(e->edit, EL_REFRESH);
-        }
+        if (screen_changed) draw_again(e);
+        int ready = wait_for_input(e->patience_ms, let_in);
+        if (ready < 0 && errno == EINTR) continue;
         e->timed_out = ready == 0;
-        if (ready == 0) return 0;
-        ssize_t n = ready > 0 ? read(STDIN_FILENO, byte, 1) : -1;
-        if (n >= 0) return (int)n;
-        if (errno != EINTR) return 0;
+        ssize_t n = ready > 0 ? read(STDIN_FILENO, byte, 1) : 0;
+        return n > 0 ? 1 : 0;
     }
+}
+
+/* One byte; 0 at the end of input, after Ctrl-C, or when a sequence goes on no longer.  The signals are held while
+ * their flags are looked at: one that came between the look and the wait would be noticed at the next key only. */
+static int read_byte(struct line_editor *e, unsigned char *byte)
+{
+    sigset_t held, before;
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof noticed / sizeof noticed[0]; i++) sigaddset(&held, noticed[i]);
+    pthread_sigmask(SIG_BLOCK, &held, &before);
+    int n = read_held(e, byte, &before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return n;
 }
 
 /* libedit's source of characters.  Bytes that are not UTF-8 become U+FFFD. */
