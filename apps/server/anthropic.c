@@ -253,7 +253,9 @@ static void put_usage(struct reply *r)
 static void finish(struct reply *r)
 {
     event(r, "message_delta");
-    text_print(r->out, ",\"delta\":{\"stop_reason\":\"%s\",\"stop_sequence\":null},", stop_reason(&r->choice[0]));
+    text_print(r->out, ",\"delta\":{\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(&r->choice[0]));
+    reply_stop_json(r, &r->choice[0], "null", r->out);
+    text_put(r->out, "},");
     put_usage(r);
     text_put(r->out, "}\n\n");
     event(r, "message_stop");
@@ -284,7 +286,9 @@ static void tell_whole(struct reply *r)
         text_print(r->out, ",\"input\":%s}", c->call[i].arguments.n ? c->call[i].arguments.bytes : "{}");
         comma = ",";
     }
-    text_print(r->out, "],\"stop_reason\":\"%s\",\"stop_sequence\":null,", stop_reason(c));
+    text_print(r->out, "],\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(c));
+    reply_stop_json(r, c, "null", r->out);
+    text_put(r->out, ",");
     put_usage(r);
     text_put(r->out, "}");
 }

@@ -126,6 +126,24 @@ static int read_strings(const struct fields *f, const char *name, const char **o
     return n;
 }
 
+/* "stop_token_ids" and "min_tokens", vLLM's names. */
+static void read_stop_tokens(struct ask *a, const struct fields *f)
+{
+    const json_t *list = field_array(f, "stop_token_ids"), *item;
+    size_t i;
+    field_int(f, "min_tokens", 0, 1 << 30, &a->set.min_tokens);
+    if (json_array_size(list) > ASK_STOPS_MAX)
+        field_wrong(f, "stop_token_ids", "more than %d tokens", ASK_STOPS_MAX);
+    else
+        json_array_foreach((json_t *)list, i, item)
+        {
+            json_int_t token = json_integer_value(item);
+            if (!json_is_integer(item) || token < 0 || token > INT32_MAX)
+                field_wrong(f, "stop_token_ids", "item %zu is not a token id", i);
+            a->stop_token[a->set.n_stop_tokens++] = (int32_t)token;
+        }
+}
+
 void ask_stop(struct ask *a, const struct fields *f, const char *name)
 {
     if (!field_any(f, name)) return;
@@ -166,6 +184,7 @@ void ask_sampling(struct ask *a, const struct fields *f)
     }
     field_bool(f, "ignore_eos", &a->set.ignore_end);
     ask_stop(a, f, "stop");
+    read_stop_tokens(a, f);
 }
 
 /* ---- constraints ------------------------------------------------------------------------------------------------ */

@@ -46,6 +46,7 @@ struct ask {
     struct lutra_sampling sampling;
     struct lutra_logit_bias *bias; /* owned */
     const char *stop[ASK_STOPS_MAX];
+    int32_t stop_token[ASK_STOPS_MAX];
     const json_t *tools; /* that may be called; borrowed; NULL = none */
     bool must_call;      /* the reply is a call, forced by a schema */
     const char *tool;    /* ... of this one; NULL = any */

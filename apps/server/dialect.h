@@ -12,8 +12,7 @@ struct scored {
     int32_t token;
     float log_prob;
     int n_top;
-    int32_t top[20];
-    float top_log_prob[20];
+    struct lutra_token_prob top[LUTRA_TOP_LOGPROBS];
 };
 
 /* A call of a tool. */
@@ -93,6 +92,8 @@ struct usage {
     int64_t prompt, cached, generated, thought;
 };
 struct usage reply_usage(const struct reply *r);
+/* The stop string, or the stop token's text, that ended a choice, as a JSON string; `none` where something else did. */
+void reply_stop_json(const struct reply *r, const struct choice *c, const char *none, struct text *out);
 /* llama.cpp's timings object. */
 void reply_timings(const struct reply *r, struct text *out);
 /* Text of a token as bytes; static storage is not used: into out. */

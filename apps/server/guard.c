@@ -147,6 +147,11 @@ static void check_origin(struct exchange *x, struct problem *p)
         snprintf(x->origin, sizeof x->origin, "%s", origin);
 }
 
+uint64_t guard_domain(const struct exchange *x)
+{
+    return x->key ? (uint64_t)(x->key - x->server->key) + 1 : 0;
+}
+
 void guard_check(struct exchange *x, bool is_public, struct problem *p)
 {
     const struct server *s = x->server;

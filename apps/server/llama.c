@@ -38,7 +38,7 @@ static void read_common(struct ask *a, const struct fields *f)
     field_int(f, "max_tokens", -1, 1 << 30, &a->set.max_tokens);
     field_int(f, "n_predict", -1, 1 << 30, &a->set.max_tokens);
     if (field_int(f, "t_max_predict_ms", 0, 1 << 30, &ms)) a->set.timeout_us = (uint64_t)ms * 1000;
-    if (field_int(f, "n_probs", 0, 20, &n_probs)) a->n_top = n_probs;
+    if (field_int(f, "n_probs", 0, LUTRA_TOP_LOGPROBS, &n_probs)) a->n_top = n_probs;
     a->shows_log_probs = n_probs > 0;
     a->log_probs = a->shows_log_probs || a->tokens;
     ask_sampling(a, f);
@@ -113,7 +113,7 @@ static void tell_scored(struct reply *r, const struct choice *c, int from)
         text_put(r->out, ",\"top_logprobs\":[");
         for (int k = 0; k < s->n_top && k < r->ask->n_top; k++) {
             if (k > 0) text_put(r->out, ",");
-            tell_token(r, s->top[k], (double)s->top_log_prob[k]);
+            tell_token(r, s->top[k].token, (double)s->top[k].log_prob);
             text_put(r->out, "}");
         }
         text_put(r->out, "]}");
@@ -125,6 +125,7 @@ static const char *stop_type(const struct lutra_end *end)
 {
     switch (end->reason) {
     case LUTRA_STOP_END: return "eos";
+    case LUTRA_STOP_TOKEN:
     case LUTRA_STOP_STRING: return "word";
     case LUTRA_STOP_LENGTH:
     case LUTRA_STOP_CTX_FULL:
@@ -141,9 +142,11 @@ static void tell_end(struct reply *r, int choice)
     text_json_string(r->out, r->model->set->name[0]);
     text_print(r->out,
         ",\"tokens_predicted\":%d,\"tokens_evaluated\":%d,\"tokens_cached\":%d,\"truncated\":false,\"has_new_line\":%s,"
-        "\"stop_type\":\"%s\",\"stopping_word\":\"\",\"timings\":",
+        "\"stop_type\":\"%s\",\"stopping_word\":",
         e->n_tok, e->n_prompt, e->n_cached,
         c->answer.n && memchr(c->answer.bytes, '\n', c->answer.n) ? "true" : "false", stop_type(e));
+    reply_stop_json(r, c, "\"\"", r->out);
+    text_put(r->out, ",\"timings\":");
     reply_timings(r, r->out);
 }
 

@@ -70,6 +70,16 @@ static void scored_token(struct reply *r, int32_t token, double log_prob)
     text_free(&t);
 }
 
+void openai_end_choice(struct reply *r, const struct choice *c, const char *word, const char *behind)
+{
+    text_print(r->out, "\"finish_reason\":\"%s\",\"stop_reason\":", word);
+    if (c->end.reason == LUTRA_STOP_TOKEN)
+        text_print(r->out, "%d", (int)r->ask->stop_token[c->end.stop]);
+    else
+        reply_stop_json(r, c, "null", r->out);
+    text_print(r->out, "}%s", behind);
+}
+
 void openai_log_probs(struct reply *r, const struct choice *c, int from)
 {
     text_put(r->out, "{\"content\":[");
@@ -80,7 +90,7 @@ void openai_log_probs(struct reply *r, const struct choice *c, int from)
         text_put(r->out, ",\"top_logprobs\":[");
         for (int k = 0; k < s->n_top && k < r->ask->n_top; k++) {
             if (k > 0) text_put(r->out, ",");
-            scored_token(r, s->top[k], (double)s->top_log_prob[k]);
+            scored_token(r, s->top[k].token, (double)s->top[k].log_prob);
             text_put(r->out, "}");
         }
         text_put(r->out, "]}");

@@ -13,6 +13,8 @@ void openai_open(struct reply *r, const char *prefix, const char *object);
 void openai_usage(struct reply *r);
 /* {"content":[...]} of the scored tokens from `from` on. */
 void openai_log_probs(struct reply *r, const struct choice *c, int from);
+/* "finish_reason":...} and, as vLLM, "stop_reason": the stop string or token that ended it; then `behind`. */
+void openai_end_choice(struct reply *r, const struct choice *c, const char *word, const char *behind);
 /* The last events of a stream, usage where it was asked for. */
 void openai_finish(struct reply *r, const char *prefix, const char *object);
 /* An error within a stream. */

@@ -67,7 +67,7 @@ void openai_read_chat(struct ask *a, const json_t *body, struct problem *p)
     openai_common(a, &f);
     field_int(&f, "max_completion_tokens", -1, 1 << 30, &a->set.max_tokens);
     field_bool(&f, "logprobs", &a->log_probs);
-    if (field_int(&f, "top_logprobs", 0, 20, &a->n_top) && a->n_top && !a->log_probs)
+    if (field_int(&f, "top_logprobs", 0, LUTRA_TOP_LOGPROBS, &a->n_top) && a->n_top && !a->log_probs)
         field_wrong(&f, "top_logprobs", "without logprobs");
     read_format(a, &f);
     ask_tools(a, &f);
@@ -121,7 +121,7 @@ static void tell_delta(struct reply *r, const struct delta *d)
         text_put(r->out, ",");
     }
     if (d->kind == DELTA_END)
-        text_print(r->out, "\"finish_reason\":\"%s\"}]}\n\n", choice_word(c));
+        openai_end_choice(r, c, choice_word(c), "]}\n\n");
     else
         text_put(r->out, "\"finish_reason\":null}]}\n\n");
 }
@@ -166,7 +166,8 @@ static void tell_whole(struct reply *r)
             openai_log_probs(r, c, 0);
         else
             text_put(r->out, "null");
-        text_print(r->out, ",\"finish_reason\":\"%s\"}", choice_word(c));
+        text_put(r->out, ",");
+        openai_end_choice(r, c, choice_word(c), "");
     }
     text_put(r->out, "]");
     openai_usage(r);

@@ -19,7 +19,7 @@ static void read_completion(struct ask *a, struct problem *p)
     a->raw = field_any(&f, "prompt");
     if (!a->raw) field_wrong(&f, "prompt", "missing");
     field_bool(&f, "echo", &a->echo);
-    if (field_int(&f, "logprobs", 0, 20, &n_top)) {
+    if (field_int(&f, "logprobs", 0, LUTRA_TOP_LOGPROBS, &n_top)) {
         a->log_probs = true;
         a->n_top = n_top;
     }
@@ -37,6 +37,44 @@ static void read_completion(struct ask *a, struct problem *p)
     if (a->echo && a->log_probs) field_wrong(&f, "echo", "with logprobs: those of a prompt are not given");
 }
 
+/* A token as a JSON string; one that is part of a character as "bytes:\xe2\x82", OpenAI's way.  Its text's length. */
+static size_t token_name(const struct reply *r, int32_t token, struct text *out)
+{
+    struct text t = {0};
+    bool whole = true;
+    token_text(r->model, token, &t);
+    for (size_t at = 0, n_char; at < t.n && whole; at += n_char)
+        whole = (n_char = text_utf8(t.bytes + at, t.n - at)) > 0;
+    text_clear(out);
+    if (whole)
+        text_json(out, t.n ? t.bytes : "", t.n);
+    else {
+        text_put(out, "\"bytes:");
+        for (size_t i = 0; i < t.n; i++) text_print(out, "\\\\x%02x", (unsigned char)t.bytes[i]);
+        text_put(out, "\"");
+    }
+    size_t n = t.n;
+    text_free(&t);
+    return n;
+}
+
+/* "TOKEN":log-prob of those that were likely, and of the token itself where it is none of them. */
+static void tell_likely(const struct reply *r, const struct scored *s, struct text *out)
+{
+    struct text name = {0};
+    bool listed = false;
+    for (int k = 0; k <= s->n_top; k++) {
+        if (k == s->n_top && (listed || k == 0)) break;
+        const struct lutra_token_prob own = {s->token, s->log_prob}, *t = k < s->n_top ? &s->top[k] : &own;
+        listed = listed || t->token == s->token;
+        token_name(r, t->token, &name);
+        if (k > 0) text_put(out, ",");
+        text_add(out, name.bytes, name.n);
+        text_print(out, ":%.9g", (double)t->log_prob);
+    }
+    text_free(&name);
+}
+
 static void tell_log_probs(struct reply *r, const struct choice *c, int from)
 {
     size_t offset = 0;
@@ -44,23 +82,15 @@ static void tell_log_probs(struct reply *r, const struct choice *c, int from)
     for (int i = 0; i < c->n_scored; i++) {
         const struct scored *s = &c->scored[i];
         const char *comma = i > from ? "," : "";
-        text_clear(&t);
-        token_text(r->model, s->token, &t);
         size_t at = offset;
-        offset += t.n;
+        offset += token_name(r, s->token, &t);
         if (i >= from) {
             text_put(&tokens, comma);
-            text_json(&tokens, t.bytes, t.n);
+            text_add(&tokens, t.bytes, t.n);
             text_print(&values, "%s%.9g", comma, (double)s->log_prob);
             text_print(&offsets, "%s%zu", comma, at);
             text_print(&tops, "%s{", comma);
-            for (int k = 0; k < s->n_top && k < r->ask->n_top; k++) {
-                text_clear(&t);
-                token_text(r->model, s->top[k], &t);
-                if (k > 0) text_put(&tops, ",");
-                text_json(&tops, t.bytes, t.n);
-                text_print(&tops, ":%.9g", (double)s->top_log_prob[k]);
-            }
+            tell_likely(r, s, &tops);
             text_put(&tops, "}");
         }
     }
@@ -84,6 +114,7 @@ static void tell_choice(struct reply *r, int shown, const struct choice *c, cons
         tell_log_probs(r, c, from);
     else
         text_put(r->out, "null");
+    text_put(r->out, ",");
 }
 
 static void tell_delta(struct reply *r, const struct delta *d)
@@ -94,15 +125,15 @@ static void tell_delta(struct reply *r, const struct delta *d)
         openai_open(r, PREFIX, OBJECT);
         text_put(r->out, ",\"choices\":[");
         tell_choice(r, d->choice, c, p->text, strlen(p->text), c->n_scored);
-        text_put(r->out, ",\"finish_reason\":null}]}\n\n");
+        text_put(r->out, "\"finish_reason\":null}]}\n\n");
     }
     openai_open(r, PREFIX, OBJECT);
     text_put(r->out, ",\"choices\":[");
     tell_choice(r, d->choice, c, d->text, d->n, c->n_told);
     if (d->kind == DELTA_END)
-        text_print(r->out, ",\"finish_reason\":\"%s\"}]}\n\n", end_word(&c->end));
+        openai_end_choice(r, c, end_word(&c->end), "]}\n\n");
     else
-        text_put(r->out, ",\"finish_reason\":null}]}\n\n");
+        text_put(r->out, "\"finish_reason\":null}]}\n\n");
 }
 
 static void finish(struct reply *r)
@@ -144,7 +175,7 @@ static void tell_whole(struct reply *r)
         r->out->failed = r->out->failed || text.failed;
         if (i > 0) text_put(r->out, ",");
         tell_choice(r, i, c, text.bytes, text.n, 0);
-        text_print(r->out, ",\"finish_reason\":\"%s\"}", end_word(&c->end));
+        openai_end_choice(r, c, end_word(&c->end), "");
     }
     text_free(&text);
     text_put(r->out, "]");

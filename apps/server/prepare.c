@@ -189,6 +189,20 @@ static void force_reply(struct ask *a, const struct served *m, struct problem *p
     a->set.n_forced = t.n;
 }
 
+/* Token ids that the vocabulary must have. */
+static void check_tokens(const struct ask *a, const struct served *m, struct problem *p)
+{
+    int n_vocab = m->info.n_vocab;
+    for (int i = 0; i < a->set.n_stop_tokens; i++)
+        if (a->stop_token[i] >= n_vocab)
+            problem_set(p, 400, "invalid_value", "stop_token_ids", "stop_token_ids: there is no token %d, only 0 to %d",
+                (int)a->stop_token[i], n_vocab - 1);
+    for (int i = 0; a->bias && i < a->sampling.n_bias; i++)
+        if (a->bias[i].token >= n_vocab)
+            problem_set(p, 400, "invalid_value", "logit_bias", "logit_bias: there is no token %d, only 0 to %d",
+                (int)a->bias[i].token, n_vocab - 1);
+}
+
 void ask_prepare(struct ask *a, const struct served *m, const char *own_template, struct problem *p)
 {
     bool several = !a->chat && is_several(a->raw);
@@ -198,6 +212,7 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
             ASK_PROMPTS_MAX, ASK_CHOICES_MAX);
         return;
     }
+    check_tokens(a, m, p);
     a->prompt = calloc(n, sizeof *a->prompt);
     if (!a->prompt) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
     for (size_t i = 0; i < n && !p->status; i++) {

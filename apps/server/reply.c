@@ -27,6 +27,20 @@ const char *choice_word(const struct choice *c)
     return c->n_call > 0 && strcmp(word, "stop") == 0 ? "tool_calls" : word;
 }
 
+void reply_stop_json(const struct reply *r, const struct choice *c, const char *none, struct text *out)
+{
+    const struct lutra_end *e = &c->end;
+    struct text word = {0};
+    if (e->reason == LUTRA_STOP_STRING)
+        text_json_string(out, r->ask->stop[e->stop]);
+    else if (e->reason == LUTRA_STOP_TOKEN) {
+        token_text(r->model, r->ask->stop_token[e->stop], &word);
+        text_json(out, word.n ? word.bytes : "", word.n);
+    } else
+        text_put(out, none);
+    text_free(&word);
+}
+
 struct usage reply_usage(const struct reply *r)
 {
     struct usage u = {0};
@@ -49,10 +63,11 @@ static double per_second(double n, double us)
 void reply_timings(const struct reply *r, struct text *out)
 {
     struct usage u = reply_usage(r);
-    uint64_t first_us = 0, end_us = 0;
+    uint64_t begin_us = UINT64_MAX, first_us = 0, end_us = 0;
     int64_t drafted = 0, accepted = 0, n_pass = 0, wasted = 0, idle = 0;
     for (int i = 0; i < r->n_choice; i++) {
         const struct lutra_end *e = &r->choice[i].end;
+        if (e->start_us < begin_us) begin_us = e->start_us;
         if (e->first_us > first_us) first_us = e->first_us;
         if (e->end_us > end_us) end_us = e->end_us;
         drafted += e->n_drafted;
@@ -61,7 +76,8 @@ void reply_timings(const struct reply *r, struct text *out)
         wasted += e->n_wasted;
         idle += e->n_underutilized;
     }
-    double prompt_us = (double)first_us, decode_us = end_us > first_us ? (double)(end_us - first_us) : 0;
+    double prompt_us = first_us > begin_us ? (double)(first_us - begin_us) : 0,
+           decode_us = end_us > first_us ? (double)(end_us - first_us) : 0;
     int64_t n_prompt = u.prompt - u.cached;
     text_print(out,
         "{\"cache_n\":%lld,\"prompt_n\":%lld,\"prompt_ms\":%.3f,\"prompt_per_token_ms\":%.3f,"

@@ -131,6 +131,8 @@ void listen_notify(const char *text);
 int guard_open(struct server *s);
 void guard_close(struct server *s);
 void guard_check(struct exchange *x, bool is_public, struct problem *p);
+/* The cache domain of its key: no client sees by what is cached what another one has asked. */
+uint64_t guard_domain(const struct exchange *x);
 
 /* log.c */
 void log_access(const struct exchange *x, uint64_t end_us);

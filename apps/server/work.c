@@ -15,7 +15,8 @@ static int on_text(void *user, const struct lutra_piece *piece)
     bool thought = piece->token >= 0 && piece->part == LUTRA_PART_REASONING;
     if (piece->n_bytes == 0 && !x->ask.log_probs && !thought) return 0;
     struct event e = {EVENT_TEXT, p->first + piece->sample, piece->part, piece->n_bytes,
-        .scored = {.token = piece->token, .log_prob = piece->log_prob}};
+        .scored = {.token = piece->token, .log_prob = piece->log_prob, .n_top = piece->n_top}};
+    for (int i = 0; i < piece->n_top; i++) e.scored.top[i] = piece->top[i];
     exchange_event(x, &e, piece->text);
     return 0;
 }
@@ -49,6 +50,9 @@ static void submit(struct exchange *x)
         r.n_prompt = p->n_token;
         r.sampling = &a->sampling;
         r.stop = a->stop;
+        r.stop_tokens = a->stop_token;
+        r.cache_domain = guard_domain(x);
+        r.top_logprobs = a->log_probs ? a->n_top : 0;
         r.user = p;
         r.on_text = on_text;
         r.on_end = on_end;

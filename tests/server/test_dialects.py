@@ -34,12 +34,17 @@ status, r = s.post("/completion", {**plain, "n_probs": 1, "return_tokens": True}
 equal((r["content"], r["stop_type"], r["stop"]), (ANSWER, "eos", True), "/completion")
 equal(r["tokens_evaluated"], 32, "/completion: tokens_evaluated")
 equal(len(r["completion_probabilities"]), len(r["tokens"]), "/completion: n_probs")
+equal([[t["id"] for t in p["top_logprobs"]] for p in r["completion_probabilities"]], [[p["id"]] for p in r["completion_probabilities"]],
+      "/completion: the likeliest of greedy decoding")
 check(r["timings"]["predicted_n"] == r["tokens_predicted"] and r["timings"]["rows_idle"] >= 0, "timings", r["timings"])
 parts = [e for _, e in events("/completion", plain)]
 equal("".join(p["content"] for p in parts), ANSWER, "/completion, streamed")
 equal([p["stop"] for p in parts], [False] * (len(parts) - 1) + [True], "/completion: stop")
 equal(s.post("/completion", {**plain, "n_predict": 3})[1]["stop_type"], "limit", "stop_type limit")
-equal(s.post("/completion", {**plain, "stop": ["84"]})[1]["stop_type"], "word", "stop_type word")
+r = s.post("/completion", {**plain, "stop": ["never", "84"]})[1]
+equal((r["stop_type"], r["stopping_word"]), ("word", "84"), "stop_type word")
+equal([e["stopping_word"] for _, e in events("/completion", {**plain, "stop": ["84"]}) if e["stop"]], ["84"], "streamed")
+equal(s.post("/completion", plain)[1]["stopping_word"], "", "no stopping_word")
 equal([x["index"] for x in s.post("/completion", {**plain, "prompt": [PROMPT, "x"]})[1]], [0, 1], "several prompts")
 equal(s.post("/completion", {**plain, "prompt": ["a", 70, "b"], "n_predict": 1})[1]["tokens_evaluated"], 3, "a mixed prompt")
 equal(s.post("/completion", {"prompt": "a " * 2000})[1]["error"]["type"], "exceed_context_size_error", "too long")
@@ -104,7 +109,11 @@ equal([name for name, _ in told if name != "content_block_delta"],
 check(all(name == data["type"] for name, data in told), "each event's type")
 equal("".join(d["delta"]["text"] for name, d in told if name == "content_block_delta"), ANSWER, "its text")
 equal(s.post("/v1/messages", {**ask, "max_tokens": 2})[1]["stop_reason"], "max_tokens", "max_tokens")
-equal(s.post("/v1/messages", {**ask, "stop_sequences": ["84"]})[1]["stop_reason"], "stop_sequence", "stop_sequences")
+r = s.post("/v1/messages", {**ask, "stop_sequences": ["9", "84"]})[1]
+equal((r["stop_reason"], r["stop_sequence"]), ("stop_sequence", "84"), "stop_sequences")
+equal([d["delta"] for name, d in events("/v1/messages", {**ask, "stop_sequences": ["84"]}) if name == "message_delta"],
+      [{"stop_reason": "stop_sequence", "stop_sequence": "84"}], "stop_sequences, streamed")
+equal(s.post("/v1/messages", ask)[1]["stop_sequence"], None, "no stop_sequence")
 blocks = [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
 equal(s.post("/v1/messages", {**ask, "messages": blocks})[1]["content"][0]["text"], ANSWER, "blocks")
 n = s.post("/v1/messages/count_tokens", {"model": "tiny", "messages": TALK})[1]["input_tokens"]

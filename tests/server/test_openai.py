@@ -52,6 +52,13 @@ check(s.post(CHAT, {**hot, "seed": 6})[1]["choices"][0]["message"]["content"] !=
 one = s.post(CHAT, user(QUESTION, model="tiny", stop=["84"]))[1]["choices"][0]
 equal((one["message"]["content"], one["finish_reason"]), ("42 * 2 = ", "stop"), "stop as a list")
 equal(s.post(CHAT, user(QUESTION, model="tiny", stop="*"))[1]["choices"][0]["message"]["content"], "42 ", "stop as text")
+equal(one["stop_reason"], "84", "stop_reason: the string")
+equal(s.post(CHAT, user(QUESTION, model="tiny"))[1]["choices"][0]["stop_reason"], None, "stop_reason: none")
+star = s.post("/tokenize", {"model": "tiny", "content": " *"})[1]["tokens"]
+one = s.post(CHAT, user(QUESTION, model="tiny", stop_token_ids=[1, *star[-1:]]))[1]["choices"][0]
+equal((one["message"]["content"].strip(), one["finish_reason"], one["stop_reason"]), ("42", "stop", star[-1]), "stop_token_ids")
+r = s.post(CHAT, user(QUESTION, model="tiny", min_tokens=40, max_tokens=60))[1]["usage"]["completion_tokens"]
+check(r >= 40 > usage["completion_tokens"], "min_tokens", r)
 for field in ("max_tokens", "max_completion_tokens"):
     r = s.post(CHAT, user(QUESTION, model="tiny", **{field: 3}))[1]
     equal((r["choices"][0]["finish_reason"], r["usage"]["completion_tokens"]), ("length", 3), field)
@@ -60,6 +67,13 @@ ids = s.post(CHAT, user(QUESTION, model="tiny", logprobs=True, max_tokens=4))[1]
 equal(len(ids), 4, "logprobs: one for each token")
 equal("".join(t["token"] for t in ids), bytes(b for t in ids for b in t["bytes"]).decode(), "logprobs: bytes")
 check(all(-20 < t["logprob"] <= 0 for t in ids), "logprobs: values", ids)
+few = s.post(CHAT, user(QUESTION, model="tiny", logprobs=True, top_logprobs=5, max_tokens=4))[1]["choices"][0]
+for one in few["logprobs"]["content"]:
+    top = one["top_logprobs"]
+    equal((len(top), top[0]["token"], top[0]["logprob"]), (5, one["token"], one["logprob"]), "top_logprobs: greedy is first")
+    check(all(a["logprob"] >= b["logprob"] for a, b in zip(top, top[1:])), "top_logprobs: best first", top)
+    check(sum(2.718281828 ** t["logprob"] for t in top) <= 1.001, "top_logprobs: probabilities", top)
+check(all(t["top_logprobs"] == [] for t in ids), "top_logprobs: none unasked", ids)
 streamed = [t for e in s.stream(CHAT, user(QUESTION, model="tiny", logprobs=True, max_tokens=4))
             for c in e["choices"] for t in c.get("logprobs", {}).get("content", [])]
 equal(streamed, ids, "logprobs, streamed")
@@ -101,6 +115,10 @@ equal(s.post(TEXT, {"model": "tiny", "prompt": [5, 6, 7], "max_tokens": 1})[1]["
 equal(s.post(TEXT, {"model": "tiny", "prompt": [[5, 6], [7]], "max_tokens": 1})[1]["usage"]["prompt_tokens"], 3, "lists")
 lp = s.post(TEXT, {"model": "tiny", "prompt": "Sam", "max_tokens": 3, "logprobs": 0})[1]["choices"][0]["logprobs"]
 equal((len(lp["tokens"]), len(lp["token_logprobs"]), lp["text_offset"][0]), (3, 3, 0), "logprobs of completions")
+lp = s.post(TEXT, {"model": "tiny", "prompt": "Sam", "max_tokens": 4, "logprobs": 3, "temperature": 3, "top_k": 0, "top_p": 1,
+                   "min_p": 0, "seed": 4})[1]["choices"][0]["logprobs"]
+check(all(3 <= len(t) <= 4 for t in lp["top_logprobs"]), "completions: three likely ones, and the token", lp)
+equal([t[name] for t, name in zip(lp["top_logprobs"], lp["tokens"])], lp["token_logprobs"], "the token is among them")
 best = {"model": "tiny", "prompt": "Sam has", "max_tokens": 6, "seed": 3, "temperature": 2, "logprobs": 0}
 all8 = s.post(TEXT, {**best, "n": 8})[1]["choices"]
 means = [sum(c["logprobs"]["token_logprobs"]) / len(c["logprobs"]["token_logprobs"]) for c in all8]
@@ -137,8 +155,15 @@ refused(user("x", n=10**30), 400, None, "invalid_json")
 refused(user("x", stop=5), 400, "stop", "invalid_value")
 refused(user("x", stop=["a"] * 65), 400, "stop", "invalid_value")
 refused(user("x", logit_bias={"a": 1}), 400, "logit_bias", "invalid_value")
+refused(user("x", logit_bias={"99999": 1}), 400, "logit_bias", "invalid_value")
 refused(user("x", stream_options=5), 400, "stream_options", "invalid_value")
 refused(user("x", top_logprobs=5), 400, "top_logprobs", "invalid_value")
+refused(user("x", logprobs=True, top_logprobs=21), 400, "top_logprobs", "invalid_value")
+refused(user("x", min_tokens=-1), 400, "min_tokens", "invalid_value")
+refused(user("x", stop_token_ids=7), 400, "stop_token_ids", "invalid_value")
+refused(user("x", stop_token_ids=["7"]), 400, "stop_token_ids", "invalid_value")
+refused(user("x", stop_token_ids=list(range(65))), 400, "stop_token_ids", "invalid_value")
+refused(user("x", stop_token_ids=[10 ** 9]), 400, "stop_token_ids", "invalid_value")
 refused(user("x", modalities=["audio"]), 400, "modalities", "invalid_value")
 refused({"prompt": "a", "suffix": "b"}, 400, "suffix", "unsupported_value", TEXT)
 refused({}, 400, "prompt", "invalid_value", TEXT)

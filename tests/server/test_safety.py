@@ -33,6 +33,27 @@ for key, status in (("secret-one", 200), ("secret-two", 200), ("third", 200), ("
     equal(s.get("/v1/models", Authorization="Bearer " + key)[0], status, f"key {key[:20]!r}")
 equal(s.get("/v1/models", **{"X-Api-Key": "third"})[0], 200, "X-Api-Key")
 equal(s.get("/v1/models", Authorization="Bearer third", Host="evil.example")[0], 200, "with a key any Host will do")
+
+# What is cached of one key's prompts is seen with that key only, whichever dialect asks.
+def cached(key, path=CHAT, text=QUESTION * 3):
+    body = {"/completion": {"prompt": text, "n_predict": 1}, "/v1/messages": user(text, max_tokens=1),
+            "/v1/responses": {"input": text, "max_output_tokens": 1}}.get(path, user(text, max_tokens=1))
+    status, r = s.post(path, body, Authorization="Bearer " + key)
+    equal(status, 200, path)
+    if path == "/completion":
+        return r["tokens_cached"]
+    if path == "/v1/messages":
+        return r["usage"]["cache_read_input_tokens"]
+    return r["usage"][{"/v1/responses": "input_tokens_details"}.get(path, "prompt_tokens_details")]["cached_tokens"]
+
+
+for path in (CHAT, "/completion", "/v1/messages", "/v1/responses"):
+    text = f"{path} asks. " + QUESTION * 3
+    check(cached("secret-one", path, text) < 16, f"{path}: nothing but the template's beginning is cached")
+    check(cached("secret-one", path, text) > 64, f"{path}: cached for the key that asked")
+    check(cached("third", path, text) < 16, f"{path}: another key sees nothing of it")
+    check(cached("fourth", path, text) < 16, f"{path}: nor does one more")
+    check(cached("secret-one", path, text) > 64, f"{path}: still cached for the first")
 s.stop()
 check('"key":"editor"' in s.rest and "secret" not in s.rest, "the log has the key's name only", s.rest)
 

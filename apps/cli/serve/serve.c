@@ -16,7 +16,7 @@ struct serve_options {
     struct sampling_options sampling;
     struct server_settings set;
     struct option_list models, alias, key, origin, host;
-    int n_parallel;
+    int n_parallel, prompt_ms;
     const char *template_text, *template_file, *reasoning;
 };
 
@@ -36,6 +36,11 @@ static const struct option serve_table[] = {
         .common = true},
     {"-np --parallel", "N_PARALLEL", OPT_INT, AT(n_parallel), "N",
         .help = "replies that are decoded together; others wait", .min = 1, .max = 1024, .common = true},
+    {"--prompt-ms", "PROMPT_MS", OPT_INT, AT(prompt_ms), "N",
+        .help =
+            "while replies run, new prompts get so much of a pass that it takes about so many milliseconds; 0 = all "
+            "that it has room for",
+        .min = 0, .max = 3600000},
     {"-n --predict --n-predict", "N_PREDICT", OPT_INT, AT(set.max_tokens), "N",
         .help = "most tokens of a reply where a request names none; -1 = until the context is full", .min = -1,
         .max = 1 << 24},
@@ -80,7 +85,7 @@ static const struct option serve_table[] = {
 static void set_defaults(void *opts)
 {
     struct serve_options *o = opts;
-    *o = (struct serve_options){.n_parallel = 8, .reasoning = "auto"};
+    *o = (struct serve_options){.n_parallel = 8, .prompt_ms = 100, .reasoning = "auto"};
     engine_options_init(&o->engine);
     sampling_options_init(&o->sampling);
     server_settings_init(&o->set);
@@ -119,6 +124,7 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
     model.packed = o->engine.packed;
     *out = (struct server_loaded){.n_seq = o->n_parallel, .sampling = v->sampling};
     session.n_seq = o->n_parallel;
+    session.prompt_us = (uint64_t)o->prompt_ms * 1000;
     engine_session_settings(&o->engine, &session);
     int rc = engine_open_model(&v->engine, &out->model, v->path[i], &model, i + 1 < o->set.n_model, err);
     if (rc == 0) rc = engine_open_draft_model(&v->engine, &o->engine, err);
