@@ -24,7 +24,7 @@
 #include "attention_box.h"
 #include "bench.h"
 #include "npu/wire/planes.h"
-#include "kinds.h"
+#include "sim/kinds.h"
 #include "npu/wire/layout.h"
 
 enum { MEMORY_BYTES = 160 << 20, KEPT = 65536, EMULATED_WEIGHTS = 1536 * 8960, ROWS_MAX = 128, NAME_MAX_BYTES = 96 };

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "division.h"
+#include "sim/division.h"
 #include "npu/dsp/kernels.h"
 #include "npu/wire/planes.h"
 #include "npu/sim/sim.h"

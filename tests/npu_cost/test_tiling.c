@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "division.h"
+#include "sim/division.h"
 #include "npu/wire/planes.h"
 #include "npu/wire/tiling.h"
 
@@ -45,9 +45,9 @@ static struct shape draw_shape(void)
 }
 
 /* Of 6 threads at the better end, or of 4 at the worse one. */
-static double time_of(const struct npu_profile *profile, const struct npu_work *work, int worst)
+static double time_of(const struct soc_profile *profile, const struct npu_work *work, int worst)
 {
-    struct npu_profile p = *profile;
+    struct soc_profile p = *profile;
     p.figure[NPU_VECTOR_THREADS] = worst ? (struct npu_interval){4, 4} : (struct npu_interval){6, 6};
     struct npu_time t = npu_cost_time(&p, work);
     return worst ? t.us.high : t.us.low;
@@ -106,7 +106,7 @@ static double less(double a, double b)
     return a && a < b ? a : b;
 }
 
-static struct cost cost_of(const struct npu_profile *p, const struct npu_weights *w)
+static struct cost cost_of(const struct soc_profile *p, const struct npu_weights *w)
 {
     struct cost c = {0};
     for (int i = 0; i < 2; i++) {
@@ -118,7 +118,7 @@ static struct cost cost_of(const struct npu_profile *p, const struct npu_weights
 
 /* (1) leaves no choice: 16 tables are in 4 registers.  (2), (3): a unit is 128 k x 128 outputs in both products.  Least
  * times, and the fewest packets that any tiling so fast takes: within 1/40. */
-static struct cost best_lookup(const struct npu_profile *p, struct npu_weights w)
+static struct cost best_lookup(const struct soc_profile *p, struct npu_weights w)
 {
     static struct cost all[64 * 64];
     struct cost best = {0};
@@ -138,7 +138,7 @@ static struct cost best_lookup(const struct npu_profile *p, struct npu_weights w
 
 /* ---- products on tiles ---- */
 
-static double tiles_time(const struct npu_profile *p, const struct shape *s, const struct npu_gemm_plan *plan)
+static double tiles_time(const struct soc_profile *p, const struct shape *s, const struct npu_gemm_plan *plan)
 {
     const struct npu_weights *w = &s->w;
     struct npu_work x = {.dma_bytes = (double)w->bytes * plan->n_passes, .l2_bytes = 4.0 * s->m * (w->k + w->n)};
@@ -158,7 +158,7 @@ static int fits(const struct npu_weights *w, uint32_t rows, uint32_t chunk, uint
            TCM;
 }
 
-static double best_tiles(const struct npu_profile *p, const struct shape *s)
+static double best_tiles(const struct soc_profile *p, const struct shape *s)
 {
     double best = 0;
     uint32_t all = (s->m + 31) / 32;
@@ -176,12 +176,12 @@ static double best_tiles(const struct npu_profile *p, const struct shape *s)
 /* Over the shapes, on one SoC; `least` of them are within 3 %. */
 static void search(const char *profile, double least)
 {
-    static struct npu_profile p;
+    static struct soc_profile p;
     struct lutra_error err = {0};
     struct result time = {0}, packets = {0}, tiles = {0}, alone[2] = {0};
     char path[256];
     snprintf(path, sizeof path, "%s/profiles/%s.json", LUTRA_SOURCE_DIR, profile);
-    if (npu_profile_load(&p, path, &err)) fail_msg("%s", err.what);
+    if (soc_profile_load(&p, path, &err)) fail_msg("%s", err.what);
     seed = 17;
     for (int i = 0; i < SHAPES; i++) {
         struct shape s = draw_shape();

@@ -41,14 +41,14 @@ static struct npu_work product(const struct npu_count *gemm, const struct npu_co
 /* [TTS Figure 15]: GEMV by layout on 8 Gen 3. */
 static void layouts(const struct npu_bench *b, struct comparisons *out)
 {
-    for (int i = 0; i < b->n_row; i++) {
-        const struct npu_count *gemm = &b->row[i];
+    for (int i = 0; i < b->counts->n_row; i++) {
+        const struct npu_count *gemm = &b->counts->row[i];
         if (strcmp(gemm->kernel, "gemm") != 0 || strcmp(gemm->kind, "Q4_0") != 0 || gemm->m != 1) continue;
         int k = gemm->k, n = gemm->n;
-        const struct npu_count *tile = npu_count_of(b, "dequant", "Q4_0", 1, k, n),
-                               *super = npu_count_of(b, "dequant", "supergroup", 1, k, n),
-                               *groups = npu_count_of(b, "dequant", "groups not coalesced", 1, k, n),
-                               *scatter = npu_count_of(b, "dequant", "conventional, scatter", 1, k, n);
+        const struct npu_count *tile = npu_count_of(b->counts, "dequant", "Q4_0", 1, k, n),
+                               *super = npu_count_of(b->counts, "dequant", "supergroup", 1, k, n),
+                               *groups = npu_count_of(b->counts, "dequant", "groups not coalesced", 1, k, n),
+                               *scatter = npu_count_of(b->counts, "dequant", "conventional, scatter", 1, k, n);
         if (!tile || !super || !groups || !scatter) continue;
         struct npu_work ours = product(gemm, tile, super), none = product(gemm, tile, NULL),
                         by_group = product(gemm, tile, groups), scattered = product(gemm, tile, scatter);
@@ -76,11 +76,11 @@ static struct npu_work two_heads(const struct npu_count *c)
 /* [TTS Figure 14]: softmax by way of exp on 8 Gen 3. */
 static void softmax(const struct npu_bench *b, struct comparisons *out)
 {
-    for (int i = 0; i < b->n_row; i++) {
-        const struct npu_count *c = &b->row[i];
+    for (int i = 0; i < b->counts->n_row; i++) {
+        const struct npu_count *c = &b->counts->row[i];
         if (strcmp(c->kernel, "softmax") != 0 || strcmp(c->kind, "table") != 0) continue;
-        const struct npu_count *f16 = npu_count_of(b, "softmax", "f16", c->m, c->k, 0),
-                               *f32 = npu_count_of(b, "softmax", "f32", c->m, c->k, 0);
+        const struct npu_count *f16 = npu_count_of(b->counts, "softmax", "f16", c->m, c->k, 0),
+                               *f32 = npu_count_of(b->counts, "softmax", "f32", c->m, c->k, 0);
         if (!f16 || !f32) continue;
         struct npu_work table = two_heads(c), half = two_heads(f16), wide = two_heads(f32);
         char what[96];
@@ -95,10 +95,10 @@ static void softmax(const struct npu_bench *b, struct comparisons *out)
 static void preparation(const struct npu_bench *b, struct comparisons *out)
 {
     enum { K = 4096 };
-    const struct npu_count *ours = npu_count_of(b, "dequant", "Q4_0", 1, K, K),
-                           *planes = npu_count_of(b, "dequant", "bit planes, lookups", 1, K, K),
-                           *convert = npu_count_of(b, "dequant", "convert", 1, K, K),
-                           *slow = npu_count_of(b, "dequant", "bit planes, convert", 1, K, K);
+    const struct npu_count *ours = npu_count_of(b->counts, "dequant", "Q4_0", 1, K, K),
+                           *planes = npu_count_of(b->counts, "dequant", "bit planes, lookups", 1, K, K),
+                           *convert = npu_count_of(b->counts, "dequant", "convert", 1, K, K),
+                           *slow = npu_count_of(b->counts, "dequant", "bit planes, convert", 1, K, K);
     if (!ours || !planes || !convert || !slow) return;
     struct npu_work table = ours->work, lookups = planes->work, nibbles = convert->work, bits = slow->work;
     struct npu_work full = {.dma_bytes = 2.0 * K * K}, loads = {.l2_bytes = 2.0 * K * K, .packets = K * K / 64.0};
@@ -111,7 +111,7 @@ static void preparation(const struct npu_bench *b, struct comparisons *out)
         out, "TMAN Figure 16", "ConvertDQ / two-level lookup, both from bit planes", &bits, &lookups, 10.2, 10.2);
 }
 
-const struct npu_profile *npu_published_on(const struct npu_bench *b)
+const struct soc_profile *npu_published_on(const struct npu_bench *b)
 {
     for (int i = 0; i < b->n_profile; i++)
         if (strstr(b->profile[i]->name, "8gen3")) return b->profile[i];
@@ -149,14 +149,14 @@ static void print_counts(const struct npu_bench *b)
         "alone; its error against the packets.\nTimes: modelled, microseconds, all vector threads, from the profile's "
         "low "
         "to its high end; nothing here was measured.\n\n",
-        b->compiler, b->cpu, b->origin);
+        b->counts->compiler, b->counts->cpu, b->origin);
     printf("| kernel | kind | rows | k x n | packets | per unit | unit | bound | DMA bytes | tile products |");
     for (int i = 0; i < b->n_profile; i++) printf(" %s |", b->profile[i]->name);
     printf("\n|---|---|---|---|---|---|---|---|---|---|");
     for (int i = 0; i < b->n_profile; i++) printf("---|");
     printf("\n");
-    for (int r = 0; r < b->n_row; r++) {
-        const struct npu_count *c = &b->row[r];
+    for (int r = 0; r < b->counts->n_row; r++) {
+        const struct npu_count *c = &b->counts->row[r];
         const char *unit;
         double units = units_of(c, &unit), packets = c->work.packets + c->work.alone;
         printf("| %s | %s | %d | %dx%d | %.0f | %.2f | %s | ", c->kernel, c->kind, c->m, c->k, c->n, packets,
@@ -183,7 +183,7 @@ static const char *verdict(struct npu_interval r, double low, double high)
 
 /* What is compared with the published value: the ratio, or where that is a maximum, the largest of those with the same
  * name behind their shape. */
-static struct npu_interval compared(const struct comparisons *all, int at, const struct npu_profile *p)
+static struct npu_interval compared(const struct comparisons *all, int at, const struct soc_profile *p)
 {
     const struct comparison *c = &all->item[at];
     struct npu_interval most = npu_cost_ratio(p, &c->slow, &c->fast);
@@ -197,7 +197,7 @@ static struct npu_interval compared(const struct comparisons *all, int at, const
     return most;
 }
 
-static const char *verdict_of(const struct comparisons *all, int at, const struct npu_profile *p)
+static const char *verdict_of(const struct comparisons *all, int at, const struct soc_profile *p)
 {
     const struct comparison *c = &all->item[at];
     return verdict(
@@ -205,11 +205,12 @@ static const char *verdict_of(const struct comparisons *all, int at, const struc
 }
 
 /* [TTS Figure 8]: where attention's packets go, beside the tile unit's time. */
-static void print_stages(const struct npu_bench *b, const struct npu_profile *p)
+static void print_stages(const struct npu_bench *b, const struct soc_profile *p)
 {
     const struct npu_count *whole = NULL;
-    for (int i = 0; i < b->n_row; i++)
-        if (!strcmp(b->row[i].kernel, "attention") && !strcmp(b->row[i].kind, "table")) whole = &b->row[i];
+    for (int i = 0; i < b->counts->n_row; i++)
+        if (!strcmp(b->counts->row[i].kernel, "attention") && !strcmp(b->counts->row[i].kind, "table"))
+            whole = &b->counts->row[i];
     if (!whole) return;
     struct npu_work tiles = {.tile_pairs = whole->work.tile_pairs},
                     vector = {.packets = whole->work.packets, .parts = 1};
@@ -219,8 +220,8 @@ static void print_stages(const struct npu_bench *b, const struct npu_profile *p)
            "(modelled on %s: %.0f to %.0f us) beside %.0f products on the tile unit (modelled: %.1f to %.1f us) "
            "[TTS Figure 8].\n\n| stage | packets | of the whole |\n|---|---|---|\n",
         whole->m, whole->k, whole->n, p->name, v.low_us, v.high_us, whole->work.tile_pairs, t.low_us, t.high_us);
-    for (int i = 0; i < b->n_row; i++) {
-        const struct npu_count *c = &b->row[i];
+    for (int i = 0; i < b->counts->n_row; i++) {
+        const struct npu_count *c = &b->counts->row[i];
         if (!strncmp(c->kernel, "attention stage", 15))
             printf("| %s | %.0f | %.0f %% |\n", c->kind, c->work.packets, 100 * c->work.packets / whole->work.packets);
     }
@@ -229,7 +230,7 @@ static void print_stages(const struct npu_bench *b, const struct npu_profile *p)
 
 void npu_print_tables(const struct npu_bench *b)
 {
-    const struct npu_profile *p = npu_published_on(b);
+    const struct soc_profile *p = npu_published_on(b);
     if (p) npu_print_models(b, p), npu_print_tman(b, p);
     print_counts(b);
     if (!p) return;
@@ -276,10 +277,10 @@ static json_t *json_of_count(const struct npu_bench *b, const struct npu_count *
 
 json_t *npu_json_tables(const struct npu_bench *b)
 {
-    const struct npu_profile *p = npu_published_on(b);
+    const struct soc_profile *p = npu_published_on(b);
     struct comparisons *all = all_comparisons(b);
     json_t *rows = json_array(), *ratios = json_array();
-    for (int i = 0; i < b->n_row; i++) json_array_append_new(rows, json_of_count(b, &b->row[i]));
+    for (int i = 0; i < b->counts->n_row; i++) json_array_append_new(rows, json_of_count(b, &b->counts->row[i]));
     for (int i = 0; p && i < all->n; i++) {
         const struct comparison *c = &all->item[i];
         struct npu_interval r = npu_cost_ratio(p, &c->slow, &c->fast);
@@ -289,8 +290,8 @@ json_t *npu_json_tables(const struct npu_bench *b)
                         "published_high", c->published_high, "verdict", verdict_of(all, i, p)));
     }
     free(all);
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "compiler", b->compiler, "cpu", b->cpu, "origin",
-        b->origin, "ratios_on", p ? p->name : "", "kernels", rows, "ratios", ratios);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "compiler", b->counts->compiler, "cpu", b->counts->cpu,
+        "origin", b->origin, "ratios_on", p ? p->name : "", "kernels", rows, "ratios", ratios);
     npu_json_models(b, out);
     if (p) npu_json_tman(b, p, out);
     return out;

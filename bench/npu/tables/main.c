@@ -4,60 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that vector instructions move between memory and registers. */
-static double l2_bytes(const struct npu_count *c)
-{
-    if (!strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "head"))
-        return 4.0 * c->m * ((double)c->k + c->n);
-    if (!strcmp(c->kernel, "lookup")) return 4.0 * c->m * c->n; /* its inputs are tables in TCM */
-    if (!strcmp(c->kernel, "masks")) return c->m * (1.15 * c->k + 4.0 * c->n);
-    if (!strcmp(c->kernel, "tables")) return 4.0 * c->m * c->k;
-    if (!strcmp(c->kernel, "exp16") || !strcmp(c->kernel, "fit")) return 4.0 * c->n;
-    if (!strcmp(c->kernel, "unfit")) return 0; /* of ordinary rows, which stay */
-    if (!strcmp(c->kernel, "quantize")) return 5.2 * c->k;
-    if (!strcmp(c->kernel, "dequant") || !strcmp(c->kernel, "softmax") || !strncmp(c->kernel, "attention", 9))
-        return 0; /* in TCM, but for what DMA brings */
-    return 12.0 * c->n;
-}
-
-static int read_row(struct npu_bench *b, json_t *item)
-{
-    struct npu_count *c = &b->row[b->n_row];
-    int m, k, n;
-    if (b->n_row == NPU_ROWS_MAX ||
-        json_unpack(item, "{s:s, s:s, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F}", "kernel", &c->kernel, "kind", &c->kind,
-            "m", &m, "k", &k, "n", &n, "packets", &c->work.packets, "gathers", &c->work.gathers, "scatters",
-            &c->work.scatters, "dma_bytes", &c->work.dma_bytes, "tile_pairs", &c->work.tile_pairs))
-        return -1;
-    c->m = m, c->k = k, c->n = n;
-    npu_divide_count(c);
-    c->bound = json_number_value(json_object_get(item, "bound"));
-    c->work.alone = json_number_value(json_object_get(item, "alone"));
-    c->work.packets -= c->work.alone;
-    c->work.l2_bytes = l2_bytes(c);
-    b->n_row++;
-    return 0;
-}
-
 static int read_counts(struct npu_bench *b, const char *text, size_t n_bytes, const char *name)
 {
-    json_error_t why;
-    json_t *rows, *item;
-    size_t i;
-    b->document = json_loadb(text, n_bytes, 0, &why);
-    if (!b->document ||
-        json_unpack(b->document, "{s:s, s:s, s:o}", "compiler", &b->compiler, "cpu", &b->cpu, "rows", &rows)) {
-        say("%s: not a file of counts%s%s", name, b->document ? "" : ": ", b->document ? "" : why.text);
-        return -1;
-    }
-    json_array_foreach(rows, i, item)
-    {
-        if (read_row(b, item)) {
-            say("%s: row %zu is not a count", name, i);
-            return -1;
-        }
-    }
-    return 0;
+    struct lutra_error err = {0};
+    return npu_counts_read(&b->counts, text, n_bytes, name, &err) ? fail_with(&err) : 0;
 }
 
 /* Counts afresh with a program, through its stdout. */
@@ -72,12 +22,12 @@ static int count_now(struct npu_bench *b, const char *program)
     while (p && (n = fread(part, 1, sizeof part, p)) > 0) buffer_add(&text, part, n);
     int rc = p ? pclose(p) : -1;
     if (rc) say("%s did not count%s", program, text.n_bytes ? "" : " (see its message above)");
-    if (!rc) rc = read_counts(b, text.text ? text.text : "", text.n_bytes, program);
+    int code = rc ? EXIT_FAILED : read_counts(b, text.text ? text.text : "", text.n_bytes, program);
     buffer_free(&text);
-    return rc ? -1 : 0;
+    return code;
 }
 
-static struct npu_profile *new_profile(struct npu_bench *b)
+static struct soc_profile *new_profile(struct npu_bench *b)
 {
     return b->profile[b->n_profile++] = get_memory(sizeof **b->profile);
 }
@@ -87,20 +37,10 @@ static int open_profiles(struct npu_bench *b, const struct option_list *files)
     struct lutra_error err = {0};
     int rc = 0;
     for (int i = 0; !rc && i < files->n && i < NPU_PROFILES_MAX; i++)
-        rc = npu_profile_load(new_profile(b), files->item[i], &err);
+        rc = soc_profile_load(new_profile(b), files->item[i], &err);
     for (const struct npu_data *d = npu_data + NPU_DATA_PROFILES; !rc && !files->n && d->name; d++)
-        rc = npu_profile_parse(new_profile(b), (const char *)d->bytes, d->n_bytes, d->name, &err);
+        rc = soc_profile_parse(new_profile(b), (const char *)d->bytes, d->n_bytes, d->name, &err);
     return rc < 0 ? fail_with(&err) : 0;
-}
-
-const struct npu_count *npu_count_of(
-    const struct npu_bench *b, const char *kernel, const char *kind, int m, int k, int n)
-{
-    for (int i = 0; i < b->n_row; i++) {
-        const struct npu_count *c = &b->row[i];
-        if (c->m == m && c->k == k && c->n == n && !strcmp(c->kernel, kernel) && !strcmp(c->kind, kind)) return c;
-    }
-    return NULL;
 }
 
 static int write_svg(const struct npu_bench *b, const char *path)
@@ -141,9 +81,9 @@ static int show(struct npu_bench *b, const struct table_options *o)
 {
     const struct npu_data *recorded = &npu_data[NPU_DATA_COUNTS];
     b->origin = o->counter ? o->counter : "recorded";
-    int rc = o->counter ? count_now(b, o->counter)
-                        : read_counts(b, (const char *)recorded->bytes, recorded->n_bytes, recorded->name);
-    int code = rc ? EXIT_FAILED : open_profiles(b, &o->profiles);
+    int code = o->counter ? count_now(b, o->counter)
+                          : read_counts(b, (const char *)recorded->bytes, recorded->n_bytes, recorded->name);
+    if (!code) code = open_profiles(b, &o->profiles);
     if (code) return code;
     if (strcmp(o->format, "json") == 0)
         print_json(b);
@@ -167,7 +107,7 @@ int main(int argc, char **argv)
     struct npu_bench *b = get_memory(sizeof *b);
     int code = show(b, &o);
     for (int i = 0; i < b->n_profile; i++) free(b->profile[i]);
-    json_decref(b->document);
+    npu_counts_free(&b->counts);
     free(b);
     return finish_stdout(code);
 }

@@ -27,7 +27,7 @@ static void print_head(const char *title, const char *text, const char *columns,
     printf("\n");
 }
 
-static void print_decode(const struct npu_bench *b, const struct npu_profile *p)
+static void print_decode(const struct npu_bench *b, const struct soc_profile *p)
 {
     struct npu_step s;
     print_head("Decoding against batch",
@@ -36,7 +36,7 @@ static void print_decode(const struct npu_bench *b, const struct npu_profile *p)
     for (int m = 0; m < NPU_PAPER_MODELS; m++) {
         printf("| %s |", npu_models[m].name);
         for (int i = 0; i < N_BATCHES; i++)
-            if (!npu_decode_step(b, p, &npu_models[m], batches[i], USUAL, &s)) print_rate(batches[i], &s.whole);
+            if (!npu_decode_step(b->counts, p, &npu_models[m], batches[i], USUAL, &s)) print_rate(batches[i], &s.whole);
         printf("\n");
     }
     print_head("A step's parts",
@@ -44,7 +44,7 @@ static void print_decode(const struct npu_bench *b, const struct npu_profile *p)
         "model | batch | products | attention | rows | head | message | whole", 8);
     for (int m = 0; m < NPU_PAPER_MODELS; m++)
         for (int i = 0; i < N_BATCHES; i += 4) {
-            if (npu_decode_step(b, p, &npu_models[m], batches[i], USUAL, &s)) continue;
+            if (npu_decode_step(b->counts, p, &npu_models[m], batches[i], USUAL, &s)) continue;
             printf("| %s | %d |", npu_models[m].name, batches[i]);
             for (int j = 0; j < NPU_PARTS; j++)
                 printf(" %.2f to %.2f |", s.part[j].low_us / 1e3, s.part[j].high_us / 1e3);
@@ -57,7 +57,7 @@ static void print_decode(const struct npu_bench *b, const struct npu_profile *p)
         for (int i = 0; i < N_BATCHES; i += 2) {
             printf("| %s | %d |", npu_models[m].name, batches[i]);
             for (int c = 0; c < N_CONTEXTS; c++)
-                if (!npu_decode_step(b, p, &npu_models[m], batches[i], contexts[c], &s))
+                if (!npu_decode_step(b->counts, p, &npu_models[m], batches[i], contexts[c], &s))
                     print_rate(batches[i], &s.whole);
             printf("\n");
         }
@@ -66,12 +66,12 @@ static void print_decode(const struct npu_bench *b, const struct npu_profile *p)
     for (int m = 0; m < NPU_PAPER_MODELS; m++) {
         printf("| %s |", npu_models[m].name);
         for (int i = 0; i < N_PROMPTS; i++)
-            if (!npu_prefill(b, p, &npu_models[m], prompts[i], &s)) print_rate(prompts[i], &s.whole);
+            if (!npu_prefill(b->counts, p, &npu_models[m], prompts[i], &s)) print_rate(prompts[i], &s.whole);
         printf("\n");
     }
 }
 
-static void print_energy(const struct npu_bench *b, const struct npu_profile *p)
+static void print_energy(const struct npu_bench *b, const struct soc_profile *p)
 {
     struct npu_step s;
     print_head("Energy",
@@ -81,14 +81,14 @@ static void print_energy(const struct npu_bench *b, const struct npu_profile *p)
     for (int m = 0; m < NPU_PAPER_MODELS; m++) {
         printf("| %s |", npu_models[m].name);
         for (int i = 0; i < N_BATCHES; i++)
-            if (!npu_decode_step(b, p, &npu_models[m], batches[i], USUAL, &s))
+            if (!npu_decode_step(b->counts, p, &npu_models[m], batches[i], USUAL, &s))
                 printf(" %.1f to %.1f (%.1f to %.1f W) |", s.whole.low_mj / batches[i], s.whole.high_mj / batches[i],
                     s.whole.low_mj / s.whole.low_us * 1e3, s.whole.high_mj / s.whole.high_us * 1e3);
         printf("\n");
     }
 }
 
-static void print_low_bits(const struct npu_bench *b, const struct npu_profile *p)
+static void print_low_bits(const struct npu_bench *b, const struct soc_profile *p)
 {
     struct npu_step s;
     double bytes[3];
@@ -100,7 +100,7 @@ static void print_low_bits(const struct npu_bench *b, const struct npu_profile *
         9);
     for (int i = 0; i < NPU_LOW_BITS; i++) {
         const struct npu_low_bits x = npu_low_bits(i);
-        if (npu_decode_step(b, p, &x.model, 1, USUAL, &s)) continue;
+        if (npu_decode_step(b->counts, p, &x.model, 1, USUAL, &s)) continue;
         npu_memory(&x.model, CACHE, bytes);
         printf("| %s | %s | %s | %.0f |", x.model.name, x.weights, x.way, bytes[0] / (1 << 20));
         const struct modelled *parts[] = {&s.part[NPU_PRODUCTS], &s.part[NPU_HEAD], &s.whole};
@@ -158,22 +158,22 @@ static void add_times(double us[2], double mj[2], const struct modelled *t, doub
 
 /* The prompt, then all candidates a token per step, then the judge's rows in passes of 16 (a tile holds that many: 2
  * heads share keys).  Keys: whole segments of prompt and solution. */
-static int cost_of(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, double prompt,
+static int cost_of(const struct npu_bench *b, const struct soc_profile *p, const struct npu_model *m, double prompt,
     double tokens, double judged, int width, struct npu_choice *c)
 {
     struct npu_step s;
     double steps = tokens / width, keys = SEGMENT * ceil((prompt + steps) / SEGMENT);
-    if (steps <= 0 || npu_prefill(b, p, m, (int)lround(prompt), &s)) return -1;
+    if (steps <= 0 || npu_prefill(b->counts, p, m, (int)lround(prompt), &s)) return -1;
     add_times(c->us, c->mj, &s.whole, 1);
-    if (npu_decode_step(b, p, m, width, keys, &s)) return -1;
+    if (npu_decode_step(b->counts, p, m, width, keys, &s)) return -1;
     add_times(c->us, c->mj, &s.whole, steps);
-    if (judged > 0 && npu_decode_step(b, p, m, JUDGE_ROWS, keys, &s)) return -1;
+    if (judged > 0 && npu_decode_step(b->counts, p, m, JUDGE_ROWS, keys, &s)) return -1;
     if (judged > 0) add_times(c->us, c->mj, &s.whole, judged / JUDGE_ROWS);
     return 0;
 }
 
 static int read_choice(
-    const struct npu_bench *b, const struct npu_profile *p, json_t *settings, json_t *item, struct npu_choice *c)
+    const struct npu_bench *b, const struct soc_profile *p, json_t *settings, json_t *item, struct npu_choice *c)
 {
     double rows, tokens, judged;
     *c = (struct npu_choice){.prm = ""};
@@ -207,7 +207,7 @@ static void mark_front(struct npu_choice *c, int n)
     }
 }
 
-int npu_read_choices(const struct npu_bench *b, const struct npu_profile *p, json_t *document, struct npu_choice *out)
+int npu_read_choices(const struct npu_bench *b, const struct soc_profile *p, json_t *document, struct npu_choice *out)
 {
     json_t *run, *item;
     size_t i, j;
@@ -235,7 +235,7 @@ json_t *npu_open_accuracies(void)
     return json_loadb((const char *)d->bytes, d->n_bytes, 0, NULL);
 }
 
-static void print_choices(const struct npu_bench *b, const struct npu_profile *p)
+static void print_choices(const struct npu_bench *b, const struct soc_profile *p)
 {
     struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);
     json_t *document = npu_open_accuracies();
@@ -254,7 +254,7 @@ static void print_choices(const struct npu_bench *b, const struct npu_profile *p
     free(c);
 }
 
-void npu_print_models(const struct npu_bench *b, const struct npu_profile *p)
+void npu_print_models(const struct npu_bench *b, const struct soc_profile *p)
 {
     printf("# Whole models, modelled on %s\n", p->name);
     print_decode(b, p);
@@ -290,7 +290,7 @@ static json_t *json_of_choice(const char *soc, const struct npu_choice *c)
         "high_mj", c->mj[1], "front_latency", c->front[0], "front_energy", c->front[1]);
 }
 
-static void json_of_low_bits(const struct npu_bench *b, const struct npu_profile *p, json_t *decode, json_t *prefill)
+static void json_of_low_bits(const struct npu_bench *b, const struct soc_profile *p, json_t *decode, json_t *prefill)
 {
     enum { TOKENS = 1024 };
     struct npu_step s;
@@ -301,12 +301,12 @@ static void json_of_low_bits(const struct npu_bench *b, const struct npu_profile
         npu_memory(&x.model, CACHE, bytes);
         json_object_set_new(of, "layers_bytes", json_real(bytes[0]));
         for (int c = 0; c < N_CONTEXTS; c++)
-            if (!npu_decode_step(b, p, &x.model, 1, contexts[c], &s)) {
+            if (!npu_decode_step(b->counts, p, &x.model, 1, contexts[c], &s)) {
                 json_t *step = json_of_step(x.model.name, p->name, "batch", 1, contexts[c], &s);
                 json_object_update(step, of);
                 json_array_append_new(decode, step);
             }
-        if (!npu_prefill(b, p, &x.model, TOKENS, &s)) {
+        if (!npu_prefill(b->counts, p, &x.model, TOKENS, &s)) {
             json_t *step = json_of_step(x.model.name, p->name, "tokens", TOKENS, 0, &s);
             json_object_update(step, of);
             json_array_append_new(prefill, step);
@@ -315,7 +315,7 @@ static void json_of_low_bits(const struct npu_bench *b, const struct npu_profile
     }
 }
 
-static void json_of_profile(const struct npu_bench *b, const struct npu_profile *p, json_t *decode, json_t *prefill,
+static void json_of_profile(const struct npu_bench *b, const struct soc_profile *p, json_t *decode, json_t *prefill,
     json_t *choices, json_t *document)
 {
     const char *soc = p->name;
@@ -323,11 +323,11 @@ static void json_of_profile(const struct npu_bench *b, const struct npu_profile 
     for (int m = 0; m < NPU_MODELS; m++) {
         for (int i = 0; i < N_BATCHES; i++)
             for (int c = 0; c < N_CONTEXTS; c++)
-                if (!npu_decode_step(b, p, &npu_models[m], batches[i], contexts[c], &s))
+                if (!npu_decode_step(b->counts, p, &npu_models[m], batches[i], contexts[c], &s))
                     json_array_append_new(
                         decode, json_of_step(npu_models[m].name, soc, "batch", batches[i], contexts[c], &s));
         for (int i = 0; i < N_PROMPTS; i++)
-            if (!npu_prefill(b, p, &npu_models[m], prompts[i], &s))
+            if (!npu_prefill(b->counts, p, &npu_models[m], prompts[i], &s))
                 json_array_append_new(prefill, json_of_step(npu_models[m].name, soc, "tokens", prompts[i], 0, &s));
     }
     struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);

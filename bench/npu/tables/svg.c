@@ -161,7 +161,7 @@ static int task_end(const struct npu_choice *c, int n)
     return i;
 }
 
-void npu_print_svg(const struct npu_bench *b, const struct npu_profile *p, FILE *out)
+void npu_print_svg(const struct npu_bench *b, const struct soc_profile *p, FILE *out)
 {
     struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);
     json_t *document = npu_open_accuracies();

@@ -62,10 +62,10 @@ static struct npu_work prepared(const struct npu_count *c, const struct npu_coun
 /* One row by lookups with its tables, and by masks with its quantization.  -1: not counted. */
 static int one_row(const struct npu_bench *b, const char *kernel, const char *kind, int k, int n, struct npu_work *w)
 {
-    const struct npu_count *c = npu_count_of(b, kernel, kind, 1, k, n);
+    const struct npu_count *c = npu_count_of(b->counts, kernel, kind, 1, k, n);
     int masks = !strcmp(kernel, "masks");
-    const struct npu_count *before = masks ? npu_count_of(b, "quantize", "act8", 1, ELEMENTS, ELEMENTS)
-                                           : npu_count_of(b, "tables", "lut16", 1, k, 0);
+    const struct npu_count *before = masks ? npu_count_of(b->counts, "quantize", "act8", 1, ELEMENTS, ELEMENTS)
+                                           : npu_count_of(b->counts, "tables", "lut16", 1, k, 0);
     if (!c || !before) return -1;
     *w = prepared(c, before, masks ? (double)k / ELEMENTS : 1);
     return 0;
@@ -75,7 +75,7 @@ static int one_row(const struct npu_bench *b, const char *kernel, const char *ki
 static const struct npu_count *on_tiles(const struct npu_bench *b, const char *kind, int m, int k, int n, int *times)
 {
     *times = npu_fits_tiles(npu_kind_of(kind), k, n) ? 1 : 2;
-    return npu_count_of(b, "gemm", kind, m, k / *times, n);
+    return npu_count_of(b->counts, "gemm", kind, m, k / *times, n);
 }
 
 static struct npu_work of_mode(const struct npu_count *f16, const struct mode *mode, int end)
@@ -96,7 +96,7 @@ static void full_weights(const struct npu_bench *b, struct comparisons *out)
     enum { K = 4096, STAGES = 64 };
     const struct npu_work full = {.dma_bytes = 2.0 * K * K};
     for (int i = 0; i <= FOUR_BITS; i++) {
-        const struct npu_count *c = npu_count_of(b, "dequant", modes[i].weights, 1, K, K);
+        const struct npu_count *c = npu_count_of(b->counts, "dequant", modes[i].weights, 1, K, K);
         if (!c) continue;
         struct npu_work tiles = c->work;
         char what[96];
@@ -111,8 +111,8 @@ void npu_tman_ratios(const struct npu_bench *b, struct comparisons *out)
     full_weights(b, out);
     for (int s = 0; s < N_SHAPES; s++) {
         const int k = shapes[s][0], n = shapes[s][1];
-        const struct npu_count *f16 = npu_count_of(b, "gemm", "F16", 1, k, n),
-                               *many = npu_count_of(b, "gemm", "F16", TOKENS, k, n);
+        const struct npu_count *f16 = npu_count_of(b->counts, "gemm", "F16", 1, k, n),
+                               *many = npu_count_of(b->counts, "gemm", "F16", TOKENS, k, n);
         char what[96];
         for (int i = 0; i < 2 && weights_of(s, i) && f16 && many; i++) {
             struct npu_work ours, half = of_mode(f16, &modes[F16], 1), four = of_mode(f16, &modes[PER_CHANNEL], 1);
@@ -133,7 +133,7 @@ void npu_tman_ratios(const struct npu_bench *b, struct comparisons *out)
     }
 }
 
-static void put_time(json_t *to, const char *name, const struct npu_profile *p, const struct npu_work w[2], int times)
+static void put_time(json_t *to, const char *name, const struct soc_profile *p, const struct npu_work w[2], int times)
 {
     struct modelled low = model_work(p, &w[0]), high = model_work(p, &w[1]);
     json_object_set_new(
@@ -141,14 +141,14 @@ static void put_time(json_t *to, const char *name, const struct npu_profile *p, 
 }
 
 /* Figures 12 and 13: a row for each shape and width, m rows of activations. */
-static json_t *json_of_kernels(const struct npu_bench *b, const struct npu_profile *p, int m)
+static json_t *json_of_kernels(const struct npu_bench *b, const struct soc_profile *p, int m)
 {
     json_t *all = json_array();
     for (int s = 0; s < N_SHAPES; s++)
         for (int i = 0; i < 2 && weights_of(s, i); i++) {
             const int k = shapes[s][0], n = shapes[s][1];
             const char *kind = weights_of(s, i);
-            const struct npu_count *f16 = npu_count_of(b, "gemm", "F16", m, k, n);
+            const struct npu_count *f16 = npu_count_of(b->counts, "gemm", "F16", m, k, n);
             int times;
             const struct npu_count *tiles = on_tiles(b, kind, m, k, n, &times);
             if (!f16 || !tiles) continue;
@@ -184,14 +184,14 @@ static double layer_weights(const struct npu_model *m)
 }
 
 /* Power of cores while the rest of the device idles. */
-static void add_cores(const struct npu_profile *p, struct modelled *t)
+static void add_cores(const struct soc_profile *p, struct modelled *t)
 {
     t->low_mj += CPU_CORES * p->figure[NPU_CPU_MW].low * t->low_us * 1e-6;
     t->high_mj += CPU_CORES * p->figure[NPU_CPU_MW].high * t->high_us * 1e-6;
 }
 
 /* A token on the CPU, from what memory alone takes: at least that. */
-static struct modelled on_cpu(const struct npu_profile *p, const struct npu_model *m)
+static struct modelled on_cpu(const struct soc_profile *p, const struct npu_model *m)
 {
     double head = (double)m->d_model * m->n_vocab,
            bytes = (layer_weights(m) * INT4_BITS_X10 + head * HEAD_BITS_X10) / 80;
@@ -223,7 +223,7 @@ static struct modelled joined(const struct modelled *low, const struct modelled 
     return (struct modelled){low->low_us, high->high_us, low->low_mj, high->high_mj, "", ""};
 }
 
-static json_t *json_of_modes(const struct npu_bench *b, const struct npu_profile *p)
+static json_t *json_of_modes(const struct npu_bench *b, const struct soc_profile *p)
 {
     json_t *all = json_array();
     for (int i = 0; i < NPU_TMAN_MODELS; i++)
@@ -233,7 +233,8 @@ static json_t *json_of_modes(const struct npu_bench *b, const struct npu_profile
             int bad = mode->of_bitnet >= 0 && mode->of_bitnet != (i == NPU_TMAN_BITNET);
             for (int end = 0; end < 2 && !bad; end++) {
                 struct npu_model m = model_in(&npu_tman_models[i], mode, end);
-                bad = npu_decode_step(b, p, &m, 1, KEYS, &decode[end]) || npu_prefill(b, p, &m, PROMPT, &prompt[end]);
+                bad = npu_decode_step(b->counts, p, &m, 1, KEYS, &decode[end]) ||
+                      npu_prefill(b->counts, p, &m, PROMPT, &prompt[end]);
             }
             if (bad) continue;
             struct npu_model m = model_in(&npu_tman_models[i], mode, 0);
@@ -251,15 +252,15 @@ static json_t *json_of_modes(const struct npu_bench *b, const struct npu_profile
 /* ---- one product's parts, and shared tables ---- */
 
 /* [TMAN Figure 5]: 4096x4096, one row, 4 bits in groups of 64. */
-static json_t *json_of_parts(const struct npu_bench *b, const struct npu_profile *p)
+static json_t *json_of_parts(const struct npu_bench *b, const struct soc_profile *p)
 {
     enum { K = 4096 };
     json_t *all = json_array(), *row = json_object();
-    const struct npu_count *tiles = npu_count_of(b, "gemm", modes[FOUR_BITS].weights, 1, K, K),
-                           *lookup = npu_count_of(b, "dequant", modes[FOUR_BITS].weights, 1, K, K),
-                           *convert = npu_count_of(b, "dequant", "bit planes, convert", 1, K, K),
-                           *nibbles = npu_count_of(b, "dequant", "convert", 1, K, K),
-                           *direct = npu_count_of(b, "lookup", modes[FOUR_BITS].weights, 1, K, K);
+    const struct npu_count *tiles = npu_count_of(b->counts, "gemm", modes[FOUR_BITS].weights, 1, K, K),
+                           *lookup = npu_count_of(b->counts, "dequant", modes[FOUR_BITS].weights, 1, K, K),
+                           *convert = npu_count_of(b->counts, "dequant", "bit planes, convert", 1, K, K),
+                           *nibbles = npu_count_of(b->counts, "dequant", "convert", 1, K, K),
+                           *direct = npu_count_of(b->counts, "lookup", modes[FOUR_BITS].weights, 1, K, K);
     json_array_append_new(all, row);
     if (!tiles || !lookup || !convert || !nibbles || !direct) return all;
     const struct {
@@ -289,12 +290,12 @@ static json_t *json_of_sharing(const struct npu_bench *b)
             const struct npu_model *m = &npu_tman_models[i];
             const int d = m->d_model, kv = m->n_kv_head * m->d_head;
             const int products[][3] = {{d, d, 2}, {d, kv, 2}, {d, m->d_ff, 2}, {m->d_ff, d, 1}};
-            const struct npu_count *narrow = npu_count_of(b, "tables", "lut16", 1, d, 0),
-                                   *wide = npu_count_of(b, "tables", "lut16", 1, m->d_ff, 0);
+            const struct npu_count *narrow = npu_count_of(b->counts, "tables", "lut16", 1, d, 0),
+                                   *wide = npu_count_of(b->counts, "tables", "lut16", 1, m->d_ff, 0);
             double lookups = 0;
             for (int q = 0; q < 4; q++) {
                 const struct npu_count *c =
-                    npu_count_of(b, "lookup", modes[j].weights, 1, products[q][0], products[q][1]);
+                    npu_count_of(b->counts, "lookup", modes[j].weights, 1, products[q][0], products[q][1]);
                 lookups += c ? products[q][2] * c->work.packets : 0;
             }
             if (!narrow || !wide || lookups <= 0) continue;
@@ -327,7 +328,7 @@ static void print_members(json_t *row, int names)
     printf("\n");
 }
 
-void npu_print_tman(const struct npu_bench *b, const struct npu_profile *p)
+void npu_print_tman(const struct npu_bench *b, const struct soc_profile *p)
 {
     json_t *all = json_object(), *table, *row;
     const char *title;
@@ -355,7 +356,7 @@ void npu_print_tman(const struct npu_bench *b, const struct npu_profile *p)
     json_decref(all);
 }
 
-void npu_json_tman(const struct npu_bench *b, const struct npu_profile *p, json_t *all)
+void npu_json_tman(const struct npu_bench *b, const struct soc_profile *p, json_t *all)
 {
     json_object_set_new(all, "mpgemv_modelled", json_of_kernels(b, p, 1));
     json_object_set_new(all, "mpgemm_modelled", json_of_kernels(b, p, TOKENS));

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "cost.h"
+#include "sim/cost.h"
 
 static const char *const names[] = {"snapdragon-8gen2", "snapdragon-8gen3", "snapdragon-8elite"};
 
@@ -34,26 +34,26 @@ static void profiles_of_the_repository_load(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         char path[512];
-        struct npu_profile p;
+        struct soc_profile p;
         struct lutra_error err = {0};
         snprintf(path, sizeof path, LUTRA_SOURCE_DIR "/profiles/%s.json", names[i]);
-        if (npu_profile_load(&p, path, &err)) fail_msg("%s", err.what);
+        if (soc_profile_load(&p, path, &err)) fail_msg("%s", err.what);
         assert_string_equal(p.name, names[i]);
         assert_non_null(strstr(p.schedule, "v73"));
-        for (int f = 0; f < NPU_FIGURES; f++) assert_true(strlen(p.source[f]) > 5);
-        assert_true(p.figure[NPU_TCM_MIB].low == 8 && p.figure[NPU_TCM_MIB].high == 8); /* as tables/division.c plans */
+        for (int f = 0; f < SOC_FIGURES; f++) assert_true(strlen(p.source[f]) > 5);
+        assert_true(p.figure[NPU_TCM_MIB].low == 8 && p.figure[NPU_TCM_MIB].high == 8); /* as sim/division.c plans */
     }
 }
 
 /* The profile with the first `from` replaced by `to`; expects an error that says `what`. */
 static void refuse(const char *from, const char *to, const char *what)
 {
-    struct npu_profile p;
+    struct soc_profile p;
     struct lutra_error err = {0};
     char *text = read_profile(names[1]), *at = strstr(text, from), *changed = calloc(1, 70000);
     assert_non_null(at);
     snprintf(changed, 70000, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-    assert_int_equal(npu_profile_parse(&p, changed, strlen(changed), "some.json", &err), LUTRA_E_FORMAT);
+    assert_int_equal(soc_profile_parse(&p, changed, strlen(changed), "some.json", &err), LUTRA_E_FORMAT);
     if (!strstr(err.what, what) || !strstr(err.what, "some.json")) fail_msg("'%s' does not say '%s'", err.what, what);
     free(text), free(changed);
 }
@@ -76,14 +76,20 @@ static void broken_profiles_are_refused_by_field_and_file(void **state)
     refuse("\"base_mw\": {\"low\": 500", "\"base_mw\": {\"low\": -500", "figure 'base_mw': -500 to 3000");
     refuse("\"vector_mw\": {\"low\": 30, ", "\"vector_mw\": {",
         "figure 'vector_mw' needs low and high (numbers) and a source");
+    refuse("\"gpu_us_256\": {\"low\": 600", "\"gpu_us_256\": {\"low\": 434",
+        "'gpu_us_128' (435 to 436) is above 'gpu_us_256'");
+    refuse("\"two_gbs\": {\"low\": 59.5, \"high\": 61.9", "\"two_gbs\": {\"low\": 41, \"high\": 44",
+        "'one_gbs' (40 to 45)");
+    refuse("\"sync_us\": {\"low\": 400", "\"sync_us\": {\"low\": 4", "'fast_sync_us' (5 to 25) is above 'sync_us'");
+    refuse("\"copy_gbs\": {\"low\": 8.7", "\"copy_gbs\": {\"low\": \"8.7\"", "figure 'copy_gbs' needs low and high");
     refuse("}\n}\n", "}\n}\n]", "end of file expected");
     refuse("}\n}\n", "}\n", "line ");
-    struct npu_profile p;
+    struct soc_profile p;
     struct lutra_error err = {0};
-    assert_int_equal(npu_profile_load(&p, "/no/such/file.json", &err), LUTRA_E_IO);
+    assert_int_equal(soc_profile_load(&p, "/no/such/file.json", &err), LUTRA_E_IO);
     assert_non_null(strstr(err.what, "/no/such/file.json"));
-    assert_int_equal(npu_profile_parse(&p, "{\0}", 3, "z", &err), LUTRA_E_FORMAT);
-    assert_int_equal(npu_profile_parse(&p, "", 0, "z", &err), LUTRA_E_FORMAT);
+    assert_int_equal(soc_profile_parse(&p, "{\0}", 3, "z", &err), LUTRA_E_FORMAT);
+    assert_int_equal(soc_profile_parse(&p, "", 0, "z", &err), LUTRA_E_FORMAT);
 }
 
 /* Random damage never does more than fail; what still loads is within the limits. */
@@ -95,7 +101,7 @@ static void damaged_profiles_do_no_harm(void **state)
     size_t n = strlen(text), accepted = 0;
     for (int i = 0; i < 20000; i++) {
         char *copy = malloc(n); /* exactly as large: a read past the end is seen */
-        struct npu_profile p;
+        struct soc_profile p;
         memcpy(copy, text, n);
         size_t length = n;
         for (int j = 0; j < 3; j++) {
@@ -106,9 +112,9 @@ static void damaged_profiles_do_no_harm(void **state)
             else
                 copy[at] = (char)(seed % 3 ? "{}[],:\"\\0919.e-"[(seed >> 40) % 15] : (int)(seed >> 48));
         }
-        if (!npu_profile_parse(&p, copy, length, "damaged", NULL)) {
+        if (!soc_profile_parse(&p, copy, length, "damaged", NULL)) {
             accepted++;
-            for (int f = 0; f < NPU_FIGURES; f++)
+            for (int f = 0; f < SOC_FIGURES; f++)
                 assert_true(p.figure[f].low >= 1 && p.figure[f].low <= p.figure[f].high);
         }
         free(copy);
@@ -117,10 +123,10 @@ static void damaged_profiles_do_no_harm(void **state)
     free(text);
 }
 
-static struct npu_profile exact(void)
+static struct soc_profile exact(void)
 {
-    struct npu_profile p = {.name = "exact"};
-    const double f[NPU_FIGURES] = {[NPU_CLOCK_MHZ] = 1000,
+    struct soc_profile p = {.name = "exact"};
+    const double f[SOC_FIGURES] = {[NPU_CLOCK_MHZ] = 1000,
         [NPU_VECTOR_THREADS] = 4,
         [NPU_CYCLES_PER_PACKET] = 2,
         [NPU_TILE_CYCLES] = 8,
@@ -138,7 +144,7 @@ static struct npu_profile exact(void)
         [NPU_TILES_MW] = 500,
         [NPU_MEMORY_PJ] = 40,
         [NPU_CPU_MW] = 600};
-    for (int i = 0; i < NPU_FIGURES; i++) p.figure[i] = (struct npu_interval){f[i], f[i]};
+    for (int i = 0; i < SOC_FIGURES; i++) p.figure[i] = (struct npu_interval){f[i], f[i]};
     return p;
 }
 
@@ -150,7 +156,7 @@ static void near(double got, double want)
 static void times_follow_the_formula(void **state)
 {
     (void)state;
-    struct npu_profile p = exact();
+    struct soc_profile p = exact();
     /* 100 us of packets, 200 of DMA, 40 of tiles. */
     struct npu_work w = {.packets = 200e3, .dma_bytes = 10e6, .tile_pairs = 5000};
     struct npu_time t = npu_cost_time(&p, &w);
@@ -177,7 +183,7 @@ static void times_follow_the_formula(void **state)
 static void energies_follow_the_formula(void **state)
 {
     (void)state;
-    struct npu_profile p = exact();
+    struct soc_profile p = exact();
     /* 340 us of the device, 400 us of one vector thread, 40 of tiles, 10^7 bytes. */
     struct npu_work w = {.packets = 200e3, .dma_bytes = 10e6, .tile_pairs = 5000};
     struct npu_interval mj = npu_cost_energy(&p, &w), us;
@@ -190,12 +196,12 @@ static void energies_follow_the_formula(void **state)
 static void power_is_not_time(void **state)
 {
     (void)state;
-    struct npu_profile p = exact();
+    struct soc_profile p = exact();
     struct npu_work w = {.packets = 200e3, .dma_bytes = 10e6, .tile_pairs = 5000, .gathers = 10, .stages = 4};
     struct npu_time t = npu_cost_time(&p, &w);
     double mj = npu_cost_energy(&p, &w).low;
-    for (int i = NPU_MESSAGE_US; i < NPU_FIGURES; i++) {
-        struct npu_profile q = p;
+    for (int i = NPU_MESSAGE_US; i <= NPU_CPU_MW; i++) {
+        struct soc_profile q = p;
         q.figure[i].low *= 2, q.figure[i].high *= 2;
         near(npu_cost_time(&q, &w).us.high, t.us.high);
         near(npu_cost_ratio(&q, &w, &w).low, 1);
@@ -215,15 +221,15 @@ static void intervals_contain_what_is_between(void **state)
 {
     (void)state;
     char *text = read_profile(names[0]);
-    struct npu_profile p, q;
+    struct soc_profile p, q;
     struct npu_work w = {
         .packets = 1e6, .gathers = 1e4, .dma_bytes = 1e7, .tile_pairs = 1e4, .l2_bytes = 1e5, .stages = 8};
     struct npu_work v = {.packets = 3e6, .scatters = 1e5, .dma_bytes = 1e7, .tile_pairs = 1e4, .stages = 8};
-    assert_int_equal(npu_profile_parse(&p, text, strlen(text), "p", NULL), 0);
+    assert_int_equal(soc_profile_parse(&p, text, strlen(text), "p", NULL), 0);
     struct npu_time t = npu_cost_time(&p, &w);
     struct npu_interval r = npu_cost_ratio(&p, &v, &w);
     assert_true(t.us.low < t.us.high && r.low < r.high && r.low > 0);
-    for (int i = 0; i < NPU_FIGURES; i++)
+    for (int i = 0; i < SOC_FIGURES; i++)
         for (int end = 0; end < 2; end++) {
             q = p;
             q.figure[i] = end ? (struct npu_interval){p.figure[i].high, p.figure[i].high}

@@ -4,10 +4,10 @@
  * executor's own (npu/wire/layout.h); tests/npu_cost/test_division.c compares them with what the emulator and a device
  * do.
  */
-#ifndef LUTRA_NPU_TABLES_DIVISION_H
-#define LUTRA_NPU_TABLES_DIVISION_H
+#ifndef LUTRA_SIM_DIVISION_H
+#define LUTRA_SIM_DIVISION_H
 
-#include "cost.h"
+#include "sim/cost.h"
 
 /* How the executor divides an operation (npu/wire/layout.h: its own functions), with all of 8 MiB of TCM: the work's
  * parts, stages and meets.  kv_heads: of attention, whose keys are those of the work; else 0. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "cost.h"
+#include "sim/cost.h"
 
 /* One choice of every figure, and whether gathers stall the packets beside them. */
 struct choice {
-    double f[NPU_FIGURES];
+    double f[SOC_FIGURES];
     int stalls;
 };
 
@@ -49,15 +49,15 @@ static int is_rate(int i)
 }
 
 /* Everything at its better or at its worse end. */
-static struct choice end_of(const struct npu_profile *profile, int worst)
+static struct choice end_of(const struct soc_profile *profile, int worst)
 {
     struct choice c = {.stalls = worst};
-    for (int i = 0; i < NPU_FIGURES; i++)
+    for (int i = 0; i < SOC_FIGURES; i++)
         c.f[i] = is_rate(i) != worst ? profile->figure[i].high : profile->figure[i].low;
     return c;
 }
 
-struct npu_time npu_cost_time(const struct npu_profile *profile, const struct npu_work *work)
+struct npu_time npu_cost_time(const struct soc_profile *profile, const struct npu_work *work)
 {
     struct npu_time t;
     for (int worst = 0; worst < 2; worst++) {
@@ -73,7 +73,7 @@ struct npu_time npu_cost_time(const struct npu_profile *profile, const struct np
     return t;
 }
 
-struct npu_interval npu_cost_energy(const struct npu_profile *profile, const struct npu_work *work)
+struct npu_interval npu_cost_energy(const struct soc_profile *profile, const struct npu_work *work)
 {
     double mj[2];
     for (int worst = 0; worst < 2; worst++) {
@@ -87,13 +87,13 @@ struct npu_interval npu_cost_energy(const struct npu_profile *profile, const str
     return (struct npu_interval){mj[0], mj[1]};
 }
 
-struct npu_interval npu_cost_message_us(const struct npu_profile *profile, double n)
+struct npu_interval npu_cost_message_us(const struct soc_profile *profile, double n)
 {
     const struct npu_interval *f = &profile->figure[NPU_MESSAGE_US];
     return (struct npu_interval){n * f->low, n * f->high};
 }
 
-struct npu_interval npu_cost_message_mj(const struct npu_profile *profile, double n)
+struct npu_interval npu_cost_message_mj(const struct soc_profile *profile, double n)
 {
     const struct npu_interval *f = profile->figure, us = npu_cost_message_us(profile, n);
     return (struct npu_interval){us.low * (f[NPU_BASE_MW].low + f[NPU_CPU_MW].low) * 1e-6,
@@ -101,7 +101,7 @@ struct npu_interval npu_cost_message_mj(const struct npu_profile *profile, doubl
 }
 
 struct npu_interval npu_cost_ratio(
-    const struct npu_profile *profile, const struct npu_work *slow, const struct npu_work *fast)
+    const struct soc_profile *profile, const struct npu_work *slow, const struct npu_work *fast)
 {
     struct npu_interval r = {0, 0};
     /* Figures from NPU_MESSAGE_US on are not of an operation's time. */

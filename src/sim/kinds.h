@@ -3,8 +3,8 @@
  * The names that counts.json has for layouts of weights.  A type that is packed as another's kind costs what that
  * costs: IQ4_XS as IQ4_NL; TQ1_0 and Q1_0 as TQ2_0, as planes TQ1_0 as TQ2_0.
  */
-#ifndef LUTRA_BENCH_NPU_KINDS_H
-#define LUTRA_BENCH_NPU_KINDS_H
+#ifndef LUTRA_SIM_KINDS_H
+#define LUTRA_SIM_KINDS_H
 
 #include "npu/wire/planes.h"
 

@@ -4,7 +4,7 @@
  * in keys along the line through two counted lengths (a segment of keys costs the same wherever it is), elements and
  * outputs of the vocabulary in proportion.
  */
-#include "tables.h"
+#include "sim/counts.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static struct npu_work times(const struct npu_work *a, double t)
 
 /* An operation at m rows, between the two nearest that were counted. */
 static int at_rows(
-    const struct npu_bench *b, const char *kernel, const char *kind, double m, int k, int n, struct npu_work *out)
+    const struct npu_counts *b, const char *kernel, const char *kind, double m, int k, int n, struct npu_work *out)
 {
     const struct npu_count *below = NULL, *above = NULL;
     for (int i = 0; i < b->n_row; i++) {
@@ -57,14 +57,14 @@ static void add(struct modelled *sum, const struct modelled *t, double n)
     sum->low_mj += n * t->low_mj, sum->high_mj += n * t->high_mj;
 }
 
-static void add_work(const struct npu_profile *p, struct modelled *sum, const struct npu_work *w, double n)
+static void add_work(const struct soc_profile *p, struct modelled *sum, const struct npu_work *w, double n)
 {
     struct modelled t = model_work(p, w);
     add(sum, &t, n);
 }
 
 /* An operation on rows from its counted elements. */
-static int row_work(const struct npu_bench *b, const char *kernel, double n, struct npu_work *w)
+static int row_work(const struct npu_counts *b, const char *kernel, double n, struct npu_work *w)
 {
     for (int i = 0; i < b->n_row; i++) {
         const struct npu_count *c = &b->row[i];
@@ -77,7 +77,7 @@ static int row_work(const struct npu_bench *b, const char *kernel, double n, str
 
 /* All KV heads of one layer for a group of `rows` rows of the batch. */
 static int group_work(
-    const struct npu_bench *b, const struct npu_model *m, double rows, double keys, struct npu_work *out)
+    const struct npu_counts *b, const struct npu_model *m, double rows, double keys, struct npu_work *out)
 {
     enum { SHORT = 1024, LONG = 4096 };
     struct npu_work a, z;
@@ -92,7 +92,7 @@ static int group_work(
 
 /* Groups of as many rows as fill a tile, and what is left. */
 static int attention_work(
-    const struct npu_bench *b, const struct npu_model *m, int batch, double keys, struct npu_work *out)
+    const struct npu_counts *b, const struct npu_model *m, int batch, double keys, struct npu_work *out)
 {
     struct npu_work full = {0}, rest = {0};
     int per = TILE_ROWS * m->n_kv_head / m->n_head, n_full = batch / per, left = batch - n_full * per;
@@ -106,7 +106,7 @@ static int attention_work(
 }
 
 /* Outputs in proportion; more rows than were counted as further passes. */
-static int head_work(const struct npu_bench *b, const struct npu_model *m, int rows, struct npu_work *out)
+static int head_work(const struct npu_counts *b, const struct npu_model *m, int rows, struct npu_work *out)
 {
     enum { COUNTED_ROWS = 16 };
     double passes = rows > COUNTED_ROWS ? (double)rows / COUNTED_ROWS : 1;
@@ -117,7 +117,7 @@ static int head_work(const struct npu_bench *b, const struct npu_model *m, int r
 }
 
 static int gemm_work(
-    const struct npu_bench *b, const struct npu_model *m, const struct npu_step_op *o, struct npu_work *w)
+    const struct npu_counts *b, const struct npu_model *m, const struct npu_step_op *o, struct npu_work *w)
 {
     enum { F16_BYTES = 2 };
     if (at_rows(b, "gemm", npu_name_of_kind(o->kind), o->m, o->k, o->n, w)) return -1;
@@ -126,7 +126,7 @@ static int gemm_work(
 }
 
 /* What an operation of a step does, once; 0 packets: not counted. */
-static int op_work(const struct npu_bench *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
+static int op_work(const struct npu_counts *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
     struct npu_work *w, enum npu_part *part)
 {
     const char *weights = npu_name_of_kind(o->kind);
@@ -151,7 +151,7 @@ static int op_work(const struct npu_bench *b, const struct npu_model *m, const s
     }
 }
 
-static int add_op(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m,
+static int add_op(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m,
     const struct npu_step_op *o, double keys, struct npu_step *s)
 {
     struct npu_op op = {
@@ -167,7 +167,7 @@ static int add_op(const struct npu_bench *b, const struct npu_profile *p, const 
 
 /* A step's messages: the host takes one round trip for the first, and beside those on their way it only shows where
  * they take the NPU less time than the way takes. */
-static void finish(const struct npu_profile *p, const struct npu_model *m, double steps, struct npu_step *s)
+static void finish(const struct soc_profile *p, const struct npu_model *m, double steps, struct npu_step *s)
 {
     struct modelled all = {0};
     double n = npu_step_messages(m) * steps, rounds = ceil(n / steps / NPU_AHEAD) - 1;
@@ -180,7 +180,7 @@ static void finish(const struct npu_profile *p, const struct npu_model *m, doubl
     for (int i = 0; i < NPU_PARTS; i++) add(&s->whole, &s->part[i], 1);
 }
 
-int npu_decode_step(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, int batch,
+int npu_decode_step(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int batch,
     double context, struct npu_step *out)
 {
     struct npu_step_op op[NPU_STEP_OPS_MAX];
@@ -194,7 +194,7 @@ int npu_decode_step(const struct npu_bench *b, const struct npu_profile *p, cons
 
 /* Attention of rows first .. first + n - 1: a group sees what is before its last row, and pays for masks in the
  * segments that its rows do not all see. */
-static int add_causal(const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, int first,
+static int add_causal(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int first,
     int n, struct npu_step *s)
 {
     struct npu_work one, sum = {0};
@@ -216,7 +216,7 @@ static int add_causal(const struct npu_bench *b, const struct npu_profile *p, co
 
 /* Steps of up to NPU_CHUNK rows, of which the last takes one row to the head. */
 int npu_prefill(
-    const struct npu_bench *b, const struct npu_profile *p, const struct npu_model *m, int n, struct npu_step *out)
+    const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int n, struct npu_step *out)
 {
     *out = (struct npu_step){0};
     for (int at = 0; at < n; at += NPU_CHUNK) {

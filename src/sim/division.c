@@ -3,11 +3,11 @@
  * How an operation is divided: nothing is known here that the executor does not use itself (npu/wire/layout.h), and
  * tests/npu_cost/test_division.c compares the outcome with what its threads do in the emulator.
  */
-#include "tables.h"
+#include "sim/counts.h"
 
 #include <string.h>
 
-#include "../kinds.h"
+#include "sim/kinds.h"
 #include "npu/wire/layout.h"
 #include "npu/wire/message.h"
 

@@ -12,12 +12,12 @@
  * tile unit are the unit's. Gathers and scatters run beside the packets that issue them at best and stall them at
  * worst: both ends are in the interval.
  */
-#ifndef LUTRA_NPU_TABLES_COST_H
-#define LUTRA_NPU_TABLES_COST_H
+#ifndef LUTRA_SIM_COST_H
+#define LUTRA_SIM_COST_H
 
 #include <stdint.h>
 
-#include "profile.h"
+#include "sim/profile.h"
 
 struct npu_work {
     double packets; /* of all threads together */
@@ -47,19 +47,19 @@ struct npu_time {
     enum npu_resource longest[2]; /* at the low and at the high end */
 };
 
-struct npu_time npu_cost_time(const struct npu_profile *profile, const struct npu_work *work);
+struct npu_time npu_cost_time(const struct soc_profile *profile, const struct npu_work *work);
 
 /* Energy, as modelled as the time: mJ.  Each busy resource takes its power for its own time (vector threads together as
  * long as one would need), memory its energy per byte, and the rest of the device its power for the whole time. */
-struct npu_interval npu_cost_energy(const struct npu_profile *profile, const struct npu_work *work);
+struct npu_interval npu_cost_energy(const struct soc_profile *profile, const struct npu_work *work);
 
 /* The same of n messages, during which one core waits and the NPU does nothing: time in us, energy in mJ. */
-struct npu_interval npu_cost_message_us(const struct npu_profile *profile, double n);
-struct npu_interval npu_cost_message_mj(const struct npu_profile *profile, double n);
+struct npu_interval npu_cost_message_us(const struct soc_profile *profile, double n);
+struct npu_interval npu_cost_message_mj(const struct soc_profile *profile, double n);
 
 /* Ratio of two modelled times under the same unknowns, for a comparison on one SoC: each figure at its low or at its
  * high end in both, the extremes over all such choices. */
 struct npu_interval npu_cost_ratio(
-    const struct npu_profile *profile, const struct npu_work *slow, const struct npu_work *fast);
+    const struct soc_profile *profile, const struct npu_work *slow, const struct npu_work *fast);
 
 #endif

@@ -3,7 +3,7 @@
  * The models, and a step's operations as the device sends them (npu/host/program.c): tests/npu_cost/test_division.c
  * compares the list with the messages of a model of this project.
  */
-#include "tables.h"
+#include "sim/division.h"
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "profile.h"
+#include "sim/profile.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -14,15 +14,15 @@ enum { FILE_BYTES_MAX = 65536 };
 
 static const struct {
     double least, most;
-} figures[NPU_FIGURES] = {
+} figures[SOC_FIGURES] = {
 #define FIGURE(id, name, least, most) {least, most},
-    NPU_FIGURE_LIST(FIGURE)
+    SOC_FIGURE_LIST(FIGURE)
 #undef FIGURE
 };
 
-static const char *const figure_names[NPU_FIGURES] = {
+static const char *const figure_names[SOC_FIGURES] = {
 #define FIGURE(id, name, least, most) name,
-    NPU_FIGURE_LIST(FIGURE)
+    SOC_FIGURE_LIST(FIGURE)
 #undef FIGURE
 };
 static const char *const interval_keys[] = {"low", "high", "source"};
@@ -41,7 +41,7 @@ static int known_keys(
 }
 
 /* {"low": .., "high": .., "source": ".."} */
-static int read_figure(const json_t *figure, struct npu_profile *p, int i, const char *file, struct lutra_error *err)
+static int read_figure(const json_t *figure, struct soc_profile *p, int i, const char *file, struct lutra_error *err)
 {
     const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
     const char *source = json_string_value(json_object_get(figure, "source")), *name = figure_names[i];
@@ -62,7 +62,21 @@ static int read_figure(const json_t *figure, struct npu_profile *p, int i, const
     return 0;
 }
 
-static int read_profile(const json_t *object, struct npu_profile *p, const char *file, struct lutra_error *err)
+/* Figures of which one is never above the other, at either end. */
+static int check_order(const struct soc_profile *p, const char *file, struct lutra_error *err)
+{
+    static const int order[][2] = {{SOC_GPU_US_128, SOC_GPU_US_256}, {SOC_ONE_GBS, SOC_TWO_GBS},
+        {SOC_FAST_SYNC_US, SOC_SYNC_US}, {SOC_PREPARE_ROW_US, SOC_PREPARE_US}};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        const struct npu_interval *a = &p->figure[order[i][0]], *b = &p->figure[order[i][1]];
+        if (a->low <= b->low && a->high <= b->high) continue;
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: figure '%s' (%g to %g) is above '%s' (%g to %g)", file,
+            figure_names[order[i][0]], a->low, a->high, figure_names[order[i][1]], b->low, b->high);
+    }
+    return 0;
+}
+
+static int read_profile(const json_t *object, struct soc_profile *p, const char *file, struct lutra_error *err)
 {
     const struct {
         char *text;
@@ -79,12 +93,12 @@ static int read_profile(const json_t *object, struct npu_profile *p, const char 
     const json_t *list = json_object_get(object, "figures");
     if (!json_is_object(list))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: field 'figures' is missing or no object", file);
-    TRY(known_keys(list, figure_names, NPU_FIGURES, file, "figure", err));
-    for (int i = 0; i < NPU_FIGURES; i++) TRY(read_figure(json_object_get(list, figure_names[i]), p, i, file, err));
-    return 0;
+    TRY(known_keys(list, figure_names, SOC_FIGURES, file, "figure", err));
+    for (int i = 0; i < SOC_FIGURES; i++) TRY(read_figure(json_object_get(list, figure_names[i]), p, i, file, err));
+    return check_order(p, file, err);
 }
 
-int npu_profile_parse(struct npu_profile *out, const char *text, size_t n, const char *file, struct lutra_error *err)
+int soc_profile_parse(struct soc_profile *out, const char *text, size_t n, const char *file, struct lutra_error *err)
 {
     json_error_t why;
     if (n > FILE_BYTES_MAX) return lutra_fail(err, LUTRA_E_FORMAT, "%s: more than 64 KiB", file);
@@ -100,7 +114,7 @@ int npu_profile_parse(struct npu_profile *out, const char *text, size_t n, const
     return rc;
 }
 
-int npu_profile_load(struct npu_profile *out, const char *path, struct lutra_error *err)
+int soc_profile_load(struct soc_profile *out, const char *path, struct lutra_error *err)
 {
     char text[FILE_BYTES_MAX + 1];
     FILE *f = fopen(path, "rb");
@@ -109,5 +123,5 @@ int npu_profile_load(struct npu_profile *out, const char *path, struct lutra_err
     bool failed = ferror(f) != 0;
     fclose(f);
     if (failed) return lutra_fail(err, LUTRA_E_IO, "%s: cannot be read", path);
-    return npu_profile_parse(out, text, n, path, err);
+    return soc_profile_parse(out, text, n, path, err);
 }
