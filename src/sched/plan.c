@@ -215,21 +215,33 @@ static void find_likes(struct plan *plan)
     }
 }
 
-/* Those that share an operation which d would do, d among them: asynchronous ones first. */
-static int find_team(const struct op_list *list, const struct op *op, struct device *d, struct device *const *device,
+/* What a device computes of an operation's outputs, in proportion; 0: nothing. */
+static float speed_of(const struct op *op, const struct device *d, enum pass_rows rows)
+{
+    const struct weight_cut *cut = op->n_weight ? &op->weight[0]->cut[rows] : NULL;
+    if (!(d->caps.speed > 0) || !cut || !cut->n) return d->caps.speed;
+    for (int i = 0; i < cut->n; i++)
+        if (cut->device[i] == d) return (float)cut->part[i];
+    return 0;
+}
+
+/* Those that share an operation which d would do: asynchronous ones first. */
+static int find_team(const struct plan *plan, const struct op *op, struct device *d, struct device *const *device,
     int n_device, struct device *team[PLAN_DEVICES])
 {
     int n = 0;
+    if (op->kind != OP_MATMUL || !(d->caps.speed > 0)) return 0;
     for (int i = 0; i < op->n_weight; i++)
         if (op->weight[i]->only) return 0;
     for (int async = 1; async >= 0; async--)
         for (int i = 0; i < n_device && n < PLAN_DEVICES; i++) {
             struct device *other = device[i];
-            if (other->caps.async != async || !(other->caps.speed > 0) || device_store(other) != device_store(d))
+            if (other->caps.async != async || !(speed_of(op, other, plan->rows) > 0) ||
+                device_store(other) != device_store(d))
                 continue;
-            if (other == d || other->ops->supports(other, list, op, NULL) == 0) team[n++] = other;
+            if (other == d || other->ops->supports(other, plan->list, op, NULL) == 0) team[n++] = other;
         }
-    return d->caps.speed > 0 ? n : 0;
+    return n;
 }
 
 static bool has_outputs(const struct op_list *list, const struct op *op, struct share share)
@@ -240,17 +252,17 @@ static bool has_outputs(const struct op_list *list, const struct op *op, struct 
 }
 
 /* Its shares, in the order of the team; false: one would be empty. */
-static bool find_shares(const struct op_list *list, const struct op *op, struct device *const *team, int n,
+static bool find_shares(const struct plan *plan, const struct op *op, struct device *const *team, int n,
     struct share share[PLAN_DEVICES])
 {
     float all = 0, sum = 0;
     bool ok = true;
-    for (int i = 0; i < n; i++) all += team[i]->caps.speed;
+    for (int i = 0; i < n; i++) all += speed_of(op, team[i], plan->rows);
     for (int i = 0; i < n; i++) {
         share[i].from = (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
-        sum += team[i]->caps.speed;
+        sum += speed_of(op, team[i], plan->rows);
         share[i].to = i == n - 1 ? SHARE_WHOLE : (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
-        ok &= has_outputs(list, op, share[i]);
+        ok &= has_outputs(plan->list, op, share[i]);
     }
     return ok;
 }
@@ -267,37 +279,38 @@ static bool writes_all(const struct op *op, const struct op *of)
     return all;
 }
 
-/* A gate whose inputs the last operation has left in shares stays in these. */
-static bool goes_on(
-    const struct plan *plan, const struct op_list *list, int i, struct device *const *team, int n, int first)
+/* A gate whose inputs the last operation has left in shares, by the pieces from `group` on, stays in these. */
+static bool goes_on(const struct plan *plan, int i, int group)
 {
+    const struct op_list *list = plan->list;
     const struct op *op = &list->op[i];
-    if (!is_gate(op->kind) || plan->n_piece - first != n || n < 2) return false;
-    for (int k = 0; k < n; k++) {
-        const struct plan_piece *piece = &plan->piece[first + k];
-        if (plan->device[piece->device] != team[k] || piece->first + piece->n != i) return false;
+    if (!is_gate(op->kind) || plan->n_piece - group < 2) return false;
+    for (const struct plan_piece *piece = plan->piece + group; piece < plan->piece + plan->n_piece; piece++) {
+        struct device *d = plan->device[piece->device];
+        if (piece->first + piece->n != i || share_is_whole(piece->share)) return false;
+        if (d->ops->supports(d, list, op, NULL) < 0) return false;
     }
-    for (int k = plan->piece[first].first; k < i; k++)
+    for (int k = plan->piece[group].first; k < i; k++)
         if (op_reads(&list->op[k], op->out[0]) && !is_gate(list->op[k].kind)) return false; /* others still read it */
     return writes_all(op - 1, op);
 }
 
-static int cut(
-    struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
+static int cut(struct plan *plan, struct device *const *device, int n_device, struct lutra_error *err)
 {
     struct device *team[PLAN_DEVICES], *d = NULL;
     struct share share[PLAN_DEVICES];
-    for (int i = 0, group = 0; i < list->n_op; i++) { /* group: the first piece of the last that was cut */
-        const struct op *op = &list->op[i];
-        TRY(choose(list, op, device, n_device, &d, err));
-        int n = find_team(list, op, d, device, n_device, team);
-        if (goes_on(plan, list, i, team, n, group)) {
+    for (int i = 0, group = 0; i < plan->list->n_op; i++) { /* group: the first piece of the last that was cut */
+        const struct op *op = &plan->list->op[i];
+        TRY(choose(plan->list, op, device, n_device, &d, err));
+        int n = find_team(plan, op, d, device, n_device, team);
+        if (goes_on(plan, i, group)) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
-        } else if (n > 1 && op->kind == OP_MATMUL && find_shares(list, op, team, n, share)) {
+        } else if (n > 1 && find_shares(plan, op, team, n, share)) {
             group = plan->n_piece;
             for (int k = 0; k < n; k++) TRY(add_piece(plan, team[k], i, share[k], err));
         } else {
             struct plan_piece *last = plan->n_piece ? &plan->piece[plan->n_piece - 1] : NULL;
+            if (n == 1) d = team[0];
             if (last && plan->device[last->device] == d && share_is_whole(last->share))
                 last->n++;
             else
@@ -307,16 +320,23 @@ static int cut(
     return 0;
 }
 
-int plan_open(
-    struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
+int plan_open_for(struct plan *plan, enum pass_rows rows, const struct op_list *list, struct device *const *device,
+    int n_device, struct lutra_error *err)
 {
     plan->list = list;
+    plan->rows = rows;
     plan->n_piece = plan->n_device = plan->n_move = 0;
-    int rc = cut(plan, list, device, n_device, err);
+    int rc = cut(plan, device, n_device, err);
     if (rc == 0) rc = find_moves(plan, err);
     if (rc == 0) find_likes(plan);
     if (rc < 0) plan->n_piece = plan->n_device = 0;
     return rc;
+}
+
+int plan_open(
+    struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
+{
+    return plan_open_for(plan, FEW_ROWS, list, device, n_device, err);
 }
 
 /* ---- what a plan says of itself ---- */

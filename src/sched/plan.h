@@ -8,7 +8,7 @@
  *
  * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
  * same cache, or with the same weight.  Products, and the gates between them, are cut by outputs among that device and
- * those that use the same prepared weights, by their caps.speed.  sched/ sees only struct device and the op list.
+ * those that use the same prepared weights, as weight.cut says or by their caps.speed.  sched/ sees only struct device and the op list.
  *
  * Pieces of one operation follow each other in the plan, asynchronous devices first: nobody waits between them.
  *
@@ -42,6 +42,7 @@ struct plan_move {
 
 struct plan {
     const struct op_list *list;
+    enum pass_rows rows;                 /* of the passes that it is for */
     struct device *device[PLAN_DEVICES]; /* that run anything */
     int n_device;
     struct plan_piece piece[PLAN_PIECES];
@@ -65,6 +66,10 @@ struct plan_rescue {
  * refuses it.  Allocates nothing. */
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err);
+
+/* The same for passes of few rows, as plan_open, or of many: weight.cut says how each shares products. */
+int plan_open_for(struct plan *plan, enum pass_rows rows, const struct op_list *list, struct device *const *device,
+    int n_device, struct lutra_error *err);
 
 /* One forward pass: submits the pieces in order and waits for all of them, as `waits` says (waits.h; NULL: by each
  * device's wait).  Stops between pieces when step->cancel is set: LUTRA_E_CANCELLED.  When a device is lost, nothing of
