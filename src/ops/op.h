@@ -61,8 +61,7 @@ struct weight_cut {
 };
 
 /* Passes of few rows, decoding above all; and of many, prompts.  A weight may be cut in another way for each. */
-enum pass_rows { FEW_ROWS, MANY_ROWS, PASS_ROWS };
-enum { MANY_ROWS_FROM = 32 };
+enum pass_rows { PASS_FEW, PASS_MANY, PASS_ROWS };
 
 /* A matrix, or a slice of its rows, that a device has prepared. */
 struct weight {
@@ -74,10 +73,10 @@ struct weight {
     struct device *device; /* that device */
     struct device *only;   /* no other may prepare it; NULL: any */
     struct weight_cut cut[PASS_ROWS];
-    const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
-    uint64_t stored_sum;   /* hash_parts of that copy, if it is undamaged */
-    bool copy_stored;      /* that file is mapped in small pages, which read slower than a copy in huge ones */
-    bool check_stored;     /* compare the sum even where the copy is used in place */
+    const void *stored;  /* its packed copy in the device's layout, borrowed from a file; or NULL */
+    uint64_t stored_sum; /* hash_parts of that copy, if it is undamaged */
+    bool copy_stored;    /* that file is mapped in small pages, which read slower than a copy in huge ones */
+    bool check_stored;   /* compare the sum even where the copy is used in place */
 };
 
 enum { OP_INS = 3, OP_OUTS = 3, OP_WEIGHTS = 3 };

@@ -252,8 +252,8 @@ static bool has_outputs(const struct op_list *list, const struct op *op, struct 
 }
 
 /* Its shares, in the order of the team; false: one would be empty. */
-static bool find_shares(const struct plan *plan, const struct op *op, struct device *const *team, int n,
-    struct share share[PLAN_DEVICES])
+static bool find_shares(
+    const struct plan *plan, const struct op *op, struct device *const *team, int n, struct share share[PLAN_DEVICES])
 {
     float all = 0, sum = 0;
     bool ok = true;
@@ -336,7 +336,7 @@ int plan_open_for(struct plan *plan, enum pass_rows rows, const struct op_list *
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
 {
-    return plan_open_for(plan, FEW_ROWS, list, device, n_device, err);
+    return plan_open_for(plan, PASS_FEW, list, device, n_device, err);
 }
 
 /* ---- what a plan says of itself ---- */
