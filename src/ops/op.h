@@ -51,18 +51,6 @@ enum { WEIGHT_MATMUL = 1, WEIGHT_GATHER = 2 };
 
 struct device;
 
-/* How the outputs of a product are shared by devices that use the same prepared weight: part[i] of CUT_WHOLE to device[i];
- * n 0: not said, in proportion to caps.speed. */
-enum { CUT_WHOLE = 16, CUT_DEVICES = 4 };
-struct weight_cut {
-    int n;
-    struct device *device[CUT_DEVICES];
-    int part[CUT_DEVICES];
-};
-
-/* Passes of few rows, decoding above all; and of many, prompts.  A weight may be cut in another way for each. */
-enum pass_rows { PASS_FEW, PASS_MANY, PASS_ROWS };
-
 /* A matrix, or a slice of its rows, that a device has prepared. */
 struct weight {
     struct tensor tensor;  /* source: [n_out][n_in] */
@@ -72,11 +60,10 @@ struct weight {
     size_t packed_bytes;   /* that a product with all of it reads; 0: those of the source */
     struct device *device; /* that device */
     struct device *only;   /* no other may prepare it; NULL: any */
-    struct weight_cut cut[PASS_ROWS];
-    const void *stored;  /* its packed copy in the device's layout, borrowed from a file; or NULL */
-    uint64_t stored_sum; /* hash_parts of that copy, if it is undamaged */
-    bool copy_stored;    /* that file is mapped in small pages, which read slower than a copy in huge ones */
-    bool check_stored;   /* compare the sum even where the copy is used in place */
+    const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
+    uint64_t stored_sum;   /* hash_parts of that copy, if it is undamaged */
+    bool copy_stored;      /* that file is mapped in small pages, which read slower than a copy in huge ones */
+    bool check_stored;     /* compare the sum even where the copy is used in place */
 };
 
 enum { OP_INS = 3, OP_OUTS = 3, OP_WEIGHTS = 3 };

@@ -215,19 +215,18 @@ static void find_likes(struct plan *plan)
     }
 }
 
-/* What a device computes of an operation's outputs, in proportion; 0: nothing. */
-static float speed_of(const struct op *op, const struct device *d, enum pass_rows rows)
+/* What a device computes of an operation's outputs, in proportion; 0: nothing.  cut NULL: none is said. */
+static float part_of(const struct plan_cut *cut, const struct device *d)
 {
-    const struct weight_cut *cut = op->n_weight ? &op->weight[0]->cut[rows] : NULL;
     if (!(d->caps.speed > 0) || !cut || !cut->n) return d->caps.speed;
     for (int i = 0; i < cut->n; i++)
-        if (cut->device[i] == d) return (float)cut->part[i];
+        if (cut->device[i] == d) return cut->part[i];
     return 0;
 }
 
 /* Those that share an operation which d would do: asynchronous ones first. */
-static int find_team(const struct plan *plan, const struct op *op, struct device *d, struct device *const *device,
-    int n_device, struct device *team[PLAN_DEVICES])
+static int find_team(const struct op_list *list, const struct op *op, const struct plan_cut *cut, struct device *d,
+    struct device *const *device, int n_device, struct device *team[PLAN_DEVICES])
 {
     int n = 0;
     if (op->kind != OP_MATMUL || !(d->caps.speed > 0)) return 0;
@@ -236,10 +235,9 @@ static int find_team(const struct plan *plan, const struct op *op, struct device
     for (int async = 1; async >= 0; async--)
         for (int i = 0; i < n_device && n < PLAN_DEVICES; i++) {
             struct device *other = device[i];
-            if (other->caps.async != async || !(speed_of(op, other, plan->rows) > 0) ||
-                device_store(other) != device_store(d))
+            if (other->caps.async != async || !(part_of(cut, other) > 0) || device_store(other) != device_store(d))
                 continue;
-            if (other == d || other->ops->supports(other, plan->list, op, NULL) == 0) team[n++] = other;
+            if (other == d || other->ops->supports(other, list, op, NULL) == 0) team[n++] = other;
         }
     return n;
 }
@@ -252,17 +250,17 @@ static bool has_outputs(const struct op_list *list, const struct op *op, struct 
 }
 
 /* Its shares, in the order of the team; false: one would be empty. */
-static bool find_shares(
-    const struct plan *plan, const struct op *op, struct device *const *team, int n, struct share share[PLAN_DEVICES])
+static bool find_shares(const struct op_list *list, const struct op *op, const struct plan_cut *cut,
+    struct device *const *team, int n, struct share share[PLAN_DEVICES])
 {
     float all = 0, sum = 0;
     bool ok = true;
-    for (int i = 0; i < n; i++) all += speed_of(op, team[i], plan->rows);
+    for (int i = 0; i < n; i++) all += part_of(cut, team[i]);
     for (int i = 0; i < n; i++) {
         share[i].from = (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
-        sum += speed_of(op, team[i], plan->rows);
+        sum += part_of(cut, team[i]);
         share[i].to = i == n - 1 ? SHARE_WHOLE : (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
-        ok &= has_outputs(plan->list, op, share[i]);
+        ok &= has_outputs(list, op, share[i]);
     }
     return ok;
 }
@@ -295,17 +293,20 @@ static bool goes_on(const struct plan *plan, int i, int group)
     return writes_all(op - 1, op);
 }
 
-static int cut(struct plan *plan, struct device *const *device, int n_device, struct lutra_error *err)
+static int cut(
+    struct plan *plan, struct device *const *device, int n_device, const struct plan_cut *said, struct lutra_error *err)
 {
     struct device *team[PLAN_DEVICES], *d = NULL;
     struct share share[PLAN_DEVICES];
-    for (int i = 0, group = 0; i < plan->list->n_op; i++) { /* group: the first piece of the last that was cut */
-        const struct op *op = &plan->list->op[i];
-        TRY(choose(plan->list, op, device, n_device, &d, err));
-        int n = find_team(plan, op, d, device, n_device, team);
+    const struct op_list *list = plan->list;
+    for (int i = 0, group = 0; i < list->n_op; i++) { /* group: the first piece of the last that was cut */
+        const struct op *op = &list->op[i];
+        const struct plan_cut *how = said ? &said[i] : NULL;
+        TRY(choose(list, op, device, n_device, &d, err));
+        int n = find_team(list, op, how, d, device, n_device, team);
         if (goes_on(plan, i, group)) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
-        } else if (n > 1 && find_shares(plan, op, team, n, share)) {
+        } else if (n > 1 && find_shares(list, op, how, team, n, share)) {
             group = plan->n_piece;
             for (int k = 0; k < n; k++) TRY(add_piece(plan, team[k], i, share[k], err));
         } else {
@@ -320,13 +321,12 @@ static int cut(struct plan *plan, struct device *const *device, int n_device, st
     return 0;
 }
 
-int plan_open_for(struct plan *plan, enum pass_rows rows, const struct op_list *list, struct device *const *device,
-    int n_device, struct lutra_error *err)
+int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *const *device, int n_device,
+    const struct plan_cut *said, struct lutra_error *err)
 {
     plan->list = list;
-    plan->rows = rows;
     plan->n_piece = plan->n_device = plan->n_move = 0;
-    int rc = cut(plan, device, n_device, err);
+    int rc = cut(plan, device, n_device, said, err);
     if (rc == 0) rc = find_moves(plan, err);
     if (rc == 0) find_likes(plan);
     if (rc < 0) plan->n_piece = plan->n_device = 0;
@@ -336,7 +336,7 @@ int plan_open_for(struct plan *plan, enum pass_rows rows, const struct op_list *
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err)
 {
-    return plan_open_for(plan, PASS_FEW, list, device, n_device, err);
+    return plan_open_cut(plan, list, device, n_device, NULL, err);
 }
 
 /* ---- what a plan says of itself ---- */

@@ -8,7 +8,8 @@
  *
  * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
  * same cache, or with the same weight.  Products, and the gates between them, are cut by outputs among that device and
- * those that use the same prepared weights, as weight.cut says or by their caps.speed.  sched/ sees only struct device and the op list.
+ * those that use the same prepared weights, by their caps.speed or as a struct plan_cut says.  sched/ sees only struct
+ * device and the op list.
  *
  * Pieces of one operation follow each other in the plan, asynchronous devices first: nobody waits between them.
  *
@@ -24,6 +25,15 @@
 #include "ops/device.h"
 
 enum { PLAN_PIECES = 2048, PLAN_DEVICES = 8, PLAN_MOVES = 4096 };
+
+/* How devices with the same prepared weights share the outputs of an operation: part[i] to device[i], in proportion.  A
+ * device that is not named, or not left, computes none of them.  n 0: by caps.speed. */
+enum { CUT_DEVICES = 4 };
+struct plan_cut {
+    int n;
+    struct device *device[CUT_DEVICES];
+    float part[CUT_DEVICES];
+};
 
 struct plan_piece {
     int device;                 /* in plan.device */
@@ -42,7 +52,6 @@ struct plan_move {
 
 struct plan {
     const struct op_list *list;
-    enum pass_rows rows;                 /* of the passes that it is for */
     struct device *device[PLAN_DEVICES]; /* that run anything */
     int n_device;
     struct plan_piece piece[PLAN_PIECES];
@@ -67,9 +76,9 @@ struct plan_rescue {
 int plan_open(
     struct plan *plan, const struct op_list *list, struct device *const *device, int n_device, struct lutra_error *err);
 
-/* The same for passes of few rows, as plan_open, or of many: weight.cut says how each shares products. */
-int plan_open_for(struct plan *plan, enum pass_rows rows, const struct op_list *list, struct device *const *device,
-    int n_device, struct lutra_error *err);
+/* The same, with cut [n_op] for the operations of the list: borrowed for the call only. */
+int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *const *device, int n_device,
+    const struct plan_cut *cut, struct lutra_error *err);
 
 /* One forward pass: submits the pieces in order and waits for all of them, as `waits` says (waits.h; NULL: by each
  * device's wait).  Stops between pieces when step->cancel is set: LUTRA_E_CANCELLED.  When a device is lost, nothing of

@@ -234,6 +234,7 @@ struct fixture {
     struct twin twin[DEVICES];
     struct device *left[DEVICES];
     int n_left;
+    struct plan_cut cut[RL_OPS];
     struct plan plan;
     struct waits waits;
     struct virtual_time time;
@@ -304,13 +305,12 @@ static void open_fixture(struct fixture *f, uint32_t seed)
             t->own[v].host = malloc(t->own[v].bytes);
         }
     }
-    for (int i = 0; i < f->r.n_weight; i++) { /* of half the weights it is said who computes how much */
-        struct weight_cut *cut = &f->r.weight[i].cut[PASS_MANY];
-        for (int d = 0; d < DEVICES && i % 2; d++) {
+    for (int i = 0; i < f->r.list.n_op; i += 2) /* of half the operations it is said who computes how much */
+        for (int d = 0; d < DEVICES; d++) {
+            struct plan_cut *cut = &f->cut[i];
             cut->device[cut->n] = &f->twin[d].device;
-            cut->part[cut->n++] = rl_below(&f->r, 5) * CUT_WHOLE / 4;
+            cut->part[cut->n++] = (float)rl_below(&f->r, 5) / 4;
         }
-    }
 }
 
 static void close_fixture(struct fixture *f)
@@ -383,8 +383,8 @@ static void play(struct fixture *f, uint32_t seed)
 {
     struct lutra_error err = {0};
     struct plan_rescue rescue = {replace, f};
-    assert_int_equal(
-        plan_open_for(&f->plan, (enum pass_rows)(seed % PASS_ROWS), &f->r.list, f->left, f->n_left, &err), 0);
+    const struct plan_cut *cut = seed % 2 ? f->cut : NULL;
+    assert_int_equal(plan_open_cut(&f->plan, &f->r.list, f->left, f->n_left, cut, &err), 0);
     if (plan_run(&f->plan, &f->r.step, &f->waits, &rescue, &err) < 0) fail_msg("list %u: %s", seed, err.what);
     check_results(f, seed);
 }

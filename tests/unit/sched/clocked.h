@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Doubles of devices on a virtual clock, and the op list of a small transformer for them.  They compute nothing: they
+ * count the outputs that they are given, and take as long as a function of costs says.
+ *
+ *     struct clocked_world w;
+ *     clocked_open(&w, 2);                 device 0 computes inside submit, the others beside it
+ *     ... plan_run(&plan, &w.step, ...) ...
+ *     w.device[1].columns[op]              outputs of operation `op` that device 1 was given
+ */
+#ifndef TESTS_CLOCKED_H
+#define TESTS_CLOCKED_H
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "ops/device.h"
+
+enum {
+    CLOCKED_DIM = 512,
+    CLOCKED_FF = 1024,
+    CLOCKED_VOCAB = 16384,
+    CLOCKED_LAYERS = 3,
+    CLOCKED_OPS = 4 + 13 * CLOCKED_LAYERS,
+    CLOCKED_ROWS = 256,
+    CLOCKED_DEVICES = 3,
+    CLOCKED_JOBS = 4096
+};
+
+struct clocked {
+    struct device device;
+    struct virtual_time *time;
+    const struct op_list *list;
+    double ns_per_kmac; /* of products */
+    double fixed_us;    /* of any operation */
+    double beside;      /* how much slower it is with a share of an operation, while others have theirs */
+    uint64_t sync_us;   /* what waiting for it costs the host */
+    uint64_t begin_us[CLOCKED_JOBS], end_us[CLOCKED_JOBS];
+    int n_job;
+    bool waited[CLOCKED_JOBS];
+    long columns[CLOCKED_OPS]; /* outputs that it has computed */
+};
+
+struct clocked_world {
+    struct virtual_time time;
+    struct clocked device[CLOCKED_DEVICES];
+    struct device *devices[CLOCKED_DEVICES];
+    int n_device;
+    struct weight weight[CLOCKED_OPS];
+    struct op op[CLOCKED_OPS];
+    struct op_layer layer[CLOCKED_LAYERS];
+    struct op_list list;
+    struct row row[CLOCKED_ROWS];
+    struct batch batch;
+    struct buffer value[VALUE_MAX];
+    struct row_result result[1];
+    int32_t out_row[1];
+    struct step step;
+};
+
+static inline struct clocked *clocked_of(struct device *d)
+{
+    return (struct clocked *)d;
+}
+
+static inline int clocked_supports(
+    struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
+{
+    (void)self, (void)list, (void)op, (void)err;
+    return 0;
+}
+
+static inline double clocked_op_us(struct clocked *d, const struct op *op, const struct segment *s)
+{
+    double us = d->fixed_us;
+    int64_t columns = 0;
+    for (int i = 0; i < op->n_out; i++) columns += share_columns(s->share, s->list->value[op->out[i]].dim).n;
+    if (op->kind == OP_HEAD) columns = share_columns(s->share, s->list->n_vocab).n;
+    d->columns[op - s->list->op] += (long)columns;
+    if (op->n_weight == 0 || op->kind == OP_EMBED) return us;
+    enum value_rows rows = s->list->value[op->in[0]].rows;
+    double mac = (double)columns * s->list->value[op->in[0]].dim;
+    mac *= rows == ROWS_ALL ? s->step->batch->n_row : s->step->n_out;
+    return us + mac * d->ns_per_kmac * 1e-6 * (share_is_whole(s->share) ? 1 : d->beside);
+}
+
+static inline int clocked_submit(struct device *self, const struct segment *s, const struct ticket *after, int n_after,
+    struct ticket *out, struct lutra_error *err)
+{
+    struct clocked *d = clocked_of(self);
+    double us = 0;
+    (void)after, (void)n_after;
+    for (int i = 0; i < s->n_op; i++) us += clocked_op_us(d, &s->op[i], s);
+    *out = (struct ticket){self, 0};
+    if (!self->caps.async) {
+        clock_virtual_advance(d->time, (uint64_t)(us + 0.5));
+        return 0;
+    }
+    if (d->n_job == CLOCKED_JOBS) return lutra_fail(err, LUTRA_E_INTERNAL, "%s: too many jobs", self->name);
+    int k = d->n_job++;
+    uint64_t now = d->time->now_us, idle = k ? d->end_us[k - 1] : 0;
+    d->begin_us[k] = now > idle ? now : idle;
+    d->end_us[k] = d->begin_us[k] + (uint64_t)(us + 0.5);
+    d->waited[k] = false;
+    out->id = (uint64_t)k + 1;
+    return 0;
+}
+
+static inline bool clocked_done(struct device *self, const struct ticket *ticket)
+{
+    const struct clocked *d = clocked_of(self);
+    return !ticket->id || d->time->now_us >= d->end_us[ticket->id - 1];
+}
+
+static inline int clocked_wait(struct device *self, const struct ticket *ticket, struct lutra_error *err)
+{
+    struct clocked *d = clocked_of(self);
+    (void)err;
+    if (!ticket->id || d->waited[ticket->id - 1]) return 0;
+    clock_sleep_until(clock_virtual(d->time), d->end_us[ticket->id - 1]);
+    clock_virtual_advance(d->time, d->sync_us);
+    d->waited[ticket->id - 1] = true;
+    return 0;
+}
+
+static const struct device_ops clocked_ops = {
+    .supports = clocked_supports, .submit = clocked_submit, .wait = clocked_wait, .done = clocked_done};
+
+/* ---- the list ---- */
+
+enum { CV_X, CV_NORM, CV_Q, CV_K, CV_V, CV_HEADS, CV_GATE, CV_UP, CV_LAST, CV_LAST_NORM, CV_COUNT };
+
+static inline struct op *clocked_push(struct clocked_world *w, struct op op)
+{
+    w->op[w->list.n_op] = op;
+    return &w->op[w->list.n_op++];
+}
+
+static inline struct weight *clocked_weight(struct clocked_world *w, int n_in, int n_out)
+{
+    static const char some[1];
+    static int n;
+    struct weight *weight = &w->weight[n++ % CLOCKED_OPS];
+    *weight = (struct weight){
+        .use = WEIGHT_MATMUL, .tensor = {.name = "w", .n_dim = 2, .ne = {n_in, n_out, 1, 1}, .data = some, .bytes = 1}};
+    return weight;
+}
+
+static inline void clocked_matmul(struct clocked_world *w, int layer, int in, const int *out, int n)
+{
+    struct op *op = clocked_push(w, op_make(OP_MATMUL, layer, in, -1, -1));
+    op->n_out = op->n_weight = 0;
+    for (int i = 0; i < n; i++)
+        op_add_part(op, clocked_weight(w, w->list.value[in].dim, w->list.value[out[i]].dim), NULL, out[i]);
+}
+
+static inline void clocked_layer(struct clocked_world *w, int l)
+{
+    static const float ones[CLOCKED_DIM];
+    struct op norm = op_make(OP_RMS_NORM, l, CV_X, -1, CV_NORM), rope = op_make(OP_ROPE, l, CV_Q, -1, CV_Q);
+    struct op attention = op_make(OP_ATTENTION, l, CV_Q, -1, CV_HEADS);
+    norm.norm.weight = ones, norm.norm.n_norm = CLOCKED_DIM, norm.norm.eps = 1e-5f;
+    rope.rope = (struct op_rope){
+        .kind = ROPE_NEOX, .n_head = 8, .d_head = 64, .n_rot = 64, .freq_base = 10000, .freq_scale = 1, .magnitude = 1};
+    attention.attention = (struct op_attention){.n_head = 8, .n_kv_head = 8, .d_head = 64, .scale = 0.125f};
+    clocked_push(w, norm);
+    clocked_matmul(w, l, CV_NORM, (const int[]){CV_Q, CV_K, CV_V}, 3);
+    clocked_push(w, rope);
+    clocked_push(w, op_make(OP_KV_APPEND, l, CV_K, CV_V, -1));
+    clocked_push(w, attention);
+    clocked_matmul(w, l, CV_HEADS, (const int[]){CV_NORM}, 1);
+    clocked_push(w, op_make(OP_ADD, l, CV_X, CV_NORM, CV_X));
+    clocked_push(w, norm);
+    clocked_matmul(w, l, CV_NORM, (const int[]){CV_GATE, CV_UP}, 2);
+    clocked_push(w, op_make(OP_SWIGLU, l, CV_GATE, CV_UP, CV_GATE));
+    clocked_matmul(w, l, CV_GATE, (const int[]){CV_NORM}, 1);
+    clocked_push(w, op_make(OP_ADD, l, CV_X, CV_NORM, CV_X));
+    w->layer[l] = (struct op_layer){.cache = l, .n_kv_head = 8, .d_head = 64};
+}
+
+static inline void clocked_list(struct clocked_world *w)
+{
+    static const int dim[CV_COUNT] = {CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM,
+        CLOCKED_FF, CLOCKED_FF, CLOCKED_DIM, CLOCKED_DIM};
+    w->list = (struct op_list){.op = w->op,
+        .n_value = CV_COUNT,
+        .layer = w->layer,
+        .n_layer = CLOCKED_LAYERS,
+        .d_model = CLOCKED_DIM,
+        .n_vocab = CLOCKED_VOCAB};
+    for (int v = 0; v < CV_COUNT; v++) w->list.value[v] = (struct value){dim[v], v < CV_LAST ? ROWS_ALL : ROWS_OUT};
+    struct op *embed = clocked_push(w, op_make(OP_EMBED, -1, -1, -1, CV_X));
+    embed->weight[0] = clocked_weight(w, CLOCKED_DIM, CLOCKED_VOCAB);
+    embed->weight[0]->use = WEIGHT_GATHER;
+    embed->embed.scale = 1;
+    for (int l = 0; l < CLOCKED_LAYERS; l++) clocked_layer(w, l);
+    clocked_push(w, op_make(OP_TAKE, -1, CV_X, -1, CV_LAST));
+    clocked_push(w, op_make(OP_HEAD, -1, CV_LAST, CV_LAST, -1))->weight[0] =
+        clocked_weight(w, CLOCKED_DIM, CLOCKED_VOCAB);
+}
+
+static inline void clocked_open(struct clocked_world *w, int n_device)
+{
+    static const char *const names[CLOCKED_DEVICES] = {"home", "second", "third"};
+    memset(w, 0, sizeof *w);
+    w->n_device = n_device;
+    clocked_list(w);
+    for (int i = 0; i < n_device; i++) {
+        struct clocked *d = &w->device[i];
+        *d = (struct clocked){.device = {.ops = &clocked_ops, .name = names[i]},
+            .time = &w->time,
+            .ns_per_kmac = 100,
+            .fixed_us = 2,
+            .beside = 1};
+        d->device.caps = (struct device_caps){.max_rows = CLOCKED_ROWS, .flat_rows = 1, .speed = 1, .async = i > 0};
+        d->device.store = i ? &w->device[0].device : NULL;
+        w->devices[i] = &d->device;
+    }
+    w->batch = (struct batch){.row = w->row, .n_row = 1};
+    w->row[0].want = WANT_LOGITS;
+    w->step =
+        (struct step){.batch = &w->batch, .value = w->value, .out_row = w->out_row, .n_out = 1, .result = w->result};
+}
+
+#endif
