@@ -170,6 +170,9 @@ void engine_session_settings(const struct engine_options *opts, struct lutra_ses
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings);
 void engine_close(struct engine *e);
 
+/* "model", "mean", "cls", "last". */
+enum lutra_pooling pooling_of(const char *name);
+
 /* ---- sampling (sampling.c) --------------------------------------------------------------------------------------- */
 
 struct sampling_options {

@@ -105,7 +105,8 @@ static const struct foreign table[] = {
     {"--verbose-prompt", FOREIGN_NONE, "'lutra tokenize' shows a prompt's tokens", NULL},
     {"-cl --cache-list", FOREIGN_NONE, "'lutra models' lists them", NULL},
     {"--rpc -rpc", FOREIGN_ONE, "models do not spread over machines", NULL},
-    {"-embd --embedding --embeddings", FOREIGN_SWITCH, "'lutra embed' prints them", "0"},
+    {"-embd --embedding --embeddings", FOREIGN_SWITCH,
+        "'lutra embed' prints them, and 'lutra serve' always answers /v1/embeddings", "0"},
     {"-tgs", FOREIGN_NONE, "sequences are decoded together", NULL},
     {"--pooling --attention --host --port --path --api-prefix --api-key --api-key-file --ssl-key-file --ssl-cert-file "
      "-to --timeout --slot-save-path -sps --slot-prompt-similarity --server-base -a --alias",

@@ -9,7 +9,7 @@
 
 void ask_init(struct ask *a, json_t *body)
 {
-    *a = (struct ask){.body = body, .n = 1};
+    *a = (struct ask){.body = body, .raw_name = "prompt", .n = 1};
     lutra_request_init(&a->set, sizeof a->set);
     lutra_sampling_init(&a->sampling, sizeof a->sampling);
     if (getrandom(&a->sampling.seed, sizeof a->sampling.seed, GRND_NONBLOCK) < 0)
@@ -23,6 +23,7 @@ void ask_free(struct ask *a)
         free(a->prompt[i].text);
     }
     free(a->prompt);
+    free(a->vector);
     free(a->bias);
     free(a->said);
     text_free(&a->schema);

@@ -14,6 +14,7 @@ struct exchange;
 
 enum {
     ASK_PROMPTS_MAX = 256,
+    ASK_TEXTS_MAX = 2048, /* to be turned into vectors */
     ASK_CHOICES_MAX = 256,
     ASK_STOPS_MAX = 64,
     ASK_BIAS_MAX = 4096,
@@ -37,6 +38,7 @@ struct ask {
     /* One of: a conversation, texts or token lists, a hole to fill. */
     json_t *chat;                /* owned: what a chat template is rendered with (lutra_chat.json), or NULL */
     const json_t *raw;           /* a string, a list of tokens, both mixed, or a list of these; borrowed */
+    const char *raw_name;        /* the field that it comes from */
     const char *prefix, *suffix; /* both set: a hole between them */
     const char *go_on;           /* text of the assistant that the reply continues, or NULL */
     bool no_reasoning;           /* the template is told not to think */
@@ -61,6 +63,12 @@ struct ask {
     bool log_probs, shows_log_probs; /* tokens are kept with their log-probabilities; for llama.cpp: and shown */
     bool tokens;                     /* llama.cpp: token ids are shown */
     bool timings;
+    /* Not to be answered, but turned into vectors. */
+    bool embeds, base64;
+    bool cuts;             /* texts that are too long are cut */
+    int dimensions;        /* that the vectors must have; 0 = the model's */
+    float *vector;         /* [n_prompt][d_model] owned */
+    int n_vector;          /* of them done */
     struct prompt *prompt; /* [n_prompt] owned */
     int n_prompt;
 };

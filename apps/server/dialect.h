@@ -52,7 +52,8 @@ struct reply {
     int n_choice;
     struct text *out;
     char id[48];
-    int64_t created;      /* seconds since 1970 */
+    int64_t created; /* seconds since 1970 */
+    uint64_t start_us;
     uint64_t load_us;     /* waited for the model */
     int n_event, n_part;  /* a dialect's: events told, parts begun */
     enum delta_kind part; /* a dialect's: what the part under way holds; DELTA_END: there is none */

@@ -46,9 +46,11 @@ static void prepare(struct exchange *x, struct problem *p)
     if (p->status) return;
     x->reply.ask = a;
     x->reply.model = x->model;
+    x->reply.start_us = x->start_us;
     if (a->nothing) return;
     ask_prepare(a, x->model, x->server->set->chat_template, p);
     if (p->status) return;
+    if (a->embeds) return;
     struct reply *r = &x->reply;
     r->choice = calloc((size_t)(a->n_prompt * a->set.n_samples), sizeof *r->choice);
     if (!r->choice) {

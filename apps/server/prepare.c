@@ -69,20 +69,22 @@ static void render(struct tokens *t, const struct ask *a, const struct served *m
 }
 
 /* A prompt of texts and token ids. */
-static void add_mixed(struct tokens *t, const json_t *value, const struct served *m, struct problem *p)
+static void add_mixed(
+    struct tokens *t, const struct ask *a, const json_t *value, const struct served *m, struct problem *p)
 {
+    bool embeds = a->embeds; /* texts that are no prompts: nothing in them is a control token */
     size_t n = json_is_array(value) ? json_array_size(value) : 1;
     for (size_t i = 0; i < n && !p->status; i++) {
         const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
         if (json_is_string(item)) {
-            int flags = LUTRA_PARSE_SPECIAL | (i == 0 ? LUTRA_ADD_SPECIAL : 0);
+            int flags = (embeds ? 0 : LUTRA_PARSE_SPECIAL) | (i == 0 ? LUTRA_ADD_SPECIAL : 0);
             add_text(t, m, json_string_value(item), json_string_length(item), flags, p);
         } else if (json_is_integer(item) && json_integer_value(item) >= 0 &&
                    json_integer_value(item) < m->info.n_vocab) {
             if (grow(t, t->n + 1, p)) t->id[t->n++] = (int32_t)json_integer_value(item);
         } else {
-            problem_set(p, 400, "invalid_value", "prompt",
-                "prompt: item %zu is neither a text nor a token id from 0 to %d", i, m->info.n_vocab - 1);
+            problem_set(p, 400, "invalid_value", a->raw_name,
+                "%s: item %zu is neither a text nor a token id from 0 to %d", a->raw_name, i, m->info.n_vocab - 1);
         }
     }
 }
@@ -139,8 +141,20 @@ static void keep(struct ask *a, const struct served *m, struct tokens *t, struct
     to->n_token = t->n;
     to->first = (a->n_prompt - 1) * a->set.n_samples;
     if (p->status) return;
-    if (t->n == 0) problem_set(p, 400, "invalid_value", "prompt", "the prompt is empty");
-    if (t->n >= m->n_ctx) {
+    if (t->n == 0)
+        problem_set(
+            p, 400, "invalid_value", a->raw_name, a->embeds ? "%s: an empty text" : "the %s is empty", a->raw_name);
+    if (a->cuts && t->n > m->n_ctx) { /* a mark of the end that the model asks for stays */
+        if (lutra_token_is_end(m->loaded.model, t->id[t->n - 1])) t->id[m->n_ctx - 1] = t->id[t->n - 1];
+        to->n_token = t->n = m->n_ctx;
+    }
+    if (a->embeds && t->n > m->n_ctx) {
+        problem_set(p, 400, "context_length_exceeded", a->raw_name,
+            "%s: text %d has %d tokens, which do not fit the context of %d tokens", a->raw_name, a->n_prompt - 1, t->n,
+            m->n_ctx);
+        p->n_prompt = t->n;
+        p->n_ctx = m->n_ctx;
+    } else if (!a->embeds && t->n >= m->n_ctx) {
         problem_set(p, 400, "context_length_exceeded", a->chat ? "messages" : "prompt",
             "the prompt has %d tokens, and with a reply they do not fit the context of %d tokens", t->n, m->n_ctx);
         p->n_prompt = t->n;
@@ -207,11 +221,15 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
 {
     bool several = !a->chat && is_several(a->raw);
     size_t n = several ? json_array_size(a->raw) : 1;
-    if (n > ASK_PROMPTS_MAX || n * (size_t)a->set.n_samples > ASK_CHOICES_MAX) {
+    if (a->embeds && n > ASK_TEXTS_MAX)
+        problem_set(p, 400, "invalid_value", a->raw_name, "%s: more than %d texts", a->raw_name, ASK_TEXTS_MAX);
+    if (!a->embeds && (n > ASK_PROMPTS_MAX || n * (size_t)a->set.n_samples > ASK_CHOICES_MAX))
         problem_set(p, 400, "invalid_value", "prompt", "prompt: more than %d prompts, or more than %d choices of all",
             ASK_PROMPTS_MAX, ASK_CHOICES_MAX);
-        return;
-    }
+    if (a->dimensions && a->dimensions != m->info.d_model)
+        problem_set(p, 400, "unsupported_value", "dimensions", "dimensions: vectors of %s have %d", m->set->name[0],
+            m->info.d_model);
+    if (p->status) return;
     check_tokens(a, m, p);
     a->prompt = calloc(n, sizeof *a->prompt);
     if (!a->prompt) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
@@ -222,8 +240,12 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
         else if (a->suffix)
             fill_hole(&t, a, m, p);
         else
-            add_mixed(&t, several ? json_array_get(a->raw, i) : a->raw, m, p);
+            add_mixed(&t, a, several ? json_array_get(a->raw, i) : a->raw, m, p);
         keep(a, m, &t, p);
+    }
+    if (a->embeds && !p->status) {
+        a->vector = calloc(n, (size_t)m->info.d_model * sizeof *a->vector);
+        if (!a->vector) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
     }
     if (a->chat && !p->status) find_calls(a, m, own_template, p);
     if (!p->status) force_reply(a, m, p);

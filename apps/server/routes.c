@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "anthropic.h"
+#include "embed.h"
 #include "llama.h"
 #include "ollama.h"
 #include "page.h"
@@ -19,11 +20,11 @@ static void health(struct exchange *x, struct text *out, struct problem *p)
         text_put(out, "{\"status\":\"ok\"}");
 }
 
-static void no_embeddings(struct exchange *x, struct text *out, struct problem *p)
+static void no_ranks(struct exchange *x, struct text *out, struct problem *p)
 {
     (void)x;
     (void)out;
-    problem_set(p, 501, "not_implemented", NULL, "embeddings and reranking are not implemented");
+    problem_set(p, 501, "not_implemented", NULL, "reranking is not implemented");
 }
 
 static void no_changes(struct exchange *x, struct text *out, struct problem *p)
@@ -48,17 +49,17 @@ static const struct route routes[] = {
     {"POST", "/chat/completions", .dialect = &dialect_chat},
     {"POST", "/v1/completions", .dialect = &dialect_completions},
     {"POST", "/v1/responses", .dialect = &dialect_responses},
-    {"POST", "/v1/embeddings", .now = no_embeddings},
-    {"POST", "/embeddings", .now = no_embeddings},
-    {"POST", "/embedding", .now = no_embeddings, .refuse = llama_error},
-    {"POST", "/v1/rerank", .now = no_embeddings},
-    {"POST", "/rerank", .now = no_embeddings, .refuse = llama_error},
+    {"POST", "/v1/embeddings", .dialect = &dialect_embed},
+    {"POST", "/v1/rerank", .now = no_ranks},
+    {"POST", "/rerank", .now = no_ranks, .refuse = llama_error},
     /* llama.cpp */
     {"GET", "/props", .now = llama_props, .refuse = llama_error},
     {"GET", "/slots", .now = llama_slots, .refuse = llama_error},
     {"POST", "/completion", .dialect = &dialect_llama},
     {"POST", "/completions", .dialect = &dialect_llama},
     {"POST", "/infill", .dialect = &dialect_infill},
+    {"POST", "/embedding", .dialect = &dialect_embed_llama},
+    {"POST", "/embeddings", .dialect = &dialect_embed_llama},
     {"POST", "/tokenize", .body = llama_tokenize, .refuse = llama_error},
     {"POST", "/detokenize", .body = llama_detokenize, .refuse = llama_error},
     {"POST", "/apply-template", .body = llama_template, .refuse = llama_error},
@@ -69,8 +70,8 @@ static const struct route routes[] = {
     {"POST", "/api/show", .body = ollama_show, .refuse = ollama_error},
     {"POST", "/api/chat", .dialect = &dialect_ollama_chat},
     {"POST", "/api/generate", .dialect = &dialect_ollama_generate},
-    {"POST", "/api/embed", .now = no_embeddings, .refuse = ollama_error},
-    {"POST", "/api/embeddings", .now = no_embeddings, .refuse = ollama_error},
+    {"POST", "/api/embed", .dialect = &dialect_embed_ollama},
+    {"POST", "/api/embeddings", .dialect = &dialect_embed_ollama_one},
     {"POST", "/api/pull", .now = no_changes, .refuse = ollama_error},
     {"POST", "/api/push", .now = no_changes, .refuse = ollama_error},
     {"POST", "/api/create", .now = no_changes, .refuse = ollama_error},

@@ -25,6 +25,7 @@ struct server_loaded {
     lutra_session *session;
     struct lutra_sampling sampling; /* defaults of requests */
     int n_seq;
+    enum lutra_pooling pooling; /* of texts as vectors */
 };
 
 struct server_settings {

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "embed.h"
 #include "state.h"
 
 static int on_text(void *user, const struct lutra_piece *piece)
@@ -77,6 +78,7 @@ static void submit(struct exchange *x)
 static bool is_over(struct exchange *x)
 {
     bool over = true;
+    if (x->ask.embeds) return embed_is_over(x);
     for (int i = 0; i < x->ask.n_prompt; i++) {
         struct prompt *p = &x->ask.prompt[i];
         if (p->n_ended == x->ask.set.n_samples) p->running = false;
@@ -105,7 +107,7 @@ static bool take_in(struct server *s, struct queue *running)
     bool ends = s->work_ends && !in.first && !running->first;
     pthread_mutex_unlock(&s->work_lock);
     for (struct exchange *x; (x = queue_take(&in));) {
-        if (!atomic_load(&x->gone)) submit(x);
+        if (!atomic_load(&x->gone) && !x->ask.embeds) submit(x);
         queue_put(running, x);
     }
     return !ends;
@@ -148,6 +150,18 @@ static void count(struct server *s)
     atomic_store(&s->rows_idle, all.rows_underutilized);
 }
 
+/* The next texts of those that are turned into vectors. */
+static void embed_some(const struct queue *running)
+{
+    for (struct exchange *x = running->first; x; x = x->next) {
+        bool others = false;
+        if (!x->ask.embeds || embed_is_over(x)) continue;
+        for (const struct exchange *y = running->first; y; y = y->next)
+            others = others || (y->model == x->model && !y->ask.embeds);
+        embed_step(x, others);
+    }
+}
+
 static void *run(void *user)
 {
     struct server *s = user;
@@ -156,6 +170,7 @@ static void *run(void *user)
         struct lutra_error err = {0};
         sweep(s, &running, &err);
         int n_sample = 0;
+        embed_some(&running);
         for (int i = 0; i < s->set->n_model; i++) {
             struct served *m = &s->model[i];
             int n_active = 0;

@@ -60,11 +60,11 @@ static int read_texts(
     return 0;
 }
 
-static enum lutra_pooling pooling_of(const struct embed_options *o)
+enum lutra_pooling pooling_of(const char *name)
 {
     static const char *const names[] = {"model", "mean", "cls", "last"};
     int i = LUTRA_POOL_LAST;
-    while (i > 0 && strcmp(o->pooling, names[i]) != 0) i--;
+    while (i > 0 && strcmp(name, names[i]) != 0) i--;
     return (enum lutra_pooling)i;
 }
 
@@ -77,7 +77,7 @@ static int print_vectors(struct engine *e, const struct embed_options *o, const 
     struct lutra_embed_text *text = get_memory((size_t)n * sizeof *text);
     float *out = get_memory((size_t)n * (size_t)info.d_model * sizeof *out);
     for (int i = 0; i < n; i++) text[i] = (struct lutra_embed_text){list[i].id, list[i].n};
-    int code = lutra_embed(e->session, text, n, pooling_of(o), out, &err) < 0 ? fail_with(&err) : 0;
+    int code = lutra_embed(e->session, text, n, pooling_of(o->pooling), out, &err) < 0 ? fail_with(&err) : 0;
     for (int i = 0; i < n && !code; i++) {
         for (int d = 0; d < info.d_model; d++)
             printf("%s%.9g", d ? ", " : "[", (double)out[(size_t)i * (size_t)info.d_model + (size_t)d]);

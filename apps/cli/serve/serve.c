@@ -17,7 +17,7 @@ struct serve_options {
     struct server_settings set;
     struct option_list models, alias, key, origin, host;
     int n_parallel, prompt_ms;
-    const char *template_text, *template_file, *reasoning;
+    const char *template_text, *template_file, *reasoning, *pooling;
 };
 
 #define AT(field) offsetof(struct serve_options, field)
@@ -55,6 +55,10 @@ static const struct option serve_table[] = {
         .help = "pages of this origin may ask (https://app.example); '*' = all; may be repeated"},
     {"--allow-host", "ALLOW_HOST", OPT_LIST, AT(host), "NAME",
         .help = "without keys: another name of this server in the Host header; '*' = any; may be repeated"},
+    {"--pooling", "POOLING", OPT_CHOICE, AT(pooling), "HOW",
+        .help = "/v1/embeddings: which tokens' states make the vector: their mean, the first (cls) or the last one's; "
+                "model: as the file says",
+        .choices = "model mean cls last"},
     {"-to --timeout", "TIMEOUT", OPT_INT, AT(set.time_out_s), "N",
         .help = "seconds that a request's headers, and its body, may take", .min = 1, .max = 86400},
     {"--queue", "QUEUE", OPT_INT, AT(set.n_queue), "N",
@@ -85,7 +89,7 @@ static const struct option serve_table[] = {
 static void set_defaults(void *opts)
 {
     struct serve_options *o = opts;
-    *o = (struct serve_options){.n_parallel = 8, .prompt_ms = 100, .reasoning = "auto"};
+    *o = (struct serve_options){.n_parallel = 8, .prompt_ms = 100, .reasoning = "auto", .pooling = "model"};
     engine_options_init(&o->engine);
     sampling_options_init(&o->sampling);
     server_settings_init(&o->set);
@@ -122,7 +126,7 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
     lutra_model_settings_init(&model, sizeof model);
     lutra_session_settings_init(&session, sizeof session);
     model.packed = o->engine.packed;
-    *out = (struct server_loaded){.n_seq = o->n_parallel, .sampling = v->sampling};
+    *out = (struct server_loaded){.n_seq = o->n_parallel, .sampling = v->sampling, .pooling = pooling_of(o->pooling)};
     session.n_seq = o->n_parallel;
     session.prompt_us = (uint64_t)o->prompt_ms * 1000;
     engine_session_settings(&o->engine, &session);
