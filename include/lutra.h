@@ -19,11 +19,13 @@
 
 #include "lutra/chat.h"
 #include "lutra/core.h"
+#include "lutra/experimental.h"
 #include "lutra/files.h"
 #include "lutra/generate.h"
 #include "lutra/rag.h"
 #include "lutra/rows.h"
 #include "lutra/search.h"
+#include "lutra/session.h"
 #include "lutra/status.h"
 
 #endif

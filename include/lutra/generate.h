@@ -7,12 +7,16 @@
  *     r.prompt = tokens;  r.n_prompt = n;  r.on_text = print_piece;
  *     lutra_generate(session, &r, &err);
  *
- * Or several at once: lutra_submit() each, then lutra_step() until none is active.
+ * Or several at once: lutra_submit() each, then lutra_step() until none is active.  A thread that serves others:
+ *
+ *     while (lutra_wait(&session, 1, LUTRA_WAIT_FOREVER) == 1 && !ends) lutra_step(session, NULL, &err);
  */
 #ifndef LUTRA_GENERATE_H
 #define LUTRA_GENERATE_H
 
 #include "lutra/chat.h"
+#include "lutra/experimental.h"
+#include "lutra/session.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -128,37 +132,6 @@ struct lutra_end {
                           that of decoding */
 };
 
-enum { LUTRA_DRAFT_KINDS = 24 };
-
-/* Where a sample stands when drafts for it are asked for: its text so far. */
-struct lutra_draft_tip {
-    int32_t request;
-    int sample;
-    const int32_t *token; /* [n_token] the prompt's and its own */
-    int n_token;
-    /* [LUTRA_DRAFT_KINDS] a draft of kind k with p was right in p * rate[k - 1] of the cases; 0: none was seen yet.
-     * NULL: none of any kind. */
-    const float *rate;
-};
-
-/* A guess at what the sample says next, or behind another guess.  Never changes. */
-struct lutra_draft {
-    int32_t token;
-    int parent; /* a draft before this one that it continues; -1: the text */
-    float p;    /* how likely it is if its parent is right, 0..1 */
-    int kind;   /* 1..LUTRA_DRAFT_KINDS: drafts on the same ground, whose rate is learnt apart; 0: by depth */
-    float rate; /* that of its kind before any draft of it was seen, 0..1 */
-};
-
-/* What the model holds likely behind a token: the best of those it has looked at (spec_shortlist).  Never changes. */
-struct lutra_hints {
-    int32_t token[8]; /* best first */
-    float p[8];       /* share; 0: no more */
-};
-/* What a session's hints are of: the model's file as it is and the shortlist's length.  Where this number is the same,
- * hints of one session serve another; 0: it has none, no drafter is calibrated. */
-LUTRA_API uint64_t lutra_session_hints(const lutra_session *session);
-
 struct lutra_request {
     size_t size;
     const int32_t *prompt; /* [n_prompt] copied at submit */
@@ -176,8 +149,7 @@ struct lutra_request {
     void *user;
     /* Drafts of the caller's own beside those of the session's spec_type (docs/SPECULATION.md), or NULL: fills at most
      * n_max and returns how many.  Which of them are evaluated is the session's choice, and none changes the text.  A
-     * token or parent that cannot be, or too many, end the request with LUTRA_STOP_ERROR.  Called within lutra_step():
-     * no call on the session. */
+     * token or parent that cannot be, or too many, end the request with LUTRA_STOP_ERROR. */
     int (*on_draft)(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
     const char *chat_template; /* that made the prompt: its tags tell reasoning apart; NULL = the model's */
     /* [n_likely] tokens that its text will probably use beside those of the prompt, the likeliest first: calibrated
@@ -185,8 +157,7 @@ struct lutra_request {
     const int32_t *likely;
     int n_likely;
     /* Where the session's drafters are calibrated: the hints of prompt tokens first .. first + n - 1, as they are
-     * evaluated or found in the prefix cache; of all but the last token.  Borrowed for the call; no call on the
-     * session.  May be NULL. */
+     * evaluated or found in the prefix cache; of all but the last token.  Borrowed for the call.  May be NULL. */
     void (*on_hints)(void *user, int32_t request, int first, const struct lutra_hints *hints, int n);
     /* [n_forced] what its samples say, whatever the model holds likely, and no more: to measure drafts at a text that
      * random weights would not write.  Log-probs are 0.  Copied; NULL = they say what is sampled. */
@@ -217,14 +188,14 @@ struct lutra_request {
     /* [n_stop_tokens] tokens that end a sample and are no part of its text, at most 64; copied. */
     const int32_t *stop_tokens;
     int n_stop_tokens;
-    /* Prompt tokens in the cache so far, after each pass that evaluated some; may be NULL.  No call on the session but
-     * lutra_submit(), lutra_request_cancel() and lutra_cancel(). */
+    /* Prompt tokens in the cache so far, after each pass that evaluated some; may be NULL. */
     void (*on_prompt)(void *user, int32_t request, int n_done, int n_prompt);
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 
-/* Takes a request in; its samples run in the passes that follow.  LUTRA_E_CTX_FULL: the prompt does not fit n_ctx
- * (ever). Requests beyond n_seq or the cache wait their turn, first come first served. */
+/* Takes a request in, from any thread; its samples run in the passes that follow.  LUTRA_E_CTX_FULL: the prompt does
+ * not fit n_ctx (ever); LUTRA_E_BUSY: n_queue others wait already.  Requests beyond n_seq or the cache wait their turn,
+ * first come first served. */
 LUTRA_API int lutra_submit(
     lutra_session *session, const struct lutra_request *request, int32_t *id, struct lutra_error *err);
 
@@ -236,8 +207,12 @@ LUTRA_API int lutra_step(lutra_session *session, int *n_active, struct lutra_err
  * it return the first one's reason (LUTRA_E_CANCELLED). */
 LUTRA_API int lutra_generate(lutra_session *session, const struct lutra_request *request, struct lutra_error *err);
 
-/* Ends the samples of one request with LUTRA_STOP_CANCELLED (at the next pass). */
+/* From any thread, taken in by the next lutra_step(): ends the samples of one request with LUTRA_STOP_CANCELLED; gives
+ * it no rows until it is resumed (its samples keep their places, its deadline and a cancel still end it).
+ * LUTRA_E_NOT_FOUND: it has ended, or there is none. */
 LUTRA_API int lutra_request_cancel(lutra_session *session, int32_t id);
+LUTRA_API int lutra_request_pause(lutra_session *session, int32_t id);
+LUTRA_API int lutra_request_resume(lutra_session *session, int32_t id);
 
 #ifdef __cplusplus
 }

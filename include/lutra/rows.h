@@ -5,7 +5,7 @@
 #ifndef LUTRA_ROWS_H
 #define LUTRA_ROWS_H
 
-#include "lutra/core.h"
+#include "lutra/session.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -12,7 +12,9 @@
 #include <string.h>
 
 #include "engine/session_impl.h"
-static int open_vocab(lutra_session *s, struct lutra_error *err)
+
+/* The session's, made at the first use. */
+static int make_vocab(lutra_session *s, struct lutra_error *err)
 {
     const struct text_vocab *vocab = s->model->vocab;
     int n = model_ops(s->model->model)->n_vocab;
@@ -27,6 +29,14 @@ static int open_vocab(lutra_session *s, struct lutra_error *err)
     return rc;
 }
 
+static int open_vocab(lutra_session *s, struct lutra_error *err)
+{
+    pthread_mutex_lock(&s->grammar_lock);
+    int rc = s->grammar_vocab ? 0 : make_vocab(s, err);
+    pthread_mutex_unlock(&s->grammar_lock);
+    return rc;
+}
+
 int request_open_grammar(lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     const char *text = set->grammar ? set->grammar : set->json_schema;
@@ -36,7 +46,7 @@ int request_open_grammar(lutra_session *s, struct request *r, const struct lutra
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: a grammar and a json_schema; give one of them");
     if (set->forced) return lutra_fail(err, LUTRA_E_ARGUMENT, "request: forced tokens and a grammar");
     TRY((set->grammar ? grammar_open_gbnf : grammar_open_schema)(&r->grammar, text, strlen(text), err));
-    if (!s->grammar_vocab) TRY(open_vocab(s, err));
+    TRY(open_vocab(s, err));
     TRY(grammar_machine_open(&r->machine, r->grammar, s->grammar_vocab, err));
     r->n_allow = (model_ops(s->model->model)->n_vocab + 63) / 64;
     r->allow = calloc((size_t)s->n_seq * (size_t)r->n_allow, sizeof *r->allow);

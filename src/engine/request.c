@@ -171,9 +171,9 @@ static int prepare_budget(const lutra_session *s, struct request *r, struct lutr
 static int copy_request(lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set = *set;
-    r->set.sampling = NULL; /* r->sampling has it */
-    r->set.likely = NULL;
-    r->set.stop_tokens = NULL;
+    r->set.sampling = NULL;                                                    /* r->sampling has it */
+    r->set.prompt = r->set.likely = r->set.forced = r->set.stop_tokens = NULL; /* what is freed is its own */
+    r->set.stop = NULL;
     TRY(copy_forced(r, set, err));
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
@@ -242,41 +242,31 @@ int request_guess(void *request, const struct row_tip *tip, const float *rate, i
     return n;
 }
 
-int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t *id, struct lutra_error *err)
+int request_submit(
+    lutra_session *s, const struct lutra_request *set, struct request_care *care, int32_t *id, struct lutra_error *err)
 {
-    struct lutra_request set;
-    lutra_request_init(&set, sizeof set);
-    TRY(handle_check(s, "session", err));
-    if (s->closing) return lutra_fail(err, LUTRA_E_BUSY, "request: the session is being closed");
-    TRY(settings_copy(&set, sizeof set, request, "request", err));
-    TRY(check_request(s, &set, err));
-    TRY(session_speculate(s, set.on_draft != NULL, err));
+    TRY(check_request(s, set, err));
     struct request *r = calloc(1, sizeof *r);
     if (!r) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
-    int rc = copy_request(s, r, &set, err);
-    if (rc < 0) {
-        request_free(r);
-        return rc;
-    }
-    r->id = s->next_id++;
+    int rc = copy_request(s, r, set, err);
     r->n_vocab = model_ops(s->model->model)->n_vocab;
     r->seq = r->last_row = -1;
     r->submit_us = clock_now_us(s->model->runtime->clock);
-    *(s->last ? &s->last->next : &s->first) = r;
-    s->last = r;
-    if (id) *id = r->id;
-    return 0;
+    if (care) r->watch = care->watch, r->watcher = care->watcher, r->width = care->width, r->share = care->share;
+    if (care) care->request = r;
+    if (rc == 0) rc = inbox_put(s, r, id, err); /* from here on it is the stepping thread's */
+    if (rc < 0) request_free(r);
+    return rc;
 }
 
-int lutra_request_cancel(lutra_session *s, int32_t id)
+int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t *id, struct lutra_error *err)
 {
-    TRY(handle_check(s, "session", NULL));
-    for (struct request *r = s->first; r; r = r->next) {
-        if (r->id != id) continue;
-        r->cancelled = true;
-        return 0;
-    }
-    return LUTRA_E_NOT_FOUND;
+    struct lutra_request set;
+    int32_t own;
+    lutra_request_init(&set, sizeof set);
+    TRY(handle_check(s, "session", err));
+    TRY(settings_copy(&set, sizeof set, request, "request", err));
+    return request_submit(s, &set, NULL, id ? id : &own, err);
 }
 
 /* ---- ends ---- */
@@ -295,13 +285,19 @@ void requests_end(lutra_session *s, enum lutra_stop reason)
 
 bool request_in_prompt(const struct request *r)
 {
-    return r->seq >= 0 && r->n_done < r->set.n_prompt;
+    return r->seq >= 0 && r->n_done < r->set.n_prompt && !request_paused(r);
+}
+
+bool request_paused(const struct request *r)
+{
+    return atomic_load_explicit(&r->paused, memory_order_relaxed);
 }
 
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
 {
     if (r->failed.code < 0) return LUTRA_STOP_ERROR;
-    if (r->cancelled || atomic_load_explicit(&s->cancel, memory_order_relaxed)) return LUTRA_STOP_CANCELLED;
+    if (atomic_load(&r->cancelled) || atomic_load_explicit(&s->cancel, memory_order_relaxed))
+        return LUTRA_STOP_CANCELLED;
     if (!r->set.timeout_us) return LUTRA_STOP_NONE;
     uint64_t used = clock_now_us(s->model->runtime->clock) - r->submit_us;
     return used >= r->set.timeout_us ? LUTRA_STOP_DEADLINE : LUTRA_STOP_NONE;
@@ -379,8 +375,7 @@ void requests_sweep(lutra_session *s)
         if (r->n_ended == r->set.n_samples) {
             if (r->watch) r->watch->over(r->watcher);
             give_back(s, r, r->n_reserved);
-            *link = r->next;
-            if (s->last == r) s->last = before;
+            inbox_unlink(s, link, before);
             request_free(r);
         } else {
             before = r;
@@ -392,8 +387,8 @@ void requests_sweep(lutra_session *s)
 
 void requests_close(lutra_session *s)
 {
-    s->closing = true;
-    while (s->first) {
+    inbox_close(s);
+    for (inbox_take(s); s->first;) {
         lutra_cancel(s);
         requests_sweep(s);
     }
@@ -455,6 +450,7 @@ void requests_admit(lutra_session *s)
     int reserved = 0;   /* slots that prompts under way will want, beside searches' (n_free_slots knows those) */
     for (struct request *r = s->first; r; r = r->next) {
         bool prompt_done = r->seq >= 0 && r->n_done == r->set.n_prompt;
+        if (request_paused(r)) continue;
         while (prompt_done && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
             struct sample *slot = free_slot(s);
             int32_t seq;
@@ -475,6 +471,7 @@ void requests_admit(lutra_session *s)
                 if (r->n_started == 0) give_back(s, r, r->n_reserved);
                 return;
             }
+            inbox_begun(s, r);
             r->n_done = r->n_cached;
             r->start_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
             s->stats.cached_tokens += (uint64_t)r->n_cached;

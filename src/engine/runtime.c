@@ -312,6 +312,7 @@ int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings 
     log_init(&rt->log, set.log, set.log_user, LUTRA_LOG_DEBUG);
     rt->clock = clock_real();
     turn_init(&rt->turn);
+    inbox_init(rt);
     int rc = set.sync ? waits_mode_named(set.sync, &rt->sync, err) : 0;
     if (rc == 0) rc = open_pool(rt, &set, err);
     if (rc == 0) rc = open_devices(rt, &set, err);
@@ -332,6 +333,7 @@ int lutra_runtime_close(lutra_runtime **runtime)
     pool_close(&rt->pool);
     for (int i = 0; i < PLAN_DEVICES; i++) pool_close(&rt->cluster[i]);
     for (int i = 0; i < 3; i++) free(rt->npu_path[i]);
+    inbox_fini(rt);
     turn_fini(&rt->turn);
     log_fini(&rt->log);
     free(rt);

@@ -28,10 +28,15 @@ struct lutra_runtime {
     /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the
      * plans of this runtime's models: a step that loses its device changes its model's. */
     struct turn turn;
+    pthread_mutex_t inbox_lock; /* of its sessions' inboxes; held for moments, never during a pass or a callback */
+    pthread_cond_t inbox_news;
     char *npu_path[3]; /* qemu, program, library: the devices' while they are open; or NULL */
     char text[400];
 };
 
+/* inbox.c */
+void inbox_init(lutra_runtime *rt);
+void inbox_fini(lutra_runtime *rt);
 /* The first device that is not lost. */
 struct device *runtime_first(const lutra_runtime *rt);
 /* Those that are left, in order; returns how many. */

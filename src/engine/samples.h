@@ -65,14 +65,15 @@ struct request {
     int n_done;   /* prompt tokens in the cache */
     int n_cached; /* of these, from the prefix cache */
     int n_started, n_ended;
-    int in_pass;                  /* step.c: what becomes of its prompt in the current pass */
-    int32_t last_row;             /* row of the last prompt token in the current pass, or -1 */
-    const struct text_tags *tags; /* of reasoning, or NULL */
-    bool reasons;                 /* the prompt has opened it */
-    struct text_tokens closing;   /* the tag that a reasoning budget ends in; empty: none */
-    struct row_hints *hints;      /* [n_prompt] behind each token, as far as known; NULL: the session has none */
-    bool cancelled;
-    struct lutra_error failed; /* its draft source said what cannot be; code 0: nothing */
+    int in_pass;                   /* step.c: what becomes of its prompt in the current pass */
+    int32_t last_row;              /* row of the last prompt token in the current pass, or -1 */
+    const struct text_tags *tags;  /* of reasoning, or NULL */
+    bool reasons;                  /* the prompt has opened it */
+    struct text_tokens closing;    /* the tag that a reasoning budget ends in; empty: none */
+    struct row_hints *hints;       /* [n_prompt] behind each token, as far as known; NULL: the session has none */
+    atomic_bool cancelled, paused; /* by its caller, from any thread */
+    bool waiting;                  /* it has not begun; under the inbox lock */
+    struct lutra_error failed;     /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
     double calibrate_us;             /* its share of the hints' time */
     struct sample_settings sampling; /* with its own copies of biases and breakers */
@@ -102,11 +103,21 @@ lutra_model *session_model(const lutra_session *s);
 uint64_t session_now_us(const lutra_session *s);
 /* Its slots, [n_seq]. */
 struct sample *session_samples(lutra_session *s);
-/* Its requests, oldest first; the one that was submitted last. */
+/* Its requests, oldest first. */
 struct request *session_requests(const lutra_session *s);
-struct request *session_last_request(const lutra_session *s);
 /* Where sources are added. */
 struct row_source **session_sources(lutra_session *s);
+
+/* lutra_submit() with somebody who looks after its samples. */
+struct request_care {
+    const struct sample_watch *watch;
+    void *watcher;
+    int width; /* as in struct request */
+    int32_t share;
+    struct request *request; /* out */
+};
+int request_submit(
+    lutra_session *s, const struct lutra_request *set, struct request_care *care, int32_t *id, struct lutra_error *err);
 
 /* ---- ends and forks ---- */
 

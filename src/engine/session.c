@@ -87,6 +87,7 @@ static int check_settings(const struct lutra_session_settings *set, const struct
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..8192", set->n_draft);
     if (!(set->draft_row_cost >= 0 && set->draft_row_cost <= 1))
         return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_row_cost is %g, outside 0..1", (double)set->draft_row_cost);
+    if (set->n_queue < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_queue is %d, below 1", set->n_queue);
     if (set->n_cache < 0 || set->n_cache > CACHE_MOST)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "n_cache is %lld, outside 0..%lld", (long long)set->n_cache, (long long)CACHE_MOST);
@@ -222,6 +223,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     if (!s->model->plan.n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
     TRY(check_settings(set, model_ops(s->model->model), &type, err));
     s->n_seq = set->n_seq;
+    s->n_queue = set->n_queue;
     s->free_windows = set->free_windows;
     s->fixed_cost = set->draft_row_cost;
     s->prompt_us = set->prompt_us;
@@ -274,6 +276,7 @@ int lutra_session_open(
     lutra_session *s = calloc(1, sizeof *s);
     if (!s) return lutra_fail(err, LUTRA_E_NO_MEMORY, "session: out of memory");
     s->model = model;
+    pthread_mutex_init(&s->grammar_lock, NULL);
     atomic_fetch_add(&model->n_user, 1);
     turn_take(&model->runtime->turn);
     int rc = open_all(s, &set, err);
@@ -298,6 +301,7 @@ void lutra_session_close(lutra_session **session)
     draft_model_close(&s->draft_model);
     sampler_close(&s->sampler);
     grammar_vocab_close(&s->grammar_vocab);
+    pthread_mutex_destroy(&s->grammar_lock);
     kv_close(&s->kv);
     memory_close(s);
     arena_close(&s->arena);
@@ -337,19 +341,9 @@ struct request *session_requests(const lutra_session *s)
     return s->first;
 }
 
-struct request *session_last_request(const lutra_session *s)
-{
-    return s->last;
-}
-
 struct row_source **session_sources(lutra_session *s)
 {
     return &s->sources;
-}
-
-void lutra_cancel(lutra_session *session)
-{
-    if (session) atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
 }
 
 /* ---- a pass ---- */

@@ -6,6 +6,7 @@
  *     request.c   requests: submit, admission, ends        sample.c    one running sample: token -> text -> end
  *     prefix.c    finished sequences kept for reuse        memory.c    values and cache on the devices
  *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
+ *     inbox.c     what other threads ask for
  */
 #ifndef LUTRA_ENGINE_SESSION_IMPL_H
 #define LUTRA_ENGINE_SESSION_IMPL_H
@@ -49,6 +50,17 @@ struct hints {
     struct row_result *result;
     int32_t *top_id; /* [n_row][ROW_TOPK] */
     float *top_logit;
+};
+
+/* What other threads have asked for (inbox.c); all under the runtime's inbox lock. */
+struct inbox {
+    struct request *first, *last; /* submitted, not yet among the session's */
+    uint64_t n_news, n_seen;      /* submits, cancels, resumes; of these, those that a step has taken in */
+    int n_waiting;                /* requests that have not begun */
+    bool idle;                    /* the last step had nothing to do */
+    bool woken;                   /* lutra_wake() */
+    bool closing;                 /* takes no more requests */
+    int32_t next_id;
 };
 
 struct lutra_session {
@@ -104,15 +116,16 @@ struct lutra_session {
     struct lutra_stats stats;
 
     struct sampler *sampler;
-    struct grammar_vocab *grammar_vocab; /* NULL before the first request with a grammar */
+    pthread_mutex_t grammar_lock;
+    struct grammar_vocab *grammar_vocab; /* NULL before the first request with a grammar; under the lock */
     struct sample *sample;               /* [n_seq] */
     int32_t *held;                       /* [n_seq + 1] scratch: the sequences of a request */
     struct sample_pick *pick;            /* [n_seq] of the current step */
     int *pick_status;
     struct lutra_error failed; /* why the first sample of a lutra_generate() failed or was cancelled; code 0 = none */
-    bool closing;              /* takes no more requests */
-    struct request *first, *last; /* submitted, oldest first */
-    int32_t next_id;
+    struct request *first, *last; /* taken in, oldest first; links change under the inbox lock only */
+    struct inbox inbox;
+    int n_queue; /* requests that may wait to begin */
     struct retained retained[SESSION_RETAINED];
 };
 
@@ -189,13 +202,26 @@ int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int3
 int request_copy_sampling(
     const lutra_session *session, struct request *r, const struct lutra_request *set, struct lutra_error *err);
 
+/* inbox.c: puts a request among those that wait; LUTRA_E_BUSY: there are n_queue.  Any thread. */
+int inbox_put(lutra_session *s, struct request *r, int32_t *id, struct lutra_error *err);
+/* What was submitted joins the session's requests; the ends of a step, and of a request. */
+void inbox_take(lutra_session *s);
+void inbox_rest(lutra_session *s, bool idle);
+void inbox_begun(lutra_session *s, struct request *r);
+/* Takes *link out of the session's requests; before: the one in front, or NULL. */
+void inbox_unlink(lutra_session *s, struct request **link, struct request *before);
+/* Samples of requests that are not taken in yet. */
+int inbox_samples(lutra_session *s);
+void inbox_close(lutra_session *s);
+
 /* request.c */
 void requests_close(lutra_session *s);
 void requests_end(lutra_session *s, enum lutra_stop reason); /* all of them */
 /* Asks the caller for drafts of a tip of request `r` (row_tip.guess). */
 int request_guess(void *r, const struct row_tip *tip, const float *rate, int most, struct draft_guess *out);
-/* Whether its prompt is being evaluated. */
+/* Whether its prompt is being evaluated; whether it is to get no rows. */
 bool request_in_prompt(const struct request *r);
+bool request_paused(const struct request *r);
 /* Was it cancelled, is its time over, or did its draft source fail? */
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r);
 /* Ends what was stopped, and frees what has ended. */

@@ -85,7 +85,8 @@ void lutra_session_settings_init(struct lutra_session_settings *settings, size_t
         .draft_p_min = 0.01f,
         .spec_ngram_size_n = 12,
         .spec_shortlist = 2048,
-        .prompt_us = 100000};
+        .prompt_us = 100000,
+        .n_queue = 4096};
     settings_fill(settings, size, &d);
 }
 

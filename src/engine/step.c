@@ -15,7 +15,7 @@ static void offer_samples(void *self, struct pass *pass)
     lutra_session *s = self;
     for (int i = 0; i < s->n_seq; i++) {
         struct sample *slot = &s->sample[i];
-        if (!slot->request || slot->paused) continue;
+        if (!slot->request || slot->paused || request_paused(slot->request)) continue;
         struct row row = {
             .token = slot->pending, .pos = kv_seq_length(s->kv, slot->seq), .seq = slot->seq, .parent = -1};
         struct row_tip tip = {.request = slot->request->id,
@@ -261,9 +261,9 @@ void sources_open(lutra_session *s)
     source_add(&s->sources, &s->prompts);
 }
 
-static int count_active(const lutra_session *s)
+static int count_active(lutra_session *s)
 {
-    int n = 0;
+    int n = inbox_samples(s);
     for (const struct request *r = s->first; r; r = r->next) n += r->set.n_samples - r->n_ended;
     return n;
 }
@@ -283,6 +283,8 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
         pass->n_result = s->n_result;
         return 0;
     }
+    for (const struct request *r = s->first; r; r = r->next)
+        if (request_paused(r)) return 0; /* what others wait for */
     if (!s->first) return 0;
     return lutra_fail(err, LUTRA_E_CTX_FULL, "the cache is held by open sequences: no request can start");
 }
@@ -291,10 +293,12 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
 {
     if (n_active) *n_active = 0;
     TRY(handle_check(s, "session", err));
+    inbox_take(s);
     requests_sweep(s);
     requests_admit(s);
     struct pass pass;
     int rc = run_pass(s, &pass, err);
+    bool idle = s->batch.n_row == 0;
     if (rc < 0)
         requests_end(s, rc == LUTRA_E_CANCELLED ? LUTRA_STOP_CANCELLED : LUTRA_STOP_ERROR);
     else
@@ -303,6 +307,7 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
     s->stats.draft_us += s->of_pass.learn_us;
     s->batch.n_row = 0; /* drafts that were not taken are nobody's any more */
     requests_sweep(s);
+    inbox_rest(s, idle);
     if (n_active) *n_active = count_active(s);
     return rc == LUTRA_E_CANCELLED ? 0 : rc;
 }

@@ -229,12 +229,12 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
         run->set.max_steps = 1; /* it judges whole texts */
     TRY(reserve(run, max_tok, err));
     TRY(reserve_judge(run, set.n_prompt, max_tok, err));
-    TRY(lutra_submit(s, &set, NULL, err));
-    run->request = session_last_request(s);
-    run->request->watch = &search_watch;
-    run->request->watcher = run;
-    run->request->width = run->set.width < session_sizes(s).n_seq ? run->set.width : session_sizes(s).n_seq;
-    run->request->share = search_in_steps(run) ? request_share(set.n_prompt, max_tok) : 0;
+    struct request_care care = {&search_watch, run,
+        run->set.width < session_sizes(s).n_seq ? run->set.width : session_sizes(s).n_seq,
+        search_in_steps(run) ? request_share(set.n_prompt, max_tok) : 0, NULL};
+    int32_t id;
+    TRY(request_submit(s, &set, &care, &id, err));
+    run->request = care.request;
     run->source = (struct row_source){&search_source, run, NULL};
     source_add(session_sources(s), &run->source);
     run->wave_us = run->request->submit_us;

@@ -332,7 +332,7 @@ static int round_of_independent(lutra_search_run *run, struct lutra_error *err)
 static void draw_more(lutra_search_run *run)
 {
     struct request *r = run->request;
-    if (r->n_ended < r->set.n_samples || r->cancelled || run->n_final == 0) return;
+    if (r->n_ended < r->set.n_samples || atomic_load(&r->cancelled) || run->n_final == 0) return;
     int n = more_candidates(run);
     if (n == 0) return;
     if (search_in_steps(run)) {

@@ -184,6 +184,54 @@ static void every_failed_allocation_is_a_status(void **state)
     fixture_close(&f);
 }
 
+static void note_error(void *user, const struct lutra_end *e)
+{
+    if (e->reason == LUTRA_STOP_ERROR) *(int *)user = LUTRA_E_NO_MEMORY;
+}
+
+/* All that a request can point to; `forced` and a grammar exclude one another. */
+static int submit_all(void *arg)
+{
+    static const int32_t prompt[] = {1, 2, 3}, said[] = {4, 5}, likely[] = {6}, ends[] = {7};
+    static const char *const stop[] = {"one", "another"};
+    static const struct lutra_logit_bias bias = {3, 0.5f};
+    struct lutra_request r;
+    struct lutra_sampling sampling;
+    lutra_session *s = arg;
+    int ended = 0, rc = 0;
+    lutra_request_init(&r, sizeof r);
+    r.on_end = note_error, r.user = &ended;
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.bias = &bias, sampling.n_bias = 1, sampling.dry_multiplier = 1;
+    r.prompt = prompt, r.n_prompt = 3, r.stop = stop, r.n_stop = 2, r.likely = likely, r.n_likely = 1;
+    r.stop_tokens = ends, r.n_stop_tokens = 1, r.min_tokens = 2, r.max_tokens = 2, r.sampling = &sampling;
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        r.forced = i ? said : NULL, r.n_forced = i ? 2 : 0;
+        r.grammar = i ? NULL : "root ::= [a-z]+";
+        rc = lutra_submit(s, &r, NULL, NULL);
+    }
+    for (int n_active = 1; n_active;)
+        if (lutra_step(s, &n_active, NULL) < 0) ended = LUTRA_E_NO_MEMORY;
+    return rc < 0 ? rc : ended; /* a mask is made in a step: its failure ends the sample */
+}
+
+static void a_request_that_fails_frees_its_own(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 64;
+    ss.spec_type = "calibrated";
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    assert_int_equal(submit_all(f.s), 0); /* what is opened once is open */
+    long n = alloc_fail_each(submit_all, f.s, 100000);
+    if (n <= 0) fail_msg("allocation %ld failed without LUTRA_E_NO_MEMORY, or leaked", -n);
+    print_message("%ld allocations failed in turn\n", n);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     static struct guesser drafts = {.most = 8};
@@ -199,6 +247,7 @@ int main(void)
         cmocka_unit_test_prestate(no_allocation_while_speculating, draft),
         cmocka_unit_test_prestate(no_allocation_while_speculating, calibrated),
         cmocka_unit_test(every_failed_allocation_is_a_status),
+        cmocka_unit_test(a_request_that_fails_frees_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
