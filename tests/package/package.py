@@ -227,7 +227,7 @@ def build_library(folder, include):
     sources = [p for room in ("engine", "search", "quantize", "make") for p in sorted((SOURCE / "src" / room).glob("*.c"))]
     libraries = run("pkg-config", "--libs", "jansson", "libpcre2-8", "libutf8proc").split()
     folder.mkdir()
-    run(CC, "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GNU_SOURCE", "-Werror", "-pthread",
+    run(CC, "-std=c11", "-O0", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GNU_SOURCE", "-Werror", "-pthread",
         f"-I{include}", f"-I{SOURCE}/src", *sources, "-Wl,--start-group", *rooms,
         "-Wl,--end-group", *libraries, "-lm", "-ldl", "-Wl,-soname,liblutra.so.0", "-o", folder / "liblutra.so.0")
 

@@ -18,7 +18,7 @@ int main(void)
     return err.code != LUTRA_E_UNSUPPORTED;
 }
 C
-"$1" -std=c11 -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -ffp-contract=off -Isrc -Iinclude -static-libgcc -o "$out/main" "$out/main.c" \
+"$1" -std=c11 -Og -Wall -Wextra -Werror -D_GNU_SOURCE -ffp-contract=off -Isrc -Iinclude -static-libgcc -o "$out/main" "$out/main.c" \
     src/npu/host/transport*.c src/npu/host/child.c src/npu/host/tiles.c src/npu/host/ring.c src/npu/host/session.c src/npu/host/fastrpc.c \
     src/npu/dsp/*.c src/npu/wire/*.c src/npu/sim/*.c src/base/status.c src/base/clock.c -lm -lpthread -ldl \
     2> "$out/log" || { cat "$out/log"; exit 1; }
