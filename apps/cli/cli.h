@@ -103,9 +103,8 @@ struct tokens {
 int tokenize(
     const lutra_model *model, const char *text, size_t n, int flags, struct tokens *out, struct lutra_error *err);
 
-/* Tokens of a conversation through the chat template (NULL: the model's); flags: lutra_chat_flags. */
-int tokenize_chat(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
-    int n_message, int flags, struct tokens *out, struct lutra_error *err);
+/* Tokens of a conversation through a chat template. */
+int tokenize_chat(const lutra_model *model, const struct lutra_chat *chat, struct tokens *out, struct lutra_error *err);
 
 /* ---- opening a model (setup.c) ---------------------------------------------------------------------------------- */
 

@@ -246,17 +246,10 @@ int tokenize(
     }
 }
 
-int tokenize_chat(const lutra_model *model, const char *chat_template, const struct lutra_message *messages,
-    int n_message, int flags, struct tokens *out, struct lutra_error *err)
+int tokenize_chat(const lutra_model *model, const struct lutra_chat *chat, struct tokens *out, struct lutra_error *err)
 {
-    struct lutra_chat chat;
-    lutra_chat_init(&chat, sizeof chat);
-    chat.messages = messages;
-    chat.n_message = n_message;
-    chat.chat_template = chat_template;
-    chat.flags = flags;
     for (;;) {
-        int rc = lutra_chat_tokenize(model, &chat, out->id, out->room, &out->n, err);
+        int rc = lutra_chat_tokenize(model, chat, out->id, out->room, &out->n, err);
         if (rc < 0) return rc;
         if (out->n <= out->room && out->id) return 0;
         out->room = out->n + 16;

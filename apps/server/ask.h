@@ -42,6 +42,8 @@ struct ask {
     const char *prefix, *suffix; /* both set: a hole between them */
     const char *go_on;           /* text of the assistant that the reply continues, or NULL */
     bool no_reasoning;           /* the template is told not to think */
+    int chat_flags;              /* lutra_chat_flags about reasoning where the request does not say */
+    const char *chat_variables;  /* of the template, the server's; or NULL */
     bool hide_reasoning;         /* no reasoning in the reply */
     bool reasoning_in_text;      /* reasoning and its tags are ordinary text */
     struct lutra_request set;    /* n_samples, max_tokens, grammar, ...; not yet prompt, sampling and callbacks */

@@ -26,6 +26,8 @@ bool front_read(struct exchange *x, struct problem *p)
     text_free(&x->body);
     if (!body) return false;
     ask_init(a, body);
+    a->chat_flags = x->server->set->chat_flags;
+    a->chat_variables = x->server->set->chat_variables;
     struct fields f = {.object = body, .problem = p};
     if (!field_text(&f, "model", &a->model)) field_text(&f, "name", &a->model); /* Ollama's older name */
     x->model = p->status ? NULL : server_model(x->server, a->model, p);

@@ -294,7 +294,8 @@ void llama_template(struct exchange *x, struct text *out, struct problem *p)
     chat.json = json.bytes;
     chat.n_json = json.n;
     chat.chat_template = x->server->set->chat_template;
-    if (x->ask.no_reasoning) chat.flags |= LUTRA_CHAT_NO_REASONING;
+    chat.flags |= x->ask.no_reasoning ? LUTRA_CHAT_NO_REASONING : x->ask.chat_flags;
+    chat.variables = x->ask.chat_variables;
     if (json.failed || lutra_chat_render(x->model->loaded.model, &chat, &text, &n, &err) < 0)
         problem_from(p, "messages", &err);
     text_put(out, "{\"prompt\":");

@@ -41,13 +41,14 @@ static void read_reasoning(struct ask *a, const struct fields *f)
 {
     const char *effort = NULL, *format = NULL;
     struct fields kwargs = {field_object(f, "chat_template_kwargs"), "chat_template_kwargs", f->problem};
-    bool thinks = true;
+    bool thinks = !(a->chat_flags & LUTRA_CHAT_NO_REASONING), says = false;
     if (field_text(f, "reasoning_effort", &effort)) {
         json_object_set_new(a->chat, "reasoning_effort", json_string(effort));
         if (strcmp(effort, "none") == 0) thinks = false;
     }
-    field_bool(&kwargs, "enable_thinking", &thinks);
-    field_bool(f, "enable_thinking", &thinks);
+    says = field_bool(&kwargs, "enable_thinking", &thinks);
+    says = field_bool(f, "enable_thinking", &thinks) || says;
+    if (says) a->chat_flags = thinks ? LUTRA_CHAT_REASONING : LUTRA_CHAT_NO_REASONING;
     if (field_int(f, "reasoning_budget", -1, 1 << 30, &a->set.reasoning_budget) ||
         field_int(f, "thinking_budget_tokens", -1, 1 << 30, &a->set.reasoning_budget))
         thinks = thinks && a->set.reasoning_budget != 0;

@@ -57,7 +57,8 @@ static void render(struct tokens *t, const struct ask *a, const struct served *m
     chat.n_json = json.n;
     chat.chat_template = own;
     chat.timeout_us = RENDER_MOST_US;
-    if (a->no_reasoning) chat.flags |= LUTRA_CHAT_NO_REASONING;
+    chat.flags |= a->no_reasoning ? LUTRA_CHAT_NO_REASONING : a->chat_flags;
+    chat.variables = a->chat_variables;
     int rc = json.failed ? LUTRA_E_NO_MEMORY : 0, n = 0;
     for (int room = -1; rc == 0 && !p->status && n > room; room = t->room)
         if (grow(t, n, p)) rc = lutra_chat_tokenize(m->loaded.model, &chat, t->id, t->room, &n, &err);

@@ -51,12 +51,14 @@ struct server_settings {
     int ping_s;     /* comments in silent streams; 0 = none */
     int n_queue;    /* requests at once, waiting ones counted */
     int n_connection;
-    int max_tokens;            /* of requests that do not say; -1 = until the context is full */
-    bool strict_model;         /* a single model does not answer to other names */
-    bool reasoning_in_text;    /* reasoning is not told apart */
-    int reasoning_budget;      /* lutra_request.reasoning_budget of requests that do not say */
-    const char *chat_template; /* another one for all models, or NULL */
-    bool access_log;           /* a JSON line per request on stderr */
+    int max_tokens;             /* of requests that do not say; -1 = until the context is full */
+    bool strict_model;          /* a single model does not answer to other names */
+    bool reasoning_in_text;     /* reasoning is not told apart */
+    int reasoning_budget;       /* lutra_request.reasoning_budget of requests that do not say */
+    const char *chat_template;  /* another one for all models, or NULL */
+    const char *chat_variables; /* lutra_chat.variables of requests, which may say otherwise; or NULL */
+    int chat_flags;             /* lutra_chat_flags about reasoning, of requests that do not say */
+    bool access_log;            /* a JSON line per request on stderr */
 };
 void server_settings_init(struct server_settings *set);
 

@@ -83,7 +83,8 @@ static void take_text(struct exchange *x, const struct event *e, const char *tex
     struct choice *c = &x->reply.choice[e->choice];
     struct course to = {x, e->choice, false};
     struct call_sink sink = {on_text, on_call, on_arguments, &to};
-    enum lutra_part part = a->reasoning_in_text ? LUTRA_PART_ANSWER : e->part;
+    bool whole = a->reasoning_in_text || a->calls == CALLS_HARMONY; /* its parser tells channels apart */
+    enum lutra_part part = whole ? LUTRA_PART_ANSWER : e->part;
     bool scored = a->log_probs && e->scored.token >= 0;
     if (e->part == LUTRA_PART_REASONING && e->scored.token >= 0) c->n_thought++;
     if (scored) keep_scored(c, &e->scored, &x->out);

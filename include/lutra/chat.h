@@ -20,6 +20,7 @@ extern "C" {
 enum lutra_chat_flags {
     LUTRA_CHAT_REPLY = 1,        /* the beginning of a reply behind the messages; transformers' add_generation_prompt */
     LUTRA_CHAT_NO_REASONING = 2, /* enable_thinking, thinking: false; reasoning that the template opens is closed */
+    LUTRA_CHAT_REASONING = 4,    /* enable_thinking, thinking: true; neither of the two: as the template likes */
 };
 
 struct lutra_message {
@@ -32,9 +33,9 @@ struct lutra_chat {
     size_t size;
     const struct lutra_message *messages; /* [n_message] */
     int n_message;
-    /* Instead of messages, or NULL: an object with "messages" (text parts, tool calls and results, reasoning), "tools",
-     * "documents", "add_generation_prompt", "enable_thinking", ..., at most 100 lists and objects deep.  bos_token and
-     * eos_token are added. */
+    /* Instead of messages, or NULL: an object with "messages" (text parts, tool calls and results,
+     * "reasoning_content"), "tools", "documents", "add_generation_prompt", "enable_thinking", ..., at most 100 lists
+     * and objects deep.  bos_token and eos_token are added. */
     const char *json;
     size_t n_json;              /* bytes of it; 0 = up to the NUL */
     const char *chat_template;  /* another one instead of the model's, or NULL */
@@ -42,6 +43,10 @@ struct lutra_chat {
     uint64_t timeout_us;        /* 0 = none; LUTRA_E_DEADLINE */
     lutra_progress_fn progress; /* asked about every millisecond; may be NULL */
     void *progress_user;
+    /* More variables of the template, an object of JSON, or NULL: {"reasoning_effort": "low", "preserve_thinking":
+     * true}.  What `json` says itself wins; these win over flags.  "messages" is LUTRA_E_ARGUMENT. */
+    const char *variables;
+    size_t n_variables; /* bytes of it; 0 = up to the NUL */
 };
 LUTRA_API void lutra_chat_init(struct lutra_chat *chat, size_t size);
 

@@ -123,17 +123,22 @@ static int render(void *user, const json_t *variables, struct text_template_text
     return text_template_render(r->chat, &input, out, err);
 }
 
-/* Reasoning that the template opens is closed again where none is wanted. */
+/* Reasoning that the template opens is closed again where none is wanted; a text of channels begins with its answer. */
 static int close_reasoning(const struct text_tags *tags, struct text_template_text *out, struct lutra_error *err)
 {
-    if (!text_reasoning_opened(tags, out->p, out->n)) return 0;
-    size_t n = strlen(tags->close);
+    static const char start[] = "<|start|>assistant";
+    size_t n_start = sizeof start - 1;
+    bool opened = text_reasoning_opened(tags, out->p, out->n);
+    bool starts = tags && tags->answer && out->n >= n_start && !memcmp(out->p + out->n - n_start, start, n_start);
+    if (!opened && !starts) return 0;
+    const char *close = opened ? text_reasoning_end(tags) : tags->answer;
+    size_t n = strlen(close);
     char *more = realloc(out->p, out->n + n + 1);
     if (more) out->p = more;
     uint8_t *input = realloc(out->input, out->n + n + 1);
     if (input) out->input = input;
     if (!more || !input) return lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
-    memcpy(more + out->n, tags->close, n + 1);
+    memcpy(more + out->n, close, n + 1);
     memset(input + out->n, 0, n);
     out->n += n;
     return 0;
@@ -163,6 +168,7 @@ static int render_chat(const lutra_model *model, const struct lutra_chat *chat, 
     *out = (struct text_template_text){0};
     int rc = chat_variables(chat, &variables, err);
     if (rc == 0) rc = choose_template(&r, chat->chat_template, err);
+    if (rc == 0) chat_name_reasoning(variables, chat->chat_template ? chat->chat_template : model->chat_source);
     if (rc == 0) rc = add_own(&r, variables, err);
     struct chat_renderer with = {.render = render, .user = &r, .name = r.name, .refuse = refuse};
     if (rc == 0) rc = chat_render_whole(&with, variables, out, err);

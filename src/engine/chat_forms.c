@@ -26,20 +26,35 @@ static bool too_deep(const char *p, size_t n)
     return depth > TEXT_TEMPLATE_MAX_JSON_DEPTH;
 }
 
-static int read_json(const struct lutra_chat *chat, json_t **out, struct lutra_error *err)
+/* An object. */
+static int read_json(const char *what, const char *text, size_t n, json_t **out, struct lutra_error *err)
 {
     json_error_t why;
-    size_t n = chat->n_json ? chat->n_json : strlen(chat->json);
-    if (too_deep(chat->json, n))
-        return lutra_fail(
-            err, LUTRA_E_FORMAT, "chat template input: nested deeper than %d", TEXT_TEMPLATE_MAX_JSON_DEPTH);
-    *out = json_loadb(chat->json, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (n == 0) n = strlen(text);
+    if (too_deep(text, n))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: nested deeper than %d", what, TEXT_TEMPLATE_MAX_JSON_DEPTH);
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (json_is_object(*out)) return 0;
     bool other = *out != NULL;
     json_decref(*out);
     *out = NULL;
-    return lutra_fail_at(err, LUTRA_E_FORMAT, (uint64_t)why.line, "chat template input: %s (line %d)",
+    return lutra_fail_at(err, LUTRA_E_FORMAT, (uint64_t)why.line, "%s: %s (line %d)", what,
         other ? "not a JSON object" : why.text, other ? 1 : why.line);
+}
+
+/* The caller's own variables, where the JSON says nothing. */
+static int add_variables(const struct lutra_chat *chat, json_t *variables, struct lutra_error *err)
+{
+    json_t *more = NULL;
+    if (!chat->variables) return 0;
+    TRY(read_json("chat template variables", chat->variables, chat->n_variables, &more, err));
+    int rc = 0;
+    if (json_object_get(more, "messages"))
+        rc = lutra_fail(err, LUTRA_E_ARGUMENT, "chat template variables: 'messages' is the conversation's");
+    else if (json_object_update_missing(variables, more) < 0)
+        rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
+    json_decref(more);
+    return rc;
 }
 
 static int read_messages(const struct lutra_chat *chat, json_t **out, struct lutra_error *err)
@@ -77,7 +92,7 @@ static int check_roles(const json_t *variables, struct lutra_error *err)
     return 0;
 }
 
-/* What the flags ask for, where the JSON says nothing; no template minds a variable that it does not know. */
+/* What the flags ask for, where nothing else says it; no template minds a variable that it does not know. */
 static int add_flags(const struct lutra_chat *chat, json_t *variables, struct lutra_error *err)
 {
     static const struct {
@@ -85,7 +100,8 @@ static int add_flags(const struct lutra_chat *chat, json_t *variables, struct lu
         int flag;
         bool value;
     } keys[] = {{"add_generation_prompt", 0, false}, {"enable_thinking", LUTRA_CHAT_NO_REASONING, false},
-        {"thinking", LUTRA_CHAT_NO_REASONING, false}};
+        {"thinking", LUTRA_CHAT_NO_REASONING, false}, {"enable_thinking", LUTRA_CHAT_REASONING, true},
+        {"thinking", LUTRA_CHAT_REASONING, true}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         bool value = i == 0 ? (chat->flags & LUTRA_CHAT_REPLY) != 0 : keys[i].value;
         if (json_object_get(variables, keys[i].key) || (keys[i].flag & chat->flags) != keys[i].flag) continue;
@@ -98,13 +114,28 @@ static int add_flags(const struct lutra_chat *chat, json_t *variables, struct lu
 int chat_variables(const struct lutra_chat *chat, json_t **out, struct lutra_error *err)
 {
     *out = NULL;
-    TRY(chat->json ? read_json(chat, out, err) : read_messages(chat, out, err));
+    TRY(chat->json ? read_json("chat template input", chat->json, chat->n_json, out, err)
+                   : read_messages(chat, out, err));
     int rc = check_roles(*out, err);
+    if (rc == 0) rc = add_variables(chat, *out, err);
     if (rc == 0) rc = add_flags(chat, *out, err);
     if (rc == 0) return 0;
     json_decref(*out);
     *out = NULL;
     return rc;
+}
+
+void chat_name_reasoning(json_t *variables, const char *source)
+{
+    static const char *const names[] = {"reasoning", "thinking", "thought"};
+    if (!source || strstr(source, "reasoning_content")) return;
+    const json_t *list = json_object_get(variables, "messages");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *message = json_array_get(list, i), *text = json_object_get(message, "reasoning_content");
+        for (size_t k = 0; text && k < sizeof names / sizeof *names; k++)
+            if (strstr(source, names[k]) && !json_object_get(message, names[k]))
+                json_object_set(message, names[k], text);
+    }
 }
 
 /* ---- what a message says ---- */

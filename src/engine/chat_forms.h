@@ -14,6 +14,10 @@
  * nested too deep), LUTRA_E_ARGUMENT (a role that is none, a message that is no UTF-8), LUTRA_E_NO_MEMORY. */
 int chat_variables(const struct lutra_chat *chat, struct json_t **out, struct lutra_error *err);
 
+/* Messages' "reasoning_content" also under the name that a template, by its source, has for it (gpt-oss: "thinking").
+ * source may be NULL. */
+void chat_name_reasoning(struct json_t *variables, const char *source);
+
 struct chat_renderer {
     int (*render)(void *user, const struct json_t *variables, struct text_template_text *out, struct lutra_error *err);
     void *user;

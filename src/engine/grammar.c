@@ -60,17 +60,29 @@ void request_close_grammar(struct request *r)
     free(r->allow);
 }
 
+/* A text that is divided into channels may begin with one. */
+static bool may_open(const struct sample *slot)
+{
+    return slot->request->channel >= 0 && slot->reasoning.state == REASONING_MAY_BEGIN;
+}
+
+bool sample_is_free(const struct sample *slot, int32_t token)
+{
+    return may_open(slot) ? token == slot->request->channel : text_reasoning_is_before(&slot->reasoning);
+}
+
 /* The mask of the sample's state for its next draw. */
 static int make_mask(lutra_session *s, struct sample *slot, struct lutra_error *err)
 {
     struct request *r = slot->request;
     int i = (int)(slot - s->sample);
-    bool free_text = !r->machine || text_reasoning_goes_on(&slot->reasoning);
+    bool free_text = !r->machine || (text_reasoning_is_before(&slot->reasoning) && !may_open(slot));
     uint64_t *allow = free_text ? NULL : r->allow + (size_t)i * (size_t)r->n_allow;
     const uint64_t *no_end = slot->n_generated < r->set.min_tokens ? r->no_end : NULL;
     sampler_allow(s->sampler, i, allow ? allow : no_end);
     if (!allow) return 0;
     TRY(grammar_mask(r->machine, slot->grammar_state, allow, err));
+    if (may_open(slot)) allow[r->channel / 64] |= UINT64_C(1) << r->channel % 64;
     for (int k = 0; no_end && k < r->n_allow; k++) allow[k] &= no_end[k];
     return 0;
 }

@@ -13,6 +13,8 @@ int request_open_grammar(lutra_session *s, struct request *r, const struct lutra
 void request_close_grammar(struct request *r);
 int sample_begin_grammar(lutra_session *s, struct sample *slot, struct lutra_error *err);
 int sample_share_grammar(lutra_session *s, struct sample *slot);
+/* Whether the grammar does not see this token, the next one. */
+bool sample_is_free(const struct sample *slot, int32_t token);
 int sample_follow_grammar(
     lutra_session *s, struct sample *slot, int32_t token, bool free_text, struct lutra_error *err);
 

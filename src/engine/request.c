@@ -153,6 +153,8 @@ static int copy_ends(
     return 0;
 }
 
+#define CHANNEL "<|channel|>"
+
 /* The tag that a budget ends in, as tokens. */
 static int prepare_budget(const lutra_session *s, struct request *r, struct lutra_error *err)
 {
@@ -161,7 +163,7 @@ static int prepare_budget(const lutra_session *s, struct request *r, struct lutr
     if (!r->tags)
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "request: a reasoning budget of %d tokens, but the chat template has no tags of reasoning", budget);
-    const char *tag = r->tags->close;
+    const char *tag = text_reasoning_end(r->tags);
     TRY(text_encode(s->model->vocab, tag, strlen(tag), TEXT_PARSE_SPECIAL, &r->closing, err));
     if (r->closing.n > 0) return 0;
     return lutra_fail(
@@ -188,6 +190,7 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     TRY(copy_for_hints(s, r, set, err));
     r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
+    r->channel = r->tags && r->tags->answer ? text_token_find(s->model->vocab, CHANNEL, strlen(CHANNEL)) : -1;
     r->set.chat_template = NULL;
     TRY(prepare_budget(s, r, err));
     TRY(request_open_grammar(s, r, set, err));

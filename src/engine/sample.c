@@ -105,7 +105,8 @@ static int give(struct sample *slot, int32_t token, float log_prob, size_t n, bo
 
 size_t sample_before_answer(const struct sample *slot, size_t n_text)
 {
-    bool over = slot->reasoning.state == REASONING_OVER && slot->n_before < n_text;
+    bool answers = slot->reasoning.state == REASONING_OVER || slot->reasoning.state == REASONING_MESSAGE;
+    bool over = answers && slot->n_before < n_text;
     return !slot->request->tags ? 0 : over ? slot->n_before : n_text;
 }
 
@@ -250,7 +251,9 @@ int32_t sample_forced(struct sample *slot)
     bool begun = slot->n_hold > 0 || text_stream_waits(slot->stream);
     bool closes = slot->n_closed > 0 ||
                   (text_reasoning_goes_on(&slot->reasoning) && over >= 0 && (!begun || over >= BUDGET_GRACE));
-    return closes && (size_t)slot->n_closed < r->closing.n ? r->closing.ids[slot->n_closed++] : -1;
+    if (!closes || (size_t)slot->n_closed >= r->closing.n) return -1;
+    slot->reasoning.once = true;
+    return r->closing.ids[slot->n_closed++];
 }
 
 /* The likeliest tokens at the row behind which the sample has picked. */
@@ -286,7 +289,7 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     }
     list_top(s, slot);
     sampler_accept(s->sampler, (int)(slot - s->sample), pick->token);
-    bool thought = text_reasoning_goes_on(&slot->reasoning);
+    bool thought = text_reasoning_goes_on(&slot->reasoning), is_free = sample_is_free(slot, pick->token);
     slot->n_generated++;
     slot->n_thought += thought;
     s->stats.generated_tokens++;
@@ -297,7 +300,7 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     size_t out = stop ? at : slot->n_hold - open_end(slot);
     int enough = give(slot, pick->token, pick->log_prob, out, false);
     struct lutra_error why = {0};
-    int whole = sample_follow_grammar(s, slot, pick->token, thought, &why);
+    int whole = sample_follow_grammar(s, slot, pick->token, is_free, &why);
     if (whole < 0) {
         sample_fail(s, slot, &why);
     } else if (stop) {

@@ -68,6 +68,7 @@ struct request {
     int in_pass;                   /* step.c: what becomes of its prompt in the current pass */
     int32_t last_row;              /* row of the last prompt token in the current pass, or -1 */
     const struct text_tags *tags;  /* of reasoning, or NULL */
+    int32_t channel;               /* token that begins a text of channels; -1: none */
     bool reasons;                  /* the prompt has opened it */
     struct text_tokens closing;    /* the tag that a reasoning budget ends in; empty: none */
     struct row_hints *hints;       /* [n_prompt] behind each token, as far as known; NULL: the session has none */

@@ -230,6 +230,28 @@ for n in 1 2; do
 assert all(m['accuracy']['mean'] == ($n - 1) / 2 for m in d['methods']), d['methods']" "answers behind reasoning, $n tokens"
 done
 
+# Variables of the template: --reasoning, --chat-template-kwargs; a conversation keeps what was thought.
+shown='{# </think> #}{{ raise_exception("V " ~ enable_thinking|default("-") ~ " " ~ reasoning_effort|default("-") ~ " " ~ a|default("-") ~ " " ~ preserve_thinking|default("-") ~ ";") }}'
+shows() { want=$1; shift; lutra run -m "$WORK/thinks.gguf" -p hi -st -q --chat-template "$shown" "$@"; expect_err "V $want;" "variables: $*"; }
+shows '- - - -'
+shows 'True - - -' --reasoning on
+shows 'False - - -' -rea off
+shows 'False - - -' --reasoning-budget 0
+shows 'True low - -' --reasoning low
+shows 'True high 7 True' --reasoning high --reasoning-preserve --chat-template-kwargs '{"a": 7}'
+shows 'False mine - -' --reasoning low --chat-template-kwargs '{"reasoning_effort": "mine", "enable_thinking": false}'
+for bad in '[1]' '{"a": ' '{"messages": []}'; do
+    lutra run -m "$WORK/thinks.gguf" -p hi -st -q --chat-template-kwargs "$bad"
+    expect_code 2 "kwargs $bad"
+    expect_err 'lutra: --chat-template-kwargs: ' "kwargs $bad"
+done
+lutra run -m "$WORK/thinks.gguf" -p hi -st -q -no-cnv --reasoning on
+expect_err 'exclude each other' 'thinking is of a chat'
+past='{# </think> #}{% if messages|length > 2 %}{{ raise_exception("P " ~ messages[1].reasoning_content|trim ~ "|" ~ messages[1].content) }}{% endif %}{{ messages[0].content }}'
+printf 'one\ntwo\n' | "$LUTRA" run -m "$WORK/thinks.gguf" -i --temp 0 --frequency-penalty 300 -l 306+1000 -l 307+900 -n 2 -q \
+    --chat-template "$past" >"$WORK/out" 2>"$WORK/err"
+expect_err 'P 7|88' 'the template decides about earlier thinking'
+
 # Ctrl-C.  A background job of a script ignores SIGINT unless it asks for it back, as the program does.
 interrupt_after() {
     : >"$WORK/out" # or the loop sees what the last command left there

@@ -4,7 +4,7 @@ import json
 import sys
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
-from lib import ANSWER, QUESTION, Server, check, equal, finish
+from lib import ANSWER, QUESTION, Server, check, equal, finish, user
 
 s = Server("--alias", "tiny")
 TALK = [{"role": "user", "content": QUESTION}]
@@ -146,4 +146,23 @@ status, r = s.post("/v1/responses", {**ask, "previous_response_id": "resp_1"})
 equal((status, r["error"]["param"]), (400, "previous_response_id"), "stored conversations")
 equal(s.post("/v1/rerank", {"query": "x"})[0], 501, "/v1/rerank")
 equal(s.stop(), 0, "SIGTERM")
+# ---- thinking: the server's options, and a request that says otherwise
+SHOWS = "{# tools #}{{ messages[0].content }} {{ enable_thinking|default('-') }} {{ reasoning_effort|default('-') }} {{ a|default('-') }}"
+other = Server("--chat-template", SHOWS, "--reasoning", "low", "--chat-template-kwargs", '{"a": 7}')
+
+
+def shown(**more):
+    return other.post("/apply-template", user("hi", **more))[1]["prompt"]
+
+
+equal(shown(), "hi True low 7", "the server's variables")
+equal(shown(reasoning_effort="high"), "hi True high 7", "a request's effort")
+equal(shown(enable_thinking=False), "hi False low 7", "a request without thinking")
+equal(shown(chat_template_kwargs={"a": 8, "enable_thinking": False}), "hi False low 8", "a request's variables")
+other.stop()
+other = Server("--chat-template", SHOWS, "--reasoning", "off")
+equal(shown(), "hi False - -", "a server without thinking")
+equal(shown(enable_thinking=True), "hi True - -", "a request with thinking")
+other.stop()
+
 finish()

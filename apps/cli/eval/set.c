@@ -128,10 +128,16 @@ static int make_prompt(struct eval_problem *p, struct engine *e, const struct ev
     const char *chat_template, struct lutra_error *err)
 {
     struct lutra_message m[2] = {{.role = "system", .content = o->system}, {.role = "user", .content = p->question}};
-    int from = o->system ? 0 : 1, flags = LUTRA_CHAT_REPLY | (o->budget == 0 ? LUTRA_CHAT_NO_REASONING : 0);
+    int from = o->system ? 0 : 1;
+    struct lutra_chat chat;
     if (!chat_template && !e->info.chat_template)
         return tokenize(e->model, p->question, strlen(p->question), LUTRA_ADD_SPECIAL, &p->prompt, err);
-    return tokenize_chat(e->model, chat_template, m + from, 2 - from, flags, &p->prompt, err);
+    lutra_chat_init(&chat, sizeof chat);
+    chat.messages = m + from;
+    chat.n_message = 2 - from;
+    chat.chat_template = chat_template;
+    if (o->budget == 0) chat.flags |= LUTRA_CHAT_NO_REASONING;
+    return tokenize_chat(e->model, &chat, &p->prompt, err);
 }
 
 /* Tokens of the longest context and ending together, near enough to size the cache. */

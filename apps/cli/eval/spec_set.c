@@ -164,14 +164,19 @@ int spec_tokenize(struct spec_set *set, const struct engine *e, const char *chat
     struct lutra_error err = {0};
     struct buffer text = {0};
     int rc = 0;
-    bool chat = chat_template || e->info.chat_template;
+    bool has_template = chat_template || e->info.chat_template;
+    struct lutra_chat chat;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.chat_template = chat_template;
+    chat.n_message = 1;
     for (int i = 0; rc == 0 && i < set->n; i++) {
         struct spec_item *item = &set->item[i];
         put_message(item, &text);
         struct lutra_message message = {"user", text.text, text.n_bytes};
-        if (!chat) buffer_add(&text, "\n", 1);
-        rc = chat ? tokenize_chat(e->model, chat_template, &message, 1, true, &item->prompt, &err)
-                  : tokenize(e->model, text.text, text.n_bytes, LUTRA_ADD_SPECIAL, &item->prompt, &err);
+        chat.messages = &message;
+        if (!has_template) buffer_add(&text, "\n", 1);
+        rc = has_template ? tokenize_chat(e->model, &chat, &item->prompt, &err)
+                          : tokenize(e->model, text.text, text.n_bytes, LUTRA_ADD_SPECIAL, &item->prompt, &err);
         if (rc == 0 && forced) rc = tokenize(e->model, item->answer, strlen(item->answer), 0, &item->target, &err);
         int n = item->prompt.n + item->target.n;
         if (n > set->longest) set->longest = n;

@@ -7,8 +7,21 @@
 int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct lutra_error *err)
 {
     const struct talk *t = c->talk;
-    int flags = (for_reply ? LUTRA_CHAT_REPLY : 0) | (t->opts->budget == 0 ? LUTRA_CHAT_NO_REASONING : 0);
-    return tokenize_chat(t->engine.model, t->chat_template, c->past.message, c->past.n, flags, out, err);
+    struct lutra_chat chat;
+    char *json = conversation_json(&c->past, 0);
+    if (!json) {
+        *err =
+            (struct lutra_error){.code = LUTRA_E_ARGUMENT, .what = "a message of the conversation is not UTF-8 text"};
+        return LUTRA_E_ARGUMENT;
+    }
+    lutra_chat_init(&chat, sizeof chat);
+    chat.json = json;
+    chat.chat_template = t->chat_template;
+    chat.variables = t->variables;
+    chat.flags = (for_reply ? LUTRA_CHAT_REPLY : 0) | thinking_flags(&t->opts->thinking);
+    int rc = tokenize_chat(t->engine.model, &chat, out, err);
+    free(json);
+    return rc;
 }
 
 /* Is there room for the conversation and a reply in n_most tokens?  1, 0, or -1 after a message. */
@@ -109,6 +122,7 @@ static int answer(struct chat *c)
     if (code == 0 && t->rag.found && t->end.reason != LUTRA_STOP_CANCELLED) code = rag_finish(&t->rag, &t->reply);
     if (code == 0) {
         conversation_add(&c->past, "assistant", t->reply.text, t->reply.n_bytes);
+        if (t->thought.n_bytes) conversation_add_thought(&c->past, t->thought.text, t->thought.n_bytes);
         show_figures(t, prompt.n);
     }
     free(prompt.id);

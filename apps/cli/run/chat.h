@@ -11,13 +11,20 @@
 
 #include "run/run.h"
 
-/* Messages own their contents; roles are literals.  A system message, if any, is the first. */
+/* Messages own their contents and thoughts; roles are literals.  A system message, if any, is the first. */
+struct message {
+    const char *role;
+    char *content, *thought; /* thought: before the content, told apart; or NULL */
+    size_t n_content, n_thought;
+};
 struct conversation {
-    struct lutra_message *message; /* [n] */
+    struct message *message; /* [n] */
     int n, room;
 };
 
 void conversation_add(struct conversation *c, const char *role, const char *content, size_t n_content);
+/* To the last message. */
+void conversation_add_thought(struct conversation *c, const char *thought, size_t n);
 void conversation_cut(struct conversation *c, int n); /* to the first n messages */
 void conversation_drop(struct conversation *c, int first, int n);
 int conversation_n_system(const struct conversation *c); /* 0 or 1 */
@@ -25,7 +32,11 @@ int conversation_n_system(const struct conversation *c); /* 0 or 1 */
 void conversation_set_system(struct conversation *c, const char *content);
 void conversation_free(struct conversation *c);
 
-/* {"messages": [{"role": ..., "content": ...}]}.  0, or -1 after a message; what could not be loaded changes
+/* {"messages": [{"role": ..., "content": ..., "reasoning_content": ...}]}; freed with free().  NULL: a message is not
+ * UTF-8 text.  flags: jansson's. */
+char *conversation_json(const struct conversation *c, size_t flags);
+
+/* The same as a file.  0, or -1 after a message; what could not be loaded changes
  * nothing. */
 int conversation_save(const struct conversation *c, const char *path);
 int conversation_load(struct conversation *c, const char *path);

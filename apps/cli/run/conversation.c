@@ -11,25 +11,44 @@ enum { MESSAGES_FIRST = 16 };
 static const char *const roles[] = {"system", "user", "assistant", "tool"};
 enum { N_ROLES = sizeof roles / sizeof *roles };
 
+static char *copy_bytes(const char *text, size_t n)
+{
+    char *copy = get_memory(n + 1);
+    if (n) memcpy(copy, text, n);
+    return copy;
+}
+
 void conversation_add(struct conversation *c, const char *role, const char *content, size_t n_content)
 {
     if (c->n == c->room) {
         c->room = c->room ? c->room * 2 : MESSAGES_FIRST;
         c->message = grow_memory(c->message, (size_t)c->room * sizeof *c->message);
     }
-    char *copy = get_memory(n_content + 1);
-    memcpy(copy, content, n_content);
-    c->message[c->n++] = (struct lutra_message){.role = role, .content = copy, .n_content = n_content};
+    c->message[c->n++] =
+        (struct message){.role = role, .content = copy_bytes(content, n_content), .n_content = n_content};
+}
+
+void conversation_add_thought(struct conversation *c, const char *thought, size_t n)
+{
+    struct message *m = &c->message[c->n - 1];
+    m->thought = copy_bytes(thought, n);
+    m->n_thought = n;
+}
+
+static void free_message(struct message *m)
+{
+    free(m->content);
+    free(m->thought);
 }
 
 void conversation_cut(struct conversation *c, int n)
 {
-    while (c->n > n) free((void *)c->message[--c->n].content);
+    while (c->n > n) free_message(&c->message[--c->n]);
 }
 
 void conversation_drop(struct conversation *c, int first, int n)
 {
-    for (int i = first; i < first + n; i++) free((void *)c->message[i].content);
+    for (int i = first; i < first + n; i++) free_message(&c->message[i]);
     memmove(c->message + first, c->message + first + n, (size_t)(c->n - first - n) * sizeof *c->message);
     c->n -= n;
 }
@@ -42,15 +61,15 @@ int conversation_n_system(const struct conversation *c)
 void conversation_set_system(struct conversation *c, const char *content)
 {
     int had = conversation_n_system(c), has = content[0] != 0;
-    if (had) free((void *)c->message[0].content);
+    if (had) free_message(&c->message[0]);
     conversation_add(c, "system", content, strlen(content)); /* makes room */
-    struct lutra_message last = c->message[--c->n];
+    struct message last = c->message[--c->n];
     memmove(c->message + has, c->message + had, (size_t)(c->n - had) * sizeof *c->message);
     c->n += has - had;
     if (has)
         c->message[0] = last;
     else
-        free((void *)last.content);
+        free_message(&last);
 }
 
 void conversation_free(struct conversation *c)
@@ -60,16 +79,26 @@ void conversation_free(struct conversation *c)
     *c = (struct conversation){0};
 }
 
-int conversation_save(const struct conversation *c, const char *path)
+char *conversation_json(const struct conversation *c, size_t flags)
 {
     json_t *list = json_array();
     for (int i = 0; i < c->n; i++) {
-        const struct lutra_message *m = &c->message[i];
-        json_array_append_new(list, json_pack("{s:s, s:s%}", "role", m->role, "content", m->content, m->n_content));
+        const struct message *m = &c->message[i];
+        json_t *one = json_pack("{s:s, s:s%}", "role", m->role, "content", m->content, m->n_content);
+        json_t *thought = m->thought ? json_stringn(m->thought, m->n_thought) : NULL;
+        if (thought) json_object_set_new(one, "reasoning_content", thought);
+        if (m->thought && !thought) json_decref(one), one = NULL;
+        json_array_append_new(list, one);
     }
     json_t *all = json_pack("{s:o}", "messages", list);
-    char *text = all && json_array_size(list) == (size_t)c->n ? json_dumps(all, JSON_INDENT(2)) : NULL;
+    char *text = all && json_array_size(list) == (size_t)c->n ? json_dumps(all, flags) : NULL;
     json_decref(all);
+    return text;
+}
+
+int conversation_save(const struct conversation *c, const char *path)
+{
+    char *text = conversation_json(c, JSON_INDENT(2));
     if (!text) {
         say("%s: not saved: a message is not UTF-8 text", path);
         return -1;
@@ -109,11 +138,13 @@ int conversation_load(struct conversation *c, const char *path)
         rc = 0;
         for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
             const json_t *m = json_array_get(list, i), *content = json_object_get(m, "content");
+            const json_t *thought = json_object_get(m, "reasoning_content");
             const char *role = known_role(json_object_get(m, "role"));
             rc = role && json_is_string(content) ? 0 : -1;
-            if (rc == 0)
-                conversation_add(&loaded, role, json_string_value(content), json_string_length(content));
-            else
+            if (rc == 0) conversation_add(&loaded, role, json_string_value(content), json_string_length(content));
+            if (rc == 0 && json_is_string(thought))
+                conversation_add_thought(&loaded, json_string_value(thought), json_string_length(thought));
+            if (rc < 0)
                 say("%s: messages[%zu] needs a 'role' of system, user, assistant or tool and a text 'content'", path,
                     i);
         }

@@ -24,12 +24,12 @@ static void change_part(struct talk *t, bool thinks)
 /* Shows text of a reply; what is told apart is no part of it.  Nonzero: stdout refuses it. */
 static int show(struct talk *t, const char *text, size_t n, enum lutra_part part)
 {
-    bool apart = t->chats && part != LUTRA_PART_ANSWER && strcmp(t->opts->reasoning, "none") != 0;
+    bool apart = t->chats && part != LUTRA_PART_ANSWER && !thinking_in_answer(&t->opts->thinking);
     progress_clear();
     t->cut_thinking = apart && (part != LUTRA_PART_MARK || !t->cut_thinking); /* a mark begins or ends it */
     if (apart && part == LUTRA_PART_MARK) return 0;
     change_part(t, apart);
-    if (!apart) buffer_add(&t->reply, text, n);
+    buffer_add(apart ? &t->thought : &t->reply, text, n);
     FILE *out = apart && !t->talks ? stderr : stdout;
     if (out == stderr && t->opts->engine.quiet) return 0;
     if (out == stdout) t->at_line_start = text[n - 1] == '\n';
@@ -151,7 +151,7 @@ static int stream(struct talk *t, const struct tokens *prompt, const char *quest
     r.ignore_end = t->opts->ignore_eos;
     r.show_special = t->opts->show_special;
     r.chat_template = t->chat_template;
-    if (t->opts->budget > 0) r.reasoning_budget = t->opts->budget; /* 0 is the template's business */
+    if (t->opts->thinking.budget > 0) r.reasoning_budget = t->opts->thinking.budget; /* 0 is the template's business */
     r.on_text = on_text;
     r.on_end = on_end;
     if (t->rag.drafts) r.on_draft = on_draft;
@@ -163,6 +163,7 @@ static int stream(struct talk *t, const struct tokens *prompt, const char *quest
     if (t->rag.recall) r.on_hints = on_hints;
     r.user = t;
     buffer_clear(&t->reply);
+    buffer_clear(&t->thought);
     t->reply_tokens.n = 0;
     t->end = (struct lutra_end){0};
     t->cut_thinking = false;

@@ -47,15 +47,6 @@ static const struct option run_table[] = {
         .common = true, .excludes = "--chat-template-file -no-cnv"},
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file",
         .excludes = "-no-cnv"},
-    {"--reasoning-format", "THINK", OPT_CHOICE, AT(reasoning), "NAME",
-        .help = "what a model thinks before it answers: auto and deepseek tell it apart (dim at a terminal, else on "
-                "stderr) and leave it out of the conversation, none takes it for a part of the answer",
-        .choices = "auto deepseek none"},
-    {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(budget), "N",
-        .help =
-            "most tokens of thinking, then the tag that ends it is forced; 0 = no thinking, where the template knows "
-            "how to ask for that or opens it itself; -1 = as the model likes",
-        .min = -1, .max = 1 << 24, .excludes = "-no-cnv"},
     {"--no-display-prompt", NULL, OPT_OFF, AT(echo), NULL, .help = "plain text: do not repeat the prompt"},
     {"-sp --special --show-special", NULL, OPT_ON, AT(show_special), NULL, .help = "show control tokens"},
     {"--rag", "RAG", OPT_TEXT, AT(rag), "FILE",
@@ -82,10 +73,9 @@ static void set_defaults(void *opts)
     engine_options_init(&o->engine);
     sampling_options_init(&o->sampling);
     search_options_init(&o->search);
+    thinking_options_init(&o->thinking);
     o->n_predict = -1;
     o->rag_passages = 5;
-    o->reasoning = "auto";
-    o->budget = -1;
     o->escape = o->perf = o->echo = true;
 }
 
@@ -98,8 +88,9 @@ static int list_sets(void *opts, struct option_set *set)
     set[3] = engine_option_set(&o->engine);
     set[4] = sampling_option_set(&o->sampling);
     set[5] = speculation_option_set(&o->engine);
-    set[6] = output_option_set(&o->engine);
-    return 7;
+    set[6] = thinking_option_set(&o->thinking);
+    set[7] = output_option_set(&o->engine);
+    return 8;
 }
 
 /* The prompt of -p or -f in `out`; 0, or an exit code. */
@@ -355,6 +346,7 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = engine_find_model(&o->engine);
     if (!code) code = searcher_init(&t.searcher, &o->search);
     if (!code) code = sampling_from_options(&o->sampling, t.bias, &t.sampling);
+    if (!code) code = thinking_variables(&o->thinking, &t.variables);
     if (!code) code = read_prompt(o, &prompt);
     if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
     if (!code) code = read_system(o, &system);
@@ -387,7 +379,9 @@ static int run(void *opts, const char **arg, int n_arg)
     free(history_path);
     lutra_free(own_template);
     free(t.reply_tokens.id);
+    free(t.variables);
     buffer_free(&t.reply);
+    buffer_free(&t.thought);
     buffer_free(&prompt);
     buffer_free(&chat_template);
     buffer_free(&system);

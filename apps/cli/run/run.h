@@ -17,15 +17,17 @@
 #include "run/line.h"
 #include "run/rag.h"
 #include "run/search.h"
+#include "thinking.h"
 
 struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
-    const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag, *reasoning;
+    const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag;
     bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo, rag_anyway;
-    int n_predict, rag_passages, budget;
+    int n_predict, rag_passages;
     struct option_list reverse;
     struct search_options search;
+    struct thinking_options thinking;
 };
 
 struct talk {
@@ -34,8 +36,10 @@ struct talk {
     struct lutra_sampling sampling;
     struct lutra_logit_bias bias[OPTION_LIST_MAX];
     const char *chat_template; /* instead of the model's, or NULL */
+    char *variables;           /* of the chat template, or NULL */
     bool chats;                /* reasoning is told apart */
     struct buffer reply;       /* text of the last reply; without reasoning that was told apart */
+    struct buffer thought;     /* what was told apart */
     struct tokens reply_tokens;
     struct lutra_end end;
     struct searcher searcher;

@@ -10,6 +10,7 @@
 #include "models/find.h"
 #include "run/run.h"
 #include "server/server.h"
+#include "thinking.h"
 
 struct serve_options {
     struct engine_options engine;
@@ -17,7 +18,8 @@ struct serve_options {
     struct server_settings set;
     struct option_list models, alias, key, origin, host;
     int n_parallel, prompt_ms;
-    const char *template_text, *template_file, *reasoning, *pooling;
+    const char *template_text, *template_file, *pooling;
+    struct thinking_options thinking;
 };
 
 #define AT(field) offsetof(struct serve_options, field)
@@ -74,13 +76,6 @@ static const struct option serve_table[] = {
         .help = "chat template instead of the model's: Jinja, or a family's name (chatml, llama3, gemma ...)",
         .excludes = "--chat-template-file"},
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
-    {"--reasoning-format", "THINK", OPT_CHOICE, AT(reasoning), "NAME",
-        .help = "what a model thinks before it answers: auto and deepseek send it as reasoning_content, none takes it "
-                "for a part of the answer",
-        .choices = "auto deepseek none"},
-    {"--reasoning-budget", "THINK_BUDGET", OPT_INT, AT(set.reasoning_budget), "N",
-        .help = "most tokens of thinking where a request says nothing; -1 = as the model likes", .min = -1,
-        .max = 1 << 24},
     {"--no-access-log", "NO_ACCESS_LOG", OPT_OFF, AT(set.access_log), NULL,
         .help = "no JSON line on stderr for each request"},
 };
@@ -89,7 +84,8 @@ static const struct option serve_table[] = {
 static void set_defaults(void *opts)
 {
     struct serve_options *o = opts;
-    *o = (struct serve_options){.n_parallel = 8, .prompt_ms = 100, .reasoning = "auto", .pooling = "model"};
+    *o = (struct serve_options){.n_parallel = 8, .prompt_ms = 100, .pooling = "model"};
+    thinking_options_init(&o->thinking);
     engine_options_init(&o->engine);
     sampling_options_init(&o->sampling);
     server_settings_init(&o->set);
@@ -104,8 +100,9 @@ static int list_sets(void *opts, struct option_set *set)
     set[1].n--;
     set[2] = speculation_option_set(&o->engine);
     set[3] = sampling_option_set(&o->sampling);
-    set[4] = output_option_set(&o->engine);
-    return 5;
+    set[4] = thinking_option_set(&o->thinking);
+    set[5] = output_option_set(&o->engine);
+    return 6;
 }
 
 struct service {
@@ -220,12 +217,17 @@ static int serve(void *opts, const char **arg, int n_arg)
     o->set.n_allow_origin = o->origin.n;
     o->set.allow_host = o->host.item;
     o->set.n_allow_host = o->host.n;
-    o->set.reasoning_in_text = strcmp(o->reasoning, "none") == 0;
+    o->set.reasoning_in_text = thinking_in_answer(&o->thinking);
+    o->set.reasoning_budget = o->thinking.budget > 0 ? o->thinking.budget : -1;
+    o->set.chat_flags = thinking_flags(&o->thinking);
     o->set.access_log = o->set.access_log && !o->engine.quiet;
     o->set.open = open_model;
     o->set.close = close_model;
     o->set.user = &v;
-    int code = sampling_from_options(&o->sampling, v.bias, &v.sampling);
+    char *variables = NULL;
+    int code = thinking_variables(&o->thinking, &variables);
+    o->set.chat_variables = variables;
+    if (!code) code = sampling_from_options(&o->sampling, v.bias, &v.sampling);
     if (!code) code = find_template(o, &file);
     if (!code) code = name_models(&v);
     v.engine.zeros = o->engine.zeros;
@@ -239,6 +241,7 @@ static int serve(void *opts, const char **arg, int n_arg)
         free((void *)v.model[i].name);
     }
     free(v.model);
+    free(variables);
     buffer_free(&file);
     sampling_options_free(&o->sampling);
     return code;
