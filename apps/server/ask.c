@@ -21,6 +21,7 @@ void ask_free(struct ask *a)
     for (int i = 0; i < a->n_prompt; i++) {
         free(a->prompt[i].token);
         free(a->prompt[i].text);
+        free(a->prompt[i].reason);
     }
     free(a->prompt);
     free(a->vector);

@@ -30,6 +30,11 @@ struct prompt {
     int32_t id; /* of the engine's request while it runs */
     int n_ended;
     bool running;
+    /* Of a search: its run, its candidates' ends (by their numbers; owned), and these together. */
+    lutra_search_run *search;
+    unsigned char *reason;
+    int n_reason, n_candidate;
+    struct lutra_end all;
 };
 
 struct ask {
@@ -65,6 +70,11 @@ struct ask {
     bool log_probs, shows_log_probs; /* tokens are kept with their log-probabilities; for llama.cpp: and shown */
     bool tokens;                     /* llama.cpp: token ids are shown */
     bool timings;
+    /* Several candidates. */
+    bool searches, events;    /* what becomes of them is told */
+    struct lutra_search look; /* not yet verifier and callbacks */
+    const char *judge;        /* the verifier's name, or NULL */
+    const char *judge_field;  /* that has it */
     /* Not to be answered, but turned into vectors. */
     bool embeds, base64;
     bool cuts;             /* texts that are too long are cut */

@@ -51,6 +51,7 @@ struct reply {
     struct choice *choice; /* [n_choice] */
     int n_choice;
     struct text *out;
+    struct text notes; /* owned; members of "lutra", where the reply is no stream */
     char id[48];
     int64_t created; /* seconds since 1970 */
     uint64_t start_us;
@@ -72,8 +73,9 @@ struct dialect {
     const char *stream_type; /* Content-Type of a stream */
     const char *ping;        /* keeps a silent stream alive; NULL = nothing can */
     void (*delta)(struct reply *r, const struct delta *d);
-    void (*finish)(struct reply *r); /* of a stream, all choices ended */
-    void (*whole)(struct reply *r);  /* not a stream: everything at once */
+    void (*note)(struct reply *r, const char *member, size_t n); /* of "lutra", within a stream; NULL = none are told */
+    void (*finish)(struct reply *r);                             /* of a stream, all choices ended */
+    void (*whole)(struct reply *r);                              /* not a stream: everything at once */
     void (*refuse)(const struct problem *p, struct text *out);
     void (*broken)(const struct problem *p, struct text *out); /* an error within a stream */
 };

@@ -61,6 +61,7 @@ void exchange_release(struct exchange *x)
         calls_free(&x->reply.choice[i].calls);
     }
     free(x->reply.choice);
+    text_free(&x->reply.notes);
     text_free(&x->body);
     text_free(&x->out);
     text_free(&x->spare);

@@ -23,13 +23,19 @@ struct route;
 struct link;
 struct page_file;
 
-enum event_kind { EVENT_TEXT, EVENT_END };
+enum event_kind {
+    EVENT_TEXT,
+    EVENT_END,
+    EVENT_NOTE, /* the text is a member of "lutra": "search":{...} */
+};
 
 /* What the engine said, in exchange.events; n_bytes of text follow. */
 struct event {
     enum event_kind kind;
     int choice;
     enum lutra_part part;
+    bool keep;       /* of a note: a reply that is no stream has it, too */
+    bool on_request; /* of a note: a stream has it only where events are asked for */
     size_t n_bytes;
     struct scored scored; /* token -1: none */
     struct lutra_end end;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "openai.h"
+#include "search.h"
 #include "state.h"
 
 #define PREFIX "chatcmpl"
@@ -73,6 +74,7 @@ void openai_read_chat(struct ask *a, const json_t *body, struct problem *p)
     read_format(a, &f);
     ask_tools(a, &f);
     read_reasoning(a, &f);
+    search_read(a, &f);
     openai_refuse(&f, refused, sizeof refused / sizeof *refused);
     kinds = field_array(&f, "modalities");
     for (size_t i = 0; i < json_array_size(kinds); i++) {
@@ -127,6 +129,14 @@ static void tell_delta(struct reply *r, const struct delta *d)
         text_put(r->out, "\"finish_reason\":null}]}\n\n");
 }
 
+static void note(struct reply *r, const char *member, size_t n)
+{
+    openai_open(r, PREFIX, CHUNK);
+    text_put(r->out, ",\"choices\":[],\"lutra\":{");
+    text_add(r->out, member, n);
+    text_put(r->out, "}}\n\n");
+}
+
 static void finish(struct reply *r)
 {
     openai_finish(r, PREFIX, CHUNK);
@@ -172,6 +182,11 @@ static void tell_whole(struct reply *r)
     }
     text_put(r->out, "]");
     openai_usage(r);
+    if (r->notes.n) {
+        text_put(r->out, ",\"lutra\":{");
+        text_add(r->out, r->notes.bytes, r->notes.n);
+        text_put(r->out, "}");
+    }
     text_put(r->out, "}");
 }
 
@@ -181,6 +196,7 @@ const struct dialect dialect_chat = {
     .stream_type = "text/event-stream",
     .ping = ": waiting\n\n",
     .delta = tell_delta,
+    .note = note,
     .finish = finish,
     .whole = tell_whole,
     .refuse = openai_error,

@@ -26,12 +26,22 @@ struct server_loaded {
     struct lutra_sampling sampling; /* defaults of requests */
     int n_seq;
     enum lutra_pooling pooling; /* of texts as vectors */
+    lutra_verifier **judge;     /* [server_settings.n_judge] */
+};
+
+/* A verifier that requests may name. */
+struct server_judge {
+    const char *name;
+    int n_seq;         /* candidates of all searches at once; 0 = any number */
+    bool by_name_only; /* not where a request names none */
 };
 
 struct server_settings {
     lutra_runtime *runtime;
     const struct server_model *model; /* [n_model] */
     int n_model;
+    const struct server_judge *judge; /* [n_judge] */
+    int n_judge;
     int (*open)(void *user, int model, struct server_loaded *out, struct lutra_error *err);
     void (*close)(void *user, int model, struct server_loaded *loaded);
     void *user;

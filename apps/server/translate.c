@@ -104,13 +104,27 @@ static void take_end(struct exchange *x, const struct event *e)
     if (!end_is_error(&e->end)) tell(&to, DELTA_END, "", 0);
 }
 
+static void take_note(struct exchange *x, const struct event *e, const char *member)
+{
+    const struct dialect *d = x->route->dialect;
+    if (x->ask.stream) {
+        if (d->note && (x->ask.events || !e->on_request)) d->note(&x->reply, member, e->n_bytes);
+    } else if (e->keep) {
+        if (x->reply.notes.n) text_put(&x->reply.notes, ",");
+        text_add(&x->reply.notes, member, e->n_bytes);
+        x->out.failed = x->out.failed || x->reply.notes.failed;
+    }
+}
+
 void translate_events(struct exchange *x, const struct text *events)
 {
     struct event e;
     x->reply.out = &x->out;
     for (size_t at = 0; at + sizeof e <= events->n; at += sizeof e + e.n_bytes) {
         memcpy(&e, events->bytes + at, sizeof e);
-        if (e.kind == EVENT_END)
+        if (e.kind == EVENT_NOTE)
+            take_note(x, &e, events->bytes + at + sizeof e);
+        else if (e.kind == EVENT_END)
             take_end(x, &e);
         else
             take_text(x, &e, events->bytes + at + sizeof e);

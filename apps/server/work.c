@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "embed.h"
+#include "search.h"
 #include "state.h"
 
 static int on_text(void *user, const struct lutra_piece *piece)
@@ -15,7 +16,10 @@ static int on_text(void *user, const struct lutra_piece *piece)
     if (atomic_load(&x->gone)) return 1;
     bool thought = piece->token >= 0 && piece->part == LUTRA_PART_REASONING;
     if (piece->n_bytes == 0 && !x->ask.log_probs && !thought) return 0;
-    struct event e = {EVENT_TEXT, p->first + piece->sample, piece->part, piece->n_bytes,
+    struct event e = {.kind = EVENT_TEXT,
+        .choice = p->first + piece->sample,
+        .part = piece->part,
+        .n_bytes = piece->n_bytes,
         .scored = {.token = piece->token, .log_prob = piece->log_prob, .n_top = piece->n_top}};
     for (int i = 0; i < piece->n_top; i++) e.scored.top[i] = piece->top[i];
     exchange_event(x, &e, piece->text);
@@ -26,7 +30,7 @@ static void on_end(void *user, const struct lutra_end *end)
 {
     struct prompt *p = user;
     struct exchange *x = p->exchange;
-    struct event e = {EVENT_END, p->first + end->sample, .scored = {.token = -1}, .end = *end};
+    struct event e = {.kind = EVENT_END, .choice = p->first + end->sample, .scored = {.token = -1}, .end = *end};
     struct server *s = x->server;
     if (p->n_ended++ == 0) {
         atomic_fetch_add(&s->n_prompt_token, (unsigned)end->n_prompt);
@@ -79,6 +83,7 @@ static bool is_over(struct exchange *x)
 {
     bool over = true;
     if (x->ask.embeds) return embed_is_over(x);
+    if (x->ask.searches) return search_is_over(x);
     for (int i = 0; i < x->ask.n_prompt; i++) {
         struct prompt *p = &x->ask.prompt[i];
         if (p->n_ended == x->ask.set.n_samples) p->running = false;
@@ -91,7 +96,8 @@ static void cancel(struct exchange *x)
 {
     if (x->cancelled) return;
     x->cancelled = true;
-    for (int i = 0; i < x->ask.n_prompt; i++)
+    if (x->ask.searches) search_cancel(x);
+    for (int i = 0; i < x->ask.n_prompt && !x->ask.searches; i++)
         if (x->ask.prompt[i].running) lutra_request_cancel(x->model->loaded.session, x->ask.prompt[i].id);
 }
 
@@ -107,7 +113,7 @@ static bool take_in(struct server *s, struct queue *running)
     bool ends = s->work_ends && !in.first && !running->first;
     pthread_mutex_unlock(&s->work_lock);
     for (struct exchange *x; (x = queue_take(&in));) {
-        if (!atomic_load(&x->gone) && !x->ask.embeds) submit(x);
+        if (!atomic_load(&x->gone) && !x->ask.embeds) (x->ask.searches ? search_submit : submit)(x);
         queue_put(running, x);
     }
     return !ends;

@@ -34,7 +34,7 @@ function serve(...options) {
   });
 }
 
-const real = await serve();
+const real = await serve("--prm", path.join(root, "models/abacus-xs-prm-f16.gguf"));
 const server = await fake(real.url.slice(0, -1));
 const browser = await browserType.launch({ executablePath: chromium, args: ["--no-sandbox"] });
 
@@ -376,6 +376,23 @@ await test("the real server", async () => {
   await last(page).locator("button", { hasText: "Tokens" }).click();
   check((await page.locator(".tokens span").allTextContents()).join("").includes("84"), "its tokens", await page.locator(".tokens").textContent());
   await shot(page, "real.png");
+  for (const [method, states] of [["vote", ["whole", "whole wins"]], ["beam", ["pruned", "whole", "whole wins"]]]) {
+    await page.click("#show-settings");
+    await page.selectOption("#set-method", method);
+    await page.fill("#set-width", "6");
+    await page.fill("#set-expand", "2");
+    await page.fill("#set-temperature", "1.5");
+    await page.fill("#set-seed", "4");
+    await page.click("#close-settings");
+    await ask(page, question);
+    await page.waitForFunction(() => document.querySelector("#tree .wins"));
+    const shown = await page.locator("#tree li[class]").evaluateAll((all) => all.map((li) => li.className));
+    check(shown.length >= 6 && states.every((s) => shown.includes(s)), `${method}: candidates`, shown);
+    check((await page.locator("#vote .wins").count()) === 1, `${method}: the answer that wins`, await page.locator("#vote").textContent());
+    check((await page.locator("#tree").textContent()).includes(" * "), `${method}: their steps`, await page.locator("#tree").textContent());
+    check((await last(page).locator(".text").textContent()).length > 5, `${method}: the reply`, await last(page).textContent());
+  }
+  await shot(page, "real-search.png");
   await page.context().close();
   const keyed = await serve("--api-key", KEY), other = await open(keyed.url, {}, ["401"]);
   await other.fill("#key-text", KEY);

@@ -16,7 +16,7 @@ struct serve_options {
     struct engine_options engine;
     struct sampling_options sampling;
     struct server_settings set;
-    struct option_list models, alias, key, origin, host;
+    struct option_list models, alias, key, origin, host, prm, check;
     int n_parallel, prompt_ms;
     const char *template_text, *template_file, *pooling;
     struct thinking_options thinking;
@@ -61,6 +61,13 @@ static const struct option serve_table[] = {
         .help = "/v1/embeddings: which tokens' states make the vector: their mean, the first (cls) or the last one's; "
                 "model: as the file says",
         .choices = "model mean cls last"},
+    {"--prm", NULL, OPT_LIST, AT(prm), "[NAME=]FILE",
+        .help =
+            "verifier (reward model) for searches, by the name that requests give; may be repeated. Where a request "
+            "names none, the first of these and of --check judges"},
+    {"--check", NULL, OPT_LIST, AT(check), "[NAME=]CMD",
+        .help = "verifier that is no model: countdown, equation, json-schema:FILE or a program (lutra run --help); may "
+                "be repeated"},
     {"-to --timeout", "TIMEOUT", OPT_INT, AT(set.time_out_s), "N",
         .help = "seconds that a request's headers, and its body, may take", .min = 1, .max = 86400},
     {"--queue", "QUEUE", OPT_INT, AT(set.n_queue), "N",
@@ -105,6 +112,8 @@ static int list_sets(void *opts, struct option_set *set)
     return 6;
 }
 
+enum { JUDGES_MOST = 2 * OPTION_LIST_MAX + 1, JUDGE_SEQ = 16, STEPS_MOST = 64 };
+
 struct service {
     struct serve_options *opts;
     struct engine engine;
@@ -112,7 +121,65 @@ struct service {
     const char *path[OPTION_LIST_MAX];
     struct lutra_sampling sampling; /* of the options; biases borrow from here */
     struct lutra_logit_bias bias[OPTION_LIST_MAX];
+    struct server_judge judge[JUDGES_MOST]; /* "likelihood" of the model itself, then --prm, then --check */
+    const char *judge_value[JUDGES_MOST];   /* path or command */
+    lutra_model *prm[OPTION_LIST_MAX];
 };
+
+/* Tokens of the mark that a verifier wants behind each step. */
+static int count_mark(const lutra_model *model)
+{
+    struct lutra_model_info info;
+    int n = 0;
+    lutra_model_info_get(model, &info, sizeof info);
+    if (info.step_mark &&
+        lutra_tokenize(model, info.step_mark, strlen(info.step_mark), LUTRA_PARSE_SPECIAL, NULL, 0, &n, NULL) < 0)
+        return 0;
+    return n;
+}
+
+static int open_judge(struct service *v, int i, struct server_loaded *loaded, struct lutra_error *err)
+{
+    struct lutra_verifier_settings set;
+    struct lutra_checker_settings check;
+    int n_prm = v->opts->prm.n, n_ctx, rc = 0;
+    lutra_verifier_settings_init(&set, sizeof set);
+    lutra_checker_settings_init(&check, sizeof check);
+    check.command = v->judge_value[i];
+    if (i > n_prm) return lutra_verifier_open_checker(&loaded->judge[i], &check, err);
+    set.n_seq = v->judge[i].n_seq;
+    set.kind = i == 0 ? "likelihood" : NULL;
+    lutra_model **prm = i == 0 ? NULL : &v->prm[i - 1];
+    if (prm && !*prm) {
+        struct lutra_model_settings model;
+        lutra_model_settings_init(&model, sizeof model);
+        rc = engine_open_model(&v->engine, prm, v->judge_value[i], &model, true, err);
+    }
+    if (rc < 0) return rc;
+    lutra_session_sizes(loaded->session, &n_ctx, NULL, NULL);
+    set.n_ctx = prm ? n_ctx + 1 + count_mark(*prm) * STEPS_MOST : 0;
+    return lutra_verifier_open(&loaded->judge[i], prm ? *prm : loaded->model, &set, err);
+}
+
+static int open_judges(struct service *v, struct server_loaded *loaded, struct lutra_error *err)
+{
+    int n = v->opts->set.n_judge, rc = 0;
+    loaded->judge = get_memory((size_t)n * sizeof(lutra_verifier *));
+    for (int i = 0; i < n; i++) loaded->judge[i] = NULL;
+    for (int i = 0; i < n && rc == 0; i++) rc = open_judge(v, i, loaded, err);
+    return rc;
+}
+
+static void close_model(void *user, int i, struct server_loaded *loaded)
+{
+    const struct service *v = user;
+    (void)i;
+    lutra_session_close(&loaded->session);
+    for (int k = 0; loaded->judge && k < v->opts->set.n_judge; k++) lutra_verifier_close(&loaded->judge[k]);
+    free(loaded->judge);
+    loaded->judge = NULL;
+    lutra_model_close(&loaded->model);
+}
 
 static int open_model(void *user, int i, struct server_loaded *out, struct lutra_error *err)
 {
@@ -132,17 +199,10 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
     session.draft_model = v->engine.draft_model;
     if (rc == 0) rc = lutra_session_open(&out->session, out->model, &session, err);
     if (rc == 0) sampling_from_model(&o->sampling, out->model, &out->sampling);
-    if (rc < 0) lutra_model_close(&out->model);
+    if (rc == 0) rc = open_judges(v, out, err);
+    if (rc < 0) close_model(v, i, out);
     progress_clear();
     return rc;
-}
-
-static void close_model(void *user, int i, struct server_loaded *loaded)
-{
-    (void)user;
-    (void)i;
-    lutra_session_close(&loaded->session);
-    lutra_model_close(&loaded->model);
 }
 
 /* "models/name-f16.gguf" is "name-f16". */
@@ -188,6 +248,36 @@ static int name_models(struct service *v)
     return n > 0 ? 0 : engine_check_options(&o->engine);
 }
 
+/* "NAME=VALUE", or a value and its own name: a file's, or the command. */
+static void add_judge(struct service *v, const char *text, bool is_file, int n_seq)
+{
+    int i = v->opts->set.n_judge++;
+    size_t n = strcspn(text, "=/ ");
+    char *name = n > 0 && text[n] == '=' ? copy_text(text) : is_file ? short_name(text) : copy_text(text);
+    if (n > 0 && text[n] == '=') name[n++] = 0;
+    v->judge_value[i] = name[0] && text[strlen(name)] == '=' ? text + n : text;
+    v->judge[i] = (struct server_judge){name, n_seq, false};
+}
+
+/* Who may judge, and by which names; 0 or an exit code. */
+static int name_judges(struct service *v)
+{
+    const struct serve_options *o = v->opts;
+    int n_seq = o->n_parallel > JUDGE_SEQ ? o->n_parallel : JUDGE_SEQ;
+    v->judge[0] = (struct server_judge){"likelihood", 0, true};
+    v->opts->set.n_judge = 1;
+    v->opts->set.judge = v->judge;
+    for (int i = 0; i < o->prm.n; i++) add_judge(v, o->prm.item[i], true, n_seq);
+    for (int i = 0; i < o->check.n; i++) add_judge(v, o->check.item[i], false, 0);
+    for (int i = 0; i < o->set.n_judge; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(v->judge[i].name, v->judge[k].name) == 0) {
+                say("serve: two verifiers are named '%s': NAME=FILE gives one another name", v->judge[i].name);
+                return EXIT_USAGE;
+            }
+    return 0;
+}
+
 /* --chat-template: Jinja, or a family's name. */
 static int find_template(struct serve_options *o, struct buffer *file)
 {
@@ -230,12 +320,15 @@ static int serve(void *opts, const char **arg, int n_arg)
     if (!code) code = sampling_from_options(&o->sampling, v.bias, &v.sampling);
     if (!code) code = find_template(o, &file);
     if (!code) code = name_models(&v);
+    if (!code) code = name_judges(&v);
     v.engine.zeros = o->engine.zeros;
     if (!code) code = engine_open_runtime(&v.engine, &o->engine);
     o->set.runtime = v.engine.runtime;
     if (!code) code = server_run(&o->set) < 0 ? EXIT_FAILED : EXIT_OK;
     if (code == EXIT_FAILED && interrupted()) code = EXIT_INTERRUPTED;
+    for (int i = 0; i < o->prm.n; i++) lutra_model_close(&v.prm[i]);
     engine_close(&v.engine);
+    for (int i = 1; i < o->set.n_judge; i++) free((void *)v.judge[i].name);
     for (int i = 0; i < o->set.n_model && o->alias.n == 0; i++) {
         free((void *)v.model[i].name[0]);
         free((void *)v.model[i].name);
