@@ -7,39 +7,18 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "text/json_text.h"
 
 /* ---- variables ---- */
-
-/* Depth of lists and objects before anything recurses over them.  What is no JSON is jansson's to refuse. */
-static bool too_deep(const char *p, size_t n)
-{
-    int depth = 0;
-    bool text = false;
-    for (size_t i = 0; i < n && depth <= TEXT_TEMPLATE_MAX_JSON_DEPTH; i++) {
-        if (text && p[i] == '\\')
-            i++;
-        else if (p[i] == '"')
-            text = !text;
-        else if (!text)
-            depth += (p[i] == '[' || p[i] == '{') - (p[i] == ']' || p[i] == '}');
-    }
-    return depth > TEXT_TEMPLATE_MAX_JSON_DEPTH;
-}
 
 /* An object. */
 static int read_json(const char *what, const char *text, size_t n, json_t **out, struct lutra_error *err)
 {
-    json_error_t why;
-    if (n == 0) n = strlen(text);
-    if (too_deep(text, n))
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: nested deeper than %d", what, TEXT_TEMPLATE_MAX_JSON_DEPTH);
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    TRY(text_json_load(what, text, n ? n : strlen(text), TEXT_TEMPLATE_MAX_JSON_DEPTH, out, err));
     if (json_is_object(*out)) return 0;
-    bool other = *out != NULL;
     json_decref(*out);
     *out = NULL;
-    return lutra_fail_at(err, LUTRA_E_FORMAT, (uint64_t)why.line, "%s: %s (line %d)", what,
-        other ? "not a JSON object" : why.text, other ? 1 : why.line);
+    return lutra_fail_at(err, LUTRA_E_FORMAT, 1, "%s: not a JSON object (line 1)", what);
 }
 
 /* The caller's own variables, where the JSON says nothing. */

@@ -14,9 +14,9 @@
  * "add_generation_prompt": true, "bos_token": "<s>"}.  transformers always passes `tools` and `documents`, as null
  * where there are none; templates that ask `tools is defined` can tell the difference.
  *
- * Statements: for (with filter and else), if, set (also blocks and namespace attributes), macro, call, filter, with,
- * generation, break, continue, raw, comments.  Loading other templates is refused.  What differs from Python:
- * integers are 64 bits wide (overflow is an error), and case conversion maps character to character.
+ * Statements: for (with filter, else and recursive), if, set (also blocks and namespace attributes), macro, call,
+ * filter, with, generation, break, continue, raw, comments.  Loading other templates is refused.  What differs from
+ * Python: integers are 64 bits wide (overflow is an error), and case conversion maps character to character.
  *
  * Templates and variables are hostile input: steps, memory, output and nesting (by the stack that the thread has left)
  * are bounded, so every render ends, in success or an error.  A parsed template is read-only and may be rendered from

@@ -39,9 +39,9 @@ static int loop_attr(struct jinja_run *run, struct jinja_loop *loop, struct jinj
     else if (jinja_is(name, "revindex0"))
         *out = jinja_int(n - i - 1);
     else if (jinja_is(name, "depth"))
-        *out = jinja_int(1);
+        *out = jinja_int(loop->depth0 + 1);
     else if (jinja_is(name, "depth0"))
-        *out = jinja_int(0);
+        *out = jinja_int(loop->depth0);
     else if (jinja_is(name, "previtem"))
         *out = i > 0 ? loop->items->items[i - 1] : missing(name);
     else if (jinja_is(name, "nextitem"))
@@ -71,6 +71,9 @@ static int own_attr(struct jinja_run *run, struct jinja_value object, struct jin
         return 0;
     }
     if (object.kind == JINJA_LOOP) TRY(loop_attr(run, object.loop, name, out));
+    if (object.kind == JINJA_LIST && object.list->is_group && (jinja_is(name, "grouper") || jinja_is(name, "list")))
+        *out = object.list->items[jinja_is(name, "list")];
+    if (object.kind == JINJA_CYCLER && jinja_is(name, "current")) *out = object.cycle->items[object.cycle->at];
     if (object.kind == JINJA_MACRO && jinja_is(name, "name")) *out = object.macro->node->value;
     if (out->kind != JINJA_UNDEFINED) return 0;
     return bind_method(run, object, name, out);

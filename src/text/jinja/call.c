@@ -106,6 +106,12 @@ int jinja_call(struct jinja_run *run, struct jinja_value callee, const struct ji
     case JINJA_FUNCTION: return callee.function->call(run, jinja_none(), args, out);
     case JINJA_METHOD: return jinja_apply(run, callee.method->function, callee.method->self, args, out);
     case JINJA_MACRO: return call_macro(run, callee.macro, args, out);
+    case JINJA_LOOP: return jinja_call_loop(run, callee.loop, args, out);
+    case JINJA_JOINER:
+        TRY(jinja_bind(run, "joiner", args, "", NULL));
+        *out = jinja_next(callee.cycle);
+        callee.cycle->at = 1; /* the separator from now on */
+        return 0;
     case JINJA_UNDEFINED:
         return jinja_fail(run, LUTRA_E_FORMAT, "'%.*s' is undefined, or not safe to call",
             (int)(callee.n < 200 ? callee.n : 200), callee.s);

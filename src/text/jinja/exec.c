@@ -84,23 +84,45 @@ static int exec_rounds(struct jinja_run *run, const struct jinja_node *node, str
     return 0;
 }
 
-static int exec_for(struct jinja_run *run, const struct jinja_node *node)
+/* The loop over `over`, in a scope below `outer`. */
+static int run_loop(struct jinja_run *run, const struct jinja_node *node, struct jinja_scope *outer,
+    struct jinja_value over, int depth0)
 {
-    struct jinja_value over;
     const struct jinja_list *list;
-    TRY(jinja_eval(run, node->b, &over));
+    struct jinja_scope *before = run->scope;
+    run->scope = outer;
     TRY(jinja_iterate(run, over, &list));
     if (node->c) TRY(filter_items(run, node, &list));
-    struct jinja_scope *outer = run->scope;
     TRY(jinja_scope_push(run));
     struct jinja_loop *loop = jinja_alloc(&run->heap, sizeof *loop);
     if (!loop) return jinja_fail(run, LUTRA_E_NO_MEMORY, "no memory for a loop");
-    *loop = (struct jinja_loop){.items = list};
+    *loop = (struct jinja_loop){.items = list, .node = node, .outer = outer, .depth0 = depth0};
     bool none = true;
     TRY(exec_rounds(run, node, (struct jinja_value){.kind = JINJA_LOOP, .loop = loop}, &none));
     if (none) TRY(jinja_exec(run, node->e));
-    run->scope = outer;
+    run->scope = before;
     return 0;
+}
+
+static int exec_for(struct jinja_run *run, const struct jinja_node *node)
+{
+    struct jinja_value over;
+    TRY(jinja_eval(run, node->b, &over));
+    return run_loop(run, node, run->scope, over, 0);
+}
+
+int jinja_call_loop(
+    struct jinja_run *run, const struct jinja_loop *loop, const struct jinja_args *args, struct jinja_value *out)
+{
+    struct jinja_value over;
+    size_t start = run->out.n;
+    uint32_t line = run->line;
+    if (!loop->node->op) return jinja_fail(run, LUTRA_E_FORMAT, "a loop is called that is not 'recursive'");
+    TRY(jinja_bind(run, "loop", args, "iterable", &over));
+    if (over.kind == JINJA_MISSING) return jinja_fail(run, LUTRA_E_FORMAT, "loop() needs what to walk");
+    TRY(run_loop(run, loop->node, loop->outer, over, loop->depth0 + 1));
+    run->line = line;
+    return jinja_take(run, start, out);
 }
 
 static int exec_set(struct jinja_run *run, const struct jinja_node *node)

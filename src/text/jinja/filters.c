@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "text/jinja/jinja_impl.h"
@@ -186,6 +187,68 @@ FILTER(f_abs)
     return i < 0 ? jinja_binary(run, '-', jinja_int(0), jinja_int(i), out) : (*out = jinja_int(i), 0);
 }
 
+/* Python's round(): to the nearest, ties to even, of the exact decimal value. */
+static double round_to(double f, int64_t places)
+{
+    char text[800], digits[40];
+    if (!isfinite(f) || f == 0 || places > 340) return f;
+    if (places >= 0) {
+        snprintf(text, sizeof text, "%.*f", (int)places, f);
+        return strtod(text, NULL);
+    }
+    snprintf(digits, sizeof digits, "%.16e", f);
+    int64_t kept = atoi(strchr(digits, 'e') + 1) + places; /* digits behind the first that stay */
+    if (kept >= 17) return f;
+    if (kept < -1) return copysign(0, f);
+    if (kept == -1) {
+        double unit = pow(10, (double)-places);
+        return copysign(fabs(f) > unit / 2 ? unit : 0, f);
+    }
+    snprintf(text, sizeof text, "%.*e", (int)kept, f);
+    return strtod(text, NULL);
+}
+
+/* The same of an integer, places < 0. */
+static int round_int(struct jinja_run *run, int64_t i, int64_t places, struct jinja_value *out)
+{
+    int64_t unit = 1, rest, result;
+    *out = jinja_int(0);
+    for (; places < 0; places++) {
+        if (__builtin_mul_overflow(unit, 10, &unit)) return 0; /* above twice what 64 bits hold */
+    }
+    rest = i % unit;
+    bool even = i / unit % 2 == 0;
+    int64_t far = rest < 0 ? -rest : rest;
+    result = i - rest;
+    bool up = far > unit - far || (far == unit - far && !even), over = false;
+    if (up) over = __builtin_add_overflow(result, i < 0 ? -unit : unit, &result);
+    if (over) return jinja_fail(run, LUTRA_E_FORMAT, "round: the integer does not fit 64 bits");
+    *out = jinja_int(result);
+    return 0;
+}
+
+FILTER(f_round)
+{
+    struct jinja_value a[2];
+    int64_t places = 0, i;
+    double f;
+    TRY(jinja_bind(run, "round", args, "precision method", a));
+    bool common = a[1].kind == JINJA_MISSING || jinja_is(a[1], "common"), up = jinja_is(a[1], "ceil");
+    if (!common && !up && !jinja_is(a[1], "floor"))
+        return jinja_fail(run, LUTRA_E_FORMAT, "round: the method is common, ceil or floor");
+    if (a[0].kind != JINJA_MISSING && !jinja_as_int(a[0], &places))
+        return jinja_fail(run, LUTRA_E_FORMAT, "round: the precision is an integer");
+    if (!jinja_as_float(self, &f)) return jinja_fail(run, LUTRA_E_FORMAT, "round: a number is needed");
+    if (places > 400 || places < -400) places = places > 0 ? 400 : -400;
+    if (common && jinja_as_int(self, &i)) return places < 0 ? round_int(run, i, places, out) : (*out = jinja_int(i), 0);
+    if (common) return *out = jinja_float(round_to(f, places)), 0;
+    double unit = pow(10, (double)places), scaled = f * unit;
+    if (!isfinite(scaled)) return jinja_fail(run, LUTRA_E_FORMAT, "round: the number is too big");
+    scaled = up ? ceil(scaled) : floor(scaled);
+    *out = jinja_float(scaled == 0 ? 0 : scaled / unit);
+    return 0;
+}
+
 /* Text that is safe already: with autoescaping off, the text itself. */
 FILTER(f_safe)
 {
@@ -221,7 +284,7 @@ FILTER(f_indent)
     else if (a[0].kind != JINJA_MISSING)
         return jinja_fail(run, LUTRA_E_FORMAT, "indent: width must be a number or text");
     TRY(jinja_binary(run, '+', self, newline, &self));
-    TRY(jinja_split_lines(run, self, &lines));
+    TRY(jinja_split_lines(run, self, false, &lines));
     size_t start = run->out.n;
     for (size_t i = 0; i < lines.list->n; i++) {
         struct jinja_value line = lines.list->items[i];
@@ -246,11 +309,12 @@ FILTER(f_attr)
 static const struct jinja_function filters[] = {{"string", f_string}, {"length", f_length}, {"count", f_length},
     {"trim", f_trim}, {"upper", f_upper}, {"lower", f_lower}, {"title", f_title}, {"capitalize", f_capitalize},
     {"replace", f_replace}, {"default", f_default}, {"d", f_default}, {"int", f_int}, {"float", f_float},
-    {"abs", f_abs}, {"safe", f_safe}, {"escape", f_escape}, {"e", f_escape}, {"indent", f_indent}, {"attr", f_attr},
-    {"tojson", jinja_tojson}};
+    {"abs", f_abs}, {"round", f_round}, {"safe", f_safe}, {"escape", f_escape}, {"e", f_escape}, {"indent", f_indent},
+    {"attr", f_attr}, {"tojson", jinja_tojson}, {"fromjson", jinja_fromjson}, {"forceescape", f_escape}};
 
 const struct jinja_function *jinja_find_filter(struct jinja_value name)
 {
     const struct jinja_function *found = jinja_search(filters, sizeof filters / sizeof *filters, name);
+    if (!found) found = jinja_find_filter_of_text(name);
     return found ? found : jinja_find_filter_of_lists(name);
 }

@@ -191,6 +191,23 @@ static int sort_key(struct jinja_run *run, struct jinja_value item, struct jinja
     return out->kind == JINJA_STRING && !case_matters ? jinja_change_case(run, *out, JINJA_LOWER, out) : 0;
 }
 
+/* "a,b": a tuple of several. */
+static int sort_keys(struct jinja_run *run, struct jinja_value item, struct jinja_value attributes, bool case_matters,
+    struct jinja_value *out)
+{
+    const char *comma = attributes.kind == JINJA_STRING ? memchr(attributes.s, ',', attributes.n) : NULL;
+    if (!comma) return sort_key(run, item, attributes, case_matters, out);
+    struct jinja_value key;
+    TRY(jinja_list_new(run, JINJA_LIST_TUPLE, out));
+    for (size_t at = 0, end; at <= attributes.n; at = end + 1) {
+        comma = at < attributes.n ? memchr(attributes.s + at, ',', attributes.n - at) : NULL;
+        end = comma ? (size_t)(comma - attributes.s) : attributes.n;
+        TRY(sort_key(run, item, jinja_part(attributes, at, end - at), case_matters, &key));
+        TRY(jinja_list_add(run, out->list, key));
+    }
+    return 0;
+}
+
 /* Stable merge sort of pairs {key to compare, item}; `spare` has room for n. */
 static int sort_pairs(struct jinja_run *run, struct jinja_pair *pairs, struct jinja_pair *spare, size_t n, bool reverse)
 {
@@ -216,7 +233,7 @@ static int sort_list(struct jinja_run *run, const struct jinja_list *list, struc
     if (!pairs) return jinja_fail(run, LUTRA_E_NO_MEMORY, "no memory for sorting %zu items", list->n);
     for (size_t i = 0; i < list->n; i++) {
         pairs[i].value = list->items[i];
-        TRY(sort_key(run, list->items[i], attribute, case_matters, &pairs[i].key));
+        TRY(sort_keys(run, list->items[i], attribute, case_matters, &pairs[i].key));
     }
     TRY(sort_pairs(run, pairs, pairs + list->n, list->n, reverse));
     TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
@@ -331,10 +348,75 @@ FILTER(f_batch)
     return 0;
 }
 
+/* slice(n): n lists, the first of them one longer where it does not come out even; then the shorter ones are filled. */
+FILTER(f_slice)
+{
+    struct jinja_value a[2], column, list;
+    int64_t n;
+    TRY(jinja_bind(run, "slice", args, "slices fill_with", a));
+    TRY(need(run, "slice", a[0]));
+    if (!jinja_as_int(a[0], &n) || n == 0) return jinja_fail(run, LUTRA_E_FORMAT, "slice: a number is needed");
+    TRY(listed(run, self, JINJA_LIST_PLAIN, &list));
+    TRY(jinja_list_new(run, JINJA_LIST_ITERATOR, out));
+    bool fill = a[1].kind != JINJA_MISSING && a[1].kind != JINJA_NONE;
+    int64_t at = 0, each = n > 0 ? (int64_t)list.list->n / n : 0, longer = n > 0 ? (int64_t)list.list->n % n : 0;
+    for (int64_t i = 0; i < n; i++) {
+        TRY(jinja_list_new(run, JINJA_LIST_PLAIN, &column));
+        for (int64_t end = at + each + (i < longer); at < end; at++)
+            TRY(jinja_list_add(run, column.list, list.list->items[at]));
+        if (fill && i >= longer) TRY(jinja_list_add(run, column.list, a[1]));
+        TRY(jinja_list_add(run, out->list, column));
+    }
+    return 0;
+}
+
+/* One group of groupby: (key, items), whose parts have names, too. */
+static int add_group(
+    struct jinja_run *run, struct jinja_list *groups, struct jinja_value key, struct jinja_list **items)
+{
+    struct jinja_value group, list;
+    TRY(jinja_list_new(run, JINJA_LIST_PLAIN, &list));
+    TRY(jinja_tuple2(run, key, list, &group));
+    group.list->is_group = true;
+    *items = list.list;
+    return jinja_list_add(run, groups, group);
+}
+
+FILTER(f_groupby)
+{
+    struct jinja_value a[3], key, before = jinja_none();
+    struct jinja_list *items = NULL;
+    const struct jinja_list *list;
+    bool same;
+    TRY(jinja_bind(run, "groupby", args, "attribute default case_sensitive", a));
+    TRY(need(run, "groupby", a[0]));
+    TRY(jinja_iterate(run, self, &list));
+    struct jinja_pair *pairs = jinja_alloc(&run->heap, (2 * list->n + 1) * sizeof *pairs);
+    if (!pairs) return jinja_fail(run, LUTRA_E_NO_MEMORY, "no memory for sorting %zu items", list->n);
+    struct jinja_value fallback = a[1].kind == JINJA_NONE ? nothing : a[1];
+    for (size_t i = 0; i < list->n; i++) {
+        pairs[i].value = list->items[i];
+        TRY(jinja_path(run, list->items[i], a[0], fallback, &key));
+        TRY(sort_key(run, key, nothing, jinja_truth(a[2]), &pairs[i].key));
+    }
+    TRY(sort_pairs(run, pairs, pairs + list->n, list->n, false));
+    TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
+    for (size_t i = 0; i < list->n; i++) {
+        same = i > 0;
+        if (i) TRY(jinja_equal(run, before, pairs[i].key, &same));
+        before = pairs[i].key;
+        TRY(jinja_path(run, pairs[i].value, a[0], fallback, &key));
+        if (!same) TRY(add_group(run, out->list, key, &items));
+        TRY(jinja_list_add(run, items, pairs[i].value));
+    }
+    return 0;
+}
+
 static const struct jinja_function filters[] = {{"list", f_list}, {"first", f_first}, {"last", f_last},
     {"reverse", f_reverse}, {"join", f_join}, {"items", f_items}, {"map", f_map}, {"select", f_select},
     {"reject", f_reject}, {"selectattr", f_selectattr}, {"rejectattr", f_rejectattr}, {"sort", f_sort},
-    {"dictsort", f_dictsort}, {"unique", f_unique}, {"min", f_min}, {"max", f_max}, {"sum", f_sum}, {"batch", f_batch}};
+    {"dictsort", f_dictsort}, {"unique", f_unique}, {"min", f_min}, {"max", f_max}, {"sum", f_sum}, {"batch", f_batch},
+    {"slice", f_slice}, {"groupby", f_groupby}};
 
 const struct jinja_function *jinja_find_filter_of_lists(struct jinja_value name)
 {

@@ -93,8 +93,70 @@ GLOBAL(g_strftime_now)
     return jinja_string(run, text, n, format.input ? run->all_input : NULL, out);
 }
 
+static int new_cycle(
+    struct jinja_run *run, enum jinja_kind kind, const struct jinja_value *items, size_t n, struct jinja_value *out)
+{
+    struct jinja_cycle *cycle = jinja_alloc(&run->heap, sizeof *cycle);
+    struct jinja_value *copy = jinja_alloc(&run->heap, n * sizeof *copy);
+    if (!cycle || !copy) return jinja_fail(run, LUTRA_E_NO_MEMORY, "no memory for a cycler");
+    TRY(jinja_step(run, n * sizeof *copy));
+    memcpy(copy, items, n * sizeof *copy);
+    *cycle = (struct jinja_cycle){.items = copy, .n = n};
+    *out = (struct jinja_value){.kind = (uint8_t)kind, .cycle = cycle};
+    return 0;
+}
+
+/* cycler(a, b, ...): .next() gives one after the other, .current the one that is next, .reset() begins again. */
+GLOBAL(g_cycler)
+{
+    (void)self;
+    if (args->n == 0 || args->n_named) return jinja_fail(run, LUTRA_E_FORMAT, "cycler: at least one item is needed");
+    return new_cycle(run, JINJA_CYCLER, args->pos, args->n, out);
+}
+
+/* joiner(separator): called, it gives nothing, and from then on the separator. */
+GLOBAL(g_joiner)
+{
+    struct jinja_value separator;
+    (void)self;
+    TRY(jinja_bind(run, "joiner", args, "sep", &separator));
+    if (separator.kind == JINJA_MISSING) separator = jinja_view(", ", 2);
+    return new_cycle(run, JINJA_JOINER, (struct jinja_value[]){jinja_view("", 0), separator}, 2, out);
+}
+
+struct jinja_value jinja_next(struct jinja_cycle *cycle)
+{
+    struct jinja_value item = cycle->items[cycle->at++];
+    if (cycle->at == cycle->n) cycle->at = 0;
+    return item;
+}
+
+static int m_next(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out)
+{
+    TRY(jinja_bind(run, "next", args, "", NULL));
+    *out = jinja_next(self.cycle);
+    return 0;
+}
+
+static int m_reset(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out)
+{
+    TRY(jinja_bind(run, "reset", args, "", NULL));
+    self.cycle->at = 0;
+    *out = jinja_none();
+    return 0;
+}
+
+const struct jinja_function *jinja_find_method_of_cycler(struct jinja_value name)
+{
+    static const struct jinja_function methods[] = {{"next", m_next}, {"reset", m_reset}};
+    return jinja_search(methods, sizeof methods / sizeof *methods, name);
+}
+
 static const struct jinja_function globals[] = {{"range", g_range}, {"dict", g_dict}, {"namespace", g_namespace},
-    {"raise_exception", g_raise_exception}, {"strftime_now", g_strftime_now}};
+    {"cycler", g_cycler}, {"joiner", g_joiner}, {"raise_exception", g_raise_exception},
+    {"strftime_now", g_strftime_now}};
 
 const struct jinja_function *jinja_find_global(struct jinja_value name)
 {

@@ -58,6 +58,9 @@ int jinja_exec(struct jinja_run *run, const struct jinja_node *body);
 int jinja_eval(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out);
 int jinja_call(
     struct jinja_run *run, struct jinja_value callee, const struct jinja_args *args, struct jinja_value *out);
+int jinja_call_loop(/* a recursive loop over other items: its text */
+    struct jinja_run *run, const struct jinja_loop *loop, const struct jinja_args *args, struct jinja_value *out);
+struct jinja_value jinja_next(struct jinja_cycle *cycle); /* of a cycler or joiner */
 int jinja_apply(struct jinja_run *run, const struct jinja_function *function, struct jinja_value self,
     const struct jinja_args *args, struct jinja_value *out); /* calls a filter or method */
 int jinja_eval_args(
@@ -100,7 +103,16 @@ void jinja_print_float(double f, char out[40]);
 int jinja_json_values(
     struct jinja_run *run, const struct json_t *json, const struct json_t *own, struct jinja_value *out);
 size_t jinja_json_bytes(const struct json_t *json, int depth); /* about its length as text, a level below `depth` */
+int jinja_fromjson(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
 int jinja_tojson(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
+
+/* format_percent.c, format_braces.c: Python's format % args, and the methods of text format and format_map. */
+int jinja_percent(struct jinja_run *run, struct jinja_value format, struct jinja_value args, struct jinja_value *out);
+int jinja_str_format(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
+int jinja_str_format_map(
     struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
 
 /* Text under construction that becomes a value: the tail of run->out is the scratch. */
@@ -120,8 +132,18 @@ int jinja_find(
 int jinja_find_last(struct jinja_run *run, struct jinja_value in, struct jinja_value what, const char **hit);
 int jinja_replace(struct jinja_run *run, struct jinja_value s, struct jinja_value old, struct jinja_value with,
     int64_t count, struct jinja_value *out);
-int jinja_split_lines(struct jinja_run *run, struct jinja_value s, struct jinja_value *out);
-enum jinja_case { JINJA_UPPER, JINJA_LOWER, JINJA_CAPITAL, JINJA_TITLE_METHOD, JINJA_TITLE_FILTER };
+int jinja_split_lines(struct jinja_run *run, struct jinja_value s, bool keep_ends, struct jinja_value *out);
+int jinja_justify(struct jinja_run *run, struct jinja_value s, int64_t width, struct jinja_value fill, char side,
+    struct jinja_value *out); /* side: < > ^, where the text stands */
+enum jinja_case {
+    JINJA_UPPER,
+    JINJA_LOWER,
+    JINJA_CAPITAL,
+    JINJA_TITLE_METHOD,
+    JINJA_TITLE_FILTER,
+    JINJA_SWAP,
+    JINJA_FOLD
+};
 int jinja_change_case(struct jinja_run *run, struct jinja_value s, enum jinja_case how, struct jinja_value *out);
 
 /* Tables by name; NULL if there is none. */
@@ -129,7 +151,10 @@ const struct jinja_function *jinja_find_filter(struct jinja_value name);
 const struct jinja_function *jinja_find_test(struct jinja_value name);
 const struct jinja_function *jinja_find_global(struct jinja_value name);
 const struct jinja_function *jinja_find_method(struct jinja_value object, struct jinja_value name);
+const struct jinja_function *jinja_find_method_of_cycler(struct jinja_value name);
+const struct jinja_function *jinja_find_method_of_text(struct jinja_value name);
 const struct jinja_function *jinja_search(const struct jinja_function *table, size_t n, struct jinja_value name);
 const struct jinja_function *jinja_find_filter_of_lists(struct jinja_value name);
+const struct jinja_function *jinja_find_filter_of_text(struct jinja_value name);
 
 #endif

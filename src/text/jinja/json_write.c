@@ -98,7 +98,8 @@ static int write_list(struct writer *w, const struct jinja_list *list)
 static int write_key(struct writer *w, struct jinja_value key)
 {
     if (key.kind == JINJA_STRING) return write_string(w, key);
-    if (key.kind != JINJA_INT && key.kind != JINJA_FLOAT && key.kind != JINJA_BOOL && key.kind != JINJA_NONE) {
+    if (key.kind != JINJA_INT && key.kind != JINJA_BIG && key.kind != JINJA_FLOAT && key.kind != JINJA_BOOL &&
+        key.kind != JINJA_NONE) {
         return jinja_fail(w->run, LUTRA_E_FORMAT, "tojson: a key cannot be %s", jinja_type_name(key));
     }
     TRY(add_text(w, "\""));
@@ -149,7 +150,8 @@ static int write_any(struct writer *w, struct jinja_value v)
     switch (v.kind) {
     case JINJA_NONE: return add_text(w, "null");
     case JINJA_BOOL: return add_text(w, v.b ? "true" : "false");
-    case JINJA_INT: return jinja_str(w->run, v, &w->run->out);
+    case JINJA_INT:
+    case JINJA_BIG: return jinja_str(w->run, v, &w->run->out);
     case JINJA_FLOAT: return write_float(w, v);
     case JINJA_STRING: return write_string(w, v);
     case JINJA_DICT: return write_dict(w, v.dict);

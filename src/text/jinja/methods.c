@@ -121,8 +121,39 @@ METHOD(str_rsplit)
 
 METHOD(str_splitlines)
 {
-    TRY(jinja_bind(run, "splitlines", args, "", NULL));
-    return jinja_split_lines(run, self, out);
+    struct jinja_value keep;
+    TRY(jinja_bind(run, "splitlines", args, "keepends", &keep));
+    return jinja_split_lines(run, self, jinja_truth(keep), out);
+}
+
+/* What start and end leave of *s, as a slice of Python's; *before: the characters cut off.  false: start lies behind
+ * the end of the text, where not even "" is found. */
+static int cut(
+    struct jinja_run *run, const struct jinja_value bounds[2], struct jinja_value *s, int64_t *before, bool *inside)
+{
+    int64_t n, at[2] = {0, INT64_MAX};
+    uint32_t cp;
+    *before = 0;
+    *inside = true;
+    if (bounds[0].kind == JINJA_MISSING && bounds[1].kind == JINJA_MISSING) return 0;
+    TRY(jinja_n_chars(run, *s, &n));
+    for (int i = 0; i < 2; i++) {
+        bool given = bounds[i].kind != JINJA_MISSING && bounds[i].kind != JINJA_NONE;
+        if (given && !jinja_as_int(bounds[i], &at[i]))
+            return jinja_fail(
+                run, LUTRA_E_FORMAT, "start and end must be integers, not %s", jinja_type_name(bounds[i]));
+        if (at[i] < 0) at[i] = at[i] + n < 0 ? 0 : at[i] + n;
+    }
+    if (at[1] > n) at[1] = n;
+    *inside = at[0] <= at[1];
+    if (!*inside) return 0;
+    size_t from = 0, to;
+    for (int64_t i = 0; i < at[0]; i++) from += jinja_char_at(*s, from, &cp);
+    to = from;
+    for (int64_t i = at[0]; i < at[1]; i++) to += jinja_char_at(*s, to, &cp);
+    *s = jinja_part(*s, from, to - from);
+    *before = at[0];
+    return jinja_step(run, to);
 }
 
 static bool touches(struct jinja_value s, struct jinja_value part, bool end)
@@ -134,19 +165,23 @@ static bool touches(struct jinja_value s, struct jinja_value part, bool end)
 static int check_end(
     struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool end, struct jinja_value *out)
 {
-    struct jinja_value part;
-    TRY(jinja_bind(run, "startswith or endswith", args, "part", &part));
+    struct jinja_value a[3], part;
+    int64_t before;
+    bool inside;
+    TRY(jinja_bind(run, "startswith or endswith", args, "part start end", a));
+    TRY(cut(run, a + 1, &self, &before, &inside));
+    part = a[0];
     *out = jinja_bool(false);
     if (part.kind == JINJA_STRING) TRY(jinja_step(run, part.n));
     if (part.kind != JINJA_LIST || part.sub != JINJA_LIST_TUPLE) {
         TRY(need_string(run, "startswith or endswith", part));
-        *out = jinja_bool(touches(self, part, end));
+        *out = jinja_bool(inside && touches(self, part, end));
         return 0;
     }
     for (size_t i = 0; i < part.list->n; i++) {
         TRY(need_string(run, "startswith or endswith", part.list->items[i]));
         TRY(jinja_step(run, part.list->items[i].n));
-        if (touches(self, part.list->items[i], end)) *out = jinja_bool(true);
+        if (inside && touches(self, part.list->items[i], end)) *out = jinja_bool(true);
     }
     return 0;
 }
@@ -217,72 +252,88 @@ METHOD(str_join)
     return jinja_take(run, start, out);
 }
 
-static int find_part(
-    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool last, struct jinja_value *out)
+static int find_part(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool last,
+    bool must, struct jinja_value *out)
 {
-    struct jinja_value part;
-    TRY(jinja_bind(run, "find", args, "part", &part));
-    TRY(need_string(run, "find", part));
-    const char *hit;
-    int64_t at = -1;
-    TRY(last ? jinja_find_last(run, self, part, &hit) : jinja_find(run, self, part, 0, &hit));
+    struct jinja_value a[3];
+    int64_t before, at = -1;
+    bool inside;
+    const char *hit = NULL;
+    TRY(jinja_bind(run, "find or index", args, "part start end", a));
+    TRY(need_string(run, "find or index", a[0]));
+    TRY(cut(run, a + 1, &self, &before, &inside));
+    if (inside) TRY(last ? jinja_find_last(run, self, a[0], &hit) : jinja_find(run, self, a[0], 0, &hit));
     if (hit) TRY(jinja_n_chars(run, jinja_part(self, 0, (size_t)(hit - self.s)), &at));
-    *out = jinja_int(at);
+    if (!hit && must) return jinja_fail(run, LUTRA_E_FORMAT, "index: the text is not found");
+    *out = jinja_int(hit ? at + before : -1);
     return 0;
 }
 
 METHOD(str_find)
 {
-    return find_part(run, self, args, false, out);
+    return find_part(run, self, args, false, false, out);
 }
 
 METHOD(str_rfind)
 {
-    return find_part(run, self, args, true, out);
+    return find_part(run, self, args, true, false, out);
+}
+
+METHOD(str_index)
+{
+    return find_part(run, self, args, false, true, out);
+}
+
+METHOD(str_rindex)
+{
+    return find_part(run, self, args, true, true, out);
 }
 
 METHOD(str_count)
 {
-    struct jinja_value part;
-    TRY(jinja_bind(run, "count", args, "part", &part));
-    TRY(need_string(run, "count", part));
-    int64_t n = 0;
+    struct jinja_value a[3];
+    int64_t n = 0, before;
+    bool inside;
     const char *hit = NULL;
-    if (part.n)
-        TRY(jinja_find(run, self, part, 0, &hit));
-    else
+    TRY(jinja_bind(run, "count", args, "part start end", a));
+    TRY(need_string(run, "count", a[0]));
+    TRY(cut(run, a + 1, &self, &before, &inside));
+    if (inside && a[0].n)
+        TRY(jinja_find(run, self, a[0], 0, &hit));
+    else if (inside)
         TRY(jinja_n_chars(run, self, &n));
-    for (; hit; n++) TRY(jinja_find(run, self, part, (size_t)(hit - self.s) + part.n, &hit));
-    *out = jinja_int(n + (part.n == 0));
+    for (; hit; n++) TRY(jinja_find(run, self, a[0], (size_t)(hit - self.s) + a[0].n, &hit));
+    *out = jinja_int(n + (inside && a[0].n == 0));
     return 0;
 }
 
-/* isdigit, isalpha etc.: not empty, and every character of the class. */
-static int check_all(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args,
-    bool (*fits)(uint32_t cp), struct jinja_value *out)
+/* (before, the separator, behind); not found: the text and two empty ones. */
+static int partition(
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, bool last, struct jinja_value *out)
 {
-    uint32_t cp;
-    bool all = self.n > 0;
-    TRY(jinja_bind(run, "a test of characters", args, "", NULL));
-    TRY(jinja_step(run, self.n));
-    for (size_t at = 0; at < self.n && all; all = fits(cp)) at += jinja_char_at(self, at, &cp);
-    *out = jinja_bool(all);
+    struct jinja_value by, empty = jinja_view("", 0);
+    const char *hit;
+    TRY(jinja_bind(run, "partition", args, "sep", &by));
+    TRY(need_string(run, "partition", by));
+    if (by.n == 0) return jinja_fail(run, LUTRA_E_FORMAT, "partition: empty separator");
+    TRY(last ? jinja_find_last(run, self, by, &hit) : jinja_find(run, self, by, 0, &hit));
+    size_t at = hit ? (size_t)(hit - self.s) : 0, behind = at + by.n;
+    struct jinja_value found[3] = {jinja_part(self, 0, at), by, jinja_part(self, 0, 0)};
+    if (hit) found[2] = jinja_part(self, behind, self.n - behind);
+    struct jinja_value none[3] = {last ? empty : self, empty, last ? self : empty};
+    TRY(jinja_list_new(run, JINJA_LIST_TUPLE, out));
+    for (int i = 0; i < 3; i++) TRY(jinja_list_add(run, out->list, hit ? found[i] : none[i]));
     return 0;
 }
 
-static bool is_digit(uint32_t cp)
+METHOD(str_partition)
 {
-    return cp >= '0' && cp <= '9';
+    return partition(run, self, args, false, out);
 }
 
-METHOD(str_isdigit)
+METHOD(str_rpartition)
 {
-    return check_all(run, self, args, is_digit, out);
-}
-
-METHOD(str_isspace)
-{
-    return check_all(run, self, args, jinja_is_space, out);
+    return partition(run, self, args, true, out);
 }
 
 static int remove_end(
@@ -311,8 +362,9 @@ static const struct jinja_function string_methods[] = {{"strip", str_strip}, {"l
     {"rstrip", str_rstrip}, {"split", str_split}, {"rsplit", str_rsplit}, {"splitlines", str_splitlines},
     {"startswith", str_startswith}, {"endswith", str_endswith}, {"upper", str_upper}, {"lower", str_lower},
     {"title", str_title}, {"capitalize", str_capitalize}, {"replace", str_replace}, {"join", str_join},
-    {"find", str_find}, {"rfind", str_rfind}, {"count", str_count}, {"isdigit", str_isdigit}, {"isspace", str_isspace},
-    {"removeprefix", str_removeprefix}, {"removesuffix", str_removesuffix}};
+    {"find", str_find}, {"rfind", str_rfind}, {"index", str_index}, {"rindex", str_rindex}, {"count", str_count},
+    {"partition", str_partition}, {"rpartition", str_rpartition}, {"removeprefix", str_removeprefix},
+    {"removesuffix", str_removesuffix}, {"format", jinja_str_format}, {"format_map", jinja_str_format_map}};
 
 enum part { KEYS, VALUES, ITEMS };
 
@@ -366,15 +418,20 @@ static const struct jinja_function dict_methods[] = {
 
 METHOD(list_index)
 {
-    struct jinja_value item;
-    bool same;
-    TRY(jinja_bind(run, "index", args, "item", &item));
-    for (size_t i = 0; i < self.list->n; i++) {
-        TRY(jinja_equal(run, self.list->items[i], item, &same));
-        *out = jinja_int((int64_t)i);
-        if (same) return 0;
+    struct jinja_value a[3];
+    int64_t n = (int64_t)self.list->n, bounds[2] = {0, n};
+    bool same = false;
+    TRY(jinja_bind(run, "index", args, "item start stop", a));
+    for (int i = 0; i < 2; i++) {
+        if (a[i + 1].kind != JINJA_MISSING && !jinja_as_int(a[i + 1], &bounds[i]))
+            return jinja_fail(run, LUTRA_E_FORMAT, "index: start and stop must be integers");
+        if (bounds[i] < 0) bounds[i] = bounds[i] + n < 0 ? 0 : bounds[i] + n;
     }
-    return jinja_fail(run, LUTRA_E_FORMAT, "index: the value is not in the list");
+    for (int64_t i = bounds[0]; i < bounds[1] && i < n && !same; i++) {
+        TRY(jinja_equal(run, self.list->items[i], a[0], &same));
+        *out = jinja_int(i);
+    }
+    return same ? 0 : jinja_fail(run, LUTRA_E_FORMAT, "index: the value is not in the list");
 }
 
 METHOD(list_count)
@@ -425,10 +482,14 @@ const struct jinja_function *jinja_search(const struct jinja_function *table, si
 const struct jinja_function *jinja_find_method(struct jinja_value object, struct jinja_value name)
 {
     switch (object.kind) {
-    case JINJA_STRING: return jinja_search(string_methods, COUNT(string_methods), name);
+    case JINJA_STRING: {
+        const struct jinja_function *found = jinja_search(string_methods, COUNT(string_methods), name);
+        return found ? found : jinja_find_method_of_text(name);
+    }
     case JINJA_DICT: return jinja_search(dict_methods, COUNT(dict_methods), name);
     case JINJA_LIST:
         return object.sub <= JINJA_LIST_RANGE ? jinja_search(list_methods, COUNT(list_methods), name) : NULL;
+    case JINJA_CYCLER: return jinja_find_method_of_cycler(name);
     case JINJA_LOOP: return jinja_search(loop_methods, COUNT(loop_methods), name);
     default: return NULL;
     }

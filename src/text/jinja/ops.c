@@ -76,6 +76,7 @@ static int equal_any(struct jinja_run *run, struct jinja_value a, struct jinja_v
     switch (a.kind) {
     case JINJA_UNDEFINED:
     case JINJA_NONE: *out = true; return 0;
+    case JINJA_BIG:
     case JINJA_STRING: return jinja_compare_text(run, a, b, out);
     case JINJA_DICT: return equal_dicts(run, a.dict, b.dict, out);
     case JINJA_LIST:
@@ -295,9 +296,9 @@ static int binary(
     }
     if (op == '*' && is_sequence(a) && jinja_as_int(b, &j)) return repeat(run, a, j, out);
     if (op == '*' && is_sequence(b) && jinja_as_int(a, &i)) return repeat(run, b, i, out);
-    if (op == '%' && a.kind == JINJA_STRING) {
-        return jinja_fail(run, LUTRA_E_UNSUPPORTED, "formatting text with %% is not supported");
-    }
+    if (op == '%' && a.kind == JINJA_STRING) return jinja_percent(run, a, b, out);
+    if (a.kind == JINJA_BIG || b.kind == JINJA_BIG)
+        return jinja_fail(run, LUTRA_E_FORMAT, "an integer beyond 64 bits is only printed, not computed with");
     return fail_op(run, op, a, b);
 }
 

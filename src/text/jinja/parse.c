@@ -60,8 +60,8 @@ static int parse_for(struct jinja_parser *p, struct jinja_node **out)
         TRY(jinja_parse_expr(p, true, &loop->c));
     }
     if (jinja_is_word(p, "recursive")) {
-        return lutra_fail_at(p->err, LUTRA_E_UNSUPPORTED, p->token.line,
-            "template line %u: recursive loops are not supported", p->token.line);
+        loop->op = 1;
+        TRY(jinja_advance(p));
     }
     TRY(end_block(p));
     p->loop_depth++;

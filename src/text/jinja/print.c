@@ -140,6 +140,7 @@ static int repr_any(struct jinja_run *run, struct jinja_value v, struct jinja_te
         if (v.kind == JINJA_FLOAT) jinja_print_float(v.f, number);
         if (v.kind == JINJA_BOOL) strcpy(number, v.b ? "True" : "False");
         return add(run, out, number, strlen(number), v.input);
+    case JINJA_BIG: return add(run, out, v.s, v.n, v.input);
     case JINJA_STRING: return repr_string(run, v, out);
     case JINJA_LIST: return repr_list(run, v, out);
     case JINJA_DICT: return repr_dict(run, v.dict, out);

@@ -153,7 +153,7 @@ static bool ends_line(uint32_t cp)
     return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
 }
 
-int jinja_split_lines(struct jinja_run *run, struct jinja_value s, struct jinja_value *out)
+int jinja_split_lines(struct jinja_run *run, struct jinja_value s, bool keep_ends, struct jinja_value *out)
 {
     TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
     TRY(jinja_step(run, s.n));
@@ -162,8 +162,8 @@ int jinja_split_lines(struct jinja_run *run, struct jinja_value s, struct jinja_
     for (size_t at = 0, k; at < s.n; at += k) {
         k = jinja_char_at(s, at, &cp);
         if (!ends_line(cp)) continue;
-        TRY(jinja_list_add(run, out->list, jinja_part(s, from, at - from)));
         if (cp == '\r' && at + 1 < s.n && s.s[at + 1] == '\n') k = 2;
+        TRY(jinja_list_add(run, out->list, jinja_part(s, from, at - from + (keep_ends ? k : 0))));
         from = at + k;
     }
     return from < s.n ? jinja_list_add(run, out->list, jinja_part(s, from, s.n - from)) : 0;
@@ -177,22 +177,61 @@ static bool is_cased(uint32_t cp)
 
 static uint32_t recase(uint32_t cp, enum jinja_case how, bool first)
 {
+    if (how == JINJA_SWAP) {
+        uint32_t other = (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
+        return other != cp ? other : (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+    }
     bool title = how == JINJA_CAPITAL || how == JINJA_TITLE_METHOD;
     if (first && title) return (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp);
     if (first || how == JINJA_UPPER) return (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
 }
 
+/* Python's center() puts the odd space to the left of text in an odd width. */
+int jinja_justify(struct jinja_run *run, struct jinja_value s, int64_t width, struct jinja_value fill, char side,
+    struct jinja_value *out)
+{
+    int64_t n;
+    size_t start = run->out.n;
+    TRY(jinja_n_chars(run, s, &n));
+    int64_t room = width > n ? width - n : 0;
+    int64_t before = side == '<' ? 0 : side == '>' ? room : room / 2 + (room & width & 1);
+    for (int64_t i = 0; i < before; i++) TRY(add(run, fill));
+    TRY(add(run, s));
+    for (int64_t i = before; i < room; i++) TRY(add(run, fill));
+    return jinja_take(run, start, out);
+}
+
+/* Full case folding: a character may become several. */
+static int fold(struct jinja_run *run, uint32_t cp, bool input)
+{
+    utf8proc_int32_t folded[8];
+    char one[4];
+    int last = 0;
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, folded, 8, UTF8PROC_CASEFOLD, &last);
+    for (utf8proc_ssize_t i = 0; i < n && i < 8; i++) {
+        struct jinja_value part;
+        TRY(jinja_marked(run, one, (size_t)text_utf8_put((uint32_t)folded[i], one), input, &part));
+        TRY(add(run, part));
+    }
+    return 0;
+}
+
 int jinja_change_case(struct jinja_run *run, struct jinja_value s, enum jinja_case how, struct jinja_value *out)
 {
     size_t start = run->out.n;
-    bool first = how != JINJA_UPPER && how != JINJA_LOWER; /* at the first letter of a word */
+    bool first = how == JINJA_CAPITAL || how == JINJA_TITLE_METHOD ||
+                 how == JINJA_TITLE_FILTER; /* at the first letter of a word */
     uint32_t cp;
     char one[4];
     for (size_t at = 0; at < s.n;) {
         struct jinja_value new = jinja_view(one, 0);
         new.input = s.input &&s.input[at] ? run->all_input : NULL;
         at += jinja_char_at(s, at, &cp);
+        if (how == JINJA_FOLD) {
+            TRY(fold(run, cp, new.input != NULL));
+            continue;
+        }
         new.n = (uint32_t)text_utf8_put(recase(cp, how, first), one);
         TRY(add(run, new));
         if (how == JINJA_CAPITAL) first = false;

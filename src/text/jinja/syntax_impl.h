@@ -76,7 +76,7 @@ enum jinja_node_type {
     JINJA_N_DATA,         /* value: text */
     JINJA_N_PRINT,        /* a */
     JINJA_N_IF,           /* a: test, b: body, c: else body, d: next elif */
-    JINJA_N_FOR,          /* a: target, b: iterable, c: filter, d: body, e: else body */
+    JINJA_N_FOR,          /* a: target, b: iterable, c: filter, d: body, e: else body, op: 1 if recursive */
     JINJA_N_SET,          /* a: target, b: value */
     JINJA_N_SET_BLOCK,    /* a: target, b: filter or NULL, c: body */
     JINJA_N_MACRO,        /* value: name, a: PARAMs, b: body, op: JINJA_USES_* */

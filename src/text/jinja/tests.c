@@ -55,12 +55,12 @@ TEST(t_sequence)
 
 TEST(t_number)
 {
-    return answer(run, args, self.kind == JINJA_INT || self.kind == JINJA_FLOAT || self.kind == JINJA_BOOL, out);
+    return answer(run, args, self.kind >= JINJA_BOOL && self.kind <= JINJA_BIG, out);
 }
 
 TEST(t_integer)
 {
-    return answer(run, args, self.kind == JINJA_INT, out);
+    return answer(run, args, self.kind == JINJA_INT || self.kind == JINJA_BIG, out);
 }
 
 TEST(t_float)
@@ -87,7 +87,8 @@ TEST(t_false)
 TEST(t_callable)
 {
     bool function = self.kind == JINJA_FUNCTION || self.kind == JINJA_METHOD || self.kind == JINJA_MACRO;
-    return answer(run, args, function || self.kind == JINJA_UNDEFINED || self.kind == JINJA_LOOP, out);
+    return answer(run, args,
+        function || self.kind == JINJA_UNDEFINED || self.kind == JINJA_LOOP || self.kind == JINJA_JOINER, out);
 }
 
 /* The remainder of division by `by` is `want`. */
@@ -219,14 +220,21 @@ TEST(t_test)
     return answer(run, args, self.kind == JINJA_STRING && jinja_find_test(self), out);
 }
 
+/* Nothing here is marked up; see the filter safe. */
+TEST(t_escaped)
+{
+    (void)self;
+    return answer(run, args, false, out);
+}
+
 static const struct jinja_function tests[] = {{"defined", t_defined}, {"undefined", t_undefined}, {"none", t_none},
     {"string", t_string}, {"mapping", t_mapping}, {"iterable", t_iterable}, {"sequence", t_sequence},
     {"number", t_number}, {"integer", t_integer}, {"float", t_float}, {"boolean", t_boolean}, {"true", t_true},
     {"false", t_false}, {"callable", t_callable}, {"odd", t_odd}, {"even", t_even}, {"divisibleby", t_divisibleby},
     {"lower", t_lower}, {"upper", t_upper}, {"eq", t_eq}, {"equalto", t_eq}, {"==", t_eq}, {"ne", t_ne}, {"!=", t_ne},
     {"lt", t_lt}, {"lessthan", t_lt}, {"<", t_lt}, {"le", t_le}, {"<=", t_le}, {"gt", t_gt}, {"greaterthan", t_gt},
-    {">", t_gt}, {"ge", t_ge}, {">=", t_ge}, {"in", t_in}, {"sameas", t_sameas}, {"filter", t_filter},
-    {"test", t_test}};
+    {">", t_gt}, {"ge", t_ge}, {">=", t_ge}, {"in", t_in}, {"sameas", t_sameas}, {"filter", t_filter}, {"test", t_test},
+    {"escaped", t_escaped}};
 
 const struct jinja_function *jinja_find_test(struct jinja_value name)
 {

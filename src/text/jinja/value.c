@@ -26,6 +26,19 @@ int jinja_string(struct jinja_run *run, const char *s, size_t n, jinja_input inp
     return 0;
 }
 
+int jinja_marked(struct jinja_run *run, const char *s, size_t n, bool input, struct jinja_value *out)
+{
+    *out = jinja_view(s, n);
+    if (!n || !input) return 0;
+    out->input = run->all_input;
+    if (n <= run->n_all_input) return 0;
+    uint8_t *marks = jinja_alloc(&run->heap, n);
+    if (!marks) return out_of_memory(run);
+    memset(marks, 1, n);
+    out->input = marks;
+    return jinja_step(run, n);
+}
+
 int jinja_compare_text(struct jinja_run *run, struct jinja_value a, struct jinja_value b, bool *same)
 {
     *same = jinja_same_text(a, b);
@@ -70,7 +83,7 @@ int jinja_tuple2(struct jinja_run *run, struct jinja_value a, struct jinja_value
     if (!items) return out_of_memory(run);
     items[0] = a;
     items[1] = b;
-    *out->list = (struct jinja_list){items, 2, 2, false};
+    *out->list = (struct jinja_list){.items = items, .n = 2, .cap = 2};
     return 0;
 }
 
@@ -246,7 +259,7 @@ int jinja_iterate(struct jinja_run *run, struct jinja_value v, const struct jinj
 const char *jinja_type_name(struct jinja_value v)
 {
     static const char *const lists[] = {"list", "tuple", "range", "view", "iterator"};
-    static const char *const names[] = {"nothing", "undefined", "None", "bool", "int", "float", "str", "list", "dict",
-        "namespace", "function", "method", "macro", "loop"};
+    static const char *const names[] = {"nothing", "undefined", "None", "bool", "int", "float", "int", "str", "list",
+        "dict", "namespace", "function", "method", "macro", "loop", "cycler", "joiner"};
     return v.kind == JINJA_LIST ? lists[v.sub] : names[v.kind];
 }

@@ -56,6 +56,7 @@ enum jinja_kind {
     JINJA_BOOL,
     JINJA_INT,
     JINJA_FLOAT,
+    JINJA_BIG, /* an integer of the variables beyond 64 bits: its digits, as of a string; printed, not computed with */
     JINJA_STRING,
     JINJA_LIST, /* anything with a fixed order: see enum jinja_list_kind */
     JINJA_DICT,
@@ -64,6 +65,8 @@ enum jinja_kind {
     JINJA_METHOD,
     JINJA_MACRO,
     JINJA_LOOP,
+    JINJA_CYCLER,
+    JINJA_JOINER,
 };
 
 enum jinja_list_kind { JINJA_LIST_PLAIN, JINJA_LIST_TUPLE, JINJA_LIST_RANGE, JINJA_LIST_VIEW, JINJA_LIST_ITERATOR };
@@ -84,13 +87,15 @@ struct jinja_value {
         const struct jinja_method *method;
         const struct jinja_macro *macro;
         struct jinja_loop *loop;
+        struct jinja_cycle *cycle; /* CYCLER, JOINER */
     };
 };
 
 struct jinja_list {
     struct jinja_value *items; /* [n] */
     size_t n, cap;
-    bool spent; /* an iterator that has been walked */
+    bool spent;    /* an iterator that has been walked */
+    bool is_group; /* a tuple of groupby: (grouper, list) */
 };
 
 struct jinja_pair {
@@ -130,7 +135,15 @@ struct jinja_macro {
 struct jinja_loop {
     const struct jinja_list *items;
     size_t index0;
+    const struct jinja_node *node; /* FOR */
+    struct jinja_scope *outer;     /* around the statement: where a recursive loop runs again */
+    int depth0;
     struct jinja_value last_changed; /* arguments of loop.changed(), MISSING before the first call */
+};
+
+struct jinja_cycle {
+    const struct jinja_value *items; /* [n]; of a joiner: "", then the separator */
+    size_t n, at;
 };
 
 struct jinja_args {
@@ -181,6 +194,8 @@ static inline bool jinja_same_text(struct jinja_value a, struct jinja_value b)
 
 int jinja_string(
     struct jinja_run *run, const char *s, size_t n, jinja_input input, struct jinja_value *out); /* a copy */
+/* A view of s, wholly input or wholly the template's. */
+int jinja_marked(struct jinja_run *run, const char *s, size_t n, bool input, struct jinja_value *out);
 /* jinja_same_text(), charged. */
 int jinja_compare_text(struct jinja_run *run, struct jinja_value a, struct jinja_value b, bool *same);
 int jinja_list_new(struct jinja_run *run, enum jinja_list_kind kind, struct jinja_value *out);

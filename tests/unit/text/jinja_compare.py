@@ -240,7 +240,42 @@ class Snippets:
                          lambda: f"{self.any(depth - 1)} == {self.any(depth - 1)}", lambda: "1 < a <= 3",
                          lambda: f"({self.string(depth - 1)}).{self.pick('startswith', 'endswith')}({self.string(0)})")
 
+    def formatted(self):
+        """Python's two notations, round, and the filters and methods that lay text out."""
+        value = lambda: self.pick("0", "1", "-7", "1234567", "3.14159", "-0.5", "1e20", "2.5", "-0.0", "'abc'", "'ü'",
+                                  "true", "none", "[1]", "('a',)", "a", "f", "s", "l", "d", "65", "missing", "99999.5")
+        percent = lambda: "%" + self.pick("", "", "#", "0", "-", " ", "+") + self.pick("", "5", "12", "*") + \
+            self.pick("", "", ".0", ".2", ".*") + self.pick(*"ddfsseEgGxXocrai%")
+        spec = lambda: self.pick("", "*<", "0=", "x^", ">", "é>") + self.pick("", "+", " ") + self.pick("", "#") + \
+            self.pick("", "0") + self.pick("", "10", "3") + self.pick("", ",", "_") + self.pick("", ".0", ".3") + \
+            self.pick("", *"dfeg%xobcsn")
+        number = lambda: self.pick("a", "f", "-7", "2.675", "1e300", "-0.5", "12345", "yes", "5e-324")
+        text = lambda: self.pick("s", "t", "'a-b-c'", "'ABC dé fx'", "'-12'", "'1,2'", "''", "'tab\\tx'", "'Iſ²½'")
+        return self.pick(
+            lambda: f"'[{percent()}|{percent()}]' % ({value()}, {value()})", lambda: f"'[{percent()}]' % {value()}",
+            lambda: f"'[{percent()}]'|format({value()})", lambda: f"'%(k)s %(items)r' % d",
+            lambda: "'[{%s%s:%s}]'.format(%s)" % (self.pick("", "0"), self.pick("", "", "!r", "!s", "!a"), spec(), value()),
+            lambda: f"'{{a[k]}} {{b.n:{{w}}}} {{0}}{{{{x}}}}'.format({value()}, a=d, b=m[0], w={self.pick('3', repr('^5'))})",
+            lambda: "'{k}{z[1][y]}'.format_map(d)",
+            lambda: f"{number()}|round({self.pick('', '1', '-2', '2', '20')})",
+            lambda: f"{number()}|round({self.pick('0', '1', '-1')}, '{self.pick('ceil', 'floor', 'common')}')",
+            lambda: f"{number()}|filesizeformat({self.pick('', 'true')})",
+            lambda: f"{text()}|{self.pick('wordcount', 'urlencode', 'center(9)', 'center(8)', 'forceescape')}",
+            lambda: f"{text()}|truncate({self.pick('5', '3, true', '9, false, ' + repr('…'), '5, leeway=0', '2')})",
+            lambda: f"{text()}.{self.pick('partition', 'rpartition', 'split', 'index', 'rindex')}('{self.pick('-', 'b', ',', '')}')",
+            lambda: f"{text()}.{self.pick('find', 'rfind', 'count', 'startswith', 'endswith')}('{self.pick('-', 'b', '')}', {self.pick('0', '1', '-2', '9', 'none')}{self.pick('', ', 3', ', -1', ', none')})",
+            lambda: f"{text()}.{self.pick('zfill', 'center', 'ljust', 'rjust')}({self.pick('0', '4', '7', '-3')})",
+            lambda: f"{text()}.{self.pick('center', 'ljust', 'rjust')}(8, '{self.pick('*', 'é', 'xy')}')",
+            lambda: f"{text()}.{self.pick('swapcase', 'casefold', 'expandtabs', 'isalpha', 'isalnum', 'isdecimal', 'isdigit', 'isspace', 'isascii', 'islower', 'isupper', 'istitle')}()",
+            lambda: f"{text()}.splitlines(true)", lambda: f"l.index({self.pick('1', '2', '9')}{self.pick('', ', 1', ', -1', ', 0, 2')})",
+            lambda: f"{self.pick('l', 'w', 's', 'e')}|slice({self.pick('1', '2', '5')}{self.pick('', ', 7')})|list",
+            lambda: f"m|groupby('{self.pick('role', 'n', 'o')}'{self.pick('', ', default=none', ', case_sensitive=true')})",
+            lambda: "w|groupby(0)|map(attribute='grouper')|join", lambda: "m|groupby('role')|map(attribute='list')|map('length')|list",
+            lambda: "m|sort(attribute='role,n')|map(attribute='n')|list", lambda: f"{value()} is escaped")
+
     def any(self, depth):
+        if self.r.random() < 0.15:
+            return self.formatted()
         return self.pick(lambda: self.number(depth), lambda: self.string(depth), lambda: self.sequence(depth),
                          lambda: self.boolean(depth),
                          "d", "d.z", "n", "{'q': 1, 2: [3.0]}", "m[0].o", "dict(x=1)", "missing", "d.missing",
@@ -273,6 +308,9 @@ class Snippets:
             lambda: t("set ns = namespace(c=0, s='')") + "{% for i in l %}{% set ns.c = ns.c + i %}{% set ns.s = ns.s ~ i %}{% set lost = i %}{% endfor %}{{ ns.c }}{{ ns.s }}{{ lost is defined }}",
             lambda: t("macro g(p, q=2)") + "<{{ p }}|{{ q }}|{{ varargs }}{{ kwargs }}>" + body() + t("endmacro") + "{{ g(1) }}{{ g(p=2, q=a) }}{{ g(1, 2, 3) }}{{ g(1, z=l) }}{{ g() }}",
             lambda: t("macro h(p)") + "({{ caller(p) }})" + t("endmacro") + "{% call(u) h(s) %}" + "{{ u }}" + body() + "{% endcall %}",
+            lambda: t("for v in [1, [2, [3, []], 4], 5] recursive") + "{{ loop.depth }}{{ loop.depth0 }}{{ loop(v) if v is iterable else v }}" + self.text() + self.pick("", "{% if loop.index > 1 %}{% break %}{% endif %}") + t("else") + "none{{ loop is defined }}" + t("endfor"),
+            lambda: t("set c = cycler('x', l)") + "{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{% set _ = c.reset() %}{{ c.current }}",
+            lambda: t("set j = joiner('|')") + "{% for v in w %}{{ j() }}{{ v }}{% endfor %}{{ j is callable }}",
             lambda: t("filter upper") + body() + t("endfilter"),
                                        lambda: t(f"with y = {self.any(1)}, z = 1") + "{{ y }}{{ z }}" + t("endwith") + "{{ z is defined }}",
             lambda: t("raw") + "{{ x }} {% if %}" + self.text() + t("endraw").replace("+%}", "%}"),

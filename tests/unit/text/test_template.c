@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "text/json_text.h"
 #include "text/template.h"
 
 #define NOW 1722074400 /* 27 July 2024, as in jinja_compare.py */
@@ -77,7 +78,8 @@ static void failures_name_the_line_and_the_reason(void **state)
         {"\n{{ 1 + }}", LUTRA_E_FORMAT, 2, "expression"},
         {"\n{% if x %}\n", LUTRA_E_FORMAT, 2, "endif"},
         {"{% include 'x' %}", LUTRA_E_UNSUPPORTED, 1, "include"},
-        {"{% for x in [] recursive %}{% endfor %}", LUTRA_E_UNSUPPORTED, 1, "recursive"},
+        {"\n{% for x in [1] %}{{ loop([]) }}{% endfor %}", LUTRA_E_FORMAT, 2, "recursive"},
+        {"{{ '%d' % 'x' }}", LUTRA_E_FORMAT, 1, "% formatting: an integer"},
         {"{{ 'x'|wordwrap }}", LUTRA_E_UNSUPPORTED, 1, "wordwrap"},
         {"{{ 9223372036854775807 + 1 }}", LUTRA_E_FORMAT, 1, "overflow"},
         {"x\xFFy", LUTRA_E_FORMAT, 1, "UTF-8"},
@@ -106,6 +108,71 @@ static void variables_are_what_python_makes_of_the_json(void **state)
     assert_int_equal(text.n, 5);
     assert_memory_equal(text.p, "x\0y|3", 5);
     text_template_text_free(&text);
+}
+
+/* What jansson alone refuses: integers of any size, numbers beyond a double, NUL in keys; in strings they are text. */
+static void numbers_and_keys_that_python_reads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *source, *text;
+        size_t n; /* of the text; 0: strlen */
+    } cases[] = {
+        {"{\"a\": 18446744073709551616}", "{{ a }} {{ a|tojson }} {{ a is number }} {{ a is integer }} {{ a == a }}",
+            "18446744073709551616 18446744073709551616 True True True", 0},
+        {"{\"a\": [1, -99999999999999999999, \"99999999999999999999\", {\"b\": 12345678901234567890}, 7]}",
+            "{{ a|tojson }}", "[1, -99999999999999999999, \"99999999999999999999\", {\"b\": 12345678901234567890}, 7]",
+            0},
+        {"{\"x\": 9223372036854775807, \"y\": 9223372036854775808, \"z\": -9223372036854775808}",
+            "{{ x + 0 }} {{ y }} {{ z }}", "9223372036854775807 9223372036854775808 -9223372036854775808", 0},
+        {"{\"a\": [1e999, -1e999, 2], \"b\": 99999999999999999999}", "{{ a }} {{ a|tojson }} {{ b }}",
+            "[inf, -inf, 2] [Infinity, -Infinity, 2] 99999999999999999999", 0},
+        {"{\"k\\u0000\": 1, \"k\": 2, \"m\": {\"\\\\u0000\": 3, \"\\u0000b\": [99999999999999999999]}}",
+            "{% for k in m %}{{ k }}|{% endfor %}{{ k }}", "\\u0000|\0b|2", 11},
+        {"{\"a\": \"\\u00001\", \"b\": 99999999999999999999, \"99999999999999999998\": \"x:\"}", "{{ a }}{{ b }}",
+            "\0"
+            "199999999999999999999",
+            22},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text_template *t;
+        struct text_template_text text;
+        struct lutra_error err;
+        json_t *variables;
+        if (text_json_load("test", cases[i].json, strlen(cases[i].json), 100, &variables, &err) < 0)
+            fail_msg("%s", err.what);
+        assert_int_equal(text_template_parse(&t, cases[i].source, strlen(cases[i].source), &err), 0);
+        if (text_template_render(t, &(struct text_template_input){.variables = variables}, &text, &err) < 0)
+            fail_msg("%s", err.what);
+        size_t n = cases[i].n ? cases[i].n : strlen(cases[i].text);
+        if (text.n != n || memcmp(text.p, cases[i].text, n) != 0) fail_msg("%s: '%s'", cases[i].json, text.p);
+        text_template_text_free(&text);
+        text_template_close(&t);
+        json_decref(variables);
+    }
+    static const char *const bad[] = {"{\"a\": 99999999999999999999, \"a\": 1}", "{\"a\": 99999999999999999999",
+        "{\"a\": 99999999999999999999x}", "[99999999999999999999, \"\\u12\"]", "", "{\"a\\u0000: 99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct lutra_error err = {0};
+        json_t *variables;
+        assert_int_equal(text_json_load("test", bad[i], strlen(bad[i]), 100, &variables, &err), LUTRA_E_FORMAT);
+        assert_null(variables);
+        assert_non_null(strstr(err.what, "test: "));
+    }
+}
+
+static void json_in_a_string_is_read(void **state)
+{
+    (void)state;
+    struct text_template_text text;
+    struct lutra_error err;
+    assert_int_equal(render("{% for k, v in (a|fromjson)|items %}{{ k }}={{ v }};{% endfor %}{{ '3'|fromjson + 1 }}",
+                         "{\"a\": \"{\\\"x\\\": [1, 99999999999999999999], \\\"y\\\": \\\"z\\\"}\"}", &text, &err),
+        0);
+    assert_string_equal(text.p, "x=[1, 99999999999999999999];y=z;4");
+    text_template_text_free(&text);
+    assert_int_equal(render("\n{{ a|fromjson }}", "{\"a\": \"{\"}", &text, &err), LUTRA_E_FORMAT);
+    assert_non_null(strstr(err.what, "line 2: fromjson"));
 }
 
 static void variables_are_an_object_nested_not_too_deep(void **state)
@@ -191,6 +258,8 @@ int main(void)
         cmocka_unit_test(every_feature_gives_the_text_jinja_gives),
         cmocka_unit_test(failures_name_the_line_and_the_reason),
         cmocka_unit_test(variables_are_what_python_makes_of_the_json),
+        cmocka_unit_test(numbers_and_keys_that_python_reads),
+        cmocka_unit_test(json_in_a_string_is_read),
         cmocka_unit_test(variables_are_an_object_nested_not_too_deep),
         cmocka_unit_test(time_is_what_the_caller_says),
         cmocka_unit_test(numbers_do_not_depend_on_the_locale),
