@@ -73,8 +73,10 @@ struct ask {
     /* Several candidates. */
     bool searches, events;    /* what becomes of them is told */
     struct lutra_search look; /* not yet verifier and callbacks */
-    const char *judge;        /* the verifier's name, or NULL */
-    const char *judge_field;  /* that has it */
+    const char *store;        /* of documents to answer from, or NULL; and how many passages at most */
+    int n_passage;
+    const char *judge;       /* the verifier's name, or NULL */
+    const char *judge_field; /* that has it */
     /* Not to be answered, but turned into vectors. */
     bool embeds, base64;
     bool cuts;             /* texts that are too long are cut */
@@ -102,6 +104,8 @@ void ask_tools(struct ask *a, const struct fields *f);
 /* The schema that forces a call: of the tools' own parameters, or (loose) of any arguments. */
 void ask_force_call(struct ask *a, bool loose, struct problem *p);
 
+/* Tokens of a conversation's prompt. */
+int ask_measure(const struct ask *a, const struct served *m, const char *chat_template, struct problem *p);
 /* Prompts of a model: renders, tokenizes, checks lengths; sampling's defaults must have been set before reading. */
 void ask_prepare(struct ask *a, const struct served *m, const char *chat_template, struct problem *p);
 

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "documents.h"
 #include "search.h"
 #include "state.h"
 
@@ -51,6 +52,8 @@ static void prepare(struct exchange *x, struct problem *p)
     x->reply.model = x->model;
     x->reply.start_us = x->start_us;
     if (a->nothing) return;
+    if (a->store) documents_prepare(x, p);
+    if (p->status) return;
     if (a->searches) search_prepare(a, x->model, p);
     ask_prepare(a, x->model, x->server->set->chat_template, p);
     if (p->status) return;

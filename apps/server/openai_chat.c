@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "documents.h"
 #include "openai.h"
 #include "search.h"
 #include "state.h"
@@ -75,6 +76,7 @@ void openai_read_chat(struct ask *a, const json_t *body, struct problem *p)
     ask_tools(a, &f);
     read_reasoning(a, &f);
     search_read(a, &f);
+    documents_read(a, &f);
     openai_refuse(&f, refused, sizeof refused / sizeof *refused);
     kinds = field_array(&f, "modalities");
     for (size_t i = 0; i < json_array_size(kinds); i++) {

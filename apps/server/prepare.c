@@ -69,6 +69,14 @@ static void render(struct tokens *t, const struct ask *a, const struct served *m
     if (!p->status && a->go_on) add_text(t, m, a->go_on, strlen(a->go_on), 0, p);
 }
 
+int ask_measure(const struct ask *a, const struct served *m, const char *chat_template, struct problem *p)
+{
+    struct tokens t = {0};
+    render(&t, a, m, chat_template, p);
+    free(t.id);
+    return t.n;
+}
+
 /* A prompt of texts and token ids. */
 static void add_mixed(
     struct tokens *t, const struct ask *a, const json_t *value, const struct served *m, struct problem *p)

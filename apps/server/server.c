@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "documents.h"
 #include "state.h"
 
 enum { DRAIN_MOST_US = 60000000, DRAIN_LOOK_MS = 20 };
@@ -133,7 +134,7 @@ static void drain(struct server *s, int fd)
 
 static int start(struct server *s)
 {
-    if (guard_open(s) < 0 || listen_open(s) < 0 || open_models(s) < 0) return -1;
+    if (guard_open(s) < 0 || listen_open(s) < 0 || !documents_check(s) || open_models(s) < 0) return -1;
     if (watch_start(s) < 0 || work_start(s) < 0 || front_start(s) < 0 || http_start(s) < 0) {
         s->set->say("the server cannot start: %s", strerror(errno));
         return -1;

@@ -36,12 +36,19 @@ struct server_judge {
     bool by_name_only; /* not where a request names none */
 };
 
+/* A store of documents that requests may name. */
+struct server_store {
+    const char *name, *path;
+};
+
 struct server_settings {
     lutra_runtime *runtime;
     const struct server_model *model; /* [n_model] */
     int n_model;
     const struct server_judge *judge; /* [n_judge] */
     int n_judge;
+    const struct server_store *store; /* [n_store] */
+    int n_store;
     int (*open)(void *user, int model, struct server_loaded *out, struct lutra_error *err);
     void (*close)(void *user, int model, struct server_loaded *loaded);
     void *user;

@@ -16,7 +16,7 @@ struct serve_options {
     struct engine_options engine;
     struct sampling_options sampling;
     struct server_settings set;
-    struct option_list models, alias, key, origin, host, prm, check;
+    struct option_list models, alias, key, origin, host, prm, check, rag;
     int n_parallel, prompt_ms;
     const char *template_text, *template_file, *pooling;
     struct thinking_options thinking;
@@ -68,6 +68,8 @@ static const struct option serve_table[] = {
     {"--check", NULL, OPT_LIST, AT(check), "[NAME=]CMD",
         .help = "verifier that is no model: countdown, equation, json-schema:FILE or a program (lutra run --help); may "
                 "be repeated"},
+    {"--rag", NULL, OPT_LIST, AT(rag), "[NAME=]STORE",
+        .help = "documents (lutra rag) that requests may ask about, by the name that they give; may be repeated"},
     {"-to --timeout", "TIMEOUT", OPT_INT, AT(set.time_out_s), "N",
         .help = "seconds that a request's headers, and its body, may take", .min = 1, .max = 86400},
     {"--queue", "QUEUE", OPT_INT, AT(set.n_queue), "N",
@@ -124,6 +126,7 @@ struct service {
     struct server_judge judge[JUDGES_MOST]; /* "likelihood" of the model itself, then --prm, then --check */
     const char *judge_value[JUDGES_MOST];   /* path or command */
     lutra_model *prm[OPTION_LIST_MAX];
+    struct server_store store[OPTION_LIST_MAX];
 };
 
 /* Tokens of the mark that a verifier wants behind each step. */
@@ -248,15 +251,38 @@ static int name_models(struct service *v)
     return n > 0 ? 0 : engine_check_options(&o->engine);
 }
 
-/* "NAME=VALUE", or a value and its own name: a file's, or the command. */
+/* "NAME=VALUE", or a value and its own name: a file's, or the command.  Returns the name, the caller's. */
+static char *read_name(const char *text, bool is_file, const char **value)
+{
+    size_t n = strcspn(text, "=/ ");
+    bool is_named = n > 0 && text[n] == '=';
+    char *name = is_file && !is_named ? short_name(text) : copy_text(text);
+    if (is_named) name[n] = 0;
+    *value = is_named ? text + n + 1 : text;
+    return name;
+}
+
 static void add_judge(struct service *v, const char *text, bool is_file, int n_seq)
 {
     int i = v->opts->set.n_judge++;
-    size_t n = strcspn(text, "=/ ");
-    char *name = n > 0 && text[n] == '=' ? copy_text(text) : is_file ? short_name(text) : copy_text(text);
-    if (n > 0 && text[n] == '=') name[n++] = 0;
-    v->judge_value[i] = name[0] && text[strlen(name)] == '=' ? text + n : text;
-    v->judge[i] = (struct server_judge){name, n_seq, false};
+    v->judge[i] = (struct server_judge){read_name(text, is_file, &v->judge_value[i]), n_seq, false};
+}
+
+/* Documents, and the names that requests give them; 0 or an exit code. */
+static int name_stores(struct service *v)
+{
+    struct serve_options *o = v->opts;
+    o->set.store = v->store;
+    for (int i = 0; i < o->rag.n; i++) {
+        v->store[i].name = read_name(o->rag.item[i], true, &v->store[i].path);
+        o->set.n_store = i + 1;
+        for (int k = 0; k < i; k++)
+            if (strcmp(v->store[i].name, v->store[k].name) == 0) {
+                say("serve: two stores are named '%s': NAME=STORE gives one another name", v->store[i].name);
+                return EXIT_USAGE;
+            }
+    }
+    return 0;
 }
 
 /* Who may judge, and by which names; 0 or an exit code. */
@@ -321,6 +347,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     if (!code) code = find_template(o, &file);
     if (!code) code = name_models(&v);
     if (!code) code = name_judges(&v);
+    if (!code) code = name_stores(&v);
     v.engine.zeros = o->engine.zeros;
     if (!code) code = engine_open_runtime(&v.engine, &o->engine);
     o->set.runtime = v.engine.runtime;
@@ -328,6 +355,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     if (code == EXIT_FAILED && interrupted()) code = EXIT_INTERRUPTED;
     for (int i = 0; i < o->prm.n; i++) lutra_model_close(&v.prm[i]);
     engine_close(&v.engine);
+    for (int i = 0; i < o->set.n_store; i++) free((void *)v.store[i].name);
     for (int i = 1; i < o->set.n_judge; i++) free((void *)v.judge[i].name);
     for (int i = 0; i < o->set.n_model && o->alias.n == 0; i++) {
         free((void *)v.model[i].name[0]);
