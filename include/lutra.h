@@ -26,6 +26,7 @@
 #include "lutra/rows.h"
 #include "lutra/search.h"
 #include "lutra/session.h"
+#include "lutra/sim.h"
 #include "lutra/status.h"
 
 #endif

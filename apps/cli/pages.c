@@ -87,6 +87,10 @@ static const struct page pages[] = {
         {{"lutra rag add --db notes.db notes manual.html", "documents into a store"},
             {"lutra rag search --db notes.db \"how are owls counted\"", "the passages that an answer would see"}},
         {STORE, {"STORE-tokens", "drafts from the store; may be deleted"}}, {{NULL, NULL}}},
+    {"sim",
+        {{"lutra sim -m model.gguf --soc 8gen3", "a prompt and a reply on that phone"},
+            {"lutra sim --shape Qwen2.5-7B --compare --memory 8", "what fits into 8 GiB, ranked"}},
+        {{NULL, NULL}}, {{NULL, NULL}}},
 };
 
 const struct page *page_of(const char *command)

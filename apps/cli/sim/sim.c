@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lutra sim: what a phone would do with a model.  The answer is lutra_sim()'s; here it becomes text.
+ */
+#include "sim/sim.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "cli.h"
+#include "models/find.h"
+
+struct sim_options {
+    struct engine_options engine; /* the model */
+    struct lutra_sim_settings set;
+    const char *format, *svg;
+    bool compare, lengths, papers;
+    float memory;
+};
+
+#define AT(field) offsetof(struct sim_options, field)
+static const struct option table[] = {
+    {"--soc", NULL, OPT_TEXT, AT(set.soc), "NAME", .help = "8gen2, 8gen3, 8elite, or the file of a profile"},
+    {"-m --model", "MODEL", OPT_TEXT, AT(engine.model), "FILE", .help = "GGUF file or Hugging Face folder",
+        .excludes = "--shape --quant"},
+    {"--shape", NULL, OPT_TEXT, AT(set.shape), "NAME", .help = "a real model's sizes: Llama-8B, Qwen2.5-7B, ..."},
+    {"--quant", NULL, OPT_CHOICE, AT(set.quant), "TYPE",
+        .help = "what the shape's layers hold; w4: 4 bits, a scale per output", .choices = "w4 w8 q4_0 q8_0 f16 w2"},
+    {"--law", NULL, OPT_CHOICE, AT(set.law), "LAW",
+        .help = "how long the NPU takes: qnn, its vendor's graphs; lutra, this project's kernels as counted",
+        .choices = "qnn lutra"},
+    {"--plan", NULL, OPT_CHOICE, AT(set.plan), "PLAN",
+        .help = "who computes what; free: the fastest of the others for these lengths",
+        .choices = "free fine tensor prefix activation weight pipe padding chunked prepare layer gpu"},
+    {"-c --ctx-size", NULL, OPT_INT, AT(set.n_ctx), "N", .help = "tokens of cache per sequence; 0 = those in use",
+        .min = 0, .max = 4194304},
+    {"-p --prompt", NULL, OPT_INT, AT(set.n_prompt), "N", .help = "tokens of the prompt", .min = 1, .max = 1048576},
+    {"-n --decode", NULL, OPT_INT, AT(set.n_decode), "N", .help = "tokens of the reply", .min = 0, .max = 1048576},
+    {"-np --batch", NULL, OPT_INT, AT(set.n_batch), "N", .help = "sequences that reply at once", .min = 1, .max = 1024},
+    {"--compare", NULL, OPT_ON, AT(compare), NULL,
+        .help = "rank profiles, quantizations of a shape, 1, 4 and 16 sequences"},
+    {"--memory", NULL, OPT_FLOAT, AT(memory), "GIB", .help = "what there is for the model; 0 = any", .min = 0,
+        .max = 1024, .needs = "--compare"},
+    {"--lengths", NULL, OPT_ON, AT(lengths), NULL, .help = "prompts of 32 to 1100 tokens by every plan",
+        .excludes = "--compare"},
+    {"--papers", NULL, OPT_ON, AT(papers), NULL, .help = "published figures of [HETERO] beside modelled ones",
+        .excludes = "--compare --lengths"},
+    {"-o --output", NULL, OPT_CHOICE, AT(format), "FORMAT", .help = "text or json on stdout", .choices = "text json"},
+    {"--svg", NULL, OPT_TEXT, AT(svg), "FILE", .help = "a layer's timeline as a picture",
+        .excludes = "--compare --lengths --papers"},
+};
+#undef AT
+
+static void set_defaults(void *opts)
+{
+    struct sim_options *o = opts;
+    memset(o, 0, sizeof *o);
+    engine_options_init(&o->engine);
+    lutra_sim_settings_init(&o->set, sizeof o->set);
+    o->set.soc = "8gen3", o->set.law = "qnn", o->set.plan = "free", o->format = "text";
+}
+
+static int list_sets(void *opts, struct option_set *set)
+{
+    set[0] = (struct option_set){"Options", table, OPTION_COUNT(table), opts, NULL};
+    return 1;
+}
+
+/* ---- text ---- */
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+/* Texts from files. */
+static void print_text(const json_t *o, const char *key)
+{
+    print_plain(text(o, key), strlen(text(o, key)));
+}
+
+/* "4.08 s (3.96 to 4.20)" */
+static void print_span(const json_t *o, const char *key, double by, const char *unit)
+{
+    const json_t *s = json_object_get(o, key);
+    printf("%.4g %s (%.4g to %.4g)", by * number(s, "middle"), unit, by * number(s, "low"), by * number(s, "high"));
+}
+
+static void print_memory(const json_t *all)
+{
+    const json_t *m = json_object_get(all, "memory_bytes");
+    static const char *const parts[] = {"all", "weights", "cache", "other"};
+    static const char *const before[] = {"", ": weights ", ", cache ", ", between operations "};
+    char out[32];
+    printf("memory       ");
+    for (int i = 0; i < 4; i++) printf("%s%s", before[i], bytes_text(number(m, parts[i]), out, sizeof out));
+    printf("\n");
+}
+
+/* "gpu 0.40, npu 0.60 (hybrid, 320 rows on the npu)" */
+static void print_placement(const json_t *step)
+{
+    double gpu = number(step, "gpu_us"), npu = number(step, "npu_us");
+    bool rows = strcmp(text(step, "kind"), "rows") == 0;
+    char cell[64];
+    if (gpu > 0 && npu > 0 && rows)
+        snprintf(cell, sizeof cell, "gpu %.0f rows, npu %.0f", number(step, "gpu_rows"), number(step, "npu_rows"));
+    else if (gpu > 0 && npu > 0)
+        snprintf(cell, sizeof cell, "gpu %.0f %%, npu %.0f %% of outputs", 100 * number(step, "gpu_part"),
+            100 * number(step, "npu_part"));
+    else
+        snprintf(cell, sizeof cell, "%s", gpu > 0 ? "gpu" : "npu");
+    printf("  %-10s %-34s %9.0f us", text(step, "op"), cell, number(step, "us"));
+}
+
+enum { GANTT = 64 };
+
+/* The head is no part of a layer. */
+static bool is_beyond(const json_t *all, const json_t *step)
+{
+    return strcmp(text(all, "timeline_of"), "layer") == 0 && strcmp(text(step, "op"), "head") == 0;
+}
+
+/* One device's share of the layer's time, a character for each 1 / GANTT of it. */
+static void print_bar(const json_t *all, const json_t *steps, const char *device, double whole)
+{
+    char line[GANTT + 1];
+    const json_t *step;
+    size_t i;
+    memset(line, ' ', GANTT);
+    line[GANTT] = 0;
+    json_array_foreach((json_t *)steps, i, step)
+    {
+        double us = number(step, device), from = number(step, "start_us") + number(step, "hand_over_us");
+        const char *op = text(step, "op");
+        if (is_beyond(all, step)) continue;
+        for (int x = (int)(GANTT * from / whole); us > 0 && x < GANTT && x < GANTT * (from + us) / whole; x++)
+            line[x] = op[0];
+    }
+    printf("  %.3s |%s|\n", device, line);
+}
+
+static void print_layer(const json_t *all, const char *key, const char *title)
+{
+    const json_t *steps = json_object_get(all, key), *step;
+    double whole = 0;
+    size_t i;
+    if (!steps) return;
+    printf("\n%s\n", title);
+    json_array_foreach((json_t *)steps, i, step)
+    {
+        if (!is_beyond(all, step)) whole = number(step, "start_us") + number(step, "us");
+        print_placement(step);
+        printf("\n");
+    }
+    if (whole <= 0) return;
+    printf("\n  one %s, %.0f us; by the first letter of what runs:\n", text(all, "timeline_of"), whole);
+    print_bar(all, steps, "gpu_us", whole);
+    print_bar(all, steps, "npu_us", whole);
+}
+
+static void print_reply(const json_t *all)
+{
+    printf("\nprompt        %.0f tokens, plan %s: first token after ", number(all, "prompt"), text(all, "plan"));
+    print_span(all, "ttft_ms", 1e-3, "s");
+    printf("\n              ");
+    print_span(all, "prompt_tokens_per_s", 1, "tokens/s");
+    printf(", ");
+    print_span(all, "prompt_j", 1, "J");
+    if (number(all, "decode") > 0) {
+        printf("\nreply         %.0f tokens of %.0f, plan %s: ", number(all, "decode"), number(all, "batch"),
+            text(all, "decode_plan"));
+        print_span(all, "decode_tokens_per_s", 1, "tokens/s");
+        printf("\n              ");
+        print_span(all, "decode_j_per_token", 1, "J per token");
+    }
+    printf("\n");
+    print_memory(all);
+    const json_t *graphs = json_object_get(all, "graph_switch");
+    if (graphs)
+        printf("graphs        the reply's are loaded %.0f ms after the first chunk began where all wait for the "
+               "prompt, %.0f "
+               "ms block by block (%s) [SDNPU 4.2]\n",
+            number(graphs, "synchronous_ms"), number(graphs, "best_ms"), text(graphs, "policy"));
+    print_layer(all, "prompt_layer", "Prompt");
+    print_layer(all, "decode_layer", "Reply, its first step");
+}
+
+static void print_lengths(const json_t *all)
+{
+    const json_t *rows = json_object_get(all, "lengths"), *row, *time;
+    const char *plan;
+    size_t i;
+    printf("\nMilliseconds until the first token, the middle of each interval; prefix: no row depends on the "
+           "length.\n\n| rows |");
+    json_object_foreach(json_object_get(json_array_get(rows, 0), "us"), plan, time) printf(" %s |", plan);
+    printf(" fastest |\n|---|");
+    for (size_t n = json_object_size(json_object_get(json_array_get(rows, 0), "us")); n > 0; n--) printf("---|");
+    printf("---|\n");
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        printf("| %.0f |", number(row, "rows"));
+        json_object_foreach(json_object_get(row, "us"), plan, time) printf(" %.0f |", number(time, "middle") / 1e3);
+        printf(" %s |\n", text(row, "fastest"));
+    }
+}
+
+static void print_compared(const json_t *all)
+{
+    const json_t *rows = json_object_get(all, "compared"), *row;
+    size_t i;
+    printf(
+        "\nA prompt of %.0f and replies of %.0f tokens; the most tokens per second first, what does not fit last.\n\n"
+        "| profile | quantization | sequences | tokens/s of all | first token | energy | memory | fits |\n"
+        "|---|---|---|---|---|---|---|---|\n",
+        number(all, "prompt"), number(all, "decode"));
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        printf("| %s | %s | %.0f | ", text(row, "profile"), text(row, "quant"), number(row, "batch"));
+        print_span(row, "decode_tokens_per_s", 1, "tokens/s");
+        printf(" | ");
+        print_span(row, "ttft_ms", 1e-3, "s");
+        printf(" | ");
+        print_span(row, "decode_j_per_token", 1, "J per token");
+        printf(" | %.2f GiB | %s |\n", number(row, "memory_gib"),
+            json_is_true(json_object_get(row, "fits")) ? "yes" : "no");
+    }
+}
+
+static void print_papers(const json_t *all)
+{
+    const json_t *rows = json_object_get(all, "figures"), *row;
+    size_t i;
+    printf(
+        "Modelled on %s beside published figures; fitted ones were used to make the profile.  Held out: %.0f, of which "
+        "%.0f are within 20 %% in intervals no wider than 1.6.\n\n"
+        "| source | what | model | published | modelled | use | |\n|---|---|---|---|---|---|---|\n",
+        text(all, "profile"), number(all, "held_out"), number(all, "held_out_within_20_percent"));
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        const json_t *modelled = json_object_get(row, "modelled");
+        printf("| %s | %s%s%s | %s | %g %s | ", text(row, "source"), text(row, "what"),
+            *text(row, "processor") ? ", " : "", text(row, "processor"), text(row, "model"), number(row, "published"),
+            text(row, "unit"));
+        if (modelled)
+            printf(
+                "%.4g (%.4g to %.4g)", number(modelled, "middle"), number(modelled, "low"), number(modelled, "high"));
+        printf(" | %s | %s |\n", text(row, "use"), text(row, "verdict"));
+    }
+    printf("\n");
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (*text(row, "note") && strcmp(text(row, "processor"), "npu") != 0)
+            printf("- %s: %s.\n", text(row, "what"), text(row, "note"));
+    }
+}
+
+static void print_answer(const json_t *all, const struct sim_options *o)
+{
+    if (o->papers) {
+        print_papers(all);
+        return;
+    }
+    const json_t *model = json_object_get(all, "model");
+    print_text(model, "name");
+    printf(" (");
+    print_text(model, "quant");
+    printf(", %.4g bits a weight) on %s, law %s: modelled, not measured; low to high is what is not known of the SoC\n",
+        number(model, "layer_bits"), text(all, "soc"), text(all, "law"));
+    if (o->compare)
+        print_compared(all);
+    else if (o->lengths)
+        print_lengths(all);
+    else
+        print_reply(all);
+}
+
+static int run_sim(void *opts, const char **arg, int n_arg)
+{
+    struct sim_options *o = opts;
+    struct lutra_error err = {0};
+    char *json = NULL;
+    (void)arg, (void)n_arg;
+    if (o->engine.model) {
+        int code = engine_find_model(&o->engine);
+        if (code) return code;
+        o->set.model = o->engine.model;
+    }
+    o->set.memory_gib = (double)o->memory;
+    o->set.what = o->papers    ? LUTRA_SIM_PAPERS
+                  : o->compare ? LUTRA_SIM_COMPARE
+                  : o->lengths ? LUTRA_SIM_LENGTHS
+                               : LUTRA_SIM_REPLY;
+    if (lutra_sim(&o->set, &json, &err) < 0) return fail_with(&err);
+    json_t *all = json_loads(json, 0, NULL);
+    if (strcmp(o->format, "json") == 0)
+        puts(json);
+    else
+        print_answer(all, o);
+    int code = o->svg ? sim_write_svg(all, o->svg) : EXIT_OK;
+    json_decref(all);
+    lutra_free(json);
+    return code;
+}
+
+const struct command command_sim = {
+    .name = "sim",
+    .arguments = "",
+    .summary = "What a phone would do with a model: time, energy, memory, modelled",
+    .notes = "Nothing runs on a phone: times follow from a profile of its SoC (profiles/), whose figures are intervals "
+             "with\n"
+             "their sources, and from [HETERO]'s published products or this project's counted kernels.",
+    .opts_bytes = sizeof(struct sim_options),
+    .defaults = set_defaults,
+    .sets = list_sets,
+    .run = run_sim,
+};

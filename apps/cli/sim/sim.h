@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef LUTRA_CLI_SIM_H
+#define LUTRA_CLI_SIM_H
+
+#include <jansson.h>
+
+/* gantt.c: a layer of the prompt and one of the reply, a bar for each operation and processor.  An exit code. */
+int sim_write_svg(const json_t *all, const char *path);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a phone would do: times, energy and memory of a model on a SoC, modelled from the SoC's profile, never measured.
+ *
+ *     struct lutra_sim_settings s;
+ *     char *json = NULL;
+ *     lutra_sim_settings_init(&s, sizeof s);
+ *     s.soc = "8gen3";  s.shape = "Llama-8B";
+ *     lutra_sim(&s, &json, &err);
+ *     lutra_free(json);
+ *
+ * Everything is an interval, {"low", "middle", "high"}, between the ends of what the profile leaves open; the middle is
+ * that of all figures.  The answer is text in JSON, the same bytes for the same settings.  Any thread.
+ */
+#ifndef LUTRA_SIM_H
+#define LUTRA_SIM_H
+
+#include "lutra/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum lutra_sim_what {
+    LUTRA_SIM_REPLY,   /* a prompt and a reply: rates, energy, memory, who computes what, a layer's timeline */
+    LUTRA_SIM_LENGTHS, /* the prompt's time by plan, for lengths 32 .. 1100 [HETERO 5.3.2] */
+    LUTRA_SIM_COMPARE, /* one model on every profile, in every quantization, as so many sequences: what fits, ranked */
+    LUTRA_SIM_PAPERS,  /* published figures of [HETERO] beside modelled ones, fitted and held out */
+};
+
+struct lutra_sim_settings {
+    size_t size;
+    enum lutra_sim_what what;
+    const char *soc;   /* "8gen2", "8gen3" (NULL), "8elite", or the path of a profile (profiles/README.md) */
+    const char *model; /* a file or folder; NULL = a shape */
+    const char *shape; /* "Llama-8B" (NULL), ...: lutra_sim_shape() */
+    const char *quant; /* of a shape: "w4" (NULL), "w8", "q4_0", "q8_0", "f16", "w2" */
+    /* How long the NPU takes: "qnn" (NULL), QNN's graphs as [HETERO Table 3] has them; "lutra", this project's kernels
+     * as they were counted, which use the NPU alone. */
+    const char *law;
+    const char *plan; /* of "qnn": "free" (NULL), the fastest of "fine", "tensor", "prefix", ...: sim/phone.h */
+    int n_prompt, n_decode, n_batch, n_ctx; /* 1024, 128, 1, 0 = what they need: tokens; sequences */
+    double memory_gib;                      /* of COMPARE: what there is for the model; 0 = any */
+};
+LUTRA_API void lutra_sim_settings_init(struct lutra_sim_settings *settings, size_t size);
+
+/* *json is freed with lutra_free().  LUTRA_E_FORMAT: a profile that is not one, by key; LUTRA_E_NOT_FOUND lists the
+ * names there are; LUTRA_E_UNSUPPORTED: a model that is not modelled, or sizes whose kernels were not counted. */
+LUTRA_API int lutra_sim(const struct lutra_sim_settings *settings, char **json, struct lutra_error *err);
+
+/* i = 0, 1, ... until NULL. */
+LUTRA_API const char *lutra_sim_shape(int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Laws, the choices that a plan leaves, the solver over one layer, and the pass as the sum of its layers.
+ */
+#include "sim/phone.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+enum { STAGE = 32, GRID = 20, CUTS_MAX = 64, CHOICES = 2 + GRID + CUTS_MAX, HALF = 2, OP_HEAD = SIM_OPS - 1 };
+
+const char *sim_plan_name(enum sim_plan plan)
+{
+    static const char *const names[] = {"free", "fine", "tensor", "prefix", "activation", "weight", "pipe", "padding",
+        "chunked", "prepare", "layer", "gpu"};
+    return names[plan];
+}
+
+/* ---- figures ---- */
+
+static bool is_rate(enum soc_figure f)
+{
+    return f == SOC_QNN_TFLOPS || f == SOC_ONE_GBS || f == SOC_TWO_GBS || f == SOC_COPY_GBS || f == SOC_STORAGE_MBS;
+}
+
+double sim_figure(const struct soc_profile *profile, enum soc_figure figure, enum sim_end end)
+{
+    const struct npu_interval *f = &profile->figure[figure];
+    if (end == SIM_MIDDLE) return (f->low + f->high) / 2;
+    return (end == SIM_BETTER) == is_rate(figure) ? f->high : f->low;
+}
+
+void sim_add(struct sim_span *sum, const struct sim_span *x, double times)
+{
+    sum->low += times * x->low, sum->middle += times * x->middle, sum->high += times * x->high;
+}
+
+static double *end_of(struct sim_span *s, enum sim_end end)
+{
+    return end == SIM_BETTER ? &s->low : end == SIM_MIDDLE ? &s->middle : &s->high;
+}
+
+/* ---- laws ---- */
+
+static int round_up(int rows, int to)
+{
+    return (rows + to - 1) / to * to;
+}
+
+/* The next standard size of a graph: 32, 64, ... 1024, then multiples of that. */
+static int standard_rows(int rows)
+{
+    int size = STAGE;
+    while (size < rows && size < SIM_PASS_ROWS) size *= 2;
+    return size >= rows ? size : round_up(rows, SIM_PASS_ROWS);
+}
+
+static double gpu_us(const struct soc_profile *p, enum sim_end end, double weights, double bits, int rows)
+{
+    double memory = weights * bits / 8e3 / sim_figure(p, SOC_ONE_GBS, end);
+    struct cost_law law = {0, 3,
+        {{1, memory}, {128, weights * 1e-6 * sim_figure(p, SOC_GPU_US_128, end)},
+            {256, weights * 1e-6 * sim_figure(p, SOC_GPU_US_256, end)}}};
+    return fmax(memory, cost_at(&law, rows));
+}
+
+static double npu_us(const struct sim_question *q, enum sim_end end, int k, int n, double bits, int rows)
+{
+    const struct soc_profile *p = q->profile;
+    double weights = (double)k * n, memory = weights * bits / 8e3 / sim_figure(p, SOC_ONE_GBS, end);
+    double shape = k > n ? (double)k / n : 1, flop = 2e-6 * weights * rows;
+    double us = flop / sim_figure(p, SOC_QNN_TFLOPS, end) * shape;
+    if (rows <= STAGE) us = fmax(us, memory * sim_figure(p, SOC_QNN_ROW, end) * shape);
+    if (q->natural_order && k > rows)
+        us = fmin(flop / sim_figure(p, SOC_QNN_TFLOPS, end) * k / rows, gpu_us(p, end, weights, bits, rows));
+    return fmax(us, memory);
+}
+
+double sim_product_us(const struct sim_question *q, enum sim_end end, enum sim_device device, int k, int n, double bits,
+    int rows, double part)
+{
+    if (device == SIM_GPU) return part * gpu_us(q->profile, end, (double)k * n, bits, rows);
+    return part * npu_us(q, end, k, n, bits, round_up(rows, STAGE));
+}
+
+/* ---- operations of a layer ---- */
+
+struct op {
+    const char *name;
+    bool product;
+    int n, k;
+    double bits;
+    double bytes, flop; /* of the GPU's own operations: memory that they move, sums of halves */
+    double reads;       /* bytes that are handed over where another processor made them */
+};
+
+/* Fills op [SIM_OPS]: a layer, then the head. */
+static void list_ops(const struct sim_question *q, struct op *op)
+{
+    const struct sim_shape *s = q->shape;
+    const double row = (double)HALF * q->rows;
+    const int d = s->d_model, width = s->n_head * s->d_head, kv = s->n_kv_head * s->d_head, qkv = width + 2 * kv;
+    /* Keys that rows see, and keys that are read: once for rows of one sequence. */
+    double seen = q->many ? (double)q->rows * (q->past + 1) : (double)q->rows * (q->past + (q->rows + 1) / 2.0);
+    double read = q->many ? seen : q->past + q->rows;
+    const struct op all[SIM_OPS] = {{.name = "norm", .bytes = 2 * row * d, .reads = row * d},
+        {.name = "qkv", .product = true, .n = qkv, .k = d, .bits = s->layer_bits, .reads = row * d},
+        {.name = "rope", .bytes = 2 * row * qkv, .reads = row * qkv},
+        {.name = "attention",
+            .bytes = 2 * HALF * read * kv + 2 * row * width,
+            .flop = 4 * seen * width,
+            .reads = row * qkv},
+        {.name = "o", .product = true, .n = d, .k = width, .bits = s->layer_bits, .reads = row * width},
+        {.name = "add, norm", .bytes = 4 * row * d, .reads = row * d},
+        {.name = "gate, up", .product = true, .n = 2 * s->d_ff, .k = d, .bits = s->layer_bits, .reads = row * d},
+        {.name = "swiglu", .bytes = 3 * row * s->d_ff, .reads = 2 * row * s->d_ff},
+        {.name = "down", .product = true, .n = d, .k = s->d_ff, .bits = s->down_bits, .reads = row * s->d_ff},
+        {.name = "add", .bytes = 3 * row * d, .reads = row * d},
+        {.name = "head", .product = true, .n = s->n_vocab, .k = d, .bits = s->head_bits}};
+    memcpy(op, all, sizeof all);
+}
+
+/* What is not a product: the GPU's, as long as its memory or its sums take. */
+static double other_us(const struct sim_question *q, enum sim_end end, const struct op *op)
+{
+    double gflops = 2e6 * 256 / sim_figure(q->profile, SOC_GPU_US_256, end); /* per us */
+    return fmax(op->bytes / 1e3 / sim_figure(q->profile, SOC_ONE_GBS, end), op->flop / gflops);
+}
+
+/* ---- choices ---- */
+
+struct choices {
+    struct solve_choice item[CHOICES];
+    int n;
+};
+
+static void add_one(struct choices *c, enum sim_device d, int rows, int computed)
+{
+    struct solve_choice *x = &c->item[c->n++];
+    *x = (struct solve_choice){.kind = computed > rows ? SOLVE_PADDED : SOLVE_ONE};
+    x->part[d] = GRID, x->rows[d] = computed;
+}
+
+static void add_outputs(struct choices *c, int gpu_part, int rows, int padded)
+{
+    struct solve_choice *x = &c->item[c->n++];
+    *x = (struct solve_choice){.kind = padded > rows ? SOLVE_HYBRID : SOLVE_OUTPUTS};
+    x->part[SIM_GPU] = gpu_part, x->part[SIM_NPU] = GRID - gpu_part;
+    x->rows[SIM_GPU] = rows, x->rows[SIM_NPU] = padded;
+}
+
+static void add_rows(struct choices *c, int npu_rows, int rows)
+{
+    struct solve_choice *x = &c->item[c->n++];
+    *x = (struct solve_choice){.kind = SOLVE_ROWS};
+    x->part[SIM_GPU] = x->part[SIM_NPU] = GRID;
+    x->rows[SIM_NPU] = npu_rows, x->rows[SIM_GPU] = rows - npu_rows;
+}
+
+/* What a plan leaves a product of so many rows. */
+static void list_choices(enum sim_plan plan, int rows, struct choices *c)
+{
+    const int padded = round_up(rows, STAGE);
+    c->n = 0;
+    switch (plan) {
+    case SIM_GPU_ONLY: add_one(c, SIM_GPU, rows, rows); return;
+    case SIM_PADDING: add_one(c, SIM_NPU, rows, standard_rows(rows)); return;
+    case SIM_PIPE:
+    case SIM_PREPARE: add_one(c, SIM_NPU, rows, padded); return;
+    case SIM_CHUNKED: add_one(c, SIM_NPU, rows, round_up(rows, SIM_CHUNK)); return;
+    case SIM_LAYER: add_one(c, rows < STAGE ? SIM_GPU : SIM_NPU, rows, rows < STAGE ? rows : padded); return;
+    default: break;
+    }
+    add_one(c, SIM_GPU, rows, rows);
+    add_one(c, SIM_NPU, rows, padded);
+    for (int part = 1; part < GRID && plan != SIM_ACTIVATION; part++)
+        if (plan != SIM_TENSOR || part % (GRID / 5) == 0 || part % (GRID / 4) == 0) add_outputs(c, part, rows, padded);
+    int step = round_up((rows + CUTS_MAX - 1) / CUTS_MAX, STAGE);
+    for (int at = step; at < rows && (plan == SIM_FINE || plan == SIM_TENSOR || plan == SIM_ACTIVATION); at += step)
+        add_rows(c, at, rows);
+}
+
+/* Times of a product's choice at one end. */
+static void time_choice(const struct sim_question *q, enum sim_end end, const struct op *op, struct solve_choice *c)
+{
+    double floor_us = 0;
+    if (c->part[SIM_GPU] && c->part[SIM_NPU]) /* both read weights: each those of its part, by rows each all of them */
+        floor_us = (double)op->k * op->n * op->bits / 8e3 / sim_figure(q->profile, SOC_TWO_GBS, end) *
+                   (c->kind == SOLVE_ROWS ? 2 : 1);
+    for (int d = 0; d < SIM_DEVICES; d++) {
+        c->us[d] = 0;
+        if (!c->part[d]) continue;
+        double us =
+            sim_product_us(q, end, (enum sim_device)d, op->k, op->n, op->bits, c->rows[d], (double)c->part[d] / GRID);
+        c->us[d] = fmax(us, floor_us);
+    }
+}
+
+/* ---- a layer, and the pass ---- */
+
+/* What the solver sees of one end. */
+struct layer {
+    struct op op[SIM_OPS];
+    struct choices choices[SIM_OPS];
+    struct solve_op solve[SIM_OPS];
+    struct solve_problem problem;
+};
+
+static void build_layer(const struct sim_question *q, enum sim_end end, struct layer *l)
+{
+    list_ops(q, l->op);
+    for (int i = 0; i < SIM_OPS; i++) {
+        struct op *op = &l->op[i];
+        struct choices *c = &l->choices[i];
+        const int rows = i == OP_HEAD ? q->n_out : q->rows;
+        /* The head's weights are no graph of the NPU's: the GPU's alone. */
+        list_choices(op->product && i != OP_HEAD ? q->plan : SIM_GPU_ONLY, rows, c);
+        for (int k = 0; k < c->n; k++) {
+            if (op->product)
+                time_choice(q, end, op, &c->item[k]);
+            else
+                c->item[k].us[SIM_GPU] = other_us(q, end, op);
+        }
+        double copy = q->slow_sync ? op->reads / 1e3 / sim_figure(q->profile, SOC_COPY_GBS, end) : 0;
+        l->solve[i] = (struct solve_op){c->item, c->n, copy, 0};
+    }
+    enum soc_figure sync = q->slow_sync ? SOC_SYNC_US : SOC_FAST_SYNC_US;
+    l->problem = (struct solve_problem){.n_device = SIM_DEVICES,
+        .n_op = OP_HEAD,
+        .grid = GRID,
+        .op = l->solve,
+        .sync_us = sim_figure(q->profile, sync, end),
+        .start = 1u << SIM_GPU};
+}
+
+/* us of step i where `held` have its values, and of that what handing them over takes. */
+static double step_us(const struct layer *l, int i, const struct solve_choice *c, unsigned held, double *hand_over)
+{
+    unsigned set = solve_devices(c);
+    *hand_over = (set & (set - 1)) == 0 && set & held ? 0 : l->problem.sync_us + l->solve[i].copy_us;
+    return fmax(c->us[SIM_GPU], c->us[SIM_NPU]) + *hand_over;
+}
+
+/* Adds what one layer (or the head) takes at one end, `times` over. */
+static void add_steps(const struct sim_question *q, const struct layer *l, const int *choice, enum sim_end end,
+    int first, int last, double times, struct sim_result *r)
+{
+    unsigned held = 1u << SIM_GPU;
+    double at = 0, bytes = 0, waits = 0;
+    const struct soc_profile *p = q->profile;
+    for (int i = first; i < last; i++) {
+        const struct solve_choice *c = &l->choices[i].item[choice[i]];
+        struct sim_step *s = &r->step[i];
+        double hand_over, us = step_us(l, i, c, held, &hand_over);
+        *s = (struct sim_step){l->op[i].name, l->op[i].product, l->op[i].n, l->op[i].k,
+            end == SIM_MIDDLE ? *c : s->choice, s->us, s->start_us, end == SIM_MIDDLE ? hand_over : s->hand_over_us};
+        *end_of(&s->us, end) = us, *end_of(&s->start_us, end) = at;
+        at += us, waits += hand_over;
+        bytes += l->op[i].product ? (double)l->op[i].k * l->op[i].n * l->op[i].bits / 8 : l->op[i].bytes;
+        for (int d = 0; d < SIM_DEVICES; d++) *end_of(&r->busy_us[d], end) += times * c->us[d];
+        if (end == SIM_MIDDLE && hand_over > 0) r->hand_overs += times;
+        held = solve_devices(c);
+        *end_of(&r->mj, end) +=
+            times * 1e-6 *
+            (c->us[SIM_GPU] * sim_figure(p, SOC_GPU_MW, end) + c->us[SIM_NPU] * sim_figure(p, SOC_QNN_MW, end));
+    }
+    *end_of(&r->us, end) += times * at;
+    *end_of(&r->mj, end) += times * 1e-6 *
+                            (at * sim_figure(p, NPU_BASE_MW, end) + waits * sim_figure(p, NPU_CPU_MW, end) +
+                                1e-3 * bytes * sim_figure(p, NPU_MEMORY_PJ, end));
+}
+
+static void add_prepare(const struct sim_question *q, enum sim_end end, struct sim_result *r)
+{
+    double weights = 1e-6 * (sim_weights_of_layer(q->shape) + sim_weights_of_down(q->shape));
+    double us = weights * (sim_figure(q->profile, SOC_PREPARE_US, end) +
+                              q->rows * sim_figure(q->profile, SOC_PREPARE_ROW_US, end));
+    *end_of(&r->prepare_us, end) += us;
+    *end_of(&r->us, end) += us;
+    *end_of(&r->mj, end) +=
+        1e-6 * us * (sim_figure(q->profile, NPU_BASE_MW, end) + sim_figure(q->profile, NPU_CPU_MW, end));
+}
+
+/* One pass by one plan; adds to r. */
+static int add_pass(const struct sim_question *q, struct layer *l, struct sim_result *r, struct lutra_error *err)
+{
+    struct solve_answer a;
+    struct sim_question fast = *q;
+    fast.slow_sync = false;
+    if (q->plan == SIM_PREFIX && q->rows >= STAGE) fast.rows = SIM_PASS_ROWS; /* the same cuts for every length */
+    build_layer(&fast, SIM_MIDDLE, l);
+    TRY(solve(&l->problem, &a, err));
+    a.choice[OP_HEAD] = 0;
+    for (int end = 0; end < SIM_ENDS; end++) {
+        build_layer(q, (enum sim_end)end, l);
+        add_steps(q, l, a.choice, (enum sim_end)end, 0, OP_HEAD, q->shape->n_layer, r);
+        if (q->n_out) add_steps(q, l, a.choice, (enum sim_end)end, OP_HEAD, SIM_OPS, 1, r);
+        if (q->plan == SIM_PREPARE && q->rows >= STAGE) add_prepare(q, (enum sim_end)end, r);
+    }
+    r->n_pass++;
+    return 0;
+}
+
+/* A prompt by one plan: in passes where it is long. */
+static int add_passes(const struct sim_question *q, struct layer *l, struct sim_result *out, struct lutra_error *err)
+{
+    struct sim_question part = *q;
+    const int most = q->plan == SIM_CHUNKED && !q->many ? SIM_CHUNK : SIM_PASS_ROWS,
+              last = q->plan == SIM_CHUNKED && !q->many ? SIM_CHUNK : SIM_LAST_ROWS;
+    struct sim_result first = {0};
+    *out = (struct sim_result){.plan = q->plan};
+    for (int at = 0; at < q->rows; at += part.rows) {
+        part.rows = !q->many && q->rows - at > last ? most : q->rows - at;
+        part.past = q->past + (q->many ? 0 : at);
+        part.n_out = at + part.rows == q->rows ? q->n_out : 0;
+        TRY(add_pass(&part, l, out, err));
+        if (at == 0) first = *out;
+    }
+    if (out->n_pass > 1) memcpy(out->step, first.step, sizeof first.step);
+    return 0;
+}
+
+int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_error *err)
+{
+    if (q->rows < 1 || q->rows > SIM_ROWS_MAX || q->past < 0 || q->past > SIM_ROWS_MAX || q->n_out < 0 ||
+        q->n_out > q->rows)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "a pass of %d rows behind %d, %d of them to the head", q->rows, q->past, q->n_out);
+    struct layer *l = malloc(sizeof *l);
+    if (!l) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for a plan");
+    int rc = 0;
+    if (q->plan != SIM_FREE) rc = add_passes(q, l, out, err);
+    for (int plan = SIM_FREE + 1; q->plan == SIM_FREE && !rc && plan < SIM_PLANS; plan++) {
+        struct sim_question one = *q;
+        struct sim_result r;
+        one.plan = (enum sim_plan)plan;
+        rc = add_passes(&one, l, &r, err);
+        if (!rc && (plan == SIM_FREE + 1 || r.us.middle < out->us.middle)) *out = r;
+    }
+    free(l);
+    return rc;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One pass of a model on a phone's GPU and NPU [HETERO 4]: which operation runs where by a plan, how long that takes
+ * and what energy, between the ends of what the SoC's profile leaves open.  The law of the NPU is `qnn`: graphs of
+ * fixed sizes, whose products are [HETERO Table 3]'s.
+ *
+ *     struct sim_question q = {.profile = &profile, .shape = &shape, .plan = SIM_FREE, .rows = 300, .n_out = 1};
+ *     TRY(sim_pass(&q, &pass, err));                              pass.us.low .. middle .. high
+ *
+ * Products go to the GPU, to the NPU, or to both by outputs or by rows, as sched/solve.h finds it from the laws at the
+ * middle of all intervals; attention, norms and the like are the GPU's.  The plan stays the same at both ends.
+ *
+ *     product of r rows on the GPU    a line through one row, which takes as long as its weights through memory, and
+ *                                     128 and 256 rows, and beyond
+ *     on the NPU                      rows rounded up to 32, 2 k n rows / qnn_tflops, times k / n where that is more;
+ *                                     few rows no less than qnn_row times what the GPU takes for one
+ *     on both                         each its part, and no less than all of it through both's memory
+ *
+ * Nothing here keeps state; any thread.
+ */
+#ifndef LUTRA_SIM_PHONE_H
+#define LUTRA_SIM_PHONE_H
+
+#include <stdbool.h>
+
+#include "sched/solve.h"
+#include "sim/profile.h"
+#include "sim/shape.h"
+
+enum sim_device { SIM_GPU, SIM_NPU, SIM_DEVICES };
+
+/* Longer prompts are evaluated in passes of SIM_PASS_ROWS as long as more than SIM_LAST_ROWS are left. */
+enum { SIM_OPS = 11, SIM_PASS_ROWS = 1024, SIM_LAST_ROWS = 2047, SIM_CHUNK = 256, SIM_ROWS_MAX = 1 << 20 };
+
+/* Every profile figure at its better end, in the middle, at its worse end. */
+enum sim_end { SIM_BETTER, SIM_MIDDLE, SIM_WORSE, SIM_ENDS };
+struct sim_span {
+    double low, middle, high;
+};
+
+enum sim_plan {
+    SIM_FREE,       /* the fastest of those below at these rows */
+    SIM_FINE,       /* any cut of any product, outputs in twentieths */
+    SIM_TENSOR,     /* any cut, outputs in fifths and quarters, as in [HETERO Table 3]: Hetero-tensor */
+    SIM_PREFIX,     /* no cut by rows, outputs cut as for a whole pass: a row's values do not depend on the length */
+    SIM_ACTIVATION, /* whole graphs of rows on the NPU, the tail on the GPU; no cut by outputs */
+    SIM_WEIGHT,     /* cuts by outputs, no cut by rows; padded to 32 rows: the hybrid */
+    SIM_PIPE,       /* the NPU alone, one standard graph after another: NPU-pipe */
+    SIM_PADDING,    /* the NPU alone, one graph of the next standard size */
+    SIM_CHUNKED,    /* the NPU alone, graphs of SIM_CHUNK rows */
+    SIM_PREPARE,    /* the NPU alone, a graph made for this length: Online-prepare */
+    SIM_LAYER,      /* products on the NPU, of few rows on the GPU: Hetero-layer */
+    SIM_GPU_ONLY,
+    SIM_PLANS,
+};
+const char *sim_plan_name(enum sim_plan plan);
+
+struct sim_question {
+    const struct soc_profile *profile;
+    const struct sim_shape *shape;
+    enum sim_plan plan;
+    int rows;           /* of one sequence; with `many`, of as many sequences */
+    int past;           /* keys before them */
+    int n_out;          /* rows that go to the head */
+    bool many;          /* each row is of another sequence, with its own `past` keys */
+    bool slow_sync;     /* by the driver, with copies; the plan is the one for fast synchronization */
+    bool natural_order; /* QNN's products without order exchange [HETERO 4.1] */
+};
+
+/* Of one layer, in order; the last is the head, once.  Without a choice: not part of this pass. */
+struct sim_step {
+    const char *name;
+    bool product;
+    int n, k; /* outputs, inputs */
+    struct solve_choice choice;
+    struct sim_span us, start_us; /* start: in its layer */
+    double hand_over_us;          /* of its time, in the middle: T_sync + T_copy before it */
+};
+
+struct sim_result {
+    enum sim_plan plan; /* of SIM_FREE, which it was */
+    struct sim_span us, mj, prepare_us;
+    struct sim_span busy_us[SIM_DEVICES];
+    double hand_overs; /* of all layers */
+    int n_pass;        /* more than one: the steps are those of the first */
+    struct sim_step step[SIM_OPS];
+};
+
+/* LUTRA_E_ARGUMENT: rows or past out of range. */
+int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_error *err);
+
+/* One figure of a profile. */
+double sim_figure(const struct soc_profile *profile, enum soc_figure figure, enum sim_end end);
+
+/* us of a product of k inputs and n outputs; part of its outputs.  For tests and tables. */
+double sim_product_us(const struct sim_question *q, enum sim_end end, enum sim_device device, int k, int n, double bits,
+    int rows, double part);
+
+void sim_add(struct sim_span *sum, const struct sim_span *x, double times);
+
+#endif

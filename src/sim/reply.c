@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A prompt and a reply on a phone: rates, energy, memory, who computes what, the timeline of a layer.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "sched/blocks.h"
+#include "sim/counts.h"
+#include "sim/data.h"
+#include "sim/report.h"
+
+enum { POINTS = 64, GRAPH_BLOCKS = 4, GRAPH_ROWS = 32 };
+
+/* ---- QNN's graphs ---- */
+
+/* n steps of every sequence behind so many keys, summed over points between which a step's time is a line. */
+static int add_steps(const struct sim_question *q, int n, struct sim_reply *out, struct lutra_error *err)
+{
+    struct sim_question step = *q;
+    for (int i = 0, at = 0; i < POINTS && at < n; i++) {
+        int next = (int)((double)n * (i + 1) / POINTS), points = next - at;
+        struct sim_result r;
+        if (points <= 0) continue;
+        step.past = q->past + at + points / 2;
+        TRY(sim_pass(&step, &r, err));
+        if (at == 0) out->decode = r, step.plan = r.plan;
+        sim_add(&out->decode_us, &r.us, points), sim_add(&out->decode_mj, &r.mj, points);
+        at = next;
+    }
+    return 0;
+}
+
+static int reply_by_graphs(const struct sim_case *c, struct sim_reply *out, struct lutra_error *err)
+{
+    const struct lutra_sim_settings *s = &c->set;
+    struct sim_question q = {
+        .profile = c->profile, .shape = &c->shape, .plan = c->plan, .rows = s->n_prompt, .n_out = 1};
+    TRY(sim_pass(&q, &out->prompt, err));
+    out->prompt_us = out->prompt.us, out->prompt_mj = out->prompt.mj;
+    q.rows = q.n_out = s->n_batch, q.past = s->n_prompt, q.many = true;
+    if (c->plan == SIM_CHUNKED || c->plan == SIM_PADDING || c->plan == SIM_PIPE || c->plan == SIM_PREPARE)
+        q.plan = SIM_LAYER; /* plans of prompts: one row is nobody's graph */
+    return add_steps(&q, s->n_decode, out, err);
+}
+
+/* ---- counted kernels ---- */
+
+static struct sim_span span_of(double low, double high)
+{
+    return (struct sim_span){low, sqrt(low * high), high};
+}
+
+/* A step's parts as steps of the NPU's, one after another. */
+static void fill_result(const struct npu_step *s, struct sim_result *r)
+{
+    struct sim_span at = {0};
+    r->us = span_of(s->whole.low_us, s->whole.high_us), r->mj = span_of(s->whole.low_mj, s->whole.high_mj);
+    for (int i = 0; i < NPU_PARTS; i++) {
+        struct sim_step *step = &r->step[i];
+        *step = (struct sim_step){.name = npu_part_names[i], .start_us = at};
+        step->us = span_of(s->part[i].low_us, s->part[i].high_us);
+        step->choice.part[SIM_NPU] = 1, step->choice.us[SIM_NPU] = step->us.middle;
+        sim_add(&at, &step->us, 1);
+    }
+}
+
+static int not_counted(const struct sim_shape *s, struct lutra_error *err)
+{
+    if (!s->kind[0][0])
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "law lutra: '%s' is no type of this project's kernels; q4_0, q8_0, f16, w2 are", s->quant);
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+        "%s (%s, down %s, head %s): kernels of these sizes and types were not counted (bench/npu/counts.json)", s->name,
+        s->kind[0], s->kind[1], s->kind[2]);
+}
+
+static int run_counted(
+    const struct sim_case *c, const struct npu_counts *counts, struct sim_reply *out, struct lutra_error *err)
+{
+    const struct sim_shape *s = &c->shape;
+    const struct lutra_sim_settings *set = &c->set;
+    const struct npu_model m = {.name = s->name,
+        .weights = s->kind[0],
+        .down = s->kind[1],
+        .head = s->kind[2],
+        .n_layer = s->n_layer,
+        .d_model = s->d_model,
+        .d_ff = s->d_ff,
+        .n_head = s->n_head,
+        .n_kv_head = s->n_kv_head,
+        .d_head = s->d_head,
+        .n_vocab = s->n_vocab,
+        .tied = s->tied};
+    struct npu_step step;
+    if (!npu_kind_of(m.weights) || !npu_kind_of(m.down) || !npu_kind_of(m.head) || s->n_head % s->n_kv_head ||
+        npu_prefill(counts, c->profile, &m, set->n_prompt, &step))
+        return not_counted(s, err);
+    fill_result(&step, &out->prompt);
+    out->prompt_us = out->prompt.us, out->prompt_mj = out->prompt.mj;
+    /* Attention is a line in its keys: the middle of the reply stands for all of it. */
+    if (npu_decode_step(counts, c->profile, &m, set->n_batch, set->n_prompt + set->n_decode / 2.0, &step))
+        return not_counted(s, err);
+    fill_result(&step, &out->decode);
+    sim_add(&out->decode_us, &out->decode.us, set->n_decode), sim_add(&out->decode_mj, &out->decode.mj, set->n_decode);
+    return 0;
+}
+
+static int reply_by_counts(const struct sim_case *c, struct sim_reply *out, struct lutra_error *err)
+{
+    const struct sim_data *d = &sim_data[SIM_DATA_COUNTS];
+    struct npu_counts *counts;
+    TRY(npu_counts_read(&counts, d->bytes, d->n_bytes, d->name, err));
+    int rc = run_counted(c, counts, out, err);
+    npu_counts_free(&counts);
+    return rc;
+}
+
+int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_error *err)
+{
+    const struct lutra_sim_settings *s = &c->set;
+    const int rows = s->n_prompt < SIM_LAST_ROWS ? s->n_prompt : SIM_LAST_ROWS;
+    const double ctx = s->n_ctx ? s->n_ctx : s->n_prompt + s->n_decode;
+    *out = (struct sim_reply){.weight_bytes = sim_weight_bytes(&c->shape)};
+    out->cache_bytes = sim_cache_bytes(&c->shape, s->n_batch * ctx);
+    /* Rows of halves between operations, and logits. */
+    out->other_bytes =
+        2.0 * rows * (3.0 * c->shape.d_ff + 6.0 * c->shape.d_model) + 4.0 * s->n_batch * c->shape.n_vocab;
+    return c->law == SIM_QNN ? reply_by_graphs(c, out, err) : reply_by_counts(c, out, err);
+}
+
+/* ---- JSON ---- */
+
+static json_t *step_json(const struct sim_step *s)
+{
+    const struct solve_choice *c = &s->choice;
+    double parts = c->kind == SOLVE_ROWS ? c->part[SIM_GPU] : c->part[SIM_GPU] + c->part[SIM_NPU];
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:f, s:f}", "op", s->name, "kind",
+        solve_kind_name(c->kind), "start_us", s->start_us.middle, "us", s->us.middle, "hand_over_us", s->hand_over_us,
+        "gpu_us", c->us[SIM_GPU], "npu_us", c->us[SIM_NPU], "gpu_rows", c->rows[SIM_GPU], "npu_rows", c->rows[SIM_NPU],
+        "gpu_part", parts > 0 ? c->part[SIM_GPU] / parts : 0, "npu_part", parts > 0 ? c->part[SIM_NPU] / parts : 0);
+}
+
+static json_t *steps_json(const struct sim_result *r)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < SIM_OPS; i++)
+        if (r->step[i].name && r->step[i].us.high > 0) json_array_append_new(all, step_json(&r->step[i]));
+    return all;
+}
+
+static json_t *rate_json(double n, const struct sim_span *us)
+{
+    struct sim_span rate = sim_rate(n, us);
+    return sim_span_json(&rate);
+}
+
+static json_t *scaled_json(const struct sim_span *s, double by)
+{
+    struct sim_span x = {0};
+    sim_add(&x, s, by);
+    return sim_span_json(&x);
+}
+
+/* Switching to the graphs of decoding, in blocks of layers beside the chunks of the prompt [SDNPU 4.2]. */
+static json_t *graphs_json(const struct sim_case *c, struct lutra_error *err)
+{
+    struct blocks_problem p = {.n_block = GRAPH_BLOCKS, .n_chunk = (c->set.n_prompt + SIM_CHUNK - 1) / SIM_CHUNK};
+    struct sim_question q = {.profile = c->profile, .shape = &c->shape, .plan = SIM_LAYER, .rows = SIM_CHUNK};
+    struct sim_result chunk, few;
+    struct blocks_plan plan, late;
+    if (p.n_chunk > BLOCKS_CHUNKS_MAX) p.n_chunk = BLOCKS_CHUNKS_MAX;
+    if (sim_pass(&q, &chunk, err)) return NULL;
+    q.rows = GRAPH_ROWS;
+    if (sim_pass(&q, &few, err)) return NULL;
+    for (int b = 0; b < GRAPH_BLOCKS; b++) {
+        p.prefill_us[b] = chunk.us.middle / GRAPH_BLOCKS;
+        p.decode_us[b] = few.us.middle / GRAPH_BLOCKS * (SIM_CHUNK / GRAPH_ROWS);
+        p.load_us[b] = sim_weight_bytes(&c->shape) / GRAPH_BLOCKS / sim_figure(c->profile, SOC_STORAGE_MBS, SIM_MIDDLE);
+    }
+    if (blocks_best(&p, &plan, err) || blocks_plan_by(&p, BLOCKS_SYNCHRONOUS, &late, err)) return NULL;
+    json_t *before = json_array();
+    for (int b = 0; b < GRAPH_BLOCKS; b++) json_array_append_new(before, json_integer(plan.before[b]));
+    return json_pack("{s:i, s:i, s:f, s:f, s:s, s:o}", "blocks", p.n_block, "chunks", p.n_chunk, "synchronous_ms",
+        blocks_time(&p, &late).us / 1e3, "best_ms", blocks_time(&p, &plan).us / 1e3, "policy",
+        blocks_policy_name(plan.policy), "chunks_before_switch", before);
+}
+
+json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)
+{
+    struct sim_reply *r = malloc(sizeof *r);
+    const struct lutra_sim_settings *s = &c->set;
+    const double tokens = (double)s->n_decode * s->n_batch;
+    json_t *out = NULL;
+    if (!r) lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for a reply");
+    if (r && sim_reply(c, r, err) == 0) {
+        out = json_pack("{s:i, s:i, s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "prompt", s->n_prompt, "decode", s->n_decode,
+            "batch", s->n_batch, "plan", c->law == SIM_QNN ? sim_plan_name(r->prompt.plan) : "npu", "decode_plan",
+            c->law == SIM_QNN ? sim_plan_name(r->decode.plan) : "npu", "ttft_ms", scaled_json(&r->prompt_us, 1e-3),
+            "prompt_tokens_per_s", rate_json(s->n_prompt, &r->prompt_us), "prompt_j", scaled_json(&r->prompt_mj, 1e-3),
+            "prompt_passes", json_integer(r->prompt.n_pass));
+        if (tokens > 0) {
+            json_object_set_new(out, "decode_tokens_per_s", rate_json(tokens, &r->decode_us));
+            json_object_set_new(out, "decode_j_per_token", scaled_json(&r->decode_mj, 1e-3 / tokens));
+            json_object_set_new(out, "decode_layer", steps_json(&r->decode));
+        }
+        json_object_set_new(out, "prompt_layer", steps_json(&r->prompt));
+        json_object_set_new(out, "timeline_of", json_string(c->law == SIM_QNN ? "layer" : "pass"));
+        json_object_set_new(out, "memory_bytes",
+            json_pack("{s:f, s:f, s:f, s:f}", "weights", r->weight_bytes, "cache", r->cache_bytes, "other",
+                r->other_bytes, "all", r->weight_bytes + r->cache_bytes + r->other_bytes));
+        json_t *graphs = c->law == SIM_QNN ? graphs_json(c, err) : NULL;
+        if (graphs) json_object_set_new(out, "graph_switch", graphs);
+    }
+    free(r);
+    return out;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lutra_sim(): what settings mean, and the answer's frame.
+ */
+#include "sim/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "engine/settings.h"
+#include "sim/data.h"
+
+void lutra_sim_settings_init(struct lutra_sim_settings *settings, size_t size)
+{
+    settings_fill(settings, size,
+        &(struct lutra_sim_settings){.size = sizeof *settings, .n_prompt = 1024, .n_decode = 128, .n_batch = 1});
+}
+
+const char *lutra_sim_shape(int i)
+{
+    return sim_shape_name(i);
+}
+
+json_t *sim_span_json(const struct sim_span *s)
+{
+    return json_pack("{s:f, s:f, s:f}", "low", s->low, "middle", s->middle, "high", s->high);
+}
+
+struct sim_span sim_rate(double n, const struct sim_span *us)
+{
+    return (struct sim_span){n * 1e6 / us->high, n * 1e6 / us->middle, n * 1e6 / us->low};
+}
+
+/* "8gen3" of "profiles/snapdragon-8gen3.json", or all of the file's name. */
+static bool is_named(const char *path, const char *name)
+{
+    const char *base = strrchr(path, '/') + 1, *dash = strchr(base, '-');
+    size_t n = strlen(name);
+    return (strncmp(base, name, n) == 0 && strcmp(base + n, ".json") == 0) ||
+           (dash && strncmp(dash + 1, name, n) == 0 && strcmp(dash + 1 + n, ".json") == 0);
+}
+
+int sim_profile_open(struct soc_profile *out, const char *name, struct lutra_error *err)
+{
+    const struct sim_data *d = &sim_data[SIM_DATA_PROFILES];
+    while (d->name && !is_named(d->name, name)) d++;
+    if (d->name) return soc_profile_parse(out, d->bytes, d->n_bytes, d->name, err);
+    if (strchr(name, '/') || strstr(name, ".json")) return soc_profile_load(out, name, err);
+    return lutra_fail(err, LUTRA_E_NOT_FOUND,
+        "no profile '%s'; there are 8gen2, 8gen3, 8elite, and files (a path or NAME.json)", name);
+}
+
+/* The place of a name in a list that ends with NULL, or an error that lists them. */
+static int place_of(const char *const *names, const char *name, const char *what, int *out, struct lutra_error *err)
+{
+    char all[256] = "";
+    for (int i = 0; names[i]; i++) {
+        size_t n = strlen(all);
+        if (strcmp(names[i], name) == 0) {
+            *out = i;
+            return 0;
+        }
+        snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", names[i]);
+    }
+    return lutra_fail(err, LUTRA_E_NOT_FOUND, "no %s '%s'; there are %s", what, name, all);
+}
+
+static int check_numbers(const struct lutra_sim_settings *s, struct lutra_error *err)
+{
+    const struct {
+        const char *name;
+        int value, least, most;
+    } fields[] = {{"n_prompt", s->n_prompt, 1, SIM_ROWS_MAX}, {"n_decode", s->n_decode, 0, SIM_ROWS_MAX},
+        {"n_batch", s->n_batch, 1, 1024}, {"n_ctx", s->n_ctx, 0, 4 * SIM_ROWS_MAX}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value < fields[i].least || fields[i].value > fields[i].most)
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %s is %d: not %d to %d", fields[i].name,
+                fields[i].value, fields[i].least, fields[i].most);
+    if (s->n_ctx && s->n_ctx < s->n_prompt + s->n_decode)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %d + %d tokens do not fit into n_ctx %d", s->n_prompt,
+            s->n_decode, s->n_ctx);
+    if (!(s->memory_gib >= 0)) return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: memory_gib is %g", s->memory_gib);
+    return 0;
+}
+
+static int read_case(
+    struct sim_case *c, struct soc_profile *profile, const struct lutra_sim_settings *settings, struct lutra_error *err)
+{
+    static const char *const laws[] = {"qnn", "lutra", NULL};
+    const char *plans[SIM_PLANS + 1] = {0};
+    int law, plan;
+    lutra_sim_settings_init(&c->set, sizeof c->set);
+    TRY(settings_copy(&c->set, sizeof c->set, settings, "lutra_sim_settings", err));
+    struct lutra_sim_settings *s = &c->set;
+    TRY(check_numbers(s, err));
+    for (int i = 0; i < SIM_PLANS; i++) plans[i] = sim_plan_name((enum sim_plan)i);
+    TRY(place_of(laws, s->law ? s->law : "qnn", "law", &law, err));
+    TRY(place_of(plans, s->plan ? s->plan : "free", "plan", &plan, err));
+    c->law = (enum sim_law)law, c->plan = (enum sim_plan)plan;
+    if (law == SIM_LUTRA && s->plan && plan != SIM_FREE)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "plan '%s' is of the law qnn: this project's kernels use the NPU alone", s->plan);
+    TRY(sim_profile_open(profile, s->soc ? s->soc : "8gen3", err));
+    c->profile = profile;
+    if (s->model) return sim_shape_of_file(&c->shape, s->model, err);
+    return sim_shape_named(&c->shape, s->shape ? s->shape : "Llama-8B", s->quant ? s->quant : "w4", err);
+}
+
+static json_t *frame(const struct sim_case *c)
+{
+    const struct sim_shape *s = &c->shape;
+    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:b}}",
+        "times", "modelled, not measured", "soc", c->profile->soc, "profile", c->profile->name, "law",
+        c->law == SIM_QNN ? "qnn" : "lutra", "model", "name", s->name, "quant", s->quant, "n_layer", s->n_layer,
+        "d_model", s->d_model, "d_ff", s->d_ff, "n_head", s->n_head, "n_kv_head", s->n_kv_head, "d_head", s->d_head,
+        "n_vocab", s->n_vocab, "layer_bits", s->layer_bits, "down_bits", s->down_bits, "head_bits", s->head_bits,
+        "tied", s->tied);
+}
+
+static json_t *answer(const struct sim_case *c, struct lutra_error *err)
+{
+    switch (c->set.what) {
+    case LUTRA_SIM_REPLY: return sim_reply_json(c, err);
+    case LUTRA_SIM_LENGTHS: return sim_lengths_json(c, err);
+    case LUTRA_SIM_COMPARE: return sim_compare_json(c, err);
+    case LUTRA_SIM_PAPERS: return sim_papers_json(err);
+    }
+    lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: what is %d", (int)c->set.what);
+    return NULL;
+}
+
+static int run(const struct lutra_sim_settings *settings, char **json, struct lutra_error *err)
+{
+    struct soc_profile profile;
+    struct sim_case c = {0};
+    TRY(read_case(&c, &profile, settings, err));
+    json_t *part = answer(&c, err), *all = c.set.what == LUTRA_SIM_PAPERS ? json_object() : frame(&c);
+    if (part && all) json_object_update(all, part), *json = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    json_decref(part);
+    json_decref(all);
+    if (*json || (!part && err->code < 0)) return err->code;
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "lutra_sim: no memory");
+}
+
+int lutra_sim(const struct lutra_sim_settings *settings, char **json, struct lutra_error *err)
+{
+    struct lutra_error why = {0};
+    *json = NULL;
+    int rc = run(settings, json, &why);
+    if (rc < 0 && err) *err = why;
+    return rc;
+}

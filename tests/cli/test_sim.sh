@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+# lutra sim: rates, comparisons and papers' figures as text, JSON and a picture; hostile profiles.
+. "$(dirname "$0")/lib.sh"
+PROFILE=$LUTRA_SOURCE/profiles/snapdragon-8gen3.json
+
+lutra sim --shape Qwen2.5-7B -p 1024 -n 128
+expect_code 0 'a 7B shape'
+expect_out 'modelled, not measured' 'it says that times are modelled'
+expect_out 'Snapdragon 8 Gen 3' 'the SoC'
+expect_out 'tokens/s (' 'rates are intervals'
+expect_out '% of outputs' 'who computes what'
+expect_out '  npu |' 'the timeline'
+cp "$WORK/out" "$WORK/first"
+lutra sim --shape Qwen2.5-7B
+expect_same "$WORK/out" "$WORK/first" 'the same bytes, and the defaults'
+(ulimit -v 500000 && timeout 10 "$LUTRA" sim --shape Qwen2.5-7B >/dev/null) || fail 'a 7B shape takes more than 500 MB or 10 s'
+
+lutra sim -m "$MODEL" --plan padding -o json --svg "$WORK/plan.svg"
+expect_code 0 'a file'
+expect_json "$WORK/out" "
+d = json.load(open('$WORK/out'))
+assert d['model']['n_layer'] == 4 and abs(d['model']['layer_bits'] - 16) < 0.1, d['model']
+assert d['plan'] == 'padding' and d['decode_plan'] == 'layer'
+for key in ('ttft_ms', 'decode_tokens_per_s', 'decode_j_per_token'):
+    assert 0 < d[key]['low'] <= d[key]['middle'] <= d[key]['high'], key
+assert all(s['gpu_us'] == 0 or s['npu_us'] == 0 for s in d['prompt_layer'])" 'a file as JSON'
+expect_json "$WORK/plan.svg" "
+import xml.dom.minidom
+bars = xml.dom.minidom.parse('$WORK/plan.svg').getElementsByTagName('rect')
+assert len(bars) > 15" 'a picture'
+lutra sim --svg "$WORK/no/such.svg"
+expect_code 1 'a picture that cannot be written'
+
+lutra sim --lengths
+expect_code 0 'lengths'
+expect_out '| 525 |' 'a length that fits no graph'
+lutra sim --compare --memory 3 --shape Qwen2.5-3B
+expect_code 0 'compare'
+expect_out '| 8elite |' 'profiles'
+expect_out '| no |' 'what does not fit'
+lutra sim --papers
+expect_code 0 'papers'
+expect_out '| held out | within 20 % |' 'held-out figures'
+expect_out '| fitted |' 'fitted ones'
+expect_out 'not modelled' 'what is not modelled'
+
+lutra sim --law lutra --shape Qwen2.5-1.5B --quant q4_0
+expect_code 0 'counted kernels'
+lutra sim --law lutra --shape Llama-7B --quant q4_0
+expect_code 1 'sizes that were not counted'
+expect_err 'were not counted' 'sizes that were not counted'
+
+sed 's/"one_gbs"/"one_gigabyte"/' "$PROFILE" >"$WORK/broken.json"
+lutra sim --soc "$WORK/broken.json"
+expect_code 1 'a broken profile'
+expect_err "broken.json: unknown figure 'one_gigabyte'" 'by key'
+sed 's/"two_gbs": {"low": 59.5, "high": 61.9/"two_gbs": {"low": 20, "high": 30/' "$PROFILE" >"$WORK/broken.json"
+lutra sim --soc "$WORK/broken.json"
+expect_code 1 'two processors slower than one'
+expect_err "figure 'one_gbs' (40 to 45) is above 'two_gbs'" 'by both keys'
+head -c 65537 /dev/zero >"$WORK/zero.json"
+lutra sim --soc "$WORK/zero.json"
+expect_code 1 'a file of zeros'
+lutra sim --soc 8gen9
+expect_code 1 'no such SoC'
+expect_err '8elite' 'those there are'
+lutra sim --plan best
+expect_code 2 'no such plan'
+finish
