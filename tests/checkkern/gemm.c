@@ -291,7 +291,7 @@ static double bound_of(const struct problem *p, const float *w, const float *x)
     /* Formats with a minimum cancel code against it: their terms are larger than |w| by a bounded factor. */
     double groups = (double)p->n_in / (double)(p->gemm->act_group ? 32 : 1);
     if (is_bf16(p->gemm)) rounding = 2.01 * 0x1p-8 * magnitude;
-    return rounding + 16 * (groups + 4) * 0x1p-24 * magnitude + 1e-6;
+    return rounding + 16 * (groups + 4) * 0x1p-24 * magnitude;
 }
 
 static void compare_reference(struct tally *t, const struct problem *p, const float *out)
@@ -301,7 +301,7 @@ static void compare_reference(struct tally *t, const struct problem *p, const fl
     bool finite = true;
     for (size_t i = 0; i < p->n_row * p->n_out; i++) {
         const float *w = p->w + i % p->n_out * p->n_in, *x = p->x + i / p->n_out * p->n_in;
-        double sum = p->bias[i % p->n_out], bound = bound_of(p, w, x) + 2e-7 * fabs(sum);
+        double sum = p->bias[i % p->n_out], bound = bound_of(p, w, x) + 1e-6 + 2e-7 * fabs(sum);
         for (size_t k = 0; k < p->n_in; k++) sum += (double)w[k] * x[k];
         /* All integers here are exact in f32, whatever the order. */
         if (p->kind == INTEGERS)
@@ -407,6 +407,88 @@ static void check_invariance(struct tally *t, const struct cpu_gemm *g, bool qui
     close_problem(&p);
 }
 
+/* Any number of outputs: those of a weight that is cut after them have the bits they have in the whole weight. */
+static void check_counts(struct tally *t, const struct cpu_gemm *g, uint64_t *seed)
+{
+    enum { MOST = 3 * LANES, ROWS = 9 };
+    const struct quant_info *q = quant_info_of(g->type);
+    size_t n_in = q->block_elems == 1 ? 37 : q->block_elems < 64 ? 64 : q->block_elems;
+    struct problem whole = open_problem(g, MOST, n_in, ROWS, RANDOM, seed);
+    float all[ROWS * MOST], out[ROWS * MOST];
+    check_pack(t, &whole);
+    run_rows(t, &whole, 0, ROWS, 1, all);
+    compare_reference(t, &whole, all);
+    for (size_t n = 1; n < MOST; n++) {
+        struct problem p = whole;
+        bool same = true;
+        p.n_out = n;
+        p.n_row = 1 + n % ROWS;
+        check_pack(t, &p);
+        run_rows(t, &p, 0, p.n_row, 1 + n % 2, out);
+        for (size_t r = 0; r < p.n_row; r++) same &= memcmp(out + r * n, all + r * MOST, n * sizeof *out) == 0;
+        expect(t, g->name, same, "the first %zu outputs, %zu rows: bits differ from those among %d", n, p.n_row, MOST);
+        expect(t, g->name, unguard(&p.packed), "pack wrote outside %zu x %zu", n, n_in);
+    }
+    expect(t, g->name, unguard(&whole.packed), "pack wrote outside %d x %zu", MOST, n_in);
+    close_problem(&whole);
+}
+
+/* A scale at each end of what half floats hold, and of MXFP4's exponents (above
+ * 252 f32 overflows): an output has one of them. */
+static const float END_SCALES[] = {0, 0x1p-24f, 0x1.ff8p-15f, 0x1p-14f, 65504, -0x1p-24f, -65504};
+static const uint8_t SMALL_EXPONENTS[] = {0, 1, 2, 3, 63}, LARGE_EXPONENTS[] = {127, 128, 200, 251, 252};
+
+static void set_end_scales(struct problem *p, bool large)
+{
+    const struct quant_info *q = quant_info_of(p->gemm->type);
+    enum { N = sizeof END_SCALES / sizeof *END_SCALES, M = sizeof SMALL_EXPONENTS };
+    for (size_t b = 0; b < p->n_out * p->row_bytes; b += q->block_bytes) {
+        size_t o = b / p->row_bytes;
+        float scale = END_SCALES[o % N];
+        uint8_t *to = p->src + b;
+        if (q->block_elems == 1) {
+            scale *= to[0] & 1 ? 1.0f : -1.0f;
+            q->quantize(&scale, to, 1);
+        } else if (q->type == QUANT_MXFP4) {
+            to[0] = (large ? LARGE_EXPONENTS : SMALL_EXPONENTS)[o % M];
+        } else {
+            set_scales(q->type, to, scale, END_SCALES[(o / N + o) % N], false, false);
+        }
+    }
+}
+
+/* Nothing may be lost of scales that are zero, subnormal or the largest: bounds here have no absolute part. */
+static void check_ends(struct tally *t, const struct cpu_gemm *g, uint64_t *seed)
+{
+    const struct quant_info *q = quant_info_of(g->type);
+    size_t n_in = q->block_elems == 1 ? 67 : q->block_elems < 64 ? 96 : q->block_elems;
+    for (int large = 0; large < 2; large++) {
+        struct problem p = open_problem(g, 50, n_in, 5, RANDOM, seed);
+        float out[5 * 50];
+        double worst = 0;
+        size_t at = 0;
+        set_end_scales(&p, large);
+        struct tensor file = {
+            .type = g->type, .n_dim = 2, .ne = {(int64_t)n_in, (int64_t)p.n_out, 1, 1}, .data = p.src};
+        for (size_t o = 0; o < p.n_out; o++) ref_embed(&file, (int64_t)o, 1.0f, p.w + o * n_in), p.bias[o] = 0;
+        for (size_t i = 0; i < p.n_row * n_in; i++) p.x[i] *= large ? 0x1p-40f : 0x1p40f;
+        check_pack(t, &p);
+        run_rows(t, &p, 0, p.n_row, 1, out);
+        for (size_t i = 0; i < p.n_row * p.n_out; i++) {
+            const float *w = p.w + i % p.n_out * n_in, *x = p.x + i / p.n_out * n_in;
+            double sum = 0, bound = bound_of(&p, w, x);
+            for (size_t k = 0; k < n_in; k++) sum += (double)w[k] * x[k];
+            double error = out[i] == sum ? 0 : fabs(out[i] - sum) / bound;
+            if (!(error <= worst)) worst = error, at = i;
+        }
+        expect(t, g->name, worst <= 1,
+            "scales at the ends, inputs of 2^%d: error %g times the bound at row %zu output %zu", large ? -40 : 40,
+            worst, at / p.n_out, at % p.n_out);
+        expect(t, g->name, unguard(&p.packed), "pack wrote outside its memory");
+        close_problem(&p);
+    }
+}
+
 static void check_refusals(struct tally *t, const struct cpu_gemm *g)
 {
     const struct quant_info *q = quant_info_of(g->type);
@@ -443,6 +525,8 @@ void check_gemm(struct tally *t, const struct cpu_gemm *g, const struct cpu_gemm
         check_i8row(t, g, 17, 1536, n_row + 2, (enum kind)kind, &state);
     }
     check_invariance(t, g, o->quick, &state);
+    check_counts(t, g, &state);
+    if (!is_bf16(g)) check_ends(t, g, &state); /* bf16 tiles have no subnormals */
     check_refusals(t, g);
 }
 
@@ -482,6 +566,7 @@ void check_gemm_bulk(struct tally *t, const struct cpu_gemm *g, const struct cpu
             check_case(t, g, few, OUTS[i], inputs[i], ROWS[i], (enum kind)kind, &state);
         }
     }
+    check_counts(t, g, &state);
     check_bulk_invariance(t, g, 37, inputs[3], 300, &state);
     check_bulk_invariance(t, g, 165, inputs[0], 530, &state); /* more rows than one pass takes */
 }
