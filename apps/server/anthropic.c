@@ -283,7 +283,9 @@ static void tell_whole(struct reply *r)
     for (int i = 0; i < c->n_call; i++) {
         text_print(r->out, "%s{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", comma, c->call[i].id);
         text_json_string(r->out, c->call[i].name);
-        text_print(r->out, ",\"input\":%s}", c->call[i].arguments.n ? c->call[i].arguments.bytes : "{}");
+        text_put(r->out, ",\"input\":");
+        reply_arguments(&c->call[i], r->out);
+        text_put(r->out, "}");
         comma = ",";
     }
     text_print(r->out, "],\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(c));

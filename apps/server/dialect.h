@@ -97,6 +97,8 @@ struct usage {
 struct usage reply_usage(const struct reply *r);
 /* The stop string, or the stop token's text, that ended a choice, as a JSON string; `none` where something else did. */
 void reply_stop_json(const struct reply *r, const struct choice *c, const char *none, struct text *out);
+/* A call's arguments as an object; what the model wrote that is none becomes {"malformed": "..."}. */
+void reply_arguments(const struct call *call, struct text *out);
 /* llama.cpp's timings object. */
 void reply_timings(const struct reply *r, struct text *out);
 /* Text of a token as bytes; static storage is not used: into out. */

@@ -169,7 +169,7 @@ static void put_calls(struct reply *r, const struct choice *c, int from)
         text_print(r->out, "%s{\"function\":{\"name\":", i > from ? "," : "");
         text_json_string(r->out, call->name);
         text_put(r->out, ",\"arguments\":");
-        text_put(r->out, call->arguments.n ? call->arguments.bytes : "{}");
+        reply_arguments(call, r->out);
         text_put(r->out, "}}");
     }
     text_put(r->out, "]");

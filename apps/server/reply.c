@@ -41,6 +41,20 @@ void reply_stop_json(const struct reply *r, const struct choice *c, const char *
     text_free(&word);
 }
 
+void reply_arguments(const struct call *call, struct text *out)
+{
+    struct problem none = {0};
+    json_t *object = call->arguments.n ? json_read(call->arguments.bytes, call->arguments.n, &none) : json_object();
+    if (object) {
+        text_value(out, object);
+    } else {
+        text_put(out, "{\"malformed\":");
+        text_json(out, call->arguments.bytes, call->arguments.n);
+        text_put(out, "}");
+    }
+    json_decref(object);
+}
+
 struct usage reply_usage(const struct reply *r)
 {
     struct usage u = {0};
