@@ -45,6 +45,7 @@ struct exchange *exchange_open(struct server *s, struct MHD_Connection *connecti
     x->start_us = x->event_us = clock_us();
     atomic_init(&x->refs, 1);
     atomic_init(&x->gone, false);
+    atomic_init(&x->paused, false);
     return x;
 }
 

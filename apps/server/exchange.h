@@ -68,7 +68,8 @@ struct exchange {
     uint64_t sent_bytes;
 
     atomic_int refs;
-    atomic_bool gone; /* the client hung up: cancel */
+    atomic_bool gone;   /* the client hung up: cancel */
+    atomic_bool paused; /* it gets no rows until its client has read; set by the stepping thread, with the lock held */
     pthread_mutex_t lock;
     struct MHD_Connection *connection; /* NULL: closed */
     bool suspended, ready, done;       /* ready: status and head are known; done: the work has ended */

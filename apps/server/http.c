@@ -126,7 +126,9 @@ static ssize_t read_more(void *user, uint64_t position, char *out, size_t n_max)
         x->events = x->spare;
         x->spare = events;
         x->full_us = 0;
+        bool paused = atomic_load(&x->paused);
         pthread_mutex_unlock(&x->lock);
+        if (paused) work_poke(x->server);
         if (gone) return MHD_CONTENT_READER_END_WITH_ERROR;
         translate_events(x, &x->spare);
         if (done) translate_end(x);

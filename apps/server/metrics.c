@@ -39,6 +39,8 @@ void metrics_show(struct exchange *x, struct text *out, struct problem *p)
         rate(&s->n_token, &s->decode_us));
     put(out, "gauge", "llamacpp:requests_processing", "Requests at work.", n_running);
     put(out, "gauge", "llamacpp:requests_deferred", "Requests that wait.", n_work > n_running ? n_work - n_running : 0);
+    put(out, "gauge", "lutra:requests_paused", "Requests that wait until their client reads.",
+        atomic_load(&s->n_paused));
     put(out, "counter", "lutra:requests_total", "Requests that were taken in.", (double)atomic_load(&s->n_request));
     put(out, "counter", "lutra:refused_total", "Requests that were refused.", (double)atomic_load(&s->n_refused));
     put(out, "counter", "lutra:cancelled_total", "Requests whose client hung up or stopped reading.",

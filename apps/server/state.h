@@ -89,7 +89,7 @@ struct server {
     atomic_ullong n_request, n_refused, n_cancelled, n_prompt_token, n_cached_token, n_token;
     atomic_ullong prompt_us, decode_us;
     atomic_ullong n_pass, rows_valid, rows_wasted, rows_idle; /* of all sessions */
-    atomic_int n_running, n_sample;                           /* requests; samples still to end */
+    atomic_int n_running, n_sample, n_paused; /* requests; samples still to end; requests whose client does not read */
 };
 
 uint64_t clock_us(void); /* monotonic */

@@ -101,11 +101,31 @@ static void cancel(struct exchange *x)
         if (x->ask.prompt[i].running) lutra_request_cancel(x->model->loaded.session, x->ask.prompt[i].id);
 }
 
+/* A request whose client does not read its stream gets no rows until it does.  Searches go on: what they tell is
+ * short. */
+static void pause_full(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    bool was = atomic_load(&x->paused), is = x->full_us != 0;
+    atomic_store(&x->paused, is);
+    pthread_mutex_unlock(&x->lock);
+    for (int i = 0; i < x->ask.n_prompt && was != is; i++)
+        if (x->ask.prompt[i].running)
+            (is ? lutra_request_pause : lutra_request_resume)(x->model->loaded.session, x->ask.prompt[i].id);
+}
+
+static bool may_go_on(const struct queue *running)
+{
+    for (const struct exchange *x = running->first; x; x = x->next)
+        if (!atomic_load(&x->paused) || atomic_load(&x->gone)) return true;
+    return false;
+}
+
 /* Takes in what was put, and waits while there is nothing to do.  false: the end. */
 static bool take_in(struct server *s, struct queue *running)
 {
     pthread_mutex_lock(&s->work_lock);
-    while (!s->inbox.first && !s->work_changed && !running->first && !s->work_ends)
+    while (!s->inbox.first && !s->work_changed && !may_go_on(running) && !(s->work_ends && !running->first))
         pthread_cond_wait(&s->work_ready, &s->work_lock);
     struct queue in = s->inbox;
     s->inbox = (struct queue){0};
@@ -123,9 +143,12 @@ static bool take_in(struct server *s, struct queue *running)
 static void sweep(struct server *s, struct queue *running, const struct lutra_error *err)
 {
     struct queue kept = {0};
+    int n_paused = 0;
     for (struct exchange *x; (x = queue_take(running));) {
         if (atomic_load(&x->gone)) cancel(x);
+        if (!x->ask.searches && !x->ask.embeds) pause_full(x);
         if (!is_over(x)) {
+            n_paused += atomic_load(&x->paused);
             queue_put(&kept, x);
             continue;
         }
@@ -137,6 +160,7 @@ static void sweep(struct server *s, struct queue *running, const struct lutra_er
     *running = kept;
     if (kept.first) running->last = kept.last;
     atomic_store(&s->n_running, kept.n);
+    atomic_store(&s->n_paused, n_paused);
 }
 
 static void count(struct server *s)

@@ -59,6 +59,24 @@ served(s, "a client that does not read")
 stuck.close()
 until_idle(s, "a client that did not read")
 
+# ---- nor are tokens evaluated for it that it does not read: it gets all of them when it does
+c = socket.socket()
+c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+c.settimeout(WAIT_S)
+c.connect(("127.0.0.1", s.port))
+c.sendall(request({**ENDLESS, "max_tokens": 8000, "stream": True, "logprobs": True, "top_logprobs": 20},
+                  more="Connection: close\r\n").encode())
+s.wait_metric("lutra:requests_paused", lambda n: n == 1, "a client that does not read: its request is paused")
+passes = s.metric("llamacpp:n_decode_total")
+check(passes < 8000, "paused before its end", passes)
+served(s, "a paused request")
+equal(s.metric("lutra:requests_paused"), 1, "still paused")
+answer = bytearray()
+while part := c.recv(1 << 20):
+    answer += part
+equal((answer.count(b'"top_logprobs":['), answer.count(b"[DONE]")), (8000, 1), "then every token comes")
+until_idle(s, "a client that reads late")
+
 # ---- trickling heads and bodies, unfinished ones
 slow = [raw(s, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"), raw(s, "G"), raw(s),
         raw(s, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")]
