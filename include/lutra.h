@@ -18,6 +18,7 @@
 #define LUTRA_H
 
 #include "lutra/chat.h"
+#include "lutra/check.h"
 #include "lutra/core.h"
 #include "lutra/experimental.h"
 #include "lutra/files.h"

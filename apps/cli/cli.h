@@ -30,7 +30,7 @@ struct command {
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_imatrix, command_import,
     command_tokenize, command_inspect, command_models, command_make_model, command_pack, command_perplexity,
-    command_rag, command_pull, command_serve, command_embed, command_sim;
+    command_rag, command_pull, command_serve, command_embed, command_sim, command_check;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 

@@ -14,7 +14,8 @@
 
 static const struct command *const commands[] = {&command_run, &command_serve, &command_eval, &command_perplexity,
     &command_bench, &command_quantize, &command_imatrix, &command_import, &command_pack, &command_make_model,
-    &command_inspect, &command_models, &command_pull, &command_tokenize, &command_embed, &command_rag, &command_sim};
+    &command_inspect, &command_models, &command_pull, &command_tokenize, &command_embed, &command_check, &command_rag,
+    &command_sim};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static const char *command_name(const void *ctx, int i)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Copies a GGUF file with one value of a tensor (F16 or F32) replaced."""
+"""Where tensors of a GGUF file lie, and copies of it with one value of a tensor (F16 or F32) replaced."""
 import struct
 
 
-def poke(source, target, tensor, value, index=7):
-    with open(source, "rb") as f:
-        data = bytearray(f.read())
+def tensors(data):
+    """{name: (type, first byte, shape)}"""
     at = 4
 
     def take(kind):
@@ -34,17 +33,20 @@ def poke(source, target, tensor, value, index=7):
     for _ in range(n_key):
         key = text()
         keys[key] = value_of(take("I"))
-    where = None
+    found = {}
     for _ in range(n_tensor):
         name = text()
-        for _ in range(take("I")):
-            take("Q")
-        kind, offset = take("I"), take("Q")
-        if name == tensor:
-            where = kind, offset
+        shape = [take("Q") for _ in range(take("I"))]
+        found[name] = take("I"), take("Q"), shape
     align = keys.get("general.alignment", 32)
     start = (at + align - 1) // align * align
-    kind, offset = where
-    struct.pack_into("<f" if kind == 0 else "<e", data, start + offset + (4 if kind == 0 else 2) * index, value)
+    return {name: (kind, start + offset, shape) for name, (kind, offset, shape) in found.items()}
+
+
+def poke(source, target, tensor, value, index=7):
+    with open(source, "rb") as f:
+        data = bytearray(f.read())
+    kind, first, _ = tensors(data)[tensor]
+    struct.pack_into("<f" if kind == 0 else "<e", data, first + (4 if kind == 0 else 2) * index, value)
     with open(target, "wb") as f:
         f.write(data)
