@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Counts packets of every kernel and shape under qemu-hexagon and writes them as JSON on stdout: the file that
- * `lutra-npu-tables` shows (bench/npu/counts.json).  Where the emulator can follow in reasonable time, its lower bound
+ * `lutra sim --papers` shows (bench/npu/counts.json).  Where the emulator can follow in good time, its lower bound
  * stands beside the packets, and the bytes, tile products, gathers and scatters computed here are compared with its
  * counters.
  *

@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Fills the tables of docs/NPU.md, and writes the full report: bench/npu/report.in.md with figures for its {{...}}.
-What stands in {{...}} is a format field of Python over the methods of Figures below: {{steps()}} is a table,
-{{per("dequant", "Q4_0"):.2f}} a number.  In docs/NPU.md tables stand between <!-- table NAME --> and <!-- / -->.
+"""Fills the tables of docs/NPU.md, which stand between <!-- table NAME --> and <!-- / -->: NAME is a method of Figures
+below.  Figures come from the recorded counts and from `lutra sim --papers`, for the pipeline from the emulator's
+timeline, which npu_test_division prints (some 10 seconds).
 
-Figures come from the recorded counts, a profile, lutra-npu-tables, and for the pipeline from the emulator's timeline,
-which npu_test_division prints (some 10 seconds).
-
-usage: document.py TABLES DIVISION                 fills docs/NPU.md anew
-       document.py --report FILE TABLES DIVISION   writes the report
-       document.py --check TABLES DIVISION         exit status 1 where docs/NPU.md is not what it would write, or the
-                                                   report cannot be made
+usage: document.py LUTRA                      fills docs/NPU.md anew
+       document.py --tables LUTRA DIVISION    prints every table
+       document.py --check LUTRA              exit status 1 where docs/NPU.md is not what it would write
 """
 import difflib
 import json
@@ -80,10 +76,10 @@ def times_of(row, *names):
 
 
 class Figures:
-    def __init__(self, tables, division):
+    def __init__(self, lutra, division=None):
         self.division = division
-        self.d = d = json.loads(subprocess.run([tables, "-o", "json"], capture_output=True, text=True,
-                                               check=True).stdout)
+        self.d = d = json.loads(subprocess.run([lutra, "sim", "--papers", "-o", "json"], capture_output=True, text=True,
+                                               check=True).stdout)["counted"]
         self.step = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
         self.fill = {(s["model"], s["tokens"]): s for s in d["prefill_modelled"] if s["soc"] == SOC}
         self.low_bits = {(s["model"], s["weights"], s["way"], s["context"]): s for s in d["low_bits_decode_modelled"]
@@ -94,106 +90,17 @@ class Figures:
         self.recorded = json.load(open(ROOT / "bench/npu/counts.json"))
         self.rows = self.recorded["rows"]
         self.row = {(r["kernel"], r["kind"], r["m"], r["k"], r["n"]): r for r in self.rows}
-        self.profile = json.load(open(ROOT / f"profiles/{SOC}.json"))["figures"]
-
-    # ---- single figures ----
-
-    def fields(self):
-        """What {{...}} may name."""
-        return {"span": span, "count": self.count, **{name: getattr(self, name) for name in dir(self)}}
 
     def count(self, kernel, kind, m=1, k=1536, n=8960, what="packets"):
         return self.row[kernel, kind, m, k, n][what]
 
-    def per(self, kernel, kind, m=1, k=1536, n=8960, what="packets"):
-        """Per 256 weights."""
-        return self.count(kernel, kind, m, k, n, what) * 256 / k / n
-
     def both(self, kernel, kind):
-        """The same with the emulator's bound."""
-        return f"{self.per(kernel, kind):.2f} ({self.per(kernel, kind, what='bound'):.2f})"
-
-    def per_tile(self, kernel, kind, what="packets"):
-        """Per 128 inputs and 128 outputs."""
-        return self.count(kernel, kind, what=what) / (1536 / 128) / (8960 / 128)
-
-    def scores(self, way, m=96, k=4096):
-        """Of softmax, per 64 scores."""
-        return self.count("softmax", way, m, k, 0) * 64 / m / k
-
-    def elements(self, kernel, kind="f32"):
-        """Of rows, per 64 elements."""
-        return self.count(kernel, kind, 1, 8192, 8192) / 128
-
-    def low(self, figure):
-        return self.profile[figure]["low"]
-
-    def high(self, figure):
-        return self.profile[figure]["high"]
-
-    def given(self, figure):
-        """A figure of the profile, as it is."""
-        return f"{self.low(figure):g} to {self.high(figure):g}"
-
-    def vectors(self, packets, fewest=None):
-        """Microseconds of vector threads, at both ends, or of that many threads."""
-        few, most = fewest or self.low("vector_threads"), fewest or self.high("vector_threads")
-        return span(packets * self.low("cycles_per_packet") / most / self.high("clock_mhz"),
-                    packets * self.high("cycles_per_packet") / few / self.low("clock_mhz"))
-
-    def tiles(self, pairs, digits=0):
-        """Microseconds of the tile unit."""
-        return f"{pairs * self.low('tile_cycles') / self.high('clock_mhz'):.{digits}f}"
+        """Packets per 256 weights with the emulator's bound."""
+        each = [self.count(kernel, kind, what=what) * 256 / 1536 / 8960 for what in ("packets", "bound")]
+        return "{:.2f} ({:.2f})".format(*each)
 
     def mib(self, model, *parts):
         return sum(self.memory[model][part + "_bytes"] for part in parts) / 2**20
-
-    def compared(self, ratio, end):
-        """The least or the largest of a published ratio's counterparts."""
-        return (min if end == "low" else max)(x["modelled_" + end] for x in self.d["ratios"]
-                                              if x["ratio"].split(": ")[-1] == ratio)
-
-    def time(self, kernel, kind):
-        """Microseconds of a product of one row, 1536x8960."""
-        t = next(r["modelled"][SOC] for r in self.d["kernels"]
-                 if (r["kernel"], r["kind"], r["m"], r["k"], r["n"]) == (kernel, kind, 1, 1536, 8960))
-        return span(t["low_us"], t["high_us"])
-
-    def bits(self, kind):
-        """Of a packed weight, with its scale."""
-        return self.count("dequant", kind, what="dma_bytes") * 8 / 1536 / 8960
-
-    def softmax_share(self, way):
-        """Percent of attention's packets."""
-        parts = sum(self.count("attention stage", stage, 32, 4096, 128)
-                    for stage in ("maxima", f"exp by {way}", "sums"))
-        return f"{100 * parts / self.count('attention', way, 32, 4096, 128):.0f}"
-
-    def tables_saved(self):
-        """Of a layer's products of one row and their tables, Qwen2.5-1.5B in 1 bit, what shared tables save."""
-        table = lambda k: self.count("tables", "lut16", 1, k, 0)
-        shapes = 2 * [(1536, 1536)] + 2 * [(1536, 256)] + 2 * [(1536, 8960)] + [(8960, 1536)]
-        return 3 * table(1536) / sum(self.count("lookup", "Q1_0 planes", 1, k, n) + table(k) for k, n in shapes)
-
-    def beyond_greedy(self, method, judge):
-        on = {(c["method"], c["judge"]): c for c in self.d["accuracy_against_cost"]
-              if c["soc"] == SOC and c["model"] == "abacus-xs"}
-        return span(*sorted(on[method, judge][end] / on["greedy", ""][end] for end in ("low_us", "high_us")), 1)
-
-    def gib_8b(self, mode):
-        of = [m["memory_bytes"] / 2**30 for (model, name), m in self.modes_of.items() if name == mode and "8B" in model]
-        return min(of), max(of)
-
-    def over_bounds(self):
-        """VLUT32's packets over the emulator's bound."""
-        return "; ".join(f"{name}: {self.count('vlut32', kind) / self.count('vlut32', kind, what='bound'):.2f}"
-                         for kind, (name, *_) in LOOKUPS.items())
-
-    def extreme(self, choose, kernel, other):
-        """The least or largest ratio of two kernels' packets over all kinds that both have, 1536x8960."""
-        both = [kind for kind in LOOKUPS if (kernel, kind, 1, 1536, 8960) in self.row and
-                (other, kind, 1, 1536, 8960) in self.row]
-        return choose(self.count(kernel, kind) / self.count(other, kind) for kind in both)
 
     # ---- tables ----
 
@@ -467,22 +374,21 @@ class Figures:
 TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- / -->)", re.S)
 
 
-def report(figures):
-    text = (ROOT / "bench/npu/report.in.md").read_text()
-    return re.sub(r"\{\{(.*?)\}\}", lambda m: eval("f'''{" + m[1] + "}'''", figures.fields()), text)
+TABLES = ("errors kinds others attention lookups steps throughput energy ratios pipeline held mpgemv mpgemm modes gains "
+          "parts sharing lowbits methods pairs").split()
 
 
 def main(argv):
-    check, path = argv[:1] == ["--check"], argv[1] if argv[:1] == ["--report"] else None
-    figures = Figures(*argv[2 if path else check:])
-    if path:
-        Path(path).write_text(report(figures))
+    mode = argv.pop(0) if argv[0].startswith("--") else None
+    figures = Figures(*argv)
+    if mode == "--tables":
+        print(*(f"## {name}\n\n{getattr(figures, name)()}\n" for name in TABLES), sep="\n")
         return
     page = ROOT / "docs/NPU.md"
     made = TABLE.sub(lambda m: m[1] + getattr(figures, m[2])() + "\n" + m[3], page.read_text())
-    if not check:
+    if not mode:
         page.write_text(made)
-    elif page.read_text() != made or "{{" in report(figures):
+    elif page.read_text() != made:
         print(*difflib.unified_diff(page.read_text().split("\n"), made.split("\n"), "docs/NPU.md", "made anew", n=0,
                                     lineterm=""), sep="\n")
         sys.exit("the tables of docs/NPU.md are not these figures: bench/npu/document.py fills them")

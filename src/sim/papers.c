@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "sim/data.h"
 #include "sim/report.h"
+#include "sim/tables.h"
 
 /* Intervals wider than this decide nothing; a figure so near is counted as reached. */
 #define WIDTH_MOST 1.6
@@ -302,15 +303,34 @@ static json_t *compare_rows(const json_t *published, const struct soc_profile *g
         held, "held_out_within_20_percent", near_held, "figures", rows);
 }
 
-json_t *sim_papers_json(struct lutra_error *err)
+/* What counted kernels say, on every profile of the library, or on a file's alone. */
+static json_t *counted_json(const struct soc_profile *all, int n, struct lutra_error *err)
 {
-    struct soc_profile *p = malloc(2 * sizeof *p);
+    const struct sim_data *d = &sim_data[SIM_DATA_COUNTS];
+    struct npu_bench b = {.n_profile = n};
+    for (int i = 0; i < n; i++) b.profile[i] = &all[i];
+    if (npu_counts_read(&b.counts, d->bytes, d->n_bytes, d->name, err)) return NULL;
+    json_t *tables = npu_json_tables(&b); /* its texts are copies */
+    npu_counts_free(&b.counts);
+    return tables;
+}
+
+json_t *sim_papers_json(const struct sim_case *c, struct lutra_error *err)
+{
+    static const char *const names[NPU_PROFILES_MAX] = {"8gen2", "8gen3", "8elite"};
+    struct soc_profile *p = malloc(NPU_PROFILES_MAX * sizeof *p);
     const struct sim_data *d = &sim_data[SIM_DATA_HETERO];
-    json_t *published = json_loadb(d->bytes, d->n_bytes, 0, NULL), *out = NULL;
-    if (!p || !published)
+    json_t *published = json_loadb(d->bytes, d->n_bytes, 0, NULL), *out = NULL, *counted = NULL;
+    if (!p || !published) {
         lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for the papers' figures");
-    else if (!sim_profile_open(&p[0], "8gen3", err) && !sim_profile_open(&p[1], "8elite", err))
-        out = compare_rows(published, &p[0], &p[1]);
+    } else {
+        int rc = 0;
+        for (int i = 0; i < NPU_PROFILES_MAX && !rc; i++) rc = sim_profile_open(&p[i], names[i], err);
+        if (c->is_file) p[1] = *c->profile;
+        if (!rc) counted = c->is_file ? counted_json(&p[1], 1, err) : counted_json(p, NPU_PROFILES_MAX, err);
+        if (counted) out = compare_rows(published, &p[1], &p[2]);
+    }
+    if (out) json_object_set_new(out, "counted", counted);
     json_decref(published);
     free(p);
     return out;

@@ -41,10 +41,21 @@ static bool is_named(const char *path, const char *name)
            (dash && strncmp(dash + 1, name, n) == 0 && strcmp(dash + 1 + n, ".json") == 0);
 }
 
-int sim_profile_open(struct soc_profile *out, const char *name, struct lutra_error *err)
+static const struct sim_data *find_profile(const char *name)
 {
     const struct sim_data *d = &sim_data[SIM_DATA_PROFILES];
     while (d->name && !is_named(d->name, name)) d++;
+    return d;
+}
+
+bool sim_profile_is_file(const char *name)
+{
+    return !find_profile(name)->name;
+}
+
+int sim_profile_open(struct soc_profile *out, const char *name, struct lutra_error *err)
+{
+    const struct sim_data *d = find_profile(name);
     if (d->name) return soc_profile_parse(out, d->bytes, d->n_bytes, d->name, err);
     if (strchr(name, '/') || strstr(name, ".json")) return soc_profile_load(out, name, err);
     return lutra_fail(err, LUTRA_E_NOT_FOUND,
@@ -102,7 +113,7 @@ static int read_case(
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "plan '%s' is of the law qnn: this project's kernels use the NPU alone", s->plan);
     TRY(sim_profile_open(profile, s->soc ? s->soc : "8gen3", err));
-    c->profile = profile;
+    c->profile = profile, c->is_file = s->soc && sim_profile_is_file(s->soc);
     if (s->model) return sim_shape_of_file(&c->shape, s->model, err);
     return sim_shape_named(&c->shape, s->shape ? s->shape : "Llama-8B", s->quant ? s->quant : "w4", err);
 }
@@ -124,7 +135,7 @@ static json_t *answer(const struct sim_case *c, struct lutra_error *err)
     case LUTRA_SIM_REPLY: return sim_reply_json(c, err);
     case LUTRA_SIM_LENGTHS: return sim_lengths_json(c, err);
     case LUTRA_SIM_COMPARE: return sim_compare_json(c, err);
-    case LUTRA_SIM_PAPERS: return sim_papers_json(err);
+    case LUTRA_SIM_PAPERS: return sim_papers_json(c, err);
     }
     lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: what is %d", (int)c->set.what);
     return NULL;
@@ -136,7 +147,7 @@ static int run(const struct lutra_sim_settings *settings, char **json, struct lu
     struct sim_case c = {0};
     TRY(read_case(&c, &profile, settings, err));
     json_t *part = answer(&c, err), *all = c.set.what == LUTRA_SIM_PAPERS ? json_object() : frame(&c);
-    if (part && all) json_object_update(all, part), *json = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    if (part && all) json_object_update(all, part), *json = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(part);
     json_decref(all);
     if (*json || (!part && err->code < 0)) return err->code;

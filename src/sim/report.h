@@ -16,6 +16,7 @@ enum sim_law { SIM_QNN, SIM_LUTRA };
 struct sim_case {
     struct lutra_sim_settings set;
     const struct soc_profile *profile;
+    bool is_file; /* the profile is none of the library */
     struct sim_shape shape;
     enum sim_law law;
     enum sim_plan plan;
@@ -32,7 +33,7 @@ int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_erro
 json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_compare_json(const struct sim_case *c, struct lutra_error *err);
-json_t *sim_papers_json(struct lutra_error *err);
+json_t *sim_papers_json(const struct sim_case *c, struct lutra_error *err);
 
 json_t *sim_span_json(const struct sim_span *s);
 /* n per second of us. */
@@ -40,5 +41,6 @@ struct sim_span sim_rate(double n, const struct sim_span *us);
 
 /* A profile of the library by name ("8gen3", "snapdragon-8gen3"), else a file. */
 int sim_profile_open(struct soc_profile *out, const char *name, struct lutra_error *err);
+bool sim_profile_is_file(const char *name);
 
 #endif

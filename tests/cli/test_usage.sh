@@ -154,7 +154,7 @@ for type in Q4_0 Q5_0 Q8_0 Q2_0 TQ2_0; do expect_out "$type" 'types of import'; 
 lutra bench --npu
 expect_code 2 'bench without the tables of the NPU'
 lutra bench --help
-expect_out 'lutra-npu-tables' 'where they are'
+expect_out 'lutra sim --papers' 'where they are'
 lutra inspect a b
 expect_code 2 'too many arguments'
 expect_err "'b'" 'too many arguments'

@@ -47,10 +47,10 @@ assert near('cycles_per_packet', 1.5, 1.5) and near('gather_cycles', 20, 27.5)
 assert near('vector_threads', 5, 6) and near('meet_cycles', 250, 250) and near('clock_mhz', 1450, 1450)
 assert d['figures']['scatter_cycles'] == old['scatter_cycles'] and d['name'] == 'snapdragon-8gen3-measured'" 'a narrowed profile'
 # The cost model reads it: all packets at 1.5 cycles and 1450 MHz, shared by 5 to 6 threads.
-LUTRA=$LUTRA_TABLES lutra --profile "$WORK/narrowed.json" -o json
-expect_code 0 'lutra-npu-tables reads the narrowed profile'
+LUTRA=$LUTRA_TABLES lutra sim --papers --soc "$WORK/narrowed.json" -o json
+expect_code 0 'lutra sim reads the narrowed profile'
 expect_json "$WORK/out" "
-d = json.load(open('$WORK/out'))
+d = json.load(open('$WORK/out'))['counted']
 row = next(r for r in d['kernels'] if (r['kernel'], r['kind'], r['m'], r['k']) == ('softmax', 'f32', 24, 16384))
 assert d['ratios_on'] == 'snapdragon-8gen3-measured' and list(row['modelled']) == [d['ratios_on']]
 t, alone = row['modelled'][d['ratios_on']], row['packets_counted'] * 1.5 / 1450

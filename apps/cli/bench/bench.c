@@ -285,7 +285,7 @@ const struct command command_bench = {
     .summary = "Measure prompt processing and decoding speed",
     .notes = "Forward passes over random tokens, wall clock; tokenising and sampling are excluded.  t/s: mean and\n"
              "standard deviation over the repetitions.  \"pp512 @ d4096\": with 4096 tokens in the cache.\n"
-             "What an NPU would take, counted and modelled, shows lutra-npu-tables.",
+             "What an NPU would take, counted and modelled, shows lutra sim --papers.",
     .opts_bytes = sizeof(struct bench_options),
     .defaults = set_defaults,
     .sets = list_sets,

@@ -43,11 +43,13 @@ static const struct option table[] = {
         .max = 1024, .needs = "--compare"},
     {"--lengths", NULL, OPT_ON, AT(lengths), NULL, .help = "prompts of 32 to 1100 tokens by every plan",
         .excludes = "--compare"},
-    {"--papers", NULL, OPT_ON, AT(papers), NULL, .help = "published figures of [HETERO] beside modelled ones",
+    {"--papers", NULL, OPT_ON, AT(papers), NULL,
+        .help = "published figures of [HETERO], [TTS] and [TMAN] beside modelled ones, with every table behind them",
         .excludes = "--compare --lengths"},
     {"-o --output", NULL, OPT_CHOICE, AT(format), "FORMAT", .help = "text or json on stdout", .choices = "text json"},
-    {"--svg", NULL, OPT_TEXT, AT(svg), "FILE", .help = "a layer's timeline as a picture",
-        .excludes = "--compare --lengths --papers"},
+    {"--svg", NULL, OPT_TEXT, AT(svg), "FILE",
+        .help = "a layer's timeline as a picture; with --papers, accuracy against cost",
+        .excludes = "--compare --lengths"},
 };
 #undef AT
 
@@ -233,6 +235,50 @@ static void print_compared(const json_t *all)
     }
 }
 
+/* A cell of a table: numbers, texts, times as their ends; nothing of what has other members. */
+static void print_cell(const json_t *x)
+{
+    const json_t *low = json_object_get(x, "low_us");
+    if (low)
+        printf(" %.4g to %.4g |", json_number_value(low), number(x, "high_us"));
+    else if (json_is_string(x))
+        printf(" %s |", json_string_value(x));
+    else if (json_is_number(x))
+        printf(" %.6g |", json_number_value(x));
+    else if (json_is_boolean(x))
+        printf(" %s |", json_is_true(x) ? "yes" : "no");
+}
+
+/* Every list of the object as a table; a row with other members begins a new one.  Times in us, energies in mJ. */
+static void print_tables(const json_t *all)
+{
+    const char *title, *name;
+    const json_t *rows, *row, *x;
+    size_t i;
+    json_object_foreach((json_t *)all, title, rows)
+    {
+        size_t width = 0;
+        if (!json_is_array(rows)) continue;
+        printf("\n## %s\n", title);
+        json_array_foreach(rows, i, row)
+        {
+            if (json_object_size(row) != width) {
+                width = json_object_size(row);
+                printf("\n|");
+                json_object_foreach((json_t *)row, name, x) if (!json_is_object(x) || json_object_get(x, "low_us"))
+                    printf(" %s%s |", name, json_is_object(x) ? ", us" : "");
+                printf("\n|");
+                json_object_foreach((json_t *)row, name, x) if (!json_is_object(x) || json_object_get(x, "low_us"))
+                    printf("---|");
+                printf("\n");
+            }
+            printf("|");
+            json_object_foreach((json_t *)row, name, x) print_cell(x);
+            printf("\n");
+        }
+    }
+}
+
 static void print_papers(const json_t *all)
 {
     const json_t *rows = json_object_get(all, "figures"), *row;
@@ -259,6 +305,11 @@ static void print_papers(const json_t *all)
         if (*text(row, "note") && strcmp(text(row, "processor"), "npu") != 0)
             printf("- %s: %s.\n", text(row, "what"), text(row, "note"));
     }
+    const json_t *counted = json_object_get(all, "counted");
+    printf("\n# Counted kernels and whole models [TTS], [TMAN]\n\nPackets are counted (%s, %s); times and energies are "
+           "modelled; accuracies are measured.  Ratios are on %s.\n",
+        text(counted, "compiler"), text(counted, "cpu"), text(counted, "ratios_on"));
+    print_tables(counted);
 }
 
 static void print_answer(const json_t *all, const struct sim_options *o)
@@ -303,7 +354,9 @@ static int run_sim(void *opts, const char **arg, int n_arg)
         puts(json);
     else
         print_answer(all, o);
-    int code = o->svg ? sim_write_svg(all, o->svg) : EXIT_OK;
+    int code = EXIT_OK;
+    if (o->svg)
+        code = o->papers ? sim_write_costs(json_object_get(all, "counted"), o->svg) : sim_write_svg(all, o->svg);
     json_decref(all);
     lutra_free(json);
     return code;

@@ -7,4 +7,7 @@
 /* gantt.c: a layer of the prompt and one of the reply, a bar for each operation and processor.  An exit code. */
 int sim_write_svg(const json_t *all, const char *path);
 
+/* cost.c: accuracy against modelled latency and energy, of what counted kernels say.  An exit code. */
+int sim_write_costs(const json_t *counted, const char *path);
+
 #endif

@@ -452,7 +452,7 @@ static int emit_attention(struct program *p, const struct op *op, struct lutra_e
     TRY(attention_tables(p, a, &tables, err));
     struct npu_op *m = push(p, NPU_OP_ATTENTION);
     /* exp by table: of the three it takes the fewest packets (12.9 per 64 scores; 26.6 in f16, 49.2 in f32) and is as
-     * near to exp as f32.  Only gathers that are slow on silicon would speak for f16 (bench/npu/report.in.md). */
+     * near to exp as f32.  Only gathers that are slow on silicon would speak for f16 (bench/npu/counts.json). */
     m->m = rows_of(p, op->in[0]), m->n = (uint32_t)a->d_head, m->kind = NPU_EXP_TABLE;
     m->k = p->d->cache->layer[op->layer].index;
     m->src = at_of(p, op->in[0]), m->dst = at_of(p, op->out[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tables.h"
+#include "sim/tables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,57 +118,16 @@ const struct soc_profile *npu_published_on(const struct npu_bench *b)
     return b->n_profile ? b->profile[0] : NULL;
 }
 
-/* All of them, on the heap. */
+/* All of them, on the heap; NULL: no memory. */
 static struct comparisons *all_comparisons(const struct npu_bench *b)
 {
-    struct comparisons *out = get_memory(sizeof *out);
-    out->n = 0;
+    struct comparisons *out = calloc(1, sizeof *out);
+    if (!out) return NULL;
     layouts(b, out);
     softmax(b, out);
     preparation(b, out);
     npu_tman_ratios(b, out);
     return out;
-}
-
-/* Units that packets are divided by, and how many a row has. */
-static double units_of(const struct npu_count *c, const char **unit)
-{
-    int weights = !strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "dequant") ||
-                  !strcmp(c->kernel, "head");
-    int step = !strcmp(c->kernel, "attention step");
-    int scores =
-        !strcmp(c->kernel, "softmax") || !strcmp(c->kernel, "attention") || !strcmp(c->kernel, "attention stage");
-    *unit = weights ? "256 weights" : scores ? "64 scores" : step ? "64 keys" : "64 elements";
-    return weights ? (double)c->k * c->n / 256 : scores ? (double)c->m * c->k / 64 : step ? c->k / 64.0 : c->n / 64.0;
-}
-
-static void print_counts(const struct npu_bench *b)
-{
-    printf(
-        "\n## Kernels\n\nPackets: counted under qemu-hexagon, %s, %s, %s.  Bound: the emulator's, from issue resources "
-        "alone; its error against the packets.\nTimes: modelled, microseconds, all vector threads, from the profile's "
-        "low "
-        "to its high end; nothing here was measured.\n\n",
-        b->counts->compiler, b->counts->cpu, b->origin);
-    printf("| kernel | kind | rows | k x n | packets | per unit | unit | bound | DMA bytes | tile products |");
-    for (int i = 0; i < b->n_profile; i++) printf(" %s |", b->profile[i]->name);
-    printf("\n|---|---|---|---|---|---|---|---|---|---|");
-    for (int i = 0; i < b->n_profile; i++) printf("---|");
-    printf("\n");
-    for (int r = 0; r < b->counts->n_row; r++) {
-        const struct npu_count *c = &b->counts->row[r];
-        const char *unit;
-        double units = units_of(c, &unit), packets = c->work.packets + c->work.alone;
-        printf("| %s | %s | %d | %dx%d | %.0f | %.2f | %s | ", c->kernel, c->kind, c->m, c->k, c->n, packets,
-            packets / units, unit);
-        if (c->bound > 0) printf("%+.0f %% ", 100 * (c->bound - packets) / packets);
-        printf("| %.0f | %.0f |", c->work.dma_bytes, c->work.tile_pairs);
-        for (int i = 0; i < b->n_profile; i++) {
-            struct modelled t = model_work(b->profile[i], &c->work);
-            printf(" %.4g to %.4g |", t.low_us, t.high_us);
-        }
-        printf("\n");
-    }
 }
 
 /* Width from which an interval says nothing by containing a published value. */
@@ -204,60 +163,6 @@ static const char *verdict_of(const struct comparisons *all, int at, const struc
         compared(all, at, p), c->published_low > 0 ? c->published_low : c->published_high, c->published_high);
 }
 
-/* [TTS Figure 8]: where attention's packets go, beside the tile unit's time. */
-static void print_stages(const struct npu_bench *b, const struct soc_profile *p)
-{
-    const struct npu_count *whole = NULL;
-    for (int i = 0; i < b->counts->n_row; i++)
-        if (!strcmp(b->counts->row[i].kernel, "attention") && !strcmp(b->counts->row[i].kind, "table"))
-            whole = &b->counts->row[i];
-    if (!whole) return;
-    struct npu_work tiles = {.tile_pairs = whole->work.tile_pairs},
-                    vector = {.packets = whole->work.packets, .parts = 1};
-    struct modelled t = model_work(p, &tiles), v = model_work(p, &vector);
-    printf("\n## Attention by stage\n\nOne KV head, %d rows, %d keys, head %d; exp by table.  Counted packets of one "
-           "thread "
-           "(modelled on %s: %.0f to %.0f us) beside %.0f products on the tile unit (modelled: %.1f to %.1f us) "
-           "[TTS Figure 8].\n\n| stage | packets | of the whole |\n|---|---|---|\n",
-        whole->m, whole->k, whole->n, p->name, v.low_us, v.high_us, whole->work.tile_pairs, t.low_us, t.high_us);
-    for (int i = 0; i < b->counts->n_row; i++) {
-        const struct npu_count *c = &b->counts->row[i];
-        if (!strncmp(c->kernel, "attention stage", 15))
-            printf("| %s | %.0f | %.0f %% |\n", c->kind, c->work.packets, 100 * c->work.packets / whole->work.packets);
-    }
-    printf("| whole | %.0f | |\n", whole->work.packets);
-}
-
-void npu_print_tables(const struct npu_bench *b)
-{
-    const struct soc_profile *p = npu_published_on(b);
-    if (p) npu_print_models(b, p), npu_print_tman(b, p);
-    print_counts(b);
-    if (!p) return;
-    print_stages(b, p);
-    struct comparisons *all = all_comparisons(b);
-    printf("\n## The papers' tables\n\nRatios of modelled times on %s, over everything its profile leaves open (%s).  "
-           "Width: high "
-           "over low.\n\"Overlaps\" is said of intervals narrower than 2; a wider one that contains the published "
-           "value leaves it "
-           "undecided.\n\"Up to\" is compared with the largest ratio of all shapes.\n\n"
-           "| table | ratio | modelled | width | published | |\n|---|---|---|---|---|---|\n",
-        p->name, p->schedule);
-    for (int i = 0; i < all->n; i++) {
-        const struct comparison *c = &all->item[i];
-        struct npu_interval r = npu_cost_ratio(p, &c->slow, &c->fast);
-        printf("| %s | %s | %.2f to %.2f | %.2f | ", c->table, c->what, r.low, r.high, r.high / r.low);
-        if (c->published_low == 0)
-            printf("up to %.2f", c->published_high);
-        else if (c->published_low < c->published_high)
-            printf("%.2f to %.2f", c->published_low, c->published_high);
-        else
-            printf("%.2f", c->published_low);
-        printf(" | %s |\n", verdict_of(all, i, p));
-    }
-    free(all);
-}
-
 static json_t *json_of_count(const struct npu_bench *b, const struct npu_count *c)
 {
     json_t *times = json_object(), *row;
@@ -280,6 +185,7 @@ json_t *npu_json_tables(const struct npu_bench *b)
     const struct soc_profile *p = npu_published_on(b);
     struct comparisons *all = all_comparisons(b);
     json_t *rows = json_array(), *ratios = json_array();
+    if (!all) return NULL;
     for (int i = 0; i < b->counts->n_row; i++) json_array_append_new(rows, json_of_count(b, &b->counts->row[i]));
     for (int i = 0; p && i < all->n; i++) {
         const struct comparison *c = &all->item[i];
@@ -290,8 +196,8 @@ json_t *npu_json_tables(const struct npu_bench *b)
                         "published_high", c->published_high, "verdict", verdict_of(all, i, p)));
     }
     free(all);
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "compiler", b->counts->compiler, "cpu", b->counts->cpu,
-        "origin", b->origin, "ratios_on", p ? p->name : "", "kernels", rows, "ratios", ratios);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:o, s:o}", "compiler", b->counts->compiler, "cpu", b->counts->cpu,
+        "ratios_on", p ? p->name : "", "kernels", rows, "ratios", ratios);
     npu_json_models(b, out);
     if (p) npu_json_tman(b, p, out);
     return out;

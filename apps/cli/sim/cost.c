@@ -4,18 +4,26 @@
  * method, as wide as what the profile leaves open and as high as the accuracy's interval, a point at its better end,
  * and the line of those that nothing cheaper beats.
  */
-#include "labels.h"
-#include "tables.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 1040, LEFT = 76, TOP = 76, PANEL = 430, TALL = 340, GAP = 80, ROW = TALL + 84 };
+#include "cli.h"
+#include "labels.h"
+#include "sim/sim.h"
+
+/* Accuracy of a method (measured) and what it costs per problem (modelled), as the answer has them. */
+struct choice {
+    const char *task, *method, *model, *judge; /* judge "": none */
+    double accuracy, low, high, us[2], mj[2];
+    int front[2];
+};
+
+enum { CHOICES_MAX = 64, WIDTH = 1040, LEFT = 76, TOP = 76, PANEL = 430, TALL = 340, GAP = 80, ROW = TALL + 84 };
 
 struct panel {
     FILE *out;
-    const struct npu_choice *choice;
+    const struct choice *choice;
     int n, energy; /* the x axis: energy, else time */
     int ruled;     /* a rule judges some: others are called by their judge */
     double left, top, x_low, x_high, y_low, y_high;
@@ -73,7 +81,7 @@ static int is_other(const struct panel *p, int i)
 
 static const char *judge_of(const struct panel *p, int i)
 {
-    return p->choice[i].prm[0] && p->ruled ? ", PRM" : "";
+    return p->choice[i].judge[0] && p->ruled ? ", PRM" : "";
 }
 
 static const char *colour_of(const struct panel *p, int i)
@@ -83,7 +91,7 @@ static const char *colour_of(const struct panel *p, int i)
 
 static void draw_choice(struct panel *p, int i)
 {
-    const struct npu_choice *c = &p->choice[i];
+    const struct choice *c = &p->choice[i];
     const double *cost = cost_of(p, i);
     double x = x_of(p, cost[0]), y = y_of(p, c->accuracy);
     fprintf(p->out, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s' fill-opacity='.05'/>\n", x,
@@ -100,7 +108,7 @@ static void draw_choice(struct panel *p, int i)
 static void draw_names(struct panel *p)
 {
     for (int i = 0; i < p->n; i++) {
-        const struct npu_choice *c = &p->choice[i];
+        const struct choice *c = &p->choice[i];
         if (!c->front[p->energy]) continue;
         char name[128];
         double x = x_of(p, cost_of(p, i)[0]), y = y_of(p, c->accuracy);
@@ -140,12 +148,12 @@ static void draw_front(struct panel *p)
     fprintf(p->out, "'/>\n");
 }
 
-static void draw_panel(FILE *out, const struct npu_choice *c, int n, int energy, double top)
+static void draw_panel(FILE *out, const struct choice *c, int n, int energy, double top)
 {
     double left = LEFT + energy * (PANEL + GAP);
     struct panel p = {.out = out, .choice = c, .n = n, .energy = energy, .left = left, .top = top};
     p.labels.frame = (struct label_box){left + 1, top + 1, PANEL - 2, TALL - 2};
-    for (int i = 0; i < n; i++) p.ruled |= !strncmp(c[i].method, "best", 4) && !c[i].prm[0];
+    for (int i = 0; i < n; i++) p.ruled |= !strncmp(c[i].method, "best", 4) && !c[i].judge[0];
     set_range(&p);
     draw_axes(&p);
     for (int i = 0; i < n; i++) draw_choice(&p, i);
@@ -154,18 +162,39 @@ static void draw_panel(FILE *out, const struct npu_choice *c, int n, int energy,
 }
 
 /* The first choice of another task. */
-static int task_end(const struct npu_choice *c, int n)
+static int task_end(const struct choice *c, int n)
 {
     int i = 1;
     while (i < n && !strcmp(c[i].task, c->task)) i++;
     return i;
 }
 
-void npu_print_svg(const struct npu_bench *b, const struct soc_profile *p, FILE *out)
+/* Those of the profile that the papers' figures are on.  How many. */
+static int read_choices(const json_t *counted, struct choice *out)
 {
-    struct npu_choice *c = get_memory(NPU_CHOICES_MAX * sizeof *c);
-    json_t *document = npu_open_accuracies();
-    int n = npu_read_choices(b, p, document, c), height = TOP;
+    const char *on = json_string_value(json_object_get(counted, "ratios_on"));
+    const json_t *item;
+    size_t i;
+    int n = 0;
+    json_array_foreach(json_object_get(counted, "accuracy_against_cost"), i, item)
+    {
+        struct choice c;
+        const char *soc;
+        if (n == CHOICES_MAX ||
+            json_unpack((json_t *)item, "{s:s, s:s, s:s, s:s, s:s, s:F, s:F, s:F, s:F, s:F, s:F, s:F, s:b, s:b}", "soc",
+                &soc, "task", &c.task, "model", &c.model, "judge", &c.judge, "method", &c.method, "accuracy_measured",
+                &c.accuracy, "accuracy_low", &c.low, "accuracy_high", &c.high, "low_us", &c.us[0], "high_us", &c.us[1],
+                "low_mj", &c.mj[0], "high_mj", &c.mj[1], "front_latency", &c.front[0], "front_energy", &c.front[1]) ||
+            strcmp(soc, on) != 0)
+            continue;
+        out[n++] = c;
+    }
+    return n;
+}
+
+static void draw(FILE *out, const struct choice *c, int n, const char *soc)
+{
+    int height = TOP;
     for (int i = 0; i < n; i += task_end(c + i, n - i)) height += ROW;
     fprintf(out,
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' height='%d' font-family='sans-serif' "
@@ -175,13 +204,23 @@ void npu_print_svg(const struct npu_bench *b, const struct soc_profile *p, FILE 
         "<text x='%d' y='22' font-size='13'>Accuracy (measured) against modelled cost on %s</text>\n"
         "<text x='%d' y='40'>Points: the better end of the profile; boxes: all it leaves open, and 95 %% of the "
         "accuracy</text>\n",
-        LEFT, p->name, LEFT);
+        LEFT, soc, LEFT);
     for (int i = 0, top = TOP; i < n; top += ROW) {
         int of_task = task_end(c + i, n - i);
         for (int energy = 0; energy < 2; energy++) draw_panel(out, c + i, of_task, energy, top);
         i += of_task;
     }
     fprintf(out, "</svg>\n");
-    json_decref(document);
+}
+
+int sim_write_costs(const json_t *counted, const char *path)
+{
+    struct choice *c = get_memory(CHOICES_MAX * sizeof *c);
+    FILE *f = fopen(path, "w");
+    if (f) draw(f, c, read_choices(counted, c), json_string_value(json_object_get(counted, "ratios_on")));
+    int bad = !f || ferror(f);
+    if (f && fclose(f)) bad = 1;
+    if (bad) say("%s cannot be written", path);
     free(c);
+    return bad ? EXIT_FAILED : EXIT_OK;
 }

@@ -7,7 +7,7 @@
  * dequantization; everything else is this project's.  llm.npu: prompts so with INT8 weights, tokens on the CPU from an
  * INT4 copy.  No instruction for integer tiles is public, so their cycles are an interval of those of F16 tiles.
  */
-#include "tables.h"
+#include "sim/tables.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -306,54 +306,6 @@ static json_t *json_of_sharing(const struct npu_bench *b)
                          (int)npu_lut_bytes((uint32_t)(m->d_ff + NPU_PLANES_K - 1) / NPU_PLANES_K)));
         }
     return all;
-}
-
-/* Members of an object side by side; times as their ends. */
-static void print_members(json_t *row, int names)
-{
-    const char *name;
-    json_t *x;
-    json_object_foreach(row, name, x)
-    {
-        json_t *low = json_object_get(x, "low_us"), *high = json_object_get(x, "high_us");
-        if (names)
-            printf(" %s%s |", name, low ? ", us" : "");
-        else if (low)
-            printf(" %.4g to %.4g |", json_number_value(low), json_number_value(high));
-        else if (json_is_string(x))
-            printf(" %s |", json_string_value(x));
-        else
-            printf(" %.10g |", json_is_boolean(x) ? json_is_true(x) : json_number_value(x));
-    }
-    printf("\n");
-}
-
-void npu_print_tman(const struct npu_bench *b, const struct soc_profile *p)
-{
-    json_t *all = json_object(), *table, *row;
-    const char *title;
-    size_t i;
-    npu_json_tman(b, p, all);
-    printf("\n# [TMAN 6]\n");
-    json_object_foreach(all, title, table)
-    {
-        size_t width = 0;
-        printf("\n## %s\n", title);
-        json_array_foreach(table, i, row)
-        {
-            if (json_object_size(row) != width) {
-                width = json_object_size(row);
-                printf("\n|");
-                print_members(row, 1);
-                printf("|");
-                for (size_t j = 0; j < width; j++) printf("---|");
-                printf("\n");
-            }
-            printf("|");
-            print_members(row, 0);
-        }
-    }
-    json_decref(all);
 }
 
 void npu_json_tman(const struct npu_bench *b, const struct soc_profile *p, json_t *all)
