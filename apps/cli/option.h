@@ -56,7 +56,7 @@ struct option_set {
     uint64_t *given; /* bit i: option i was given; NULL: nobody asks */
 };
 
-enum { OPTION_SETS_MAX = 8 };
+enum { OPTION_SETS_MAX = 9 };
 
 struct option_args {
     const char *command; /* for messages */

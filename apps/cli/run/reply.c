@@ -148,6 +148,7 @@ static int stream(struct talk *t, const struct tokens *prompt, const char *quest
     r.sampling = &t->sampling;
     r.stop = t->opts->reverse.item;
     r.n_stop = t->opts->reverse.n;
+    constraint_put(&t->opts->constraint, &r);
     r.ignore_end = t->opts->ignore_eos;
     r.show_special = t->opts->show_special;
     r.chat_template = t->chat_template;
@@ -171,7 +172,10 @@ static int stream(struct talk *t, const struct tokens *prompt, const char *quest
     int32_t id;
     int n_active = 1;
     uint64_t n_before = prompt_tokens(t);
-    if (lutra_submit(t->engine.session, &r, &id, &err) < 0) return fail_with(&err);
+    if (lutra_submit(t->engine.session, &r, &id, &err) < 0) {
+        constraint_name(&t->opts->constraint, &err);
+        return fail_with(&err);
+    }
     while (n_active > 0) {
         if (interrupted()) lutra_request_cancel(t->engine.session, id);
         show_prompt(t, n_before, prompt->n);

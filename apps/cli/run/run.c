@@ -89,8 +89,9 @@ static int list_sets(void *opts, struct option_set *set)
     set[4] = sampling_option_set(&o->sampling);
     set[5] = speculation_option_set(&o->engine);
     set[6] = thinking_option_set(&o->thinking);
-    set[7] = output_option_set(&o->engine);
-    return 8;
+    set[7] = constraint_option_set(&o->constraint);
+    set[8] = output_option_set(&o->engine);
+    return 9;
 }
 
 /* The prompt of -p or -f in `out`; 0, or an exit code. */
@@ -350,6 +351,7 @@ static int run(void *opts, const char **arg, int n_arg)
     if (!code) code = read_prompt(o, &prompt);
     if (!code && o->template_file) code = read_file(o->template_file, &chat_template) < 0 ? EXIT_FAILED : 0;
     if (!code) code = read_system(o, &system);
+    if (!code) code = constraint_read(&o->constraint);
     if (!code) code = rag_start(&t.rag);
     if (!code) code = talk_open(&t);
     if (!code) code = find_template(&t, o->template_text, &own_template);
@@ -385,6 +387,7 @@ static int run(void *opts, const char **arg, int n_arg)
     buffer_free(&prompt);
     buffer_free(&chat_template);
     buffer_free(&system);
+    buffer_free(&o->constraint.text);
     sampling_options_free(&o->sampling);
     return code;
 }

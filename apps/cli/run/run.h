@@ -8,6 +8,7 @@
  *     templates.c  chat templates by name
  *     search.h  several candidates for one reply
  *     rag.h     passages of a store before the question
+ *     constraint.c  the grammar or JSON Schema that a reply must be
  *     reply.c   one generation: stream to stdout, stop on Ctrl-C, say why it ended; figures at the end
  */
 #ifndef LUTRA_CLI_RUN_H
@@ -19,6 +20,17 @@
 #include "run/search.h"
 #include "thinking.h"
 
+struct constraint_options {
+    const char *grammar, *grammar_file, *schema, *schema_file;
+    struct buffer text; /* of the file */
+};
+struct option_set constraint_option_set(struct constraint_options *o);
+/* Reads the file, if one is named; 0, or an exit code after a message.  constraint_put() names it in a request. */
+int constraint_read(struct constraint_options *o);
+void constraint_put(const struct constraint_options *o, struct lutra_request *r);
+/* Puts the file's name before what is wrong in it. */
+void constraint_name(const struct constraint_options *o, struct lutra_error *err);
+
 struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
@@ -28,6 +40,7 @@ struct run_options {
     struct option_list reverse;
     struct search_options search;
     struct thinking_options thinking;
+    struct constraint_options constraint;
 };
 
 struct talk {
