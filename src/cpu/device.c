@@ -309,6 +309,12 @@ static bool cpu_done(struct device *self, const struct ticket *ticket)
     return !d->driver || !ticket->id || cpu_driver_done(d->driver, ticket->id);
 }
 
+static bool cpu_ran(struct device *self, const struct ticket *ticket, uint64_t *begin_us, uint64_t *end_us)
+{
+    struct cpu_device *d = self_of(self);
+    return d->driver && ticket->id && cpu_driver_ran(d->driver, ticket->id, begin_us, end_us);
+}
+
 /* Reserved, zero, and touched only when used.  Large ones, a cache above all, are in huge pages: attention's page walks
  * cost 8 % at depth 4096. */
 static int cpu_buffer_alloc(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err)
@@ -377,6 +383,7 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
 
 static const struct device_extras CPU_EXTRAS = {.bulk_rows = cpu_bulk_rows,
     .packed = cpu_packed,
+    .ran = cpu_ran,
     .peaks = cpu_measure_peaks,
     .forget = cpu_program_forget,
     .repack = cpu_repack};

@@ -90,6 +90,8 @@ void cpu_driver_close(struct cpu_driver **driver);
 /* Returns the segment's number, from 1; what it points to stays until it is over. */
 uint64_t cpu_driver_post(struct cpu_driver *driver, const struct segment *segment);
 bool cpu_driver_done(const struct cpu_driver *driver, uint64_t number);
+/* device_extras.ran. */
+bool cpu_driver_ran(const struct cpu_driver *driver, uint64_t number, uint64_t *begin_us, uint64_t *end_us);
 /* Until that one is over: the first failure of those that nobody has waited for. */
 int cpu_driver_wait(struct cpu_driver *driver, uint64_t number, struct lutra_error *err);
 

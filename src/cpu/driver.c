@@ -17,6 +17,7 @@ enum { JOBS = 64, SPIN_US = 200, PAUSES_PER_LOOK = 64 };
 
 struct job {
     struct segment segment;
+    uint64_t begin_us, end_us;
     int rc;
     struct lutra_error err;
 };
@@ -76,7 +77,9 @@ static void *drive(void *arg)
         await(v, &v->posted, n);
         if (atomic_load(&v->stop)) return NULL;
         struct job *job = &v->job[n % JOBS];
+        job->begin_us = clock_now_us(clock_real());
         job->rc = cpu_run_now(v->device, &job->segment, &job->err);
+        job->end_us = clock_now_us(clock_real());
         atomic_store_explicit(&v->finished, n, memory_order_release);
         tell(v);
     }
@@ -109,6 +112,16 @@ uint64_t cpu_driver_post(struct cpu_driver *v, const struct segment *segment)
 bool cpu_driver_done(const struct cpu_driver *v, uint64_t number)
 {
     return atomic_load_explicit(&v->finished, memory_order_acquire) >= number;
+}
+
+bool cpu_driver_ran(const struct cpu_driver *v, uint64_t number, uint64_t *begin_us, uint64_t *end_us)
+{
+    const struct job *job = &v->job[number % JOBS];
+    if (!cpu_driver_done(v, number) || atomic_load_explicit(&v->posted, memory_order_relaxed) >= number + JOBS)
+        return false;
+    *begin_us = job->begin_us;
+    *end_us = job->end_us;
+    return true;
 }
 
 int cpu_driver_wait(struct cpu_driver *v, uint64_t number, struct lutra_error *err)

@@ -208,6 +208,9 @@ struct device_extras {
     /* What reserve has kept of a list, which is about to go.  Not during a step. */
     void (*forget)(struct device *self, const struct op_list *list);
 
+    /* When the segment of a ticket that is over ran, by the real clock.  False: it is not known any more. */
+    bool (*ran)(struct device *self, const struct ticket *ticket, uint64_t *begin_us, uint64_t *end_us);
+
     /* Takes part of a second; not during a step. */
     void (*peaks)(struct device *self, struct device_peaks *out);
 };

@@ -265,6 +265,19 @@ static bool find_shares(const struct op_list *list, const struct op *op, const s
     return ok;
 }
 
+int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
+    const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES],
+    struct lutra_error *err)
+{
+    struct device *d = NULL;
+    TRY(choose(list, op, device, n_device, &d, err));
+    int n = find_team(list, op, cut, d, device, n_device, team);
+    if (n > 1 && find_shares(list, op, cut, team, n, share)) return n;
+    if (n != 1) team[0] = d;
+    share[0] = (struct share){0, 0};
+    return 1;
+}
+
 static bool is_gate(enum op_kind kind)
 {
     return kind == OP_SWIGLU || kind == OP_GEGLU || kind == OP_RELU2 || kind == OP_SWIGLU_OAI;
@@ -296,26 +309,19 @@ static bool goes_on(const struct plan *plan, int i, int group)
 static int cut(
     struct plan *plan, struct device *const *device, int n_device, const struct plan_cut *said, struct lutra_error *err)
 {
-    struct device *team[PLAN_DEVICES], *d = NULL;
+    struct device *team[PLAN_DEVICES];
     struct share share[PLAN_DEVICES];
-    const struct op_list *list = plan->list;
-    for (int i = 0, group = 0; i < list->n_op; i++) { /* group: the first piece of the last that was cut */
-        const struct op *op = &list->op[i];
-        const struct plan_cut *how = said ? &said[i] : NULL;
-        TRY(choose(list, op, device, n_device, &d, err));
-        int n = find_team(list, op, how, d, device, n_device, team);
+    for (int i = 0, group = 0; i < plan->list->n_op; i++) { /* group: the first piece of the last that was cut */
+        struct plan_piece *last = plan->n_piece ? &plan->piece[plan->n_piece - 1] : NULL;
+        int n = plan_team(plan->list, &plan->list->op[i], device, n_device, said ? &said[i] : NULL, team, share, err);
+        if (n < 0) return n;
         if (goes_on(plan, i, group)) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
-        } else if (n > 1 && find_shares(list, op, how, team, n, share)) {
-            group = plan->n_piece;
-            for (int k = 0; k < n; k++) TRY(add_piece(plan, team[k], i, share[k], err));
+        } else if (n == 1 && last && plan->device[last->device] == team[0] && share_is_whole(last->share)) {
+            last->n++;
         } else {
-            struct plan_piece *last = plan->n_piece ? &plan->piece[plan->n_piece - 1] : NULL;
-            if (n == 1) d = team[0];
-            if (last && plan->device[last->device] == d && share_is_whole(last->share))
-                last->n++;
-            else
-                TRY(add_piece(plan, d, i, (struct share){0, 0}, err));
+            if (n > 1) group = plan->n_piece;
+            for (int k = 0; k < n; k++) TRY(add_piece(plan, team[k], i, share[k], err));
         }
     }
     return 0;

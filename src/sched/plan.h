@@ -80,6 +80,12 @@ int plan_open(
 int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *const *device, int n_device,
     const struct plan_cut *cut, struct lutra_error *err);
 
+/* Which devices run an operation, and the share of each: asynchronous ones first.  Returns how many; 1: all of it on
+ * team[0], because nobody shares it or a share would be empty.  Errors as plan_open. */
+int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
+    const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES],
+    struct lutra_error *err);
+
 /* One forward pass: submits the pieces in order and waits for all of them, as `waits` says (waits.h; NULL: by each
  * device's wait).  Stops between pieces when step->cancel is set: LUTRA_E_CANCELLED.  When a device is lost, nothing of
  * the step counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is

@@ -151,7 +151,7 @@ static double run_states(
 {
     double best[STATES], next[STATES];
     unsigned char from[SOLVE_OPS][STATES];
-    int taken[SOLVE_OPS][STATES];
+    short taken[SOLVE_OPS][STATES];
     for (unsigned s = 0; s < STATES; s++) best[s] = s == start ? 0 : INFINITY;
     for (int i = 0; i < p->n_op; i++) {
         for (unsigned s = 0; s < STATES; s++) next[s] = INFINITY;
@@ -164,7 +164,7 @@ static double run_states(
                 if (!(sum < next[to])) continue;
                 sum += step_time(p, i, c, s);
                 if (!(sum < next[to])) continue;
-                next[to] = sum, from[i][to] = (unsigned char)s, taken[i][to] = k;
+                next[to] = sum, from[i][to] = (unsigned char)s, taken[i][to] = (short)k;
             }
         }
         memcpy(best, next, sizeof best);

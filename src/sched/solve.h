@@ -22,7 +22,7 @@
 
 #include "base/status.h"
 
-enum { COST_POINTS = 12, SOLVE_DEVICES = 3, SOLVE_OPS = 128, SOLVE_GRID = 16, SOLVE_CHOICES = 192 };
+enum { COST_POINTS = 12, SOLVE_DEVICES = 3, SOLVE_OPS = 2048, SOLVE_GRID = 16, SOLVE_CHOICES = 192 };
 
 /* ---- how long ---- */
 

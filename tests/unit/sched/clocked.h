@@ -24,7 +24,7 @@ enum {
     CLOCKED_OPS = 4 + 13 * CLOCKED_LAYERS,
     CLOCKED_ROWS = 256,
     CLOCKED_DEVICES = 3,
-    CLOCKED_JOBS = 4096
+    CLOCKED_JOBS = 1 << 16
 };
 
 struct clocked {
@@ -96,7 +96,8 @@ static inline int clocked_submit(struct device *self, const struct segment *s, c
         clock_virtual_advance(d->time, (uint64_t)(us + 0.5));
         return 0;
     }
-    if (d->n_job == CLOCKED_JOBS) return lutra_fail(err, LUTRA_E_INTERNAL, "%s: too many jobs", self->name);
+    if (d->n_job == CLOCKED_JOBS /* tickets of one test */)
+        return lutra_fail(err, LUTRA_E_INTERNAL, "%s: too many jobs", self->name);
     int k = d->n_job++;
     uint64_t now = d->time->now_us, idle = k ? d->end_us[k - 1] : 0;
     d->begin_us[k] = now > idle ? now : idle;
@@ -123,6 +124,16 @@ static inline int clocked_wait(struct device *self, const struct ticket *ticket,
     return 0;
 }
 
+static inline bool clocked_ran(struct device *self, const struct ticket *ticket, uint64_t *begin_us, uint64_t *end_us)
+{
+    const struct clocked *d = clocked_of(self);
+    if (!ticket->id) return false;
+    *begin_us = d->begin_us[ticket->id - 1];
+    *end_us = d->end_us[ticket->id - 1];
+    return true;
+}
+
+static const struct device_extras clocked_extras = {.ran = clocked_ran};
 static const struct device_ops clocked_ops = {
     .supports = clocked_supports, .submit = clocked_submit, .wait = clocked_wait, .done = clocked_done};
 
@@ -207,7 +218,7 @@ static inline void clocked_open(struct clocked_world *w, int n_device)
     clocked_list(w);
     for (int i = 0; i < n_device; i++) {
         struct clocked *d = &w->device[i];
-        *d = (struct clocked){.device = {.ops = &clocked_ops, .name = names[i]},
+        *d = (struct clocked){.device = {.ops = &clocked_ops, .extras = &clocked_extras, .name = names[i]},
             .time = &w->time,
             .ns_per_kmac = 100,
             .fixed_us = 2,

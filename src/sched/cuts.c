@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From times to cuts: the ways to run each kind, and the cheapest of them for a pass.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/profile_impl.h"
+
+/* What a device takes for a part of the outputs beside the others of a set: a straight line through the measured cuts;
+ * with one, or where the line leaves the plausible, in proportion. */
+static double joint_us(const struct profile_shape *s, unsigned set, int d, int part)
+{
+    const struct profile_joint *a = &s->joint[set][0], *b = &s->joint[set][1];
+    if (s->n_joint[set] > 1 && abs(b->part[d] - part) < abs(a->part[d] - part)) {
+        const struct profile_joint *nearer = b;
+        b = a, a = nearer;
+    }
+    double us = a->time[d].us * part / a->part[d];
+    if (s->n_joint[set] < 2 || a->part[d] == b->part[d]) return us;
+    double line = a->time[d].us + (b->time[d].us - a->time[d].us) * (part - a->part[d]) / (b->part[d] - a->part[d]);
+    return line > us / 2 && line < us * 2 ? line : us;
+}
+
+static void add_one(const struct profile_shape *s, int d, struct choices *out)
+{
+    struct solve_choice *c = &out->choice[out->n++];
+    *c = (struct solve_choice){.kind = SOLVE_ONE};
+    c->us[d] = s->alone[d].us;
+    c->part[d] = PROFILE_GRID;
+    c->rows[d] = 1;
+}
+
+static void add_cut(const struct maker *m, int op, const struct profile_shape *s, const int *part, struct choices *out)
+{
+    struct solve_choice c = {.kind = SOLVE_OUTPUTS};
+    unsigned set = 0;
+    for (int d = 0; d < SOLVE_DEVICES; d++) set |= (part[d] > 0 ? 1u : 0u) << d;
+    if (!(set & (set - 1)) || !s->n_joint[set] || out->n == SOLVE_CHOICES || !profile_can_cut(m, op, part)) return;
+    for (int d = 0; d < SOLVE_DEVICES; d++) {
+        if (!part[d]) continue;
+        c.part[d] = part[d];
+        c.rows[d] = 1;
+        c.us[d] = joint_us(s, set, d, part[d]);
+    }
+    out->choice[out->n++] = c;
+}
+
+static void find_choices(const struct maker *m, enum pass_class rows, int kind, int op, struct choices *out)
+{
+    const struct profile_kind *k = &m->out->kind[kind];
+    int n_device = m->out->n_device;
+    for (int d = 0; d < n_device; d++)
+        if (k->cut || d == m->home) add_one(&k->of[rows], d, out);
+    for (int a = 0; k->cut && a <= PROFILE_GRID; a++)
+        for (int b = 0; b <= PROFILE_GRID - a; b++) {
+            int part[SOLVE_DEVICES] = {a, b, PROFILE_GRID - a - b};
+            if (n_device > 2 || !part[2]) add_cut(m, op, &k->of[rows], part, out);
+        }
+}
+
+static int choice_of(const struct choices *c, const int *part)
+{
+    for (int i = 0; i < c->n; i++)
+        if (!memcmp(c->choice[i].part, part, sizeof c->choice[i].part)) return i;
+    return -1;
+}
+
+/* A kind has one cut: the one that most of its units have, and of these the first. */
+static void keep_cuts(struct maker *m, enum pass_class rows, const struct solve_answer *a)
+{
+    for (int k = 0; k < m->out->n_kind; k++) {
+        int count[SOLVE_CHOICES] = {0}, best = -1;
+        for (int i = 0; i < m->n_unit; i++)
+            if (m->unit[i].kind == k) count[a->choice[i]]++;
+        for (int c = 0; c < m->choice[k].n; c++)
+            if (best < 0 || count[c] > count[best]) best = c;
+        memcpy(m->out->kind[k].of[rows].part, m->choice[k].choice[best].part, sizeof m->choice[k].choice[best].part);
+    }
+}
+
+/* Sixteenths in proportion to speed. */
+static void even_part(const struct maker *m, int *part)
+{
+    float sum = 0, before = 0;
+    for (int d = 0; d < m->out->n_device; d++) sum += m->device[d]->caps.speed;
+    for (int d = 0; d < SOLVE_DEVICES; d++) {
+        float own = d < m->out->n_device ? m->device[d]->caps.speed : 0;
+        part[d] = (int)((before + own) / sum * PROFILE_GRID + 0.5f) - (int)(before / sum * PROFILE_GRID + 0.5f);
+        before += own;
+    }
+}
+
+static double predict(
+    const struct maker *m, enum pass_class rows, enum profile_plan plan, const struct solve_problem *p)
+{
+    struct solve_answer *a = calloc(1, sizeof *a);
+    double us = 0;
+    int even[SOLVE_DEVICES], first[SOLVE_DEVICES] = {PROFILE_GRID}, home[SOLVE_DEVICES] = {0};
+    home[m->home] = PROFILE_GRID;
+    if (m->out->n_device > 1)
+        even_part(m, even);
+    else
+        memcpy(even, first, sizeof even);
+    for (int i = 0; a && i < m->n_unit; i++) {
+        int k = m->unit[i].kind;
+        const struct profile_kind *kind = &m->out->kind[k];
+        const int *part = !kind->cut            ? home
+                          : plan == PLAN_SOLVED ? kind->of[rows].part
+                          : plan == PLAN_ONE    ? first
+                                                : even;
+        int c = choice_of(&m->choice[k], part);
+        a->choice[i] = c < 0 ? 0 : c;
+    }
+    if (a) us = solve_time(p, a->choice);
+    free(a);
+    return us;
+}
+
+int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err)
+{
+    struct solve_problem p = {.n_device = m->out->n_device,
+        .n_op = m->n_unit,
+        .grid = PROFILE_GRID,
+        .sync_us = m->out->pass[rows].sync_us,
+        .start = 1u << m->home};
+    struct solve_op *op = calloc((size_t)m->n_unit + 1, sizeof *op);
+    struct solve_answer *answer = calloc(1, sizeof *answer);
+    int rc = op && answer ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    p.op = op;
+    for (int k = 0; k < m->out->n_kind; k++) m->choice[k].n = 0;
+    for (int i = 0; rc == 0 && i < m->n_unit; i++) {
+        struct choices *c = &m->choice[m->unit[i].kind];
+        if (!c->n) find_choices(m, rows, m->unit[i].kind, m->unit[i].first, c);
+        op[i] = (struct solve_op){.choice = c->choice, .n_choice = c->n};
+    }
+    if (rc == 0) rc = solve(&p, answer, err);
+    if (rc == 0) keep_cuts(m, rows, answer);
+    for (int i = 0; rc == 0 && i < PROFILE_PLANS; i++)
+        m->out->pass[rows].predicted_us[i] = predict(m, rows, (enum profile_plan)i, &p);
+    free(op);
+    free(answer);
+    return rc;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A profile: the stretches of a pass by kind, their times, the cuts solved, the plans compared.
+ */
+#include "sched/profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/quant.h"
+#include "sched/profile_impl.h"
+
+const char *profile_plan_name(enum profile_plan plan)
+{
+    static const char *const names[] = {"one", "even", "solved"};
+    return names[plan];
+}
+
+void profile_kind_name(const struct op_list *list, const struct op *op, char *out, size_t n)
+{
+    int at = snprintf(out, n, "%s", op_name(op->kind));
+    for (int i = 0; i < op->n_weight && at >= 0 && (size_t)at < n; i++) {
+        const struct tensor *t = &op->weight[i]->tensor;
+        if (i == 0) at += snprintf(out + at, n - (size_t)at, " %lld", (long long)t->ne[0]);
+        if ((size_t)at >= n) return;
+        at += snprintf(out + at, n - (size_t)at, "%c%lld %s", i ? ',' : '>', (long long)t->ne[1],
+            quant_type_name((uint32_t)t->type));
+    }
+    if (op->n_weight && list->value[op->in[0]].rows == ROWS_OUT && at >= 0 && (size_t)at < n)
+        snprintf(out + at, n - (size_t)at, " of wanted rows");
+}
+
+/* ---- stretches of a pass ---- */
+
+/* The profile's number of a device; -1: it is none of them. */
+static int number_of(const struct maker *m, const struct device *d)
+{
+    for (int i = 0; i < m->out->n_device; i++)
+        if (m->device[i] == d) return i;
+    return -1;
+}
+
+static int add_device(struct maker *m, struct device *d, struct lutra_error *err)
+{
+    struct profile *p = m->out;
+    if (number_of(m, d) >= 0) return 0;
+    if (p->n_device && device_store(d) != device_store(m->device[0]))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "profile: %s and %s prepare weights of their own, and cannot share operations yet", m->device[0]->name,
+            d->name);
+    if (p->n_device == SOLVE_DEVICES)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: more than %d devices", SOLVE_DEVICES);
+    snprintf(p->device[p->n_device], sizeof *p->device, "%s", d->name);
+    m->device[p->n_device++] = d;
+    return 0;
+}
+
+static int find_kind(struct maker *m, const struct unit *u, int like, struct lutra_error *err)
+{
+    struct profile *p = m->out;
+    char name[sizeof p->kind->name];
+    profile_kind_name(m->how->list, &m->how->list->op[u->first], name, sizeof name);
+    for (int k = 0; k < p->n_kind; k++)
+        if (p->kind[k].cut == u->cut && (u->cut ? !strcmp(p->kind[k].name, name) : m->like[k] == like)) return k;
+    if (p->n_kind == PROFILE_KINDS)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: more than %d kinds of operations", PROFILE_KINDS);
+    struct profile_kind *kind = &p->kind[p->n_kind];
+    *kind = (struct profile_kind){.cut = u->cut};
+    memcpy(kind->name, name, sizeof name);
+    m->like[p->n_kind] = like;
+    return p->n_kind++;
+}
+
+/* The pieces of the plan by speed: those of one operation are a unit. */
+static int find_units(struct maker *m, struct lutra_error *err)
+{
+    const struct plan *plan = &m->plan[PLAN_EVEN];
+    m->home = -1;
+    for (int i = 0; i < m->how->n_device; i++) /* in their order */
+        for (int d = 0; d < plan->n_device; d++)
+            if (plan->device[d] == m->how->device[i]) TRY(add_device(m, plan->device[d], err));
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
+        if (p && piece->first == plan->piece[p - 1].first) continue;
+        struct unit *u = &m->unit[m->n_unit++];
+        *u = (struct unit){.first = piece->first, .n = piece->n, .cut = !share_is_whole(piece->share)};
+        if (!u->cut && m->home < 0) m->home = number_of(m, plan->device[piece->device]);
+        u->kind = find_kind(m, u, piece->like, err);
+        if (u->kind < 0) return u->kind;
+        m->out->kind[u->kind].count++;
+    }
+    if (m->home < 0) m->home = 0;
+    return 0;
+}
+
+/* ---- plans ---- */
+
+bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_plan plan, const struct op_list *list,
+    struct device *const *device, int n_device, struct plan_cut *cut)
+{
+    struct device *own[SOLVE_DEVICES] = {NULL};
+    char name[sizeof p->kind->name];
+    for (int i = 0; i < p->n_device; i++) {
+        for (int d = 0; d < n_device && !own[i]; d++)
+            if (!strcmp(device[d]->name, p->device[i])) own[i] = device[d];
+        if (!own[i]) return false;
+    }
+    for (int i = 0; i < list->n_op; i++) {
+        const int *part = NULL;
+        cut[i] = (struct plan_cut){0};
+        if (plan == PLAN_EVEN) continue;
+        profile_kind_name(list, &list->op[i], name, sizeof name);
+        for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !part; k++)
+            if (p->kind[k].cut && !strcmp(p->kind[k].name, name)) part = p->kind[k].of[rows].part;
+        for (int d = 0; part && d < p->n_device; d++) {
+            if (!part[d]) continue;
+            cut[i].device[cut[i].n] = own[d];
+            cut[i].part[cut[i].n++] = (float)part[d];
+        }
+        if (!cut[i].n) cut[i] = (struct plan_cut){1, {own[0]}, {1}};
+    }
+    return true;
+}
+
+static int open_plans(struct maker *m, enum pass_class rows, struct lutra_error *err)
+{
+    const struct profile_how *how = m->how;
+    for (int i = 0; i < PROFILE_PLANS; i++) {
+        if (!profile_cuts(m->out, rows, (enum profile_plan)i, how->list, how->device, how->n_device, m->cut))
+            return lutra_fail(err, LUTRA_E_INTERNAL, "profile: a device is missing");
+        TRY(plan_open_cut(&m->plan[i], how->list, how->device, how->n_device, m->cut, err));
+    }
+    return 0;
+}
+
+/* Alternating, each pass behind one of the same plan: what devices work out about a plan is there then. */
+static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_error *err)
+{
+    const struct profile_how *how = m->how;
+    struct profile_pass *pass = &m->out->pass[rows];
+    double us[PROFILE_PLANS][PROFILE_REPS];
+    TRY(open_plans(m, rows, err));
+    for (int k = 0; k < how->passes; k++)
+        for (int i = 0; i < PROFILE_PLANS; i++)
+            for (int again = 0; again < 2; again++) {
+                uint64_t start = clock_now_us(how->clock);
+                TRY(plan_run(&m->plan[i], how->step[rows], m->waits, NULL, err));
+                us[i][k] = (double)(clock_now_us(how->clock) - start);
+                TRY(profile_tell(m, err));
+            }
+    pass->best = PLAN_ONE;
+    for (int i = 0; i < PROFILE_PLANS; i++) {
+        pass->measured[i] = profile_median(us[i], how->passes);
+        if (pass->measured[i].us < pass->measured[pass->best].us) pass->best = (enum profile_plan)i;
+    }
+    return 0;
+}
+
+/* ---- a profile ---- */
+
+static int make(struct maker *m, struct lutra_error *err)
+{
+    const struct profile_how *how = m->how;
+    TRY(plan_open(&m->plan[PLAN_EVEN], how->list, how->device, how->n_device, err));
+    TRY(find_units(m, err));
+    waits_init(m->waits, how->clock, how->sync);
+    profile_count(m);
+    for (int rows = 0; rows < PASS_CLASSES; rows++) {
+        m->out->pass[rows].n_row = how->step[rows]->batch->n_row;
+        TRY(profile_measure(m, (enum pass_class)rows, err));
+        TRY(profile_solve(m, (enum pass_class)rows, err));
+    }
+    for (int rows = 0; rows < PASS_CLASSES; rows++) TRY(compare_plans(m, (enum pass_class)rows, err));
+    return 0;
+}
+
+int profile_make(struct profile *out, const struct profile_how *how, struct lutra_error *err)
+{
+    struct maker m = {.how = how, .out = out};
+    memset(out, 0, sizeof *out);
+    if (how->reps < 1 || how->passes < 1 || how->reps > PROFILE_REPS || how->passes > PROFILE_REPS)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "profile: %d repetitions and %d passes, outside 1..%d", how->reps,
+            how->passes, PROFILE_REPS);
+    m.plan = calloc(PROFILE_PLANS, sizeof *m.plan);
+    m.waits = calloc(1, sizeof *m.waits);
+    m.unit = calloc(PLAN_PIECES, sizeof *m.unit);
+    m.cut = calloc((size_t)how->list->n_op + 1, sizeof *m.cut);
+    m.choice = calloc(PROFILE_KINDS, sizeof *m.choice);
+    int rc = m.plan && m.waits && m.unit && m.cut && m.choice
+                 ? make(&m, err)
+                 : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    free(m.plan);
+    free(m.waits);
+    free(m.unit);
+    free(m.cut);
+    free(m.choice);
+    return rc;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the devices of a plan take for the operations of a model, measured, and the cuts that follow [HETERO 4.1, 4.4].
+ *
+ *     struct profile *p = ...;
+ *     TRY(profile_make(p, &how, &err));                       measures, solves, times whole passes
+ *     profile_cuts(p, PASS_FEW, PLAN_SOLVED, list, devices, n, cut);
+ *     TRY(plan_open_cut(&plan, list, devices, n, cut, &err));
+ *
+ * Operations of one kind (the same shapes and types of weights) are measured as one-operation segments, each time that
+ * of another layer, so that its weights come from memory as in a pass: on each device alone, and on all sets of devices
+ * at once, because devices that share a memory are slower side by side.  The solver finds the cut of each kind for
+ * passes of few rows and of many.  Then whole passes are timed for three plans, and the fastest is kept: the first
+ * device alone is one of them, so what is kept is not slower than that.
+ *
+ * Only devices that use the same prepared weights, as clusters of CPUs do, can share operations so far.
+ */
+#ifndef LUTRA_SCHED_PROFILE_H
+#define LUTRA_SCHED_PROFILE_H
+
+#include "sched/solve.h"
+#include "sched/waits.h"
+
+/* Passes of few rows, decoding above all, and of many, prompts: each has a plan of its own. */
+enum pass_class { PASS_FEW, PASS_MANY, PASS_CLASSES };
+enum { PASS_MANY_ROWS = 64 }; /* from so many on */
+
+static inline enum pass_class pass_class_of(int n_row)
+{
+    return n_row >= PASS_MANY_ROWS ? PASS_MANY : PASS_FEW;
+}
+
+enum profile_plan {
+    PLAN_ONE,    /* all on the first device */
+    PLAN_EVEN,   /* by caps.speed */
+    PLAN_SOLVED, /* by the solver */
+    PROFILE_PLANS
+};
+
+enum { PROFILE_KINDS = 96, PROFILE_GRID = 16, PROFILE_SETS = 1 << SOLVE_DEVICES, PROFILE_POINTS = 2 };
+
+struct profile_time {
+    double us, spread_us; /* median, and the distance of the quartiles */
+};
+
+/* A cut that was measured: all devices with a part at once. */
+struct profile_joint {
+    int part[SOLVE_DEVICES]; /* of PROFILE_GRID */
+    struct profile_time time[SOLVE_DEVICES];
+};
+
+struct profile_kind {
+    char name[128]; /* of an operation that can be cut; other stretches of a pass: their first operation */
+    bool cut;       /* it can be */
+    int count;      /* in a pass */
+    struct profile_shape {
+        struct profile_time alone[SOLVE_DEVICES]; /* 0: not measured */
+        int n_joint[PROFILE_SETS];                /* by set of devices */
+        struct profile_joint joint[PROFILE_SETS][PROFILE_POINTS];
+        int part[SOLVE_DEVICES]; /* solved: of PROFILE_GRID */
+    } of[PASS_CLASSES];
+};
+
+struct profile {
+    int n_device;
+    char device[SOLVE_DEVICES][32];
+    int n_kind;
+    struct profile_kind kind[PROFILE_KINDS];
+    struct profile_pass {
+        int n_row;
+        double sync_us; /* that several devices take longer than the slowest of them */
+        double predicted_us[PROFILE_PLANS];
+        struct profile_time measured[PROFILE_PLANS];
+        enum profile_plan best;
+    } pass[PASS_CLASSES];
+};
+
+struct profile_how {
+    const struct op_list *list;
+    struct device *const *device; /* [n_device] in order of preference */
+    int n_device;
+    const struct step *step[PASS_CLASSES]; /* passes to be measured; the devices are reserved for them */
+    struct clock clock;
+    enum wait_mode sync;
+    int reps;                                                   /* of each operation; odd */
+    int passes;                                                 /* of each plan */
+    int (*progress)(void *user, uint64_t done, uint64_t total); /* or NULL; nonzero cancels */
+    void *user;
+};
+
+/* Nothing else may use the devices meanwhile.  LUTRA_E_UNSUPPORTED: devices that cannot share operations; others as
+ * plan_open, plan_run and solve; LUTRA_E_CANCELLED. */
+int profile_make(struct profile *out, const struct profile_how *how, struct lutra_error *err);
+
+/* Sets cut [n_op] to those of a plan; operations of a kind that the profile does not have are left to the first of its
+ * devices.  False: a device of the profile is not among these. */
+bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_plan plan, const struct op_list *list,
+    struct device *const *device, int n_device, struct plan_cut *cut);
+
+/* "matmul Q4_0 1536>8960,8960" of an operation that may be cut. */
+void profile_kind_name(const struct op_list *list, const struct op *op, char *out, size_t n);
+
+const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved" */
+
+#endif

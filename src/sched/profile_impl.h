@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside of a profile that is being made.
+ */
+#ifndef LUTRA_SCHED_PROFILE_IMPL_H
+#define LUTRA_SCHED_PROFILE_IMPL_H
+
+#include "sched/profile.h"
+
+enum { PROFILE_REPS = 32 };
+
+/* Operations that one or several devices run at once, one after the other. */
+struct unit {
+    int first, n, kind;
+    bool cut; /* it can be */
+};
+
+/* The ways to run a unit of one kind. */
+struct choices {
+    struct solve_choice choice[SOLVE_CHOICES];
+    int n;
+};
+
+struct maker {
+    const struct profile_how *how;
+    struct profile *out;
+    struct device *device[SOLVE_DEVICES]; /* as the profile's */
+    int home;                             /* runs what cannot be cut */
+    struct unit *unit;                    /* [n_unit] of a pass */
+    int n_unit;
+    int like[PROFILE_KINDS]; /* plan_piece.like of what cannot be cut */
+    struct choices *choice;  /* [n_kind] */
+    struct plan *plan;       /* [PROFILE_PLANS] */
+    struct plan_cut *cut;    /* [n_op] */
+    struct waits *waits;
+    uint64_t done, total; /* measurements */
+};
+
+/* measure.c: the times of every kind, and sync_us. */
+int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *err);
+void profile_count(struct maker *m); /* sets total */
+int profile_tell(struct maker *m, struct lutra_error *err);
+struct profile_time profile_median(double *x, int n); /* sorts x */
+
+/* cuts.c: the part of every kind, and predicted_us. */
+int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err);
+bool profile_can_cut(const struct maker *m, int op, const int *part);
+
+#endif

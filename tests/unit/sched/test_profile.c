@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Profiles of doubles whose costs are known, on a virtual clock: what is predicted is what passes then take, the cuts
+ * are the best there are, and the plan that is kept is not slower than the first device alone.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "sched/profile.h"
+#include "unit/sched/clocked.h"
+
+enum { REPS = 5, PASSES = 8 };
+
+struct bench {
+    struct clocked_world w;
+    struct batch many;
+    struct step step[PASS_CLASSES];
+    struct profile p;
+};
+
+static void open_bench(struct bench *b, int n_device)
+{
+    clocked_open(&b->w, n_device);
+    b->many = (struct batch){.row = b->w.row, .n_row = CLOCKED_ROWS};
+    b->step[PASS_FEW] = b->step[PASS_MANY] = b->w.step;
+    b->step[PASS_MANY].batch = &b->many;
+}
+
+static int make(struct bench *b, int (*progress)(void *, uint64_t, uint64_t), void *user, struct lutra_error *err)
+{
+    struct profile_how how = {.list = &b->w.list,
+        .device = b->w.devices,
+        .n_device = b->w.n_device,
+        .step = {&b->step[PASS_FEW], &b->step[PASS_MANY]},
+        .clock = clock_virtual(&b->w.time),
+        .sync = WAIT_BLOCK,
+        .reps = REPS,
+        .passes = PASSES,
+        .progress = progress,
+        .user = user};
+    return profile_make(&b->p, &how, err);
+}
+
+static void made(struct bench *b)
+{
+    struct lutra_error err = {.what = ""};
+    if (make(b, NULL, NULL, &err) < 0) fail_msg("%s", err.what);
+    for (int c = 0; c < PASS_CLASSES; c++) { /* never slower than one device, and the fastest of the three */
+        const struct profile_pass *pass = &b->p.pass[c];
+        for (int i = 0; i < PROFILE_PLANS; i++) assert_true(pass->measured[pass->best].us <= pass->measured[i].us);
+    }
+}
+
+static void assert_predicted(const struct bench *b, double within)
+{
+    for (int c = 0; c < PASS_CLASSES; c++)
+        for (int i = 0; i < PROFILE_PLANS; i++) {
+            double is = b->p.pass[c].measured[i].us, said = b->p.pass[c].predicted_us[i];
+            if (fabs(said / is - 1) > within)
+                fail_msg("%s, class %d: %.0f us predicted, %.0f measured", profile_plan_name((enum profile_plan)i), c,
+                    said, is);
+        }
+}
+
+/* us of a pass with everything but one kind's cut as it was found. */
+static double with_part(struct bench *b, enum pass_class rows, struct profile_kind *k, int part)
+{
+    static struct plan plan;
+    static struct waits waits;
+    struct plan_cut cut[CLOCKED_OPS];
+    struct lutra_error err = {.what = ""};
+    int was[SOLVE_DEVICES];
+    memcpy(was, k->of[rows].part, sizeof was);
+    k->of[rows].part[0] = part, k->of[rows].part[1] = PROFILE_GRID - part;
+    assert_true(profile_cuts(&b->p, rows, PLAN_SOLVED, &b->w.list, b->w.devices, b->w.n_device, cut));
+    assert_int_equal(plan_open_cut(&plan, &b->w.list, b->w.devices, b->w.n_device, cut, &err), 0);
+    waits_init(&waits, clock_virtual(&b->w.time), WAIT_BLOCK);
+    uint64_t start = b->w.time.now_us;
+    assert_int_equal(plan_run(&plan, &b->step[rows], &waits, NULL, &err), 0);
+    memcpy(k->of[rows].part, was, sizeof was);
+    return (double)(b->w.time.now_us - start);
+}
+
+/* No other cut of any kind makes a pass shorter by more than this, and the clock's whole microseconds. */
+static void assert_best(struct bench *b, double within)
+{
+    for (int c = 0; c < PASS_CLASSES; c++)
+        for (int i = 0; i < b->p.n_kind; i++) {
+            struct profile_kind *k = &b->p.kind[i];
+            if (!k->cut) continue;
+            double found = with_part(b, (enum pass_class)c, k, k->of[c].part[0]);
+            for (int part = 0; part <= PROFILE_GRID; part++) {
+                double us = with_part(b, (enum pass_class)c, k, part);
+                if (us < found * (1 - within) - 2 * CLOCKED_LAYERS)
+                    fail_msg("%s, class %d: %d:%d takes %.0f us, %d sixteenths %.0f", k->name, c, k->of[c].part[0],
+                        k->of[c].part[1], found, part, us);
+            }
+        }
+}
+
+/* The second device is as fast, a third as fast, and hampered by its neighbour; waiting costs little and much.  Where it
+ * costs much a pass may be shorter than predicted: of two operations that follow each other, the slower device begins
+ * the second while the host still wakes up. */
+static void predictions_come_true(void **state)
+{
+    static struct bench b;
+    (void)state;
+    for (int i = 0; i < 18; i++) {
+        static const double slow[] = {1, 3, 1.7}, beside[] = {1, 1.25, 2.5};
+        open_bench(&b, 2);
+        b.w.device[1].ns_per_kmac *= slow[i % 3];
+        b.w.device[0].beside = b.w.device[1].beside = beside[i / 3 % 3];
+        b.w.device[1].sync_us = i < 9 ? 4 : 120;
+        made(&b);
+        assert_int_equal(b.p.n_device, 2);
+        assert_int_equal(b.p.pass[PASS_FEW].n_row, 1);
+        assert_int_equal(b.p.pass[PASS_MANY].n_row, CLOCKED_ROWS);
+        assert_true(fabs(b.p.pass[PASS_MANY].sync_us - (double)b.w.device[1].sync_us) <= 1);
+        assert_predicted(&b, i < 9 ? 0.02 : 0.15);
+        assert_best(&b, i < 9 ? 0 : 0.03);
+    }
+}
+
+static const struct profile_kind *kind_of(const struct bench *b, const char *name)
+{
+    for (int i = 0; i < b->p.n_kind; i++)
+        if (!strcmp(b->p.kind[i].name, name)) return &b->p.kind[i];
+    fail_msg("no kind '%s'", name);
+    return NULL;
+}
+
+static void cuts_follow_the_devices(void **state)
+{
+    static struct bench b;
+    const char *down = "matmul 1024>512 F32";
+    (void)state;
+    open_bench(&b, 2); /* alike: halves */
+    made(&b);
+    assert_int_equal(kind_of(&b, down)->count, CLOCKED_LAYERS);
+    assert_int_equal(kind_of(&b, down)->of[PASS_MANY].part[0], PROFILE_GRID / 2);
+    open_bench(&b, 2); /* a third as fast: a quarter */
+    b.w.device[1].ns_per_kmac *= 3;
+    made(&b);
+    assert_int_equal(kind_of(&b, down)->of[PASS_MANY].part[0], PROFILE_GRID * 3 / 4);
+    assert_int_equal(b.p.pass[PASS_MANY].best, PLAN_SOLVED);
+    open_bench(&b, 2); /* waiting costs more than a row gains, and less than a prompt does */
+    b.w.device[1].sync_us = 60;
+    made(&b);
+    assert_int_equal(b.p.pass[PASS_FEW].best, PLAN_ONE);
+    assert_int_equal(kind_of(&b, down)->of[PASS_FEW].part[1], 0);
+    assert_int_equal(b.p.pass[PASS_MANY].best == PLAN_ONE, 0);
+    open_bench(&b, 2); /* side by side both are slower than one alone */
+    b.w.device[0].beside = b.w.device[1].beside = 2.5;
+    made(&b);
+    assert_int_equal(b.p.pass[PASS_MANY].best, PLAN_ONE);
+    assert_int_equal(kind_of(&b, down)->of[PASS_MANY].part[0], PROFILE_GRID);
+}
+
+static void three_devices_share(void **state)
+{
+    static struct bench b;
+    (void)state;
+    open_bench(&b, 3);
+    b.w.device[1].ns_per_kmac *= 2;
+    b.w.device[2].ns_per_kmac *= 4;
+    made(&b);
+    assert_predicted(&b, 0.05);
+    assert_int_equal(b.p.pass[PASS_MANY].best, PLAN_SOLVED);
+    const int *part = kind_of(&b, "matmul 512>1024 F32,1024 F32")->of[PASS_MANY].part;
+    assert_true(part[0] >= 8 && part[0] <= 10 && part[1] > part[2] && part[2] > 0); /* 4 : 2 : 1 */
+    assert_true(b.p.pass[PASS_MANY].measured[PLAN_SOLVED].us < 0.68 * b.p.pass[PASS_MANY].measured[PLAN_ONE].us);
+}
+
+/* One device is measured, too; devices with weights of their own cannot share. */
+static void other_sets_of_devices(void **state)
+{
+    static struct bench b;
+    struct lutra_error err = {.what = ""};
+    (void)state;
+    open_bench(&b, 1);
+    made(&b);
+    assert_int_equal(b.p.pass[PASS_FEW].best, PLAN_ONE);
+    assert_predicted(&b, 0.02);
+    open_bench(&b, 2);
+    b.w.device[1].device.store = NULL;
+    made(&b); /* all runs on the first: it is the only one of the plan */
+    assert_int_equal(b.p.n_device, 1);
+    for (int i = 0; i < 3; i++) b.w.weight[3 + i].only = b.w.devices[1];
+    assert_int_equal(make(&b, NULL, NULL, &err), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(err.what, "second"));
+}
+
+static int stop_at(void *left, uint64_t done, uint64_t total)
+{
+    assert_true(done <= total);
+    return --*(int *)left == 0;
+}
+
+static void may_be_cancelled(void **state)
+{
+    static struct bench b;
+    struct lutra_error err = {.what = ""};
+    int left = 1 << 30, most;
+    (void)state;
+    open_bench(&b, 2);
+    assert_int_equal(make(&b, stop_at, &left, &err), 0);
+    most = (1 << 30) - left;
+    for (int at = 1; at <= most; at += 37) {
+        open_bench(&b, 2);
+        left = at;
+        assert_int_equal(make(&b, stop_at, &left, &err), LUTRA_E_CANCELLED);
+    }
+}
+
+/* A profile of other devices, or of operations that the model does not have. */
+static void cuts_are_by_name(void **state)
+{
+    static struct bench b;
+    struct plan_cut cut[CLOCKED_OPS];
+    (void)state;
+    open_bench(&b, 2);
+    b.w.device[1].ns_per_kmac *= 3;
+    made(&b);
+    assert_false(profile_cuts(&b.p, PASS_MANY, PLAN_SOLVED, &b.w.list, b.w.devices, 1, cut));
+    for (int i = 0; i < b.p.n_kind; i++) b.p.kind[i].name[0] = '?';
+    assert_true(profile_cuts(&b.p, PASS_MANY, PLAN_SOLVED, &b.w.list, b.w.devices, 2, cut));
+    for (int i = 0; i < b.w.list.n_op; i++) assert_true(cut[i].n == 1 && cut[i].device[0] == b.w.devices[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true),
+        cmocka_unit_test(cuts_follow_the_devices), cmocka_unit_test(three_devices_share),
+        cmocka_unit_test(other_sets_of_devices), cmocka_unit_test(may_be_cancelled),
+        cmocka_unit_test(cuts_are_by_name)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
