@@ -104,8 +104,8 @@ static void assert_best(struct bench *b, double within)
         }
 }
 
-/* The second device is as fast, a third as fast, and hampered by its neighbour; waiting costs little and much.  Where it
- * costs much a pass may be shorter than predicted: of two operations that follow each other, the slower device begins
+/* The second device is as fast, a third as fast, and hampered by its neighbour; waiting costs little and much.  Where
+ * it costs much a pass may be shorter than predicted: of two operations that follow each other, the slower device begins
  * the second while the host still wakes up. */
 static void predictions_come_true(void **state)
 {
