@@ -29,8 +29,8 @@ struct command {
 };
 
 extern const struct command command_run, command_bench, command_eval, command_quantize, command_imatrix, command_import,
-    command_tokenize, command_inspect, command_models, command_make_model, command_pack, command_perplexity,
-    command_rag, command_pull, command_serve, command_embed, command_sim, command_check;
+    command_profile, command_tokenize, command_inspect, command_models, command_make_model, command_pack,
+    command_perplexity, command_rag, command_pull, command_serve, command_embed, command_sim, command_check;
 
 /* ---- terminal (term.c) ------------------------------------------------------------------------------------------ */
 
@@ -111,7 +111,7 @@ int tokenize_chat(const lutra_model *model, const struct lutra_chat *chat, struc
 struct engine_options {
     const char *hf_repo, *hf_file, *hf_token;
     bool offline;
-    const char *model, *device, *split, *sync, *override_tensor, *isa, *type_k, *type_v, *packed, *zeros;
+    const char *model, *device, *split, *sync, *override_tensor, *isa, *type_k, *type_v, *packed, *zeros, *plan;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full, list_devices;
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */
@@ -147,7 +147,7 @@ struct option_set speculation_option_set(struct engine_options *opts); /* --spec
 struct option_set output_option_set(struct engine_options *opts);      /* -v --quiet --no-progress */
 
 /* Prints the devices that a runtime can be opened with here, and the reasons of the others. */
-void list_devices(void);
+void list_devices(const struct engine_options *opts); /* and the profiles that lie beside its model */
 
 /* The model's path in place of its name, or of -hf's: found on this machine or downloaded.  0, or an exit code after a
  * message. */

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {&command_run, &command_serve, &command_eval, &command_perplexity,
-    &command_bench, &command_quantize, &command_imatrix, &command_import, &command_pack, &command_make_model,
-    &command_inspect, &command_models, &command_pull, &command_tokenize, &command_embed, &command_check, &command_rag,
-    &command_sim};
+    &command_bench, &command_quantize, &command_imatrix, &command_import, &command_pack, &command_profile,
+    &command_make_model, &command_inspect, &command_models, &command_pull, &command_tokenize, &command_embed,
+    &command_check, &command_rag, &command_sim};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static const char *command_name(const void *ctx, int i)
@@ -98,14 +98,14 @@ static int drop_model_option(const struct command *c, int argc, char **argv)
     return argc;
 }
 
-/* --list-devices needs no model. */
-static bool lists_devices(const struct option_args *args)
+/* --list-devices needs no model; NULL: it was not asked for. */
+static const struct engine_options *lists_devices(const struct option_args *args)
 {
     for (int s = 0; s < args->n_set; s++)
         for (int i = 0; i < args->set[s].n; i++)
             if (option_is_named(args->set[s].option[i].names, "--list-devices", 14))
-                return *(const bool *)((const char *)args->set[s].base + args->set[s].option[i].at);
-    return false;
+                return ((const struct engine_options *)args->set[s].base)->list_devices ? args->set[s].base : NULL;
+    return NULL;
 }
 
 static int start(const struct command *c, int argc, char **argv)
@@ -114,8 +114,9 @@ static int start(const struct command *c, int argc, char **argv)
     struct option_args args = command_args(c, opts);
     int code = EXIT_USAGE;
     if (option_parse(&args, drop_model_option(c, argc, argv), argv) < 0) goto done;
-    if (!args.help && lists_devices(&args)) {
-        list_devices();
+    const struct engine_options *listing = args.help ? NULL : lists_devices(&args);
+    if (listing) {
+        list_devices(listing);
         code = finish_stdout(EXIT_OK);
         goto done;
     }

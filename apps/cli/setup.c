@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli.h"
 
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,6 +51,10 @@ static const struct option engine_table[] = {
         .help = "what each CPU cluster of --device gets of every product, in proportion; else by its CPUs"},
     {"-ot --override-tensor", "OVERRIDE_TENSOR", OPT_TEXT, AT(override_tensor), "PATTERN=DEVICE,...",
         .help = "tensors whose name a pattern matches are computed by that device of --device"},
+    {"--plan", "PLAN", OPT_TEXT, AT(plan), "PLAN",
+        .help =
+            "how CPU clusters share a pass: auto (default: as 'lutra profile' found fastest, else even), even, one, "
+            "solved, or a FILE of 'lutra profile'; the text is the same"},
     {"--sync", "SYNC", OPT_CHOICE, AT(sync), "HOW",
         .help = "how a pass waits for its devices: predict (default), poll, block; the text is the same",
         .choices = "predict poll block"},
@@ -155,7 +160,27 @@ static void print_device(const char *name, struct lutra_runtime *runtime)
     printf("  %s: %.*s\n", name, (int)(n - strspn(text, ":, ")), text + strspn(text, ":, "));
 }
 
-void list_devices(void)
+/* Files of 'lutra profile' beside the model, each for the devices in its name. */
+static void list_profiles(const char *model)
+{
+    struct buffer pattern = {0};
+    glob_t found;
+    for (const char *c = model; *c; c++) {
+        if (strchr("*?[\\", *c)) buffer_add(&pattern, "\\", 1);
+        buffer_add(&pattern, c, 1);
+    }
+    buffer_add(&pattern, ".*" LUTRA_PROFILE_SUFFIX, sizeof ".*" LUTRA_PROFILE_SUFFIX - 1);
+    if (glob(pattern.text, 0, NULL, &found) == 0) {
+        puts("Profiles of the model:");
+        for (size_t i = 0; i < found.gl_pathc; i++) printf("  %s\n", found.gl_pathv[i]);
+        globfree(&found);
+    } else {
+        printf("No profile of %s: 'lutra profile -m MODEL --device cpu:0-3,cpu:4-7' makes one.\n", model);
+    }
+    buffer_free(&pattern);
+}
+
+void list_devices(const struct engine_options *opts)
 {
     struct lutra_error err = {0};
     const char *name;
@@ -173,6 +198,7 @@ void list_devices(void)
             if (!refused) print_device(name, runtime);
             lutra_runtime_close(&runtime);
         }
+    if (opts->model) list_profiles(opts->model);
 }
 
 int engine_open_runtime(struct engine *e, const struct engine_options *opts)
@@ -255,6 +281,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     settings.vocab_only = vocab_only;
     settings.packed = opts->packed;
     settings.override_tensor = opts->override_tensor;
+    settings.plan = opts->plan;
     e->zeros = opts->zeros;
     bool more = opts->draft_model || opts->more_models;
     if (engine_open_model(e, &e->model, opts->model, &settings, more, &err) < 0) return fail_with(&err);

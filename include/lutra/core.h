@@ -123,6 +123,11 @@ struct lutra_model_settings {
      * the runtime, by the first such pattern; so are the operations that use them, or the model is refused.  NULL: each
      * operation goes to the first device that can do it. */
     const char *override_tensor;
+    /* How clusters of CPUs share a pass: "even" (by their CPUs, or lutra_runtime_settings.split), "one" (all on the
+     * first), "solved" (as the file of lutra_profile() beside the model says), or such a FILE, of which the plans that
+     * it found fastest are taken.  "auto" (NULL): as that file, where there is one for these devices and no split was
+     * said; else "even".  Results are the same.  LUTRA_E_UNSUPPORTED: a file of another model, machine or build. */
+    const char *plan;
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 
@@ -145,6 +150,7 @@ struct lutra_model_info {
     const char *chat_template;                    /* NULL = none */
     const char *reasoning_open, *reasoning_close; /* the tags around reasoning, known from the template; NULL = none */
     const char *step_mark; /* a verifier's own mark behind each step (lutra/search.h); NULL = none */
+    const char *plan;      /* how clusters of CPUs share its passes, in words; "" = nothing is shared */
 };
 LUTRA_API void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info, size_t size);
 

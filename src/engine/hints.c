@@ -218,7 +218,7 @@ static int choose(lutra_session *s, struct lutra_error *err)
 static int share(lutra_session *s, const struct step *pass, struct lutra_error *err)
 {
     for (int v = 0; v < s->hints.list.n_value; v++)
-        if (s->hints.list.given >> v & 1) TRY(plan_share(&s->model->plan, pass, v, err));
+        if (s->hints.list.given >> v & 1) TRY(plan_share(model_plan(s->model, pass->batch->n_row), pass, v, err));
     return 0;
 }
 

@@ -180,13 +180,19 @@ int memory_follow(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
+static int reserve_plan(lutra_session *s, const struct plan *plan, struct lutra_error *err)
 {
-    const struct plan *plan = &s->model->plan;
-    TRY(check_windows(s, err));
-    TRY(reserve(s, s->model->runtime->cpu, err)); /* it stands behind all others */
     for (int i = 0; i < plan->n_device; i++)
         if (plan->device[i] != s->model->runtime->cpu) TRY(reserve(s, plan->device[i], err));
+    return 0;
+}
+
+int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
+{
+    TRY(check_windows(s, err));
+    TRY(reserve(s, s->model->runtime->cpu, err)); /* it stands behind all others */
+    TRY(reserve_plan(s, &s->model->plan, err));
+    TRY(reserve_plan(s, &s->model->plan_many, err));
     TRY(open_cache(s, type, err));
     TRY(open_values(s, err));
     TRY(memory_follow(s, err));

@@ -43,16 +43,23 @@ static int place_weight(struct weight *w, struct device *d, struct lutra_error *
         err, LUTRA_E_UNSUPPORTED, "tensor '%s' would be needed by %s and %s", w->tensor.name, w->device->name, d->name);
 }
 
-static int place_weights(struct lutra_model *m, struct lutra_error *err)
+static int place_by_plan(const struct plan *plan, struct lutra_error *err)
 {
-    for (int p = 0; p < m->plan.n_piece; p++) {
-        const struct plan_piece *piece = &m->plan.piece[p];
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
         for (int i = piece->first; i < piece->first + piece->n; i++) {
-            const struct op *op = &m->plan.list->op[i];
+            const struct op *op = &plan->list->op[i];
             for (int k = 0; k < op->n_weight; k++)
-                TRY(place_weight(op->weight[k], device_store(m->plan.device[piece->device]), err));
+                TRY(place_weight(op->weight[k], device_store(plan->device[piece->device]), err));
         }
     }
+    return 0;
+}
+
+static int place_weights(struct lutra_model *m, struct lutra_error *err)
+{
+    TRY(place_by_plan(&m->plan, err));
+    TRY(place_by_plan(&m->plan_many, err));
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
         if (!w->device) w->device = m->runtime->cpu; /* no operation uses it */
@@ -194,13 +201,12 @@ static void report_plan(const struct lutra_model *m)
 
 static int open_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
-    struct device *device[PLAN_DEVICES];
-    int n_device = runtime_devices(m->runtime, device);
     if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
             model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
     if (set->override_tensor) TRY(model_override(m, set->override_tensor, err));
-    TRY(plan_open(&m->plan, model_ops(m->model), device, n_device, err));
+    TRY(model_choose_plans(m, set->plan, err));
+    TRY(model_open_plans(m, err));
     report_plan(m);
     TRY(packed_cache_open(m, set, err));
     return prepare_weights(m, set, err);
@@ -221,7 +227,7 @@ int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_
     log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on %s", lost->name, m->name, others);
     release_device(m, lost);
     m->n_plan++;
-    TRY(plan_open(&m->plan, model_ops(m->model), device, n_device, err));
+    TRY(model_open_plans(m, err));
     return prepare_weights(m, &set, err);
 }
 
@@ -314,6 +320,7 @@ int lutra_model_close(lutra_model **model)
     text_template_close(&m->chat);
     free(m->chat_source);
     free(m->samplers);
+    free(m->profile);
     text_vocab_close(&m->vocab);
     weights_close(&m->packed);
     weights_close(&m->weights);
@@ -328,7 +335,7 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
     if (!m) {
         settings_fill(info, size,
             &(struct lutra_model_info){
-                .size = sizeof *info, .name = "", .arch = "", .file_type = "", .bos = -1, .eos = -1});
+                .size = sizeof *info, .name = "", .arch = "", .file_type = "", .plan = "", .bos = -1, .eos = -1});
         return;
     }
     struct lutra_model_info all = {.size = sizeof all,
@@ -341,6 +348,7 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         .add_bos = text_vocab_adds_bos(m->vocab),
         .chat_template = m->chat_source,
         .step_mark = m->step_mark[0] ? m->step_mark : NULL,
+        .plan = m->plan_text,
         .reasoning_open = m->tags ? m->tags->open : NULL,
         .reasoning_close = m->tags ? m->tags->close : NULL};
     all.arch = "";

@@ -8,6 +8,7 @@
 #include "decode/row_cost.h"
 #include "engine/runtime.h"
 #include "model/model.h"
+#include "sched/profile.h"
 #include "text/reasoning.h"
 #include "text/template.h"
 #include "text/vocab.h"
@@ -26,7 +27,10 @@ struct lutra_model {
     const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
     struct model *model;          /* NULL when vocab_only, like the plan */
     bool by_piece;                /* weights are packed when a layer is reached (model_hold) and freed after it */
-    struct plan plan;
+    struct plan plan, plan_many;  /* of passes of few rows, and of many: model_plan */
+    struct profile *profile;      /* that says how its devices share, or NULL */
+    enum profile_plan plan_kind[PASS_CLASSES];
+    char plan_text[96];         /* that in words; "": nothing is shared */
     struct demand_rates demand; /* of a pass */
     int n_plan;                 /* how often the plan has changed */
     struct row_cost cost;  /* of passes, as the last session to be closed has measured it; under the runtime's turn */
@@ -39,6 +43,9 @@ struct lutra_model {
     struct lutra_sampling sampling; /* the defaults of its requests */
     char *samplers;                 /* that the file names, or NULL */
 };
+
+/* plans.c: the plan of a pass. */
+struct plan *model_plan(lutra_model *m, int n_row);
 
 /* As lutra_model_open, for the quantizer: matrices keep the file's column order (weights_order).
  * by_piece: only observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,

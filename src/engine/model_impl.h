@@ -11,6 +11,15 @@
  * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
+/* plans.c: which plans, as lutra_model_settings.plan says; and these plans on the devices that are left. */
+int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err);
+int model_open_plans(lutra_model *m, struct lutra_error *err);
+/* Where a model's profile for these devices lies; to be freed, NULL: out of memory.  It is written whole or not at all;
+ * text: what is in it, freed by the caller; or NULL. */
+char *profile_path(const lutra_model *m);
+int profile_write(
+    const lutra_model *m, const char *path, const struct profile *p, char **text, struct lutra_error *err);
+
 /* override.c: sets weight.only of the tensors that "PATTERN=DEVICE,..." names; before the plan is opened. */
 int model_override(struct lutra_model *m, const char *list, struct lutra_error *err);
 

@@ -127,8 +127,8 @@ static bool costs_of(const lutra_session *s, char *path, size_t n, uint64_t *key
     const struct demand *all = m->demand.rows;
     if (!m->packed) return false;
     char who[512];
-    int k = snprintf(who, sizeof who, "%s\n%s\n%s\n%llu %llu", m->runtime->text, m->name, m->file_type,
-        (unsigned long long)all[ROWS_ALL].weight_bytes, (unsigned long long)all[ROWS_ALL].mac);
+    int k = snprintf(who, sizeof who, "%s\n%s\n%s\n%s\n%llu %llu", m->runtime->text, m->name, m->file_type,
+        m->plan_text, (unsigned long long)all[ROWS_ALL].weight_bytes, (unsigned long long)all[ROWS_ALL].mac);
     *key = hash_bytes(ROW_COST_KNOTS, who, k < (int)sizeof who ? (size_t)k : sizeof who - 1);
     return snprintf(path, n, "%s.costs", weights_path(m->packed)) < (int)n;
 }

@@ -25,6 +25,7 @@ struct lutra_runtime {
     atomic_int n_model; /* open */
     struct device *cpu;
     enum wait_mode sync;
+    bool split; /* how clusters share was said */
     /* Whoever has it may run a pass, prepare and release weights, reserve, allocate buffers, and read or change the
      * plans of this runtime's models: a step that loses its device changes its model's. */
     struct turn turn;

@@ -453,10 +453,9 @@ static int calibrate(
     return rc;
 }
 
-static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
+static struct step step_of(lutra_session *s, struct kv_view *view)
 {
-    lutra_runtime *rt = s->model->runtime;
-    struct step step = {.batch = &s->batch,
+    return (struct step){.batch = &s->batch,
         .kv = view,
         .value = s->value,
         .out_row = s->out_row,
@@ -464,30 +463,54 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
         .n_ctx = s->n_ctx,
         .result = s->result,
         .cancel = &s->cancel};
+}
+
+static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
+{
+    lutra_runtime *rt = s->model->runtime;
+    struct step step = step_of(s, view);
     const struct plan_rescue rescue = {replace, s};
     turn_take(&rt->turn);
     uint64_t start = clock_now_us(rt->clock);
     int rc = memory_follow(s, err); /* another session may have changed the plan */
-    if (rc == 0) rc = plan_run(&s->model->plan, &step, s->waits, &rescue, err);
+    if (rc == 0) rc = plan_run(model_plan(s->model, s->batch.n_row), &step, s->waits, &rescue, err);
     if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
     if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, &rescue, err);
     turn_give(&rt->turn);
     return rc;
 }
 
-int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err)
+static int begin(lutra_session *s, int n_row, struct kv_view *view, struct lutra_error *err)
 {
-    struct kv_view view;
     s->batch.n_row = n_row;
     s->n_result = 0;
     TRY(batch_check(&s->batch, model_ops(s->model->model)->n_vocab, committed, s->kv, err));
     TRY(list_results(s, err));
-    TRY(kv_step_begin(s->kv, &s->batch, &view, err));
+    return kv_step_begin(s->kv, &s->batch, view, err);
+}
+
+int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err)
+{
+    struct kv_view view;
+    TRY(begin(s, n_row, &view, err));
     int rc = run(s, &view, err);
     if (rc == 0 && numbers) rc = session_check_numbers(s, err);
     kv_step_end(s->kv, &s->batch, rc == 0);
     if (rc < 0) s->batch.n_row = s->n_result = 0;
     return rc;
+}
+
+int session_hold(lutra_session *s, int n_row, struct kv_view *view, struct step *step, struct lutra_error *err)
+{
+    TRY(begin(s, n_row, view, err));
+    *step = step_of(s, view);
+    return 0;
+}
+
+void session_let_go(lutra_session *s)
+{
+    kv_step_end(s->kv, &s->batch, false);
+    s->batch.n_row = s->n_result = 0;
 }
 
 const struct row_result *session_result(const lutra_session *s, int32_t row)

@@ -161,6 +161,10 @@ uint64_t draft_model_bytes(const struct draft_model *d);
 /* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows.  numbers: results that are none are an
  * error. */
 int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err);
+/* A pass as it would be run, of rows in batch.row, for others to run; the session does nothing else until it is let go,
+ * and nothing of it stays. */
+int session_hold(lutra_session *s, int n_row, struct kv_view *view, struct step *step, struct lutra_error *err);
+void session_let_go(lutra_session *s);
 /* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
 int session_check_numbers(const lutra_session *s, struct lutra_error *err);
 /* Adds the sources that every session has. */

@@ -100,6 +100,19 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
 /* "matmul Q4_0 1536>8960,8960" of an operation that may be cut. */
 void profile_kind_name(const struct op_list *list, const struct op *op, char *out, size_t n);
 
+/* What a profile belongs to: it counts for no other. */
+struct profile_key {
+    const char *build, *model, *machine;
+};
+
+/* As JSON, to be freed; NULL: out of memory. */
+char *profile_text(const struct profile *p, const struct profile_key *key);
+
+/* LUTRA_E_UNSUPPORTED: of another version, build, model or machine; LUTRA_E_FORMAT names the key that is wrong.  On
+ * failure *p is empty. */
+int profile_parse(
+    struct profile *p, const char *text, size_t n, const struct profile_key *key, struct lutra_error *err);
+
 const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved" */
 
 #endif

@@ -29,6 +29,10 @@ static const struct option bench_table[] = {
         .choices = "md csv json jsonl"},
     {"-dev --device", "DEVICE", OPT_TEXT, AT(engine.device), "NAME",
         .help = "cpu, cpu-ref, npu-sim, npu-qemu, npu or a list"},
+    {"-ts --tensor-split", "TENSOR_SPLIT", OPT_TEXT, AT(engine.split), "N0,N1,...",
+        .help = "what each CPU cluster of --device gets of every product, in proportion"},
+    {"--plan", "PLAN", OPT_TEXT, AT(engine.plan), "PLAN",
+        .help = "how CPU clusters share a pass: auto, even, one, solved, or a FILE of 'lutra profile'"},
     {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(engine.pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(engine.packed), "FILE", .help = "packed weights; '' = none"},
@@ -230,6 +234,7 @@ static int tests_of_model(struct bench_state *b, const char *model, int n_thread
         b->test->model = model;
         b->test->info = e.info;
         b->test->device = lutra_runtime_device_text(e.runtime);
+        if (*e.info.plan && !eo.quiet) say("plan: %s", e.info.plan);
         b->test->n_threads = lutra_runtime_n_threads(e.runtime);
         b->test->peaks = bench_peaks(&e, b->o);
     }

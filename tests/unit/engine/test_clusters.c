@@ -102,9 +102,96 @@ static void names_are_checked(void **state)
     }
 }
 
+/* ---- plans ---- */
+
+static void open_with(struct fixture *f, const char *plan, int status)
+{
+    struct lutra_model_settings ms;
+    struct lutra_error err = {.what = ""};
+    lutra_session_close(&f->s);
+    lutra_model_close(&f->model);
+    lutra_model_settings_init(&ms, sizeof ms);
+    ms.plan = plan;
+    int rc = lutra_model_open(&f->model, f->rt, f->path, &ms, &err);
+    if (rc != status) fail_msg("plan '%s': %d, %s", plan ? plan : "(none)", rc, err.what);
+}
+
+static const char *plan_of(const struct fixture *f)
+{
+    struct lutra_model_info info;
+    lutra_model_info_get(f->model, &info, sizeof info);
+    return info.plan;
+}
+
+static void hear(struct fixture *f, struct heard *out)
+{
+    struct lutra_model_info info;
+    memset(out, 0, sizeof *out);
+    lutra_model_info_get(f->model, &info, sizeof info);
+    out->n_vocab = info.n_vocab;
+    fixture_session(f, 1, 256);
+    evaluate(f, out);
+}
+
+/* One line of the file, in place of what stands behind its key. */
+static void rewrite(const char *path, const char *key, const char *value)
+{
+    static char text[1 << 20], other[1 << 20];
+    FILE *in = fopen(path, "rb");
+    assert_non_null(in);
+    size_t n = fread(text, 1, sizeof text - 1, in);
+    text[n] = 0;
+    fclose(in);
+    char *at = strstr(text, key);
+    assert_non_null(at);
+    at += strlen(key);
+    int k = snprintf(other, sizeof other, "%.*s%s%s", (int)(at - text), text, value, at + strcspn(at, ",\n"));
+    FILE *out = fopen(path, "wb");
+    fwrite(other, 1, (size_t)k, out);
+    fclose(out);
+}
+
+/* Whatever was measured: every plan has the bits of one device, and the file says which is taken. */
+static void plans_have_the_bits_of_one(void **state)
+{
+    static struct heard one, other;
+    static const char *const plans[] = {"one", "even", "solved", NULL};
+    struct fixture f;
+    char *text, beside[128];
+    (void)state;
+    if (!have_two()) skip();
+    run("cpu", NULL, "tiny-llama", "Q4_0", &one);
+    fixture_open_split(&f, &(struct where){"cpu:0,cpu:1", NULL}, NULL, "tiny-llama", "Q4_0", 0);
+    assert_string_equal(plan_of(&f), "by speed (no profile)");
+    open_with(&f, "solved", LUTRA_E_IO); /* there is none yet */
+    OK(lutra_profile(f.rt, f.path, NULL, NULL, &text, err));
+    assert_non_null(strstr(text, "\"many\""));
+    lutra_free(text);
+    snprintf(beside, sizeof beside, "%s.cpu-0cpu-1%s", f.path, LUTRA_PROFILE_SUFFIX);
+    rewrite(beside, "\"part\": [\n     ", "17"); /* sixteenths */
+    open_with(&f, "solved", LUTRA_E_FORMAT);
+    OK(lutra_profile(f.rt, f.path, NULL, NULL, NULL, err));
+    for (int i = 0; i < 4; i++) {
+        open_with(&f, plans[i], 0);
+        hear(&f, &other);
+        if (memcmp(one.logit, other.logit, sizeof one.logit)) fail_msg("plan %d: other bits", i);
+        if (i == 0) assert_int_equal(f.model->plan_many.n_piece, 1);
+        if (i == 1) assert_true(f.model->plan_many.n_piece > 4);
+    }
+    assert_non_null(strstr(plan_of(&f), "from the profile"));
+    open_with(&f, beside, 0); /* as a file that is named */
+    rewrite(beside, "\"model\": ", "\"0\"");
+    open_with(&f, beside, LUTRA_E_UNSUPPORTED);
+    open_with(&f, NULL, 0); /* one that only lies there is left out */
+    assert_string_equal(plan_of(&f), "by speed (no profile)");
+    open_with(&f, "/tmp", LUTRA_E_FORMAT);
+    unlink(beside);
+    fixture_close(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clusters_have_the_bits_of_one), cmocka_unit_test(names_are_checked)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(clusters_have_the_bits_of_one),
+        cmocka_unit_test(names_are_checked), cmocka_unit_test(plans_have_the_bits_of_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -105,8 +106,8 @@ static void assert_best(struct bench *b, double within)
 }
 
 /* The second device is as fast, a third as fast, and hampered by its neighbour; waiting costs little and much.  Where
- * it costs much a pass may be shorter than predicted: of two operations that follow each other, the slower device begins
- * the second while the host still wakes up. */
+ * it costs much a pass may be shorter than predicted: of two operations that follow each other, the slower device
+ * begins the second while the host still wakes up. */
 static void predictions_come_true(void **state)
 {
     static struct bench b;
@@ -233,11 +234,120 @@ static void cuts_are_by_name(void **state)
     for (int i = 0; i < b.w.list.n_op; i++) assert_true(cut[i].n == 1 && cut[i].device[0] == b.w.devices[0]);
 }
 
+/* ---- as text ---- */
+
+static const struct profile_key key = {.build = "1", .model = "abc", .machine = "cpu: a \"quoted\" one"};
+
+static void text_says_the_same(void **state)
+{
+    static struct bench b;
+    static struct profile again;
+    struct lutra_error err = {.what = ""};
+    (void)state;
+    open_bench(&b, 3);
+    b.w.device[1].ns_per_kmac *= 2.3;
+    made(&b);
+    char *text = profile_text(&b.p, &key);
+    assert_non_null(text);
+    if (profile_parse(&again, text, strlen(text), &key, &err) < 0) fail_msg("%s", err.what);
+    char *twice = profile_text(&again, &key);
+    assert_string_equal(text, twice);
+    for (int k = 0; k < b.p.n_kind; k++)
+        for (int c = 0; c < PASS_CLASSES && b.p.kind[k].cut; c++)
+            assert_memory_equal(again.kind[k].of[c].part, b.p.kind[k].of[c].part, sizeof again.kind[k].of[c].part);
+    for (int c = 0; c < PASS_CLASSES; c++) assert_int_equal(again.pass[c].best, b.p.pass[c].best);
+    free(twice);
+    free(text);
+}
+
+static void other_keys_are_refused(void **state)
+{
+    static struct bench b;
+    static struct profile p;
+    static const struct {
+        struct profile_key key;
+        const char *says;
+    } other[] = {{{"2", "abc", "cpu: a \"quoted\" one"}, "build"},
+        {{"1", "abd", "cpu: a \"quoted\" one"}, "model file"}, {{"1", "abc", "cpu: another"}, "machine"}};
+    struct lutra_error err = {.what = ""};
+    (void)state;
+    open_bench(&b, 2);
+    made(&b);
+    char *text = profile_text(&b.p, &key);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(profile_parse(&p, text, strlen(text), &other[i].key, &err), LUTRA_E_UNSUPPORTED);
+        if (!strstr(err.what, other[i].says)) fail_msg("%s", err.what);
+        assert_int_equal(p.n_kind, 0);
+    }
+    free(text);
+}
+
+/* What a parsed profile promises: cuts that a plan can use. */
+static void assert_sound(const struct profile *p)
+{
+    assert_true(p->n_device >= 1 && p->n_device <= SOLVE_DEVICES && p->n_kind >= 0 && p->n_kind <= PROFILE_KINDS);
+    for (int c = 0; c < PASS_CLASSES; c++) {
+        assert_true((unsigned)p->pass[c].best < PROFILE_PLANS);
+        for (int k = 0; k < p->n_kind; k++) {
+            int sum = 0;
+            for (int d = 0; d < SOLVE_DEVICES; d++) {
+                assert_in_range(p->kind[k].of[c].part[d], 0, d < p->n_device ? PROFILE_GRID : 0);
+                sum += p->kind[k].of[c].part[d];
+            }
+            assert_int_equal(sum, p->kind[k].cut ? PROFILE_GRID : 0);
+            assert_true(strlen(p->kind[k].name) > 0);
+            for (int set = 0; set < PROFILE_SETS; set++)
+                assert_in_range(p->kind[k].of[c].n_joint[set], 0, PROFILE_POINTS);
+        }
+    }
+}
+
+/* Cut short, other bytes, other numbers: refused, or as good as any. */
+static void hostile_text_is_refused_or_sound(void **state)
+{
+    static struct bench b;
+    static struct profile p;
+    static const char *const with[] = {"-1", "17", "1e400", "null", "[]", "99999999999999999999", "\"x\""};
+    struct lutra_error err = {.what = ""};
+    uint32_t seed = 7;
+    (void)state;
+    open_bench(&b, 2);
+    made(&b);
+    char *text = profile_text(&b.p, &key);
+    size_t n = strlen(text);
+    for (size_t short_of = 0; short_of < n; short_of += 1 + n / 400)
+        assert_true(profile_parse(&p, text, short_of, &key, &err) < 0);
+    char *bad = malloc(n + 64);
+    for (int i = 0; i < 4000; i++) {
+        memcpy(bad, text, n);
+        seed = seed * 1664525u + 1013904223u;
+        size_t at = seed % n, m = n;
+        if (i % 2) { /* another byte, or another number */
+            bad[at] = (char)(seed >> 11);
+        } else {
+            while (at < n && (text[at] < '0' || text[at] > '9')) at++;
+            size_t end = at;
+            while (end < n && ((text[end] >= '0' && text[end] <= '9') || text[end] == '.' || text[end] == 'e')) end++;
+            const char *in = with[seed % 7];
+            m = n - (end - at) + strlen(in);
+            memcpy(bad + at, in, strlen(in));
+            memcpy(bad + at + strlen(in), text + end, n - end);
+        }
+        if (profile_parse(&p, bad, m, &key, &err) == 0)
+            assert_sound(&p);
+        else
+            assert_int_equal(p.n_kind, 0);
+    }
+    free(bad);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true),
         cmocka_unit_test(cuts_follow_the_devices), cmocka_unit_test(three_devices_share),
-        cmocka_unit_test(other_sets_of_devices), cmocka_unit_test(may_be_cancelled),
-        cmocka_unit_test(cuts_are_by_name)};
+        cmocka_unit_test(other_sets_of_devices), cmocka_unit_test(may_be_cancelled), cmocka_unit_test(cuts_are_by_name),
+        cmocka_unit_test(text_says_the_same), cmocka_unit_test(other_keys_are_refused),
+        cmocka_unit_test(hostile_text_is_refused_or_sound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

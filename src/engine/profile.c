@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lutra_profile(): a model's operations and passes measured on the devices of a runtime, and kept in a file.
+ */
+#include <stdlib.h>
+
+#include "engine/model_impl.h"
+#include "engine/session_impl.h"
+#include "engine/settings.h"
+
+enum { DEPTH = 256, FEW_ROWS = 1, MANY_ROWS = 256, REPS = 7, PASSES = 8 };
+
+/* A session with a pass in hand that has not run: DEPTH tokens in the cache, n_row rows behind them. */
+struct probe {
+    lutra_session *s;
+    struct kv_view view;
+    struct step step;
+    bool held;
+};
+
+static int32_t token_at(const lutra_session *s, int i)
+{
+    return (int32_t)((uint32_t)i * 2654435761u % (uint32_t)model_ops(s->model->model)->n_vocab);
+}
+
+/* A prompt's rows, of which the last wants a result. */
+static void set_rows(lutra_session *s, int32_t seq, int pos, int n)
+{
+    for (int i = 0; i < n; i++)
+        s->batch.row[i] = (struct row){.token = token_at(s, pos + i),
+            .pos = pos + i,
+            .seq = seq,
+            .parent = i - 1,
+            .want = i == n - 1 ? WANT_TOPK : ROW_BULK};
+}
+
+static int open_probe(struct probe *p, lutra_model *m, int n_row, struct lutra_error *err)
+{
+    struct lutra_session_settings set;
+    int32_t seq;
+    lutra_session_settings_init(&set, sizeof set);
+    set.n_batch = MANY_ROWS, set.n_ctx = DEPTH + MANY_ROWS;
+    TRY(lutra_session_open(&p->s, m, &set, err));
+    TRY(lutra_seq_open(p->s, DEPTH + MANY_ROWS, &seq, err));
+    set_rows(p->s, seq, 0, DEPTH);
+    TRY(session_forward(p->s, DEPTH, false, err));
+    set_rows(p->s, seq, DEPTH, n_row);
+    TRY(session_hold(p->s, n_row, &p->view, &p->step, err));
+    p->held = true;
+    return 0;
+}
+
+static void close_probe(struct probe *p)
+{
+    if (p->held) session_let_go(p->s);
+    lutra_session_close(&p->s);
+}
+
+struct telling {
+    lutra_progress_fn fn;
+    void *user;
+};
+
+static int tell(void *user, uint64_t done, uint64_t total)
+{
+    const struct telling *t = user;
+    return t->fn ? t->fn(t->user, "measuring", done, total) : 0;
+}
+
+static int measure(lutra_model *m, struct profile *out, struct telling *t, struct lutra_error *err)
+{
+    struct probe probe[PASS_CLASSES] = {{0}};
+    struct device *device[PLAN_DEVICES];
+    int rc = open_probe(&probe[PASS_FEW], m, FEW_ROWS, err);
+    if (rc == 0) rc = open_probe(&probe[PASS_MANY], m, MANY_ROWS, err);
+    if (rc == 0) {
+        struct profile_how how = {.list = model_ops(m->model),
+            .device = device,
+            .n_device = runtime_devices(m->runtime, device),
+            .step = {&probe[PASS_FEW].step, &probe[PASS_MANY].step},
+            .clock = m->runtime->clock,
+            .sync = m->runtime->sync,
+            .reps = REPS,
+            .passes = PASSES,
+            .progress = tell,
+            .user = t};
+        turn_take(&m->runtime->turn);
+        rc = profile_make(out, &how, err);
+        turn_give(&m->runtime->turn);
+    }
+    for (int c = 0; c < PASS_CLASSES; c++) close_probe(&probe[c]);
+    return rc;
+}
+
+static int keep(const lutra_model *m, const char *path, const struct profile *p, char **text, struct lutra_error *err)
+{
+    char *beside = path ? NULL : profile_path(m);
+    if (!path && !beside) return lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    int rc = profile_write(m, path ? path : beside, p, text, err);
+    free(beside);
+    return rc;
+}
+
+int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *out_path,
+    const struct lutra_model_settings *settings, char **text, struct lutra_error *err)
+{
+    struct lutra_model_settings set;
+    lutra_model_settings_init(&set, sizeof set);
+    if (text) *text = NULL;
+    TRY(handle_check(runtime, "runtime", err));
+    TRY(settings_copy(&set, sizeof set, settings, "profile", err));
+    struct telling t = {set.progress, set.progress_user};
+    lutra_model *m;
+    set.plan = "even";
+    set.vocab_only = false;
+    TRY(lutra_model_open(&m, runtime, model_path, &set, err));
+    struct profile *p = malloc(sizeof *p);
+    int rc = p ? measure(m, p, &t, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    if (rc == 0) rc = keep(m, out_path, p, text, err);
+    free(p);
+    lutra_model_close(&m);
+    return rc;
+}

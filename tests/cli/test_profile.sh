@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# 'lutra profile': what it writes, who finds it, and that text is the same under every plan.
+source "$(dirname "$0")/lib.sh"
+python3 -c 'import os,sys; sys.exit(0 if {0, 1} <= os.sched_getaffinity(0) else 1)' ||
+    { echo "skipped: processors 0 and 1 are not both there"; exit 77; }
+cp "$MODEL" "$WORK/m.gguf"
+two="--device cpu:0,cpu:1"
+say() { lutra run -st -m "$WORK/m.gguf" -n 24 --temp 0 -p "$QUESTION" "$@"; }
+
+lutra run --list-devices -m "$WORK/m.gguf"
+expect_out "No profile of $WORK/m.gguf" "without a profile"
+say --device cpu
+cp "$WORK/out" "$WORK/one"
+say $two --plan solved
+expect_code 1 "no profile to solve from"
+expect_err "'lutra profile' makes one" "what to do without a profile"
+
+lutra profile -m "$WORK/m.gguf" $two
+expect_code 0 "profile"
+expect_out "Kept: " "the choice"
+expect_out " at once " "what several take"
+made=$(echo "$WORK"/m.gguf.cpu-0cpu-1.lutra-profile)
+expect_json "$made" '
+p = json.load(sys.stdin)
+assert p["lutra_profile"] == 1 and p["devices"] == ["cpu:0", "cpu:1"]
+assert p["passes"]["few"]["rows"] == 1 and p["passes"]["many"]["rows"] == 256
+assert all(sum(k[c]["part"]) == p["grid"] for k in p["kinds"] if k["cut"] for c in ("few", "many"))
+for c in p["passes"].values():
+    assert c["measured_us"][c["best"]][0] == min(m[0] for m in c["measured_us"].values())' "the file"
+[ "$(ls "$WORK" | grep -c tmp)" -eq 0 ] || fail "temporary files are left"
+lutra run --list-devices -m "$WORK/m.gguf"
+expect_out "$made" "the profile in --list-devices"
+for plan in auto one even solved "$made"; do
+    say $two --plan "$plan" -v
+    expect_same "$WORK/one" "$WORK/out" "text of --plan $plan"
+    expect_err "plan: " "the plan of --plan $plan"
+done
+lutra bench -m "$WORK/m.gguf" $two -p 8 -n 2 -r 1 --no-peaks
+expect_err "(from the profile)" "bench says the plan"
+
+touch "$WORK/m.gguf" # another time: another model
+say $two
+expect_same "$WORK/one" "$WORK/out" "with an old profile"
+expect_err "of another model file" "an old profile is left out"
+say $two --plan "$made"
+expect_code 1 "an old profile that is named"
+lutra profile -m "$WORK/m.gguf" $two -q -o "$WORK/none/there"
+expect_code 1 "a folder that is not there"
+expect_err "none/there" "a folder that is not there"
+finish
