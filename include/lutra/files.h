@@ -88,8 +88,8 @@ LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err)
 
 /* Measures the model's operations on the clusters of CPUs of this runtime, each alone and all at once, and whole passes
  * for three plans (lutra_model_settings.plan), and keeps that in a JSON file: out_path, or NULL: where lutra_model_open
- * looks for it, beside the model under a name with these devices.  The file appears whole or not at all.  *text: what is
- * in it, for lutra_free(); text may be NULL.  Nothing else should run meanwhile; `plan` of the settings counts for
+ * looks for it, beside the model under a name with these devices.  The file appears whole or not at all.  *text: what
+ * is in it, for lutra_free(); text may be NULL.  Nothing else should run meanwhile; `plan` of the settings counts for
  * nothing.  LUTRA_E_UNSUPPORTED: devices that cannot share operations. */
 LUTRA_API int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *out_path,
     const struct lutra_model_settings *settings, char **text, struct lutra_error *err);
