@@ -13,10 +13,11 @@
 #include "engine/settings.h"
 #include "gpu/device.h"
 #include "npu/host/device.h"
+#include "phone/device.h"
 
 /* Of the emulator and of QEMU's child: reserved, touched only where used. */
 enum { CLUSTER_MOST = 1024 };
-enum { NPU_WINDOW_BYTES = 512 << 20, NPU_WINDOW_MOST = 1 << 30, NPU_VECTOR_THREADS = 4 };
+enum { NPU_WINDOW_BYTES = 512 << 20, NPU_WINDOW_MOST = 1 << 30, NPU_THREADS = 4 };
 
 const char *lutra_version(void)
 {
@@ -113,7 +114,7 @@ static int open_cpu_ref(const struct opener *self, enum npu_packing packing, lut
 static int open_npu(const struct opener *self, enum npu_packing packing, lutra_runtime *rt, runtime_settings *set,
     struct device **out, char *text, size_t n, struct lutra_error *err)
 {
-    struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_VECTOR_THREADS};
+    struct npu_transport_settings npu = {.memory_bytes = NPU_WINDOW_BYTES, .n_threads = NPU_THREADS};
     npu.packing = packing;
     const char *given[] = {set->npu_qemu, set->npu_program, set->npu_library};
     if (set->npu_window_bytes > NPU_WINDOW_MOST)
@@ -230,6 +231,61 @@ static int open_pool(lutra_runtime *rt, runtime_settings *set, struct lutra_erro
     return pool_open(&rt->pool, &pool, err);
 }
 
+/* ---- a phone that is modelled ---- */
+
+/* What its devices share: the clock is virtual, and a CPU computes their values. */
+struct phone {
+    struct soc_profile profile;
+    struct virtual_time time;
+    struct device *inner, *gpu;
+};
+
+static int open_phone_unit(lutra_runtime *rt, enum sim_device kind, struct lutra_error *err)
+{
+    struct phone *p = rt->phone;
+    struct device **out = &rt->device[rt->n_device];
+    if (rt->n_device == PLAN_DEVICES)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
+    const struct sim_device_settings s = {
+        .profile = &p->profile, .kind = kind, .end = SIM_MIDDLE, .time = &p->time, .inner = p->inner, .store = p->gpu};
+    TRY(sim_device_open(out, &s, err));
+    if (kind == SIM_GPU) p->gpu = *out;
+    return 0;
+}
+
+/* "sim:PROFILE": its GPU, and the NPU for products beside it; with ".gpu" or ".npu" behind it one of them. */
+static int open_phone(lutra_runtime *rt, runtime_settings *set, const char *name, size_t n_name, char *text,
+    size_t n_text, struct lutra_error *err)
+{
+    char profile[256];
+    struct cpu_device_settings cpu = {.name = "sim.values", .speed = 1};
+    snprintf(profile, sizeof profile, "%.*s", (int)(n_name - 4), name + 4);
+    char *unit = strrchr(profile, '.');
+    const bool gpu = unit && strcmp(unit, ".gpu") == 0, npu = unit && strcmp(unit, ".npu") == 0;
+    if (gpu || npu) *unit = 0;
+    if (rt->phone) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%.*s': one phone at a time", (int)n_name, name);
+    struct phone *p = rt->phone = calloc(1, sizeof *p);
+    if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
+    TRY(soc_profile_open(&p->profile, profile, err));
+    TRY(find_isa(set, &cpu.isa, err));
+    TRY(cpu_device_open(&p->inner, rt->pool, &cpu, err));
+    rt->clock = clock_virtual(&p->time);
+    snprintf(text, n_text, "%s of %s, modelled: values from the CPU, time from a profile",
+        gpu   ? "sim.gpu"
+        : npu ? "sim.npu"
+              : "sim.gpu and sim.npu",
+        p->profile.soc);
+    if (!npu) TRY(open_phone_unit(rt, SIM_GPU, err));
+    if (!npu && !gpu) rt->n_device++;
+    return gpu ? 0 : open_phone_unit(rt, SIM_NPU, err);
+}
+
+static void close_phone(lutra_runtime *rt)
+{
+    if (rt->phone && rt->phone->inner) rt->phone->inner->ops->close(rt->phone->inner);
+    free(rt->phone);
+}
+
 /* ---- any device ---- */
 
 /* Its number, or -1. */
@@ -249,21 +305,23 @@ static int open_device(
     int packing = packing_of(name + n_own, n_name - n_own);
     char text[192];
     bool cluster = n_name > 4 && memcmp(name, "cpu:", 4) == 0, known = false;
+    const bool phone = n_name > 4 && memcmp(name, "sim:", 4) == 0;
     if (rt->n_device == PLAN_DEVICES)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
     if (cluster) TRY(open_cluster(rt, set, name, n_name, &rt->device[rt->n_device], text, sizeof text, err));
-    for (size_t i = 0; !cluster && packing >= 0 && i < sizeof openers / sizeof *openers; i++) {
+    if (phone) TRY(open_phone(rt, set, name, n_name, text, sizeof text, err));
+    for (size_t i = 0; !cluster && !phone && packing >= 0 && i < sizeof openers / sizeof *openers; i++) {
         if (!is(openers[i].name, name, n_own) || (packing && !openers[i].transport)) continue;
         TRY(openers[i].open(
             &openers[i], (enum npu_packing)packing, rt, set, &rt->device[rt->n_device], text, sizeof text, err));
         known = true;
         break;
     }
-    if (!cluster && !known)
+    if (!cluster && !phone && !known)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "device '%.*s' is not known (cpu, cpu-ref, npu-sim, npu-qemu, npu, vulkan are; behind an NPU's name "
             "':supergroup', "
-            "':bitplane' or ':lookup'; cpu:0-3 is a cluster)",
+            "':bitplane' or ':lookup'; cpu:0-3 is a cluster; sim:8gen3 is a phone that is modelled)",
             (int)(n_name < 60 ? n_name : 60), name);
     size_t at = strlen(rt->text);
     snprintf(rt->text + at, sizeof rt->text - at, "%s%s", rt->n_device ? "; " : "", text);
@@ -331,6 +389,7 @@ int lutra_runtime_close(lutra_runtime **runtime)
     if (!rt) return 0;
     if (atomic_load(&rt->n_model) > 0) return LUTRA_E_BUSY;
     for (int i = 0; i < rt->n_device; i++) rt->device[i]->ops->close(rt->device[i]);
+    close_phone(rt);
     pool_close(&rt->pool);
     for (int i = 0; i < PLAN_DEVICES; i++) pool_close(&rt->cluster[i]);
     for (int i = 0; i < 3; i++) free(rt->npu_path[i]);

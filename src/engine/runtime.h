@@ -17,6 +17,7 @@
 struct lutra_runtime {
     struct log log;
     struct clock clock;
+    struct phone *phone; /* of devices "sim:..."; NULL: none */
     struct pool *pool;
     struct pool *cluster[PLAN_DEVICES];  /* of clusters of CPUs but the first, whose pool is `pool`; or NULL */
     struct device *device[PLAN_DEVICES]; /* [n_device], the first is asked first; the CPU is one of them */

@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-#include "sim/profile.h"
+#include "phone/profile.h"
 
 struct npu_work {
     double packets; /* of all threads together */

@@ -78,7 +78,7 @@ static int try_candidate(const struct sim_case *c, const struct sim_shape *shape
     struct soc_profile p;
     struct sim_case one = *c;
     struct sim_reply r;
-    TRY(sim_profile_open(&p, profile, err));
+    TRY(soc_profile_open(&p, profile, err));
     one.profile = &p, one.shape = *shape, one.set.n_batch = width;
     TRY(sim_reply(&one, &r, err));
     const double tokens = (double)one.set.n_decode * width, gib = 1 << 30;

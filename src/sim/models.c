@@ -6,7 +6,7 @@
  */
 #include "sim/tables.h"
 
-#include "sim/data.h"
+#include "phone/data.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "sim/data.h"
+#include "phone/data.h"
 #include "sim/report.h"
 #include "sim/tables.h"
 
@@ -76,7 +76,8 @@ struct figure {
 static double product(const struct figure *f, const struct soc_profile *p)
 {
     const struct sim_question q = {.profile = p};
-    return sim_product_us(&q, SIM_MIDDLE, f->part[0] == 'g' ? SIM_GPU : SIM_NPU, f->k, f->n, 4, f->rows, 1);
+    return sim_product_us(
+        q.profile, false, SIM_MIDDLE, f->part[0] == 'g' ? SIM_GPU : SIM_NPU, f->k, f->n, 4, f->rows, 1);
 }
 
 static double given(const struct figure *f, const struct soc_profile *p)
@@ -123,7 +124,7 @@ static double prefill_gain(const struct figure *f, const struct soc_profile *p)
 static double elite_gain(const struct figure *f, const struct soc_profile *p)
 {
     struct soc_profile before;
-    if (sim_profile_open(&before, "8gen3", NULL)) return NAN;
+    if (soc_profile_open(&before, "8gen3", NULL)) return NAN;
     return rate_of(p, f->model, f->rows) / rate_of(&before, f->model, f->rows);
 }
 
@@ -325,7 +326,7 @@ json_t *sim_papers_json(const struct sim_case *c, struct lutra_error *err)
         lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for the papers' figures");
     } else {
         int rc = 0;
-        for (int i = 0; i < NPU_PROFILES_MAX && !rc; i++) rc = sim_profile_open(&p[i], names[i], err);
+        for (int i = 0; i < NPU_PROFILES_MAX && !rc; i++) rc = soc_profile_open(&p[i], names[i], err);
         if (c->is_file) p[1] = *c->profile;
         if (!rc) counted = c->is_file ? counted_json(&p[1], 1, err) : counted_json(p, NPU_PROFILES_MAX, err);
         if (counted) out = compare_rows(published, &p[1], &p[2]);

@@ -19,19 +19,7 @@ const char *sim_plan_name(enum sim_plan plan)
     return names[plan];
 }
 
-/* ---- figures ---- */
-
-static bool is_rate(enum soc_figure f)
-{
-    return f == SOC_QNN_TFLOPS || f == SOC_ONE_GBS || f == SOC_TWO_GBS || f == SOC_COPY_GBS || f == SOC_STORAGE_MBS;
-}
-
-double sim_figure(const struct soc_profile *profile, enum soc_figure figure, enum sim_end end)
-{
-    const struct npu_interval *f = &profile->figure[figure];
-    if (end == SIM_MIDDLE) return (f->low + f->high) / 2;
-    return (end == SIM_BETTER) == is_rate(figure) ? f->high : f->low;
-}
+/* ---- sums ---- */
 
 void sim_add(struct sim_span *sum, const struct sim_span *x, double times)
 {
@@ -43,7 +31,7 @@ static double *end_of(struct sim_span *s, enum sim_end end)
     return end == SIM_BETTER ? &s->low : end == SIM_MIDDLE ? &s->middle : &s->high;
 }
 
-/* ---- laws ---- */
+/* ---- graphs ---- */
 
 static int round_up(int rows, int to)
 {
@@ -56,34 +44,6 @@ static int standard_rows(int rows)
     int size = STAGE;
     while (size < rows && size < SIM_PASS_ROWS) size *= 2;
     return size >= rows ? size : round_up(rows, SIM_PASS_ROWS);
-}
-
-static double gpu_us(const struct soc_profile *p, enum sim_end end, double weights, double bits, int rows)
-{
-    double memory = weights * bits / 8e3 / sim_figure(p, SOC_ONE_GBS, end);
-    struct cost_law law = {0, 3,
-        {{1, memory}, {128, weights * 1e-6 * sim_figure(p, SOC_GPU_US_128, end)},
-            {256, weights * 1e-6 * sim_figure(p, SOC_GPU_US_256, end)}}};
-    return fmax(memory, cost_at(&law, rows));
-}
-
-static double npu_us(const struct sim_question *q, enum sim_end end, int k, int n, double bits, int rows)
-{
-    const struct soc_profile *p = q->profile;
-    double weights = (double)k * n, memory = weights * bits / 8e3 / sim_figure(p, SOC_ONE_GBS, end);
-    double shape = k > n ? (double)k / n : 1, flop = 2e-6 * weights * rows;
-    double us = flop / sim_figure(p, SOC_QNN_TFLOPS, end) * shape;
-    if (rows <= STAGE) us = fmax(us, memory * sim_figure(p, SOC_QNN_ROW, end) * shape);
-    if (q->natural_order && k > rows)
-        us = fmin(flop / sim_figure(p, SOC_QNN_TFLOPS, end) * k / rows, gpu_us(p, end, weights, bits, rows));
-    return fmax(us, memory);
-}
-
-double sim_product_us(const struct sim_question *q, enum sim_end end, enum sim_device device, int k, int n, double bits,
-    int rows, double part)
-{
-    if (device == SIM_GPU) return part * gpu_us(q->profile, end, (double)k * n, bits, rows);
-    return part * npu_us(q, end, k, n, bits, round_up(rows, STAGE));
 }
 
 /* ---- operations of a layer ---- */
@@ -193,8 +153,8 @@ static void time_choice(const struct sim_question *q, enum sim_end end, const st
     for (int d = 0; d < SIM_DEVICES; d++) {
         c->us[d] = 0;
         if (!c->part[d]) continue;
-        double us =
-            sim_product_us(q, end, (enum sim_device)d, op->k, op->n, op->bits, c->rows[d], (double)c->part[d] / GRID);
+        double us = sim_product_us(
+            q->profile, false, end, (enum sim_device)d, op->k, op->n, op->bits, c->rows[d], (double)c->part[d] / GRID);
         c->us[d] = fmax(us, floor_us);
     }
 }

@@ -10,12 +10,6 @@
  * Products go to the GPU, to the NPU, or to both by outputs or by rows, as sched/solve.h finds it from the laws at the
  * middle of all intervals; attention, norms and the like are the GPU's.  The plan stays the same at both ends.
  *
- *     product of r rows on the GPU    a line through one row, which takes as long as its weights through memory, and
- *                                     128 and 256 rows, and beyond
- *     on the NPU                      rows rounded up to 32, 2 k n rows / qnn_tflops, times k / n where that is more;
- *                                     few rows no less than qnn_row times what the GPU takes for one
- *     on both                         each its part, and no less than all of it through both's memory
- *
  * Nothing here keeps state; any thread.
  */
 #ifndef LUTRA_SIM_PHONE_H
@@ -23,17 +17,13 @@
 
 #include <stdbool.h>
 
+#include "phone/laws.h"
 #include "sched/solve.h"
-#include "sim/profile.h"
 #include "sim/shape.h"
-
-enum sim_device { SIM_GPU, SIM_NPU, SIM_DEVICES };
 
 /* Longer prompts are evaluated in passes of SIM_PASS_ROWS as long as more than SIM_LAST_ROWS are left. */
 enum { SIM_OPS = 11, SIM_PASS_ROWS = 1024, SIM_LAST_ROWS = 2047, SIM_CHUNK = 256, SIM_ROWS_MAX = 1 << 20 };
 
-/* Every profile figure at its better end, in the middle, at its worse end. */
-enum sim_end { SIM_BETTER, SIM_MIDDLE, SIM_WORSE, SIM_ENDS };
 struct sim_span {
     double low, middle, high;
 };
@@ -88,13 +78,6 @@ struct sim_result {
 
 /* LUTRA_E_ARGUMENT: rows or past out of range. */
 int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_error *err);
-
-/* One figure of a profile. */
-double sim_figure(const struct soc_profile *profile, enum soc_figure figure, enum sim_end end);
-
-/* us of a product of k inputs and n outputs; part of its outputs.  For tests and tables. */
-double sim_product_us(const struct sim_question *q, enum sim_end end, enum sim_device device, int k, int n, double bits,
-    int rows, double part);
 
 void sim_add(struct sim_span *sum, const struct sim_span *x, double times);
 

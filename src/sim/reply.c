@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "sched/blocks.h"
 #include "sim/counts.h"
-#include "sim/data.h"
+#include "phone/data.h"
 #include "sim/report.h"
 
 enum { POINTS = 64, GRAPH_BLOCKS = 4, GRAPH_ROWS = 32 };

@@ -9,7 +9,6 @@
 
 #include "base/status.h"
 #include "engine/settings.h"
-#include "sim/data.h"
 
 void lutra_sim_settings_init(struct lutra_sim_settings *settings, size_t size)
 {
@@ -30,36 +29,6 @@ json_t *sim_span_json(const struct sim_span *s)
 struct sim_span sim_rate(double n, const struct sim_span *us)
 {
     return (struct sim_span){n * 1e6 / us->high, n * 1e6 / us->middle, n * 1e6 / us->low};
-}
-
-/* "8gen3" of "profiles/snapdragon-8gen3.json", or all of the file's name. */
-static bool is_named(const char *path, const char *name)
-{
-    const char *base = strrchr(path, '/') + 1, *dash = strchr(base, '-');
-    size_t n = strlen(name);
-    return (strncmp(base, name, n) == 0 && strcmp(base + n, ".json") == 0) ||
-           (dash && strncmp(dash + 1, name, n) == 0 && strcmp(dash + 1 + n, ".json") == 0);
-}
-
-static const struct sim_data *find_profile(const char *name)
-{
-    const struct sim_data *d = &sim_data[SIM_DATA_PROFILES];
-    while (d->name && !is_named(d->name, name)) d++;
-    return d;
-}
-
-bool sim_profile_is_file(const char *name)
-{
-    return !find_profile(name)->name;
-}
-
-int sim_profile_open(struct soc_profile *out, const char *name, struct lutra_error *err)
-{
-    const struct sim_data *d = find_profile(name);
-    if (d->name) return soc_profile_parse(out, d->bytes, d->n_bytes, d->name, err);
-    if (strchr(name, '/') || strstr(name, ".json")) return soc_profile_load(out, name, err);
-    return lutra_fail(err, LUTRA_E_NOT_FOUND,
-        "no profile '%s'; there are 8gen2, 8gen3, 8elite, and files (a path or NAME.json)", name);
 }
 
 /* The place of a name in a list that ends with NULL, or an error that lists them. */
@@ -112,8 +81,8 @@ static int read_case(
     if (law == SIM_LUTRA && s->plan && plan != SIM_FREE)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "plan '%s' is of the law qnn: this project's kernels use the NPU alone", s->plan);
-    TRY(sim_profile_open(profile, s->soc ? s->soc : "8gen3", err));
-    c->profile = profile, c->is_file = s->soc && sim_profile_is_file(s->soc);
+    TRY(soc_profile_open(profile, s->soc ? s->soc : "8gen3", err));
+    c->profile = profile, c->is_file = s->soc && soc_profile_is_file(s->soc);
     if (s->model) return sim_shape_of_file(&c->shape, s->model, err);
     return sim_shape_named(&c->shape, s->shape ? s->shape : "Llama-8B", s->quant ? s->quant : "w4", err);
 }

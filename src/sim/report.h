@@ -39,8 +39,4 @@ json_t *sim_span_json(const struct sim_span *s);
 /* n per second of us. */
 struct sim_span sim_rate(double n, const struct sim_span *us);
 
-/* A profile of the library by name ("8gen3", "snapdragon-8gen3"), else a file. */
-int sim_profile_open(struct soc_profile *out, const char *name, struct lutra_error *err);
-bool sim_profile_is_file(const char *name);
-
 #endif

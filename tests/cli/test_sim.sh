@@ -31,6 +31,25 @@ assert len(bars) > 15" 'a picture'
 lutra sim --svg "$WORK/no/such.svg"
 expect_code 1 'a picture that cannot be written'
 
+# A phone under the executor: the CPU's text, the phone's times, the same twice.
+lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION"
+cp "$WORK/out" "$WORK/text"
+for phone in sim:8gen3 sim:8gen3.gpu "sim:$PROFILE"; do
+    lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --device "$phone"
+    expect_code 0 "--device $phone"
+    expect_same "$WORK/out" "$WORK/text" "--device $phone: the text"
+    expect_err 'of Snapdragon 8 Gen 3 (SM8650), modelled' "--device $phone says what it is"
+    grep -E '^(prompt|decode):' "$WORK/err" >"$WORK/times"
+    lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --device "$phone"
+    grep -E '^(prompt|decode):' "$WORK/err" | cmp -s - "$WORK/times" || fail "--device $phone: other times the second time"
+done
+lutra run -m "$MODEL" -st -p x --device sim:9gen9
+expect_code 1 'no such phone'
+expect_err '8elite' 'no such phone'
+lutra run -m "$MODEL" -st -p x --device sim:8gen3,sim:8elite
+expect_code 1 'two phones'
+expect_err 'one phone at a time' 'two phones'
+
 lutra sim --lengths
 expect_code 0 'lengths'
 expect_out '| 525 |' 'a length that fits no graph'

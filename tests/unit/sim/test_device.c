@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "sched/waits.h"
-#include "sim/device.h"
+#include "phone/device.h"
 #include "sim/report.h"
 #include "unit/sched/clocked.h"
 
@@ -26,7 +26,7 @@ static int open_profile(void **state)
 {
     struct lutra_error err;
     (void)state;
-    if (sim_profile_open(&gen3, "8gen3", &err)) fail_msg("%s", err.what);
+    if (soc_profile_open(&gen3, "8gen3", &err)) fail_msg("%s", err.what);
     return 0;
 }
 

@@ -24,7 +24,7 @@ static int open_case(void **state)
 {
     struct lutra_error err;
     (void)state;
-    if (sim_profile_open(&gen3, "8gen3", &err) || sim_shape_named(&llama, "Llama-8B", "w4", &err))
+    if (soc_profile_open(&gen3, "8gen3", &err) || sim_shape_named(&llama, "Llama-8B", "w4", &err))
         fail_msg("%s", err.what);
     return 0;
 }
@@ -57,19 +57,20 @@ static void laws_are_those_of_table_3(void **state)
             double us[SIM_ENDS];
             for (int e = 0; e < SIM_ENDS; e++)
                 us[e] = sim_product_us(
-                    &q, (enum sim_end)e, (enum sim_device)d, table[i].k, table[i].n, 4, table[i].rows, 1);
+                    q.profile, false, (enum sim_end)e, (enum sim_device)d, table[i].k, table[i].n, 4, table[i].rows, 1);
             if (fabs(us[SIM_MIDDLE] / table[i].us[d] - 1) > 0.05)
                 fail_msg("%g instead of %g", us[SIM_MIDDLE], table[i].us[d]);
             assert_true(us[SIM_BETTER] <= us[SIM_MIDDLE] && us[SIM_MIDDLE] <= us[SIM_WORSE]);
         }
     /* stages of 32 rows on the NPU; few rows are as slow as memory, or [Table 3]'s ratio says */
-    double a = sim_product_us(&q, SIM_MIDDLE, SIM_NPU, 4096, 4096, 4, 129, 1);
-    assert_true(a == sim_product_us(&q, SIM_MIDDLE, SIM_NPU, 4096, 4096, 4, 160, 1));
-    double gpu = sim_product_us(&q, SIM_MIDDLE, SIM_GPU, 14336, 4096, 4, 1, 1);
+    double a = sim_product_us(q.profile, false, SIM_MIDDLE, SIM_NPU, 4096, 4096, 4, 129, 1);
+    assert_true(a == sim_product_us(q.profile, false, SIM_MIDDLE, SIM_NPU, 4096, 4096, 4, 160, 1));
+    double gpu = sim_product_us(q.profile, false, SIM_MIDDLE, SIM_GPU, 14336, 4096, 4, 1, 1);
     assert_true(fabs(gpu - 4096. * 14336 / 2 / 42.5e3) < 1e-6 * gpu);
-    double ratio = sim_product_us(&q, SIM_MIDDLE, SIM_NPU, 14336, 4096, 4, 1, 1) / gpu;
+    double ratio = sim_product_us(q.profile, false, SIM_MIDDLE, SIM_NPU, 14336, 4096, 4, 1, 1) / gpu;
     assert_true(ratio > 1.27 * 3.5 && ratio < 2.04 * 3.5);
-    assert_true(fabs(sim_product_us(&q, SIM_MIDDLE, SIM_GPU, 14336, 4096, 4, 1, 0.25) - gpu / 4) < 1e-9 * gpu);
+    assert_true(
+        fabs(sim_product_us(q.profile, false, SIM_MIDDLE, SIM_GPU, 14336, 4096, 4, 1, 0.25) - gpu / 4) < 1e-9 * gpu);
 }
 
 static void free_is_never_later(void **state)
@@ -101,14 +102,15 @@ static int list_ways(const struct sim_question *q, const struct sim_step *s, str
     double whole = (double)s->n * s->k * 4 / 8e3 / sim_figure(q->profile, SOC_TWO_GBS, SIM_MIDDLE);
     int n = 0;
     for (int part = 0; part <= PARTS; part++) { /* of the GPU */
-        double g = sim_product_us(q, SIM_MIDDLE, SIM_GPU, s->k, s->n, 4, q->rows, part / (double)PARTS);
-        double x = sim_product_us(q, SIM_MIDDLE, SIM_NPU, s->k, s->n, 4, q->rows, 1 - part / (double)PARTS);
+        double g = sim_product_us(q->profile, false, SIM_MIDDLE, SIM_GPU, s->k, s->n, 4, q->rows, part / (double)PARTS);
+        double x =
+            sim_product_us(q->profile, false, SIM_MIDDLE, SIM_NPU, s->k, s->n, 4, q->rows, 1 - part / (double)PARTS);
         bool both = part > 0 && part < PARTS;
         out[n++] = (struct way){fmax(fmax(g, x), both ? whole : 0), part > 0, part < PARTS};
     }
     for (int at = 32; at < q->rows; at += 32) {
-        double g = sim_product_us(q, SIM_MIDDLE, SIM_GPU, s->k, s->n, 4, q->rows - at, 1);
-        double x = sim_product_us(q, SIM_MIDDLE, SIM_NPU, s->k, s->n, 4, at, 1);
+        double g = sim_product_us(q->profile, false, SIM_MIDDLE, SIM_GPU, s->k, s->n, 4, q->rows - at, 1);
+        double x = sim_product_us(q->profile, false, SIM_MIDDLE, SIM_NPU, s->k, s->n, 4, at, 1);
         out[n++] = (struct way){fmax(fmax(g, x), 2 * whole), true, true};
     }
     return n;

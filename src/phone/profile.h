@@ -10,9 +10,10 @@
  * {"low": number, "high": number, "source": text}.  Missing, unknown, doubled and impossible figures are errors that
  * name the figure and the file; so are figures that contradict each other.  Nothing here keeps state; any thread.
  */
-#ifndef LUTRA_SIM_PROFILE_H
-#define LUTRA_SIM_PROFILE_H
+#ifndef LUTRA_PHONE_PROFILE_H
+#define LUTRA_PHONE_PROFILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct lutra_error;
@@ -78,5 +79,10 @@ int soc_profile_parse(struct soc_profile *out, const char *text, size_t n, const
 
 /* The same of a file of at most 64 KiB.  LUTRA_E_IO too. */
 int soc_profile_load(struct soc_profile *out, const char *path, struct lutra_error *err);
+
+/* A profile of the library by name ("8gen3", "snapdragon-8gen3"), else a file (a path, or NAME.json).
+ * LUTRA_E_NOT_FOUND lists the names. */
+int soc_profile_open(struct soc_profile *out, const char *name, struct lutra_error *err);
+bool soc_profile_is_file(const char *name);
 
 #endif

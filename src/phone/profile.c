@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sim/profile.h"
+#include "phone/profile.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A phone's GPU or NPU under the executor (sched/plan.h): it takes as long as phone.h's laws say, on a virtual clock.
+ * A phone's GPU or NPU under the executor (sched/plan.h): it takes as long as laws.h says, on a virtual clock.
  *
  *     struct virtual_time time = {0};
  *     struct sim_device_settings s = {.profile = &profile, .kind = SIM_GPU, .time = &time};
@@ -12,17 +12,17 @@
  *
  * Results are those of `inner`, computed inside submit; without one nothing is computed, and no weights are read: a 7B
  * model takes no memory.  A device's segments follow each other; one begins when it is submitted or the one before is
- * over.  The NPU has products alone, as QNN's graphs.  What waiting for it costs the host is the profile's fast_sync_us,
- * once for each segment that is waited for.
+ * over.  The NPU has products alone, as QNN's graphs.  Waiting for a segment costs the host the profile's fast_sync_us,
+ * once.
  *
  * One thread.  Times are whole microseconds, as the clock's; of a segment the sum is rounded.
  */
-#ifndef LUTRA_SIM_DEVICE_H
-#define LUTRA_SIM_DEVICE_H
+#ifndef LUTRA_PHONE_DEVICE_H
+#define LUTRA_PHONE_DEVICE_H
 
 #include "base/clock.h"
 #include "ops/device.h"
-#include "sim/phone.h"
+#include "phone/laws.h"
 
 struct sim_device_settings {
     const struct soc_profile *profile; /* borrowed, as all here */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files inside the library, as they are in the repository (cmake/sim.cmake); the table ends with a NULL name.
+ * Files inside the library, as they are in the repository (cmake/phone.cmake); the table ends with a NULL name.
  */
-#ifndef LUTRA_SIM_DATA_H
-#define LUTRA_SIM_DATA_H
+#ifndef LUTRA_PHONE_DATA_H
+#define LUTRA_PHONE_DATA_H
 
 #include <stddef.h>
 

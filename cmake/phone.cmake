@@ -1,6 +1,6 @@
-# Sources of the room sim: the files that it has inside as a C table (sim/data.h).
-set(embedded ${PROJECT_BINARY_DIR}/sim/data.c)
-set(text "/* Made by cmake/sim.cmake. */\n#include \"sim/data.h\"\n\n")
+# Sources of the room phone: the files that it has inside as a C table (phone/data.h).
+set(embedded ${PROJECT_BINARY_DIR}/phone/data.c)
+set(text "/* Made by cmake/phone.cmake. */\n#include \"phone/data.h\"\n\n")
 set(table "")
 foreach(file bench/npu/counts.json bench/npu/scaling.json bench/npu/published_hetero.json
              profiles/snapdragon-8gen2.json profiles/snapdragon-8gen3.json profiles/snapdragon-8elite.json)

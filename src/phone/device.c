@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "sim/device.h"
+#include "phone/device.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ROWS_MOST = 4096 }; /* of one step, where nothing is computed */
 
 struct sim_unit {
     struct device device;
@@ -27,7 +29,6 @@ static int rows_of(const struct segment *s, int value)
 
 static double product_us(const struct sim_unit *u, const struct segment *s, const struct op *op)
 {
-    const struct sim_question q = {.profile = u->set.profile};
     const int rows = rows_of(s, op->in[0]);
     double us = 0;
     if (rows < 1) return 0;
@@ -36,7 +37,7 @@ static double product_us(const struct sim_unit *u, const struct segment *s, cons
         const int k = (int)w->tensor.ne[0], n = (int)w->tensor.ne[1];
         double weights = (double)k * n, bytes = (double)(w->packed_bytes ? w->packed_bytes : w->tensor.bytes);
         double part = (double)share_columns(s->share, n).n / n;
-        us += sim_product_us(&q, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, part);
+        us += sim_product_us(u->set.profile, false, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, part);
         if (!share_is_whole(s->share)) /* others read the rest at the same time */
             us = fmax(us, bytes / 1e3 / sim_figure(u->set.profile, SOC_TWO_GBS, u->set.end));
     }
@@ -184,6 +185,14 @@ static void unit_buffer_free(struct device *self, struct buffer *buffer)
     *buffer = (struct buffer){0};
 }
 
+static void unit_forget(struct device *self, const struct op_list *list)
+{
+    struct device *inner = unit_of(self)->set.inner;
+    if (inner && inner->extras && inner->extras->forget) inner->extras->forget(inner, list);
+}
+
+static const struct device_extras unit_extras = {.forget = unit_forget};
+
 static const struct device_ops unit_ops = {.close = unit_close,
     .supports = unit_supports,
     .prepare = unit_prepare,
@@ -202,8 +211,10 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
     *out = NULL;
     if (!u) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", names[settings->kind]);
     u->set = *settings;
-    u->device = (struct device){.ops = &unit_ops, .name = names[settings->kind], .store = settings->store};
-    u->device.caps = (struct device_caps){.max_rows = SIM_PASS_ROWS, .flat_rows = 1, .async = true, .speed = 1};
+    u->device = (struct device){
+        .ops = &unit_ops, .extras = &unit_extras, .name = names[settings->kind], .store = settings->store};
+    const int rows = settings->inner ? settings->inner->caps.max_rows : ROWS_MOST;
+    u->device.caps = (struct device_caps){.max_rows = rows, .flat_rows = 1, .async = true, .speed = 1};
     *out = &u->device;
     return 0;
 }
