@@ -5,6 +5,7 @@
 
 #include <microhttpd.h>
 
+#include "models.h"
 #include "state.h"
 
 uint64_t clock_us(void)
@@ -53,6 +54,7 @@ void exchange_release(struct exchange *x)
 {
     if (atomic_fetch_sub(&x->refs, 1) != 1) return;
     ask_free(&x->ask);
+    if (x->model) models_release(x->model, true);
     for (int i = 0; i < x->reply.n_choice; i++) {
         text_free(&x->reply.choice[i].answer);
         text_free(&x->reply.choice[i].reasoning);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "documents.h"
+#include "models.h"
 #include "search.h"
 #include "state.h"
 
@@ -32,7 +33,10 @@ bool front_read(struct exchange *x, struct problem *p)
     a->chat_variables = x->server->set->chat_variables;
     struct fields f = {.object = body, .problem = p};
     if (!field_text(&f, "model", &a->model)) field_text(&f, "name", &a->model); /* Ollama's older name */
-    x->model = p->status ? NULL : server_model(x->server, a->model, p);
+    struct served *m = p->status ? NULL : models_find(x->server, a->model, p);
+    uint64_t start_us = clock_us();
+    if (m && models_hold(m, p)) x->model = m;
+    x->reply.load_us = clock_us() - start_us;
     return x->model != NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models.h"
 #include "state.h"
 
 void llama_error(const struct problem *p, struct text *out)
@@ -330,7 +331,9 @@ static void put_settings(const struct served *m, struct text *out)
 
 void llama_props(struct exchange *x, struct text *out, struct problem *p)
 {
-    const struct served *m = &x->server->model[0];
+    struct served *first = &x->server->model[0];
+    const struct served closed = {.server = x->server, .set = first->set, .info = {.bos = -1, .eos = -1}}, *m = &closed;
+    if (models_try(first)) m = first;
     const char *own = x->server->set->chat_template;
     (void)p;
     text_put(out, "{\"default_generation_settings\":");
@@ -344,17 +347,20 @@ void llama_props(struct exchange *x, struct text *out, struct problem *p)
     put_token(m, "bos_token", m->info.bos, out);
     put_token(m, "eos_token", m->info.eos, out);
     text_print(out, ",\"build_info\":\"lutra %s\"}", lutra_version());
+    if (m == first) models_release(first, false);
 }
 
 /* Rows are not bound to slots: the first so many are shown as busy. */
 void llama_slots(struct exchange *x, struct text *out, struct problem *p)
 {
-    const struct served *m = &x->server->model[0];
+    struct served *m = &x->server->model[0];
     int n_busy = atomic_load(&x->server->n_sample);
+    bool held = models_try(m);
     (void)p;
     text_put(out, "[");
-    for (int i = 0; i < m->loaded.n_seq; i++)
+    for (int i = 0; held && i < m->loaded.n_seq; i++)
         text_print(out, "%s{\"id\":%d,\"n_ctx\":%d,\"is_processing\":%s}", i ? "," : "", i, m->n_ctx,
             i < n_busy ? "true" : "false");
+    if (held) models_release(m, false);
     text_put(out, "]");
 }

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "models.h"
 #include "ollama.h"
 #include "state.h"
 
@@ -16,9 +17,9 @@ static void put_details(const struct served *m, struct text *out)
     double n = (double)m->info.n_param;
     snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n * 1e-9 : n * 1e-6);
     text_put(out, "\"details\":{\"parent_model\":\"\",\"format\":\"gguf\",\"family\":");
-    text_json_string(out, m->info.arch);
+    text_json_string(out, m->info.arch ? m->info.arch : "");
     text_put(out, ",\"families\":[");
-    text_json_string(out, m->info.arch);
+    text_json_string(out, m->info.arch ? m->info.arch : "");
     text_print(out, "],\"parameter_size\":\"%s\",\"quantization_level\":", size);
     text_json_string(out, m->info.file_type ? m->info.file_type : "");
     text_put(out, "}");
@@ -39,8 +40,10 @@ static void put_models(struct exchange *x, struct text *out, bool running)
     struct server *s = x->server;
     text_put(out, "{\"models\":[");
     for (int i = 0, n = 0; i < s->set->n_model; i++) {
-        const struct served *m = &s->model[i];
-        if (!m->loaded.model) continue;
+        struct served *m = &s->model[i];
+        const struct served closed = {.set = m->set}, *shown = &closed;
+        if (models_try(m)) shown = m;
+        if (running && shown != m) continue;
         text_put(out, n++ ? ",{\"name\":" : "{\"name\":");
         put_name(m, out);
         text_put(out, ",\"model\":");
@@ -50,10 +53,11 @@ static void put_models(struct exchange *x, struct text *out, bool running)
             text_put(out, "\"2318-12-31T00:00:00Z\""); /* it stays */
         else
             ollama_time(s->start_time, out);
-        text_print(out, ",\"size\":%llu,\"digest\":\"\",", (unsigned long long)m->info.file_bytes);
+        text_print(out, ",\"size\":%llu,\"digest\":\"\",", (unsigned long long)shown->info.file_bytes);
         if (running) text_print(out, "\"size_vram\":0,\"context_length\":%d,", m->n_ctx);
-        put_details(m, out);
+        put_details(shown, out);
         text_put(out, "}");
+        if (shown == m) models_release(m, false);
     }
     text_put(out, "]}");
 }

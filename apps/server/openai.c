@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "models.h"
 #include "state.h"
 
 void openai_error(const struct problem *p, struct text *out)
@@ -148,16 +149,19 @@ void openai_models(struct exchange *x, struct text *out, struct problem *p)
     (void)p;
     text_put(out, "{\"object\":\"list\",\"data\":[");
     for (int i = 0; i < s->set->n_model; i++) {
-        const struct served *m = &s->model[i];
+        struct served *m = &s->model[i];
+        bool held = models_try(m);
         text_put(out, i ? ",{\"id\":" : "{\"id\":");
         text_json_string(out, m->set->name[0]);
         text_print(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"lutra\"", (long long)s->start_time);
-        if (m->loaded.model)
+        text_print(out, ",\"status\":{\"value\":\"%s\"}", held ? "loaded" : "unloaded");
+        if (held)
             text_print(out,
                 ",\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,\"n_embd\":%d,\"n_params\":%llu,\"size\":%llu,\"n_ctx\":%"
                 "d}",
                 m->info.n_vocab, m->info.n_ctx_train, m->info.d_model, (unsigned long long)m->info.n_param,
                 (unsigned long long)m->info.file_bytes, m->n_ctx);
+        if (held) models_release(m, false);
         text_put(out, "}");
     }
     text_put(out, "]}");

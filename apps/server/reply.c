@@ -114,21 +114,3 @@ void token_text(const struct served *m, int32_t token, struct text *out)
     if (lutra_token_text(m->loaded.model, token, true, bytes, sizeof bytes, &n) < 0) n = 0;
     text_add(out, bytes, n < sizeof bytes ? n : sizeof bytes);
 }
-
-struct served *server_model(struct server *s, const char *name, struct problem *p)
-{
-    static const char latest[] = ":latest"; /* Ollama's tag where there is none */
-    int n = s->set->n_model;
-    size_t n_name = name ? strlen(name) : 0, n_tag = sizeof latest - 1;
-    if (n_name > n_tag && strcmp(name + n_name - n_tag, latest) == 0) n_name -= n_tag;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; name && k < s->model[i].set->n_name; k++) {
-            const char *known = s->model[i].set->name[k];
-            if (strcmp(known, name) == 0 || (strlen(known) == n_name && strncmp(known, name, n_name) == 0))
-                return &s->model[i];
-        }
-    if (!name || !*name || (n == 1 && !s->set->strict_model)) return &s->model[0];
-    problem_set(
-        p, 404, "model_not_found", "model", "there is no model '%.200s'; GET /v1/models lists what there is", name);
-    return NULL;
-}

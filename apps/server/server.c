@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 #include "documents.h"
+#include "models.h"
 #include "state.h"
 
-enum { DRAIN_MOST_US = 60000000, DRAIN_LOOK_MS = 20 };
+enum { DRAIN_MOST_US = 60000000, DRAIN_LOOK_MS = 20, IDLE_LOOK_MS = 500 };
 
 /* A signal handler reaches its data only through a global. */
 static volatile sig_atomic_t signal_fd = -1;
@@ -63,6 +64,7 @@ void server_settings_init(struct server_settings *set)
         .ping_s = 10,
         .n_queue = 256,
         .n_connection = 1024,
+        .most_models = 4,
         .max_tokens = -1,
         .reasoning_budget = -1,
         .access_log = true};
@@ -78,31 +80,6 @@ static void raise_limits(const struct server *s)
     if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < (rlim_t)s->set->n_connection + 64)
         s->set->say("warning: %llu open files are allowed, too few for %d connections",
             (unsigned long long)limit.rlim_cur, s->set->n_connection);
-}
-
-static int open_models(struct server *s)
-{
-    struct lutra_error err = {0};
-    s->model = calloc((size_t)s->set->n_model, sizeof *s->model);
-    if (!s->model) return -1;
-    for (int i = 0; i < s->set->n_model; i++) {
-        struct served *m = &s->model[i];
-        *m = (struct served){.server = s, .set = &s->set->model[i], .index = i};
-        if (s->set->open(s->set->user, i, &m->loaded, &err) < 0) {
-            s->set->say("%s", err.what[0] ? err.what : lutra_status_text(err.code));
-            return -1;
-        }
-        lutra_model_info_get(m->loaded.model, &m->info, sizeof m->info);
-        lutra_session_sizes(m->loaded.session, &m->n_ctx, NULL, NULL);
-    }
-    return 0;
-}
-
-static void close_models(struct server *s)
-{
-    for (int i = 0; s->model && i < s->set->n_model; i++)
-        if (s->model[i].loaded.model) s->set->close(s->set->user, i, &s->model[i].loaded);
-    free(s->model);
 }
 
 /* Nobody is waited for any more. */
@@ -134,7 +111,7 @@ static void drain(struct server *s, int fd)
 
 static int start(struct server *s)
 {
-    if (guard_open(s) < 0 || listen_open(s) < 0 || !documents_check(s) || open_models(s) < 0) return -1;
+    if (guard_open(s) < 0 || listen_open(s) < 0 || !documents_check(s) || models_start(s) < 0) return -1;
     if (watch_start(s) < 0 || work_start(s) < 0 || front_start(s) < 0 || http_start(s) < 0) {
         s->set->say("the server cannot start: %s", strerror(errno));
         return -1;
@@ -155,6 +132,9 @@ int server_run(const struct server_settings *set)
     s->listen_fd = s->watch_fd = s->wake_fd = -1;
     s->start_us = clock_us();
     s->start_time = time(NULL);
+    pthread_mutex_init(&s->model_lock, NULL);
+    pthread_mutex_init(&s->open_lock, NULL);
+    pthread_cond_init(&s->model_changed, NULL);
     pthread_mutex_init(&s->front_lock, NULL);
     pthread_cond_init(&s->front_ready, NULL);
     pthread_mutex_init(&s->work_lock, NULL);
@@ -165,8 +145,12 @@ int server_run(const struct server_settings *set)
     if (rc == 0) {
         watch_signals(fd);
         listen_notify("READY=1");
-        set->say("serving %s at %s", s->model[0].set->name[0], s->address);
-        while (wait_signal(fd, -1) == 0) continue;
+        if (set->n_model == 1)
+            set->say("serving %s at %s", s->model[0].set->name[0], s->address);
+        else
+            set->say("serving %d models at %s", set->n_model, s->address);
+        while (wait_signal(fd, set->idle_s > 0 ? IDLE_LOOK_MS : -1) == 0)
+            if (set->idle_s > 0) models_close_idle(s);
         drain(s, fd);
     }
     front_stop(s);
@@ -174,7 +158,7 @@ int server_run(const struct server_settings *set)
     http_stop(s);
     watch_stop(s);
     listen_close(s);
-    close_models(s);
+    models_stop(s);
     guard_close(s);
     signal_fd = -1;
     close(fd);

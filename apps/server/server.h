@@ -54,6 +54,10 @@ struct server_settings {
     void *user;
     void (*say)(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a message to the operator */
 
+    int most_models;      /* open at once */
+    int idle_s;           /* a model that nobody asks for so long is closed; 0 = never */
+    bool open_when_asked; /* the first model, too, is not opened at the start */
+
     const char *host;       /* an address, or the path of a Unix socket: it has a slash or ends in .sock */
     int port;               /* 0 = a free one */
     bool no_auth;           /* an address that others reach may be served without keys */

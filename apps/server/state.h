@@ -14,14 +14,20 @@ struct MHD_Daemon;
 
 enum { BODY_MOST_BYTES = 4 << 20, FRONT_THREADS = 2, LINKS_MAX = 65536, KEYS_MAX = 1024 };
 
-/* A model that is served. */
+enum model_state { MODEL_CLOSED, MODEL_OPENING, MODEL_OPEN, MODEL_CLOSING };
+
+/* A model that is served.  loaded, info and n_ctx are those of an open one, for who holds it (models.h). */
 struct served {
     struct server *server;
     const struct server_model *set;
     int index;
-    struct server_loaded loaded; /* model NULL: not open */
+    struct server_loaded loaded;
     struct lutra_model_info info;
     int n_ctx;
+    /* With model_lock held. */
+    enum model_state state;
+    int n_user;
+    uint64_t used_us; /* by a request, last */
 };
 
 /* An open connection. */
@@ -48,6 +54,9 @@ struct exchange *queue_take(struct queue *q);
 struct server {
     const struct server_settings *set;
     struct served *model; /* [set->n_model] */
+    pthread_mutex_t model_lock, open_lock;
+    pthread_cond_t model_changed;
+    struct lutra_stats closed; /* what models that were closed had counted */
     struct MHD_Daemon *daemon;
     int listen_fd;
     bool is_passed;         /* the socket is the service manager's */
@@ -93,9 +102,6 @@ struct server {
 };
 
 uint64_t clock_us(void); /* monotonic */
-
-/* The model of that name, opened; NULL after a problem.  NULL or "" means the only one. */
-struct served *server_model(struct server *s, const char *name, struct problem *p);
 
 /* front.c */
 int front_start(struct server *s);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "embed.h"
+#include "models.h"
 #include "search.h"
 #include "state.h"
 
@@ -165,15 +166,8 @@ static void sweep(struct server *s, struct queue *running, const struct lutra_er
 
 static void count(struct server *s)
 {
-    struct lutra_stats all = {0}, one;
-    for (int i = 0; i < s->set->n_model; i++) {
-        if (!s->model[i].loaded.session) continue;
-        lutra_session_stats(s->model[i].loaded.session, &one, sizeof one);
-        all.n_step += one.n_step;
-        all.rows_valid += one.rows_valid;
-        all.rows_wasted += one.rows_wasted;
-        all.rows_underutilized += one.rows_underutilized;
-    }
+    struct lutra_stats all;
+    models_count(s, &all);
     atomic_store(&s->n_pass, all.n_step);
     atomic_store(&s->rows_valid, all.rows_valid);
     atomic_store(&s->rows_wasted, all.rows_wasted);

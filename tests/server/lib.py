@@ -36,7 +36,7 @@ def finish():
 
 class Server:
     def __init__(self, *options, model=MODEL, port="0", env=None, log=False):
-        command = [LUTRA, "serve", "-m", model, *([] if port is None else ["--port", port]), *options]
+        command = [LUTRA, "serve", *(["-m", model] if model else []), *([] if port is None else ["--port", port]), *options]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("LUTRA_ARG_")}
         self.program = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True, env={**clean, **(env or {})})

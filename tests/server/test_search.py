@@ -109,13 +109,16 @@ refused("vote", "lutra.search")
 equal(s.post(CHAT, user("x", lutra=[]))[1]["error"]["param"], "lutra", "lutra is an object")
 
 # A client that hangs up ends its search; many searches and plain replies beside each other are those alone.
-c = s.connect()
+long = Server("-c", "65536", "-np", "2")
+c = long.connect()
 c.request("POST", CHAT, '{"stream":true,"ignore_eos":true,"messages":[{"role":"user","content":"x"}],'
-                        '"lutra":{"search":{"method":"vote","width":8},"events":true}}')
-s.wait_metric("llamacpp:requests_processing", lambda n: n > 0, "the search runs")
+                        '"lutra":{"search":{"method":"vote","width":2},"events":true}}')
+long.wait_metric("llamacpp:requests_processing", lambda n: n > 0, "the search runs")
 c.sock.shutdown(2)
 c.close()
-s.wait_metric("llamacpp:requests_processing", lambda n: n == 0, "a hang-up ends the search")
+long.wait_metric("llamacpp:requests_processing", lambda n: n == 0, "a hang-up ends the search")
+equal(long.metric("lutra:cancelled_total"), 1, "it is counted")
+long.stop()
 alone, got = look(s, {"method": "beam", "width": 4, "expand": 2})[1]["choices"][0], []
 threads = [threading.Thread(target=lambda: got.append(look(s, {"method": "beam", "width": 4, "expand": 2})))
            for _ in range(3)]

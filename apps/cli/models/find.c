@@ -353,6 +353,13 @@ void models_list(struct model_list *out)
     if (out->n) qsort(out->model, (size_t)out->n, sizeof *out->model, by_name);
 }
 
+void models_in(struct model_list *out, const char *folder)
+{
+    *out = (struct model_list){0};
+    each_entry(out, folder, visit_below, &(struct below){"", folder, 2});
+    if (out->n) qsort(out->model, (size_t)out->n, sizeof *out->model, by_name);
+}
+
 /* ---- which is meant ---- */
 
 static bool same(const char *a, size_t n, const char *b)

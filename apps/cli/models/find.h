@@ -29,6 +29,9 @@ struct model_list {
 void models_list(struct model_list *out);
 void models_free(struct model_list *list);
 
+/* Those in a folder, and two deep in its folders. */
+void models_in(struct model_list *out, const char *folder);
+
 /* Whether a query means a model: its name, without the maker, without the tag, or its file's name; any case. */
 bool model_is_meant(const struct found_model *m, const char *query);
 

@@ -18,7 +18,7 @@ struct serve_options {
     struct server_settings set;
     struct option_list models, alias, key, origin, host, prm, check, rag;
     int n_parallel, prompt_ms;
-    const char *template_text, *template_file, *pooling;
+    const char *template_text, *template_file, *pooling, *models_folder;
     struct thinking_options thinking;
 };
 
@@ -32,6 +32,14 @@ static const struct option serve_table[] = {
     {"-a --alias", "ALIAS", OPT_LIST, AT(alias), "NAME",
         .help = "a name of the model in requests and lists, instead of its file's; may be repeated, the first is shown",
         .common = true},
+    {"--models-dir", "MODELS_DIR", OPT_TEXT, AT(models_folder), "FOLDER",
+        .help = "instead of -m: requests may name any GGUF file in it, which is opened when it is asked for; without "
+                "both, LUTRA_MODELS names the folder"},
+    {"--models-max", "MODELS_MAX", OPT_INT, AT(set.most_models), "N",
+        .help = "most models open at once; the one that was asked for longest ago makes room", .min = 1, .max = 1024},
+    {"--sleep-idle-seconds", "SLEEP_IDLE_SECONDS", OPT_INT, AT(set.idle_s), "N",
+        .help = "a model that nobody has asked for so long is closed until it is asked for again; 0 = never", .min = 0,
+        .max = 1 << 30},
     {"--host", "HOST", OPT_TEXT, AT(set.host), "ADDRESS",
         .help = "address to listen on, or the path of a Unix socket, which is this user's", .common = true},
     {"--port", "PORT", OPT_INT, AT(set.port), "N", .help = "port; 0 = a free one", .min = 0, .max = 65535,
@@ -120,7 +128,7 @@ struct service {
     struct serve_options *opts;
     struct engine engine;
     struct server_model *model;
-    const char *path[OPTION_LIST_MAX];
+    struct model_list found;        /* of --models-dir */
     struct lutra_sampling sampling; /* of the options; biases borrow from here */
     struct lutra_logit_bias bias[OPTION_LIST_MAX];
     struct server_judge judge[JUDGES_MOST]; /* "likelihood" of the model itself, then --prm, then --check */
@@ -197,7 +205,7 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
     session.n_seq = o->n_parallel;
     session.prompt_us = (uint64_t)o->prompt_ms * 1000;
     engine_session_settings(&o->engine, &session);
-    int rc = engine_open_model(&v->engine, &out->model, v->path[i], &model, i + 1 < o->set.n_model, err);
+    int rc = engine_open_model(&v->engine, &out->model, v->model[i].path, &model, o->set.n_model > 1, err);
     if (rc == 0) rc = engine_open_draft_model(&v->engine, &o->engine, err);
     session.draft_model = v->engine.draft_model;
     if (rc == 0) rc = lutra_session_open(&out->session, out->model, &session, err);
@@ -221,34 +229,67 @@ static char *short_name(const char *path)
     return name;
 }
 
+/* A model by n names, which are copied. */
+static void add_model(struct service *v, const char *const *name, int n, const char *path)
+{
+    int i = v->opts->set.n_model++;
+    v->model = grow_memory(v->model, (size_t)(i + 1) * sizeof *v->model);
+    const char **names = get_memory((size_t)n * sizeof *names);
+    for (int k = 0; k < n; k++) names[k] = copy_text(name[k]);
+    v->model[i] = (struct server_model){names, n, path};
+    v->opts->set.model = v->model;
+}
+
+/* Those of a folder, by their files' names; 0 or an exit code. */
+static int name_folder(struct service *v)
+{
+    const char *folder = v->opts->models_folder;
+    models_in(&v->found, folder);
+    for (int i = 0; i < v->found.n; i++)
+        if (!v->found.model[i].why)
+            add_model(v, (const char *const *)&v->found.model[i].name, 1, v->found.model[i].path);
+    v->opts->set.open_when_asked = true;
+    if (v->opts->set.n_model > 0) return 0;
+    say("serve: %s: no GGUF files in it", folder);
+    return EXIT_FAILED;
+}
+
 /* Names and paths of the models; 0 or an exit code. */
 static int name_models(struct service *v)
 {
     struct serve_options *o = v->opts;
     int n = o->models.n, code;
-    if (o->engine.hf_repo && n > 0) {
-        say("serve: -m and -hf: one of both, please");
+    if (!o->models_folder && n == 0 && !o->engine.hf_repo) o->models_folder = getenv("LUTRA_MODELS");
+    if (o->models_folder && !*o->models_folder) o->models_folder = NULL;
+    if ((o->engine.hf_repo != NULL) + (n > 0) + (o->models_folder != NULL) > 1) {
+        say("serve: -m, -hf and --models-dir: one of them, please");
         return EXIT_USAGE;
     }
     if (o->engine.hf_repo) o->models.item[n++] = o->engine.hf_repo;
-    if (n > 1 && (o->alias.n || o->engine.draft_model || o->engine.packed)) {
+    if ((n > 1 || o->models_folder) && (o->alias.n || o->engine.draft_model || o->engine.packed)) {
         say("serve: --alias, --model-draft and --packed are for a single model");
         return EXIT_USAGE;
     }
-    v->model = get_memory((size_t)(n ? n : 1) * sizeof *v->model);
-    o->set.model = v->model;
     for (int i = 0; i < n; i++) {
         if (!o->engine.hf_repo) o->engine.model = o->models.item[i];
         if ((code = engine_find_model(&o->engine)) || (code = engine_check_options(&o->engine))) return code;
-        v->path[i] = o->engine.model;
-        const char **name = get_memory(2 * sizeof *name);
-        name[0] = short_name(o->models.item[i]);
-        name[1] = o->models.item[i];
-        v->model[i] = (struct server_model){name, 2, v->path[i]};
-        if (o->alias.n > 0) v->model[i] = (struct server_model){o->alias.item, o->alias.n, v->path[i]};
-        o->set.n_model = i + 1;
+        char *file = short_name(o->models.item[i]);
+        const char *names[] = {file, o->models.item[i]};
+        add_model(v, o->alias.n ? o->alias.item : names, o->alias.n ? o->alias.n : 2, o->engine.model);
+        free(file);
     }
+    if (o->models_folder) return name_folder(v);
     return n > 0 ? 0 : engine_check_options(&o->engine);
+}
+
+static void free_models(struct service *v)
+{
+    for (int i = 0; i < v->opts->set.n_model; i++) {
+        for (int k = 0; k < v->model[i].n_name; k++) free((void *)v->model[i].name[k]);
+        free((void *)v->model[i].name);
+    }
+    free(v->model);
+    models_free(&v->found);
 }
 
 /* "NAME=VALUE", or a value and its own name: a file's, or the command.  Returns the name, the caller's. */
@@ -357,11 +398,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     engine_close(&v.engine);
     for (int i = 0; i < o->set.n_store; i++) free((void *)v.store[i].name);
     for (int i = 1; i < o->set.n_judge; i++) free((void *)v.judge[i].name);
-    for (int i = 0; i < o->set.n_model && o->alias.n == 0; i++) {
-        free((void *)v.model[i].name[0]);
-        free((void *)v.model[i].name);
-    }
-    free(v.model);
+    free_models(&v);
     free(variables);
     buffer_free(&file);
     sampling_options_free(&o->sampling);

@@ -13,6 +13,7 @@
 
 #include "embed.h"
 #include "fuzz/fuzz.h"
+#include "models.h"
 #include "search.h"
 #include "state.h"
 #include "translate.h"
@@ -336,6 +337,7 @@ static void try_one(uint64_t *dice, struct server *server, struct served *m)
     json_decref(body);
     for (uint64_t n = draw(dice, 4) ? 0 : draw(dice, 4); n > 0; n--) break_bytes(dice, &text);
     x->route = &route;
+    if (!models_try(m)) fuzz_fail("the model is not open");
     x->model = m;
     snprintf(x->reply.id, sizeof x->reply.id, "fuzz");
     feed(dice, x, m, &text);
@@ -355,7 +357,7 @@ int main(int argc, char **argv)
     struct server_settings settings;
     struct server server = {.set = &settings};
     struct server_model model = {&name, 1, "tiny"};
-    struct served m = {.server = &server, .set = &model, .loaded = {.n_seq = 4, .judge = &judge}};
+    struct served m = {.state = MODEL_OPEN, .server = &server, .set = &model, .loaded = {.n_seq = 4, .judge = &judge}};
     struct lutra_verifier_settings verifier;
     server_settings_init(&settings);
     settings.judge = judges;

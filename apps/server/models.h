@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Models by name: opened when a request asks for one, closed when nobody has asked for long, or when another one needs
+ * its place.  Whoever holds a model has it open: requests do from their reading to the end of their answer.
+ */
+#ifndef LUTRA_SERVER_MODELS_H
+#define LUTRA_SERVER_MODELS_H
+
+#include "exchange.h"
+
+/* The model of that name; NULL after a problem.  NULL or "" means the first. */
+struct served *models_find(struct server *s, const char *name, struct problem *p);
+/* Holds it, opened where it was not, which may take long; false after a problem. */
+bool models_hold(struct served *m, struct problem *p);
+/* Holds it where it is open. */
+bool models_try(struct served *m);
+/* was_used: it is idle from now on; lists do not count. */
+void models_release(struct served *m, bool was_used);
+
+/* The first, or none where all are opened when asked for; -1 after a message. */
+int models_start(struct server *s);
+void models_close_idle(struct server *s);
+void models_stop(struct server *s);
+/* What sessions have counted since the start, those of closed models too. */
+void models_count(struct server *s, struct lutra_stats *all);
+
+#endif
