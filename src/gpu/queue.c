@@ -8,7 +8,8 @@
 
 #include "gpu/device_impl.h"
 
-enum { HANG_S = 60 };
+/* A GPU that ends no submission for so long, beyond a slice, is lost.  Mesa's CPU driver only waits for a processor. */
+enum { HANG_MS = 1500, HANG_CPU_MS = 60000 };
 
 /* Until something was measured: slow, so that the first submissions are short. */
 static const double FIRST_US_PER_MAC = 1e-3, DISPATCH_US = 2, LEAST_MAC = 1e5;
@@ -75,10 +76,29 @@ static void measure(struct gpu_device *d, struct gpu_slot *s)
     d->us_per_mac = rate > d->us_per_mac ? rate : 0.75 * d->us_per_mac + 0.25 * rate;
 }
 
+static uint64_t patience_ns(const struct gpu_device *d)
+{
+    bool cpu = d->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    return (uint64_t)((cpu ? HANG_CPU_MS : HANG_MS) + d->settings.slice_ms) * 1000000u;
+}
+
 static int lost_by_silence(struct gpu_device *d, struct lutra_error *err)
 {
     d->lost = d->silent = true;
-    return lutra_fail(err, LUTRA_E_DEVICE_LOST, "vulkan: the device has not answered for %d s", HANG_S);
+    return lutra_fail(
+        err, LUTRA_E_DEVICE_LOST, "vulkan: the device has ended nothing for %.1f s", (double)patience_ns(d) * 1e-9);
+}
+
+/* VK_TIMEOUT: nothing of what is under way has ended meanwhile. */
+static VkResult wait_long(struct gpu_device *d, const VkSemaphoreWaitInfo *info)
+{
+    uint64_t seen = d->done, now = seen;
+    for (;;) {
+        VkResult rc = d->vk.WaitSemaphores(d->device, info, patience_ns(d));
+        if (rc != VK_TIMEOUT) return rc;
+        if (d->vk.GetSemaphoreCounterValue(d->device, d->timeline, &now) || now <= seen) return rc;
+        seen = now;
+    }
 }
 
 int gpu_queue_wait(struct gpu_device *d, uint64_t ticket, struct lutra_error *err)
@@ -89,7 +109,7 @@ int gpu_queue_wait(struct gpu_device *d, uint64_t ticket, struct lutra_error *er
         .pValues = &ticket};
     if (d->lost) return gpu_failed(d, VK_ERROR_DEVICE_LOST, "vkWaitSemaphores", err);
     if (ticket <= d->done) return 0;
-    VkResult rc = d->vk.WaitSemaphores(d->device, &info, HANG_S * 1000000000ull);
+    VkResult rc = wait_long(d, &info);
     if (rc == VK_TIMEOUT) return lost_by_silence(d, err);
     if (rc) return gpu_failed(d, rc, "vkWaitSemaphores", err);
     d->done = ticket;

@@ -52,11 +52,11 @@ static bool is_done(void *arg)
     return q->device->ops->done(q->device, q->ticket);
 }
 
-static int poll_until(struct clock clock, struct question *q, uint64_t lost_us)
+static int poll_until(struct clock clock, struct question *q, uint64_t end_us)
 {
     while (!is_done(q)) {
         uint64_t now = clock_now_us(clock);
-        if (now >= lost_us) return LUTRA_E_DEADLINE;
+        if (now >= end_us) return LUTRA_E_DEADLINE;
         clock_sleep_until(clock, now + 1);
     }
     return 0;
@@ -85,28 +85,26 @@ static void sleep_until(struct waits *waits, uint64_t when_us)
     waits->late_8us += (now < LATE_MOST_US ? now : LATE_MOST_US) - late_us;
 }
 
-static int wait_expecting(struct waits *waits, struct device *d, int p, const struct ticket *ticket)
+static void wait_expecting(struct waits *waits, struct device *d, int p, const struct ticket *ticket)
 {
     const struct plan_piece *piece = &waits->plan->piece[p];
     struct question q = {d, ticket, 0};
     uint64_t *took_us = &waits->took_us[piece->like], start_us = waits->begun_us[p], now = clock_now_us(waits->clock);
     if (start_us < waits->idle_us[piece->device]) start_us = waits->idle_us[piece->device];
-    uint64_t lost_us = now + WAIT_LOST_US, early_us = EARLY_US + *took_us / EARLY_SHARE;
-    int rc = waits->mode == WAIT_PREDICT ? 0 : poll_until(waits->clock, &q, lost_us);
+    uint64_t end_us = now + *took_us + WAIT_POLL_US, early_us = EARLY_US + *took_us / EARLY_SHARE;
+    int rc = waits->mode == WAIT_PREDICT ? 0 : poll_until(waits->clock, &q, end_us);
     if (waits->mode == WAIT_PREDICT && !is_done(&q)) {
         if (*took_us > early_us) sleep_until(waits, start_us + *took_us - early_us);
-        rc = clock_wait(waits->clock, is_done, &q, 0, lost_us);
+        rc = clock_wait(waits->clock, is_done, &q, 0, end_us);
     }
     waits->idle_us[piece->device] = clock_now_us(waits->clock);
     if (rc == 0) learn(took_us, waits->idle_us[piece->device] - start_us, q.n <= 2);
-    return rc;
 }
 
 int waits_for(
     struct waits *waits, const struct plan *plan, int piece, const struct ticket *ticket, struct lutra_error *err)
 {
     struct device *d = plan->device[plan->piece[piece].device];
-    if (waits && waits->mode != WAIT_BLOCK && d->ops->done && ticket->id && wait_expecting(waits, d, piece, ticket) < 0)
-        return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s does not answer", d->name);
+    if (waits && waits->mode != WAIT_BLOCK && d->ops->done && ticket->id) wait_expecting(waits, d, piece, ticket);
     return d->ops->wait(d, ticket, err);
 }

@@ -45,9 +45,10 @@ void waits_begin(struct waits *waits, const struct plan *plan, int n_row);
 /* Both accept waits NULL: then waits_for is device_ops.wait. */
 void waits_submitted(struct waits *waits, int piece);
 
-/* Until the ticket of a piece is over, and what device_ops.wait says of it.  LUTRA_E_DEVICE_LOST, too, where that takes
- * WAIT_LOST_US. */
-enum { WAIT_LOST_US = 60000000 };
+/* Until the ticket of a piece is over, and what device_ops.wait says of it.  Polling ends WAIT_POLL_US behind the
+ * expected end: device_ops.wait, which knows what the device has ended meanwhile, waits then and says whether it is
+ * lost. */
+enum { WAIT_POLL_US = 500000 };
 int waits_for(
     struct waits *waits, const struct plan *plan, int piece, const struct ticket *ticket, struct lutra_error *err);
 

@@ -37,8 +37,9 @@ static bool is_done(struct device *self, const struct ticket *ticket)
 static int wait_for(struct device *self, const struct ticket *ticket, struct lutra_error *err)
 {
     struct late *l = (struct late *)self;
-    (void)ticket, (void)err;
+    (void)ticket;
     l->n_waited++;
+    if (atomic_load(&l->done_us) == CLOCK_NEVER_US) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "late ends nothing");
     clock_sleep_until(l->clock, atomic_load(&l->done_us));
     return 0;
 }
@@ -141,12 +142,22 @@ static void modes_and_a_device_that_is_gone(void **state)
     wait_once(&l, 0, 300);
     assert_int_equal(l.n_asked, 0);
     assert_int_equal(l.n_waited, 1);
-    open_late(&l, clock_virtual(&time), WAIT_POLL);
+    for (int i = 0; i < 4; i++) { /* polled and predicted, known and not: the device says that it is lost, and soon */
+        open_late(&l, clock_virtual(&time), i % 2 ? WAIT_POLL : WAIT_PREDICT);
+        waits_begin(&waits, &plan, 1);
+        for (int k = 0; k < 3 && i > 1; k++) wait_once(&l, 0, 9000);
+        atomic_store(&l.done_us, CLOCK_NEVER_US);
+        l.n_waited = 0;
+        waits_submitted(&waits, 0);
+        uint64_t start = clock_now_us(l.clock);
+        assert_int_equal(waits_for(&waits, &plan, 0, &ticket, &err), LUTRA_E_DEVICE_LOST);
+        assert_non_null(strstr(err.what, "late"));
+        assert_int_equal(l.n_waited, 1);
+        assert_in_range(clock_now_us(l.clock) - start, WAIT_POLL_US, WAIT_POLL_US + 9000 + 200);
+    }
+    open_late(&l, clock_virtual(&time), WAIT_PREDICT); /* one that takes longer than polling lasts is not lost */
     waits_begin(&waits, &plan, 1);
-    atomic_store(&l.done_us, CLOCK_NEVER_US);
-    waits_submitted(&waits, 0);
-    assert_int_equal(waits_for(&waits, &plan, 0, &ticket, &err), LUTRA_E_DEVICE_LOST);
-    assert_non_null(strstr(err.what, "late"));
+    wait_once(&l, 0, 3 * WAIT_POLL_US);
 }
 
 static int by_size(const void *a, const void *b)
