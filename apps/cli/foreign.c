@@ -55,7 +55,7 @@ static const struct foreign table[] = {
     {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", FOREIGN_ONE,
         "'lutra run' takes grammars and schemas, and so do requests to 'lutra serve'; here text is not constrained",
         NULL},
-    {"--lora --lora-scaled --lora-base", FOREIGN_ONE, "LoRA adapters are not implemented", NULL},
+    {"--lora-base", FOREIGN_ONE, "an adapter is added to the model of -m", NULL},
     {"--control-vector --control-vector-scaled", FOREIGN_ONE, "control vectors are not implemented", NULL},
     {"--control-vector-layer-range", FOREIGN_TWO, "control vectors are not implemented", NULL},
     {"-mm --mmproj -mmu --mmproj-url --image --audio --video --image-min-tokens --image-max-tokens -mmdev "

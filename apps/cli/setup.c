@@ -55,6 +55,10 @@ static const struct option engine_table[] = {
         .help =
             "how CPU clusters share a pass: auto (default: as 'lutra profile' found fastest, else even), even, one, "
             "solved, or a FILE of 'lutra profile'; the text is the same"},
+    {"--lora", "LORA", OPT_LIST, AT(lora), "FILE,...",
+        .help = "add a LoRA adapter (GGUF) to the model; may be repeated"},
+    {"--lora-scaled", "LORA_SCALED", OPT_LIST, AT(lora_scaled), "FILE:SCALE,...",
+        .help = "the same, times a number (1 = as it was trained, 0 = nothing)"},
     {"--sync", "SYNC", OPT_CHOICE, AT(sync), "HOW",
         .help = "how a pass waits for its devices: predict (default), poll, block; the text is the same",
         .choices = "predict poll block"},
@@ -269,6 +273,37 @@ int engine_check_options(const struct engine_options *opts)
     return 0;
 }
 
+/* Files of --lora and --lora-scaled, into out [LUTRA_ADAPTERS_MOST]; the paths are out's.  0, or an exit code. */
+static int list_adapters(const struct option_list *list, bool scaled, struct lutra_adapter *out, int *n)
+{
+    for (int i = 0; i < list->n; i++) {
+        char *all = copy_text(list->item[i]), *rest = all;
+        for (char *one; (one = strsep(&rest, ",")) != NULL;) {
+            char *colon = scaled ? strrchr(one, ':') : NULL, *end = NULL;
+            float scale = colon ? strtof(colon + 1, &end) : 1;
+            const char *wrong = *n == LUTRA_ADAPTERS_MOST ? "too many adapters"
+                                : scaled && (!colon || *end || end == colon + 1)
+                                    ? "needs FILE:SCALE, such as a.gguf:0.5"
+                                    : NULL;
+            if (wrong) {
+                say("--lora%s %s: %s", scaled ? "-scaled" : "", one, wrong);
+                free(all);
+                return EXIT_USAGE;
+            }
+            if (colon) *colon = 0;
+            out[(*n)++] = (struct lutra_adapter){copy_text(one), scale};
+        }
+        free(all);
+    }
+    return 0;
+}
+
+int engine_adapters(const struct engine_options *opts, struct lutra_adapter *out, int *n)
+{
+    int code = list_adapters(&opts->lora, false, out, n);
+    return code ? code : list_adapters(&opts->lora_scaled, true, out, n);
+}
+
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only)
 {
     struct lutra_error err = {0};
@@ -284,7 +319,12 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     settings.plan = opts->plan;
     e->zeros = opts->zeros;
     bool more = opts->draft_model || opts->more_models;
-    if (engine_open_model(e, &e->model, opts->model, &settings, more, &err) < 0) return fail_with(&err);
+    struct lutra_adapter adapter[LUTRA_ADAPTERS_MOST];
+    code = engine_adapters(opts, adapter, &settings.n_adapter);
+    settings.adapter = adapter;
+    int rc = code ? 0 : engine_open_model(e, &e->model, opts->model, &settings, more, &err);
+    for (int i = 0; i < settings.n_adapter; i++) free((void *)adapter[i].path);
+    if (code || rc < 0) return code ? code : fail_with(&err);
     e->load_us = now_us() - start;
     lutra_model_info_get(e->model, &e->info, sizeof e->info);
     return 0;

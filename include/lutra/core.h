@@ -110,6 +110,14 @@ LUTRA_API void lutra_runtime_peaks(lutra_runtime *runtime, struct lutra_peaks *p
 
 /* ---- model ------------------------------------------------------------------------------------------------------ */
 
+/* Never changes. */
+struct lutra_adapter {
+    const char *path;
+    float scale; /* 1: as it was trained; 0: it changes nothing */
+};
+
+enum { LUTRA_ADAPTERS_MOST = 16 };
+
 struct lutra_model_settings {
     size_t size;
     bool vocab_only; /* tokenizer and metadata only: no session can be opened */
@@ -128,6 +136,10 @@ struct lutra_model_settings {
      * it found fastest are taken.  "auto" (NULL): as that file, where there is one for these devices and no split was
      * said; else "even".  Results are the same.  LUTRA_E_UNSUPPORTED: a file of another model, machine or build. */
     const char *plan;
+    /* [n_adapter] LoRA adapters: GGUF files of llama.cpp's convert_lora_to_gguf.py.  What all of them add is part of
+     * the model while it is open.  LUTRA_E_FORMAT or LUTRA_E_UNSUPPORTED names a tensor that does not fit. */
+    const struct lutra_adapter *adapter;
+    int n_adapter;
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 

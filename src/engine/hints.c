@@ -159,7 +159,7 @@ void hints_close(lutra_session *s)
 uint64_t lutra_session_hints(const lutra_session *s)
 {
     if (!s || !s->hints.n_row) return 0;
-    const uint64_t who[] = {packed_identity(s->model->weights), (uint64_t)s->hints.n_short};
+    const uint64_t who[] = {packed_identity(s->model->weights), s->model->adapters, (uint64_t)s->hints.n_short};
     return hash_bytes(ROW_HINTS, who, sizeof who) | 1;
 }
 

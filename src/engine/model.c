@@ -4,10 +4,12 @@
  */
 #include "engine/packed_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "engine/model_impl.h"
 #include "engine/settings.h"
 #include "kv/kv.h"
@@ -250,6 +252,27 @@ static void warn(void *user, const char *sentence)
     log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s", sentence);
 }
 
+/* The op list, with what adapters add. */
+static int open_adapted(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
+{
+    struct model_adapter adapter[LUTRA_ADAPTERS_MOST];
+    if (set->n_adapter < 0 || set->n_adapter > LUTRA_ADAPTERS_MOST || (set->n_adapter && !set->adapter))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "model: %d adapters; at most %d", set->n_adapter, LUTRA_ADAPTERS_MOST);
+    for (int i = 0; i < set->n_adapter; i++) {
+        float scale = set->adapter[i].scale;
+        if (!set->adapter[i].path) return lutra_fail(err, LUTRA_E_ARGUMENT, "model: adapter %d has no path", i);
+        if (!(fabsf(scale) <= 1e6f))
+            return lutra_fail(
+                err, LUTRA_E_ARGUMENT, "%s: a scale of %g is no number below 1e6", set->adapter[i].path, (double)scale);
+        TRY(weights_open(&m->adapter[i], set->adapter[i].path, err));
+        m->n_adapter = i + 1;
+        adapter[i] = (struct model_adapter){m->adapter[i], scale};
+        const uint64_t who[] = {m->adapters, packed_identity(m->adapter[i])};
+        if (scale != 0) m->adapters = hash_bytes(hash_bytes(1, who, sizeof who), &scale, sizeof scale);
+    }
+    return model_open_adapted(&m->model, m->weights, adapter, set->n_adapter, err);
+}
+
 static int open_all(struct lutra_model *m, const char *path, const struct lutra_model_settings *set, bool sorted,
     struct lutra_error *err)
 {
@@ -258,7 +281,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     if (set->vocab_only && !set->zeros) how.zeros = WEIGHTS_ZEROS_ANY;
     TRY(weights_open_as(&m->weights, path, how, err));
     if (sorted && !set->vocab_only) weights_tell_doubts(m->weights, warn, m); /* who rounds is told by the converter */
-    if (!set->vocab_only) TRY(model_open(&m->model, m->weights, err)); /* before the vocabulary: the better reason */
+    if (!set->vocab_only) TRY(open_adapted(m, set, err)); /* before the vocabulary: the better reason */
     TRY(vocab_read(&m->vocab, m->weights, err));
     TRY(open_chat(m, err));
     TRY(model_read_sampling(m, err));
@@ -323,6 +346,7 @@ int lutra_model_close(lutra_model **model)
     free(m->profile);
     text_vocab_close(&m->vocab);
     weights_close(&m->packed);
+    for (int i = 0; i < m->n_adapter; i++) weights_close(&m->adapter[i]);
     weights_close(&m->weights);
     atomic_fetch_sub(&m->runtime->n_model, 1);
     free(m);

@@ -12,11 +12,15 @@
 #include "text/reasoning.h"
 #include "text/template.h"
 #include "text/vocab.h"
+#include "weights/packed.h"
 #include "weights/weights.h"
 
 struct lutra_model {
     lutra_runtime *runtime;
     struct weights *weights;
+    struct weights *adapter[LUTRA_ADAPTERS_MOST];
+    int n_adapter;
+    uint64_t adapters;      /* hash of what they add; 0: nothing */
     struct weights *packed; /* packed copies of its matrices (weights/packed.h), or NULL */
     bool check_packed;      /* their sums are compared even where they are used in place */
     int n_damaged;          /* copies whose sums were wrong */

@@ -25,7 +25,7 @@ struct plan *model_plan(lutra_model *m, int n_row)
 
 static void key_of(const lutra_model *m, char model[24], struct profile_key *key)
 {
-    snprintf(model, 24, "%016llx", (unsigned long long)packed_identity(m->weights));
+    snprintf(model, 24, "%016llx", (unsigned long long)(packed_identity(m->weights) ^ m->adapters));
     *key = (struct profile_key){.build = lutra_version(), .model = model, .machine = m->runtime->text};
 }
 

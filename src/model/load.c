@@ -175,8 +175,11 @@ int model_ones(struct model *m, const float **out, struct lutra_error *err)
 static int reserve(struct model *m, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    m->max_op = 48 * hp->n_layer + 16;
-    m->max_weight = 16 * hp->n_layer + 3;
+    int more_ops, more_weights;
+    size_t names;
+    adapter_room(m, &more_ops, &more_weights, &names);
+    m->max_op = 48 * hp->n_layer + 16 + more_ops;
+    m->max_weight = 16 * hp->n_layer + 3 + more_weights;
     m->max_used = m->max_weight + 15 * hp->n_layer + 10;
     size_t widest = 0, d_head = 0, d_ff = 0, recurrent = 0;
     for (int i = 0; i < hp->n_layer; i++) {
@@ -194,6 +197,7 @@ static int reserve(struct model *m, struct lutra_error *err)
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +
         arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +
         ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 24 * (size_t)ARENA_ALIGN);
+    bytes += (size_t)more_weights * ARENA_ALIGN + names;
     if (weights_tensor_find(m->weights, "cls.weight"))
         bytes += arena_cost((size_t)hp->d_model * (size_t)hp->d_model * sizeof(float));
     TRY(arena_open(&m->arena, "model", bytes, 0, err));
@@ -215,18 +219,21 @@ static int build(struct model *m, struct lutra_error *err)
     if (!m->arch) return 0;
     TRY(reserve(m, err));
     TRY(transformer_build(m, err));
+    TRY(adapters_insert(m, err));
     TRY(op_list_check(&m->list, err));
     return refuse_unused(m, err);
 }
 
-static int open_told(
-    struct model **out, const struct weights *weights, struct listener listener, struct lutra_error *err)
+static int open_told(struct model **out, const struct weights *weights, struct listener listener,
+    const struct model_adapter *adapter, int n_adapter, struct lutra_error *err)
 {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "model: out of memory");
     m->weights = weights;
     m->listener = listener;
+    m->adapter = adapter;
+    m->n_adapter = n_adapter;
     int rc = build(m, err);
     if (rc < 0) {
         model_close(&m);
@@ -238,14 +245,20 @@ static int open_told(
 
 int model_open(struct model **out, const struct weights *weights, struct lutra_error *err)
 {
-    return open_told(out, weights, (struct listener){NULL, NULL}, err);
+    return open_told(out, weights, (struct listener){NULL, NULL}, NULL, 0, err);
+}
+
+int model_open_adapted(struct model **out, const struct weights *weights, const struct model_adapter *adapter,
+    int n_adapter, struct lutra_error *err)
+{
+    return open_told(out, weights, (struct listener){NULL, NULL}, adapter, n_adapter, err);
 }
 
 void model_tell_lacks(const struct weights *weights, model_tell_fn tell, void *user)
 {
     struct model *m;
     struct lutra_error err;
-    if (open_told(&m, weights, (struct listener){tell, user}, &err) < 0) tell(user, err.what);
+    if (open_told(&m, weights, (struct listener){tell, user}, NULL, 0, &err) < 0) tell(user, err.what);
     model_close(&m);
 }
 

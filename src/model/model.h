@@ -69,6 +69,15 @@ struct model;
 
 /* weights must outlive the model: op weights and vectors refer to the mapping.  On failure *out is NULL. */
 int model_open(struct model **out, const struct weights *weights, struct lutra_error *err);
+
+/* The same with LoRA adapters (adapter.c), whose files must outlive the model, too.  LUTRA_E_UNSUPPORTED and
+ * LUTRA_E_FORMAT name the adapter's tensor or key. */
+struct model_adapter {
+    const struct weights *weights;
+    float scale; /* of what it adds; 0: nothing */
+};
+int model_open_adapted(struct model **out, const struct weights *weights, const struct model_adapter *adapter,
+    int n_adapter, struct lutra_error *err);
 void model_close(struct model **model);
 
 /* Tells everything that keeps this file from being opened, a sentence at a time; nothing when it can be. */

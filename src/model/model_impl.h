@@ -69,6 +69,8 @@ struct model {
     const struct arch *arch;
     const struct weights *weights;
     struct listener listener;
+    const struct model_adapter *adapter; /* [n_adapter] while it is opened */
+    int n_adapter;
     struct op_list list;
     struct op_layer *layer; /* [n_layer] the list's */
     struct weight *weight;  /* [n_weight] */
@@ -219,6 +221,10 @@ void recurrent_sizes(const struct hparams *hp, int layer, size_t *state, size_t 
 int recurrent_dim(const struct hparams *hp, int layer, enum role role);
 /* Floats of its vectors in the arena. */
 size_t recurrent_vectors(const struct hparams *hp, int layer);
+
+/* adapter.c: what adapters add to the list; how many operations, weights and bytes of names that can be. */
+int adapters_insert(struct model *m, struct lutra_error *err);
+void adapter_room(const struct model *m, int *n_op, int *n_weight, size_t *name_bytes);
 
 /* Writes the op list. */
 int transformer_build(struct model *m, struct lutra_error *err);
