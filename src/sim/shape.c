@@ -90,13 +90,15 @@ int sim_shape_named(struct sim_shape *out, const char *name, const char *quant, 
 
 /* ---- of a file ---- */
 
+enum { SIZE_MOST = 1 << 20 };
+
 /* The number of KEY behind the architecture's name; 0: there is none, or it is out of range. */
 static int number(const json_t *metadata, const char *arch, const char *key)
 {
     char name[128];
     snprintf(name, sizeof name, "%s.%s", arch, key);
     json_int_t n = json_integer_value(json_object_get(metadata, name));
-    return n > 0 && n < 1 << 24 ? (int)n : 0;
+    return n > 0 && n < SIZE_MOST ? (int)n : 0;
 }
 
 struct sums {
@@ -115,7 +117,8 @@ static void add_tensor(struct sums *s, const json_t *tensor)
     if (strstr(name, "_exps")) s->experts = true;
     if (strstr(name, ".ssm_") || strstr(name, ".shortconv")) s->recurrent = true;
     bool layer = strncmp(name, "blk.", 4) == 0, output = strcmp(name, "output.weight") == 0;
-    if (strcmp(name, "token_embd.weight") == 0) s->n_vocab = (int)json_integer_value(json_array_get(shape, 1));
+    json_int_t rows = json_integer_value(json_array_get(shape, 1));
+    if (strcmp(name, "token_embd.weight") == 0) s->n_vocab = rows > 0 && rows < SIZE_MOST ? (int)rows : 0;
     if (strcmp(name, "token_embd.weight") == 0 && !s->head) s->bytes[2] = bytes, s->weights[2] = n;
     if (output) s->head = true, s->bytes[2] = bytes, s->weights[2] = n;
     int part = strstr(name, "ffn_down") ? 1 : 0;
@@ -147,6 +150,10 @@ static int read_shape(struct sim_shape *out, const json_t *file, const char *pat
             return lutra_fail(
                 err, LUTRA_E_UNSUPPORTED, "%s: %s.%s is not one number: not modelled", path, arch, fields[f].key);
     }
+    const double width = (double)out->n_head * out->d_head;
+    if (width > SIZE_MOST || out->n_kv_head > out->n_head || s.n_vocab < 1)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: %d heads of %d, %d of keys, a vocabulary of %d: not modelled",
+            path, out->n_head, out->d_head, out->n_kv_head, s.n_vocab);
     if (s.weights[0] <= 0 || s.weights[1] <= 0 || s.weights[2] <= 0)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no matrices of a dense transformer", path);
     out->n_vocab = s.n_vocab, out->tied = !s.head;

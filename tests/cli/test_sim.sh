@@ -80,6 +80,27 @@ expect_err "figure 'one_gbs' (40 to 45) is above 'two_gbs'" 'by both keys'
 head -c 65537 /dev/zero >"$WORK/zero.json"
 lutra sim --soc "$WORK/zero.json"
 expect_code 1 'a file of zeros'
+# Sizes that no model has: refused or modelled, never a crash.
+cat >"$WORK/poke.py" <<'END'
+import re, struct, subprocess, sys
+lutra, model, out = sys.argv[1:]
+data = open(model, "rb").read()
+keys = [m for m in re.finditer(rb"[a-z0-9]+\.(block_count|embedding_length|feed_forward_length|attention\.head_count(_kv)?)(?=\x04\0\0\0)", data)]
+assert len(keys) >= 4, keys
+bad = 0
+for key in keys:
+    for value in (0, 1, 3, 2**20, 2**24 - 1, 2**24, 2**31, 2**32 - 1):
+        changed = bytearray(data)
+        struct.pack_into("<I", changed, key.end() + 4, value)
+        open(out, "wb").write(changed)
+        for law in ("qnn", "lutra"):
+            rc = subprocess.run([lutra, "sim", "-m", out, "--law", law], capture_output=True, timeout=60).returncode
+            if rc not in (0, 1):
+                print(key.group().decode(), value, law, rc)
+                bad += 1
+sys.exit(bad)
+END
+python3 "$WORK/poke.py" "$LUTRA" "$MODEL" "$WORK/poked.gguf" || fail 'a hostile file'
 lutra sim --soc 8gen9
 expect_code 1 'no such SoC'
 expect_err '8elite' 'those there are'
