@@ -95,6 +95,7 @@ struct lutra_stats {
     uint64_t draft_us;                    /* drafting, and learning from what became of it */
     uint64_t calibrate_us;                /* what is likely behind a prompt's tokens; not within prompt_us */
     uint64_t hint_rows, known_hint_rows;  /* prompts' rows: evaluated for that; with known_hints */
+    uint64_t n_preempted;                 /* prompts and samples that gave their memory to older ones, and came back */
 };
 LUTRA_API void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats, size_t size);
 LUTRA_API void lutra_session_stats_reset(lutra_session *session);

@@ -79,18 +79,18 @@ void pass_cut(struct pass *pass, int n_row)
 
 int pass_prompt(struct pass *pass, const struct row_prompt *p, int done)
 {
-    int left = p->n_token - done, room = pass->left.rows;
-    if (pass->left.outs < 1 && room >= left) room = left - 1;
+    int left = p->n_token - done, room = pass->left.rows, last = p->n_prompt - 1;
+    if (pass->left.outs < 1 && last >= done && room > last - done) room = last - done;
     int n = batch_fit(pass->batch->bulk, done, left, room);
-    for (int pos = done; pos < done + n; pos++) {
-        bool last = pos == p->n_token - 1;
+    for (int pos = done; pos < done + n; pos++)
         append(pass, (struct row){.token = p->token[pos],
                          .pos = pos,
                          .seq = p->seq,
                          .parent = pos == done ? -1 : pass->batch->n_row - 1,
-                         .want = last ? ROW_BULK | WANT_DRAW | want_top(pass, p->want_top) : ROW_BULK,
-                         .hints = p->hints && !last ? &p->hints[pos] : NULL});
-    }
+                         .want = pos > last   ? WANT_NOTHING
+                                 : pos < last ? ROW_BULK
+                                              : ROW_BULK | WANT_DRAW | want_top(pass, p->want_top),
+                         .hints = p->hints && pos < last ? &p->hints[pos] : NULL});
     return n;
 }
 

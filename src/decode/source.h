@@ -104,17 +104,17 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
 /* Takes back the drafts at rows n_row and behind: nothing else has been put there. */
 void pass_cut(struct pass *pass, int n_row);
 
-/* A prompt to evaluate. */
+/* A text to evaluate: a prompt, and what a sample had said behind it. */
 struct row_prompt {
     int32_t seq;
     const int32_t *token; /* [n_token] */
-    int n_token;
+    int n_token, n_prompt;
     struct row_hints *hints; /* [n_token] where those of its rows go; NULL: not asked for */
-    bool want_top;           /* the last row wants WANT_TOPK, too */
+    bool want_top;           /* the prompt's last row wants WANT_TOPK, too */
 };
 
-/* Rows of a prompt from position `done` on, as many as there is room for, whole blocks where a device has a bulk class
- * (batch_fit).  Returns how many; the last token's row wants WANT_DRAW, and no hints: all the others may. */
+/* Rows of a text from position `done` on, as many as there is room for, whole blocks where a device has a bulk class
+ * (batch_fit).  Returns how many; the prompt's last row wants WANT_DRAW, and no hints: all others of it may. */
 int pass_prompt(struct pass *pass, const struct row_prompt *prompt, int done);
 
 /* The draft of `token` behind a row, or -1. */

@@ -59,7 +59,7 @@ struct kv_settings memory_cache(const struct op_list *list, enum quant_type type
         .n_layer = list->n_layer,
         .n_ctx = n_ctx,
         .n_block = (int)n_block,
-        .n_seq = 2 * n_seq + SESSION_RETAINED, /* samples, prompts in waiting, the prefix cache */
+        .n_seq = 2 * n_seq + SESSION_SPARE, /* samples, prompts in waiting, the caller's */
         .n_row = n_row,
         .n_draft = n_draft,
         .free_windows = free_windows};
@@ -85,8 +85,6 @@ static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error
     struct kv_settings kv =
         memory_cache(list, type, s->n_ctx, s->n_cache / KV_BLOCK, s->n_seq, s->n_batch, s->n_draft, s->free_windows);
     kv.by_block = !d->memory;
-    kv.close_idle = prefix_make_room;
-    kv.ctx = s;
     size_t bytes = kv_bytes(&kv);
     int rc = d->memory ? d->memory->cache_alloc(d, list, bytes, &s->kv_memory, err)
                        : d->ops->buffer_alloc(d, bytes, &s->kv_memory, err);

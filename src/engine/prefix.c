@@ -1,44 +1,56 @@
 /* SPDX-License-Identifier: MIT
  *
- * The prefix cache: a prompt evaluates only what no other sequence of its domain has evaluated.  It shares the blocks
- * of sequences that run, and of finished ones, which stay in the cache while there is room.  One that would share what
- * another's prompt is about to evaluate waits for that.
+ * The prefix cache: a text evaluates only what no other of its domain has evaluated in the same classes (kv/past.c), of
+ * those that run and of those that have ended.  One that would share what another is about to evaluate waits for that.
+ * What is likely behind a block's tokens is kept beside it.
  */
 #include "engine/session_impl.h"
 
 #include <string.h>
 
-void prefix_open(lutra_session *s, int32_t *tokens, struct row_hints *hints)
+struct kv_past prefix_of_prompt(const lutra_session *s, const struct request *r)
 {
-    for (int i = 0; i < SESSION_RETAINED; i++) {
-        size_t at = (size_t)i * (size_t)s->n_ctx;
-        s->retained[i] = (struct retained){.seq = -1, .token = tokens + at, .hints = hints ? hints + at : NULL};
+    int n = r->set.n_prompt;
+    return (struct kv_past){r->set.prompt, n - 1, n, s->batch.bulk, r->set.cache_domain}; /* one row is left */
+}
+
+struct kv_past prefix_of_sample(const lutra_session *s, const struct sample *slot)
+{
+    const struct request *r = slot->request;
+    return (struct kv_past){slot->token, slot->n_token, r->set.n_prompt, s->batch.bulk, r->set.cache_domain};
+}
+
+int texts_under_way(lutra_session *s)
+{
+    int n = 0;
+    for (struct request *r = s->first; r; r = r->next)
+        if (request_in_prompt(r))
+            s->way[n++] = (struct text_way){.request = r,
+                .seq = r->seq,
+                .token = r->set.prompt,
+                .n_token = r->set.n_prompt,
+                .n_done = r->n_done,
+                .n_found = r->n_found};
+    for (int i = 0; i < s->n_seq; i++) {
+        struct sample *slot = &s->sample[i];
+        if (!slot->request || slot->seq < 0 || !slot->behind || request_paused(slot->request)) continue;
+        s->way[n++] = (struct text_way){.request = slot->request,
+            .slot = slot,
+            .seq = slot->seq,
+            .token = slot->token,
+            .n_token = sample_catch_up(s, slot),
+            .n_done = kv_seq_length(s->kv, slot->seq),
+            .n_found = slot->n_found};
     }
+    return n;
 }
 
-static void drop(lutra_session *s, struct retained *r)
+/* Of the first n tokens of a text, those evaluated as any prompt's would be: where a device has bulk rows, whole blocks
+ * before the prompt's last token. */
+static int of_class(const lutra_session *s, int n_prompt, int n)
 {
-    kv_seq_close(s->kv, r->seq);
-    r->seq = -1;
-    r->n_token = 0;
-}
-
-static struct retained *oldest(lutra_session *s)
-{
-    struct retained *old = NULL;
-    for (int i = 0; i < SESSION_RETAINED; i++) {
-        struct retained *r = &s->retained[i];
-        if (r->seq >= 0 && (!old || r->used < old->used)) old = r;
-    }
-    return old;
-}
-
-/* Nobody's blocks but theirs are taken: kv.h's close_idle. */
-bool prefix_make_room(void *session)
-{
-    struct retained *old = oldest(session);
-    if (old) drop(session, old);
-    return old != NULL;
+    int bulk = s->batch.bulk, most = bulk ? (n_prompt - 1) / bulk * bulk : n;
+    return n < most ? n : most;
 }
 
 static int n_common(const int32_t *a, int n_a, const int32_t *b, int n_b)
@@ -48,139 +60,51 @@ static int n_common(const int32_t *a, int n_a, const int32_t *b, int n_b)
     return n;
 }
 
-/* Where a sequence of these tokens is kept: over one that it begins with, in an empty place, or over the oldest. */
-static struct retained *place_for(lutra_session *s, const int32_t *token, int n_token, uint64_t domain)
-{
-    struct retained *place = NULL;
-    for (int i = 0; i < SESSION_RETAINED; i++) {
-        struct retained *r = &s->retained[i];
-        if (r->seq >= 0 && r->domain == domain && n_common(r->token, r->n_token, token, n_token) == r->n_token)
-            return r;
-        if (r->seq < 0 && !place) place = r;
-    }
-    return place ? place : oldest(s);
-}
-
-void prefix_retain(lutra_session *s, struct sample *slot)
-{
-    int n = kv_seq_length(s->kv, slot->seq);
-    if (n > 0) {
-        struct retained *place = place_for(s, slot->token, n, slot->request->set.cache_domain);
-        drop(s, place);
-        kv_seq_idle(s->kv, slot->seq);
-        place->seq = slot->seq;
-        place->n_token = n;
-        place->domain = slot->request->set.cache_domain;
-        place->used = s->stats.n_step;
-        memcpy(place->token, slot->token, (size_t)n * sizeof *place->token);
-        if (slot->hints) memcpy(place->hints, slot->hints, (size_t)n * sizeof *place->hints);
-    } else {
-        kv_seq_close(s->kv, slot->seq);
-    }
-    slot->seq = -1;
-}
-
-/* A sequence whose beginning a prompt may share. */
-struct source {
-    int32_t seq;          /* -1: none */
-    const int32_t *token; /* [n_token] of it that may be shared */
-    int n_token;
-    const struct row_hints *hints;
-    struct retained *kept; /* NULL: it runs */
-};
-
-/* Of the first n tokens of a running sequence, those evaluated as any prompt's would be: where a device has bulk rows,
- * whole blocks before the prompt's last token. */
-static int of_class(const lutra_session *s, const struct request *r, int n)
-{
-    int bulk = s->batch.bulk, most = bulk ? (r->set.n_prompt - 1) / bulk * bulk : n;
-    return n < most ? n : most;
-}
-
-static void consider(struct source *best, int *n_match, const struct source *from, const struct prefix_prompt *p)
-{
-    int n = n_common(from->token, from->n_token, p->token, p->n_token - 1); /* one row is left to evaluate */
-    if (n <= *n_match) return;
-    *best = *from;
-    *n_match = n;
-}
-
-/* The sequence that shares most with a prompt, of those that are kept, and of those that run. */
-static struct source longest_match(lutra_session *s, const struct prefix_prompt *p, int *n_match)
-{
-    struct source best = {.seq = -1};
-    *n_match = 0;
-    for (int i = 0; i < SESSION_RETAINED; i++) {
-        struct retained *k = &s->retained[i];
-        struct source from = {k->seq, k->token, k->n_token, k->hints, k};
-        if (k->seq >= 0 && k->domain == p->domain) consider(&best, n_match, &from, p);
-    }
-    for (const struct request *r = s->first; r; r = r->next) {
-        struct source from = {r->seq, r->set.prompt, of_class(s, r, r->n_done), r->hints, NULL};
-        if (r->seq >= 0 && r->set.cache_domain == p->domain) consider(&best, n_match, &from, p);
-    }
-    for (int i = 0; i < s->n_seq; i++) {
-        const struct sample *slot = &s->sample[i];
-        const struct request *r = slot->request;
-        if (!r || r->set.cache_domain != p->domain) continue;
-        struct source from = {
-            slot->seq, slot->token, of_class(s, r, kv_seq_length(s->kv, slot->seq)), slot->hints, NULL};
-        consider(&best, n_match, &from, p);
-    }
-    return best;
-}
-
-bool prefix_is_coming(lutra_session *s, const struct request *r)
+bool prefix_is_coming(lutra_session *s, const struct kv_past *p)
 {
     const struct op_list *list = model_ops(s->model->model);
-    struct prefix_prompt p = {r->set.prompt, r->set.n_prompt, NULL, r->set.cache_domain};
     if (s->free_windows) return false; /* what it shares may be gone by then */
     for (int i = 0; i < list->n_layer; i++)
         if (list->layer[i].state_bytes) return false; /* and not every token leaves a state */
-    int there, most = 0;
-    longest_match(s, &p, &there);
-    for (const struct request *o = s->first; o; o = o->next) {
-        if (!request_in_prompt(o) || o->set.cache_domain != p.domain) continue;
-        int n = n_common(o->set.prompt, of_class(s, o, o->set.n_prompt), p.token, p.n_token - 1);
-        if (n > o->n_done && n > most) most = n;
+    int most = 0, n_way = texts_under_way(s);
+    for (int i = 0; i < n_way; i++) {
+        const struct text_way *w = &s->way[i];
+        if (w->request->set.cache_domain != p->domain) continue;
+        int n = n_common(w->token, of_class(s, w->request->set.n_prompt, w->n_token), p->token, p->n_token);
+        if (n > w->n_done && n > most) most = n;
     }
-    return most >= there + KV_BLOCK;
+    return most >= KV_BLOCK && most >= kv_find(s->kv, p) + KV_BLOCK;
 }
 
-int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err)
+/* Hints of a sequence's tokens first .. n - 1, from the first's block on, go to those of its blocks, or come from
+ * there. */
+static void copy_hints(lutra_session *s, int32_t seq, struct row_hints *hints, int first, int n, bool keep)
 {
-    int rc;
-    do rc = kv_seq_fork(s->kv, from, n_tok, max_tok, seq, err);
-    while (rc == LUTRA_E_BUSY && kv_seq_length(s->kv, from) >= 0 && prefix_make_room(s));
-    return rc;
-}
-
-/* The most of the first n tokens of a sequence that a new one can begin with: recurrent layers have a state there, and
- * the rest is in bulk where a new prompt's would be. */
-static int usable(const lutra_session *s, int32_t seq, int n)
-{
-    int bulk = s->batch.bulk ? s->batch.bulk : 1;
-    do n = kv_seq_reach(s->kv, seq, n - n % bulk);
-    while (n % bulk);
-    return n;
-}
-
-int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
-    struct lutra_error *err)
-{
-    int n, rc = LUTRA_E_NOT_FOUND;
-    struct source from = longest_match(s, prompt, &n);
-    if (from.seq >= 0) n = usable(s, from.seq, n);
-    if (from.kept) from.kept->used = s->stats.n_step;
-    /* A part-filled block takes one more while both hold it: without it, if that is too much. */
-    for (; rc < 0 && n > 0; n = n % KV_BLOCK ? usable(s, from.seq, n - n % KV_BLOCK) : 0) {
-        rc = prefix_seq_fork(s, from.seq, n, max_tok, seq, err);
-        *n_cached = n;
-        if (rc == 0 && prompt->hints) memcpy(prompt->hints, from.hints, (size_t)n * sizeof *prompt->hints);
+    for (int at = first - first % KV_BLOCK; s->kept_hints && at < n; at += KV_BLOCK) {
+        int32_t block = kv_seq_block(s->kv, seq, at / KV_BLOCK);
+        size_t bytes = (size_t)(n - at < KV_BLOCK ? n - at : KV_BLOCK) * sizeof *hints;
+        if (block < 0) return;
+        struct row_hints *kept = s->kept_hints + (size_t)block * KV_BLOCK;
+        memcpy(keep ? kept : hints + at, keep ? hints + at : kept, bytes);
     }
-    if (rc == 0) return 0;
-    *n_cached = 0;
-    do rc = kv_seq_open(s->kv, max_tok, seq, err);
-    while (rc == LUTRA_E_BUSY && prefix_make_room(s));
-    return rc;
+}
+
+void prefix_note(lutra_session *s, struct sample *slot)
+{
+    int n = kv_seq_length(s->kv, slot->seq);
+    if (slot->hints && n > slot->n_noted) copy_hints(s, slot->seq, slot->hints, slot->n_noted, n, true);
+    slot->n_noted = n;
+}
+
+void prefix_note_prompt(lutra_session *s, struct request *r, int before)
+{
+    if (r->hints) copy_hints(s, r->seq, r->hints, before, r->n_done, true);
+}
+
+int prefix_seq_open(
+    lutra_session *s, const struct kv_past *past, struct row_hints *hints, int max_tok, int32_t *seq, int32_t *n_found)
+{
+    TRY(kv_seq_open_past(s->kv, past, max_tok, seq, n_found, NULL));
+    if (hints) copy_hints(s, *seq, hints, 0, *n_found, false);
+    return 0;
 }

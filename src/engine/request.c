@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests, continuously batched: what is submitted, when it starts and when it is over.
- *
- *     submit -> waiting -> prompt in chunks -> samples (forks of the prompt) -> ends
- *
- * A sample starts from the logits of the prompt's last row when a slot is free at that moment; one that has to wait
- * starts later from a fork one token shorter, evaluating the last prompt token again: the same bits, since a row's
- * result does not depend on the batch.
+ * Requests: what is submitted, and when it is over.  admit.c says when it starts.
  */
 #include "engine/session_impl.h"
 #include "base/hash.h"
@@ -306,63 +300,6 @@ enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
     return used >= r->set.timeout_us ? LUTRA_STOP_DEADLINE : LUTRA_STOP_NONE;
 }
 
-/* ---- reserved blocks ----
- *
- * Candidates of a search over steps wait for one another, so they may not wait for blocks: a search begins when the
- * cache can promise all its slots what a candidate may need, and keeps that until it ends.  Which candidates there are
- * then never depends on what else is in the cache. */
-
-int32_t request_share(int n_prompt, int max_tok)
-{
-    return (max_tok + KV_BLOCK - 1) / KV_BLOCK - (n_prompt - 1) / KV_BLOCK;
-}
-
-int64_t request_blocks(int n_prompt, int max_tok, int width)
-{
-    return (n_prompt - 1) / KV_BLOCK + (int64_t)request_share(n_prompt, max_tok) * width + width / 2 + 1;
-}
-
-static void give_back(lutra_session *s, struct request *r, int32_t n)
-{
-    if (n > r->n_reserved) n = r->n_reserved;
-    kv_reserve(s->kv, -n, NULL);
-    r->n_reserved -= n;
-}
-
-void request_lend(lutra_session *s, struct request *r)
-{
-    give_back(s, r, r->share + 1); /* and the copy of a shared tail */
-}
-
-bool request_reserve(lutra_session *s, struct request *r)
-{
-    int n = 0;
-    if (!r->share) return true;
-    if (r->seq >= 0) s->held[n++] = r->seq;
-    for (int i = 0; i < s->n_seq; i++)
-        if (s->sample[i].request == r) s->held[n++] = s->sample[i].seq;
-    int32_t more =
-        (int32_t)request_blocks(r->set.n_prompt, r->max_tok, r->width) - kv_held(s->kv, s->held, n) - r->n_reserved;
-    if (more <= 0) return true;
-    if (kv_reserve(s->kv, more, NULL) < 0) return false;
-    r->n_reserved += more;
-    return true;
-}
-
-/* The prompt's sequence, with room for a search's candidates; false: it has to wait. */
-static bool open_prompt(lutra_session *s, struct request *r)
-{
-    /* A prompt that is forked needs no room of its own to grow. */
-    int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : r->max_tok;
-    struct prefix_prompt prompt = {r->set.prompt, r->set.n_prompt, r->hints, r->set.cache_domain};
-    if (!request_reserve(s, r)) return false;
-    if (r->share) give_back(s, r, (r->set.n_prompt - 1) / KV_BLOCK + 1);
-    bool there = prefix_seq_open(s, &prompt, max_tok, &r->seq, &r->n_cached, NULL) == 0;
-    if (!there) r->seq = -1;
-    if (there) request_reserve(s, r);
-    return there;
-}
-
 void requests_sweep(lutra_session *s)
 {
     struct request **link = &s->first, *before = NULL;
@@ -377,7 +314,7 @@ void requests_sweep(lutra_session *s)
         if (why) request_end(s, r, why);
         if (r->n_ended == r->set.n_samples) {
             if (r->watch) r->watch->over(r->watcher);
-            give_back(s, r, r->n_reserved);
+            request_give_back(s, r, r->n_reserved);
             inbox_unlink(s, link, before);
             request_free(r);
         } else {
@@ -394,91 +331,5 @@ void requests_close(lutra_session *s)
     for (inbox_take(s); s->first;) {
         lutra_cancel(s);
         requests_sweep(s);
-    }
-}
-
-/* ---- admission ---- */
-
-struct sample *free_slot(lutra_session *s)
-{
-    for (int i = 0; i < s->n_seq; i++)
-        if (!s->sample[i].request) return &s->sample[i];
-    return NULL;
-}
-
-int n_free_slots(const lutra_session *s, const struct request *r)
-{
-    int n = 0;
-    for (int i = 0; i < s->n_seq; i++) n += !s->sample[i].request;
-    for (const struct request *o = s->first; o; o = o->next) {
-        if (!o->width || o == r || (o->seq < 0 && o->n_started == 0)) continue;
-        n -= o->width;
-        for (int i = 0; i < s->n_seq; i++) n += s->sample[i].request == o;
-    }
-    return n;
-}
-
-int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq)
-{
-    int near = kv_seq_reach(s->kv, r->seq, n_tok);
-    if (near < n_tok) { /* the state of recurrent layers has gone: the rest of the prompt is evaluated once more */
-        TRY(kv_seq_truncate(s->kv, r->seq, near, NULL));
-        r->n_done = near;
-        return LUTRA_E_BUSY;
-    }
-    if (r->set.n_samples > 1) {
-        request_lend(s, r);
-        int rc = prefix_seq_fork(s, r->seq, n_tok, r->max_tok, seq, NULL);
-        if (rc < 0) request_reserve(s, r);
-        if (rc < 0) return rc;
-        if (r->n_started < r->set.n_samples - 1) return 0;
-        kv_seq_close(s->kv, r->seq);
-    } else {
-        TRY(kv_seq_truncate(s->kv, r->seq, n_tok, NULL));
-        *seq = r->seq;
-    }
-    r->seq = -1;
-    return 0;
-}
-
-static void reserve_running(lutra_session *s)
-{
-    for (struct request *r = s->first; r; r = r->next)
-        if (r->share && (r->seq >= 0 || r->n_started > 0)) request_reserve(s, r);
-}
-
-void requests_admit(lutra_session *s)
-{
-    reserve_running(s); /* what a copy less has made free is not for those that wait */
-    int reserved = 0;   /* slots that prompts under way will want, beside searches' (n_free_slots knows those) */
-    for (struct request *r = s->first; r; r = r->next) {
-        bool prompt_done = r->seq >= 0 && r->n_done == r->set.n_prompt;
-        if (request_paused(r)) continue;
-        while (prompt_done && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
-            struct sample *slot = free_slot(s);
-            int32_t seq;
-            if (request_sample_seq(s, r, r->set.n_prompt - 1, &seq) < 0) return;
-            sample_start(s, slot, r, seq);
-            if (!slot->request) continue; /* it has failed */
-            slot->pending = r->set.prompt[--slot->n_token];
-        }
-        if (r->n_started == r->set.n_samples || prompt_done) continue;
-        int need = r->width ? r->width : 1;
-        if (reserved + need > n_free_slots(s, r)) return;
-        if (r->seq < 0 && prefix_is_coming(s, r)) {
-            reserved += r->width ? r->width : r->set.n_samples;
-            continue;
-        }
-        if (r->seq < 0) {
-            if (!open_prompt(s, r)) {
-                if (r->n_started == 0) give_back(s, r, r->n_reserved);
-                return;
-            }
-            inbox_begun(s, r);
-            r->n_done = r->n_cached;
-            r->start_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
-            s->stats.cached_tokens += (uint64_t)r->n_cached;
-        }
-        if (!r->width) reserved += r->set.n_samples;
     }
 }

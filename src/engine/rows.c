@@ -6,15 +6,14 @@
 
 int lutra_seq_open(lutra_session *s, int max_tok, int32_t *seq, struct lutra_error *err)
 {
-    int n_cached;
     TRY(handle_check(s, "session", err));
-    return prefix_seq_open(s, &(struct prefix_prompt){0}, max_tok, seq, &n_cached, err);
+    return kv_seq_open(s->kv, max_tok, seq, err);
 }
 
 int lutra_seq_fork(lutra_session *s, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
 {
     TRY(handle_check(s, "session", err));
-    return prefix_seq_fork(s, seq, n_tok, max_tok, fork, err);
+    return kv_seq_fork(s->kv, seq, n_tok, max_tok, fork, err);
 }
 
 int lutra_seq_truncate(lutra_session *s, int32_t seq, int n_tok, struct lutra_error *err)

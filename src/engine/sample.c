@@ -13,6 +13,9 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     slot->request = r;
     slot->index = r->n_started++;
     slot->seq = seq;
+    slot->behind = false;
+    slot->has_room = true;
+    slot->n_noted = r->set.n_prompt - r->set.n_prompt % KV_BLOCK;
     slot->paused = false;
     slot->row = slot->tip = -1;
     slot->pending = -1;
@@ -133,6 +136,12 @@ static void report_end(lutra_session *s, const struct request *r, const struct l
     if (r->set.on_end) r->set.on_end(r->set.user, end);
 }
 
+int sample_catch_up(const lutra_session *s, const struct sample *slot)
+{
+    int n_prompt = slot->request->set.n_prompt; /* whose last row makes a bulk block whole */
+    return s->batch.bulk && slot->n_token < n_prompt ? n_prompt : slot->n_token;
+}
+
 int sample_settle(lutra_session *s, struct sample *slot)
 {
     int32_t row = slot->row;
@@ -169,11 +178,8 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
     const struct spec_text text = {r->prompt_hash, slot->token, r->set.n_prompt, r->set.n_prompt + slot->n_generated};
     if (reason != LUTRA_STOP_ERROR) speculator_keep(s->speculator, &text);
     if (r->watch) r->watch->end(r->watcher, slot, reason);
-    if (slot->index == 0 && reason != LUTRA_STOP_ERROR) {
-        prefix_retain(s, slot);
-    } else {
-        kv_seq_close(s->kv, slot->seq);
-    }
+    prefix_note(s, slot);
+    kv_seq_close(s->kv, slot->seq); /* what it holds is found as long as there is room */
     slot->request = NULL;
     request_reserve(s, r);
     r->n_ended++;
@@ -195,7 +201,7 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     struct request *r = from->request;
     if (!to) return NULL;
     request_lend(s, r);
-    if (prefix_seq_fork(s, from->seq, -1, r->max_tok, &seq, NULL) < 0) {
+    if (kv_seq_fork(s->kv, from->seq, -1, r->max_tok, &seq, NULL) < 0) {
         request_reserve(s, r);
         return NULL;
     }

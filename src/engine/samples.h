@@ -26,7 +26,10 @@ struct sample_watch {
 struct sample {
     struct request *request; /* NULL: the slot is free */
     int index;               /* which of the request's samples */
-    int32_t seq;
+    int32_t seq;             /* -1: it has lost its room, and waits for blocks (admit.c) */
+    bool behind;             /* it is evaluating again what it had lost */
+    bool has_room;           /* for the rows of this pass */
+    int n_found, n_noted;    /* tokens found when it got its room back; whose hints are kept */
     int32_t grammar_state;   /* of its text, where the request has a grammar */
     int32_t pending;         /* token to evaluate next */
     bool paused;             /* no row until a search goes on with it */
@@ -61,9 +64,14 @@ struct request {
     int32_t id;
     int32_t seq; /* of the prompt; -1 before it starts and after the last sample took it over */
     int n_vocab;
-    int max_tok;  /* of each of its sequences */
-    int n_done;   /* prompt tokens in the cache */
-    int n_cached; /* of these, from the prefix cache */
+    int max_tok;     /* of each of its sequences */
+    int n_done;      /* prompt tokens in the cache */
+    int32_t n_found; /* of these, found there when its sequence was opened last */
+    int n_cached;    /* the same of the first time */
+    int n_told;      /* prompt tokens that its caller has heard of */
+    bool has_begun;
+    bool stuck;   /* it, or a sample of it, waits for blocks or slots */
+    int n_passed; /* requests that began meanwhile */
     int n_started, n_ended;
     int in_pass;                   /* step.c: what becomes of its prompt in the current pass */
     int32_t last_row;              /* row of the last prompt token in the current pass, or -1 */

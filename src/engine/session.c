@@ -138,7 +138,7 @@ static int take_hints(lutra_session *s, size_t *sum, struct lutra_error *err)
 static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
 {
     const struct op_list *list = model_ops(s->model->model);
-    size_t n_text = ((size_t)s->n_ctx + 1) * ((size_t)s->n_seq + SESSION_RETAINED);
+    size_t n_text = ((size_t)s->n_ctx + 1) * (size_t)s->n_seq;
     size_t n_out = (size_t)s->n_out,
            hold = SESSION_STOP_BYTES + TEXT_REASONING_HELD + 4 * text_vocab_max_piece_bytes(s->model->vocab) + 16;
     int32_t *tokens = NULL;
@@ -163,6 +163,9 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(tokens, n_text);
     TAKE(holds, hold * (size_t)s->n_seq);
     TAKE(hints, s->hints.n_row ? n_text : 0);
+    TAKE(s->way, 2 * s->n_seq + SESSION_SPARE);
+    TAKE(s->kept_hints, s->hints.n_row ? s->n_cache : 0);
+    if (!s->hints.n_row) s->kept_hints = NULL;
     TRY(take_hints(s, sum, err));
     if (!s->arena.start) return 0;
     if (!s->hints.n_row) hints = NULL;
@@ -172,8 +175,6 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
         s->sample[i].hints = hints ? hints + at : NULL;
         s->sample[i].hold = holds + (size_t)i * hold;
     }
-    size_t retained = (size_t)s->n_seq * ((size_t)s->n_ctx + 1);
-    prefix_open(s, tokens + retained, hints ? hints + retained : NULL);
     return 0;
 }
 

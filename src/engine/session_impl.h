@@ -3,10 +3,10 @@
  * A session, shared by the engine's files: memory, passes, and what runs in them.
  *
  *     session.c   memory, forward passes, accounting       step.c      a pass: the sources of its rows
- *     request.c   requests: submit, admission, ends        sample.c    one running sample: token -> text -> end
- *     prefix.c    finished sequences kept for reuse        memory.c    values and cache on the devices
+ *     request.c   requests: submit, ends                   sample.c    one running sample: token -> text -> end
+ *     prefix.c    what texts find in the cache             memory.c    values and cache on the devices
  *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
- *     inbox.c     what other threads ask for
+ *     inbox.c     what other threads ask for            admit.c     slots and memory: who begins, who waits
  */
 #ifndef LUTRA_ENGINE_SESSION_IMPL_H
 #define LUTRA_ENGINE_SESSION_IMPL_H
@@ -19,16 +19,16 @@
 
 struct draft_model;
 
-enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_RETAINED = 4 };
+enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_SPARE = 4 /* sequences */ };
 
-/* A finished sequence kept so that a later prompt with the same beginning need not be evaluated again. */
-struct retained {
-    int32_t seq;             /* -1: empty */
-    int32_t *token;          /* [n_ctx] */
-    struct row_hints *hints; /* [n_ctx] or NULL */
-    int n_token;
-    uint64_t domain; /* its request's */
-    uint64_t used;   /* step number: the oldest goes first */
+/* A text that is being evaluated (prefix.c): a request's prompt, or that of a sample that had lost its room. */
+struct text_way {
+    struct request *request;
+    struct sample *slot; /* NULL: the request's prompt */
+    int32_t seq;
+    const int32_t *token;         /* [n_token] */
+    int n_token, n_done, n_found; /* of these, evaluated; found when it began */
+    int in_pass;                  /* step.c: whether it is in the current pass */
 };
 
 /* hints.c */
@@ -125,8 +125,9 @@ struct lutra_session {
     struct lutra_error failed; /* why the first sample of a lutra_generate() failed or was cancelled; code 0 = none */
     struct request *first, *last; /* taken in, oldest first; links change under the inbox lock only */
     struct inbox inbox;
-    int n_queue; /* requests that may wait to begin */
-    struct retained retained[SESSION_RETAINED];
+    int n_queue;                  /* requests that may wait to begin */
+    struct text_way *way;         /* [2 n_seq + SESSION_SPARE] scratch: texts_under_way() */
+    struct row_hints *kept_hints; /* [n_block][KV_BLOCK] behind the tokens of each block; NULL: the session has none */
 };
 
 /* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */
@@ -179,28 +180,25 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
 int32_t sample_forced(struct sample *slot);
 /* Takes the picked token in: text out, end reached or not. */
 void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick);
+/* Tokens that a sample which has lost its room evaluates again. */
+int sample_catch_up(const lutra_session *s, const struct sample *slot);
 /* The sample goes no further in this pass: drafts up to the row where it stands become its past. */
 int sample_settle(lutra_session *s, struct sample *slot);
 
-/* prefix.c */
-void prefix_open(lutra_session *s, int32_t *tokens, struct row_hints *hints);
-/* Gives a finished sample's sequence to the prefix cache (or closes it).  It stays while nobody needs its blocks. */
-void prefix_retain(lutra_session *s, struct sample *slot);
-/* Closes the sequence that was not used for longest; false: there is none. */
-bool prefix_make_room(void *session);
-/* Whether a prompt under way is about to evaluate more of what r's prompt shares with it than there is now, by a block
- * or more: r had better wait. */
-bool prefix_is_coming(lutra_session *s, const struct request *r);
-/* A sequence for the prompt with as many tokens as another shares, whose hints are copied, or an empty one. */
-struct prefix_prompt {
-    const int32_t *token; /* [n_token] */
-    int n_token;
-    struct row_hints *hints; /* [n_token] or NULL */
-    uint64_t domain;         /* lutra_request.cache_domain */
-};
-int prefix_seq_open(lutra_session *s, const struct prefix_prompt *prompt, int max_tok, int32_t *seq, int *n_cached,
-    struct lutra_error *err);
-int prefix_seq_fork(lutra_session *s, int32_t from, int n_tok, int max_tok, int32_t *seq, struct lutra_error *err);
+/* prefix.c: what a prompt, and a sample that lost its room, may find in the cache. */
+struct kv_past prefix_of_prompt(const lutra_session *s, const struct request *r);
+struct kv_past prefix_of_sample(const lutra_session *s, const struct sample *slot);
+/* A sequence with as much of it as is found, whose hints are copied. */
+int prefix_seq_open(
+    lutra_session *s, const struct kv_past *past, struct row_hints *hints, int max_tok, int32_t *seq, int32_t *n_found);
+/* Whether a text under way is about to evaluate more of what it shares with this one than there is now, by a block or
+ * more: this one had better wait. */
+bool prefix_is_coming(lutra_session *s, const struct kv_past *past);
+/* Keeps the hints of what is new in a sample's sequence, and in a prompt's. */
+void prefix_note(lutra_session *s, struct sample *slot);
+void prefix_note_prompt(lutra_session *s, struct request *r, int before);
+/* Lists s->way; returns how many. */
+int texts_under_way(lutra_session *s);
 
 /* sampling.c: a request's settings, the caller's over the model's. */
 int request_copy_sampling(
@@ -230,8 +228,12 @@ bool request_paused(const struct request *r);
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r);
 /* Ends what was stopped, and frees what has ended. */
 void requests_sweep(lutra_session *s);
-/* Starts what can start: samples of evaluated prompts first, then the prompts of waiting requests, in order. */
+
+/* admit.c: samples may be promised what the next pass writes; those that find no room wait. */
+void requests_make_room(lutra_session *s);
+/* Starts what can start, in order: samples that lost their room, samples of evaluated prompts, prompts. */
 void requests_admit(lutra_session *s);
+void request_give_back(lutra_session *s, struct request *r, int32_t n);
 /* A slot's blocks go to the sample that is about to begin or be forked. */
 void request_lend(lutra_session *s, struct request *r);
 /* What its samples do not hold of all its blocks is reserved; false: the cache cannot promise them. */

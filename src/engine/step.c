@@ -15,7 +15,8 @@ static void offer_samples(void *self, struct pass *pass)
     lutra_session *s = self;
     for (int i = 0; i < s->n_seq; i++) {
         struct sample *slot = &s->sample[i];
-        if (!slot->request || slot->paused || request_paused(slot->request)) continue;
+        if (!slot->request || slot->paused || !slot->has_room || slot->behind || request_paused(slot->request))
+            continue;
         struct row row = {
             .token = slot->pending, .pos = kv_seq_length(s->kv, slot->seq), .seq = slot->seq, .parent = -1};
         struct row_tip tip = {.request = slot->request->id,
@@ -159,40 +160,43 @@ static int prompt_rows(const lutra_session *s, const struct pass *pass)
     return n > least ? (int)n : least < room ? least : room;
 }
 
-enum { PROMPT_WAITS, PROMPT_CHOSEN, PROMPT_SERVED };
+enum { TEXT_WAITS, TEXT_CHOSEN, TEXT_SERVED };
 
-static int n_served(const struct request *r)
+static int n_served(const struct text_way *w)
 {
-    return r->n_done - r->n_cached;
+    return w->n_done - w->n_found;
 }
 
-static int n_left(const struct request *r)
+static int n_left(const struct text_way *w)
 {
-    return r->set.n_prompt - r->n_done;
+    return w->n_token - w->n_done;
 }
 
-/* Of the prompts under way in a state, that with the smallest key; *n is how many there are. */
-static struct request *smallest(const lutra_session *s, int in_pass, int (*key)(const struct request *r), int *n)
+/* Of the n_way texts under way those in a state, that with the smallest key; *n is how many there are. */
+static struct text_way *smallest(
+    const lutra_session *s, int n_way, int in_pass, int (*key)(const struct text_way *w), int *n)
 {
-    struct request *least = NULL;
+    struct text_way *least = NULL;
     *n = 0;
-    for (struct request *r = s->first; r; r = r->next) {
-        if (!request_in_prompt(r) || r->in_pass != in_pass) continue;
-        if (!least || key(r) < key(least)) least = r;
+    for (struct text_way *w = s->way; w < s->way + n_way; w++) {
+        if (w->in_pass != in_pass) continue;
+        if (!least || key(w) < key(least)) least = w;
         ++*n;
     }
     return least;
 }
 
-/* At most n rows of a prompt; returns how many. */
-static int offer_prompt(struct pass *pass, struct request *r, int n)
+/* At most n rows of a text; returns how many. */
+static int offer_text(struct pass *pass, const struct text_way *w, int n)
 {
+    struct request *r = w->request;
     int kept = pass->left.rows > n ? pass->left.rows - n : 0;
-    struct row_prompt prompt = {r->seq, r->set.prompt, r->set.n_prompt, r->hints, r->set.top_logprobs > 0};
+    struct row_prompt text = {
+        w->seq, w->token, w->n_token, r->set.n_prompt, w->slot ? NULL : r->hints, !w->slot && r->set.top_logprobs > 0};
     pass->left.rows -= kept;
-    n = pass_prompt(pass, &prompt, r->n_done);
+    n = pass_prompt(pass, &text, w->n_done);
     pass->left.rows += kept;
-    if (n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
+    if (!w->slot && n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
     return n;
 }
 
@@ -201,25 +205,39 @@ static int offer_prompt(struct pass *pass, struct request *r, int n)
 static void offer_prompts(void *self, struct pass *pass)
 {
     lutra_session *s = self;
-    struct request *r;
-    int rows = prompt_rows(s, pass), least = least_rows(s), n;
-    for (r = s->first; r; r = r->next) r->last_row = -1, r->in_pass = PROMPT_WAITS;
-    for (int i = 0; i <= rows / least && (r = smallest(s, PROMPT_WAITS, n_served, &n)); i++) r->in_pass = PROMPT_CHOSEN;
-    while (rows > 0 && (r = smallest(s, PROMPT_CHOSEN, n_left, &n))) {
+    struct text_way *w;
+    int rows = prompt_rows(s, pass), least = least_rows(s), n, n_way = texts_under_way(s);
+    for (struct request *r = s->first; r; r = r->next) r->last_row = -1;
+    for (int i = 0; i <= rows / least && (w = smallest(s, n_way, TEXT_WAITS, n_served, &n)); i++)
+        w->in_pass = TEXT_CHOSEN;
+    while (rows > 0 && (w = smallest(s, n_way, TEXT_CHOSEN, n_left, &n))) {
         int share = rows / n > least ? rows / n : least;
-        rows -= offer_prompt(pass, r, share < rows ? share : rows);
-        r->in_pass = PROMPT_SERVED;
+        rows -= offer_text(pass, w, share < rows ? share : rows);
+        w->in_pass = TEXT_SERVED;
     }
 }
 
 _Static_assert(sizeof(struct lutra_hints) == sizeof(struct row_hints), "handed on as they are");
 
-/* Of what has been evaluated since `before`, and at first of what was cached. */
-static void tell_hints(const struct request *r, int before)
+/* Of what its caller has not heard of yet. */
+static void tell_hints(const struct request *r)
 {
-    int from = before == r->n_cached ? 0 : before, to = r->n_done < r->set.n_prompt ? r->n_done : r->set.n_prompt - 1;
+    int from = r->n_told, to = r->n_done < r->set.n_prompt ? r->n_done : r->set.n_prompt - 1;
     if (r->hints && r->set.on_hints && to > from)
         r->set.on_hints(r->set.user, r->id, from, (const struct lutra_hints *)(r->hints + from), to - from);
+}
+
+/* Samples that were behind go on with the next pass where they have come to the end of their text. */
+static void catch_up(lutra_session *s)
+{
+    for (int i = 0; i < s->n_seq; i++) {
+        struct sample *slot = &s->sample[i];
+        if (!slot->request || slot->seq < 0) continue;
+        if (slot->hints) prefix_note(s, slot);
+        if (!slot->behind) continue;
+        if (kv_seq_length(s->kv, slot->seq) < sample_catch_up(s, slot)) continue;
+        slot->behind = kv_seq_truncate(s->kv, slot->seq, slot->n_token, NULL) < 0;
+    }
 }
 
 /* Prompts advance; those at their end start the samples that have a slot, from the logits of the last row. */
@@ -227,13 +245,18 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
 {
     lutra_session *s = self;
     bool started = false;
+    catch_up(s);
     for (struct request *r = s->first; r; r = r->next) {
         if (r->seq < 0) continue;
         int before = r->n_done;
         r->n_done = kv_seq_length(s->kv, r->seq);
         s->stats.prompt_tokens += (uint64_t)(r->n_done - before);
-        if (r->n_done > before) tell_hints(r, before);
-        if (r->n_done > before && r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, r->n_done, r->set.n_prompt);
+        if (r->n_done > before) prefix_note_prompt(s, r, before);
+        if (r->n_done > r->n_told) {
+            tell_hints(r);
+            r->n_told = r->n_done;
+            if (r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, r->n_done, r->set.n_prompt);
+        }
         int32_t seq;
         while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
                request_sample_seq(s, r, r->set.n_prompt, &seq) == 0) {
@@ -295,6 +318,7 @@ int lutra_step(lutra_session *s, int *n_active, struct lutra_error *err)
     TRY(handle_check(s, "session", err));
     inbox_take(s);
     requests_sweep(s);
+    requests_make_room(s);
     requests_admit(s);
     struct pass pass;
     int rc = run_pass(s, &pass, err);

@@ -104,7 +104,6 @@ static int allocate(struct kv_cache *kv)
     kv->layer = calloc((size_t)s->n_layer, sizeof *kv->layer);
     kv->seq = calloc((size_t)s->n_seq, sizeof *kv->seq);
     kv->refs = calloc((size_t)s->n_block, sizeof *kv->refs);
-    kv->used = calloc((size_t)s->n_block, sizeof *kv->used);
     kv->free_list = malloc((size_t)s->n_block * sizeof *kv->free_list);
     kv->row = calloc(rows, sizeof *kv->row);
     kv->table = malloc(tables * (size_t)kv->max_table * sizeof *kv->table);
@@ -119,9 +118,9 @@ static int allocate(struct kv_cache *kv)
     kv->near_free = malloc(((size_t)kv->n_near + 1) * sizeof *kv->near_free);
     int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
     if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
-    if (!kv->layer || !kv->seq || !kv->refs || !kv->used || !kv->free_list || !kv->row || !kv->table ||
-        !kv->seq_table || !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !kv->seen ||
-        !kv->near_block || !kv->near_free || !tables_all) {
+    if (!kv->layer || !kv->seq || !kv->refs || !kv->free_list || !kv->row || !kv->table || !kv->seq_table ||
+        !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !kv->seen || !kv->near_block ||
+        !kv->near_free || !tables_all) {
         if (!kv->seq) free(tables_all);
         return LUTRA_E_NO_MEMORY;
     }
@@ -134,7 +133,7 @@ static int allocate(struct kv_cache *kv)
     for (size_t i = 0; i < n_seen; i++) kv->near_block[i] = -1;
     for (int32_t i = 0; i < kv->n_near; i++) kv->near_free[i] = kv->n_near - 1 - i;
     kv->n_near_free = kv->n_near;
-    return 0;
+    return kv_text_open(kv);
 }
 
 int kv_open(
@@ -180,11 +179,11 @@ void kv_close(struct kv_cache **kvp)
     struct kv_cache *kv = *kvp;
     if (!kv) return;
     kv_state_close(kv);
+    kv_text_close(kv);
     if (kv->seq) free(kv->seq[0].table);
     free(kv->seq);
     free(kv->layer);
     free(kv->refs);
-    free(kv->used);
     free(kv->free_list);
     free(kv->row);
     free(kv->table);
@@ -217,46 +216,52 @@ int32_t kv_seq_length(const struct kv_cache *kv, int32_t seq)
 /* Blocks that may still be promised. */
 static int32_t unpromised(const struct kv_cache *kv)
 {
-    return kv->n_free + kv->n_idle - kv->n_promised;
+    return kv->n_free + kv->texts.n_kept - kv->n_promised;
 }
 
-/* Of the first n blocks of a table, those that a new holder takes from the idle. */
-static int32_t count_idle(const struct kv_cache *kv, const int32_t *table, int32_t n)
+/* Of the first n blocks of a table, those that nobody holds. */
+static int32_t count_kept(const struct kv_cache *kv, const int32_t *table, int32_t n)
 {
-    int32_t idle = 0;
-    for (int32_t b = 0; b < n; b++) idle += kv->used[table[b]] == 0;
-    return idle;
+    int32_t kept = 0;
+    for (int32_t b = 0; b < n; b++) kept += kv->refs[table[b]] == 0;
+    return kept;
 }
 
 static void hold(struct kv_cache *kv, int32_t block)
 {
-    kv->n_idle -= kv->refs[block] > 0 && kv->used[block] == 0;
-    kv->refs[block]++;
-    kv->used[block]++;
+    if (kv->refs[block]++ == 0) kv_text_use(kv, block);
 }
 
-static void release(struct kv_cache *kv, int32_t block, bool idle)
+static void release(struct kv_cache *kv, int32_t block)
 {
-    bool was_idle = kv->used[block] == 0;
-    kv->used[block] -= !idle;
-    kv->n_idle += kv->used[block] == 0 && !was_idle;
-    if (--kv->refs[block] > 0) return;
-    kv->n_idle--;
-    kv->free_list[kv->n_free++] = block;
+    if (--kv->refs[block] == 0 && !kv_text_keep(kv, block)) kv->free_list[kv->n_free++] = block;
 }
 
 /* ---- windows ---- */
 
-static void see(struct kv_cache *kv, int32_t block)
+static void free_near(struct kv_cache *kv, int32_t block)
 {
-    if (kv->window && kv->seen[block]++ == 0) kv->near_block[block] = kv->near_free[--kv->n_near_free];
-}
-
-static void unsee(struct kv_cache *kv, int32_t block)
-{
-    if (!kv->window || --kv->seen[block] > 0) return;
+    if (kv->near_block[block] < 0) return;
     kv->near_free[kv->n_near_free++] = kv->near_block[block];
     kv->near_block[block] = -1;
+}
+
+/* What these layers hold of kept blocks goes, the oldest first. */
+static int32_t take_near(struct kv_cache *kv)
+{
+    for (int32_t b = kv->texts.oldest; kv->n_near_free == 0; b = kv->texts.text[b].newer) free_near(kv, b);
+    return kv->near_free[--kv->n_near_free];
+}
+
+static void see(struct kv_cache *kv, int32_t block)
+{
+    if (kv->window && kv->seen[block]++ == 0 && kv->near_block[block] < 0) kv->near_block[block] = take_near(kv);
+}
+
+/* keep: as long as the block is. */
+static void unsee(struct kv_cache *kv, int32_t block, bool keep)
+{
+    if (kv->window && --kv->seen[block] == 0 && !keep) free_near(kv, block);
 }
 
 /* The first block that a row behind n_tok tokens sees in layers with a window, or one `slack` positions before it. */
@@ -269,7 +274,7 @@ static int32_t first_seen(const struct kv_cache *kv, int32_t n_tok, int32_t slac
 void kv_seq_pass(struct kv_cache *kv, struct kv_seq *s)
 {
     int32_t first = first_seen(kv, s->n_tok, KV_SLACK);
-    for (; s->n_passed < first; s->n_passed++) unsee(kv, s->table[s->n_passed]);
+    for (; s->n_passed < first; s->n_passed++) unsee(kv, s->table[s->n_passed], false);
 }
 
 /* Whether the sequence still has what a row behind its first n_tok tokens sees. */
@@ -283,18 +288,22 @@ static int check_seen(const struct kv_cache *kv, const struct kv_seq *s, int32_t
 
 /* ---- sequences ---- */
 
-/* An unused sequence with a promise of `blocks`, where `idle` others come into use; or an error, and nothing has
+static int check_blocks(const struct kv_cache *kv, int32_t n, struct lutra_error *err)
+{
+    if (n <= unpromised(kv)) return 0;
+    return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised",
+        n, KV_BLOCK, unpromised(kv), kv->set.n_block);
+}
+
+/* An unused sequence with a promise of `blocks`, where `kept` others come into use; or an error, and nothing has
  * changed. */
 static int admit(
-    struct kv_cache *kv, int32_t max_tok, int32_t blocks, int32_t idle, int32_t *seq, struct lutra_error *err)
+    struct kv_cache *kv, int32_t max_tok, int32_t blocks, int32_t kept, int32_t *seq, struct lutra_error *err)
 {
     if (max_tok < 0 || max_tok > kv->set.n_ctx)
         return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: a sequence of %d tokens does not fit the context of %d",
             max_tok, kv->set.n_ctx);
-    if (blocks + idle > unpromised(kv))
-        return lutra_fail(err, LUTRA_E_CTX_FULL,
-            "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised", blocks + idle, KV_BLOCK,
-            unpromised(kv), kv->set.n_block);
+    TRY(check_blocks(kv, blocks + kept, err));
     TRY(kv_state_admit(kv, err));
     for (int32_t i = 0; i < kv->set.n_seq; i++) {
         struct kv_seq *s = &kv->seq[i];
@@ -316,10 +325,7 @@ int kv_seq_open(struct kv_cache *kv, int max_tok, int32_t *seq, struct lutra_err
 
 int kv_reserve(struct kv_cache *kv, int32_t n, struct lutra_error *err)
 {
-    if (n > unpromised(kv))
-        return lutra_fail(err, LUTRA_E_CTX_FULL,
-            "cache: %d blocks of %d tokens needed, %d of %d are free and unpromised", n, KV_BLOCK, unpromised(kv),
-            kv->set.n_block);
+    TRY(check_blocks(kv, n, err));
     kv->n_promised += n;
     return 0;
 }
@@ -348,6 +354,52 @@ int32_t kv_held(const struct kv_cache *kv, const int32_t *seq, int n)
     return sum;
 }
 
+/* The sequence that writes the block, the b-th of its table, next, and has no promise for a copy; NULL: none.  All
+ * others that share it have one. */
+static struct kv_seq *writer_of(struct kv_cache *kv, int32_t block, int32_t b)
+{
+    for (int32_t i = 0; i < kv->set.n_seq && kv->refs[block] > 0; i++) {
+        struct kv_seq *s = &kv->seq[i];
+        bool writes = s->open && s->n_table == b + 1 && s->table[b] == block && s->n_tok / KV_BLOCK == b;
+        if (writes && s->max_tok > s->n_tok && !s->tail_promise) return s;
+    }
+    return NULL;
+}
+
+static void promise(struct kv_cache *kv, struct kv_seq *s, int32_t n)
+{
+    s->promised += n;
+    kv->n_promised += n;
+}
+
+/* A new sequence of the first n_tok tokens of these blocks, without its states; layers with a window have freed what
+ * lies before block n_passed.  The whole blocks are shared for good; a part-filled tail will be copied by whoever
+ * writes it first. */
+static int share(struct kv_cache *kv, const int32_t *table, int32_t n_tok, int32_t n_passed, int max_tok, int32_t *seq,
+    struct lutra_error *err)
+{
+    bool part = n_tok % KV_BLOCK != 0;
+    struct kv_seq *writer = part ? writer_of(kv, table[n_tok / KV_BLOCK], n_tok / KV_BLOCK) : NULL;
+    if (writer && unpromised(kv) < 1)
+        return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: no free block for the tail that a fork shares");
+    if (writer) promise(kv, writer, 1), writer->tail_promise = true;
+    int32_t kept = count_kept(kv, table, blocks_for(n_tok));
+    int rc = admit(kv, max_tok, blocks_for(max_tok) - n_tok / KV_BLOCK, kept, seq, err);
+    if (rc < 0) {
+        if (writer) promise(kv, writer, -1), writer->tail_promise = false;
+        return rc;
+    }
+    struct kv_seq *to = &kv->seq[*seq];
+    to->n_tok = n_tok;
+    to->n_table = blocks_for(n_tok);
+    to->tail_promise = part;
+    int32_t passed = first_seen(kv, n_tok, KV_SLACK);
+    to->n_passed = n_tok == 0 ? 0 : passed > n_passed ? passed : n_passed;
+    for (int32_t b = 0; b < to->n_table; b++) hold(kv, to->table[b] = table[b]);
+    for (int32_t b = to->n_passed; b < to->n_table; b++) see(kv, to->table[b]);
+    return 0;
+}
+
 int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err)
 {
     struct kv_seq *from = find(kv, seq);
@@ -359,29 +411,81 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
             err, LUTRA_E_ARGUMENT, "cache: cannot fork %d of %d tokens with room for %d", n_tok, from->n_tok, max_tok);
     TRY(check_seen(kv, from, n_tok, err));
     TRY(kv_state_check(kv, from, n_tok, err));
-    /* The whole blocks are shared for good; a part-filled tail will be copied by whoever writes it first. */
-    bool part = n_tok % KV_BLOCK != 0;
-    bool parent_writes = part && n_tok / KV_BLOCK == from->n_tok / KV_BLOCK && from->max_tok > from->n_tok;
-    bool extra = parent_writes && !from->tail_promise;
-    if (extra && unpromised(kv) < 1)
-        return lutra_fail(err, LUTRA_E_CTX_FULL, "cache: no free block for the tail that a fork shares");
-    if (extra) from->promised++, kv->n_promised++, from->tail_promise = true;
-    int32_t idle = count_idle(kv, from->table, blocks_for(n_tok));
-    int rc = admit(kv, max_tok, blocks_for(max_tok) - n_tok / KV_BLOCK, idle, fork, err);
-    if (rc < 0) {
-        if (extra) from->promised--, kv->n_promised--, from->tail_promise = false;
-        return rc;
-    }
+    TRY(share(kv, from->table, n_tok, from->n_passed, max_tok, fork, err));
     struct kv_seq *to = &kv->seq[*fork];
-    to->n_tok = n_tok;
-    to->n_table = blocks_for(n_tok);
-    to->tail_promise = part;
+    to->has_text = from->has_text;
+    to->domain = from->domain;
     kv_state_fork(kv, from, to);
-    int32_t passed = first_seen(kv, n_tok, KV_SLACK);
-    to->n_passed = n_tok == 0 ? 0 : passed > from->n_passed ? passed : from->n_passed;
-    for (int32_t b = 0; b < to->n_table; b++) hold(kv, to->table[b] = from->table[b]);
-    for (int32_t b = to->n_passed; b < to->n_table; b++) see(kv, to->table[b]);
     return 0;
+}
+
+/* The first of the n blocks such that layers with a window have all from there on. */
+static int32_t first_near(const struct kv_cache *kv, const int32_t *table, int32_t n)
+{
+    while (kv->window && n > 0 && kv->near_block[table[n - 1]] >= 0) n--;
+    return kv->window ? n : 0;
+}
+
+/* The most of the first n tokens of a past that is found that a sequence can begin with. */
+static int32_t usable(const struct kv_cache *kv, const struct kv_past *p, int32_t n)
+{
+    const int32_t *table = kv->texts.path;
+    for (bool cut = true; cut && n > 0;) {
+        int32_t before = n;
+        if (p->bulk && n < p->n_prompt) n -= n % p->bulk;
+        n = kv_state_reach_past(kv, table, n);
+        while (n > 0 && first_near(kv, table, blocks_for(n)) > first_seen(kv, n, 0)) n = (n - 1) / KV_BLOCK * KV_BLOCK;
+        cut = n < before;
+    }
+    return n;
+}
+
+int kv_seq_open_past(
+    struct kv_cache *kv, const struct kv_past *p, int max_tok, int32_t *seq, int32_t *n_found, struct lutra_error *err)
+{
+    const int32_t *table = kv->texts.path;
+    int32_t n = kv_text_find(kv, p);
+    if (max_tok == 0) max_tok = kv->set.n_ctx;
+    if (n > max_tok) n = max_tok;
+    /* A part-filled block takes one more while both hold it: without it, if that is too much, or with nothing. */
+    for (int rc = LUTRA_E_CTX_FULL; rc == LUTRA_E_CTX_FULL; n = n % KV_BLOCK ? n - n % KV_BLOCK : 0) {
+        n = usable(kv, p, n);
+        rc = share(kv, table, n, first_near(kv, table, blocks_for(n)), max_tok, seq, err);
+        if (rc < 0 && (n == 0 || rc != LUTRA_E_CTX_FULL)) return rc;
+        *n_found = n;
+    }
+    kv->seq[*seq].has_text = true;
+    kv->seq[*seq].domain = p->domain;
+    kv_state_take_past(kv, &kv->seq[*seq]);
+    return 0;
+}
+
+int32_t kv_find(struct kv_cache *kv, const struct kv_past *p)
+{
+    return usable(kv, p, kv_text_find(kv, p));
+}
+
+int kv_seq_grow(struct kv_cache *kv, int32_t seq, int max_tok, struct lutra_error *err)
+{
+    struct kv_seq *s = find(kv, seq);
+    if (!s || max_tok > kv->set.n_ctx)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: sequence %d cannot grow to %d tokens", seq, max_tok);
+    if (max_tok <= s->max_tok) return 0;
+    /* One that was full and may now write in a tail that others share has to copy it. */
+    bool copies = s->max_tok == s->n_tok && s->n_tok % KV_BLOCK && !s->tail_promise &&
+                  kv->refs[s->table[s->n_tok / KV_BLOCK]] > 1;
+    int32_t more = blocks_for(max_tok) - blocks_for(s->max_tok) + copies;
+    TRY(check_blocks(kv, more, err));
+    promise(kv, s, more);
+    s->tail_promise |= copies;
+    s->max_tok = max_tok;
+    return 0;
+}
+
+int32_t kv_seq_block(const struct kv_cache *kv, int32_t seq, int32_t b)
+{
+    const struct kv_seq *s = find(kv, seq);
+    return s && b >= 0 && b < s->n_table ? s->table[b] : -1;
 }
 
 /* Lets go of all blocks of a table from `keep` on. */
@@ -389,8 +493,9 @@ static void drop_from(struct kv_cache *kv, struct kv_seq *s, int32_t keep)
 {
     while (s->n_table > keep) {
         int32_t block = s->table[--s->n_table];
-        if (s->n_table >= s->n_passed) unsee(kv, block);
-        release(kv, block, s->idle);
+        bool kept = kv->refs[block] == 1 && kv->texts.text[block].listed;
+        if (s->n_table >= s->n_passed) unsee(kv, block, kept);
+        release(kv, block);
     }
 }
 
@@ -405,13 +510,13 @@ void kv_seq_trim(struct kv_cache *kv, struct kv_seq *s)
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err)
 {
     struct kv_seq *s = find(kv, seq);
-    if (!s || s->idle || n_tok < 0 || n_tok > s->n_tok)
+    if (!s || n_tok < 0 || n_tok > s->n_tok)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cache: cannot cut sequence %d to %d tokens", seq, n_tok);
     TRY(check_seen(kv, s, n_tok, err));
     TRY(kv_state_check(kv, s, n_tok, err));
     int32_t keep = blocks_for(n_tok), own = 0;
-    for (int32_t b = keep; b < s->n_table; b++) own += kv->used[s->table[b]] == 1;
-    /* Every block dropped is promised again; those of our own come back free, or become idle. */
+    for (int32_t b = keep; b < s->n_table; b++) own += kv->refs[s->table[b]] == 1;
+    /* Every block dropped is promised again; those of our own come back. */
     bool tail = n_tok % KV_BLOCK && kv->refs[s->table[keep - 1]] > 1;
     int32_t more = s->n_table - keep + (tail && !s->tail_promise) - (!tail && s->tail_promise);
     if (more > unpromised(kv) + own)
@@ -426,27 +531,14 @@ int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_er
     return 0;
 }
 
-void kv_seq_idle(struct kv_cache *kv, int32_t seq)
-{
-    struct kv_seq *s = find(kv, seq);
-    if (!s || s->idle) return;
-    for (int32_t b = 0; b < s->n_table; b++) kv->n_idle += --kv->used[s->table[b]] == 0;
-    kv->n_promised -= s->promised;
-    s->promised = 0;
-    s->tail_promise = false;
-    s->max_tok = s->n_tok;
-    s->idle = true;
-    kv_state_live(kv, -1);
-}
-
 void kv_seq_close(struct kv_cache *kv, int32_t seq)
 {
     struct kv_seq *s = find(kv, seq);
     if (!s) return;
+    kv_state_drop(kv, s);
     drop_from(kv, s, 0);
     kv->n_promised -= s->promised;
-    kv_state_drop(kv, s);
-    if (!s->idle) kv_state_live(kv, -1);
+    kv_state_live(kv, -1);
     s->open = false;
 }
 
@@ -458,15 +550,17 @@ int32_t kv_seq_reach(const struct kv_cache *kv, int32_t seq, int32_t n_tok)
 
 static int take_block(struct kv_cache *kv, struct kv_seq *s, int32_t *block, struct lutra_error *err)
 {
-    while (kv->n_free < 1 && kv->n_idle > 0 && kv->set.close_idle(kv->set.ctx)) {
+    int32_t kept = kv->n_free < 1 ? kv_text_evict(kv) : -1;
+    if (kept >= 0) {
+        if (kv->window) free_near(kv, kept);
+        kv->free_list[kv->n_free++] = kept;
     }
     if (s->promised < 1 || kv->n_free < 1)
         return lutra_fail(
             err, LUTRA_E_INTERNAL, "cache: a promise was broken (promised %d, free %d)", s->promised, kv->n_free);
-    s->promised--;
-    kv->n_promised--;
+    promise(kv, s, -1);
     *block = kv->free_list[--kv->n_free];
-    hold(kv, *block);
+    kv->refs[*block] = 1;
     see(kv, *block);
     return 0;
 }
@@ -489,17 +583,20 @@ int kv_block_own(struct kv_cache *kv, struct kv_seq *s, int32_t pos, struct lutr
         s->n_table++;
         return 0;
     }
-    int32_t old = s->table[b];
-    if (kv->refs[old] > 1) {
+    int32_t old = s->table[b], n = s->n_tok - b * KV_BLOCK;
+    bool longer = kv->texts.text[old].n > pos % KV_BLOCK; /* what was found and is not gone on with stays to be found */
+    if (kv->refs[old] > 1 || (longer && s->tail_promise)) {
         TRY(take_block(kv, s, &s->table[b], err));
         copy_block(kv, s->table[b], old);
-        unsee(kv, old);
-        release(kv, old, false);  /* the last holder, if the others were idle and had to go for the new block */
+        kv_text_copy(kv, s->table[b], old, n < pos % KV_BLOCK ? n : pos % KV_BLOCK);
+        unsee(kv, old, false);
+        release(kv, old);
     } else if (s->tail_promise) { /* the others copied or left: the block is ours, the promise not needed */
         s->promised--;
         kv->n_promised--;
     }
     s->tail_promise = false;
+    kv_text_cut(kv, s->table[b], pos % KV_BLOCK);
     return 0;
 }
 
@@ -512,5 +609,5 @@ void kv_host_wrote_all(struct kv_cache *kv)
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out)
 {
     *out = (struct kv_usage){
-        kv->set.n_block, kv->n_free, kv->n_idle, kv->n_promised, kv->copied_blocks, kv->n_near, kv->n_near_free};
+        kv->set.n_block, kv->n_free, kv->texts.n_kept, kv->n_promised, kv->copied_blocks, kv->n_near, kv->n_near_free};
 }

@@ -14,7 +14,8 @@
  * fork is copied by whoever writes first.  Admission: opening or forking a sequence promises the blocks it may still
  * need (copies of a shared tail included), and is refused when the free blocks cannot cover all promises; so a step
  * never runs out of blocks half way.  One block of at most KV_BLOCK tokens is the most a fork costs by itself.
- * Blocks of idle sequences count as free: they are kept for whoever has use for them, and go when one is needed.
+ * A sequence opened with kv_seq_open_past() has a text: its blocks are found by later ones that begin alike, while it
+ * runs and, as long as nobody needs their memory, after it was closed; blocks that nobody holds count as free.
  *
  * Recurrent layers keep a state of fixed size instead of blocks (ops/kv_view.h): a sequence that grows is promised two,
  * so that a pass writes beside what it reads.
@@ -44,17 +45,15 @@ struct kv_settings {
     enum quant_type type;         /* F16, F32, or Q8_0 when every d_head is a multiple of 32 */
     const struct op_layer *layer; /* [n_layer], of a list that op_list_check accepts; only read when opening */
     int n_layer;
-    int n_ctx;                     /* longest sequence */
-    int n_block;                   /* blocks of the pool */
-    int n_seq;                     /* sequences alive at once */
-    int n_row;                     /* rows of a batch */
-    int n_draft;                   /* draft rows of a batch */
-    bool by_block;                 /* order of the pool (ops/kv_view.h) */
-    bool free_windows;             /* layers with a window keep what a next row can see, and KV_SLACK positions more */
-    int n_state;                   /* states of recurrent layers: 1, 2 for each sequence that grows, others for reuse */
-    uint8_t *state;                /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */
-    bool (*close_idle)(void *ctx); /* a block is needed: closes one idle sequence; false: there is none */
-    void *ctx;
+    int n_ctx;         /* longest sequence */
+    int n_block;       /* blocks of the pool */
+    int n_seq;         /* sequences alive at once */
+    int n_row;         /* rows of a batch */
+    int n_draft;       /* draft rows of a batch */
+    bool by_block;     /* order of the pool (ops/kv_view.h) */
+    bool free_windows; /* layers with a window keep what a next row can see, and KV_SLACK positions more */
+    int n_state;       /* states of recurrent layers: 1, 2 for each sequence that grows, others for reuse */
+    uint8_t *state;    /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */
 };
 
 /* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */
@@ -101,9 +100,29 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
  * been freed, or recurrent layers have no such state; nothing has changed. */
 int kv_seq_truncate(struct kv_cache *kv, int32_t seq, int n_tok, struct lutra_error *err);
 
-/* Nobody will write the sequence any more: it may be forked while it is there, and is closed by close_idle() when its
- * room is needed, in the middle of a step if need be.  Its promises are given back. */
-void kv_seq_idle(struct kv_cache *kv, int32_t seq);
+/* A text whose beginning the cache may hold. */
+struct kv_past {
+    const int32_t *token; /* [n_token] the most that may be found */
+    int32_t n_token;
+    int32_t n_prompt; /* its first tokens that are a prompt: their rows are in bulk where they fill blocks of `bulk` */
+    int32_t bulk;     /* batch.bulk */
+    uint64_t domain;  /* what is evaluated in one domain is found in it only */
+};
+
+/* A sequence with a text, of as many of the past's tokens as are found in rows of the class that they would get, and
+ * can be promised beside max_tok: *n_found.  The rest of a prompt begins with a whole block of bulk rows.  Errors are
+ * those of kv_seq_open. */
+int kv_seq_open_past(struct kv_cache *kv, const struct kv_past *past, int max_tok, int32_t *seq, int32_t *n_found,
+    struct lutra_error *err);
+/* How many tokens of it are found. */
+int32_t kv_find(struct kv_cache *kv, const struct kv_past *past);
+
+/* The sequence may hold max_tok tokens, if that is more than now.  LUTRA_E_CTX_FULL: the free blocks do not cover
+ * them; nothing has changed. */
+int kv_seq_grow(struct kv_cache *kv, int32_t seq, int max_tok, struct lutra_error *err);
+
+/* The block that holds tokens b KV_BLOCK and on of a sequence, 0 .. n_block - 1; -1: none. */
+int32_t kv_seq_block(const struct kv_cache *kv, int32_t seq, int32_t b);
 
 /* Gives its blocks and promises back. */
 void kv_seq_close(struct kv_cache *kv, int32_t seq);
@@ -128,7 +147,7 @@ int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struc
 void kv_host_wrote_all(struct kv_cache *kv);
 
 struct kv_usage {
-    int n_block, n_free, n_idle, n_promised; /* blocks */
+    int n_block, n_free, n_kept, n_promised; /* blocks; kept: held by nobody, but found */
     uint64_t copied_blocks;                  /* copy-on-write copies since open */
     int n_near, n_near_free;                 /* blocks of layers whose windows are freed */
 };

@@ -15,8 +15,30 @@ struct kv_mark {
 
 enum { KV_MARKS = 24 };
 
+/* What a block holds (past.c): listed where its rows belong to a text. */
+struct kv_text {
+    uint64_t parent, node; /* what it continues, 0: nothing; what it ends, 0: it is not whole */
+    uint64_t domain;
+    uint64_t bulk; /* a bit for each row: evaluated in bulk */
+    int32_t token[KV_BLOCK];
+    int32_t n;
+    bool listed;
+    int32_t next;         /* of those in its bucket; -1 */
+    int32_t older, newer; /* of those that nobody holds; -1 */
+};
+
+struct kv_texts {
+    struct kv_text *text; /* [n_block] */
+    int32_t *bucket, n_bucket;
+    int32_t *path; /* [max_table] the blocks that were found last */
+    uint64_t n_node;
+    int32_t oldest, newest, n_kept; /* blocks that nobody holds */
+};
+
 struct kv_seq {
-    bool open, idle;
+    bool open;
+    bool has_text; /* its blocks are listed, in its domain */
+    uint64_t domain;
     int32_t n_tok; /* committed */
     int32_t max_tok;
     int32_t n_table;   /* blocks held: enough for n_tok, more during a step */
@@ -38,11 +60,13 @@ struct kv_state_pool {
     size_t *layer_at, *draft_at; /* [n_layer] */
     int32_t n_slot, n_live;      /* slots; sequences that may grow */
     int32_t *refs;               /* [n_slot] marks that hold each slot */
-    uint64_t *used, now;         /* [n_slot] the pass that marked it last; this pass */
-    bool *needed;                /* [n_slot] by this pass */
-    int32_t *free_list, n_free;  /* a stack */
-    int half;                    /* of `left`: where this pass's drafts leave their inputs */
-    int32_t *up[2];              /* [n_draft] the draft before each; -1: none */
+    int32_t *block,
+        *pos; /* [n_slot] where the state's last token lies, and how many it has seen; block -1: in no text */
+    uint64_t *used, now;        /* [n_slot] the pass that marked it last; this pass */
+    bool *needed;               /* [n_slot] by this pass */
+    int32_t *free_list, n_free; /* a stack */
+    int half;                   /* of `left`: where this pass's drafts leave their inputs */
+    int32_t *up[2];             /* [n_draft] the draft before each; -1: none */
 
     struct kv_run *run; /* of the current pass */
     int n_run;
@@ -59,10 +83,8 @@ struct kv_cache {
     struct kv_layer *layer; /* [n_layer] */
     struct kv_seq *seq;     /* [n_seq] */
     int32_t *refs;          /* [n_block] holders of each block */
-    int32_t *used;          /* [n_block] those of them that are not idle */
     int32_t *free_list;     /* [n_block] a stack */
     int32_t n_free, n_promised;
-    int32_t n_idle; /* blocks that only idle sequences hold */
     int32_t max_table;
     uint64_t copied_blocks;
 
@@ -81,6 +103,7 @@ struct kv_cache {
     uint8_t *host_wrote;  /* [n_block] blocks written here since the last good step */
 
     struct kv_state_pool states;
+    struct kv_texts texts;
 };
 
 /* Makes the block that holds position pos writable by seq: allocates it if it is the next one, copies it if it is
@@ -92,6 +115,24 @@ void kv_seq_pass(struct kv_cache *kv, struct kv_seq *s);
 
 /* Gives back the blocks of a sequence beyond its tokens, and promises them again: of a failed step. */
 void kv_seq_trim(struct kv_cache *kv, struct kv_seq *s);
+
+/* ---- past.c ---- */
+
+int kv_text_open(struct kv_cache *kv);
+void kv_text_close(struct kv_cache *kv);
+/* A row of a block has been evaluated; a block will be written behind its first n rows; its copy has these. */
+void kv_text_write(struct kv_cache *kv, const struct kv_seq *s, int32_t pos, int32_t token, bool bulk);
+void kv_text_cut(struct kv_cache *kv, int32_t block, int32_t n);
+void kv_text_copy(struct kv_cache *kv, int32_t to, int32_t from, int32_t n);
+/* Whether two blocks hold the same text in their first n rows, what is before them included. */
+bool kv_text_same(const struct kv_cache *kv, int32_t a, int32_t b, int32_t n);
+/* Nobody holds the block any more: it is kept, or false; somebody holds it again; the oldest of those is nobody's any
+ * more and not listed, -1: there is none. */
+bool kv_text_keep(struct kv_cache *kv, int32_t block);
+void kv_text_use(struct kv_cache *kv, int32_t block);
+int32_t kv_text_evict(struct kv_cache *kv);
+/* Tokens of the text that blocks hold: those of texts.path. */
+int32_t kv_text_find(const struct kv_cache *kv, const struct kv_past *past);
 
 /* ---- state.c; all do nothing where no layer is recurrent ---- */
 
@@ -105,6 +146,13 @@ void kv_state_live(struct kv_cache *kv, int more);
 /* The most tokens, up to n_tok, behind which the sequence has a state; whether n_tok is: LUTRA_E_ARGUMENT. */
 int32_t kv_state_reach(const struct kv_cache *kv, const struct kv_seq *s, int32_t n_tok);
 int kv_state_check(const struct kv_cache *kv, const struct kv_seq *s, int32_t n_tok, struct lutra_error *err);
+
+/* The most tokens, up to n_tok, behind which a state is found for the text of these blocks. */
+int32_t kv_state_reach_past(const struct kv_cache *kv, const int32_t *table, int32_t n_tok);
+/* A new sequence, whose blocks and n_tok are set, gets the states that are found. */
+void kv_state_take_past(struct kv_cache *kv, struct kv_seq *to);
+/* What a block holds behind its first n rows will go. */
+void kv_state_forget(struct kv_cache *kv, int32_t block, int32_t n);
 
 /* A new sequence, whose n_tok is set, gets the states of another; a sequence is cut to n_tok, which is not set yet. */
 void kv_state_fork(struct kv_cache *kv, const struct kv_seq *from, struct kv_seq *to);

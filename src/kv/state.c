@@ -6,7 +6,9 @@
  * a slot is the state of a sequence behind its first `pos` tokens.  The last mark is the one that the next pass begins
  * from; the others let the sequence be forked at or cut to their positions.  A sequence that grows is promised two
  * slots, for its last state and the next one; all other marks are kept while nobody needs their slots, the least
- * recently used go first.  So a pass that fails has changed nothing, and a fork copies nothing.
+ * recently used go first.  A state whose last token lies in a block of a text outlives its marks: later sequences find
+ * it by the text (past.c) until its slot or the block is needed.  So a pass that fails has changed nothing, and a fork
+ * copies nothing.
  *
  * An accepted draft is not in a slot yet: its inputs are where the draft left them, and the next good pass replays
  * them, of every sequence.  Two places for drafts' inputs take turns, so that a pass writes beside what it replays.
@@ -63,6 +65,8 @@ int kv_state_open(struct kv_cache *kv, const struct kv_settings *s, struct lutra
     p->n_slot = s->n_state;
     p->refs = calloc((size_t)s->n_state, sizeof *p->refs);
     p->used = calloc((size_t)s->n_state, sizeof *p->used);
+    p->block = malloc((size_t)s->n_state * sizeof *p->block);
+    p->pos = calloc((size_t)s->n_state, sizeof *p->pos);
     p->needed = calloc((size_t)s->n_state, sizeof *p->needed);
     p->free_list = malloc((size_t)s->n_state * sizeof *p->free_list);
     p->layer_at = malloc((size_t)s->n_layer * sizeof *p->layer_at);
@@ -78,11 +82,12 @@ int kv_state_open(struct kv_cache *kv, const struct kv_settings *s, struct lutra
     p->replay = malloc(n_seq * n_draft * sizeof *p->replay);
     p->save = malloc(n_save * sizeof *p->save);
     p->made = malloc(n_save * sizeof *p->made);
-    if (!p->refs || !p->used || !p->needed || !p->free_list || !p->layer_at || !p->draft_at || !p->up[0] || !p->up[1] ||
-        !p->run || !p->run_seq || !p->seq_run || !p->keeps_tip || !p->row || !p->run_of || !p->replay || !p->save ||
-        !p->made)
+    if (!p->refs || !p->used || !p->block || !p->pos || !p->needed || !p->free_list || !p->layer_at || !p->draft_at ||
+        !p->up[0] || !p->up[1] || !p->run || !p->run_seq || !p->seq_run || !p->keeps_tip || !p->row || !p->run_of ||
+        !p->replay || !p->save || !p->made)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory for its tables");
     lay_out(s, &p->slot_bytes, &p->left_bytes, p->layer_at, p->draft_at);
+    for (int i = 0; i < s->n_state; i++) p->block[i] = -1;
     p->pool = s->state;
     p->left[0] = s->state + p->slot_bytes * (size_t)s->n_state;
     p->left[1] = p->left[0] + p->left_bytes * (size_t)s->n_draft;
@@ -95,6 +100,8 @@ void kv_state_close(struct kv_cache *kv)
     struct kv_state_pool *p = &kv->states;
     free(p->refs);
     free(p->used);
+    free(p->block);
+    free(p->pos);
     free(p->needed);
     free(p->free_list);
     free(p->layer_at);
@@ -120,7 +127,7 @@ static int32_t base_of(const struct kv_seq *s)
     return s->n_tok - s->n_pending;
 }
 
-/* The slot of the state behind the base; 0 where there is no token, -1: it has gone (of an idle sequence). */
+/* The slot of the state behind the base; 0 where there is no token. */
 static int32_t tip_of(const struct kv_seq *s)
 {
     if (s->n_mark > 0 && s->mark[s->n_mark - 1].pos == base_of(s)) return s->mark[s->n_mark - 1].slot;
@@ -129,15 +136,26 @@ static int32_t tip_of(const struct kv_seq *s)
 
 static void give_slot(struct kv_state_pool *p, int32_t slot)
 {
+    p->block[slot] = -1;
     p->free_list[p->n_free++] = slot;
 }
 
-static void drop_mark(struct kv_state_pool *p, struct kv_seq *s, int i)
+/* keep: its state stays, if it can be found. */
+static void let_go(struct kv_state_pool *p, struct kv_seq *s, int i, bool keep)
 {
     int32_t slot = s->mark[i].slot;
     memmove(&s->mark[i], &s->mark[i + 1], (size_t)(s->n_mark - i - 1) * sizeof *s->mark);
     s->n_mark--;
-    if (--p->refs[slot] == 0) give_slot(p, slot);
+    if (--p->refs[slot] > 0) return;
+    if (keep && p->block[slot] >= 0)
+        p->used[slot] = p->now;
+    else
+        give_slot(p, slot);
+}
+
+static void drop_mark(struct kv_state_pool *p, struct kv_seq *s, int i)
+{
+    let_go(p, s, i, false);
 }
 
 /* Behind all others.  Of too many marks the one goes whose neighbours are closest. */
@@ -153,6 +171,9 @@ static void add_mark(struct kv_state_pool *p, struct kv_seq *s, struct kv_mark m
     s->mark[s->n_mark++] = m;
     p->refs[m.slot]++;
     p->used[m.slot] = p->now;
+    if (!s->has_text || m.pos < 1) return;
+    p->block[m.slot] = s->table[(m.pos - 1) / KV_BLOCK];
+    p->pos[m.slot] = m.pos;
 }
 
 /* Slots that the pass may not write: where sequences that grow and runs begin from. */
@@ -161,7 +182,7 @@ static void find_needed(struct kv_cache *kv)
     struct kv_state_pool *p = &kv->states;
     memset(p->needed, 0, (size_t)p->n_slot * sizeof *p->needed);
     for (int32_t i = 0; i < kv->set.n_seq; i++)
-        if (kv->seq[i].open && !kv->seq[i].idle && tip_of(&kv->seq[i]) > 0) p->needed[tip_of(&kv->seq[i])] = true;
+        if (kv->seq[i].open && tip_of(&kv->seq[i]) > 0) p->needed[tip_of(&kv->seq[i])] = true;
     for (int i = 0; i < p->n_run; i++)
         if (p->run[i].from > 0) p->needed[p->run[i].from] = true;
 }
@@ -169,6 +190,7 @@ static void find_needed(struct kv_cache *kv)
 /* Nobody holds the slot any more. */
 static void evict(struct kv_cache *kv, int32_t slot)
 {
+    if (kv->states.refs[slot] == 0) give_slot(&kv->states, slot);
     for (int32_t i = 0; i < kv->set.n_seq; i++)
         for (int m = kv->seq[i].open ? kv->seq[i].n_mark - 1 : -1; m >= 0; m--)
             if (kv->seq[i].mark[m].slot == slot) drop_mark(&kv->states, &kv->seq[i], m);
@@ -181,7 +203,8 @@ static int32_t take_slot(struct kv_cache *kv)
     while (p->n_free == 0) {
         int32_t oldest = -1;
         for (int32_t i = 1; i < p->n_slot; i++)
-            if (p->refs[i] > 0 && !p->needed[i] && (oldest < 0 || p->used[i] < p->used[oldest])) oldest = i;
+            if ((p->refs[i] > 0 || p->block[i] >= 0) && !p->needed[i] && (oldest < 0 || p->used[i] < p->used[oldest]))
+                oldest = i;
         if (oldest < 0) return -1;
         evict(kv, oldest);
     }
@@ -253,7 +276,51 @@ void kv_state_cut(struct kv_cache *kv, struct kv_seq *s, int32_t n_tok)
 
 void kv_state_drop(struct kv_cache *kv, struct kv_seq *s)
 {
-    while (s->n_mark > 0) drop_mark(&kv->states, s, s->n_mark - 1);
+    while (s->n_mark > 0) let_go(&kv->states, s, s->n_mark - 1, true);
+}
+
+/* ---- states of texts ---- */
+
+void kv_state_forget(struct kv_cache *kv, int32_t block, int32_t n)
+{
+    struct kv_state_pool *p = &kv->states;
+    for (int i = 1; i < p->n_slot; i++) {
+        if (p->block[i] != block || (p->pos[i] - 1) % KV_BLOCK < n) continue;
+        if (p->refs[i] == 0)
+            give_slot(p, i);
+        else
+            p->block[i] = -1;
+    }
+}
+
+/* The slot of the state with the most tokens, up to `most`, of the text of these blocks; 0: none. */
+static int32_t find_state(const struct kv_cache *kv, const int32_t *table, int32_t most)
+{
+    const struct kv_state_pool *p = &kv->states;
+    int32_t best = 0;
+    for (int i = 1; i < p->n_slot; i++) {
+        int32_t pos = p->pos[i], b = (pos - 1) / KV_BLOCK;
+        if (p->block[i] < 0 || pos > most || (best && pos <= p->pos[best])) continue;
+        if (kv_text_same(kv, p->block[i], table[b], pos - b * KV_BLOCK)) best = i;
+    }
+    return best;
+}
+
+int32_t kv_state_reach_past(const struct kv_cache *kv, const int32_t *table, int32_t n_tok)
+{
+    if (!kv->states.n_slot) return n_tok;
+    int32_t slot = find_state(kv, table, n_tok);
+    return slot ? kv->states.pos[slot] : 0;
+}
+
+/* The last one is where the sequence goes on; the others, from the end. */
+void kv_state_take_past(struct kv_cache *kv, struct kv_seq *to)
+{
+    struct kv_state_pool *p = &kv->states;
+    int32_t found[KV_MARKS], n = 0, most = to->n_tok;
+    if (!p->n_slot) return;
+    while (n < KV_MARKS && most > 0 && (found[n] = find_state(kv, to->table, most)) > 0) most = p->pos[found[n++]] - 1;
+    while (n-- > 0) add_mark(p, to, (struct kv_mark){p->pos[found[n]], found[n], false});
 }
 
 void kv_state_commit(const struct kv_cache *kv, struct kv_seq *s, const struct kv_row *row)
@@ -373,7 +440,7 @@ static int save_runs(struct kv_cache *kv, const struct batch *batch, struct lutr
         if (n == 0) continue;
         for (int m = s->n_mark - 1; m >= 0; m--)
             if (s->mark[m].passing && m < s->n_mark - 1) drop_mark(p, s, m);
-        if (!save(kv, run, run->pos + n, false) && !s->idle)
+        if (!save(kv, run, run->pos + n, false))
             return lutra_fail(err, LUTRA_E_INTERNAL, "cache: a promise of states was broken");
         n_save += SAVES + n / SAVE_EVERY;
     }
@@ -457,5 +524,5 @@ void kv_state_end(struct kv_cache *kv, bool ok)
     p->n_run = 0;
     p->half = !p->half;
     for (int32_t i = 0; i < kv->set.n_seq; i++)
-        if (kv->seq[i].open && p->seq_run[i] < 0) kv->seq[i].n_pending = 0; /* an idle one whose state has gone */
+        if (kv->seq[i].open && p->seq_run[i] < 0) kv->seq[i].n_pending = 0;
 }

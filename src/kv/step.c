@@ -129,7 +129,10 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
     if (ok) memset(kv->host_wrote, 0, (size_t)kv->set.n_block);
     for (int r = 0; r < batch->n_row; r++) {
         struct kv_seq *s = &kv->seq[batch->row[r].seq];
-        if (ok && !(batch->row[r].want & ROW_DRAFT)) s->n_tok = batch->row[r].pos + 1;
+        const struct row *row = &batch->row[r];
+        if (!ok || row->want & ROW_DRAFT) continue;
+        s->n_tok = row->pos + 1;
+        kv_text_write(kv, s, row->pos, row->token, (row->want & ROW_BULK) != 0);
     }
     kv_state_end(kv, ok);
     for (int r = 0; r < batch->n_row; r++)
@@ -157,6 +160,17 @@ static void commit_layer(const struct kv_cache *kv, const struct kv_seq *s, cons
     }
 }
 
+/* The blocks' texts, from the first draft on: a row knows the one above it. */
+static void commit_text(struct kv_cache *kv, const struct kv_seq *s, const struct batch *batch, int32_t row)
+{
+    const struct kv_row *from = &kv->row[row];
+    for (int32_t i = 0; i < from->n_path; i++) {
+        int32_t r = row;
+        for (int32_t up = from->n_path - 1; up > i; up--) r = kv->row[r].up;
+        kv_text_write(kv, s, from->n_paged + i, batch->row[r].token, false);
+    }
+}
+
 int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err)
 {
     if (row < 0 || row >= batch->n_row || !(batch->row[row].want & ROW_DRAFT))
@@ -171,6 +185,7 @@ int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struc
     }
     for (int layer = 0; layer < kv->shape.n_layer; layer++)
         if (kv_owns(&kv->shape, layer)) commit_layer(kv, s, from, layer);
+    commit_text(kv, s, batch, row);
     kv_state_commit(kv, s, from);
     s->n_tok = from->n_paged + from->n_path;
     kv_seq_pass(kv, s);

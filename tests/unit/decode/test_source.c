@@ -56,7 +56,8 @@ static void nothing_goes_beyond_its_room(void **state)
             }
         }
         int before = b.n_row, done = 64,
-            n = pass_prompt(&pass, &(struct row_prompt){.seq = n_seq, .token = prompt, .n_token = N_PROMPT}, done);
+            n = pass_prompt(&pass,
+                &(struct row_prompt){.seq = n_seq, .token = prompt, .n_token = N_PROMPT, .n_prompt = N_PROMPT}, done);
         for (int r = 0; r < b.n_row; r++) {
             n_out += (row[r].want & WANT_ALL) != 0;
             n_draft += (row[r].want & ROW_DRAFT) != 0;

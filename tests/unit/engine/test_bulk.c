@@ -166,6 +166,28 @@ static void a_cached_prefix_changes_nothing(void **state)
     fixture_everywhere(check_prefix);
 }
 
+/* The next turn of a chat: what was said is evaluated again where the prompt's rows are in bulk. */
+static void an_answer_is_no_bulk(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct said first, want, got;
+    int32_t prompt[N_PROMPT];
+    const struct where where = {"npu-sim:lookup", NULL};
+    const struct size asked = {2 * BLOCK - 3, 0, N_NEW, 0}, turn = {2 * BLOCK + N_NEW + 5, 0, N_NEW, 0};
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = token_at(i);
+    fixture_open_on(&f, &where, "tiny-qwen2", "Q4_0", 1);
+    fixture_session(&f, 1, 512);
+    say(&f, prompt, asked, 0, &first);
+    memcpy(prompt + asked.n_prompt, first.token, sizeof first.token);
+    say(&f, prompt, turn, 0, &got);
+    assert_int_equal(n_cached, BLOCK);
+    fixture_session(&f, 1, 512);
+    say(&f, prompt, turn, 0, &want);
+    assert_memory_equal(&got, &want, sizeof got);
+    fixture_close(&f);
+}
+
 /* At every n-th size of a batch. */
 static void check_load(const struct where *where, int n_th)
 {
@@ -209,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_cuts_between_blocks),
         cmocka_unit_test(a_cached_prefix_changes_nothing),
+        cmocka_unit_test(an_answer_is_no_bulk),
         cmocka_unit_test(requests_do_not_depend_on_the_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static void evaluate(struct fixture *f, int max_tokens)
 
 static const struct row_hints *hints_of(const struct fixture *f)
 {
-    return f->s->retained[0].hints;
+    return f->s->sample[0].hints;
 }
 
 /* ---- what they say ---- */
@@ -187,8 +187,8 @@ static void a_prefix_keeps_its_hints(void **state)
     /* Shortlists hold other tokens of the two prompts: what stood first in both is the same. */
     int n_same = 0;
     for (int i = 0; i < N_PROMPT - 1; i++) {
-        assert_true(f.s->retained[1].hints[i].p[0] > 0);
-        n_same += f.s->retained[1].hints[i].token[0] == alone[i].token[0];
+        assert_true(hints_of(&f)[i].p[0] > 0);
+        n_same += hints_of(&f)[i].token[0] == alone[i].token[0];
     }
     assert_in_range(n_same, N_PROMPT * 9 / 10, N_PROMPT);
     fixture_close(&f);

@@ -123,9 +123,62 @@ static void a_cancelled_prompt_holds_nobody(void **state)
     submit(f.s, 1, 200, 0, &alone[1]);
     for (int i = 0; i < 5; i++) OK(lutra_step(f.s, NULL, err));
     assert_int_equal(lutra_request_cancel(f.s, 0), 0);
-    assert_int_equal(run(f.s), 5 * 16 + 200);
+    assert_int_equal(run(f.s), 200); /* what it had evaluated is found */
     assert_int_equal(alone[0].n, 0);
     assert_int_equal(alone[1].n, N_SAID);
+    fixture_close(&f);
+}
+
+/* Two conversations of ten turns, by turns: each turn evaluates what is new, and the last token that was said. */
+static void chats_evaluate_what_is_new(void **state)
+{
+    (void)state;
+    enum { N_TURN = 10, N_NEW = 37, N_CHAT = 2 };
+    struct fixture f;
+    int32_t chat[N_CHAT][N_TURN * (N_NEW + N_SAID)];
+    int n[N_CHAT] = {0};
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    fixture_session(&f, 2, 1024);
+    for (int turn = 0; turn < N_TURN; turn++)
+        for (int c = 0; c < N_CHAT; c++) {
+            struct heard h = {0};
+            struct lutra_request r;
+            lutra_request_init(&r, sizeof r);
+            for (int i = 0; i < N_NEW; i++) chat[c][n[c]++] = token_at(1000 * c + 100 * turn + i);
+            r.prompt = chat[c], r.n_prompt = n[c], r.max_tokens = N_SAID, r.ignore_end = true;
+            r.on_text = on_text, r.on_end = on_end, r.user = &h;
+            OK(lutra_submit(f.s, &r, NULL, err));
+            assert_int_equal(run(f.s), turn ? N_NEW + 1 : N_NEW);
+            for (int i = 0; i < N_SAID; i++) chat[c][n[c]++] = h.token[i];
+        }
+    fixture_close(&f);
+}
+
+/* As many prompts as there is memory for stay, and all samples of a request. */
+static void all_that_fits_stays(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_session_settings ss;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_seq = 2, ss.n_ctx = 1024, ss.n_cache = 8192;
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    for (int i = 0; i < 6; i++) {
+        for (int k = 0; k < 600; k++) prompt[i][k] = (int32_t)((k * 31 + i * 77) % 251);
+        struct lutra_request r;
+        lutra_request_init(&r, sizeof r);
+        r.prompt = prompt[i], r.n_prompt = 600, r.max_tokens = N_SAID, r.ignore_end = true;
+        OK(lutra_submit(f.s, &r, NULL, err));
+        assert_int_equal(run(f.s), 600);
+    }
+    struct heard h = {0};
+    struct lutra_request r;
+    lutra_request_init(&r, sizeof r);
+    r.prompt = prompt[0], r.n_prompt = 600, r.max_tokens = 1, r.ignore_end = true, r.on_end = on_end, r.user = &h;
+    OK(lutra_submit(f.s, &r, NULL, err));
+    assert_int_equal(run(f.s), 1);
+    assert_int_equal(h.n_cached, 599);
     fixture_close(&f);
 }
 
@@ -136,6 +189,8 @@ int main(void)
         cmocka_unit_test(a_running_sample_shares),
         cmocka_unit_test(domains_are_apart),
         cmocka_unit_test(a_cancelled_prompt_holds_nobody),
+        cmocka_unit_test(chats_evaluate_what_is_new),
+        cmocka_unit_test(all_that_fits_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,7 @@ enum {
     N_BLOCK = 24,
     MAX_BLOCK = 64,
     N_SEQ = 8,
+    N_PAST = 12,
     N_ROW = 96,
     N_DRAFT = 24,
     N_STATE = 14 /* too few for all sequences to grow */
@@ -39,8 +40,12 @@ struct fixture {
     struct buffer memory;
     int32_t token[N_SEQ][N_CTX]; /* the model */
     int32_t max_tok[N_SEQ];
-    bool idle[N_SEQ];
-    int n_closed; /* of the idle, for their room */
+    int domain[N_SEQ]; /* of its text; -1: it has none */
+    struct {
+        int32_t token[N_CTX];
+        int n, domain;
+    } past[N_PAST]; /* texts of sequences that were closed */
+    int n_found;
     struct row row[N_ROW];
     int32_t mark[N_ROW];
     struct batch batch;
@@ -74,20 +79,6 @@ static uint32_t below(struct fixture *f, uint32_t n)
     return (uint32_t)(((uint64_t)f->seed * n) >> 32);
 }
 
-static bool close_idle(void *ctx)
-{
-    struct fixture *f = ctx;
-    for (int32_t s = 0, first = (int32_t)below(f, N_SEQ); s < N_SEQ; s++) {
-        int32_t i = (first + s) % N_SEQ;
-        if (!f->idle[i]) continue;
-        f->idle[i] = false;
-        f->n_closed++;
-        kv_seq_close(f->kv, i);
-        return true;
-    }
-    return false;
-}
-
 static int open_fixture(void **state, bool by_block, const struct op_layer *of)
 {
     struct kv_settings s = settings;
@@ -96,8 +87,6 @@ static int open_fixture(void **state, bool by_block, const struct op_layer *of)
     s.free_windows = windows;
     if (windows) s.n_block = MAX_BLOCK; /* of which those with windows need 35 */
     struct fixture *f = calloc(1, sizeof *f);
-    s.close_idle = close_idle;
-    s.ctx = f;
     f->memory.bytes = kv_bytes(&s);
     f->memory.host = aligned_alloc(64, (f->memory.bytes + 63) / 64 * 64);
     memset(f->memory.host, 0xff, f->memory.bytes);
@@ -390,23 +379,51 @@ static int some_length(struct fixture *f, int32_t s, int len)
     if (near < n) {
         assert_int_equal(kv_seq_fork(f->kv, s, n, N_CTX, &t, &err), LUTRA_E_ARGUMENT);
         if (!strstr(err.what, "recurrent layers have no state")) fail_msg("says %s", err.what);
-        if (!f->idle[s]) assert_int_equal(kv_seq_truncate(f->kv, s, n, NULL), LUTRA_E_ARGUMENT);
+        assert_int_equal(kv_seq_truncate(f->kv, s, n, NULL), LUTRA_E_ARGUMENT);
         f->n_refused++;
     }
     f->n_reused += near > 0 && near < len;
     return near;
 }
 
+/* A sequence that begins with as much as there is of a text of before, or with nothing of another domain's. */
+static void open_past(struct fixture *f)
+{
+    int k = (int)below(f, N_PAST), domain = below(f, 8) ? f->past[k].domain : 2, n = f->past[k].n;
+    int max_tok = n + 1 + (int)below(f, (uint32_t)(N_CTX - n + 1));
+    struct kv_past p = {f->past[k].token, n, n, 0, (uint64_t)domain};
+    int32_t t, found;
+    if (max_tok > N_CTX) max_tok = N_CTX;
+    if (kv_seq_open_past(f->kv, &p, max_tok, &t, &found, NULL) < 0) return;
+    assert_in_range(found, 0, domain == 2 ? 0 : n);
+    assert_int_equal(kv_seq_length(f->kv, t), found);
+    memcpy(f->token[t], f->past[k].token, sizeof f->token[t]);
+    f->max_tok[t] = max_tok;
+    f->domain[t] = domain == 2 ? -1 : domain; /* of this domain nothing is archived */
+    f->n_found += found > 0;
+}
+
+static void close_one(struct fixture *f, int32_t s, int len)
+{
+    int k = (int)below(f, N_PAST);
+    if (len > 0 && f->domain[s] >= 0) {
+        memcpy(f->past[k].token, f->token[s], sizeof f->token[s]);
+        f->past[k].n = len, f->past[k].domain = f->domain[s];
+    }
+    kv_seq_close(f->kv, s);
+}
+
 static void random_histories(void **state)
 {
     struct fixture *f = *state;
+    for (int k = 0; k < N_PAST; k++) f->past[k].domain = k % 2;
     for (int i = 0; i < (SANITIZED ? 10000 : 30000); i++) {
         int32_t s = (int32_t)below(f, N_SEQ), t;
         int len = kv_seq_length(f->kv, s);
-        switch (below(f, 13)) {
+        switch (below(f, 14)) {
         case 0: {
             int max_tok = 1 + (int)below(f, N_CTX);
-            if (kv_seq_open(f->kv, max_tok, &t, NULL) == 0) f->max_tok[t] = max_tok;
+            if (kv_seq_open(f->kv, max_tok, &t, NULL) == 0) f->max_tok[t] = max_tok, f->domain[t] = -1;
             break;
         }
         case 1:
@@ -415,40 +432,34 @@ static void random_histories(void **state)
             int n = some_length(f, s, len), max_tok = n + (int)below(f, (uint32_t)(N_CTX - n + 1));
             if (max_tok == 0 || kv_seq_fork(f->kv, s, n, max_tok, &t, NULL) < 0) break;
             f->max_tok[t] = max_tok;
+            f->domain[t] = f->domain[s];
             memcpy(f->token[t], f->token[s], sizeof f->token[t]);
             break;
         }
-        case 3:
-            if (f->idle[s] && below(f, 4)) break; /* they stay for long */
-            kv_seq_close(f->kv, s);
-            f->idle[s] = false;
-            break;
-        case 4:
-            if (len < 200) break;
-            kv_seq_idle(f->kv, s); /* it may still be forked, but not grow */
-            f->idle[s] = true;
-            f->max_tok[s] = len;
-            break;
+        case 3: close_one(f, s, len); break;
+        case 4: open_past(f); break;
         case 5:
-            if (len > 0 && f->idle[s])
-                assert_int_equal(kv_seq_truncate(f->kv, s, len - 1, NULL), LUTRA_E_ARGUMENT);
-            else if (len > 0)
-                kv_seq_truncate(f->kv, s, some_length(f, s, len), NULL);
+            if (len > 0) kv_seq_truncate(f->kv, s, some_length(f, s, len), NULL);
             break;
+        case 6: {
+            int max_tok = 1 + (int)below(f, N_CTX);
+            if (len < 0) break;
+            if (kv_seq_grow(f->kv, s, max_tok, NULL) == 0 && max_tok > f->max_tok[s]) f->max_tok[s] = max_tok;
+            break;
+        }
         default: random_step(f);
         }
         struct kv_usage u;
         kv_usage(f->kv, &u);
-        assert_in_range(u.n_promised, 0, u.n_free + u.n_idle);
+        assert_in_range(u.n_promised, 0, u.n_free + u.n_kept);
     }
-    assert_true(f->n_closed > (SANITIZED ? 10 : 30) || layers != plain);
+    print_message("%d texts began with what was there\n", f->n_found);
+    assert_true(f->n_found > (layers == recurrent ? 10 : SANITIZED ? 30 : 100));
     for (int32_t s = 0; s < N_SEQ; s++) kv_seq_close(f->kv, s);
     struct kv_usage u;
     kv_usage(f->kv, &u);
-    assert_int_equal(u.n_free, u.n_block);
-    assert_int_equal(u.n_near_free, u.n_near);
+    assert_int_equal(u.n_free + u.n_kept, u.n_block);
     assert_int_equal(u.n_near, layers == windowed ? 35 : 0);
-    assert_int_equal(u.n_idle, 0);
     assert_int_equal(u.n_promised, 0);
     assert_true(u.copied_blocks > (layers == recurrent ? 20 : 100));
     if (layers == recurrent) assert_true(f->n_refused > 300 && f->n_replayed > 300 && f->n_reused > 30);
@@ -493,7 +504,7 @@ static void states_are_kept_where_they_serve(void **state)
     assert_int_equal(kv_seq_length(f->kv, a), 192);
 }
 
-/* Two for each sequence that grows; idle ones keep theirs until others need them. */
+/* Two for each sequence. */
 static void states_are_promised(void **state)
 {
     struct fixture *f = *state;
@@ -503,8 +514,7 @@ static void states_are_promised(void **state)
     assert_int_equal(kv_seq_open(f->kv, 40, &b, &err), LUTRA_E_CTX_FULL);
     assert_non_null(strstr(err.what, "6 sequences have all 13 states"));
     for (int i = 0; i < 6; i++) feed(f, a[i], 20);
-    kv_seq_idle(f->kv, a[0]);
-    assert_int_equal(kv_seq_reach(f->kv, a[0], 20), 20);
+    kv_seq_close(f->kv, a[0]);
     assert_int_equal(kv_seq_open(f->kv, 40, &b, NULL), 0);
     feed(f, b, 5);
     for (int i = 1; i < 6; i++) feed(f, a[i], 5);
@@ -549,29 +559,136 @@ static void promises_are_kept_or_refused(void **state)
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, &err), LUTRA_E_CTX_FULL);
 }
 
-/* Idle sequences cost nobody anything: all they hold can be promised again, and goes when it is written, not before. */
-static void the_idle_make_room(void **state)
+/* ---- texts ---- */
+
+/* Tokens base + 0, base + 1, ...: n more rows of a sequence, of a prompt of n_prompt, in passes of at most 64. */
+static void say(struct fixture *f, int32_t seq, int base, int n, int n_prompt)
+{
+    while (n > 0) {
+        struct kv_view v;
+        int len = kv_seq_length(f->kv, seq), k = n < 64 ? n : 64;
+        for (int i = 0; i < k; i++) {
+            uint32_t want = len + i == n_prompt - 1 ? WANT_LOGITS : 0;
+            f->row[i] = (struct row){base + len + i, len + i, seq, i - 1, want, 0, NULL, NULL};
+            if (len + i < n_prompt) f->row[i].want |= ROW_BULK;
+        }
+        f->batch.n_row = k;
+        assert_int_equal(batch_check(&f->batch, 1 << 30, length_of, f->kv, NULL), 0);
+        assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
+        kv_step_end(f->kv, &f->batch, true);
+        n -= k;
+    }
+}
+
+static struct kv_past past_of(int32_t *token, int base, int n, int n_prompt, int bulk)
+{
+    for (int i = 0; i < n; i++) token[i] = base + i;
+    return (struct kv_past){token, n, n_prompt, bulk, 0};
+}
+
+/* What is closed costs nobody anything and is found until its blocks are written: the oldest goes first, its end
+ * before its beginning. */
+static void closed_texts_stay_while_there_is_room(void **state)
 {
     struct fixture *f = *state;
-    int32_t old[3], a;
+    int32_t token[N_CTX], a, n;
     struct kv_usage u;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(kv_seq_open(f->kv, N_CTX, &old[i], NULL), 0);
-        feed(f, old[i], N_CTX);
-        kv_seq_idle(f->kv, old[i]);
-        f->idle[old[i]] = true;
+        struct kv_past p = past_of(token, 1000 * i, N_CTX, 0, 0);
+        assert_int_equal(kv_seq_open_past(f->kv, &p, N_CTX, &a, &n, NULL), 0);
+        assert_int_equal(n, 0);
+        say(f, a, 1000 * i, N_CTX, 0);
+        assert_int_equal(kv_find(f->kv, &p), N_CTX);
+        kv_seq_close(f->kv, a);
     }
     kv_usage(f->kv, &u);
-    assert_int_equal(u.n_free + u.n_idle, N_BLOCK);
-    for (int i = 0; i < 3; i++) assert_int_equal(kv_seq_open(f->kv, N_CTX, &a, NULL), 0);
-    assert_int_equal(f->n_closed, 0);
-    assert_int_equal(kv_seq_fork(f->kv, old[0], -1, N_CTX, &a, NULL), LUTRA_E_CTX_FULL); /* 7 of them come into use */
-    for (int32_t s = 3; s < 6; s++) {
-        feed(f, s, N_CTX);
-        assert_in_range(f->n_closed, s - 3, s - 2);
+    assert_int_equal(u.n_free + u.n_kept, N_BLOCK);
+    assert_int_equal(kv_seq_open(f->kv, N_CTX, &a, NULL), 0);
+    feed(f, a, 3 * KV_BLOCK); /* those that were free */
+    for (int i = 0; i < 3; i++) {
+        struct kv_past p = past_of(token, 1000 * i, N_CTX, 0, 0);
+        assert_int_equal(kv_find(f->kv, &p), N_CTX);
     }
+    feed(f, a, 2 * KV_BLOCK);
+    struct kv_past p = past_of(token, 0, N_CTX, 0, 0);
+    int left = kv_find(f->kv, &p);
+    assert_int_equal(left, (N_CTX + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - 2 * KV_BLOCK);
+    int32_t b; /* what it begins with is used, and the last of all to go */
+    assert_int_equal(kv_seq_open_past(f->kv, &p, N_CTX, &b, &n, NULL), 0);
+    assert_int_equal(n, left);
+    p = past_of(token, 1000, N_CTX, 0, 0);
+    assert_int_equal(kv_find(f->kv, &p), N_CTX);
     kv_usage(f->kv, &u);
-    assert_int_equal(u.n_promised, 0);
+    assert_int_equal(u.n_promised, (N_CTX + KV_BLOCK - 1) / KV_BLOCK - 5 + 2);
+}
+
+/* Two that begin alike, and a third: what it has in common with either; both stay whole. */
+static void texts_branch(void **state)
+{
+    struct fixture *f = *state;
+    int32_t token[N_CTX], a, b, n;
+    struct kv_past p = past_of(token, 0, 150, 0, 0);
+    assert_int_equal(kv_seq_open_past(f->kv, &p, 200, &a, &n, NULL), 0);
+    say(f, a, 0, 150, 0);
+    for (int i = 100; i < 150; i++) token[i] = 9000 + i;
+    assert_int_equal(kv_seq_open_past(f->kv, &p, 200, &b, &n, NULL), 0);
+    assert_int_equal(n, 100);
+    say(f, b, 9000, 50, 0);
+    kv_seq_close(f->kv, a);
+    kv_seq_close(f->kv, b);
+    assert_int_equal(kv_find(f->kv, &p), 150);
+    token[149] = 1;
+    assert_int_equal(kv_find(f->kv, &p), 149);
+    assert_int_equal(kv_seq_open_past(f->kv, &p, 200, &a, &n, NULL), 0); /* which goes on with another token */
+    say(f, a, 5, 1, 0);
+    token[149] = 9149;
+    assert_int_equal(kv_find(f->kv, &p), 150); /* and has left the text that it found as it was */
+    p = past_of(token, 0, 150, 0, 0);
+    assert_int_equal(kv_find(f->kv, &p), 150);
+    p.domain = 1;
+    assert_int_equal(kv_find(f->kv, &p), 0);
+}
+
+/* Rows are found in the class that the text would get: bulk where a prompt's whole blocks are. */
+static void classes_are_told_apart(void **state)
+{
+    struct fixture *f = *state;
+    int32_t token[N_CTX], a, n;
+    f->batch.bulk = 32;
+    struct kv_past p = past_of(token, 0, 160, 100, 32);
+    p.n_token = 99;
+    assert_int_equal(kv_seq_open_past(f->kv, &p, 300, &a, &n, NULL), 0);
+    say(f, a, 0, 100, 100);                   /* a prompt: 96 rows in bulk */
+    say(f, a, 0, 60, 100);                    /* an answer */
+    assert_int_equal(kv_find(f->kv, &p), 96); /* the rest begins with a whole block, or is less than one */
+    p.n_token = 160;
+    assert_int_equal(kv_find(f->kv, &p), 160); /* the sample itself, once more */
+    p = past_of(token, 0, 199, 200, 32);
+    assert_int_equal(kv_find(f->kv, &p), 96); /* a prompt with the answer in it: its rows would be in bulk */
+    p.bulk = 0;
+    assert_int_equal(kv_find(f->kv, &p), 0);
+    f->batch.bulk = 0;
+}
+
+static void sequences_grow_by_blocks(void **state)
+{
+    struct fixture *f = *state;
+    int32_t a, b;
+    struct kv_usage u;
+    assert_int_equal(kv_seq_open(f->kv, 10, &a, NULL), 0);
+    feed(f, a, 10);
+    assert_int_equal(kv_seq_grow(f->kv, a, 64, NULL), 0);
+    kv_usage(f->kv, &u);
+    assert_int_equal(u.n_promised, 0); /* it has the block */
+    assert_int_equal(kv_seq_fork(f->kv, a, 10, 10, &b, NULL), 0);
+    assert_int_equal(kv_seq_grow(f->kv, b, 65, NULL), 0);
+    feed(f, b, 55);
+    feed(f, a, 54);
+    assert_int_equal(kv_seq_open(f->kv, N_CTX, &b, NULL), 0);
+    assert_int_equal(kv_seq_open(f->kv, N_CTX, &b, NULL), 0);
+    assert_int_equal(kv_seq_grow(f->kv, a, N_CTX, NULL), 0);
+    assert_int_equal(kv_seq_grow(f->kv, b, N_CTX + 1, NULL), LUTRA_E_ARGUMENT);
+    assert_int_equal(kv_seq_open(f->kv, 65, &b, NULL), LUTRA_E_CTX_FULL);
 }
 
 static void q8_0_takes_34_bytes_where_f16_takes_64(void **state)
@@ -659,7 +776,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(layers_take_their_own, setup, teardown),
         cmocka_unit_test(q8_0_takes_34_bytes_where_f16_takes_64),
         cmocka_unit_test_setup_teardown(promises_are_kept_or_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_idle_make_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(closed_texts_stay_while_there_is_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(texts_branch, setup, teardown),
+        cmocka_unit_test_setup_teardown(classes_are_told_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(sequences_grow_by_blocks, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
