@@ -69,9 +69,8 @@ LUTRA_API int lutra_verifier_open_check(
  *   countdown   the rule of the game: the numbers of the question make its last number, one equation per line
  *   equation    every line with a `=` holds, computed exactly
  *   answer      lutra_answer() of the text is that of `expected`: for measuring only
- *   json-schema:FILE   the text, or its last ``` block, is JSON that holds by the schema in FILE: by Python's library
- *               jsonschema in a process of its own, which fetches nothing; LUTRA_E_ARGUMENT says what is missing or
- *               wrong
+ *   json-schema:FILE   the text, or its last ``` block, is JSON that holds by the schema in FILE (at most 1 MiB,
+ *               read when it opens); a keyword that is not built is LUTRA_E_UNSUPPORTED, with its path
  * Anything else is a command: words parted by blanks; '...', "..." and \ as in a shell, nothing else: no shell runs. */
 struct lutra_checker_settings {
     size_t size;

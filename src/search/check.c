@@ -2,6 +2,7 @@
  *
  * Verifiers that are no model: a function of the program's, a built-in rule, a program.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "search/answer.h"
 #include "search/rule.h"
 #include "search/checker.h"
+#include "search/json_schema.h"
 #include "search/search_impl.h"
 
 void lutra_check_init(struct lutra_check *check, size_t size)
@@ -59,6 +61,8 @@ enum { N_KNOWN = sizeof known / sizeof *known };
 
 /* ---- verifiers ---- */
 
+enum { MAX_SCHEMA_BYTES = 1 << 20 };
+
 #define TIMEOUT_MOST_US (UINT64_C(1) << 52)
 
 int lutra_verifier_open_check(lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err)
@@ -86,37 +90,44 @@ static int open_program(lutra_verifier **out, const struct lutra_checker_setting
     return rc;
 }
 
-/* A word as the command line has it: a backslash before each byte. */
-static char *put_word(char *to, const char *word)
+/* A file of at most MAX_SCHEMA_BYTES, to be freed. */
+static int read_text(const char *path, char **text, size_t *n, struct lutra_error *err)
 {
-    for (; *word; *to++ = *word++) *to++ = '\\';
-    return to;
+    FILE *f = fopen(path, "rb");
+    if (!f) return lutra_fail(err, LUTRA_E_IO, "checker: %s: %s", path, strerror(errno));
+    *text = malloc(MAX_SCHEMA_BYTES + 1);
+    *n = *text ? fread(*text, 1, MAX_SCHEMA_BYTES + 1, f) : 0;
+    int failed = ferror(f) ? errno : 0;
+    fclose(f);
+    if (*text && !failed && *n <= MAX_SCHEMA_BYTES) return 0;
+    int rc = !*text   ? lutra_fail(err, LUTRA_E_NO_MEMORY, "checker: out of memory")
+             : failed ? lutra_fail(err, LUTRA_E_IO, "checker: %s: %s", path, strerror(failed))
+                      : lutra_fail(err, LUTRA_E_ARGUMENT, "checker: %s: a schema of more than 1 MiB", path);
+    free(*text);
+    return rc;
 }
 
-/* The program's first answer says whether there is a library and a schema. */
-static int open_schema(
-    lutra_verifier **out, const char *path, const struct lutra_checker_settings *settings, struct lutra_error *err)
+static int read_schema(struct json_schema **out, const char *path, struct lutra_error *err)
 {
-    struct lutra_checker_settings set = *settings;
-    struct lutra_check check;
+    char *text = NULL;
+    size_t n = 0;
+    TRY(read_text(path, &text, &n, err));
+    int rc = json_schema_open(out, path, text, n, err);
+    free(text);
+    return rc;
+}
+
+static int open_schema(lutra_verifier **out, const char *path, struct lutra_error *err)
+{
+    struct json_schema *schema = NULL;
     if (!*path) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: which schema?  json-schema:FILE");
-    size_t room = 2 * (strlen(checker_json_schema) + strlen(path)) + 32;
-    char why[VERIFIER_WHY_BYTES], *command = malloc(room), *to = command;
-    if (!command) return lutra_fail(err, LUTRA_E_NO_MEMORY, "checker: out of memory");
-    to += snprintf(command, room, "python3 -I -c ");
-    to = put_word(to, checker_json_schema);
-    *to++ = ' ';
-    *put_word(to, path) = 0;
-    set.command = command;
-    int rc = open_program(out, &set, err);
-    free(command);
-    if (rc < 0) return rc;
-    lutra_check_init(&check, sizeof check);
-    check.whole = false;
-    verifier_ask(*out, &check, why, sizeof why);
-    if (!*why) return 0;
-    lutra_verifier_close(out);
-    return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: %.200s: %s", settings->command, why);
+    TRY(read_schema(&schema, path, err));
+    int rc = lutra_verifier_open_check(out, json_schema_ask, schema, err);
+    if (rc == 0)
+        (*out)->schema = schema;
+    else
+        json_schema_close(&schema);
+    return rc;
 }
 
 int lutra_verifier_open_checker(
@@ -137,7 +148,7 @@ int lutra_verifier_open_checker(
         if (!strcmp(known[i].name, set.command)) return lutra_verifier_open_check(out, known[i].check, NULL, err);
     size_t n = strlen(schema);
     if (!strncmp(set.command, schema, n) && (!set.command[n] || set.command[n] == ':'))
-        return open_schema(out, set.command + n + (set.command[n] == ':'), &set, err);
+        return open_schema(out, set.command + n + (set.command[n] == ':'), err);
     return open_program(out, &set, err);
 }
 

@@ -26,9 +26,6 @@
 
 struct checker;
 
-/* A program for Python that judges by a JSON Schema (json_schema.c). */
-extern const char checker_json_schema[];
-
 /* Starts the program; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced quotes; LUTRA_E_IO:
  * it cannot be run. */
 int checker_open(struct checker **out, const struct lutra_checker_settings *settings, struct lutra_error *err);

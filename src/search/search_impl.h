@@ -5,7 +5,8 @@
  *     rounds.c        who is stopped, scored, continued, forked, drawn in addition
  *     score.c         steps: where they end, their rewards, who is told
  *     open.c          settings, submit, result, close
- *     verifier.c      the judge, a model;  check.c: a rule or a function;  checker.c: a program behind that
+ *     verifier.c      the judge, a model;  check.c: a rule or a function;  checker.c: a program behind that;
+ *                     json_schema.c, json_schema_check.c: a JSON Schema
  */
 #ifndef LUTRA_SEARCH_SEARCH_IMPL_H
 #define LUTRA_SEARCH_SEARCH_IMPL_H
@@ -71,7 +72,8 @@ struct lutra_verifier {
     int64_t free_block;
     lutra_check_fn check; /* CHECK: this only, and no model */
     void *check_user;
-    struct checker *program; /* that is check_user, or NULL */
+    struct checker *program; /* that is check_user, or NULL; so is schema */
+    struct json_schema *schema;
 };
 
 /* Asks a checker: the reward, or 0 with the reason in why ("" = there is a reward). */

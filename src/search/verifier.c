@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "search/checker.h"
+#include "search/json_schema.h"
 #include "text/encode.h"
 
 enum { OUT_BYTES = 64 << 20 };
@@ -192,6 +193,7 @@ void lutra_verifier_close(lutra_verifier **verifier)
     lutra_session_close(&v->session);
     if (v->model) atomic_fetch_sub(&v->model->n_user, 1);
     checker_close(&v->program);
+    json_schema_close(&v->schema);
     text_tokens_fini(&v->mark);
     free(v->row);
     free(v->job);
