@@ -88,6 +88,16 @@ static int frame_of(
     return 0;
 }
 
+/* Nodes of one state with those that only lead on, and callers of one frame: each byte costs work for each of them. */
+enum { MAX_NODES = 16384, MAX_CALLERS = 1024 };
+
+static int too_many_ways(struct lutra_error *err)
+{
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+        "grammar: too many ways to go on at one place (%d nodes or %d callers), as where what may be empty repeats",
+        MAX_NODES, MAX_CALLERS);
+}
+
 static int unite(struct grammar_machine *m, int32_t a, int32_t b, int32_t *out, struct lutra_error *err);
 
 /* The pairs of both; pair: room for all. */
@@ -120,7 +130,7 @@ static int unite(struct grammar_machine *m, int32_t a, int32_t b, int32_t *out, 
     struct pair *pair = malloc((size_t)(frames(m, a)->n + frames(m, b)->n) * sizeof *pair);
     int32_t n = 0;
     int rc = pair ? merge(m, a, b, pair, &n, err) : no_memory(err);
-    if (rc >= 0) rc = frame_of(m, pair, n, out, err);
+    if (rc >= 0) rc = n > MAX_CALLERS ? too_many_ways(err) : frame_of(m, pair, n, out, err);
     free(pair);
     TRY(rc);
     TRY(vec_reserve(&m->united, 1, sizeof *u, err));
@@ -245,6 +255,7 @@ static int close_set(struct grammar_machine *m, int32_t *out, struct lutra_error
         int32_t node = m->todo[--m->n_todo];
         m->waits[node] = false;
         rc = expand(m, node, err);
+        if (rc >= 0 && m->n_member > MAX_NODES) rc = too_many_ways(err);
     }
     int32_t n = 0;
     for (int32_t i = 0; i < m->n_member; i++) {

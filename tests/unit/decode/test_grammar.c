@@ -458,6 +458,29 @@ static void ambiguity_is_bounded(void **state)
     grammar_close(&g);
 }
 
+/* Where what may be empty repeats, all repetitions are under way at once: refused, not run for minutes. */
+static void empty_repetitions_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"root ::= \"a\" (x){0,65535} \".\"\nx ::= [ \\t]*",
+        "root ::= \"a\" ([a-z]*){0,65535}", "root ::= \"a\" (x{0,4}){0,65535}\nx ::= y\ny ::= \"b\" | \"\""};
+    struct grammar_vocab *v = make_vocab();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct grammar *g = open_text(cases[i]);
+        struct grammar_machine *m;
+        struct lutra_error err = {0};
+        int32_t s;
+        assert_int_equal(grammar_machine_open(&m, g, v, &err), 0);
+        assert_int_equal(grammar_read(m, grammar_start(m), "a", 1, &s, &err), LUTRA_E_UNSUPPORTED);
+        assert_non_null(strstr(err.what, "too many ways"));
+        assert_int_equal(grammar_read(m, grammar_start(m), "b", 1, &s, &err), 0); /* the machine stays usable */
+        assert_int_equal(s, GRAMMAR_DEAD);
+        grammar_machine_close(&m);
+        grammar_close(&g);
+    }
+    grammar_vocab_close(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -465,6 +488,7 @@ int main(void)
         cmocka_unit_test(gbnf_as_llama_cpp),
         cmocka_unit_test(gbnf_refused),
         cmocka_unit_test(ambiguity_is_bounded),
+        cmocka_unit_test(empty_repetitions_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
