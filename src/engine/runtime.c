@@ -83,7 +83,8 @@ static int open_cpu_with(lutra_runtime *rt, struct cpu_device_settings cpu, stru
     cpu_info_read(&info);
     for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1)
         if (cpu.isa & bit) kernels = cpu_isa_name(bit);
-    snprintf(text, n, "%s: %.80s, %s, %d threads", name, info.model, kernels, pool_size(pool));
+    snprintf(text, n, "%s: %.80s, %s, %d thread%s", name, info.model, kernels, pool_size(pool),
+        pool_size(pool) == 1 ? "" : "s");
     return 0;
 }
 

@@ -56,6 +56,16 @@ expect_same "$WORK/sample1" "$WORK/sample1again" 'equal seeds'
 cmp -s "$WORK/sample1" "$WORK/sample2" && cmp -s "$WORK/sample1" "$WORK/sample3" && cmp -s "$WORK/sample1" "$WORK/sample4" &&
     fail 'four seeds give one text'
 
+# A pipe is read behind -p, with -st, too, and it is said: a loop over lines of its own input would lose them.
+echo 'How many cards does Sam have?' | timeout 120 "$LUTRA" run -m "$MODEL" -st -t 1 -p 'Sam has 42 cards.' -n 4 >"$WORK/out" 2>"$WORK/err"
+expect_err '29 bytes of standard input follow the prompt' 'a pipe behind -p'
+expect_err ', 1 thread' 'one thread'
+! grep -q '1 threads' "$WORK/err" || fail 'one thread is no threads'
+echo 'more' | timeout 120 "$LUTRA" run -m "$MODEL" -st -q -p 'Sam has 42 cards.' -n 4 >"$WORK/out" 2>"$WORK/err"
+expect_quiet 'a pipe behind -p, -q'
+lutra run -m "$MODEL" -st -p 'Sam has 42 cards.' -n 4
+! grep -q 'follow the prompt' "$WORK/err" || fail 'nothing was read'
+
 # Conversation on standard input: two turns, commands, a continued line.
 printf '%s\n/nonsense\n/clear\nSam has 42 cards. \\\nThen the number of cards doubles. How many?\n/exit\nnot read\n' "$QUESTION" |
     timeout 60 "$LUTRA" run -i -m "$MODEL" --temp 0 >"$WORK/out" 2>"$WORK/err"

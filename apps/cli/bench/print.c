@@ -95,9 +95,9 @@ void bench_print_peaks(FILE *out, const struct lutra_peaks *p, int n_threads)
 {
     if (!p->int8_name) return;
     fprintf(out,
-        "\nGMAC and GB are counted, times measured; shares are of peaks measured in this run on %d threads:\n"
+        "\nGMAC and GB are counted, times measured; shares are of peaks measured in this run on %d thread%s:\n"
         "%s %.0f GMAC/s, f32 fma %.0f GMAC/s, memory %.1f GB/s",
-        n_threads, p->int8_name, p->int8_gmac_s, p->f32_gmac_s, p->stream_gb_s);
+        n_threads, n_threads == 1 ? "" : "s", p->int8_name, p->int8_gmac_s, p->f32_gmac_s, p->stream_gb_s);
     if (p->bf16_name) fprintf(out, ", %s %.0f GMAC/s", p->bf16_name, p->bf16_gmac_s);
     fputc('\n', out);
 }

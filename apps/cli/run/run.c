@@ -279,6 +279,8 @@ static int read_input(struct talk *t, struct buffer *prompt)
     int code = read_stdin(&input);
     if (input.n_bytes && input.text[input.n_bytes - 1] == '\n') input.n_bytes--;
     if (input.n_bytes && prompt->n_bytes) buffer_add(prompt, "\n\n", 2);
+    if (input.n_bytes && prompt->n_bytes && !o->engine.quiet)
+        say("run: %zu bytes of standard input follow the prompt (</dev/null: none)", input.n_bytes);
     if (input.n_bytes) buffer_add(prompt, input.text, input.n_bytes);
     buffer_free(&input);
     return code;
