@@ -197,7 +197,7 @@ static int measure_errors(struct budget *b, struct candidate *c, struct lutra_er
     }
     part.data = source;
     const struct imatrix_entry *e = rc == 0 ? imatrix_find(b->imatrix, c->t->name) : NULL;
-    bool known = e && e->n == n_in && imatrix_mean(e, weight);
+    bool known = e && e->n == n_in && imatrix_mean(e, 1, weight);
     for (int i = 0; i < b->n_rung && rc == 0; i++) {
         struct rounding r = rounding_of(b, &part, c->rung[i].type, out);
         if (known) r.weight = weight;
@@ -299,7 +299,7 @@ static int take_type(struct budget *b, struct candidate *c, const struct rung *r
     float *weight = malloc((size_t)c->t->ne[0] * sizeof *weight);
     uint8_t *bytes = malloc(rung->bytes);
     struct rounding r = rounding_of(b, c->t, rung->type, bytes);
-    if (weight && e && e->n == (size_t)c->t->ne[0] && imatrix_mean(e, weight)) r.weight = weight;
+    if (weight && e && e->n == (size_t)c->t->ne[0] && imatrix_mean(e, 1, weight)) r.weight = weight;
     weights_fetch(b->model->weights, c->t);
     int rc = weight && bytes ? rounding_run(b->model->runtime->pool, &r, err) : no_memory(err);
     if (rc == 0) rc = exchange(b, c, rung->type, bytes, err);

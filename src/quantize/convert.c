@@ -105,7 +105,7 @@ static void declare_imatrix(struct run *run)
 /* A matrix that an importance file of its model has an entry for: one of a layer, not the embeddings nor the output. */
 static bool has_importance(const struct tensor *t)
 {
-    return t->n_dim == 2 && strcmp(t->name, "token_embd.weight") && strcmp(t->name, "output.weight");
+    return t->n_dim >= 2 && t->n_dim <= 3 && strcmp(t->name, "token_embd.weight") && strcmp(t->name, "output.weight");
 }
 
 /* The matrices that lack an entry, in one line; the last ones are only counted. */
@@ -202,8 +202,9 @@ struct slab {
     struct run *run;
     const struct quant_info *from, *to;
     const struct quant_kernels *kernels;
-    const float *weight; /* [n_in] of columns, or NULL */
+    const float *weight; /* [n_expert][n_in] of columns, or NULL */
     size_t n_in, before; /* elements of a row; elements before this slab */
+    size_t per_expert;   /* elements that share columns */
     const uint8_t *src;
     size_t n; /* elements in this slab */
     _Atomic int not_finite;
@@ -232,10 +233,10 @@ static void convert_chunk(void *arg, int i)
         return;
     }
     for (size_t at = 0, part; at < n; at += part) { /* by rows: a chunk may begin and end inside one */
-        size_t column = (slab->before + first + at) % slab->n_in;
+        size_t element = slab->before + first + at, column = element % slab->n_in;
+        const float *weight = slab->weight + element / slab->per_expert * slab->n_in + column;
         part = slab->n_in - column < n - at ? slab->n_in - column : n - at;
-        quant_weighted(
-            slab->kernels, slab->to->type, x + at, slab->weight + column, out + bytes_of(slab->to, at), part);
+        quant_weighted(slab->kernels, slab->to->type, x + at, weight, out + bytes_of(slab->to, at), part);
     }
 }
 
@@ -250,19 +251,19 @@ static void convert_slab(struct slab *slab)
     }
 }
 
-/* Of the columns, in *out (to be freed); none: NULL. */
+/* Of the columns, of each expert's where there are such, in *out (to be freed); none: NULL. */
 static int find_weight(
     const struct run *run, const struct tensor *t, enum quant_type type, float **out, struct lutra_error *err)
 {
     const struct imatrix_entry *e = run->s->imatrix ? imatrix_find(run->s->imatrix, t->name) : NULL;
     *out = NULL;
     if (!e || !(e->count > 0) || !quant_has_weighted(type)) return 0;
-    if (e->n != (size_t)t->ne[0] || t->n_dim > 2)
+    if (e->n != (size_t)t->ne[0] * (size_t)t->ne[2] || t->n_dim > 3)
         return lutra_fail(err, LUTRA_E_FORMAT, "imatrix: entry '%s' has %zu columns, the tensor %lld x %lld x %lld",
             show_name(t->name).s, e->n, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2]);
     *out = malloc(e->n * sizeof **out);
     if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "quantize: no memory");
-    imatrix_mean(e, *out);
+    imatrix_mean(e, (size_t)t->ne[2], *out);
     return 0;
 }
 
@@ -275,7 +276,8 @@ static int convert_slabs(
         .to = quant_info_of(type),
         .kernels = quant_kernels(),
         .weight = weight,
-        .n_in = (size_t)t->ne[0]};
+        .n_in = (size_t)t->ne[0],
+        .per_expert = (size_t)(t->ne[0] * t->ne[1])};
     size_t total = t->bytes / slab.from->block_bytes * slab.from->block_elems;
     for (size_t done = 0; done < total; done += slab.n) {
         slab.n = total - done < (size_t)SLAB * CHUNK ? total - done : (size_t)SLAB * CHUNK;

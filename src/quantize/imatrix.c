@@ -52,7 +52,8 @@ int imatrix_add(
         m->room = room;
     }
     struct imatrix_entry *e = &m->entry[m->n_entry];
-    *e = (struct imatrix_entry){.name = strndup(name, n_name), .sum2 = calloc(2 * n + 1, sizeof *e->sum2), .n = n};
+    *e = (struct imatrix_entry){
+        .name = strndup(name, n_name), .sum2 = calloc(2 * n + 1, sizeof *e->sum2), .n = n, .n_expert = 1};
     m->n_entry++;
     if (!e->name || !e->sum2) return no_memory(err);
     e->sum = e->sum2 + n;
@@ -67,13 +68,15 @@ struct imatrix_entry *imatrix_find(const struct imatrix *m, const char *name)
     return NULL;
 }
 
-bool imatrix_mean(const struct imatrix_entry *e, float *mean)
+bool imatrix_mean(const struct imatrix_entry *e, size_t n_expert, float *mean)
 {
-    double all = 0;
-    if (!e || !(e->count > 0)) return false;
-    for (size_t i = 0; i < e->n; i++) all += e->sum2[i] / e->count / (double)e->n;
-    if (!(all > 0)) all = 1;
-    for (size_t i = 0; i < e->n; i++) mean[i] = (float)(e->sum2[i] / e->count / all + 1e-4);
+    if (!e || !(e->count > 0) || e->n % n_expert) return false;
+    for (size_t first = 0, n = e->n / n_expert; first < e->n; first += n) {
+        double all = 0;
+        for (size_t i = first; i < first + n; i++) all += e->sum2[i] / e->count / (double)n;
+        if (!(all > 0)) all = 1;
+        for (size_t i = first; i < first + n; i++) mean[i] = (float)(e->sum2[i] / e->count / all + 1e-4);
+    }
     return true;
 }
 
@@ -120,21 +123,42 @@ static void widen(const struct tensor *t, double *out, size_t n)
     }
 }
 
+/* One count for all experts, the largest: sums of those that saw fewer rows grow, so that their means stay. */
+static int scale_experts(struct imatrix_entry *e, const struct tensor *counts, struct lutra_error *err)
+{
+    const size_t n = e->n / e->n_expert;
+    double *count = malloc(e->n_expert * sizeof *count);
+    bool sane = true;
+    if (!count) return no_memory(err);
+    widen(counts, count, e->n_expert);
+    for (size_t x = 0; x < e->n_expert; x++) {
+        sane = sane && isfinite(count[x]) && count[x] >= 0;
+        e->count = fmax(e->count, count[x]);
+    }
+    for (size_t i = 0; i < e->n && sane; i++) {
+        const double factor = count[i / n] > 0 ? e->count / count[i / n] : 0;
+        e->sum2[i] *= factor, e->sum[i] *= factor;
+    }
+    free(count);
+    if (!sane) e->count = NAN; /* refused by `check`, which names the entry */
+    return 0;
+}
+
 static int read_gguf_entry(struct imatrix *m, const struct weights *w, const struct tensor *t, struct lutra_error *err)
 {
-    size_t n_name = strlen(t->name) - strlen(sum2_end), n = (size_t)t->ne[0];
+    size_t n_name = strlen(t->name) - strlen(sum2_end), n = t->bytes / sizeof(float);
     struct imatrix_entry *e;
-    if (t->type != QUANT_F32 || t->bytes != n * sizeof(float) || n > MAX_COLUMNS)
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: '%s' is no row of F32 (of several experts?)", weights_path(w),
-            show_name(t->name).s);
+    if (t->type != QUANT_F32 || t->n_dim > 2 || n > MAX_COLUMNS)
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: '%s' is no row of F32 for each expert", weights_path(w), show_name(t->name).s);
     TRY(imatrix_add(m, t->name, n_name, n, &e, err));
-    const struct tensor *count = beside(w, e, ".counts", 1), *sum = beside(w, e, ".in_sum", n);
-    if (!count)
+    e->n_expert = (size_t)t->ne[1];
+    const struct tensor *counts = beside(w, e, ".counts", e->n_expert), *sum = beside(w, e, ".in_sum", n);
+    if (!counts)
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: entry '%s' has no counts", weights_path(w), show_name(e->name).s);
     widen(t, e->sum2, n);
-    widen(count, &e->count, 1);
     if (sum) widen(sum, e->sum, n);
-    return 0;
+    return scale_experts(e, counts, err);
 }
 
 static int read_gguf(struct imatrix *m, const char *path, struct lutra_error *err)
@@ -158,11 +182,12 @@ static int read_gguf(struct imatrix *m, const char *path, struct lutra_error *er
     return rc;
 }
 
-static int add_row(struct weights_writer *w, const char *name, const char *end, size_t n)
+/* n_row: experts. */
+static int add_row(struct weights_writer *w, const char *name, const char *end, size_t n, size_t n_row)
 {
     char full[GGUF_MAX_NAME + 16];
     snprintf(full, sizeof full, "%s%s", name, end);
-    return weights_writer_add_tensor(w, full, QUANT_F32, 2, (const int64_t[]){(int64_t)n, 1});
+    return weights_writer_add_tensor(w, full, QUANT_F32, 2, (const int64_t[]){(int64_t)n, (int64_t)n_row});
 }
 
 static void put_row(struct weights_writer *w, const double *x, size_t n)
@@ -185,15 +210,15 @@ static int write_gguf(const struct imatrix *m, const char *path, struct lutra_er
     for (size_t i = 0; i < m->n_entry; i++) {
         const struct imatrix_entry *e = &m->entry[i];
         if (!(e->count > 0)) continue;
-        add_row(w, e->name, sum2_end, e->n);
-        add_row(w, e->name, ".counts", 1);
-        add_row(w, e->name, ".in_sum", e->n);
+        add_row(w, e->name, sum2_end, e->n / e->n_expert, e->n_expert);
+        add_row(w, e->name, ".counts", 1, e->n_expert);
+        add_row(w, e->name, ".in_sum", e->n / e->n_expert, e->n_expert);
     }
     for (size_t i = 0; i < m->n_entry; i++) {
         const struct imatrix_entry *e = &m->entry[i];
         if (!(e->count > 0)) continue;
         put_row(w, e->sum2, e->n);
-        put_row(w, &e->count, 1);
+        for (size_t x = 0; x < e->n_expert; x++) put_row(w, &e->count, 1);
         put_row(w, e->sum, e->n);
     }
     return weights_writer_commit(&w, err);

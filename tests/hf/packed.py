@@ -114,14 +114,20 @@ def awq(layer, order=(0, 2, 4, 6, 1, 3, 5, 7)):
             "scales": scales_of(layer)}
 
 
+def whole_codes(codes, bits):
+    """As many codes to a word as are whole in it: compressed-tensors."""
+    per = 32 // bits
+    return [sum(c << (bits * i) for i, c in enumerate(codes[at:at + per])) for at in range(0, len(codes), per)]
+
+
 def compressed(layer, symmetric, with_order, unset=False):
     """unset: an order is there, and is none."""
-    rows = [stream([layer.code[i][j] for i in range(layer.k)], layer.bits) for j in range(layer.n)]
+    rows = [whole_codes([layer.code[i][j] for i in range(layer.k)], layer.bits) for j in range(layer.n)]
     out = {"weight_packed": ("I32", [layer.n, len(rows[0])], words([w for row in rows for w in row])),
            "weight_scale": scales_of(layer, True),
            "weight_shape": ("I64", [2], struct.pack("<2q", layer.n, layer.k))}
     if not symmetric:
-        columns = [stream([layer.zero[g][j] for j in range(layer.n)], layer.bits) for g in range(layer.groups)]
+        columns = [whole_codes([layer.zero[g][j] for j in range(layer.n)], layer.bits) for g in range(layer.groups)]
         height = len(columns[0])
         out["weight_zero_point"] = ("I32", [height, layer.groups],
                                     words([columns[g][r] for r in range(height) for g in range(layer.groups)]))
@@ -316,7 +322,7 @@ def main():
             expect("AWQ, groups of %d" % group, case(lutra, folder, rng, awq, {"quant_method": "awq",
                                                                                "version": "gemm"},
                                                      lambda k, m: Layer(rng, k, m, 4, group, False, False)))
-        for bits in (4, 8):
+        for bits in (3, 4, 8):
             for symmetric in (True, False):
                 for shuffled in (False, True):
                     expect("compressed-tensors, %d bits, symmetric %s, shuffled %s" % (bits, symmetric, shuffled),
@@ -470,6 +476,15 @@ def main():
         expect("the same, its figures", said("inspect", packed, "--kv", "lutra.zeros"),
                "undecided 7; mean code as v1 -0.")
         expect("read as it is", told("--zeros", "v2"))
+        for says, want in (("gptq_v2", True), ("gptq", "--zeros v1 or v2 says it")):
+            expect("undecided, and labelled " + says, case(lutra, folder, rng, lambda l: gptq(l, 2, False), {
+                "quant_method": "gptq", "checkpoint_format": says}, half_way(rng)), want)
+        for bits in (5, 6):
+            expect("compressed-tensors of %d bits" % bits, case(lutra, folder, rng, lambda l: compressed(
+                l, True, False), {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+                lambda k, m: Layer(rng, k, m, bits, 32, True, False)),
+                "codes of %d bits, where 2, 3, 4 and 8 are implemented" % bits)
+        case(lutra, folder, rng, lambda l: gptq(l, 2, False), config, half_way(rng))  # what is run below
         expect("read otherwise", told("--zeros", "v1"), False)
         expect("by run", "--zeros" in said("run", "-m", packed, "-p", "a", "-n", "1", "--zeros", "v1"), False)
         one = ["-m", packed, "-p", "8", "-n", "1", "-r", "1", "--no-peaks", "--no-warmup"]

@@ -111,6 +111,7 @@ int folder_read_packing(struct folder *f, struct lutra_error *err);
 
 /* How GPTQ's zeros are said to be stored: 1, 2; 0: nothing is said.  *insists: whatever the data say. */
 int folder_zeros_label(const struct folder *f, bool *insists);
+bool folder_says_v2(const struct folder *f); /* the configuration, in so many words */
 
 /* Finds and checks them, and puts keys that tell how their zeros are read. */
 int folder_open_packed(struct folder *f, struct lutra_error *err);

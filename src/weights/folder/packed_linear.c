@@ -10,7 +10,8 @@
  *            -1, 0, 1 as 0, 1, 2; weight_scale, one number that multiplies (linear_class `autobitlinear`) or divides
  *
  * K inputs, N outputs, G groups of K, codes of b bits in words of 32, the first in the low bits; a code of 3 bits may
- * lie in two words, but EfficientQAT puts ten into a word and leaves two bits.  The weight is (code - zero) x scale.
+ * lie in two words, but EfficientQAT and compressed-tensors put ten into a word and leave two bits.  The weight is
+ * (code - zero) x scale.
  * In groups of whole 64, two bits fit Q2_0, whose values are -1 to 2, where zeros are 1, or 2 with all signs turned;
  * else 2 and 3 bits become W2 and W3, and 4 bits that Q4_0 does not hold W4 (quant/zero_point.h).  In groups of whole
  * 32, differences of codes fit Q4_0, Q5_0 or Q8_0.  The scale is as it is, if a float of 16 bits holds it; else, and in
@@ -21,8 +22,9 @@
  * (weights_how): then its columns are, by group, and it is as if they were neighbours.
  *
  * GPTQ's zeros are stored less one, modulo 2^b (v1), or as they are (v2), and files say the one and hold the other: the
- * data decide.  Sources: AutoGPTQ and GPTQModel (qlinear, pack), EfficientQAT (int_linear_real), AutoAWQ
- * (packing_utils), compressed-tensors (pack_quantized), transformers (integrations/bitnet.py).
+ * data decide, and where they do not, a label that says v2: programs that do not know of it write v1.  Sources:
+ * AutoGPTQ and GPTQModel (qlinear, pack), EfficientQAT (int_linear_real), AutoAWQ (packing_utils), compressed-tensors
+ * (pack_quantized), transformers (integrations/bitnet.py).
  */
 #include "base/f16.h"
 #include "quant/formats.h"
@@ -198,6 +200,7 @@ static int read_sizes(struct folder *f, struct linear *m, const char *base, stru
         memcpy(&k, shape->data + 8, 8);
         m->n_group = (uint32_t)s->dim[1];
         bits = k ? 32 * c->dim[1] / k : 0;
+        m->tens = bits == 3;
     } else if (m->packing == PACKING_AWQ) {
         n = 8 * c->dim[1];
         k = c->dim[0];
@@ -214,8 +217,12 @@ static int read_sizes(struct folder *f, struct linear *m, const char *base, stru
             m->tens = true;
         }
     }
-    if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || k == 0 || k > 1 << 24 || n > 1 << 24)
-        return bad(f, base, "codes of another width than 2, 3, 4 or 8 bits", err);
+    if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || k == 0 || k > 1 << 24 || n > 1 << 24) {
+        char what[80];
+        snprintf(
+            what, sizeof what, "codes of %llu bits, where 2, 3, 4 and 8 are implemented", (unsigned long long)bits);
+        return bad(f, base, what, err);
+    }
     if (k % m->n_group) return bad(f, base, "groups that do not divide its inputs", err);
     m->bits = (int)bits;
     m->k = (uint32_t)k;
@@ -372,6 +379,7 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
     double mean_1 = 0, mean_2 = 0;
     bool insists, narrow = false;
     int label = folder_zeros_label(f, &insists), way = label ? label : 1;
+    const bool says_v2 = folder_says_v2(f);
     char text[160];
     for (size_t i = 0; i < n; i++) {
         votes[judge(&list[i])]++;
@@ -381,6 +389,7 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
     }
     bool decided = insists || votes[1] > 9 * votes[2] || votes[2] > 9 * votes[1];
     if (!insists && decided) way = votes[1] > votes[2] ? 1 : 2;
+    decided = decided || (says_v2 && votes[2] >= votes[1]); /* way is 2 then */
     if (!decided && narrow && f->how.zeros != WEIGHTS_ZEROS_ANY)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "%s: whether zeros are stored less one (v1) or not (v2) cannot be told: %zu layers say v1, %zu v2, mean "

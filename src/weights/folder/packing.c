@@ -142,6 +142,11 @@ int folder_read_packing(struct folder *f, struct lutra_error *err)
     return read_packing_format(f, text_of(q, "packing_format"), err);
 }
 
+bool folder_says_v2(const struct folder *f)
+{
+    return says(text_of(config_get(f, "quantization_config"), "checkpoint_format"), "gptq_v2");
+}
+
 /* What the caller asks for, else what Lutra wrote into a folder of its own, insists; others' does not. */
 int folder_zeros_label(const struct folder *f, bool *insists)
 {
