@@ -215,10 +215,11 @@ static void lookup(struct run *u, int i, uint32_t k, uint32_t n)
     add(u, &r);
     r.kernel = "masks";
     r.op.code = ABLATION_FIELDS;
-    if (npu_planes_bits(w.kind) != 3 && npu_planes_group(w.kind) > 32) add(u, &r); /* others are not built */
+    const int zeros = npu_planes_form(w.kind) == NPU_PLANES_ZEROS; /* what follows has minima in their place */
+    if (!zeros && npu_planes_bits(w.kind) != 3 && npu_planes_group(w.kind) > 32) add(u, &r); /* others are not built */
     r.kernel = "vlut32";
     r.op.code = ABLATION_VLUT32;
-    if (npu_planes_group(w.kind) > 32) add(u, &r);
+    if (!zeros && npu_planes_group(w.kind) > 32) add(u, &r);
 }
 
 /* Those of every kind, and the tables of a row [TMAN 5]. */

@@ -35,7 +35,11 @@
     X(W4_G128, "4 bit g128 asym", NPU_PLANES(4, 128, NPU_PLANES_MINIMA))                                               \
     X(Q4_0_PLANES, "Q4_0 planes", NPU_PLANES(4, 32, NPU_PLANES_CENTRED))                                               \
     X(Q4_1_PLANES, "Q4_1 planes", NPU_PLANES(4, 32, NPU_PLANES_MINIMA))                                                \
-    X(W4_G64, "4 bit g64 asym", NPU_PLANES(4, 64, NPU_PLANES_MINIMA))
+    X(W4_G64, "4 bit g64 asym", NPU_PLANES(4, 64, NPU_PLANES_MINIMA))                                                  \
+    X(W2_PLANES, "W2 planes", NPU_PLANES(2, 64, NPU_PLANES_ZEROS))                                                     \
+    X(W3_PLANES, "W3 planes", NPU_PLANES(3, 64, NPU_PLANES_ZEROS))                                                     \
+    X(W4_PLANES, "W4 planes", NPU_PLANES(4, 64, NPU_PLANES_ZEROS))                                                     \
+    X(W4_PLANES_G128, "W4 planes, g128", NPU_PLANES(4, 128, NPU_PLANES_ZEROS))
 
 #define NPU_KIND_PLACE(place, name, kind) KIND_##place,
 #define NPU_KIND_ROW(place, name, kind) {name, kind},

@@ -16,7 +16,8 @@ FEW_PACKETS = 80_000  # a third of all rows have fewer
 # One row of 1536x8960, packets per 256 weights: 2 % above what was recorded in November 2026 (docs/NPU.md).
 LIMITS = {"lookup": {"Q1_0 planes": 1.20, "TQ2_0 planes": 2.16, "Q2_0 planes": 2.49, "2 bit g64 asym": 2.65,
                      "3 bit g128 asym": 3.25, "4 bit g128 asym": 4.44, "4 bit g64 asym": 4.98, "Q4_0 planes": 7.17,
-                     "Q4_1 planes": 7.50},
+                     "Q4_1 planes": 7.50, "W2 planes": 2.56, "W3 planes": 3.61, "W4 planes": 4.86,
+                     "W4 planes, g128": 4.37},
           "masks": {"Q1_0 planes": 1.84, "TQ2_0 planes": 1.87, "Q2_0 planes": 1.95, "2 bit g64 asym": 2.26,
                     "4 bit g128 asym": 2.46, "4 bit g64 asym": 2.45},
           "vlut32": {"Q1_0 planes": 0.75, "TQ2_0 planes": 1.39, "Q2_0 planes": 1.40, "2 bit g64 asym": 1.63,

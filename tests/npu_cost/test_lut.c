@@ -33,7 +33,7 @@ static struct npu_weights w;
 static uint32_t bits, group, form; /* of its kind */
 static uint32_t n_in;              /* its k before it was rounded up */
 static uint8_t code[ELEMENTS], packed[1 << 20];
-static uint16_t scale[ELEMENTS / 32], least[ELEMENTS / 32];
+static uint16_t scale[ELEMENTS / 32], least[ELEMENTS / 32]; /* least: minima or zeros */
 static float x[K_MAX];
 
 static void draw(uint32_t kind, uint32_t k, uint32_t n)
@@ -46,6 +46,7 @@ static void draw(uint32_t kind, uint32_t k, uint32_t n)
         scale[i] = (uint16_t)(0x2c00 + next() % 2048 + (next() & 0x8000)); /* 2^-4 .. 2^-2, either sign */
         if (form == NPU_PLANES_TERNARY) scale[i] &= 0x7fff;
         least[i] = (uint16_t)(0x2c00 + next() % 2048 + (next() & 0x8000));
+        if (form == NPU_PLANES_ZEROS) least[i] &= (uint16_t)((1u << bits) - 1);
     }
     for (uint32_t i = 0; i < k; i++) x[i] = (float)(int32_t)next() * 0x1p-30f * (next() % 50 ? 1 : 20);
 }
@@ -61,7 +62,7 @@ static void pack(void)
                 packed[at] |= (uint8_t)((q >> p & 1) << bit);
             }
             memcpy(packed + npu_planes_scale(&w, k, n), scale + g, 2);
-            if (form == NPU_PLANES_MINIMA) memcpy(packed + npu_planes_scale(&w, k, n) + 256, least + g, 2);
+            if (npu_planes_offset(w.kind)) memcpy(packed + npu_planes_scale(&w, k, n) + 256, least + g, 2);
         }
 }
 
@@ -101,15 +102,17 @@ static void impossible_shapes_are_refused(void **state)
 {
     (void)state;
     static const uint32_t bad[][3] = {{NPU_PLANES(0, 32, 0), 256, 1}, {NPU_PLANES(5, 32, 0), 256, 1},
-        {NPU_PLANES(1, 16, 0), 256, 1}, {NPU_PLANES(1, 32, NPU_PLANES_TERNARY), 256, 1}, {NPU_PLANES(2, 32, 3), 256, 1},
-        {NPU_PLANES(1, 32, 0), 0, 1}, {NPU_PLANES(1, 32, 0), 256, 0}, {NPU_PLANES(4, 32, 1), 1 << 20, 1 << 14}};
+        {NPU_PLANES(1, 16, 0), 256, 1}, {NPU_PLANES(1, 32, NPU_PLANES_TERNARY), 256, 1},
+        {NPU_PLANES(1, 32, NPU_PLANES_ZEROS), 256, 1}, {NPU_PLANES(1, 32, 0), 0, 1}, {NPU_PLANES(1, 32, 0), 256, 0},
+        {NPU_PLANES(4, 32, 1), 1 << 20, 1 << 14}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(npu_weights_layout(bad[i][0], bad[i][1], bad[i][2], &w), -1);
 }
 
-/* What a code stands for, without its scale. */
-static int32_t meaning(uint32_t q)
+/* What a code stands for, without its scale; zero: its group's. */
+static int32_t meaning(uint32_t q, int32_t zero)
 {
+    if (form == NPU_PLANES_ZEROS) return (int32_t)q - zero;
     if (form == NPU_PLANES_MINIMA) return (int32_t)q;
     return bits == 1 ? 2 * (int32_t)q - 1 : (int32_t)q - (int32_t)npu_planes_centre(bits);
 }
@@ -162,7 +165,8 @@ static float product(const uint8_t *lut, const int32_t *q, uint32_t n)
         float s = f32_at(lut + npu_lut_side(w.n_units) + first / 128 * 128 + 28);
         int32_t i = 0, inputs = 0;
         uint32_t at = n * (n_in / group) + first / group;
-        for (uint32_t j = first; j < first + group; j++) i += meaning(code[n * n_in + j]) * q[j], inputs += q[j];
+        for (uint32_t j = first; j < first + group; j++)
+            i += meaning(code[n * n_in + j], least[at]) * q[j], inputs += q[j];
         volatile float p = (float)i * s, m = (float)inputs * s; /* volatile: nothing is fused */
         p *= f16_to_f32(scale[at]), m *= f16_to_f32(least[at]);
         if (form == NPU_PLANES_MINIMA) p += m;
@@ -217,6 +221,16 @@ static void products_are_exact(void **state)
         for (uint32_t g = 0; g < 3; g++) {
             draw(NPU_PLANES(i, groups[g], (i + g) % 2), i == 1 ? 128 : 512 + groups[g] % 128, 300);
             run(&b, 1);
+            if (i == 1) continue;
+            draw(NPU_PLANES(i, groups[g], NPU_PLANES_ZEROS), 512 + groups[g] % 128, 300), run(&b, 1 + i % 2);
+            /* The largest integers: inputs and codes alike, zeros at the other end. */
+            for (uint32_t end = 0; end < 2; end++) {
+                draw(NPU_PLANES(i, groups[g], NPU_PLANES_ZEROS), 128, 130);
+                for (uint32_t j = 0; j < 128; j++) x[j] = -3;
+                for (uint32_t j = 0; j < 128 * 130; j++) code[j] = (uint8_t)(end ? (1u << i) - 1 : 0);
+                for (uint32_t j = 0; j < 128 * 130 / groups[g]; j++) least[j] = (uint16_t)(end ? 0 : (1u << i) - 1);
+                run(&b, 1);
+            }
         }
     draw(NPU_PLANES(4, 32, NPU_PLANES_MINIMA), 160, 900), run(&b, 3); /* two panels, which threads share across */
     draw(NPU_PLANES(2, 128, NPU_PLANES_TERNARY), 128, 130), run(&b, NPU_LOOKUP_ROWS);
@@ -296,7 +310,7 @@ static float product8(const uint8_t *lut, const float *row, uint32_t n, double *
             if (minima) z += p;
             for (uint32_t j = k; there && j < k + each; j++)
                 *exact += (double)row[j] *
-                          (meaning(code[n * n_in + j]) * f16_to_f32(scale[g]) + (minima ? f16_to_f32(least[g]) : 0));
+                          (meaning(code[n * n_in + j], 0) * f16_to_f32(scale[g]) + (minima ? f16_to_f32(least[g]) : 0));
         }
         p = z * unit;
         y += p;

@@ -57,6 +57,8 @@ void npu_tables(
             k - at < NPU_PLANES_K ? k - at : NPU_PLANES_K, &s);
 }
 
+enum { CENTRED = NPU_PLANES_CENTRED, MINIMA = NPU_PLANES_MINIMA, ZEROS = NPU_PLANES_ZEROS };
+
 /* What a step does with the integer sums before it. */
 enum before { NONE, KEPT, DOUBLED };
 
@@ -118,8 +120,9 @@ ISA_INLINE vec centred(struct isa *isa, const uint32_t bits, vec s, vec sum)
 }
 
 /* to = from + integers x scales (+ minima x inputs) of one group of n blocks; everything of the group is multiplied by
- * the activations' scale first.  sum: of the group's inputs, in every lane like that scale. */
-ISA_INLINE void weigh(struct isa *isa, const uint32_t bits, const uint32_t minima, uint8_t *restrict to,
+ * the activations' scale first.  sum: of the group's inputs, in every lane like that scale; zeros times it stay
+ * integers. */
+ISA_INLINE void weigh(struct isa *isa, const uint32_t bits, const uint32_t form, uint8_t *restrict to,
     const uint8_t *restrict from, const uint8_t *restrict sums, const uint8_t *restrict scales, uint32_t stride,
     vec sum, vec scale, uint32_t n)
 {
@@ -128,14 +131,19 @@ ISA_INLINE void weigh(struct isa *isa, const uint32_t bits, const uint32_t minim
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
             vec2 d = q32_mul_f16(v_load(scales + 128 * h), one), m = d;
-            if (minima) m = q32_mul_f16(v_load(scales + 256 + 128 * h), one);
+            vec zeros = v_zero();
+            if (form == MINIMA) m = q32_mul_f16(v_load(scales + 256 + 128 * h), one);
+            if (form == ZEROS) zeros = v_load(scales + 256 + 128 * h);
 #pragma GCC unroll 2
             for (int v = 0; v < 2; v++) {
                 uint32_t at = 256 * (uint32_t)h + 128 * (uint32_t)v;
                 vec s = v_load(sums + at);
-                if (!minima) s = centred(isa, bits, s, sum);
+                if (form == ZEROS)
+                    s = v_sub_w(s, v_mpyio_w(sum, v ? zeros : v_asl_w(zeros, 16)));
+                else if (form != MINIMA)
+                    s = centred(isa, bits, s, sum);
                 vec y = q32_mul_qq(q32_mul(f32_of_i32(s), scale), v ? v_hi(d) : v_lo(d));
-                if (minima) y = q32_add_qq(y, q32_mul_qq(v ? v_hi(m) : v_lo(m), scaled));
+                if (form == MINIMA) y = q32_add_qq(y, q32_mul_qq(v ? v_hi(m) : v_lo(m), scaled));
                 v_store(to + at, f32_of_q32(q32_add_q(y, v_load(from + at))));
             }
         }
@@ -146,12 +154,14 @@ __attribute__((noinline)) static void weigh_of_kind(struct isa *isa, uint32_t ki
     const uint8_t *restrict from, const uint8_t *restrict sums, const uint8_t *restrict scales, uint32_t stride,
     vec sum, vec scale, uint32_t n)
 {
-    switch (npu_planes_form(kind) == NPU_PLANES_MINIMA ? 0 : npu_planes_bits(kind)) {
-    case 0: weigh(isa, 0, 1, to, from, sums, scales, stride, sum, scale, n); break;
-    case 1: weigh(isa, 1, 0, to, from, sums, scales, stride, sum, scale, n); break;
-    case 2: weigh(isa, 2, 0, to, from, sums, scales, stride, sum, scale, n); break;
-    case 3: weigh(isa, 3, 0, to, from, sums, scales, stride, sum, scale, n); break;
-    default: weigh(isa, 4, 0, to, from, sums, scales, stride, sum, scale, n); break;
+    const uint32_t form = npu_planes_form(kind);
+    switch (form == MINIMA ? 0 : form == ZEROS ? 5 : npu_planes_bits(kind)) {
+    case 0: weigh(isa, 0, MINIMA, to, from, sums, scales, stride, sum, scale, n); break;
+    case 1: weigh(isa, 1, CENTRED, to, from, sums, scales, stride, sum, scale, n); break;
+    case 2: weigh(isa, 2, CENTRED, to, from, sums, scales, stride, sum, scale, n); break;
+    case 3: weigh(isa, 3, CENTRED, to, from, sums, scales, stride, sum, scale, n); break;
+    case 4: weigh(isa, 4, CENTRED, to, from, sums, scales, stride, sum, scale, n); break;
+    default: weigh(isa, 0, ZEROS, to, from, sums, scales, stride, sum, scale, n); break;
     }
 }
 

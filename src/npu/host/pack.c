@@ -124,19 +124,18 @@ static void read_tq2_0(const uint8_t *row, uint32_t k, struct group *g)
 }
 
 /* read: NULL of what is not groups of 32 under halves.  wide: of codes with a zero, the kind that takes any scale; 0:
- * codes have no zero.  planes: the kind as bit planes; 0: none.  A code less its zero takes a bit more than the code,
- * so W2 and W3 have a plane more; minima would round code and zero apart. */
+ * codes have no zero.  planes: the kind as bit planes; 0: none. */
 static const struct source {
     uint32_t type, kind;
     void (*read)(const uint8_t *row, uint32_t k, struct group *g);
     uint32_t wide, planes;
 } sources[] = {{QUANT_Q4_0, NPU_W_Q4_0, read_q4_0, 0, NPU_PLANES(4, 32, NPU_PLANES_CENTRED)},
     {QUANT_Q4_1, NPU_W_Q4_1, read_q4_1, 0, NPU_PLANES(4, 32, NPU_PLANES_MINIMA)},
-    {QUANT_W2, NPU_W_W2, read_w2, NPU_W_Q4_0, NPU_PLANES(3, 64, NPU_PLANES_CENTRED)},
-    {QUANT_W3, NPU_W_W3, read_w3, NPU_W_W3, NPU_PLANES(4, 64, NPU_PLANES_CENTRED)},
-    {QUANT_W4, NPU_W_W4, read_w4, NPU_W_Q8_0, 0}, {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0, 0},
-    {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0, 0}, {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0, 0},
-    {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0, 0},
+    {QUANT_W2, NPU_W_W2, read_w2, NPU_W_Q4_0, NPU_PLANES(2, 64, NPU_PLANES_ZEROS)},
+    {QUANT_W3, NPU_W_W3, read_w3, NPU_W_W3, NPU_PLANES(3, 64, NPU_PLANES_ZEROS)},
+    {QUANT_W4, NPU_W_W4, read_w4, NPU_W_Q8_0, NPU_PLANES(4, 64, NPU_PLANES_ZEROS)},
+    {QUANT_IQ4_NL, NPU_W_IQ4_NL, read_q4_0, 0, 0}, {QUANT_IQ4_XS, NPU_W_IQ4_NL, read_iq4_xs, 0, 0},
+    {QUANT_MXFP4, NPU_W_MXFP4, read_mxfp4, 0, 0}, {QUANT_Q8_0, NPU_W_Q8_0, read_q8_0, 0, 0},
     {QUANT_Q1_0, NPU_W_TERNARY, read_q1_0, 0, NPU_PLANES(1, 128, NPU_PLANES_CENTRED)},
     {QUANT_Q2_0, NPU_W_W2, read_q2_0, NPU_W_Q4_0, NPU_PLANES(2, 64, NPU_PLANES_CENTRED)},
     {QUANT_TQ1_0, NPU_W_TERNARY, read_tq1_0, 0, NPU_PLANES(2, 128, NPU_PLANES_TERNARY)},
@@ -179,6 +178,16 @@ uint32_t npu_pack_planes_kind(uint32_t quant_type)
 {
     const struct source *source = source_of(quant_type);
     return source ? source->planes : 0;
+}
+
+uint32_t npu_pack_planes_of_rows(uint32_t quant_type, const void *rows, size_t bytes, uint32_t k)
+{
+    const uint32_t kind = npu_pack_planes_kind(quant_type);
+    const size_t block = quant_info_of((enum quant_type)quant_type)->block_bytes;
+    if (!kind || npu_planes_form(kind) != NPU_PLANES_ZEROS || k % 128) return kind;
+    for (const uint8_t *at = rows, *end = at + bytes; at < end; at += 2 * block)
+        if (memcmp(at, at + block, 3) != 0) return kind; /* a block begins with its scale and its zero */
+    return NPU_PLANES(npu_planes_bits(kind), 128, NPU_PLANES_ZEROS);
 }
 
 /* Ternary codes under a scale without a sign. */
@@ -318,7 +327,7 @@ static void put_planes(const struct npu_weights *w, uint8_t *dst, const struct g
     if (k % npu_planes_group(w->kind)) return;
     uint8_t *scale = dst + npu_planes_scale(w, k, n);
     memcpy(scale, &g->d, 2);
-    if (npu_planes_form(w->kind) == NPU_PLANES_MINIMA) memcpy(scale + 256, &g->m, 2);
+    if (npu_planes_offset(w->kind)) memcpy(scale + 256, &g->m, 2);
 }
 
 /* The 1-bit codes that read gives as 0 and 2. */
@@ -340,7 +349,10 @@ void npu_pack_planes(const struct npu_weights *w, uint32_t quant_type, const voi
             for (uint32_t k = 0; k < w->k; k += 32) {
                 struct group g;
                 source->read((const uint8_t *)rows + n * row_bytes, k, &g);
-                if (source->wide) centre(&g, npu_planes_centre(npu_planes_bits(w->kind)));
+                if (npu_planes_form(w->kind) == NPU_PLANES_ZEROS)
+                    g.m = (uint16_t)g.zero;
+                else if (source->wide)
+                    centre(&g, npu_planes_centre(npu_planes_bits(w->kind)));
                 if (npu_planes_form(w->kind) == NPU_PLANES_TERNARY) turn_positive(&g);
                 if (npu_planes_bits(w->kind) == 1) to_bits(&g);
                 put_planes(w, dst, &g, k, n);

@@ -25,6 +25,10 @@ uint32_t npu_pack_kind_of_rows(uint32_t quant_type, uint32_t kind, const void *r
 /* Its kind as bit planes; 0: there is none. */
 uint32_t npu_pack_planes_kind(uint32_t quant_type);
 
+/* That kind for rows of k elements, `bytes` in all: where every other block of W2, W3 or W4 repeats the scale and zero
+ * before it, groups are of 128. */
+uint32_t npu_pack_planes_of_rows(uint32_t quant_type, const void *rows, size_t bytes, uint32_t k);
+
 /* Blocks [first, last) of 32 outputs of a tile32 matrix.  rows: n rows of k elements in GGUF's format quant_type, whose
  * kind w has or the wider one, row_bytes apart; dst: the whole matrix.  Lossless, but that the group scales of IQ4_XS
  * are rounded to halves and MXFP4's are cut to those of halves; kind W2 has values rounded to halves. */

@@ -31,14 +31,14 @@ static bool in_layers(const char *name)
     return strncmp(name, "blk.", 4) == 0;
 }
 
-/* How the layers' weights are packed where a setting says so; 0: as others. */
-static uint32_t kind_of_layers(const struct npu_device *d, const struct tensor *t, uint32_t kind)
+/* How the layers' weights of `bytes` in all are packed where a setting says so; 0: as others. */
+static uint32_t kind_of_layers(const struct npu_device *d, const struct tensor *t, uint32_t kind, size_t bytes)
 {
     if (!in_layers(t->name)) return 0;
     switch (d->settings.packing) {
     case NPU_PACK_SUPERGROUPS: return kind == NPU_W_Q4_0 ? NPU_W_SUPER4 : kind == NPU_W_Q8_0 ? NPU_W_SUPER8 : 0;
     case NPU_PACK_PLANES:
-    case NPU_PACK_LOOKUP: return npu_pack_planes_kind((uint32_t)t->type);
+    case NPU_PACK_LOOKUP: return npu_pack_planes_of_rows((uint32_t)t->type, t->data, bytes, (uint32_t)t->ne[0]);
     default: return 0;
     }
 }
@@ -48,7 +48,7 @@ int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_w
     const struct tensor *t = &w->tensor;
     const struct npu_machine *m = &d->window[0].link->machine;
     uint32_t kind, own;
-    size_t row_bytes;
+    size_t row_bytes = 0;
     if (w->packed && w->device == &d->base) {
         *out = w->packed->layout;
         return 0;
@@ -56,7 +56,7 @@ int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_w
     TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
     if (quant_row_bytes((uint32_t)t->type, t->ne[0], &row_bytes) == 0)
         kind = npu_pack_kind_of_rows((uint32_t)t->type, kind, t->data, row_bytes * (size_t)t->ne[1]);
-    own = kind_of_layers(d, t, kind);
+    own = kind_of_layers(d, t, kind, row_bytes * (size_t)t->ne[1]);
     if (!own || product_layout(m, own, t, out, NULL) < 0) TRY(product_layout(m, kind, t, out, err));
     if ((uint64_t)out->bytes + 4 * NPU_LINE > npu_window_bytes(d))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: tensor '%s' of %u KiB exceeds a session's window of %u KiB",

@@ -18,7 +18,7 @@ int npu_planes_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights 
 {
     const uint32_t bits = npu_planes_bits(kind), group = npu_planes_group(kind), form = npu_planes_form(kind);
     if (bits < 1 || bits > 4 || (group != 32 && group != 64 && group != 128)) return -1;
-    if (form > NPU_PLANES_TERNARY || (form == NPU_PLANES_TERNARY && bits != 2)) return -1;
+    if ((form == NPU_PLANES_TERNARY && bits != 2) || (form == NPU_PLANES_ZEROS && bits < 2)) return -1;
     if (!k || !n || k > 1u << 20 || n > 1u << 24) return -1;
     *out = (struct npu_weights){.kind = kind, .n = n, .cols = NPU_PLANES_COLS, .unit_k = NPU_PLANES_K};
     out->n_units = (k + NPU_PLANES_K - 1) / NPU_PLANES_K;

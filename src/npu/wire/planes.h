@@ -6,10 +6,11 @@
  * Pure functions of shape and kind, no allocation, any thread.  W is [n][k].  struct npu_weights describes a matrix
  * (npu_weights_layout takes these kinds, too): its units are 128 k x 128 outputs.
  *
- * bitplane: 1 to 4 planes; groups of 32, 64 or 128 k have a scale d and, in one form, a minimum m, halves.
+ * bitplane: 1 to 4 planes; groups of 32, 64 or 128 k have a scale d, a half, and in two forms a minimum m, a half, or
+ *   a zero z, an integer of 16 bits.
  *   [panel][tile of 128 k][block of 128 outputs][group]; a group is
  *
- *     planes, the highest bit first, group / 8 vectors each | 128 scales, f16 | 128 minima, f16 (if any)
+ *     planes, the highest bit first, group / 8 vectors each | 128 scales, f16 | 128 minima or zeros (if any)
  *
  *   A panel is `panel` blocks, the last one less: at most as many as DMA's stride lets a product on tiles take a block
  *   out of, and of those the best (npu/wire/tiling.h).
@@ -36,8 +37,9 @@
 enum { NPU_PLANES_K = 128, NPU_PLANES_COLS = 128, NPU_LUT_TILE = 1024, NPU_PLANES_STRIDE = 65535 /* of v73's DMA */ };
 
 /* What a code q of b bits stands for.  CENTRED: (q - c) d where c is 1 at 2 bits, else 2^(b-1); at 1 bit (2q - 1) d.
- * TERNARY: as CENTRED of 2 bits, q at most 2 and d not negative. */
-enum npu_planes_form { NPU_PLANES_CENTRED, NPU_PLANES_MINIMA /* q d + m */, NPU_PLANES_TERNARY };
+ * MINIMA: q d + m.  TERNARY: as CENTRED of 2 bits, q at most 2 and d not negative.  ZEROS: (q - z) d, z less than 2^b:
+ * GPTQ's asymmetric groups [TMAN 6.1]. */
+enum npu_planes_form { NPU_PLANES_CENTRED, NPU_PLANES_MINIMA, NPU_PLANES_TERNARY, NPU_PLANES_ZEROS };
 
 /* Kinds of weights, beside enum npu_weight_kind.  Without a panel and a chunk one of any tiling; npu_planes_layout puts
  * the best into the kind of what it lays out, so that whoever reads that kind again need not search. */
@@ -78,13 +80,18 @@ static inline uint32_t npu_planes_tiled(uint32_t kind, uint32_t panel, uint32_t 
 {
     return npu_planes_untiled(kind) | chunk << 18 | panel << 24;
 }
+/* Have groups more than a scale? */
+static inline int npu_planes_offset(uint32_t kind)
+{
+    return npu_planes_form(kind) == NPU_PLANES_MINIMA || npu_planes_form(kind) == NPU_PLANES_ZEROS;
+}
 static inline uint32_t npu_planes_centre(uint32_t bits)
 {
     return bits < 3 ? 1 : 1u << (bits - 1);
 }
 
-/* 0, or -1: bits not 1 .. 4, another group or form, a panel or chunk that DMA cannot bring, k or n not positive, 2^31
- * bytes or more.  k is rounded up. */
+/* 0, or -1: bits not 1 .. 4 (ZEROS: 2 .. 4), another group or form, a panel or chunk that DMA cannot bring, k or n not
+ * positive, 2^31 bytes or more.  k is rounded up. */
 int npu_planes_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out);
 
 /* Blocks of 128 outputs; bytes of a group. */
@@ -94,13 +101,14 @@ static inline uint32_t npu_planes_blocks(const struct npu_weights *w)
 }
 static inline uint32_t npu_planes_group_bytes(const struct npu_weights *w)
 {
-    return w->code_bytes + (npu_planes_form(w->kind) == NPU_PLANES_MINIMA ? 512 : 256);
+    return w->code_bytes + (npu_planes_offset(w->kind) ? 512 : 256);
 }
 
 /* Where a unit is; *stride: from one tile of k to the next. */
 uint32_t npu_planes_unit(const struct npu_weights *w, uint32_t tile, uint32_t block, uint32_t *stride);
 
-/* Byte and bit of plane `plane` (0: the lowest) of (k, n); the scale of k's group, the minimum 256 bytes further. */
+/* Byte and bit of plane `plane` (0: the lowest) of (k, n); the scale of k's group, the minimum or zero 256 bytes
+ * further. */
 uint32_t npu_planes_bit(const struct npu_weights *w, uint32_t plane, uint32_t k, uint32_t n, uint32_t *bit);
 uint32_t npu_planes_scale(const struct npu_weights *w, uint32_t k, uint32_t n);
 

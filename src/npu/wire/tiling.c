@@ -47,7 +47,7 @@ static uint64_t time_of(const struct end *e, const struct work *w)
 
 uint32_t npu_tiling_looked_up(uint32_t kind)
 {
-    const uint32_t minima = npu_planes_form(kind) == NPU_PLANES_MINIMA, few = npu_planes_group(kind) == 32;
+    const uint32_t minima = npu_planes_offset(kind) != 0, few = npu_planes_group(kind) == 32;
     return 55 * npu_planes_bits(kind) + npu_planes_groups(kind) * (10 + 9 * minima + 17 * few);
 }
 

@@ -198,6 +198,7 @@ static void few_bit_models_answer_alike(void **state)
     (void)state;
     if (n_problem < 100) skip();
     compare(LUTRA_SOURCE_DIR "/models/abacus-w2", "npu-sim", 2, 0.02);
+    compare(LUTRA_SOURCE_DIR "/models/abacus-w2", "npu-sim:lookup", 2, 0.02);
     compare(LUTRA_SOURCE_DIR "/models/abacus-b158", "npu-sim", 2, 0.02);
 }
 

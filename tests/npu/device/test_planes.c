@@ -5,6 +5,8 @@
  */
 #include "device_fixture.h"
 
+#include <dirent.h>
+
 #include "npu/wire/planes.h"
 
 static void open_logged(struct fixture *f, const char *path, const char *device, struct lines *log)
@@ -231,14 +233,116 @@ static void supergroups_have_the_emulators_bits(void **state)
     same_under_qemu("Q4_0", "supergroup", 1, supergroups);
 }
 
-static double rms(const float *x, const float *y)
+static double rms_of(const float *x, const float *y, int n)
 {
     double sum = 0, mean = 0, square = 0;
-    for (int i = 0; i < N_VOCAB; i++) {
+    for (int i = 0; i < n; i++) {
         sum += (x[i] - y[i]) * (double)(x[i] - y[i]);
-        mean += y[i] / (double)N_VOCAB, square += y[i] * (double)y[i] / N_VOCAB;
+        mean += y[i] / (double)n, square += y[i] * (double)y[i] / n;
     }
-    return sqrt(sum / N_VOCAB / (square - mean * mean));
+    return sqrt(sum / n / (square - mean * mean));
+}
+
+static double rms(const float *x, const float *y)
+{
+    return rms_of(x, y, N_VOCAB);
+}
+
+/* ---- GPTQ's folders with zeros [TMAN 6.1] ---- */
+
+enum { TINY_VOCAB = 512, TINY_ROWS = 33 };
+
+static void remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    char name[512];
+    for (struct dirent *e; (e = readdir(dir));) {
+        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        remove(name); /* "." and ".." stay */
+    }
+    closedir(dir);
+    rmdir(path);
+}
+
+/* TINY_ROWS rows at once, and one behind them. */
+static void feed_tiny(struct fixture *f, float got[2][TINY_VOCAB])
+{
+    struct lutra_row row[TINY_ROWS + 1];
+    int32_t seq;
+    OK(lutra_seq_open(f->s, 0, &seq, err));
+    for (int i = 0; i <= TINY_ROWS; i++)
+        row[i] = (struct lutra_row){
+            token_at(i), i, seq, i && i < TINY_ROWS ? i - 1 : -1, i >= TINY_ROWS - 1 ? LUTRA_WANT_LOGITS : 0, 0};
+    OK(lutra_forward(f->s, row, TINY_ROWS, sizeof *row, err));
+    memcpy(got[0], lutra_forward_result(f->s, 0)->logits, sizeof got[0]);
+    OK(lutra_forward(f->s, row + TINY_ROWS, 1, sizeof *row, err));
+    memcpy(got[1], lutra_forward_result(f->s, 0)->logits, sizeof got[1]);
+}
+
+static void make_folder(const char *path, const char *type, int group)
+{
+    struct lutra_make_model_settings set;
+    lutra_runtime *rt;
+    lutra_make_model_settings_init(&set, sizeof set);
+    set.shape = "tiny-llama", set.type = type, set.group_size = group, set.asymmetric = true, set.seed = 9;
+    OK(lutra_runtime_open(&rt, NULL, err));
+    OK(lutra_make_model(rt, path, &set, err));
+    lutra_runtime_close(&rt);
+}
+
+/* Every matrix of the layers in planes of its own bits and groups, at most 0.6 bits a weight more in memory. */
+static void check_kinds(const struct fixture *f, uint32_t bits, uint32_t group)
+{
+    int n = 0;
+    for (const struct packed *p = npu_of(f)->packed; p; p = p->next) {
+        const struct npu_weights *w = &p->layout;
+        if (!npu_is_planes(w->kind)) continue;
+        assert_int_equal(npu_planes_untiled(w->kind), NPU_PLANES(bits, group, NPU_PLANES_ZEROS));
+        assert_true(8.0 * w->bytes / w->k / npu_weights_outputs(w) <= bits + 0.6);
+        n++;
+    }
+    assert_int_equal(n, 14);
+}
+
+/* One copy, and the bits of tile32 on tiles; by lookup the emulator's bits as a Hexagon binary, near the CPU's. */
+static void folders_with_zeros_are_planes(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {
+        "npu-sim", "npu-sim:bitplane", "npu-sim:lookup", "cpu-ref", "npu-qemu:lookup"};
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t bits = 2 + i / 2, group = i % 2 ? 128 : 64;
+        static float got[5][2][TINY_VOCAB];
+        char path[64], type[4];
+        snprintf(path, sizeof path, "/tmp/lutra-npu-folder-%d", (int)getpid());
+        snprintf(type, sizeof type, "W%u", bits);
+        make_folder(path, type, (int)group);
+        int n_device = i == 0 || i == 5 ? 5 : 4; /* QEMU: groups of 64 at 2 bits, of 128 at 4 */
+        for (int k = 0; k < n_device; k++) {
+            struct fixture f;
+            struct npu_transport *probe;
+            struct npu_transport_settings small = {.memory_bytes = 1 << 20, .program = NPU_PROGRAM};
+            struct lutra_error why;
+            if (k == 4 && (SANITIZED || npu_child_open(&probe, &small, &why))) {
+                print_message("no npu-qemu here\n");
+                memcpy(got[4], got[2], sizeof got[4]);
+                break;
+            }
+            if (k == 4) npu_transport_close(&probe);
+            open_planes(&f, path, devices[k]);
+            feed_tiny(&f, got[k]);
+            if (k == 1 || k == 2) check_kinds(&f, bits, group);
+            if (k == 2) assert_int_equal(sent(&f, NPU_OP_LOOKUP, 0), 14);
+            shut(&f);
+        }
+        remove_folder(path);
+        assert_memory_equal(got[1], got[0], sizeof got[0]);
+        if (n_device > 4) assert_memory_equal(got[4], got[2], sizeof got[4]);
+        for (int r = 0; r < 2; r++) {
+            double lookup = rms_of(got[2][r], got[3][r], TINY_VOCAB), tiles = rms_of(got[0][r], got[3][r], TINY_VOCAB);
+            if (!(lookup < 0.01 && tiles < 0.01)) fail_msg("%s g%u: lookup %g, tiles %g", type, group, lookup, tiles);
+        }
+    }
 }
 
 /* A row's bits are the same alone and beside others, and its logits nearer to exact ones than with int8 activations. */
@@ -274,6 +378,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(planes_have_the_bits_of_tiles),
         cmocka_unit_test(the_log_says_what_stays), cmocka_unit_test(one_copy_serves_tiles_and_lookups),
         cmocka_unit_test(a_class_depends_on_the_prompt_alone), cmocka_unit_test(lookups_have_the_emulators_bits),
-        cmocka_unit_test(supergroups_have_the_emulators_bits), cmocka_unit_test(lookups_are_a_class)};
+        cmocka_unit_test(supergroups_have_the_emulators_bits), cmocka_unit_test(lookups_are_a_class),
+        cmocka_unit_test(folders_with_zeros_are_planes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
