@@ -4,8 +4,10 @@
  */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "models/find.h"
 #include "run/run.h"
@@ -278,6 +280,10 @@ static int name_models(struct service *v)
     for (int i = 0; i < n; i++) {
         if (!o->engine.hf_repo) o->engine.model = o->models.item[i];
         if ((code = engine_find_model(&o->engine)) || (code = engine_check_options(&o->engine))) return code;
+        if (access(o->engine.model, R_OK) < 0) { /* others than the first are opened when they are asked for */
+            say("%s: %s", o->engine.model, strerror(errno));
+            return EXIT_FAILED;
+        }
         char *file = short_name(o->models.item[i]);
         const char *names[] = {file, o->models.item[i]};
         add_model(v, o->alias.n ? o->alias.item : names, o->alias.n ? o->alias.n : 2, o->engine.model);
