@@ -111,7 +111,8 @@ int tokenize_chat(const lutra_model *model, const struct lutra_chat *chat, struc
 struct engine_options {
     const char *hf_repo, *hf_file, *hf_token;
     bool offline;
-    const char *model, *device, *split, *sync, *override_tensor, *isa, *type_k, *type_v, *packed, *zeros, *plan;
+    const char *model, *device, *split, *sync, *override_tensor, *timeline, *isa, *type_k, *type_v, *packed, *zeros,
+        *plan;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full, list_devices;
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */

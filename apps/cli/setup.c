@@ -62,6 +62,9 @@ static const struct option engine_table[] = {
     {"--sync", "SYNC", OPT_CHOICE, AT(sync), "HOW",
         .help = "how a pass waits for its devices: predict (default), poll, block; the text is the same",
         .choices = "predict poll block"},
+    {"--timeline", "TIMELINE", OPT_TEXT, AT(timeline), "FILE",
+        .help = "what each device computed, copied and was waited for in every pass, as JSON for chrome://tracing or "
+                "ui.perfetto.dev"},
     {"--gpu-slice-ms", "GPU_SLICE_MS", OPT_FLOAT, AT(gpu_slice_ms), "MS",
         .help = "longest submission to a GPU, as predicted: shorter ones leave a desktop usable", .min = 0.01,
         .max = 10000},
@@ -344,6 +347,7 @@ void engine_session_settings(const struct engine_options *opts, struct lutra_ses
     settings->n_batch = opts->n_batch;
     settings->cache_type = opts->type_k;
     settings->free_windows = !opts->swa_full;
+    settings->timeline = opts->timeline;
     settings->spec_type = opts->spec_type;
     settings->draft_max = opts->draft_max;
     settings->draft_min = opts->draft_min;

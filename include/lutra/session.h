@@ -51,6 +51,9 @@ struct lutra_session_settings {
      * than 16 or a block of bulk rows; 100,000.  0 = all that a pass has room for. */
     uint64_t prompt_us;
     int n_queue; /* requests that may wait to begin; lutra_submit() then says LUTRA_E_BUSY; 4096 */
+    /* File that gets what each device computed, what was copied and when the caller waited, in every pass, as JSON for
+     * Chrome's and Perfetto's trace viewers; it appears whole when the session is closed.  NULL = none.  LUTRA_E_IO. */
+    const char *timeline;
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 

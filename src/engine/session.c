@@ -3,6 +3,7 @@
  * A session: its memory, forward passes over rows, commits, accounting.
  */
 #include "engine/session_impl.h"
+#include "engine/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -250,6 +251,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(take_arrays(s, &sum, err));
     s->bytes = sum;
     waits_init(s->waits, s->model->runtime->clock, s->model->runtime->sync);
+    if (set->timeline) TRY(timeline_open(&s->timeline, set->timeline, s->waits, err));
     hints_make(s);
     TRY(memory_open(s, type, err));
     TRY(open_sampling(s, err));
@@ -295,6 +297,9 @@ void lutra_session_close(lutra_session **session)
     lutra_session *s = session ? *session : NULL;
     if (!s) return;
     requests_close(s);
+    struct lutra_error why;
+    if (timeline_close(&s->timeline, &why) < 0)
+        log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "timeline: %s", why.what);
     atomic_fetch_sub(&s->model->n_user, 1);
     packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);

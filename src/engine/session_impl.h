@@ -84,6 +84,7 @@ struct lutra_session {
     struct buffer state_memory; /* states of recurrent layers, the CPU's; empty where there are none */
     struct buffer value[VALUE_MAX];
     struct waits *waits; /* for devices */
+    struct timeline *timeline;
     struct batch batch;  /* of the last pass */
     struct row_tip *tip; /* [n_seq] of it */
     struct row_source *sources, samples, prompts;

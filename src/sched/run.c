@@ -23,6 +23,29 @@ static int note_loss(struct run *r, struct device *d, int rc)
     return rc;
 }
 
+static uint64_t now(const struct run *r)
+{
+    return r->waits && r->waits->told ? clock_now_us(r->waits->clock) : 0;
+}
+
+static void tell(const struct run *r, int what, int p, uint64_t begin_us, uint64_t end_us)
+{
+    struct run_event e = {.plan = r->plan, .piece = p, .begin_us = begin_us, .end_us = end_us};
+    e.what = what;
+    if (r->waits && r->waits->told) r->waits->told(r->waits->user, &e);
+}
+
+/* A piece of a device that computes beside the caller: as the device says, or from its submission until now. */
+static void tell_ran(const struct run *r, int p)
+{
+    struct device *d = r->ticket[p].device;
+    uint64_t begin, end;
+    if (!r->waits || !r->waits->told || !r->ticket[p].id) return;
+    if (!d->extras || !d->extras->ran || !d->extras->ran(d, &r->ticket[p], &begin, &end))
+        begin = r->waits->begun_us[p], end = now(r);
+    tell(r, RUN_COMPUTE, p, begin, end);
+}
+
 /* Brings what a piece has written, and others will read, to where they find it. */
 static int publish(struct run *r, int p, struct lutra_error *err)
 {
@@ -31,7 +54,9 @@ static int publish(struct run *r, int p, struct lutra_error *err)
     for (int v = 0; d->memory && piece->publish >> v; v++) {
         if (!(piece->publish >> v & 1)) continue;
         struct columns columns = share_columns(piece->share, r->plan->list->value[v].dim);
+        uint64_t start = now(r);
         TRY(note_loss(r, d, d->memory->publish(d, &r->step->value[v], columns, err)));
+        tell(r, RUN_COPY, p, start, now(r));
     }
     return 0;
 }
@@ -43,10 +68,15 @@ static int finish(struct run *r, int p, struct lutra_error *err)
     struct device *d = r->plan->device[self];
     int first = p;
     if (r->over[p]) return 0;
+    uint64_t start = now(r);
     TRY(note_loss(r, d, waits_for(r->waits, r->plan, p, &r->ticket[p], err)));
+    if (r->ticket[p].id) tell(r, RUN_WAIT, p, start, now(r));
     for (int i = p; i >= 0 && !r->over[i]; i = r->plan->piece[i].wait[self]) r->over[first = i] = true;
     for (; first <= p; first++)
-        if (r->plan->piece[first].device == self) TRY(publish(r, first, err));
+        if (r->plan->piece[first].device == self) {
+            tell_ran(r, first);
+            TRY(publish(r, first, err));
+        }
     return 0;
 }
 
@@ -67,11 +97,15 @@ static int start(struct run *r, int p, struct lutra_error *err)
     int before = piece->wait[piece->device];
     for (int i = 0; i < plan->n_device; i++)
         if (i != piece->device && piece->wait[i] >= 0) TRY(finish(r, piece->wait[i], err));
+    uint64_t before_us = now(r);
     acquire(r, piece);
+    if (d->memory && piece->n_move) tell(r, RUN_COPY, p, before_us, now(r));
     struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step, piece->share};
     const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
     waits_submitted(r->waits, p);
+    before_us = now(r);
     TRY(note_loss(r, d, d->ops->submit(d, &segment, after, after != NULL, &r->ticket[p], err)));
+    if (!r->ticket[p].id) tell(r, RUN_COMPUTE, p, before_us, now(r));
     r->over[p] = false;
     r->n = p + 1;
     return 0;

@@ -24,6 +24,14 @@ enum wait_mode {
     WAIT_BLOCK,   /* leave it to the device's wait */
 };
 
+/* What happened in a pass, for a picture of it. */
+struct run_event {
+    enum { RUN_COMPUTE, RUN_WAIT, RUN_COPY } what; /* RUN_WAIT: the caller, for the piece */
+    const struct plan *plan;
+    int piece;
+    uint64_t begin_us, end_us;
+};
+
 struct waits {
     struct clock clock;
     enum wait_mode mode;
@@ -33,6 +41,8 @@ struct waits {
     uint64_t begun_us[PLAN_PIECES]; /* when a piece was submitted */
     uint64_t idle_us[PLAN_DEVICES]; /* when the last piece that was waited for on a device was seen to be over */
     uint64_t took_us[PLAN_PIECES];  /* by plan_piece.like; 0: not known */
+    void (*told)(void *user, const struct run_event *event); /* or NULL */
+    void *user;
 };
 
 void waits_init(struct waits *waits, struct clock clock, enum wait_mode mode);

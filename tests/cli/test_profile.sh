@@ -38,6 +38,26 @@ done
 lutra bench -m "$WORK/m.gguf" $two -p 8 -n 2 -r 1 --no-peaks
 expect_err "(from the profile)" "bench says the plan"
 
+lutra bench -m "$WORK/m.gguf" $two --plan even -p 8 -n 2 -r 1 --no-warmup --no-peaks --timeline "$WORK/trace.json"
+expect_code 0 "a timeline"
+expect_json "$WORK/trace.json" '
+events = json.load(sys.stdin)
+track = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+work = [e for e in events if e.get("cat") == "compute"]
+assert sorted(track.values()) == ["caller", "cpu:0", "cpu:1"]
+assert all(track[e["tid"]] == e["args"]["device"] for e in work)
+assert {e["args"]["device"] for e in work} == {"cpu:0", "cpu:1"}
+for t in track: # nothing of a device overlaps
+    mine = sorted((e["ts"], e["dur"]) for e in events if e.get("ph") == "X" and e["tid"] == t)
+    assert all(a[0] + a[1] <= b[0] for a, b in zip(mine, mine[1:])), (track[t], mine)
+halves = [e for e in work if e["args"]["from"] != 0 or e["args"]["to"] != 1]
+by = {}
+for e in halves: by.setdefault(e["args"]["device"], []).append(e["args"]["piece"])
+assert len(by["cpu:0"]) == len(by["cpu:1"]) > 3 * 4, by # three passes, both devices in every cut
+assert any(e["cat"] == "wait" and track[e["tid"]] == "caller" for e in events if "cat" in e)' "the timeline"
+lutra run -st -m "$WORK/m.gguf" -p hi -n 1 --timeline "$WORK/none/trace.json"
+expect_code 1 "a timeline in a folder that is not there"
+
 touch "$WORK/m.gguf" # another time: another model
 say $two
 expect_same "$WORK/one" "$WORK/out" "with an old profile"

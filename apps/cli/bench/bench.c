@@ -33,6 +33,8 @@ static const struct option bench_table[] = {
         .help = "what each CPU cluster of --device gets of every product, in proportion"},
     {"--plan", "PLAN", OPT_TEXT, AT(engine.plan), "PLAN",
         .help = "how CPU clusters share a pass: auto, even, one, solved, or a FILE of 'lutra profile'"},
+    {"--timeline", "TIMELINE", OPT_TEXT, AT(engine.timeline), "FILE",
+        .help = "what each device did in every pass of the last session, as JSON for chrome://tracing"},
     {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(engine.pin), NULL, .help = "pin worker threads to CPUs"},
     {"--packed", "PACKED", OPT_TEXT, AT(engine.packed), "FILE", .help = "packed weights; '' = none"},
