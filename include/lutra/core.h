@@ -166,6 +166,12 @@ struct lutra_model_info {
 };
 LUTRA_API void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info, size_t size);
 
+/* The i-th key of the file's metadata, in its order; NULL past the last.  Of the model. */
+LUTRA_API const char *lutra_model_meta_key(const lutra_model *model, int i);
+/* The value of a key as text: a string as it is, a number in decimal, true or false, an array as JSON.  Free with
+ * lutra_free().  LUTRA_E_NOT_FOUND: there is no such key. */
+LUTRA_API int lutra_model_meta(const lutra_model *model, const char *key, char **text, struct lutra_error *err);
+
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
 enum lutra_tokenize_flags {

@@ -190,6 +190,10 @@ struct lutra_request {
     int n_stop_tokens;
     /* Prompt tokens in the cache so far, after each pass that evaluated some; may be NULL. */
     void (*on_prompt)(void *user, int32_t request, int n_done, int n_prompt);
+    /* [n_text] the prompt as text, where `prompt` is NULL: tokens as LUTRA_ADD_SPECIAL | LUTRA_PARSE_SPECIAL makes
+     * them. Without known_hints. */
+    const char *text;
+    size_t n_text;
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cpuinfo.h"
 #include "engine/session_impl.h"
@@ -116,4 +117,36 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
     *json = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);
     return *json ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
+}
+
+const char *lutra_model_meta_key(const lutra_model *model, int i)
+{
+    if (!model || i < 0 || (size_t)i >= weights_kv_count(model->weights)) return NULL;
+    return weights_kv_at(model->weights, (size_t)i)->key;
+}
+
+static json_t *array_json(const struct weights_kv *kv)
+{
+    json_t *all = json_array();
+    for (uint64_t i = 0; i < kv->n; i++) json_array_append_new(all, element_json(kv, i));
+    return all;
+}
+
+int lutra_model_meta(const lutra_model *model, const char *key, char **text, struct lutra_error *err)
+{
+    *text = NULL;
+    TRY(handle_check(model, "model", err));
+    const struct weights_kv *kv = key ? weights_kv_find(model->weights, key) : NULL;
+    if (!kv)
+        return lutra_fail(
+            err, LUTRA_E_NOT_FOUND, "%s: no metadata '%s'", weights_path(model->weights), key ? key : "(NULL)");
+    if (kv->kind == WEIGHTS_STRING) { /* bytes as they are */
+        struct weights_str s = weights_kv_str(kv, 0);
+        *text = strndup(s.s, s.n);
+    } else {
+        json_t *value = kv->kind == WEIGHTS_ARRAY ? array_json(kv) : element_json(kv, 0);
+        *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        json_decref(value);
+    }
+    return *text ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "metadata '%s': out of memory", key);
 }

@@ -170,6 +170,7 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     r->set.sampling = NULL;                                                    /* r->sampling has it */
     r->set.prompt = r->set.likely = r->set.forced = r->set.stop_tokens = NULL; /* what is freed is its own */
     r->set.stop = NULL;
+    r->set.text = NULL;
     TRY(copy_forced(r, set, err));
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
@@ -256,14 +257,30 @@ int request_submit(
     return rc;
 }
 
+int request_encode(const lutra_session *s, struct lutra_request *set, struct text_tokens *own, struct lutra_error *err)
+{
+    *own = (struct text_tokens){0};
+    if (!set->text) return 0;
+    if (set->prompt || set->known_hints)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: a text beside %s", set->prompt ? "a prompt" : "known_hints");
+    TRY(text_encode(s->model->vocab, set->text, set->n_text, TEXT_ADD_SPECIAL | TEXT_PARSE_SPECIAL, own, err));
+    set->prompt = own->ids;
+    set->n_prompt = own->n < INT32_MAX ? (int)own->n : INT32_MAX;
+    return 0;
+}
+
 int lutra_submit(lutra_session *s, const struct lutra_request *request, int32_t *id, struct lutra_error *err)
 {
     struct lutra_request set;
-    int32_t own;
+    struct text_tokens own;
+    int32_t none;
     lutra_request_init(&set, sizeof set);
     TRY(handle_check(s, "session", err));
     TRY(settings_copy(&set, sizeof set, request, "request", err));
-    return request_submit(s, &set, NULL, id ? id : &own, err);
+    int rc = request_encode(s, &set, &own, err);
+    if (rc == 0) rc = request_submit(s, &set, NULL, id ? id : &none, err);
+    text_tokens_fini(&own);
+    return rc;
 }
 
 /* ---- ends ---- */

@@ -117,6 +117,9 @@ struct request *session_requests(const lutra_session *s);
 /* Where sources are added. */
 struct row_source **session_sources(lutra_session *s);
 
+/* Makes a prompt of the request's text, in `own`, which must outlive *set. */
+int request_encode(const lutra_session *s, struct lutra_request *set, struct text_tokens *own, struct lutra_error *err);
+
 /* lutra_submit() with somebody who looks after its samples. */
 struct request_care {
     const struct sample_watch *watch;

@@ -200,12 +200,9 @@ static int narrow(lutra_search_run *run, int n_prompt, int max_tok, struct lutra
 
 /* ---- begin ---- */
 
-static int submit(lutra_search_run *run, const struct lutra_request *request, struct lutra_error *err)
+static int submit_tokens(lutra_search_run *run, struct lutra_request set, struct lutra_error *err)
 {
     lutra_session *s = run->s;
-    struct lutra_request set;
-    lutra_request_init(&set, sizeof set);
-    TRY(settings_copy(&set, sizeof set, request, "request", err));
     struct lutra_sampling sampling;
     lutra_model_sampling(session_model(s), &sampling, sizeof sampling);
     TRY(settings_copy(&sampling, sizeof sampling, set.sampling, "sampling", err));
@@ -239,6 +236,18 @@ static int submit(lutra_search_run *run, const struct lutra_request *request, st
     source_add(session_sources(s), &run->source);
     run->wave_us = run->request->submit_us;
     return 0;
+}
+
+static int submit(lutra_search_run *run, const struct lutra_request *request, struct lutra_error *err)
+{
+    struct lutra_request set;
+    struct text_tokens own;
+    lutra_request_init(&set, sizeof set);
+    TRY(settings_copy(&set, sizeof set, request, "request", err));
+    int rc = request_encode(run->s, &set, &own, err);
+    if (rc == 0) rc = submit_tokens(run, set, err);
+    text_tokens_fini(&own);
+    return rc;
 }
 
 int lutra_search_submit(lutra_search_run **out, lutra_session *session, const struct lutra_request *request,

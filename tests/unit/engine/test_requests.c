@@ -328,6 +328,57 @@ static void samples_that_fail_are_an_error(void **state)
     fixture_close(&f);
 }
 
+/* A prompt as text is the same tokens. */
+static void a_prompt_may_be_text(void **state)
+{
+    (void)state;
+    static const char text[] = "one two";
+    struct fixture f;
+    int32_t token[32];
+    int n;
+    struct lutra_request r;
+    struct lutra_stats stats;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    fixture_session(&f, 1, 64);
+    OK(lutra_tokenize(f.model, text, strlen(text), LUTRA_ADD_SPECIAL | LUTRA_PARSE_SPECIAL, token, 32, &n, err));
+    lutra_request_init(&r, sizeof r);
+    r.text = text, r.n_text = strlen(text), r.max_tokens = 1;
+    OK(lutra_generate(f.s, &r, err));
+    lutra_session_stats(f.s, &stats, sizeof stats);
+    assert_int_equal(stats.prompt_tokens, n);
+    r.prompt = token, r.n_prompt = n;
+    assert_int_equal(lutra_submit(f.s, &r, NULL, NULL), LUTRA_E_ARGUMENT);
+    r.text = NULL;
+    OK(lutra_generate(f.s, &r, err));
+    lutra_session_stats(f.s, &stats, sizeof stats);
+    assert_int_equal(stats.prompt_tokens, n + 1); /* all but the last row was there */
+    fixture_close(&f);
+}
+
+static void metadata_is_read_by_key(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char *text = NULL;
+    int n = 0;
+    fixture_open(&f, "tiny-llama", "F16", 1);
+    OK(lutra_model_meta(f.model, "general.architecture", &text, err));
+    assert_string_equal(text, "llama");
+    lutra_free(text);
+    OK(lutra_model_meta(f.model, "llama.block_count", &text, err));
+    assert_true(atoi(text) > 0);
+    lutra_free(text);
+    assert_int_equal(lutra_model_meta(f.model, "no.such", &text, NULL), LUTRA_E_NOT_FOUND);
+    assert_null(text);
+    for (; lutra_model_meta_key(f.model, n); n++) {
+        OK(lutra_model_meta(f.model, lutra_model_meta_key(f.model, n), &text, err));
+        lutra_free(text);
+    }
+    assert_true(n > 5);
+    assert_null(lutra_model_meta_key(f.model, -1));
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +387,8 @@ int main(void)
         cmocka_unit_test(same_text_from_best_and_all),
         cmocka_unit_test(identical_greedy_prompts_agree),
         cmocka_unit_test(prefix_is_reused),
+        cmocka_unit_test(a_prompt_may_be_text),
+        cmocka_unit_test(metadata_is_read_by_key),
         cmocka_unit_test(every_way_to_end),
         cmocka_unit_test(one_request_is_cancelled_alone),
         cmocka_unit_test(bad_requests_are_refused),
