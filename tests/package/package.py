@@ -95,6 +95,14 @@ def symbols():
         extra, missing = found - declared(), declared() - found
         if extra or missing:
             sys.exit(f"{library}: not in the headers: {sorted(extra)}; missing: {sorted(missing)}")
+    # Debian's list: a function that came since a program was built makes the package ask for a newer library.
+    listing = (SOURCE / "debian/liblutra0.symbols").read_text().splitlines()
+    same("debian/liblutra0.symbols, first line", listing[0], "liblutra.so.0 liblutra0 #MINVER#")
+    version = re.search(r"VERSION ([0-9.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+    listed = {line.split("@")[0].strip() for line in listing[1:]}
+    if listed != declared():
+        sys.exit("debian/liblutra0.symbols: write " + ", ".join(f" {name}@Base {version}" for name in
+                 sorted(declared() - listed)) + "; take out " + ", ".join(sorted(listed - declared())))
     print(f"{len(declared())} functions")
 
 
