@@ -2,7 +2,8 @@
 
 usage: package.py CASE BUILD SOURCE CC CXX      exit status 77 (skipped) where a tool is missing
 
-Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, growth, bare.
+Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, growth, bare;
+static in the long tests.
 """
 import json
 import os
@@ -206,6 +207,26 @@ def bare():
             if missing is libraries and os.environ.get("LUTRA_TEST_LONG"):
                 run("cmake", "--build", tmp, "--target", "lutra")
                 says_why_not(Path(tmp) / "lutra")
+
+
+def static():
+    """scripts/static for both architectures; the programs answer as this build does, the other one under QEMU."""
+    need("apt-get", "dpkg-deb", "cmake", "ninja", "pkg-config")
+    problems = [json.loads(line)["question"] for line in open(SOURCE / "models/abacus-test.jsonl").readlines()[:20]]
+    words = ["run", "-q", "-st", "-m", MODEL, "--temp", "0", "-p"]
+    for arch, triple, emulator in (("amd64", "x86_64-linux-gnu", []), ("arm64", "aarch64-linux-gnu", ["qemu-aarch64"])):
+        if not shutil.which(f"{triple}-gcc"):
+            print(f"{arch}: no {triple}-gcc here")
+            continue
+        with tempfile.TemporaryDirectory() as tmp:
+            program = Path(tmp) / "lutra"
+            run(SOURCE / "scripts/static", arch, program, cwd=SOURCE)
+            if emulator and not shutil.which(emulator[0]) or not emulator and os.uname().machine != "x86_64":
+                print(f"{arch}: built, not run")
+                continue
+            for problem in problems:
+                same(f"{arch}: {problem}", run(*emulator, program, *words, problem, stdin=subprocess.DEVNULL),
+                     run(BUILD / "lutra", *words, problem, stdin=subprocess.DEVNULL))
 
 
 # ---- programs and libraries of different age
