@@ -30,7 +30,7 @@ METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged
 ERRORS = [("dequantization of Q4_0, IQ4_NL, MXFP4", "dequant", "Q4_0|IQ4_NL|MXFP4",
            "one resource is always busy"),
           ("dequantization of the other kinds", "dequant", "W[234]|TQ2_0|Q4_1|Q8_0|supergroup8?|Q._K", ""),
-          ("dequantization of bit planes", "dequant", ".* planes|. bit g\\d+ asym", ""),
+          ("dequantization of bit planes", "dequant", ".* planes(, g\\d+)?|. bit g\\d+ asym", ""),
           ("dequantization by baselines; finished halves", "dequant", "conventional.*|groups.*|.*finished", ""),
           ("integer product", "gemv", ".*", "chains of accumulation; the bound is four full slots"),
           ("product on tiles, one row", "gemm", ".*", "dequantization, and its calls"),
@@ -124,11 +124,11 @@ class Figures:
         per = lambda r, what="packets": f"{r[what] * 256 / 1536 / 8960:.2f}"
         both = lambda r: f"{per(r)} ({per(r, 'bound')})" if r else ""
         plain = [r["kind"] for r in self.rows if has(r["kernel"], r["kind"]) and r["kernel"] in ("dequant", "lookup")]
-        kinds = list(dict.fromkeys(k.removesuffix(" planes") for k in plain
+        kinds = list(dict.fromkeys(k.replace(" planes", "") for k in plain
                                    if not re.match("conventional|groups|.*finished", k)))
         rows = []
         for kind in kinds:
-            planes = kind if " bit " in kind else kind + " planes"
+            planes = kind if " bit " in kind else kind.replace(",", " planes,") if "," in kind else kind + " planes"
             two = has("gemv", kind, 2)
             rows.append([kind, both(kind != planes and has("dequant", kind)), both(has("dequant", planes)),
                          both(has("gemv", kind)), per(two) if two else "", both(has("lookup", planes))])

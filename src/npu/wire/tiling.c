@@ -152,6 +152,7 @@ uint32_t npu_tiling_to_tiles(uint32_t kind)
 {
     const uint32_t bits = npu_planes_bits(kind);
     if (npu_planes_form(kind) == NPU_PLANES_MINIMA) return 600 + 73 * bits;
+    if (npu_planes_form(kind) == NPU_PLANES_ZEROS) return bits == 4 ? 850 : 584;
     return npu_planes_group(kind) == 128 && bits < 3 ? 250 + 41 * bits : 428 + 46 * bits;
 }
 

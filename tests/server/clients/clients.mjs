@@ -122,7 +122,7 @@ check(call?.function.name === "weather" && parameters.properties.city.enum.inclu
 const run = caller.chat.completions.stream({ model: "tiny", messages, tools, tool_choice: "required", temperature: 0 });
 call = (await run.finalChatCompletion()).choices[0].message.tool_calls[0];
 check(parameters.properties.city.enum.includes(JSON.parse(call.function.arguments).city), "openai: tools, streamed", call);
-r = await new Anthropic({ baseURL: tooled.url, apiKey: "none", maxRetries: 0 }).messages.create({ model: "tiny", max_tokens: 100, messages,
+r = await new Anthropic({ baseURL: tooled.url, apiKey: "none", maxRetries: 0 }).messages.create({ model: "tiny", max_tokens: 100, messages, temperature: 0,
   tools: [{ name: "weather", input_schema: parameters }], tool_choice: { type: "any" } });
 check(r.stop_reason === "tool_use" && parameters.properties.city.enum.includes(r.content.find((c) => c.type === "tool_use")?.input.city), "anthropic: tools", r);
 
