@@ -27,8 +27,8 @@ void profile_kind_name(const struct op_list *list, const struct op *op, char *ou
         at += snprintf(out + at, n - (size_t)at, "%c%lld %s", i ? ',' : '>', (long long)t->ne[1],
             quant_type_name((uint32_t)t->type));
     }
-    if (op->n_weight && list->value[op->in[0]].rows == ROWS_OUT && at >= 0 && (size_t)at < n)
-        snprintf(out + at, n - (size_t)at, " of wanted rows");
+    bool is_wanted = op->in[0] >= 0 && list->value[op->in[0]].rows == ROWS_OUT; /* tokens' rows have no value before */
+    if (op->n_weight && is_wanted && at >= 0 && (size_t)at < n) snprintf(out + at, n - (size_t)at, " of wanted rows");
 }
 
 /* ---- stretches of a pass ---- */
