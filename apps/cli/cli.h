@@ -70,6 +70,8 @@ struct buffer {
     size_t n_bytes, room;
 };
 void buffer_add(struct buffer *b, const char *text, size_t n);
+/* A piece of at most 511 bytes; what is longer is cut. */
+__attribute__((format(printf, 2, 3))) void buffer_print(struct buffer *b, const char *fmt, ...);
 void buffer_clear(struct buffer *b); /* empties, keeps the memory */
 void buffer_free(struct buffer *b);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -42,6 +43,16 @@ void buffer_add(struct buffer *b, const char *text, size_t n)
     memcpy(b->text + b->n_bytes, text, n);
     b->n_bytes += n;
     b->text[b->n_bytes] = 0;
+}
+
+void buffer_print(struct buffer *b, const char *fmt, ...)
+{
+    char piece[512];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(piece, sizeof piece, fmt, ap);
+    va_end(ap);
+    if (n > 0) buffer_add(b, piece, (size_t)n < sizeof piece ? (size_t)n : sizeof piece - 1);
 }
 
 void buffer_clear(struct buffer *b)

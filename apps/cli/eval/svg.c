@@ -7,7 +7,6 @@
 #include "labels.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 enum { WIDTH = 1040, HEIGHT = 500, LEFT = 76, TOP = 56, PANEL = 430, TALL = 350, GAP = 80, LABEL = 11 };
@@ -19,16 +18,6 @@ struct panel {
     double left, x_low, x_high, y_low, y_high;
     struct label_plan labels;
 };
-
-__attribute__((format(printf, 2, 3))) static void add(struct buffer *out, const char *fmt, ...)
-{
-    char line[512];
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    if (n > 0) buffer_add(out, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
-}
 
 static double cost_of(const struct panel *p, const struct eval_method *m)
 {
@@ -72,11 +61,12 @@ static void set_range(struct panel *p)
 static void draw_axes(struct panel *p)
 {
     double bottom = TOP + TALL, step = p->y_high - p->y_low > 40 ? 10 : 5;
-    add(p->out, "<rect x='%.0f' y='%d' width='%d' height='%d' fill='none' stroke='#888'/>\n", p->left, TOP, PANEL,
-        TALL);
+    buffer_print(p->out, "<rect x='%.0f' y='%d' width='%d' height='%d' fill='none' stroke='#888'/>\n", p->left, TOP,
+        PANEL, TALL);
     for (double y = p->y_low; y <= p->y_high + 0.1; y += step) {
         double at = y_of(p, y / 100);
-        add(p->out, "<path d='M%.0f %.1fh%d' stroke='#ddd'/><text x='%.0f' y='%.1f' text-anchor='end'>%.0f %%</text>\n",
+        buffer_print(p->out,
+            "<path d='M%.0f %.1fh%d' stroke='#ddd'/><text x='%.0f' y='%.1f' text-anchor='end'>%.0f %%</text>\n",
             p->left, at, PANEL, p->left - 6, at + 4, y);
     }
     for (int decade = (int)floor(p->x_low); decade <= (int)ceil(p->x_high); decade++)
@@ -84,17 +74,17 @@ static void draw_axes(struct panel *p)
             if (k > 1 && p->x_high - p->x_low > 2.6) break;
             double cost = k * pow(10, decade), at = x_of(p, cost);
             if (at < p->left || at > p->left + PANEL) continue;
-            add(p->out,
+            buffer_print(p->out,
                 "<path d='M%.1f %dv%d' stroke='#eee'/><text x='%.1f' y='%.0f' text-anchor='middle'>%.10g</text>\n", at,
                 TOP, TALL, at, bottom + 16, cost);
         }
-    add(p->out, "<text x='%.0f' y='%.0f' text-anchor='middle'>%s</text>\n", p->left + PANEL / 2, bottom + 36,
+    buffer_print(p->out, "<text x='%.0f' y='%.0f' text-anchor='middle'>%s</text>\n", p->left + PANEL / 2, bottom + 36,
         p->rows ? "rows per problem, generator + verifier (counted)"
                 : "ms per problem, one at a time (median, measured)");
-    add(p->out,
+    buffer_print(p->out,
         "<text transform='translate(%.0f %d) rotate(-90)' text-anchor='middle'>problems answered right</text>\n",
         p->left - 48, TOP + TALL / 2);
-    add(p->out, "<text x='%.0f' y='%d' font-weight='bold'>accuracy against %s</text>\n", p->left, TOP - 10,
+    buffer_print(p->out, "<text x='%.0f' y='%d' font-weight='bold'>accuracy against %s</text>\n", p->left, TOP - 10,
         p->rows ? "rows" : "latency");
 }
 
@@ -113,8 +103,9 @@ static void draw_front(struct panel *p)
         }
         if (!next) break;
         double to_x = x_of(p, cost_of(p, next)), to_y = y_of(p, next->accuracy.mean);
-        add(p->out, best >= 0 ? "H%.1fV%.1f" : "<path fill='none' stroke='#2a7' stroke-dasharray='5 3' d='M%.1f %.1f",
-            to_x, to_y);
+        buffer_print(p->out,
+            best >= 0 ? "H%.1fV%.1f" : "<path fill='none' stroke='#2a7' stroke-dasharray='5 3' d='M%.1f %.1f", to_x,
+            to_y);
         if (best >= 0) labels_add_line(&p->labels, x, y, to_x, y);
         if (best >= 0) labels_add_line(&p->labels, to_x, y, to_x, to_y);
         x = to_x;
@@ -123,7 +114,7 @@ static void draw_front(struct panel *p)
         cost = cost_of(p, next);
     }
     if (best < 0) return;
-    add(p->out, "H%.1f'/>\n", p->left + PANEL);
+    buffer_print(p->out, "H%.1f'/>\n", p->left + PANEL);
     labels_add_line(&p->labels, x, y, p->left + PANEL, y);
 }
 
@@ -137,10 +128,11 @@ static void draw_point(struct panel *p, const struct eval_method *m)
 {
     double x = x_of(p, cost_of(p, m)), y = y_of(p, m->accuracy.mean), top = y_of(p, m->accuracy.high),
            bottom = y_of(p, m->accuracy.low);
-    add(p->out, "<path d='M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6' stroke='%s' stroke-opacity='.45'/>\n", x, top,
-        bottom, x - 3, top, x - 3, bottom, colour_of(m));
-    add(p->out, "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s: %.1f %% (%.1f to %.1f)</title></circle>\n", x,
-        y, colour_of(m), m->name, m->accuracy.mean * 100, m->accuracy.low * 100, m->accuracy.high * 100);
+    buffer_print(p->out, "<path d='M%.1f %.1fV%.1fM%.1f %.1fh6M%.1f %.1fh6' stroke='%s' stroke-opacity='.45'/>\n", x,
+        top, bottom, x - 3, top, x - 3, bottom, colour_of(m));
+    buffer_print(p->out,
+        "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'><title>%s: %.1f %% (%.1f to %.1f)</title></circle>\n", x, y,
+        colour_of(m), m->name, m->accuracy.mean * 100, m->accuracy.low * 100, m->accuracy.high * 100);
     labels_add_box(&p->labels, (struct label_box){x - 5, y - 5, 10, 10});
     labels_add_line(&p->labels, x, top, x, bottom);
 }
@@ -159,13 +151,14 @@ static void draw_names(struct panel *p)
     for (int i = 0; i < p->labels.n_name; i++) {
         struct label_line l = p->labels.name[i].leader;
         if (p->labels.name[i].far)
-            add(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", l.x0, l.y0, l.x1, l.y1);
+            buffer_print(p->out, "<path d='M%.1f %.1fL%.1f %.1f' stroke='#bbb'/>\n", l.x0, l.y0, l.x1, l.y1);
     }
     for (int i = 0; i < p->labels.n_name; i++) {
         struct label_box b = p->labels.name[i].box;
-        add(p->out, "<rect class='name' x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='#fff' fill-opacity='.8'/>",
-            b.x, b.y, b.w, b.h);
-        add(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", b.x + 1, b.y + b.h - 3, colour_of(of[i]),
+        buffer_print(p->out,
+            "<rect class='name' x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='#fff' fill-opacity='.8'/>", b.x, b.y,
+            b.w, b.h);
+        buffer_print(p->out, "<text x='%.1f' y='%.1f' fill='%s'>%s</text>\n", b.x + 1, b.y + b.h - 3, colour_of(of[i]),
             of[i]->name);
     }
 }
@@ -197,20 +190,21 @@ int eval_svg(const struct eval_run *run)
     struct buffer out = {0};
     char model[80], file[80], prm[80], device[200];
     const struct eval_options *o = run->opts;
-    add(&out,
+    buffer_print(&out,
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' height='%d' font-family='sans-serif' "
         "font-size='%d'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n",
         WIDTH, HEIGHT, WIDTH, HEIGHT, LABEL);
-    add(&out, "<text x='%d' y='20' font-size='13'>%s%s%s: %d problems of %s, 95 %% bootstrap intervals</text>\n", LEFT,
+    buffer_print(&out,
+        "<text x='%d' y='20' font-size='13'>%s%s%s: %d problems of %s, 95 %% bootstrap intervals</text>\n", LEFT,
         plain_name(o->engine.model, model, sizeof model), o->judge.prm ? " with " : "",
         o->judge.prm ? plain_name(o->judge.prm, prm, sizeof prm) : "", run->set->n,
         plain_name(o->file, file, sizeof file));
     draw_panel(&out, run->set, false, LEFT);
     draw_panel(&out, run->set, true, LEFT + PANEL + GAP);
-    add(&out, "<text x='%d' y='%d'>latency: %d problems on %s; rows: the same on every machine</text>\n", LEFT,
+    buffer_print(&out, "<text x='%d' y='%d'>latency: %d problems on %s; rows: the same on every machine</text>\n", LEFT,
         HEIGHT - 16, o->timed < run->set->n ? o->timed : run->set->n,
         plain_name(lutra_runtime_device_text(run->engine.runtime), device, sizeof device));
-    add(&out, "</svg>\n");
+    buffer_print(&out, "</svg>\n");
     int rc = write_file_whole(o->svg, out.text, out.n_bytes);
     buffer_free(&out);
     return rc < 0 ? EXIT_FAILED : 0;

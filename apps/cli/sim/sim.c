@@ -70,7 +70,7 @@ static int list_sets(void *opts, struct option_set *set)
 
 /* ---- text ---- */
 
-static double number(const json_t *o, const char *key)
+double sim_number(const json_t *o, const char *key)
 {
     return json_number_value(json_object_get(o, key));
 }
@@ -91,7 +91,8 @@ static void print_text(const json_t *o, const char *key)
 static void print_span(const json_t *o, const char *key, double by, const char *unit)
 {
     const json_t *s = json_object_get(o, key);
-    printf("%.4g %s (%.4g to %.4g)", by * number(s, "middle"), unit, by * number(s, "low"), by * number(s, "high"));
+    printf("%.4g %s (%.4g to %.4g)", by * sim_number(s, "middle"), unit, by * sim_number(s, "low"),
+        by * sim_number(s, "high"));
 }
 
 static void print_memory(const json_t *all)
@@ -101,24 +102,25 @@ static void print_memory(const json_t *all)
     static const char *const before[] = {"", ": weights ", ", cache ", ", between operations "};
     char out[32];
     printf("memory       ");
-    for (int i = 0; i < 4; i++) printf("%s%s", before[i], bytes_text(number(m, parts[i]), out, sizeof out));
+    for (int i = 0; i < 4; i++) printf("%s%s", before[i], bytes_text(sim_number(m, parts[i]), out, sizeof out));
     printf("\n");
 }
 
 /* "gpu 0.40, npu 0.60 (hybrid, 320 rows on the npu)" */
 static void print_placement(const json_t *step)
 {
-    double gpu = number(step, "gpu_us"), npu = number(step, "npu_us");
+    double gpu = sim_number(step, "gpu_us"), npu = sim_number(step, "npu_us");
     bool rows = strcmp(text(step, "kind"), "rows") == 0;
     char cell[64];
     if (gpu > 0 && npu > 0 && rows)
-        snprintf(cell, sizeof cell, "gpu %.0f rows, npu %.0f", number(step, "gpu_rows"), number(step, "npu_rows"));
+        snprintf(
+            cell, sizeof cell, "gpu %.0f rows, npu %.0f", sim_number(step, "gpu_rows"), sim_number(step, "npu_rows"));
     else if (gpu > 0 && npu > 0)
-        snprintf(cell, sizeof cell, "gpu %.0f %%, npu %.0f %% of outputs", 100 * number(step, "gpu_part"),
-            100 * number(step, "npu_part"));
+        snprintf(cell, sizeof cell, "gpu %.0f %%, npu %.0f %% of outputs", 100 * sim_number(step, "gpu_part"),
+            100 * sim_number(step, "npu_part"));
     else
         snprintf(cell, sizeof cell, "%s", gpu > 0 ? "gpu" : "npu");
-    printf("  %-10s %-34s %9.0f us", text(step, "op"), cell, number(step, "us"));
+    printf("  %-10s %-34s %9.0f us", text(step, "op"), cell, sim_number(step, "us"));
 }
 
 enum { GANTT = 64 };
@@ -139,7 +141,7 @@ static void print_bar(const json_t *all, const json_t *steps, const char *device
     line[GANTT] = 0;
     json_array_foreach((json_t *)steps, i, step)
     {
-        double us = number(step, device), from = number(step, "start_us") + number(step, "hand_over_us");
+        double us = sim_number(step, device), from = sim_number(step, "start_us") + sim_number(step, "hand_over_us");
         const char *op = text(step, "op");
         if (is_beyond(all, step)) continue;
         for (int x = (int)(GANTT * from / whole); us > 0 && x < GANTT && x < GANTT * (from + us) / whole; x++)
@@ -157,7 +159,7 @@ static void print_layer(const json_t *all, const char *key, const char *title)
     printf("\n%s\n", title);
     json_array_foreach((json_t *)steps, i, step)
     {
-        if (!is_beyond(all, step)) whole = number(step, "start_us") + number(step, "us");
+        if (!is_beyond(all, step)) whole = sim_number(step, "start_us") + sim_number(step, "us");
         print_placement(step);
         printf("\n");
     }
@@ -169,14 +171,14 @@ static void print_layer(const json_t *all, const char *key, const char *title)
 
 static void print_reply(const json_t *all)
 {
-    printf("\nprompt        %.0f tokens, plan %s: first token after ", number(all, "prompt"), text(all, "plan"));
+    printf("\nprompt        %.0f tokens, plan %s: first token after ", sim_number(all, "prompt"), text(all, "plan"));
     print_span(all, "ttft_ms", 1e-3, "s");
     printf("\n              ");
     print_span(all, "prompt_tokens_per_s", 1, "tokens/s");
     printf(", ");
     print_span(all, "prompt_j", 1, "J");
-    if (number(all, "decode") > 0) {
-        printf("\nreply         %.0f tokens of %.0f, plan %s: ", number(all, "decode"), number(all, "batch"),
+    if (sim_number(all, "decode") > 0) {
+        printf("\nreply         %.0f tokens of %.0f, plan %s: ", sim_number(all, "decode"), sim_number(all, "batch"),
             text(all, "decode_plan"));
         print_span(all, "decode_tokens_per_s", 1, "tokens/s");
         printf("\n              ");
@@ -189,7 +191,7 @@ static void print_reply(const json_t *all)
         printf("graphs        the reply's are loaded %.0f ms after the first chunk began where all wait for the "
                "prompt, %.0f "
                "ms block by block (%s) [SDNPU 4.2]\n",
-            number(graphs, "synchronous_ms"), number(graphs, "best_ms"), text(graphs, "policy"));
+            sim_number(graphs, "synchronous_ms"), sim_number(graphs, "best_ms"), text(graphs, "policy"));
     print_layer(all, "prompt_layer", "Prompt");
     print_layer(all, "decode_layer", "Reply, its first step");
 }
@@ -207,8 +209,8 @@ static void print_lengths(const json_t *all)
     printf("---|\n");
     json_array_foreach((json_t *)rows, i, row)
     {
-        printf("| %.0f |", number(row, "rows"));
-        json_object_foreach(json_object_get(row, "us"), plan, time) printf(" %.0f |", number(time, "middle") / 1e3);
+        printf("| %.0f |", sim_number(row, "rows"));
+        json_object_foreach(json_object_get(row, "us"), plan, time) printf(" %.0f |", sim_number(time, "middle") / 1e3);
         printf(" %s |\n", text(row, "fastest"));
     }
 }
@@ -221,16 +223,16 @@ static void print_compared(const json_t *all)
         "\nA prompt of %.0f and replies of %.0f tokens; the most tokens per second first, what does not fit last.\n\n"
         "| profile | quantization | sequences | tokens/s of all | first token | energy | memory | fits |\n"
         "|---|---|---|---|---|---|---|---|\n",
-        number(all, "prompt"), number(all, "decode"));
+        sim_number(all, "prompt"), sim_number(all, "decode"));
     json_array_foreach((json_t *)rows, i, row)
     {
-        printf("| %s | %s | %.0f | ", text(row, "profile"), text(row, "quant"), number(row, "batch"));
+        printf("| %s | %s | %.0f | ", text(row, "profile"), text(row, "quant"), sim_number(row, "batch"));
         print_span(row, "decode_tokens_per_s", 1, "tokens/s");
         printf(" | ");
         print_span(row, "ttft_ms", 1e-3, "s");
         printf(" | ");
         print_span(row, "decode_j_per_token", 1, "J per token");
-        printf(" | %.2f GiB | %s |\n", number(row, "memory_gib"),
+        printf(" | %.2f GiB | %s |\n", sim_number(row, "memory_gib"),
             json_is_true(json_object_get(row, "fits")) ? "yes" : "no");
     }
 }
@@ -240,7 +242,7 @@ static void print_cell(const json_t *x)
 {
     const json_t *low = json_object_get(x, "low_us");
     if (low)
-        printf(" %.4g to %.4g |", json_number_value(low), number(x, "high_us"));
+        printf(" %.4g to %.4g |", json_number_value(low), sim_number(x, "high_us"));
     else if (json_is_string(x))
         printf(" %s |", json_string_value(x));
     else if (json_is_number(x))
@@ -287,16 +289,16 @@ static void print_papers(const json_t *all)
         "Modelled on %s beside published figures; fitted ones were used to make the profile.  Held out: %.0f, of which "
         "%.0f are within 20 %% in intervals no wider than 1.6.\n\n"
         "| source | what | model | published | modelled | use | |\n|---|---|---|---|---|---|---|\n",
-        text(all, "profile"), number(all, "held_out"), number(all, "held_out_within_20_percent"));
+        text(all, "profile"), sim_number(all, "held_out"), sim_number(all, "held_out_within_20_percent"));
     json_array_foreach((json_t *)rows, i, row)
     {
         const json_t *modelled = json_object_get(row, "modelled");
         printf("| %s | %s%s%s | %s | %g %s | ", text(row, "source"), text(row, "what"),
-            *text(row, "processor") ? ", " : "", text(row, "processor"), text(row, "model"), number(row, "published"),
-            text(row, "unit"));
+            *text(row, "processor") ? ", " : "", text(row, "processor"), text(row, "model"),
+            sim_number(row, "published"), text(row, "unit"));
         if (modelled)
-            printf(
-                "%.4g (%.4g to %.4g)", number(modelled, "middle"), number(modelled, "low"), number(modelled, "high"));
+            printf("%.4g (%.4g to %.4g)", sim_number(modelled, "middle"), sim_number(modelled, "low"),
+                sim_number(modelled, "high"));
         printf(" | %s | %s |\n", text(row, "use"), text(row, "verdict"));
     }
     printf("\n");
@@ -323,7 +325,7 @@ static void print_answer(const json_t *all, const struct sim_options *o)
     printf(" (");
     print_text(model, "quant");
     printf(", %.4g bits a weight) on %s, law %s: modelled, not measured; low to high is what is not known of the SoC\n",
-        number(model, "layer_bits"), text(all, "soc"), text(all, "law"));
+        sim_number(model, "layer_bits"), text(all, "soc"), text(all, "law"));
     if (o->compare)
         print_compared(all);
     else if (o->lengths)

@@ -4,6 +4,9 @@
 
 #include <jansson.h>
 
+/* sim.c: a member's number; 0: there is none. */
+double sim_number(const json_t *o, const char *key);
+
 /* gantt.c: a layer of the prompt and one of the reply, a bar for each operation and processor.  An exit code. */
 int sim_write_svg(const json_t *all, const char *path);
 
