@@ -57,11 +57,12 @@ struct ask {
     const char *stop[ASK_STOPS_MAX];
     int32_t stop_token[ASK_STOPS_MAX];
     const json_t *tools; /* that may be called; borrowed; NULL = none */
-    bool must_call;      /* the reply is a call, forced by a schema */
-    const char *tool;    /* ... of this one; NULL = any */
+    bool must_call;      /* the reply is calls and nothing else */
+    const char *tool;    /* ... one of this tool; NULL = of any */
+    bool one_call;       /* at most one */
     enum call_style calls;
     int32_t *said;                      /* owned; for tests: what the reply says, whatever the model holds likely */
-    struct text schema, samplers;       /* owned: set.json_schema, sampling.samplers */
+    struct text schema, samplers;       /* owned: set.json_schema or set.structure, sampling.samplers */
     const char *breaker[ASK_STOPS_MAX]; /* sampling.dry_sequence_breakers */
     bool stream, include_usage, echo;
     bool nothing;                    /* no prompt: the client only wants the model to be loaded (Ollama) */
@@ -101,8 +102,8 @@ void ask_messages(struct ask *a, const struct fields *f);
 
 /* OpenAI's tools and tool_choice. */
 void ask_tools(struct ask *a, const struct fields *f);
-/* The schema that forces a call: of the tools' own parameters, or (loose) of any arguments. */
-void ask_force_call(struct ask *a, bool loose, struct problem *p);
+/* Holds calls to the tools' schemas, in the format of a chat template (call_forms.c). */
+void ask_structure(struct ask *a, enum call_style style, const char *chat_template, struct problem *p);
 
 /* Tokens of a conversation's prompt. */
 int ask_measure(const struct ask *a, const struct served *m, const char *chat_template, struct problem *p);

@@ -99,7 +99,7 @@ static const struct mark {
 static bool object_begins(struct call_parser *p, bool *waits)
 {
     *waits = false;
-    if (p->style != CALLS_LLAMA && p->style != CALLS_BARE) return false;
+    if (p->style != CALLS_LLAMA) return false;
     if (!p->first && !p->called) return false;
     size_t at = call_blanks(p->in.bytes, p->in.n, 0);
     if (p->called && at < p->in.n && p->in.bytes[at] == ';') at = call_blanks(p->in.bytes, p->in.n, at + 1);
@@ -305,8 +305,20 @@ static bool step_tail(struct call_parser *p, const struct call_sink *to)
 
 /* ---- Qwen 3.5 ---------------------------------------------------------------------------------------------------- */
 
-/* The type that the tool's schema gives a parameter; "" = it says nothing. */
-static const char *type_of(const struct call_parser *p, const char *key, size_t n)
+/* Does a parameter's own schema say that it is a text?  src/decode/grammar/schema_xml.c writes it by the same rule. */
+static bool says_text(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type"), *one = json_object_get(schema, "const"), *item;
+    json_t *list = json_object_get(schema, "enum");
+    size_t i;
+    if (json_is_string(type)) return strcmp(json_string_value(type), "string") == 0;
+    if (type || (!one && json_array_size(list) == 0)) return false;
+    bool texts = !one || json_is_string(one);
+    json_array_foreach(list, i, item) texts = texts && json_is_string(item);
+    return texts;
+}
+
+static bool is_text(const struct call_parser *p, const char *key, size_t n)
 {
     size_t i;
     json_t *tool;
@@ -317,11 +329,11 @@ static const char *type_of(const struct call_parser *p, const char *key, size_t 
         const json_t *function = json_object_get(tool, "function");
         const char *its = json_string_value(json_object_get(function, "name"));
         if (!its || strcmp(its, p->name) != 0) continue;
-        const json_t *all = json_object_get(json_object_get(function, "parameters"), "properties");
-        const char *type = json_string_value(json_object_get(json_object_get(all, name), "type"));
-        return type ? type : "";
+        const json_t *parameters = json_object_get(function, "parameters");
+        if (json_object_get(parameters, "$ref")) return false;
+        return says_text(json_object_get(json_object_get(parameters, "properties"), name));
     }
-    return "";
+    return false;
 }
 
 /* A parameter's value: text where the schema says so or it is no JSON. */
@@ -332,8 +344,7 @@ static void tell_parameter(
     const char *in = p->in.bytes;
     if (from < to_at && in[from] == '\n') from++;
     if (from < to_at && in[to_at - 1] == '\n') to_at--;
-    bool is_text = strcmp(type_of(p, in + key, n_key), "string") == 0;
-    json_t *value = is_text ? NULL : json_loadb(in + from, to_at - from, JSON_DECODE_ANY, NULL);
+    json_t *value = is_text(p, in + key, n_key) ? NULL : json_loadb(in + from, to_at - from, JSON_DECODE_ANY, NULL);
     text_put(&t, p->at++ ? ", " : "");
     text_json(&t, in + key, n_key);
     text_put(&t, ": ");

@@ -8,7 +8,6 @@
  *   mistral  [TOOL_CALLS][{"name": "f", "arguments": {...}}], or [TOOL_CALLS]f[ARGS]{...}
  *   harmony  <|channel|>commentary to=functions.f<|message|>{...}<|call|>  gpt-oss
  *   gemma    <|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>                 Gemma 4, FunctionGemma
- *   bare     one object as of llama, and nothing else: what a schema forces
  *
  * Text that turns out to be no call is told as text.
  */
@@ -19,7 +18,7 @@
 
 #include "text.h"
 
-enum call_style { CALLS_NONE, CALLS_HERMES, CALLS_LLAMA, CALLS_MISTRAL, CALLS_HARMONY, CALLS_GEMMA, CALLS_BARE };
+enum call_style { CALLS_NONE, CALLS_HERMES, CALLS_LLAMA, CALLS_MISTRAL, CALLS_HARMONY, CALLS_GEMMA };
 
 /* What is found, in its order.  Arguments are JSON in pieces; text is thought or answer. */
 struct call_sink {

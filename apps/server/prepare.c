@@ -57,7 +57,9 @@ static void render(struct tokens *t, const struct ask *a, const struct served *m
     chat.n_json = json.n;
     chat.chat_template = own;
     chat.timeout_us = RENDER_MOST_US;
-    chat.flags |= a->no_reasoning ? LUTRA_CHAT_NO_REASONING : a->chat_flags;
+    /* A text of channels calls on one of its own, so it must not begin with its answer. */
+    bool closes = a->no_reasoning && !(a->tools && a->calls == CALLS_HARMONY);
+    chat.flags |= closes ? LUTRA_CHAT_NO_REASONING : a->chat_flags;
     chat.variables = a->chat_variables;
     int rc = json.failed ? LUTRA_E_NO_MEMORY : 0, n = 0;
     for (int room = -1; rc == 0 && !p->status && n > room; room = t->room)
@@ -187,7 +189,7 @@ static bool is_several(const json_t *raw)
     return n_list > 0 || (n_text > 0 && n_text == json_array_size(raw));
 }
 
-/* Which calls may come, by the template. */
+/* Which calls may come, by the template, and what holds their arguments. */
 static void find_calls(struct ask *a, const struct served *m, const char *own, struct problem *p)
 {
     const char *template = own ? own : m->info.chat_template;
@@ -195,8 +197,9 @@ static void find_calls(struct ask *a, const struct served *m, const char *own, s
     if (a->tools && style == CALLS_NONE)
         problem_set(
             p, 400, "unsupported_value", "tools", "tools: the chat template of %s has no tools", m->set->name[0]);
-    a->calls = a->must_call ? CALLS_BARE : a->tools || style == CALLS_HARMONY ? style : CALLS_NONE;
+    a->calls = a->tools || style == CALLS_HARMONY ? style : CALLS_NONE;
     if (calls_need_special(a->calls)) a->set.show_special = true;
+    if (a->tools && !p->status) ask_structure(a, style, template, p);
 }
 
 /* For tests: what LUTRA_TEST_REPLY says is the reply, so that calls come that no small model writes. */
@@ -208,6 +211,7 @@ static void force_reply(struct ask *a, const struct served *m, struct problem *p
     add_text(&t, m, reply, strlen(reply), 0, p);
     if (!p->status && grow(&t, t.n + 1, p)) t.id[t.n++] = m->info.eos;
     a->said = t.id;
+    a->set.structure = NULL;
     a->set.forced = t.id;
     a->set.n_forced = t.n;
 }
@@ -240,6 +244,7 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
             m->info.d_model);
     if (p->status) return;
     check_tokens(a, m, p);
+    if (a->chat) find_calls(a, m, own_template, p);
     a->prompt = calloc(n, sizeof *a->prompt);
     if (!a->prompt) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
     for (size_t i = 0; i < n && !p->status; i++) {
@@ -256,7 +261,6 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
         a->vector = calloc(n, (size_t)m->info.d_model * sizeof *a->vector);
         if (!a->vector) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
     }
-    if (a->chat && !p->status) find_calls(a, m, own_template, p);
     if (!p->status) force_reply(a, m, p);
     a->set.chat_template = a->chat ? own_template : NULL;
 }

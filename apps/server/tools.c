@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tools of a request: what may be called, and the schema where something must be.
+ * Tools of a request: what may be called, and what must be.
  */
 #include <string.h>
 
@@ -61,29 +61,8 @@ void ask_tools(struct ask *a, const struct fields *f)
     read_choice(a, f);
     if (f->problem->status || !a->tools) return;
     json_object_set(a->chat, "tools", (json_t *)tools);
-    if (!a->must_call) return;
-    if (a->set.json_schema || a->set.grammar)
+    bool parallel = true;
+    if (field_bool(f, "parallel_tool_calls", &parallel)) a->one_call = !parallel;
+    if (a->must_call && (a->set.json_schema || a->set.grammar))
         field_wrong(f, "tool_choice", "beside a grammar or a schema: one of both, please");
-    ask_force_call(a, false, f->problem);
-}
-
-void ask_force_call(struct ask *a, bool loose, struct problem *p)
-{
-    json_t *branches = json_array(), *tool;
-    size_t i;
-    json_array_foreach((json_t *)a->tools, i, tool)
-    {
-        const char *name = tool_name(tool);
-        json_t *parameters = json_object_get(json_object_get(tool, "function"), "parameters");
-        bool any = loose || !json_is_object(parameters) || json_object_size(parameters) == 0;
-        if (a->tool && strcmp(a->tool, name) != 0) continue;
-        json_t *arguments = any ? json_pack("{s:s}", "type", "object") : json_incref(parameters);
-        json_array_append_new(
-            branches, json_pack("{s:s,s:{s:{s:s},s:o},s:[s,s],s:b}", "type", "object", "properties", "name", "const",
-                          name, "arguments", arguments, "required", "name", "arguments", "additionalProperties", 0));
-    }
-    json_t *all = json_pack("{s:O}", "anyOf", branches);
-    if (all) ask_schema(a, json_array_size(branches) == 1 ? json_array_get(branches, 0) : all, p);
-    json_decref(all);
-    json_decref(branches);
 }

@@ -63,15 +63,12 @@ static void submit(struct exchange *x)
         r.on_text = on_text;
         r.on_end = on_end;
         int rc = lutra_submit(x->model->loaded.session, &r, &p->id, &err);
-        if (rc == LUTRA_E_UNSUPPORTED &&
-            a->must_call) { /* a tool's schema has what is not built: any arguments, then */
-            ask_force_call(a, true, &x->refusal);
-            r.json_schema = a->set.json_schema;
-            rc = lutra_submit(x->model->loaded.session, &r, &p->id, &err);
-        }
         p->running = rc == 0;
         bool text = rc == LUTRA_E_FORMAT || rc == LUTRA_E_UNSUPPORTED;
-        const char *param = a->set.json_schema ? "response_format" : a->set.grammar ? "grammar" : NULL;
+        const char *param = a->set.json_schema ? "response_format"
+                            : a->set.grammar   ? "grammar"
+                            : a->set.structure ? "tools"
+                                               : NULL;
         if (!p->running) problem_from(&x->refusal, text ? param : NULL, &err);
     }
     if (x->refusal.status)

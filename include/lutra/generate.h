@@ -194,6 +194,10 @@ struct lutra_request {
      * them. Without known_hints. */
     const char *text;
     size_t n_text;
+    /* Instead of `grammar` and `json_schema`: structural tags in XGrammar's notation (JSON), text that is free up to a
+     * trigger and constrained behind it, as for calls of tools; src/decode/grammar/structure.c lists what is built.
+     * With show_special they see control tokens, too.  Where the text is divided into channels they see all of it. */
+    const char *structure;
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

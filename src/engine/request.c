@@ -157,7 +157,8 @@ static int prepare_budget(const lutra_session *s, struct request *r, struct lutr
     if (!r->tags)
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "request: a reasoning budget of %d tokens, but the chat template has no tags of reasoning", budget);
-    const char *tag = text_reasoning_end(r->tags);
+    /* Structural tags say themselves what follows reasoning on another channel. */
+    const char *tag = r->set.structure ? r->tags->close : text_reasoning_end(r->tags);
     TRY(text_encode(s->model->vocab, tag, strlen(tag), TEXT_PARSE_SPECIAL, &r->closing, err));
     if (r->closing.n > 0) return 0;
     return lutra_fail(

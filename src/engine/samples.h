@@ -89,8 +89,9 @@ struct request {
     int32_t *breaker_tail;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
     void *watcher;
-    struct grammar *grammar; /* NULL: its text is free */
+    struct grammar_entry *grammar; /* NULL: its text is free */
     struct grammar_machine *machine;
+    bool sees_all;   /* the grammar sees headers and reasoning, too */
     uint64_t *allow; /* [n_seq][n_allow] by slot: tokens that the sample may say next */
     int n_allow;
     uint64_t *no_end;   /* [n_allow] all but tokens that end a sample; NULL: min_tokens is 0 */

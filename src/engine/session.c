@@ -306,7 +306,8 @@ void lutra_session_close(lutra_session **session)
     speculator_close(&s->speculator);
     draft_model_close(&s->draft_model);
     sampler_close(&s->sampler);
-    grammar_vocab_close(&s->grammar_vocab);
+    grammar_cache_close(&s->grammar_cache);
+    for (int i = 0; i < 2; i++) grammar_vocab_close(&s->grammar_vocab[i]);
     pthread_mutex_destroy(&s->grammar_lock);
     kv_close(&s->kv);
     memory_close(s);

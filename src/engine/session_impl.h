@@ -118,10 +118,11 @@ struct lutra_session {
 
     struct sampler *sampler;
     pthread_mutex_t grammar_lock;
-    struct grammar_vocab *grammar_vocab; /* NULL before the first request with a grammar; under the lock */
-    struct sample *sample;               /* [n_seq] */
-    int32_t *held;                       /* [n_seq + 1] scratch: the sequences of a request */
-    struct sample_pick *pick;            /* [n_seq] of the current step */
+    struct grammar_cache *grammar_cache;    /* NULL before the first request with a grammar; under the lock */
+    struct grammar_vocab *grammar_vocab[2]; /* [1] with control tokens spelt out; as above */
+    struct sample *sample;                  /* [n_seq] */
+    int32_t *held;                          /* [n_seq + 1] scratch: the sequences of a request */
+    struct sample_pick *pick;               /* [n_seq] of the current step */
     int *pick_status;
     struct lutra_error failed; /* why the first sample of a lutra_generate() failed or was cancelled; code 0 = none */
     struct request *first, *last; /* taken in, oldest first; links change under the inbox lock only */

@@ -113,7 +113,6 @@ static void llama(void **state)
         "<<f>>{}<<g>>{\"a\": null}");
     expect_always(CALLS_LLAMA, NULL, "{\"answer\": 5}", "{\"answer\": 5}");
     expect_always(CALLS_LLAMA, NULL, "It is {\"name\": \"f\"}", "It is {\"name\": \"f\"}");
-    expect_always(CALLS_BARE, NULL, "{ \"name\":\"f\", \"arguments\":{ \"x\":1 } }", "<<f>>{ \"x\":1 }");
 }
 
 static void mistral(void **state)

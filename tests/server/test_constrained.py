@@ -69,7 +69,7 @@ def is_weather(call):
 
 
 for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
-    body = user(QUESTION, tools=[weather], tool_choice=choice, max_tokens=300, seed=3)
+    body = user(QUESTION, tools=[weather], tool_choice=choice, parallel_tool_calls=False, max_tokens=300, seed=3)
     r = s.post(CHAT, body)[1]["choices"][0]
     check(r["finish_reason"] == "tool_calls" and r["message"]["content"] is None and len(r["message"]["tool_calls"]) == 1 and
           is_weather(r["message"]["tool_calls"][0]), f"tool_choice {choice}", r)

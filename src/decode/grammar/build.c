@@ -28,6 +28,7 @@ void build_fini(struct builder *b)
     free(b->pool.p);
     free(b->range.p);
     free(b->rule.p);
+    free(b->until.p);
     *b = (struct builder){0};
 }
 
@@ -136,6 +137,15 @@ int32_t build_repeat(struct builder *b, int32_t what, int32_t min, int32_t max)
     if (!max) return build_empty(b);
     if (min == 1 && max == 1) return what;
     return add(b, (struct expr){.kind = EXPR_REPEAT, .a = what, .min = min, .max = max});
+}
+
+int32_t build_until(struct builder *b, const struct until *mark, int32_t n, bool free_text)
+{
+    for (int32_t i = 0; i < n; i++) TRY(mark[i].then);
+    TRY(vec_reserve(&b->until, n, sizeof *mark, b->err));
+    if (n) memcpy((struct until *)b->until.p + b->until.n, mark, (size_t)n * sizeof *mark);
+    b->until.n += n;
+    return add(b, (struct expr){.kind = EXPR_UNTIL, .a = b->until.n - n, .b = n, .min = free_text});
 }
 
 int32_t build_rule(struct builder *b, int32_t rule)

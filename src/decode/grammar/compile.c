@@ -15,6 +15,7 @@ struct raw_edge {
 struct emitter {
     struct builder *b;
     struct vec edge; /* struct raw_edge */
+    struct vec open; /* int32_t: nodes within free text */
     int32_t n_node;
     int depth;
 };
@@ -133,6 +134,7 @@ static int32_t weight(const struct builder *b, int32_t e, int32_t most, int dept
     switch (x.kind) {
     case EXPR_BYTES: return x.b;
     case EXPR_CLASS: return 1 + 2 * x.b;
+    case EXPR_UNTIL: return 64 * (1 + x.b);
     case EXPR_SEQ:
     case EXPR_ALT: {
         int32_t w = weight(b, x.a, most, depth + 1);
@@ -188,6 +190,40 @@ static int emit_repeat(struct emitter *em, struct expr x, int32_t from, int32_t 
     return 0;
 }
 
+/* Edges of one state; `base` is state 0's node, `done` mark 0's. */
+static int put_state(struct emitter *em, const int32_t *next, int32_t from, int32_t base, int32_t done, bool plain)
+{
+    /* Text that must be followed by a mark is whole characters without NUL; free text any bytes.  Marks are ASCII. */
+    int from_byte = plain ? 1 : 0, limit = plain ? 0x80 : 0x100;
+    for (int lo = from_byte, hi; lo < limit; lo = hi + 1) {
+        for (hi = lo; hi + 1 < limit && next[hi + 1] == next[lo]; hi++) continue;
+        TRY(put_byte(em, from, lo, hi, next[lo] < 0 ? done + ~next[lo] : base + next[lo]));
+    }
+    static const struct cp_range others = {0x80, 0x10ffff};
+    return plain ? put_class(em, &others, 1, from, base) : 0;
+}
+
+static int emit_until(struct emitter *em, struct expr x, int32_t from, int32_t to)
+{
+    struct until_table t;
+    TRY(until_open(&t, em->b, (const struct until *)em->b->until.p + x.a, x.b));
+    int32_t base = em->n_node, done = base + t.n_state;
+    em->n_node = done + x.b;
+    int rc = put(em, from, (struct edge){.to = base + t.start});
+    if (x.min && rc >= 0) rc = vec_reserve(&em->open, t.n_state, sizeof base, em->b->err);
+    for (int32_t s = 0; s < t.n_state && rc >= 0; s++) {
+        if (x.min) {
+            ((int32_t *)em->open.p)[em->open.n++] = base + s;
+            rc = put(em, base + s, (struct edge){.to = to});
+        }
+        if (rc >= 0) rc = put_state(em, t.next + (size_t)s * 256, base + s, base, done, !x.min);
+    }
+    free(t.next);
+    for (int32_t i = 0; i < x.b && rc >= 0; i++)
+        rc = emit(em, ((const struct until *)em->b->until.p)[x.a + i].then, done + i, to);
+    return rc;
+}
+
 /* Adds what leads from one node to another over the expression.  Only edges out of `from` and into `to` are added to
  * these two. */
 static int emit_at(struct emitter *em, int32_t expr, int32_t from, int32_t to)
@@ -212,6 +248,7 @@ static int emit_at(struct emitter *em, int32_t expr, int32_t from, int32_t to)
         return 0;
     case EXPR_CLASS: return put_class(em, (const struct cp_range *)em->b->range.p + x.a, x.b, from, to);
     case EXPR_REPEAT: return emit_repeat(em, x, from, to);
+    case EXPR_UNTIL: return emit_until(em, x, from, to);
     default: return put(em, from, (struct edge){.to = to, .kind = EDGE_CALL, .rule = x.a});
     }
 }
@@ -384,8 +421,11 @@ static int finish(struct grammar *g, struct emitter *em, int32_t root)
     g->first = calloc((size_t)g->n_node + 1, sizeof *g->first);
     g->edge = malloc(((size_t)g->n_edge + 1) * sizeof *g->edge);
     g->is_end = calloc((size_t)g->n_node, sizeof *g->is_end);
+    g->is_free = calloc((size_t)g->n_node, sizeof *g->is_free);
     bool *reaches = malloc((size_t)g->n_node * sizeof *reaches);
-    if (!g->first || !g->edge || !g->is_end || !reaches || by_from(g, em->edge.p, em->edge.n) < 0) goto out;
+    if (!g->first || !g->edge || !g->is_end || !g->is_free || !reaches || by_from(g, em->edge.p, em->edge.n) < 0)
+        goto out;
+    for (int32_t i = 0; i < em->open.n; i++) g->is_free[((const int32_t *)em->open.p)[i]] = true;
     for (int32_t r = 0; r < b->rule.n; r++) g->is_end[rule_at(b, r)->end] = true;
     if (find_reaching(g, b, true, reaches) < 0) goto out;
     g->start = rule_at(b, root)->start;
@@ -415,10 +455,11 @@ int grammar_compile(struct grammar **out, struct builder *b, int32_t root)
     }
     for (int32_t r = 0; r < b->rule.n && rc >= 0; r++) { /* repetitions add rules */
         struct rule x = *rule_at(b, r);
-        rc = emit(&em, x.expr, x.start, x.end);
+        if (x.expr >= 0) rc = emit(&em, x.expr, x.start, x.end);
     }
     if (rc >= 0) rc = finish(g, &em, root);
     free(em.edge.p);
+    free(em.open.p);
     if (rc < 0) grammar_close(&g);
     *out = g;
     return rc < 0 ? rc : 0;
@@ -430,6 +471,8 @@ void grammar_close(struct grammar **grammar)
     free((*grammar)->first);
     free((*grammar)->edge);
     free((*grammar)->is_end);
+    free((*grammar)->is_free);
+    free((*grammar)->note);
     free(*grammar);
     *grammar = NULL;
 }

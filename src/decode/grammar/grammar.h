@@ -38,11 +38,18 @@ int grammar_open_gbnf(struct grammar **out, const char *text, size_t n_bytes, st
  * is not built); both name the path, as `#/properties/a/minimum`.  LUTRA_E_NO_MEMORY. */
 int grammar_open_schema(struct grammar **out, const char *json, size_t n_bytes, struct lutra_error *err);
 
+/* Structural tags (structure.c): text that is free up to a trigger and constrained behind it.  Errors as above; parts
+ * of schemas that are not strict and not built stay unconstrained. */
+int grammar_open_structure(struct grammar **out, const char *json, size_t n_bytes, struct lutra_error *err);
+
+/* The first of these parts and why; NULL: there is none. */
+const char *grammar_note(const struct grammar *grammar);
+
 void grammar_close(struct grammar **grammar);
 
 struct grammar_token {
     const char *p; /* [n] the bytes that the token adds to the text */
-    size_t n;      /* 0: it is never allowed, but for `ends` */
+    size_t n;      /* 0: it is allowed in free text only, but for `ends` */
     bool ends;     /* ends generation: allowed where the text may end */
 };
 
@@ -81,7 +88,8 @@ int grammar_read(struct grammar_machine *machine, int32_t state, const char *byt
 int grammar_follow(
     struct grammar_machine *machine, int32_t state, int32_t token, int32_t *next, struct lutra_error *err);
 
-/* mask: [(n_vocab + 63) / 64] bit t % 64 of word t / 64 says whether token t may follow. */
+/* mask: [(n_vocab + 63) / 64] bit t % 64 of word t / 64 says whether token t may follow.  Returns 1 where, in free
+ * text, all may. */
 int grammar_mask(struct grammar_machine *machine, int32_t state, uint64_t *mask, struct lutra_error *err);
 
 /* Work so far, for tests and measurements. */
@@ -90,7 +98,29 @@ struct grammar_counts {
     int64_t masks;          /* asked for */
     int64_t cores;          /* walks of the whole vocabulary */
     int64_t nodes;          /* trie nodes visited */
+    int64_t bytes;          /* of memory, without the grammar's and the vocabulary's */
+    bool is_large;          /* half of what a machine may hold: new texts better begin with a new one */
 };
 struct grammar_counts grammar_counts(const struct grammar_machine *machine);
+
+/* Machines by the text of their grammar, shared by all who ask for the same (cache.c).  The machine keeps its one user:
+ * the thread that steps.  The functions here may be called by any thread, but for grammar_entry_measure(). */
+enum grammar_kind { GRAMMAR_GBNF, GRAMMAR_SCHEMA, GRAMMAR_STRUCTURE };
+struct grammar_cache;
+struct grammar_entry;
+
+/* Keeps the n_most used last, and no more than about bytes_most; those in use live on beside them. */
+int grammar_cache_open(struct grammar_cache **out, int n_most, int64_t bytes_most, struct lutra_error *err);
+/* After all entries have been given back. */
+void grammar_cache_close(struct grammar_cache **cache);
+/* Borrows vocab; errors as of the grammar_open functions. */
+int grammar_cache_take(struct grammar_cache *cache, enum grammar_kind kind, const char *text, size_t n,
+    const struct grammar_vocab *vocab, struct grammar_entry **out, struct lutra_error *err);
+struct grammar_machine *grammar_entry_machine(const struct grammar_entry *entry);
+const char *grammar_entry_note(const struct grammar_entry *entry); /* grammar_note() */
+/* Tells the cache how large the machine has become; by the machine's user. */
+void grammar_entry_measure(struct grammar_entry *entry);
+/* Sets it NULL; NULL is allowed. */
+void grammar_entry_give(struct grammar_entry **entry);
 
 #endif

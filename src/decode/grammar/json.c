@@ -28,23 +28,25 @@ static int32_t optional(struct builder *b, int32_t e)
 
 int32_t build_json_char(struct builder *b)
 {
-    static const struct cp_range escaped[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
+    static const struct cp_range escaped[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}, {'<', '<'}};
     static const struct cp_range shorts[] = {
         {'"', '"'}, {'/', '/'}, {'\\', '\\'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}};
     static const struct cp_range hex[] = {{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
     /* \uD800 .. \uDFFF are halves of characters: left out, so that each escape is one character. */
     static const struct cp_range first[] = {{'0', '9'}, {'A', 'C'}, {'E', 'F'}, {'a', 'c'}, {'e', 'f'}};
     static const struct cp_range d[] = {{'D', 'D'}, {'d', 'd'}};
+    if (b->chars == CHARS_PLAIN) return build_class(b, (struct cp_range[]){{0, 0}, {'<', '<'}}, 2, true);
     int32_t unit = build_alt(b, build_seq(b, build_class(b, first, 5, false), build_class(b, hex, 3, false)),
         build_seq(b, build_class(b, d, 2, false), class_of(b, '0', '7')));
     unit = build_seq(b, build_text(b, "u"), build_seq(b, unit, build_repeat(b, build_class(b, hex, 3, false), 2, 2)));
     int32_t escape = build_seq(b, build_text(b, "\\"), build_alt(b, build_class(b, shorts, 8, false), unit));
-    return build_alt(b, build_class(b, escaped, 3, true), escape);
+    return build_alt(b, build_class(b, escaped, b->chars == CHARS_NO_TAG ? 4 : 3, true), escape);
 }
 
 int32_t build_json_space(struct builder *b)
 {
     static const struct cp_range blank[] = {{'\t', '\t'}, {' ', ' '}};
+    if (b->dense) return build_empty(b);
     int32_t line = build_seq(b, build_text(b, "\n"), build_repeat(b, build_class(b, blank, 2, false), 0, 40));
     return build_alt(b, build_empty(b), build_alt(b, build_text(b, " "), line));
 }

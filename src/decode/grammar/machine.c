@@ -283,6 +283,7 @@ int machine_step(struct grammar_machine *m, int32_t state, uint8_t byte, int32_t
     if (!s->next) {
         s->next = malloc((size_t)g->n_class * sizeof *s->next);
         if (!s->next) return no_memory(err);
+        m->counts.bytes += g->n_class * (int64_t)sizeof *s->next;
         for (int32_t i = 0; i < g->n_class; i++) s->next[i] = -2;
     }
     if (s->next[class] != -2) return *next = s->next[class], 0;
@@ -297,6 +298,14 @@ int machine_step(struct grammar_machine *m, int32_t state, uint8_t byte, int32_t
     if (rc < 0 || closed < 0) return rc < 0 ? rc : closed;
     machine_state(m, state)->next[class] = *next;
     return 0;
+}
+
+bool machine_is_free(const struct grammar_machine *m, int32_t state)
+{
+    const struct state *s = machine_state(m, state);
+    bool is_free = false;
+    for (int32_t i = 0; i < s->n; i++) is_free = is_free || m->g->is_free[pairs(m, s->first + i)->node];
+    return is_free;
 }
 
 int machine_core(struct grammar_machine *m, int32_t state, int32_t *core, struct lutra_error *err)
@@ -411,7 +420,7 @@ int grammar_follow(
     if (i == -2)
         *next = grammar_may_end(machine, state) ? GRAMMAR_OVER : GRAMMAR_DEAD;
     else if (i < 0)
-        *next = GRAMMAR_DEAD;
+        *next = state >= 0 && machine_is_free(machine, state) ? state : GRAMMAR_DEAD;
     else
         return grammar_read(machine, state, v->pool + v->at[i], v->at[i + 1] - v->at[i], next, err);
     return 0;
@@ -422,5 +431,9 @@ struct grammar_counts grammar_counts(const struct grammar_machine *machine)
     struct grammar_counts c = machine->counts;
     c.states = machine->state.n;
     c.frames = machine->frame.n;
+    c.bytes += (int64_t)machine->pair.room * (int64_t)sizeof(struct pair) +
+               (int64_t)machine->frame.room * (int64_t)sizeof(struct frame) +
+               (int64_t)machine->state.room * (int64_t)sizeof(struct state);
+    c.is_large = machine->state.n > MACHINE_STATES / 2 || machine->frame.n > MACHINE_FRAMES / 2;
     return c;
 }

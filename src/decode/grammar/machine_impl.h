@@ -75,6 +75,9 @@ static inline struct state *machine_state(const struct grammar_machine *m, int32
 /* *next: the state behind one byte, or GRAMMAR_DEAD. */
 int machine_step(struct grammar_machine *m, int32_t state, uint8_t byte, int32_t *next, struct lutra_error *err);
 
+/* Whether the text may go on with anything, tokens without text included. */
+bool machine_is_free(const struct grammar_machine *m, int32_t state);
+
 /* The state of the same nodes above FRAME_UNKNOWN. */
 int machine_core(struct grammar_machine *m, int32_t state, int32_t *core, struct lutra_error *err);
 

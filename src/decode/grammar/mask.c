@@ -46,13 +46,14 @@ static int walk(struct grammar_machine *m, int32_t from, int32_t to, bool core, 
     return 0;
 }
 
-static int new_mask(const struct grammar_machine *m, int32_t n_subtree, struct mask **out, struct lutra_error *err)
+static int new_mask(struct grammar_machine *m, int32_t n_subtree, struct mask **out, struct lutra_error *err)
 {
     struct mask *mask = *out = calloc(1, sizeof *mask);
     if (mask) {
         mask->bits = calloc((size_t)m->n_word + 1, sizeof *mask->bits);
         mask->subtree = malloc(((size_t)n_subtree + 1) * sizeof *mask->subtree);
         mask->n_subtree = n_subtree;
+        m->counts.bytes += m->n_word * (int64_t)sizeof *mask->bits + n_subtree * (int64_t)sizeof *mask->subtree;
         if (mask->bits && mask->subtree) return 0;
         free(mask->bits);
         free(mask->subtree);
@@ -120,6 +121,16 @@ static int keep(struct grammar_machine *m, int32_t state, const uint64_t *bits, 
     return 0;
 }
 
+/* Free text: tokens without text are allowed, too.  1: so are all. */
+static int allow_silent(const struct grammar_machine *m, uint64_t *mask)
+{
+    const struct grammar_vocab *v = m->v;
+    for (int32_t i = 0; i < v->n_silent; i++) mask[v->silent[i] / 64] |= UINT64_C(1) << v->silent[i] % 64;
+    for (int32_t i = 0; i < v->n_vocab / 64; i++)
+        if (mask[i] != UINT64_MAX) return 0;
+    return v->n_vocab % 64 == 0 || mask[v->n_vocab / 64] == (UINT64_C(1) << v->n_vocab % 64) - 1;
+}
+
 int grammar_mask(struct grammar_machine *machine, int32_t state, uint64_t *mask, struct lutra_error *err)
 {
     struct grammar_machine *m = machine;
@@ -140,5 +151,5 @@ int grammar_mask(struct grammar_machine *machine, int32_t state, uint64_t *mask,
     }
     if (machine_state(m, state)->may_end)
         for (int32_t i = 0; i < m->v->n_end; i++) mask[m->v->end[i] / 64] |= UINT64_C(1) << m->v->end[i] % 64;
-    return 0;
+    return machine_is_free(m, state) ? allow_silent(m, mask) : 0;
 }

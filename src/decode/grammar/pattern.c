@@ -87,13 +87,29 @@ static void put_others(struct set *s, const struct set *of)
     put(s, next, 0x10ffff);
 }
 
+/* Characters that are no part of `plainly` have to be escaped, or may not be written at all. */
+static const struct cp_range plainly[][4] = {
+    [CHARS_JSON] = {{' ', '!'}, {'#', '['}, {']', 0x10ffff}, {1, 0}},
+    [CHARS_NO_TAG] = {{' ', '!'}, {'#', '<' - 1}, {'<' + 1, '['}, {']', 0x10ffff}},
+    [CHARS_PLAIN] = {{1, '<' - 1}, {'<' + 1, 0x10ffff}, {1, 0}, {1, 0}},
+};
+
+static bool is_plain(const struct builder *b, uint32_t c)
+{
+    bool is = false;
+    for (int k = 0; k < 4; k++) is = is || (plainly[b->chars][k].lo <= c && c <= plainly[b->chars][k].hi);
+    return is;
+}
+
 int32_t build_json_class(struct builder *b, const struct cp_range *range, int32_t n, bool negate)
 {
     struct set s = {.n = 0}, plain = {.n = 0};
     for (int32_t i = 0; i < n; i++) put(&s, range[i].lo, range[i].hi);
     int32_t e = build_never(b);
-    for (uint32_t c = 0; c < 0x5d && e >= 0; c += c == 0x1f ? '"' - 0x1f : c == '"' ? '\\' - '"' : 1) {
-        if (!holds(&s, negate, c)) continue;
+    for (uint32_t c = 0; c < 0x5d && e >= 0; c++) {
+        if (is_plain(b, c)) continue;
+        if (negate) put(&plain, c, c);
+        if (b->chars == CHARS_PLAIN || !holds(&s, negate, c)) continue;
         static const char shorts[] = "\b\f\n\r\t\"\\", letters[] = "bfnrt\"\\";
         static const char hex[] = "0123456789abcdef";
         const char *known = c ? memchr(shorts, (int)c, sizeof shorts - 1) : NULL;
@@ -101,19 +117,14 @@ int32_t build_json_class(struct builder *b, const struct cp_range *range, int32_
         e = build_alt(b, build_bytes(b, text, known ? 2 : 6), e);
     }
     /* The others: the set without those above. */
-    static const struct cp_range plainly[] = {{' ', '!'}, {'#', '['}, {']', 0x10ffff}};
-    if (negate) {
-        static const struct cp_range escaped[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
-        for (int i = 0; i < 3; i++) put(&s, escaped[i].lo, escaped[i].hi);
-        return build_alt(b, build_class(b, s.range, s.n, true), e);
-    }
     for (int32_t i = 0; i < s.n; i++)
-        for (int k = 0; k < 3; k++) {
-            uint32_t lo = s.range[i].lo > plainly[k].lo ? s.range[i].lo : plainly[k].lo;
-            uint32_t hi = s.range[i].hi < plainly[k].hi ? s.range[i].hi : plainly[k].hi;
+        for (int k = 0; k < (negate ? 1 : 4); k++) {
+            uint32_t lo = s.range[i].lo, hi = s.range[i].hi;
+            if (!negate && lo < plainly[b->chars][k].lo) lo = plainly[b->chars][k].lo;
+            if (!negate && hi > plainly[b->chars][k].hi) hi = plainly[b->chars][k].hi;
             if (lo <= hi) put(&plain, lo, hi);
         }
-    return build_alt(b, build_class(b, plain.range, plain.n, false), e);
+    return build_alt(b, build_class(b, plain.range, plain.n, negate), e);
 }
 
 static struct piece one_of(struct regex *r, const struct set *s, bool negate)

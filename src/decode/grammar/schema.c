@@ -16,8 +16,6 @@ struct known {
     int32_t rule;
 };
 
-static int32_t value(struct schema_compiler *c, json_t *schema, const struct schema_path *path);
-
 /* ---- keywords ---- */
 
 enum use { NOTE, ANY, OF_OBJECT, OF_ARRAY, OF_STRING, OF_NUMBER };
@@ -94,8 +92,8 @@ int schema_fail(
     va_start(args, fmt);
     vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
-    return lutra_fail(
-        c->b.err, code, "JSON schema, %s%s%.60s: %s", where, keyword ? "/" : "", keyword ? keyword : "", why);
+    return lutra_fail(c->b.err, code, "JSON schema%s%s%s, %s%s%.60s: %s", c->name ? " '" : "", c->name ? c->name : "",
+        c->name ? "'" : "", where, keyword ? "/" : "", keyword ? keyword : "", why);
 }
 
 /* Whether a schema says anything of this use. */
@@ -168,12 +166,67 @@ int schema_type_of(const json_t *x)
 
 /* ---- literals and scalars ---- */
 
-static int32_t literal(struct schema_compiler *c, const json_t *x)
+static int32_t key_text(struct schema_compiler *c, const char *key);
+
+/* Marks cannot be escaped: a text that has one cannot be written. */
+static int32_t marked(struct schema_compiler *c, const char *text, size_t n)
 {
+    struct builder *b = &c->b;
+    if (memchr(text, 0, n) || strstr(text, c->quote)) return build_never(b);
+    return build_seq(b, build_text(b, c->quote), build_seq(b, build_bytes(b, text, n), build_text(b, c->quote)));
+}
+
+static int32_t gemma_literal(struct schema_compiler *c, json_t *x)
+{
+    struct builder *b = &c->b;
+    bool object = json_is_object(x), first = true;
+    int32_t e = build_text(b, object ? "{" : "[");
+    const char *key;
+    json_t *item;
+    size_t i;
+    json_object_foreach(x, key, item)
+    {
+        int32_t it = build_seq(b, key_text(c, key), build_seq(b, build_text(b, ":"), gemma_literal(c, item)));
+        e = build_seq(b, e, build_seq(b, build_text(b, first ? "" : ","), it));
+        first = false;
+    }
+    json_array_foreach(x, i, item)
+    {
+        e = build_seq(b, e, build_seq(b, build_text(b, i ? "," : ""), gemma_literal(c, item)));
+    }
+    if (object || json_is_array(x)) return build_seq(b, e, build_text(b, object ? "}" : "]"));
+    if (json_is_string(x)) return marked(c, json_string_value(x), json_string_length(x));
     char *text = json_dumps(x, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (!text) return lutra_fail(c->b.err, LUTRA_E_NO_MEMORY, "grammar: out of memory");
-    int32_t e = build_text(&c->b, text);
+    e = text ? build_text(b, text) : lutra_fail(b->err, LUTRA_E_NO_MEMORY, "grammar: out of memory");
     free(text);
+    return e;
+}
+
+static int32_t literal(struct schema_compiler *c, json_t *x)
+{
+    struct builder *b = &c->b;
+    if (c->style == STYLE_GEMMA) return gemma_literal(c, x);
+    char *text = json_dumps(x, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!text) return lutra_fail(b->err, LUTRA_E_NO_MEMORY, "grammar: out of memory");
+    int32_t e = build_empty(b);
+    for (char *p = text, *tag; *p; p = tag) { /* JSON has < within strings only */
+        tag = p + strcspn(p, b->chars == CHARS_NO_TAG ? "<" : "");
+        e = build_seq(b, e, build_bytes(b, p, (size_t)(tag - p)));
+        if (*tag && *tag++ == '<') e = build_seq(b, e, build_text(b, "\\u003c"));
+    }
+    free(text);
+    return e;
+}
+
+/* A property's name as a key. */
+static int32_t key_text(struct schema_compiler *c, const char *key)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$";
+    if (c->style == STYLE_GEMMA)
+        return *key && !key[strspn(key, letters)] ? build_text(&c->b, key) : marked(c, key, strlen(key));
+    json_t *text = json_string(key);
+    int32_t e = text ? literal(c, text) : lutra_fail(c->b.err, LUTRA_E_NO_MEMORY, "grammar: out of memory");
+    json_decref(text);
     return e;
 }
 
@@ -210,7 +263,23 @@ static const struct {
     {"uuid", "^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
 };
 
-static int32_t string(struct schema_compiler *c, json_t *schema, const struct schema_path *path)
+/* Any text up to its mark, without what ends a call. */
+static int32_t marked_text(struct schema_compiler *c)
+{
+    static const char *const ends[] = {"<tool_call|>", "<end_function_call>"};
+    struct builder *b = &c->b;
+    struct until mark[3];
+    int32_t open = build_text(b, c->quote);
+    for (int i = 0; i < 3; i++) {
+        int32_t text = i ? build_text(b, ends[i - 1]) : open;
+        TRY(text);
+        struct expr x = ((const struct expr *)b->expr.p)[text];
+        mark[i] = (struct until){x.a, x.b, i ? build_never(b) : build_empty(b), false};
+    }
+    return build_seq(b, open, build_until(b, mark, 3, false));
+}
+
+int32_t schema_string(struct schema_compiler *c, json_t *schema, const struct schema_path *path)
 {
     struct builder *b = &c->b;
     int32_t min = 0, max = -1, lo, hi;
@@ -238,9 +307,10 @@ static int32_t string(struct schema_compiler *c, json_t *schema, const struct sc
                 "together with a length that it does not have by itself it is not built");
     } else {
         TRY(check_counts(c, max >= 0 ? "maxLength" : "minLength", min, max, path));
+        if (c->style == STYLE_GEMMA && min == 0 && max < 0) return marked_text(c);
         e = max >= 0 && max < min ? build_never(b) : build_repeat(b, build_json_char(b), min, max);
     }
-    return build_seq(b, build_text(b, "\""), build_seq(b, e, build_text(b, "\"")));
+    return build_seq(b, build_text(b, c->quote), build_seq(b, e, build_text(b, c->quote)));
 }
 
 /* *bound: the tighter of `key` and its exclusive form; left alone where there is none. */
@@ -294,25 +364,25 @@ static int by_name(const void *x, const void *y)
     return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* Keys that are none of the sorted name[0..n), which agree in the first `at` bytes; written without escapes. */
-static int32_t other_keys(struct schema_compiler *c, const char **name, size_t n, size_t at)
+int32_t schema_other_keys(struct schema_compiler *c, const char **name, size_t n, size_t at)
 {
     struct builder *b = &c->b;
-    int32_t plain = build_class(b, (struct cp_range[]){{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}, 3, true);
+    int32_t n_never = b->chars == CHARS_JSON ? 3 : 5; /* tags and marks have < and > */
+    struct cp_range used[160] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}, {'<', '<'}, {'>', '>'}};
+    int32_t plain = build_class(b, used, n_never, true);
     if (!n) return build_repeat(b, plain, 0, -1);
     bool ends = !name[0][at];
     int32_t e = ends ? build_never(b) : build_empty(b); /* to stop here */
-    struct cp_range used[160] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
-    int32_t n_used = 3;
+    int32_t n_used = n_never;
     for (size_t i = ends; i < n;) {
         uint8_t first = (uint8_t)name[i][at];
         size_t k = i + 1;
         while (k < n && (uint8_t)name[k][at] == first) k++;
         /* Names that go on with other characters than ASCII: no key goes on like that. */
         used[n_used++] = first < 0x80 ? (struct cp_range){first, first} : (struct cp_range){0x80, 0x10ffff};
-        if (first < 0x80 && first != '"' && first != '\\' && first > 0x1f && at < SCHEMA_DEPTH) {
+        if (first < 0x80 && first > 0x1f && !memchr("\"\\<>", first, (size_t)n_never - 1) && at < SCHEMA_DEPTH) {
             char text[2] = {(char)first, 0};
-            e = build_alt(b, build_seq(b, build_text(b, text), other_keys(c, name + i, k - i, at + 1)), e);
+            e = build_alt(b, build_seq(b, build_text(b, text), schema_other_keys(c, name + i, k - i, at + 1)), e);
         }
         if (first >= 0x80) k = n;
         i = k;
@@ -350,10 +420,7 @@ static int32_t chain(struct schema_compiler *c, const struct members *m, const c
     for (size_t i = n; i-- > 0;) {
         json_t *sub = json_object_get(m->properties, name[i]);
         const struct schema_path here = {&at, name[i], 0};
-        json_t *key = json_string(name[i]);
-        int32_t text = key ? literal(c, key) : LUTRA_E_NO_MEMORY;
-        json_decref(key);
-        int32_t it = pair(c, text, value(c, sub ? sub : m->more ? m->more : json_true(), &here));
+        int32_t it = pair(c, key_text(c, name[i]), schema_value(c, sub ? sub : m->more ? m->more : json_true(), &here));
         int32_t next = build_new_rule(b), start = build_new_rule(b);
         TRY(it);
         TRY(build_define(b, next, then));
@@ -382,6 +449,12 @@ static int check_members(struct schema_compiler *c, const struct members *m, con
     return 0;
 }
 
+static int32_t bare_key(struct builder *b)
+{
+    static const struct cp_range letters[] = {{'A', 'Z'}, {'_', '_'}, {'a', 'z'}, {'0', '9'}};
+    return build_seq(b, build_class(b, letters, 3, false), build_repeat(b, build_class(b, letters, 4, false), 0, -1));
+}
+
 static int32_t members(struct schema_compiler *c, const struct members *m, const char **name, const char **sorted,
     const struct schema_path *path)
 {
@@ -402,9 +475,10 @@ static int32_t members(struct schema_compiler *c, const struct members *m, const
     int32_t other = -1;
     if (m->more && !json_is_false(m->more)) {
         const struct schema_path here = {path, "additionalProperties", 0};
-        int32_t quote = build_text(&c->b, "\"");
-        other = pair(
-            c, build_seq(&c->b, quote, build_seq(&c->b, other_keys(c, sorted, n, 0), quote)), value(c, m->more, &here));
+        int32_t quote = build_text(&c->b, c->quote);
+        int32_t named = build_seq(&c->b, quote, build_seq(&c->b, schema_other_keys(c, sorted, n, 0), quote));
+        if (c->style == STYLE_GEMMA && n == 0) named = build_alt(&c->b, bare_key(&c->b), named);
+        other = pair(c, named, schema_value(c, m->more, &here));
         TRY(other);
         int32_t rule = build_new_rule(&c->b);
         TRY(build_define(&c->b, rule, other));
@@ -451,7 +525,7 @@ static int32_t array(struct schema_compiler *c, json_t *schema, const struct sch
     if (max >= 0 && max < min) return build_never(b);
     int32_t space = build_json_space(b), comma = build_seq(b, build_text(b, ","), space);
     const struct schema_path of_items = {path, "items", 0}, of_prefix = {path, key, 0};
-    int32_t item = json_is_false(items) ? build_never(b) : value(c, items ? items : json_true(), &of_items);
+    int32_t item = json_is_false(items) ? build_never(b) : schema_value(c, items ? items : json_true(), &of_items);
     TRY(item);
     bool none = json_is_false(items);
     /* Behind the n-th of them: from least to most more. */
@@ -466,7 +540,7 @@ static int32_t array(struct schema_compiler *c, json_t *schema, const struct sch
     }
     for (int32_t i = n; i-- > 0;) {
         const struct schema_path here = {&of_prefix, NULL, (size_t)i};
-        int32_t one = build_seq(b, i ? comma : space, value(c, json_array_get(prefix, (size_t)i), &here));
+        int32_t one = build_seq(b, i ? comma : space, schema_value(c, json_array_get(prefix, (size_t)i), &here));
         e = max >= 0 && i >= max ? build_empty(b) : build_seq(b, one, e);
         if (i >= min) e = build_alt(b, e, build_empty(b));
         TRY(e);
@@ -485,7 +559,7 @@ static int32_t any_value(struct schema_compiler *c)
         c->any = build_new_rule(b);
         int32_t e = anything ? object(c, anything, &nowhere) : LUTRA_E_NO_MEMORY;
         e = build_alt(b, e, anything ? array(c, anything, &nowhere) : LUTRA_E_NO_MEMORY);
-        e = build_alt(b, e, anything ? string(c, anything, &nowhere) : LUTRA_E_NO_MEMORY);
+        e = build_alt(b, e, anything ? schema_string(c, anything, &nowhere) : LUTRA_E_NO_MEMORY);
         json_decref(anything);
         e = build_alt(b, e, build_alt(b, build_json_number(b), build_text(b, "true")));
         TRY(build_define(b, c->any, build_alt(b, e, build_alt(b, build_text(b, "false"), build_text(b, "null")))));
@@ -508,7 +582,7 @@ static int32_t of_types(struct schema_compiler *c, json_t *schema, const struct 
     if (types & SCHEMA_NULL) e = build_alt(b, e, build_text(b, "null"));
     if (types & SCHEMA_BOOLEAN) e = build_alt(b, e, build_alt(b, build_text(b, "true"), build_text(b, "false")));
     if (types & SCHEMA_NUMBER) e = build_alt(b, e, number(c, schema, types, path));
-    if (types & SCHEMA_STRING) e = build_alt(b, e, string(c, schema, path));
+    if (types & SCHEMA_STRING) e = build_alt(b, e, schema_string(c, schema, path));
     if (!(types & (SCHEMA_ARRAY | SCHEMA_OBJECT))) return e;
     if (types & SCHEMA_ARRAY) e = build_alt(b, e, array(c, schema, path));
     if (types & SCHEMA_OBJECT) e = build_alt(b, e, object(c, schema, path));
@@ -539,7 +613,7 @@ static int32_t alternatives(struct schema_compiler *c, json_t *schema, const cha
         const struct schema_path here = {&at, NULL, i};
         json_t *both;
         TRY(schema_both(c, rest, json_array_get(branches, i), &here, &both));
-        e = build_alt(&c->b, value(c, both, &here), e);
+        e = build_alt(&c->b, schema_value(c, both, &here), e);
     }
     int32_t rule = build_new_rule(&c->b);
     TRY(build_define(&c->b, rule, e));
@@ -556,7 +630,7 @@ static int32_t all_of(struct schema_compiler *c, json_t *schema, const struct sc
         const struct schema_path here = {&at, NULL, i};
         TRY(schema_both(c, both, json_array_get(parts, i), &here, &both));
     }
-    return value(c, both, path);
+    return schema_value(c, both, path);
 }
 
 /* A schema that is named: one rule for all who name it, itself included. */
@@ -574,7 +648,7 @@ static int32_t reference(struct schema_compiler *c, json_t *schema, const struct
         json_t *rest = without(c, schema, "$ref");
         if (!rest) return lutra_fail(c->b.err, LUTRA_E_NO_MEMORY, "grammar: out of memory");
         TRY(schema_both(c, rest, target, path, &both));
-        return value(c, both, path);
+        return schema_value(c, both, path);
     }
     const struct known *known = c->known.p;
     for (int32_t i = 0; i < c->known.n; i++)
@@ -583,7 +657,7 @@ static int32_t reference(struct schema_compiler *c, json_t *schema, const struct
     TRY(rule);
     TRY(vec_reserve(&c->known, 1, sizeof *known, c->b.err));
     ((struct known *)c->known.p)[c->known.n++] = (struct known){target, rule};
-    TRY(build_define(&c->b, rule, value(c, target, path)));
+    TRY(build_define(&c->b, rule, schema_value(c, target, path)));
     return build_rule(&c->b, rule);
 }
 
@@ -601,7 +675,18 @@ static int32_t composed(struct schema_compiler *c, json_t *schema, const struct 
     return of_types(c, schema, path);
 }
 
-static int32_t value(struct schema_compiler *c, json_t *schema, const struct schema_path *path)
+/* What is left of a schema that has what is not built: its type. */
+static int32_t loose(struct schema_compiler *c, json_t *schema, const struct schema_path *path)
+{
+    if (!*c->note) memcpy(c->note, c->b.err->what, sizeof c->note - 1);
+    json_t *type = json_object_get(schema, "type"), *rest = json_object();
+    if (!rest || vec_reserve(&c->made, 1, sizeof rest, c->b.err) < 0) return json_decref(rest), LUTRA_E_NO_MEMORY;
+    ((json_t **)c->made.p)[c->made.n++] = rest;
+    if (type) json_object_set(rest, "type", type);
+    return of_types(c, rest, path);
+}
+
+int32_t schema_value(struct schema_compiler *c, json_t *schema, const struct schema_path *path)
 {
     if (json_is_true(schema)) return any_value(c);
     if (json_is_false(schema)) return build_never(&c->b);
@@ -610,28 +695,40 @@ static int32_t value(struct schema_compiler *c, json_t *schema, const struct sch
     if (++c->depth > SCHEMA_DEPTH)
         return schema_fail(c, path, NULL, LUTRA_E_FORMAT, "nested more than %d deep, or by itself", SCHEMA_DEPTH);
     int32_t e = composed(c, schema, path);
+    if (e == LUTRA_E_UNSUPPORTED && c->lenient) e = loose(c, schema, path);
     c->depth--;
     return e;
+}
+
+void schema_begin(struct schema_compiler *c, json_t *root, struct lutra_error *err)
+{
+    *c = (struct schema_compiler){.b = {.err = err}, .root = root, .any = -1, .quote = "\""};
+}
+
+void schema_end(struct schema_compiler *c)
+{
+    for (int32_t i = 0; i < c->made.n; i++) json_decref(((json_t **)c->made.p)[i]);
+    free(c->made.p);
+    free(c->known.p);
+    build_fini(&c->b);
 }
 
 int grammar_open_schema(struct grammar **out, const char *json, size_t n_bytes, struct lutra_error *err)
 {
     *out = NULL;
-    struct schema_compiler c = {.b = {.err = err}, .any = -1};
     const struct schema_path top = {NULL, NULL, 0};
     json_error_t why;
+    struct schema_compiler c;
     if (n_bytes > SCHEMA_BYTES) return lutra_fail(err, LUTRA_E_FORMAT, "JSON schema: more than 1 MiB of text");
-    c.root = json_loadb(json, n_bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &why);
-    if (!c.root)
+    json_t *root = json_loadb(json, n_bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &why);
+    if (!root)
         return lutra_fail_at(
             err, LUTRA_E_FORMAT, (uint64_t)why.line, "JSON schema, line %d: no JSON: %s", why.line, why.text);
+    schema_begin(&c, root, err);
     int rc = build_new_rule(&c.b);
-    if (rc >= 0) rc = build_define(&c.b, 0, value(&c, c.root, &top));
+    if (rc >= 0) rc = build_define(&c.b, 0, schema_value(&c, root, &top));
     if (rc >= 0) rc = grammar_compile(out, &c.b, 0);
-    for (int32_t i = 0; i < c.made.n; i++) json_decref(((json_t **)c.made.p)[i]);
-    free(c.made.p);
-    free(c.known.p);
-    json_decref(c.root);
-    build_fini(&c.b);
+    schema_end(&c);
+    json_decref(root);
     return rc;
 }

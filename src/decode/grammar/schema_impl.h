@@ -18,14 +18,36 @@ struct schema_path {
     size_t index;
 };
 
+/* How values are written. */
+enum schema_style {
+    STYLE_JSON,
+    STYLE_XML,   /* an object as <parameter=KEY> elements: texts plainly, other values as JSON */
+    STYLE_GEMMA, /* {key:value}, texts between marks */
+};
+
 struct schema_compiler {
     struct builder b;
     json_t *root;
-    struct vec made;  /* json_t *: merged schemas, owned */
-    struct vec known; /* struct known: schemas that rules stand for */
-    int32_t any;      /* the rule for any value; -1: not made yet */
+    enum schema_style style;
+    const char *quote; /* around texts */
+    const char *name;  /* of the schema, for messages; NULL: it has none */
+    bool lenient;      /* a keyword that is not built leaves its part unconstrained ... */
+    char note[256];    /* ... and is told here, the first one */
+    struct vec made;   /* json_t *: merged schemas, owned */
+    struct vec known;  /* struct known: schemas that rules stand for */
+    int32_t any;       /* the rule for any value; -1: not made yet */
     int depth;
 };
+
+void schema_begin(struct schema_compiler *c, json_t *root, struct lutra_error *err);
+void schema_end(struct schema_compiler *c);
+/* An expression for the values of a schema; of any value; of a text by its keywords, between c->quote. */
+int32_t schema_value(struct schema_compiler *c, json_t *schema, const struct schema_path *path);
+int32_t schema_string(struct schema_compiler *c, json_t *schema, const struct schema_path *path);
+/* Keys that are none of the sorted name[0..n), which agree in the first `at` bytes; written without escapes. */
+int32_t schema_other_keys(struct schema_compiler *c, const char **name, size_t n, size_t at);
+/* An object of parameters as elements (schema_xml.c). */
+int32_t schema_xml(struct schema_compiler *c, json_t *schema, const struct schema_path *path);
 
 /* Fails with the path of a keyword (NULL: of the schema) and a reason. */
 int schema_fail(struct schema_compiler *c, const struct schema_path *path, const char *keyword, int code,

@@ -72,6 +72,7 @@ static int fill(struct grammar_vocab *v, const struct grammar_token *token, stru
     for (int32_t t = 0; t < v->n_vocab; t++) {
         v->token[t] = token[t].ends ? -2 : -1;
         if (token[t].ends) v->end[v->n_end++] = t;
+        if (!token[t].ends && !token[t].n) v->silent[v->n_silent++] = t;
         if (token[t].ends || !token[t].n) continue;
         if (token[t].n > TOKEN_BYTES) return LUTRA_E_ARGUMENT;
         n_bytes += token[t].n;
@@ -103,7 +104,8 @@ int grammar_vocab_open(
         v->n_vocab = n_vocab;
         v->token = malloc(((size_t)n_vocab + 1) * sizeof *v->token);
         v->end = malloc(((size_t)n_vocab + 1) * sizeof *v->end);
-        if (v->token && v->end && e) rc = fill(v, token, e);
+        v->silent = malloc(((size_t)n_vocab + 1) * sizeof *v->silent);
+        if (v->token && v->end && v->silent && e) rc = fill(v, token, e);
     }
     free(e);
     if (rc >= 0) return 0;
@@ -120,6 +122,7 @@ void grammar_vocab_close(struct grammar_vocab **vocab)
     free(v->at);
     free(v->sorted);
     free(v->end);
+    free(v->silent);
     free(v->token);
     free(v->byte);
     free(v->depth);

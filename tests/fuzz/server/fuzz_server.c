@@ -318,7 +318,7 @@ static void feed(uint64_t *dice, struct exchange *x, const struct served *m, con
         x->reply.choice = calloc((size_t)x->reply.n_choice, sizeof *x->reply.choice);
         if (!x->reply.choice) fuzz_fail("no memory");
         for (int i = 0; i < x->reply.n_choice; i++)
-            calls_init(&x->reply.choice[i].calls, (enum call_style)draw(dice, CALLS_BARE + 1), a->tools);
+            calls_init(&x->reply.choice[i].calls, (enum call_style)draw(dice, CALLS_GEMMA + 1), a->tools);
     }
     say_something(dice, x);
     check_answer(x);

@@ -192,11 +192,58 @@ static void whole_texts_end_and_wrong_requests_are_refused(void **state)
     fixture_close(&f);
 }
 
+#define CALLS(trigger)                                                                                                 \
+    "{\"type\":\"structural_tag\",\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\"" trigger                    \
+    "\"],\"tags\":[{\"type\":\"tag\",\"begin\":\"" trigger                                                             \
+    "\",\"content\":{\"type\":\"json_schema\",\"json_schema\":" THING "},\"end\":\";\"}]}}"
+
+/* Text is the free one as long as no trigger comes; behind each stands what the schema allows, whatever drafts do. */
+static void structures_are_free_up_to_their_triggers(void **state)
+{
+    (void)state;
+    static struct heard h, plain;
+    struct fixture f;
+    struct lutra_request r;
+    struct lutra_sampling sampling;
+    int n_call = 0;
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    fixture_session(&f, SAMPLES, 512);
+    for (int round = 0; round < 6; round++) {
+        lutra_sampling_init(&sampling, sizeof sampling);
+        sampling.seed = 3 + (uint64_t)round;
+        lutra_request_init(&r, sizeof r);
+        r.sampling = &sampling;
+        r.n_samples = SAMPLES;
+        r.on_draft = round % 2 ? on_draft : NULL;
+        plain.guess = h.guess = &plain;
+        generate(&f, &plain, &r);
+        r.structure = CALLS("never, not once");
+        generate(&f, &h, &r);
+        for (int i = 0; i < SAMPLES; i++) {
+            assert_string_equal(h.text[i], plain.text[i]);
+            assert_memory_equal(h.log_prob[i], plain.log_prob[i], sizeof h.log_prob[i]);
+        }
+        r.structure = CALLS("e");
+        generate(&f, &h, &r);
+        for (int i = 0; i < SAMPLES; i++)
+            for (char *p = h.text[i], *end; (p = strchr(p, 'e')); p = end) {
+                end = strchr(p, ';');
+                if (!end) break; /* cut by max_tokens */
+                *end++ = 0;
+                check_thing(p + 1);
+                n_call++;
+            }
+    }
+    assert_true(n_call > 4);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_hold_with_and_without_drafts),
         cmocka_unit_test(draws_are_those_of_masked_logits),
+        cmocka_unit_test(structures_are_free_up_to_their_triggers),
         cmocka_unit_test(whole_texts_end_and_wrong_requests_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
