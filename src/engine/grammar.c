@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Constrained samples: a request's grammar, JSON Schema or structural tags, the state of each sample, and the mask that its next token
- * is drawn under.
+ * Constrained samples: a request's grammar, JSON Schema or structural tags, the state of each sample, and the mask that
+ * its next token is drawn under.
  *
  * A sample's mask is made where its last token is taken, so that walking along drafts has one for each row.  Reasoning
  * that comes before an answer is free; the grammar begins behind it.
